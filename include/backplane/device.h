@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices, streams and host threads. */
+#ifndef BACKPLANE_DEVICE_H
+#define BACKPLANE_DEVICE_H
+
+#include <backplane/api.h>
+#include <backplane/device_api.h>
+#include <backplane/host_api.h>
+#include <backplane/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Names and selection ----------------------------------------------------------------- */
+
+/* Parses "cpu", "opencl:1" and the like. The kind need not be installed if its number is known. */
+BP_API int bp_device_parse(const char *text, BpDevice *device);
+/* "opencl:1"; `text` holds at least 64 bytes. */
+BP_API void bp_device_format(BpDevice device, char *text);
+
+/* Picks a device. `preferences` is a comma-separated list, NULL for the variable BACKPLANE_DEVICE:
+ * `KIND`, `KIND:INDEX`, `KIND:GLOB` (by device name), `!KIND` (exclude), `auto` (the best by rank;
+ * also when unset or empty). The first entry that is there wins. Nothing there is an error that
+ * lists what is and why the rest is not. *report, if report is not NULL: one line on what was
+ * passed over and why, or "" (transfer full, freed with bp_str_free). */
+BP_API int bp_device_select(const char *preferences, BpDevice *device, char **report);
+BP_API void bp_str_free(char *text);
+
+/* All device kinds that installed plugins declare, without loading them. NULL-terminated, freed
+ * with bp_names_free. */
+BP_API char **bp_device_kinds(size_t *count);
+
+/* ---- Facts ------------------------------------------------------------------------------- */
+
+/* The table behind a device type; activates its plugin. An unknown one is an error. */
+BP_API const BpDeviceApi *bp_device_api(int32_t device_type);
+/* Number of devices of a type now. With 0, *why (may be NULL) says the reason; borrowed, "" else.
+ */
+BP_API int bp_device_count(int32_t device_type, int32_t *count, const char **why);
+/* Reads BP_ATTR_*; owned by the caller; None for what the device does not have. BP_ATTR_EXIST never
+ * fails. */
+BP_API int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value);
+/* The name of an attribute, "max_threads_per_block", or NULL; and the reverse, -1 if unknown. */
+BP_API const char *bp_device_attr_name(int32_t attr);
+BP_API int32_t bp_device_attr_by_name(const char *name);
+
+/* ---- Memory and streams ------------------------------------------------------------------ */
+
+/* As the DeviceAPI slots of these names, with the host's checks. A device's handle is freed on that
+ * device. */
+BP_API int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataType hint,
+                           const char *mem_scope, void **handle);
+BP_API int bp_device_free(BpDevice device, void *handle);
+BP_API int bp_device_copy(const BpCopy *copy, void *stream);
+/* Short-lived memory from a pool of the calling thread; freed by the same thread, in any order. */
+BP_API int bp_workspace_alloc(BpDevice device, uint64_t size, BpDataType hint, void **handle);
+BP_API int bp_workspace_free(BpDevice device, void *handle);
+
+/* A device with one queue answers NULL, its default stream. */
+BP_API int bp_stream_create(BpDevice device, void **stream);
+BP_API int bp_stream_free(BpDevice device, void *stream);
+BP_API int bp_stream_sync(BpDevice device, void *stream);
+BP_API int bp_stream_sync_from_to(BpDevice device, void *from, void *to);
+
+/* The device and stream on which functions called by this thread launch; default: index 0, NULL. */
+BP_API int bp_device_set_current(BpDevice device, void *stream);
+BP_API void bp_device_get_current(int32_t device_type, int32_t *device_id, void **stream);
+
+/* ---- Host threads ------------------------------------------------------------------------ */
+
+/* Threads of the host's pool; BACKPLANE_NUM_THREADS or the usable cores at first. Setting it waits
+ * for running launches; 1 <= count <= 1024. */
+BP_API int32_t bp_threads_get(void);
+BP_API int bp_threads_set(int32_t count);
+/* As the slots of BpRuntimeTable. */
+BP_API int bp_parallel_launch(BpParallelTask task, void *data, int32_t num_task);
+BP_API int bp_parallel_barrier(int32_t task_id, BpParallelGroup *group);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

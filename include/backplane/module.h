@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modules: loaded code, with imports. Loading one is running it: see docs/trust.md. */
+#ifndef BACKPLANE_MODULE_H
+#define BACKPLANE_MODULE_H
+
+#include <backplane/api.h>
+#include <backplane/module_api.h>
+#include <backplane/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Opens a module file (transfer full): a shared library (".so") with exported functions
+ * `__tvm_ffi_NAME` and embedded imports, or a file whose extension EXT has a global function
+ * `runtime.module.loadfile_EXT`. A shared library is unmapped with its last function or object. */
+BP_API BpModule *bp_module_load(const char *path);
+
+/* Makes a module of `kind` from bytes that bp_module_save_to_bytes wrote (transfer full), by the
+ * global function `runtime.module.loadbinary_KIND`. */
+BP_API BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes);
+
+/* Makes a module around a context, for code in this process. See BpModuleTable::create. */
+BP_API BpModule *bp_module_create(const BpModuleApi *api, void *context);
+
+/* The kind. Borrowed, static. */
+BP_API const char *bp_module_kind(BpModule *module);
+
+/* Finds a function in the module and then, if `query_imports`, in its imports, depth first
+ * (transfer full in *function, which keeps the module alive); NULL when there is none, no error. */
+BP_API int bp_module_get_function(BpModule *module, const char *name, int query_imports,
+                                  BpFunction **function);
+
+/* Adds an import; the module takes its own reference. A cycle is an error. */
+BP_API int bp_module_import(BpModule *module, BpModule *imported);
+/* Number of imports, and one of them (transfer none; NULL and an error out of range). */
+BP_API size_t bp_module_num_imports(BpModule *module);
+BP_API BpModule *bp_module_get_import(BpModule *module, size_t index);
+
+/* BP_MODULE_* flags, 0 if the module says none. */
+BP_API int32_t bp_module_get_property(BpModule *module);
+/* What the module's loader reads, without its imports. Freed with bp_owned_bytes_clear. */
+BP_API int bp_module_save_to_bytes(BpModule *module, BpOwnedBytes *bytes);
+/* The source in a format ("" for the natural one); an unknown one is an error. */
+BP_API int bp_module_get_source(BpModule *module, const char *format, BpOwnedBytes *source);
+BP_API void bp_owned_bytes_clear(BpOwnedBytes *bytes);
+/* The names of its own functions, for inspection; NULL-terminated, freed with bp_names_free. */
+BP_API char **bp_module_list_functions(BpModule *module, size_t *count);
+
+/* Links the module and all its imports into one shared library at `path`, with the system's C
+ * compiler (`BACKPLANE_CC`, default "cc"): host code as code, other imports as bytes. The file
+ * appears whole or not at all. */
+BP_API int bp_module_export_library(BpModule *module, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors: reference-counted arrays on a device, DLPack in and out. A tensor may be read from any
+ * thread; who writes it sees to order. */
+#ifndef BACKPLANE_TENSOR_H
+#define BACKPLANE_TENSOR_H
+
+#include <backplane/api.h>
+#include <backplane/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes an uninitialised, compact tensor (transfer full). Extents >= 0; a product that overflows is
+ * an error. mem_scope: NULL or a scope of the device. */
+BP_API BpTensor *bp_tensor_create(const int64_t *shape, int32_t ndim, BpDataType dtype,
+                                  BpDevice device, const char *mem_scope);
+/* A view of part of `base` (transfer full) that keeps it alive. Out of bounds is an error. */
+BP_API BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t ndim,
+                                       BpDataType dtype, uint64_t byte_offset);
+/* Wraps memory of the caller's (transfer full); `release` (or NULL) gets `context` with the last
+ * reference. Nothing is copied but shape and strides. */
+BP_API BpTensor *bp_tensor_wrap(const BpTensorView *view, void (*release)(void *), void *context);
+
+/* Number of elements, and bytes of a compact tensor of that shape; -1 with an error on overflow or
+ * a negative extent. */
+BP_API int64_t bp_view_num_elements(const BpTensorView *view);
+BP_API int64_t bp_view_num_bytes(const BpTensorView *view);
+BP_API int bp_view_is_compact(const BpTensorView *view);
+
+/* Queue copies between compact tensors of equal bytes, or tensors and host memory of `size` bytes,
+ * which must be the tensor's. See DeviceAPI's copy for when memory may be reused; to_host returns
+ * when the bytes are there. */
+BP_API int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *stream);
+BP_API int bp_tensor_copy_from_host(const BpTensorView *to, const void *data, uint64_t size);
+BP_API int bp_tensor_copy_to_host(const BpTensorView *from, void *data, uint64_t size);
+
+/* ---- DLPack ------------------------------------------------------------------------------ */
+
+/* DLPack's managed tensors, by their published layouts: the legacy one and that of 1.x. */
+typedef struct BpManagedTensor {
+  BpTensorView view;
+  void *manager_context;
+  void (*deleter)(struct BpManagedTensor *self);
+} BpManagedTensor;
+
+#define BP_DLPACK_READ_ONLY 1u
+#define BP_DLPACK_COPIED    2u
+
+typedef struct BpManagedTensorVersioned {
+  uint32_t version_major; /* 1 */
+  uint32_t version_minor;
+  void *manager_context;
+  void (*deleter)(struct BpManagedTensorVersioned *self);
+  uint64_t flags; /* BP_DLPACK_* */
+  BpTensorView view;
+} BpManagedTensorVersioned;
+
+/* Out: a managed tensor (its consumer calls the deleter) that keeps the tensor alive. */
+BP_API BpManagedTensor *bp_tensor_to_dlpack(BpTensor *tensor);
+BP_API BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor);
+/* In: on success the tensor (transfer full) owns the managed one; on failure the caller still does.
+ * A major version other than 1, or a device type that is unknown, is an error. */
+BP_API BpTensor *bp_tensor_from_dlpack(BpManagedTensor *managed);
+BP_API BpTensor *bp_tensor_from_dlpack_versioned(BpManagedTensorVersioned *managed);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plugin's descriptor and entry point.
+ *
+ * The descriptor is an ELF note (owner "Backplane", type BP_PLUGIN_NOTE_TYPE) of lines `key=value`
+ * that the host reads without loading the plugin. Keys, one line each:
+ *
+ *   abi          "0.1": the ABI it was built for; while this is 0.N the host's N must be the same
+ *   name         identifier of lower-case letters, digits and '-'; unique on a machine
+ *   version      of the plugin
+ *   license      SPDX expression
+ *   description  one line
+ *   entry        the exported symbol: bp_plugin_entry_ and the name with '-' as '_'
+ *   provides     registry names, space-separated: device_api.X target.build.X runtime.module...
+ *   devices      device kinds, space-separated, or empty
+ *   targets      target kinds, space-separated, or empty
+ *   libraries    sonames that it opens at run time, space-separated, or empty
+ *   package      (optional) the distribution package that holds what `libraries` names
+ *   isa          (optional) instruction-set baseline, "x86-64-v3"
+ *   sanitizer    (optional) "address", "thread", ...: what it was built with
+ *
+ * Unknown keys are ignored. A plugin exports its entry point and nothing else. */
+#ifndef BACKPLANE_PLUGIN_H
+#define BACKPLANE_PLUGIN_H
+
+#include <backplane/device_api.h>
+#include <backplane/host_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The ABI of these headers: major in the upper half. */
+#define BP_ABI_MAJOR   0
+#define BP_ABI_MINOR   1
+#define BP_ABI_TEXT    "0.1"
+#define BP_ABI_VERSION (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_MINOR)
+
+#define BP_PLUGIN_NOTE_OWNER "Backplane"
+#define BP_PLUGIN_NOTE_TYPE  0x42500001u
+
+/* What a plugin answers. The host zeroes it and sets struct_size before the call. */
+typedef struct BpPlugin {
+  uint64_t struct_size;
+  uint32_t abi_version; /* the plugin sets BP_ABI_VERSION of its headers */
+  uint32_t reserved;    /* zero */
+  /* Registers everything that the descriptor's `provides` names. Called once, by one thread, after
+   * the versions were found to match. On failure an error is raised and the plugin stays mapped,
+   * unused. */
+  int32_t (*initialize)(void);
+} BpPlugin;
+
+/* The entry point: keeps `host`, which lives for ever, and fills `plugin`. It does no work and
+ * touches no hardware. Returns 0; -1 if it cannot serve a host of that abi_version. */
+typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
+
+#if defined(__GNUC__)
+#define BP_PLUGIN_EXPORT __attribute__((visibility("default")))
+
+/* Defines a note in the object file. `owner` and `text` are string literals. */
+#define BP_ELF_NOTE(variable, section_name, owner_text, note_type, text)                           \
+  __attribute__((used, aligned(4), section(section_name))) static const struct {                   \
+    uint32_t name_size, text_size, type;                                                           \
+    char name[(sizeof(owner_text) + 3) / 4 * 4];                                                   \
+    char body[(sizeof(text) + 3) / 4 * 4];                                                         \
+  } variable = {sizeof(owner_text), sizeof(text), note_type, owner_text, text}
+
+/* Defines the descriptor: BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n" "name=opencl\n" ...); */
+#define BP_PLUGIN_DESCRIPTOR(text)                                                                 \
+  BP_ELF_NOTE(bp_plugin_descriptor, ".note.backplane", BP_PLUGIN_NOTE_OWNER, BP_PLUGIN_NOTE_TYPE,  \
+              text)
+
+/* Defines a `.note.dlopen` (the uapi-group's ELF dlopen metadata); `json` is a literal such as
+ * "[{\"feature\":\"opencl\",\"priority\":\"recommended\",\"soname\":[\"libOpenCL.so.1\"]}]". */
+#define BP_PLUGIN_DLOPEN_NOTE(json)                                                                \
+  BP_ELF_NOTE(bp_plugin_dlopen_note, ".note.dlopen", "FDO", 0x407c0c0au, json)
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
