@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensor expressions and schedules: what is computed, and in which order.
+ *
+ * The approach is that of Halide (Ragan-Kelley et al., PLDI 2013) and TVM (Chen et al., OSDI 2018).
+ * A BpTe owns its tensors, axes, stages and expressions, which live as long as it. Expressions are
+ * IR nodes of the module that bp_te_ir gives, built with compiler/ir.h. One BpTe belongs to one
+ * thread. Makers given NULL return NULL and leave the error, as in compiler/ir.h. */
+#ifndef BACKPLANE_COMPILER_TE_H
+#define BACKPLANE_COMPILER_TE_H
+
+#include <backplane/api.h>
+#include <backplane/compiler/ir.h>
+#include <backplane/target.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct BpTe BpTe;
+typedef struct BpTeTensor BpTeTensor; /* a placeholder or a computed tensor; immutable */
+typedef struct BpTeAxis BpTeAxis;     /* an iteration axis of a stage */
+typedef struct BpTeStage BpTeStage;   /* the schedule of one computed tensor */
+
+BP_API BpTe *bp_te_create(void);
+BP_API void bp_te_free(BpTe *te);
+/* Where its expressions are made. Borrowed. */
+BP_API BpIrModule *bp_te_ir(BpTe *te);
+
+/* ---- Tensor expressions --------------------------------------------------------------------- */
+
+#define BP_TE_MAX_NDIM 12
+
+BP_API BpTeTensor *bp_te_placeholder(BpTe *te, const char *name, BpDataType dtype,
+                                     const int64_t *shape, int32_t ndim);
+
+/* Gives the value of one element; `axes` are int64 variables, one a dimension. */
+typedef const BpIrNode *(*BpTeBody)(BpTe *te, const BpIrNode *const *axes, void *context);
+
+/* A computed tensor; `body` is called once, now. A reduction stands at the top of the body. */
+BP_API BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
+                                 BpTeBody body, void *context);
+/* tensor[indices]; as many int64 expressions as it has dimensions. */
+BP_API const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices);
+/* A reduction axis 0 <= v < extent. */
+BP_API const BpIrNode *bp_te_reduce_axis(BpTe *te, const char *name, int64_t extent);
+
+#define BP_TE_SUM  0
+#define BP_TE_PROD 1
+#define BP_TE_MIN  2
+#define BP_TE_MAX  3
+/* Reduces `value` over axes made by bp_te_reduce_axis. */
+BP_API const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
+                                    const BpIrNode *const *axes, int32_t num_axes);
+
+BP_API int32_t bp_te_tensor_ndim(const BpTeTensor *tensor);
+BP_API const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor);
+BP_API BpDataType bp_te_tensor_dtype(const BpTeTensor *tensor);
+
+/* ---- Schedules ------------------------------------------------------------------------------ */
+
+/* The stage of a computed tensor. By default it runs at the root, its axes serial, in order: data
+ * axes, then reduction axes. */
+BP_API BpTeStage *bp_te_stage(BpTe *te, BpTeTensor *tensor);
+/* The axes a stage began with: its dimensions, then its reduction axes; NULL and an error out of
+ * range. */
+BP_API BpTeAxis *bp_te_stage_axis(BpTeStage *stage, int32_t index);
+BP_API BpTeAxis *bp_te_stage_reduce_axis(BpTeStage *stage, int32_t index);
+BP_API int64_t bp_te_axis_extent(const BpTeAxis *axis);
+
+/* How a split treats an extent that the factor does not divide. */
+#define BP_TE_TAIL_GUARD 0 /* iterations beyond are skipped by a condition */
+#define BP_TE_TAIL_OVERLAP                                                                         \
+  1 /* the last tile is moved back inside and repeats work of its neighbour; only                  \
+       data axes; the extent is at least the factor */
+#define BP_TE_TAIL_PEEL 2 /* full tiles, then a loop for the rest */
+
+/* Splits into ceil(extent / factor) outer and `factor` inner iterations. */
+BP_API int bp_te_split(BpTeStage *stage, BpTeAxis *axis, int64_t factor, int32_t tail,
+                       BpTeAxis **outer, BpTeAxis **inner);
+/* Makes one axis of two neighbours, `outer` directly around `inner`. */
+BP_API int bp_te_fuse(BpTeStage *stage, BpTeAxis *outer, BpTeAxis *inner, BpTeAxis **fused);
+/* Puts the axes given into that order, in the places that they take up now. */
+BP_API int bp_te_reorder(BpTeStage *stage, BpTeAxis *const *axes, int32_t num_axes);
+BP_API int bp_te_parallel(BpTeStage *stage, BpTeAxis *axis);
+BP_API int bp_te_vectorize(BpTeStage *stage, BpTeAxis *axis);
+BP_API int bp_te_unroll(BpTeStage *stage, BpTeAxis *axis);
+/* Binds to "blockIdx.x|y|z" or "threadIdx.x|y|z". */
+BP_API int bp_te_bind(BpTeStage *stage, BpTeAxis *axis, const char *thread_axis);
+/* Computes this stage where `axis` of `consumer` runs, just the part that is needed there. */
+BP_API int bp_te_compute_at(BpTeStage *stage, BpTeStage *consumer, BpTeAxis *axis);
+/* Substitutes this stage's expression in its readers; not for reductions and outputs. */
+BP_API int bp_te_compute_inline(BpTeStage *stage);
+/* BP_IR_SCOPE_*; the default is GLOBAL at the root and LOCAL inside another stage. */
+BP_API int bp_te_set_scope(BpTeStage *stage, int32_t scope);
+/* A copy of `tensor` in `scope` that the given readers use instead; and a stage that computes into
+ * `scope` first, of which `tensor` becomes the copy. Both return the new tensor. */
+BP_API BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
+                                    BpTeTensor *const *readers, int32_t num_readers);
+BP_API BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope);
+/* Asks for the data `distance` iterations of `axis` ahead to be prefetched from `tensor`. */
+BP_API int bp_te_prefetch(BpTeStage *stage, BpTeTensor *tensor, BpTeAxis *axis, int64_t distance);
+
+/* ---- Lowering ------------------------------------------------------------------------------- */
+
+/* Receives the IR after each pass, by the pass's name; the text is borrowed. */
+typedef void (*BpLowerDump)(void *context, const char *pass, const char *text);
+
+typedef struct BpLowerOptions {
+  uint64_t struct_size;
+  const BpTarget *target; /* NULL: none of its attributes are used */
+  BpLowerDump dump;       /* or NULL */
+  void *dump_context;
+} BpLowerOptions;
+
+/* Lowers the schedule to a function `name` of `module`; its parameters are `args` in that order,
+ * placeholders and outputs, each a compact buffer. docs/lowering.md lists the passes. */
+BP_API int bp_te_lower(BpTe *te, const char *name, BpTeTensor *const *args, int32_t num_args,
+                       const BpLowerOptions *options, BpIrModule *module);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

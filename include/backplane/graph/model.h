@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models: compile an ONNX file, load an artifact, run it.
+ *
+ * A BpModel is a graph with its code and parameters on one device; it is immutable,
+ * reference-counted and may be used from any thread. A BpModelContext holds the inputs, outputs and
+ * intermediate storage of one run at a time; contexts of one model share its parameters and may run
+ * at once. */
+#ifndef BACKPLANE_GRAPH_MODEL_H
+#define BACKPLANE_GRAPH_MODEL_H
+
+#include <backplane/api.h>
+#include <backplane/module.h>
+#include <backplane/target.h>
+#include <backplane/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Compiling ------------------------------------------------------------------------------ */
+
+/* Fixes the shape of one model input. */
+typedef struct BpInputShape {
+  const char *name;
+  const int64_t *shape;
+  int32_t ndim;
+} BpInputShape;
+
+/* Progress of a long compilation: `done` of `total` steps; stage is a short static text. */
+typedef void (*BpProgress)(void *context, const char *stage, int32_t done, int32_t total);
+
+typedef struct BpCompileOptions {
+  uint64_t struct_size;
+  const BpTarget *const *targets; /* the artifact has code for each */
+  int32_t num_targets;
+  int32_t num_shapes;
+  const BpInputShape *shapes;
+  BpProgress progress; /* or NULL */
+  void *progress_context;
+  const char *dump_dir; /* NULL, or where graphs, IR after each pass and sources are written */
+} BpCompileOptions;
+
+/* Compiles an ONNX file. The result (transfer full) is a module of kind "backplane.graph" with the
+ * graphs, the parameters and, as imports, the code; it can be exported with
+ * bp_module_export_library or run with bp_model_create. All operators that are missing are named in
+ * one error. */
+BP_API BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *options);
+
+/* ---- Loading and running -------------------------------------------------------------------- */
+
+typedef struct BpModel BpModel;
+typedef struct BpModelContext BpModelContext;
+
+/* Makes a model from a module that bp_model_compile made or bp_module_load loaded (transfer full).
+ * A module without code for that kind of device is an error that lists what it has. */
+BP_API BpModel *bp_model_create(BpModule *module, BpDevice device);
+/* Loads an exported library (transfer full). */
+BP_API BpModel *bp_model_load(const char *path, BpDevice device);
+BP_API BpModel *bp_model_retain(BpModel *model);
+BP_API void bp_model_release(BpModel *model);
+
+/* Describes an input or output: name, dtype, shape; borrowed from the model. */
+typedef struct BpModelTensorInfo {
+  const char *name;
+  BpDataType dtype;
+  int32_t ndim;
+  const int64_t *shape;
+} BpModelTensorInfo;
+BP_API int32_t bp_model_num_inputs(const BpModel *model);
+BP_API int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *info);
+BP_API int32_t bp_model_num_outputs(const BpModel *model);
+BP_API int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo *info);
+BP_API BpDevice bp_model_device(const BpModel *model);
+/* Bytes of its parameters, and of the storage that each context plans. */
+BP_API void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned);
+
+/* A context (transfer full); it keeps the model alive. */
+BP_API BpModelContext *bp_model_context_create(BpModel *model);
+BP_API void bp_model_context_free(BpModelContext *context);
+/* Copies a tensor of any device in; name, dtype and shape are checked. */
+BP_API int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value);
+/* Uses the caller's memory instead, on the model's device, until it is set again. */
+BP_API int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value);
+/* Queues the graph; allocates nothing and looks nothing up. Every input must have been set. */
+BP_API int bp_model_run(BpModelContext *context);
+/* Waits, and gives an output (transfer none), valid until the next run. */
+BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);
+
+/* ---- Looking inside ------------------------------------------------------------------------- */
+
+/* Times each operator of one run, waiting after each; `visit` gets the node's name, the function
+ * and nanoseconds, in order, until it returns non-zero. With dump_dir every intermediate is written
+ * there as NODE.npy. */
+BP_API int bp_model_profile(BpModelContext *context, const char *dump_dir,
+                            int (*visit)(void *visitor, const char *node, const char *function,
+                                         int64_t start_ns, int64_t duration_ns),
+                            void *visitor);
+/* The graph, in TVM's published JSON form (transfer full, bp_str_free). */
+BP_API char *bp_model_graph_json(const BpModel *model);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
