@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+# Benchmarks: EXTRA_PROGRAMS, built by their own targets.

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+# libbackplane-compiler.
+
+libbackplane_compiler_la_SOURCES += compiler/version.c
+
+include compiler/ir/local.mk
+include compiler/te/local.mk
+include compiler/lower/local.mk
+include compiler/emit/local.mk

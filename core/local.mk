@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+# libbackplane.
+
+include core/registry/local.mk
+include core/module/local.mk
+include core/device/local.mk
+include core/plugin/local.mk
+include core/target/local.mk

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+# The application API's headers.
+
+pkginclude_HEADERS += \
+	include/backplane/api.h \
+	include/backplane/device.h \
+	include/backplane/error.h \
+	include/backplane/module.h \
+	include/backplane/object.h \
+	include/backplane/plugins.h \
+	include/backplane/target.h \
+	include/backplane/tensor.h \
+	include/backplane/version.h

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+# The plugins. One called NAME is added like this, with '-' as '_' in the variables:
+#
+#   if BUILD_OPENCL
+#   plugin_LTLIBRARIES += backplane-opencl.la
+#   backplane_opencl_la_SOURCES = plugins/opencl/plugin.c plugins/opencl/device.c
+#   backplane_opencl_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
+#   backplane_opencl_la_LDFLAGS = $(LDFLAGS_PLUGIN)
+#   backplane_opencl_la_LIBADD = -ldl
+#   endif
+
+include plugins/cpu/local.mk
+include plugins/opencl/local.mk

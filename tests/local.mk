@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests: each prints TAP. A test program is one line, its source being found by its name:
+#
+#   test_programs += tests/core/test-registry
+#
+# A script is two: test_scripts += tests/tools/test-run.sh and EXTRA_DIST += the same. A plugin made
+# for a test is check_LTLIBRARIES += tests/plugins/odd.la with LDFLAGS_TEST_PLUGIN, and lands in
+# tests/plugins/.libs/odd.so. A program that tests start is check_PROGRAMS += it.
+
+test_programs =
+test_scripts =
+check_PROGRAMS = $(test_programs)
+
+LDFLAGS_TEST_PLUGIN = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared -rpath /nowhere
+
+TESTS = $(test_programs) $(test_scripts)
+TEST_EXTENSIONS = .sh
+TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+LOG_DRIVER = $(TAP_DRIVER)
+SH_LOG_DRIVER = $(TAP_DRIVER)
+SH_LOG_COMPILER = bash
+
+# What a test may rely on: the plugins of this build, a cache of its own, no choice of device made.
+AM_TESTS_ENVIRONMENT = \
+	BACKPLANE_PLUGIN_PATH='$(built_plugin_dir)'; export BACKPLANE_PLUGIN_PATH; \
+	BACKPLANE_CACHE_DIR='$(abs_top_builddir)/tests/cache'; export BACKPLANE_CACHE_DIR; \
+	top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
+	top_builddir='$(abs_top_builddir)'; export top_builddir; \
+	unset BACKPLANE_DEVICE;
+
+check-local: plugins/built/.stamp
+
+include tests/frame/local.mk
+include tests/abi/local.mk
+include tests/core/local.mk
+include tests/compiler/local.mk
+include tests/graph/local.mk
+include tests/plugins/local.mk
+include tests/tools/local.mk
