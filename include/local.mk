@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The application API's headers.
 
+compilerincludedir = $(pkgincludedir)/compiler
+graphincludedir = $(pkgincludedir)/graph
+
 pkginclude_HEADERS += \
 	include/backplane/api.h \
 	include/backplane/device.h \
@@ -11,3 +14,10 @@ pkginclude_HEADERS += \
 	include/backplane/target.h \
 	include/backplane/tensor.h \
 	include/backplane/version.h
+
+compilerinclude_HEADERS = \
+	include/backplane/compiler/ir.h \
+	include/backplane/compiler/te.h
+
+graphinclude_HEADERS = \
+	include/backplane/graph/model.h
