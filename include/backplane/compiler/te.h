@@ -41,6 +41,11 @@ BP_API BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shap
                                  BpTeBody body, void *context);
 /* tensor[indices]; as many int64 expressions as it has dimensions. */
 BP_API const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices);
+/* The same where `condition` holds, else zero; the indices may be outside the tensor where it does
+ * not. So written: padding, concatenation, any read at a border. When the tensor's stage is inlined
+ * the condition guards the reads in its body. */
+BP_API const BpIrNode *bp_te_read_if(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices,
+                                     const BpIrNode *condition);
 /* A reduction axis 0 <= v < extent. */
 BP_API const BpIrNode *bp_te_reduce_axis(BpTe *te, const char *name, int64_t extent);
 
