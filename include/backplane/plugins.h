@@ -54,6 +54,12 @@ BP_API int bp_plugin_activate(const char *name);
 /* Registers a plugin that is linked into the program: its descriptor text and its entry point. */
 BP_API int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry);
 
+/* Gives plugins a further table of host functions, which BpHost::get_table then answers: how the
+ * compiler library adds "ir" and "emitter". `table` starts with its struct_size and lives for ever,
+ * `name` too. The same table again is let pass; another one under the name and version is an
+ * error. Any thread. */
+BP_API int bp_host_add_table(const char *name, uint32_t version, const void *table);
+
 #ifdef __cplusplus
 }
 #endif
