@@ -6,9 +6,11 @@
 # A script is two: test_scripts += tests/tools/test-run.sh and EXTRA_DIST += the same. A plugin made
 # for a test is check_LTLIBRARIES += tests/plugins/odd.la with LDFLAGS_TEST_PLUGIN, and lands in
 # tests/plugins/.libs/odd.so. A program that tests start is check_PROGRAMS += it.
+# slow_tests names those that the short sanitized run leaves out.
 
 test_programs =
 test_scripts =
+slow_tests =
 check_PROGRAMS = $(test_programs)
 
 LDFLAGS_TEST_PLUGIN = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared -rpath /nowhere
@@ -18,7 +20,11 @@ TEST_EXTENSIONS = .sh
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
 LOG_DRIVER = $(TAP_DRIVER)
 SH_LOG_DRIVER = $(TAP_DRIVER)
-SH_LOG_COMPILER = bash
+# A test that hangs is ended, and is an error.
+LOG_COMPILER = timeout
+AM_LOG_FLAGS = -k 10 900
+SH_LOG_COMPILER = timeout
+AM_SH_LOG_FLAGS = -k 10 900 bash
 
 # What a test may rely on: the plugins of this build, a cache of its own, no choice of device made.
 AM_TESTS_ENVIRONMENT = \
@@ -28,7 +34,12 @@ AM_TESTS_ENVIRONMENT = \
 	top_builddir='$(abs_top_builddir)'; export top_builddir; \
 	unset BACKPLANE_DEVICE;
 
-check-local: plugins/built/.stamp
+# The suite without its slow tests: what ./quickstart check runs under the sanitizers.
+check-sanitized:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))'
+.PHONY: check-sanitized
+
+EXTRA_DIST += tests/peers.txt
 
 include tests/frame/local.mk
 include tests/abi/local.mk

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+# Shell functions of ./quickstart and scripts/check-long: named stages with a log each, progress,
+# and the count of test results. Sourced with the source folder as working directory.
+
+build=$PWD/_build
+logs=$build/logs
+jobs=$(nproc)
+passed=0 failed=0 skipped=0
+compiler_prefix=
+if command -v ccache >/dev/null; then compiler_prefix="ccache "; fi
+
+say() { printf '%s\n' "$*"; }
+die() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
+
+# stage NAME COMMAND...: runs it with its output in _build/logs/NAME.log, saying every 20 s where it
+# is; on failure shows the end of the log and returns 1.
+stage() {
+  local name=$1 log=$logs/$1.log began=$SECONDS ticks=0 status=0 pid
+  shift
+  say "==> $name"
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 1
+    ticks=$((ticks + 1))
+    if ((ticks % 20 == 0)); then say "    $((SECONDS - began)) s: $(tail -n 1 "$log" | cut -c 1-90)"; fi
+  done
+  wait "$pid" || status=$?
+  if ((status == 0)); then
+    say "    done in $((SECONDS - began)) s"
+    return 0
+  fi
+  say "    FAILED after $((SECONDS - began)) s (exit $status); the end of $log:"
+  grep -E '^(FAIL|ERROR|not ok)|error:|\*\*\*' "$log" | head -n 30 | sed 's/^/    ! /' || true
+  tail -n 40 "$log" | sed 's/^/    | /'
+  return 1
+}
+
+# count LOG: adds the results in a log, as automake's test summaries or as bare TAP lines.
+count() {
+  local sums
+  sums=$(awk '
+    /^# (PASS|XFAIL): / { passed += $3 }
+    /^# (FAIL|XPASS|ERROR): / { failed += $3 }
+    /^# SKIP: / { skipped += $3 }
+    /^ok / { if (/# SKIP/) skipped++; else passed++ }
+    /^not ok / { failed++ }
+    END { print passed + 0, failed + 0, skipped + 0 }' "$logs/$1.log")
+  read -r p f s <<<"$sums"
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+
+# suite NAME COMMAND...: a stage that prints test results. One that fails without a failed test
+# (it did not build, it was killed) is one failure.
+suite() {
+  local name=$1 before=$failed status=0
+  stage "$@" || status=1
+  count "$name"
+  if ((status != 0 && failed == before)); then failed=$((failed + 1)); fi
+  return $status
+}
+
+# Makes ./configure if it is not there or older than what it is made from.
+bootstrap() {
+  [ ! -e config.status ] || die "the source folder is configured itself; run 'make distclean' in it"
+  if [ ! -e configure ] || [ ! -e Makefile.in ] ||
+    [ -n "$(find configure.ac Makefile.am m4/backplane.m4 ./*/ -maxdepth 3 \
+      \( -name local.mk -o -name configure.ac -o -name Makefile.am -o -name backplane.m4 \) \
+      -not -path './_build/*' -newer configure -print -quit)" ]; then
+    stage autoreconf autoreconf -fi
+  fi
+}
+
+# configure_in FOLDER ARGUMENT...: configures a build folder unless it was with the same arguments.
+configure_in() {
+  local folder=$1 source=$PWD
+  shift
+  mkdir -p "$folder"
+  if [ -e "$folder/config.status" ] && [ "$(cat "$folder/.arguments" 2>/dev/null)" = "$*" ] &&
+    [ ! configure -nt "$folder/config.status" ]; then
+    return 0
+  fi
+  (cd "$folder" && "$source/configure" --silent "$@") && printf '%s\n' "$*" >"$folder/.arguments"
+}
+
+# build_in FOLDER ARGUMENT...: configures and builds, the test programs too.
+build_in() {
+  local folder=$1
+  configure_in "$@" && make -C "$folder" -j"$jobs" all && make -C "$folder" -j"$jobs" check TESTS=
+}
+
+# The closing line, and the exit status that goes with it.
+finish() {
+  say "$passed passed, $failed failed, $skipped skipped"
+  ((failed == 0))
+}
