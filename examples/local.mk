@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 # Examples and their data.
+
+include examples/digits/local.mk
