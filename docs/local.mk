@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # Documentation.
+EXTRA_DIST += docs/building.md docs/testing.md
