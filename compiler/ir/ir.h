@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the IR, for the passes: the node, inline accessors, rewriting and substitution.
+ *
+ * Nodes are immutable and live in the arena of their module, which is freed in one go with the
+ * module. A node is shared freely: expressions are graphs, and a pass that rewrites keeps what is
+ * shared shared. VAR and BUFFER nodes have identity: their uses are the same node. Functions that
+ * take nodes let a NULL operand pass as NULL, as the public makers do. */
+#ifndef BACKPLANE_COMPILER_IR_IR_H
+#define BACKPLANE_COMPILER_IR_IR_H
+
+#include <stdbool.h>
+#include <string.h>
+
+#include <backplane/compiler/ir.h>
+#include <backplane/error.h>
+
+/* No node is nested deeper, so that recursion over nodes, here and in plugins, is bounded. */
+#define BP__IR_MAX_DEPTH 4096
+
+struct BpIrNode {
+  int32_t kind;
+  BpDataType dtype;
+  int32_t num_operands;
+  int32_t depth; /* of the operands' nesting: 1 without operands */
+  int64_t int_value;
+  double float_value;
+  const char *str_value; /* never NULL */
+  const BpIrNode *operands[];
+};
+
+/* ---- Library (module.c) ---------------------------------------------------------------------- */
+
+/* Registers what the compiler library brings, once: its host tables and global functions. Every
+ * public function that starts something calls it first; -1 with an error on failure. */
+int bp__compiler_initialize(void);
+
+/* ---- Types ----------------------------------------------------------------------------------- */
+
+static inline BpDataType bp__dtype(uint8_t code, uint8_t bits, uint16_t lanes) {
+  return (BpDataType){code, bits, lanes};
+}
+static inline BpDataType bp__dtype_with_lanes(BpDataType dtype, uint16_t lanes) {
+  return (BpDataType){dtype.code, dtype.bits, lanes};
+}
+static inline BpDataType bp__dtype_element(BpDataType dtype) {
+  return bp__dtype_with_lanes(dtype, 1);
+}
+static inline BpDataType bp__dtype_bool(uint16_t lanes) {
+  return bp__dtype(BP_DTYPE_BOOL, 8, lanes);
+}
+static inline BpDataType bp__dtype_int64(void) {
+  return bp__dtype(BP_DTYPE_INT, 64, 1);
+}
+static inline BpDataType bp__dtype_handle(void) {
+  return bp__dtype(BP_DTYPE_HANDLE, 64, 1);
+}
+static inline BpDataType bp__dtype_void(void) {
+  return bp__dtype(BP_DTYPE_HANDLE, 0, 0);
+}
+static inline bool bp__dtype_equal(BpDataType a, BpDataType b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+static inline bool bp__dtype_is_void(BpDataType dtype) {
+  return dtype.code == BP_DTYPE_HANDLE && dtype.bits == 0;
+}
+static inline bool bp__dtype_is_bool(BpDataType dtype) {
+  return dtype.code == BP_DTYPE_BOOL;
+}
+/* Signed or unsigned integers, without bool. */
+static inline bool bp__dtype_is_int(BpDataType dtype) {
+  return dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT;
+}
+static inline bool bp__dtype_is_float(BpDataType dtype) {
+  return dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT;
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+static inline bool bp__ir_is(const BpIrNode *node, int32_t kind) {
+  return node->kind == kind;
+}
+static inline bool bp__ir_is_statement(const BpIrNode *node) {
+  return node->kind >= BP_IR_SEQ && node->kind < BP_IR_BUFFER;
+}
+static inline uint16_t bp__ir_lanes(const BpIrNode *node) {
+  return node->dtype.lanes;
+}
+
+/* The value of an INT_IMM, or of a BROADCAST of one. */
+static inline bool bp__ir_const_int(const BpIrNode *node, int64_t *value) {
+  if (node->kind == BP_IR_BROADCAST)
+    node = node->operands[0];
+  if (node->kind != BP_IR_INT_IMM)
+    return false;
+  *value = node->int_value;
+  return true;
+}
+static inline bool bp__ir_is_int_value(const BpIrNode *node, int64_t value) {
+  int64_t found;
+  return bp__ir_const_int(node, &found) && found == value;
+}
+/* The value of a FLOAT_IMM, or of a BROADCAST of one. */
+static inline bool bp__ir_const_float(const BpIrNode *node, double *value) {
+  if (node->kind == BP_IR_BROADCAST)
+    node = node->operands[0];
+  if (node->kind != BP_IR_FLOAT_IMM)
+    return false;
+  *value = node->float_value;
+  return true;
+}
+
+/* Whether two nodes are the same construct over equal operands; VARs and BUFFERs by identity. */
+bool bp__ir_equal(const BpIrNode *a, const BpIrNode *b);
+
+/* The parts of a FUNCTION. */
+static inline const BpIrNode *bp__ir_function_body(const BpIrNode *function) {
+  return function->operands[function->num_operands - 1];
+}
+static inline int32_t bp__ir_function_num_params(const BpIrNode *function) {
+  return (int32_t)function->int_value;
+}
+/* The ATTR with that key, or NULL; and the int that it holds first, or `otherwise`. */
+const BpIrNode *bp__ir_find_attr(const BpIrNode *function, const char *key);
+int64_t bp__ir_attr_int(const BpIrNode *function, const char *key, int64_t otherwise);
+
+/* The name of a kind in the text form, NULL for an unknown one; and the kind of a name, or
+ * BP_IR_NONE. */
+const char *bp__ir_kind_name(int32_t kind);
+int32_t bp__ir_kind_by_name(const char *name, size_t size);
+
+/* The text of one node (transfer full, free()). */
+char *bp__ir_print_node(const BpIrNode *node);
+
+/* ---- Making ---------------------------------------------------------------------------------- */
+
+/* Memory of the module, freed with it; aligned for any type. NULL with an error raised. */
+void *bp__ir_alloc(BpIrModule *module, size_t size);
+/* A copy of a string in the module. */
+const char *bp__ir_strdup(BpIrModule *module, const char *text);
+
+int32_t bp__ir_module_num_functions(const BpIrModule *module);
+const BpIrNode *bp__ir_module_function(const BpIrModule *module, int32_t index);
+/* Puts another function into the place of one; for passes. */
+void bp__ir_module_replace(BpIrModule *module, int32_t index, const BpIrNode *function);
+
+/* Shorthands over bp_ir_make and the public makers. */
+const BpIrNode *bp__ir_node1(BpIrModule *module, int32_t kind, BpDataType dtype, const BpIrNode *a);
+const BpIrNode *bp__ir_node2(BpIrModule *module, int32_t kind, BpDataType dtype, const BpIrNode *a,
+                             const BpIrNode *b);
+const BpIrNode *bp__ir_int64(BpIrModule *module, int64_t value);
+const BpIrNode *bp__ir_bool(BpIrModule *module, bool value);
+/* The constant `value` converted to any number type, in every lane. */
+const BpIrNode *bp__ir_number(BpIrModule *module, BpDataType dtype, double value);
+const BpIrNode *bp__ir_str(BpIrModule *module, const char *text);
+const BpIrNode *bp__ir_evaluate(BpIrModule *module, const BpIrNode *expression);
+const BpIrNode *bp__ir_barrier(BpIrModule *module, const char *scope);
+const BpIrNode *bp__ir_assert(BpIrModule *module, const BpIrNode *condition, const char *message);
+const BpIrNode *bp__ir_while(BpIrModule *module, const BpIrNode *condition, const BpIrNode *body);
+const BpIrNode *bp__ir_reinterpret(BpIrModule *module, BpDataType dtype, const BpIrNode *a);
+const BpIrNode *bp__ir_reduce(BpIrModule *module, const char *op, const BpIrNode *vector);
+/* `lanes` holds `num_lanes` positions in the vectors laid end to end. */
+const BpIrNode *bp__ir_shuffle(BpIrModule *module, const BpIrNode *const *vectors,
+                               int32_t num_vectors, const int32_t *lanes, uint16_t num_lanes);
+/* One lane of a vector, as a scalar. */
+const BpIrNode *bp__ir_lane(BpIrModule *module, const BpIrNode *vector, uint16_t lane);
+const BpIrNode *bp__ir_attr(BpIrModule *module, const char *key, const BpIrNode *const *values,
+                            int32_t num_values);
+/* A pure intrinsic of arguments whose type is that of the first. */
+const BpIrNode *bp__ir_intrinsic(BpIrModule *module, const char *name, const BpIrNode *const *args,
+                                 int32_t num_args);
+/* The statement without effect. */
+const BpIrNode *bp__ir_nothing(BpIrModule *module);
+static inline bool bp__ir_is_nothing(const BpIrNode *node) {
+  return node->kind == BP_IR_SEQ && node->num_operands == 0;
+}
+
+/* The same construct over other operands, folded as the makers fold; `node` itself if they are the
+ * same. */
+const BpIrNode *bp__ir_with_operands(BpIrModule *module, const BpIrNode *node,
+                                     const BpIrNode *const *operands);
+
+/* ---- Maps and rewriting (rewrite.c) ---------------------------------------------------------- */
+
+/* A hash map from nodes, by identity, to nodes or other pointers. Zeroed: empty. */
+typedef struct BpIrMap {
+  const void **slots; /* key, value, key, value... */
+  size_t capacity;    /* pairs, a power of two */
+  size_t size;
+} BpIrMap;
+
+const void *bp__ir_map_get(const BpIrMap *map, const BpIrNode *key); /* NULL: not there */
+/* Adds or replaces; the value is not NULL. -1 with an error. */
+int bp__ir_map_set(BpIrMap *map, const BpIrNode *key, const void *value);
+void bp__ir_map_clear(BpIrMap *map);
+
+/* A rewrite of a node and all below it. Each distinct node is rewritten once, so sharing is kept,
+ * also across several calls with one rewriter. Operands come first; the binding VAR of a FOR or LET
+ * and the BUFFER of an access count as operands. Zero the struct, set what is needed, clear at the
+ * end. Both callbacks may be NULL. */
+typedef struct BpIrRewriter {
+  BpIrModule *module; /* where new nodes are made */
+  void *context;
+  /* Before the operands: 0 goes on; 1: *result stands for the node and everything below; -1: an
+   * error was raised. */
+  int (*enter)(struct BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result);
+  /* After: gets the node over its rewritten operands, returns what stands for it; NULL: error. */
+  const BpIrNode *(*leave)(struct BpIrRewriter *rewriter, const BpIrNode *node);
+  BpIrMap done;
+} BpIrRewriter;
+
+const BpIrNode *bp__ir_rewrite(BpIrRewriter *rewriter, const BpIrNode *node);
+void bp__ir_rewriter_clear(BpIrRewriter *rewriter);
+
+/* Replaces the VARs (or any nodes) that `map` has by their values. */
+const BpIrNode *bp__ir_substitute(BpIrModule *module, const BpIrNode *node, const BpIrMap *map);
+const BpIrNode *bp__ir_substitute_one(BpIrModule *module, const BpIrNode *node, const BpIrNode *var,
+                                      const BpIrNode *value);
+/* A copy in another module, VARs and BUFFERs too; `done` keeps what was copied, so that several
+ * calls share them. */
+const BpIrNode *bp__ir_copy(BpIrModule *module, const BpIrNode *node, BpIrMap *done);
+
+/* Calls `visit` once for every distinct node, operands first, until it returns non-zero, which is
+ * returned; -1 with an error if memory is exhausted. */
+int bp__ir_visit_once(const BpIrNode *node, int (*visit)(void *context, const BpIrNode *node),
+                      void *context);
+/* Whether `part` occurs in `node`: 1, 0 or -1. */
+int bp__ir_uses(const BpIrNode *node, const BpIrNode *part);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Words of the text form that the printer and the parser share. */
+#ifndef BACKPLANE_COMPILER_IR_SYNTAX_H
+#define BACKPLANE_COMPILER_IR_SYNTAX_H
+
+#include "compiler/ir/ir.h"
+
+/* Words for BP_IR_FOR_*, BP_IR_SCOPE_* and BP_IR_CALL_*, each ended by NULL. */
+extern const char *const bp__ir_for_words[];
+extern const char *const bp__ir_scope_words[];
+extern const char *const bp__ir_call_words[];
+
+/* What a construct's operands and scalars look like in the text, after its word, in this order:
+ *   'T' its type           'n' its int                 's' its text, quoted
+ *   'e' an expression      'm' an expression, absent at the end
+ *   'E' expressions to the end
+ *   'b' a body statement   'B' statements to the end   'o' a statement, absent at the end
+ *   'v' the VAR that it binds                          'D' the BUFFER that it declares
+ *   'L' lanes of its type  'f' 'c' words for its int: a loop kind, a call kind
+ *   'r' its text as a plain word
+ * NULL for a construct with a form of its own (constants, VAR, BUFFER, FUNCTION). */
+const char *bp__ir_form(int32_t kind);
+
+/* "float32x4", "handle", "void"; `text` holds 32 bytes. And back; false: no such type. */
+void bp__ir_format_dtype(BpDataType dtype, char *text);
+bool bp__ir_parse_dtype(const char *text, size_t size, BpDataType *dtype);
+
+#endif
