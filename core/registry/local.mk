@@ -1,4 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Values, objects, errors, packed functions, the registry.
 
-libbackplane_la_SOURCES += core/registry/version.c
+libbackplane_la_SOURCES += \
+	core/registry/dtype.c \
+	core/registry/env.c \
+	core/registry/env.h \
+	core/registry/error.c \
+	core/registry/host.c \
+	core/registry/host.h \
+	core/registry/log.c \
+	core/registry/log.h \
+	core/registry/object.c \
+	core/registry/object.h \
+	core/registry/registry.c \
+	core/registry/registry.h \
+	core/registry/value.c \
+	core/registry/version.c

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: core.
+
+test_programs += tests/core/test-registry

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The start of the core: every room adds its tables, functions and hooks, lowest first. */
+
+#include "core/registry/host.h"
+#include "core/registry/log.h"
+
+#include <backplane/error.h>
+
+typedef int (*StartRoom)(void);
+
+void bp__core_start_rooms(void) {
+  static const StartRoom rooms[] = {
+      bp__registry_start,
+  };
+  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; ++i) {
+    if (!rooms[i]())
+      continue;
+    bp__log(BP_LOG_WARNING, "the core did not start completely: %s", bp_error_message());
+    bp_error_clear();
+  }
+}

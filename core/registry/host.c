@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of functions that the host gives plugins. They are few, found by a walk along a list
+ * that grows at its head only. */
+
+#include "core/registry/host.h"
+
+#include "core/registry/log.h"
+#include "core/registry/object.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct TableEntry {
+  const char *name;
+  uint32_t version;
+  const void *table;
+  struct TableEntry *next;
+} TableEntry;
+
+static _Atomic(TableEntry *) tables;
+static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static const void *find_table(const char *name, uint32_t version) {
+  for (TableEntry *entry = atomic_load(&tables); entry; entry = entry->next)
+    if (entry->version == version && !strcmp(entry->name, name))
+      return entry->table;
+  return NULL;
+}
+
+static int insert_table(const char *name, uint32_t version, const void *table) {
+  const void *known = find_table(name, version);
+  if (known == table)
+    return 0;
+  if (known)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "host table \"%s\" version %u exists already; give the new one a "
+                          "version of its own",
+                          name, (unsigned)version);
+  TableEntry *entry = malloc(sizeof *entry);
+  if (!entry)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to add host table \"%s\"", name);
+  *entry = (TableEntry){name, version, table, atomic_load(&tables)};
+  atomic_store(&tables, entry);
+  return 0;
+}
+
+int bp_host_add_table(const char *name, uint32_t version, const void *table) {
+  if (!name || !table)
+    return bp_error_raise(BP_ERROR_VALUE, "a host table needs a name and an address");
+  pthread_mutex_lock(&tables_lock);
+  int rc = insert_table(name, version, table);
+  pthread_mutex_unlock(&tables_lock);
+  return rc;
+}
+
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+static _Thread_local int starting;
+
+static void start_rooms(void) {
+  bp__core_start_rooms();
+}
+
+void bp__core_start(void) {
+  if (starting)
+    return;
+  starting = 1;
+  pthread_once(&started, start_rooms);
+  starting = 0;
+}
+
+static const void *get_table(const char *name, uint32_t version) {
+  return name ? find_table(name, version) : NULL;
+}
+
+const BpHost *bp__host(void) {
+  static const BpHost host = {
+      .struct_size = sizeof(BpHost), .abi_version = BP_ABI_VERSION, .get_table = get_table};
+  bp__core_start();
+  return &host;
+}
+
+static const BpErrorTable error_table = {
+    .struct_size = sizeof error_table,
+    .raise = bp_error_raise,
+    .add_context = bp_error_add_context,
+    .take = bp_error_take,
+    .log = bp__log,
+};
+
+static void table_retain(void *object) {
+  bp_object_retain(object);
+}
+
+static int32_t table_make_str(const char *data, size_t size, BpValue *result) {
+  return bp_value_make_str(result, data, size);
+}
+
+static int32_t table_make_bytes(const char *data, size_t size, BpValue *result) {
+  return bp_value_make_bytes(result, data, size);
+}
+
+static const BpObjectTable object_table = {
+    .struct_size = sizeof object_table,
+    .retain = table_retain,
+    .release = bp_object_release,
+    .make_str = table_make_str,
+    .make_bytes = table_make_bytes,
+    .view_str = bp_value_view_str,
+    .shape_create = bp_shape_create,
+    .function_create = bp_function_create,
+};
+
+static const BpRegistryTable registry_table = {
+    .struct_size = sizeof registry_table,
+    .set = bp_registry_set,
+    .get = bp_registry_get,
+};
+
+int bp__registry_start(void) {
+  if (bp_host_add_table(BP_TABLE_ERROR, BP_TABLE_ERROR_VERSION, &error_table) ||
+      bp_host_add_table(BP_TABLE_OBJECT, BP_TABLE_OBJECT_VERSION, &object_table))
+    return -1;
+  return bp_host_add_table(BP_TABLE_REGISTRY, BP_TABLE_REGISTRY_VERSION, &registry_table);
+}

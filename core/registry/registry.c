@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The global registry: an open-addressed hash table that readers walk without a lock.
+ *
+ * Entries never change: a writer (one at a time, under a mutex) stores a pointer to a new one, and
+ * a full table is replaced by a larger one. What a writer has unlinked may still be in the hands of
+ * a reader, so it goes to a list of garbage first. A reader announces itself in one of several
+ * counters, spread over cache lines; garbage that is older than a moment at which every counter has
+ * been zero is in nobody's hands. All these accesses are sequentially consistent: a reader that
+ * announced itself after a counter was found zero sees the table as it was left before that. */
+
+#include "core/registry/registry.h"
+
+#include "core/registry/host.h"
+#include "core/registry/object.h"
+
+#include <backplane/error.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Entry {
+  uint64_t hash;
+  BpFunction *function;
+  size_t name_size;
+  char name[];
+} Entry;
+
+typedef _Atomic(Entry *) Slot;
+
+typedef struct Table {
+  size_t mask; /* number of slots, a power of two, less one */
+  Slot slots[];
+} Table;
+
+/* What was unlinked: memory to be freed, and a function to be released or NULL. */
+typedef struct Garbage {
+  void *memory;
+  BpFunction *function;
+  struct Garbage *next;
+} Garbage;
+
+#define READER_COUNTERS 32
+#define FIRST_SLOTS     64
+
+typedef struct Counter {
+  _Alignas(64) atomic_uint active;
+} Counter;
+
+static Counter readers[READER_COUNTERS];
+static _Atomic(Table *) current;
+static atomic_int garbage_waits;
+static int (*resolver)(const char *name);
+
+/* Guarded by `lock`. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static size_t used_slots; /* entries and tombstones */
+static size_t num_entries;
+static Garbage *garbage;
+
+/* Marks a slot whose entry was removed: a search goes on past it. */
+static Entry tombstone;
+
+/* ---- Reading ----------------------------------------------------------------------------- */
+
+static Counter *my_counter(void) {
+  static atomic_uint next;
+  static _Thread_local Counter *mine;
+  if (!mine)
+    mine = &readers[atomic_fetch_add(&next, 1) % READER_COUNTERS];
+  return mine;
+}
+
+static uint64_t hash_name(const char *name, size_t size) {
+  uint64_t hash = size * 0x9e3779b97f4a7c15u, word;
+  for (; size >= sizeof word; size -= sizeof word, name += sizeof word) {
+    memcpy(&word, name, sizeof word);
+    hash = (hash ^ word) * 0x9fb21c651e98df25u;
+    hash ^= hash >> 32;
+  }
+  word = 0;
+  memcpy(&word, name, size);
+  hash = (hash ^ word) * 0x9fb21c651e98df25u;
+  return hash ^ hash >> 29;
+}
+
+static int entry_is(const Entry *entry, uint64_t hash, const char *name, size_t size) {
+  return entry->hash == hash && entry->name_size == size && !memcmp(entry->name, name, size);
+}
+
+/* The slot that holds `name`, or the empty one where the search for it ends; NULL with no table. A
+ * table always has an empty slot. */
+static Slot *find_slot(Table *table, uint64_t hash, const char *name, size_t size) {
+  for (size_t i = hash;; ++i) {
+    Slot *slot = &table->slots[i & table->mask];
+    Entry *entry = atomic_load(slot);
+    if (!entry || (entry != &tombstone && entry_is(entry, hash, name, size)))
+      return slot;
+  }
+}
+
+static Garbage *collect_garbage(void);
+static void free_garbage(Garbage *list);
+
+/* The last reader out takes away what a writer could not. */
+static void sweep_as_reader(void) {
+  if (pthread_mutex_trylock(&lock))
+    return;
+  Garbage *list = collect_garbage();
+  pthread_mutex_unlock(&lock);
+  free_garbage(list);
+}
+
+static BpFunction *look_up(const char *name, size_t size) {
+  uint64_t hash = hash_name(name, size);
+  Counter *counter = my_counter();
+  BpFunction *function = NULL;
+  atomic_fetch_add(&counter->active, 1);
+  Table *table = atomic_load(&current);
+  if (table) {
+    Entry *entry = atomic_load(find_slot(table, hash, name, size));
+    if (entry && entry != &tombstone)
+      function = bp_object_retain(entry->function);
+  }
+  atomic_fetch_sub(&counter->active, 1);
+  if (__builtin_expect(atomic_load(&garbage_waits), 0))
+    sweep_as_reader();
+  return function;
+}
+
+/* ---- Names ------------------------------------------------------------------------------- */
+
+/* What TVM calls our names; asked for or registered under either, a function is found by both. */
+static const struct {
+  const char *theirs;
+  const char *ours;
+} aliases[] = {
+    {"ffi.Module.load_from_bytes.", "runtime.module.loadbinary_"},
+    {"ffi.Module.load_from_file.", "runtime.module.loadfile_"},
+};
+
+/* The alias prefix that `name` starts with, or -1. */
+static int find_alias(const char *name) {
+  for (int i = 0; i < (int)(sizeof aliases / sizeof *aliases); ++i)
+    if (!strncmp(name, aliases[i].theirs, strlen(aliases[i].theirs)))
+      return i;
+  return -1;
+}
+
+/* Our name for `name` (to be freed), or NULL with an error. */
+static char *canonical_name(const char *name) {
+  int alias = find_alias(name);
+  const char *prefix = alias < 0 ? "" : aliases[alias].ours;
+  const char *rest = alias < 0 ? name : name + strlen(aliases[alias].theirs);
+  size_t prefix_size = strlen(prefix), rest_size = strlen(rest);
+  char *made = malloc(prefix_size + rest_size + 1);
+  if (!made) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for the name \"%.64s\"", name);
+    return NULL;
+  }
+  memcpy(made, prefix, prefix_size);
+  memcpy(made + prefix_size, rest, rest_size + 1);
+  return made;
+}
+
+static int check_name(const char *name) {
+  if (name && *name)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE, "a registry name must not be empty");
+}
+
+int bp__registry_find(const char *name, BpFunction **function) {
+  *function = NULL;
+  if (check_name(name))
+    return -1;
+  *function = look_up(name, strlen(name));
+  if (*function || find_alias(name) < 0)
+    return 0;
+  char *ours = canonical_name(name);
+  if (!ours)
+    return -1;
+  *function = look_up(ours, strlen(ours));
+  free(ours);
+  return 0;
+}
+
+void bp__registry_set_resolver(int (*activate)(const char *name)) {
+  resolver = activate;
+}
+
+/* The name was not there: it may come with the start of the core, or with a plugin. */
+static int resolve(const char *name, BpFunction **function) {
+  bp__core_start();
+  if (bp__registry_find(name, function))
+    return -1;
+  if (*function || !resolver)
+    return 0;
+  char *ours = canonical_name(name);
+  if (!ours)
+    return -1;
+  int rc = resolver(ours);
+  free(ours);
+  return rc ? rc : bp__registry_find(name, function);
+}
+
+int bp_registry_get(const char *name, BpFunction **function) {
+  if (__builtin_expect(bp__registry_find(name, function) != 0, 0))
+    return -1;
+  return __builtin_expect(*function != NULL, 1) ? 0 : resolve(name, function);
+}
+
+/* ---- Writing (under the lock) ------------------------------------------------------------ */
+
+/* Garbage of before a moment at which no reader was inside is taken off the list. */
+static Garbage *collect_garbage(void) {
+  Garbage *list = garbage;
+  for (int i = 0; i < READER_COUNTERS; ++i)
+    if (atomic_load(&readers[i].active))
+      return NULL;
+  garbage = NULL;
+  atomic_store(&garbage_waits, 0);
+  return list;
+}
+
+/* Without the lock: releasing a function runs code of its owner. */
+static void free_garbage(Garbage *list) {
+  while (list) {
+    Garbage *next = list->next;
+    bp_object_release(list->function);
+    free(list->memory);
+    free(list);
+    list = next;
+  }
+}
+
+static void throw_away(Garbage *item, void *memory, BpFunction *function) {
+  *item = (Garbage){memory, function, garbage};
+  garbage = item;
+  atomic_store(&garbage_waits, 1);
+}
+
+static Table *table_create(size_t num_slots) {
+  Table *table = calloc(1, sizeof *table + num_slots * sizeof(Slot));
+  if (table)
+    table->mask = num_slots - 1;
+  return table;
+}
+
+/* Publishes a table with room for more entries and without tombstones. */
+static int grow(void) {
+  Table *old = atomic_load(&current);
+  size_t num_slots = FIRST_SLOTS;
+  while (num_slots < 4 * (num_entries + 1))
+    num_slots *= 2;
+  Table *table = table_create(num_slots);
+  Garbage *item = malloc(sizeof *item);
+  if (!table || !item) {
+    free(table);
+    free(item);
+    return -1;
+  }
+  for (size_t i = 0; old && i <= old->mask; ++i) {
+    Entry *entry = atomic_load(&old->slots[i]);
+    if (entry && entry != &tombstone)
+      atomic_store(find_slot(table, entry->hash, entry->name, entry->name_size), entry);
+  }
+  used_slots = num_entries;
+  atomic_store(&current, table);
+  if (old)
+    throw_away(item, old, NULL);
+  else
+    free(item);
+  return 0;
+}
+
+/* A table is at most half full, which keeps searches short. */
+static int make_room(void) {
+  Table *table = atomic_load(&current);
+  return table && 2 * (used_slots + 1) <= table->mask ? 0 : grow();
+}
+
+static Entry *entry_create(const char *name, BpFunction *function) {
+  size_t size = strlen(name);
+  Entry *entry = malloc(sizeof *entry + size + 1);
+  if (!entry)
+    return NULL;
+  *entry = (Entry){.hash = hash_name(name, size), .name_size = size};
+  memcpy(entry->name, name, size + 1);
+  entry->function = bp_object_retain(function);
+  return entry;
+}
+
+static void entry_free(Entry *entry) {
+  if (entry)
+    bp_object_release(entry->function);
+  free(entry);
+}
+
+/* Links `entry`, which it then owns, in place of one of the same name, if there is one. `item` is
+ * the memory for the garbage that this makes; it is owned too. */
+static int link_entry(Entry *entry, Garbage *item, int override) {
+  if (make_room())
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to register \"%s\"", entry->name);
+  Slot *slot = find_slot(atomic_load(&current), entry->hash, entry->name, entry->name_size);
+  Entry *old = atomic_load(slot);
+  if (old && !override)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "the name \"%s\" is registered already; register it with override to "
+                          "replace it",
+                          entry->name);
+  atomic_store(slot, entry);
+  if (old) {
+    throw_away(item, old, old->function);
+  } else {
+    free(item);
+    ++used_slots;
+    ++num_entries;
+  }
+  return 0;
+}
+
+static int set_canonical(const char *name, BpFunction *function, int override) {
+  Entry *entry = entry_create(name, function);
+  Garbage *item = malloc(sizeof *item);
+  int rc;
+  if (!entry || !item) {
+    rc = bp_error_raise(BP_ERROR_MEMORY, "no memory to register \"%s\"", name);
+  } else {
+    pthread_mutex_lock(&lock);
+    rc = link_entry(entry, item, override);
+    Garbage *list = collect_garbage();
+    pthread_mutex_unlock(&lock);
+    free_garbage(list);
+  }
+  if (rc) {
+    entry_free(entry);
+    free(item);
+  }
+  return rc;
+}
+
+int bp_registry_set(const char *name, BpFunction *function, int override) {
+  if (check_name(name))
+    return -1;
+  if (!function || function->header.type_index != BP_TYPE_FUNCTION)
+    return bp_error_raise(BP_ERROR_TYPE, "only a function can be registered as \"%s\"", name);
+  bp__core_start();
+  char *ours = canonical_name(name);
+  int rc = ours ? set_canonical(ours, function, override) : -1;
+  free(ours);
+  return rc;
+}
+
+int bp__registry_set_call(const char *name, BpPackedCall call) {
+  BpFunction *function = bp_function_create(call, NULL, NULL);
+  int rc = function ? bp_registry_set(name, function, 0) : -1;
+  bp_object_release(function);
+  return rc;
+}
+
+static int unlink_name(const char *name, Garbage *item) {
+  Table *table = atomic_load(&current);
+  size_t size = strlen(name);
+  Slot *slot = table ? find_slot(table, hash_name(name, size), name, size) : NULL;
+  Entry *entry = slot ? atomic_load(slot) : NULL;
+  if (!entry)
+    return bp_error_raise(BP_ERROR_NOT_FOUND, "no function is registered as \"%s\"", name);
+  atomic_store(slot, &tombstone);
+  --num_entries;
+  throw_away(item, entry, entry->function);
+  return 0;
+}
+
+static int remove_canonical(const char *name) {
+  Garbage *item = malloc(sizeof *item);
+  if (!item)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to remove \"%s\"", name);
+  pthread_mutex_lock(&lock);
+  int rc = unlink_name(name, item);
+  Garbage *list = collect_garbage();
+  pthread_mutex_unlock(&lock);
+  free_garbage(list);
+  if (rc)
+    free(item);
+  return rc;
+}
+
+int bp_registry_remove(const char *name) {
+  if (check_name(name))
+    return -1;
+  bp__core_start();
+  char *ours = canonical_name(name);
+  int rc = ours ? remove_canonical(ours) : -1;
+  free(ours);
+  return rc;
+}
+
+/* ---- Listing ----------------------------------------------------------------------------- */
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Copies all names into one allocation: the pointers, a NULL, then the text. */
+static char **copy_names(void) {
+  Table *table = atomic_load(&current);
+  size_t bytes = (num_entries + 1) * sizeof(char *), next = 0;
+  for (size_t i = 0; table && i <= table->mask; ++i) {
+    Entry *entry = atomic_load(&table->slots[i]);
+    bytes += entry && entry != &tombstone ? entry->name_size + 1 : 0;
+  }
+  char **names = malloc(bytes);
+  if (!names)
+    return NULL;
+  char *text = (char *)(names + num_entries + 1);
+  for (size_t i = 0; table && i <= table->mask; ++i) {
+    Entry *entry = atomic_load(&table->slots[i]);
+    if (!entry || entry == &tombstone)
+      continue;
+    names[next++] = memcpy(text, entry->name, entry->name_size + 1);
+    text += entry->name_size + 1;
+  }
+  names[next] = NULL;
+  return names;
+}
+
+char **bp_registry_list(size_t *count) {
+  bp__core_start();
+  pthread_mutex_lock(&lock);
+  char **names = copy_names();
+  size_t size = num_entries;
+  pthread_mutex_unlock(&lock);
+  if (!names) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for the list of %zu registry names", size);
+    return NULL;
+  }
+  qsort(names, size, sizeof *names, compare_names);
+  if (count)
+    *count = size;
+  return names;
+}
+
+void bp_names_free(char **names) {
+  free(names);
+}

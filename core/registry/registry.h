@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The registry's hooks for the rooms above it. */
+#ifndef BACKPLANE_CORE_REGISTRY_REGISTRY_H
+#define BACKPLANE_CORE_REGISTRY_REGISTRY_H
+
+#include <backplane/object.h>
+
+/* Installs what bp_registry_get asks about a name that is not there, with no lock held: it
+ * activates the plugin that provides the name, if one does. It returns 0 whether or not there is
+ * one (the registry then looks again), or -1 with an error raised. Set once, while the core starts.
+ */
+void bp__registry_set_resolver(int (*activate)(const char *name));
+
+/* As bp_registry_get, but never activates a plugin. */
+int bp__registry_find(const char *name, BpFunction **function);
+
+/* Registers `call` under `name` while the core starts. */
+int bp__registry_set_call(const char *name, BpPackedCall call);
+
+#endif
