@@ -47,6 +47,7 @@ typedef struct BpManagedTensor {
 #define BP_DLPACK_READ_ONLY 1u
 #define BP_DLPACK_COPIED    2u
 
+/* A tensor that changes hands, with its owner's deleter (DLManagedTensorVersioned). */
 typedef struct BpManagedTensorVersioned {
   uint32_t version_major; /* 1 */
   uint32_t version_minor;

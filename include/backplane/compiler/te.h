@@ -21,6 +21,7 @@ typedef struct BpTeTensor BpTeTensor; /* a placeholder or a computed tensor; imm
 typedef struct BpTeAxis BpTeAxis;     /* an iteration axis of a stage */
 typedef struct BpTeStage BpTeStage;   /* the schedule of one computed tensor */
 
+/* Makes and frees a context, which owns all that is made in it; one thread at a time uses it. */
 BP_API BpTe *bp_te_create(void);
 BP_API void bp_te_free(BpTe *te);
 /* Where its expressions are made. Borrowed. */
@@ -30,6 +31,7 @@ BP_API BpIrModule *bp_te_ir(BpTe *te);
 
 #define BP_TE_MAX_NDIM 12
 
+/* Makes an input. shape: `ndim` extents, copied, 0 <= ndim <= BP_TE_MAX_NDIM. Owned by `te`. */
 BP_API BpTeTensor *bp_te_placeholder(BpTe *te, const char *name, BpDataType dtype,
                                      const int64_t *shape, int32_t ndim);
 
@@ -57,6 +59,7 @@ BP_API const BpIrNode *bp_te_reduce_axis(BpTe *te, const char *name, int64_t ext
 BP_API const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
                                     const BpIrNode *const *axes, int32_t num_axes);
 
+/* What a tensor is like; the shape is borrowed. Never fail. */
 BP_API int32_t bp_te_tensor_ndim(const BpTeTensor *tensor);
 BP_API const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor);
 BP_API BpDataType bp_te_tensor_dtype(const BpTeTensor *tensor);
@@ -110,6 +113,7 @@ BP_API int bp_te_prefetch(BpTeStage *stage, BpTeTensor *tensor, BpTeAxis *axis, 
 /* Receives the IR after each pass, by the pass's name; the text is borrowed. */
 typedef void (*BpLowerDump)(void *context, const char *pass, const char *text);
 
+/* How to lower; zero is the default of every member. */
 typedef struct BpLowerOptions {
   uint64_t struct_size;
   const BpTarget *target; /* NULL: none of its attributes are used */

@@ -29,6 +29,7 @@ typedef struct BpInputShape {
 /* Progress of a long compilation: `done` of `total` steps; stage is a short static text. */
 typedef void (*BpProgress)(void *context, const char *stage, int32_t done, int32_t total);
 
+/* How to compile; zero is the default of every member that has one. */
 typedef struct BpCompileOptions {
   uint64_t struct_size;
   const BpTarget *const *targets; /* the artifact has code for each */

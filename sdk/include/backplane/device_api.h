@@ -66,6 +66,7 @@ typedef struct BpCopy {
 /* A sequence of launches recorded once and run many times; optional. */
 typedef struct BpRecording BpRecording;
 
+/* The table itself; static, for the plugin's life. */
 typedef struct BpDeviceApi {
   uint64_t struct_size; /* sizeof(BpDeviceApi) of the plugin's headers */
 

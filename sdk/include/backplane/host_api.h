@@ -25,6 +25,7 @@ extern "C" {
 #define BP_LOG_INFO    1
 #define BP_LOG_WARNING 2
 
+/* This thread's error, and what there is to say besides errors. */
 typedef struct BpErrorTable {
   uint64_t struct_size;
   /* Raises an error in this thread, replacing one that was there. kind: BP_ERROR_*; format as
@@ -49,6 +50,7 @@ typedef struct BpClosure {
   void (*destroy)(void *context); /* or NULL */
 } BpClosure;
 
+/* References, and values that hold objects. */
 typedef struct BpObjectTable {
   uint64_t struct_size;
   /* Adds or drops one strong reference. NULL is let pass. */
@@ -70,6 +72,7 @@ typedef struct BpObjectTable {
 #define BP_TABLE_REGISTRY         "registry"
 #define BP_TABLE_REGISTRY_VERSION 1
 
+/* Functions by name. Names are the extension points: `device_api.X`, `target.build.X`, ... */
 typedef struct BpRegistryTable {
   uint64_t struct_size;
   /* Registers a function by name; the registry takes a reference of its own. A name that is taken
@@ -85,6 +88,7 @@ typedef struct BpRegistryTable {
 #define BP_TABLE_MODULE         "module"
 #define BP_TABLE_MODULE_VERSION 1
 
+/* Modules: loaded code, and the bytes it is stored as. */
 typedef struct BpModuleTable {
   uint64_t struct_size;
   /* Makes a module around `context`; `api` must live for ever. On failure the context is destroyed.
@@ -116,6 +120,7 @@ typedef struct BpModuleTable {
 #define BP_TABLE_TARGET         "target"
 #define BP_TABLE_TARGET_VERSION 1
 
+/* Target kinds, and the attributes of targets. */
 typedef struct BpTargetTable {
   uint64_t struct_size;
   /* Registers a kind, which must live for ever. Only while the plugin initialises. */
@@ -139,8 +144,10 @@ typedef struct BpParallelGroup {
   int32_t num_task;
 } BpParallelGroup;
 
+/* One task of a parallel launch; 0, or -1 with an error raised. Runs on any thread of the pool. */
 typedef int (*BpParallelTask)(int task_id, BpParallelGroup *group, void *data);
 
+/* Host memory, host threads, and the state of the calling thread. */
 typedef struct BpRuntimeTable {
   uint64_t struct_size;
   /* Host memory. alignment is a power of two. Exhaustion raises BP_ERROR_MEMORY. */

@@ -39,6 +39,7 @@ typedef struct BpTargetAttr {
 #define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size"            /* int [1] */
 #define BP_TARGET_MAX_SHARED_MEMORY "max_shared_memory_per_block" /* int, bytes [0] */
 
+/* A target kind, as a plugin registers it with BpTargetTable::register_kind. */
 typedef struct BpTargetKind {
   uint64_t struct_size;
   const char *name; /* "c", "llvm", "opencl": static */
