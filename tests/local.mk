@@ -48,3 +48,4 @@ include tests/compiler/local.mk
 include tests/graph/local.mk
 include tests/plugins/local.mk
 include tests/tools/local.mk
+include tests/models/local.mk

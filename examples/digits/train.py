@@ -11,6 +11,7 @@ import argparse
 import importlib.util
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +36,15 @@ IR_VERSION = 8
 
 Parameters = dict[str, jax.Array]
 Split = tuple[np.ndarray, np.ndarray]
+
+
+class State(NamedTuple):
+    """What Adam carries from step to step: the parameters and the moments of their gradient."""
+
+    parameters: Parameters
+    mean: Parameters
+    square: Parameters
+    step: float
 
 
 def load_images() -> Split:
@@ -109,7 +119,7 @@ def distort(key: jax.Array, x: jax.Array) -> jax.Array:
 
 
 @jax.jit
-def train_step(state: tuple, key: jax.Array, rate: float, x: jax.Array, y: jax.Array) -> tuple:
+def train_step(state: State, key: jax.Array, rate: float, x: jax.Array, y: jax.Array) -> State:
     """One step of Adam with decoupled weight decay on distorted images."""
     parameters, mean, square, step = state
 
@@ -126,7 +136,7 @@ def train_step(state: tuple, key: jax.Array, rate: float, x: jax.Array, y: jax.A
         direction = m / (1 - 0.9**step) / (jnp.sqrt(s / (1 - 0.999**step)) + 1e-8)
         return p - rate * (direction + WEIGHT_DECAY * p)
 
-    return jax.tree.map(update, parameters, mean, square), mean, square, step
+    return State(jax.tree.map(update, parameters, mean, square), mean, square, step)
 
 
 def train(images: np.ndarray, labels: np.ndarray, epochs: int) -> Parameters:
@@ -134,31 +144,34 @@ def train(images: np.ndarray, labels: np.ndarray, epochs: int) -> Parameters:
     rng = np.random.default_rng(SEED)
     parameters = initial_parameters(key)
     zeros = jax.tree.map(jnp.zeros_like, parameters)
-    state = (parameters, zeros, zeros, 0.0)
+    state = State(parameters, zeros, zeros, 0.0)
     for epoch in range(epochs):
         rate = LEARNING_RATE * (1 + np.cos(np.pi * epoch / epochs)) / 2
         for batch in rng.permutation(len(images)).reshape(-1, BATCH):
             key, use = jax.random.split(key)
             state = train_step(state, use, rate, images[batch], labels[batch])
-    return state[0]
+    return state.parameters
 
 
 def build_model(parameters: Parameters) -> onnx.ModelProto:
     pads = [KERNEL // 2] * 4
-    pool = {"kernel_shape": [2, 2], "strides": [2, 2]}
 
     def conv(name: str, source: str) -> onnx.NodeProto:
         inputs = [source, f"{name}.weight", f"{name}.bias"]
         return helper.make_node("Conv", inputs, [name], name, kernel_shape=[KERNEL] * 2, pads=pads)
 
+    def pool(name: str, source: str) -> onnx.NodeProto:
+        side = [2, 2]
+        return helper.make_node("MaxPool", [source], [name], name, kernel_shape=side, strides=side)
+
     dense = ["flatten", "dense.weight", "dense.bias"]
     nodes = [
         conv("conv1", "image"),
         helper.make_node("Relu", ["conv1"], ["relu1"], "relu1"),
-        helper.make_node("MaxPool", ["relu1"], ["pool1"], "pool1", **pool),
+        pool("pool1", "relu1"),
         conv("conv2", "pool1"),
         helper.make_node("Relu", ["conv2"], ["relu2"], "relu2"),
-        helper.make_node("MaxPool", ["relu2"], ["pool2"], "pool2", **pool),
+        pool("pool2", "relu2"),
         helper.make_node("Flatten", ["pool2"], ["flatten"], "flatten", axis=1),
         helper.make_node("Gemm", dense, ["logits"], "dense", transB=1),
     ]
@@ -179,8 +192,8 @@ def build_model(parameters: Parameters) -> onnx.ModelProto:
     return model
 
 
-def write_images(out: Path, images: np.ndarray, labels: np.ndarray, held_out: np.ndarray) -> list:
-    """Store the first held-out image of each digit as LABEL-INDEX.png; returns their indices."""
+def write_images(out: Path, images: np.ndarray, labels: np.ndarray, held_out: np.ndarray) -> None:
+    """Store the first held-out image of each digit as LABEL-INDEX.png."""
     folder = out / "images"
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("*.png"):
@@ -188,7 +201,6 @@ def write_images(out: Path, images: np.ndarray, labels: np.ndarray, held_out: np
     chosen = [int(held_out[labels[held_out] == digit][0]) for digit in range(DIGITS)]
     for index in chosen:
         Image.fromarray(images[index]).save(folder / f"{labels[index]}-{index:04}.png")
-    return chosen
 
 
 def write_reference(out: Path, session: onnxruntime.InferenceSession) -> None:
@@ -197,8 +209,9 @@ def write_reference(out: Path, session: onnxruntime.InferenceSession) -> None:
     for path in sorted((out / "images").glob("*.png")):
         image = preprocess(np.asarray(Image.open(path))[None])
         row = session.run(["logits"], {"image": image})[0][0]
-        values = [float(np.format_float_positional(v, unique=True)) for v in row]
-        entries.append({"file": f"images/{path.name}", "label": int(path.name[0]), "logits": values})
+        values = [float(str(value)) for value in row]  # the shortest text of each float32
+        label = int(path.name[0])
+        entries.append({"file": f"images/{path.name}", "label": label, "logits": values})
     document = {"model": "digits.onnx", "input": "image", "output": "logits", "images": entries}
     text = json.dumps(document, indent=2)
     (out / "reference.json").write_text(text + "\n", encoding="utf-8")

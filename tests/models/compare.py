@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a model through the backplane tool and compare its outputs with stored references."""
+
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+RTOL = 1e-3
+ATOL = 1e-3  # of the reference's largest magnitude
+
+
+class Mismatch(Exception):
+    """What differs, or why there was nothing to compare."""
+
+
+def file_name(tensor: str) -> str:
+    """The file of an input or output, named as the tool names it."""
+    safe = (c if c.isascii() and (c.isalnum() or c in ".-") else "_" for c in tensor)
+    return "".join(safe) + ".npy"
+
+
+def worst_error(result: np.ndarray, reference: np.ndarray) -> float:
+    """The largest difference, as a fraction of what is allowed at its place; not finite is inf."""
+    if result.dtype != reference.dtype or result.shape != reference.shape:
+        raise Mismatch(f"is {result.dtype} {result.shape}, not {reference.dtype} {reference.shape}")
+    if not np.all(np.isfinite(result)):
+        return float("inf")
+    magnitude = np.abs(reference.astype(np.float64))
+    allowed = RTOL * magnitude + ATOL * magnitude.max(initial=0)
+    difference = np.abs(result.astype(np.float64) - reference)
+    wrong = np.where(difference == 0, 0, difference / np.maximum(allowed, 1e-300))
+    return float(wrong.max(initial=0))
+
+
+def compare_outputs(results: Path, references: Path) -> float:
+    """The worst error over all files of a folder; Mismatch unless both hold the same files."""
+    wanted = sorted(path.name for path in references.glob("*.npy"))
+    found = sorted(path.name for path in results.glob("*.npy"))
+    if not wanted or wanted != found:
+        raise Mismatch(f"outputs are {found}, not {wanted}")
+    worst = 0.0
+    for name in wanted:
+        try:
+            error = worst_error(np.load(results / name), np.load(references / name))
+        except Mismatch as mismatch:
+            raise Mismatch(f"{name} {mismatch}") from None
+        if error > 1:
+            raise Mismatch(f"{name} differs by {error:.3g} times what is allowed")
+        worst = max(worst, error)
+    return worst
+
+
+def run_and_compare(
+    tool: Path, model: Path, arguments: Sequence[str], input_name: str, reference: Path
+) -> float:
+    """Runs a model (ONNX, or compiled) on reference/inputs with further arguments of `backplane
+    run`, and gives the worst error against reference/outputs, a fraction of what is allowed."""
+    value = reference / "inputs" / file_name(input_name)
+    with tempfile.TemporaryDirectory() as results:
+        command = [str(tool), "run", str(model), *arguments]
+        command += ["--input", f"{input_name}={value}", "--output-dir", results]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Mismatch(f"exit {done.returncode}: {done.stderr.strip()}")
+        return compare_outputs(Path(results), reference / "outputs")
