@@ -15,7 +15,7 @@ Array = np.ndarray
 SEED = 3
 SAMPLE_RATE = 16000
 SPEECH_START = 10 * SAMPLE_RATE  # two people talk from here on
-TEXT_LINE = (4, 9, 80, 33)  # left, top, right, bottom of the first word on the page
+TEXT_LINE = (4, 64, 380, 84)  # left, top, right, bottom of a line of text on the page
 
 
 def random_input(shape: tuple[int, ...]) -> Array:
@@ -34,7 +34,7 @@ def page(folder: Path) -> Image.Image:
 
 
 def text_line(folder: Path, shape: tuple[int, ...]) -> Array:
-    """A word of text, scaled to the height and padded with zeros on the right."""
+    """A line of text, scaled to the height, narrowed where too wide, else padded with zeros."""
     height, width = shape[2:]
     line = page(folder).crop(TEXT_LINE)
     fitted = min(width, round(line.width * height / line.height))
