@@ -130,6 +130,8 @@ int32_t bp__ir_kind_by_name(const char *name, size_t size);
 
 /* The text of one node (transfer full, free()). */
 char *bp__ir_print_node(const BpIrNode *node);
+/* The beginning of it in `text`, on one line, for messages. Returns `text`. */
+char *bp__ir_print_short(const BpIrNode *node, char *text, size_t size);
 
 /* ---- Making ---------------------------------------------------------------------------------- */
 
@@ -140,7 +142,7 @@ const char *bp__ir_strdup(BpIrModule *module, const char *text);
 
 int32_t bp__ir_module_num_functions(const BpIrModule *module);
 const BpIrNode *bp__ir_module_function(const BpIrModule *module, int32_t index);
-/* Puts another function into the place of one; for passes. */
+/* Puts another function of the same name into the place of one; for passes. */
 void bp__ir_module_replace(BpIrModule *module, int32_t index, const BpIrNode *function);
 
 /* Shorthands over bp_ir_make and the public makers. */

@@ -7,6 +7,7 @@
 #include <backplane/plugins.h>
 
 #include "compiler/ir/ir.h"
+#include "compiler/ir/text.h"
 
 #define FIRST_CHUNK 4096
 #define LAST_CHUNK  (1 << 20)
@@ -22,6 +23,7 @@ struct BpIrModule {
   Chunk *chunks; /* the newest first */
   const BpIrNode **functions;
   int32_t num_functions, capacity;
+  BpNames names; /* of the functions: index + 1 */
 };
 
 /* ---- The library ------------------------------------------------------------------------- */
@@ -51,6 +53,7 @@ static void module_delete(void *self, int flags) {
       module->chunks = next;
     }
     free(module->functions);
+    bp__names_clear(&module->names);
   }
   if (flags & BP_DELETER_WEAK)
     free(module);
@@ -129,15 +132,16 @@ int bp_ir_module_add(BpIrModule *module, const BpIrNode *function) {
     module->functions = functions;
     module->capacity = capacity;
   }
+  void *index = (void *)((uintptr_t)module->num_functions + 1);
+  if (bp__names_set(&module->names, function->str_value, strlen(function->str_value), index, NULL))
+    return -1;
   module->functions[module->num_functions++] = function;
   return 0;
 }
 
 const BpIrNode *bp_ir_module_find(const BpIrModule *module, const char *name) {
-  for (int32_t i = 0; i < module->num_functions; i++)
-    if (!strcmp(module->functions[i]->str_value, name))
-      return module->functions[i];
-  return NULL;
+  uintptr_t index = (uintptr_t)bp__names_get(&module->names, name, strlen(name));
+  return index ? module->functions[index - 1] : NULL;
 }
 
 int32_t bp__ir_module_num_functions(const BpIrModule *module) {
@@ -149,5 +153,5 @@ const BpIrNode *bp__ir_module_function(const BpIrModule *module, int32_t index) 
 }
 
 void bp__ir_module_replace(BpIrModule *module, int32_t index, const BpIrNode *function) {
-  module->functions[index] = function;
+  module->functions[index] = function; /* of the same name */
 }

@@ -20,6 +20,7 @@ typedef struct Printer {
   BpNames used;  /* name -> how often it was asked for, + 1 */
   BpIrMap names; /* VAR or BUFFER -> its name, owned by `used` */
   int level;
+  size_t limit; /* 0, or the size beyond which nothing more is printed */
 } Printer;
 
 static void print(Printer *printer, const BpIrNode *node);
@@ -246,7 +247,7 @@ static void print_by_form(Printer *printer, const BpIrNode *node, const char *fo
 }
 
 static void print(Printer *printer, const BpIrNode *node) {
-  if (printer->text.failed)
+  if (printer->text.failed || (printer->limit && printer->text.size > printer->limit))
     return;
   const char *form = bp__ir_form(node->kind);
   if (form)
@@ -275,6 +276,21 @@ char *bp__ir_print_node(const BpIrNode *node) {
   print(&printer, node);
   forget_names(&printer);
   return bp__text_take(&printer.text);
+}
+
+char *bp__ir_print_short(const BpIrNode *node, char *text, size_t size) {
+  Printer printer = {.limit = size};
+  print(&printer, node);
+  forget_names(&printer);
+  size_t length = 0;
+  for (const char *c = printer.text.data; c && *c && length + 4 < size; c++)
+    if (*c != '\n')
+      text[length++] = *c;
+    else if (length && text[length - 1] != ' ')
+      text[length++] = ' ';
+  snprintf(text + length, size - length, "%s", printer.text.size > length ? "..." : "");
+  free(printer.text.data);
+  return text;
 }
 
 char *bp_ir_print(const BpIrModule *module) {

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The intrinsics and their meaning. On narrow floats, each is taken in double and rounded once. */
+
+#include <math.h>
+
+#include "compiler/ir/intrinsics.h"
+
+#define UNARY(name, expression)                                                                    \
+  static double eval_##name(double a, double b, double c) {                                        \
+    (void)b;                                                                                       \
+    (void)c;                                                                                       \
+    return expression;                                                                             \
+  }
+#define BINARY(name, expression)                                                                   \
+  static double eval_##name(double a, double b, double c) {                                        \
+    (void)c;                                                                                       \
+    return expression;                                                                             \
+  }
+
+UNARY(exp, exp(a))
+UNARY(exp2, exp2(a))
+UNARY(expm1, expm1(a))
+UNARY(log, log(a))
+UNARY(log2, log2(a))
+UNARY(log10, log10(a))
+UNARY(log1p, log1p(a))
+UNARY(sqrt, sqrt(a))
+UNARY(rsqrt, 1 / sqrt(a))
+UNARY(sin, sin(a))
+UNARY(cos, cos(a))
+UNARY(tan, tan(a))
+UNARY(asin, asin(a))
+UNARY(acos, acos(a))
+UNARY(atan, atan(a))
+UNARY(sinh, sinh(a))
+UNARY(cosh, cosh(a))
+UNARY(tanh, tanh(a))
+UNARY(asinh, asinh(a))
+UNARY(acosh, acosh(a))
+UNARY(atanh, atanh(a))
+UNARY(erf, erf(a))
+UNARY(sigmoid, 1 / (1 + exp(-a)))
+UNARY(floor, floor(a))
+UNARY(ceil, ceil(a))
+UNARY(trunc, trunc(a))
+UNARY(round, rint(a))
+UNARY(abs, fabs(a))
+UNARY(isnan, isnan(a) != 0)
+UNARY(isinf, isinf(a) != 0)
+BINARY(pow, pow(a, b))
+BINARY(atan2, atan2(a, b))
+BINARY(fmod, fmod(a, b))
+BINARY(copysign, copysign(a, b))
+
+static double eval_fma(double a, double b, double c) {
+  return fma(a, b, c);
+}
+
+static int64_t int_abs(int64_t a, uint8_t bits) {
+  (void)bits;
+  return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
+}
+
+static int64_t int_popcount(int64_t a, uint8_t bits) {
+  uint64_t used = bits < 64 ? (uint64_t)a & (((uint64_t)1 << bits) - 1) : (uint64_t)a;
+  return __builtin_popcountll(used);
+}
+
+#define FLOAT(name, num_args)                                                                      \
+  { #name, num_args, BP__INTRINSIC_FLOAT, eval_##name, NULL }
+
+static const BpIntrinsic intrinsics[] = {
+    FLOAT(exp, 1),
+    FLOAT(exp2, 1),
+    FLOAT(expm1, 1),
+    FLOAT(log, 1),
+    FLOAT(log2, 1),
+    FLOAT(log10, 1),
+    FLOAT(log1p, 1),
+    FLOAT(sqrt, 1),
+    FLOAT(rsqrt, 1),
+    FLOAT(sin, 1),
+    FLOAT(cos, 1),
+    FLOAT(tan, 1),
+    FLOAT(asin, 1),
+    FLOAT(acos, 1),
+    FLOAT(atan, 1),
+    FLOAT(sinh, 1),
+    FLOAT(cosh, 1),
+    FLOAT(tanh, 1),
+    FLOAT(asinh, 1),
+    FLOAT(acosh, 1),
+    FLOAT(atanh, 1),
+    FLOAT(erf, 1),
+    FLOAT(sigmoid, 1),
+    FLOAT(floor, 1),
+    FLOAT(ceil, 1),
+    FLOAT(trunc, 1),
+    FLOAT(round, 1),
+    FLOAT(pow, 2),
+    FLOAT(atan2, 2),
+    FLOAT(fmod, 2),
+    FLOAT(copysign, 2),
+    FLOAT(fma, 3),
+    {"abs", 1, BP__INTRINSIC_NUMBER, eval_abs, int_abs},
+    {"isnan", 1, BP__INTRINSIC_TEST, eval_isnan, NULL},
+    {"isinf", 1, BP__INTRINSIC_TEST, eval_isinf, NULL},
+    {"popcount", 1, BP__INTRINSIC_INT, NULL, int_popcount},
+    {"prefetch", 1, BP__INTRINSIC_PREFETCH, NULL, NULL},
+};
+
+const BpIntrinsic *bp__intrinsic_find(const char *name) {
+  for (size_t i = 0; i < sizeof intrinsics / sizeof *intrinsics; i++)
+    if (!strcmp(intrinsics[i].name, name))
+      return &intrinsics[i];
+  return NULL;
+}

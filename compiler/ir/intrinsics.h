@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The intrinsics: names, types, meaning. docs/ir.md lists them for generators. */
+#ifndef BACKPLANE_COMPILER_IR_INTRINSICS_H
+#define BACKPLANE_COMPILER_IR_INTRINSICS_H
+
+#include "compiler/ir/ir.h"
+
+/* What the arguments are. All have one type, the same lanes, and the result has it too, unless
+ * stated. */
+#define BP__INTRINSIC_FLOAT    0 /* floats */
+#define BP__INTRINSIC_TEST     1 /* floats; the result is bool */
+#define BP__INTRINSIC_NUMBER   2 /* floats or integers */
+#define BP__INTRINSIC_INT      3 /* integers */
+#define BP__INTRINSIC_PREFETCH 4 /* an ADDRESS; no result */
+
+typedef struct BpIntrinsic {
+  const char *name;
+  int32_t num_args; /* up to 3 */
+  int32_t types;    /* BP__INTRINSIC_* */
+  /* Its meaning on floats, before rounding to the type; NULL for an integer or prefetch. */
+  double (*eval)(double a, double b, double c);
+  int64_t (*eval_int)(int64_t a, uint8_t bits); /* its meaning on integers, or NULL */
+} BpIntrinsic;
+
+/* NULL: no intrinsic of that name. */
+const BpIntrinsic *bp__intrinsic_find(const char *name);
+
+#endif

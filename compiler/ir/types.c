@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The type that a construct has by its operands. */
+
+#include "compiler/ir/types.h"
+
+bool bp__ir_infer_dtype(int32_t kind, const BpIrNode *const *operands, int32_t num_operands,
+                        uint16_t lanes, int64_t num_vectors, BpDataType *dtype) {
+  if (kind >= BP_IR_SEQ) {
+    *dtype = bp__dtype_void();
+    return kind != BP_IR_BUFFER;
+  }
+  if (num_operands == 0)
+    return false;
+  BpDataType first = operands[0]->dtype;
+  *dtype = first;
+  switch (kind) {
+  case BP_IR_CAST:
+  case BP_IR_REINTERPRET:
+  case BP_IR_CALL:
+    return false;
+  case BP_IR_SELECT:
+    *dtype = operands[1]->dtype;
+    return true;
+  case BP_IR_LOAD:
+    *dtype = bp__dtype_with_lanes(first, operands[1]->dtype.lanes);
+    return true;
+  case BP_IR_ADDRESS:
+    *dtype = bp__dtype_handle();
+    return true;
+  case BP_IR_RAMP:
+  case BP_IR_BROADCAST:
+    *dtype = bp__dtype_with_lanes(first, lanes);
+    return true;
+  case BP_IR_SHUFFLE:
+    *dtype = bp__dtype_with_lanes(first, (uint16_t)(num_operands - num_vectors));
+    return num_operands - num_vectors <= UINT16_MAX;
+  case BP_IR_REDUCE:
+    *dtype = bp__dtype_element(first);
+    return true;
+  default:
+    if (kind >= BP_IR_EQ && kind <= BP_IR_GE)
+      *dtype = bp__dtype_bool(first.lanes);
+    return true;
+  }
+}
