@@ -1,2 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # The DeviceAPI's front, tensors, host threads.
+
+libbackplane_la_SOURCES += \
+	core/device/api.c \
+	core/device/attr.c \
+	core/device/device.h \
+	core/device/dlpack.c \
+	core/device/host_memory.c \
+	core/device/memory.c \
+	core/device/name.c \
+	core/device/tensor.c \
+	core/device/tensor.h \
+	core/device/view.c \
+	core/device/workspace.c

@@ -1,2 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Target kinds.
+
+libbackplane_la_SOURCES += \
+	core/target/build.c \
+	core/target/json.c \
+	core/target/kind.c \
+	core/target/target.c \
+	core/target/target.h

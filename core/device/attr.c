@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attributes of devices, and their names. */
+#include <string.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#include "core/device/device.h"
+
+static const char *const names[BP_ATTR_COUNT] = {
+    [BP_ATTR_EXIST] = "exist",
+    [BP_ATTR_MAX_THREADS_PER_BLOCK] = "max_threads_per_block",
+    [BP_ATTR_WARP_SIZE] = "warp_size",
+    [BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK] = "max_shared_memory_per_block",
+    [BP_ATTR_COMPUTE_VERSION] = "compute_version",
+    [BP_ATTR_DEVICE_NAME] = "device_name",
+    [BP_ATTR_MAX_CLOCK_RATE] = "max_clock_rate",
+    [BP_ATTR_MULTI_PROCESSOR_COUNT] = "multi_processor_count",
+    [BP_ATTR_MAX_THREAD_DIMENSIONS] = "max_thread_dimensions",
+    [BP_ATTR_MAX_REGISTERS_PER_BLOCK] = "max_registers_per_block",
+    [BP_ATTR_GCN_ARCH] = "gcn_arch",
+    [BP_ATTR_API_VERSION] = "api_version",
+    [BP_ATTR_DRIVER_VERSION] = "driver_version",
+    [BP_ATTR_L2_CACHE_SIZE] = "l2_cache_size",
+    [BP_ATTR_TOTAL_GLOBAL_MEMORY] = "total_global_memory",
+    [BP_ATTR_AVAILABLE_GLOBAL_MEMORY] = "available_global_memory",
+    [BP_ATTR_IMAGE_PITCH_ALIGNMENT] = "image_pitch_alignment",
+    [BP_ATTR_MAX_GRID_DIMENSIONS] = "max_grid_dimensions",
+    [BP_ATTR_MAX_ALLOCATION] = "max_allocation",
+    [BP_ATTR_DATA_ALIGNMENT] = "data_alignment",
+    [BP_ATTR_VENDOR] = "vendor",
+    [BP_ATTR_UUID] = "uuid",
+    [BP_ATTR_PCI_ADDRESS] = "pci_address",
+    [BP_ATTR_HOST_ACCESSIBLE] = "host_accessible",
+    [BP_ATTR_TARGET] = "target",
+    [BP_ATTR_RANK] = "rank",
+};
+
+const char *bp_device_attr_name(int32_t attr) {
+  return attr >= 0 && attr < BP_ATTR_COUNT ? names[attr] : NULL;
+}
+
+int32_t bp_device_attr_by_name(const char *name) {
+  for (int32_t i = 0; i < BP_ATTR_COUNT; i++)
+    if (strcmp(names[i], name) == 0)
+      return i;
+  return -1;
+}
+
+/* Whether the device is there is a question, and no answer to it an error. */
+static int get_exist(BpDevice device, BpValue *value) {
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api || api->get_attr(device.device_id, BP_ATTR_EXIST, value) < 0)
+    bp_error_clear();
+  if (value->type_index != BP_TYPE_BOOL) {
+    bp_value_clear(value);
+    *value = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = api != NULL};
+  }
+  return 0;
+}
+
+int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value) {
+  *value = (BpValue){.type_index = BP_TYPE_NONE};
+  if (!bp_device_attr_name(attr))
+    return bp_error_raise(BP_ERROR_VALUE, "there is no device attribute %d", attr);
+  if (attr == BP_ATTR_EXIST)
+    return get_exist(device, value);
+  const BpDeviceApi *api = bp__device_get(device);
+  return api ? api->get_attr(device.device_id, attr, value) : -1;
+}

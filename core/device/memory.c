@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data space, copies, streams, and what is current in a thread. */
+#include <inttypes.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "core/device/device.h"
+#include "core/registry/host.h"
+
+/* ---- Memory
+ * -------------------------------------------------------------------------------------- */
+
+int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataType hint,
+                    const char *mem_scope, void **handle) {
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api)
+    return -1;
+  if (alignment == 0 || (alignment & (alignment - 1)) != 0)
+    return bp_error_raise(BP_ERROR_VALUE, "an alignment of %" PRIu64 " bytes is no power of two",
+                          alignment);
+  return api->alloc_data_space(device.device_id, size, alignment, hint, mem_scope, handle);
+}
+
+int bp_device_free(BpDevice device, void *handle) {
+  const BpDeviceApi *api = bp_device_api(device.device_type);
+  if (!api)
+    return -1;
+  return api->free_data_space(device.device_id, handle);
+}
+
+/* The end of a copy that is not the host says who does it; of two devices of different kinds
+ * neither can reach the other's memory. */
+static const BpDeviceApi *copying_api(const BpCopy *copy) {
+  int32_t from = copy->from_device.device_type, to = copy->to_device.device_type;
+  if (from == to || to == BP_DEVICE_CPU)
+    return bp__device_get(copy->from_device);
+  if (from == BP_DEVICE_CPU)
+    return bp__device_get(copy->to_device);
+  char from_text[64], to_text[64];
+  bp_device_format(copy->from_device, from_text);
+  bp_device_format(copy->to_device, to_text);
+  bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                 "a copy from %s straight to %s; copy through host memory", from_text, to_text);
+  return NULL;
+}
+
+/* Between two tensors of the host no device is asked, so that a machine with one device plugin and
+ * no plugin for the CPU can copy as well. */
+static void copy_on_host(const BpCopy *copy) {
+  memmove((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
+          copy->size);
+}
+
+int bp_device_copy(const BpCopy *copy, void *stream) {
+  if (bp__device_check_fork() < 0)
+    return -1;
+  if (copy->size == 0)
+    return 0;
+  if (copy->from_device.device_type == BP_DEVICE_CPU &&
+      copy->to_device.device_type == BP_DEVICE_CPU) {
+    copy_on_host(copy);
+    return 0;
+  }
+  const BpDeviceApi *api = copying_api(copy);
+  return api ? api->copy(copy, stream) : -1;
+}
+
+/* ---- Streams
+ * ------------------------------------------------------------------------------------- */
+
+int bp_stream_create(BpDevice device, void **stream) {
+  const BpDeviceApi *api = bp__device_get(device);
+  *stream = NULL;
+  if (!api)
+    return -1;
+  return BP_TABLE_HAS(api, create_stream) ? api->create_stream(device.device_id, stream) : 0;
+}
+
+int bp_stream_free(BpDevice device, void *stream) {
+  const BpDeviceApi *api = bp_device_api(device.device_type);
+  if (!api)
+    return -1;
+  return stream && BP_TABLE_HAS(api, free_stream) ? api->free_stream(device.device_id, stream) : 0;
+}
+
+int bp_stream_sync(BpDevice device, void *stream) {
+  const BpDeviceApi *api = bp_device_api(device.device_type);
+  return api ? api->stream_sync(device.device_id, stream) : -1;
+}
+
+int bp_stream_sync_from_to(BpDevice device, void *from, void *to) {
+  const BpDeviceApi *api = bp_device_api(device.device_type);
+  if (!api)
+    return -1;
+  if (from == to || !BP_TABLE_HAS(api, sync_stream_from_to))
+    return 0;
+  return api->sync_stream_from_to(device.device_id, from, to);
+}
+
+/* ---- Current device and stream
+ * ------------------------------------------------------------------- */
+
+#define MAX_CURRENT 16
+
+/* Of this thread, by device type; few kinds are ever used at once. */
+typedef struct Current {
+  int32_t device_type;
+  int32_t device_id;
+  void *stream;
+} Current;
+
+static _Thread_local Current current[MAX_CURRENT];
+static _Thread_local size_t num_current;
+
+static Current *find_current(int32_t device_type) {
+  for (size_t i = 0; i < num_current; i++)
+    if (current[i].device_type == device_type)
+      return &current[i];
+  return NULL;
+}
+
+static int add_current(BpDevice device, void *stream) {
+  if (num_current == MAX_CURRENT)
+    return bp_error_raise(BP_ERROR_RUNTIME, "more than %d kinds of device in one thread",
+                          MAX_CURRENT);
+  current[num_current++] = (Current){device.device_type, device.device_id, stream};
+  return 0;
+}
+
+int bp_device_set_current(BpDevice device, void *stream) {
+  Current *entry = find_current(device.device_type);
+  if (entry && entry->device_id == device.device_id) {
+    entry->stream = stream;
+    return bp__device_check_fork();
+  }
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api || (BP_TABLE_HAS(api, set_device) && api->set_device(device.device_id) < 0))
+    return -1;
+  if (!entry)
+    return add_current(device, stream);
+  *entry = (Current){device.device_type, device.device_id, stream};
+  return 0;
+}
+
+void bp_device_get_current(int32_t device_type, int32_t *device_id, void **stream) {
+  const Current *entry = find_current(device_type);
+  *device_id = entry ? entry->device_id : 0;
+  *stream = entry ? entry->stream : NULL;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors: an object with a view, and what its memory is held by. */
+#include "core/device/tensor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#include "core/registry/object.h"
+
+/* One allocation: the object, the release hook, then shape and strides. */
+typedef struct OwnedTensor {
+  BpTensor tensor;
+  void (*release)(void *context);
+  void *context;
+  int64_t extents[];
+} OwnedTensor;
+
+/* ---- The object
+ * ---------------------------------------------------------------------------------- */
+
+static void delete_tensor(void *object, int flags) {
+  OwnedTensor *self = object;
+  if (flags & BP_DELETER_STRONG && self->release)
+    self->release(self->context);
+  if (flags & BP_DELETER_WEAK)
+    free(self);
+}
+
+static void fill_compact_strides(const BpTensorView *view, int64_t *strides) {
+  int64_t stride = 1;
+  for (int32_t i = view->ndim - 1; i >= 0; i--) {
+    strides[i] = stride;
+    stride *= view->shape[i] > 0 ? view->shape[i] : 1;
+  }
+}
+
+BpTensor *bp__tensor_make(const BpTensorView *view, void (*release)(void *), void *context) {
+  size_t ndim = view->ndim > 0 ? (size_t)view->ndim : 0;
+  OwnedTensor *self = calloc(1, sizeof(*self) + 2 * ndim * sizeof(int64_t));
+  if (!self) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a tensor of %zu dimensions", ndim);
+    return NULL;
+  }
+  bp__object_init(&self->tensor.header, BP_TYPE_TENSOR, delete_tensor);
+  self->release = release;
+  self->context = context;
+  self->tensor.view = *view;
+  self->tensor.view.shape = self->extents;
+  self->tensor.view.strides = self->extents + ndim;
+  if (ndim)
+    memcpy(self->extents, view->shape, ndim * sizeof(int64_t));
+  if (ndim && view->strides)
+    memcpy(self->extents + ndim, view->strides, ndim * sizeof(int64_t));
+  else
+    fill_compact_strides(&self->tensor.view, self->tensor.view.strides);
+  return &self->tensor;
+}
+
+BpTensor *bp_tensor_wrap(const BpTensorView *view, void (*release)(void *), void *context) {
+  if (bp_view_num_bytes(view) < 0)
+    return NULL;
+  return bp__tensor_make(view, release, context);
+}
+
+/* ---- Making
+ * -------------------------------------------------------------------------------------- */
+
+/* Device memory of a tensor's, for its release. */
+typedef struct Allocation {
+  BpDevice device;
+  void *handle;
+} Allocation;
+
+static void free_allocation(void *context) {
+  Allocation *allocation = context;
+  BpError *pending = bp_error_take();
+  if (bp_device_free(allocation->device, allocation->handle) < 0)
+    bp_error_clear();
+  if (pending)
+    bp_error_put(pending);
+  free(allocation);
+}
+
+static BpTensor *create_on_device(BpTensorView *view, uint64_t bytes, const char *mem_scope) {
+  Allocation *allocation = malloc(sizeof(*allocation));
+  if (!allocation) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a tensor");
+    return NULL;
+  }
+  allocation->device = view->device;
+  if (bp_device_alloc(view->device, bytes, BP_TENSOR_ALIGNMENT, view->dtype, mem_scope,
+                      &allocation->handle) < 0) {
+    free(allocation);
+    return NULL;
+  }
+  view->data = allocation->handle;
+  BpTensor *tensor = bp__tensor_make(view, free_allocation, allocation);
+  if (!tensor)
+    free_allocation(allocation);
+  return tensor;
+}
+
+BpTensor *bp_tensor_create(const int64_t *shape, int32_t ndim, BpDataType dtype, BpDevice device,
+                           const char *mem_scope) {
+  BpTensorView view = {
+      .device = device, .ndim = ndim, .dtype = dtype, .shape = (int64_t *)(uintptr_t)shape};
+  int64_t bytes = bp_view_num_bytes(&view);
+  if (bytes < 0)
+    return NULL;
+  if (bp_dtype_bytes(dtype) == 0) {
+    bp_error_raise(BP_ERROR_TYPE, "a tensor of elements without a size");
+    return NULL;
+  }
+  return create_on_device(&view, (uint64_t)bytes, mem_scope);
+}
+
+BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t ndim,
+                                BpDataType dtype, uint64_t byte_offset) {
+  BpTensorView view = base->view;
+  view.ndim = ndim;
+  view.dtype = dtype;
+  view.shape = (int64_t *)(uintptr_t)shape;
+  view.strides = NULL;
+  view.byte_offset += byte_offset;
+  int64_t bytes = bp_view_num_bytes(&view);
+  int64_t base_bytes = bp_view_num_bytes(&base->view);
+  if (bytes < 0 || base_bytes < 0)
+    return NULL;
+  if (!bp_view_is_compact(&base->view)) {
+    bp_error_raise(BP_ERROR_VALUE, "a view into a tensor that is not compact");
+    return NULL;
+  }
+  if (byte_offset > (uint64_t)base_bytes || (uint64_t)bytes > (uint64_t)base_bytes - byte_offset) {
+    bp_error_raise(BP_ERROR_INDEX,
+                   "a view of %" PRId64 " bytes from byte %" PRIu64 " of a tensor of %" PRId64
+                   " bytes",
+                   bytes, byte_offset, base_bytes);
+    return NULL;
+  }
+  BpTensor *tensor = bp__tensor_make(&view, bp_object_release, base);
+  if (tensor)
+    bp_object_retain(base);
+  return tensor;
+}
+
+/* ---- Copies
+ * -------------------------------------------------------------------------------------- */
+
+static int check_compact(const BpTensorView *view, const char *role) {
+  if (bp_view_is_compact(view))
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "the %s of a copy has strides; copies are between compact "
+                        "tensors",
+                        role);
+}
+
+int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *stream) {
+  int64_t from_bytes = bp_view_num_bytes(from);
+  int64_t to_bytes = bp_view_num_bytes(to);
+  if (from_bytes < 0 || to_bytes < 0 || check_compact(from, "source") < 0 ||
+      check_compact(to, "destination") < 0)
+    return -1;
+  if (from_bytes != to_bytes)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "a copy from a tensor of %" PRId64 " bytes to one of %" PRId64,
+                          from_bytes, to_bytes);
+  const BpCopy copy = {from->data,      from->byte_offset, from->device,        to->data,
+                       to->byte_offset, to->device,        (uint64_t)from_bytes};
+  return bp_device_copy(&copy, stream);
+}
+
+/* A view of host bytes as large as `like`. */
+static int host_view(const BpTensorView *like, void *data, uint64_t size, BpTensorView *view) {
+  int64_t bytes = bp_view_num_bytes(like);
+  if (bytes < 0)
+    return -1;
+  if ((uint64_t)bytes != size)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "%" PRIu64 " bytes of host memory for a tensor of %" PRId64, size, bytes);
+  *view = *like;
+  view->data = data;
+  view->byte_offset = 0;
+  view->strides = NULL;
+  view->device = (BpDevice){BP_DEVICE_CPU, 0};
+  return 0;
+}
+
+int bp_tensor_copy_from_host(const BpTensorView *to, const void *data, uint64_t size) {
+  BpTensorView from;
+  if (host_view(to, (void *)(uintptr_t)data, size, &from) < 0)
+    return -1;
+  return bp_tensor_copy(&from, to, NULL);
+}
+
+int bp_tensor_copy_to_host(const BpTensorView *from, void *data, uint64_t size) {
+  BpTensorView to;
+  if (host_view(from, data, size, &to) < 0 || bp_tensor_copy(from, &to, NULL) < 0)
+    return -1;
+  return bp_stream_sync(from->device, NULL);
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making tensors, for the files of this room. */
+#ifndef BACKPLANE_CORE_DEVICE_TENSOR_H
+#define BACKPLANE_CORE_DEVICE_TENSOR_H
+
+#include <backplane/tensor.h>
+
+/* Tensors start at multiples of this many bytes: planned storage and vector loads rely on it. */
+#define BP_TENSOR_ALIGNMENT 256
+
+/* A tensor (transfer full) over memory that is there; `view` is checked already, its extents are
+ * copied. On failure `release` is not called. */
+BpTensor *bp__tensor_make(const BpTensorView *view, void (*release)(void *), void *context);
+
+#endif

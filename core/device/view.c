@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes of tensor views, with every product checked. */
+#include <inttypes.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/tensor.h>
+
+int64_t bp_view_num_elements(const BpTensorView *view) {
+  int64_t count = 1;
+  int empty = 0;
+  if (view->ndim < 0)
+    return bp_error_raise(BP_ERROR_VALUE, "a tensor of %d dimensions", view->ndim);
+  for (int32_t i = 0; i < view->ndim; i++) {
+    if (view->shape[i] < 0)
+      return bp_error_raise(BP_ERROR_VALUE, "dimension %d of a tensor has the extent %" PRId64, i,
+                            view->shape[i]);
+    empty |= view->shape[i] == 0;
+    if (!empty && __builtin_mul_overflow(count, view->shape[i], &count))
+      return bp_error_raise(BP_ERROR_VALUE, "a tensor's shape has more elements than 2^63");
+  }
+  return empty ? 0 : count;
+}
+
+int64_t bp_view_num_bytes(const BpTensorView *view) {
+  int64_t count = bp_view_num_elements(view);
+  int64_t bytes;
+  if (count < 0)
+    return -1;
+  if (__builtin_mul_overflow(count, (int64_t)bp_dtype_bytes(view->dtype), &bytes))
+    return bp_error_raise(BP_ERROR_VALUE, "a tensor's shape has more bytes than 2^63");
+  return bytes;
+}
+
+int bp_view_is_compact(const BpTensorView *view) {
+  int64_t stride = 1;
+  if (!view->strides)
+    return 1;
+  for (int32_t i = 0; i < view->ndim; i++)
+    if (view->shape[i] == 0)
+      return 1;
+  for (int32_t i = view->ndim - 1; i >= 0; i--) {
+    if (view->shape[i] != 1 && view->strides[i] != stride)
+      return 0;
+    stride *= view->shape[i];
+  }
+  return 1;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The workspace pool, for devices that have none of their own: blocks of data space that each
+ * thread keeps for reuse, since operators ask for the same sizes over and over. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <backplane/error.h>
+
+#include "core/device/device.h"
+#include "core/registry/host.h"
+
+#define ALIGNMENT 256
+#define PAGE      4096
+#define MAX_FREE  32 /* blocks that a thread keeps */
+
+typedef struct Block {
+  struct Block *next;
+  BpDevice device;
+  uint64_t size;
+  void *handle;
+} Block;
+
+/* One thread's blocks: some in use, some free, the latest freed first. */
+typedef struct Pool {
+  Block *used;
+  Block *unused;
+  size_t num_unused;
+} Pool;
+
+static pthread_key_t pool_key;
+static int key_status = -1;
+
+static void free_block(Block *block) {
+  /* The CPU's memory is the core's own: it needs no plugin. */
+  if (block->device.device_type == BP_DEVICE_CPU)
+    bp__host_free(block->handle);
+  else if (bp_device_free(block->device, block->handle) < 0)
+    bp_error_clear();
+  free(block);
+}
+
+static void free_blocks(Block *block) {
+  while (block) {
+    Block *next = block->next;
+    free_block(block);
+    block = next;
+  }
+}
+
+static void destroy_pool(void *context) {
+  Pool *pool = context;
+  free_blocks(pool->used);
+  free_blocks(pool->unused);
+  free(pool);
+}
+
+static void create_key(void) {
+  key_status = pthread_key_create(&pool_key, destroy_pool);
+}
+
+/* This thread's pool. */
+static Pool *get_pool(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, create_key);
+  Pool *pool = key_status == 0 ? pthread_getspecific(pool_key) : NULL;
+  if (pool || key_status != 0)
+    return pool;
+  pool = calloc(1, sizeof(*pool));
+  if (pool && pthread_setspecific(pool_key, pool) != 0) {
+    free(pool);
+    pool = NULL;
+  }
+  return pool;
+}
+
+static int same_device(BpDevice a, BpDevice b) {
+  return a.device_type == b.device_type && a.device_id == b.device_id;
+}
+
+/* Takes the smallest free block that is large enough. */
+static Block *take_unused(Pool *pool, BpDevice device, uint64_t size) {
+  Block **best = NULL;
+  for (Block **link = &pool->unused; *link; link = &(*link)->next)
+    if (same_device((*link)->device, device) && (*link)->size >= size &&
+        (!best || (*link)->size < (*best)->size))
+      best = link;
+  if (!best)
+    return NULL;
+  Block *block = *best;
+  *best = block->next;
+  pool->num_unused--;
+  return block;
+}
+
+static Block *create_block(BpDevice device, uint64_t size, BpDataType hint) {
+  Block *block = calloc(1, sizeof(*block));
+  if (!block) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a workspace");
+    return NULL;
+  }
+  block->device = device;
+  block->size = (size + PAGE - 1) / PAGE * PAGE;
+  int status;
+  if (device.device_type == BP_DEVICE_CPU) {
+    block->handle = bp__host_alloc(block->size, ALIGNMENT);
+    status = block->handle ? 0 : -1;
+  } else {
+    status = bp_device_alloc(device, block->size, ALIGNMENT, hint, NULL, &block->handle);
+  }
+  if (status == 0)
+    return block;
+  free(block);
+  return NULL;
+}
+
+static int pool_alloc(BpDevice device, uint64_t size, BpDataType hint, void **handle) {
+  Pool *pool = get_pool();
+  if (!pool)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a workspace pool");
+  if (size > UINT64_MAX - PAGE)
+    return bp_error_raise(BP_ERROR_MEMORY, "a workspace larger than any memory");
+  Block *block = take_unused(pool, device, size);
+  if (!block)
+    block = create_block(device, size, hint);
+  if (!block)
+    return -1;
+  block->next = pool->used;
+  pool->used = block;
+  *handle = block->handle;
+  return 0;
+}
+
+static Block *take_used(Pool *pool, BpDevice device, const void *handle) {
+  for (Block **link = &pool->used; *link; link = &(*link)->next)
+    if ((*link)->handle == handle && same_device((*link)->device, device)) {
+      Block *block = *link;
+      *link = block->next;
+      return block;
+    }
+  return NULL;
+}
+
+static int pool_free(BpDevice device, void *handle) {
+  Pool *pool = get_pool();
+  Block *block = pool ? take_used(pool, device, handle) : NULL;
+  if (!block)
+    return bp_error_raise(BP_ERROR_VALUE, "a workspace that this thread does not have: it is freed "
+                                          "twice, or was another thread's");
+  if (pool->num_unused == MAX_FREE) {
+    free_block(block);
+    return 0;
+  }
+  block->next = pool->unused;
+  pool->unused = block;
+  pool->num_unused++;
+  return 0;
+}
+
+int bp_workspace_alloc(BpDevice device, uint64_t size, BpDataType hint, void **handle) {
+  if (device.device_type == BP_DEVICE_CPU)
+    return pool_alloc(device, size, hint, handle);
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api)
+    return -1;
+  if (BP_TABLE_HAS(api, alloc_workspace))
+    return api->alloc_workspace(device.device_id, size, hint, handle);
+  return pool_alloc(device, size, hint, handle);
+}
+
+int bp_workspace_free(BpDevice device, void *handle) {
+  if (device.device_type == BP_DEVICE_CPU)
+    return pool_free(device, handle);
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api)
+    return -1;
+  if (BP_TABLE_HAS(api, free_workspace))
+    return api->free_workspace(device.device_id, handle);
+  return pool_free(device, handle);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of distinct names. They are short: dozens of names, looked through one by one. */
+#include "core/registry/names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+static int has_name(const BpNames *names, const char *name, size_t size) {
+  for (size_t at = 0; at < names->size; at += strlen(names->text + at) + 1)
+    if (strlen(names->text + at) == size && memcmp(names->text + at, name, size) == 0)
+      return 1;
+  return 0;
+}
+
+int bp__names_add(BpNames *names, const char *name, size_t size) {
+  if (has_name(names, name, size))
+    return 0;
+  if (names->size + size + 1 > names->capacity) {
+    size_t capacity = 2 * names->capacity + size + 64;
+    char *text = realloc(names->text, capacity);
+    if (!text)
+      return bp_error_raise(BP_ERROR_MEMORY, "no memory for a list of names");
+    names->text = text;
+    names->capacity = capacity;
+  }
+  memcpy(names->text + names->size, name, size);
+  names->text[names->size + size] = '\0';
+  names->size += size + 1;
+  names->count++;
+  return 0;
+}
+
+int bp__names_add_words(BpNames *names, const char *words) {
+  for (words += strspn(words, " "); *words; words += strspn(words, " ")) {
+    size_t size = strcspn(words, " ");
+    if (bp__names_add(names, words, size) < 0)
+      return -1;
+    words += size;
+  }
+  return 0;
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char **bp__names_finish(BpNames *names, size_t *count) {
+  char **list = malloc((names->count + 1) * sizeof(*list) + names->size);
+  if (list) {
+    char *text = (char *)(list + names->count + 1);
+    if (names->size)
+      memcpy(text, names->text, names->size);
+    for (size_t i = 0; i < names->count; i++, text += strlen(text) + 1)
+      list[i] = text;
+    list[names->count] = NULL;
+    qsort(list, names->count, sizeof(*list), compare_names);
+    if (count)
+      *count = names->count;
+  } else {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a list of names");
+  }
+  bp__names_clear(names);
+  return list;
+}
+
+void bp__names_clear(BpNames *names) {
+  free(names->text);
+  *names = (BpNames){.text = NULL};
+}

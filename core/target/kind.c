@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Target kinds by name: registered by plugins, found by activating them. */
+#include "core/target/target.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+
+#include "core/registry/names.h"
+#include "core/registry/nearest.h"
+
+#define MAX_KINDS 256
+
+/* All that changes, under one lock; kinds are only ever added. */
+static struct {
+  pthread_mutex_t lock;
+  const BpTargetKind *kinds[MAX_KINDS];
+  size_t count;
+} registered = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const BpTargetKind *find_locked(const char *name) {
+  for (size_t i = 0; i < registered.count; i++)
+    if (strcmp(registered.kinds[i]->name, name) == 0)
+      return registered.kinds[i];
+  return NULL;
+}
+
+static const BpTargetKind *find_registered(const char *name) {
+  pthread_mutex_lock(&registered.lock);
+  const BpTargetKind *kind = find_locked(name);
+  pthread_mutex_unlock(&registered.lock);
+  return kind;
+}
+
+int bp__target_kind_register(const BpTargetKind *kind) {
+  if (kind->struct_size < sizeof(BpTargetKind) || !kind->name || !*kind->name)
+    return bp_error_raise(BP_ERROR_VALUE, "a target kind without a name, or of an older ABI");
+  pthread_mutex_lock(&registered.lock);
+  int taken = find_locked(kind->name) != NULL;
+  int full = registered.count == MAX_KINDS;
+  if (!taken && !full)
+    registered.kinds[registered.count++] = kind;
+  pthread_mutex_unlock(&registered.lock);
+  if (taken)
+    return bp_error_raise(BP_ERROR_VALUE, "target kind '%s' is registered already", kind->name);
+  if (full)
+    return bp_error_raise(BP_ERROR_MEMORY, "more than %d target kinds", MAX_KINDS);
+  return 0;
+}
+
+/* Asking for the code generator's name activates the plugin that has it. */
+static int activate(const char *name) {
+  char function_name[128];
+  BpFunction *function = NULL;
+  if (strlen(name) > 64)
+    return 0;
+  stpcpy(stpcpy(function_name, "target.build."), name);
+  if (bp_registry_get(function_name, &function) < 0)
+    return bp_error_add_context("target kind '%s'", name);
+  bp_object_release(function);
+  return 0;
+}
+
+static int unknown_kind(const char *name) {
+  size_t count = 0;
+  char hint[BP_HINT_MAX];
+  char **kinds = bp_target_kinds(&count);
+  if (!kinds)
+    return -1;
+  bp_error_raise(BP_ERROR_NOT_FOUND,
+                 "no installed plugin has the target kind '%s'%s; `backplane targets` lists those "
+                 "that are there",
+                 name, bp__nearest_hint(name, (const char *const *)kinds, count, hint));
+  bp_names_free(kinds);
+  return -1;
+}
+
+const BpTargetKind *bp__target_kind_find(const char *name) {
+  const BpTargetKind *kind = find_registered(name);
+  if (kind)
+    return kind;
+  if (activate(name) < 0)
+    return NULL;
+  kind = find_registered(name);
+  if (!kind)
+    unknown_kind(name);
+  return kind;
+}
+
+int32_t bp__target_attr_index(const BpTargetKind *kind, const char *name) {
+  for (int32_t i = 0; i < kind->num_attrs; i++)
+    if (strcmp(kind->attrs[i].name, name) == 0)
+      return i;
+  return -1;
+}
+
+/* ---- Listing
+ * --------------------------------------------------------------------------------------- */
+
+static int add_declared(BpNames *names) {
+  BpPluginList *plugins = bp_plugin_list();
+  if (!plugins)
+    return -1;
+  int status = 0;
+  for (size_t i = 0; status == 0 && i < bp_plugin_list_size(plugins); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(plugins, i);
+    if (info->state == BP_PLUGIN_FOUND || info->state == BP_PLUGIN_ACTIVE)
+      status = bp__names_add_words(names, info->targets);
+  }
+  bp_plugin_list_free(plugins);
+  return status;
+}
+
+static int add_registered(BpNames *names) {
+  int status = 0;
+  pthread_mutex_lock(&registered.lock);
+  for (size_t i = 0; status == 0 && i < registered.count; i++)
+    status = bp__names_add(names, registered.kinds[i]->name, strlen(registered.kinds[i]->name));
+  pthread_mutex_unlock(&registered.lock);
+  return status;
+}
+
+char **bp_target_kinds(size_t *count) {
+  BpNames names = {.text = NULL};
+  if (add_declared(&names) == 0 && add_registered(&names) == 0)
+    return bp__names_finish(&names, count);
+  bp__names_clear(&names);
+  return NULL;
+}
+
+const BpTargetKind *bp_target_kind_info(const char *kind) {
+  return bp__target_kind_find(kind);
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Targets: a kind with values for its attributes, as objects and as text. */
+#include "core/target/target.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <glib.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#include "core/registry/host.h"
+#include "core/registry/nearest.h"
+#include "core/registry/object.h"
+
+#define MAX_TEXT 65536
+
+/* ---- The object
+ * ------------------------------------------------------------------------------------ */
+
+static void delete_target(void *object, int flags) {
+  BpTarget *target = object;
+  if (flags & BP_DELETER_STRONG)
+    for (int32_t i = 0; i < target->kind->num_attrs; i++)
+      bp_value_clear(&target->values[i]);
+  if (flags & BP_DELETER_WEAK)
+    free(target);
+}
+
+BpTarget *bp__target_create(const BpTargetKind *kind) {
+  BpTarget *target = calloc(1, sizeof(*target) + (size_t)kind->num_attrs * sizeof(BpValue));
+  if (!target) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a target");
+    return NULL;
+  }
+  bp__object_init(&target->header, BP_TYPE_TARGET, delete_target);
+  target->kind = kind;
+  for (int32_t i = 0; i < kind->num_attrs; i++)
+    if (kind->attrs[i].default_value &&
+        bp__target_set_text(target, kind->attrs[i].name, kind->attrs[i].default_value) < 0) {
+      bp_error_add_context("default of '%s'", kind->attrs[i].name);
+      bp_object_release(target);
+      return NULL;
+    }
+  return target;
+}
+
+int bp__target_complete(BpTarget *target) {
+  if (!BP_TABLE_HAS(target->kind, complete))
+    return 0;
+  target->completing = 1;
+  int status = target->kind->complete(target);
+  target->completing = 0;
+  return status < 0 ? bp_error_add_context("target '%s'", target->kind->name) : 0;
+}
+
+/* ---- Attributes
+ * ------------------------------------------------------------------------------------ */
+
+static int unknown_attr(const BpTargetKind *kind, const char *name) {
+  char hint[BP_HINT_MAX];
+  const char **names = calloc((size_t)kind->num_attrs + 1, sizeof(*names));
+  for (int32_t i = 0; names && i < kind->num_attrs; i++)
+    names[i] = kind->attrs[i].name;
+  bp_error_raise(BP_ERROR_NOT_FOUND,
+                 "target kind '%s' has no attribute '%s'%s; `backplane targets` lists them",
+                 kind->name, name,
+                 names ? bp__nearest_hint(name, names, (size_t)kind->num_attrs, hint) : "");
+  free(names);
+  return -1;
+}
+
+static int find_attr(const BpTarget *target, const char *name) {
+  int32_t index = bp__target_attr_index(target->kind, name);
+  return index < 0 ? unknown_attr(target->kind, name) : index;
+}
+
+static int wrong_type(const BpTargetKind *kind, int32_t index, const char *got) {
+  return bp_error_raise(BP_ERROR_TYPE,
+                        "attribute '%s' of target kind '%s' is of type %s, and was "
+                        "given %s",
+                        kind->attrs[index].name, kind->name, bp_type_name(kind->attrs[index].type),
+                        got);
+}
+
+static int parse_bool(const char *text, int64_t *value) {
+  static const char *const words[] = {"false", "true", "0", "1", "off", "on", "no", "yes"};
+  for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
+    if (strcmp(text, words[i]) == 0) {
+      *value = (int64_t)(i & 1);
+      return 0;
+    }
+  return -1;
+}
+
+/* Reads text as a value of `type` (owned); -1 with no error raised if it is none. */
+static int parse_value(int32_t type, const char *text, BpValue *value) {
+  char *end = NULL;
+  *value = (BpValue){.type_index = type};
+  errno = 0;
+  switch (type) {
+  case BP_TYPE_INT:
+    value->v_int64 = g_ascii_strtoll(text, &end, 10);
+    return *text && !*end && !errno ? 0 : -1;
+  case BP_TYPE_FLOAT:
+    value->v_float64 = g_ascii_strtod(text, &end);
+    return *text && !*end && !errno ? 0 : -1;
+  case BP_TYPE_BOOL:
+    return parse_bool(text, &value->v_int64);
+  default:
+    *value = (BpValue){.type_index = BP_TYPE_RAW_STR, .v_cstr = text};
+    return 0;
+  }
+}
+
+int bp__target_set_text(BpTarget *target, const char *name, const char *text) {
+  int32_t index = find_attr(target, name);
+  if (index < 0)
+    return -1;
+  BpValue value;
+  if (parse_value(target->kind->attrs[index].type, text, &value) < 0) {
+    char quoted[80];
+    g_snprintf(quoted, sizeof(quoted), "'%s'", text);
+    return wrong_type(target->kind, index, quoted);
+  }
+  return bp__target_set_value(target, name, &value);
+}
+
+int bp__target_set_value(BpTarget *target, const char *name, const BpValue *value) {
+  int32_t index = find_attr(target, name);
+  if (index < 0)
+    return -1;
+  int32_t type = target->kind->attrs[index].type;
+  BpValue copy = {.type_index = BP_TYPE_NONE};
+  BpByteArray text;
+  if (type == BP_TYPE_STR) {
+    if (bp_value_view_str(value, &text) < 0)
+      return wrong_type(target->kind, index, bp_type_name(value->type_index));
+    if (bp_value_make_str(&copy, text.data, text.size) < 0)
+      return -1;
+  } else if (value->type_index == type) {
+    copy = *value;
+  } else if (type == BP_TYPE_FLOAT && value->type_index == BP_TYPE_INT) {
+    copy = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = (double)value->v_int64};
+  } else if (value->type_index != BP_TYPE_NONE) {
+    return wrong_type(target->kind, index, bp_type_name(value->type_index));
+  }
+  bp_value_clear(&target->values[index]);
+  target->values[index] = copy;
+  return 0;
+}
+
+/* ---- Text
+ * ------------------------------------------------------------------------------------------ */
+
+/* Takes the next word off `cursor` (transfer full); quotes may stand around any part, a backslash
+ * before any character. "" at the end. */
+static char *next_word(const char **cursor) {
+  const char *c = *cursor + strspn(*cursor, " \t\n");
+  GString *word = g_string_new(NULL);
+  gboolean quoted = FALSE;
+  for (; *c && (quoted || !isspace((unsigned char)*c)); c++) {
+    if (*c == '"')
+      quoted = !quoted;
+    else if (*c == '\\' && c[1])
+      g_string_append_c(word, *++c);
+    else
+      g_string_append_c(word, *c);
+  }
+  *cursor = c;
+  if (quoted) {
+    bp_error_raise(BP_ERROR_VALUE, "a quote is not closed in a target's options");
+    g_string_free(word, TRUE);
+    return NULL;
+  }
+  return g_string_free(word, FALSE);
+}
+
+/* One `-name=value`, or `-name` for a bool that is true. */
+static int apply_option(BpTarget *target, char *word) {
+  if (word[0] != '-' || !word[1])
+    return bp_error_raise(
+        BP_ERROR_VALUE, "'%s' in a target: options are written -name=value, after the kind", word);
+  char *name = word + 1 + (word[1] == '-');
+  char *equals = strchr(name, '=');
+  if (equals)
+    *equals = '\0';
+  return bp__target_set_text(target, name, equals ? equals + 1 : "true");
+}
+
+static int apply_options(BpTarget *target, const char *cursor) {
+  for (;;) {
+    char *word = next_word(&cursor);
+    if (!word)
+      return -1;
+    int more = *word != '\0';
+    int status = more ? apply_option(target, word) : 0;
+    g_free(word);
+    if (status < 0 || !more)
+      return status;
+  }
+}
+
+static BpTarget *parse_options(const char *text) {
+  char *name = next_word(&text);
+  if (!name)
+    return NULL;
+  const BpTargetKind *kind = NULL;
+  if (!*name)
+    bp_error_raise(BP_ERROR_VALUE, "a target is a kind with options, as `c -march=x86-64-v3`, and "
+                                   "this text is empty");
+  else
+    kind = bp__target_kind_find(name);
+  g_free(name);
+  BpTarget *target = kind ? bp__target_create(kind) : NULL;
+  if (target && apply_options(target, text) < 0) {
+    bp_object_release(target);
+    return NULL;
+  }
+  return target;
+}
+
+BpTarget *bp_target_parse(const char *text) {
+  bp__core_start();
+  if (strnlen(text, MAX_TEXT) == MAX_TEXT) {
+    bp_error_raise(BP_ERROR_VALUE, "a target's text is longer than %d bytes", MAX_TEXT);
+    return NULL;
+  }
+  const char *start = text + strspn(text, " \t\n");
+  BpTarget *target = *start == '{' ? bp__target_parse_json(start) : parse_options(start);
+  if (target && bp__target_complete(target) < 0) {
+    bp_object_release(target);
+    return NULL;
+  }
+  return target;
+}
+
+/* The text of a value that parse_value reads back (transfer full). */
+static char *value_text(const BpValue *value) {
+  char number[G_ASCII_DTOSTR_BUF_SIZE];
+  BpByteArray text;
+  switch (value->type_index) {
+  case BP_TYPE_INT:
+    return g_strdup_printf("%" PRId64, value->v_int64);
+  case BP_TYPE_BOOL:
+    return g_strdup(value->v_int64 ? "true" : "false");
+  case BP_TYPE_FLOAT:
+    return g_strdup(g_ascii_dtostr(number, sizeof(number), value->v_float64));
+  default:
+    if (bp_value_view_str(value, &text) < 0)
+      return g_strdup("");
+    return g_strndup(text.data, text.size);
+  }
+}
+
+static void append_quoted(GString *out, const char *text) {
+  gboolean quote = !*text || text[strcspn(text, " \t\n\"\\,")] != '\0';
+  if (quote)
+    g_string_append_c(out, '"');
+  for (; *text; text++) {
+    if (*text == '"' || *text == '\\')
+      g_string_append_c(out, '\\');
+    g_string_append_c(out, *text);
+  }
+  if (quote)
+    g_string_append_c(out, '"');
+}
+
+/* g_string's memory is g_malloc's, which is malloc's: bp_str_free takes either. */
+char *bp_target_format(const BpTarget *target) {
+  const BpTargetKind *kind = target->kind;
+  GString *out = g_string_new(kind->name);
+  for (int32_t i = 0; i < kind->num_attrs; i++) {
+    const BpTargetAttr *attr = &kind->attrs[i];
+    if (target->values[i].type_index == BP_TYPE_NONE)
+      continue;
+    char *text = value_text(&target->values[i]);
+    if (!attr->default_value || strcmp(text, attr->default_value) != 0) {
+      g_string_append_printf(out, " -%s=", attr->name);
+      append_quoted(out, text);
+    }
+    g_free(text);
+  }
+  return g_string_free(out, FALSE);
+}
+
+/* ---- Reading
+ * --------------------------------------------------------------------------------------- */
+
+const char *bp_target_kind(const BpTarget *target) {
+  return target->kind->name;
+}
+
+int32_t bp_target_device_type(const BpTarget *target) {
+  return target->kind->device_type;
+}
+
+int bp_target_get_attr(const BpTarget *target, const char *name, BpValue *value) {
+  int32_t index = find_attr(target, name);
+  if (index < 0)
+    return -1;
+  *value = target->values[index];
+  return 0;
+}
+
+int64_t bp_target_get_int(const BpTarget *target, const char *name, int64_t otherwise) {
+  int32_t index = bp__target_attr_index(target->kind, name);
+  if (index < 0)
+    return otherwise;
+  const BpValue *value = &target->values[index];
+  return value->type_index == BP_TYPE_INT || value->type_index == BP_TYPE_BOOL ? value->v_int64
+                                                                               : otherwise;
+}
+
+BpTarget *bp_target_from_device(BpDevice device) {
+  BpValue text = {.type_index = BP_TYPE_NONE};
+  BpByteArray view;
+  char name[64];
+  if (bp_device_get_attr(device, BP_ATTR_TARGET, &text) < 0)
+    return NULL;
+  bp_device_format(device, name);
+  if (text.type_index == BP_TYPE_NONE) {
+    bp_error_raise(BP_ERROR_NOT_FOUND, "%s does not say what target fits it; name one", name);
+    return NULL;
+  }
+  BpTarget *target = NULL;
+  if (bp_value_view_str(&text, &view) == 0) {
+    char *copy = g_strndup(view.data, view.size);
+    target = bp_target_parse(copy);
+    g_free(copy);
+  }
+  bp_value_clear(&text);
+  if (!target)
+    bp_error_add_context("target of %s", name);
+  return target;
+}

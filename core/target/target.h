@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Targets inside: kinds by name, and the target object. */
+#ifndef BACKPLANE_CORE_TARGET_TARGET_H
+#define BACKPLANE_CORE_TARGET_TARGET_H
+
+#include <backplane/target.h>
+
+/* A target: its kind and a value for each of the kind's attributes, None where unset. */
+struct BpTarget {
+  BpObject header;
+  const BpTargetKind *kind;
+  int completing; /* within the kind's `complete`, where attributes may be set */
+  BpValue values[];
+};
+
+/* The start of this room. */
+int bp__target_start(void);
+
+/* Registers a kind, which lives for ever; a name that is taken is an error. Any thread. */
+int bp__target_kind_register(const BpTargetKind *kind);
+/* Finds a kind, activating the plugin that declares it; NULL with an error that names the nearest.
+ */
+const BpTargetKind *bp__target_kind_find(const char *name);
+/* The kind's attribute of that name, or -1. */
+int32_t bp__target_attr_index(const BpTargetKind *kind, const char *name);
+
+/* A target with the kind's defaults (transfer full), not yet completed. */
+BpTarget *bp__target_create(const BpTargetKind *kind);
+/* Sets an attribute from text, or from a value of a type that fits; an unknown one or one that does
+ * not fit is an error that says what does. */
+int bp__target_set_text(BpTarget *target, const char *name, const char *text);
+int bp__target_set_value(BpTarget *target, const char *name, const BpValue *value);
+/* Lets the kind check the target and fill in the rest. */
+int bp__target_complete(BpTarget *target);
+
+/* Reads the JSON form (transfer full). Untrusted input. */
+BpTarget *bp__target_parse_json(const char *text);
+
+#endif
