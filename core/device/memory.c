@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data space, copies, streams, and what is current in a thread. */
+/* Data space, copies, streams, and what is current in a thread.
+ *
+ * Host memory is the core's own: for device cpu:0 no plugin is asked, so that a machine with the
+ * core and one device plugin can hold inputs and outputs, and run host code, without plugins/cpu.
+ */
 #include <inttypes.h>
 #include <string.h>
 
@@ -13,6 +17,8 @@
 
 int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataType hint,
                     const char *mem_scope, void **handle) {
+  if (is_host(device))
+    return alloc_on_host(size, alignment, mem_scope, handle);
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
@@ -23,6 +29,10 @@ int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataTy
 }
 
 int bp_device_free(BpDevice device, void *handle) {
+  if (is_host(device)) {
+    bp__host_free(handle);
+    return 0;
+  }
   const BpDeviceApi *api = bp_device_api(device.device_type);
   if (!api)
     return -1;
@@ -45,8 +55,6 @@ static const BpDeviceApi *copying_api(const BpCopy *copy) {
   return NULL;
 }
 
-/* Between two tensors of the host no device is asked, so that a machine with one device plugin and
- * no plugin for the CPU can copy as well. */
 static void copy_on_host(const BpCopy *copy) {
   memmove((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
           copy->size);
@@ -57,8 +65,7 @@ int bp_device_copy(const BpCopy *copy, void *stream) {
     return -1;
   if (copy->size == 0)
     return 0;
-  if (copy->from_device.device_type == BP_DEVICE_CPU &&
-      copy->to_device.device_type == BP_DEVICE_CPU) {
+  if (is_host(copy->from_device) && is_host(copy->to_device)) {
     copy_on_host(copy);
     return 0;
   }
@@ -70,14 +77,18 @@ int bp_device_copy(const BpCopy *copy, void *stream) {
  * ------------------------------------------------------------------------------------- */
 
 int bp_stream_create(BpDevice device, void **stream) {
-  const BpDeviceApi *api = bp__device_get(device);
   *stream = NULL;
+  if (is_host(device))
+    return bp__device_check_fork();
+  const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
   return BP_TABLE_HAS(api, create_stream) ? api->create_stream(device.device_id, stream) : 0;
 }
 
 int bp_stream_free(BpDevice device, void *stream) {
+  if (is_host(device))
+    return 0;
   const BpDeviceApi *api = bp_device_api(device.device_type);
   if (!api)
     return -1;
@@ -85,11 +96,15 @@ int bp_stream_free(BpDevice device, void *stream) {
 }
 
 int bp_stream_sync(BpDevice device, void *stream) {
+  if (is_host(device))
+    return bp__device_check_fork();
   const BpDeviceApi *api = bp_device_api(device.device_type);
   return api ? api->stream_sync(device.device_id, stream) : -1;
 }
 
 int bp_stream_sync_from_to(BpDevice device, void *from, void *to) {
+  if (is_host(device))
+    return 0;
   const BpDeviceApi *api = bp_device_api(device.device_type);
   if (!api)
     return -1;
@@ -134,6 +149,8 @@ int bp_device_set_current(BpDevice device, void *stream) {
     entry->stream = stream;
     return bp__device_check_fork();
   }
+  if (is_host(device))
+    return add_current(device, stream);
   const BpDeviceApi *api = bp__device_get(device);
   if (!api || (BP_TABLE_HAS(api, set_device) && api->set_device(device.device_id) < 0))
     return -1;

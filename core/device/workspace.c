@@ -31,10 +31,7 @@ static pthread_key_t pool_key;
 static int key_status = -1;
 
 static void free_block(Block *block) {
-  /* The CPU's memory is the core's own: it needs no plugin. */
-  if (block->device.device_type == BP_DEVICE_CPU)
-    bp__host_free(block->handle);
-  else if (bp_device_free(block->device, block->handle) < 0)
+  if (bp_device_free(block->device, block->handle) < 0)
     bp_error_clear();
   free(block);
 }
@@ -100,14 +97,7 @@ static Block *create_block(BpDevice device, uint64_t size, BpDataType hint) {
   }
   block->device = device;
   block->size = (size + PAGE - 1) / PAGE * PAGE;
-  int status;
-  if (device.device_type == BP_DEVICE_CPU) {
-    block->handle = bp__host_alloc(block->size, ALIGNMENT);
-    status = block->handle ? 0 : -1;
-  } else {
-    status = bp_device_alloc(device, block->size, ALIGNMENT, hint, NULL, &block->handle);
-  }
-  if (status == 0)
+  if (bp_device_alloc(device, block->size, ALIGNMENT, hint, NULL, &block->handle) == 0)
     return block;
   free(block);
   return NULL;
