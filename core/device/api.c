@@ -33,8 +33,7 @@ const char *bp__device_api_name(int32_t device_type) {
   return api ? api->name : NULL;
 }
 
-/* ---- Fork
- * ---------------------------------------------------------------------------------------- */
+/* ---- Fork --------------------------------------------------------------------------------- */
 
 /* Drivers, their threads and ours do not survive a fork: a child that goes on would hang. */
 static atomic_int forked_after_use;
@@ -57,8 +56,7 @@ int bp__device_check_fork(void) {
                         "posix_spawn");
 }
 
-/* ---- Looking up
- * ---------------------------------------------------------------------------------- */
+/* ---- Looking up --------------------------------------------------------------------------- */
 
 static int check_table(const BpDeviceApi *api, const char *name) {
   if (!BP_TABLE_HAS(api, get_device_count) || !BP_TABLE_HAS(api, get_attr) ||

@@ -12,8 +12,19 @@
 #include "core/device/device.h"
 #include "core/registry/host.h"
 
-/* ---- Memory
- * -------------------------------------------------------------------------------------- */
+static int is_host(BpDevice device) {
+  return device.device_type == BP_DEVICE_CPU && device.device_id == 0;
+}
+
+/* ---- Memory ------------------------------------------------------------------------------- */
+
+static int alloc_on_host(uint64_t size, uint64_t alignment, const char *mem_scope, void **handle) {
+  if (mem_scope && strcmp(mem_scope, "global") != 0)
+    return bp_error_raise(BP_ERROR_VALUE, "host memory has no scope '%s'; it has \"global\"",
+                          mem_scope);
+  *handle = bp__host_alloc(size, alignment);
+  return *handle ? 0 : -1;
+}
 
 int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataType hint,
                     const char *mem_scope, void **handle) {
@@ -73,8 +84,7 @@ int bp_device_copy(const BpCopy *copy, void *stream) {
   return api ? api->copy(copy, stream) : -1;
 }
 
-/* ---- Streams
- * ------------------------------------------------------------------------------------- */
+/* ---- Streams ------------------------------------------------------------------------------ */
 
 int bp_stream_create(BpDevice device, void **stream) {
   *stream = NULL;
@@ -113,8 +123,7 @@ int bp_stream_sync_from_to(BpDevice device, void *from, void *to) {
   return api->sync_stream_from_to(device.device_id, from, to);
 }
 
-/* ---- Current device and stream
- * ------------------------------------------------------------------- */
+/* ---- Current device and stream ------------------------------------------------------------ */
 
 #define MAX_CURRENT 16
 
