@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The start of the core: every room adds its tables, functions and hooks, lowest first. */
 
+#include "core/plugin/store.h"
 #include "core/registry/host.h"
 #include "core/registry/log.h"
+#include "core/target/target.h"
 
 #include <backplane/error.h>
 
@@ -11,6 +13,8 @@ typedef int (*StartRoom)(void);
 void bp__core_start_rooms(void) {
   static const StartRoom rooms[] = {
       bp__registry_start,
+      bp__target_start,
+      bp__plugin_start,
   };
   for (size_t i = 0; i < sizeof rooms / sizeof *rooms; ++i) {
     if (!rooms[i]())

@@ -15,4 +15,7 @@ libbackplane_la_SOURCES += \
 	core/registry/registry.c \
 	core/registry/registry.h \
 	core/registry/value.c \
-	core/registry/version.c
+	core/registry/version.c \
+	core/registry/cache_dir.c core/registry/cache_dir.h \
+	core/registry/names.c core/registry/names.h \
+	core/registry/nearest.c core/registry/nearest.h

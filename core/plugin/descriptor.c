@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parsing descriptors. The text is untrusted: it is shown to people and its names enter the
+ * registry, so what may stand in each field is checked here and nowhere else. */
+
+#include "core/plugin/descriptor.h"
+
+#include "core/plugin/machine.h"
+
+#include <backplane/error.h>
+#include <backplane/plugin.h>
+#include <glib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOWER "abcdefghijklmnopqrstuvwxyz"
+#define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define DIGIT "0123456789"
+
+typedef struct KeyInfo {
+  const char *key;
+  size_t offset;
+  int required;
+} KeyInfo;
+
+static const KeyInfo keys[] = {
+#define KEY_INFO(key, required) {#key, offsetof(Descriptor, key), required},
+    BP_DESCRIPTOR_KEYS(KEY_INFO)
+#undef KEY_INFO
+};
+#define NUM_KEYS (sizeof keys / sizeof *keys)
+
+static const char **field_of(Descriptor *descriptor, const KeyInfo *info) {
+  return (const char **)((char *)descriptor + info->offset);
+}
+
+const char *bp__list_next(const char *word, size_t *length) {
+  word += *length;
+  word += strspn(word, " ");
+  *length = strcspn(word, " ");
+  return *length ? word : NULL;
+}
+
+/* ---- Lines ------------------------------------------------------------------------------- */
+
+static int check_text(const char *text, size_t size) {
+  if (!g_utf8_validate(text, (gssize)size, NULL))
+    return bp_error_raise(BP_ERROR_FORMAT, "its descriptor is not UTF-8 text");
+  for (size_t i = 0; i < size; i++)
+    if (((unsigned char)text[i] < ' ' && text[i] != '\n') || text[i] == 0x7f)
+      return bp_error_raise(BP_ERROR_FORMAT, "its descriptor has a control character at byte %zu",
+                            i);
+  return 0;
+}
+
+/* `seen` has a bit for each of `keys`. */
+static int parse_line(Descriptor *descriptor, char *line, int number, unsigned *seen) {
+  char *equals = strchr(line, '=');
+  if (!equals || equals == line)
+    return bp_error_raise(BP_ERROR_FORMAT, "line %d of its descriptor is not key=value", number);
+  *equals = '\0';
+  for (size_t i = 0; i < NUM_KEYS; i++) {
+    if (strcmp(line, keys[i].key))
+      continue;
+    if (*seen & 1u << i)
+      return bp_error_raise(BP_ERROR_FORMAT, "its descriptor has the key \"%s\" twice", line);
+    *seen |= 1u << i;
+    *field_of(descriptor, &keys[i]) = equals + 1;
+  }
+  return 0;
+}
+
+static int parse_lines(Descriptor *descriptor) {
+  unsigned seen = 0;
+  int number = 0;
+  for (char *line = descriptor->text; *line;) {
+    char *end = line + strcspn(line, "\n");
+    char *next = *end ? end + 1 : end;
+    *end = '\0';
+    if (parse_line(descriptor, line, ++number, &seen))
+      return -1;
+    line = next;
+  }
+  for (size_t i = 0; i < NUM_KEYS; i++)
+    if (keys[i].required && !(seen & 1u << i))
+      return bp_error_raise(BP_ERROR_FORMAT, "its descriptor lacks the key \"%s\"", keys[i].key);
+  return 0;
+}
+
+/* ---- Fields ------------------------------------------------------------------------------ */
+
+static int check_abi(const Descriptor *descriptor) {
+  unsigned long numbers[2];
+  const char *text = descriptor->abi;
+  for (int i = 0; i < 2; i++) {
+    char *end;
+    if (!*text || !strchr(DIGIT, *text))
+      return bp_error_raise(BP_ERROR_FORMAT, "its ABI \"%s\" is not MAJOR.MINOR", descriptor->abi);
+    numbers[i] = strtoul(text, &end, 10);
+    if (*end != (i ? '\0' : '.'))
+      return bp_error_raise(BP_ERROR_FORMAT, "its ABI \"%s\" is not MAJOR.MINOR", descriptor->abi);
+    text = end + 1;
+  }
+  /* 0.N promises nothing to 0.M; from 1.0 on a host serves every plugin of a lower minor. */
+  int fits = numbers[0] == BP_ABI_MAJOR &&
+             (BP_ABI_MAJOR == 0 ? numbers[1] == BP_ABI_MINOR : numbers[1] <= BP_ABI_MINOR);
+  if (fits)
+    return 0;
+  return bp_error_raise(BP_ERROR_PLUGIN,
+                        "it was built for plugin ABI %s and this host has %s; install a build of "
+                        "the plugin that matches, or another backplane",
+                        descriptor->abi, BP_ABI_TEXT);
+}
+
+static int check_name(const Descriptor *descriptor) {
+  const char *name = descriptor->name;
+  size_t length = strlen(name);
+  if (!length || length > 63 || strspn(name, LOWER DIGIT "-") != length || !strchr(LOWER, *name))
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "its name \"%.80s\" is not of lower-case letters, digits and '-'", name);
+  g_autofree char *entry = g_strconcat("bp_plugin_entry_", name, NULL);
+  g_strdelimit(entry, "-", '_');
+  if (strcmp(entry, descriptor->entry))
+    return bp_error_raise(BP_ERROR_FORMAT, "its entry is \"%.80s\" but must be \"%s\"",
+                          descriptor->entry, entry);
+  return 0;
+}
+
+static int check_words(const char *what, const char *list) {
+  size_t length = 0;
+  for (const char *word = list; (word = bp__list_next(word, &length));) {
+    if (length > 127 || strspn(word, LOWER UPPER DIGIT "._-+") < length)
+      return bp_error_raise(BP_ERROR_FORMAT, "\"%.*s\" in its %s is not a name",
+                            (int)(length < 80 ? length : 80), word, what);
+  }
+  return 0;
+}
+
+static int check_fields(const Descriptor *descriptor) {
+  if (check_abi(descriptor) || check_name(descriptor) ||
+      check_words("provides", descriptor->provides) ||
+      check_words("devices", descriptor->devices) || check_words("targets", descriptor->targets) ||
+      check_words("libraries", descriptor->libraries))
+    return -1;
+  if (!*descriptor->provides)
+    return bp_error_raise(BP_ERROR_FORMAT, "its descriptor provides nothing");
+  return bp__machine_check(descriptor->isa, descriptor->sanitizer);
+}
+
+int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size) {
+  bp__descriptor_clear(descriptor);
+  while (size && !text[size - 1])
+    size--;
+  if (size > BP_DESCRIPTOR_MAX)
+    return bp_error_raise(BP_ERROR_FORMAT, "its descriptor has more than %d bytes",
+                          BP_DESCRIPTOR_MAX);
+  if (check_text(text, size))
+    return -1;
+  descriptor->text = malloc(size + 1);
+  if (!descriptor->text)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for its descriptor");
+  memcpy(descriptor->text, text, size);
+  descriptor->text[size] = '\0';
+  return parse_lines(descriptor) || check_fields(descriptor) ? -1 : 0;
+}
+
+void bp__descriptor_clear(Descriptor *descriptor) {
+  free(descriptor->text);
+  descriptor->text = NULL;
+  for (size_t i = 0; i < NUM_KEYS; i++)
+    *field_of(descriptor, &keys[i]) = "";
+}

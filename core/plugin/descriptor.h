@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plugin's descriptor: the `key=value` lines of sdk's plugin.h, parsed and checked. */
+#ifndef BACKPLANE_CORE_PLUGIN_DESCRIPTOR_H
+#define BACKPLANE_CORE_PLUGIN_DESCRIPTOR_H
+
+#include <stddef.h>
+
+#define BP_DESCRIPTOR_MAX 65536
+
+/* X(key, required). */
+#define BP_DESCRIPTOR_KEYS(X)                                                                      \
+  X(abi, 1)                                                                                        \
+  X(name, 1)                                                                                       \
+  X(version, 1)                                                                                    \
+  X(license, 1)                                                                                    \
+  X(description, 1)                                                                                \
+  X(entry, 1)                                                                                      \
+  X(provides, 1)                                                                                   \
+  X(devices, 1)                                                                                    \
+  X(targets, 1)                                                                                    \
+  X(libraries, 1)                                                                                  \
+  X(package, 0)                                                                                    \
+  X(isa, 0)                                                                                        \
+  X(sanitizer, 0)
+
+/* All members point into `text`, or are "" where the key is absent. */
+typedef struct Descriptor {
+  char *text;
+#define BP_DESCRIPTOR_FIELD(key, required) const char *key;
+  BP_DESCRIPTOR_KEYS(BP_DESCRIPTOR_FIELD)
+#undef BP_DESCRIPTOR_FIELD
+} Descriptor;
+
+/* Parses `size` bytes of text into a descriptor that is zeroed or was cleared; NULs at the end are
+ * let pass. Even on failure it holds what could be read, to be shown, and must be cleared. Errors:
+ * BP_ERROR_FORMAT for text that breaks the rules, BP_ERROR_PLUGIN for a good descriptor of a plugin
+ * that this host cannot run (another ABI, instruction set or sanitizer). */
+int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size);
+void bp__descriptor_clear(Descriptor *descriptor);
+
+/* Walks the words of a space-separated list: *length of the word at the result, NULL at the end.
+ * Start with `word` = the list and *length = 0; pass back what it gave. */
+const char *bp__list_next(const char *word, size_t *length);
+
+#endif

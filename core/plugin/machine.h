@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether code built with given compiler options can run in this process. */
+#ifndef BACKPLANE_CORE_PLUGIN_MACHINE_H
+#define BACKPLANE_CORE_PLUGIN_MACHINE_H
+
+/* isa: an instruction-set baseline ("x86-64-v3") or ""; one that is not known here is let pass.
+ * sanitizer: what the plugin was built with ("address", "thread"), or "". What cannot run raises
+ * BP_ERROR_PLUGIN: loading it would kill the process. */
+int bp__machine_check(const char *isa, const char *sanitizer);
+
+#endif

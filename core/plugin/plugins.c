@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public face of the plugins: snapshots, activation by name or path, those that are linked into
+ * the program, and the registry's hook. */
+
+#include "core/plugin/store.h"
+
+#include "core/registry/nearest.h"
+#include "core/registry/registry.h"
+
+#include <backplane/error.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Snapshots --------------------------------------------------------------------------- */
+
+struct BpPluginList {
+  size_t size;
+  BpPluginInfo *infos; /* `reason` is owned */
+};
+
+static BpPluginInfo describe(const Plugin *plugin) {
+  const Descriptor *descriptor = &plugin->descriptor;
+  int32_t state = plugin->state;
+  return (BpPluginInfo){
+      .struct_size = sizeof(BpPluginInfo),
+      .state = state == BP_PLUGIN_INITIALISING ? BP_PLUGIN_FOUND : state,
+      .is_static = plugin->entry != NULL,
+      .path = plugin->path,
+      .reason = g_strdup(plugin->reason ? plugin->reason : ""),
+      .abi = descriptor->abi,
+      .name = descriptor->name,
+      .version = descriptor->version,
+      .license = descriptor->license,
+      .description = descriptor->description,
+      .provides = descriptor->provides,
+      .devices = descriptor->devices,
+      .targets = descriptor->targets,
+      .libraries = descriptor->libraries,
+      .package = descriptor->package,
+  };
+}
+
+BpPluginList *bp_plugin_list(void) {
+  bp__plugins_scan(1);
+  BpPluginList *list = g_new0(BpPluginList, 1);
+  bp__plugins_lock();
+  const GPtrArray *all = bp__plugins_all();
+  list->size = all->len;
+  list->infos = g_new0(BpPluginInfo, all->len);
+  for (guint i = 0; i < all->len; i++)
+    list->infos[i] = describe(g_ptr_array_index(all, i));
+  bp__plugins_unlock();
+  return list;
+}
+
+size_t bp_plugin_list_size(const BpPluginList *list) {
+  return list->size;
+}
+
+const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t index) {
+  if (index < list->size)
+    return &list->infos[index];
+  bp_error_raise(BP_ERROR_INDEX, "plugin %zu of a list of %zu", index, list->size);
+  return NULL;
+}
+
+void bp_plugin_list_free(BpPluginList *list) {
+  if (!list)
+    return;
+  for (size_t i = 0; i < list->size; i++)
+    g_free((char *)(uintptr_t)list->infos[i].reason);
+  g_free(list->infos);
+  g_free(list);
+}
+
+/* ---- By name ----------------------------------------------------------------------------- */
+
+static Plugin *find_by_name(const char *name, int scan_again) {
+  bp__plugins_scan(scan_again);
+  bp__plugins_lock();
+  Plugin *plugin = bp__plugins_by_name(name);
+  /* One that was rejected is not in that index, but it can say why. */
+  const GPtrArray *all = bp__plugins_all();
+  for (guint i = 0; !plugin && i < all->len; i++) {
+    Plugin *other = g_ptr_array_index(all, i);
+    if (!strcmp(other->descriptor.name, name))
+      plugin = other;
+  }
+  bp__plugins_unlock();
+  return plugin;
+}
+
+static int raise_unknown(const char *name) {
+  g_autoptr(GPtrArray) names = g_ptr_array_new();
+  char hint[BP_HINT_MAX];
+  bp__plugins_lock();
+  const GPtrArray *all = bp__plugins_all();
+  for (guint i = 0; i < all->len; i++)
+    g_ptr_array_add(names,
+                    (char *)(uintptr_t)((Plugin *)g_ptr_array_index(all, i))->descriptor.name);
+  bp__nearest_hint(name, (const char *const *)names->pdata, names->len, hint);
+  bp__plugins_unlock();
+  return bp_error_raise(
+      BP_ERROR_NOT_FOUND,
+      "no plugin \"%.80s\" is installed%s; `backplane list` shows those that are, "
+      "and BACKPLANE_PLUGIN_PATH adds directories to the search",
+      name, hint);
+}
+
+static int activate_name(const char *name) {
+  Plugin *plugin = find_by_name(name, 0);
+  if (!plugin)
+    plugin = find_by_name(name, 1);
+  return plugin ? bp__plugin_activate(plugin) : raise_unknown(name);
+}
+
+/* ---- By path ----------------------------------------------------------------------------- */
+
+/* With the lock held: the record that stands for the file just read: a known one of the same file,
+ * or the new one, which must not bear the name of another that is in use. */
+static Plugin *adopt(Plugin *plugin) {
+  const GPtrArray *all = bp__plugins_all();
+  for (guint i = 0; i < all->len; i++) {
+    Plugin *other = g_ptr_array_index(all, i);
+    if (other->state != BP_PLUGIN_SHADOWED && bp__plugin_is_file(other, &plugin->status)) {
+      bp__plugin_free(plugin);
+      return other;
+    }
+  }
+  Plugin *namesake = bp__plugins_by_name(plugin->descriptor.name);
+  if (namesake && plugin->state != BP_PLUGIN_REJECTED &&
+      (namesake->state == BP_PLUGIN_ACTIVE || namesake->state == BP_PLUGIN_INITIALISING)) {
+    bp_error_raise(BP_ERROR_PLUGIN,
+                   "plugin \"%s\" of %s is in use, so that of %s cannot be; choose one with "
+                   "BACKPLANE_PLUGIN_PATH",
+                   namesake->descriptor.name, namesake->path, plugin->path);
+    bp__plugin_free(plugin);
+    return NULL;
+  }
+  bp__plugins_add(plugin);
+  return plugin;
+}
+
+static int activate_path(const char *path) {
+  Plugin *plugin = bp__plugin_read(AT_FDCWD, path, path);
+  if (!plugin)
+    return -1;
+  bp__plugins_scan(0);
+  bp__plugins_lock();
+  plugin = adopt(plugin);
+  bp__plugins_unlock();
+  return plugin ? bp__plugin_activate(plugin) : -1;
+}
+
+int bp_plugin_activate(const char *name) {
+  return strchr(name, '/') ? activate_path(name) : activate_name(name);
+}
+
+/* ---- Linked into the program ------------------------------------------------------------- */
+
+int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
+  Plugin *plugin = calloc(1, sizeof *plugin);
+  if (!plugin || !(plugin->path = strdup(""))) {
+    free(plugin);
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to register a plugin");
+  }
+  plugin->entry = entry;
+  if (bp__descriptor_parse(&plugin->descriptor, descriptor, strlen(descriptor))) {
+    bp__plugin_free(plugin);
+    return bp_error_add_context("a plugin of the program cannot be registered");
+  }
+  bp__plugins_scan(0);
+  bp__plugins_lock();
+  Plugin *namesake = bp__plugins_by_name(plugin->descriptor.name);
+  int is_taken = namesake && (namesake->entry || namesake->state != BP_PLUGIN_FOUND);
+  if (!is_taken)
+    bp__plugins_add(plugin);
+  bp__plugins_unlock();
+  if (!is_taken)
+    return 0;
+  bp_error_raise(BP_ERROR_VALUE, "a plugin \"%s\" is in use already; register before first use",
+                 plugin->descriptor.name);
+  bp__plugin_free(plugin);
+  return -1;
+}
+
+/* ---- The registry's hook ----------------------------------------------------------------- */
+
+static int activate_provider(const char *registry_name) {
+  bp__plugins_scan(0);
+  bp__plugins_lock();
+  Plugin *plugin = bp__plugins_by_provided(registry_name);
+  bp__plugins_unlock();
+  return plugin ? bp__plugin_activate(plugin) : 0;
+}
+
+int bp__plugin_start(void) {
+  if (bp__plugins_start())
+    return -1;
+  bp__registry_set_resolver(activate_provider);
+  return 0;
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search path, and the store of what was found on it.
+ *
+ * The path is searched once, when a plugin is first needed, and again by bp_plugin_list() and by
+ * bp_plugin_activate() of an unknown name; a look-up of a missing registry name stays cheap. A file
+ * that has not changed since keeps its record. */
+
+#include "core/plugin/store.h"
+
+#include "core/registry/env.h"
+#include "core/registry/log.h"
+
+#include <backplane/error.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  GPtrArray *known;        /* Plugin: every record ever made */
+  GPtrArray *added;        /* Plugin: linked in or given by path */
+  int added_since;         /* one came after the last search */
+  GPtrArray *order;        /* Plugin: the last search; NULL before the first */
+  GHashTable *by_name;     /* the first of each name */
+  GHashTable *by_provided; /* registry name -> Plugin */
+} plugins = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* A search under way. */
+typedef struct Scan {
+  GPtrArray *order;
+  GHashTable *by_name;
+  GHashTable *by_provided;
+  GPtrArray *directories; /* struct stat: those searched already */
+  GPtrArray *warnings;    /* to be logged when the lock is free */
+} Scan;
+
+void bp__plugins_lock(void) {
+  pthread_mutex_lock(&plugins.lock);
+}
+
+void bp__plugins_unlock(void) {
+  pthread_mutex_unlock(&plugins.lock);
+}
+
+void bp__plugins_wait(void) {
+  pthread_cond_wait(&plugins.changed, &plugins.lock);
+}
+
+void bp__plugins_wake(void) {
+  pthread_cond_broadcast(&plugins.changed);
+}
+
+const GPtrArray *bp__plugins_all(void) {
+  return plugins.order;
+}
+
+Plugin *bp__plugins_by_provided(const char *registry_name) {
+  return g_hash_table_lookup(plugins.by_provided, registry_name);
+}
+
+Plugin *bp__plugins_by_name(const char *name) {
+  return g_hash_table_lookup(plugins.by_name, name);
+}
+
+static void add_to(GPtrArray **array, Plugin *plugin) {
+  if (!*array)
+    *array = g_ptr_array_new();
+  g_ptr_array_add(*array, plugin);
+}
+
+static void warn(Scan *scan, const char *format, ...) BP_PRINTF(2, 3);
+static void warn(Scan *scan, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  g_ptr_array_add(scan->warnings, g_strdup_vprintf(format, arguments));
+  va_end(arguments);
+}
+
+/* ---- One plugin -------------------------------------------------------------------------- */
+
+static const char *where(const Plugin *plugin) {
+  return *plugin->path ? plugin->path : "the program itself";
+}
+
+static void shadow(Plugin *plugin, const Plugin *first) {
+  if (plugin->state != BP_PLUGIN_FOUND && plugin->state != BP_PLUGIN_SHADOWED)
+    return;
+  bp_error_raise(BP_ERROR_PLUGIN, "another plugin \"%s\", of %s, comes first on the search path",
+                 first->descriptor.name, where(first));
+  bp__plugin_reject(plugin, BP_PLUGIN_SHADOWED);
+}
+
+static void unshadow(Plugin *plugin) {
+  if (plugin->state != BP_PLUGIN_SHADOWED)
+    return;
+  free(plugin->reason);
+  plugin->reason = NULL;
+  plugin->state = BP_PLUGIN_FOUND;
+}
+
+static void index_provided(Scan *scan, Plugin *plugin, int is_new) {
+  size_t length = 0;
+  for (const char *word = plugin->descriptor.provides; (word = bp__list_next(word, &length));) {
+    char *name = g_strndup(word, length);
+    const Plugin *first = g_hash_table_lookup(scan->by_provided, name);
+    if (!first) {
+      g_hash_table_insert(scan->by_provided, name, plugin);
+      continue;
+    }
+    if (is_new)
+      warn(scan, "plugin \"%s\" (%s) and plugin \"%s\" (%s) both provide %s; the first is used",
+           first->descriptor.name, where(first), plugin->descriptor.name, where(plugin), name);
+    g_free(name);
+  }
+}
+
+static void enter(Scan *scan, Plugin *plugin, int is_new) {
+  if (g_ptr_array_find(scan->order, plugin, NULL))
+    return;
+  g_ptr_array_add(scan->order, plugin);
+  if (is_new && plugin->reason)
+    warn(scan, "plugin %s is not used: %s", where(plugin), plugin->reason);
+  if (plugin->state == BP_PLUGIN_REJECTED)
+    return;
+  Plugin *first = g_hash_table_lookup(scan->by_name, plugin->descriptor.name);
+  if (first) {
+    shadow(plugin, first);
+    if (is_new)
+      warn(scan, "plugin %s is not used: %s", where(plugin), plugin->reason);
+    return;
+  }
+  unshadow(plugin);
+  g_hash_table_insert(scan->by_name, (char *)(uintptr_t)plugin->descriptor.name, plugin);
+  index_provided(scan, plugin, is_new);
+}
+
+/* ---- Files and directories --------------------------------------------------------------- */
+
+/* The record of an unchanged file; an active plugin keeps its record whatever became of the file.
+ */
+static Plugin *find_known(int directory, const char *name, const char *path) {
+  struct stat status;
+  if (!plugins.known || fstatat(directory, name, &status, 0))
+    return NULL;
+  for (guint i = 0; i < plugins.known->len; i++) {
+    Plugin *plugin = g_ptr_array_index(plugins.known, i);
+    int is_running = plugin->state == BP_PLUGIN_ACTIVE || plugin->state == BP_PLUGIN_INITIALISING;
+    if (!strcmp(plugin->path, path) && (is_running || bp__plugin_is_file(plugin, &status)))
+      return plugin;
+  }
+  return NULL;
+}
+
+static void scan_file(Scan *scan, int directory, const char *directory_path, const char *name) {
+  g_autofree char *path = g_strdup_printf("%s/%s", directory_path, name);
+  Plugin *plugin = find_known(directory, name, path);
+  if (plugin) {
+    enter(scan, plugin, 0);
+    return;
+  }
+  plugin = bp__plugin_read(directory, name, path);
+  if (!plugin) {
+    warn(scan, "%s", bp_error_message());
+    bp_error_clear();
+    return;
+  }
+  if (bp__others_may_write(&plugin->status))
+    warn(scan, "others may write to plugin %s, and loading it is running it", path);
+  add_to(&plugins.known, plugin);
+  enter(scan, plugin, 1);
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static void scan_files(Scan *scan, DIR *stream, const char *path) {
+  g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+  for (const struct dirent *entry; (entry = readdir(stream));)
+    if (g_str_has_suffix(entry->d_name, ".so") && entry->d_name[0] != '.')
+      g_ptr_array_add(names, g_strdup(entry->d_name));
+  g_ptr_array_sort(names, compare_names);
+  for (guint i = 0; i < names->len; i++)
+    scan_file(scan, dirfd(stream), path, g_ptr_array_index(names, i));
+}
+
+static int was_searched(Scan *scan, const struct stat *status) {
+  for (guint i = 0; i < scan->directories->len; i++) {
+    const struct stat *other = g_ptr_array_index(scan->directories, i);
+    if (other->st_dev == status->st_dev && other->st_ino == status->st_ino)
+      return 1;
+  }
+  g_ptr_array_add(scan->directories, g_memdup2(status, sizeof *status));
+  return 0;
+}
+
+/* A directory that is asked for by name should be there; the usual ones need not be. */
+static void scan_directory(Scan *scan, const char *path, int asked_for) {
+  DIR *stream = opendir(path);
+  struct stat status;
+  if (!stream || fstat(dirfd(stream), &status)) {
+    if (asked_for || errno != ENOENT)
+      warn(scan, "cannot search the plugin directory %s: %s", path, strerror(errno));
+    if (stream)
+      closedir(stream);
+    return;
+  }
+  if (!was_searched(scan, &status)) {
+    if (bp__others_may_write(&status) && !plugins.order)
+      warn(scan, "others may write to the plugin directory %s, and plugins are run", path);
+    scan_files(scan, stream, path);
+  }
+  closedir(stream);
+}
+
+static void scan_user_directory(Scan *scan) {
+  const char *data = bp__env_get("XDG_DATA_HOME");
+  const char *home = bp__env_get("HOME");
+  g_autofree char *path = NULL;
+  if (data && *data == '/')
+    path = g_strdup_printf("%s/backplane/plugins", data);
+  else if (home && *home == '/')
+    path = g_strdup_printf("%s/.local/share/backplane/plugins", home);
+  if (path)
+    scan_directory(scan, path, 0);
+}
+
+static void scan_path(Scan *scan) {
+  const char *list = bp__env_get("BACKPLANE_PLUGIN_PATH");
+  g_auto(GStrv) paths = g_strsplit(list ? list : "", ":", -1);
+  for (char **path = paths; *path; path++)
+    if (**path)
+      scan_directory(scan, *path, 1);
+  scan_user_directory(scan);
+  scan_directory(scan, BP_SYSTEM_PLUGIN_DIR, 0);
+}
+
+/* ---- The store --------------------------------------------------------------------------- */
+
+static void enter_added(Scan *scan, int from_program) {
+  for (guint i = 0; plugins.added && i < plugins.added->len; i++) {
+    Plugin *plugin = g_ptr_array_index(plugins.added, i);
+    if ((plugin->entry != NULL) == from_program)
+      enter(scan, plugin, 0);
+  }
+}
+
+/* Plugins of the program come first, those given by path last. */
+static void search(Scan *scan) {
+  plugins.added_since = 0;
+  scan->order = g_ptr_array_new();
+  scan->by_name = g_hash_table_new(g_str_hash, g_str_equal);
+  scan->by_provided = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  scan->directories = g_ptr_array_new_with_free_func(g_free);
+  enter_added(scan, 1);
+  scan_path(scan);
+  enter_added(scan, 0);
+  g_ptr_array_unref(scan->directories);
+  if (plugins.order) {
+    g_ptr_array_unref(plugins.order);
+    g_hash_table_unref(plugins.by_name);
+    g_hash_table_unref(plugins.by_provided);
+  }
+  plugins.order = scan->order;
+  plugins.by_name = scan->by_name;
+  plugins.by_provided = scan->by_provided;
+}
+
+void bp__plugins_scan(int again) {
+  Scan scan = {.warnings = g_ptr_array_new_with_free_func(g_free)};
+  bp__plugins_lock();
+  if (again || !plugins.order || plugins.added_since)
+    search(&scan);
+  bp__plugins_unlock();
+  for (guint i = 0; i < scan.warnings->len; i++)
+    bp__log(BP_LOG_WARNING, "%s", (const char *)g_ptr_array_index(scan.warnings, i));
+  g_ptr_array_unref(scan.warnings);
+}
+
+void bp__plugins_add(Plugin *plugin) {
+  add_to(&plugins.known, plugin);
+  add_to(&plugins.added, plugin);
+  plugins.added_since = 1;
+}
+
+/* ---- Forks ------------------------------------------------------------------------------- */
+
+/* An initialisation that another thread had under way will never end in the child. */
+static void after_fork_in_child(void) {
+  plugins.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+  for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
+    Plugin *plugin = g_ptr_array_index(plugins.known, i);
+    if (plugin->state != BP_PLUGIN_INITIALISING || pthread_equal(plugin->owner, pthread_self()))
+      continue;
+    plugin->state = BP_PLUGIN_FAILED;
+    plugin->reason = strdup("the process was forked while it initialised");
+  }
+  bp__plugins_unlock();
+}
+
+int bp__plugins_start(void) {
+  int error = pthread_atfork(bp__plugins_lock, bp__plugins_unlock, after_fork_in_child);
+  if (error)
+    return bp_error_raise(BP_ERROR_MEMORY, "cannot prepare for forks: %s", strerror(error));
+  return 0;
+}
