@@ -406,8 +406,9 @@ static const BpIrNode *parse_by_form(Parser *parser, int32_t kind, const char *p
     return fail_at(parser, place,
                    "a shuffle of %" PRId64 " vectors has the lanes to pick after them",
                    scalars.int_value);
-  bp__ir_infer_dtype(kind, operands, count, (uint16_t)scalars.lanes, scalars.int_value,
-                     &scalars.dtype);
+  BpDataType dtype;
+  if (bp__ir_infer_dtype(kind, operands, count, (uint16_t)scalars.lanes, scalars.int_value, &dtype))
+    scalars.dtype = dtype;
   parser->stack_size = base;
   return bp_ir_make(parser->module, kind, scalars.dtype, operands, count, scalars.int_value, 0,
                     scalars.str_value);
