@@ -25,4 +25,7 @@ int bp__device_check_fork(void);
 void *bp__host_alloc(uint64_t size, uint64_t alignment);
 void bp__host_free(void *data);
 
+/* The start of this room. */
+int bp__device_start(void);
+
 #endif

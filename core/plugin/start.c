@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The start of the core: every room adds its tables, functions and hooks, lowest first. */
 
+#include "core/device/device.h"
 #include "core/plugin/store.h"
 #include "core/registry/host.h"
 #include "core/registry/log.h"
@@ -13,6 +14,7 @@ typedef int (*StartRoom)(void);
 void bp__core_start_rooms(void) {
   static const StartRoom rooms[] = {
       bp__registry_start,
+      bp__device_start,
       bp__target_start,
       bp__plugin_start,
   };

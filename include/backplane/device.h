@@ -69,8 +69,8 @@ BP_API void bp_device_get_current(int32_t device_type, int32_t *device_id, void 
 
 /* ---- Host threads ------------------------------------------------------------------------ */
 
-/* Threads of the host's pool; BACKPLANE_NUM_THREADS or the usable cores at first. Setting it waits
- * for running launches; 1 <= count <= 1024. */
+/* Threads of a launch; BACKPLANE_NUM_THREADS or the usable cores at first. Setting it, 1 to 1024,
+ * counts from the next launch on. See docs/devices.md for how launches share threads. */
 BP_API int32_t bp_threads_get(void);
 BP_API int bp_threads_set(int32_t count);
 /* As the slots of BpRuntimeTable. */

@@ -2,3 +2,4 @@
 # Tests of: core.
 
 test_programs += tests/core/test-registry
+test_programs += tests/core/test-threads

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The "runtime" table: host memory, host threads and the like, as plugins see them; and the start
+ * of this room. */
+
+#include "core/device/device.h"
+#include "core/registry/cache_dir.h"
+#include "core/registry/env.h"
+#include "core/registry/host.h"
+
+#include <backplane/plugins.h>
+#include <string.h>
+
+/* Only the variables that are ours: a plugin is no way around env.c. */
+static const char *get_option(const char *name) {
+  return name && !strncmp(name, "BACKPLANE_", strlen("BACKPLANE_")) ? bp__env_get(name) : NULL;
+}
+
+static const BpRuntimeTable runtime_table = {
+    .struct_size = sizeof runtime_table,
+    .host_alloc = bp__host_alloc,
+    .host_free = bp__host_free,
+    .parallel_launch = bp_parallel_launch,
+    .parallel_barrier = bp_parallel_barrier,
+    .num_threads = bp_threads_get,
+    .get_current = bp_device_get_current,
+    .get_cache_dir = bp__cache_dir,
+    .get_option = get_option,
+};
+
+int bp__device_start(void) {
+  return bp_host_add_table(BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION, &runtime_table);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The host's thread pool: how many threads, and which team runs a launch.
+ *
+ * A launch takes an idle team or makes one, so launches of several application threads run at the
+ * same time and none waits for another, which also means that no lock is held while tasks run. */
+
+#include "core/device/team.h"
+#include "core/registry/env.h"
+#include "core/registry/log.h"
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <glib.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Idle teams: one within reach of an exchange, further ones in a list. */
+static _Atomic(Team *) ready;
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
+static GPtrArray *idle;
+
+static atomic_int num_threads; /* 0 before it is first needed */
+static atomic_int is_lost;     /* the threads are those of the process that forked */
+
+/* ---- How many ---------------------------------------------------------------------------- */
+
+/* CPUs' worth of time that the control group may use; INT32_MAX without a limit. */
+static int32_t cgroup_limit(void) {
+  int64_t quota = 0, period = 0;
+  FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+  if (!file)
+    return INT32_MAX;
+  int fields = fscanf(file, "%" G_GINT64_FORMAT " %" G_GINT64_FORMAT, &quota, &period);
+  fclose(file);
+  if (fields != 2 || quota <= 0 || period <= 0 || quota / period >= BP_THREADS_MAX)
+    return INT32_MAX;
+  return (int32_t)((quota + period - 1) / period);
+}
+
+static int32_t usable_cores(void) {
+  cpu_set_t cores;
+  int32_t count = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+  int32_t limit = cgroup_limit();
+  return CLAMP(MIN(count, limit), 1, BP_THREADS_MAX);
+}
+
+static int32_t initial_count(void) {
+  const char *text = bp__env_get("BACKPLANE_NUM_THREADS");
+  guint64 count;
+  if (!text)
+    return usable_cores();
+  if (g_ascii_string_to_unsigned(text, 10, 1, BP_THREADS_MAX, &count, NULL))
+    return (int32_t)count;
+  bp__log(BP_LOG_WARNING, "BACKPLANE_NUM_THREADS is \"%s\", not a number from 1 to %d; ignored",
+          text, BP_THREADS_MAX);
+  return usable_cores();
+}
+
+int32_t bp_threads_get(void) {
+  int count = atomic_load_explicit(&num_threads, memory_order_relaxed);
+  if (count)
+    return count;
+  int none = 0;
+  atomic_compare_exchange_strong(&num_threads, &none, initial_count());
+  return atomic_load(&num_threads);
+}
+
+/* ---- Forks ------------------------------------------------------------------------------- */
+
+static void before_fork(void) {
+  pthread_mutex_lock(&idle_lock);
+}
+
+static void after_fork_in_parent(void) {
+  pthread_mutex_unlock(&idle_lock);
+}
+
+/* The handlers are there because there was a team. */
+static void after_fork_in_child(void) {
+  atomic_store(&is_lost, 1);
+  pthread_mutex_unlock(&idle_lock);
+}
+
+static void watch_forks(void) {
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+/* ---- Teams ------------------------------------------------------------------------------- */
+
+static Team *pop_idle(void) {
+  Team *team = atomic_exchange(&ready, NULL);
+  if (team)
+    return team;
+  pthread_mutex_lock(&idle_lock);
+  if (idle && idle->len)
+    team = g_ptr_array_remove_index_fast(idle, idle->len - 1);
+  pthread_mutex_unlock(&idle_lock);
+  return team;
+}
+
+static Team *take_team(int threads) {
+  for (Team *team; (team = pop_idle());) {
+    if (bp__team_threads(team) == threads)
+      return team;
+    bp__team_destroy(team);
+  }
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
+  return bp__team_create(threads, threads <= usable_cores());
+}
+
+static void give_back_team(Team *team) {
+  Team *none = NULL;
+  if (atomic_compare_exchange_strong(&ready, &none, team))
+    return;
+  pthread_mutex_lock(&idle_lock);
+  if (!idle)
+    idle = g_ptr_array_new();
+  g_ptr_array_add(idle, team);
+  pthread_mutex_unlock(&idle_lock);
+}
+
+int bp_threads_set(int32_t count) {
+  if (count < 1 || count > BP_THREADS_MAX)
+    return bp_error_raise(BP_ERROR_VALUE, "%d threads; 1 to %d are possible", count,
+                          BP_THREADS_MAX);
+  atomic_store(&num_threads, count);
+  for (Team *team; !atomic_load(&is_lost) && (team = pop_idle());)
+    bp__team_destroy(team);
+  return 0;
+}
+
+int bp_parallel_launch(BpParallelTask task, void *data, int32_t num_task) {
+  if (!task || num_task < 0)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "a parallel launch needs a task and a number of tasks that is not "
+                          "negative");
+  int threads = bp_threads_get();
+  if (bp__team_in_task() || threads == 1 || num_task == 1)
+    return bp__team_run(NULL, task, data, num_task);
+  if (atomic_load_explicit(&is_lost, memory_order_relaxed))
+    return bp_error_raise(BP_ERROR_RUNTIME,
+                          "the host's threads stayed behind in the process that forked this one; "
+                          "fork before the first use, or start a new program instead");
+  Team *team = take_team(threads);
+  if (!team)
+    return -1;
+  int rc = bp__team_run(team, task, data, num_task);
+  give_back_team(team);
+  return rc;
+}
