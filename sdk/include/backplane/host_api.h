@@ -114,6 +114,10 @@ typedef struct BpModuleTable {
    * arguments. Cached on disk. Owned by the caller. */
   BpModule *(*load_from_c)(const BpByteArray *source, const char *const *flags);
   BpModule *(*load_from_object)(const BpByteArray *object);
+  /* Finds a function of a module, and of its imports if `query_imports`: *function is owned by the
+   * caller and keeps the module alive; NULL when there is none of that name, which is no error. */
+  int32_t (*get_function)(BpModule *module, const char *name, int32_t query_imports,
+                          BpFunction **function);
 } BpModuleTable;
 
 /* ---- "target", 1 ------------------------------------------------------------------------- */
