@@ -39,7 +39,7 @@ static void clean_name(const char *name, char *clean, size_t size) {
   clean[length] = '\0';
   for (size_t i = 0; i < sizeof reserved_names / sizeof *reserved_names; i++)
     if (!strcmp(clean, reserved_names[i]) && length + 2 < size)
-      strcat(clean, "_");
+      memcpy(clean + length, "_", sizeof "_");
 }
 
 /* The name of a VAR or BUFFER; *first tells whether it is a new one. NULL: no memory. */

@@ -5,3 +5,11 @@ test_programs += tests/frame/test-version
 test_scripts += tests/frame/test-lint.sh
 slow_tests += tests/frame/test-lint.sh
 EXTRA_DIST += tests/frame/test-lint.sh
+
+# Of what is installed. Under sanitizers an application would have to be built with them too.
+EXTRA_DIST += tests/frame/installcheck.sh
+installcheck-local:
+if !SANITIZED
+	@PKG_CONFIG='$(PKG_CONFIG)' CC='$(CC)' libdir='$(libdir)' \
+	  bash $(srcdir)/tests/frame/installcheck.sh
+endif
