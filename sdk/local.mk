@@ -3,11 +3,13 @@
 
 pkginclude_HEADERS += \
 	sdk/include/backplane/device_api.h \
+	sdk/include/backplane/emitter_api.h \
 	sdk/include/backplane/error_kinds.h \
 	sdk/include/backplane/host_api.h \
 	sdk/include/backplane/ir_api.h \
 	sdk/include/backplane/module_api.h \
 	sdk/include/backplane/plugin.h \
+	sdk/include/backplane/plugin_helpers.h \
 	sdk/include/backplane/target_api.h \
 	sdk/include/backplane/value.h
 

@@ -6,6 +6,7 @@
 
 #include <backplane/plugins.h>
 
+#include "compiler/emit/table.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/text.h"
 
@@ -36,6 +37,8 @@ int bp__compiler_initialize(void) {
   int rc = 0;
   if (!initialized) {
     rc = bp_host_add_table(BP_TABLE_IR, BP_TABLE_IR_VERSION, bp_ir_table());
+    if (rc == 0)
+      rc = bp_host_add_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION, bp__emitter_table());
     initialized = rc == 0;
   }
   pthread_mutex_unlock(&initialize_lock);

@@ -2,7 +2,7 @@
 /* DeviceAPI: the table that a plugin gives the host for one kind of device.
  *
  * It is registered as the global `device_api.NAME` (NAME: "cpu", "opencl", ...), with the inline
- * helper bp_plugin_register_device_api() in plugin.h.
+ * helper bp_plugin_register_device_api() in plugin_helpers.h.
  *
  * Rules for every slot, unless its comment says otherwise:
  *  - it may be called from any thread, also at once from several; the host holds no lock;

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the emitter: its state, and what its files offer one another.
+ *
+ * text.c      strings, the arena they live in, maps, templates
+ * types.c     names of types, declared when first used
+ * expr.c      expressions: scalars, and whatever is the same for vectors
+ * vector.c    what vectors alone have: lanes, masks, ramps, shuffles, reductions
+ * memory.c    loads, stores, allocations, and local arrays that become variables
+ * call.c      intrinsics, extern and packed calls
+ * stmt.c      statements
+ * parallel.c  parallel loops as functions of their own
+ * function.c  functions, kernels, and the packed functions around the former
+ * dialect_*.c the tables
+ *
+ * An error is raised once and remembered in `failed`; everything goes on with empty texts until
+ * bp__emit asks. So expressions nest without a check at every step. */
+#ifndef BP_EMIT_H
+#define BP_EMIT_H
+
+#include <backplane/emitter_api.h>
+#include <backplane/error_kinds.h>
+
+/* ---- text.c ------------------------------------------------------------------------------- */
+
+/* A text that grows. `data` is NUL-terminated once anything was added. */
+typedef struct BpText {
+  char *data;
+  size_t size;
+  size_t capacity;
+} BpText;
+
+/* A map from pointers to pointers. */
+typedef struct BpMap {
+  struct BpMapEntry *entries;
+  size_t capacity; /* a power of two, or 0 */
+  size_t count;
+} BpMap;
+
+typedef struct BpArenaBlock BpArenaBlock;
+
+/* How a node is spelled. `bits`: of a vector of bools, the width of its lanes as a mask. An atom
+ * may be written several times. */
+typedef struct BpExpr {
+  const char *text;
+  int32_t bits;
+  int32_t is_atom;
+} BpExpr;
+
+/* A local array that lives in variables: one for each run of elements that is accessed. */
+typedef struct BpSlot {
+  int64_t first;
+  BpDataType dtype;
+  const char *name;
+} BpSlot;
+
+/* A variable or buffer in scope. */
+typedef struct BpSymbol {
+  BpExpr expr;          /* its name; of a buffer, a pointer to its elements or an array */
+  BpDataType dtype;     /* of a buffer: the elements */
+  const BpIrNode *node; /* NULL for a value that is only captured */
+  BpSlot *slots;        /* or NULL */
+  int32_t num_slots;
+  int32_t is_shared;
+} BpSymbol;
+
+typedef struct BpEmitter {
+  const BpIrTable *ir;
+  const BpDialect *dialect;
+  int32_t failed;
+
+  BpText head;    /* types and helpers */
+  BpText types;   /* names already declared, each in newlines */
+  BpText before;  /* functions that come before the current one: its parallel bodies */
+  BpText opening; /* declarations at the beginning of the current function */
+  BpText body;    /* the current function */
+  BpText done;    /* functions finished */
+  BpText *out;    /* where statements go: &body or, in a parallel loop, a text of its own */
+  int32_t indent;
+
+  BpArenaBlock *arena; /* texts of the current function */
+  const BpIrNode *function;
+  const char *function_name;
+  int32_t next_name;   /* numbers make names unique within a function */
+  BpMap symbols;       /* BpIrNode to BpSymbol */
+  BpMap uses;          /* of the current statement: node to count */
+  BpMap temps;         /* of the current statement: node to BpExpr */
+  int32_t index_depth; /* > 0: overflow is excluded, for the value is an address */
+  int32_t depth;
+  int32_t in_parallel;
+  int32_t cleanup; /* the label to leave by on failure, 0: return at once */
+} BpEmitter;
+
+/* Raises an error that names the function, unless there is one already. Returns "". */
+const char *bp__fail(BpEmitter *e, const char *kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Appends; memory running out is a failure of `e`. */
+void bp__append(BpEmitter *e, BpText *text, const char *data, size_t size);
+void bp__appendf(BpEmitter *e, BpText *text, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void bp__text_free(BpText *text);
+/* Appends one line at the current indentation to e->out. */
+void bp__line(BpEmitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A text in the arena. */
+void *bp__arena_alloc(BpEmitter *e, size_t size);
+void bp__arena_free(BpEmitter *e);
+const char *bp__format(BpEmitter *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Without the parentheses that enclose the whole. */
+const char *bp__bare(BpEmitter *e, const char *text);
+
+/* A literal of C with the text, in the arena. */
+const char *bp__c_string(BpEmitter *e, const char *text);
+
+int bp__map_set(BpMap *map, const void *key, void *value); /* -1: no memory, nothing raised */
+void *bp__map_get(const BpMap *map, const void *key);
+void bp__map_clear(BpMap *map); /* keeps a small table for reuse */
+void bp__map_free(BpMap *map);
+
+/* Replaces $1.. by the arguments, of which some may be NULL where the template has no use of them.
+ */
+const char *bp__template(BpEmitter *e, const char *text, const char *const *args, int32_t num_args);
+/* How often `$number` occurs. */
+int32_t bp__template_uses(const char *text, int32_t number);
+#define bp__apply(e, text, ...)                                                                    \
+  bp__template(e, text, (const char *const[]){__VA_ARGS__},                                        \
+               (int32_t)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
+
+/* ---- types.c ------------------------------------------------------------------------------ */
+
+static inline BpDataType bp__dtype(uint8_t code, uint8_t bits, uint16_t lanes) {
+  return (BpDataType){code, bits, lanes};
+}
+static inline BpDataType bp__scalar(BpDataType dtype) {
+  return bp__dtype(dtype.code, dtype.bits, 1);
+}
+static inline BpDataType bp__with_lanes(BpDataType dtype, uint16_t lanes) {
+  return bp__dtype(dtype.code, dtype.bits, lanes);
+}
+static inline int bp__same_dtype(BpDataType a, BpDataType b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+static inline int bp__is_void(BpDataType t) {
+  return t.code == BP_DTYPE_HANDLE && t.bits == 0;
+}
+static inline int bp__is_float(BpDataType t) {
+  return t.code == BP_DTYPE_FLOAT || t.code == BP_DTYPE_BFLOAT;
+}
+static inline int bp__is_bool(BpDataType t) {
+  return t.code == BP_DTYPE_BOOL;
+}
+
+/* "float32x16". */
+const char *bp__dtype_name(BpEmitter *e, BpDataType dtype);
+/* Puts `text` before the functions, once. */
+void bp__declare_once(BpEmitter *e, const char *text);
+/* The row of a scalar type; NULL is a failure. */
+const BpDialectType *bp__type_row(BpEmitter *e, BpDataType dtype);
+/* The name of a type, declared if it has to be. */
+const char *bp__type(BpEmitter *e, BpDataType dtype);
+/* The type of a value: that of a vector of bools is its mask's. */
+const char *bp__value_type(BpEmitter *e, BpDataType dtype, int32_t mask_bits);
+/* The float type in which arithmetic on `dtype` is done: itself mostly. */
+BpDataType bp__compute_dtype(BpEmitter *e, BpDataType dtype);
+
+/* ---- expr.c ------------------------------------------------------------------------------- */
+
+/* Spells an expression; lines with variables for what it uses twice come before. */
+BpExpr bp__expr(BpEmitter *e, const BpIrNode *node);
+/* The same where overflow is excluded: an index, a loop's bound. */
+BpExpr bp__index(BpEmitter *e, const BpIrNode *node);
+/* The expression as an atom: a new variable unless it is one. */
+BpExpr bp__atom(BpEmitter *e, BpExpr expr, BpDataType dtype);
+/* Marks the beginning of a statement: counts what its expressions use, forgets those before. */
+void bp__begin_statement(BpEmitter *e, const BpIrNode *const *roots, int32_t num_roots);
+BpExpr bp__binary(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
+                  const BpIrNode *b_node);
+BpExpr bp__cast(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value);
+BpExpr bp__int_literal(BpEmitter *e, BpDataType dtype, int64_t value);
+static inline BpExpr bp__text(const char *text) {
+  return (BpExpr){text, 0, 0};
+}
+
+/* ---- vector.c ----------------------------------------------------------------------------- */
+
+BpExpr bp__lane(BpEmitter *e, BpExpr vector, BpDataType dtype, int32_t lane);
+/* A vector of the given scalar expressions. */
+BpExpr bp__make_vector(BpEmitter *e, BpDataType dtype, const BpExpr *lanes);
+BpExpr bp__splat(BpEmitter *e, BpDataType dtype, BpExpr scalar);
+/* The mask with lanes of `bits`. */
+BpExpr bp__mask_to(BpEmitter *e, BpExpr mask, int32_t lanes, int32_t bits);
+BpExpr bp__select_vector(BpEmitter *e, BpDataType dtype, BpExpr mask, BpExpr a, BpExpr b);
+BpExpr bp__expr_vector(BpEmitter *e, const BpIrNode *node);
+
+/* ---- memory.c ----------------------------------------------------------------------------- */
+
+BpExpr bp__load(BpEmitter *e, const BpIrNode *node);
+BpExpr bp__address(BpEmitter *e, const BpIrNode *buffer, const BpIrNode *index);
+void bp__store(BpEmitter *e, const BpIrNode *node);
+void bp__allocate(BpEmitter *e, const BpIrNode *node);
+/* Elements of a buffer if all its extents are constants, else -1. */
+int64_t bp__buffer_elements(BpEmitter *e, const BpIrNode *buffer);
+
+/* ---- call.c ------------------------------------------------------------------------------- */
+
+BpExpr bp__call(BpEmitter *e, const BpIrNode *node);
+
+/* ---- stmt.c ------------------------------------------------------------------------------- */
+
+void bp__stmt(BpEmitter *e, const BpIrNode *node);
+/* A statement in braces' indentation. */
+void bp__block(BpEmitter *e, const BpIrNode *node);
+/* Declares a variable under a unique name. */
+BpSymbol *bp__declare(BpEmitter *e, const BpIrNode *node, BpDataType dtype);
+/* Ends the scope of a variable. */
+void bp__undeclare(BpEmitter *e, const BpIrNode *node);
+BpSymbol *bp__symbol(BpEmitter *e, const BpIrNode *node);
+const char *bp__unique_name(BpEmitter *e, const char *base);
+/* The statement that leaves the function with the error that was raised. */
+const char *bp__leave(BpEmitter *e);
+
+/* ---- parallel.c --------------------------------------------------------------------------- */
+
+void bp__parallel(BpEmitter *e, const BpIrNode *node);
+
+/* ---- function.c --------------------------------------------------------------------------- */
+
+void bp__function(BpEmitter *e, const BpIrNode *function);
+void bp__packed_function(BpEmitter *e, const BpIrNode *function);
+int32_t bp__num_params(BpEmitter *e, const BpIrNode *function);
+
+/* ---- dialects ----------------------------------------------------------------------------- */
+
+extern const BpDialect bp__dialect_c;
+extern const BpDialect bp__dialect_opencl;
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The emitter's table: a whole module to text. */
+#include "compiler/emit/emit.h"
+#include "compiler/emit/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/compiler/ir.h>
+#include <backplane/error.h>
+
+static const BpDialect *get_dialect(const char *name) {
+  static const BpDialect *const dialects[] = {&bp__dialect_c, &bp__dialect_opencl};
+  for (size_t i = 0; i < sizeof(dialects) / sizeof(dialects[0]); i++) {
+    if (strcmp(dialects[i]->name, name) == 0)
+      return dialects[i];
+  }
+  bp_error_raise(BP_ERROR_NOT_FOUND, "no dialect \"%s\"; there are \"c\" and \"opencl\"", name);
+  return NULL;
+}
+
+static void free_emitter(BpEmitter *e) {
+  BpText *texts[] = {&e->head, &e->types, &e->before, &e->opening, &e->body, &e->done};
+  for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+    bp__text_free(texts[i]);
+  bp__map_free(&e->symbols);
+  bp__map_free(&e->uses);
+  bp__map_free(&e->temps);
+  bp__arena_free(e);
+}
+
+static int32_t emit(const BpIrModule *module, const BpDialect *dialect, BpOwnedBytes *text) {
+  BpEmitter e = {.ir = bp_ir_table(), .dialect = dialect};
+  BpText whole = {NULL, 0, 0};
+  for (int32_t i = 0; i < e.ir->num_functions(module) && !e.failed; i++)
+    bp__function(&e, e.ir->get_function(module, i));
+  bp__append(&e, &whole, dialect->prologue, strlen(dialect->prologue));
+  if (dialect->support)
+    bp__append(&e, &whole, dialect->support, strlen(dialect->support));
+  bp__append(&e, &whole, e.head.data ? e.head.data : "", e.head.size);
+  bp__append(&e, &whole, "\n", 1);
+  bp__append(&e, &whole, e.done.data ? e.done.data : "", e.done.size);
+  int failed = e.failed;
+  free_emitter(&e);
+  if (failed) {
+    bp__text_free(&whole);
+    return -1;
+  }
+  *text = (BpOwnedBytes){whole.data, whole.size, free};
+  return 0;
+}
+
+static const BpEmitterTable emitter_table = {sizeof(BpEmitterTable), get_dialect, emit};
+
+const BpEmitterTable *bp__emitter_table(void) {
+  return &emitter_table;
+}

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Expressions. Integer arithmetic of values is done in unsigned types, where it wraps; that of
+ * indices is not, so that the language's compiler may reason about them. */
+#include "compiler/emit/emit.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <backplane/compiler/ir.h>
+
+/* Expressions longer than this go into a variable: texts stay linear in size, and parentheses
+ * shallow enough for every compiler. */
+#define LONGEST_TEXT 240
+#define DEEPEST      4000
+
+/* ---- Statements and shared subexpressions -------------------------------------------------- */
+
+static int is_leaf(int32_t kind) {
+  return kind == BP_IR_INT_IMM || kind == BP_IR_FLOAT_IMM || kind == BP_IR_STR_IMM ||
+         kind == BP_IR_VAR || kind == BP_IR_BUFFER;
+}
+
+static void count_uses(BpEmitter *e, const BpIrNode *node, int32_t depth) {
+  if (!node || is_leaf(e->ir->kind(node)))
+    return;
+  if (depth > DEEPEST) {
+    bp__fail(e, BP_ERROR_VALUE, "an expression is nested deeper than %d", DEEPEST);
+    return;
+  }
+  uintptr_t count = (uintptr_t)bp__map_get(&e->uses, node);
+  if (bp__map_set(&e->uses, node, (void *)(count + 1)) != 0)
+    bp__fail(e, BP_ERROR_MEMORY, "out of memory");
+  if (count > 0)
+    return;
+  for (int32_t i = 0; i < e->ir->num_operands(node); i++)
+    count_uses(e, e->ir->operand(node, i), depth + 1);
+}
+
+void bp__begin_statement(BpEmitter *e, const BpIrNode *const *roots, int32_t num_roots) {
+  bp__map_clear(&e->uses);
+  bp__map_clear(&e->temps);
+  for (int32_t i = 0; i < num_roots; i++)
+    count_uses(e, roots[i], 0);
+}
+
+BpExpr bp__atom(BpEmitter *e, BpExpr expr, BpDataType dtype) {
+  if (expr.is_atom)
+    return expr;
+  const char *type = bp__value_type(e, dtype, expr.bits);
+  const char *name = bp__unique_name(e, "t");
+  bp__line(e, "const %s %s = %s;", type, name, bp__bare(e, expr.text));
+  return (BpExpr){name, expr.bits, 1};
+}
+
+/* ---- Literals ------------------------------------------------------------------------------ */
+
+BpExpr bp__int_literal(BpEmitter *e, BpDataType dtype, int64_t value) {
+  const BpDialectType *row = bp__type_row(e, bp__scalar(dtype));
+  if (!row)
+    return bp__text("");
+  if (dtype.code == BP_DTYPE_UINT)
+    return (BpExpr){bp__format(e, "%llu%s", (unsigned long long)value, row->suffix), 0, 1};
+  int is_lowest = dtype.bits >= 32 && value == -((int64_t)1 << (dtype.bits - 1));
+  if (is_lowest || value == INT64_MIN)
+    return (BpExpr){bp__format(e, "(%lld%s - 1)", (long long)(value + 1), row->suffix), 0, 1};
+  return (BpExpr){value < 0 ? bp__format(e, "(%lld%s)", (long long)value, row->suffix)
+                            : bp__format(e, "%lld%s", (long long)value, row->suffix),
+                  0, 1};
+}
+
+static BpExpr float_literal(BpEmitter *e, BpDataType dtype, double value) {
+  BpDataType compute = bp__compute_dtype(e, bp__scalar(dtype));
+  const BpDialectType *row = bp__type_row(e, compute);
+  if (!row)
+    return bp__text("");
+  BpExpr result = {NULL, 0, 1};
+  if (isnan(value)) {
+    result.text = row->not_number;
+  } else if (isinf(value)) {
+    result.text = value < 0 ? bp__format(e, "(-%s)", row->infinity) : row->infinity;
+  } else {
+    int digits = compute.bits > 32 ? 17 : 9;
+    const char *number = bp__format(e, "%.*g", digits, value);
+    const char *point = strpbrk(number, ".e") ? "" : ".0";
+    result.text = signbit(value) ? bp__format(e, "(%s%s%s)", number, point, row->suffix)
+                                 : bp__format(e, "%s%s%s", number, point, row->suffix);
+  }
+  return bp__same_dtype(compute, bp__scalar(dtype))
+             ? result
+             : bp__cast(e, bp__scalar(dtype), compute, result);
+}
+
+/* ---- Types that can only be stored --------------------------------------------------------- */
+
+static BpExpr convert_storage(BpEmitter *e, BpDataType dtype, BpExpr value, int to_compute) {
+  const BpDialectType *row = bp__type_row(e, bp__scalar(dtype));
+  if (!row)
+    return value;
+  const char *text = to_compute ? row->widen : row->narrow;
+  BpDataType from = to_compute ? dtype : bp__compute_dtype(e, dtype);
+  if (dtype.lanes == 1) {
+    if (bp__template_uses(text, 1) > 1)
+      value = bp__atom(e, value, from);
+    return bp__text(bp__apply(e, text, value.text));
+  }
+  BpDataType to = to_compute ? bp__compute_dtype(e, dtype) : dtype;
+  BpExpr *lanes = bp__arena_alloc(e, sizeof(*lanes) * dtype.lanes);
+  if (!lanes)
+    return bp__text("");
+  value = bp__atom(e, value, from);
+  for (int32_t i = 0; i < dtype.lanes; i++)
+    lanes[i] = bp__text(bp__apply(e, text, bp__lane(e, value, from, i).text));
+  return bp__make_vector(e, to, lanes);
+}
+
+/* ---- Arithmetic ---------------------------------------------------------------------------- */
+
+static BpExpr lane_by_lane(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
+  BpExpr *lanes = bp__arena_alloc(e, sizeof(*lanes) * dtype.lanes);
+  if (!lanes)
+    return bp__text("");
+  a = bp__atom(e, a, dtype);
+  b = bp__atom(e, b, dtype);
+  for (int32_t i = 0; i < dtype.lanes; i++)
+    lanes[i] = bp__binary(e, kind, bp__scalar(dtype), bp__lane(e, a, dtype, i),
+                          bp__lane(e, b, dtype, i), NULL);
+  return bp__make_vector(e, dtype, lanes);
+}
+
+static const char *operator_text(int32_t kind) {
+  switch (kind) {
+  case BP_IR_ADD:
+    return "+";
+  case BP_IR_SUB:
+    return "-";
+  case BP_IR_MUL:
+    return "*";
+  case BP_IR_DIV:
+    return "/";
+  case BP_IR_MOD:
+    return "%";
+  case BP_IR_EQ:
+    return "==";
+  case BP_IR_NE:
+    return "!=";
+  case BP_IR_LT:
+    return "<";
+  case BP_IR_LE:
+    return "<=";
+  case BP_IR_GT:
+    return ">";
+  case BP_IR_GE:
+    return ">=";
+  case BP_IR_AND:
+    return "&&";
+  case BP_IR_OR:
+    return "||";
+  case BP_IR_BIT_AND:
+    return "&";
+  case BP_IR_BIT_OR:
+    return "|";
+  case BP_IR_BIT_XOR:
+    return "^";
+  case BP_IR_SHL:
+    return "<<";
+  case BP_IR_SHR:
+    return ">>";
+  default:
+    return "?";
+  }
+}
+
+static BpExpr infix(BpEmitter *e, const char *operator, BpExpr a, BpExpr b) {
+  return bp__text(bp__format(e, "(%s %s %s)", a.text, operator, b.text));
+}
+
+static BpExpr bits_as(BpEmitter *e, BpDataType to, BpExpr value) {
+  return bp__text(bp__apply(e, e->dialect->vector_bits, bp__type(e, to), value.text));
+}
+
+static BpExpr cast_text(BpEmitter *e, BpDataType to, BpExpr value) {
+  return bp__text(bp__apply(e, e->dialect->cast, bp__type(e, to), value.text));
+}
+
+/* a OP b of integers, wrapping. */
+static BpExpr wrapping(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
+  const char *text = operator_text(kind);
+  if (e->index_depth > 0 || (dtype.code == BP_DTYPE_UINT && (dtype.bits >= 32 || dtype.lanes > 1)))
+    return infix(e, text, a, b);
+  if (dtype.lanes > 1) {
+    BpDataType wide = bp__dtype(BP_DTYPE_UINT, dtype.bits, dtype.lanes);
+    return bits_as(e, dtype, infix(e, text, bits_as(e, wide, a), bits_as(e, wide, b)));
+  }
+  BpDataType wide = bp__dtype(BP_DTYPE_UINT, dtype.bits > 32 ? 64 : 32, 1);
+  return cast_text(e, dtype, infix(e, text, cast_text(e, wide, a), cast_text(e, wide, b)));
+}
+
+/* The value of an integer constant, possibly broadcast. */
+static int constant_of(BpEmitter *e, const BpIrNode *node, int64_t *value) {
+  while (node && e->ir->kind(node) == BP_IR_BROADCAST)
+    node = e->ir->operand(node, 0);
+  if (!node || e->ir->kind(node) != BP_IR_INT_IMM)
+    return 0;
+  *value = e->ir->int_value(node);
+  return 1;
+}
+
+static int is_number_constant(BpEmitter *e, const BpIrNode *node) {
+  while (node && e->ir->kind(node) == BP_IR_BROADCAST)
+    node = e->ir->operand(node, 0);
+  return node && e->ir->kind(node) == BP_IR_FLOAT_IMM && !isnan(e->ir->float_value(node));
+}
+
+static int shift_of(int64_t value) {
+  for (int i = 0; i < 63; i++) {
+    if (value == (int64_t)1 << i)
+      return i;
+  }
+  return -1;
+}
+
+/* Integer division and remainder. b is known not to be 0; where it may be -1, the quotient of the
+ * lowest integer wraps. */
+static BpExpr divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
+                     const BpIrNode *b_node) {
+  int64_t value = 0;
+  int is_constant = constant_of(e, b_node, &value) && value != -1 && value != 0;
+  if (dtype.lanes > 1 && !is_constant)
+    return lane_by_lane(e, kind, dtype, a, b);
+  const char *text = operator_text(kind);
+  if (is_constant || dtype.code == BP_DTYPE_UINT || e->index_depth > 0)
+    return infix(e, text, a, b);
+  a = bp__atom(e, a, dtype);
+  b = bp__atom(e, b, dtype);
+  BpExpr zero = bp__int_literal(e, dtype, 0);
+  BpExpr negated = kind == BP_IR_DIV ? wrapping(e, BP_IR_SUB, dtype, zero, a) : zero;
+  return bp__text(
+      bp__format(e, "(%s == -1 ? %s : %s %s %s)", b.text, negated.text, a.text, text, b.text));
+}
+
+static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
+                           const BpIrNode *b_node) {
+  int is_div = kind == BP_IR_FLOORDIV;
+  if (dtype.code == BP_DTYPE_UINT)
+    return divide(e, is_div ? BP_IR_DIV : BP_IR_MOD, dtype, a, b, b_node);
+  int64_t value = 0;
+  int is_positive = constant_of(e, b_node, &value) && value > 0;
+  if (dtype.lanes > 1 && !is_positive)
+    return lane_by_lane(e, kind, dtype, a, b);
+  if (is_positive && shift_of(value) >= 0) {
+    int64_t operand = is_div ? shift_of(value) : value - 1;
+    BpExpr literal = bp__int_literal(e, dtype, operand);
+    return infix(e, is_div ? ">>" : "&", a, literal);
+  }
+  a = bp__atom(e, a, dtype);
+  b = bp__atom(e, b, dtype);
+  BpExpr mod = bp__atom(e, divide(e, BP_IR_MOD, dtype, a, b, b_node), dtype);
+  if (dtype.lanes > 1) { /* a mask is -1 where the remainder is negative */
+    const char *mask = bp__format(e, "(%s < 0)", mod.text);
+    return is_div ? bp__text(bp__format(e, "(%s / %s + %s)", a.text, b.text, mask))
+                  : bp__text(bp__format(e, "(%s + (%s & %s))", mod.text, mask, b.text));
+  }
+  const char *wrong =
+      is_positive ? bp__format(e, "%s < 0", mod.text)
+                  : bp__format(e, "%s != 0 && (%s < 0) != (%s < 0)", mod.text, mod.text, b.text);
+  if (!is_div)
+    return bp__text(bp__format(e, "(%s ? %s + %s : %s)", wrong, mod.text, b.text, mod.text));
+  BpExpr quotient = divide(e, BP_IR_DIV, dtype, a, b, b_node);
+  return bp__text(bp__format(e, "(%s - (%s ? 1 : 0))", quotient.text, wrong));
+}
+
+/* min and max: of floats a NaN in either operand is the result. With one operand known to be a
+ * number, comparing it first keeps the other's NaN at no cost. */
+static BpExpr extremum(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
+                       const BpIrNode *b_node) {
+  const char *less = kind == BP_IR_MIN ? "<" : ">";
+  a = bp__atom(e, a, dtype);
+  b = bp__atom(e, b, dtype);
+  int keep_nan = bp__is_float(dtype) && !is_number_constant(e, b_node);
+  const char *first = keep_nan ? a.text : b.text;
+  const char *second = keep_nan ? b.text : a.text;
+  if (dtype.lanes > 1) {
+    const char *mask = bp__format(e, "(%s %s %s)", first, less, second);
+    if (keep_nan)
+      mask = bp__format(e, "(%s | (%s != %s))", mask, first, first);
+    BpExpr condition = {mask, dtype.bits, 0};
+    return bp__select_vector(e, dtype, condition, bp__text(first), bp__text(second));
+  }
+  if (keep_nan)
+    return bp__text(bp__format(e, "(%s %s %s || %s != %s ? %s : %s)", first, less, second, first,
+                               first, first, second));
+  return bp__text(bp__format(e, "(%s %s %s ? %s : %s)", first, less, second, first, second));
+}
+
+static int is_comparison(int32_t kind) {
+  return kind >= BP_IR_EQ && kind <= BP_IR_GE;
+}
+
+/* Both masks with lanes of the wider one. */
+static void match_masks(BpEmitter *e, int32_t lanes, BpExpr *a, BpExpr *b) {
+  int32_t bits = a->bits > b->bits ? a->bits : b->bits;
+  *a = bp__mask_to(e, *a, lanes, bits);
+  *b = bp__mask_to(e, *b, lanes, bits);
+}
+
+static BpExpr logic_of_masks(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
+  match_masks(e, dtype.lanes, &a, &b);
+  const char *text = kind == BP_IR_AND ? "&" : kind == BP_IR_OR ? "|" : operator_text(kind);
+  BpExpr result = infix(e, text, a, b);
+  result.bits = a.bits;
+  return result;
+}
+
+static BpExpr arithmetic(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
+                         const BpIrNode *b_node) {
+  int is_integer = dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT;
+  switch (kind) {
+  case BP_IR_ADD:
+  case BP_IR_SUB:
+  case BP_IR_MUL:
+    return is_integer ? wrapping(e, kind, dtype, a, b) : infix(e, operator_text(kind), a, b);
+  case BP_IR_SHL:
+    return wrapping(e, kind, dtype, a, b);
+  case BP_IR_DIV:
+  case BP_IR_MOD:
+    return is_integer ? divide(e, kind, dtype, a, b, b_node) : infix(e, "/", a, b);
+  case BP_IR_FLOORDIV:
+  case BP_IR_FLOORMOD:
+    return floor_divide(e, kind, dtype, a, b, b_node);
+  case BP_IR_MIN:
+  case BP_IR_MAX:
+    return extremum(e, kind, dtype, a, b, b_node);
+  default:
+    return infix(e, operator_text(kind), a, b);
+  }
+}
+
+BpExpr bp__binary(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
+                  const BpIrNode *b_node) {
+  if (dtype.lanes > 1 && bp__is_bool(dtype))
+    return logic_of_masks(e, kind, dtype, a, b);
+  BpDataType compute = bp__compute_dtype(e, dtype);
+  if (!bp__same_dtype(compute, dtype)) {
+    a = convert_storage(e, dtype, a, 1);
+    b = convert_storage(e, dtype, b, 1);
+    BpExpr result = bp__binary(e, kind, compute, a, b, b_node);
+    return is_comparison(kind) ? result : convert_storage(e, dtype, result, 0);
+  }
+  if (is_comparison(kind)) {
+    BpExpr result = infix(e, operator_text(kind), a, b);
+    result.bits = dtype.lanes > 1 ? dtype.bits : 0;
+    return result;
+  }
+  return arithmetic(e, kind, dtype, a, b, b_node);
+}
+
+/* ---- Conversion ---------------------------------------------------------------------------- */
+
+static BpExpr cast_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {
+  if (bp__is_bool(to))
+    return (BpExpr){bp__format(e, "(%s != 0)", value.text), from.bits, 0};
+  if (bp__is_bool(from)) {
+    from = bp__dtype(BP_DTYPE_INT, (uint8_t)value.bits, from.lanes);
+    value = bp__text(bp__format(e, "(%s & 1)", value.text));
+  }
+  if (bp__same_dtype(to, from))
+    return value;
+  return bp__text(
+      bp__apply(e, e->dialect->vector_convert, bp__type(e, to), value.text, bp__type(e, from)));
+}
+
+BpExpr bp__cast(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {
+  if (bp__same_dtype(to, from))
+    return value;
+  BpDataType from_compute = bp__compute_dtype(e, from);
+  if (!bp__same_dtype(from_compute, from))
+    return bp__cast(e, to, from_compute, convert_storage(e, from, value, 1));
+  BpDataType to_compute = bp__compute_dtype(e, to);
+  if (!bp__same_dtype(to_compute, to))
+    return convert_storage(e, to, bp__cast(e, to_compute, from, value), 0);
+  if (to.lanes > 1)
+    return cast_vector(e, to, from, value);
+  if (bp__is_bool(to))
+    return bp__text(bp__format(e, "(%s != 0)", value.text));
+  return cast_text(e, to, value);
+}
+
+static BpExpr reinterpret(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *operand = e->ir->operand(node, 0);
+  BpDataType to = e->ir->dtype(node);
+  BpDataType from = e->ir->dtype(operand);
+  BpExpr value = bp__expr(e, operand);
+  if (bp__same_dtype(to, from))
+    return value;
+  if (bp__is_bool(to) || bp__is_bool(from))
+    return bp__text(bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "reinterpret of bool"));
+  if (to.lanes > 1 && from.lanes > 1)
+    return bits_as(e, to, value);
+  if (!e->dialect->reinterpret)
+    return bp__text(bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "reinterpret"));
+  return bp__text(
+      bp__apply(e, e->dialect->reinterpret, bp__type(e, to), value.text, bp__type(e, from)));
+}
+
+/* ---- Nodes --------------------------------------------------------------------------------- */
+
+static BpExpr binary_node(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *a = e->ir->operand(node, 0);
+  const BpIrNode *b = e->ir->operand(node, 1);
+  int32_t kind = e->ir->kind(node);
+  /* The constant comes second, where min and max look for it. */
+  if ((kind == BP_IR_MIN || kind == BP_IR_MAX) && is_number_constant(e, a)) {
+    const BpIrNode *swapped = a;
+    a = b;
+    b = swapped;
+  }
+  BpExpr x = bp__expr(e, a);
+  BpExpr y = bp__expr(e, b);
+  return bp__binary(e, kind, e->ir->dtype(a), x, y, b);
+}
+
+static BpExpr select_node(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *condition_node = e->ir->operand(node, 0);
+  BpDataType dtype = e->ir->dtype(node);
+  BpExpr condition = bp__expr(e, condition_node);
+  BpExpr a = bp__expr(e, e->ir->operand(node, 1));
+  BpExpr b = bp__expr(e, e->ir->operand(node, 2));
+  int is_mask = bp__is_bool(dtype) && dtype.lanes > 1;
+  if (is_mask)
+    match_masks(e, dtype.lanes, &a, &b);
+  if (e->ir->dtype(condition_node).lanes == 1) {
+    BpExpr result = bp__text(bp__format(e, "(%s ? %s : %s)", condition.text, a.text, b.text));
+    result.bits = a.bits;
+    return result;
+  }
+  if (!is_mask)
+    return bp__select_vector(e, dtype, condition, a, b);
+  condition = bp__atom(e, bp__mask_to(e, condition, dtype.lanes, a.bits), dtype);
+  return (BpExpr){
+      bp__format(e, "((%s & %s) | (~%s & %s))", condition.text, a.text, condition.text, b.text),
+      a.bits, 0};
+}
+
+static BpExpr not_node(BpEmitter *e, const BpIrNode *node) {
+  BpExpr a = bp__expr(e, e->ir->operand(node, 0));
+  return (BpExpr){e->ir->dtype(node).lanes > 1 ? bp__format(e, "(~%s)", a.text)
+                                               : bp__format(e, "(!%s)", a.text),
+                  a.bits, 0};
+}
+
+static BpExpr immediate(BpEmitter *e, const BpIrNode *node) {
+  BpDataType dtype = e->ir->dtype(node);
+  BpExpr scalar = e->ir->kind(node) == BP_IR_INT_IMM
+                      ? bp__int_literal(e, dtype, e->ir->int_value(node))
+                      : float_literal(e, dtype, e->ir->float_value(node));
+  return dtype.lanes > 1 ? bp__splat(e, dtype, scalar) : scalar;
+}
+
+static BpExpr spell(BpEmitter *e, const BpIrNode *node) {
+  int32_t kind = e->ir->kind(node);
+  if ((kind >= BP_IR_ADD && kind <= BP_IR_OR) || (kind >= BP_IR_BIT_AND && kind <= BP_IR_SHR))
+    return binary_node(e, node);
+  switch (kind) {
+  case BP_IR_INT_IMM:
+  case BP_IR_FLOAT_IMM:
+    return immediate(e, node);
+  case BP_IR_VAR:
+  case BP_IR_BUFFER: {
+    BpSymbol *symbol = bp__symbol(e, node);
+    return symbol ? symbol->expr : bp__text("");
+  }
+  case BP_IR_NOT:
+    return not_node(e, node);
+  case BP_IR_SELECT:
+    return select_node(e, node);
+  case BP_IR_CAST: {
+    const BpIrNode *operand = e->ir->operand(node, 0);
+    return bp__cast(e, e->ir->dtype(node), e->ir->dtype(operand), bp__expr(e, operand));
+  }
+  case BP_IR_REINTERPRET:
+    return reinterpret(e, node);
+  case BP_IR_LOAD:
+    return bp__load(e, node);
+  case BP_IR_ADDRESS:
+    return bp__address(e, e->ir->operand(node, 0), e->ir->operand(node, 1));
+  case BP_IR_RAMP:
+  case BP_IR_BROADCAST:
+  case BP_IR_SHUFFLE:
+  case BP_IR_REDUCE:
+    return bp__expr_vector(e, node);
+  case BP_IR_CALL:
+    return bp__call(e, node);
+  default: {
+    const char *name = e->ir->kind_name(kind);
+    return bp__text(bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "construct %s (kind %d) as an expression",
+                             name ? name : "unknown", kind));
+  }
+  }
+}
+
+BpExpr bp__expr(BpEmitter *e, const BpIrNode *node) {
+  if (!node)
+    return bp__text(bp__fail(e, BP_ERROR_VALUE, "an operand is missing"));
+  BpExpr *known = bp__map_get(&e->temps, node);
+  if (known)
+    return *known;
+  if (e->failed)
+    return bp__text("");
+  if (e->depth > DEEPEST)
+    return bp__text(bp__fail(e, BP_ERROR_VALUE, "an expression is nested deeper than %d", DEEPEST));
+  e->depth++;
+  BpExpr result = spell(e, node);
+  e->depth--;
+  int is_shared = (uintptr_t)bp__map_get(&e->uses, node) > 1;
+  if (!is_shared && strlen(result.text) <= LONGEST_TEXT)
+    return result;
+  BpDataType dtype = e->ir->dtype(node);
+  if (bp__is_void(dtype))
+    return result;
+  result = bp__atom(e, result, dtype);
+  BpExpr *kept = bp__arena_alloc(e, sizeof(*kept));
+  if (kept) {
+    *kept = result;
+    if (bp__map_set(&e->temps, node, kept) != 0)
+      bp__fail(e, BP_ERROR_MEMORY, "out of memory");
+  }
+  return result;
+}
+
+BpExpr bp__index(BpEmitter *e, const BpIrNode *node) {
+  e->index_depth++;
+  BpExpr result = bp__expr(e, node);
+  e->index_depth--;
+  return result;
+}

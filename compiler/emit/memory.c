@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loads, stores and allocations. A small local array whose every access is at constant places
+ * becomes variables, one for each run of elements: so a register tile is in registers whatever the
+ * language's compiler thinks of arrays. */
+#include "compiler/emit/emit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Arrays up to this many bytes lie on the stack, larger ones in the host's workspace. */
+#define STACK_LIMIT 16384
+/* Variables that one array may become. */
+#define MOST_SLOTS 256
+
+/* ---- Access -------------------------------------------------------------------------------- */
+
+/* A reference to elements: where they lie. */
+typedef struct Access {
+  BpSymbol *symbol;
+  const BpIrNode *index;
+  BpDataType dtype;     /* of the value */
+  int32_t lanes;        /* of the index */
+  const BpIrNode *base; /* of a ramp of stride 1, else NULL */
+} Access;
+
+static int constant(BpEmitter *e, const BpIrNode *node, int64_t *value) {
+  if (e->ir->kind(node) != BP_IR_INT_IMM)
+    return 0;
+  *value = e->ir->int_value(node);
+  return 1;
+}
+
+static int open_access(BpEmitter *e, const BpIrNode *buffer, const BpIrNode *index,
+                       BpDataType dtype, Access *access) {
+  BpSymbol *symbol = bp__symbol(e, buffer);
+  if (!symbol)
+    return -1;
+  *access = (Access){symbol, index, dtype, e->ir->dtype(index).lanes, NULL};
+  if (symbol->dtype.lanes > 1 && access->lanes > 1) {
+    bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "a vector of indices into %s, whose elements are vectors",
+             e->ir->str_value(buffer));
+    return -1;
+  }
+  int64_t stride = 0;
+  if (e->ir->kind(index) == BP_IR_RAMP && constant(e, e->ir->operand(index, 1), &stride) &&
+      stride == 1)
+    access->base = e->ir->operand(index, 0);
+  return 0;
+}
+
+static const BpSlot *find_slot(BpEmitter *e, const Access *access) {
+  int64_t first = 0;
+  if (!constant(e, access->base ? access->base : access->index, &first))
+    return NULL;
+  for (int32_t i = 0; i < access->symbol->num_slots; i++) {
+    if (access->symbol->slots[i].first == first)
+      return &access->symbol->slots[i];
+  }
+  return NULL;
+}
+
+/* The type in which a vector is in memory: a mask is bytes there. */
+static BpDataType memory_dtype(BpDataType dtype) {
+  return bp__is_bool(dtype) && dtype.lanes > 1 ? bp__dtype(BP_DTYPE_UINT, 8, dtype.lanes) : dtype;
+}
+
+/* A vector as it is in memory, as a value; and the reverse. */
+static BpExpr from_memory(BpEmitter *e, BpDataType dtype, BpExpr value) {
+  if (!bp__is_bool(dtype) || dtype.lanes == 1)
+    return value;
+  return (BpExpr){bp__format(e, "(%s != 0)", value.text), 8, 0};
+}
+
+static BpExpr to_memory(BpEmitter *e, BpDataType dtype, BpExpr value) {
+  if (!bp__is_bool(dtype) || dtype.lanes == 1)
+    return value;
+  BpExpr bytes = bp__mask_to(e, value, dtype.lanes, 8);
+  const char *type = bp__type(e, memory_dtype(dtype));
+  const char *bits = bp__format(e, "(%s & 1)", bytes.text);
+  return bp__text(bp__apply(e, e->dialect->vector_bits, type, bits));
+}
+
+/* The places of the lanes, one by one; the array in the arena, NULL on failure. */
+static const char **lane_indices(BpEmitter *e, const Access *access) {
+  const char **places = bp__arena_alloc(e, sizeof(*places) * (size_t)access->lanes);
+  if (!places)
+    return NULL;
+  BpDataType dtype = e->ir->dtype(access->index);
+  int64_t stride = 0;
+  int is_ramp = e->ir->kind(access->index) == BP_IR_RAMP &&
+                constant(e, e->ir->operand(access->index, 1), &stride);
+  const BpIrNode *node = is_ramp ? e->ir->operand(access->index, 0) : access->index;
+  BpExpr index = bp__atom(e, bp__index(e, node), is_ramp ? bp__scalar(dtype) : dtype);
+  for (int32_t i = 0; i < access->lanes; i++) {
+    if (!is_ramp)
+      places[i] = bp__lane(e, index, dtype, i).text;
+    else
+      places[i] =
+          i == 0 ? index.text : bp__format(e, "%s + %lld", index.text, (long long)(i * stride));
+  }
+  return places;
+}
+
+static BpExpr zero_of(BpEmitter *e, BpDataType dtype) {
+  BpDataType compute = bp__compute_dtype(e, dtype);
+  BpExpr zero = bp__is_float(compute)
+                    ? bp__cast(e, compute, bp__dtype(BP_DTYPE_INT, 32, 1), bp__text("0"))
+                    : bp__text("0");
+  return bp__cast(e, dtype, compute, zero);
+}
+
+/* ---- Loads --------------------------------------------------------------------------------- */
+
+static BpExpr load_lanes(BpEmitter *e, const Access *access, const BpIrNode *mask_node) {
+  BpExpr *lanes = bp__arena_alloc(e, sizeof(*lanes) * access->dtype.lanes);
+  BpExpr mask = {"", 0, 1};
+  if (mask_node)
+    mask = bp__atom(e, bp__expr(e, mask_node), e->ir->dtype(mask_node));
+  const char **places = lane_indices(e, access);
+  if (!lanes || !places)
+    return bp__text("");
+  BpDataType element = bp__scalar(access->dtype);
+  const char *name = access->symbol->expr.text;
+  for (int32_t i = 0; i < access->dtype.lanes; i++) {
+    if (!mask_node)
+      lanes[i] = bp__text(bp__format(e, "%s[%s]", name, places[i]));
+    else
+      lanes[i] = bp__text(bp__format(e, "(%s ? %s[%s] : %s)",
+                                     bp__lane(e, mask, e->ir->dtype(mask_node), i).text, name,
+                                     places[i], zero_of(e, element).text));
+  }
+  return bp__make_vector(e, access->dtype, lanes);
+}
+
+static BpExpr load_scalar(BpEmitter *e, const Access *access, const BpIrNode *mask) {
+  const char *index = bp__bare(e, bp__index(e, access->index).text);
+  const char *element = bp__format(e, "%s[%s]", access->symbol->expr.text, index);
+  if (!mask)
+    return from_memory(e, access->dtype, bp__text(element));
+  if (access->dtype.lanes > 1)
+    return bp__text(bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "a masked load of a vector element"));
+  return bp__text(bp__format(e, "(%s ? %s : %s)", bp__expr(e, mask).text, element,
+                             zero_of(e, access->dtype).text));
+}
+
+BpExpr bp__load(BpEmitter *e, const BpIrNode *node) {
+  Access access;
+  const BpIrNode *mask = e->ir->operand(node, 2);
+  if (open_access(e, e->ir->operand(node, 0), e->ir->operand(node, 1), e->ir->dtype(node),
+                  &access) != 0)
+    return bp__text("");
+  if (access.symbol->slots) {
+    const BpSlot *slot = find_slot(e, &access);
+    return (BpExpr){slot ? slot->name : "", bp__is_bool(access.dtype) ? 32 : 0, 1};
+  }
+  if (access.lanes == 1)
+    return load_scalar(e, &access, mask);
+  if (!access.base || mask)
+    return load_lanes(e, &access, mask);
+  BpDataType dtype = memory_dtype(access.dtype);
+  const char *index = bp__index(e, access.base).text;
+  const char *lanes = bp__format(e, "%d", access.lanes);
+  return from_memory(e, access.dtype,
+                     bp__text(bp__apply(e, e->dialect->vector_load, bp__type(e, dtype),
+                                        access.symbol->expr.text, index, lanes)));
+}
+
+BpExpr bp__address(BpEmitter *e, const BpIrNode *buffer, const BpIrNode *index) {
+  BpSymbol *symbol = bp__symbol(e, buffer);
+  if (!symbol)
+    return bp__text("");
+  if (!(e->dialect->flags & BP_DIALECT_POINTERS))
+    return bp__text(bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "the address of an element"));
+  const char *place = bp__index(e, index).text;
+  return bp__text(bp__format(e, "(%s + %s)", symbol->expr.text, place));
+}
+
+/* ---- Stores -------------------------------------------------------------------------------- */
+
+static void store_lanes(BpEmitter *e, const Access *access, BpExpr value,
+                        const BpIrNode *mask_node) {
+  BpExpr mask = {"", 0, 1};
+  if (mask_node)
+    mask = bp__atom(e, bp__expr(e, mask_node), e->ir->dtype(mask_node));
+  value = bp__atom(e, value, access->dtype);
+  const char **places = lane_indices(e, access);
+  for (int32_t i = 0; places && i < access->lanes; i++) {
+    const char *lane = bp__lane(e, value, access->dtype, i).text;
+    if (bp__is_bool(access->dtype))
+      lane = bp__format(e, "%s != 0", lane);
+    if (mask_node)
+      bp__line(e, "if (%s)", bp__lane(e, mask, e->ir->dtype(mask_node), i).text);
+    bp__line(e, "%s%s[%s] = %s;", mask_node ? "  " : "", access->symbol->expr.text, places[i],
+             lane);
+  }
+}
+
+static void store_scalar(BpEmitter *e, const Access *access, BpExpr value, const BpIrNode *mask) {
+  const char *index = bp__bare(e, bp__index(e, access->index).text);
+  const char *name = access->symbol->expr.text;
+  const char *condition = mask ? bp__bare(e, bp__expr(e, mask).text) : NULL;
+  value = to_memory(e, access->dtype, value);
+  if (condition)
+    bp__line(e, "if (%s)", condition);
+  bp__line(e, "%s%s[%s] = %s;", condition ? "  " : "", name, index, bp__bare(e, value.text));
+}
+
+static void store_slot(BpEmitter *e, const Access *access, BpExpr value) {
+  const BpSlot *slot = find_slot(e, access);
+  if (bp__is_bool(access->dtype) && access->dtype.lanes > 1)
+    value = bp__mask_to(e, value, access->dtype.lanes, 32);
+  if (slot)
+    bp__line(e, "%s = %s;", slot->name, bp__bare(e, value.text));
+}
+
+void bp__store(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *value_node = e->ir->operand(node, 2);
+  const BpIrNode *mask = e->ir->operand(node, 3);
+  const BpIrNode *roots[] = {e->ir->operand(node, 1), value_node, mask};
+  Access access;
+  bp__begin_statement(e, roots, 3);
+  if (open_access(e, e->ir->operand(node, 0), roots[0], e->ir->dtype(value_node), &access) != 0)
+    return;
+  BpExpr value = bp__expr(e, value_node);
+  if (access.symbol->slots) {
+    store_slot(e, &access, value);
+  } else if (access.lanes == 1) {
+    store_scalar(e, &access, value, mask);
+  } else if (!access.base || mask) {
+    store_lanes(e, &access, value, mask);
+  } else {
+    BpExpr bytes = to_memory(e, access.dtype, value);
+    const char *index = bp__index(e, access.base).text;
+    const char *type = bp__type(e, memory_dtype(access.dtype));
+    const char *lanes = bp__format(e, "%d", access.lanes);
+    bp__line(e, "%s;",
+             bp__apply(e, e->dialect->vector_store, type, access.symbol->expr.text, index, lanes,
+                       bp__bare(e, bytes.text)));
+  }
+}
+
+/* ---- Local arrays as variables ------------------------------------------------------------- */
+
+typedef struct SlotSearch {
+  BpEmitter *e;
+  const BpIrNode *buffer;
+  BpSlot slots[MOST_SLOTS];
+  int32_t count;
+  int32_t allowed; /* operands that refer to the buffer as loads and stores do, so far */
+} SlotSearch;
+
+/* Notes an access; -1 if it cannot be to a variable. */
+static int32_t add_slot(SlotSearch *search, const BpIrNode *index, BpDataType dtype) {
+  const BpIrTable *ir = search->e->ir;
+  int64_t first = 0;
+  int64_t stride = 0;
+  if (ir->kind(index) == BP_IR_RAMP) {
+    if (!constant(search->e, ir->operand(index, 1), &stride) || stride != 1)
+      return -1;
+    index = ir->operand(index, 0);
+  }
+  int is_vector_element = ir->dtype(search->buffer).lanes > 1;
+  int64_t length = is_vector_element ? 1 : dtype.lanes;
+  if (!constant(search->e, index, &first))
+    return -1;
+  for (int32_t i = 0; i < search->count; i++) {
+    const BpSlot *slot = &search->slots[i];
+    int64_t slot_length = is_vector_element ? 1 : slot->dtype.lanes;
+    if (slot->first == first && slot_length == length)
+      return 0;
+    if (slot->first < first + length && first < slot->first + slot_length)
+      return -1;
+  }
+  if (search->count == MOST_SLOTS)
+    return -1;
+  search->slots[search->count++] = (BpSlot){first, dtype, NULL};
+  return 0;
+}
+
+static int32_t enter_node(void *context, const BpIrNode *node) {
+  SlotSearch *search = context;
+  const BpIrTable *ir = search->e->ir;
+  int32_t kind = ir->kind(node);
+  if (node == search->buffer)
+    return --search->allowed < 0 ? -1 : 1;
+  if (kind == BP_IR_FOR && ir->int_value(node) == BP_IR_FOR_PARALLEL)
+    return -1;
+  if ((kind != BP_IR_LOAD && kind != BP_IR_STORE) || ir->operand(node, 0) != search->buffer)
+    return 0;
+  search->allowed++;
+  int is_load = kind == BP_IR_LOAD;
+  if (ir->operand(node, is_load ? 2 : 3))
+    return -1;
+  BpDataType dtype = ir->dtype(is_load ? node : ir->operand(node, 2));
+  return add_slot(search, ir->operand(node, 1), dtype);
+}
+
+static int become_variables(BpEmitter *e, const BpIrNode *buffer, const BpIrNode *body,
+                            BpSymbol *symbol) {
+  SlotSearch *search = calloc(1, sizeof(*search));
+  if (!search) {
+    bp__fail(e, BP_ERROR_MEMORY, "out of memory");
+    return 0;
+  }
+  search->e = e;
+  search->buffer = buffer;
+  BpIrVisitor visitor = {sizeof(visitor), search, enter_node, NULL};
+  int fits = e->ir->visit(body, &visitor) == 0;
+  if (fits) {
+    symbol->num_slots = search->count;
+    symbol->slots = bp__arena_alloc(e, sizeof(BpSlot) * (size_t)(search->count + 1));
+    fits = symbol->slots != NULL;
+  }
+  for (int32_t i = 0; fits && i < search->count; i++) {
+    BpSlot slot = search->slots[i];
+    slot.name = bp__unique_name(e, e->ir->str_value(buffer));
+    bp__line(e, "%s %s;", bp__value_type(e, slot.dtype, 32), slot.name);
+    symbol->slots[i] = slot;
+  }
+  free(search);
+  return fits;
+}
+
+/* ---- Allocation ---------------------------------------------------------------------------- */
+
+int64_t bp__buffer_elements(BpEmitter *e, const BpIrNode *buffer) {
+  int64_t elements = 1;
+  for (int32_t i = 0; i < e->ir->num_operands(buffer); i++) {
+    int64_t extent = 0;
+    if (!constant(e, e->ir->operand(buffer, i), &extent) || extent < 0)
+      return -1;
+    if (__builtin_mul_overflow(elements, extent, &elements))
+      return -1;
+  }
+  return elements;
+}
+
+static int64_t element_bytes(BpDataType dtype) {
+  return (int64_t)(dtype.bits + 7) / 8 * dtype.lanes;
+}
+
+static void allocate_array(BpEmitter *e, const BpIrNode *buffer, BpSymbol *symbol,
+                           int64_t elements) {
+  int is_shared = e->ir->int_value(buffer) == BP_IR_SCOPE_SHARED;
+  const char *form = is_shared && !(e->dialect->flags & BP_DIALECT_HOST) ? e->dialect->shared_array
+                                                                         : e->dialect->local_array;
+  if (!form || elements < 0) {
+    bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "an array %s of %s", e->ir->str_value(buffer),
+             form ? "unknown size" : "this scope");
+    return;
+  }
+  const char *count = bp__format(e, "%lld", (long long)(elements > 0 ? elements : 1));
+  BpDataType dtype = memory_dtype(symbol->dtype);
+  const char *text = bp__apply(e, form, bp__type(e, dtype), symbol->expr.text, count);
+  if (is_shared && !(e->dialect->flags & BP_DIALECT_HOST)) {
+    symbol->is_shared = 1;
+    bp__appendf(e, &e->opening, "  %s;\n", text);
+  } else {
+    bp__line(e, "%s;", text);
+  }
+}
+
+/* Memory of the host's; freed after the body, also on the way out of a failure in it. */
+static void allocate_workspace(BpEmitter *e, const BpIrNode *buffer, BpSymbol *symbol,
+                               const BpIrNode *body) {
+  const char *size = bp__format(e, "%lldULL", (long long)element_bytes(symbol->dtype));
+  int32_t count = e->ir->num_operands(buffer);
+  const BpIrNode *roots[64];
+  for (int32_t i = 0; i < count && i < 64; i++)
+    roots[i] = e->ir->operand(buffer, i);
+  bp__begin_statement(e, roots, count < 64 ? count : 64);
+  for (int32_t i = 0; i < count; i++)
+    size = bp__format(e, "%s * (unsigned long long)%s", size,
+                      bp__index(e, e->ir->operand(buffer, i)).text);
+  const char *type = bp__type(e, memory_dtype(symbol->dtype));
+  const char *name = symbol->expr.text;
+  bp__line(e, "%s *restrict %s = bp_workspace_alloc(%s);", type, name, size);
+  bp__line(e, "if (!%s)", name);
+  bp__line(e, "  %s", bp__leave(e));
+  int32_t outer = e->cleanup;
+  e->cleanup = e->next_name++;
+  int32_t label = e->cleanup;
+  bp__stmt(e, body);
+  e->cleanup = outer;
+  bp__line(e, "leave_%d:", label);
+  bp__line(e, "bp_workspace_free(%s);", name);
+  bp__line(e, "if (rc)");
+  bp__line(e, "  %s", bp__leave(e));
+}
+
+void bp__allocate(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *buffer = e->ir->operand(node, 0);
+  const BpIrNode *body = e->ir->operand(node, 1);
+  BpSymbol *symbol = bp__declare(e, buffer, e->ir->dtype(buffer));
+  if (!symbol)
+    return;
+  int64_t scope = e->ir->int_value(buffer);
+  int64_t elements = bp__buffer_elements(e, buffer);
+  int64_t bytes = 0;
+  int is_large = elements < 0 ||
+                 __builtin_mul_overflow(elements, element_bytes(symbol->dtype), &bytes) ||
+                 bytes > STACK_LIMIT;
+  int is_host = (e->dialect->flags & BP_DIALECT_HOST) != 0;
+  bp__line(e, "{");
+  e->indent++;
+  if (scope == BP_IR_SCOPE_LOCAL && !is_large && become_variables(e, buffer, body, symbol)) {
+    bp__stmt(e, body);
+  } else if (is_host && is_large) {
+    allocate_workspace(e, buffer, symbol, body);
+  } else if (scope == BP_IR_SCOPE_GLOBAL && !is_host) {
+    bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "memory %s allocated in a kernel",
+             e->ir->str_value(buffer));
+  } else {
+    allocate_array(e, buffer, symbol, elements);
+    bp__stmt(e, body);
+  }
+  e->indent--;
+  bp__line(e, "}");
+  bp__undeclare(e, buffer);
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Statements, and the names of variables. */
+#include "compiler/emit/emit.h"
+
+#include <string.h>
+
+/* ---- Names --------------------------------------------------------------------------------- */
+
+const char *bp__unique_name(BpEmitter *e, const char *base) {
+  char name[64];
+  size_t size = 0;
+  for (const char *p = base; *p && size < sizeof(name) - 1; p++) {
+    int is_letter = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z');
+    int is_digit = *p >= '0' && *p <= '9';
+    name[size] = is_letter || (is_digit && size > 0) ? *p : '_';
+    size++;
+  }
+  name[size] = '\0';
+  return bp__format(e, "%s_%d", size ? name : "v", e->next_name++);
+}
+
+BpSymbol *bp__declare(BpEmitter *e, const BpIrNode *node, BpDataType dtype) {
+  BpSymbol *symbol = bp__arena_alloc(e, sizeof(*symbol));
+  if (!symbol)
+    return NULL;
+  const char *name = bp__unique_name(e, e->ir->str_value(node));
+  *symbol = (BpSymbol){{name, 0, 1}, dtype, node, NULL, 0, 0};
+  if (bp__map_set(&e->symbols, node, symbol) != 0) {
+    bp__fail(e, BP_ERROR_MEMORY, "out of memory");
+    return NULL;
+  }
+  return symbol;
+}
+
+void bp__undeclare(BpEmitter *e, const BpIrNode *node) {
+  if (bp__map_get(&e->symbols, node))
+    bp__map_set(&e->symbols, node, NULL);
+}
+
+BpSymbol *bp__symbol(BpEmitter *e, const BpIrNode *node) {
+  BpSymbol *symbol = bp__map_get(&e->symbols, node);
+  if (!symbol)
+    bp__fail(e, BP_ERROR_VALUE, "%s %s is used where it is not defined",
+             e->ir->kind_name(e->ir->kind(node)), e->ir->str_value(node));
+  return symbol;
+}
+
+const char *bp__leave(BpEmitter *e) {
+  if (e->cleanup)
+    return bp__format(e, "{ rc = -1; goto leave_%d; }", e->cleanup);
+  return "return -1;";
+}
+
+/* ---- Loops --------------------------------------------------------------------------------- */
+
+static int32_t find_register_store(void *context, const BpIrNode *node) {
+  BpEmitter *e = context;
+  if (e->ir->kind(node) != BP_IR_STORE)
+    return 0;
+  const BpIrNode *buffer = e->ir->operand(node, 0);
+  int is_vector = e->ir->dtype(e->ir->operand(node, 2)).lanes > 1;
+  return is_vector && e->ir->int_value(buffer) == BP_IR_SCOPE_LOCAL ? -1 : 1;
+}
+
+/* Whether a loop works on vectors in registers: its schedule says how far it is unrolled, and the
+ * language's compiler shall not add to that. */
+static int is_register_loop(BpEmitter *e, const BpIrNode *body) {
+  BpIrVisitor visitor = {sizeof(visitor), e, find_register_store, NULL};
+  return e->ir->visit(body, &visitor) != 0;
+}
+
+static void unroll_hint(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *extent = e->ir->operand(node, 2);
+  int64_t kind = e->ir->int_value(node);
+  if (kind == BP_IR_FOR_UNROLLED && e->dialect->unroll && e->ir->kind(extent) == BP_IR_INT_IMM) {
+    const char *times = bp__format(e, "%lld", (long long)e->ir->int_value(extent));
+    bp__line(e, "%s", bp__apply(e, e->dialect->unroll, times));
+  } else if (kind == BP_IR_FOR_SERIAL && e->dialect->no_unroll &&
+             is_register_loop(e, e->ir->operand(node, 3))) {
+    bp__line(e, "%s", e->dialect->no_unroll);
+  }
+}
+
+static void serial_loop(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *var = e->ir->operand(node, 0);
+  const BpIrNode *min = e->ir->operand(node, 1);
+  const BpIrNode *extent = e->ir->operand(node, 2);
+  BpDataType dtype = e->ir->dtype(var);
+  const BpIrNode *roots[] = {min, extent};
+  bp__begin_statement(e, roots, 2);
+  BpExpr first = bp__atom(e, bp__index(e, min), dtype);
+  BpExpr count = bp__atom(e, bp__index(e, extent), dtype);
+  int from_zero = e->ir->kind(min) == BP_IR_INT_IMM && e->ir->int_value(min) == 0;
+  const char *last = from_zero ? count.text : bp__format(e, "%s + %s", first.text, count.text);
+  BpSymbol *symbol = bp__declare(e, var, dtype);
+  if (!symbol)
+    return;
+  const char *name = symbol->expr.text;
+  unroll_hint(e, node);
+  bp__line(e, "for (%s %s = %s; %s < %s; ++%s) {", bp__type(e, dtype), name, first.text, name, last,
+           name);
+  bp__block(e, e->ir->operand(node, 3));
+  bp__line(e, "}");
+  bp__undeclare(e, var);
+}
+
+/* A loop over a thread axis: its variable is the axis. */
+static void bound_loop(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *var = e->ir->operand(node, 0);
+  const BpIrNode *min = e->ir->operand(node, 1);
+  const char *tag = e->ir->str_value(node);
+  const char *axis = NULL;
+  for (int32_t i = 0; i < e->dialect->num_axes; i++) {
+    if (strcmp(e->dialect->axes[i].tag, tag) == 0)
+      axis = e->dialect->axes[i].text;
+  }
+  if (!axis) {
+    bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "a loop bound to the thread axis \"%s\"", tag);
+    return;
+  }
+  BpSymbol *symbol = bp__declare(e, var, e->ir->dtype(var));
+  if (!symbol)
+    return;
+  bp__begin_statement(e, &min, 1);
+  const char *type = bp__type(e, e->ir->dtype(var));
+  const char *value = bp__apply(e, e->dialect->cast, type, axis);
+  int from_zero = e->ir->kind(min) == BP_IR_INT_IMM && e->ir->int_value(min) == 0;
+  if (!from_zero)
+    value = bp__format(e, "%s + %s", value, bp__index(e, min).text);
+  bp__line(e, "const %s %s = %s;", type, symbol->expr.text, bp__bare(e, value));
+  bp__stmt(e, e->ir->operand(node, 3));
+  bp__undeclare(e, var);
+}
+
+static void loop(BpEmitter *e, const BpIrNode *node) {
+  int64_t kind = e->ir->int_value(node);
+  int is_host = (e->dialect->flags & BP_DIALECT_HOST) != 0;
+  if (kind == BP_IR_FOR_BOUND)
+    bound_loop(e, node);
+  else if (kind == BP_IR_FOR_PARALLEL && is_host && !e->in_parallel)
+    bp__parallel(e, node);
+  else
+    serial_loop(e, node);
+}
+
+static void while_loop(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *condition = e->ir->operand(node, 0);
+  bp__line(e, "for (;;) {");
+  e->indent++;
+  bp__begin_statement(e, &condition, 1);
+  bp__line(e, "if (!%s)", bp__expr(e, condition).text);
+  bp__line(e, "  break;");
+  bp__stmt(e, e->ir->operand(node, 1));
+  e->indent--;
+  bp__line(e, "}");
+}
+
+/* ---- Others -------------------------------------------------------------------------------- */
+
+static void let(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *var = e->ir->operand(node, 0);
+  const BpIrNode *value_node = e->ir->operand(node, 1);
+  bp__begin_statement(e, &value_node, 1);
+  BpExpr value = bp__expr(e, value_node);
+  BpDataType dtype = e->ir->dtype(var);
+  BpSymbol *symbol = bp__declare(e, var, dtype);
+  if (!symbol)
+    return;
+  symbol->expr.bits = value.bits;
+  const char *type =
+      dtype.code == BP_DTYPE_HANDLE ? "void *" : bp__value_type(e, dtype, value.bits);
+  bp__line(e, "const %s %s = %s;", type, symbol->expr.text, bp__bare(e, value.text));
+  bp__stmt(e, e->ir->operand(node, 2));
+  bp__undeclare(e, var);
+}
+
+static void conditional(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *condition = e->ir->operand(node, 0);
+  const BpIrNode *otherwise = e->ir->operand(node, 2);
+  bp__begin_statement(e, &condition, 1);
+  bp__line(e, "if (%s) {", bp__bare(e, bp__expr(e, condition).text));
+  bp__block(e, e->ir->operand(node, 1));
+  if (otherwise) {
+    bp__line(e, "} else {");
+    bp__block(e, otherwise);
+  }
+  bp__line(e, "}");
+}
+
+static void evaluate(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *expression = e->ir->operand(node, 0);
+  bp__begin_statement(e, &expression, 1);
+  BpExpr value = bp__expr(e, expression);
+  if (value.text[0] && !value.is_atom)
+    bp__line(e, "%s;", bp__bare(e, value.text));
+}
+
+static void assertion(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *condition = e->ir->operand(node, 0);
+  if (!(e->dialect->flags & BP_DIALECT_HOST)) {
+    bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "an assertion in a kernel");
+    return;
+  }
+  bp__begin_statement(e, &condition, 1);
+  bp__line(e, "if (!%s) {", bp__expr(e, condition).text);
+  bp__line(e, "  bp_raise(\"%s\", \"%%s\", %s);", BP_ERROR_VALUE,
+           bp__c_string(e, e->ir->str_value(node)));
+  bp__line(e, "  %s", bp__leave(e));
+  bp__line(e, "}");
+}
+
+static void barrier(BpEmitter *e, const BpIrNode *node) {
+  int is_shared = strcmp(e->ir->str_value(node), "shared") == 0;
+  const char *text = is_shared ? e->dialect->barrier_shared : e->dialect->barrier_global;
+  if (!text)
+    bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "a barrier of scope \"%s\"", e->ir->str_value(node));
+  else
+    bp__line(e, "%s", text);
+}
+
+static void statement(BpEmitter *e, const BpIrNode *node) {
+  int32_t kind = e->ir->kind(node);
+  switch (kind) {
+  case BP_IR_SEQ:
+    for (int32_t i = 0; i < e->ir->num_operands(node); i++)
+      bp__stmt(e, e->ir->operand(node, i));
+    return;
+  case BP_IR_FOR:
+    loop(e, node);
+    return;
+  case BP_IR_STORE:
+    bp__store(e, node);
+    return;
+  case BP_IR_LET:
+    let(e, node);
+    return;
+  case BP_IR_IF:
+    conditional(e, node);
+    return;
+  case BP_IR_ALLOCATE:
+    bp__allocate(e, node);
+    return;
+  case BP_IR_EVALUATE:
+    evaluate(e, node);
+    return;
+  case BP_IR_BARRIER:
+    barrier(e, node);
+    return;
+  case BP_IR_ASSERT:
+    assertion(e, node);
+    return;
+  case BP_IR_WHILE:
+    while_loop(e, node);
+    return;
+  default: {
+    const char *name = e->ir->kind_name(kind);
+    bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "construct %s (kind %d) as a statement",
+             name ? name : "unknown", kind);
+  }
+  }
+}
+
+void bp__stmt(BpEmitter *e, const BpIrNode *node) {
+  if (!node)
+    bp__fail(e, BP_ERROR_VALUE, "a statement is missing");
+  if (e->failed)
+    return;
+  if (e->depth > 1000) {
+    bp__fail(e, BP_ERROR_VALUE, "statements are nested deeper than 1000");
+    return;
+  }
+  e->depth++;
+  statement(e, node);
+  e->depth--;
+}
+
+void bp__block(BpEmitter *e, const BpIrNode *node) {
+  e->indent++;
+  bp__stmt(e, node);
+  e->indent--;
+}

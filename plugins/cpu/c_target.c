@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Target kind `c`: the emitter's dialect "c", and the arguments of the C compiler that go with it.
+ * Every packed function first makes sure, once, that the CPU has what the code was compiled for. */
+#include "cpu.h"
+
+#include <backplane/emitter_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const BpTargetAttr attrs[] = {
+    BP_CPU_TARGET_ATTRS{"options", BP_TYPE_STR, 0, NULL,
+                        "further arguments of the C compiler, space-separated"},
+};
+
+const BpTargetKind bp_cpu_c_kind = {
+    .struct_size = sizeof(BpTargetKind),
+    .name = "c",
+    .device_type = BP_DEVICE_CPU,
+    .ir_level = BP_IR_LEVEL,
+    .attrs = attrs,
+    .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
+    .description = "C source, built by the system's C compiler",
+    .complete = bp_cpu_complete_target,
+};
+
+/* ---- Text under construction --------------------------------------------------------------- */
+
+/* A fixed text; what does not fit is noticed at the end. */
+typedef struct Lines {
+  char *data;
+  size_t size;
+  size_t used;
+} Lines;
+
+static int append(void *context, const char *prefix, const char *item, size_t size) {
+  Lines *lines = context;
+  size_t room = lines->used < lines->size ? lines->size - lines->used : 0;
+  int written = snprintf(lines->data + lines->used, room, "%s%.*s\n", prefix, (int)size, item);
+  lines->used += written > 0 ? (size_t)written : 0;
+  return 0;
+}
+
+static int append_feature(void *context, const char *item, size_t size) {
+  return append(context, "-m", item, size);
+}
+
+static void append_words(Lines *lines, const char *words) {
+  while (*words) {
+    words += strspn(words, " ");
+    size_t size = strcspn(words, " ");
+    if (size > 0)
+      append(lines, "", words, size);
+    words += size;
+  }
+}
+
+/* Arguments: no fast-math, which breaks NaN and infinity and cancels tricks of rounding; what is
+ * there lets the compiler vectorise calls, fuse multiply and add, and trust no errno. */
+static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vector_bits,
+                              const char *options, char *text, size_t size) {
+  static const char *const common[] = {
+      "-std=gnu11",           "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
+      "-fno-strict-aliasing",
+  };
+  Lines lines = {text, size, 0};
+  for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
+    append(&lines, "", common[i], strlen(common[i]));
+  int is_x86 = strcmp(cpu->arch, "x86_64") == 0;
+  append(&lines, is_x86 ? "-march=" : "-mcpu=", cpu->name, strlen(cpu->name));
+  bp_cpu_each(extras, append_feature, &lines);
+  if (is_x86 && vector_bits >= 128) {
+    char width[32];
+    snprintf(width, sizeof(width), "%lld", (long long)(vector_bits > 512 ? 512 : vector_bits));
+    append(&lines, "-mprefer-vector-width=", width, strlen(width));
+  }
+  append_words(&lines, options);
+  if (lines.used >= size)
+    return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target attribute options: too long");
+  return 0;
+}
+
+/* ---- The check of the CPU ------------------------------------------------------------------ */
+
+static int append_test(void *context, const char *item, size_t size) {
+  Lines *lines = context;
+  char text[128];
+  snprintf(text, sizeof(text), "  if (!__builtin_cpu_supports(\"%.*s\")) missing = \"%.*s\";",
+           (int)size, item, (int)size, item);
+  return append(lines, "", text, strlen(text));
+}
+
+/* The function that the dialect's `entry` calls. */
+static void check_function(const BpCpu *cpu, const char *extras, Lines *lines) {
+  char line[256];
+  const char *head = "BP_HELPER int bp_check_cpu(const char *function) {\n"
+                     "#ifdef __x86_64__\n"
+                     "  static int is_known;\n"
+                     "  const char *missing = 0;\n"
+                     "  if (__atomic_load_n(&is_known, __ATOMIC_RELAXED))\n"
+                     "    return 0;\n"
+                     "  __builtin_cpu_init();";
+  append(lines, "", head, strlen(head));
+  bp_cpu_each(cpu->features, append_test, lines);
+  bp_cpu_each(extras, append_test, lines);
+  snprintf(
+      line, sizeof(line),
+      "  if (missing)\n"
+      "    return bp_raise(\"DeviceError\", \"%%s: compiled for the CPU %s, and this one lacks "
+      "%%s; build it for another mcpu\", function, missing);",
+      cpu->name);
+  append(lines, "", line, strlen(line));
+  const char *tail = "  __atomic_store_n(&is_known, 1, __ATOMIC_RELAXED);\n"
+                     "#endif\n"
+                     "  (void)function;\n"
+                     "  return 0;\n"
+                     "}\n";
+  append(lines, "", tail, strlen(tail));
+}
+
+/* ---- target.build.c ------------------------------------------------------------------------ */
+
+static int32_t emit(const BpIrModule *module, const BpCpu *cpu, const char *extras,
+                    BpOwnedBytes *text) {
+  const BpEmitterTable *emitter =
+      bp_cpu_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  if (!emitter)
+    return bp_cpu_host.error->raise(
+        BP_ERROR_NOT_FOUND, "target c: the compiler library with the emitter is not loaded");
+  const BpDialect *base = emitter->get_dialect("c");
+  if (!base)
+    return -1;
+  BpDialect dialect = *base;
+  char check[4096];
+  Lines lines = {check, sizeof(check), 0};
+  check_function(cpu, extras, &lines);
+  dialect.support = check;
+  dialect.entry = "if (bp_check_cpu(\"$1\"))\n    return -1;";
+  return emitter->emit(module, &dialect, text);
+}
+
+/* The names of the functions, one a line; malloc. */
+static char *function_names(const BpIrModule *module) {
+  const BpIrTable *ir = bp_cpu_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
+  size_t size = 1;
+  for (int32_t i = 0; ir && i < ir->num_functions(module); i++)
+    size += strlen(ir->str_value(ir->get_function(module, i))) + 1;
+  char *names = malloc(size);
+  if (!names) {
+    bp_cpu_host.error->raise(BP_ERROR_MEMORY, "target c: no memory for %zu bytes", size);
+    return NULL;
+  }
+  char *end = names;
+  *end = '\0';
+  for (int32_t i = 0; ir && i < ir->num_functions(module); i++) {
+    end = stpcpy(end, ir->str_value(ir->get_function(module, i)));
+    end = stpcpy(end, "\n");
+  }
+  return names;
+}
+
+static BpModule *build(const BpIrModule *module, const BpTarget *target) {
+  char name[64], extras[512], options[1024], flags[2048];
+  int64_t vector_bits = 0;
+  if (bp_cpu_target_text(target, "mcpu", name, sizeof(name)) ||
+      bp_cpu_target_text(target, "mattr", extras, sizeof(extras)) ||
+      bp_cpu_target_text(target, "options", options, sizeof(options)) ||
+      bp_cpu_target_int(target, BP_TARGET_VECTOR_BITS, &vector_bits))
+    return NULL;
+  const BpCpu *cpu = bp_cpu_find(name);
+  BpOwnedBytes text = {NULL, 0, NULL};
+  if (!cpu) {
+    bp_cpu_host.error->raise(BP_ERROR_VALUE, "target c: unknown mcpu \"%s\"", name);
+    return NULL;
+  }
+  if (compiler_flags(cpu, extras, vector_bits, options, flags, sizeof(flags)) ||
+      emit(module, cpu, extras, &text))
+    return NULL;
+  char *functions = function_names(module);
+  BpModule *result = NULL;
+  if (functions) {
+    BpCSource source = {cpu->name, extras, flags, functions, text.data};
+    result = bp_cpu_c_module_create(&source);
+  }
+  free(functions);
+  text.free_data(text.data);
+  return result;
+}
+
+int bp_cpu_build_c(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  const BpIrModule *module;
+  const BpTarget *target;
+  if (bp_cpu_build_args(args, num_args, &module, &target) != 0)
+    return -1;
+  BpModule *built = build(module, target);
+  if (!built)
+    return -1;
+  result->type_index = BP_TYPE_MODULE;
+  result->v_obj = (BpObject *)(void *)built;
+  return 0;
+}

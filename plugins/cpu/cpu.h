@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the plugins cpu and cpu-llvm: what their files offer one another. machine.c is part of
+ * both; device.c and c_*.c are the plugin cpu, llvm_*.c the plugin cpu-llvm. */
+#ifndef BP_PLUGIN_CPU_H
+#define BP_PLUGIN_CPU_H
+
+#include <backplane/ir_api.h>
+#include <backplane/plugin_helpers.h>
+
+/* The host's tables; set by the entry point. */
+extern BpPluginTables bp_cpu_host;
+
+/* ---- machine.c: CPUs ----------------------------------------------------------------------- */
+
+/* A CPU that code can be generated for. */
+typedef struct BpCpu {
+  const char *name; /* as compilers know it */
+  const char *arch; /* "x86_64", "aarch64" */
+  int32_t vector_bits;
+  int32_t vector_registers;
+  const char *features; /* that it takes for granted, comma-separated */
+} BpCpu;
+
+/* The row of that name, NULL if there is none. */
+const BpCpu *bp_cpu_find(const char *name);
+/* The names of all rows, comma-separated; static. */
+const char *bp_cpu_names(void);
+/* The row that fits this machine best. */
+const BpCpu *bp_cpu_native(void);
+/* What this machine has beyond the row, comma-separated: "avx512vnni". */
+void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size);
+/* Whether code for `cpu` with `extras` runs here; if not, `why` says what is missing. */
+int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size);
+/* Whether the name is that of a feature in the tables here. */
+int bp_cpu_is_feature(const char *name, size_t size);
+/* Calls `visit` for each item of a comma-separated list until it returns non-zero, which is then
+ * the result. */
+int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, size_t size),
+                void *context);
+
+/* ---- target.c: what both target kinds say of a CPU ------------------------------------------ */
+
+/* Attributes common to the kinds c and llvm. */
+#define BP_CPU_TARGET_ATTRS                                                                        \
+  {"mcpu", BP_TYPE_STR, 0, "native",                                                               \
+   "the CPU, as compilers name it; native: that of this machine"},                                 \
+      {"mattr", BP_TYPE_STR, 0, NULL, "features beyond the CPU's, comma-separated: avx512vnni"},   \
+      {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, NULL, "width of a vector register"},                 \
+      {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, NULL, "how many of them"},                      \
+      {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, NULL, "cores that share memory"},                      \
+      {BP_TARGET_L1_BYTES, BP_TYPE_INT, 0, NULL, "data cache of a core"},                          \
+      {BP_TARGET_L2_BYTES, BP_TYPE_INT, 0, NULL, "second-level cache of a core"},
+
+/* BpTargetKind::complete of both: fills what is unset from the CPU. */
+int32_t bp_cpu_complete_target(BpTarget *target);
+/* Reads an attribute as text ("" when unset) or as a number; -1 with an error. */
+int32_t bp_cpu_target_text(const BpTarget *target, const char *name, char *text, size_t size);
+int32_t bp_cpu_target_int(const BpTarget *target, const char *name, int64_t *value);
+/* The arguments of target.build.KIND. */
+int32_t bp_cpu_build_args(const BpValue *args, int32_t num_args, const BpIrModule **module,
+                          const BpTarget **target);
+
+/* ---- device.c ------------------------------------------------------------------------------ */
+
+extern const BpDeviceApi bp_cpu_device_api;
+
+/* ---- c_target.c, c_module.c ---------------------------------------------------------------- */
+
+extern const BpTargetKind bp_cpu_c_kind;
+int bp_cpu_build_c(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+int bp_cpu_loadbinary_c(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+
+/* What a module of C code is made of; copied. Lists are newline-separated. */
+typedef struct BpCSource {
+  const char *cpu;       /* a name of the table */
+  const char *extras;    /* features beyond it, comma-separated */
+  const char *flags;     /* for the C compiler, one a line */
+  const char *functions; /* names, one a line */
+  const char *source;
+} BpCSource;
+
+/* Makes the module (transfer full). */
+BpModule *bp_cpu_c_module_create(const BpCSource *source);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The device `cpu`: host memory through the host's allocator, copies by memcpy, one queue that is
+ * always empty. `data` is an address. */
+#include "cpu.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Between an emulated device and a real accelerator: see docs/plugin-cpu.md. */
+#define RANK 100
+
+static int32_t get_device_count(int32_t *count, const char **why) {
+  *count = 1;
+  *why = "";
+  return 0;
+}
+
+/* ---- Facts of the machine ------------------------------------------------------------------ */
+
+/* The value of a `key : value` line of a file in /proc; "" if there is none. */
+static void read_proc(const char *path, const char *key, char *value, size_t size) {
+  char line[512];
+  value[0] = '\0';
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return;
+  size_t key_size = strlen(key);
+  while (fgets(line, sizeof(line), file)) {
+    char *colon = strchr(line, ':');
+    if (!colon || strncmp(line, key, key_size) != 0 ||
+        line[key_size + strspn(line + key_size, " \t")] != ':')
+      continue;
+    colon += 1 + strspn(colon + 1, " \t");
+    colon[strcspn(colon, "\n")] = '\0';
+    snprintf(value, size, "%s", colon);
+    break;
+  }
+  fclose(file);
+}
+
+static int64_t read_number(const char *path) {
+  long long value = 0;
+  FILE *file = fopen(path, "re");
+  if (!file)
+    return 0;
+  if (fscanf(file, "%lld", &value) != 1)
+    value = 0;
+  fclose(file);
+  return value;
+}
+
+static int64_t usable_cores(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    return CPU_COUNT(&set);
+  return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static int64_t total_memory(void) {
+  return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+static int64_t available_memory(void) {
+  char text[64];
+  read_proc("/proc/meminfo", "MemAvailable", text, sizeof(text));
+  return text[0] ? strtoll(text, NULL, 10) * 1024 : 0;
+}
+
+/* ---- Attributes ---------------------------------------------------------------------------- */
+
+static int32_t answer_int(BpValue *result, int64_t value) {
+  result->type_index = BP_TYPE_INT;
+  result->v_int64 = value;
+  return 0;
+}
+
+static int32_t answer_positive(BpValue *result, int64_t value) {
+  return value > 0 ? answer_int(result, value) : 0;
+}
+
+static int32_t answer_true(BpValue *result) {
+  result->type_index = BP_TYPE_BOOL;
+  result->v_int64 = 1;
+  return 0;
+}
+
+static int32_t answer_str(BpValue *result, const char *text) {
+  return text[0] ? bp_cpu_host.object->make_str(text, strlen(text), result) : 0;
+}
+
+static int32_t answer_cpuinfo(BpValue *result, const char *key, const char *otherwise) {
+  char text[256];
+  read_proc("/proc/cpuinfo", key, text, sizeof(text));
+  return answer_str(result, text[0] ? text : otherwise);
+}
+
+static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  (void)device_id;
+  switch (attr) {
+  case BP_ATTR_EXIST:
+  case BP_ATTR_HOST_ACCESSIBLE:
+    return answer_true(result);
+  case BP_ATTR_DEVICE_NAME:
+    return answer_cpuinfo(result, "model name", bp_cpu_native()->name);
+  case BP_ATTR_VENDOR:
+    return answer_cpuinfo(result, "vendor_id", "");
+  case BP_ATTR_MAX_CLOCK_RATE:
+    return answer_positive(result,
+                           read_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"));
+  case BP_ATTR_MULTI_PROCESSOR_COUNT:
+    return answer_int(result, usable_cores());
+  case BP_ATTR_L2_CACHE_SIZE:
+    return answer_positive(result, sysconf(_SC_LEVEL2_CACHE_SIZE));
+  case BP_ATTR_TOTAL_GLOBAL_MEMORY:
+    return answer_positive(result, total_memory());
+  case BP_ATTR_AVAILABLE_GLOBAL_MEMORY:
+    return answer_positive(result, available_memory());
+  case BP_ATTR_DATA_ALIGNMENT:
+    return answer_int(result, 64);
+  case BP_ATTR_TARGET:
+    return answer_str(result, "c");
+  case BP_ATTR_RANK:
+    return answer_int(result, RANK);
+  default:
+    return 0;
+  }
+}
+
+/* ---- Memory and copies --------------------------------------------------------------------- */
+
+static int32_t alloc_data_space(int32_t device_id, uint64_t size, uint64_t alignment,
+                                BpDataType dtype_hint, const char *mem_scope, void **handle) {
+  (void)device_id;
+  (void)dtype_hint;
+  if (mem_scope && mem_scope[0] && strcmp(mem_scope, "global") != 0)
+    return bp_cpu_host.error->raise(BP_ERROR_VALUE,
+                                    "cpu: no memory scope \"%s\"; there is \"global\"", mem_scope);
+  *handle = bp_cpu_host.runtime->host_alloc(size, alignment < 64 ? 64 : alignment);
+  return *handle ? 0 : -1;
+}
+
+static int32_t free_data_space(int32_t device_id, void *handle) {
+  (void)device_id;
+  bp_cpu_host.runtime->host_free(handle);
+  return 0;
+}
+
+static int32_t copy(const BpCopy *what, void *stream) {
+  (void)stream;
+  memmove((char *)what->to + what->to_offset, (const char *)what->from + what->from_offset,
+          what->size);
+  return 0;
+}
+
+static int32_t stream_sync(int32_t device_id, void *stream) {
+  (void)device_id;
+  (void)stream;
+  return 0;
+}
+
+const BpDeviceApi bp_cpu_device_api = {
+    .struct_size = sizeof(BpDeviceApi),
+    .device_type = BP_DEVICE_CPU,
+    .name = "cpu",
+    .get_device_count = get_device_count,
+    .get_attr = get_attr,
+    .alloc_data_space = alloc_data_space,
+    .free_data_space = free_data_space,
+    .copy = copy,
+    .stream_sync = stream_sync,
+};

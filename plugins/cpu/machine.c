@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* CPUs: which can be generated for, what each takes for granted, and what this machine has. */
+#include "cpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define V2 "ssse3,sse4.1,sse4.2,popcnt"
+#define V3 V2 ",avx,avx2,bmi,bmi2,fma"
+#define V4 V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
+
+/* Architecture levels first: a machine is described by the best of them and its extras. */
+static const BpCpu cpus[] = {
+    {"x86-64", "x86_64", 128, 16, ""},
+    {"x86-64-v2", "x86_64", 128, 16, V2},
+    {"x86-64-v3", "x86_64", 256, 16, V3},
+    {"x86-64-v4", "x86_64", 512, 32, V4},
+    {"nehalem", "x86_64", 128, 16, V2},
+    {"sandybridge", "x86_64", 256, 16, V2 ",avx"},
+    {"haswell", "x86_64", 256, 16, V3},
+    {"broadwell", "x86_64", 256, 16, V3},
+    {"skylake", "x86_64", 256, 16, V3},
+    {"skylake-avx512", "x86_64", 512, 32, V4},
+    {"cascadelake", "x86_64", 512, 32, V4 ",avx512vnni"},
+    {"icelake-server", "x86_64", 512, 32, V4 ",avx512vnni,avx512vbmi"},
+    {"sapphirerapids", "x86_64", 512, 32, V4 ",avx512vnni,avx512vbmi,avx512bf16"},
+    {"alderlake", "x86_64", 256, 16, V3},
+    {"znver1", "x86_64", 256, 16, V3},
+    {"znver2", "x86_64", 256, 16, V3},
+    {"znver3", "x86_64", 256, 16, V3},
+    {"cortex-a53", "aarch64", 128, 32, ""},
+    {"cortex-a72", "aarch64", 128, 32, ""},
+    {"cortex-a76", "aarch64", 128, 32, ""},
+    {"neoverse-n1", "aarch64", 128, 32, ""},
+    {"neoverse-v1", "aarch64", 128, 32, ""},
+};
+#define NUM_CPUS (sizeof(cpus) / sizeof(cpus[0]))
+
+/* Features that a program can ask for by name at run time, with gcc and with clang. */
+#define FEATURES(X)                                                                                \
+  X("ssse3")                                                                                       \
+  X("sse4.1")                                                                                      \
+  X("sse4.2")                                                                                      \
+  X("popcnt") X("avx") X("avx2") X("bmi") X("bmi2") X("fma") X("avx512f") X("avx512bw")            \
+      X("avx512cd") X("avx512dq") X("avx512vl") X("avx512vnni") X("avx512vbmi") X("avx512bf16")
+#define NAME_(feature) feature,
+static const char *const feature_names[] = {FEATURES(NAME_)};
+#define NUM_FEATURES (sizeof(feature_names) / sizeof(feature_names[0]))
+
+#if defined(__x86_64__)
+#define THIS_ARCH     "x86_64"
+#define HAS_(feature) __builtin_cpu_supports(feature) != 0,
+static int has_feature(size_t index) {
+  __builtin_cpu_init();
+  const int present[] = {FEATURES(HAS_)};
+  return present[index];
+}
+#else
+#if defined(__aarch64__)
+#define THIS_ARCH "aarch64"
+#else
+#define THIS_ARCH "another"
+#endif
+static int has_feature(size_t index) {
+  (void)index;
+  return 0;
+}
+#endif
+
+const BpCpu *bp_cpu_find(const char *name) {
+  for (size_t i = 0; i < NUM_CPUS; i++) {
+    if (strcmp(cpus[i].name, name) == 0)
+      return &cpus[i];
+  }
+  return NULL;
+}
+
+const char *bp_cpu_names(void) {
+  return "x86-64, x86-64-v2, x86-64-v3, x86-64-v4, nehalem, sandybridge, haswell, broadwell, "
+         "skylake, skylake-avx512, cascadelake, icelake-server, sapphirerapids, alderlake, znver1, "
+         "znver2, znver3, cortex-a53, cortex-a72, cortex-a76, neoverse-n1, neoverse-v1";
+}
+
+/* ---- Lists of features --------------------------------------------------------------------- */
+
+int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, size_t size),
+                void *context) {
+  int rc = 0;
+  while (*list && rc == 0) {
+    size_t size = strcspn(list, ",");
+    if (size > 0)
+      rc = visit(context, list, size);
+    list += size + (list[size] == ',');
+  }
+  return rc;
+}
+
+static int32_t feature_index(const char *name, size_t size) {
+  for (size_t i = 0; i < NUM_FEATURES; i++) {
+    if (strlen(feature_names[i]) == size && memcmp(feature_names[i], name, size) == 0)
+      return (int32_t)i;
+  }
+  return -1;
+}
+
+int bp_cpu_is_feature(const char *name, size_t size) {
+  return feature_index(name, size) >= 0;
+}
+
+typedef struct Text {
+  char *data;
+  size_t size;
+  size_t used;
+} Text;
+
+static void add_item(Text *text, const char *item, size_t size) {
+  if (text->used + size + 2 > text->size)
+    return;
+  if (text->used)
+    text->data[text->used++] = ',';
+  memcpy(text->data + text->used, item, size);
+  text->used += size;
+  text->data[text->used] = '\0';
+}
+
+static int add_if_missing(void *context, const char *item, size_t size) {
+  int32_t index = feature_index(item, size);
+  if (index < 0 || !has_feature((size_t)index))
+    add_item(context, item, size);
+  return 0;
+}
+
+int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size) {
+  if (strcmp(cpu->arch, THIS_ARCH) != 0) {
+    snprintf(why, size, "this is a %s machine", THIS_ARCH);
+    return 0;
+  }
+  static const char prefix[] = "this CPU lacks ";
+  Text text = {why, size, sizeof(prefix) - 1};
+  snprintf(why, size, "%s", prefix);
+  char missing[512] = "";
+  Text list = {missing, sizeof(missing), 0};
+  bp_cpu_each(cpu->features, add_if_missing, &list);
+  bp_cpu_each(extras, add_if_missing, &list);
+  if (list.used == 0)
+    return 1;
+  snprintf(why + text.used, size - text.used, "%s", missing);
+  return 0;
+}
+
+/* ---- This machine -------------------------------------------------------------------------- */
+
+const BpCpu *bp_cpu_native(void) {
+  char why[512];
+  for (int i = 3; i > 0; i--) {
+    if (bp_cpu_can_run(&cpus[i], "", why, sizeof(why)))
+      return &cpus[i];
+  }
+  return strcmp(THIS_ARCH, "aarch64") == 0 ? bp_cpu_find("cortex-a53") : &cpus[0];
+}
+
+typedef struct Search {
+  const char *name;
+  size_t size;
+} Search;
+
+static int is_item(void *context, const char *item, size_t size) {
+  const Search *search = context;
+  return size == search->size && memcmp(item, search->name, size) == 0;
+}
+
+void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size) {
+  Text list = {text, size, 0};
+  if (size > 0)
+    text[0] = '\0';
+  if (strcmp(cpu->arch, THIS_ARCH) != 0)
+    return;
+  for (size_t i = 0; i < NUM_FEATURES; i++) {
+    Search search = {feature_names[i], strlen(feature_names[i])};
+    if (has_feature(i) && !bp_cpu_each(cpu->features, is_item, &search))
+      add_item(&list, feature_names[i], search.size);
+  }
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the target kinds c and llvm have in common: the CPU's attributes, and reading them. */
+#include "cpu.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+int32_t bp_cpu_target_text(const BpTarget *target, const char *name, char *text, size_t size) {
+  BpValue value = {0};
+  BpByteArray view = {"", 0};
+  if (bp_cpu_host.target->get_attr(target, name, &value) != 0)
+    return -1;
+  if (value.type_index != BP_TYPE_NONE && bp_cpu_host.object->view_str(&value, &view) != 0)
+    return -1;
+  if (view.size >= size)
+    return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target attribute %s: longer than %zu bytes",
+                                    name, size - 1);
+  memcpy(text, view.data, view.size);
+  text[view.size] = '\0';
+  return 0;
+}
+
+int32_t bp_cpu_target_int(const BpTarget *target, const char *name, int64_t *value) {
+  BpValue held = {0};
+  if (bp_cpu_host.target->get_attr(target, name, &held) != 0)
+    return -1;
+  *value = held.type_index == BP_TYPE_INT || held.type_index == BP_TYPE_BOOL ? held.v_int64 : 0;
+  return 0;
+}
+
+static int32_t set_text(BpTarget *target, const char *name, const char *text) {
+  BpValue value = {.type_index = BP_TYPE_RAW_STR, .v_cstr = text};
+  return bp_cpu_host.target->set_attr(target, name, &value);
+}
+
+static int32_t set_int_if_unset(BpTarget *target, const char *name, int64_t number) {
+  BpValue value = {0};
+  if (bp_cpu_host.target->get_attr(target, name, &value) != 0)
+    return -1;
+  if (value.type_index != BP_TYPE_NONE || number <= 0)
+    return 0;
+  value = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = number};
+  return bp_cpu_host.target->set_attr(target, name, &value);
+}
+
+static int64_t usable_cores(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    return CPU_COUNT(&set);
+  return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+static int check_feature(void *context, const char *item, size_t size) {
+  (void)context;
+  if (bp_cpu_is_feature(item, size))
+    return 0;
+  return bp_cpu_host.error->raise(
+      BP_ERROR_VALUE, "target attribute mattr: unknown feature \"%.*s\"", (int)size, item);
+}
+
+/* "native" becomes the row and the extras of this machine, its caches and cores; a named CPU keeps
+ * the compiler's defaults for what its name does not tell. */
+int32_t bp_cpu_complete_target(BpTarget *target) {
+  char name[64];
+  char extras[512];
+  if (bp_cpu_target_text(target, "mcpu", name, sizeof(name)) ||
+      bp_cpu_target_text(target, "mattr", extras, sizeof(extras)))
+    return -1;
+  int is_native = strcmp(name, "native") == 0;
+  const BpCpu *cpu = is_native ? bp_cpu_native() : bp_cpu_find(name);
+  if (!cpu)
+    return bp_cpu_host.error->raise(BP_ERROR_VALUE,
+                                    "target attribute mcpu: unknown CPU \"%s\"; there are %s", name,
+                                    bp_cpu_names());
+  if (is_native && !extras[0])
+    bp_cpu_native_extras(cpu, extras, sizeof(extras));
+  if (bp_cpu_each(extras, check_feature, NULL) != 0 || set_text(target, "mcpu", cpu->name) ||
+      (extras[0] && set_text(target, "mattr", extras)))
+    return -1;
+  if (set_int_if_unset(target, BP_TARGET_VECTOR_BITS, cpu->vector_bits) ||
+      set_int_if_unset(target, BP_TARGET_VECTOR_REGISTERS, cpu->vector_registers))
+    return -1;
+  if (!is_native)
+    return 0;
+  if (set_int_if_unset(target, BP_TARGET_NUM_CORES, usable_cores()) ||
+      set_int_if_unset(target, BP_TARGET_L1_BYTES, sysconf(_SC_LEVEL1_DCACHE_SIZE)))
+    return -1;
+  return set_int_if_unset(target, BP_TARGET_L2_BYTES, sysconf(_SC_LEVEL2_CACHE_SIZE));
+}
+
+int32_t bp_cpu_build_args(const BpValue *args, int32_t num_args, const BpIrModule **module,
+                          const BpTarget **target) {
+  if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
+      args[1].type_index != BP_TYPE_TARGET)
+    return bp_cpu_host.error->raise(BP_ERROR_TYPE,
+                                    "target.build: expected an IR module and a target");
+  *module = (const BpIrModule *)(const void *)args[0].v_obj;
+  *target = (const BpTarget *)(const void *)args[1].v_obj;
+  return 0;
+}
