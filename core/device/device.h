@@ -5,19 +5,24 @@
 
 #include <backplane/device.h>
 
-/* The name of a device kind by its number, or NULL; and the number by name, -1 if unknown. Kinds
- * are those of sdk/device-types.txt and those of active plugins. */
+/* The name of a device type, or NULL when it is neither published in sdk/device-types.txt nor in
+ * use; and the number of a name, -1 with an error. A name that is not published activates the
+ * plugin that declares it. */
 const char *bp__device_type_name(int32_t device_type);
-int32_t bp__device_type_by_name(const char *name, size_t size);
+int32_t bp__device_type_by_name(const char *name);
 
-/* The same among tables in use alone. */
-const char *bp__device_api_name(int32_t device_type);
-int32_t bp__device_api_type(const char *name, size_t size);
+/* The table of a kind by its name; activates its plugin. NULL with an error that says which kinds
+ * there are, and why a plugin that should have had it cannot be used. */
+const BpDeviceApi *bp__device_api_by_name(const char *name);
 
-/* The table behind a device, after its index was checked; NULL with an error. */
+/* The table of a device, after its index was checked; NULL with an error. As in all tables that the
+ * host hands out, optional slots that the plugin lacks are NULL, whatever its struct_size. */
 const BpDeviceApi *bp__device_get(BpDevice device);
 
-/* 0, or -1 with an error in a child process that was forked after the core had used a device. */
+/* Completes the error that a slot raised with the device and what was done. Returns -1. */
+int bp__device_failed(BpDevice device, const char *doing);
+
+/* 0, or -1 with an error in the child of a process that had used a device when it forked. */
 int bp__device_check_fork(void);
 
 /* Host memory for devices and hosts; alignment is a power of two. NULL with an error when

@@ -2,16 +2,17 @@
 # The DeviceAPI's front, tensors, host threads.
 
 libbackplane_la_SOURCES += \
-	core/device/api.c \
 	core/device/attr.c \
 	core/device/device.h \
 	core/device/flush.h \
+	core/device/forked.c core/device/forked.h \
 	core/device/futex.h \
 	core/device/dlpack.c \
 	core/device/host_memory.c \
+	core/device/kinds.c \
 	core/device/memory.c \
-	core/device/name.c \
 	core/device/runtime.c \
+	core/device/select.c \
 	core/device/team.c core/device/team.h \
 	core/device/threads.c \
 	core/device/tensor.c \

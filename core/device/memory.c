@@ -10,7 +10,6 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
-#include "core/registry/host.h"
 
 static int is_host(BpDevice device) {
   return device.device_type == BP_DEVICE_CPU && device.device_id == 0;
@@ -18,9 +17,16 @@ static int is_host(BpDevice device) {
 
 /* ---- Memory ------------------------------------------------------------------------------- */
 
+static int check_alignment(uint64_t alignment) {
+  if (alignment && !(alignment & (alignment - 1)))
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE, "an alignment of %" PRIu64 " bytes is no power of two",
+                        alignment);
+}
+
 static int alloc_on_host(uint64_t size, uint64_t alignment, const char *mem_scope, void **handle) {
   if (mem_scope && strcmp(mem_scope, "global") != 0)
-    return bp_error_raise(BP_ERROR_VALUE, "host memory has no scope '%s'; it has \"global\"",
+    return bp_error_raise(BP_ERROR_VALUE, "host memory has no scope \"%.64s\"; it has \"global\"",
                           mem_scope);
   *handle = bp__host_alloc(size, alignment);
   return *handle ? 0 : -1;
@@ -28,15 +34,17 @@ static int alloc_on_host(uint64_t size, uint64_t alignment, const char *mem_scop
 
 int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataType hint,
                     const char *mem_scope, void **handle) {
+  *handle = NULL;
+  if (bp__device_check_fork() || check_alignment(alignment))
+    return -1;
   if (is_host(device))
     return alloc_on_host(size, alignment, mem_scope, handle);
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  if (alignment == 0 || (alignment & (alignment - 1)) != 0)
-    return bp_error_raise(BP_ERROR_VALUE, "an alignment of %" PRIu64 " bytes is no power of two",
-                          alignment);
-  return api->alloc_data_space(device.device_id, size, alignment, hint, mem_scope, handle);
+  if (api->alloc_data_space(device.device_id, size, alignment, hint, mem_scope, handle))
+    return bp__device_failed(device, "allocating memory");
+  return 0;
 }
 
 int bp_device_free(BpDevice device, void *handle) {
@@ -44,44 +52,63 @@ int bp_device_free(BpDevice device, void *handle) {
     bp__host_free(handle);
     return 0;
   }
-  const BpDeviceApi *api = bp_device_api(device.device_type);
+  const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  return api->free_data_space(device.device_id, handle);
+  return handle && api->free_data_space(device.device_id, handle)
+             ? bp__device_failed(device, "freeing memory")
+             : 0;
 }
 
-/* The end of a copy that is not the host says who does it; of two devices of different kinds
- * neither can reach the other's memory. */
+static int check_copy(const BpCopy *copy) {
+  uint64_t end;
+  if (!copy->from || !copy->to)
+    return bp_error_raise(BP_ERROR_VALUE, "a copy of %" PRIu64 " bytes %s NULL", copy->size,
+                          copy->from ? "to" : "from");
+  if (__builtin_add_overflow(copy->from_offset, copy->size, &end) ||
+      __builtin_add_overflow(copy->to_offset, copy->size, &end))
+    return bp_error_raise(BP_ERROR_VALUE, "a copy whose offset and size overflow");
+  return 0;
+}
+
+/* The end of a copy that is not the host does it; of devices of two kinds neither can reach the
+ * other's memory. */
 static const BpDeviceApi *copying_api(const BpCopy *copy) {
-  int32_t from = copy->from_device.device_type, to = copy->to_device.device_type;
-  if (from == to || to == BP_DEVICE_CPU)
-    return bp__device_get(copy->from_device);
-  if (from == BP_DEVICE_CPU)
-    return bp__device_get(copy->to_device);
+  BpDevice from = copy->from_device, to = copy->to_device;
+  if (is_host(to))
+    return bp__device_get(from);
+  if (is_host(from))
+    return bp__device_get(to);
+  if (from.device_type == to.device_type)
+    return bp__device_get(from) ? bp__device_get(to) : NULL;
   char from_text[64], to_text[64];
-  bp_device_format(copy->from_device, from_text);
-  bp_device_format(copy->to_device, to_text);
+  bp_device_format(from, from_text);
+  bp_device_format(to, to_text);
   bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                 "a copy from %s straight to %s; copy through host memory", from_text, to_text);
+                 "a copy from %s straight to %s; copy to host memory and from there", from_text,
+                 to_text);
   return NULL;
 }
 
-static void copy_on_host(const BpCopy *copy) {
-  memmove((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
-          copy->size);
-}
-
 int bp_device_copy(const BpCopy *copy, void *stream) {
-  if (bp__device_check_fork() < 0)
+  if (bp__device_check_fork())
     return -1;
   if (copy->size == 0)
     return 0;
+  if (check_copy(copy))
+    return -1;
   if (is_host(copy->from_device) && is_host(copy->to_device)) {
-    copy_on_host(copy);
+    memmove((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
+            copy->size);
     return 0;
   }
   const BpDeviceApi *api = copying_api(copy);
-  return api ? api->copy(copy, stream) : -1;
+  if (!api)
+    return -1;
+  if (api->copy(copy, stream))
+    return bp__device_failed(is_host(copy->from_device) ? copy->to_device : copy->from_device,
+                             "copying");
+  return 0;
 }
 
 /* ---- Streams ------------------------------------------------------------------------------ */
@@ -93,34 +120,42 @@ int bp_stream_create(BpDevice device, void **stream) {
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  return BP_TABLE_HAS(api, create_stream) ? api->create_stream(device.device_id, stream) : 0;
+  return api->create_stream && api->create_stream(device.device_id, stream)
+             ? bp__device_failed(device, "making a stream")
+             : 0;
 }
 
 int bp_stream_free(BpDevice device, void *stream) {
   if (is_host(device))
-    return 0;
-  const BpDeviceApi *api = bp_device_api(device.device_type);
+    return bp__device_check_fork();
+  const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  return stream && BP_TABLE_HAS(api, free_stream) ? api->free_stream(device.device_id, stream) : 0;
+  return stream && api->free_stream && api->free_stream(device.device_id, stream)
+             ? bp__device_failed(device, "freeing a stream")
+             : 0;
 }
 
 int bp_stream_sync(BpDevice device, void *stream) {
   if (is_host(device))
     return bp__device_check_fork();
-  const BpDeviceApi *api = bp_device_api(device.device_type);
-  return api ? api->stream_sync(device.device_id, stream) : -1;
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api)
+    return -1;
+  return api->stream_sync(device.device_id, stream) ? bp__device_failed(device, "a stream") : 0;
 }
 
 int bp_stream_sync_from_to(BpDevice device, void *from, void *to) {
   if (is_host(device))
-    return 0;
-  const BpDeviceApi *api = bp_device_api(device.device_type);
+    return bp__device_check_fork();
+  const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  if (from == to || !BP_TABLE_HAS(api, sync_stream_from_to))
+  if (from == to || !api->sync_stream_from_to)
     return 0;
-  return api->sync_stream_from_to(device.device_id, from, to);
+  return api->sync_stream_from_to(device.device_id, from, to)
+             ? bp__device_failed(device, "ordering two streams")
+             : 0;
 }
 
 /* ---- Current device and stream ------------------------------------------------------------ */
@@ -161,7 +196,7 @@ int bp_device_set_current(BpDevice device, void *stream) {
   if (is_host(device))
     return add_current(device, stream);
   const BpDeviceApi *api = bp__device_get(device);
-  if (!api || (BP_TABLE_HAS(api, set_device) && api->set_device(device.device_id) < 0))
+  if (!api || (api->set_device && api->set_device(device.device_id)))
     return -1;
   if (!entry)
     return add_current(device, stream);

@@ -7,7 +7,6 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
-#include "core/registry/host.h"
 
 #define ALIGNMENT 256
 #define PAGE      4096
@@ -147,14 +146,17 @@ static int pool_free(BpDevice device, void *handle) {
 }
 
 int bp_workspace_alloc(BpDevice device, uint64_t size, BpDataType hint, void **handle) {
+  *handle = NULL;
   if (device.device_type == BP_DEVICE_CPU)
-    return pool_alloc(device, size, hint, handle);
+    return bp__device_check_fork() ? -1 : pool_alloc(device, size, hint, handle);
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  if (BP_TABLE_HAS(api, alloc_workspace))
-    return api->alloc_workspace(device.device_id, size, hint, handle);
-  return pool_alloc(device, size, hint, handle);
+  if (!api->alloc_workspace)
+    return pool_alloc(device, size, hint, handle);
+  return api->alloc_workspace(device.device_id, size, hint, handle)
+             ? bp__device_failed(device, "allocating workspace")
+             : 0;
 }
 
 int bp_workspace_free(BpDevice device, void *handle) {
@@ -163,7 +165,9 @@ int bp_workspace_free(BpDevice device, void *handle) {
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  if (BP_TABLE_HAS(api, free_workspace))
-    return api->free_workspace(device.device_id, handle);
-  return pool_free(device, handle);
+  if (!api->free_workspace)
+    return pool_free(device, handle);
+  return api->free_workspace(device.device_id, handle)
+             ? bp__device_failed(device, "freeing workspace")
+             : 0;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 
 static int has_name(const BpNames *names, const char *name, size_t size) {
@@ -68,4 +69,8 @@ char **bp__names_finish(BpNames *names, size_t *count) {
 void bp__names_clear(BpNames *names) {
   free(names->text);
   *names = (BpNames){.text = NULL};
+}
+
+void bp_str_free(char *text) {
+  free(text);
 }

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The DeviceAPI of a device that was in use when the process forked. Vendor libraries do not
+ * survive a fork: their threads are gone and their locks may be held for ever. */
+
+#include "core/device/forked.h"
+
+#include <backplane/error.h>
+
+/* Every slot ignores what it is given. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+int bp__device_raise_forked(void) {
+  return bp_error_raise(BP_ERROR_DEVICE,
+                        "this process was forked from one that used the device, and devices do not "
+                        "survive that; fork before the first use, or start a new program (exec, "
+                        "posix_spawn, Python's \"spawn\")");
+}
+
+#define FORKED(slot, ...)                                                                          \
+  static int32_t forked_##slot(__VA_ARGS__) {                                                      \
+    return bp__device_raise_forked();                                                              \
+  }
+
+FORKED(get_device_count, int32_t *count, const char **why)
+FORKED(get_attr, int32_t device_id, int32_t attr, BpValue *result)
+FORKED(set_device, int32_t device_id)
+FORKED(alloc_data_space, int32_t device_id, uint64_t size, uint64_t alignment,
+       BpDataType dtype_hint, const char *mem_scope, void **handle)
+FORKED(free_data_space, int32_t device_id, void *handle)
+FORKED(alloc_workspace, int32_t device_id, uint64_t size, BpDataType dtype_hint, void **handle)
+FORKED(copy, const BpCopy *copy, void *stream)
+FORKED(create_stream, int32_t device_id, void **stream)
+FORKED(use_stream, int32_t device_id, void *stream)
+FORKED(sync_stream_from_to, int32_t device_id, void *from, void *to)
+FORKED(timer_start, int32_t device_id, void *stream, void **timer)
+FORKED(timer_stop, void *timer, void *stream)
+FORKED(timer_read, void *timer, int64_t *nanoseconds)
+FORKED(record_end, int32_t device_id, void *stream, BpRecording **recording)
+FORKED(record_replay, BpRecording *recording, void *stream)
+FORKED(record_free, BpRecording *recording)
+FORKED(visit_facts, int32_t device_id,
+       int32_t (*visit)(void *context, const char *name, const BpValue *value), void *context)
+
+void bp__device_api_make_forked(BpDeviceApi *api) {
+  *api = (BpDeviceApi){
+      .struct_size = api->struct_size,
+      .device_type = api->device_type,
+      .name = api->name,
+      .get_device_count = forked_get_device_count,
+      .get_attr = forked_get_attr,
+      .set_device = forked_set_device,
+      .alloc_data_space = forked_alloc_data_space,
+      .free_data_space = forked_free_data_space,
+      .alloc_workspace = forked_alloc_workspace,
+      .free_workspace = forked_free_data_space,
+      .copy = forked_copy,
+      .create_stream = forked_create_stream,
+      .free_stream = forked_use_stream,
+      .sync_stream_from_to = forked_sync_stream_from_to,
+      .stream_sync = forked_use_stream,
+      .timer_start = forked_timer_start,
+      .timer_stop = forked_timer_stop,
+      .timer_read = forked_timer_read,
+      .record_begin = forked_use_stream,
+      .record_end = forked_record_end,
+      .record_replay = forked_record_replay,
+      .record_free = forked_record_free,
+      .visit_facts = forked_visit_facts,
+  };
+}

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Device kinds by name and number.
+ *
+ * The global function `device_api.NAME` returns the address of the plugin's table as a pointer. The
+ * host copies it, once, into a table of its own: members that an older plugin does not have are
+ * NULL there, so callers test one thing only, and in the child of a fork all slots are replaced by
+ * one that fails. Finding a table by its number is one atomic read. */
+
+#include "core/device/device.h"
+
+#include "core/device/forked.h"
+#include "core/registry/host.h"
+#include "core/registry/names.h"
+#include "core/registry/nearest.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <glib.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TYPES 65536
+
+/* A kind in use; lives for ever. */
+typedef struct Kind {
+  BpDeviceApi api; /* first: an api's address is its kind's */
+  atomic_int count;
+  char name[];
+} Kind;
+
+/* By device type. It is large but not touched where no kind is. */
+static _Atomic(Kind *) kinds[TYPES];
+
+/* Guards entering a kind. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static GPtrArray *used; /* Kind */
+
+/* ---- Published numbers ------------------------------------------------------------------- */
+
+/* sdk/device-types.txt, which a test compares with this. */
+static const struct {
+  int32_t device_type;
+  const char *name;
+} published[] = {
+    {BP_DEVICE_CPU, "cpu"},       {BP_DEVICE_CUDA, "cuda"},     {BP_DEVICE_CUDA_HOST, "cuda_host"},
+    {BP_DEVICE_OPENCL, "opencl"}, {BP_DEVICE_VULKAN, "vulkan"}, {BP_DEVICE_METAL, "metal"},
+    {BP_DEVICE_ROCM, "rocm"},     {BP_DEVICE_EXT, "ext_dev"},   {BP_DEVICE_HEXAGON, "hexagon"},
+};
+#define NUM_PUBLISHED (sizeof published / sizeof *published)
+
+static const char *published_name(int32_t device_type) {
+  for (size_t i = 0; i < NUM_PUBLISHED; i++)
+    if (published[i].device_type == device_type)
+      return published[i].name;
+  return NULL;
+}
+
+static int32_t published_type(const char *name) {
+  for (size_t i = 0; i < NUM_PUBLISHED; i++)
+    if (!strcmp(published[i].name, name))
+      return published[i].device_type;
+  return 0;
+}
+
+static Kind *find_kind(int32_t device_type) {
+  return device_type > 0 && device_type < TYPES ? atomic_load(&kinds[device_type]) : NULL;
+}
+
+const char *bp__device_type_name(int32_t device_type) {
+  const Kind *kind = find_kind(device_type);
+  return kind ? kind->name : published_name(device_type);
+}
+
+/* ---- Forks ------------------------------------------------------------------------------- */
+
+static atomic_int is_forked; /* in the child of a process that had used a device */
+
+int bp__device_check_fork(void) {
+  return __builtin_expect(atomic_load_explicit(&is_forked, memory_order_relaxed), 0)
+             ? bp__device_raise_forked()
+             : 0;
+}
+
+static void before_fork(void) {
+  pthread_mutex_lock(&lock);
+}
+
+static void after_fork_in_parent(void) {
+  pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void) {
+  for (guint i = 0; used && i < used->len; i++)
+    bp__device_api_make_forked(&((Kind *)g_ptr_array_index(used, i))->api);
+  atomic_store(&is_forked, used != NULL);
+  pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void) {
+  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+/* ---- Taking a table over ----------------------------------------------------------------- */
+
+static int check_slots(const char *name, const BpDeviceApi *api) {
+#define REQUIRE(slot)                                                                              \
+  if (!BP_TABLE_HAS(api, slot))                                                                    \
+  return bp_error_raise(BP_ERROR_PLUGIN,                                                           \
+                        "the DeviceAPI of %s lacks %s; this is a defect of the "                   \
+                        "plugin",                                                                  \
+                        name, #slot)
+  REQUIRE(get_device_count);
+  REQUIRE(get_attr);
+  REQUIRE(alloc_data_space);
+  REQUIRE(free_data_space);
+  REQUIRE(copy);
+  REQUIRE(stream_sync);
+#undef REQUIRE
+  return 0;
+}
+
+static int check_identity(const char *name, const BpDeviceApi *api) {
+  if (!api || api->struct_size < offsetof(BpDeviceApi, get_attr))
+    return bp_error_raise(BP_ERROR_PLUGIN, "device_api.%s gives no DeviceAPI table", name);
+  if (!BP_TABLE_HAS(api, name) || strcmp(api->name, name))
+    return bp_error_raise(BP_ERROR_PLUGIN, "device_api.%s gives the table of another kind, \"%s\"",
+                          name, api->name ? api->name : "");
+  int32_t number = published_type(name);
+  const char *owner = published_name(api->device_type);
+  if (api->device_type <= 0 || api->device_type >= TYPES ||
+      (number && number != api->device_type) || (owner && strcmp(owner, name)))
+    return bp_error_raise(BP_ERROR_PLUGIN,
+                          "the DeviceAPI of %s has device type %d, which is not its own; see "
+                          "sdk/device-types.txt",
+                          name, api->device_type);
+  return 0;
+}
+
+/* The optional slots that come together are all there or none is. */
+static void drop_incomplete_groups(BpDeviceApi *api) {
+  if (!api->alloc_workspace || !api->free_workspace)
+    api->alloc_workspace = NULL, api->free_workspace = NULL;
+  if (!api->create_stream || !api->free_stream || !api->sync_stream_from_to)
+    api->create_stream = NULL, api->free_stream = NULL, api->sync_stream_from_to = NULL;
+  if (!api->timer_start || !api->timer_stop || !api->timer_read)
+    api->timer_start = NULL, api->timer_stop = NULL, api->timer_read = NULL;
+  if (!api->record_begin || !api->record_end || !api->record_replay || !api->record_free)
+    api->record_begin = NULL, api->record_end = NULL, api->record_replay = NULL,
+    api->record_free = NULL;
+}
+
+static Kind *create_kind(const char *name, const BpDeviceApi *api) {
+  if (check_identity(name, api) || check_slots(name, api))
+    return NULL;
+  size_t size = strlen(name) + 1;
+  Kind *kind = calloc(1, sizeof *kind + size);
+  if (!kind) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for device kind %s", name);
+    return NULL;
+  }
+  memcpy(&kind->api, api, MIN(api->struct_size, sizeof *api));
+  memcpy(kind->name, name, size);
+  kind->api.struct_size = sizeof kind->api;
+  kind->api.name = kind->name;
+  drop_incomplete_groups(&kind->api);
+  return kind;
+}
+
+/* With the lock held. The kind in use from now on; NULL if another has its number. */
+static Kind *enter_kind(Kind *kind) {
+  Kind *other = atomic_load(&kinds[kind->api.device_type]);
+  if (other && !strcmp(other->name, kind->name)) {
+    free(kind);
+    return other;
+  }
+  if (other) {
+    bp_error_raise(BP_ERROR_PLUGIN, "device kinds %s and %s both have device type %d", other->name,
+                   kind->name, kind->api.device_type);
+    free(kind);
+    return NULL;
+  }
+  if (!used)
+    used = g_ptr_array_new();
+  g_ptr_array_add(used, kind);
+  atomic_store(&kinds[kind->api.device_type], kind);
+  return kind;
+}
+
+/* ---- Finding ----------------------------------------------------------------------------- */
+
+static int has_word(const char *list, const char *word) {
+  size_t length = strlen(word);
+  for (const char *at = list; (at = strstr(at, word)); at += length)
+    if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
+      return 1;
+  return 0;
+}
+
+/* What a plugin that declares the kind and cannot be used says about it; "" if there is none. */
+static char *explain_absence(const char *name) {
+  BpPluginList *list = bp_plugin_list();
+  char *text = NULL;
+  for (size_t i = 0; list && !text && i < bp_plugin_list_size(list); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (*info->reason && info->state != BP_PLUGIN_SHADOWED && has_word(info->devices, name))
+      text = g_strdup_printf("; plugin %s (%s): %s", info->name, info->path, info->reason);
+  }
+  bp_plugin_list_free(list);
+  return text ? text : g_strdup("");
+}
+
+static int raise_unknown(const char *name) {
+  size_t count = 0;
+  char hint[BP_HINT_MAX];
+  char **known = bp_device_kinds(&count);
+  bp__nearest_hint(name, (const char *const *)known, count, hint);
+  g_autofree char *list = known ? g_strjoinv(", ", known) : NULL;
+  g_autofree char *why = explain_absence(name);
+  bp_names_free(known);
+  return bp_error_raise(
+      BP_ERROR_NOT_FOUND,
+      "no plugin provides devices of kind \"%.64s\"%s; installed plugins provide: "
+      "%s%s",
+      name, hint, list && *list ? list : "none", why);
+}
+
+/* Asks the registry for the table. */
+static const BpDeviceApi *fetch_table(const char *name) {
+  BpFunction *function = NULL;
+  BpValue value;
+  g_autofree char *registry_name = g_strconcat("device_api.", name, NULL);
+  if (bp_registry_get(registry_name, &function)) {
+    bp_error_add_context("device kind %s", name);
+    return NULL;
+  }
+  if (!function) {
+    raise_unknown(name);
+    return NULL;
+  }
+  int rc = bp_function_call(function, NULL, 0, &value);
+  bp_object_release(function);
+  if (rc)
+    return NULL;
+  const BpDeviceApi *api = value.type_index == BP_TYPE_POINTER ? value.v_ptr : NULL;
+  if (!api)
+    bp_error_raise(BP_ERROR_PLUGIN, "%s does not return a pointer to a DeviceAPI table",
+                   registry_name);
+  bp_value_clear(&value);
+  return api;
+}
+
+static Kind *find_used(const char *name) {
+  Kind *found = NULL;
+  pthread_mutex_lock(&lock);
+  for (guint i = 0; used && i < used->len && !found; i++) {
+    Kind *kind = g_ptr_array_index(used, i);
+    if (!strcmp(kind->name, name))
+      found = kind;
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+const BpDeviceApi *bp__device_api_by_name(const char *name) {
+  if (bp__device_check_fork())
+    return NULL;
+  Kind *kind = find_used(name);
+  if (kind)
+    return &kind->api;
+  const BpDeviceApi *api = fetch_table(name);
+  kind = api ? create_kind(name, api) : NULL;
+  if (!kind)
+    return NULL;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, watch_forks);
+  pthread_mutex_lock(&lock);
+  kind = enter_kind(kind);
+  pthread_mutex_unlock(&lock);
+  return kind ? &kind->api : NULL;
+}
+
+const BpDeviceApi *bp_device_api(int32_t device_type) {
+  if (bp__device_check_fork())
+    return NULL;
+  const Kind *kind = find_kind(device_type);
+  if (kind)
+    return &kind->api;
+  const char *name = published_name(device_type);
+  if (name)
+    return bp__device_api_by_name(name);
+  bp_error_raise(
+      BP_ERROR_NOT_FOUND,
+      "device type %d is not a published one and no plugin in use has it; name the kind, "
+      "as with bp_device_parse(), so that its plugin is found",
+      device_type);
+  return NULL;
+}
+
+/* ---- Names ------------------------------------------------------------------------------- */
+
+int32_t bp__device_type_by_name(const char *name) {
+  int32_t number = published_type(name);
+  if (number)
+    return number;
+  const BpDeviceApi *api = bp__device_api_by_name(name);
+  return api ? api->device_type : -1;
+}
+
+int bp_device_parse(const char *text, BpDevice *device) {
+  size_t length = strcspn(text, ":");
+  guint64 index = 0;
+  if (length == 0 || length >= 64 ||
+      (text[length] &&
+       !g_ascii_string_to_unsigned(text + length + 1, 10, 0, INT32_MAX, &index, NULL)))
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "\"%.80s\" is no device; one is written KIND or KIND:INDEX, as opencl:1",
+                          text);
+  g_autofree char *name = g_strndup(text, length);
+  int32_t type = bp__device_type_by_name(name);
+  if (type < 0)
+    return -1;
+  *device = (BpDevice){type, (int32_t)index};
+  return 0;
+}
+
+void bp_device_format(BpDevice device, char *text) {
+  const char *name = bp__device_type_name(device.device_type);
+  if (name)
+    g_snprintf(text, 64, "%.40s:%d", name, device.device_id);
+  else
+    g_snprintf(text, 64, "type %d:%d", device.device_type, device.device_id);
+}
+
+static int add_declared(BpNames *names) {
+  BpPluginList *plugins = bp_plugin_list();
+  int rc = plugins ? 0 : -1;
+  for (size_t i = 0; !rc && i < bp_plugin_list_size(plugins); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(plugins, i);
+    if (info->state != BP_PLUGIN_REJECTED && info->state != BP_PLUGIN_SHADOWED)
+      rc = bp__names_add_words(names, info->devices);
+  }
+  bp_plugin_list_free(plugins);
+  return rc;
+}
+
+static int add_used(BpNames *names) {
+  int rc = 0;
+  pthread_mutex_lock(&lock);
+  for (guint i = 0; !rc && used && i < used->len; i++) {
+    const Kind *kind = g_ptr_array_index(used, i);
+    rc = bp__names_add(names, kind->name, strlen(kind->name));
+  }
+  pthread_mutex_unlock(&lock);
+  return rc;
+}
+
+char **bp_device_kinds(size_t *count) {
+  BpNames names = {.text = NULL};
+  if (!add_declared(&names) && !add_used(&names))
+    return bp__names_finish(&names, count);
+  bp__names_clear(&names);
+  return NULL;
+}
+
+/* ---- Devices of a kind ------------------------------------------------------------------- */
+
+int bp__device_failed(BpDevice device, const char *slot) {
+  char text[64];
+  bp_device_format(device, text);
+  if (!*bp_error_kind())
+    bp_error_raise(BP_ERROR_DEVICE, "the plugin gives no reason");
+  return bp_error_add_context("%s: %s", text, slot);
+}
+
+int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
+  const char *reason = NULL;
+  *count = 0;
+  if (why)
+    *why = "";
+  const BpDeviceApi *api = bp_device_api(device_type);
+  if (!api)
+    return -1;
+  if (api->get_device_count(count, &reason))
+    return bp__device_failed((BpDevice){device_type, 0}, "counting devices");
+  if (why && !*count && reason)
+    *why = reason;
+  atomic_store(&((Kind *)(uintptr_t)api)->count, *count);
+  return 0;
+}
+
+static int raise_absent(BpDevice device, int32_t count, const char *why) {
+  char text[64];
+  bp_device_format(device, text);
+  return bp_error_raise(BP_ERROR_NOT_FOUND, "there is no device %s: there are %d of its kind%s%s",
+                        text, count, *why ? "; " : "", why);
+}
+
+const BpDeviceApi *bp__device_get(BpDevice device) {
+  const BpDeviceApi *api = bp_device_api(device.device_type);
+  if (!api)
+    return NULL;
+  const Kind *kind = (const Kind *)api;
+  int32_t count = atomic_load_explicit(&kind->count, memory_order_relaxed);
+  if (device.device_id >= 0 && device.device_id < count)
+    return api;
+  const char *why;
+  if (bp_device_count(device.device_type, &count, &why))
+    return NULL;
+  if (device.device_id >= 0 && device.device_id < count)
+    return api;
+  raise_absent(device, count, why);
+  return NULL;
+}
