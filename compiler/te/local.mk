@@ -1,2 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tensor expressions and schedules.
+
+libbackplane_compiler_la_SOURCES += \
+	compiler/te/te_private.h \
+	compiler/te/te.c \
+	compiler/te/schedule.c \
+	compiler/te/cache.c

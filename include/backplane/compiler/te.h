@@ -41,7 +41,8 @@ typedef const BpIrNode *(*BpTeBody)(BpTe *te, const BpIrNode *const *axes, void 
 /* A computed tensor; `body` is called once, now. A reduction stands at the top of the body. */
 BP_API BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                                  BpTeBody body, void *context);
-/* tensor[indices]; as many int64 expressions as it has dimensions. */
+/* tensor[indices]; as many integer expressions as it has dimensions. In a branch of a select it may
+ * be out of bounds where the select chooses the other branch: so is padding written. */
 BP_API const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices);
 /* The same where `condition` holds, else zero; the indices may be outside the tensor where it does
  * not. So written: padding, concatenation, any read at a border. When the tensor's stage is inlined
@@ -75,14 +76,16 @@ BP_API BpTeAxis *bp_te_stage_axis(BpTeStage *stage, int32_t index);
 BP_API BpTeAxis *bp_te_stage_reduce_axis(BpTeStage *stage, int32_t index);
 BP_API int64_t bp_te_axis_extent(const BpTeAxis *axis);
 
-/* How a split treats an extent that the factor does not divide. */
-#define BP_TE_TAIL_GUARD 0 /* iterations beyond are skipped by a condition */
-#define BP_TE_TAIL_OVERLAP                                                                         \
-  1 /* the last tile is moved back inside and repeats work of its neighbour; only                  \
-       data axes; the extent is at least the factor */
-#define BP_TE_TAIL_PEEL 2 /* full tiles, then a loop for the rest */
+/* How a split treats an extent that the factor does not divide. PEEL and BALANCE make a version of
+ * the code for each size of tile, where the outer axis lies outside of the inner one; elsewhere
+ * they guard. In a stage that reduces, whose tiles accumulate, OVERLAP is done as PEEL. */
+#define BP_TE_TAIL_GUARD   0 /* iterations beyond are skipped by a condition */
+#define BP_TE_TAIL_OVERLAP 1 /* the last tile is moved back and repeats work of its neighbour */
+#define BP_TE_TAIL_PEEL    2 /* full tiles, then a loop for the rest */
+#define BP_TE_TAIL_BALANCE 3 /* tiles of two sizes that differ by one: 40 by 14 is 14, 13, 13 */
 
-/* Splits into ceil(extent / factor) outer and `factor` inner iterations. */
+/* Splits into ceil(extent / factor) outer and `factor` inner iterations. OVERLAP: only data axes,
+ * and the extent is at least the factor. */
 BP_API int bp_te_split(BpTeStage *stage, BpTeAxis *axis, int64_t factor, int32_t tail,
                        BpTeAxis **outer, BpTeAxis **inner);
 /* Makes one axis of two neighbours, `outer` directly around `inner`. */
@@ -105,6 +108,14 @@ BP_API int bp_te_set_scope(BpTeStage *stage, int32_t scope);
 BP_API BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
                                     BpTeTensor *const *readers, int32_t num_readers);
 BP_API BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope);
+/* Takes a reduction apart for parallel or vector accumulators: a new tensor, with the reduction
+ * leaf `axis` as a last data dimension, accumulates over the other reduction leaves; `tensor` is
+ * then the reduction of it over that dimension, its one reduction axis. The data axes of `tensor`
+ * are not yet split or fused. Returns the new tensor. Floating-point sums change their order. */
+BP_API BpTeTensor *bp_te_rfactor(BpTe *te, BpTeTensor *tensor, BpTeAxis *axis);
+/* In a reduction: the first iteration stores and the others accumulate, where otherwise a loop of
+ * its own stores the identity before. For reductions over blocks, whose steps are whole tiles. */
+BP_API int bp_te_store_first(BpTeStage *stage);
 /* Asks for the data `distance` iterations of `axis` ahead to be prefetched from `tensor`. */
 BP_API int bp_te_prefetch(BpTeStage *stage, BpTeTensor *tensor, BpTeAxis *axis, int64_t distance);
 

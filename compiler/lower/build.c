@@ -1,0 +1,691 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Builds the loops of every stage from its schedule, with bounds inference on the way.
+ *
+ * The loops of a stage are made from the outside in. A leaf that has no loop yet is a free
+ * variable, so that the value of any axis is an expression at any time, and what a producer must
+ * provide is the interval that such an expression sweeps. On the way, as soon as the axes concerned
+ * are known: a split with unequal pieces branches into one version of the rest for each piece, a
+ * guard wraps the rest in a condition, an attached stage is realised, and a reduction is
+ * initialised. */
+
+#include "compiler/lower/lowering.h"
+
+#define NO_PIECE (-1)
+
+typedef struct Nest {
+  BpLowering *lowering;
+  BpLowerStage *s;
+  const BpTeStage *stage;
+  bool is_init; /* only the data loops, storing the identity of the reduction */
+  /* By the index of the axis: */
+  int64_t extent[BP__TE_MAX_AXES];
+  const BpIrNode *value[BP__TE_MAX_AXES]; /* of a leaf: free, a loop's variable or a constant */
+  bool is_bound[BP__TE_MAX_AXES];         /* of a leaf: its loop was made */
+  const BpIrNode *name[BP__TE_MAX_AXES];  /* a variable that holds the value, or NULL */
+  const BpIrNode *start[BP__TE_MAX_AXES]; /* of one that was split: holds where its tile starts */
+  bool is_checked[BP__TE_MAX_AXES];       /* of one that was split: its bound needs no guard now */
+  int8_t piece[BP__TE_MAX_AXES];          /* of one that was split: the piece that runs here */
+} Nest;
+
+static const BpIrNode *build_from(const Nest *nest, int32_t position);
+
+static const BpIrNode *simplified(const Nest *nest, const BpIrNode *node) {
+  return bp__index_simplify(&nest->lowering->index, node);
+}
+
+/* ---- Extents --------------------------------------------------------------------------------- */
+
+/* A run of outer iterations with the same number of inner ones. */
+typedef struct Piece {
+  int64_t first, count, inner_extent;
+} Piece;
+
+static int32_t add_piece(Piece *pieces, int32_t count, Piece piece) {
+  if (piece.count > 0)
+    pieces[count++] = piece;
+  return count;
+}
+
+/* The tail's rule in force: repeated work must not be accumulated twice. */
+static int32_t tail_of(const BpTeRelation *split) {
+  bool accumulates = split->parent->stage->reduce_op >= 0;
+  return split->tail == BP_TE_TAIL_OVERLAP && accumulates ? BP_TE_TAIL_PEEL : split->tail;
+}
+
+/* The pieces of a split of `extent`; one where the tail needs no other code. */
+static int32_t pieces_of(const BpTeRelation *split, int64_t extent, Piece *pieces) {
+  int64_t factor = split->factor;
+  int32_t tail = tail_of(split);
+  int64_t tiles = extent / factor + (extent % factor != 0);
+  int32_t count = 0;
+  if (tail == BP_TE_TAIL_PEEL && extent > 0) {
+    count = add_piece(pieces, count, (Piece){0, extent / factor, factor});
+    return add_piece(pieces, count,
+                     (Piece){extent / factor, extent % factor != 0, extent % factor});
+  }
+  if (tail == BP_TE_TAIL_BALANCE && extent > 0) {
+    int64_t least = extent / tiles, longer = extent % tiles;
+    count = add_piece(pieces, count, (Piece){0, longer, least + 1});
+    return add_piece(pieces, count, (Piece){longer, tiles - longer, least});
+  }
+  pieces[0] = (Piece){0, tiles, extent < factor ? extent : factor};
+  return 1;
+}
+
+static int set_leaf_value(Nest *nest, const BpTeAxis *axis) {
+  BpLowering *lowering = nest->lowering;
+  const BpIrNode *value;
+  if (nest->extent[axis->index] == 1) {
+    value = bp__ir_int64(lowering->module, 0);
+  } else {
+    value = bp_ir_var(lowering->module, axis->name, bp__dtype_int64());
+    if (!value ||
+        bp__index_set_range(&lowering->index, value, 0, nest->extent[axis->index] - 1, true) != 0)
+      return -1;
+  }
+  nest->value[axis->index] = value;
+  return value ? 0 : -1;
+}
+
+/* Sets how far an axis runs, and what that makes of the axes derived from it. */
+static int set_extent(Nest *nest, const BpTeAxis *axis, int64_t extent) {
+  const BpTeRelation *use = axis->used_by;
+  nest->extent[axis->index] = extent;
+  if (!use)
+    return set_leaf_value(nest, axis);
+  if (use->kind == BP__TE_FUSE)
+    return set_extent(nest, use->parent,
+                      nest->extent[use->outer->index] * nest->extent[use->inner->index]);
+  Piece pieces[2];
+  int32_t count = pieces_of(use, extent, pieces);
+  nest->piece[axis->index] = count == 1 ? 0 : NO_PIECE;
+  int64_t last = pieces[count - 1].first + pieces[count - 1].count;
+  return set_extent(nest, use->outer, last) == 0
+             ? set_extent(nest, use->inner, pieces[0].inner_extent)
+             : -1;
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+/* The first value of a split axis in iteration `outer` of its outer axis. */
+static const BpIrNode *tile_start(const Nest *nest, const BpTeRelation *split,
+                                  const BpIrNode *outer) {
+  BpIrModule *module = nest->lowering->module;
+  int64_t extent = nest->extent[split->parent->index];
+  int64_t factor = split->factor;
+  if (split->tail == BP_TE_TAIL_BALANCE && extent > 0) {
+    int64_t tiles = extent / factor + (extent % factor != 0);
+    const BpIrNode *longer = bp__ir_int64(module, extent % tiles);
+    const BpIrNode *start =
+        bp_ir_binary(module, BP_IR_MUL, outer, bp__ir_int64(module, extent / tiles));
+    return bp_ir_binary(module, BP_IR_ADD, start, bp_ir_binary(module, BP_IR_MIN, outer, longer));
+  }
+  const BpIrNode *start = bp_ir_binary(module, BP_IR_MUL, outer, bp__ir_int64(module, factor));
+  if (tail_of(split) == BP_TE_TAIL_OVERLAP && extent > factor)
+    start = bp_ir_binary(module, BP_IR_MIN, start, bp__ir_int64(module, extent - factor));
+  return start;
+}
+
+/* The value of any axis, from those of the leaves. */
+static const BpIrNode *axis_value(const Nest *nest, const BpTeAxis *axis) {
+  BpIrModule *module = nest->lowering->module;
+  const BpTeRelation *use = axis->used_by;
+  if (nest->name[axis->index])
+    return nest->name[axis->index];
+  if (!use)
+    return nest->value[axis->index];
+  if (use->kind == BP__TE_SPLIT) {
+    const BpIrNode *start = nest->start[axis->index];
+    if (!start)
+      start = tile_start(nest, use, axis_value(nest, use->outer));
+    return simplified(nest, bp_ir_binary(module, BP_IR_ADD, start, axis_value(nest, use->inner)));
+  }
+  int64_t size = nest->extent[use->inner->index];
+  return simplified(nest, bp_ir_binary(module, axis == use->outer ? BP_IR_DIV : BP_IR_MOD,
+                                       axis_value(nest, use->parent),
+                                       bp__ir_int64(module, size > 0 ? size : 1)));
+}
+
+static int32_t num_roots(const BpTeStage *stage) {
+  return stage->tensor->ndim + stage->num_reduce_axes;
+}
+
+/* What the body's variables stand for: axis values, moved to where the region begins. */
+static int root_values(const Nest *nest, const BpIrNode **roots) {
+  const BpLowerStage *s = nest->s;
+  for (int32_t i = 0; i < num_roots(nest->stage); i++) {
+    const BpIrNode *value = axis_value(nest, nest->stage->axes[i]);
+    if (i < nest->stage->tensor->ndim && s->mins[i])
+      value = bp_ir_binary(nest->lowering->module, BP_IR_ADD, s->mins[i], value);
+    roots[i] = simplified(nest, value);
+    if (!roots[i])
+      return -1;
+  }
+  return 0;
+}
+
+/* 1: every loop that the axis depends on was made; 0: not; -1: error. */
+static int is_known(const Nest *nest, const BpTeAxis *axis) {
+  const BpIrNode *value = axis_value(nest, axis);
+  int is_free = value ? bp__index_has_free(&nest->lowering->index, value) : -1;
+  return is_free < 0 ? -1 : !is_free;
+}
+
+/* Whether a loop below this axis was made already. */
+static bool is_begun(const Nest *nest, const BpTeAxis *axis) {
+  const BpTeRelation *use = axis->used_by;
+  if (!use)
+    return nest->is_bound[axis->index];
+  if (use->kind == BP__TE_FUSE)
+    return is_begun(nest, use->parent);
+  return is_begun(nest, use->outer) || is_begun(nest, use->inner);
+}
+
+/* ---- Statements of the innermost level ------------------------------------------------------- */
+
+typedef struct Substitution {
+  const Nest *nest;
+  BpIrMap values; /* of the root axes' variables */
+} Substitution;
+
+static int substitute_var(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  const Substitution *substitution = rewriter->context;
+  *result = node->kind == BP_IR_VAR ? bp__ir_map_get(&substitution->values, node) : NULL;
+  return *result != NULL;
+}
+
+/* A read of a tensor as a read of where it is stored now. */
+static const BpIrNode *relocate_read(const Nest *nest, const BpIrNode *read) {
+  BpIrModule *module = nest->lowering->module;
+  const BpLowerStage *producer = bp__lower_stage_of(nest->lowering, read->operands[0]);
+  const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {read->operands[0]};
+  if (producer)
+    operands[0] = producer->storage;
+  for (int32_t i = 1; i < read->num_operands; i++) {
+    operands[i] = read->operands[i];
+    if (producer && producer->mins[i - 1])
+      operands[i] = bp_ir_binary(module, BP_IR_SUB, operands[i], producer->mins[i - 1]);
+    operands[i] = simplified(nest, operands[i]);
+    if (!operands[i])
+      return NULL;
+  }
+  return bp__ir_with_operands(module, read, operands);
+}
+
+static const BpIrNode *finish_node(BpIrRewriter *rewriter, const BpIrNode *node) {
+  const Substitution *substitution = rewriter->context;
+  if (bp__te_is_read(node))
+    return relocate_read(substitution->nest, node);
+  if (bp__dtype_is_bool(node->dtype) && node->dtype.lanes == 1) {
+    int known = bp__index_decide(&substitution->nest->lowering->index, node);
+    if (known >= 0)
+      return bp__ir_bool(rewriter->module, known);
+  }
+  return node;
+}
+
+static const BpIrNode *body_value(const Nest *nest, const BpIrNode *const *roots) {
+  Substitution substitution = {.nest = nest};
+  BpIrRewriter rewriter = {.module = nest->lowering->module,
+                           .context = &substitution,
+                           .enter = substitute_var,
+                           .leave = finish_node};
+  int failed = 0;
+  for (int32_t i = 0; i < num_roots(nest->stage) && !failed; i++)
+    failed = bp__ir_map_set(&substitution.values, nest->s->vars[i], roots[i]);
+  const BpIrNode *value = failed ? NULL : bp__ir_rewrite(&rewriter, nest->s->body);
+  bp__ir_rewriter_clear(&rewriter);
+  bp__ir_map_clear(&substitution.values);
+  return value;
+}
+
+/* The CALL of a read or write of the element of the stage's storage that this iteration is at. */
+static const BpIrNode *access_storage(const Nest *nest, const BpIrNode *written) {
+  const BpIrNode *operands[2 + BP_TE_MAX_NDIM] = {nest->s->storage};
+  int32_t count = 1;
+  if (written)
+    operands[count++] = written;
+  for (int32_t i = 0; i < nest->stage->tensor->ndim; i++)
+    if (!(operands[count++] = axis_value(nest, nest->stage->axes[i])))
+      return NULL;
+  return bp_ir_make(nest->lowering->module, BP_IR_CALL, nest->stage->tensor->dtype, operands, count,
+                    BP_IR_CALL_INTRINSIC, 0, written ? BP__TE_WRITE : BP__TE_READ);
+}
+
+static const BpIrNode *write_value(const Nest *nest, const BpIrNode *value) {
+  const BpIrNode *write = value ? access_storage(nest, value) : NULL;
+  return write ? bp__ir_evaluate(nest->lowering->module, write) : NULL;
+}
+
+static const BpIrNode *accumulate(const Nest *nest, const BpIrNode *value) {
+  const BpIrNode *sum = access_storage(nest, NULL);
+  return write_value(nest, bp_ir_binary(nest->lowering->module,
+                                        bp__te_reduce_kind(nest->stage->reduce_op), sum, value));
+}
+
+/* Whether this is the first iteration of the reduction. */
+static const BpIrNode *is_first(const Nest *nest) {
+  BpIrModule *module = nest->lowering->module;
+  const BpIrNode *all = bp__ir_bool(module, true);
+  for (int32_t i = 0; i < nest->stage->num_leaves; i++) {
+    const BpTeAxis *leaf = nest->stage->leaves[i];
+    if (leaf->is_reduce)
+      all = bp_ir_binary(
+          module, BP_IR_AND, all,
+          bp_ir_binary(module, BP_IR_EQ, nest->value[leaf->index], bp__ir_int64(module, 0)));
+  }
+  return all;
+}
+
+static const BpIrNode *build_innermost(const Nest *nest) {
+  const BpTeStage *stage = nest->stage;
+  BpIrModule *module = nest->lowering->module;
+  const BpIrNode *roots[BP__TE_MAX_AXES];
+  if (nest->is_init)
+    return write_value(nest,
+                       bp__te_reduce_identity(module, stage->reduce_op, stage->tensor->dtype));
+  if (root_values(nest, roots) != 0)
+    return NULL;
+  const BpIrNode *value = body_value(nest, roots);
+  if (!value || stage->reduce_op < 0)
+    return write_value(nest, value);
+  if (!stage->starts_with_first)
+    return accumulate(nest, value);
+  const BpIrNode *first = is_first(nest);
+  int known = first ? bp__index_decide(&nest->lowering->index, first) : -1;
+  if (known >= 0)
+    return known ? write_value(nest, value) : accumulate(nest, value);
+  return bp_ir_if(module, first, write_value(nest, value), accumulate(nest, value));
+}
+
+/* ---- Loops ----------------------------------------------------------------------------------- */
+
+static const BpIrNode *build_loop(const Nest *outer, const BpTeAxis *leaf, int64_t first,
+                                  int64_t count, int32_t position) {
+  BpLowering *lowering = outer->lowering;
+  Nest nest = *outer;
+  if (count == 0)
+    return bp__ir_nothing(lowering->module);
+  nest.is_bound[leaf->index] = true;
+  if (count == 1) {
+    nest.value[leaf->index] = bp__ir_int64(lowering->module, first);
+    return nest.value[leaf->index] ? build_from(&nest, position + 1) : NULL;
+  }
+  int32_t for_kind = leaf->for_kind;
+  bool is_parallel = for_kind == BP_IR_FOR_PARALLEL;
+  if (is_parallel && lowering->is_in_parallel)
+    for_kind = BP_IR_FOR_SERIAL;
+  const BpIrNode *var = bp_ir_var(lowering->module, leaf->name, bp__dtype_int64());
+  if (!var || bp__index_set_range(&lowering->index, var, first, first + count - 1, false) != 0)
+    return NULL;
+  nest.value[leaf->index] = var;
+  bool was_in_parallel = lowering->is_in_parallel;
+  lowering->is_in_parallel |= is_parallel;
+  const BpIrNode *body = build_from(&nest, position + 1);
+  lowering->is_in_parallel = was_in_parallel;
+  return bp_ir_for(lowering->module, var, bp__ir_int64(lowering->module, first),
+                   bp__ir_int64(lowering->module, count), for_kind, leaf->thread_axis, body);
+}
+
+/* ---- Names for values that are not linear ---------------------------------------------------- */
+
+#define MAX_LETS 16
+
+/* Variables to define around a statement, the first outermost. */
+typedef struct Lets {
+  int32_t count;
+  const BpIrNode *vars[MAX_LETS], *values[MAX_LETS];
+} Lets;
+
+static bool is_linear(const BpIrNode *node) {
+  if (node->kind == BP_IR_VAR || node->kind == BP_IR_INT_IMM)
+    return true;
+  return (node->kind == BP_IR_ADD || node->kind == BP_IR_SUB || node->kind == BP_IR_MUL) &&
+         is_linear(node->operands[0]) && is_linear(node->operands[1]);
+}
+
+/* Sets *name to a new variable with this value. */
+static int add_let(const Nest *nest, Lets *lets, const char *text, const BpIrNode *value,
+                   BpRange range, const BpIrNode **name) {
+  BpIndexContext *index = &nest->lowering->index;
+  *name = bp_ir_var(nest->lowering->module, text, bp__dtype_int64());
+  if (!*name || bp__index_set_range(index, *name, range.min, range.max, false) != 0)
+    return -1;
+  lets->vars[lets->count] = *name;
+  lets->values[lets->count++] = value;
+  return 0;
+}
+
+/* Names a value that is known and not linear, unless all names are taken. */
+static int name_value(const Nest *nest, Lets *lets, const char *text, const BpIrNode *value,
+                      const BpIrNode **name) {
+  BpIndexContext *index = &nest->lowering->index;
+  value = simplified(nest, value);
+  int is_free = value ? bp__index_has_free(index, value) : -1;
+  if (is_free < 0)
+    return -1;
+  if (is_free || is_linear(value) || lets->count == MAX_LETS)
+    return 0;
+  return add_let(nest, lets, text, value, bp__index_range(index, value), name);
+}
+
+/* Names the quotients and remainders of fused axes, and the starts of moved tiles, as soon as they
+ * are known: they are computed once then, and differences of indices cancel. */
+static int name_known_values(Nest *nest, Lets *lets) {
+  const BpTeStage *stage = nest->stage;
+  for (int32_t i = 0; i < stage->num_axes; i++) {
+    const BpTeAxis *axis = stage->axes[i];
+    if (axis->used_by && axis->used_by->kind == BP__TE_FUSE && !nest->name[i] &&
+        name_value(nest, lets, axis->name, axis_value(nest, axis), &nest->name[i]) != 0)
+      return -1;
+  }
+  for (int32_t i = 0; i < stage->num_axes; i++) {
+    const BpTeAxis *axis = stage->axes[i];
+    const BpTeRelation *use = axis->used_by;
+    if (use && use->kind == BP__TE_SPLIT && !nest->start[i] && nest->piece[i] != NO_PIECE &&
+        name_value(nest, lets, axis->name, tile_start(nest, use, axis_value(nest, use->outer)),
+                   &nest->start[i]) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+static const BpIrNode *wrap_lets(const Nest *nest, const Lets *lets, const BpIrNode *body) {
+  for (int32_t i = lets->count - 1; i >= 0; i--)
+    body = bp_ir_let(nest->lowering->module, lets->vars[i], lets->values[i], body);
+  return body;
+}
+
+/* ---- Versions -------------------------------------------------------------------------------- */
+
+/* Makes the version of the rest in which a split is at one of its pieces. */
+static int choose_piece(Nest *nest, const BpTeRelation *split, int32_t piece, Piece *chosen) {
+  Piece pieces[2];
+  pieces_of(split, nest->extent[split->parent->index], pieces);
+  nest->piece[split->parent->index] = (int8_t)piece;
+  *chosen = pieces[piece];
+  return set_extent(nest, split->inner, chosen->inner_extent);
+}
+
+/* The loop over the leaf at `position`, or one loop for each piece of a split by it. */
+static const BpIrNode *build_leaf(const Nest *nest, int32_t position) {
+  const BpTeAxis *leaf = nest->stage->leaves[position];
+  const BpTeRelation *split = leaf->made_by;
+  bool is_plain = leaf->for_kind == BP_IR_FOR_SERIAL || leaf->for_kind == BP_IR_FOR_UNROLLED;
+  if (!is_plain || !split || split->outer != leaf || is_begun(nest, split->inner) ||
+      nest->piece[split->parent->index] != NO_PIECE)
+    return build_loop(nest, leaf, 0, nest->extent[leaf->index], position);
+  const BpIrNode *loops[2];
+  for (int32_t i = 0; i < 2; i++) {
+    Nest version = *nest;
+    Piece piece;
+    if (choose_piece(&version, split, i, &piece) != 0)
+      return NULL;
+    loops[i] = build_loop(&version, leaf, piece.first, piece.count, position);
+  }
+  return bp_ir_seq(nest->lowering->module, loops, 2);
+}
+
+/* The rest where the outer axis, whose value is `outer`, is in one piece: a name for it carries
+ * what is known of it there. */
+static const BpIrNode *build_version(const Nest *nest, const BpTeRelation *split, int32_t piece,
+                                     const BpIrNode *outer, int32_t position) {
+  Nest version = *nest;
+  Lets lets = {0};
+  Piece chosen;
+  const BpIrNode **name = &version.name[split->outer->index];
+  if (choose_piece(&version, split, piece, &chosen) != 0)
+    return NULL;
+  if (chosen.count == 1)
+    *name = bp__ir_int64(nest->lowering->module, chosen.first);
+  else if (add_let(nest, &lets, split->outer->name, outer,
+                   (BpRange){chosen.first, chosen.first + chosen.count - 1}, name) != 0)
+    return NULL;
+  return *name ? wrap_lets(nest, &lets, build_from(&version, position)) : NULL;
+}
+
+/* Where the outer axis of a split with two pieces became known: one version for each. */
+static const BpIrNode *branch_on_piece(const Nest *nest, const BpTeRelation *split,
+                                       int32_t position) {
+  BpIrModule *module = nest->lowering->module;
+  const BpIrNode *outer = axis_value(nest, split->outer);
+  const BpIrNode *versions[2] = {NULL, NULL};
+  Piece pieces[2];
+  pieces_of(split, nest->extent[split->parent->index], pieces);
+  const BpIrNode *is_earlier =
+      bp_ir_binary(module, BP_IR_LT, outer, bp__ir_int64(module, pieces[1].first));
+  int known = is_earlier ? bp__index_decide(&nest->lowering->index, is_earlier) : -1;
+  for (int32_t i = 0; i < 2; i++)
+    if ((known < 0 || known != i) &&
+        !(versions[i] = build_version(nest, split, i, outer, position)))
+      return NULL;
+  if (known >= 0)
+    return versions[!known];
+  return bp_ir_if(module, is_earlier, versions[0], versions[1]);
+}
+
+/* ---- Attached stages and initialisation ------------------------------------------------------ */
+
+static int start_nest(Nest *nest, BpLowering *lowering, BpLowerStage *s) {
+  memset(nest, 0, sizeof *nest);
+  nest->lowering = lowering;
+  nest->s = s;
+  nest->stage = s->stage;
+  for (int32_t i = 0; i < num_roots(s->stage); i++) {
+    const BpTeAxis *axis = s->stage->axes[i];
+    int64_t extent = s->attached_to && !axis->is_reduce ? s->region[i].extent : axis->extent;
+    if (set_extent(nest, axis, extent) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* The buffer of a stage that is no output, for the region to be computed. */
+static int make_storage(BpLowering *lowering, BpLowerStage *s) {
+  const BpTeTensor *tensor = s->stage->tensor;
+  const BpIrNode *extents[BP_TE_MAX_NDIM];
+  int32_t scope = s->stage->scope;
+  if (scope < 0)
+    scope = s->attached_to ? BP_IR_SCOPE_LOCAL : BP_IR_SCOPE_GLOBAL;
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    s->mins[i] = s->attached_to ? s->region[i].min : NULL;
+    extents[i] =
+        bp__ir_int64(lowering->module, s->attached_to ? s->region[i].extent : tensor->shape[i]);
+  }
+  s->storage =
+      bp_ir_buffer(lowering->module, tensor->name, tensor->dtype, scope, extents, tensor->ndim);
+  return s->storage ? 0 : -1;
+}
+
+/* Computes a stage and then does the rest, which may read it. */
+typedef const BpIrNode *(*Rest)(void *context);
+
+static const BpIrNode *realize(BpLowering *lowering, BpLowerStage *s, Rest rest, void *context) {
+  Nest nest;
+  if (!s->is_output && make_storage(lowering, s) != 0)
+    return NULL;
+  const BpIrNode *storage = s->storage;
+  if (start_nest(&nest, lowering, s) != 0)
+    return NULL;
+  const BpIrNode *parts[2] = {build_from(&nest, 0), NULL};
+  if (!parts[0] || !(parts[1] = rest(context)))
+    return NULL;
+  const BpIrNode *both = bp_ir_seq(lowering->module, parts, 2);
+  return s->is_output ? both : bp_ir_allocate(lowering->module, storage, both);
+}
+
+static const BpIrNode *build_rest(const Nest *nest, int32_t position);
+
+typedef struct AttachedRest {
+  const Nest *nest;
+  int32_t position; /* of the leaf whose loop was made last */
+  int32_t next;     /* the first stage not yet looked at */
+} AttachedRest;
+
+/* Realises the stages attached at this position from `next` on, then goes on inwards. */
+static const BpIrNode *build_attached(void *context) {
+  AttachedRest rest = *(const AttachedRest *)context;
+  BpLowering *lowering = rest.nest->lowering;
+  for (; rest.next < lowering->num_stages; rest.next++) {
+    BpLowerStage *s = &lowering->stages[rest.next];
+    const BpIrNode *roots[BP__TE_MAX_AXES];
+    if (s->attached_to != rest.nest->s || s->attach_position != rest.position)
+      continue;
+    if (root_values(rest.nest, roots) != 0 ||
+        bp__lower_region(lowering, s, rest.nest->s, roots) != 0)
+      return NULL;
+    if (!s->is_wanted)
+      continue;
+    rest.next++;
+    return realize(lowering, s, build_attached, &rest);
+  }
+  return build_rest(rest.nest, rest.position + 1);
+}
+
+static bool is_first_reduction(const Nest *nest, int32_t position) {
+  for (int32_t i = 0; i < position; i++)
+    if (nest->stage->leaves[i]->is_reduce)
+      return false;
+  return position == nest->stage->num_leaves || nest->stage->leaves[position]->is_reduce;
+}
+
+/* The loops from `position` on, after what comes before them there. */
+static const BpIrNode *build_loops(const Nest *nest, int32_t position) {
+  if (position == nest->stage->num_leaves)
+    return build_innermost(nest);
+  if (nest->is_init && nest->stage->leaves[position]->is_reduce)
+    return build_from(nest, position + 1);
+  return build_leaf(nest, position);
+}
+
+static const BpIrNode *build_rest(const Nest *nest, int32_t position) {
+  if (nest->stage->reduce_op < 0 || nest->is_init || nest->stage->starts_with_first ||
+      !is_first_reduction(nest, position))
+    return build_loops(nest, position);
+  Nest init = *nest;
+  init.is_init = true;
+  const BpIrNode *parts[2] = {build_loops(&init, position), build_loops(nest, position)};
+  return bp_ir_seq(nest->lowering->module, parts, 2);
+}
+
+/* ---- What becomes known on the way in -------------------------------------------------------- */
+
+/* Sets *split to one that has two pieces and whose outer axis is known by now, or NULL. */
+static int find_branch(const Nest *nest, const BpTeRelation **split) {
+  *split = NULL;
+  for (int32_t i = 0; i < nest->stage->num_axes; i++) {
+    const BpTeRelation *use = nest->stage->axes[i]->used_by;
+    if (!use || use->kind != BP__TE_SPLIT || use->parent != nest->stage->axes[i] ||
+        nest->piece[i] != NO_PIECE || is_begun(nest, use->inner))
+      continue;
+    int known = is_known(nest, use->outer);
+    if (known < 0)
+      return -1;
+    if (known) {
+      *split = use;
+      return 0;
+    }
+  }
+  return 0;
+}
+
+/* The condition that keeps a split axis, known by now, inside its extent; NULL: none is needed. */
+static int guard_of(const Nest *nest, const BpTeAxis *axis, const BpIrNode **guard) {
+  BpIrModule *module = nest->lowering->module;
+  *guard = bp_ir_binary(module, BP_IR_LT, axis_value(nest, axis),
+                        bp__ir_int64(module, nest->extent[axis->index]));
+  if (!*guard)
+    return -1;
+  if (bp__index_decide(&nest->lowering->index, *guard) == 1)
+    *guard = NULL;
+  return 0;
+}
+
+/* For a split into tiles of two sizes whose piece could not be chosen: a shorter tile ends at the
+ * start of its neighbour. */
+static int piece_guard_of(const Nest *nest, const BpTeRelation *split, const BpIrNode **guard) {
+  BpIrModule *module = nest->lowering->module;
+  const BpIrNode *outer = axis_value(nest, split->outer);
+  const BpIrNode *next =
+      tile_start(nest, split, bp_ir_binary(module, BP_IR_ADD, outer, bp__ir_int64(module, 1)));
+  *guard = bp_ir_binary(module, BP_IR_LT, axis_value(nest, split->parent), simplified(nest, next));
+  if (!*guard)
+    return -1;
+  if (bp__index_decide(&nest->lowering->index, *guard) == 1)
+    *guard = NULL;
+  return 0;
+}
+
+static int add_guard(const Nest *nest, const BpIrNode *guard, const BpIrNode **guards) {
+  if (guard)
+    *guards = *guards ? bp_ir_binary(nest->lowering->module, BP_IR_AND, *guards, guard) : guard;
+  return guard && !*guards ? -1 : 0;
+}
+
+/* Sets *guards to the conditions of all axes that became known, or NULL. */
+static int take_guards(Nest *nest, const BpIrNode **guards) {
+  *guards = NULL;
+  for (int32_t i = 0; i < nest->stage->num_axes; i++) {
+    const BpTeAxis *axis = nest->stage->axes[i];
+    const BpTeRelation *use = axis->used_by;
+    const BpIrNode *guard;
+    if (!use || use->kind != BP__TE_SPLIT || nest->is_checked[i])
+      continue;
+    int known = is_known(nest, axis);
+    if (known < 0)
+      return -1;
+    if (!known)
+      continue;
+    nest->is_checked[i] = true;
+    if (guard_of(nest, axis, &guard) != 0 || add_guard(nest, guard, guards) != 0)
+      return -1;
+    if (nest->piece[i] == NO_PIECE && use->tail == BP_TE_TAIL_BALANCE &&
+        (piece_guard_of(nest, use, &guard) != 0 || add_guard(nest, guard, guards) != 0))
+      return -1;
+  }
+  return 0;
+}
+
+/* Everything inside the loops of the leaves before `position`. */
+static const BpIrNode *build_from(const Nest *outer, int32_t position) {
+  Nest nest = *outer;
+  const BpTeRelation *split;
+  const BpIrNode *guards;
+  Lets lets = {0};
+  if (name_known_values(&nest, &lets) != 0 || find_branch(&nest, &split) != 0)
+    return NULL;
+  if (split)
+    return wrap_lets(&nest, &lets, branch_on_piece(&nest, split, position));
+  if (take_guards(&nest, &guards) != 0)
+    return NULL;
+  AttachedRest attached = {&nest, position - 1, 0};
+  const BpIrNode *rest =
+      nest.is_init || position == 0 ? build_rest(&nest, position) : build_attached(&attached);
+  if (guards)
+    rest = bp_ir_if(nest.lowering->module, guards, rest, NULL);
+  return wrap_lets(&nest, &lets, rest);
+}
+
+/* ---- All stages ------------------------------------------------------------------------------ */
+
+typedef struct RootRest {
+  BpLowering *lowering;
+  int32_t next;
+} RootRest;
+
+static const BpIrNode *build_roots(void *context) {
+  RootRest rest = *(const RootRest *)context;
+  BpLowering *lowering = rest.lowering;
+  for (; rest.next < lowering->num_stages; rest.next++)
+    if (!lowering->stages[rest.next].attached_to) {
+      rest.next++;
+      return realize(lowering, &lowering->stages[rest.next - 1], build_roots, &rest);
+    }
+  return bp__ir_nothing(lowering->module);
+}
+
+const BpIrNode *bp__lower_build(BpLowering *lowering, const BpIrNode *body) {
+  RootRest rest = {lowering, 0};
+  (void)body;
+  return build_roots(&rest);
+}

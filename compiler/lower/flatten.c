@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Storage flattening: reads and writes of tensors by coordinates become loads and stores by element
+ * index. A read in a branch of a select happens only where that branch is chosen: one that is not
+ * provably inside its buffer gets the condition as its mask. */
+
+#include "compiler/lower/lowering.h"
+
+typedef struct Flatten {
+  BpLowering *lowering;
+  const BpIrNode *path; /* the condition under which this is evaluated; NULL: always */
+} Flatten;
+
+static const BpIrNode *flatten_under(BpLowering *lowering, const BpIrNode *path,
+                                     const BpIrNode *node);
+
+static int64_t extent_of(const BpIrNode *buffer, int32_t dimension) {
+  return buffer->operands[dimension]->int_value;
+}
+
+static const BpIrNode *flat_index(BpLowering *lowering, const BpIrNode *buffer,
+                                  const BpIrNode *const *indices) {
+  BpIrModule *module = lowering->module;
+  const BpIrNode *flat = bp__ir_int64(module, 0);
+  int64_t stride = 1;
+  for (int32_t i = buffer->num_operands - 1; i >= 0; i--) {
+    const BpIrNode *part =
+        bp_ir_binary(module, BP_IR_MUL, indices[i], bp__ir_int64(module, stride));
+    flat = bp_ir_binary(module, BP_IR_ADD, flat, part);
+    stride *= extent_of(buffer, i);
+  }
+  return bp__index_simplify(&lowering->index, flat);
+}
+
+static bool is_inside(BpLowering *lowering, const BpIrNode *read) {
+  const BpIrNode *buffer = read->operands[0];
+  for (int32_t i = 0; i < buffer->num_operands; i++) {
+    BpRange range = bp__index_range(&lowering->index, read->operands[1 + i]);
+    if (range.min < 0 || range.max >= extent_of(buffer, i))
+      return false;
+  }
+  return true;
+}
+
+static int visit_outside_read(void *context, const BpIrNode *node) {
+  return bp__te_is_read(node) && !is_inside(context, node);
+}
+
+/* select(c, load masked by c, 0) is that load. */
+static const BpIrNode *make_select(BpIrModule *module, const BpIrNode *condition, const BpIrNode *a,
+                                   const BpIrNode *b) {
+  if (!condition || !a || !b)
+    return NULL;
+  bool is_zero = bp__ir_is_int_value(b, 0) || (b->kind == BP_IR_FLOAT_IMM && b->float_value == 0);
+  if (is_zero && a->kind == BP_IR_LOAD && a->num_operands == 3 &&
+      bp__ir_equal(a->operands[2], condition))
+    return a;
+  return bp_ir_select(module, condition, a, b);
+}
+
+static const BpIrNode *both(BpIrModule *module, const BpIrNode *a, const BpIrNode *b) {
+  return a ? bp_ir_binary(module, BP_IR_AND, a, b) : b;
+}
+
+/* Takes a select with reads that need a mask apart; the others go the common way. */
+static int enter_node(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  const Flatten *flatten = rewriter->context;
+  BpLowering *lowering = flatten->lowering;
+  if (node->kind != BP_IR_SELECT || node->operands[0]->dtype.lanes != 1)
+    return 0;
+  int outside = bp__ir_visit_once(node, visit_outside_read, lowering);
+  if (outside <= 0)
+    return outside;
+  const BpIrNode *condition = bp__ir_rewrite(rewriter, node->operands[0]);
+  if (!condition)
+    return -1;
+  const BpIrNode *other = bp_ir_not(lowering->module, condition);
+  const BpIrNode *a =
+      flatten_under(lowering, both(lowering->module, flatten->path, condition), node->operands[1]);
+  const BpIrNode *b =
+      flatten_under(lowering, both(lowering->module, flatten->path, other), node->operands[2]);
+  *result = make_select(lowering->module, condition, a, b);
+  return *result ? 1 : -1;
+}
+
+static const BpIrNode *flatten_read(const Flatten *flatten, const BpIrNode *read) {
+  BpLowering *lowering = flatten->lowering;
+  const BpIrNode *index = flat_index(lowering, read->operands[0], read->operands + 1);
+  const BpIrNode *mask = is_inside(lowering, read) ? NULL : flatten->path;
+  return index ? bp_ir_load(lowering->module, read->operands[0], index, mask) : NULL;
+}
+
+static bool is_write(const BpIrNode *node) {
+  return node->kind == BP_IR_EVALUATE && node->operands[0]->kind == BP_IR_CALL &&
+         strcmp(node->operands[0]->str_value, BP__TE_WRITE) == 0;
+}
+
+static const BpIrNode *leave_node(BpIrRewriter *rewriter, const BpIrNode *node) {
+  const Flatten *flatten = rewriter->context;
+  if (bp__te_is_read(node))
+    return flatten_read(flatten, node);
+  if (!is_write(node))
+    return node;
+  const BpIrNode *const *operands = node->operands[0]->operands;
+  const BpIrNode *index = flat_index(flatten->lowering, operands[0], operands + 2);
+  return index ? bp_ir_store(rewriter->module, operands[0], index, operands[1], NULL) : NULL;
+}
+
+static const BpIrNode *flatten_under(BpLowering *lowering, const BpIrNode *path,
+                                     const BpIrNode *node) {
+  Flatten flatten = {lowering, path};
+  BpIrRewriter rewriter = {
+      .module = lowering->module, .context = &flatten, .enter = enter_node, .leave = leave_node};
+  const BpIrNode *result = bp__ir_rewrite(&rewriter, node);
+  bp__ir_rewriter_clear(&rewriter);
+  return result;
+}
+
+const BpIrNode *bp__lower_flatten(BpLowering *lowering, const BpIrNode *body) {
+  return flatten_under(lowering, NULL, body);
+}

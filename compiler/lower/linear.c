@@ -1,0 +1,620 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Linear forms of index expressions and what follows from them. */
+
+#include "compiler/lower/linear.h"
+
+#include <stdlib.h>
+
+#define MAX_TERMS 24
+
+typedef struct Term {
+  const BpIrNode *atom;
+  int64_t multiple;
+} Term;
+
+/* constant + sum of the terms; `failed`: memory ran out, or numbers overflowed. */
+typedef struct Linear {
+  int64_t constant;
+  int32_t count;
+  bool failed;
+  Term terms[MAX_TERMS];
+} Linear;
+
+static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out);
+static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear);
+
+/* ---- Ranges ---------------------------------------------------------------------------------- */
+
+void bp__index_clear(BpIndexContext *context) {
+  bp__ir_map_clear(&context->vars);
+}
+
+int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t min, int64_t max,
+                        bool is_free) {
+  BpVarRange *known = bp__ir_alloc(context->module, sizeof *known);
+  if (!known)
+    return -1;
+  *known = (BpVarRange){{min, max}, is_free};
+  return bp__ir_map_set(&context->vars, var, known);
+}
+
+static int64_t saturate(__int128 value) {
+  return value < BP__RANGE_MIN   ? BP__RANGE_MIN
+         : value > BP__RANGE_MAX ? BP__RANGE_MAX
+                                 : (int64_t)value;
+}
+
+static int64_t bound_multiply(int64_t bound, int64_t factor) {
+  if (bound == BP__RANGE_MIN || bound == BP__RANGE_MAX)
+    return factor == 0 ? 0 : (bound < 0) == (factor > 0) ? BP__RANGE_MIN : BP__RANGE_MAX;
+  return saturate((__int128)bound * factor);
+}
+
+static int64_t bound_add(int64_t a, int64_t b) {
+  if (a == BP__RANGE_MIN || a == BP__RANGE_MAX)
+    return a;
+  if (b == BP__RANGE_MIN || b == BP__RANGE_MAX)
+    return b;
+  return saturate((__int128)a + b);
+}
+
+static const BpRange everything = {BP__RANGE_MIN, BP__RANGE_MAX};
+
+static BpRange range_multiply(BpRange a, int64_t factor) {
+  int64_t x = bound_multiply(a.min, factor), y = bound_multiply(a.max, factor);
+  return x <= y ? (BpRange){x, y} : (BpRange){y, x};
+}
+
+static BpRange range_add(BpRange a, BpRange b) {
+  return (BpRange){bound_add(a.min, b.min), bound_add(a.max, b.max)};
+}
+
+static BpRange range_union(BpRange a, BpRange b) {
+  return (BpRange){a.min < b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
+}
+
+static int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static int64_t floor_mod(int64_t a, int64_t b) {
+  return a - floor_div(a, b) * b;
+}
+
+static BpRange range_floor_div(BpRange a, int64_t divisor) {
+  return (BpRange){a.min == BP__RANGE_MIN ? a.min : floor_div(a.min, divisor),
+                   a.max == BP__RANGE_MAX ? a.max : floor_div(a.max, divisor)};
+}
+
+static BpRange dtype_range(BpDataType dtype) {
+  if (dtype.code == BP_DTYPE_BOOL)
+    return (BpRange){0, 1};
+  if (dtype.bits > 32 || !bp__dtype_is_int(dtype))
+    return everything;
+  if (dtype.code == BP_DTYPE_UINT)
+    return (BpRange){0, (INT64_C(1) << dtype.bits) - 1};
+  return (BpRange){-(INT64_C(1) << (dtype.bits - 1)), (INT64_C(1) << (dtype.bits - 1)) - 1};
+}
+
+static const BpVarRange *var_range(BpIndexContext *context, const BpIrNode *var) {
+  return bp__ir_map_get(&context->vars, var);
+}
+
+static BpRange range_of_atom(BpIndexContext *context, const BpIrNode *node) {
+  const BpIrNode *const *x = node->operands;
+  int64_t divisor;
+  switch (node->kind) {
+  case BP_IR_VAR: {
+    const BpVarRange *known = var_range(context, node);
+    return known ? known->range : dtype_range(node->dtype);
+  }
+  case BP_IR_DIV:
+  case BP_IR_FLOORDIV:
+    if (bp__ir_const_int(x[1], &divisor) && divisor > 0) {
+      BpRange a = bp__index_range(context, x[0]);
+      if (node->kind == BP_IR_FLOORDIV || a.min >= 0)
+        return range_floor_div(a, divisor);
+    }
+    return everything;
+  case BP_IR_MOD:
+  case BP_IR_FLOORMOD:
+    if (bp__ir_const_int(x[1], &divisor) && divisor > 0) {
+      BpRange a = bp__index_range(context, x[0]);
+      if (a.min >= 0)
+        return (BpRange){0, a.max < divisor - 1 ? a.max : divisor - 1};
+      return (BpRange){node->kind == BP_IR_MOD ? 1 - divisor : 0, divisor - 1};
+    }
+    return everything;
+  case BP_IR_MIN: {
+    BpRange a = bp__index_range(context, x[0]), b = bp__index_range(context, x[1]);
+    return (BpRange){a.min < b.min ? a.min : b.min, a.max < b.max ? a.max : b.max};
+  }
+  case BP_IR_MAX: {
+    BpRange a = bp__index_range(context, x[0]), b = bp__index_range(context, x[1]);
+    return (BpRange){a.min > b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
+  }
+  case BP_IR_SELECT:
+    return range_union(bp__index_range(context, x[1]), bp__index_range(context, x[2]));
+  case BP_IR_CAST:
+    return bp__dtype_is_float(x[0]->dtype) ? dtype_range(node->dtype)
+                                           : bp__index_range(context, x[0]);
+  default:
+    return dtype_range(node->dtype);
+  }
+}
+
+static BpRange linear_range(BpIndexContext *context, const Linear *linear) {
+  BpRange range = {linear->constant, linear->constant};
+  if (linear->failed)
+    return everything;
+  for (int32_t i = 0; i < linear->count; i++)
+    range = range_add(range, range_multiply(range_of_atom(context, linear->terms[i].atom),
+                                            linear->terms[i].multiple));
+  return range;
+}
+
+static bool is_int64(const BpIrNode *node) {
+  return node->dtype.code == BP_DTYPE_INT && node->dtype.bits == 64 && node->dtype.lanes == 1;
+}
+
+BpRange bp__index_range(BpIndexContext *context, const BpIrNode *node) {
+  if (!is_int64(node))
+    return node->dtype.lanes == 1 && node->kind == BP_IR_INT_IMM
+               ? (BpRange){node->int_value, node->int_value}
+               : range_of_atom(context, node);
+  Linear linear;
+  linear_of(context, node, &linear);
+  return linear_range(context, &linear);
+}
+
+/* ---- Linear forms ---------------------------------------------------------------------------- */
+
+static void add_constant(Linear *linear, int64_t value) {
+  linear->failed |= __builtin_add_overflow(linear->constant, value, &linear->constant);
+}
+
+static void add_term(Linear *linear, const BpIrNode *atom, int64_t multiple) {
+  if (multiple == 0)
+    return;
+  for (int32_t i = 0; i < linear->count; i++) {
+    Term *term = &linear->terms[i];
+    if (!bp__ir_equal(term->atom, atom))
+      continue;
+    linear->failed |= __builtin_add_overflow(term->multiple, multiple, &term->multiple);
+    if (term->multiple == 0)
+      *term = linear->terms[--linear->count];
+    return;
+  }
+  if (linear->count == MAX_TERMS)
+    linear->failed = true;
+  else
+    linear->terms[linear->count++] = (Term){atom, multiple};
+}
+
+static void add_scaled(Linear *linear, const Linear *other, int64_t factor) {
+  int64_t scaled;
+  linear->failed |= other->failed | __builtin_mul_overflow(other->constant, factor, &scaled);
+  if (linear->failed)
+    return;
+  add_constant(linear, scaled);
+  for (int32_t i = 0; i < other->count && !linear->failed; i++) {
+    if (__builtin_mul_overflow(other->terms[i].multiple, factor, &scaled))
+      linear->failed = true;
+    else
+      add_term(linear, other->terms[i].atom, scaled);
+  }
+}
+
+static int64_t greatest_common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a < 0 ? -a : a;
+}
+
+/* For a division by `divisor`: finds g that divides it and every multiple of at least `threshold`,
+ * and takes apart linear = g * high + low. */
+static int64_t take_apart(const Linear *linear, int64_t divisor, int64_t threshold, Linear *high,
+                          Linear *low) {
+  int64_t g = divisor;
+  for (int32_t i = 0; i < linear->count; i++)
+    if (llabs(linear->terms[i].multiple) >= threshold)
+      g = greatest_common_divisor(g, linear->terms[i].multiple);
+  *high = (Linear){.constant = floor_div(linear->constant, g)};
+  *low = (Linear){.constant = floor_mod(linear->constant, g)};
+  for (int32_t i = 0; i < linear->count; i++) {
+    Term term = linear->terms[i];
+    if (term.multiple % g == 0)
+      add_term(high, term.atom, term.multiple / g);
+    else
+      add_term(low, term.atom, term.multiple);
+  }
+  return g;
+}
+
+/* Takes apart linear = g * high + low with 0 <= low < g, where g divides `divisor`, and as large a
+ * g as the ranges prove. So floor(linear / divisor) = floor(high / (divisor / g)). */
+static int64_t find_granule(BpIndexContext *context, const Linear *linear, int64_t divisor,
+                            Linear *high, Linear *low) {
+  int64_t threshold = INT64_MAX;
+  for (;;) {
+    int64_t g = take_apart(linear, divisor, threshold, high, low);
+    BpRange range = linear_range(context, low);
+    if (range.min >= 0 && range.max < g)
+      return g;
+    int64_t next = 0;
+    for (int32_t i = 0; i < linear->count; i++) {
+      int64_t size = llabs(linear->terms[i].multiple);
+      if (size < threshold && size > next)
+        next = size;
+    }
+    if (next == 0)
+      break;
+    threshold = next;
+  }
+  *high = *linear;
+  *low = (Linear){0};
+  return 1;
+}
+
+/* floor(linear / divisor) where the multiples of `divisor` in it are taken out. */
+static void divide(BpIndexContext *context, const Linear *linear, int64_t divisor, Linear *out) {
+  Linear high, low, inner = {0};
+  int64_t g = find_granule(context, linear, divisor, &high, &low);
+  int64_t left = divisor / g;
+  add_constant(out, floor_div(high.constant, left));
+  inner.constant = floor_mod(high.constant, left);
+  for (int32_t i = 0; i < high.count; i++) {
+    int64_t quotient = floor_div(high.terms[i].multiple, left);
+    add_term(out, high.terms[i].atom, quotient);
+    add_term(&inner, high.terms[i].atom, high.terms[i].multiple - quotient * left);
+  }
+  if (inner.count == 0)
+    return;
+  BpRange range = linear_range(context, &inner);
+  if (floor_div(range.min, left) == floor_div(range.max, left)) {
+    add_constant(out, floor_div(range.min, left));
+    return;
+  }
+  const BpIrNode *atom =
+      bp__ir_node2(context->module, range.min >= 0 ? BP_IR_DIV : BP_IR_FLOORDIV, bp__dtype_int64(),
+                   linear_node(context, &inner), bp__ir_int64(context->module, left));
+  if (atom)
+    add_term(out, atom, 1);
+  else
+    out->failed = true;
+}
+
+/* linear mod divisor = g * (high mod (divisor / g)) + low. */
+static void remainder_of(BpIndexContext *context, const Linear *linear, int64_t divisor,
+                         Linear *out) {
+  Linear high, low, inner = {0};
+  int64_t g = find_granule(context, linear, divisor, &high, &low);
+  int64_t left = divisor / g;
+  add_scaled(out, &low, 1);
+  inner.constant = floor_mod(high.constant, left);
+  for (int32_t i = 0; i < high.count; i++)
+    add_term(&inner, high.terms[i].atom, floor_mod(high.terms[i].multiple, left));
+  if (left == 1)
+    return;
+  BpRange range = linear_range(context, &inner);
+  if (range.min >= 0 && range.max < left) {
+    add_scaled(out, &inner, g);
+    return;
+  }
+  const BpIrNode *atom =
+      bp__ir_node2(context->module, range.min >= 0 ? BP_IR_MOD : BP_IR_FLOORMOD, bp__dtype_int64(),
+                   linear_node(context, &inner), bp__ir_int64(context->module, left));
+  if (atom)
+    add_term(out, atom, g);
+  else
+    out->failed = true;
+}
+
+/* MIN and MAX: the one that always wins, or an atom. */
+static void choose(BpIndexContext *context, const BpIrNode *node, Linear *out) {
+  Linear a, b, difference;
+  linear_of(context, node->operands[0], &a);
+  linear_of(context, node->operands[1], &b);
+  difference = a;
+  add_scaled(&difference, &b, -1);
+  BpRange range = linear_range(context, &difference);
+  bool is_min = node->kind == BP_IR_MIN;
+  if (!difference.failed && range.max <= 0) {
+    *out = is_min ? a : b;
+  } else if (!difference.failed && range.min >= 0) {
+    *out = is_min ? b : a;
+  } else {
+    const BpIrNode *atom = bp_ir_binary(context->module, node->kind, linear_node(context, &a),
+                                        linear_node(context, &b));
+    *out = (Linear){.failed = !atom};
+    if (atom)
+      add_term(out, atom, 1);
+  }
+}
+
+static bool linear_of_quotient(BpIndexContext *context, const BpIrNode *node, Linear *out) {
+  int64_t divisor;
+  if (!bp__ir_const_int(node->operands[1], &divisor) || divisor <= 0)
+    return false;
+  Linear a;
+  linear_of(context, node->operands[0], &a);
+  bool truncates = node->kind == BP_IR_DIV || node->kind == BP_IR_MOD;
+  if (a.failed || (truncates && linear_range(context, &a).min < 0))
+    return false;
+  if (node->kind == BP_IR_DIV || node->kind == BP_IR_FLOORDIV)
+    divide(context, &a, divisor, out);
+  else
+    remainder_of(context, &a, divisor, out);
+  return true;
+}
+
+static bool linear_of_product(BpIndexContext *context, const BpIrNode *node, Linear *out) {
+  Linear a, b;
+  linear_of(context, node->operands[0], &a);
+  linear_of(context, node->operands[1], &b);
+  if (a.count != 0 && b.count != 0)
+    return false;
+  add_scaled(out, a.count ? &a : &b, a.count ? b.constant : a.constant);
+  return true;
+}
+
+static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out) {
+  *out = (Linear){0};
+  Linear other;
+  switch (node->kind) {
+  case BP_IR_INT_IMM:
+    out->constant = node->int_value;
+    return;
+  case BP_IR_ADD:
+  case BP_IR_SUB:
+    linear_of(context, node->operands[0], out);
+    linear_of(context, node->operands[1], &other);
+    add_scaled(out, &other, node->kind == BP_IR_ADD ? 1 : -1);
+    return;
+  case BP_IR_MUL:
+    if (linear_of_product(context, node, out))
+      return;
+    break;
+  case BP_IR_DIV:
+  case BP_IR_MOD:
+  case BP_IR_FLOORDIV:
+  case BP_IR_FLOORMOD:
+    if (linear_of_quotient(context, node, out))
+      return;
+    break;
+  case BP_IR_MIN:
+  case BP_IR_MAX:
+    choose(context, node, out);
+    return;
+  default:
+    break;
+  }
+  *out = (Linear){0};
+  add_term(out, node, 1);
+}
+
+/* ---- Back to nodes --------------------------------------------------------------------------- */
+
+static void sort_terms(Linear *linear) {
+  for (int32_t i = 1; i < linear->count; i++) {
+    Term term = linear->terms[i];
+    int32_t j = i;
+    for (; j > 0 && llabs(linear->terms[j - 1].multiple) < llabs(term.multiple); j--)
+      linear->terms[j] = linear->terms[j - 1];
+    linear->terms[j] = term;
+  }
+}
+
+static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear) {
+  BpIrModule *module = context->module;
+  Linear sorted = *linear;
+  const BpIrNode *sum = NULL;
+  if (linear->failed)
+    return NULL;
+  sort_terms(&sorted);
+  for (int32_t i = 0; i < sorted.count; i++) {
+    int64_t multiple = sorted.terms[i].multiple;
+    bool subtract = sum && multiple < 0;
+    const BpIrNode *term = bp_ir_binary(module, BP_IR_MUL, sorted.terms[i].atom,
+                                        bp__ir_int64(module, subtract ? -multiple : multiple));
+    sum = sum ? bp_ir_binary(module, subtract ? BP_IR_SUB : BP_IR_ADD, sum, term) : term;
+  }
+  if (!sum)
+    return bp__ir_int64(module, sorted.constant);
+  if (sorted.constant == 0)
+    return sum;
+  return bp_ir_binary(module, sorted.constant < 0 ? BP_IR_SUB : BP_IR_ADD, sum,
+                      bp__ir_int64(module, llabs(sorted.constant)));
+}
+
+const BpIrNode *bp__index_simplify(BpIndexContext *context, const BpIrNode *node) {
+  if (!node || !is_int64(node))
+    return node;
+  Linear linear;
+  linear_of(context, node, &linear);
+  return linear.failed ? node : linear_node(context, &linear);
+}
+
+bool bp__index_difference(BpIndexContext *context, const BpIrNode *a, const BpIrNode *b,
+                          int64_t *difference) {
+  Linear left, right;
+  linear_of(context, a, &left);
+  linear_of(context, b, &right);
+  add_scaled(&left, &right, -1);
+  *difference = left.constant;
+  return !left.failed && left.count == 0;
+}
+
+/* ---- Conditions ------------------------------------------------------------------------------ */
+
+static int decide_comparison(BpIndexContext *context, const BpIrNode *node) {
+  Linear difference, other;
+  if (!is_int64(node->operands[0]))
+    return -1;
+  linear_of(context, node->operands[0], &difference);
+  linear_of(context, node->operands[1], &other);
+  add_scaled(&difference, &other, -1);
+  BpRange d = linear_range(context, &difference);
+  switch (node->kind) {
+  case BP_IR_LT:
+    return d.max < 0 ? 1 : d.min >= 0 ? 0 : -1;
+  case BP_IR_LE:
+    return d.max <= 0 ? 1 : d.min > 0 ? 0 : -1;
+  case BP_IR_GT:
+    return d.min > 0 ? 1 : d.max <= 0 ? 0 : -1;
+  case BP_IR_GE:
+    return d.min >= 0 ? 1 : d.max < 0 ? 0 : -1;
+  case BP_IR_EQ:
+    return d.min == 0 && d.max == 0 ? 1 : d.min > 0 || d.max < 0 ? 0 : -1;
+  default:
+    return d.min == 0 && d.max == 0 ? 0 : d.min > 0 || d.max < 0 ? 1 : -1;
+  }
+}
+
+int bp__index_decide(BpIndexContext *context, const BpIrNode *condition) {
+  int a, b;
+  switch (condition->kind) {
+  case BP_IR_INT_IMM:
+    return condition->int_value != 0;
+  case BP_IR_NOT:
+    a = bp__index_decide(context, condition->operands[0]);
+    return a < 0 ? a : !a;
+  case BP_IR_AND:
+  case BP_IR_OR:
+    a = bp__index_decide(context, condition->operands[0]);
+    b = bp__index_decide(context, condition->operands[1]);
+    if (condition->kind == BP_IR_AND)
+      return a == 0 || b == 0 ? 0 : a == 1 && b == 1 ? 1 : -1;
+    return a == 1 || b == 1 ? 1 : a == 0 && b == 0 ? 0 : -1;
+  case BP_IR_EQ:
+  case BP_IR_NE:
+  case BP_IR_LT:
+  case BP_IR_LE:
+  case BP_IR_GT:
+  case BP_IR_GE:
+    return decide_comparison(context, condition);
+  default:
+    return -1;
+  }
+}
+
+/* ---- Intervals ------------------------------------------------------------------------------- */
+
+static int visit_free(void *data, const BpIrNode *node) {
+  const BpVarRange *known = node->kind == BP_IR_VAR ? var_range(data, node) : NULL;
+  return known && known->is_free;
+}
+
+int bp__index_has_free(BpIndexContext *context, const BpIrNode *node) {
+  return bp__ir_visit_once(node, visit_free, context);
+}
+
+/* floor(a / divisor) for a in an interval. */
+static int quotient_interval(BpIndexContext *context, const BpIrNode *atom, int64_t divisor,
+                             BpInterval *interval, bool *is_bounded) {
+  if (bp__index_interval(context, atom->operands[0], interval, is_bounded) != 0)
+    return -1;
+  if (!*is_bounded)
+    return 0;
+  interval->extent = (interval->extent + divisor - 2) / divisor + 1;
+  interval->min = bp__index_simplify(
+      context, bp_ir_binary(context->module, BP_IR_FLOORDIV, interval->min, atom->operands[1]));
+  return interval->min ? 0 : -1;
+}
+
+/* min(a, b) or max(a, b): it moves no further than the one that moves most. */
+static int choice_interval(BpIndexContext *context, const BpIrNode *atom, BpInterval *interval,
+                           bool *is_bounded) {
+  BpInterval b;
+  bool b_bounded;
+  if (bp__index_interval(context, atom->operands[0], interval, is_bounded) != 0 ||
+      bp__index_interval(context, atom->operands[1], &b, &b_bounded) != 0)
+    return -1;
+  *is_bounded = *is_bounded && b_bounded;
+  if (!*is_bounded)
+    return 0;
+  interval->min =
+      bp__index_simplify(context, bp_ir_binary(context->module, atom->kind, interval->min, b.min));
+  if (b.extent > interval->extent)
+    interval->extent = b.extent;
+  return interval->min ? 0 : -1;
+}
+
+static int atom_interval(BpIndexContext *context, const BpIrNode *atom, BpInterval *interval,
+                         bool *is_bounded) {
+  int found = bp__index_has_free(context, atom);
+  int64_t divisor = 0;
+  *interval = (BpInterval){atom, 1};
+  *is_bounded = true;
+  if (found <= 0)
+    return found;
+  if ((atom->kind == BP_IR_DIV || atom->kind == BP_IR_FLOORDIV) &&
+      bp__ir_const_int(atom->operands[1], &divisor) && divisor > 0) {
+    if (quotient_interval(context, atom, divisor, interval, is_bounded) != 0)
+      return -1;
+    if (*is_bounded)
+      return 0;
+  }
+  if (atom->kind == BP_IR_MIN || atom->kind == BP_IR_MAX) {
+    if (choice_interval(context, atom, interval, is_bounded) != 0)
+      return -1;
+    if (*is_bounded)
+      return 0;
+  }
+  BpRange range = range_of_atom(context, atom);
+  *is_bounded = range.min != BP__RANGE_MIN && range.max != BP__RANGE_MAX;
+  if (!*is_bounded)
+    return 0;
+  *interval = (BpInterval){bp__ir_int64(context->module, range.min), range.max - range.min + 1};
+  return interval->min ? 0 : -1;
+}
+
+int bp__index_interval(BpIndexContext *context, const BpIrNode *node, BpInterval *interval,
+                       bool *is_bounded) {
+  Linear linear, min;
+  linear_of(context, node, &linear);
+  min = (Linear){.constant = linear.constant, .failed = linear.failed};
+  __int128 last = 0;
+  *is_bounded = !linear.failed;
+  for (int32_t i = 0; i < linear.count && *is_bounded; i++) {
+    Term term = linear.terms[i];
+    BpInterval part;
+    if (atom_interval(context, term.atom, &part, is_bounded) != 0)
+      return -1;
+    if (!*is_bounded)
+      break;
+    Linear start;
+    linear_of(context, part.min, &start);
+    if (term.multiple < 0)
+      add_constant(&start, part.extent - 1);
+    add_scaled(&min, &start, term.multiple);
+    last += (__int128)(part.extent - 1) * llabs(term.multiple);
+  }
+  if (!*is_bounded || min.failed || last >= BP__RANGE_MAX) {
+    *is_bounded = false;
+    return 0;
+  }
+  *interval = (BpInterval){linear_node(context, &min), (int64_t)last + 1};
+  return interval->min ? 0 : -1;
+}
+
+bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNode *var,
+                     int64_t *multiple, const BpIrNode **rest) {
+  Linear linear;
+  linear_of(context, node, &linear);
+  *multiple = 0;
+  for (int32_t i = 0; i < linear.count; i++) {
+    if (linear.terms[i].atom == var) {
+      *multiple = linear.terms[i].multiple;
+      linear.terms[i] = linear.terms[--linear.count];
+      i--;
+    } else if (bp__ir_uses(linear.terms[i].atom, var) != 0) {
+      return false;
+    }
+  }
+  *rest = linear.failed ? NULL : linear_node(context, &linear);
+  return *rest != NULL;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Integer index arithmetic: linear forms, the ranges of expressions, and the intervals that they
+ * sweep when some loops run.
+ *
+ * Every int64 scalar is a linear form: a constant and integer multiples of atoms, which are
+ * variables and whatever is not linear (loads, divisions that do not come out even, ...). */
+#ifndef BACKPLANE_COMPILER_LOWER_LINEAR_H
+#define BACKPLANE_COMPILER_LOWER_LINEAR_H
+
+#include "compiler/ir/ir.h"
+
+/* Stand for unbounded; far from overflow. */
+#define BP__RANGE_MIN (INT64_MIN / 8)
+#define BP__RANGE_MAX (INT64_MAX / 8)
+
+/* What is known of an integer: min <= it <= max. */
+typedef struct BpRange {
+  int64_t min, max;
+} BpRange;
+
+/* What is known of a variable. A free one sweeps its whole range in bp__interval. */
+typedef struct BpVarRange {
+  BpRange range;
+  bool is_free;
+} BpVarRange;
+
+typedef struct BpIndexContext {
+  BpIrModule *module;
+  BpIrMap vars; /* VAR -> BpVarRange of the module's memory */
+} BpIndexContext;
+
+void bp__index_clear(BpIndexContext *context);
+/* States what is known of a variable from now on. */
+int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t min, int64_t max,
+                        bool is_free);
+
+/* The expression in canonical form: large multiples first, the constant last, divisions resolved
+ * where the ranges allow it, floor division and modulus by DIV and MOD where nothing is negative.
+ * Anything but an int64 scalar comes back as it is. */
+const BpIrNode *bp__index_simplify(BpIndexContext *context, const BpIrNode *node);
+/* The values that an integer scalar can take. */
+BpRange bp__index_range(BpIndexContext *context, const BpIrNode *node);
+/* Whether a condition is known: 1 true, 0 false, -1 unknown. */
+int bp__index_decide(BpIndexContext *context, const BpIrNode *condition);
+/* a - b if that is a constant. */
+bool bp__index_difference(BpIndexContext *context, const BpIrNode *a, const BpIrNode *b,
+                          int64_t *difference);
+
+/* Whether a free variable occurs in an expression: 1, 0 or -1. */
+int bp__index_has_free(BpIndexContext *context, const BpIrNode *node);
+
+/* The smallest value and the number of values of an expression when its free variables take every
+ * value of their ranges; min is free of them. False: not bounded (extent and min are not set). */
+typedef struct BpInterval {
+  const BpIrNode *min;
+  int64_t extent;
+} BpInterval;
+int bp__index_interval(BpIndexContext *context, const BpIrNode *node, BpInterval *interval,
+                       bool *is_bounded);
+
+/* Splits node = multiple * var + rest, where the rest is free of var. False if it is not so. */
+bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNode *var,
+                     int64_t *multiple, const BpIrNode **rest);
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The lowering driver: from a schedule to a function of an IR module, pass by pass. */
+
+#include "compiler/lower/lowering.h"
+
+#include <stdlib.h>
+
+/* In the order in which they run. docs/lowering.md says what each does. */
+static const struct {
+  const char *name;
+  const BpIrNode *(*run)(BpLowering *lowering, const BpIrNode *body);
+} passes[] = {
+    {"build", bp__lower_build},         {"flatten", bp__lower_flatten},
+    {"vectorize", bp__lower_vectorize}, {"unroll", bp__lower_unroll},
+    {"tidy", bp__lower_tidy},
+};
+
+static const BpIrNode *make_function(BpLowering *lowering, const BpIrNode *body) {
+  const BpIrNode *one = bp__ir_int64(lowering->module, 1);
+  const BpIrNode *attrs[] = {bp__ir_attr(lowering->module, BP_IR_ATTR_NOALIAS, &one, 1)};
+  return bp_ir_function(lowering->module, lowering->name, lowering->params, lowering->num_args,
+                        attrs, 1, body);
+}
+
+static int dump(BpLowering *lowering, const char *pass, const BpIrNode *body) {
+  const BpLowerOptions *options = lowering->options;
+  if (!options || !options->dump)
+    return 0;
+  const BpIrNode *function = make_function(lowering, body);
+  char *text = function ? bp__ir_print_node(function) : NULL;
+  if (!text)
+    return -1;
+  options->dump(options->dump_context, pass, text);
+  free(text);
+  return 0;
+}
+
+static const BpIrNode *run_passes(BpLowering *lowering) {
+  const BpIrNode *body = bp__ir_nothing(lowering->module);
+  if (!body || bp__lower_normalize(lowering) != 0)
+    return NULL;
+  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+    body = passes[i].run(lowering, body);
+    if (!body || dump(lowering, passes[i].name, body) != 0)
+      return NULL;
+  }
+  return make_function(lowering, body);
+}
+
+int bp_te_lower(BpTe *te, const char *name, BpTeTensor *const *args, int32_t num_args,
+                const BpLowerOptions *options, BpIrModule *module) {
+  BpLowering lowering = {.te = te,
+                         .module = module,
+                         .options = options,
+                         .name = name,
+                         .args = args,
+                         .num_args = num_args,
+                         .index = {.module = module}};
+  const BpIrNode *function = run_passes(&lowering);
+  bp__ir_map_clear(&lowering.copied);
+  bp__ir_map_clear(&lowering.by_buffer);
+  bp__index_clear(&lowering.index);
+  if (!function)
+    return bp_error_add_context("lowering %s", name);
+  return bp_ir_module_add(module, function);
+}

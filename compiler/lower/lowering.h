@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of one lowering, passed through its passes. docs/lowering.md tells the whole story. */
+#ifndef BACKPLANE_COMPILER_LOWER_LOWERING_H
+#define BACKPLANE_COMPILER_LOWER_LOWERING_H
+
+#include "compiler/ir/ir.h"
+#include "compiler/lower/linear.h"
+#include "compiler/te/te_private.h"
+
+/* What the build pass leaves to storage flattening: EVALUATE of this call of
+ * (buffer, value, i0, i1, ...). */
+#define BP__TE_WRITE "te.write"
+
+/* A stage as lowering sees it; all nodes belong to the module lowered into. */
+typedef struct BpLowerStage {
+  BpTeStage *stage;
+  struct BpLowerStage *attached_to; /* NULL: at the root */
+  int32_t attach_position;          /* of the axis among the leaves of attached_to */
+  bool is_output;
+  const BpIrNode *body;                  /* with inlined stages in it */
+  const BpIrNode *vars[BP__TE_MAX_AXES]; /* of the root axes, as the body names them */
+  const BpIrNode **reads;                /* the distinct reads in the body */
+  int32_t num_reads;
+  /* Where the tensor is stored now: the buffer, and which element its first one is (NULL: 0). */
+  const BpIrNode *storage;
+  const BpIrNode *mins[BP_TE_MAX_NDIM];
+  /* Scratch of bounds inference: the region wanted. */
+  bool is_wanted;
+  BpInterval region[BP_TE_MAX_NDIM];
+} BpLowerStage;
+
+typedef struct BpLowering {
+  BpTe *te;
+  BpIrModule *module;
+  const BpLowerOptions *options;
+  const char *name;
+  BpTeTensor *const *args;
+  int32_t num_args;
+  const BpIrNode **params; /* the buffers of the function's parameters */
+  BpLowerStage *stages;    /* those reached and not inlined, producers first */
+  int32_t num_stages;
+  BpIrMap copied;    /* nodes of the expressions -> their copies in module */
+  BpIrMap by_buffer; /* the copied BUFFER of a tensor -> BpLowerStage */
+  BpIndexContext index;
+  bool is_in_parallel; /* while building: inside a parallel loop */
+} BpLowering;
+
+/* Collects the stages that the outputs need, with inlined ones substituted, and checks that each
+ * runs where its readers can see it. */
+int bp__lower_normalize(BpLowering *lowering);
+
+/* The passes. Each gives the new body, or NULL with an error. */
+const BpIrNode *bp__lower_build(BpLowering *lowering, const BpIrNode *body);
+const BpIrNode *bp__lower_flatten(BpLowering *lowering, const BpIrNode *body);
+const BpIrNode *bp__lower_vectorize(BpLowering *lowering, const BpIrNode *body);
+const BpIrNode *bp__lower_unroll(BpLowering *lowering, const BpIrNode *body);
+const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body);
+
+/* Sets `region` of `producer`: what the stages inside `consumer` from here on read of it, where the
+ * root axes of `consumer` have the values `roots` (with free variables for loops still to come). */
+int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage *consumer,
+                     const BpIrNode *const *roots);
+
+/* The stage whose tensor a BUFFER of an expression stands for, NULL: a placeholder. */
+static inline BpLowerStage *bp__lower_stage_of(const BpLowering *lowering, const BpIrNode *buffer) {
+  return (BpLowerStage *)bp__ir_map_get(&lowering->by_buffer, buffer);
+}
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds inference: the part of a tensor that the loops still to run will read. */
+
+#include "compiler/lower/lowering.h"
+
+/* A read's index with the reader's root axes at `roots`, as an interval. */
+static int index_interval(BpLowering *lowering, const BpLowerStage *reader,
+                          const BpIrNode *const *roots, const BpIrNode *index, BpInterval *interval,
+                          bool *is_bounded) {
+  const BpTeStage *stage = reader->stage;
+  BpIrMap map = {0};
+  int failed = 0;
+  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes && !failed; i++)
+    failed = bp__ir_map_set(&map, reader->vars[i], roots[i]);
+  const BpIrNode *value = failed ? NULL : bp__ir_substitute(lowering->module, index, &map);
+  bp__ir_map_clear(&map);
+  return value ? bp__index_interval(&lowering->index, value, interval, is_bounded) : -1;
+}
+
+static int add_interval(BpLowering *lowering, BpInterval *all, const BpInterval *more,
+                        int64_t whole) {
+  BpIndexContext *index = &lowering->index;
+  BpIrModule *module = lowering->module;
+  int64_t distance;
+  if (bp__index_difference(index, more->min, all->min, &distance)) {
+    int64_t end = distance + more->extent > all->extent ? distance + more->extent : all->extent;
+    if (distance < 0)
+      all->min = more->min;
+    all->extent = distance < 0 ? end - distance : end;
+    return 0;
+  }
+  BpRange range = bp__index_range(index, bp_ir_binary(module, BP_IR_SUB, more->min, all->min));
+  int64_t apart = -range.min > range.max ? -range.min : range.max;
+  if (apart >= whole) {
+    *all = (BpInterval){bp__ir_int64(module, 0), whole};
+    return all->min ? 0 : -1;
+  }
+  all->extent = (more->extent > all->extent ? more->extent : all->extent) + apart;
+  all->min = bp__index_simplify(index, bp_ir_binary(module, BP_IR_MIN, all->min, more->min));
+  return all->min ? 0 : -1;
+}
+
+/* Keeps a region inside 0 <= i < whole; beyond it nothing is read, whatever the indices say. */
+static int clamp_interval(BpLowering *lowering, BpInterval *interval, int64_t whole) {
+  BpIrModule *module = lowering->module;
+  if (interval->extent >= whole) {
+    *interval = (BpInterval){bp__ir_int64(module, 0), whole};
+  } else {
+    const BpIrNode *last = bp__ir_int64(module, whole - interval->extent);
+    const BpIrNode *min = bp_ir_binary(module, BP_IR_MIN, interval->min, last);
+    min = bp_ir_binary(module, BP_IR_MAX, min, bp__ir_int64(module, 0));
+    interval->min = bp__index_simplify(&lowering->index, min);
+  }
+  return interval->min ? 0 : -1;
+}
+
+static int add_read(BpLowering *lowering, BpLowerStage *producer, const BpLowerStage *reader,
+                    const BpIrNode *const *roots, const BpIrNode *read) {
+  const BpTeTensor *tensor = producer->stage->tensor;
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    BpInterval interval = {0};
+    bool is_bounded;
+    if (index_interval(lowering, reader, roots, read->operands[1 + i], &interval, &is_bounded) != 0)
+      return -1;
+    if (!is_bounded)
+      interval = (BpInterval){bp__ir_int64(lowering->module, 0), tensor->shape[i]};
+    if (!interval.min || clamp_interval(lowering, &interval, tensor->shape[i]) != 0)
+      return -1;
+    if (!producer->is_wanted)
+      producer->region[i] = interval;
+    else if (add_interval(lowering, &producer->region[i], &interval, tensor->shape[i]) != 0 ||
+             clamp_interval(lowering, &producer->region[i], tensor->shape[i]) != 0)
+      return -1;
+  }
+  producer->is_wanted = true;
+  return 0;
+}
+
+static int add_reads(BpLowering *lowering, BpLowerStage *producer, const BpLowerStage *reader,
+                     const BpIrNode *const *roots) {
+  for (int32_t i = 0; i < reader->num_reads; i++)
+    if (bp__lower_stage_of(lowering, reader->reads[i]->operands[0]) == producer &&
+        add_read(lowering, producer, reader, roots, reader->reads[i]) != 0)
+      return -1;
+  return 0;
+}
+
+static bool reads_any(const BpLowering *lowering, const BpLowerStage *reader,
+                      const BpLowerStage *producer) {
+  for (int32_t i = 0; i < reader->num_reads; i++)
+    if (bp__lower_stage_of(lowering, reader->reads[i]->operands[0]) == producer)
+      return true;
+  return false;
+}
+
+/* The root axes of a stage that computes its region, as sums with free variables. */
+static int free_roots(BpLowering *lowering, const BpLowerStage *s, const BpIrNode **roots) {
+  const BpTeStage *stage = s->stage;
+  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes; i++) {
+    bool is_data = i < stage->tensor->ndim;
+    int64_t extent = is_data ? s->region[i].extent : stage->axes[i]->extent;
+    const BpIrNode *var = bp_ir_var(lowering->module, "free", bp__dtype_int64());
+    if (!var || bp__index_set_range(&lowering->index, var, 0, extent - 1, true) != 0)
+      return -1;
+    roots[i] = is_data ? bp_ir_binary(lowering->module, BP_IR_ADD, s->region[i].min, var) : var;
+    if (!roots[i])
+      return -1;
+  }
+  return 0;
+}
+
+static bool is_inside(const BpLowerStage *s, const BpLowerStage *outer) {
+  while (s && s != outer)
+    s = s->attached_to;
+  return s != NULL;
+}
+
+int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage *consumer,
+                     const BpIrNode *const *roots) {
+  producer->is_wanted = false;
+  if (add_reads(lowering, producer, consumer, roots) != 0)
+    return -1;
+  for (BpLowerStage *reader = producer + 1; reader < lowering->stages + lowering->num_stages;
+       reader++) {
+    const BpIrNode *reader_roots[BP__TE_MAX_AXES];
+    if (reader == consumer || !is_inside(reader, consumer) ||
+        !reads_any(lowering, reader, producer))
+      continue;
+    if (bp__lower_region(lowering, reader, consumer, roots) != 0)
+      return -1;
+    if (reader->is_wanted && (free_roots(lowering, reader, reader_roots) != 0 ||
+                              add_reads(lowering, producer, reader, reader_roots) != 0))
+      return -1;
+  }
+  return 0;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Unrolling: an unrolled loop becomes its iterations in sequence, from the inside out, and every
+ * index is brought into canonical form. Too much code stays a loop. */
+
+#include "compiler/lower/lowering.h"
+
+/* Statements that one unrolled loop may become. */
+#define MAX_UNROLLED 4096
+
+typedef struct Renaming {
+  BpIrModule *module;
+  BpIrMap fresh; /* the BUFFERs allocated in a body -> new ones */
+} Renaming;
+
+static int rename_buffer(void *context, const BpIrNode *node) {
+  Renaming *renaming = context;
+  if (node->kind != BP_IR_ALLOCATE)
+    return 0;
+  const BpIrNode *buffer = node->operands[0];
+  const BpIrNode *copy =
+      bp_ir_buffer(renaming->module, buffer->str_value, buffer->dtype, (int32_t)buffer->int_value,
+                   buffer->operands, buffer->num_operands);
+  return copy ? bp__ir_map_set(&renaming->fresh, buffer, copy) : -1;
+}
+
+static int count_stores(void *context, const BpIrNode *node) {
+  *(int64_t *)context += node->kind == BP_IR_STORE || node->kind == BP_IR_EVALUATE;
+  return 0;
+}
+
+/* One iteration, with buffers of its own. */
+static const BpIrNode *iteration(BpIrModule *module, const BpIrNode *loop, int64_t value) {
+  Renaming renaming = {.module = module};
+  const BpIrNode *body = NULL;
+  const BpIrNode *constant = bp__ir_int64(module, value);
+  if (constant && bp__ir_visit_once(loop->operands[3], rename_buffer, &renaming) == 0 &&
+      bp__ir_map_set(&renaming.fresh, loop->operands[0], constant) == 0)
+    body = bp__ir_substitute(module, loop->operands[3], &renaming.fresh);
+  bp__ir_map_clear(&renaming.fresh);
+  return body;
+}
+
+static const BpIrNode *unroll_loop(BpIrModule *module, const BpIrNode *loop) {
+  int64_t extent = loop->operands[2]->int_value, first = 0, stores = 0;
+  if (bp__ir_visit_once(loop->operands[3], count_stores, &stores) != 0)
+    return NULL;
+  if (!bp__ir_const_int(loop->operands[1], &first) ||
+      extent > MAX_UNROLLED / (stores > 0 ? stores : 1))
+    return bp_ir_for(module, loop->operands[0], loop->operands[1], loop->operands[2],
+                     BP_IR_FOR_SERIAL, "", loop->operands[3]);
+  const BpIrNode **parts = bp__ir_alloc(module, (size_t)(extent + 1) * sizeof *parts);
+  if (!parts)
+    return NULL;
+  for (int64_t i = 0; i < extent; i++)
+    if (!(parts[i] = iteration(module, loop, first + i)))
+      return NULL;
+  return bp_ir_seq(module, parts, (int32_t)extent);
+}
+
+static const BpIrNode *unroll_node(BpIrRewriter *rewriter, const BpIrNode *node) {
+  if (node->kind == BP_IR_FOR && node->int_value == BP_IR_FOR_UNROLLED)
+    return unroll_loop(rewriter->module, node);
+  return node;
+}
+
+const BpIrNode *bp__lower_unroll(BpLowering *lowering, const BpIrNode *body) {
+  BpIrRewriter rewriter = {.module = lowering->module, .leave = unroll_node};
+  const BpIrNode *result = bp__ir_rewrite(&rewriter, body);
+  bp__ir_rewriter_clear(&rewriter);
+  return result;
+}
+
+/* ---- Canonical indices ----------------------------------------------------------------------- */
+
+static const BpIrNode *tidy_index(BpLowering *lowering, const BpIrNode *node, int32_t position) {
+  const BpIrNode *operands[4];
+  for (int32_t i = 0; i < node->num_operands; i++)
+    operands[i] = node->operands[i];
+  operands[position] = bp__index_simplify(&lowering->index, operands[position]);
+  return bp__ir_with_operands(lowering->module, node, operands);
+}
+
+static const BpIrNode *tidy_node(BpIrRewriter *rewriter, const BpIrNode *node) {
+  BpLowering *lowering = rewriter->context;
+  if (node->kind == BP_IR_LOAD || node->kind == BP_IR_STORE || node->kind == BP_IR_LET)
+    return tidy_index(lowering, node, 1);
+  if (node->kind == BP_IR_RAMP)
+    return tidy_index(lowering, node, 0);
+  if (bp__dtype_is_bool(node->dtype) && node->dtype.lanes == 1) {
+    int known = bp__index_decide(&lowering->index, node);
+    if (known >= 0)
+      return bp__ir_bool(lowering->module, known);
+  }
+  return node;
+}
+
+/* What unrolling made constant is folded into the indices and conditions. */
+const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body) {
+  BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = tidy_node};
+  const BpIrNode *result = bp__ir_rewrite(&rewriter, body);
+  bp__ir_rewriter_clear(&rewriter);
+  return result;
+}

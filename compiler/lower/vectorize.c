@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Vectorisation: the body of a vectorised loop once, for all iterations as lanes. A condition that
+ * differs between lanes becomes a mask on the stores, and on the loads that could leave their
+ * buffer; accumulation into one element becomes a reduction of the lanes. Lanes are rounded up to a
+ * power of two, the spare ones masked off. A loop that does not fit runs serially instead. */
+
+#include "compiler/lower/lowering.h"
+
+#define MAX_LANES 64
+
+typedef struct Lanes {
+  BpLowering *lowering;
+  const BpIrNode *var;
+  int64_t extent; /* of the loop; at most `count` */
+  uint16_t count;
+  const BpIrNode *mask; /* NULL: all lanes run */
+  BpIrMap done;         /* expressions under this mask */
+  bool does_not_fit;
+} Lanes;
+
+static const BpIrNode *vector_of(Lanes *lanes, const BpIrNode *node);
+static const BpIrNode *vector_statement(Lanes *lanes, const BpIrNode *node);
+
+static const BpIrNode *give_up(Lanes *lanes) {
+  lanes->does_not_fit = true;
+  return NULL;
+}
+
+static bool is_vector(const BpIrNode *node) {
+  return node->dtype.lanes > 1;
+}
+
+static const BpIrNode *spread(const Lanes *lanes, const BpIrNode *node) {
+  return bp_ir_broadcast(lanes->lowering->module, node, lanes->count);
+}
+
+static const BpIrNode *both(const Lanes *lanes, const BpIrNode *a, const BpIrNode *b) {
+  if (!a || !b)
+    return a ? a : b;
+  return bp_ir_binary(lanes->lowering->module, BP_IR_AND, spread(lanes, a), spread(lanes, b));
+}
+
+/* ---- Expressions ----------------------------------------------------------------------------- */
+
+/* An index that is linear in the lane: a scalar or a ramp. NULL: it is not. */
+static const BpIrNode *linear_index(Lanes *lanes, const BpIrNode *node) {
+  BpLowering *lowering = lanes->lowering;
+  int64_t multiple;
+  const BpIrNode *rest;
+  if (!bp__dtype_equal(node->dtype, bp__dtype_int64()) ||
+      !bp__index_split(&lowering->index, node, lanes->var, &multiple, &rest))
+    return NULL;
+  return bp_ir_ramp(lowering->module, rest, bp__ir_int64(lowering->module, multiple), lanes->count);
+}
+
+static int64_t buffer_size(const BpIrNode *buffer) {
+  int64_t size = 1;
+  for (int32_t i = 0; i < buffer->num_operands; i++)
+    size *= buffer->operands[i]->int_value;
+  return size;
+}
+
+/* Whether every lane, spare ones too, is inside the buffer. */
+static bool stays_inside(Lanes *lanes, const BpIrNode *buffer, const BpIrNode *index) {
+  BpIndexContext *context = &lanes->lowering->index;
+  BpRange range;
+  if (index->kind == BP_IR_RAMP) {
+    int64_t stride;
+    if (!bp__ir_const_int(index->operands[1], &stride))
+      return false;
+    range = bp__index_range(context, index->operands[0]);
+    *(stride < 0 ? &range.min : &range.max) += stride * (lanes->count - 1);
+  } else if (is_vector(index)) {
+    return false;
+  } else {
+    range = bp__index_range(context, index);
+  }
+  return range.min >= 0 && range.max < buffer_size(buffer);
+}
+
+static const BpIrNode *vector_load(Lanes *lanes, const BpIrNode *node) {
+  BpIrModule *module = lanes->lowering->module;
+  const BpIrNode *buffer = node->operands[0];
+  const BpIrNode *index = vector_of(lanes, node->operands[1]);
+  const BpIrNode *mask = NULL;
+  if (!index || (node->num_operands > 2 && !(mask = vector_of(lanes, node->operands[2]))))
+    return NULL;
+  if (is_vector(index)) {
+    if (lanes->mask && !stays_inside(lanes, buffer, index))
+      mask = both(lanes, mask, lanes->mask);
+    return bp_ir_load(module, buffer, index, mask ? spread(lanes, mask) : NULL);
+  }
+  /* One element for all lanes; a mask of the lanes chooses where it is zero. */
+  if (!mask || !is_vector(mask))
+    return bp_ir_load(module, buffer, index, mask);
+  if (!stays_inside(lanes, buffer, index))
+    return bp_ir_load(module, buffer, spread(lanes, index), mask);
+  return bp_ir_select(module, mask, bp_ir_load(module, buffer, index, NULL),
+                      bp__ir_number(module, node->dtype, 0));
+}
+
+static const BpIrNode *vector_call(Lanes *lanes, const BpIrNode *node) {
+  BpIrModule *module = lanes->lowering->module;
+  const BpIrNode *args[8];
+  bool any = false;
+  if (node->int_value != BP_IR_CALL_INTRINSIC || node->num_operands > 8)
+    return give_up(lanes);
+  for (int32_t i = 0; i < node->num_operands; i++) {
+    if (!(args[i] = vector_of(lanes, node->operands[i])))
+      return NULL;
+    any |= is_vector(args[i]);
+  }
+  for (int32_t i = 0; i < node->num_operands && any; i++)
+    args[i] = spread(lanes, args[i]);
+  BpDataType dtype = bp__dtype_with_lanes(node->dtype, any ? lanes->count : 1);
+  return bp_ir_call(module, dtype, BP_IR_CALL_INTRINSIC, node->str_value, args, node->num_operands);
+}
+
+static const BpIrNode *vector_operation(Lanes *lanes, const BpIrNode *node) {
+  BpIrModule *module = lanes->lowering->module;
+  const BpIrNode *x[3];
+  if (node->num_operands > 3)
+    return give_up(lanes);
+  for (int32_t i = 0; i < node->num_operands; i++)
+    if (!(x[i] = vector_of(lanes, node->operands[i])))
+      return NULL;
+  if (node->kind >= BP_IR_ADD && node->kind <= BP_IR_SHR && node->num_operands == 2)
+    return bp_ir_binary(module, node->kind, x[0], x[1]);
+  switch (node->kind) {
+  case BP_IR_NOT:
+    return bp_ir_not(module, x[0]);
+  case BP_IR_SELECT:
+    return bp_ir_select(module, x[0], x[1], x[2]);
+  case BP_IR_CAST:
+    return bp_ir_cast(module, bp__dtype_with_lanes(node->dtype, x[0]->dtype.lanes), x[0]);
+  case BP_IR_REINTERPRET:
+    return bp__ir_reinterpret(module, bp__dtype_with_lanes(node->dtype, x[0]->dtype.lanes), x[0]);
+  default:
+    return give_up(lanes);
+  }
+}
+
+static const BpIrNode *make_vector(Lanes *lanes, const BpIrNode *node) {
+  if (is_vector(node))
+    return give_up(lanes);
+  const BpIrNode *linear = linear_index(lanes, node);
+  if (linear)
+    return linear;
+  switch (node->kind) {
+  case BP_IR_LOAD:
+    return vector_load(lanes, node);
+  case BP_IR_CALL:
+    return vector_call(lanes, node);
+  default:
+    return vector_operation(lanes, node);
+  }
+}
+
+/* The expression for all lanes: a vector, or a scalar that is the same in all of them. */
+static const BpIrNode *vector_of(Lanes *lanes, const BpIrNode *node) {
+  const BpIrNode *known = bp__ir_map_get(&lanes->done, node);
+  if (known)
+    return known;
+  int uses = bp__ir_uses(node, lanes->var);
+  const BpIrNode *result = uses > 0 ? make_vector(lanes, node) : uses < 0 ? NULL : node;
+  return result && bp__ir_map_set(&lanes->done, node, result) == 0 ? result : NULL;
+}
+
+/* ---- Stores ---------------------------------------------------------------------------------- */
+
+static const char *reduce_word(int32_t kind) {
+  switch (kind) {
+  case BP_IR_ADD:
+    return "add";
+  case BP_IR_MUL:
+    return "mul";
+  case BP_IR_MIN:
+    return "min";
+  case BP_IR_MAX:
+    return "max";
+  default:
+    return NULL;
+  }
+}
+
+static int32_t reduction_of_kind(int32_t kind) {
+  return kind == BP_IR_ADD   ? BP_TE_SUM
+         : kind == BP_IR_MUL ? BP_TE_PROD
+         : kind == BP_IR_MIN ? BP_TE_MIN
+                             : BP_TE_MAX;
+}
+
+static bool loads_same(const BpIrNode *node, const BpIrNode *store) {
+  return node->kind == BP_IR_LOAD && node->num_operands == 2 &&
+         node->operands[0] == store->operands[0] &&
+         bp__ir_equal(node->operands[1], store->operands[1]);
+}
+
+/* element = element op value, in every lane: the lanes are reduced first. */
+static const BpIrNode *vector_accumulate(Lanes *lanes, const BpIrNode *store) {
+  BpIrModule *module = lanes->lowering->module;
+  const BpIrNode *sum = store->operands[2];
+  const char *word = reduce_word(sum->kind);
+  if (!word || bp__dtype_is_bool(sum->dtype))
+    return give_up(lanes);
+  int32_t at = loads_same(sum->operands[0], store) ? 0 : 1;
+  if (!loads_same(sum->operands[at], store))
+    return give_up(lanes);
+  const BpIrNode *value = vector_of(lanes, sum->operands[!at]);
+  if (!value)
+    return NULL;
+  value = spread(lanes, value);
+  if (lanes->mask)
+    value = bp_ir_select(module, lanes->mask, value,
+                         bp__te_reduce_identity(module, reduction_of_kind(sum->kind), sum->dtype));
+  value = bp_ir_binary(module, sum->kind, sum->operands[at], bp__ir_reduce(module, word, value));
+  return bp_ir_store(module, store->operands[0], store->operands[1], value, NULL);
+}
+
+static const BpIrNode *vector_store(Lanes *lanes, const BpIrNode *store) {
+  BpIrModule *module = lanes->lowering->module;
+  if (store->num_operands > 3)
+    return give_up(lanes);
+  const BpIrNode *index = vector_of(lanes, store->operands[1]);
+  if (!index)
+    return NULL;
+  if (!is_vector(index)) {
+    int uses = bp__ir_uses(store->operands[2], lanes->var);
+    if (uses == 0 && !bp__ir_uses(store->operands[2], store->operands[0]))
+      return bp_ir_store(module, store->operands[0], index, store->operands[2], NULL);
+    return uses < 0 ? NULL : vector_accumulate(lanes, store);
+  }
+  const BpIrNode *value = vector_of(lanes, store->operands[2]);
+  if (!value)
+    return NULL;
+  return bp_ir_store(module, store->operands[0], index, spread(lanes, value), lanes->mask);
+}
+
+/* ---- Conditions ------------------------------------------------------------------------------ */
+
+/* For a < b where b - a falls from lane to lane: the first lane's condition in *first, and which
+ * lanes hold in *mask, counted in 32 bits. */
+static bool falling_condition(Lanes *lanes, const BpIrNode *condition, const BpIrNode **first,
+                              const BpIrNode **mask) {
+  BpLowering *lowering = lanes->lowering;
+  BpIrModule *module = lowering->module;
+  int64_t multiple;
+  const BpIrNode *rest;
+  if (condition->kind != BP_IR_LT || is_vector(condition))
+    return false;
+  const BpIrNode *left =
+      bp_ir_binary(module, BP_IR_SUB, condition->operands[1], condition->operands[0]);
+  if (!left || !bp__index_split(&lowering->index, left, lanes->var, &multiple, &rest) ||
+      multiple != -1)
+    return false;
+  BpDataType int32 = bp__dtype(BP_DTYPE_INT, 32, 1);
+  const BpIrNode *some = bp_ir_binary(module, BP_IR_MIN, rest, bp__ir_int64(module, lanes->count));
+  const BpIrNode *lane =
+      bp_ir_ramp(module, bp_ir_int(module, int32, 0), bp_ir_int(module, int32, 1), lanes->count);
+  *first = bp_ir_binary(module, BP_IR_GT, rest, bp__ir_int64(module, 0));
+  *mask = bp_ir_binary(module, BP_IR_LT, lane, bp_ir_cast(module, int32, some));
+  if (*first && bp__index_decide(&lowering->index, *first) == 1)
+    *first = bp__ir_bool(module, true);
+  return true;
+}
+
+/* Takes a condition apart: *first, whether the first lane that runs does, and *mask. */
+static bool lane_condition(Lanes *lanes, const BpIrNode *condition, const BpIrNode **first,
+                           const BpIrNode **mask) {
+  BpIrModule *module = lanes->lowering->module;
+  if (bp__ir_uses(condition, lanes->var) == 0) {
+    *first = condition;
+    *mask = NULL;
+    return true;
+  }
+  if (condition->kind != BP_IR_AND)
+    return falling_condition(lanes, condition, first, mask);
+  const BpIrNode *first_a, *first_b, *mask_a, *mask_b;
+  if (!lane_condition(lanes, condition->operands[0], &first_a, &mask_a) ||
+      !lane_condition(lanes, condition->operands[1], &first_b, &mask_b))
+    return false;
+  *first = bp_ir_binary(module, BP_IR_AND, first_a, first_b);
+  *mask = both(lanes, mask_a, mask_b);
+  return true;
+}
+
+static const BpIrNode *under_mask(Lanes *lanes, const BpIrNode *mask, const BpIrNode *body) {
+  Lanes masked = *lanes;
+  masked.mask = both(lanes, lanes->mask, mask);
+  masked.done = (BpIrMap){0};
+  const BpIrNode *result = vector_statement(&masked, body);
+  bp__ir_map_clear(&masked.done);
+  lanes->does_not_fit |= masked.does_not_fit;
+  return result;
+}
+
+/* The lanes that run are the first ones, so that the first lane tells whether any does. */
+static const BpIrNode *vector_if(Lanes *lanes, const BpIrNode *node) {
+  BpIrModule *module = lanes->lowering->module;
+  const BpIrNode *condition = node->operands[0];
+  int uses = bp__ir_uses(condition, lanes->var);
+  if (uses < 0)
+    return NULL;
+  if (!uses) {
+    const BpIrNode *otherwise =
+        node->num_operands > 2 ? vector_statement(lanes, node->operands[2]) : NULL;
+    if (node->num_operands > 2 && !otherwise)
+      return NULL;
+    return bp_ir_if(module, condition, vector_statement(lanes, node->operands[1]), otherwise);
+  }
+  const BpIrNode *first, *mask;
+  if (node->num_operands > 2 || !lane_condition(lanes, condition, &first, &mask))
+    return give_up(lanes);
+  return bp_ir_if(module, first, under_mask(lanes, mask, node->operands[1]), NULL);
+}
+
+/* ---- Statements ------------------------------------------------------------------------------ */
+
+static const BpIrNode *vector_seq(Lanes *lanes, const BpIrNode *node) {
+  BpIrModule *module = lanes->lowering->module;
+  const BpIrNode **parts = bp__ir_alloc(module, (size_t)(node->num_operands + 1) * sizeof *parts);
+  if (!parts)
+    return NULL;
+  for (int32_t i = 0; i < node->num_operands; i++)
+    if (!(parts[i] = vector_statement(lanes, node->operands[i])))
+      return NULL;
+  return bp_ir_seq(module, parts, node->num_operands);
+}
+
+static const BpIrNode *vector_for(Lanes *lanes, const BpIrNode *node) {
+  if (bp__ir_uses(node->operands[1], lanes->var) != 0 ||
+      bp__ir_uses(node->operands[2], lanes->var) != 0)
+    return give_up(lanes);
+  return bp_ir_for(lanes->lowering->module, node->operands[0], node->operands[1], node->operands[2],
+                   (int32_t)node->int_value, node->str_value,
+                   vector_statement(lanes, node->operands[3]));
+}
+
+/* A variable that differs between lanes is replaced by its value. */
+static const BpIrNode *vector_let(Lanes *lanes, const BpIrNode *node) {
+  BpIrModule *module = lanes->lowering->module;
+  int uses = bp__ir_uses(node->operands[1], lanes->var);
+  if (uses == 0)
+    return bp_ir_let(module, node->operands[0], node->operands[1],
+                     vector_statement(lanes, node->operands[2]));
+  const BpIrNode *body =
+      bp__ir_substitute_one(module, node->operands[2], node->operands[0], node->operands[1]);
+  return body ? vector_statement(lanes, body) : NULL;
+}
+
+static const BpIrNode *vector_statement(Lanes *lanes, const BpIrNode *node) {
+  switch (node->kind) {
+  case BP_IR_SEQ:
+    return vector_seq(lanes, node);
+  case BP_IR_FOR:
+    return vector_for(lanes, node);
+  case BP_IR_STORE:
+    return vector_store(lanes, node);
+  case BP_IR_IF:
+    return vector_if(lanes, node);
+  case BP_IR_LET:
+    return vector_let(lanes, node);
+  default:
+    return give_up(lanes);
+  }
+}
+
+/* ---- Loops ----------------------------------------------------------------------------------- */
+
+static uint16_t round_up_lanes(int64_t extent) {
+  uint16_t count = 1;
+  while (count < extent)
+    count = (uint16_t)(count * 2);
+  return count;
+}
+
+static const BpIrNode *make_serial(BpIrModule *module, const BpIrNode *loop) {
+  return bp_ir_for(module, loop->operands[0], loop->operands[1], loop->operands[2],
+                   BP_IR_FOR_SERIAL, "", loop->operands[3]);
+}
+
+/* The lanes below `extent`, or NULL if that is all. */
+static const BpIrNode *spare_mask(BpIrModule *module, int64_t extent, uint16_t count) {
+  BpDataType int32 = bp__dtype(BP_DTYPE_INT, 32, 1);
+  if (extent == count)
+    return NULL;
+  const BpIrNode *lane =
+      bp_ir_ramp(module, bp_ir_int(module, int32, 0), bp_ir_int(module, int32, 1), count);
+  return bp_ir_binary(module, BP_IR_LT, lane, bp_ir_int(module, int32, extent));
+}
+
+static const BpIrNode *vectorize_loop(BpIrRewriter *rewriter, const BpIrNode *node) {
+  BpLowering *lowering = rewriter->context;
+  if (node->kind != BP_IR_FOR || node->int_value != BP_IR_FOR_VECTORIZED)
+    return node;
+  int64_t extent = node->operands[2]->int_value;
+  if (extent > MAX_LANES)
+    return make_serial(lowering->module, node);
+  Lanes lanes = {.lowering = lowering,
+                 .var = node->operands[0],
+                 .extent = extent,
+                 .count = round_up_lanes(extent)};
+  lanes.mask = spare_mask(lowering->module, extent, lanes.count);
+  if (lanes.count != extent && !lanes.mask)
+    return NULL;
+  const BpIrNode *body = vector_statement(&lanes, node->operands[3]);
+  bp__ir_map_clear(&lanes.done);
+  if (!body && lanes.does_not_fit)
+    return make_serial(lowering->module, node);
+  return body;
+}
+
+const BpIrNode *bp__lower_vectorize(BpLowering *lowering, const BpIrNode *body) {
+  BpIrRewriter rewriter = {
+      .module = lowering->module, .context = lowering, .leave = vectorize_loop};
+  const BpIrNode *result = bp__ir_rewrite(&rewriter, body);
+  bp__ir_rewriter_clear(&rewriter);
+  return result;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedule primitives that add stages: cached copies of tensors, and partial reductions. */
+
+#include "compiler/te/te_private.h"
+
+#include <stdio.h>
+
+/* ---- Rewriting the reads of a body ----------------------------------------------------------- */
+
+/* Replaces one node, wherever it occurs in the stage's body, by another. */
+static int replace_in_body(BpTeStage *stage, const BpIrNode *from, const BpIrNode *to) {
+  const BpIrNode *body = bp__ir_substitute_one(stage->te->ir, stage->body, from, to);
+  if (!body)
+    return -1;
+  stage->body = body;
+  return 0;
+}
+
+/* Makes `tensor` a copy of `source`: source[i0, i1, ...]. */
+static int set_copy_body(BpTeTensor *tensor, BpTeTensor *source) {
+  const BpIrNode *indices[BP_TE_MAX_NDIM];
+  for (int32_t i = 0; i < tensor->ndim; i++)
+    indices[i] = tensor->stage->axes[i]->var;
+  const BpIrNode *read = bp_te_read(tensor->te, source, indices);
+  return read ? bp__te_set_body(tensor->stage, read) : -1;
+}
+
+static BpTeTensor *new_tensor_like(BpTeTensor *tensor, const char *suffix, int32_t scope) {
+  const BpIrNode *vars[BP_TE_MAX_NDIM];
+  char name[128];
+  snprintf(name, sizeof name, "%.100s_%s", tensor->name, suffix);
+  if (scope < BP_IR_SCOPE_GLOBAL || scope > BP_IR_SCOPE_LOCAL) {
+    bp_error_raise(BP_ERROR_VALUE, "%d is no storage scope (BP_IR_SCOPE_*)", scope);
+    return NULL;
+  }
+  if (bp__te_make_vars(tensor->te, tensor->ndim, vars) != 0)
+    return NULL;
+  BpTeTensor *made =
+      bp__te_new_tensor(tensor->te, name, tensor->dtype, tensor->shape, tensor->ndim, vars);
+  if (made)
+    made->stage->scope = scope;
+  return made;
+}
+
+static const char *scope_name(int32_t scope) {
+  return scope == BP_IR_SCOPE_LOCAL ? "local" : scope == BP_IR_SCOPE_SHARED ? "shared" : "global";
+}
+
+BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
+                             BpTeTensor *const *readers, int32_t num_readers) {
+  if (!tensor)
+    return NULL;
+  for (int32_t i = 0; i < num_readers; i++)
+    if (!bp_te_stage(te, readers[i]))
+      return NULL;
+  BpTeTensor *cache = new_tensor_like(tensor, scope_name(scope), scope);
+  if (!cache || set_copy_body(cache, tensor) != 0)
+    return NULL;
+  for (int32_t i = 0; i < num_readers; i++)
+    if (replace_in_body(readers[i]->stage, tensor->buffer, cache->buffer) != 0)
+      return NULL;
+  return cache;
+}
+
+static int check_unscheduled(const BpTeStage *stage, const char *what) {
+  if (stage->num_axes == stage->tensor->ndim + stage->num_reduce_axes && !stage->is_inlined)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE, "%s of tensor %s comes before its schedule is changed",
+                        what, stage->tensor->name);
+}
+
+BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope) {
+  BpTeStage *stage = bp_te_stage(te, tensor);
+  if (!stage || check_unscheduled(stage, "cache_write") != 0)
+    return NULL;
+  BpTeTensor *cache = new_tensor_like(tensor, scope_name(scope), scope);
+  if (!cache)
+    return NULL;
+  /* The cache takes the body with its variables; the tensor gets the new ones. */
+  BpTeStage *inner = cache->stage;
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    const BpIrNode *var = stage->axes[i]->var;
+    stage->axes[i]->var = inner->axes[i]->var;
+    inner->axes[i]->var = var;
+  }
+  for (int32_t i = 0; i < stage->num_reduce_axes; i++) {
+    const BpTeAxis *axis = stage->axes[tensor->ndim + i];
+    if (!bp__te_new_axis(inner, axis->name, axis->extent, 1, axis->var))
+      return NULL;
+  }
+  inner->body = stage->body;
+  inner->reduce_op = stage->reduce_op;
+  inner->num_reduce_axes = stage->num_reduce_axes;
+  bp__te_reset_leaves(inner);
+  stage->reduce_op = -1;
+  stage->num_reduce_axes = 0;
+  bp__te_reset_leaves(stage);
+  return set_copy_body(tensor, cache) == 0 ? cache : NULL;
+}
+
+/* ---- Partial reductions ---------------------------------------------------------------------- */
+
+typedef struct Factoring {
+  BpTe *te;
+  BpTeStage *stage, *partial;
+  const BpIrNode *value[BP__TE_MAX_AXES]; /* of the old reduction leaves, in the new stage */
+  const BpIrNode *guard;                  /* NULL: every iteration is one of the old ones */
+} Factoring;
+
+/* The value of an old reduction axis from those of its leaves, with the guards of split axes. */
+static const BpIrNode *factored_value(Factoring *f, const BpTeAxis *axis) {
+  BpIrModule *ir = f->te->ir;
+  const BpTeRelation *use = axis->used_by;
+  if (!use)
+    return f->value[axis->index];
+  if (use->kind == BP__TE_FUSE)
+    return bp_ir_binary(ir, axis == use->outer ? BP_IR_DIV : BP_IR_MOD,
+                        factored_value(f, use->parent),
+                        bp__ir_int64(ir, use->inner->extent > 0 ? use->inner->extent : 1));
+  const BpIrNode *start =
+      bp_ir_binary(ir, BP_IR_MUL, factored_value(f, use->outer), bp__ir_int64(ir, use->factor));
+  const BpIrNode *value = bp_ir_binary(ir, BP_IR_ADD, start, factored_value(f, use->inner));
+  if (axis->extent % use->factor != 0) {
+    const BpIrNode *inside = bp_ir_binary(ir, BP_IR_LT, value, bp__ir_int64(ir, axis->extent));
+    f->guard = f->guard ? bp_ir_binary(ir, BP_IR_AND, f->guard, inside) : inside;
+    if (!f->guard)
+      return NULL;
+  }
+  return value;
+}
+
+/* The body of the partial reduction: the old one over the new axes; beyond a split axis's extent,
+ * the identity. */
+static const BpIrNode *factored_body(Factoring *f) {
+  BpIrModule *ir = f->te->ir;
+  const BpTeStage *stage = f->stage;
+  BpIrMap map = {0};
+  int failed = 0;
+  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes && !failed; i++) {
+    const BpTeAxis *axis = stage->axes[i];
+    const BpIrNode *value = axis->is_reduce ? factored_value(f, axis) : f->partial->axes[i]->var;
+    failed = value ? bp__ir_map_set(&map, axis->var, value) : -1;
+  }
+  const BpIrNode *body = failed ? NULL : bp__ir_substitute(ir, stage->body, &map);
+  bp__ir_map_clear(&map);
+  if (!body || !f->guard)
+    return body;
+  return bp_ir_select(ir, f->guard, body,
+                      bp__te_reduce_identity(ir, stage->reduce_op, stage->tensor->dtype));
+}
+
+static int fill_partial(Factoring *f, const BpTeAxis *factored) {
+  BpTeStage *stage = f->stage, *partial = f->partial;
+  for (int32_t i = 0; i < stage->num_leaves; i++) {
+    const BpTeAxis *leaf = stage->leaves[i];
+    if (!leaf->is_reduce || leaf == factored)
+      continue;
+    const BpIrNode *var = bp_ir_var(f->te->ir, leaf->name, bp__dtype_int64());
+    if (!var || !bp__te_new_axis(partial, leaf->name, leaf->extent, 1, var))
+      return -1;
+    partial->num_reduce_axes++;
+    f->value[leaf->index] = var;
+  }
+  f->value[factored->index] = partial->axes[stage->tensor->ndim]->var;
+  partial->reduce_op = stage->reduce_op;
+  partial->body = factored_body(f);
+  bp__te_reset_leaves(partial);
+  return partial->body ? 0 : -1;
+}
+
+/* Makes the old stage the reduction of the partial one over its last dimension. */
+static int reduce_partial(Factoring *f, const BpTeAxis *factored) {
+  BpTeStage *stage = f->stage;
+  const BpIrNode *indices[BP_TE_MAX_NDIM];
+  int32_t ndim = stage->tensor->ndim;
+  const BpIrNode *var = bp_ir_var(f->te->ir, factored->name, bp__dtype_int64());
+  for (int32_t i = 0; i < ndim; i++)
+    indices[i] = stage->axes[i]->var;
+  indices[ndim] = var;
+  stage->num_axes = ndim;
+  stage->num_reduce_axes = 1;
+  if (!var || !bp__te_new_axis(stage, factored->name, factored->extent, 1, var))
+    return -1;
+  bp__te_reset_leaves(stage);
+  stage->body = bp_te_read(f->te, f->partial->tensor, indices);
+  return stage->body ? 0 : -1;
+}
+
+static int check_rfactor(const BpTeStage *stage, const BpTeAxis *axis) {
+  bool is_leaf = false;
+  for (int32_t i = 0; i < stage->num_leaves; i++)
+    is_leaf |= stage->leaves[i] == axis;
+  if (!is_leaf || !axis->is_reduce)
+    return bp_error_raise(BP_ERROR_VALUE, "rfactor needs a reduction leaf of tensor %s",
+                          stage->tensor->name);
+  if (stage->tensor->ndim == BP_TE_MAX_NDIM)
+    return bp_error_raise(BP_ERROR_VALUE, "tensor %s has no room for one more dimension",
+                          stage->tensor->name);
+  for (int32_t i = 0; i < stage->tensor->ndim; i++)
+    if (stage->axes[i]->used_by)
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "rfactor of tensor %s comes before its data axes are split or fused",
+                            stage->tensor->name);
+  return 0;
+}
+
+BpTeTensor *bp_te_rfactor(BpTe *te, BpTeTensor *tensor, BpTeAxis *axis) {
+  BpTeStage *stage = bp_te_stage(te, tensor);
+  const BpIrNode *vars[BP_TE_MAX_NDIM];
+  int64_t shape[BP_TE_MAX_NDIM];
+  char name[128];
+  if (!stage || !axis || check_rfactor(stage, axis) != 0)
+    return NULL;
+  memcpy(shape, tensor->shape, (size_t)tensor->ndim * sizeof *shape);
+  shape[tensor->ndim] = axis->extent;
+  snprintf(name, sizeof name, "%.100s_partial", tensor->name);
+  if (bp__te_make_vars(te, tensor->ndim + 1, vars) != 0)
+    return NULL;
+  BpTeTensor *partial = bp__te_new_tensor(te, name, tensor->dtype, shape, tensor->ndim + 1, vars);
+  if (!partial)
+    return NULL;
+  Factoring f = {.te = te, .stage = stage, .partial = partial->stage};
+  return fill_partial(&f, axis) == 0 && reduce_partial(&f, axis) == 0 ? partial : NULL;
+}
