@@ -133,6 +133,9 @@ char *bp__ir_print_node(const BpIrNode *node);
 /* The beginning of it in `text`, on one line, for messages. Returns `text`. */
 char *bp__ir_print_short(const BpIrNode *node, char *text, size_t size);
 
+/* bp_ir_verify of one function. */
+int bp__ir_verify_function(const BpIrNode *function);
+
 /* ---- Making ---------------------------------------------------------------------------------- */
 
 /* Memory of the module, freed with it; aligned for any type. NULL with an error raised. */

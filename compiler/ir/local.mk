@@ -3,6 +3,11 @@
 
 libbackplane_compiler_la_SOURCES += \
 	compiler/ir/build.c \
+	compiler/ir/interpreter/call.c \
+	compiler/ir/interpreter/eval.c \
+	compiler/ir/interpreter/resolve.c \
+	compiler/ir/interpreter/run.c \
+	compiler/ir/interpreter/state.h \
 	compiler/ir/intrinsics.c \
 	compiler/ir/intrinsics.h \
 	compiler/ir/ir.h \

@@ -629,14 +629,17 @@ static int verify_function(Verifier *verifier, const BpIrNode *function) {
   return verify_range(verifier, function, (int32_t)function->int_value, last + 1);
 }
 
+int bp__ir_verify_function(const BpIrNode *function) {
+  Verifier verifier = {.function = function, .epoch = 1};
+  int rc = verify_function(&verifier, function);
+  bp__ir_map_clear(&verifier.scope);
+  bp__ir_map_clear(&verifier.good);
+  return rc;
+}
+
 int bp_ir_verify(const BpIrModule *module) {
-  for (int32_t i = 0; i < bp__ir_module_num_functions(module); i++) {
-    Verifier verifier = {.function = bp__ir_module_function(module, i), .epoch = 1};
-    int rc = verify_function(&verifier, verifier.function);
-    bp__ir_map_clear(&verifier.scope);
-    bp__ir_map_clear(&verifier.good);
-    if (rc)
+  for (int32_t i = 0; i < bp__ir_module_num_functions(module); i++)
+    if (bp__ir_verify_function(bp__ir_module_function(module, i)))
       return -1;
-  }
   return 0;
 }
