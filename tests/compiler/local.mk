@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: compiler.
+test_programs += tests/compiler/test-ir-verify
+EXTRA_DIST += tests/compiler/ir-util.h

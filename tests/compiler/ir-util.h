@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tests of the IR share: parsing a text, running it on arrays, checking a message. */
+#ifndef TESTS_COMPILER_IR_UTIL_H
+#define TESTS_COMPILER_IR_UTIL_H
+
+#include <backplane/compiler/ir.h>
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <glib.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* This thread's error has this kind and this part in its message; it is then cleared. */
+#define assert_error(error_kind, part)                                                             \
+  do {                                                                                             \
+    if (!strstr(bp_error_message(), part))                                                         \
+      g_error("%s:%d: '%s' is not in: %s", __FILE__, __LINE__, part, bp_error_message());          \
+    g_assert_cmpstr(bp_error_kind(), ==, error_kind);                                              \
+    bp_error_clear();                                                                              \
+  } while (0)
+
+/* A call that succeeds, or says why not. */
+#define assert_ok(call)                                                                            \
+  do {                                                                                             \
+    if (call)                                                                                      \
+      g_error("%s:%d: %s", __FILE__, __LINE__, bp_error_message());                                \
+  } while (0)
+
+static inline BpIrModule *parse_ok(const char *text) {
+  BpIrModule *module = bp_ir_parse(text, strlen(text));
+  if (!module)
+    g_error("%s\n%s", bp_error_message(), text);
+  return module;
+}
+
+/* Parsed and found good by the verifier. */
+static inline BpIrModule *parse_verified(const char *text) {
+  BpIrModule *module = parse_ok(text);
+  if (bp_ir_verify(module))
+    g_error("%s\n%s", bp_error_message(), text);
+  return module;
+}
+
+/* One argument of a function: an array seen as a tensor of one dimension. */
+typedef struct Array {
+  BpTensorView view;
+  int64_t extent;
+} Array;
+
+static inline BpValue array_value(Array *array, void *data, BpDataType dtype, int64_t extent) {
+  array->extent = extent;
+  array->view = (BpTensorView){.data = data,
+                               .device = {BP_DEVICE_CPU, 0},
+                               .ndim = 1,
+                               .dtype = dtype,
+                               .shape = &array->extent};
+  BpValue value = {.type_index = BP_TYPE_TENSOR_VIEW};
+  value.v_view = &array->view;
+  return value;
+}
+
+static inline BpDataType dtype_of(const char *text) {
+  BpDataType dtype;
+  assert_ok(bp_dtype_parse(text, &dtype));
+  return dtype;
+}
+
+/* Runs function "f" of the text on one array. 0 or -1. */
+static inline int run_on(const char *text, void *data, const char *dtype, int64_t extent) {
+  BpIrModule *module = parse_verified(text);
+  Array array;
+  BpValue arg = array_value(&array, data, dtype_of(dtype), extent);
+  int rc = bp_ir_interpret(module, "f", &arg, 1);
+  bp_object_release(module);
+  return rc;
+}
+
+/* Wraps a body in a function f of one buffer A. */
+static inline char *with_buffer(const char *dtype, int64_t extent, const char *body) {
+  return g_strdup_printf("(module (function \"f\" (buffer A %s global %" G_GINT64_FORMAT ") %s))",
+                         dtype, extent, body);
+}
+
+#endif
