@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: compiler.
+test_programs += tests/compiler/test-ir-interpret
 test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h
