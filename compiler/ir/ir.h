@@ -28,7 +28,7 @@ struct BpIrNode {
   const BpIrNode *operands[];
 };
 
-/* ---- Library (module.c) ---------------------------------------------------------------------- */
+/* ---- Library (compiler/start.c) -------------------------------------------------------------- */
 
 /* Registers what the compiler library brings, once: its host tables and global functions. Every
  * public function that starts something calls it first; -1 with an error on failure. */

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The IR module: an object with an arena for its nodes and the list of its functions. */
 
-#include <pthread.h>
 #include <stdlib.h>
 
-#include <backplane/plugins.h>
-
-#include "compiler/emit/table.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/text.h"
 
@@ -26,24 +22,6 @@ struct BpIrModule {
   int32_t num_functions, capacity;
   BpNames names; /* of the functions: index + 1 */
 };
-
-/* ---- The library ------------------------------------------------------------------------- */
-
-static pthread_mutex_t initialize_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool initialized;
-
-int bp__compiler_initialize(void) {
-  pthread_mutex_lock(&initialize_lock);
-  int rc = 0;
-  if (!initialized) {
-    rc = bp_host_add_table(BP_TABLE_IR, BP_TABLE_IR_VERSION, bp_ir_table());
-    if (rc == 0)
-      rc = bp_host_add_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION, bp__emitter_table());
-    initialized = rc == 0;
-  }
-  pthread_mutex_unlock(&initialize_lock);
-  return rc;
-}
 
 /* ---- The object -------------------------------------------------------------------------- */
 

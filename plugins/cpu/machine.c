@@ -36,36 +36,41 @@ static const BpCpu cpus[] = {
 };
 #define NUM_CPUS (sizeof(cpus) / sizeof(cpus[0]))
 
-/* Features that a program can ask for by name at run time, with gcc and with clang. */
-#define FEATURES(X)                                                                                \
-  X("ssse3")                                                                                       \
-  X("sse4.1")                                                                                      \
-  X("sse4.2")                                                                                      \
-  X("popcnt") X("avx") X("avx2") X("bmi") X("bmi2") X("fma") X("avx512f") X("avx512bw")            \
-      X("avx512cd") X("avx512dq") X("avx512vl") X("avx512vnni") X("avx512vbmi") X("avx512bf16")
-#define NAME_(feature) feature,
-static const char *const feature_names[] = {FEATURES(NAME_)};
-#define NUM_FEATURES (sizeof(feature_names) / sizeof(feature_names[0]))
-
 #if defined(__x86_64__)
-#define THIS_ARCH     "x86_64"
-#define HAS_(feature) __builtin_cpu_supports(feature) != 0,
-static int has_feature(size_t index) {
-  __builtin_cpu_init();
-  const int present[] = {FEATURES(HAS_)};
-  return present[index];
-}
+#define THIS_ARCH   "x86_64"
+#define HAS_(name)  (__builtin_cpu_supports(name) != 0)
+#define LOOK_AT_CPU __builtin_cpu_init()
 #else
 #if defined(__aarch64__)
 #define THIS_ARCH "aarch64"
 #else
 #define THIS_ARCH "another"
 #endif
-static int has_feature(size_t index) {
-  (void)index;
-  return 0;
-}
+#define HAS_(name)  0
+#define LOOK_AT_CPU (void)0
 #endif
+
+typedef struct Feature {
+  const char *name;
+  int is_present; /* on this machine */
+} Feature;
+
+#define NUM_FEATURES 17
+
+/* Features that a program can ask for by name at run time, with gcc and with clang. */
+static void get_features(Feature features[NUM_FEATURES]) {
+  LOOK_AT_CPU;
+#define FEATURE(name)                                                                              \
+  { name, HAS_(name) }
+  const Feature all[NUM_FEATURES] = {
+      FEATURE("ssse3"),      FEATURE("sse4.1"),   FEATURE("sse4.2"),     FEATURE("popcnt"),
+      FEATURE("avx"),        FEATURE("avx2"),     FEATURE("bmi"),        FEATURE("bmi2"),
+      FEATURE("fma"),        FEATURE("avx512f"),  FEATURE("avx512bw"),   FEATURE("avx512cd"),
+      FEATURE("avx512dq"),   FEATURE("avx512vl"), FEATURE("avx512vnni"), FEATURE("avx512vbmi"),
+      FEATURE("avx512bf16"),
+  };
+  memcpy(features, all, sizeof(all));
+}
 
 const BpCpu *bp_cpu_find(const char *name) {
   for (size_t i = 0; i < NUM_CPUS; i++) {
@@ -95,16 +100,22 @@ int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, 
   return rc;
 }
 
-static int32_t feature_index(const char *name, size_t size) {
+/* Whether the feature is known, and there. */
+static int find_feature(const char *name, size_t size, int *is_present) {
+  Feature features[NUM_FEATURES];
+  get_features(features);
   for (size_t i = 0; i < NUM_FEATURES; i++) {
-    if (strlen(feature_names[i]) == size && memcmp(feature_names[i], name, size) == 0)
-      return (int32_t)i;
+    if (strlen(features[i].name) == size && memcmp(features[i].name, name, size) == 0) {
+      *is_present = features[i].is_present;
+      return 1;
+    }
   }
-  return -1;
+  return 0;
 }
 
 int bp_cpu_is_feature(const char *name, size_t size) {
-  return feature_index(name, size) >= 0;
+  int is_present;
+  return find_feature(name, size, &is_present);
 }
 
 typedef struct Text {
@@ -124,8 +135,8 @@ static void add_item(Text *text, const char *item, size_t size) {
 }
 
 static int add_if_missing(void *context, const char *item, size_t size) {
-  int32_t index = feature_index(item, size);
-  if (index < 0 || !has_feature((size_t)index))
+  int is_present = 0;
+  if (!find_feature(item, size, &is_present) || !is_present)
     add_item(context, item, size);
   return 0;
 }
@@ -175,9 +186,11 @@ void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size) {
     text[0] = '\0';
   if (strcmp(cpu->arch, THIS_ARCH) != 0)
     return;
+  Feature features[NUM_FEATURES];
+  get_features(features);
   for (size_t i = 0; i < NUM_FEATURES; i++) {
-    Search search = {feature_names[i], strlen(feature_names[i])};
-    if (has_feature(i) && !bp_cpu_each(cpu->features, is_item, &search))
-      add_item(&list, feature_names[i], search.size);
+    Search search = {features[i].name, strlen(features[i].name)};
+    if (features[i].is_present && !bp_cpu_each(cpu->features, is_item, &search))
+      add_item(&list, search.name, search.size);
   }
 }
