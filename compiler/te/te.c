@@ -368,6 +368,17 @@ const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *
                     BP_IR_CALL_INTRINSIC, 0, BP__TE_READ);
 }
 
+const BpIrNode *bp_te_read_if(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices,
+                              const BpIrNode *condition) {
+  const BpIrNode *value = bp_te_read(te, tensor, indices);
+  if (!value)
+    return NULL;
+  const BpIrNode *zero = value->dtype.code == BP_DTYPE_FLOAT || value->dtype.code == BP_DTYPE_BFLOAT
+                             ? bp_ir_float(te->ir, value->dtype, 0)
+                             : bp_ir_int(te->ir, value->dtype, 0);
+  return bp_ir_select(te->ir, condition, value, zero);
+}
+
 int bp__te_is_read(const BpIrNode *node) {
   return node->kind == BP_IR_CALL && strcmp(node->str_value, BP__TE_READ) == 0;
 }

@@ -45,8 +45,7 @@ BP_API BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shap
  * be out of bounds where the select chooses the other branch: so is padding written. */
 BP_API const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices);
 /* The same where `condition` holds, else zero; the indices may be outside the tensor where it does
- * not. So written: padding, concatenation, any read at a border. When the tensor's stage is inlined
- * the condition guards the reads in its body. */
+ * not. So it is with every read in a branch of a select: it happens where the branch is chosen. */
 BP_API const BpIrNode *bp_te_read_if(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices,
                                      const BpIrNode *condition);
 /* A reduction axis 0 <= v < extent. */
