@@ -3,6 +3,7 @@
 
 #include "core/device/device.h"
 #include "core/plugin/store.h"
+#include "core/module/module.h"
 #include "core/registry/host.h"
 #include "core/registry/log.h"
 #include "core/target/target.h"
@@ -13,10 +14,7 @@ typedef int (*StartRoom)(void);
 
 void bp__core_start_rooms(void) {
   static const StartRoom rooms[] = {
-      bp__registry_start,
-      bp__device_start,
-      bp__target_start,
-      bp__plugin_start,
+      bp__registry_start, bp__module_start, bp__device_start, bp__target_start, bp__plugin_start,
   };
   for (size_t i = 0; i < sizeof rooms / sizeof *rooms; ++i) {
     if (!rooms[i]())

@@ -3,3 +3,6 @@
 
 test_programs += tests/core/test-registry
 test_programs += tests/core/test-threads
+test_programs += tests/core/test-module
+tests_core_test_module_SOURCES = tests/core/test-module.c tests/core/module-fixture.c \
+	tests/core/module-fixture.h

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading and writing the streams of numbers and strings that modules are serialised as: integers
+ * are little-endian, a string is its length (uint64) and its bytes, a list its count (uint64) and
+ * its items. The reader trusts nothing; the writer remembers that memory ran out until the end. */
+#ifndef BACKPLANE_CORE_MODULE_BYTES_H
+#define BACKPLANE_CORE_MODULE_BYTES_H
+
+#include <backplane/module_api.h>
+
+typedef struct BpReader {
+  const char *data;
+  size_t size;
+  size_t at;
+  const char *what; /* what is being read, for messages */
+} BpReader;
+
+/* Each returns 0, or -1 with an error of kind BP_ERROR_FORMAT that names `item` and the place. */
+int bp__read_u64(BpReader *reader, uint64_t *number, const char *item);
+/* A string or byte string: borrowed from the data. */
+int bp__read_string(BpReader *reader, BpByteArray *view, const char *item);
+/* A list of `item_size` bytes each: `items` is borrowed and not aligned. */
+int bp__read_list(BpReader *reader, size_t item_size, uint64_t *count, const char **items,
+                  const char *item);
+/* A count of items that take at least `min_size` bytes each, so that it bounds an allocation. */
+int bp__read_count(BpReader *reader, size_t min_size, uint64_t *count, const char *item);
+/* That nothing is left. */
+int bp__read_end(BpReader *reader);
+
+typedef struct BpWriter {
+  char *data;
+  size_t size;
+  size_t capacity;
+  int failed;
+} BpWriter;
+
+void bp__write_u64(BpWriter *writer, uint64_t number);
+void bp__write_raw(BpWriter *writer, const void *data, size_t size);
+void bp__write_string(BpWriter *writer, const char *data, size_t size);
+/* Hands over what was written, or, if memory ran out, frees it: -1 with an error. */
+int bp__write_finish(BpWriter *writer, BpOwnedBytes *bytes);
+
+#endif

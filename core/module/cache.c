@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeping compiled files. */
+
+#include "core/module/cache.h"
+
+#include "core/module/elf_file.h"
+#include "core/registry/cache_dir.h"
+#include "core/registry/log.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SUBJECT     "c"
+#define DIGEST_SIZE 32
+
+typedef struct Trailer {
+  char magic[8];
+  uint8_t digest[DIGEST_SIZE];
+} Trailer;
+
+static const char trailer_magic[8] = {'B', 'P', 'C', 'A', 'C', 'H', 'E', '1'};
+
+void bp__cache_hash(GChecksum *hash, const char *data, size_t size) {
+  const size_t most = (size_t)1 << 30; /* of one update */
+  uint64_t length = size;
+  g_checksum_update(hash, (const guchar *)&length, sizeof length);
+  while (size) {
+    size_t now = size < most ? size : most;
+    g_checksum_update(hash, (const guchar *)data, (gssize)now);
+    data += now;
+    size -= now;
+  }
+}
+
+/* Says what keeps the cache from being used, and goes on. */
+static void warn(void) {
+  bp__log(BP_LOG_WARNING, "compiled code is not cached: %s", bp_error_message());
+  bp_error_clear();
+}
+
+/* The cache's directory, absolute, as compilers run elsewhere. */
+static int find_directory(char *path) {
+  char given[PATH_MAX];
+  if (bp__cache_dir(SUBJECT, given, sizeof given))
+    return -1;
+  if (realpath(given, path))
+    return 0;
+  return bp_error_raise(BP_ERROR_IO, "cannot resolve the cache directory \"%s\": %s", given,
+                        strerror(errno));
+}
+
+int bp__cache_workdir(BpWorkdir *dir) {
+  char directory[PATH_MAX];
+  if (!find_directory(directory) && !bp__workdir_create(dir, directory))
+    return 0;
+  warn();
+  return bp__workdir_create(dir, NULL);
+}
+
+void bp__cache_locate(const char *name, char *path) {
+  char directory[PATH_MAX];
+  int length = find_directory(directory) ? -1 : snprintf(path, PATH_MAX, "%s/%s", directory, name);
+  if (length < 0 || length >= PATH_MAX)
+    path[0] = '\0';
+  bp_error_clear();
+}
+
+static void compute_digest(const char *data, size_t size, uint8_t *digest) {
+  GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
+  gsize digest_size = DIGEST_SIZE;
+  bp__cache_hash(hash, data, size);
+  g_checksum_get_digest(hash, digest, &digest_size);
+  g_checksum_free(hash);
+}
+
+static int is_intact(const BpMappedFile *file) {
+  uint8_t digest[DIGEST_SIZE];
+  Trailer trailer;
+  if (file->size <= sizeof trailer)
+    return 0;
+  size_t size = file->size - sizeof trailer;
+  memcpy(&trailer, file->data + size, sizeof trailer);
+  compute_digest(file->data, size, digest);
+  return !memcmp(trailer.magic, trailer_magic, sizeof trailer_magic) &&
+         !memcmp(trailer.digest, digest, DIGEST_SIZE);
+}
+
+int bp__cache_has(const char *place) {
+  if (!*place || access(place, F_OK))
+    return 0;
+  BpMappedFile *file = bp__file_map(place);
+  int intact = file && is_intact(file);
+  bp_object_release(file);
+  if (!intact) {
+    bp__log(BP_LOG_WARNING, "the cached file \"%s\" is damaged and is made anew", place);
+    bp_error_clear();
+    unlink(place);
+  }
+  return intact;
+}
+
+static int append_trailer(const char *path) {
+  Trailer trailer;
+  BpMappedFile *file = bp__file_map(path);
+  if (!file)
+    return -1;
+  memcpy(trailer.magic, trailer_magic, sizeof trailer_magic);
+  compute_digest(file->data, file->size, trailer.digest);
+  bp_object_release(file);
+  int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+  int failed = fd < 0 || bp__write_all(fd, (const char *)&trailer, sizeof trailer);
+  if (failed)
+    bp_error_raise(BP_ERROR_IO, "cannot write to \"%s\": %s", path, strerror(errno));
+  if (fd >= 0)
+    close(fd);
+  return failed ? -1 : 0;
+}
+
+void bp__cache_move_in(const char *place, char *path) {
+  if (!*place)
+    return;
+  if (append_trailer(path)) {
+    warn();
+  } else if (rename(path, place)) {
+    bp_error_raise(BP_ERROR_IO, "cannot make \"%s\": %s", place, strerror(errno));
+    warn();
+  } else {
+    snprintf(path, PATH_MAX, "%s", place);
+  }
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compiled files kept on disk.
+ *
+ * A file is named by the hash of all that it depends on, and ends in a trailer with the hash of its
+ * own bytes, so that a damaged one is made anew; linkers and loaders do not mind the trailer. A
+ * cache that cannot be used costs time and a message in the log, nothing else. */
+#ifndef BACKPLANE_CORE_MODULE_CACHE_H
+#define BACKPLANE_CORE_MODULE_CACHE_H
+
+#include "core/module/workdir.h"
+
+#include <glib.h>
+
+/* Adds a part of a key to a hash: with its length, so that parts cannot run into each other. */
+void bp__cache_hash(GChecksum *hash, const char *data, size_t size);
+
+/* A fresh working directory from which files can be moved into the cache: beside its files, or
+ * where temporary files go if there is no cache. */
+int bp__cache_workdir(BpWorkdir *dir);
+
+/* The place of the file `name`: absolute into `path`, of PATH_MAX bytes, "" if there is no cache.
+ */
+void bp__cache_locate(const char *name, char *path);
+
+/* Whether there is a file at a place, whole. One that is damaged is removed. */
+int bp__cache_has(const char *place);
+
+/* Moves the file at `path` (of PATH_MAX bytes) to its place, if it has one; `path` is then where it
+ * is. */
+void bp__cache_move_in(const char *place, char *path);
+
+#endif

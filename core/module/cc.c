@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running the system's C compiler. */
+
+#include "core/module/cc.h"
+
+#include "core/registry/env.h"
+
+#include <backplane/error.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LOG_NAME  "compiler.log"
+#define LOG_SHOWN 3000
+
+static const char *cc_command(void) {
+  const char *command = bp__env_get("BACKPLANE_CC");
+  return command ? command : "cc";
+}
+
+/* The words of the compiler's command (to be freed with g_strfreev), or NULL with an error. */
+static char **split_command(int *count) {
+  char **words = NULL;
+  if (!g_shell_parse_argv(cc_command(), count, &words, NULL))
+    bp_error_raise(BP_ERROR_VALUE, "BACKPLANE_CC=\"%s\" is no command", cc_command());
+  return words;
+}
+
+/* ---- Running ----------------------------------------------------------------------------- */
+
+static int add_actions(posix_spawn_file_actions_t *actions, const BpWorkdir *dir) {
+  char log[PATH_MAX];
+  if (bp__workdir_path(dir, LOG_NAME, log))
+    return -1;
+  if (posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0) ||
+      posix_spawn_file_actions_addopen(actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600) ||
+      posix_spawn_file_actions_adddup2(actions, 1, 2) ||
+      posix_spawn_file_actions_addchdir_np(actions, dir->path))
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
+  return 0;
+}
+
+static int no_compiler(const char *program, int reason) {
+  return bp_error_raise(BP_ERROR_COMPILE,
+                        "cannot run the C compiler \"%s\": %s; install one (on Debian: apt install "
+                        "gcc), or name one in BACKPLANE_CC",
+                        program, strerror(reason));
+}
+
+/* Starts the child with the signals as a program expects them, whatever this process does. */
+static int spawn(char **argv, const posix_spawn_file_actions_t *actions, pid_t *pid) {
+  posix_spawnattr_t attributes;
+  sigset_t none, defaults;
+  sigemptyset(&none);
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGPIPE);
+  sigaddset(&defaults, SIGCHLD);
+  int reason = posix_spawnattr_init(&attributes);
+  if (reason)
+    return no_compiler(argv[0], reason);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  reason = posix_spawnp(pid, argv[0], actions, &attributes, argv, environ);
+  posix_spawnattr_destroy(&attributes);
+  return reason ? no_compiler(argv[0], reason) : 0;
+}
+
+static int wait_for(pid_t pid, const BpWorkdir *dir, const char *purpose) {
+  char log[LOG_SHOWN];
+  int status;
+  pid_t done;
+  while ((done = waitpid(pid, &status, 0)) < 0 && errno == EINTR) {
+  }
+  /* An application that ignores SIGCHLD leaves no status: the output file will tell. */
+  if (done < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+    return 0;
+  bp__workdir_read(dir, LOG_NAME, log, sizeof log);
+  return bp_error_raise(BP_ERROR_COMPILE, "\"%s\" failed to %s (%s %d):\n%s", cc_command(), purpose,
+                        WIFSIGNALED(status) ? "signal" : "status",
+                        WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), log);
+}
+
+static int run_argv(const BpWorkdir *dir, char **argv, const char *purpose) {
+  posix_spawn_file_actions_t actions;
+  pid_t pid;
+  if (posix_spawn_file_actions_init(&actions))
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
+  int rc = add_actions(&actions, dir);
+  if (!rc)
+    rc = spawn(argv, &actions, &pid);
+  posix_spawn_file_actions_destroy(&actions);
+  return rc ? rc : wait_for(pid, dir, purpose);
+}
+
+int bp__cc_run(const BpWorkdir *dir, const char *const *args, const char *purpose) {
+  int num_words, num_args = 0, rc = -1;
+  char **words = split_command(&num_words);
+  if (!words)
+    return -1;
+  while (args[num_args])
+    ++num_args;
+  char **argv = malloc(((size_t)num_words + (size_t)num_args + 1) * sizeof *argv);
+  if (argv) {
+    memcpy(argv, words, (size_t)num_words * sizeof *argv);
+    memcpy(argv + num_words, args, ((size_t)num_args + 1) * sizeof *argv);
+    rc = run_argv(dir, argv, purpose);
+  } else {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
+  }
+  free(argv);
+  g_strfreev(words);
+  return rc;
+}
+
+/* ---- Identity ---------------------------------------------------------------------------- */
+
+/* Asking a compiler for its version takes milliseconds, so the answer is kept for the process, with
+ * what it was asked for. */
+static struct {
+  pthread_mutex_t lock;
+  char *file; /* command, path, time and size */
+  char *identity;
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static char *print(const char *format, ...) BP_PRINTF(1, 2);
+static char *print(const char *format, ...) {
+  va_list args;
+  char *text = NULL;
+  va_start(args, format);
+  if (vasprintf(&text, format, args) < 0) {
+    text = NULL;
+    bp_error_raise(BP_ERROR_MEMORY, "no memory to describe the C compiler");
+  }
+  va_end(args);
+  return text;
+}
+
+/* The compiler's command, path, time of change and size. */
+static char *describe_file(void) {
+  int count;
+  char **words = split_command(&count);
+  if (!words)
+    return NULL;
+  char *path = g_find_program_in_path(words[0]), *text = NULL;
+  struct stat status;
+  if (path && !stat(path, &status))
+    text = print("%s\n%s\n%lld.%09ld %lld\n", cc_command(), path, (long long)status.st_mtim.tv_sec,
+                 status.st_mtim.tv_nsec, (long long)status.st_size);
+  else
+    no_compiler(words[0], ENOENT);
+  g_free(path);
+  g_strfreev(words);
+  return text;
+}
+
+static char *ask_version(const char *file) {
+  static const char *const args[] = {"--version", NULL};
+  char version[1024];
+  BpWorkdir dir;
+  if (bp__workdir_create(&dir, NULL))
+    return NULL;
+  int rc = bp__cc_run(&dir, args, "tell its version");
+  if (!rc)
+    bp__workdir_read(&dir, LOG_NAME, version, sizeof version);
+  bp__workdir_remove(&dir);
+  return rc ? NULL : print("%s%s", file, version);
+}
+
+/* Replaces what is known, under the lock. */
+static void remember(const char *file, const char *identity) {
+  char *file_copy = strdup(file), *identity_copy = strdup(identity);
+  if (!file_copy || !identity_copy) {
+    free(file_copy);
+    free(identity_copy);
+    return;
+  }
+  free(known.file);
+  free(known.identity);
+  known.file = file_copy;
+  known.identity = identity_copy;
+}
+
+char *bp__cc_identity(void) {
+  char *file = describe_file(), *identity = NULL;
+  if (!file)
+    return NULL;
+  pthread_mutex_lock(&known.lock);
+  int is_known = known.file && !strcmp(known.file, file);
+  if (is_known && !(identity = strdup(known.identity)))
+    bp_error_raise(BP_ERROR_MEMORY, "no memory to describe the C compiler");
+  pthread_mutex_unlock(&known.lock);
+  if (!is_known && (identity = ask_version(file))) {
+    pthread_mutex_lock(&known.lock);
+    remember(file, identity);
+    pthread_mutex_unlock(&known.lock);
+  }
+  free(file);
+  return identity;
+}

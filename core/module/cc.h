@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The system's C compiler. */
+#ifndef BACKPLANE_CORE_MODULE_CC_H
+#define BACKPLANE_CORE_MODULE_CC_H
+
+#include "core/module/workdir.h"
+
+/* Runs the compiler (`BACKPLANE_CC`, split as a shell would; default "cc") in a directory with
+ * further arguments (NULL-terminated), and no shell. A failure is an error of kind BP_ERROR_COMPILE
+ * that shows the beginning of what the compiler said; `purpose` says in words what it was to do. */
+int bp__cc_run(const BpWorkdir *dir, const char *const *args, const char *purpose);
+
+/* Text that changes whenever the compiler does (transfer full, freed with free()): its command,
+ * file and version. NULL with an error if there is none. */
+char *bp__cc_identity(void);
+
+#endif

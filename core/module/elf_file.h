@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A library's file, mapped and read before any of its code runs. */
+#ifndef BACKPLANE_CORE_MODULE_ELF_FILE_H
+#define BACKPLANE_CORE_MODULE_ELF_FILE_H
+
+#include <backplane/value.h>
+
+/* A whole file mapped read-only: an object, so that what lies in it (a model's parameters) can be
+ * used in place for as long as somebody holds it. */
+typedef struct BpMappedFile {
+  BpObject header;
+  const char *data;
+  size_t size;
+} BpMappedFile;
+
+/* Maps a regular, non-empty file (transfer full), or NULL with an error. */
+BpMappedFile *bp__file_map(const char *path);
+
+/* A symbol that a library defines. */
+typedef struct BpElfSymbol {
+  const char *name;
+  int is_function;
+  uint64_t size;
+  /* The bytes that the file has for it, up to the end of its segment; empty if it has none. */
+  BpByteArray contents;
+} BpElfSymbol;
+
+/* Checks that a file is a whole shared library for this machine, and calls `visit` for each defined
+ * symbol of its dynamic symbol table, until it returns non-zero (then -1 is returned too). `path`
+ * is for messages. */
+int bp__elf_visit_symbols(const BpMappedFile *file, const char *path,
+                          int (*visit)(void *context, const BpElfSymbol *symbol), void *context);
+
+#endif

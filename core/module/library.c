@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Library modules: a shared library whose exported functions are the module's.
+ *
+ * A library keeps state between calls: the functions that it looked up, in variables of its own. So
+ * two modules never share one mapping, nor one with another host in the process: a file that is
+ * open already is opened again from a copy in memory. The library is unmapped with its module,
+ * which every function of it keeps alive. */
+
+#include "core/module/library.h"
+
+#include "core/module/library_file.h"
+#include "core/module/module.h"
+#include "core/module/workdir.h"
+#include "core/registry/object.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* A function that the library looked up, kept alive for it. */
+typedef struct Found {
+  struct Found *next;
+  BpFunction *function;
+  char name[];
+} Found;
+
+typedef struct LibraryModule {
+  BpModule *module; /* borrowed: it owns this */
+  char *path;
+  void *handle;
+  int copy_fd;           /* of the copy that is mapped, or -1 */
+  BpPackedNames exports; /* the text behind `names` */
+  char **names;          /* sorted */
+  pthread_mutex_t lock;
+  Found *found; /* guarded by `lock` */
+} LibraryModule;
+
+static const BpModuleApi library_api;
+
+/* ---- Mappings ---------------------------------------------------------------------------- */
+
+/* The handles that library modules have open, so that of two threads that open a file at once one
+ * makes a copy. */
+static struct {
+  pthread_mutex_t lock;
+  void **handles;
+  size_t count;
+  size_t capacity;
+} open_libraries = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int add_handle(void *handle) {
+  if (open_libraries.count == open_libraries.capacity) {
+    size_t capacity = 2 * open_libraries.capacity + 16;
+    void **handles = realloc(open_libraries.handles, capacity * sizeof *handles);
+    if (!handles)
+      return bp_error_raise(BP_ERROR_MEMORY, "no memory to open a library");
+    open_libraries.handles = handles;
+    open_libraries.capacity = capacity;
+  }
+  open_libraries.handles[open_libraries.count++] = handle;
+  return 0;
+}
+
+static int has_handle(void *handle) {
+  for (size_t i = 0; i < open_libraries.count; ++i)
+    if (open_libraries.handles[i] == handle)
+      return 1;
+  return 0;
+}
+
+/* 1: the handle is this module's alone; 0: another module has it; -1: failed. */
+static int claim_handle(void *handle) {
+  pthread_mutex_lock(&open_libraries.lock);
+  int rc = has_handle(handle) ? 0 : add_handle(handle) ? -1 : 1;
+  pthread_mutex_unlock(&open_libraries.lock);
+  return rc;
+}
+
+/* The claim ends after the mapping has: until then nobody else may take the mapping over. */
+static void close_library(void *handle, int copy_fd) {
+  dlclose(handle);
+  if (copy_fd >= 0)
+    close(copy_fd);
+  pthread_mutex_lock(&open_libraries.lock);
+  for (size_t i = 0; i < open_libraries.count; ++i)
+    if (open_libraries.handles[i] == handle) {
+      open_libraries.handles[i] = open_libraries.handles[--open_libraries.count];
+      break;
+    }
+  pthread_mutex_unlock(&open_libraries.lock);
+}
+
+/* Opens `name`. 1: *handle is this module's alone; 0: somebody has the library open; -1: failed. */
+static int open_and_claim(const char *name, const char *path, void **handle) {
+  void *opened = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (opened) {
+    dlclose(opened);
+    return 0;
+  }
+  dlerror();
+  opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (!opened) {
+    const char *reason = dlerror();
+    return bp_error_raise(BP_ERROR_RUNTIME, "cannot open the library \"%s\": %s", path,
+                          reason ? reason : "unknown reason");
+  }
+  int claimed = claim_handle(opened);
+  if (claimed == 1)
+    *handle = opened;
+  else
+    dlclose(opened);
+  return claimed;
+}
+
+/* Opens a copy. Its descriptor stays open with it: libraries are told apart by name, and the name
+ * has the descriptor's number. */
+static int open_copy(const BpLibraryFile *file, void **handle, int *copy_fd) {
+  char name[64];
+  *copy_fd = memfd_create("backplane-module", MFD_CLOEXEC);
+  if (*copy_fd < 0 || bp__write_all(*copy_fd, file->file->data, file->file->size)) {
+    bp_error_raise(BP_ERROR_IO, "cannot copy \"%s\", which is open already, to open it again: %s",
+                   file->path, strerror(errno));
+  } else {
+    snprintf(name, sizeof name, "/proc/self/fd/%d", *copy_fd);
+    int claimed = open_and_claim(name, file->path, handle);
+    if (claimed == 1)
+      return 0;
+    if (claimed == 0)
+      bp_error_raise(BP_ERROR_INTERNAL, "a fresh copy of \"%s\" was taken for another library",
+                     file->path);
+  }
+  if (*copy_fd >= 0)
+    close(*copy_fd);
+  *copy_fd = -1;
+  return -1;
+}
+
+static int open_library(const BpLibraryFile *file, void **handle, int *copy_fd) {
+  char *name = NULL;
+  /* A name without a slash would be searched for among the system's libraries. */
+  if (asprintf(&name, "%s%s", strchr(file->path, '/') ? "" : "./", file->path) < 0)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to open \"%s\"", file->path);
+  int claimed = open_and_claim(name, file->path, handle);
+  free(name);
+  if (claimed == 0)
+    return open_copy(file, handle, copy_fd);
+  return claimed == 1 ? 0 : -1;
+}
+
+/* ---- The module -------------------------------------------------------------------------- */
+
+static void destroy_library(void *context) {
+  LibraryModule *library = context;
+  while (library->found) {
+    Found *next = library->found->next;
+    bp_object_release(library->found->function);
+    free(library->found);
+    library->found = next;
+  }
+  if (library->handle)
+    close_library(library->handle, library->copy_fd);
+  pthread_mutex_destroy(&library->lock);
+  free(library->path);
+  free(library->exports.text);
+  free(library->names);
+  free(library);
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The address of symbol `prefix``name`, NULL if there is none. */
+static void *find_symbol(const LibraryModule *library, const char *prefix, const char *name) {
+  char *symbol = NULL;
+  if (asprintf(&symbol, "%s%s", prefix, name) < 0)
+    return NULL;
+  void *address = dlsym(library->handle, symbol);
+  free(symbol);
+  return address;
+}
+
+/* Only exported functions are found: the names have been read from the file. */
+static int library_get_function(void *context, const char *name, BpFunction **function) {
+  LibraryModule *library = context;
+  *function = NULL;
+  if (!bsearch(&name, library->names, library->exports.count, sizeof *library->names,
+               compare_names))
+    return 0;
+  void *address = find_symbol(library, BP_SYMBOL_PREFIX, name);
+  if (!address)
+    return bp_error_raise(BP_ERROR_RUNTIME, "cannot find function \"%s\" in \"%s\"", name,
+                          library->path);
+  *function = bp__module_function_create(library->module, (BpPackedCall)address, NULL, NULL);
+  return *function ? 0 : -1;
+}
+
+static int library_get_property(void *context, int32_t *flags) {
+  (void)context;
+  *flags = BP_MODULE_RUNNABLE;
+  return 0;
+}
+
+/* A library may describe the signature of a function by another one that returns text. */
+static int visit_signature(const LibraryModule *library, const char *name,
+                           int32_t (*visit)(void *, const char *, const char *), void *visitor) {
+  BpPackedCall describe = (BpPackedCall)find_symbol(library, BP_SYMBOL_METADATA, name);
+  BpValue text = {.type_index = BP_TYPE_NONE};
+  BpByteArray view;
+  char *signature = NULL;
+  if (describe && !describe(NULL, NULL, 0, &text) && !bp_value_view_str(&text, &view))
+    signature = strndup(view.data, view.size);
+  else
+    bp_error_clear();
+  int rc = visit(visitor, name, signature);
+  free(signature);
+  bp_value_clear(&text);
+  return rc;
+}
+
+static int library_visit_functions(void *context,
+                                   int32_t (*visit)(void *visitor, const char *name,
+                                                    const char *signature),
+                                   void *visitor) {
+  LibraryModule *library = context;
+  for (size_t i = 0; i < library->exports.count; ++i)
+    if (visit_signature(library, library->names[i], visit, visitor))
+      break;
+  return 0;
+}
+
+static const BpModuleApi library_api = {
+    .struct_size = sizeof(BpModuleApi),
+    .kind = "library",
+    .get_function = library_get_function,
+    .get_property = library_get_property,
+    .visit_functions = library_visit_functions,
+    .destroy = destroy_library,
+};
+
+/* ---- Looking up for the library ---------------------------------------------------------- */
+
+static BpFunction *find_kept(LibraryModule *library, const char *name) {
+  pthread_mutex_lock(&library->lock);
+  Found *found = library->found;
+  while (found && strcmp(found->name, name))
+    found = found->next;
+  pthread_mutex_unlock(&library->lock);
+  return found ? found->function : NULL;
+}
+
+/* Keeps a function (takes the reference) for as long as the library is there. */
+static int keep_function(LibraryModule *library, const char *name, BpFunction *function) {
+  size_t size = strlen(name) + 1;
+  Found *found = malloc(sizeof *found + size);
+  if (!found) {
+    bp_object_release(function);
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to keep function \"%s\"", name);
+  }
+  found->function = function;
+  memcpy(found->name, name, size);
+  pthread_mutex_lock(&library->lock);
+  found->next = library->found;
+  library->found = found;
+  pthread_mutex_unlock(&library->lock);
+  return 0;
+}
+
+int bp__library_look_up(void *module, const char *name, void **function) {
+  LibraryModule *library = bp__module_context(module, &library_api);
+  *function = NULL;
+  if (!library)
+    return bp_error_raise(BP_ERROR_RUNTIME,
+                          "a library asks for function \"%s\" without saying "
+                          "which library it is",
+                          name);
+  if ((*function = find_kept(library, name)))
+    return 0;
+  BpFunction *found;
+  if (bp__module_get_from_imports(library->module, name, &found) ||
+      (!found && bp_registry_get(name, &found)))
+    return -1;
+  if (!found)
+    return bp_error_raise(BP_ERROR_NOT_FOUND,
+                          "\"%s\" calls function \"%s\", which is neither in its imports nor in "
+                          "the registry; install the plugin that provides it",
+                          library->path, name);
+  if (keep_function(library, name, found))
+    return -1;
+  *function = found;
+  return 0;
+}
+
+/* ---- Opening ----------------------------------------------------------------------------- */
+
+static int fill_slots(LibraryModule *library, const BpLibraryFile *file) {
+  const char *name = file->slots.text;
+  for (size_t i = 0; i < file->slots.count; ++i, name += strlen(name) + 1) {
+    void (**slot)(void) = dlsym(library->handle, name);
+    if (!slot)
+      return bp_error_raise(BP_ERROR_RUNTIME, "cannot find variable \"%s\" in \"%s\"", name,
+                            library->path);
+    *slot = bp__library_find_slot(name);
+  }
+  if (file->has_context) {
+    void **context = dlsym(library->handle, BP_SYMBOL_LIBRARY_CTX);
+    if (context)
+      *context = library->module;
+  }
+  return 0;
+}
+
+/* Takes over the names that were read from the file, and sorts them. */
+static int take_exports(LibraryModule *library, BpLibraryFile *file) {
+  library->path = strdup(file->path);
+  library->names = malloc((file->functions.count + 1) * sizeof *library->names);
+  if (!library->path || !library->names)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the %zu functions of \"%s\"",
+                          file->functions.count, file->path);
+  library->exports = file->functions;
+  file->functions = (BpPackedNames){0};
+  char *name = library->exports.text;
+  for (size_t i = 0; i < library->exports.count; ++i, name += strlen(name) + 1)
+    library->names[i] = name;
+  qsort(library->names, library->exports.count, sizeof *library->names, compare_names);
+  return 0;
+}
+
+static BpModule *create_module(BpLibraryFile *file) {
+  LibraryModule *library = calloc(1, sizeof *library);
+  if (!library) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a library module");
+    return NULL;
+  }
+  pthread_mutex_init(&library->lock, NULL);
+  library->copy_fd = -1;
+  BpModule *module = bp_module_create(&library_api, library);
+  if (!module)
+    return NULL;
+  library->module = module;
+  if (!take_exports(library, file) && !open_library(file, &library->handle, &library->copy_fd) &&
+      !fill_slots(library, file))
+    return module;
+  bp_object_release(module);
+  return NULL;
+}
+
+static BpModule *load_modules(BpLibraryFile *file) {
+  BpModule *library = create_module(file);
+  if (!library || !file->has_blob)
+    return library;
+  BpModule *root = bp__blob_load(&file->blob, library, &file->file->header);
+  if (!root)
+    bp_error_add_context("cannot load \"%s\"", file->path);
+  bp_object_release(library);
+  return root;
+}
+
+BpModule *bp__library_load(const char *path) {
+  BpLibraryFile file;
+  if (bp__library_file_read(&file, path))
+    return NULL;
+  BpModule *root = load_modules(&file);
+  bp__library_file_clear(&file);
+  return root;
+}

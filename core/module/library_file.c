@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading a library's file: its exports, the variables that it expects to be filled, its blob. */
+
+#include "core/module/library_file.h"
+
+#include "core/module/library.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Scan {
+  BpLibraryFile *library;
+  BpWriter functions;
+  BpWriter slots;
+  BpByteArray blob;
+} Scan;
+
+static int starts_with(const char *text, const char *prefix) {
+  return !strncmp(text, prefix, strlen(prefix));
+}
+
+static int scan_slot(Scan *scan, const BpElfSymbol *symbol) {
+  if (symbol->size != sizeof(void *) || !bp__library_find_slot(symbol->name))
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "\"%s\" wants the host to provide \"%s\", which this version does not "
+                          "know; compile the library for an older TVM, or use a newer Backplane",
+                          scan->library->path, symbol->name);
+  bp__write_raw(&scan->slots, symbol->name, strlen(symbol->name) + 1);
+  ++scan->library->slots.count;
+  return 0;
+}
+
+static int scan_symbol(void *context, const BpElfSymbol *symbol) {
+  Scan *scan = context;
+  const char *name = symbol->name;
+  if (starts_with(name, BP_SYMBOL_SLOT_PREFIX) && !symbol->is_function)
+    return scan_slot(scan, symbol);
+  if (!starts_with(name, BP_SYMBOL_PREFIX))
+    return 0;
+  if (!symbol->is_function) {
+    if (!strcmp(name, BP_SYMBOL_LIBRARY_BIN)) {
+      scan->blob = symbol->contents;
+      scan->library->has_blob = 1;
+    }
+    scan->library->has_context |= !strcmp(name, BP_SYMBOL_LIBRARY_CTX);
+    return 0;
+  }
+  if (starts_with(name, BP_SYMBOL_METADATA) || starts_with(name, BP_SYMBOL_DOC))
+    return 0;
+  const char *function = name + strlen(BP_SYMBOL_PREFIX);
+  bp__write_raw(&scan->functions, function, strlen(function) + 1);
+  ++scan->library->functions.count;
+  return 0;
+}
+
+/* The blob is its length and that many bytes, which must lie within its segment. */
+static int parse_blob(BpLibraryFile *library, const BpByteArray *contents) {
+  char what[256];
+  uint64_t size;
+  snprintf(what, sizeof what, "the blob of \"%.200s\"", library->path);
+  BpReader reader = {contents->data, contents->size, 0, what};
+  if (bp__read_count(&reader, 1, &size, "its length"))
+    return -1;
+  BpByteArray stream = {contents->data + reader.at, (size_t)size};
+  return bp__blob_parse(&library->blob, &stream, what);
+}
+
+static int take_names(BpPackedNames *names, BpWriter *writer) {
+  if (writer->failed)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the symbols of a library");
+  names->text = writer->data;
+  names->size = writer->size;
+  writer->data = NULL;
+  return 0;
+}
+
+static int check_use(const BpLibraryFile *library) {
+  if (library->has_blob || library->functions.count)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "\"%s\" is no module: it exports no function %sNAME and embeds no modules",
+                        library->path, BP_SYMBOL_PREFIX);
+}
+
+static int read_file(BpLibraryFile *library, Scan *scan) {
+  if (!(library->file = bp__file_map(library->path)) ||
+      bp__elf_visit_symbols(library->file, library->path, scan_symbol, scan) ||
+      check_use(library) || take_names(&library->functions, &scan->functions) ||
+      take_names(&library->slots, &scan->slots))
+    return -1;
+  return library->has_blob ? parse_blob(library, &scan->blob) : 0;
+}
+
+int bp__library_file_read(BpLibraryFile *library, const char *path) {
+  *library = (BpLibraryFile){.path = path};
+  Scan scan = {.library = library};
+  int rc = read_file(library, &scan);
+  free(scan.functions.data);
+  free(scan.slots.data);
+  if (rc)
+    bp__library_file_clear(library);
+  return rc;
+}
+
+void bp__library_file_clear(BpLibraryFile *library) {
+  bp__blob_clear(&library->blob);
+  free(library->functions.text);
+  free(library->slots.text);
+  bp_object_release(library->file);
+  *library = (BpLibraryFile){0};
+}

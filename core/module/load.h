@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finding the loader of a module. */
+#ifndef BACKPLANE_CORE_MODULE_LOAD_H
+#define BACKPLANE_CORE_MODULE_LOAD_H
+
+#include <backplane/module.h>
+
+/* As bp_module_load_from_bytes. `owner` (or NULL) is an object that keeps the bytes valid: the
+ * loader gets it as a second argument, and may retain it and use the bytes in place. */
+BpModule *bp__module_load_from_bytes(const char *kind, const BpByteArray *bytes, BpObject *owner);
+
+#endif

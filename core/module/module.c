@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The module object: a plugin's table and context, and the imports that the host keeps for it.
+ *
+ * Imports are only ever added, so readers take no lock: they load a list that is published whole. A
+ * list that was outgrown stays until the module goes, as somebody may be walking it. */
+
+#include "core/module/module.h"
+
+#include "core/registry/host.h"
+#include "core/registry/object.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A list of imports; `count` grows up to `capacity`. */
+typedef struct ImportList {
+  struct ImportList *outgrown;
+  size_t capacity;
+  atomic_size_t count;
+  BpModule *items[];
+} ImportList;
+
+struct BpModule {
+  BpObject header;
+  const BpModuleApi *api;
+  void *context;
+  _Atomic(ImportList *) imports;
+  size_t stamp; /* guarded by `graph`: the last walk that came by here */
+};
+
+/* Guards the shape of all import graphs: adding an edge must see that it closes no cycle. */
+static struct {
+  pthread_mutex_t lock;
+  size_t stamp;
+} graph = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void free_imports(ImportList *list) {
+  size_t count = list ? atomic_load(&list->count) : 0;
+  for (size_t i = 0; i < count; ++i)
+    bp_object_release(list->items[i]);
+  while (list) {
+    ImportList *outgrown = list->outgrown;
+    free(list);
+    list = outgrown;
+  }
+}
+
+static void delete_module(void *self, int flags) {
+  BpModule *module = self;
+  if (flags & BP_DELETER_STRONG) {
+    module->api->destroy(module->context);
+    free_imports(atomic_load(&module->imports));
+  }
+  if (flags & BP_DELETER_WEAK)
+    free(module);
+}
+
+static int check_api(const BpModuleApi *api) {
+  if (!api || !BP_TABLE_HAS(api, destroy) || !api->kind || !*api->kind || !api->get_function)
+    return bp_error_raise(BP_ERROR_VALUE, "a module's table must have kind, get_function and "
+                                          "destroy");
+  return 0;
+}
+
+BpModule *bp_module_create(const BpModuleApi *api, void *context) {
+  if (check_api(api)) {
+    if (api && BP_TABLE_HAS(api, destroy))
+      api->destroy(context);
+    return NULL;
+  }
+  BpModule *module = malloc(sizeof *module);
+  if (!module) {
+    api->destroy(context);
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a module of kind \"%s\"", api->kind);
+    return NULL;
+  }
+  *module = (BpModule){.api = api, .context = context};
+  bp__object_init(&module->header, BP_TYPE_MODULE, delete_module);
+  return module;
+}
+
+void *bp__module_context(BpModule *module, const BpModuleApi *api) {
+  return module && module->header.type_index == BP_TYPE_MODULE && module->api == api
+             ? module->context
+             : NULL;
+}
+
+BpFunction *bp__module_function_create(BpModule *module, BpPackedCall call, void *context,
+                                       void (*destroy)(void *context)) {
+  return bp__function_create_owned(call, context, destroy, module);
+}
+
+BpModule *bp__module_from_result(BpValue *result, const char *loader) {
+  if (result->type_index == BP_TYPE_MODULE)
+    return (BpModule *)result->v_obj;
+  bp_error_raise(BP_ERROR_TYPE, "\"%s\" must return a Module, not %s", loader,
+                 bp_type_name(result->type_index));
+  bp_value_clear(result);
+  return NULL;
+}
+
+const char *bp_module_kind(BpModule *module) {
+  return module->api->kind;
+}
+
+int32_t bp_module_get_property(BpModule *module) {
+  int32_t flags = 0;
+  if (BP_TABLE_HAS(module->api, get_property) &&
+      module->api->get_property(module->context, &flags)) {
+    bp_error_clear();
+    return 0;
+  }
+  return flags;
+}
+
+int bp_module_save_to_bytes(BpModule *module, BpOwnedBytes *bytes) {
+  *bytes = (BpOwnedBytes){0};
+  if (BP_TABLE_HAS(module->api, save_to_bytes))
+    return module->api->save_to_bytes(module->context, bytes);
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "a module of kind \"%s\" cannot be serialised",
+                        module->api->kind);
+}
+
+int bp_module_get_source(BpModule *module, const char *format, BpOwnedBytes *source) {
+  *source = (BpOwnedBytes){0};
+  const char *wanted = format ? format : "";
+  if (BP_TABLE_HAS(module->api, get_source) &&
+      module->api->get_source(module->context, wanted, source))
+    return -1;
+  if (source->data)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE, "a module of kind \"%s\" has no source in format \"%s\"",
+                        module->api->kind, wanted);
+}
+
+void bp_owned_bytes_clear(BpOwnedBytes *bytes) {
+  if (bytes->free_data)
+    bytes->free_data(bytes->data);
+  *bytes = (BpOwnedBytes){0};
+}
+
+/* ---- Imports ----------------------------------------------------------------------------- */
+
+static ImportList *imports_of(BpModule *module, size_t *count) {
+  ImportList *list = atomic_load(&module->imports);
+  *count = list ? atomic_load(&list->count) : 0;
+  return list;
+}
+
+size_t bp_module_num_imports(BpModule *module) {
+  size_t count;
+  imports_of(module, &count);
+  return count;
+}
+
+BpModule *bp_module_get_import(BpModule *module, size_t index) {
+  size_t count;
+  ImportList *list = imports_of(module, &count);
+  if (index < count)
+    return list->items[index];
+  bp_error_raise(BP_ERROR_INDEX, "import %zu of a module of kind \"%s\", which has %zu", index,
+                 module->api->kind, count);
+  return NULL;
+}
+
+/* A walk over an import graph: `items` is what was found, in order; `todo` a stack. */
+typedef struct Walk {
+  BpModule **items;
+  size_t count;
+  BpModule **todo;
+  size_t num_todo;
+  size_t capacity; /* of both */
+} Walk;
+
+static int walk_reserve(Walk *walk, size_t more) {
+  size_t need = walk->count + walk->num_todo + more;
+  if (need <= walk->capacity)
+    return 0;
+  size_t capacity = 2 * need + 8;
+  BpModule **items = realloc(walk->items, capacity * sizeof(BpModule *));
+  if (items)
+    walk->items = items;
+  BpModule **todo = realloc(walk->todo, capacity * sizeof(BpModule *));
+  if (todo)
+    walk->todo = todo;
+  if (!items || !todo)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to walk the imports of a module");
+  walk->capacity = capacity;
+  return 0;
+}
+
+/* Takes one module off the stack; unless it was met before, lists it and stacks its imports. */
+static int walk_step(Walk *walk, size_t stamp) {
+  BpModule *module = walk->todo[--walk->num_todo];
+  if (module->stamp == stamp)
+    return 0;
+  module->stamp = stamp;
+  size_t count;
+  ImportList *list = imports_of(module, &count);
+  if (walk_reserve(walk, count + 1))
+    return -1;
+  walk->items[walk->count++] = module;
+  while (count)
+    walk->todo[walk->num_todo++] = list->items[--count];
+  return 0;
+}
+
+static BpModule **flatten_locked(BpModule *module, size_t *count) {
+  Walk walk = {0};
+  size_t stamp = ++graph.stamp;
+  int rc = walk_reserve(&walk, 1);
+  if (!rc)
+    walk.todo[walk.num_todo++] = module;
+  while (!rc && walk.num_todo)
+    rc = walk_step(&walk, stamp);
+  free(walk.todo);
+  *count = walk.count;
+  if (!rc)
+    return walk.items;
+  free(walk.items);
+  return NULL;
+}
+
+BpModule **bp__module_flatten(BpModule *module, size_t *count) {
+  pthread_mutex_lock(&graph.lock);
+  BpModule **items = flatten_locked(module, count);
+  pthread_mutex_unlock(&graph.lock);
+  return items;
+}
+
+/* Appends to the module's list; the list is replaced by a larger copy when it is full. */
+static int append_import(BpModule *module, BpModule *imported) {
+  size_t count;
+  ImportList *list = imports_of(module, &count);
+  if (!list || count == list->capacity) {
+    size_t capacity = 2 * count + 2;
+    ImportList *larger = malloc(sizeof *larger + capacity * sizeof(BpModule *));
+    if (!larger)
+      return bp_error_raise(BP_ERROR_MEMORY, "no memory to import a module");
+    larger->outgrown = list;
+    larger->capacity = capacity;
+    atomic_init(&larger->count, count);
+    if (count)
+      memcpy(larger->items, list->items, count * sizeof(BpModule *));
+    atomic_store(&module->imports, larger);
+    list = larger;
+  }
+  list->items[count] = bp_object_retain(imported);
+  atomic_store(&list->count, count + 1);
+  return 0;
+}
+
+static int import_locked(BpModule *module, BpModule *imported) {
+  size_t count;
+  BpModule **reached = flatten_locked(imported, &count);
+  if (!reached)
+    return -1;
+  free(reached);
+  /* The walk has stamped all that `imported` reaches. */
+  if (module->stamp == graph.stamp)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "importing a module of kind \"%s\" into one of kind \"%s\" would close a "
+                          "cycle",
+                          imported->api->kind, module->api->kind);
+  return append_import(module, imported);
+}
+
+int bp_module_import(BpModule *module, BpModule *imported) {
+  if (!module || !imported || imported->header.type_index != BP_TYPE_MODULE)
+    return bp_error_raise(BP_ERROR_TYPE, "only a module can be imported into a module");
+  pthread_mutex_lock(&graph.lock);
+  int rc = import_locked(module, imported);
+  pthread_mutex_unlock(&graph.lock);
+  return rc;
+}
+
+/* ---- Functions --------------------------------------------------------------------------- */
+
+static int get_own(BpModule *module, const char *name, BpFunction **function) {
+  *function = NULL;
+  return module->api->get_function(module->context, name, function);
+}
+
+int bp__module_get_from_imports(BpModule *module, const char *name, BpFunction **function) {
+  size_t count;
+  *function = NULL;
+  if (!bp_module_num_imports(module))
+    return 0;
+  BpModule **modules = bp__module_flatten(module, &count);
+  int rc = modules ? 0 : -1;
+  for (size_t i = 1; !rc && !*function && i < count; ++i)
+    rc = get_own(modules[i], name, function);
+  free(modules);
+  return rc;
+}
+
+int bp_module_get_function(BpModule *module, const char *name, int query_imports,
+                           BpFunction **function) {
+  if (!name || !*name) {
+    *function = NULL;
+    return bp_error_raise(BP_ERROR_VALUE, "a function's name must not be empty");
+  }
+  int rc = get_own(module, name, function);
+  return rc || *function || !query_imports ? rc
+                                           : bp__module_get_from_imports(module, name, function);
+}
+
+/* Names gathered by a module's visit_functions. */
+typedef struct NameList {
+  char **names;
+  size_t count;
+  size_t capacity;
+  int failed;
+} NameList;
+
+static int add_name(void *visitor, const char *name, const char *signature) {
+  NameList *list = visitor;
+  (void)signature;
+  if (list->count == list->capacity) {
+    size_t capacity = 2 * list->capacity + 16;
+    char **names = realloc(list->names, capacity * sizeof *names);
+    if (!names)
+      return list->failed = -1;
+    list->names = names;
+    list->capacity = capacity;
+  }
+  list->names[list->count] = strdup(name);
+  return list->failed = list->names[list->count++] ? 0 : -1;
+}
+
+/* One allocation for the caller: the pointers, a NULL, then the text. */
+static char **join_names(const NameList *list) {
+  size_t bytes = (list->count + 1) * sizeof(char *);
+  for (size_t i = 0; i < list->count; ++i)
+    bytes += strlen(list->names[i]) + 1;
+  char **names = malloc(bytes);
+  if (!names)
+    return NULL;
+  char *text = (char *)(names + list->count + 1);
+  for (size_t i = 0; i < list->count; ++i) {
+    size_t size = strlen(list->names[i]) + 1;
+    names[i] = memcpy(text, list->names[i], size);
+    text += size;
+  }
+  names[list->count] = NULL;
+  return names;
+}
+
+static void free_name_list(NameList *list) {
+  for (size_t i = 0; i < list->count; ++i)
+    free(list->names[i]);
+  free(list->names);
+}
+
+char **bp_module_list_functions(BpModule *module, size_t *count) {
+  NameList list = {0};
+  char **names = NULL;
+  int rc = 0;
+  if (BP_TABLE_HAS(module->api, visit_functions))
+    rc = module->api->visit_functions(module->context, add_name, &list);
+  if (list.failed || (!rc && !(names = join_names(&list))))
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for the names of %zu functions", list.count);
+  if (names && count)
+    *count = list.count;
+  free_name_list(&list);
+  return names;
+}

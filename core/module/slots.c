@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of the host that libraries call through pointer variables of theirs, by the names
+ * of the tvm-ffi world. */
+
+#include "core/module/library.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct SlotEntry {
+  const char *name;
+  void (*function)(void);
+  struct SlotEntry *next;
+} SlotEntry;
+
+static _Atomic(SlotEntry *) slots;
+
+int bp__library_add_slot(const char *name, void (*function)(void)) {
+  SlotEntry *entry = malloc(sizeof *entry);
+  if (!entry)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to add the slot \"%s\"", name);
+  *entry = (SlotEntry){name, function, atomic_load(&slots)};
+  while (!atomic_compare_exchange_weak(&slots, &entry->next, entry)) {
+  }
+  return 0;
+}
+
+void (*bp__library_find_slot(const char *name))(void) {
+  for (SlotEntry *entry = atomic_load(&slots); entry; entry = entry->next)
+    if (!strcmp(entry->name, name))
+      return entry->function;
+  return NULL;
+}
+
+/* ---- The slots of this room -------------------------------------------------------------- */
+
+static int function_call(void *function, BpValue *args, int32_t num_args, BpValue *result) {
+  return bp_function_call(function, args, num_args, result);
+}
+
+static void error_set_raised(const char *kind, const char *message) {
+  bp_error_raise(kind, "%s", message);
+}
+
+static void error_set_raised_parts(const char *kind, const char **parts, int32_t num_parts) {
+  size_t size = 1;
+  for (int32_t i = 0; i < num_parts; ++i)
+    size += parts[i] ? strlen(parts[i]) : 0;
+  char *message = malloc(size), *end = message;
+  if (!message) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for the message of an error of kind %s", kind);
+    return;
+  }
+  for (int32_t i = 0; i < num_parts; ++i)
+    end = parts[i] ? stpcpy(end, parts[i]) : end;
+  *end = '\0';
+  bp_error_raise(kind, "%s", message);
+  free(message);
+}
+
+/* Handles being initialised now, each by one thread. The list is guarded by `lock`, which is not
+ * held while an initialiser runs; whoever wants the same handle waits. */
+typedef struct Initialising {
+  void **handle;
+  struct Initialising *next;
+} Initialising;
+
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  Initialising *list;
+} initialising = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static int is_initialising(void **handle) {
+  for (Initialising *item = initialising.list; item; item = item->next)
+    if (item->handle == handle)
+      return 1;
+  return 0;
+}
+
+static void stop_initialising(Initialising *mine) {
+  Initialising **link = &initialising.list;
+  while (*link != mine)
+    link = &(*link)->next;
+  *link = mine->next;
+  pthread_cond_broadcast(&initialising.changed);
+}
+
+static int handle_init_once(void **handle, int (*init)(void **result)) {
+  if (__atomic_load_n(handle, __ATOMIC_ACQUIRE))
+    return 0;
+  Initialising mine = {.handle = handle};
+  int rc = 0;
+  pthread_mutex_lock(&initialising.lock);
+  while (is_initialising(handle))
+    pthread_cond_wait(&initialising.changed, &initialising.lock);
+  if (!__atomic_load_n(handle, __ATOMIC_ACQUIRE)) {
+    mine.next = initialising.list;
+    initialising.list = &mine;
+    pthread_mutex_unlock(&initialising.lock);
+    void *result = NULL;
+    rc = init(&result);
+    pthread_mutex_lock(&initialising.lock);
+    if (!rc)
+      __atomic_store_n(handle, result, __ATOMIC_RELEASE);
+    stop_initialising(&mine);
+  }
+  pthread_mutex_unlock(&initialising.lock);
+  return rc;
+}
+
+int bp__library_add_own_slots(void) {
+  static const struct {
+    const char *name;
+    void (*function)(void);
+  } own[] = {
+      {"__TVMFFIFunctionCall", (void (*)(void))function_call},
+      {"__TVMFFIErrorSetRaisedFromCStr", (void (*)(void))error_set_raised},
+      {"__TVMFFIErrorSetRaisedFromCStrParts", (void (*)(void))error_set_raised_parts},
+      {"__TVMFFIEnvModLookupFromImports", (void (*)(void))bp__library_look_up},
+      {"__TVMFFIHandleInitOnce", (void (*)(void))handle_init_once},
+  };
+  for (size_t i = 0; i < sizeof own / sizeof *own; ++i)
+    if (bp__library_add_slot(own[i].name, own[i].function))
+      return -1;
+  return 0;
+}

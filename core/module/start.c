@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What this room gives the host when the core starts. */
+
+#include "core/module/compile.h"
+#include "core/module/device_code.h"
+#include "core/module/library.h"
+#include "core/module/module.h"
+#include "core/registry/host.h"
+#include "core/registry/registry.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const BpModuleTable module_table = {
+    .struct_size = sizeof module_table,
+    .create = bp_module_create,
+    .get_context = bp__module_context,
+    .function_create = bp__module_function_create,
+    .import = bp_module_import,
+    .encode_device_code = bp__device_code_encode,
+    .decode_device_code = bp__device_code_decode,
+    .load_from_c = bp__compile_load_c,
+    .load_from_object = bp__compile_load_object,
+};
+
+/* runtime.module.loadfile_so(path, extension) -> Module */
+static int load_library(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  BpByteArray path;
+  (void)self;
+  if (num_args < 1)
+    return bp_error_raise(BP_ERROR_TYPE, "runtime.module.loadfile_so takes the path of a library");
+  if (bp_value_view_str(&args[0], &path))
+    return -1;
+  char *copy = strndup(path.data, path.size);
+  if (!copy)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to load a library");
+  BpModule *module = bp__library_load(copy);
+  free(copy);
+  if (!module)
+    return -1;
+  *result = (BpValue){.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)module};
+  return 0;
+}
+
+int bp__module_start(void) {
+  if (bp_host_add_table(BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION, &module_table) ||
+      bp__library_add_own_slots())
+    return -1;
+  return bp__registry_set_call("runtime.module.loadfile_so", load_library);
+}

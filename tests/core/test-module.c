@@ -1,0 +1,748 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Modules: functions, imports, C source, exported libraries, and files that are none. */
+
+#include "tests/core/module-fixture.h"
+
+#include <backplane/error.h>
+#include <backplane/module.h>
+#include <backplane/object.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int64_t call_int(BpModule *module, const char *name, int64_t a, int64_t b) {
+  BpFunction *function;
+  BpValue args[] = {{.type_index = BP_TYPE_INT, .v_int64 = a},
+                    {.type_index = BP_TYPE_INT, .v_int64 = b}};
+  BpValue result;
+  g_assert_cmpint(bp_module_get_function(module, name, 1, &function), ==, 0);
+  g_assert_nonnull(function);
+  if (bp_function_call(function, args, 2, &result))
+    g_error("%s", bp_error_message());
+  bp_object_release(function);
+  g_assert_cmpint(result.type_index, ==, BP_TYPE_INT);
+  return result.v_int64;
+}
+
+/* ---- Objects ----------------------------------------------------------------------------- */
+
+static void test_functions_are_found_by_name(void) {
+  BpModule *module = fake_module("test_dev", "payload");
+  BpFunction *function;
+  g_assert_cmpstr(bp_module_kind(module), ==, "test_dev");
+  g_assert_cmpint(call_int(module, "size", 0, 0), ==, 7);
+  g_assert_cmpint(bp_module_get_function(module, "absent", 1, &function), ==, 0);
+  g_assert_null(function);
+  g_assert_cmpint(bp_module_get_function(module, "", 1, &function), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_object_release(module);
+  g_assert_cmpint(fake_modules_alive(), ==, 0);
+}
+
+static void test_function_keeps_its_module_alive(void) {
+  BpModule *module = fake_module("test_dev", "payload");
+  BpFunction *function;
+  BpValue result;
+  g_assert_cmpint(bp_module_get_function(module, "size", 0, &function), ==, 0);
+  bp_object_release(module);
+  g_assert_cmpint(fake_modules_alive(), ==, 1);
+  g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, 0);
+  g_assert_cmpint(result.v_int64, ==, 7);
+  bp_object_release(function);
+  g_assert_cmpint(fake_modules_alive(), ==, 0);
+}
+
+static void test_imports_are_searched(void) {
+  BpModule *root = fake_module("test_dev", "r"), *middle = fake_module("test_dev", "mm");
+  BpModule *leaf = fake_module("test_other", "leaf");
+  BpFunction *function;
+  g_assert_cmpint(bp_module_import(root, middle), ==, 0);
+  g_assert_cmpint(bp_module_import(middle, leaf), ==, 0);
+  g_assert_cmpint(bp_module_import(root, leaf), ==, 0);
+  g_assert_cmpuint(bp_module_num_imports(root), ==, 2);
+  g_assert_true(bp_module_get_import(root, 1) == leaf);
+  g_assert_null(bp_module_get_import(root, 2));
+  g_assert_true(bp_error_is(BP_ERROR_INDEX));
+  g_assert_cmpint(call_int(root, "size", 0, 0), ==, 1);
+  g_assert_cmpint(call_int(root, "other_size", 0, 0), ==, 4);
+  g_assert_cmpint(bp_module_get_function(root, "other_size", 0, &function), ==, 0);
+  g_assert_null(function);
+  bp_object_release(leaf);
+  bp_object_release(middle);
+  g_assert_cmpint(fake_modules_alive(), ==, 3);
+  bp_object_release(root);
+  g_assert_cmpint(fake_modules_alive(), ==, 0);
+}
+
+static void test_import_cycle_is_an_error(void) {
+  BpModule *a = fake_module("test_dev", "a"), *b = fake_module("test_dev", "b");
+  BpModule *c = fake_module("test_dev", "c");
+  g_assert_cmpint(bp_module_import(a, a), ==, -1);
+  g_assert_cmpint(bp_module_import(a, b), ==, 0);
+  g_assert_cmpint(bp_module_import(b, c), ==, 0);
+  g_assert_cmpint(bp_module_import(c, a), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "cycle"));
+  bp_object_release(a);
+  bp_object_release(b);
+  bp_object_release(c);
+  g_assert_cmpint(fake_modules_alive(), ==, 0);
+}
+
+/* With every module imported twice by the one above, the paths to the last are 2^60. */
+static void test_search_visits_each_module_once(void) {
+  BpModule *levels[60];
+  BpFunction *function;
+  for (size_t i = 0; i < G_N_ELEMENTS(levels); ++i) {
+    levels[i] = fake_module("test_dev", "x");
+    for (int twice = 0; i && twice < 2; ++twice)
+      g_assert_cmpint(bp_module_import(levels[i], levels[i - 1]), ==, 0);
+  }
+  BpModule *top = levels[G_N_ELEMENTS(levels) - 1];
+  g_assert_cmpint(bp_module_get_function(top, "absent", 1, &function), ==, 0);
+  for (size_t i = 0; i < G_N_ELEMENTS(levels); ++i)
+    bp_object_release(levels[i]);
+  g_assert_cmpint(fake_modules_alive(), ==, 0);
+}
+
+static void test_bytes_make_the_module_again(void) {
+  BpModule *module = fake_module("test_dev", "payload");
+  BpOwnedBytes bytes;
+  g_assert_cmpint(bp_module_save_to_bytes(module, &bytes), ==, 0);
+  BpByteArray view = {bytes.data, bytes.size};
+  BpModule *copy = bp_module_load_from_bytes("test_dev", &view);
+  g_assert_nonnull(copy);
+  g_assert_cmpint(call_int(copy, "size", 0, 0), ==, 7);
+  bp_owned_bytes_clear(&bytes);
+  bp_object_release(module);
+  bp_object_release(copy);
+}
+
+static void test_unknown_kind_is_an_error(void) {
+  BpByteArray view = {"x", 1};
+  g_assert_null(bp_module_load_from_bytes("nosuchkind", &view));
+  g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
+  g_assert_nonnull(strstr(bp_error_message(), "runtime.module.loadbinary_nosuchkind"));
+  g_assert_null(bp_module_load_from_bytes("", &view));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+}
+
+static void test_unsupported_services_are_errors(void) {
+  BpModule *module = fake_host_module(NULL, NULL);
+  BpOwnedBytes bytes;
+  g_assert_cmpint(bp_module_save_to_bytes(module, &bytes), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_NOT_IMPLEMENTED));
+  g_assert_cmpint(bp_module_get_source(module, "cobol", &bytes), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "cobol"));
+  g_assert_null(bytes.data);
+  bp_object_release(module);
+}
+
+/* ---- C source ---------------------------------------------------------------------------- */
+
+static BpModule *load_c(const char *source) {
+  BpByteArray bytes = {source, strlen(source)};
+  return module_table()->load_from_c(&bytes, NULL);
+}
+
+static void test_c_source_becomes_a_module(void) {
+  BpModule *module = load_c(ADD_SOURCE);
+  size_t count;
+  if (!module)
+    g_error("%s", bp_error_message());
+  g_assert_cmpstr(bp_module_kind(module), ==, "library");
+  g_assert_cmpint(call_int(module, "add", 40, 2), ==, 42);
+  char **names = bp_module_list_functions(module, &count);
+  g_assert_cmpuint(count, ==, 2);
+  g_assert_cmpstr(names[0], ==, "add");
+  g_assert_cmpstr(names[1], ==, "fail");
+  bp_names_free(names);
+  bp_object_release(module);
+}
+
+static void test_error_of_a_library_reaches_the_caller(void) {
+  BpModule *module = load_c(ADD_SOURCE);
+  BpFunction *function;
+  BpValue result;
+  g_assert_cmpint(bp_module_get_function(module, "fail", 0, &function), ==, 0);
+  g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, -1);
+  g_assert_true(bp_error_is("OddError"));
+  g_assert_cmpstr(bp_error_message(), ==, "it is odd");
+  bp_object_release(function);
+  bp_object_release(module);
+}
+
+static void test_flags_reach_the_compiler(void) {
+  static const char source[] = ADD_SOURCE "int __tvm_ffi_value(void *s, const Any *a, int n, Any "
+                                          "*r) { r->type = 1; r->v = VALUE; return 0; }";
+  BpByteArray bytes = {source, sizeof source - 1};
+  for (int i = 5; i < 7; ++i) {
+    char *flag = g_strdup_printf("-DVALUE=%d", i);
+    const char *flags[] = {flag, NULL};
+    BpModule *module = module_table()->load_from_c(&bytes, flags);
+    g_assert_nonnull(module);
+    g_assert_cmpint(call_int(module, "value", 0, 0), ==, i);
+    bp_object_release(module);
+    g_free(flag);
+  }
+}
+
+static void test_source_that_does_not_compile_is_an_error(void) {
+  g_assert_null(load_c("int f( {"));
+  g_assert_true(bp_error_is(BP_ERROR_COMPILE));
+  g_assert_nonnull(strstr(bp_error_message(), "error:"));
+}
+
+static void test_library_without_functions_is_an_error(void) {
+  g_assert_null(load_c("int f(void) { return 1; }"));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "__tvm_ffi_"));
+}
+
+static void test_unknown_slot_is_refused_by_name(void) {
+  g_assert_null(load_c("__attribute__((weak)) void *__TVMBrandNewService;\n" ADD_SOURCE));
+  g_assert_true(bp_error_is(BP_ERROR_NOT_IMPLEMENTED));
+  g_assert_nonnull(strstr(bp_error_message(), "__TVMBrandNewService"));
+}
+
+static void test_missing_compiler_is_a_clear_error(void) {
+  g_setenv("BACKPLANE_CC", "/no/such/compiler", TRUE);
+  g_assert_null(load_c(ADD_SOURCE));
+  g_assert_true(bp_error_is(BP_ERROR_COMPILE));
+  g_assert_nonnull(strstr(bp_error_message(), "/no/such/compiler"));
+  g_assert_nonnull(strstr(bp_error_message(), "BACKPLANE_CC"));
+  g_setenv("BACKPLANE_CC", "'unclosed", TRUE);
+  g_assert_null(load_c(ADD_SOURCE));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_unsetenv("BACKPLANE_CC");
+}
+
+/* Libraries that host code made before are closed and opened at once from copies. */
+static void test_same_source_twice_gives_independent_modules(void) {
+  static const char source[] = ADD_SOURCE
+      "static long count;\n"
+      "int __tvm_ffi_count(void *s, const Any *a, int n, Any *r) { r->type = 1; r->v = ++count; "
+      "return 0; }";
+  BpModule *first = load_c(source), *second = load_c(source);
+  g_assert_cmpint(call_int(first, "count", 0, 0), ==, 1);
+  g_assert_cmpint(call_int(first, "count", 0, 0), ==, 2);
+  g_assert_cmpint(call_int(second, "count", 0, 0), ==, 1);
+  bp_object_release(first);
+  g_assert_cmpint(call_int(second, "count", 0, 0), ==, 2);
+  BpModule *third = load_c(source);
+  g_assert_cmpint(call_int(third, "count", 0, 0), ==, 1);
+  bp_object_release(second);
+  bp_object_release(third);
+}
+
+/* ---- The compiler's cache ---------------------------------------------------------------- */
+
+static int warnings;
+
+static void count_warnings(void *context, int32_t level, const char *message) {
+  (void)context;
+  (void)message;
+  warnings += level == BP_LOG_WARNING;
+}
+
+/* A compiler that leaves a line in a file for each run. */
+typedef struct Cache {
+  char *dir;
+  char *runs;
+  char *saved;
+} Cache;
+
+static void cache_begin(Cache *cache) {
+  cache->dir = g_dir_make_tmp("backplane-test-XXXXXX", NULL);
+  cache->runs = g_build_filename(cache->dir, "runs", NULL);
+  cache->saved = g_strdup(g_getenv("BACKPLANE_CACHE_DIR"));
+  char *script = g_build_filename(cache->dir, "cc.sh", NULL);
+  char *text = g_strdup_printf("#!/bin/sh\necho \"$@\" >>'%s'\nexec cc \"$@\"\n", cache->runs);
+  char *kept = g_build_filename(cache->dir, "cache", NULL);
+  g_assert_true(g_file_set_contents(script, text, -1, NULL));
+  g_assert_cmpint(g_chmod(script, 0700), ==, 0);
+  g_setenv("BACKPLANE_CC", script, TRUE);
+  g_setenv("BACKPLANE_CACHE_DIR", kept, TRUE);
+  bp_log_set_callback(count_warnings, NULL);
+  warnings = 0;
+  g_free(script);
+  g_free(text);
+  g_free(kept);
+}
+
+static void cache_end(Cache *cache) {
+  g_unsetenv("BACKPLANE_CC");
+  if (cache->saved)
+    g_setenv("BACKPLANE_CACHE_DIR", cache->saved, TRUE);
+  else
+    g_unsetenv("BACKPLANE_CACHE_DIR");
+  bp_log_set_callback(NULL, NULL);
+  remove_tree(cache->dir);
+  g_free(cache->dir);
+  g_free(cache->runs);
+  g_free(cache->saved);
+}
+
+/* Runs of the compiler proper: its version may be asked for at any time. */
+static int count_runs(const Cache *cache) {
+  char *text = NULL;
+  int count = 0;
+  if (!g_file_get_contents(cache->runs, &text, NULL, NULL))
+    return 0;
+  char **lines = g_strsplit(text, "\n", -1);
+  for (char **line = lines; *line; ++line)
+    count += **line && strcmp(*line, "--version");
+  g_strfreev(lines);
+  g_free(text);
+  return count;
+}
+
+static void load_add(void) {
+  BpModule *module = load_c(ADD_SOURCE);
+  if (!module)
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(call_int(module, "add", 1, 2), ==, 3);
+  bp_object_release(module);
+}
+
+static void test_second_load_does_not_compile(void) {
+  Cache cache;
+  cache_begin(&cache);
+  load_add();
+  int runs = count_runs(&cache);
+  g_assert_cmpint(runs, >, 0);
+  load_add();
+  g_assert_cmpint(count_runs(&cache), ==, runs);
+  g_assert_cmpint(warnings, ==, 0);
+  cache_end(&cache);
+}
+
+static void flip_byte(const char *path, gsize at) {
+  char *data;
+  gsize size;
+  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+  data[at % size] ^= 0x40;
+  g_assert_true(g_file_set_contents(path, data, (gssize)size, NULL));
+  g_free(data);
+}
+
+static void test_damaged_cache_is_made_anew(void) {
+  Cache cache;
+  cache_begin(&cache);
+  load_add();
+  int runs = count_runs(&cache);
+  char *dir = g_build_filename(cache.dir, "cache", "c", NULL);
+  GDir *entries = g_dir_open(dir, 0, NULL);
+  g_assert_nonnull(entries);
+  for (const char *name; (name = g_dir_read_name(entries));) {
+    char *path = g_build_filename(dir, name, NULL);
+    flip_byte(path, 1000);
+    g_free(path);
+  }
+  g_dir_close(entries);
+  g_free(dir);
+  load_add();
+  g_assert_cmpint(count_runs(&cache), ==, 2 * runs);
+  g_assert_cmpint(warnings, ==, 2);
+  load_add();
+  g_assert_cmpint(count_runs(&cache), ==, 2 * runs);
+  cache_end(&cache);
+}
+
+static void test_unusable_cache_is_a_warning(void) {
+  Cache cache;
+  cache_begin(&cache);
+  g_setenv("BACKPLANE_CACHE_DIR", "/dev/null/cache", TRUE);
+  load_add();
+  g_assert_cmpint(warnings, >, 0);
+  cache_end(&cache);
+}
+
+static void test_cache_that_others_may_write_is_not_used(void) {
+  Cache cache;
+  cache_begin(&cache);
+  load_add();
+  int runs = count_runs(&cache);
+  char *dir = g_build_filename(cache.dir, "cache", "c", NULL);
+  g_assert_cmpint(g_chmod(dir, 0777), ==, 0);
+  load_add();
+  g_assert_cmpint(count_runs(&cache), ==, 2 * runs);
+  g_assert_cmpint(warnings, >, 0);
+  g_free(dir);
+  cache_end(&cache);
+}
+
+/* ---- Exported libraries ------------------------------------------------------------------ */
+
+static int is_mapped(const char *path) {
+  char *maps;
+  g_assert_true(g_file_get_contents("/proc/self/maps", &maps, NULL, NULL));
+  int found = strstr(maps, path) != NULL;
+  g_free(maps);
+  return found;
+}
+
+static BpModule *load(const char *path) {
+  BpModule *module = bp_module_load(path);
+  if (!module)
+    g_error("%s", bp_error_message());
+  return module;
+}
+
+static void test_exported_host_code_runs(void) {
+  char *path = temporary_path("host.so");
+  BpModule *module = fake_host_module(ADD_SOURCE, "-DUNUSED=1\n-O1\n");
+  if (bp_module_export_library(module, path))
+    g_error("%s", bp_error_message());
+  bp_object_release(module);
+  module = load(path);
+  g_assert_true(is_mapped(path));
+  g_assert_cmpint(call_int(module, "add", 2, 3), ==, 5);
+  bp_object_release(module);
+  g_assert_false(is_mapped(path));
+  g_remove(path);
+  g_free(path);
+}
+
+static void test_exported_library_carries_its_imports(void) {
+  char *path = temporary_path("imports.so");
+  export_with_imports(path);
+  g_assert_cmpint(fake_modules_alive(), ==, 0);
+  BpModule *module = load(path);
+  g_assert_cmpstr(bp_module_kind(module), ==, "library");
+  g_assert_cmpuint(bp_module_num_imports(module), ==, 2);
+  g_assert_cmpstr(bp_module_kind(bp_module_get_import(module, 0)), ==, "test_dev");
+  g_assert_cmpint(call_int(module, "size", 0, 0), ==, 100003);
+  g_assert_cmpint(call_int(module, "call_size", 0, 0), ==, 100003);
+  g_assert_cmpint(call_int(module, "call_size", 0, 0), ==, 100003);
+  g_assert_true(fake_bytes_are_in_place());
+  bp_object_release(module);
+  g_assert_cmpint(fake_modules_alive(), ==, 0);
+  g_assert_false(is_mapped(path));
+  g_remove(path);
+  g_free(path);
+}
+
+static void test_function_keeps_its_library_mapped(void) {
+  char *path = temporary_path("kept.so");
+  BpFunction *function;
+  BpValue result;
+  export_with_imports(path);
+  BpModule *module = load(path);
+  g_assert_cmpint(bp_module_get_function(module, "call_size", 0, &function), ==, 0);
+  bp_object_release(module);
+  g_assert_true(is_mapped(path));
+  g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, 0);
+  g_assert_cmpint(result.v_int64, ==, 100003);
+  bp_object_release(function);
+  g_assert_false(is_mapped(path));
+  g_remove(path);
+  g_free(path);
+}
+
+static void test_library_calls_the_registry_after_its_imports(void) {
+  BpModule *module = load_c(CALL_SOURCE);
+  BpFunction *function;
+  BpValue result;
+  g_assert_nonnull(module);
+  g_assert_cmpint(bp_module_get_function(module, "call_size", 0, &function), ==, 0);
+  g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
+  g_assert_nonnull(strstr(bp_error_message(), "\"size\""));
+  register_size(9);
+  g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, 0);
+  g_assert_cmpint(result.v_int64, ==, 9);
+  g_assert_cmpint(bp_registry_remove("size"), ==, 0);
+  bp_object_release(function);
+  bp_object_release(module);
+}
+
+static void test_export_that_cannot_be_is_an_error(void) {
+  BpModule *module = fake_host_module(ADD_SOURCE, NULL);
+  g_assert_cmpint(bp_module_export_library(module, "/no/such/dir/x.so"), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_IO));
+  g_assert_nonnull(strstr(bp_error_message(), "/no/such/dir"));
+  g_assert_cmpint(bp_module_export_library(module, ""), ==, -1);
+  bp_object_release(module);
+
+  char *path = temporary_path("none.so");
+  module = load_c(ADD_SOURCE);
+  g_assert_cmpint(bp_module_export_library(module, path), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_NOT_IMPLEMENTED));
+  g_assert_nonnull(strstr(bp_error_message(), "library"));
+  bp_object_release(module);
+
+  module = fake_host_module("int broken( {", NULL);
+  g_assert_cmpint(bp_module_export_library(module, path), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_COMPILE));
+  g_assert_false(g_file_test(path, G_FILE_TEST_EXISTS));
+  bp_object_release(module);
+  g_free(path);
+}
+
+/* ---- Files that are no module ------------------------------------------------------------ */
+
+static void expect_no_module(const char *path, const char *kind) {
+  g_assert_null(bp_module_load(path));
+  g_assert_cmpstr(bp_error_kind(), ==, kind);
+  g_assert_cmpstr(bp_error_message(), !=, "");
+}
+
+static void test_files_that_are_no_library_are_errors(void) {
+  char *path = temporary_path("odd.so");
+  expect_no_module("/no/such/file.so", BP_ERROR_IO);
+  expect_no_module("", BP_ERROR_VALUE);
+  expect_no_module("/tmp/noextension", BP_ERROR_VALUE);
+  expect_no_module("/tmp/file.unknownext", BP_ERROR_NOT_FOUND);
+  g_assert_true(g_file_set_contents(path, "", 0, NULL));
+  expect_no_module(path, BP_ERROR_FORMAT);
+  g_assert_true(g_file_set_contents(path, "this is text, no library", -1, NULL));
+  expect_no_module(path, BP_ERROR_FORMAT);
+  g_remove(path);
+  g_assert_cmpint(g_mkdir(path, 0700), ==, 0);
+  expect_no_module(path, BP_ERROR_FORMAT);
+  g_rmdir(path);
+  g_free(path);
+}
+
+static void test_library_of_another_machine_is_an_error(void) {
+  char *path = temporary_path("machine.so");
+  export_with_imports(path);
+  char *data;
+  gsize size;
+  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+  data[18] = (char)0xf3; /* e_machine */
+  data[19] = 0x7f;
+  g_assert_true(g_file_set_contents(path, data, (gssize)size, NULL));
+  expect_no_module(path, BP_ERROR_FORMAT);
+  g_assert_nonnull(strstr(bp_error_message(), "another machine"));
+  g_free(data);
+  g_remove(path);
+  g_free(path);
+}
+
+static void test_truncated_library_is_an_error(void) {
+  char *path = temporary_path("whole.so");
+  char *data;
+  gsize size;
+  export_with_imports(path);
+  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+  for (gsize length = 0; length < size; length += 509) {
+    g_assert_true(g_file_set_contents(path, data, (gssize)length, NULL));
+    expect_no_module(path, BP_ERROR_FORMAT);
+  }
+  g_free(data);
+  g_remove(path);
+  g_free(path);
+}
+
+/* The file with a small blob, and where in it the blob lies. */
+typedef struct SmallLibrary {
+  char *path;
+  char *data;
+  gsize size;
+  gsize blob_at;
+  guint64 blob_size;
+} SmallLibrary;
+
+static void small_library_begin(SmallLibrary *library) {
+  library->path = temporary_path("small.so");
+  export_small(library->path);
+  g_assert_true(g_file_get_contents(library->path, &library->data, &library->size, NULL));
+  char *kind = memmem(library->data, library->size, "\4\0\0\0\0\0\0\0_lib", 12);
+  g_assert_nonnull(kind);
+  /* Before the first module: the length, two rows more than modules, one import. */
+  library->blob_at = (gsize)(kind - library->data) - 8 - (8 + 3 * 8) - (8 + 8);
+  memcpy(&library->blob_size, library->data + library->blob_at, 8);
+  g_assert_cmpuint(library->blob_size, <, 1000);
+}
+
+static void small_library_write(const SmallLibrary *library) {
+  g_assert_true(g_file_set_contents(library->path, library->data, (gssize)library->size, NULL));
+}
+
+static void small_library_end(SmallLibrary *library) {
+  g_remove(library->path);
+  g_free(library->path);
+  g_free(library->data);
+}
+
+static void test_truncated_blob_is_an_error(void) {
+  SmallLibrary library;
+  small_library_begin(&library);
+  for (guint64 length = 0; length <= library.blob_size + 8; ++length) {
+    if (length == library.blob_size)
+      continue;
+    memcpy(library.data + library.blob_at, &length, 8);
+    small_library_write(&library);
+    expect_no_module(library.path, BP_ERROR_FORMAT);
+  }
+  guint64 huge = G_MAXUINT64 - 3;
+  memcpy(library.data + library.blob_at, &huge, 8);
+  small_library_write(&library);
+  expect_no_module(library.path, BP_ERROR_FORMAT);
+  small_library_end(&library);
+}
+
+static void test_flipped_bits_in_a_blob_do_not_crash(void) {
+  SmallLibrary library;
+  small_library_begin(&library);
+  int refused = 0;
+  for (gsize bit = 0; bit < (library.blob_size + 8) * 8; ++bit) {
+    char *byte = library.data + library.blob_at + bit / 8;
+    *byte ^= (char)(1 << bit % 8);
+    small_library_write(&library);
+    BpModule *module = bp_module_load(library.path);
+    *byte ^= (char)(1 << bit % 8);
+    refused += !module;
+    if (!module)
+      g_assert_cmpstr(bp_error_message(), !=, "");
+    bp_error_clear();
+    bp_object_release(module);
+  }
+  g_assert_cmpint(refused, >, 100);
+  g_assert_cmpint(fake_modules_alive(), ==, 0);
+  small_library_end(&library);
+}
+
+/* ---- Device code ------------------------------------------------------------------------- */
+
+typedef struct Seen {
+  int kernels;
+  int stop;
+} Seen;
+
+static int32_t see_kernel(void *context, const BpKernelInfo *kernel) {
+  Seen *seen = context;
+  if (seen->stop)
+    return bp_error_raise(BP_ERROR_VALUE, "stopped");
+  g_assert_cmpstr(kernel->name, ==, seen->kernels ? "relu" : "add_kernel");
+  g_assert_cmpint(kernel->num_args, ==, 2);
+  g_assert_cmpint(kernel->arg_dtypes[0].code, ==, BP_DTYPE_HANDLE);
+  g_assert_cmpint(kernel->arg_dtypes[1].bits, ==, 32);
+  g_assert_cmpint(kernel->num_launch_tags, ==, 2);
+  g_assert_cmpstr(kernel->launch_tags[1], ==, "threadIdx.x");
+  ++seen->kernels;
+  return 0;
+}
+
+static void encode_example(BpOwnedBytes *bytes) {
+  static const BpDataType types[] = {{BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_INT, 32, 1}};
+  static const char *const tags[] = {"blockIdx.x", "threadIdx.x"};
+  const BpKernelInfo kernels[] = {{"add_kernel", types, 2, 2, tags}, {"relu", types, 2, 2, tags}};
+  const BpByteArray code = {"__kernel void", 13};
+  g_assert_cmpint(module_table()->encode_device_code("cl", kernels, 2, &code, bytes), ==, 0);
+}
+
+static void test_device_code_survives_its_bytes(void) {
+  BpOwnedBytes bytes;
+  BpByteArray format, code;
+  Seen seen = {0};
+  encode_example(&bytes);
+  BpByteArray view = {bytes.data, bytes.size};
+  g_assert_cmpint(module_table()->decode_device_code(&view, &format, see_kernel, &seen, &code), ==,
+                  0);
+  g_assert_cmpint(seen.kernels, ==, 2);
+  g_assert_cmpmem(format.data, format.size, "cl", 2);
+  g_assert_cmpmem(code.data, code.size, "__kernel void", 13);
+  seen.stop = 1;
+  g_assert_cmpint(module_table()->decode_device_code(&view, &format, see_kernel, &seen, &code), ==,
+                  -1);
+  g_assert_cmpstr(bp_error_message(), ==, "stopped");
+  bp_owned_bytes_clear(&bytes);
+}
+
+static int32_t ignore_kernel(void *context, const BpKernelInfo *kernel) {
+  (void)context;
+  (void)kernel;
+  return 0;
+}
+
+static void test_damaged_device_code_is_an_error(void) {
+  BpOwnedBytes bytes;
+  BpByteArray format, code;
+  encode_example(&bytes);
+  for (size_t size = 0; size < bytes.size; ++size) {
+    char *copy = g_memdup2(bytes.data, size + 1);
+    BpByteArray view = {copy, size};
+    g_assert_cmpint(module_table()->decode_device_code(&view, &format, ignore_kernel, NULL, &code),
+                    ==, -1);
+    g_assert_true(bp_error_is(BP_ERROR_FORMAT));
+    g_free(copy);
+  }
+  for (size_t bit = 0; bit < bytes.size * 8; ++bit) {
+    BpByteArray view = {bytes.data, bytes.size};
+    bytes.data[bit / 8] ^= (char)(1 << bit % 8);
+    module_table()->decode_device_code(&view, &format, ignore_kernel, NULL, &code);
+    bytes.data[bit / 8] ^= (char)(1 << bit % 8);
+  }
+  bp_owned_bytes_clear(&bytes);
+}
+
+static void add_object_tests(void) {
+  g_test_add_func("/module/functions-are-found-by-name", test_functions_are_found_by_name);
+  g_test_add_func("/module/function-keeps-its-module-alive", test_function_keeps_its_module_alive);
+  g_test_add_func("/module/imports-are-searched", test_imports_are_searched);
+  g_test_add_func("/module/import-cycle-is-an-error", test_import_cycle_is_an_error);
+  g_test_add_func("/module/search-visits-each-module-once", test_search_visits_each_module_once);
+  g_test_add_func("/module/bytes-make-the-module-again", test_bytes_make_the_module_again);
+  g_test_add_func("/module/unknown-kind-is-an-error", test_unknown_kind_is_an_error);
+  g_test_add_func("/module/unsupported-services-are-errors", test_unsupported_services_are_errors);
+  g_test_add_func("/module/device-code/survives-its-bytes", test_device_code_survives_its_bytes);
+  g_test_add_func("/module/device-code/damaged-is-an-error", test_damaged_device_code_is_an_error);
+}
+
+static void add_source_tests(void) {
+  g_test_add_func("/module/c/source-becomes-a-module", test_c_source_becomes_a_module);
+  g_test_add_func("/module/c/error-of-a-library-reaches-the-caller",
+                  test_error_of_a_library_reaches_the_caller);
+  g_test_add_func("/module/c/flags-reach-the-compiler", test_flags_reach_the_compiler);
+  g_test_add_func("/module/c/source-that-does-not-compile-is-an-error",
+                  test_source_that_does_not_compile_is_an_error);
+  g_test_add_func("/module/c/library-without-functions-is-an-error",
+                  test_library_without_functions_is_an_error);
+  g_test_add_func("/module/c/unknown-slot-is-refused-by-name",
+                  test_unknown_slot_is_refused_by_name);
+  g_test_add_func("/module/c/missing-compiler-is-a-clear-error",
+                  test_missing_compiler_is_a_clear_error);
+  g_test_add_func("/module/c/same-source-twice-gives-independent-modules",
+                  test_same_source_twice_gives_independent_modules);
+  g_test_add_func("/module/cache/second-load-does-not-compile", test_second_load_does_not_compile);
+  g_test_add_func("/module/cache/damaged-file-is-made-anew", test_damaged_cache_is_made_anew);
+  g_test_add_func("/module/cache/unusable-is-a-warning", test_unusable_cache_is_a_warning);
+  g_test_add_func("/module/cache/not-used-if-others-may-write",
+                  test_cache_that_others_may_write_is_not_used);
+}
+
+static void add_library_tests(void) {
+  g_test_add_func("/module/export/host-code-runs", test_exported_host_code_runs);
+  g_test_add_func("/module/export/library-carries-its-imports",
+                  test_exported_library_carries_its_imports);
+  g_test_add_func("/module/export/what-cannot-be-is-an-error",
+                  test_export_that_cannot_be_is_an_error);
+  g_test_add_func("/module/load/function-keeps-its-library-mapped",
+                  test_function_keeps_its_library_mapped);
+  g_test_add_func("/module/load/library-calls-the-registry-after-its-imports",
+                  test_library_calls_the_registry_after_its_imports);
+  g_test_add_func("/module/load/files-that-are-no-library-are-errors",
+                  test_files_that_are_no_library_are_errors);
+  g_test_add_func("/module/load/library-of-another-machine-is-an-error",
+                  test_library_of_another_machine_is_an_error);
+  g_test_add_func("/module/load/truncated-library-is-an-error", test_truncated_library_is_an_error);
+  g_test_add_func("/module/load/truncated-blob-is-an-error", test_truncated_blob_is_an_error);
+  g_test_add_func("/module/load/flipped-bits-in-a-blob-do-not-crash",
+                  test_flipped_bits_in_a_blob_do_not_crash);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  fixture_begin();
+  add_object_tests();
+  add_source_tests();
+  add_library_tests();
+  return g_test_run();
+}
