@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 # Benchmarks: EXTRA_PROGRAMS, built by their own targets.
+
+include bench/models/local.mk

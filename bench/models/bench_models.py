@@ -1,0 +1,406 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measure real models through the backplane tool beside onnxruntime and, on request, IREE and TVM.
+
+Each program runs in its own process; rounds go round-robin over them, so that whatever slows the
+machine down hits all alike, and the minima are compared. Before that every model is compiled cold,
+started, its peak memory taken, and its outputs compared with onnxruntime's. Exit status 1 if a
+model failed or its outputs are wrong; bars that are missed are marked, and are no failure."""
+
+import argparse
+import ctypes
+import json
+import math
+import os
+import select
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any, AnyStr, NamedTuple
+
+import onnx
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "models"))
+from fetch_models import FetchError, fetch  # noqa: E402
+from make_references import make_references  # noqa: E402
+
+from compare import Mismatch, compare_outputs, file_name, run_and_compare  # noqa: E402
+from models import CASES, FILES, Case  # noqa: E402
+
+MIB = 1 << 20
+DIGITS = Case("digits", "digits.onnx", "image", (1, 1, 28, 28), kinds=("random",))
+
+# The bars; one is met within 10 % of it.
+SLACK = 1.1
+MAX_RATIO = 2.5  # to onnxruntime, each model
+MAX_MEAN_RATIO = 1.5  # the geometric mean over the models
+MAX_COMPILE_S = 30.0
+MAX_START_MS = 50.0
+STARTS = 5
+
+# Seconds after which a peer is given up: compiling, and more than it was asked to run.
+COMPILE_PATIENCE_S = 300.0
+ROUND_PATIENCE_S = 30.0
+
+
+def memory_bound(parameters: int, planned: int) -> float:
+    """Bytes that running an artifact may need above an idle process."""
+    return 1.5 * (parameters + planned) + 20 * MIB
+
+
+class Finished(NamedTuple):
+    """A program that has ended."""
+
+    stdout: str
+    seconds: float
+    peak_bytes: int
+
+
+class Failure(Exception):
+    """A program that failed, and what it said."""
+
+
+def pipe(stream: IO[AnyStr] | None) -> IO[AnyStr]:
+    assert stream is not None, "the process was started with pipes"
+    return stream
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of what a shell that it started leaves behind."""
+    pr_set_child_subreaper = 36
+    if ctypes.CDLL(None, use_errno=True).prctl(pr_set_child_subreaper, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def run_program(command: list[str], environment: dict[str, str] | None = None) -> Finished:
+    """Runs a program to its end. Linux counts what a process was before exec into its peak memory,
+    and this process is large; so a shell forks the program, and this one adopts it and lets it go.
+    """
+    script = 'exec 3<&0; { read go <&3; exec "$@" 3<&-; } >"$OUT" 2>"$ERR" & echo $!'
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        variables = os.environ | (environment or {}) | {"OUT": str(out), "ERR": str(err)}
+        shell = subprocess.Popen(
+            ["sh", "-c", script, "sh", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=variables,
+        )
+        with shell:
+            program = int(pipe(shell.stdout).readline())
+            shell.wait()
+            start = time.perf_counter()
+            pipe(shell.stdin).write(b"go\n")
+        _, status, usage = os.wait4(program, 0)
+        seconds = time.perf_counter() - start
+        if status != 0:
+            code = os.waitstatus_to_exitcode(status)
+            message = err.read_text(errors="replace").strip()
+            raise Failure(f"{' '.join(command[:2])}: exit {code}: {message}")
+        return Finished(out.read_text(), seconds, usage.ru_maxrss * 1024)
+
+
+@dataclass
+class Result:
+    """What is known of one model."""
+
+    case: str
+    error: str = ""
+    worst_error: float = 0  # of our outputs, a fraction of what is allowed
+    compile_s: float = 0
+    start_ms: float = 0  # exec to exit of a run, less one run of the warm model
+    load_ms: float = 0  # as the tool reports it
+    parameter_bytes: int = 0
+    planned_bytes: int = 0
+    peak_bytes: int = 0  # above an idle process
+    ms: dict[str, list[float]] = field(default_factory=dict)  # "PROGRAM THREADS" to times
+    peer_errors: dict[str, str] = field(default_factory=dict)
+
+    def ratio(self, peer: str, threads: int) -> float | None:
+        """Our least time by theirs."""
+        ours = self.ms.get(f"backplane {threads}")
+        theirs = self.ms.get(f"{peer} {threads}")
+        if not ours or not theirs:
+            return None
+        return min(ours) / min(theirs)
+
+
+# ---- The programs that are measured -------------------------------------------------------------
+
+
+def backplane_times(tool: Path, library: Path, threads: int, seconds: float) -> list[float]:
+    """The minimum and the median, in milliseconds."""
+    command = [str(tool), "bench", str(library), "--threads", str(threads), "--json"]
+    report = json.loads(run_program([*command, "--seconds", str(seconds)]).stdout)
+    return [report["min"], report["median"]]
+
+
+class PeerProcess:
+    """peers.py, alive for all rounds."""
+
+    def __init__(self, peer: str, model: Path, case: Case, value: Path, threads: int) -> None:
+        self.outputs = model.parent / f"outputs-{peer}-{threads}"
+        self.log = (model.parent / f"{peer}-{threads}.log").open("w+")
+        script = str(Path(__file__).with_name("peers.py"))
+        self.process = subprocess.Popen(
+            [sys.executable, script, peer, str(model), case.input, str(value), str(threads)]
+            + [str(self.outputs)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+        )
+        try:
+            self.compile_s = float(self.answer(COMPILE_PATIENCE_S)["compile_s"])
+        except Failure:
+            self.close()
+            raise
+
+    def answer(self, patience: float) -> dict[str, Any]:
+        stdout = pipe(self.process.stdout)
+        if not select.select([stdout], [], [], patience)[0]:
+            self.process.kill()
+            raise Failure(f"gave up after {patience:.0f} s")
+        line = stdout.readline()
+        if not line:
+            self.log.seek(0)
+            said = [text for text in self.log.read().splitlines() if "Error" in text]
+            raise Failure(said[-1] if said else "ended without a word")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def times(self, seconds: float) -> list[float]:
+        stdin = pipe(self.process.stdin)
+        stdin.write(f"{seconds}\n")
+        stdin.flush()
+        times: list[float] = self.answer(ROUND_PATIENCE_S + seconds)["ms"]
+        return times
+
+    def close(self) -> None:
+        with self.process, self.log:
+            pipe(self.process.stdin).close()
+
+
+# ---- One model ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Bench:
+    """How to measure, and where the files are."""
+
+    tool: Path
+    files: Path
+    work: Path
+    threads: list[int]
+    peers: list[str]
+    rounds: int
+    seconds: float
+
+    def references(self, case: Case) -> list[Path]:
+        folder = self.work / "references" / case.name
+        if not folder.is_dir():
+            make_references(case, self.files, self.work / "references")
+        return [folder / kind for kind in case.kinds]
+
+    def measure(self, case: Case) -> Result:
+        result = Result(case.name)
+        folder = self.work / case.name
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            references = self.references(case)
+            library = folder / "model.so"
+            self.compile(case, library, result)
+            result.worst_error = max(
+                run_and_compare(self.tool, library, [], case.input, reference)
+                for reference in references
+            )
+            value = references[-1] / "inputs" / file_name(case.input)
+            self.start(case, library, value, result)
+            self.latency(case, library, references[-1], value, result)
+        except (Failure, Mismatch) as error:
+            result.error = str(error)
+        return result
+
+    def compile(self, case: Case, library: Path, result: Result) -> None:
+        """Cold: nothing in the cache of compiled code."""
+        command = [str(self.tool), "compile", str(self.files / case.file), "--target", "c"]
+        command += ["--shape", case.shape_option, "-o", str(library)]
+        with tempfile.TemporaryDirectory() as cache:
+            result.compile_s = run_program(command, {"BACKPLANE_CACHE_DIR": cache}).seconds
+
+    def start(self, case: Case, library: Path, value: Path, result: Result) -> None:
+        idle = run_program([str(self.tool), "--version"])
+        warm = [str(self.tool), "bench", str(library), "--json", "--seconds", "0.2"]
+        report = json.loads(run_program(warm).stdout)
+        with tempfile.TemporaryDirectory() as outputs:
+            command = [str(self.tool), "run", str(library), "--input", f"{case.input}={value}"]
+            command += ["--output-dir", outputs]
+            runs = [run_program(command) for _ in range(STARTS)]
+        result.start_ms = min(run.seconds for run in runs) * 1e3 - report["min"]
+        result.load_ms = report["load_ms"]
+        result.parameter_bytes = report["parameter_bytes"]
+        result.planned_bytes = report["planned_bytes"]
+        result.peak_bytes = max(run.peak_bytes for run in runs) - idle.peak_bytes
+
+    def latency(
+        self, case: Case, library: Path, reference: Path, value: Path, result: Result
+    ) -> None:
+        fixed = self.work / case.name / "fixed.onnx"
+        fix_shapes(self.files / case.file, case, fixed)
+        peers: dict[str, PeerProcess] = {}
+        try:
+            for peer in self.peers:
+                for threads in self.threads:
+                    name = f"{peer} {threads}"
+                    try:
+                        peers[name] = PeerProcess(peer, fixed, case, value, threads)
+                        compare_outputs(peers[name].outputs, reference / "outputs")
+                    except (Failure, Mismatch) as error:
+                        result.peer_errors[name] = str(error)
+            for _ in range(self.rounds):
+                self.round(library, peers, result)
+        finally:
+            for process in peers.values():
+                process.close()
+
+    def round(self, library: Path, peers: dict[str, PeerProcess], result: Result) -> None:
+        """Every program once; a peer that fails is out."""
+        for threads in self.threads:
+            times = backplane_times(self.tool, library, threads, self.seconds)
+            result.ms.setdefault(f"backplane {threads}", []).extend(times)
+        for name, process in list(peers.items()):
+            try:
+                result.ms.setdefault(name, []).extend(process.times(self.seconds))
+            except Failure as failure:
+                result.peer_errors[name] = str(failure)
+                peers.pop(name).close()
+
+
+def fix_shapes(model: Path, case: Case, fixed: Path) -> None:
+    """The model with the case's shape written into it, for peers that want no symbols."""
+    graph = onnx.load(model)
+    value = next(value for value in graph.graph.input if value.name == case.input)
+    del value.type.tensor_type.shape.dim[:]
+    for extent in case.shape:
+        value.type.tensor_type.shape.dim.add().dim_value = extent
+    for output in graph.graph.output:
+        for dim in output.type.tensor_type.shape.dim:
+            if dim.dim_value <= 0:
+                dim.Clear()
+    del graph.graph.value_info[:]
+    onnx.save(graph, fixed)
+
+
+# ---- Report -------------------------------------------------------------------------------------
+
+
+def marked(value: float, bar: float, text: str) -> str:
+    return text + ("!" if value > bar * SLACK else "")
+
+
+def print_model(result: Result, threads: list[int], peers: list[str]) -> None:
+    if result.error:
+        print(f"{result.case:<18} FAILED: {result.error}", flush=True)
+        return
+    bound = memory_bound(result.parameter_bytes, result.planned_bytes)
+    peak, limit = result.peak_bytes / MIB, bound / MIB
+    print(
+        f"{result.case:<18} error {result.worst_error:.2g} of the allowed"
+        f"; compile {marked(result.compile_s, MAX_COMPILE_S, f'{result.compile_s:.1f} s')}"
+        f"; start {marked(result.start_ms, MAX_START_MS, f'{result.start_ms:.0f} ms')}"
+        f" (load {result.load_ms:.1f})"
+        f"; peak {marked(peak, limit, f'{peak:.1f}')} of {limit:.1f} MiB"
+    )
+    for count in threads:
+        ours = result.ms[f"backplane {count}"]
+        line = f"  {count} thread{'s' if count > 1 else ' '} {min(ours):9.3f} ms"
+        for peer in peers:
+            name = f"{peer} {count}"
+            ratio = result.ratio(peer, count)
+            if ratio is not None:
+                bar = {"onnxruntime": MAX_RATIO, "iree": 1.0}.get(peer, math.inf)
+                least = min(result.ms[name])
+                line += f"; {peer} {least:.3f}, {marked(ratio, bar, f'{ratio:.2f}x')}"
+            if name in result.peer_errors:
+                line += f"; {peer}: {result.peer_errors[name]}"
+        print(line, flush=True)
+
+
+def print_means(results: Iterable[Result], threads: list[int], peers: list[str]) -> None:
+    """The example is shown beside the models but does not count in the mean."""
+    counted = [result for result in results if result.case != DIGITS.name]
+    for peer in peers:
+        for count in threads:
+            ratios = [r for result in counted if (r := result.ratio(peer, count)) is not None]
+            if ratios:
+                mean = statistics.geometric_mean(ratios)
+                bar = {"onnxruntime": MAX_MEAN_RATIO, "iree": 1.0}.get(peer, math.inf)
+                text = marked(mean, bar, f"{mean:.2f}x")
+                print(f"geometric mean to {peer}, {count} threads, {len(ratios)} models: {text}")
+
+
+def thread_counts(text: str) -> list[int]:
+    return [int(count) for count in text.split(",")]
+
+
+def parse_arguments() -> argparse.Namespace:
+    names = [case.name for case in (*CASES, DIGITS)]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tool", type=Path, help="the backplane tool")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(names)}; or all")
+    parser.add_argument("--work", type=Path, default=Path("_build/bench-models"))
+    parser.add_argument("--files", type=Path, help="the folder of fetch_models.py (WORK/files)")
+    parser.add_argument("--threads", type=thread_counts, default=[1, 2], metavar="N[,N...]")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.4, help="of each program in a round")
+    parser.add_argument("--iree", action="store_true", help="beside IREE, too")
+    parser.add_argument("--tvm", action="store_true", help="beside untuned TVM, for information")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    arguments = parser.parse_intermixed_args()
+    for name in arguments.cases:
+        if name not in names:
+            parser.error(f"no case {name}; there are {', '.join(names)}")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    adopt_orphans()
+    files = arguments.files or arguments.work / "files"
+    try:
+        fetch(list(FILES), files)
+    except (FetchError, OSError) as error:
+        sys.exit(f"bench_models: {error}")
+    shutil.copy(ROOT / "examples" / "digits" / DIGITS.file, files)
+    peers = ["onnxruntime"] + ["iree"] * arguments.iree + ["tvm"] * arguments.tvm
+    bench = Bench(
+        arguments.tool.resolve(),
+        files.resolve(),
+        arguments.work.resolve(),
+        arguments.threads,
+        peers,
+        arguments.rounds,
+        arguments.seconds,
+    )
+    print("Least times; ratios are ours by theirs; ! marks a bar that is missed by over 10 %.")
+    results = []
+    for case in (*CASES, DIGITS):
+        if not arguments.cases or case.name in arguments.cases:
+            results.append(bench.measure(case))
+            print_model(results[-1], bench.threads, peers)
+    print_means(results, bench.threads, peers)
+    if arguments.json:
+        figures = [asdict(result) for result in results]
+        arguments.json.write_text(json.dumps(figures, indent=1) + "\n")
+    sys.exit(1 if any(result.error for result in results) else 0)
+
+
+if __name__ == "__main__":
+    main()
