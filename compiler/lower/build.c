@@ -277,6 +277,15 @@ static const BpIrNode *is_first(const Nest *nest) {
   return all;
 }
 
+/* Whether the first iteration stores; a reduction over nothing has none and needs the identity. */
+static bool starts_with_first(const Nest *nest) {
+  const BpTeStage *stage = nest->stage;
+  for (int32_t i = 0; i < stage->num_reduce_axes; i++)
+    if (stage->axes[stage->tensor->ndim + i]->extent == 0)
+      return false;
+  return stage->starts_with_first;
+}
+
 static const BpIrNode *build_innermost(const Nest *nest) {
   const BpTeStage *stage = nest->stage;
   BpIrModule *module = nest->lowering->module;
@@ -289,7 +298,7 @@ static const BpIrNode *build_innermost(const Nest *nest) {
   const BpIrNode *value = body_value(nest, roots);
   if (!value || stage->reduce_op < 0)
     return write_value(nest, value);
-  if (!stage->starts_with_first)
+  if (!starts_with_first(nest))
     return accumulate(nest, value);
   const BpIrNode *first = is_first(nest);
   int known = first ? bp__index_decide(&nest->lowering->index, first) : -1;
@@ -497,6 +506,14 @@ static int make_storage(BpLowering *lowering, BpLowerStage *s) {
   return s->storage ? 0 : -1;
 }
 
+/* Whether there is no element to compute. */
+static bool is_empty(const Nest *nest) {
+  for (int32_t i = 0; i < nest->stage->tensor->ndim; i++)
+    if (nest->extent[i] == 0)
+      return true;
+  return false;
+}
+
 /* Computes a stage and then does the rest, which may read it. */
 typedef const BpIrNode *(*Rest)(void *context);
 
@@ -507,6 +524,8 @@ static const BpIrNode *realize(BpLowering *lowering, BpLowerStage *s, Rest rest,
   const BpIrNode *storage = s->storage;
   if (start_nest(&nest, lowering, s) != 0)
     return NULL;
+  if (is_empty(&nest))
+    return rest(context);
   const BpIrNode *parts[2] = {build_from(&nest, 0), NULL};
   if (!parts[0] || !(parts[1] = rest(context)))
     return NULL;
@@ -559,7 +578,7 @@ static const BpIrNode *build_loops(const Nest *nest, int32_t position) {
 }
 
 static const BpIrNode *build_rest(const Nest *nest, int32_t position) {
-  if (nest->stage->reduce_op < 0 || nest->is_init || nest->stage->starts_with_first ||
+  if (nest->stage->reduce_op < 0 || nest->is_init || starts_with_first(nest) ||
       !is_first_reduction(nest, position))
     return build_loops(nest, position);
   Nest init = *nest;
@@ -570,19 +589,24 @@ static const BpIrNode *build_rest(const Nest *nest, int32_t position) {
 
 /* ---- What becomes known on the way in -------------------------------------------------------- */
 
-/* Sets *split to one that has two pieces and whose outer axis is known by now, or NULL. */
+/* 1: a split with two pieces whose outer axis is known by now, so that one can be chosen. */
+static int can_branch(const Nest *nest, const BpTeAxis *axis) {
+  const BpTeRelation *use = axis->used_by;
+  if (!use || use->kind != BP__TE_SPLIT || nest->piece[axis->index] != NO_PIECE ||
+      is_begun(nest, use->inner))
+    return 0;
+  return is_known(nest, use->outer);
+}
+
+/* Sets *split to one that can branch, or NULL. */
 static int find_branch(const Nest *nest, const BpTeRelation **split) {
   *split = NULL;
   for (int32_t i = 0; i < nest->stage->num_axes; i++) {
-    const BpTeRelation *use = nest->stage->axes[i]->used_by;
-    if (!use || use->kind != BP__TE_SPLIT || use->parent != nest->stage->axes[i] ||
-        nest->piece[i] != NO_PIECE || is_begun(nest, use->inner))
-      continue;
-    int known = is_known(nest, use->outer);
-    if (known < 0)
+    int found = can_branch(nest, nest->stage->axes[i]);
+    if (found < 0)
       return -1;
-    if (known) {
-      *split = use;
+    if (found) {
+      *split = nest->stage->axes[i]->used_by;
       return 0;
     }
   }
@@ -631,10 +655,10 @@ static int take_guards(Nest *nest, const BpIrNode **guards) {
     const BpIrNode *guard;
     if (!use || use->kind != BP__TE_SPLIT || nest->is_checked[i])
       continue;
-    int known = is_known(nest, axis);
-    if (known < 0)
+    int known = is_known(nest, axis), branches = can_branch(nest, axis);
+    if (known < 0 || branches < 0)
       return -1;
-    if (!known)
+    if (!known || branches)
       continue;
     nest->is_checked[i] = true;
     if (guard_of(nest, axis, &guard) != 0 || add_guard(nest, guard, guards) != 0)
@@ -646,21 +670,23 @@ static int take_guards(Nest *nest, const BpIrNode **guards) {
   return 0;
 }
 
-/* Everything inside the loops of the leaves before `position`. */
+/* Everything inside the loops of the leaves before `position`. Guards come first: what is known of
+ * an axis holds only inside its extent. */
 static const BpIrNode *build_from(const Nest *outer, int32_t position) {
   Nest nest = *outer;
   const BpTeRelation *split;
-  const BpIrNode *guards;
+  const BpIrNode *guards, *rest;
   Lets lets = {0};
-  if (name_known_values(&nest, &lets) != 0 || find_branch(&nest, &split) != 0)
-    return NULL;
-  if (split)
-    return wrap_lets(&nest, &lets, branch_on_piece(&nest, split, position));
-  if (take_guards(&nest, &guards) != 0)
+  if (name_known_values(&nest, &lets) != 0 || take_guards(&nest, &guards) != 0 ||
+      find_branch(&nest, &split) != 0)
     return NULL;
   AttachedRest attached = {&nest, position - 1, 0};
-  const BpIrNode *rest =
-      nest.is_init || position == 0 ? build_rest(&nest, position) : build_attached(&attached);
+  if (split)
+    rest = branch_on_piece(&nest, split, position);
+  else if (nest.is_init || position == 0)
+    rest = build_rest(&nest, position);
+  else
+    rest = build_attached(&attached);
   if (guards)
     rest = bp_ir_if(nest.lowering->module, guards, rest, NULL);
   return wrap_lets(&nest, &lets, rest);

@@ -100,7 +100,8 @@ static int free_roots(BpLowering *lowering, const BpLowerStage *s, const BpIrNod
     bool is_data = i < stage->tensor->ndim;
     int64_t extent = is_data ? s->region[i].extent : stage->axes[i]->extent;
     const BpIrNode *var = bp_ir_var(lowering->module, "free", bp__dtype_int64());
-    if (!var || bp__index_set_range(&lowering->index, var, 0, extent - 1, true) != 0)
+    if (!var ||
+        bp__index_set_range(&lowering->index, var, 0, extent > 0 ? extent - 1 : 0, true) != 0)
       return -1;
     roots[i] = is_data ? bp_ir_binary(lowering->module, BP_IR_ADD, s->region[i].min, var) : var;
     if (!roots[i])

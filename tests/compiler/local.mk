@@ -3,3 +3,5 @@
 test_programs += tests/compiler/test-ir-interpret
 test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h
+test_programs += tests/compiler/test-te-random-schedules
+EXTRA_DIST += tests/compiler/te-run.h

@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whatever its schedule, a computation gives the same result: random computations under random
+ * schedules beside the default schedule, both run by the reference interpreter. */
+
+#include "te-run.h"
+
+#define SEEDS     600
+#define MAX_ARGS  6
+#define MAX_WORKS 24
+
+/* A computation: its arguments, and the computed tensors, producers first. */
+typedef struct Work {
+  BpTe *te;
+  GRand *random; /* of the shapes; the schedule has one of its own */
+  BpTeTensor *args[MAX_ARGS];
+  int32_t num_args;
+  BpTeTensor *computed[MAX_WORKS];
+  int32_t num_computed;
+  bool is_output[MAX_WORKS];
+  int64_t numbers[8]; /* for the bodies */
+  BpTeTensor *inputs[4];
+} Work;
+
+static int64_t some(Work *work, int32_t least, int32_t most) {
+  return g_rand_int_range(work->random, least, most + 1);
+}
+
+static BpTeTensor *input(Work *work, const char *name, BpDataType dtype, const int64_t *shape,
+                         int32_t ndim) {
+  BpTeTensor *tensor = bp_te_placeholder(work->te, name, dtype, shape, ndim);
+  g_assert_nonnull(tensor);
+  work->args[work->num_args++] = tensor;
+  return tensor;
+}
+
+static BpTeTensor *compute(Work *work, const char *name, const int64_t *shape, int32_t ndim,
+                           BpTeBody body, bool is_output) {
+  BpTeTensor *tensor = bp_te_compute(work->te, name, shape, ndim, body, work);
+  if (!tensor)
+    g_error("%s", bp_error_message());
+  work->is_output[work->num_computed] = is_output;
+  work->computed[work->num_computed++] = tensor;
+  if (is_output)
+    work->args[work->num_args++] = tensor;
+  return tensor;
+}
+
+static BpTeTensor *last(const Work *work) {
+  return work->computed[work->num_computed - 1];
+}
+
+/* ---- Computations ---------------------------------------------------------------------------- */
+
+static const BpIrNode *scale_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *x = bp_te_read(te, work->inputs[0], axes);
+  return te_op(te, BP_IR_ADD, te_op(te, BP_IR_MUL, x, te_float(te, 2)), te_float(te, 1));
+}
+
+static const BpIrNode *chain_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *x = bp_te_read(te, last(work), axes);
+  return te_op(te, BP_IR_SUB, te_op(te, BP_IR_MAX, x, te_float(te, 0)),
+               bp_te_read(te, work->inputs[0], axes));
+}
+
+static void make_chain(Work *work) {
+  int64_t shape[] = {some(work, 0, 9), some(work, 1, 11), some(work, 1, 40)};
+  work->inputs[0] = input(work, "x", te_f32, shape, 3);
+  compute(work, "scaled", shape, 3, scale_body, false);
+  compute(work, "chained", shape, 3, chain_body, some(work, 0, 1));
+  compute(work, "again", shape, 3, chain_body, true);
+}
+
+static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
+  const BpIrNode *product = te_op(te, BP_IR_MUL, te_read2(te, work->inputs[0], axes[0], k),
+                                  te_read2(te, work->inputs[1], k, axes[1]));
+  return bp_te_reduce(te, BP_TE_SUM, product, &k, 1);
+}
+
+static const BpIrNode *bias_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *x = te_op(te, BP_IR_ADD, bp_te_read(te, last(work), axes),
+                            te_read1(te, work->inputs[2], axes[1]));
+  return te_op(te, BP_IR_MAX, x, te_float(te, 0));
+}
+
+static void make_matmul(Work *work) {
+  int64_t m = some(work, 1, 20), n = some(work, 1, 40), k = some(work, 0, 20);
+  work->numbers[0] = k;
+  work->inputs[0] = input(work, "a", te_f32, (int64_t[]){m, k}, 2);
+  work->inputs[1] = input(work, "b", te_f32, (int64_t[]){k, n}, 2);
+  work->inputs[2] = input(work, "bias", te_f32, &n, 1);
+  compute(work, "product", (int64_t[]){m, n}, 2, matmul_body, some(work, 0, 3) == 0);
+  compute(work, "out", (int64_t[]){m, n}, 2, bias_body, true);
+}
+
+/* numbers: height, width, pad, stride, kernel, channels */
+static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const int64_t *n = work->numbers;
+  const BpIrNode *index[3] = {axes[0]};
+  const BpIrNode *inside = NULL;
+  for (int i = 1; i < 3; i++) {
+    index[i] = te_op(te, BP_IR_SUB, axes[i], te_int(te, n[2]));
+    const BpIrNode *low = te_op(te, BP_IR_GE, axes[i], te_int(te, n[2]));
+    const BpIrNode *high = te_op(te, BP_IR_LT, index[i], te_int(te, n[i - 1]));
+    const BpIrNode *both = te_op(te, BP_IR_AND, low, high);
+    inside = inside ? te_op(te, BP_IR_AND, inside, both) : both;
+  }
+  return bp_ir_select(bp_te_ir(te), inside, bp_te_read(te, work->inputs[0], index),
+                      te_float(te, work->numbers[6]));
+}
+
+static const BpIrNode *conv_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const int64_t *n = work->numbers;
+  const BpIrNode *r[3] = {bp_te_reduce_axis(te, "c", n[5]), bp_te_reduce_axis(te, "kh", n[4]),
+                          bp_te_reduce_axis(te, "kw", n[4])};
+  const BpIrNode *at[3] = {r[0]}, *weight[4] = {axes[0], r[0], r[1], r[2]};
+  for (int i = 1; i < 3; i++)
+    at[i] = te_op(te, BP_IR_ADD, te_op(te, BP_IR_MUL, axes[i], te_int(te, n[3])), r[i]);
+  const BpIrNode *product =
+      te_op(te, BP_IR_MUL, bp_te_read(te, last(work), at), bp_te_read(te, work->inputs[1], weight));
+  return bp_te_reduce(te, BP_TE_SUM, product, r, 3);
+}
+
+static const BpIrNode *relu_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return te_op(te, BP_IR_MAX, bp_te_read(te, last(context), axes), te_float(te, 0));
+}
+
+static void make_conv(Work *work) {
+  int64_t *n = work->numbers;
+  n[0] = some(work, 3, 9);
+  n[1] = some(work, 3, 9);
+  n[2] = some(work, 0, 2);
+  n[3] = some(work, 1, 2);
+  n[4] = some(work, 1, 3);
+  n[5] = some(work, 1, 5);
+  n[6] = some(work, 0, 1);
+  int64_t out = some(work, 1, 5);
+  int64_t padded[] = {n[5], n[0] + 2 * n[2], n[1] + 2 * n[2]};
+  int64_t shape[] = {out, (padded[1] - n[4]) / n[3] + 1, (padded[2] - n[4]) / n[3] + 1};
+  work->inputs[0] = input(work, "x", te_f32, (int64_t[]){n[5], n[0], n[1]}, 3);
+  work->inputs[1] = input(work, "w", te_f32, (int64_t[]){out, n[5], n[4], n[4]}, 4);
+  compute(work, "padded", padded, 3, pad_body, false);
+  compute(work, "conv", shape, 3, conv_body, false);
+  compute(work, "relu", shape, 3, relu_body, true);
+}
+
+static const BpIrNode *row_max_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
+  return bp_te_reduce(te, BP_TE_MAX, te_read2(te, work->inputs[0], axes[0], k), &k, 1);
+}
+
+static const BpIrNode *row_sum_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
+  const BpIrNode *x = te_op(te, BP_IR_SUB, te_read2(te, work->inputs[0], axes[0], k),
+                            te_read1(te, work->computed[0], axes[0]));
+  return bp_te_reduce(te, BP_TE_SUM, x, &k, 1);
+}
+
+static const BpIrNode *normal_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *x = te_op(te, BP_IR_SUB, bp_te_read(te, work->inputs[0], axes),
+                            te_read1(te, work->computed[0], axes[0]));
+  return te_op(te, BP_IR_MUL, x, te_read1(te, work->computed[1], axes[0]));
+}
+
+static void make_softmax(Work *work) {
+  int64_t shape[] = {some(work, 1, 12), some(work, 1, 50)};
+  work->numbers[0] = shape[1];
+  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  compute(work, "most", shape, 1, row_max_body, false);
+  compute(work, "sum", shape, 1, row_sum_body, some(work, 0, 2) == 0);
+  compute(work, "out", shape, 2, normal_body, true);
+}
+
+/* Flattened, then joined with itself backwards, then picked from by an index. */
+static const BpIrNode *flat_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *width = te_int(te, work->numbers[0]);
+  return te_read2(te, work->inputs[0], te_op(te, BP_IR_DIV, axes[0], width),
+                  te_op(te, BP_IR_MOD, axes[0], width));
+}
+
+static const BpIrNode *joined_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *size = te_int(te, work->numbers[1]);
+  const BpIrNode *back = te_op(te, BP_IR_SUB, te_int(te, 2 * work->numbers[1] - 1), axes[0]);
+  return bp_ir_select(bp_te_ir(te), te_op(te, BP_IR_LT, axes[0], size),
+                      te_read1(te, work->computed[0], axes[0]),
+                      te_read1(te, work->computed[0], back));
+}
+
+static const BpIrNode *picked_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *index = bp_ir_cast(bp_te_ir(te), te_i64, te_read1(te, work->inputs[1], axes[0]));
+  return te_read1(te, work->computed[1], te_op(te, BP_IR_ADD, index, te_int(te, 4)));
+}
+
+static void make_pick(Work *work) {
+  int64_t shape[] = {some(work, 2, 9), some(work, 4, 9)};
+  int64_t count = some(work, 1, 40);
+  int64_t total = shape[0] * shape[1], twice = 2 * total;
+  work->numbers[0] = shape[1];
+  work->numbers[1] = total;
+  BpDataType narrow = {BP_DTYPE_INT, some(work, 0, 1) ? 8 : 32, 1};
+  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  work->inputs[1] = input(work, "index", narrow, &count, 1);
+  compute(work, "flat", &total, 1, flat_body, false);
+  compute(work, "joined", &twice, 1, joined_body, false);
+  compute(work, "picked", &count, 1, picked_body, true);
+}
+
+/* Twice as large by repetition, then pooled with windows that overlap, edges clamped. */
+static const BpIrNode *upscaled_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *two = te_int(te, 2);
+  return te_read2(te, work->inputs[0], te_op(te, BP_IR_DIV, axes[0], two),
+                  te_op(te, BP_IR_DIV, axes[1], two));
+}
+
+static const BpIrNode *pooled_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *r[2] = {bp_te_reduce_axis(te, "kh", 3), bp_te_reduce_axis(te, "kw", 3)};
+  const BpIrNode *at[2];
+  for (int i = 0; i < 2; i++) {
+    const BpIrNode *x = te_op(te, BP_IR_SUB, te_op(te, BP_IR_ADD, axes[i], r[i]), te_int(te, 1));
+    x = te_op(te, BP_IR_MIN, x, te_int(te, 2 * work->numbers[i] - 1));
+    at[i] = te_op(te, BP_IR_MAX, x, te_int(te, 0));
+  }
+  return bp_te_reduce(te, some(work, 0, 1) ? BP_TE_MAX : BP_TE_MIN, bp_te_read(te, last(work), at),
+                      r, 2);
+}
+
+static void make_pool(Work *work) {
+  int64_t shape[] = {some(work, 1, 8), some(work, 1, 12)};
+  int64_t larger[] = {2 * shape[0], 2 * shape[1]};
+  work->numbers[0] = shape[0];
+  work->numbers[1] = shape[1];
+  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  compute(work, "upscaled", larger, 2, upscaled_body, false);
+  compute(work, "pooled", larger, 2, pooled_body, true);
+}
+
+/* Integers: a count of matches as int32, scaled to float64, and a bool of it. */
+static const BpIrNode *count_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
+  const BpIrNode *same = te_op(te, BP_IR_EQ, te_read2(te, work->inputs[0], axes[0], k),
+                               te_read1(te, work->inputs[1], k));
+  BpDataType i32 = {BP_DTYPE_INT, 32, 1};
+  return bp_te_reduce(te, BP_TE_SUM, bp_ir_cast(bp_te_ir(te), i32, same), &k, 1);
+}
+
+static const BpIrNode *double_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  BpDataType f64 = {BP_DTYPE_FLOAT, 64, 1};
+  return bp_ir_cast(bp_te_ir(te), f64, bp_te_read(te, ((Work *)context)->computed[0], axes));
+}
+
+static const BpIrNode *many_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  BpDataType f64 = {BP_DTYPE_FLOAT, 64, 1};
+  return te_op(te, BP_IR_GT, bp_te_read(te, last(context), axes),
+               bp_ir_float(bp_te_ir(te), f64, 1));
+}
+
+static void make_count(Work *work) {
+  int64_t shape[] = {some(work, 1, 20), some(work, 1, 33)};
+  BpDataType i8 = {BP_DTYPE_INT, 8, 1};
+  work->numbers[0] = shape[1];
+  work->inputs[0] = input(work, "x", i8, shape, 2);
+  work->inputs[1] = input(work, "y", i8, shape + 1, 1);
+  compute(work, "count", shape, 1, count_body, false);
+  compute(work, "as_double", shape, 1, double_body, true);
+  compute(work, "many", shape, 1, many_body, true);
+}
+
+static const BpIrNode *total_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *r[2] = {bp_te_reduce_axis(te, "a", work->numbers[0]),
+                          bp_te_reduce_axis(te, "b", work->numbers[1])};
+  (void)axes;
+  return bp_te_reduce(te, BP_TE_SUM, bp_te_read(te, work->inputs[0], r), r, 2);
+}
+
+static void make_total(Work *work) {
+  int64_t shape[] = {some(work, 0, 9), some(work, 1, 70)};
+  work->numbers[0] = shape[0];
+  work->numbers[1] = shape[1];
+  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  compute(work, "total", NULL, 0, total_body, true);
+}
+
+static const struct {
+  const char *name;
+  void (*make)(Work *work);
+} computations[] = {
+    {"chain", make_chain},     {"matmul", make_matmul}, {"conv", make_conv},
+    {"softmax", make_softmax}, {"pick", make_pick},     {"pool", make_pool},
+    {"count", make_count},     {"total", make_total},
+};
+
+/* ---- Random schedules ------------------------------------------------------------------------ */
+
+typedef struct Leaves {
+  BpTeAxis *axes[40];
+  bool is_reduce[40];
+  int32_t count;
+} Leaves;
+
+static bool chance(GRand *random, int percent) {
+  return g_rand_int_range(random, 0, 100) < percent;
+}
+
+static void must(int rc) {
+  if (rc != 0)
+    g_error("a schedule primitive failed: %s", bp_error_message());
+}
+
+static void collect_leaves(BpTeStage *stage, int32_t ndim, Leaves *leaves) {
+  leaves->count = 0;
+  for (int32_t i = 0; i < ndim; i++)
+    leaves->axes[leaves->count++] = bp_te_stage_axis(stage, i);
+  for (int32_t i = 0;; i++) {
+    BpTeAxis *axis = bp_te_stage_reduce_axis(stage, i);
+    if (!axis)
+      break;
+    leaves->is_reduce[leaves->count] = true;
+    leaves->axes[leaves->count++] = axis;
+  }
+  bp_error_clear();
+}
+
+static void split_some(GRand *random, BpTeStage *stage, Leaves *leaves) {
+  static const int factors[] = {1, 2, 3, 4, 5, 7, 8, 16};
+  int times = g_rand_int_range(random, 0, 4);
+  for (int n = 0; n < times && leaves->count > 0; n++) {
+    int at = g_rand_int_range(random, 0, leaves->count);
+    int64_t factor = factors[g_rand_int_range(random, 0, G_N_ELEMENTS(factors))];
+    int tail = g_rand_int_range(random, 0, 4);
+    if (tail == BP_TE_TAIL_OVERLAP &&
+        (leaves->is_reduce[at] || bp_te_axis_extent(leaves->axes[at]) < factor))
+      tail = BP_TE_TAIL_GUARD;
+    BpTeAxis *outer, *inner;
+    must(bp_te_split(stage, leaves->axes[at], factor, tail, &outer, &inner));
+    for (int i = leaves->count++; i > at + 1; i--) {
+      leaves->axes[i] = leaves->axes[i - 1];
+      leaves->is_reduce[i] = leaves->is_reduce[i - 1];
+    }
+    leaves->axes[at] = outer;
+    leaves->axes[at + 1] = inner;
+    leaves->is_reduce[at + 1] = leaves->is_reduce[at];
+  }
+}
+
+static void shuffle(GRand *random, BpTeStage *stage, Leaves *leaves) {
+  for (int i = leaves->count - 1; i > 0; i--) {
+    int j = g_rand_int_range(random, 0, i + 1);
+    BpTeAxis *axis = leaves->axes[i];
+    bool is_reduce = leaves->is_reduce[i];
+    leaves->axes[i] = leaves->axes[j];
+    leaves->is_reduce[i] = leaves->is_reduce[j];
+    leaves->axes[j] = axis;
+    leaves->is_reduce[j] = is_reduce;
+  }
+  must(bp_te_reorder(stage, leaves->axes, leaves->count));
+}
+
+static void fuse_some(GRand *random, BpTeStage *stage, Leaves *leaves) {
+  if (leaves->count < 2)
+    return;
+  int at = g_rand_int_range(random, 0, leaves->count - 1);
+  if (leaves->is_reduce[at] != leaves->is_reduce[at + 1])
+    return;
+  must(bp_te_fuse(stage, leaves->axes[at], leaves->axes[at + 1], &leaves->axes[at]));
+  leaves->count--;
+  for (int i = at + 1; i < leaves->count; i++) {
+    leaves->axes[i] = leaves->axes[i + 1];
+    leaves->is_reduce[i] = leaves->is_reduce[i + 1];
+  }
+}
+
+static void annotate_some(GRand *random, BpTeStage *stage, const Leaves *leaves) {
+  int vector =
+      leaves->count && chance(random, 60) ? g_rand_int_range(random, 0, leaves->count) : -1;
+  for (int i = 0; i < leaves->count; i++) {
+    if (i == vector)
+      must(bp_te_vectorize(stage, leaves->axes[i]));
+    else if (bp_te_axis_extent(leaves->axes[i]) <= 5 && chance(random, 40))
+      must(bp_te_unroll(stage, leaves->axes[i]));
+    else if (!leaves->is_reduce[i] && chance(random, 15))
+      must(bp_te_parallel(stage, leaves->axes[i]));
+  }
+}
+
+static void schedule_loops(GRand *random, BpTeStage *stage, Leaves *leaves) {
+  split_some(random, stage, leaves);
+  if (chance(random, 60))
+    shuffle(random, stage, leaves);
+  while (chance(random, 30))
+    fuse_some(random, stage, leaves);
+  if (chance(random, 20))
+    split_some(random, stage, leaves);
+  annotate_some(random, stage, leaves);
+}
+
+/* Splits a reduction axis and makes partial results of one part. */
+static BpTeTensor *factor_some(GRand *random, BpTe *te, BpTeTensor *tensor) {
+  BpTeStage *stage = bp_te_stage(te, tensor);
+  BpTeAxis *axis = bp_te_stage_reduce_axis(stage, 0), *outer, *inner;
+  if (!axis) {
+    bp_error_clear();
+    return NULL;
+  }
+  must(bp_te_split(stage, axis, g_rand_int_range(random, 1, 9), g_rand_int_range(random, 0, 2) * 2,
+                   &outer, &inner));
+  BpTeTensor *partial = bp_te_rfactor(te, tensor, chance(random, 50) ? outer : inner);
+  if (!partial)
+    g_error("%s", bp_error_message());
+  return partial;
+}
+
+/* Schedules every stage, consumers first, so that producers find the loops to be attached to. */
+static void schedule_randomly(GRand *random, Work *work, bool attach) {
+  BpTeStage *done[MAX_WORKS * 3];
+  Leaves leaves[MAX_WORKS * 3];
+  int32_t num_done = 0;
+  BpTeTensor *todo[MAX_WORKS * 3];
+  bool is_output[MAX_WORKS * 3];
+  int32_t count = work->num_computed;
+  for (int32_t i = 0; i < count; i++) {
+    todo[i] = work->computed[i];
+    is_output[i] = work->is_output[i];
+  }
+  while (count > 0) {
+    BpTeTensor *tensor = todo[--count];
+    bool output = is_output[count];
+    BpTeStage *stage = bp_te_stage(work->te, tensor);
+    if (!output && chance(random, 20)) {
+      if (bp_te_compute_inline(stage) == 0)
+        continue;
+      bp_error_clear();
+    }
+    BpTeTensor *more = NULL;
+    if (chance(random, 20))
+      more = factor_some(random, work->te, tensor);
+    else if (chance(random, 20))
+      more = bp_te_cache_write(work->te, tensor,
+                               chance(random, 50) ? BP_IR_SCOPE_LOCAL : BP_IR_SCOPE_GLOBAL);
+    else if (work->inputs[0] && chance(random, 15))
+      more = bp_te_cache_read(work->te, work->inputs[0], BP_IR_SCOPE_LOCAL, &tensor, 1);
+    if (more) {
+      is_output[count] = false;
+      todo[count++] = more;
+    }
+    if (chance(random, 30) && bp_te_store_first(stage) != 0)
+      bp_error_clear();
+    memset(&leaves[num_done], 0, sizeof leaves[num_done]);
+    collect_leaves(stage, bp_te_tensor_ndim(tensor), &leaves[num_done]);
+    schedule_loops(random, stage, &leaves[num_done]);
+    if (attach && !output && num_done > 0 && chance(random, 60)) {
+      int at = chance(random, 70) ? num_done - 1 : g_rand_int_range(random, 0, num_done);
+      if (leaves[at].count > 0)
+        must(bp_te_compute_at(stage, done[at],
+                              leaves[at].axes[g_rand_int_range(random, 0, leaves[at].count)]));
+    }
+    done[num_done++] = stage;
+  }
+}
+
+/* ---- Comparing ------------------------------------------------------------------------------- */
+
+static void make_work(Work *work, uint32_t seed) {
+  memset(work, 0, sizeof *work);
+  work->te = bp_te_create();
+  work->random = g_rand_new_with_seed(seed);
+  computations[seed % G_N_ELEMENTS(computations)].make(work);
+}
+
+static void free_work(Work *work) {
+  bp_te_free(work->te);
+  g_rand_free(work->random);
+}
+
+static void make_arrays(const Work *work, TeArray **arrays, uint32_t seed) {
+  GRand *random = g_rand_new_with_seed(seed);
+  for (int32_t i = 0; i < work->num_args; i++) {
+    arrays[i] = te_array_new(work->args[i]);
+    te_fill(arrays[i], random);
+  }
+  g_rand_free(random);
+}
+
+/* Lowers and runs. 0: done; 1: the schedule is not a valid one, for the reason given. */
+static int run_work(Work *work, TeArray **arrays) {
+  BpIrModule *module = bp_ir_module_create();
+  if (bp_te_lower(work->te, "f", work->args, work->num_args, NULL, module) == 0) {
+    bp_object_release(module);
+    te_run(work->te, work->args, arrays, work->num_args);
+    return 0;
+  }
+  if (!bp_error_is(BP_ERROR_VALUE) || !strstr(bp_error_message(), "computed inside"))
+    g_error("lowering failed: %s", bp_error_message());
+  bp_error_clear();
+  bp_object_release(module);
+  return 1;
+}
+
+static int run_scheduled(Work *work, TeArray **arrays, uint32_t seed, bool attach) {
+  GRand *random = g_rand_new_with_seed(seed ^ 0x5eed);
+  make_work(work, seed);
+  schedule_randomly(random, work, attach);
+  g_rand_free(random);
+  return run_work(work, arrays);
+}
+
+static char *lowered_text(Work *work) {
+  BpIrModule *module = bp_ir_module_create();
+  g_assert_cmpint(bp_te_lower(work->te, "f", work->args, work->num_args, NULL, module), ==, 0);
+  return bp_ir_print(module);
+}
+
+/* Whether the schedule of this seed could be used with its attachments. */
+static bool check_seed(uint32_t seed) {
+  Work plain, scheduled;
+  TeArray *expected[MAX_ARGS], *found[MAX_ARGS];
+  make_work(&plain, seed);
+  make_arrays(&plain, expected, seed);
+  make_arrays(&plain, found, seed);
+  g_assert_cmpint(run_work(&plain, expected), ==, 0);
+  bool attached = run_scheduled(&scheduled, found, seed, true) == 0;
+  if (!attached) {
+    free_work(&scheduled);
+    g_assert_cmpint(run_scheduled(&scheduled, found, seed, false), ==, 0);
+  }
+  for (int32_t i = 0; i < plain.num_args; i++) {
+    gsize bytes = (gsize)expected[i]->size * bp_dtype_bytes(expected[i]->view.dtype);
+    if (memcmp(expected[i]->view.data, found[i]->view.data, bytes) != 0)
+      g_error("seed %u: %s: argument %d differs\n%s", seed,
+              computations[seed % G_N_ELEMENTS(computations)].name, i, lowered_text(&scheduled));
+    te_array_free(expected[i]);
+    te_array_free(found[i]);
+  }
+  free_work(&plain);
+  free_work(&scheduled);
+  return attached;
+}
+
+static uint32_t first_seed, end_seed = SEEDS;
+
+static void test_all_schedules_agree(void) {
+  uint32_t attached = 0;
+  for (uint32_t seed = first_seed; seed < end_seed; seed++)
+    attached += check_seed(seed);
+  g_assert_cmpuint(attached, >=, (end_seed - first_seed) / 2);
+}
+
+/* Arguments: the first seed, and the one after the last (without it: only the first). */
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  if (argc > 1) {
+    first_seed = (uint32_t)strtoul(argv[1], NULL, 10);
+    end_seed = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : first_seed + 1;
+  }
+  g_test_add_func("/te/schedule/random-schedules-agree-with-the-default", test_all_schedules_agree);
+  return g_test_run();
+}
