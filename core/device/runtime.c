@@ -3,6 +3,7 @@
  * of this room. */
 
 #include "core/device/device.h"
+#include "core/device/library_slots.h"
 #include "core/registry/cache_dir.h"
 #include "core/registry/env.h"
 #include "core/registry/host.h"
@@ -28,5 +29,7 @@ static const BpRuntimeTable runtime_table = {
 };
 
 int bp__device_start(void) {
-  return bp_host_add_table(BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION, &runtime_table);
+  if (bp_host_add_table(BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION, &runtime_table))
+    return -1;
+  return bp__device_add_library_slots();
 }

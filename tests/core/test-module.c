@@ -3,6 +3,7 @@
 
 #include "tests/core/module-fixture.h"
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/module.h>
 #include <backplane/object.h>
@@ -201,6 +202,38 @@ static void test_library_without_functions_is_an_error(void) {
   g_assert_null(load_c("int f(void) { return 1; }"));
   g_assert_true(bp_error_is(BP_ERROR_VALUE));
   g_assert_nonnull(strstr(bp_error_message(), "__tvm_ffi_"));
+}
+
+/* Four tasks each add their number to memory that the host gave. */
+static void test_library_uses_threads_and_memory_of_the_host(void) {
+  static const char source[] = ADD_SOURCE
+      "__attribute__((weak)) int (*__TVMBackendParallelLaunch)(int (*)(int, void *, void *), void "
+      "*, "
+      "int);\n"
+      "__attribute__((weak)) int (*__TVMBackendParallelBarrier)(int, void *);\n"
+      "__attribute__((weak)) void *(*__TVMBackendAllocWorkspace)(int, int, unsigned long long, "
+      "int, "
+      "int);\n"
+      "__attribute__((weak)) int (*__TVMBackendFreeWorkspace)(int, int, void *);\n"
+      "static int task(int id, void *group, void *data) {\n"
+      "  ((int *)data)[id] = id + 1;\n"
+      "  if (__TVMBackendParallelBarrier(id, group)) return -1;\n"
+      "  if (id == 0) for (int i = 0; i < 4; ++i) ((int *)data)[4] += ((int *)data)[i];\n"
+      "  return 0;\n"
+      "}\n"
+      "int __tvm_ffi_sum(void *self, const Any *args, int n, Any *result) {\n"
+      "  int *data = __TVMBackendAllocWorkspace(1, 0, 5 * sizeof(int), 0, 32);\n"
+      "  if (!data) return -1;\n"
+      "  data[4] = 0;\n"
+      "  if (__TVMBackendParallelLaunch(task, data, 4)) return -1;\n"
+      "  result->type = 1; result->v = data[4];\n"
+      "  return __TVMBackendFreeWorkspace(1, 0, data);\n"
+      "}\n";
+  BpModule *module = load_c(source);
+  if (!module || bp_threads_set(4))
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(call_int(module, "sum", 0, 0), ==, 10);
+  bp_object_release(module);
 }
 
 static void test_unknown_slot_is_refused_by_name(void) {
@@ -705,6 +738,8 @@ static void add_source_tests(void) {
                   test_source_that_does_not_compile_is_an_error);
   g_test_add_func("/module/c/library-without-functions-is-an-error",
                   test_library_without_functions_is_an_error);
+  g_test_add_func("/module/c/library-uses-threads-and-memory-of-the-host",
+                  test_library_uses_threads_and_memory_of_the_host);
   g_test_add_func("/module/c/unknown-slot-is-refused-by-name",
                   test_unknown_slot_is_refused_by_name);
   g_test_add_func("/module/c/missing-compiler-is-a-clear-error",
