@@ -8,3 +8,4 @@ include graph/ops/local.mk
 include graph/onnx/local.mk
 include graph/build/local.mk
 include graph/exec/local.mk
+include graph/io/local.mk

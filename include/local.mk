@@ -20,4 +20,6 @@ compilerinclude_HEADERS = \
 	include/backplane/compiler/te.h
 
 graphinclude_HEADERS = \
-	include/backplane/graph/model.h
+	include/backplane/graph/executor.h \
+	include/backplane/graph/model.h \
+	include/backplane/graph/npy.h

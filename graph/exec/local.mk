@@ -1,2 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Executors and artifacts.
+
+libbackplane_graph_la_SOURCES += \
+	graph/exec/artifact.c graph/exec/artifact.h graph/exec/graph_module.h \
+	graph/exec/executor.c graph/exec/executor.h \
+	graph/exec/graph_json.c graph/exec/graph_json.h \
+	graph/exec/executor_module.c \
+	graph/exec/model.c \
+	graph/exec/params.c \
+	graph/exec/stream.c graph/exec/stream.h

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The executor: one view for each entry of the graph, one block of device memory for each storage
+ * id, one prepared call for each operator. */
+#include "graph/exec/executor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#define STORAGE_ALIGNMENT 256
+
+/* One operator: the function and its arguments, the views of its inputs, then of its outputs. */
+typedef struct Call {
+  BpFunction *function;
+  const BpValue *args;
+  int32_t num_args;
+  uint32_t node;
+} Call;
+
+struct BpExecutor {
+  BpExecutorPlan plan;
+  void *stream;
+  BpTensorView *views;  /* by entry */
+  void **storage;       /* by storage id; NULL where a parameter or bound input is used instead */
+  BpTensor **bound;     /* by argument: the caller's tensor in use, or NULL */
+  unsigned char *ready; /* by argument: it has a value */
+  BpTensor **outputs;   /* by head */
+  BpValue *args;        /* of all calls */
+  Call *calls;
+  uint32_t num_calls;
+};
+
+static int32_t arg_storage(const BpExecutor *executor, uint32_t arg) {
+  const BpGraph *graph = executor->plan.graph;
+  return graph->entries[graph->nodes[graph->arg_nodes[arg]].first_entry].storage_id;
+}
+
+static const char *arg_name(const BpExecutor *executor, uint32_t arg) {
+  const BpGraph *graph = executor->plan.graph;
+  return graph->nodes[graph->arg_nodes[arg]].name;
+}
+
+/* ---- Storage ------------------------------------------------------------------------------ */
+
+/* Makes every entry of a storage id lie at `data`, `offset` bytes in. */
+static void point_storage(BpExecutor *executor, int32_t storage, void *data, uint64_t offset) {
+  const BpGraph *graph = executor->plan.graph;
+  for (uint32_t i = 0; i < graph->num_entries; i++)
+    if (graph->entries[i].storage_id == storage) {
+      executor->views[i].data = data;
+      executor->views[i].byte_offset = offset;
+    }
+}
+
+static int allocate_storage(BpExecutor *executor, int32_t storage) {
+  const BpDataType bytes = {BP_DTYPE_UINT, 8, 1};
+  uint64_t size = executor->plan.graph->storage_size[storage];
+  if (bp_device_alloc(executor->plan.device, size, STORAGE_ALIGNMENT, bytes, NULL,
+                      &executor->storage[storage]) < 0)
+    return bp_error_add_context("%" PRIu64 " bytes of storage for the graph", size);
+  point_storage(executor, storage, executor->storage[storage], 0);
+  return 0;
+}
+
+static void create_views(BpExecutor *executor) {
+  const BpGraph *graph = executor->plan.graph;
+  for (uint32_t i = 0; i < graph->num_entries; i++)
+    executor->views[i] = (BpTensorView){.device = executor->plan.device,
+                                        .ndim = graph->entries[i].ndim,
+                                        .dtype = graph->entries[i].dtype,
+                                        .shape = graph->entries[i].shape};
+}
+
+/* Parameters lie where they are; all else is allocated. */
+static int create_storage(BpExecutor *executor) {
+  const BpGraph *graph = executor->plan.graph;
+  for (uint32_t i = 0; i < graph->num_args; i++) {
+    BpTensor *param = executor->plan.params[i];
+    if (param)
+      point_storage(executor, arg_storage(executor, i), param->view.data, param->view.byte_offset);
+    executor->ready[i] = param != NULL;
+  }
+  for (uint32_t i = 0; i < graph->num_entries; i++) {
+    int32_t storage = graph->entries[i].storage_id;
+    if (!executor->views[i].data && !executor->storage[storage] &&
+        allocate_storage(executor, storage) < 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* ---- Calls -------------------------------------------------------------------------------- */
+
+static BpFunction *find_function(BpModule *code, const char *name) {
+  BpFunction *function;
+  if (bp_module_get_function(code, name, 1, &function) < 0)
+    return NULL;
+  if (!function)
+    bp_error_raise(BP_ERROR_NOT_FOUND, "the graph calls '%s', which its code does not have", name);
+  return function;
+}
+
+static int prepare_call(BpExecutor *executor, uint32_t index, BpValue *args) {
+  const BpGraphNode *node = &executor->plan.graph->nodes[index];
+  Call *call = &executor->calls[executor->num_calls];
+  call->function = find_function(executor->plan.code, node->function);
+  if (!call->function)
+    return -1;
+  executor->num_calls++;
+  call->args = args;
+  call->node = index;
+  call->num_args = (int32_t)(node->num_inputs + node->num_outputs);
+  for (uint32_t i = 0; i < node->num_inputs; i++)
+    *args++ =
+        (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &executor->views[node->inputs[i]]};
+  for (uint32_t i = 0; i < node->num_outputs; i++)
+    *args++ = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW,
+                        .v_view = &executor->views[node->first_entry + i]};
+  return 0;
+}
+
+static int is_operator(const BpGraphNode *node) {
+  return node->function && *node->function;
+}
+
+static int prepare_calls(BpExecutor *executor) {
+  const BpGraph *graph = executor->plan.graph;
+  size_t num_calls = 0, num_args = 0;
+  for (uint32_t i = 0; i < graph->num_nodes; i++)
+    if (is_operator(&graph->nodes[i])) {
+      num_calls++;
+      num_args += graph->nodes[i].num_inputs + graph->nodes[i].num_outputs;
+    }
+  executor->calls = calloc(num_calls + 1, sizeof(*executor->calls));
+  executor->args = calloc(num_args + 1, sizeof(*executor->args));
+  if (!executor->calls || !executor->args)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
+  BpValue *args = executor->args;
+  for (uint32_t i = 0; i < graph->num_nodes; i++)
+    if (is_operator(&graph->nodes[i])) {
+      if (prepare_call(executor, i, args) < 0)
+        return -1;
+      args += graph->nodes[i].num_inputs + graph->nodes[i].num_outputs;
+    }
+  return 0;
+}
+
+static int create_outputs(BpExecutor *executor) {
+  const BpGraph *graph = executor->plan.graph;
+  for (uint32_t i = 0; i < graph->num_heads; i++) {
+    executor->outputs[i] = bp_tensor_wrap(&executor->views[graph->heads[i]], NULL, NULL);
+    if (!executor->outputs[i])
+      return -1;
+  }
+  return 0;
+}
+
+/* ---- Life --------------------------------------------------------------------------------- */
+
+static int allocate_tables(BpExecutor *executor) {
+  const BpGraph *graph = executor->plan.graph;
+  executor->views = calloc((size_t)graph->num_entries + 1, sizeof(*executor->views));
+  executor->storage = calloc((size_t)graph->num_storages + 1, sizeof(*executor->storage));
+  executor->bound = calloc((size_t)graph->num_args + 1, sizeof(*executor->bound));
+  executor->ready = calloc((size_t)graph->num_args + 1, sizeof(*executor->ready));
+  executor->outputs = calloc((size_t)graph->num_heads + 1, sizeof(*executor->outputs));
+  if (!executor->views || !executor->storage || !executor->bound || !executor->ready ||
+      !executor->outputs)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for an executor of %u entries",
+                          graph->num_entries);
+  return 0;
+}
+
+BpExecutor *bp__executor_create(const BpExecutorPlan *plan) {
+  BpExecutor *executor = calloc(1, sizeof(*executor));
+  if (!executor) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for an executor");
+    return NULL;
+  }
+  executor->plan = *plan;
+  int status = allocate_tables(executor);
+  if (status == 0)
+    status = bp_stream_create(plan->device, &executor->stream);
+  if (status == 0) {
+    create_views(executor);
+    status = create_storage(executor);
+  }
+  if (status == 0)
+    status = prepare_calls(executor);
+  if (status == 0)
+    status = create_outputs(executor);
+  if (status == 0)
+    return executor;
+  bp__executor_free(executor);
+  return NULL;
+}
+
+void bp__executor_free(BpExecutor *executor) {
+  if (!executor)
+    return;
+  const BpGraph *graph = executor->plan.graph;
+  for (uint32_t i = 0; executor->outputs && i < graph->num_heads; i++)
+    bp_object_release(executor->outputs[i]);
+  for (uint32_t i = 0; executor->bound && i < graph->num_args; i++)
+    bp_object_release(executor->bound[i]);
+  for (uint32_t i = 0; i < executor->num_calls; i++)
+    bp_object_release(executor->calls[i].function);
+  for (uint32_t i = 0; executor->storage && i < graph->num_storages; i++)
+    if (executor->storage[i])
+      bp_device_free(executor->plan.device, executor->storage[i]);
+  if (executor->stream)
+    bp_stream_free(executor->plan.device, executor->stream);
+  free(executor->views);
+  free(executor->storage);
+  free(executor->bound);
+  free(executor->ready);
+  free(executor->outputs);
+  free(executor->args);
+  free(executor->calls);
+  free(executor);
+}
+
+/* ---- Inputs ------------------------------------------------------------------------------- */
+
+const BpTensorView *bp__executor_arg(const BpExecutor *executor, uint32_t arg) {
+  const BpGraph *graph = executor->plan.graph;
+  return &executor->views[graph->nodes[graph->arg_nodes[arg]].first_entry];
+}
+
+static void append_shape(char *text, size_t size, const BpTensorView *view) {
+  char dtype[32];
+  bp_dtype_format(view->dtype, dtype);
+  size_t used = (size_t)snprintf(text, size, "%s", dtype);
+  for (int32_t i = 0; i < view->ndim && used < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i ? "x" : " ", view->shape[i]);
+}
+
+/* The value must be compact and of the very type and shape. */
+static int check_value(const BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
+  const BpTensorView *want = bp__executor_arg(executor, arg);
+  int same = value->ndim == want->ndim &&
+             !memcmp(&value->dtype, &want->dtype, sizeof(BpDataType)) &&
+             (want->ndim == 0 ||
+              !memcmp(value->shape, want->shape, (size_t)want->ndim * sizeof(*want->shape)));
+  if (!same) {
+    char wanted[256], got[256];
+    append_shape(wanted, sizeof(wanted), want);
+    append_shape(got, sizeof(got), value);
+    return bp_error_raise(BP_ERROR_VALUE, "input '%s' is %s, and the value given is %s",
+                          arg_name(executor, arg), wanted, got);
+  }
+  if (!bp_view_is_compact(value))
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "the value given for input '%s' has strides; copy it to a compact tensor",
+                          arg_name(executor, arg));
+  return 0;
+}
+
+/* Makes the argument's own memory current again. */
+static int unbind(BpExecutor *executor, uint32_t arg) {
+  int32_t storage = arg_storage(executor, arg);
+  if (executor->bound[arg]) {
+    bp_object_release(executor->bound[arg]);
+    executor->bound[arg] = NULL;
+    executor->ready[arg] = 0;
+  }
+  if (!executor->storage[storage])
+    return allocate_storage(executor, storage);
+  point_storage(executor, storage, executor->storage[storage], 0);
+  return 0;
+}
+
+int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
+  if (check_value(executor, arg, value) < 0 || unbind(executor, arg) < 0)
+    return -1;
+  if (bp_tensor_copy(value, bp__executor_arg(executor, arg), executor->stream) < 0)
+    return bp_error_add_context("input '%s'", arg_name(executor, arg));
+  executor->ready[arg] = 1;
+  return 0;
+}
+
+int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value) {
+  if (check_value(executor, arg, &value->view) < 0)
+    return -1;
+  if (memcmp(&value->view.device, &executor->plan.device, sizeof(BpDevice)) != 0) {
+    char have[64], want[64];
+    bp_device_format(value->view.device, have);
+    bp_device_format(executor->plan.device, want);
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "input '%s' is bound to memory of the model's device, %s, and the tensor "
+                          "is on %s; copy it in instead",
+                          arg_name(executor, arg), want, have);
+  }
+  bp_object_retain(value);
+  bp_object_release(executor->bound[arg]);
+  executor->bound[arg] = value;
+  executor->ready[arg] = 1;
+  point_storage(executor, arg_storage(executor, arg), value->view.data, value->view.byte_offset);
+  return 0;
+}
+
+/* ---- Running ------------------------------------------------------------------------------ */
+
+static int check_ready(const BpExecutor *executor) {
+  for (uint32_t i = 0; i < executor->plan.graph->num_args; i++)
+    if (!executor->ready[i])
+      return bp_error_raise(BP_ERROR_VALUE, "input '%s' has not been set", arg_name(executor, i));
+  return 0;
+}
+
+static int run_call(const BpExecutor *executor, const Call *call) {
+  BpValue result = {.type_index = BP_TYPE_NONE};
+  if (call->function->call(call->function, call->args, call->num_args, &result) == 0)
+    return 0;
+  return bp_error_add_context("node '%s'", executor->plan.graph->nodes[call->node].name);
+}
+
+int bp__executor_run(BpExecutor *executor) {
+  if (check_ready(executor) < 0 ||
+      bp_device_set_current(executor->plan.device, executor->stream) < 0)
+    return -1;
+  for (uint32_t i = 0; i < executor->num_calls; i++)
+    if (run_call(executor, &executor->calls[i]) < 0)
+      return -1;
+  return 0;
+}
+
+int bp__executor_sync(BpExecutor *executor) {
+  return bp_stream_sync(executor->plan.device, executor->stream);
+}
+
+BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head) {
+  const BpTensorView *view = &executor->views[executor->plan.graph->heads[head]];
+  BpTensor *output = executor->outputs[head];
+  /* A head that views a bound input moves with it. */
+  output->view.data = view->data;
+  output->view.byte_offset = view->byte_offset;
+  return output;
+}
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visitor) {
+  const BpGraph *graph = executor->plan.graph;
+  if (check_ready(executor) < 0 ||
+      bp_device_set_current(executor->plan.device, executor->stream) < 0 ||
+      bp__executor_sync(executor) < 0)
+    return -1;
+  int64_t begin = now_ns();
+  for (uint32_t i = 0; i < executor->num_calls; i++) {
+    const Call *call = &executor->calls[i];
+    const BpGraphNode *node = &graph->nodes[call->node];
+    int64_t start = now_ns();
+    if (run_call(executor, call) < 0 || bp__executor_sync(executor) < 0)
+      return -1;
+    int64_t end = now_ns();
+    if (visit(visitor, node, &executor->views[node->first_entry], start - begin, end - start))
+      break;
+  }
+  return 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a graph: storage planned by id, every call prepared beforehand. */
+#ifndef BACKPLANE_GRAPH_EXEC_EXECUTOR_H
+#define BACKPLANE_GRAPH_EXEC_EXECUTOR_H
+
+#include <backplane/module.h>
+#include <backplane/tensor.h>
+
+#include "graph/exec/graph_json.h"
+
+/* What an executor runs; borrowed for its life. A parameter is a tensor on the device for an
+ * argument node, NULL where the node is an input. */
+typedef struct BpExecutorPlan {
+  const BpGraph *graph;
+  BpModule *code;
+  BpDevice device;
+  BpTensor *const *params; /* one for each of graph->arg_nodes */
+} BpExecutorPlan;
+
+/* One thread at a time. */
+typedef struct BpExecutor BpExecutor;
+
+/* Allocates storage and finds all functions (transfer full). */
+BpExecutor *bp__executor_create(const BpExecutorPlan *plan);
+/* Waits for what is queued, then frees. NULL is let pass. */
+void bp__executor_free(BpExecutor *executor);
+
+/* `arg` indexes graph->arg_nodes. Copies in, or uses the caller's tensor until it is set again. */
+int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value);
+int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value);
+/* The view behind an argument node or a head: borrowed. */
+const BpTensorView *bp__executor_arg(const BpExecutor *executor, uint32_t arg);
+
+/* Queues the whole graph. Allocates nothing, looks nothing up. */
+int bp__executor_run(BpExecutor *executor);
+/* Waits for what is queued. */
+int bp__executor_sync(BpExecutor *executor);
+/* A head as a tensor (transfer none), after bp__executor_sync. */
+BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head);
+
+/* Called after each node of a profiled run, the device idle; non-zero stops. Times in nanoseconds
+ * since the run began. */
+typedef int (*BpNodeVisitor)(void *visitor, const BpGraphNode *node, const BpTensorView *outputs,
+                             int64_t start_ns, int64_t duration_ns);
+int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visitor);
+
+#endif

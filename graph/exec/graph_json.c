@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads TVM's graph JSON. The document is bounded in size and depth before json-glib sees it, and
+ * what follows is checked member by member, so that the executors can index without looking. */
+#include "graph/exec/graph_json.h"
+
+#include <inttypes.h>
+#include <json-glib/json-glib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/tensor.h>
+
+#define MAX_BYTES   (256u << 20)
+#define MAX_DEPTH   32
+#define MAX_COUNT   (1u << 20) /* of nodes, entries, storages */
+#define MAX_NDIM    32
+#define MAX_STORAGE ((uint64_t)1 << 48)
+
+static int bad_graph(const char *format, ...) G_GNUC_PRINTF(1, 2);
+static int bad_graph(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  char text[256];
+  g_vsnprintf(text, sizeof(text), format, args);
+  va_end(args);
+  return bp_error_raise(BP_ERROR_FORMAT,
+                        "graph JSON: %s; the file is damaged or was not made by "
+                        "a compiler of this form",
+                        text);
+}
+
+/* ---- JSON access, each step checked ------------------------------------------------------------
+ */
+
+/* json-glib's parser recurses without bound. */
+static int check_nesting(const char *json) {
+  size_t depth = 0;
+  gboolean quoted = FALSE;
+  size_t size = 0;
+  for (const char *c = json; *c; c++, size++) {
+    if (quoted && *c == '\\' && c[1])
+      c++;
+    else if (*c == '"')
+      quoted = !quoted;
+    else if (quoted)
+      continue;
+    else if ((*c == '[' || *c == '{') && ++depth > MAX_DEPTH)
+      return bad_graph("nested deeper than %d levels", MAX_DEPTH);
+    else if ((*c == ']' || *c == '}') && depth)
+      depth--;
+    if (size > MAX_BYTES)
+      return bad_graph("longer than 256 MiB");
+  }
+  return 0;
+}
+
+static JsonNode *get_member(JsonObject *object, const char *name) {
+  JsonNode *member = object ? json_object_get_member(object, name) : NULL;
+  if (!member)
+    bad_graph("'%s' is missing", name);
+  return member;
+}
+
+static JsonArray *as_array(JsonNode *node, const char *what) {
+  if (node && JSON_NODE_HOLDS_ARRAY(node))
+    return json_node_get_array(node);
+  if (node)
+    bad_graph("'%s' is not a list", what);
+  return NULL;
+}
+
+static JsonObject *as_object(JsonNode *node, const char *what) {
+  if (node && JSON_NODE_HOLDS_OBJECT(node))
+    return json_node_get_object(node);
+  if (node)
+    bad_graph("'%s' is not an object", what);
+  return NULL;
+}
+
+static const char *as_string(JsonNode *node, const char *what) {
+  if (node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
+    return json_node_get_string(node);
+  if (node)
+    bad_graph("'%s' is not a string", what);
+  return NULL;
+}
+
+static int as_int(JsonNode *node, const char *what, int64_t min, int64_t max, int64_t *value) {
+  if (!node || !JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_INT64)
+    return bad_graph("'%s' holds something that is no whole number", what);
+  *value = json_node_get_int(node);
+  if (*value < min || *value > max)
+    return bad_graph("'%s' holds %" PRId64 ", outside %" PRId64 " to %" PRId64, what, *value, min,
+                     max);
+  return 0;
+}
+
+static JsonArray *get_array(JsonObject *object, const char *name) {
+  return as_array(get_member(object, name), name);
+}
+
+/* attrs.NAME is [type tag, list]: gives the list. */
+static JsonArray *get_attr_list(JsonObject *attrs, const char *name) {
+  JsonArray *pair = get_array(attrs, name);
+  if (!pair)
+    return NULL;
+  if (json_array_get_length(pair) != 2) {
+    bad_graph("'attrs.%s' is not [type, list]", name);
+    return NULL;
+  }
+  return as_array(json_array_get_element(pair, 1), name);
+}
+
+/* Reads a list of whole numbers in [0, limit) (transfer full). */
+static uint32_t *read_indices(JsonArray *array, const char *what, uint32_t limit, uint32_t *count) {
+  guint length = json_array_get_length(array);
+  uint32_t *indices = calloc(length ? length : 1, sizeof(*indices));
+  if (!indices) {
+    bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for '%s'", what);
+    return NULL;
+  }
+  for (guint i = 0; i < length; i++) {
+    int64_t value;
+    if (as_int(json_array_get_element(array, i), what, 0, (int64_t)limit - 1, &value) < 0) {
+      free(indices);
+      return NULL;
+    }
+    indices[i] = (uint32_t)value;
+  }
+  *count = length;
+  return indices;
+}
+
+/* ---- Nodes -------------------------------------------------------------------------------- */
+
+/* An input is [node, output index, version]; the node is an earlier one. */
+static int read_input(BpGraph *graph, uint32_t node, JsonNode *json, uint32_t *entry) {
+  JsonArray *triple = as_array(json, "inputs");
+  int64_t source, index;
+  if (!triple)
+    return -1;
+  if (json_array_get_length(triple) < 2)
+    return bad_graph("an input of node %u is not [node, index, version]", node);
+  if (as_int(json_array_get_element(triple, 0), "inputs", 0, (int64_t)node - 1, &source) < 0 ||
+      as_int(json_array_get_element(triple, 1), "inputs", 0,
+             (int64_t)graph->nodes[source].num_outputs - 1, &index) < 0)
+    return -1;
+  *entry = graph->nodes[source].first_entry + (uint32_t)index;
+  return 0;
+}
+
+static int read_inputs(BpGraph *graph, uint32_t index, JsonArray *inputs) {
+  BpGraphNode *node = &graph->nodes[index];
+  node->num_inputs = json_array_get_length(inputs);
+  node->inputs = calloc(node->num_inputs ? node->num_inputs : 1, sizeof(*node->inputs));
+  if (!node->inputs)
+    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a node's inputs");
+  for (uint32_t i = 0; i < node->num_inputs; i++)
+    if (read_input(graph, index, json_array_get_element(inputs, i), &node->inputs[i]) < 0)
+      return -1;
+  return 0;
+}
+
+static int read_function(BpGraphNode *node, JsonObject *object) {
+  const char *op = as_string(get_member(object, "op"), "op");
+  if (!op)
+    return -1;
+  if (strcmp(op, "null") == 0)
+    return 0;
+  if (strcmp(op, "tvm_op") != 0)
+    return bad_graph("node '%s' has the unknown op '%s'", node->name, op);
+  JsonObject *attrs = as_object(get_member(object, "attrs"), "attrs");
+  const char *function = attrs ? as_string(get_member(attrs, "func_name"), "func_name") : NULL;
+  if (!function)
+    return -1;
+  node->function = strdup(strcmp(function, "__nop") == 0 ? "" : function);
+  return node->function ? 0 : bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a node");
+}
+
+static int read_node(BpGraph *graph, uint32_t index, JsonNode *json) {
+  BpGraphNode *node = &graph->nodes[index];
+  JsonObject *object = as_object(json, "nodes");
+  const char *name = object ? as_string(get_member(object, "name"), "name") : NULL;
+  JsonArray *inputs = name ? get_array(object, "inputs") : NULL;
+  if (!inputs)
+    return -1;
+  node->name = strdup(name);
+  if (!node->name)
+    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a node");
+  if (read_function(node, object) < 0 || read_inputs(graph, index, inputs) < 0)
+    return -1;
+  if (!node->function && (node->num_inputs || node->num_outputs != 1))
+    return bad_graph("the input '%s' has inputs of its own, or not one output", name);
+  if (node->function && !*node->function && (node->num_inputs != 1 || node->num_outputs != 1))
+    return bad_graph("the view '%s' has not one input and one output", name);
+  return 0;
+}
+
+/* node_row_ptr gives the first entry of each node, then the number of entries. */
+static int read_row_ptr(BpGraph *graph, JsonArray *array) {
+  uint32_t count;
+  uint32_t *rows = read_indices(array, "node_row_ptr", MAX_COUNT, &count);
+  if (!rows)
+    return -1;
+  int status = 0;
+  if (count != graph->num_nodes + 1 || rows[0] != 0)
+    status = bad_graph("'node_row_ptr' has not one number more than there are nodes");
+  for (uint32_t i = 0; status == 0 && i < graph->num_nodes; i++) {
+    if (rows[i + 1] < rows[i])
+      status = bad_graph("'node_row_ptr' decreases at node %u", i);
+    graph->nodes[i].first_entry = rows[i];
+    graph->nodes[i].num_outputs = rows[i + 1] - rows[i];
+  }
+  graph->num_entries = status == 0 ? rows[graph->num_nodes] : 0;
+  free(rows);
+  return status;
+}
+
+static int read_nodes(BpGraph *graph, JsonObject *root) {
+  JsonArray *nodes = get_array(root, "nodes");
+  JsonArray *row_ptr = nodes ? get_array(root, "node_row_ptr") : NULL;
+  if (!row_ptr)
+    return -1;
+  uint32_t count = json_array_get_length(nodes);
+  if (count == 0 || count > MAX_COUNT)
+    return bad_graph("it has %u nodes", count);
+  graph->nodes = calloc(count, sizeof(*graph->nodes));
+  if (!graph->nodes)
+    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for %u nodes", count);
+  graph->num_nodes = count;
+  if (read_row_ptr(graph, row_ptr) < 0)
+    return -1;
+  for (uint32_t i = 0; i < count; i++)
+    if (read_node(graph, i, json_array_get_element(nodes, i)) < 0)
+      return -1;
+  return 0;
+}
+
+/* ---- Entries ------------------------------------------------------------------------------ */
+
+static int read_shape(BpGraphEntry *entry, JsonNode *json) {
+  JsonArray *array = as_array(json, "shape");
+  if (!array)
+    return -1;
+  guint length = json_array_get_length(array);
+  if (length > MAX_NDIM)
+    return bad_graph("a shape has %u dimensions, more than %d", length, MAX_NDIM);
+  entry->shape = calloc(length ? length : 1, sizeof(*entry->shape));
+  if (!entry->shape)
+    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a shape");
+  entry->ndim = (int32_t)length;
+  for (guint i = 0; i < length; i++)
+    if (as_int(json_array_get_element(array, i), "shape", 0, INT64_MAX, &entry->shape[i]) < 0)
+      return -1;
+  return 0;
+}
+
+static int read_entry(BpGraphEntry *entry, JsonNode *shape, JsonNode *dtype, JsonNode *storage) {
+  const char *text = as_string(dtype, "dltype");
+  int64_t storage_id;
+  if (!text || bp_dtype_parse(text, &entry->dtype) < 0 || read_shape(entry, shape) < 0 ||
+      as_int(storage, "storage_id", 0, MAX_COUNT - 1, &storage_id) < 0)
+    return -1;
+  BpTensorView view = {.ndim = entry->ndim, .dtype = entry->dtype, .shape = entry->shape};
+  int64_t bytes = bp_view_num_bytes(&view);
+  if (bytes < 0 || (uint64_t)bytes > MAX_STORAGE)
+    return bad_graph("an entry's shape is too large for any memory");
+  entry->storage_id = (int32_t)storage_id;
+  entry->bytes = (uint64_t)bytes;
+  return 0;
+}
+
+static int read_entries(BpGraph *graph, JsonObject *attrs) {
+  JsonArray *shapes = get_attr_list(attrs, "shape");
+  JsonArray *dtypes = shapes ? get_attr_list(attrs, "dltype") : NULL;
+  JsonArray *storages = dtypes ? get_attr_list(attrs, "storage_id") : NULL;
+  if (!storages)
+    return -1;
+  uint32_t count = graph->num_entries;
+  if (json_array_get_length(shapes) != count || json_array_get_length(dtypes) != count ||
+      json_array_get_length(storages) != count)
+    return bad_graph("'attrs' does not describe each of the %u entries", count);
+  graph->entries = calloc(count ? count : 1, sizeof(*graph->entries));
+  if (!graph->entries)
+    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for %u entries", count);
+  for (uint32_t i = 0; i < count; i++)
+    if (read_entry(&graph->entries[i], json_array_get_element(shapes, i),
+                   json_array_get_element(dtypes, i), json_array_get_element(storages, i)) < 0)
+      return -1;
+  for (uint32_t n = 0; n < graph->num_nodes; n++)
+    for (uint32_t i = 0; i < graph->nodes[n].num_outputs; i++)
+      graph->entries[graph->nodes[n].first_entry + i].node = n;
+  return 0;
+}
+
+static int plan_storage(BpGraph *graph) {
+  for (uint32_t i = 0; i < graph->num_entries; i++)
+    graph->num_storages = MAX(graph->num_storages, (uint32_t)graph->entries[i].storage_id + 1);
+  if (graph->num_storages > graph->num_entries)
+    return bad_graph("a storage_id is larger than the number of entries");
+  graph->storage_size =
+      calloc(graph->num_storages ? graph->num_storages : 1, sizeof(*graph->storage_size));
+  if (!graph->storage_size)
+    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for the storage plan");
+  for (uint32_t i = 0; i < graph->num_entries; i++) {
+    uint64_t *size = &graph->storage_size[graph->entries[i].storage_id];
+    *size = MAX(*size, graph->entries[i].bytes);
+  }
+  return 0;
+}
+
+/* A view shares the storage of its input, whole; inputs and parameters share theirs with nothing
+ * else; a function's outputs are not its inputs' memory. */
+static int check_storage(const BpGraph *graph) {
+  int32_t *owner = calloc(graph->num_storages ? graph->num_storages : 1, sizeof(*owner));
+  if (!owner)
+    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for the storage plan");
+  int status = 0;
+  for (uint32_t i = 0; i < graph->num_args; i++)
+    owner[graph->entries[graph->nodes[graph->arg_nodes[i]].first_entry].storage_id]++;
+  for (uint32_t n = 0; status == 0 && n < graph->num_nodes; n++) {
+    const BpGraphNode *node = &graph->nodes[n];
+    const BpGraphEntry *out = &graph->entries[node->first_entry];
+    if (!node->function) {
+      if (owner[out->storage_id] != 1)
+        status = bad_graph("the input '%s' shares its storage with another", node->name);
+    } else if (!*node->function) {
+      const BpGraphEntry *in = &graph->entries[node->inputs[0]];
+      if (in->storage_id != out->storage_id || in->bytes != out->bytes)
+        status = bad_graph("the view '%s' is not as large as what it views", node->name);
+    } else {
+      for (uint32_t o = 0; status == 0 && o < node->num_outputs; o++) {
+        if (owner[out[o].storage_id])
+          status = bad_graph("node '%s' writes into an input or a parameter", node->name);
+        for (uint32_t i = 0; status == 0 && i < node->num_inputs; i++)
+          if (graph->entries[node->inputs[i]].storage_id == out[o].storage_id)
+            status = bad_graph("node '%s' writes into its own input", node->name);
+      }
+    }
+  }
+  free(owner);
+  return status;
+}
+
+/* ---- The whole ---------------------------------------------------------------------------- */
+
+static int read_args(BpGraph *graph, JsonObject *root) {
+  JsonArray *args = get_array(root, "arg_nodes");
+  if (!args)
+    return -1;
+  graph->arg_nodes = read_indices(args, "arg_nodes", graph->num_nodes, &graph->num_args);
+  if (!graph->arg_nodes)
+    return -1;
+  uint32_t nulls = 0;
+  for (uint32_t i = 0; i < graph->num_nodes; i++)
+    nulls += !graph->nodes[i].function;
+  for (uint32_t i = 0; i < graph->num_args; i++)
+    if (graph->nodes[graph->arg_nodes[i]].function)
+      return bad_graph("'arg_nodes' names node %u, which is an operator", graph->arg_nodes[i]);
+  return nulls == graph->num_args ? 0 : bad_graph("'arg_nodes' does not list each input once");
+}
+
+static int read_heads(BpGraph *graph, JsonObject *root) {
+  JsonArray *heads = get_array(root, "heads");
+  if (!heads)
+    return -1;
+  guint count = json_array_get_length(heads);
+  graph->heads = calloc(count ? count : 1, sizeof(*graph->heads));
+  if (!graph->heads)
+    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for its outputs");
+  for (guint i = 0; i < count; i++)
+    if (read_input(graph, graph->num_nodes, json_array_get_element(heads, i), &graph->heads[i]) < 0)
+      return -1;
+  graph->num_heads = count;
+  return 0;
+}
+
+/* attrs.output_names is ours; a graph of another maker has none and its outputs are numbered. */
+static int read_output_names(BpGraph *graph, JsonObject *attrs) {
+  JsonArray *names = NULL;
+  if (json_object_has_member(attrs, "output_names") &&
+      !(names = get_attr_list(attrs, "output_names")))
+    return -1;
+  if (names && json_array_get_length(names) != graph->num_heads)
+    return bad_graph("'output_names' has not one name for each output");
+  graph->output_names = calloc((size_t)graph->num_heads + 1, sizeof(*graph->output_names));
+  if (!graph->output_names)
+    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for its outputs");
+  for (uint32_t i = 0; i < graph->num_heads; i++) {
+    char number[32];
+    g_snprintf(number, sizeof(number), "output%u", i);
+    const char *name = names ? as_string(json_array_get_element(names, i), "output_names") : number;
+    if (!name)
+      return -1;
+    graph->output_names[i] = strdup(name);
+    if (!graph->output_names[i])
+      return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for its outputs");
+  }
+  return 0;
+}
+
+static int read_graph(BpGraph *graph, JsonObject *root) {
+  JsonObject *attrs = root ? as_object(get_member(root, "attrs"), "attrs") : NULL;
+  if (!attrs)
+    return -1;
+  if (read_nodes(graph, root) < 0 || read_entries(graph, attrs) < 0 || read_args(graph, root) < 0)
+    return -1;
+  if (read_heads(graph, root) < 0 || read_output_names(graph, attrs) < 0)
+    return -1;
+  return plan_storage(graph) < 0 ? -1 : check_storage(graph);
+}
+
+BpGraph *bp__graph_parse(const char *json) {
+  if (check_nesting(json) < 0)
+    return NULL;
+  JsonParser *parser = json_parser_new();
+  GError *error = NULL;
+  BpGraph *graph = calloc(1, sizeof(*graph));
+  int status = -1;
+  if (!graph)
+    bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for the graph");
+  else if (!json_parser_load_from_data(parser, json, -1, &error))
+    bad_graph("%s", error->message);
+  else if (!json_parser_get_root(parser))
+    bad_graph("it is empty");
+  else
+    status = read_graph(graph, as_object(json_parser_get_root(parser), "graph"));
+  g_clear_error(&error);
+  g_object_unref(parser);
+  if (status == 0)
+    return graph;
+  bp__graph_free(graph);
+  return NULL;
+}
+
+void bp__graph_free(BpGraph *graph) {
+  if (!graph)
+    return;
+  for (uint32_t i = 0; graph->nodes && i < graph->num_nodes; i++) {
+    free(graph->nodes[i].name);
+    free(graph->nodes[i].function);
+    free(graph->nodes[i].inputs);
+  }
+  for (uint32_t i = 0; graph->entries && i < graph->num_entries; i++)
+    free(graph->entries[i].shape);
+  for (uint32_t i = 0; graph->output_names && i < graph->num_heads; i++)
+    free(graph->output_names[i]);
+  free(graph->nodes);
+  free(graph->entries);
+  free(graph->arg_nodes);
+  free(graph->heads);
+  free(graph->output_names);
+  free(graph->storage_size);
+  free(graph);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A graph as the executors use it: read from TVM's JSON form, every index checked once. */
+#ifndef BACKPLANE_GRAPH_EXEC_GRAPH_JSON_H
+#define BACKPLANE_GRAPH_EXEC_GRAPH_JSON_H
+
+#include <stdint.h>
+
+#include <backplane/value.h>
+
+/* One value of the graph: an output of a node. */
+typedef struct BpGraphEntry {
+  uint32_t node;
+  int32_t storage_id;
+  BpDataType dtype;
+  int32_t ndim;
+  int64_t *shape;
+  uint64_t bytes;
+} BpGraphEntry;
+
+typedef struct BpGraphNode {
+  char *name;
+  char *function;   /* NULL: an input or a parameter; "" for `__nop`, a view */
+  uint32_t *inputs; /* entries */
+  uint32_t num_inputs;
+  uint32_t first_entry;
+  uint32_t num_outputs;
+} BpGraphNode;
+
+typedef struct BpGraph {
+  BpGraphNode *nodes;
+  BpGraphEntry *entries;
+  uint32_t *arg_nodes;    /* inputs and parameters, as nodes */
+  uint32_t *heads;        /* outputs, as entries */
+  char **output_names;    /* one a head */
+  uint64_t *storage_size; /* bytes by storage id */
+  uint32_t num_nodes;
+  uint32_t num_entries;
+  uint32_t num_args;
+  uint32_t num_heads;
+  uint32_t num_storages;
+} BpGraph;
+
+/* Parses and checks a graph (transfer full). Untrusted input: whatever is wrong is an error that
+ * says where. Freed with bp__graph_free. */
+BpGraph *bp__graph_parse(const char *json);
+void bp__graph_free(BpGraph *graph);
+
+#endif

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models and their contexts: a graph with its parameters on one device, and one executor each. */
+#include <backplane/graph/model.h>
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/graph/executor.h>
+#include <backplane/graph/npy.h>
+#include <backplane/object.h>
+
+#include "graph/exec/executor.h"
+#include "graph/exec/graph_module.h"
+
+struct BpModel {
+  atomic_int references;
+  BpModule *module; /* keeps content and code alive */
+  const BpGraphVariant *variant;
+  BpModule *code;
+  BpDevice device;
+  BpGraph *graph;
+  BpTensor **params; /* by argument; NULL for an input */
+  uint32_t *inputs;  /* arguments that are inputs, in order */
+  uint32_t num_inputs;
+};
+
+struct BpModelContext {
+  BpModel *model;
+  BpExecutor *executor;
+};
+
+/* ---- Making a model ----------------------------------------------------------------------- */
+
+/* Names what a module has code for, for the error that says it lacks something. */
+static int no_variant(const BpGraphContent *content, BpDevice device) {
+  char wanted[64], names[1024] = "";
+  size_t used = 0;
+  bp_device_format(device, wanted);
+  for (uint32_t i = 0; i < content->num_targets && used < sizeof(names); i++)
+    used += (size_t)snprintf(names + used, sizeof(names) - used, "%s\"%s\"", i ? ", " : "",
+                             content->targets[i].target);
+  return bp_error_raise(BP_ERROR_NOT_FOUND,
+                        "the model has no code for %s; it was compiled for %s. Compile it with a "
+                        "--target for that device, or choose another device",
+                        wanted, names);
+}
+
+static int choose_variant(BpModel *model, const BpGraphContent *content) {
+  for (uint32_t i = 0; i < content->num_targets; i++)
+    if (content->targets[i].device_type == model->device.device_type) {
+      model->variant = &content->targets[i];
+      model->code = bp_module_get_import(model->module, i);
+      return model->code ? 0 : bp_error_add_context("code for %s", model->variant->target);
+    }
+  return no_variant(content, model->device);
+}
+
+/* The tensor itself on the CPU, a copy on the device elsewhere (transfer full). */
+static BpTensor *place_param(BpTensor *tensor, BpDevice device) {
+  if (device.device_type == BP_DEVICE_CPU)
+    return bp_object_retain(tensor);
+  BpTensor *copy =
+      bp_tensor_create(tensor->view.shape, tensor->view.ndim, tensor->view.dtype, device, NULL);
+  if (copy && bp_tensor_copy_from_host(&copy->view, tensor->view.data,
+                                       (uint64_t)bp_view_num_bytes(&tensor->view)) < 0) {
+    bp_object_release(copy);
+    copy = NULL;
+  }
+  return copy;
+}
+
+static int64_t find_arg(const BpGraph *graph, const char *name) {
+  for (uint32_t i = 0; i < graph->num_args; i++)
+    if (strcmp(graph->nodes[graph->arg_nodes[i]].name, name) == 0)
+      return i;
+  return -1;
+}
+
+static int check_param(const BpGraph *graph, uint32_t arg, const BpTensor *tensor) {
+  const BpGraphNode *node = &graph->nodes[graph->arg_nodes[arg]];
+  const BpGraphEntry *entry = &graph->entries[node->first_entry];
+  if (memcmp(&entry->dtype, &tensor->view.dtype, sizeof(BpDataType)) == 0 &&
+      entry->ndim == tensor->view.ndim &&
+      (entry->ndim == 0 ||
+       memcmp(entry->shape, tensor->view.shape, (size_t)entry->ndim * sizeof(*entry->shape)) == 0))
+    return 0;
+  return bp_error_raise(BP_ERROR_FORMAT,
+                        "parameter '%s' has not the type and shape that the graph gives it; the "
+                        "file is damaged",
+                        node->name);
+}
+
+static int place_params(BpModel *model, const BpGraphContent *content) {
+  const BpGraphVariant *variant = model->variant;
+  for (uint32_t i = 0; i < variant->num_params; i++) {
+    int64_t arg = find_arg(model->graph, variant->param_names[i]);
+    if (arg < 0 || model->params[arg])
+      return bp_error_raise(BP_ERROR_FORMAT,
+                            "parameter '%s' is no input of the graph, or given twice; the file is "
+                            "damaged",
+                            variant->param_names[i]);
+    BpTensor *tensor = content->tensors[variant->param_tensors[i]];
+    if (check_param(model->graph, (uint32_t)arg, tensor) < 0)
+      return -1;
+    model->params[arg] = place_param(tensor, model->device);
+    if (!model->params[arg])
+      return bp_error_add_context("parameter '%s'", variant->param_names[i]);
+  }
+  for (uint32_t i = 0; i < model->graph->num_args; i++)
+    if (!model->params[i])
+      model->inputs[model->num_inputs++] = i;
+  return 0;
+}
+
+static int build_model(BpModel *model) {
+  const BpGraphContent *content = bp__graph_module_content(model->module);
+  if (!content)
+    return bp_error_raise(BP_ERROR_TYPE,
+                          "a model is a module of kind " BP_GRAPH_KIND ", and this one is of kind "
+                          "'%s'; `backplane compile` makes such a file",
+                          bp_module_kind(model->module));
+  if (choose_variant(model, content) < 0)
+    return -1;
+  model->graph = bp__graph_parse(model->variant->graph_json);
+  if (!model->graph)
+    return -1;
+  model->params = calloc((size_t)model->graph->num_args + 1, sizeof(*model->params));
+  model->inputs = calloc((size_t)model->graph->num_args + 1, sizeof(*model->inputs));
+  if (!model->params || !model->inputs)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
+  return place_params(model, content);
+}
+
+/* The graph module within: the module itself, or the first import of a loaded library. */
+static BpModule *find_graph_module(BpModule *module) {
+  if (bp__graph_module_content(module))
+    return module;
+  for (size_t i = 0; i < bp_module_num_imports(module); i++) {
+    BpModule *import = bp_module_get_import(module, i);
+    if (import && bp__graph_module_content(import))
+      return import;
+  }
+  return module;
+}
+
+BpModel *bp_model_create(BpModule *module, BpDevice device) {
+  BpModel *model = calloc(1, sizeof(*model));
+  if (!model) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
+    return NULL;
+  }
+  atomic_init(&model->references, 1);
+  model->module = bp_object_retain(find_graph_module(module));
+  model->device = device;
+  if (build_model(model) == 0)
+    return model;
+  bp_model_release(model);
+  return NULL;
+}
+
+BpModel *bp_model_load(const char *path, BpDevice device) {
+  if (bp_graph_initialize() < 0)
+    return NULL;
+  BpModule *module = bp_module_load(path);
+  BpModel *model = module ? bp_model_create(module, device) : NULL;
+  if (module && !model)
+    bp_error_add_context("%s", path);
+  bp_object_release(module);
+  return model;
+}
+
+BpModel *bp_model_retain(BpModel *model) {
+  if (model)
+    atomic_fetch_add_explicit(&model->references, 1, memory_order_relaxed);
+  return model;
+}
+
+void bp_model_release(BpModel *model) {
+  if (!model || atomic_fetch_sub_explicit(&model->references, 1, memory_order_acq_rel) != 1)
+    return;
+  for (uint32_t i = 0; model->params && i < model->graph->num_args; i++)
+    bp_object_release(model->params[i]);
+  free(model->params);
+  free(model->inputs);
+  bp__graph_free(model->graph);
+  bp_object_release(model->module);
+  free(model);
+}
+
+/* ---- Facts -------------------------------------------------------------------------------- */
+
+static int tensor_info(const BpGraph *graph, uint32_t entry, const char *name,
+                       BpModelTensorInfo *info) {
+  *info = (BpModelTensorInfo){name, graph->entries[entry].dtype, graph->entries[entry].ndim,
+                              graph->entries[entry].shape};
+  return 0;
+}
+
+int32_t bp_model_num_inputs(const BpModel *model) {
+  return (int32_t)model->num_inputs;
+}
+
+int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *info) {
+  if (index < 0 || index >= bp_model_num_inputs(model))
+    return bp_error_raise(BP_ERROR_INDEX, "input %d of a model that has %u", index,
+                          model->num_inputs);
+  const BpGraphNode *node = &model->graph->nodes[model->graph->arg_nodes[model->inputs[index]]];
+  return tensor_info(model->graph, node->first_entry, node->name, info);
+}
+
+int32_t bp_model_num_outputs(const BpModel *model) {
+  return (int32_t)model->graph->num_heads;
+}
+
+int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo *info) {
+  if (index < 0 || index >= bp_model_num_outputs(model))
+    return bp_error_raise(BP_ERROR_INDEX, "output %d of a model that has %u", index,
+                          model->graph->num_heads);
+  return tensor_info(model->graph, model->graph->heads[index], model->graph->output_names[index],
+                     info);
+}
+
+BpDevice bp_model_device(const BpModel *model) {
+  return model->device;
+}
+
+void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned) {
+  const BpGraph *graph = model->graph;
+  *parameters = 0;
+  *planned = 0;
+  for (uint32_t i = 0; i < graph->num_storages; i++)
+    *planned += graph->storage_size[i];
+  for (uint32_t i = 0; i < graph->num_args; i++)
+    if (model->params[i])
+      *parameters += graph->entries[graph->nodes[graph->arg_nodes[i]].first_entry].bytes;
+  *planned -= *parameters;
+}
+
+char *bp_model_graph_json(const BpModel *model) {
+  char *json = strdup(model->variant->graph_json);
+  if (!json)
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for the graph's text");
+  return json;
+}
+
+/* ---- Contexts ----------------------------------------------------------------------------- */
+
+BpModelContext *bp_model_context_create(BpModel *model) {
+  BpModelContext *context = calloc(1, sizeof(*context));
+  if (!context) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a context");
+    return NULL;
+  }
+  const BpExecutorPlan plan = {model->graph, model->code, model->device, model->params};
+  context->model = bp_model_retain(model);
+  context->executor = bp__executor_create(&plan);
+  if (context->executor)
+    return context;
+  bp_model_context_free(context);
+  return NULL;
+}
+
+void bp_model_context_free(BpModelContext *context) {
+  if (!context)
+    return;
+  bp__executor_free(context->executor);
+  bp_model_release(context->model);
+  free(context);
+}
+
+/* The argument behind an input's name. */
+static int find_input(const BpModel *model, const char *name, uint32_t *arg) {
+  char names[1024] = "";
+  size_t used = 0;
+  for (uint32_t i = 0; i < model->num_inputs; i++) {
+    const char *input = model->graph->nodes[model->graph->arg_nodes[model->inputs[i]]].name;
+    if (strcmp(input, name) == 0) {
+      *arg = model->inputs[i];
+      return 0;
+    }
+    if (used < sizeof(names))
+      used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "", input);
+  }
+  return bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%s'; it has: %s", name, names);
+}
+
+int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value) {
+  uint32_t arg;
+  if (find_input(context->model, name, &arg) < 0)
+    return -1;
+  return bp__executor_set_input(context->executor, arg, value);
+}
+
+int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value) {
+  uint32_t arg;
+  if (find_input(context->model, name, &arg) < 0)
+    return -1;
+  return bp__executor_bind_input(context->executor, arg, value);
+}
+
+int bp_model_run(BpModelContext *context) {
+  return bp__executor_run(context->executor);
+}
+
+BpTensor *bp_model_get_output(BpModelContext *context, int32_t index) {
+  BpModelTensorInfo info;
+  if (bp_model_output_info(context->model, index, &info) < 0 ||
+      bp__executor_sync(context->executor) < 0)
+    return NULL;
+  return bp__executor_output(context->executor, (uint32_t)index);
+}
+
+/* ---- Profiling ---------------------------------------------------------------------------- */
+
+typedef struct Profile {
+  const char *dump_dir;
+  int (*visit)(void *visitor, const char *node, const char *function, int64_t start_ns,
+               int64_t duration_ns);
+  void *visitor;
+  int status;
+} Profile;
+
+/* Writes a node's outputs as DIR/NODE.npy, or DIR/NODE.1.npy and on for further ones. */
+static int dump_outputs(const char *dir, const BpGraphNode *node, const BpTensorView *outputs) {
+  for (uint32_t i = 0; i < node->num_outputs; i++) {
+    char number[16] = "";
+    if (i)
+      snprintf(number, sizeof(number), ".%u", i);
+    size_t size = strlen(dir) + strlen(node->name) + sizeof(number) + 8;
+    char *path = malloc(size);
+    if (!path)
+      return bp_error_raise(BP_ERROR_MEMORY, "no memory for a file name");
+    int start = snprintf(path, size, "%s/", dir);
+    snprintf(path + start, size - (size_t)start, "%s%s.npy", node->name, number);
+    for (char *c = path + start; *c; c++)
+      if (*c == '/')
+        *c = '_';
+    int status = bp_npy_write(path, &outputs[i]);
+    free(path);
+    if (status < 0)
+      return -1;
+  }
+  return 0;
+}
+
+static int profile_node(void *context, const BpGraphNode *node, const BpTensorView *outputs,
+                        int64_t start_ns, int64_t duration_ns) {
+  Profile *profile = context;
+  if (profile->dump_dir && dump_outputs(profile->dump_dir, node, outputs) < 0) {
+    profile->status = -1;
+    return 1;
+  }
+  return profile->visit(profile->visitor, node->name, node->function, start_ns, duration_ns);
+}
+
+int bp_model_profile(BpModelContext *context, const char *dump_dir,
+                     int (*visit)(void *visitor, const char *node, const char *function,
+                                  int64_t start_ns, int64_t duration_ns),
+                     void *visitor) {
+  Profile profile = {dump_dir, visit, visitor, 0};
+  if (bp__executor_profile(context->executor, profile_node, &profile) < 0)
+    return -1;
+  return profile.status;
+}

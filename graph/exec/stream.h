@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Little-endian byte streams for artifacts: a writer that counts first and writes then, a reader
+ * that checks every byte. */
+#ifndef BACKPLANE_GRAPH_EXEC_STREAM_H
+#define BACKPLANE_GRAPH_EXEC_STREAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <backplane/tensor.h>
+
+/* With `data` NULL it only counts: the same calls then tell how much memory to get. */
+typedef struct BpStreamWriter {
+  char *data;
+  size_t size;
+} BpStreamWriter;
+
+void bp__stream_write(BpStreamWriter *writer, const void *data, size_t size);
+void bp__stream_write_u64(BpStreamWriter *writer, uint64_t value);
+void bp__stream_write_str(BpStreamWriter *writer, const char *text);
+/* A compact tensor on the CPU, in TVM's form of a saved array. */
+void bp__stream_write_tensor(BpStreamWriter *writer, const BpTensorView *view);
+
+/* `what` names the document in errors. */
+typedef struct BpStreamReader {
+  const char *data;
+  size_t size;
+  size_t position;
+  const char *what;
+} BpStreamReader;
+
+/* Each gives -1 or NULL with an error when the stream ends early or holds what it must not. */
+int bp__stream_read(BpStreamReader *reader, void *data, size_t size);
+int bp__stream_read_u64(BpStreamReader *reader, uint64_t *value);
+/* A count of things that take at least `min_bytes` each: refused if the rest cannot hold them. */
+int bp__stream_read_count(BpStreamReader *reader, size_t min_bytes, uint32_t *count);
+/* A string (transfer full, free). */
+char *bp__stream_read_str(BpStreamReader *reader);
+/* A tensor on the CPU (transfer full). */
+BpTensor *bp__stream_read_tensor(BpStreamReader *reader);
+/* Refuses what is left over. */
+int bp__stream_read_end(const BpStreamReader *reader);
+
+#endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NumPy's .npy files. The header is a Python dictionary literal of three known keys, of which only
+ * the forms that NumPy writes are accepted. */
+#include <backplane/graph/npy.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#define MAGIC       "\x93NUMPY"
+#define MAGIC_SIZE  6
+#define MAX_HEADER  65536
+#define MAX_NDIM    32
+#define ALIGNMENT   64
+#define MAX_ELEMENT 16
+
+/* Element types by NumPy's letter. A type that DLPack has and NumPy lacks has none. */
+static const struct {
+  char letter;
+  uint8_t code;
+} letters[] = {
+    {'i', BP_DTYPE_INT},  {'u', BP_DTYPE_UINT},    {'f', BP_DTYPE_FLOAT},
+    {'b', BP_DTYPE_BOOL}, {'c', BP_DTYPE_COMPLEX},
+};
+
+typedef struct NpyHeader {
+  BpDataType dtype;
+  int32_t ndim;
+  int64_t shape[MAX_NDIM];
+} NpyHeader;
+
+static int bad_file(const char *path, const char *what) {
+  return bp_error_raise(BP_ERROR_FORMAT, "%s: not a usable .npy file: %s", path, what);
+}
+
+/* ---- Header ------------------------------------------------------------------------------------
+ */
+
+static int parse_descr(const char *path, const char *text, BpDataType *dtype) {
+  const char *quote = strchr(text, '\'');
+  const char *end = quote ? strchr(quote + 1, '\'') : NULL;
+  if (!end || end - quote > 8 || end - quote < 4)
+    return bad_file(path,
+                    "'descr' is not a plain element type (structured types are not supported)");
+  char order = quote[1];
+  long bytes = strtol(quote + 3, NULL, 10);
+  if (order == '>' && bytes > 1)
+    return bad_file(path,
+                    "big-endian elements; save it with arr.astype(arr.dtype.newbyteorder('<'))");
+  if (!strchr("<|=>", order) || bytes < 1 || bytes > MAX_ELEMENT)
+    return bad_file(path, "'descr' has an unknown form");
+  for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
+    if (letters[i].letter == quote[2]) {
+      *dtype = (BpDataType){letters[i].code, (uint8_t)(bytes * 8), 1};
+      return 0;
+    }
+  return bad_file(path, "elements of this type are not supported");
+}
+
+static int parse_shape(const char *path, const char *text, NpyHeader *header) {
+  const char *cursor = strchr(text, '(');
+  if (!cursor)
+    return bad_file(path, "'shape' is not a tuple");
+  for (cursor++;;) {
+    cursor += strspn(cursor, " ,");
+    if (*cursor == ')')
+      return 0;
+    char *end;
+    errno = 0;
+    long long extent = strtoll(cursor, &end, 10);
+    if (end == cursor || errno || extent < 0)
+      return bad_file(path, "'shape' has an extent that is no number");
+    if (header->ndim == MAX_NDIM)
+      return bad_file(path, "more than 32 dimensions");
+    header->shape[header->ndim++] = extent;
+    cursor = end;
+  }
+}
+
+static int parse_dictionary(const char *path, const char *text, NpyHeader *header) {
+  const char *descr = strstr(text, "'descr':");
+  const char *order = strstr(text, "'fortran_order':");
+  const char *shape = strstr(text, "'shape':");
+  if (!descr || !order || !shape)
+    return bad_file(path, "the header lacks 'descr', 'fortran_order' or 'shape'");
+  order += strlen("'fortran_order':");
+  order += strspn(order, " ");
+  if (strncmp(order, "False", 5) != 0)
+    return bad_file(path, "Fortran order; save it with numpy.ascontiguousarray");
+  if (parse_descr(path, descr + strlen("'descr':"), &header->dtype) < 0)
+    return -1;
+  return parse_shape(path, shape + strlen("'shape':"), header);
+}
+
+static int read_header(const char *path, FILE *file, NpyHeader *header) {
+  unsigned char head[MAGIC_SIZE + 6];
+  if (fread(head, 1, MAGIC_SIZE + 4, file) != MAGIC_SIZE + 4 ||
+      memcmp(head, MAGIC, MAGIC_SIZE) != 0)
+    return bad_file(path, "it does not begin with NumPy's magic string");
+  unsigned major = head[MAGIC_SIZE];
+  uint32_t size = head[8] | (uint32_t)head[9] << 8;
+  if (major < 1 || major > 3)
+    return bad_file(path, "its format version is not 1, 2 or 3");
+  if (major > 1) {
+    if (fread(head + 10, 1, 2, file) != 2)
+      return bad_file(path, "it ends within the header");
+    size |= (uint32_t)head[10] << 16 | (uint32_t)head[11] << 24;
+  }
+  if (size > MAX_HEADER)
+    return bad_file(path, "its header is longer than 64 KiB");
+  char *text = calloc(1, (size_t)size + 1);
+  if (!text)
+    return bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for its header", path);
+  int status = fread(text, 1, size, file) == size ? parse_dictionary(path, text, header)
+                                                  : bad_file(path, "it ends within the header");
+  free(text);
+  return status;
+}
+
+/* ---- Reading and writing ------------------------------------------------------------------------
+ */
+
+/* Refuses a shape that the file cannot fill, before memory is asked for. */
+static int check_size(const char *path, FILE *file, const NpyHeader *header, int64_t *bytes) {
+  BpTensorView view = {
+      .ndim = header->ndim, .dtype = header->dtype, .shape = (int64_t *)header->shape};
+  struct stat status;
+  long start = ftell(file);
+  *bytes = bp_view_num_bytes(&view);
+  if (*bytes < 0)
+    return bp_error_add_context("%s", path);
+  if (start < 0 || fstat(fileno(file), &status) < 0)
+    return bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
+  if (status.st_size - start < *bytes)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "%s: truncated: its header promises %" PRId64
+                          " bytes of elements and %" PRId64 " are there",
+                          path, *bytes, (int64_t)(status.st_size - start));
+  return 0;
+}
+
+static BpTensor *read_tensor(const char *path, FILE *file) {
+  NpyHeader header = {.ndim = 0};
+  int64_t bytes;
+  if (read_header(path, file, &header) < 0 || check_size(path, file, &header, &bytes) < 0)
+    return NULL;
+  BpTensor *tensor =
+      bp_tensor_create(header.shape, header.ndim, header.dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  if (!tensor)
+    return NULL;
+  if (fread(tensor->view.data, 1, (size_t)bytes, file) != (size_t)bytes) {
+    bad_file(path, "it ends within the elements");
+    bp_object_release(tensor);
+    return NULL;
+  }
+  return tensor;
+}
+
+BpTensor *bp_npy_read(const char *path) {
+  FILE *file = fopen(path, "rb");
+  if (!file) {
+    bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
+    return NULL;
+  }
+  BpTensor *tensor = read_tensor(path, file);
+  fclose(file);
+  return tensor;
+}
+
+/* Formats the header so that the elements start at a multiple of ALIGNMENT. */
+static int format_header(const BpTensorView *tensor, char *text, size_t size) {
+  char letter = 0;
+  for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
+    if (letters[i].code == tensor->dtype.code)
+      letter = letters[i].letter;
+  if (!letter || tensor->dtype.lanes != 1 || tensor->dtype.bits % 8 || tensor->ndim > MAX_NDIM) {
+    char dtype[32];
+    bp_dtype_format(tensor->dtype, dtype);
+    return bp_error_raise(BP_ERROR_TYPE, "NumPy's format has no place for %s elements", dtype);
+  }
+  int bytes = tensor->dtype.bits / 8;
+  int used = snprintf(text, size, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
+                      bytes == 1 ? '|' : '<', letter, bytes);
+  for (int32_t i = 0; i < tensor->ndim; i++)
+    used += snprintf(text + used, size - (size_t)used, "%" PRId64 ",%s", tensor->shape[i],
+                     i + 1 < tensor->ndim ? " " : "");
+  used += snprintf(text + used, size - (size_t)used, "), }");
+  int padded = (MAGIC_SIZE + 4 + used + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  int length = padded - MAGIC_SIZE - 4;
+  memset(text + used, ' ', (size_t)(length - used));
+  text[length - 1] = '\n';
+  return length;
+}
+
+static int write_file(const char *path, const char *header, int length, const void *data,
+                      size_t bytes) {
+  unsigned char head[MAGIC_SIZE + 4] = MAGIC "\x01";
+  head[8] = (unsigned char)(length & 0xff);
+  head[9] = (unsigned char)(length >> 8);
+  FILE *file = fopen(path, "wb");
+  if (!file)
+    return bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
+  int ok = fwrite(head, 1, sizeof(head), file) == sizeof(head) &&
+           fwrite(header, 1, (size_t)length, file) == (size_t)length &&
+           fwrite(data, 1, bytes, file) == bytes;
+  ok = fclose(file) == 0 && ok;
+  return ok ? 0 : bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
+}
+
+int bp_npy_write(const char *path, const BpTensorView *tensor) {
+  char header[2048];
+  int length = format_header(tensor, header, sizeof(header));
+  int64_t bytes = bp_view_num_bytes(tensor);
+  if (length < 0 || bytes < 0)
+    return bp_error_add_context("%s", path);
+  size_t name_size = strlen(path) + 16;
+  char *temporary = malloc(name_size);
+  void *data = malloc(bytes ? (size_t)bytes : 1);
+  int status = -1;
+  if (!temporary || !data) {
+    bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for %" PRId64 " bytes", path, bytes);
+  } else if (bp_tensor_copy_to_host(tensor, data, (uint64_t)bytes) == 0) {
+    snprintf(temporary, name_size, "%s.%d.tmp", path, (int)getpid());
+    status = write_file(temporary, header, length, data, (size_t)bytes);
+    if (status == 0 && rename(temporary, path) < 0)
+      status = bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
+    if (status < 0)
+      unlink(temporary);
+  }
+  free(temporary);
+  free(data);
+  return status;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The graph executor as a module: a graph in TVM's JSON form, with code and parameters that come
+ * separately. Applications that run compiled models use graph/model.h instead.
+ *
+ * The module's kind is "graph_executor"; its functions, all packed, one thread at a time:
+ *
+ *   set_input(name or index, tensor)        copies
+ *   set_input_zero_copy(name or index, tensor)   a tensor object on the executor's device, used in
+ * place get_input(name or index) -> tensor get_num_inputs() -> int                 parameters count
+ * as inputs run()                                   queues the graph get_output(index) -> tensor
+ * waits; valid until the next run get_output(index, tensor)               waits and copies
+ *   get_num_outputs() -> int
+ *   load_params(bytes)                      a parameter file's bytes
+ *   share_params(executor, bytes)           uses the other executor's memory for those that bytes
+ * names
+ *
+ * The global function `graph_executor.create(graph JSON, module, device)` exists once
+ * bp_graph_initialize was called. */
+#ifndef BACKPLANE_GRAPH_EXECUTOR_H
+#define BACKPLANE_GRAPH_EXECUTOR_H
+
+#include <backplane/api.h>
+#include <backplane/module.h>
+#include <backplane/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Registers this library's global functions and module loaders; calling it again does nothing. Any
+ * thread. The functions of graph/model.h call it themselves. */
+BP_API int bp_graph_initialize(void);
+
+/* Makes an executor (transfer full) of a graph whose functions are found in `code`. */
+BP_API BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code, BpDevice device);
+
+/* A parameter file in TVM's form: encodes named CPU tensors (bytes freed with
+ * bp_owned_bytes_clear). */
+BP_API int bp_params_encode(const char *const *names, BpTensor *const *tensors, size_t count,
+                            BpOwnedBytes *bytes);
+/* Decodes one: calls `visit` with each name and tensor, borrowed, until it returns non-zero, which
+ * is then returned. Untrusted input; a malformed one is an error before the first visit. */
+BP_API int bp_params_decode(const BpByteArray *bytes,
+                            int (*visit)(void *context, const char *name, BpTensor *tensor),
+                            void *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays in files: NumPy's .npy format, versions 1.0 to 3.0 (NEP 1), little-endian, C order. */
+#ifndef BACKPLANE_GRAPH_NPY_H
+#define BACKPLANE_GRAPH_NPY_H
+
+#include <backplane/api.h>
+#include <backplane/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Reads a file into a tensor on the CPU (transfer full). Untrusted input: every byte is checked.
+ * Fortran order, big-endian numbers and structured types are errors that say so. */
+BP_API BpTensor *bp_npy_read(const char *path);
+
+/* Writes a tensor of any device, with its dtype and shape. The file appears whole or not at all. */
+BP_API int bp_npy_write(const char *path, const BpTensorView *tensor);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

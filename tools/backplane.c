@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The `backplane` command: finds the subcommand and hands over. */
+#include "tools/command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <backplane/version.h>
+
+static const Command commands[] = {
+    {"list", "the plugins that are installed, with their devices and targets", cmd_list},
+    {"inspect", "all that is known of a plugin, device, module, function or model", cmd_inspect},
+    {"targets", "the target kinds and their attributes", cmd_targets},
+    {"compile", "compile an ONNX model into a shared library", cmd_compile},
+    {"run", "run a model on a device", cmd_run},
+    {"bench", "measure the latency of a model", cmd_bench},
+    {"profile", "measure each operator of a model", cmd_profile},
+};
+
+static void print_help(FILE *out) {
+  fputs("Usage: backplane COMMAND [OPTION...] [ARGUMENT...]\n\n"
+        "Runs models and kernels on the compute devices that plugins bring.\n\nCommands:\n",
+        out);
+  for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
+    fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
+  fputs("\n`backplane COMMAND --help` explains one. Environment:\n"
+        "  BACKPLANE_DEVICE       devices to use, in order of preference: opencl:1,cpu\n"
+        "  BACKPLANE_PLUGIN_PATH  folders with plugins, before the system's\n"
+        "  BACKPLANE_NUM_THREADS  threads of the host\n"
+        "  BACKPLANE_CACHE_DIR    where compiled code is kept\n"
+        "  BACKPLANE_CC           the C compiler\n",
+        out);
+}
+
+static void print_log(void *context, int32_t level, const char *message) {
+  (void)context;
+  if (level >= BP_LOG_WARNING)
+    fprintf(stderr, "backplane: warning: %s\n", message);
+}
+
+int main(int argc, char **argv) {
+  bp_log_set_callback(print_log, NULL);
+  if (argc < 2) {
+    print_help(stderr);
+    return EXIT_USAGE;
+  }
+  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    print_help(stdout);
+    return EXIT_OK;
+  }
+  if (strcmp(argv[1], "--version") == 0) {
+    printf("backplane %s\n", bp_version());
+    return EXIT_OK;
+  }
+  for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
+    if (strcmp(argv[1], commands[i].name) == 0)
+      return commands[i].run(argc - 1, argv + 1);
+  return command_usage_error("there is no command '%s'; `backplane --help` lists them", argv[1]);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `backplane compile`: an ONNX model in, a shared library out. */
+#include "tools/command.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include <backplane/object.h>
+
+typedef struct CompileOptions {
+  char *target;
+  char *output;
+  char *dump_dir;
+  char **shapes;
+  gboolean json;
+} CompileOptions;
+
+static int compile_to(const char *path, const CompileOptions *options) {
+  gint64 start = g_get_monotonic_time();
+  BpModule *module = model_compile(path, options->target, options->shapes, options->dump_dir);
+  if (!module)
+    return command_fail(options->json);
+  int status = bp_module_export_library(module, options->output);
+  bp_object_release(module);
+  if (status < 0)
+    return command_fail(options->json);
+  double seconds = (double)(g_get_monotonic_time() - start) / 1e6;
+  struct stat file = {.st_size = 0};
+  stat(options->output, &file);
+  if (options->json) {
+    JsonBuilder *builder = json_builder_new();
+    json_builder_begin_object(builder);
+    json_add_str(builder, "output", options->output);
+    json_add_int(builder, "bytes", file.st_size);
+    json_add_str(builder, "target", options->target);
+    json_add_double(builder, "seconds", seconds);
+    json_builder_end_object(builder);
+    command_print_json(builder);
+  } else {
+    printf("%s: %.1f MiB for %s, in %.1f s\n", options->output,
+           (double)file.st_size / (1024.0 * 1024.0), options->target, seconds);
+  }
+  return EXIT_OK;
+}
+
+static int check_and_compile(int argc, char **argv, const CompileOptions *options) {
+  if (argc != 2)
+    return command_usage_error("compile takes one ONNX file");
+  if (!options->target)
+    return command_usage_error("compile needs --target; `backplane targets` lists the kinds");
+  if (!options->output)
+    return command_usage_error("compile needs --output FILE.so");
+  return compile_to(argv[1], options);
+}
+
+int cmd_compile(int argc, char **argv) {
+  CompileOptions options = {NULL, NULL, NULL, NULL, FALSE};
+  const GOptionEntry entries[] = {
+      {"target", 't', 0, G_OPTION_ARG_STRING, &options.target,
+       "targets to generate code for, comma-separated", "TARGET[,TARGET...]"},
+      {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "the library to write", "FILE.so"},
+      {"shape", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options.shapes,
+       "fixes an input's shape; may be repeated", "NAME=1x3x48x192"},
+      {"dump", 0, 0, G_OPTION_ARG_FILENAME, &options.dump_dir,
+       "write graphs, IR after each pass and sources to a folder", "DIR"},
+      {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "machine-readable output", NULL},
+      {NULL, 0, 0, 0, NULL, NULL, NULL}};
+  if (!command_parse(&argc, &argv, entries, "MODEL.onnx",
+                     "Compiles an ONNX model into one shared library that holds its graph, "
+                     "parameters and code.",
+                     NULL))
+    return EXIT_USAGE;
+  int status = check_and_compile(argc, argv, &options);
+  g_free(options.target);
+  g_free(options.output);
+  g_free(options.dump_dir);
+  g_strfreev(options.shapes);
+  return status;
+}

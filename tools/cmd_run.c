@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `backplane run`: a model, inputs from files, outputs to the terminal or to files. */
+#include "tools/command.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <backplane/graph/npy.h>
+#include <backplane/object.h>
+
+#define SHOWN_ELEMENTS 8
+
+typedef struct Output {
+  BpModelTensorInfo info;
+  BpTensor *tensor; /* borrowed from the context */
+  char dtype[32];
+  char *shape;
+  char *path; /* where it was written, or NULL */
+} Output;
+
+static void output_clear(void *output) {
+  Output *self = output;
+  g_free(self->shape);
+  g_free(self->path);
+  g_free(self);
+}
+
+static int collect_outputs(const LoadedModel *loaded, const char *dir, GPtrArray *outputs) {
+  for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
+    Output *output = g_new0(Output, 1);
+    g_ptr_array_add(outputs, output);
+    if (bp_model_output_info(loaded->model, i, &output->info) < 0)
+      return -1;
+    output->tensor = bp_model_get_output(loaded->context, i);
+    if (!output->tensor)
+      return -1;
+    bp_dtype_format(output->info.dtype, output->dtype);
+    output->shape = shape_to_text(output->info.shape, output->info.ndim);
+    if (dir) {
+      char *file = name_to_file_name(output->info.name);
+      output->path = g_strdup_printf("%s/%s.npy", dir, file);
+      g_free(file);
+      if (bp_npy_write(output->path, &output->tensor->view) < 0)
+        return -1;
+    }
+  }
+  return 0;
+}
+
+/* ---- Showing numbers ---------------------------------------------------------------------------
+ */
+
+static gboolean element_to_double(const char *data, BpDataType dtype, double *value) {
+  if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 32)
+    *value = *(const float *)(const void *)data;
+  else if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 64)
+    *value = *(const double *)(const void *)data;
+  else if (dtype.code == BP_DTYPE_INT && dtype.bits == 64)
+    *value = (double)*(const int64_t *)(const void *)data;
+  else if (dtype.code == BP_DTYPE_INT && dtype.bits == 32)
+    *value = *(const int32_t *)(const void *)data;
+  else if (dtype.bits == 8)
+    *value = dtype.code == BP_DTYPE_INT ? *(const int8_t *)data : *(const uint8_t *)data;
+  else
+    return FALSE;
+  return TRUE;
+}
+
+/* The first elements as text (transfer full); "" for types that are not shown. */
+static char *first_elements(const BpTensorView *view) {
+  size_t bytes = bp_dtype_bytes(view->dtype);
+  int64_t count = bp_view_num_elements(view);
+  GString *text = g_string_new(NULL);
+  char *data = g_try_malloc(MAX(bytes * (size_t)count, 1));
+  if (data && bp_tensor_copy_to_host(view, data, bytes * (size_t)count) == 0) {
+    for (int64_t i = 0; i < MIN(count, SHOWN_ELEMENTS); i++) {
+      double value;
+      if (element_to_double(data + (size_t)i * bytes, view->dtype, &value))
+        g_string_append_printf(text, "%s%g", i ? ", " : "", value);
+    }
+    if (text->len && count > SHOWN_ELEMENTS)
+      g_string_append(text, ", ...");
+  }
+  bp_error_clear();
+  g_free(data);
+  return g_string_free(text, FALSE);
+}
+
+static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *outputs) {
+  static const char *const headers[] = {"OUTPUT", "DTYPE", "SHAPE", "VALUES", NULL};
+  if (*loaded->report)
+    printf("%s\n", loaded->report);
+  printf("Ran on %s in %.3f ms.\n", loaded->device_text, ms);
+  Table *table = table_new(headers);
+  for (guint i = 0; i < outputs->len; i++) {
+    const Output *output = outputs->pdata[i];
+    char *values = output->path ? g_strdup(output->path) : first_elements(&output->tensor->view);
+    table_add(table, output->info.name, output->dtype, output->shape, values);
+    g_free(values);
+  }
+  table_print(table);
+}
+
+static void print_json(const LoadedModel *loaded, double ms, const GPtrArray *outputs) {
+  JsonBuilder *builder = json_builder_new();
+  json_builder_begin_object(builder);
+  json_add_str(builder, "device", loaded->device_text);
+  json_add_str(builder, "report", loaded->report);
+  json_add_double(builder, "compile_ms", loaded->compile_ms);
+  json_add_double(builder, "load_ms", loaded->load_ms);
+  json_add_double(builder, "run_ms", ms);
+  json_builder_set_member_name(builder, "outputs");
+  json_builder_begin_array(builder);
+  for (guint i = 0; i < outputs->len; i++) {
+    const Output *output = outputs->pdata[i];
+    json_builder_begin_object(builder);
+    json_add_str(builder, "name", output->info.name);
+    json_add_str(builder, "dtype", output->dtype);
+    json_add_shape(builder, "shape", output->info.shape, output->info.ndim);
+    if (output->path)
+      json_add_str(builder, "file", output->path);
+    json_builder_end_object(builder);
+  }
+  json_builder_end_array(builder);
+  json_builder_end_object(builder);
+  command_print_json(builder);
+}
+
+/* ---- The command --------------------------------------------------------------------------------
+ */
+
+static int run_once(LoadedModel *loaded, double *ms) {
+  gint64 start = g_get_monotonic_time();
+  if (bp_model_run(loaded->context) < 0)
+    return -1;
+  for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++)
+    if (!bp_model_get_output(loaded->context, i))
+      return -1;
+  *ms = (double)(g_get_monotonic_time() - start) / 1000.0;
+  return 0;
+}
+
+static int run_model(const char *path, const ModelOptions *options, const char *output_dir) {
+  LoadedModel loaded;
+  double ms = 0;
+  if (output_dir && g_mkdir_with_parents(output_dir, 0777) < 0)
+    return command_usage_error("%s: cannot make this folder: %s", output_dir, g_strerror(errno));
+  if (model_open(path, options, &loaded) < 0)
+    return command_fail(options->json);
+  GPtrArray *outputs = g_ptr_array_new_with_free_func(output_clear);
+  int status = EXIT_OK;
+  if (model_set_inputs(&loaded, options, FALSE) < 0 || run_once(&loaded, &ms) < 0 ||
+      collect_outputs(&loaded, output_dir, outputs) < 0)
+    status = command_fail(options->json);
+  else if (options->json)
+    print_json(&loaded, ms, outputs);
+  else
+    print_text(&loaded, ms, outputs);
+  g_ptr_array_free(outputs, TRUE);
+  model_close(&loaded);
+  return status;
+}
+
+int cmd_run(int argc, char **argv) {
+  ModelOptions options = {.device = NULL};
+  char *output_dir = NULL;
+  const GOptionEntry extra[] = {{"output-dir", 'o', 0, G_OPTION_ARG_FILENAME, &output_dir,
+                                 "write each output to DIR/NAME.npy", "DIR"},
+                                {NULL, 0, 0, 0, NULL, NULL, NULL}};
+  GOptionEntry *entries = model_option_entries(&options, extra);
+  int status = EXIT_USAGE;
+  if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so",
+                    "Runs a model once: an ONNX file, compiled first, or a compiled library.",
+                    "A picture given as an input is read as gray or RGB values in 0..1."))
+    status = argc == 2 ? run_model(argv[1], &options, output_dir)
+                       : command_usage_error("run takes one model");
+  g_free(entries);
+  g_free(output_dir);
+  model_options_clear(&options);
+  return status;
+}

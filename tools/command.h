@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the subcommands of `backplane` share: options, messages, tables, JSON, inputs. */
+#ifndef BACKPLANE_TOOLS_COMMAND_H
+#define BACKPLANE_TOOLS_COMMAND_H
+
+#include <glib.h>
+#include <json-glib/json-glib.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/graph/model.h>
+
+/* Exit statuses. */
+#define EXIT_OK    0
+#define EXIT_FAIL  1 /* the operation failed; the reason is on stderr */
+#define EXIT_USAGE 2 /* the command line is wrong */
+
+typedef struct Command {
+  const char *name;
+  const char *summary; /* one line */
+  int (*run)(int argc, char **argv);
+} Command;
+
+int cmd_list(int argc, char **argv);
+int cmd_inspect(int argc, char **argv);
+int cmd_targets(int argc, char **argv);
+int cmd_compile(int argc, char **argv);
+int cmd_run(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
+
+/* ---- Options and messages ----------------------------------------------------------------- */
+
+/* Parses `entries` for a command whose free arguments are described by `arguments` and whose help
+ * ends in `details`. Returns FALSE after saying what is wrong. */
+gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
+                       const char *summary, const char *details);
+/* Says "backplane: ..." on stderr. Returns EXIT_USAGE. */
+int command_usage_error(const char *format, ...) G_GNUC_PRINTF(1, 2);
+/* Says this thread's error on stderr, as JSON on stdout if `json`. Returns EXIT_FAIL. */
+int command_fail(gboolean json);
+
+/* ---- Output ------------------------------------------------------------------------------- */
+
+/* Prints a JSON document, indented, and frees `builder`. */
+void command_print_json(JsonBuilder *builder);
+/* Adds "name": "text". */
+void json_add_str(JsonBuilder *builder, const char *name, const char *text);
+void json_add_int(JsonBuilder *builder, const char *name, gint64 value);
+void json_add_double(JsonBuilder *builder, const char *name, double value);
+/* Adds "name": ["a", "b"] of space-separated words. */
+void json_add_words(JsonBuilder *builder, const char *name, const char *words);
+/* Adds "name": [1, 3, 48, 192]. */
+void json_add_shape(JsonBuilder *builder, const char *name, const int64_t *shape, int32_t ndim);
+/* "1x3x48x192" (transfer full); "scalar" when there are no dimensions. */
+char *shape_to_text(const int64_t *shape, int32_t ndim);
+/* A value as text for people (transfer full); "-" for None. */
+char *value_to_text(const BpValue *value);
+
+/* A table whose columns are as wide as their widest cell. */
+typedef struct Table Table;
+Table *table_new(const char *const *headers); /* NULL-terminated */
+/* Adds a row of as many strings as there are headers; copies. */
+void table_add(Table *table, ...);
+/* Prints and frees it. */
+void table_print(Table *table);
+
+/* ---- Models -----------------------------------------------------------------------------------
+ */
+
+/* Options that run, bench and profile have in common. */
+typedef struct ModelOptions {
+  char *device;
+  char *target;
+  char **shapes; /* NAME=1x3x48x192 */
+  char **inputs; /* NAME=FILE.npy|FILE.png */
+  int threads;   /* 0: the default */
+  gboolean json;
+} ModelOptions;
+
+/* Appends the common entries, bound to `options`, to `extra` (transfer full, g_free). */
+GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *extra);
+void model_options_clear(ModelOptions *options);
+
+/* A model ready to run: selected device, loaded or compiled code, one context. */
+typedef struct LoadedModel {
+  BpDevice device;
+  char device_text[64];
+  char *report;      /* what device selection passed over, or "" */
+  double compile_ms; /* 0 for an artifact */
+  double load_ms;
+  BpModel *model;
+  BpModelContext *context;
+} LoadedModel;
+
+/* Selects the device and loads FILE.so, or compiles MODEL.onnx for it. 0 or -1 with an error. */
+int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded);
+void model_close(LoadedModel *loaded);
+/* Sets the inputs given on the command line; with `fill`, the others to seeded random numbers,
+ * without, a missing one is an error that names all of them. */
+int model_set_inputs(LoadedModel *loaded, const ModelOptions *options, gboolean fill);
+
+/* Compiles an ONNX file for comma-separated targets, with progress on a terminal (transfer full).
+ */
+BpModule *model_compile(const char *path, const char *targets, char *const *shapes,
+                        const char *dump_dir);
+
+/* Whether the path names an ONNX file by its extension. */
+gboolean path_is_onnx(const char *path);
+/* A name as a file name: what is not a letter, digit, '.' or '-' becomes '_' (transfer full). */
+char *name_to_file_name(const char *name);
+
+/* ---- Files --------------------------------------------------------------------------------------
+ */
+
+/* Reads a PNG into a float tensor of `shape` (N=1, C of 1 or 3, H, W; or C,H,W or H,W), value/255
+ * (transfer full). Other sizes are an error. */
+BpTensor *png_read(const char *path, const int64_t *shape, int32_t ndim);
+
+#endif

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models on the command line: options, opening, inputs. */
+#include "tools/command.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <backplane/graph/npy.h>
+#include <backplane/object.h>
+
+#define MAX_NDIM 32
+#define SEED     20260101u
+
+GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *extra) {
+  const GOptionEntry common[] = {
+      {"device", 'd', 0, G_OPTION_ARG_STRING, &options->device,
+       "devices in order of preference (default: $BACKPLANE_DEVICE, else auto)", "LIST"},
+      {"target", 't', 0, G_OPTION_ARG_STRING, &options->target,
+       "target to compile an ONNX file for (default: what fits the device)", "TARGET"},
+      {"shape", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options->shapes,
+       "fixes an input's shape; may be repeated", "NAME=1x3x48x192"},
+      {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options->inputs,
+       "an input's value, .npy or .png; may be repeated", "NAME=FILE"},
+      {"threads", 0, 0, G_OPTION_ARG_INT, &options->threads, "threads of the host", "N"},
+      {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "machine-readable output", NULL},
+  };
+  guint extras = 0;
+  while (extra && extra[extras].long_name)
+    extras++;
+  GOptionEntry *entries = g_new0(GOptionEntry, G_N_ELEMENTS(common) + extras + 1);
+  memcpy(entries, common, sizeof(common));
+  if (extras)
+    memcpy(entries + G_N_ELEMENTS(common), extra, extras * sizeof(*extra));
+  return entries;
+}
+
+void model_options_clear(ModelOptions *options) {
+  g_free(options->device);
+  g_free(options->target);
+  g_strfreev(options->shapes);
+  g_strfreev(options->inputs);
+}
+
+gboolean path_is_onnx(const char *path) {
+  return g_str_has_suffix(path, ".onnx");
+}
+
+char *name_to_file_name(const char *name) {
+  char *text = g_strdup(name);
+  for (char *c = text; *c; c++)
+    if (!g_ascii_isalnum(*c) && *c != '.' && *c != '-')
+      *c = '_';
+  return text;
+}
+
+/* ---- Shapes ------------------------------------------------------------------------------- */
+
+/* Splits "NAME=REST" at the last '=' before REST, since names may hold '='. */
+static int split_assignment(const char *text, const char *option, char **name, const char **rest) {
+  const char *equals = strrchr(text, '=');
+  if (!equals || equals == text || !equals[1])
+    return bp_error_raise(BP_ERROR_VALUE, "--%s %s: it has the form NAME=VALUE", option, text);
+  *name = g_strndup(text, (gsize)(equals - text));
+  *rest = equals + 1;
+  return 0;
+}
+
+static int parse_extents(const char *option, const char *text, int64_t *extents, int32_t *ndim) {
+  for (*ndim = 0;; text++) {
+    char *end;
+    gint64 extent = g_ascii_strtoll(text, &end, 10);
+    if (end == text || extent < 0 || *ndim == MAX_NDIM || (*end && *end != 'x'))
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "--shape %s: a shape is numbers with 'x' between them, as 1x3x48x192",
+                            option);
+    extents[(*ndim)++] = extent;
+    if (!*end)
+      return 0;
+    text = end;
+  }
+}
+
+static void free_shapes(BpInputShape *shapes, guint count) {
+  for (guint i = 0; i < count; i++) {
+    g_free((char *)shapes[i].name);
+    g_free((int64_t *)shapes[i].shape);
+  }
+  g_free(shapes);
+}
+
+static BpInputShape *parse_shapes(char *const *options, guint count) {
+  BpInputShape *shapes = g_new0(BpInputShape, count + 1);
+  for (guint i = 0; i < count; i++) {
+    const char *rest;
+    char *name;
+    if (split_assignment(options[i], "shape", &name, &rest) < 0) {
+      free_shapes(shapes, count);
+      return NULL;
+    }
+    int64_t *extents = g_new(int64_t, MAX_NDIM);
+    shapes[i].name = name;
+    shapes[i].shape = extents;
+    if (parse_extents(options[i], rest, extents, &shapes[i].ndim) < 0) {
+      free_shapes(shapes, count);
+      return NULL;
+    }
+  }
+  return shapes;
+}
+
+/* ---- Compiling ---------------------------------------------------------------------------------
+ */
+
+static void show_progress(void *context, const char *stage, int32_t done, int32_t total) {
+  (void)context;
+  fprintf(stderr, "\r\033[K%s %d/%d", stage, done, total);
+}
+
+/* Splits at commas outside braces and quotes: JSON targets hold commas. */
+static char **split_targets(const char *text) {
+  GPtrArray *parts = g_ptr_array_new();
+  GString *part = g_string_new(NULL);
+  int depth = 0;
+  gboolean quoted = FALSE;
+  for (const char *c = text; *c; c++) {
+    quoted ^= *c == '"';
+    depth += quoted ? 0 : (*c == '{') - (*c == '}');
+    if (*c == ',' && depth == 0 && !quoted) {
+      g_ptr_array_add(parts, g_string_free(part, FALSE));
+      part = g_string_new(NULL);
+    } else {
+      g_string_append_c(part, *c);
+    }
+  }
+  g_ptr_array_add(parts, g_string_free(part, FALSE));
+  g_ptr_array_add(parts, NULL);
+  return (char **)g_ptr_array_free(parts, FALSE);
+}
+
+static GPtrArray *parse_targets(const char *text) {
+  char **names = split_targets(text);
+  GPtrArray *targets = g_ptr_array_new_with_free_func(bp_object_release);
+  for (char **name = names; *name; name++) {
+    BpTarget *target = bp_target_parse(*name);
+    if (!target) {
+      g_ptr_array_free(targets, TRUE);
+      targets = NULL;
+      break;
+    }
+    g_ptr_array_add(targets, target);
+  }
+  g_strfreev(names);
+  return targets;
+}
+
+static BpModule *compile(const char *path, const GPtrArray *targets, char *const *shapes,
+                         const char *dump_dir) {
+  guint num_shapes = shapes ? g_strv_length((char **)shapes) : 0;
+  BpInputShape *parsed = parse_shapes(shapes, num_shapes);
+  if (!parsed)
+    return NULL;
+  gboolean terminal = isatty(STDERR_FILENO);
+  BpCompileOptions options = {
+      .struct_size = sizeof(options),
+      .targets = (const BpTarget *const *)targets->pdata,
+      .num_targets = (int32_t)targets->len,
+      .shapes = parsed,
+      .num_shapes = (int32_t)num_shapes,
+      .progress = terminal ? show_progress : NULL,
+      .dump_dir = dump_dir,
+  };
+  BpModule *module = bp_model_compile(path, &options);
+  if (terminal)
+    fputs("\r\033[K", stderr);
+  free_shapes(parsed, num_shapes);
+  return module;
+}
+
+BpModule *model_compile(const char *path, const char *targets, char *const *shapes,
+                        const char *dump_dir) {
+  GPtrArray *parsed = parse_targets(targets);
+  if (!parsed)
+    return NULL;
+  BpModule *module = compile(path, parsed, shapes, dump_dir);
+  g_ptr_array_free(parsed, TRUE);
+  return module;
+}
+
+/* ---- Opening ------------------------------------------------------------------------------ */
+
+static BpModel *compile_for_device(const char *path, const ModelOptions *options, BpDevice device) {
+  BpTarget *target =
+      options->target ? bp_target_parse(options->target) : bp_target_from_device(device);
+  if (!target)
+    return NULL;
+  char *text = bp_target_format(target);
+  bp_object_release(target);
+  if (!text)
+    return NULL;
+  BpModule *module = model_compile(path, text, options->shapes, NULL);
+  bp_str_free(text);
+  if (!module)
+    return NULL;
+  BpModel *model = bp_model_create(module, device);
+  bp_object_release(module);
+  return model;
+}
+
+static BpModel *open_model(const char *path, const ModelOptions *options, LoadedModel *loaded) {
+  gint64 start = g_get_monotonic_time();
+  BpModel *model;
+  if (path_is_onnx(path)) {
+    model = compile_for_device(path, options, loaded->device);
+    loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
+  } else {
+    if (options->shapes || options->target) {
+      bp_error_raise(BP_ERROR_VALUE,
+                     "%s: --shape and --target are for ONNX files; a compiled one has its shapes "
+                     "and code already",
+                     path);
+      return NULL;
+    }
+    model = bp_model_load(path, loaded->device);
+    loaded->load_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
+  }
+  return model;
+}
+
+int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded) {
+  *loaded = (LoadedModel){.report = NULL};
+  if (options->threads && bp_threads_set(options->threads) < 0)
+    return -1;
+  if (bp_device_select(options->device, &loaded->device, &loaded->report) < 0)
+    return -1;
+  bp_device_format(loaded->device, loaded->device_text);
+  loaded->model = open_model(path, options, loaded);
+  if (loaded->model)
+    loaded->context = bp_model_context_create(loaded->model);
+  if (loaded->context)
+    return 0;
+  model_close(loaded);
+  return -1;
+}
+
+void model_close(LoadedModel *loaded) {
+  bp_model_context_free(loaded->context);
+  bp_model_release(loaded->model);
+  bp_str_free(loaded->report);
+  *loaded = (LoadedModel){.report = NULL};
+}
+
+/* ---- Inputs ------------------------------------------------------------------------------- */
+
+static int find_input(const BpModel *model, const char *name, BpModelTensorInfo *info) {
+  GString *names = g_string_new(NULL);
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+    if (bp_model_input_info(model, i, info) < 0 || strcmp(info->name, name) == 0) {
+      g_string_free(names, TRUE);
+      return i;
+    }
+    g_string_append_printf(names, "%s%s", i ? ", " : "", info->name);
+  }
+  bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%s'; it has: %s", name, names->str);
+  g_string_free(names, TRUE);
+  return -1;
+}
+
+static int set_from_file(LoadedModel *loaded, const char *option, gboolean *given) {
+  const char *path;
+  char *name;
+  if (split_assignment(option, "input", &name, &path) < 0)
+    return -1;
+  BpModelTensorInfo info;
+  int32_t index = find_input(loaded->model, name, &info);
+  g_free(name);
+  if (index < 0)
+    return -1;
+  BpTensor *value =
+      g_str_has_suffix(path, ".png") ? png_read(path, info.shape, info.ndim) : bp_npy_read(path);
+  if (!value)
+    return -1;
+  int status = bp_model_set_input(loaded->context, info.name, &value->view);
+  bp_object_release(value);
+  given[index] = TRUE;
+  return status < 0 ? bp_error_add_context("%s", path) : 0;
+}
+
+/* Floats in 0..1, small whole numbers otherwise. */
+static void fill_random(GRand *random, const BpTensorView *view, int64_t count) {
+  size_t bytes = bp_dtype_bytes(view->dtype);
+  char *out = view->data;
+  for (int64_t i = 0; i < count; i++, out += bytes) {
+    double value = g_rand_double(random);
+    if (view->dtype.code == BP_DTYPE_FLOAT && bytes == 4)
+      *(float *)(void *)out = (float)value;
+    else if (view->dtype.code == BP_DTYPE_FLOAT && bytes == 8)
+      *(double *)(void *)out = value;
+    else
+      memset(out, 0, bytes), out[0] = (char)(value * 2);
+  }
+}
+
+static int set_random(LoadedModel *loaded, const BpModelTensorInfo *info, GRand *random) {
+  BpTensor *tensor =
+      bp_tensor_create(info->shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  if (!tensor)
+    return -1;
+  fill_random(random, &tensor->view, bp_view_num_elements(&tensor->view));
+  int status = bp_model_set_input(loaded->context, info->name, &tensor->view);
+  bp_object_release(tensor);
+  return status;
+}
+
+/* Sets the inputs that no file gave, or names them all in an error. */
+static int complete_inputs(LoadedModel *loaded, const gboolean *given, gboolean fill) {
+  GRand *random = g_rand_new_with_seed(SEED);
+  GString *missing = g_string_new(NULL);
+  int status = 0;
+  for (int32_t i = 0; status == 0 && i < bp_model_num_inputs(loaded->model); i++) {
+    BpModelTensorInfo info;
+    if (given[i])
+      continue;
+    if ((status = bp_model_input_info(loaded->model, i, &info)) < 0)
+      break;
+    if (fill) {
+      status = set_random(loaded, &info, random);
+    } else {
+      char *shape = shape_to_text(info.shape, info.ndim);
+      g_string_append_printf(missing, "%s%s (%s)", missing->len ? ", " : "", info.name, shape);
+      g_free(shape);
+    }
+  }
+  if (status == 0 && missing->len)
+    status = bp_error_raise(BP_ERROR_VALUE, "no value for %s; give each with --input NAME=FILE.npy",
+                            missing->str);
+  g_string_free(missing, TRUE);
+  g_rand_free(random);
+  return status;
+}
+
+int model_set_inputs(LoadedModel *loaded, const ModelOptions *options, gboolean fill) {
+  gboolean *given = g_new0(gboolean, bp_model_num_inputs(loaded->model) + 1);
+  int status = 0;
+  for (char **input = options->inputs; status == 0 && input && *input; input++)
+    status = set_from_file(loaded, *input, given);
+  if (status == 0)
+    status = complete_inputs(loaded, given, fill);
+  g_free(given);
+  return status;
+}

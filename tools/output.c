@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options, messages, tables and JSON for the subcommands. */
+#include "tools/command.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <backplane/object.h>
+
+gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
+                       const char *summary, const char *details) {
+  char *name = g_strdup_printf("backplane %s", (*argv)[0]);
+  g_set_prgname(name);
+  (*argv)[0] = name;
+  GOptionContext *context = g_option_context_new(arguments);
+  g_option_context_set_summary(context, summary);
+  g_option_context_set_description(context, details);
+  g_option_context_add_main_entries(context, entries, NULL);
+  GError *error = NULL;
+  gboolean ok = g_option_context_parse(context, argc, argv, &error);
+  if (!ok) {
+    command_usage_error("%s; `%s --help` explains the options", error->message, name);
+    g_error_free(error);
+  }
+  g_option_context_free(context);
+  return ok;
+}
+
+int command_usage_error(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  char *message = g_strdup_vprintf(format, args);
+  va_end(args);
+  fprintf(stderr, "backplane: %s\n", message);
+  g_free(message);
+  return EXIT_USAGE;
+}
+
+int command_fail(gboolean json) {
+  if (json) {
+    JsonBuilder *builder = json_builder_new();
+    json_builder_begin_object(builder);
+    json_builder_set_member_name(builder, "error");
+    json_builder_begin_object(builder);
+    json_add_str(builder, "kind", bp_error_kind());
+    json_add_str(builder, "message", bp_error_message());
+    json_builder_end_object(builder);
+    json_builder_end_object(builder);
+    command_print_json(builder);
+  }
+  fprintf(stderr, "backplane: %s: %s\n", bp_error_kind(), bp_error_message());
+  bp_error_clear();
+  return EXIT_FAIL;
+}
+
+void command_print_json(JsonBuilder *builder) {
+  JsonNode *root = json_builder_get_root(builder);
+  char *text = json_to_string(root, TRUE);
+  puts(text);
+  g_free(text);
+  json_node_unref(root);
+  g_object_unref(builder);
+}
+
+void json_add_str(JsonBuilder *builder, const char *name, const char *text) {
+  json_builder_set_member_name(builder, name);
+  json_builder_add_string_value(builder, text);
+}
+
+void json_add_int(JsonBuilder *builder, const char *name, gint64 value) {
+  json_builder_set_member_name(builder, name);
+  json_builder_add_int_value(builder, value);
+}
+
+void json_add_double(JsonBuilder *builder, const char *name, double value) {
+  json_builder_set_member_name(builder, name);
+  json_builder_add_double_value(builder, value);
+}
+
+void json_add_words(JsonBuilder *builder, const char *name, const char *words) {
+  char **list = g_strsplit(words, " ", -1);
+  json_builder_set_member_name(builder, name);
+  json_builder_begin_array(builder);
+  for (char **word = list; *word; word++)
+    if (**word)
+      json_builder_add_string_value(builder, *word);
+  json_builder_end_array(builder);
+  g_strfreev(list);
+}
+
+void json_add_shape(JsonBuilder *builder, const char *name, const int64_t *shape, int32_t ndim) {
+  json_builder_set_member_name(builder, name);
+  json_builder_begin_array(builder);
+  for (int32_t i = 0; i < ndim; i++)
+    json_builder_add_int_value(builder, shape[i]);
+  json_builder_end_array(builder);
+}
+
+char *shape_to_text(const int64_t *shape, int32_t ndim) {
+  GString *text = g_string_new(ndim ? NULL : "scalar");
+  for (int32_t i = 0; i < ndim; i++)
+    g_string_append_printf(text, "%s%" G_GINT64_FORMAT, i ? "x" : "", shape[i]);
+  return g_string_free(text, FALSE);
+}
+
+char *value_to_text(const BpValue *value) {
+  BpByteArray view;
+  switch (value->type_index) {
+  case BP_TYPE_NONE:
+    return g_strdup("-");
+  case BP_TYPE_INT:
+    return g_strdup_printf("%" G_GINT64_FORMAT, value->v_int64);
+  case BP_TYPE_BOOL:
+    return g_strdup(value->v_int64 ? "yes" : "no");
+  case BP_TYPE_FLOAT:
+    return g_strdup_printf("%g", value->v_float64);
+  case BP_TYPE_SHAPE: {
+    const BpShape *shape = (const BpShape *)value->v_obj;
+    return shape_to_text(shape->data, (int32_t)shape->size);
+  }
+  default:
+    if (bp_value_view_str(value, &view) == 0)
+      return g_strndup(view.data, view.size);
+    bp_error_clear();
+    return g_strdup_printf("<%s>", bp_type_name(value->type_index));
+  }
+}
+
+struct Table {
+  guint columns;
+  GPtrArray *cells; /* rows one after another, the headers first */
+};
+
+Table *table_new(const char *const *headers) {
+  Table *table = g_new0(Table, 1);
+  table->cells = g_ptr_array_new_with_free_func(g_free);
+  for (; headers[table->columns]; table->columns++)
+    g_ptr_array_add(table->cells, g_strdup(headers[table->columns]));
+  return table;
+}
+
+void table_add(Table *table, ...) {
+  va_list args;
+  va_start(args, table);
+  for (guint i = 0; i < table->columns; i++)
+    g_ptr_array_add(table->cells, g_strdup(va_arg(args, const char *)));
+  va_end(args);
+}
+
+static void print_cell(const char *text, glong width, gboolean last) {
+  if (last)
+    printf("%s\n", text);
+  else
+    printf("%s%*s  ", text, (int)(width - g_utf8_strlen(text, -1)), "");
+}
+
+void table_print(Table *table) {
+  glong *widths = g_new0(glong, table->columns);
+  for (guint i = 0; i < table->cells->len; i++) {
+    glong length = g_utf8_strlen(table->cells->pdata[i], -1);
+    widths[i % table->columns] = MAX(widths[i % table->columns], length);
+  }
+  for (guint i = 0; i < table->cells->len; i++)
+    print_cell(table->cells->pdata[i], widths[i % table->columns], (i + 1) % table->columns == 0);
+  g_free(widths);
+  g_ptr_array_free(table->cells, TRUE);
+  g_free(table);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pictures as model inputs, through libpng's simplified API. */
+#include "tools/command.h"
+
+#include <errno.h>
+#include <png.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <backplane/object.h>
+
+#define MAX_SIDE 16384
+
+typedef struct Layout {
+  int64_t channels, height, width;
+} Layout;
+
+/* Reads [N=1,] [C,] H, W from the shape of the input. */
+static int layout_of(const int64_t *shape, int32_t ndim, Layout *layout) {
+  if (ndim < 2 || ndim > 4 || (ndim == 4 && shape[0] != 1) ||
+      (ndim > 2 && shape[ndim - 3] != 1 && shape[ndim - 3] != 3)) {
+    char *text = shape_to_text(shape, ndim);
+    bp_error_raise(BP_ERROR_VALUE,
+                   "a picture fits an input of shape 1xCxHxW, CxHxW or HxW with C of 1 or 3, "
+                   "and this one has shape %s; give it a .npy file",
+                   text);
+    g_free(text);
+    return -1;
+  }
+  *layout = (Layout){ndim > 2 ? shape[ndim - 3] : 1, shape[ndim - 2], shape[ndim - 1]};
+  return 0;
+}
+
+/* From interleaved bytes to planes of floats in 0..1. */
+static void to_planes(const png_byte *pixels, const Layout *layout, float *out) {
+  int64_t area = layout->height * layout->width;
+  for (int64_t c = 0; c < layout->channels; c++)
+    for (int64_t i = 0; i < area; i++)
+      out[c * area + i] = (float)pixels[i * layout->channels + c] / 255.0f;
+}
+
+static BpTensor *decode(png_image *image, const char *path, const Layout *layout,
+                        const int64_t *shape, int32_t ndim) {
+  if (image->width > MAX_SIDE || image->height > MAX_SIDE || image->width != layout->width ||
+      image->height != layout->height) {
+    bp_error_raise(BP_ERROR_VALUE,
+                   "%s is %u pixels wide and %u high, the input is %" G_GINT64_FORMAT
+                   " by %" G_GINT64_FORMAT "; scale the picture first",
+                   path, image->width, image->height, layout->width, layout->height);
+    return NULL;
+  }
+  image->format = layout->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  png_byte *pixels = g_try_malloc(PNG_IMAGE_SIZE(*image));
+  if (!pixels) {
+    bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for its pixels", path);
+    return NULL;
+  }
+  BpTensor *tensor = NULL;
+  if (!png_image_finish_read(image, NULL, pixels, 0, NULL))
+    bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image->message);
+  else
+    tensor = bp_tensor_create(shape, ndim, (BpDataType){BP_DTYPE_FLOAT, 32, 1},
+                              (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  if (tensor)
+    to_planes(pixels, layout, tensor->view.data);
+  g_free(pixels);
+  return tensor;
+}
+
+BpTensor *png_read(const char *path, const int64_t *shape, int32_t ndim) {
+  Layout layout;
+  png_image image = {.version = PNG_IMAGE_VERSION};
+  if (layout_of(shape, ndim, &layout) < 0)
+    return NULL;
+  if (!png_image_begin_read_from_file(&image, path)) {
+    bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image.message);
+    return NULL;
+  }
+  BpTensor *tensor = decode(&image, path, &layout, shape, ndim);
+  png_image_free(&image);
+  return tensor;
+}
