@@ -7,3 +7,13 @@ backplane_SOURCES = tools/backplane.c tools/command.h tools/output.c tools/model
 	tools/cmd_run.c tools/cmd_bench.c tools/cmd_profile.c
 backplane_CPPFLAGS = $(AM_CPPFLAGS) $(LIBPNG_CFLAGS)
 backplane_LDADD = $(LDADD) $(JSON_GLIB_LIBS) $(LIBPNG_LIBS) -lm
+
+dist_man_MANS += tools/backplane.1
+
+bashcompletiondir = $(datadir)/bash-completion/completions
+install-data-hook:
+	$(MKDIR_P) '$(DESTDIR)$(bashcompletiondir)'
+	$(INSTALL_DATA) $(srcdir)/tools/completion/backplane.bash '$(DESTDIR)$(bashcompletiondir)/backplane'
+uninstall-hook:
+	rm -f '$(DESTDIR)$(bashcompletiondir)/backplane'
+EXTRA_DIST += tools/completion/backplane.bash
