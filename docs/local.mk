@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # Documentation.
-EXTRA_DIST += docs/building.md docs/models.md docs/testing.md
+EXTRA_DIST += docs/building.md docs/models.md docs/testing.md docs/trust.md

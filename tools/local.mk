@@ -11,9 +11,4 @@ backplane_LDADD = $(LDADD) $(JSON_GLIB_LIBS) $(LIBPNG_LIBS) -lm
 dist_man_MANS += tools/backplane.1
 
 bashcompletiondir = $(datadir)/bash-completion/completions
-install-data-hook:
-	$(MKDIR_P) '$(DESTDIR)$(bashcompletiondir)'
-	$(INSTALL_DATA) $(srcdir)/tools/completion/backplane.bash '$(DESTDIR)$(bashcompletiondir)/backplane'
-uninstall-hook:
-	rm -f '$(DESTDIR)$(bashcompletiondir)/backplane'
-EXTRA_DIST += tools/completion/backplane.bash
+dist_bashcompletion_DATA = tools/completion/backplane
