@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: graph.
+test_programs += tests/graph/test-npy tests/graph/test-executor

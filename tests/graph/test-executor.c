@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The graph executor: graphs run, and whatever is wrong with one is an error. */
+#include <string.h>
+
+#include <glib.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/graph/executor.h>
+#include <backplane/object.h>
+
+/* y = (x + w) + 1, viewed as 2x2. */
+static const char graph_json[] =
+    "{\"nodes\":["
+    "{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]},"
+    "{\"op\":\"null\",\"name\":\"w\",\"inputs\":[]},"
+    "{\"op\":\"tvm_op\",\"name\":\"sum\",\"attrs\":{\"func_name\":\"add\",\"num_inputs\":\"2\","
+    "\"num_outputs\":\"1\",\"flatten_data\":\"0\"},\"inputs\":[[0,0,0],[1,0,0]]},"
+    "{\"op\":\"tvm_op\",\"name\":\"more\",\"attrs\":{\"func_name\":\"add_one\",\"num_inputs\":"
+    "\"1\","
+    "\"num_outputs\":\"1\",\"flatten_data\":\"0\"},\"inputs\":[[2,0,0]]},"
+    "{\"op\":\"tvm_op\",\"name\":\"square\",\"attrs\":{\"func_name\":\"__nop\",\"num_inputs\":"
+    "\"1\","
+    "\"num_outputs\":\"1\",\"flatten_data\":\"0\"},\"inputs\":[[3,0,0]]}],"
+    "\"arg_nodes\":[0,1],\"heads\":[[4,0,0]],\"node_row_ptr\":[0,1,2,3,4,5],"
+    "\"attrs\":{\"dltype\":[\"list_str\",[\"float32\",\"float32\",\"float32\",\"float32\","
+    "\"float32\"]],"
+    "\"shape\":[\"list_shape\",[[4],[4],[4],[4],[2,2]]],"
+    "\"storage_id\":[\"list_int\",[0,1,2,3,3]]}}";
+
+/* ---- Code of the test's own ------------------------------------------------------------------ */
+
+static int add(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)result;
+  g_assert_cmpint(num_args, ==, 3);
+  for (int i = 0; i < 4; i++)
+    ((float *)args[2].v_view->data)[i] =
+        ((float *)args[0].v_view->data)[i] + ((float *)args[1].v_view->data)[i];
+  return 0;
+}
+
+static int add_one(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)result;
+  g_assert_cmpint(num_args, ==, 2);
+  for (int i = 0; i < 4; i++)
+    ((float *)args[1].v_view->data)[i] = ((float *)args[0].v_view->data)[i] + 1;
+  return 0;
+}
+
+static int get_function(void *context, const char *name, BpFunction **function) {
+  (void)context;
+  BpPackedCall call = !strcmp(name, "add") ? add : !strcmp(name, "add_one") ? add_one : NULL;
+  *function = call ? bp_function_create(call, NULL, NULL) : NULL;
+  return 0;
+}
+
+static void destroy(void *context) {
+  (void)context;
+}
+
+static const BpModuleApi code_api = {.struct_size = sizeof(BpModuleApi),
+                                     .kind = "test",
+                                     .get_function = get_function,
+                                     .destroy = destroy};
+
+static BpModule *create(const char *json) {
+  BpModule *code = bp_module_create(&code_api, NULL);
+  BpModule *executor = bp_graph_executor_create(json, code, (BpDevice){BP_DEVICE_CPU, 0});
+  bp_object_release(code);
+  return executor;
+}
+
+static int call(BpModule *module, const char *name, const BpValue *args, int32_t num_args,
+                BpValue *result) {
+  BpFunction *function;
+  g_assert_cmpint(bp_module_get_function(module, name, 0, &function), ==, 0);
+  g_assert_nonnull(function);
+  int status = bp_function_call(function, args, num_args, result);
+  bp_object_release(function);
+  return status;
+}
+
+static BpTensor *tensor_of(float first) {
+  const int64_t shape[] = {4};
+  BpTensor *tensor = bp_tensor_create(shape, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1},
+                                      (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  g_assert_nonnull(tensor);
+  for (int i = 0; i < 4; i++)
+    ((float *)tensor->view.data)[i] = first + (float)i;
+  return tensor;
+}
+
+static int set(BpModule *module, const char *function, const char *name, BpTensor *tensor) {
+  BpValue result;
+  const BpValue args[] = {
+      {.type_index = BP_TYPE_RAW_STR, .v_cstr = name},
+      {.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header},
+  };
+  return call(module, function, args, 2, &result);
+}
+
+static void assert_output(BpModule *module, float first) {
+  const BpValue index = {.type_index = BP_TYPE_INT, .v_int64 = 0};
+  BpValue result;
+  g_assert_cmpint(call(module, "run", NULL, 0, &result), ==, 0);
+  g_assert_cmpint(call(module, "get_output", &index, 1, &result), ==, 0);
+  const BpTensorView *view = &((BpTensor *)(void *)result.v_obj)->view;
+  g_assert_cmpint(view->ndim, ==, 2);
+  for (int i = 0; i < 4; i++)
+    g_assert_cmpfloat(((float *)view->data)[i], ==, first + 2 * (float)i);
+  bp_value_clear(&result);
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+static void test_run(void) {
+  BpModule *module = create(graph_json);
+  g_assert_nonnull(module);
+  BpTensor *x = tensor_of(1), *w = tensor_of(10);
+  g_assert_cmpint(set(module, "set_input", "x", x), ==, 0);
+  g_assert_cmpint(set(module, "set_input", "w", w), ==, 0);
+  assert_output(module, 12);
+  ((float *)x->view.data)[0] = 100;
+  assert_output(module, 12);
+  ((float *)x->view.data)[0] = 5;
+  ((float *)x->view.data)[1] = 6;
+  ((float *)x->view.data)[2] = 7;
+  ((float *)x->view.data)[3] = 8;
+  g_assert_cmpint(set(module, "set_input_zero_copy", "x", x), ==, 0);
+  assert_output(module, 16);
+  bp_object_release(x);
+  bp_object_release(w);
+  bp_object_release(module);
+}
+
+static void test_function_outlives_module(void) {
+  BpModule *module = create(graph_json);
+  BpFunction *count;
+  BpValue result;
+  g_assert_cmpint(bp_module_get_function(module, "get_num_inputs", 0, &count), ==, 0);
+  bp_object_release(module);
+  g_assert_cmpint(bp_function_call(count, NULL, 0, &result), ==, 0);
+  g_assert_cmpint(result.v_int64, ==, 2);
+  bp_object_release(count);
+}
+
+static void test_params(void) {
+  BpModule *first = create(graph_json), *second = create(graph_json);
+  BpTensor *x = tensor_of(1), *w = tensor_of(10);
+  const char *const names[] = {"w"};
+  BpTensor *const tensors[] = {w};
+  BpOwnedBytes bytes;
+  BpValue result;
+  g_assert_cmpint(bp_params_encode(names, tensors, 1, &bytes), ==, 0);
+  BpByteArray view = {bytes.data, bytes.size};
+  const BpValue load = {.type_index = BP_TYPE_BYTE_ARRAY, .v_ptr = &view};
+  g_assert_cmpint(call(first, "load_params", &load, 1, &result), ==, 0);
+  const BpValue share[] = {{.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)(void *)first},
+                           load};
+  g_assert_cmpint(call(second, "share_params", share, 2, &result), ==, 0);
+  g_assert_cmpint(set(first, "set_input", "x", x), ==, 0);
+  g_assert_cmpint(set(second, "set_input", "x", x), ==, 0);
+  assert_output(first, 12);
+  assert_output(second, 12);
+  bp_owned_bytes_clear(&bytes);
+  bp_object_release(x);
+  bp_object_release(w);
+  bp_object_release(second);
+  bp_object_release(first);
+}
+
+static int ignore(void *context, const char *name, BpTensor *tensor) {
+  (void)context;
+  (void)name;
+  (void)tensor;
+  return 0;
+}
+
+static void test_damaged_params(void) {
+  BpTensor *w = tensor_of(10);
+  const char *const names[] = {"w"};
+  BpTensor *const tensors[] = {w};
+  BpOwnedBytes bytes;
+  g_assert_cmpint(bp_params_encode(names, tensors, 1, &bytes), ==, 0);
+  for (size_t size = 0; size < bytes.size; size++) {
+    const BpByteArray part = {bytes.data, size};
+    g_assert_cmpint(bp_params_decode(&part, ignore, NULL), ==, -1);
+    g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_FORMAT);
+    bp_error_clear();
+  }
+  const BpByteArray whole = {bytes.data, bytes.size};
+  for (size_t bit = 0; bit < bytes.size * 8; bit++) {
+    bytes.data[bit / 8] = (char)(bytes.data[bit / 8] ^ (1 << (bit % 8)));
+    if (bp_params_decode(&whole, ignore, NULL) < 0)
+      g_assert_true(*bp_error_kind());
+    bp_error_clear();
+    bytes.data[bit / 8] = (char)(bytes.data[bit / 8] ^ (1 << (bit % 8)));
+  }
+  bp_owned_bytes_clear(&bytes);
+  bp_object_release(w);
+}
+
+static void test_wrong_inputs(void) {
+  BpModule *module = create(graph_json);
+  BpTensor *x = tensor_of(1);
+  BpValue result;
+  g_assert_cmpint(call(module, "run", NULL, 0, &result), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "'x' has not been set"));
+  g_assert_cmpint(set(module, "set_input", "z", x), ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_NOT_FOUND);
+  x->view.shape[0] = 3;
+  g_assert_cmpint(set(module, "set_input", "x", x), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "float32 4"));
+  x->view.shape[0] = 4;
+  x->view.dtype.bits = 64;
+  g_assert_cmpint(set(module, "set_input", "x", x), ==, -1);
+  x->view.dtype.bits = 32;
+  bp_error_clear();
+  bp_object_release(x);
+  bp_object_release(module);
+}
+
+/* Each line of the table replaces one part of the graph, and the error says what is wrong. */
+static void test_refused_graphs(void) {
+  static const struct {
+    const char *part, *instead, *says;
+  } cases[] = {
+      {"\"add\"", "\"nothing\"", "does not have"},
+      {"\"op\":\"null\",\"name\":\"x\"", "\"op\":\"magic\",\"name\":\"x\"", "unknown op"},
+      {"[[0,0,0],[1,0,0]]", "[[0,0,0],[3,0,0]]", "inputs"},
+      {"[[0,0,0],[1,0,0]]", "[[0,0,0],[1,1,0]]", "inputs"},
+      {"[[0,0,0],[1,0,0]]", "7", "not a list"},
+      {"\"arg_nodes\":[0,1]", "\"arg_nodes\":[0]", "arg_nodes"},
+      {"\"arg_nodes\":[0,1]", "\"arg_nodes\":[0,9]", "arg_nodes"},
+      {"\"heads\":[[4,0,0]]", "\"heads\":[[5,0,0]]", "inputs"},
+      {"[0,1,2,3,4,5]", "[0,1,2,3,4]", "node_row_ptr"},
+      {"[0,1,2,3,4,5]", "[0,2,1,3,4,5]", "node_row_ptr"},
+      {"[0,1,2,3,3]", "[0,1,0,3,3]", "writes into"},
+      {"[0,1,2,3,3]", "[0,0,2,3,3]", "shares its storage"},
+      {"[0,1,2,3,3]", "[0,1,2,2,2]", "its own input"},
+      {"[0,1,2,3,3]", "[0,1,2,3,99]", "storage_id"},
+      {"[0,1,2,3,3]", "[0,1,2,3,-1]", "storage_id"},
+      {"[2,2]]", "[2,3]]", "view"},
+      {"[2,2]]", "[4611686018427387904,8]]", ""},
+      {"\"float32\"]]", "\"floaty\"]]", ""},
+      {"\"node_row_ptr\"", "\"rows\"", "node_row_ptr"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    char **parts = g_strsplit(graph_json, cases[i].part, 2);
+    g_assert_nonnull(parts[1]);
+    char *json = g_strjoinv(cases[i].instead, parts);
+    g_assert_null(create(json));
+    if (!strstr(bp_error_message(), cases[i].says))
+      g_error("case %zu: \"%s\" does not say \"%s\"", i, bp_error_message(), cases[i].says);
+    bp_error_clear();
+    g_free(json);
+    g_strfreev(parts);
+  }
+}
+
+static void test_damaged_graph(void) {
+  char *copy = g_strdup(graph_json);
+  for (size_t size = 0; size < strlen(graph_json); size++) {
+    char *part = g_strndup(graph_json, size);
+    g_assert_null(create(part));
+    bp_error_clear();
+    g_free(part);
+  }
+  for (size_t i = 0; i < strlen(graph_json); i++) {
+    copy[i] ^= 1;
+    BpModule *module = create(copy);
+    g_assert_true(module || *bp_error_kind());
+    bp_object_release(module);
+    bp_error_clear();
+    copy[i] ^= 1;
+  }
+  g_free(copy);
+}
+
+static void test_deep_graph(void) {
+  char *deep = g_strnfill(100000, '[');
+  g_assert_null(create(deep));
+  g_assert_nonnull(strstr(bp_error_message(), "nested deeper"));
+  bp_error_clear();
+  g_free(deep);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/executor/run/copied-and-bound-inputs", test_run);
+  g_test_add_func("/executor/function-outlives-module", test_function_outlives_module);
+  g_test_add_func("/executor/params/load-and-share", test_params);
+  g_test_add_func("/executor/params/damaged-bytes-are-an-error", test_damaged_params);
+  g_test_add_func("/executor/set-input/wrong-name-shape-dtype-or-none", test_wrong_inputs);
+  g_test_add_func("/executor/create/inconsistent-graph-says-what", test_refused_graphs);
+  g_test_add_func("/executor/create/damaged-graph-is-no-crash", test_damaged_graph);
+  g_test_add_func("/executor/create/deeply-nested-graph-is-an-error", test_deep_graph);
+  return g_test_run();
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* .npy files: what NumPy writes is read, what is damaged is refused. */
+#include <stdio.h>
+#include <string.h>
+
+#include <glib.h>
+#include <glib/gstdio.h>
+
+#include <backplane/error.h>
+#include <backplane/graph/npy.h>
+#include <backplane/object.h>
+
+static char *folder;
+
+static char *path_of(const char *name) {
+  return g_build_filename(folder, name, NULL);
+}
+
+static BpTensor *read_bytes(const void *data, size_t size) {
+  char *path = path_of("bytes.npy");
+  g_assert_true(g_file_set_contents(path, data, (gssize)size, NULL));
+  BpTensor *tensor = bp_npy_read(path);
+  g_unlink(path);
+  g_free(path);
+  return tensor;
+}
+
+/* A file of version 1.0 with this header text and `bytes` bytes of elements, each its index. */
+static BpTensor *read_header(const char *header, size_t bytes) {
+  GByteArray *file = g_byte_array_new();
+  guint16 size = (guint16)strlen(header);
+  g_byte_array_append(file, (const guint8 *)"\x93NUMPY\x01\x00", 8);
+  g_byte_array_append(file, (const guint8 *)&size, 2);
+  g_byte_array_append(file, (const guint8 *)header, size);
+  for (size_t i = 0; i < bytes; i++) {
+    guint8 byte = (guint8)i;
+    g_byte_array_append(file, &byte, 1);
+  }
+  BpTensor *tensor = read_bytes(file->data, file->len);
+  g_byte_array_free(file, TRUE);
+  return tensor;
+}
+
+static void assert_error(const BpTensor *tensor, const char *kind, const char *part) {
+  g_assert_null(tensor);
+  g_assert_cmpstr(bp_error_kind(), ==, kind);
+  if (!strstr(bp_error_message(), part))
+    g_error("\"%s\" does not say \"%s\"", bp_error_message(), part);
+  bp_error_clear();
+}
+
+static void test_round_trip(void) {
+  static const char *const dtypes[] = {"float32", "float64", "float16", "int8",   "int16",  "int32",
+                                       "int64",   "uint8",   "uint16",  "uint32", "uint64", "bool"};
+  const int64_t shape[] = {2, 3, 4};
+  char *path = path_of("round.npy");
+  for (size_t i = 0; i < G_N_ELEMENTS(dtypes); i++)
+    for (int32_t ndim = 0; ndim <= 3; ndim++) {
+      BpDataType dtype;
+      g_assert_cmpint(bp_dtype_parse(dtypes[i], &dtype), ==, 0);
+      BpTensor *out = bp_tensor_create(shape, ndim, dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+      g_assert_nonnull(out);
+      int64_t bytes = bp_view_num_bytes(&out->view);
+      for (int64_t b = 0; b < bytes; b++)
+        ((char *)out->view.data)[b] = (char)(b * 7);
+      g_assert_cmpint(bp_npy_write(path, &out->view), ==, 0);
+      BpTensor *in = bp_npy_read(path);
+      g_assert_nonnull(in);
+      g_assert_cmpmem(&in->view.dtype, sizeof(dtype), &dtype, sizeof(dtype));
+      g_assert_cmpint(in->view.ndim, ==, ndim);
+      g_assert_cmpmem(in->view.data, (size_t)bytes, out->view.data, (size_t)bytes);
+      bp_object_release(in);
+      bp_object_release(out);
+    }
+  g_unlink(path);
+  g_free(path);
+}
+
+static void test_numpy_headers(void) {
+  BpTensor *tensor =
+      read_header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", 24);
+  g_assert_nonnull(tensor);
+  g_assert_cmpint(tensor->view.ndim, ==, 2);
+  g_assert_cmpint(tensor->view.shape[1], ==, 3);
+  bp_object_release(tensor);
+  tensor = read_header("{'descr': '|b1', 'fortran_order': False, 'shape': (5,), }", 5);
+  g_assert_nonnull(tensor);
+  g_assert_cmpint(tensor->view.dtype.code, ==, BP_DTYPE_BOOL);
+  bp_object_release(tensor);
+  tensor = read_header("{'descr': '<i8', 'fortran_order': False, 'shape': (), }", 8);
+  g_assert_nonnull(tensor);
+  g_assert_cmpint(tensor->view.ndim, ==, 0);
+  bp_object_release(tensor);
+}
+
+static void test_refused_headers(void) {
+  assert_error(read_header("{'descr': '>f4', 'fortran_order': False, 'shape': (1,)}", 4),
+               BP_ERROR_FORMAT, "big-endian");
+  assert_error(read_header("{'descr': '<f4', 'fortran_order': True, 'shape': (1,)}", 4),
+               BP_ERROR_FORMAT, "Fortran");
+  assert_error(read_header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", 4),
+               BP_ERROR_FORMAT, "type");
+  assert_error(read_header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", 4),
+               BP_ERROR_FORMAT, "shape");
+  assert_error(read_header("{'descr': '<f4', 'fortran_order': False}", 4), BP_ERROR_FORMAT,
+               "shape");
+  assert_error(
+      read_header("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8)}", 4),
+      BP_ERROR_VALUE, "2^63");
+  assert_error(read_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000,)}", 4),
+               BP_ERROR_FORMAT, "truncated");
+}
+
+static void test_damaged_file(void) {
+  static const char file[] = "\x93NUMPY\x01\x00\x36\x00"
+                             "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}abcd";
+  for (size_t size = 0; size + 1 < sizeof(file); size++) {
+    BpTensor *tensor = read_bytes(file, size);
+    g_assert_null(tensor);
+    g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_FORMAT);
+    bp_error_clear();
+  }
+  for (size_t bit = 0; bit < (sizeof(file) - 1) * 8; bit++) {
+    char copy[sizeof(file)];
+    memcpy(copy, file, sizeof(file));
+    copy[bit / 8] = (char)(copy[bit / 8] ^ (1 << (bit % 8)));
+    BpTensor *tensor = read_bytes(copy, sizeof(file) - 1);
+    g_assert_true(tensor || *bp_error_kind());
+    bp_object_release(tensor);
+    bp_error_clear();
+  }
+}
+
+static void test_missing(void) {
+  char *path = path_of("nowhere/none.npy");
+  const float value = 1;
+  const BpTensorView view = {.data = (void *)(uintptr_t)&value,
+                             .device = {BP_DEVICE_CPU, 0},
+                             .dtype = {BP_DTYPE_FLOAT, 32, 1}};
+  assert_error(bp_npy_read(path), BP_ERROR_IO, "none.npy");
+  g_assert_cmpint(bp_npy_write(path, &view), ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_IO);
+  bp_error_clear();
+  g_free(path);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  folder = g_dir_make_tmp("backplane-npy-XXXXXX", NULL);
+  g_test_add_func("/npy/round-trip/every-dtype-and-rank", test_round_trip);
+  g_test_add_func("/npy/read/headers-as-numpy-writes-them", test_numpy_headers);
+  g_test_add_func("/npy/read/unsupported-headers-say-why", test_refused_headers);
+  g_test_add_func("/npy/read/truncated-or-flipped-file-is-no-crash", test_damaged_file);
+  g_test_add_func("/npy/missing-folder-is-an-io-error", test_missing);
+  int status = g_test_run();
+  g_rmdir(folder);
+  g_free(folder);
+  return status;
+}
