@@ -14,6 +14,7 @@
 #include "graph/exec/graph_module.h"
 
 typedef struct ExecutorModule {
+  BpModule *module; /* this one; it owns the context, so no reference is held */
   BpGraph *graph;
   BpModule *code;
   BpTensor **no_params; /* all NULL: every argument is an input here */
@@ -261,7 +262,8 @@ static int get_function(void *context, const char *name, BpFunction **function) 
     if (!bound)
       return bp_error_raise(BP_ERROR_MEMORY, "no memory for a function");
     *bound = (Bound){context, methods[i].method};
-    *function = bp_function_create(call_method, bound, free);
+    *function =
+        bp_module_function_create(((ExecutorModule *)context)->module, call_method, bound, free);
     return *function ? 0 : -1;
   }
   return 0;
@@ -311,10 +313,14 @@ BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code, BpDev
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a graph executor");
     return NULL;
   }
-  if (build(self, graph_json, code, device) == 0)
-    return bp_module_create(&api, self);
-  destroy(self);
-  return NULL;
+  if (build(self, graph_json, code, device) < 0) {
+    destroy(self);
+    return NULL;
+  }
+  BpModule *module = bp_module_create(&api, self);
+  if (module)
+    self->module = module;
+  return module;
 }
 
 /* ---- Global functions --------------------------------------------------------------------- */

@@ -67,7 +67,7 @@ int bp__stream_read_u64(BpStreamReader *reader, uint64_t *value) {
 }
 
 int bp__stream_read_count(BpStreamReader *reader, size_t min_bytes, uint32_t *count) {
-  uint64_t value;
+  uint64_t value = 0;
   if (bp__stream_read_u64(reader, &value) < 0)
     return -1;
   if (value > UINT32_MAX || value > (reader->size - reader->position) / min_bytes)

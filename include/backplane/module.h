@@ -23,6 +23,14 @@ BP_API BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *
 /* Makes a module around a context, for code in this process. See BpModuleTable::create. */
 BP_API BpModule *bp_module_create(const BpModuleApi *api, void *context);
 
+/* The context of a module that was made with `api`; NULL, with no error raised, for any other. */
+BP_API void *bp_module_get_context(BpModule *module, const BpModuleApi *api);
+
+/* Makes a function that keeps `module` alive; `call` gets a BpClosure as `self`. Otherwise as
+ * bp_function_create. */
+BP_API BpFunction *bp_module_function_create(BpModule *module, BpPackedCall call, void *context,
+                                             void (*destroy)(void *context));
+
 /* The kind. Borrowed, static. */
 BP_API const char *bp_module_kind(BpModule *module);
 
