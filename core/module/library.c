@@ -198,7 +198,7 @@ static int library_get_function(void *context, const char *name, BpFunction **fu
   if (!address)
     return bp_error_raise(BP_ERROR_RUNTIME, "cannot find function \"%s\" in \"%s\"", name,
                           library->path);
-  *function = bp__module_function_create(library->module, (BpPackedCall)address, NULL, NULL);
+  *function = bp_module_function_create(library->module, (BpPackedCall)address, NULL, NULL);
   return *function ? 0 : -1;
 }
 
@@ -274,7 +274,7 @@ static int keep_function(LibraryModule *library, const char *name, BpFunction *f
 }
 
 int bp__library_look_up(void *module, const char *name, void **function) {
-  LibraryModule *library = bp__module_context(module, &library_api);
+  LibraryModule *library = bp_module_get_context(module, &library_api);
   *function = NULL;
   if (!library)
     return bp_error_raise(BP_ERROR_RUNTIME,

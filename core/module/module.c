@@ -83,13 +83,13 @@ BpModule *bp_module_create(const BpModuleApi *api, void *context) {
   return module;
 }
 
-void *bp__module_context(BpModule *module, const BpModuleApi *api) {
+void *bp_module_get_context(BpModule *module, const BpModuleApi *api) {
   return module && module->header.type_index == BP_TYPE_MODULE && module->api == api
              ? module->context
              : NULL;
 }
 
-BpFunction *bp__module_function_create(BpModule *module, BpPackedCall call, void *context,
+BpFunction *bp_module_function_create(BpModule *module, BpPackedCall call, void *context,
                                        void (*destroy)(void *context)) {
   return bp__function_create_owned(call, context, destroy, module);
 }

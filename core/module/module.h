@@ -8,13 +8,6 @@
 /* The start of this room: its table, its loaders, the slots of libraries. */
 int bp__module_start(void);
 
-/* The context of a module made with `api`; NULL, with no error raised, for any other. */
-void *bp__module_context(BpModule *module, const BpModuleApi *api);
-
-/* Makes a function that keeps `module` alive; see BpModuleTable::function_create. */
-BpFunction *bp__module_function_create(BpModule *module, BpPackedCall call, void *context,
-                                       void (*destroy)(void *context));
-
 /* The module and all that it imports, each once, depth first, itself first. The pointers are
  * borrowed from `module`; the list (NULL on failure, with an error) is freed with free(). */
 BpModule **bp__module_flatten(BpModule *module, size_t *count);
