@@ -112,7 +112,7 @@ static void test_refused_headers(void) {
 }
 
 static void test_damaged_file(void) {
-  static const char file[] = "\x93NUMPY\x01\x00\x36\x00"
+  static const char file[] = "\x93NUMPY\x01\x00\x37\x00"
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)}abcd";
   for (size_t size = 0; size + 1 < sizeof(file); size++) {
     BpTensor *tensor = read_bytes(file, size);
