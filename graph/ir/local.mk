@@ -1,2 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The graph IR.
+
+libbackplane_graph_la_SOURCES += \
+	graph/ir/arena.c graph/ir/arena.h \
+	graph/ir/graph.c graph/ir/graph.h \
+	graph/ir/print.c

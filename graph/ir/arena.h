@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of a compilation: an arena freed as a whole, and a growing list of pointers. What an input
+ * sizes comes from here, because exhausted memory is an error, not an abort. */
+#ifndef BACKPLANE_GRAPH_IR_ARENA_H
+#define BACKPLANE_GRAPH_IR_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <backplane/api.h>
+
+/* Zero-initialise; one thread at a time. */
+typedef struct BpArena {
+  struct BpArenaChunk *chunks;
+} BpArena;
+
+/* Zeroed memory aligned to 64 bytes, valid until the arena is freed; NULL with BP_ERROR_MEMORY. */
+void *bp__arena_alloc(BpArena *arena, size_t size);
+/* `count` elements of `size` bytes; an overflow is BP_ERROR_MEMORY. */
+void *bp__arena_alloc_array(BpArena *arena, size_t count, size_t size);
+char *bp__arena_strdup(BpArena *arena, const char *text);
+char *bp__arena_printf(BpArena *arena, const char *format, ...) BP_PRINTF(2, 3);
+void bp__arena_free(BpArena *arena);
+
+/* A list of pointers; zero-initialise, bp__list_free at the end. */
+typedef struct BpList {
+  void **items;
+  size_t size;
+  size_t capacity;
+} BpList;
+
+int bp__list_push(BpList *list, void *item);
+void bp__list_free(BpList *list);
+
+#endif

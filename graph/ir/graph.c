@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The graph IR: making values and nodes, reading them, and rewriting the list of nodes. */
+#include "graph/ir/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#include "graph/ops/op.h"
+
+#define MAX_BYTES          ((int64_t)1 << 62)
+#define MAX_CONSTANT_BYTES ((int64_t)1 << 31)
+
+void bp__graph_clear(BpGraph *graph) {
+  bp__list_free(&graph->nodes);
+  bp__list_free(&graph->inputs);
+  bp__list_free(&graph->outputs);
+  bp__arena_free(&graph->arena);
+}
+
+/* ---- Values --------------------------------------------------------------------------------- */
+
+static int check_shape(const char *name, BpDataType dtype, const int64_t *shape, int32_t ndim) {
+  int64_t bytes = (int64_t)bp_dtype_bytes(dtype);
+  if (ndim < 0 || ndim > BP_GRAPH_MAX_NDIM)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "tensor '%s' has %d dimensions, at most %d work", name, ndim,
+                          BP_GRAPH_MAX_NDIM);
+  for (int32_t i = 0; i < ndim; i++)
+    if (shape[i] < 0)
+      return bp_error_raise(BP_ERROR_VALUE, "tensor '%s': extent %d is %lld, which is negative",
+                            name, i, (long long)shape[i]);
+  for (int32_t i = 0; i < ndim; i++)
+    if (shape[i] == 0)
+      return 0;
+  for (int32_t i = 0; i < ndim; i++)
+    if (__builtin_mul_overflow(bytes, shape[i], &bytes) || bytes > MAX_BYTES)
+      return bp_error_raise(BP_ERROR_VALUE, "tensor '%s' is too large: its size overflows", name);
+  return 0;
+}
+
+BpGraphValue *bp__graph_value(BpGraph *graph, const char *name, BpDataType dtype,
+                              const int64_t *shape, int32_t ndim) {
+  BpGraphValue *value;
+  if (check_shape(name, dtype, shape, ndim))
+    return NULL;
+  value = bp__arena_alloc(&graph->arena, sizeof(*value));
+  if (!value)
+    return NULL;
+  value->name = name;
+  value->dtype = dtype;
+  value->ndim = ndim;
+  if (ndim > 0)
+    memcpy(value->shape, shape, (size_t)ndim * sizeof(*shape));
+  value->id = graph->num_values++;
+  return value;
+}
+
+BpGraphValue *bp__graph_constant(BpGraph *graph, const char *name, BpDataType dtype,
+                                 const int64_t *shape, int32_t ndim, const void *data) {
+  BpGraphValue *value = bp__graph_value(graph, name, dtype, shape, ndim);
+  if (value && !data && bp__value_num_bytes(value) > MAX_CONSTANT_BYTES) {
+    bp_error_raise(BP_ERROR_VALUE, "constant '%s' would take more than 2 GiB", name);
+    return NULL;
+  }
+  if (value)
+    value->data = data ? data : bp__arena_alloc(&graph->arena, (size_t)bp__value_num_bytes(value));
+  return value && value->data ? value : NULL;
+}
+
+void *bp__graph_constant_data(BpGraphValue *constant) {
+  return (void *)(uintptr_t)constant->data;
+}
+
+BpGraphValue *bp__graph_float_scalar(BpGraph *graph, float value) {
+  BpGraphValue *scalar = bp__graph_constant(graph, "scalar", BP__FLOAT32, NULL, 0, NULL);
+  if (scalar)
+    *(float *)bp__graph_constant_data(scalar) = value;
+  return scalar;
+}
+
+BpGraphValue *bp__graph_int_vector(BpGraph *graph, const int64_t *values, int64_t count) {
+  BpGraphValue *vector = bp__graph_constant(graph, "vector", BP__INT64, &count, 1, NULL);
+  if (vector && count > 0)
+    memcpy(bp__graph_constant_data(vector), values, (size_t)count * sizeof(*values));
+  return vector;
+}
+
+int64_t bp__value_num_elements(const BpGraphValue *value) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < value->ndim; i++)
+    if (value->shape[i] == 0)
+      return 0;
+  for (int32_t i = 0; i < value->ndim; i++)
+    count *= value->shape[i];
+  return count;
+}
+
+int64_t bp__value_num_bytes(const BpGraphValue *value) {
+  return bp__value_num_elements(value) * (int64_t)bp_dtype_bytes(value->dtype);
+}
+
+int bp__value_same_shape(const BpGraphValue *a, const BpGraphValue *b) {
+  return a->ndim == b->ndim &&
+         (a->ndim == 0 || !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof(a->shape[0])));
+}
+
+int bp__dtype_equal(BpDataType a, BpDataType b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+int64_t bp__value_get_int(const BpGraphValue *constant, int64_t index) {
+  const void *data = constant->data;
+  if (constant->dtype.code == BP_DTYPE_FLOAT)
+    return (int64_t)bp__value_get_float(constant, index);
+  switch (constant->dtype.bits + (constant->dtype.code == BP_DTYPE_INT ? 1 : 0)) {
+  case 8:
+    return ((const uint8_t *)data)[index];
+  case 9:
+    return ((const int8_t *)data)[index];
+  case 16:
+    return ((const uint16_t *)data)[index];
+  case 17:
+    return ((const int16_t *)data)[index];
+  case 32:
+    return ((const uint32_t *)data)[index];
+  case 33:
+    return ((const int32_t *)data)[index];
+  default:
+    return ((const int64_t *)data)[index];
+  }
+}
+
+double bp__value_get_float(const BpGraphValue *constant, int64_t index) {
+  if (constant->dtype.code != BP_DTYPE_FLOAT)
+    return (double)bp__value_get_int(constant, index);
+  if (constant->dtype.bits == 64)
+    return ((const double *)constant->data)[index];
+  if (constant->dtype.bits == 16)
+    return (double)((const _Float16 *)constant->data)[index];
+  return ((const float *)constant->data)[index];
+}
+
+const char *bp__value_format(const BpGraphValue *value, char *text) {
+  char dtype[32];
+  int used;
+  bp_dtype_format(value->dtype, dtype);
+  used = snprintf(text, BP_VALUE_TEXT, "%s ", dtype);
+  if (value->ndim == 0)
+    snprintf(text + used, (size_t)(BP_VALUE_TEXT - used), "scalar");
+  for (int32_t i = 0; i < value->ndim && used < BP_VALUE_TEXT; i++)
+    used += snprintf(text + used, (size_t)(BP_VALUE_TEXT - used), "%s%lld", i ? "x" : "",
+                     (long long)value->shape[i]);
+  return text;
+}
+
+/* ---- Nodes ---------------------------------------------------------------------------------- */
+
+static void *copy_array(BpArena *arena, const void *items, int32_t count, size_t size) {
+  void *copy = bp__arena_alloc_array(arena, (size_t)count, size);
+  if (copy && count > 0)
+    memcpy(copy, items, (size_t)count * size);
+  return copy;
+}
+
+BpGraphNode *bp__graph_node(BpGraph *graph, const BpOp *op, const char *name,
+                            BpGraphValue *const *inputs, int32_t num_inputs, int32_t num_outputs,
+                            const BpGraphAttr *attrs, int32_t num_attrs) {
+  BpGraphNode *node = bp__arena_alloc(&graph->arena, sizeof(*node));
+  if (!node)
+    return NULL;
+  while (num_inputs > 0 && !inputs[num_inputs - 1])
+    num_inputs--;
+  node->op = op;
+  node->name = name;
+  node->version = BP_OP_NEWEST_VERSION;
+  node->num_inputs = num_inputs;
+  node->num_outputs = num_outputs;
+  node->num_attrs = num_attrs;
+  node->inputs = copy_array(&graph->arena, inputs, num_inputs, sizeof(*inputs));
+  node->outputs = bp__arena_alloc_array(&graph->arena, (size_t)num_outputs, sizeof(*node->outputs));
+  node->attrs = copy_array(&graph->arena, attrs, num_attrs, sizeof(*attrs));
+  return node->inputs && node->outputs && node->attrs ? node : NULL;
+}
+
+int bp__node_set_output(BpGraph *graph, BpGraphNode *node, int32_t index, BpDataType dtype,
+                        const int64_t *shape, int32_t ndim) {
+  BpGraphValue *value = bp__graph_value(graph, node->name, dtype, shape, ndim);
+  if (!value)
+    return -1;
+  value->producer = node;
+  node->outputs[index] = value;
+  return 0;
+}
+
+BpGraphValue *bp__node_input(const BpGraphNode *node, int32_t index) {
+  return index < node->num_inputs ? node->inputs[index] : NULL;
+}
+
+const BpGraphAttr *bp__node_attr(const BpGraphNode *node, const char *name) {
+  for (int32_t i = 0; i < node->num_attrs; i++)
+    if (!strcmp(node->attrs[i].name, name))
+      return &node->attrs[i];
+  return NULL;
+}
+
+int64_t bp__node_int(const BpGraphNode *node, const char *name, int64_t otherwise) {
+  const BpGraphAttr *attr = bp__node_attr(node, name);
+  return attr ? attr->ints[0] : otherwise;
+}
+
+float bp__node_float(const BpGraphNode *node, const char *name, float otherwise) {
+  const BpGraphAttr *attr = bp__node_attr(node, name);
+  return attr ? attr->floats[0] : otherwise;
+}
+
+const char *bp__node_str(const BpGraphNode *node, const char *name, const char *otherwise) {
+  const BpGraphAttr *attr = bp__node_attr(node, name);
+  return attr ? attr->str : otherwise;
+}
+
+BpGraphAttr bp__attr_int(BpGraph *graph, const char *name, int64_t value) {
+  int64_t *copy = bp__arena_alloc(&graph->arena, sizeof(*copy));
+  static const int64_t zero;
+  if (copy)
+    *copy = value;
+  return (BpGraphAttr){
+      .name = name, .type = BP_GRAPH_ATTR_INT, .count = 1, .ints = copy ? copy : &zero};
+}
+
+BpGraphAttr bp__attr_ints(const char *name, const int64_t *values, int32_t count) {
+  return (BpGraphAttr){.name = name, .type = BP_GRAPH_ATTR_INTS, .count = count, .ints = values};
+}
+
+/* ---- Passes --------------------------------------------------------------------------------- */
+
+static void add_uses(BpGraphValue *const *values, int32_t count) {
+  for (int32_t i = 0; i < count; i++)
+    if (values[i])
+      values[i]->num_uses++;
+}
+
+void bp__graph_count_uses(BpGraph *graph) {
+  for (size_t i = 0; i < graph->inputs.size; i++)
+    ((BpGraphValue *)graph->inputs.items[i])->num_uses = 0;
+  for (size_t i = 0; i < graph->nodes.size; i++) {
+    BpGraphNode *node = graph->nodes.items[i];
+    node->id = (int32_t)i;
+    for (int32_t k = 0; k < node->num_inputs; k++)
+      if (node->inputs[k])
+        node->inputs[k]->num_uses = 0;
+    for (int32_t k = 0; k < node->num_outputs; k++)
+      if (node->outputs[k])
+        node->outputs[k]->num_uses = 0;
+  }
+  for (size_t i = 0; i < graph->nodes.size; i++) {
+    BpGraphNode *node = graph->nodes.items[i];
+    add_uses(node->inputs, node->num_inputs);
+  }
+  add_uses((BpGraphValue **)graph->outputs.items, (int32_t)graph->outputs.size);
+}
+
+void bp__graph_remove_dead(BpGraph *graph) {
+  size_t kept = graph->nodes.size;
+  bp__graph_count_uses(graph);
+  for (size_t i = graph->nodes.size; i-- > 0;) {
+    BpGraphNode *node = graph->nodes.items[i];
+    int32_t used = 0;
+    for (int32_t k = 0; k < node->num_outputs; k++)
+      used += node->outputs[k] ? node->outputs[k]->num_uses : 0;
+    if (used > 0) {
+      graph->nodes.items[--kept] = node;
+      continue;
+    }
+    for (int32_t k = 0; k < node->num_inputs; k++)
+      if (node->inputs[k])
+        node->inputs[k]->num_uses--;
+  }
+  if (kept > 0)
+    memmove(graph->nodes.items, graph->nodes.items + kept,
+            (graph->nodes.size - kept) * sizeof(*graph->nodes.items));
+  graph->nodes.size -= kept;
+  bp__graph_count_uses(graph);
+}
+
+BpGraphValue *bp__rewrite_value(const BpRewrite *rewrite, BpGraphValue *value) {
+  while (value && value->id < rewrite->num_mapped && rewrite->mapped[value->id])
+    value = rewrite->mapped[value->id];
+  return value;
+}
+
+int bp__rewrite_replace(BpRewrite *rewrite, const BpGraphValue *from, BpGraphValue *to) {
+  if (!to)
+    return -1;
+  if (from->id >= rewrite->num_mapped)
+    return bp_error_raise(BP_ERROR_INTERNAL, "a rewrite replaces '%s', which it made itself",
+                          from->name);
+  rewrite->mapped[from->id] = to;
+  return 0;
+}
+
+static int rewrite_node(BpRewrite *rewrite, BpGraphNode *node, BpRewriteRule rule) {
+  int action;
+  for (int32_t k = 0; k < node->num_inputs; k++)
+    node->inputs[k] = bp__rewrite_value(rewrite, node->inputs[k]);
+  action = rule(rewrite, node);
+  return action == 0 ? bp__list_push(&rewrite->graph->nodes, node) : action < 0 ? -1 : 0;
+}
+
+int bp__graph_rewrite(BpGraph *graph, BpRewriteRule rule, void *context) {
+  BpRewrite rewrite = {.graph = graph, .num_mapped = graph->num_values, .context = context};
+  BpList old = graph->nodes;
+  int failed = 0;
+  rewrite.mapped = calloc((size_t)graph->num_values + 1, sizeof(*rewrite.mapped));
+  if (!rewrite.mapped)
+    return bp_error_raise(BP_ERROR_MEMORY, "out of memory while rewriting the graph");
+  graph->nodes = (BpList){0};
+  for (size_t i = 0; i < old.size && !failed; i++)
+    failed = rewrite_node(&rewrite, old.items[i], rule);
+  for (size_t i = 0; i < graph->outputs.size; i++)
+    graph->outputs.items[i] = bp__rewrite_value(&rewrite, graph->outputs.items[i]);
+  free(rewrite.mapped);
+  bp__list_free(&old);
+  if (failed)
+    return -1;
+  bp__graph_remove_dead(graph);
+  return 0;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The graph IR: a model while it is compiled.
+ *
+ * A graph is a list of nodes in the order of their execution, each an operator applied to values.
+ * A value is a tensor of known type and shape: an input, a constant, or an output of one node. All
+ * shapes are static: symbols were bound when the graph was imported. The graph owns everything in
+ * it; passes replace the list of nodes and let what is unused lie. One thread at a time. */
+#ifndef BACKPLANE_GRAPH_IR_GRAPH_H
+#define BACKPLANE_GRAPH_IR_GRAPH_H
+
+#include <stdint.h>
+
+#include <backplane/value.h>
+
+#include "graph/ir/arena.h"
+
+#define BP_GRAPH_MAX_NDIM 8
+
+typedef struct BpGraphNode BpGraphNode;
+struct BpOp;
+
+typedef struct BpGraphValue {
+  const char *name;
+  BpDataType dtype;
+  int32_t ndim;
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  BpGraphNode *producer; /* NULL: an input or a constant */
+  const void *data;      /* of a constant: its elements, compact; else NULL */
+  int32_t id;            /* dense, from 0 to num_values - 1 */
+  int32_t num_uses;      /* after bp__graph_count_uses: by nodes and as output of the graph */
+} BpGraphValue;
+
+/* An attribute, as ONNX has it: exactly one of the payloads, by type. */
+#define BP_GRAPH_ATTR_FLOAT   1
+#define BP_GRAPH_ATTR_INT     2
+#define BP_GRAPH_ATTR_STRING  3
+#define BP_GRAPH_ATTR_TENSOR  4
+#define BP_GRAPH_ATTR_FLOATS  6
+#define BP_GRAPH_ATTR_INTS    7
+#define BP_GRAPH_ATTR_STRINGS 8
+
+typedef struct BpGraphAttr {
+  const char *name;
+  int32_t type; /* BP_GRAPH_ATTR_* */
+  int32_t count;
+  const int64_t *ints;  /* INT, INTS */
+  const float *floats;  /* FLOAT, FLOATS */
+  const char *str;      /* STRING */
+  BpGraphValue *tensor; /* TENSOR: a constant */
+} BpGraphAttr;
+
+struct BpGraphNode {
+  const struct BpOp *op;
+  const char *name;
+  int32_t version; /* of the operator set that its domain was imported with */
+  int32_t num_attrs;
+  const BpGraphAttr *attrs;
+  int32_t num_inputs; /* trailing absent ones are not counted */
+  int32_t num_outputs;
+  BpGraphValue **inputs; /* NULL: an absent optional input */
+  BpGraphValue **outputs;
+  int32_t id; /* place in the list, after bp__graph_count_uses */
+};
+
+typedef struct BpGraph {
+  BpArena arena;
+  BpList nodes;   /* BpGraphNode */
+  BpList inputs;  /* BpGraphValue */
+  BpList outputs; /* BpGraphValue */
+  const char **output_names;
+  int32_t num_values;
+} BpGraph;
+
+/* Graphs are made zeroed by their owner; this frees what one holds. */
+void bp__graph_clear(BpGraph *graph);
+
+/* ---- Values --------------------------------------------------------------------------------- */
+
+/* A value without producer or data. Extents are checked: >= 0, their product below 2^62 bytes. */
+BpGraphValue *bp__graph_value(BpGraph *graph, const char *name, BpDataType dtype,
+                              const int64_t *shape, int32_t ndim);
+/* A constant; `data` is borrowed for the graph's life, or NULL: memory of the arena, zeroed, to be
+ * filled in through the cast-away pointer that bp__graph_constant_data gives. */
+BpGraphValue *bp__graph_constant(BpGraph *graph, const char *name, BpDataType dtype,
+                                 const int64_t *shape, int32_t ndim, const void *data);
+void *bp__graph_constant_data(BpGraphValue *constant);
+/* Convenience: constants of float32 and int64. A scalar has ndim 0. */
+BpGraphValue *bp__graph_float_scalar(BpGraph *graph, float value);
+BpGraphValue *bp__graph_int_vector(BpGraph *graph, const int64_t *values, int64_t count);
+
+int64_t bp__value_num_elements(const BpGraphValue *value);
+int64_t bp__value_num_bytes(const BpGraphValue *value);
+int bp__value_same_shape(const BpGraphValue *a, const BpGraphValue *b);
+/* Element `index` of a constant as a number of any real type; it is not checked to be one. */
+double bp__value_get_float(const BpGraphValue *constant, int64_t index);
+int64_t bp__value_get_int(const BpGraphValue *constant, int64_t index);
+int bp__dtype_equal(BpDataType a, BpDataType b);
+/* "float32 1x3x48x192", at most BP_VALUE_TEXT characters. */
+#define BP_VALUE_TEXT 256
+const char *bp__value_format(const BpGraphValue *value, char *text);
+
+#define BP__FLOAT32 ((BpDataType){BP_DTYPE_FLOAT, 32, 1})
+#define BP__INT64   ((BpDataType){BP_DTYPE_INT, 64, 1})
+#define BP__BOOL    ((BpDataType){BP_DTYPE_BOOL, 8, 1})
+
+/* ---- Nodes ---------------------------------------------------------------------------------- */
+
+/* Makes a node that is not yet in a list, with room for its outputs, which are NULL. Inputs and
+ * attributes are copied (what attributes point to is not). */
+BpGraphNode *bp__graph_node(BpGraph *graph, const struct BpOp *op, const char *name,
+                            BpGraphValue *const *inputs, int32_t num_inputs, int32_t num_outputs,
+                            const BpGraphAttr *attrs, int32_t num_attrs);
+/* Makes output `index` of a node. */
+int bp__node_set_output(BpGraph *graph, BpGraphNode *node, int32_t index, BpDataType dtype,
+                        const int64_t *shape, int32_t ndim);
+
+/* The input, or NULL if it is absent or beyond those given. */
+BpGraphValue *bp__node_input(const BpGraphNode *node, int32_t index);
+const BpGraphAttr *bp__node_attr(const BpGraphNode *node, const char *name);
+int64_t bp__node_int(const BpGraphNode *node, const char *name, int64_t otherwise);
+float bp__node_float(const BpGraphNode *node, const char *name, float otherwise);
+const char *bp__node_str(const BpGraphNode *node, const char *name, const char *otherwise);
+/* Attributes to give to bp__graph_node; the lists are borrowed for the graph's life. */
+BpGraphAttr bp__attr_int(BpGraph *graph, const char *name, int64_t value);
+BpGraphAttr bp__attr_ints(const char *name, const int64_t *values, int32_t count);
+
+/* ---- Passes --------------------------------------------------------------------------------- */
+
+/* Fills num_uses of all values and id of all nodes. */
+void bp__graph_count_uses(BpGraph *graph);
+/* Drops nodes of which no output is used. */
+void bp__graph_remove_dead(BpGraph *graph);
+
+/* One walk over the nodes, in order, that may replace them. */
+typedef struct BpRewrite {
+  BpGraph *graph;        /* its list of nodes is the new one, which the walk appends to */
+  BpGraphValue **mapped; /* by id: what replaces a value, or NULL */
+  int32_t num_mapped;
+  void *context;
+} BpRewrite;
+
+/* Sees a node, its inputs already replaced: 0 keeps it, 1 drops it, -1 is an error. It may append
+ * nodes to the graph and say with bp__rewrite_replace what stands for the outputs of a dropped one.
+ */
+typedef int (*BpRewriteRule)(BpRewrite *rewrite, BpGraphNode *node);
+int bp__graph_rewrite(BpGraph *graph, BpRewriteRule rule, void *context);
+int bp__rewrite_replace(BpRewrite *rewrite, const BpGraphValue *from, BpGraphValue *to);
+/* What a value of the old graph is now. */
+BpGraphValue *bp__rewrite_value(const BpRewrite *rewrite, BpGraphValue *value);
+
+/* The graph as text, for dumps (transfer full, free); NULL with BP_ERROR_MEMORY. */
+char *bp__graph_print(const BpGraph *graph);
+
+#endif
