@@ -1,2 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Operators.
+
+libbackplane_graph_la_SOURCES += \
+	graph/ops/conv.c \
+	graph/ops/elementwise.c \
+	graph/ops/expr.h \
+	graph/ops/fold.c \
+	graph/ops/matmul.c \
+	graph/ops/move.c \
+	graph/ops/normalize.c \
+	graph/ops/op.c graph/ops/op.h \
+	graph/ops/pool.c \
+	graph/ops/reduce.c \
+	graph/ops/resize.c \
+	graph/ops/rows.h \
+	graph/ops/scalar.c \
+	graph/ops/shape.c \
+	graph/ops/table.c

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element-wise operators: types and shapes, and the one computation behind all of them, which
+ * applies a row's scalar to broadcast inputs. scalar.c has the scalars. */
+#include <string.h>
+
+#include <backplane/object.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+#define MAX_ARGS 16
+
+static int same_types(const BpGraphNode *node, int32_t from) {
+  char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
+  for (int32_t i = from + 1; i < node->num_inputs; i++)
+    if (node->inputs[i] && !bp__dtype_equal(node->inputs[i]->dtype, node->inputs[from]->dtype))
+      return bp__op_bad(node, "inputs %d and %d differ in type: %s and %s", from, i,
+                        bp__value_format(node->inputs[from], a),
+                        bp__value_format(node->inputs[i], b));
+  return 0;
+}
+
+static int broadcast_output(BpGraph *graph, BpGraphNode *node, BpDataType dtype) {
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t ndim;
+  if (node->num_inputs > MAX_ARGS)
+    return bp__op_error(node, "it has %d inputs, at most %d work", node->num_inputs, MAX_ARGS);
+  if (bp__op_broadcast(node, shape, &ndim))
+    return -1;
+  return bp__node_set_output(graph, node, 0, dtype, shape, ndim);
+}
+
+BP_ROW_INFER(elementwise) {
+  return same_types(node, 0) ? -1 : broadcast_output(graph, node, node->inputs[0]->dtype);
+}
+
+BP_ROW_INFER(compare) {
+  return same_types(node, 0) ? -1 : broadcast_output(graph, node, BP__BOOL);
+}
+
+BP_ROW_INFER(predicate) {
+  return broadcast_output(graph, node, BP__BOOL);
+}
+
+BP_ROW_INFER(pow) {
+  return broadcast_output(graph, node, node->inputs[0]->dtype);
+}
+
+BP_ROW_INFER(where) {
+  if (!bp__dtype_equal(node->inputs[0]->dtype, BP__BOOL))
+    return bp__op_bad(node, "its condition is not bool");
+  return same_types(node, 1) ? -1 : broadcast_output(graph, node, node->inputs[1]->dtype);
+}
+
+BP_ROW_INFER(prelu) {
+  if (same_types(node, 0) || broadcast_output(graph, node, node->inputs[0]->dtype))
+    return -1;
+  if (!bp__value_same_shape(node->outputs[0], node->inputs[0]))
+    return bp__op_bad(node, "its slope has a larger shape than its input");
+  return 0;
+}
+
+BP_ROW_INFER(clip) {
+  for (int32_t i = 1; i < node->num_inputs; i++)
+    if (node->inputs[i] && bp__value_num_elements(node->inputs[i]) != 1)
+      return bp__op_bad(node, "input %d is not a scalar", i);
+  if (same_types(node, 0))
+    return -1;
+  return bp__node_set_output(graph, node, 0, node->inputs[0]->dtype, node->inputs[0]->shape,
+                             node->inputs[0]->ndim);
+}
+
+BP_ROW_INFER(cast_like) {
+  return bp__node_set_output(graph, node, 0, node->inputs[1]->dtype, node->inputs[0]->shape,
+                             node->inputs[0]->ndim);
+}
+
+BP_ROW_INFER(cast) {
+  BpDataType dtype;
+  if (!bp__node_attr(node, "to"))
+    return bp__op_bad(node, "attribute to is missing");
+  if (bp__dtype_from_onnx(bp__node_int(node, "to", 0), &dtype))
+    return bp__op_error(node, "type number %lld is not supported",
+                        (long long)bp__node_int(node, "to", 0));
+  return broadcast_output(graph, node, dtype);
+}
+
+/* ---- Computation ---------------------------------------------------------------------------- */
+
+/* tensor[axes], its shape being broadcast to that of `ndim` axes. */
+static const BpIrNode *read_broadcast(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *axes,
+                                      int32_t ndim) {
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  int32_t own = bp_te_tensor_ndim(tensor);
+  const int64_t *shape = bp_te_tensor_shape(tensor);
+  for (int32_t d = 0; d < own; d++)
+    indices[d] = shape[d] == 1 ? x_index(bp_te_ir(te), 0) : axes[ndim - own + d];
+  return bp_te_read(te, tensor, indices);
+}
+
+static const BpIrNode *elementwise_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpIrNode *args[MAX_ARGS] = {NULL};
+  for (int32_t i = 0; i < op->node->num_inputs; i++) {
+    if (!op->inputs[i])
+      continue;
+    args[i] = read_broadcast(te, op->inputs[i], axes, op->node->outputs[0]->ndim);
+    if (!args[i])
+      return NULL;
+  }
+  return op->node->op->scalar(bp_te_ir(te), op->node, args);
+}
+
+BP_ROW_COMPUTE(elementwise) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, elementwise_body, &copy);
+}
+
+/* ---- Folding and expansion ------------------------------------------------------------------ */
+
+/* Large weights that a model stores as float16 become float32 here, not in the interpreter. */
+BP_ROW_FOLD(cast) {
+  const BpGraphValue *in = node->inputs[0];
+  BpGraphValue *out = node->outputs[0];
+  int64_t count = bp__value_num_elements(in);
+  float *data;
+  if (!in->data || !bp__dtype_equal(out->dtype, BP__FLOAT32) || in->dtype.code == BP_DTYPE_BFLOAT)
+    return 1;
+  data = bp__arena_alloc_array(&graph->arena, (size_t)count, sizeof(*data));
+  if (!data)
+    return -1;
+  for (int64_t i = 0; i < count; i++)
+    data[i] = (float)bp__value_get_float(in, i);
+  out->data = data;
+  return 0;
+}
+
+/* A variadic operator as a chain of one with two operands. */
+static BpGraphValue *chain(BpGraph *graph, BpGraphNode *node, const char *op) {
+  BpGraphValue *result = node->inputs[0];
+  for (int32_t i = 1; i < node->num_inputs; i++) {
+    BpGraphValue *pair[2] = {result, node->inputs[i]};
+    if (!pair[1]) {
+      bp__op_bad(node, "input %d is missing", i);
+      return NULL;
+    }
+    result = bp__op_apply(graph, "", op, node->name, pair, 2, NULL, 0);
+    if (!result)
+      return NULL;
+  }
+  return result;
+}
+
+BP_ROW_EXPAND(sum) {
+  node->outputs[0] = chain(graph, node, "Add");
+  return node->outputs[0] ? 0 : -1;
+}
+
+BP_ROW_EXPAND(mean) {
+  BpGraphValue *pair[2] = {chain(graph, node, "Add"),
+                           bp__graph_float_scalar(graph, (float)node->num_inputs)};
+  node->outputs[0] = bp__op_apply(graph, "", "Div", node->name, pair, 2, NULL, 0);
+  return node->outputs[0] ? 0 : -1;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Short forms for writing expressions of operators. A NULL operand gives NULL. */
+#ifndef BACKPLANE_GRAPH_OPS_EXPR_H
+#define BACKPLANE_GRAPH_OPS_EXPR_H
+
+#include <backplane/compiler/ir.h>
+
+static inline const BpIrNode *x_add(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
+  return bp_ir_binary(ir, BP_IR_ADD, a, b);
+}
+static inline const BpIrNode *x_sub(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
+  return bp_ir_binary(ir, BP_IR_SUB, a, b);
+}
+static inline const BpIrNode *x_mul(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
+  return bp_ir_binary(ir, BP_IR_MUL, a, b);
+}
+static inline const BpIrNode *x_div(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
+  return bp_ir_binary(ir, BP_IR_DIV, a, b);
+}
+static inline const BpIrNode *x_min(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
+  return bp_ir_binary(ir, BP_IR_MIN, a, b);
+}
+static inline const BpIrNode *x_max(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
+  return bp_ir_binary(ir, BP_IR_MAX, a, b);
+}
+static inline const BpIrNode *x_lt(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
+  return bp_ir_binary(ir, BP_IR_LT, a, b);
+}
+static inline const BpIrNode *x_ge(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
+  return bp_ir_binary(ir, BP_IR_GE, a, b);
+}
+static inline const BpIrNode *x_and(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
+  return bp_ir_binary(ir, BP_IR_AND, a, b);
+}
+/* An index. */
+static inline const BpIrNode *x_index(BpIrModule *ir, int64_t value) {
+  return bp_ir_int(ir, (BpDataType){BP_DTYPE_INT, 64, 1}, value);
+}
+/* A number of any type. */
+static inline const BpIrNode *x_number(BpIrModule *ir, BpDataType dtype, double value) {
+  if (dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT)
+    return bp_ir_float(ir, dtype, value);
+  return bp_ir_int(ir, dtype, (int64_t)value);
+}
+static inline const BpIrNode *x_call1(BpIrModule *ir, const char *name, const BpIrNode *a) {
+  return a ? bp_ir_call(ir, bp_ir_table()->dtype(a), BP_IR_CALL_INTRINSIC, name, &a, 1) : NULL;
+}
+static inline BpDataType x_dtype(const BpIrNode *a) {
+  return bp_ir_table()->dtype(a);
+}
+
+#endif

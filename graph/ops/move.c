@@ -1,0 +1,625 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators that move elements: each element of the output is one of an input, or a constant. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/object.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+/* A body that needs the operator and nothing else. */
+static BpTeTensor *compute_with(const BpOpCompute *op, BpTeBody body) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, body, &copy);
+}
+
+static int set_output_like(BpGraph *graph, BpGraphNode *node, const int64_t *shape, int32_t ndim) {
+  return bp__node_set_output(graph, node, 0, node->inputs[0]->dtype, shape, ndim);
+}
+
+/* ---- Transpose ------------------------------------------------------------------------------ */
+
+static int read_permutation(const BpGraphNode *node, int64_t *perm) {
+  int32_t ndim = node->inputs[0]->ndim, seen = 0;
+  int32_t count = bp__op_ints(node, -1, "perm", perm, BP_GRAPH_MAX_NDIM);
+  if (count == -1)
+    return -1;
+  for (int32_t i = 0; count == -2 && i < ndim; i++)
+    perm[i] = ndim - 1 - i;
+  for (int32_t i = 0; i < ndim && count != -2; i++) {
+    if (count != ndim || perm[i] < 0 || perm[i] >= ndim || (seen & 1 << perm[i]))
+      return bp__op_bad(node, "perm is no permutation of %d axes", ndim);
+    seen |= 1 << perm[i];
+  }
+  return 0;
+}
+
+BP_ROW_INFER(transpose) {
+  int64_t perm[BP_GRAPH_MAX_NDIM], shape[BP_GRAPH_MAX_NDIM];
+  if (read_permutation(node, perm))
+    return -1;
+  for (int32_t i = 0; i < node->inputs[0]->ndim; i++)
+    shape[i] = node->inputs[0]->shape[perm[i]];
+  return set_output_like(graph, node, shape, node->inputs[0]->ndim);
+}
+
+static const BpIrNode *transpose_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  int64_t perm[BP_GRAPH_MAX_NDIM];
+  if (read_permutation(op->node, perm))
+    return NULL;
+  for (int32_t i = 0; i < op->node->inputs[0]->ndim; i++)
+    indices[perm[i]] = axes[i];
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(transpose) {
+  return compute_with(op, transpose_body);
+}
+
+/* Weights are often stored transposed, and are too many for the interpreter. */
+BP_ROW_FOLD(transpose) {
+  const BpGraphValue *in = node->inputs[0], *out = node->outputs[0];
+  int64_t perm[BP_GRAPH_MAX_NDIM], strides[BP_GRAPH_MAX_NDIM], index[BP_GRAPH_MAX_NDIM] = {0};
+  size_t size = bp_dtype_bytes(in->dtype), from = 0;
+  char *data;
+  if (!in->data)
+    return 1;
+  data = bp__arena_alloc(&graph->arena, (size_t)bp__value_num_bytes(out));
+  if (!data || read_permutation(node, perm))
+    return -1;
+  for (int32_t i = 0; i < out->ndim; i++) {
+    strides[i] = 1;
+    for (int32_t k = (int32_t)perm[i] + 1; k < in->ndim; k++)
+      strides[i] *= in->shape[k];
+  }
+  for (int64_t i = 0, n = bp__value_num_elements(out); i < n; i++) {
+    memcpy(data + (size_t)i * size, (const char *)in->data + from * size, size);
+    for (int32_t d = out->ndim - 1; d >= 0; d--) {
+      from += (size_t)strides[d];
+      if (++index[d] < out->shape[d])
+        break;
+      from -= (size_t)(strides[d] * index[d]);
+      index[d] = 0;
+    }
+  }
+  node->outputs[0]->data = data;
+  return 0;
+}
+
+/* ---- Concat --------------------------------------------------------------------------------- */
+
+static int concat_axis(const BpGraphNode *node, int32_t *axis) {
+  return bp__op_axis(node, bp__node_int(node, "axis", 1), node->inputs[0]->ndim, axis);
+}
+
+BP_ROW_INFER(concat) {
+  const BpGraphValue *first = node->inputs[0];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t axis;
+  if (concat_axis(node, &axis))
+    return -1;
+  memcpy(shape, first->shape, sizeof(shape));
+  for (int32_t i = 1; i < node->num_inputs; i++) {
+    const BpGraphValue *in = node->inputs[i];
+    if (!in || in->ndim != first->ndim || !bp__dtype_equal(in->dtype, first->dtype))
+      return bp__op_bad(node, "input %d has another type or number of dimensions than the first",
+                        i);
+    for (int32_t d = 0; d < in->ndim; d++)
+      if (d != axis && in->shape[d] != first->shape[d])
+        return bp__op_bad(node, "input %d differs from the first in extent %d", i, d);
+    if (__builtin_add_overflow(shape[axis], in->shape[axis], &shape[axis]))
+      return bp__op_bad(node, "its output is too large");
+  }
+  return set_output_like(graph, node, shape, first->ndim);
+}
+
+/* A chain of choices; each input is read where the index is in its part. */
+static const BpIrNode *concat_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *result = NULL;
+  int64_t start = op->node->outputs[0]->shape[0];
+  int32_t axis;
+  if (concat_axis(op->node, &axis))
+    return NULL;
+  start = op->node->outputs[0]->shape[axis];
+  memcpy(indices, axes, (size_t)op->node->outputs[0]->ndim * sizeof(*indices));
+  for (int32_t i = op->node->num_inputs - 1; i >= 0; i--) {
+    const BpIrNode *inside = x_lt(ir, axes[axis], x_index(ir, start)), *value;
+    start -= op->node->inputs[i]->shape[axis];
+    indices[axis] = x_sub(ir, axes[axis], x_index(ir, start));
+    if (start > 0)
+      inside = x_and(ir, inside, x_ge(ir, axes[axis], x_index(ir, start)));
+    value = bp_te_read(te, op->inputs[i], indices);
+    result = result ? bp_ir_select(ir, inside, value, result) : value;
+    if (!result)
+      return NULL;
+  }
+  return result;
+}
+
+BP_ROW_COMPUTE(concat) {
+  return compute_with(op, concat_body);
+}
+
+/* ---- Slice and Split ------------------------------------------------------------------------ */
+
+typedef struct Slices {
+  int64_t start[BP_GRAPH_MAX_NDIM];
+  int64_t step[BP_GRAPH_MAX_NDIM];
+  int64_t extent[BP_GRAPH_MAX_NDIM];
+} Slices;
+
+static int64_t clamp(int64_t value, int64_t low, int64_t high) {
+  return value < low ? low : value > high ? high : value;
+}
+
+static int slice_axis(const BpGraphNode *node, Slices *slices, int32_t axis, int64_t start,
+                      int64_t end, int64_t step) {
+  int64_t extent = node->inputs[0]->shape[axis], count;
+  if (step == 0 || step == INT64_MIN)
+    return bp__op_bad(node, "its step along axis %d is %lld", axis, (long long)step);
+  start = start < 0 ? start + extent : start;
+  end = end < 0 ? end + extent : end;
+  start = step > 0 ? clamp(start, 0, extent) : clamp(start, -1, extent - 1);
+  end = step > 0 ? clamp(end, 0, extent) : clamp(end, -1, extent - 1);
+  count = step > 0 ? end - start : start - end;
+  slices->start[axis] = start;
+  slices->step[axis] = step;
+  slices->extent[axis] = count > 0 ? (count - 1) / llabs(step) + 1 : 0;
+  return 0;
+}
+
+static int read_slices(const BpGraphNode *node, Slices *slices) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t starts[BP_GRAPH_MAX_NDIM], ends[BP_GRAPH_MAX_NDIM], axes[BP_GRAPH_MAX_NDIM],
+      steps[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_ints(node, 1, "starts", starts, BP_GRAPH_MAX_NDIM);
+  int32_t num_ends = bp__op_ints(node, 2, "ends", ends, BP_GRAPH_MAX_NDIM);
+  int32_t num_axes = bp__op_ints(node, 3, "axes", axes, BP_GRAPH_MAX_NDIM);
+  int32_t num_steps = bp__op_ints(node, 4, NULL, steps, BP_GRAPH_MAX_NDIM);
+  if (count == -1 || num_ends == -1 || num_axes == -1 || num_steps == -1)
+    return -1;
+  if (count < 0 || count != num_ends || (num_axes >= 0 && num_axes != count) ||
+      (num_steps >= 0 && num_steps != count))
+    return bp__op_bad(node, "its starts, ends, axes and steps differ in number");
+  for (int32_t i = 0; i < in->ndim; i++) {
+    slices->start[i] = 0;
+    slices->step[i] = 1;
+    slices->extent[i] = in->shape[i];
+  }
+  for (int32_t i = 0; i < count; i++) {
+    int32_t axis;
+    if (bp__op_axis(node, num_axes < 0 ? i : axes[i], in->ndim, &axis) ||
+        slice_axis(node, slices, axis, starts[i], ends[i], num_steps < 0 ? 1 : steps[i]))
+      return -1;
+  }
+  return 0;
+}
+
+BP_ROW_INFER(slice) {
+  Slices slices;
+  if (read_slices(node, &slices))
+    return -1;
+  return set_output_like(graph, node, slices.extent, node->inputs[0]->ndim);
+}
+
+static const BpIrNode *slice_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  Slices slices;
+  if (read_slices(op->node, &slices))
+    return NULL;
+  for (int32_t i = 0; i < op->node->inputs[0]->ndim; i++)
+    indices[i] =
+        x_add(ir, x_mul(ir, axes[i], x_index(ir, slices.step[i])), x_index(ir, slices.start[i]));
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(slice) {
+  return compute_with(op, slice_body);
+}
+
+static int split_lengths(const BpGraphNode *node, int64_t extent, int64_t *lengths) {
+  int32_t count = bp__op_ints(node, 1, "split", lengths, 64), outputs = node->num_outputs;
+  int64_t chunk = (extent + outputs - 1) / outputs, total = 0;
+  if (count == -1)
+    return -1;
+  if (count >= 0 && count != outputs)
+    return bp__op_bad(node, "it names %d lengths for %d outputs", count, outputs);
+  if (count == -2 && node->version < 18 && extent % outputs != 0)
+    return bp__op_bad(node, "%lld elements do not split into %d equal parts", (long long)extent,
+                      outputs);
+  for (int32_t i = 0; i < outputs; i++) {
+    if (count == -2)
+      lengths[i] = total + chunk > extent ? extent - total : chunk;
+    if (lengths[i] < 0 || lengths[i] > extent - total)
+      return bp__op_bad(node, "its lengths do not add up to %lld", (long long)extent);
+    total += lengths[i];
+  }
+  return total == extent ? 0 : bp__op_bad(node, "its lengths do not add up to the extent");
+}
+
+BP_ROW_EXPAND(split) {
+  int64_t lengths[64], start = 0;
+  int32_t axis;
+  if (bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, &axis) ||
+      split_lengths(node, node->inputs[0]->shape[axis], lengths))
+    return -1;
+  for (int32_t i = 0; i < node->num_outputs; i++) {
+    int64_t axis_value = axis, end = start + lengths[i];
+    BpGraphValue *inputs[4] = {node->inputs[0], bp__graph_int_vector(graph, &start, 1),
+                               bp__graph_int_vector(graph, &end, 1),
+                               bp__graph_int_vector(graph, &axis_value, 1)};
+    node->outputs[i] = bp__op_apply(graph, "", "Slice", node->name, inputs, 4, NULL, 0);
+    if (!node->outputs[i])
+      return -1;
+    start = end;
+  }
+  return 0;
+}
+
+/* ---- Pad ------------------------------------------------------------------------------------ */
+
+static int read_pads(const BpGraphNode *node, int64_t *begin, int64_t *end) {
+  int64_t pads[2 * BP_GRAPH_MAX_NDIM], axes[BP_GRAPH_MAX_NDIM];
+  int32_t ndim = node->inputs[0]->ndim;
+  int32_t count = bp__op_ints(node, 1, "pads", pads, 2 * BP_GRAPH_MAX_NDIM);
+  int32_t num_axes = bp__op_ints(node, 3, NULL, axes, BP_GRAPH_MAX_NDIM);
+  if (count == -1 || num_axes == -1)
+    return -1;
+  if (num_axes == -2) {
+    num_axes = ndim;
+    for (int32_t i = 0; i < ndim; i++)
+      axes[i] = i;
+  }
+  if (count != 2 * num_axes)
+    return bp__op_bad(node, "it has %d pads for %d axes", count, num_axes);
+  memset(begin, 0, BP_GRAPH_MAX_NDIM * sizeof(*begin));
+  memset(end, 0, BP_GRAPH_MAX_NDIM * sizeof(*end));
+  for (int32_t i = 0; i < num_axes; i++) {
+    int32_t axis;
+    if (bp__op_axis(node, axes[i], ndim, &axis))
+      return -1;
+    begin[axis] = pads[i];
+    end[axis] = pads[num_axes + i];
+    if (llabs(pads[i]) > INT32_MAX || llabs(pads[num_axes + i]) > INT32_MAX)
+      return bp__op_bad(node, "a pad of axis %d is out of range", axis);
+  }
+  return 0;
+}
+
+BP_ROW_INFER(pad) {
+  int64_t begin[BP_GRAPH_MAX_NDIM], end[BP_GRAPH_MAX_NDIM], shape[BP_GRAPH_MAX_NDIM];
+  const char *mode = bp__node_str(node, "mode", "constant");
+  const BpGraphValue *in = node->inputs[0], *fill = bp__node_input(node, 2);
+  if (read_pads(node, begin, end))
+    return -1;
+  if (fill && (bp__value_num_elements(fill) != 1 || !bp__dtype_equal(fill->dtype, in->dtype)))
+    return bp__op_bad(node, "its fill value is not a scalar of the input's type");
+  if (strcmp(mode, "constant") && strcmp(mode, "reflect") && strcmp(mode, "edge") &&
+      strcmp(mode, "wrap"))
+    return bp__op_bad(node, "mode '%s' is none of constant, reflect, edge and wrap", mode);
+  for (int32_t i = 0; i < in->ndim; i++) {
+    int64_t most = !strcmp(mode, "reflect") ? in->shape[i] - 1 : in->shape[i];
+    shape[i] = in->shape[i] + begin[i] + end[i];
+    if (shape[i] < 0)
+      return bp__op_bad(node, "it removes more than axis %d has", i);
+    if (strcmp(mode, "constant") && ((strcmp(mode, "edge") && (begin[i] > most || end[i] > most)) ||
+                                     (shape[i] > 0 && in->shape[i] == 0)))
+      return bp__op_error(node, "mode %s with pads larger than axis %d is not supported", mode, i);
+  }
+  return set_output_like(graph, node, shape, in->ndim);
+}
+
+/* Where the element at `i` of the padded axis comes from, inside [0, extent). */
+static const BpIrNode *reflected_index(BpIrModule *ir, const char *mode, const BpIrNode *i,
+                                       int64_t extent) {
+  const BpIrNode *zero = x_index(ir, 0), *last = x_index(ir, extent - 1);
+  if (!strcmp(mode, "edge"))
+    return x_min(ir, x_max(ir, i, zero), last);
+  if (!strcmp(mode, "wrap"))
+    return bp_ir_binary(ir, BP_IR_FLOORMOD, i, x_index(ir, extent));
+  i = x_max(ir, i, x_sub(ir, zero, i));
+  return x_min(ir, i, x_sub(ir, x_index(ir, 2 * (extent - 1)), i));
+}
+
+static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpGraphValue *in = op->node->inputs[0];
+  const char *mode = bp__node_str(op->node, "mode", "constant");
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *inside = NULL, *fill, *value;
+  const BpIrNode *zero[1] = {x_index(ir, 0)};
+  int64_t begin[BP_GRAPH_MAX_NDIM], end[BP_GRAPH_MAX_NDIM];
+  if (read_pads(op->node, begin, end))
+    return NULL;
+  for (int32_t i = 0; i < in->ndim; i++) {
+    const BpIrNode *within;
+    indices[i] = x_sub(ir, axes[i], x_index(ir, begin[i]));
+    if (begin[i] == 0 && end[i] == 0)
+      continue;
+    if (strcmp(mode, "constant")) {
+      indices[i] = reflected_index(ir, mode, indices[i], in->shape[i]);
+      continue;
+    }
+    within = x_and(ir, x_ge(ir, indices[i], x_index(ir, 0)),
+                   x_lt(ir, indices[i], x_index(ir, in->shape[i])));
+    inside = inside ? x_and(ir, inside, within) : within;
+  }
+  value = bp_te_read(te, op->inputs[0], indices);
+  if (!inside)
+    return value;
+  if (bp__node_input(op->node, 2))
+    fill = bp_te_read(te, op->inputs[2], zero);
+  else
+    fill = x_number(ir, in->dtype, (double)bp__node_float(op->node, "value", 0.0f));
+  return bp_ir_select(ir, inside, value, fill);
+}
+
+BP_ROW_COMPUTE(pad) {
+  return compute_with(op, pad_body);
+}
+
+/* ---- Expand and Tile ------------------------------------------------------------------------ */
+
+BP_ROW_INFER(expand) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t shape[BP_GRAPH_MAX_NDIM], wanted[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_const_ints(node, 1, wanted, BP_GRAPH_MAX_NDIM), ndim;
+  if (count < 0)
+    return -1;
+  ndim = count > in->ndim ? count : in->ndim;
+  for (int32_t d = 0; d < ndim; d++) {
+    int64_t a = d < ndim - in->ndim ? 1 : in->shape[d - (ndim - in->ndim)];
+    int64_t b = d < ndim - count ? 1 : wanted[d - (ndim - count)];
+    if (a != b && a != 1 && b != 1)
+      return bp__op_bad(node, "extent %lld does not expand to %lld", (long long)a, (long long)b);
+    shape[d] = a == 1 ? b : a;
+  }
+  return set_output_like(graph, node, shape, ndim);
+}
+
+/* Extent 1 is repeated, and new leading dimensions. */
+static const BpIrNode *expand_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpGraphValue *in = op->node->inputs[0];
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  int32_t added = op->node->outputs[0]->ndim - in->ndim;
+  for (int32_t i = 0; i < in->ndim; i++)
+    indices[i] = in->shape[i] == 1 ? x_index(bp_te_ir(te), 0) : axes[added + i];
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(expand) {
+  return compute_with(op, expand_body);
+}
+
+BP_ROW_INFER(tile) {
+  int64_t repeats[BP_GRAPH_MAX_NDIM], shape[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_const_ints(node, 1, repeats, BP_GRAPH_MAX_NDIM);
+  if (count < 0)
+    return -1;
+  if (count != node->inputs[0]->ndim)
+    return bp__op_bad(node, "it has %d repeats for %d dimensions", count, node->inputs[0]->ndim);
+  for (int32_t i = 0; i < count; i++)
+    if (repeats[i] < 0 || __builtin_mul_overflow(node->inputs[0]->shape[i], repeats[i], &shape[i]))
+      return bp__op_bad(node, "repeat %d is %lld", i, (long long)repeats[i]);
+  return set_output_like(graph, node, shape, count);
+}
+
+static const BpIrNode *tile_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  for (int32_t i = 0; i < op->node->inputs[0]->ndim; i++)
+    indices[i] =
+        bp_ir_binary(ir, BP_IR_FLOORMOD, axes[i], x_index(ir, op->node->inputs[0]->shape[i]));
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(tile) {
+  return compute_with(op, tile_body);
+}
+
+/* ---- Gather --------------------------------------------------------------------------------- */
+
+static int check_indices(const BpGraphNode *node) {
+  const BpGraphValue *indices = node->inputs[1];
+  if (indices->dtype.code != BP_DTYPE_INT)
+    return bp__op_bad(node, "its indices are not integers");
+  return 0;
+}
+
+/* Counts from the end if negative; whatever the data says, the result is inside the tensor. */
+static const BpIrNode *safe_index(BpIrModule *ir, const BpIrNode *index, int64_t extent) {
+  const BpIrNode *wide = bp_ir_cast(ir, BP__INT64, index), *zero = x_index(ir, 0);
+  const BpIrNode *positive =
+      bp_ir_select(ir, x_lt(ir, wide, zero), x_add(ir, wide, x_index(ir, extent)), wide);
+  return x_min(ir, x_max(ir, positive, zero), x_index(ir, extent - 1));
+}
+
+BP_ROW_INFER(gather) {
+  const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
+  int64_t shape[2 * BP_GRAPH_MAX_NDIM];
+  int32_t axis, ndim = 0;
+  if (check_indices(node) || bp__op_axis(node, bp__node_int(node, "axis", 0), in->ndim, &axis))
+    return -1;
+  for (int32_t i = 0; i < axis; i++)
+    shape[ndim++] = in->shape[i];
+  for (int32_t i = 0; i < indices->ndim; i++)
+    shape[ndim++] = indices->shape[i];
+  for (int32_t i = axis + 1; i < in->ndim; i++)
+    shape[ndim++] = in->shape[i];
+  if (set_output_like(graph, node, shape, ndim))
+    return -1;
+  if (in->shape[axis] == 0 && bp__value_num_elements(node->outputs[0]) > 0)
+    return bp__op_bad(node, "it gathers from an axis that is empty");
+  return 0;
+}
+
+static const BpIrNode *gather_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpGraphValue *in = op->node->inputs[0];
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *index;
+  int32_t axis, inner = op->node->inputs[1]->ndim;
+  if (bp__op_axis(op->node, bp__node_int(op->node, "axis", 0), in->ndim, &axis))
+    return NULL;
+  index = bp_te_read(te, op->inputs[1], axes + axis);
+  if (!index)
+    return NULL;
+  for (int32_t i = 0; i < in->ndim; i++)
+    indices[i] = i < axis   ? axes[i]
+                 : i > axis ? axes[i - 1 + inner]
+                            : safe_index(bp_te_ir(te), index, in->shape[axis]);
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(gather) {
+  return compute_with(op, gather_body);
+}
+
+BP_ROW_INFER(gather_elements) {
+  const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
+  int32_t axis;
+  if (check_indices(node) || bp__op_axis(node, bp__node_int(node, "axis", 0), in->ndim, &axis))
+    return -1;
+  if (indices->ndim != in->ndim)
+    return bp__op_bad(node, "its inputs differ in their number of dimensions");
+  for (int32_t i = 0; i < in->ndim; i++)
+    if ((i != axis && indices->shape[i] > in->shape[i]) ||
+        (i == axis && in->shape[i] == 0 && bp__value_num_elements(indices) > 0))
+      return bp__op_bad(node, "its indices are larger than its data along axis %d", i);
+  return set_output_like(graph, node, indices->shape, indices->ndim);
+}
+
+static const BpIrNode *gather_elements_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpGraphValue *in = op->node->inputs[0];
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *index = bp_te_read(te, op->inputs[1], axes);
+  int32_t axis;
+  if (!index || bp__op_axis(op->node, bp__node_int(op->node, "axis", 0), in->ndim, &axis))
+    return NULL;
+  memcpy(indices, axes, (size_t)in->ndim * sizeof(*indices));
+  indices[axis] = safe_index(bp_te_ir(te), index, in->shape[axis]);
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(gather_elements) {
+  return compute_with(op, gather_elements_body);
+}
+
+/* ---- Between depth and space ---------------------------------------------------------------- */
+
+static int block_size(const BpGraphNode *node, int64_t *block) {
+  *block = bp__node_int(node, "blocksize", 0);
+  if (node->inputs[0]->ndim != 4 || *block < 1 || *block > INT16_MAX)
+    return bp__op_bad(node, "it takes 4 dimensions and a positive blocksize");
+  return 0;
+}
+
+BP_ROW_INFER(depth_to_space) {
+  const int64_t *in = node->inputs[0]->shape;
+  const char *mode = bp__node_str(node, "mode", "DCR");
+  int64_t b;
+  if (block_size(node, &b))
+    return -1;
+  if (in[1] % (b * b) != 0 || (strcmp(mode, "DCR") && strcmp(mode, "CRD")))
+    return bp__op_bad(node, "%lld channels or mode %s do not fit a blocksize of %lld",
+                      (long long)in[1], mode, (long long)b);
+  return set_output_like(graph, node, (int64_t[]){in[0], in[1] / (b * b), in[2] * b, in[3] * b}, 4);
+}
+
+static const BpIrNode *depth_to_space_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *b, *cell, *indices[4] = {axes[0]};
+  int64_t block;
+  if (block_size(op->node, &block))
+    return NULL;
+  b = x_index(ir, block);
+  cell = x_add(ir, x_mul(ir, bp_ir_binary(ir, BP_IR_FLOORMOD, axes[2], b), b),
+               bp_ir_binary(ir, BP_IR_FLOORMOD, axes[3], b));
+  if (!strcmp(bp__node_str(op->node, "mode", "DCR"), "DCR"))
+    indices[1] = x_add(ir, x_mul(ir, cell, x_index(ir, op->node->outputs[0]->shape[1])), axes[1]);
+  else
+    indices[1] = x_add(ir, x_mul(ir, axes[1], x_index(ir, block * block)), cell);
+  indices[2] = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[2], b);
+  indices[3] = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[3], b);
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(depth_to_space) {
+  return compute_with(op, depth_to_space_body);
+}
+
+BP_ROW_INFER(space_to_depth) {
+  const int64_t *in = node->inputs[0]->shape;
+  int64_t b;
+  if (block_size(node, &b))
+    return -1;
+  if (in[2] % b != 0 || in[3] % b != 0)
+    return bp__op_bad(node, "its input does not divide into blocks of %lld", (long long)b);
+  return set_output_like(graph, node, (int64_t[]){in[0], in[1] * b * b, in[2] / b, in[3] / b}, 4);
+}
+
+static const BpIrNode *space_to_depth_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *b, *channels = x_index(ir, op->node->inputs[0]->shape[1]), *cell,
+                     *indices[4] = {axes[0]};
+  int64_t block;
+  if (block_size(op->node, &block))
+    return NULL;
+  b = x_index(ir, block);
+  cell = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[1], channels);
+  indices[1] = bp_ir_binary(ir, BP_IR_FLOORMOD, axes[1], channels);
+  indices[2] = x_add(ir, x_mul(ir, axes[2], b), bp_ir_binary(ir, BP_IR_FLOORDIV, cell, b));
+  indices[3] = x_add(ir, x_mul(ir, axes[3], b), bp_ir_binary(ir, BP_IR_FLOORMOD, cell, b));
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(space_to_depth) {
+  return compute_with(op, space_to_depth_body);
+}
+
+/* ---- Trilu ---------------------------------------------------------------------------------- */
+
+static int trilu_diagonal(const BpGraphNode *node, int64_t *k) {
+  *k = 0;
+  return bp__node_input(node, 1) && bp__op_const_ints(node, 1, k, 1) != 1
+             ? bp__op_error(node, "its diagonal must be a constant scalar")
+             : 0;
+}
+
+BP_ROW_INFER(trilu) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t k;
+  if (trilu_diagonal(node, &k))
+    return -1;
+  if (in->ndim < 2 || k > INT32_MAX || k < -(int64_t)INT32_MAX)
+    return bp__op_bad(node, "it takes at least 2 dimensions and a small diagonal");
+  return set_output_like(graph, node, in->shape, in->ndim);
+}
+
+static const BpIrNode *trilu_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpGraphValue *in = op->node->inputs[0];
+  const BpIrNode *row = axes[in->ndim - 2], *column = axes[in->ndim - 1], *keep;
+  int64_t k;
+  if (trilu_diagonal(op->node, &k))
+    return NULL;
+  row = x_add(ir, row, x_index(ir, k));
+  keep = bp__node_int(op->node, "upper", 1) ? x_ge(ir, column, row) : x_ge(ir, row, column);
+  return bp_ir_select(ir, keep, bp_te_read(te, op->inputs[0], axes), x_number(ir, in->dtype, 0));
+}
+
+BP_ROW_COMPUTE(trilu) {
+  return compute_with(op, trilu_body);
+}

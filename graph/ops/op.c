@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What rows of the operator table share: errors, constant inputs, axes, broadcasting, windows; and
+ * appending a node to a graph. */
+#include "graph/ops/op.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+static int raise_for(const BpGraphNode *node, const char *kind, const char *format, va_list args) {
+  char text[512];
+  vsnprintf(text, sizeof(text), format, args);
+  return bp_error_raise(kind, "node '%s' (%s): %s", node->name, node->op->name, text);
+}
+
+int bp__op_error(const BpGraphNode *node, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  raise_for(node, BP_ERROR_NOT_IMPLEMENTED, format, args);
+  va_end(args);
+  return -1;
+}
+
+int bp__op_bad(const BpGraphNode *node, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  raise_for(node, BP_ERROR_FORMAT, format, args);
+  va_end(args);
+  return -1;
+}
+
+/* ---- Reading constants and attributes ------------------------------------------------------- */
+
+int32_t bp__op_const_ints(const BpGraphNode *node, int32_t input, int64_t *values, int32_t max) {
+  const BpGraphValue *value = bp__node_input(node, input);
+  int64_t count;
+  if (!value)
+    return bp__op_bad(node, "input %d is missing", input);
+  if (!value->data)
+    return bp__op_error(node,
+                        "input %d ('%s') must be a constant once the input shapes are known, and "
+                        "it depends on the data",
+                        input, value->name);
+  if (value->dtype.code != BP_DTYPE_INT && value->dtype.code != BP_DTYPE_UINT)
+    return bp__op_bad(node, "input %d must hold integers", input);
+  count = bp__value_num_elements(value);
+  if (count > max || value->ndim > 1)
+    return bp__op_bad(node, "input %d has %lld elements in %d dimensions, at most %d in one fit",
+                      input, (long long)count, value->ndim, max);
+  for (int64_t i = 0; i < count; i++)
+    values[i] = bp__value_get_int(value, i);
+  return (int32_t)count;
+}
+
+int32_t bp__op_ints(const BpGraphNode *node, int32_t input, const char *attr_name, int64_t *values,
+                    int32_t max) {
+  const BpGraphAttr *attr = attr_name ? bp__node_attr(node, attr_name) : NULL;
+  if (input >= 0 && bp__node_input(node, input))
+    return bp__op_const_ints(node, input, values, max);
+  if (!attr)
+    return -2;
+  if (attr->count > max)
+    return bp__op_bad(node, "attribute %s has %d elements, at most %d fit", attr_name, attr->count,
+                      max);
+  if (attr->count > 0)
+    memcpy(values, attr->ints, (size_t)attr->count * sizeof(*values));
+  return attr->count;
+}
+
+int bp__op_axis(const BpGraphNode *node, int64_t axis, int32_t ndim, int32_t *result) {
+  if (axis < -(int64_t)ndim || axis >= ndim)
+    return bp__op_bad(node, "axis %lld is outside a tensor of %d dimensions", (long long)axis,
+                      ndim);
+  *result = (int32_t)(axis < 0 ? axis + ndim : axis);
+  return 0;
+}
+
+int bp__op_broadcast(const BpGraphNode *node, int64_t *shape, int32_t *ndim) {
+  char a[BP_VALUE_TEXT];
+  *ndim = 0;
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    if (node->inputs[i] && node->inputs[i]->ndim > *ndim)
+      *ndim = node->inputs[i]->ndim;
+  for (int32_t d = 0; d < *ndim; d++)
+    shape[d] = 1;
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    const BpGraphValue *value = node->inputs[i];
+    for (int32_t d = 0; value && d < value->ndim; d++) {
+      int64_t *extent = &shape[*ndim - value->ndim + d];
+      if (*extent != 1 && value->shape[d] != 1 && value->shape[d] != *extent)
+        return bp__op_bad(node,
+                          "input %d is %s and does not broadcast to extent %lld of the others", i,
+                          bp__value_format(value, a), (long long)*extent);
+      *extent = value->shape[d] != 1 ? value->shape[d] : *extent;
+    }
+  }
+  return 0;
+}
+
+int bp__dtype_from_onnx(int64_t number, BpDataType *dtype) {
+  static const BpDataType types[] = {
+      [1] = {BP_DTYPE_FLOAT, 32, 1},  [2] = {BP_DTYPE_UINT, 8, 1},   [3] = {BP_DTYPE_INT, 8, 1},
+      [4] = {BP_DTYPE_UINT, 16, 1},   [5] = {BP_DTYPE_INT, 16, 1},   [6] = {BP_DTYPE_INT, 32, 1},
+      [7] = {BP_DTYPE_INT, 64, 1},    [9] = {BP_DTYPE_BOOL, 8, 1},   [10] = {BP_DTYPE_FLOAT, 16, 1},
+      [11] = {BP_DTYPE_FLOAT, 64, 1}, [12] = {BP_DTYPE_UINT, 32, 1}, [13] = {BP_DTYPE_UINT, 64, 1},
+  };
+  if (number < 0 || number >= (int64_t)(sizeof(types) / sizeof(types[0])) || !types[number].bits)
+    return -1;
+  *dtype = types[number];
+  return 0;
+}
+
+/* ---- Windows -------------------------------------------------------------------------------- */
+
+static int window_list(const BpGraphNode *node, const char *name, int32_t count, int64_t least,
+                       int64_t otherwise, int64_t *values) {
+  int32_t given = bp__op_ints(node, -1, name, values, 2 * BP_GRAPH_MAX_NDIM);
+  if (given == -1)
+    return -1;
+  if (given >= 0 && given != count)
+    return bp__op_bad(node, "attribute %s has %d elements instead of %d", name, given, count);
+  for (int32_t i = 0; i < count; i++) {
+    values[i] = given < 0 ? otherwise : values[i];
+    if (values[i] < least || values[i] > INT32_MAX)
+      return bp__op_bad(node, "attribute %s: %lld is out of range", name, (long long)values[i]);
+  }
+  return 0;
+}
+
+static int same_padding(const BpGraphNode *node, BpOpWindow *w, int lower) {
+  for (int32_t i = 0; i < w->rank; i++) {
+    int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1;
+    int64_t out = (w->in[i] + w->strides[i] - 1) / w->strides[i];
+    int64_t total = (out - 1) * w->strides[i] + span - w->in[i];
+    if (w->in[i] == 0)
+      return bp__op_bad(node, "its input is empty");
+    total = total > 0 ? total : 0;
+    w->pad_begin[i] = lower ? total - total / 2 : total / 2;
+    w->pad_end[i] = total - w->pad_begin[i];
+  }
+  return 0;
+}
+
+static int window_padding(const BpGraphNode *node, BpOpWindow *w) {
+  const char *automatic = bp__node_str(node, "auto_pad", "NOTSET");
+  int64_t pads[2 * BP_GRAPH_MAX_NDIM];
+  if (window_list(node, "pads", 2 * w->rank, 0, 0, pads))
+    return -1;
+  memcpy(w->pad_begin, pads, (size_t)w->rank * sizeof(*pads));
+  memcpy(w->pad_end, pads + w->rank, (size_t)w->rank * sizeof(*pads));
+  if (!strcmp(automatic, "NOTSET"))
+    return 0;
+  if (!strcmp(automatic, "SAME_UPPER") || !strcmp(automatic, "SAME_LOWER"))
+    return same_padding(node, w, !strcmp(automatic, "SAME_LOWER"));
+  if (strcmp(automatic, "VALID"))
+    return bp__op_bad(node, "auto_pad '%s' is none of NOTSET, SAME_UPPER, SAME_LOWER and VALID",
+                      automatic);
+  memset(w->pad_begin, 0, sizeof(w->pad_begin));
+  memset(w->pad_end, 0, sizeof(w->pad_end));
+  return 0;
+}
+
+static int window_output(const BpGraphNode *node, BpOpWindow *w, int32_t i) {
+  int64_t span = (w->kernel[i] - 1) * w->dilations[i] + 1;
+  int64_t room = w->in[i] + w->pad_begin[i] + w->pad_end[i] - span;
+  if (room < 0)
+    return bp__op_bad(node, "its window of %lld is larger than its padded input of %lld",
+                      (long long)span, (long long)(room + span));
+  w->out[i] = room / w->strides[i] + 1;
+  if (bp__node_int(node, "ceil_mode", 0) && room % w->strides[i] != 0 &&
+      w->out[i] * w->strides[i] < w->in[i] + w->pad_begin[i])
+    w->out[i]++;
+  return 0;
+}
+
+int bp__op_read_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *w) {
+  const BpGraphValue *input = bp__node_input(node, 0);
+  int64_t lists[4][2 * BP_GRAPH_MAX_NDIM];
+  memset(w, 0, sizeof(*w));
+  if (!input || input->ndim < 3)
+    return bp__op_error(node, "its input has fewer than 3 dimensions");
+  w->rank = input->ndim - 2;
+  memcpy(w->in, input->shape + 2, (size_t)w->rank * sizeof(w->in[0]));
+  if (window_list(node, "kernel_shape", w->rank, 1, kernel ? 1 : -1, lists[0]) ||
+      window_list(node, "strides", w->rank, 1, 1, lists[1]) ||
+      window_list(node, "dilations", w->rank, 1, 1, lists[2]))
+    return -1;
+  for (int32_t i = 0; i < w->rank; i++) {
+    if (kernel && bp__node_attr(node, "kernel_shape") && lists[0][i] != kernel[i])
+      return bp__op_bad(node, "kernel_shape differs from the shape of the weights");
+    w->kernel[i] = kernel ? kernel[i] : lists[0][i];
+    w->strides[i] = lists[1][i];
+    w->dilations[i] = lists[2][i];
+    if (w->kernel[i] < 1 || w->kernel[i] > INT32_MAX)
+      return bp__op_bad(node, "its kernel has an extent of %lld", (long long)w->kernel[i]);
+  }
+  return window_padding(node, w);
+}
+
+int bp__op_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *w) {
+  if (bp__op_read_window(node, kernel, w))
+    return -1;
+  for (int32_t i = 0; i < w->rank; i++)
+    if (window_output(node, w, i))
+      return -1;
+  return 0;
+}
+
+BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index) {
+  return index < 16 && (node->op->known >> index & 1) ? NULL : bp__node_input(node, index);
+}
+
+/* ---- Appending ------------------------------------------------------------------------------ */
+
+static int check_arity(const BpGraphNode *node) {
+  const BpOp *op = node->op;
+  if (node->num_inputs < op->min_inputs ||
+      (op->max_inputs >= 0 && node->num_inputs > op->max_inputs))
+    return bp__op_bad(node, "it has %d inputs instead of %d to %d", node->num_inputs,
+                      op->min_inputs, op->max_inputs);
+  for (int32_t i = 0; i < op->min_inputs; i++)
+    if (!node->inputs[i])
+      return bp__op_bad(node, "input %d is missing", i);
+  if (node->num_outputs < 1 || node->num_outputs > op->max_outputs)
+    return bp__op_error(node, "it has %d outputs, 1 to %d work", node->num_outputs,
+                        op->max_outputs);
+  return 0;
+}
+
+int bp__op_append(BpGraph *graph, BpGraphNode *node) {
+  int left;
+  if (check_arity(node))
+    return -1;
+  if (node->op->expand)
+    return node->op->expand(graph, node);
+  if (node->op->infer(graph, node))
+    return -1;
+  left = bp__op_fold(graph, node);
+  if (left <= 0)
+    return left;
+  return bp__list_push(&graph->nodes, node);
+}
+
+BpGraphValue *bp__op_apply(BpGraph *graph, const char *domain, const char *op_name,
+                           const char *name, BpGraphValue *const *inputs, int32_t num_inputs,
+                           const BpGraphAttr *attrs, int32_t num_attrs) {
+  const BpOp *op = bp__op_find(domain, op_name);
+  BpGraphNode *node;
+  if (!op) {
+    bp_error_raise(BP_ERROR_INTERNAL, "a pass asks for operator '%s', which the table lacks",
+                   op_name);
+    return NULL;
+  }
+  for (int32_t i = 0; i < num_inputs; i++)
+    if (!inputs[i])
+      return NULL;
+  node = bp__graph_node(graph, op, name, inputs, num_inputs, 1, attrs, num_attrs);
+  return node && !bp__op_append(graph, node) ? node->outputs[0] : NULL;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators: the one table, a row for each, and what rows are made of.
+ *
+ * To add an operator, add a row to table.c. A row gives either `expand`, which says the operator in
+ * terms of others, or `infer` and one of `scalar` and `compute`. Inference sees static shapes and
+ * constant inputs; what it accepts must be computed as ONNX defines it, the rest is refused with an
+ * error made by bp__op_error. */
+#ifndef BACKPLANE_GRAPH_OPS_OP_H
+#define BACKPLANE_GRAPH_OPS_OP_H
+
+#include <backplane/compiler/te.h>
+
+#include "graph/ir/graph.h"
+
+/* The operator set versions of the default ONNX domain that are read. */
+#define BP_OP_OLDEST_VERSION 7
+#define BP_OP_NEWEST_VERSION 21
+
+/* How an operator may share a function with its neighbours. */
+#define BP_FUSE_ELEMENTWISE 0 /* an element needs the elements at its place, or broadcast ones */
+#define BP_FUSE_INJECTIVE   1 /* an element needs single elements of the inputs, at any place */
+#define BP_FUSE_REDUCTION                                                                          \
+  2                      /* an element needs many; injective producers may be computed inside      \
+                          */
+#define BP_FUSE_ANCHOR 3 /* as before, reads elements often: only consumers join it */
+#define BP_FUSE_VIEW   4 /* the same bytes in another shape: no function at all */
+#define BP_FUSE_OPAQUE 5 /* a function of its own */
+
+/* What `compute` gets: the tensors of the node's inputs, NULL for absent and `known` ones. */
+typedef struct BpOpCompute {
+  BpTe *te;
+  const BpGraphNode *node;
+  BpTeTensor *const *inputs;
+} BpOpCompute;
+
+typedef struct BpOp {
+  const char *name;   /* ONNX's op_type */
+  const char *domain; /* "" is ONNX's own, "backplane" that of operators which passes make */
+  int16_t since;      /* first version whose rules are followed */
+  int16_t min_inputs;
+  int16_t max_inputs; /* -1: any number */
+  int16_t max_outputs;
+  uint16_t known;    /* bit i: input i steers inference and is no argument of the computation */
+  int32_t fusion;    /* BP_FUSE_* */
+  const char *attrs; /* accepted ones as "name:type ...", type i, is, f, fs, s, ss or t */
+
+  /* Makes the outputs with bp__node_set_output. */
+  int (*infer)(BpGraph *graph, BpGraphNode *node);
+  /* (optional) One element of the output from the elements of the inputs, for element-wise rows. */
+  const BpIrNode *(*scalar)(BpIrModule *ir, const BpGraphNode *node, const BpIrNode *const *args);
+  /* (optional) The output as tensor expressions. */
+  BpTeTensor *(*compute)(const BpOpCompute *op);
+  /* (optional) Fills outputs[0]->data from constant inputs, without the compiler; 1: not for this
+   * node. */
+  int (*fold)(BpGraph *graph, BpGraphNode *node);
+  /* (optional) Instead of all this: appends other nodes and sets outputs to what they give. */
+  int (*expand)(BpGraph *graph, BpGraphNode *node);
+} BpOp;
+
+/* The row, or NULL with no error raised. */
+const BpOp *bp__op_find(const char *domain, const char *name);
+/* The table, for documentation and tests. */
+const BpOp *bp__op_table(int32_t *count);
+
+/* The input if it is there and the computation has it as an argument, else NULL. */
+BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index);
+
+/* Appends what the node computes to the graph: checks it, infers, expands, folds constants. On
+ * success its outputs are set. */
+int bp__op_append(BpGraph *graph, BpGraphNode *node);
+/* The same for a new node with one output, which is returned. Inputs that are NULL because their
+ * maker failed make this fail too: give absent ones by count. */
+BpGraphValue *bp__op_apply(BpGraph *graph, const char *domain, const char *op, const char *name,
+                           BpGraphValue *const *inputs, int32_t num_inputs,
+                           const BpGraphAttr *attrs, int32_t num_attrs);
+/* Computes a node whose inputs are constants, giving its output data; 1: it was left as it is. */
+int bp__op_fold(BpGraph *graph, BpGraphNode *node);
+
+/* ---- For rows ------------------------------------------------------------------------------- */
+
+/* Raises BP_ERROR_NOT_IMPLEMENTED, or `kind`, with the node's name and operator before the text. */
+int bp__op_error(const BpGraphNode *node, const char *format, ...) BP_PRINTF(2, 3);
+int bp__op_bad(const BpGraphNode *node, const char *format, ...) BP_PRINTF(2, 3);
+
+/* The integers of a constant input; at most `max`, else an error. Returns the count, -1 for an
+ * error: it is not there, not constant, not integer. */
+int32_t bp__op_const_ints(const BpGraphNode *node, int32_t input, int64_t *values, int32_t max);
+/* The same from input `input` if it is there, else from the attribute `attr`; -2 (no error raised)
+ * if there is neither. */
+int32_t bp__op_ints(const BpGraphNode *node, int32_t input, const char *attr, int64_t *values,
+                    int32_t max);
+/* Makes an axis that may be negative one in [0, ndim). */
+int bp__op_axis(const BpGraphNode *node, int64_t axis, int32_t ndim, int32_t *result);
+/* The shape to which those of all inputs broadcast. */
+int bp__op_broadcast(const BpGraphNode *node, int64_t *shape, int32_t *ndim);
+
+/* The type that ONNX numbers so (TensorProto.DataType); -1, no error raised, for one that no tensor
+ * here can have. */
+int bp__dtype_from_onnx(int64_t number, BpDataType *dtype);
+
+/* Sizes of a window (convolution, pooling) over the spatial dimensions of input 0. */
+typedef struct BpOpWindow {
+  int32_t rank; /* spatial dimensions */
+  int64_t kernel[BP_GRAPH_MAX_NDIM];
+  int64_t strides[BP_GRAPH_MAX_NDIM];
+  int64_t dilations[BP_GRAPH_MAX_NDIM];
+  int64_t pad_begin[BP_GRAPH_MAX_NDIM];
+  int64_t pad_end[BP_GRAPH_MAX_NDIM];
+  int64_t in[BP_GRAPH_MAX_NDIM];
+  int64_t out[BP_GRAPH_MAX_NDIM];
+} BpOpWindow;
+/* Reads it from the attributes, all but `out`; `kernel` NULL: from kernel_shape. */
+int bp__op_read_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *window);
+/* The same, and `out`; a window larger than the padded input is an error. */
+int bp__op_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *window);
+
+#endif

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reductions over axes: sums and their kin, the place of the largest, softmax, running sums. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+/* What each operator of the family does to an element before the reduction, and after it. */
+typedef struct Reduction {
+  const char *op;
+  int32_t kind; /* BP_TE_* */
+  enum { PLAIN, ABSOLUTE, SQUARE, EXPONENTIAL } before;
+  enum { NOTHING, DIVIDE, ROOT, LOGARITHM } after;
+} Reduction;
+
+static const Reduction reductions[] = {
+    {"ReduceSum", BP_TE_SUM, PLAIN, NOTHING},
+    {"ReduceMean", BP_TE_SUM, PLAIN, DIVIDE},
+    {"ReduceMax", BP_TE_MAX, PLAIN, NOTHING},
+    {"ReduceMin", BP_TE_MIN, PLAIN, NOTHING},
+    {"ReduceProd", BP_TE_PROD, PLAIN, NOTHING},
+    {"ReduceL1", BP_TE_SUM, ABSOLUTE, NOTHING},
+    {"ReduceL2", BP_TE_SUM, SQUARE, ROOT},
+    {"ReduceSumSquare", BP_TE_SUM, SQUARE, NOTHING},
+    {"ReduceLogSum", BP_TE_SUM, PLAIN, LOGARITHM},
+    {"ReduceLogSumExp", BP_TE_SUM, EXPONENTIAL, LOGARITHM},
+};
+
+static const Reduction *find_reduction(const BpGraphNode *node) {
+  for (size_t i = 0; i < sizeof(reductions) / sizeof(reductions[0]); i++)
+    if (!strcmp(reductions[i].op, node->op->name))
+      return &reductions[i];
+  return NULL;
+}
+
+/* Which axes of the input are reduced; those kept have extent 1 in the output, or are gone. */
+typedef struct Axes {
+  int reduced[BP_GRAPH_MAX_NDIM];
+  int keepdims;
+  int64_t count; /* elements reduced into one */
+} Axes;
+
+static int read_axes(const BpGraphNode *node, Axes *axes) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t list[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_ints(node, 1, "axes", list, BP_GRAPH_MAX_NDIM);
+  memset(axes, 0, sizeof(*axes));
+  axes->keepdims = bp__node_int(node, "keepdims", 1) != 0;
+  axes->count = 1;
+  if (count == -1)
+    return -1;
+  if (count <= 0) {
+    count = in->ndim;
+    for (int32_t i = 0; i < count; i++)
+      list[i] = i;
+  }
+  for (int32_t i = 0; i < count; i++) {
+    int32_t axis;
+    if (bp__op_axis(node, list[i], in->ndim, &axis))
+      return -1;
+    axes->count *= axes->reduced[axis] ? 1 : in->shape[axis];
+    axes->reduced[axis] = 1;
+  }
+  return 0;
+}
+
+static int set_reduced(BpGraph *graph, BpGraphNode *node, const Axes *axes, BpDataType dtype) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t ndim = 0;
+  for (int32_t i = 0; i < in->ndim; i++)
+    if (axes->keepdims || !axes->reduced[i])
+      shape[ndim++] = axes->reduced[i] ? 1 : in->shape[i];
+  return bp__node_set_output(graph, node, 0, dtype, shape, ndim);
+}
+
+BP_ROW_INFER(reduce) {
+  const BpGraphValue *in = node->inputs[0];
+  const Reduction *reduction = find_reduction(node);
+  Axes axes;
+  if (read_axes(node, &axes))
+    return -1;
+  if (axes.count == 0)
+    return bp__op_error(node, "reducing no elements is not supported");
+  if ((reduction->before == EXPONENTIAL || reduction->after > DIVIDE) &&
+      in->dtype.code != BP_DTYPE_FLOAT)
+    return bp__op_error(node, "its input is not of a float type");
+  if (bp__node_int(node, "noop_with_empty_axes", 0) && !bp__node_input(node, 1) &&
+      !bp__node_attr(node, "axes"))
+    return bp__op_error(node, "noop_with_empty_axes without axes is not supported");
+  return set_reduced(graph, node, &axes, in->dtype);
+}
+
+typedef struct ReduceBody {
+  const BpOpCompute *op;
+  const Reduction *reduction;
+  const Axes *axes;
+  BpTeTensor *shift; /* of LogSumExp: the largest element, subtracted first */
+} ReduceBody;
+
+/* Indices into the input: reduction axes, and the axes of the output for the rest. */
+static int32_t input_indices(BpTe *te, const BpGraphValue *in, const Axes *axes,
+                             const BpIrNode *const *out_axes, const BpIrNode **indices,
+                             const BpIrNode **reduce_axes) {
+  int32_t place = 0, count = 0;
+  for (int32_t i = 0; i < in->ndim; i++) {
+    if (axes->reduced[i]) {
+      indices[i] = bp_te_reduce_axis(te, "k", in->shape[i]);
+      reduce_axes[count++] = indices[i];
+      place += axes->keepdims;
+    } else {
+      indices[i] = out_axes[place++];
+    }
+  }
+  return count;
+}
+
+static const BpIrNode *reduce_body(BpTe *te, const BpIrNode *const *out_axes, void *context) {
+  const ReduceBody *body = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *reduce_axes[BP_GRAPH_MAX_NDIM], *value;
+  int32_t count =
+      input_indices(te, body->op->node->inputs[0], body->axes, out_axes, indices, reduce_axes);
+  value = bp_te_read(te, body->op->inputs[0], indices);
+  if (body->reduction->before == ABSOLUTE)
+    value = x_dtype(value).code == BP_DTYPE_FLOAT
+                ? x_call1(ir, "abs", value)
+                : x_max(ir, value, x_sub(ir, x_number(ir, x_dtype(value), 0), value));
+  else if (body->reduction->before == SQUARE)
+    value = x_mul(ir, value, value);
+  else if (body->reduction->before == EXPONENTIAL)
+    value = x_call1(ir, "exp", x_sub(ir, value, bp_te_read(te, body->shift, out_axes)));
+  return bp_te_reduce(te, body->reduction->kind, value, reduce_axes, count);
+}
+
+typedef struct FinishBody {
+  const ReduceBody *reduce;
+  BpTeTensor *reduced;
+} FinishBody;
+
+static const BpIrNode *finish_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const FinishBody *body = context;
+  const ReduceBody *reduce = body->reduce;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *value = bp_te_read(te, body->reduced, axes);
+  if (!value)
+    return NULL;
+  if (reduce->reduction->after == DIVIDE) {
+    double count = (double)reduce->axes->count;
+    if (x_dtype(value).code == BP_DTYPE_FLOAT)
+      return x_mul(ir, value, x_number(ir, x_dtype(value), 1.0 / count));
+    return x_div(ir, value, x_number(ir, x_dtype(value), count));
+  }
+  if (reduce->reduction->after == ROOT)
+    return x_call1(ir, "sqrt", value);
+  value = x_call1(ir, "log", value);
+  return reduce->shift ? x_add(ir, value, bp_te_read(te, reduce->shift, axes)) : value;
+}
+
+BP_ROW_COMPUTE(reduce) {
+  const BpGraphValue *out = op->node->outputs[0];
+  static const Reduction largest = {"max", BP_TE_MAX, PLAIN, NOTHING};
+  Axes axes;
+  ReduceBody body = {op, find_reduction(op->node), &axes, NULL};
+  FinishBody finish = {&body, NULL};
+  if (read_axes(op->node, &axes))
+    return NULL;
+  if (body.reduction->before == EXPONENTIAL) {
+    ReduceBody max_body = {op, &largest, &axes, NULL};
+    body.shift = bp_te_compute(op->te, "max", out->shape, out->ndim, reduce_body, &max_body);
+    if (!body.shift)
+      return NULL;
+  }
+  finish.reduced = bp_te_compute(op->te, "reduce", out->shape, out->ndim, reduce_body, &body);
+  if (!finish.reduced || body.reduction->after == NOTHING)
+    return finish.reduced;
+  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, finish_body, &finish);
+}
+
+/* Global pooling is a reduction over all but the first two axes. */
+BP_ROW_EXPAND(global_pool) {
+  const char *op = !strcmp(node->op->name, "GlobalMaxPool") ? "ReduceMax" : "ReduceMean";
+  int64_t axes[BP_GRAPH_MAX_NDIM];
+  BpGraphValue *inputs[2] = {node->inputs[0], NULL};
+  if (node->inputs[0]->ndim < 3)
+    return bp__op_bad(node, "its input has fewer than 3 dimensions");
+  for (int32_t i = 2; i < node->inputs[0]->ndim; i++)
+    axes[i - 2] = i;
+  inputs[1] = bp__graph_int_vector(graph, axes, node->inputs[0]->ndim - 2);
+  node->outputs[0] = bp__op_apply(graph, "", op, node->name, inputs, 2, NULL, 0);
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* ---- ArgMax and ArgMin ---------------------------------------------------------------------- */
+
+static int arg_axes(const BpGraphNode *node, Axes *axes) {
+  int32_t axis;
+  memset(axes, 0, sizeof(*axes));
+  if (bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, &axis))
+    return -1;
+  axes->reduced[axis] = 1;
+  axes->keepdims = bp__node_int(node, "keepdims", 1) != 0;
+  axes->count = node->inputs[0]->shape[axis];
+  return 0;
+}
+
+BP_ROW_INFER(arg_reduce) {
+  Axes axes;
+  if (arg_axes(node, &axes))
+    return -1;
+  if (axes.count == 0)
+    return bp__op_bad(node, "it reduces no elements");
+  return set_reduced(graph, node, &axes, BP__INT64);
+}
+
+/* The first (or last) place whose element is the extreme one, which `shift` holds. */
+static const BpIrNode *arg_body(BpTe *te, const BpIrNode *const *out_axes, void *context) {
+  const ReduceBody *body = context;
+  BpIrModule *ir = bp_te_ir(te);
+  int last = bp__node_int(body->op->node, "select_last_index", 0) != 0;
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *axis[1], *extreme, *equal;
+  input_indices(te, body->op->node->inputs[0], body->axes, out_axes, indices, axis);
+  extreme = bp_te_read(te, body->shift, out_axes);
+  equal = bp_ir_binary(ir, BP_IR_EQ, bp_te_read(te, body->op->inputs[0], indices), extreme);
+  return bp_te_reduce(
+      te, last ? BP_TE_MAX : BP_TE_MIN,
+      bp_ir_select(ir, equal, axis[0], x_index(ir, last ? 0 : body->axes->count - 1)), axis, 1);
+}
+
+BP_ROW_COMPUTE(arg_reduce) {
+  const BpGraphValue *out = op->node->outputs[0];
+  Reduction extreme = {"extreme", BP_TE_MAX, PLAIN, NOTHING};
+  Axes axes;
+  ReduceBody body = {op, &extreme, &axes, NULL};
+  if (arg_axes(op->node, &axes))
+    return NULL;
+  if (!strcmp(op->node->op->name, "ArgMin"))
+    extreme.kind = BP_TE_MIN;
+  body.shift = bp_te_compute(op->te, "extreme", out->shape, out->ndim, reduce_body, &body);
+  if (!body.shift)
+    return NULL;
+  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, arg_body, &body);
+}
+
+/* ---- Softmax -------------------------------------------------------------------------------- */
+
+/* Before version 13 it works on all axes from `axis` on, as if they were one. */
+static int softmax_axes(const BpGraphNode *node, Axes *axes) {
+  int32_t axis, ndim = node->inputs[0]->ndim;
+  memset(axes, 0, sizeof(*axes));
+  if (bp__op_axis(node, bp__node_int(node, "axis", node->version < 13 ? 1 : -1), ndim, &axis))
+    return -1;
+  for (int32_t i = axis; i < (node->version < 13 ? ndim : axis + 1); i++)
+    axes->reduced[i] = 1;
+  axes->keepdims = 1;
+  return 0;
+}
+
+BP_ROW_INFER(softmax) {
+  const BpGraphValue *in = node->inputs[0];
+  Axes axes;
+  if (softmax_axes(node, &axes))
+    return -1;
+  if (in->dtype.code != BP_DTYPE_FLOAT)
+    return bp__op_bad(node, "its input is not of a float type");
+  return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
+}
+
+typedef struct SoftmaxBody {
+  ReduceBody reduce;
+  BpTeTensor *shifted; /* x - max, or its exponential */
+  BpTeTensor *sum;
+} SoftmaxBody;
+
+/* The element of a reduced tensor that belongs to the output's element. */
+static const BpIrNode *read_reduced(BpTe *te, const SoftmaxBody *body, BpTeTensor *tensor,
+                                    const BpIrNode *const *axes) {
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  for (int32_t i = 0; i < body->reduce.op->node->inputs[0]->ndim; i++)
+    indices[i] = body->reduce.axes->reduced[i] ? x_index(bp_te_ir(te), 0) : axes[i];
+  return bp_te_read(te, tensor, indices);
+}
+
+static int is_log(const SoftmaxBody *body) {
+  return !strcmp(body->reduce.op->node->op->name, "LogSoftmax");
+}
+
+static const BpIrNode *shifted_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const SoftmaxBody *body = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *value = x_sub(ir, bp_te_read(te, body->reduce.op->inputs[0], axes),
+                                read_reduced(te, body, body->reduce.shift, axes));
+  return is_log(body) ? value : x_call1(ir, "exp", value);
+}
+
+static const BpIrNode *softmax_sum_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const SoftmaxBody *body = context;
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *reduce_axes[BP_GRAPH_MAX_NDIM];
+  int32_t count = input_indices(te, body->reduce.op->node->inputs[0], body->reduce.axes, axes,
+                                indices, reduce_axes);
+  const BpIrNode *value = bp_te_read(te, body->shifted, indices);
+  if (is_log(body))
+    value = x_call1(bp_te_ir(te), "exp", value);
+  return bp_te_reduce(te, BP_TE_SUM, value, reduce_axes, count);
+}
+
+static const BpIrNode *softmax_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const SoftmaxBody *body = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *value = bp_te_read(te, body->shifted, axes);
+  const BpIrNode *sum = read_reduced(te, body, body->sum, axes);
+  return is_log(body) ? x_sub(ir, value, x_call1(ir, "log", sum)) : x_div(ir, value, sum);
+}
+
+BP_ROW_COMPUTE(softmax) {
+  const BpGraphValue *out = op->node->outputs[0];
+  static const Reduction largest = {"max", BP_TE_MAX, PLAIN, NOTHING};
+  int64_t reduced[BP_GRAPH_MAX_NDIM];
+  Axes axes;
+  SoftmaxBody body = {{op, &largest, &axes, NULL}, NULL, NULL};
+  if (softmax_axes(op->node, &axes))
+    return NULL;
+  for (int32_t i = 0; i < out->ndim; i++)
+    reduced[i] = axes.reduced[i] ? 1 : out->shape[i];
+  body.reduce.shift = bp_te_compute(op->te, "max", reduced, out->ndim, reduce_body, &body.reduce);
+  if (!body.reduce.shift)
+    return NULL;
+  body.shifted = bp_te_compute(op->te, "exp", out->shape, out->ndim, shifted_body, &body);
+  if (!body.shifted)
+    return NULL;
+  body.sum = bp_te_compute(op->te, "sum", reduced, out->ndim, softmax_sum_body, &body);
+  if (!body.sum)
+    return NULL;
+  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, softmax_body, &body);
+}
+
+/* ---- CumSum --------------------------------------------------------------------------------- */
+
+static int cumsum_axis(const BpGraphNode *node, int32_t *axis) {
+  int64_t value;
+  if (bp__op_const_ints(node, 1, &value, 1) != 1)
+    return bp__op_error(node, "its axis must be a constant scalar");
+  return bp__op_axis(node, value, node->inputs[0]->ndim, axis);
+}
+
+BP_ROW_INFER(cumsum) {
+  const BpGraphValue *in = node->inputs[0];
+  int32_t axis;
+  if (cumsum_axis(node, &axis))
+    return -1;
+  return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
+}
+
+/* Quadratic in the extent, for want of a scan; models use it on short axes. */
+static const BpIrNode *cumsum_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpGraphValue *in = op->node->inputs[0];
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *k, *inside;
+  int exclusive = bp__node_int(op->node, "exclusive", 0) != 0;
+  int32_t axis, kind;
+  if (cumsum_axis(op->node, &axis))
+    return NULL;
+  memcpy(indices, axes, (size_t)in->ndim * sizeof(*indices));
+  k = bp_te_reduce_axis(te, "k", in->shape[axis]);
+  if (bp__node_int(op->node, "reverse", 0))
+    kind = exclusive ? BP_IR_GT : BP_IR_GE;
+  else
+    kind = exclusive ? BP_IR_LT : BP_IR_LE;
+  inside = bp_ir_binary(ir, kind, k, axes[axis]);
+  indices[axis] = k;
+  return bp_te_reduce(te, BP_TE_SUM, bp_te_read_if(te, op->inputs[0], indices, inside), &k, 1);
+}
+
+BP_ROW_COMPUTE(cumsum) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp_te_compute(op->te, "CumSum", out->shape, out->ndim, cumsum_body, &copy);
+}

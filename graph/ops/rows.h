@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions that rows of the operator table name, by the file that holds them. */
+#ifndef BACKPLANE_GRAPH_OPS_ROWS_H
+#define BACKPLANE_GRAPH_OPS_ROWS_H
+
+#include "graph/ops/op.h"
+
+#define BP_ROW_INFER(name)   int bp__infer_##name(BpGraph *graph, BpGraphNode *node)
+#define BP_ROW_COMPUTE(name) BpTeTensor *bp__compute_##name(const BpOpCompute *op)
+#define BP_ROW_SCALAR(name)                                                                        \
+  const BpIrNode *bp__scalar_##name(BpIrModule *ir, const BpGraphNode *node,                       \
+                                    const BpIrNode *const *args)
+#define BP_ROW_FOLD(name)   int bp__fold_##name(BpGraph *graph, BpGraphNode *node)
+#define BP_ROW_EXPAND(name) int bp__expand_##name(BpGraph *graph, BpGraphNode *node)
+
+/* elementwise.c */
+BP_ROW_INFER(elementwise); /* inputs of one type, which is the output's; shapes broadcast */
+BP_ROW_INFER(compare);     /* the same, the output is bool */
+BP_ROW_INFER(predicate);   /* one input, the output is bool */
+BP_ROW_INFER(cast);
+BP_ROW_INFER(cast_like);
+BP_ROW_INFER(where);
+BP_ROW_INFER(pow);
+BP_ROW_INFER(prelu);
+BP_ROW_INFER(clip);
+BP_ROW_COMPUTE(elementwise); /* by the row's scalar */
+BP_ROW_FOLD(cast);
+BP_ROW_EXPAND(mean);
+BP_ROW_EXPAND(sum);
+
+/* scalar.c */
+BP_ROW_SCALAR(abs);
+BP_ROW_SCALAR(neg);
+BP_ROW_SCALAR(sqrt);
+BP_ROW_SCALAR(exp);
+BP_ROW_SCALAR(log);
+BP_ROW_SCALAR(sin);
+BP_ROW_SCALAR(cos);
+BP_ROW_SCALAR(tanh);
+BP_ROW_SCALAR(erf);
+BP_ROW_SCALAR(floor);
+BP_ROW_SCALAR(ceil);
+BP_ROW_SCALAR(round);
+BP_ROW_SCALAR(sign);
+BP_ROW_SCALAR(reciprocal);
+BP_ROW_SCALAR(relu);
+BP_ROW_SCALAR(leaky_relu);
+BP_ROW_SCALAR(thresholded_relu);
+BP_ROW_SCALAR(elu);
+BP_ROW_SCALAR(selu);
+BP_ROW_SCALAR(celu);
+BP_ROW_SCALAR(sigmoid);
+BP_ROW_SCALAR(hard_sigmoid);
+BP_ROW_SCALAR(hard_swish);
+BP_ROW_SCALAR(softplus);
+BP_ROW_SCALAR(softsign);
+BP_ROW_SCALAR(mish);
+BP_ROW_SCALAR(gelu);
+BP_ROW_SCALAR(shrink);
+BP_ROW_SCALAR(clip);
+BP_ROW_SCALAR(prelu);
+BP_ROW_SCALAR(cast);
+BP_ROW_SCALAR(identity);
+BP_ROW_SCALAR(add);
+BP_ROW_SCALAR(sub);
+BP_ROW_SCALAR(mul);
+BP_ROW_SCALAR(div);
+BP_ROW_SCALAR(mod);
+BP_ROW_SCALAR(pow);
+BP_ROW_SCALAR(min);
+BP_ROW_SCALAR(max);
+BP_ROW_SCALAR(equal);
+BP_ROW_SCALAR(less);
+BP_ROW_SCALAR(less_or_equal);
+BP_ROW_SCALAR(greater);
+BP_ROW_SCALAR(greater_or_equal);
+BP_ROW_SCALAR(and);
+BP_ROW_SCALAR(or);
+BP_ROW_SCALAR(xor);
+BP_ROW_SCALAR(not );
+BP_ROW_SCALAR(is_nan);
+BP_ROW_SCALAR(is_inf);
+BP_ROW_SCALAR(bit_and);
+BP_ROW_SCALAR(bit_or);
+BP_ROW_SCALAR(bit_xor);
+BP_ROW_SCALAR(bit_not);
+BP_ROW_SCALAR(bit_shift);
+BP_ROW_SCALAR(where);
+
+/* shape.c: views and what is known from shapes */
+BP_ROW_INFER(reshape);
+BP_ROW_INFER(flatten);
+BP_ROW_INFER(squeeze);
+BP_ROW_INFER(unsqueeze);
+BP_ROW_INFER(shape);
+BP_ROW_INFER(size);
+BP_ROW_FOLD(view);
+BP_ROW_FOLD(shape);
+BP_ROW_FOLD(size);
+BP_ROW_EXPAND(identity);
+BP_ROW_EXPAND(constant);
+BP_ROW_EXPAND(constant_of_shape);
+BP_ROW_EXPAND(range);
+
+/* move.c: operators that move elements */
+BP_ROW_INFER(transpose);
+BP_ROW_INFER(concat);
+BP_ROW_INFER(slice);
+BP_ROW_INFER(pad);
+BP_ROW_INFER(expand);
+BP_ROW_INFER(gather);
+BP_ROW_INFER(gather_elements);
+BP_ROW_INFER(depth_to_space);
+BP_ROW_INFER(space_to_depth);
+BP_ROW_INFER(trilu);
+BP_ROW_INFER(tile);
+BP_ROW_COMPUTE(transpose);
+BP_ROW_COMPUTE(concat);
+BP_ROW_COMPUTE(slice);
+BP_ROW_COMPUTE(pad);
+BP_ROW_COMPUTE(gather);
+BP_ROW_COMPUTE(gather_elements);
+BP_ROW_COMPUTE(depth_to_space);
+BP_ROW_COMPUTE(space_to_depth);
+BP_ROW_COMPUTE(trilu);
+BP_ROW_COMPUTE(tile);
+BP_ROW_COMPUTE(expand);
+BP_ROW_FOLD(transpose);
+BP_ROW_EXPAND(split);
+
+/* reduce.c */
+BP_ROW_INFER(reduce);
+BP_ROW_INFER(arg_reduce);
+BP_ROW_INFER(softmax);
+BP_ROW_INFER(cumsum);
+BP_ROW_COMPUTE(reduce);
+BP_ROW_COMPUTE(arg_reduce);
+BP_ROW_COMPUTE(softmax);
+BP_ROW_COMPUTE(cumsum);
+BP_ROW_EXPAND(global_pool);
+
+/* conv.c */
+BP_ROW_INFER(conv);
+BP_ROW_INFER(conv_transpose);
+BP_ROW_COMPUTE(conv);
+BP_ROW_COMPUTE(conv_transpose);
+
+/* pool.c */
+BP_ROW_INFER(pool);
+BP_ROW_COMPUTE(pool);
+BP_ROW_INFER(lrn);
+BP_ROW_COMPUTE(lrn);
+
+/* matmul.c */
+BP_ROW_INFER(matmul);
+BP_ROW_COMPUTE(matmul);
+BP_ROW_EXPAND(gemm);
+
+/* normalize.c: normalisations, in terms of others */
+BP_ROW_EXPAND(batch_normalization);
+BP_ROW_EXPAND(instance_normalization);
+BP_ROW_EXPAND(layer_normalization);
+BP_ROW_EXPAND(group_normalization);
+BP_ROW_EXPAND(lp_normalization);
+
+/* resize.c */
+BP_ROW_EXPAND(resize);
+BP_ROW_EXPAND(upsample);
+BP_ROW_INFER(resize_axis);
+BP_ROW_COMPUTE(resize_axis);
+
+#endif

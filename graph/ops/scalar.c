@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One element of each element-wise operator. The names of intrinsics are those of docs/ir.md. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+/* A constant of the type of `like`. */
+static const BpIrNode *number(BpIrModule *ir, const BpIrNode *like, double value) {
+  return like ? x_number(ir, x_dtype(like), value) : NULL;
+}
+
+static const BpIrNode *attr_number(BpIrModule *ir, const BpGraphNode *node, const BpIrNode *like,
+                                   const char *name, float otherwise) {
+  return number(ir, like, (double)bp__node_float(node, name, otherwise));
+}
+
+static int is_float(const BpIrNode *a) {
+  return x_dtype(a).code == BP_DTYPE_FLOAT || x_dtype(a).code == BP_DTYPE_BFLOAT;
+}
+
+/* ---- One operand ---------------------------------------------------------------------------- */
+
+#define INTRINSIC(row, name)                                                                       \
+  BP_ROW_SCALAR(row) {                                                                             \
+    (void)node;                                                                                    \
+    return x_call1(ir, name, args[0]);                                                             \
+  }
+INTRINSIC(sqrt, "sqrt")
+INTRINSIC(exp, "exp")
+INTRINSIC(log, "log")
+INTRINSIC(sin, "sin")
+INTRINSIC(cos, "cos")
+INTRINSIC(tanh, "tanh")
+INTRINSIC(erf, "erf")
+INTRINSIC(sigmoid, "sigmoid")
+INTRINSIC(floor, "floor")
+INTRINSIC(ceil, "ceil")
+
+BP_ROW_SCALAR(identity) {
+  (void)ir;
+  (void)node;
+  return args[0];
+}
+
+BP_ROW_SCALAR(abs) {
+  (void)node;
+  if (is_float(args[0]))
+    return x_call1(ir, "abs", args[0]);
+  return x_max(ir, args[0], x_sub(ir, number(ir, args[0], 0), args[0]));
+}
+
+BP_ROW_SCALAR(neg) {
+  (void)node;
+  if (is_float(args[0]))
+    return x_mul(ir, args[0], number(ir, args[0], -1));
+  return x_sub(ir, number(ir, args[0], 0), args[0]);
+}
+
+/* To the nearest, halves to even: floor(x) or the number above it, of which one is even. */
+BP_ROW_SCALAR(round) {
+  const BpIrNode *x = args[0], *half = number(ir, x, 0.5), *two = number(ir, x, 2);
+  const BpIrNode *low = x_call1(ir, "floor", x), *up = x_add(ir, low, number(ir, x, 1));
+  const BpIrNode *rest = x_sub(ir, x, low);
+  const BpIrNode *even = x_mul(ir, x_call1(ir, "floor", x_div(ir, up, two)), two);
+  (void)node;
+  return bp_ir_select(ir, x_lt(ir, rest, half), low,
+                      bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, rest, half),
+                                   bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, even, up), up, low),
+                                   up));
+}
+
+BP_ROW_SCALAR(sign) {
+  const BpIrNode *zero = number(ir, args[0], 0), *one = number(ir, args[0], 1);
+  const BpIrNode *negative = x_lt(ir, args[0], zero), *positive = x_lt(ir, zero, args[0]);
+  (void)node;
+  return x_sub(ir, bp_ir_select(ir, positive, one, zero), bp_ir_select(ir, negative, one, zero));
+}
+
+BP_ROW_SCALAR(reciprocal) {
+  (void)node;
+  return x_div(ir, number(ir, args[0], 1), args[0]);
+}
+
+BP_ROW_SCALAR(relu) {
+  (void)node;
+  return x_max(ir, args[0], number(ir, args[0], 0));
+}
+
+/* x where it is not negative, else `otherwise`. */
+static const BpIrNode *unless_negative(BpIrModule *ir, const BpIrNode *x,
+                                       const BpIrNode *otherwise) {
+  return bp_ir_select(ir, x_lt(ir, x, number(ir, x, 0)), otherwise, x);
+}
+
+BP_ROW_SCALAR(leaky_relu) {
+  return unless_negative(ir, args[0],
+                         x_mul(ir, args[0], attr_number(ir, node, args[0], "alpha", 0.01f)));
+}
+
+BP_ROW_SCALAR(prelu) {
+  (void)node;
+  return unless_negative(ir, args[0], x_mul(ir, args[0], args[1]));
+}
+
+BP_ROW_SCALAR(thresholded_relu) {
+  const BpIrNode *alpha = attr_number(ir, node, args[0], "alpha", 1.0f);
+  return bp_ir_select(ir, x_lt(ir, alpha, args[0]), args[0], number(ir, args[0], 0));
+}
+
+static const BpIrNode *exp_minus_one(BpIrModule *ir, const BpIrNode *x) {
+  return x_sub(ir, x_call1(ir, "exp", x), number(ir, x, 1));
+}
+
+BP_ROW_SCALAR(elu) {
+  const BpIrNode *alpha = attr_number(ir, node, args[0], "alpha", 1.0f);
+  return unless_negative(ir, args[0], x_mul(ir, alpha, exp_minus_one(ir, args[0])));
+}
+
+BP_ROW_SCALAR(selu) {
+  const BpIrNode *alpha = attr_number(ir, node, args[0], "alpha", 1.67326319f);
+  const BpIrNode *gamma = attr_number(ir, node, args[0], "gamma", 1.05070102f);
+  return x_mul(ir, gamma,
+               unless_negative(ir, args[0], x_mul(ir, alpha, exp_minus_one(ir, args[0]))));
+}
+
+BP_ROW_SCALAR(celu) {
+  const BpIrNode *alpha = attr_number(ir, node, args[0], "alpha", 1.0f);
+  return unless_negative(ir, args[0],
+                         x_mul(ir, alpha, exp_minus_one(ir, x_div(ir, args[0], alpha))));
+}
+
+static const BpIrNode *clamp01(BpIrModule *ir, const BpIrNode *x) {
+  return x_min(ir, x_max(ir, x, number(ir, x, 0)), number(ir, x, 1));
+}
+
+BP_ROW_SCALAR(hard_sigmoid) {
+  const BpIrNode *alpha = attr_number(ir, node, args[0], "alpha", 0.2f);
+  const BpIrNode *beta = attr_number(ir, node, args[0], "beta", 0.5f);
+  return clamp01(ir, x_add(ir, x_mul(ir, args[0], alpha), beta));
+}
+
+BP_ROW_SCALAR(hard_swish) {
+  const BpIrNode *x = args[0];
+  const BpIrNode *scaled = x_mul(ir, x, number(ir, x, 1.0 / 6.0));
+  (void)node;
+  return x_mul(ir, x, clamp01(ir, x_add(ir, scaled, number(ir, x, 0.5))));
+}
+
+/* log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which does not overflow. */
+static const BpIrNode *softplus(BpIrModule *ir, const BpIrNode *x) {
+  const BpIrNode *zero = number(ir, x, 0), *one = number(ir, x, 1);
+  const BpIrNode *decay = x_call1(ir, "exp", x_sub(ir, zero, x_call1(ir, "abs", x)));
+  return x_add(ir, x_max(ir, x, zero), x_call1(ir, "log", x_add(ir, one, decay)));
+}
+
+BP_ROW_SCALAR(softplus) {
+  (void)node;
+  return softplus(ir, args[0]);
+}
+
+BP_ROW_SCALAR(softsign) {
+  (void)node;
+  return x_div(ir, args[0], x_add(ir, number(ir, args[0], 1), x_call1(ir, "abs", args[0])));
+}
+
+BP_ROW_SCALAR(mish) {
+  (void)node;
+  return x_mul(ir, args[0], x_call1(ir, "tanh", softplus(ir, args[0])));
+}
+
+BP_ROW_SCALAR(gelu) {
+  const BpIrNode *x = args[0], *inner;
+  if (!strcmp(bp__node_str(node, "approximate", "none"), "tanh")) {
+    const BpIrNode *cube = x_mul(ir, x_mul(ir, x, x), x_mul(ir, x, number(ir, x, 0.044715)));
+    inner = x_call1(ir, "tanh", x_mul(ir, x_add(ir, x, cube), number(ir, x, 0.7978845608028654)));
+  } else {
+    inner = x_call1(ir, "erf", x_mul(ir, x, number(ir, x, 0.70710678118654752)));
+  }
+  return x_mul(ir, x_mul(ir, x, number(ir, x, 0.5)), x_add(ir, inner, number(ir, x, 1)));
+}
+
+BP_ROW_SCALAR(shrink) {
+  const BpIrNode *x = args[0];
+  const BpIrNode *bias = attr_number(ir, node, x, "bias", 0.0f);
+  const BpIrNode *lambda = attr_number(ir, node, x, "lambd", 0.5f);
+  const BpIrNode *below = x_lt(ir, x, x_sub(ir, number(ir, x, 0), lambda));
+  return bp_ir_select(ir, below, x_add(ir, x, bias),
+                      bp_ir_select(ir, x_lt(ir, lambda, x), x_sub(ir, x, bias), number(ir, x, 0)));
+}
+
+BP_ROW_SCALAR(clip) {
+  const BpIrNode *x = args[0];
+  const BpIrNode *low = bp__node_attr(node, "min") ? attr_number(ir, node, x, "min", 0) : NULL;
+  const BpIrNode *high = bp__node_attr(node, "max") ? attr_number(ir, node, x, "max", 0) : NULL;
+  low = bp__node_input(node, 1) ? args[1] : low;
+  high = bp__node_input(node, 2) ? args[2] : high;
+  x = low ? x_max(ir, x, low) : x;
+  return high ? x_min(ir, x, high) : x;
+}
+
+BP_ROW_SCALAR(cast) {
+  BpDataType to = node->outputs[0]->dtype;
+  if (to.code == BP_DTYPE_BOOL)
+    return bp_ir_binary(ir, BP_IR_NE, args[0], number(ir, args[0], 0));
+  return bp_ir_cast(ir, to, args[0]);
+}
+
+BP_ROW_SCALAR(not ) {
+  (void)node;
+  return bp_ir_not(ir, args[0]);
+}
+
+BP_ROW_SCALAR(bit_not) {
+  (void)node;
+  return bp_ir_binary(ir, BP_IR_BIT_XOR, args[0], number(ir, args[0], -1));
+}
+
+BP_ROW_SCALAR(is_nan) {
+  (void)node;
+  return bp_ir_binary(ir, BP_IR_NE, args[0], args[0]);
+}
+
+BP_ROW_SCALAR(is_inf) {
+  const BpIrNode *x = args[0], *infinite = number(ir, x, HUGE_VAL);
+  const BpIrNode *up = bp_ir_binary(ir, BP_IR_EQ, x, infinite);
+  const BpIrNode *down = bp_ir_binary(ir, BP_IR_EQ, x, number(ir, x, -HUGE_VAL));
+  if (!bp__node_int(node, "detect_negative", 1))
+    return up;
+  return bp__node_int(node, "detect_positive", 1) ? bp_ir_binary(ir, BP_IR_OR, up, down) : down;
+}
+
+/* ---- Two operands and more ------------------------------------------------------------------ */
+
+#define BINARY(row, kind)                                                                          \
+  BP_ROW_SCALAR(row) {                                                                             \
+    (void)node;                                                                                    \
+    return bp_ir_binary(ir, kind, args[0], args[1]);                                               \
+  }
+BINARY(add, BP_IR_ADD)
+BINARY(sub, BP_IR_SUB)
+BINARY(mul, BP_IR_MUL)
+BINARY(equal, BP_IR_EQ)
+BINARY(less, BP_IR_LT)
+BINARY(less_or_equal, BP_IR_LE)
+BINARY(greater, BP_IR_GT)
+BINARY(greater_or_equal, BP_IR_GE)
+BINARY(and, BP_IR_AND)
+BINARY(or, BP_IR_OR)
+BINARY(xor, BP_IR_NE)
+BINARY(bit_and, BP_IR_BIT_AND)
+BINARY(bit_or, BP_IR_BIT_OR)
+BINARY(bit_xor, BP_IR_BIT_XOR)
+
+/* Integers: a divisor of 0 would stop the process; its result is unspecified, so it is 0 here. */
+static const BpIrNode *safe_divide(BpIrModule *ir, int32_t kind, const BpIrNode *a,
+                                   const BpIrNode *b) {
+  const BpIrNode *zero = number(ir, b, 0);
+  const BpIrNode *by_zero = bp_ir_binary(ir, BP_IR_EQ, b, zero);
+  const BpIrNode *divisor = bp_ir_select(ir, by_zero, number(ir, b, 1), b);
+  return bp_ir_select(ir, by_zero, zero, bp_ir_binary(ir, kind, a, divisor));
+}
+
+BP_ROW_SCALAR(div) {
+  (void)node;
+  return is_float(args[0]) ? x_div(ir, args[0], args[1])
+                           : safe_divide(ir, BP_IR_DIV, args[0], args[1]);
+}
+
+/* fmod 0: the sign of the divisor, integers; 1: that of the dividend, as C's fmod. */
+BP_ROW_SCALAR(mod) {
+  const BpIrNode *quotient;
+  if (!is_float(args[0]))
+    return safe_divide(ir, bp__node_int(node, "fmod", 0) ? BP_IR_MOD : BP_IR_FLOORMOD, args[0],
+                       args[1]);
+  quotient = x_call1(ir, "trunc", x_div(ir, args[0], args[1]));
+  return x_sub(ir, args[0], x_mul(ir, quotient, args[1]));
+}
+
+/* Small powers, which are most of those in models, without the function. */
+BP_ROW_SCALAR(pow) {
+  const BpIrNode *x = args[0], *pair[2];
+  const BpGraphValue *exponent = node->inputs[1];
+  double value = exponent->data && bp__value_num_elements(exponent) == 1
+                     ? bp__value_get_float(exponent, 0)
+                     : (double)NAN;
+  if (value == 1.0)
+    return x;
+  if (value == 2.0)
+    return x_mul(ir, x, x);
+  if (value == 3.0)
+    return x_mul(ir, x_mul(ir, x, x), x);
+  if (value == 0.5 && is_float(x))
+    return x_call1(ir, "sqrt", x);
+  pair[0] = is_float(x) ? x : bp_ir_cast(ir, (BpDataType){BP_DTYPE_FLOAT, 64, 1}, x);
+  pair[1] = pair[0] ? bp_ir_cast(ir, x_dtype(pair[0]), args[1]) : NULL;
+  if (!pair[1])
+    return NULL;
+  return bp_ir_cast(ir, x_dtype(x),
+                    bp_ir_call(ir, x_dtype(pair[0]), BP_IR_CALL_INTRINSIC, "pow", pair, 2));
+}
+
+static const BpIrNode *fold_args(BpIrModule *ir, const BpGraphNode *node,
+                                 const BpIrNode *const *args, int32_t kind) {
+  const BpIrNode *result = args[0];
+  for (int32_t i = 1; i < node->num_inputs; i++)
+    result = bp_ir_binary(ir, kind, result, args[i]);
+  return result;
+}
+
+BP_ROW_SCALAR(min) {
+  return fold_args(ir, node, args, BP_IR_MIN);
+}
+
+BP_ROW_SCALAR(max) {
+  return fold_args(ir, node, args, BP_IR_MAX);
+}
+
+BP_ROW_SCALAR(bit_shift) {
+  int left = !strcmp(bp__node_str(node, "direction", "LEFT"), "LEFT");
+  const BpIrNode *width = number(ir, args[1], x_dtype(args[0]).bits);
+  const BpIrNode *inside = x_lt(ir, args[1], width);
+  const BpIrNode *by = bp_ir_select(ir, inside, args[1], number(ir, args[1], 0));
+  return bp_ir_select(ir, inside, bp_ir_binary(ir, left ? BP_IR_SHL : BP_IR_SHR, args[0], by),
+                      number(ir, args[0], 0));
+}
+
+BP_ROW_SCALAR(where) {
+  (void)node;
+  return bp_ir_select(ir, args[0], args[1], args[2]);
+}

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators that only look at shapes: views of the same bytes, and values known when compiling. */
+#include <math.h>
+#include <string.h>
+
+#include "graph/ops/rows.h"
+
+/* ---- Views ---------------------------------------------------------------------------------- */
+
+static int set_view(BpGraph *graph, BpGraphNode *node, const int64_t *shape, int32_t ndim) {
+  const BpGraphValue *in = node->inputs[0];
+  if (bp__node_set_output(graph, node, 0, in->dtype, shape, ndim))
+    return -1;
+  if (bp__value_num_elements(in) != bp__value_num_elements(node->outputs[0])) {
+    char from[BP_VALUE_TEXT], to[BP_VALUE_TEXT];
+    return bp__op_bad(node, "%s cannot take the shape of %s", bp__value_format(in, from),
+                      bp__value_format(node->outputs[0], to));
+  }
+  return 0;
+}
+
+/* 0 copies the extent of the input (unless allowzero), -1 stands for what is left. */
+BP_ROW_INFER(reshape) {
+  int64_t shape[BP_GRAPH_MAX_NDIM], known = 1, total = bp__value_num_elements(node->inputs[0]);
+  int32_t ndim = bp__op_ints(node, 1, "shape", shape, BP_GRAPH_MAX_NDIM), open = -1;
+  if (ndim == -2)
+    return bp__op_bad(node, "it has no shape");
+  if (ndim < 0)
+    return -1;
+  for (int32_t i = 0; i < ndim; i++) {
+    if (shape[i] == 0 && !bp__node_int(node, "allowzero", 0)) {
+      if (i >= node->inputs[0]->ndim)
+        return bp__op_bad(node, "extent %d is 0, which copies one that the input lacks", i);
+      shape[i] = node->inputs[0]->shape[i];
+    }
+    if (shape[i] == -1 && open >= 0)
+      return bp__op_bad(node, "its shape has more than one -1");
+    if (shape[i] == -1)
+      open = i;
+    else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i], &known))
+      return bp__op_bad(node, "extent %d of its shape is %lld", i, (long long)shape[i]);
+  }
+  if (open >= 0)
+    shape[open] = known > 0 ? total / known : 0;
+  return set_view(graph, node, shape, ndim);
+}
+
+BP_ROW_INFER(flatten) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t shape[2] = {1, 1}, axis = bp__node_int(node, "axis", 1);
+  axis = axis < 0 ? axis + in->ndim : axis;
+  if (axis < 0 || axis > in->ndim)
+    return bp__op_bad(node, "axis is outside a tensor of %d dimensions", in->ndim);
+  for (int32_t i = 0; i < in->ndim; i++)
+    shape[i >= axis] *= in->shape[i];
+  return set_view(graph, node, shape, 2);
+}
+
+/* Marks in `chosen` the axes of a tensor of `ndim` dimensions. */
+static int choose_axes(const BpGraphNode *node, const int64_t *axes, int32_t count, int32_t ndim,
+                       int *chosen) {
+  memset(chosen, 0, (size_t)ndim * sizeof(*chosen));
+  for (int32_t i = 0; i < count; i++) {
+    int32_t axis;
+    if (bp__op_axis(node, axes[i], ndim, &axis))
+      return -1;
+    if (chosen[axis])
+      return bp__op_bad(node, "axis %d is there twice", axis);
+    chosen[axis] = 1;
+  }
+  return 0;
+}
+
+BP_ROW_INFER(squeeze) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t axes[BP_GRAPH_MAX_NDIM], shape[BP_GRAPH_MAX_NDIM];
+  int chosen[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_ints(node, 1, "axes", axes, BP_GRAPH_MAX_NDIM), ndim = 0;
+  if (count == -1 || choose_axes(node, axes, count < 0 ? 0 : count, in->ndim, chosen))
+    return -1;
+  for (int32_t i = 0; i < in->ndim; i++) {
+    int drop = count == -2 ? in->shape[i] == 1 : chosen[i];
+    if (drop && in->shape[i] != 1)
+      return bp__op_bad(node, "axis %d has extent %lld, not 1", i, (long long)in->shape[i]);
+    if (!drop)
+      shape[ndim++] = in->shape[i];
+  }
+  return set_view(graph, node, shape, ndim);
+}
+
+BP_ROW_INFER(unsqueeze) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t axes[BP_GRAPH_MAX_NDIM], shape[BP_GRAPH_MAX_NDIM];
+  int chosen[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_ints(node, 1, "axes", axes, BP_GRAPH_MAX_NDIM), from = 0;
+  if (count == -1)
+    return -1;
+  if (count == -2)
+    return bp__op_bad(node, "it has no axes");
+  if (in->ndim + count > BP_GRAPH_MAX_NDIM)
+    return bp__op_error(node, "its output has more than %d dimensions", BP_GRAPH_MAX_NDIM);
+  if (choose_axes(node, axes, count, in->ndim + count, chosen))
+    return -1;
+  for (int32_t i = 0; i < in->ndim + count; i++)
+    shape[i] = chosen[i] ? 1 : in->shape[from++];
+  return set_view(graph, node, shape, in->ndim + count);
+}
+
+BP_ROW_FOLD(view) {
+  (void)graph;
+  node->outputs[0]->data = node->inputs[0]->data;
+  return node->outputs[0]->data ? 0 : 1;
+}
+
+BP_ROW_EXPAND(identity) {
+  node->outputs[0] = node->inputs[0];
+  for (int32_t i = 1; i < node->num_outputs; i++)
+    if (node->outputs[i])
+      return bp__op_error(node, "its output %d is used", i);
+  (void)graph;
+  return 0;
+}
+
+/* ---- Shapes as values ----------------------------------------------------------------------- */
+
+static int64_t clamp_axis(int64_t axis, int32_t ndim) {
+  axis = axis < 0 ? axis + ndim : axis;
+  return axis < 0 ? 0 : axis > ndim ? ndim : axis;
+}
+
+BP_ROW_INFER(shape) {
+  int32_t ndim = node->inputs[0]->ndim;
+  int64_t start = clamp_axis(bp__node_int(node, "start", 0), ndim);
+  int64_t end = clamp_axis(bp__node_int(node, "end", ndim), ndim);
+  int64_t count = end > start ? end - start : 0;
+  return bp__node_set_output(graph, node, 0, BP__INT64, &count, 1);
+}
+
+BP_ROW_FOLD(shape) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t start = clamp_axis(bp__node_int(node, "start", 0), in->ndim);
+  int64_t *data = bp__arena_alloc_array(&graph->arena, BP_GRAPH_MAX_NDIM, sizeof(*data));
+  if (!data)
+    return -1;
+  memcpy(data, in->shape + start, (size_t)node->outputs[0]->shape[0] * sizeof(*data));
+  node->outputs[0]->data = data;
+  return 0;
+}
+
+BP_ROW_INFER(size) {
+  return bp__node_set_output(graph, node, 0, BP__INT64, NULL, 0);
+}
+
+BP_ROW_FOLD(size) {
+  int64_t *data = bp__arena_alloc(&graph->arena, sizeof(*data));
+  if (!data)
+    return -1;
+  *data = bp__value_num_elements(node->inputs[0]);
+  node->outputs[0]->data = data;
+  return 0;
+}
+
+/* ---- Constants ------------------------------------------------------------------------------ */
+
+static BpGraphValue *constant_from_numbers(BpGraph *graph, BpGraphNode *node,
+                                           const BpGraphAttr *attr) {
+  int is_float = attr->floats != NULL;
+  int32_t ndim = attr->type == BP_GRAPH_ATTR_FLOATS || attr->type == BP_GRAPH_ATTR_INTS;
+  int64_t count = attr->count;
+  return bp__graph_constant(graph, node->name, is_float ? BP__FLOAT32 : BP__INT64, &count, ndim,
+                            is_float ? (const void *)attr->floats : attr->ints);
+}
+
+BP_ROW_EXPAND(constant) {
+  const BpGraphAttr *attr = node->num_attrs == 1 ? &node->attrs[0] : NULL;
+  if (!attr)
+    return bp__op_bad(node, "it has %d attributes instead of one", node->num_attrs);
+  node->outputs[0] = attr->tensor                 ? attr->tensor
+                     : attr->ints || attr->floats ? constant_from_numbers(graph, node, attr)
+                                                  : NULL;
+  if (!node->outputs[0])
+    return bp__op_error(node, "a constant given by attribute '%s' is not supported", attr->name);
+  return 0;
+}
+
+/* A constant of one element, broadcast. */
+BP_ROW_EXPAND(constant_of_shape) {
+  const BpGraphAttr *attr = bp__node_attr(node, "value");
+  BpGraphValue *value = attr ? attr->tensor : bp__graph_float_scalar(graph, 0.0f);
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t ndim = bp__op_const_ints(node, 0, shape, BP_GRAPH_MAX_NDIM);
+  BpGraphValue *filled;
+  if (ndim < 0 || !value)
+    return -1;
+  if (bp__value_num_elements(value) != 1)
+    return bp__op_bad(node, "its value has more than one element");
+  filled = bp__graph_constant(graph, node->name, value->dtype, shape, ndim, NULL);
+  if (!filled)
+    return -1;
+  for (int64_t i = 0, n = bp__value_num_elements(filled); i < n; i++) {
+    size_t size = (size_t)(bp__value_num_bytes(filled) / n);
+    memcpy((char *)bp__graph_constant_data(filled) + (size_t)i * size, value->data, size);
+  }
+  node->outputs[0] = filled;
+  return 0;
+}
+
+static int fill_range(BpGraphValue *range, double start, double step, int64_t count) {
+  void *data = bp__graph_constant_data(range);
+  for (int64_t i = 0; i < count; i++) {
+    double value = start + step * (double)i;
+    if (range->dtype.code == BP_DTYPE_FLOAT && range->dtype.bits == 32)
+      ((float *)data)[i] = (float)value;
+    else if (range->dtype.code == BP_DTYPE_FLOAT && range->dtype.bits == 64)
+      ((double *)data)[i] = value;
+    else if (range->dtype.code == BP_DTYPE_INT && range->dtype.bits == 64)
+      ((int64_t *)data)[i] = (int64_t)value;
+    else if (range->dtype.code == BP_DTYPE_INT && range->dtype.bits == 32)
+      ((int32_t *)data)[i] = (int32_t)value;
+    else
+      return -1;
+  }
+  return 0;
+}
+
+BP_ROW_EXPAND(range) {
+  double bounds[3], count_exact;
+  int64_t count;
+  for (int32_t i = 0; i < 3; i++) {
+    const BpGraphValue *value = node->inputs[i];
+    if (!value->data || bp__value_num_elements(value) != 1)
+      return bp__op_error(node, "input %d must be a constant scalar", i);
+    bounds[i] = bp__value_get_float(value, 0);
+  }
+  count_exact = ceil((bounds[1] - bounds[0]) / bounds[2]);
+  if (!isfinite(count_exact) || count_exact > (double)INT32_MAX)
+    return bp__op_bad(node, "from %g to %g by %g is no range", bounds[0], bounds[1], bounds[2]);
+  count = count_exact > 0 ? (int64_t)count_exact : 0;
+  node->outputs[0] = bp__graph_constant(graph, node->name, node->inputs[0]->dtype, &count, 1, NULL);
+  if (!node->outputs[0])
+    return -1;
+  if (fill_range(node->outputs[0], bounds[0], bounds[2], count))
+    return bp__op_error(node, "a range of this type is not supported");
+  return 0;
+}

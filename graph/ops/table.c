@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operator table. docs/operators.md is made from it. */
+#include <string.h>
+
+#include "graph/ops/rows.h"
+
+/* Rows by the shape of their functions: element-wise, computed, a view, said in terms of others. */
+#define SCALAR(name, since, inputs, infer, scalar, attrs)                                          \
+  {                                                                                                \
+    name, "", since, inputs, inputs, 1, 0, BP_FUSE_ELEMENTWISE, attrs, bp__infer_##infer,          \
+        bp__scalar_##scalar, bp__compute_elementwise, NULL, NULL                                   \
+  }
+#define COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                      \
+  {                                                                                                \
+    name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
+        bp__compute_##compute, NULL, NULL                                                          \
+  }
+#define VIEW(name, since, min, max, attrs, infer)                                                  \
+  {                                                                                                \
+    name, "", since, min, max, 1, 2, BP_FUSE_VIEW, attrs, bp__infer_##infer, NULL, NULL,           \
+        bp__fold_view, NULL                                                                        \
+  }
+#define EXPANDED(name, since, min, max, outputs, attrs, expand)                                    \
+  {                                                                                                \
+    name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
+        bp__expand_##expand                                                                        \
+  }
+
+#define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
+#define REDUCE_ATTRS "axes:is keepdims:i noop_with_empty_axes:i"
+
+static const BpOp table[] = {
+    /* One operand. */
+    SCALAR("Abs", 6, 1, elementwise, abs, ""),
+    SCALAR("Neg", 6, 1, elementwise, neg, ""),
+    SCALAR("Sqrt", 6, 1, elementwise, sqrt, ""),
+    SCALAR("Exp", 6, 1, elementwise, exp, ""),
+    SCALAR("Log", 6, 1, elementwise, log, ""),
+    SCALAR("Sin", 7, 1, elementwise, sin, ""),
+    SCALAR("Cos", 7, 1, elementwise, cos, ""),
+    SCALAR("Tanh", 6, 1, elementwise, tanh, ""),
+    SCALAR("Erf", 9, 1, elementwise, erf, ""),
+    SCALAR("Floor", 6, 1, elementwise, floor, ""),
+    SCALAR("Ceil", 6, 1, elementwise, ceil, ""),
+    SCALAR("Round", 11, 1, elementwise, round, ""),
+    SCALAR("Sign", 9, 1, elementwise, sign, ""),
+    SCALAR("Reciprocal", 6, 1, elementwise, reciprocal, ""),
+    SCALAR("Relu", 6, 1, elementwise, relu, ""),
+    SCALAR("LeakyRelu", 6, 1, elementwise, leaky_relu, "alpha:f"),
+    SCALAR("ThresholdedRelu", 10, 1, elementwise, thresholded_relu, "alpha:f"),
+    SCALAR("Elu", 6, 1, elementwise, elu, "alpha:f"),
+    SCALAR("Selu", 6, 1, elementwise, selu, "alpha:f gamma:f"),
+    SCALAR("Celu", 12, 1, elementwise, celu, "alpha:f"),
+    SCALAR("Sigmoid", 6, 1, elementwise, sigmoid, ""),
+    SCALAR("HardSigmoid", 6, 1, elementwise, hard_sigmoid, "alpha:f beta:f"),
+    SCALAR("HardSwish", 14, 1, elementwise, hard_swish, ""),
+    SCALAR("Softplus", 1, 1, elementwise, softplus, ""),
+    SCALAR("Softsign", 1, 1, elementwise, softsign, ""),
+    SCALAR("Mish", 18, 1, elementwise, mish, ""),
+    SCALAR("Gelu", 20, 1, elementwise, gelu, "approximate:s"),
+    SCALAR("Shrink", 9, 1, elementwise, shrink, "bias:f lambd:f"),
+    SCALAR("Not", 1, 1, elementwise, not, ""),
+    SCALAR("BitwiseNot", 18, 1, elementwise, bit_not, ""),
+    SCALAR("IsNaN", 9, 1, predicate, is_nan, ""),
+    SCALAR("IsInf", 10, 1, predicate, is_inf, "detect_negative:i detect_positive:i"),
+    {"Cast", "", 6, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "to:i saturate:i", bp__infer_cast,
+     bp__scalar_cast, bp__compute_elementwise, bp__fold_cast, NULL},
+    {"Clip", "", 6, 1, 3, 1, 0, BP_FUSE_ELEMENTWISE, "min:f max:f", bp__infer_clip, bp__scalar_clip,
+     bp__compute_elementwise, NULL, NULL},
+
+    /* Two operands and more. */
+    SCALAR("Add", 7, 2, elementwise, add, ""),
+    SCALAR("Sub", 7, 2, elementwise, sub, ""),
+    SCALAR("Mul", 7, 2, elementwise, mul, ""),
+    SCALAR("Div", 7, 2, elementwise, div, ""),
+    SCALAR("Mod", 10, 2, elementwise, mod, "fmod:i"),
+    SCALAR("Pow", 7, 2, pow, pow, ""),
+    SCALAR("PRelu", 7, 2, prelu, prelu, ""),
+    SCALAR("Equal", 7, 2, compare, equal, ""),
+    SCALAR("Less", 7, 2, compare, less, ""),
+    SCALAR("LessOrEqual", 12, 2, compare, less_or_equal, ""),
+    SCALAR("Greater", 7, 2, compare, greater, ""),
+    SCALAR("GreaterOrEqual", 12, 2, compare, greater_or_equal, ""),
+    SCALAR("And", 7, 2, elementwise, and, ""),
+    SCALAR("Or", 7, 2, elementwise, or, ""),
+    SCALAR("Xor", 7, 2, elementwise, xor, ""),
+    SCALAR("BitwiseAnd", 18, 2, elementwise, bit_and, ""),
+    SCALAR("BitwiseOr", 18, 2, elementwise, bit_or, ""),
+    SCALAR("BitwiseXor", 18, 2, elementwise, bit_xor, ""),
+    SCALAR("BitShift", 11, 2, elementwise, bit_shift, "direction:s"),
+    SCALAR("Where", 9, 3, where, where, ""),
+    SCALAR("CastLike", 15, 2, cast_like, cast, "saturate:i"),
+    {"Min", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_min,
+     bp__compute_elementwise, NULL, NULL},
+    {"Max", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_max,
+     bp__compute_elementwise, NULL, NULL},
+    EXPANDED("Sum", 6, 1, -1, 1, "", sum),
+    EXPANDED("Mean", 6, 1, -1, 1, "", mean),
+
+    /* Shapes and constants. */
+    VIEW("Reshape", 5, 1, 2, "allowzero:i shape:is", reshape),
+    VIEW("Flatten", 1, 1, 1, "axis:i", flatten),
+    VIEW("Squeeze", 1, 1, 2, "axes:is", squeeze),
+    VIEW("Unsqueeze", 1, 1, 2, "axes:is", unsqueeze),
+    EXPANDED("Identity", 1, 1, 1, 1, "", identity),
+    EXPANDED("Dropout", 7, 1, 3, 2, "ratio:f seed:i", identity),
+    EXPANDED("Constant", 1, 0, 0, 1,
+             "value:t value_float:f value_floats:fs value_int:i value_ints:is", constant),
+    EXPANDED("ConstantOfShape", 9, 1, 1, 1, "value:t", constant_of_shape),
+    EXPANDED("Range", 11, 3, 3, 1, "", range),
+    {"Shape", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "start:i end:i", bp__infer_shape, NULL, NULL,
+     bp__fold_shape, NULL},
+    {"Size", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "", bp__infer_size, NULL, NULL, bp__fold_size,
+     NULL},
+
+    /* Moving elements. */
+    {"Transpose", "", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "perm:is", bp__infer_transpose, NULL,
+     bp__compute_transpose, bp__fold_transpose, NULL},
+    COMPUTED("Concat", 4, 1, -1, 0, BP_FUSE_INJECTIVE, "axis:i", concat, concat),
+    COMPUTED("Slice", 1, 1, 5, 30, BP_FUSE_INJECTIVE, "starts:is ends:is axes:is", slice, slice),
+    EXPANDED("Split", 2, 1, 2, 64, "axis:i split:is num_outputs:i", split),
+    COMPUTED("Pad", 2, 1, 4, 10, BP_FUSE_INJECTIVE, "mode:s pads:is value:f", pad, pad),
+    COMPUTED("Expand", 8, 2, 2, 2, BP_FUSE_INJECTIVE, "", expand, expand),
+    COMPUTED("Tile", 6, 2, 2, 2, BP_FUSE_INJECTIVE, "", tile, tile),
+    COMPUTED("Gather", 1, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather, gather),
+    COMPUTED("GatherElements", 11, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather_elements,
+             gather_elements),
+    COMPUTED("DepthToSpace", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s", depth_to_space,
+             depth_to_space),
+    COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i", space_to_depth,
+             space_to_depth),
+    COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
+    EXPANDED("Resize", 10, 2, 4, 1,
+             "mode:s coordinate_transformation_mode:s nearest_mode:s cubic_coeff_a:f "
+             "exclude_outside:i extrapolation_value:f antialias:i axes:is "
+             "keep_aspect_ratio_policy:s",
+             resize),
+    EXPANDED("Upsample", 7, 1, 2, 1, "mode:s scales:fs", upsample),
+
+    /* Reductions. */
+    COMPUTED("ReduceSum", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
+    COMPUTED("ReduceMean", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
+    COMPUTED("ReduceMax", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
+    COMPUTED("ReduceMin", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
+    COMPUTED("ReduceProd", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
+    COMPUTED("ReduceL1", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
+    COMPUTED("ReduceL2", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
+    COMPUTED("ReduceSumSquare", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
+    COMPUTED("ReduceLogSum", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
+    COMPUTED("ReduceLogSumExp", 1, 1, 2, 2, BP_FUSE_OPAQUE, REDUCE_ATTRS, reduce, reduce),
+    COMPUTED("ArgMax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i keepdims:i select_last_index:i",
+             arg_reduce, arg_reduce),
+    COMPUTED("ArgMin", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i keepdims:i select_last_index:i",
+             arg_reduce, arg_reduce),
+    COMPUTED("Softmax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i", softmax, softmax),
+    COMPUTED("LogSoftmax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i", softmax, softmax),
+    COMPUTED("CumSum", 11, 2, 2, 2, BP_FUSE_OPAQUE, "exclusive:i reverse:i", cumsum, cumsum),
+    EXPANDED("GlobalAveragePool", 1, 1, 1, 1, "", global_pool),
+    EXPANDED("GlobalMaxPool", 1, 1, 1, 1, "", global_pool),
+
+    /* Convolution, pooling, products. */
+    COMPUTED("Conv", 1, 2, 3, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "group:i", conv, conv),
+    COMPUTED("ConvTranspose", 1, 2, 3, 0, BP_FUSE_ANCHOR,
+             WINDOW_ATTRS "group:i output_padding:is output_shape:is", conv_transpose,
+             conv_transpose),
+    COMPUTED("MaxPool", 1, 1, 1, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i storage_order:i",
+             pool, pool),
+    COMPUTED("AveragePool", 7, 1, 1, 0, BP_FUSE_ANCHOR,
+             WINDOW_ATTRS "ceil_mode:i count_include_pad:i", pool, pool),
+    COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
+    COMPUTED("MatMul", 1, 2, 2, 0, BP_FUSE_ANCHOR, "", matmul, matmul),
+    EXPANDED("Gemm", 7, 2, 3, 1, "alpha:f beta:f transA:i transB:i", gemm),
+
+    /* Normalisation. */
+    EXPANDED("BatchNormalization", 7, 5, 5, 5, "epsilon:f momentum:f training_mode:i spatial:i",
+             batch_normalization),
+    EXPANDED("InstanceNormalization", 6, 3, 3, 1, "epsilon:f", instance_normalization),
+    EXPANDED("LayerNormalization", 17, 2, 3, 3, "axis:i epsilon:f stash_type:i",
+             layer_normalization),
+    EXPANDED("GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i",
+             group_normalization),
+    EXPANDED("LpNormalization", 1, 1, 1, 1, "axis:i p:i", lp_normalization),
+
+    /* Made by other rows and by passes. */
+    {"ResizeAxis", "backplane", 1, 1, 3, 1, 0, BP_FUSE_INJECTIVE, "axis:i repeat:i",
+     bp__infer_resize_axis, NULL, bp__compute_resize_axis, NULL, NULL},
+    {"Copy", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise,
+     bp__scalar_identity, bp__compute_elementwise, NULL, NULL},
+};
+
+const BpOp *bp__op_table(int32_t *count) {
+  *count = (int32_t)(sizeof(table) / sizeof(table[0]));
+  return table;
+}
+
+const BpOp *bp__op_find(const char *domain, const char *name) {
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+    if (!strcmp(table[i].name, name) && !strcmp(table[i].domain, domain))
+      return &table[i];
+  return NULL;
+}
