@@ -1,2 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-# The ONNX importer.
+# The ONNX importer. The decoder of its messages is generated from onnx.proto.
+
+libbackplane_graph_la_SOURCES += \
+	graph/onnx/import.c graph/onnx/import.h \
+	graph/onnx/reader.c graph/onnx/reader.h \
+	graph/onnx/tensor.c
+nodist_libbackplane_graph_la_SOURCES += graph/onnx/onnx.pb-c.c graph/onnx/onnx.pb-c.h
+
+EXTRA_DIST += graph/onnx/onnx.proto
+BUILT_SOURCES += graph/onnx/onnx.pb-c.h
+CLEANFILES += graph/onnx/onnx.pb-c.c graph/onnx/onnx.pb-c.h
+
+graph/onnx/onnx.pb-c.h: graph/onnx/onnx.proto
+	$(AM_V_GEN)$(MKDIR_P) graph/onnx && \
+	$(PROTOC_C) --proto_path=$(srcdir) --c_out=. $(srcdir)/graph/onnx/onnx.proto
+graph/onnx/onnx.pb-c.c: graph/onnx/onnx.pb-c.h
+	$(AM_V_at)touch $@

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading a file, and decoding it in bounded memory: protobuf-c decodes what onnx.proto declares,
+ * which cannot nest without end, and allocates through a budget in proportion to the file, so that
+ * a small file of many empty messages does not become a large one in memory. */
+#include "graph/onnx/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <backplane/error.h>
+
+/* Protocol buffers end at 2 GiB. */
+#define MAX_FILE_BYTES ((size_t)INT32_MAX)
+/* Memory that decoding may take: packed numbers grow eightfold, messages of a real model less. */
+#define BUDGET_BASE   ((size_t)64 << 20)
+#define BUDGET_FACTOR 16
+
+typedef struct Budget {
+  size_t left;
+} Budget;
+
+static void *budget_alloc(void *data, size_t size) {
+  Budget *budget = data;
+  if (size > budget->left)
+    return NULL;
+  budget->left -= size;
+  return malloc(size);
+}
+
+static void budget_free(void *data, void *pointer) {
+  (void)data;
+  free(pointer);
+}
+
+static int read_all(int file, const char *path, uint8_t *bytes, size_t size) {
+  size_t done = 0;
+  while (done < size) {
+    ssize_t got = read(file, bytes + done, size - done);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return bp_error_raise(BP_ERROR_IO, "cannot read '%s': %s", path, strerror(errno));
+    if (got == 0)
+      return bp_error_raise(BP_ERROR_IO, "'%s' became shorter while it was read", path);
+    done += (size_t)got;
+  }
+  return 0;
+}
+
+static uint8_t *read_file(int file, const char *path, size_t *size) {
+  struct stat status;
+  uint8_t *bytes;
+  if (fstat(file, &status)) {
+    bp_error_raise(BP_ERROR_IO, "cannot read '%s': %s", path, strerror(errno));
+    return NULL;
+  }
+  if (!S_ISREG(status.st_mode) || status.st_size == 0) {
+    bp_error_raise(BP_ERROR_FORMAT, "'%s' is no ONNX model: it is %s", path,
+                   S_ISREG(status.st_mode) ? "empty" : "not a regular file");
+    return NULL;
+  }
+  if ((uint64_t)status.st_size > MAX_FILE_BYTES) {
+    bp_error_raise(BP_ERROR_FORMAT, "'%s' is no ONNX model: it is larger than 2 GiB", path);
+    return NULL;
+  }
+  *size = (size_t)status.st_size;
+  bytes = malloc(*size);
+  if (!bytes)
+    bp_error_raise(BP_ERROR_MEMORY, "cannot allocate %zu bytes to read '%s'", *size, path);
+  if (bytes && read_all(file, path, bytes, *size)) {
+    free(bytes);
+    return NULL;
+  }
+  return bytes;
+}
+
+static OnnxModel *decode(const char *path, const uint8_t *bytes, size_t size) {
+  Budget budget = {BUDGET_BASE + BUDGET_FACTOR * size};
+  ProtobufCAllocator allocator = {budget_alloc, budget_free, &budget};
+  OnnxModel *model = backplane__onnx__model_proto__unpack(&allocator, size, bytes);
+  if (!model) {
+    bp_error_raise(BP_ERROR_FORMAT,
+                   "'%s' is no ONNX model, or it is damaged: it does not decode; check it with "
+                   "onnx.checker, or fetch it again",
+                   path);
+    return NULL;
+  }
+  if (!model->graph || model->n_opset_import == 0) {
+    bp_error_raise(BP_ERROR_FORMAT, "'%s' is no ONNX model: it has no %s", path,
+                   model->graph ? "operator set" : "graph");
+    bp__onnx_free(model);
+    return NULL;
+  }
+  return model;
+}
+
+OnnxModel *bp__onnx_read(const char *path) {
+  OnnxModel *model = NULL;
+  uint8_t *bytes;
+  size_t size;
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) {
+    bp_error_raise(BP_ERROR_IO, "cannot open the model '%s': %s", path, strerror(errno));
+    return NULL;
+  }
+  bytes = read_file(file, path, &size);
+  close(file);
+  if (bytes)
+    model = decode(path, bytes, size);
+  free(bytes);
+  return model;
+}
+
+void bp__onnx_free(OnnxModel *model) {
+  ProtobufCAllocator allocator = {budget_alloc, budget_free, NULL};
+  if (model)
+    backplane__onnx__model_proto__free_unpacked(model, &allocator);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading an ONNX file into its messages. */
+#ifndef BACKPLANE_GRAPH_ONNX_READER_H
+#define BACKPLANE_GRAPH_ONNX_READER_H
+
+#include "graph/ir/graph.h"
+#include "graph/onnx/onnx.pb-c.h"
+
+typedef Backplane__Onnx__ModelProto OnnxModel;
+typedef Backplane__Onnx__GraphProto OnnxGraph;
+typedef Backplane__Onnx__NodeProto OnnxNode;
+typedef Backplane__Onnx__AttributeProto OnnxAttribute;
+typedef Backplane__Onnx__TensorProto OnnxTensor;
+typedef Backplane__Onnx__ValueInfoProto OnnxValueInfo;
+typedef Backplane__Onnx__Dimension OnnxDimension;
+
+/* Reads a file (transfer full, bp__onnx_free). Untrusted: a file that is no ONNX model, is too
+ * large or would take too much memory is an error that names it. */
+OnnxModel *bp__onnx_read(const char *path);
+void bp__onnx_free(OnnxModel *model);
+
+/* A constant of the graph with the tensor's elements, which it borrows where it can: the message
+ * must live as long. */
+BpGraphValue *bp__onnx_constant(BpGraph *graph, const OnnxTensor *tensor, const char *name);
+
+#endif
