@@ -1,2 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # The builder: from a graph to an artifact.
+
+libbackplane_graph_la_SOURCES += \
+	graph/build/build.h \
+	graph/build/compile.c \
+	graph/build/fuse.c \
+	graph/build/json.c \
+	graph/build/lower.c \
+	graph/build/outputs.c \
+	graph/build/params.c \
+	graph/build/plan.c \
+	graph/build/schedule.c graph/build/schedule.h \
+	graph/build/simplify.c

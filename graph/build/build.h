@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The builder: passes over a graph, and what they hand to each other. compile.c runs them in order.
+ */
+#ifndef BACKPLANE_GRAPH_BUILD_BUILD_H
+#define BACKPLANE_GRAPH_BUILD_BUILD_H
+
+#include <backplane/compiler/te.h>
+#include <backplane/graph/model.h>
+
+#include "graph/exec/artifact.h"
+#include "graph/ir/graph.h"
+
+/* ---- Passes over the graph ------------------------------------------------------------------ */
+
+/* Makes a node give every output that is an input, a constant, or a view of one. (outputs.c) */
+int bp__build_own_outputs(BpGraph *graph);
+/* Takes constant factors and addends of the channels into the convolution before. (simplify.c) */
+int bp__build_fold_scales(BpGraph *graph);
+
+/* ---- Groups: nodes that become one function ------------------------------------------------- */
+
+/* A group has one output, that of its last node; nothing else in it is used outside. */
+typedef struct BpGroup {
+  BpList nodes;        /* BpGraphNode, in order of execution */
+  BpGraphNode *anchor; /* the one whose fusion class is REDUCTION or more, or NULL */
+  BpGraphValue *output;
+  BpList args;           /* BpGraphValue: inputs, each once; constants of one element are not */
+  const char *function;  /* NULL: a view */
+  BpGraphValue *view_of; /* of a view: its input */
+} BpGroup;
+
+typedef struct BpGroups {
+  BpArena arena;
+  BpList groups; /* BpGroup, in order of execution */
+} BpGroups;
+
+/* Partitions the nodes. (fuse.c) */
+int bp__build_groups(const BpGraph *graph, BpGroups *groups);
+void bp__groups_clear(BpGroups *groups);
+/* Whether a value is written into the code of functions that read it. */
+int bp__build_is_immediate(const BpGraphValue *value);
+
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+/* The storage of every value that is an argument or an output of a group: by value id, an id, or
+ * -1. (plan.c) */
+typedef struct BpMemoryPlan {
+  int32_t *storage;
+  int32_t num_storages;
+  int64_t *sizes; /* bytes, by storage id */
+} BpMemoryPlan;
+
+int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *plan);
+void bp__plan_clear(BpMemoryPlan *plan);
+
+/* ---- Code ----------------------------------------------------------------------------------- */
+
+/* Where one target's compilation stands; for progress and dumps. */
+typedef struct BpBuild {
+  const BpCompileOptions *options;
+  const BpTarget *target;
+  const char *dump_prefix; /* of files in options->dump_dir: "0-llvm-" */
+} BpBuild;
+
+/* Gives every group a function of `module`, equal groups the same. (lower.c) */
+int bp__build_functions(const BpBuild *build, BpGroups *groups, BpIrModule *module);
+/* Writes a text into the dump directory, if there is one. (compile.c) */
+int bp__build_dump(const BpBuild *build, const char *name, const char *text);
+
+/* ---- The artifact --------------------------------------------------------------------------- */
+
+/* Tensors of an artifact, each content once. (params.c) */
+typedef struct BpParamTable {
+  BpList tensors; /* BpTensor, owned */
+} BpParamTable;
+
+/* The index of a tensor equal to the constant, added if need be; -1 with an error. */
+int64_t bp__params_add(BpParamTable *table, const BpGraphValue *constant);
+void bp__params_clear(BpParamTable *table);
+
+/* The graph of the groups as JSON (transfer full, g_free) and the names of its parameters, which
+ * live as long as the groups. (json.c) */
+char *bp__build_json(const BpGraph *graph, BpGroups *groups, const BpMemoryPlan *plan,
+                     BpParamTable *table, BpGraphParam **params, int32_t *num_params);
+
+#endif

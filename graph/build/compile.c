@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bp_model_compile: an ONNX file becomes an artifact with code for each target. build_graph is the
+ * list of passes. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <glib.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#include "graph/build/build.h"
+#include "graph/onnx/import.h"
+
+#define MAX_TARGETS 16
+
+int bp__build_dump(const BpBuild *build, const char *name, const char *text) {
+  char *path;
+  FILE *file;
+  int failed;
+  if (!build->options->dump_dir)
+    return 0;
+  path = g_strdup_printf("%s/%s%s", build->options->dump_dir, build->dump_prefix, name);
+  file = fopen(path, "we");
+  failed = !file || fputs(text, file) == EOF;
+  failed |= file && fclose(file);
+  if (failed)
+    bp_error_raise(BP_ERROR_IO, "cannot write the dump '%s': %s", path, strerror(errno));
+  g_free(path);
+  return failed ? -1 : 0;
+}
+
+static int dump_graph(const BpBuild *build, const BpGraph *graph, const char *name) {
+  char *text = build->options->dump_dir ? bp__graph_print(graph) : NULL;
+  int status = build->options->dump_dir ? (text ? bp__build_dump(build, name, text) : -1) : 0;
+  free(text);
+  return status;
+}
+
+static int dump_module(const BpBuild *build, const BpIrModule *module) {
+  char *text = build->options->dump_dir ? bp_ir_print(module) : NULL;
+  int status =
+      build->options->dump_dir ? (text ? bp__build_dump(build, "module.ir", text) : -1) : 0;
+  bp_str_free(text);
+  return status;
+}
+
+static void report(const BpBuild *build, const char *stage, int32_t done, int32_t total) {
+  if (build->options->progress)
+    build->options->progress(build->options->progress_context, stage, done, total);
+}
+
+/* ---- One target ----------------------------------------------------------------------------- */
+
+/* The passes over the graph, in order. */
+static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *graph) {
+  const BpCompileOptions *options = build->options;
+  if (bp__onnx_import(graph, model, options->shapes, options->num_shapes))
+    return -1;
+  bp__graph_remove_dead(graph);
+  if (dump_graph(build, graph, "imported.txt") || bp__build_fold_scales(graph) ||
+      bp__build_own_outputs(graph))
+    return -1;
+  return dump_graph(build, graph, "optimized.txt");
+}
+
+static BpModule *build_code(const BpBuild *build, BpGroups *groups) {
+  BpIrModule *ir = bp_ir_module_create();
+  BpModule *code = NULL;
+  if (ir && !bp__build_functions(build, groups, ir) && !dump_module(build, ir)) {
+    report(build, "code", 0, 1);
+    code = bp_target_build(ir, build->target);
+    report(build, "code", 1, 1);
+  }
+  bp_object_release(ir);
+  return code;
+}
+
+/* Everything of one target that lives until the artifact is made. */
+typedef struct TargetBuild {
+  BpGraph graph;
+  BpGroups groups;
+  char *text; /* of the target */
+  char *json;
+  BpModule *code;
+  BpGraphParam *params;
+  int32_t num_params;
+} TargetBuild;
+
+static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTable *params,
+                        TargetBuild *result) {
+  BpMemoryPlan plan = {0};
+  int status = -1;
+  result->text = bp_target_format(build->target);
+  if (!result->text || build_graph(build, model, &result->graph) ||
+      bp__build_groups(&result->graph, &result->groups))
+    return -1;
+  result->code = build_code(build, &result->groups);
+  if (result->code && !bp__build_plan(&result->graph, &result->groups, &plan))
+    result->json = bp__build_json(&result->graph, &result->groups, &plan, params, &result->params,
+                                  &result->num_params);
+  if (result->json)
+    status = bp__build_dump(build, "graph.json", result->json);
+  bp__plan_clear(&plan);
+  return status;
+}
+
+static void clear_target(TargetBuild *target) {
+  bp_object_release(target->code);
+  bp_str_free(target->text);
+  g_free(target->json);
+  bp__groups_clear(&target->groups);
+  bp__graph_clear(&target->graph);
+}
+
+/* ---- The artifact --------------------------------------------------------------------------- */
+
+static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuild *built,
+                               const BpParamTable *params) {
+  BpGraphTarget targets[MAX_TARGETS];
+  BpGraphArtifact artifact = {targets, (BpTensor *const *)params->tensors.items,
+                              (uint32_t)options->num_targets, (uint32_t)params->tensors.size};
+  for (int32_t i = 0; i < options->num_targets; i++)
+    targets[i] = (BpGraphTarget){.target = built[i].text,
+                                 .device_type = bp_target_device_type(options->targets[i]),
+                                 .num_params = built[i].num_params,
+                                 .params = built[i].params,
+                                 .graph_json = built[i].json,
+                                 .code = built[i].code};
+  return bp__graph_module_create(&artifact);
+}
+
+static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options) {
+  TargetBuild built[MAX_TARGETS] = {0};
+  BpParamTable params = {0};
+  BpModule *artifact = NULL;
+  int status = 0;
+  for (int32_t i = 0; i < options->num_targets && !status; i++) {
+    char prefix[64];
+    BpBuild build = {options, options->targets[i], prefix};
+    snprintf(prefix, sizeof(prefix), "%d-%s-", i, bp_target_kind(options->targets[i]));
+    status = build_target(&build, model, &params, &built[i]);
+  }
+  if (!status)
+    artifact = make_artifact(options, built, &params);
+  for (int32_t i = 0; i < options->num_targets; i++)
+    clear_target(&built[i]);
+  bp__params_clear(&params);
+  return artifact;
+}
+
+BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *options) {
+  OnnxModel *model;
+  BpModule *artifact;
+  if (!onnx_path || !options || options->num_targets < 1 || options->num_targets > MAX_TARGETS) {
+    bp_error_raise(BP_ERROR_VALUE, "compiling takes a path and 1 to %d targets", MAX_TARGETS);
+    return NULL;
+  }
+  model = bp__onnx_read(onnx_path);
+  if (!model)
+    return NULL;
+  artifact = compile(model, options);
+  bp__onnx_free(model);
+  if (!artifact)
+    bp_error_add_context("cannot compile '%s'", onnx_path);
+  return artifact;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fusion. A node and its immediate post-dominator, the first node that everything computed from it
+ * flows through, may share a function if all nodes on the paths between them may: so the result of
+ * the function is its only output, and no group can wait for itself (the algorithm is TVM's; Chen
+ * et al., OSDI 2018).
+ *
+ * An anchor (convolution, product, pooling, reduction) takes the element-wise nodes after it; a
+ * reduction also the injective ones before it; what is left of injective nodes joins in chains. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "graph/build/build.h"
+#include "graph/ops/op.h"
+
+/* An intermediate that is read twice is computed twice, and so on along a chain: beyond this many
+ * copies of one expression a group ends. */
+#define MAX_EXPRESSION_WEIGHT 256
+#define MAX_COPIES            8
+
+#define NOWHERE (-1) /* the outputs of the graph */
+
+typedef struct Fusion {
+  const BpGraph *graph;
+  int32_t count;
+  int32_t *dominator; /* by node id: the immediate post-dominator, NOWHERE for none */
+  int32_t *depth;     /* in that tree; NOWHERE has 0 */
+  int32_t *group;     /* by node id: the id of the node that began its group, -1 for none yet */
+  int32_t *weight;    /* by node id: after an anchor, how many expressions its value takes; before
+                         the end of a chain, how many copies of it are computed */
+} Fusion;
+
+static BpGraphNode *node_at(const Fusion *fusion, int32_t id) {
+  return fusion->graph->nodes.items[id];
+}
+
+/* ---- Post-dominators ------------------------------------------------------------------------ */
+
+static int32_t common(const Fusion *fusion, int32_t a, int32_t b) {
+  while (a != b) {
+    int32_t depth_a = a == NOWHERE ? 0 : fusion->depth[a];
+    int32_t depth_b = b == NOWHERE ? 0 : fusion->depth[b];
+    if (depth_a >= depth_b)
+      a = fusion->dominator[a];
+    else
+      b = fusion->dominator[b];
+  }
+  return a;
+}
+
+#define UNSEEN (-2)
+
+static void meet(Fusion *fusion, const BpGraphValue *value, int32_t consumer) {
+  int32_t *dominator;
+  if (!value || !value->producer)
+    return;
+  dominator = &fusion->dominator[value->producer->id];
+  *dominator = *dominator == UNSEEN ? consumer : common(fusion, *dominator, consumer);
+}
+
+/* From the last node to the first: when a node is reached, all its consumers have been. */
+static void find_dominators(Fusion *fusion) {
+  for (int32_t i = 0; i < fusion->count; i++) {
+    fusion->dominator[i] = UNSEEN;
+    fusion->group[i] = -1;
+    fusion->weight[i] = 1;
+  }
+  for (size_t i = 0; i < fusion->graph->outputs.size; i++)
+    meet(fusion, fusion->graph->outputs.items[i], NOWHERE);
+  for (int32_t id = fusion->count - 1; id >= 0; id--) {
+    const BpGraphNode *node = node_at(fusion, id);
+    int32_t up = fusion->dominator[id];
+    fusion->depth[id] = up == NOWHERE ? 1 : fusion->depth[up] + 1;
+    for (int32_t k = 0; k < node->num_inputs; k++)
+      meet(fusion, node->inputs[k], id);
+  }
+}
+
+/* ---- Growing groups ------------------------------------------------------------------------- */
+
+typedef struct Growth {
+  int32_t leader;
+  int32_t most;              /* the largest fusion class that may join */
+  const BpGraphValue *shape; /* what joins must have this shape, or NULL */
+} Growth;
+
+static int may_join(const Fusion *fusion, const Growth *growth, int32_t id) {
+  const BpGraphNode *node = node_at(fusion, id);
+  if (fusion->group[id] == growth->leader)
+    return 1;
+  return fusion->group[id] < 0 && node->op->fusion <= growth->most &&
+         (!growth->shape || bp__value_same_shape(growth->shape, node->outputs[0]));
+}
+
+/* Marks what lies between `from` and `to` by going back from `to`; 0 if something may not join.
+ * Only nodes after `from` that are reached from it count. */
+static int between(const Fusion *fusion, const Growth *growth, int32_t from, int32_t to,
+                   uint8_t *reached) {
+  memset(reached, 0, (size_t)(to - from + 1));
+  reached[0] = 1;
+  for (int32_t id = from + 1; id <= to; id++) {
+    const BpGraphNode *node = node_at(fusion, id);
+    for (int32_t k = 0; k < node->num_inputs; k++) {
+      const BpGraphNode *producer = node->inputs[k] ? node->inputs[k]->producer : NULL;
+      if (producer && producer->id >= from && reached[producer->id - from])
+        reached[id - from] = 1;
+    }
+    if (reached[id - from] && !may_join(fusion, growth, id))
+      return 0;
+  }
+  return 1;
+}
+
+static int32_t expression_weight(const Fusion *fusion, const BpGraphNode *node, int32_t leader) {
+  int32_t weight = 1;
+  for (int32_t k = 0; k < node->num_inputs; k++) {
+    const BpGraphNode *producer = node->inputs[k] ? node->inputs[k]->producer : NULL;
+    if (producer && fusion->group[producer->id] == leader &&
+        producer->op->fusion <= BP_FUSE_INJECTIVE)
+      weight += fusion->weight[producer->id];
+  }
+  return weight;
+}
+
+/* Takes what `reached` marks into the group; 0 and nothing taken if that would weigh too much. */
+static int take(Fusion *fusion, const Growth *growth, int32_t from, int32_t to,
+                const uint8_t *reached) {
+  int32_t last = from;
+  for (int32_t id = from + 1; id <= to; id++) {
+    if (!reached[id - from])
+      continue;
+    fusion->group[id] = growth->leader;
+    fusion->weight[id] = expression_weight(fusion, node_at(fusion, id), growth->leader);
+    last = id;
+  }
+  if (fusion->weight[last] <= MAX_EXPRESSION_WEIGHT)
+    return 1;
+  for (int32_t id = from + 1; id <= to; id++)
+    if (reached[id - from])
+      fusion->group[id] = -1;
+  return 0;
+}
+
+/* Follows the dominators of a group's end as long as they may join. */
+static void grow(Fusion *fusion, int32_t leader, int32_t most, const BpGraphValue *shape,
+                 uint8_t *reached) {
+  Growth growth = {leader, most, shape};
+  int32_t end = leader, next;
+  fusion->group[leader] = leader;
+  while ((next = fusion->dominator[end]) != NOWHERE && may_join(fusion, &growth, next) &&
+         between(fusion, &growth, end, next, reached) && take(fusion, &growth, end, next, reached))
+    end = next;
+}
+
+/* How often the value of `id` is computed if it is computed where it is read. */
+static int32_t copies(const Fusion *fusion, int32_t id, int32_t to) {
+  int32_t sum = 0;
+  for (int32_t reader = id + 1; reader <= to; reader++)
+    for (int32_t k = 0; k < node_at(fusion, reader)->num_inputs; k++)
+      if (node_at(fusion, reader)->inputs[k] == node_at(fusion, id)->outputs[0])
+        sum += fusion->weight[reader];
+  return sum;
+}
+
+/* An injective node is computed inside the group of its dominator, if that is a chain of such nodes
+ * or a reduction that has not yet been done there; else it begins a group. */
+static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
+  int32_t to = fusion->dominator[id], leader = to == NOWHERE ? -1 : fusion->group[to], weight;
+  Growth growth = {leader, -1, NULL};
+  fusion->group[id] = id;
+  if (leader < 0 || node_at(fusion, leader)->op->fusion > BP_FUSE_REDUCTION ||
+      (node_at(fusion, leader)->op->fusion == BP_FUSE_REDUCTION && to > leader) ||
+      !between(fusion, &growth, id, to, reached))
+    return;
+  weight = copies(fusion, id, to);
+  if (weight > MAX_COPIES)
+    return;
+  fusion->group[id] = leader;
+  fusion->weight[id] = weight;
+}
+
+static void partition(Fusion *fusion, uint8_t *reached) {
+  for (int32_t id = fusion->count - 1; id >= 0; id--) {
+    const BpGraphNode *node = node_at(fusion, id);
+    if (node->op->fusion == BP_FUSE_ANCHOR || node->op->fusion == BP_FUSE_REDUCTION)
+      grow(fusion, id, BP_FUSE_ELEMENTWISE, node->outputs[0], reached);
+    else if (node->op->fusion > BP_FUSE_REDUCTION)
+      fusion->group[id] = id;
+  }
+  for (int32_t id = fusion->count - 1; id >= 0; id--)
+    if (fusion->group[id] < 0)
+      join_dominator(fusion, id, reached);
+}
+
+/* ---- The list of groups --------------------------------------------------------------------- */
+
+int bp__build_is_immediate(const BpGraphValue *value) {
+  return value->data && bp__value_num_elements(value) == 1;
+}
+
+static int add_arg(BpGroup *group, BpGraphValue *value) {
+  for (size_t i = 0; i < group->nodes.size; i++)
+    if (value->producer == group->nodes.items[i])
+      return 0;
+  for (size_t i = 0; i < group->args.size; i++)
+    if (group->args.items[i] == value)
+      return 0;
+  return bp__list_push(&group->args, value);
+}
+
+static int finish_group(BpGroup *group) {
+  const BpGraphNode *last = group->nodes.items[group->nodes.size - 1];
+  group->output = last->outputs[0];
+  if (last->op->fusion == BP_FUSE_VIEW) {
+    group->view_of = last->inputs[0];
+    return bp__list_push(&group->args, last->inputs[0]);
+  }
+  for (size_t i = 0; i < group->nodes.size; i++) {
+    BpGraphNode *node = group->nodes.items[i];
+    if (node->op->fusion >= BP_FUSE_REDUCTION)
+      group->anchor = node;
+    for (int32_t k = 0; k < node->num_inputs; k++) {
+      BpGraphValue *value = bp__op_argument(node, k);
+      if (value && !bp__build_is_immediate(value) && add_arg(group, value))
+        return -1;
+    }
+  }
+  return 0;
+}
+
+/* A group runs where its last node stands: everything it reads has been computed by then. */
+static int list_groups(const Fusion *fusion, BpGroups *groups) {
+  BpGroup **by_leader =
+      bp__arena_alloc_array(&groups->arena, (size_t)fusion->count, sizeof(*by_leader));
+  int32_t *last = bp__arena_alloc_array(&groups->arena, (size_t)fusion->count, sizeof(*last));
+  if (!by_leader || !last)
+    return -1;
+  for (int32_t id = 0; id < fusion->count; id++)
+    last[fusion->group[id]] = id;
+  for (int32_t id = 0; id < fusion->count; id++) {
+    BpGroup **group = &by_leader[fusion->group[id]];
+    if (!*group)
+      *group = bp__arena_alloc(&groups->arena, sizeof(**group));
+    if (!*group || bp__list_push(&(*group)->nodes, node_at(fusion, id)))
+      return -1;
+    if (last[fusion->group[id]] == id && bp__list_push(&groups->groups, *group)) {
+      bp__list_free(&(*group)->nodes);
+      return -1;
+    }
+  }
+  for (size_t i = 0; i < groups->groups.size; i++)
+    if (finish_group(groups->groups.items[i]))
+      return -1;
+  return 0;
+}
+
+int bp__build_groups(const BpGraph *graph, BpGroups *groups) {
+  size_t count = graph->nodes.size;
+  Fusion fusion = {.graph = graph, .count = (int32_t)count};
+  int32_t *memory;
+  uint8_t *reached;
+  int status = -1;
+  if (count == 0)
+    return 0;
+  memory = calloc(count, 4 * sizeof(*memory));
+  reached = calloc(count + 1, 1);
+  if (memory && reached) {
+    fusion.dominator = memory;
+    fusion.depth = memory + count;
+    fusion.group = memory + 2 * count;
+    fusion.weight = memory + 3 * count;
+    find_dominators(&fusion);
+    partition(&fusion, reached);
+    status = list_groups(&fusion, groups);
+  } else {
+    bp_error_raise(BP_ERROR_MEMORY, "out of memory while fusing %zu nodes", count);
+  }
+  free(memory);
+  free(reached);
+  return status;
+}
+
+void bp__groups_clear(BpGroups *groups) {
+  for (size_t i = 0; i < groups->groups.size; i++) {
+    BpGroup *group = groups->groups.items[i];
+    bp__list_free(&group->nodes);
+    bp__list_free(&group->args);
+  }
+  bp__list_free(&groups->groups);
+  bp__arena_free(&groups->arena);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory planning: which values share storage. Groups run in order; a storage is free again when
+ * the last reader of its value, or of a view of it, has run. The best fit is taken, and grown if
+ * none is large enough. */
+#include <stdlib.h>
+
+#include <backplane/error.h>
+
+#include "graph/build/build.h"
+
+#define NEVER INT32_MAX
+
+typedef struct Planner {
+  BpMemoryPlan *plan;
+  int32_t *root;    /* by value id: the value whose storage it has */
+  int32_t *last;    /* by root: the last group that reads it */
+  uint8_t *is_free; /* by storage */
+} Planner;
+
+static int32_t new_storage(Planner *planner, int64_t size) {
+  planner->plan->sizes[planner->plan->num_storages] = size;
+  return planner->plan->num_storages++;
+}
+
+/* The smallest free storage that is large enough, else the largest one. */
+static int32_t take_storage(Planner *planner, int64_t size) {
+  const int64_t *sizes = planner->plan->sizes;
+  int32_t best = -1;
+  for (int32_t i = 0; i < planner->plan->num_storages; i++) {
+    if (!planner->is_free[i])
+      continue;
+    if (best < 0 ||
+        (sizes[best] < size ? sizes[i] > sizes[best] : sizes[i] >= size && sizes[i] < sizes[best]))
+      best = i;
+  }
+  if (best < 0)
+    return new_storage(planner, size);
+  planner->is_free[best] = 0;
+  if (sizes[best] < size)
+    planner->plan->sizes[best] = size;
+  return best;
+}
+
+static void find_lifetimes(const BpGraph *graph, const BpGroups *groups, Planner *planner) {
+  for (int32_t i = 0; i < graph->num_values; i++) {
+    planner->root[i] = i;
+    planner->last[i] = -1;
+    planner->plan->storage[i] = -1;
+  }
+  for (size_t g = 0; g < groups->groups.size; g++) {
+    const BpGroup *group = groups->groups.items[g];
+    if (group->view_of)
+      planner->root[group->output->id] = planner->root[group->view_of->id];
+    for (size_t i = 0; i < group->args.size; i++) {
+      const BpGraphValue *value = group->args.items[i];
+      int32_t root = planner->root[value->id];
+      planner->last[root] = value->producer ? (int32_t)g : NEVER;
+    }
+  }
+  for (size_t i = 0; i < graph->inputs.size; i++)
+    planner->last[((BpGraphValue *)graph->inputs.items[i])->id] = NEVER;
+  for (size_t i = 0; i < graph->outputs.size; i++)
+    planner->last[planner->root[((BpGraphValue *)graph->outputs.items[i])->id]] = NEVER;
+}
+
+/* Inputs and parameters have storage of their own. */
+static void give_own(Planner *planner, const BpGraphValue *value) {
+  int32_t *storage = &planner->plan->storage[value->id];
+  if (*storage < 0)
+    *storage = new_storage(planner, bp__value_num_bytes(value));
+}
+
+static void plan_group(Planner *planner, const BpGroup *group, int32_t index) {
+  int32_t *storage = planner->plan->storage;
+  for (size_t i = 0; i < group->args.size; i++)
+    if (!((const BpGraphValue *)group->args.items[i])->producer)
+      give_own(planner, group->args.items[i]);
+  if (group->view_of)
+    storage[group->output->id] = storage[group->view_of->id];
+  else
+    storage[group->output->id] = take_storage(planner, bp__value_num_bytes(group->output));
+  for (size_t i = 0; i < group->args.size; i++) {
+    int32_t root = planner->root[((const BpGraphValue *)group->args.items[i])->id];
+    if (planner->last[root] == index)
+      planner->is_free[storage[root]] = 1;
+  }
+}
+
+int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *plan) {
+  size_t count = (size_t)graph->num_values;
+  Planner planner = {.plan = plan};
+  int32_t *memory = calloc(count + 1, 2 * sizeof(*memory));
+  plan->storage = calloc(count + 1, sizeof(*plan->storage));
+  plan->sizes = calloc(count + 1, sizeof(*plan->sizes));
+  planner.is_free = calloc(count + 1, 1);
+  if (memory && plan->storage && plan->sizes && planner.is_free) {
+    planner.root = memory;
+    planner.last = memory + count;
+    find_lifetimes(graph, groups, &planner);
+    for (size_t i = 0; i < graph->inputs.size; i++)
+      give_own(&planner, graph->inputs.items[i]);
+    for (size_t i = 0; i < groups->groups.size; i++)
+      plan_group(&planner, groups->groups.items[i], (int32_t)i);
+    free(memory);
+    free(planner.is_free);
+    return 0;
+  }
+  free(memory);
+  free(planner.is_free);
+  return bp_error_raise(BP_ERROR_MEMORY, "out of memory while planning the storage of %zu values",
+                        count);
+}
+
+void bp__plan_clear(BpMemoryPlan *plan) {
+  free(plan->storage);
+  free(plan->sizes);
+  *plan = (BpMemoryPlan){0};
+}

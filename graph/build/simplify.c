@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A convolution followed by a constant factor or addend of each channel (a batch normalisation, a
+ * bias written as an addition) takes it into its weights and bias. */
+#include <string.h>
+
+#include "graph/build/build.h"
+#include "graph/ops/op.h"
+
+/* The channel of the output that a weight adds to. */
+static int64_t weight_channel(const BpGraphNode *conv, int64_t index) {
+  const BpGraphValue *weights = conv->inputs[1];
+  int64_t spatial = 1;
+  for (int32_t i = 2; i < weights->ndim; i++)
+    spatial *= weights->shape[i];
+  if (!strcmp(conv->op->name, "Conv"))
+    return index / (spatial * weights->shape[1]);
+  return index / spatial % weights->shape[1];
+}
+
+/* A convolution whose output only the node at hand reads, with constant weights. */
+static int is_foldable_conv(const BpGraphValue *value) {
+  const BpGraphNode *node = value->producer;
+  if (!node || value->num_uses != 1 || node->op->domain[0] ||
+      !bp__dtype_equal(value->dtype, BP__FLOAT32))
+    return 0;
+  if (strcmp(node->op->name, "Conv") &&
+      (strcmp(node->op->name, "ConvTranspose") || bp__node_int(node, "group", 1) != 1))
+    return 0;
+  return node->inputs[1]->data && (!bp__node_input(node, 2) || node->inputs[2]->data);
+}
+
+/* Whether a constant has one element, or one for each channel of `like`. */
+static int is_per_channel(const BpGraphValue *constant, const BpGraphValue *like) {
+  if (!constant->data || !bp__dtype_equal(constant->dtype, BP__FLOAT32) ||
+      constant->ndim > like->ndim)
+    return 0;
+  for (int32_t i = 0; i < constant->ndim; i++) {
+    int32_t axis = like->ndim - constant->ndim + i;
+    if (constant->shape[i] != 1 && (axis != 1 || constant->shape[i] != like->shape[1]))
+      return 0;
+  }
+  return 1;
+}
+
+static float channel_value(const BpGraphValue *constant, int64_t channel) {
+  return ((const float *)constant->data)[bp__value_num_elements(constant) == 1 ? 0 : channel];
+}
+
+static BpGraphValue *copy_constant(BpGraph *graph, const BpGraphValue *from, const char *name,
+                                   int64_t channels) {
+  BpGraphValue *copy =
+      from ? bp__graph_constant(graph, name, from->dtype, from->shape, from->ndim, NULL)
+           : bp__graph_constant(graph, name, BP__FLOAT32, &channels, 1, NULL);
+  if (copy && from)
+    memcpy(bp__graph_constant_data(copy), from->data, (size_t)bp__value_num_bytes(from));
+  return copy;
+}
+
+/* A copy of the convolution that computes what `op` makes of its output. */
+static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op,
+                          const BpGraphValue *constant) {
+  int64_t channels = conv->outputs[0]->shape[1];
+  BpGraphValue *weights = copy_constant(graph, conv->inputs[1], conv->inputs[1]->name, 0);
+  BpGraphValue *bias = copy_constant(graph, bp__node_input(conv, 2), conv->name, channels), *result;
+  float *w, *b;
+  if (!weights || !bias)
+    return NULL;
+  w = bp__graph_constant_data(weights);
+  b = bp__graph_constant_data(bias);
+  for (int64_t i = 0, n = bp__value_num_elements(weights); i < n && (op == '*' || op == '/'); i++) {
+    float factor = channel_value(constant, weight_channel(conv, i));
+    w[i] = op == '*' ? w[i] * factor : w[i] / factor;
+  }
+  for (int64_t c = 0; c < channels; c++) {
+    float value = channel_value(constant, c);
+    b[c] = op == '*'   ? b[c] * value
+           : op == '/' ? b[c] / value
+           : op == '+' ? b[c] + value
+                       : b[c] - value;
+  }
+  result = bp__op_apply(graph, "", conv->op->name, conv->name,
+                        (BpGraphValue *[]){conv->inputs[0], weights, bias}, 3, conv->attrs,
+                        conv->num_attrs);
+  return result;
+}
+
+static int fold_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  static const struct {
+    const char *op;
+    char sign;
+    int commutes;
+  } rules[] = {{"Mul", '*', 1}, {"Div", '/', 0}, {"Add", '+', 1}, {"Sub", '-', 0}};
+  for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+    if (strcmp(rules[i].op, node->op->name) || node->op->domain[0])
+      continue;
+    for (int32_t k = 0; k <= rules[i].commutes; k++) {
+      BpGraphValue *conv = node->inputs[k], *constant = node->inputs[1 - k], *folded;
+      if (!is_foldable_conv(conv) || !is_per_channel(constant, conv))
+        continue;
+      folded = fold(rewrite->graph, conv->producer, rules[i].sign, constant);
+      if (!folded || bp__rewrite_replace(rewrite, node->outputs[0], folded))
+        return -1;
+      folded->num_uses = node->outputs[0]->num_uses;
+      return 1;
+    }
+  }
+  return 0;
+}
+
+int bp__build_fold_scales(BpGraph *graph) {
+  bp__graph_count_uses(graph);
+  return bp__graph_rewrite(graph, fold_rule, NULL);
+}
