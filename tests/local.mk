@@ -27,9 +27,11 @@ SH_LOG_COMPILER = timeout
 AM_SH_LOG_FLAGS = -k 10 900 bash
 
 # What a test may rely on: the plugins of this build, a cache of its own, no choice of device made.
+# GLib's own allocator would hide from the sanitizers who owns what.
 AM_TESTS_ENVIRONMENT = \
 	BACKPLANE_PLUGIN_PATH='$(built_plugin_dir)'; export BACKPLANE_PLUGIN_PATH; \
 	BACKPLANE_CACHE_DIR='$(abs_top_builddir)/tests/cache'; export BACKPLANE_CACHE_DIR; \
+	G_SLICE=always-malloc; export G_SLICE; \
 	top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
 	top_builddir='$(abs_top_builddir)'; export top_builddir; \
 	unset BACKPLANE_DEVICE;
@@ -42,6 +44,7 @@ check-sanitized:
 EXTRA_DIST += tests/peers.txt
 
 include tests/frame/local.mk
+include tests/mock/local.mk
 include tests/abi/local.mk
 include tests/core/local.mk
 include tests/compiler/local.mk

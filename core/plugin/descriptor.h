@@ -16,9 +16,9 @@
   X(description, 1)                                                                                \
   X(entry, 1)                                                                                      \
   X(provides, 1)                                                                                   \
-  X(devices, 1)                                                                                    \
-  X(targets, 1)                                                                                    \
-  X(libraries, 1)                                                                                  \
+  X(devices, 0)                                                                                    \
+  X(targets, 0)                                                                                    \
+  X(libraries, 0)                                                                                  \
   X(package, 0)                                                                                    \
   X(isa, 0)                                                                                        \
   X(sanitizer, 0)

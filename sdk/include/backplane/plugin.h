@@ -11,9 +11,9 @@
  *   description  one line
  *   entry        the exported symbol: bp_plugin_entry_ and the name with '-' as '_'
  *   provides     registry names, space-separated: device_api.X target.build.X runtime.module...
- *   devices      device kinds, space-separated, or empty
- *   targets      target kinds, space-separated, or empty
- *   libraries    sonames that it opens at run time, space-separated, or empty
+ *   devices      (optional) device kinds, space-separated
+ *   targets      (optional) target kinds, space-separated
+ *   libraries    (optional) sonames that it opens at run time, space-separated
  *   package      (optional) the distribution package that holds what `libraries` names
  *   isa          (optional) instruction-set baseline, "x86-64-v3"
  *   sanitizer    (optional) "address", "thread", ...: what it was built with

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plugins: descriptors, the search, activation, and every way in which a plugin can be unusable.
+ *
+ * The plugins are those of tests/mock, copied into a directory of this test's own, some of them
+ * damaged on the way. */
+
+#include "tests/core/plugin_files.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <elf.h>
+#include <glib/gstdio.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What the log callback received, one message a line. */
+static GString *messages;
+static pthread_mutex_t messages_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void keep_message(void *context, int32_t level, const char *message) {
+  (void)context;
+  pthread_mutex_lock(&messages_lock);
+  g_string_append_printf(messages, "%d %s\n", level, message);
+  pthread_mutex_unlock(&messages_lock);
+}
+
+/* What the function answers, which is how often its plugin was initialised; -1 if there is none, -2
+ * with an error. */
+static int64_t call(const char *name) {
+  BpFunction *function;
+  BpValue result;
+  if (bp_registry_get(name, &function))
+    return -2;
+  if (!function)
+    return -1;
+  g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, 0);
+  bp_object_release(function);
+  return result.v_int64;
+}
+
+/* The first plugin whose path ends so. Its list lives as long as the test. */
+static BpPluginInfo find_plugin(const char *file) {
+  static GPtrArray *lists;
+  if (!lists)
+    lists = g_ptr_array_new_with_free_func((GDestroyNotify)bp_plugin_list_free);
+  BpPluginList *list = bp_plugin_list();
+  g_assert_nonnull(list);
+  g_ptr_array_add(lists, list);
+  for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (g_str_has_suffix(info->path, file))
+      return *info;
+  }
+  g_error("no plugin file %s", file);
+}
+
+static void assert_contains(const char *text, const char *part) {
+  if (!strstr(text, part))
+    g_error("\"%s\" does not contain \"%s\"", text, part);
+}
+
+static void assert_rejected(const char *file, const char *reason) {
+  BpPluginInfo info = find_plugin(file);
+  g_assert_cmpint(info.state, ==, BP_PLUGIN_REJECTED);
+  assert_contains(info.reason, reason);
+  g_autofree char *logged = g_strdup_printf("%s is not used: ", info.path);
+  assert_contains(messages->str, logged);
+}
+
+/* A plugin that fails says the same each time, is listed as failed, and leaves no name behind. */
+static void assert_fails(const char *name, const char *reason) {
+  g_autofree char *registry_name = g_strdup_printf("test.%s", name);
+  g_autofree char *file = g_strdup_printf("/%s.so", name);
+  for (int i = 0; i < 2; i++) {
+    g_assert_cmpint(call(registry_name), ==, -2);
+    g_assert_true(bp_error_is(BP_ERROR_PLUGIN));
+    assert_contains(bp_error_message(), reason);
+    assert_contains(bp_error_message(), name);
+    bp_error_clear();
+  }
+  BpPluginInfo info = find_plugin(file);
+  g_assert_cmpint(info.state, ==, BP_PLUGIN_FAILED);
+  assert_contains(info.reason, reason);
+  g_auto(GStrv) names = NULL;
+  size_t count;
+  char **listed = bp_registry_list(&count);
+  g_assert_false(g_strv_contains((const char *const *)listed, registry_name));
+  bp_names_free(listed);
+}
+
+/* ---- Descriptors ------------------------------------------------------------------------- */
+
+static void test_descriptor_is_read_without_loading(void) {
+  BpPluginInfo info = find_plugin("/odd-unused.so");
+  g_assert_cmpint(info.state, ==, BP_PLUGIN_FOUND);
+  g_assert_cmpstr(info.name, ==, "odd-bulk-777");
+  g_assert_cmpstr(info.abi, ==, BP_ABI_TEXT);
+  g_assert_cmpstr(info.version, ==, "1.0");
+  g_assert_cmpstr(info.license, ==, "Apache-2.0");
+  g_assert_cmpstr(info.description, ==, "A plugin for tests");
+  g_assert_cmpstr(info.provides, ==, "test.odd-bulk-777");
+  g_assert_cmpstr(info.devices, ==, "");
+  g_assert_cmpstr(info.libraries, ==, "libodd.so.1");
+  g_assert_cmpstr(info.package, ==, "odd-driver");
+  g_assert_cmpstr(info.reason, ==, "");
+  g_autofree char *maps = NULL;
+  g_assert_true(g_file_get_contents("/proc/self/maps", &maps, NULL, NULL));
+  g_assert_null(strstr(maps, "odd-unused"));
+}
+
+static void test_descriptor_survives_strip(void) {
+  g_autofree char *strip = g_find_program_in_path("strip");
+  if (!strip) {
+    g_test_skip("strip is not installed");
+    return;
+  }
+  g_autofree char *path = plugin_file_path("odd-stripped.so");
+  copy_plugin("odd-bulk-000", "odd-stripped.so", "bulk-000", "bulk-555");
+  const char *argv[] = {strip, path, NULL};
+  int status = -1;
+  g_assert_true(
+      g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, 0, NULL, NULL, NULL, NULL, &status, NULL));
+  g_assert_cmpint(status, ==, 0);
+  g_assert_cmpint(find_plugin("/odd-stripped.so").state, ==, BP_PLUGIN_FOUND);
+}
+
+static void test_malformed_descriptors_are_rejected(void) {
+  assert_rejected("/bad-key-twice.so", "has the key \"name\" twice");
+  assert_rejected("/bad-no-key.so", "lacks the key \"license\"");
+  assert_rejected("/bad-line.so", "is not key=value");
+  assert_rejected("/bad-name.so", "is not of lower-case letters");
+  assert_rejected("/bad-entry.so", "but must be \"bp_plugin_entry_odd_bulk_000\"");
+  assert_rejected("/bad-provides.so", "in its provides is not a name");
+  assert_rejected("/bad-control.so", "control character");
+  assert_rejected("/bad-utf8.so", "not UTF-8");
+  assert_rejected("/bad-abi.so", "is not MAJOR.MINOR");
+}
+
+static void test_other_abi_is_rejected(void) {
+  assert_rejected("/odd-other-abi.so", "plugin ABI 0.999");
+  BpPluginInfo info = find_plugin("/odd-other-abi.so");
+  g_assert_cmpstr(info.name, ==, "odd-other-abi");
+  g_assert_cmpint(bp_plugin_activate("odd-other-abi"), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_PLUGIN));
+  assert_contains(bp_error_message(), "install a build of the plugin that matches");
+  bp_error_clear();
+}
+
+/* ---- Files that are no plugins ----------------------------------------------------------- */
+
+static void test_files_that_are_no_plugins_are_rejected(void) {
+  assert_rejected("/not-elf.so", "is not an ELF file");
+  assert_rejected("/empty.so", "is not an ELF file");
+  assert_rejected("/directory.so", "is not a regular file");
+  assert_rejected("/odd-no-note.so", "has no Backplane descriptor");
+  assert_rejected("/other-machine.so", "is for another machine");
+  assert_rejected("/other-class.so", "is for another machine");
+  assert_rejected("/program.so", "no shared object");
+  assert_rejected("/truncated-header.so", "is truncated");
+  assert_rejected("/truncated-half.so", "is truncated");
+  assert_rejected("/truncated-end.so", "is truncated");
+}
+
+/* Every prefix of a plugin, and every flip of a byte at its beginning: listing survives. */
+static void test_damaged_files_never_crash_the_search(void) {
+  g_autofree char *data = NULL;
+  gsize size;
+  read_plugin("odd-good", &data, &size);
+  g_autofree char *path = plugin_file_path("damaged.so");
+  for (gsize i = 0; i < MIN(size, 1200); i += 7) {
+    g_autofree char *copy = g_memdup2(data, size);
+    copy[i] = (char)~copy[i];
+    g_assert_true(g_file_set_contents(path, copy, (gssize)size, NULL));
+    bp_plugin_list_free(bp_plugin_list());
+    g_assert_true(g_file_set_contents(path, data, (gssize)i, NULL));
+    bp_plugin_list_free(bp_plugin_list());
+  }
+  g_assert_cmpint(g_unlink(path), ==, 0);
+}
+
+static void test_a_dangling_link_and_a_fifo_do_not_stop_the_search(void) {
+  g_autofree char *link_path = plugin_file_path("dangling.so");
+  g_autofree char *fifo_path = plugin_file_path("fifo.so");
+  g_assert_cmpint(symlink("/nonexistent/plugin.so", link_path), ==, 0);
+  g_assert_cmpint(mkfifo(fifo_path, 0600), ==, 0);
+  assert_rejected("/fifo.so", "is not a regular file");
+  assert_contains(messages->str, "dangling.so");
+  g_unlink(link_path);
+  g_unlink(fifo_path);
+}
+
+/* ---- The search -------------------------------------------------------------------------- */
+
+static void test_first_of_a_name_wins_and_the_other_is_reported(void) {
+  BpPluginInfo first = find_plugin("/a/odd-twice.so"), second = find_plugin("/b/odd-twice.so");
+  g_assert_cmpint(first.state, ==, BP_PLUGIN_FOUND);
+  g_assert_cmpint(second.state, ==, BP_PLUGIN_SHADOWED);
+  assert_contains(second.reason, first.path);
+  assert_contains(messages->str, second.path);
+  g_assert_cmpint(call("test.odd-twice"), ==, 1);
+  g_assert_cmpint(find_plugin("/a/odd-twice.so").state, ==, BP_PLUGIN_ACTIVE);
+  g_assert_cmpint(find_plugin("/b/odd-twice.so").state, ==, BP_PLUGIN_SHADOWED);
+}
+
+static void test_a_plugin_installed_later_is_found_by_a_list(void) {
+  g_assert_cmpint(call("test.odd-later"), ==, -1);
+  copy_plugin("odd-later", "odd-later.so", NULL, NULL);
+  g_assert_cmpint(call("test.odd-later"), ==, -1);
+  g_assert_cmpint(find_plugin("/odd-later.so").state, ==, BP_PLUGIN_FOUND);
+  g_assert_cmpint(call("test.odd-later"), ==, 1);
+}
+
+static void test_a_hundred_plugins_are_listed_and_not_loaded(void) {
+  for (int i = 800; i < 900; i++) {
+    g_autofree char *name = g_strdup_printf("odd-many-%d.so", i);
+    g_autofree char *number = g_strdup_printf("bulk-%d", i);
+    copy_plugin("odd-bulk-000", name, "bulk-000", number);
+  }
+  BpPluginList *list = bp_plugin_list();
+  size_t found = 0;
+  for (size_t i = 0; i < bp_plugin_list_size(list); i++)
+    found += strstr(bp_plugin_list_get(list, i)->path, "odd-many-") != NULL &&
+             bp_plugin_list_get(list, i)->state == BP_PLUGIN_FOUND;
+  g_assert_cmpint(found, ==, 100);
+  bp_plugin_list_free(list);
+  g_autofree char *maps = NULL;
+  g_assert_true(g_file_get_contents("/proc/self/maps", &maps, NULL, NULL));
+  g_assert_null(strstr(maps, "odd-many"));
+}
+
+static void test_missing_directory_of_the_path_is_reported(void) {
+  bp_plugin_list_free(bp_plugin_list());
+  assert_contains(messages->str, "cannot search the plugin directory /nonexistent/plugins");
+}
+
+/* ---- Activation -------------------------------------------------------------------------- */
+
+static void test_first_use_of_a_name_activates_its_plugin(void) {
+  g_assert_cmpint(find_plugin("/odd-good.so").state, ==, BP_PLUGIN_FOUND);
+  g_assert_cmpint(call("test.odd-good"), ==, 1);
+  g_assert_cmpint(call("test.odd-good"), ==, 1);
+  g_assert_cmpint(find_plugin("/odd-good.so").state, ==, BP_PLUGIN_ACTIVE);
+  g_assert_cmpint(bp_plugin_activate("odd-good"), ==, 0);
+  g_assert_cmpint(call("test.odd-good"), ==, 1);
+}
+
+static void test_activation_by_path(void) {
+  g_autofree char *path = g_build_filename(mock_directory(), "odd-by-path.so", NULL);
+  g_assert_cmpint(bp_plugin_activate(path), ==, 0);
+  g_assert_cmpint(bp_plugin_activate(path), ==, 0);
+  g_assert_cmpint(call("test.odd-by-path"), ==, 1);
+  g_assert_cmpint(bp_plugin_activate("/nonexistent/odd.so"), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_IO));
+  g_autofree char *bad = plugin_file_path("not-elf.so");
+  g_assert_cmpint(bp_plugin_activate(bad), ==, -1);
+  assert_contains(bp_error_message(), "is not an ELF file");
+  bp_error_clear();
+}
+
+static void test_unknown_plugin_is_an_error_with_the_nearest(void) {
+  g_assert_cmpint(bp_plugin_activate("odd-goood"), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
+  assert_contains(bp_error_message(), "did you mean \"odd-good\"");
+  bp_error_clear();
+}
+
+static void test_unusable_plugins_say_why_and_the_host_goes_on(void) {
+  assert_fails("odd-no-entry", "does not export its entry point bp_plugin_entry_odd_no_entry");
+  assert_fails("odd-entry-abi", "answers with plugin ABI 7.0");
+  assert_fails("odd-entry-fails", "its entry point failed");
+  assert_fails("odd-init-fails", "its initialisation failed: no such hardware; buy some");
+  assert_fails("odd-init-fails-silently", "it gave no reason");
+  assert_fails("odd-registers-less", "it provides test.odd-missing");
+}
+
+static void test_plugin_whose_name_is_taken_fails(void) {
+  BpFunction *function = NULL;
+  g_assert_cmpint(bp_registry_get("test.odd-good", &function), ==, 0);
+  g_assert_cmpint(bp_registry_set("test.odd-taken", function, 0), ==, 0);
+  bp_object_release(function);
+  g_assert_cmpint(bp_plugin_activate("odd-taken"), ==, -1);
+  assert_contains(bp_error_message(), "which is registered already");
+  g_assert_cmpint(call("test.odd-taken"), ==, 1);
+  bp_error_clear();
+}
+
+static void test_missing_vendor_library_is_named_with_the_package(void) {
+  g_assert_cmpint(call("test.odd-vendor"), ==, -2);
+  assert_contains(bp_error_message(), "libq");
+  assert_contains(bp_error_message(), "install the package odd-driver");
+  bp_error_clear();
+}
+
+static void test_names_of_others_are_not_ready_while_a_plugin_initialises(void) {
+  g_assert_cmpint(call("test.odd-asks-other"), ==, 1);
+  g_assert_cmpint(find_plugin("/odd-good.so").state, ==, BP_PLUGIN_FOUND);
+  g_assert_cmpint(call("test.odd-asks-itself"), ==, 1);
+}
+
+/* ---- Threads ----------------------------------------------------------------------------- */
+
+#define THREADS 32
+
+static void *call_in_thread(void *data) {
+  return (void *)(intptr_t)call(data);
+}
+
+static void call_in_threads(const char *const *names, size_t count) {
+  pthread_t threads[THREADS];
+  for (size_t i = 0; i < THREADS; i++)
+    g_assert_cmpint(
+        pthread_create(&threads[i], NULL, call_in_thread, (void *)(uintptr_t)names[i % count]), ==,
+        0);
+  for (size_t i = 0; i < THREADS; i++) {
+    void *result;
+    g_assert_cmpint(pthread_join(threads[i], &result), ==, 0);
+    g_assert_cmpint((intptr_t)result, ==, 1);
+  }
+}
+
+static void test_first_use_by_many_threads_initialises_once(void) {
+  static const char *const names[] = {"test.odd-slow"};
+  call_in_threads(names, 1);
+}
+
+/* Each of two plugins asks for the other's name: neither waits for the other. */
+static void test_plugins_that_ask_for_each_other_do_not_hang(void) {
+  static const char *const names[] = {"test.odd-asks-cycle-a", "test.odd-asks-cycle-b"};
+  call_in_threads(names, 2);
+}
+
+static atomic_int go;
+
+static void *list_in_thread(void *data) {
+  while (atomic_load(&go))
+    bp_plugin_list_free(bp_plugin_list());
+  return data;
+}
+
+static void test_lists_during_activation(void) {
+  pthread_t lister;
+  static const char *const names[] = {"test.odd-listed-a", "test.odd-listed-b"};
+  atomic_store(&go, 1);
+  g_assert_cmpint(pthread_create(&lister, NULL, list_in_thread, NULL), ==, 0);
+  call_in_threads(names, 2);
+  atomic_store(&go, 0);
+  g_assert_cmpint(pthread_join(lister, NULL), ==, 0);
+}
+
+/* ---- Linked into the program ------------------------------------------------------------- */
+
+static int static_answer(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)args;
+  (void)num_args;
+  *result = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 1};
+  return 0;
+}
+
+static int32_t static_initialize(void) {
+  BpFunction *function = bp_function_create(static_answer, NULL, NULL);
+  int rc = bp_registry_set("test.in-program", function, 0);
+  bp_object_release(function);
+  return rc;
+}
+
+static int32_t static_entry(const BpHost *host, BpPlugin *plugin) {
+  plugin->abi_version = host->abi_version;
+  plugin->initialize = static_initialize;
+  return 0;
+}
+
+#define STATIC_DESCRIPTOR(name, entry)                                                             \
+  "abi=" BP_ABI_TEXT "\nname=" name "\nversion=1\nlicense=MIT\ndescription=x\nentry=" entry        \
+  "\nprovides=test.in-program\n"
+
+static void test_plugin_linked_into_the_program(void) {
+  static const char descriptor[] = STATIC_DESCRIPTOR("in-program", "bp_plugin_entry_in_program");
+  g_assert_cmpint(bp_plugin_register_static(descriptor, static_entry), ==, 0);
+  g_assert_cmpint(call("test.in-program"), ==, 1);
+  BpPluginList *list = bp_plugin_list();
+  const BpPluginInfo *info = bp_plugin_list_get(list, 0);
+  g_assert_cmpint(info->is_static, ==, 1);
+  g_assert_cmpint(info->state, ==, BP_PLUGIN_ACTIVE);
+  g_assert_cmpstr(info->name, ==, "in-program");
+  g_assert_null(bp_plugin_list_get(list, bp_plugin_list_size(list)));
+  g_assert_true(bp_error_is(BP_ERROR_INDEX));
+  bp_plugin_list_free(list);
+  g_assert_cmpint(bp_plugin_register_static(descriptor, static_entry), ==, -1);
+  g_assert_cmpint(bp_plugin_register_static(STATIC_DESCRIPTOR("other", "wrong"), static_entry), ==,
+                  -1);
+  g_assert_true(bp_error_is(BP_ERROR_FORMAT));
+  bp_error_clear();
+}
+
+/* ---- What the host hands over ------------------------------------------------------------ */
+
+static void test_host_tables_are_added_once(void) {
+  static const uint64_t table = sizeof table, other = sizeof other;
+  g_assert_cmpint(bp_host_add_table("test", 1, &table), ==, 0);
+  g_assert_cmpint(bp_host_add_table("test", 1, &table), ==, 0);
+  g_assert_cmpint(bp_host_add_table("test", 1, &other), ==, -1);
+  g_assert_cmpint(bp_host_add_table("test", 2, &other), ==, 0);
+  bp_error_clear();
+}
+
+/* ---- The directories --------------------------------------------------------------------- */
+
+static void make_bad_descriptors(void) {
+  static const char *const changes[][3] = {
+      {"bad-key-twice.so", "version=1.0", "name=twelve"},
+      {"bad-no-key.so", "license=", "licence="},
+      {"bad-line.so", "unknown=is", "unknown is"},
+      {"bad-name.so", "name=odd-bulk", "name=Odd-bulk"},
+      {"bad-entry.so", "entry=bp_plugin_e", "entry=bp_plugin_x"},
+      {"bad-provides.so", "provides=test.", "provides=test/"},
+      {"bad-control.so", "A plugin for", "A\033plugin for"},
+      {"bad-utf8.so", "A plugin for", "A\377plugin for"},
+      {"bad-abi.so", "abi=0.", "abi=x."},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(changes); i++)
+    copy_plugin("odd-bulk-000", changes[i][0], changes[i][1], changes[i][2]);
+}
+
+static void make_bad_files(void) {
+  g_autofree char *data = NULL, *directory = plugin_file_path("directory.so");
+  gsize size;
+  read_plugin("odd-bulk-000", &data, &size);
+  write_plugin("not-elf.so", "#!/bin/sh\n", 10);
+  write_plugin("empty.so", "", 0);
+  g_assert_cmpint(g_mkdir(directory, 0700), ==, 0);
+  write_plugin("truncated-header.so", data, 40);
+  write_plugin("truncated-half.so", data, size / 2);
+  write_plugin("truncated-end.so", data, size - 1);
+  Elf64_Ehdr *header = (void *)data;
+  header->e_machine = EM_SPARCV9;
+  write_plugin("other-machine.so", data, size);
+  header->e_ident[EI_CLASS] = ELFCLASS32;
+  write_plugin("other-class.so", data, size);
+  g_autofree char *self = NULL;
+  read_plugin("odd-bulk-000", &self, &size);
+  ((Elf64_Ehdr *)(void *)self)->e_type = ET_EXEC;
+  write_plugin("program.so", self, size);
+}
+
+static void make_plugins(void) {
+  static const char *const plain[] = {
+      "odd-good",           "odd-other-abi",   "odd-no-note",      "odd-no-entry",
+      "odd-entry-abi",      "odd-entry-fails", "odd-init-fails",   "odd-init-fails-silently",
+      "odd-asks-other",     "odd-asks-itself", "odd-asks-cycle-a", "odd-asks-cycle-b",
+      "odd-registers-less", "odd-taken",       "odd-slow",         "odd-vendor",
+      "odd-listed-a",       "odd-listed-b"};
+  for (size_t i = 0; i < G_N_ELEMENTS(plain); i++) {
+    g_autofree char *file = g_strdup_printf("%s.so", plain[i]);
+    copy_plugin(plain[i], file, NULL, NULL);
+  }
+  copy_plugin("odd-bulk-000", "odd-unused.so", "bulk-000", "bulk-777");
+  copy_plugin("odd-twice", "a/odd-twice.so", NULL, NULL);
+  copy_plugin("odd-twice", "b/odd-twice.so", NULL, NULL);
+  lose_library("odd-vendor.so");
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  messages = g_string_new(NULL);
+  bp_log_set_callback(keep_message, NULL);
+  make_plugin_directory();
+  make_plugins();
+  make_bad_descriptors();
+  make_bad_files();
+  g_autofree char *a = plugin_file_path("a"), *b = plugin_file_path("b");
+  g_autofree char *all = plugin_file_path("");
+  g_autofree char *path = g_strdup_printf("%s:%s:%s:/nonexistent/plugins", a, b, all);
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+#define ADD(path, test) g_test_add_func("/plugins/" path, test)
+  ADD("descriptor/is-read-without-loading", test_descriptor_is_read_without_loading);
+  ADD("descriptor/survives-strip", test_descriptor_survives_strip);
+  ADD("descriptor/malformed-ones-are-rejected", test_malformed_descriptors_are_rejected);
+  ADD("descriptor/other-abi-is-rejected", test_other_abi_is_rejected);
+  ADD("file/that-is-no-plugin-is-rejected", test_files_that_are_no_plugins_are_rejected);
+  ADD("file/damaged-ones-never-crash-the-search", test_damaged_files_never_crash_the_search);
+  ADD("file/a-dangling-link-and-a-fifo-do-not-stop-the-search",
+      test_a_dangling_link_and_a_fifo_do_not_stop_the_search);
+  ADD("search/first-of-a-name-wins-and-the-other-is-reported",
+      test_first_of_a_name_wins_and_the_other_is_reported);
+  ADD("search/a-plugin-installed-later-is-found-by-a-list",
+      test_a_plugin_installed_later_is_found_by_a_list);
+  ADD("search/a-hundred-plugins-are-listed-and-not-loaded",
+      test_a_hundred_plugins_are_listed_and_not_loaded);
+  ADD("search/missing-directory-is-reported", test_missing_directory_of_the_path_is_reported);
+  ADD("activation/asking-for-others-meanwhile-is-not-ready",
+      test_names_of_others_are_not_ready_while_a_plugin_initialises);
+  ADD("activation/on-first-use-of-a-name", test_first_use_of_a_name_activates_its_plugin);
+  ADD("activation/by-path", test_activation_by_path);
+  ADD("activation/unknown-plugin-is-an-error-with-the-nearest",
+      test_unknown_plugin_is_an_error_with_the_nearest);
+  ADD("activation/unusable-plugins-say-why", test_unusable_plugins_say_why_and_the_host_goes_on);
+  ADD("activation/plugin-whose-name-is-taken-fails", test_plugin_whose_name_is_taken_fails);
+  ADD("activation/missing-vendor-library-is-named-with-the-package",
+      test_missing_vendor_library_is_named_with_the_package);
+  ADD("threads/first-use-by-many-initialises-once",
+      test_first_use_by_many_threads_initialises_once);
+  ADD("threads/plugins-that-ask-for-each-other-do-not-hang",
+      test_plugins_that_ask_for_each_other_do_not_hang);
+  ADD("threads/lists-during-activation", test_lists_during_activation);
+  ADD("program/plugin-linked-into-it", test_plugin_linked_into_the_program);
+  ADD("host/tables-are-added-once", test_host_tables_are_added_once);
+  int rc = g_test_run();
+  remove_plugin_directory();
+  return rc;
+}
