@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # libbackplane-compiler.
 
-libbackplane_compiler_la_SOURCES += compiler/start.c compiler/version.c
+libbackplane_compiler_la_SOURCES += compiler/start.c
 
 include compiler/ir/local.mk
 include compiler/te/local.mk

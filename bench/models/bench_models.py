@@ -107,6 +107,18 @@ def run_program(command: list[str], environment: dict[str, str] | None = None) -
         return Finished(out.read_text(), seconds, usage.ru_maxrss * 1024)
 
 
+def find_tool(tool: Path) -> Path:
+    """The program itself, where the tool is libtool's script in a build folder: running through a
+    script costs time and memory that are not ours. It then finds libraries and plugins there."""
+    build = tool.resolve().parent
+    program = build / ".libs" / tool.name
+    if not program.exists():
+        return tool.resolve()
+    os.environ["LD_LIBRARY_PATH"] = str(program.parent)
+    os.environ.setdefault("BACKPLANE_PLUGIN_PATH", str(build / "plugins" / "built"))
+    return program
+
+
 @dataclass
 class Result:
     """What is known of one model."""
@@ -353,7 +365,9 @@ def thread_counts(text: str) -> list[int]:
 def parse_arguments() -> argparse.Namespace:
     names = [case.name for case in (*CASES, DIGITS)]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tool", type=Path, help="the backplane tool")
+    parser.add_argument(
+        "tool", type=Path, help="the backplane tool, installed or in a build folder"
+    )
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(names)}; or all")
     parser.add_argument("--work", type=Path, default=Path("_build/bench-models"))
     parser.add_argument("--files", type=Path, help="the folder of fetch_models.py (WORK/files)")
@@ -381,7 +395,7 @@ def main() -> None:
     shutil.copy(ROOT / "examples" / "digits" / DIGITS.file, files)
     peers = ["onnxruntime"] + ["iree"] * arguments.iree + ["tvm"] * arguments.tvm
     bench = Bench(
-        arguments.tool.resolve(),
+        find_tool(arguments.tool),
         files.resolve(),
         arguments.work.resolve(),
         arguments.threads,

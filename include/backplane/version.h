@@ -12,8 +12,7 @@ extern "C" {
 /* The version of libbackplane, "0.1.0"; static. Never fails; thread-safe. */
 BP_API const char *bp_version(void);
 
-/* The same of libbackplane-compiler and libbackplane-graph, which are installed separately. */
-BP_API const char *bp_compiler_version(void);
+/* The same of libbackplane-graph, which is installed separately. */
 BP_API const char *bp_graph_version(void);
 
 #ifdef __cplusplus

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: compiler.
 test_programs += tests/compiler/test-ir-interpret
+test_programs += tests/compiler/test-ir-text
 test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h
 test_programs += tests/compiler/test-te-random-schedules

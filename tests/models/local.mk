@@ -7,6 +7,8 @@ models_references = \
 	tests/models/references/ppocr-cls/real/inputs/x.npy \
 	tests/models/references/ppocr-cls/real/outputs/save_infer_model_scale_0.tmp_1.npy
 
-EXTRA_DIST += tests/models/check_models.py tests/models/compare.py tests/models/fetch_models.py \
-	tests/models/inputs.py tests/models/make_references.py tests/models/models.py \
-	tests/models/requirements.txt $(models_references)
+test_scripts += tests/models/test-models.sh
+EXTRA_DIST += tests/models/test-models.sh tests/models/check_models.py \
+	tests/models/compare.py tests/models/fetch_models.py tests/models/inputs.py \
+	tests/models/make_references.py tests/models/models.py tests/models/requirements.txt \
+	$(models_references)
