@@ -2,3 +2,4 @@
 # Benchmarks: EXTRA_PROGRAMS, built by their own targets.
 
 include bench/models/local.mk
+include bench/ffi/local.mk

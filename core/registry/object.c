@@ -104,17 +104,7 @@ BpFunction *bp_function_create(BpPackedCall call, void *context, void (*destroy)
   return bp__function_create_owned(call, context, destroy, NULL);
 }
 
-/* A callee that fails without raising breaks the protocol; its caller still finds an error. */
-static int check_failure(BpValue *result) {
-  *result = (BpValue){.type_index = BP_TYPE_NONE};
-  if (!*bp_error_kind())
-    bp_error_raise(BP_ERROR_RUNTIME, "a function failed without saying why");
-  return -1;
-}
-
 int bp_function_call(BpFunction *function, const BpValue *args, int32_t num_args, BpValue *result) {
   *result = (BpValue){.type_index = BP_TYPE_NONE};
-  if (__builtin_expect(function->call(function, args, num_args, result) == 0, 1))
-    return 0;
-  return check_failure(result);
+  return function->call(function, args, num_args, result);
 }
