@@ -5,7 +5,10 @@
  * imports and its reference count; a plugin supplies the functions below and a context of its own,
  * and makes the object with BpModuleTable::create (host_api.h). A loader of kind KIND is the global
  * function `runtime.module.loadbinary_KIND`: it takes the bytes that save_to_bytes wrote (a
- * byte array, borrowed) and returns a module. */
+ * byte array, borrowed) and returns a module. Where the bytes lie in a mapped library it is given
+ * an object as a second argument: while the loader keeps a reference to that, the bytes stay valid
+ * and can be used in place. A loader of files is `runtime.module.loadfile_EXT`: it takes the path
+ * and the extension and returns a module. */
 #ifndef BACKPLANE_MODULE_API_H
 #define BACKPLANE_MODULE_API_H
 
@@ -38,7 +41,7 @@ typedef struct BpModuleApi {
   /* Finds a function of this module alone (the host searches imports). On success *function is
    * owned by the caller, or NULL when there is none of that name, which is no error. The function
    * must keep what it needs alive itself: the host retains the module through it if the function
-   * was made by BpFunctionTable::create_for_module. */
+   * was made by BpModuleTable::function_create. */
   int32_t (*get_function)(void *context, const char *name, BpFunction **function);
 
   /* (optional: 0) BP_MODULE_* flags. */
@@ -48,8 +51,9 @@ typedef struct BpModuleApi {
   int32_t (*save_to_bytes)(void *context, BpOwnedBytes *bytes);
 
   /* (optional: "") The source in `format`: "" for the natural one, "c" for C to be compiled into an
-   * exported library, "o" for a relocatable object file, "ll", "cl", "ptx" ... An unknown format
-   * is NULL data and no error. */
+   * exported library, "cflags" for the compiler arguments that this C needs, one a line, "o" for a
+   * relocatable object file (preferred to "c"), "ll", "cl", "ptx" ... An unknown format is NULL
+   * data and no error. */
   int32_t (*get_source)(void *context, const char *format, BpOwnedBytes *source);
 
   /* (optional: none) Calls `visit` with each function name and, as JSON text or NULL, what is known

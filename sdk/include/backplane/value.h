@@ -171,9 +171,10 @@ typedef struct BpTensor {
 } BpTensor;
 
 /* The calling convention of every packed function (TVMFFISafeCallType). `self` is the function
- * object, or NULL for an exported symbol. `args` are borrowed. The caller zeroes `result` before
- * the call and owns what it holds after a return of 0. -1: an error was raised in this thread.
- * May be called from any thread unless the function's own documentation says otherwise. */
+ * object; a library's exported symbol makes nothing of it, and may be given NULL. `args` are
+ * borrowed. The caller zeroes `result` before the call and owns what it holds after a return of 0.
+ * -1: an error was raised in this thread. May be called from any thread unless the function's own
+ * documentation says otherwise. */
 typedef int (*BpPackedCall)(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 
 /* A function object. `cpp_call` is tvm-ffi's second pointer, NULL here. */
