@@ -202,7 +202,7 @@ static void open_function(BpEmitter *e, const BpIrNode *function) {
     params = params[0] ? params : "void";
   const char *head = is_kernel ? kernel_head(e, function, are_global ? "" : params)
                                : bp__apply(e, d->function, e->function_name, params);
-  bp__appendf(e, &e->before, "%s", e->body.data ? e->body.data : "");
+  bp__append(e, &e->before, e->body.data ? e->body.data : "", e->body.size);
   e->body.size = 0;
   bp__appendf(e, &e->opening, "%s {\n", head);
 }
