@@ -24,6 +24,7 @@ static const BpModuleTable module_table = {
     .decode_device_code = bp__device_code_decode,
     .load_from_c = bp__compile_load_c,
     .load_from_object = bp__compile_load_object,
+    .get_function = bp_module_get_function,
 };
 
 /* runtime.module.loadfile_so(path, extension) -> Module */
