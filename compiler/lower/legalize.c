@@ -31,12 +31,9 @@ typedef const BpIrNode *(*Pass)(BpIrModule *module, const BpIrNode *function);
 
 /* What is done for this target, in this order; NULL-terminated. */
 static void choose_passes(const BpTarget *target, Pass *passes) {
-  *passes++ = bp__pass_simplify;
-  BpValue value;
-  bool has_axes = !bp_target_get_attr(target, BP_TARGET_THREAD_AXES, &value) && value.v_int64 &&
-                  value.type_index == BP_TYPE_BOOL;
-  bp_error_clear();
+  bool has_axes = bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
   *passes++ = has_axes ? bp__pass_mark_kernels : bp__pass_serialize_grids;
+  *passes++ = bp__pass_simplify;
   if (bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) > 0)
     *passes++ = bp__pass_expand_intrinsics;
   *passes++ = bp__pass_name_shared;
