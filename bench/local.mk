@@ -3,5 +3,3 @@
 
 include bench/models/local.mk
 include bench/ffi/local.mk
-include bench/executor/local.mk
-include bench/list/local.mk

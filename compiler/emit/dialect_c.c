@@ -390,6 +390,9 @@ const BpDialect bp__dialect_c = {
     .local_array = "$1 $2[$3] __attribute__((aligned(64)))",
     .unroll = "#pragma GCC unroll $1",
     .no_unroll = "#pragma GCC unroll 1",
+    /* A host function is a block of one thread. */
+    .barrier_shared = "/* barrier */",
+    .barrier_global = "/* barrier */",
     .cast = "(($1)$2)",
     .reinterpret = "((union { $3 from; $1 to; }){$2}).to",
     .max_lanes = 1024,

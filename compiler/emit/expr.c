@@ -420,21 +420,16 @@ static BpExpr binary_node(BpEmitter *e, const BpIrNode *node) {
 }
 
 static BpExpr select_node(BpEmitter *e, const BpIrNode *node) {
-  const BpIrNode *condition_node = e->ir->operand(node, 0);
   BpDataType dtype = e->ir->dtype(node);
-  BpExpr condition = bp__expr(e, condition_node);
+  BpExpr condition = bp__expr(e, e->ir->operand(node, 0));
   BpExpr a = bp__expr(e, e->ir->operand(node, 1));
   BpExpr b = bp__expr(e, e->ir->operand(node, 2));
   int is_mask = bp__is_bool(dtype) && dtype.lanes > 1;
-  if (is_mask)
-    match_masks(e, dtype.lanes, &a, &b);
-  if (e->ir->dtype(condition_node).lanes == 1) {
-    BpExpr result = bp__text(bp__format(e, "(%s ? %s : %s)", condition.text, a.text, b.text));
-    result.bits = a.bits;
-    return result;
-  }
+  if (dtype.lanes == 1)
+    return bp__text(bp__format(e, "(%s ? %s : %s)", condition.text, a.text, b.text));
   if (!is_mask)
     return bp__select_vector(e, dtype, condition, a, b);
+  match_masks(e, dtype.lanes, &a, &b);
   condition = bp__atom(e, bp__mask_to(e, condition, dtype.lanes, a.bits), dtype);
   return (BpExpr){
       bp__format(e, "((%s & %s) | (~%s & %s))", condition.text, a.text, condition.text, b.text),

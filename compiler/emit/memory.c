@@ -382,7 +382,7 @@ static void allocate_workspace(BpEmitter *e, const BpIrNode *buffer, BpSymbol *s
   int32_t label = e->cleanup;
   bp__stmt(e, body);
   e->cleanup = outer;
-  bp__line(e, "leave_%d:", label);
+  bp__line(e, "leave_%d: __attribute__((unused));", label);
   bp__line(e, "bp_workspace_free(%s);", name);
   bp__line(e, "if (rc)");
   bp__line(e, "  %s", bp__leave(e));

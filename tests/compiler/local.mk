@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: compiler.
 test_programs += tests/compiler/test-ir-interpret
-tests_compiler_test_ir_interpret_LDADD = $(LDADD) -lm
-test_programs += tests/compiler/test-ir-legalize
-tests_compiler_test_ir_legalize_LDADD = $(LDADD) -lm
 test_programs += tests/compiler/test-ir-text
 test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h
 test_programs += tests/compiler/test-te-random-schedules
 EXTRA_DIST += tests/compiler/te-run.h
+test_programs += tests/compiler/test-codegen
+EXTRA_DIST += tests/compiler/codegen-util.h
+tests_compiler_test_codegen_LDADD = $(LDADD) -lm

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What tests of generated code share: a module's functions run on the same random arguments by the
+ * reference interpreter and as code built for a target, and must agree. */
+#ifndef TESTS_COMPILER_CODEGEN_UTIL_H
+#define TESTS_COMPILER_CODEGEN_UTIL_H
+
+#include <backplane/module.h>
+#include <backplane/plugins.h>
+#include <backplane/target.h>
+#include <math.h>
+
+#include "tests/compiler/ir-util.h"
+
+#define MAX_ARGS 8
+
+/* The arguments of one call: tensors of constant shape, scalars of small value. */
+typedef struct Args {
+  int32_t count;
+  BpValue values[MAX_ARGS];
+  BpTensorView views[MAX_ARGS];
+  int64_t shapes[MAX_ARGS][8];
+  size_t bytes[MAX_ARGS];
+  int64_t elements[MAX_ARGS];
+} Args;
+
+static inline uint64_t next_random(uint64_t *state) {
+  *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return *state >> 11;
+}
+
+static inline double random_number(uint64_t *state) {
+  return (double)(next_random(state) % 16001) / 2000 - 4;
+}
+
+static inline uint16_t half_of(float value) {
+  _Static_assert(sizeof(float) == 4, "float is binary32");
+  uint32_t bits;
+  memcpy(&bits, &value, 4);
+  if (value == 0)
+    return 0;
+  return (uint16_t)((bits >> 16 & 0x8000) | (((bits >> 23 & 255) - 112) << 10) |
+                    (bits >> 13 & 0x3ff));
+}
+
+static inline float float_of_half(uint16_t half) {
+  int exponent = half >> 10 & 31;
+  float fraction = (float)(half & 0x3ff);
+  float value = exponent == 31 ? (fraction != 0 ? NAN : INFINITY)
+                : exponent     ? ldexpf(fraction + 1024, exponent - 25)
+                               : ldexpf(fraction, -24);
+  return half & 0x8000 ? -value : value;
+}
+
+static inline float float_of_bfloat(uint16_t bits) {
+  uint32_t wide = (uint32_t)bits << 16;
+  float value;
+  memcpy(&value, &wide, 4);
+  return value;
+}
+
+/* Fills one element with something of its type; every 13th float is odd. */
+static inline void fill_element(void *data, int64_t i, BpDataType dtype, uint64_t *state) {
+  static const double odd[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0};
+  double number = random_number(state);
+  uint64_t bits = next_random(state) << 13 ^ next_random(state);
+  if (next_random(state) % 13 == 0)
+    number = odd[next_random(state) % G_N_ELEMENTS(odd)];
+  float single = (float)number;
+  uint32_t single_bits;
+  memcpy(&single_bits, &single, 4);
+  if (dtype.code == BP_DTYPE_BFLOAT)
+    ((uint16_t *)data)[i] = (uint16_t)(single_bits >> 16);
+  else if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 16)
+    ((uint16_t *)data)[i] = isfinite(single) ? half_of(single) : isnan(single) ? 0x7e00 : 0x7c00;
+  else if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 32)
+    ((float *)data)[i] = single;
+  else if (dtype.code == BP_DTYPE_FLOAT)
+    ((double *)data)[i] = number;
+  else if (dtype.code == BP_DTYPE_BOOL)
+    ((uint8_t *)data)[i] = bits & 1;
+  else
+    memcpy((char *)data + i * (dtype.bits / 8), &bits, dtype.bits / 8);
+}
+
+static inline double read_element(const void *data, int64_t i, BpDataType dtype) {
+  if (dtype.code == BP_DTYPE_BFLOAT)
+    return float_of_bfloat(((const uint16_t *)data)[i]);
+  if (dtype.bits == 16)
+    return float_of_half(((const uint16_t *)data)[i]);
+  return dtype.bits == 32 ? ((const float *)data)[i] : ((const double *)data)[i];
+}
+
+/* Makes arguments that fit the function; scalars are 5. The same seed gives the same. */
+static inline void make_args(Args *args, const BpIrNode *function, uint64_t seed) {
+  const BpIrTable *ir = bp_ir_table();
+  args->count = (int32_t)ir->int_value(function);
+  g_assert_cmpint(args->count, <=, MAX_ARGS);
+  for (int32_t i = 0; i < args->count; i++) {
+    const BpIrNode *param = ir->operand(function, i);
+    BpDataType dtype = ir->dtype(param);
+    args->views[i] = (BpTensorView){.device = {BP_DEVICE_CPU, 0}, .dtype = dtype};
+    args->bytes[i] = 0;
+    args->values[i] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 5};
+    if (ir->kind(param) == BP_IR_VAR) {
+      if (dtype.code == BP_DTYPE_FLOAT)
+        args->values[i] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 5};
+      continue;
+    }
+    args->elements[i] = dtype.lanes;
+    args->views[i].ndim = ir->num_operands(param);
+    args->views[i].shape = args->shapes[i];
+    for (int32_t k = 0; k < args->views[i].ndim; k++) {
+      const BpIrNode *extent = ir->operand(param, k);
+      args->shapes[i][k] = ir->kind(extent) == BP_IR_INT_IMM ? ir->int_value(extent) : 5;
+      args->elements[i] *= args->shapes[i][k];
+    }
+    args->bytes[i] = (size_t)args->elements[i] * ((dtype.bits + 7u) / 8);
+    args->views[i].data = aligned_alloc(64, (args->bytes[i] + 127) / 64 * 64);
+    for (int64_t k = 0; k < args->elements[i]; k++)
+      fill_element(args->views[i].data, k, dtype, &seed);
+    args->values[i] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW};
+    args->values[i].v_view = &args->views[i];
+  }
+}
+
+static inline void free_args(Args *args) {
+  for (int32_t i = 0; i < args->count; i++)
+    free(args->views[i].data);
+}
+
+/* How far two floats may be apart, relative to the larger one: fused multiply-add and vector forms
+ * of functions round otherwise than the interpreter. */
+static inline double tolerance_of(BpDataType dtype) {
+  if (dtype.code == BP_DTYPE_BFLOAT)
+    return 0x1p-7;
+  return dtype.bits == 16 ? 0x1p-10 : dtype.bits == 32 ? 4e-6 : 1e-13;
+}
+
+static inline void assert_same_element(const char *name, const void *got, const void *expected,
+                                       int64_t i, BpDataType dtype) {
+  if (dtype.code != BP_DTYPE_FLOAT && dtype.code != BP_DTYPE_BFLOAT) {
+    size_t size = (dtype.bits + 7u) / 8;
+    int64_t x = 0, y = 0;
+    memcpy(&x, (const char *)got + (size_t)i * size, size);
+    memcpy(&y, (const char *)expected + (size_t)i * size, size);
+    if (x != y)
+      g_error("%s: element %" G_GINT64_FORMAT ": %" G_GINT64_FORMAT
+              ", interpreted %" G_GINT64_FORMAT,
+              name, i, x, y);
+    return;
+  }
+  double x = read_element(got, i, dtype);
+  double y = read_element(expected, i, dtype);
+  double bound = tolerance_of(dtype) * fmax(fabs(x), fabs(y)) + 1e-30;
+  gboolean is_same = isnan(y) ? isnan(x) : isinf(y) ? x == y : fabs(x - y) <= bound;
+  if (!is_same)
+    g_error("%s: element %" G_GINT64_FORMAT ": %.17g, interpreted %.17g", name, i, x, y);
+}
+
+/* Runs one function of a built module and compares it with the interpreter. */
+static inline void assert_agrees(BpIrModule *module, BpModule *built, const BpIrNode *function) {
+  const char *name = bp_ir_table()->str_value(function);
+  Args expected, got;
+  BpFunction *compiled = NULL;
+  BpValue result;
+  make_args(&expected, function, 42);
+  make_args(&got, function, 42);
+  if (bp_ir_interpret(module, name, expected.values, expected.count))
+    g_error("%s: interpreter: %s", name, bp_error_message());
+  assert_ok(bp_module_get_function(built, name, 1, &compiled));
+  if (!compiled)
+    g_error("%s is not in the module", name);
+  if (bp_function_call(compiled, got.values, got.count, &result))
+    g_error("%s: %s", name, bp_error_message());
+  g_assert_cmpint(result.type_index, ==, BP_TYPE_NONE);
+  for (int32_t i = 0; i < got.count; i++)
+    for (int64_t k = 0; got.bytes[i] && k < got.elements[i]; k++)
+      assert_same_element(name, got.views[i].data, expected.views[i].data, k, got.views[i].dtype);
+  bp_object_release(compiled);
+  free_args(&expected);
+  free_args(&got);
+}
+
+static inline BpModule *build_ok(BpIrModule *module, const char *target_text) {
+  BpTarget *target = bp_target_parse(target_text);
+  if (!target)
+    g_error("%s: %s", target_text, bp_error_message());
+  BpModule *built = bp_target_build(module, target);
+  if (!built)
+    g_error("%s: %s", target_text, bp_error_message());
+  bp_object_release(target);
+  return built;
+}
+
+/* All functions of a text agree. */
+static inline void assert_text_agrees(const char *text, const char *target) {
+  BpIrModule *module = parse_verified(text);
+  BpModule *built = build_ok(module, target);
+  const BpIrTable *ir = bp_ir_table();
+  for (int32_t i = 0; i < ir->num_functions(module); i++)
+    assert_agrees(module, built, ir->get_function(module, i));
+  bp_object_release(built);
+  bp_object_release(module);
+}
+
+#endif

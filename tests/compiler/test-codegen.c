@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generated code means what the reference interpreter says: every construct, for every data type
+ * and several vector lengths, on every target kind of the CPU. */
+
+#include "tests/compiler/codegen-util.h"
+
+/* ---- Operations over data types and lanes --------------------------------------------------- */
+
+/* An expression over @a and @b, of type @T with @L lanes; `types` lists what it is tried with. */
+typedef struct Operation {
+  const char *name;
+  const char *expression;
+  const char *types;
+  const char *result; /* its type, or NULL: @T */
+} Operation;
+
+#define INTS   "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
+#define SIGNED "int8 int16 int32 int64"
+#define FLOATS "float16 bfloat16 float32 float64"
+#define ALL    INTS " " FLOATS
+
+static const Operation operations[] = {
+    {"add", "(add @a @b)", ALL, NULL},
+    {"sub", "(sub @a @b)", ALL, NULL},
+    {"mul", "(mul @a @b)", ALL, NULL},
+    {"div", "(div @a (bit_or @b @1))", INTS, NULL},
+    {"fdiv", "(div @a @b)", FLOATS, NULL},
+    {"div_const", "(div @a @7)", INTS, NULL},
+    {"mod", "(mod @a (bit_or @b @1))", INTS, NULL},
+    {"mod_const", "(mod @a @7)", INTS, NULL},
+    {"floordiv", "(floordiv @a (bit_or @b @1))", INTS, NULL},
+    {"floordiv_const", "(floordiv @a @7)", INTS, NULL},
+    {"floordiv_power", "(floordiv @a @8)", INTS, NULL},
+    {"floormod", "(floormod @a (bit_or @b @1))", INTS, NULL},
+    {"floormod_const", "(floormod @a @7)", INTS, NULL},
+    {"floormod_power", "(floormod @a @8)", INTS, NULL},
+    {"min", "(min @a @b)", ALL, NULL},
+    {"max", "(max @a @b)", ALL, NULL},
+    {"max_zero", "(max @a @0)", ALL, NULL},
+    {"min_const", "(min @7 @a)", ALL, NULL},
+    {"eq", "(eq @a @b)", ALL, "bool"},
+    {"ne", "(ne @a @b)", ALL, "bool"},
+    {"lt", "(lt @a @b)", ALL, "bool"},
+    {"le", "(le @a @b)", ALL, "bool"},
+    {"gt", "(gt @a @b)", ALL, "bool"},
+    {"ge", "(ge @a @b)", ALL, "bool"},
+    {"and", "(and (lt @a @b) (lt @0 @b))", ALL, "bool"},
+    {"or", "(or (lt @a @b) (not (lt @0 @b)))", ALL, "bool"},
+    {"bool_and", "(and @a @b)", "bool", NULL},
+    {"bool_or_not", "(or @a (not @b))", "bool", NULL},
+    {"bool_eq", "(eq @a @b)", "bool", NULL},
+    {"bool_select", "(select @a @b (not @b))", "bool", NULL},
+    {"bit_and", "(bit_and @a @b)", INTS, NULL},
+    {"bit_or", "(bit_or @a @b)", INTS, NULL},
+    {"bit_xor", "(bit_xor @a @b)", INTS, NULL},
+    {"shl", "(shl @a (bit_and @b @7))", INTS, NULL},
+    {"shr", "(shr @a (bit_and @b @7))", INTS, NULL},
+    {"select", "(select (lt @a @b) @a @b)", ALL, NULL},
+    {"twice", "(mul (add @a @b) (add @a @b))", ALL, NULL},
+    {"to_int64", "(cast int64@X @a)", INTS " bool", "int64"},
+    {"to_uint8", "(cast uint8@X @a)", INTS " bool", "uint8"},
+    {"to_float32", "(cast float32@X @a)", ALL " bool", "float32"},
+    {"to_float64", "(cast float64@X @a)", ALL " bool", "float64"},
+    {"to_float16", "(cast float16@X @a)", "int8 float32 bfloat16 bool", "float16"},
+    {"to_bfloat16", "(cast bfloat16@X @a)", "int8 float32 float16 bool", "bfloat16"},
+    {"to_bool", "(cast bool@X @a)", ALL, "bool"},
+    {"float_to_int", "(cast int32@X (select (eq @a @a) (max (min @a @7) (sub @0 @7)) @0))",
+     "float32", "int32"},
+    {"bits_to_int", "(reinterpret int32@X @a)", "float32", "int32"},
+    {"bits_to_float", "(reinterpret float64@X @a)", "int64 uint64", "float64"},
+    {"bits_of_half", "(reinterpret int16@X @a)", "float16 bfloat16", "int16"},
+    {"abs", "(call @T@X intrinsic \"abs\" @a)", SIGNED " " FLOATS, NULL},
+    {"popcount", "(call @T@X intrinsic \"popcount\" @a)", INTS, NULL},
+    {"isnan", "(call bool@X intrinsic \"isnan\" @a)", FLOATS, "bool"},
+    {"isinf", "(call bool@X intrinsic \"isinf\" @a)", FLOATS, "bool"},
+    {"fma", "(call @T@X intrinsic \"fma\" (mul @a @a) (mul @b @b) @7)", "float32 float64", NULL},
+    {"pow", "(call @T@X intrinsic \"pow\" (call @T@X intrinsic \"abs\" @a) @b)", "float32 float64",
+     NULL},
+    {"fmod", "(call @T@X intrinsic \"fmod\" @a @7)", "float32 float64", NULL},
+    {"atan2", "(call @T@X intrinsic \"atan2\" @a @b)", "float32 float64", NULL},
+    {"copysign", "(call @T@X intrinsic \"copysign\" @a @b)", "float32 float64", NULL},
+};
+
+static const char *const float_functions[] = {
+    "exp",   "exp2",  "expm1", "log",  "log2",    "log10", "log1p", "sqrt",  "rsqrt",
+    "sin",   "cos",   "tan",   "asin", "acos",    "atan",  "sinh",  "cosh",  "tanh",
+    "asinh", "acosh", "atanh", "erf",  "sigmoid", "floor", "ceil",  "trunc", "round",
+};
+
+static void replace(GString *text, const char *what, const char *with) {
+  char **parts = g_strsplit(text->str, what, -1);
+  char *joined = g_strjoinv(with, parts);
+  g_string_assign(text, joined);
+  g_free(joined);
+  g_strfreev(parts);
+}
+
+/* A constant of the type, broadcast to the lanes. */
+static void replace_constant(GString *text, const char *what, const char *number, const char *type,
+                             int lanes) {
+  char *scalar = g_strdup_printf("%s:%s", number, type);
+  char *vector =
+      lanes == 1 ? g_strdup(scalar) : g_strdup_printf("(broadcast %s %d)", scalar, lanes);
+  replace(text, what, vector);
+  g_free(scalar);
+  g_free(vector);
+}
+
+/* Adds a function that applies the expression to 64 elements. */
+static void add_function(GString *module, const char *name, const char *expression,
+                         const char *type, const char *result, int lanes) {
+  GString *text = g_string_new(NULL);
+  g_string_printf(text,
+                  "(function \"%s_%s_%d\" (buffer A %s global 64) (buffer B %s global 64)"
+                  " (buffer C %s global 64)"
+                  " (for i:int64 0 %d serial (store C @i %s)))",
+                  name, type, lanes, type, type, result ? result : type, 64 / lanes, expression);
+  replace(text, "@a", "(load A @i)");
+  replace(text, "@b", "(load B @i)");
+  char *lanes_text = lanes == 1 ? g_strdup("") : g_strdup_printf("x%d", lanes);
+  char *index =
+      lanes == 1 ? g_strdup("i") : g_strdup_printf("(ramp (mul i %d) 1 %d)", lanes, lanes);
+  replace(text, "@i", index);
+  replace(text, "@X", lanes_text);
+  replace(text, "@T", type);
+  replace_constant(text, "@0", "0", type, lanes);
+  replace_constant(text, "@1", "1", type, lanes);
+  replace_constant(text, "@7", "7", type, lanes);
+  replace_constant(text, "@8", "8", type, lanes);
+  g_string_append_printf(module, "%s\n", text->str);
+  g_string_free(text, TRUE);
+  g_free(lanes_text);
+  g_free(index);
+}
+
+static void add_for_types(GString *module, const char *name, const char *expression,
+                          const char *types, const char *result) {
+  static const int lanes[] = {1, 16};
+  char **list = g_strsplit(types, " ", -1);
+  for (char **type = list; *type; type++)
+    for (size_t i = 0; i < G_N_ELEMENTS(lanes); i++)
+      add_function(module, name, expression, *type, result, lanes[i]);
+  g_strfreev(list);
+}
+
+static void test_operations(gconstpointer target) {
+  GString *module = g_string_new("(module\n");
+  for (size_t i = 0; i < G_N_ELEMENTS(operations); i++)
+    add_for_types(module, operations[i].name, operations[i].expression, operations[i].types,
+                  operations[i].result);
+  for (size_t i = 0; i < G_N_ELEMENTS(float_functions); i++) {
+    char *call = g_strdup_printf("(call @T@X intrinsic \"%s\" @a)", float_functions[i]);
+    add_for_types(module, float_functions[i], call, "float32 float64", NULL);
+    g_free(call);
+  }
+  g_string_append(module, ")\n");
+  assert_text_agrees(module->str, target);
+  g_string_free(module, TRUE);
+}
+
+/* ---- Memory, vectors, statements ------------------------------------------------------------ */
+
+/* Bodies over A and B of 64 float32 and I of 64 int32. */
+static const char *const bodies[] = {
+    /* loads and stores */
+    "(for i:int64 0 32 serial (store A (mul i 2) (load B (sub 63 i))))",
+    "(store A (ramp 0 2 16) (load B (ramp 3 3 16)))",
+    "(store A (ramp 15 -1 16) (load B (ramp 0 1 16)))",
+    "(store A (ramp 1 1 8) (load B (shuffle 1 (ramp 0 4 8) 7 0 6 1 5 2 4 3)))",
+    "(store A (ramp 0 1 16) (load B (ramp 60 1 16) (lt (ramp 60 1 16) (broadcast 64 16))))",
+    "(store A (ramp 60 1 16) (load B (ramp 0 1 16)) (lt (ramp 60 1 16) (broadcast 64 16)))",
+    "(for i:int64 0 64 serial (store A i (load B i (lt i 7)) (lt i 9)))",
+    "(store I (ramp 0 1 16) (ramp 5:int32 -3:int32 16))",
+    "(store I (ramp 0 1 16) (cast int32x16 (lt (load A (ramp 0 1 16)) (load B (ramp 0 1 16)))))",
+    /* vectors */
+    "(store A (ramp 0 1 8) (shuffle 2 (load A (ramp 0 1 8)) (load B (ramp 0 1 8)) 0 8 1 9 2 10 3 "
+    "11))",
+    "(store A (ramp 0 1 16) (shuffle 4 (load B (ramp 0 1 4)) (load B (ramp 8 1 4))"
+    " (load B (ramp 20 1 4)) (load B (ramp 40 1 4)) 0 4 8 12 1 5 9 13 2 6 10 14 3 7 11 15))",
+    "(store A 3 (shuffle 1 (load B (ramp 0 1 4)) 2))",
+    "(store I 0 (reduce add (load I (ramp 0 1 16))))",
+    "(store I 1 (reduce mul (load I (ramp 0 1 4))))",
+    "(store I 2 (reduce min (load I (ramp 0 1 32))))",
+    "(store I 3 (reduce max (load I (ramp 0 1 2))))",
+    "(store A 0 (reduce max (select (eq (load B (ramp 0 1 16)) (load B (ramp 0 1 16)))"
+    " (load B (ramp 0 1 16)) (broadcast 0:float32 16))))",
+    "(store A 0 (reduce add (broadcast 0.5:float32 8)))",
+    "(store A (ramp 0 1 16) (broadcast (load B 5) 16))",
+    /* statements */
+    "(for i:int64 3 20 serial (if (lt (load I i) 0:int32) (store I i 1:int32) (store I i "
+    "2:int32)))",
+    "(for i:int64 0 64 serial (if (lt i 5) (store I i 1:int32)))",
+    "(for i:int64 0 -3 serial (store I 0 1:int32))",
+    "(let n:int64 12 (for i:int64 (sub n 4) (add n 1) serial (store I i (cast int32 (mul i n)))))",
+    "(let m:boolx16 (lt (load A (ramp 0 1 16)) (broadcast 0:float32 16)) (store I (ramp 0 1 16)"
+    " (select m (broadcast 1:int32 16) (broadcast 2:int32 16))))",
+    "(seq (store I 0 0:int32) (while (lt (load I 0) 10:int32) (store I 0 (add (load I 0) "
+    "3:int32))))",
+    "(for i:int64 0 8 unrolled (for j:int64 0 8 vectorized (store I (add (mul i 8) j)"
+    " (cast int32 (mul i j)))))",
+    "(seq (barrier \"shared\") (store I 0 7:int32) (barrier \"global\"))",
+    "(assert (lt 1 2) \"never\")",
+    "(evaluate (call void intrinsic \"prefetch\" (address A 8)))",
+    /* allocations */
+    "(allocate (buffer T float32 local 16) (seq (store T (ramp 0 1 16) (load B (ramp 0 1 16)))"
+    " (for i:int64 0 16 serial (store A i (load T (sub 15 i))))))",
+    "(allocate (buffer T float32 local 32) (seq (store T (ramp 0 1 16) (load A (ramp 0 1 16)))"
+    " (store T (ramp 16 1 16) (load A (ramp 16 1 16))) (for k:int64 0 4 serial (seq"
+    " (store T (ramp 0 1 16) (add (load T (ramp 0 1 16)) (mul (broadcast (load B k) 16)"
+    " (load A (ramp 0 1 16))))) (store T (ramp 16 1 16) (load T (ramp 0 1 16)))))"
+    " (store A (ramp 32 1 16) (load T (ramp 16 1 16)))))",
+    "(allocate (buffer T bool local 16) (seq (store T (ramp 0 1 16) (lt (load A (ramp 0 1 16))"
+    " (load B (ramp 0 1 16)))) (for i:int64 0 16 serial (store I i (cast int32 (load T i))))))",
+    "(allocate (buffer T int32 global 100 100) (seq (for i:int64 0 10000 serial"
+    " (store T i (cast int32 i))) (store I 0 (load T 9999))))",
+    "(allocate (buffer T int32 shared 64) (seq (for i:int64 0 64 serial"
+    " (store T i (load I (sub 63 i)))) (for i:int64 0 64 serial (store I i (load T i)))))",
+    /* parallel loops */
+    "(for i:int64 0 64 parallel (store I i (cast int32 (mul i i))))",
+    "(for i:int32 3:int32 61:int32 parallel (store I i (mul i i)))",
+    "(let n:int32 3:int32 (allocate (buffer T int32 global 64) (seq"
+    " (for i:int64 0 64 parallel (store T i (mul n (cast int32 i))))"
+    " (for i:int64 0 8 parallel (for j:int64 0 8 parallel (store I (add (mul i 8) j)"
+    " (load T (add (mul j 8) i))))))))",
+    "(for i:int64 0 8 parallel (allocate (buffer T int32 global 8000) (seq (for j:int64 0 8000 "
+    "serial"
+    " (store T j (cast int32 (add i j)))) (store I i (load T 7999)))))",
+    /* calls */
+    "(evaluate (call void packed \"test.codegen.negate\" I))",
+    "(store I 5 (call int32 packed \"test.codegen.count\" 3 2.5:float64 \"text\" true))",
+};
+
+static void test_bodies(gconstpointer target) {
+  GString *module = g_string_new("(module\n");
+  for (size_t i = 0; i < G_N_ELEMENTS(bodies); i++)
+    g_string_append_printf(module,
+                           "(function \"body_%zu\" (buffer A float32 global 64)"
+                           " (buffer B float32 global 64) (buffer I int32 global 64) %s)\n",
+                           i, bodies[i]);
+  g_string_append(module, "(function \"symbolic\" n:int64 x:float32 (buffer A float32 global n n)"
+                          " (for i:int64 0 (mul n n) serial (store A i (mul (load A i) x))))"
+                          "(function \"scalar\" (buffer A int32 global) (store A 0 7:int32))"
+                          "(function \"empty\" (buffer A int32 global 0 4) (seq))"
+                          "(function \"nothing\" (seq))");
+  g_string_append(module, ")\n");
+  assert_text_agrees(module->str, target);
+  g_string_free(module, TRUE);
+}
+
+/* The packed functions that bodies call. */
+static int negate(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)result;
+  g_assert_cmpint(num_args, ==, 1);
+  g_assert_cmpint(args[0].type_index, ==, BP_TYPE_TENSOR_VIEW);
+  BpTensorView *view = args[0].v_view;
+  g_assert_cmpint(view->ndim, ==, 1);
+  g_assert_cmpint(view->shape[0], ==, 64);
+  g_assert_cmpint(view->dtype.bits, ==, 32);
+  for (int64_t i = 0; i < view->shape[0]; i++)
+    ((uint32_t *)view->data)[i] = -((uint32_t *)view->data)[i];
+  return 0;
+}
+
+static int count_args(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  BpByteArray text;
+  (void)self;
+  g_assert_cmpint(num_args, ==, 4);
+  g_assert_cmpint(args[0].v_int64, ==, 3);
+  g_assert_cmpfloat(args[1].v_float64, ==, 2.5);
+  assert_ok(bp_value_view_str(&args[2], &text));
+  g_assert_cmpmem(text.data, text.size, "text", 4);
+  g_assert_cmpint(args[3].type_index, ==, BP_TYPE_BOOL);
+  *result = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 1234};
+  return 0;
+}
+
+static int fail(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)args;
+  (void)num_args;
+  (void)result;
+  return bp_error_raise(BP_ERROR_INDEX, "it went wrong");
+}
+
+static void register_function(const char *name, BpPackedCall call) {
+  BpFunction *function = bp_function_create(call, NULL, NULL);
+  assert_ok(bp_registry_set(name, function, 0));
+  bp_object_release(function);
+}
+
+/* ---- Failures -------------------------------------------------------------------------------- */
+
+/* Calls a function that must fail. */
+static void call_fails(BpModule *built, const char *name, const BpValue *args, int32_t count,
+                       const char *kind, const char *message) {
+  BpFunction *function = NULL;
+  BpValue result;
+  assert_ok(bp_module_get_function(built, name, 1, &function));
+  g_assert_nonnull(function);
+  g_assert_cmpint(bp_function_call(function, args, count, &result), ==, -1);
+  assert_error(kind, message);
+  bp_object_release(function);
+}
+
+static void test_failures_inside(gconstpointer target) {
+  BpIrModule *module = parse_verified(
+      "(module"
+      " (function \"asserts\" (buffer A int32 global 4) (allocate (buffer T int32 global 9999)"
+      "  (seq (store T 0 1:int32) (assert (lt (load A 0) (load T 0)) \"A begins with \\\"1\\\"\")"
+      "  (store A 0 9:int32))))"
+      " (function \"asserts_in_parallel\" (buffer A int32 global 4)"
+      "  (for i:int64 0 4 parallel (assert (ne i 2) \"i is two\")))"
+      " (function \"calls\" (buffer A int32 global 4)"
+      "  (evaluate (call void packed \"test.codegen.fail\" 1)))"
+      " (function \"misses\" (buffer A int32 global 4)"
+      "  (evaluate (call void packed \"test.codegen.absent\" 1))))");
+  BpModule *built = build_ok(module, target);
+  int32_t data[4] = {5, 6, 7, 8};
+  Array array;
+  BpValue arg = array_value(&array, data, dtype_of("int32"), 4);
+  call_fails(built, "asserts", &arg, 1, BP_ERROR_VALUE, "A begins with \"1\"");
+  g_assert_cmpint(data[0], ==, 5);
+  call_fails(built, "asserts_in_parallel", &arg, 1, BP_ERROR_VALUE, "i is two");
+  call_fails(built, "calls", &arg, 1, BP_ERROR_INDEX, "it went wrong");
+  call_fails(built, "misses", &arg, 1, BP_ERROR_NOT_FOUND, "test.codegen.absent");
+  bp_object_release(built);
+  bp_object_release(module);
+}
+
+static void test_wrong_arguments(gconstpointer target) {
+  BpIrModule *module =
+      parse_verified("(module (function \"f\" n:int8 x:float32 (buffer A float32 global 4 5)"
+                     " (buffer B float32 global n) (attr \"alignment\" 32) (store A 0 x)))");
+  BpModule *built = build_ok(module, target);
+  _Alignas(64) float data[64];
+  int64_t shape[] = {4, 5}, other[] = {4, 6}, one[] = {3}, wide[] = {10, 1}, compact[] = {5, 1};
+  BpTensorView a = {.data = data, .device = {BP_DEVICE_CPU, 0}, .ndim = 2};
+  a.dtype = dtype_of("float32");
+  a.shape = shape;
+  a.strides = compact;
+  BpTensorView b = a;
+  b.ndim = 1;
+  b.shape = one;
+  b.strides = NULL;
+  BpValue args[] = {{.type_index = BP_TYPE_INT, .v_int64 = 3},
+                    {.type_index = BP_TYPE_FLOAT, .v_float64 = 1},
+                    {.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &a},
+                    {.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &b}};
+  BpFunction *function = NULL;
+  BpValue result;
+  assert_ok(bp_module_get_function(built, "f", 1, &function));
+  assert_ok(bp_function_call(function, args, 4, &result));
+  bp_object_release(function);
+
+  call_fails(built, "f", args, 3, BP_ERROR_TYPE, "f: expected 4 arguments, got 3");
+  args[0] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 3};
+  call_fails(built, "f", args, 4, BP_ERROR_TYPE, "f: argument 0 (n): expected int8");
+  args[0] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 300};
+  call_fails(built, "f", args, 4, BP_ERROR_VALUE, "f: argument 0 (n): expected int8, got 300");
+  args[0].v_int64 = 4;
+  call_fails(built, "f", args, 4, BP_ERROR_VALUE,
+             "f: argument 3 (B): dimension 0: expected extent 4, got 3");
+  args[0].v_int64 = 3;
+  args[1] = (BpValue){.type_index = BP_TYPE_NONE};
+  call_fails(built, "f", args, 4, BP_ERROR_TYPE, "f: argument 1 (x): expected float32");
+  args[1] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 1};
+  BpValue tensor = args[2];
+  args[2] = args[0];
+  call_fails(built, "f", args, 4, BP_ERROR_TYPE, "f: argument 2 (A): expected a tensor");
+  args[2] = tensor;
+  a.dtype = dtype_of("float64");
+  call_fails(built, "f", args, 4, BP_ERROR_TYPE, "expected a tensor of float32, got float64");
+  a.dtype = dtype_of("float32");
+  a.ndim = 1;
+  call_fails(built, "f", args, 4, BP_ERROR_VALUE, "expected 2 dimensions, got 1");
+  a.ndim = 2;
+  a.shape = other;
+  call_fails(built, "f", args, 4, BP_ERROR_VALUE, "dimension 1: expected extent 5, got 6");
+  a.shape = shape;
+  a.strides = wide;
+  call_fails(built, "f", args, 4, BP_ERROR_VALUE, "expected compact strides");
+  a.strides = NULL;
+  a.device.device_type = BP_DEVICE_OPENCL;
+  call_fails(built, "f", args, 4, BP_ERROR_VALUE, "expected a tensor in host memory");
+  a.device.device_type = BP_DEVICE_CPU;
+  a.byte_offset = 4;
+  call_fails(built, "f", args, 4, BP_ERROR_VALUE, "multiple of 32");
+  a.byte_offset = 0;
+  a.data = NULL;
+  call_fails(built, "f", args, 4, BP_ERROR_VALUE, "got NULL");
+  bp_object_release(built);
+  bp_object_release(module);
+}
+
+static void test_byte_offset_is_honoured(gconstpointer target) {
+  BpIrModule *module = parse_verified("(module (function \"f\" (buffer A int32 global 2)"
+                                      " (store A 1 (add (load A 0) 1:int32))))");
+  BpModule *built = build_ok(module, target);
+  int32_t data[] = {1, 2, 30, 4};
+  Array array;
+  BpValue arg = array_value(&array, data, dtype_of("int32"), 2), result;
+  array.view.byte_offset = 8;
+  BpFunction *function = NULL;
+  assert_ok(bp_module_get_function(built, "f", 1, &function));
+  assert_ok(bp_function_call(function, &arg, 1, &result));
+  const int32_t expected[] = {1, 2, 30, 31};
+  g_assert_cmpmem(data, sizeof data, expected, sizeof expected);
+  bp_object_release(function);
+  bp_object_release(built);
+  bp_object_release(module);
+}
+
+/* The interpreter cannot call C functions. */
+static void test_extern_calls(gconstpointer target) {
+  BpIrModule *module =
+      parse_verified("(module (function \"f\" (buffer A int32 global 4) (seq"
+                     " (evaluate (call handle extern \"memcpy\" (address A 2) A 8:uint64))"
+                     " (store A 0 (call int32 extern \"abs\" (load A 0))))))");
+  BpModule *built = build_ok(module, target);
+  int32_t data[] = {-5, 6, 7, 8};
+  Array array;
+  BpValue arg = array_value(&array, data, dtype_of("int32"), 4), result;
+  BpFunction *function = NULL;
+  assert_ok(bp_module_get_function(built, "f", 1, &function));
+  assert_ok(bp_function_call(function, &arg, 1, &result));
+  const int32_t expected[] = {5, 6, -5, 6};
+  g_assert_cmpmem(data, sizeof data, expected, sizeof expected);
+  bp_object_release(function);
+  bp_object_release(built);
+  bp_object_release(module);
+}
+
+/* Constructs that no CPU target takes are refused by name. */
+static void test_refusals(gconstpointer target) {
+  static const struct {
+    const char *body;
+    const char *message;
+  } cases[] = {
+      {"(for i:int64 0 4 bound \"threadIdx.x\" (store A i 1:int32))", "threadIdx.x"},
+      {"(store A (ramp 0 1 3) (broadcast 1:int32 3))", "int32x3"},
+  };
+  BpTarget *parsed = bp_target_parse(target);
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    char *text = with_buffer("int32", 64, cases[i].body);
+    BpIrModule *module = parse_verified(text);
+    g_assert_null(bp_target_build(module, parsed));
+    assert_error(BP_ERROR_NOT_IMPLEMENTED, cases[i].message);
+    bp_object_release(module);
+    g_free(text);
+  }
+  bp_object_release(parsed);
+}
+
+static void add_tests(const char *kind, const char *target) {
+  static const struct {
+    const char *name;
+    GTestDataFunc function;
+  } tests[] = {
+      {"operations", test_operations},
+      {"bodies", test_bodies},
+      {"failures-inside", test_failures_inside},
+      {"wrong-arguments", test_wrong_arguments},
+      {"byte-offset-is-honoured", test_byte_offset_is_honoured},
+      {"extern-calls", test_extern_calls},
+      {"refusals", test_refusals},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(tests); i++) {
+    char *path = g_strdup_printf("/codegen/%s/%s", kind, tests[i].name);
+    g_test_add_data_func(path, target, tests[i].function);
+    g_free(path);
+  }
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  register_function("test.codegen.negate", negate);
+  register_function("test.codegen.count", count_args);
+  register_function("test.codegen.fail", fail);
+  add_tests("c", "c -options=-O1");
+  add_tests("c-x86-64", "c -mcpu=x86-64 -options=-O1");
+  return g_test_run();
+}
