@@ -166,7 +166,7 @@ static void *copy_array(BpArena *arena, const void *items, int32_t count, size_t
   return copy;
 }
 
-BpGraphNode *bp__graph_node(BpGraph *graph, const BpOp *op, const char *name,
+BpGraphNode *bp__graph_node(BpGraph *graph, const struct BpOp *op, const char *name,
                             BpGraphValue *const *inputs, int32_t num_inputs, int32_t num_outputs,
                             const BpGraphAttr *attrs, int32_t num_attrs) {
   BpGraphNode *node = bp__arena_alloc(&graph->arena, sizeof(*node));

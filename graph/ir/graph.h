@@ -49,6 +49,10 @@ typedef struct BpGraphAttr {
   BpGraphValue *tensor; /* TENSOR: a constant */
 } BpGraphAttr;
 
+/* The operator set versions of the default ONNX domain that are read. */
+#define BP_OP_OLDEST_VERSION 7
+#define BP_OP_NEWEST_VERSION 21
+
 struct BpGraphNode {
   const struct BpOp *op;
   const char *name;

@@ -12,10 +12,6 @@
 
 #include "graph/ir/graph.h"
 
-/* The operator set versions of the default ONNX domain that are read. */
-#define BP_OP_OLDEST_VERSION 7
-#define BP_OP_NEWEST_VERSION 21
-
 /* How an operator may share a function with its neighbours. */
 #define BP_FUSE_ELEMENTWISE 0 /* an element needs the elements at its place, or broadcast ones */
 #define BP_FUSE_INJECTIVE   1 /* an element needs single elements of the inputs, at any place */
