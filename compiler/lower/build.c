@@ -78,9 +78,11 @@ static int set_leaf_value(Nest *nest, const BpTeAxis *axis) {
   if (nest->extent[axis->index] == 1) {
     value = bp__ir_int64(lowering->module, 0);
   } else {
+    /* The range of an empty axis must not make it look known. */
+    int64_t extent = nest->extent[axis->index];
+    int64_t last = extent > 0 ? extent - 1 : INT32_MAX;
     value = bp_ir_var(lowering->module, axis->name, bp__dtype_int64());
-    if (!value ||
-        bp__index_set_range(&lowering->index, value, 0, nest->extent[axis->index] - 1, true) != 0)
+    if (!value || bp__index_set_range(&lowering->index, value, 0, last, true) != 0)
       return -1;
   }
   nest->value[axis->index] = value;
@@ -140,10 +142,12 @@ static const BpIrNode *axis_value(const Nest *nest, const BpTeAxis *axis) {
       start = tile_start(nest, use, axis_value(nest, use->outer));
     return simplified(nest, bp_ir_binary(module, BP_IR_ADD, start, axis_value(nest, use->inner)));
   }
+  const BpIrNode *fused = axis_value(nest, use->parent);
   int64_t size = nest->extent[use->inner->index];
-  return simplified(nest, bp_ir_binary(module, axis == use->outer ? BP_IR_DIV : BP_IR_MOD,
-                                       axis_value(nest, use->parent),
-                                       bp__ir_int64(module, size > 0 ? size : 1)));
+  if (size == 0)
+    return fused; /* never computed, but unknown until the loop is made */
+  return simplified(nest, bp_ir_binary(module, axis == use->outer ? BP_IR_DIV : BP_IR_MOD, fused,
+                                       bp__ir_int64(module, size)));
 }
 
 static int32_t num_roots(const BpTeStage *stage) {
@@ -305,6 +309,87 @@ static const BpIrNode *build_innermost(const Nest *nest) {
   if (known >= 0)
     return known ? write_value(nest, value) : accumulate(nest, value);
   return bp_ir_if(module, first, write_value(nest, value), accumulate(nest, value));
+}
+
+/* ---- Prefetches ------------------------------------------------------------------------------ */
+
+#define CACHE_LINE     64
+#define MAX_PREFETCHES 32
+
+typedef struct PrefetchList {
+  const BpIrNode *statements[MAX_PREFETCHES + 1];
+  int32_t count;
+} PrefetchList;
+
+/* One prefetch for each cache line of the region, as far as there is room. */
+static int prefetch_region(const Nest *nest, const BpIrNode *read, const BpInterval *region,
+                           PrefetchList *list) {
+  BpIrModule *module = nest->lowering->module;
+  int32_t ndim = read->num_operands - 1;
+  int64_t line = CACHE_LINE * 8 / read->dtype.bits;
+  int64_t lines = ndim > 0 ? (region[ndim - 1].extent + line - 1) / line : 1;
+  int64_t rows = 1;
+  for (int32_t i = 0; i < ndim - 1; i++)
+    rows *= region[i].extent < MAX_PREFETCHES ? region[i].extent : MAX_PREFETCHES;
+  for (int64_t n = 0; n < rows * lines && list->count < MAX_PREFETCHES; n++) {
+    const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {read->operands[0]};
+    int64_t row = n / lines, offset = n % lines * line;
+    for (int32_t i = ndim - 1; i >= 0; i--) {
+      operands[1 + i] =
+          bp_ir_binary(module, BP_IR_ADD, region[i].min, bp__ir_int64(module, offset));
+      int64_t above = i > 0 ? region[i - 1].extent : 1;
+      offset = row % above;
+      row /= above;
+    }
+    const BpIrNode *at = relocate_read(nest, bp__ir_with_operands(module, read, operands));
+    const BpIrNode *call =
+        at ? bp_ir_make(module, BP_IR_CALL, at->dtype, at->operands, at->num_operands,
+                        BP_IR_CALL_INTRINSIC, 0, BP__TE_PREFETCH)
+           : NULL;
+    if (!call || !(list->statements[list->count++] = bp__ir_evaluate(module, call)))
+      return -1;
+  }
+  return 0;
+}
+
+/* Prefetches what one read touches in the iteration that `roots` is at. */
+static int prefetch_read(const Nest *nest, const BpIrNode *const *roots, const BpIrNode *read,
+                         PrefetchList *list) {
+  BpInterval region[BP_TE_MAX_NDIM];
+  for (int32_t i = 0; i + 1 < read->num_operands; i++) {
+    bool is_bounded;
+    if (bp__lower_index_interval(nest->lowering, nest->s, roots, read->operands[1 + i], &region[i],
+                                 &is_bounded) != 0)
+      return -1;
+    if (!is_bounded)
+      return 0;
+  }
+  return prefetch_region(nest, read, region, list);
+}
+
+/* The prefetches asked for at the loop made last, and `rest` after them. */
+static const BpIrNode *with_prefetches(const Nest *nest, int32_t position, const BpIrNode *rest) {
+  PrefetchList list = {.count = 0};
+  for (const BpTePrefetch *p = nest->stage->prefetches; p; p = p->next) {
+    const BpIrNode *roots[BP__TE_MAX_AXES];
+    if (nest->is_init || p->axis != nest->stage->leaves[position])
+      continue;
+    Nest ahead = *nest;
+    const BpIrNode **value = &ahead.value[p->axis->index];
+    *value = bp_ir_binary(nest->lowering->module, BP_IR_ADD, *value,
+                          bp__ir_int64(nest->lowering->module, p->distance));
+    if (!*value || root_values(&ahead, roots) != 0)
+      return NULL;
+    for (int32_t i = 0; i < nest->s->num_reads; i++)
+      if (nest->s->reads[i]->operands[0] ==
+              bp__ir_map_get(&nest->lowering->copied, p->tensor->buffer) &&
+          prefetch_read(&ahead, roots, nest->s->reads[i], &list) != 0)
+        return NULL;
+  }
+  if (list.count == 0)
+    return rest;
+  list.statements[list.count++] = rest;
+  return bp_ir_seq(nest->lowering->module, list.statements, list.count);
 }
 
 /* ---- Loops ----------------------------------------------------------------------------------- */
@@ -686,7 +771,7 @@ static const BpIrNode *build_from(const Nest *outer, int32_t position) {
   else if (nest.is_init || position == 0)
     rest = build_rest(&nest, position);
   else
-    rest = build_attached(&attached);
+    rest = with_prefetches(&nest, position - 1, build_attached(&attached));
   if (guards)
     rest = bp_ir_if(nest.lowering->module, guards, rest, NULL);
   return wrap_lets(&nest, &lets, rest);

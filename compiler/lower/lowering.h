@@ -10,6 +10,8 @@
 /* What the build pass leaves to storage flattening: EVALUATE of this call of
  * (buffer, value, i0, i1, ...). */
 #define BP__TE_WRITE "te.write"
+/* And EVALUATE of this call of (buffer, i0, i1, ...), which need not be inside the buffer. */
+#define BP__TE_PREFETCH "te.prefetch"
 
 /* A stage as lowering sees it; all nodes belong to the module lowered into. */
 typedef struct BpLowerStage {
@@ -60,6 +62,11 @@ const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body);
  * root axes of `consumer` have the values `roots` (with free variables for loops still to come). */
 int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage *consumer,
                      const BpIrNode *const *roots);
+
+/* An index of a read, with the reader's root axes at `roots`, as an interval. */
+int bp__lower_index_interval(BpLowering *lowering, const BpLowerStage *reader,
+                             const BpIrNode *const *roots, const BpIrNode *index,
+                             BpInterval *interval, bool *is_bounded);
 
 /* The stage whose tensor a BUFFER of an expression stands for, NULL: a placeholder. */
 static inline BpLowerStage *bp__lower_stage_of(const BpLowering *lowering, const BpIrNode *buffer) {

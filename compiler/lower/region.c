@@ -3,10 +3,9 @@
 
 #include "compiler/lower/lowering.h"
 
-/* A read's index with the reader's root axes at `roots`, as an interval. */
-static int index_interval(BpLowering *lowering, const BpLowerStage *reader,
-                          const BpIrNode *const *roots, const BpIrNode *index, BpInterval *interval,
-                          bool *is_bounded) {
+int bp__lower_index_interval(BpLowering *lowering, const BpLowerStage *reader,
+                             const BpIrNode *const *roots, const BpIrNode *index,
+                             BpInterval *interval, bool *is_bounded) {
   const BpTeStage *stage = reader->stage;
   BpIrMap map = {0};
   int failed = 0;
@@ -60,7 +59,8 @@ static int add_read(BpLowering *lowering, BpLowerStage *producer, const BpLowerS
   for (int32_t i = 0; i < tensor->ndim; i++) {
     BpInterval interval = {0};
     bool is_bounded;
-    if (index_interval(lowering, reader, roots, read->operands[1 + i], &interval, &is_bounded) != 0)
+    if (bp__lower_index_interval(lowering, reader, roots, read->operands[1 + i], &interval,
+                                 &is_bounded) != 0)
       return -1;
     if (!is_bounded)
       interval = (BpInterval){bp__ir_int64(lowering->module, 0), tensor->shape[i]};
