@@ -8,3 +8,5 @@ tests_core_test_module_SOURCES = tests/core/test-module.c tests/core/module-fixt
 	tests/core/module-fixture.h
 test_programs += tests/core/test-plugins
 EXTRA_DIST += tests/core/plugin_files.h
+test_programs += tests/core/test-device
+test_programs += tests/core/test-simdev
