@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: compiler.
+test_programs += tests/compiler/test-ir-build
 test_programs += tests/compiler/test-ir-interpret
 test_programs += tests/compiler/test-ir-text
 test_programs += tests/compiler/test-ir-verify

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The makers of IR: what they fold and, for floats, what they must leave alone; and the table by
+ * which generators read it. */
+
+#include <math.h>
+
+#include <backplane/plugins.h>
+
+#include "tests/compiler/ir-util.h"
+
+typedef struct Fixture {
+  BpIrModule *module;
+  BpDataType int64, float32;
+  const BpIrNode *x, *y, *f; /* variables: int64, int64, float32 */
+} Fixture;
+
+static void set_up(Fixture *fixture, gconstpointer unused) {
+  (void)unused;
+  fixture->module = bp_ir_module_create();
+  fixture->int64 = dtype_of("int64");
+  fixture->float32 = dtype_of("float32");
+  fixture->x = bp_ir_var(fixture->module, "x", fixture->int64);
+  fixture->y = bp_ir_var(fixture->module, "y", fixture->int64);
+  fixture->f = bp_ir_var(fixture->module, "f", fixture->float32);
+}
+
+static void tear_down(Fixture *fixture, gconstpointer unused) {
+  (void)unused;
+  bp_object_release(fixture->module);
+}
+
+static void assert_printed(const BpIrNode *node, const char *expected) {
+  BpValue text = {0};
+  BpByteArray view;
+  if (!node)
+    g_error("%s", bp_error_message());
+  assert_ok(bp_ir_table()->print(node, &text));
+  assert_ok(bp_value_view_str(&text, &view));
+  char *printed = g_strndup(view.data, view.size);
+  g_assert_cmpstr(printed, ==, expected);
+  g_free(printed);
+  bp_value_clear(&text);
+}
+
+static const BpIrNode *with_int(Fixture *t, int32_t kind, const BpIrNode *a, int64_t b) {
+  return bp_ir_binary(t->module, kind, a, bp_ir_int(t->module, t->int64, b));
+}
+
+static const BpIrNode *with_float(Fixture *t, int32_t kind, const BpIrNode *a, double b) {
+  return bp_ir_binary(t->module, kind, a, bp_ir_float(t->module, t->float32, b));
+}
+
+static void test_integer_identities(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  static const int32_t keeps_by_0[] = {BP_IR_ADD,     BP_IR_SUB, BP_IR_BIT_OR,
+                                       BP_IR_BIT_XOR, BP_IR_SHL, BP_IR_SHR};
+  static const int32_t keeps_by_1[] = {BP_IR_MUL, BP_IR_DIV, BP_IR_FLOORDIV};
+  static const int32_t zero_by_0[] = {BP_IR_MUL, BP_IR_BIT_AND};
+  static const int32_t zero_by_1[] = {BP_IR_MOD, BP_IR_FLOORMOD};
+  for (size_t i = 0; i < G_N_ELEMENTS(keeps_by_0); i++)
+    g_assert_true(with_int(t, keeps_by_0[i], t->x, 0) == t->x);
+  for (size_t i = 0; i < G_N_ELEMENTS(keeps_by_1); i++)
+    g_assert_true(with_int(t, keeps_by_1[i], t->x, 1) == t->x);
+  for (size_t i = 0; i < G_N_ELEMENTS(zero_by_0); i++)
+    assert_printed(with_int(t, zero_by_0[i], t->x, 0), "0");
+  for (size_t i = 0; i < G_N_ELEMENTS(zero_by_1); i++)
+    assert_printed(with_int(t, zero_by_1[i], t->x, 1), "0");
+  assert_printed(bp_ir_binary(t->module, BP_IR_SUB, t->x, t->x), "0");
+  g_assert_true(bp_ir_binary(t->module, BP_IR_MIN, t->x, t->x) == t->x);
+  assert_printed(bp_ir_binary(t->module, BP_IR_LE, t->x, t->x), "true");
+  assert_printed(bp_ir_binary(t->module, BP_IR_LT, t->x, t->x), "false");
+}
+
+static void test_integer_constants(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  assert_printed(with_int(t, BP_IR_ADD, with_int(t, BP_IR_ADD, t->x, 3), 4), "(add x:int64 7)");
+  assert_printed(with_int(t, BP_IR_SUB, with_int(t, BP_IR_ADD, t->x, 3), 5), "(add x:int64 -2)");
+  g_assert_true(with_int(t, BP_IR_SUB, with_int(t, BP_IR_ADD, t->x, 3), 3) == t->x);
+  assert_printed(with_int(t, BP_IR_MUL, with_int(t, BP_IR_MUL, t->x, 3), 4), "(mul x:int64 12)");
+  assert_printed(with_int(t, BP_IR_FLOORDIV, with_int(t, BP_IR_FLOORDIV, t->x, 3), 4),
+                 "(floordiv x:int64 12)");
+  assert_printed(with_int(t, BP_IR_FLOORDIV, with_int(t, BP_IR_FLOORDIV, t->x, INT64_MAX), 4),
+                 "(floordiv (floordiv x:int64 9223372036854775807) 4)");
+  assert_printed(with_int(t, BP_IR_MIN, with_int(t, BP_IR_MIN, t->x, 3), 4), "(min x:int64 3)");
+  assert_printed(with_int(t, BP_IR_FLOORMOD, bp_ir_int(t->module, t->int64, -7), 4), "1");
+  assert_printed(with_int(t, BP_IR_DIV, bp_ir_int(t->module, t->int64, -7), 0), "(div -7 0)");
+  const BpIrNode *three = bp_ir_int(t->module, t->int64, 3);
+  assert_printed(bp_ir_binary(t->module, BP_IR_ADD, three, t->x), "(add x:int64 3)");
+  assert_printed(bp_ir_int(t->module, dtype_of("uint8"), 300), "44:uint8");
+}
+
+/* -0, NaN and infinity make these differ. */
+static void test_floats_are_left_alone(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  assert_printed(with_float(t, BP_IR_ADD, t->f, 0), "(add f:float32 0:float32)");
+  assert_printed(with_float(t, BP_IR_SUB, t->f, -0.0), "(sub f:float32 -0:float32)");
+  assert_printed(with_float(t, BP_IR_MUL, t->f, 0), "(mul f:float32 0:float32)");
+  assert_printed(bp_ir_binary(t->module, BP_IR_SUB, t->f, t->f), "(sub f:float32 f)");
+  assert_printed(bp_ir_binary(t->module, BP_IR_EQ, t->f, t->f), "(eq f:float32 f)");
+  assert_printed(bp_ir_not(t->module, bp_ir_binary(t->module, BP_IR_LT, t->f, t->f)),
+                 "(not (lt f:float32 f))");
+  assert_printed(with_float(t, BP_IR_ADD, with_float(t, BP_IR_ADD, t->f, 1), 2),
+                 "(add (add f:float32 1:float32) 2:float32)");
+  g_assert_true(with_float(t, BP_IR_ADD, t->f, -0.0) == t->f);
+  g_assert_true(with_float(t, BP_IR_SUB, t->f, 0) == t->f);
+  g_assert_true(with_float(t, BP_IR_MUL, t->f, 1) == t->f);
+  g_assert_true(with_float(t, BP_IR_DIV, t->f, 1) == t->f);
+  const BpIrNode *nan = bp_ir_float(t->module, t->float32, NAN);
+  assert_printed(with_float(t, BP_IR_MAX, nan, 1), "nan:float32");
+  assert_printed(with_float(t, BP_IR_ADD, bp_ir_float(t->module, t->float32, 16777216), 1),
+                 "16777216:float32");
+}
+
+static void test_logic(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  BpDataType bool1 = dtype_of("bool");
+  const BpIrNode *yes = bp_ir_int(t->module, bool1, 1), *no = bp_ir_int(t->module, bool1, 0);
+  const BpIrNode *less = bp_ir_binary(t->module, BP_IR_LT, t->x, t->y);
+  g_assert_true(bp_ir_binary(t->module, BP_IR_AND, yes, less) == less);
+  g_assert_true(bp_ir_binary(t->module, BP_IR_OR, less, no) == less);
+  assert_printed(bp_ir_binary(t->module, BP_IR_AND, less, no), "false");
+  assert_printed(bp_ir_binary(t->module, BP_IR_OR, yes, less), "true");
+  assert_printed(bp_ir_not(t->module, less), "(ge x:int64 y:int64)");
+  g_assert_true(bp_ir_select(t->module, yes, t->x, t->y) == t->x);
+  g_assert_true(bp_ir_select(t->module, no, t->x, t->y) == t->y);
+  g_assert_true(bp_ir_select(t->module, less, t->x, t->x) == t->x);
+}
+
+static void test_vectors(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  const BpIrNode *one = bp_ir_int(t->module, t->int64, 1);
+  const BpIrNode *ramp = bp_ir_ramp(t->module, t->x, one, 4);
+  assert_printed(bp_ir_binary(t->module, BP_IR_ADD, ramp, t->y),
+                 "(ramp (add x:int64 y:int64) 1 4)");
+  assert_printed(bp_ir_binary(t->module, BP_IR_MUL, bp_ir_int(t->module, t->int64, 3), ramp),
+                 "(ramp (mul x:int64 3) 3 4)");
+  assert_printed(bp_ir_binary(t->module, BP_IR_SUB, ramp, ramp), "(broadcast 0 4)");
+  assert_printed(bp_ir_ramp(t->module, t->x, bp_ir_int(t->module, t->int64, 0), 4),
+                 "(broadcast x:int64 4)");
+  assert_printed(bp_ir_cast(t->module, t->float32, bp_ir_broadcast(t->module, one, 4)),
+                 "(broadcast 1:float32 4)");
+  const BpIrNode *f4 = bp_ir_broadcast(t->module, t->f, 4);
+  assert_printed(bp_ir_binary(t->module, BP_IR_MUL, f4, f4), "(broadcast (mul f:float32 f) 4)");
+}
+
+static void test_statements(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  const BpIrNode *eight = bp_ir_int(t->module, t->int64, 8),
+                 *zero = bp_ir_int(t->module, t->int64, 0);
+  const BpIrNode *buffer = bp_ir_buffer(t->module, "A", t->int64, BP_IR_SCOPE_GLOBAL, &eight, 1);
+  const BpIrNode *store = bp_ir_store(t->module, buffer, zero, eight, NULL);
+  const BpIrNode *pair[] = {store, store};
+  const BpIrNode *two = bp_ir_seq(t->module, pair, 2);
+  const BpIrNode *nested[] = {two, store, bp_ir_seq(t->module, NULL, 0)};
+  assert_printed(bp_ir_seq(t->module, nested, 3),
+                 "(seq\n  (store A 0 8)\n  (store A 0 8)\n  (store A 0 8))");
+  g_assert_true(bp_ir_seq(t->module, &store, 1) == store);
+  assert_printed(bp_ir_for(t->module, t->x, zero, zero, BP_IR_FOR_SERIAL, "", store), "(seq)");
+  const BpIrNode *no = bp_ir_int(t->module, dtype_of("bool"), 0);
+  assert_printed(bp_ir_if(t->module, no, store, NULL), "(seq)");
+  g_assert_true(bp_ir_if(t->module, no, two, store) == store);
+}
+
+static void test_errors_pass_through(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  const BpIrNode *bad = bp_ir_binary(t->module, BP_IR_ADD, t->x, t->f);
+  g_assert_null(bad);
+  bad = bp_ir_binary(t->module, BP_IR_MUL, bad, t->x);
+  bad = bp_ir_not(t->module, bp_ir_select(t->module, bad, bad, bad));
+  bad = bp_ir_cast(t->module, t->int64, bp_ir_broadcast(t->module, bad, 4));
+  g_assert_null(bp_ir_function(t->module, "f", NULL, 0, NULL, 0, bad));
+  g_assert_cmpint(bp_ir_module_add(t->module, NULL), ==, -1);
+  assert_error(BP_ERROR_TYPE, "operands of an IR add have different types");
+  g_assert_cmpint(bp_ir_module_add(t->module, t->x), ==, -1);
+  assert_error(BP_ERROR_VALUE, "a var was added to an IR module");
+}
+
+static void test_functions_by_name(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  const BpIrNode *body = bp_ir_seq(t->module, NULL, 0);
+  for (int i = 0; i < 100; i++) {
+    char name[16];
+    g_snprintf(name, sizeof name, "f%d", i);
+    assert_ok(bp_ir_module_add(t->module, bp_ir_function(t->module, name, NULL, 0, NULL, 0, body)));
+  }
+  const BpIrTable *ir = bp_ir_table();
+  g_assert_cmpint(ir->num_functions(t->module), ==, 100);
+  g_assert_cmpstr(ir->str_value(bp_ir_module_find(t->module, "f77")), ==, "f77");
+  g_assert_null(bp_ir_module_find(t->module, "f100"));
+  g_assert_null(ir->get_function(t->module, 100));
+  g_assert_null(ir->get_function(t->module, -1));
+  const BpIrNode *again = bp_ir_function(t->module, "f3", NULL, 0, NULL, 0, body);
+  g_assert_cmpint(bp_ir_module_add(t->module, again), ==, -1);
+  assert_error(BP_ERROR_VALUE, "has a function 'f3' already");
+}
+
+/* ---- The table --------------------------------------------------------------------------- */
+
+static const BpIrTable *fetched;
+
+static int32_t fetch(const BpHost *host, BpPlugin *plugin) {
+  fetched = host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
+  plugin->abi_version = BP_ABI_VERSION;
+  return -1;
+}
+
+/* A plugin finds the table once the application has made a module. */
+static void test_plugins_get_the_table(Fixture *t, gconstpointer unused) {
+  (void)t;
+  (void)unused;
+  static const char descriptor[] = "abi=" BP_ABI_TEXT "\nname=test-ir-table\nversion=1\n"
+                                   "license=Apache-2.0\ndescription=Fetches a table\n"
+                                   "entry=bp_plugin_entry_test_ir_table\nprovides=test.ir.table\ndevices=\n"
+                                   "targets=\nlibraries=\n";
+  assert_ok(bp_plugin_register_static(descriptor, fetch));
+  g_assert_cmpint(bp_plugin_activate("test-ir-table"), ==, -1);
+  bp_error_clear();
+  g_assert_true(fetched == bp_ir_table());
+  g_assert_cmpuint(fetched->struct_size, ==, sizeof(BpIrTable));
+}
+
+typedef struct Visit {
+  GString *trace;
+  int32_t skip, stop;
+} Visit;
+
+static int32_t enter(void *context, const BpIrNode *node) {
+  Visit *visit = context;
+  int32_t kind = bp_ir_table()->kind(node);
+  g_string_append_printf(visit->trace, "<%s", bp_ir_table()->kind_name(kind));
+  return kind == visit->stop ? -1 : kind == visit->skip;
+}
+
+static int32_t leave(void *context, const BpIrNode *node) {
+  (void)node;
+  g_string_append_c(((Visit *)context)->trace, '>');
+  return 0;
+}
+
+static void assert_visited(const BpIrNode *node, int32_t skip, int32_t stop, int rc,
+                           const char *expected) {
+  Visit visit = {g_string_new(""), skip, stop};
+  BpIrVisitor visitor = {sizeof visitor, &visit, enter, leave};
+  g_assert_cmpint(bp_ir_table()->visit(node, &visitor), ==, rc);
+  g_assert_cmpstr(visit.trace->str, ==, expected);
+  g_string_free(visit.trace, TRUE);
+}
+
+static void test_visits(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  const BpIrNode *product = bp_ir_binary(t->module, BP_IR_MUL, t->x, t->y);
+  const BpIrNode *sum = with_int(t, BP_IR_ADD, product, 3);
+  assert_visited(sum, -1, -1, 0, "<add<mul<var><var>><int>>");
+  assert_visited(sum, BP_IR_MUL, -1, 0, "<add<mul><int>>");
+  assert_visited(sum, -1, BP_IR_VAR, -1, "<add<mul<var");
+}
+
+static void test_accessors(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  const BpIrTable *ir = bp_ir_table();
+  const BpIrNode *sum = with_int(t, BP_IR_ADD, t->x, 3);
+  g_assert_cmpint(ir->kind(sum), ==, BP_IR_ADD);
+  g_assert_cmpint(ir->num_operands(sum), ==, 2);
+  g_assert_cmpint(ir->int_value(ir->operand(sum, 1)), ==, 3);
+  g_assert_null(ir->operand(sum, 2));
+  g_assert_null(ir->operand(sum, -1));
+  g_assert_cmpstr(ir->str_value(sum), ==, "");
+  g_assert_cmpint(ir->dtype(sum).bits, ==, 64);
+  g_assert_null(ir->kind_name(9999));
+  BpIrModule *module = parse_ok("(module (function \"f\" (attr \"kernel\" 1) (seq)))");
+  const BpIrNode *function = ir->get_function(module, 0);
+  g_assert_cmpint(ir->int_value(ir->operand(ir->find_attr(function, "kernel"), 0)), ==, 1);
+  g_assert_null(ir->find_attr(function, "launch"));
+  bp_object_release(module);
+}
+
+#define ADD(path, test) g_test_add(path, Fixture, NULL, set_up, test, tear_down)
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  ADD("/ir/build/integer-identities", test_integer_identities);
+  ADD("/ir/build/integer-constants", test_integer_constants);
+  ADD("/ir/build/floats-are-left-alone", test_floats_are_left_alone);
+  ADD("/ir/build/logic", test_logic);
+  ADD("/ir/build/vectors", test_vectors);
+  ADD("/ir/build/statements", test_statements);
+  ADD("/ir/build/errors-pass-through", test_errors_pass_through);
+  ADD("/ir/build/functions-by-name", test_functions_by_name);
+  ADD("/ir/table/plugins-get-it", test_plugins_get_the_table);
+  ADD("/ir/table/visits", test_visits);
+  ADD("/ir/table/accessors", test_accessors);
+  return g_test_run();
+}
