@@ -9,6 +9,7 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
+#include "core/registry/host.h"
 #include "core/registry/names.h"
 #include "core/registry/nearest.h"
 
@@ -35,9 +36,33 @@ static const BpTargetKind *find_registered(const char *name) {
   return kind;
 }
 
+static int is_attr_type(int32_t type) {
+  return type == BP_TYPE_INT || type == BP_TYPE_BOOL || type == BP_TYPE_FLOAT ||
+         type == BP_TYPE_STR;
+}
+
+/* A kind that could not serve is refused when it comes, not when it is first used. */
+static int check_kind(const BpTargetKind *kind) {
+  if (!BP_TABLE_HAS(kind, attrs) || !BP_TABLE_HAS(kind, description) || !*kind->name)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "a target kind needs a name, attributes and a description");
+  for (int32_t i = 0; i < kind->num_attrs; i++) {
+    const BpTargetAttr *attr = &kind->attrs[i];
+    if (!attr->name || !*attr->name || !strcmp(attr->name, "kind") || !is_attr_type(attr->type) ||
+        bp__target_attr_index(kind, attr->name) != i)
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "attribute %d of target kind \"%s\" has no name of its own, or a type "
+                            "that is not int, bool, float or str",
+                            i, kind->name);
+  }
+  BpTarget *target = bp__target_create(kind); /* checks the defaults */
+  bp_object_release(target);
+  return target ? 0 : -1;
+}
+
 int bp__target_kind_register(const BpTargetKind *kind) {
-  if (kind->struct_size < sizeof(BpTargetKind) || !kind->name || !*kind->name)
-    return bp_error_raise(BP_ERROR_VALUE, "a target kind without a name, or of an older ABI");
+  if (check_kind(kind))
+    return -1;
   pthread_mutex_lock(&registered.lock);
   int taken = find_locked(kind->name) != NULL;
   int full = registered.count == MAX_KINDS;
@@ -45,7 +70,7 @@ int bp__target_kind_register(const BpTargetKind *kind) {
     registered.kinds[registered.count++] = kind;
   pthread_mutex_unlock(&registered.lock);
   if (taken)
-    return bp_error_raise(BP_ERROR_VALUE, "target kind '%s' is registered already", kind->name);
+    return bp_error_raise(BP_ERROR_VALUE, "target kind \"%s\" is registered already", kind->name);
   if (full)
     return bp_error_raise(BP_ERROR_MEMORY, "more than %d target kinds", MAX_KINDS);
   return 0;
@@ -78,13 +103,12 @@ static int unknown_kind(const char *name) {
   return -1;
 }
 
+/* The generator is asked for although the kind may be known: a plugin that failed after it
+ * registered its kind cannot serve it. */
 const BpTargetKind *bp__target_kind_find(const char *name) {
-  const BpTargetKind *kind = find_registered(name);
-  if (kind)
-    return kind;
   if (activate(name) < 0)
     return NULL;
-  kind = find_registered(name);
+  const BpTargetKind *kind = find_registered(name);
   if (!kind)
     unknown_kind(name);
   return kind;

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -107,7 +108,7 @@ static int parse_value(int32_t type, const char *text, BpValue *value) {
     return *text && !*end && !errno ? 0 : -1;
   case BP_TYPE_FLOAT:
     value->v_float64 = g_ascii_strtod(text, &end);
-    return *text && !*end && !errno ? 0 : -1;
+    return *text && !*end && !errno && isfinite(value->v_float64) ? 0 : -1;
   case BP_TYPE_BOOL:
     return parse_bool(text, &value->v_int64);
   default:

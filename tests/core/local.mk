@@ -10,3 +10,4 @@ test_programs += tests/core/test-plugins
 EXTRA_DIST += tests/core/plugin_files.h
 test_programs += tests/core/test-device
 test_programs += tests/core/test-simdev
+test_programs += tests/core/test-target

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Targets: their text and JSON forms, defaults and the completion hook, errors, and the way to the
+ * code generator. The kinds are those of a plugin that this program carries itself. */
+
+#include <backplane/compiler/ir.h>
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/module.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <backplane/target.h>
+#include <glib.h>
+#include <pthread.h>
+#include <string.h>
+
+/* ---- A plugin with two kinds ------------------------------------------------------------- */
+
+static const BpTargetTable *table;
+static const BpTargetAttr attrs[] = {
+    {"arch", BP_TYPE_STR, 0, "base", "the architecture"},
+    {"max_num_threads", BP_TYPE_INT, 0, "256", "threads in a block"},
+    {"fast", BP_TYPE_BOOL, 0, "false", "whether to hurry"},
+    {"ratio", BP_TYPE_FLOAT, 0, NULL, "a number"},
+    {"doubled", BP_TYPE_INT, 0, NULL, "twice max_num_threads, unless it is given"},
+    {"options", BP_TYPE_STR, 0, NULL, "free text"},
+};
+
+static int32_t complete(BpTarget *target) {
+  BpValue threads, doubled;
+  if (table->get_attr(target, "max_num_threads", &threads) ||
+      table->get_attr(target, "doubled", &doubled))
+    return -1;
+  if (threads.v_int64 < 1)
+    return bp_error_raise(BP_ERROR_VALUE, "max_num_threads must be at least 1");
+  if (doubled.type_index != BP_TYPE_NONE)
+    return 0;
+  doubled = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 2 * threads.v_int64};
+  return table->set_attr(target, "doubled", &doubled);
+}
+
+static const BpTargetKind odd_kind = {.struct_size = sizeof odd_kind,
+                                      .name = "odd",
+                                      .device_type = BP_DEVICE_EXT,
+                                      .ir_level = BP_IR_LEVEL,
+                                      .attrs = attrs,
+                                      .num_attrs = G_N_ELEMENTS(attrs),
+                                      .description = "A kind for tests",
+                                      .complete = complete};
+static const BpTargetKind plain_kind = {.struct_size = sizeof plain_kind,
+                                        .name = "plain",
+                                        .device_type = BP_DEVICE_CPU,
+                                        .ir_level = BP_IR_LEVEL,
+                                        .attrs = attrs,
+                                        .num_attrs = 1,
+                                        .description = "Another"};
+
+static int32_t find_nothing(void *context, const char *name, BpFunction **function) {
+  (void)context;
+  (void)name;
+  *function = NULL;
+  return 0;
+}
+
+static void destroy_nothing(void *context) {
+  (void)context;
+}
+
+static const BpModuleApi module_api = {.struct_size = sizeof module_api,
+                                       .kind = "odd",
+                                       .get_function = find_nothing,
+                                       .destroy = destroy_nothing};
+
+static int build_odd(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
+      args[1].type_index != BP_TYPE_TARGET)
+    return bp_error_raise(BP_ERROR_TYPE, "not an IR module and a target");
+  if (bp_target_get_int((BpTarget *)(void *)args[1].v_obj, "fast", 0))
+    return bp_error_raise(BP_ERROR_COMPILE, "cannot hurry");
+  result->type_index = BP_TYPE_MODULE;
+  result->v_obj = (BpObject *)(void *)bp_module_create(&module_api, NULL);
+  return result->v_obj ? 0 : -1;
+}
+
+static int build_plain(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)args;
+  (void)num_args;
+  *result = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 1};
+  return 0;
+}
+
+static int32_t register_build(const char *name, BpPackedCall call) {
+  BpFunction *function = bp_function_create(call, NULL, NULL);
+  int rc = bp_registry_set(name, function, 0);
+  bp_object_release(function);
+  return rc;
+}
+
+static int32_t initialize(void) {
+  return table->register_kind(&odd_kind) || table->register_kind(&plain_kind) ||
+                 register_build("target.build.odd", build_odd) ||
+                 register_build("target.build.plain", build_plain)
+             ? -1
+             : 0;
+}
+
+static int32_t entry(const BpHost *host, BpPlugin *plugin) {
+  table = host->get_table(BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
+  plugin->abi_version = BP_ABI_VERSION;
+  plugin->initialize = initialize;
+  return 0;
+}
+
+static const char descriptor[] = "abi=" BP_ABI_TEXT "\nname=kinds\nversion=1\nlicense=MIT\n"
+                                 "description=x\nentry=bp_plugin_entry_kinds\n"
+                                 "provides=target.build.odd target.build.plain\n"
+                                 "targets=odd plain\n";
+
+/* ---- Helpers ----------------------------------------------------------------------------- */
+
+static BpTarget *parse(const char *text) {
+  BpTarget *target = bp_target_parse(text);
+  if (!target)
+    g_error("%s: %s", text, bp_error_message());
+  return target;
+}
+
+static void assert_error(const void *result, const char *kind, const char *part) {
+  g_assert_null(result);
+  g_assert_cmpstr(bp_error_kind(), ==, kind);
+  if (!strstr(bp_error_message(), part))
+    g_error("\"%s\" does not contain \"%s\"", bp_error_message(), part);
+  bp_error_clear();
+}
+
+static void assert_str(const BpTarget *target, const char *name, const char *expected) {
+  BpValue value;
+  BpByteArray text;
+  g_assert_cmpint(bp_target_get_attr(target, name, &value), ==, 0);
+  g_assert_cmpint(bp_value_view_str(&value, &text), ==, 0);
+  g_assert_cmpmem(text.data, text.size, expected, strlen(expected));
+}
+
+/* Both texts of the target, parsed, give the same texts. */
+static void assert_round_trip(const BpTarget *target) {
+  char *text = bp_target_format(target), *json = bp_target_format_json(target);
+  const char *forms[] = {text, json};
+  for (int i = 0; i < 2; i++) {
+    BpTarget *again = parse(forms[i]);
+    char *again_text = bp_target_format(again), *again_json = bp_target_format_json(again);
+    g_assert_cmpstr(again_text, ==, text);
+    g_assert_cmpstr(again_json, ==, json);
+    bp_str_free(again_text);
+    bp_str_free(again_json);
+    bp_object_release(again);
+  }
+  bp_str_free(text);
+  bp_str_free(json);
+}
+
+/* ---- Tests ------------------------------------------------------------------------------- */
+
+static void test_defaults_and_completion(void) {
+  BpValue value;
+  BpTarget *target = parse("odd");
+  g_assert_cmpstr(bp_target_kind(target), ==, "odd");
+  g_assert_cmpint(bp_target_device_type(target), ==, BP_DEVICE_EXT);
+  assert_str(target, "arch", "base");
+  g_assert_cmpint(bp_target_get_int(target, "max_num_threads", -1), ==, 256);
+  g_assert_cmpint(bp_target_get_int(target, "doubled", -1), ==, 512);
+  g_assert_cmpint(bp_target_get_int(target, "vector_bits", 77), ==, 77);
+  g_assert_cmpint(bp_target_get_attr(target, "ratio", &value), ==, 0);
+  g_assert_cmpint(value.type_index, ==, BP_TYPE_NONE);
+  assert_round_trip(target);
+  bp_object_release(target);
+}
+
+static void test_options_are_read(void) {
+  BpValue value;
+  BpTarget *target = parse("  odd -arch=v2 --max_num_threads=64 -fast -ratio=0.5 "
+                           "-options=\"a \\\"b\\\"  c\\\\\" -doubled=-3 ");
+  assert_str(target, "arch", "v2");
+  assert_str(target, "options", "a \"b\"  c\\");
+  g_assert_cmpint(bp_target_get_int(target, "max_num_threads", -1), ==, 64);
+  g_assert_cmpint(bp_target_get_int(target, "doubled", -1), ==, -3);
+  g_assert_cmpint(bp_target_get_int(target, "fast", -1), ==, 1);
+  g_assert_cmpint(bp_target_get_attr(target, "ratio", &value), ==, 0);
+  g_assert_true(value.type_index == BP_TYPE_FLOAT && value.v_float64 == 0.5);
+  assert_round_trip(target);
+  bp_object_release(target);
+}
+
+static void test_json_is_read(void) {
+  BpTarget *target = parse("{\"kind\": \"odd\", \"arch\": \"v\\u0032 {[\", \"fast\": true, "
+                           "\"ratio\": 2, \"max_num_threads\": 3}");
+  assert_str(target, "arch", "v2 {[");
+  g_assert_cmpint(bp_target_get_int(target, "fast", -1), ==, 1);
+  g_assert_cmpint(bp_target_get_int(target, "doubled", -1), ==, 6);
+  assert_round_trip(target);
+  bp_object_release(target);
+}
+
+static void test_canonical_text_leaves_defaults_out(void) {
+  BpTarget *target = parse("plain -arch=base");
+  char *text = bp_target_format(target);
+  g_assert_cmpstr(text, ==, "plain");
+  bp_str_free(text);
+  bp_object_release(target);
+}
+
+static void test_unknown_names_are_errors_with_the_nearest(void) {
+  assert_error(bp_target_parse("ood"), BP_ERROR_NOT_FOUND, "did you mean \"odd\"");
+  assert_error(bp_target_parse("odd -arhc=x"), BP_ERROR_NOT_FOUND, "did you mean \"arch\"");
+  assert_error(bp_target_parse("{\"kind\":\"ood\"}"), BP_ERROR_NOT_FOUND, "did you mean \"odd\"");
+  assert_error(bp_target_parse("{\"kind\":\"odd\",\"fsat\":1}"), BP_ERROR_NOT_FOUND,
+               "did you mean \"fast\"");
+  BpTarget *target = parse("odd");
+  BpValue value;
+  g_assert_cmpint(bp_target_get_attr(target, "nothing", &value), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
+  bp_error_clear();
+  bp_object_release(target);
+}
+
+static void test_wrong_types_are_errors(void) {
+  static const char *const texts[] = {"odd -max_num_threads=many",
+                                      "odd -max_num_threads=1.5",
+                                      "odd -max_num_threads=",
+                                      "odd -max_num_threads=99999999999999999999",
+                                      "odd -fast=perhaps",
+                                      "odd -ratio=half",
+                                      "odd -ratio=nan",
+                                      "odd -max_num_threads",
+                                      "{\"kind\":\"odd\",\"arch\":1}",
+                                      "{\"kind\":\"odd\",\"fast\":1}",
+                                      "{\"kind\":\"odd\",\"ratio\":\"\"}"};
+  for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
+    assert_error(bp_target_parse(texts[i]), BP_ERROR_TYPE, "target kind 'odd'");
+}
+
+static void test_malformed_texts_are_errors(void) {
+  static const char *const texts[] = {"",
+                                      "   ",
+                                      "odd arch=x",
+                                      "odd -",
+                                      "odd -arch=\"x",
+                                      "{",
+                                      "{}",
+                                      "{\"kind\":1}",
+                                      "{\"kind\":\"odd\"",
+                                      "{\"kind\":\"odd\"} x"};
+  for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
+    assert_error(bp_target_parse(texts[i]), BP_ERROR_VALUE, "target");
+  assert_error(bp_target_parse("{\"kind\":\"odd\",\"arch\":[1]}"), BP_ERROR_TYPE, "flat");
+}
+
+static void test_deep_and_long_texts_are_errors(void) {
+  g_autoptr(GString) deep = g_string_new("{\"kind\":\"odd\",\"arch\":");
+  for (int i = 0; i < 30000; i++)
+    g_string_append(deep, "[");
+  assert_error(bp_target_parse(deep->str), BP_ERROR_TYPE, "flat");
+  g_autofree char *blanks = g_strnfill(100000, ' ');
+  assert_error(bp_target_parse(blanks), BP_ERROR_VALUE, "longer than");
+}
+
+static void test_completion_may_refuse(void) {
+  assert_error(bp_target_parse("odd -max_num_threads=0"), BP_ERROR_VALUE, "at least 1");
+}
+
+static void test_targets_do_not_change(void) {
+  BpTarget *target = parse("odd");
+  const BpValue value = {.type_index = BP_TYPE_INT, .v_int64 = 1};
+  g_assert_cmpint(table->set_attr(target, "doubled", &value), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_RUNTIME));
+  g_assert_cmpstr(table->get_kind(target), ==, "odd");
+  bp_error_clear();
+  bp_object_release(target);
+}
+
+static void assert_kind_refused(const BpTargetKind *kind) {
+  g_assert_cmpint(table->register_kind(kind), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE) || bp_error_is(BP_ERROR_TYPE));
+  bp_error_clear();
+}
+
+static void test_kinds_that_cannot_serve_are_refused(void) {
+  BpTargetAttr attr = {"x", BP_TYPE_INT, 0, "not an int", "x"};
+  BpTargetKind kind = {.struct_size = sizeof kind,
+                       .name = "bad",
+                       .attrs = &attr,
+                       .num_attrs = 1,
+                       .description = "x"};
+  bp_object_release(parse("odd"));
+  assert_kind_refused(&kind);
+  attr = (BpTargetAttr){"x", BP_TYPE_SHAPE, 0, NULL, "x"};
+  assert_kind_refused(&kind);
+  attr = (BpTargetAttr){"kind", BP_TYPE_INT, 0, NULL, "x"};
+  assert_kind_refused(&kind);
+  kind.name = "";
+  assert_kind_refused(&kind);
+  assert_kind_refused(&odd_kind);
+}
+
+static void test_kinds_are_listed_without_activation(void) {
+  char **kinds = bp_target_kinds(NULL);
+  g_assert_true(g_strv_contains((const char *const *)kinds, "odd"));
+  g_assert_true(g_strv_contains((const char *const *)kinds, "plain"));
+  g_assert_null(table);
+  bp_names_free(kinds);
+  g_assert_cmpstr(bp_target_kind_info("odd")->description, ==, "A kind for tests");
+  g_assert_nonnull(table);
+}
+
+static void test_build_calls_the_generator_of_the_kind(void) {
+  BpIrModule *ir = bp_ir_module_create();
+  BpTarget *target = parse("odd"), *hurried = parse("odd -fast"), *plain = parse("plain");
+  BpModule *module = bp_target_build(ir, target);
+  g_assert_nonnull(module);
+  g_assert_cmpstr(bp_module_kind(module), ==, "odd");
+  assert_error(bp_target_build(ir, hurried), BP_ERROR_COMPILE, "cannot hurry");
+  assert_error(bp_target_build(ir, plain), BP_ERROR_TYPE, "not a module");
+  bp_object_release(module);
+  bp_object_release(target);
+  bp_object_release(hurried);
+  bp_object_release(plain);
+  bp_object_release(ir);
+}
+
+static void test_target_of_a_device(void) {
+  BpTarget *target = bp_target_from_device((BpDevice){BP_DEVICE_CPU, 0});
+  if (!target) {
+    g_test_skip(bp_error_message());
+    bp_error_clear();
+    return;
+  }
+  g_assert_cmpint(bp_target_device_type(target), ==, BP_DEVICE_CPU);
+  assert_round_trip(target);
+  bp_object_release(target);
+}
+
+static void *parse_in_thread(void *data) {
+  for (int i = 0; i < 50; i++) {
+    BpTarget *target = parse("odd -max_num_threads=5");
+    g_assert_cmpint(bp_target_get_int(target, "doubled", 0), ==, 10);
+    bp_object_release(target);
+  }
+  return data;
+}
+
+static void test_threads_parse_at_once(void) {
+  pthread_t threads[8];
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    g_assert_cmpint(pthread_create(&threads[i], NULL, parse_in_thread, NULL), ==, 0);
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    g_assert_cmpint(pthread_join(threads[i], NULL), ==, 0);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  if (bp_plugin_register_static(descriptor, entry))
+    g_error("%s", bp_error_message());
+#define ADD(path, test) g_test_add_func("/target/" path, test)
+  ADD("kinds-are-listed-without-activation", test_kinds_are_listed_without_activation);
+  ADD("defaults-and-completion", test_defaults_and_completion);
+  ADD("options-are-read", test_options_are_read);
+  ADD("json-is-read", test_json_is_read);
+  ADD("canonical-text-leaves-defaults-out", test_canonical_text_leaves_defaults_out);
+  ADD("error/unknown-names-with-the-nearest", test_unknown_names_are_errors_with_the_nearest);
+  ADD("error/wrong-types", test_wrong_types_are_errors);
+  ADD("error/malformed-texts", test_malformed_texts_are_errors);
+  ADD("error/deep-and-long-texts", test_deep_and_long_texts_are_errors);
+  ADD("error/completion-may-refuse", test_completion_may_refuse);
+  ADD("error/kinds-that-cannot-serve", test_kinds_that_cannot_serve_are_refused);
+  ADD("targets-do-not-change", test_targets_do_not_change);
+  ADD("build-calls-the-generator-of-the-kind", test_build_calls_the_generator_of_the_kind);
+  ADD("of-a-device", test_target_of_a_device);
+  ADD("threads-parse-at-once", test_threads_parse_at_once);
+  return g_test_run();
+}
