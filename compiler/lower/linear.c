@@ -396,6 +396,45 @@ static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out
   add_term(out, node, 1);
 }
 
+/* ---- Quotients and remainders that belong together ------------------------------------------- */
+
+static bool is_division(const BpIrNode *node, int32_t kind) {
+  return node->kind == kind && node->operands[1]->kind == BP_IR_INT_IMM;
+}
+
+/* The term with MOD(x, c) for a term with DIV(x, c), or -1. */
+static int32_t find_remainder(const Linear *linear, const BpIrNode *quotient) {
+  int32_t kind = quotient->kind == BP_IR_DIV ? BP_IR_MOD : BP_IR_FLOORMOD;
+  for (int32_t i = 0; i < linear->count; i++) {
+    const BpIrNode *atom = linear->terms[i].atom;
+    if (is_division(atom, kind) &&
+        atom->operands[1]->int_value == quotient->operands[1]->int_value &&
+        bp__ir_equal(atom->operands[0], quotient->operands[0]))
+      return i;
+  }
+  return -1;
+}
+
+/* c * (x / c) + x % c is x: so the index of a fused axis becomes one again. */
+static void recombine(BpIndexContext *context, Linear *linear) {
+  for (int32_t i = 0; i < linear->count && !linear->failed; i++) {
+    Term high = linear->terms[i];
+    if (!is_division(high.atom, BP_IR_DIV) && !is_division(high.atom, BP_IR_FLOORDIV))
+      continue;
+    int32_t at = find_remainder(linear, high.atom);
+    int64_t divisor = high.atom->operands[1]->int_value;
+    if (at < 0 || high.multiple != linear->terms[at].multiple * divisor)
+      continue;
+    Linear whole;
+    linear_of(context, high.atom->operands[0], &whole);
+    int64_t multiple = linear->terms[at].multiple;
+    add_term(linear, linear->terms[at].atom, -multiple);
+    add_term(linear, high.atom, -high.multiple);
+    add_scaled(linear, &whole, multiple);
+    i = -1;
+  }
+}
+
 /* ---- Back to nodes --------------------------------------------------------------------------- */
 
 static void sort_terms(Linear *linear) {
@@ -435,6 +474,7 @@ const BpIrNode *bp__index_simplify(BpIndexContext *context, const BpIrNode *node
     return node;
   Linear linear;
   linear_of(context, node, &linear);
+  recombine(context, &linear);
   return linear.failed ? node : linear_node(context, &linear);
 }
 
@@ -605,6 +645,7 @@ bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNo
                      int64_t *multiple, const BpIrNode **rest) {
   Linear linear;
   linear_of(context, node, &linear);
+  recombine(context, &linear);
   *multiple = 0;
   for (int32_t i = 0; i < linear.count; i++) {
     if (linear.terms[i].atom == var) {
