@@ -7,3 +7,4 @@ include compiler/ir/local.mk
 include compiler/te/local.mk
 include compiler/lower/local.mk
 include compiler/emit/local.mk
+include compiler/schedules/local.mk

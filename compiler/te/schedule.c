@@ -37,6 +37,10 @@ BpTeAxis *bp_te_stage_reduce_axis(BpTeStage *stage, int32_t index) {
                    stage ? stage->num_reduce_axes : 0, "reduction axis");
 }
 
+int32_t bp_te_stage_num_reduce_axes(const BpTeStage *stage) {
+  return stage->num_reduce_axes;
+}
+
 int64_t bp_te_axis_extent(const BpTeAxis *axis) {
   return axis->extent;
 }

@@ -73,6 +73,7 @@ BP_API BpTeStage *bp_te_stage(BpTe *te, BpTeTensor *tensor);
  * range. */
 BP_API BpTeAxis *bp_te_stage_axis(BpTeStage *stage, int32_t index);
 BP_API BpTeAxis *bp_te_stage_reduce_axis(BpTeStage *stage, int32_t index);
+BP_API int32_t bp_te_stage_num_reduce_axes(const BpTeStage *stage);
 BP_API int64_t bp_te_axis_extent(const BpTeAxis *axis);
 
 /* How a split treats an extent that the factor does not divide. PEEL and BALANCE make a version of

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Schedules for common computations, chosen by the target's attributes, never by its name.
+ *
+ * Each takes a computation as graph operators state it: the stage that does the work and the last
+ * of the element-wise stages that follow it (the same stage if none does), with what lies between
+ * them inlined already. Layouts are those of docs/lowering.md. All return 0, or -1 with an error.
+ */
+#ifndef BACKPLANE_COMPILER_SCHEDULES_H
+#define BACKPLANE_COMPILER_SCHEDULES_H
+
+#include <backplane/api.h>
+#include <backplane/compiler/te.h>
+#include <backplane/target.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The stages of one fused computation. */
+typedef struct BpFusedStages {
+  BpTeTensor *padded; /* a padded copy of the input, or NULL */
+  BpTeTensor *work;   /* the reduction */
+  BpTeTensor *output; /* what is stored in the end; may be `work` */
+} BpFusedStages;
+
+/* A convolution in blocked layout: data axes [n, channel block, y, x, channel], each of `padded`,
+ * `work` and `output` (`padded` may be unblocked, [n, channel, y, x]); reduction axes
+ * [input block, ky, kx, input channel] or [input channel, ky, kx]. Register tiles of x by channel
+ * blocks, accumulators live through the whole reduction. */
+BP_API int bp_schedule_conv2d(BpTe *te, const BpTarget *target, const BpFusedStages *stages);
+
+/* A window over each channel by itself, depthwise convolution or pooling, in the same layout with
+ * reduction axes [ky, kx]. */
+BP_API int bp_schedule_window(BpTe *te, const BpTarget *target, const BpFusedStages *stages);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
