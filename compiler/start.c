@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The start of the compiler library: its tables are handed to the host with the first module. */
+/* The start of the compiler library: its tables and functions are handed to the host with the first
+ * module. */
 #include <pthread.h>
 #include <stdbool.h>
 
+#include <backplane/object.h>
 #include <backplane/plugins.h>
 
 #include "compiler/emit/table.h"
 #include "compiler/ir/ir.h"
+#include "compiler/lower/passes.h"
 
 static pthread_mutex_t initialize_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool initialized;
@@ -17,11 +20,18 @@ static int add_tables(void) {
   return bp_host_add_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION, bp__emitter_table());
 }
 
+static int add_functions(void) {
+  BpFunction *legalize = bp_function_create(bp__legalize_packed, NULL, NULL);
+  int rc = legalize ? bp_registry_set("compiler.legalize", legalize, 1) : -1;
+  bp_object_release(legalize);
+  return rc;
+}
+
 int bp__compiler_initialize(void) {
   pthread_mutex_lock(&initialize_lock);
   int rc = 0;
   if (!initialized) {
-    rc = add_tables();
+    rc = add_tables() || add_functions() ? -1 : 0;
     initialized = rc == 0;
   }
   pthread_mutex_unlock(&initialize_lock);

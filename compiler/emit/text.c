@@ -66,6 +66,7 @@ void bp__text_free(BpText *text) {
   *text = (BpText){NULL, 0, 0};
 }
 
+BP_PRINTF(2, 0)
 static const char *format_in_arena(BpEmitter *e, const char *format, va_list args) {
   va_list again;
   va_copy(again, args);

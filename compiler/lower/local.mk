@@ -11,4 +11,11 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/flatten.c \
 	compiler/lower/vectorize.c \
 	compiler/lower/unroll.c \
-	compiler/lower/lower.c
+	compiler/lower/lower.c \
+	compiler/lower/passes.h \
+	compiler/lower/expand_intrinsics.c \
+	compiler/lower/legalize.c \
+	compiler/lower/mark_kernels.c \
+	compiler/lower/name_shared.c \
+	compiler/lower/serialize_grids.c \
+	compiler/lower/simplify.c

@@ -6,6 +6,7 @@
 #include <backplane/object.h>
 #include <backplane/tensor.h>
 
+#include "core/device/device.h"
 #include "core/device/tensor.h"
 
 #define VERSION_MAJOR 1
@@ -24,6 +25,11 @@ static void delete_versioned(BpManagedTensorVersioned *managed) {
 }
 
 BpManagedTensor *bp_tensor_to_dlpack(BpTensor *tensor) {
+  if (bp__tensor_is_read_only(tensor)) {
+    bp_error_raise(BP_ERROR_VALUE, "a read-only tensor cannot go out as a legacy DLPack tensor, "
+                                   "which cannot say so; use the versioned form");
+    return NULL;
+  }
   BpManagedTensor *managed = malloc(sizeof(*managed));
   if (!managed) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a DLPack tensor");
@@ -40,7 +46,13 @@ BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor) {
     return NULL;
   }
   *managed = (BpManagedTensorVersioned){
-      VERSION_MAJOR, VERSION_MINOR, bp_object_retain(tensor), delete_versioned, 0, tensor->view};
+      .version_major = VERSION_MAJOR,
+      .version_minor = VERSION_MINOR,
+      .manager_context = bp_object_retain(tensor),
+      .deleter = delete_versioned,
+      .flags = bp__tensor_is_read_only(tensor) ? BP_DLPACK_READ_ONLY : 0,
+      .view = tensor->view,
+  };
   return managed;
 }
 
@@ -58,7 +70,22 @@ static void release_versioned(void *context) {
     managed->deleter(managed);
 }
 
+static int check_view(const BpTensorView *view) {
+  int64_t bytes = bp_view_num_bytes(view);
+  if (bytes < 0)
+    return -1;
+  if (bytes > 0 && !view->data)
+    return bp_error_raise(BP_ERROR_VALUE, "a DLPack tensor without data");
+  if (!bp__device_type_name(view->device.device_type))
+    return bp_error_raise(BP_ERROR_NOT_FOUND,
+                          "a DLPack tensor on a device of type %d, which no plugin in use has",
+                          view->device.device_type);
+  return 0;
+}
+
 BpTensor *bp_tensor_from_dlpack(BpManagedTensor *managed) {
+  if (check_view(&managed->view))
+    return NULL;
   return bp_tensor_wrap(&managed->view, release_legacy, managed);
 }
 
@@ -71,5 +98,10 @@ BpTensor *bp_tensor_from_dlpack_versioned(BpManagedTensorVersioned *managed) {
         managed->version_major, managed->version_minor, VERSION_MAJOR);
     return NULL;
   }
-  return bp_tensor_wrap(&managed->view, release_versioned, managed);
+  if (check_view(&managed->view))
+    return NULL;
+  BpTensor *tensor = bp_tensor_wrap(&managed->view, release_versioned, managed);
+  if (tensor && managed->flags & BP_DLPACK_READ_ONLY)
+    bp__tensor_set_read_only(tensor);
+  return tensor;
 }

@@ -17,6 +17,7 @@ typedef struct OwnedTensor {
   BpTensor tensor;
   void (*release)(void *context);
   void *context;
+  int is_read_only;
   int64_t extents[];
 } OwnedTensor;
 
@@ -28,6 +29,14 @@ static void delete_tensor(void *object, int flags) {
     self->release(self->context);
   if (flags & BP_DELETER_WEAK)
     free(self);
+}
+
+int bp__tensor_is_read_only(const BpTensor *tensor) {
+  return tensor->header.deleter == delete_tensor && ((const OwnedTensor *)tensor)->is_read_only;
+}
+
+void bp__tensor_set_read_only(BpTensor *tensor) {
+  ((OwnedTensor *)tensor)->is_read_only = 1;
 }
 
 static void fill_compact_strides(const BpTensorView *view, int64_t *strides) {
@@ -117,6 +126,15 @@ BpTensor *bp_tensor_create(const int64_t *shape, int32_t ndim, BpDataType dtype,
   return create_on_device(&view, (uint64_t)bytes, mem_scope);
 }
 
+/* Where `data` is known to be an address the offset goes into it: there are kernels, TVM's among
+ * them, that insist on a byte_offset of 0. */
+static void advance(BpTensorView *view, uint64_t byte_offset) {
+  if (view->device.device_type == BP_DEVICE_CPU && view->data)
+    view->data = (char *)view->data + byte_offset;
+  else
+    view->byte_offset += byte_offset;
+}
+
 BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t ndim,
                                 BpDataType dtype, uint64_t byte_offset) {
   BpTensorView view = base->view;
@@ -124,7 +142,7 @@ BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t nd
   view.dtype = dtype;
   view.shape = (int64_t *)(uintptr_t)shape;
   view.strides = NULL;
-  view.byte_offset += byte_offset;
+  advance(&view, byte_offset);
   int64_t bytes = bp_view_num_bytes(&view);
   int64_t base_bytes = bp_view_num_bytes(&base->view);
   if (bytes < 0 || base_bytes < 0)
@@ -141,8 +159,11 @@ BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t nd
     return NULL;
   }
   BpTensor *tensor = bp__tensor_make(&view, bp_object_release, base);
-  if (tensor)
-    bp_object_retain(base);
+  if (!tensor)
+    return NULL;
+  bp_object_retain(base);
+  if (bp__tensor_is_read_only(base))
+    bp__tensor_set_read_only(tensor);
   return tensor;
 }
 

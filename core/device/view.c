@@ -6,11 +6,16 @@
 #include <backplane/object.h>
 #include <backplane/tensor.h>
 
+#define MAX_NDIM 64 /* as numpy's */
+
 int64_t bp_view_num_elements(const BpTensorView *view) {
   int64_t count = 1;
   int empty = 0;
-  if (view->ndim < 0)
-    return bp_error_raise(BP_ERROR_VALUE, "a tensor of %d dimensions", view->ndim);
+  if (view->ndim < 0 || view->ndim > MAX_NDIM)
+    return bp_error_raise(BP_ERROR_VALUE, "a tensor of %d dimensions; 0 to %d are possible",
+                          view->ndim, MAX_NDIM);
+  if (view->ndim && !view->shape)
+    return bp_error_raise(BP_ERROR_VALUE, "a tensor of %d dimensions without a shape", view->ndim);
   for (int32_t i = 0; i < view->ndim; i++) {
     if (view->shape[i] < 0)
       return bp_error_raise(BP_ERROR_VALUE, "dimension %d of a tensor has the extent %" PRId64, i,

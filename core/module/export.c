@@ -213,16 +213,22 @@ static int make_blob(Export *job) {
   return rc;
 }
 
+/* A weak pointer variable with a value: in another object, a strong one wins. */
+#define POINTER(name, value)                                                                       \
+  "\t.weak " name "\n\t.type " name ", %object\n\t.size " name ", 8\n" name ":\n\t.8byte " value   \
+  "\n"
+/* A host's slot that begins as the function itself, if the process has that: Python's tvm_ffi fills
+ * no slots, but has the functions. */
+#define SLOT(function) "\t.weak " function "\n" POINTER("__" function, function)
+
+static const char variables[] = "\t.data\n\t.p2align 3\n" POINTER(BP_SYMBOL_LIBRARY_CTX, "0")
+    SLOT("TVMFFIErrorSetRaisedFromCStr") SLOT("TVMFFIFunctionCall")
+        SLOT("TVMFFIEnvModLookupFromImports")
+            SLOT("TVMFFIHandleInitOnce") "\t.section .note.GNU-stack,\"\",%progbits\n";
+
 /* The blob is placed so that the largest bytes in it (a model's parameters) are aligned, and can be
  * used where they are. */
 static int make_assembly(const Export *job) {
-  static const char context[] = "\t.bss\n"
-                                "\t.weak " BP_SYMBOL_LIBRARY_CTX "\n"
-                                "\t.type " BP_SYMBOL_LIBRARY_CTX ", %object\n"
-                                "\t.size " BP_SYMBOL_LIBRARY_CTX ", 8\n"
-                                "\t.p2align 3\n" BP_SYMBOL_LIBRARY_CTX ":\n"
-                                "\t.zero 8\n"
-                                "\t.section .note.GNU-stack,\"\",%progbits\n";
   static const char blob[] = "\t.section .rodata.backplane,\"a\",%%progbits\n"
                              "\t.p2align 6\n"
                              "\t.zero %u\n"
@@ -230,12 +236,12 @@ static int make_assembly(const Export *job) {
                              "\t.type " BP_SYMBOL_LIBRARY_BIN ", %%object\n"
                              "\t.size " BP_SYMBOL_LIBRARY_BIN ", %llu\n" BP_SYMBOL_LIBRARY_BIN ":\n"
                              "\t.incbin \"" BLOB_NAME "\"\n";
-  char text[2048];
+  char text[sizeof blob + sizeof variables + 64];
   int length = 0;
   unsigned padding = (unsigned)((ALIGNMENT - job->largest_at % ALIGNMENT) % ALIGNMENT);
   if (job->blob_size)
     length = snprintf(text, sizeof text, blob, padding, (unsigned long long)job->blob_size);
-  length += snprintf(text + length, sizeof text - (size_t)length, "%s", context);
+  length += snprintf(text + length, sizeof text - (size_t)length, "%s", variables);
   BpByteArray bytes = {text, (size_t)length};
   return bp__workdir_write(&job->dir, ASSEMBLY_NAME, &bytes);
 }

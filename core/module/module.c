@@ -90,7 +90,7 @@ void *bp_module_get_context(BpModule *module, const BpModuleApi *api) {
 }
 
 BpFunction *bp_module_function_create(BpModule *module, BpPackedCall call, void *context,
-                                       void (*destroy)(void *context)) {
+                                      void (*destroy)(void *context)) {
   return bp__function_create_owned(call, context, destroy, module);
 }
 

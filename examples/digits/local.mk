@@ -15,3 +15,8 @@ digits_images = \
 
 EXTRA_DIST += examples/digits/README.md examples/digits/train.py examples/digits/requirements.txt \
 	examples/digits/digits.onnx examples/digits/reference.json $(digits_images)
+
+noinst_PROGRAMS += digits-classify
+digits_classify_SOURCES = examples/digits/classify.c
+digits_classify_CPPFLAGS = $(AM_CPPFLAGS) $(LIBPNG_CFLAGS)
+digits_classify_LDADD = $(LDADD) $(JSON_GLIB_LIBS) $(LIBPNG_LIBS) -lm

@@ -9,8 +9,6 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-#include "graph/ops/op.h"
-
 #define MAX_BYTES          ((int64_t)1 << 62)
 #define MAX_CONSTANT_BYTES ((int64_t)1 << 31)
 

@@ -3,5 +3,4 @@
 
 libbackplane_graph_la_SOURCES += \
 	graph/ir/arena.c graph/ir/arena.h \
-	graph/ir/graph.c graph/ir/graph.h \
-	graph/ir/print.c
+	graph/ir/graph.c graph/ir/graph.h

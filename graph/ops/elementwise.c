@@ -70,6 +70,12 @@ BP_ROW_INFER(clip) {
                              node->inputs[0]->ndim);
 }
 
+BP_ROW_INFER(bit_shift) {
+  if (node->inputs[0]->dtype.code != BP_DTYPE_UINT)
+    return bp__op_error(node, "its inputs are not of an unsigned type");
+  return bp__infer_elementwise(graph, node);
+}
+
 BP_ROW_INFER(cast_like) {
   return bp__node_set_output(graph, node, 0, node->inputs[1]->dtype, node->inputs[0]->shape,
                              node->inputs[0]->ndim);

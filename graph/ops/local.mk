@@ -11,6 +11,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/normalize.c \
 	graph/ops/op.c graph/ops/op.h \
 	graph/ops/pool.c \
+	graph/ops/print.c \
 	graph/ops/reduce.c \
 	graph/ops/resize.c \
 	graph/ops/rows.h \

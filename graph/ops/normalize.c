@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Normalisations, said in terms of other operators. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -127,6 +128,7 @@ BP_ROW_EXPAND(group_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
+/* What is all zero stays so. */
 BP_ROW_EXPAND(lp_normalization) {
   BpGraphValue *x = node->inputs[0];
   int64_t axis = bp__node_int(node, "axis", -1), p = bp__node_int(node, "p", 2);
@@ -135,6 +137,7 @@ BP_ROW_EXPAND(lp_normalization) {
     return bp__op_bad(node, "p is %lld, neither 1 nor 2", (long long)p);
   norm = binary(graph, node, p == 1 ? "ReduceL1" : "ReduceL2", x,
                 bp__graph_int_vector(graph, &axis, 1));
+  norm = binary(graph, node, "Max", norm, bp__graph_float_scalar(graph, FLT_MIN));
   node->outputs[0] = binary(graph, node, "Div", x, norm);
   return node->outputs[0] ? 0 : -1;
 }

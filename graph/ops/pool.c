@@ -13,8 +13,8 @@ BP_ROW_INFER(pool) {
   BpOpWindow window;
   if (bp__op_window(node, NULL, &window))
     return -1;
-  if (in->dtype.code != BP_DTYPE_FLOAT)
-    return bp__op_error(node, "its input is not of a float type");
+  if (in->dtype.code != BP_DTYPE_FLOAT && strcmp(node->op->name, "MaxPool"))
+    return bp__op_bad(node, "its input is not of a float type");
   if (bp__node_int(node, "storage_order", 0))
     return bp__op_error(node, "storage_order 1 is not supported");
   memcpy(shape, in->shape, sizeof(shape));
@@ -34,6 +34,12 @@ static int reaches_out(const BpOpWindow *w, int32_t i) {
   int64_t end =
       (w->out[i] - 1) * w->strides[i] - w->pad_begin[i] + (w->kernel[i] - 1) * w->dilations[i] + 1;
   return w->pad_begin[i] > 0 || end > w->in[i];
+}
+
+static const BpIrNode *lowest(BpIrModule *ir, BpDataType dtype) {
+  if (dtype.code == BP_DTYPE_FLOAT)
+    return bp_ir_float(ir, dtype, -HUGE_VAL);
+  return bp_ir_int(ir, dtype, dtype.code == BP_DTYPE_INT ? -((int64_t)1 << (dtype.bits - 1)) : 0);
 }
 
 static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -57,7 +63,8 @@ static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *co
   }
   value = bp_te_read(te, body->op->inputs[0], in);
   if (inside)
-    value = bp_ir_select(ir, inside, value, x_number(ir, dtype, body->average ? 0.0 : -HUGE_VAL));
+    value =
+        bp_ir_select(ir, inside, value, body->average ? x_number(ir, dtype, 0) : lowest(ir, dtype));
   return bp_te_reduce(te, body->average ? BP_TE_SUM : BP_TE_MAX, value, reduce, w->rank);
 }
 

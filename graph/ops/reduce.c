@@ -51,7 +51,9 @@ static int read_axes(const BpGraphNode *node, Axes *axes) {
   axes->count = 1;
   if (count == -1)
     return -1;
-  if (count <= 0) {
+  if (count <= 0 && bp__node_int(node, "noop_with_empty_axes", 0))
+    count = 0;
+  else if (count <= 0) {
     count = in->ndim;
     for (int32_t i = 0; i < count; i++)
       list[i] = i;
@@ -87,9 +89,8 @@ BP_ROW_INFER(reduce) {
   if ((reduction->before == EXPONENTIAL || reduction->after > DIVIDE) &&
       in->dtype.code != BP_DTYPE_FLOAT)
     return bp__op_error(node, "its input is not of a float type");
-  if (bp__node_int(node, "noop_with_empty_axes", 0) && !bp__node_input(node, 1) &&
-      !bp__node_attr(node, "axes"))
-    return bp__op_error(node, "noop_with_empty_axes without axes is not supported");
+  if (in->dtype.code == BP_DTYPE_BOOL)
+    return bp__op_error(node, "its input is bool");
   return set_reduced(graph, node, &axes, in->dtype);
 }
 

@@ -23,6 +23,7 @@ BP_ROW_INFER(where);
 BP_ROW_INFER(pow);
 BP_ROW_INFER(prelu);
 BP_ROW_INFER(clip);
+BP_ROW_INFER(bit_shift);
 BP_ROW_COMPUTE(elementwise); /* by the row's scalar */
 BP_ROW_FOLD(cast);
 BP_ROW_EXPAND(mean);
@@ -98,6 +99,7 @@ BP_ROW_FOLD(view);
 BP_ROW_FOLD(shape);
 BP_ROW_FOLD(size);
 BP_ROW_EXPAND(identity);
+BP_ROW_EXPAND(dropout);
 BP_ROW_EXPAND(constant);
 BP_ROW_EXPAND(constant_of_shape);
 BP_ROW_EXPAND(range);

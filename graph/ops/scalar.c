@@ -269,13 +269,13 @@ BP_ROW_SCALAR(div) {
                            : safe_divide(ir, BP_IR_DIV, args[0], args[1]);
 }
 
-/* fmod 0: the sign of the divisor, integers; 1: that of the dividend, as C's fmod. */
+/* fmod 0: the sign of the divisor; 1: that of the dividend, as C's fmod. */
 BP_ROW_SCALAR(mod) {
+  int like_c = bp__node_int(node, "fmod", 0) != 0;
   const BpIrNode *quotient;
   if (!is_float(args[0]))
-    return safe_divide(ir, bp__node_int(node, "fmod", 0) ? BP_IR_MOD : BP_IR_FLOORMOD, args[0],
-                       args[1]);
-  quotient = x_call1(ir, "trunc", x_div(ir, args[0], args[1]));
+    return safe_divide(ir, like_c ? BP_IR_MOD : BP_IR_FLOORMOD, args[0], args[1]);
+  quotient = x_call1(ir, like_c ? "trunc" : "floor", x_div(ir, args[0], args[1]));
   return x_sub(ir, args[0], x_mul(ir, quotient, args[1]));
 }
 

@@ -121,6 +121,14 @@ BP_ROW_EXPAND(identity) {
   return 0;
 }
 
+/* Nothing is dropped when a model is not being trained. */
+BP_ROW_EXPAND(dropout) {
+  const BpGraphValue *training = bp__node_input(node, 2);
+  if (training && (!training->data || bp__value_get_int(training, 0)))
+    return bp__op_error(node, "its training mode is not a constant false");
+  return bp__expand_identity(graph, node);
+}
+
 /* ---- Shapes as values ----------------------------------------------------------------------- */
 
 static int64_t clamp_axis(int64_t axis, int32_t ndim) {

@@ -13,7 +13,8 @@ BP_PLUGIN_DESCRIPTOR(
     "entry=bp_plugin_entry_cpu\n"
     "provides=device_api.cpu target.build.c runtime.module.loadbinary_c\n"
     "devices=cpu\n"
-    "targets=c\n");
+    "targets=c\n"
+    "libraries=\n");
 
 BpPluginTables bp_cpu_host;
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: core.
 
-test_programs += tests/core/test-registry
+test_programs += tests/core/test-registry tests/core/test-object
 test_programs += tests/core/test-threads
 test_programs += tests/core/test-module
 tests_core_test_module_SOURCES = tests/core/test-module.c tests/core/module-fixture.c \
@@ -11,3 +11,7 @@ EXTRA_DIST += tests/core/plugin_files.h
 test_programs += tests/core/test-device
 test_programs += tests/core/test-simdev
 test_programs += tests/core/test-target
+check_PROGRAMS += tests/core/export-example
+tests_core_export_example_SOURCES = tests/core/export-example.c tests/core/module-fixture.c
+test_scripts += tests/core/tvm-ffi-loads.sh
+EXTRA_DIST += tests/core/tvm-ffi-loads.sh tests/core/tvm_ffi_loads.py

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Plugins made for tests: odd.c, built with one peculiarity each.
+# Plugins made for tests: odd.c, built with one peculiarity each, and a simulated device.
 
 check_LTLIBRARIES += tests/mock/odd-good.la
 tests_mock_odd_good_la_SOURCES = tests/mock/odd.c
@@ -132,3 +132,10 @@ tests_mock_odd_bulk_000_la_SOURCES = tests/mock/odd.c
 tests_mock_odd_bulk_000_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -DODD_NAME='"odd-bulk-000"' \
 	-DODD_ENTRY=bp_plugin_entry_odd_bulk_000
 tests_mock_odd_bulk_000_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
+
+# Simulated devices.
+check_LTLIBRARIES += tests/mock/simdev.la
+tests_mock_simdev_la_SOURCES = tests/mock/simdev.c tests/mock/simdev.h \
+	tests/mock/simdev_memory.c tests/mock/simdev_module.c tests/mock/simdev_queue.c
+tests_mock_simdev_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -I$(srcdir)
+tests_mock_simdev_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)

@@ -133,7 +133,7 @@ static int eval_load(BpThread *thread, const BpOp *op, BpIrScalar *result) {
   if (op->num_operands > 2 && !(mask = bp__interpreter_eval(thread, op->operands[2])))
     return -1;
   for (int32_t i = 0; i < op->lanes; i++) {
-    result[i] = bp__dtype_is_float(op->dtype) ? (BpIrScalar){.f = 0} : (BpIrScalar){.i = 0};
+    result[i].i = 0; /* the bits of 0.0 as well */
     if (mask && !mask[i].i)
       continue;
     const char *from = element(thread, buffer, index[i].i);

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Legalisation: a module made fit for what a target's kind accepts, or refused. */
+
+#include <backplane/object.h>
+
+#include "compiler/lower/passes.h"
+
+/* The level at which a construct came. */
+static int32_t level_of(int32_t kind) {
+  (void)kind;
+  return 1;
+}
+
+typedef struct LevelCheck {
+  const char *kind, *function;
+  int32_t level;
+} LevelCheck;
+
+static int check_level(void *context, const BpIrNode *node) {
+  const LevelCheck *check = context;
+  if (level_of(node->kind) <= check->level)
+    return 0;
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "IR function '%s': construct %s is of IR level %d, and target kind '%s' "
+                        "accepts level %d; update the plugin that provides it",
+                        check->function, bp__ir_kind_name(node->kind), level_of(node->kind),
+                        check->kind, check->level);
+}
+
+typedef const BpIrNode *(*Pass)(BpIrModule *module, const BpIrNode *function);
+
+/* What is done for this target, in this order; NULL-terminated. */
+static void choose_passes(const BpTarget *target, Pass *passes) {
+  bool has_axes = bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
+  *passes++ = has_axes ? bp__pass_mark_kernels : bp__pass_serialize_grids;
+  *passes++ = bp__pass_simplify;
+  if (bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) > 0)
+    *passes++ = bp__pass_expand_intrinsics;
+  *passes++ = bp__pass_name_shared;
+  *passes = NULL;
+}
+
+static int legalize_function(BpIrModule *result, const BpIrNode *function, const Pass *passes,
+                             const LevelCheck *check) {
+  LevelCheck of_function = *check;
+  of_function.function = function->str_value;
+  if (bp__ir_verify_function(function) || bp__ir_visit_once(function, check_level, &of_function))
+    return -1;
+  BpIrMap done = {0};
+  function = bp__ir_copy(result, function, &done);
+  bp__ir_map_clear(&done);
+  for (; function && *passes; passes++)
+    function = (*passes)(result, function);
+  return bp_ir_module_add(result, function);
+}
+
+BpIrModule *bp__legalize(const BpIrModule *module, const BpTarget *target) {
+  const BpTargetKind *kind = bp_target_kind_info(bp_target_kind(target));
+  BpIrModule *result = kind ? bp_ir_module_create() : NULL;
+  if (!result)
+    return NULL;
+  LevelCheck check = {.kind = kind->name, .level = kind->ir_level};
+  Pass passes[8];
+  choose_passes(target, passes);
+  for (int32_t i = 0; i < bp__ir_module_num_functions(module); i++)
+    if (legalize_function(result, bp__ir_module_function(module, i), passes, &check)) {
+      bp_object_release(result);
+      return NULL;
+    }
+  return result;
+}
+
+int bp__legalize_packed(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
+      args[1].type_index != BP_TYPE_TARGET)
+    return bp_error_raise(BP_ERROR_TYPE, "compiler.legalize takes an IR module and a target");
+  BpIrModule *legal = bp__legalize((const BpIrModule *)(void *)args[0].v_obj,
+                                   (const BpTarget *)(void *)args[1].v_obj);
+  if (!legal)
+    return -1;
+  *result = (BpValue){.type_index = BP_TYPE_IR_MODULE};
+  result->v_obj = (BpObject *)(void *)legal;
+  return 0;
+}

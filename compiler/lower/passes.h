@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes from IR to IR, on any function: what legalisation is made of. Each gives the new function,
+ * the old one if nothing changed, or NULL with an error. */
+#ifndef BACKPLANE_COMPILER_LOWER_PASSES_H
+#define BACKPLANE_COMPILER_LOWER_PASSES_H
+
+#include <backplane/target.h>
+
+#include "compiler/ir/ir.h"
+
+/* What the ranges of loop variables decide: conditions, masks, divisions and minima of indices;
+ * loops of one iteration become their body. Sums in indices are taken not to overflow. */
+const BpIrNode *bp__pass_simplify(BpIrModule *module, const BpIrNode *function);
+/* exp, log, tanh, erf, sigmoid of float32 and narrower, and pow with a small constant exponent, as
+ * arithmetic that vectorises; see docs/ir.md for their errors. */
+const BpIrNode *bp__pass_expand_intrinsics(BpIrModule *module, const BpIrNode *function);
+/* Within a statement, each expression that is used more than once gets a name by a LET, so that
+ * nobody writes or computes it twice. */
+const BpIrNode *bp__pass_name_shared(BpIrModule *module, const BpIrNode *function);
+/* Bound loops as parallel and serial ones, for a target without thread axes. A barrier is refused:
+ * the error names it. */
+const BpIrNode *bp__pass_serialize_grids(BpIrModule *module, const BpIrNode *function);
+
+/* A function that is to run on a device as a kernel, with its launch stated. Work that cannot be
+ * one kernel is refused. */
+const BpIrNode *bp__pass_mark_kernels(BpIrModule *module, const BpIrNode *function);
+
+/* A new module (transfer full) whose functions are those of `module`, made fit for the target's
+ * kind; an error names the function and the construct that it cannot have. */
+BpIrModule *bp__legalize(const BpIrModule *module, const BpTarget *target);
+/* The global function `compiler.legalize` (module, target) -> module. */
+int bp__legalize_packed(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+
+#endif

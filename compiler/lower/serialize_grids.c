@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Grids of threads as loops.
+ *
+ * What runs as one grid (a kernel's body, or an outermost bound loop) becomes a nest of loops, one
+ * an axis, with the body of one thread inside; blocks run in parallel. Threads that never meet at a
+ * barrier cannot tell. A bound loop becomes its body under a name for its variable. */
+
+#include "compiler/lower/passes.h"
+
+#define NUM_AXES 6
+
+static const char *const axis_names[NUM_AXES] = {"blockIdx.z",  "blockIdx.y",  "blockIdx.x",
+                                                 "threadIdx.z", "threadIdx.y", "threadIdx.x"};
+
+typedef struct Grid {
+  BpIrModule *module;
+  const BpIrNode *vars[NUM_AXES];    /* of the loops to be; NULL: no such axis */
+  const BpIrNode *extents[NUM_AXES]; /* the largest of the axis */
+  const char *function;
+} Grid;
+
+static int axis_of(const BpIrNode *node) {
+  int axis = 0;
+  while (axis < NUM_AXES && strcmp(node->str_value, axis_names[axis]))
+    axis++;
+  return axis < NUM_AXES ? axis : -1;
+}
+
+static bool is_bound(const BpIrNode *node) {
+  return node->kind == BP_IR_FOR && node->int_value == BP_IR_FOR_BOUND;
+}
+
+/* Collects the axes, and refuses what makes threads meet. */
+static int visit(void *context, const BpIrNode *node) {
+  Grid *grid = context;
+  if (node->kind == BP_IR_BARRIER)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "function '%s' has a barrier, and the target has no thread axes; build "
+                          "it for a target kind that has, or schedule it without shared memory",
+                          grid->function);
+  int axis = is_bound(node) ? axis_of(node) : -1;
+  if (axis < 0)
+    return 0;
+  const BpIrNode *extent = bp_ir_cast(grid->module, bp__dtype_int64(), node->operands[2]);
+  if (!grid->vars[axis]) {
+    grid->vars[axis] = bp_ir_var(grid->module, axis_names[axis], bp__dtype_int64());
+    grid->extents[axis] = extent;
+  } else if (grid->extents[axis] && extent && !bp__ir_equal(extent, grid->extents[axis])) {
+    grid->extents[axis] = bp_ir_binary(grid->module, BP_IR_MAX, grid->extents[axis], extent);
+  }
+  return grid->vars[axis] && grid->extents[axis] ? 0 : -1;
+}
+
+/* Within a grid: a bound loop as the share of one thread. A shared buffer that no barrier makes
+ * common is each thread's own. */
+static const BpIrNode *thread_share(BpIrRewriter *rewriter, const BpIrNode *node) {
+  const Grid *grid = rewriter->context;
+  BpIrModule *module = grid->module;
+  if (node->kind == BP_IR_BUFFER && node->int_value == BP_IR_SCOPE_SHARED)
+    return bp_ir_buffer(module, node->str_value, node->dtype, BP_IR_SCOPE_LOCAL, node->operands,
+                        node->num_operands);
+  if (!is_bound(node))
+    return node;
+  int axis = axis_of(node);
+  BpDataType dtype = node->operands[0]->dtype;
+  const BpIrNode *index = bp_ir_cast(module, dtype, grid->vars[axis]);
+  const BpIrNode *value = bp_ir_binary(module, BP_IR_ADD, node->operands[1], index);
+  const BpIrNode *body = bp_ir_let(module, node->operands[0], value, node->operands[3]);
+  const BpIrNode *extent = bp_ir_cast(module, bp__dtype_int64(), node->operands[2]);
+  if (extent && bp__ir_equal(extent, grid->extents[axis]))
+    return body;
+  return bp_ir_if(module, bp_ir_binary(module, BP_IR_LT, index, node->operands[2]), body, NULL);
+}
+
+static const BpIrNode *loop_nest(const Grid *grid, const BpIrNode *body) {
+  const BpIrNode *zero = bp__ir_int64(grid->module, 0);
+  for (int axis = NUM_AXES - 1; axis >= 0; axis--) {
+    if (!grid->vars[axis])
+      continue;
+    bool is_outermost = true;
+    for (int outer = 0; outer < axis; outer++)
+      is_outermost &= !grid->vars[outer];
+    int32_t kind = is_outermost && axis < 3 ? BP_IR_FOR_PARALLEL : BP_IR_FOR_SERIAL;
+    body = bp_ir_for(grid->module, grid->vars[axis], zero, grid->extents[axis], kind, "", body);
+  }
+  return body;
+}
+
+static const BpIrNode *serialize(BpIrModule *module, const BpIrNode *body, const char *function) {
+  Grid grid = {.module = module, .function = function};
+  if (bp__ir_visit_once(body, visit, &grid))
+    return NULL;
+  BpIrRewriter rewriter = {.module = module, .context = &grid, .leave = thread_share};
+  const BpIrNode *result = loop_nest(&grid, bp__ir_rewrite(&rewriter, body));
+  bp__ir_rewriter_clear(&rewriter);
+  return result;
+}
+
+/* In a function that is no kernel: each outermost bound loop. */
+static int enter_launch(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  if (!is_bound(node)) {
+    *result = node;
+    return node->kind < BP_IR_SEQ;
+  }
+  *result = serialize(rewriter->module, node, rewriter->context);
+  return *result ? 1 : -1;
+}
+
+/* ---- Functions --------------------------------------------------------------------------- */
+
+static bool is_launch_attr(const BpIrNode *node) {
+  return node->kind == BP_IR_ATTR && (!strcmp(node->str_value, BP_IR_ATTR_KERNEL) ||
+                                      !strcmp(node->str_value, BP_IR_ATTR_LAUNCH));
+}
+
+static const BpIrNode *serialize_kernel(BpIrModule *module, const BpIrNode *function) {
+  int32_t num_params = bp__ir_function_num_params(function), num_attrs = 0;
+  const BpIrNode **attrs = bp__ir_alloc(module, (size_t)function->num_operands * sizeof *attrs);
+  if (!attrs)
+    return NULL;
+  for (int32_t i = num_params; i < function->num_operands - 1; i++)
+    if (!is_launch_attr(function->operands[i]))
+      attrs[num_attrs++] = function->operands[i];
+  const BpIrNode *body = serialize(module, bp__ir_function_body(function), function->str_value);
+  return bp_ir_function(module, function->str_value, function->operands, num_params, attrs,
+                        num_attrs, body);
+}
+
+const BpIrNode *bp__pass_serialize_grids(BpIrModule *module, const BpIrNode *function) {
+  if (bp__ir_attr_int(function, BP_IR_ATTR_KERNEL, 0))
+    return serialize_kernel(module, function);
+  BpIrRewriter rewriter = {
+      .module = module, .context = (void *)function->str_value, .enter = enter_launch};
+  const BpIrNode *result = bp__ir_rewrite(&rewriter, function);
+  bp__ir_rewriter_clear(&rewriter);
+  return result;
+}

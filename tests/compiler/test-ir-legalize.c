@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Legalisation and the passes that it is made of: what they make of a text, and that the result
+ * means the same. The target kinds are made for this test. */
+
+#include <math.h>
+
+#include <backplane/plugins.h>
+#include <backplane/target.h>
+
+#include "tests/compiler/ir-util.h"
+
+/* ---- Target kinds ------------------------------------------------------------------------ */
+
+static const BpTargetAttr vector_attrs[] = {
+    {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, "512", "width of a vector register"}};
+static const BpTargetAttr gpu_attrs[] = {
+    {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels over thread axes"}};
+
+static const BpTargetKind kinds[] = {
+    {.struct_size = sizeof(BpTargetKind),
+     .name = "test_plain",
+     .device_type = BP_DEVICE_CPU,
+     .ir_level = BP_IR_LEVEL,
+     .description = "nothing special"},
+    {.struct_size = sizeof(BpTargetKind),
+     .name = "test_vector",
+     .device_type = BP_DEVICE_CPU,
+     .ir_level = BP_IR_LEVEL,
+     .attrs = vector_attrs,
+     .num_attrs = 1,
+     .description = "vectors"},
+    {.struct_size = sizeof(BpTargetKind),
+     .name = "test_gpu",
+     .device_type = BP_DEVICE_OPENCL,
+     .ir_level = BP_IR_LEVEL,
+     .attrs = gpu_attrs,
+     .num_attrs = 1,
+     .description = "threads"},
+    {.struct_size = sizeof(BpTargetKind),
+     .name = "test_old",
+     .device_type = BP_DEVICE_CPU,
+     .ir_level = 0,
+     .description = "knows no construct"},
+};
+
+static const BpHost *the_host;
+
+static int never_build(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)args;
+  (void)num_args;
+  (void)result;
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "made for a test");
+}
+
+static int32_t initialize(void) {
+  const BpTargetTable *target = the_host->get_table(BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
+  for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+    char *name = g_strconcat("target.build.", kinds[i].name, NULL);
+    BpFunction *function = bp_function_create(never_build, NULL, NULL);
+    int rc = target->register_kind(&kinds[i]) || bp_registry_set(name, function, 0);
+    bp_object_release(function);
+    g_free(name);
+    if (rc)
+      return -1;
+  }
+  return 0;
+}
+
+static int32_t enter(const BpHost *host, BpPlugin *plugin) {
+  the_host = host;
+  plugin->abi_version = BP_ABI_VERSION;
+  plugin->initialize = initialize;
+  return 0;
+}
+
+static void register_kinds(void) {
+  static const char descriptor[] =
+      "abi=" BP_ABI_TEXT "\n"
+      "name=test-targets\nversion=1\nlicense=Apache-2.0\ndescription=Target kinds of a test\n"
+      "entry=bp_plugin_entry_test_targets\n"
+      "provides=target.build.test_plain target.build.test_vector target.build.test_gpu "
+      "target.build.test_old\n"
+      "devices=\ntargets=test_plain test_vector test_gpu test_old\nlibraries=\n";
+  assert_ok(bp_plugin_register_static(descriptor, enter));
+  assert_ok(bp_plugin_activate("test-targets"));
+}
+
+/* ---- Legalising -------------------------------------------------------------------------- */
+
+/* The legal module (transfer full), verified; NULL with an error. */
+static BpIrModule *legalize(BpIrModule *module, const char *kind) {
+  BpTarget *target = bp_target_parse(kind);
+  BpFunction *function = NULL;
+  if (!target || bp_registry_get("compiler.legalize", &function) || !function)
+    g_error("%s", bp_error_message());
+  BpValue args[] = {{.type_index = BP_TYPE_IR_MODULE}, {.type_index = BP_TYPE_TARGET}};
+  args[0].v_ptr = module;
+  args[1].v_ptr = target;
+  BpValue result = {0};
+  int rc = bp_function_call(function, args, 2, &result);
+  bp_object_release(function);
+  bp_object_release(target);
+  if (rc)
+    return NULL;
+  g_assert_cmpint(result.type_index, ==, BP_TYPE_IR_MODULE);
+  BpIrModule *legal = result.v_ptr;
+  if (bp_ir_verify(legal))
+    g_error("%s\n%s", bp_error_message(), bp_ir_print(legal));
+  return legal;
+}
+
+/* The text is legalised to `expected`, both over a buffer A of 64 int64 and a number n. */
+static void assert_legal(const char *kind, const char *body, const char *expected) {
+  char *text =
+      g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 %s))", body);
+  char *wanted = g_strdup_printf(
+      "(module\n  (function \"f\"\n    (buffer A int64 global 64)\n    n:int64\n    %s))\n",
+      expected);
+  BpIrModule *module = parse_verified(text);
+  BpIrModule *legal = legalize(module, kind);
+  if (!legal)
+    g_error("%s", bp_error_message());
+  char *printed = bp_ir_print(legal);
+  g_assert_cmpstr(printed, ==, wanted);
+  bp_str_free(printed);
+  bp_object_release(legal);
+  bp_object_release(module);
+  g_free(text);
+  g_free(wanted);
+}
+
+static void assert_refused(const char *kind, const char *body, const char *error,
+                           const char *message) {
+  char *text =
+      g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 %s))", body);
+  BpIrModule *module = parse_ok(text);
+  g_assert_null(legalize(module, kind));
+  assert_error(error, message);
+  bp_object_release(module);
+  g_free(text);
+}
+
+/* ---- Simplification ---------------------------------------------------------------------- */
+
+static void test_conditions(void) {
+  assert_legal("test_plain", "(for i:int64 0 8 serial (if (lt i 8) (store A i 1)))",
+               "(for i:int64 0 8 serial\n      (store A i 1))");
+  assert_legal("test_plain", "(for i:int64 0 8 serial (if (ge i 8) (store A i 1) (store A i 2)))",
+               "(for i:int64 0 8 serial\n      (store A i 2))");
+  assert_legal("test_plain", "(for i:int64 0 8 serial (if (lt i 7) (store A i 1)))",
+               "(for i:int64 0 8 serial\n      (if (lt i 7)\n        (store A i 1)))");
+  assert_legal("test_plain",
+               "(for i:int64 0 8 serial (for j:int64 0 4 serial"
+               " (if (lt (add (mul i 4) j) 32) (store A (add (mul i 4) j) 1))))",
+               "(for i:int64 0 8 serial\n      (for j:int64 0 4 serial\n"
+               "        (store A (add (mul i 4) j) 1)))");
+  assert_legal("test_plain", "(for i:int64 0 8 serial (store A i (select (lt i 9) 1 2)))",
+               "(for i:int64 0 8 serial\n      (store A i 1))");
+  assert_legal("test_plain", "(for i:int64 0 n serial (if (lt i 64) (store A i 1)))",
+               "(for i:int64 0 n serial\n      (if (lt i 64)\n        (store A i 1)))");
+}
+
+static void test_divisions(void) {
+  assert_legal(
+      "test_plain",
+      "(for i:int64 0 8 serial (for j:int64 0 4 serial"
+      " (store A (floordiv (add (mul i 4) j) 4) (load A (floormod (add (mul i 4) j) 4)))))",
+      "(for i:int64 0 8 serial\n      (for j:int64 0 4 serial\n"
+      "        (store A i (load A j))))");
+  assert_legal("test_plain", "(for i:int64 0 8 serial (store A (min i 7) (load A (max i 0))))",
+               "(for i:int64 0 8 serial\n      (store A i (load A i)))");
+}
+
+static void test_loops(void) {
+  assert_legal("test_plain", "(for i:int64 5 1 serial (store A i i))", "(store A 5 5)");
+  assert_legal("test_plain", "(for i:int64 0 0 serial (store A i i))", "(seq)");
+  assert_legal("test_plain", "(let x:int64 3 (store A x (load A x)))", "(store A 3 (load A 3))");
+  assert_legal("test_plain", "(if (lt n 3) (seq) (seq))", "(seq)");
+}
+
+static void test_masks(void) {
+  assert_legal("test_plain",
+               "(for i:int64 0 8 serial (store A (ramp (mul i 8) 1 8) (broadcast 1 8)"
+               " (lt (ramp (mul i 8) 1 8) (broadcast 64 8))))",
+               "(for i:int64 0 8 serial\n"
+               "      (store A (ramp (mul i 8) 1 8) (broadcast 1 8)))");
+  assert_legal("test_plain",
+               "(for i:int64 0 8 serial (store A i (reduce add (load A (ramp 64 1 4)"
+               " (lt (ramp 64 1 4) (broadcast 64 4))))))",
+               "(for i:int64 0 8 serial\n      (store A i (reduce add (broadcast 0 4))))");
+  assert_legal("test_plain",
+               "(for i:int64 0 9 serial (store A (ramp (mul i 8) 1 8) (broadcast 1 8)"
+               " (lt (ramp (mul i 8) 1 8) (broadcast 64 8))))",
+               "(for i:int64 0 9 serial\n      (store A (ramp (mul i 8) 1 8) (broadcast 1 8)"
+               " (lt (ramp (mul i 8) 1 8) (broadcast 64 8))))");
+}
+
+/* One variable with two ranges: what holds in one loop is not taken over to the other. */
+static void test_ranges_end_with_their_loop(void) {
+  assert_legal("test_plain",
+               "(seq (for i:int64 0 4 serial (store A (floordiv i 4) 1))"
+               " (for i:int64 0 8 serial (store A (floordiv i 4) 1)))",
+               "(seq\n      (for i:int64 0 4 serial\n        (store A 0 1))\n"
+               "      (for i:int64 0 8 serial\n        (store A (div i 4) 1)))");
+}
+
+/* ---- Shared expressions ------------------------------------------------------------------ */
+
+static void test_shared_expressions_get_names(void) {
+  BpIrModule *module = bp_ir_module_create();
+  BpDataType float32 = dtype_of("float32");
+  const BpIrNode *one = bp_ir_int(module, dtype_of("int64"), 1);
+  const BpIrNode *zero = bp_ir_int(module, dtype_of("int64"), 0);
+  const BpIrNode *buffer = bp_ir_buffer(module, "A", float32, BP_IR_SCOPE_GLOBAL, &one, 1);
+  const BpIrNode *sum = bp_ir_load(module, buffer, zero, NULL);
+  for (int i = 0; i < 100; i++)
+    sum = bp_ir_binary(module, BP_IR_MUL, bp_ir_binary(module, BP_IR_ADD, sum, sum),
+                       bp_ir_float(module, float32, 0.5));
+  const BpIrNode *body = bp_ir_store(module, buffer, zero, sum, NULL);
+  assert_ok(bp_ir_module_add(module, bp_ir_function(module, "f", &buffer, 1, NULL, 0, body)));
+  BpIrModule *legal = legalize(module, "test_plain");
+  char *text = bp_ir_print(legal);
+  g_assert_cmpint(strlen(text), <, 20000);
+  bp_str_free(text);
+  float value = 3;
+  Array array;
+  BpValue arg = array_value(&array, &value, float32, 1);
+  assert_ok(bp_ir_interpret(legal, "f", &arg, 1));
+  g_assert_cmpfloat(value, ==, 3);
+  assert_ok(bp_ir_interpret(module, "f", &arg, 1));
+  g_assert_cmpfloat(value, ==, 3);
+  bp_object_release(legal);
+  bp_object_release(module);
+}
+
+/* ---- Grids ------------------------------------------------------------------------------- */
+
+/* Runs f(A, n) of both modules on the same numbers and compares. */
+static void assert_same_meaning(BpIrModule *before, BpIrModule *after, int64_t n) {
+  int64_t a[64], b[64];
+  Array first, second;
+  for (int i = 0; i < 64; i++)
+    a[i] = b[i] = i * i - 7;
+  BpValue number = {.type_index = BP_TYPE_INT};
+  number.v_int64 = n;
+  BpValue to_a[] = {array_value(&first, a, dtype_of("int64"), 64), number};
+  BpValue to_b[] = {array_value(&second, b, dtype_of("int64"), 64), number};
+  assert_ok(bp_ir_interpret(before, "f", to_a, 2));
+  assert_ok(bp_ir_interpret(after, "f", to_b, 2));
+  g_assert_cmpmem(a, sizeof a, b, sizeof b);
+}
+
+static const char *const grids[] = {
+    "(for b:int64 0 4 bound \"blockIdx.x\" (for t:int64 0 16 bound \"threadIdx.x\""
+    " (store A (add (mul b 16) t) (add b t))))",
+    "(for b:int64 0 n bound \"blockIdx.x\" (allocate (buffer L int64 local 1) (seq (store L 0 b)"
+    " (for t:int64 0 4 bound \"threadIdx.x\" (seq (store L 0 (add (load L 0) t))"
+    " (store A (add (mul b 4) t) (load L 0)))))))",
+    "(for y:int64 0 2 bound \"blockIdx.y\" (for x:int64 1 3 bound \"blockIdx.x\""
+    " (for z:int64 0 2 bound \"threadIdx.z\""
+    " (store A (add (add (mul y 8) (mul x 2)) z) (add (mul y 100) (add (mul x 10) z))))))",
+    "(seq (for b:int64 0 4 bound \"blockIdx.x\" (store A b b))"
+    " (for b:int64 0 4 bound \"blockIdx.x\" (store A b (add (load A b) (load A 3)))))",
+};
+
+static void test_grids_become_loops(void) {
+  for (size_t i = 0; i < G_N_ELEMENTS(grids) - 1; i++) {
+    char *text = g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 %s))",
+                                 grids[i]);
+    BpIrModule *module = parse_verified(text);
+    BpIrModule *legal = legalize(module, "test_plain");
+    char *printed = bp_ir_print(legal);
+    g_assert_null(strstr(printed, "bound"));
+    g_assert_nonnull(strstr(printed, "parallel"));
+    assert_same_meaning(module, legal, 5);
+    bp_str_free(printed);
+    bp_object_release(legal);
+    bp_object_release(module);
+    g_free(text);
+  }
+}
+
+static void test_two_loops_of_one_axis_share_its_threads(void) {
+  assert_legal("test_plain",
+               "(for b:int64 0 2 bound \"blockIdx.x\" (seq"
+               " (for t:int64 0 4 bound \"threadIdx.x\" (store A (add (mul b 4) t) 1))"
+               " (for u:int64 0 3 bound \"threadIdx.x\" (store A (add (mul b 4) u) 2))))",
+               "(for blockIdx.x:int64 0 2 parallel\n"
+               "      (for threadIdx.x:int64 0 4 serial\n"
+               "        (seq\n"
+               "          (store A (add (mul blockIdx.x 4) threadIdx.x) 1)\n"
+               "          (if (lt threadIdx.x 3)\n"
+               "            (store A (add (mul blockIdx.x 4) threadIdx.x) 2)))))");
+}
+
+static void test_a_kernel_loses_its_launch(void) {
+  BpIrModule *module = parse_verified(
+      "(module (function \"f\" (buffer A int64 global 64) n:int64 (attr \"kernel\" 1)"
+      " (attr \"launch\" \"threadIdx.x\" 8) (attr \"noalias\" 1)"
+      " (for t:int64 0 8 bound \"threadIdx.x\" (store A t n))))");
+  BpIrModule *legal = legalize(module, "test_plain");
+  char *text = bp_ir_print(legal);
+  g_assert_null(strstr(text, "launch"));
+  g_assert_null(strstr(text, "kernel"));
+  g_assert_nonnull(strstr(text, "noalias"));
+  assert_same_meaning(module, legal, 9);
+  bp_str_free(text);
+  bp_object_release(legal);
+  bp_object_release(module);
+}
+
+static void test_kernels_state_their_launch(void) {
+  BpIrModule *module = parse_verified(
+      "(module (function \"f\" (buffer A int64 global 64) n:int64"
+      " (for b:int64 0 n bound \"blockIdx.x\" (allocate (buffer S int64 shared 4)"
+      " (for t:int64 0 4 bound \"threadIdx.x\" (seq (store S t b) (barrier \"shared\")"
+      " (for i:int64 0 1 parallel (store A (add (mul b 4) t) (load S (sub 3 t)))))))))"
+      "(function \"g\" (buffer A int64 global 64)"
+      " (for i:int64 0 64 parallel (store A i i))))");
+  BpIrModule *legal = legalize(module, "test_gpu");
+  char *text = bp_ir_print(legal);
+  g_assert_nonnull(strstr(text, "(attr \"kernel\" 1)\n    (attr \"launch\" \"blockIdx.x\" n)\n"
+                                "    (attr \"launch\" \"threadIdx.x\" 4)\n"));
+  g_assert_nonnull(strstr(text, "(attr \"launch\" \"blockIdx.x\" 64)\n"
+                                "    (for i:int64 0 64 bound \"blockIdx.x\""));
+  g_assert_null(strstr(text, "parallel"));
+  assert_same_meaning(module, legal, 5);
+  bp_str_free(text);
+  bp_object_release(legal);
+  bp_object_release(module);
+}
+
+static void test_what_cannot_be_is_refused(void) {
+  assert_refused("test_plain",
+                 "(for t:int64 0 8 bound \"threadIdx.x\" (seq (barrier \"shared\") (store A t t)))",
+                 BP_ERROR_NOT_IMPLEMENTED, "function 'f' has a barrier");
+  assert_refused("test_gpu", grids[3], BP_ERROR_NOT_IMPLEMENTED,
+                 "function 'f' has statements around or between its grids");
+  assert_refused("test_gpu",
+                 "(allocate (buffer G int64 global 8)"
+                 " (for i:int64 0 8 parallel (store A i (load G i))))",
+                 BP_ERROR_NOT_IMPLEMENTED, "function 'f' allocates global memory");
+  assert_refused("test_old", "(store A 0 1)", BP_ERROR_NOT_IMPLEMENTED,
+                 "target kind 'test_old' accepts level 0");
+  assert_refused("test_plain", "(store A 0 1:int8)", BP_ERROR_VALUE, "operand 2 of store is int8");
+}
+
+/* ---- Intrinsics -------------------------------------------------------------------------- */
+
+#define CHUNK 4096
+
+/* The error in units of the last place of float32, of a result `got` that should be `wanted`. */
+static double ulps(float got, double wanted) {
+  float rounded = (float)wanted;
+  if (isnan(wanted))
+    return isnan(got) ? 0 : INFINITY;
+  if (isinf(rounded) || isinf(got))
+    return got == rounded ? 0 : INFINITY;
+  int exponent;
+  frexp(wanted, &exponent);
+  return fabs((double)got - wanted) / ldexp(1, (exponent < -125 ? -125 : exponent) - 24);
+}
+
+static float float_of_bits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/* Runs the module's f on the chunk and compares with the C library in double. */
+static double largest_error(BpIrModule *module, const float *x, double (*exact)(double)) {
+  float y[CHUNK];
+  Array array;
+  double largest = 0;
+  memcpy(y, x, sizeof y);
+  BpValue arg = array_value(&array, y, dtype_of("float32"), CHUNK);
+  assert_ok(bp_ir_interpret(module, "f", &arg, 1));
+  for (int i = 0; i < CHUNK; i++)
+    largest = fmax(largest, ulps(y[i], exact((double)x[i])));
+  return largest;
+}
+
+/* Over numbers of every exponent and sign, and over -20 to 20 densely. */
+static void assert_accurate(const char *name, double (*exact)(double), double bound) {
+  char *text = g_strdup_printf(
+      "(module (function \"f\" (buffer A float32 global 4096) (for i:int64 0 512 serial"
+      " (store A (ramp (mul i 8) 1 8) (call float32x8 intrinsic \"%s\""
+      " (load A (ramp (mul i 8) 1 8)))))))",
+      name);
+  BpIrModule *module = parse_verified(text);
+  BpIrModule *legal = legalize(module, "test_vector");
+  char *printed = bp_ir_print(legal);
+  g_assert_null(strstr(printed, "call"));
+  float x[CHUNK];
+  double largest = 0;
+  for (uint32_t chunk = 0; chunk < 32; chunk++) {
+    for (uint32_t i = 0; i < CHUNK; i++)
+      x[i] = float_of_bits((chunk * CHUNK + i) * 32771u + chunk);
+    largest = fmax(largest, largest_error(legal, x, exact));
+    for (uint32_t i = 0; i < CHUNK; i++)
+      x[i] = (float)(chunk * CHUNK + i) * (40.0f / (32 * CHUNK)) - 20.0f;
+    largest = fmax(largest, largest_error(legal, x, exact));
+  }
+  g_test_message("%s: %.3f ulp", name, largest);
+  if (!(largest <= bound))
+    g_error("%s is off by %.3f ulp", name, largest);
+  bp_str_free(printed);
+  bp_object_release(legal);
+  bp_object_release(module);
+  g_free(text);
+}
+
+static double exact_sigmoid(double x) {
+  return 1 / (1 + exp(-x));
+}
+
+static void test_expansions_are_accurate(void) {
+  assert_accurate("exp", exp, 1);
+  assert_accurate("log", log, 1);
+  assert_accurate("sigmoid", exact_sigmoid, 3);
+  assert_accurate("tanh", tanh, 6.5);
+  assert_accurate("erf", erf, 8);
+}
+
+/* The value of a scalar intrinsic after expansion. */
+static float expanded(const char *name, float x) {
+  char *text = g_strdup_printf("(module (function \"f\" (buffer A float32 global 1)"
+                               " (store A 0 (call float32 intrinsic \"%s\" (load A 0)))))",
+                               name);
+  BpIrModule *module = parse_verified(text);
+  BpIrModule *legal = legalize(module, "test_vector");
+  Array array;
+  BpValue arg = array_value(&array, &x, dtype_of("float32"), 1);
+  assert_ok(bp_ir_interpret(legal, "f", &arg, 1));
+  bp_object_release(legal);
+  bp_object_release(module);
+  g_free(text);
+  return x;
+}
+
+/* Equal in every bit, NaN to any NaN. */
+static void assert_expanded(const char *name, float x, float wanted) {
+  float got = expanded(name, x);
+  if (memcmp(&got, &wanted, sizeof got) && !(isnan(got) && isnan(wanted)))
+    g_error("%s(%.9g) is %.9g, not %.9g", name, (double)x, (double)got, (double)wanted);
+}
+
+static void test_expansions_at_the_ends(void) {
+  assert_expanded("exp", INFINITY, INFINITY);
+  assert_expanded("exp", -INFINITY, 0);
+  assert_expanded("exp", NAN, NAN);
+  assert_expanded("exp", 0, 1);
+  assert_expanded("exp", -0.0f, 1);
+  assert_expanded("exp", 88.73f, INFINITY);
+  assert_expanded("exp", -104, 0);
+  assert_expanded("exp", -103.2789f, 0x1p-149f);
+  assert_expanded("log", 0, -INFINITY);
+  assert_expanded("log", -0.0f, -INFINITY);
+  assert_expanded("log", -1, NAN);
+  assert_expanded("log", -INFINITY, NAN);
+  assert_expanded("log", INFINITY, INFINITY);
+  assert_expanded("log", NAN, NAN);
+  assert_expanded("log", 1, 0);
+  assert_expanded("sigmoid", INFINITY, 1);
+  assert_expanded("sigmoid", -INFINITY, 0);
+  assert_expanded("sigmoid", NAN, NAN);
+  assert_expanded("sigmoid", 0, 0.5f);
+  assert_expanded("tanh", INFINITY, 1);
+  assert_expanded("tanh", -INFINITY, -1);
+  assert_expanded("tanh", NAN, NAN);
+  assert_expanded("tanh", -0.0f, -0.0f);
+  assert_expanded("tanh", 0x1p-149f, 0x1p-149f);
+  assert_expanded("erf", INFINITY, 1);
+  assert_expanded("erf", -INFINITY, -1);
+  assert_expanded("erf", NAN, NAN);
+  assert_expanded("erf", -0.0f, -0.0f);
+}
+
+static float power(float x, float y) {
+  char number[G_ASCII_DTOSTR_BUF_SIZE];
+  char *text =
+      g_strdup_printf("(module (function \"f\" (buffer A float32 global 1)"
+                      " (store A 0 (call float32 intrinsic \"pow\" (load A 0) %s:float32))))",
+                      g_ascii_dtostr(number, sizeof number, (double)y));
+  BpIrModule *module = parse_verified(text);
+  BpIrModule *legal = legalize(module, "test_vector");
+  Array array;
+  BpValue arg = array_value(&array, &x, dtype_of("float32"), 1);
+  assert_ok(bp_ir_interpret(legal, "f", &arg, 1));
+  bp_object_release(legal);
+  bp_object_release(module);
+  g_free(text);
+  return x;
+}
+
+static void test_powers(void) {
+  static const float bases[] = {0, -0.0f, 1.5f, -1.5f, INFINITY, -INFINITY, NAN, 1e-40f};
+  static const float exponents[] = {1, 2, 3, 4, -1, 0.5f, 2.5f};
+  for (size_t i = 0; i < G_N_ELEMENTS(bases); i++)
+    for (size_t j = 0; j < G_N_ELEMENTS(exponents); j++) {
+      double wanted = pow((double)bases[i], (double)exponents[j]);
+      float got = power(bases[i], exponents[j]);
+      if (ulps(got, wanted) > 2 || (wanted == 0 && !signbit(got) != !signbit(wanted)))
+        g_error("pow(%g, %g) is %.9g, not %.9g", (double)bases[i], (double)exponents[j],
+                (double)got, wanted);
+    }
+}
+
+/* Narrow floats are widened; float64 is the C library's. */
+static void test_other_widths(void) {
+  BpIrModule *module = parse_verified("(module (function \"f\" (buffer A float16 global 1)"
+                                      " (store A 0 (call float16 intrinsic \"exp\" (load A 0))))"
+                                      "(function \"g\" (buffer A float64 global 1)"
+                                      " (store A 0 (call float64 intrinsic \"exp\" (load A 0)))))");
+  BpIrModule *legal = legalize(module, "test_vector");
+  char *text = bp_ir_print(legal);
+  g_assert_nonnull(strstr(text, "(call float64 intrinsic \"exp\""));
+  g_assert_null(strstr(text, "(call float16"));
+  uint16_t one = 0x3c00;
+  Array array;
+  BpValue arg = array_value(&array, &one, dtype_of("float16"), 1);
+  assert_ok(bp_ir_interpret(legal, "f", &arg, 1));
+  g_assert_cmphex(one, ==, 0x4170);
+  bp_str_free(text);
+  bp_object_release(legal);
+  bp_object_release(module);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  register_kinds();
+  g_test_add_func("/ir/simplify/conditions", test_conditions);
+  g_test_add_func("/ir/simplify/divisions", test_divisions);
+  g_test_add_func("/ir/simplify/loops", test_loops);
+  g_test_add_func("/ir/simplify/masks", test_masks);
+  g_test_add_func("/ir/simplify/ranges-end-with-their-loop", test_ranges_end_with_their_loop);
+  g_test_add_func("/ir/legalize/shared-expressions-get-names", test_shared_expressions_get_names);
+  g_test_add_func("/ir/legalize/grids-become-loops", test_grids_become_loops);
+  g_test_add_func("/ir/legalize/two-loops-of-one-axis-share-its-threads",
+                  test_two_loops_of_one_axis_share_its_threads);
+  g_test_add_func("/ir/legalize/a-kernel-loses-its-launch", test_a_kernel_loses_its_launch);
+  g_test_add_func("/ir/legalize/kernels-state-their-launch", test_kernels_state_their_launch);
+  g_test_add_func("/ir/legalize/what-cannot-be-is-refused", test_what_cannot_be_is_refused);
+  g_test_add_func("/ir/expand/accurate", test_expansions_are_accurate);
+  g_test_add_func("/ir/expand/ends", test_expansions_at_the_ends);
+  g_test_add_func("/ir/expand/powers", test_powers);
+  g_test_add_func("/ir/expand/other-widths", test_other_widths);
+  return g_test_run();
+}

@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What holds on every device: attributes, memory, copies, streams, workspace, tensors, DLPack,
+ * forks.
+ *
+ * BP_TEST_DEVICES lists the devices, separated by spaces; one that is not there is skipped, unless
+ * it was listed so. */
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/tensor.h>
+#include <glib.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DEFAULT_DEVICES "simdev:0 simdev:1 cpu:0 opencl:0"
+
+static const BpDataType float32 = {BP_DTYPE_FLOAT, 32, 1};
+static const BpDevice host = {BP_DEVICE_CPU, 0};
+
+static void assert_ok(int rc) {
+  if (rc)
+    g_error("%s: %s", bp_error_kind(), bp_error_message());
+}
+
+static void assert_error(int rc, const char *kind) {
+  g_assert_cmpint(rc, ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, kind);
+  g_assert_cmpstr(bp_error_message(), !=, "");
+  bp_error_clear();
+}
+
+static BpDevice device_of(const void *data) {
+  BpDevice device = {0, 0};
+  assert_ok(bp_device_parse(data, &device));
+  return device;
+}
+
+static void *alloc(BpDevice device, uint64_t size) {
+  void *handle = NULL;
+  assert_ok(bp_device_alloc(device, size, 64, float32, NULL, &handle));
+  g_assert_nonnull(handle);
+  return handle;
+}
+
+static int upload(BpDevice device, const void *from, void *to, uint64_t offset, uint64_t size,
+                  void *stream) {
+  BpCopy copy = {from, 0, host, to, offset, device, size};
+  return bp_device_copy(&copy, stream);
+}
+
+static int download(BpDevice device, const void *from, uint64_t offset, void *to, uint64_t size,
+                    void *stream) {
+  BpCopy copy = {from, offset, device, to, 0, host, size};
+  return bp_device_copy(&copy, stream);
+}
+
+/* ---- Attributes -------------------------------------------------------------------------- */
+
+static const int32_t strings[] = {
+    BP_ATTR_COMPUTE_VERSION, BP_ATTR_DEVICE_NAME, BP_ATTR_GCN_ARCH, BP_ATTR_API_VERSION,
+    BP_ATTR_DRIVER_VERSION,  BP_ATTR_VENDOR,      BP_ATTR_UUID,     BP_ATTR_PCI_ADDRESS,
+    BP_ATTR_TARGET};
+
+static int is_string_attr(int32_t attr) {
+  for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
+    if (strings[i] == attr)
+      return 1;
+  return 0;
+}
+
+static void check_attr_type(int32_t attr, const BpValue *value) {
+  BpByteArray text;
+  if (value->type_index == BP_TYPE_NONE)
+    return;
+  if (is_string_attr(attr))
+    g_assert_cmpint(bp_value_view_str(value, &text), ==, 0);
+  else if (attr == BP_ATTR_MAX_THREAD_DIMENSIONS || attr == BP_ATTR_MAX_GRID_DIMENSIONS)
+    g_assert_cmpint(value->type_index, ==, BP_TYPE_SHAPE);
+  else if (attr == BP_ATTR_EXIST || attr == BP_ATTR_HOST_ACCESSIBLE)
+    g_assert_cmpint(value->type_index, ==, BP_TYPE_BOOL);
+  else
+    g_assert_cmpint(value->type_index, ==, BP_TYPE_INT);
+}
+
+static void test_attributes_have_their_types(const void *data) {
+  BpDevice device = device_of(data);
+  for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
+    BpValue value;
+    assert_ok(bp_device_get_attr(device, attr, &value));
+    check_attr_type(attr, &value);
+    if (attr == BP_ATTR_EXIST)
+      g_assert_cmpint(value.v_int64, ==, 1);
+    bp_value_clear(&value);
+    g_assert_cmpint(bp_device_attr_by_name(bp_device_attr_name(attr)), ==, attr);
+  }
+}
+
+static void test_unknown_attributes_and_devices_are_errors(const void *data) {
+  BpDevice device = device_of(data), absent = {device.device_type, 1000};
+  BpValue value;
+  void *handle;
+  assert_error(bp_device_get_attr(device, BP_ATTR_COUNT, &value), BP_ERROR_VALUE);
+  assert_error(bp_device_get_attr(device, -1, &value), BP_ERROR_VALUE);
+  g_assert_null(bp_device_attr_name(BP_ATTR_COUNT));
+  g_assert_cmpint(bp_device_attr_by_name("max_of_nothing"), ==, -1);
+  assert_error(bp_device_get_attr(absent, BP_ATTR_DEVICE_NAME, &value), BP_ERROR_NOT_FOUND);
+  assert_error(bp_device_alloc(absent, 4, 64, float32, NULL, &handle), BP_ERROR_NOT_FOUND);
+  assert_ok(bp_device_get_attr(absent, BP_ATTR_EXIST, &value));
+  g_assert_cmpint(value.type_index, ==, BP_TYPE_BOOL);
+  g_assert_cmpint(value.v_int64, ==, 0);
+}
+
+static void test_text_parses_back(const void *data) {
+  char text[64];
+  BpDevice device = device_of(data), again;
+  bp_device_format(device, text);
+  g_assert_cmpstr(text, ==, data);
+  assert_ok(bp_device_parse(text, &again));
+  g_assert_cmpint(again.device_type, ==, device.device_type);
+  g_assert_cmpint(again.device_id, ==, device.device_id);
+}
+
+/* ---- Memory and copies ------------------------------------------------------------------- */
+
+static void test_copies_reach_every_byte(const void *data) {
+  BpDevice device = device_of(data);
+  static const uint64_t sizes[] = {1, 3, 4, 64, 1000, 65536, 1000003};
+  for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+    g_autofree char *out = g_malloc(sizes[i]), *in = g_malloc0(sizes[i]);
+    for (uint64_t j = 0; j < sizes[i]; j++)
+      out[j] = (char)(j * 31 + i);
+    void *handle = alloc(device, sizes[i]);
+    g_autofree char *gone = g_memdup2(out, sizes[i]);
+    assert_ok(upload(device, gone, handle, 0, sizes[i], NULL));
+    memset(gone, 0, sizes[i]); /* the source has been consumed */
+    assert_ok(download(device, handle, 0, in, sizes[i], NULL));
+    assert_ok(bp_stream_sync(device, NULL));
+    g_assert_cmpmem(in, sizes[i], out, sizes[i]);
+    assert_ok(bp_device_free(device, handle));
+  }
+}
+
+static void test_copies_have_offsets(const void *data) {
+  BpDevice device = device_of(data);
+  char out[256], in[256];
+  for (int i = 0; i < 256; i++)
+    out[i] = (char)i;
+  void *a = alloc(device, 256), *b = alloc(device, 512);
+  assert_ok(upload(device, out, a, 0, 256, NULL));
+  assert_ok(upload(device, out, a, 100, 7, NULL));
+  BpCopy copy = {a, 96, device, b, 300, device, 40};
+  assert_ok(bp_device_copy(&copy, NULL));
+  assert_ok(download(device, b, 300, in, 40, NULL));
+  assert_ok(bp_stream_sync(device, NULL));
+  for (int i = 0; i < 40; i++)
+    g_assert_cmpint(in[i], ==, (char)(i >= 4 && i < 11 ? i - 4 : i + 96));
+  assert_ok(bp_device_free(device, a));
+  assert_ok(bp_device_free(device, b));
+}
+
+static void test_empty_memory_is_memory(const void *data) {
+  BpDevice device = device_of(data);
+  void *handle = alloc(device, 0);
+  assert_ok(upload(device, "", handle, 0, 0, NULL));
+  assert_ok(bp_device_free(device, handle));
+  assert_ok(bp_device_free(device, NULL));
+}
+
+static void test_bad_requests_are_errors(const void *data) {
+  BpDevice device = device_of(data);
+  void *handle = alloc(device, 16), *none;
+  assert_error(bp_device_alloc(device, 16, 3, float32, NULL, &none), BP_ERROR_VALUE);
+  g_assert_cmpint(bp_device_alloc(device, 16, 64, float32, "no such scope", &none), ==, -1);
+  bp_error_clear();
+  assert_error(upload(device, NULL, handle, 0, 4, NULL), BP_ERROR_VALUE);
+  assert_error(upload(device, "1234", handle, UINT64_MAX, 4, NULL), BP_ERROR_VALUE);
+  assert_ok(bp_device_free(device, handle));
+}
+
+static void test_exhaustion_leaves_the_device_usable(const void *data) {
+  BpDevice device = device_of(data);
+  void *handle;
+  assert_error(bp_device_alloc(device, (uint64_t)1 << 60, 64, float32, NULL, &handle),
+               BP_ERROR_MEMORY);
+  assert_error(bp_device_alloc(device, UINT64_MAX, 64, float32, NULL, &handle), BP_ERROR_MEMORY);
+  test_copies_have_offsets(data);
+}
+
+static void test_copy_between_kinds_is_an_error_that_says_how(const void *data) {
+  BpDevice device = device_of(data), other = device_of("simdev:0");
+  if (device.device_type == other.device_type || device.device_type == BP_DEVICE_CPU) {
+    g_test_skip("the two are of one kind, or one is the host");
+    return;
+  }
+  void *a = alloc(device, 16), *b = alloc(other, 16);
+  BpCopy copy = {a, 0, device, b, 0, other, 16};
+  assert_error(bp_device_copy(&copy, NULL), BP_ERROR_NOT_IMPLEMENTED);
+  assert_ok(bp_device_free(device, a));
+  assert_ok(bp_device_free(other, b));
+}
+
+/* ---- Streams ----------------------------------------------------------------------------- */
+
+static void test_streams_are_in_order_and_can_be_ordered(const void *data) {
+  BpDevice device = device_of(data);
+  void *first, *second, *handle = alloc(device, 4);
+  int number = 0;
+  assert_ok(bp_stream_create(device, &first));
+  assert_ok(bp_stream_create(device, &second));
+  for (int i = 1; i <= 20; i++)
+    assert_ok(upload(device, &i, handle, 0, sizeof i, first));
+  assert_ok(bp_stream_sync_from_to(device, first, second));
+  assert_ok(download(device, handle, 0, &number, sizeof number, second));
+  assert_ok(bp_stream_sync(device, second));
+  g_assert_cmpint(number, ==, 20);
+  assert_ok(bp_stream_free(device, first));
+  assert_ok(bp_stream_free(device, second));
+  assert_ok(bp_device_free(device, handle));
+}
+
+/* Work queued before a free still completes. */
+static void test_freeing_defers_past_queued_work(const void *data) {
+  BpDevice device = device_of(data);
+  int numbers[8] = {0};
+  void *target = alloc(device, sizeof numbers);
+  for (int i = 0; i < 8; i++) {
+    void *handle = alloc(device, sizeof i);
+    assert_ok(upload(device, &i, handle, 0, sizeof i, NULL));
+    BpCopy copy = {handle, 0, device, target, (uint64_t)i * sizeof i, device, sizeof i};
+    assert_ok(bp_device_copy(&copy, NULL));
+    assert_ok(bp_device_free(device, handle));
+  }
+  assert_ok(download(device, target, 0, numbers, sizeof numbers, NULL));
+  assert_ok(bp_stream_sync(device, NULL));
+  for (int i = 0; i < 8; i++)
+    g_assert_cmpint(numbers[i], ==, i);
+  assert_ok(bp_device_free(device, target));
+}
+
+static void *check_default_is_current(void *data) {
+  BpDevice device = device_of(data);
+  int32_t device_id = -1;
+  void *stream = &device;
+  bp_device_get_current(device.device_type, &device_id, &stream);
+  g_assert_cmpint(device_id, ==, 0);
+  g_assert_null(stream);
+  return NULL;
+}
+
+static void test_current_stream_is_of_the_thread(const void *data) {
+  BpDevice device = device_of(data);
+  int32_t device_id;
+  void *stream, *current;
+  pthread_t thread;
+  assert_ok(bp_stream_create(device, &stream));
+  assert_ok(bp_device_set_current(device, stream));
+  bp_device_get_current(device.device_type, &device_id, &current);
+  g_assert_cmpint(device_id, ==, device.device_id);
+  g_assert_true(current == stream);
+  g_assert_cmpint(pthread_create(&thread, NULL, check_default_is_current, (void *)(uintptr_t)data),
+                  ==, 0);
+  g_assert_cmpint(pthread_join(thread, NULL), ==, 0);
+  BpDevice first = {device.device_type, 0};
+  assert_ok(bp_device_set_current(first, NULL));
+  assert_ok(bp_stream_free(device, stream));
+}
+
+/* ---- Workspace --------------------------------------------------------------------------- */
+
+static void test_workspace_is_freed_in_any_order(const void *data) {
+  BpDevice device = device_of(data);
+  for (int round = 0; round < 10; round++) {
+    void *spaces[40];
+    for (int i = 0; i < 40; i++) {
+      assert_ok(bp_workspace_alloc(device, (uint64_t)(i * 1000 + round), float32, &spaces[i]));
+      for (int j = 0; j < i; j++)
+        g_assert_true(spaces[i] != spaces[j]);
+    }
+    for (int i = 0; i < 40; i++)
+      assert_ok(bp_workspace_free(device, spaces[(i * 7 + round) % 40]));
+  }
+}
+
+static void test_workspace_is_memory(const void *data) {
+  BpDevice device = device_of(data);
+  void *space;
+  char in[5] = "";
+  assert_ok(bp_workspace_alloc(device, 5, float32, &space));
+  assert_ok(upload(device, "work", space, 0, 5, NULL));
+  assert_ok(download(device, space, 0, in, 5, NULL));
+  assert_ok(bp_stream_sync(device, NULL));
+  g_assert_cmpstr(in, ==, "work");
+  assert_ok(bp_workspace_free(device, space));
+}
+
+static void test_workspace_of_nobody_is_an_error(const void *data) {
+  BpDevice device = device_of(data);
+  void *space;
+  assert_ok(bp_workspace_alloc(device, 5, float32, &space));
+  assert_ok(bp_workspace_free(device, space));
+  assert_error(bp_workspace_free(device, space), BP_ERROR_VALUE);
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------- */
+
+static void test_tensors_and_views_hold_their_values(const void *data) {
+  BpDevice device = device_of(data);
+  static const int64_t shape[] = {4, 8}, part[] = {2, 8};
+  float out[32], in[16];
+  for (int i = 0; i < 32; i++)
+    out[i] = (float)i;
+  BpTensor *tensor = bp_tensor_create(shape, 2, float32, device, NULL);
+  g_assert_nonnull(tensor);
+  assert_ok(bp_tensor_copy_from_host(&tensor->view, out, sizeof out));
+  BpTensor *view = bp_tensor_create_view(tensor, part, 2, float32, 64);
+  g_assert_nonnull(view);
+  bp_object_release(tensor);
+  assert_ok(bp_tensor_copy_to_host(&view->view, in, sizeof in));
+  for (int i = 0; i < 16; i++)
+    g_assert_true(in[i] == (float)(i + 16));
+  g_assert_null(bp_tensor_create_view(view, part, 2, float32, 4));
+  assert_error(-1, BP_ERROR_INDEX);
+  assert_error(bp_tensor_copy_to_host(&view->view, in, sizeof in - 4), BP_ERROR_VALUE);
+  bp_object_release(view);
+}
+
+static void test_views_of_one_tensor_copy_to_each_other(const void *data) {
+  BpDevice device = device_of(data);
+  static const int64_t shape[] = {8}, half[] = {4};
+  static const float out[] = {1, 2, 3, 4, 5, 6, 7, 8};
+  float in[8];
+  BpTensor *tensor = bp_tensor_create(shape, 1, float32, device, NULL);
+  BpTensor *low = bp_tensor_create_view(tensor, half, 1, float32, 0);
+  BpTensor *high = bp_tensor_create_view(tensor, half, 1, float32, 16);
+  assert_ok(bp_tensor_copy_from_host(&tensor->view, out, sizeof out));
+  assert_ok(bp_tensor_copy(&high->view, &low->view, NULL));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, in, sizeof in));
+  for (int i = 0; i < 8; i++)
+    g_assert_true(in[i] == (float)(i % 4 + 5));
+  assert_error(bp_tensor_copy(&tensor->view, &low->view, NULL), BP_ERROR_VALUE);
+  bp_object_release(low);
+  bp_object_release(high);
+  bp_object_release(tensor);
+}
+
+static void test_impossible_tensors_are_errors(const void *data) {
+  BpDevice device = device_of(data);
+  static const int64_t negative[] = {2, -1}, huge[] = {INT64_MAX, 2}, large[] = {INT64_MAX / 4};
+  g_assert_null(bp_tensor_create(negative, 2, float32, device, NULL));
+  assert_error(-1, BP_ERROR_VALUE);
+  g_assert_null(bp_tensor_create(huge, 2, float32, device, NULL));
+  assert_error(-1, BP_ERROR_VALUE);
+  g_assert_null(bp_tensor_create(large, 1, float32, device, NULL));
+  assert_error(-1, BP_ERROR_MEMORY);
+  g_assert_null(bp_tensor_create(negative, -1, float32, device, NULL));
+  assert_error(-1, BP_ERROR_VALUE);
+}
+
+static void test_dlpack_round_trip(const void *data) {
+  BpDevice device = device_of(data);
+  static const int64_t shape[] = {2, 3};
+  static const float out[] = {1, 2, 3, 4, 5, 6};
+  float in[6] = {0};
+  BpTensor *tensor = bp_tensor_create(shape, 2, float32, device, NULL);
+  assert_ok(bp_tensor_copy_from_host(&tensor->view, out, sizeof out));
+  BpManagedTensor *legacy = bp_tensor_to_dlpack(tensor);
+  BpManagedTensorVersioned *versioned = bp_tensor_to_dlpack_versioned(tensor);
+  bp_object_release(tensor);
+  g_assert_cmpint(versioned->version_major, ==, 1);
+  g_assert_cmpint(versioned->view.device.device_type, ==, device.device_type);
+  g_assert_nonnull(versioned->view.strides);
+  BpTensor *first = bp_tensor_from_dlpack(legacy);
+  BpTensor *second = bp_tensor_from_dlpack_versioned(versioned);
+  g_assert_true(first->view.data == second->view.data);
+  bp_object_release(first);
+  assert_ok(bp_tensor_copy_to_host(&second->view, in, sizeof in));
+  g_assert_cmpmem(in, sizeof in, out, sizeof out);
+  bp_object_release(second);
+}
+
+static void test_dlpack_of_another_version_is_refused(const void *data) {
+  BpDevice device = device_of(data);
+  static const int64_t shape[] = {2};
+  BpTensor *tensor = bp_tensor_create(shape, 1, float32, device, NULL);
+  BpManagedTensorVersioned *managed = bp_tensor_to_dlpack_versioned(tensor);
+  managed->version_major = 2;
+  g_assert_null(bp_tensor_from_dlpack_versioned(managed));
+  assert_error(-1, BP_ERROR_VALUE);
+  managed->version_major = 1;
+  managed->view.device.device_type = 4000;
+  g_assert_null(bp_tensor_from_dlpack_versioned(managed));
+  assert_error(-1, BP_ERROR_NOT_FOUND);
+  managed->deleter(managed);
+  bp_object_release(tensor);
+}
+
+static void test_dlpack_keeps_read_only(const void *data) {
+  BpDevice device = device_of(data);
+  static const int64_t shape[] = {2};
+  BpTensor *tensor = bp_tensor_create(shape, 1, float32, device, NULL);
+  BpManagedTensorVersioned *managed = bp_tensor_to_dlpack_versioned(tensor);
+  g_assert_cmpuint(managed->flags, ==, 0);
+  bp_object_release(tensor);
+  managed->flags = BP_DLPACK_READ_ONLY;
+  tensor = bp_tensor_from_dlpack_versioned(managed);
+  BpTensor *view = bp_tensor_create_view(tensor, shape, 1, float32, 0);
+  bp_object_release(tensor);
+  g_assert_null(bp_tensor_to_dlpack(view));
+  assert_error(-1, BP_ERROR_VALUE);
+  managed = bp_tensor_to_dlpack_versioned(view);
+  g_assert_cmpuint(managed->flags, ==, BP_DLPACK_READ_ONLY);
+  managed->deleter(managed);
+  bp_object_release(view);
+}
+
+/* ---- Threads ----------------------------------------------------------------------------- */
+
+static void *work_in_thread(void *data) {
+  BpDevice device = device_of(data);
+  void *stream;
+  assert_ok(bp_stream_create(device, &stream));
+  for (int i = 0; i < 20; i++) {
+    int in = -1;
+    void *handle = alloc(device, sizeof i), *space;
+    assert_ok(bp_workspace_alloc(device, sizeof i, float32, &space));
+    assert_ok(upload(device, &i, handle, 0, sizeof i, stream));
+    BpCopy copy = {handle, 0, device, space, 0, device, sizeof i};
+    assert_ok(bp_device_copy(&copy, stream));
+    assert_ok(download(device, space, 0, &in, sizeof in, stream));
+    assert_ok(bp_stream_sync(device, stream));
+    g_assert_cmpint(in, ==, i);
+    assert_ok(bp_workspace_free(device, space));
+    assert_ok(bp_device_free(device, handle));
+  }
+  assert_ok(bp_stream_free(device, stream));
+  return NULL;
+}
+
+static void test_threads_work_at_once(const void *data) {
+  pthread_t threads[8];
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    g_assert_cmpint(pthread_create(&threads[i], NULL, work_in_thread, (void *)(uintptr_t)data), ==,
+                    0);
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    g_assert_cmpint(pthread_join(threads[i], NULL), ==, 0);
+}
+
+/* ---- Forks ------------------------------------------------------------------------------- */
+
+/* How many entries of a device do not fail, in the child. */
+static int count_successes(BpDevice device, const BpDeviceApi *api, void *handle) {
+  int32_t count;
+  void *out;
+  BpValue value;
+  BpCopy copy = {handle, 0, device, handle, 0, device, 1};
+  int failures = bp_device_alloc(device, 1, 64, float32, NULL, &out) != 0;
+  failures += bp_device_copy(&copy, NULL) != 0;
+  failures += bp_stream_sync(device, NULL) != 0;
+  failures += bp_stream_create(device, &out) != 0;
+  failures += bp_workspace_alloc(device, 1, float32, &out) != 0;
+  failures += bp_device_get_attr(device, BP_ATTR_DEVICE_NAME, &value) != 0;
+  failures += bp_device_count(device.device_type, &count, NULL) != 0;
+  failures += bp_device_select(NULL, &device, NULL) != 0;
+  failures += api->copy(&copy, NULL) != 0;
+  failures += api->stream_sync(device.device_id, NULL) != 0;
+  failures += api->get_device_count(&count, NULL) != 0;
+  return 11 - failures;
+}
+
+static void test_after_a_fork_every_entry_fails_at_once(const void *data) {
+  BpDevice device = device_of(data);
+  const BpDeviceApi *api = bp_device_api(device.device_type);
+  void *handle = alloc(device, 16);
+  g_assert_nonnull(api);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(count_successes(device, api, handle));
+  }
+  int status;
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  g_assert_true(WIFEXITED(status));
+  g_assert_cmpint(WEXITSTATUS(status), ==, 0);
+  test_copies_have_offsets(data);
+  assert_ok(bp_device_free(device, handle));
+}
+
+/* ---- All of it --------------------------------------------------------------------------- */
+
+static const struct {
+  const char *path;
+  GTestDataFunc test;
+} tests[] = {
+    {"attributes/have-their-types", test_attributes_have_their_types},
+    {"attributes/unknown-ones-are-errors", test_unknown_attributes_and_devices_are_errors},
+    {"text-parses-back", test_text_parses_back},
+    {"copy/reaches-every-byte", test_copies_reach_every_byte},
+    {"copy/has-offsets", test_copies_have_offsets},
+    {"copy/between-kinds-is-an-error-that-says-how",
+     test_copy_between_kinds_is_an_error_that_says_how},
+    {"memory/empty-is-memory", test_empty_memory_is_memory},
+    {"memory/bad-requests-are-errors", test_bad_requests_are_errors},
+    {"memory/exhaustion-leaves-the-device-usable", test_exhaustion_leaves_the_device_usable},
+    {"stream/in-order-and-can-be-ordered", test_streams_are_in_order_and_can_be_ordered},
+    {"stream/freeing-defers-past-queued-work", test_freeing_defers_past_queued_work},
+    {"stream/current-one-is-of-the-thread", test_current_stream_is_of_the_thread},
+    {"workspace/is-freed-in-any-order", test_workspace_is_freed_in_any_order},
+    {"workspace/is-memory", test_workspace_is_memory},
+    {"workspace/of-nobody-is-an-error", test_workspace_of_nobody_is_an_error},
+    {"tensor/and-views-hold-their-values", test_tensors_and_views_hold_their_values},
+    {"tensor/views-of-one-copy-to-each-other", test_views_of_one_tensor_copy_to_each_other},
+    {"tensor/impossible-ones-are-errors", test_impossible_tensors_are_errors},
+    {"dlpack/round-trip", test_dlpack_round_trip},
+    {"dlpack/of-another-version-is-refused", test_dlpack_of_another_version_is_refused},
+    {"dlpack/keeps-read-only", test_dlpack_keeps_read_only},
+    {"threads-work-at-once", test_threads_work_at_once},
+    {"after-a-fork-every-entry-fails-at-once", test_after_a_fork_every_entry_fails_at_once},
+};
+
+static void skip(const void *why) {
+  g_test_skip(why);
+}
+
+static int is_there(const char *text, int is_wanted) {
+  BpDevice device;
+  BpValue value = {.type_index = BP_TYPE_NONE};
+  if (bp_device_parse(text, &device) || bp_device_get_attr(device, BP_ATTR_DEVICE_NAME, &value)) {
+    if (is_wanted)
+      g_error("%s: %s", text, bp_error_message());
+    g_autofree char *path = g_strdup_printf("/device/%s", text);
+    g_test_add_data_func_full(path, g_strdup(bp_error_message()), skip, g_free);
+    bp_error_clear();
+    return 0;
+  }
+  bp_value_clear(&value);
+  return 1;
+}
+
+static void add_tests(const char *device, int is_wanted) {
+  if (!is_there(device, is_wanted))
+    return;
+  for (size_t i = 0; i < G_N_ELEMENTS(tests); i++) {
+    g_autofree char *path = g_strdup_printf("/device/%s/%s", device, tests[i].path);
+    g_test_add_data_func_full(path, g_strdup(device), tests[i].test, g_free);
+  }
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  const char *wanted = g_getenv("BP_TEST_DEVICES");
+  const char *build = g_getenv("top_builddir"), *plugins = g_getenv("BACKPLANE_PLUGIN_PATH");
+  g_autofree char *path =
+      g_strdup_printf("%s:%s/tests/mock/.libs", plugins ? plugins : "", build ? build : ".");
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  g_auto(GStrv) devices = g_strsplit(wanted ? wanted : DEFAULT_DEVICES, " ", -1);
+  for (char **device = devices; *device; device++)
+    add_tests(*device, wanted != NULL);
+  return g_test_run();
+}
