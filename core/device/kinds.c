@@ -220,11 +220,9 @@ static int raise_unknown(const char *name) {
   g_autofree char *list = known ? g_strjoinv(", ", known) : NULL;
   g_autofree char *why = explain_absence(name);
   bp_names_free(known);
-  return bp_error_raise(
-      BP_ERROR_NOT_FOUND,
-      "no plugin provides devices of kind \"%.64s\"%s; installed plugins provide: "
-      "%s%s",
-      name, hint, list && *list ? list : "none", why);
+  return bp_error_raise(BP_ERROR_NOT_FOUND,
+                        "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s",
+                        name, hint, list && *list ? list : "none", why);
 }
 
 /* Asks the registry for the table. */

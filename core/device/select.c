@@ -255,8 +255,7 @@ static int raise_none(const Selection *selection, const char *list) {
                         "no device fits \"%.200s\". There is: %s. Passed over: %s", list,
                         *present ? present : "no device at all",
                         selection->passed->len ? selection->passed->str
-                                               : "nothing; no plugin with "
-                                                 "a device is installed");
+                                               : "nothing; the list leaves no kind to be tried");
 }
 
 static int try_list(Selection *selection, const char *list, BpDevice *device) {

@@ -10,6 +10,7 @@ test_programs += tests/core/test-plugins
 EXTRA_DIST += tests/core/plugin_files.h
 test_programs += tests/core/test-device
 test_programs += tests/core/test-simdev
+test_programs += tests/core/test-select
 test_programs += tests/core/test-target
 check_PROGRAMS += tests/core/export-example
 tests_core_export_example_SOURCES = tests/core/export-example.c tests/core/module-fixture.c

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Choosing a device by preferences. The kinds are those of plugins that this program carries
+ * itself: `slow` with one device, `fast` with two, `empty` with none, `broken` that fails to
+ * initialise, and `cuda` with a table that is not its own. */
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugin_helpers.h>
+#include <backplane/plugins.h>
+#include <glib.h>
+#include <string.h>
+
+/* ---- The devices ------------------------------------------------------------------------- */
+
+static int32_t answer_text(BpValue *result, const char *text) {
+  return bp_value_make_str(result, text, strlen(text));
+}
+
+static int32_t answer_int(BpValue *result, int32_t type, int64_t number) {
+  *result = (BpValue){.type_index = type, .v_int64 = number};
+  return 0;
+}
+
+static int32_t slow_count(int32_t *count, const char **why) {
+  *count = 1;
+  *why = "";
+  return 0;
+}
+
+static int32_t slow_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  (void)device_id;
+  if (attr == BP_ATTR_EXIST)
+    return answer_int(result, BP_TYPE_BOOL, 1);
+  if (attr == BP_ATTR_RANK)
+    return answer_int(result, BP_TYPE_INT, 1);
+  return attr == BP_ATTR_DEVICE_NAME ? answer_text(result, "A slow one") : 0;
+}
+
+/* fast:0 is a little one, fast:1 the real thing, fast:2 is broken now. */
+static int32_t fast_count(int32_t *count, const char **why) {
+  *count = 3;
+  *why = "";
+  return 0;
+}
+
+static int32_t fast_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  static const char *const names[] = {"Fast Little", "Fast Large (R)", "Fast Lost"};
+  if (attr == BP_ATTR_EXIST)
+    return answer_int(result, BP_TYPE_BOOL, device_id != 2);
+  if (attr == BP_ATTR_RANK)
+    return answer_int(result, BP_TYPE_INT, 100 * (device_id + 1));
+  return attr == BP_ATTR_DEVICE_NAME ? answer_text(result, names[device_id]) : 0;
+}
+
+static int32_t empty_count(int32_t *count, const char **why) {
+  *count = 0;
+  *why = "no driver; install empty-driver";
+  return 0;
+}
+
+static int32_t no_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
+                        const char *mem_scope, void **handle) {
+  (void)device_id;
+  (void)size;
+  (void)alignment;
+  (void)hint;
+  (void)mem_scope;
+  *handle = NULL;
+  return bp_error_raise(BP_ERROR_MEMORY, "no memory");
+}
+
+static int32_t no_free(int32_t device_id, void *handle) {
+  (void)device_id;
+  (void)handle;
+  return 0;
+}
+
+static int32_t no_copy(const BpCopy *copy, void *stream) {
+  (void)copy;
+  (void)stream;
+  return 0;
+}
+
+#define API(variable, type, text, count, attr)                                                     \
+  static const BpDeviceApi variable = {.struct_size = sizeof variable,                             \
+                                       .device_type = type,                                        \
+                                       .name = text,                                               \
+                                       .get_device_count = count,                                  \
+                                       .get_attr = attr,                                           \
+                                       .alloc_data_space = no_alloc,                               \
+                                       .free_data_space = no_free,                                 \
+                                       .copy = no_copy,                                            \
+                                       .stream_sync = no_free}
+API(slow_api, 61500, "slow", slow_count, slow_attr);
+API(fast_api, 61501, "fast", fast_count, fast_attr);
+API(empty_api, 61502, "empty", empty_count, slow_attr);
+API(stolen_api, BP_DEVICE_VULKAN, "cuda", slow_count, slow_attr);
+
+/* ---- The plugins ------------------------------------------------------------------------- */
+
+static int32_t register_api(const char *name, const BpDeviceApi *api) {
+  BpFunction *function = bp_function_create(bp_plugin_answer_context, (void *)(uintptr_t)api, NULL);
+  int rc = bp_registry_set(name, function, 0);
+  bp_object_release(function);
+  return rc;
+}
+
+static int32_t initialize_good(void) {
+  return register_api("device_api.slow", &slow_api) || register_api("device_api.fast", &fast_api) ||
+                 register_api("device_api.empty", &empty_api) ||
+                 register_api("device_api.cuda", &stolen_api)
+             ? -1
+             : 0;
+}
+
+static int32_t initialize_broken(void) {
+  return bp_error_raise(BP_ERROR_DEVICE, "the hardware is on fire");
+}
+
+static int32_t good_entry(const BpHost *host, BpPlugin *plugin) {
+  plugin->abi_version = host->abi_version;
+  plugin->initialize = initialize_good;
+  return 0;
+}
+
+static int32_t broken_entry(const BpHost *host, BpPlugin *plugin) {
+  plugin->abi_version = host->abi_version;
+  plugin->initialize = initialize_broken;
+  return 0;
+}
+
+#define DESCRIPTOR(name, provides, devices)                                                        \
+  "abi=" BP_ABI_TEXT "\nname=" name "\nversion=1\nlicense=MIT\ndescription=x\n"                    \
+  "entry=bp_plugin_entry_" name "\nprovides=" provides "\ndevices=" devices "\n"
+
+static void register_plugins(void) {
+  if (bp_plugin_register_static(DESCRIPTOR("good",
+                                           "device_api.slow device_api.fast device_api.empty "
+                                           "device_api.cuda",
+                                           "slow fast empty cuda"),
+                                good_entry) ||
+      bp_plugin_register_static(DESCRIPTOR("broken", "device_api.broken", "broken"), broken_entry))
+    g_error("%s", bp_error_message());
+}
+
+/* ---- Tests ------------------------------------------------------------------------------- */
+
+static void assert_contains(const char *text, const char *part) {
+  if (!strstr(text, part))
+    g_error("\"%s\" does not contain \"%s\"", text, part);
+}
+
+/* `passed`: a part of the report, "" when nothing is to be reported. */
+static void assert_selects(const char *preferences, const char *expected, const char *passed) {
+  BpDevice device;
+  char text[64], *report;
+  if (bp_device_select(preferences, &device, &report))
+    g_error("%s: %s", preferences, bp_error_message());
+  bp_device_format(device, text);
+  g_assert_cmpstr(text, ==, expected);
+  if (*passed)
+    assert_contains(report, passed);
+  else
+    g_assert_cmpstr(report, ==, "");
+  bp_str_free(report);
+}
+
+static void assert_selects_nothing(const char *preferences, const char *kind, const char *part) {
+  BpDevice device;
+  char *report = NULL;
+  g_assert_cmpint(bp_device_select(preferences, &device, &report), ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, kind);
+  assert_contains(bp_error_message(), part);
+  g_assert_null(report);
+  bp_error_clear();
+}
+
+static void test_kind_means_its_best_device(void) {
+  assert_selects("fast", "fast:1", "");
+  assert_selects("slow", "slow:0", "");
+}
+
+static void test_kind_and_index(void) {
+  assert_selects("fast:0", "fast:0", "");
+  assert_selects("fast:1", "fast:1", "");
+  assert_selects_nothing("fast:3", BP_ERROR_NOT_FOUND, "there is no device fast:3");
+  assert_selects_nothing("fast:2", BP_ERROR_NOT_FOUND, "cannot be used now");
+  assert_selects_nothing("fast:99999999999999999999", BP_ERROR_NOT_FOUND,
+                         "no device of that index");
+}
+
+static void test_kind_and_name(void) {
+  assert_selects("fast:*little*", "fast:0", "");
+  assert_selects("fast:Fast L*", "fast:1", "");
+  assert_selects_nothing("fast:*lost*", BP_ERROR_NOT_FOUND, "no device of that name");
+}
+
+static void test_auto_takes_the_best_and_says_what_it_skipped(void) {
+  assert_selects("auto", "fast:1", "broken: ");
+  assert_selects("", "fast:1", "the hardware is on fire");
+  assert_selects("auto", "fast:1", "empty: no driver; install empty-driver");
+}
+
+static void test_first_entry_that_is_there_wins(void) {
+  assert_selects("slow,fast", "slow:0", "");
+  assert_selects(" empty , slow:0 ,fast", "slow:0", "empty: no driver; install empty-driver");
+  assert_selects("vulkan,slow", "slow:0", "vulkan: no installed plugin");
+  assert_selects("broken,auto", "fast:1", "the hardware is on fire");
+}
+
+static void test_exclusion(void) {
+  assert_selects("!fast", "slow:0", "empty: ");
+  assert_selects("!fast,fast,slow", "slow:0", "fast: excluded by the same list");
+  assert_selects_nothing("!fast,!slow,!empty,!broken,!cuda", BP_ERROR_NOT_FOUND,
+                         "leaves no kind to be tried");
+}
+
+static void test_nothing_there_is_an_error_that_lists_what_is(void) {
+  assert_selects_nothing(
+      "empty", BP_ERROR_NOT_FOUND,
+      "There is: fast:0 (Fast Little), fast:1 (Fast Large (R)), slow:0 (A slow one)");
+  assert_selects_nothing("empty", BP_ERROR_NOT_FOUND, "install empty-driver");
+  assert_selects_nothing("broken", BP_ERROR_NOT_FOUND, "the hardware is on fire");
+  assert_selects_nothing("fsat", BP_ERROR_NOT_FOUND, "did you mean \"fast\"");
+  assert_selects_nothing("cuda", BP_ERROR_NOT_FOUND, "which is not its own");
+}
+
+static void test_malformed_preferences_are_errors(void) {
+  static const char *const lists[] = {"fast:",      ":0", "!",      "fast,!",  "a b",
+                                      "slow,,fast", ",",  "auto:1", "!fast:0", "fast,sl*w"};
+  for (size_t i = 0; i < G_N_ELEMENTS(lists); i++)
+    assert_selects_nothing(lists[i], BP_ERROR_VALUE, "no preference for a device");
+}
+
+static void test_variable_of_the_environment(void) {
+  g_setenv("BACKPLANE_DEVICE", "slow", TRUE);
+  assert_selects(NULL, "slow:0", "");
+  g_unsetenv("BACKPLANE_DEVICE");
+  assert_selects(NULL, "fast:1", "broken: ");
+}
+
+static void test_kinds_are_listed(void) {
+  size_t count;
+  char **kinds = bp_device_kinds(&count);
+  g_autofree char *all = g_strjoinv(" ", kinds);
+  g_assert_cmpstr(all, ==, "broken cuda empty fast slow");
+  g_assert_cmpint(count, ==, 5);
+  bp_names_free(kinds);
+}
+
+static void test_numbers_and_names(void) {
+  BpDevice device;
+  char text[64];
+  g_assert_cmpint(bp_device_parse("vulkan:3", &device), ==, 0);
+  g_assert_cmpint(device.device_type, ==, BP_DEVICE_VULKAN);
+  g_assert_cmpint(device.device_id, ==, 3);
+  bp_device_format((BpDevice){4711, 2}, text);
+  g_assert_cmpstr(text, ==, "type 4711:2");
+  g_assert_null(bp_device_api(4711));
+  g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
+  static const char *const bad[] = {"", ":", "fast:", "fast:x", "fast:-1", "fast:1:2"};
+  for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+    g_assert_cmpint(bp_device_parse(bad[i], &device), ==, -1);
+    g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  }
+  g_assert_cmpint(bp_device_parse("fsat", &device), ==, -1);
+  assert_contains(bp_error_message(), "did you mean \"fast\"");
+  bp_error_clear();
+}
+
+/* sdk/device-types.txt is what the host knows. */
+static void test_published_numbers(void) {
+  const char *sources = g_getenv("top_srcdir");
+  g_autofree char *path = g_build_filename(sources ? sources : ".", "sdk/device-types.txt", NULL);
+  g_autofree char *text = NULL;
+  g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+  g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+  int count = 0;
+  for (char **line = lines; *line; line++) {
+    g_auto(GStrv) fields = g_strsplit(*line, " ", 3);
+    BpDevice device;
+    if (**line == '#' || !**line)
+      continue;
+    g_assert_cmpint(bp_device_parse(fields[1], &device), ==, 0);
+    g_assert_cmpint(device.device_type, ==, (int32_t)g_ascii_strtoll(fields[0], NULL, 10));
+    count++;
+  }
+  g_assert_cmpint(count, >=, 9);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_unsetenv("BACKPLANE_PLUGIN_PATH");
+  g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
+  g_unsetenv("BACKPLANE_DEVICE");
+  register_plugins();
+#define ADD(path, test) g_test_add_func("/select/" path, test)
+  ADD("kind-means-its-best-device", test_kind_means_its_best_device);
+  ADD("kind-and-index", test_kind_and_index);
+  ADD("kind-and-name", test_kind_and_name);
+  ADD("auto-takes-the-best-and-says-what-it-skipped",
+      test_auto_takes_the_best_and_says_what_it_skipped);
+  ADD("first-entry-that-is-there-wins", test_first_entry_that_is_there_wins);
+  ADD("exclusion", test_exclusion);
+  ADD("nothing-there-is-an-error-that-lists-what-is",
+      test_nothing_there_is_an_error_that_lists_what_is);
+  ADD("malformed-preferences-are-errors", test_malformed_preferences_are_errors);
+  ADD("variable-of-the-environment", test_variable_of_the_environment);
+  ADD("kinds-are-listed", test_kinds_are_listed);
+  ADD("numbers-and-names", test_numbers_and_names);
+  ADD("published-numbers", test_published_numbers);
+  return g_test_run();
+}
