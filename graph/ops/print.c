@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The graph as text: one line a node, for people who read dumps. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <backplane/error.h>
+
+#include "graph/ir/graph.h"
+#include "graph/ops/op.h"
+
+static void print_value(FILE *out, const BpGraphValue *value) {
+  char text[BP_VALUE_TEXT];
+  if (!value)
+    fputs("-", out);
+  else if (value->data && value->ndim == 0)
+    fprintf(out, "%g", bp__value_get_float(value, 0));
+  else
+    fprintf(out, "%s%d: %s", value->data ? "const" : "v", value->id, bp__value_format(value, text));
+}
+
+static void print_attr(FILE *out, const BpGraphAttr *attr) {
+  fprintf(out, " %s=", attr->name);
+  if (attr->str)
+    fputs(attr->str, out);
+  for (int32_t i = 0; i < attr->count && attr->ints; i++)
+    fprintf(out, "%s%" PRId64, i ? "," : "", attr->ints[i]);
+  for (int32_t i = 0; i < attr->count && attr->floats; i++)
+    fprintf(out, "%s%g", i ? "," : "", (double)attr->floats[i]);
+}
+
+static void print_node(FILE *out, const BpGraphNode *node) {
+  for (int32_t i = 0; i < node->num_outputs; i++) {
+    fputs(i ? ", " : "", out);
+    print_value(out, node->outputs[i]);
+  }
+  fprintf(out, " = %s", node->op->name);
+  for (int32_t i = 0; i < node->num_attrs; i++)
+    print_attr(out, &node->attrs[i]);
+  fputs(" (", out);
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    fputs(i ? ", " : "", out);
+    print_value(out, node->inputs[i]);
+  }
+  fprintf(out, ")  # %s\n", node->name);
+}
+
+char *bp__graph_print(const BpGraph *graph) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  if (!out) {
+    bp_error_raise(BP_ERROR_MEMORY, "out of memory while printing the graph");
+    return NULL;
+  }
+  for (size_t i = 0; i < graph->inputs.size; i++) {
+    print_value(out, graph->inputs.items[i]);
+    fprintf(out, " = input  # %s\n", ((const BpGraphValue *)graph->inputs.items[i])->name);
+  }
+  for (size_t i = 0; i < graph->nodes.size; i++)
+    print_node(out, graph->nodes.items[i]);
+  for (size_t i = 0; i < graph->outputs.size; i++) {
+    fputs("output ", out);
+    print_value(out, graph->outputs.items[i]);
+    fprintf(out, "  # %s\n", graph->output_names[i]);
+  }
+  if (fclose(out)) {
+    free(text);
+    bp_error_raise(BP_ERROR_MEMORY, "out of memory while printing the graph");
+    return NULL;
+  }
+  return text;
+}
