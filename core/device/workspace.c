@@ -10,7 +10,6 @@
 
 #define ALIGNMENT 256
 #define PAGE      4096
-#define MAX_FREE  32 /* blocks that a thread keeps */
 
 typedef struct Block {
   struct Block *next;
@@ -23,7 +22,6 @@ typedef struct Block {
 typedef struct Pool {
   Block *used;
   Block *unused;
-  size_t num_unused;
 } Pool;
 
 static pthread_key_t pool_key;
@@ -84,8 +82,21 @@ static Block *take_unused(Pool *pool, BpDevice device, uint64_t size) {
     return NULL;
   Block *block = *best;
   *best = block->next;
-  pool->num_unused--;
   return block;
+}
+
+/* Frees the largest of the free blocks, all of which were too small for what was asked: so a device
+ * never has more blocks than were once in use together. */
+static void drop_unused(Pool *pool, BpDevice device) {
+  Block **largest = NULL;
+  for (Block **link = &pool->unused; *link; link = &(*link)->next)
+    if (same_device((*link)->device, device) && (!largest || (*link)->size > (*largest)->size))
+      largest = link;
+  if (!largest)
+    return;
+  Block *block = *largest;
+  *largest = block->next;
+  free_block(block);
 }
 
 static Block *create_block(BpDevice device, uint64_t size, BpDataType hint) {
@@ -109,8 +120,10 @@ static int pool_alloc(BpDevice device, uint64_t size, BpDataType hint, void **ha
   if (size > UINT64_MAX - PAGE)
     return bp_error_raise(BP_ERROR_MEMORY, "a workspace larger than any memory");
   Block *block = take_unused(pool, device, size);
-  if (!block)
+  if (!block) {
+    drop_unused(pool, device);
     block = create_block(device, size, hint);
+  }
   if (!block)
     return -1;
   block->next = pool->used;
@@ -135,13 +148,8 @@ static int pool_free(BpDevice device, void *handle) {
   if (!block)
     return bp_error_raise(BP_ERROR_VALUE, "a workspace that this thread does not have: it is freed "
                                           "twice, or was another thread's");
-  if (pool->num_unused == MAX_FREE) {
-    free_block(block);
-    return 0;
-  }
   block->next = pool->unused;
   pool->unused = block;
-  pool->num_unused++;
   return 0;
 }
 
