@@ -437,7 +437,8 @@ static void test_refusals(gconstpointer target) {
     const char *body;
     const char *message;
   } cases[] = {
-      {"(for i:int64 0 4 bound \"threadIdx.x\" (store A i 1:int32))", "threadIdx.x"},
+      {"(for i:int64 0 4 bound \"threadIdx.x\" (seq (barrier \"shared\") (store A i 1:int32)))",
+       "has a barrier"},
       {"(store A (ramp 0 1 3) (broadcast 1:int32 3))", "int32x3"},
   };
   BpTarget *parsed = bp_target_parse(target);

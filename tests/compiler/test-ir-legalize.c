@@ -21,6 +21,7 @@ static const BpTargetKind kinds[] = {
      .name = "test_plain",
      .device_type = BP_DEVICE_CPU,
      .ir_level = BP_IR_LEVEL,
+     .attrs = vector_attrs,
      .description = "nothing special"},
     {.struct_size = sizeof(BpTargetKind),
      .name = "test_vector",
@@ -40,6 +41,7 @@ static const BpTargetKind kinds[] = {
      .name = "test_old",
      .device_type = BP_DEVICE_CPU,
      .ir_level = 0,
+     .attrs = vector_attrs,
      .description = "knows no construct"},
 };
 
