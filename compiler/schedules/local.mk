@@ -1,4 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Schedules for common computations.
 
-libbackplane_compiler_la_SOURCES += compiler/schedules/conv.c
+libbackplane_compiler_la_SOURCES += \
+	compiler/schedules/analysis.c compiler/schedules/analysis.h \
+	compiler/schedules/conv.c \
+	compiler/schedules/elementwise.c \
+	compiler/schedules/parts.h

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules for common computations, chosen by the target's attributes, never by its name.
+/* Schedules for common computations, chosen by the target's attributes, never by its name; each is a
+ * function over the primitives of te.h and nothing more.
  *
- * Each takes a computation as graph operators state it: the stage that does the work and the last
+ * Those of BpFusedStages take a computation as graph operators state it: the stage that does the work and the last
  * of the element-wise stages that follow it (the same stage if none does), with what lies between
  * them inlined already. Layouts are those of docs/lowering.md. All return 0, or -1 with an error.
  */
@@ -32,6 +33,23 @@ BP_API int bp_schedule_conv2d(BpTe *te, const BpTarget *target, const BpFusedSta
 /* A window over each channel by itself, depthwise convolution or pooling, in the same layout with
  * reduction axes [ky, kx]. */
 BP_API int bp_schedule_window(BpTe *te, const BpTarget *target, const BpFusedStages *stages);
+
+/* A sum of products (a matrix product, plain or with a packed operand, a batch of them): a tile of
+ * accumulators in registers, the reduction in blocks that the caches hold. */
+BP_API int bp_schedule_matmul(BpTe *te, const BpTarget *target, const BpFusedStages *stages);
+
+/* Element-wise and injective computations: loops fused as far as the accesses stay contiguous,
+ * vectorised, and run by all cores if there is enough to do. */
+BP_API int bp_schedule_elementwise(BpTe *te, BpTeTensor *tensor, const BpTarget *target);
+
+/* Reductions over rows and what is computed from them row by row (sums, means, softmax, layer
+ * normalisation): partial results in vector lanes, all stages of a row together. */
+BP_API int bp_schedule_reduction(BpTe *te, BpTeTensor *output, const BpTarget *target);
+
+/* Schedules everything that `output` is computed from, whatever it is: inlines what is cheap, finds
+ * out what does the work and uses what fits. A stage that was scheduled, inlined or placed before is
+ * left as it is. */
+BP_API int bp_schedule_auto(BpTe *te, BpTeTensor *output, const BpTarget *target);
 
 #ifdef __cplusplus
 }

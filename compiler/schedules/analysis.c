@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine behind a target, and the memory accesses of stages. */
+
+#include "compiler/schedules/analysis.h"
+
+#include <backplane/object.h>
+
+BpMachine bp__machine(const BpTarget *target) {
+  BpMachine machine = {
+      .lanes = target ? bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / 32 : 4,
+      .registers = target ? bp_target_get_int(target, BP_TARGET_VECTOR_REGISTERS, 16) : 16,
+      .cores = target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, 1) : 1,
+      .l1 = target ? bp_target_get_int(target, BP_TARGET_L1_BYTES, 32768) : 32768,
+      .l2 = target ? bp_target_get_int(target, BP_TARGET_L2_BYTES, 1 << 20) : 1 << 20,
+  };
+  if (machine.lanes < 1)
+    machine.lanes = 1;
+  return machine;
+}
+
+/* ---- Accesses -------------------------------------------------------------------------------- */
+
+/* The element index of a read in its tensor, as one expression. */
+static const BpIrNode *element_index(BpLowering *lowering, const BpIrNode *read) {
+  const BpIrNode *buffer = read->operands[0];
+  const BpIrNode *index = bp__ir_int64(lowering->module, 0);
+  int64_t stride = 1;
+  for (int32_t i = buffer->num_operands - 1; i >= 0; i--) {
+    const BpIrNode *part = bp_ir_binary(lowering->module, BP_IR_MUL, read->operands[1 + i],
+                                        bp__ir_int64(lowering->module, stride));
+    index = bp_ir_binary(lowering->module, BP_IR_ADD, index, part);
+    stride *= buffer->operands[i]->int_value;
+  }
+  return index;
+}
+
+static int analyse_access(BpLowering *lowering, const BpStageInfo *info, BpAccess *access) {
+  const BpIrNode *index = element_index(lowering, access->read), *rest;
+  if (!index)
+    return -1;
+  for (int32_t i = 0; i < info->num_roots; i++)
+    access->is_linear[i] =
+        bp__index_split(&lowering->index, index, info->s->vars[i], &access->stride[i], &rest);
+  return 0;
+}
+
+static int analyse_stage(BpLowering *lowering, const BpLowerStage *s, BpStageInfo *info) {
+  info->s = s;
+  info->stage = s->stage;
+  info->ndim = s->stage->tensor->ndim;
+  info->num_roots = info->ndim + s->stage->num_reduce_axes;
+  for (int32_t i = 0; i < info->num_roots; i++) {
+    int64_t extent = info->extent[i] = s->stage->axes[i]->extent;
+    if (bp__index_set_range(&lowering->index, s->vars[i], 0, extent > 0 ? extent - 1 : 0, false))
+      return -1;
+  }
+  info->num_accesses = s->num_reads;
+  size_t size = (size_t)(s->num_reads + 1) * sizeof *info->accesses;
+  info->accesses = bp__ir_alloc(lowering->module, size);
+  if (!info->accesses)
+    return -1;
+  memset(info->accesses, 0, size);
+  for (int32_t i = 0; i < s->num_reads; i++) {
+    info->accesses[i].read = s->reads[i];
+    if (analyse_access(lowering, info, &info->accesses[i]) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* ---- Analyses -------------------------------------------------------------------------------- */
+
+/* The placeholders and the output, as lowering wants its arguments. */
+static BpTeTensor **collect_args(BpIrModule *module, BpTe *te, BpTeTensor *output, int32_t *count) {
+  int32_t total = 1;
+  for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next)
+    total += !tensor->stage;
+  BpTeTensor **args = bp__ir_alloc(module, (size_t)total * sizeof *args);
+  if (!args)
+    return NULL;
+  *count = 0;
+  for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next)
+    if (!tensor->stage)
+      args[(*count)++] = tensor;
+  args[(*count)++] = output;
+  return args;
+}
+
+static int analyse(BpAnalysis *analysis, BpTeTensor *output) {
+  BpLowering *lowering = &analysis->lowering;
+  BpTeTensor **args = collect_args(lowering->module, lowering->te, output, &lowering->num_args);
+  lowering->args = args;
+  if (!args || bp__lower_normalize(lowering) != 0)
+    return -1;
+  analysis->num_stages = lowering->num_stages;
+  size_t size = (size_t)(lowering->num_stages + 1) * sizeof *analysis->stages;
+  analysis->stages = bp__ir_alloc(lowering->module, size);
+  if (!analysis->stages)
+    return -1;
+  memset(analysis->stages, 0, size);
+  for (int32_t i = 0; i < lowering->num_stages; i++)
+    if (analyse_stage(lowering, &lowering->stages[i], &analysis->stages[i]) != 0)
+      return -1;
+  return 0;
+}
+
+int bp__analysis_init(BpAnalysis *analysis, BpTe *te, BpTeTensor *output) {
+  memset(analysis, 0, sizeof *analysis);
+  BpIrModule *module = bp_ir_module_create();
+  if (!module)
+    return -1;
+  analysis->lowering.te = te;
+  analysis->lowering.module = analysis->lowering.index.module = module;
+  analysis->lowering.name = output->name;
+  if (analyse(analysis, output) == 0)
+    return 0;
+  bp__analysis_clear(analysis);
+  return -1;
+}
+
+void bp__analysis_clear(BpAnalysis *analysis) {
+  bp__ir_map_clear(&analysis->lowering.copied);
+  bp__ir_map_clear(&analysis->lowering.by_buffer);
+  bp__index_clear(&analysis->lowering.index);
+  bp_object_release(analysis->lowering.module);
+  memset(analysis, 0, sizeof *analysis);
+}
+
+const BpStageInfo *bp__analysis_find(const BpAnalysis *analysis, const BpTeTensor *tensor) {
+  for (int32_t i = 0; i < analysis->num_stages; i++)
+    if (analysis->stages[i].stage == tensor->stage)
+      return &analysis->stages[i];
+  return NULL;
+}
+
+const BpTeTensor *bp__analysis_source(const BpAnalysis *analysis, const BpIrNode *read) {
+  const BpLowerStage *s = bp__lower_stage_of(&analysis->lowering, read->operands[0]);
+  return s ? s->stage->tensor : NULL;
+}
+
+double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end) {
+  double size = 1;
+  for (int32_t i = first; i < end; i++)
+    size *= (double)info->extent[i];
+  return size;
+}
+
+bool bp__stage_is_scheduled(const BpTeStage *stage) {
+  if (stage->is_inlined || stage->attach_stage)
+    return true;
+  for (int32_t i = 0; i < stage->num_axes; i++)
+    if (stage->axes[i]->used_by || stage->axes[i]->for_kind != BP_IR_FOR_SERIAL)
+      return true;
+  return false;
+}
+
+bool bp__info_reads_in_place(const BpAnalysis *analysis, const BpStageInfo *consumer,
+                             const BpTeTensor *producer) {
+  if (consumer->ndim != producer->ndim)
+    return false;
+  for (int32_t i = 0; i < consumer->num_accesses; i++) {
+    const BpIrNode *read = consumer->accesses[i].read;
+    if (bp__analysis_source(analysis, read) != producer)
+      continue;
+    for (int32_t d = 0; d < consumer->ndim; d++)
+      if (read->operands[1 + d] != consumer->s->vars[d] &&
+          !(consumer->extent[d] == 1 && producer->shape[d] == 1))
+        return false;
+  }
+  return true;
+}

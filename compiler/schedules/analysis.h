@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a schedule looks at before it decides: the machine, and how each stage accesses memory. */
+#ifndef BACKPLANE_COMPILER_SCHEDULES_ANALYSIS_H
+#define BACKPLANE_COMPILER_SCHEDULES_ANALYSIS_H
+
+#include <backplane/compiler/schedules.h>
+
+#include "compiler/lower/lowering.h"
+
+/* Elements that are cheap to compute, below which waking a second core costs more than it saves. */
+#define BP__PARALLEL_ELEMENTS 32768
+/* The same in multiply-adds. */
+#define BP__PARALLEL_PRODUCTS 200000
+
+typedef struct BpMachine {
+  int64_t lanes;     /* of 32 bits in a vector register; 1: no vectors */
+  int64_t registers; /* vector registers */
+  int64_t cores;
+  int64_t l1, l2; /* bytes */
+} BpMachine;
+
+BpMachine bp__machine(const BpTarget *target);
+
+/* How a read moves through memory. */
+typedef struct BpAccess {
+  const BpIrNode *read;
+  bool is_linear[BP__TE_MAX_AXES]; /* by root axis: the element index is linear in it */
+  int64_t stride[BP__TE_MAX_AXES]; /* elements, where it is; 0: does not depend on the axis */
+} BpAccess;
+
+/* A stage with what is inlined in it. */
+typedef struct BpStageInfo {
+  const BpLowerStage *s;
+  BpTeStage *stage;
+  int32_t ndim, num_roots; /* data axes; with the reduction axes after them */
+  int64_t extent[BP__TE_MAX_AXES];
+  BpAccess *accesses;
+  int32_t num_accesses;
+} BpStageInfo;
+
+/* A view of the stages that `output` needs, as inlining stands now; producers first. */
+typedef struct BpAnalysis {
+  BpLowering lowering;
+  BpStageInfo *stages;
+  int32_t num_stages;
+} BpAnalysis;
+
+int bp__analysis_init(BpAnalysis *analysis, BpTe *te, BpTeTensor *output);
+void bp__analysis_clear(BpAnalysis *analysis);
+/* The information on a tensor's stage; NULL: it is inlined or not needed. */
+const BpStageInfo *bp__analysis_find(const BpAnalysis *analysis, const BpTeTensor *tensor);
+/* The tensor that a read is of. */
+const BpTeTensor *bp__analysis_source(const BpAnalysis *analysis, const BpIrNode *read);
+
+/* The product of the extents of axes first <= i < end, as a double: it never overflows. */
+double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end);
+/* Whether the stage has its own schedule, place or loops already. */
+bool bp__stage_is_scheduled(const BpTeStage *stage);
+/* Whether `consumer` reads `producer` only at its own place: element i from element i. */
+bool bp__info_reads_in_place(const BpAnalysis *analysis, const BpStageInfo *consumer,
+                             const BpTeTensor *producer);
+
+#endif
