@@ -196,7 +196,8 @@ static int32_t load(Module *module, const BpByteArray *bytes) {
   module->bytes.data = malloc(bytes->size + 1);
   if (!module->bytes.data)
     return sim_host.error->raise(BP_ERROR_MEMORY, "no memory to load a module");
-  memcpy(module->bytes.data, bytes->data, bytes->size);
+  if (bytes->size)
+    memcpy(module->bytes.data, bytes->data, bytes->size);
   module->bytes.size = bytes->size;
   if (sim_host.module->decode_device_code(bytes, &format, add_function, module, &code))
     return -1;
