@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # libbackplane-graph.
 
-libbackplane_graph_la_SOURCES += graph/version.c
-
 include graph/ir/local.mk
 include graph/ops/local.mk
 include graph/onnx/local.mk

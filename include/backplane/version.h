@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The versions of the libraries that a program runs with. */
+/* The version that a program runs with. */
 #ifndef BACKPLANE_VERSION_H
 #define BACKPLANE_VERSION_H
 
@@ -11,9 +11,6 @@ extern "C" {
 
 /* The version of libbackplane, "0.1.0"; static. Never fails; thread-safe. */
 BP_API const char *bp_version(void);
-
-/* The same of libbackplane-graph, which is installed separately. */
-BP_API const char *bp_graph_version(void);
 
 #ifdef __cplusplus
 }

@@ -208,10 +208,11 @@ static int32_t fetch(const BpHost *host, BpPlugin *plugin) {
 static void test_plugins_get_the_table(Fixture *t, gconstpointer unused) {
   (void)t;
   (void)unused;
-  static const char descriptor[] = "abi=" BP_ABI_TEXT "\nname=test-ir-table\nversion=1\n"
-                                   "license=Apache-2.0\ndescription=Fetches a table\n"
-                                   "entry=bp_plugin_entry_test_ir_table\nprovides=test.ir.table\ndevices=\n"
-                                   "targets=\nlibraries=\n";
+  static const char descriptor[] =
+      "abi=" BP_ABI_TEXT "\nname=test-ir-table\nversion=1\n"
+      "license=Apache-2.0\ndescription=Fetches a table\n"
+      "entry=bp_plugin_entry_test_ir_table\nprovides=test.ir.table\ndevices=\n"
+      "targets=\nlibraries=\n";
   assert_ok(bp_plugin_register_static(descriptor, fetch));
   g_assert_cmpint(bp_plugin_activate("test-ir-table"), ==, -1);
   bp_error_clear();
