@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <backplane/graph/executor.h>
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
@@ -122,7 +123,8 @@ static int add_module(BpModule *module, const char *prefix, Facts *facts) {
 
 static int inspect_module(const char *path, const ModelOptions *options, Facts *facts) {
   (void)options;
-  BpModule *module = bp_module_load(path);
+  /* A compiled model holds a module of the graph library's kind. */
+  BpModule *module = bp_graph_initialize() < 0 ? NULL : bp_module_load(path);
   if (!module)
     return -1;
   int status = add_module(module, "", facts);

@@ -81,7 +81,7 @@ int cmd_targets(int argc, char **argv) {
   if (!command_parse(&argc, &argv, entries, NULL,
                      "Lists the target kinds of the installed plugins, with their attributes.",
                      "A target is written `kind -name=value ...` or as JSON, "
-                     "{\"kind\":\"c\",\"march\":\"x86-64-v3\"}."))
+                     "{\"kind\":\"c\",\"mcpu\":\"x86-64-v3\"}."))
     return EXIT_USAGE;
   if (argc > 1)
     return command_usage_error("targets takes no argument, and got '%s'", argv[1]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The JSON form of a target: one flat object, {"kind": "c", "march": "x86-64-v3"}. */
+/* The JSON form of a target: one flat object, {"kind": "c", "mcpu": "x86-64-v3"}. */
 #include "core/target/target.h"
 
 #include <string.h>

@@ -210,7 +210,7 @@ static BpTarget *parse_options(const char *text) {
     return NULL;
   const BpTargetKind *kind = NULL;
   if (!*name)
-    bp_error_raise(BP_ERROR_VALUE, "a target is a kind with options, as `c -march=x86-64-v3`, and "
+    bp_error_raise(BP_ERROR_VALUE, "a target is a kind with options, as `c -mcpu=x86-64-v3`, and "
                                    "this text is empty");
   else
     kind = bp__target_kind_find(name);

@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The backplane command as its users call it: the main forms, and what is said of bad input.
+set -u
+backplane=$top_builddir/backplane
+digits=$top_srcdir/examples/digits
+shape=image=1x1x28x28
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0
+
+# ok NAME COMMAND...: a test that passes when the command succeeds.
+ok() {
+  local name=$1
+  shift
+  count=$((count + 1))
+  if "$@" >"$work/log" 2>&1; then
+    echo "ok $count $name"
+  else
+    echo "not ok $count $name"
+    sed 's/^/# /' "$work/log"
+  fi
+}
+
+# fails STATUS TEXT COMMAND...: the command ends with that status and says that text on stderr.
+fails() {
+  local status=$1 text=$2 got
+  shift 2
+  "$@" >"$work/out" 2>"$work/err" </dev/null
+  got=$?
+  cat "$work/out" "$work/err"
+  [ "$got" -eq "$status" ] && grep -qF -- "$text" "$work/err"
+}
+
+says() {
+  local text=$1
+  shift
+  "$@" | tee "$work/out" && grep -qF -- "$text" "$work/out"
+}
+
+# The index of the largest float of an .npy file with a 128-byte header.
+largest() {
+  od -An -v -t f4 -w4 -j 128 "$1" | awk 'NR == 1 || $1 > max { max = $1; at = NR - 1 } END { print at }'
+}
+
+run_digit() {
+  "$backplane" run "$1" "${@:3}" --input "image=$2" --output-dir "$work/out-dir"
+}
+
+predicts() {
+  run_digit "$@" && [ "$(largest "$work/out-dir/logits.npy")" = "$(basename "$2" | cut -c1)" ]
+}
+
+predicts_all() {
+  local image
+  for image in "$digits"/images/*.png; do predicts "$1" "$image" || return 1; done
+}
+
+same_from_source_and_artifact() {
+  run_digit "$digits/digits.onnx" "$digits/images/7-3710.png" --shape $shape &&
+    mv "$work/out-dir/logits.npy" "$work/source.npy" &&
+    run_digit "$work/digits.so" "$digits/images/7-3710.png" &&
+    cmp "$work/source.npy" "$work/out-dir/logits.npy"
+}
+
+compile() {
+  "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/digits.so"
+}
+
+every_intermediate() {
+  "$backplane" profile "$work/digits.so" --trace "$work/trace.json" --dump-dir "$work/dump" &&
+    grep -q traceEvents "$work/trace.json" && [ "$(find "$work/dump" -name '*.npy' | wc -l)" -ge 3 ]
+}
+
+truncated() {
+  head -c "$1" "$2" >"$work/truncated.${2##*.}"
+  shift 2
+  fails 1 "$@"
+}
+
+ok help-lists-the-commands says profile "$backplane" --help
+ok version says "backplane " "$backplane" --version
+ok list-json-names-the-plugin says '"cpu"' "$backplane" list --json
+ok list-probe-names-the-device says cpu:0 "$backplane" list --probe
+ok targets-show-attributes says vector_bits "$backplane" targets
+ok inspect-plugin says device_api.cpu "$backplane" inspect plugin cpu
+ok inspect-device says multi_processor_count "$backplane" inspect device cpu
+ok inspect-function says Function "$backplane" inspect function device_api.cpu
+ok compile-writes-a-library compile
+ok run-classifies-from-the-artifact predicts_all "$work/digits.so"
+ok run-gives-the-same-from-source-and-artifact same_from_source_and_artifact
+ok inspect-module says fused_ "$backplane" inspect module "$work/digits.so"
+ok inspect-model says "logits: float32 1x10" "$backplane" inspect model "$work/digits.so"
+ok bench-json-has-the-percentiles says '"p90"' "$backplane" bench "$work/digits.so" --seconds 0 --runs 3 --json
+ok profile-writes-a-trace-and-every-intermediate every_intermediate
+
+ok unknown-command-is-a-usage-error fails 2 "no command 'walk'" "$backplane" walk
+ok unknown-option-is-a-usage-error fails 2 --wings "$backplane" run --wings x.onnx
+ok compile-without-target-is-a-usage-error fails 2 --target "$backplane" compile "$digits/digits.onnx" -o "$work/x.so"
+ok missing-model-names-the-file fails 1 nowhere.onnx "$backplane" run "$work/nowhere.onnx"
+ok missing-shape-names-the-option fails 1 --shape "$backplane" run "$digits/digits.onnx"
+ok missing-input-names-it fails 1 "image (1x1x28x28)" "$backplane" run "$work/digits.so"
+ok wrong-input-name-lists-the-right-ones fails 1 "it has: image" "$backplane" run "$work/digits.so" --input "picture=$digits/images/7-3710.png"
+ok wrong-input-shape-says-both fails 1 "1x1x28x28" "$backplane" run "$work/digits.so" --input "image=$work/source.npy"
+ok malformed-shape-says-the-form fails 1 1x3x48x192 "$backplane" run "$digits/digits.onnx" --shape image=1x-2
+ok shape-for-an-artifact-is-refused fails 1 "for ONNX files" "$backplane" run "$work/digits.so" --shape $shape
+ok unknown-device-lists-what-is-there fails 1 cpu "$backplane" run "$work/digits.so" --device quantum
+ok unknown-target-names-the-kind fails 1 "'cc'" "$backplane" run "$digits/digits.onnx" --shape $shape --target cc
+ok unknown-target-attribute-names-the-nearest fails 1 mcpu "$backplane" run "$digits/digits.onnx" --shape $shape --target "c -mcup=native"
+ok no-compiler-says-how-to-get-one env BACKPLANE_CC=/nowhere/cc BACKPLANE_CACHE_DIR="$work/cache" bash -c 'out=$("$@" 2>&1); [ $? = 1 ] && grep -q "/nowhere/cc" <<<"$out"' - "$backplane" run "$digits/digits.onnx" --shape $shape --input "image=$digits/images/7-3710.png"
+ok unwritable-cache-is-no-failure env BACKPLANE_CACHE_DIR=/proc/nowhere "$backplane" run "$digits/digits.onnx" --shape $shape --input "image=$digits/images/7-3710.png"
+ok truncated-onnx-is-an-error truncated 40000 "$digits/digits.onnx" onnx "$backplane" run "$work/truncated.onnx" --shape $shape
+ok truncated-library-is-an-error truncated 20000 "$work/digits.so" truncated.so "$backplane" run "$work/truncated.so"
+ok truncated-png-is-an-error truncated 100 "$digits/images/7-3710.png" truncated.png "$backplane" run "$work/digits.so" --input "image=$work/truncated.png"
+ok errors-are-json-too says '"kind"' bash -c '"$@" --json 2>/dev/null; :' - "$backplane" run "$work/nowhere.onnx"
+echo "1..$count"
