@@ -29,6 +29,11 @@ static void check_each_once(Counts *counts, int num_task) {
     g_assert_cmpint(counts->runs[i], ==, i < num_task);
 }
 
+static int call_barrier(int index, BpParallelGroup *group, void *data) {
+  (void)data;
+  return bp_parallel_barrier(index, group);
+}
+
 static void test_every_task_runs_once(void) {
   static const int sizes[] = {1, 2, 3, 7, 64, TASKS_MAX};
   for (int threads = 1; threads <= 5; threads++) {
@@ -126,6 +131,19 @@ static void test_launch_within_a_task_runs_inline(void) {
     g_assert_cmpint(counts->runs[i], ==, 3);
 }
 
+/* Whether each task of a group has a thread of its own. */
+static int launch_group(int index, BpParallelGroup *group, void *data) {
+  (void)index;
+  (void)group;
+  return bp_parallel_launch(data ? launch_group : call_barrier, NULL, data ? 1 : 3);
+}
+
+static void test_a_single_task_may_launch_a_group(void) {
+  g_assert_cmpint(bp_threads_set(3), ==, 0);
+  for (int i = 0; i < 20; i++)
+    g_assert_cmpint(bp_parallel_launch(launch_group, &i, 1), ==, 0);
+}
+
 /* ---- Barriers ---------------------------------------------------------------------------- */
 
 #define ROUNDS 200
@@ -160,11 +178,6 @@ static void test_barrier_waits_for_all(void) {
       g_assert_cmpstr(bp_error_message(), ==, "");
       g_assert_cmpint(rc, ==, 0);
     }
-}
-
-static int call_barrier(int index, BpParallelGroup *group, void *data) {
-  (void)data;
-  return bp_parallel_barrier(index, group);
 }
 
 static int launch_barrier_within(int index, BpParallelGroup *group, void *data) {
@@ -301,6 +314,8 @@ int main(int argc, char **argv) {
                   test_failure_without_an_error_has_one);
   g_test_add_func("/threads/nesting/launch-within-a-task-runs-inline",
                   test_launch_within_a_task_runs_inline);
+  g_test_add_func("/threads/nesting/a-single-task-may-launch-a-group",
+                  test_a_single_task_may_launch_a_group);
   g_test_add_func("/threads/barrier/waits-for-all", test_barrier_waits_for_all);
   g_test_add_func("/threads/barrier/without-a-thread-for-each-task-is-an-error",
                   test_barrier_without_a_thread_for_each_task_is_an_error);
