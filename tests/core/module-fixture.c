@@ -67,8 +67,8 @@ static void fake_destroy(void *context) {
   if (fake->owner)
     bp_object_release(fake->owner);
   else
-    g_free((void *)(uintptr_t)fake->payload);
-  g_free(fake);
+    free((void *)(uintptr_t)fake->payload);
+  free(fake);
   atomic_fetch_sub(&alive, 1);
 }
 
@@ -82,21 +82,34 @@ static void fake_destroy(void *context) {
 static const BpModuleApi dev_api = FAKE_API("test_dev");
 static const BpModuleApi other_api = FAKE_API("test_other");
 
+/* Tells when memory runs out: a test makes it so. */
 static BpModule *make_fake(const BpModuleApi *api, const BpByteArray *bytes, void *owner) {
-  Fake *fake = g_new0(Fake, 1);
-  fake->api = api;
-  fake->payload = owner ? bytes->data : g_memdup2(bytes->data, bytes->size);
-  fake->size = bytes->size;
-  fake->owner = bp_object_retain(owner);
+  Fake *fake = calloc(1, sizeof *fake);
+  char *copy = owner ? NULL : malloc(bytes->size + 1);
+  if (!fake || (!owner && !copy)) {
+    free(fake);
+    free(copy);
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a fake module");
+    return NULL;
+  }
+  if (copy)
+    memcpy(copy, bytes->data, bytes->size);
+  *fake = (Fake){.api = api,
+                 .payload = owner ? bytes->data : copy,
+                 .size = bytes->size,
+                 .owner = bp_object_retain(owner)};
   atomic_fetch_add(&alive, 1);
-  fake->module = bp_module_create(api, fake);
-  g_assert_nonnull(fake->module);
-  return fake->module;
+  BpModule *module = bp_module_create(api, fake);
+  if (module)
+    fake->module = module;
+  return module;
 }
 
 BpModule *fake_module(const char *kind, const char *payload) {
   BpByteArray bytes = {payload, strlen(payload)};
-  return make_fake(strcmp(kind, "test_dev") ? &other_api : &dev_api, &bytes, NULL);
+  BpModule *module = make_fake(strcmp(kind, "test_dev") ? &other_api : &dev_api, &bytes, NULL);
+  g_assert_nonnull(module);
+  return module;
 }
 
 int fake_modules_alive(void) {

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When memory runs out, wherever it does: each scenario runs again and again, and in run n the n-th
+ * allocation fails. It succeeds or raises MemoryError, and leaves nothing behind. */
+
+#include "tests/core/module-fixture.h"
+
+#include <backplane/error.h>
+#include <backplane/module.h>
+#include <backplane/object.h>
+#include <errno.h>
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The sanitizers have an allocator of their own. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int main(void) {
+  g_print("1..0 # SKIP a sanitizer's allocator cannot be made to fail\n");
+  return 0;
+}
+#else
+
+/* The C library's own, which the definitions below stand before. */
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *data, size_t size);
+#define PUBLIC __attribute__((visibility("default")))
+PUBLIC void *malloc(size_t size);
+PUBLIC void *calloc(size_t count, size_t size);
+PUBLIC void *realloc(void *data, size_t size);
+
+/* Allocations of this thread until one fails; negative: none does. */
+static _Thread_local long countdown = -1;
+static _Thread_local int has_failed;
+
+static int fails_now(void) {
+  if (countdown < 0 || countdown-- > 0)
+    return 0;
+  has_failed = 1;
+  errno = ENOMEM;
+  return 1;
+}
+
+void *malloc(size_t size) {
+  return fails_now() ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size) {
+  return fails_now() ? NULL : __libc_calloc(count, size);
+}
+
+void *realloc(void *data, size_t size) {
+  return fails_now() ? NULL : __libc_realloc(data, size);
+}
+
+/* Runs a scenario with its n-th allocation failing, for all n that it has. */
+static void run_scenario(int (*scenario)(void)) {
+  long failures = 0;
+  for (long n = 0;; ++n) {
+    bp_error_clear();
+    has_failed = 0;
+    countdown = n;
+    int rc = scenario();
+    countdown = -1;
+    if (rc) {
+      /* The C library's loader says it in words of its own. */
+      if (!bp_error_is(BP_ERROR_MEMORY) && !strstr(bp_error_message(), "memory"))
+        g_error("allocation %ld: %s: %s", n, bp_error_kind(), bp_error_message());
+      ++failures;
+    }
+    g_assert_cmpint(fake_modules_alive(), ==, 0);
+    if (!has_failed) {
+      g_assert_cmpint(rc, ==, 0);
+      break;
+    }
+  }
+  g_assert_cmpint(failures, >, 0);
+}
+
+/* ---- Scenarios: 0, or -1 with an error --------------------------------------------------- */
+
+static int do_nothing(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)args;
+  (void)num_args;
+  (void)result;
+  return 0;
+}
+
+static int use_registry(void) {
+  static const char *const names[] = {"memory.a", "ffi.Module.load_from_bytes.memory", "memory.c"};
+  BpFunction *function = bp_function_create(do_nothing, NULL, NULL), *found = NULL;
+  int rc = function ? 0 : -1, set = 0;
+  while (!rc && set < 3 && !(rc = bp_registry_set(names[set], function, 0)))
+    ++set;
+  for (int i = 0; !rc && i < set; ++i) {
+    rc = bp_registry_get(names[i], &found);
+    bp_object_release(found);
+  }
+  if (!rc) {
+    char **list = bp_registry_list(NULL);
+    rc = list ? 0 : -1;
+    bp_names_free(list);
+  }
+  BpError *error = bp_error_take();
+  countdown = -1;
+  while (set)
+    g_assert_cmpint(bp_registry_remove(names[--set]), ==, 0);
+  bp_error_put(error);
+  bp_object_release(function);
+  return rc;
+}
+
+static int use_values(void) {
+  BpValue text = {.type_index = BP_TYPE_NONE};
+  int64_t extents[] = {1, 2, 3};
+  BpShape *shape = bp_shape_create(extents, 3);
+  int rc = shape && !bp_value_make_str(&text, "a string that takes memory", 26) ? 0 : -1;
+  bp_value_clear(&text);
+  bp_object_release(shape);
+  return rc;
+}
+
+static int use_modules_of(BpModule *root, BpModule *middle, BpModule *leaf) {
+  BpFunction *function = NULL;
+  if (!root || !middle || !leaf || bp_module_import(root, middle) || bp_module_import(root, leaf) ||
+      bp_module_import(middle, leaf) || bp_module_import(leaf, root) == 0)
+    return -1;
+  if (bp_error_is(BP_ERROR_MEMORY))
+    return -1;
+  int rc = bp_module_get_function(root, "other_size", 1, &function);
+  bp_object_release(function);
+  return rc;
+}
+
+static int use_modules(void) {
+  long injected = countdown;
+  countdown = -1;
+  BpModule *root = fake_module("test_dev", "a"), *middle = fake_module("test_dev", "b");
+  BpModule *leaf = fake_module("test_other", "c");
+  countdown = injected;
+  int rc = use_modules_of(root, middle, leaf);
+  bp_object_release(root);
+  bp_object_release(middle);
+  bp_object_release(leaf);
+  return rc;
+}
+
+static int32_t ignore_kernel(void *context, const BpKernelInfo *kernel) {
+  (void)context;
+  (void)kernel;
+  return 0;
+}
+
+static int use_device_code(void) {
+  static const BpDataType types[] = {{BP_DTYPE_HANDLE, 64, 1}};
+  static const char *const tags[] = {"blockIdx.x", "threadIdx.x"};
+  const BpKernelInfo kernels[] = {{"add", types, 1, 2, tags}, {"relu", types, 1, 2, tags}};
+  const BpByteArray code = {"code", 4};
+  BpOwnedBytes bytes;
+  BpByteArray format, found;
+  if (module_table()->encode_device_code("cl", kernels, 2, &code, &bytes))
+    return -1;
+  BpByteArray view = {bytes.data, bytes.size};
+  int rc = module_table()->decode_device_code(&view, &format, ignore_kernel, NULL, &found);
+  bp_owned_bytes_clear(&bytes);
+  return rc;
+}
+
+static char *library_path;
+
+static int use_library(void) {
+  BpModule *module = bp_module_load(library_path);
+  BpFunction *function = NULL;
+  int rc = module ? bp_module_get_function(module, "call_size", 0, &function) : -1;
+  char **names = rc ? NULL : bp_module_list_functions(module, NULL);
+  rc = names ? 0 : -1;
+  bp_names_free(names);
+  bp_object_release(function);
+  bp_object_release(module);
+  return rc;
+}
+
+static void test_registry(void) {
+  run_scenario(use_registry);
+}
+
+static void test_values(void) {
+  run_scenario(use_values);
+}
+
+static void test_modules(void) {
+  run_scenario(use_modules);
+}
+
+static void test_device_code(void) {
+  run_scenario(use_device_code);
+}
+
+static void test_library(void) {
+  library_path = temporary_path("memory.so");
+  export_small(library_path);
+  run_scenario(use_library);
+  g_remove(library_path);
+  g_free(library_path);
+}
+
+static void test_error_is_raised_without_memory(void) {
+  countdown = 0;
+  bp_error_raise(BP_ERROR_VALUE, "a message");
+  countdown = -1;
+  g_assert_true(bp_error_is(BP_ERROR_MEMORY));
+  BpError *error = bp_error_take();
+  g_assert_cmpmem(error->message.data, error->message.size, "memory is exhausted", 19);
+  bp_object_release(error);
+  bp_error_clear();
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  fixture_begin();
+  g_test_add_func("/memory/registry", test_registry);
+  g_test_add_func("/memory/values", test_values);
+  g_test_add_func("/memory/modules", test_modules);
+  g_test_add_func("/memory/device-code", test_device_code);
+  g_test_add_func("/memory/library", test_library);
+  g_test_add_func("/memory/error-is-raised-without-memory", test_error_is_raised_without_memory);
+  return g_test_run();
+}
+#endif
