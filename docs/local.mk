@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 # Documentation.
-EXTRA_DIST += docs/building.md docs/models.md docs/testing.md docs/trust.md
+EXTRA_DIST += docs/building.md docs/models.md docs/testing.md docs/trust.md docs/decisions.md
 EXTRA_DIST += docs/devices.md docs/plugins.md docs/targets.md
