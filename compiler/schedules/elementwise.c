@@ -40,8 +40,7 @@ static bool wants_vectors(const BpStageInfo *info, int32_t axis) {
   return true;
 }
 
-/* Fuses leaves first <= i < end of the data axes. */
-static int fuse_range(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused) {
+int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused) {
   *fused = bp_te_stage_axis(stage, first);
   for (int32_t i = first + 1; i < end; i++)
     if (bp_te_fuse(stage, *fused, bp_te_stage_axis(stage, i), fused) != 0)
@@ -58,10 +57,10 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) 
   int32_t first = first_of_run(info);
   bool has_vectors = wants_vectors(info, info->ndim - 1);
   BpTeAxis *run, *outer;
-  if (fuse_range(stage, first, info->ndim, &run) != 0)
+  if (bp__fuse_axes(stage, first, info->ndim, &run) != 0)
     return -1;
   if (first > 0) {
-    if (fuse_range(stage, 0, first, &outer) != 0)
+    if (bp__fuse_axes(stage, 0, first, &outer) != 0)
       return -1;
     if (is_parallel && bp_te_axis_extent(outer) >= machine->cores) {
       is_parallel = false;

@@ -3,6 +3,9 @@
 
 libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/analysis.c compiler/schedules/analysis.h \
+	compiler/schedules/auto.c \
 	compiler/schedules/conv.c \
 	compiler/schedules/elementwise.c \
-	compiler/schedules/parts.h
+	compiler/schedules/parts.h \
+	compiler/schedules/reduce.c \
+	compiler/schedules/tile.c

@@ -6,6 +6,22 @@
 #include "compiler/schedules/analysis.h"
 
 int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine);
+/* A reduction with its accumulators in registers, and the stage that stores it: the same one, or
+ * one that reads it in place. */
+int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output, const BpMachine *machine);
+/* A reduction along memory, its partial results in vector lanes. */
+int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine);
+/* Reductions along the rows of `output` and what is computed from them, row by row. Sets *fits to
+ * whether they are of that kind; if not, nothing was done. */
+int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
+                      const BpMachine *machine, bool *fits);
+
+/* Whether the terms of a reduction are neighbours in memory, and the elements of its result are
+ * not: then lanes go along the reduction. */
+bool bp__info_reduces_rows(const BpStageInfo *info);
+
+/* Fuses data axes first <= i < end, which must not be split or fused yet. */
+int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused);
 /* Vectorises one axis in `lanes`, after giving `cores` each a share of it. */
 int bp__schedule_run(BpTeStage *stage, BpTeAxis *run, int64_t lanes, int64_t cores);
 

@@ -2,6 +2,8 @@
 /* Whatever its schedule, a computation gives the same result: random computations under random
  * schedules beside the default schedule, both run by the reference interpreter. */
 
+#include <backplane/compiler/schedules.h>
+
 #include "te-run.h"
 
 #define SEEDS     600
@@ -537,6 +539,43 @@ static char *lowered_text(Work *work) {
   return bp_ir_print(module);
 }
 
+static void compare(Work *plain, Work *scheduled, TeArray **expected, TeArray **found,
+                    uint32_t seed) {
+  for (int32_t i = 0; i < plain->num_args; i++) {
+    if (!are_equal(expected[i], found[i]))
+      g_error("seed %u: %s: argument %d differs\n%s", seed,
+              computations[seed % G_N_ELEMENTS(computations)].name, i, lowered_text(scheduled));
+    te_array_free(expected[i]);
+    te_array_free(found[i]);
+  }
+  free_work(plain);
+  free_work(scheduled);
+}
+
+/* The schedule that the compiler chooses for one of some machines. */
+static void check_auto(uint32_t seed) {
+  static const char *const targets[] = {
+      "c -mcpu=x86-64-v4 -vector_bits=512 -vector_registers=32 -num_cores=2",
+      "c -mcpu=x86-64-v3 -vector_bits=256 -vector_registers=16 -num_cores=1",
+      "c -mcpu=x86-64-v2 -vector_bits=128 -vector_registers=16 -num_cores=64",
+  };
+  Work plain, scheduled;
+  TeArray *expected[MAX_ARGS], *found[MAX_ARGS];
+  make_work(&plain, seed);
+  make_work(&scheduled, seed);
+  make_arrays(&plain, expected, seed);
+  make_arrays(&plain, found, seed);
+  g_assert_cmpint(run_work(&plain, expected), ==, 0);
+  BpTarget *target = bp_target_parse(targets[seed % 3]);
+  if (!target)
+    g_error("%s", bp_error_message());
+  if (bp_schedule_auto(scheduled.te, last(&scheduled), target) != 0)
+    g_error("%s", bp_error_message());
+  bp_object_release(target);
+  g_assert_cmpint(run_work(&scheduled, found), ==, 0);
+  compare(&plain, &scheduled, expected, found, seed);
+}
+
 /* Whether the schedule of this seed could be used with its attachments. */
 static bool check_seed(uint32_t seed) {
   Work plain, scheduled;
@@ -550,15 +589,7 @@ static bool check_seed(uint32_t seed) {
     free_work(&scheduled);
     g_assert_cmpint(run_scheduled(&scheduled, found, seed, false), ==, 0);
   }
-  for (int32_t i = 0; i < plain.num_args; i++) {
-    if (!are_equal(expected[i], found[i]))
-      g_error("seed %u: %s: argument %d differs\n%s", seed,
-              computations[seed % G_N_ELEMENTS(computations)].name, i, lowered_text(&scheduled));
-    te_array_free(expected[i]);
-    te_array_free(found[i]);
-  }
-  free_work(&plain);
-  free_work(&scheduled);
+  compare(&plain, &scheduled, expected, found, seed);
   return attached;
 }
 
@@ -571,6 +602,22 @@ static void test_all_schedules_agree(void) {
   g_assert_cmpuint(attached, >=, (end_seed - first_seed) / 2);
 }
 
+static int32_t count_outputs(uint32_t seed) {
+  Work work;
+  int32_t count = 0;
+  make_work(&work, seed);
+  for (int32_t i = 0; i < work.num_computed; i++)
+    count += work.is_output[i];
+  free_work(&work);
+  return count;
+}
+
+static void test_chosen_schedules_agree(void) {
+  for (uint32_t seed = first_seed; seed < end_seed; seed++)
+    if (count_outputs(seed) == 1)
+      check_auto(seed);
+}
+
 /* Arguments: the first seed, and the one after the last (without it: only the first). */
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
@@ -579,5 +626,7 @@ int main(int argc, char **argv) {
     end_seed = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : first_seed + 1;
   }
   g_test_add_func("/te/schedule/random-schedules-agree-with-the-default", test_all_schedules_agree);
+  g_test_add_func("/te/schedule/chosen-schedules-agree-with-the-default",
+                  test_chosen_schedules_agree);
   return g_test_run();
 }

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scheduling whatever comes: inlining, then the schedule that fits each stage that is left. */
+
+#include "compiler/schedules/parts.h"
+
+/* ---- Inlining -------------------------------------------------------------------------------- */
+
+/* More nodes than this are computed once rather than wherever they are read. */
+#define CHEAP_NODES 16
+
+typedef struct Expense {
+  int32_t nodes;
+  bool is_dear; /* has a choice, a call or a division of floats */
+} Expense;
+
+static int visit_expense(void *context, const BpIrNode *node) {
+  Expense *expense = context;
+  expense->nodes++;
+  if ((node->kind == BP_IR_CALL && !bp__te_is_read(node)) || node->kind == BP_IR_SELECT ||
+      (node->kind == BP_IR_DIV && bp__dtype_is_float(node->dtype)))
+    expense->is_dear = true;
+  return 0;
+}
+
+static bool is_cheap(const BpTeStage *stage) {
+  Expense expense = {0};
+  bp__ir_visit_once(stage->body, visit_expense, &expense);
+  return !expense.is_dear && expense.nodes <= CHEAP_NODES;
+}
+
+typedef struct Readers {
+  const BpIrNode *buffer;
+  int32_t reads; /* in one body */
+} Readers;
+
+static int visit_reader(void *context, const BpIrNode *node) {
+  Readers *readers = context;
+  readers->reads += bp__te_is_read(node) && node->operands[0] == readers->buffer;
+  return 0;
+}
+
+static double num_iterations(const BpTeStage *stage) {
+  double count = 1;
+  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes; i++)
+    count *= (double)stage->axes[i]->extent;
+  return count;
+}
+
+/* Whether computing the stage where it is read does not compute more, or little that is dear. */
+static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
+  double reads = 0;
+  for (const BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
+    Readers readers = {stage->tensor->buffer, 0};
+    if (!tensor->stage || !tensor->stage->body)
+      continue;
+    bp__ir_visit_once(tensor->stage->body, visit_reader, &readers);
+    reads += readers.reads * num_iterations(tensor->stage);
+  }
+  return reads <= num_iterations(stage) || is_cheap(stage);
+}
+
+static int inline_stages(BpTe *te, const BpTeTensor *output) {
+  for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
+    BpTeStage *stage = tensor->stage;
+    if (!stage || tensor == output || stage->reduce_op >= 0 || bp__stage_is_scheduled(stage) ||
+        !pays_to_inline(te, stage))
+      continue;
+    if (bp_te_compute_inline(stage) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* ---- Choosing -------------------------------------------------------------------------------- */
+
+static bool is_reduction(const BpStageInfo *info) {
+  return info->stage->reduce_op >= 0;
+}
+
+/* One stage by itself. */
+static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
+  if (bp__stage_is_scheduled(info->stage))
+    return 0;
+  if (!is_reduction(info))
+    return bp__schedule_elementwise(info, machine);
+  return bp__info_reduces_rows(info) ? bp__schedule_row(info, machine)
+                                     : bp__schedule_tile(info, info, machine);
+}
+
+/* The one reduction that the output reads, in place and alone; NULL: there is none. */
+static const BpStageInfo *find_tiled_work(const BpAnalysis *analysis, const BpStageInfo *output) {
+  const BpStageInfo *work = NULL;
+  if (is_reduction(output) || bp__stage_is_scheduled(output->stage))
+    return NULL;
+  for (int32_t i = 0; i < output->num_accesses; i++) {
+    const BpTeTensor *source = bp__analysis_source(analysis, output->accesses[i].read);
+    const BpStageInfo *info = source ? bp__analysis_find(analysis, source) : NULL;
+    if (!info || info == work)
+      continue;
+    if (work || !is_reduction(info))
+      return NULL;
+    work = info;
+  }
+  if (!work || bp__stage_is_scheduled(work->stage) || bp__info_reduces_rows(work) ||
+      !bp__info_reads_in_place(analysis, output, work->stage->tensor))
+    return NULL;
+  for (int32_t i = 0; i < analysis->num_stages; i++)
+    for (int32_t j = 0; j < analysis->stages[i].num_accesses; j++)
+      if (&analysis->stages[i] != output &&
+          bp__analysis_source(analysis, analysis->stages[i].accesses[j].read) ==
+              work->stage->tensor)
+        return NULL;
+  return work;
+}
+
+static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
+                        const BpMachine *machine) {
+  const BpStageInfo *output = bp__analysis_find(analysis, tensor);
+  bool are_rows = false;
+  if (bp__schedule_rows(analysis, output, machine, &are_rows) != 0)
+    return -1;
+  if (are_rows)
+    return 0;
+  const BpStageInfo *work = find_tiled_work(analysis, output);
+  if (work && bp__schedule_tile(work, output, machine) != 0)
+    return -1;
+  for (int32_t i = 0; i < analysis->num_stages; i++)
+    if (schedule_stage(&analysis->stages[i], machine) != 0)
+      return -1;
+  return 0;
+}
+
+int bp_schedule_auto(BpTe *te, BpTeTensor *output, const BpTarget *target) {
+  BpMachine machine = bp__machine(target);
+  BpAnalysis analysis;
+  if (inline_stages(te, output) != 0 || bp__analysis_init(&analysis, te, output) != 0)
+    return -1;
+  int rc = schedule_all(&analysis, output, &machine);
+  bp__analysis_clear(&analysis);
+  return rc;
+}
+
+int bp_schedule_reduction(BpTe *te, BpTeTensor *output, const BpTarget *target) {
+  return bp_schedule_auto(te, output, target);
+}
+
+int bp_schedule_matmul(BpTe *te, const BpTarget *target, const BpFusedStages *stages) {
+  BpMachine machine = bp__machine(target);
+  BpAnalysis analysis;
+  if (bp__analysis_init(&analysis, te, stages->output) != 0)
+    return -1;
+  int rc = bp__schedule_tile(bp__analysis_find(&analysis, stages->work),
+                             bp__analysis_find(&analysis, stages->output), &machine);
+  bp__analysis_clear(&analysis);
+  return rc;
+}

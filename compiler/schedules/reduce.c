@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reductions along memory: partial results in the lanes of several vectors, then of one, then a
+ * reduction of its lanes; and computations that reduce each row and use the result in the row. */
+
+#include "compiler/schedules/parts.h"
+
+/* Vectors of partial results: enough to hide the latency of an addition. */
+#define MOST_PARTIALS 4
+
+static bool moves_along(const BpAccess *access, int32_t axis) {
+  return access->is_linear[axis] && (access->stride[axis] == 1 || access->stride[axis] == 0);
+}
+
+static bool all_move_along(const BpStageInfo *info, int32_t axis) {
+  for (int32_t i = 0; i < info->num_accesses; i++)
+    if (!moves_along(&info->accesses[i], axis))
+      return false;
+  return true;
+}
+
+/* The last axis of length above one among first <= i < end, or -1. */
+static int32_t last_long_axis(const BpStageInfo *info, int32_t first, int32_t end) {
+  for (int32_t i = end - 1; i >= first; i--)
+    if (info->extent[i] > 1)
+      return i;
+  return -1;
+}
+
+bool bp__info_reduces_rows(const BpStageInfo *info) {
+  int32_t data = last_long_axis(info, 0, info->ndim);
+  int32_t reduced = last_long_axis(info, info->ndim, info->num_roots);
+  if (reduced < 0 || !all_move_along(info, reduced))
+    return false;
+  return data < 0 || !all_move_along(info, data);
+}
+
+/* ---- One reduction --------------------------------------------------------------------------- */
+
+/* Fuses the last reduction axes as far as they are one run through memory. */
+static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
+  BpTeStage *stage = info->stage;
+  int32_t first = info->num_roots - 1;
+  while (first > info->ndim) {
+    bool fits = true;
+    for (int32_t i = 0; i < info->num_accesses && fits; i++) {
+      const BpAccess *access = &info->accesses[i];
+      fits = access->is_linear[first - 1] && access->is_linear[first] &&
+             access->stride[first - 1] == access->stride[first] * info->extent[first];
+    }
+    if (!fits && info->extent[first - 1] > 1)
+      break;
+    first--;
+  }
+  *run = stage->axes[first];
+  for (int32_t i = first + 1; i < info->num_roots; i++)
+    if (bp_te_fuse(stage, *run, stage->axes[i], run) != 0)
+      return -1;
+  return 0;
+}
+
+static BpTeAxis *last_axis(BpTeStage *stage) {
+  return stage->axes[stage->tensor->ndim - 1];
+}
+
+/* Vectors of partial results of `partial`, whose last dimension is the lanes of all of them. */
+static int schedule_partial(BpTeTensor *partial, int64_t lanes, bool has_tail) {
+  BpTeStage *stage = partial->stage;
+  BpTeAxis *vector, *lane, *most, *last;
+  BpTeAxis *order[BP__TE_MAX_AXES];
+  int32_t count = 0;
+  BpTeAxis *steps = stage->axes[partial->ndim + stage->num_reduce_axes - 1];
+  if (bp_te_split(stage, last_axis(stage), lanes, BP_TE_TAIL_GUARD, &vector, &lane) != 0)
+    return -1;
+  for (int32_t i = 0; i < stage->num_reduce_axes; i++)
+    order[count++] = stage->axes[partial->ndim + i];
+  order[count++] = vector;
+  order[count++] = lane;
+  if (bp_te_reorder(stage, order, count) != 0 || bp_te_unroll(stage, vector) != 0 ||
+      bp_te_vectorize(stage, lane) != 0)
+    return -1;
+  /* Only the last step can go beyond the end: a version of its own keeps masks out of the others.
+   */
+  if (has_tail && bp_te_axis_extent(steps) > 1)
+    return bp_te_split(stage, steps, bp_te_axis_extent(steps) - 1, BP_TE_TAIL_PEEL, &most, &last);
+  return 0;
+}
+
+/* Adds the vectors of partial results up to one. */
+static int schedule_folded(BpTeTensor *folded) {
+  BpTeStage *stage = folded->stage;
+  BpTeAxis *vector = stage->axes[folded->ndim], *lane = last_axis(stage);
+  if (bp_te_reorder(stage, (BpTeAxis *[]){vector, lane}, 2) != 0 ||
+      bp_te_unroll(stage, vector) != 0)
+    return -1;
+  return bp_te_vectorize(stage, lane);
+}
+
+static int attach_inside(BpTeTensor *part, BpTeStage *whole) {
+  int32_t ndim = whole->tensor->ndim;
+  if (bp_te_set_scope(part->stage, BP_IR_SCOPE_LOCAL) != 0)
+    return -1;
+  return ndim > 0 ? bp_te_compute_at(part->stage, whole, whole->axes[ndim - 1]) : 0;
+}
+
+/* Takes the reduction of a stage apart into lanes; its data axes stay as they are. */
+static int use_lanes(const BpStageInfo *info, const BpMachine *machine) {
+  BpTe *te = info->stage->te;
+  BpTeStage *stage = info->stage;
+  BpTeAxis *run, *blocks, *part, *vector, *lane;
+  if (info->num_roots == info->ndim || fuse_reduction(info, &run) != 0)
+    return info->num_roots == info->ndim ? 0 : -1;
+  int64_t extent = bp_te_axis_extent(run), lanes = machine->lanes;
+  if (lanes == 1 || extent < 2 * lanes)
+    return 0;
+  int64_t vectors = extent / lanes < MOST_PARTIALS ? extent / lanes : MOST_PARTIALS;
+  if (bp_te_split(stage, run, vectors * lanes, BP_TE_TAIL_GUARD, &blocks, &part) != 0)
+    return -1;
+  BpTeTensor *partial = bp_te_rfactor(te, stage->tensor, part), *folded = NULL;
+  if (!partial)
+    return -1;
+  if (vectors > 1) {
+    if (bp_te_split(stage, stage->axes[info->ndim], lanes, BP_TE_TAIL_GUARD, &vector, &lane) != 0 ||
+        !(folded = bp_te_rfactor(te, stage->tensor, lane)))
+      return -1;
+    if (schedule_folded(folded) != 0 || attach_inside(folded, stage) != 0)
+      return -1;
+  }
+  if (schedule_partial(partial, lanes, extent % (vectors * lanes) != 0) != 0 ||
+      attach_inside(partial, stage) != 0)
+    return -1;
+  return bp_te_vectorize(stage, stage->axes[info->ndim]);
+}
+
+int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine) {
+  BpTeAxis *rows;
+  bool is_parallel = machine->cores > 1 && info->ndim > 0 &&
+                     bp__info_size(info, 0, info->num_roots) >= BP__PARALLEL_ELEMENTS;
+  if (use_lanes(info, machine) != 0)
+    return -1;
+  /* What is inside stays attached to the last axis: only those before it are fused. */
+  if (!is_parallel)
+    return 0;
+  if (info->ndim == 1 || bp__info_size(info, 0, info->ndim - 1) < (double)machine->cores)
+    return bp_te_parallel(info->stage, info->stage->axes[info->ndim - 1]);
+  if (bp__fuse_axes(info->stage, 0, info->ndim - 1, &rows) != 0)
+    return -1;
+  return bp_te_parallel(info->stage, rows);
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+/* The number of leading dimensions beyond which a tensor has only ones. */
+static int32_t leading_dims(const BpTeTensor *tensor) {
+  int32_t count = tensor->ndim;
+  while (count > 0 && tensor->shape[count - 1] == 1)
+    count--;
+  return count;
+}
+
+/* Whether every read of another stage stays in the row of its reader: dimensions below `rows`. */
+static bool stays_in_row(const BpAnalysis *analysis, const BpStageInfo *info, int32_t rows) {
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpIrNode *read = info->accesses[i].read;
+    const BpTeTensor *source = bp__analysis_source(analysis, read);
+    for (int32_t d = 0; source && d < rows; d++)
+      if (d >= source->ndim || d >= info->ndim ||
+          (read->operands[1 + d] != info->s->vars[d] && source->shape[d] != 1))
+        return false;
+  }
+  return true;
+}
+
+/* The number of leading axes that count rows, or 0: the stages are not of that kind. */
+static int32_t count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output) {
+  int32_t rows = 0;
+  for (int32_t i = 0; i < analysis->num_stages; i++) {
+    const BpStageInfo *info = &analysis->stages[i];
+    if (info->num_roots > info->ndim && info != output && leading_dims(info->stage->tensor) > rows)
+      rows = leading_dims(info->stage->tensor);
+  }
+  if (rows == 0 || rows >= output->ndim || output->num_roots > output->ndim)
+    return 0;
+  for (int32_t i = 0; i < analysis->num_stages; i++) {
+    const BpStageInfo *info = &analysis->stages[i];
+    if (bp__stage_is_scheduled(info->stage) || !stays_in_row(analysis, info, rows))
+      return 0;
+    if (info->num_roots > info->ndim && !bp__info_reduces_rows(info))
+      return 0;
+  }
+  return rows;
+}
+
+int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
+                      const BpMachine *machine, bool *fits) {
+  int32_t rows = count_row_axes(analysis, output);
+  BpTeAxis *row, *run;
+  *fits = rows > 0;
+  if (!*fits)
+    return 0;
+  bool is_parallel =
+      machine->cores > 1 && bp__info_size(output, 0, output->ndim) * 4 >= BP__PARALLEL_ELEMENTS;
+  if (bp__fuse_axes(output->stage, 0, rows, &row) != 0 ||
+      bp__fuse_axes(output->stage, rows, output->ndim, &run) != 0 ||
+      bp__schedule_run(output->stage, run, machine->lanes, 1) != 0 ||
+      (is_parallel && bp_te_parallel(output->stage, row) != 0))
+    return -1;
+  for (int32_t i = 0; i < analysis->num_stages; i++) {
+    const BpStageInfo *info = &analysis->stages[i];
+    if (info == output)
+      continue;
+    if (bp_te_compute_at(info->stage, output->stage, row) != 0)
+      return -1;
+    if (info->num_roots > info->ndim) {
+      if (use_lanes(info, machine) != 0)
+        return -1;
+    } else if (bp__schedule_run(info->stage, last_axis(info->stage), machine->lanes, 1) != 0) {
+      return -1;
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reductions in register tiles: a tile of the result stays in vector registers through the whole
+ * reduction. Which axes the tile spans, and how far, is the cheapest of all choices under a model
+ * of a core that does two vector multiply-adds and two loads in a cycle. */
+
+#include "compiler/schedules/parts.h"
+
+#define MAX_TILED   3 /* axes that a tile may span, besides the vector axis */
+#define MAX_VECTORS 6
+
+/* Cycles from one multiply-add to the next that needs it, at two in a cycle. */
+#define FMA_LATENCY 4.0
+/* What starting and storing a tile costs, in cycles. */
+#define TILE_START 20.0
+
+typedef struct Tile {
+  int64_t size[BP__TE_MAX_AXES]; /* by data axis; the vector axis in elements */
+  int32_t vector_axis;
+  int64_t vectors;
+} Tile;
+
+static int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/* ---- Choosing the tile ----------------------------------------------------------------------- */
+
+/* The last data axis that has any length. */
+static int32_t vector_axis_of(const BpStageInfo *info) {
+  for (int32_t i = info->ndim - 1; i > 0; i--)
+    if (info->extent[i] > 1)
+      return i;
+  return 0;
+}
+
+/* How many values of a read a tile needs in one step: vectors, or scalars to broadcast. */
+static double values_of(const BpStageInfo *info, const BpAccess *access, const Tile *tile) {
+  double count = 1;
+  for (int32_t i = 0; i < info->ndim; i++)
+    if (!access->is_linear[i] || access->stride[i] != 0)
+      count *= (double)(i == tile->vector_axis ? tile->vectors : tile->size[i]);
+  return count;
+}
+
+static bool is_vector_access(const BpAccess *access, const Tile *tile) {
+  return !access->is_linear[tile->vector_axis] || access->stride[tile->vector_axis] != 0;
+}
+
+/* Loads of one step, in cycles' work of one load unit; and the registers that hold operands. */
+static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachine *machine,
+                       double accumulators, double *registers) {
+  double loads = 0;
+  *registers = 1;
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpAccess *access = &info->accesses[i];
+    double values = values_of(info, access, tile);
+    bool is_vector = is_vector_access(access, tile);
+    bool is_gather = is_vector && (!access->is_linear[tile->vector_axis] ||
+                                   access->stride[tile->vector_axis] != 1);
+    loads += values * (is_gather ? (double)machine->lanes : 1);
+    if (is_vector && values < accumulators)
+      *registers += values;
+  }
+  return loads;
+}
+
+/* Cycles for the whole stage. */
+static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine *machine) {
+  double tiles = 1, accumulators = (double)tile->vectors, registers;
+  Tile mean = *tile; /* tiles are of nearly equal size, so the last is not wasted */
+  for (int32_t i = 0; i < info->ndim; i++)
+    if (i != tile->vector_axis) {
+      accumulators *= (double)tile->size[i];
+      tiles *= (double)ceil_div(info->extent[i], tile->size[i]);
+    }
+  tiles *=
+      (double)ceil_div(ceil_div(info->extent[tile->vector_axis], machine->lanes), tile->vectors);
+  double loads = loads_of(info, &mean, machine, accumulators, &registers);
+  if (accumulators + registers > (double)machine->registers)
+    return 1e300;
+  double step = accumulators / 2;
+  if (loads / 2 > step)
+    step = loads / 2;
+  if (step < FMA_LATENCY)
+    step = FMA_LATENCY;
+  return tiles * ((step + 0.5) * bp__info_size(info, info->ndim, info->num_roots) + TILE_START +
+                  accumulators);
+}
+
+/* Tries all sizes of axis `axis` and of those before it. */
+static void search(const BpStageInfo *info, const BpMachine *machine, int32_t axis, int32_t tiled,
+                   Tile *tile, Tile *best, double *best_cost) {
+  while (axis >= 0 && (axis == tile->vector_axis || info->extent[axis] == 1 || tiled == MAX_TILED))
+    axis--;
+  if (axis < 0) {
+    double cost = cost_of(info, tile, machine);
+    if (cost < *best_cost) {
+      *best_cost = cost;
+      *best = *tile;
+    }
+    return;
+  }
+  int64_t last = 0;
+  for (int64_t size = 1; size <= info->extent[axis] && size * tile->vectors <= machine->registers;
+       size++) {
+    /* Only the smallest size for each number of tiles. */
+    if (ceil_div(info->extent[axis], size) == last)
+      continue;
+    last = ceil_div(info->extent[axis], size);
+    tile->size[axis] = size;
+    search(info, machine, axis - 1, tiled + (size > 1), tile, best, best_cost);
+  }
+  tile->size[axis] = 1;
+}
+
+static Tile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
+  Tile tile = {.vector_axis = vector_axis_of(info), .vectors = 1};
+  double best_cost = 1e301;
+  for (int32_t i = 0; i < info->ndim; i++)
+    tile.size[i] = 1;
+  Tile best = tile;
+  int64_t most = ceil_div(info->extent[tile.vector_axis], machine->lanes);
+  for (tile.vectors = 1; tile.vectors <= most && tile.vectors <= MAX_VECTORS; tile.vectors++) {
+    tile.size[tile.vector_axis] = tile.vectors * machine->lanes;
+    search(info, machine, info->ndim - 1, 0, &tile, &best, &best_cost);
+  }
+  return best;
+}
+
+/* ---- Applying it ----------------------------------------------------------------------------- */
+
+/* Moving the last tile back costs repeated work; where that is little it saves a second version. */
+static int32_t tail_for(int64_t extent, int64_t size, int32_t otherwise) {
+  int64_t waste = ceil_div(extent, size) * size - extent;
+  return extent >= size && waste * 20 <= extent ? BP_TE_TAIL_OVERLAP : otherwise;
+}
+
+/* Vectorises the innermost part of a tile's vector axis and adds the leaves to `order`. */
+static int vectorize_part(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeAxis **order,
+                          int32_t *count) {
+  BpTeAxis *vector, *lane = axis;
+  if (bp_te_axis_extent(axis) > lanes) {
+    if (bp_te_split(stage, axis, lanes, BP_TE_TAIL_PEEL, &vector, &lane) != 0 ||
+        bp_te_unroll(stage, vector) != 0)
+      return -1;
+    order[(*count)++] = vector;
+  }
+  order[(*count)++] = lane;
+  return lanes > 1 ? bp_te_vectorize(stage, lane) : 0;
+}
+
+/* Fuses leading loops until all cores have enough to do, and runs them in parallel. */
+static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int64_t cores) {
+  while (*count > 1 && bp_te_axis_extent(outer[0]) < 8 * cores) {
+    if (bp_te_fuse(stage, outer[0], outer[1], &outer[0]) != 0)
+      return -1;
+    memmove(outer + 1, outer + 2, (size_t)(*count - 2) * sizeof *outer);
+    --*count;
+  }
+  return bp_te_parallel(stage, outer[0]);
+}
+
+/* The loops of the stage that stores: over tiles, then inside a tile. *inside: the innermost loop
+ * over tiles. */
+static int tile_output(const BpStageInfo *info, const Tile *tile, const BpMachine *machine,
+                       bool is_parallel, BpTeAxis **inside) {
+  BpTeStage *stage = info->stage;
+  BpTeAxis *order[2 * BP_TE_MAX_NDIM + 2], *inner[BP_TE_MAX_NDIM], *vector = NULL;
+  int32_t outer = 0, count = 0;
+  for (int32_t i = 0; i < info->ndim; i++) {
+    BpTeAxis *axis = stage->axes[i];
+    int64_t size = tile->size[i];
+    bool is_vector = i == tile->vector_axis;
+    if (size == 1) {
+      order[outer++] = axis;
+      continue;
+    }
+    int32_t tail =
+        tail_for(info->extent[i], size, is_vector ? BP_TE_TAIL_PEEL : BP_TE_TAIL_BALANCE);
+    if (bp_te_split(stage, axis, size, tail, &order[outer], is_vector ? &vector : &inner[count]))
+      return -1;
+    outer++;
+    count += !is_vector;
+  }
+  int32_t all = outer;
+  for (int32_t i = 0; i < count; i++) {
+    if (bp_te_unroll(stage, inner[i]) != 0)
+      return -1;
+    order[all++] = inner[i];
+  }
+  if (vector && vectorize_part(stage, vector, machine->lanes, order, &all) != 0)
+    return -1;
+  if (bp_te_reorder(stage, order, all) != 0)
+    return -1;
+  if (is_parallel && parallelize(stage, order, &outer, machine->cores) != 0)
+    return -1;
+  *inside = order[outer - 1];
+  return 0;
+}
+
+/* The loops of the accumulators: the reduction, and inside it the tile. */
+static int tile_work(BpTeStage *stage, const Tile *tile, const BpMachine *machine) {
+  BpTeAxis *order[BP__TE_MAX_AXES];
+  int32_t count = 0, ndim = stage->tensor->ndim;
+  for (int32_t i = 0; i < stage->num_reduce_axes; i++)
+    order[count++] = stage->axes[ndim + i];
+  for (int32_t i = 0; i < ndim; i++)
+    if (i != tile->vector_axis) {
+      order[count++] = stage->axes[i];
+      if (bp_te_unroll(stage, stage->axes[i]) != 0)
+        return -1;
+    }
+  if (vectorize_part(stage, stage->axes[tile->vector_axis], machine->lanes, order, &count) != 0)
+    return -1;
+  return bp_te_reorder(stage, order, count);
+}
+
+int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
+                      const BpMachine *machine) {
+  BpTe *te = work->stage->te;
+  BpTeAxis *inside;
+  if (work->ndim == 0 || bp__info_size(work, 0, work->num_roots) == 0)
+    return 0;
+  Tile tile = choose_tile(work, machine);
+  bool is_parallel =
+      machine->cores > 1 && bp__info_size(work, 0, work->num_roots) >= BP__PARALLEL_PRODUCTS;
+  BpTeTensor *sums = work->stage->tensor;
+  if (work == output && !(sums = bp_te_cache_write(te, sums, BP_IR_SCOPE_LOCAL)))
+    return -1;
+  if (tile_output(output, &tile, machine, is_parallel, &inside) != 0 ||
+      bp_te_set_scope(sums->stage, BP_IR_SCOPE_LOCAL) != 0 ||
+      bp_te_compute_at(sums->stage, output->stage, inside) != 0)
+    return -1;
+  return tile_work(sums->stage, &tile, machine);
+}
