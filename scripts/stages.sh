@@ -83,10 +83,14 @@ configure_in() {
   (cd "$folder" && "$source/configure" --silent "$@") && printf '%s\n' "$*" >"$folder/.arguments"
 }
 
-# build_in FOLDER ARGUMENT...: configures and builds, the test programs too.
+# build_in FOLDER ARGUMENT...: configures and builds.
 build_in() {
-  local folder=$1
-  configure_in "$@" && make -C "$folder" -j"$jobs" all && make -C "$folder" -j"$jobs" check TESTS=
+  configure_in "$@" && make -C "$1" -j"$jobs" all
+}
+
+# build_tests_in FOLDER ARGUMENT...: the test programs too.
+build_tests_in() {
+  build_in "$@" && make -C "$1" -j"$jobs" check TESTS=
 }
 
 # The closing line, and the exit status that goes with it.
