@@ -48,6 +48,7 @@ check-sanitized:
 EXTRA_DIST += tests/peers.txt tests/lsan.supp
 
 include tests/frame/local.mk
+include tests/fuzz/local.mk
 include tests/mock/local.mk
 include tests/abi/local.mk
 include tests/core/local.mk

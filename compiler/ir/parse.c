@@ -328,6 +328,11 @@ static int push(Parser *parser, const BpIrNode *node) {
   return 0;
 }
 
+/* What was pushed since the stack had that size; NULL if nothing was ever pushed. */
+static const BpIrNode *const *operands_from(const Parser *parser, size_t base) {
+  return parser->stack ? parser->stack + base : NULL;
+}
+
 static bool at_list_end(const Parser *parser) {
   return parser->token.kind == ')' || parser->token.kind == '\0';
 }
@@ -400,7 +405,7 @@ static const BpIrNode *parse_by_form(Parser *parser, int32_t kind, const char *p
   for (const char *form = bp__ir_form(kind); *form; form++)
     if (parse_part(parser, *form, &scalars))
       return NULL;
-  const BpIrNode *const *operands = parser->stack + base;
+  const BpIrNode *const *operands = operands_from(parser, base);
   int32_t count = (int32_t)(parser->stack_size - base);
   if (kind == BP_IR_SHUFFLE && count <= scalars.int_value)
     return fail_at(parser, place,
@@ -439,7 +444,7 @@ static const BpIrNode *parse_buffer(Parser *parser) {
   size_t base = parser->stack_size;
   if (scope < 0 || parse_rest(parser))
     return NULL;
-  const BpIrNode *const *extents = parser->stack + base;
+  const BpIrNode *const *extents = operands_from(parser, base);
   int32_t count = (int32_t)(parser->stack_size - base);
   parser->stack_size = base;
   const BpIrNode *known = bp__names_get(&parser->names, name.start, name.size);
@@ -467,7 +472,7 @@ static const BpIrNode *parse_function(Parser *parser, const char *place) {
   if (!name || parse_rest(parser))
     return NULL;
   int32_t count = (int32_t)(parser->stack_size - base), num_params = 0;
-  const BpIrNode *const *operands = parser->stack + base;
+  const BpIrNode *const *operands = operands_from(parser, base);
   parser->stack_size = base;
   if (count == 0)
     return fail_at(parser, place, "the function has no body");

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# Fuzzing of what reads untrusted input. `make check` runs each target over mutations of its seeds;
+# `make fuzz`, in a build configured with --enable-asan --enable-ubsan CC=clang
+# CFLAGS="-g -O1 -fsanitize=fuzzer-no-link", lets libFuzzer look for FUZZ_SECONDS at each. A target
+# NAME is fuzz_NAME.c, and the lines of the one below.
+
+fuzzers =
+FUZZ_SECONDS = 60
+EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/driver.c
+
+test_programs += tests/fuzz/test-ir-text
+tests_fuzz_test_ir_text_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_ir_text.c tests/fuzz/fuzz.h
+fuzzers += tests/fuzz/fuzz_ir_text
+
+EXTRA_PROGRAMS += $(fuzzers)
+CLEANFILES += $(fuzzers)
+tests_fuzz_fuzz_ir_text_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+tests_fuzz_fuzz_ir_text_LDADD = libbackplane-compiler.la libbackplane.la $(GLIB_LIBS)
+
+fuzz: $(fuzzers)
+	for fuzzer in $(fuzzers); do \
+	  $(MKDIR_P) $$fuzzer.corpus && $(AM_TESTS_ENVIRONMENT) \
+	  ./$$fuzzer -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 $$fuzzer.corpus || exit 1; \
+	done
+.PHONY: fuzz
