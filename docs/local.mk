@@ -2,3 +2,4 @@
 # Documentation.
 EXTRA_DIST += docs/building.md docs/models.md docs/testing.md docs/trust.md docs/decisions.md
 EXTRA_DIST += docs/devices.md docs/plugins.md docs/targets.md
+EXTRA_DIST += docs/ir.md
