@@ -127,7 +127,7 @@ class Result:
     error: str = ""
     worst_error: float = 0  # of our outputs, a fraction of what is allowed
     compile_s: float = 0
-    start_ms: float = 0  # exec to exit of a run, less one run of the warm model
+    start_ms: float = 0  # exec to exit of `backplane run`, less the run itself
     load_ms: float = 0  # as the tool reports it
     parameter_bytes: int = 0
     planned_bytes: int = 0
@@ -147,11 +147,12 @@ class Result:
 # ---- The programs that are measured -------------------------------------------------------------
 
 
-def backplane_times(tool: Path, library: Path, threads: int, seconds: float) -> list[float]:
-    """The minimum and the median, in milliseconds."""
+def run_bench(tool: Path, library: Path, threads: int, seconds: float) -> dict[str, Any]:
+    """What `backplane bench` reports; a slow model runs few times rather than for long."""
     command = [str(tool), "bench", str(library), "--threads", str(threads), "--json"]
-    report = json.loads(run_program([*command, "--seconds", str(seconds)]).stdout)
-    return [report["min"], report["median"]]
+    command += ["--seconds", str(seconds), "--runs", "2", "--warmup", "1"]
+    report: dict[str, Any] = json.loads(run_program(command).stdout)
+    return report
 
 
 class PeerProcess:
@@ -249,16 +250,14 @@ class Bench:
 
     def start(self, case: Case, library: Path, value: Path, result: Result) -> None:
         idle = run_program([str(self.tool), "--version"])
-        warm = [str(self.tool), "bench", str(library), "--json", "--seconds", "0.2"]
-        report = json.loads(run_program(warm).stdout)
         with tempfile.TemporaryDirectory() as outputs:
             command = [str(self.tool), "run", str(library), "--input", f"{case.input}={value}"]
-            command += ["--output-dir", outputs]
+            command += ["--output-dir", outputs, "--json"]
             runs = [run_program(command) for _ in range(STARTS)]
-        result.start_ms = min(run.seconds for run in runs) * 1e3 - report["min"]
-        result.load_ms = report["load_ms"]
-        result.parameter_bytes = report["parameter_bytes"]
-        result.planned_bytes = report["planned_bytes"]
+        reports = [json.loads(run.stdout) for run in runs]
+        times = zip(runs, reports, strict=True)
+        result.start_ms = min(run.seconds * 1e3 - report["run_ms"] for run, report in times)
+        result.load_ms = min(report["load_ms"] for report in reports)
         result.peak_bytes = max(run.peak_bytes for run in runs) - idle.peak_bytes
 
     def latency(
@@ -285,8 +284,11 @@ class Bench:
     def round(self, library: Path, peers: dict[str, PeerProcess], result: Result) -> None:
         """Every program once; a peer that fails is out."""
         for threads in self.threads:
-            times = backplane_times(self.tool, library, threads, self.seconds)
-            result.ms.setdefault(f"backplane {threads}", []).extend(times)
+            report = run_bench(self.tool, library, threads, self.seconds)
+            times = result.ms.setdefault(f"backplane {threads}", [])
+            times += [report["min"], report["median"]]
+            result.parameter_bytes = report["parameter_bytes"]
+            result.planned_bytes = report["planned_bytes"]
         for name, process in list(peers.items()):
             try:
                 result.ms.setdefault(name, []).extend(process.times(self.seconds))
