@@ -12,6 +12,7 @@ test_programs += tests/core/test-plugins
 EXTRA_DIST += tests/core/plugin_files.h
 test_programs += tests/core/test-device
 test_programs += tests/core/test-simdev
+test_programs += tests/core/test-runtime
 test_programs += tests/core/test-select
 test_programs += tests/core/test-target
 check_PROGRAMS += tests/core/export-example

@@ -3,6 +3,7 @@
  *
  * It is registered as the global `device_api.NAME` (NAME: "cpu", "opencl", ...), with the inline
  * helper bp_plugin_register_device_api() in plugin_helpers.h.
+ * The host reads the table once, when the kind is first used, and calls through a copy.
  *
  * Rules for every slot, unless its comment says otherwise:
  *  - it may be called from any thread, also at once from several; the host holds no lock;

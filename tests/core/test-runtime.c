@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The host services that plugins are given: memory, options, the directory for cached files. */
+
+#include <backplane/error.h>
+#include <backplane/plugins.h>
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const BpRuntimeTable *runtime;
+static char *scratch;
+
+/* A plugin of the program itself, to see the host as plugins do. */
+static int32_t keep_table(const BpHost *host, BpPlugin *plugin) {
+  (void)plugin;
+  g_assert_cmpuint(host->abi_version, ==, BP_ABI_VERSION);
+  g_assert_null(host->get_table("no such table", 1));
+  g_assert_null(host->get_table(BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION + 1));
+  g_assert_null(host->get_table(NULL, 1));
+  runtime = host->get_table(BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION);
+  return -1;
+}
+
+static void fetch_table(void) {
+  g_assert_cmpint(bp_plugin_register_static("abi=" BP_ABI_TEXT
+                                            "\nname=looker\nversion=1\nlicense=MIT\n"
+                                            "description=x\nentry=bp_plugin_entry_looker\n"
+                                            "provides=test.looker\n",
+                                            keep_table),
+                  ==, 0);
+  g_assert_cmpint(bp_plugin_activate("looker"), ==, -1);
+  g_assert_nonnull(runtime);
+  bp_error_clear();
+}
+
+static void assert_error(int rc, const char *kind, const char *part) {
+  g_assert_cmpint(rc, ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, kind);
+  if (!strstr(bp_error_message(), part))
+    g_error("\"%s\" does not contain \"%s\"", bp_error_message(), part);
+  bp_error_clear();
+}
+
+static void test_host_memory_is_aligned(void) {
+  for (uint64_t alignment = 1; alignment <= 65536; alignment *= 2)
+    for (uint64_t size = 0; size < 100; size += 33) {
+      void *data = runtime->host_alloc(size, alignment);
+      g_assert_nonnull(data);
+      g_assert_cmpuint((uintptr_t)data % alignment, ==, 0);
+      memset(data, 1, size);
+      runtime->host_free(data);
+    }
+  runtime->host_free(NULL);
+}
+
+static void test_impossible_memory_is_an_error(void) {
+  g_assert_null(runtime->host_alloc(UINT64_MAX, 64));
+  assert_error(-1, BP_ERROR_MEMORY, "bytes");
+  g_assert_null(runtime->host_alloc(16, 48));
+  assert_error(-1, BP_ERROR_VALUE, "no power of two");
+}
+
+static void test_options_are_ours_alone(void) {
+  g_setenv("BACKPLANE_TEST", "yes", TRUE);
+  g_assert_cmpstr(runtime->get_option("BACKPLANE_TEST"), ==, "yes");
+  g_assert_null(runtime->get_option("BACKPLANE_TEST_ABSENT"));
+  g_assert_null(runtime->get_option("PATH"));
+  g_assert_null(runtime->get_option(NULL));
+}
+
+/* ---- The cache --------------------------------------------------------------------------- */
+
+static void set_cache(const char *name) {
+  g_autofree char *path = g_build_filename(scratch, name, NULL);
+  g_setenv("BACKPLANE_CACHE_DIR", path, TRUE);
+}
+
+static void test_cache_directory_is_made_and_private(void) {
+  char path[512];
+  struct stat status;
+  set_cache("deep/down");
+  for (int i = 0; i < 2; i++)
+    g_assert_cmpint(runtime->get_cache_dir("sub-ject_1", path, sizeof path), ==, 0);
+  g_assert_true(g_str_has_suffix(path, "/deep/down/sub-ject_1"));
+  g_assert_cmpint(stat(path, &status), ==, 0);
+  g_assert_true(S_ISDIR(status.st_mode));
+  g_assert_cmpuint(status.st_mode & 0777, ==, 0700);
+}
+
+static void test_cache_directory_that_others_may_write_is_refused(void) {
+  char path[512];
+  set_cache("open");
+  g_assert_cmpint(runtime->get_cache_dir("x", path, sizeof path), ==, 0);
+  g_assert_cmpint(chmod(path, 0770), ==, 0);
+  assert_error(runtime->get_cache_dir("x", path, sizeof path), BP_ERROR_IO, "chmod go-w");
+}
+
+static void test_cache_directory_that_cannot_be_made_is_an_error(void) {
+  char path[512];
+  g_autofree char *file = g_build_filename(scratch, "file", NULL);
+  g_assert_true(g_file_set_contents(file, "", 0, NULL));
+  set_cache("file");
+  assert_error(runtime->get_cache_dir("x", path, sizeof path), BP_ERROR_IO, "BACKPLANE_CACHE_DIR");
+  g_setenv("BACKPLANE_CACHE_DIR", "/proc/nothing", TRUE);
+  assert_error(runtime->get_cache_dir("x", path, sizeof path), BP_ERROR_IO, "/proc/nothing");
+}
+
+static void test_bad_requests_for_a_cache_are_errors(void) {
+  char path[512];
+  set_cache("bad");
+  assert_error(runtime->get_cache_dir("../x", path, sizeof path), BP_ERROR_VALUE, "subject");
+  assert_error(runtime->get_cache_dir("", path, sizeof path), BP_ERROR_VALUE, "subject");
+  assert_error(runtime->get_cache_dir(NULL, path, sizeof path), BP_ERROR_VALUE, "subject");
+  assert_error(runtime->get_cache_dir("x", path, 8), BP_ERROR_VALUE, "more than 8 bytes");
+}
+
+static void test_cache_lies_in_the_users_own_by_default(void) {
+  char path[512];
+  g_unsetenv("BACKPLANE_CACHE_DIR");
+  g_setenv("XDG_CACHE_HOME", scratch, TRUE);
+  g_assert_cmpint(runtime->get_cache_dir("x", path, sizeof path), ==, 0);
+  g_autofree char *expected = g_build_filename(scratch, "backplane/x", NULL);
+  g_assert_cmpstr(path, ==, expected);
+  g_setenv("XDG_CACHE_HOME", "relative", TRUE);
+  g_setenv("HOME", scratch, TRUE);
+  g_assert_cmpint(runtime->get_cache_dir("x", path, sizeof path), ==, 0);
+  g_assert_true(g_str_has_suffix(path, "/.cache/backplane/x"));
+  g_unsetenv("HOME");
+  assert_error(runtime->get_cache_dir("x", path, sizeof path), BP_ERROR_IO, "HOME is not set");
+}
+
+static void remove_tree(const char *path) {
+  GDir *directory = g_dir_open(path, 0, NULL);
+  for (const char *name; directory && (name = g_dir_read_name(directory));) {
+    g_autofree char *child = g_build_filename(path, name, NULL);
+    if (g_unlink(child))
+      remove_tree(child);
+  }
+  if (directory)
+    g_dir_close(directory);
+  g_rmdir(path);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  scratch = g_dir_make_tmp("backplane-runtime-XXXXXX", NULL);
+  fetch_table();
+#define ADD(path, test) g_test_add_func("/runtime/" path, test)
+  ADD("memory/is-aligned", test_host_memory_is_aligned);
+  ADD("memory/impossible-is-an-error", test_impossible_memory_is_an_error);
+  ADD("options-are-ours-alone", test_options_are_ours_alone);
+  ADD("cache/is-made-and-private", test_cache_directory_is_made_and_private);
+  ADD("cache/that-others-may-write-is-refused",
+      test_cache_directory_that_others_may_write_is_refused);
+  ADD("cache/that-cannot-be-made-is-an-error",
+      test_cache_directory_that_cannot_be_made_is_an_error);
+  ADD("cache/bad-requests-are-errors", test_bad_requests_for_a_cache_are_errors);
+  ADD("cache/lies-in-the-users-own-by-default", test_cache_lies_in_the_users_own_by_default);
+  int rc = g_test_run();
+  remove_tree(scratch);
+  g_free(scratch);
+  return rc;
+}
