@@ -62,6 +62,8 @@ static BpMappedFile *map_descriptor(int fd, const char *path) {
   bp__object_init(&file->header, BP_TYPE_OBJECT, delete_mapped_file);
   file->data = data;
   file->size = size;
+  file->others_may_write =
+      (status.st_mode & S_IWOTH) || (status.st_uid && status.st_uid != geteuid());
   return file;
 }
 

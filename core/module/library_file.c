@@ -4,6 +4,7 @@
 #include "core/module/library_file.h"
 
 #include "core/module/library.h"
+#include "core/registry/log.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 typedef struct Scan {
   BpLibraryFile *library;
@@ -86,8 +88,23 @@ static int check_use(const BpLibraryFile *library) {
                         library->path, BP_SYMBOL_PREFIX);
 }
 
+/* Loading a library is running it. */
+static int check_trust(const BpLibraryFile *library) {
+  if (!library->file->others_may_write)
+    return 0;
+  if (getauxval(AT_SECURE))
+    return bp_error_raise(
+        BP_ERROR_VALUE,
+        "\"%s\" is not loaded: others may write to it, and this program runs with "
+        "more rights than its user",
+        library->path);
+  bp__log(BP_LOG_WARNING, "others may write to the library \"%s\", and loading it is running it",
+          library->path);
+  return 0;
+}
+
 static int read_file(BpLibraryFile *library, Scan *scan) {
-  if (!(library->file = bp__file_map(library->path)) ||
+  if (!(library->file = bp__file_map(library->path)) || check_trust(library) ||
       bp__elf_visit_symbols(library->file, library->path, scan_symbol, scan) ||
       check_use(library) || take_names(&library->functions, &scan->functions) ||
       take_names(&library->slots, &scan->slots))

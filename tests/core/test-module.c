@@ -542,6 +542,19 @@ static void test_files_that_are_no_library_are_errors(void) {
   g_free(path);
 }
 
+static void test_library_that_others_may_write_is_a_warning(void) {
+  char *path = temporary_path("open.so");
+  export_small(path);
+  g_assert_cmpint(g_chmod(path, 0777), ==, 0);
+  bp_log_set_callback(count_warnings, NULL);
+  warnings = 0;
+  bp_object_release(load(path));
+  bp_log_set_callback(NULL, NULL);
+  g_assert_cmpint(warnings, ==, 1);
+  g_remove(path);
+  g_free(path);
+}
+
 static void test_library_of_another_machine_is_an_error(void) {
   char *path = temporary_path("machine.so");
   export_with_imports(path);
@@ -765,6 +778,8 @@ static void add_library_tests(void) {
                   test_library_calls_the_registry_after_its_imports);
   g_test_add_func("/module/load/files-that-are-no-library-are-errors",
                   test_files_that_are_no_library_are_errors);
+  g_test_add_func("/module/load/library-that-others-may-write-is-a-warning",
+                  test_library_that_others_may_write_is_a_warning);
   g_test_add_func("/module/load/library-of-another-machine-is-an-error",
                   test_library_of_another_machine_is_an_error);
   g_test_add_func("/module/load/truncated-library-is-an-error", test_truncated_library_is_an_error);
