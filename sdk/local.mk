@@ -10,6 +10,7 @@ pkginclude_HEADERS += \
 	sdk/include/backplane/module_api.h \
 	sdk/include/backplane/plugin.h \
 	sdk/include/backplane/plugin_helpers.h \
+	sdk/include/backplane/pointer_map.h \
 	sdk/include/backplane/target_api.h \
 	sdk/include/backplane/value.h
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inside the emitter: its state, and what its files offer one another.
  *
- * text.c      strings, the arena they live in, maps, templates
+ * text.c      strings, the arena they live in, templates
  * types.c     names of types, declared when first used
  * expr.c      expressions: scalars, and whatever is the same for vectors
  * vector.c    what vectors alone have: lanes, masks, ramps, shuffles, reductions
@@ -19,6 +19,7 @@
 
 #include <backplane/emitter_api.h>
 #include <backplane/error_kinds.h>
+#include <backplane/pointer_map.h>
 
 /* ---- text.c ------------------------------------------------------------------------------- */
 
@@ -28,13 +29,6 @@ typedef struct BpText {
   size_t size;
   size_t capacity;
 } BpText;
-
-/* A map from pointers to pointers. */
-typedef struct BpMap {
-  struct BpMapEntry *entries;
-  size_t capacity; /* a power of two, or 0 */
-  size_t count;
-} BpMap;
 
 typedef struct BpArenaBlock BpArenaBlock;
 
@@ -80,11 +74,11 @@ typedef struct BpEmitter {
   BpArenaBlock *arena; /* texts of the current function */
   const BpIrNode *function;
   const char *function_name;
-  int32_t next_name;   /* numbers make names unique within a function */
-  BpMap symbols;       /* BpIrNode to BpSymbol */
-  BpMap uses;          /* of the current statement: node to count */
-  BpMap temps;         /* of the current statement: node to BpExpr */
-  int32_t index_depth; /* > 0: overflow is excluded, for the value is an address */
+  int32_t next_name;    /* numbers make names unique within a function */
+  BpPointerMap symbols; /* BpIrNode to BpSymbol */
+  BpPointerMap uses;    /* of the current statement: node to count */
+  BpPointerMap temps;   /* of the current statement: node to BpExpr */
+  int32_t index_depth;  /* > 0: overflow is excluded, for the value is an address */
   int32_t depth;
   int32_t in_parallel;
   int32_t cleanup; /* the label to leave by on failure, 0: return at once */
@@ -109,11 +103,6 @@ const char *bp__bare(BpEmitter *e, const char *text);
 
 /* A literal of C with the text, in the arena. */
 const char *bp__c_string(BpEmitter *e, const char *text);
-
-int bp__map_set(BpMap *map, const void *key, void *value); /* -1: no memory, nothing raised */
-void *bp__map_get(const BpMap *map, const void *key);
-void bp__map_clear(BpMap *map); /* keeps a small table for reuse */
-void bp__map_free(BpMap *map);
 
 /* Replaces $1.. by the arguments, of which some may be NULL where the template has no use of them.
  */

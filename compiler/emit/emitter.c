@@ -23,9 +23,9 @@ static void free_emitter(BpEmitter *e) {
   BpText *texts[] = {&e->head, &e->types, &e->before, &e->opening, &e->body, &e->done};
   for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
     bp__text_free(texts[i]);
-  bp__map_free(&e->symbols);
-  bp__map_free(&e->uses);
-  bp__map_free(&e->temps);
+  bp_pointer_map_free(&e->symbols);
+  bp_pointer_map_free(&e->uses);
+  bp_pointer_map_free(&e->temps);
   bp__arena_free(e);
 }
 

@@ -27,8 +27,8 @@ static void count_uses(BpEmitter *e, const BpIrNode *node, int32_t depth) {
     bp__fail(e, BP_ERROR_VALUE, "an expression is nested deeper than %d", DEEPEST);
     return;
   }
-  uintptr_t count = (uintptr_t)bp__map_get(&e->uses, node);
-  if (bp__map_set(&e->uses, node, (void *)(count + 1)) != 0)
+  uintptr_t count = (uintptr_t)bp_pointer_map_get(&e->uses, node);
+  if (bp_pointer_map_set(&e->uses, node, (void *)(count + 1)) != 0)
     bp__fail(e, BP_ERROR_MEMORY, "out of memory");
   if (count > 0)
     return;
@@ -37,8 +37,8 @@ static void count_uses(BpEmitter *e, const BpIrNode *node, int32_t depth) {
 }
 
 void bp__begin_statement(BpEmitter *e, const BpIrNode *const *roots, int32_t num_roots) {
-  bp__map_clear(&e->uses);
-  bp__map_clear(&e->temps);
+  bp_pointer_map_clear(&e->uses);
+  bp_pointer_map_clear(&e->temps);
   for (int32_t i = 0; i < num_roots; i++)
     count_uses(e, roots[i], 0);
 }
@@ -496,7 +496,7 @@ static BpExpr spell(BpEmitter *e, const BpIrNode *node) {
 BpExpr bp__expr(BpEmitter *e, const BpIrNode *node) {
   if (!node)
     return bp__text(bp__fail(e, BP_ERROR_VALUE, "an operand is missing"));
-  BpExpr *known = bp__map_get(&e->temps, node);
+  BpExpr *known = bp_pointer_map_get(&e->temps, node);
   if (known)
     return *known;
   if (e->failed)
@@ -506,7 +506,7 @@ BpExpr bp__expr(BpEmitter *e, const BpIrNode *node) {
   e->depth++;
   BpExpr result = spell(e, node);
   e->depth--;
-  int is_shared = (uintptr_t)bp__map_get(&e->uses, node) > 1;
+  int is_shared = (uintptr_t)bp_pointer_map_get(&e->uses, node) > 1;
   if (!is_shared && strlen(result.text) <= LONGEST_TEXT)
     return result;
   BpDataType dtype = e->ir->dtype(node);
@@ -516,7 +516,7 @@ BpExpr bp__expr(BpEmitter *e, const BpIrNode *node) {
   BpExpr *kept = bp__arena_alloc(e, sizeof(*kept));
   if (kept) {
     *kept = result;
-    if (bp__map_set(&e->temps, node, kept) != 0)
+    if (bp_pointer_map_set(&e->temps, node, kept) != 0)
       bp__fail(e, BP_ERROR_MEMORY, "out of memory");
   }
   return result;

@@ -222,7 +222,7 @@ void bp__function(BpEmitter *e, const BpIrNode *function) {
   e->indent = 0;
   e->cleanup = 0;
   e->out = &e->body;
-  bp__map_clear(&e->symbols);
+  bp_pointer_map_clear(&e->symbols);
   if (!is_identifier(e->function_name))
     bp__fail(e, BP_ERROR_VALUE, "the name is no identifier of C");
   open_function(e, function);

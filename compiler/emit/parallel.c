@@ -5,7 +5,7 @@
 
 typedef struct Captures {
   BpEmitter *e;
-  BpMap seen;
+  BpPointerMap seen;
   BpText fields; /* of the structure */
   BpText loads;  /* from the structure, in the task */
   BpText values; /* for the structure */
@@ -18,10 +18,10 @@ static int is_noalias(BpEmitter *e) {
 static int32_t capture(void *context, const BpIrNode *node) {
   Captures *captures = context;
   BpEmitter *e = captures->e;
-  BpSymbol *symbol = bp__map_get(&e->symbols, node);
-  if (!symbol || bp__map_get(&captures->seen, node))
+  BpSymbol *symbol = bp_pointer_map_get(&e->symbols, node);
+  if (!symbol || bp_pointer_map_get(&captures->seen, node))
     return 0;
-  if (bp__map_set(&captures->seen, node, symbol) != 0) {
+  if (bp_pointer_map_set(&captures->seen, node, symbol) != 0) {
     bp__fail(e, BP_ERROR_MEMORY, "out of memory");
     return -1;
   }
@@ -102,7 +102,7 @@ void bp__parallel(BpEmitter *e, const BpIrNode *node) {
   bp__line(e, "if (bp_parallel_launch(%s, &%s, %s))", name, data, count.text);
   bp__line(e, "  %s", bp__leave(e));
   emit_task(e, node, &captures, name);
-  bp__map_free(&captures.seen);
+  bp_pointer_map_free(&captures.seen);
   bp__text_free(&captures.fields);
   bp__text_free(&captures.loads);
   bp__text_free(&captures.values);

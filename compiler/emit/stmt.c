@@ -25,7 +25,7 @@ BpSymbol *bp__declare(BpEmitter *e, const BpIrNode *node, BpDataType dtype) {
     return NULL;
   const char *name = bp__unique_name(e, e->ir->str_value(node));
   *symbol = (BpSymbol){{name, 0, 1}, dtype, node, NULL, 0, 0};
-  if (bp__map_set(&e->symbols, node, symbol) != 0) {
+  if (bp_pointer_map_set(&e->symbols, node, symbol) != 0) {
     bp__fail(e, BP_ERROR_MEMORY, "out of memory");
     return NULL;
   }
@@ -33,12 +33,12 @@ BpSymbol *bp__declare(BpEmitter *e, const BpIrNode *node, BpDataType dtype) {
 }
 
 void bp__undeclare(BpEmitter *e, const BpIrNode *node) {
-  if (bp__map_get(&e->symbols, node))
-    bp__map_set(&e->symbols, node, NULL);
+  if (bp_pointer_map_get(&e->symbols, node))
+    bp_pointer_map_set(&e->symbols, node, NULL);
 }
 
 BpSymbol *bp__symbol(BpEmitter *e, const BpIrNode *node) {
-  BpSymbol *symbol = bp__map_get(&e->symbols, node);
+  BpSymbol *symbol = bp_pointer_map_get(&e->symbols, node);
   if (!symbol)
     bp__fail(e, BP_ERROR_VALUE, "%s %s is used where it is not defined",
              e->ir->kind_name(e->ir->kind(node)), e->ir->str_value(node));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emitter's strings: growing texts, an arena, pointer maps, templates. */
+/* The emitter's strings: growing texts, an arena, templates. */
 #include "compiler/emit/emit.h"
 
 #include <stdarg.h>
@@ -13,11 +13,6 @@ struct BpArenaBlock {
   BpArenaBlock *next;
   size_t used;
   size_t size;
-};
-
-struct BpMapEntry {
-  const void *key;
-  void *value;
 };
 
 const char *bp__fail(BpEmitter *e, const char *kind, const char *format, ...) {
@@ -166,58 +161,6 @@ const char *bp__bare(BpEmitter *e, const char *text) {
       return text;
   }
   return bp__format(e, "%.*s", (int)size - 2, text + 1);
-}
-
-/* ---- Maps --------------------------------------------------------------------------------- */
-
-static size_t slot_of(const BpMap *map, const void *key) {
-  uint64_t hash = (uint64_t)(uintptr_t)key * UINT64_C(0x9E3779B97F4A7C15);
-  size_t slot = (size_t)(hash >> 32) & (map->capacity - 1);
-  while (map->entries[slot].key && map->entries[slot].key != key)
-    slot = (slot + 1) & (map->capacity - 1);
-  return slot;
-}
-
-static int map_grow(BpMap *map) {
-  BpMap grown = {NULL, map->capacity ? map->capacity * 2 : 64, map->count};
-  grown.entries = calloc(grown.capacity, sizeof(*grown.entries));
-  if (!grown.entries)
-    return -1;
-  for (size_t i = 0; i < map->capacity; i++) {
-    if (map->entries[i].key)
-      grown.entries[slot_of(&grown, map->entries[i].key)] = map->entries[i];
-  }
-  free(map->entries);
-  *map = grown;
-  return 0;
-}
-
-int bp__map_set(BpMap *map, const void *key, void *value) {
-  if (2 * map->count >= map->capacity && map_grow(map) != 0)
-    return -1;
-  struct BpMapEntry *entry = &map->entries[slot_of(map, key)];
-  if (!entry->key)
-    map->count++;
-  *entry = (struct BpMapEntry){key, value};
-  return 0;
-}
-
-void *bp__map_get(const BpMap *map, const void *key) {
-  return map->capacity ? map->entries[slot_of(map, key)].value : NULL;
-}
-
-void bp__map_clear(BpMap *map) {
-  if (map->capacity > 1024) {
-    bp__map_free(map);
-  } else if (map->count) {
-    memset(map->entries, 0, map->capacity * sizeof(*map->entries));
-    map->count = 0;
-  }
-}
-
-void bp__map_free(BpMap *map) {
-  free(map->entries);
-  *map = (BpMap){NULL, 0, 0};
 }
 
 /* ---- Templates ---------------------------------------------------------------------------- */
