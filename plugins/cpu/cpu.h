@@ -33,6 +33,8 @@ void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size);
 int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size);
 /* Whether the name is that of a feature in the tables here. */
 int bp_cpu_is_feature(const char *name, size_t size);
+/* Its number in libgcc's word of features, -1 for another name. */
+int bp_cpu_feature_bit(const char *name, size_t size);
 /* Calls `visit` for each item of a comma-separated list until it returns non-zero, which is then
  * the result. */
 int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, size_t size),

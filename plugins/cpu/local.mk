@@ -14,3 +14,24 @@ backplane_cpu_la_SOURCES = \
 backplane_cpu_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
 backplane_cpu_la_LDFLAGS = $(LDFLAGS_PLUGIN)
 endif
+
+if BUILD_CPU_LLVM
+plugin_LTLIBRARIES += backplane-cpu-llvm.la
+backplane_cpu_llvm_la_SOURCES = \
+	plugins/cpu/cpu.h \
+	plugins/cpu/llvm_call.c \
+	plugins/cpu/llvm_expr.c \
+	plugins/cpu/llvm_function.c \
+	plugins/cpu/llvm_gen.c \
+	plugins/cpu/llvm_gen.h \
+	plugins/cpu/llvm_module.c \
+	plugins/cpu/llvm_parallel.c \
+	plugins/cpu/llvm_plugin.c \
+	plugins/cpu/llvm_stmt.c \
+	plugins/cpu/llvm_target.c \
+	plugins/cpu/machine.c \
+	plugins/cpu/target.c
+backplane_cpu_llvm_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) $(LLVM_CFLAGS)
+backplane_cpu_llvm_la_LDFLAGS = $(LDFLAGS_PLUGIN)
+backplane_cpu_llvm_la_LIBADD = $(LLVM_LIBS)
+endif

@@ -52,6 +52,7 @@ static const BpCpu cpus[] = {
 
 typedef struct Feature {
   const char *name;
+  int bit;        /* in libgcc's __cpu_model and __cpu_features2 */
   int is_present; /* on this machine */
 } Feature;
 
@@ -60,14 +61,15 @@ typedef struct Feature {
 /* Features that a program can ask for by name at run time, with gcc and with clang. */
 static void get_features(Feature features[NUM_FEATURES]) {
   LOOK_AT_CPU;
-#define FEATURE(name)                                                                              \
-  { name, HAS_(name) }
+#define FEATURE(name, bit)                                                                         \
+  { name, bit, HAS_(name) }
   const Feature all[NUM_FEATURES] = {
-      FEATURE("ssse3"),      FEATURE("sse4.1"),   FEATURE("sse4.2"),     FEATURE("popcnt"),
-      FEATURE("avx"),        FEATURE("avx2"),     FEATURE("bmi"),        FEATURE("bmi2"),
-      FEATURE("fma"),        FEATURE("avx512f"),  FEATURE("avx512bw"),   FEATURE("avx512cd"),
-      FEATURE("avx512dq"),   FEATURE("avx512vl"), FEATURE("avx512vnni"), FEATURE("avx512vbmi"),
-      FEATURE("avx512bf16"),
+      FEATURE("ssse3", 6),       FEATURE("sse4.1", 7),      FEATURE("sse4.2", 8),
+      FEATURE("popcnt", 2),      FEATURE("avx", 9),         FEATURE("avx2", 10),
+      FEATURE("bmi", 16),        FEATURE("bmi2", 17),       FEATURE("fma", 14),
+      FEATURE("avx512f", 15),    FEATURE("avx512bw", 21),   FEATURE("avx512cd", 23),
+      FEATURE("avx512dq", 22),   FEATURE("avx512vl", 20),   FEATURE("avx512vnni", 34),
+      FEATURE("avx512vbmi", 26), FEATURE("avx512bf16", 36),
   };
   memcpy(features, all, sizeof(all));
 }
@@ -100,13 +102,13 @@ int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, 
   return rc;
 }
 
-/* Whether the feature is known, and there. */
-static int find_feature(const char *name, size_t size, int *is_present) {
+/* Whether the feature is known; then *found is it. */
+static int find_feature(const char *name, size_t size, Feature *found) {
   Feature features[NUM_FEATURES];
   get_features(features);
   for (size_t i = 0; i < NUM_FEATURES; i++) {
     if (strlen(features[i].name) == size && memcmp(features[i].name, name, size) == 0) {
-      *is_present = features[i].is_present;
+      *found = features[i];
       return 1;
     }
   }
@@ -114,8 +116,13 @@ static int find_feature(const char *name, size_t size, int *is_present) {
 }
 
 int bp_cpu_is_feature(const char *name, size_t size) {
-  int is_present;
-  return find_feature(name, size, &is_present);
+  Feature feature;
+  return find_feature(name, size, &feature);
+}
+
+int bp_cpu_feature_bit(const char *name, size_t size) {
+  Feature feature;
+  return find_feature(name, size, &feature) ? feature.bit : -1;
 }
 
 typedef struct Text {
@@ -135,8 +142,8 @@ static void add_item(Text *text, const char *item, size_t size) {
 }
 
 static int add_if_missing(void *context, const char *item, size_t size) {
-  int is_present = 0;
-  if (!find_feature(item, size, &is_present) || !is_present)
+  Feature feature;
+  if (!find_feature(item, size, &feature) || !feature.is_present)
     add_item(context, item, size);
   return 0;
 }

@@ -431,26 +431,27 @@ static void test_extern_calls(gconstpointer target) {
   bp_object_release(module);
 }
 
+static void assert_refused(const char *target, const char *body, const char *message) {
+  BpTarget *parsed = bp_target_parse(target);
+  char *text = with_buffer("int32", 64, body);
+  BpIrModule *module = parse_verified(text);
+  g_assert_null(bp_target_build(module, parsed));
+  assert_error(BP_ERROR_NOT_IMPLEMENTED, message);
+  bp_object_release(module);
+  g_free(text);
+  bp_object_release(parsed);
+}
+
 /* Constructs that no CPU target takes are refused by name. */
 static void test_refusals(gconstpointer target) {
-  static const struct {
-    const char *body;
-    const char *message;
-  } cases[] = {
-      {"(for i:int64 0 4 bound \"threadIdx.x\" (seq (barrier \"shared\") (store A i 1:int32)))",
-       "has a barrier"},
-      {"(store A (ramp 0 1 3) (broadcast 1:int32 3))", "int32x3"},
-  };
-  BpTarget *parsed = bp_target_parse(target);
-  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-    char *text = with_buffer("int32", 64, cases[i].body);
-    BpIrModule *module = parse_verified(text);
-    g_assert_null(bp_target_build(module, parsed));
-    assert_error(BP_ERROR_NOT_IMPLEMENTED, cases[i].message);
-    bp_object_release(module);
-    g_free(text);
-  }
-  bp_object_release(parsed);
+  assert_refused(target,
+                 "(for i:int64 0 4 bound \"threadIdx.x\" (seq (barrier \"shared\")"
+                 " (store A i 1:int32)))",
+                 "has a barrier");
+}
+
+static void test_c_refuses_odd_vectors(void) {
+  assert_refused("c", "(store A (ramp 0 1 3) (broadcast 1:int32 3))", "int32x3");
 }
 
 static void add_tests(const char *kind, const char *target) {
@@ -478,7 +479,9 @@ int main(int argc, char **argv) {
   register_function("test.codegen.negate", negate);
   register_function("test.codegen.count", count_args);
   register_function("test.codegen.fail", fail);
+  g_test_add_func("/codegen/c-refuses-odd-vectors", test_c_refuses_odd_vectors);
   add_tests("c", "c -options=-O1");
   add_tests("c-x86-64", "c -mcpu=x86-64 -options=-O1");
+  add_tests("llvm", "llvm -opt=1");
   return g_test_run();
 }

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Target kind `llvm`: LLVM 15 from the IR to an object file. The module is verified before LLVM's
+ * passes see it and features are checked against tables of ours, for LLVM ends the process on what
+ * it finds wrong itself. Nothing global of LLVM is changed: PoCL and Mesa use it too. */
+#include "llvm_gen.h"
+
+#include <llvm-c/Analysis.h>
+#include <llvm-c/DebugInfo.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const BpTargetAttr attrs[] = {
+    BP_CPU_TARGET_ATTRS //
+    {"mtriple", BP_TYPE_STR, 0, NULL, "the system, as LLVM names it; by default Linux on the CPU"},
+    {"opt", BP_TYPE_INT, 0, "3", "optimisation level, 0 to 3"},
+};
+
+const BpTargetKind bp_cpu_llvm_kind = {
+    .struct_size = sizeof(BpTargetKind),
+    .name = "llvm",
+    .device_type = BP_DEVICE_CPU,
+    .ir_level = BP_IR_LEVEL,
+    .attrs = attrs,
+    .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
+    .description = "Machine code by LLVM, for this CPU or another",
+    .complete = bp_cpu_complete_target,
+};
+
+/* ---- The machine --------------------------------------------------------------------------- */
+
+typedef struct Job {
+  char cpu_name[64];
+  char extras[512];
+  char features[1024]; /* the extras as LLVM takes them: "+avx512vnni" */
+  char triple[128];
+  char vector_width[16];
+  int64_t opt;
+  const BpCpu *cpu;
+  LLVMTargetMachineRef machine;
+} Job;
+
+static void initialize_targets(void) {
+  LLVMInitializeAllTargetInfos();
+  LLVMInitializeAllTargets();
+  LLVMInitializeAllTargetMCs();
+  LLVMInitializeAllAsmPrinters();
+}
+
+static int add_feature(void *context, const char *item, size_t size) {
+  char *features = context;
+  size_t used = strlen(features);
+  snprintf(features + used, sizeof(((Job *)0)->features) - used, "%s+%.*s", used ? "," : "",
+           (int)size, item);
+  return 0;
+}
+
+static int32_t read_target(const BpTarget *target, Job *job) {
+  int64_t bits = 0;
+  if (bp_cpu_target_text(target, "mcpu", job->cpu_name, sizeof(job->cpu_name)) ||
+      bp_cpu_target_text(target, "mattr", job->extras, sizeof(job->extras)) ||
+      bp_cpu_target_text(target, "mtriple", job->triple, sizeof(job->triple)) ||
+      bp_cpu_target_int(target, "opt", &job->opt) ||
+      bp_cpu_target_int(target, BP_TARGET_VECTOR_BITS, &bits))
+    return -1;
+  job->cpu = bp_cpu_find(job->cpu_name);
+  if (!job->cpu)
+    return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target llvm: unknown mcpu \"%s\"",
+                                    job->cpu_name);
+  if (job->opt < 0 || job->opt > 3)
+    return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target llvm: opt is 0 to 3, not %lld",
+                                    (long long)job->opt);
+  if (!job->triple[0])
+    snprintf(job->triple, sizeof(job->triple), "%s-unknown-linux-gnu", job->cpu->arch);
+  bp_cpu_each(job->extras, add_feature, job->features);
+  snprintf(job->vector_width, sizeof(job->vector_width), "%lld", (long long)bits);
+  return 0;
+}
+
+static int32_t create_machine(Job *job) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  LLVMTargetRef target = NULL;
+  char *message = NULL;
+  pthread_once(&once, initialize_targets);
+  if (strncmp(job->triple, job->cpu->arch, strlen(job->cpu->arch)) != 0)
+    return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target llvm: mtriple %s does not fit mcpu %s",
+                                    job->triple, job->cpu->name);
+  if (LLVMGetTargetFromTriple(job->triple, &target, &message)) {
+    bp_cpu_host.error->raise(BP_ERROR_VALUE, "target llvm: mtriple %s: %s", job->triple, message);
+    LLVMDisposeMessage(message);
+    return -1;
+  }
+  job->machine =
+      LLVMCreateTargetMachine(target, job->triple, job->cpu->name, job->features,
+                              job->opt ? LLVMCodeGenLevelAggressive : LLVMCodeGenLevelNone,
+                              LLVMRelocPIC, LLVMCodeModelDefault);
+  if (!job->machine)
+    return bp_cpu_host.error->raise(BP_ERROR_COMPILE, "target llvm: no machine for %s",
+                                    job->triple);
+  return 0;
+}
+
+/* ---- The module ---------------------------------------------------------------------------- */
+
+/* LLVM would print such messages and, after an error, exit. */
+static void on_diagnostic(LLVMDiagnosticInfoRef info, void *context) {
+  BpGen *g = context;
+  if (LLVMGetDiagInfoSeverity(info) != LLVMDSError)
+    return;
+  char *text = LLVMGetDiagInfoDescription(info);
+  bp_gen_fail(g, BP_ERROR_COMPILE, "LLVM: %s", text);
+  LLVMDisposeMessage(text);
+}
+
+static void open_module(BpGen *g, const Job *job) {
+  g->context = LLVMContextCreate();
+  LLVMContextSetDiagnosticHandler(g->context, on_diagnostic, g);
+  g->module = LLVMModuleCreateWithNameInContext("backplane", g->context);
+  g->builder = LLVMCreateBuilderInContext(g->context);
+  LLVMSetTarget(g->module, job->triple);
+  LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(job->machine);
+  LLVMSetModuleDataLayout(g->module, layout);
+  LLVMDisposeTargetData(layout);
+  g->i1 = LLVMInt1TypeInContext(g->context);
+  g->i8 = LLVMInt8TypeInContext(g->context);
+  g->i16 = LLVMInt16TypeInContext(g->context);
+  g->i32 = LLVMInt32TypeInContext(g->context);
+  g->i64 = LLVMInt64TypeInContext(g->context);
+  g->f32 = LLVMFloatTypeInContext(g->context);
+  g->f64 = LLVMDoubleTypeInContext(g->context);
+  g->ptr = LLVMPointerTypeInContext(g->context, 0);
+  g->nothing = LLVMVoidTypeInContext(g->context);
+  g->cpu = job->cpu;
+  g->extras = job->extras;
+  g->attributes[0][0] = "target-cpu";
+  g->attributes[0][1] = job->cpu->name;
+  g->attributes[1][0] = "target-features";
+  g->attributes[1][1] = job->features[0] ? job->features : NULL;
+  g->attributes[2][0] = "prefer-vector-width";
+  g->attributes[2][1] = job->vector_width;
+}
+
+static void close_module(BpGen *g) {
+  bp_pointer_map_free(&g->symbols);
+  bp_pointer_map_free(&g->known);
+  LLVMDisposeBuilder(g->builder);
+  LLVMDisposeModule(g->module);
+  LLVMContextDispose(g->context);
+}
+
+static int32_t optimize(BpGen *g, const Job *job) {
+  char *message = NULL;
+  char passes[32];
+  if (LLVMVerifyModule(g->module, LLVMReturnStatusAction, &message)) {
+    bp_gen_fail(g, BP_ERROR_INTERNAL, "LLVM's verifier: %s", message);
+    LLVMDisposeMessage(message);
+    return -1;
+  }
+  LLVMDisposeMessage(message);
+  snprintf(passes, sizeof(passes), "default<O%lld>", (long long)job->opt);
+  LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+  LLVMPassBuilderOptionsSetLoopVectorization(options, 1);
+  LLVMPassBuilderOptionsSetSLPVectorization(options, 1);
+  LLVMErrorRef error = LLVMRunPasses(g->module, passes, job->machine, options);
+  LLVMDisposePassBuilderOptions(options);
+  if (!error)
+    return g->failed ? -1 : 0;
+  char *text = LLVMGetErrorMessage(error);
+  bp_gen_fail(g, BP_ERROR_COMPILE, "LLVM: %s", text);
+  LLVMDisposeErrorMessage(text);
+  return -1;
+}
+
+/* The names of the functions, one a line; malloc. */
+static char *function_names(const BpIrTable *ir, const BpIrModule *module) {
+  size_t size = 1;
+  for (int32_t i = 0; i < ir->num_functions(module); i++)
+    size += strlen(ir->str_value(ir->get_function(module, i))) + 1;
+  char *names = malloc(size);
+  if (!names) {
+    bp_cpu_host.error->raise(BP_ERROR_MEMORY, "target llvm: no memory for %zu bytes", size);
+    return NULL;
+  }
+  char *end = names;
+  *end = '\0';
+  for (int32_t i = 0; i < ir->num_functions(module); i++)
+    end = stpcpy(stpcpy(end, ir->str_value(ir->get_function(module, i))), "\n");
+  return names;
+}
+
+static BpModule *make_module(BpGen *g, const BpIrModule *ir_module, const Job *job) {
+  LLVMMemoryBufferRef object = NULL;
+  char *message = NULL;
+  if (LLVMTargetMachineEmitToMemoryBuffer(job->machine, g->module, LLVMObjectFile, &message,
+                                          &object)) {
+    bp_gen_fail(g, BP_ERROR_COMPILE, "LLVM: %s", message);
+    LLVMDisposeMessage(message);
+    return NULL;
+  }
+  BpModule *result = NULL;
+  char *names = function_names(g->ir, ir_module);
+  char *text = LLVMPrintModuleToString(g->module);
+  if (names && !g->failed) {
+    BpLlvmCode code = {job->cpu->name,
+                       job->extras,
+                       names,
+                       {text, strlen(text)},
+                       {LLVMGetBufferStart(object), LLVMGetBufferSize(object)}};
+    result = bp_cpu_llvm_module_create(&code);
+  }
+  free(names);
+  LLVMDisposeMessage(text);
+  LLVMDisposeMemoryBuffer(object);
+  return result;
+}
+
+static BpModule *build(const BpIrModule *module, const BpTarget *target) {
+  BpGen g = {.ir = bp_cpu_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION)};
+  Job job = {.machine = NULL};
+  if (!g.ir) {
+    bp_cpu_host.error->raise(BP_ERROR_NOT_FOUND, "target llvm: the compiler library is not loaded");
+    return NULL;
+  }
+  if (read_target(target, &job) || create_machine(&job))
+    return NULL;
+  open_module(&g, &job);
+  for (int32_t i = 0; i < g.ir->num_functions(module) && !g.failed; i++)
+    bp_gen_function(&g, g.ir->get_function(module, i));
+  BpModule *result = NULL;
+  if (!g.failed && optimize(&g, &job) == 0)
+    result = make_module(&g, module, &job);
+  close_module(&g);
+  LLVMDisposeTargetMachine(job.machine);
+  return result;
+}
+
+int bp_cpu_build_llvm(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  const BpIrModule *module;
+  const BpTarget *target;
+  if (bp_cpu_build_args(args, num_args, &module, &target) != 0)
+    return -1;
+  BpModule *built = build(module, target);
+  if (!built)
+    return -1;
+  result->type_index = BP_TYPE_MODULE;
+  result->v_obj = (BpObject *)(void *)built;
+  return 0;
+}
