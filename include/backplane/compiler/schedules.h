@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules for common computations, chosen by the target's attributes, never by its name; each is a
- * function over the primitives of te.h and nothing more.
+/* Schedules for common computations, chosen by the target's attributes, never by its name; each is
+ * a function over the primitives of te.h and nothing more.
  *
- * Those of BpFusedStages take a computation as graph operators state it: the stage that does the work and the last
- * of the element-wise stages that follow it (the same stage if none does), with what lies between
- * them inlined already. Layouts are those of docs/lowering.md. All return 0, or -1 with an error.
+ * Those of BpFusedStages take a computation as graph operators state it: the stage that does the
+ * work and the last of the element-wise stages that follow it (the same stage if none does), with
+ * what lies between them inlined already. Layouts are those of docs/lowering.md. All return 0, or
+ * -1 with an error.
  */
 #ifndef BACKPLANE_COMPILER_SCHEDULES_H
 #define BACKPLANE_COMPILER_SCHEDULES_H
@@ -47,8 +48,8 @@ BP_API int bp_schedule_elementwise(BpTe *te, BpTeTensor *tensor, const BpTarget 
 BP_API int bp_schedule_reduction(BpTe *te, BpTeTensor *output, const BpTarget *target);
 
 /* Schedules everything that `output` is computed from, whatever it is: inlines what is cheap, finds
- * out what does the work and uses what fits. A stage that was scheduled, inlined or placed before is
- * left as it is. */
+ * out what does the work and uses what fits. A stage that was scheduled, inlined or placed before
+ * is left as it is. */
 BP_API int bp_schedule_auto(BpTe *te, BpTeTensor *output, const BpTarget *target);
 
 #ifdef __cplusplus

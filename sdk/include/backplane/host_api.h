@@ -161,8 +161,8 @@ typedef struct BpRuntimeTable {
    * threads. Fails with the first failing task's error. Within a task it runs inline. */
   int32_t (*parallel_launch)(BpParallelTask task, void *data, int32_t num_task);
   /* Waits, within a task, for all tasks of its group. Each needs a thread of its own, so an error
-   * comes in a group of more tasks than num_threads() or one launched within a task; and when a task
-   * has ended without reaching the barrier. */
+   * comes in a group of more tasks than num_threads() or one launched within a task; and when a
+   * task has ended without reaching the barrier. */
   int32_t (*parallel_barrier)(int32_t task_id, BpParallelGroup *group);
   int32_t (*num_threads)(void);
   /* The device and stream that are current in this thread, for launched functions. */
