@@ -553,6 +553,8 @@ BpIrModule *bp_ir_parse(const char *text, size_t size) {
   BpIrModule *module = bp_ir_module_create();
   if (!module)
     return NULL;
+  if (size == 0)
+    text = ""; /* NULL may go with no bytes */
   Parser parser = {.start = text, .next = text, .end = text + size, .module = module};
   if (parse_module(&parser)) {
     bp_object_release(module);

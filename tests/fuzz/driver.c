@@ -20,7 +20,8 @@ static void splice(Input *input, size_t at, size_t size, const void *data, size_
   if (at + added + rest > LARGEST)
     return;
   memmove(input->data + at + added, input->data + at + size, rest);
-  memcpy(input->data + at, data, added);
+  if (added)
+    memcpy(input->data + at, data, added);
   input->size = at + added + rest;
 }
 
