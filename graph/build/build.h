@@ -17,6 +17,11 @@ int bp__build_own_outputs(BpGraph *graph);
 /* Takes constant factors and addends of the channels into the convolution before. (simplify.c) */
 int bp__build_fold_scales(BpGraph *graph);
 
+/* Removes transposes that move nothing, and says convolutions in fewer ways. (canonical.c) */
+int bp__build_canonical(BpGraph *graph);
+/* Brings convolutions into the channel-blocked layout if the target has vectors. (layout.c) */
+int bp__build_layout(BpGraph *graph, const BpTarget *target);
+
 /* ---- Groups: nodes that become one function ------------------------------------------------- */
 
 /* A group has one output, that of its last node; nothing else in it is used outside. */

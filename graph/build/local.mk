@@ -3,9 +3,11 @@
 
 libbackplane_graph_la_SOURCES += \
 	graph/build/build.h \
+	graph/build/canonical.c \
 	graph/build/compile.c \
 	graph/build/fuse.c \
 	graph/build/json.c \
+	graph/build/layout.c \
 	graph/build/lower.c \
 	graph/build/outputs.c \
 	graph/build/params.c \

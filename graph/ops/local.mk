@@ -2,6 +2,7 @@
 # Operators.
 
 libbackplane_graph_la_SOURCES += \
+	graph/ops/blocked.c \
 	graph/ops/conv.c \
 	graph/ops/elementwise.c \
 	graph/ops/expr.h \

@@ -49,11 +49,13 @@ static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *co
   BpDataType dtype = body->op->node->inputs[0]->dtype;
   const BpIrNode *in[BP_GRAPH_MAX_NDIM] = {axes[0], axes[1]}, *reduce[BP_GRAPH_MAX_NDIM];
   const BpIrNode *inside = NULL, *value;
+  int32_t count = 0;
   for (int32_t i = 0; i < w->rank; i++) {
-    const BpIrNode *within;
-    reduce[i] = bp_te_reduce_axis(te, "k", w->kernel[i]);
+    const BpIrNode *within, *k = x_index(ir, 0);
+    if (w->kernel[i] > 1)
+      reduce[count++] = k = bp_te_reduce_axis(te, "k", w->kernel[i]);
     in[2 + i] = x_add(ir, x_mul(ir, axes[2 + i], x_index(ir, w->strides[i])),
-                      x_mul(ir, reduce[i], x_index(ir, w->dilations[i])));
+                      x_mul(ir, k, x_index(ir, w->dilations[i])));
     if (!reaches_out(w, i))
       continue;
     in[2 + i] = x_sub(ir, in[2 + i], x_index(ir, w->pad_begin[i]));
@@ -65,7 +67,7 @@ static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *co
   if (inside)
     value =
         bp_ir_select(ir, inside, value, body->average ? x_number(ir, dtype, 0) : lowest(ir, dtype));
-  return bp_te_reduce(te, body->average ? BP_TE_SUM : BP_TE_MAX, value, reduce, w->rank);
+  return bp_te_reduce(te, body->average ? BP_TE_SUM : BP_TE_MAX, value, reduce, count);
 }
 
 /* How many places of the window along dimension `i` count: all inside the input, or inside the

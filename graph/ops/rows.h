@@ -147,6 +147,14 @@ BP_ROW_INFER(conv_transpose);
 BP_ROW_COMPUTE(conv);
 BP_ROW_COMPUTE(conv_transpose);
 
+/* blocked.c: the channel-blocked layout */
+BP_ROW_INFER(block);
+BP_ROW_INFER(unblock);
+BP_ROW_INFER(conv_blocked);
+BP_ROW_COMPUTE(block);
+BP_ROW_COMPUTE(unblock);
+BP_ROW_COMPUTE(conv_blocked);
+
 /* pool.c */
 BP_ROW_INFER(pool);
 BP_ROW_COMPUTE(pool);

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rewrites towards fewer kinds of nodes: transposes that move nothing or meet another, convolutions
+ * over one dimension, transposed convolutions that do not overlap. */
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "graph/build/build.h"
+#include "graph/ops/op.h"
+
+static int is_op(const BpGraphNode *node, const char *name) {
+  return node && !node->op->domain[0] && !strcmp(node->op->name, name);
+}
+
+static BpGraphValue *reshape(BpGraph *graph, const char *name, BpGraphValue *value,
+                             const int64_t *shape, int32_t ndim) {
+  BpGraphValue *inputs[2] = {value, bp__graph_int_vector(graph, shape, ndim)};
+  return bp__op_apply(graph, "", "Reshape", name, inputs, 2, NULL, 0);
+}
+
+static BpGraphValue *transpose(BpGraph *graph, const char *name, BpGraphValue *value,
+                               const int64_t *perm, int32_t ndim) {
+  int64_t *copy = bp__arena_alloc_array(&graph->arena, (size_t)ndim, sizeof(*copy));
+  BpGraphAttr attr;
+  if (!copy || !value)
+    return NULL;
+  memcpy(copy, perm, (size_t)ndim * sizeof(*perm));
+  attr = bp__attr_ints("perm", copy, ndim);
+  return bp__op_apply(graph, "", "Transpose", name, &value, 1, &attr, 1);
+}
+
+/* 1 with the node's output replaced, -1 if `to` is NULL. */
+static int replace(BpRewrite *rewrite, const BpGraphNode *node, BpGraphValue *to) {
+  return bp__rewrite_replace(rewrite, node->outputs[0], to) ? -1 : 1;
+}
+
+/* ---- Transposes ----------------------------------------------------------------------------- */
+
+static void read_perm(const BpGraphNode *node, int64_t *perm) {
+  const BpGraphAttr *attr = bp__node_attr(node, "perm");
+  int32_t ndim = node->inputs[0]->ndim;
+  for (int32_t i = 0; i < ndim; i++)
+    perm[i] = attr ? attr->ints[i] : ndim - 1 - i;
+}
+
+/* Whether the axes that are longer than 1 stay in order. */
+static int moves_nothing(const BpGraphValue *in, const int64_t *perm) {
+  int64_t last = -1;
+  for (int32_t i = 0; i < in->ndim; i++) {
+    if (in->shape[perm[i]] == 1)
+      continue;
+    if (perm[i] < last)
+      return 0;
+    last = perm[i];
+  }
+  return 1;
+}
+
+static int transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  BpGraphValue *in = node->inputs[0];
+  int64_t perm[BP_GRAPH_MAX_NDIM], first[BP_GRAPH_MAX_NDIM];
+  if (!is_op(node, "Transpose"))
+    return 0;
+  read_perm(node, perm);
+  if (is_op(in->producer, "Transpose")) {
+    read_perm(in->producer, first);
+    in = in->producer->inputs[0];
+    for (int32_t i = 0; i < in->ndim; i++)
+      perm[i] = first[perm[i]];
+    if (!moves_nothing(in, perm))
+      return replace(rewrite, node, transpose(rewrite->graph, node->name, in, perm, in->ndim));
+  }
+  if (!moves_nothing(in, perm))
+    return 0;
+  if (bp__value_same_shape(in, node->outputs[0]))
+    return replace(rewrite, node, in);
+  return replace(
+      rewrite, node,
+      reshape(rewrite->graph, node->name, in, node->outputs[0]->shape, node->outputs[0]->ndim));
+}
+
+/* A reduction of a transposed tensor reduces the tensor over the axes where they were, if what is
+ * left is in order. */
+static int reduce_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  const BpGraphNode *before = node->inputs[0] ? node->inputs[0]->producer : NULL;
+  int64_t perm[BP_GRAPH_MAX_NDIM], axes[BP_GRAPH_MAX_NDIM], last = -1;
+  int reduced[BP_GRAPH_MAX_NDIM] = {0};
+  BpGraphValue *inputs[2];
+  BpGraphAttr keepdims;
+  int32_t count;
+  if (node->op->fusion != BP_FUSE_REDUCTION || bp__node_int(node, "keepdims", 1) ||
+      !is_op(before, "Transpose"))
+    return 0;
+  count = bp__op_ints(node, 1, "axes", axes, BP_GRAPH_MAX_NDIM);
+  if (count < 1)
+    return count == -1 ? -1 : 0;
+  read_perm(before, perm);
+  for (int32_t i = 0; i < count; i++) {
+    int32_t axis;
+    if (bp__op_axis(node, axes[i], before->outputs[0]->ndim, &axis))
+      return -1;
+    reduced[axis] = 1;
+    axes[i] = perm[axis];
+  }
+  for (int32_t i = 0; i < before->outputs[0]->ndim; i++) {
+    if (!reduced[i] && perm[i] < last)
+      return 0;
+    last = reduced[i] ? last : perm[i];
+  }
+  inputs[0] = before->inputs[0];
+  inputs[1] = bp__graph_int_vector(rewrite->graph, axes, count);
+  keepdims = bp__attr_int(rewrite->graph, "keepdims", 0);
+  return replace(
+      rewrite, node,
+      bp__op_apply(rewrite->graph, "", node->op->name, node->name, inputs, 2, &keepdims, 1));
+}
+
+/* ---- Convolutions over one dimension -------------------------------------------------------- */
+
+/* One tap, one group: a matrix product over the channels. */
+static int is_pointwise(const BpGraphNode *node, const BpOpWindow *window) {
+  return window->kernel[0] == 1 && window->strides[0] == 1 && window->pad_begin[0] == 0 &&
+         window->pad_end[0] == 0 && bp__node_int(node, "group", 1) == 1;
+}
+
+/* Of a transposed tensor: the product with the tensor as it was, transposed after. */
+static BpGraphValue *as_product(BpGraph *graph, const BpGraphNode *node) {
+  static const int64_t swap[3] = {0, 2, 1}, turn[2] = {1, 0};
+  const char *name = node->name;
+  BpGraphValue *weights = node->inputs[1], *operands[2], *result;
+  operands[0] = node->inputs[0]->producer->inputs[0];
+  operands[1] = transpose(graph, name, reshape(graph, name, weights, weights->shape, 2), turn, 2);
+  result = bp__op_apply(graph, "", "MatMul", name, operands, 2, NULL, 0);
+  if (result && bp__node_input(node, 2)) {
+    BpGraphValue *sum[2] = {result, node->inputs[2]};
+    result = bp__op_apply(graph, "", "Add", name, sum, 2, NULL, 0);
+  }
+  return transpose(graph, name, result, swap, 3);
+}
+
+/* With a height of 1. */
+static BpGraphValue *as_two_dimensional(BpGraph *graph, const BpGraphNode *node,
+                                        const BpOpWindow *w) {
+  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1], *out = node->outputs[0];
+  int64_t *lists = bp__arena_alloc_array(&graph->arena, 8, sizeof(*lists));
+  BpGraphValue *inputs[3], *result;
+  BpGraphAttr attrs[4];
+  if (!lists)
+    return NULL;
+  memcpy(lists,
+         ((int64_t[]){1, w->strides[0], 1, w->dilations[0], 0, w->pad_begin[0], 0, w->pad_end[0]}),
+         8 * sizeof(*lists));
+  attrs[0] = bp__attr_ints("strides", lists, 2);
+  attrs[1] = bp__attr_ints("dilations", lists + 2, 2);
+  attrs[2] = bp__attr_ints("pads", lists + 4, 4);
+  attrs[3] = bp__attr_int(graph, "group", bp__node_int(node, "group", 1));
+  inputs[0] = reshape(graph, node->name, node->inputs[0],
+                      (int64_t[]){in->shape[0], in->shape[1], 1, in->shape[2]}, 4);
+  inputs[1] = reshape(graph, node->name, node->inputs[1],
+                      (int64_t[]){weights->shape[0], weights->shape[1], 1, weights->shape[2]}, 4);
+  inputs[2] = bp__node_input(node, 2);
+  result = bp__op_apply(graph, "", "Conv", node->name, inputs, inputs[2] ? 3 : 2, attrs, 4);
+  return reshape(graph, node->name, result, out->shape, 3);
+}
+
+static int conv_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  const BpGraphNode *before = node->num_inputs > 0 ? node->inputs[0]->producer : NULL;
+  int64_t perm[BP_GRAPH_MAX_NDIM];
+  BpOpWindow window;
+  if (!is_op(node, "Conv") || node->inputs[0]->ndim != 3)
+    return 0;
+  if (bp__op_window(node, node->inputs[1]->shape + 2, &window))
+    return -1;
+  if (is_pointwise(node, &window) && is_op(before, "Transpose")) {
+    read_perm(before, perm);
+    if (perm[0] == 0 && perm[1] == 2)
+      return replace(rewrite, node, as_product(rewrite->graph, node));
+  }
+  return replace(rewrite, node, as_two_dimensional(rewrite->graph, node, &window));
+}
+
+/* ---- Transposed convolutions ---------------------------------------------------------------- */
+
+/* Whether the windows of a transposed convolution lie side by side, in squares. */
+static int is_tiling(const BpGraphNode *node) {
+  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1], *out = node->outputs[0];
+  BpOpWindow w;
+  if (in->ndim != 4 || bp__node_int(node, "group", 1) != 1 || !weights->data ||
+      (bp__node_input(node, 2) && !node->inputs[2]->data) ||
+      !bp__dtype_equal(in->dtype, BP__FLOAT32) || bp__op_read_window(node, weights->shape + 2, &w))
+    return 0;
+  for (int32_t i = 0; i < 2; i++)
+    if (w.kernel[i] != w.strides[i] || w.dilations[i] != 1 || w.pad_begin[i] != 0 ||
+        out->shape[2 + i] != in->shape[2 + i] * w.strides[i])
+      return 0;
+  return w.kernel[0] == w.kernel[1];
+}
+
+/* Weights (in, out, k, k) as those of a pointwise convolution to (k, k, out) channels. */
+static BpGraphValue *tap_weights(BpGraph *graph, const BpGraphValue *from) {
+  int64_t in = from->shape[0], out = from->shape[1], taps = from->shape[2] * from->shape[3];
+  int64_t shape[4] = {taps * out, in, 1, 1};
+  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 4, NULL);
+  const float *source = from->data;
+  float *target = to ? bp__graph_constant_data(to) : NULL;
+  for (int64_t i = 0; to && i < in; i++)
+    for (int64_t o = 0; o < out; o++)
+      for (int64_t t = 0; t < taps; t++)
+        target[(t * out + o) * in + i] = source[(i * out + o) * taps + t];
+  return to;
+}
+
+static BpGraphValue *tap_bias(BpGraph *graph, const BpGraphValue *from, int64_t taps) {
+  int64_t out = from->shape[0], total = out * taps;
+  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, &total, 1, NULL);
+  for (int64_t t = 0; to && t < taps; t++)
+    memcpy((float *)bp__graph_constant_data(to) + t * out, from->data,
+           (size_t)bp__value_num_bytes(from));
+  return to;
+}
+
+static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  BpGraph *graph = rewrite->graph;
+  BpGraphValue *inputs[3], *result;
+  BpGraphAttr block;
+  int64_t k;
+  if (!is_op(node, "ConvTranspose"))
+    return 0;
+  if (!is_tiling(node)) {
+    bp_error_clear();
+    return 0;
+  }
+  k = node->inputs[1]->shape[2];
+  inputs[0] = node->inputs[0];
+  inputs[1] = tap_weights(graph, node->inputs[1]);
+  inputs[2] = bp__node_input(node, 2) ? tap_bias(graph, node->inputs[2], k * k) : NULL;
+  result =
+      bp__op_apply(graph, "", "Conv", node->name, inputs, bp__node_input(node, 2) ? 3 : 2, NULL, 0);
+  block = bp__attr_int(graph, "blocksize", k);
+  return replace(rewrite, node,
+                 bp__op_apply(graph, "", "DepthToSpace", node->name, &result, 1, &block, 1));
+}
+
+/* ---- All rules ------------------------------------------------------------------------------ */
+
+static int any_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  static const BpRewriteRule rules[] = {transpose_rule, reduce_rule, conv_rule,
+                                        conv_transpose_rule};
+  for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+    int action = rules[i](rewrite, node);
+    if (action)
+      return action;
+  }
+  return 0;
+}
+
+int bp__build_canonical(BpGraph *graph) {
+  return bp__graph_rewrite(graph, any_rule, NULL);
+}

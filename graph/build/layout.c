@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layout choice: on targets with vectors, convolutions and what follows them work on
+ * channel-blocked tensors (graph/ops/blocked.c). A tensor changes layout where an operator at hand
+ * needs the other one, and at most once each way. */
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "graph/build/build.h"
+#include "graph/ops/op.h"
+
+typedef struct Layout {
+  BpGraph *graph;
+  int64_t lanes;          /* floats in a vector */
+  BpGraphValue **plain;   /* by id of the values before the pass: what they are now, */
+  BpGraphValue **blocked; /* in either layout, or NULL */
+  int32_t count;
+} Layout;
+
+/* ---- Constants in the layout ---------------------------------------------------------------- */
+
+/* Channels in a block: those of a vector, fewer where there are fewer channels. */
+static int64_t block_of(const Layout *layout, int64_t channels) {
+  int64_t block = layout->lanes;
+  while (block > 4 && block / 2 >= channels)
+    block /= 2;
+  return block;
+}
+
+static int64_t blocks(int64_t channels, int64_t block) {
+  return (channels + block - 1) / block;
+}
+
+/* Dense weights (out, in, h, w) as (out / b, in / a, h, w, a, b), zero beyond the channels. */
+static BpGraphValue *pack_dense(BpGraph *graph, const BpGraphValue *from, int64_t a, int64_t b) {
+  const int64_t *s = from->shape;
+  int64_t shape[6] = {blocks(s[0], b), blocks(s[1], a), s[2], s[3], a, b}, taps = s[2] * s[3];
+  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 6, NULL);
+  const float *source = from->data;
+  float *target = to ? bp__graph_constant_data(to) : NULL;
+  for (int64_t o = 0; to && o < s[0]; o++)
+    for (int64_t i = 0; i < s[1]; i++)
+      for (int64_t t = 0; t < taps; t++)
+        target[((((o / b) * shape[1] + i / a) * taps + t) * a + i % a) * b + o % b] =
+            source[(o * s[1] + i) * taps + t];
+  return to;
+}
+
+/* Depthwise weights (channels, 1, h, w) as (channels / b, h, w, b). */
+static BpGraphValue *pack_depthwise(BpGraph *graph, const BpGraphValue *from, int64_t b) {
+  const int64_t *s = from->shape;
+  int64_t shape[4] = {blocks(s[0], b), s[2], s[3], b}, taps = s[2] * s[3];
+  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 4, NULL);
+  const float *source = from->data;
+  float *target = to ? bp__graph_constant_data(to) : NULL;
+  for (int64_t o = 0; to && o < s[0]; o++)
+    for (int64_t t = 0; t < taps; t++)
+      target[((o / b) * taps + t) * b + o % b] = source[o * taps + t];
+  return to;
+}
+
+static BpGraphValue *pack_bias(BpGraph *graph, const BpGraphValue *from, int64_t b) {
+  int64_t shape[2] = {blocks(from->shape[0], b), b};
+  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 2, NULL);
+  if (to)
+    memcpy(bp__graph_constant_data(to), from->data, (size_t)bp__value_num_bytes(from));
+  return to;
+}
+
+/* ---- Between the layouts -------------------------------------------------------------------- */
+
+static BpGraphValue *reshape(Layout *layout, BpGraphValue *value, const int64_t *shape,
+                             int32_t ndim) {
+  BpGraphValue *inputs[2] = {value, bp__graph_int_vector(layout->graph, shape, ndim)};
+  return value ? bp__op_apply(layout->graph, "", "Reshape", value->name, inputs, 2, NULL, 0) : NULL;
+}
+
+static BpGraphValue *unblock(Layout *layout, BpGraphValue *blocked, int64_t channels) {
+  const int64_t *s = blocked->shape;
+  BpGraphAttr attr = bp__attr_int(layout->graph, "channels", channels);
+  if (s[2] * s[3] == 1 && s[1] * s[4] == channels)
+    return reshape(layout, blocked, (int64_t[]){s[0], channels, 1, 1}, 4);
+  return bp__op_apply(layout->graph, "backplane", "Unblock", blocked->name, &blocked, 1, &attr, 1);
+}
+
+static BpGraphValue *block(Layout *layout, BpGraphValue *plain) {
+  int64_t b = block_of(layout, plain->shape[1]);
+  const int64_t *s = plain->shape;
+  BpGraphAttr attr = bp__attr_int(layout->graph, "block", b);
+  if (s[2] * s[3] == 1 && s[1] % b == 0)
+    return reshape(layout, plain, (int64_t[]){s[0], s[1] / b, 1, 1, b}, 5);
+  return bp__op_apply(layout->graph, "backplane", "Block", plain->name, &plain, 1, &attr, 1);
+}
+
+/* A value from before the pass in the plain layout. */
+static BpGraphValue *plain_of(Layout *layout, BpGraphValue *value) {
+  if (!value || value->id >= layout->count)
+    return value;
+  if (!layout->plain[value->id])
+    layout->plain[value->id] = layout->blocked[value->id]
+                                   ? unblock(layout, layout->blocked[value->id], value->shape[1])
+                                   : value;
+  return layout->plain[value->id];
+}
+
+static BpGraphValue *blocked_of(Layout *layout, BpGraphValue *value) {
+  if (value->id >= layout->count)
+    return block(layout, value);
+  if (!layout->blocked[value->id])
+    layout->blocked[value->id] = block(layout, plain_of(layout, value));
+  return layout->blocked[value->id];
+}
+
+static int is_blocked(const Layout *layout, const BpGraphValue *value) {
+  return value && value->id < layout->count && layout->blocked[value->id];
+}
+
+/* Says that the node's output is `blocked` now: 1, or -1 if that is NULL. */
+static int set_blocked(Layout *layout, const BpGraphNode *node, BpGraphValue *blocked) {
+  layout->blocked[node->outputs[0]->id] = blocked;
+  return blocked ? 1 : -1;
+}
+
+/* ---- Operators: 1 if the node was made blocked, 0 if it stays plain -------------------------- */
+
+static BpGraphAttr list_attr(Layout *layout, const char *name, const int64_t *a, int32_t na,
+                             const int64_t *b, int32_t nb) {
+  int64_t *list = bp__arena_alloc_array(&layout->graph->arena, (size_t)(na + nb), sizeof(*list));
+  if (list) {
+    memcpy(list, a, (size_t)na * sizeof(*list));
+    memcpy(list + na, b, (size_t)nb * sizeof(*list));
+  }
+  return bp__attr_ints(name, list, list ? na + nb : 0);
+}
+
+/* Beyond this many input channels a plain input is blocked first. */
+#define MAX_PLAIN_CHANNELS 4
+
+static int is_blockable_conv(const BpGraphNode *node) {
+  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
+  int64_t groups = bp__node_int(node, "group", 1);
+  return in->ndim == 4 && bp__dtype_equal(in->dtype, BP__FLOAT32) && weights->data &&
+         bp__value_num_elements(node->outputs[0]) > 0 &&
+         (!bp__node_input(node, 2) || node->inputs[2]->data) &&
+         (groups == 1 || (groups == in->shape[1] && groups == weights->shape[0] && groups > 1));
+}
+
+static int convert_conv(Layout *layout, BpGraphNode *node) {
+  const BpGraphValue *weights = node->inputs[1];
+  int64_t channels = node->inputs[0]->shape[1], b = block_of(layout, weights->shape[0]);
+  int depthwise = bp__node_int(node, "group", 1) > 1;
+  BpGraphValue *inputs[3] = {NULL};
+  BpGraphAttr attrs[4];
+  BpOpWindow w;
+  if (!is_blockable_conv(node))
+    return 0;
+  if (bp__op_window(node, weights->shape + 2, &w))
+    return -1;
+  if (!depthwise && channels <= MAX_PLAIN_CHANNELS && !is_blocked(layout, node->inputs[0]))
+    inputs[0] = plain_of(layout, node->inputs[0]);
+  else
+    inputs[0] = blocked_of(layout, node->inputs[0]);
+  if (!inputs[0])
+    return -1;
+  inputs[1] = depthwise ? pack_depthwise(layout->graph, weights, b)
+                        : pack_dense(layout->graph, weights,
+                                     inputs[0]->ndim == 5 ? inputs[0]->shape[4] : 1, b);
+  if (bp__node_input(node, 2))
+    inputs[2] = pack_bias(layout->graph, node->inputs[2], b);
+  attrs[0] = list_attr(layout, "strides", w.strides, 2, NULL, 0);
+  attrs[1] = list_attr(layout, "pads", w.pad_begin, 2, w.pad_end, 2);
+  attrs[2] = list_attr(layout, "dilations", w.dilations, 2, NULL, 0);
+  attrs[3] = bp__attr_int(layout->graph, "channels", channels);
+  return set_blocked(layout, node,
+                     bp__op_apply(layout->graph, "backplane", "ConvBlocked", node->name, inputs,
+                                  bp__node_input(node, 2) ? 3 : 2, attrs, 4));
+}
+
+/* Keeps the channels apart: one more dimension, of which a window covers one. */
+static int convert_pool(Layout *layout, BpGraphNode *node) {
+  static const int64_t one = 1;
+  int64_t begin[3] = {0}, end[3] = {0};
+  BpGraphValue *in;
+  BpGraphAttr attrs[6];
+  BpOpWindow w;
+  int32_t count = 5;
+  if (!is_blocked(layout, node->inputs[0]))
+    return 0;
+  if (bp__op_window(node, NULL, &w))
+    return -1;
+  in = blocked_of(layout, node->inputs[0]);
+  memcpy(begin, w.pad_begin, 2 * sizeof(*begin));
+  memcpy(end, w.pad_end, 2 * sizeof(*end));
+  attrs[0] = list_attr(layout, "kernel_shape", w.kernel, 2, &one, 1);
+  attrs[1] = list_attr(layout, "strides", w.strides, 2, &one, 1);
+  attrs[2] = list_attr(layout, "dilations", w.dilations, 2, &one, 1);
+  attrs[3] = list_attr(layout, "pads", begin, 3, end, 3);
+  attrs[4] = bp__attr_int(layout->graph, "ceil_mode", bp__node_int(node, "ceil_mode", 0));
+  if (bp__node_int(node, "count_include_pad", 0))
+    attrs[count++] = bp__attr_int(layout->graph, "count_include_pad", 1);
+  return set_blocked(
+      layout, node,
+      bp__op_apply(layout->graph, "", node->op->name, node->name, &in, 1, attrs, count));
+}
+
+/* Over height and width only. Without those dimensions the result is plain. */
+static int convert_reduce(Layout *layout, BpGraphNode *node) {
+  int64_t axes[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_ints(node, 1, "axes", axes, BP_GRAPH_MAX_NDIM);
+  BpGraphValue *inputs[2], *result, *out = node->outputs[0];
+  if (count == -1)
+    return -1;
+  if (count < 1 || !is_blocked(layout, node->inputs[0]))
+    return 0;
+  for (int32_t i = 0; i < count; i++) {
+    axes[i] = axes[i] < 0 ? axes[i] + 4 : axes[i];
+    if (axes[i] < 2)
+      return 0;
+  }
+  inputs[0] = blocked_of(layout, node->inputs[0]);
+  inputs[1] = bp__graph_int_vector(layout->graph, axes, count);
+  result = bp__op_apply(layout->graph, "", node->op->name, node->name, inputs, 2, NULL, 0);
+  if (!result || bp__node_int(node, "keepdims", 1))
+    return set_blocked(layout, node, result);
+  result = unblock(layout, result, node->inputs[0]->shape[1]);
+  result = layout->plain[out->id] = reshape(layout, result, out->shape, out->ndim);
+  return result ? 1 : -1;
+}
+
+static int convert_resize(Layout *layout, BpGraphNode *node) {
+  BpGraphValue *inputs[3];
+  if (!is_blocked(layout, node->inputs[0]) || bp__node_int(node, "axis", 0) < 2)
+    return 0;
+  memcpy(inputs, node->inputs, (size_t)node->num_inputs * sizeof(*inputs));
+  inputs[0] = blocked_of(layout, node->inputs[0]);
+  return set_blocked(layout, node,
+                     bp__op_apply(layout->graph, "backplane", "ResizeAxis", node->name, inputs,
+                                  node->num_inputs, node->attrs, node->num_attrs));
+}
+
+/* Along the channels, if every input but the last fills its blocks; or height or width. */
+static int convert_concat(Layout *layout, BpGraphNode *node) {
+  int64_t axis = bp__node_int(node, "axis", 1), b = 0;
+  BpGraphValue *inputs[16], *out = node->outputs[0];
+  BpGraphAttr attr = bp__attr_int(layout->graph, "axis", axis);
+  int any = 0;
+  if (out->ndim != 4 || axis < 1 || node->num_inputs > 16)
+    return 0;
+  b = block_of(layout, out->shape[1]);
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    const BpGraphValue *in = node->inputs[i];
+    any |= is_blocked(layout, in);
+    if (block_of(layout, in->shape[1]) != b || (axis == 1 && in->shape[1] % b != 0))
+      return 0;
+  }
+  if (!any)
+    return 0;
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    inputs[i] = blocked_of(layout, node->inputs[i]);
+    if (!inputs[i])
+      return -1;
+  }
+  return set_blocked(
+      layout, node,
+      bp__op_apply(layout->graph, "", "Concat", node->name, inputs, node->num_inputs, &attr, 1));
+}
+
+/* An operand that broadcasts, in five dimensions; NULL with an error. */
+static BpGraphValue *blocked_operand(Layout *layout, BpGraphValue *value, int64_t channels) {
+  int64_t shape[5] = {1, 1, 1, 1, 1};
+  BpGraphValue *full = value;
+  if (bp__value_num_elements(value) == 1 && value->data)
+    return value;
+  for (int32_t i = 0; i < value->ndim; i++)
+    shape[4 - value->ndim + i] = value->shape[i];
+  if (value->ndim < 4)
+    full = reshape(layout, plain_of(layout, value), shape, 4);
+  if (!full)
+    return NULL;
+  if (shape[1] == channels && channels > 1)
+    return blocked_of(layout, full);
+  return reshape(layout, plain_of(layout, full), shape, 5);
+}
+
+static int convert_elementwise(Layout *layout, BpGraphNode *node) {
+  const BpGraphValue *out = node->outputs[0];
+  BpGraphValue *inputs[16] = {NULL};
+  BpGraphNode *converted;
+  int any = 0;
+  if (out->ndim != 4 || out->shape[1] < 2 || node->num_inputs > 16)
+    return 0;
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    any |= is_blocked(layout, node->inputs[i]) && node->inputs[i]->shape[1] == out->shape[1];
+  if (!any)
+    return 0;
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    inputs[i] = node->inputs[i] && bp__op_argument(node, i)
+                    ? blocked_operand(layout, node->inputs[i], out->shape[1])
+                    : node->inputs[i];
+    if (node->inputs[i] && !inputs[i])
+      return -1;
+  }
+  converted = bp__graph_node(layout->graph, node->op, node->name, inputs, node->num_inputs, 1,
+                             node->attrs, node->num_attrs);
+  if (!converted)
+    return -1;
+  converted->version = node->version;
+  if (bp__op_append(layout->graph, converted))
+    return -1;
+  return set_blocked(layout, node, converted->outputs[0]);
+}
+
+static int convert(Layout *layout, BpGraphNode *node) {
+  int is_pool = !strcmp(node->op->name, "MaxPool") || !strcmp(node->op->name, "AveragePool");
+  if (node->inputs[0] && node->inputs[0]->ndim == 4) {
+    if (!strcmp(node->op->name, "Conv"))
+      return convert_conv(layout, node);
+    if (is_pool)
+      return convert_pool(layout, node);
+    if (node->op->fusion == BP_FUSE_REDUCTION)
+      return convert_reduce(layout, node);
+    if (!strcmp(node->op->name, "ResizeAxis"))
+      return convert_resize(layout, node);
+    if (!strcmp(node->op->name, "Concat"))
+      return convert_concat(layout, node);
+  }
+  return node->op->fusion == BP_FUSE_ELEMENTWISE ? convert_elementwise(layout, node) : 0;
+}
+
+static int visit_node(Layout *layout, BpGraphNode *node) {
+  int converted = convert(layout, node);
+  if (converted)
+    return converted < 0 ? -1 : 0;
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    BpGraphValue *input = node->inputs[i];
+    node->inputs[i] = plain_of(layout, input);
+    if (input && !node->inputs[i])
+      return -1;
+  }
+  return bp__list_push(&layout->graph->nodes, node);
+}
+
+static int visit_all(Layout *layout, const BpList *nodes) {
+  BpList *outputs = &layout->graph->outputs;
+  for (size_t i = 0; i < nodes->size; i++)
+    if (visit_node(layout, nodes->items[i]))
+      return -1;
+  for (size_t i = 0; i < outputs->size; i++) {
+    outputs->items[i] = plain_of(layout, outputs->items[i]);
+    if (!outputs->items[i])
+      return -1;
+  }
+  return 0;
+}
+
+int bp__build_layout(BpGraph *graph, const BpTarget *target) {
+  Layout layout = {.graph = graph, .count = graph->num_values};
+  BpList nodes = graph->nodes;
+  int status;
+  layout.lanes = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / 32;
+  if (layout.lanes < 4)
+    return 0;
+  layout.plain = calloc((size_t)layout.count + 1, 2 * sizeof(*layout.plain));
+  if (!layout.plain)
+    return bp_error_raise(BP_ERROR_MEMORY, "out of memory while choosing layouts");
+  layout.blocked = layout.plain + layout.count;
+  graph->nodes = (BpList){0};
+  status = visit_all(&layout, &nodes);
+  bp__list_free(&nodes);
+  free(layout.plain);
+  if (!status)
+    bp__graph_remove_dead(graph);
+  return status;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The channel-blocked layout: a tensor (batch, channels, height, width) as (batch, blocks, height,
+ * width, block), so that a vector holds neighbouring channels. Channels beyond the last are there
+ * in memory and hold anything; no real channel is ever computed from them. graph/build/layout.c
+ * makes these operators, and nothing else does. */
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+/* ---- Into the layout and out of it ---------------------------------------------------------- */
+
+BP_ROW_INFER(block) {
+  const int64_t *in = node->inputs[0]->shape;
+  int64_t b = bp__node_int(node, "block", 1);
+  int64_t shape[5] = {in[0], (in[1] + b - 1) / b, in[2], in[3], b};
+  return bp__node_set_output(graph, node, 0, node->inputs[0]->dtype, shape, 5);
+}
+
+static const BpIrNode *block_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  int64_t channels = op->node->inputs[0]->shape[1], b = bp__node_int(op->node, "block", 1);
+  const BpIrNode *channel = x_add(ir, x_mul(ir, axes[1], x_index(ir, b)), axes[4]);
+  const BpIrNode *indices[4] = {axes[0], channel, axes[2], axes[3]};
+  if (channels % b == 0)
+    return bp_te_read(te, op->inputs[0], indices);
+  return bp_te_read_if(te, op->inputs[0], indices, x_lt(ir, channel, x_index(ir, channels)));
+}
+
+BP_ROW_COMPUTE(block) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp_te_compute(op->te, "block", out->shape, 5, block_body, &copy);
+}
+
+BP_ROW_INFER(unblock) {
+  const int64_t *in = node->inputs[0]->shape;
+  int64_t shape[4] = {in[0], bp__node_int(node, "channels", 1), in[2], in[3]};
+  return bp__node_set_output(graph, node, 0, node->inputs[0]->dtype, shape, 4);
+}
+
+static const BpIrNode *unblock_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *b = x_index(ir, op->node->inputs[0]->shape[4]);
+  const BpIrNode *indices[5] = {axes[0], bp_ir_binary(ir, BP_IR_FLOORDIV, axes[1], b), axes[2],
+                                axes[3], bp_ir_binary(ir, BP_IR_FLOORMOD, axes[1], b)};
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(unblock) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp_te_compute(op->te, "unblock", out->shape, 4, unblock_body, &copy);
+}
+
+/* ---- Convolution ---------------------------------------------------------------------------- */
+
+/* Its attributes, all given: strides, pads and dilations over height and width. `channels` is the
+ * number of input channels; the input is blocked, or plain with 4 dimensions. Weights:
+ *   dense      (blocks out, blocks in, kernel height, width, block in, block out)
+ *   depthwise  (blocks, kernel height, width, block) */
+typedef struct Blocked {
+  const BpOpCompute *op;
+  int64_t strides[2], pads[4], dilations[2], kernel[2];
+  int is_plain; /* the input */
+  BpTeTensor *input;
+  BpTeTensor *sums;
+} Blocked;
+
+static int read_blocked(const BpGraphNode *node, Blocked *conv) {
+  const BpGraphValue *weights = node->inputs[1];
+  conv->is_plain = node->inputs[0]->ndim == 4;
+  conv->kernel[0] = weights->shape[weights->ndim == 6 ? 2 : 1];
+  conv->kernel[1] = weights->shape[weights->ndim == 6 ? 3 : 2];
+  if (bp__op_ints(node, -1, "strides", conv->strides, 2) != 2 ||
+      bp__op_ints(node, -1, "pads", conv->pads, 4) != 4 ||
+      bp__op_ints(node, -1, "dilations", conv->dilations, 2) != 2)
+    return bp__op_bad(node, "an attribute is missing");
+  return 0;
+}
+
+static int64_t padded_extent(const Blocked *conv, const BpGraphNode *node, int32_t i) {
+  return node->inputs[0]->shape[2 + i] + conv->pads[i] + conv->pads[2 + i];
+}
+
+BP_ROW_INFER(conv_blocked) {
+  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
+  int64_t shape[5] = {in->shape[0], weights->shape[0], 0, 0, weights->shape[weights->ndim - 1]};
+  Blocked conv;
+  if (read_blocked(node, &conv))
+    return -1;
+  for (int32_t i = 0; i < 2; i++)
+    shape[2 + i] = (padded_extent(&conv, node, i) - (conv.kernel[i] - 1) * conv.dilations[i] - 1) /
+                       conv.strides[i] +
+                   1;
+  return bp__node_set_output(graph, node, 0, in->dtype, shape, 5);
+}
+
+static const BpIrNode *blocked_pad_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Blocked *conv = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *indices[5] = {axes[0], axes[1], NULL, NULL, conv->is_plain ? NULL : axes[4]};
+  const BpIrNode *inside = NULL;
+  for (int32_t i = 0; i < 2; i++) {
+    const BpIrNode *within;
+    indices[2 + i] = x_sub(ir, axes[2 + i], x_index(ir, conv->pads[i]));
+    if (conv->pads[i] == 0 && conv->pads[2 + i] == 0)
+      continue;
+    within = x_and(ir, x_ge(ir, indices[2 + i], x_index(ir, 0)),
+                   x_lt(ir, indices[2 + i], x_index(ir, conv->op->node->inputs[0]->shape[2 + i])));
+    inside = inside ? x_and(ir, inside, within) : within;
+  }
+  return bp_te_read_if(te, conv->op->inputs[0], indices, inside);
+}
+
+static int pad_input(Blocked *conv) {
+  const BpGraphValue *in = conv->op->node->inputs[0];
+  int64_t shape[5];
+  conv->input = conv->op->inputs[0];
+  if (!conv->pads[0] && !conv->pads[1] && !conv->pads[2] && !conv->pads[3])
+    return 0;
+  memcpy(shape, in->shape, sizeof(shape));
+  shape[2] = padded_extent(conv, conv->op->node, 0);
+  shape[3] = padded_extent(conv, conv->op->node, 1);
+  conv->input = bp_te_compute(conv->op->te, "padded", shape, in->ndim, blocked_pad_body, conv);
+  return conv->input ? 0 : -1;
+}
+
+/* Where tap k of the window at `axis` is; axes of extent 1 are left out of the reduction. */
+static const BpIrNode *tap(BpTe *te, const Blocked *conv, const BpIrNode *const *axes, int32_t i,
+                           const BpIrNode **k, const BpIrNode **reduce, int32_t *count) {
+  BpIrModule *ir = bp_te_ir(te);
+  *k = x_index(ir, 0);
+  if (conv->kernel[i] > 1)
+    reduce[(*count)++] = *k = bp_te_reduce_axis(te, i ? "kw" : "kh", conv->kernel[i]);
+  return x_add(ir, x_mul(ir, axes[2 + i], x_index(ir, conv->strides[i])),
+               x_mul(ir, *k, x_index(ir, conv->dilations[i])));
+}
+
+static const BpIrNode *conv_blocked_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Blocked *conv = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpGraphNode *node = conv->op->node;
+  const BpIrNode *reduce[3], *channel, *kh, *kw, *x[5] = {axes[0]}, *w[6] = {axes[1]};
+  const BpIrNode *block = x_index(ir, node->inputs[1]->shape[4]);
+  int32_t count = 1;
+  channel = reduce[0] = bp_te_reduce_axis(te, "ic", bp__node_int(node, "channels", 1));
+  x[2] = tap(te, conv, axes, 0, &kh, reduce, &count);
+  x[3] = tap(te, conv, axes, 1, &kw, reduce, &count);
+  w[1] = bp_ir_binary(ir, BP_IR_FLOORDIV, channel, block);
+  w[2] = kh;
+  w[3] = kw;
+  w[4] = bp_ir_binary(ir, BP_IR_FLOORMOD, channel, block);
+  w[5] = axes[4];
+  x[1] = conv->is_plain ? channel : w[1];
+  x[4] = w[4];
+  return bp_te_reduce(
+      te, BP_TE_SUM,
+      x_mul(ir, bp_te_read(te, conv->input, x), bp_te_read(te, conv->op->inputs[1], w)), reduce,
+      count);
+}
+
+static const BpIrNode *depthwise_blocked_body(BpTe *te, const BpIrNode *const *axes,
+                                              void *context) {
+  const Blocked *conv = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *reduce[2], *x[5] = {axes[0], axes[1], NULL, NULL, axes[4]};
+  const BpIrNode *w[4] = {axes[1], NULL, NULL, axes[4]}, *product;
+  int32_t count = 0;
+  x[2] = tap(te, conv, axes, 0, &w[1], reduce, &count);
+  x[3] = tap(te, conv, axes, 1, &w[2], reduce, &count);
+  product = x_mul(ir, bp_te_read(te, conv->input, x), bp_te_read(te, conv->op->inputs[1], w));
+  return count ? bp_te_reduce(te, BP_TE_SUM, product, reduce, count) : product;
+}
+
+static const BpIrNode *blocked_bias_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Blocked *conv = context;
+  const BpIrNode *indices[2] = {axes[1], axes[4]};
+  return x_add(bp_te_ir(te), bp_te_read(te, conv->sums, axes),
+               bp_te_read(te, conv->op->inputs[2], indices));
+}
+
+BP_ROW_COMPUTE(conv_blocked) {
+  const BpGraphValue *out = op->node->outputs[0];
+  int is_dense = op->node->inputs[1]->ndim == 6;
+  Blocked conv = {.op = op};
+  if (read_blocked(op->node, &conv) || pad_input(&conv))
+    return NULL;
+  conv.sums = bp_te_compute(op->te, "conv", out->shape, 5,
+                            is_dense ? conv_blocked_body : depthwise_blocked_body, &conv);
+  if (!conv.sums || !op->inputs[2])
+    return conv.sums;
+  return bp_te_compute(op->te, "bias", out->shape, 5, blocked_bias_body, &conv);
+}
