@@ -151,7 +151,7 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
   int64_t channels = node->inputs[0]->shape[1], b = block_of(layout, weights->shape[0]);
   int depthwise = bp__node_int(node, "group", 1) > 1;
   BpGraphValue *inputs[3] = {NULL};
-  BpGraphAttr attrs[4];
+  BpGraphAttr attrs[3];
   BpOpWindow w;
   if (!is_blockable_conv(node))
     return 0;
@@ -171,10 +171,9 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
   attrs[0] = list_attr(layout, "strides", w.strides, 2, NULL, 0);
   attrs[1] = list_attr(layout, "pads", w.pad_begin, 2, w.pad_end, 2);
   attrs[2] = list_attr(layout, "dilations", w.dilations, 2, NULL, 0);
-  attrs[3] = bp__attr_int(layout->graph, "channels", channels);
   return set_blocked(layout, node,
                      bp__op_apply(layout->graph, "backplane", "ConvBlocked", node->name, inputs,
-                                  bp__node_input(node, 2) ? 3 : 2, attrs, 4));
+                                  bp__node_input(node, 2) ? 3 : 2, attrs, 3));
 }
 
 /* Keeps the channels apart: one more dimension, of which a window covers one. */
@@ -283,12 +282,23 @@ static BpGraphValue *blocked_operand(Layout *layout, BpGraphValue *value, int64_
   return reshape(layout, plain_of(layout, full), shape, 5);
 }
 
+/* Whether zeros, as channels beyond the last hold, could become something that is not finite. */
+static int may_leave_finite(const BpGraphNode *node) {
+  static const char *const partial[] = {"Log", "Reciprocal", "Pow", "Mod"};
+  for (size_t i = 0; i < sizeof(partial) / sizeof(partial[0]); i++)
+    if (!strcmp(partial[i], node->op->name))
+      return 1;
+  return !strcmp(node->op->name, "Div") && !bp__build_is_immediate(node->inputs[1]);
+}
+
 static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   const BpGraphValue *out = node->outputs[0];
   BpGraphValue *inputs[16] = {NULL};
   BpGraphNode *converted;
   int any = 0;
   if (out->ndim != 4 || out->shape[1] < 2 || node->num_inputs > 16)
+    return 0;
+  if (may_leave_finite(node) && out->shape[1] % block_of(layout, out->shape[1]) != 0)
     return 0;
   for (int32_t i = 0; i < node->num_inputs; i++)
     any |= is_blocked(layout, node->inputs[i]) && node->inputs[i]->shape[1] == out->shape[1];

@@ -57,8 +57,8 @@ BP_ROW_COMPUTE(unblock) {
 
 /* ---- Convolution ---------------------------------------------------------------------------- */
 
-/* Its attributes, all given: strides, pads and dilations over height and width. `channels` is the
- * number of input channels; the input is blocked, or plain with 4 dimensions. Weights:
+/* Its attributes, all given: strides, pads and dilations over height and width. The input is
+ * blocked, or plain with 4 dimensions. Weights:
  *   dense      (blocks out, blocks in, kernel height, width, block in, block out)
  *   depthwise  (blocks, kernel height, width, block) */
 typedef struct Blocked {
@@ -128,51 +128,47 @@ static int pad_input(Blocked *conv) {
   return conv->input ? 0 : -1;
 }
 
-/* Where tap k of the window at `axis` is; axes of extent 1 are left out of the reduction. */
+/* Where tap k of the window at `axis` is. */
 static const BpIrNode *tap(BpTe *te, const Blocked *conv, const BpIrNode *const *axes, int32_t i,
-                           const BpIrNode **k, const BpIrNode **reduce, int32_t *count) {
+                           const BpIrNode *k) {
   BpIrModule *ir = bp_te_ir(te);
-  *k = x_index(ir, 0);
-  if (conv->kernel[i] > 1)
-    reduce[(*count)++] = *k = bp_te_reduce_axis(te, i ? "kw" : "kh", conv->kernel[i]);
   return x_add(ir, x_mul(ir, axes[2 + i], x_index(ir, conv->strides[i])),
-               x_mul(ir, *k, x_index(ir, conv->dilations[i])));
+               x_mul(ir, k, x_index(ir, conv->dilations[i])));
 }
 
+/* Reduced over (block in, kernel height, kernel width, channel in the block), or over (channel in,
+ * kernel height, kernel width) of a plain input: the forms that bp_schedule_conv2d knows. */
 static const BpIrNode *conv_blocked_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Blocked *conv = context;
-  BpIrModule *ir = bp_te_ir(te);
-  const BpGraphNode *node = conv->op->node;
-  const BpIrNode *reduce[3], *channel, *kh, *kw, *x[5] = {axes[0]}, *w[6] = {axes[1]};
-  const BpIrNode *block = x_index(ir, node->inputs[1]->shape[4]);
-  int32_t count = 1;
-  channel = reduce[0] = bp_te_reduce_axis(te, "ic", bp__node_int(node, "channels", 1));
-  x[2] = tap(te, conv, axes, 0, &kh, reduce, &count);
-  x[3] = tap(te, conv, axes, 1, &kw, reduce, &count);
-  w[1] = bp_ir_binary(ir, BP_IR_FLOORDIV, channel, block);
-  w[2] = kh;
-  w[3] = kw;
-  w[4] = bp_ir_binary(ir, BP_IR_FLOORMOD, channel, block);
+  const int64_t *extents = conv->op->node->inputs[1]->shape;
+  const BpIrNode *reduce[4], *x[5] = {axes[0]}, *w[6] = {axes[1]};
+  reduce[0] = x[1] = w[1] = bp_te_reduce_axis(te, "ic", extents[1]);
+  reduce[1] = w[2] = bp_te_reduce_axis(te, "kh", extents[2]);
+  reduce[2] = w[3] = bp_te_reduce_axis(te, "kw", extents[3]);
+  reduce[3] = x[4] = w[4] =
+      conv->is_plain ? x_index(bp_te_ir(te), 0) : bp_te_reduce_axis(te, "icb", extents[4]);
+  x[2] = tap(te, conv, axes, 0, w[2]);
+  x[3] = tap(te, conv, axes, 1, w[3]);
   w[5] = axes[4];
-  x[1] = conv->is_plain ? channel : w[1];
-  x[4] = w[4];
   return bp_te_reduce(
       te, BP_TE_SUM,
-      x_mul(ir, bp_te_read(te, conv->input, x), bp_te_read(te, conv->op->inputs[1], w)), reduce,
-      count);
+      x_mul(bp_te_ir(te), bp_te_read(te, conv->input, x), bp_te_read(te, conv->op->inputs[1], w)),
+      reduce, conv->is_plain ? 3 : 4);
 }
 
 static const BpIrNode *depthwise_blocked_body(BpTe *te, const BpIrNode *const *axes,
                                               void *context) {
   const Blocked *conv = context;
-  BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *reduce[2], *x[5] = {axes[0], axes[1], NULL, NULL, axes[4]};
-  const BpIrNode *w[4] = {axes[1], NULL, NULL, axes[4]}, *product;
-  int32_t count = 0;
-  x[2] = tap(te, conv, axes, 0, &w[1], reduce, &count);
-  x[3] = tap(te, conv, axes, 1, &w[2], reduce, &count);
-  product = x_mul(ir, bp_te_read(te, conv->input, x), bp_te_read(te, conv->op->inputs[1], w));
-  return count ? bp_te_reduce(te, BP_TE_SUM, product, reduce, count) : product;
+  const BpIrNode *k[2] = {bp_te_reduce_axis(te, "kh", conv->kernel[0]),
+                          bp_te_reduce_axis(te, "kw", conv->kernel[1])};
+  const BpIrNode *x[5] = {axes[0], axes[1], NULL, NULL, axes[4]};
+  const BpIrNode *w[4] = {axes[1], k[0], k[1], axes[4]};
+  x[2] = tap(te, conv, axes, 0, k[0]);
+  x[3] = tap(te, conv, axes, 1, k[1]);
+  return bp_te_reduce(
+      te, BP_TE_SUM,
+      x_mul(bp_te_ir(te), bp_te_read(te, conv->input, x), bp_te_read(te, conv->op->inputs[1], w)),
+      k, 2);
 }
 
 static const BpIrNode *blocked_bias_body(BpTe *te, const BpIrNode *const *axes, void *context) {

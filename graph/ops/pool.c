@@ -52,7 +52,7 @@ static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *co
   int32_t count = 0;
   for (int32_t i = 0; i < w->rank; i++) {
     const BpIrNode *within, *k = x_index(ir, 0);
-    if (w->kernel[i] > 1)
+    if (w->kernel[i] > 1 || i < 2)
       reduce[count++] = k = bp_te_reduce_axis(te, "k", w->kernel[i]);
     in[2 + i] = x_add(ir, x_mul(ir, axes[2 + i], x_index(ir, w->strides[i])),
                       x_mul(ir, k, x_index(ir, w->dilations[i])));
