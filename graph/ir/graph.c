@@ -3,6 +3,7 @@
 #include "graph/ir/graph.h"
 
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,13 +133,22 @@ int64_t bp__value_get_int(const BpGraphValue *constant, int64_t index) {
   }
 }
 
+/* IEEE 754 binary16; clang 14 has no type for it on x86. */
+static double half_to_double(uint16_t bits) {
+  int exponent = bits >> 10 & 31;
+  double fraction = bits & 1023, sign = bits & 0x8000 ? -1.0 : 1.0;
+  if (exponent == 31)
+    return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
+  return sign * (exponent ? ldexp(fraction + 1024, exponent - 25) : ldexp(fraction, -24));
+}
+
 double bp__value_get_float(const BpGraphValue *constant, int64_t index) {
   if (constant->dtype.code != BP_DTYPE_FLOAT)
     return (double)bp__value_get_int(constant, index);
   if (constant->dtype.bits == 64)
     return ((const double *)constant->data)[index];
   if (constant->dtype.bits == 16)
-    return (double)((const _Float16 *)constant->data)[index];
+    return half_to_double(((const uint16_t *)constant->data)[index]);
   return ((const float *)constant->data)[index];
 }
 
