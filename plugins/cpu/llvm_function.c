@@ -4,6 +4,7 @@
 #include "llvm_gen.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MESSAGE_SIZE 512

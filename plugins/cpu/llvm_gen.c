@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void bp_gen_fail(BpGen *g, const char *kind, const char *format, ...) {

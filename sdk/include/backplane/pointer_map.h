@@ -6,8 +6,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,7 +34,7 @@ static inline BpPointerMapEntry *bp_pointer_map_place(const BpPointerMap *map, c
 
 /* Frees the table; the map is empty then. */
 static inline void bp_pointer_map_free(BpPointerMap *map) {
-  free(map->entries);
+  __builtin_free(map->entries);
   map->entries = NULL;
   map->capacity = 0;
   map->count = 0;
@@ -47,7 +45,7 @@ static inline void bp_pointer_map_clear(BpPointerMap *map) {
   if (map->capacity > 1024) {
     bp_pointer_map_free(map);
   } else if (map->count) {
-    memset(map->entries, 0, map->capacity * sizeof(*map->entries));
+    __builtin_memset(map->entries, 0, map->capacity * sizeof(*map->entries));
     map->count = 0;
   }
 }
@@ -59,14 +57,14 @@ static inline void *bp_pointer_map_get(const BpPointerMap *map, const void *key)
 
 static inline int bp_pointer_map_grow(BpPointerMap *map) {
   BpPointerMap grown = {NULL, map->capacity ? map->capacity * 2 : 64, map->count};
-  grown.entries = (BpPointerMapEntry *)calloc(grown.capacity, sizeof(*grown.entries));
+  grown.entries = (BpPointerMapEntry *)__builtin_calloc(grown.capacity, sizeof(*grown.entries));
   if (!grown.entries)
     return -1;
   for (size_t i = 0; i < map->capacity; i++) {
     if (map->entries[i].key)
       *bp_pointer_map_place(&grown, map->entries[i].key) = map->entries[i];
   }
-  free(map->entries);
+  __builtin_free(map->entries);
   *map = grown;
   return 0;
 }
