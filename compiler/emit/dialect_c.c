@@ -23,6 +23,7 @@ static const char prologue[] =
     "\n"
     "#define BP_SLOT __attribute__((weak, visibility(\"default\")))\n"
     "#define BP_HELPER static __attribute__((unused))\n"
+    "#define BP_INLINE static __inline__ __attribute__((unused, always_inline))\n"
     "BP_SLOT void *__tvm_ffi__library_ctx;\n"
     "BP_SLOT void (*__TVMFFIErrorSetRaisedFromCStr)(const char *, const char *);\n"
     "extern __attribute__((weak)) void TVMFFIErrorSetRaisedFromCStr(const char *, const char *);\n"
@@ -68,6 +69,53 @@ static const char prologue[] =
     "    __TVMBackendFreeWorkspace(1, 0, data);\n"
     "  else\n"
     "    __builtin_free(data);\n"
+    "}\n"
+    "\n"
+    "BP_INLINE unsigned long long bp_first_bits(long long count) {\n"
+    "  return count <= 0 ? 0ULL : count >= 64 ? ~0ULL : (1ULL << count) - 1;\n"
+    "}\n"
+    "\n"
+    "/* Loads and stores of some lanes; `size` and `lane` are bytes and constant. */\n"
+    "#if defined(__AVX512F__) && defined(__AVX512VL__)\n"
+    "typedef float bp_f32x4 __attribute__((vector_size(16)));\n"
+    "typedef float bp_f32x8 __attribute__((vector_size(32)));\n"
+    "typedef float bp_f32x16 __attribute__((vector_size(64)));\n"
+    "typedef double bp_f64x2 __attribute__((vector_size(16)));\n"
+    "typedef double bp_f64x4 __attribute__((vector_size(32)));\n"
+    "typedef double bp_f64x8 __attribute__((vector_size(64)));\n"
+    "#define BP_EACH_MASKED(X) \\\n"
+    "  X(4, 16, bp_f32x4, ups128, unsigned char) X(4, 32, bp_f32x8, ups256, unsigned char) \\\n"
+    "  X(4, 64, bp_f32x16, ups512, unsigned short) X(8, 16, bp_f64x2, upd128, unsigned char) \\\n"
+    "  X(8, 32, bp_f64x4, upd256, unsigned char) X(8, 64, bp_f64x8, upd512, unsigned char)\n"
+    "#else\n"
+    "#define BP_EACH_MASKED(X)\n"
+    "#endif\n"
+    "BP_INLINE void bp_load_bits(void *to, const void *from, unsigned long long bits, int size,\n"
+    "    int lane) {\n"
+    "#define BP_LOAD(LANE, SIZE, TYPE, NAME, MASK) \\\n"
+    "  if (lane == LANE && size == SIZE) { \\\n"
+    "    TYPE value = __builtin_ia32_load##NAME##_mask(from, (TYPE){0}, (MASK)bits); \\\n"
+    "    __builtin_memcpy(to, &value, SIZE); \\\n"
+    "    return; \\\n"
+    "  }\n"
+    "  BP_EACH_MASKED(BP_LOAD)\n"
+    "  for (int i = 0; i * lane < size; i++)\n"
+    "    if (bits >> i & 1)\n"
+    "      __builtin_memcpy((char *)to + i * lane, (const char *)from + i * lane, lane);\n"
+    "}\n"
+    "BP_INLINE void bp_store_bits(void *to, const void *from, unsigned long long bits, int size,\n"
+    "    int lane) {\n"
+    "#define BP_STORE(LANE, SIZE, TYPE, NAME, MASK) \\\n"
+    "  if (lane == LANE && size == SIZE) { \\\n"
+    "    TYPE value; \\\n"
+    "    __builtin_memcpy(&value, from, SIZE); \\\n"
+    "    __builtin_ia32_store##NAME##_mask(to, value, (MASK)bits); \\\n"
+    "    return; \\\n"
+    "  }\n"
+    "  BP_EACH_MASKED(BP_STORE)\n"
+    "  for (int i = 0; i * lane < size; i++)\n"
+    "    if (bits >> i & 1)\n"
+    "      __builtin_memcpy((char *)to + i * lane, (const char *)from + i * lane, lane);\n"
     "}\n"
     "\n"
     "BP_HELPER long long bp_as_int(const bp_value *value) {\n"
@@ -401,7 +449,15 @@ const BpDialect bp__dialect_c = {
     .max_lanes = 1024,
     .vector_type = "$3x$2",
     .vector_typedef = "typedef $1 $3 __attribute__((vector_size($4)));\n"
-                      "typedef $3 $3_u __attribute__((aligned($5)));\n",
+                      "typedef $3 $3_u __attribute__((aligned($5)));\n"
+                      "BP_INLINE $3 $3_load_bits(const $1 *from, unsigned long long bits) {\n"
+                      "  $3 value = {0};\n"
+                      "  bp_load_bits(&value, from, bits, $4, $5);\n"
+                      "  return value;\n"
+                      "}\n"
+                      "BP_INLINE void $3_store_bits($1 *to, unsigned long long bits, $3 value) {\n"
+                      "  bp_store_bits(to, &value, bits, $4, $5);\n"
+                      "}\n",
     .vector_make = "($1){$2}",
     .vector_lane = "$1[$2]",
     .vector_splat = "((($4)$2) - ($1){0})",
@@ -411,4 +467,7 @@ const BpDialect bp__dialect_c = {
     .vector_convert = "__builtin_convertvector($2, $1)",
     .vector_bits = "(($1)$2)",
     .vector_shuffle = "__builtin_shufflevector($2, $3, $4)",
+    .vector_load_bits = "$1_load_bits($2 + $3, $5)",
+    .vector_store_bits = "$1_store_bits($2 + $3, $5, $6)",
+    .first_bits = "bp_first_bits($1)",
 };

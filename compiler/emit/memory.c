@@ -109,6 +109,40 @@ static BpExpr zero_of(BpEmitter *e, BpDataType dtype) {
   return bp__cast(e, dtype, compute, zero);
 }
 
+/* ---- Masks as bits --------------------------------------------------------------------------- */
+
+/* The count in a comparison of lane numbers 0, 1, 2... with it; NULL: it is no such comparison. */
+static const BpIrNode *lane_count(BpEmitter *e, const BpIrNode *mask) {
+  const BpIrNode *ramp = e->ir->operand(mask, 0), *count = e->ir->operand(mask, 1);
+  int64_t base = 0, stride = 0;
+  if (e->ir->kind(ramp) != BP_IR_RAMP || e->ir->kind(count) != BP_IR_BROADCAST ||
+      !constant(e, e->ir->operand(ramp, 0), &base) || base != 0 ||
+      !constant(e, e->ir->operand(ramp, 1), &stride) || stride != 1)
+    return NULL;
+  return e->ir->operand(count, 0);
+}
+
+/* A mask as an unsigned integer with a bit for each lane; NULL: lane by lane is all that is left.
+ */
+static const char *mask_bits(BpEmitter *e, const BpIrNode *mask) {
+  int32_t kind = e->ir->kind(mask);
+  if (!e->dialect->first_bits || e->ir->dtype(mask).lanes > 64)
+    return NULL;
+  if (kind == BP_IR_BROADCAST)
+    return bp__format(e, "(0ULL - %s)", bp__expr(e, e->ir->operand(mask, 0)).text);
+  if (kind == BP_IR_LT || kind == BP_IR_GE) {
+    const BpIrNode *count = lane_count(e, mask);
+    const char *text = count ? bp__bare(e, bp__expr(e, count).text) : NULL;
+    const char *bits = text ? bp__apply(e, e->dialect->first_bits, text) : NULL;
+    return bits && kind == BP_IR_GE ? bp__format(e, "~%s", bits) : bits;
+  }
+  if (kind != BP_IR_AND && kind != BP_IR_OR)
+    return NULL;
+  const char *a = mask_bits(e, e->ir->operand(mask, 0));
+  const char *b = a ? mask_bits(e, e->ir->operand(mask, 1)) : NULL;
+  return b ? bp__format(e, "(%s %s %s)", a, kind == BP_IR_AND ? "&" : "|", b) : NULL;
+}
+
 /* ---- Loads --------------------------------------------------------------------------------- */
 
 static BpExpr load_lanes(BpEmitter *e, const Access *access, const BpIrNode *mask_node) {
@@ -155,14 +189,16 @@ BpExpr bp__load(BpEmitter *e, const BpIrNode *node) {
   }
   if (access.lanes == 1)
     return load_scalar(e, &access, mask);
-  if (!access.base || mask)
+  const char *bits = access.base && mask ? mask_bits(e, mask) : NULL;
+  if (!access.base || (mask && !bits))
     return load_lanes(e, &access, mask);
   BpDataType dtype = memory_dtype(access.dtype);
   const char *index = bp__index(e, access.base).text;
   const char *lanes = bp__format(e, "%d", access.lanes);
+  const char *form = bits ? e->dialect->vector_load_bits : e->dialect->vector_load;
   return from_memory(e, access.dtype,
-                     bp__text(bp__apply(e, e->dialect->vector_load, bp__type(e, dtype),
-                                        access.symbol->expr.text, index, lanes)));
+                     bp__text(bp__apply(e, form, bp__type(e, dtype), access.symbol->expr.text,
+                                        index, lanes, bits ? bits : "")));
 }
 
 BpExpr bp__address(BpEmitter *e, const BpIrNode *buffer, const BpIrNode *index) {
@@ -222,20 +258,23 @@ void bp__store(BpEmitter *e, const BpIrNode *node) {
   if (open_access(e, e->ir->operand(node, 0), roots[0], e->ir->dtype(value_node), &access) != 0)
     return;
   BpExpr value = bp__expr(e, value_node);
+  const char *bits = access.lanes > 1 && access.base && mask ? mask_bits(e, mask) : NULL;
   if (access.symbol->slots) {
     store_slot(e, &access, value);
   } else if (access.lanes == 1) {
     store_scalar(e, &access, value, mask);
-  } else if (!access.base || mask) {
+  } else if (!access.base || (mask && !bits)) {
     store_lanes(e, &access, value, mask);
   } else {
     BpExpr bytes = to_memory(e, access.dtype, value);
     const char *index = bp__index(e, access.base).text;
     const char *type = bp__type(e, memory_dtype(access.dtype));
     const char *lanes = bp__format(e, "%d", access.lanes);
+    const char *name = access.symbol->expr.text, *text = bp__bare(e, bytes.text);
     bp__line(e, "%s;",
-             bp__apply(e, e->dialect->vector_store, type, access.symbol->expr.text, index, lanes,
-                       bp__bare(e, bytes.text)));
+             bits
+                 ? bp__apply(e, e->dialect->vector_store_bits, type, name, index, lanes, bits, text)
+                 : bp__apply(e, e->dialect->vector_store, type, name, index, lanes, text));
   }
 }
 

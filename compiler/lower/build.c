@@ -574,6 +574,27 @@ static int start_nest(Nest *nest, BpLowering *lowering, BpLowerStage *s) {
   return 0;
 }
 
+/* The vectorised leaf that the last dimension was split down to, or NULL. */
+static const BpTeAxis *vector_leaf_of(const BpTeStage *stage) {
+  int32_t ndim = stage->tensor->ndim;
+  const BpTeAxis *axis = ndim > 0 ? stage->axes[ndim - 1] : NULL;
+  while (axis && axis->used_by)
+    axis = axis->used_by->kind == BP__TE_SPLIT ? axis->used_by->inner : NULL;
+  return axis && axis->for_kind == BP_IR_FOR_VECTORIZED ? axis : NULL;
+}
+
+/* Rows of a local buffer are made as long as the vectors that store them: the last one, whose lanes
+ * are rounded up to a power of two, then needs no mask. */
+static int64_t row_extent(const BpTeStage *stage, int32_t scope, int64_t extent) {
+  const BpTeAxis *leaf = vector_leaf_of(stage);
+  if (scope != BP_IR_SCOPE_LOCAL || !leaf || leaf->extent <= 1)
+    return extent;
+  int64_t rest = extent % leaf->extent, rounded = 1;
+  while (rounded < rest)
+    rounded *= 2;
+  return rest ? extent - rest + rounded : extent;
+}
+
 /* The buffer of a stage that is no output, for the region to be computed. */
 static int make_storage(BpLowering *lowering, BpLowerStage *s) {
   const BpTeTensor *tensor = s->stage->tensor;
@@ -586,9 +607,15 @@ static int make_storage(BpLowering *lowering, BpLowerStage *s) {
     extents[i] =
         bp__ir_int64(lowering->module, s->attached_to ? s->region[i].extent : tensor->shape[i]);
   }
+  const BpIrNode *valid = tensor->ndim > 0 ? extents[tensor->ndim - 1] : NULL;
+  int64_t row = valid ? row_extent(s->stage, scope, valid->int_value) : 0;
+  if (valid && row != valid->int_value)
+    extents[tensor->ndim - 1] = bp__ir_int64(lowering->module, row);
   s->storage =
       bp_ir_buffer(lowering->module, tensor->name, tensor->dtype, scope, extents, tensor->ndim);
-  return s->storage ? 0 : -1;
+  if (!s->storage || !valid || row == valid->int_value)
+    return s->storage ? 0 : -1;
+  return bp__ir_map_set(&lowering->valid, s->storage, valid);
 }
 
 /* Whether there is no element to compute. */

@@ -41,7 +41,8 @@ typedef struct BpLowering {
   const BpIrNode **params; /* the buffers of the function's parameters */
   BpLowerStage *stages;    /* those reached and not inlined, producers first */
   int32_t num_stages;
-  BpIrMap copied;    /* nodes of the expressions -> their copies in module */
+  BpIrMap copied; /* nodes of the expressions -> their copies in module */
+  BpIrMap valid;  /* a BUFFER with spare elements at the ends of its rows -> the extent without */
   BpIrMap by_buffer; /* the copied BUFFER of a tensor -> BpLowerStage */
   BpIndexContext index;
   bool is_in_parallel; /* while building: inside a parallel loop */

@@ -13,8 +13,9 @@ typedef struct Lanes {
   const BpIrNode *var;
   int64_t extent; /* of the loop; at most `count` */
   uint16_t count;
-  const BpIrNode *mask; /* NULL: all lanes run */
-  BpIrMap done;         /* expressions under this mask */
+  const BpIrNode *spare; /* the lanes below `extent`; NULL: that is all */
+  const BpIrNode *mask;  /* NULL: all lanes run */
+  BpIrMap done;          /* expressions under this mask */
   bool does_not_fit;
 } Lanes;
 
@@ -140,9 +141,42 @@ static const BpIrNode *vector_operation(Lanes *lanes, const BpIrNode *node) {
   }
 }
 
+/* A comparison of integers whose difference grows or falls by one from lane to lane, as one of the
+ * lane numbers, in 32 bits: lane < n, or lane >= n. NULL without an error: it is none. */
+static const BpIrNode *lane_comparison(Lanes *lanes, const BpIrNode *node) {
+  BpLowering *lowering = lanes->lowering;
+  BpIrModule *module = lowering->module;
+  int64_t step;
+  const BpIrNode *rest;
+  if (node->kind < BP_IR_LT || node->kind > BP_IR_GE ||
+      !bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64()))
+    return NULL;
+  const BpIrNode *difference =
+      bp_ir_binary(module, BP_IR_SUB, node->operands[0], node->operands[1]);
+  if (!difference || !bp__index_split(&lowering->index, difference, lanes->var, &step, &rest) ||
+      (step != 1 && step != -1))
+    return NULL;
+  /* Is difference < limit, or not? difference = rest + step * lane. */
+  int64_t limit = node->kind == BP_IR_LE || node->kind == BP_IR_GT;
+  bool is_below = node->kind == BP_IR_LT || node->kind == BP_IR_LE;
+  const BpIrNode *bound = bp__ir_int64(module, step > 0 ? limit : 1 - limit);
+  const BpIrNode *count = step > 0 ? bp_ir_binary(module, BP_IR_SUB, bound, rest)
+                                   : bp_ir_binary(module, BP_IR_ADD, rest, bound);
+  count = bp_ir_binary(module, BP_IR_MIN, count, bp__ir_int64(module, lanes->count));
+  count = bp_ir_binary(module, BP_IR_MAX, count, bp__ir_int64(module, 0));
+  BpDataType int32 = bp__dtype(BP_DTYPE_INT, 32, 1);
+  count = bp_ir_cast(module, int32, bp__index_simplify(&lowering->index, count));
+  const BpIrNode *lane =
+      bp_ir_ramp(module, bp_ir_int(module, int32, 0), bp_ir_int(module, int32, 1), lanes->count);
+  return bp_ir_binary(module, (step > 0) == is_below ? BP_IR_LT : BP_IR_GE, lane, count);
+}
+
 static const BpIrNode *make_vector(Lanes *lanes, const BpIrNode *node) {
   if (is_vector(node))
     return give_up(lanes);
+  const BpIrNode *comparison = lane_comparison(lanes, node);
+  if (comparison)
+    return comparison;
   const BpIrNode *linear = linear_index(lanes, node);
   if (linear)
     return linear;
@@ -217,6 +251,21 @@ static const BpIrNode *vector_accumulate(Lanes *lanes, const BpIrNode *store) {
   return bp_ir_store(module, store->operands[0], store->operands[1], value, NULL);
 }
 
+/* Whether the spare lanes of a store land in the spare elements at the end of a row. */
+static bool spares_fit(Lanes *lanes, const BpIrNode *buffer, const BpIrNode *index) {
+  BpLowering *lowering = lanes->lowering;
+  const BpIrNode *valid = bp__ir_map_get(&lowering->valid, buffer);
+  if (!valid || index->kind != BP_IR_RAMP || !bp__ir_is_int_value(index->operands[1], 1))
+    return false;
+  const BpIrNode *row = buffer->operands[buffer->num_operands - 1];
+  const BpIrNode *column = bp_ir_binary(lowering->module, BP_IR_MOD, index->operands[0], row);
+  if (!column)
+    return false;
+  BpRange range = bp__index_range(&lowering->index, column);
+  return range.min + lanes->extent >= valid->int_value &&
+         range.max + lanes->count <= row->int_value;
+}
+
 static const BpIrNode *vector_store(Lanes *lanes, const BpIrNode *store) {
   BpIrModule *module = lanes->lowering->module;
   if (store->num_operands > 3)
@@ -233,7 +282,9 @@ static const BpIrNode *vector_store(Lanes *lanes, const BpIrNode *store) {
   const BpIrNode *value = vector_of(lanes, store->operands[2]);
   if (!value)
     return NULL;
-  return bp_ir_store(module, store->operands[0], index, spread(lanes, value), lanes->mask);
+  bool is_whole = lanes->mask == lanes->spare && spares_fit(lanes, store->operands[0], index);
+  return bp_ir_store(module, store->operands[0], index, spread(lanes, value),
+                     is_whole ? NULL : lanes->mask);
 }
 
 /* ---- Conditions ------------------------------------------------------------------------------ */
@@ -400,7 +451,7 @@ static const BpIrNode *vectorize_loop(BpIrRewriter *rewriter, const BpIrNode *no
                  .var = node->operands[0],
                  .extent = extent,
                  .count = round_up_lanes(extent)};
-  lanes.mask = spare_mask(lowering->module, extent, lanes.count);
+  lanes.mask = lanes.spare = spare_mask(lowering->module, extent, lanes.count);
   if (lanes.count != extent && !lanes.mask)
     return NULL;
   const BpIrNode *body = vector_statement(&lanes, node->operands[3]);

@@ -118,6 +118,12 @@ typedef struct BpDialect {
   const char *vector_convert; /* $1 type, $2 value, $3 from type */
   const char *vector_bits;    /* reinterpret: $1 type, $2 value */
   const char *vector_shuffle; /* $1 type, $2 and $3 vectors, $4 positions. NULL: lane by lane */
+  /* Only the lanes i for which bit i of $5, an unsigned integer of 64 bits, is set; the others are
+   * zero, or not stored. Operands as vector_load's, and $6 the value. NULL: lane by lane */
+  const char *vector_load_bits;
+  const char *vector_store_bits;
+  /* A number with the $1 lowest bits set: none if $1 is negative, all 64 if it is larger. */
+  const char *first_bits;
 } BpDialect;
 
 /* ---- The emitter --------------------------------------------------------------------------- */
