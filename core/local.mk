@@ -6,3 +6,6 @@ include core/module/local.mk
 include core/device/local.mk
 include core/plugin/local.mk
 include core/target/local.mk
+
+# Threads of the host's and destructors of per-thread data outlive a dlclose of the library.
+libbackplane_la_LDFLAGS += -Wl,-z,nodelete

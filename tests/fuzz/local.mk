@@ -12,10 +12,23 @@ test_programs += tests/fuzz/test-ir-text
 tests_fuzz_test_ir_text_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_ir_text.c tests/fuzz/fuzz.h
 fuzzers += tests/fuzz/fuzz_ir_text
 
+test_programs += tests/fuzz/test-blob tests/fuzz/test-device-code
+tests_fuzz_test_blob_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_blob.c \
+	tests/core/module-fixture.c
+tests_fuzz_test_device_code_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_device_code.c \
+	tests/core/module-fixture.c
+fuzzers += tests/fuzz/fuzz_blob tests/fuzz/fuzz_device_code
+
 EXTRA_PROGRAMS += $(fuzzers)
 CLEANFILES += $(fuzzers)
 tests_fuzz_fuzz_ir_text_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 tests_fuzz_fuzz_ir_text_LDADD = libbackplane-compiler.la libbackplane.la $(GLIB_LIBS)
+tests_fuzz_fuzz_blob_SOURCES = tests/fuzz/fuzz_blob.c tests/core/module-fixture.c
+tests_fuzz_fuzz_blob_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+tests_fuzz_fuzz_blob_LDADD = libbackplane.la $(GLIB_LIBS)
+tests_fuzz_fuzz_device_code_SOURCES = tests/fuzz/fuzz_device_code.c tests/core/module-fixture.c
+tests_fuzz_fuzz_device_code_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+tests_fuzz_fuzz_device_code_LDADD = libbackplane.la $(GLIB_LIBS)
 
 fuzz: $(fuzzers)
 	for fuzzer in $(fuzzers); do \
