@@ -13,3 +13,4 @@ EXTRA_DIST += tests/compiler/te-run.h
 test_programs += tests/compiler/test-codegen
 EXTRA_DIST += tests/compiler/codegen-util.h
 tests_compiler_test_codegen_LDADD = $(LDADD) -lm
+slow_tests += tests/compiler/test-codegen

@@ -482,6 +482,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/codegen/c-refuses-odd-vectors", test_c_refuses_odd_vectors);
   add_tests("c", "c -options=-O1");
   add_tests("c-x86-64", "c -mcpu=x86-64 -options=-O1");
-  add_tests("llvm", "llvm -opt=1");
+  if (bp_target_kind_info("llvm"))
+    add_tests("llvm", "llvm -opt=1");
+  bp_error_clear();
   return g_test_run();
 }
