@@ -587,9 +587,11 @@ static const BpTeAxis *vector_leaf_of(const BpTeStage *stage) {
  * are rounded up to a power of two, then needs no mask. */
 static int64_t row_extent(const BpTeStage *stage, int32_t scope, int64_t extent) {
   const BpTeAxis *leaf = vector_leaf_of(stage);
-  if (scope != BP_IR_SCOPE_LOCAL || !leaf || leaf->extent <= 1)
+  if (scope != BP_IR_SCOPE_LOCAL || !leaf)
     return extent;
-  int64_t rest = extent % leaf->extent, rounded = 1;
+  bool is_power = (leaf->extent & (leaf->extent - 1)) == 0;
+  int64_t rest = extent <= leaf->extent ? extent : is_power ? extent % leaf->extent : 0;
+  int64_t rounded = 1;
   while (rounded < rest)
     rounded *= 2;
   return rest ? extent - rest + rounded : extent;
