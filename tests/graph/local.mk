@@ -1,3 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: graph.
 test_programs += tests/graph/test-npy tests/graph/test-executor
+
+# Tests that make ONNX files need the messages, which the library keeps to itself.
+onnx_builder = tests/graph/onnx_builder.c tests/graph/onnx_builder.h
+test_programs += tests/graph/test-onnx
+tests_graph_test_onnx_SOURCES = tests/graph/test-onnx.c $(onnx_builder)
+nodist_tests_graph_test_onnx_SOURCES = graph/onnx/onnx.pb-c.c
+tests_graph_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_onnx_LDADD = $(LDADD) $(PROTOBUF_C_LIBS)

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small ONNX files for tests: the words of onnx_builder.h as messages. Memory is the process's; it
+ * is freed as a whole by onnx_builder_free. */
+#include "tests/graph/onnx_builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What was allocated for one builder hangs on it. */
+typedef struct Pool {
+  OnnxBuilder builder;
+  GPtrArray *memory;
+} Pool;
+
+static void *take(OnnxBuilder *builder, void *memory) {
+  g_ptr_array_add(((Pool *)builder)->memory, memory);
+  return memory;
+}
+
+static char *copy(OnnxBuilder *builder, const char *text) {
+  return take(builder, g_strdup(text));
+}
+
+OnnxBuilder *onnx_builder_new(void) {
+  Pool *pool = g_new0(Pool, 1);
+  OnnxBuilder *builder = &pool->builder;
+  pool->memory = g_ptr_array_new_with_free_func(g_free);
+  backplane__onnx__model_proto__init(&builder->model);
+  builder->nodes = g_ptr_array_new();
+  builder->initializers = g_ptr_array_new();
+  builder->inputs = g_ptr_array_new();
+  builder->outputs = g_ptr_array_new();
+  builder->version = 13;
+  return builder;
+}
+
+void onnx_builder_free(OnnxBuilder *builder) {
+  g_ptr_array_unref(((Pool *)builder)->memory);
+  g_ptr_array_unref(builder->nodes);
+  g_ptr_array_unref(builder->initializers);
+  g_ptr_array_unref(builder->inputs);
+  g_ptr_array_unref(builder->outputs);
+  g_free(builder);
+}
+
+#define NEW(builder, Type, type)                                                                   \
+  ({                                                                                               \
+    Backplane__Onnx__##Type *message = take(builder, g_new0(Backplane__Onnx__##Type, 1));          \
+    backplane__onnx__##type##__init(message);                                                      \
+    message;                                                                                       \
+  })
+
+static Backplane__Onnx__ValueInfoProto *value_info(OnnxBuilder *builder, const char *name,
+                                                   int32_t type, const char *shape) {
+  Backplane__Onnx__ValueInfoProto *info = NEW(builder, ValueInfoProto, value_info_proto);
+  char **parts = g_strsplit(shape ? shape : "", "x", -1);
+  size_t count = shape && shape[0] ? g_strv_length(parts) : 0;
+  info->name = copy(builder, name);
+  if (type) {
+    Backplane__Onnx__TensorShapeProto *dims = NEW(builder, TensorShapeProto, tensor_shape_proto);
+    info->type = NEW(builder, TypeProto, type_proto);
+    info->type->tensor_type = NEW(builder, TensorTypeProto, tensor_type_proto);
+    info->type->tensor_type->has_elem_type = 1;
+    info->type->tensor_type->elem_type = type;
+    info->type->tensor_type->shape = dims;
+    dims->dim = take(builder, g_new0(Backplane__Onnx__Dimension *, count + 1));
+    dims->n_dim = count;
+    for (size_t i = 0; i < count; i++) {
+      Backplane__Onnx__Dimension *dim = dims->dim[i] = NEW(builder, Dimension, dimension);
+      dim->has_dim_value = g_ascii_isdigit(parts[i][0]);
+      dim->dim_value = g_ascii_strtoll(parts[i], NULL, 10);
+      dim->dim_param = dim->has_dim_value ? NULL : copy(builder, parts[i]);
+    }
+  }
+  g_strfreev(parts);
+  return info;
+}
+
+void onnx_input(OnnxBuilder *builder, const char *name, int32_t type, const char *shape) {
+  g_ptr_array_add(builder->inputs, value_info(builder, name, type, shape));
+}
+
+void onnx_output(OnnxBuilder *builder, const char *name) {
+  g_ptr_array_add(builder->outputs, value_info(builder, name, 0, NULL));
+}
+
+float *onnx_float_values(int64_t count) {
+  float *values = g_new(float, (size_t)count);
+  uint32_t state = 12345;
+  for (int64_t i = 0; i < count; i++) {
+    state = state * 1664525u + 1013904223u;
+    values[i] = (float)(state >> 8) / (float)(1 << 23) - 1.0f;
+  }
+  return values;
+}
+
+void onnx_floats(OnnxBuilder *builder, const char *name, const char *shape) {
+  Backplane__Onnx__TensorProto *tensor = NEW(builder, TensorProto, tensor_proto);
+  char **parts = g_strsplit(shape, "x", -1);
+  int64_t count = 1;
+  tensor->name = copy(builder, name);
+  tensor->has_data_type = 1;
+  tensor->data_type = ONNX_FLOAT;
+  tensor->n_dims = shape[0] ? g_strv_length(parts) : 0;
+  tensor->dims = take(builder, g_new0(int64_t, tensor->n_dims + 1));
+  for (size_t i = 0; i < tensor->n_dims; i++)
+    count *= tensor->dims[i] = g_ascii_strtoll(parts[i], NULL, 10);
+  tensor->float_data = take(builder, onnx_float_values(count));
+  tensor->n_float_data = (size_t)count;
+  g_strfreev(parts);
+  g_ptr_array_add(builder->initializers, tensor);
+}
+
+static int64_t *parse_ints(OnnxBuilder *builder, const char *text, size_t *count) {
+  char **parts = g_strsplit(text, ",", -1);
+  int64_t *values = take(builder, g_new0(int64_t, g_strv_length(parts) + 1));
+  *count = 0;
+  for (char **part = parts; *part; part++)
+    if (**part)
+      values[(*count)++] = g_ascii_strtoll(*part, NULL, 10);
+  g_strfreev(parts);
+  return values;
+}
+
+void onnx_ints(OnnxBuilder *builder, const char *name, const char *values) {
+  Backplane__Onnx__TensorProto *tensor = NEW(builder, TensorProto, tensor_proto);
+  tensor->name = copy(builder, name);
+  tensor->has_data_type = 1;
+  tensor->data_type = ONNX_INT64;
+  tensor->int64_data = parse_ints(builder, values, &tensor->n_int64_data);
+  tensor->n_dims = 1;
+  tensor->dims = take(builder, g_new0(int64_t, 1));
+  tensor->dims[0] = (int64_t)tensor->n_int64_data;
+  g_ptr_array_add(builder->initializers, tensor);
+}
+
+static Backplane__Onnx__AttributeProto *attribute(OnnxBuilder *builder, const char *word) {
+  Backplane__Onnx__AttributeProto *attr = NEW(builder, AttributeProto, attribute_proto);
+  char **sides = g_strsplit(word, "=", 2);
+  const char *value = sides[1];
+  int is_number = g_ascii_isdigit(value[0]) || value[0] == '-';
+  attr->name = copy(builder, sides[0]);
+  attr->has_type = 1;
+  if (!is_number) {
+    attr->type = 3;
+    attr->has_s = 1;
+    attr->s.data = (uint8_t *)copy(builder, value);
+    attr->s.len = strlen(value);
+  } else if (strchr(value, ',')) {
+    attr->type = 7;
+    attr->ints = parse_ints(builder, value, &attr->n_ints);
+  } else if (strpbrk(value, ".f")) {
+    attr->type = 1;
+    attr->has_f = 1;
+    attr->f = (float)g_ascii_strtod(value, NULL);
+  } else {
+    attr->type = 2;
+    attr->has_i = 1;
+    attr->i = g_ascii_strtoll(value, NULL, 10);
+  }
+  g_strfreev(sides);
+  return attr;
+}
+
+static char **names(OnnxBuilder *builder, const char *text, size_t *count) {
+  char **parts = g_strsplit(text, ",", -1);
+  char **list;
+  *count = g_strv_length(parts);
+  list = take(builder, g_new0(char *, *count + 1));
+  for (size_t i = 0; i < *count; i++)
+    list[i] = copy(builder, parts[i]);
+  g_strfreev(parts);
+  return list;
+}
+
+Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, const char *inputs,
+                                      const char *outputs, const char *attrs) {
+  Backplane__Onnx__NodeProto *node = NEW(builder, NodeProto, node_proto);
+  char **words = g_strsplit(attrs, " ", -1);
+  size_t count = attrs[0] ? g_strv_length(words) : 0;
+  node->op_type = copy(builder, op);
+  node->name = take(builder, g_strdup_printf("the %s", op));
+  node->input = names(builder, inputs, &node->n_input);
+  node->output = names(builder, outputs, &node->n_output);
+  node->attribute = take(builder, g_new0(Backplane__Onnx__AttributeProto *, count + 1));
+  node->n_attribute = count;
+  for (size_t i = 0; i < count; i++)
+    node->attribute[i] = attribute(builder, words[i]);
+  g_strfreev(words);
+  g_ptr_array_add(builder->nodes, node);
+  return node;
+}
+
+GByteArray *onnx_bytes(OnnxBuilder *builder) {
+  Backplane__Onnx__GraphProto graph = BACKPLANE__ONNX__GRAPH_PROTO__INIT;
+  Backplane__Onnx__OperatorSetIdProto set = BACKPLANE__ONNX__OPERATOR_SET_ID_PROTO__INIT;
+  Backplane__Onnx__OperatorSetIdProto *sets[1] = {&set};
+  GByteArray *bytes = g_byte_array_new();
+  set.has_version = 1;
+  set.version = builder->version;
+  graph.name = (char[]){"test"};
+  graph.node = (void *)builder->nodes->pdata;
+  graph.n_node = builder->nodes->len;
+  graph.initializer = (void *)builder->initializers->pdata;
+  graph.n_initializer = builder->initializers->len;
+  graph.input = (void *)builder->inputs->pdata;
+  graph.n_input = builder->inputs->len;
+  graph.output = (void *)builder->outputs->pdata;
+  graph.n_output = builder->outputs->len;
+  builder->model.graph = &graph;
+  builder->model.opset_import = sets;
+  builder->model.n_opset_import = 1;
+  builder->model.has_ir_version = 1;
+  builder->model.ir_version = 8;
+  g_byte_array_set_size(bytes,
+                        (guint)backplane__onnx__model_proto__get_packed_size(&builder->model));
+  backplane__onnx__model_proto__pack(&builder->model, bytes->data);
+  builder->model.graph = NULL;
+  builder->model.n_opset_import = 0;
+  return bytes;
+}
+
+char *onnx_write(const GByteArray *bytes) {
+  GError *error = NULL;
+  char *path = NULL;
+  int file = g_file_open_tmp("backplane-XXXXXX.onnx", &path, &error);
+  g_assert_no_error(error);
+  close(file);
+  g_assert_true(g_file_set_contents(path, (const char *)bytes->data, bytes->len, NULL));
+  return path;
+}

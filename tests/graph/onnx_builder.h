@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes small ONNX files for tests, in a few words: a graph is inputs, constants, nodes and
+ * outputs. Test code: anything wrong with the words ends the test program. */
+#ifndef BACKPLANE_TESTS_GRAPH_ONNX_BUILDER_H
+#define BACKPLANE_TESTS_GRAPH_ONNX_BUILDER_H
+
+#include <glib.h>
+
+#include <backplane/graph/model.h>
+
+#include "graph/onnx/onnx.pb-c.h"
+
+typedef struct OnnxBuilder {
+  Backplane__Onnx__ModelProto model;
+  GPtrArray *nodes, *initializers, *inputs, *outputs;
+  int64_t version; /* of the operator set; 13 at first */
+} OnnxBuilder;
+
+/* ONNX's numbers of element types. */
+#define ONNX_FLOAT 1
+#define ONNX_INT64 7
+
+OnnxBuilder *onnx_builder_new(void);
+void onnx_builder_free(OnnxBuilder *builder);
+
+/* `shape` is "1x3x8x8", "" for a scalar, with names for symbols: "Nx3". */
+void onnx_input(OnnxBuilder *builder, const char *name, int32_t type, const char *shape);
+void onnx_output(OnnxBuilder *builder, const char *name);
+/* A constant of floats from -1 to 1 that repeats nothing soon, or of the integers in `values`. */
+void onnx_floats(OnnxBuilder *builder, const char *name, const char *shape);
+void onnx_ints(OnnxBuilder *builder, const char *name, const char *values);
+/* inputs and outputs: "x,w,,b"; attrs: "group=2 pads=1,1,1,1 alpha=0.5f mode=nearest", where a
+ * number with a point or an f is a float, one with a comma a list ("3," has one element). Returns
+ * the node, for what these words cannot say. */
+Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, const char *inputs,
+                                      const char *outputs, const char *attrs);
+
+/* The file's bytes; g_byte_array_unref. */
+GByteArray *onnx_bytes(OnnxBuilder *builder);
+/* The elements of onnx_floats with that many. */
+float *onnx_float_values(int64_t count);
+/* Writes bytes to a new temporary file; its name, which the caller unlinks and frees. */
+char *onnx_write(const GByteArray *bytes);
+
+#endif

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The importer: what is wrong with a file or a model is an error that says what, where and what to
+ * do, and no file can do worse. */
+#include <string.h>
+#include <unistd.h>
+
+#include <glib.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+
+#include "tests/graph/onnx_builder.h"
+
+static BpTarget *target;
+
+static BpModule *compile_path(const char *path, const BpInputShape *shapes, int32_t num_shapes) {
+  const BpTarget *targets[1] = {target};
+  BpCompileOptions options = {.struct_size = sizeof(options),
+                              .targets = targets,
+                              .num_targets = 1,
+                              .shapes = shapes,
+                              .num_shapes = num_shapes};
+  return bp_model_compile(path, &options);
+}
+
+static BpModule *compile_bytes(const GByteArray *bytes) {
+  char *path = onnx_write(bytes);
+  BpModule *module = compile_path(path, NULL, 0);
+  unlink(path);
+  g_free(path);
+  return module;
+}
+
+/* Compiles what the builder has, which must fail with this kind and with all the words in the
+ * message; frees the builder. */
+static void assert_refused(OnnxBuilder *builder, const BpInputShape *shapes, int32_t num_shapes,
+                           const char *kind, const char *words) {
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes), **list = g_strsplit(words, "|", -1);
+  g_assert_null(compile_path(path, shapes, num_shapes));
+  g_assert_cmpstr(bp_error_kind(), ==, kind);
+  g_assert_nonnull(strstr(bp_error_message(), path));
+  for (char **word = list; *word; word++)
+    if (!strstr(bp_error_message(), *word))
+      g_error("'%s' is not in: %s", *word, bp_error_message());
+  bp_error_clear();
+  unlink(path);
+  g_free(path);
+  g_strfreev(list);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
+/* x (1x2x4x4) -> relu -> y, to be spoilt. */
+static OnnxBuilder *small(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "1x2x4x4");
+  onnx_node(builder, "Relu", "x", "y", "");
+  onnx_output(builder, "y");
+  return builder;
+}
+
+/* ---- Files ---------------------------------------------------------------------------------- */
+
+static void test_missing_file(void) {
+  g_assert_null(compile_path("/nonexistent/model.onnx", NULL, 0));
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_IO);
+  g_assert_nonnull(strstr(bp_error_message(), "/nonexistent/model.onnx"));
+  bp_error_clear();
+  g_assert_null(compile_path("/dev/zero", NULL, 0));
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_FORMAT);
+  bp_error_clear();
+}
+
+static void test_no_model(void) {
+  static const char *const contents[] = {"", "hello", "\x08\x08", "\xff\xff\xff\xff\xff\xff"};
+  for (size_t i = 0; i < G_N_ELEMENTS(contents); i++) {
+    GByteArray *bytes = g_byte_array_new();
+    g_byte_array_append(bytes, (const guint8 *)contents[i], (guint)strlen(contents[i]));
+    g_assert_null(compile_bytes(bytes));
+    g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_FORMAT);
+    bp_error_clear();
+    g_byte_array_unref(bytes);
+  }
+}
+
+/* A model that uses a bit of everything. */
+static GByteArray *varied_bytes(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  GByteArray *bytes;
+  onnx_input(builder, "x", ONNX_FLOAT, "1x3x8x8");
+  onnx_floats(builder, "w", "4x3x3x3");
+  onnx_floats(builder, "b", "4");
+  onnx_ints(builder, "shape", "1,-1");
+  onnx_node(builder, "Conv", "x,w,b", "c", "pads=1,1,1,1 strides=2,2");
+  onnx_node(builder, "HardSigmoid", "c", "h", "alpha=0.25 beta=0.5");
+  onnx_node(builder, "MaxPool", "h", "p", "kernel_shape=2,2 strides=2,2");
+  onnx_node(builder, "Reshape", "p,shape", "r", "");
+  onnx_node(builder, "Softmax", "r", "y", "axis=-1");
+  onnx_output(builder, "y");
+  bytes = onnx_bytes(builder);
+  onnx_builder_free(builder);
+  return bytes;
+}
+
+static void test_truncated(void) {
+  GByteArray *whole = varied_bytes();
+  for (guint size = 1; size < whole->len; size += 1 + size / 64) {
+    GByteArray *part = g_byte_array_new();
+    g_byte_array_append(part, whole->data, size);
+    g_assert_null(compile_bytes(part));
+    g_assert_cmpstr(bp_error_kind(), !=, BP_ERROR_INTERNAL);
+    bp_error_clear();
+    g_byte_array_unref(part);
+  }
+  g_byte_array_unref(whole);
+}
+
+/* Some flips make another model, most make none; all of them make one or the other. */
+static void test_flipped(void) {
+  GByteArray *bytes = varied_bytes();
+  int refused = 0;
+  for (guint i = 0; i < bytes->len; i += i < 400 ? 1 : 29) {
+    guint8 mask = (guint8)(1u << (i % 8));
+    BpModule *module;
+    bytes->data[i] ^= mask;
+    module = compile_bytes(bytes);
+    bytes->data[i] ^= mask;
+    if (!module) {
+      g_assert_cmpstr(bp_error_kind(), !=, BP_ERROR_INTERNAL);
+      g_assert_cmpstr(bp_error_message(), !=, "");
+      bp_error_clear();
+      refused++;
+    }
+    bp_object_release(module);
+  }
+  g_assert_cmpint(refused, >, 50);
+  g_byte_array_unref(bytes);
+}
+
+/* Two bytes of file for a message of a hundred: memory must not follow. */
+static void test_many_empty_messages(void) {
+  GByteArray *bytes = g_byte_array_new();
+  guint8 head[] = {0x3a, 0x80, 0x80, 0x80, 0x02}; /* graph: 4 MiB */
+  guint8 node[] = {0x0a, 0x00};
+  g_byte_array_append(bytes, head, sizeof(head));
+  for (int i = 0; i < 2 << 20; i++)
+    g_byte_array_append(bytes, node, sizeof(node));
+  g_assert_null(compile_bytes(bytes));
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_FORMAT);
+  bp_error_clear();
+  g_byte_array_unref(bytes);
+}
+
+/* ---- Operators ------------------------------------------------------------------------------ */
+
+static void test_missing_operators(void) {
+  OnnxBuilder *builder = small();
+  onnx_node(builder, "Frobnicate", "y", "z", "");
+  onnx_node(builder, "NonMaxSuppression", "y,y", "v", "");
+  onnx_node(builder, "Frobnicate", "y", "u", "");
+  onnx_node(builder, "Relu", "y", "t", "")->domain = (char[]){"com.example"};
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED,
+                 "3 operators|Frobnicate (node 'the Frobnicate')|NonMaxSuppression (node 'the "
+                 "NonMaxSuppression')|com.example::Relu|docs/operators.md");
+}
+
+static void test_operator_set(void) {
+  OnnxBuilder *builder = small();
+  builder->version = 99;
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "99|7 to 21|onnx.version_converter");
+  builder = small();
+  onnx_node(builder, "Gelu", "y", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "Gelu|operator set 13");
+}
+
+static void test_attributes(void) {
+  OnnxBuilder *builder = small();
+  onnx_node(builder, "Softmax", "y", "z", "axes=1");
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "the Softmax|'axes'");
+  builder = small();
+  onnx_node(builder, "Softmax", "y", "z", "axis=1.5");
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "the Softmax|'axis'|type f");
+  builder = small();
+  onnx_node(builder, "Softmax", "y", "z", "axis=7");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Softmax|axis 7");
+}
+
+static void test_shapes_that_do_not_fit(void) {
+  OnnxBuilder *builder = small();
+  onnx_floats(builder, "w", "3x5");
+  onnx_node(builder, "Add", "y,w", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Add|3x5|broadcast");
+  builder = small();
+  onnx_floats(builder, "w", "8x3x3x3");
+  onnx_node(builder, "Conv", "y,w", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Conv|channels");
+  builder = small();
+  onnx_floats(builder, "w", "8x2x9x9");
+  onnx_node(builder, "Conv", "y,w", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Conv|larger than its padded input");
+  builder = small();
+  onnx_ints(builder, "s", "5,-1");
+  onnx_node(builder, "Reshape", "y,s", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Reshape|shape");
+}
+
+static void test_arity_and_types(void) {
+  OnnxBuilder *builder = small();
+  onnx_node(builder, "Add", "y", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Add|1 inputs instead of 2");
+  builder = small();
+  onnx_ints(builder, "i", "4");
+  onnx_node(builder, "Add", "y,i", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Add|float32|int64");
+  builder = small();
+  onnx_input(builder, "s", ONNX_INT64, "4");
+  onnx_node(builder, "Reshape", "y,s", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "the Reshape|'s'|constant");
+}
+
+/* ---- Names and shapes ----------------------------------------------------------------------- */
+
+static void test_names(void) {
+  OnnxBuilder *builder = small();
+  onnx_node(builder, "Relu", "nowhere", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Relu|'nowhere'");
+  builder = small();
+  onnx_node(builder, "Relu", "y", "x", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "'x' to two values");
+  builder = small();
+  onnx_output(builder, "absent");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "its output 'absent'");
+  builder = small();
+  onnx_node(builder, "Relu", "y", "z", "")->name = (char[]){"\xff\xfe"};
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "not UTF-8");
+}
+
+static OnnxBuilder *symbolic(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "image", ONNX_FLOAT, "Nx2x4x4");
+  onnx_input(builder, "mask", ONNX_FLOAT, "Nx1x4x4");
+  onnx_node(builder, "Mul", "image,mask", "y", "");
+  onnx_output(builder, "y");
+  return builder;
+}
+
+static void test_symbols(void) {
+  int64_t shape[4] = {3, 2, 4, 4}, other[4] = {3, 9, 4, 4};
+  BpInputShape good = {"image", shape, 4}, bad = {"image", other, 4}, few = {"image", shape, 3},
+               unknown = {"picture", shape, 4};
+  OnnxBuilder *builder = symbolic();
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpModule *module = compile_path(path, &good, 1); /* N of one input is that of the other */
+  g_assert_nonnull(module);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  assert_refused(builder, NULL, 0, BP_ERROR_VALUE, "'image'|('N')|--shape image=");
+  assert_refused(symbolic(), &bad, 1, BP_ERROR_VALUE, "dimension 1 of input 'image' is 2|9");
+  assert_refused(symbolic(), &few, 1, BP_ERROR_VALUE, "'image' has 4 dimensions|3");
+  assert_refused(symbolic(), &unknown, 1, BP_ERROR_VALUE, "'image'|--shape");
+  builder = small();
+  assert_refused(builder, &unknown, 1, BP_ERROR_NOT_FOUND, "'picture'|'x'");
+}
+
+static void test_external_data(void) {
+  OnnxBuilder *builder = small();
+  Backplane__Onnx__TensorProto *tensor;
+  onnx_floats(builder, "w", "2");
+  tensor = g_ptr_array_index(builder->initializers, 0);
+  tensor->has_data_location = 1;
+  tensor->data_location = 1;
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "'w'|another file|onnx.save");
+}
+
+static void test_wrong_element_count(void) {
+  OnnxBuilder *builder = small();
+  Backplane__Onnx__TensorProto *tensor;
+  onnx_floats(builder, "w", "2x3");
+  tensor = g_ptr_array_index(builder->initializers, 0);
+  tensor->n_float_data = 5;
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "'w' has 5 elements instead of 6");
+  builder = small();
+  onnx_floats(builder, "w", "2x3");
+  tensor = g_ptr_array_index(builder->initializers, 0);
+  tensor->dims[0] = INT64_MAX;
+  assert_refused(builder, NULL, 0, BP_ERROR_VALUE, "'w' is too large");
+}
+
+/* A constant as large as a shape in the file says must be refused, not attempted. */
+static void test_enormous_constant(void) {
+  OnnxBuilder *builder = small();
+  onnx_ints(builder, "s", "1000000,1000000,1000");
+  onnx_node(builder, "ConstantOfShape", "s", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_VALUE, "2 GiB");
+}
+
+int main(int argc, char **argv) {
+  int status;
+  g_test_init(&argc, &argv, NULL);
+  target = bp_target_parse("c");
+  if (!target)
+    g_error("%s", bp_error_message());
+  g_test_add_func("/onnx/file/missing-is-an-error", test_missing_file);
+  g_test_add_func("/onnx/file/no-model-is-an-error", test_no_model);
+  g_test_add_func("/onnx/file/truncated-is-an-error", test_truncated);
+  g_test_add_func("/onnx/file/flipped-bits-are-a-model-or-an-error", test_flipped);
+  g_test_add_func("/onnx/file/memory-is-bounded-by-the-size", test_many_empty_messages);
+  g_test_add_func("/onnx/operators/missing-ones-are-named-at-once", test_missing_operators);
+  g_test_add_func("/onnx/operators/version-is-checked", test_operator_set);
+  g_test_add_func("/onnx/operators/attributes-are-checked", test_attributes);
+  g_test_add_func("/onnx/operators/shapes-are-checked", test_shapes_that_do_not_fit);
+  g_test_add_func("/onnx/operators/arity-and-types-are-checked", test_arity_and_types);
+  g_test_add_func("/onnx/names/are-checked", test_names);
+  g_test_add_func("/onnx/shapes/symbols-are-bound-or-named", test_symbols);
+  g_test_add_func("/onnx/tensors/external-data-is-refused", test_external_data);
+  g_test_add_func("/onnx/tensors/element-count-is-checked", test_wrong_element_count);
+  g_test_add_func("/onnx/tensors/enormous-constant-is-refused", test_enormous_constant);
+  status = g_test_run();
+  bp_object_release(target);
+  return status;
+}
