@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compiled models compute what the operators mean: each model here is compiled, run on the CPU and
+ * compared with plain loops. Sizes are odd on purpose: channels that fill no block, edges that fill
+ * no tile. */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <glib.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+
+#include "tests/graph/onnx_builder.h"
+
+static const char *const target_texts[] = {"c", "c -vector_bits=0", "c -vector_bits=256"};
+
+/* ---- Running ------------------------------------------------------------------------------- */
+
+static BpModule *compile(const char *path, const char *target_text) {
+  BpTarget *target = bp_target_parse(target_text);
+  const BpTarget *targets[1] = {target};
+  BpCompileOptions options = {.struct_size = sizeof(options), .targets = targets, .num_targets = 1};
+  BpModule *module = target ? bp_model_compile(path, &options) : NULL;
+  if (!module)
+    g_error("%s", bp_error_message());
+  bp_object_release(target);
+  return module;
+}
+
+/* Runs a model with one input x and one output; the output (transfer full). */
+static float *run(BpModule *module, float *x, int64_t *count) {
+  BpModel *model = bp_model_create(module, (BpDevice){BP_DEVICE_CPU, 0});
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  BpModelTensorInfo info = {0};
+  BpTensorView view = {.data = x, .device = {BP_DEVICE_CPU, 0}};
+  BpTensor *output;
+  float *copy;
+  if (!context || bp_model_input_info(model, 0, &info))
+    g_error("%s", bp_error_message());
+  view.ndim = info.ndim;
+  view.dtype = info.dtype;
+  view.shape = (int64_t *)(uintptr_t)info.shape;
+  if (bp_model_set_input(context, info.name, &view) || bp_model_run(context) ||
+      !(output = bp_model_get_output(context, 0)))
+    g_error("%s", bp_error_message());
+  *count = bp_view_num_elements(&output->view);
+  copy = g_memdup2(output->view.data, (gsize)*count * sizeof(float));
+  bp_model_context_free(context);
+  bp_model_release(model);
+  return copy;
+}
+
+/* Compiles what the builder has for each target, runs it and compares; frees the builder. */
+static void check(OnnxBuilder *builder, float *x, const float *expected, int64_t count) {
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  float largest = 0;
+  for (int64_t i = 0; i < count; i++)
+    largest = fmaxf(largest, fabsf(expected[i]));
+  for (size_t t = 0; t < G_N_ELEMENTS(target_texts); t++) {
+    BpModule *module = compile(path, target_texts[t]);
+    int64_t got_count;
+    float *got = run(module, x, &got_count);
+    g_assert_cmpint(got_count, ==, count);
+    for (int64_t i = 0; i < count; i++)
+      if (!(fabsf(got[i] - expected[i]) <= 1e-4f * largest + 1e-6f))
+        g_error("target %s, element %d: %g instead of %g", target_texts[t], (int)i, (double)got[i],
+                (double)expected[i]);
+    g_free(got);
+    bp_object_release(module);
+  }
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
+/* ---- References ----------------------------------------------------------------------------- */
+
+typedef struct Conv {
+  int64_t in, out, height, width, kernel, stride, pad, dilation, groups;
+} Conv;
+
+static int64_t conv_extent(const Conv *c, int64_t extent) {
+  return (extent + 2 * c->pad - c->dilation * (c->kernel - 1) - 1) / c->stride + 1;
+}
+
+static float conv_at(const Conv *c, const float *x, const float *w, int64_t o, int64_t oy,
+                     int64_t ox) {
+  int64_t per_group = c->in / c->groups, first = o / (c->out / c->groups) * per_group;
+  double sum = 0;
+  for (int64_t i = 0; i < per_group; i++)
+    for (int64_t ky = 0; ky < c->kernel; ky++)
+      for (int64_t kx = 0; kx < c->kernel; kx++) {
+        int64_t y = oy * c->stride + ky * c->dilation - c->pad;
+        int64_t z = ox * c->stride + kx * c->dilation - c->pad;
+        if (y >= 0 && y < c->height && z >= 0 && z < c->width)
+          sum += (double)x[((first + i) * c->height + y) * c->width + z] *
+                 (double)w[((o * per_group + i) * c->kernel + ky) * c->kernel + kx];
+      }
+  return (float)sum;
+}
+
+static float *conv(const Conv *c, const float *x, const float *w, int64_t *count) {
+  int64_t height = conv_extent(c, c->height), width = conv_extent(c, c->width);
+  float *y = g_new(float, (gsize)(*count = c->out * height * width));
+  for (int64_t o = 0; o < c->out; o++)
+    for (int64_t i = 0; i < height; i++)
+      for (int64_t k = 0; k < width; k++)
+        y[(o * height + i) * width + k] = conv_at(c, x, w, o, i, k);
+  return y;
+}
+
+/* ---- Convolutions --------------------------------------------------------------------------- */
+
+static OnnxBuilder *conv_model(const Conv *c) {
+  OnnxBuilder *builder = onnx_builder_new();
+  char *x = g_strdup_printf("1x%dx%dx%d", (int)c->in, (int)c->height, (int)c->width);
+  char *w = g_strdup_printf("%dx%dx%dx%d", (int)c->out, (int)(c->in / c->groups), (int)c->kernel,
+                            (int)c->kernel);
+  char *attrs = g_strdup_printf("pads=%d,%d,%d,%d strides=%d,%d dilations=%d,%d group=%d",
+                                (int)c->pad, (int)c->pad, (int)c->pad, (int)c->pad, (int)c->stride,
+                                (int)c->stride, (int)c->dilation, (int)c->dilation, (int)c->groups);
+  onnx_input(builder, "x", ONNX_FLOAT, x);
+  onnx_floats(builder, "w", w);
+  onnx_node(builder, "Conv", "x,w", "c", attrs);
+  g_free(x);
+  g_free(w);
+  g_free(attrs);
+  return builder;
+}
+
+static void test_conv(void) {
+  static const Conv cases[] = {
+      {3, 16, 13, 17, 3, 2, 1, 1, 1},  /* the first layer of a network */
+      {24, 40, 9, 11, 1, 1, 0, 1, 1},  /* pointwise, blocks not filled */
+      {5, 7, 6, 6, 3, 1, 1, 1, 1},     /* few channels */
+      {32, 32, 7, 7, 3, 1, 1, 1, 1},   /* whole blocks */
+      {20, 20, 10, 9, 5, 2, 2, 1, 20}, /* depthwise */
+      {12, 18, 8, 8, 3, 1, 1, 1, 3},   /* grouped */
+      {16, 16, 12, 12, 3, 1, 2, 2, 1}, /* dilated */
+      {1, 1, 5, 5, 3, 1, 1, 1, 1},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    const Conv *c = &cases[i];
+    OnnxBuilder *builder = conv_model(c);
+    float *x = onnx_float_values(c->in * c->height * c->width);
+    float *w = onnx_float_values(c->out * (c->in / c->groups) * c->kernel * c->kernel);
+    int64_t count;
+    float *y = conv(c, x, w, &count);
+    onnx_output(builder, "c");
+    check(builder, x, y, count);
+    g_free(x);
+    g_free(w);
+    g_free(y);
+  }
+}
+
+/* A convolution, a batch normalisation, hard swish in its parts, a squeeze-and-excitation branch
+ * and a residual: what fusion has to get right. */
+static void test_block(void) {
+  static const Conv c = {8, 8, 6, 6, 3, 1, 1, 1, 1};
+  OnnxBuilder *builder = conv_model(&c);
+  float *x = onnx_float_values(8 * 36), *w = onnx_float_values(8 * 8 * 9);
+  float *v = onnx_float_values(8), *e = onnx_float_values(64), mean[8] = {0};
+  int64_t count;
+  float *y = conv(&c, x, w, &count);
+  onnx_floats(builder, "v", "8");
+  onnx_floats(builder, "e", "8x8x1x1");
+  onnx_node(builder, "Abs", "v", "var", "");
+  onnx_node(builder, "BatchNormalization", "c,v,v,v,var", "n", "epsilon=0.5");
+  onnx_node(builder, "HardSigmoid", "n", "s", "alpha=0.1666667 beta=0.5");
+  onnx_node(builder, "Mul", "n,s", "h", "");
+  onnx_node(builder, "GlobalAveragePool", "h", "g", "");
+  onnx_node(builder, "Conv", "g,e", "f", "");
+  onnx_node(builder, "Sigmoid", "f", "a", "");
+  onnx_node(builder, "Mul", "h,a", "m", "");
+  onnx_node(builder, "Add", "m,x", "y", "");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 8 * 36; i++) {
+    float k = v[i / 36], n = (y[i] - k) * k / sqrtf(fabsf(k) + 0.5f) + k;
+    y[i] = n * fminf(fmaxf(n / 6 + 0.5f, 0), 1);
+    mean[i / 36] += y[i] / 36;
+  }
+  for (int i = 0; i < 8 * 36; i++) {
+    float sum = 0;
+    for (int k = 0; k < 8; k++)
+      sum += mean[k] * e[i / 36 * 8 + k];
+    y[i] = y[i] / (1 + expf(-sum)) + x[i];
+  }
+  check(builder, x, y, 8 * 36);
+  g_free(x);
+  g_free(w);
+  g_free(v);
+  g_free(e);
+  g_free(y);
+}
+
+static void test_conv_transpose(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(6 * 5 * 4), *w = onnx_float_values(6 * 3 * 4), y[3 * 10 * 8];
+  onnx_input(builder, "x", ONNX_FLOAT, "1x6x5x4");
+  onnx_floats(builder, "w", "6x3x2x2");
+  onnx_node(builder, "ConvTranspose", "x,w", "y", "strides=2,2");
+  onnx_output(builder, "y");
+  for (int o = 0; o < 3; o++)
+    for (int i = 0; i < 10; i++)
+      for (int k = 0; k < 8; k++) {
+        float sum = 0;
+        for (int c = 0; c < 6; c++)
+          sum += x[(c * 5 + i / 2) * 4 + k / 2] * w[(c * 3 + o) * 4 + i % 2 * 2 + k % 2];
+        y[(o * 10 + i) * 8 + k] = sum;
+      }
+  check(builder, x, y, 3 * 10 * 8);
+  g_free(x);
+  g_free(w);
+}
+
+/* ---- Other operators ------------------------------------------------------------------------ */
+
+static void test_pool(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(3 * 7 * 7), y[3 * 16];
+  onnx_input(builder, "x", ONNX_FLOAT, "1x3x7x7");
+  onnx_node(builder, "MaxPool", "x", "m", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1");
+  onnx_node(builder, "AveragePool", "x", "a", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1");
+  onnx_node(builder, "Sub", "m,a", "y", "");
+  onnx_output(builder, "y");
+  for (int o = 0; o < 3 * 16; o++) {
+    float most = -INFINITY, sum = 0;
+    int count = 0;
+    for (int k = 0; k < 9; k++) {
+      int i = o % 16 / 4 * 2 + k / 3 - 1, j = o % 4 * 2 + k % 3 - 1;
+      if (i < 0 || i > 6 || j < 0 || j > 6)
+        continue;
+      most = fmaxf(most, x[(o / 16 * 7 + i) * 7 + j]);
+      sum += x[(o / 16 * 7 + i) * 7 + j];
+      count++;
+    }
+    y[o] = most - sum / (float)count;
+  }
+  check(builder, x, y, 3 * 16);
+  g_free(x);
+}
+
+static void test_product(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(5 * 19), *w = onnx_float_values(37 * 19), *b = onnx_float_values(37);
+  float y[5 * 37];
+  onnx_input(builder, "x", ONNX_FLOAT, "5x19");
+  onnx_floats(builder, "w", "37x19");
+  onnx_floats(builder, "b", "37");
+  onnx_node(builder, "Gemm", "x,w,b", "y", "transB=1 alpha=0.5 beta=2.0");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 5 * 37; i++) {
+    y[i] = 2 * b[i % 37];
+    for (int k = 0; k < 19; k++)
+      y[i] += 0.5f * x[i / 37 * 19 + k] * w[i % 37 * 19 + k];
+  }
+  check(builder, x, y, 5 * 37);
+  g_free(x);
+  g_free(w);
+  g_free(b);
+}
+
+static void test_softmax(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(2 * 3 * 10), y[60];
+  onnx_input(builder, "x", ONNX_FLOAT, "2x3x10");
+  onnx_node(builder, "Softmax", "x", "y", "axis=1");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 60; i++) {
+    float sum = 0;
+    for (int k = 0; k < 3; k++)
+      sum += expf(x[i / 30 * 30 + k * 10 + i % 10]);
+    y[i] = expf(x[i]) / sum;
+  }
+  check(builder, x, y, 60);
+  g_free(x);
+}
+
+/* A reduction with something to compute before and after it, of a transposed tensor. */
+static void test_reduction(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(2 * 3 * 5 * 7), y[6] = {0};
+  onnx_input(builder, "x", ONNX_FLOAT, "2x3x5x7");
+  onnx_node(builder, "Transpose", "x", "t", "perm=0,2,3,1");
+  onnx_node(builder, "Mul", "t,t", "s", "");
+  onnx_node(builder, "ReduceMean", "s", "r", "axes=1,2 keepdims=0");
+  onnx_node(builder, "Sqrt", "r", "y", "");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 210; i++)
+    y[i / 35] += x[i] * x[i] / 35;
+  for (int i = 0; i < 6; i++)
+    y[i] = sqrtf(y[i]);
+  check(builder, x, y, 6);
+  g_free(x);
+}
+
+/* Shape arithmetic disappears, moving elements composes. */
+static void test_shapes(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(24), y[24];
+  onnx_input(builder, "x", ONNX_FLOAT, "2x3x4");
+  onnx_ints(builder, "zero", "0");
+  onnx_ints(builder, "rest", "-1");
+  onnx_node(builder, "Shape", "x", "s", "");
+  onnx_node(builder, "Gather", "s,zero", "n", "axis=0");
+  onnx_node(builder, "Concat", "n,rest", "target", "axis=0");
+  onnx_node(builder, "Transpose", "x", "t", "perm=0,2,1");
+  onnx_node(builder, "Reshape", "t,target", "r", "");
+  onnx_node(builder, "Split", "r", "a,b", "axis=1");
+  onnx_node(builder, "Concat", "b,a", "y", "axis=1");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 24; i++) {
+    int from = i % 12 < 6 ? i + 6 : i - 6, row = from % 12;
+    y[i] = x[from / 12 * 12 + row % 3 * 4 + row / 3];
+  }
+  check(builder, x, y, 24);
+  g_free(x);
+}
+
+static void test_resize(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(2 * 3 * 4), y[2 * 6 * 8];
+  onnx_input(builder, "x", ONNX_FLOAT, "1x2x3x4");
+  onnx_ints(builder, "sizes", "1,2,6,8");
+  onnx_node(builder, "Resize", "x,,,sizes", "y",
+            "mode=linear coordinate_transformation_mode=half_pixel");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 96; i++) {
+    float v = fminf(fmaxf((float)(i / 8 % 6) / 2 - 0.25f, 0), 2);
+    float h = fminf(fmaxf((float)(i % 8) / 2 - 0.25f, 0), 3);
+    int a = (int)v, b = (int)h, c = a < 2 ? a + 1 : 2, d = b < 3 ? b + 1 : 3;
+    const float *p = x + i / 48 * 12;
+    float fv = v - (float)a, fh = h - (float)b;
+    y[i] = (1 - fv) * ((1 - fh) * p[a * 4 + b] + fh * p[a * 4 + d]) +
+           fv * ((1 - fh) * p[c * 4 + b] + fh * p[c * 4 + d]);
+  }
+  check(builder, x, y, 96);
+  g_free(x);
+}
+
+/* An output that is the input, and one that is a constant. */
+static void test_outputs_without_nodes(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(6), *w = onnx_float_values(6);
+  onnx_input(builder, "x", ONNX_FLOAT, "2x3");
+  onnx_node(builder, "Identity", "x", "y", "");
+  onnx_output(builder, "y");
+  check(builder, x, x, 6);
+  builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "2x3");
+  onnx_floats(builder, "w", "2x3");
+  onnx_output(builder, "w");
+  check(builder, x, w, 6);
+  g_free(x);
+  g_free(w);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/compile/convolution/is-that-of-plain-loops", test_conv);
+  g_test_add_func("/compile/convolution/block-of-a-network", test_block);
+  g_test_add_func("/compile/convolution/transposed", test_conv_transpose);
+  g_test_add_func("/compile/pool/max-and-average-with-pads", test_pool);
+  g_test_add_func("/compile/product/gemm", test_product);
+  g_test_add_func("/compile/reduction/softmax", test_softmax);
+  g_test_add_func("/compile/reduction/of-a-transposed-tensor", test_reduction);
+  g_test_add_func("/compile/shapes/fold-away", test_shapes);
+  g_test_add_func("/compile/resize/linear", test_resize);
+  g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
+  return g_test_run();
+}
