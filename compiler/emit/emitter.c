@@ -29,7 +29,16 @@ static void free_emitter(BpEmitter *e) {
   bp__arena_free(e);
 }
 
-static int32_t emit(const BpIrModule *module, const BpDialect *dialect, BpOwnedBytes *text) {
+/* A plugin's dialect may be of older headers: what it lacks is NULL. */
+static BpDialect copy_dialect(const BpDialect *given) {
+  BpDialect dialect = {0};
+  memcpy(&dialect, given,
+         given->struct_size < sizeof(dialect) ? (size_t)given->struct_size : sizeof(dialect));
+  return dialect;
+}
+
+static int32_t emit(const BpIrModule *module, const BpDialect *given, BpOwnedBytes *text) {
+  const BpDialect copy = copy_dialect(given), *dialect = &copy;
   BpEmitter e = {.ir = bp_ir_table(), .dialect = dialect};
   BpText whole = {NULL, 0, 0};
   for (int32_t i = 0; i < e.ir->num_functions(module) && !e.failed; i++)

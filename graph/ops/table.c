@@ -117,7 +117,8 @@ static const BpOp table[] = {
     /* Moving elements. */
     {"Transpose", "", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "perm:is", bp__infer_transpose, NULL,
      bp__compute_transpose, bp__fold_transpose, NULL},
-    COMPUTED("Concat", 4, 1, -1, 0, BP_FUSE_INJECTIVE, "axis:i", concat, concat),
+    /* Alone: what is fused into it would be computed for the parts of the other inputs as well. */
+    COMPUTED("Concat", 4, 1, -1, 0, BP_FUSE_OPAQUE, "axis:i", concat, concat),
     COMPUTED("Slice", 1, 1, 5, 30, BP_FUSE_INJECTIVE, "starts:is ends:is axes:is", slice, slice),
     EXPANDED("Split", 2, 1, 2, 64, "axis:i split:is num_outputs:i", split),
     COMPUTED("Pad", 2, 1, 4, 10, BP_FUSE_INJECTIVE, "mode:s pads:is value:f", pad, pad),

@@ -131,6 +131,7 @@ static int32_t emit(const BpIrModule *module, const BpCpu *cpu, const char *extr
   if (!base)
     return -1;
   BpDialect dialect = *base;
+  dialect.struct_size = sizeof(dialect); /* the host's may be larger */
   char check[4096];
   Lines lines = {check, sizeof(check), 0};
   check_function(cpu, extras, &lines);
