@@ -198,18 +198,31 @@ static int tile_output(const BpStageInfo *info, const Tile *tile, const BpMachin
   return 0;
 }
 
-/* The loops of the accumulators: the reduction, and inside it the tile. */
-static int tile_work(BpTeStage *stage, const Tile *tile, const BpMachine *machine) {
+/* Whether the vectors that a tile loads differ along an axis. */
+static bool has_own_vectors(const BpStageInfo *info, const Tile *tile, int32_t axis) {
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpAccess *access = &info->accesses[i];
+    if (is_vector_access(access, tile) && (!access->is_linear[axis] || access->stride[axis] != 0))
+      return true;
+  }
+  return false;
+}
+
+/* The loops of the accumulators: the reduction, and inside it the tile, whose few vectors stay in
+ * registers while one broadcast value after the other meets them all. */
+static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile,
+                     const BpMachine *machine) {
   BpTeAxis *order[BP__TE_MAX_AXES];
   int32_t count = 0, ndim = stage->tensor->ndim;
   for (int32_t i = 0; i < stage->num_reduce_axes; i++)
     order[count++] = stage->axes[ndim + i];
-  for (int32_t i = 0; i < ndim; i++)
-    if (i != tile->vector_axis) {
-      order[count++] = stage->axes[i];
-      if (bp_te_unroll(stage, stage->axes[i]) != 0)
-        return -1;
-    }
+  for (int inner = 0; inner < 2; inner++)
+    for (int32_t i = 0; i < ndim; i++)
+      if (i != tile->vector_axis && has_own_vectors(info, tile, i) == inner) {
+        order[count++] = stage->axes[i];
+        if (bp_te_unroll(stage, stage->axes[i]) != 0)
+          return -1;
+      }
   if (vectorize_part(stage, stage->axes[tile->vector_axis], machine->lanes, order, &count) != 0)
     return -1;
   return bp_te_reorder(stage, order, count);
@@ -231,5 +244,5 @@ int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
       bp_te_set_scope(sums->stage, BP_IR_SCOPE_LOCAL) != 0 ||
       bp_te_compute_at(sums->stage, output->stage, inside) != 0)
     return -1;
-  return tile_work(sums->stage, &tile, machine);
+  return tile_work(work, sums->stage, &tile, machine);
 }
