@@ -5,7 +5,6 @@ test_programs += tests/compiler/test-ir-interpret
 tests_compiler_test_ir_interpret_LDADD = $(LDADD) -lm
 test_programs += tests/compiler/test-ir-legalize
 tests_compiler_test_ir_legalize_LDADD = $(LDADD) -lm
-test_programs += tests/compiler/test-ir-random
 test_programs += tests/compiler/test-ir-text
 test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h

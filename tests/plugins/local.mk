@@ -2,3 +2,7 @@
 # Tests of: plugins.
 test_programs += tests/plugins/test-cpu
 tests_plugins_test_cpu_LDADD = $(LDADD) -lm
+if BUILD_OPENCL
+test_programs += tests/plugins/test-opencl
+tests_plugins_test_opencl_LDADD = $(LDADD) -lm
+endif

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices of all platforms, and their attributes. A device gets its context and default stream
+ * with its first use; asking for attributes needs neither. */
+#include "opencl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A GPU is preferred to the CPU's own plugin, a CPU is not: see docs/plugin-opencl.md. */
+#define RANK_GPU 300
+#define RANK_CPU 50
+
+static struct {
+  pthread_once_t once;
+  BpOpenclDevice devices[BP_OPENCL_MOST_DEVICES];
+  int32_t count;
+  const char *why;
+} found = {.once = PTHREAD_ONCE_INIT};
+
+/* ---- Finding them -------------------------------------------------------------------------- */
+
+static int has_compiler(cl_device_id id) {
+  cl_bool is_available = CL_FALSE, has_one = CL_FALSE;
+  bp_cl.clGetDeviceInfo(id, CL_DEVICE_AVAILABLE, sizeof(is_available), &is_available, NULL);
+  bp_cl.clGetDeviceInfo(id, CL_DEVICE_COMPILER_AVAILABLE, sizeof(has_one), &has_one, NULL);
+  return is_available && has_one;
+}
+
+static void add_devices(cl_platform_id platform, cl_device_type type) {
+  cl_device_id ids[BP_OPENCL_MOST_DEVICES];
+  cl_uint count = 0;
+  if (bp_cl.clGetDeviceIDs(platform, type, BP_OPENCL_MOST_DEVICES, ids, &count) != CL_SUCCESS)
+    return;
+  for (cl_uint i = 0; i < count && i < BP_OPENCL_MOST_DEVICES; i++) {
+    if (found.count == BP_OPENCL_MOST_DEVICES || !has_compiler(ids[i]))
+      continue;
+    BpOpenclDevice *device = &found.devices[found.count++];
+    device->platform = platform;
+    device->id = ids[i];
+    pthread_mutex_init(&device->lock, NULL);
+  }
+}
+
+static void find_devices(void) {
+  static const cl_device_type types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR,
+                                         CL_DEVICE_TYPE_CPU};
+  cl_platform_id platforms[BP_OPENCL_MOST_DEVICES];
+  cl_uint count = 0;
+  found.why = bp_opencl_load();
+  if (found.why)
+    return;
+  if (bp_cl.clGetPlatformIDs(BP_OPENCL_MOST_DEVICES, platforms, &count) != CL_SUCCESS)
+    count = 0;
+  if (count > BP_OPENCL_MOST_DEVICES)
+    count = BP_OPENCL_MOST_DEVICES;
+  for (size_t k = 0; k < sizeof(types) / sizeof(types[0]); k++)
+    for (cl_uint i = 0; i < count; i++)
+      add_devices(platforms[i], types[k]);
+  if (found.count == 0)
+    found.why = count ? "the OpenCL drivers that are installed have no device; `clinfo` tells more"
+                      : "no OpenCL driver is installed; install one, such as pocl-opencl-icd";
+}
+
+int32_t bp_opencl_get_device_count(int32_t *count, const char **why) {
+  pthread_once(&found.once, find_devices);
+  *count = found.count;
+  *why = found.why ? found.why : "";
+  return 0;
+}
+
+static int32_t open_device(BpOpenclDevice *device) {
+  cl_int status = CL_SUCCESS;
+  cl_uint bits = 0;
+  device->context = bp_cl.clCreateContext(NULL, 1, &device->id, NULL, NULL, &status);
+  if (status != CL_SUCCESS)
+    return bp_opencl_raise(status, "clCreateContext");
+  if (bp_opencl_stream_open(device, &device->stream) != 0) {
+    bp_cl.clReleaseContext(device->context);
+    return -1;
+  }
+  bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits, NULL);
+  device->alignment = bits >= 8 ? bits / 8 : 1;
+  device->is_open = 1;
+  return 0;
+}
+
+BpOpenclDevice *bp_opencl_device(int32_t device_id) {
+  pthread_once(&found.once, find_devices);
+  if (device_id < 0 || device_id >= found.count) {
+    bp_opencl_host.error->raise(BP_ERROR_VALUE, "opencl: no device %d; there are %d%s%s", device_id,
+                                found.count, found.why ? ": " : "", found.why ? found.why : "");
+    return NULL;
+  }
+  BpOpenclDevice *device = &found.devices[device_id];
+  pthread_mutex_lock(&device->lock);
+  int32_t rc = device->is_open ? 0 : open_device(device);
+  pthread_mutex_unlock(&device->lock);
+  return rc == 0 ? device : NULL;
+}
+
+/* ---- Attributes ---------------------------------------------------------------------------- */
+
+static int32_t answer_int(BpValue *result, int64_t value) {
+  result->type_index = BP_TYPE_INT;
+  result->v_int64 = value;
+  return 0;
+}
+
+static int32_t answer_bool(BpValue *result, int value) {
+  result->type_index = BP_TYPE_BOOL;
+  result->v_int64 = value;
+  return 0;
+}
+
+static int32_t answer_text(BpValue *result, const char *text) {
+  return bp_opencl_host.object->make_str(text, strlen(text), result);
+}
+
+/* Text of the device, or of its platform. */
+static int32_t answer_info(BpValue *result, const BpOpenclDevice *device, cl_device_info what) {
+  char text[1024];
+  size_t size = 0;
+  if (bp_cl.clGetDeviceInfo(device->id, what, sizeof(text) - 1, text, &size) != CL_SUCCESS)
+    return 0;
+  text[size < sizeof(text) ? size : sizeof(text) - 1] = '\0';
+  return answer_text(result, text + strspn(text, " "));
+}
+
+static uint64_t number(const BpOpenclDevice *device, cl_device_info what, size_t size) {
+  uint64_t value = 0; /* little-endian: a narrower number fills the low bytes */
+  if (bp_cl.clGetDeviceInfo(device->id, what, size, &value, NULL) != CL_SUCCESS)
+    return 0;
+  return value;
+}
+
+static uint64_t number32(const BpOpenclDevice *device, cl_device_info what) {
+  return number(device, what, sizeof(cl_uint));
+}
+
+static uint64_t number64(const BpOpenclDevice *device, cl_device_info what) {
+  return number(device, what, sizeof(cl_ulong));
+}
+
+static int32_t answer_dimensions(BpValue *result, const BpOpenclDevice *device) {
+  size_t sizes[16] = {0};
+  if (bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof(sizes), sizes,
+                            NULL) != CL_SUCCESS)
+    return 0;
+  int64_t extents[3] = {(int64_t)sizes[0], (int64_t)sizes[1], (int64_t)sizes[2]};
+  BpShape *shape = bp_opencl_host.object->shape_create(extents, 3);
+  if (!shape)
+    return -1;
+  result->type_index = BP_TYPE_SHAPE;
+  result->v_obj = &shape->header;
+  return 0;
+}
+
+static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
+  char text[256];
+  size_t threads = (size_t)number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
+  snprintf(text, sizeof(text), "opencl -max_num_threads=%zu -max_shared_memory_per_block=%llu",
+           threads, (unsigned long long)number64(device, CL_DEVICE_LOCAL_MEM_SIZE));
+  return answer_text(result, text);
+}
+
+static int is_gpu(const BpOpenclDevice *device) {
+  return (number64(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) == 0;
+}
+
+static int32_t get_number_attr(const BpOpenclDevice *device, int32_t attr, BpValue *result) {
+  switch (attr) {
+  case BP_ATTR_MAX_THREADS_PER_BLOCK:
+    return answer_int(result,
+                      (int64_t)number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t)));
+  case BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK:
+    return answer_int(result, (int64_t)number64(device, CL_DEVICE_LOCAL_MEM_SIZE));
+  case BP_ATTR_MAX_CLOCK_RATE:
+    return answer_int(result, (int64_t)number32(device, CL_DEVICE_MAX_CLOCK_FREQUENCY) * 1000);
+  case BP_ATTR_MULTI_PROCESSOR_COUNT:
+    return answer_int(result, (int64_t)number32(device, CL_DEVICE_MAX_COMPUTE_UNITS));
+  case BP_ATTR_L2_CACHE_SIZE:
+    return answer_int(result, (int64_t)number64(device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE));
+  case BP_ATTR_TOTAL_GLOBAL_MEMORY:
+    return answer_int(result, (int64_t)number64(device, CL_DEVICE_GLOBAL_MEM_SIZE));
+  case BP_ATTR_MAX_ALLOCATION:
+    return answer_int(result, (int64_t)number64(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE));
+  case BP_ATTR_DATA_ALIGNMENT:
+    return answer_int(result, (int64_t)number32(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
+  case BP_ATTR_RANK:
+    return answer_int(result, is_gpu(device) ? RANK_GPU : RANK_CPU);
+  default:
+    return 0;
+  }
+}
+
+int32_t bp_opencl_get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  pthread_once(&found.once, find_devices);
+  if (device_id < 0 || device_id >= found.count)
+    return attr == BP_ATTR_EXIST ? answer_bool(result, 0) : 0;
+  const BpOpenclDevice *device = &found.devices[device_id];
+  switch (attr) {
+  case BP_ATTR_EXIST:
+    return answer_bool(result, 1);
+  case BP_ATTR_HOST_ACCESSIBLE:
+    return answer_bool(result, 0);
+  case BP_ATTR_DEVICE_NAME:
+    return answer_info(result, device, CL_DEVICE_NAME);
+  case BP_ATTR_VENDOR:
+    return answer_info(result, device, CL_DEVICE_VENDOR);
+  case BP_ATTR_COMPUTE_VERSION:
+    return answer_info(result, device, CL_DEVICE_OPENCL_C_VERSION);
+  case BP_ATTR_API_VERSION:
+    return answer_info(result, device, CL_DEVICE_VERSION);
+  case BP_ATTR_DRIVER_VERSION:
+    return answer_info(result, device, CL_DRIVER_VERSION);
+  case BP_ATTR_MAX_THREAD_DIMENSIONS:
+    return answer_dimensions(result, device);
+  case BP_ATTR_TARGET:
+    return answer_target(result, device);
+  default:
+    return get_number_attr(device, attr, result);
+  }
+}
+
+const BpDeviceApi bp_opencl_device_api = {
+    .struct_size = sizeof(BpDeviceApi),
+    .device_type = BP_DEVICE_OPENCL,
+    .name = "opencl",
+    .get_device_count = bp_opencl_get_device_count,
+    .get_attr = bp_opencl_get_attr,
+    .alloc_data_space = bp_opencl_alloc,
+    .free_data_space = bp_opencl_free,
+    .copy = bp_opencl_copy,
+    .create_stream = bp_opencl_create_stream,
+    .free_stream = bp_opencl_free_stream,
+    .sync_stream_from_to = bp_opencl_sync_from_to,
+    .stream_sync = bp_opencl_stream_sync,
+    .timer_start = bp_opencl_timer_start,
+    .timer_stop = bp_opencl_timer_stop,
+    .timer_read = bp_opencl_timer_read,
+};

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the plugin opencl: what its files offer one another.
+ *
+ * loader.c   libOpenCL, opened at run time
+ * device.c   devices and their attributes
+ * memory.c   data space, copies, streams, timers
+ * module.c   modules of kind `opencl`
+ * launch.c   kernels: built for a device with their first launch there
+ * target.c   target kind `opencl`
+ *
+ * `data` of a tensor is a cl_mem. */
+#ifndef BP_PLUGIN_OPENCL_H
+#define BP_PLUGIN_OPENCL_H
+
+#define CL_TARGET_OPENCL_VERSION 120
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+
+#include <CL/cl.h>
+#include <backplane/ir_api.h>
+#include <backplane/plugin_helpers.h>
+#include <pthread.h>
+
+/* The host's tables; set by the entry point. */
+extern BpPluginTables bp_opencl_host;
+
+/* ---- loader.c ------------------------------------------------------------------------------ */
+
+/* The functions of OpenCL 1.2 that are used. */
+#define BP_OPENCL_FUNCTIONS(X)                                                                     \
+  X(clGetPlatformIDs)                                                                              \
+  X(clGetPlatformInfo)                                                                             \
+  X(clGetDeviceIDs)                                                                                \
+  X(clGetDeviceInfo)                                                                               \
+  X(clCreateContext)                                                                               \
+  X(clReleaseContext)                                                                              \
+  X(clCreateCommandQueue)                                                                          \
+  X(clReleaseCommandQueue)                                                                         \
+  X(clCreateBuffer)                                                                                \
+  X(clCreateSubBuffer)                                                                             \
+  X(clReleaseMemObject)                                                                            \
+  X(clEnqueueReadBuffer)                                                                           \
+  X(clEnqueueWriteBuffer)                                                                          \
+  X(clEnqueueCopyBuffer)                                                                           \
+  X(clEnqueueMarkerWithWaitList)                                                                   \
+  X(clEnqueueBarrierWithWaitList)                                                                  \
+  X(clFlush)                                                                                       \
+  X(clFinish)                                                                                      \
+  X(clWaitForEvents)                                                                               \
+  X(clReleaseEvent)                                                                                \
+  X(clGetEventInfo)                                                                                \
+  X(clGetEventProfilingInfo)                                                                       \
+  X(clCreateProgramWithSource)                                                                     \
+  X(clBuildProgram)                                                                                \
+  X(clGetProgramBuildInfo)                                                                         \
+  X(clReleaseProgram)                                                                              \
+  X(clCreateKernel)                                                                                \
+  X(clReleaseKernel)                                                                               \
+  X(clSetKernelArg)                                                                                \
+  X(clEnqueueNDRangeKernel)
+
+#define BP_OPENCL_MEMBER(name) __typeof__(&name) name;
+typedef struct BpOpenclLibrary {
+  BP_OPENCL_FUNCTIONS(BP_OPENCL_MEMBER)
+} BpOpenclLibrary;
+
+/* The library's functions; filled by bp_opencl_load. */
+extern BpOpenclLibrary bp_cl;
+
+/* Opens the library, once. NULL, or why that failed and what to do; static. */
+const char *bp_opencl_load(void);
+/* Raises the error of a call that did not return CL_SUCCESS; returns -1. */
+int32_t bp_opencl_raise(cl_int status, const char *call);
+/* "CL_OUT_OF_RESOURCES". */
+const char *bp_opencl_status_name(cl_int status);
+
+/* ---- device.c ------------------------------------------------------------------------------ */
+
+/* A queue of commands, in order. */
+typedef struct BpOpenclStream {
+  cl_command_queue queue;
+  pthread_mutex_t lock;
+  cl_event last; /* the latest launch, or NULL; guarded by lock */
+} BpOpenclStream;
+
+typedef struct BpOpenclDevice {
+  cl_platform_id platform;
+  cl_device_id id;
+  pthread_mutex_t lock;
+  int is_open; /* guarded by lock; what follows is set with it */
+  cl_context context;
+  BpOpenclStream stream; /* the default one */
+  uint64_t alignment;    /* bytes, of a buffer that begins within another */
+} BpOpenclDevice;
+
+extern const BpDeviceApi bp_opencl_device_api;
+
+int32_t bp_opencl_get_device_count(int32_t *count, const char **why);
+int32_t bp_opencl_get_attr(int32_t device_id, int32_t attr, BpValue *result);
+/* The device with its context and default stream; NULL with an error. */
+BpOpenclDevice *bp_opencl_device(int32_t device_id);
+
+/* ---- memory.c ------------------------------------------------------------------------------ */
+
+int32_t bp_opencl_stream_open(BpOpenclDevice *device, BpOpenclStream *stream);
+/* The queue of a stream, the device's default one for NULL. */
+BpOpenclStream *bp_opencl_stream(BpOpenclDevice *device, void *stream);
+/* Keeps the event of a launch, whose failure the stream then raises; takes the reference. */
+void bp_opencl_stream_watch(BpOpenclStream *stream, cl_event event);
+
+int32_t bp_opencl_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
+                        const char *mem_scope, void **handle);
+int32_t bp_opencl_free(int32_t device_id, void *handle);
+int32_t bp_opencl_copy(const BpCopy *copy, void *stream);
+int32_t bp_opencl_create_stream(int32_t device_id, void **stream);
+int32_t bp_opencl_free_stream(int32_t device_id, void *stream);
+int32_t bp_opencl_sync_from_to(int32_t device_id, void *from, void *to);
+int32_t bp_opencl_stream_sync(int32_t device_id, void *stream);
+int32_t bp_opencl_timer_start(int32_t device_id, void *stream, void **timer);
+int32_t bp_opencl_timer_stop(void *timer, void *stream);
+int32_t bp_opencl_timer_read(void *timer, int64_t *nanoseconds);
+
+/* ---- launch.c ------------------------------------------------------------------------------ */
+
+#define BP_OPENCL_MOST_DEVICES 16
+#define BP_OPENCL_MOST_TAGS    6
+#define BP_OPENCL_MOST_ARGS    64
+
+/* A program as it is built for one device. */
+typedef struct BpOpenclProgram {
+  char *source;
+  pthread_mutex_t lock;
+  cl_program built[BP_OPENCL_MOST_DEVICES]; /* guarded by lock */
+} BpOpenclProgram;
+
+/* A kernel of a program. */
+typedef struct BpOpenclKernel {
+  char *name;
+  int32_t num_args;
+  BpDataType *arg_dtypes;
+  int32_t num_tags;
+  int32_t tags[BP_OPENCL_MOST_TAGS]; /* 0 to 2: blockIdx.x to .z; 3 to 5: threadIdx.x to .z */
+  BpOpenclProgram *program;
+  pthread_mutex_t lock;
+  cl_kernel kernels[BP_OPENCL_MOST_DEVICES]; /* guarded by lock, as their arguments are */
+} BpOpenclKernel;
+
+/* The number of a launch tag, -1 for another text. */
+int32_t bp_opencl_tag(const char *text);
+/* Launches on the current stream: arguments, then one int a tag. */
+int32_t bp_opencl_launch(BpOpenclKernel *kernel, const BpValue *args, int32_t num_args);
+
+/* ---- module.c, target.c -------------------------------------------------------------------- */
+
+int bp_opencl_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+/* Makes a module (transfer full) from source and kernels; both are copied. */
+BpModule *bp_opencl_module_create(const BpByteArray *source, const BpKernelInfo *kernels,
+                                  int32_t num_kernels);
+extern const BpTargetKind bp_opencl_kind;
+int bp_opencl_build(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+
+#endif

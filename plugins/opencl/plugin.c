@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptor and entry point of the plugin opencl. */
+#include "config.h"
+
+#include "opencl.h"
+
+BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
+                     "name=opencl\n"
+                     "version=" PACKAGE_VERSION "\n"
+                     "license=Apache-2.0\n"
+                     "description=OpenCL devices, and code generation for them\n"
+                     "entry=bp_plugin_entry_opencl\n"
+                     "provides=device_api.opencl target.build.opencl "
+                     "runtime.module.loadbinary_opencl\n"
+                     "devices=opencl\n"
+                     "targets=opencl\n"
+                     "libraries=libOpenCL.so.1\n"
+                     "package=ocl-icd-libopencl1\n");
+
+BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"opencl\",\"description\":\"OpenCL devices\","
+                      "\"priority\":\"recommended\",\"soname\":[\"libOpenCL.so.1\"]}]");
+
+BpPluginTables bp_opencl_host;
+
+static int32_t initialize(void) {
+  const BpPluginTables *host = &bp_opencl_host;
+  if (host->target->register_kind(&bp_opencl_kind) ||
+      bp_plugin_register_device_api(host, "device_api.opencl", &bp_opencl_device_api) ||
+      bp_plugin_register(host, "target.build.opencl", bp_opencl_build, NULL))
+    return -1;
+  return bp_plugin_register(host, "runtime.module.loadbinary_opencl", bp_opencl_loadbinary, NULL);
+}
+
+BP_PLUGIN_EXPORT int32_t bp_plugin_entry_opencl(const BpHost *host, BpPlugin *plugin);
+
+int32_t bp_plugin_entry_opencl(const BpHost *host, BpPlugin *plugin) {
+  if (host->abi_version != BP_ABI_VERSION || bp_plugin_fetch_tables(host, &bp_opencl_host) != 0)
+    return -1;
+  plugin->abi_version = BP_ABI_VERSION;
+  plugin->initialize = initialize;
+  return 0;
+}

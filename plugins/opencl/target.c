@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Target kind `opencl`: the emitter's dialect "opencl" and the table of the kernels. */
+#include "opencl.h"
+
+#include <backplane/emitter_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const BpTargetAttr attrs[] = {
+    {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels run over blocks of threads"},
+    {BP_TARGET_MAX_NUM_THREADS, BP_TYPE_INT, 0, "256", "threads in a block"},
+    {BP_TARGET_THREAD_WARP_SIZE, BP_TYPE_INT, 0, "1", "threads in lock-step"},
+    {BP_TARGET_MAX_SHARED_MEMORY, BP_TYPE_INT, 0, "32768", "bytes of local memory of a block"},
+    {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, "128", "width of the vectors that are worthwhile"},
+    {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, "64", "how many of them a thread may hold"},
+};
+
+const BpTargetKind bp_opencl_kind = {
+    .struct_size = sizeof(BpTargetKind),
+    .name = "opencl",
+    .device_type = BP_DEVICE_OPENCL,
+    .ir_level = BP_IR_LEVEL,
+    .attrs = attrs,
+    .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
+    .description = "OpenCL C 1.2, built by the device's driver",
+};
+
+/* One kernel as it is described; the arrays are its own. */
+typedef struct Described {
+  BpKernelInfo info;
+  BpDataType *dtypes;
+  const char *tags[BP_OPENCL_MOST_TAGS];
+} Described;
+
+static int32_t describe_tags(const BpIrTable *ir, const BpIrNode *function, Described *kernel) {
+  for (int32_t i = (int32_t)ir->int_value(function); i < ir->num_operands(function); i++) {
+    const BpIrNode *attr = ir->operand(function, i);
+    if (ir->kind(attr) != BP_IR_ATTR || strcmp(ir->str_value(attr), BP_IR_ATTR_LAUNCH) != 0)
+      continue;
+    if (kernel->info.num_launch_tags == BP_OPENCL_MOST_TAGS)
+      return bp_opencl_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
+                                         "target opencl: kernel %s has more than %d launch tags",
+                                         kernel->info.name, BP_OPENCL_MOST_TAGS);
+    kernel->tags[kernel->info.num_launch_tags++] = ir->str_value(ir->operand(attr, 0));
+  }
+  kernel->info.launch_tags = kernel->tags;
+  return 0;
+}
+
+static int32_t describe(const BpIrTable *ir, const BpIrNode *function, Described *kernel) {
+  kernel->info.name = ir->str_value(function);
+  kernel->info.num_args = (int32_t)ir->int_value(function);
+  kernel->dtypes = calloc((size_t)kernel->info.num_args + 1, sizeof(*kernel->dtypes));
+  if (!kernel->dtypes)
+    return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "target opencl: out of memory");
+  for (int32_t i = 0; i < kernel->info.num_args; i++) {
+    const BpIrNode *param = ir->operand(function, i);
+    kernel->dtypes[i] =
+        ir->kind(param) == BP_IR_BUFFER ? (BpDataType){BP_DTYPE_HANDLE, 64, 1} : ir->dtype(param);
+  }
+  kernel->info.arg_dtypes = kernel->dtypes;
+  return describe_tags(ir, function, kernel);
+}
+
+static BpModule *make_module(const BpIrTable *ir, const BpIrModule *module,
+                             const BpByteArray *source) {
+  int32_t count = ir->num_functions(module);
+  Described *described = calloc((size_t)count + 1, sizeof(*described));
+  BpKernelInfo *infos = calloc((size_t)count + 1, sizeof(*infos));
+  int32_t rc = described && infos
+                   ? 0
+                   : bp_opencl_host.error->raise(BP_ERROR_MEMORY, "target opencl: out of memory");
+  for (int32_t i = 0; rc == 0 && i < count; i++) {
+    rc = describe(ir, ir->get_function(module, i), &described[i]);
+    infos[i] = described[i].info;
+  }
+  BpModule *result = rc == 0 ? bp_opencl_module_create(source, infos, count) : NULL;
+  for (int32_t i = 0; described && i < count; i++)
+    free(described[i].dtypes);
+  free(described);
+  free(infos);
+  return result;
+}
+
+static BpModule *build(const BpIrModule *module) {
+  const BpIrTable *ir = bp_opencl_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
+  const BpEmitterTable *emitter =
+      bp_opencl_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  if (!ir || !emitter) {
+    bp_opencl_host.error->raise(BP_ERROR_NOT_FOUND,
+                                "target opencl: the compiler library is not loaded");
+    return NULL;
+  }
+  const BpDialect *dialect = emitter->get_dialect("opencl");
+  BpOwnedBytes text = {NULL, 0, NULL};
+  if (!dialect || emitter->emit(module, dialect, &text) != 0)
+    return NULL;
+  BpByteArray source = {text.data, text.size};
+  BpModule *result = make_module(ir, module, &source);
+  text.free_data(text.data);
+  return result;
+}
+
+int bp_opencl_build(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
+      args[1].type_index != BP_TYPE_TARGET)
+    return bp_opencl_host.error->raise(BP_ERROR_TYPE,
+                                       "target.build.opencl: expected an IR module and a target");
+  BpModule *built = build((const BpIrModule *)(const void *)args[0].v_obj);
+  if (!built)
+    return -1;
+  result->type_index = BP_TYPE_MODULE;
+  result->v_obj = (BpObject *)(void *)built;
+  return 0;
+}

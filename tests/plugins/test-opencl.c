@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin opencl, on PoCL: data space as handles, copies with offsets, streams, a kernel written
+ * by hand, kernels from the IR, bytes. Skipped, but for what holds without a device, where there is
+ * none. */
+
+#include <backplane/device.h>
+#include <backplane/plugin_helpers.h>
+#include <backplane/plugins.h>
+#include <backplane/tensor.h>
+
+#include "tests/compiler/codegen-util.h"
+
+#define CL0 ((BpDevice){BP_DEVICE_OPENCL, 0})
+#define CPU ((BpDevice){BP_DEVICE_CPU, 0})
+
+static gboolean has_device(void) {
+  int32_t count = 0;
+  const char *why = "";
+  assert_ok(bp_device_count(BP_DEVICE_OPENCL, &count, &why));
+  if (count == 0)
+    g_test_skip(why);
+  return count > 0;
+}
+
+/* ---- The host's tables, as a plugin gets them -------------------------------------------------
+ */
+
+static BpPluginTables tables;
+
+/* A plugin has to provide something. */
+static int32_t provide(void) {
+  return bp_plugin_register(&tables, "test.opencl.host", bp_plugin_answer_context, NULL);
+}
+
+static int32_t keep_host(const BpHost *given, BpPlugin *plugin) {
+  assert_ok(bp_plugin_fetch_tables(given, &tables));
+  plugin->abi_version = BP_ABI_VERSION;
+  plugin->initialize = provide;
+  return 0;
+}
+
+static const BpModuleTable *module_table(void) {
+  if (!tables.module) {
+    assert_ok(bp_plugin_register_static(
+        "abi=" BP_ABI_TEXT "\nname=test-opencl-host\nversion=1\n"
+        "license=Apache-2.0\ndescription=a test\n"
+        "entry=bp_plugin_entry_test_opencl_host\nprovides=test.opencl.host\n",
+        keep_host));
+    assert_ok(bp_plugin_activate("test-opencl-host"));
+  }
+  return tables.module;
+}
+
+/* ---- Device and memory ------------------------------------------------------------------------
+ */
+
+static void test_attributes(void) {
+  if (!has_device())
+    return;
+  static const int32_t ints[] = {BP_ATTR_MAX_THREADS_PER_BLOCK, BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK,
+                                 BP_ATTR_MULTI_PROCESSOR_COUNT, BP_ATTR_TOTAL_GLOBAL_MEMORY,
+                                 BP_ATTR_MAX_ALLOCATION,        BP_ATTR_DATA_ALIGNMENT};
+  BpValue value;
+  for (size_t i = 0; i < G_N_ELEMENTS(ints); i++) {
+    assert_ok(bp_device_get_attr(CL0, ints[i], &value));
+    g_assert_cmpint(value.type_index, ==, BP_TYPE_INT);
+    g_assert_cmpint(value.v_int64, >, 0);
+  }
+  assert_ok(bp_device_get_attr(CL0, BP_ATTR_DEVICE_NAME, &value));
+  bp_value_clear(&value);
+  assert_ok(bp_device_get_attr(CL0, BP_ATTR_MAX_THREAD_DIMENSIONS, &value));
+  g_assert_cmpint(value.type_index, ==, BP_TYPE_SHAPE);
+  g_assert_cmpint(((BpShape *)(void *)value.v_obj)->size, ==, 3);
+  bp_value_clear(&value);
+  assert_ok(bp_device_get_attr(CL0, BP_ATTR_WARP_SIZE, &value));
+  g_assert_cmpint(value.type_index, ==, BP_TYPE_NONE);
+  BpTarget *target = bp_target_from_device(CL0);
+  assert_ok(target == NULL);
+  g_assert_cmpstr(bp_target_kind(target), ==, "opencl");
+  bp_object_release(target);
+}
+
+static void copy_bytes(void *from, uint64_t from_offset, BpDevice from_device, void *to,
+                       uint64_t to_offset, BpDevice to_device, uint64_t size) {
+  BpCopy copy = {.from = from, .from_offset = from_offset, .from_device = from_device};
+  copy.to = to;
+  copy.to_offset = to_offset;
+  copy.to_device = to_device;
+  copy.size = size;
+  assert_ok(bp_device_copy(&copy, NULL));
+}
+
+static void test_copies(void) {
+  if (!has_device())
+    return;
+  char from[] = "abcdefgh", to[] = "........";
+  void *a = NULL, *b = NULL;
+  BpDataType hint = dtype_of("uint8");
+  assert_ok(bp_device_alloc(CL0, 16, 64, hint, NULL, &a));
+  assert_ok(bp_device_alloc(CL0, 16, 64, hint, "global", &b));
+  copy_bytes(from, 1, CPU, a, 3, CL0, 5);
+  memset(from, 'x', sizeof(from) - 1); /* the source has been consumed */
+  copy_bytes(a, 4, CL0, b, 7, CL0, 3);
+  copy_bytes(b, 7, CL0, to, 2, CPU, 3);
+  assert_ok(bp_stream_sync(CL0, NULL));
+  g_assert_cmpstr(to, ==, "..cde...");
+  assert_ok(bp_device_free(CL0, a));
+  assert_ok(bp_device_free(CL0, b));
+}
+
+static void test_allocation_failures(void) {
+  if (!has_device())
+    return;
+  void *handle = NULL;
+  g_assert_cmpint(bp_device_alloc(CL0, (uint64_t)1 << 60, 64, dtype_of("uint8"), NULL, &handle), ==,
+                  -1);
+  assert_error(BP_ERROR_MEMORY, "opencl");
+  g_assert_cmpint(bp_device_alloc(CL0, 16, 64, dtype_of("uint8"), "texture", &handle), ==, -1);
+  assert_error(BP_ERROR_VALUE, "texture");
+  assert_ok(bp_device_alloc(CL0, 0, 64, dtype_of("uint8"), NULL, &handle));
+  g_assert_nonnull(handle);
+  assert_ok(bp_device_free(CL0, handle));
+}
+
+/* ---- A kernel written by hand ------------------------------------------------------------------
+ */
+
+static const char source[] = "__kernel void scale(__global float *x, float by, int add) {\n"
+                             "  int i = get_group_id(0) * get_local_size(0) + get_local_id(0);\n"
+                             "  x[i] = x[i] * by + add;\n"
+                             "}\n";
+
+static BpModule *load_by_hand(const char *text) {
+  static const BpDataType dtypes[] = {
+      {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_FLOAT, 32, 1}, {BP_DTYPE_INT, 32, 1}};
+  static const char *const tags[] = {"blockIdx.x", "threadIdx.x"};
+  BpKernelInfo kernel = {"scale", dtypes, 3, 2, tags};
+  BpByteArray code = {text, strlen(text)};
+  BpOwnedBytes bytes;
+  assert_ok(module_table()->encode_device_code("cl", &kernel, 1, &code, &bytes));
+  BpByteArray view = {bytes.data, bytes.size};
+  BpModule *module = bp_module_load_from_bytes("opencl", &view);
+  assert_ok(module == NULL);
+  bp_owned_bytes_clear(&bytes);
+  return module;
+}
+
+static BpFunction *get_function(BpModule *module, const char *name) {
+  BpFunction *function = NULL;
+  assert_ok(bp_module_get_function(module, name, 1, &function));
+  g_assert_nonnull(function);
+  return function;
+}
+
+static BpTensor *make_tensor(const float *data, int64_t count) {
+  BpTensor *tensor = bp_tensor_create(&count, 1, dtype_of("float32"), CL0, NULL);
+  assert_ok(tensor == NULL);
+  assert_ok(bp_tensor_copy_from_host(&tensor->view, data, (uint64_t)count * 4));
+  return tensor;
+}
+
+static void set_scale_args(BpValue args[5], BpTensorView *view, double by, int64_t add) {
+  args[0] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW};
+  args[0].v_view = view;
+  args[1] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = by};
+  args[2] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = add};
+  args[3] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 2};
+  args[4] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 4};
+}
+
+static void test_kernel_by_hand(void) {
+  if (!has_device())
+    return;
+  float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  BpTensor *tensor = make_tensor(data, 8);
+  BpModule *module = load_by_hand(source);
+  BpFunction *scale = get_function(module, "scale");
+  BpValue args[5], result;
+  bp_object_release(module); /* the function keeps it */
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  args[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data};
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  for (int i = 0; i < 8; i++)
+    g_assert_cmpfloat(data[i], ==, 4.0f * (float)i + 3);
+  bp_object_release(scale);
+  bp_object_release(tensor);
+}
+
+static void test_views_and_streams(void) {
+  if (!has_device())
+    return;
+  BpValue alignment, args[5], result;
+  assert_ok(bp_device_get_attr(CL0, BP_ATTR_DATA_ALIGNMENT, &alignment));
+  int64_t skip = alignment.v_int64 / 4, count = skip + 8, part = 8;
+  float *data = g_new0(float, count);
+  data[skip] = 5;
+  BpTensor *whole = make_tensor(data, count);
+  BpTensor *view =
+      bp_tensor_create_view(whole, &part, 1, dtype_of("float32"), (uint64_t)alignment.v_int64);
+  assert_ok(view == NULL);
+  BpModule *module = load_by_hand(source);
+  BpFunction *scale = get_function(module, "scale");
+  void *stream = NULL;
+  assert_ok(bp_stream_create(CL0, &stream));
+  assert_ok(bp_stream_sync_from_to(CL0, NULL, stream));
+  assert_ok(bp_device_set_current(CL0, stream));
+  set_scale_args(args, &view->view, 3, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(bp_stream_sync(CL0, stream));
+  assert_ok(bp_device_set_current(CL0, NULL));
+  assert_ok(bp_stream_free(CL0, stream));
+  assert_ok(bp_tensor_copy_to_host(&whole->view, data, (uint64_t)count * 4));
+  g_assert_cmpfloat(data[skip], ==, 16);
+  g_assert_cmpfloat(data[0], ==, 0);
+  g_assert_cmpfloat(data[count - 1], ==, 1);
+  bp_object_release(scale);
+  bp_object_release(module);
+  bp_object_release(view);
+  bp_object_release(whole);
+  g_free(data);
+}
+
+static void test_launch_errors(void) {
+  if (!has_device())
+    return;
+  float data[8] = {0};
+  BpTensor *tensor = make_tensor(data, 8);
+  BpModule *module = load_by_hand(source);
+  BpFunction *scale = get_function(module, "scale");
+  BpValue args[5], result;
+  set_scale_args(args, &tensor->view, 2, 1);
+  g_assert_cmpint(bp_function_call(scale, args, 4, &result), ==, -1);
+  assert_error(BP_ERROR_TYPE, "scale: expected 3 arguments and 2 launch sizes, got 4");
+  args[2] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 1};
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_TYPE, "scale: argument 2: expected an integer");
+  args[2] = args[0];
+  args[0] = args[3];
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
+  set_scale_args(args, &tensor->view, 2, 1);
+  args[4].v_int64 = 0;
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_VALUE, "launch size 1");
+  BpTensorView odd = tensor->view;
+  odd.byte_offset = 4;
+  set_scale_args(args, &odd, 2, 1);
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_VALUE, "may begin at a multiple");
+  odd = (BpTensorView){.data = data, .device = CPU};
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_VALUE, "expected a tensor on opencl");
+  bp_object_release(scale);
+  bp_object_release(module);
+  bp_object_release(tensor);
+}
+
+static void test_bad_source(void) {
+  if (!has_device())
+    return;
+  BpModule *module = load_by_hand("__kernel void scale(__global float *x) { nonsense }");
+  BpFunction *scale = get_function(module, "scale");
+  float data[8] = {0};
+  BpTensor *tensor = make_tensor(data, 8);
+  BpValue args[5], result;
+  set_scale_args(args, &tensor->view, 2, 1);
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_COMPILE, "nonsense");
+  bp_object_release(scale);
+  bp_object_release(module);
+  bp_object_release(tensor);
+}
+
+/* ---- Kernels from the IR ------------------------------------------------------------------------
+ */
+
+#define KERNEL                                                                                     \
+  "(module (function \"add_one\" n:int32 (buffer A float32 global 64)"                             \
+  " (for b:int64 0 4 bound \"blockIdx.x\" (for t:int64 0 16 bound \"threadIdx.x\""                 \
+  " (store A (add (mul b 16) t) (add (load A (add (mul b 16) t)) (cast float32 n)))))))"
+
+static BpModule *build_kernel(void) {
+  BpIrModule *module = parse_verified(KERNEL);
+  BpModule *built = build_ok(module, "opencl");
+  bp_object_release(module);
+  return built;
+}
+
+static void run_add_one(BpModule *module) {
+  float data[64] = {0};
+  BpTensor *tensor = make_tensor(data, 64);
+  BpFunction *function = get_function(module, "add_one");
+  BpValue args[4] = {{.type_index = BP_TYPE_INT, .v_int64 = 7},
+                     {.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
+                     {.type_index = BP_TYPE_INT, .v_int64 = 4},
+                     {.type_index = BP_TYPE_INT, .v_int64 = 16}},
+          result;
+  assert_ok(bp_function_call(function, args, 4, &result));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  for (int i = 0; i < 64; i++)
+    g_assert_cmpfloat(data[i], ==, 7);
+  bp_object_release(function);
+  bp_object_release(tensor);
+}
+
+static void test_kernel_from_ir(void) {
+  if (!has_device())
+    return;
+  BpModule *module = build_kernel();
+  run_add_one(module);
+  bp_object_release(module);
+}
+
+static void test_bytes(void) {
+  BpModule *module = build_kernel();
+  BpOwnedBytes bytes;
+  assert_ok(bp_module_save_to_bytes(module, &bytes));
+  bp_object_release(module);
+  BpByteArray view = {bytes.data, bytes.size};
+  module = bp_module_load_from_bytes("opencl", &view);
+  assert_ok(module == NULL);
+  g_assert_cmpint(bp_module_get_property(module), ==,
+                  BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_RUNNABLE);
+  for (size_t size = 0; size < bytes.size; size++) {
+    BpByteArray part = {bytes.data, size};
+    g_assert_null(bp_module_load_from_bytes("opencl", &part));
+    g_assert_true(bp_error_is(BP_ERROR_FORMAT));
+    bp_error_clear();
+  }
+  if (has_device())
+    run_add_one(module);
+  bp_object_release(module);
+  bp_owned_bytes_clear(&bytes);
+}
+
+static void test_source(void) {
+  BpModule *module = build_kernel();
+  BpOwnedBytes text;
+  assert_ok(bp_module_get_source(module, "cl", &text));
+  g_assert_nonnull(strstr(text.data, "__kernel"));
+  bp_owned_bytes_clear(&text);
+  bp_object_release(module);
+}
+
+/* ---- With and without
+ * ---------------------------------------------------------------------------- */
+
+static void test_without_library(void) {
+  if (g_test_subprocess()) {
+    int32_t count = -1;
+    const char *why = "";
+    assert_ok(bp_device_count(BP_DEVICE_OPENCL, &count, &why));
+    g_assert_cmpint(count, ==, 0);
+    g_assert_nonnull(strstr(why, "install"));
+    BpModule *module = build_kernel(); /* needs no device */
+    bp_object_release(module);
+    return;
+  }
+  g_setenv("BACKPLANE_OPENCL_LIBRARY", "/no/such/libOpenCL.so", TRUE);
+  g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+  g_unsetenv("BACKPLANE_OPENCL_LIBRARY");
+  g_test_trap_assert_passed();
+}
+
+static void use_llvm(void) {
+  assert_text_agrees("(module (function \"f\" (buffer A float32 global 64)"
+                     " (for i:int64 0 64 parallel (store A i (mul (load A i) 2:float32)))))",
+                     "llvm");
+}
+
+static void use_opencl(void) {
+  BpModule *module = build_kernel();
+  run_add_one(module);
+  bp_object_release(module);
+}
+
+/* PoCL and target kind llvm use one libLLVM in one process, whichever comes first. */
+static void test_beside_llvm(gconstpointer order) {
+  if (g_test_subprocess()) {
+    if (GPOINTER_TO_INT(order)) {
+      use_llvm();
+      use_opencl();
+      use_llvm();
+    } else {
+      use_opencl();
+      use_llvm();
+      use_opencl();
+    }
+    return;
+  }
+  if (!has_device())
+    return;
+  if (!bp_target_kind_info("llvm")) {
+    bp_error_clear();
+    g_test_skip("there is no target kind llvm");
+    return;
+  }
+  g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+  g_test_trap_assert_passed();
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/opencl/without-library", test_without_library);
+  g_test_add_data_func("/opencl/beside-llvm/llvm-first", GINT_TO_POINTER(1), test_beside_llvm);
+  g_test_add_data_func("/opencl/beside-llvm/opencl-first", GINT_TO_POINTER(0), test_beside_llvm);
+  g_test_add_func("/opencl/attributes", test_attributes);
+  g_test_add_func("/opencl/copies", test_copies);
+  g_test_add_func("/opencl/allocation-failures", test_allocation_failures);
+  g_test_add_func("/opencl/kernel-by-hand", test_kernel_by_hand);
+  g_test_add_func("/opencl/views-and-streams", test_views_and_streams);
+  g_test_add_func("/opencl/launch-errors", test_launch_errors);
+  g_test_add_func("/opencl/bad-source", test_bad_source);
+  g_test_add_func("/opencl/kernel-from-ir", test_kernel_from_ir);
+  g_test_add_func("/opencl/bytes", test_bytes);
+  g_test_add_func("/opencl/source", test_source);
+  return g_test_run();
+}
