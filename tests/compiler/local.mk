@@ -5,6 +5,11 @@ test_programs += tests/compiler/test-ir-interpret
 tests_compiler_test_ir_interpret_LDADD = $(LDADD) -lm
 test_programs += tests/compiler/test-ir-legalize
 tests_compiler_test_ir_legalize_LDADD = $(LDADD) -lm
+# It replaces malloc, which the sanitizers do themselves.
+if !SANITIZED
+test_programs += tests/compiler/test-ir-memory
+endif
+test_programs += tests/compiler/test-ir-random
 test_programs += tests/compiler/test-ir-text
 test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h
