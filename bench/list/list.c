@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <spawn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -51,10 +51,12 @@ static bool is_comparison(int32_t kind) {
   return kind >= BP_IR_EQ && kind <= BP_IR_GE;
 }
 
-static bool commutes(int32_t kind) {
-  return kind == BP_IR_ADD || kind == BP_IR_MUL || kind == BP_IR_MIN || kind == BP_IR_MAX ||
-         kind == BP_IR_EQ || kind == BP_IR_NE || kind == BP_IR_AND || kind == BP_IR_OR ||
-         (kind >= BP_IR_BIT_AND && kind <= BP_IR_BIT_XOR);
+/* Not so min and max of floats: of zeros with different signs they may give either. */
+static bool commutes(int32_t kind, BpDataType dtype) {
+  if (kind == BP_IR_MIN || kind == BP_IR_MAX)
+    return !bp__dtype_is_float(dtype);
+  return kind == BP_IR_ADD || kind == BP_IR_MUL || kind == BP_IR_EQ || kind == BP_IR_NE ||
+         kind == BP_IR_AND || kind == BP_IR_OR || (kind >= BP_IR_BIT_AND && kind <= BP_IR_BIT_XOR);
 }
 
 static const BpIrNode *plain(BpIrModule *module, int32_t kind, const BpIrNode *a,
@@ -236,7 +238,8 @@ static const BpIrNode *fold_binary(BpIrModule *module, int32_t kind, const BpIrN
     return ramp;
   double unused;
   int64_t unused_int;
-  if (commutes(kind) && (bp__ir_const_float(a, &unused) || bp__ir_const_int(a, &unused_int))) {
+  if (commutes(kind, a->dtype) &&
+      (bp__ir_const_float(a, &unused) || bp__ir_const_int(a, &unused_int))) {
     const BpIrNode *swap = a;
     a = b;
     b = swap;

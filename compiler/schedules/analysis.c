@@ -98,9 +98,11 @@ static int analyse(BpAnalysis *analysis, BpTeTensor *output) {
   if (!analysis->stages)
     return -1;
   memset(analysis->stages, 0, size);
-  for (int32_t i = 0; i < lowering->num_stages; i++)
+  for (int32_t i = 0; i < lowering->num_stages; i++) {
+    analysis->stages[i].analysis = analysis;
     if (analyse_stage(lowering, &lowering->stages[i], &analysis->stages[i]) != 0)
       return -1;
+  }
   return 0;
 }
 

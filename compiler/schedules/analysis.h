@@ -30,6 +30,7 @@ typedef struct BpAccess {
 
 /* A stage with what is inlined in it. */
 typedef struct BpStageInfo {
+  const struct BpAnalysis *analysis;
   const BpLowerStage *s;
   BpTeStage *stage;
   int32_t ndim, num_roots; /* data axes; with the reduction axes after them */

@@ -149,6 +149,103 @@ static int vectorize_part(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeA
   return lanes > 1 ? bp_te_vectorize(stage, lane) : 0;
 }
 
+/* ---- Loops over tiles ------------------------------------------------------------------------ */
+
+/* The loops of the stage that stores. */
+typedef struct Loops {
+  BpTeAxis *outer[BP_TE_MAX_NDIM + 1]; /* over tiles */
+  int32_t rank[BP_TE_MAX_NDIM + 1];    /* their order, see rank_of */
+  int32_t num_outer;
+  BpTeAxis *inner[BP_TE_MAX_NDIM]; /* inside a tile, without the vector axis */
+  int32_t num_inner;
+  BpTeAxis *vector; /* the part of the vector axis inside a tile, or NULL */
+} Loops;
+
+/* The vectors that tiles load are the operand to stream: while a tile's broadcast values stay in
+ * the first cache, all vectors that meet them come by, from the second cache, where a block of them
+ * stays. So, from the outside in: axes of both operands or none; blocks of vectors; axes of the
+ * broadcast operand; axes of the vectors. */
+enum { RANK_COMMON, RANK_BLOCK, RANK_BROADCAST, RANK_VECTORS, NUM_RANKS };
+
+/* Whether the vectors that a tile loads differ along an axis. */
+static bool has_own_vectors(const BpStageInfo *info, const Tile *tile, int32_t axis) {
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpAccess *access = &info->accesses[i];
+    if (is_vector_access(access, tile) && (!access->is_linear[axis] || access->stride[axis] != 0))
+      return true;
+  }
+  return false;
+}
+
+static bool has_own_broadcasts(const BpStageInfo *info, const Tile *tile, int32_t axis) {
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpAccess *access = &info->accesses[i];
+    if (!is_vector_access(access, tile) && (!access->is_linear[axis] || access->stride[axis] != 0))
+      return true;
+  }
+  return false;
+}
+
+static int32_t rank_of(const BpStageInfo *info, const Tile *tile, int32_t axis) {
+  bool vectors = has_own_vectors(info, tile, axis);
+  bool broadcasts = has_own_broadcasts(info, tile, axis);
+  return vectors == broadcasts ? RANK_COMMON : vectors ? RANK_VECTORS : RANK_BROADCAST;
+}
+
+static double buffer_bytes(const BpIrNode *buffer) {
+  double bytes = (double)buffer->dtype.bits / 8;
+  for (int32_t i = 0; i < buffer->num_operands; i++)
+    bytes *= (double)buffer->operands[i]->int_value;
+  return bytes;
+}
+
+/* The bytes of the largest operand that is loaded as vectors. */
+static double vector_bytes(const BpStageInfo *info, const Tile *tile) {
+  double most = 0;
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpAccess *access = &info->accesses[i];
+    if (is_vector_access(access, tile) && buffer_bytes(access->read->operands[0]) > most)
+      most = buffer_bytes(access->read->operands[0]);
+  }
+  return most;
+}
+
+static int split_tiles(const BpStageInfo *work, BpTeStage *stage, const Tile *tile, Loops *loops) {
+  for (int32_t i = 0; i < work->ndim; i++) {
+    BpTeAxis *axis = stage->axes[i], **inner = &loops->inner[loops->num_inner];
+    int64_t size = tile->size[i];
+    int32_t at = loops->num_outer++;
+    bool is_vector = i == tile->vector_axis;
+    loops->rank[at] = rank_of(work, tile, i);
+    loops->outer[at] = axis;
+    if (size == 1)
+      continue;
+    int32_t tail =
+        tail_for(work->extent[i], size, is_vector ? BP_TE_TAIL_PEEL : BP_TE_TAIL_BALANCE);
+    if (bp_te_split(stage, axis, size, tail, &loops->outer[at], is_vector ? &loops->vector : inner))
+      return -1;
+    loops->num_inner += !is_vector;
+  }
+  return 0;
+}
+
+/* Takes the tiles along the first axis of the vectors in blocks whose vectors fit in the second
+ * cache. */
+static int split_blocks(BpTeStage *stage, double bytes, const BpMachine *machine, Loops *loops) {
+  int32_t at = 0;
+  while (at < loops->num_outer &&
+         (loops->rank[at] != RANK_VECTORS || bp_te_axis_extent(loops->outer[at]) == 1))
+    at++;
+  if (at == loops->num_outer || bytes * 2 <= (double)machine->l2)
+    return 0;
+  double share = (double)machine->l2 / 2 / bytes;
+  int64_t tiles = (int64_t)(share * (double)bp_te_axis_extent(loops->outer[at]));
+  int32_t block = loops->num_outer++;
+  loops->rank[block] = RANK_BLOCK;
+  return bp_te_split(stage, loops->outer[at], tiles > 1 ? tiles : 1, BP_TE_TAIL_GUARD,
+                     &loops->outer[block], &loops->outer[at]);
+}
+
 /* Fuses leading loops until all cores have enough to do, and runs them in parallel. */
 static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int64_t cores) {
   while (*count > 1 && bp_te_axis_extent(outer[0]) < 8 * cores) {
@@ -160,35 +257,26 @@ static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int64
   return bp_te_parallel(stage, outer[0]);
 }
 
-/* The loops of the stage that stores: over tiles, then inside a tile. *inside: the innermost loop
- * over tiles. */
-static int tile_output(const BpStageInfo *info, const Tile *tile, const BpMachine *machine,
-                       bool is_parallel, BpTeAxis **inside) {
-  BpTeStage *stage = info->stage;
-  BpTeAxis *order[2 * BP_TE_MAX_NDIM + 2], *inner[BP_TE_MAX_NDIM], *vector = NULL;
-  int32_t outer = 0, count = 0;
-  for (int32_t i = 0; i < info->ndim; i++) {
-    BpTeAxis *axis = stage->axes[i];
-    int64_t size = tile->size[i];
-    bool is_vector = i == tile->vector_axis;
-    if (size == 1) {
-      order[outer++] = axis;
-      continue;
-    }
-    int32_t tail =
-        tail_for(info->extent[i], size, is_vector ? BP_TE_TAIL_PEEL : BP_TE_TAIL_BALANCE);
-    if (bp_te_split(stage, axis, size, tail, &order[outer], is_vector ? &vector : &inner[count]))
-      return -1;
-    outer++;
-    count += !is_vector;
-  }
+/* Makes the loops of the stage that stores. *inside: the innermost loop over tiles. */
+static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *tile,
+                       const BpMachine *machine, bool is_parallel, BpTeAxis **inside) {
+  Loops loops = {.num_outer = 0};
+  BpTeAxis *order[2 * BP_TE_MAX_NDIM + 4];
+  int32_t outer = 0;
+  if (split_tiles(work, stage, tile, &loops) != 0 ||
+      split_blocks(stage, vector_bytes(work, tile), machine, &loops) != 0)
+    return -1;
+  for (int32_t rank = 0; rank < NUM_RANKS; rank++)
+    for (int32_t i = 0; i < loops.num_outer; i++)
+      if (loops.rank[i] == rank)
+        order[outer++] = loops.outer[i];
   int32_t all = outer;
-  for (int32_t i = 0; i < count; i++) {
-    if (bp_te_unroll(stage, inner[i]) != 0)
+  for (int32_t i = 0; i < loops.num_inner; i++) {
+    if (bp_te_unroll(stage, loops.inner[i]) != 0)
       return -1;
-    order[all++] = inner[i];
+    order[all++] = loops.inner[i];
   }
-  if (vector && vectorize_part(stage, vector, machine->lanes, order, &all) != 0)
+  if (loops.vector && vectorize_part(stage, loops.vector, machine->lanes, order, &all) != 0)
     return -1;
   if (bp_te_reorder(stage, order, all) != 0)
     return -1;
@@ -198,21 +286,53 @@ static int tile_output(const BpStageInfo *info, const Tile *tile, const BpMachin
   return 0;
 }
 
-/* The loops of the accumulators: the reduction, and inside it the tile. */
-static int tile_work(BpTeStage *stage, const Tile *tile, const BpMachine *machine) {
+/* ---- Loops inside a tile --------------------------------------------------------------------- */
+
+/* Iterations ahead at which vectors are prefetched: about the latency of the second cache. */
+#define PREFETCH_AHEAD 8
+
+/* Prefetches the vectors that stream by, where each step of the innermost reduction loop needs new
+ * ones. */
+static int prefetch_vectors(const BpStageInfo *info, BpTeStage *stage, const Tile *tile,
+                            const BpMachine *machine) {
+  int32_t last = info->num_roots - 1;
+  while (last > info->ndim && info->extent[last] == 1)
+    last--;
+  for (int32_t i = 0; i < info->num_accesses && last >= info->ndim; i++) {
+    const BpAccess *access = &info->accesses[i];
+    const BpIrNode *buffer = access->read->operands[0];
+    if (!is_vector_access(access, tile) || buffer_bytes(buffer) * 2 < (double)machine->l1 ||
+        !access->is_linear[last] || access->stride[last] < machine->lanes ||
+        info->extent[last] < PREFETCH_AHEAD)
+      continue;
+    for (BpTeTensor *tensor = stage->te->tensors; tensor; tensor = tensor->next)
+      if (bp__ir_map_get(&info->analysis->lowering.copied, tensor->buffer) == buffer &&
+          bp_te_prefetch(stage, tensor, stage->axes[last], PREFETCH_AHEAD) != 0)
+        return -1;
+  }
+  return 0;
+}
+
+/* The loops of the accumulators: the reduction, and inside it the tile, whose few vectors stay in
+ * registers while one broadcast value after the other meets them all. */
+static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile,
+                     const BpMachine *machine) {
   BpTeAxis *order[BP__TE_MAX_AXES];
   int32_t count = 0, ndim = stage->tensor->ndim;
   for (int32_t i = 0; i < stage->num_reduce_axes; i++)
     order[count++] = stage->axes[ndim + i];
-  for (int32_t i = 0; i < ndim; i++)
-    if (i != tile->vector_axis) {
-      order[count++] = stage->axes[i];
-      if (bp_te_unroll(stage, stage->axes[i]) != 0)
-        return -1;
-    }
+  for (int inner = 0; inner < 2; inner++)
+    for (int32_t i = 0; i < ndim; i++)
+      if (i != tile->vector_axis && has_own_vectors(info, tile, i) == inner) {
+        order[count++] = stage->axes[i];
+        if (bp_te_unroll(stage, stage->axes[i]) != 0)
+          return -1;
+      }
   if (vectorize_part(stage, stage->axes[tile->vector_axis], machine->lanes, order, &count) != 0)
     return -1;
-  return bp_te_reorder(stage, order, count);
+  if (bp_te_reorder(stage, order, count) != 0)
+    return -1;
+  return prefetch_vectors(info, stage, tile, machine);
 }
 
 int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
@@ -227,9 +347,9 @@ int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
   BpTeTensor *sums = work->stage->tensor;
   if (work == output && !(sums = bp_te_cache_write(te, sums, BP_IR_SCOPE_LOCAL)))
     return -1;
-  if (tile_output(output, &tile, machine, is_parallel, &inside) != 0 ||
+  if (tile_output(work, output->stage, &tile, machine, is_parallel, &inside) != 0 ||
       bp_te_set_scope(sums->stage, BP_IR_SCOPE_LOCAL) != 0 ||
       bp_te_compute_at(sums->stage, output->stage, inside) != 0)
     return -1;
-  return tile_work(sums->stage, &tile, machine);
+  return tile_work(work, sums->stage, &tile, machine);
 }

@@ -14,3 +14,6 @@ tests_graph_test_compile_SOURCES = tests/graph/test-compile.c $(onnx_builder)
 nodist_tests_graph_test_compile_SOURCES = graph/onnx/onnx.pb-c.c
 tests_graph_test_compile_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_compile_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -lm
+
+test_scripts += tests/graph/test-operators.sh
+EXTRA_DIST += tests/graph/test-operators.sh

@@ -1,0 +1,54 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# docs/operators.md lists the rows of the operator table. With --write it is made anew.
+set -u
+root=${top_srcdir:-$(dirname "$0")/../..}
+table=$root/graph/ops/table.c
+page=$root/docs/operators.md
+
+rows() {
+  awk '
+    function kind(line) {
+      return line ~ /^ *SCALAR/ ? "element by element" : line ~ /^ *VIEW/ ? "a view" : \
+             line ~ /^ *EXPANDED/ ? "by other operators" : line ~ /ELEMENTWISE/ ? "element by element" : "computed"
+    }
+    match($0, /^ *(SCALAR|COMPUTED|VIEW|EXPANDED)\("[A-Za-z0-9]+", [0-9]+/) {
+      split($0, quoted, "\""); split(quoted[3], numbers, ",")
+      print "| " quoted[2] " |" numbers[2] " | " kind($0) " |"; next
+    }
+    match($0, /^ *\{"[A-Za-z0-9]+", "", [0-9]+/) {
+      split($0, quoted, "\""); split(quoted[5], numbers, ",")
+      print "| " quoted[2] " |" numbers[2] " | " (($0 ~ /OPAQUE/) ? "from the shape" : kind($0)) " |"
+    }' "$table" | LC_ALL=C sort -f
+}
+
+page_text() {
+  cat <<'HEAD'
+# Operators
+
+What the importer reads, from ONNX's own domain, operator sets 7 to 21. The list is made from the
+operator table, `graph/ops/table.c`, by `tests/graph/test-operators.sh --write`; a test keeps the two
+together. An operator has the meaning of ONNX's specification; a use of one that is not computed (an
+attribute, a type, an input that would have to be constant) is refused when the model is compiled,
+naming the node.
+
+*Computed*: by generated code of its own. *Element by element*: joins the code of its neighbours. *A
+view*: no code at all. *By other operators*: replaced when the model is read.
+
+| operator | from version | how |
+|---|---|---|
+HEAD
+  rows
+}
+
+if [ "${1:-}" = --write ]; then
+  page_text >"$page"
+  exit
+fi
+echo 1..2
+if [ "$(rows | wc -l)" -gt 100 ]; then echo "ok 1 - /operators/table/is-found"; else echo "not ok 1 - /operators/table/is-found"; fi
+if diff <(page_text) "$page" >&2; then
+  echo "ok 2 - /operators/page/lists-the-table"
+else
+  echo "not ok 2 - /operators/page/lists-the-table # run tests/graph/test-operators.sh --write"
+fi
