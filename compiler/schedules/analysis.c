@@ -147,6 +147,13 @@ double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end) {
   return size;
 }
 
+double bp__buffer_bytes(const BpIrNode *buffer) {
+  double bytes = (double)buffer->dtype.bits / 8;
+  for (int32_t i = 0; i < buffer->num_operands; i++)
+    bytes *= (double)buffer->operands[i]->int_value;
+  return bytes;
+}
+
 bool bp__stage_is_scheduled(const BpTeStage *stage) {
   if (stage->is_inlined || stage->attach_stage)
     return true;

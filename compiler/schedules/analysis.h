@@ -55,6 +55,8 @@ const BpTeTensor *bp__analysis_source(const BpAnalysis *analysis, const BpIrNode
 
 /* The product of the extents of axes first <= i < end, as a double: it never overflows. */
 double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end);
+/* The bytes of all elements of a BUFFER. */
+double bp__buffer_bytes(const BpIrNode *buffer);
 /* Whether the stage has its own schedule, place or loops already. */
 bool bp__stage_is_scheduled(const BpTeStage *stage);
 /* Whether `consumer` reads `producer` only at its own place: element i from element i. */

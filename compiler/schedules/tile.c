@@ -5,11 +5,15 @@
 
 #include "compiler/schedules/parts.h"
 
+#include <stdlib.h>
+
 #define MAX_TILED   3 /* axes that a tile may span, besides the vector axis */
 #define MAX_VECTORS 6
 
 /* Cycles from one multiply-add to the next that needs it, at two in a cycle. */
 #define FMA_LATENCY 4.0
+/* Cycles for a vector from the second cache. */
+#define STREAM_CYCLES 2.5
 /* What starting and storing a tile costs, in cycles. */
 #define TILE_START 20.0
 
@@ -64,6 +68,34 @@ static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachin
   return loads;
 }
 
+/* The vectors of one step that do not stay in the first cache. */
+static double streamed_vectors(const BpStageInfo *info, const Tile *tile,
+                               const BpMachine *machine) {
+  double count = 0;
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpAccess *access = &info->accesses[i];
+    if (is_vector_access(access, tile) &&
+        bp__buffer_bytes(access->read->operands[0]) * 2 > (double)machine->l1)
+      count += values_of(info, access, tile);
+  }
+  return count;
+}
+
+/* Broadcast values of one step that lie on different pages. */
+static double scattered_values(const BpStageInfo *info, const Tile *tile) {
+  double count = 0;
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpAccess *access = &info->accesses[i];
+    double pages = 1;
+    for (int32_t d = 0; d < info->ndim; d++)
+      if (d != tile->vector_axis && access->is_linear[d] && llabs(access->stride[d]) >= 1024)
+        pages *= (double)tile->size[d];
+    if (!is_vector_access(access, tile))
+      count += pages;
+  }
+  return count;
+}
+
 /* Cycles for the whole stage. */
 static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine *machine) {
   double tiles = 1, accumulators = (double)tile->vectors, registers;
@@ -81,10 +113,13 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
   double step = accumulators / 2;
   if (loads / 2 > step)
     step = loads / 2;
+  if (streamed_vectors(info, tile, machine) * STREAM_CYCLES > step)
+    step = streamed_vectors(info, tile, machine) * STREAM_CYCLES;
   if (step < FMA_LATENCY)
     step = FMA_LATENCY;
-  return tiles * ((step + 0.5) * bp__info_size(info, info->ndim, info->num_roots) + TILE_START +
-                  accumulators);
+  step += 0.5 + 0.02 * scattered_values(info, tile);
+  return tiles *
+         (step * bp__info_size(info, info->ndim, info->num_roots) + TILE_START + accumulators);
 }
 
 /* Tries all sizes of axis `axis` and of those before it. */
@@ -192,20 +227,13 @@ static int32_t rank_of(const BpStageInfo *info, const Tile *tile, int32_t axis) 
   return vectors == broadcasts ? RANK_COMMON : vectors ? RANK_VECTORS : RANK_BROADCAST;
 }
 
-static double buffer_bytes(const BpIrNode *buffer) {
-  double bytes = (double)buffer->dtype.bits / 8;
-  for (int32_t i = 0; i < buffer->num_operands; i++)
-    bytes *= (double)buffer->operands[i]->int_value;
-  return bytes;
-}
-
 /* The bytes of the largest operand that is loaded as vectors. */
 static double vector_bytes(const BpStageInfo *info, const Tile *tile) {
   double most = 0;
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
-    if (is_vector_access(access, tile) && buffer_bytes(access->read->operands[0]) > most)
-      most = buffer_bytes(access->read->operands[0]);
+    if (is_vector_access(access, tile) && bp__buffer_bytes(access->read->operands[0]) > most)
+      most = bp__buffer_bytes(access->read->operands[0]);
   }
   return most;
 }
@@ -257,20 +285,29 @@ static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int64
   return bp_te_parallel(stage, outer[0]);
 }
 
-/* Makes the loops of the stage that stores. *inside: the innermost loop over tiles. */
+/* Where other stages can be placed. */
+typedef struct Places {
+  BpTeAxis *inside; /* the innermost loop over tiles */
+  BpTeAxis *around; /* the loop around the last one over broadcast values; NULL: there is none */
+} Places;
+
+/* Makes the loops of the stage that stores. */
 static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *tile,
-                       const BpMachine *machine, bool is_parallel, BpTeAxis **inside) {
+                       const BpMachine *machine, bool is_parallel, Places *made) {
   Loops loops = {.num_outer = 0};
   BpTeAxis *order[2 * BP_TE_MAX_NDIM + 4];
-  int32_t outer = 0;
+  int32_t outer = 0, last_broadcast = -1;
   if (split_tiles(work, stage, tile, &loops) != 0 ||
       split_blocks(stage, vector_bytes(work, tile), machine, &loops) != 0)
     return -1;
   for (int32_t rank = 0; rank < NUM_RANKS; rank++)
     for (int32_t i = 0; i < loops.num_outer; i++)
-      if (loops.rank[i] == rank)
+      if (loops.rank[i] == rank) {
+        if (rank == RANK_BROADCAST && bp_te_axis_extent(loops.outer[i]) > 1)
+          last_broadcast = outer;
         order[outer++] = loops.outer[i];
-  int32_t all = outer;
+      }
+  int32_t all = outer, all_outer = outer;
   for (int32_t i = 0; i < loops.num_inner; i++) {
     if (bp_te_unroll(stage, loops.inner[i]) != 0)
       return -1;
@@ -282,7 +319,9 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
     return -1;
   if (is_parallel && parallelize(stage, order, &outer, machine->cores) != 0)
     return -1;
-  *inside = order[outer - 1];
+  last_broadcast -= all_outer - outer;
+  made->inside = order[outer - 1];
+  made->around = last_broadcast > 0 ? order[last_broadcast - 1] : NULL;
   return 0;
 }
 
@@ -301,7 +340,7 @@ static int prefetch_vectors(const BpStageInfo *info, BpTeStage *stage, const Til
   for (int32_t i = 0; i < info->num_accesses && last >= info->ndim; i++) {
     const BpAccess *access = &info->accesses[i];
     const BpIrNode *buffer = access->read->operands[0];
-    if (!is_vector_access(access, tile) || buffer_bytes(buffer) * 2 < (double)machine->l1 ||
+    if (!is_vector_access(access, tile) || bp__buffer_bytes(buffer) * 2 < (double)machine->l1 ||
         !access->is_linear[last] || access->stride[last] < machine->lanes ||
         info->extent[last] < PREFETCH_AHEAD)
       continue;
@@ -335,10 +374,47 @@ static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile
   return prefetch_vectors(info, stage, tile, machine);
 }
 
+/* ---- Producers ------------------------------------------------------------------------------- */
+
+/* Multiply-adds for each element of a producer from which on it costs little to compute it again
+ * for every row that needs it. */
+#define PLACED_INTENSITY 64.0
+
+static bool has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
+                              const BpTeTensor *tensor) {
+  for (int32_t i = 0; i < analysis->num_stages; i++)
+    for (int32_t j = 0; j < analysis->stages[i].num_accesses; j++)
+      if (&analysis->stages[i] != reader &&
+          bp__analysis_source(analysis, analysis->stages[i].accesses[j].read) == tensor)
+        return true;
+  return false;
+}
+
+/* A producer of broadcast values, a padded copy mostly, is computed just before they are needed and
+ * is still in the cache then. */
+static int place_producers(const BpStageInfo *work, const BpStageInfo *output, const Tile *tile,
+                           const BpMachine *machine, BpTeAxis *around) {
+  for (int32_t i = 0; i < work->num_accesses; i++) {
+    const BpTeTensor *source = bp__analysis_source(work->analysis, work->accesses[i].read);
+    const BpStageInfo *info = source ? bp__analysis_find(work->analysis, source) : NULL;
+    if (!info || info->num_roots > info->ndim || bp__stage_is_scheduled(info->stage) ||
+        is_vector_access(&work->accesses[i], tile) ||
+        has_other_readers(work->analysis, work, source) ||
+        bp__info_size(work, 0, work->num_roots) <
+            PLACED_INTENSITY * bp__info_size(info, 0, info->ndim))
+      continue;
+    BpTeStage *stage = info->stage;
+    if (bp_te_compute_at(stage, output->stage, around) != 0 ||
+        bp__schedule_run(stage, stage->axes[info->ndim - 1], machine->lanes, 1) != 0)
+      return -1;
+  }
+  return 0;
+}
+
 int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
                       const BpMachine *machine) {
   BpTe *te = work->stage->te;
-  BpTeAxis *inside;
+  Places places;
   if (work->ndim == 0 || bp__info_size(work, 0, work->num_roots) == 0)
     return 0;
   Tile tile = choose_tile(work, machine);
@@ -347,9 +423,11 @@ int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
   BpTeTensor *sums = work->stage->tensor;
   if (work == output && !(sums = bp_te_cache_write(te, sums, BP_IR_SCOPE_LOCAL)))
     return -1;
-  if (tile_output(work, output->stage, &tile, machine, is_parallel, &inside) != 0 ||
+  if (tile_output(work, output->stage, &tile, machine, is_parallel, &places) != 0 ||
       bp_te_set_scope(sums->stage, BP_IR_SCOPE_LOCAL) != 0 ||
-      bp_te_compute_at(sums->stage, output->stage, inside) != 0)
+      bp_te_compute_at(sums->stage, output->stage, places.inside) != 0)
+    return -1;
+  if (places.around && place_producers(work, output, &tile, machine, places.around) != 0)
     return -1;
   return tile_work(work, sums->stage, &tile, machine);
 }
