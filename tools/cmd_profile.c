@@ -133,9 +133,11 @@ static int profile(LoadedModel *loaded, const ModelOptions *options, const Profi
 static int profile_model(const char *path, const ModelOptions *options,
                          const ProfileOptions *extra) {
   LoadedModel loaded;
-  if (extra->dump_dir && g_mkdir_with_parents(extra->dump_dir, 0777) < 0)
-    return command_usage_error("%s: cannot make this folder: %s", extra->dump_dir,
-                               g_strerror(errno));
+  if (extra->dump_dir && g_mkdir_with_parents(extra->dump_dir, 0777) < 0) {
+    bp_error_raise(BP_ERROR_IO, "%s: cannot make this folder: %s", extra->dump_dir,
+                   g_strerror(errno));
+    return command_fail(options->json);
+  }
   if (model_open(path, options, &loaded) < 0)
     return command_fail(options->json);
   GArray *records = g_array_new(FALSE, FALSE, sizeof(Record));

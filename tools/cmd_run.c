@@ -144,8 +144,10 @@ static int run_once(LoadedModel *loaded, double *ms) {
 static int run_model(const char *path, const ModelOptions *options, const char *output_dir) {
   LoadedModel loaded;
   double ms = 0;
-  if (output_dir && g_mkdir_with_parents(output_dir, 0777) < 0)
-    return command_usage_error("%s: cannot make this folder: %s", output_dir, g_strerror(errno));
+  if (output_dir && g_mkdir_with_parents(output_dir, 0777) < 0) {
+    bp_error_raise(BP_ERROR_IO, "%s: cannot make this folder: %s", output_dir, g_strerror(errno));
+    return command_fail(options->json);
+  }
   if (model_open(path, options, &loaded) < 0)
     return command_fail(options->json);
   GPtrArray *outputs = g_ptr_array_new_with_free_func(output_clear);

@@ -205,6 +205,8 @@ void bp__executor_free(BpExecutor *executor) {
   if (!executor)
     return;
   const BpGraph *graph = executor->plan.graph;
+  BpError *pending = bp_error_take();
+  bp_stream_sync(executor->plan.device, executor->stream);
   for (uint32_t i = 0; executor->outputs && i < graph->num_heads; i++)
     bp_object_release(executor->outputs[i]);
   for (uint32_t i = 0; executor->bound && i < graph->num_args; i++)
@@ -216,6 +218,9 @@ void bp__executor_free(BpExecutor *executor) {
       bp_device_free(executor->plan.device, executor->storage[i]);
   if (executor->stream)
     bp_stream_free(executor->plan.device, executor->stream);
+  bp_error_clear();
+  if (pending)
+    bp_error_put(pending);
   free(executor->views);
   free(executor->storage);
   free(executor->bound);
@@ -276,10 +281,37 @@ static int unbind(BpExecutor *executor, uint32_t arg) {
   return 0;
 }
 
+/* Between two kinds of device neither can reach the other's memory. */
+static int copy_through_host(const BpTensorView *from, const BpTensorView *to) {
+  int64_t bytes = bp_view_num_bytes(from);
+  void *data = bytes < 0 ? NULL : malloc(bytes ? (size_t)bytes : 1);
+  if (!data)
+    return bp_error_raise(BP_ERROR_MEMORY, "no host memory for a copy between devices");
+  int status = bp_tensor_copy_to_host(from, data, (uint64_t)bytes);
+  if (status == 0)
+    status = bp_tensor_copy_from_host(to, data, (uint64_t)bytes);
+  if (status == 0)
+    status = bp_stream_sync(to->device, NULL);
+  free(data);
+  return status;
+}
+
+/* A copy that the source's device does is waited for: the run is ordered with this device alone. */
+static int copy_input(const BpExecutor *executor, const BpTensorView *from,
+                      const BpTensorView *to) {
+  int32_t source = from->device.device_type, here = to->device.device_type;
+  if (source == here || source == BP_DEVICE_CPU)
+    return bp_tensor_copy(from, to, executor->stream);
+  if (here == BP_DEVICE_CPU)
+    return bp_tensor_copy_to_host(from, (char *)to->data + to->byte_offset,
+                                  (uint64_t)bp_view_num_bytes(to));
+  return copy_through_host(from, to);
+}
+
 int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
   if (check_value(executor, arg, value) < 0 || unbind(executor, arg) < 0)
     return -1;
-  if (bp_tensor_copy(value, bp__executor_arg(executor, arg), executor->stream) < 0)
+  if (copy_input(executor, value, bp__executor_arg(executor, arg)) < 0)
     return bp_error_add_context("input '%s'", arg_name(executor, arg));
   executor->ready[arg] = 1;
   return 0;
@@ -321,14 +353,40 @@ static int run_call(const BpExecutor *executor, const Call *call) {
   return bp_error_add_context("node '%s'", executor->plan.graph->nodes[call->node].name);
 }
 
-int bp__executor_run(BpExecutor *executor) {
-  if (check_ready(executor) < 0 ||
-      bp_device_set_current(executor->plan.device, executor->stream) < 0)
-    return -1;
+/* What the thread had chosen before a run, and has again after it. */
+typedef struct Current {
+  BpDevice device;
+  void *stream;
+} Current;
+
+static int enter(const BpExecutor *executor, Current *before) {
+  before->device.device_type = executor->plan.device.device_type;
+  bp_device_get_current(before->device.device_type, &before->device.device_id, &before->stream);
+  return bp_device_set_current(executor->plan.device, executor->stream);
+}
+
+/* Keeps the error of a run that failed. */
+static int leave(const Current *before, int status) {
+  BpError *error = bp_error_take();
+  if (bp_device_set_current(before->device, before->stream) < 0)
+    bp_error_clear();
+  if (error)
+    bp_error_put(error);
+  return status;
+}
+
+static int run_calls(const BpExecutor *executor) {
   for (uint32_t i = 0; i < executor->num_calls; i++)
     if (run_call(executor, &executor->calls[i]) < 0)
       return -1;
   return 0;
+}
+
+int bp__executor_run(BpExecutor *executor) {
+  Current before;
+  if (check_ready(executor) < 0 || enter(executor, &before) < 0)
+    return -1;
+  return leave(&before, run_calls(executor));
 }
 
 int bp__executor_sync(BpExecutor *executor) {
@@ -350,11 +408,9 @@ static int64_t now_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visitor) {
+static int profile_calls(BpExecutor *executor, BpNodeVisitor visit, void *visitor) {
   const BpGraph *graph = executor->plan.graph;
-  if (check_ready(executor) < 0 ||
-      bp_device_set_current(executor->plan.device, executor->stream) < 0 ||
-      bp__executor_sync(executor) < 0)
+  if (bp__executor_sync(executor) < 0)
     return -1;
   int64_t begin = now_ns();
   for (uint32_t i = 0; i < executor->num_calls; i++) {
@@ -368,4 +424,11 @@ int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visito
       break;
   }
   return 0;
+}
+
+int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visitor) {
+  Current before;
+  if (check_ready(executor) < 0 || enter(executor, &before) < 0)
+    return -1;
+  return leave(&before, profile_calls(executor, visit, visitor));
 }

@@ -88,6 +88,14 @@ static void give_tensor(BpValue *result, BpTensor *tensor) {
   result->v_obj = &tensor->header;
 }
 
+/* A tensor over the executor's memory (transfer full), which it keeps alive. */
+static BpTensor *wrap(const ExecutorModule *self, const BpTensorView *view) {
+  BpTensor *tensor = bp_tensor_wrap(view, bp_object_release, self->module);
+  if (tensor)
+    bp_object_retain(self->module);
+  return tensor;
+}
+
 static void give_int(BpValue *result, int64_t value) {
   result->type_index = BP_TYPE_INT;
   result->v_int64 = value;
@@ -124,7 +132,7 @@ static int get_input(ExecutorModule *self, const BpValue *args, int32_t num_args
   uint32_t arg;
   if (check_count("get_input", num_args, 1, 1) < 0 || as_arg(self, &args[0], &arg) < 0)
     return -1;
-  BpTensor *tensor = bp_tensor_wrap(bp__executor_arg(self->executor, arg), NULL, NULL);
+  BpTensor *tensor = wrap(self, bp__executor_arg(self->executor, arg));
   if (!tensor)
     return -1;
   give_tensor(result, tensor);
@@ -163,7 +171,10 @@ static int get_output(ExecutorModule *self, const BpValue *args, int32_t num_arg
     return -1;
   BpTensor *output = bp__executor_output(self->executor, (uint32_t)args[0].v_int64);
   if (num_args == 1) {
-    give_tensor(result, bp_object_retain(output));
+    BpTensor *tensor = wrap(self, &output->view);
+    if (!tensor)
+      return -1;
+    give_tensor(result, tensor);
     return 0;
   }
   const BpTensorView *to = as_view(&args[1]);
@@ -204,7 +215,7 @@ static int share_param(void *context, const char *name, BpTensor *tensor) {
   if (theirs < 0)
     return bp_error_raise(BP_ERROR_NOT_FOUND, "the other executor has no parameter '%s'", name);
   BpTensor *shared =
-      bp_tensor_wrap(bp__executor_arg(sharing->other->executor, (uint32_t)theirs), NULL, NULL);
+      wrap(sharing->other, bp__executor_arg(sharing->other->executor, (uint32_t)theirs));
   if (!shared)
     return -1;
   int status = bp__executor_bind_input(sharing->self->executor, (uint32_t)mine, shared);
@@ -222,6 +233,8 @@ static int share_params(ExecutorModule *self, const BpValue *args, int32_t num_a
   Sharing sharing = {self, other ? bp_module_get_context(other, &api) : NULL};
   if (!sharing.other)
     return bp_error_raise(BP_ERROR_TYPE, "share_params takes another graph executor first");
+  if (sharing.other == self)
+    return 0;
   return bp_params_decode(&bytes, share_param, &sharing);
 }
 

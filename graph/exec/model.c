@@ -113,7 +113,8 @@ static int place_params(BpModel *model, const BpGraphContent *content) {
   for (uint32_t i = 0; i < model->graph->num_args; i++)
     if (!model->params[i])
       model->inputs[model->num_inputs++] = i;
-  return 0;
+  /* Contexts run on streams of their own. */
+  return bp_stream_sync(model->device, NULL);
 }
 
 static int build_model(BpModel *model) {
@@ -148,6 +149,8 @@ static BpModule *find_graph_module(BpModule *module) {
 }
 
 BpModel *bp_model_create(BpModule *module, BpDevice device) {
+  if (bp_graph_initialize() < 0)
+    return NULL;
   BpModel *model = calloc(1, sizeof(*model));
   if (!model) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");

@@ -9,6 +9,8 @@
 
 #include <backplane/error.h>
 
+static int raise_for(const BpGraphNode *node, const char *kind, const char *format, va_list args)
+    BP_PRINTF(3, 0);
 static int raise_for(const BpGraphNode *node, const char *kind, const char *format, va_list args) {
   char text[512];
   vsnprintf(text, sizeof(text), format, args);

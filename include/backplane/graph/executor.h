@@ -2,17 +2,19 @@
 /* The graph executor as a module: a graph in TVM's JSON form, with code and parameters that come
  * separately. Applications that run compiled models use graph/model.h instead.
  *
- * The module's kind is "graph_executor"; its functions, all packed, one thread at a time:
+ * The module's kind is "graph_executor"; its functions, all packed, one thread at a time. A tensor
+ * that one gives keeps the executor alive.
  *
- *   set_input(name or index, tensor)        copies
- *   set_input_zero_copy(name or index, tensor)   a tensor object on the executor's device, used in
- * place get_input(name or index) -> tensor get_num_inputs() -> int                 parameters count
- * as inputs run()                                   queues the graph get_output(index) -> tensor
- * waits; valid until the next run get_output(index, tensor)               waits and copies
- *   get_num_outputs() -> int
- *   load_params(bytes)                      a parameter file's bytes
- *   share_params(executor, bytes)           uses the other executor's memory for those that bytes
- * names
+ * - set_input(name or index, tensor) copies
+ * - set_input_zero_copy(name or index, tensor object on the executor's device) uses it in place
+ * - get_input(name or index) -> tensor
+ * - get_num_inputs() -> int; parameters count as inputs
+ * - run() queues the graph
+ * - get_output(index) -> tensor waits; valid until the next run
+ * - get_output(index, tensor) waits and copies
+ * - get_num_outputs() -> int
+ * - load_params(bytes) takes a parameter file's bytes
+ * - share_params(executor, bytes) uses the other executor's memory for those that bytes names
  *
  * The global function `graph_executor.create(graph JSON, module, device)` exists once
  * bp_graph_initialize was called. */
