@@ -86,7 +86,6 @@ static void assert_fails(const char *name, const char *reason) {
   BpPluginInfo info = find_plugin(file);
   g_assert_cmpint(info.state, ==, BP_PLUGIN_FAILED);
   assert_contains(info.reason, reason);
-  g_auto(GStrv) names = NULL;
   size_t count;
   char **listed = bp_registry_list(&count);
   g_assert_false(g_strv_contains((const char *const *)listed, registry_name));
