@@ -60,8 +60,7 @@ BpExpr bp__int_literal(BpEmitter *e, BpDataType dtype, int64_t value) {
     return bp__text("");
   if (dtype.code == BP_DTYPE_UINT)
     return (BpExpr){bp__format(e, "%llu%s", (unsigned long long)value, row->suffix), 0, 1};
-  int is_lowest = dtype.bits >= 32 && value == -((int64_t)1 << (dtype.bits - 1));
-  if (is_lowest || value == INT64_MIN)
+  if (value == INT64_MIN || (dtype.bits == 32 && value == INT32_MIN))
     return (BpExpr){bp__format(e, "(%lld%s - 1)", (long long)(value + 1), row->suffix), 0, 1};
   return (BpExpr){value < 0 ? bp__format(e, "(%lld%s)", (long long)value, row->suffix)
                             : bp__format(e, "%lld%s", (long long)value, row->suffix),

@@ -129,7 +129,8 @@ static BpGraphAttr list_attr(Layout *layout, const char *name, const int64_t *a,
   int64_t *list = bp__arena_alloc_array(&layout->graph->arena, (size_t)(na + nb), sizeof(*list));
   if (list) {
     memcpy(list, a, (size_t)na * sizeof(*list));
-    memcpy(list + na, b, (size_t)nb * sizeof(*list));
+    if (nb > 0)
+      memcpy(list + na, b, (size_t)nb * sizeof(*list));
   }
   return bp__attr_ints(name, list, list ? na + nb : 0);
 }
