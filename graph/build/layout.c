@@ -147,79 +147,34 @@ static int is_blockable_conv(const BpGraphNode *node) {
          (groups == 1 || (groups == in->shape[1] && groups == weights->shape[0] && groups > 1));
 }
 
-/* The convolution with these plain weights and bias (or NULL) in place of its own. */
-static BpGraphValue *blocked_conv(Layout *layout, const BpGraphNode *node,
-                                  const BpGraphValue *weights, const BpGraphValue *bias) {
+static int convert_conv(Layout *layout, BpGraphNode *node) {
+  const BpGraphValue *weights = node->inputs[1];
   int64_t channels = node->inputs[0]->shape[1], b = block_of(layout, weights->shape[0]);
   int depthwise = bp__node_int(node, "group", 1) > 1;
   BpGraphValue *inputs[3] = {NULL};
   BpGraphAttr attrs[3];
   BpOpWindow w;
+  if (!is_blockable_conv(node))
+    return 0;
   if (bp__op_window(node, weights->shape + 2, &w))
-    return NULL;
+    return -1;
   if (!depthwise && channels <= MAX_PLAIN_CHANNELS && !is_blocked(layout, node->inputs[0]))
     inputs[0] = plain_of(layout, node->inputs[0]);
   else
     inputs[0] = blocked_of(layout, node->inputs[0]);
   if (!inputs[0])
-    return NULL;
+    return -1;
   inputs[1] = depthwise ? pack_depthwise(layout->graph, weights, b)
                         : pack_dense(layout->graph, weights,
                                      inputs[0]->ndim == 5 ? inputs[0]->shape[4] : 1, b);
-  if (bias)
-    inputs[2] = pack_bias(layout->graph, bias, b);
+  if (bp__node_input(node, 2))
+    inputs[2] = pack_bias(layout->graph, node->inputs[2], b);
   attrs[0] = list_attr(layout, "strides", w.strides, 2, NULL, 0);
   attrs[1] = list_attr(layout, "pads", w.pad_begin, 2, w.pad_end, 2);
   attrs[2] = list_attr(layout, "dilations", w.dilations, 2, NULL, 0);
-  return bp__op_apply(layout->graph, "backplane", "ConvBlocked", node->name, inputs, bias ? 3 : 2,
-                      attrs, 3);
-}
-
-static int convert_conv(Layout *layout, BpGraphNode *node) {
-  if (!is_blockable_conv(node))
-    return 0;
   return set_blocked(layout, node,
-                     blocked_conv(layout, node, node->inputs[1], bp__node_input(node, 2)));
-}
-
-/* A constant whose first dimension holds `parts` runs of `length`, each run made longer by zeros.
- */
-static BpGraphValue *stretch(BpGraph *graph, const BpGraphValue *from, int64_t parts,
-                             int64_t length, int64_t longer) {
-  int64_t shape[BP_GRAPH_MAX_NDIM];
-  size_t run = (size_t)(bp__value_num_bytes(from) / parts);
-  BpGraphValue *to;
-  memcpy(shape, from->shape, sizeof(shape));
-  shape[0] = parts * longer;
-  to = bp__graph_constant(graph, from->name, from->dtype, shape, from->ndim, NULL);
-  for (int64_t i = 0; to && i < parts; i++)
-    memcpy((char *)bp__graph_constant_data(to) +
-               (size_t)i * (run / (size_t)length * (size_t)longer),
-           (const char *)from->data + (size_t)i * run, run);
-  return to;
-}
-
-/* Of a convolution: the channels of each place fill whole blocks, and blocks move as they are. */
-static int convert_depth_to_space(Layout *layout, BpGraphNode *node) {
-  const BpGraphNode *conv = node->inputs[0]->producer;
-  int64_t k = bp__node_int(node, "blocksize", 1), channels = node->outputs[0]->shape[1];
-  int64_t b = block_of(layout, channels), whole = blocks(channels, b) * b;
-  BpGraphValue *weights, *bias = NULL, *result;
-  BpGraphAttr attr;
-  if (!conv || strcmp(conv->op->name, "Conv") || node->inputs[0]->num_uses != 1 ||
-      strcmp(bp__node_str(node, "mode", "DCR"), "DCR") || !is_blockable_conv(conv) ||
-      bp__node_int(conv, "group", 1) != 1 || 2 * channels <= b)
-    return 0;
-  weights = stretch(layout->graph, conv->inputs[1], k * k, channels, whole);
-  if (bp__node_input(conv, 2))
-    bias = stretch(layout->graph, conv->inputs[2], k * k, channels, whole);
-  if (!weights || (bp__node_input(conv, 2) && !bias))
-    return -1;
-  result = blocked_conv(layout, conv, weights, bias);
-  attr = bp__attr_int(layout->graph, "blocksize", k);
-  return set_blocked(layout, node,
-                     bp__op_apply(layout->graph, "backplane", "DepthToSpaceBlocked", node->name,
-                                  &result, 1, &attr, 1));
+                     bp__op_apply(layout->graph, "backplane", "ConvBlocked", node->name, inputs,
+                                  bp__node_input(node, 2) ? 3 : 2, attrs, 3));
 }
 
 /* Keeps the channels apart: one more dimension, of which a window covers one. */
@@ -380,8 +335,6 @@ static int convert(Layout *layout, BpGraphNode *node) {
       return convert_resize(layout, node);
     if (!strcmp(node->op->name, "Concat"))
       return convert_concat(layout, node);
-    if (!strcmp(node->op->name, "DepthToSpace"))
-      return convert_depth_to_space(layout, node);
   }
   return node->op->fusion == BP_FUSE_ELEMENTWISE ? convert_elementwise(layout, node) : 0;
 }

@@ -55,35 +55,6 @@ BP_ROW_COMPUTE(unblock) {
   return bp_te_compute(op->te, "unblock", out->shape, 4, unblock_body, &copy);
 }
 
-/* (n, k * k * blocks, h, w, block) to (n, blocks, k * h, k * w, block): a place of the k x k square
- * is the slowest part of the channel. */
-BP_ROW_INFER(depth_to_space_blocked) {
-  const int64_t *in = node->inputs[0]->shape;
-  int64_t k = bp__node_int(node, "blocksize", 1);
-  int64_t shape[5] = {in[0], in[1] / (k * k), in[2] * k, in[3] * k, in[4]};
-  return bp__node_set_output(graph, node, 0, node->inputs[0]->dtype, shape, 5);
-}
-
-static const BpIrNode *depth_to_space_blocked_body(BpTe *te, const BpIrNode *const *axes,
-                                                   void *context) {
-  const BpOpCompute *op = context;
-  BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *k = x_index(ir, bp__node_int(op->node, "blocksize", 1));
-  const BpIrNode *place = x_add(ir, x_mul(ir, bp_ir_binary(ir, BP_IR_FLOORMOD, axes[2], k), k),
-                                bp_ir_binary(ir, BP_IR_FLOORMOD, axes[3], k));
-  const BpIrNode *first = x_mul(ir, place, x_index(ir, op->node->outputs[0]->shape[1]));
-  const BpIrNode *indices[5] = {axes[0], x_add(ir, first, axes[1]),
-                                bp_ir_binary(ir, BP_IR_FLOORDIV, axes[2], k),
-                                bp_ir_binary(ir, BP_IR_FLOORDIV, axes[3], k), axes[4]};
-  return bp_te_read(te, op->inputs[0], indices);
-}
-
-BP_ROW_COMPUTE(depth_to_space_blocked) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp_te_compute(op->te, "depth_to_space", out->shape, 5, depth_to_space_blocked_body, &copy);
-}
-
 /* ---- Convolution ---------------------------------------------------------------------------- */
 
 /* Its attributes, all given: strides, pads and dilations over height and width. The input is

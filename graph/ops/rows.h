@@ -151,8 +151,6 @@ BP_ROW_COMPUTE(conv_transpose);
 BP_ROW_INFER(block);
 BP_ROW_INFER(unblock);
 BP_ROW_INFER(conv_blocked);
-BP_ROW_INFER(depth_to_space_blocked);
-BP_ROW_COMPUTE(depth_to_space_blocked);
 BP_ROW_COMPUTE(block);
 BP_ROW_COMPUTE(unblock);
 BP_ROW_COMPUTE(conv_blocked);

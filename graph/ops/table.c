@@ -192,8 +192,6 @@ static const BpOp table[] = {
      NULL, bp__compute_unblock, NULL, NULL},
     {"ConvBlocked", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "strides:is pads:is dilations:is",
      bp__infer_conv_blocked, NULL, bp__compute_conv_blocked, NULL, NULL},
-    {"DepthToSpaceBlocked", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i",
-     bp__infer_depth_to_space_blocked, NULL, bp__compute_depth_to_space_blocked, NULL, NULL},
     {"Copy", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise,
      bp__scalar_identity, bp__compute_elementwise, NULL, NULL},
 };
