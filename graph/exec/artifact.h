@@ -13,11 +13,11 @@
  * - A node name that the target's `params` list has is a parameter; the other arg_nodes are the
  *   model's inputs, named as in the ONNX file, in its order.
  * - attrs.output_names, ["list_str", [...]], names the heads in order. A head is never a "null"
- * node.
+ *   node.
  * - The storage_id of an input or a parameter is its own: no other entry has it, but for views of
- *   it. The storage of a head is shared with no entry that is written after it. All other
- *   entries of one storage_id take turns in memory as large as the largest of them.
- * - A function never has an output in the storage of one of its inputs. */
+ *   it. All other entries of one storage_id take turns in memory as large as the largest of them:
+ *   none is overwritten before its last reader, or at all if it is a head.
+ * - A function never has an output in the storage of one of its inputs or of another output. */
 #ifndef BACKPLANE_GRAPH_EXEC_ARTIFACT_H
 #define BACKPLANE_GRAPH_EXEC_ARTIFACT_H
 

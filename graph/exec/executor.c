@@ -51,16 +51,16 @@ static const char *arg_name(const BpExecutor *executor, uint32_t arg) {
 /* Makes every entry of a storage id lie at `data`, `offset` bytes in. */
 static void point_storage(BpExecutor *executor, int32_t storage, void *data, uint64_t offset) {
   const BpGraph *graph = executor->plan.graph;
-  for (uint32_t i = 0; i < graph->num_entries; i++)
-    if (graph->entries[i].storage_id == storage) {
-      executor->views[i].data = data;
-      executor->views[i].byte_offset = offset;
-    }
+  uint32_t entry = graph->storages[storage].last_entry;
+  for (; entry != BP_NO_ENTRY; entry = graph->entries[entry].previous) {
+    executor->views[entry].data = data;
+    executor->views[entry].byte_offset = offset;
+  }
 }
 
 static int allocate_storage(BpExecutor *executor, int32_t storage) {
   const BpDataType bytes = {BP_DTYPE_UINT, 8, 1};
-  uint64_t size = executor->plan.graph->storage_size[storage];
+  uint64_t size = executor->plan.graph->storages[storage].bytes;
   if (bp_device_alloc(executor->plan.device, size, STORAGE_ALIGNMENT, bytes, NULL,
                       &executor->storage[storage]) < 0)
     return bp_error_add_context("%" PRIu64 " bytes of storage for the graph", size);

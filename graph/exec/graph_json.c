@@ -295,52 +295,111 @@ static int read_entries(BpGraph *graph, JsonObject *attrs) {
   return 0;
 }
 
+/* Sizes the storages, and lists the entries of each. */
 static int plan_storage(BpGraph *graph) {
   for (uint32_t i = 0; i < graph->num_entries; i++)
     graph->num_storages = MAX(graph->num_storages, (uint32_t)graph->entries[i].storage_id + 1);
   if (graph->num_storages > graph->num_entries)
     return bad_graph("a storage_id is larger than the number of entries");
-  graph->storage_size =
-      calloc(graph->num_storages ? graph->num_storages : 1, sizeof(*graph->storage_size));
-  if (!graph->storage_size)
+  graph->storages = calloc(graph->num_storages ? graph->num_storages : 1, sizeof(*graph->storages));
+  if (!graph->storages)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for the storage plan");
+  for (uint32_t i = 0; i < graph->num_storages; i++)
+    graph->storages[i].last_entry = BP_NO_ENTRY;
   for (uint32_t i = 0; i < graph->num_entries; i++) {
-    uint64_t *size = &graph->storage_size[graph->entries[i].storage_id];
-    *size = MAX(*size, graph->entries[i].bytes);
+    BpGraphEntry *entry = &graph->entries[i];
+    BpGraphStorage *storage = &graph->storages[entry->storage_id];
+    storage->bytes = MAX(storage->bytes, entry->bytes);
+    entry->previous = storage->last_entry;
+    storage->last_entry = i;
   }
   return 0;
 }
 
-/* A view shares the storage of its input, whole; inputs and parameters share theirs with nothing
- * else; a function's outputs are not its inputs' memory. */
-static int check_storage(const BpGraph *graph) {
-  int32_t *owner = calloc(graph->num_storages ? graph->num_storages : 1, sizeof(*owner));
-  if (!owner)
-    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for the storage plan");
-  int status = 0;
-  for (uint32_t i = 0; i < graph->num_args; i++)
-    owner[graph->entries[graph->nodes[graph->arg_nodes[i]].first_entry].storage_id]++;
-  for (uint32_t n = 0; status == 0 && n < graph->num_nodes; n++) {
-    const BpGraphNode *node = &graph->nodes[n];
-    const BpGraphEntry *out = &graph->entries[node->first_entry];
-    if (!node->function) {
-      if (owner[out->storage_id] != 1)
-        status = bad_graph("the input '%s' shares its storage with another", node->name);
-    } else if (!*node->function) {
-      const BpGraphEntry *in = &graph->entries[node->inputs[0]];
-      if (in->storage_id != out->storage_id || in->bytes != out->bytes)
-        status = bad_graph("the view '%s' is not as large as what it views", node->name);
-    } else {
-      for (uint32_t o = 0; status == 0 && o < node->num_outputs; o++) {
-        if (owner[out[o].storage_id])
-          status = bad_graph("node '%s' writes into an input or a parameter", node->name);
-        for (uint32_t i = 0; status == 0 && i < node->num_inputs; i++)
-          if (graph->entries[node->inputs[i]].storage_id == out[o].storage_id)
-            status = bad_graph("node '%s' writes into its own input", node->name);
-      }
-    }
+/* What a walk over the nodes in order finds in memory. */
+typedef struct Walk {
+  const BpGraph *graph;
+  uint32_t *held; /* by storage: the entry whose value lies there; BP_NO_ENTRY: none yet */
+  uint32_t *root; /* by entry: itself, or for a view the entry that it views in the end */
+} Walk;
+
+static int is_held(const Walk *walk, uint32_t entry) {
+  return walk->held[walk->graph->entries[entry].storage_id] == walk->root[entry];
+}
+
+/* The value of an input or a parameter stays from run to run. */
+static int enter_arg(const Walk *walk, const BpGraphNode *node) {
+  uint32_t entry = node->first_entry;
+  uint32_t *held = &walk->held[walk->graph->entries[entry].storage_id];
+  if (*held != BP_NO_ENTRY)
+    return bad_graph("the input '%s' shares its storage with another value", node->name);
+  *held = entry;
+  return 0;
+}
+
+static int enter_view(const Walk *walk, const BpGraphNode *node) {
+  const BpGraphEntry *in = &walk->graph->entries[node->inputs[0]];
+  const BpGraphEntry *out = &walk->graph->entries[node->first_entry];
+  if (in->storage_id != out->storage_id || in->bytes != out->bytes)
+    return bad_graph("the view '%s' is not as large as what it views", node->name);
+  walk->root[node->first_entry] = walk->root[node->inputs[0]];
+  return 0;
+}
+
+static int enter_outputs(const Walk *walk, const BpGraphNode *node) {
+  const BpGraph *graph = walk->graph;
+  for (uint32_t i = node->first_entry; i < node->first_entry + node->num_outputs; i++) {
+    uint32_t *held = &walk->held[graph->entries[i].storage_id];
+    if (*held != BP_NO_ENTRY && !graph->nodes[graph->entries[*held].node].function)
+      return bad_graph("node '%s' writes into an input or a parameter", node->name);
+    if (*held != BP_NO_ENTRY && *held >= node->first_entry)
+      return bad_graph("two outputs of node '%s' have one storage", node->name);
+    *held = i;
   }
-  free(owner);
+  return 0;
+}
+
+static int check_inputs(const Walk *walk, const BpGraphNode *node, const char *problem) {
+  for (uint32_t i = 0; i < node->num_inputs; i++)
+    if (!is_held(walk, node->inputs[i]))
+      return bad_graph("node '%s' %s", node->name, problem);
+  return 0;
+}
+
+static int walk_nodes(const Walk *walk) {
+  const BpGraph *graph = walk->graph;
+  for (uint32_t n = 0; n < graph->num_nodes; n++) {
+    const BpGraphNode *node = &graph->nodes[n];
+    if (check_inputs(walk, node, "reads what an earlier node has overwritten") < 0)
+      return -1;
+    int status = !node->function    ? enter_arg(walk, node)
+                 : !*node->function ? enter_view(walk, node)
+                                    : enter_outputs(walk, node);
+    if (status < 0 || check_inputs(walk, node, "writes into its own input") < 0)
+      return -1;
+  }
+  for (uint32_t i = 0; i < graph->num_heads; i++)
+    if (!is_held(walk, graph->heads[i]))
+      return bad_graph("output '%s' is overwritten by a later node", graph->output_names[i]);
+  return 0;
+}
+
+/* Storages are shared by taking turns: whoever reads a value finds it there. */
+static int check_storage(const BpGraph *graph) {
+  Walk walk = {graph, malloc(((size_t)graph->num_storages + 1) * sizeof(*walk.held)),
+               malloc(((size_t)graph->num_entries + 1) * sizeof(*walk.root))};
+  int status = -1;
+  if (walk.held && walk.root) {
+    for (uint32_t i = 0; i < graph->num_storages; i++)
+      walk.held[i] = BP_NO_ENTRY;
+    for (uint32_t i = 0; i < graph->num_entries; i++)
+      walk.root[i] = i;
+    status = walk_nodes(&walk);
+  } else {
+    bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for the storage plan");
+  }
+  free(walk.held);
+  free(walk.root);
   return status;
 }
 
@@ -362,6 +421,14 @@ static int read_args(BpGraph *graph, JsonObject *root) {
   return nulls == graph->num_args ? 0 : bad_graph("'arg_nodes' does not list each input once");
 }
 
+/* An output that were an input would be memory that the next input replaces. */
+static int read_head(BpGraph *graph, JsonNode *json, uint32_t *head) {
+  if (read_input(graph, graph->num_nodes, json, head) < 0)
+    return -1;
+  const BpGraphNode *node = &graph->nodes[graph->entries[*head].node];
+  return node->function ? 0 : bad_graph("the input '%s' is named as an output", node->name);
+}
+
 static int read_heads(BpGraph *graph, JsonObject *root) {
   JsonArray *heads = get_array(root, "heads");
   if (!heads)
@@ -371,7 +438,7 @@ static int read_heads(BpGraph *graph, JsonObject *root) {
   if (!graph->heads)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for its outputs");
   for (guint i = 0; i < count; i++)
-    if (read_input(graph, graph->num_nodes, json_array_get_element(heads, i), &graph->heads[i]) < 0)
+    if (read_head(graph, json_array_get_element(heads, i), &graph->heads[i]) < 0)
       return -1;
   graph->num_heads = count;
   return 0;
@@ -452,6 +519,6 @@ void bp__graph_free(BpGraph *graph) {
   free(graph->arg_nodes);
   free(graph->heads);
   free(graph->output_names);
-  free(graph->storage_size);
+  free(graph->storages);
   free(graph);
 }

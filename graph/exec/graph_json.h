@@ -15,7 +15,16 @@ typedef struct BpGraphEntry {
   int32_t ndim;
   int64_t *shape;
   uint64_t bytes;
+  uint32_t previous; /* another entry of its storage, BP_NO_ENTRY for the first */
 } BpGraphEntry;
+
+#define BP_NO_ENTRY UINT32_MAX
+
+/* One block of memory, in which entries take turns. */
+typedef struct BpGraphStorage {
+  uint64_t bytes;      /* of the largest entry */
+  uint32_t last_entry; /* the others follow by `previous`; BP_NO_ENTRY: the id is not used */
+} BpGraphStorage;
 
 typedef struct BpGraphNode {
   char *name;
@@ -29,10 +38,10 @@ typedef struct BpGraphNode {
 typedef struct BpGraph {
   BpGraphNode *nodes;
   BpGraphEntry *entries;
-  uint32_t *arg_nodes;    /* inputs and parameters, as nodes */
-  uint32_t *heads;        /* outputs, as entries */
-  char **output_names;    /* one a head */
-  uint64_t *storage_size; /* bytes by storage id */
+  uint32_t *arg_nodes; /* inputs and parameters, as nodes */
+  uint32_t *heads;     /* outputs, as entries */
+  char **output_names; /* one a head */
+  BpGraphStorage *storages;
   uint32_t num_nodes;
   uint32_t num_entries;
   uint32_t num_args;

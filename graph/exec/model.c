@@ -236,7 +236,7 @@ void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *plann
   *parameters = 0;
   *planned = 0;
   for (uint32_t i = 0; i < graph->num_storages; i++)
-    *planned += graph->storage_size[i];
+    *planned += graph->storages[i].bytes;
   for (uint32_t i = 0; i < graph->num_args; i++)
     if (model->params[i])
       *parameters += graph->entries[graph->nodes[graph->arg_nodes[i]].first_entry].bytes;

@@ -28,6 +28,20 @@ static const char graph_json[] =
     "\"shape\":[\"list_shape\",[[4],[4],[4],[4],[2,2]]],"
     "\"storage_id\":[\"list_int\",[0,1,2,3,3]]}}";
 
+/* x, then four times one more, the storages taking turns. */
+static const char chain_json[] =
+    "{\"nodes\":[{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]},"
+    "{\"op\":\"tvm_op\",\"name\":\"a\",\"attrs\":{\"func_name\":\"add_one\"},\"inputs\":[[0,0,0]]},"
+    "{\"op\":\"tvm_op\",\"name\":\"b\",\"attrs\":{\"func_name\":\"add_one\"},\"inputs\":[[1,0,0]]},"
+    "{\"op\":\"tvm_op\",\"name\":\"c\",\"attrs\":{\"func_name\":\"add_one\"},\"inputs\":[[2,0,0]]},"
+    "{\"op\":\"tvm_op\",\"name\":\"d\",\"attrs\":{\"func_name\":\"add_one\"},\"inputs\":[[3,0,0]]}]"
+    ","
+    "\"arg_nodes\":[0],\"heads\":[[4,0,0]],\"node_row_ptr\":[0,1,2,3,4,5],"
+    "\"attrs\":{\"dltype\":[\"list_str\",[\"float32\",\"float32\",\"float32\",\"float32\","
+    "\"float32\"]],"
+    "\"shape\":[\"list_shape\",[[4],[4],[4],[4],[4]]],"
+    "\"storage_id\":[\"list_int\",[0,1,2,1,2]]}}";
+
 /* ---- Code of the test's own ------------------------------------------------------------------ */
 
 static int add(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
@@ -222,11 +236,27 @@ static void test_wrong_inputs(void) {
   bp_object_release(module);
 }
 
-/* Each line of the table replaces one part of the graph, and the error says what is wrong. */
+/* Replaces one part of a graph: the error says what is wrong with the result. */
+typedef struct Refused {
+  const char *part, *instead, *says;
+} Refused;
+
+static void assert_refused(const char *graph, const Refused *cases, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    char **parts = g_strsplit(graph, cases[i].part, 2);
+    g_assert_nonnull(parts[1]);
+    char *json = g_strjoinv(cases[i].instead, parts);
+    g_assert_null(create(json));
+    if (!strstr(bp_error_message(), cases[i].says))
+      g_error("case %zu: \"%s\" does not say \"%s\"", i, bp_error_message(), cases[i].says);
+    bp_error_clear();
+    g_free(json);
+    g_strfreev(parts);
+  }
+}
+
 static void test_refused_graphs(void) {
-  static const struct {
-    const char *part, *instead, *says;
-  } cases[] = {
+  static const Refused cases[] = {
       {"\"add\"", "\"nothing\"", "does not have"},
       {"\"op\":\"null\",\"name\":\"x\"", "\"op\":\"magic\",\"name\":\"x\"", "unknown op"},
       {"[[0,0,0],[1,0,0]]", "[[0,0,0],[3,0,0]]", "inputs"},
@@ -246,18 +276,51 @@ static void test_refused_graphs(void) {
       {"[2,2]]", "[4611686018427387904,8]]", ""},
       {"\"float32\"]]", "\"floaty\"]]", ""},
       {"\"node_row_ptr\"", "\"rows\"", "node_row_ptr"},
+      {"\"heads\":[[4,0,0]]", "\"heads\":[[1,0,0]]", "'w' is named as an output"},
   };
-  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-    char **parts = g_strsplit(graph_json, cases[i].part, 2);
-    g_assert_nonnull(parts[1]);
-    char *json = g_strjoinv(cases[i].instead, parts);
-    g_assert_null(create(json));
-    if (!strstr(bp_error_message(), cases[i].says))
-      g_error("case %zu: \"%s\" does not say \"%s\"", i, bp_error_message(), cases[i].says);
-    bp_error_clear();
-    g_free(json);
-    g_strfreev(parts);
-  }
+  assert_refused(graph_json, cases, G_N_ELEMENTS(cases));
+}
+
+static void test_shared_storage(void) {
+  static const Refused cases[] = {
+      {"[[4,0,0]]", "[[4,0,0],[2,0,0]]", "output 'output1' is overwritten"},
+      {"[[3,0,0]]", "[[1,0,0]]", "node 'd' reads what an earlier node has overwritten"},
+      {"[0,1,2,1,2]", "[0,1,2,1,1]", "node 'd' writes into its own input"},
+      {"[0,1,2,1,2]", "[0,1,2,0,2]", "node 'c' writes into an input"},
+      {"[0,1,2,3,4,5]", "[0,1,3,3,4,5]", "'inputs' holds"},
+      {"[0,1,2,3,4,5]", "[0,1,2,3,3,5]", "'inputs' holds"},
+  };
+  BpModule *module = create(chain_json);
+  BpTensor *x = tensor_of(1);
+  g_assert_nonnull(module);
+  g_assert_cmpint(set(module, "set_input", "x", x), ==, 0);
+  const BpValue index = {.type_index = BP_TYPE_INT, .v_int64 = 0};
+  BpValue result;
+  g_assert_cmpint(call(module, "run", NULL, 0, &result), ==, 0);
+  g_assert_cmpint(call(module, "get_output", &index, 1, &result), ==, 0);
+  const BpTensorView *view = &((BpTensor *)(void *)result.v_obj)->view;
+  for (int i = 0; i < 4; i++)
+    g_assert_cmpfloat(((float *)view->data)[i], ==, 5 + (float)i);
+  bp_value_clear(&result);
+  bp_object_release(x);
+  bp_object_release(module);
+  assert_refused(chain_json, cases, G_N_ELEMENTS(cases));
+}
+
+/* Two values that are there at the same time cannot take turns. */
+static void test_outputs_in_one_storage(void) {
+  static const Refused cases[] = {
+      {"[0,1,2]", "[0,1,1]", "two outputs of node 'a' have one storage"}};
+  static const char json[] =
+      "{\"nodes\":[{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]},"
+      "{\"op\":\"tvm_op\",\"name\":\"a\",\"attrs\":{\"func_name\":\"add\"},\"inputs\":[[0,0,0]]}],"
+      "\"arg_nodes\":[0],\"heads\":[[1,0,0],[1,1,0]],\"node_row_ptr\":[0,1,3],"
+      "\"attrs\":{\"dltype\":[\"list_str\",[\"float32\",\"float32\",\"float32\"]],"
+      "\"shape\":[\"list_shape\",[[4],[4],[4]]],\"storage_id\":[\"list_int\",[0,1,2]]}}";
+  BpModule *module = create(json);
+  g_assert_nonnull(module);
+  bp_object_release(module);
+  assert_refused(json, cases, G_N_ELEMENTS(cases));
 }
 
 static void test_damaged_graph(void) {
@@ -295,6 +358,9 @@ int main(int argc, char **argv) {
   g_test_add_func("/executor/params/damaged-bytes-are-an-error", test_damaged_params);
   g_test_add_func("/executor/set-input/wrong-name-shape-dtype-or-none", test_wrong_inputs);
   g_test_add_func("/executor/create/inconsistent-graph-says-what", test_refused_graphs);
+  g_test_add_func("/executor/create/values-in-one-storage-take-turns", test_shared_storage);
+  g_test_add_func("/executor/create/outputs-in-one-storage-are-an-error",
+                  test_outputs_in_one_storage);
   g_test_add_func("/executor/create/damaged-graph-is-no-crash", test_damaged_graph);
   g_test_add_func("/executor/create/deeply-nested-graph-is-an-error", test_deep_graph);
   return g_test_run();
