@@ -56,13 +56,13 @@ static double eval_fma(double a, double b, double c) {
   return fma(a, b, c);
 }
 
-static int64_t int_abs(int64_t a, uint8_t bits) {
-  (void)bits;
-  return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
+/* A large uint64 is negative by its bits. */
+static int64_t int_abs(int64_t a, BpDataType dtype) {
+  return dtype.code == BP_DTYPE_INT && a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
 }
 
-static int64_t int_popcount(int64_t a, uint8_t bits) {
-  uint64_t used = bits < 64 ? (uint64_t)a & (((uint64_t)1 << bits) - 1) : (uint64_t)a;
+static int64_t int_popcount(int64_t a, BpDataType dtype) {
+  uint64_t used = dtype.bits < 64 ? (uint64_t)a & (((uint64_t)1 << dtype.bits) - 1) : (uint64_t)a;
   return __builtin_popcountll(used);
 }
 

@@ -19,7 +19,7 @@ typedef struct BpIntrinsic {
   int32_t types;    /* BP__INTRINSIC_* */
   /* Its meaning on floats, before rounding to the type; NULL for an integer or prefetch. */
   double (*eval)(double a, double b, double c);
-  int64_t (*eval_int)(int64_t a, uint8_t bits); /* its meaning on integers, or NULL */
+  int64_t (*eval_int)(int64_t a, BpDataType dtype); /* its meaning on integers, or NULL */
 } BpIntrinsic;
 
 /* NULL: no intrinsic of that name. */

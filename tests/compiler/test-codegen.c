@@ -15,7 +15,6 @@ typedef struct Operation {
 } Operation;
 
 #define INTS   "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
-#define SIGNED "int8 int16 int32 int64"
 #define FLOATS "float16 bfloat16 float32 float64"
 #define ALL    INTS " " FLOATS
 
@@ -69,7 +68,7 @@ static const Operation operations[] = {
     {"bits_to_int", "(reinterpret int32@X @a)", "float32", "int32"},
     {"bits_to_float", "(reinterpret float64@X @a)", "int64 uint64", "float64"},
     {"bits_of_half", "(reinterpret int16@X @a)", "float16 bfloat16", "int16"},
-    {"abs", "(call @T@X intrinsic \"abs\" @a)", SIGNED " " FLOATS, NULL},
+    {"abs", "(call @T@X intrinsic \"abs\" @a)", ALL, NULL},
     {"popcount", "(call @T@X intrinsic \"popcount\" @a)", INTS, NULL},
     {"isnan", "(call bool@X intrinsic \"isnan\" @a)", FLOATS, "bool"},
     {"isinf", "(call bool@X intrinsic \"isinf\" @a)", FLOATS, "bool"},

@@ -254,6 +254,7 @@ static void test_intrinsics(void) {
   assert_bool("(call bool intrinsic \"isnan\" inf:float32)", 0);
   assert_bool("(call bool intrinsic \"isinf\" -inf:float32)", 1);
   assert_int("int64", "(call int64 intrinsic \"abs\" -5)", 5);
+  assert_int("uint64", "(call uint64 intrinsic \"abs\" 18446744073709551615:uint64)", -1);
   assert_int("int8", "(call int8 intrinsic \"popcount\" -1:int8)", 8);
 }
 

@@ -85,7 +85,7 @@ static int eval_intrinsic(BpThread *thread, const BpOp *op, BpIrScalar *result) 
   bool is_float = bp__dtype_is_float(dtype);
   for (int32_t i = 0; i < op->lanes; i++) {
     if (!is_float) {
-      result[i].i = bp__scalar_wrap(dtype, intrinsic->eval_int(args[0][i].i, dtype.bits));
+      result[i].i = bp__scalar_wrap(dtype, intrinsic->eval_int(args[0][i].i, dtype));
       continue;
     }
     double value =
