@@ -375,7 +375,12 @@ static int leave(const Current *before, int status) {
   return status;
 }
 
-static int run_calls(const BpExecutor *executor) {
+/* A run is a launch of one task: its functions may launch as if it were none, and denormals are
+ * flushed throughout, in what they do outside of launches too. */
+static int run_calls(int task_id, BpParallelGroup *group, void *data) {
+  const BpExecutor *executor = data;
+  (void)task_id;
+  (void)group;
   for (uint32_t i = 0; i < executor->num_calls; i++)
     if (run_call(executor, &executor->calls[i]) < 0)
       return -1;
@@ -386,7 +391,7 @@ int bp__executor_run(BpExecutor *executor) {
   Current before;
   if (check_ready(executor) < 0 || enter(executor, &before) < 0)
     return -1;
-  return leave(&before, run_calls(executor));
+  return leave(&before, bp_parallel_launch(run_calls, executor, 1));
 }
 
 int bp__executor_sync(BpExecutor *executor) {
@@ -408,8 +413,18 @@ static int64_t now_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static int profile_calls(BpExecutor *executor, BpNodeVisitor visit, void *visitor) {
+typedef struct Profile {
+  BpExecutor *executor;
+  BpNodeVisitor visit;
+  void *visitor;
+} Profile;
+
+static int profile_calls(int task_id, BpParallelGroup *group, void *data) {
+  const Profile *profile = data;
+  BpExecutor *executor = profile->executor;
   const BpGraph *graph = executor->plan.graph;
+  (void)task_id;
+  (void)group;
   if (bp__executor_sync(executor) < 0)
     return -1;
   int64_t begin = now_ns();
@@ -420,7 +435,8 @@ static int profile_calls(BpExecutor *executor, BpNodeVisitor visit, void *visito
     if (run_call(executor, call) < 0 || bp__executor_sync(executor) < 0)
       return -1;
     int64_t end = now_ns();
-    if (visit(visitor, node, &executor->views[node->first_entry], start - begin, end - start))
+    if (profile->visit(profile->visitor, node, &executor->views[node->first_entry], start - begin,
+                       end - start))
       break;
   }
   return 0;
@@ -430,5 +446,6 @@ int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visito
   Current before;
   if (check_ready(executor) < 0 || enter(executor, &before) < 0)
     return -1;
-  return leave(&before, profile_calls(executor, visit, visitor));
+  Profile profile = {executor, visit, visitor};
+  return leave(&before, bp_parallel_launch(profile_calls, &profile, 1));
 }
