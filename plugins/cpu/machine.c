@@ -25,6 +25,7 @@ static const BpCpu cpus[] = {
     {"icelake-server", "x86_64", 512, 32, V4 ",avx512vnni,avx512vbmi"},
     {"sapphirerapids", "x86_64", 512, 32, V4 ",avx512vnni,avx512vbmi,avx512bf16"},
     {"alderlake", "x86_64", 256, 16, V3},
+    {"bdver4", "x86_64", 256, 16, V3 ",fma4,xop"},
     {"znver1", "x86_64", 256, 16, V3},
     {"znver2", "x86_64", 256, 16, V3},
     {"znver3", "x86_64", 256, 16, V3},
@@ -56,7 +57,7 @@ typedef struct Feature {
   int is_present; /* on this machine */
 } Feature;
 
-#define NUM_FEATURES 17
+#define NUM_FEATURES 19
 
 /* Features that a program can ask for by name at run time, with gcc and with clang. */
 static void get_features(Feature features[NUM_FEATURES]) {
@@ -69,7 +70,8 @@ static void get_features(Feature features[NUM_FEATURES]) {
       FEATURE("bmi", 16),        FEATURE("bmi2", 17),       FEATURE("fma", 14),
       FEATURE("avx512f", 15),    FEATURE("avx512bw", 21),   FEATURE("avx512cd", 23),
       FEATURE("avx512dq", 22),   FEATURE("avx512vl", 20),   FEATURE("avx512vnni", 34),
-      FEATURE("avx512vbmi", 26), FEATURE("avx512bf16", 36),
+      FEATURE("avx512vbmi", 26), FEATURE("avx512bf16", 36), FEATURE("fma4", 12),
+      FEATURE("xop", 13),
   };
   memcpy(features, all, sizeof(all));
 }
@@ -84,8 +86,8 @@ const BpCpu *bp_cpu_find(const char *name) {
 
 const char *bp_cpu_names(void) {
   return "x86-64, x86-64-v2, x86-64-v3, x86-64-v4, nehalem, sandybridge, haswell, broadwell, "
-         "skylake, skylake-avx512, cascadelake, icelake-server, sapphirerapids, alderlake, znver1, "
-         "znver2, znver3, cortex-a53, cortex-a72, cortex-a76, neoverse-n1, neoverse-v1";
+         "skylake, skylake-avx512, cascadelake, icelake-server, sapphirerapids, alderlake, bdver4, "
+         "znver1, znver2, znver3, cortex-a53, cortex-a72, cortex-a76, neoverse-n1, neoverse-v1";
 }
 
 /* ---- Lists of features --------------------------------------------------------------------- */

@@ -285,25 +285,21 @@ static void test_other_architecture_does_not_run(gconstpointer kind) {
 }
 
 /* A CPU with more than this one has: refused before its code runs, from a library too. */
-static void test_newer_cpu_does_not_run(gconstpointer kind) {
-  char *target = g_strdup_printf("%s -mcpu=sapphirerapids", (const char *)kind);
+/* bdver4 has instructions (FMA4, XOP) that were dropped with it: no CPU of today has them all. */
+static void test_foreign_cpu_does_not_run(gconstpointer kind) {
+  char *target = g_strdup_printf("%s -mcpu=bdver4", (const char *)kind);
   BpModule *module = build_text(ADD_ONE, target);
   g_free(target);
-  if (bp_module_get_property(module) & BP_MODULE_RUNNABLE) {
-    g_test_skip("this machine has all that sapphirerapids has");
-    bp_object_release(module);
-    return;
-  }
   g_assert_cmpint(run_add_one(module), ==, -1);
-  assert_error(BP_ERROR_DEVICE, "compiled for the CPU sapphirerapids and cannot run here");
+  assert_error(BP_ERROR_DEVICE, "compiled for the CPU bdver4 and cannot run here");
   char *dir = g_dir_make_tmp("backplane-test-XXXXXX", NULL);
-  char *path = g_build_filename(dir, "newer.so", NULL);
+  char *path = g_build_filename(dir, "foreign.so", NULL);
   assert_ok(bp_module_export_library(module, path));
   bp_object_release(module);
   module = bp_module_load(path);
   assert_ok(module == NULL);
   g_assert_cmpint(run_add_one(module), ==, -1);
-  assert_error(BP_ERROR_DEVICE, "compiled for the CPU sapphirerapids");
+  assert_error(BP_ERROR_DEVICE, "compiled for the CPU bdver4");
   bp_object_release(module);
   remove(path);
   remove(dir);
@@ -341,7 +337,7 @@ static void add_kind_tests(const char *kind) {
       {"bytes", test_bytes},
       {"damaged-bytes", test_damaged_bytes},
       {"other-architecture-does-not-run", test_other_architecture_does_not_run},
-      {"newer-cpu-does-not-run", test_newer_cpu_does_not_run},
+      {"foreign-cpu-does-not-run", test_foreign_cpu_does_not_run},
       {"exported-library-runs", test_exported_library_runs},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(tests); i++) {
