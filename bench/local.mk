@@ -5,3 +5,4 @@ include bench/models/local.mk
 include bench/ffi/local.mk
 include bench/executor/local.mk
 include bench/list/local.mk
+include bench/matmul/local.mk

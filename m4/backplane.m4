@@ -93,3 +93,11 @@ AC_DEFUN([BP_FIND_OPENCL_HEADERS],[
     [bp_missing="no CL/cl.h; on Debian: apt install opencl-c-headers"],
     [@%:@define CL_TARGET_OPENCL_VERSION 300])
 ])
+
+# BP_FIND_DNNL: the benchmark's peer, oneDNN 2, which has no pkg-config file; DNNL_LIBS, with the
+# OpenMP library that sets how many threads it uses.
+AC_DEFUN([BP_FIND_DNNL],[
+  AC_CHECK_HEADER([dnnl.h],[AC_CHECK_LIB([dnnl],[dnnl_matmul_desc_init],[DNNL_LIBS="-ldnnl -lgomp"])])
+  AC_SUBST([DNNL_LIBS])
+  AM_CONDITIONAL([HAVE_DNNL],[test -n "$DNNL_LIBS"])
+])

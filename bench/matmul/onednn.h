@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Matrix products through oneDNN's C API, as the benchmark's peer. What goes wrong ends the program
+ * with a message. */
+#ifndef BACKPLANE_BENCH_MATMUL_ONEDNN_H
+#define BACKPLANE_BENCH_MATMUL_ONEDNN_H
+
+#include <stdint.h>
+
+typedef struct OneDnnProduct OneDnnProduct;
+
+/* Threads of the calls that follow. */
+void onednn_set_threads(int count);
+/* a (rows, inner) and b (inner, columns) stay the caller's; is_packed: b is brought into the layout
+ * that the library prefers, now. Freed with onednn_product_free. */
+OneDnnProduct *onednn_product_new(int64_t rows, int64_t inner, int64_t columns, float *a, float *b,
+                                  int is_packed);
+void onednn_product_run(void *product);
+/* The result of the last run, in plain rows. */
+const float *onednn_product_result(const OneDnnProduct *product);
+void onednn_product_free(OneDnnProduct *product);
+
+#endif
