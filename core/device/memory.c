@@ -10,6 +10,10 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
+#include "core/device/tensor.h"
+
+/* Host memory that a copy between two kinds of device takes at most. */
+#define STAGING_SIZE ((uint64_t)16 << 20)
 
 static int is_host(BpDevice device) {
   return device.device_type == BP_DEVICE_CPU && device.device_id == 0;
@@ -71,23 +75,41 @@ static int check_copy(const BpCopy *copy) {
   return 0;
 }
 
-/* The end of a copy that is not the host does it; of devices of two kinds neither can reach the
- * other's memory. */
-static const BpDeviceApi *copying_api(const BpCopy *copy) {
-  BpDevice from = copy->from_device, to = copy->to_device;
-  if (is_host(to))
-    return bp__device_get(from);
-  if (is_host(from))
-    return bp__device_get(to);
-  if (from.device_type == to.device_type)
-    return bp__device_get(from) ? bp__device_get(to) : NULL;
-  char from_text[64], to_text[64];
-  bp_device_format(from, from_text);
-  bp_device_format(to, to_text);
-  bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                 "a copy from %s straight to %s; copy to host memory and from there", from_text,
-                 to_text);
-  return NULL;
+/* Does what stands between two devices of one kind, or a device and the host. */
+static int copy_by_device(const BpCopy *copy, void *stream) {
+  BpDevice device = is_host(copy->from_device) ? copy->to_device : copy->from_device;
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api || (!is_host(copy->to_device) && !bp__device_get(copy->to_device)))
+    return -1;
+  return api->copy(copy, stream) ? bp__device_failed(device, "copying") : 0;
+}
+
+static void *get_current_stream(BpDevice device) {
+  int32_t device_id;
+  void *stream;
+  bp_device_get_current(device.device_type, &device_id, &stream);
+  return device_id == device.device_id ? stream : NULL;
+}
+
+/* Neither of two kinds of device can reach the other's memory. A device has consumed what comes
+ * from the host when its copy returns, so one piece of host memory serves for all. */
+static int copy_through_host(const BpCopy *copy, void *stream) {
+  const BpDevice host = {BP_DEVICE_CPU, 0};
+  uint64_t most = copy->size < STAGING_SIZE ? copy->size : STAGING_SIZE;
+  void *staging = bp__host_alloc(most, BP_TENSOR_ALIGNMENT);
+  void *from_stream = get_current_stream(copy->from_device);
+  int rc = staging ? 0 : -1;
+  for (uint64_t at = 0; !rc && at < copy->size; at += most) {
+    uint64_t size = copy->size - at < most ? copy->size - at : most;
+    const BpCopy out = {copy->from, copy->from_offset + at, copy->from_device, staging, 0, host,
+                        size};
+    const BpCopy in = {staging, 0, host, copy->to, copy->to_offset + at, copy->to_device, size};
+    if (copy_by_device(&out, from_stream) || bp_stream_sync(copy->from_device, from_stream) ||
+        copy_by_device(&in, stream))
+      rc = -1;
+  }
+  bp__host_free(staging);
+  return rc;
 }
 
 int bp_device_copy(const BpCopy *copy, void *stream) {
@@ -102,13 +124,9 @@ int bp_device_copy(const BpCopy *copy, void *stream) {
             copy->size);
     return 0;
   }
-  const BpDeviceApi *api = copying_api(copy);
-  if (!api)
-    return -1;
-  if (api->copy(copy, stream))
-    return bp__device_failed(is_host(copy->from_device) ? copy->to_device : copy->from_device,
-                             "copying");
-  return 0;
+  int is_direct = is_host(copy->from_device) || is_host(copy->to_device) ||
+                  copy->from_device.device_type == copy->to_device.device_type;
+  return is_direct ? copy_by_device(copy, stream) : copy_through_host(copy, stream);
 }
 
 /* ---- Streams ------------------------------------------------------------------------------ */
@@ -179,27 +197,26 @@ static Current *find_current(int32_t device_type) {
   return NULL;
 }
 
-static int add_current(BpDevice device, void *stream) {
-  if (num_current == MAX_CURRENT)
-    return bp_error_raise(BP_ERROR_RUNTIME, "more than %d kinds of device in one thread",
-                          MAX_CURRENT);
-  current[num_current++] = (Current){device.device_type, device.device_id, stream};
-  return 0;
+static int tell_device(BpDevice device) {
+  const BpDeviceApi *api = is_host(device) ? NULL : bp__device_get(device);
+  if (!api)
+    return is_host(device) ? 0 : -1;
+  return api->set_device && api->set_device(device.device_id)
+             ? bp__device_failed(device, "making it the thread's current device")
+             : 0;
 }
 
 int bp_device_set_current(BpDevice device, void *stream) {
+  if (bp__device_check_fork())
+    return -1;
   Current *entry = find_current(device.device_type);
-  if (entry && entry->device_id == device.device_id) {
-    entry->stream = stream;
-    return bp__device_check_fork();
-  }
-  if (is_host(device))
-    return add_current(device, stream);
-  const BpDeviceApi *api = bp__device_get(device);
-  if (!api || (api->set_device && api->set_device(device.device_id)))
+  if (!entry && num_current == MAX_CURRENT)
+    return bp_error_raise(BP_ERROR_RUNTIME, "more than %d kinds of device in one thread",
+                          MAX_CURRENT);
+  if ((!entry || entry->device_id != device.device_id) && tell_device(device))
     return -1;
   if (!entry)
-    return add_current(device, stream);
+    entry = &current[num_current++];
   *entry = (Current){device.device_type, device.device_id, stream};
   return 0;
 }

@@ -281,31 +281,14 @@ static int unbind(BpExecutor *executor, uint32_t arg) {
   return 0;
 }
 
-/* Between two kinds of device neither can reach the other's memory. */
-static int copy_through_host(const BpTensorView *from, const BpTensorView *to) {
-  int64_t bytes = bp_view_num_bytes(from);
-  void *data = bytes < 0 ? NULL : malloc(bytes ? (size_t)bytes : 1);
-  if (!data)
-    return bp_error_raise(BP_ERROR_MEMORY, "no host memory for a copy between devices");
-  int status = bp_tensor_copy_to_host(from, data, (uint64_t)bytes);
-  if (status == 0)
-    status = bp_tensor_copy_from_host(to, data, (uint64_t)bytes);
-  if (status == 0)
-    status = bp_stream_sync(to->device, NULL);
-  free(data);
-  return status;
-}
-
-/* A copy that the source's device does is waited for: the run is ordered with this device alone. */
+/* A copy to the host, which its source does, is waited for: the run is ordered with this device
+ * alone. */
 static int copy_input(const BpExecutor *executor, const BpTensorView *from,
                       const BpTensorView *to) {
-  int32_t source = from->device.device_type, here = to->device.device_type;
-  if (source == here || source == BP_DEVICE_CPU)
-    return bp_tensor_copy(from, to, executor->stream);
-  if (here == BP_DEVICE_CPU)
+  if (from->device.device_type != BP_DEVICE_CPU && to->device.device_type == BP_DEVICE_CPU)
     return bp_tensor_copy_to_host(from, (char *)to->data + to->byte_offset,
                                   (uint64_t)bp_view_num_bytes(to));
-  return copy_through_host(from, to);
+  return bp_tensor_copy(from, to, executor->stream);
 }
 
 int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value) {

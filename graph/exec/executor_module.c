@@ -178,9 +178,10 @@ static int get_output(ExecutorModule *self, const BpValue *args, int32_t num_arg
     return 0;
   }
   const BpTensorView *to = as_view(&args[1]);
-  if (!to || bp_tensor_copy(&output->view, to, NULL) < 0)
+  if (!to || bp_tensor_copy(&output->view, to, NULL) < 0 ||
+      bp_stream_sync(output->view.device, NULL) < 0)
     return -1;
-  return bp_stream_sync(output->view.device, NULL);
+  return bp_stream_sync(to->device, NULL);
 }
 
 static int load_param(void *context, const char *name, BpTensor *tensor) {

@@ -25,6 +25,7 @@ BP_API void bp_device_format(BpDevice device, char *text);
  * lists what is and why the rest is not. *report, if report is not NULL: one line on what was
  * passed over and why, or "" (transfer full, freed with bp_str_free). */
 BP_API int bp_device_select(const char *preferences, BpDevice *device, char **report);
+/* Frees a string that a function of this library gave; NULL is let pass. */
 BP_API void bp_str_free(char *text);
 
 /* All device kinds that installed plugins declare, without loading them. NULL-terminated, freed
@@ -48,7 +49,12 @@ BP_API int32_t bp_device_attr_by_name(const char *name);
 /* ---- Memory and streams ------------------------------------------------------------------ */
 
 /* As the DeviceAPI slots of these names, with the host's checks. A device's handle is freed on that
- * device. */
+ * device.
+ *
+ * bp_device_copy also goes between two kinds of device, in pieces through host memory: `stream` is
+ * then one of the destination, on which the writes are queued; what the source holds once its
+ * stream that is current in this thread (the default one, if another device of the kind is current)
+ * has been synchronised is what is copied, and the call waits for that. */
 BP_API int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataType hint,
                            const char *mem_scope, void **handle);
 BP_API int bp_device_free(BpDevice device, void *handle);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host services that plugins are given: memory, options, the directory for cached files. */
 
+#include <backplane/device.h>
 #include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugin_helpers.h>
 #include <backplane/plugins.h>
 #include <glib.h>
 #include <glib/gstdio.h>
@@ -142,6 +145,72 @@ static void remove_tree(const char *path) {
   g_rmdir(path);
 }
 
+/* ---- Current device ---------------------------------------------------------------------- */
+
+static int32_t two_devices(int32_t *count, const char **why) {
+  *count = 2;
+  *why = "";
+  return 0;
+}
+
+static int32_t no_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  (void)device_id;
+  (void)attr;
+  (void)result;
+  return 0;
+}
+
+static int32_t no_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
+                        const char *mem_scope, void **handle) {
+  (void)device_id;
+  (void)size;
+  (void)alignment;
+  (void)hint;
+  (void)mem_scope;
+  (void)handle;
+  return bp_error_raise(BP_ERROR_MEMORY, "no memory");
+}
+
+static int32_t nothing(int32_t device_id, void *handle) {
+  (void)device_id;
+  (void)handle;
+  return 0;
+}
+
+static int32_t no_copy(const BpCopy *copy, void *stream) {
+  (void)copy;
+  (void)stream;
+  return 0;
+}
+
+/* A plugin that has a second CPU beside the host, which is cpu:0. */
+static void register_two_cpus(void) {
+  static const BpDeviceApi api = {.struct_size = sizeof api,
+                                  .device_type = BP_DEVICE_CPU,
+                                  .name = "cpu",
+                                  .get_device_count = two_devices,
+                                  .get_attr = no_attr,
+                                  .alloc_data_space = no_alloc,
+                                  .free_data_space = nothing,
+                                  .copy = no_copy,
+                                  .stream_sync = nothing};
+  BpFunction *function =
+      bp_function_create(bp_plugin_answer_context, (void *)(uintptr_t)&api, NULL);
+  g_assert_cmpint(bp_registry_set("device_api.cpu", function, 0), ==, 0);
+  bp_object_release(function);
+}
+
+static void test_current_device_is_the_last_one_set(void) {
+  register_two_cpus();
+  for (int32_t i = 0; i < 40; i++) {
+    int32_t wanted = i % 2 == 0, device_id = -1;
+    void *stream;
+    g_assert_cmpint(bp_device_set_current((BpDevice){BP_DEVICE_CPU, wanted}, NULL), ==, 0);
+    bp_device_get_current(BP_DEVICE_CPU, &device_id, &stream);
+    g_assert_cmpint(device_id, ==, wanted);
+  }
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   scratch = g_dir_make_tmp("backplane-runtime-XXXXXX", NULL);
@@ -156,6 +225,7 @@ int main(int argc, char **argv) {
   ADD("cache/that-cannot-be-made-is-an-error",
       test_cache_directory_that_cannot_be_made_is_an_error);
   ADD("cache/bad-requests-are-errors", test_bad_requests_for_a_cache_are_errors);
+  ADD("current-device/is-the-last-one-set", test_current_device_is_the_last_one_set);
   ADD("cache/lies-in-the-users-own-by-default", test_cache_lies_in_the_users_own_by_default);
   int rc = g_test_run();
   remove_tree(scratch);
