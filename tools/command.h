@@ -88,7 +88,7 @@ typedef struct LoadedModel {
   char device_text[64];
   char *report;      /* what device selection passed over, or "" */
   double compile_ms; /* 0 for an artifact */
-  double load_ms;
+  double load_ms;    /* of an artifact, choosing its device included */
   BpModel *model;
   BpModelContext *context;
 } LoadedModel;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <backplane/graph/executor.h>
 #include <backplane/graph/npy.h>
 #include <backplane/object.h>
 
@@ -190,52 +191,66 @@ BpModule *model_compile(const char *path, const char *targets, char *const *shap
 
 /* ---- Opening ------------------------------------------------------------------------------ */
 
-static BpModel *compile_for_device(const char *path, const ModelOptions *options, BpDevice device) {
-  BpTarget *target =
-      options->target ? bp_target_parse(options->target) : bp_target_from_device(device);
+static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded) {
+  if (!options->target)
+    return bp_device_select(options->device, &loaded->device, &loaded->report) < 0
+               ? NULL
+               : bp_target_from_device(loaded->device);
+  BpTarget *target = bp_target_parse(options->target);
   if (!target)
     return NULL;
-  char *text = bp_target_format(target);
+  int32_t type = bp_target_device_type(target);
+  if (bp_device_select_among(&type, 1, options->device, &loaded->device, &loaded->report) == 0)
+    return target;
   bp_object_release(target);
-  if (!text)
-    return NULL;
-  BpModule *module = model_compile(path, text, options->shapes, NULL);
-  bp_str_free(text);
-  if (!module)
-    return NULL;
-  BpModel *model = bp_model_create(module, device);
-  bp_object_release(module);
-  return model;
+  return NULL;
 }
 
-static BpModel *open_model(const char *path, const ModelOptions *options, LoadedModel *loaded) {
+static BpModule *compile_for_device(const char *path, const ModelOptions *options,
+                                    LoadedModel *loaded) {
+  BpTarget *target = choose_target(options, loaded);
+  if (!target)
+    return NULL;
+  GPtrArray *targets = g_ptr_array_new_with_free_func(bp_object_release);
+  g_ptr_array_add(targets, target);
   gint64 start = g_get_monotonic_time();
-  BpModel *model;
-  if (path_is_onnx(path)) {
-    model = compile_for_device(path, options, loaded->device);
-    loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
-  } else {
-    if (options->shapes || options->target) {
-      bp_error_raise(BP_ERROR_VALUE,
-                     "%s: --shape and --target are for ONNX files; a compiled one has its shapes "
-                     "and code already",
-                     path);
-      return NULL;
-    }
-    model = bp_model_load(path, loaded->device);
-    loaded->load_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
+  BpModule *module = compile(path, targets, options->shapes, NULL);
+  loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
+  g_ptr_array_free(targets, TRUE);
+  return module;
+}
+
+static BpModule *load_for_device(const char *path, const ModelOptions *options,
+                                 LoadedModel *loaded) {
+  if (options->shapes || options->target) {
+    bp_error_raise(BP_ERROR_VALUE,
+                   "%s: --shape and --target are for ONNX files; a compiled one has its shapes "
+                   "and code already",
+                   path);
+    return NULL;
   }
-  return model;
+  BpModule *module = bp_graph_initialize() < 0 ? NULL : bp_module_load(path);
+  if (!module ||
+      bp_model_select_device(module, options->device, &loaded->device, &loaded->report) == 0)
+    return module;
+  bp_error_add_context("%s", path);
+  bp_object_release(module);
+  return NULL;
 }
 
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded) {
   *loaded = (LoadedModel){.report = NULL};
   if (options->threads && bp_threads_set(options->threads) < 0)
     return -1;
-  if (bp_device_select(options->device, &loaded->device, &loaded->report) < 0)
-    return -1;
+  gint64 start = g_get_monotonic_time();
+  BpModule *module = path_is_onnx(path) ? compile_for_device(path, options, loaded)
+                                        : load_for_device(path, options, loaded);
+  if (module)
+    loaded->model = bp_model_create(module, loaded->device);
+  bp_object_release(module);
+  if (!path_is_onnx(path))
+    loaded->load_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
   bp_device_format(loaded->device, loaded->device_text);
-  loaded->model = open_model(path, options, loaded);
   if (loaded->model)
     loaded->context = bp_model_context_create(loaded->model);
   if (loaded->context)

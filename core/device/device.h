@@ -10,6 +10,8 @@
  * plugin that declares it. */
 const char *bp__device_type_name(int32_t device_type);
 int32_t bp__device_type_by_name(const char *name);
+/* The number that sdk/device-types.txt gives a name, or 0. */
+int32_t bp__device_type_published(const char *name);
 
 /* The table of a kind by its name; activates its plugin. NULL with an error that says which kinds
  * there are, and why a plugin that should have had it cannot be used. */

@@ -58,7 +58,7 @@ static const char *published_name(int32_t device_type) {
   return NULL;
 }
 
-static int32_t published_type(const char *name) {
+int32_t bp__device_type_published(const char *name) {
   for (size_t i = 0; i < NUM_PUBLISHED; i++)
     if (!strcmp(published[i].name, name))
       return published[i].device_type;
@@ -128,7 +128,7 @@ static int check_identity(const char *name, const BpDeviceApi *api) {
   if (!BP_TABLE_HAS(api, name) || strcmp(api->name, name))
     return bp_error_raise(BP_ERROR_PLUGIN, "device_api.%s gives the table of another kind, \"%s\"",
                           name, api->name ? api->name : "");
-  int32_t number = published_type(name);
+  int32_t number = bp__device_type_published(name);
   const char *owner = published_name(api->device_type);
   if (api->device_type <= 0 || api->device_type >= TYPES ||
       (number && number != api->device_type) || (owner && strcmp(owner, name)))
@@ -300,7 +300,7 @@ const BpDeviceApi *bp_device_api(int32_t device_type) {
 /* ---- Names ------------------------------------------------------------------------------- */
 
 int32_t bp__device_type_by_name(const char *name) {
-  int32_t number = published_type(name);
+  int32_t number = bp__device_type_published(name);
   if (number)
     return number;
   const BpDeviceApi *api = bp__device_api_by_name(name);

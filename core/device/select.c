@@ -20,6 +20,8 @@ typedef struct Candidate {
 } Candidate;
 
 typedef struct Selection {
+  const int32_t *types; /* the device types that may be chosen; NULL: any */
+  size_t num_types;
   GPtrArray *wanted;   /* entries to be tried in order */
   GPtrArray *excluded; /* kinds */
   GString *passed;     /* "opencl: why; cuda: why": what was passed over */
@@ -65,12 +67,40 @@ static void pass_over(Selection *selection, const char *what, const char *why) {
     bp_error_clear();
 }
 
+static int may_be_chosen(const Selection *selection, int32_t device_type) {
+  for (size_t i = 0; i < selection->num_types; i++)
+    if (selection->types[i] == device_type)
+      return 1;
+  return !selection->types;
+}
+
+/* The table of a kind; NULL if it may not be chosen or cannot be used, which is passed over as
+ * `what`. A plugin that cannot be chosen is not loaded, if its number is a published one. */
+static const BpDeviceApi *find_kind(Selection *selection, const char *what, const char *kind) {
+  static const char no_code[] = "there is no code for it";
+  int32_t number = bp__device_type_published(kind);
+  if (number && !may_be_chosen(selection, number)) {
+    pass_over(selection, what, no_code);
+    return NULL;
+  }
+  const BpDeviceApi *api = bp__device_api_by_name(kind);
+  if (!api)
+    pass_over(selection, what, NULL);
+  else if (!may_be_chosen(selection, api->device_type))
+    pass_over(selection, what, no_code);
+  else
+    return api;
+  return NULL;
+}
+
 /* Adds the devices of a kind to `found`. A kind with none is passed over, with its reason. */
 static void gather(Selection *selection, const char *kind, GArray *found) {
-  const BpDeviceApi *api = bp__device_api_by_name(kind);
+  const BpDeviceApi *api = find_kind(selection, kind, kind);
   int32_t count;
   const char *why;
-  if (!api || bp_device_count(api->device_type, &count, &why)) {
+  if (!api)
+    return;
+  if (bp_device_count(api->device_type, &count, &why)) {
     pass_over(selection, kind, NULL);
     return;
   }
@@ -124,11 +154,9 @@ static const Candidate *pick_best(const GArray *found, const char *glob) {
 static int try_index(Selection *selection, const char *entry, const char *kind, const char *index,
                      BpDevice *device) {
   guint64 number;
-  const BpDeviceApi *api = bp__device_api_by_name(kind);
-  if (!api) {
-    pass_over(selection, entry, NULL);
+  const BpDeviceApi *api = find_kind(selection, entry, kind);
+  if (!api)
     return 0;
-  }
   if (!g_ascii_string_to_unsigned(index, 10, 0, INT32_MAX, &number, NULL)) {
     pass_over(selection, entry, "there is no device of that index");
     return 0;
@@ -270,12 +298,19 @@ static int try_list(Selection *selection, const char *list, BpDevice *device) {
 }
 
 int bp_device_select(const char *preferences, BpDevice *device, char **report) {
+  return bp_device_select_among(NULL, 0, preferences, device, report);
+}
+
+int bp_device_select_among(const int32_t *device_types, size_t count, const char *preferences,
+                           BpDevice *device, char **report) {
   if (report)
     *report = NULL;
   if (bp__device_check_fork())
     return -1;
   const char *list = preferences ? preferences : bp__env_get("BACKPLANE_DEVICE");
-  Selection selection = {.wanted = g_ptr_array_new_with_free_func(g_free),
+  Selection selection = {.types = device_types,
+                         .num_types = count,
+                         .wanted = g_ptr_array_new_with_free_func(g_free),
                          .excluded = g_ptr_array_new_with_free_func(g_free),
                          .passed = g_string_new(NULL)};
   int rc = try_list(&selection, list ? list : "", device);

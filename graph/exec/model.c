@@ -35,14 +35,19 @@ struct BpModelContext {
 
 /* ---- Making a model ----------------------------------------------------------------------- */
 
-/* Names what a module has code for, for the error that says it lacks something. */
-static int no_variant(const BpGraphContent *content, BpDevice device) {
-  char wanted[64], names[1024] = "";
+/* Names what a module has code for. */
+static void list_targets(const BpGraphContent *content, char *names, size_t size) {
   size_t used = 0;
-  bp_device_format(device, wanted);
-  for (uint32_t i = 0; i < content->num_targets && used < sizeof(names); i++)
-    used += (size_t)snprintf(names + used, sizeof(names) - used, "%s\"%s\"", i ? ", " : "",
+  *names = '\0';
+  for (uint32_t i = 0; i < content->num_targets && used < size; i++)
+    used += (size_t)snprintf(names + used, size - used, "%s\"%s\"", i ? ", " : "",
                              content->targets[i].target);
+}
+
+static int no_variant(const BpGraphContent *content, BpDevice device) {
+  char wanted[64], names[1024];
+  bp_device_format(device, wanted);
+  list_targets(content, names, sizeof(names));
   return bp_error_raise(BP_ERROR_NOT_FOUND,
                         "the model has no code for %s; it was compiled for %s. Compile it with a "
                         "--target for that device, or choose another device",
@@ -117,13 +122,20 @@ static int place_params(BpModel *model, const BpGraphContent *content) {
   return bp_stream_sync(model->device, NULL);
 }
 
-static int build_model(BpModel *model) {
-  const BpGraphContent *content = bp__graph_module_content(model->module);
+static const BpGraphContent *get_content(BpModule *module) {
+  const BpGraphContent *content = bp__graph_module_content(module);
   if (!content)
-    return bp_error_raise(BP_ERROR_TYPE,
-                          "a model is a module of kind " BP_GRAPH_KIND ", and this one is of kind "
-                          "'%s'; `backplane compile` makes such a file",
-                          bp_module_kind(model->module));
+    bp_error_raise(BP_ERROR_TYPE,
+                   "a model is a module of kind " BP_GRAPH_KIND ", and this one is of kind "
+                   "'%s'; `backplane compile` makes such a file",
+                   bp_module_kind(module));
+  return content;
+}
+
+static int build_model(BpModel *model) {
+  const BpGraphContent *content = get_content(model->module);
+  if (!content)
+    return -1;
   if (choose_variant(model, content) < 0)
     return -1;
   model->graph = bp__graph_parse(model->variant->graph_json);
@@ -146,6 +158,31 @@ static BpModule *find_graph_module(BpModule *module) {
       return import;
   }
   return module;
+}
+
+static int select_device(const BpGraphContent *content, const char *preferences, BpDevice *device,
+                         char **report) {
+  int32_t *types = calloc((size_t)content->num_targets + 1, sizeof(*types));
+  if (!types)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to choose a device");
+  for (uint32_t i = 0; i < content->num_targets; i++)
+    types[i] = content->targets[i].device_type;
+  int status = bp_device_select_among(types, content->num_targets, preferences, device, report);
+  free(types);
+  if (status == 0)
+    return 0;
+  char names[1024];
+  list_targets(content, names, sizeof(names));
+  return bp_error_add_context("the model was compiled for %s", names);
+}
+
+int bp_model_select_device(BpModule *module, const char *preferences, BpDevice *device,
+                           char **report) {
+  if (report)
+    *report = NULL;
+  const BpGraphContent *content =
+      bp_graph_initialize() < 0 ? NULL : get_content(find_graph_module(module));
+  return content ? select_device(content, preferences, device, report) : -1;
 }
 
 BpModel *bp_model_create(BpModule *module, BpDevice device) {

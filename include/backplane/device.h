@@ -25,6 +25,10 @@ BP_API void bp_device_format(BpDevice device, char *text);
  * lists what is and why the rest is not. *report, if report is not NULL: one line on what was
  * passed over and why, or "" (transfer full, freed with bp_str_free). */
 BP_API int bp_device_select(const char *preferences, BpDevice *device, char **report);
+/* The same among kinds of device of the `count` types alone, such as those that there is code for;
+ * the plugins of other published kinds are not loaded. NULL: any. */
+BP_API int bp_device_select_among(const int32_t *device_types, size_t count,
+                                  const char *preferences, BpDevice *device, char **report);
 /* Frees a string that a function of this library gave; NULL is let pass. */
 BP_API void bp_str_free(char *text);
 

@@ -240,6 +240,26 @@ static void test_variable_of_the_environment(void) {
   assert_selects(NULL, "fast:1", "broken: ");
 }
 
+static void test_kinds_without_code_are_left_out(void) {
+  const int32_t types[] = {61500, BP_DEVICE_OPENCL};
+  BpDevice device;
+  char *report;
+  g_assert_cmpint(bp_device_select_among(types, 2, "auto", &device, &report), ==, 0);
+  g_assert_cmpint(device.device_type, ==, 61500);
+  assert_contains(report, "fast: there is no code for it");
+  bp_str_free(report);
+  g_assert_cmpint(bp_device_select_among(types, 2, "fast:1,slow", &device, NULL), ==, 0);
+  g_assert_cmpint(device.device_type, ==, 61500);
+  g_assert_cmpint(bp_device_select_among(types, 2, "fast", &device, &report), ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_NOT_FOUND);
+  assert_contains(bp_error_message(), "fast: there is no code for it");
+  g_assert_null(report);
+  /* One whose number is published is not even tried: this one would say that it is not its own. */
+  g_assert_cmpint(bp_device_select_among(types, 2, "cuda", &device, NULL), ==, -1);
+  assert_contains(bp_error_message(), "cuda: there is no code for it");
+  bp_error_clear();
+}
+
 static void test_kinds_are_listed(void) {
   size_t count;
   char **kinds = bp_device_kinds(&count);
@@ -307,6 +327,7 @@ int main(int argc, char **argv) {
       test_nothing_there_is_an_error_that_lists_what_is);
   ADD("malformed-preferences-are-errors", test_malformed_preferences_are_errors);
   ADD("variable-of-the-environment", test_variable_of_the_environment);
+  ADD("kinds-without-code-are-left-out", test_kinds_without_code_are_left_out);
   ADD("kinds-are-listed", test_kinds_are_listed);
   ADD("numbers-and-names", test_numbers_and_names);
   ADD("published-numbers", test_published_numbers);

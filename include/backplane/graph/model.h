@@ -57,8 +57,14 @@ typedef struct BpModelContext BpModelContext;
 BP_API BpModel *bp_model_create(BpModule *module, BpDevice device);
 /* Loads an exported library (transfer full). */
 BP_API BpModel *bp_model_load(const char *path, BpDevice device);
+/* One more reference (returned), and one less: the last one frees it. Any thread; NULL is let
+ * pass. */
 BP_API BpModel *bp_model_retain(BpModel *model);
 BP_API void bp_model_release(BpModel *model);
+/* Picks a device for such a module as bp_device_select does (see backplane/device.h for preferences
+ * and report), among the kinds of device that the module has code for. */
+BP_API int bp_model_select_device(BpModule *module, const char *preferences, BpDevice *device,
+                                  char **report);
 
 /* Describes an input or output: name, dtype, shape; borrowed from the model. */
 typedef struct BpModelTensorInfo {
