@@ -96,7 +96,8 @@ static const BpDialectIntrinsic intrinsics[] = {
     UNARY(floor),
     UNARY(ceil),
     UNARY(trunc),
-    BINARY(pow),
+    {"pow", BP_DTYPE_FLOAT, 32, 1, "pow($1, $2)"},
+    {"pow", BP_DTYPE_FLOAT, 64, 0, "pow($1, $2)"}, /* PoCL 3.1 is wrong on vectors of double */
     BINARY(fmod),
     BINARY(atan2),
     BINARY(copysign),

@@ -164,6 +164,11 @@ BpExpr bp__binary(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr
                   const BpIrNode *b_node);
 BpExpr bp__cast(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value);
 BpExpr bp__int_literal(BpEmitter *e, BpDataType dtype, int64_t value);
+/* The number in every lane of a vector type, spelled in that type: some languages do not convert a
+ * literal that is wider than a lane. */
+BpExpr bp__constant(BpEmitter *e, BpDataType dtype, int64_t value);
+/* The mask of the lanes that are not zero. */
+BpExpr bp__is_not_zero(BpEmitter *e, BpDataType dtype, BpExpr value);
 static inline BpExpr bp__text(const char *text) {
   return (BpExpr){text, 0, 0};
 }

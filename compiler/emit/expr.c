@@ -248,14 +248,13 @@ static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr 
     return lane_by_lane(e, kind, dtype, a, b);
   if (is_positive && shift_of(value) >= 0) {
     int64_t operand = is_div ? shift_of(value) : value - 1;
-    BpExpr literal = bp__int_literal(e, dtype, operand);
-    return infix(e, is_div ? ">>" : "&", a, literal);
+    return infix(e, is_div ? ">>" : "&", a, bp__constant(e, dtype, operand));
   }
   a = bp__atom(e, a, dtype);
   b = bp__atom(e, b, dtype);
   BpExpr mod = bp__atom(e, divide(e, BP_IR_MOD, dtype, a, b, b_node), dtype);
   if (dtype.lanes > 1) { /* a mask is -1 where the remainder is negative */
-    const char *mask = bp__format(e, "(%s < 0)", mod.text);
+    const char *mask = bp__format(e, "(%s < %s)", mod.text, bp__constant(e, dtype, 0).text);
     return is_div ? bp__text(bp__format(e, "(%s / %s + %s)", a.text, b.text, mask))
                   : bp__text(bp__format(e, "(%s + (%s & %s))", mod.text, mask, b.text));
   }
@@ -353,14 +352,27 @@ BpExpr bp__binary(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr
   return arithmetic(e, kind, dtype, a, b, b_node);
 }
 
+BpExpr bp__constant(BpEmitter *e, BpDataType dtype, int64_t value) {
+  BpDataType scalar = bp__scalar(dtype);
+  BpExpr literal = bp__is_float(dtype) ? float_literal(e, scalar, (double)value)
+                                       : bp__int_literal(e, scalar, value);
+  return dtype.lanes > 1 ? bp__splat(e, dtype, literal) : literal;
+}
+
+BpExpr bp__is_not_zero(BpEmitter *e, BpDataType dtype, BpExpr value) {
+  BpExpr mask = infix(e, "!=", value, bp__constant(e, dtype, 0));
+  mask.bits = dtype.bits;
+  return mask;
+}
+
 /* ---- Conversion ---------------------------------------------------------------------------- */
 
 static BpExpr cast_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {
   if (bp__is_bool(to))
-    return (BpExpr){bp__format(e, "(%s != 0)", value.text), from.bits, 0};
+    return bp__is_not_zero(e, from, value);
   if (bp__is_bool(from)) {
     from = bp__dtype(BP_DTYPE_INT, (uint8_t)value.bits, from.lanes);
-    value = bp__text(bp__format(e, "(%s & 1)", value.text));
+    value = infix(e, "&", value, bp__constant(e, from, 1));
   }
   if (bp__same_dtype(to, from))
     return value;

@@ -68,7 +68,7 @@ static BpDataType memory_dtype(BpDataType dtype) {
 static BpExpr from_memory(BpEmitter *e, BpDataType dtype, BpExpr value) {
   if (!bp__is_bool(dtype) || dtype.lanes == 1)
     return value;
-  return (BpExpr){bp__format(e, "(%s != 0)", value.text), 8, 0};
+  return bp__is_not_zero(e, memory_dtype(dtype), value);
 }
 
 static BpExpr to_memory(BpEmitter *e, BpDataType dtype, BpExpr value) {
@@ -76,7 +76,8 @@ static BpExpr to_memory(BpEmitter *e, BpDataType dtype, BpExpr value) {
     return value;
   BpExpr bytes = bp__mask_to(e, value, dtype.lanes, 8);
   const char *type = bp__type(e, memory_dtype(dtype));
-  const char *bits = bp__format(e, "(%s & 1)", bytes.text);
+  BpExpr one = bp__constant(e, bp__dtype(BP_DTYPE_INT, 8, dtype.lanes), 1);
+  const char *bits = bp__format(e, "(%s & %s)", bytes.text, one.text);
   return bp__text(bp__apply(e, e->dialect->vector_bits, type, bits));
 }
 

@@ -37,8 +37,8 @@ const BpDialectType *bp__type_row(BpEmitter *e, BpDataType dtype) {
     const BpDialectType *row = &e->dialect->types[i];
     if (row->dtype.code != dtype.code || row->dtype.bits != dtype.bits)
       continue;
-    if (row->support && first_use(e, row->name))
-      bp__append(e, &e->head, row->support, strlen(row->support));
+    if (row->support)
+      bp__declare_once(e, row->support);
     return row;
   }
   bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "the language has no type %s",

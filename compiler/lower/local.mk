@@ -18,4 +18,5 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/mark_kernels.c \
 	compiler/lower/name_shared.c \
 	compiler/lower/serialize_grids.c \
-	compiler/lower/simplify.c
+	compiler/lower/simplify.c \
+	compiler/lower/split_kernels.c

@@ -4,6 +4,7 @@
 #ifndef BACKPLANE_GRAPH_BUILD_BUILD_H
 #define BACKPLANE_GRAPH_BUILD_BUILD_H
 
+#include <backplane/compiler/kernels.h>
 #include <backplane/compiler/te.h>
 #include <backplane/graph/model.h>
 
@@ -32,6 +33,10 @@ typedef struct BpGroup {
   BpList args;           /* BpGraphValue: inputs, each once; constants of one element are not */
   const char *function;  /* NULL: a view */
   BpGraphValue *view_of; /* of a view: its input */
+  /* On a target with thread axes: what the function was taken apart into; and, once the group is
+   * one of these, its launch. */
+  const BpKernelList *kernels;
+  const BpKernel *kernel;
 } BpGroup;
 
 typedef struct BpGroups {
@@ -44,6 +49,9 @@ int bp__build_groups(const BpGraph *graph, BpGroups *groups);
 void bp__groups_clear(BpGroups *groups);
 /* Whether a value is written into the code of functions that read it. */
 int bp__build_is_immediate(const BpGraphValue *value);
+
+/* Puts the kernels of each group in its place, as groups of their own. (kernels.c) */
+int bp__build_kernels(BpGraph *graph, BpGroups *groups);
 
 /* ---- Memory --------------------------------------------------------------------------------- */
 
@@ -67,7 +75,8 @@ typedef struct BpBuild {
   const char *dump_prefix; /* of files in options->dump_dir: "0-llvm-" */
 } BpBuild;
 
-/* Gives every group a function of `module`, equal groups the same. (lower.c) */
+/* Gives every group a function of `module`, equal groups the same; for a target with thread axes
+ * the kernels that do its work. (lower.c) */
 int bp__build_functions(const BpBuild *build, BpGroups *groups, BpIrModule *module);
 /* Writes a text into the dump directory, if there is one. (compile.c) */
 int bp__build_dump(const BpBuild *build, const char *name, const char *text);

@@ -68,15 +68,13 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
   return dump_graph(build, graph, "optimized.txt");
 }
 
-static BpModule *build_code(const BpBuild *build, BpGroups *groups) {
-  BpIrModule *ir = bp_ir_module_create();
+static BpModule *build_code(const BpBuild *build, BpGroups *groups, BpIrModule *ir) {
   BpModule *code = NULL;
   if (ir && !bp__build_functions(build, groups, ir) && !dump_module(build, ir)) {
     report(build, "code", 0, 1);
     code = bp_target_build(ir, build->target);
     report(build, "code", 1, 1);
   }
-  bp_object_release(ir);
   return code;
 }
 
@@ -84,7 +82,8 @@ static BpModule *build_code(const BpBuild *build, BpGroups *groups) {
 typedef struct TargetBuild {
   BpGraph graph;
   BpGroups groups;
-  char *text; /* of the target */
+  BpIrModule *ir; /* holds the descriptions of kernels */
+  char *text;     /* of the target */
   char *json;
   BpModule *code;
   BpGraphParam *params;
@@ -99,8 +98,10 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   if (!result->text || build_graph(build, model, &result->graph) ||
       bp__build_groups(&result->graph, &result->groups))
     return -1;
-  result->code = build_code(build, &result->groups);
-  if (result->code && !bp__build_plan(&result->graph, &result->groups, &plan))
+  result->ir = bp_ir_module_create();
+  result->code = build_code(build, &result->groups, result->ir);
+  if (result->code && !bp__build_kernels(&result->graph, &result->groups) &&
+      !bp__build_plan(&result->graph, &result->groups, &plan))
     result->json = bp__build_json(&result->graph, &result->groups, &plan, params, &result->params,
                                   &result->num_params);
   if (result->json)
@@ -111,6 +112,7 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
 
 static void clear_target(TargetBuild *target) {
   bp_object_release(target->code);
+  bp_object_release(target->ir);
   bp_str_free(target->text);
   g_free(target->json);
   bp__groups_clear(&target->groups);

@@ -72,6 +72,15 @@ static void write_argument(Writer *writer, const char *name) {
   json_builder_end_object(writer->json);
 }
 
+/* The extents of the launch, in the order of the kernel's tags. */
+static void write_launch(Writer *writer, const BpKernel *kernel) {
+  GString *text = g_string_new(NULL);
+  for (int32_t i = 0; i < kernel->num_launch; i++)
+    g_string_append_printf(text, "%s%" PRId64, i ? " " : "", kernel->launch[i]);
+  write_string(writer, "launch", text->str);
+  g_string_free(text, TRUE);
+}
+
 static void write_group(Writer *writer, const BpGroup *group, size_t index) {
   char text[32];
   char *name = g_strdup_printf("%zu:%s", index, group->output->name);
@@ -85,6 +94,8 @@ static void write_group(Writer *writer, const BpGroup *group, size_t index) {
   snprintf(text, sizeof(text), "%zu", group->args.size);
   write_string(writer, "num_inputs", text);
   write_string(writer, "num_outputs", "1");
+  if (group->kernel)
+    write_launch(writer, group->kernel);
   json_builder_end_object(writer->json);
   json_builder_set_member_name(writer->json, "inputs");
   json_builder_begin_array(writer->json);

@@ -7,6 +7,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/compile.c \
 	graph/build/fuse.c \
 	graph/build/json.c \
+	graph/build/kernels.c \
 	graph/build/layout.c \
 	graph/build/lower.c \
 	graph/build/outputs.c \

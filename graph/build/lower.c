@@ -176,7 +176,7 @@ static void dump_pass(void *context, const char *pass, const char *text) {
     bp_error_clear();
 }
 
-static int lower_group(const BpBuild *build, const BpGroup *group, BpIrModule *module) {
+static int lower_function(const BpBuild *build, const BpGroup *group, BpIrModule *module) {
   Dump dump = {build, group->function};
   BpLowerOptions options = {sizeof(options), build->target,
                             build->options->dump_dir ? dump_pass : NULL, &dump};
@@ -193,22 +193,45 @@ static int lower_group(const BpBuild *build, const BpGroup *group, BpIrModule *m
   free(lowering.args);
   free(lowering.nodes);
   bp_te_free(te);
+  return status;
+}
+
+/* As the kernels that do its work. */
+static int lower_device(const BpBuild *build, BpGroups *groups, BpGroup *group,
+                        BpIrModule *module) {
+  BpKernelList *kernels = bp__arena_alloc(&groups->arena, sizeof(*kernels));
+  BpIrModule *whole = kernels ? bp_ir_module_create() : NULL;
+  int status = -1;
+  if (whole && !lower_function(build, group, whole))
+    status = bp_ir_split_kernels(whole, group->function, module, kernels);
+  group->kernels = kernels;
+  bp_object_release(whole);
+  return status;
+}
+
+static int lower_group(const BpBuild *build, BpGroups *groups, BpGroup *group, BpIrModule *module) {
+  int has_threads = bp_target_get_int(build->target, BP_TARGET_THREAD_AXES, 0) != 0;
+  int status = has_threads ? lower_device(build, groups, group, module)
+                           : lower_function(build, group, module);
   return status ? bp_error_add_context("while generating '%s'", group->function) : 0;
 }
 
+/* Gives the group a function, that of an equal group if there is one. */
 static int name_group(const BpBuild *build, BpGroups *groups, BpGroup *group, GHashTable *known,
                       BpIrModule *module) {
   char *text = describe(group);
   if (!text)
     return -1;
-  group->function = g_hash_table_lookup(known, text);
-  if (group->function) {
+  const BpGroup *equal = g_hash_table_lookup(known, text);
+  if (equal) {
+    group->function = equal->function;
+    group->kernels = equal->kernels;
     free(text);
     return 0;
   }
   group->function = function_name(&groups->arena, group, g_hash_table_size(known));
-  g_hash_table_insert(known, text, (char *)(uintptr_t)group->function);
-  return group->function ? lower_group(build, group, module) : -1;
+  g_hash_table_insert(known, text, group);
+  return group->function ? lower_group(build, groups, group, module) : -1;
 }
 
 int bp__build_functions(const BpBuild *build, BpGroups *groups, BpIrModule *module) {

@@ -9,7 +9,9 @@
  * - op of a node is "null" (an input or a parameter) or "tvm_op". Of the latter, func_name "__nop"
  *   is a view: its one output has the storage_id of its one input and as many bytes. Every other
  *   func_name is a function of the target's code module, called with the views of its inputs, then
- *   of its outputs, all compact, of exactly the shapes and types given; flatten_data is "0".
+ *   of its outputs, all compact, of exactly the shapes and types given; flatten_data is "0". A
+ *   kernel has attrs.launch, whole numbers with a space between them, which it gets as ints after
+ *   its tensors.
  * - A node name that the target's `params` list has is a parameter; the other arg_nodes are the
  *   model's inputs, named as in the ONNX file, in its order.
  * - attrs.output_names, ["list_str", [...]], names the heads in order. A head is never a "null"

@@ -15,7 +15,8 @@
 
 #define STORAGE_ALIGNMENT 256
 
-/* One operator: the function and its arguments, the views of its inputs, then of its outputs. */
+/* One operator: the function and its arguments, the views of its inputs, then of its outputs, then
+ * the extents of its launch if it is a kernel. */
 typedef struct Call {
   BpFunction *function;
   const BpValue *args;
@@ -106,6 +107,10 @@ static BpFunction *find_function(BpModule *code, const char *name) {
   return function;
 }
 
+static size_t num_args(const BpGraphNode *node) {
+  return (size_t)node->num_inputs + node->num_outputs + node->num_launch;
+}
+
 static int prepare_call(BpExecutor *executor, uint32_t index, BpValue *args) {
   const BpGraphNode *node = &executor->plan.graph->nodes[index];
   Call *call = &executor->calls[executor->num_calls];
@@ -115,13 +120,15 @@ static int prepare_call(BpExecutor *executor, uint32_t index, BpValue *args) {
   executor->num_calls++;
   call->args = args;
   call->node = index;
-  call->num_args = (int32_t)(node->num_inputs + node->num_outputs);
+  call->num_args = (int32_t)num_args(node);
   for (uint32_t i = 0; i < node->num_inputs; i++)
     *args++ =
         (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &executor->views[node->inputs[i]]};
   for (uint32_t i = 0; i < node->num_outputs; i++)
     *args++ = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW,
                         .v_view = &executor->views[node->first_entry + i]};
+  for (uint32_t i = 0; i < node->num_launch; i++)
+    *args++ = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = node->launch[i]};
   return 0;
 }
 
@@ -131,14 +138,14 @@ static int is_operator(const BpGraphNode *node) {
 
 static int prepare_calls(BpExecutor *executor) {
   const BpGraph *graph = executor->plan.graph;
-  size_t num_calls = 0, num_args = 0;
+  size_t num_calls = 0, all_args = 0;
   for (uint32_t i = 0; i < graph->num_nodes; i++)
     if (is_operator(&graph->nodes[i])) {
       num_calls++;
-      num_args += graph->nodes[i].num_inputs + graph->nodes[i].num_outputs;
+      all_args += num_args(&graph->nodes[i]);
     }
   executor->calls = calloc(num_calls + 1, sizeof(*executor->calls));
-  executor->args = calloc(num_args + 1, sizeof(*executor->args));
+  executor->args = calloc(all_args + 1, sizeof(*executor->args));
   if (!executor->calls || !executor->args)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the calls of the graph");
   BpValue *args = executor->args;
@@ -146,7 +153,7 @@ static int prepare_calls(BpExecutor *executor) {
     if (is_operator(&graph->nodes[i])) {
       if (prepare_call(executor, i, args) < 0)
         return -1;
-      args += graph->nodes[i].num_inputs + graph->nodes[i].num_outputs;
+      args += num_args(&graph->nodes[i]);
     }
   return 0;
 }

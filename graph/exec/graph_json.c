@@ -163,6 +163,27 @@ static int read_inputs(BpGraph *graph, uint32_t index, JsonArray *inputs) {
   return 0;
 }
 
+/* attrs.launch is ours: whole numbers of at least 1, a space between them. */
+static int read_launch(BpGraphNode *node, JsonObject *attrs) {
+  const char *text = as_string(json_object_get_member(attrs, "launch"), "launch");
+  if (!text)
+    return -1;
+  while (*text) {
+    char *end;
+    if (node->num_launch == BP_GRAPH_MAX_LAUNCH)
+      return bad_graph("node '%s' has more than %d launch extents", node->name,
+                       BP_GRAPH_MAX_LAUNCH);
+    if (!g_ascii_isdigit(*text))
+      return bad_graph("'launch' of node '%s' is no list of numbers", node->name);
+    guint64 extent = g_ascii_strtoull(text, &end, 10);
+    if (extent < 1 || extent > INT32_MAX || (*end && *end != ' '))
+      return bad_graph("'launch' of node '%s' holds '%.32s'", node->name, text);
+    node->launch[node->num_launch++] = (int64_t)extent;
+    text = *end ? end + 1 : end;
+  }
+  return 0;
+}
+
 static int read_function(BpGraphNode *node, JsonObject *object) {
   const char *op = as_string(get_member(object, "op"), "op");
   if (!op)
@@ -176,7 +197,9 @@ static int read_function(BpGraphNode *node, JsonObject *object) {
   if (!function)
     return -1;
   node->function = strdup(strcmp(function, "__nop") == 0 ? "" : function);
-  return node->function ? 0 : bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a node");
+  if (!node->function)
+    return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a node");
+  return json_object_has_member(attrs, "launch") ? read_launch(node, attrs) : 0;
 }
 
 static int read_node(BpGraph *graph, uint32_t index, JsonNode *json) {

@@ -26,6 +26,8 @@ typedef struct BpGraphStorage {
   uint32_t last_entry; /* the others follow by `previous`; BP_NO_ENTRY: the id is not used */
 } BpGraphStorage;
 
+#define BP_GRAPH_MAX_LAUNCH 6
+
 typedef struct BpGraphNode {
   char *name;
   char *function;   /* NULL: an input or a parameter; "" for `__nop`, a view */
@@ -33,6 +35,8 @@ typedef struct BpGraphNode {
   uint32_t num_inputs;
   uint32_t first_entry;
   uint32_t num_outputs;
+  uint32_t num_launch; /* of a kernel: the extents of its launch, which follow its arguments */
+  int64_t launch[BP_GRAPH_MAX_LAUNCH];
 } BpGraphNode;
 
 typedef struct BpGraph {

@@ -235,9 +235,13 @@ static BpModule *load(const BpByteArray *bytes) {
 int bp_opencl_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   BpByteArray bytes;
-  if (num_args != 1)
+  /* The bytes, and their owner where they come from a file; they are copied, so it may go. */
+  if (num_args != 1 && num_args != 2)
     return bp_opencl_host.error->raise(
-        BP_ERROR_TYPE, "runtime.module.loadbinary_opencl: expected 1 argument, got %d", num_args);
+        BP_ERROR_TYPE,
+        "runtime.module.loadbinary_opencl: expected bytes and an owner, got %d "
+        "arguments",
+        num_args);
   if (bp_opencl_host.object->view_str(&args[0], &bytes) != 0)
     return -1;
   BpModule *module = load(&bytes);

@@ -4,9 +4,11 @@
 #ifndef TESTS_COMPILER_CODEGEN_UTIL_H
 #define TESTS_COMPILER_CODEGEN_UTIL_H
 
+#include <backplane/device.h>
 #include <backplane/module.h>
 #include <backplane/plugins.h>
 #include <backplane/target.h>
+#include <backplane/tensor.h>
 #include <math.h>
 
 #include "tests/compiler/ir-util.h"
@@ -157,30 +159,6 @@ static inline void assert_same_element(const char *name, const void *got, const 
     g_error("%s: element %" G_GINT64_FORMAT ": %.17g, interpreted %.17g", name, i, x, y);
 }
 
-/* Runs one function of a built module and compares it with the interpreter. */
-static inline void assert_agrees(BpIrModule *module, BpModule *built, const BpIrNode *function) {
-  const char *name = bp_ir_table()->str_value(function);
-  Args expected, got;
-  BpFunction *compiled = NULL;
-  BpValue result;
-  make_args(&expected, function, 42);
-  make_args(&got, function, 42);
-  if (bp_ir_interpret(module, name, expected.values, expected.count))
-    g_error("%s: interpreter: %s", name, bp_error_message());
-  assert_ok(bp_module_get_function(built, name, 1, &compiled));
-  if (!compiled)
-    g_error("%s is not in the module", name);
-  if (bp_function_call(compiled, got.values, got.count, &result))
-    g_error("%s: %s", name, bp_error_message());
-  g_assert_cmpint(result.type_index, ==, BP_TYPE_NONE);
-  for (int32_t i = 0; i < got.count; i++)
-    for (int64_t k = 0; got.bytes[i] && k < got.elements[i]; k++)
-      assert_same_element(name, got.views[i].data, expected.views[i].data, k, got.views[i].dtype);
-  bp_object_release(compiled);
-  free_args(&expected);
-  free_args(&got);
-}
-
 static inline BpModule *build_ok(BpIrModule *module, const char *target_text) {
   BpTarget *target = bp_target_parse(target_text);
   if (!target)
@@ -192,14 +170,156 @@ static inline BpModule *build_ok(BpIrModule *module, const char *target_text) {
   return built;
 }
 
+/* ---- Devices --------------------------------------------------------------------------------- */
+
+/* Whether code for the target can run: on a device of its type. */
+static inline gboolean has_device_for(const char *target_text) {
+  BpTarget *target = bp_target_parse(target_text);
+  int32_t count = 0;
+  const char *why = "";
+  if (!target)
+    g_error("%s: %s", target_text, bp_error_message());
+  assert_ok(bp_device_count(bp_target_device_type(target), &count, &why));
+  if (count == 0)
+    g_test_skip(why);
+  bp_object_release(target);
+  return count > 0;
+}
+
+/* The module as generators get it: kernels state their launch there. */
+static inline BpIrModule *legalize_ok(BpIrModule *module, const char *target_text) {
+  BpTarget *target = bp_target_parse(target_text);
+  BpFunction *legalize = NULL;
+  BpValue args[2] = {{.type_index = BP_TYPE_IR_MODULE}, {.type_index = BP_TYPE_TARGET}}, legal;
+  args[0].v_obj = (BpObject *)(void *)module;
+  args[1].v_obj = (BpObject *)(void *)target;
+  assert_ok(bp_registry_get("compiler.legalize", &legalize));
+  assert_ok(bp_function_call(legalize, args, 2, &legal));
+  bp_object_release(legalize);
+  bp_object_release(target);
+  return (BpIrModule *)(void *)legal.v_obj;
+}
+
+/* The arguments on a device, then one int for each launch tag. */
+typedef struct DeviceArgs {
+  BpTensor *tensors[MAX_ARGS];
+  BpValue values[MAX_ARGS + 6];
+  int32_t count;
+} DeviceArgs;
+
+static inline void place_args(DeviceArgs *placed, const Args *args, BpDevice device) {
+  placed->count = args->count;
+  for (int32_t i = 0; i < args->count; i++) {
+    const BpTensorView *view = &args->views[i];
+    placed->values[i] = args->values[i];
+    placed->tensors[i] = NULL;
+    if (args->values[i].type_index != BP_TYPE_TENSOR_VIEW)
+      continue;
+    BpTensor *tensor = bp_tensor_create(view->shape, view->ndim, view->dtype, device, NULL);
+    assert_ok(tensor == NULL);
+    assert_ok(bp_tensor_copy_from_host(&tensor->view, view->data, args->bytes[i]));
+    placed->tensors[i] = tensor;
+    placed->values[i] = (BpValue){.type_index = BP_TYPE_TENSOR};
+    placed->values[i].v_obj = (BpObject *)(void *)tensor;
+  }
+}
+
+static inline void add_launch(DeviceArgs *placed, const BpIrNode *kernel) {
+  const BpIrTable *ir = bp_ir_table();
+  for (int32_t i = (int32_t)ir->int_value(kernel); i < ir->num_operands(kernel); i++) {
+    const BpIrNode *attr = ir->operand(kernel, i);
+    if (ir->kind(attr) != BP_IR_ATTR || strcmp(ir->str_value(attr), BP_IR_ATTR_LAUNCH) != 0)
+      continue;
+    int64_t extent = ir->kind(ir->operand(attr, 1)) == BP_IR_INT_IMM
+                         ? ir->int_value(ir->operand(attr, 1))
+                         : 5; /* a scalar parameter: those are 5 */
+    placed->values[placed->count++] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = extent};
+  }
+}
+
+static inline void fetch_args(DeviceArgs *placed, Args *args) {
+  for (int32_t i = 0; i < args->count; i++) {
+    if (!placed->tensors[i])
+      continue;
+    assert_ok(
+        bp_tensor_copy_to_host(&placed->tensors[i]->view, args->views[i].data, args->bytes[i]));
+    bp_object_release(placed->tensors[i]);
+  }
+}
+
+/* ---- Comparing ------------------------------------------------------------------------------- */
+
+/* Code built for a target, and the device it runs on. */
+typedef struct Built {
+  BpModule *code;
+  BpIrModule *legal; /* of a device that has kernels, else NULL */
+  BpDevice device;
+} Built;
+
+static inline Built build_for(BpIrModule *module, const char *target_text) {
+  BpTarget *target = bp_target_parse(target_text);
+  Built built = {.code = build_ok(module, target_text)};
+  built.device.device_type = bp_target_device_type(target);
+  if (built.device.device_type != BP_DEVICE_CPU)
+    built.legal = legalize_ok(module, target_text);
+  bp_object_release(target);
+  return built;
+}
+
+static inline void built_clear(Built *built) {
+  bp_object_release(built->code);
+  bp_object_release(built->legal);
+}
+
+static inline int call_built(const Built *built, const char *name, BpFunction *compiled,
+                             Args *args) {
+  BpValue result;
+  if (!built->legal) {
+    int rc = bp_function_call(compiled, args->values, args->count, &result);
+    g_assert_true(rc != 0 || result.type_index == BP_TYPE_NONE);
+    return rc;
+  }
+  DeviceArgs placed;
+  place_args(&placed, args, built->device);
+  add_launch(&placed, bp_ir_module_find(built->legal, name));
+  int rc = bp_function_call(compiled, placed.values, placed.count, &result);
+  if (rc == 0)
+    rc = bp_stream_sync(built->device, NULL);
+  if (rc == 0)
+    fetch_args(&placed, args);
+  return rc;
+}
+
+/* Runs one function of a built module and compares it with the interpreter. */
+static inline void assert_agrees(BpIrModule *module, const Built *built, const BpIrNode *function) {
+  const char *name = bp_ir_table()->str_value(function);
+  Args expected, got;
+  BpFunction *compiled = NULL;
+  make_args(&expected, function, 42);
+  make_args(&got, function, 42);
+  if (bp_ir_interpret(module, name, expected.values, expected.count))
+    g_error("%s: interpreter: %s", name, bp_error_message());
+  assert_ok(bp_module_get_function(built->code, name, 1, &compiled));
+  if (!compiled)
+    g_error("%s is not in the module", name);
+  if (call_built(built, name, compiled, &got))
+    g_error("%s: %s", name, bp_error_message());
+  for (int32_t i = 0; i < got.count; i++)
+    for (int64_t k = 0; got.bytes[i] && k < got.elements[i]; k++)
+      assert_same_element(name, got.views[i].data, expected.views[i].data, k, got.views[i].dtype);
+  bp_object_release(compiled);
+  free_args(&expected);
+  free_args(&got);
+}
+
 /* All functions of a text agree. */
 static inline void assert_text_agrees(const char *text, const char *target) {
   BpIrModule *module = parse_verified(text);
-  BpModule *built = build_ok(module, target);
+  Built built = build_for(module, target);
   const BpIrTable *ir = bp_ir_table();
   for (int32_t i = 0; i < ir->num_functions(module); i++)
-    assert_agrees(module, built, ir->get_function(module, i));
-  bp_object_release(built);
+    assert_agrees(module, &built, ir->get_function(module, i));
+  built_clear(&built);
   bp_object_release(module);
 }
 

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include <backplane/compiler/kernels.h>
 #include <backplane/plugins.h>
 #include <backplane/target.h>
 
@@ -333,6 +334,68 @@ static void test_kernels_state_their_launch(void) {
   bp_object_release(module);
 }
 
+static void test_functions_split_into_kernels(void) {
+  BpIrModule *module = parse_verified(
+      "(module (function \"f\" (buffer A float32 global 4 8) (buffer B float32 global 8)"
+      " (buffer C float32 global 8)"
+      " (allocate (buffer S float32 global 8) (let k:int64 4 (seq"
+      " (for i:int64 0 8 parallel (store S i (load A i)))"
+      " (for b:int64 0 2 bound \"blockIdx.x\" (for t:int64 0 4 bound \"threadIdx.x\""
+      "  (store C (add (mul b k) t) (add (load S (add (mul b k) t)) (load B t)))))))))"
+      " (function \"empty\" (buffer A float32 global 0) (seq)))");
+  BpIrModule *kernels = bp_ir_module_create();
+  BpKernelList list;
+  assert_ok(bp_ir_split_kernels(module, "f", kernels, &list));
+  assert_ok(bp_ir_verify(kernels));
+  g_assert_cmpint(list.num_kernels, ==, 2);
+  g_assert_cmpint(list.num_buffers, ==, 1);
+  g_assert_cmpint(list.buffer_elements[0], ==, 8);
+  g_assert_cmpint(list.buffer_dtypes[0].code, ==, BP_DTYPE_FLOAT);
+  const BpKernel *first = &list.kernels[0], *second = &list.kernels[1];
+  g_assert_cmpstr(first->name, ==, "f_part0");
+  g_assert_cmpint(first->num_args, ==, 2);
+  g_assert_cmpint(first->args[0], ==, 0);
+  g_assert_cmpint(first->args[1], ==, -1);
+  g_assert_cmpint(first->num_launch, ==, 1);
+  g_assert_cmpint(first->launch[0], ==, 8);
+  g_assert_cmpstr(second->name, ==, "f");
+  g_assert_cmpint(second->num_args, ==, 3);
+  g_assert_cmpint(second->args[0], ==, 1);
+  g_assert_cmpint(second->args[1], ==, -1);
+  g_assert_cmpint(second->args[2], ==, 2);
+  g_assert_cmpint(second->num_launch, ==, 2);
+  g_assert_cmpint(second->launch[0], ==, 2);
+  g_assert_cmpint(second->launch[1], ==, 4);
+  assert_ok(bp_ir_split_kernels(module, "empty", kernels, &list));
+  g_assert_cmpint(list.num_kernels, ==, 1);
+  g_assert_cmpint(list.kernels[0].num_args, ==, 1);
+  g_assert_cmpint(bp_ir_split_kernels(module, "g", kernels, &list), ==, -1);
+  assert_error(BP_ERROR_NOT_FOUND, "no function 'g'");
+  bp_object_release(kernels);
+  bp_object_release(module);
+}
+
+static void test_what_is_no_kernel_is_refused(void) {
+  static const struct {
+    const char *body, *says;
+  } cases[] = {
+      {"(assert (lt 1 2) \"so\")", "writes nothing"},
+      {"(for i:int64 0 4 serial (seq (store A i 1:int32) (store B i 1:int32)))", "several buffers"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    char *text = g_strdup_printf("(module (function \"f\" (buffer A int32 global 4)"
+                                 " (buffer B int32 global 4) %s))",
+                                 cases[i].body);
+    BpIrModule *module = parse_verified(text), *kernels = bp_ir_module_create();
+    BpKernelList list;
+    g_assert_cmpint(bp_ir_split_kernels(module, "f", kernels, &list), ==, -1);
+    assert_error(BP_ERROR_NOT_IMPLEMENTED, cases[i].says);
+    bp_object_release(kernels);
+    bp_object_release(module);
+    g_free(text);
+  }
+}
+
 static void test_what_cannot_be_is_refused(void) {
   assert_refused("test_plain",
                  "(for t:int64 0 8 bound \"threadIdx.x\" (seq (barrier \"shared\") (store A t t)))",
@@ -543,6 +606,8 @@ int main(int argc, char **argv) {
                   test_two_loops_of_one_axis_share_its_threads);
   g_test_add_func("/ir/legalize/a-kernel-loses-its-launch", test_a_kernel_loses_its_launch);
   g_test_add_func("/ir/legalize/kernels-state-their-launch", test_kernels_state_their_launch);
+  g_test_add_func("/ir/kernels/functions-split", test_functions_split_into_kernels);
+  g_test_add_func("/ir/kernels/what-is-none-is-refused", test_what_is_no_kernel_is_refused);
   g_test_add_func("/ir/legalize/what-cannot-be-is-refused", test_what_cannot_be_is_refused);
   g_test_add_func("/ir/expand/accurate", test_expansions_are_accurate);
   g_test_add_func("/ir/expand/ends", test_expansions_at_the_ends);

@@ -1,37 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiled models compute what the operators mean: each model here is compiled, run on the CPU and
- * compared with plain loops. Sizes are odd on purpose: channels that fill no block, edges that fill
- * no tile. */
+/* Compiled models compute what the operators mean: each model here is compiled, run on every device
+ * and compared with plain loops. Sizes are odd on purpose: channels that fill no block, edges that
+ * fill no tile. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <glib.h>
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/target.h>
+#include <backplane/tensor.h>
 
 #include "tests/graph/onnx_builder.h"
 
-static const char *const target_texts[] = {"c", "c -vector_bits=0", "c -vector_bits=256"};
+/* A device is one line, or several with other attributes, for its other schedules. */
+static const char *const target_texts[] = {"c", "c -vector_bits=0", "c -vector_bits=256", "opencl"};
 
 /* ---- Running ------------------------------------------------------------------------------- */
 
-static BpModule *compile(const char *path, const char *target_text) {
-  BpTarget *target = bp_target_parse(target_text);
+static gboolean has_device(int32_t device_type) {
+  int32_t count = 0;
+  const char *why;
+  if (bp_device_count(device_type, &count, &why))
+    g_error("%s", bp_error_message());
+  return count > 0;
+}
+
+static BpModule *compile(const char *path, const BpTarget *target) {
   const BpTarget *targets[1] = {target};
   BpCompileOptions options = {.struct_size = sizeof(options), .targets = targets, .num_targets = 1};
-  BpModule *module = target ? bp_model_compile(path, &options) : NULL;
+  BpModule *module = bp_model_compile(path, &options);
   if (!module)
     g_error("%s", bp_error_message());
-  bp_object_release(target);
   return module;
 }
 
-/* Runs a model with one input x and one output; the output (transfer full). */
-static float *run(BpModule *module, float *x, int64_t *count) {
-  BpModel *model = bp_model_create(module, (BpDevice){BP_DEVICE_CPU, 0});
+/* Runs a model with one input x and one output and gives it back; the output (transfer full). */
+static float *run_model(BpModel *model, float *x, int64_t *count) {
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
   BpModelTensorInfo info = {0};
   BpTensorView view = {.data = x, .device = {BP_DEVICE_CPU, 0}};
@@ -46,10 +54,16 @@ static float *run(BpModule *module, float *x, int64_t *count) {
       !(output = bp_model_get_output(context, 0)))
     g_error("%s", bp_error_message());
   *count = bp_view_num_elements(&output->view);
-  copy = g_memdup2(output->view.data, (gsize)*count * sizeof(float));
+  copy = g_new(float, (gsize)*count);
+  if (bp_tensor_copy_to_host(&output->view, copy, (uint64_t)*count * sizeof(float)))
+    g_error("%s", bp_error_message());
   bp_model_context_free(context);
   bp_model_release(model);
   return copy;
+}
+
+static float *run(BpModule *module, int32_t device_type, float *x, int64_t *count) {
+  return run_model(bp_model_create(module, (BpDevice){device_type, 0}), x, count);
 }
 
 /* Compiles what the builder has for each target, runs it and compares; frees the builder. */
@@ -60,9 +74,19 @@ static void check(OnnxBuilder *builder, float *x, const float *expected, int64_t
   for (int64_t i = 0; i < count; i++)
     largest = fmaxf(largest, fabsf(expected[i]));
   for (size_t t = 0; t < G_N_ELEMENTS(target_texts); t++) {
-    BpModule *module = compile(path, target_texts[t]);
+    BpTarget *target = bp_target_parse(target_texts[t]);
     int64_t got_count;
-    float *got = run(module, x, &got_count);
+    if (!target)
+      g_error("%s", bp_error_message());
+    int32_t device_type = bp_target_device_type(target);
+    BpModule *module = compile(path, target);
+    bp_object_release(target);
+    if (!has_device(device_type)) {
+      g_test_message("compiled for %s, not run: there is no such device", target_texts[t]);
+      bp_object_release(module);
+      continue;
+    }
+    float *got = run(module, device_type, x, &got_count);
     g_assert_cmpint(got_count, ==, count);
     for (int64_t i = 0; i < count; i++)
       if (!(fabsf(got[i] - expected[i]) <= 1e-4f * largest + 1e-6f))
@@ -360,6 +384,46 @@ static void test_outputs_without_nodes(void) {
   g_free(w);
 }
 
+/* ---- Artifacts ------------------------------------------------------------------------------ */
+
+/* One library holds the code for several targets, and runs on the device of each. */
+static void test_one_library_for_all(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(4 * 5), *w = onnx_float_values(4 * 5);
+  onnx_input(builder, "x", ONNX_FLOAT, "4x5");
+  onnx_floats(builder, "w", "4x5");
+  onnx_node(builder, "Mul", "x,w", "y", "");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes), *library = g_strconcat(path, ".so", NULL);
+  const BpTarget *targets[] = {bp_target_parse("c"), bp_target_parse("opencl")};
+  BpCompileOptions options = {.struct_size = sizeof(options), .targets = targets, .num_targets = 2};
+  BpModule *module = bp_model_compile(path, &options);
+  if (!module || bp_module_export_library(module, library))
+    g_error("%s", bp_error_message());
+  bp_object_release(module);
+  for (size_t t = 0; t < G_N_ELEMENTS(targets); t++) {
+    int32_t device_type = bp_target_device_type(targets[t]);
+    int64_t count;
+    bp_object_release((void *)(uintptr_t)targets[t]);
+    if (!has_device(device_type))
+      continue;
+    float *y = run_model(bp_model_load(library, (BpDevice){device_type, 0}), x, &count);
+    g_assert_cmpint(count, ==, 20);
+    for (int i = 0; i < 20; i++)
+      g_assert_cmpfloat(y[i], ==, x[i] * w[i]);
+    g_free(y);
+  }
+  unlink(library);
+  unlink(path);
+  g_free(library);
+  g_free(path);
+  g_free(x);
+  g_free(w);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/convolution/is-that-of-plain-loops", test_conv);
@@ -372,5 +436,6 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/shapes/fold-away", test_shapes);
   g_test_add_func("/compile/resize/linear", test_resize);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
+  g_test_add_func("/compile/artifact/one-library-runs-on-all", test_one_library_for_all);
   return g_test_run();
 }

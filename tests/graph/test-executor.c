@@ -73,11 +73,23 @@ static int halve(void *self, const BpValue *args, int32_t num_args, BpValue *res
   return 0;
 }
 
+/* A kernel: after its tensors come the extents of its launch. */
+static int launched(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)result;
+  g_assert_cmpint(num_args, ==, 4);
+  g_assert_cmpint(args[2].type_index, ==, BP_TYPE_INT);
+  g_assert_cmpint(args[3].type_index, ==, BP_TYPE_INT);
+  for (int i = 0; i < 4; i++)
+    ((float *)args[1].v_view->data)[i] = (float)(args[2].v_int64 * 100 + args[3].v_int64);
+  return 0;
+}
+
 static int get_function(void *context, const char *name, BpFunction **function) {
   static const struct {
     const char *name;
     BpPackedCall call;
-  } functions[] = {{"add", add}, {"add_one", add_one}, {"halve", halve}};
+  } functions[] = {{"add", add}, {"add_one", add_one}, {"halve", halve}, {"launched", launched}};
   BpPackedCall call = NULL;
   (void)context;
   for (size_t i = 0; i < G_N_ELEMENTS(functions); i++)
@@ -284,6 +296,31 @@ static void test_wrong_inputs(void) {
   bp_object_release(module);
 }
 
+static char *replaced(const char *graph, const char *part, const char *instead) {
+  char **parts = g_strsplit(graph, part, 2);
+  g_assert_nonnull(parts[1]);
+  char *json = g_strjoinv(instead, parts);
+  g_strfreev(parts);
+  return json;
+}
+
+static void test_kernel_gets_its_launch(void) {
+  char *json = replaced(graph_json, "\"add_one\",", "\"launched\",\"launch\":\"30 4\",");
+  BpModule *module = create(json);
+  BpTensor *x = tensor_of(0);
+  BpValue result, index = {.type_index = BP_TYPE_INT};
+  g_assert_nonnull(module);
+  g_assert_cmpint(set(module, "set_input", "x", x), ==, 0);
+  g_assert_cmpint(set(module, "set_input", "w", x), ==, 0);
+  g_assert_cmpint(call(module, "run", NULL, 0, &result), ==, 0);
+  g_assert_cmpint(call(module, "get_output", &index, 1, &result), ==, 0);
+  g_assert_cmpfloat(((float *)((BpTensor *)(void *)result.v_obj)->view.data)[3], ==, 3004);
+  bp_value_clear(&result);
+  bp_object_release(x);
+  bp_object_release(module);
+  g_free(json);
+}
+
 /* Replaces one part of a graph: the error says what is wrong with the result. */
 typedef struct Refused {
   const char *part, *instead, *says;
@@ -291,15 +328,12 @@ typedef struct Refused {
 
 static void assert_refused(const char *graph, const Refused *cases, size_t count) {
   for (size_t i = 0; i < count; i++) {
-    char **parts = g_strsplit(graph, cases[i].part, 2);
-    g_assert_nonnull(parts[1]);
-    char *json = g_strjoinv(cases[i].instead, parts);
+    char *json = replaced(graph, cases[i].part, cases[i].instead);
     g_assert_null(create(json));
     if (!strstr(bp_error_message(), cases[i].says))
       g_error("case %zu: \"%s\" does not say \"%s\"", i, bp_error_message(), cases[i].says);
     bp_error_clear();
     g_free(json);
-    g_strfreev(parts);
   }
 }
 
@@ -324,6 +358,11 @@ static void test_refused_graphs(void) {
       {"[2,2]]", "[4611686018427387904,8]]", ""},
       {"\"float32\"]]", "\"floaty\"]]", ""},
       {"\"node_row_ptr\"", "\"rows\"", "node_row_ptr"},
+      {"\"add_one\",", "\"add_one\",\"launch\":\"1 x\",", "'launch'"},
+      {"\"add_one\",", "\"add_one\",\"launch\":\"0\",", "'launch'"},
+      {"\"add_one\",", "\"add_one\",\"launch\":\"99999999999999999999999\",", "'launch'"},
+      {"\"add_one\",", "\"add_one\",\"launch\":\"1 1 1 1 1 1 1\",", "launch extents"},
+      {"\"add_one\",", "\"add_one\",\"launch\":7,", "'launch'"},
       {"\"heads\":[[4,0,0]]", "\"heads\":[[1,0,0]]", "'w' is named as an output"},
   };
   assert_refused(graph_json, cases, G_N_ELEMENTS(cases));
@@ -406,6 +445,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/executor/params/load-and-share", test_params);
   g_test_add_func("/executor/params/damaged-bytes-are-an-error", test_damaged_params);
   g_test_add_func("/executor/set-input/wrong-name-shape-dtype-or-none", test_wrong_inputs);
+  g_test_add_func("/executor/run/kernel-gets-its-launch", test_kernel_gets_its_launch);
   g_test_add_func("/executor/create/inconsistent-graph-says-what", test_refused_graphs);
   g_test_add_func("/executor/create/values-in-one-storage-take-turns", test_shared_storage);
   g_test_add_func("/executor/create/outputs-in-one-storage-are-an-error",

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Run every model that has stored references through the backplane tool, from its ONNX file and
-compiled to a library, and compare. Prints TAP. Needs numpy."""
+"""Run every model that has stored references through the backplane tool on each device, from its
+ONNX file and compiled to one library with code for all of them, and compare. Prints TAP. Needs
+numpy."""
 
 import argparse
 import subprocess
@@ -34,8 +35,13 @@ class Tap:
         sys.stdout.flush()
 
 
+# A device, and the target whose code runs there.
+TARGETS = {"cpu": "c", "opencl": "opencl"}
+
+
 def compile_case(tool: Path, model: Path, case: Case, library: Path) -> str:
-    command = [str(tool), "compile", str(model), "--target", "c", "--shape", case.shape_option]
+    command = [str(tool), "compile", str(model), "--target", ",".join(TARGETS.values())]
+    command += ["--shape", case.shape_option]
     command += ["-o", str(library)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
@@ -48,16 +54,26 @@ def compare_case(tool: Path, file: Path, arguments: list[str], case: Case, refer
     return f"worst error: {error:.2g} of what is allowed"
 
 
-def check_case(tap: Tap, tool: Path, model: Path, case: Case, references: Path) -> None:
+def has_device(tool: Path, device: str) -> bool:
+    done = subprocess.run([str(tool), "inspect", "device", device], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def check_case(
+    tap: Tap, tool: Path, model: Path, case: Case, references: Path, devices: list[str]
+) -> None:
     shape = ["--shape", case.shape_option]
+    ways = [(device, "onnx", model, shape) for device in devices]
     with tempfile.TemporaryDirectory() as scratch:
         library = Path(scratch) / f"{case.name}.so"
         tap.test(f"/models/{case.name}/compile", partial(compile_case, tool, model, case, library))
+        ways += [(device, "library", library, []) for device in devices]
         for kind in case.kinds:
             reference = references / case.name / kind
-            for how, file, arguments in (("onnx", model, shape), ("library", library, [])):
-                name = f"/models/{case.name}/{kind}/{how}-gives-onnxruntime-outputs"
-                tap.test(name, partial(compare_case, tool, file, arguments, case, reference))
+            for device, how, file, arguments in ways:
+                name = f"/models/{case.name}/{kind}/{device}/{how}-gives-onnxruntime-outputs"
+                on_device = [*arguments, "--device", device]
+                tap.test(name, partial(compare_case, tool, file, on_device, case, reference))
 
 
 def main() -> None:
@@ -67,10 +83,11 @@ def main() -> None:
     parser.add_argument("references", type=Path, help="the folder that make_references.py filled")
     arguments = parser.parse_args()
     tap = Tap()
+    devices = [device for device in TARGETS if has_device(arguments.tool, device)]
     for case in CASES:
         if (arguments.references / case.name).is_dir():
             model = arguments.files / case.file
-            check_case(tap, arguments.tool, model, case, arguments.references)
+            check_case(tap, arguments.tool, model, case, arguments.references, devices)
     print(f"1..{tap.count}")
     sys.exit(1 if tap.failed or tap.count == 0 else 0)
 

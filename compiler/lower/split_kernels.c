@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A function taken apart into kernels.
+ *
+ * A device runs one nest of bound loops at a time, and threads of different blocks meet only
+ * between launches. So each buffer that is computed at the top level of a function, under nothing
+ * but names and global buffers, gets a kernel: the statements in a row that write it. */
+
+#include <stdio.h>
+
+#include <backplane/compiler/kernels.h>
+#include <backplane/object.h>
+
+#include "compiler/lower/passes.h"
+
+/* A name around statements. */
+typedef struct Names {
+  const BpIrNode *let;
+  const struct Names *outer;
+} Names;
+
+/* The statements of one kernel. */
+typedef struct Unit {
+  const BpIrNode *body;
+  const BpIrNode *written;
+  struct Unit *next;
+} Unit;
+
+typedef struct Split {
+  BpIrModule *scratch; /* where kernels are made */
+  BpIrModule *result;
+  const BpIrNode *function;
+  const BpIrNode **buffers; /* the parameters, then those between kernels */
+  int32_t num_buffers, num_params;
+  Unit *first, *last;
+  int32_t num_units;
+} Split;
+
+static int refuse(const Split *split, const char *what) {
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "function '%s' cannot be taken apart into kernels: %s",
+                        split->function->str_value, what);
+}
+
+/* ---- Statements ------------------------------------------------------------------------------ */
+
+typedef struct Written {
+  const Split *split;
+  const BpIrNode *buffer;
+  bool is_several;
+} Written;
+
+static bool is_outside(const Split *split, const BpIrNode *buffer) {
+  for (int32_t i = 0; i < split->num_buffers; i++)
+    if (split->buffers[i] == buffer)
+      return true;
+  return false;
+}
+
+static int visit_store(void *context, const BpIrNode *node) {
+  Written *written = context;
+  if (node->kind != BP_IR_STORE || !is_outside(written->split, node->operands[0]))
+    return 0;
+  written->is_several |= written->buffer && written->buffer != node->operands[0];
+  written->buffer = node->operands[0];
+  return 0;
+}
+
+/* Within the names that the statement uses. */
+static const BpIrNode *wrap(const Split *split, const Names *names, const BpIrNode *statement) {
+  for (; names && statement; names = names->outer) {
+    int used = bp__ir_uses(statement, names->let->operands[0]);
+    if (used < 0)
+      return NULL;
+    if (used)
+      statement =
+          bp_ir_let(split->scratch, names->let->operands[0], names->let->operands[1], statement);
+  }
+  return statement;
+}
+
+static int add_unit(Split *split, const BpIrNode *body, const BpIrNode *written) {
+  Unit *unit = bp__ir_alloc(split->scratch, sizeof *unit);
+  if (!unit)
+    return -1;
+  *unit = (Unit){.body = body, .written = written};
+  *(split->last ? &split->last->next : &split->first) = unit;
+  split->last = unit;
+  split->num_units++;
+  return 0;
+}
+
+static int add_statement(Split *split, const Names *names, const BpIrNode *statement) {
+  Written written = {.split = split};
+  if (bp__ir_visit_once(statement, visit_store, &written) < 0)
+    return -1;
+  if (!written.buffer)
+    return refuse(split, "a statement at its top level writes nothing");
+  if (written.is_several)
+    return refuse(split, "a statement at its top level writes several buffers");
+  statement = wrap(split, names, statement);
+  if (!statement)
+    return -1;
+  if (split->last && split->last->written == written.buffer) {
+    const BpIrNode *both[] = {split->last->body, statement};
+    split->last->body = bp_ir_seq(split->scratch, both, 2);
+    return split->last->body ? 0 : -1;
+  }
+  return add_unit(split, statement, written.buffer);
+}
+
+static int walk(Split *split, const Names *names, const BpIrNode *node) {
+  if (node->kind == BP_IR_SEQ) {
+    for (int32_t i = 0; i < node->num_operands; i++)
+      if (walk(split, names, node->operands[i]) != 0)
+        return -1;
+    return 0;
+  }
+  if (node->kind == BP_IR_LET) {
+    Names inner = {node, names};
+    return walk(split, &inner, node->operands[2]);
+  }
+  if (node->kind == BP_IR_ALLOCATE && node->operands[0]->int_value == BP_IR_SCOPE_GLOBAL) {
+    split->buffers[split->num_buffers++] = node->operands[0];
+    return walk(split, names, node->operands[1]);
+  }
+  return add_statement(split, names, node);
+}
+
+/* ---- Kernels --------------------------------------------------------------------------------- */
+
+/* What the kernel reads, in the order of split->buffers, then what it writes. */
+static int list_args(const Split *split, const Unit *unit, int32_t *args, int32_t *count) {
+  int32_t written = 0;
+  *count = 0;
+  for (int32_t i = 0; i < split->num_buffers; i++) {
+    int used = bp__ir_uses(unit->body, split->buffers[i]);
+    int32_t arg = i < split->num_params ? i : split->num_params - 1 - i;
+    if (used < 0)
+      return -1;
+    if (split->buffers[i] == unit->written)
+      written = arg;
+    else if (used)
+      args[(*count)++] = arg;
+  }
+  args[(*count)++] = written;
+  return 0;
+}
+
+static const BpIrNode *make_function(const Split *split, const Unit *unit, const char *name,
+                                     const int32_t *args, int32_t count) {
+  int32_t num_params = split->num_params;
+  int32_t num_attrs = split->function->num_operands - num_params - 1;
+  const BpIrNode **params = bp__ir_alloc(split->scratch, (size_t)(count + 1) * sizeof *params);
+  if (!params)
+    return NULL;
+  for (int32_t i = 0; i < count; i++)
+    params[i] = split->buffers[args[i] >= 0 ? args[i] : num_params - 1 - args[i]];
+  const BpIrNode *function =
+      bp_ir_function(split->scratch, name, params, count, split->function->operands + num_params,
+                     num_attrs, unit->body);
+  function = function ? bp__pass_mark_kernels(split->scratch, function) : NULL;
+  BpIrMap done = {0};
+  const BpIrNode *copy = bp__ir_copy(split->result, function, &done);
+  bp__ir_map_clear(&done);
+  return copy;
+}
+
+static int read_launch(const Split *split, const BpIrNode *function, BpKernel *kernel) {
+  for (int32_t i = bp__ir_function_num_params(function); i < function->num_operands - 1; i++) {
+    const BpIrNode *attr = function->operands[i];
+    if (attr->kind != BP_IR_ATTR || strcmp(attr->str_value, BP_IR_ATTR_LAUNCH) != 0)
+      continue;
+    if (attr->operands[1]->kind != BP_IR_INT_IMM)
+      return refuse(split, "the extent of a launch is no constant");
+    kernel->launch[kernel->num_launch++] = attr->operands[1]->int_value;
+  }
+  return 0;
+}
+
+static int make_kernel(const Split *split, const Unit *unit, int32_t index, BpKernel *kernel) {
+  char name[256];
+  int32_t *args = bp__ir_alloc(split->result, (size_t)split->num_buffers * sizeof *args);
+  if (!args || list_args(split, unit, args, &kernel->num_args) != 0)
+    return -1;
+  if (unit->next)
+    snprintf(name, sizeof name, "%.200s_part%d", split->function->str_value, index);
+  else
+    snprintf(name, sizeof name, "%.200s", split->function->str_value);
+  const BpIrNode *function = make_function(split, unit, name, args, kernel->num_args);
+  if (!function || bp_ir_module_add(split->result, function) != 0)
+    return -1;
+  kernel->name = function->str_value;
+  kernel->args = args;
+  return read_launch(split, function, kernel);
+}
+
+static int make_kernels(const Split *split, BpKernelList *list) {
+  size_t size = (size_t)split->num_units * sizeof(BpKernel);
+  BpKernel *kernels = bp__ir_alloc(split->result, size + 1);
+  int32_t index = 0;
+  if (!kernels)
+    return -1;
+  memset(kernels, 0, size);
+  for (const Unit *unit = split->first; unit; unit = unit->next, index++)
+    if (make_kernel(split, unit, index, &kernels[index]) != 0)
+      return -1;
+  list->kernels = kernels;
+  list->num_kernels = split->num_units;
+  return 0;
+}
+
+static int describe_buffers(const Split *split, BpKernelList *list) {
+  size_t count = (size_t)(split->num_buffers - split->num_params);
+  BpDataType *dtypes = bp__ir_alloc(split->result, (count + 1) * sizeof *dtypes);
+  int64_t *elements = bp__ir_alloc(split->result, (count + 1) * sizeof *elements);
+  if (!dtypes || !elements)
+    return -1;
+  for (size_t i = 0; i < count; i++) {
+    const BpIrNode *buffer = split->buffers[split->num_params + (int32_t)i];
+    dtypes[i] = buffer->dtype;
+    elements[i] = 1;
+    for (int32_t k = 0; k < buffer->num_operands; k++) {
+      if (buffer->operands[k]->kind != BP_IR_INT_IMM)
+        return refuse(split, "the extent of a buffer is no constant");
+      elements[i] *= buffer->operands[k]->int_value;
+    }
+  }
+  list->num_buffers = (int32_t)count;
+  list->buffer_dtypes = dtypes;
+  list->buffer_elements = elements;
+  return 0;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int visit_allocate(void *context, const BpIrNode *node) {
+  *(int32_t *)context += node->kind == BP_IR_ALLOCATE;
+  return 0;
+}
+
+static int split_function(Split *split, BpKernelList *list) {
+  const BpIrNode *body = bp__ir_function_body(split->function);
+  int32_t most = split->num_params = bp__ir_function_num_params(split->function);
+  if (bp__ir_visit_once(body, visit_allocate, &most) < 0)
+    return -1;
+  split->buffers = bp__ir_alloc(split->scratch, (size_t)(most + 1) * sizeof *split->buffers);
+  if (!split->buffers)
+    return -1;
+  for (; split->num_buffers < split->num_params; split->num_buffers++)
+    split->buffers[split->num_buffers] = split->function->operands[split->num_buffers];
+  if (walk(split, NULL, body) != 0)
+    return -1;
+  /* What has nothing to do is a kernel too: every result has one. */
+  if (!split->first && split->num_params > 0 &&
+      add_unit(split, body, split->buffers[split->num_params - 1]) != 0)
+    return -1;
+  return describe_buffers(split, list) != 0 ? -1 : make_kernels(split, list);
+}
+
+int bp_ir_split_kernels(const BpIrModule *from, const char *function, BpIrModule *module,
+                        BpKernelList *list) {
+  Split split = {.result = module, .function = bp_ir_module_find(from, function)};
+  memset(list, 0, sizeof *list);
+  if (!split.function)
+    return bp_error_raise(BP_ERROR_NOT_FOUND, "the module has no function '%s'", function);
+  split.scratch = bp_ir_module_create();
+  int rc = split.scratch ? split_function(&split, list) : -1;
+  bp_object_release(split.scratch);
+  return rc;
+}

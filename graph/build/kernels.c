@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Groups as kernels: on a target with thread axes a group's function was taken apart into kernels,
+ * which the executor launches one by one; what one hands to the next becomes a value of the graph,
+ * so that the memory plan provides it. */
+#include <stdlib.h>
+
+#include <backplane/error.h>
+
+#include "graph/build/build.h"
+
+/* What an argument of a kernel is: an argument of the group, its output, or a value between. */
+static BpGraphValue *value_of(const BpGroup *group, BpGraphValue *const *between, int32_t arg) {
+  if (arg < 0)
+    return between[-1 - arg];
+  return (size_t)arg < group->args.size ? group->args.items[arg] : group->output;
+}
+
+static int add_kernel(BpGroups *groups, const BpGroup *whole, const BpKernel *kernel,
+                      BpGraphValue *const *between, BpList *expanded) {
+  BpGroup *group = bp__arena_alloc(&groups->arena, sizeof(*group));
+  if (!group || bp__list_push(expanded, group))
+    return -1;
+  group->anchor = whole->anchor;
+  group->function = kernel->name;
+  group->kernel = kernel;
+  group->output = value_of(whole, between, kernel->args[kernel->num_args - 1]);
+  for (int32_t i = 0; i < kernel->num_args - 1; i++)
+    if (bp__list_push(&group->args, value_of(whole, between, kernel->args[i])))
+      return -1;
+  return 0;
+}
+
+/* The values that the kernels of a group hand to each other. */
+static BpGraphValue **values_between(BpGraph *graph, const BpGroup *group) {
+  const BpKernelList *list = group->kernels;
+  size_t count = (size_t)list->num_buffers + 1;
+  BpGraphValue **values = bp__arena_alloc_array(&graph->arena, count, sizeof(BpGraphValue *));
+  for (int32_t i = 0; values && i < list->num_buffers; i++) {
+    values[i] = bp__graph_value(graph, group->output->name, list->buffer_dtypes[i],
+                                &list->buffer_elements[i], 1);
+    if (!values[i])
+      return NULL;
+    values[i]->producer = group->output->producer;
+  }
+  return values;
+}
+
+static int expand(BpGraph *graph, BpGroups *groups, BpGroup *group, BpList *expanded) {
+  if (!group->kernels)
+    return bp__list_push(expanded, group);
+  BpGraphValue **between = values_between(graph, group);
+  int status = between ? 0 : -1;
+  for (int32_t i = 0; i < group->kernels->num_kernels && !status; i++)
+    status = add_kernel(groups, group, &group->kernels->kernels[i], between, expanded);
+  return status;
+}
+
+/* Frees what is in groups of one sort: kernels, or what was replaced by them. */
+static void free_groups(const BpList *list, int are_kernels) {
+  for (size_t i = 0; i < list->size; i++) {
+    BpGroup *group = list->items[i];
+    if (are_kernels ? !group->kernel : !group->kernels)
+      continue;
+    bp__list_free(&group->nodes);
+    bp__list_free(&group->args);
+  }
+}
+
+int bp__build_kernels(BpGraph *graph, BpGroups *groups) {
+  BpList expanded = {0};
+  int status = 0;
+  for (size_t i = 0; i < groups->groups.size && !status; i++)
+    status = expand(graph, groups, groups->groups.items[i], &expanded);
+  free_groups(status ? &expanded : &groups->groups, status != 0);
+  if (!status) {
+    BpList old = groups->groups;
+    groups->groups = expanded;
+    expanded = old;
+  }
+  bp__list_free(&expanded);
+  return status;
+}
