@@ -16,76 +16,78 @@ static const char *state_name(int32_t state) {
 /* ---- Devices ------------------------------------------------------------------------------------
  */
 
-typedef void (*DeviceVisitor)(void *context, BpDevice device, const char *name, const char *why);
+/* One row: a device, or a kind without one. */
+typedef struct DeviceRow {
+  const char *kind;
+  char device[64]; /* "opencl:0"; "" when the kind has none */
+  const char *name;
+  const char *why; /* there is no device or no name, or "" */
+} DeviceRow;
 
-static void visit_device(BpDevice device, DeviceVisitor visit, void *context) {
+typedef void (*DeviceVisitor)(void *context, const DeviceRow *row);
+
+static void visit_device(BpDevice device, DeviceRow *row, DeviceVisitor visit, void *context) {
   BpValue name = {.type_index = BP_TYPE_NONE};
-  if (bp_device_get_attr(device, BP_ATTR_DEVICE_NAME, &name) < 0) {
-    visit(context, device, NULL, bp_error_message());
-    bp_error_clear();
-    return;
-  }
-  char *text = value_to_text(&name);
-  visit(context, device, text, NULL);
-  g_free(text);
+  char *text = NULL;
+  bp_device_format(device, row->device);
+  if (bp_device_get_attr(device, BP_ATTR_DEVICE_NAME, &name) == 0)
+    text = value_to_text(&name);
+  row->name = text;
+  row->why = text ? "" : bp_error_message();
+  visit(context, row);
+  bp_error_clear();
   bp_value_clear(&name);
+  g_free(text);
 }
 
-/* Visits every device of the kind, or once, with why there is none and a negative index. */
+/* Visits every device of the kind, or once, with why there is none. */
 static void visit_kind(const char *kind, DeviceVisitor visit, void *context) {
+  DeviceRow row = {.kind = kind, .why = ""};
   BpDevice device;
   int32_t count = 0;
-  const char *why = "";
-  if (bp_device_parse(kind, &device) < 0 || bp_device_count(device.device_type, &count, &why) < 0) {
-    visit(context, (BpDevice){0, -1}, NULL, bp_error_message());
-    bp_error_clear();
-    return;
-  }
+  int failed = bp_device_parse(kind, &device) < 0 ||
+               bp_device_count(device.device_type, &count, &row.why) < 0;
+  if (failed)
+    row.why = bp_error_message();
   if (count == 0)
-    visit(context, (BpDevice){device.device_type, -1}, NULL, why);
+    visit(context, &row);
+  bp_error_clear();
   for (device.device_id = 0; device.device_id < count; device.device_id++)
-    visit_device(device, visit, context);
+    visit_device(device, &row, visit, context);
 }
 
-static void print_device(void *context, BpDevice device, const char *name, const char *why) {
-  char text[64];
-  bp_device_format(device, text);
-  table_add(context, device.device_id < 0 ? "-" : text, name ? name : "none",
-            why && *why ? why : "");
+static void print_device(void *context, const DeviceRow *row) {
+  table_add(context, *row->device ? row->device : row->kind, row->name ? row->name : "none",
+            row->why);
 }
 
-static void print_devices(void) {
+static void print_devices(char *const *kinds) {
   static const char *const headers[] = {"DEVICE", "NAME", "REASON", NULL};
   Table *table = table_new(headers);
-  char **kinds = bp_device_kinds(NULL);
-  for (char **kind = kinds; kind && *kind; kind++)
-    visit_kind(*kind, print_device, table);
-  bp_names_free(kinds);
+  for (; *kinds; kinds++)
+    visit_kind(*kinds, print_device, table);
   putchar('\n');
   table_print(table);
 }
 
-static void add_device_json(void *context, BpDevice device, const char *name, const char *why) {
+static void add_device_json(void *context, const DeviceRow *row) {
   JsonBuilder *builder = context;
-  char text[64];
-  bp_device_format(device, text);
   json_builder_begin_object(builder);
-  if (device.device_id >= 0)
-    json_add_str(builder, "device", text);
-  if (name)
-    json_add_str(builder, "name", name);
-  if (why && *why)
-    json_add_str(builder, "reason", why);
+  json_add_str(builder, "kind", row->kind);
+  if (*row->device)
+    json_add_str(builder, "device", row->device);
+  if (row->name)
+    json_add_str(builder, "name", row->name);
+  if (*row->why)
+    json_add_str(builder, "reason", row->why);
   json_builder_end_object(builder);
 }
 
-static void add_devices_json(JsonBuilder *builder) {
+static void add_devices_json(JsonBuilder *builder, char *const *kinds) {
   json_builder_set_member_name(builder, "devices");
   json_builder_begin_array(builder);
-  char **kinds = bp_device_kinds(NULL);
-  for (char **kind = kinds; kind && *kind; kind++)
-    visit_kind(*kind, add_device_json, builder);
-  bp_names_free(kinds);
+  for (; *kinds; kinds++)
+    visit_kind(*kinds, add_device_json, builder);
   json_builder_end_array(builder);
 }
 
@@ -109,7 +111,8 @@ static void add_plugin_json(JsonBuilder *builder, const BpPluginInfo *info) {
   json_builder_end_object(builder);
 }
 
-static void print_json(const BpPluginList *list, gboolean probe) {
+/* `kinds`: those whose devices are shown, or NULL. */
+static void print_json(const BpPluginList *list, char *const *kinds) {
   JsonBuilder *builder = json_builder_new();
   json_builder_begin_object(builder);
   json_builder_set_member_name(builder, "plugins");
@@ -117,13 +120,13 @@ static void print_json(const BpPluginList *list, gboolean probe) {
   for (size_t i = 0; i < bp_plugin_list_size(list); i++)
     add_plugin_json(builder, bp_plugin_list_get(list, i));
   json_builder_end_array(builder);
-  if (probe)
-    add_devices_json(builder);
+  if (kinds)
+    add_devices_json(builder, kinds);
   json_builder_end_object(builder);
   command_print_json(builder);
 }
 
-static void print_text(const BpPluginList *list, gboolean probe) {
+static void print_text(const BpPluginList *list, char *const *kinds) {
   static const char *const headers[] = {"PLUGIN",  "VERSION", "STATE", "DEVICES",
                                         "TARGETS", "ABOUT",   NULL};
   if (bp_plugin_list_size(list) == 0)
@@ -139,8 +142,21 @@ static void print_text(const BpPluginList *list, gboolean probe) {
     }
     table_print(table);
   }
-  if (probe)
-    print_devices();
+  if (kinds)
+    print_devices(kinds);
+}
+
+static int list_plugins(gboolean json, gboolean probe) {
+  BpPluginList *list = bp_plugin_list();
+  char **kinds = list && probe ? bp_device_kinds(NULL) : NULL;
+  int is_complete = list && (kinds || !probe);
+  if (is_complete && json)
+    print_json(list, kinds);
+  else if (is_complete)
+    print_text(list, kinds);
+  bp_names_free(kinds);
+  bp_plugin_list_free(list);
+  return is_complete ? EXIT_OK : command_fail(json);
 }
 
 int cmd_list(int argc, char **argv) {
@@ -155,13 +171,5 @@ int cmd_list(int argc, char **argv) {
     return EXIT_USAGE;
   if (argc > 1)
     return command_usage_error("list takes no argument, and got '%s'", argv[1]);
-  BpPluginList *list = bp_plugin_list();
-  if (!list)
-    return command_fail(json);
-  if (json)
-    print_json(list, probe);
-  else
-    print_text(list, probe);
-  bp_plugin_list_free(list);
-  return EXIT_OK;
+  return list_plugins(json, probe);
 }

@@ -16,36 +16,16 @@ typedef struct Output {
   BpTensor *tensor; /* borrowed from the context */
   char dtype[32];
   char *shape;
-  char *path; /* where it was written, or NULL */
+  char *path;   /* where it was written, or NULL */
+  char *values; /* how it begins, where it was not written */
 } Output;
 
 static void output_clear(void *output) {
   Output *self = output;
   g_free(self->shape);
   g_free(self->path);
+  g_free(self->values);
   g_free(self);
-}
-
-static int collect_outputs(const LoadedModel *loaded, const char *dir, GPtrArray *outputs) {
-  for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
-    Output *output = g_new0(Output, 1);
-    g_ptr_array_add(outputs, output);
-    if (bp_model_output_info(loaded->model, i, &output->info) < 0)
-      return -1;
-    output->tensor = bp_model_get_output(loaded->context, i);
-    if (!output->tensor)
-      return -1;
-    bp_dtype_format(output->info.dtype, output->dtype);
-    output->shape = shape_to_text(output->info.shape, output->info.ndim);
-    if (dir) {
-      char *file = name_to_file_name(output->info.name);
-      output->path = g_strdup_printf("%s/%s.npy", dir, file);
-      g_free(file);
-      if (bp_npy_write(output->path, &output->tensor->view) < 0)
-        return -1;
-    }
-  }
-  return 0;
 }
 
 /* ---- Showing numbers ---------------------------------------------------------------------------
@@ -67,25 +47,70 @@ static gboolean element_to_double(const char *data, BpDataType dtype, double *va
   return TRUE;
 }
 
-/* The first elements as text (transfer full); "" for types that are not shown. */
+/* The first elements as text (transfer full), "" for types that are not shown; NULL with an error.
+ */
 static char *first_elements(const BpTensorView *view) {
-  size_t bytes = bp_dtype_bytes(view->dtype);
+  int64_t bytes = bp_view_num_bytes(view);
   int64_t count = bp_view_num_elements(view);
-  GString *text = g_string_new(NULL);
-  char *data = g_try_malloc(MAX(bytes * (size_t)count, 1));
-  if (data && bp_tensor_copy_to_host(view, data, bytes * (size_t)count) == 0) {
-    for (int64_t i = 0; i < MIN(count, SHOWN_ELEMENTS); i++) {
-      double value;
-      if (element_to_double(data + (size_t)i * bytes, view->dtype, &value))
-        g_string_append_printf(text, "%s%g", i ? ", " : "", value);
-    }
-    if (text->len && count > SHOWN_ELEMENTS)
-      g_string_append(text, ", ...");
+  size_t size = bp_dtype_bytes(view->dtype);
+  char *data = bytes < 0 ? NULL : g_try_malloc((gsize)MAX(bytes, 1));
+  if (!data) {
+    if (bytes >= 0)
+      bp_error_raise(BP_ERROR_MEMORY, "no memory for %" G_GINT64_FORMAT " bytes of output", bytes);
+    return NULL;
   }
-  bp_error_clear();
+  if (bp_tensor_copy_to_host(view, data, (uint64_t)bytes) < 0) {
+    g_free(data);
+    return NULL;
+  }
+  GString *text = g_string_new(NULL);
+  for (int64_t i = 0; i < MIN(count, SHOWN_ELEMENTS); i++) {
+    double value;
+    if (element_to_double(data + (size_t)i * size, view->dtype, &value))
+      g_string_append_printf(text, "%s%g", i ? ", " : "", value);
+  }
+  if (text->len && count > SHOWN_ELEMENTS)
+    g_string_append(text, ", ...");
   g_free(data);
   return g_string_free(text, FALSE);
 }
+
+/* ---- Outputs ------------------------------------------------------------------------------ */
+
+static int write_output(Output *output, const char *dir) {
+  char *file = name_to_file_name(output->info.name);
+  output->path = g_strdup_printf("%s/%s.npy", dir, file);
+  g_free(file);
+  return bp_npy_write(output->path, &output->tensor->view);
+}
+
+/* Writes an output to a file in `dir`, or, without one, shows how it begins. */
+static int collect_output(const LoadedModel *loaded, int32_t index, const char *dir,
+                          Output *output) {
+  if (bp_model_output_info(loaded->model, index, &output->info) < 0)
+    return -1;
+  output->tensor = bp_model_get_output(loaded->context, index);
+  if (!output->tensor)
+    return -1;
+  bp_dtype_format(output->info.dtype, output->dtype);
+  output->shape = shape_to_text(output->info.shape, output->info.ndim);
+  if (dir)
+    return write_output(output, dir);
+  output->values = first_elements(&output->tensor->view);
+  return output->values ? 0 : bp_error_add_context("output '%s'", output->info.name);
+}
+
+static int collect_outputs(const LoadedModel *loaded, const char *dir, GPtrArray *outputs) {
+  for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
+    Output *output = g_new0(Output, 1);
+    g_ptr_array_add(outputs, output);
+    if (collect_output(loaded, i, dir, output) < 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* ---- Reports ------------------------------------------------------------------------------ */
 
 static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *outputs) {
   static const char *const headers[] = {"OUTPUT", "DTYPE", "SHAPE", "VALUES", NULL};
@@ -95,9 +120,8 @@ static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *ou
   Table *table = table_new(headers);
   for (guint i = 0; i < outputs->len; i++) {
     const Output *output = outputs->pdata[i];
-    char *values = output->path ? g_strdup(output->path) : first_elements(&output->tensor->view);
-    table_add(table, output->info.name, output->dtype, output->shape, values);
-    g_free(values);
+    table_add(table, output->info.name, output->dtype, output->shape,
+              output->path ? output->path : output->values);
   }
   table_print(table);
 }

@@ -82,6 +82,9 @@ ok help-lists-the-commands says profile "$backplane" --help
 ok version says "backplane " "$backplane" --version
 ok list-json-names-the-plugin says '"cpu"' "$backplane" list --json
 ok list-probe-names-the-device says cpu:0 "$backplane" list --probe
+if "$backplane" list | grep -q '^opencl '; then
+  ok list-probe-names-the-kind-without-a-device env OCL_ICD_VENDORS=/nowhere OCL_ICD_FILENAMES= bash -c '"$@" --probe | grep -E "^opencl +none +[^ ]" && "$@" --probe --json | tr -d " \n" | grep -F "{\"kind\":\"opencl\",\"reason\":"' - "$backplane" list
+fi
 ok targets-show-attributes says vector_bits "$backplane" targets
 ok inspect-plugin says device_api.cpu "$backplane" inspect plugin cpu
 ok inspect-device says multi_processor_count "$backplane" inspect device cpu
