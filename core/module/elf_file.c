@@ -139,20 +139,23 @@ static BpByteArray contents_at(const Library *library, uint64_t address) {
 static int visit_table(const Library *library, Elf_Scn *section, const GElf_Shdr *header,
                        int (*visit)(void *, const BpElfSymbol *), void *context) {
   Elf_Data *data = elf_getdata(section, NULL);
-  if (!data || !header->sh_entsize)
+  if (!data || header->sh_entsize != sizeof(Elf64_Sym))
     return damaged(library, "its dynamic symbol table is cut off");
   GElf_Sym symbol;
   for (int i = 0; gelf_getsym(data, i, &symbol); ++i) {
     int type = GELF_ST_TYPE(symbol.st_info);
+    int is_defined = symbol.st_shndx != SHN_UNDEF;
     const char *name = elf_strptr(library->elf, header->sh_link, symbol.st_name);
-    if (symbol.st_shndx == SHN_UNDEF)
-      continue;
     if (!name)
       return damaged(library, "a symbol's name lies outside the file");
     BpElfSymbol found = {.name = name,
+                         .is_defined = is_defined,
+                         .is_weak = GELF_ST_BIND(symbol.st_info) == STB_WEAK,
                          .is_function = type == STT_FUNC || type == STT_GNU_IFUNC,
                          .size = symbol.st_size,
-                         .contents = contents_at(library, symbol.st_value)};
+                         .entry = (size_t)(header->sh_offset + (uint64_t)i * sizeof(Elf64_Sym))};
+    if (is_defined)
+      found.contents = contents_at(library, symbol.st_value);
     if (visit(context, &found))
       return -1;
   }
@@ -174,14 +177,41 @@ static void start_libelf(void) {
   elf_version(EV_CURRENT);
 }
 
-int bp__elf_visit_symbols(const BpMappedFile *file, const char *path,
-                          int (*visit)(void *context, const BpElfSymbol *symbol), void *context) {
+static Elf *open_elf(const BpMappedFile *file) {
   static pthread_once_t started = PTHREAD_ONCE_INIT;
   pthread_once(&started, start_libelf);
-  Library library = {file, path, elf_memory((char *)(uintptr_t)file->data, file->size)};
+  return elf_memory((char *)(uintptr_t)file->data, file->size);
+}
+
+int bp__elf_visit_symbols(const BpMappedFile *file, const char *path,
+                          int (*visit)(void *context, const BpElfSymbol *symbol), void *context) {
+  Library library = {file, path, open_elf(file)};
   if (!library.elf)
     return damaged(&library, "it is no ELF file");
   int rc = visit_library(&library, visit, context);
   elf_end(library.elf);
   return rc;
+}
+
+static int section_needs(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, const char *prefix) {
+  Elf_Data *data = elf_getdata(section, NULL);
+  GElf_Dyn entry;
+  for (int i = 0; data && gelf_getdyn(data, i, &entry); ++i) {
+    const char *name =
+        entry.d_tag == DT_NEEDED ? elf_strptr(elf, header->sh_link, entry.d_un.d_val) : NULL;
+    if (name && !strncmp(name, prefix, strlen(prefix)))
+      return 1;
+  }
+  return 0;
+}
+
+int bp__elf_needs(const BpMappedFile *file, const char *prefix) {
+  Elf *elf = open_elf(file);
+  GElf_Shdr header;
+  int needs = 0;
+  for (Elf_Scn *section = NULL; elf && (section = elf_nextscn(elf, section));)
+    if (gelf_getshdr(section, &header) && header.sh_type == SHT_DYNAMIC)
+      needs |= section_needs(elf, section, &header, prefix);
+  elf_end(elf);
+  return needs;
 }

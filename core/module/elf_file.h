@@ -17,19 +17,25 @@ typedef struct BpMappedFile {
 /* Maps a regular, non-empty file (transfer full), or NULL with an error. */
 BpMappedFile *bp__file_map(const char *path);
 
-/* A symbol that a library defines. */
+/* A symbol that a library defines, or looks for elsewhere. */
 typedef struct BpElfSymbol {
   const char *name;
+  int is_defined;
+  int is_weak;
   int is_function;
   uint64_t size;
+  size_t entry; /* where in the file its Elf64_Sym is */
   /* The bytes that the file has for it, up to the end of its segment; empty if it has none. */
   BpByteArray contents;
 } BpElfSymbol;
 
-/* Checks that a file is a whole shared library for this machine, and calls `visit` for each defined
- * symbol of its dynamic symbol table, until it returns non-zero (then -1 is returned too). `path`
- * is for messages. */
+/* Checks that a file is a whole shared library for this machine, and calls `visit` for each symbol
+ * of its dynamic symbol table, until it returns non-zero (then -1 is returned too). `path` is for
+ * messages. */
 int bp__elf_visit_symbols(const BpMappedFile *file, const char *path,
                           int (*visit)(void *context, const BpElfSymbol *symbol), void *context);
+
+/* Whether the file lists a library whose name begins with `prefix` among those that it needs. */
+int bp__elf_needs(const BpMappedFile *file, const char *prefix);
 
 #endif

@@ -4,7 +4,11 @@
  * A library keeps state between calls: the functions that it looked up, in variables of its own. So
  * two modules never share one mapping, nor one with another host in the process: a file that is
  * open already is opened again from a copy in memory. The library is unmapped with its module,
- * which every function of it keeps alive. */
+ * which every function of it keeps alive.
+ *
+ * A library that calls the host by name (TVMFFIErrorSetRaisedFromCStrParts) is opened from a copy
+ * too, in whose symbol table those names have our addresses. So they need not be exported to the
+ * whole process, where they would take the place of those of TVM's own libraries. */
 
 #include "core/module/library.h"
 
@@ -16,6 +20,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -119,14 +124,47 @@ static int open_and_claim(const char *name, const char *path, void **handle) {
   return claimed;
 }
 
+static int write_at(int fd, const char *data, size_t size, size_t offset) {
+  return lseek(fd, (off_t)offset, SEEK_SET) < 0 || bp__write_all(fd, data, size) ? -1 : 0;
+}
+
+/* Gives an undefined function an address. As a local, hidden symbol it is not looked up anywhere;
+ * as an absolute one it is not moved with the library. */
+static int write_binding(int fd, const BpLibraryFile *file, const BpLibraryBinding *binding) {
+  Elf64_Sym symbol;
+  memcpy(&symbol, file->file->data + binding->entry, sizeof symbol);
+  symbol.st_info = ELF64_ST_INFO(STB_LOCAL, STT_NOTYPE);
+  symbol.st_other = STV_HIDDEN;
+  symbol.st_shndx = SHN_ABS;
+  symbol.st_value = (uintptr_t)binding->function;
+  return write_at(fd, (const char *)&symbol, sizeof symbol, binding->entry);
+}
+
+/* The blob is read from the file, so its pages stay empty in the copy: it may be large. */
+static int write_copy(int fd, const BpLibraryFile *file) {
+  const char *data = file->file->data;
+  size_t size = file->file->size, start = size, end = size;
+  if (file->has_blob) {
+    start = (size_t)(file->blob_bytes.data - data);
+    end = start + file->blob_bytes.size;
+  }
+  if (write_at(fd, data, start, 0) || write_at(fd, data + end, size - end, end) ||
+      ftruncate(fd, (off_t)size))
+    return -1;
+  for (size_t i = 0; i < file->num_bindings; ++i)
+    if (write_binding(fd, file, &file->bindings[i]))
+      return -1;
+  return 0;
+}
+
 /* Opens a copy. Its descriptor stays open with it: libraries are told apart by name, and the name
  * has the descriptor's number. */
 static int open_copy(const BpLibraryFile *file, void **handle, int *copy_fd) {
   char name[64];
   *copy_fd = memfd_create("backplane-module", MFD_CLOEXEC);
-  if (*copy_fd < 0 || bp__write_all(*copy_fd, file->file->data, file->file->size)) {
-    bp_error_raise(BP_ERROR_IO, "cannot copy \"%s\", which is open already, to open it again: %s",
-                   file->path, strerror(errno));
+  if (*copy_fd < 0 || write_copy(*copy_fd, file)) {
+    bp_error_raise(BP_ERROR_IO, "cannot copy \"%s\" to memory to open it: %s", file->path,
+                   strerror(errno));
   } else {
     snprintf(name, sizeof name, "/proc/self/fd/%d", *copy_fd);
     int claimed = open_and_claim(name, file->path, handle);
@@ -144,6 +182,8 @@ static int open_copy(const BpLibraryFile *file, void **handle, int *copy_fd) {
 
 static int open_library(const BpLibraryFile *file, void **handle, int *copy_fd) {
   char *name = NULL;
+  if (file->num_bindings)
+    return open_copy(file, handle, copy_fd);
   /* A name without a slash would be searched for among the system's libraries. */
   if (asprintf(&name, "%s%s", strchr(file->path, '/') ? "" : "./", file->path) < 0)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to open \"%s\"", file->path);

@@ -18,6 +18,8 @@ typedef struct Scan {
   BpLibraryFile *library;
   BpWriter functions;
   BpWriter slots;
+  BpWriter bindings;
+  int links_tvm_ffi;
   BpByteArray blob;
 } Scan;
 
@@ -25,20 +27,41 @@ static int starts_with(const char *text, const char *prefix) {
   return !strncmp(text, prefix, strlen(prefix));
 }
 
+static int unknown_slot(const Scan *scan, const char *name) {
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "\"%s\" wants the host to provide \"%s\", which this version does not "
+                        "know; compile the library for an older TVM, or use a newer Backplane",
+                        scan->library->path, name);
+}
+
 static int scan_slot(Scan *scan, const BpElfSymbol *symbol) {
   if (symbol->size != sizeof(void *) || !bp__library_find_slot(symbol->name))
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "\"%s\" wants the host to provide \"%s\", which this version does not "
-                          "know; compile the library for an older TVM, or use a newer Backplane",
-                          scan->library->path, symbol->name);
+    return unknown_slot(scan, symbol->name);
   bp__write_raw(&scan->slots, symbol->name, strlen(symbol->name) + 1);
   ++scan->library->slots.count;
+  return 0;
+}
+
+/* A function that the library does not define. One of the host's is called by the name of its slot
+ * without "__". */
+static int scan_undefined(Scan *scan, const BpElfSymbol *symbol) {
+  char slot[128];
+  if (!starts_with(symbol->name, BP_SYMBOL_HOST_PREFIX) || scan->links_tvm_ffi)
+    return 0;
+  snprintf(slot, sizeof slot, "__%.*s", (int)sizeof slot - 3, symbol->name);
+  const BpLibraryBinding binding = {symbol->name, symbol->entry, bp__library_find_slot(slot)};
+  if (!binding.function)
+    return symbol->is_weak ? 0 : unknown_slot(scan, symbol->name);
+  bp__write_raw(&scan->bindings, &binding, sizeof binding);
+  ++scan->library->num_bindings;
   return 0;
 }
 
 static int scan_symbol(void *context, const BpElfSymbol *symbol) {
   Scan *scan = context;
   const char *name = symbol->name;
+  if (!symbol->is_defined)
+    return scan_undefined(scan, symbol);
   if (starts_with(name, BP_SYMBOL_SLOT_PREFIX) && !symbol->is_function)
     return scan_slot(scan, symbol);
   if (!starts_with(name, BP_SYMBOL_PREFIX))
@@ -46,6 +69,9 @@ static int scan_symbol(void *context, const BpElfSymbol *symbol) {
   if (!symbol->is_function) {
     if (!strcmp(name, BP_SYMBOL_LIBRARY_BIN)) {
       scan->blob = symbol->contents;
+      scan->library->blob_bytes = symbol->contents;
+      if (symbol->size < symbol->contents.size)
+        scan->library->blob_bytes.size = (size_t)symbol->size;
       scan->library->has_blob = 1;
     }
     scan->library->has_context |= !strcmp(name, BP_SYMBOL_LIBRARY_CTX);
@@ -80,6 +106,28 @@ static int take_names(BpPackedNames *names, BpWriter *writer) {
   return 0;
 }
 
+static int has_slot_for(const BpLibraryFile *library, const char *name) {
+  const char *slot = library->slots.text;
+  for (size_t i = 0; i < library->slots.count; ++i, slot += strlen(slot) + 1)
+    if (!strcmp(slot + strlen("__"), name))
+      return 1;
+  return 0;
+}
+
+/* Leaves out those for which there is a slot: what we export asks for a function in both ways. */
+static int take_bindings(BpLibraryFile *library, BpWriter *writer) {
+  if (writer->failed)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the symbols of a library");
+  size_t count = library->num_bindings;
+  library->bindings = (BpLibraryBinding *)(void *)writer->data;
+  library->num_bindings = 0;
+  writer->data = NULL;
+  for (size_t i = 0; i < count; ++i)
+    if (!has_slot_for(library, library->bindings[i].name))
+      library->bindings[library->num_bindings++] = library->bindings[i];
+  return 0;
+}
+
 static int check_use(const BpLibraryFile *library) {
   if (library->has_blob || library->functions.count)
     return 0;
@@ -104,10 +152,12 @@ static int check_trust(const BpLibraryFile *library) {
 }
 
 static int read_file(BpLibraryFile *library, Scan *scan) {
-  if (!(library->file = bp__file_map(library->path)) || check_trust(library) ||
-      bp__elf_visit_symbols(library->file, library->path, scan_symbol, scan) ||
+  if (!(library->file = bp__file_map(library->path)) || check_trust(library))
+    return -1;
+  scan->links_tvm_ffi = bp__elf_needs(library->file, BP_TVM_FFI_LIBRARY);
+  if (bp__elf_visit_symbols(library->file, library->path, scan_symbol, scan) ||
       check_use(library) || take_names(&library->functions, &scan->functions) ||
-      take_names(&library->slots, &scan->slots))
+      take_names(&library->slots, &scan->slots) || take_bindings(library, &scan->bindings))
     return -1;
   return library->has_blob ? parse_blob(library, &scan->blob) : 0;
 }
@@ -118,6 +168,7 @@ int bp__library_file_read(BpLibraryFile *library, const char *path) {
   int rc = read_file(library, &scan);
   free(scan.functions.data);
   free(scan.slots.data);
+  free(scan.bindings.data);
   if (rc)
     bp__library_file_clear(library);
   return rc;
@@ -127,6 +178,7 @@ void bp__library_file_clear(BpLibraryFile *library) {
   bp__blob_clear(&library->blob);
   free(library->functions.text);
   free(library->slots.text);
+  free(library->bindings);
   bp_object_release(library->file);
   *library = (BpLibraryFile){0};
 }

@@ -13,6 +13,9 @@
 #define BP_SYMBOL_LIBRARY_BIN "__tvm_ffi__library_bin"
 #define BP_SYMBOL_LIBRARY_CTX "__tvm_ffi__library_ctx"
 #define BP_SYMBOL_SLOT_PREFIX "__TVM"
+#define BP_SYMBOL_HOST_PREFIX "TVM"
+/* A library that needs this one gets its functions from there. */
+#define BP_TVM_FFI_LIBRARY "libtvm_ffi."
 
 /* Names one after the other, each ended by a NUL. */
 typedef struct BpPackedNames {
@@ -21,14 +24,24 @@ typedef struct BpPackedNames {
   size_t count;
 } BpPackedNames;
 
+/* A function of the host that the library calls by name instead of through a variable. */
+typedef struct BpLibraryBinding {
+  const char *name; /* borrowed from the file */
+  size_t entry;     /* where in the file its Elf64_Sym is */
+  void (*function)(void);
+} BpLibraryBinding;
+
 typedef struct BpLibraryFile {
   const char *path; /* borrowed */
   BpMappedFile *file;
   BpPackedNames functions; /* exported, without the prefix */
   BpPackedNames slots;     /* pointer variables to be filled, all known */
   int has_context;         /* BP_SYMBOL_LIBRARY_CTX is there */
+  BpLibraryBinding *bindings;
+  size_t num_bindings;
   int has_blob;
   BpBlob blob;
+  BpByteArray blob_bytes; /* where in the file the blob is */
 } BpLibraryFile;
 
 /* Reads and checks; what is in `library` is freed with bp__library_file_clear, and after a failure

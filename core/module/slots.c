@@ -113,6 +113,26 @@ static int handle_init_once(void **handle, int (*init)(void **result)) {
   return rc;
 }
 
+/* A compiled Relax function keeps its registers in a list of values that its caller owns. */
+
+static int list_set_packed_arg(void *list, int index, BpValue *args, int arg) {
+  args[arg] = ((const BpValue *)list)[index];
+  return 0;
+}
+
+static int list_reset_item(void *list, int index) {
+  bp_value_clear((BpValue *)list + index);
+  return 0;
+}
+
+static int list_move_from_packed_return(void *list, int index, BpValue *args, int arg) {
+  BpValue *item = (BpValue *)list + index;
+  bp_value_clear(item);
+  *item = args[arg];
+  args[arg] = (BpValue){.type_index = BP_TYPE_NONE};
+  return 0;
+}
+
 int bp__library_add_own_slots(void) {
   static const struct {
     const char *name;
@@ -123,6 +143,9 @@ int bp__library_add_own_slots(void) {
       {"__TVMFFIErrorSetRaisedFromCStrParts", (void (*)(void))error_set_raised_parts},
       {"__TVMFFIEnvModLookupFromImports", (void (*)(void))bp__library_look_up},
       {"__TVMFFIHandleInitOnce", (void (*)(void))handle_init_once},
+      {"__TVMBackendAnyListSetPackedArg", (void (*)(void))list_set_packed_arg},
+      {"__TVMBackendAnyListResetItem", (void (*)(void))list_reset_item},
+      {"__TVMBackendAnyListMoveFromPackedReturn", (void (*)(void))list_move_from_packed_return},
   };
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i)
     if (bp__library_add_slot(own[i].name, own[i].function))

@@ -242,6 +242,41 @@ static void test_unknown_slot_is_refused_by_name(void) {
   g_assert_nonnull(strstr(bp_error_message(), "__TVMBrandNewService"));
 }
 
+/* TVM's code calls what raises its errors by name. Nothing of ours is exported under such names: it
+ * would take the place of TVM's own in a process that has both. */
+static void test_library_calls_the_host_by_name(void) {
+  static const char source[] =
+      "typedef struct { int type; unsigned pad; long long v; } Any;\n"
+      "void TVMFFIErrorSetRaisedFromCStrParts(const char *, const char **, int);\n"
+      "void *TVMBackendAllocWorkspace(int, int, unsigned long long, int, int);\n"
+      "int TVMBackendFreeWorkspace(int, int, void *);\n"
+      "extern void TVMUnheardOf(void) __attribute__((weak));\n"
+      "int __tvm_ffi_fail(void *self, const Any *args, int n, Any *result) {\n"
+      "  const char *parts[] = {\"two \", \"parts\"};\n"
+      "  void *memory = TVMBackendAllocWorkspace(1, 0, 64, 0, 32);\n"
+      "  if (!memory || TVMUnheardOf || TVMBackendFreeWorkspace(1, 0, memory)) return 0;\n"
+      "  TVMFFIErrorSetRaisedFromCStrParts(\"OddError\", parts, 2); return -1;\n"
+      "}\n";
+  BpModule *module = load_c(source);
+  BpFunction *function;
+  BpValue result;
+  if (!module || bp_module_get_function(module, "fail", 0, &function))
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, "OddError");
+  g_assert_cmpstr(bp_error_message(), ==, "two parts");
+  g_assert_null(dlsym(RTLD_DEFAULT, "TVMFFIErrorSetRaisedFromCStrParts"));
+  bp_object_release(function);
+  bp_object_release(module);
+}
+
+static void test_unknown_host_function_is_refused_by_name(void) {
+  g_assert_null(load_c(ADD_SOURCE "int TVMBrandNewService(void);\n"
+                                  "int __tvm_ffi_new(void) { return TVMBrandNewService(); }"));
+  g_assert_true(bp_error_is(BP_ERROR_NOT_IMPLEMENTED));
+  g_assert_nonnull(strstr(bp_error_message(), "TVMBrandNewService"));
+}
+
 static void test_missing_compiler_is_a_clear_error(void) {
   g_setenv("BACKPLANE_CC", "/no/such/compiler", TRUE);
   g_assert_null(load_c(ADD_SOURCE));
@@ -755,6 +790,9 @@ static void add_source_tests(void) {
                   test_library_uses_threads_and_memory_of_the_host);
   g_test_add_func("/module/c/unknown-slot-is-refused-by-name",
                   test_unknown_slot_is_refused_by_name);
+  g_test_add_func("/module/c/library-calls-the-host-by-name", test_library_calls_the_host_by_name);
+  g_test_add_func("/module/c/unknown-host-function-is-refused-by-name",
+                  test_unknown_host_function_is_refused_by_name);
   g_test_add_func("/module/c/missing-compiler-is-a-clear-error",
                   test_missing_compiler_is_a_clear_error);
   g_test_add_func("/module/c/same-source-twice-gives-independent-modules",
