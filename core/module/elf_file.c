@@ -4,6 +4,7 @@
 #include "core/module/elf_file.h"
 
 #include "core/registry/object.h"
+#include "core/registry/trust.h"
 
 #include <backplane/error.h>
 #include <errno.h>
@@ -62,8 +63,7 @@ static BpMappedFile *map_descriptor(int fd, const char *path) {
   bp__object_init(&file->header, BP_TYPE_OBJECT, delete_mapped_file);
   file->data = data;
   file->size = size;
-  file->others_may_write =
-      (status.st_mode & S_IWOTH) || (status.st_uid && status.st_uid != geteuid());
+  file->others_may_write = bp__others_may_write(&status);
   return file;
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/module/library.h"
 #include "core/registry/log.h"
+#include "core/registry/trust.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 
 typedef struct Scan {
   BpLibraryFile *library;
@@ -138,15 +138,16 @@ static int check_use(const BpLibraryFile *library) {
 
 /* Loading a library is running it. */
 static int check_trust(const BpLibraryFile *library) {
-  if (!library->file->others_may_write)
+  if (!library->file->others_may_write && !bp__others_may_replace(library->path))
     return 0;
-  if (getauxval(AT_SECURE))
+  if (bp__is_privileged())
     return bp_error_raise(
         BP_ERROR_VALUE,
-        "\"%s\" is not loaded: others may write to it, and this program runs with "
+        "\"%s\" is not loaded: others may write to it or its directory, and this program runs with "
         "more rights than its user",
         library->path);
-  bp__log(BP_LOG_WARNING, "others may write to the library \"%s\", and loading it is running it",
+  bp__log(BP_LOG_WARNING,
+          "others may write to the library \"%s\" or its directory, and loading it is running it",
           library->path);
   return 0;
 }

@@ -4,8 +4,10 @@
 
 #include "core/plugin/store.h"
 
+#include "core/registry/log.h"
 #include "core/registry/nearest.h"
 #include "core/registry/registry.h"
+#include "core/registry/trust.h"
 
 #include <backplane/error.h>
 #include <errno.h>
@@ -143,10 +145,26 @@ static Plugin *adopt(Plugin *plugin) {
   return plugin;
 }
 
+/* The search checks its directories itself. */
+static int check_path(const char *path) {
+  if (!bp__others_may_replace(path))
+    return 0;
+  if (bp__is_privileged())
+    return bp_error_raise(BP_ERROR_PLUGIN,
+                          "plugin %s is not used: others may write to its directory, and this "
+                          "program runs with more rights than its user",
+                          path);
+  bp__log(BP_LOG_WARNING, "others may write to the directory of plugin %s, and plugins are run",
+          path);
+  return 0;
+}
+
 static int activate_path(const char *path) {
-  Plugin *plugin = bp__plugin_read(AT_FDCWD, path, path);
+  Plugin *plugin = check_path(path) ? NULL : bp__plugin_read(AT_FDCWD, path, path);
   if (!plugin)
     return -1;
+  if (bp__others_may_write(&plugin->status))
+    bp__log(BP_LOG_WARNING, "others may write to plugin %s, and loading it is running it", path);
   bp__plugins_scan(0);
   bp__plugins_lock();
   plugin = adopt(plugin);

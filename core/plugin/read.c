@@ -3,13 +3,13 @@
 
 #include "core/plugin/elf_note.h"
 #include "core/plugin/store.h"
+#include "core/registry/trust.h"
 
 #include <backplane/error.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 void bp__plugin_reject(Plugin *plugin, int32_t state) {
@@ -20,13 +20,9 @@ void bp__plugin_reject(Plugin *plugin, int32_t state) {
   bp_error_clear();
 }
 
-int bp__others_may_write(const struct stat *status) {
-  return (status->st_mode & S_IWOTH) || (status->st_uid && status->st_uid != geteuid());
-}
-
 /* Loading a plugin is running it: in a setuid program nobody else may have a hand in it. */
 static int check_trust(const struct stat *status) {
-  if (!getauxval(AT_SECURE) || !bp__others_may_write(status))
+  if (!bp__is_privileged() || !bp__others_may_write(status))
     return 0;
   return bp_error_raise(BP_ERROR_PLUGIN, "others may write to it, and this program runs with more "
                                          "rights than its user");

@@ -9,6 +9,7 @@
 
 #include "core/registry/env.h"
 #include "core/registry/log.h"
+#include "core/registry/trust.h"
 
 #include <backplane/error.h>
 #include <dirent.h>
@@ -197,6 +198,20 @@ static int was_searched(Scan *scan, const struct stat *status) {
   return 0;
 }
 
+/* Whether to search a directory; what others may do to it is said the first time. */
+static int is_trusted(Scan *scan, const char *path, const struct stat *status) {
+  if (!bp__others_may_write(status))
+    return 1;
+  if (bp__is_privileged())
+    warn(scan,
+         "the plugin directory %s is not searched: others may write to it, and this program runs "
+         "with more rights than its user",
+         path);
+  else if (!plugins.order)
+    warn(scan, "others may write to the plugin directory %s, and plugins are run", path);
+  return !bp__is_privileged();
+}
+
 /* A directory that is asked for by name should be there; the usual ones need not be. */
 static void scan_directory(Scan *scan, const char *path, int asked_for) {
   DIR *stream = opendir(path);
@@ -208,11 +223,8 @@ static void scan_directory(Scan *scan, const char *path, int asked_for) {
       closedir(stream);
     return;
   }
-  if (!was_searched(scan, &status)) {
-    if (bp__others_may_write(&status) && !plugins.order)
-      warn(scan, "others may write to the plugin directory %s, and plugins are run", path);
+  if (!was_searched(scan, &status) && is_trusted(scan, path, &status))
     scan_files(scan, stream, path);
-  }
   closedir(stream);
 }
 

@@ -58,9 +58,6 @@ int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
 /* Sets the state, with this thread's error, which is cleared, as the reason. */
 void bp__plugin_reject(Plugin *plugin, int32_t state);
 
-/* Whether somebody other than the user of this process and root may change a file or directory. */
-int bp__others_may_write(const struct stat *status);
-
 /* Prepares the store for forks. */
 int bp__plugins_start(void);
 

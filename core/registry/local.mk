@@ -18,4 +18,5 @@ libbackplane_la_SOURCES += \
 	core/registry/version.c \
 	core/registry/cache_dir.c core/registry/cache_dir.h \
 	core/registry/names.c core/registry/names.h \
-	core/registry/nearest.c core/registry/nearest.h
+	core/registry/nearest.c core/registry/nearest.h \
+	core/registry/trust.c core/registry/trust.h

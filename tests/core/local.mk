@@ -10,6 +10,9 @@ test_programs += tests/core/test-memory
 tests_core_test_memory_SOURCES = tests/core/test-memory.c tests/core/module-fixture.c
 test_programs += tests/core/test-plugins
 EXTRA_DIST += tests/core/plugin_files.h
+# Started without libtool's script, whose LD_LIBRARY_PATH a privileged program ignores.
+test_programs += tests/core/test-privileged
+tests_core_test_privileged_LDFLAGS = $(AM_LDFLAGS) -no-install
 test_programs += tests/core/test-device
 test_programs += tests/core/test-simdev
 test_programs += tests/core/test-runtime

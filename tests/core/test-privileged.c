@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a program that runs with more rights than its user loads: nothing that others may change.
+ * The program is this one, started again by a user who is not root with root's rights. */
+
+#include "tests/core/plugin_files.h"
+
+#include <backplane/error.h>
+#include <backplane/module.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SOME_USER 65534
+
+/* ---- The privileged program -------------------------------------------------------------- */
+
+/* Says why a plugin or a library cannot be loaded, or nothing. */
+static int say_why_not(const char *what, const char *path) {
+  if (!strcmp(what, "plugin"))
+    bp_plugin_activate(path);
+  else
+    bp_object_release(bp_module_load(path));
+  ssize_t size = (ssize_t)strlen(bp_error_message());
+  return write(STDOUT_FILENO, bp_error_message(), (size_t)size) == size ? 0 : 1;
+}
+
+/* ---- Its user ---------------------------------------------------------------------------- */
+
+/* What the program says (transfer full). */
+static char *load(const char *what, const char *path, int is_privileged) {
+  int ends[2];
+  GString *said = g_string_new(NULL);
+  char buffer[512];
+  g_assert_cmpint(pipe(ends), ==, 0);
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    if (!is_privileged || setresuid(SOME_USER, 0, 0) == 0)
+      execl("/proc/self/exe", "test-privileged", what, path, (char *)NULL);
+    _exit(2);
+  }
+  close(ends[1]);
+  for (ssize_t size; (size = read(ends[0], buffer, sizeof buffer)) > 0;)
+    g_string_append_len(said, buffer, size);
+  close(ends[0]);
+  int status;
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  g_assert_cmpint(status, ==, 0);
+  return g_string_free(said, FALSE);
+}
+
+static void assert_says(const char *what, const char *path, const char *part) {
+  g_autofree char *said = load(what, path, 1);
+  if (*part ? !strstr(said, part) : *said)
+    g_error("%s: said \"%s\", not \"%s\"", path, said, part);
+}
+
+static int cannot_be_privileged(void) {
+  if (geteuid() == 0)
+    return 0;
+  g_test_skip("only root can start a program with more rights than its user");
+  return 1;
+}
+
+static void test_plugin(void) {
+  g_autofree char *path = plugin_file_path("odd-good.so");
+  if (cannot_be_privileged())
+    return;
+  g_assert_cmpint(g_chmod(path, 0644), ==, 0);
+  assert_says("plugin", path, "");
+  g_assert_cmpint(g_chmod(path, 0646), ==, 0);
+  assert_says("plugin", path, "others may write to it, and this program runs with more rights");
+  g_autofree char *said = load("plugin", path, 0);
+  g_assert_cmpstr(said, ==, "");
+  g_assert_cmpint(g_chmod(path, 0664), ==, 0);
+  assert_says("plugin", path, "");
+  g_assert_cmpint(chown(path, 0, SOME_USER), ==, 0);
+  assert_says("plugin", path, "others may write to it");
+  g_assert_cmpint(chown(path, SOME_USER, 0), ==, 0);
+  g_assert_cmpint(g_chmod(path, 0644), ==, 0);
+  assert_says("plugin", path, "others may write to it");
+  g_assert_cmpint(chown(path, 0, 0), ==, 0);
+}
+
+static void test_directory(void) {
+  g_autofree char *path = plugin_file_path("odd-good.so");
+  if (cannot_be_privileged())
+    return;
+  g_assert_cmpint(g_chmod(plugin_directory, 0757), ==, 0);
+  assert_says("plugin", path, "others may write to its directory");
+  g_assert_cmpint(g_chmod(plugin_directory, 01757), ==, 0);
+  assert_says("plugin", path, "");
+  g_assert_cmpint(g_chmod(plugin_directory, 0700), ==, 0);
+}
+
+/* The file is a plugin, no library; that is found out once it is trusted. */
+static void test_library(void) {
+  g_autofree char *path = plugin_file_path("odd-good.so");
+  if (cannot_be_privileged())
+    return;
+  assert_says("library", path, "is no module");
+  g_assert_cmpint(g_chmod(path, 0646), ==, 0);
+  assert_says("library", path, "is not loaded: others may write to it");
+  g_assert_cmpint(g_chmod(path, 0644), ==, 0);
+  g_assert_cmpint(g_chmod(plugin_directory, 0757), ==, 0);
+  assert_says("library", path, "is not loaded: others may write to it");
+  g_assert_cmpint(g_chmod(plugin_directory, 0700), ==, 0);
+}
+
+static void test_variables_and_their_directories(void) {
+  g_autofree char *list = g_strdup_printf("/nowhere:%s", plugin_directory);
+  if (cannot_be_privileged())
+    return;
+  g_setenv("BACKPLANE_PLUGIN_PATH", list, TRUE);
+  g_autofree char *said = load("plugin", "odd-good", 0);
+  g_assert_cmpstr(said, ==, "");
+  assert_says("plugin", "odd-good", "no plugin \"odd-good\" is installed");
+  g_unsetenv("BACKPLANE_PLUGIN_PATH");
+}
+
+int main(int argc, char **argv) {
+  if (argc == 3 && argv[1][0] != '-')
+    _exit(say_why_not(argv[1], argv[2]));
+  g_test_init(&argc, &argv, NULL);
+  make_plugin_directory();
+  copy_plugin("odd-good", "odd-good.so", NULL, NULL);
+  g_test_add_func("/privileged/plugin-that-others-may-write-is-refused", test_plugin);
+  g_test_add_func("/privileged/plugin-of-a-directory-that-others-may-write-is-refused",
+                  test_directory);
+  g_test_add_func("/privileged/library-that-others-may-write-is-refused", test_library);
+  g_test_add_func("/privileged/variables-are-ignored", test_variables_and_their_directories);
+  int rc = g_test_run();
+  remove_plugin_directory();
+  return rc;
+}
