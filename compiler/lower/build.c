@@ -150,15 +150,40 @@ static const BpIrNode *axis_value(const Nest *nest, const BpTeAxis *axis) {
                                        bp__ir_int64(module, size)));
 }
 
+static bool is_begun(const Nest *nest, const BpTeAxis *axis);
+
+/* The value of an axis for bounds inference: an axis none of whose loops was made sweeps its extent
+ * and no more, although full tiles of it would. */
+static const BpIrNode *swept_value(const Nest *nest, const BpTeAxis *axis) {
+  BpLowering *lowering = nest->lowering;
+  const BpTeRelation *use = axis->used_by;
+  int64_t extent = nest->extent[axis->index];
+  if (nest->name[axis->index] || !use || extent < 2)
+    return axis_value(nest, axis);
+  if (!is_begun(nest, axis)) {
+    const BpIrNode *var = bp_ir_var(lowering->module, axis->name, bp__dtype_int64());
+    bool failed = !var || bp__index_set_range(&lowering->index, var, 0, extent - 1, true) != 0;
+    return failed ? NULL : var;
+  }
+  if (use->kind == BP__TE_FUSE)
+    return axis_value(nest, axis);
+  const BpIrNode *start = nest->start[axis->index];
+  if (!start)
+    start = tile_start(nest, use, swept_value(nest, use->outer));
+  return bp_ir_binary(lowering->module, BP_IR_ADD, start, swept_value(nest, use->inner));
+}
+
 static int32_t num_roots(const BpTeStage *stage) {
   return stage->tensor->ndim + stage->num_reduce_axes;
 }
 
-/* What the body's variables stand for: axis values, moved to where the region begins. */
-static int root_values(const Nest *nest, const BpIrNode **roots) {
+typedef const BpIrNode *(*AxisValue)(const Nest *nest, const BpTeAxis *axis);
+
+/* What the body's variables stand for: values of axes, moved to where the region begins. */
+static int root_values(const Nest *nest, AxisValue value_of, const BpIrNode **roots) {
   const BpLowerStage *s = nest->s;
   for (int32_t i = 0; i < num_roots(nest->stage); i++) {
-    const BpIrNode *value = axis_value(nest, nest->stage->axes[i]);
+    const BpIrNode *value = value_of(nest, nest->stage->axes[i]);
     if (i < nest->stage->tensor->ndim && s->mins[i])
       value = bp_ir_binary(nest->lowering->module, BP_IR_ADD, s->mins[i], value);
     roots[i] = simplified(nest, value);
@@ -297,7 +322,7 @@ static const BpIrNode *build_innermost(const Nest *nest) {
   if (nest->is_init)
     return write_value(nest,
                        bp__te_reduce_identity(module, stage->reduce_op, stage->tensor->dtype));
-  if (root_values(nest, roots) != 0)
+  if (root_values(nest, axis_value, roots) != 0)
     return NULL;
   const BpIrNode *value = body_value(nest, roots);
   if (!value || stage->reduce_op < 0)
@@ -378,7 +403,7 @@ static const BpIrNode *with_prefetches(const Nest *nest, int32_t position, const
     const BpIrNode **value = &ahead.value[p->axis->index];
     *value = bp_ir_binary(nest->lowering->module, BP_IR_ADD, *value,
                           bp__ir_int64(nest->lowering->module, p->distance));
-    if (!*value || root_values(&ahead, roots) != 0)
+    if (!*value || root_values(&ahead, swept_value, roots) != 0)
       return NULL;
     for (int32_t i = 0; i < nest->s->num_reads; i++)
       if (nest->s->reads[i]->operands[0] ==
@@ -664,7 +689,7 @@ static const BpIrNode *build_attached(void *context) {
     const BpIrNode *roots[BP__TE_MAX_AXES];
     if (s->attached_to != rest.nest->s || s->attach_position != rest.position)
       continue;
-    if (root_values(rest.nest, roots) != 0 ||
+    if (root_values(rest.nest, swept_value, roots) != 0 ||
         bp__lower_region(lowering, s, rest.nest->s, roots) != 0)
       return NULL;
     if (!s->is_wanted)
@@ -760,13 +785,21 @@ static int add_guard(const Nest *nest, const BpIrNode *guard, const BpIrNode **g
   return guard && !*guards ? -1 : 0;
 }
 
-/* Sets *guards to the conditions of all axes that became known, or NULL. */
-static int take_guards(Nest *nest, const BpIrNode **guards) {
+/* Whether the loop made last is one that the generated code has. */
+static bool is_in_loop(const Nest *nest, int32_t position) {
+  int32_t kind = position > 0 ? nest->stage->leaves[position - 1]->for_kind : BP_IR_FOR_SERIAL;
+  return kind == BP_IR_FOR_SERIAL || kind == BP_IR_FOR_PARALLEL || kind == BP_IR_FOR_BOUND;
+}
+
+/* Sets *guards to the conditions of all axes that became known, or NULL, and marks the axes that
+ * have one. */
+static int take_guards(Nest *nest, const BpIrNode **guards, bool *is_guarded) {
   *guards = NULL;
   for (int32_t i = 0; i < nest->stage->num_axes; i++) {
     const BpTeAxis *axis = nest->stage->axes[i];
     const BpTeRelation *use = axis->used_by;
     const BpIrNode *guard;
+    is_guarded[i] = false;
     if (!use || use->kind != BP__TE_SPLIT || nest->is_checked[i])
       continue;
     int known = is_known(nest, axis), branches = can_branch(nest, axis);
@@ -777,8 +810,21 @@ static int take_guards(Nest *nest, const BpIrNode **guards) {
     nest->is_checked[i] = true;
     if (guard_of(nest, axis, &guard) != 0 || add_guard(nest, guard, guards) != 0)
       return -1;
+    is_guarded[i] = guard != NULL;
     if (nest->piece[i] == NO_PIECE && use->tail == BP_TE_TAIL_BALANCE &&
         (piece_guard_of(nest, use, &guard) != 0 || add_guard(nest, guard, guards) != 0))
+      return -1;
+  }
+  return 0;
+}
+
+/* Names the guarded axes, so that their ranges are known where the condition holds. */
+static int name_guarded_values(Nest *nest, const bool *is_guarded, Lets *lets) {
+  for (int32_t i = 0; i < nest->stage->num_axes && lets->count < MAX_LETS; i++) {
+    const BpTeAxis *axis = nest->stage->axes[i];
+    BpRange inside = {0, nest->extent[i] - 1};
+    if (is_guarded[i] && !nest->name[i] &&
+        add_let(nest, lets, axis->name, axis_value(nest, axis), inside, &nest->name[i]) != 0)
       return -1;
   }
   return 0;
@@ -790,9 +836,12 @@ static const BpIrNode *build_from(const Nest *outer, int32_t position) {
   Nest nest = *outer;
   const BpTeRelation *split;
   const BpIrNode *guards, *rest;
-  Lets lets = {0};
-  if (name_known_values(&nest, &lets) != 0 || take_guards(&nest, &guards) != 0 ||
+  Lets lets = {0}, guarded = {0};
+  bool is_guarded[BP__TE_MAX_AXES];
+  if (name_known_values(&nest, &lets) != 0 || take_guards(&nest, &guards, is_guarded) != 0 ||
       find_branch(&nest, &split) != 0)
+    return NULL;
+  if (is_in_loop(&nest, position) && name_guarded_values(&nest, is_guarded, &guarded) != 0)
     return NULL;
   AttachedRest attached = {&nest, position - 1, 0};
   if (split)
@@ -802,7 +851,7 @@ static const BpIrNode *build_from(const Nest *outer, int32_t position) {
   else
     rest = with_prefetches(&nest, position - 1, build_attached(&attached));
   if (guards)
-    rest = bp_ir_if(nest.lowering->module, guards, rest, NULL);
+    rest = bp_ir_if(nest.lowering->module, guards, wrap_lets(&nest, &guarded, rest), NULL);
   return wrap_lets(&nest, &lets, rest);
 }
 

@@ -34,13 +34,65 @@ static const BpIrNode *element_index(BpLowering *lowering, const BpIrNode *read)
   return index;
 }
 
+/* The greatest common divisor of what an index divides by where a variable occurs. */
+typedef struct Divisors {
+  const BpIrNode *var;
+  int64_t common;
+} Divisors;
+
+static int visit_division(void *context, const BpIrNode *node) {
+  Divisors *divisors = context;
+  int64_t divisor;
+  bool is_division = node->kind == BP_IR_DIV || node->kind == BP_IR_MOD ||
+                     node->kind == BP_IR_FLOORDIV || node->kind == BP_IR_FLOORMOD;
+  if (!is_division || !bp__ir_const_int(node->operands[1], &divisor) || divisor < 1)
+    return 0;
+  int uses = bp__ir_uses(node->operands[0], divisors->var);
+  for (int64_t rest; uses == 1 && divisor != 0; divisor = rest) {
+    rest = divisors->common % divisor;
+    divisors->common = divisor;
+  }
+  return uses < 0 ? -1 : 0;
+}
+
+/* Finds the pieces of an axis in which an index is linear: it is the piece's number times the
+ * divisor, and a place below that. */
+static int find_piece(BpLowering *lowering, const BpIrNode *index, const BpStageInfo *info,
+                      int32_t axis, BpAccess *access) {
+  BpIrModule *module = lowering->module;
+  const BpIrNode *var = info->s->vars[axis], *rest;
+  Divisors divisors = {var, 0};
+  if (bp__ir_visit_once(index, visit_division, &divisors) != 0)
+    return -1;
+  if (divisors.common < 2)
+    return 0;
+  const BpIrNode *number = bp_ir_var(module, "piece", bp__dtype_int64());
+  const BpIrNode *place = bp_ir_var(module, "place", bp__dtype_int64());
+  if (!number || !place ||
+      bp__index_set_range(&lowering->index, number, 0, info->extent[axis] / divisors.common,
+                          false) != 0 ||
+      bp__index_set_range(&lowering->index, place, 0, divisors.common - 1, false) != 0)
+    return -1;
+  const BpIrNode *start =
+      bp_ir_binary(module, BP_IR_MUL, number, bp__ir_int64(module, divisors.common));
+  index = bp__ir_substitute_one(module, index, var, bp_ir_binary(module, BP_IR_ADD, start, place));
+  if (!index)
+    return -1;
+  if (bp__index_split(&lowering->index, index, place, &access->stride[axis], &rest))
+    access->piece[axis] = divisors.common;
+  return 0;
+}
+
 static int analyse_access(BpLowering *lowering, const BpStageInfo *info, BpAccess *access) {
   const BpIrNode *index = element_index(lowering, access->read), *rest;
   if (!index)
     return -1;
-  for (int32_t i = 0; i < info->num_roots; i++)
+  for (int32_t i = 0; i < info->num_roots; i++) {
     access->is_linear[i] =
         bp__index_split(&lowering->index, index, info->s->vars[i], &access->stride[i], &rest);
+    if (!access->is_linear[i] && find_piece(lowering, index, info, i, access) != 0)
+      return -1;
+  }
   return 0;
 }
 

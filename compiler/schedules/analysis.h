@@ -26,6 +26,9 @@ typedef struct BpAccess {
   const BpIrNode *read;
   bool is_linear[BP__TE_MAX_AXES]; /* by root axis: the element index is linear in it */
   int64_t stride[BP__TE_MAX_AXES]; /* elements, where it is; 0: does not depend on the axis */
+  /* By root axis: where it is not, the length of the aligned pieces of the axis in each of which it
+   * is linear with that stride, as in a packed operand; 0: there are none. */
+  int64_t piece[BP__TE_MAX_AXES];
 } BpAccess;
 
 /* A stage with what is inlined in it. */

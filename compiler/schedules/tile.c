@@ -46,6 +46,18 @@ static double values_of(const BpStageInfo *info, const BpAccess *access, const T
   return count;
 }
 
+/* The largest length that fits in the pieces in which all accesses are linear along an axis, and
+ * divides them; 0: there are no pieces. */
+static int64_t piece_of(const BpStageInfo *info, int32_t axis) {
+  int64_t common = 0;
+  for (int32_t i = 0; i < info->num_accesses; i++)
+    for (int64_t piece = info->accesses[i].piece[axis], rest; piece != 0; piece = rest) {
+      rest = common % piece;
+      common = piece;
+    }
+  return common;
+}
+
 static bool is_vector_access(const BpAccess *access, const Tile *tile) {
   return !access->is_linear[tile->vector_axis] || access->stride[tile->vector_axis] != 0;
 }
@@ -59,8 +71,10 @@ static double loads_of(const BpStageInfo *info, const Tile *tile, const BpMachin
     const BpAccess *access = &info->accesses[i];
     double values = values_of(info, access, tile);
     bool is_vector = is_vector_access(access, tile);
-    bool is_gather = is_vector && (!access->is_linear[tile->vector_axis] ||
-                                   access->stride[tile->vector_axis] != 1);
+    bool is_gather =
+        is_vector &&
+        ((!access->is_linear[tile->vector_axis] && access->piece[tile->vector_axis] == 0) ||
+         access->stride[tile->vector_axis] != 1);
     loads += values * (is_gather ? (double)machine->lanes : 1);
     if (is_vector && values < accumulators)
       *registers += values;
@@ -135,11 +149,11 @@ static void search(const BpStageInfo *info, const BpMachine *machine, int32_t ax
     }
     return;
   }
-  int64_t last = 0;
+  int64_t last = 0, piece = piece_of(info, axis);
   for (int64_t size = 1; size <= info->extent[axis] && size * tile->vectors <= machine->registers;
        size++) {
     /* Only the smallest size for each number of tiles. */
-    if (ceil_div(info->extent[axis], size) == last)
+    if (ceil_div(info->extent[axis], size) == last || piece % size != 0)
       continue;
     last = ceil_div(info->extent[axis], size);
     tile->size[axis] = size;
@@ -155,8 +169,11 @@ static Tile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
     tile.size[i] = 1;
   Tile best = tile;
   int64_t most = ceil_div(info->extent[tile.vector_axis], machine->lanes);
+  int64_t piece = piece_of(info, tile.vector_axis);
   for (tile.vectors = 1; tile.vectors <= most && tile.vectors <= MAX_VECTORS; tile.vectors++) {
     tile.size[tile.vector_axis] = tile.vectors * machine->lanes;
+    if (piece % tile.size[tile.vector_axis] != 0)
+      continue;
     search(info, machine, info->ndim - 1, 0, &tile, &best, &best_cost);
   }
   return best;
@@ -164,9 +181,12 @@ static Tile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
 
 /* ---- Applying it ----------------------------------------------------------------------------- */
 
-/* Moving the last tile back costs repeated work; where that is little it saves a second version. */
-static int32_t tail_for(int64_t extent, int64_t size, int32_t otherwise) {
-  int64_t waste = ceil_div(extent, size) * size - extent;
+/* Moving the last tile back costs repeated work; where that is little it saves a second version.
+ * Pieces of an operand keep tiles where they are. */
+static int32_t tail_for(const BpStageInfo *info, int32_t axis, int64_t size, int32_t otherwise) {
+  int64_t extent = info->extent[axis], waste = ceil_div(extent, size) * size - extent;
+  if (piece_of(info, axis) != 0)
+    return BP_TE_TAIL_PEEL;
   return extent >= size && waste * 20 <= extent ? BP_TE_TAIL_OVERLAP : otherwise;
 }
 
@@ -248,8 +268,7 @@ static int split_tiles(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
     loops->outer[at] = axis;
     if (size == 1)
       continue;
-    int32_t tail =
-        tail_for(work->extent[i], size, is_vector ? BP_TE_TAIL_PEEL : BP_TE_TAIL_BALANCE);
+    int32_t tail = tail_for(work, i, size, is_vector ? BP_TE_TAIL_PEEL : BP_TE_TAIL_BALANCE);
     if (bp_te_split(stage, axis, size, tail, &loops->outer[at], is_vector ? &loops->vector : inner))
       return -1;
     loops->num_inner += !is_vector;
@@ -430,4 +449,40 @@ int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
   if (places.around && place_producers(work, output, &tile, machine, places.around) != 0)
     return -1;
   return tile_work(work, sums->stage, &tile, machine);
+}
+
+/* ---- Packed operands ------------------------------------------------------------------------- */
+
+typedef struct Product {
+  BpTeTensor *a, *b;
+  int64_t inner;
+} Product;
+
+static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Product *product = context;
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", product->inner);
+  const BpIrNode *a = bp_te_read(te, product->a, (const BpIrNode *[]){axes[0], k});
+  const BpIrNode *b = bp_te_read(te, product->b, (const BpIrNode *[]){k, axes[1]});
+  return bp_te_reduce(te, BP_TE_SUM, bp_ir_binary(bp_te_ir(te), BP_IR_MUL, a, b), &k, 1);
+}
+
+int64_t bp_schedule_panel_columns(const BpTarget *target, int64_t rows, int64_t inner,
+                                  int64_t columns) {
+  const BpDataType f32 = {BP_DTYPE_FLOAT, 32, 1};
+  const int64_t a[] = {rows, inner}, b[] = {inner, columns}, c[] = {rows, columns};
+  BpMachine machine = bp__machine(target);
+  BpAnalysis analysis = {0};
+  int64_t panel = -1;
+  BpTe *te = bp_te_create();
+  if (!te)
+    return -1;
+  Product product = {bp_te_placeholder(te, "a", f32, a, 2), bp_te_placeholder(te, "b", f32, b, 2),
+                     inner};
+  BpTeTensor *sums = bp_te_compute(te, "c", c, 2, product_body, &product);
+  if (sums && bp__analysis_init(&analysis, te, sums) == 0) {
+    panel = choose_tile(bp__analysis_find(&analysis, sums), &machine).vectors * machine.lanes;
+    bp__analysis_clear(&analysis);
+  }
+  bp_te_free(te);
+  return panel;
 }

@@ -63,7 +63,7 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
   bp__graph_remove_dead(graph);
   if (dump_graph(build, graph, "imported.txt") || bp__build_fold_scales(graph) ||
       bp__build_canonical(graph) || bp__build_layout(graph, build->target) ||
-      bp__build_own_outputs(graph))
+      bp__build_pack(graph, build->target) || bp__build_own_outputs(graph))
     return -1;
   return dump_graph(build, graph, "optimized.txt");
 }

@@ -11,6 +11,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/layout.c \
 	graph/build/lower.c \
 	graph/build/outputs.c \
+	graph/build/pack.c \
 	graph/build/params.c \
 	graph/build/plan.c \
 	graph/build/schedule.c graph/build/schedule.h \

@@ -66,6 +66,40 @@ BP_ROW_COMPUTE(matmul) {
   return bp_te_compute(op->te, "matmul", out->shape, out->ndim, matmul_body, &copy);
 }
 
+/* ---- With a packed operand ------------------------------------------------------------------ */
+
+/* The second operand (inner, columns) as (panels, inner, panel), made by graph/build/pack.c. */
+BP_ROW_INFER(matmul_packed) {
+  const BpGraphValue *a = node->inputs[0];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  memcpy(shape, a->shape, (size_t)a->ndim * sizeof(*shape));
+  shape[a->ndim - 1] = bp__node_int(node, "columns", 1);
+  return bp__node_set_output(graph, node, 0, a->dtype, shape, a->ndim);
+}
+
+static const BpIrNode *matmul_packed_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpGraphValue *a = op->node->inputs[0], *b = op->node->inputs[1];
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", b->shape[1]), *column = axes[a->ndim - 1];
+  const BpIrNode *panel = x_index(ir, b->shape[2]), *ia[BP_GRAPH_MAX_NDIM];
+  const BpIrNode *ib[3] = {bp_ir_binary(ir, BP_IR_FLOORDIV, column, panel), k,
+                           bp_ir_binary(ir, BP_IR_FLOORMOD, column, panel)};
+  memcpy(ia, axes, (size_t)a->ndim * sizeof(*ia));
+  ia[a->ndim - 1] = k;
+  return bp_te_reduce(
+      te, BP_TE_SUM,
+      x_mul(ir, bp_te_read(te, op->inputs[0], ia), bp_te_read(te, op->inputs[1], ib)), &k, 1);
+}
+
+BP_ROW_COMPUTE(matmul_packed) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp_te_compute(op->te, "matmul", out->shape, out->ndim, matmul_packed_body, &copy);
+}
+
+/* ---- Gemm ----------------------------------------------------------------------------------- */
+
 /* alpha * A' * B' + beta * C. */
 static BpGraphValue *gemm_operand(BpGraph *graph, BpGraphNode *node, int32_t index,
                                   const char *flag) {

@@ -164,6 +164,8 @@ BP_ROW_COMPUTE(lrn);
 /* matmul.c */
 BP_ROW_INFER(matmul);
 BP_ROW_COMPUTE(matmul);
+BP_ROW_INFER(matmul_packed);
+BP_ROW_COMPUTE(matmul_packed);
 BP_ROW_EXPAND(gemm);
 
 /* normalize.c: normalisations, in terms of others */

@@ -289,6 +289,58 @@ static void test_product(void) {
   g_free(b);
 }
 
+/* batch x rows x inner by inner x columns, the second operand constant or computed; and what
+ * follows it in the same function. */
+static void check_product(int batch, int rows, int inner, int columns, int is_constant) {
+  OnnxBuilder *builder = onnx_builder_new();
+  char left[48], right[32], width[16];
+  int count = batch * rows * columns;
+  g_snprintf(left, sizeof left, "%dx%dx%d", batch, rows, inner);
+  g_snprintf(right, sizeof right, "%dx%d", inner, columns);
+  g_snprintf(width, sizeof width, "%d", columns);
+  float *x = onnx_float_values(batch * rows * inner), *w = onnx_float_values(inner * columns);
+  float *b = onnx_float_values(columns), *y = g_new(float, (gsize)count);
+  onnx_input(builder, "x", ONNX_FLOAT, left);
+  onnx_floats(builder, "w", right);
+  onnx_floats(builder, "b", width);
+  if (!is_constant) {
+    onnx_ints(builder, "begin", "0,0,0");
+    onnx_ints(builder, "end", "1,1,1");
+    onnx_node(builder, "Slice", "x,begin,end", "s", "");
+    onnx_node(builder, "Sub", "s,s", "zero", "");
+    onnx_node(builder, "Add", "w,zero", "v", "");
+  }
+  onnx_node(builder, "MatMul", is_constant ? "x,w" : "x,v", "p", "");
+  onnx_node(builder, "Add", "p,b", "q", "");
+  onnx_node(builder, "Relu", "q", "y", "");
+  onnx_output(builder, "y");
+  for (int i = 0; i < count; i++) {
+    double sum = (double)b[i % columns];
+    for (int k = 0; k < inner; k++)
+      sum += (double)x[i / columns * inner + k] * (double)w[k * columns + i % columns];
+    y[i] = sum > 0 ? (float)sum : 0;
+  }
+  check(builder, x, y, count);
+  g_free(x);
+  g_free(w);
+  g_free(b);
+  g_free(y);
+}
+
+/* Sizes with and without whole tiles, panels and blocks. */
+static void test_constant_product(void) {
+  check_product(1, 1, 130, 77, TRUE);
+  check_product(2, 7, 65, 333, TRUE);
+  check_product(3, 33, 16, 96, TRUE);
+  check_product(1, 50, 700, 1030, TRUE);
+}
+
+static void test_computed_product(void) {
+  check_product(1, 1, 130, 77, FALSE);
+  check_product(2, 7, 65, 333, FALSE);
+  check_product(1, 50, 700, 1030, FALSE);
+}
+
 static void test_softmax(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(2 * 3 * 10), y[60];
@@ -431,6 +483,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/convolution/transposed", test_conv_transpose);
   g_test_add_func("/compile/pool/max-and-average-with-pads", test_pool);
   g_test_add_func("/compile/product/gemm", test_product);
+  g_test_add_func("/compile/product/with-a-constant-matrix", test_constant_product);
+  g_test_add_func("/compile/product/with-a-computed-matrix", test_computed_product);
   g_test_add_func("/compile/reduction/softmax", test_softmax);
   g_test_add_func("/compile/reduction/of-a-transposed-tensor", test_reduction);
   g_test_add_func("/compile/shapes/fold-away", test_shapes);

@@ -39,6 +39,12 @@ BP_API int bp_schedule_window(BpTe *te, const BpTarget *target, const BpFusedSta
  * accumulators in registers, the reduction in blocks that the caches hold. */
 BP_API int bp_schedule_matmul(BpTe *te, const BpTarget *target, const BpFusedStages *stages);
 
+/* How many columns of the second operand (inner, columns) of a product with `rows` rows of float32
+ * a tile spans on this target: packed as (columns / panel, inner, panel), its last panel padded, it
+ * is read from front to back. -1 with an error. */
+BP_API int64_t bp_schedule_panel_columns(const BpTarget *target, int64_t rows, int64_t inner,
+                                         int64_t columns);
+
 /* Element-wise and injective computations: loops fused as far as the accesses stay contiguous,
  * vectorised, and run by all cores if there is enough to do. */
 BP_API int bp_schedule_elementwise(BpTe *te, BpTeTensor *tensor, const BpTarget *target);
