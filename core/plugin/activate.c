@@ -14,9 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The plugin that this thread is initialising, or NULL. */
-static _Thread_local const Plugin *initialising;
-
 /* ---- What it registers ------------------------------------------------------------------- */
 
 static int is_registered(const char *name) {
@@ -130,9 +127,9 @@ static int initialize(const Plugin *plugin) {
 /* The plugin is INITIALISING and this thread its owner. */
 static int run_initialize(Plugin *plugin) {
   bp_error_clear();
-  initialising = plugin;
+  bp__host_set_initialising(plugin->descriptor.name);
   int rc = initialize(plugin);
-  initialising = NULL;
+  bp__host_set_initialising(NULL);
   bp__plugins_lock();
   if (rc)
     bp__plugin_reject(plugin, BP_PLUGIN_FAILED);
@@ -154,18 +151,18 @@ static int raise_not_ready(const Plugin *plugin) {
   return bp_error_raise(BP_ERROR_NOT_READY,
                         "plugin %s is not active, and it is not activated while plugin %s "
                         "initialises itself; ask for it when it is needed, after that",
-                        plugin->descriptor.name, initialising->descriptor.name);
+                        plugin->descriptor.name, bp__host_initialising());
 }
 
 /* With the lock held. Whether this thread is to initialise the plugin: 1; 0: it is active; -1. */
 static int claim(Plugin *plugin) {
-  while (plugin->state == BP_PLUGIN_INITIALISING && !initialising)
+  while (plugin->state == BP_PLUGIN_INITIALISING && !bp__host_initialising())
     bp__plugins_wait();
   if (plugin->state == BP_PLUGIN_ACTIVE)
     return 0;
   if (plugin->state == BP_PLUGIN_FAILED || plugin->state == BP_PLUGIN_REJECTED)
     return raise_unusable(plugin);
-  if (initialising)
+  if (bp__host_initialising())
     return raise_not_ready(plugin);
   plugin->state = BP_PLUGIN_INITIALISING;
   plugin->owner = pthread_self();

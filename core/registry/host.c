@@ -49,6 +49,16 @@ static int insert_table(const char *name, uint32_t version, const void *table) {
   return 0;
 }
 
+static _Thread_local const char *initialising;
+
+const char *bp__host_initialising(void) {
+  return initialising;
+}
+
+void bp__host_set_initialising(const char *plugin) {
+  initialising = plugin;
+}
+
 int bp_host_add_table(const char *name, uint32_t version, const void *table) {
   if (!name || !table)
     return bp_error_raise(BP_ERROR_VALUE, "a host table needs a name and an address");

@@ -60,8 +60,18 @@ static int check_kind(const BpTargetKind *kind) {
   return target ? 0 : -1;
 }
 
+/* Kinds stay for ever, so they come with the plugin that the code generator belongs to. */
+static int check_moment(const BpTargetKind *kind) {
+  if (bp__host_initialising())
+    return 0;
+  return bp_error_raise(BP_ERROR_RUNTIME,
+                        "target kind \"%s\" comes too late: a plugin registers its kinds from "
+                        "within its initialize()",
+                        kind->name);
+}
+
 int bp__target_kind_register(const BpTargetKind *kind) {
-  if (check_kind(kind))
+  if (check_kind(kind) || check_moment(kind))
     return -1;
   pthread_mutex_lock(&registered.lock);
   int taken = find_locked(kind->name) != NULL;

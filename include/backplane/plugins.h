@@ -44,7 +44,10 @@ typedef struct BpPluginList BpPluginList;
  * (~/.local/share/backplane/plugins), the system's. Freed with bp_plugin_list_free. */
 BP_API BpPluginList *bp_plugin_list(void);
 BP_API size_t bp_plugin_list_size(const BpPluginList *list);
+/* One of them, borrowed from the list; NULL with an error for an index that is not below the
+ * size. */
 BP_API const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t index);
+/* Frees a list and all that was borrowed from it; NULL is let pass. */
 BP_API void bp_plugin_list_free(BpPluginList *list);
 
 /* Loads and initialises a plugin by name, or by path if `name` contains '/'. Once it is active this

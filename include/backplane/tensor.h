@@ -26,6 +26,9 @@ BP_API BpTensor *bp_tensor_wrap(const BpTensorView *view, void (*release)(void *
  * a negative extent. */
 BP_API int64_t bp_view_num_elements(const BpTensorView *view);
 BP_API int64_t bp_view_num_bytes(const BpTensorView *view);
+/* Whether the elements lie one after the other in row-major order: strides are NULL or say so. The
+ * stride of a dimension of extent 1 does not matter, and a view without elements is compact. Never
+ * fails. */
 BP_API int bp_view_is_compact(const BpTensorView *view);
 
 /* Queue copies between compact tensors of equal bytes, or tensors and host memory of `size` bytes,

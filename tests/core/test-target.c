@@ -284,14 +284,13 @@ static void assert_kind_refused(const BpTargetKind *kind) {
   bp_error_clear();
 }
 
-static void test_kinds_that_cannot_serve_are_refused(void) {
+static int32_t register_bad_kinds(void) {
   BpTargetAttr attr = {"x", BP_TYPE_INT, 0, "not an int", "x"};
   BpTargetKind kind = {.struct_size = sizeof kind,
                        .name = "bad",
                        .attrs = &attr,
                        .num_attrs = 1,
                        .description = "x"};
-  bp_object_release(parse("odd"));
   assert_kind_refused(&kind);
   attr = (BpTargetAttr){"x", BP_TYPE_SHAPE, 0, NULL, "x"};
   assert_kind_refused(&kind);
@@ -300,6 +299,37 @@ static void test_kinds_that_cannot_serve_are_refused(void) {
   kind.name = "";
   assert_kind_refused(&kind);
   assert_kind_refused(&odd_kind);
+  return bp_error_raise(BP_ERROR_PLUGIN, "nothing was registered");
+}
+
+static int32_t bad_entry(const BpHost *host, BpPlugin *plugin) {
+  (void)host;
+  plugin->abi_version = BP_ABI_VERSION;
+  plugin->initialize = register_bad_kinds;
+  return 0;
+}
+
+static void test_kinds_that_cannot_serve_are_refused(void) {
+  bp_object_release(parse("odd"));
+  g_assert_cmpint(
+      bp_plugin_register_static("abi=" BP_ABI_TEXT "\nname=bad\nversion=1\n"
+                                "license=MIT\ndescription=x\n"
+                                "entry=bp_plugin_entry_bad\nprovides=target.build.bad\n",
+                                bad_entry),
+      ==, 0);
+  g_assert_cmpint(bp_plugin_activate("bad"), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "nothing was registered"));
+  bp_error_clear();
+}
+
+static void test_kinds_come_while_a_plugin_initialises(void) {
+  static const BpTargetKind late = {
+      .struct_size = sizeof late, .name = "late", .attrs = attrs, .description = "x"};
+  bp_object_release(parse("odd"));
+  g_assert_cmpint(table->register_kind(&late), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_RUNTIME));
+  g_assert_nonnull(strstr(bp_error_message(), "\"late\" comes too late"));
+  bp_error_clear();
 }
 
 static void test_kinds_are_listed_without_activation(void) {
@@ -372,6 +402,7 @@ int main(int argc, char **argv) {
   ADD("error/deep-and-long-texts", test_deep_and_long_texts_are_errors);
   ADD("error/completion-may-refuse", test_completion_may_refuse);
   ADD("error/kinds-that-cannot-serve", test_kinds_that_cannot_serve_are_refused);
+  ADD("kinds-come-while-a-plugin-initialises", test_kinds_come_while_a_plugin_initialises);
   ADD("targets-do-not-change", test_targets_do_not_change);
   ADD("build-calls-the-generator-of-the-kind", test_build_calls_the_generator_of_the_kind);
   ADD("of-a-device", test_target_of_a_device);

@@ -92,8 +92,16 @@ BP_API int bp_te_split(BpTeStage *stage, BpTeAxis *axis, int64_t factor, int32_t
 BP_API int bp_te_fuse(BpTeStage *stage, BpTeAxis *outer, BpTeAxis *inner, BpTeAxis **fused);
 /* Puts the axes given into that order, in the places that they take up now. */
 BP_API int bp_te_reorder(BpTeStage *stage, BpTeAxis *const *axes, int32_t num_axes);
+/* The four below say how an axis runs: a leaf of the stage that is still serial; it can then no
+ * longer be split, fused or reordered. */
+
+/* Its iterations are tasks of one parallel launch. A reduction axis is an error. */
 BP_API int bp_te_parallel(BpTeStage *stage, BpTeAxis *axis);
+/* Its iterations are the lanes of vectors. More than 64 of them, or a body that vectors cannot
+ * express, stay a serial loop. */
 BP_API int bp_te_vectorize(BpTeStage *stage, BpTeAxis *axis);
+/* Its iterations are written out one after the other; where that were more than 4096 statements,
+ * the loop stays. */
 BP_API int bp_te_unroll(BpTeStage *stage, BpTeAxis *axis);
 /* Binds to "blockIdx.x|y|z" or "threadIdx.x|y|z". */
 BP_API int bp_te_bind(BpTeStage *stage, BpTeAxis *axis, const char *thread_axis);

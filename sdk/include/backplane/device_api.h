@@ -48,8 +48,14 @@ extern "C" {
 #define BP_ATTR_PCI_ADDRESS                 22 /* str "0000:01:00.0" */
 #define BP_ATTR_HOST_ACCESSIBLE             23 /* bool: `data` is an address that the host may use */
 #define BP_ATTR_TARGET                      24 /* str: the target, as text, that fits this device best */
-#define BP_ATTR_RANK                        25 /* int: larger is preferred by `auto`; see device.h */
+#define BP_ATTR_RANK                        25 /* int: the largest is what `auto` takes, see below */
 #define BP_ATTR_COUNT                       26
+
+/* The scale of BP_ATTR_RANK, on which plugins that know nothing of each other compare: the host's
+ * CPU is 100. Hardware that runs models faster has 200 to 999, by how much faster; where several
+ * plugins reach the same, that which makes most of it the highest (a GPU through OpenCL has 300).
+ * What is the host's CPU in another guise, a software driver, has 1 to 99. None or 0 is the last
+ * choice; of equals the first device of the kind first in the alphabet is taken. */
 
 /* Directions are told from the device types of the two ends; the host's side of a copy has
  * device_type BP_DEVICE_CPU and `data` an address. A copy within one kind of device may go between

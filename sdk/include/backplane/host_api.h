@@ -127,7 +127,8 @@ typedef struct BpModuleTable {
 /* Target kinds, and the attributes of targets. */
 typedef struct BpTargetTable {
   uint64_t struct_size;
-  /* Registers a kind, which must live for ever. Only while the plugin initialises. */
+  /* Registers a kind, which must live for ever. Only from within BpPlugin::initialize, in the
+   * thread that it runs in; else an error of kind BP_ERROR_RUNTIME. */
   int32_t (*register_kind)(const BpTargetKind *kind);
   /* The name of a target's kind; static. */
   const char *(*get_kind)(const BpTarget *target);
