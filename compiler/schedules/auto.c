@@ -59,7 +59,7 @@ static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   return reads <= num_iterations(stage) || is_cheap(stage);
 }
 
-static int inline_stages(BpTe *te, const BpTeTensor *output) {
+int bp__inline_stages(BpTe *te, const BpTeTensor *output) {
   for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
     BpTeStage *stage = tensor->stage;
     if (!stage || tensor == output || stage->reduce_op >= 0 || bp__stage_is_scheduled(stage) ||
@@ -133,7 +133,7 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
 int bp_schedule_auto(BpTe *te, BpTeTensor *output, const BpTarget *target) {
   BpMachine machine = bp__machine(target);
   BpAnalysis analysis;
-  if (inline_stages(te, output) != 0 || bp__analysis_init(&analysis, te, output) != 0)
+  if (bp__inline_stages(te, output) != 0 || bp__analysis_init(&analysis, te, output) != 0)
     return -1;
   int rc = schedule_all(&analysis, output, &machine);
   bp__analysis_clear(&analysis);

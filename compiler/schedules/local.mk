@@ -8,4 +8,5 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/elementwise.c \
 	compiler/schedules/parts.h \
 	compiler/schedules/reduce.c \
-	compiler/schedules/tile.c
+	compiler/schedules/tile.c \
+	compiler/schedules/transform.c

@@ -20,6 +20,9 @@ int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
  * not: then lanes go along the reduction. */
 bool bp__info_reduces_rows(const BpStageInfo *info);
 
+/* Inlines what costs little to compute again wherever it is read. */
+int bp__inline_stages(BpTe *te, const BpTeTensor *output);
+
 /* Fuses data axes first <= i < end, which must not be split or fused yet. */
 int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused);
 /* Vectorises one axis in `lanes`, after giving `cores` each a share of it. */

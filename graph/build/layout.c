@@ -8,10 +8,12 @@
 #include <backplane/error.h>
 
 #include "graph/build/build.h"
+#include "graph/build/winograd.h"
 #include "graph/ops/op.h"
 
 typedef struct Layout {
   BpGraph *graph;
+  const BpTarget *target;
   int64_t lanes;          /* floats in a vector */
   BpGraphValue **plain;   /* by id of the values before the pass: what they are now, */
   BpGraphValue **blocked; /* in either layout, or NULL */
@@ -147,6 +149,23 @@ static int is_blockable_conv(const BpGraphNode *node) {
          (groups == 1 || (groups == in->shape[1] && groups == weights->shape[0] && groups > 1));
 }
 
+/* By transforms, where they pay: 1, or 0 if they do not; *inputs are those of the operator. */
+static int convert_winograd(Layout *layout, const BpGraphNode *node, const BpOpWindow *window,
+                            BpGraphValue **inputs) {
+  const BpGraphValue *weights = node->inputs[1];
+  int64_t b = block_of(layout, weights->shape[0]), *in = inputs[0]->shape, tile[2];
+  BpWinogradSite site = {layout->target, window, in[1], in[4], blocks(weights->shape[0], b), b};
+  BpGraphAttr attrs[2];
+  if (!bp__winograd_pays(&site, tile))
+    return 0;
+  inputs[1] = bp__winograd_weights(layout->graph, weights, tile, &site);
+  attrs[0] = list_attr(layout, "tile", tile, 2, NULL, 0);
+  attrs[1] = list_attr(layout, "pads", window->pad_begin, 2, window->pad_end, 2);
+  return set_blocked(layout, node,
+                     bp__op_apply(layout->graph, "backplane", "ConvWinograd", node->name, inputs,
+                                  bp__node_input(node, 2) ? 3 : 2, attrs, 2));
+}
+
 static int convert_conv(Layout *layout, BpGraphNode *node) {
   const BpGraphValue *weights = node->inputs[1];
   int64_t channels = node->inputs[0]->shape[1], b = block_of(layout, weights->shape[0]);
@@ -164,11 +183,16 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
     inputs[0] = blocked_of(layout, node->inputs[0]);
   if (!inputs[0])
     return -1;
+  if (bp__node_input(node, 2))
+    inputs[2] = pack_bias(layout->graph, node->inputs[2], b);
+  if (!depthwise && inputs[0]->ndim == 5) {
+    int converted = convert_winograd(layout, node, &w, inputs);
+    if (converted)
+      return converted;
+  }
   inputs[1] = depthwise ? pack_depthwise(layout->graph, weights, b)
                         : pack_dense(layout->graph, weights,
                                      inputs[0]->ndim == 5 ? inputs[0]->shape[4] : 1, b);
-  if (bp__node_input(node, 2))
-    inputs[2] = pack_bias(layout->graph, node->inputs[2], b);
   attrs[0] = list_attr(layout, "strides", w.strides, 2, NULL, 0);
   attrs[1] = list_attr(layout, "pads", w.pad_begin, 2, w.pad_end, 2);
   attrs[2] = list_attr(layout, "dilations", w.dilations, 2, NULL, 0);
@@ -366,7 +390,7 @@ static int visit_all(Layout *layout, const BpList *nodes) {
 }
 
 int bp__build_layout(BpGraph *graph, const BpTarget *target) {
-  Layout layout = {.graph = graph, .count = graph->num_values};
+  Layout layout = {.graph = graph, .target = target, .count = graph->num_values};
   BpList nodes = graph->nodes;
   int status;
   layout.lanes = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / 32;

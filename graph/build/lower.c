@@ -102,6 +102,7 @@ typedef struct Lowering {
   const BpGroup *group;
   BpTeTensor **args;  /* by argument of the group, then the output */
   BpTeTensor **nodes; /* by node of the group */
+  BpTransformStages *transforms;
 } Lowering;
 
 /* One element, written into the code. */
@@ -129,7 +130,7 @@ static BpTeTensor *input_tensor(const Lowering *lowering, BpGraphValue *value) {
 
 static BpTeTensor *compute_node(const Lowering *lowering, const BpGraphNode *node) {
   BpTeTensor *inputs[MAX_INPUTS] = {NULL};
-  BpOpCompute op = {lowering->te, node, inputs};
+  BpOpCompute op = {lowering->te, node, inputs, lowering->transforms};
   if (node->num_inputs > MAX_INPUTS) {
     bp__op_error(node, "it has %d inputs, at most %d work", node->num_inputs, MAX_INPUTS);
     return NULL;
@@ -181,14 +182,16 @@ static int lower_function(const BpBuild *build, const BpGroup *group, BpIrModule
   BpLowerOptions options = {sizeof(options), build->target,
                             build->options->dump_dir ? dump_pass : NULL, &dump};
   BpTe *te = bp_te_create();
-  Lowering lowering = {.te = te, .group = group};
+  BpTransformStages transforms = {0};
+  Lowering lowering = {.te = te, .group = group, .transforms = &transforms};
   int32_t count = (int32_t)group->args.size + 1;
   int status = -1;
   lowering.args = calloc((size_t)count, sizeof(BpTeTensor *));
   lowering.nodes = calloc(group->nodes.size, sizeof(BpTeTensor *));
   if (!lowering.args || !lowering.nodes)
     bp_error_raise(BP_ERROR_MEMORY, "out of memory while lowering '%s'", group->function);
-  else if (te && !compute_group(&lowering) && !bp__build_schedule(build, te, group, lowering.nodes))
+  else if (te && !compute_group(&lowering) &&
+           !bp__build_schedule(build, te, &transforms, lowering.nodes[group->nodes.size - 1]))
     status = bp_te_lower(te, group->function, lowering.args, count, &options, module);
   free(lowering.args);
   free(lowering.nodes);

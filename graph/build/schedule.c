@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing the schedule of a group: the compiler's schedules look at the computation itself. */
+/* Choosing the schedule of a group: the compiler's schedules look at the computation itself, but
+ * for transforms, whose stages belong together in a way that only the operator knows. */
 #include "graph/build/schedule.h"
 
-#include <backplane/compiler/schedules.h>
-
-int bp__build_schedule(const BpBuild *build, BpTe *te, const BpGroup *group,
-                       BpTeTensor *const *tensors) {
-  return bp_schedule_auto(te, tensors[group->nodes.size - 1], build->target);
+int bp__build_schedule(const BpBuild *build, BpTe *te, const BpTransformStages *transforms,
+                       BpTeTensor *output) {
+  if (transforms->product)
+    return bp_schedule_transformed(te, build->target, transforms, output);
+  return bp_schedule_auto(te, output, build->target);
 }

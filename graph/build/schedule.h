@@ -3,10 +3,13 @@
 #ifndef BACKPLANE_GRAPH_BUILD_SCHEDULE_H
 #define BACKPLANE_GRAPH_BUILD_SCHEDULE_H
 
+#include <backplane/compiler/schedules.h>
+
 #include "graph/build/build.h"
 
-/* `tensors`: the result of each node of the group. */
-int bp__build_schedule(const BpBuild *build, BpTe *te, const BpGroup *group,
-                       BpTeTensor *const *tensors);
+/* Schedules what `output`, the group's result, is computed from; `transforms` is what ConvWinograd
+ * said of it, zero in other groups. */
+int bp__build_schedule(const BpBuild *build, BpTe *te, const BpTransformStages *transforms,
+                       BpTeTensor *output);
 
 #endif

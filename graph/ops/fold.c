@@ -28,7 +28,7 @@ static int is_foldable(const BpGraphNode *node) {
 
 static BpTeTensor *build(BpTe *te, const BpGraphNode *node, BpTeTensor **args, int32_t *num_args) {
   BpTeTensor *inputs[MAX_FOLDED_INPUTS] = {NULL};
-  BpOpCompute op = {te, node, inputs};
+  BpOpCompute op = {.te = te, .node = node, .inputs = inputs};
   for (int32_t i = 0; i < node->num_inputs; i++) {
     const BpGraphValue *in = bp__op_argument(node, i);
     if (!in)

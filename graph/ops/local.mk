@@ -18,4 +18,5 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/rows.h \
 	graph/ops/scalar.c \
 	graph/ops/shape.c \
-	graph/ops/table.c
+	graph/ops/table.c \
+	graph/ops/winograd.c graph/ops/winograd.h

@@ -8,6 +8,7 @@
 #ifndef BACKPLANE_GRAPH_OPS_OP_H
 #define BACKPLANE_GRAPH_OPS_OP_H
 
+#include <backplane/compiler/schedules.h>
 #include <backplane/compiler/te.h>
 
 #include "graph/ir/graph.h"
@@ -27,6 +28,8 @@ typedef struct BpOpCompute {
   BpTe *te;
   const BpGraphNode *node;
   BpTeTensor *const *inputs;
+  BpTransformStages
+      *transforms; /* where ConvWinograd leaves its stages for the schedule, or NULL */
 } BpOpCompute;
 
 typedef struct BpOp {

@@ -155,6 +155,10 @@ BP_ROW_COMPUTE(block);
 BP_ROW_COMPUTE(unblock);
 BP_ROW_COMPUTE(conv_blocked);
 
+/* winograd.c */
+BP_ROW_INFER(conv_winograd);
+BP_ROW_COMPUTE(conv_winograd);
+
 /* pool.c */
 BP_ROW_INFER(pool);
 BP_ROW_COMPUTE(pool);

@@ -51,7 +51,9 @@ int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, 
       {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, NULL, "how many of them"},                      \
       {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, NULL, "cores that share memory"},                      \
       {BP_TARGET_L1_BYTES, BP_TYPE_INT, 0, NULL, "data cache of a core"},                          \
-      {BP_TARGET_L2_BYTES, BP_TYPE_INT, 0, NULL, "second-level cache of a core"},
+      {BP_TARGET_L2_BYTES, BP_TYPE_INT, 0, NULL, "second-level cache of a core"},                  \
+      {BP_TARGET_WINOGRAD, BP_TYPE_BOOL, 0, "true",                                                \
+       "convolutions by Winograd's algorithm, which rounds a little more"},
 
 /* BpTargetKind::complete of both: fills what is unset from the CPU. */
 int32_t bp_cpu_complete_target(BpTarget *target);

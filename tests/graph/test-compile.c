@@ -16,8 +16,10 @@
 
 #include "tests/graph/onnx_builder.h"
 
-/* A device is one line, or several with other attributes, for its other schedules. */
-static const char *const target_texts[] = {"c", "c -vector_bits=0", "c -vector_bits=256", "opencl"};
+/* A device is one line, or several with other attributes, for its other schedules: with so small a
+ * cache work is taken in blocks. */
+static const char *const target_texts[] = {"c", "c -vector_bits=0",
+                                           "c -vector_bits=256 -l2_bytes=65536", "opencl"};
 
 /* ---- Running ------------------------------------------------------------------------------- */
 
@@ -166,6 +168,9 @@ static void test_conv(void) {
       {12, 18, 8, 8, 3, 1, 1, 1, 3},   /* grouped */
       {16, 16, 12, 12, 3, 1, 2, 2, 1}, /* dilated */
       {1, 1, 5, 5, 3, 1, 1, 1, 1},
+      {40, 24, 30, 37, 3, 1, 1, 1, 1}, /* by transforms: tiles that the edges cut off, */
+      {32, 48, 16, 12, 3, 1, 0, 1, 1}, /* that fit, */
+      {32, 32, 13, 14, 5, 1, 2, 1, 1}, /* and of another kernel */
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     const Conv *c = &cases[i];
@@ -185,14 +190,16 @@ static void test_conv(void) {
 /* A convolution, a batch normalisation, hard swish in its parts, a squeeze-and-excitation branch
  * and a residual: what fusion has to get right. */
 static void test_block(void) {
-  static const Conv c = {8, 8, 6, 6, 3, 1, 1, 1, 1};
+  enum { CHANNELS = 24, AREA = 10 * 11, SIZE = CHANNELS * AREA };
+  static const Conv c = {CHANNELS, CHANNELS, 10, 11, 3, 1, 1, 1, 1};
   OnnxBuilder *builder = conv_model(&c);
-  float *x = onnx_float_values(8 * 36), *w = onnx_float_values(8 * 8 * 9);
-  float *v = onnx_float_values(8), *e = onnx_float_values(64), mean[8] = {0};
+  float *x = onnx_float_values(SIZE), *w = onnx_float_values(CHANNELS * CHANNELS * 9);
+  float *v = onnx_float_values(CHANNELS), *e = onnx_float_values(CHANNELS * CHANNELS);
+  float mean[CHANNELS] = {0};
   int64_t count;
   float *y = conv(&c, x, w, &count);
-  onnx_floats(builder, "v", "8");
-  onnx_floats(builder, "e", "8x8x1x1");
+  onnx_floats(builder, "v", "24");
+  onnx_floats(builder, "e", "24x24x1x1");
   onnx_node(builder, "Abs", "v", "var", "");
   onnx_node(builder, "BatchNormalization", "c,v,v,v,var", "n", "epsilon=0.5");
   onnx_node(builder, "HardSigmoid", "n", "s", "alpha=0.1666667 beta=0.5");
@@ -203,18 +210,18 @@ static void test_block(void) {
   onnx_node(builder, "Mul", "h,a", "m", "");
   onnx_node(builder, "Add", "m,x", "y", "");
   onnx_output(builder, "y");
-  for (int i = 0; i < 8 * 36; i++) {
-    float k = v[i / 36], n = (y[i] - k) * k / sqrtf(fabsf(k) + 0.5f) + k;
+  for (int i = 0; i < SIZE; i++) {
+    float k = v[i / AREA], n = (y[i] - k) * k / sqrtf(fabsf(k) + 0.5f) + k;
     y[i] = n * fminf(fmaxf(n / 6 + 0.5f, 0), 1);
-    mean[i / 36] += y[i] / 36;
+    mean[i / AREA] += y[i] / AREA;
   }
-  for (int i = 0; i < 8 * 36; i++) {
+  for (int i = 0; i < SIZE; i++) {
     float sum = 0;
-    for (int k = 0; k < 8; k++)
-      sum += mean[k] * e[i / 36 * 8 + k];
+    for (int k = 0; k < CHANNELS; k++)
+      sum += mean[k] * e[i / AREA * CHANNELS + k];
     y[i] = y[i] / (1 + expf(-sum)) + x[i];
   }
-  check(builder, x, y, 8 * 36);
+  check(builder, x, y, SIZE);
   g_free(x);
   g_free(w);
   g_free(v);

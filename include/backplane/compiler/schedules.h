@@ -45,6 +45,22 @@ BP_API int bp_schedule_matmul(BpTe *te, const BpTarget *target, const BpFusedSta
 BP_API int64_t bp_schedule_panel_columns(const BpTarget *target, int64_t rows, int64_t inner,
                                          int64_t columns);
 
+/* The stages of a convolution by transforms (Winograd's algorithm) of square tiles of its output;
+ * dimensions of `padded` and the output: [n, block, y, x, channel]. */
+typedef struct BpTransformStages {
+  int64_t tile[2];         /* outputs of a tile along y and x */
+  BpTeTensor *padded;      /* the input as far as the tiles reach */
+  BpTeTensor *input_rows;  /* transformed along x: [n, block, tile y, tile x, y, point, channel] */
+  BpTeTensor *input;       /* along both: [n, point y, point x, block, tile y, tile x, channel] */
+  BpTeTensor *product;     /* the same, reduced over [input block, input channel] */
+  BpTeTensor *output_rows; /* back along y: [n, block, tile y, tile x, y, point x, channel] */
+} BpTransformStages;
+
+/* Such a convolution and the element-wise stages after it, of which `output` is the last: blocks of
+ * tiles one after the other, each through all stages while the second cache holds it. */
+BP_API int bp_schedule_transformed(BpTe *te, const BpTarget *target,
+                                   const BpTransformStages *stages, BpTeTensor *output);
+
 /* Element-wise and injective computations: loops fused as far as the accesses stay contiguous,
  * vectorised, and run by all cores if there is enough to do. */
 BP_API int bp_schedule_elementwise(BpTe *te, BpTeTensor *tensor, const BpTarget *target);

@@ -34,6 +34,7 @@ typedef struct BpTargetAttr {
 #define BP_TARGET_NUM_CORES         "num_cores"        /* int: cores that share memory [1] */
 #define BP_TARGET_L1_BYTES          "l1_bytes"         /* int: data cache of a core [32768] */
 #define BP_TARGET_L2_BYTES          "l2_bytes"         /* int [1048576] */
+#define BP_TARGET_WINOGRAD          "winograd"    /* bool: convolutions by transforms [false] */
 #define BP_TARGET_THREAD_AXES       "thread_axes" /* bool: kernels over blockIdx/threadIdx [false] */
 #define BP_TARGET_MAX_NUM_THREADS   "max_num_threads"             /* int: threads in a block [1] */
 #define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size"            /* int [1] */

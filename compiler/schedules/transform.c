@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolutions by transforms (Winograd's algorithm): a block of tiles after the other is padded,
+ * transformed, multiplied and transformed back, so that what lies between stays in the second
+ * cache. The transforms of a tile are straight-line code over vectors of channels. */
+
+#include "compiler/schedules/parts.h"
+
+/* Dimensions of the output, and of the transformed input and the product. */
+enum { OUT_N, OUT_BLOCK, OUT_Y, OUT_X, OUT_CHANNEL, OUT_NDIM };
+enum { AT_N, AT_POINT_Y, AT_POINT_X, AT_BLOCK, AT_TILE_Y, AT_TILE_X, AT_CHANNEL, AT_NDIM };
+
+/* Tiles that make a register tile of the product. */
+#define WANTED_TILES 12
+/* Blocks for each core, so that all end at about the same time. */
+#define BLOCKS_PER_CORE 4
+
+/* A block of tiles, in tiles. */
+typedef struct Block {
+  int64_t rows, columns;
+} Block;
+
+static int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/* The smallest size that makes no more parts than `size` does. */
+static int64_t even_part(int64_t whole, int64_t size) {
+  return divide_up(whole, divide_up(whole, size < 1 ? 1 : size < whole ? size : whole));
+}
+
+/* As large as half the second cache allows, in whole rows of tiles if they fit; smaller where the
+ * cores would wait for each other. */
+static Block choose_block(const BpTransformStages *stages, const BpMachine *machine) {
+  const int64_t *in = stages->input->shape, *out = stages->product->shape;
+  int64_t channels = in[AT_BLOCK] * in[AT_CHANNEL] + out[AT_BLOCK] * out[AT_CHANNEL];
+  int64_t bytes = 4 * in[AT_POINT_Y] * in[AT_POINT_X] * channels;
+  int64_t most = machine->l2 / 2 / bytes, tiles = in[AT_N] * in[AT_TILE_Y] * in[AT_TILE_X];
+  int64_t share = tiles / (machine->cores * BLOCKS_PER_CORE);
+  if (machine->cores > 1 && share >= WANTED_TILES && share < most)
+    most = share;
+  Block block = {1, even_part(in[AT_TILE_X], most)};
+  if (block.columns == in[AT_TILE_X])
+    block.rows = even_part(in[AT_TILE_Y], most / block.columns);
+  return block;
+}
+
+/* ---- Stages ---------------------------------------------------------------------------------- */
+
+/* The loops of the output; *blocks is the one over blocks of tiles, *tiles the innermost one over
+ * tiles. */
+static int schedule_output(BpTeStage *stage, const int64_t *tile, Block block, bool is_parallel,
+                           BpTeAxis **blocks, BpTeAxis **tiles) {
+  BpTeAxis **axes = stage->axes, *channel = axes[OUT_CHANNEL];
+  BpTeAxis *ty, *y, *tx, *x, *block_y, *block_x;
+  if (bp_te_split(stage, axes[OUT_Y], tile[0], BP_TE_TAIL_PEEL, &ty, &y) != 0 ||
+      bp_te_split(stage, axes[OUT_X], tile[1], BP_TE_TAIL_PEEL, &tx, &x) != 0 ||
+      bp_te_split(stage, ty, block.rows, BP_TE_TAIL_GUARD, &block_y, &ty) != 0 ||
+      bp_te_split(stage, tx, block.columns, BP_TE_TAIL_GUARD, &block_x, &tx) != 0)
+    return -1;
+  BpTeAxis *order[] = {axes[OUT_N], block_y, block_x, axes[OUT_BLOCK], ty, tx, y, x, channel};
+  if (bp_te_reorder(stage, order, 9) != 0 || bp_te_unroll(stage, y) != 0 ||
+      bp_te_unroll(stage, x) != 0 || bp_te_vectorize(stage, channel) != 0 ||
+      bp_te_fuse(stage, axes[OUT_N], block_y, blocks) != 0 ||
+      bp_te_fuse(stage, *blocks, block_x, blocks) != 0)
+    return -1;
+  *tiles = tx;
+  return is_parallel ? bp_te_parallel(stage, *blocks) : 0;
+}
+
+/* Straight-line code where `axis` of `reader` runs, its values in registers. */
+static int compute_in_registers(BpTeStage *stage, BpTeStage *reader, BpTeAxis *axis) {
+  int32_t ndim = stage->tensor->ndim;
+  for (int32_t i = 0; i < ndim - 1; i++)
+    if (bp_te_unroll(stage, stage->axes[i]) != 0)
+      return -1;
+  if (bp_te_vectorize(stage, stage->axes[ndim - 1]) != 0 ||
+      bp_te_set_scope(stage, BP_IR_SCOPE_LOCAL) != 0)
+    return -1;
+  return bp_te_compute_at(stage, reader, axis);
+}
+
+static int compute_for_block(BpTeStage *stage, BpTeStage *output, BpTeAxis *blocks) {
+  if (bp_te_set_scope(stage, BP_IR_SCOPE_GLOBAL) != 0)
+    return -1;
+  return bp_te_compute_at(stage, output, blocks);
+}
+
+/* All points of a tile together, computed from what the rows of the tile give. */
+static int schedule_input(BpTeStage *stage, BpTeStage *rows) {
+  BpTeAxis **axes = stage->axes;
+  BpTeAxis *order[] = {axes[AT_N],       axes[AT_BLOCK],   axes[AT_TILE_Y], axes[AT_TILE_X],
+                       axes[AT_POINT_Y], axes[AT_POINT_X], axes[AT_CHANNEL]};
+  BpTeAxis *tiles = axes[AT_TILE_X];
+  if (bp_te_reorder(stage, order, AT_NDIM) != 0 || bp_te_unroll(stage, axes[AT_POINT_Y]) != 0 ||
+      bp_te_unroll(stage, axes[AT_POINT_X]) != 0 || bp_te_vectorize(stage, axes[AT_CHANNEL]) != 0)
+    return -1;
+  return compute_in_registers(rows, stage, tiles);
+}
+
+/* As register tiles of a matrix product of the size that a block makes it. */
+static int schedule_product(const BpStageInfo *info, Block block, const BpMachine *machine) {
+  BpStageInfo part = *info;
+  part.extent[AT_N] = 1;
+  part.extent[AT_TILE_Y] = block.rows;
+  part.extent[AT_TILE_X] = block.columns;
+  return bp__schedule_tile(&part, &part, machine);
+}
+
+static int schedule_stages(const BpAnalysis *analysis, const BpTransformStages *stages,
+                           BpTeStage *output, const BpMachine *machine) {
+  const BpStageInfo *product = bp__analysis_find(analysis, stages->product);
+  BpTeStage *padded = stages->padded->stage;
+  Block block = choose_block(stages, machine);
+  BpTeAxis *blocks, *tiles;
+  bool is_parallel =
+      machine->cores > 1 && bp__info_size(product, 0, product->num_roots) >= BP__PARALLEL_PRODUCTS;
+  if (schedule_output(output, stages->tile, block, is_parallel, &blocks, &tiles) != 0 ||
+      compute_for_block(padded, output, blocks) != 0 ||
+      bp__schedule_run(padded, padded->axes[OUT_CHANNEL], machine->lanes, 1) != 0 ||
+      schedule_input(stages->input->stage, stages->input_rows->stage) != 0 ||
+      compute_for_block(stages->input->stage, output, blocks) != 0 ||
+      schedule_product(product, block, machine) != 0 ||
+      compute_for_block(stages->product->stage, output, blocks) != 0 ||
+      compute_in_registers(stages->output_rows->stage, output, tiles) != 0)
+    return -1;
+  /* What is left comes between the product and the output. */
+  for (int32_t i = 0; i < analysis->num_stages; i++) {
+    BpTeStage *stage = analysis->stages[i].stage;
+    if (stage != output && !bp__stage_is_scheduled(stage) &&
+        compute_in_registers(stage, output, tiles) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+int bp_schedule_transformed(BpTe *te, const BpTarget *target, const BpTransformStages *stages,
+                            BpTeTensor *output) {
+  BpMachine machine = bp__machine(target);
+  BpAnalysis analysis;
+  if (bp__inline_stages(te, output) != 0 || bp__analysis_init(&analysis, te, output) != 0)
+    return -1;
+  int rc = schedule_stages(&analysis, stages, output->stage, &machine);
+  bp__analysis_clear(&analysis);
+  return rc;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where Winograd's algorithm replaces a convolution, by a count of cycles; and the transform of the
+ * weights, which happens now. */
+#include "graph/build/winograd.h"
+
+#include "graph/ops/winograd.h"
+
+/* What a core does in a cycle: multiply-adds of vectors, and bytes from its second cache and from
+ * beyond. */
+#define PRODUCTS_PER_CYCLE 2.0
+#define NEAR_BYTES         32.0
+#define FAR_BYTES          8.0
+/* Cycles for a vector of one point, into the tile or out of it, beyond the products. */
+#define TRANSFORM_CYCLES 2.5
+/* What must be gained to bear the larger weights and the larger rounding error. */
+#define LEAST_GAIN 1.15
+
+static double weight_cycles(const BpWinogradSite *site, double points) {
+  double bytes = 4 * points * (double)(site->in_blocks * site->in_block) *
+                 (double)(site->out_blocks * site->out_block);
+  double near = (double)bp_target_get_int(site->target, BP_TARGET_L2_BYTES, 1 << 20) / 2;
+  return bytes / (bytes <= near ? NEAR_BYTES : FAR_BYTES);
+}
+
+/* Of products for `places` times `points` places in all input and output channels. */
+static double product_cycles(const BpWinogradSite *site, double places, double points) {
+  double vectors = (double)(site->in_blocks * site->in_block * site->out_blocks);
+  return places * points * vectors / PRODUCTS_PER_CYCLE + weight_cycles(site, points);
+}
+
+static double winograd_cycles(const BpWinogradSite *site, const int64_t *tile) {
+  double points = 1, tiles = 1;
+  for (int32_t i = 0; i < 2; i++) {
+    points *= (double)(tile[i] + site->window->kernel[i] - 1);
+    tiles *= (double)((site->window->out[i] + tile[i] - 1) / tile[i]);
+  }
+  double vectors = (double)(site->in_blocks + site->out_blocks);
+  return product_cycles(site, tiles, points) + tiles * vectors * points * TRANSFORM_CYCLES;
+}
+
+static int is_plain_window(const BpOpWindow *window) {
+  int64_t taps = 1;
+  for (int32_t i = 0; i < 2; i++) {
+    taps *= window->kernel[i];
+    if (window->strides[i] != 1 || window->dilations[i] != 1)
+      return 0;
+  }
+  return taps > 1;
+}
+
+/* Tiles of an odd number of points leave one of a pair p, -p over. */
+static int is_even(int64_t points) {
+  return points == 1 || points % 2 == 0;
+}
+
+int bp__winograd_pays(const BpWinogradSite *site, int64_t *tile) {
+  const int64_t *kernel = site->window->kernel, *out = site->window->out;
+  double taps = (double)(kernel[0] * kernel[1]), best;
+  if (!bp_target_get_int(site->target, BP_TARGET_WINOGRAD, 0) || !is_plain_window(site->window))
+    return 0;
+  best = product_cycles(site, (double)(out[0] * out[1]), taps) / LEAST_GAIN;
+  tile[0] = 0;
+  for (int64_t y = 1; y + kernel[0] - 1 <= BP_WINOGRAD_MAX_POINTS; y++)
+    for (int64_t x = 1; x + kernel[1] - 1 <= BP_WINOGRAD_MAX_POINTS; x++) {
+      int64_t size[2] = {y, x};
+      double cycles = winograd_cycles(site, size);
+      if (!is_even(y + kernel[0] - 1) || !is_even(x + kernel[1] - 1) || cycles >= best)
+        continue;
+      best = cycles;
+      tile[0] = y;
+      tile[1] = x;
+    }
+  return tile[0] > 0;
+}
+
+/* G filter G', for one pair of channels; `step` elements between the points of the result. */
+static void transform_filter(const BpWinograd *height, const BpWinograd *width, const float *filter,
+                             float *result, int64_t step) {
+  for (int32_t py = 0; py < height->points; py++)
+    for (int32_t px = 0; px < width->points; px++) {
+      double sum = 0;
+      for (int32_t y = 0; y < height->taps; y++)
+        for (int32_t x = 0; x < width->taps; x++)
+          sum += height->filter[py][y] * width->filter[px][x] * (double)filter[y * width->taps + x];
+      result[(py * width->points + px) * step] = (float)sum;
+    }
+}
+
+BpGraphValue *bp__winograd_weights(BpGraph *graph, const BpGraphValue *from, const int64_t *tile,
+                                   const BpWinogradSite *site) {
+  const int64_t *s = from->shape, a = site->in_block, b = site->out_block;
+  BpWinograd height, width;
+  bp__winograd_init(&height, (int32_t)tile[0], (int32_t)s[2]);
+  bp__winograd_init(&width, (int32_t)tile[1], (int32_t)s[3]);
+  int64_t shape[6] = {height.points, width.points, site->out_blocks, site->in_blocks, a, b};
+  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 6, NULL);
+  const float *source = from->data;
+  float *target = to ? bp__graph_constant_data(to) : NULL;
+  int64_t step = site->out_blocks * site->in_blocks * a * b;
+  for (int64_t o = 0; to && o < s[0]; o++)
+    for (int64_t i = 0; i < s[1]; i++) {
+      int64_t at = (((o / b) * site->in_blocks + i / a) * a + i % a) * b + o % b;
+      transform_filter(&height, &width, source + (o * s[1] + i) * s[2] * s[3], target + at, step);
+    }
+  return to;
+}

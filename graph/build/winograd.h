@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which convolutions become Winograd's, and their weights. */
+#ifndef BACKPLANE_GRAPH_BUILD_WINOGRAD_H
+#define BACKPLANE_GRAPH_BUILD_WINOGRAD_H
+
+#include <backplane/target.h>
+
+#include "graph/ir/graph.h"
+#include "graph/ops/op.h"
+
+/* A dense convolution in the blocked layout. */
+typedef struct BpWinogradSite {
+  const BpTarget *target;
+  const BpOpWindow *window;
+  int64_t in_blocks, in_block; /* channels */
+  int64_t out_blocks, out_block;
+} BpWinogradSite;
+
+/* Whether transforms pay; then sets the outputs of a tile along height and width. */
+int bp__winograd_pays(const BpWinogradSite *site, int64_t *tile);
+/* Weights (out, in, h, w) as (points y, points x, out / b, in / a, a, b), transformed, zero beyond
+ * the channels; NULL with an error. */
+BpGraphValue *bp__winograd_weights(BpGraph *graph, const BpGraphValue *from, const int64_t *tile,
+                                   const BpWinogradSite *site);
+
+#endif

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolutions of stride one by Winograd's algorithm, in the blocked layout: the input is
+ * transformed tile by tile, the channels are summed by one matrix product for each pair of points,
+ * and the sums are transformed back. graph/build/winograd.c decides where that pays. */
+#include "graph/ops/winograd.h"
+
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+/* ---- Matrices ------------------------------------------------------------------------------- */
+
+static double power(double base, int32_t exponent) {
+  double result = 1;
+  while (exponent-- > 0)
+    result *= base;
+  return result;
+}
+
+/* The coefficients of the product of (x - point) over all points but `except`. */
+static void expand_product(const double *points, int32_t count, int32_t except,
+                           double *coefficients) {
+  int32_t degree = 0;
+  coefficients[0] = 1;
+  for (int32_t i = 0; i < count; i++) {
+    if (i == except)
+      continue;
+    coefficients[++degree] = 0;
+    for (int32_t k = degree; k >= 0; k--)
+      coefficients[k] = (k > 0 ? coefficients[k - 1] : 0) - points[i] * coefficients[k];
+  }
+}
+
+void bp__winograd_init(BpWinograd *w, int32_t tile, int32_t taps) {
+  static const double points[BP_WINOGRAD_MAX_POINTS - 1] = {0, 1, -1, 2, -2};
+  memset(w, 0, sizeof(*w));
+  w->tile = tile;
+  w->taps = taps;
+  w->points = tile + taps - 1;
+  int32_t infinity = w->points - 1;
+  for (int32_t p = 0; p < infinity; p++) {
+    double scale = 1;
+    for (int32_t other = 0; other < infinity; other++)
+      scale *= other == p ? 1 : points[p] - points[other];
+    expand_product(points, infinity, p, w->input[p]);
+    for (int32_t k = 0; k < taps; k++)
+      w->filter[p][k] = power(points[p], k) / scale;
+    for (int32_t k = 0; k < tile; k++)
+      w->output[k][p] = power(points[p], k);
+  }
+  expand_product(points, infinity, -1, w->input[infinity]);
+  w->filter[infinity][taps - 1] = 1;
+  w->output[tile - 1][infinity] = 1;
+}
+
+/* ---- Transforms ----------------------------------------------------------------------------- */
+
+/* sum + factor * value; a NULL sum is zero. */
+static const BpIrNode *add_scaled(BpIrModule *ir, const BpIrNode *sum, double factor,
+                                  const BpIrNode *value) {
+  double size = factor < 0 ? -factor : factor;
+  const BpIrNode *term = size == 1 ? value : x_mul(ir, value, x_number(ir, x_dtype(value), size));
+  if (!sum)
+    return factor < 0 ? x_mul(ir, value, x_number(ir, x_dtype(value), factor)) : term;
+  return factor < 0 ? x_sub(ir, sum, term) : x_add(ir, sum, term);
+}
+
+/* One element of B' times `values`. The rows of points p and -p have the same terms of even index
+ * and opposite ones of odd index: both sums are written alike for the two, and computed once. */
+static const BpIrNode *transform_input(BpIrModule *ir, const BpWinograd *w, int32_t point,
+                                       const BpIrNode *const *values) {
+  const BpIrNode *even = NULL, *odd = NULL;
+  double sign = 0;
+  for (int32_t i = w->points - 1; i >= 0; i--) {
+    double factor = w->input[point][i];
+    if (factor == 0)
+      continue;
+    if (i % 2 && sign == 0)
+      sign = factor < 0 ? -1 : 1;
+    if (i % 2)
+      odd = add_scaled(ir, odd, sign * factor, values[i]);
+    else
+      even = add_scaled(ir, even, factor, values[i]);
+  }
+  if (!even || !odd)
+    return even ? even : add_scaled(ir, NULL, sign, odd);
+  return sign < 0 ? x_sub(ir, even, odd) : x_add(ir, even, odd);
+}
+
+/* One element of A' times `values`; points p and -p have the same power or opposite ones, so that
+ * their sum and their difference serve all outputs. */
+static const BpIrNode *transform_output(BpIrModule *ir, const BpWinograd *w, int32_t output,
+                                        const BpIrNode *const *values) {
+  const BpIrNode *sum = NULL;
+  for (int32_t p = 0; p < w->points; p++) {
+    double factor = w->output[output][p];
+    const BpIrNode *value = values[p];
+    if (p % 2 && p + 2 < w->points) {
+      value = factor == w->output[output][p + 1] ? x_add(ir, values[p], values[p + 1])
+                                                 : x_sub(ir, values[p], values[p + 1]);
+      p++;
+    }
+    if (factor != 0)
+      sum = add_scaled(ir, sum, factor, value);
+  }
+  return sum;
+}
+
+/* The element `index`, below `count`, of a transform: loops over it are unrolled, and then one of
+ * the expressions is left. */
+typedef const BpIrNode *(*Transform)(BpIrModule *ir, const BpWinograd *w, int32_t element,
+                                     const BpIrNode *const *values);
+
+static const BpIrNode *choose_element(BpIrModule *ir, const BpWinograd *w, Transform transform,
+                                      int32_t count, const BpIrNode *index,
+                                      const BpIrNode *const *values) {
+  const BpIrNode *chosen = transform(ir, w, count - 1, values);
+  for (int32_t i = count - 2; i >= 0; i--)
+    chosen = bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, index, x_index(ir, i)),
+                          transform(ir, w, i, values), chosen);
+  return chosen;
+}
+
+/* ---- The operator --------------------------------------------------------------------------- */
+
+/* Its attributes, all given: tile, the outputs of a tile along height and width, and pads. The
+ * input is blocked; weights, transformed when compiling:
+ *   (points along height, width, blocks out, blocks in, block in, block out) */
+typedef struct Winograd {
+  const BpOpCompute *op;
+  BpWinograd height, width;
+  int64_t pads[4];
+  int64_t tiles[2];
+  BpTeTensor *before; /* what the stage at hand is computed from */
+} Winograd;
+
+static int64_t output_extent(const BpGraphNode *node, const Winograd *w, int32_t i) {
+  return node->inputs[0]->shape[2 + i] + w->pads[i] + w->pads[2 + i] -
+         (i ? w->width.taps : w->height.taps) + 1;
+}
+
+static int read_winograd(const BpGraphNode *node, Winograd *w) {
+  const int64_t *points = node->inputs[1]->shape;
+  int64_t tile[2];
+  if (bp__op_ints(node, -1, "tile", tile, 2) != 2 || bp__op_ints(node, -1, "pads", w->pads, 4) != 4)
+    return bp__op_bad(node, "an attribute is missing");
+  for (int32_t i = 0; i < 2; i++)
+    if (tile[i] < 1 || points[i] < tile[i] || points[i] > BP_WINOGRAD_MAX_POINTS)
+      return bp__op_bad(node, "its weights do not fit its tile");
+  bp__winograd_init(&w->height, (int32_t)tile[0], (int32_t)(points[0] - tile[0] + 1));
+  bp__winograd_init(&w->width, (int32_t)tile[1], (int32_t)(points[1] - tile[1] + 1));
+  for (int32_t i = 0; i < 2; i++)
+    w->tiles[i] = (output_extent(node, w, i) + tile[i] - 1) / tile[i];
+  return 0;
+}
+
+BP_ROW_INFER(conv_winograd) {
+  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
+  Winograd w;
+  if (read_winograd(node, &w))
+    return -1;
+  int64_t shape[5] = {in->shape[0], weights->shape[2], output_extent(node, &w, 0),
+                      output_extent(node, &w, 1), weights->shape[5]};
+  return bp__node_set_output(graph, node, 0, in->dtype, shape, 5);
+}
+
+/* With the padding, and to the end of the last tile. */
+static const BpIrNode *padded_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Winograd *w = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const int64_t *shape = w->op->node->inputs[0]->shape;
+  const BpIrNode *y = x_sub(ir, axes[2], x_index(ir, w->pads[0]));
+  const BpIrNode *x = x_sub(ir, axes[3], x_index(ir, w->pads[1]));
+  const BpIrNode *indices[5] = {axes[0], axes[1], y, x, axes[4]}, *zero = x_index(ir, 0);
+  const BpIrNode *rows = x_and(ir, x_ge(ir, y, zero), x_lt(ir, y, x_index(ir, shape[2])));
+  const BpIrNode *columns = x_and(ir, x_ge(ir, x, zero), x_lt(ir, x, x_index(ir, shape[3])));
+  return bp_te_read_if(te, w->before, indices, x_and(ir, rows, columns));
+}
+
+/* [n, block, tile y, tile x, row, point, channel] of [n, block, y, x, channel] */
+static const BpIrNode *input_rows_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Winograd *w = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *values[BP_WINOGRAD_MAX_POINTS];
+  for (int32_t i = 0; i < w->width.points; i++) {
+    const BpIrNode *y = x_add(ir, x_mul(ir, axes[2], x_index(ir, w->height.tile)), axes[4]);
+    const BpIrNode *x = x_add(ir, x_mul(ir, axes[3], x_index(ir, w->width.tile)), x_index(ir, i));
+    const BpIrNode *indices[5] = {axes[0], axes[1], y, x, axes[6]};
+    values[i] = bp_te_read(te, w->before, indices);
+  }
+  return choose_element(ir, &w->width, transform_input, w->width.points, axes[5], values);
+}
+
+/* [n, point y, point x, block, tile y, tile x, channel] of the above */
+static const BpIrNode *input_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Winograd *w = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *values[BP_WINOGRAD_MAX_POINTS];
+  for (int32_t i = 0; i < w->height.points; i++) {
+    const BpIrNode *indices[7] = {axes[0],        axes[3], axes[4], axes[5],
+                                  x_index(ir, i), axes[2], axes[6]};
+    values[i] = bp_te_read(te, w->before, indices);
+  }
+  return choose_element(ir, &w->height, transform_input, w->height.points, axes[1], values);
+}
+
+/* The same dimensions, of the output; reduced over (block in, channel in the block). */
+static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Winograd *w = context;
+  const int64_t *extents = w->op->node->inputs[1]->shape;
+  const BpIrNode *reduce[2] = {bp_te_reduce_axis(te, "ic", extents[3]),
+                               bp_te_reduce_axis(te, "icb", extents[4])};
+  const BpIrNode *x[7] = {axes[0], axes[1], axes[2], reduce[0], axes[4], axes[5], reduce[1]};
+  const BpIrNode *u[6] = {axes[1], axes[2], axes[3], reduce[0], reduce[1], axes[6]};
+  return bp_te_reduce(
+      te, BP_TE_SUM,
+      x_mul(bp_te_ir(te), bp_te_read(te, w->before, x), bp_te_read(te, w->op->inputs[1], u)),
+      reduce, 2);
+}
+
+/* [n, block, tile y, tile x, row, point, channel] of the above */
+static const BpIrNode *output_rows_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Winograd *w = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *values[BP_WINOGRAD_MAX_POINTS];
+  for (int32_t i = 0; i < w->height.points; i++) {
+    const BpIrNode *indices[7] = {axes[0], x_index(ir, i), axes[5], axes[1],
+                                  axes[2], axes[3],        axes[6]};
+    values[i] = bp_te_read(te, w->before, indices);
+  }
+  return choose_element(ir, &w->height, transform_output, w->height.tile, axes[4], values);
+}
+
+/* [n, block, y, x, channel] of the above */
+static const BpIrNode *output_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Winograd *w = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *values[BP_WINOGRAD_MAX_POINTS];
+  const BpIrNode *rows = x_index(ir, w->height.tile), *columns = x_index(ir, w->width.tile);
+  for (int32_t i = 0; i < w->width.points; i++) {
+    const BpIrNode *indices[7] = {axes[0],
+                                  axes[1],
+                                  bp_ir_binary(ir, BP_IR_FLOORDIV, axes[2], rows),
+                                  bp_ir_binary(ir, BP_IR_FLOORDIV, axes[3], columns),
+                                  bp_ir_binary(ir, BP_IR_FLOORMOD, axes[2], rows),
+                                  x_index(ir, i),
+                                  axes[4]};
+    values[i] = bp_te_read(te, w->before, indices);
+  }
+  return choose_element(ir, &w->width, transform_output, w->width.tile,
+                        bp_ir_binary(ir, BP_IR_FLOORMOD, axes[3], columns), values);
+}
+
+static const BpIrNode *bias_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Winograd *w = context;
+  const BpIrNode *indices[2] = {axes[1], axes[4]};
+  return x_add(bp_te_ir(te), bp_te_read(te, w->before, axes),
+               bp_te_read(te, w->op->inputs[2], indices));
+}
+
+static BpTeTensor *stage(Winograd *w, const char *name, const int64_t *shape, int32_t ndim,
+                         BpTeBody body) {
+  if (w->before)
+    w->before = bp_te_compute(w->op->te, name, shape, ndim, body, w);
+  return w->before;
+}
+
+BP_ROW_COMPUTE(conv_winograd) {
+  const int64_t *in = op->node->inputs[0]->shape, *out = op->node->outputs[0]->shape;
+  BpTransformStages ignored, *made = op->transforms ? op->transforms : &ignored;
+  Winograd w = {.op = op, .before = op->inputs[0]};
+  if (read_winograd(op->node, &w))
+    return NULL;
+  int64_t ty = w.tiles[0], tx = w.tiles[1], py = w.height.points, px = w.width.points;
+  int64_t rows = ty * w.height.tile + w.height.taps - 1;
+  int64_t columns = tx * w.width.tile + w.width.taps - 1;
+  made->tile[0] = w.height.tile;
+  made->tile[1] = w.width.tile;
+  made->padded =
+      stage(&w, "padded", (int64_t[]){in[0], in[1], rows, columns, in[4]}, 5, padded_body);
+  made->input_rows =
+      stage(&w, "rows_in", (int64_t[]){in[0], in[1], ty, tx, py, px, in[4]}, 7, input_rows_body);
+  made->input =
+      stage(&w, "tiles_in", (int64_t[]){in[0], py, px, in[1], ty, tx, in[4]}, 7, input_body);
+  made->product =
+      stage(&w, "product", (int64_t[]){in[0], py, px, out[1], ty, tx, out[4]}, 7, product_body);
+  made->output_rows =
+      stage(&w, "rows_out", (int64_t[]){in[0], out[1], ty, tx, w.height.tile, px, out[4]}, 7,
+            output_rows_body);
+  stage(&w, "conv", out, 5, output_body);
+  return op->inputs[2] ? stage(&w, "bias", out, 5, bias_body) : w.before;
+}
