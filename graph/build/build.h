@@ -22,7 +22,7 @@ int bp__build_fold_scales(BpGraph *graph);
 int bp__build_canonical(BpGraph *graph);
 /* Brings convolutions into the channel-blocked layout if the target has vectors. (layout.c) */
 int bp__build_layout(BpGraph *graph, const BpTarget *target);
-/* Packs constant operands of products in panels if the target has vectors. (pack.c) */
+/* Packs second operands of products in panels if the target has vectors. (pack.c) */
 int bp__build_pack(BpGraph *graph, const BpTarget *target);
 
 /* ---- Groups: nodes that become one function ------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constant operands of products in the order in which they are read: the columns in panels as wide
- * as a tile of the result, each of them whole before the next. */
+/* Second operands of products in the order in which tiles read them: in panels
+ * (graph/ops/matmul.c). Constant ones are packed now, others at run time where that costs less than
+ * it saves. */
 #include <string.h>
 
 #include <backplane/compiler/schedules.h>
@@ -8,45 +9,46 @@
 #include "graph/build/build.h"
 #include "graph/ops/op.h"
 
-/* A matrix (inner, columns) as (panels, inner, panel), zero beyond the columns. */
-static BpGraphValue *pack_panels(BpGraph *graph, const BpGraphValue *from, int64_t panel) {
-  int64_t inner = from->shape[0], columns = from->shape[1];
-  int64_t shape[3] = {(columns + panel - 1) / panel, inner, panel};
-  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 3, NULL);
-  const float *source = from->data;
-  float *target = to ? bp__graph_constant_data(to) : NULL;
-  for (int64_t p = 0; to && p < shape[0]; p++) {
-    int64_t first = p * panel, count = columns - first < panel ? columns - first : panel;
-    for (int64_t k = 0; k < inner; k++, target += panel)
-      memcpy(target, source + k * columns + first, (size_t)count * sizeof(*target));
-  }
-  return to;
+/* Rows of the result from which on packing a computed operand pays. */
+#define PACKED_ROWS 64
+/* Rows of a matrix that lie a multiple of this apart, in bytes, share a few sets of the caches. */
+#define CONFLICT_BYTES 2048
+
+static int is_product(const BpGraphNode *node) {
+  return !strcmp(node->op->name, "MatMul") && !node->op->domain[0] && node->inputs[0]->ndim > 1 &&
+         node->inputs[1]->ndim > 1 && bp__dtype_equal(node->inputs[1]->dtype, BP__FLOAT32) &&
+         bp__value_num_elements(node->inputs[0]) > 0 &&
+         bp__value_num_elements(node->inputs[1]) > 0 && node->outputs[0]->ndim < BP_GRAPH_MAX_NDIM;
 }
 
-/* A product of float32 with a constant matrix of more columns than a tile has. */
-static int is_packable(const BpGraphNode *node) {
+/* Whether tiles miss the caches in an operand as it is, often enough to make up for a copy. */
+static int pays_to_pack(const BpGraphNode *node, const BpTarget *target) {
   const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
-  return !strcmp(node->op->name, "MatMul") && !node->op->domain[0] && b->data && b->ndim == 2 &&
-         a->ndim > 1 && bp__dtype_equal(b->dtype, BP__FLOAT32) &&
-         bp__value_num_elements(node->outputs[0]) > 0 && b->shape[0] > 0;
+  int64_t row = b->shape[b->ndim - 1] * (int64_t)sizeof(float);
+  int64_t l2 = bp_target_get_int(target, BP_TARGET_L2_BYTES, 1 << 20);
+  return a->shape[a->ndim - 2] >= PACKED_ROWS && row % CONFLICT_BYTES == 0 &&
+         b->shape[b->ndim - 2] * row > l2 / 2;
 }
 
 static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
   const BpTarget *target = rewrite->context;
-  if (!is_packable(node))
+  if (!is_product(node) || (!node->inputs[1]->data && !pays_to_pack(node, target)))
     return 0;
-  const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
-  int64_t panel =
-      bp_schedule_panel_columns(target, a->shape[a->ndim - 2], b->shape[0], b->shape[1]);
+  BpGraphValue *operands[2] = {node->inputs[0], node->inputs[1]}, *product;
+  const int64_t *rows = operands[0]->shape + operands[0]->ndim - 2;
+  const int64_t *matrix = operands[1]->shape + operands[1]->ndim - 2;
+  int64_t panel = bp_schedule_panel_columns(target, rows[0], matrix[0], matrix[1]);
   if (panel < 0)
     return -1;
-  if (panel >= b->shape[1])
+  if (panel >= matrix[1])
     return 0;
-  BpGraphAttr columns = bp__attr_int(rewrite->graph, "columns", b->shape[1]);
-  BpGraphValue *inputs[2] = {node->inputs[0], pack_panels(rewrite->graph, b, panel)};
-  BpGraphValue *packed =
-      bp__op_apply(rewrite->graph, "backplane", "MatMulPacked", node->name, inputs, 2, &columns, 1);
-  return bp__rewrite_replace(rewrite, node->outputs[0], packed) ? -1 : 1;
+  BpGraphAttr width = bp__attr_int(rewrite->graph, "panel", panel);
+  BpGraphAttr columns = bp__attr_int(rewrite->graph, "columns", matrix[1]);
+  operands[1] = bp__op_apply(rewrite->graph, "backplane", "Panels", operands[1]->name, &operands[1],
+                             1, &width, 1);
+  product = bp__op_apply(rewrite->graph, "backplane", "MatMulPacked", node->name, operands, 2,
+                         &columns, 1);
+  return bp__rewrite_replace(rewrite, node->outputs[0], product) ? -1 : 1;
 }
 
 int bp__build_pack(BpGraph *graph, const BpTarget *target) {

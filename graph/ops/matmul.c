@@ -31,12 +31,11 @@ BP_ROW_INFER(matmul) {
   return bp__node_set_output(graph, node, 0, a->dtype, shape, ndim);
 }
 
-/* The leading indices of an operand from those of the output. */
-static void batch_indices(BpTe *te, const BpGraphValue *operand, int32_t out_batch,
+/* The leading `batch` indices of an operand from those of the output. */
+static void batch_indices(BpTe *te, const BpGraphValue *operand, int32_t batch, int32_t out_batch,
                           const BpIrNode *const *axes, const BpIrNode **indices) {
-  for (int32_t i = 0; i < operand->ndim - 2; i++)
-    indices[i] = operand->shape[i] == 1 ? x_index(bp_te_ir(te), 0)
-                                        : axes[out_batch - (operand->ndim - 2) + i];
+  for (int32_t i = 0; i < batch; i++)
+    indices[i] = operand->shape[i] == 1 ? x_index(bp_te_ir(te), 0) : axes[out_batch - batch + i];
 }
 
 static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -46,8 +45,8 @@ static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *
   int32_t batch = op->node->outputs[0]->ndim - rows - columns;
   const BpIrNode *ia[BP_GRAPH_MAX_NDIM], *ib[BP_GRAPH_MAX_NDIM];
   const BpIrNode *k = bp_te_reduce_axis(te, "k", a->shape[a->ndim - 1]);
-  batch_indices(te, a, batch, axes, ia);
-  batch_indices(te, b, batch, axes, ib);
+  batch_indices(te, a, a->ndim - 2, batch, axes, ia);
+  batch_indices(te, b, b->ndim - 2, batch, axes, ib);
   if (rows)
     ia[a->ndim - 2] = axes[batch];
   ia[a->ndim - 1] = k;
@@ -68,25 +67,94 @@ BP_ROW_COMPUTE(matmul) {
 
 /* ---- With a packed operand ------------------------------------------------------------------ */
 
-/* The second operand (inner, columns) as (panels, inner, panel), made by graph/build/pack.c. */
+/* Matrices (..., inner, columns) as (..., panels, inner, panel): columns in panels as wide as a
+ * tile of the result, zero beyond the last; each panel is read from front to back.
+ * graph/build/pack.c makes these operators, and nothing else does. */
+BP_ROW_INFER(panels) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t panel = bp__node_int(node, "panel", 1), shape[BP_GRAPH_MAX_NDIM + 1];
+  memcpy(shape, in->shape, (size_t)in->ndim * sizeof(*shape));
+  shape[in->ndim - 2] = (in->shape[in->ndim - 1] + panel - 1) / panel;
+  shape[in->ndim - 1] = in->shape[in->ndim - 2];
+  shape[in->ndim] = panel;
+  return bp__node_set_output(graph, node, 0, in->dtype, shape, in->ndim + 1);
+}
+
+static const BpIrNode *panels_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpGraphValue *in = op->node->inputs[0], *out = op->node->outputs[0];
+  BpIrModule *ir = bp_te_ir(te);
+  int64_t columns = in->shape[in->ndim - 1], panel = out->shape[in->ndim];
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  memcpy(indices, axes, (size_t)in->ndim * sizeof(*indices));
+  indices[in->ndim - 2] = axes[in->ndim - 1];
+  indices[in->ndim - 1] =
+      x_add(ir, x_mul(ir, axes[in->ndim - 2], x_index(ir, panel)), axes[in->ndim]);
+  if (columns % panel == 0)
+    return bp_te_read(te, op->inputs[0], indices);
+  return bp_te_read_if(te, op->inputs[0], indices,
+                       x_lt(ir, indices[in->ndim - 1], x_index(ir, columns)));
+}
+
+BP_ROW_COMPUTE(panels) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp_te_compute(op->te, "panels", out->shape, out->ndim, panels_body, &copy);
+}
+
+BP_ROW_FOLD(panels) {
+  const BpGraphValue *in = node->inputs[0], *out = node->outputs[0];
+  int64_t inner = in->shape[in->ndim - 2], columns = in->shape[in->ndim - 1];
+  int64_t panels = out->shape[in->ndim - 2], panel = out->shape[in->ndim];
+  size_t element = (size_t)in->dtype.bits / 8;
+  if (!in->data)
+    return 1;
+  char *target = bp__arena_alloc(&graph->arena, (size_t)bp__value_num_bytes(out));
+  const char *source = in->data, *end = source + bp__value_num_bytes(in);
+  if (!target)
+    return -1;
+  node->outputs[0]->data = target;
+  for (; source < end; source += (size_t)(inner * columns) * element)
+    for (int64_t p = 0; p < panels; p++) {
+      int64_t count = columns - p * panel < panel ? columns - p * panel : panel;
+      for (int64_t k = 0; k < inner; k++, target += (size_t)panel * element)
+        memcpy(target, source + (size_t)(k * columns + p * panel) * element,
+               (size_t)count * element);
+    }
+  return 0;
+}
+
+/* The product with a second operand in panels, whose batch dimensions broadcast with the first's.
+ */
 BP_ROW_INFER(matmul_packed) {
-  const BpGraphValue *a = node->inputs[0];
+  const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
   int64_t shape[BP_GRAPH_MAX_NDIM];
-  memcpy(shape, a->shape, (size_t)a->ndim * sizeof(*shape));
-  shape[a->ndim - 1] = bp__node_int(node, "columns", 1);
-  return bp__node_set_output(graph, node, 0, a->dtype, shape, a->ndim);
+  int32_t batch_a = a->ndim - 2, batch_b = b->ndim - 3;
+  int32_t batch = batch_a > batch_b ? batch_a : batch_b;
+  for (int32_t i = 0; i < batch; i++) {
+    int64_t ea = i < batch - batch_a ? 1 : a->shape[i - (batch - batch_a)];
+    int64_t eb = i < batch - batch_b ? 1 : b->shape[i - (batch - batch_b)];
+    shape[i] = ea == 1 ? eb : ea;
+  }
+  shape[batch] = a->shape[batch_a];
+  shape[batch + 1] = bp__node_int(node, "columns", 1);
+  return bp__node_set_output(graph, node, 0, a->dtype, shape, batch + 2);
 }
 
 static const BpIrNode *matmul_packed_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   const BpGraphValue *a = op->node->inputs[0], *b = op->node->inputs[1];
+  int32_t batch = op->node->outputs[0]->ndim - 2, batch_a = a->ndim - 2, batch_b = b->ndim - 3;
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", b->shape[1]), *column = axes[a->ndim - 1];
-  const BpIrNode *panel = x_index(ir, b->shape[2]), *ia[BP_GRAPH_MAX_NDIM];
-  const BpIrNode *ib[3] = {bp_ir_binary(ir, BP_IR_FLOORDIV, column, panel), k,
-                           bp_ir_binary(ir, BP_IR_FLOORMOD, column, panel)};
-  memcpy(ia, axes, (size_t)a->ndim * sizeof(*ia));
-  ia[a->ndim - 1] = k;
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", a->shape[a->ndim - 1]);
+  const BpIrNode *panel = x_index(ir, b->shape[batch_b + 2]);
+  const BpIrNode *ia[BP_GRAPH_MAX_NDIM], *ib[BP_GRAPH_MAX_NDIM];
+  batch_indices(te, a, batch_a, batch, axes, ia);
+  batch_indices(te, b, batch_b, batch, axes, ib);
+  ia[batch_a] = axes[batch];
+  ia[batch_a + 1] = ib[batch_b + 1] = k;
+  ib[batch_b] = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[batch + 1], panel);
+  ib[batch_b + 2] = bp_ir_binary(ir, BP_IR_FLOORMOD, axes[batch + 1], panel);
   return bp_te_reduce(
       te, BP_TE_SUM,
       x_mul(ir, bp_te_read(te, op->inputs[0], ia), bp_te_read(te, op->inputs[1], ib)), &k, 1);

@@ -192,6 +192,8 @@ static const BpOp table[] = {
      NULL, bp__compute_unblock, NULL, NULL},
     {"ConvBlocked", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "strides:is pads:is dilations:is",
      bp__infer_conv_blocked, NULL, bp__compute_conv_blocked, NULL, NULL},
+    {"Panels", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "panel:i", bp__infer_panels, NULL,
+     bp__compute_panels, bp__fold_panels, NULL},
     {"MatMulPacked", "backplane", 1, 2, 2, 1, 0, BP_FUSE_ANCHOR, "columns:i",
      bp__infer_matmul_packed, NULL, bp__compute_matmul_packed, NULL, NULL},
     {"ConvWinograd", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "tile:is pads:is",
