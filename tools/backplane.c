@@ -28,6 +28,7 @@ static void print_help(FILE *out) {
         "  BACKPLANE_PLUGIN_PATH  folders with plugins, before the system's\n"
         "  BACKPLANE_NUM_THREADS  threads of the host\n"
         "  BACKPLANE_CACHE_DIR    where compiled code is kept\n"
+        "  BACKPLANE_CACHE_SIZE   how many MiB of it; 0: no limit\n"
         "  BACKPLANE_CC           the C compiler\n",
         out);
 }

@@ -5,19 +5,26 @@
 
 #include "core/module/elf_file.h"
 #include "core/registry/cache_dir.h"
+#include "core/registry/env.h"
 #include "core/registry/log.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#define SUBJECT     "c"
-#define DIGEST_SIZE 32
+#define SUBJECT      "c"
+#define DEFAULT_SIZE 1024 /* MiB */
+#define MOST_SIZE    (1 << 24)
+#define RECENT_S     60 /* what was used so recently may be in use */
+#define DIGEST_SIZE  32
 
 typedef struct Trailer {
   char magic[8];
@@ -91,8 +98,84 @@ static int is_intact(const BpMappedFile *file) {
          !memcmp(trailer.digest, digest, DIGEST_SIZE);
 }
 
+/* ---- Size -------------------------------------------------------------------------------- */
+
+static uint64_t limit_bytes(void) {
+  const char *text = bp__env_get("BACKPLANE_CACHE_SIZE");
+  guint64 mebibytes = DEFAULT_SIZE;
+  if (text && !g_ascii_string_to_unsigned(text, 10, 0, MOST_SIZE, &mebibytes, NULL)) {
+    mebibytes = DEFAULT_SIZE;
+    bp__log(BP_LOG_WARNING,
+            "BACKPLANE_CACHE_SIZE is \"%s\", not a number of MiB from 0 to %d; ignored", text,
+            MOST_SIZE);
+  }
+  return mebibytes << 20;
+}
+
+/* A file of the cache. */
+typedef struct Kept {
+  char *name;
+  time_t used;
+  uint64_t size;
+} Kept;
+
+static void free_kept(void *kept) {
+  g_free(((Kept *)kept)->name);
+}
+
+static int compare_use(const void *a, const void *b) {
+  const Kept *first = a, *second = b;
+  return (first->used > second->used) - (first->used < second->used);
+}
+
+/* Removes what was not used for longest until the files fit. */
+static void prune(int directory, GArray *files, uint64_t limit, time_t recent) {
+  uint64_t size = 0;
+  for (guint i = 0; i < files->len; ++i)
+    size += g_array_index(files, Kept, i).size;
+  g_array_sort(files, compare_use);
+  for (guint i = 0; i < files->len && size > limit; ++i) {
+    const Kept *file = &g_array_index(files, Kept, i);
+    if (file->used >= recent)
+      return;
+    unlinkat(directory, file->name, 0);
+    size -= file->size;
+  }
+}
+
+/* Keeps the cache within its limit and removes what a process that crashed left there. Other
+ * processes do the same: each touches what it is about to use and leaves alone what was touched
+ * just now. */
+static void tidy(const char *path) {
+  const time_t recent = time(NULL) - RECENT_S;
+  const uint64_t limit = limit_bytes();
+  DIR *directory = opendir(path);
+  if (!directory)
+    return;
+  GArray *files = g_array_new(FALSE, FALSE, sizeof(Kept));
+  g_array_set_clear_func(files, free_kept);
+  for (const struct dirent *entry; (entry = readdir(directory));) {
+    struct stat status;
+    if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW))
+      continue;
+    if (S_ISREG(status.st_mode)) {
+      const Kept file = {g_strdup(entry->d_name), status.st_mtime, (uint64_t)status.st_size};
+      g_array_append_val(files, file);
+    } else if (S_ISDIR(status.st_mode) && status.st_mtime < recent &&
+               g_str_has_prefix(entry->d_name, BP_WORKDIR_PREFIX)) {
+      bp__workdir_remove_abandoned(dirfd(directory), entry->d_name);
+    }
+  }
+  if (limit)
+    prune(dirfd(directory), files, limit, recent);
+  g_array_unref(files);
+  closedir(directory);
+}
+
+/* ---- Files ------------------------------------------------------------------------------- */
+
 int bp__cache_has(const char *place) {
-  if (!*place || access(place, F_OK))
+  if (!*place || utimensat(AT_FDCWD, place, NULL, 0))
     return 0;
   BpMappedFile *file = bp__file_map(place);
   int intact = file && is_intact(file);
@@ -131,6 +214,9 @@ void bp__cache_move_in(const char *place, char *path) {
     bp_error_raise(BP_ERROR_IO, "cannot make \"%s\": %s", place, strerror(errno));
     warn();
   } else {
+    char *directory = g_path_get_dirname(place);
     snprintf(path, PATH_MAX, "%s", place);
+    tidy(directory);
+    g_free(directory);
   }
 }

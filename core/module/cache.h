@@ -2,8 +2,10 @@
 /* Compiled files kept on disk.
  *
  * A file is named by the hash of all that it depends on, and ends in a trailer with the hash of its
- * own bytes, so that a damaged one is made anew; linkers and loaders do not mind the trailer. A
- * cache that cannot be used costs time and a message in the log, nothing else. */
+ * own bytes, so that a damaged one is made anew; linkers and loaders do not mind the trailer. Its
+ * time of change is its last use: what was not used for longest is removed when the files take more
+ * than BACKPLANE_CACHE_SIZE. A cache that cannot be used costs time and a message in the log,
+ * nothing else. */
 #ifndef BACKPLANE_CORE_MODULE_CACHE_H
 #define BACKPLANE_CORE_MODULE_CACHE_H
 
@@ -22,7 +24,8 @@ int bp__cache_workdir(BpWorkdir *dir);
  */
 void bp__cache_locate(const char *name, char *path);
 
-/* Whether there is a file at a place, whole. One that is damaged is removed. */
+/* Whether there is a file at a place, whole; it then stays for a minute at least, for the caller to
+ * open. One that is damaged is removed. */
 int bp__cache_has(const char *place);
 
 /* Moves the file at `path` (of PATH_MAX bytes) to its place, if it has one; `path` is then where it

@@ -56,6 +56,23 @@ static int no_compiler(const char *program, int reason) {
                         program, strerror(reason));
 }
 
+/* The environment, in which the compiler says what it has to say in ASCII (to be freed). */
+static char **plain_environment(void) {
+  static char plain[] = "LC_ALL=C";
+  size_t count = 0, used = 0;
+  while (environ[count])
+    ++count;
+  char **copy = malloc((count + 2) * sizeof *copy);
+  if (!copy)
+    return NULL;
+  for (size_t i = 0; i < count; ++i)
+    if (strncmp(environ[i], plain, strlen("LC_ALL=")))
+      copy[used++] = environ[i];
+  copy[used++] = plain;
+  copy[used] = NULL;
+  return copy;
+}
+
 /* Starts the child with the signals as a program expects them, whatever this process does. */
 static int spawn(char **argv, const posix_spawn_file_actions_t *actions, pid_t *pid) {
   posix_spawnattr_t attributes;
@@ -70,9 +87,25 @@ static int spawn(char **argv, const posix_spawn_file_actions_t *actions, pid_t *
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &defaults);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  reason = posix_spawnp(pid, argv[0], actions, &attributes, argv, environ);
+  char **environment = plain_environment();
+  reason =
+      environment ? posix_spawnp(pid, argv[0], actions, &attributes, argv, environment) : ENOMEM;
+  free(environment);
   posix_spawnattr_destroy(&attributes);
   return reason ? no_compiler(argv[0], reason) : 0;
+}
+
+/* Makes UTF-8 of what a compiler said, of which just the beginning may be there: it quotes source
+ * lines as they are. */
+static void make_utf8(char *text) {
+  const char *invalid;
+  for (char *at = text; !g_utf8_validate(at, -1, &invalid);) {
+    at = text + (invalid - text);
+    if (strlen(at) < 4) /* a character cut off */
+      *at = '\0';
+    else
+      *at++ = '?';
+  }
 }
 
 static int wait_for(pid_t pid, const BpWorkdir *dir, const char *purpose) {
@@ -85,6 +118,7 @@ static int wait_for(pid_t pid, const BpWorkdir *dir, const char *purpose) {
   if (done < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
     return 0;
   bp__workdir_read(dir, LOG_NAME, log, sizeof log);
+  make_utf8(log);
   return bp_error_raise(BP_ERROR_COMPILE, "\"%s\" failed to %s (%s %d):\n%s", cc_command(), purpose,
                         WIFSIGNALED(status) ? "signal" : "status",
                         WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), log);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 int bp__write_all(int fd, const char *data, size_t size) {
@@ -30,23 +31,50 @@ int bp__write_all(int fd, const char *data, size_t size) {
 int bp__workdir_create(BpWorkdir *dir, const char *parent) {
   const char *temporary = bp__env_get("TMPDIR");
   const char *where = parent ? parent : temporary && *temporary == '/' ? temporary : "/tmp";
-  int length = snprintf(dir->path, sizeof dir->path, "%s/backplane-XXXXXX", where);
-  if (length > 0 && (size_t)length < sizeof dir->path && mkdtemp(dir->path))
+  int length = snprintf(dir->path, sizeof dir->path, "%s/" BP_WORKDIR_PREFIX "XXXXXX", where);
+  if (length > 0 && (size_t)length < sizeof dir->path && mkdtemp(dir->path)) {
+    dir->lock = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir->lock >= 0)
+      flock(dir->lock, LOCK_EX | LOCK_NB);
     return 0;
+  }
   dir->path[0] = '\0';
   return bp_error_raise(BP_ERROR_IO, "cannot make a directory for temporary files in \"%s\": %s",
                         where, strerror(errno));
 }
 
-void bp__workdir_remove(BpWorkdir *dir) {
-  DIR *entries = dir->path[0] ? opendir(dir->path) : NULL;
-  if (!entries)
+/* Of the directory behind a descriptor, which is closed. */
+static void remove_files(int fd) {
+  DIR *entries = fdopendir(fd);
+  if (!entries) {
+    close(fd);
     return;
+  }
   for (struct dirent *entry; (entry = readdir(entries));)
     unlinkat(dirfd(entries), entry->d_name, 0);
   closedir(entries);
+}
+
+void bp__workdir_remove(BpWorkdir *dir) {
+  if (!dir->path[0])
+    return;
+  int fd = dir->lock >= 0 ? dir->lock : open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0)
+    remove_files(fd);
   rmdir(dir->path);
   dir->path[0] = '\0';
+}
+
+void bp__workdir_remove_abandoned(int parent, const char *name) {
+  int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0)
+    return;
+  if (flock(fd, LOCK_EX | LOCK_NB)) {
+    close(fd);
+    return;
+  }
+  remove_files(fd);
+  unlinkat(parent, name, AT_REMOVEDIR);
 }
 
 int bp__workdir_path(const BpWorkdir *dir, const char *name, char *path) {

@@ -12,7 +12,11 @@
 #include <glib.h>
 #include <glib/gstdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+#include <utime.h>
 
 static int64_t call_int(BpModule *module, const char *name, int64_t a, int64_t b) {
   BpFunction *function;
@@ -421,6 +425,181 @@ static void test_damaged_cache_is_made_anew(void) {
   cache_end(&cache);
 }
 
+/* The folder of the cache that the sources are compiled in (transfer full). */
+static char *cache_folder(const Cache *cache) {
+  return g_build_filename(cache->dir, "cache", "c", NULL);
+}
+
+/* Puts a file of `size` bytes, last used `age` seconds ago, into the cache (transfer full). */
+static char *put_file(const Cache *cache, const char *name, gsize size, time_t age) {
+  g_autofree char *folder = cache_folder(cache), *data = g_malloc0(size);
+  char *path = g_build_filename(folder, name, NULL);
+  struct utimbuf times = {time(NULL) - age, time(NULL) - age};
+  g_assert_true(g_file_set_contents(path, data, (gssize)size, NULL));
+  g_assert_cmpint(g_utime(path, &times), ==, 0);
+  return path;
+}
+
+static void age_files(const Cache *cache, time_t age) {
+  g_autofree char *folder = cache_folder(cache);
+  struct utimbuf times = {time(NULL) - age, time(NULL) - age};
+  GDir *entries = g_dir_open(folder, 0, NULL);
+  g_assert_nonnull(entries);
+  for (const char *name; (name = g_dir_read_name(entries));) {
+    g_autofree char *path = g_build_filename(folder, name, NULL);
+    g_assert_cmpint(g_utime(path, &times), ==, 0);
+  }
+  g_dir_close(entries);
+}
+
+/* Compiles something that no other number gives. */
+static void load_numbered(int number) {
+  g_autofree char *source = g_strdup_printf(ADD_SOURCE "int source_%d;\n", number);
+  BpModule *module = load_c(source);
+  if (!module)
+    g_error("%s", bp_error_message());
+  bp_object_release(module);
+}
+
+static void test_least_recently_used_files_go_first(void) {
+  Cache cache;
+  cache_begin(&cache);
+  g_setenv("BACKPLANE_CACHE_SIZE", "1", TRUE);
+  load_add();
+  int runs = count_runs(&cache);
+  age_files(&cache, 9000);
+  load_add(); /* its library is used again, its object is not */
+  g_autofree char *oldest = put_file(&cache, "oldest", 600000, 8000);
+  g_autofree char *old = put_file(&cache, "old", 600000, 7000);
+  load_numbered(1);
+  g_assert_false(g_file_test(oldest, G_FILE_TEST_EXISTS));
+  g_assert_true(g_file_test(old, G_FILE_TEST_EXISTS));
+  load_add();
+  g_assert_cmpint(count_runs(&cache), ==, 2 * runs);
+  g_assert_cmpint(warnings, ==, 0);
+  g_unsetenv("BACKPLANE_CACHE_SIZE");
+  cache_end(&cache);
+}
+
+static void test_files_just_used_are_left_alone(void) {
+  Cache cache;
+  cache_begin(&cache);
+  g_setenv("BACKPLANE_CACHE_SIZE", "1", TRUE);
+  load_add();
+  g_autofree char *used = put_file(&cache, "used", 2000000, 5);
+  load_numbered(1);
+  g_assert_true(g_file_test(used, G_FILE_TEST_EXISTS));
+  g_unsetenv("BACKPLANE_CACHE_SIZE");
+  cache_end(&cache);
+}
+
+static void test_no_limit_and_no_number(void) {
+  Cache cache;
+  cache_begin(&cache);
+  load_add();
+  g_autofree char *old = put_file(&cache, "old", 2000000, 8000);
+  g_setenv("BACKPLANE_CACHE_SIZE", "0", TRUE);
+  load_numbered(1);
+  g_assert_true(g_file_test(old, G_FILE_TEST_EXISTS));
+  g_assert_cmpint(warnings, ==, 0);
+  g_setenv("BACKPLANE_CACHE_SIZE", "plenty", TRUE);
+  load_numbered(2);
+  g_assert_cmpint(warnings, >, 0);
+  g_unsetenv("BACKPLANE_CACHE_SIZE");
+  cache_end(&cache);
+}
+
+/* A working folder with a file in it; its descriptor is as its process would hold it. */
+static char *put_workdir(const Cache *cache, const char *name, time_t age, int *lock) {
+  g_autofree char *folder = cache_folder(cache);
+  char *path = g_build_filename(folder, name, NULL);
+  g_autofree char *file = g_build_filename(path, "module.c", NULL);
+  struct utimbuf times = {time(NULL) - age, time(NULL) - age};
+  g_assert_cmpint(g_mkdir(path, 0700), ==, 0);
+  g_assert_true(g_file_set_contents(file, "int x;", -1, NULL));
+  g_assert_cmpint(g_utime(path, &times), ==, 0);
+  if (lock) {
+    *lock = open(path, O_RDONLY | O_DIRECTORY);
+    g_assert_cmpint(flock(*lock, LOCK_EX), ==, 0);
+  }
+  return path;
+}
+
+static void test_abandoned_working_folders_are_removed(void) {
+  Cache cache;
+  int lock;
+  cache_begin(&cache);
+  load_add();
+  g_autofree char *abandoned = put_workdir(&cache, "backplane-aaaaaa", 3600, NULL);
+  g_autofree char *in_use = put_workdir(&cache, "backplane-bbbbbb", 3600, &lock);
+  g_autofree char *just_made = put_workdir(&cache, "backplane-cccccc", 1, NULL);
+  load_numbered(1);
+  g_assert_false(g_file_test(abandoned, G_FILE_TEST_EXISTS));
+  g_assert_true(g_file_test(in_use, G_FILE_TEST_EXISTS));
+  g_assert_true(g_file_test(just_made, G_FILE_TEST_EXISTS));
+  close(lock);
+  cache_end(&cache);
+}
+
+/* All make the same files, and remove what is too much. */
+static void test_processes_share_a_cache(void) {
+  enum { PROCESSES = 3, ROUNDS = 3 };
+  Cache cache;
+  pid_t children[PROCESSES];
+  cache_begin(&cache);
+  g_setenv("BACKPLANE_CACHE_SIZE", "1", TRUE);
+  load_add();
+  g_autofree char *folder = cache_folder(&cache);
+  for (int i = 0; i < PROCESSES; i++)
+    if ((children[i] = fork()) == 0) {
+      for (int round = 0; round < ROUNDS; round++) {
+        g_autofree char *name = g_strdup_printf("big-%d-%d", i, round);
+        g_autofree char *big = put_file(&cache, name, 1100000, 8000);
+        load_numbered(round);
+      }
+      _exit(warnings ? 1 : 0);
+    }
+  for (int i = 0; i < PROCESSES; i++) {
+    int status;
+    g_assert_cmpint(waitpid(children[i], &status, 0), ==, children[i]);
+    g_assert_cmpint(status, ==, 0);
+  }
+  GDir *entries = g_dir_open(folder, 0, NULL);
+  for (const char *name; (name = g_dir_read_name(entries));)
+    g_assert_false(g_str_has_prefix(name, "backplane-"));
+  g_dir_close(entries);
+  g_unsetenv("BACKPLANE_CACHE_SIZE");
+  cache_end(&cache);
+}
+
+/* The compiler quotes more of it than the error shows. */
+static void test_compiler_messages_are_whole_characters(void) {
+  for (int shift = 0; shift < 3; shift++) {
+    GString *source = g_string_new("#error ");
+    for (int i = 0; i < shift; i++)
+      g_string_append_c(source, 'x');
+    for (int i = 0; i < 4000; i++)
+      g_string_append(source, "\xe2\x82\xac");
+    g_string_append(source, "\xff\n");
+    g_assert_null(load_c(source->str));
+    g_assert_true(bp_error_is(BP_ERROR_COMPILE));
+    g_assert_true(g_utf8_validate(bp_error_message(), -1, NULL));
+    bp_error_clear();
+    g_string_free(source, TRUE);
+  }
+}
+
+static void test_compiler_speaks_plainly(void) {
+  Cache cache;
+  cache_begin(&cache);
+  g_setenv("LC_ALL", "C.UTF-8", TRUE);
+  g_assert_null(load_c("int f(void) { return undeclared; }"));
+  for (const char *c = bp_error_message(); *c; c++)
+    g_assert_cmpint((unsigned char)*c, <, 128);
+  g_unsetenv("LC_ALL");
+  cache_end(&cache);
+}
+
 static void test_unusable_cache_is_a_warning(void) {
   Cache cache;
   cache_begin(&cache);
@@ -800,6 +979,17 @@ static void add_source_tests(void) {
   g_test_add_func("/module/cache/second-load-does-not-compile", test_second_load_does_not_compile);
   g_test_add_func("/module/cache/damaged-file-is-made-anew", test_damaged_cache_is_made_anew);
   g_test_add_func("/module/cache/unusable-is-a-warning", test_unusable_cache_is_a_warning);
+  g_test_add_func("/module/cache/least-recently-used-files-go-first",
+                  test_least_recently_used_files_go_first);
+  g_test_add_func("/module/cache/files-just-used-are-left-alone",
+                  test_files_just_used_are_left_alone);
+  g_test_add_func("/module/cache/no-limit-and-no-number", test_no_limit_and_no_number);
+  g_test_add_func("/module/cache/abandoned-working-folders-are-removed",
+                  test_abandoned_working_folders_are_removed);
+  g_test_add_func("/module/cache/shared-by-processes", test_processes_share_a_cache);
+  g_test_add_func("/module/compiler/messages-are-whole-characters",
+                  test_compiler_messages_are_whole_characters);
+  g_test_add_func("/module/compiler/speaks-plainly", test_compiler_speaks_plainly);
   g_test_add_func("/module/cache/not-used-if-others-may-write",
                   test_cache_that_others_may_write_is_not_used);
 }
