@@ -28,14 +28,25 @@ static bool is_cheap(const BpTeStage *stage) {
   return !expense.is_dear && expense.nodes <= CHEAP_NODES;
 }
 
-typedef struct Readers {
-  const BpIrNode *buffer;
-  int32_t reads; /* in one body */
-} Readers;
+/* How one stage reads another. */
+typedef struct Reader {
+  const BpTeStage *stage;
+  const BpTeTensor *source;
+  bool is_in_place; /* reads element i for its own element i, */
+  int32_t reads;    /* and so often elsewhere */
+} Reader;
 
 static int visit_reader(void *context, const BpIrNode *node) {
-  Readers *readers = context;
-  readers->reads += bp__te_is_read(node) && node->operands[0] == readers->buffer;
+  Reader *reader = context;
+  const BpTeTensor *tensor = reader->stage->tensor, *source = reader->source;
+  if (!bp__te_is_read(node) || node->operands[0] != source->buffer)
+    return 0;
+  bool is_in_place = tensor->ndim == source->ndim;
+  for (int32_t i = 0; is_in_place && i < source->ndim; i++)
+    is_in_place = tensor->shape[i] == source->shape[i] &&
+                  (source->shape[i] == 1 || node->operands[1 + i] == reader->stage->axes[i]->var);
+  reader->is_in_place |= is_in_place;
+  reader->reads += !is_in_place;
   return 0;
 }
 
@@ -49,13 +60,17 @@ static double num_iterations(const BpTeStage *stage) {
 /* Whether computing the stage where it is read does not compute more, or little that is dear. */
 static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   double reads = 0;
+  bool is_in_place = false;
   for (const BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
-    Readers readers = {stage->tensor->buffer, 0};
+    Reader reader = {.stage = tensor->stage, .source = stage->tensor};
     if (!tensor->stage || !tensor->stage->body)
       continue;
-    bp__ir_visit_once(tensor->stage->body, visit_reader, &readers);
-    reads += readers.reads * num_iterations(tensor->stage);
+    bp__ir_visit_once(tensor->stage->body, visit_reader, &reader);
+    reads += reader.reads * num_iterations(tensor->stage);
+    is_in_place |= reader.is_in_place;
   }
+  /* All that read in place end up in one element of the output, where it is computed once. */
+  reads += is_in_place ? num_iterations(stage) : 0;
   return reads <= num_iterations(stage) || is_cheap(stage);
 }
 

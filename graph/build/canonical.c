@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rewrites towards fewer kinds of nodes: transposes that move nothing or meet another, convolutions
- * over one dimension, transposed convolutions that do not overlap. */
+ * over one dimension, transposed convolutions that do not overlap, constant factors. */
+#include <math.h>
 #include <string.h>
 
 #include <backplane/error.h>
@@ -241,11 +242,64 @@ static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
                  bp__op_apply(graph, "", "DepthToSpace", node->name, &result, 1, &block, 1));
 }
 
+/* ---- Constant factors ----------------------------------------------------------------------- */
+
+/* Of one element. */
+static int is_factor(const BpGraphValue *value) {
+  return value->data && bp__dtype_equal(value->dtype, BP__FLOAT32) &&
+         bp__value_num_elements(value) == 1;
+}
+
+/* A product with a constant of one element: sets *constant to that and gives the other operand. */
+static BpGraphValue *scaled(const BpGraphNode *node, BpGraphValue **constant) {
+  for (int32_t i = 0; i < 2 && is_op(node, "Mul"); i++)
+    if (is_factor(node->inputs[i]) && !node->inputs[1 - i]->data) {
+      *constant = node->inputs[i];
+      return node->inputs[1 - i];
+    }
+  return NULL;
+}
+
+static BpGraphValue *product(BpRewrite *rewrite, const BpGraphNode *node, BpGraphValue *a,
+                             BpGraphValue *b) {
+  BpGraphValue *inputs[2] = {a, b};
+  return bp__op_apply(rewrite->graph, "", "Mul", node->name, inputs, 2, NULL, 0);
+}
+
+/* For a division: by the reciprocal, if that is of full precision. It may change the last bit, and
+ * is many times as fast. */
+static int multiply_instead(BpRewrite *rewrite, BpGraphNode *node) {
+  const BpGraphValue *divisor = node->inputs[1];
+  float inverse = 1 / *(const float *)divisor->data;
+  BpGraphValue *factor;
+  if (!isnormal(inverse))
+    return 0;
+  factor = bp__graph_constant(rewrite->graph, divisor->name, divisor->dtype, divisor->shape,
+                              divisor->ndim, NULL);
+  if (!factor)
+    return -1;
+  *(float *)bp__graph_constant_data(factor) = inverse;
+  return replace(rewrite, node, product(rewrite, node, node->inputs[0], factor));
+}
+
+/* Constant divisors become factors, and two factors one. */
+static int factor_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  BpGraphValue *factor, *first, *value;
+  if (is_op(node, "Div") && is_factor(node->inputs[1]) && !node->inputs[0]->data)
+    return multiply_instead(rewrite, node);
+  value = scaled(node, &factor);
+  if (!value || !(value = scaled(value->producer, &first)) ||
+      !bp__value_same_shape(value, node->outputs[0]))
+    return 0;
+  return replace(rewrite, node,
+                 product(rewrite, node, value, product(rewrite, node, first, factor)));
+}
+
 /* ---- All rules ------------------------------------------------------------------------------ */
 
 static int any_rule(BpRewrite *rewrite, BpGraphNode *node) {
-  static const BpRewriteRule rules[] = {transpose_rule, reduce_rule, conv_rule,
-                                        conv_transpose_rule};
+  static const BpRewriteRule rules[] = {transpose_rule, reduce_rule, conv_rule, conv_transpose_rule,
+                                        factor_rule};
   for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
     int action = rules[i](rewrite, node);
     if (action)

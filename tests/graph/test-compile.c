@@ -427,6 +427,23 @@ static void test_resize(void) {
 }
 
 /* An output that is the input, and one that is a constant. */
+static void test_constant_factors(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(6), *f = onnx_float_values(1), y[6];
+  onnx_input(builder, "x", ONNX_FLOAT, "6");
+  onnx_floats(builder, "f", "1");
+  onnx_node(builder, "Div", "x,f", "a", "");
+  onnx_node(builder, "Mul", "f,a", "b", "");
+  onnx_node(builder, "Div", "b,f", "c", "");
+  onnx_node(builder, "Mul", "c,a", "y", "");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 6; i++)
+    y[i] = x[i] / f[0] * (x[i] / f[0]);
+  check(builder, x, y, 6);
+  g_free(x);
+  g_free(f);
+}
+
 static void test_outputs_without_nodes(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(6), *w = onnx_float_values(6);
@@ -496,6 +513,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/reduction/of-a-transposed-tensor", test_reduction);
   g_test_add_func("/compile/shapes/fold-away", test_shapes);
   g_test_add_func("/compile/resize/linear", test_resize);
+  g_test_add_func("/compile/factors/of-one-element", test_constant_factors);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
   g_test_add_func("/compile/artifact/one-library-runs-on-all", test_one_library_for_all);
   return g_test_run();
