@@ -347,7 +347,7 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
 /* ---- Loops inside a tile --------------------------------------------------------------------- */
 
 /* Iterations ahead at which vectors are prefetched: about the latency of the second cache. */
-#define PREFETCH_AHEAD 8
+#define PREFETCH_AHEAD 16
 
 /* Prefetches the vectors that stream by, where each step of the innermost reduction loop needs new
  * ones. */
