@@ -124,6 +124,17 @@ static int set_blocked(Layout *layout, const BpGraphNode *node, BpGraphValue *bl
   return blocked ? 1 : -1;
 }
 
+/* Of ConvToSpace, or of what was computed from it: as the blocked form of `plain`. */
+static BpGraphValue *reshape_blocked(Layout *layout, BpGraphValue *value,
+                                     const BpGraphValue *plain) {
+  if (!value)
+    return NULL;
+  return reshape(layout, value,
+                 (int64_t[]){value->shape[0], value->shape[1], plain->shape[2], plain->shape[3],
+                             value->shape[6]},
+                 5);
+}
+
 /* ---- Operators: 1 if the node was made blocked, 0 if it stays plain -------------------------- */
 
 static BpGraphAttr list_attr(Layout *layout, const char *name, const int64_t *a, int32_t na,
@@ -199,6 +210,67 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
   return set_blocked(layout, node,
                      bp__op_apply(layout->graph, "backplane", "ConvBlocked", node->name, inputs,
                                   bp__node_input(node, 2) ? 3 : 2, attrs, 3));
+}
+
+/* ---- Depth to space ---------------------------------------------------------------------------
+ */
+
+/* Weights (k * k * out, in, 1, 1) of a pointwise convolution before depth to space, as those of
+ * ConvToSpace with `a` channels of input in a block and `b` of output; and its bias. */
+static BpGraphValue *pack_places(BpGraph *graph, const BpGraphValue *from, int64_t k, int64_t a,
+                                 int64_t b) {
+  int64_t in = from->shape[1], out = from->shape[0] / (k * k);
+  int64_t shape[6] = {k, k, blocks(out, b), blocks(in, a), a, b};
+  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 6, NULL);
+  const float *source = from->data;
+  float *target = to ? bp__graph_constant_data(to) : NULL;
+  for (int64_t row = 0; to && row < from->shape[0]; row++) {
+    int64_t o = row % out, block = row / out * shape[2] + o / b;
+    for (int64_t i = 0; i < in; i++)
+      target[(block * shape[3] * a + i) * b + o % b] = source[row * in + i];
+  }
+  return to;
+}
+
+static BpGraphValue *pack_place_bias(BpGraph *graph, const BpGraphValue *from, int64_t k,
+                                     int64_t b) {
+  int64_t out = from->shape[0] / (k * k), shape[4] = {k, k, blocks(out, b), b};
+  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 4, NULL);
+  float *target = to ? bp__graph_constant_data(to) : NULL;
+  for (int64_t place = 0; to && place < k * k; place++)
+    memcpy(target + place * shape[2] * b, (const float *)from->data + place * out,
+           (size_t)out * sizeof(float));
+  return to;
+}
+
+static int is_pointwise(const BpGraphNode *conv) {
+  const int64_t *weights = conv->inputs[1]->shape;
+  BpOpWindow w;
+  return is_blockable_conv(conv) && bp__node_int(conv, "group", 1) == 1 &&
+         weights[2] * weights[3] == 1 && !bp__op_window(conv, weights + 2, &w) &&
+         w.strides[0] * w.strides[1] == 1 &&
+         !(w.pad_begin[0] | w.pad_begin[1] | w.pad_end[0] | w.pad_end[1]);
+}
+
+/* After a pointwise convolution that nothing else reads: each place is computed where it goes. Few
+ * channels would leave lanes idle. */
+static int convert_depth_to_space(Layout *layout, BpGraphNode *node) {
+  const BpGraphNode *conv = node->inputs[0]->producer;
+  int64_t k = bp__node_int(node, "blocksize", 1), b = block_of(layout, node->outputs[0]->shape[1]);
+  BpGraphValue *inputs[3] = {NULL}, *result;
+  if (!conv || strcmp(conv->op->name, "Conv") || node->inputs[0]->num_uses != 1 ||
+      strcmp(bp__node_str(node, "mode", "DCR"), "DCR") || 2 * b < layout->lanes ||
+      !is_pointwise(conv))
+    return 0;
+  inputs[0] = blocked_of(layout, conv->inputs[0]);
+  if (!inputs[0])
+    return -1;
+  inputs[1] = pack_places(layout->graph, conv->inputs[1], k, inputs[0]->shape[4], b);
+  if (bp__node_input(conv, 2))
+    inputs[2] = pack_place_bias(layout->graph, conv->inputs[2], k, b);
+  result = bp__op_apply(layout->graph, "backplane", "ConvToSpace", node->name, inputs,
+                        bp__node_input(conv, 2) ? 3 : 2, NULL, 0);
+  return set_blocked(layout, node, reshape_blocked(layout, result, node->outputs[0]));
 }
 
 /* Keeps the channels apart: one more dimension, of which a window covers one. */
@@ -316,11 +388,30 @@ static int may_leave_finite(const BpGraphNode *node) {
   return !strcmp(node->op->name, "Div") && !bp__build_is_immediate(node->inputs[1]);
 }
 
+/* Where all operands but numbers are views of tensors of one shape, takes those instead, and says
+ * so: what is computed before a view can join the node that made it. */
+static int look_through_views(const BpGraphNode *node, BpGraphValue **inputs) {
+  const BpGraphValue *shape = NULL;
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    const BpGraphNode *view = inputs[i] ? inputs[i]->producer : NULL;
+    if (!inputs[i] || bp__build_is_immediate(inputs[i]) || !bp__op_argument(node, i))
+      continue;
+    if (!view || view->op->fusion != BP_FUSE_VIEW || view->inputs[0]->ndim != 7 ||
+        (shape && !bp__value_same_shape(shape, view->inputs[0])))
+      return 0;
+    shape = view->inputs[0];
+  }
+  for (int32_t i = 0; i < node->num_inputs && shape; i++)
+    if (inputs[i] && !bp__build_is_immediate(inputs[i]) && bp__op_argument(node, i))
+      inputs[i] = inputs[i]->producer->inputs[0];
+  return shape != NULL;
+}
+
 static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   const BpGraphValue *out = node->outputs[0];
-  BpGraphValue *inputs[16] = {NULL};
+  BpGraphValue *inputs[16] = {NULL}, *result;
   BpGraphNode *converted;
-  int any = 0;
+  int any = 0, is_view;
   if (out->ndim != 4 || out->shape[1] < 2 || node->num_inputs > 16)
     return 0;
   if (may_leave_finite(node) && out->shape[1] % block_of(layout, out->shape[1]) != 0)
@@ -336,6 +427,7 @@ static int convert_elementwise(Layout *layout, BpGraphNode *node) {
     if (node->inputs[i] && !inputs[i])
       return -1;
   }
+  is_view = look_through_views(node, inputs);
   converted = bp__graph_node(layout->graph, node->op, node->name, inputs, node->num_inputs, 1,
                              node->attrs, node->num_attrs);
   if (!converted)
@@ -343,7 +435,8 @@ static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   converted->version = node->version;
   if (bp__op_append(layout->graph, converted))
     return -1;
-  return set_blocked(layout, node, converted->outputs[0]);
+  result = converted->outputs[0];
+  return set_blocked(layout, node, is_view ? reshape_blocked(layout, result, out) : result);
 }
 
 static int convert(Layout *layout, BpGraphNode *node) {
@@ -359,6 +452,8 @@ static int convert(Layout *layout, BpGraphNode *node) {
       return convert_resize(layout, node);
     if (!strcmp(node->op->name, "Concat"))
       return convert_concat(layout, node);
+    if (!strcmp(node->op->name, "DepthToSpace"))
+      return convert_depth_to_space(layout, node);
   }
   return node->op->fusion == BP_FUSE_ELEMENTWISE ? convert_elementwise(layout, node) : 0;
 }
@@ -400,6 +495,7 @@ int bp__build_layout(BpGraph *graph, const BpTarget *target) {
   if (!layout.plain)
     return bp_error_raise(BP_ERROR_MEMORY, "out of memory while choosing layouts");
   layout.blocked = layout.plain + layout.count;
+  bp__graph_count_uses(graph);
   graph->nodes = (BpList){0};
   status = visit_all(&layout, &nodes);
   bp__list_free(&nodes);

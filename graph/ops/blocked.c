@@ -190,3 +190,44 @@ BP_ROW_COMPUTE(conv_blocked) {
     return conv.sums;
   return bp_te_compute(op->te, "bias", out->shape, 5, blocked_bias_body, &conv);
 }
+
+/* ---- Convolution and depth to space ---------------------------------------------------------- */
+
+/* A pointwise convolution whose channels become k x k neighbouring pixels: a transposed convolution
+ * without overlap is one. Weights (k, k, blocks out, blocks in, block in, block out), bias
+ * (k, k, blocks out, block out). The output (n, blocks, h, k, w, k, block) is in memory what a
+ * blocked tensor of k * h by k * w pixels is. */
+BP_ROW_INFER(conv_to_space) {
+  const int64_t *in = node->inputs[0]->shape, *weights = node->inputs[1]->shape;
+  int64_t shape[7] = {in[0], weights[2], in[2], weights[0], in[3], weights[1], weights[5]};
+  return bp__node_set_output(graph, node, 0, node->inputs[0]->dtype, shape, 7);
+}
+
+static const BpIrNode *to_space_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Blocked *conv = context;
+  const int64_t *extents = conv->op->node->inputs[1]->shape;
+  const BpIrNode *reduce[2] = {bp_te_reduce_axis(te, "ic", extents[3]),
+                               bp_te_reduce_axis(te, "icb", extents[4])};
+  const BpIrNode *x[5] = {axes[0], reduce[0], axes[2], axes[4], reduce[1]};
+  const BpIrNode *w[6] = {axes[3], axes[5], axes[1], reduce[0], reduce[1], axes[6]};
+  return bp_te_reduce(te, BP_TE_SUM,
+                      x_mul(bp_te_ir(te), bp_te_read(te, conv->op->inputs[0], x),
+                            bp_te_read(te, conv->op->inputs[1], w)),
+                      reduce, 2);
+}
+
+static const BpIrNode *to_space_bias_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Blocked *conv = context;
+  const BpIrNode *indices[4] = {axes[3], axes[5], axes[1], axes[6]};
+  return x_add(bp_te_ir(te), bp_te_read(te, conv->sums, axes),
+               bp_te_read(te, conv->op->inputs[2], indices));
+}
+
+BP_ROW_COMPUTE(conv_to_space) {
+  const BpGraphValue *out = op->node->outputs[0];
+  Blocked conv = {.op = op};
+  conv.sums = bp_te_compute(op->te, "conv", out->shape, 7, to_space_body, &conv);
+  if (!conv.sums || !op->inputs[2])
+    return conv.sums;
+  return bp_te_compute(op->te, "bias", out->shape, 7, to_space_bias_body, &conv);
+}

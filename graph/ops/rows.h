@@ -154,6 +154,8 @@ BP_ROW_INFER(conv_blocked);
 BP_ROW_COMPUTE(block);
 BP_ROW_COMPUTE(unblock);
 BP_ROW_COMPUTE(conv_blocked);
+BP_ROW_INFER(conv_to_space);
+BP_ROW_COMPUTE(conv_to_space);
 
 /* winograd.c */
 BP_ROW_INFER(conv_winograd);

@@ -198,6 +198,8 @@ static const BpOp table[] = {
      bp__infer_matmul_packed, NULL, bp__compute_matmul_packed, NULL, NULL},
     {"ConvWinograd", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "tile:is pads:is",
      bp__infer_conv_winograd, NULL, bp__compute_conv_winograd, NULL, NULL},
+    {"ConvToSpace", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "", bp__infer_conv_to_space, NULL,
+     bp__compute_conv_to_space, NULL, NULL},
     {"Copy", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise,
      bp__scalar_identity, bp__compute_elementwise, NULL, NULL},
 };

@@ -229,24 +229,47 @@ static void test_block(void) {
   g_free(y);
 }
 
-static void test_conv_transpose(void) {
-  OnnxBuilder *builder = onnx_builder_new();
-  float *x = onnx_float_values(6 * 5 * 4), *w = onnx_float_values(6 * 3 * 4), y[3 * 10 * 8];
-  onnx_input(builder, "x", ONNX_FLOAT, "1x6x5x4");
-  onnx_floats(builder, "w", "6x3x2x2");
-  onnx_node(builder, "ConvTranspose", "x,w", "y", "strides=2,2");
+/* Without overlap, after a pointwise convolution, so that it may keep to the layout of that. */
+static void check_conv_transpose(int64_t in, int64_t out, int64_t k) {
+  enum { HEIGHT = 5, WIDTH = 4 };
+  const Conv c = {in, in, HEIGHT, WIDTH, 1, 1, 0, 1, 1};
+  OnnxBuilder *builder = conv_model(&c);
+  char *shape = g_strdup_printf("%dx%dx%dx%d", (int)in, (int)out, (int)k, (int)k);
+  char *channels = g_strdup_printf("%d", (int)out);
+  char *attrs = g_strdup_printf("strides=%d,%d", (int)k, (int)k);
+  float *x = onnx_float_values(in * HEIGHT * WIDTH), *first = onnx_float_values(in * in);
+  float *w = onnx_float_values(in * out * k * k), *b = onnx_float_values(out);
+  int64_t count, width = WIDTH * k, area = HEIGHT * k * width;
+  float *before = conv(&c, x, first, &count), *y = g_new(float, (gsize)(out * area));
+  onnx_floats(builder, "v", shape);
+  onnx_floats(builder, "b", channels);
+  onnx_node(builder, "ConvTranspose", "c,v,b", "t", attrs);
+  onnx_node(builder, "Relu", "t", "y", "");
   onnx_output(builder, "y");
-  for (int o = 0; o < 3; o++)
-    for (int i = 0; i < 10; i++)
-      for (int k = 0; k < 8; k++) {
-        float sum = 0;
-        for (int c = 0; c < 6; c++)
-          sum += x[(c * 5 + i / 2) * 4 + k / 2] * w[(c * 3 + o) * 4 + i % 2 * 2 + k % 2];
-        y[(o * 10 + i) * 8 + k] = sum;
-      }
-  check(builder, x, y, 3 * 10 * 8);
+  for (int64_t i = 0; i < out * area; i++) {
+    int64_t o = i / area, row = i % area / width, column = i % width;
+    float sum = b[o];
+    for (int64_t ic = 0; ic < in; ic++)
+      sum += before[(ic * HEIGHT + row / k) * WIDTH + column / k] *
+             w[((ic * out + o) * k + row % k) * k + column % k];
+    y[i] = fmaxf(sum, 0);
+  }
+  check(builder, x, y, out * area);
+  g_free(shape);
+  g_free(channels);
+  g_free(attrs);
   g_free(x);
+  g_free(first);
   g_free(w);
+  g_free(b);
+  g_free(before);
+  g_free(y);
+}
+
+static void test_conv_transpose(void) {
+  check_conv_transpose(6, 3, 2);
+  check_conv_transpose(20, 24, 2);
+  check_conv_transpose(16, 9, 3);
 }
 
 /* ---- Other operators ------------------------------------------------------------------------ */
