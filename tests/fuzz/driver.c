@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Drives a fuzz target without libFuzzer: a fixed number of mutations of its seeds, the same in
- * every run. BP_TEST_LONG in the environment makes it a hundred times as many. */
+ * every run. BP_TEST_LONG in the environment makes it a hundred times as many, or as many as ten
+ * minutes allow. */
 
 #include <glib.h>
 #include <string.h>
 
 #include "tests/fuzz/fuzz.h"
 
-#define LARGEST 65536
+#define LARGEST   65536
+#define LONGEST_S 600
 
 typedef struct Input {
   uint8_t data[LARGEST];
@@ -41,7 +43,7 @@ static void mutate(Input *input, GRand *random) {
   uint8_t copy[64], byte = (uint8_t)g_rand_int(random);
   memcpy(copy, input->data + at, size);
   const FuzzSeed *piece = choose(random, fuzz_pieces), *seed = choose(random, fuzz_seeds);
-  switch (below(random, 8)) {
+  switch (below(random, 10)) {
   case 0: /* flip a bit */
     if (input->size)
       input->data[at] ^= (uint8_t)(1u << (byte & 7));
@@ -65,6 +67,13 @@ static void mutate(Input *input, GRand *random) {
   case 6: /* a part of another seed */
     splice(input, at, 0, seed->data, below(random, seed->size));
     break;
+  case 7:
+  case 8: /* another number: the next digit */
+    while (at < input->size && !g_ascii_isdigit((char)input->data[at]))
+      at++;
+    if (at < input->size)
+      input->data[at] = (uint8_t)('0' + byte % 10);
+    break;
   default:
     splice(input, at, size / 8, piece->data, piece->size);
     break;
@@ -75,7 +84,8 @@ static void test_mutations(void) {
   GRand *random = g_rand_new_with_seed(1);
   Input *input = g_new0(Input, 1);
   int count = g_getenv("BP_TEST_LONG") ? 2000000 : 20000;
-  for (int i = 0; i < count; i++) {
+  gint64 end = g_get_monotonic_time() + LONGEST_S * G_USEC_PER_SEC;
+  for (int i = 0; i < count && g_get_monotonic_time() < end; i++) {
     const FuzzSeed *seed = choose(random, fuzz_seeds);
     memcpy(input->data, seed->data, seed->size);
     input->size = seed->size;

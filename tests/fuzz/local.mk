@@ -19,6 +19,18 @@ tests_fuzz_test_device_code_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_device
 	tests/core/module-fixture.c
 fuzzers += tests/fuzz/fuzz_blob tests/fuzz/fuzz_device_code
 
+test_programs += tests/fuzz/test-graph-json
+tests_fuzz_test_graph_json_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_graph_json.c
+fuzzers += tests/fuzz/fuzz_graph_json
+
+test_programs += tests/fuzz/test-onnx
+tests_fuzz_test_onnx_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_onnx.c \
+	tests/graph/onnx_builder.c
+nodist_tests_fuzz_test_onnx_SOURCES = graph/onnx/onnx.pb-c.c
+tests_fuzz_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_fuzz_test_onnx_LDADD = $(LDADD) $(PROTOBUF_C_LIBS)
+fuzzers += tests/fuzz/fuzz_onnx
+
 EXTRA_PROGRAMS += $(fuzzers)
 CLEANFILES += $(fuzzers)
 tests_fuzz_fuzz_ir_text_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
@@ -29,6 +41,14 @@ tests_fuzz_fuzz_blob_LDADD = libbackplane.la $(GLIB_LIBS)
 tests_fuzz_fuzz_device_code_SOURCES = tests/fuzz/fuzz_device_code.c tests/core/module-fixture.c
 tests_fuzz_fuzz_device_code_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 tests_fuzz_fuzz_device_code_LDADD = libbackplane.la $(GLIB_LIBS)
+tests_fuzz_fuzz_graph_json_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+tests_fuzz_fuzz_graph_json_LDADD = libbackplane-graph.la libbackplane.la $(GLIB_LIBS)
+tests_fuzz_fuzz_onnx_SOURCES = tests/fuzz/fuzz_onnx.c tests/graph/onnx_builder.c
+nodist_tests_fuzz_fuzz_onnx_SOURCES = graph/onnx/onnx.pb-c.c
+tests_fuzz_fuzz_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_fuzz_fuzz_onnx_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+tests_fuzz_fuzz_onnx_LDADD = libbackplane-graph.la libbackplane-compiler.la libbackplane.la \
+	$(GLIB_LIBS) $(PROTOBUF_C_LIBS)
 
 fuzz: $(fuzzers)
 	for fuzzer in $(fuzzers); do \
