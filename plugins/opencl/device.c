@@ -155,16 +155,32 @@ static int32_t answer_dimensions(BpValue *result, const BpOpenclDevice *device) 
   return 0;
 }
 
-static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
-  char text[256];
-  size_t threads = (size_t)number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
-  snprintf(text, sizeof(text), "opencl -max_num_threads=%zu -max_shared_memory_per_block=%llu",
-           threads, (unsigned long long)number64(device, CL_DEVICE_LOCAL_MEM_SIZE));
-  return answer_text(result, text);
-}
-
 static int is_gpu(const BpOpenclDevice *device) {
   return (number64(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) == 0;
+}
+
+/* A device whose compiler prefers vectors of floats has them in its registers, as a CPU has; one
+ * that prefers scalars runs threads in lock-step. How many registers there are no query tells: the
+ * machines with vectors of 512 bits have 32. */
+static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
+  char text[256];
+  unsigned long long threads =
+      (unsigned long long)number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
+  unsigned long long shared = number64(device, CL_DEVICE_LOCAL_MEM_SIZE);
+  uint64_t lanes = number32(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+  int used = snprintf(text, sizeof(text), "opencl -max_num_threads=%llu", threads);
+  if (number32(device, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL)
+    used += snprintf(text + used, sizeof(text) - (size_t)used, " -max_shared_memory_per_block=%llu",
+                     shared);
+  else
+    used += snprintf(text + used, sizeof(text) - (size_t)used, " -max_shared_memory_per_block=0");
+  if (lanes >= 4)
+    snprintf(text + used, sizeof(text) - (size_t)used,
+             " -vector_bits=%u -vector_registers=%d -num_cores=%u", (unsigned)lanes * 32,
+             lanes >= 16 ? 32 : 16, (unsigned)number32(device, CL_DEVICE_MAX_COMPUTE_UNITS));
+  else
+    snprintf(text + used, sizeof(text) - (size_t)used, " -vector_bits=0 -thread_warp_size=32");
+  return answer_text(result, text);
 }
 
 static int32_t get_number_attr(const BpOpenclDevice *device, int32_t attr, BpValue *result) {
