@@ -144,6 +144,13 @@ static const char *mask_bits(BpEmitter *e, const BpIrNode *mask) {
   return b ? bp__format(e, "(%s %s %s)", a, kind == BP_IR_AND ? "&" : "|", b) : NULL;
 }
 
+/* The condition of a mask that is the same in all lanes; NULL: it is not. */
+static const char *uniform_mask(BpEmitter *e, const BpIrNode *mask) {
+  if (!mask || e->ir->kind(mask) != BP_IR_BROADCAST)
+    return NULL;
+  return bp__expr(e, e->ir->operand(mask, 0)).text;
+}
+
 /* ---- Loads --------------------------------------------------------------------------------- */
 
 static BpExpr load_lanes(BpEmitter *e, const Access *access, const BpIrNode *mask_node) {
@@ -191,15 +198,19 @@ BpExpr bp__load(BpEmitter *e, const BpIrNode *node) {
   if (access.lanes == 1)
     return load_scalar(e, &access, mask);
   const char *bits = access.base && mask ? mask_bits(e, mask) : NULL;
-  if (!access.base || (mask && !bits))
+  const char *condition = bits ? NULL : uniform_mask(e, mask);
+  if (!access.base || (mask && !bits && !condition))
     return load_lanes(e, &access, mask);
   BpDataType dtype = memory_dtype(access.dtype);
   const char *index = bp__index(e, access.base).text;
   const char *lanes = bp__format(e, "%d", access.lanes);
   const char *form = bits ? e->dialect->vector_load_bits : e->dialect->vector_load;
-  return from_memory(e, access.dtype,
-                     bp__text(bp__apply(e, form, bp__type(e, dtype), access.symbol->expr.text,
-                                        index, lanes, bits ? bits : "")));
+  const char *text = bp__apply(e, form, bp__type(e, dtype), access.symbol->expr.text, index, lanes,
+                               bits ? bits : "");
+  if (condition)
+    text = bp__format(e, "(%s ? %s : %s)", condition, text,
+                      bp__splat(e, dtype, zero_of(e, bp__scalar(dtype))).text);
+  return from_memory(e, access.dtype, bp__text(text));
 }
 
 BpExpr bp__address(BpEmitter *e, const BpIrNode *buffer, const BpIrNode *index) {
@@ -260,11 +271,12 @@ void bp__store(BpEmitter *e, const BpIrNode *node) {
     return;
   BpExpr value = bp__expr(e, value_node);
   const char *bits = access.lanes > 1 && access.base && mask ? mask_bits(e, mask) : NULL;
+  const char *condition = bits ? NULL : uniform_mask(e, mask);
   if (access.symbol->slots) {
     store_slot(e, &access, value);
   } else if (access.lanes == 1) {
     store_scalar(e, &access, value, mask);
-  } else if (!access.base || (mask && !bits)) {
+  } else if (!access.base || (mask && !bits && !condition)) {
     store_lanes(e, &access, value, mask);
   } else {
     BpExpr bytes = to_memory(e, access.dtype, value);
@@ -272,7 +284,9 @@ void bp__store(BpEmitter *e, const BpIrNode *node) {
     const char *type = bp__type(e, memory_dtype(access.dtype));
     const char *lanes = bp__format(e, "%d", access.lanes);
     const char *name = access.symbol->expr.text, *text = bp__bare(e, bytes.text);
-    bp__line(e, "%s;",
+    if (condition)
+      bp__line(e, "if (%s)", condition);
+    bp__line(e, "%s%s;", condition ? "  " : "",
              bits
                  ? bp__apply(e, e->dialect->vector_store_bits, type, name, index, lanes, bits, text)
                  : bp__apply(e, e->dialect->vector_store, type, name, index, lanes, text));

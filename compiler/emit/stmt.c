@@ -105,6 +105,34 @@ static void serial_loop(BpEmitter *e, const BpIrNode *node) {
 }
 
 /* A loop over a thread axis: its variable is the axis. */
+/* Whether the launch has exactly as many threads on an axis as a loop on it asks for: those beyond
+ * have to skip the loop. */
+static int takes_all_threads(BpEmitter *e, const char *tag, const BpIrNode *extent) {
+  for (int32_t i = bp__num_params(e, e->function); i < e->ir->num_operands(e->function); i++) {
+    const BpIrNode *attr = e->ir->operand(e->function, i);
+    if (e->ir->kind(attr) != BP_IR_ATTR || strcmp(e->ir->str_value(attr), BP_IR_ATTR_LAUNCH) != 0 ||
+        strcmp(e->ir->str_value(e->ir->operand(attr, 0)), tag) != 0)
+      continue;
+    const BpIrNode *threads = e->ir->operand(attr, 1);
+    return threads == extent ||
+           (e->ir->kind(threads) == BP_IR_INT_IMM && e->ir->kind(extent) == BP_IR_INT_IMM &&
+            e->ir->int_value(threads) == e->ir->int_value(extent));
+  }
+  return 0;
+}
+
+static void bound_body(BpEmitter *e, const BpIrNode *node, const char *tag, const char *thread) {
+  const BpIrNode *extent = e->ir->operand(node, 2), *body = e->ir->operand(node, 3);
+  if (takes_all_threads(e, tag, extent)) {
+    bp__stmt(e, body);
+    return;
+  }
+  bp__begin_statement(e, &extent, 1);
+  bp__line(e, "if (%s < %s) {", thread, bp__index(e, extent).text);
+  bp__block(e, body);
+  bp__line(e, "}");
+}
+
 static void bound_loop(BpEmitter *e, const BpIrNode *node) {
   const BpIrNode *var = e->ir->operand(node, 0);
   const BpIrNode *min = e->ir->operand(node, 1);
@@ -123,12 +151,12 @@ static void bound_loop(BpEmitter *e, const BpIrNode *node) {
     return;
   bp__begin_statement(e, &min, 1);
   const char *type = bp__type(e, e->ir->dtype(var));
-  const char *value = bp__apply(e, e->dialect->cast, type, axis);
+  const char *thread = bp__apply(e, e->dialect->cast, type, axis), *value = thread;
   int from_zero = e->ir->kind(min) == BP_IR_INT_IMM && e->ir->int_value(min) == 0;
   if (!from_zero)
     value = bp__format(e, "%s + %s", value, bp__index(e, min).text);
   bp__line(e, "const %s %s = %s;", type, symbol->expr.text, bp__bare(e, value));
-  bp__stmt(e, e->ir->operand(node, 3));
+  bound_body(e, node, tag, thread);
   bp__undeclare(e, var);
 }
 

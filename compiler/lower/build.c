@@ -656,6 +656,33 @@ static bool is_empty(const Nest *nest) {
 /* Computes a stage and then does the rest, which may read it. */
 typedef const BpIrNode *(*Rest)(void *context);
 
+/* Whether a loop that is not bound to threads or blocks runs around an attached stage. */
+static bool is_repeated(const BpLowerStage *s) {
+  for (; s->attached_to; s = s->attached_to) {
+    const BpTeStage *consumer = s->attached_to->stage;
+    for (int32_t i = 0; i <= s->attach_position; i++)
+      if (consumer->leaves[i]->for_kind != BP_IR_FOR_BOUND && consumer->leaves[i]->extent > 1)
+        return true;
+  }
+  return false;
+}
+
+/* A stage computed, and then the rest. What a block shares is complete before it is read, and has
+ * been read before it is computed anew. */
+static const BpIrNode *in_turn(BpLowering *lowering, const BpLowerStage *s, const BpIrNode *stage,
+                               const BpIrNode *rest) {
+  const BpIrNode *parts[4];
+  int32_t count = 0;
+  bool is_shared = s->storage->int_value == BP_IR_SCOPE_SHARED;
+  if (is_shared && is_repeated(s))
+    parts[count++] = bp__ir_barrier(lowering->module, "shared");
+  parts[count++] = stage;
+  if (is_shared)
+    parts[count++] = bp__ir_barrier(lowering->module, "shared");
+  parts[count++] = rest;
+  return bp_ir_seq(lowering->module, parts, count);
+}
+
 static const BpIrNode *realize(BpLowering *lowering, BpLowerStage *s, Rest rest, void *context) {
   Nest nest;
   if (!s->is_output && make_storage(lowering, s) != 0)
@@ -668,7 +695,7 @@ static const BpIrNode *realize(BpLowering *lowering, BpLowerStage *s, Rest rest,
   const BpIrNode *parts[2] = {build_from(&nest, 0), NULL};
   if (!parts[0] || !(parts[1] = rest(context)))
     return NULL;
-  const BpIrNode *both = bp_ir_seq(lowering->module, parts, 2);
+  const BpIrNode *both = in_turn(lowering, s, parts[0], parts[1]);
   return s->is_output ? both : bp_ir_allocate(lowering->module, storage, both);
 }
 

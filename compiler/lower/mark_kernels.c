@@ -2,8 +2,10 @@
 /* Functions as kernels, for a target with thread axes.
  *
  * A function whose work is one nest of bound loops, under nothing but shared and local buffers and
- * names, becomes a kernel: it says so, and states the extent of each axis. One without any bound
- * loop gets its outermost parallel loop bound to blockIdx.x. Parallel loops within are serial. */
+ * names, becomes a kernel: it says so, and states the extent of each axis. So does what one block
+ * does by itself: statements with loops over its threads, around which it allocates what these
+ * share. One without any bound loop gets its outermost parallel loop bound to blockIdx.x. Parallel
+ * loops within are serial. */
 
 #include "compiler/lower/passes.h"
 
@@ -19,6 +21,21 @@ static bool is_bound(const BpIrNode *node) {
 static int visit_bound(void *context, const BpIrNode *node) {
   (void)context;
   return is_bound(node);
+}
+
+static int visit_blocks(void *context, const BpIrNode *node) {
+  (void)context;
+  return is_bound(node) && strncmp(node->str_value, "blockIdx", 8) == 0;
+}
+
+/* Whether the threads share a buffer from outside of all their loops, and are one block: 1, 0 or
+ * -1. */
+static int is_one_block(const BpIrNode *body, const BpIrNode *work) {
+  bool is_shared = false;
+  for (; body != work; body = body->operands[body->num_operands - 1])
+    is_shared |= body->kind == BP_IR_ALLOCATE && body->operands[0]->int_value == BP_IR_SCOPE_SHARED;
+  int has_blocks = is_shared ? bp__ir_visit_once(work, visit_blocks, NULL) : 1;
+  return has_blocks < 0 ? -1 : !has_blocks;
 }
 
 /* The statement that does the work, under buffers and names. */
@@ -108,9 +125,10 @@ const BpIrNode *bp__pass_mark_kernels(BpIrModule *module, const BpIrNode *functi
     return function;
   const BpIrNode *body = bp__ir_function_body(function), *work = work_of(body);
   int has_bound = bp__ir_visit_once(body, visit_bound, NULL);
-  if (has_bound < 0)
+  int is_block = is_one_block(body, work);
+  if (has_bound < 0 || is_block < 0)
     return NULL;
-  if ((has_bound && !is_bound(work)) || work->kind == BP_IR_ALLOCATE) {
+  if ((has_bound && !is_bound(work) && !is_block) || work->kind == BP_IR_ALLOCATE) {
     refuse(function->str_value, work);
     return NULL;
   }

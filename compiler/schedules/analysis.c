@@ -15,6 +15,13 @@ BpMachine bp__machine(const BpTarget *target) {
   };
   if (machine.lanes < 1)
     machine.lanes = 1;
+  machine.has_kernels = target && bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
+  machine.threads = machine.most_threads = 1;
+  if (!machine.has_kernels)
+    return machine;
+  machine.threads = bp_target_get_int(target, BP_TARGET_THREAD_WARP_SIZE, 1);
+  machine.most_threads = bp_target_get_int(target, BP_TARGET_MAX_NUM_THREADS, 1);
+  machine.shared = bp_target_get_int(target, BP_TARGET_MAX_SHARED_MEMORY, 0);
   return machine;
 }
 

@@ -17,6 +17,11 @@ typedef struct BpMachine {
   int64_t registers; /* vector registers */
   int64_t cores;
   int64_t l1, l2; /* bytes */
+  /* Of a device whose kernels run over blocks of threads: */
+  bool has_kernels;
+  int64_t threads;      /* in lock-step; 1: a thread has vectors instead */
+  int64_t most_threads; /* of a block */
+  int64_t shared;       /* bytes that a block shares, faster than memory; 0: there are none */
 } BpMachine;
 
 BpMachine bp__machine(const BpTarget *target);

@@ -2,6 +2,7 @@
 /* Scheduling whatever comes: inlining, then the schedule that fits each stage that is left. */
 
 #include "compiler/schedules/parts.h"
+#include "compiler/schedules/threads.h"
 
 /* ---- Inlining -------------------------------------------------------------------------------- */
 
@@ -102,8 +103,7 @@ static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
                                      : bp__schedule_tile(info, info, machine);
 }
 
-/* The one reduction that the output reads, in place and alone; NULL: there is none. */
-static const BpStageInfo *find_tiled_work(const BpAnalysis *analysis, const BpStageInfo *output) {
+const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStageInfo *output) {
   const BpStageInfo *work = NULL;
   if (is_reduction(output) || bp__stage_is_scheduled(output->stage))
     return NULL;
@@ -136,7 +136,7 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
     return -1;
   if (are_rows)
     return 0;
-  const BpStageInfo *work = find_tiled_work(analysis, output);
+  const BpStageInfo *work = bp__find_tiled_work(analysis, output);
   if (work && bp__schedule_tile(work, output, machine) != 0)
     return -1;
   for (int32_t i = 0; i < analysis->num_stages; i++)
@@ -148,9 +148,11 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
 int bp_schedule_auto(BpTe *te, BpTeTensor *output, const BpTarget *target) {
   BpMachine machine = bp__machine(target);
   BpAnalysis analysis;
-  if (bp__inline_stages(te, output) != 0 || bp__analysis_init(&analysis, te, output) != 0)
+  int rc = machine.has_kernels ? bp__inline_for_kernels(te, output) : bp__inline_stages(te, output);
+  if (rc != 0 || bp__analysis_init(&analysis, te, output) != 0)
     return -1;
-  int rc = schedule_all(&analysis, output, &machine);
+  rc = machine.threads > 1 ? bp__schedule_threads(&analysis, output, &machine)
+                           : schedule_all(&analysis, output, &machine);
   bp__analysis_clear(&analysis);
   return rc;
 }

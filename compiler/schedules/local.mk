@@ -6,7 +6,11 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/auto.c \
 	compiler/schedules/conv.c \
 	compiler/schedules/elementwise.c \
+	compiler/schedules/kernels.c \
 	compiler/schedules/parts.h \
 	compiler/schedules/reduce.c \
+	compiler/schedules/thread_rows.c \
+	compiler/schedules/thread_tile.c \
+	compiler/schedules/threads.c compiler/schedules/threads.h \
 	compiler/schedules/tile.c \
 	compiler/schedules/transform.c

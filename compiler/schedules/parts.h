@@ -20,6 +20,13 @@ int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
  * not: then lanes go along the reduction. */
 bool bp__info_reduces_rows(const BpStageInfo *info);
 
+/* The one reduction that the output reads, in place and alone, and that does not reduce rows; NULL:
+ * there is none. */
+const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStageInfo *output);
+/* The number of leading axes that count rows, where the stages reduce rows and compute from that,
+ * row by row; 0: they are not of that kind. */
+int32_t bp__count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output);
+
 /* Inlines what costs little to compute again wherever it is read. */
 int bp__inline_stages(BpTe *te, const BpTeTensor *output);
 

@@ -170,8 +170,7 @@ static bool stays_in_row(const BpAnalysis *analysis, const BpStageInfo *info, in
   return true;
 }
 
-/* The number of leading axes that count rows, or 0: the stages are not of that kind. */
-static int32_t count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output) {
+int32_t bp__count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output) {
   int32_t rows = 0;
   for (int32_t i = 0; i < analysis->num_stages; i++) {
     const BpStageInfo *info = &analysis->stages[i];
@@ -192,7 +191,7 @@ static int32_t count_row_axes(const BpAnalysis *analysis, const BpStageInfo *out
 
 int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
                       const BpMachine *machine, bool *fits) {
-  int32_t rows = count_row_axes(analysis, output);
+  int32_t rows = bp__count_row_axes(analysis, output);
   BpTeAxis *row, *run;
   *fits = rows > 0;
   if (!*fits)

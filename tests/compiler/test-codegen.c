@@ -216,6 +216,8 @@ static const char *const bodies[] = {
     "(store A (ramp 0 1 16) (load B (ramp 60 1 16) (lt (ramp 60 1 16) (broadcast 64 16))))",
     "(store A (ramp 60 1 16) (load B (ramp 0 1 16)) (lt (ramp 60 1 16) (broadcast 64 16)))",
     "(for i:int64 0 64 serial (store A i (load B i (lt i 7)) (lt i 9)))",
+    "(for i:int64 0 5 serial (store A (ramp (mul i 16) 1 16) (load B (ramp (mul i 16) 1 16)"
+    " (broadcast (lt i 3) 16)) (broadcast (lt i 4) 16)))",
     "(store I (ramp 0 1 16) (ramp 5:int32 -3:int32 16))",
     "(store I (ramp 0 1 16) (cast int32x16 (lt (load A (ramp 0 1 16)) (load B (ramp 0 1 16)))))",
     /* vectors */
@@ -301,6 +303,10 @@ static const char *const kernel_bodies[] = {
     " (store S t (load I t)) (barrier \"shared\") (for k:int64 0 6 serial (seq"
     " (if (lt t (shr 32 k)) (store S t (add (load S t) (load S (add t (shr 32 k))))))"
     " (barrier \"shared\"))) (if (eq t 0) (store I 0 (load S 0))))))",
+    /* one block whose threads share a buffer from outside of their loops */
+    "(allocate (buffer S int32 shared 64) (seq (for t:int64 0 64 bound \"threadIdx.x\""
+    " (store S t (load I t))) (barrier \"shared\") (for u:int64 0 8 bound \"threadIdx.x\""
+    " (store I u (add (load S u) (load S (sub 63 u)))))))",
     /* fewer threads in one loop than in another; a private array at places that vary */
     "(for b:int64 0 2 bound \"blockIdx.x\" (allocate (buffer S float32 shared 32) (seq"
     " (for t:int64 0 8 bound \"threadIdx.x\" (store S (ramp (mul t 4) 1 4)"

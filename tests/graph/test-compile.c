@@ -18,8 +18,13 @@
 
 /* A device is one line, or several with other attributes, for its other schedules: with so small a
  * cache work is taken in blocks. */
-static const char *const target_texts[] = {"c", "c -vector_bits=0",
-                                           "c -vector_bits=256 -l2_bytes=65536", "opencl"};
+static const char *const target_texts[] = {
+    "c",
+    "c -vector_bits=0",
+    "c -vector_bits=256 -l2_bytes=65536",
+    "opencl -vector_bits=256",
+    "opencl -vector_bits=0 -thread_warp_size=8 -num_cores=1",
+};
 
 /* ---- Running ------------------------------------------------------------------------------- */
 
@@ -387,6 +392,37 @@ static void test_softmax(void) {
   g_free(x);
 }
 
+/* Rows that are long enough for vectors, and for a block of threads each. */
+static void test_softmax_of_rows(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(3 * 300), y[900];
+  onnx_input(builder, "x", ONNX_FLOAT, "3x300");
+  onnx_node(builder, "Softmax", "x", "y", "axis=1");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 900; i++) {
+    float sum = 0;
+    for (int k = 0; k < 300; k++)
+      sum += expf(x[i / 300 * 300 + k]);
+    y[i] = expf(x[i]) / sum;
+  }
+  check(builder, x, y, 900);
+  g_free(x);
+}
+
+static void test_sums_of_everything(void) {
+  for (int keep = 0; keep < 2; keep++) {
+    OnnxBuilder *builder = onnx_builder_new();
+    float *x = onnx_float_values(23 * 100), y = 0;
+    onnx_input(builder, "x", ONNX_FLOAT, "23x100");
+    onnx_node(builder, "ReduceSum", "x", "y", keep ? "keepdims=1" : "keepdims=0");
+    onnx_output(builder, "y");
+    for (int i = 0; i < 23 * 100; i++)
+      y += x[i];
+    check(builder, x, &y, 1);
+    g_free(x);
+  }
+}
+
 /* A reduction with something to compute before and after it, of a transposed tensor. */
 static void test_reduction(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -533,6 +569,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/product/with-a-constant-matrix", test_constant_product);
   g_test_add_func("/compile/product/with-a-computed-matrix", test_computed_product);
   g_test_add_func("/compile/reduction/softmax", test_softmax);
+  g_test_add_func("/compile/reduction/softmax-of-rows", test_softmax_of_rows);
+  g_test_add_func("/compile/reduction/of-everything", test_sums_of_everything);
   g_test_add_func("/compile/reduction/of-a-transposed-tensor", test_reduction);
   g_test_add_func("/compile/shapes/fold-away", test_shapes);
   g_test_add_func("/compile/resize/linear", test_resize);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inlining where each stage that is left becomes a kernel of its own, whose result goes through
+ * memory: more pays than where a stage is a loop in the same function. */
+
+#include "compiler/schedules/parts.h"
+#include "compiler/schedules/threads.h"
+
+/* Reads of one element in one body, up to which it is computed for each: the language's compiler
+ * finds out that they are the same. */
+#define MOST_READS 4
+/* Multiply-adds for each element that a reduction reads at other places than its own, below which
+ * computing it again costs less than a trip through memory. */
+#define KEPT_INTENSITY 32.0
+
+typedef struct Reads {
+  const BpTeTensor *tensor;
+  const BpTeStage *reader;
+  int32_t count;
+  bool are_in_place;
+} Reads;
+
+static int visit_read(void *context, const BpIrNode *node) {
+  Reads *reads = context;
+  const BpTeTensor *tensor = reads->tensor, *result = reads->reader->tensor;
+  if (!bp__te_is_read(node) || node->operands[0] != tensor->buffer)
+    return 0;
+  reads->count++;
+  reads->are_in_place &= tensor->ndim == result->ndim;
+  for (int32_t i = 0; i < tensor->ndim && i < result->ndim; i++)
+    reads->are_in_place &= node->operands[1 + i] == reads->reader->axes[i]->var ||
+                           (tensor->shape[i] == 1 && result->shape[i] == 1);
+  return 0;
+}
+
+static double num_iterations(const BpTeStage *stage) {
+  double count = 1;
+  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes; i++)
+    count *= (double)stage->axes[i]->extent;
+  return count;
+}
+
+/* Whether the one stage that reads this one reads each element where it computes its own, or does
+ * little with it. */
+static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
+  int32_t readers = 0;
+  bool pays = true;
+  for (const BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
+    Reads reads = {stage->tensor, tensor->stage, 0, true};
+    if (!tensor->stage || !tensor->stage->body ||
+        bp__ir_visit_once(tensor->stage->body, visit_read, &reads) != 0 || reads.count == 0)
+      continue;
+    readers++;
+    bool is_light = reads.count == 1 && tensor->stage->reduce_op >= 0 &&
+                    num_iterations(tensor->stage) < KEPT_INTENSITY * num_iterations(stage);
+    pays &= (reads.are_in_place && reads.count <= MOST_READS) || is_light;
+  }
+  return readers == 1 && pays;
+}
+
+int bp__inline_for_kernels(BpTe *te, const BpTeTensor *output) {
+  for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
+    BpTeStage *stage = tensor->stage;
+    if (!stage || tensor == output || stage->reduce_op >= 0 || bp__stage_is_scheduled(stage) ||
+        !pays_to_inline(te, stage))
+      continue;
+    if (bp_te_compute_inline(stage) != 0)
+      return -1;
+  }
+  return bp__inline_stages(te, output);
+}

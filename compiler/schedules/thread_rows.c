@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reductions that the threads of a block share: each adds up every so-manieth term, and what they
+ * have is added up as a tree in the block's shared memory. */
+
+#include "compiler/schedules/parts.h"
+#include "compiler/schedules/threads.h"
+
+/* Partial results that are added up in one step of the tree. */
+#define TREE_WIDTH 8
+
+/* Fuses the reduction axes of a stage. */
+static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
+  BpTeStage *stage = info->stage;
+  *run = stage->axes[info->ndim];
+  for (int32_t i = info->ndim + 1; i < info->num_roots; i++)
+    if (bp_te_fuse(stage, *run, stage->axes[i], run) != 0)
+      return -1;
+  return 0;
+}
+
+/* Makes the last reduction leaf `axis` a data axis of a new stage, over which threads lie. */
+static BpTeTensor *spread(BpTeStage *stage, BpTeAxis *axis) {
+  BpTeTensor *part = bp_te_rfactor(stage->te, stage->tensor, axis);
+  if (!part)
+    return NULL;
+  BpTeStage *made = part->stage;
+  BpTeAxis *order[BP__TE_MAX_AXES];
+  int32_t count = 0, last = part->ndim - 1;
+  order[count++] = made->axes[last];
+  for (int32_t i = 0; i < made->num_reduce_axes; i++)
+    order[count++] = made->axes[part->ndim + i];
+  if (bp_te_reorder(made, order, count) != 0 ||
+      bp_te_bind(made, made->axes[last], "threadIdx.x") != 0 ||
+      bp_te_set_scope(made, BP_IR_SCOPE_SHARED) != 0)
+    return NULL;
+  return part;
+}
+
+/* The stages of a tree, from the first sums to the last. */
+typedef struct Tree {
+  BpTeTensor *parts[4];
+  int32_t count;
+} Tree;
+
+/* Takes the reduction of a stage apart; its data axes stay as they are. */
+static int make_tree(const BpStageInfo *info, int64_t threads, Tree *tree) {
+  BpTeStage *stage = info->stage;
+  BpTeAxis *run, *outer, *inner;
+  tree->count = 0;
+  if (fuse_reduction(info, &run) != 0)
+    return -1;
+  for (int64_t width = threads; width > 1 && bp_te_axis_extent(run) > width;
+       width = width > TREE_WIDTH ? TREE_WIDTH : 1) {
+    if (bp_te_split(stage, run, width, BP_TE_TAIL_GUARD, &outer, &inner) != 0 ||
+        !(tree->parts[tree->count++] = spread(stage, inner)))
+      return -1;
+    run = stage->axes[info->ndim];
+  }
+  return 0;
+}
+
+static int attach_tree(const Tree *tree, BpTeStage *consumer, BpTeAxis *axis) {
+  for (int32_t i = 0; i < tree->count; i++)
+    if (bp_te_compute_at(tree->parts[i]->stage, consumer, axis) != 0)
+      return -1;
+  return 0;
+}
+
+/* Threads for a row of so many elements, of which each should have several. */
+static int64_t row_threads(const BpMachine *machine, double count) {
+  return bp__block_threads(machine, count / 4);
+}
+
+/* One sum of everything: a kernel of partial ones before that which adds them up. */
+static int schedule_one_sum(const BpStageInfo *info, int64_t threads) {
+  BpTeAxis *run, *outer, *inner;
+  if (fuse_reduction(info, &run) != 0 ||
+      bp_te_split(info->stage, run, threads, BP_TE_TAIL_GUARD, &outer, &inner) != 0)
+    return -1;
+  BpTeTensor *part = bp_te_rfactor(info->stage->te, info->stage->tensor, inner);
+  return part ? bp_te_bind(part->stage, part->stage->axes[0], "threadIdx.x") : -1;
+}
+
+int bp__schedule_block_reduction(const BpStageInfo *info, const BpMachine *machine) {
+  BpTeStage *stage = info->stage;
+  BpTeAxis *block;
+  Tree tree;
+  int64_t threads = row_threads(machine, bp__info_size(info, info->ndim, info->num_roots));
+  if (info->ndim == 0)
+    return schedule_one_sum(info, threads);
+  if (make_tree(info, threads, &tree) != 0)
+    return -1;
+  if (bp__fuse_axes(stage, 0, info->ndim, &block) != 0 ||
+      bp_te_bind(stage, block, "blockIdx.x") != 0)
+    return -1;
+  return attach_tree(&tree, stage, block);
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------ */
+
+/* Bytes of shared memory that the stages of a row take. */
+static double row_bytes(const BpAnalysis *analysis, const BpStageInfo *output, int32_t rows,
+                        int64_t threads) {
+  double bytes = 0;
+  for (int32_t i = 0; i < analysis->num_stages; i++) {
+    const BpStageInfo *info = &analysis->stages[i];
+    if (info == output)
+      continue;
+    double size = (double)info->stage->tensor->dtype.bits / 8;
+    bytes += size * bp__info_size(info, rows < info->ndim ? rows : info->ndim, info->ndim);
+    if (info->num_roots > info->ndim)
+      bytes += size * (double)(threads + TREE_WIDTH);
+  }
+  return bytes;
+}
+
+/* One stage of a row, computed by the whole block. */
+static int schedule_in_row(const BpStageInfo *info, BpTeStage *output, BpTeAxis *row,
+                           int64_t threads) {
+  BpTeAxis *run;
+  Tree tree;
+  if (bp_te_compute_at(info->stage, output, row) != 0 ||
+      bp_te_set_scope(info->stage, BP_IR_SCOPE_SHARED) != 0)
+    return -1;
+  if (info->num_roots > info->ndim)
+    return make_tree(info, threads, &tree) != 0 ? -1 : attach_tree(&tree, output, row);
+  if (bp__fuse_axes(info->stage, 0, info->ndim, &run) != 0)
+    return -1;
+  return bp__bind_run(info->stage, run, threads, false);
+}
+
+int bp__schedule_block_rows(const BpAnalysis *analysis, const BpStageInfo *output,
+                            const BpMachine *machine, bool *fits) {
+  int32_t rows = bp__count_row_axes(analysis, output);
+  BpTeAxis *row, *run;
+  *fits = false;
+  if (rows == 0)
+    return 0;
+  int64_t threads = row_threads(machine, bp__info_size(output, rows, output->ndim));
+  if (row_bytes(analysis, output, rows, threads) > (double)machine->shared)
+    return 0;
+  *fits = true;
+  if (bp__fuse_axes(output->stage, 0, rows, &row) != 0 ||
+      bp__fuse_axes(output->stage, rows, output->ndim, &run) != 0 ||
+      bp_te_bind(output->stage, row, "blockIdx.x") != 0 ||
+      bp__bind_run(output->stage, run, threads, false) != 0)
+    return -1;
+  for (int32_t i = 0; i < analysis->num_stages; i++)
+    if (&analysis->stages[i] != output &&
+        schedule_in_row(&analysis->stages[i], output->stage, row, threads) != 0)
+      return -1;
+  return 0;
+}

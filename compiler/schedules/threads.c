@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scheduling for threads in lock-step: neighbouring threads take neighbouring elements, so that
+ * what they load and store together is one run of memory. */
+
+#include "compiler/schedules/threads.h"
+
+#include "compiler/schedules/parts.h"
+
+/* Threads of a block: enough that several warps hide each other's latency. */
+#define BLOCK_THREADS 256
+/* Terms of a sum from which on the threads of a block share it, if there are few sums. */
+#define SHARED_TERMS 64
+/* Sums for each thread in lock-step of each core, from which on a thread each keeps all busy. */
+#define SUMS_PER_LANE 4
+
+int64_t bp__block_threads(const BpMachine *machine, double count) {
+  int64_t most = machine->most_threads < BLOCK_THREADS ? machine->most_threads : BLOCK_THREADS;
+  int64_t threads = machine->threads;
+  while (threads * 2 <= most && (double)threads < count)
+    threads *= 2;
+  return threads < most ? threads : most;
+}
+
+int bp__bind_run(BpTeStage *stage, BpTeAxis *run, int64_t threads, bool blocks) {
+  BpTeAxis *block = NULL, *thread = run, *serial;
+  int64_t extent = bp_te_axis_extent(run);
+  if (extent > threads && bp_te_split(stage, run, threads, BP_TE_TAIL_GUARD, &block, &thread) != 0)
+    return -1;
+  if (bp_te_bind(stage, thread, "threadIdx.x") != 0)
+    return -1;
+  if (!block || !blocks)
+    return 0;
+  int64_t each = (bp_te_axis_extent(block) + BP__MOST_BLOCKS - 1) / BP__MOST_BLOCKS;
+  if (each > 1 && bp_te_split(stage, block, each, BP_TE_TAIL_GUARD, &block, &serial) != 0)
+    return -1;
+  return bp_te_bind(stage, block, "blockIdx.x");
+}
+
+static int schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) {
+  BpTeAxis *run;
+  if (info->ndim == 0)
+    return 0;
+  if (bp__fuse_axes(info->stage, 0, info->ndim, &run) != 0)
+    return -1;
+  return bp__bind_run(info->stage, run,
+                      bp__block_threads(machine, bp__info_size(info, 0, info->ndim)), true);
+}
+
+/* Whether a thread for each sum leaves most of the device idle. */
+static bool wants_whole_blocks(const BpStageInfo *info, const BpMachine *machine) {
+  double sums = bp__info_size(info, 0, info->ndim);
+  double terms = bp__info_size(info, info->ndim, info->num_roots);
+  return machine->shared > 0 && terms >= SHARED_TERMS &&
+         sums < SUMS_PER_LANE * (double)(machine->threads * machine->cores);
+}
+
+static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
+  if (bp__stage_is_scheduled(info->stage))
+    return 0;
+  if (info->stage->reduce_op < 0)
+    return schedule_elementwise(info, machine);
+  if (wants_whole_blocks(info, machine))
+    return bp__schedule_block_reduction(info, machine);
+  return bp__schedule_thread_tile(info, info, machine);
+}
+
+int bp__schedule_threads(const BpAnalysis *analysis, const BpTeTensor *tensor,
+                         const BpMachine *machine) {
+  const BpStageInfo *output = bp__analysis_find(analysis, tensor);
+  bool are_rows = false;
+  if (bp__schedule_block_rows(analysis, output, machine, &are_rows) != 0)
+    return -1;
+  if (are_rows)
+    return 0;
+  const BpStageInfo *work = bp__find_tiled_work(analysis, output);
+  if (work && !wants_whole_blocks(work, machine) &&
+      bp__schedule_thread_tile(work, output, machine) != 0)
+    return -1;
+  for (int32_t i = 0; i < analysis->num_stages; i++)
+    if (schedule_stage(&analysis->stages[i], machine) != 0)
+      return -1;
+  return 0;
+}
