@@ -45,7 +45,7 @@ check-sanitized:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))'
 .PHONY: check-sanitized
 
-EXTRA_DIST += tests/peers.txt tests/lsan.supp
+EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/failing_memory.h
 
 include tests/frame/local.mk
 include tests/fuzz/local.mk

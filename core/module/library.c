@@ -217,13 +217,17 @@ static int compare_names(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The address of symbol `prefix``name`, NULL if there is none. */
+/* The address of symbol `prefix``name`; NULL with an error. */
 static void *find_symbol(const LibraryModule *library, const char *prefix, const char *name) {
   char *symbol = NULL;
-  if (asprintf(&symbol, "%s%s", prefix, name) < 0)
+  if (asprintf(&symbol, "%s%s", prefix, name) < 0) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory to find function \"%s\"", name);
     return NULL;
+  }
   void *address = dlsym(library->handle, symbol);
   free(symbol);
+  if (!address)
+    bp_error_raise(BP_ERROR_RUNTIME, "cannot find function \"%s\" in \"%s\"", name, library->path);
   return address;
 }
 
@@ -236,8 +240,7 @@ static int library_get_function(void *context, const char *name, BpFunction **fu
     return 0;
   void *address = find_symbol(library, BP_SYMBOL_PREFIX, name);
   if (!address)
-    return bp_error_raise(BP_ERROR_RUNTIME, "cannot find function \"%s\" in \"%s\"", name,
-                          library->path);
+    return -1;
   *function = bp_module_function_create(library->module, (BpPackedCall)address, NULL, NULL);
   return *function ? 0 : -1;
 }

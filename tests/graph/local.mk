@@ -15,5 +15,10 @@ nodist_tests_graph_test_compile_SOURCES = graph/onnx/onnx.pb-c.c
 tests_graph_test_compile_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_compile_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -lm
 
+# It replaces malloc, which the sanitizers do themselves.
+if !SANITIZED
+test_programs += tests/graph/test-memory
+endif
+
 test_scripts += tests/graph/test-operators.sh
 EXTRA_DIST += tests/graph/test-operators.sh

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that runs out where a test wants it to: an allocator in front of the C library's, of a
+ * test program that includes this in one file. Sanitizers bring an allocator of their own. */
+#ifndef BACKPLANE_TESTS_FAILING_MEMORY_H
+#define BACKPLANE_TESTS_FAILING_MEMORY_H
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <glib.h>
+
+#include <backplane/error.h>
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *memory, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+void __libc_free(void *memory);
+BP_API void *malloc(size_t size);
+BP_API void *calloc(size_t count, size_t size);
+BP_API void *realloc(void *memory, size_t size);
+BP_API int posix_memalign(void **memory, size_t alignment, size_t size);
+BP_API void free(void *memory);
+
+/* The allocation of this thread that is to fail, counted from arming; -1: none. */
+static __thread long fail_at = -1, count;
+static __thread int keep_failing;
+static __thread long held; /* blocks allocated less those freed */
+
+static int fails(void) {
+  long number = count++;
+  if (fail_at < 0 || (keep_failing ? number < fail_at : number != fail_at))
+    return 0;
+  errno = ENOMEM;
+  return 1;
+}
+
+void *malloc(size_t size) {
+  void *memory = fails() ? NULL : __libc_malloc(size);
+  held += memory != NULL;
+  return memory;
+}
+
+void *calloc(size_t number, size_t size) {
+  void *memory = fails() ? NULL : __libc_calloc(number, size);
+  held += memory != NULL;
+  return memory;
+}
+
+void *realloc(void *memory, size_t size) {
+  void *moved = fails() ? NULL : __libc_realloc(memory, size);
+  held += !memory && moved;
+  return moved;
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t size) {
+  void *fresh = fails() ? NULL : __libc_memalign(alignment, size);
+  held += fresh != NULL;
+  if (fresh)
+    *memory = fresh;
+  return fresh ? 0 : ENOMEM;
+}
+
+void free(void *memory) {
+  held -= memory != NULL;
+  __libc_free(memory);
+}
+
+/* Does the work (0, or -1 with an error) again and again; in run n the n-th allocation fails, or
+ * all from it on if it `keeps` failing. Each run succeeds or ends in an error of memory and holds
+ * nothing back. Returns how many allocations there are. */
+static long fail_every_allocation(int (*work)(void), int keeps) {
+  g_assert_cmpint(work(), ==, 0);
+  for (long number = 0;; number++) {
+    long before = held;
+    count = 0;
+    keep_failing = keeps;
+    fail_at = number;
+    int rc = work();
+    fail_at = -1;
+    /* The C library may say it in words of its own. */
+    if (rc && strcmp(bp_error_kind(), BP_ERROR_MEMORY) && !strstr(bp_error_message(), "memory"))
+      g_error("allocation %ld: %s: %s", number, bp_error_kind(), bp_error_message());
+    bp_error_clear();
+    if (held != before)
+      g_error("allocation %ld: %ld blocks are lost", number, held - before);
+    if (!rc)
+      return number;
+  }
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When memory is exhausted while a compiled model is loaded and run: whichever allocation fails,
+ * the end is an error of that kind, and nothing is lost. */
+#include <glib/gstdio.h>
+#include <unistd.h>
+
+#include <backplane/graph/executor.h>
+#include <backplane/graph/model.h>
+#include <backplane/graph/npy.h>
+#include <backplane/object.h>
+
+#include "tests/failing_memory.h"
+
+static BpModel *model;
+static BpTensor *image;
+static char *npy_path;
+static BpOwnedBytes saved;  /* the compiled model */
+static BpOwnedBytes params; /* a parameter file */
+
+static int run_model(void) {
+  BpModelContext *context = bp_model_context_create(model);
+  int rc = context && !bp_model_set_input(context, "image", &image->view) &&
+                   !bp_model_bind_input(context, "image", image) && !bp_model_run(context) &&
+                   bp_model_get_output(context, 0)
+               ? 0
+               : -1;
+  bp_model_context_free(context);
+  return rc;
+}
+
+static int ignore(void *context, const char *name, BpTensor *tensor) {
+  (void)context;
+  (void)name;
+  (void)tensor;
+  return 0;
+}
+
+static int read_params(void) {
+  const BpByteArray bytes = {params.data, params.size};
+  return bp_params_decode(&bytes, ignore, NULL);
+}
+
+static int save_params(void) {
+  const char *const names[] = {"first", "second"};
+  BpTensor *const tensors[] = {image, image};
+  BpOwnedBytes bytes;
+  int rc = bp_params_encode(names, tensors, 2, &bytes);
+  if (rc == 0)
+    bp_owned_bytes_clear(&bytes);
+  return rc;
+}
+
+static int load_model(void) {
+  const BpByteArray bytes = {saved.data, saved.size};
+  BpModule *module = bp_module_load_from_bytes("backplane.graph", &bytes);
+  bp_object_release(module);
+  return module ? 0 : -1;
+}
+
+static int read_npy(void) {
+  BpTensor *tensor = bp_npy_read(npy_path);
+  bp_object_release(tensor);
+  return tensor ? 0 : -1;
+}
+
+static int write_npy(void) {
+  return bp_npy_write(npy_path, &image->view);
+}
+
+typedef struct Scenario {
+  const char *path;
+  int (*work)(void);
+} Scenario;
+
+static const Scenario scenarios[] = {
+    {"/graph/memory/run", run_model},           {"/graph/memory/load", load_model},
+    {"/graph/memory/params/read", read_params}, {"/graph/memory/params/save", save_params},
+    {"/graph/memory/npy/read", read_npy},       {"/graph/memory/npy/write", write_npy},
+};
+
+static void test_scenario(gconstpointer data) {
+  const Scenario *scenario = data;
+  g_assert_cmpint(fail_every_allocation(scenario->work, 0), >, 0);
+  fail_every_allocation(scenario->work, 1);
+}
+
+static void prepare(void) {
+  const char *source = g_getenv("top_srcdir");
+  char *path = g_build_filename(source ? source : ".", "examples/digits/digits.onnx", NULL);
+  const int64_t shape[] = {1, 1, 28, 28};
+  const BpInputShape shapes[] = {{"image", shape, 4}};
+  BpTarget *target = bp_target_parse("c");
+  const BpTarget *targets[] = {target};
+  const BpCompileOptions options = {.struct_size = sizeof(options),
+                                    .targets = targets,
+                                    .num_targets = 1,
+                                    .shapes = shapes,
+                                    .num_shapes = 1};
+  const BpDevice host = {BP_DEVICE_CPU, 0};
+  BpModule *module = target ? bp_model_compile(path, &options) : NULL;
+  model = module ? bp_model_create(module, host) : NULL;
+  image = bp_tensor_create(shape, 4, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, host, NULL);
+  if (!model || !image || bp_module_save_to_bytes(module, &saved))
+    g_error("%s", bp_error_message());
+  memset(image->view.data, 0, 28 * 28 * sizeof(float));
+  const char *const names[] = {"first"};
+  BpTensor *const tensors[] = {image};
+  if (bp_params_encode(names, tensors, 1, &params))
+    g_error("%s", bp_error_message());
+  npy_path = g_strdup_printf("%s/backplane-memory-%d.npy", g_get_tmp_dir(), (int)getpid());
+  bp_object_release(module);
+  bp_object_release(target);
+  g_free(path);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  prepare();
+  for (size_t i = 0; i < G_N_ELEMENTS(scenarios); i++)
+    g_test_add_data_func(scenarios[i].path, &scenarios[i], test_scenario);
+  write_npy();
+  int rc = g_test_run();
+  g_unlink(npy_path);
+  g_free(npy_path);
+  bp_owned_bytes_clear(&saved);
+  bp_owned_bytes_clear(&params);
+  bp_object_release(image);
+  bp_model_release(model);
+  return rc;
+}
