@@ -35,6 +35,8 @@ AM_TESTS_ENVIRONMENT = \
 	export LSAN_OPTIONS; \
 	BACKPLANE_PLUGIN_PATH='$(built_plugin_dir)'; export BACKPLANE_PLUGIN_PATH; \
 	BACKPLANE_CACHE_DIR='$(abs_top_builddir)/tests/cache'; export BACKPLANE_CACHE_DIR; \
+	BACKPLANE_TRIAL_PROGRAM='$(abs_top_builddir)/backplane-trial'; \
+	export BACKPLANE_TRIAL_PROGRAM; \
 	G_SLICE=always-malloc; export G_SLICE; \
 	top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \
 	top_builddir='$(abs_top_builddir)'; export top_builddir; \

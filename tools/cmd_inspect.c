@@ -40,7 +40,6 @@ static void add_words(Facts *facts, const char *name, const char *words) {
 
 static int inspect_plugin(const char *name, const ModelOptions *options, Facts *facts) {
   (void)options;
-  static const char *const states[] = {"found", "active", "failed", "rejected", "shadowed"};
   BpPluginList *list = bp_plugin_list();
   if (!list)
     return -1;
@@ -57,13 +56,19 @@ static int inspect_plugin(const char *name, const ModelOptions *options, Facts *
     add_text(facts, "license", found->license);
     add_text(facts, "path", found->path);
     add_text(facts, "abi", found->abi);
-    add_text(facts, "state", states[found->state]);
+    add_text(facts, "state", bp_plugin_state_name(found->state));
     add_text(facts, "reason", found->reason);
+    add_text(facts, "code", found->code);
+    add_text(facts, "warning", found->warning);
     add_words(facts, "devices", found->devices);
     add_words(facts, "targets", found->targets);
     add_words(facts, "provides", found->provides);
     add_words(facts, "libraries", found->libraries);
     add_text(facts, "package", found->package);
+    add_words(facts, "nodes", found->nodes);
+    add_words(facts, "files", found->files);
+    add_words(facts, "variables", found->variables);
+    add_words(facts, "isa", found->isa);
   }
   bp_plugin_list_free(list);
   return found ? 0

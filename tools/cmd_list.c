@@ -7,12 +7,6 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
-static const char *const state_names[] = {"found", "active", "failed", "rejected", "shadowed"};
-
-static const char *state_name(int32_t state) {
-  return state >= 0 && state < (int32_t)G_N_ELEMENTS(state_names) ? state_names[state] : "unknown";
-}
-
 /* ---- Devices ------------------------------------------------------------------------------------
  */
 
@@ -98,7 +92,7 @@ static void add_plugin_json(JsonBuilder *builder, const BpPluginInfo *info) {
   json_builder_begin_object(builder);
   json_add_str(builder, "name", info->name);
   json_add_str(builder, "version", info->version);
-  json_add_str(builder, "state", state_name(info->state));
+  json_add_str(builder, "state", bp_plugin_state_name(info->state));
   json_add_str(builder, "reason", info->reason);
   json_add_str(builder, "path", info->path);
   json_add_str(builder, "abi", info->abi);
@@ -137,7 +131,7 @@ static void print_text(const BpPluginList *list, char *const *kinds) {
     for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
       const BpPluginInfo *info = bp_plugin_list_get(list, i);
       table_add(table, *info->name ? info->name : info->path, info->version,
-                state_name(info->state), info->devices, info->targets,
+                bp_plugin_state_name(info->state), info->devices, info->targets,
                 *info->reason ? info->reason : info->description);
     }
     table_print(table);

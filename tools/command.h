@@ -14,6 +14,10 @@
 #define EXIT_OK    0
 #define EXIT_FAIL  1 /* the operation failed; the reason is on stderr */
 #define EXIT_USAGE 2 /* the command line is wrong */
+/* Of doctor, by the worst that it found. */
+#define EXIT_WARNING   3 /* something works less well than it should */
+#define EXIT_UNUSABLE  4 /* a plugin cannot be used */
+#define EXIT_NO_DEVICE 5 /* no device fits what is asked for */
 
 typedef struct Command {
   const char *name;
@@ -22,6 +26,7 @@ typedef struct Command {
 } Command;
 
 int cmd_list(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_targets(int argc, char **argv);
 int cmd_compile(int argc, char **argv);

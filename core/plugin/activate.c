@@ -3,16 +3,16 @@
  * plugin and process. One thread does it with no lock held; others wait, save those that are
  * initialising a plugin themselves: two plugins that ask for each other would wait for ever. */
 
-#include "core/plugin/store.h"
+#include "core/plugin/trial.h"
 
 #include "core/registry/host.h"
 #include "core/registry/registry.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- What it registers ------------------------------------------------------------------- */
 
@@ -30,14 +30,16 @@ static int check_provided(const Plugin *plugin, int expected) {
     if (!**name || is_registered(*name) == expected)
       continue;
     if (expected)
-      return bp_error_raise(BP_ERROR_PLUGIN,
-                            "its descriptor says that it provides %s, but it did not register it; "
-                            "this is a defect of the plugin",
-                            *name);
-    return bp_error_raise(BP_ERROR_PLUGIN,
-                          "it provides %s, which is registered already; remove one of the two that "
-                          "provide it",
-                          *name);
+      return bp__reason_raise(
+          REASON_NAME_NOT_REGISTERED,
+          "its descriptor says that it provides %s, but it did not register it; "
+          "this is a defect of the plugin",
+          *name);
+    return bp__reason_raise(
+        REASON_NAME_TAKEN,
+        "it provides %s, which is registered already; remove one of the two that "
+        "provide it",
+        *name);
   }
   return 0;
 }
@@ -50,70 +52,54 @@ static void remove_provided(const Plugin *plugin) {
       bp_registry_remove(*name);
 }
 
-/* ---- Loading ----------------------------------------------------------------------------- */
+/* ---- The handshake ----------------------------------------------------------------------- */
 
-static int explain_dlopen(const Plugin *plugin) {
-  const Descriptor *descriptor = &plugin->descriptor;
-  const char *cause = dlerror();
-  if (!cause)
-    cause = "the loader gives no reason";
-  if (*descriptor->package)
-    return bp_error_raise(BP_ERROR_PLUGIN, "it cannot be loaded: %s; install the package %s", cause,
-                          descriptor->package);
-  return bp_error_raise(BP_ERROR_PLUGIN,
-                        "it cannot be loaded: %s; install the package that holds what is missing",
-                        cause);
-}
-
-static BpPluginEntry find_entry(const Plugin *plugin) {
-  if (plugin->entry)
-    return plugin->entry;
-  /* Plugins stay mapped for ever: the handle is not kept because it is never closed. */
-  void *library = dlopen(plugin->path, RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    explain_dlopen(plugin);
-    return NULL;
-  }
-  void *symbol = dlsym(library, plugin->descriptor.entry);
-  if (!symbol) {
-    bp_error_raise(BP_ERROR_PLUGIN,
-                   "it does not export its entry point %s; this is a defect of the plugin",
-                   plugin->descriptor.entry);
-    return NULL;
-  }
-  BpPluginEntry entry;
-  memcpy(&entry, &symbol, sizeof entry);
-  return entry;
-}
-
-static int check_failed(const char *what) {
+static int check_failed(Reason reason, const char *what) {
   if (!*bp_error_kind())
     bp_error_raise(BP_ERROR_PLUGIN, "it gave no reason");
+  bp__reason_note(reason);
   return bp_error_add_context("its %s failed", what);
 }
 
 static int shake_hands(BpPluginEntry entry, BpPlugin *plugin) {
   *plugin = (BpPlugin){.struct_size = sizeof *plugin};
   if (entry(bp__host(), plugin))
-    return check_failed("entry point");
+    return check_failed(REASON_ENTRY_FAILED, "entry point");
   uint32_t major = plugin->abi_version >> 16, minor = plugin->abi_version & 0xffff;
   if (major != BP_ABI_MAJOR || (BP_ABI_MAJOR == 0 ? minor != BP_ABI_MINOR : minor > BP_ABI_MINOR))
-    return bp_error_raise(BP_ERROR_PLUGIN,
-                          "its entry point answers with plugin ABI %u.%u and this host has %s; "
-                          "install a build of the plugin that matches",
-                          major, minor, BP_ABI_TEXT);
+    return bp__reason_raise(REASON_ENTRY_OTHER_ABI,
+                            "its entry point answers with plugin ABI %u.%u and this host has %s; "
+                            "install a build of the plugin that matches",
+                            major, minor, BP_ABI_TEXT);
   if (!plugin->initialize)
-    return bp_error_raise(BP_ERROR_PLUGIN,
-                          "its entry point gives no initialize; this is a defect of the plugin");
+    return bp__reason_raise(REASON_INITIALIZE_MISSING,
+                            "its entry point gives no initialize; this is a defect of the plugin");
   return 0;
 }
 
-static int initialize(const Plugin *plugin) {
+/* The entry point, once nothing speaks against running the plugin here. */
+static BpPluginEntry find_entry(Plugin *plugin) {
+  if (plugin->entry)
+    return plugin->entry;
+  if (plugin->fd < 0 && bp__plugin_open(plugin))
+    return NULL;
+  BpPluginEntry entry = bp__trial_require(plugin) ? NULL : bp__plugin_load(plugin);
+  if (!plugin->is_mapped) {
+    close(plugin->fd);
+    plugin->fd = -1;
+  }
+  return entry;
+}
+
+static int initialize(Plugin *plugin) {
   BpPlugin answer;
   BpPluginEntry entry = find_entry(plugin);
+  bp__trial_stage("entry");
   if (!entry || shake_hands(entry, &answer) || check_provided(plugin, 0))
     return -1;
-  int rc = answer.initialize() ? check_failed("initialisation") : check_provided(plugin, 1);
+  bp__trial_stage("initialize");
+  int rc = answer.initialize() ? check_failed(REASON_INITIALIZE_FAILED, "initialisation")
+                               : check_provided(plugin, 1);
   if (rc) {
     BpError *error = bp_error_take();
     remove_provided(plugin);
@@ -124,15 +110,22 @@ static int initialize(const Plugin *plugin) {
 
 /* ---- Once -------------------------------------------------------------------------------- */
 
+static void reject(Plugin *plugin) {
+  bp__plugin_reject(plugin, BP_PLUGIN_FAILED);
+  if (bp__trial_is_verdict(plugin->code))
+    plugin->state = BP_PLUGIN_QUARANTINED;
+}
+
 /* The plugin is INITIALISING and this thread its owner. */
 static int run_initialize(Plugin *plugin) {
   bp_error_clear();
+  bp__reason_take(REASON_OK);
   bp__host_set_initialising(plugin->descriptor.name);
   int rc = initialize(plugin);
   bp__host_set_initialising(NULL);
   bp__plugins_lock();
   if (rc)
-    bp__plugin_reject(plugin, BP_PLUGIN_FAILED);
+    reject(plugin);
   else
     plugin->state = BP_PLUGIN_ACTIVE;
   bp__plugins_wake();
@@ -160,7 +153,8 @@ static int claim(Plugin *plugin) {
     bp__plugins_wait();
   if (plugin->state == BP_PLUGIN_ACTIVE)
     return 0;
-  if (plugin->state == BP_PLUGIN_FAILED || plugin->state == BP_PLUGIN_REJECTED)
+  if (plugin->state == BP_PLUGIN_FAILED || plugin->state == BP_PLUGIN_REJECTED ||
+      plugin->state == BP_PLUGIN_QUARANTINED)
     return raise_unusable(plugin);
   if (bp__host_initialising())
     return raise_not_ready(plugin);

@@ -5,6 +5,7 @@
 #include "core/plugin/descriptor.h"
 
 #include "core/plugin/machine.h"
+#include "core/plugin/reasons.h"
 
 #include <backplane/error.h>
 #include <backplane/plugin.h>
@@ -44,11 +45,11 @@ const char *bp__list_next(const char *word, size_t *length) {
 
 static int check_text(const char *text, size_t size) {
   if (!g_utf8_validate(text, (gssize)size, NULL))
-    return bp_error_raise(BP_ERROR_FORMAT, "its descriptor is not UTF-8 text");
+    return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED, "its descriptor is not UTF-8 text");
   for (size_t i = 0; i < size; i++)
     if (((unsigned char)text[i] < ' ' && text[i] != '\n') || text[i] == 0x7f)
-      return bp_error_raise(BP_ERROR_FORMAT, "its descriptor has a control character at byte %zu",
-                            i);
+      return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
+                              "its descriptor has a control character at byte %zu", i);
   return 0;
 }
 
@@ -56,13 +57,15 @@ static int check_text(const char *text, size_t size) {
 static int parse_line(Descriptor *descriptor, char *line, int number, unsigned *seen) {
   char *equals = strchr(line, '=');
   if (!equals || equals == line)
-    return bp_error_raise(BP_ERROR_FORMAT, "line %d of its descriptor is not key=value", number);
+    return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
+                            "line %d of its descriptor is not key=value", number);
   *equals = '\0';
   for (size_t i = 0; i < NUM_KEYS; i++) {
     if (strcmp(line, keys[i].key))
       continue;
     if (*seen & 1u << i)
-      return bp_error_raise(BP_ERROR_FORMAT, "its descriptor has the key \"%s\" twice", line);
+      return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
+                              "its descriptor has the key \"%s\" twice", line);
     *seen |= 1u << i;
     *field_of(descriptor, &keys[i]) = equals + 1;
   }
@@ -82,7 +85,8 @@ static int parse_lines(Descriptor *descriptor) {
   }
   for (size_t i = 0; i < NUM_KEYS; i++)
     if (keys[i].required && !(seen & 1u << i))
-      return bp_error_raise(BP_ERROR_FORMAT, "its descriptor lacks the key \"%s\"", keys[i].key);
+      return bp__reason_raise(REASON_DESCRIPTOR_INCOMPLETE, "its descriptor lacks the key \"%s\"",
+                              keys[i].key);
   return 0;
 }
 
@@ -94,10 +98,12 @@ static int check_abi(const Descriptor *descriptor) {
   for (int i = 0; i < 2; i++) {
     char *end;
     if (!*text || !strchr(DIGIT, *text))
-      return bp_error_raise(BP_ERROR_FORMAT, "its ABI \"%s\" is not MAJOR.MINOR", descriptor->abi);
+      return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED, "its ABI \"%s\" is not MAJOR.MINOR",
+                              descriptor->abi);
     numbers[i] = strtoul(text, &end, 10);
     if (*end != (i ? '\0' : '.'))
-      return bp_error_raise(BP_ERROR_FORMAT, "its ABI \"%s\" is not MAJOR.MINOR", descriptor->abi);
+      return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED, "its ABI \"%s\" is not MAJOR.MINOR",
+                              descriptor->abi);
     text = end + 1;
   }
   /* 0.N promises nothing to 0.M; from 1.0 on a host serves every plugin of a lower minor. */
@@ -105,23 +111,25 @@ static int check_abi(const Descriptor *descriptor) {
              (BP_ABI_MAJOR == 0 ? numbers[1] == BP_ABI_MINOR : numbers[1] <= BP_ABI_MINOR);
   if (fits)
     return 0;
-  return bp_error_raise(BP_ERROR_PLUGIN,
-                        "it was built for plugin ABI %s and this host has %s; install a build of "
-                        "the plugin that matches, or another backplane",
-                        descriptor->abi, BP_ABI_TEXT);
+  unsigned long version = MIN(numbers[0], 0xffff) << 16 | MIN(numbers[1], 0xffff);
+  return bp__reason_raise(version < BP_ABI_VERSION ? REASON_ABI_TOO_OLD : REASON_ABI_TOO_NEW,
+                          "it was built for plugin ABI %s and this host has %s; install a build of "
+                          "the plugin that matches, or another backplane",
+                          descriptor->abi, BP_ABI_TEXT);
 }
 
 static int check_name(const Descriptor *descriptor) {
   const char *name = descriptor->name;
   size_t length = strlen(name);
   if (!length || length > 63 || strspn(name, LOWER DIGIT "-") != length || !strchr(LOWER, *name))
-    return bp_error_raise(BP_ERROR_FORMAT,
-                          "its name \"%.80s\" is not of lower-case letters, digits and '-'", name);
+    return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
+                            "its name \"%.80s\" is not of lower-case letters, digits and '-'",
+                            name);
   g_autofree char *entry = g_strconcat("bp_plugin_entry_", name, NULL);
   g_strdelimit(entry, "-", '_');
   if (strcmp(entry, descriptor->entry))
-    return bp_error_raise(BP_ERROR_FORMAT, "its entry is \"%.80s\" but must be \"%s\"",
-                          descriptor->entry, entry);
+    return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
+                            "its entry is \"%.80s\" but must be \"%s\"", descriptor->entry, entry);
   return 0;
 }
 
@@ -129,20 +137,47 @@ static int check_words(const char *what, const char *list) {
   size_t length = 0;
   for (const char *word = list; (word = bp__list_next(word, &length));) {
     if (length > 127 || strspn(word, LOWER UPPER DIGIT "._-+") < length)
-      return bp_error_raise(BP_ERROR_FORMAT, "\"%.*s\" in its %s is not a name",
-                            (int)(length < 80 ? length : 80), word, what);
+      return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED, "\"%.*s\" in its %s is not a name",
+                              (int)(length < 80 ? length : 80), word, what);
   }
   return 0;
+}
+
+/* Absolute paths, which may be shell patterns. */
+static int check_paths(const char *what, const char *list) {
+  size_t length = 0;
+  for (const char *word = list; (word = bp__list_next(word, &length));)
+    if (length > 255 || *word != '/')
+      return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
+                              "\"%.*s\" in its %s is not an absolute path",
+                              (int)(length < 80 ? length : 80), word, what);
+  return 0;
+}
+
+static int check_rank(const Descriptor *descriptor) {
+  gint64 rank;
+  if (!*descriptor->rank ||
+      g_ascii_string_to_signed(descriptor->rank, 10, -BP_RANK_MAX, BP_RANK_MAX, &rank, NULL))
+    return 0;
+  return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
+                          "its rank \"%.80s\" is not a number from -%d to %d", descriptor->rank,
+                          BP_RANK_MAX, BP_RANK_MAX);
+}
+
+int bp__descriptor_rank(const Descriptor *descriptor) {
+  return (int)g_ascii_strtoll(descriptor->rank, NULL, 10);
 }
 
 static int check_fields(const Descriptor *descriptor) {
   if (check_abi(descriptor) || check_name(descriptor) ||
       check_words("provides", descriptor->provides) ||
       check_words("devices", descriptor->devices) || check_words("targets", descriptor->targets) ||
-      check_words("libraries", descriptor->libraries))
+      check_words("libraries", descriptor->libraries) ||
+      check_words("variables", descriptor->variables) || check_rank(descriptor) ||
+      check_paths("nodes", descriptor->nodes) || check_paths("files", descriptor->files))
     return -1;
   if (!*descriptor->provides)
-    return bp_error_raise(BP_ERROR_FORMAT, "its descriptor provides nothing");
+    return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED, "its descriptor provides nothing");
   return bp__machine_check(descriptor->isa, descriptor->sanitizer);
 }
 
@@ -151,8 +186,8 @@ int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size) 
   while (size && !text[size - 1])
     size--;
   if (size > BP_DESCRIPTOR_MAX)
-    return bp_error_raise(BP_ERROR_FORMAT, "its descriptor has more than %d bytes",
-                          BP_DESCRIPTOR_MAX);
+    return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED, "its descriptor has more than %d bytes",
+                            BP_DESCRIPTOR_MAX);
   if (check_text(text, size))
     return -1;
   descriptor->text = malloc(size + 1);

@@ -20,6 +20,10 @@
   X(targets, 0)                                                                                    \
   X(libraries, 0)                                                                                  \
   X(package, 0)                                                                                    \
+  X(rank, 0)                                                                                       \
+  X(nodes, 0)                                                                                      \
+  X(files, 0)                                                                                      \
+  X(variables, 0)                                                                                  \
   X(isa, 0)                                                                                        \
   X(sanitizer, 0)
 
@@ -37,6 +41,10 @@ typedef struct Descriptor {
  * that this host cannot run (another ABI, instruction set or sanitizer). */
 int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size);
 void bp__descriptor_clear(Descriptor *descriptor);
+
+/* The rank of a descriptor that was parsed without error; 0 where it has none. */
+#define BP_RANK_MAX 1000
+int bp__descriptor_rank(const Descriptor *descriptor);
 
 /* Walks the words of a space-separated list: *length of the word at the result, NULL at the end.
  * Start with `word` = the list and *length = 0; pass back what it gave. */

@@ -5,6 +5,8 @@
 
 #include "core/plugin/elf_note.h"
 
+#include "core/plugin/reasons.h"
+
 #include <backplane/error.h>
 #include <elf.h>
 #include <errno.h>
@@ -72,9 +74,9 @@ static int read_file(int fd, uint64_t offset, void *data, size_t size) {
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
-      return bp_error_raise(BP_ERROR_IO, "cannot be read: %s", strerror(errno));
+      return bp__reason_raise(REASON_FILE_UNREADABLE, "cannot be read: %s", strerror(errno));
     if (got == 0)
-      return bp_error_raise(BP_ERROR_FORMAT, "became shorter while it was read");
+      return bp__reason_raise(REASON_FILE_TRUNCATED, "became shorter while it was read");
     done += (size_t)got;
   }
   return 0;
@@ -87,8 +89,8 @@ static int lies_inside(const Reader *reader, uint64_t offset, uint64_t size) {
 /* The one way to the file's bytes. */
 static int read_at(const Reader *reader, uint64_t offset, void *data, size_t size) {
   if (!lies_inside(reader, offset, size))
-    return bp_error_raise(BP_ERROR_FORMAT, "is truncated: it ends before byte %llu",
-                          (unsigned long long)(offset + size));
+    return bp__reason_raise(REASON_FILE_TRUNCATED, "is truncated: it ends before byte %llu",
+                            (unsigned long long)(offset + size));
   if (offset + size <= reader->head_size) {
     memcpy(data, reader->head + offset, size);
     return 0;
@@ -98,22 +100,24 @@ static int read_at(const Reader *reader, uint64_t offset, void *data, size_t siz
 
 static int read_header(const Reader *reader, ElfHeader *header) {
   if (reader->file_size < SELFMAG || memcmp(reader->head, ELFMAG, SELFMAG))
-    return bp_error_raise(BP_ERROR_FORMAT, "is not an ELF file");
+    return bp__reason_raise(REASON_FILE_NOT_ELF, "is not an ELF file");
   if (read_at(reader, 0, header, sizeof *header))
     return -1;
   if (header->e_ident[EI_CLASS] != HOST_CLASS || header->e_ident[EI_DATA] != HOST_DATA ||
       header->e_machine != HOST_MACHINE)
-    return bp_error_raise(BP_ERROR_FORMAT,
-                          "is for another machine (ELF class %d, machine %d; this process has %d, "
-                          "%d); install the package for this architecture",
-                          header->e_ident[EI_CLASS], header->e_machine, HOST_CLASS, HOST_MACHINE);
+    return bp__reason_raise(
+        REASON_OTHER_ARCHITECTURE,
+        "is for another machine (ELF class %d, machine %d; this process has %d, "
+        "%d); install the package for this architecture",
+        header->e_ident[EI_CLASS], header->e_machine, HOST_CLASS, HOST_MACHINE);
   if (header->e_type != ET_DYN)
-    return bp_error_raise(BP_ERROR_FORMAT, "is an ELF file but no shared object");
+    return bp__reason_raise(REASON_FILE_NOT_SHARED, "is an ELF file but no shared object");
   if (header->e_phentsize != sizeof(ElfSegment) || header->e_phnum == 0 ||
       header->e_phnum > SEGMENTS_MAX)
-    return bp_error_raise(BP_ERROR_FORMAT, "has malformed ELF program headers");
+    return bp__reason_raise(REASON_FILE_MALFORMED, "has malformed ELF program headers");
   if (!lies_inside(reader, header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize))
-    return bp_error_raise(BP_ERROR_FORMAT, "is truncated: its section headers lie beyond its end");
+    return bp__reason_raise(REASON_FILE_TRUNCATED,
+                            "is truncated: its section headers lie beyond its end");
   return 0;
 }
 
@@ -132,8 +136,9 @@ static int is_wanted(const Reader *reader, const ElfNote *note, uint64_t positio
 static int read_body(const Reader *reader, uint64_t offset, uint64_t size, const NoteWanted *wanted,
                      char **text, size_t *text_size) {
   if (size == 0 || size > wanted->max_size)
-    return bp_error_raise(BP_ERROR_FORMAT, "has a descriptor of %llu bytes; 1 to %llu are allowed",
-                          (unsigned long long)size, (unsigned long long)wanted->max_size);
+    return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
+                            "has a descriptor of %llu bytes; 1 to %llu are allowed",
+                            (unsigned long long)size, (unsigned long long)wanted->max_size);
   char *body = malloc((size_t)size);
   if (!body)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for its descriptor");
@@ -155,8 +160,9 @@ static int search_segment(const Reader *reader, const ElfSegment *segment, const
                           char **text, size_t *size) {
   uint64_t alignment = segment->p_align == 8 ? 8 : 4;
   if (segment->p_filesz > NOTES_MAX)
-    return bp_error_raise(BP_ERROR_FORMAT, "has notes of %llu bytes; at most %u are allowed",
-                          (unsigned long long)segment->p_filesz, NOTES_MAX);
+    return bp__reason_raise(REASON_FILE_MALFORMED,
+                            "has notes of %llu bytes; at most %u are allowed",
+                            (unsigned long long)segment->p_filesz, NOTES_MAX);
   uint64_t end = segment->p_offset + segment->p_filesz;
   for (uint64_t position = segment->p_offset; position + sizeof(ElfNote) <= end;) {
     ElfNote note;
@@ -164,8 +170,8 @@ static int search_segment(const Reader *reader, const ElfSegment *segment, const
       return -1;
     uint64_t body = round_up(position + sizeof note + note.n_namesz, alignment);
     if (body > end || note.n_descsz > end - body)
-      return bp_error_raise(BP_ERROR_FORMAT, "has a malformed note at byte %llu",
-                            (unsigned long long)position);
+      return bp__reason_raise(REASON_FILE_MALFORMED, "has a malformed note at byte %llu",
+                              (unsigned long long)position);
     int found = is_wanted(reader, &note, position, wanted);
     if (found)
       return found < 0 ? -1 : read_body(reader, body, note.n_descsz, wanted, text, size);
@@ -181,8 +187,8 @@ static int check_segment(const Reader *reader, const ElfSegment *segment) {
     return 0;
   if (lies_inside(reader, segment->p_offset, segment->p_filesz))
     return 0;
-  return bp_error_raise(BP_ERROR_FORMAT, "is truncated: a segment ends beyond byte %llu",
-                        (unsigned long long)reader->file_size);
+  return bp__reason_raise(REASON_FILE_TRUNCATED, "is truncated: a segment ends beyond byte %llu",
+                          (unsigned long long)reader->file_size);
 }
 
 static int search_segments(const Reader *reader, const ElfHeader *header, const NoteWanted *wanted,
@@ -190,7 +196,7 @@ static int search_segments(const Reader *reader, const ElfHeader *header, const 
   for (unsigned i = 0; i < header->e_phnum; i++) {
     ElfSegment segment;
     if (header->e_phoff > reader->file_size)
-      return bp_error_raise(BP_ERROR_FORMAT, "is truncated: no program headers");
+      return bp__reason_raise(REASON_FILE_TRUNCATED, "is truncated: no program headers");
     if (read_at(reader, header->e_phoff + i * sizeof segment, &segment, sizeof segment) ||
         check_segment(reader, &segment))
       return -1;

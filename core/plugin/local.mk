@@ -5,9 +5,17 @@ libbackplane_la_SOURCES += \
 	core/plugin/start.c \
 	core/plugin/activate.c \
 	core/plugin/descriptor.c core/plugin/descriptor.h \
+	core/plugin/diagnose.c \
 	core/plugin/elf_note.c core/plugin/elf_note.h \
+	core/plugin/identity.c \
+	core/plugin/learned.c core/plugin/learned.h \
+	core/plugin/load.c \
 	core/plugin/machine.c core/plugin/machine.h \
+	core/plugin/path.c \
 	core/plugin/plugins.c \
 	core/plugin/read.c \
+	core/plugin/reasons.c core/plugin/reasons.h \
 	core/plugin/scan.c \
-	core/plugin/store.h
+	core/plugin/store.h \
+	core/plugin/trial.c core/plugin/trial.h \
+	core/plugin/trial_child.c

@@ -3,8 +3,13 @@
 
 #include "core/plugin/machine.h"
 
-#include <backplane/error.h>
+#include "core/plugin/descriptor.h"
+#include "core/plugin/reasons.h"
+
 #include <string.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #if defined(__SANITIZE_ADDRESS__)
 #define HOST_SANITIZER "address"
@@ -21,49 +26,52 @@
 #define HOST_SANITIZER ""
 #endif
 
-#if defined(__x86_64__)
-static int has_v2(void) {
-  return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt") &&
-         __builtin_cpu_supports("ssse3");
-}
+typedef struct Extension {
+  const char *word;
+  int is_there;
+} Extension;
 
-static int has_v3(void) {
-  return has_v2() && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-}
+/* The builtin wants a literal. */
+#define HAS(feature) (__builtin_cpu_supports(feature) != 0)
 
-static int has_v4(void) {
-  return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl");
-}
-
-static int cpu_has(const char *isa) {
-  if (!strcmp(isa, "x86-64-v2"))
-    return has_v2();
-  if (!strcmp(isa, "x86-64-v3"))
-    return has_v3();
-  if (!strcmp(isa, "x86-64-v4"))
-    return has_v4();
-  return 1;
-}
+/* The words that BP_PLUGIN_DESCRIPTOR writes, against this CPU. */
+static int cpu_has(const char *word, size_t length) {
+#if defined(__x86_64__) || defined(__i386__)
+  int v2 = HAS("sse4.2") && HAS("popcnt") && HAS("ssse3");
+  int v3 = v2 && HAS("avx2") && HAS("fma") && HAS("bmi") && HAS("bmi2");
+  int v4 = v3 && HAS("avx512f") && HAS("avx512bw") && HAS("avx512cd") && HAS("avx512dq") &&
+           HAS("avx512vl");
+  const Extension extensions[] = {
+      {"x86-64-v2", v2},     {"x86-64-v3", v3},   {"x86-64-v4", v4},           {"avx", HAS("avx")},
+      {"avx2", HAS("avx2")}, {"fma", HAS("fma")}, {"avx512f", HAS("avx512f")},
+  };
+#elif defined(__aarch64__)
+  unsigned long has = getauxval(AT_HWCAP);
+  const Extension extensions[] = {
+      {"lse", (has & HWCAP_ATOMICS) != 0},
+      {"sve", (has & HWCAP_SVE) != 0},
+  };
 #else
-static int cpu_has(const char *isa) {
-  (void)isa;
+  const Extension extensions[] = {{"", 1}};
+#endif
+  for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
+    if (strlen(extensions[i].word) == length && !memcmp(extensions[i].word, word, length))
+      return extensions[i].is_there;
   return 1;
 }
-#endif
 
 int bp__machine_check(const char *isa, const char *sanitizer) {
-  if (!cpu_has(isa))
-    return bp_error_raise(BP_ERROR_PLUGIN,
-                          "it needs a CPU with %s, which this one is not; install a build for an "
-                          "older CPU",
-                          isa);
+  size_t length = 0;
+  for (const char *word = isa; (word = bp__list_next(word, &length));)
+    if (!cpu_has(word, length))
+      return bp__reason_raise(REASON_CPU_TOO_OLD,
+                              "it needs a CPU with %.*s, which this one is not; install a build "
+                              "for an older CPU",
+                              (int)length, word);
   int needs_runtime = strstr(sanitizer, "address") || strstr(sanitizer, "thread");
   if (needs_runtime && !strstr(sanitizer, *HOST_SANITIZER ? HOST_SANITIZER : "none"))
-    return bp_error_raise(
-        BP_ERROR_PLUGIN,
+    return bp__reason_raise(
+        REASON_SANITIZER_MISMATCH,
         "it was built with the %s sanitizer and this program was not; rebuild one "
         "of them",
         sanitizer);

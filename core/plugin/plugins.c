@@ -2,18 +2,18 @@
 /* The public face of the plugins: snapshots, activation by name or path, those that are linked into
  * the program, and the registry's hook. */
 
-#include "core/plugin/store.h"
+#include "core/plugin/learned.h"
 
 #include "core/registry/log.h"
 #include "core/registry/nearest.h"
 #include "core/registry/registry.h"
-#include "core/registry/trust.h"
 
 #include <backplane/error.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- Snapshots --------------------------------------------------------------------------- */
 
@@ -41,19 +41,53 @@ static BpPluginInfo describe(const Plugin *plugin) {
       .targets = descriptor->targets,
       .libraries = descriptor->libraries,
       .package = descriptor->package,
+      .code = bp__reason_info(plugin->code)->code,
+      .warning = plugin->warning ? plugin->warning : "",
+      .nodes = descriptor->nodes,
+      .files = descriptor->files,
+      .variables = descriptor->variables,
+      .isa = descriptor->isa,
+      .sanitizer = descriptor->sanitizer,
+      .rank = bp__descriptor_rank(descriptor),
   };
+}
+
+/* What earlier processes learned of a plugin that this one has not used. */
+static void add_quarantine(const Plugin *plugin, int directory, BpPluginInfo *info) {
+  Reason verdict;
+  char *text;
+  if (!bp__learned_quarantine(directory, plugin, &verdict, &text))
+    return;
+  g_free((char *)(uintptr_t)info->reason);
+  info->reason = g_strdup(text ? text : "");
+  info->code = bp__reason_info(verdict)->code;
+  info->state = BP_PLUGIN_QUARANTINED;
+  free(text);
+}
+
+/* Without the lock: it may have something to log. */
+static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
+  int directory = bp__learned_directory();
+  for (guint i = 0; i < all->len && directory >= 0; i++) {
+    const Plugin *plugin = g_ptr_array_index(all, i);
+    if (list->infos[i].state == BP_PLUGIN_FOUND && !plugin->entry)
+      add_quarantine(plugin, directory, &list->infos[i]);
+  }
+  if (directory >= 0)
+    close(directory);
 }
 
 BpPluginList *bp_plugin_list(void) {
   bp__plugins_scan(1);
   BpPluginList *list = g_new0(BpPluginList, 1);
   bp__plugins_lock();
-  const GPtrArray *all = bp__plugins_all();
+  g_autoptr(GPtrArray) all = bp__plugins_snapshot();
   list->size = all->len;
   list->infos = g_new0(BpPluginInfo, all->len);
   for (guint i = 0; i < all->len; i++)
     list->infos[i] = describe(g_ptr_array_index(all, i));
   bp__plugins_unlock();
+  add_quarantines(list, all);
   return list;
 }
 
@@ -111,11 +145,29 @@ static int raise_unknown(const char *name) {
       name, hint);
 }
 
+/* One that failed before its code came into this process may be tried again. */
+static void forgive(Plugin *plugin) {
+  bp__plugins_lock();
+  int has_failed = plugin->state == BP_PLUGIN_FAILED || plugin->state == BP_PLUGIN_QUARANTINED;
+  if (has_failed && !plugin->is_mapped && !plugin->entry && plugin->code != REASON_FORKED) {
+    free(plugin->reason);
+    plugin->reason = NULL;
+    plugin->code = REASON_OK;
+    plugin->state = BP_PLUGIN_FOUND;
+  }
+  bp__plugins_unlock();
+}
+
+static int activate_anew(Plugin *plugin) {
+  forgive(plugin);
+  return bp__plugin_activate(plugin);
+}
+
 static int activate_name(const char *name) {
   Plugin *plugin = find_by_name(name, 0);
   if (!plugin)
     plugin = find_by_name(name, 1);
-  return plugin ? bp__plugin_activate(plugin) : raise_unknown(name);
+  return plugin ? activate_anew(plugin) : raise_unknown(name);
 }
 
 /* ---- By path ----------------------------------------------------------------------------- */
@@ -145,31 +197,25 @@ static Plugin *adopt(Plugin *plugin) {
   return plugin;
 }
 
-/* The search checks its directories itself. */
-static int check_path(const char *path) {
-  if (!bp__others_may_replace(path))
-    return 0;
-  if (bp__is_privileged())
-    return bp_error_raise(BP_ERROR_PLUGIN,
-                          "plugin %s is not used: others may write to its directory, and this "
-                          "program runs with more rights than its user",
-                          path);
-  bp__log(BP_LOG_WARNING, "others may write to the directory of plugin %s, and plugins are run",
-          path);
-  return 0;
-}
-
 static int activate_path(const char *path) {
-  Plugin *plugin = check_path(path) ? NULL : bp__plugin_read(AT_FDCWD, path, path);
+  g_autofree char *directory = g_path_get_dirname(path);
+  char *problem = bp__path_problem(directory);
+  Plugin *plugin = bp__plugin_read(AT_FDCWD, path, path, problem);
+  free(problem);
   if (!plugin)
     return -1;
-  if (bp__others_may_write(&plugin->status))
-    bp__log(BP_LOG_WARNING, "others may write to plugin %s, and loading it is running it", path);
+  if (plugin->code == REASON_FILE_MISSING || plugin->code == REASON_FILE_UNREADABLE) {
+    bp_error_raise(BP_ERROR_IO, "plugin %s %s", path, plugin->reason);
+    bp__plugin_free(plugin);
+    return -1;
+  }
+  if (plugin->warning)
+    bp__log(BP_LOG_WARNING, "plugin %s: %s, and loading it is running it", path, plugin->warning);
   bp__plugins_scan(0);
   bp__plugins_lock();
   plugin = adopt(plugin);
   bp__plugins_unlock();
-  return plugin ? bp__plugin_activate(plugin) : -1;
+  return plugin ? activate_anew(plugin) : -1;
 }
 
 int bp_plugin_activate(const char *name) {
@@ -179,11 +225,9 @@ int bp_plugin_activate(const char *name) {
 /* ---- Linked into the program ------------------------------------------------------------- */
 
 int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
-  Plugin *plugin = calloc(1, sizeof *plugin);
-  if (!plugin || !(plugin->path = strdup(""))) {
-    free(plugin);
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory to register a plugin");
-  }
+  Plugin *plugin = bp__plugin_create("");
+  if (!plugin)
+    return -1;
   plugin->entry = entry;
   if (bp__descriptor_parse(&plugin->descriptor, descriptor, strlen(descriptor))) {
     bp__plugin_free(plugin);

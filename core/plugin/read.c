@@ -16,22 +16,24 @@ void bp__plugin_reject(Plugin *plugin, int32_t state) {
   const char *message = bp_error_message();
   free(plugin->reason);
   plugin->reason = strdup(*message ? message : "it failed without saying why");
+  plugin->code = bp__reason_take(REASON_INITIALIZE_FAILED);
   plugin->state = state;
   bp_error_clear();
 }
 
 /* Loading a plugin is running it: in a setuid program nobody else may have a hand in it. */
-static int check_trust(const struct stat *status) {
-  if (!bp__is_privileged() || !bp__others_may_write(status))
+static int check_trust(const Plugin *plugin) {
+  if (!bp__is_privileged() || !plugin->warning)
     return 0;
-  return bp_error_raise(BP_ERROR_PLUGIN, "others may write to it, and this program runs with more "
-                                         "rights than its user");
+  return bp__reason_raise(REASON_PATH_REFUSED,
+                          "%s, and this program runs with more rights than its user",
+                          plugin->warning);
 }
 
 static int read_descriptor(int fd, Plugin *plugin) {
   if (!S_ISREG(plugin->status.st_mode))
-    return bp_error_raise(BP_ERROR_FORMAT, "is not a regular file");
-  if (check_trust(&plugin->status))
+    return bp__reason_raise(REASON_FILE_NOT_REGULAR, "is not a regular file");
+  if (check_trust(plugin))
     return -1;
   char *text;
   size_t size;
@@ -39,13 +41,14 @@ static int read_descriptor(int fd, Plugin *plugin) {
                         BP_PLUGIN_NOTE_TYPE, BP_DESCRIPTOR_MAX, &text, &size))
     return -1;
   if (!text)
-    return bp_error_raise(BP_ERROR_FORMAT, "has no Backplane descriptor: it is no plugin");
+    return bp__reason_raise(REASON_DESCRIPTOR_MISSING,
+                            "has no Backplane descriptor: it is no plugin");
   int rc = bp__descriptor_parse(&plugin->descriptor, text, size);
   free(text);
   return rc;
 }
 
-static Plugin *create_record(const char *path) {
+Plugin *bp__plugin_create(const char *path) {
   Plugin *plugin = calloc(1, sizeof *plugin);
   if (!plugin || !(plugin->path = strdup(path))) {
     free(plugin);
@@ -54,26 +57,62 @@ static Plugin *create_record(const char *path) {
   }
   bp__descriptor_clear(&plugin->descriptor);
   plugin->state = BP_PLUGIN_FOUND;
+  plugin->fd = -1;
   return plugin;
 }
 
-Plugin *bp__plugin_read(int directory, const char *name, const char *path) {
+/* How others may change the file: itself, what is above it, or, if it is a link, what that leads
+ * to. */
+static char *find_problem(int directory, const char *name, const Plugin *plugin,
+                          const char *directory_problem) {
+  struct stat link;
+  int is_link = !fstatat(directory, name, &link, AT_SYMLINK_NOFOLLOW) && S_ISLNK(link.st_mode);
+  if (is_link || bp__others_may_write(&plugin->status)) {
+    char *problem = bp__path_problem(plugin->path);
+    if (problem)
+      return problem;
+  }
+  return directory_problem ? strdup(directory_problem) : NULL;
+}
+
+static int raise_unreadable(void) {
+  int is_missing = errno == ENOENT || errno == ELOOP;
+  return bp__reason_raise(is_missing ? REASON_FILE_MISSING : REASON_FILE_UNREADABLE,
+                          "cannot be opened: %s", strerror(errno));
+}
+
+Plugin *bp__plugin_read(int directory, const char *name, const char *path,
+                        const char *directory_problem) {
+  Plugin *plugin = bp__plugin_create(path);
+  if (!plugin)
+    return NULL;
   /* O_NONBLOCK: a FIFO in the directory must not stop the search. */
   int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat status;
-  if (fd < 0 || fstat(fd, &status)) {
-    bp_error_raise(BP_ERROR_IO, "cannot open plugin %s: %s", path, strerror(errno));
-    if (fd >= 0)
-      close(fd);
-    return NULL;
-  }
-  Plugin *plugin = create_record(path);
-  if (plugin) {
-    plugin->status = status;
+  if (fd < 0 || fstat(fd, &plugin->status)) {
+    raise_unreadable();
+    if (fstatat(directory, name, &plugin->status, 0))
+      plugin->status = (struct stat){0};
+    bp__plugin_reject(plugin, BP_PLUGIN_REJECTED);
+  } else {
+    plugin->warning = find_problem(directory, name, plugin, directory_problem);
     if (read_descriptor(fd, plugin))
       bp__plugin_reject(plugin, BP_PLUGIN_REJECTED);
   }
-  close(fd);
+  if (fd >= 0)
+    close(fd);
+  return plugin;
+}
+
+Plugin *bp__plugin_read_open(int fd, const char *path) {
+  Plugin *plugin = bp__plugin_create(path);
+  if (!plugin)
+    return NULL;
+  plugin->fd = fd;
+  if (fstat(fd, &plugin->status))
+    raise_unreadable();
+  else if (!read_descriptor(fd, plugin))
+    return plugin;
+  bp__plugin_reject(plugin, BP_PLUGIN_REJECTED);
   return plugin;
 }
 
@@ -81,7 +120,10 @@ void bp__plugin_free(Plugin *plugin) {
   if (!plugin)
     return;
   bp__descriptor_clear(&plugin->descriptor);
+  if (plugin->fd >= 0)
+    close(plugin->fd);
   free(plugin->reason);
+  free(plugin->warning);
   free(plugin->path);
   free(plugin);
 }
@@ -90,5 +132,7 @@ int bp__plugin_is_file(const Plugin *plugin, const struct stat *status) {
   const struct stat *own = &plugin->status;
   return own->st_dev == status->st_dev && own->st_ino == status->st_ino &&
          own->st_size == status->st_size && own->st_mtim.tv_sec == status->st_mtim.tv_sec &&
-         own->st_mtim.tv_nsec == status->st_mtim.tv_nsec;
+         own->st_mtim.tv_nsec == status->st_mtim.tv_nsec &&
+         own->st_ctim.tv_sec == status->st_ctim.tv_sec &&
+         own->st_ctim.tv_nsec == status->st_ctim.tv_nsec;
 }

@@ -9,7 +9,6 @@
 
 #include "core/registry/env.h"
 #include "core/registry/log.h"
-#include "core/registry/trust.h"
 
 #include <backplane/error.h>
 #include <dirent.h>
@@ -24,9 +23,11 @@ static struct {
   GPtrArray *known;        /* Plugin: every record ever made */
   GPtrArray *added;        /* Plugin: linked in or given by path */
   int added_since;         /* one came after the last search */
+  int search_nothing;      /* this process is for one plugin */
   GPtrArray *order;        /* Plugin: the last search; NULL before the first */
   GHashTable *by_name;     /* the first of each name */
   GHashTable *by_provided; /* registry name -> Plugin */
+  GPtrArray *problems;     /* SearchProblem: of the last search */
 } plugins = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 /* A search under way. */
@@ -35,6 +36,7 @@ typedef struct Scan {
   GHashTable *by_name;
   GHashTable *by_provided;
   GPtrArray *directories; /* struct stat: those searched already */
+  GPtrArray *problems;    /* SearchProblem */
   GPtrArray *warnings;    /* to be logged when the lock is free */
 } Scan;
 
@@ -58,12 +60,43 @@ const GPtrArray *bp__plugins_all(void) {
   return plugins.order;
 }
 
+GPtrArray *bp__plugins_snapshot(void) {
+  GPtrArray *copy = g_ptr_array_new();
+  for (guint i = 0; i < plugins.order->len; i++)
+    g_ptr_array_add(copy, g_ptr_array_index(plugins.order, i));
+  return copy;
+}
+
 Plugin *bp__plugins_by_provided(const char *registry_name) {
   return g_hash_table_lookup(plugins.by_provided, registry_name);
 }
 
 Plugin *bp__plugins_by_name(const char *name) {
   return g_hash_table_lookup(plugins.by_name, name);
+}
+
+static SearchProblem *create_problem(Reason reason, const char *path, const char *text) {
+  SearchProblem *problem = g_new(SearchProblem, 1);
+  *problem = (SearchProblem){reason, g_strdup(path), g_strdup(text)};
+  return problem;
+}
+
+static void free_problem(void *data) {
+  SearchProblem *problem = data;
+  g_free(problem->path);
+  g_free(problem->text);
+  g_free(problem);
+}
+
+GPtrArray *bp__plugins_problems(void) {
+  GPtrArray *copy = g_ptr_array_new_with_free_func(free_problem);
+  bp__plugins_lock();
+  for (guint i = 0; plugins.problems && i < plugins.problems->len; i++) {
+    const SearchProblem *problem = g_ptr_array_index(plugins.problems, i);
+    g_ptr_array_add(copy, create_problem(problem->reason, problem->path, problem->text));
+  }
+  bp__plugins_unlock();
+  return copy;
 }
 
 static void add_to(GPtrArray **array, Plugin *plugin) {
@@ -89,8 +122,8 @@ static const char *where(const Plugin *plugin) {
 static void shadow(Plugin *plugin, const Plugin *first) {
   if (plugin->state != BP_PLUGIN_FOUND && plugin->state != BP_PLUGIN_SHADOWED)
     return;
-  bp_error_raise(BP_ERROR_PLUGIN, "another plugin \"%s\", of %s, comes first on the search path",
-                 first->descriptor.name, where(first));
+  bp__reason_raise(REASON_SHADOWED, "another plugin \"%s\", of %s, comes first on the search path",
+                   first->descriptor.name, where(first));
   bp__plugin_reject(plugin, BP_PLUGIN_SHADOWED);
 }
 
@@ -99,6 +132,7 @@ static void unshadow(Plugin *plugin) {
     return;
   free(plugin->reason);
   plugin->reason = NULL;
+  plugin->code = REASON_OK;
   plugin->state = BP_PLUGIN_FOUND;
 }
 
@@ -144,9 +178,9 @@ static void enter(Scan *scan, Plugin *plugin, int is_new) {
  */
 static Plugin *find_known(int directory, const char *name, const char *path) {
   struct stat status;
-  if (!plugins.known || fstatat(directory, name, &status, 0))
-    return NULL;
-  for (guint i = 0; i < plugins.known->len; i++) {
+  if (fstatat(directory, name, &status, 0))
+    status = (struct stat){0}; /* as a link that leads nowhere is kept */
+  for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
     Plugin *plugin = g_ptr_array_index(plugins.known, i);
     int is_running = plugin->state == BP_PLUGIN_ACTIVE || plugin->state == BP_PLUGIN_INITIALISING;
     if (!strcmp(plugin->path, path) && (is_running || bp__plugin_is_file(plugin, &status)))
@@ -155,37 +189,51 @@ static Plugin *find_known(int directory, const char *name, const char *path) {
   return NULL;
 }
 
-static void scan_file(Scan *scan, int directory, const char *directory_path, const char *name) {
-  g_autofree char *path = g_strdup_printf("%s/%s", directory_path, name);
-  Plugin *plugin = find_known(directory, name, path);
-  if (plugin) {
-    enter(scan, plugin, 0);
-    return;
+/* A file of a directory under search. */
+typedef struct Entry {
+  Plugin *plugin;
+  int is_new;
+} Entry;
+
+static void read_entry(Scan *scan, int directory, const char *path, const char *problem,
+                       GArray *found) {
+  const char *name = strrchr(path, '/') + 1;
+  Entry entry = {find_known(directory, name, path), 0};
+  if (!entry.plugin) {
+    entry = (Entry){bp__plugin_read(directory, name, path, problem), 1};
+    if (!entry.plugin) {
+      warn(scan, "%s", bp_error_message());
+      bp_error_clear();
+      return;
+    }
+    add_to(&plugins.known, entry.plugin);
   }
-  plugin = bp__plugin_read(directory, name, path);
-  if (!plugin) {
-    warn(scan, "%s", bp_error_message());
-    bp_error_clear();
-    return;
-  }
-  if (bp__others_may_write(&plugin->status))
-    warn(scan, "others may write to plugin %s, and loading it is running it", path);
-  add_to(&plugins.known, plugin);
-  enter(scan, plugin, 1);
+  g_array_append_val(found, entry);
 }
 
-static int compare_names(const void *a, const void *b) {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
+/* The higher rank first, then by the file's name: whatever order the directory is read in. */
+static int compare_entries(const void *a, const void *b) {
+  const Plugin *first = ((const Entry *)a)->plugin, *second = ((const Entry *)b)->plugin;
+  int ranks = bp__descriptor_rank(&second->descriptor) - bp__descriptor_rank(&first->descriptor);
+  return ranks ? ranks : strcmp(first->path, second->path);
 }
 
-static void scan_files(Scan *scan, DIR *stream, const char *path) {
-  g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
-  for (const struct dirent *entry; (entry = readdir(stream));)
-    if (g_str_has_suffix(entry->d_name, ".so") && entry->d_name[0] != '.')
-      g_ptr_array_add(names, g_strdup(entry->d_name));
-  g_ptr_array_sort(names, compare_names);
-  for (guint i = 0; i < names->len; i++)
-    scan_file(scan, dirfd(stream), path, g_ptr_array_index(names, i));
+static void scan_files(Scan *scan, DIR *stream, const char *path, const char *problem) {
+  g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(Entry));
+  for (const struct dirent *entry; (entry = readdir(stream));) {
+    if (!g_str_has_suffix(entry->d_name, ".so") || entry->d_name[0] == '.')
+      continue;
+    g_autofree char *file = g_strdup_printf("%s/%s", path, entry->d_name);
+    read_entry(scan, dirfd(stream), file, problem, found);
+  }
+  g_array_sort(found, compare_entries);
+  for (guint i = 0; i < found->len; i++) {
+    const Entry *entry = &g_array_index(found, Entry, i);
+    if (entry->is_new && entry->plugin->warning && !problem)
+      warn(scan, "plugin %s: %s, and loading it is running it", entry->plugin->path,
+           entry->plugin->warning);
+    enter(scan, entry->plugin, entry->is_new);
+  }
 }
 
 static int was_searched(Scan *scan, const struct stat *status) {
@@ -198,18 +246,8 @@ static int was_searched(Scan *scan, const struct stat *status) {
   return 0;
 }
 
-/* Whether to search a directory; what others may do to it is said the first time. */
-static int is_trusted(Scan *scan, const char *path, const struct stat *status) {
-  if (!bp__others_may_write(status))
-    return 1;
-  if (bp__is_privileged())
-    warn(scan,
-         "the plugin directory %s is not searched: others may write to it, and this program runs "
-         "with more rights than its user",
-         path);
-  else if (!plugins.order)
-    warn(scan, "others may write to the plugin directory %s, and plugins are run", path);
-  return !bp__is_privileged();
+static void add_problem(Scan *scan, Reason reason, const char *path, const char *text) {
+  g_ptr_array_add(scan->problems, create_problem(reason, path, text));
 }
 
 /* A directory that is asked for by name should be there; the usual ones need not be. */
@@ -217,14 +255,21 @@ static void scan_directory(Scan *scan, const char *path, int asked_for) {
   DIR *stream = opendir(path);
   struct stat status;
   if (!stream || fstat(dirfd(stream), &status)) {
-    if (asked_for || errno != ENOENT)
+    if (asked_for || errno != ENOENT) {
       warn(scan, "cannot search the plugin directory %s: %s", path, strerror(errno));
+      add_problem(scan, REASON_DIRECTORY_UNREADABLE, path, strerror(errno));
+    }
     if (stream)
       closedir(stream);
     return;
   }
-  if (!was_searched(scan, &status) && is_trusted(scan, path, &status))
-    scan_files(scan, stream, path);
+  if (!was_searched(scan, &status)) {
+    char *problem = bp__path_problem(path);
+    if (problem && !plugins.order)
+      warn(scan, "plugin directory %s: %s, and plugins are run", path, problem);
+    scan_files(scan, stream, path, problem);
+    free(problem);
+  }
   closedir(stream);
 }
 
@@ -240,12 +285,22 @@ static void scan_user_directory(Scan *scan) {
     scan_directory(scan, path, 0);
 }
 
+/* What a relative path means would depend on the current directory. */
+static void leave_out(Scan *scan, const char *path) {
+  if (!plugins.order)
+    warn(scan, "the plugin directory %s is relative and left out: write it as an absolute path",
+         path);
+  add_problem(scan, REASON_DIRECTORY_RELATIVE, path, "a relative path is left out");
+}
+
 static void scan_path(Scan *scan) {
   const char *list = bp__env_get("BACKPLANE_PLUGIN_PATH");
   g_auto(GStrv) paths = g_strsplit(list ? list : "", ":", -1);
   for (char **path = paths; *path; path++)
-    if (**path)
+    if (**path == '/')
       scan_directory(scan, *path, 1);
+    else if (**path)
+      leave_out(scan, *path);
   scan_user_directory(scan);
   scan_directory(scan, BP_SYSTEM_PLUGIN_DIR, 0);
 }
@@ -267,15 +322,19 @@ static void search(Scan *scan) {
   scan->by_name = g_hash_table_new(g_str_hash, g_str_equal);
   scan->by_provided = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
   scan->directories = g_ptr_array_new_with_free_func(g_free);
+  scan->problems = g_ptr_array_new_with_free_func(free_problem);
   enter_added(scan, 1);
-  scan_path(scan);
+  if (!plugins.search_nothing)
+    scan_path(scan);
   enter_added(scan, 0);
   g_ptr_array_unref(scan->directories);
   if (plugins.order) {
     g_ptr_array_unref(plugins.order);
     g_hash_table_unref(plugins.by_name);
     g_hash_table_unref(plugins.by_provided);
+    g_ptr_array_unref(plugins.problems);
   }
+  plugins.problems = scan->problems;
   plugins.order = scan->order;
   plugins.by_name = scan->by_name;
   plugins.by_provided = scan->by_provided;
@@ -298,6 +357,10 @@ void bp__plugins_add(Plugin *plugin) {
   plugins.added_since = 1;
 }
 
+void bp__plugins_search_nothing(void) {
+  plugins.search_nothing = 1;
+}
+
 /* ---- Forks ------------------------------------------------------------------------------- */
 
 /* An initialisation that another thread had under way will never end in the child. */
@@ -308,6 +371,7 @@ static void after_fork_in_child(void) {
     if (plugin->state != BP_PLUGIN_INITIALISING || pthread_equal(plugin->owner, pthread_self()))
       continue;
     plugin->state = BP_PLUGIN_FAILED;
+    plugin->code = REASON_FORKED;
     plugin->reason = strdup("the process was forked while it initialised");
   }
   bp__plugins_unlock();

@@ -3,13 +3,13 @@
  *
  * All mutable state is one structure under one lock (bp__plugins_lock), which is never held across
  * a call into a plugin, the log callback or dlopen. A Plugin in the store lives for ever, and all
- * of it but `state`, `reason` and `owner` is constant. */
+ * of it but `state`, `code`, `reason`, `fd` and `owner` is constant. */
 #ifndef BACKPLANE_CORE_PLUGIN_STORE_H
 #define BACKPLANE_CORE_PLUGIN_STORE_H
 
 #include "core/plugin/descriptor.h"
+#include "core/plugin/reasons.h"
 
-#include <backplane/plugins.h>
 #include <glib.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -23,7 +23,11 @@ typedef struct Plugin {
   Descriptor descriptor;
   BpPluginEntry entry; /* when linked into the program, else NULL */
   int32_t state;
-  char *reason; /* NULL or why it cannot be used; owned */
+  Reason code;
+  char *reason;  /* NULL or why it cannot be used; owned */
+  char *warning; /* NULL or how others may change it; owned */
+  int fd;        /* the file, open, while it is being activated and once it is mapped; else -1 */
+  int is_mapped; /* its code is in this process, for ever */
   pthread_t owner;
 } Plugin;
 
@@ -39,18 +43,41 @@ void bp__plugins_scan(int again);
 /* With the lock held, after a scan. Plugins in search order; whichever provides a registry name;
  * one by its name. NULL when there is none. */
 const GPtrArray *bp__plugins_all(void);
+GPtrArray *bp__plugins_snapshot(void); /* transfer full: outlives the lock */
 Plugin *bp__plugins_by_provided(const char *registry_name);
 Plugin *bp__plugins_by_name(const char *name);
+
+/* What was wrong with the search path itself, in the last search: a copy (transfer full). Takes the
+ * lock itself. */
+typedef struct SearchProblem {
+  Reason reason;
+  char *path;
+  char *text;
+} SearchProblem;
+GPtrArray *bp__plugins_problems(void);
 
 /* With the lock held: adds a plugin that no search finds (one given by path, or linked into the
  * program); ownership passes to the store. */
 void bp__plugins_add(Plugin *plugin);
 
+/* An empty record of `path`, "" for one linked into the program (transfer full). NULL with an
+ * error.
+ */
+Plugin *bp__plugin_create(const char *path);
+
 /* Reads the descriptor of a file (transfer full until it is in the store). A file that is no
- * plugin, or not one for this host, is a Plugin as well, with a state that says so. NULL with an
- * error: there is no such file, or no memory. */
-Plugin *bp__plugin_read(int directory, const char *name, const char *path);
+ * plugin, cannot be read or is not one for this host, is a Plugin as well, with a state that says
+ * so. `directory_problem`: what bp__path_problem says of its directory. NULL with an error: there
+ * is no memory. */
+Plugin *bp__plugin_read(int directory, const char *name, const char *path,
+                        const char *directory_problem);
+/* The same of a file that is open; `fd` passes to the plugin. */
+Plugin *bp__plugin_read_open(int fd, const char *path);
 void bp__plugin_free(Plugin *plugin);
+
+/* How others than this user and root may change what `path` leads to: itself or a directory above
+ * it (transfer full, free); NULL when they cannot. */
+char *bp__path_problem(const char *path);
 
 /* Whether the record `plugin` is of the file that `status` describes. */
 int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
@@ -58,12 +85,23 @@ int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
 /* Sets the state, with this thread's error, which is cleared, as the reason. */
 void bp__plugin_reject(Plugin *plugin, int32_t state);
 
+/* For the process that tries a plugin out: no search finds any other. Before first use. */
+void bp__plugins_search_nothing(void);
+
 /* Prepares the store for forks. */
 int bp__plugins_start(void);
 
 /* Loads and initialises a plugin, or waits until another thread has (activate.c). Without the lock.
  * BP_ERROR_NOT_READY in a thread that is initialising a plugin. */
 int bp__plugin_activate(Plugin *plugin);
+
+/* Opens the plugin's file again, into plugin->fd, and checks that it is the one whose descriptor
+ * was read; -1 with an error. */
+int bp__plugin_open(Plugin *plugin);
+
+/* Maps the file open as plugin->fd, for ever, and finds its entry point. What is mapped is that
+ * file, whatever became of its path meanwhile. NULL with an error. */
+BpPluginEntry bp__plugin_load(Plugin *plugin);
 
 /* The start of this room. */
 int bp__plugin_start(void);

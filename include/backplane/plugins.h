@@ -16,6 +16,12 @@ extern "C" {
 #define BP_PLUGIN_FAILED   2 /* tried and failed; `reason` says why */
 #define BP_PLUGIN_REJECTED 3 /* not usable by its descriptor, or no plugin at all */
 #define BP_PLUGIN_SHADOWED 4 /* another of the same name comes first */
+/* It crashed, hung or the like when it was tried out; it is tried again after a while, and as soon
+ * as anything changed on which it depends. */
+#define BP_PLUGIN_QUARANTINED 5
+
+/* "found", "active", ...; static. */
+BP_API const char *bp_plugin_state_name(int32_t state);
 
 /* One plugin. All strings are borrowed from the list, "" when absent; those from the descriptor as
  * described in plugin.h. */
@@ -35,13 +41,22 @@ typedef struct BpPluginInfo {
   const char *targets;
   const char *libraries;
   const char *package;
+  const char *code;    /* the code of `reason` (bp_plugin_reason), "ok" if there is none */
+  const char *warning; /* what is wrong with its path although it is used */
+  const char *nodes;
+  const char *files;
+  const char *variables;
+  const char *isa;
+  const char *sanitizer;
+  int64_t rank;
 } BpPluginInfo;
 
 typedef struct BpPluginList BpPluginList;
 
 /* A snapshot of what is on the search path, in search order, reading descriptors only: no plugin's
- * code runs. Order: BACKPLANE_PLUGIN_PATH (colon-separated), the user's data directory
- * (~/.local/share/backplane/plugins), the system's. Freed with bp_plugin_list_free. */
+ * code runs. Order: those of the program; the directories of BACKPLANE_PLUGIN_PATH
+ * (colon-separated), the user's data directory (~/.local/share/backplane/plugins), the system's; in
+ * a directory the higher `rank`, then the file's name. Freed with bp_plugin_list_free. */
 BP_API BpPluginList *bp_plugin_list(void);
 BP_API size_t bp_plugin_list_size(const BpPluginList *list);
 /* One of them, borrowed from the list; NULL with an error for an index that is not below the
@@ -51,8 +66,77 @@ BP_API const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t i
 BP_API void bp_plugin_list_free(BpPluginList *list);
 
 /* Loads and initialises a plugin by name, or by path if `name` contains '/'. Once it is active this
- * does nothing; of several threads one does it and the others wait. */
+ * does nothing; of several threads one does it and the others wait. A plugin that is new or changed
+ * is first tried out in a process of its own; one that failed there, or could not be loaded, is
+ * tried again by each call. Any thread. */
 BP_API int bp_plugin_activate(const char *name);
+
+/* ---- Diagnosis --------------------------------------------------------------------------- */
+
+/* What a plugin goes through, in this order. */
+#define BP_STAGE_FOUND        0
+#define BP_STAGE_DESCRIPTOR   1
+#define BP_STAGE_ABI          2
+#define BP_STAGE_PATH         3
+#define BP_STAGE_DEPENDENCIES 4
+#define BP_STAGE_PERMISSIONS  5
+#define BP_STAGE_PROBE        6
+#define BP_STAGE_DEVICES      7
+#define BP_STAGE_SELECTED     8
+
+#define BP_SEVERITY_OK      0
+#define BP_SEVERITY_NOTE    1
+#define BP_SEVERITY_WARNING 2 /* works, but not as well as it should */
+#define BP_SEVERITY_ERROR   3 /* cannot be used */
+
+/* "found", "descriptor", ...; static. */
+BP_API const char *bp_plugin_stage_name(int32_t stage);
+
+/* Something that can be the matter. Codes are stable. All strings are static. */
+typedef struct BpPluginReason {
+  uint64_t struct_size;
+  int32_t stage;    /* BP_STAGE_*: where it shows */
+  int32_t severity; /* BP_SEVERITY_* */
+  const char *code; /* "library-missing" */
+  const char *meaning;
+  const char *remedy;
+} BpPluginReason;
+
+/* All reasons, by index from 0 on; NULL, without an error, beyond the last. Any thread. */
+BP_API const BpPluginReason *bp_plugin_reason(size_t index);
+
+/* One thing found out about one plugin. Strings are borrowed from the diagnosis, "" when absent. */
+typedef struct BpPluginFinding {
+  uint64_t struct_size;
+  int32_t stage;
+  int32_t severity;
+  const char *plugin; /* its name, or its file's where it has none; "" for the host itself */
+  const char *path;
+  const char *code;
+  const char *text;   /* what is the matter, or what was found */
+  const char *remedy; /* what to do about it */
+} BpPluginFinding;
+
+typedef struct BpPluginDiagnosis BpPluginDiagnosis;
+
+/* Looks at every plugin on the search path, stage by stage up to its devices, and tries each out in
+ * a process of its own, whatever was learned of it before; what is learned now is kept. Nothing is
+ * loaded into this process. Takes as long as the plugins need, at most the deadline for each.
+ * Findings are ordered by plugin, in search order, and by stage; freed with
+ * bp_plugin_diagnosis_free. */
+BP_API BpPluginDiagnosis *bp_plugin_diagnose(void);
+BP_API size_t bp_plugin_diagnosis_size(const BpPluginDiagnosis *diagnosis);
+/* NULL with an error beyond the last. */
+BP_API const BpPluginFinding *bp_plugin_diagnosis_get(const BpPluginDiagnosis *diagnosis,
+                                                      size_t index);
+BP_API void bp_plugin_diagnosis_free(BpPluginDiagnosis *diagnosis);
+
+/* For the program that tries plugins out (backplane-trial), in a process that may crash: activates
+ * the plugin open as `plugin_fd`, lists its devices and writes what happens to `report_fd`. `path`
+ * is its name in messages. The process is of no use afterwards. */
+BP_API void bp_plugin_trial(int plugin_fd, const char *path, int report_fd);
+
+/* ---- In the program ---------------------------------------------------------------------- */
 
 /* Registers a plugin that is linked into the program: its descriptor text and its entry point. */
 BP_API int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry);

@@ -22,3 +22,5 @@ check_PROGRAMS += tests/core/export-example
 tests_core_export_example_SOURCES = tests/core/export-example.c tests/core/module-fixture.c
 test_scripts += tests/core/tvm-ffi-loads.sh
 EXTRA_DIST += tests/core/tvm-ffi-loads.sh tests/core/tvm_ffi_loads.py
+test_programs += tests/core/test-defects
+EXTRA_DIST += tests/core/defects.h

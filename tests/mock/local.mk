@@ -133,6 +133,12 @@ tests_mock_odd_bulk_000_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -DODD_NAME='"odd-bulk-0
 	-DODD_ENTRY=bp_plugin_entry_odd_bulk_000
 tests_mock_odd_bulk_000_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 
+# A device with a defect, which tests choose in copies.
+check_LTLIBRARIES += tests/mock/defect.la
+tests_mock_defect_la_SOURCES = tests/mock/defect.c
+tests_mock_defect_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
+tests_mock_defect_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
+
 # Simulated devices.
 check_LTLIBRARIES += tests/mock/simdev.la
 tests_mock_simdev_la_SOURCES = tests/mock/simdev.c tests/mock/simdev.h \

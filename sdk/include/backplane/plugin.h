@@ -15,10 +15,21 @@
  *   targets      (optional) target kinds, space-separated
  *   libraries    (optional) sonames that it opens at run time, space-separated
  *   package      (optional) the distribution package that holds what `libraries` names
- *   isa          (optional) instruction-set baseline, "x86-64-v3"
- *   sanitizer    (optional) "address", "thread", ...: what it was built with
+ *   rank         (optional) -1000..1000, 0 if absent: of two plugins of one directory the higher
+ *                is asked first
+ *   nodes        (optional) device nodes that it opens, space-separated absolute paths or shell
+ *                patterns: "/dev/dri/renderD*"
+ *   files        (optional) further files and directories on which its devices depend, as nodes:
+ *                "/etc/OpenCL/vendors"
+ *   variables    (optional) environment variables that it or its vendor's libraries read,
+ *                space-separated
+ *   isa          instruction sets that its code needs, space-separated: "x86-64-v3 fma"
+ *   sanitizer    "address" or "thread": what it was built with
  *
- * Unknown keys are ignored. A plugin exports its entry point and nothing else. */
+ * BP_PLUGIN_DESCRIPTOR adds isa and sanitizer from the compiler's options. A plugin that was found
+ * to work is tried out again when something changed that `nodes`, `files` or `variables` name, or
+ * a library that it was seen to load. Unknown keys are ignored. A plugin exports its entry point
+ * and nothing else. */
 #ifndef BACKPLANE_PLUGIN_H
 #define BACKPLANE_PLUGIN_H
 
@@ -64,10 +75,57 @@ typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
     char body[(sizeof(text) + 3) / 4 * 4];                                                         \
   } variable = {sizeof(owner_text), sizeof(text), note_type, owner_text, text}
 
+/* What the compiler was told, as lines of the descriptor. */
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512CD__) &&                      \
+    defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define BP_PLUGIN_ISA_LEVEL "x86-64-v4"
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__BMI__) && defined(__BMI2__)
+#define BP_PLUGIN_ISA_LEVEL "x86-64-v3"
+#elif defined(__SSE4_2__) && defined(__SSSE3__) && defined(__POPCNT__)
+#define BP_PLUGIN_ISA_LEVEL "x86-64-v2"
+#else
+#define BP_PLUGIN_ISA_LEVEL ""
+#endif
+#if defined(__AVX512F__)
+#define BP_PLUGIN_ISA_EXTENSION " avx512f"
+#elif defined(__AVX2__)
+#define BP_PLUGIN_ISA_EXTENSION " avx2"
+#elif defined(__AVX__)
+#define BP_PLUGIN_ISA_EXTENSION " avx"
+#elif defined(__ARM_FEATURE_SVE)
+#define BP_PLUGIN_ISA_EXTENSION " sve"
+#elif defined(__ARM_FEATURE_ATOMICS)
+#define BP_PLUGIN_ISA_EXTENSION " lse"
+#else
+#define BP_PLUGIN_ISA_EXTENSION ""
+#endif
+#if defined(__FMA__)
+#define BP_PLUGIN_ISA_FMA " fma"
+#else
+#define BP_PLUGIN_ISA_FMA ""
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define BP_PLUGIN_SANITIZER "address"
+#elif defined(__SANITIZE_THREAD__)
+#define BP_PLUGIN_SANITIZER "thread"
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BP_PLUGIN_SANITIZER "address"
+#elif __has_feature(thread_sanitizer)
+#define BP_PLUGIN_SANITIZER "thread"
+#endif
+#endif
+#ifndef BP_PLUGIN_SANITIZER
+#define BP_PLUGIN_SANITIZER ""
+#endif
+#define BP_PLUGIN_BUILD_TEXT                                                                       \
+  "isa=" BP_PLUGIN_ISA_LEVEL BP_PLUGIN_ISA_EXTENSION BP_PLUGIN_ISA_FMA                             \
+  "\nsanitizer=" BP_PLUGIN_SANITIZER "\n"
+
 /* Defines the descriptor: BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n" "name=opencl\n" ...); */
 #define BP_PLUGIN_DESCRIPTOR(text)                                                                 \
   BP_ELF_NOTE(bp_plugin_descriptor, ".note.backplane", BP_PLUGIN_NOTE_OWNER, BP_PLUGIN_NOTE_TYPE,  \
-              text)
+              BP_PLUGIN_BUILD_TEXT text)
 
 /* Defines a `.note.dlopen` (the uapi-group's ELF dlopen metadata); `json` is a literal such as
  * "[{\"feature\":\"opencl\",\"priority\":\"recommended\",\"soname\":[\"libOpenCL.so.1\"]}]". */

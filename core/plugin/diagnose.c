@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Diagnosis: every plugin, stage by stage, with its trial in a process of its own. */
+
+#include "core/plugin/learned.h"
+#include "core/registry/env.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Strings of a finding that are not static are owned by `strings`. */
+struct BpPluginDiagnosis {
+  GArray *findings; /* BpPluginFinding */
+  GPtrArray *strings;
+};
+
+/* The plugin that is being looked at. */
+typedef struct Patient {
+  BpPluginDiagnosis *diagnosis;
+  Plugin *plugin;
+  const char *name;
+} Patient;
+
+static const char *keep(BpPluginDiagnosis *diagnosis, char *text) {
+  g_ptr_array_add(diagnosis->strings, text);
+  return text;
+}
+
+static void add(const Patient *patient, int32_t stage, Reason reason, char *text, char *remedy) {
+  const BpPluginReason *info = bp__reason_info(reason);
+  BpPluginDiagnosis *diagnosis = patient->diagnosis;
+  BpPluginFinding finding = {
+      .struct_size = sizeof finding,
+      .stage = stage,
+      .severity = info->severity,
+      .plugin = patient->name,
+      .path = patient->plugin ? patient->plugin->path : "",
+      .code = info->code,
+      .text = keep(diagnosis, text),
+      .remedy = remedy ? keep(diagnosis, remedy) : info->remedy,
+  };
+  g_array_append_val(diagnosis->findings, finding);
+}
+
+static void add_ok(const Patient *patient, int32_t stage, char *text) {
+  add(patient, stage, REASON_OK, text, NULL);
+}
+
+static void add_reason(const Patient *patient, Reason reason, const char *text) {
+  add(patient, bp__reason_info(reason)->stage, reason, g_strdup(text), NULL);
+}
+
+/* ---- Before it is loaded ----------------------------------------------------------------- */
+
+static void add_abi(const Patient *patient) {
+  const Descriptor *descriptor = &patient->plugin->descriptor;
+  add_ok(patient, BP_STAGE_ABI,
+         g_strdup_printf("ABI %s%s%s%s%s", descriptor->abi, *descriptor->isa ? ", for " : "",
+                         descriptor->isa, *descriptor->sanitizer ? ", sanitizer " : "",
+                         descriptor->sanitizer));
+}
+
+/* The stages up to and without `end`, which were passed. */
+static void add_passed(const Patient *patient, int32_t end) {
+  const Descriptor *descriptor = &patient->plugin->descriptor;
+  if (end > BP_STAGE_FOUND)
+    add_ok(patient, BP_STAGE_FOUND,
+           g_strdup(patient->plugin->entry ? "linked into the program" : patient->plugin->path));
+  if (end > BP_STAGE_DESCRIPTOR)
+    add_ok(
+        patient, BP_STAGE_DESCRIPTOR,
+        g_strdup_printf("%s %s, %s", descriptor->name, descriptor->version, descriptor->license));
+  if (end > BP_STAGE_ABI)
+    add_abi(patient);
+  if (end > BP_STAGE_PATH && !patient->plugin->warning)
+    add_ok(patient, BP_STAGE_PATH, g_strdup("only this user and root may change it"));
+  else if (end > BP_STAGE_PATH)
+    add_reason(patient, REASON_PATH_WRITABLE, patient->plugin->warning);
+}
+
+/* ---- Containers -------------------------------------------------------------------------- */
+
+static int is_in_container(void) {
+  return !access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK) ||
+         bp__env_get("container") || bp__env_get("KUBERNETES_SERVICE_HOST");
+}
+
+/* ---- Dependencies and permissions -------------------------------------------------------- */
+
+static char *package_remedy(const Descriptor *descriptor, const char *library) {
+  return *descriptor->package ? g_strdup_printf("install the package %s, which holds %s",
+                                                descriptor->package, library)
+                              : g_strdup_printf("install the package that holds %s", library);
+}
+
+/* Whether a library was missing. */
+static int add_libraries(const Patient *patient, const Trial *trial) {
+  const Descriptor *descriptor = &patient->plugin->descriptor;
+  int missing = 0;
+  guint from = 0;
+  for (const char *line; (line = bp__trial_next(trial, "library", &from));) {
+    g_auto(GStrv) fields = g_strsplit(line, "\t", 2);
+    if (!fields[0] || !fields[1] || !*fields[1])
+      continue;
+    missing = 1;
+    add(patient, BP_STAGE_DEPENDENCIES, REASON_LIBRARY_MISSING, g_strdup(fields[1]),
+        package_remedy(descriptor, fields[0]));
+  }
+  if (!missing)
+    add_ok(patient, BP_STAGE_DEPENDENCIES,
+           g_strdup(*descriptor->libraries ? descriptor->libraries : "needs no vendor library"));
+  return missing;
+}
+
+static char *group_remedy(const struct stat *status) {
+  struct group group, *found = NULL;
+  char buffer[4096];
+  if (!(status->st_mode & S_IWGRP))
+    return g_strdup("only its owner may use it: have an administrator change its rights");
+  if (getgrgid_r(status->st_gid, &group, buffer, sizeof buffer, &found) || !found)
+    return g_strdup_printf("join the group with number %u and log in again",
+                           (unsigned)status->st_gid);
+  return g_strdup_printf("join the group %s: `sudo usermod -aG %s $USER`, and log in again",
+                         group.gr_name, group.gr_name);
+}
+
+/* Whether this user may use a node. */
+static int add_node(const Patient *patient, const char *path) {
+  struct stat status;
+  if (!access(path, R_OK | W_OK))
+    return 1;
+  int error = errno;
+  add(patient, BP_STAGE_PERMISSIONS, REASON_NODE_DENIED,
+      g_strdup_printf("%s: %s", path, g_strerror(error)),
+      stat(path, &status) ? NULL : group_remedy(&status));
+  return 0;
+}
+
+/* Whether there is a fault. */
+static int add_nodes_of(const Patient *patient, const char *pattern) {
+  glob_t found;
+  if (glob(pattern, 0, NULL, &found)) {
+    add(patient, BP_STAGE_PERMISSIONS, REASON_NODE_MISSING,
+        g_strdup_printf("there is no %s", pattern), NULL);
+    return 1;
+  }
+  int usable = 1;
+  for (size_t i = 0; i < found.gl_pathc; i++)
+    usable &= add_node(patient, found.gl_pathv[i]);
+  globfree(&found);
+  return !usable;
+}
+
+static int add_permissions(const Patient *patient) {
+  const char *nodes = patient->plugin->descriptor.nodes;
+  int faults = 0;
+  size_t length = 0;
+  for (const char *word = nodes; (word = bp__list_next(word, &length));) {
+    g_autofree char *pattern = g_strndup(word, length);
+    faults |= add_nodes_of(patient, pattern);
+  }
+  if (!faults)
+    add_ok(patient, BP_STAGE_PERMISSIONS, g_strdup(*nodes ? nodes : "needs no device node"));
+  return faults;
+}
+
+/* ---- Probe and devices ------------------------------------------------------------------- */
+
+/* The orderly failure that a trial reported, with its text (borrowed); NUM_REASONS if none. */
+static Reason find_fault(const Trial *trial, const char **text) {
+  guint from = 0;
+  const char *line = bp__trial_next(trial, "fault", &from);
+  const char *tab = line ? strchr(line, '\t') : NULL;
+  if (!tab)
+    return NUM_REASONS;
+  g_autofree char *code = g_strndup(line, (gsize)(tab - line));
+  *text = tab + 1;
+  return bp__reason_by_code(code);
+}
+
+/* Whether there is one that can be used. */
+static int add_devices(const Patient *patient, const Trial *trial) {
+  int usable = 0;
+  guint from = 0;
+  for (const char *line; (line = bp__trial_next(trial, "device", &from));) {
+    g_auto(GStrv) fields = g_strsplit(line, "\t", 3);
+    if (g_strv_length(fields) < 3)
+      continue;
+    int is_there = *fields[1] == '1';
+    usable |= is_there;
+    add(patient, BP_STAGE_DEVICES, is_there ? REASON_OK : REASON_DEVICE_UNUSABLE,
+        g_strdup_printf("%s %s", fields[0], fields[2]), NULL);
+  }
+  from = 0;
+  for (const char *line; (line = bp__trial_next(trial, "nodevice", &from));) {
+    g_auto(GStrv) fields = g_strsplit(line, "\t", 2);
+    add(patient, BP_STAGE_DEVICES, REASON_DEVICES_NONE,
+        g_strdup_printf("no device of kind %s%s%s", fields[0], fields[1] && *fields[1] ? ": " : "",
+                        fields[1] ? fields[1] : ""),
+        NULL);
+  }
+  return usable;
+}
+
+static void add_probe(const Patient *patient, const Trial *trial, int lacks) {
+  const char *text = "";
+  Reason fault = find_fault(trial, &text);
+  if (trial->verdict != REASON_OK) {
+    add_reason(patient, trial->verdict, trial->text);
+    return;
+  }
+  if (fault < NUM_REASONS && fault != REASON_DEVICES_FAILED) {
+    add_reason(patient, fault, text);
+    return;
+  }
+  add_ok(patient, BP_STAGE_PROBE, g_strdup("it starts"));
+  int usable = add_devices(patient, trial);
+  if (fault < NUM_REASONS)
+    add_reason(patient, fault, text);
+  else if (!*patient->plugin->descriptor.devices)
+    add_ok(patient, BP_STAGE_DEVICES, g_strdup("generates code; has no devices of its own"));
+  if (!usable && *patient->plugin->descriptor.devices && lacks && is_in_container())
+    add_reason(patient, REASON_CONTAINER_WITHOUT_DEVICES,
+               "this process runs in a container, which does not show it the devices or libraries "
+               "that the machine may have");
+}
+
+static void add_trial(const Patient *patient, const Trial *trial) {
+  const char *text;
+  Reason fault = find_fault(trial, &text);
+  int is_unloadable = fault < NUM_REASONS && bp__reason_info(fault)->stage < BP_STAGE_PERMISSIONS;
+  if (is_unloadable) {
+    add_reason(patient, fault, text);
+    return;
+  }
+  int lacks = add_libraries(patient, trial);
+  lacks |= add_permissions(patient);
+  add_probe(patient, trial, lacks);
+}
+
+static void try_out(const Patient *patient, Plugin *file) {
+  Trial trial;
+  Learned learned;
+  if (bp__trial_run(file, &trial)) {
+    add_reason(patient, bp__reason_take(REASON_TRIAL_IMPOSSIBLE), bp_error_message());
+    bp_error_clear();
+    return;
+  }
+  bp__learned_open(&learned, file);
+  bp__learned_write(&learned, &trial);
+  bp__learned_close(&learned);
+  add_trial(patient, &trial);
+  bp__trial_clear(&trial);
+}
+
+/* ---- One plugin -------------------------------------------------------------------------- */
+
+static void diagnose_file(const Patient *patient) {
+  /* A record of its own: another thread may be activating the plugin. */
+  Plugin *file = bp__plugin_read(AT_FDCWD, patient->plugin->path, patient->plugin->path, NULL);
+  if (!file || file->state != BP_PLUGIN_FOUND || bp__plugin_open(file)) {
+    add_reason(patient, bp__reason_take(file ? file->code : REASON_FILE_CHANGED),
+               file && file->reason ? file->reason : bp_error_message());
+    bp_error_clear();
+  } else {
+    add_passed(patient, BP_STAGE_DEPENDENCIES);
+    try_out(patient, file);
+  }
+  bp__plugin_free(file);
+}
+
+static void diagnose(BpPluginDiagnosis *diagnosis, Plugin *plugin) {
+  const char *slash = strrchr(plugin->path, '/'), *name = plugin->descriptor.name;
+  Patient patient = {diagnosis, plugin, *name ? name : (slash ? slash + 1 : plugin->path)};
+  bp__plugins_lock();
+  int32_t state = plugin->state;
+  Reason code = plugin->code;
+  g_autofree char *reason = g_strdup(plugin->reason);
+  bp__plugins_unlock();
+  if (state == BP_PLUGIN_REJECTED || state == BP_PLUGIN_SHADOWED) {
+    add_passed(&patient, bp__reason_info(code)->stage);
+    add_reason(&patient, code, reason ? reason : "");
+  } else if (plugin->entry)
+    add_passed(&patient, BP_STAGE_PATH);
+  else
+    diagnose_file(&patient);
+}
+
+static void add_problems(BpPluginDiagnosis *diagnosis) {
+  Patient host = {diagnosis, NULL, ""};
+  g_autoptr(GPtrArray) problems = bp__plugins_problems();
+  for (guint i = 0; i < problems->len; i++) {
+    const SearchProblem *problem = g_ptr_array_index(problems, i);
+    add(&host, BP_STAGE_FOUND, problem->reason,
+        g_strdup_printf("%s: %s", problem->path, problem->text), NULL);
+  }
+}
+
+BpPluginDiagnosis *bp_plugin_diagnose(void) {
+  BpPluginDiagnosis *diagnosis = g_new0(BpPluginDiagnosis, 1);
+  diagnosis->findings = g_array_new(FALSE, FALSE, sizeof(BpPluginFinding));
+  diagnosis->strings = g_ptr_array_new_with_free_func(g_free);
+  bp__plugins_scan(1);
+  add_problems(diagnosis);
+  bp__plugins_lock();
+  g_autoptr(GPtrArray) all = bp__plugins_snapshot();
+  bp__plugins_unlock();
+  for (guint i = 0; i < all->len; i++)
+    diagnose(diagnosis, g_ptr_array_index(all, i));
+  return diagnosis;
+}
+
+size_t bp_plugin_diagnosis_size(const BpPluginDiagnosis *diagnosis) {
+  return diagnosis->findings->len;
+}
+
+const BpPluginFinding *bp_plugin_diagnosis_get(const BpPluginDiagnosis *diagnosis, size_t index) {
+  if (index < diagnosis->findings->len)
+    return &g_array_index(diagnosis->findings, BpPluginFinding, index);
+  bp_error_raise(BP_ERROR_INDEX, "finding %zu of a diagnosis of %u", index,
+                 diagnosis->findings->len);
+  return NULL;
+}
+
+void bp_plugin_diagnosis_free(BpPluginDiagnosis *diagnosis) {
+  if (!diagnosis)
+    return;
+  g_array_unref(diagnosis->findings);
+  g_ptr_array_unref(diagnosis->strings);
+  g_free(diagnosis);
+}

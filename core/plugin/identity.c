@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the outcome of a trial depends on, as far as it can be known without loading anything: the
+ * plugin's file, this library, the user, the boot, the loader's view of libraries, and the device
+ * nodes, files and variables that the plugin declares. The libraries that it in fact loads are seen
+ * in the trial and kept with its outcome (learned.c). */
+
+#include "core/plugin/learned.h"
+#include "core/registry/env.h"
+
+#include <backplane/version.h>
+#include <dlfcn.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+static void append_time(GString *text, struct timespec time) {
+  g_string_append_printf(text, " %" PRId64 ".%09ld", (int64_t)time.tv_sec, time.tv_nsec);
+}
+
+static void append_status(GString *text, const struct stat *status) {
+  g_string_append_printf(text, "%" PRIx64 ":%" PRIu64 " %" PRIu64 " %o %u %u",
+                         (uint64_t)status->st_dev, (uint64_t)status->st_ino,
+                         (uint64_t)status->st_size, (unsigned)status->st_mode,
+                         (unsigned)status->st_uid, (unsigned)status->st_gid);
+  append_time(text, status->st_mtim);
+  append_time(text, status->st_ctim);
+}
+
+/* Of a device node the times change with every use. */
+static void append_node(GString *text, const char *path, const struct stat *status) {
+  g_string_append_printf(text, "node %" PRIx64 " %o %u %u %d", (uint64_t)status->st_rdev,
+                         (unsigned)status->st_mode, (unsigned)status->st_uid,
+                         (unsigned)status->st_gid, access(path, R_OK | W_OK));
+}
+
+void bp__identity_append(GString *text, const char *path) {
+  struct stat status;
+  if (stat(path, &status))
+    g_string_append(text, "absent");
+  else if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode))
+    append_node(text, path, &status);
+  else
+    append_status(text, &status);
+  g_string_append_c(text, '\n');
+}
+
+/* The paths that fit a pattern; what is in them, where they are directories. */
+static void append_pattern(GString *text, const char *pattern, int depth) {
+  glob_t found;
+  g_string_append_printf(text, "%s\n", pattern);
+  if (glob(pattern, 0, NULL, &found))
+    return;
+  for (size_t i = 0; i < found.gl_pathc; i++) {
+    const char *path = found.gl_pathv[i];
+    g_string_append_printf(text, "%s ", path);
+    bp__identity_append(text, path);
+    if (depth && g_file_test(path, G_FILE_TEST_IS_DIR)) {
+      g_autofree char *inside = g_strdup_printf("%s/*", path);
+      append_pattern(text, inside, depth - 1);
+    }
+  }
+  globfree(&found);
+}
+
+static void append_patterns(GString *text, const char *list, int depth) {
+  size_t length = 0;
+  for (const char *word = list; (word = bp__list_next(word, &length));) {
+    g_autofree char *pattern = g_strndup(word, length);
+    append_pattern(text, pattern, depth);
+  }
+}
+
+static void append_variable(GString *text, const char *name) {
+  const char *value = bp__env_get(name);
+  g_string_append_printf(text, "%s=%s\n", name, value ? value : "");
+}
+
+static void append_variables(GString *text, const char *list) {
+  size_t length = 0;
+  for (const char *word = list; (word = bp__list_next(word, &length));) {
+    g_autofree char *name = g_strndup(word, length);
+    append_variable(text, name);
+  }
+}
+
+/* A library that appears or goes changes one of these. */
+static void append_loader(GString *text) {
+  static const char *const places[] = {
+      "/etc/ld.so.cache", "/etc/ld.so.preload", "/lib",           "/usr/lib",
+      "/lib64",           "/usr/lib64",         "/usr/local/lib", "/usr/lib/*-linux-*"};
+  append_variable(text, "LD_LIBRARY_PATH");
+  append_variable(text, "LD_PRELOAD");
+  for (size_t i = 0; i < G_N_ELEMENTS(places); i++)
+    append_pattern(text, places[i], 0);
+  const char *path = bp__env_get("LD_LIBRARY_PATH");
+  g_auto(GStrv) directories = g_strsplit(path ? path : "", ":", -1);
+  for (char **directory = directories; *directory; directory++)
+    if (**directory)
+      bp__identity_append(text, *directory);
+}
+
+static void append_host(GString *text) {
+  Dl_info self;
+  g_autofree char *boot = NULL;
+  g_string_append_printf(text, "backplane %s abi %s\n", bp_version(), BP_ABI_TEXT);
+  if (dladdr(__extension__(const void *) bp__plugin_key, &self) && self.dli_fname)
+    bp__identity_append(text, self.dli_fname);
+  if (g_file_get_contents("/proc/sys/kernel/random/boot_id", &boot, NULL, NULL))
+    g_string_append(text, boot);
+  gid_t groups[256];
+  int count = getgroups(G_N_ELEMENTS(groups), groups);
+  g_string_append_printf(text, "user %u:%u", (unsigned)geteuid(), (unsigned)getegid());
+  for (int i = 0; i < count; i++)
+    g_string_append_printf(text, " %u", (unsigned)groups[i]);
+  g_string_append_c(text, '\n');
+}
+
+void bp__plugin_key(const Plugin *plugin, char key[BP_HASH_TEXT]) {
+  const Descriptor *descriptor = &plugin->descriptor;
+  g_autoptr(GString) text = g_string_new(plugin->path);
+  g_string_append_c(text, '\n');
+  append_status(text, &plugin->status);
+  g_string_append_c(text, '\n');
+  append_host(text);
+  append_loader(text);
+  append_variables(text, descriptor->variables);
+  append_patterns(text, descriptor->nodes, 0);
+  append_patterns(text, descriptor->files, 1);
+  g_autofree char *hash = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text->str, -1);
+  g_strlcpy(key, hash, BP_HASH_TEXT);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading the file that was checked, and no other.
+ *
+ * The file is opened, found to be the one whose descriptor was read, and mapped through
+ * /proc/PID/fd/N, so that a path that is changed in between leads nowhere else. The dynamic loader
+ * remembers libraries by that name: the descriptor stays open for ever, so that N is not used
+ * again, and in case somebody closed it all the same, the mapped file is compared with it. */
+
+#include "core/plugin/store.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int bp__plugin_open(Plugin *plugin) {
+  struct stat status;
+  int fd = open(plugin->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return bp__reason_raise(errno == ENOENT ? REASON_FILE_MISSING : REASON_FILE_UNREADABLE,
+                            "it cannot be opened: %s", strerror(errno));
+  if (!fstat(fd, &status) && bp__plugin_is_file(plugin, &status)) {
+    plugin->fd = fd;
+    return 0;
+  }
+  close(fd);
+  return bp__reason_raise(REASON_FILE_CHANGED,
+                          "the file changed after its descriptor was read; try again");
+}
+
+/* ---- What is mapped ---------------------------------------------------------------------- */
+
+/* Device and inode, as /proc/self/maps shows them: on some file systems they are not fstat's. */
+typedef struct MappedFile {
+  unsigned major, minor;
+  uint64_t inode;
+} MappedFile;
+
+/* The file mapped at an address; whether there is one. */
+static int find_mapped(const char *maps, const void *address, MappedFile *file) {
+  for (const char *line = maps; *line;) {
+    uintptr_t start, end;
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*x %x:%x %" SCNu64, &start, &end, &file->major,
+               &file->minor, &file->inode) == 5 &&
+        start <= (uintptr_t)address && (uintptr_t)address < end)
+      return file->inode != 0;
+    line += strcspn(line, "\n");
+    line += *line == '\n';
+  }
+  return 0;
+}
+
+/* Whether `address` lies in a mapping of the file open as `fd`: a page of it is mapped beside. */
+static int is_mapped_from(const void *address, int fd) {
+  g_autofree char *maps = NULL;
+  MappedFile at_address, probe;
+  void *page = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (page == MAP_FAILED)
+    return 0;
+  int is_same = g_file_get_contents("/proc/self/maps", &maps, NULL, NULL) &&
+                find_mapped(maps, address, &at_address) && find_mapped(maps, page, &probe) &&
+                at_address.major == probe.major && at_address.minor == probe.minor &&
+                at_address.inode == probe.inode;
+  munmap(page, 1);
+  return is_same;
+}
+
+/* ---- Loading ----------------------------------------------------------------------------- */
+
+/* The loader's message, with the plugin's path where it names the descriptor (transfer full). In
+ * English: it is searched for what it says. */
+static char *loader_message(const char *name, const char *path) {
+  locale_t english = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  locale_t before = english ? uselocale(english) : (locale_t)0;
+  const char *cause = dlerror();
+  g_auto(GStrv) parts = g_strsplit(cause ? cause : "the loader gives no reason", name, -1);
+  if (english) {
+    uselocale(before);
+    freelocale(english);
+  }
+  return g_strjoinv(path, parts);
+}
+
+static int explain_dlopen(const Plugin *plugin, const char *name) {
+  g_autofree char *cause = loader_message(name, plugin->path);
+  int is_missing = strstr(cause, "cannot open shared object file") != NULL;
+  if (is_missing && access("/proc/self/fd", X_OK))
+    return bp__reason_raise(REASON_PROC_MISSING, "it cannot be loaded: /proc is not mounted");
+  if (!is_missing)
+    return bp__reason_raise(REASON_LOAD_FAILED, "it cannot be loaded: %s", cause);
+  const char *package = plugin->descriptor.package;
+  return bp__reason_raise(REASON_DEPENDENCY_MISSING,
+                          "it cannot be loaded: %s; install the package %s", cause,
+                          *package ? package : "that holds what is missing");
+}
+
+BpPluginEntry bp__plugin_load(Plugin *plugin) {
+  char name[64];
+  /* Not /proc/self: a debugger reads the name, too. */
+  snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)getpid(), plugin->fd);
+  /* Plugins stay mapped for ever: the handle is not kept because it is never closed. */
+  void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    explain_dlopen(plugin, name);
+    return NULL;
+  }
+  plugin->is_mapped = 1;
+  void *symbol = dlsym(library, plugin->descriptor.entry);
+  if (!symbol) {
+    bp__reason_raise(REASON_ENTRY_MISSING,
+                     "it does not export its entry point %s; this is a defect of the plugin",
+                     plugin->descriptor.entry);
+    return NULL;
+  }
+  if (!is_mapped_from(symbol, plugin->fd)) {
+    bp__reason_raise(REASON_FILE_CHANGED,
+                     "the loader gave another file than the one that was checked; was descriptor "
+                     "%d of this process closed?",
+                     plugin->fd);
+    return NULL;
+  }
+  BpPluginEntry entry;
+  memcpy(&entry, &symbol, sizeof entry);
+  return entry;
+}

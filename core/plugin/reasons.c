@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of reasons, and the reason that goes with a thread's error. */
+
+#include "core/plugin/reasons.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+  BpPluginReason info;
+  const char *error_kind;
+} rows[] = {
+#define ROW(name, code, stage, severity, kind, meaning, remedy)                                    \
+  {{sizeof(BpPluginReason), BP_STAGE_##stage, BP_SEVERITY_##severity, code, meaning, remedy},      \
+   BP_ERROR_##kind},
+    BP_REASONS(ROW)
+#undef ROW
+};
+
+static _Thread_local Reason remembered = NUM_REASONS;
+
+const BpPluginReason *bp__reason_info(Reason reason) {
+  return &rows[reason].info;
+}
+
+Reason bp__reason_by_code(const char *code) {
+  int reason = 0;
+  while (reason < NUM_REASONS && strcmp(rows[reason].info.code, code))
+    reason++;
+  return (Reason)reason;
+}
+
+int bp__reason_raise(Reason reason, const char *format, ...) {
+  va_list arguments;
+  char *message = NULL;
+  va_start(arguments, format);
+  int length = vasprintf(&message, format, arguments);
+  va_end(arguments);
+  remembered = reason;
+  if (length < 0)
+    return bp_error_raise(BP_ERROR_MEMORY, "%s", rows[reason].info.meaning);
+  bp_error_raise(rows[reason].error_kind, "%s", message);
+  free(message);
+  return -1;
+}
+
+void bp__reason_note(Reason reason) {
+  if (remembered == NUM_REASONS)
+    remembered = reason;
+}
+
+Reason bp__reason_take(Reason otherwise) {
+  Reason reason = remembered == NUM_REASONS ? otherwise : remembered;
+  remembered = NUM_REASONS;
+  return reason;
+}
+
+const BpPluginReason *bp_plugin_reason(size_t index) {
+  return index < NUM_REASONS ? &rows[index].info : NULL;
+}
+
+const char *bp_plugin_state_name(int32_t state) {
+  static const char *const names[] = {"found",    "active",   "failed",
+                                      "rejected", "shadowed", "quarantined"};
+  return state >= 0 && state < (int32_t)(sizeof names / sizeof *names) ? names[state] : "unknown";
+}
+
+const char *bp_plugin_stage_name(int32_t stage) {
+  static const char *const names[] = {"found", "descriptor",   "abi",
+                                      "path",  "dependencies", "permissions",
+                                      "probe", "devices",      "selected"};
+  return stage >= 0 && stage < (int32_t)(sizeof names / sizeof *names) ? names[stage] : "unknown";
+}

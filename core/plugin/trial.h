@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* First contact: a plugin that is new, or changed, is tried out in a process of its own.
+ *
+ * The host starts the program backplane-trial with the plugin's open file and a pipe for the
+ * report. That program runs the trial in a child of its own, bp_plugin_trial() here, and ends
+ * whatever is left of it at the deadline. The report is lines of `key=value`; its last line, `end`,
+ * is the program's. It guards against plugins that are broken, not against hostile ones: whoever
+ * may install a plugin may run code here. */
+#ifndef BACKPLANE_CORE_PLUGIN_TRIAL_H
+#define BACKPLANE_CORE_PLUGIN_TRIAL_H
+
+#include "core/plugin/store.h"
+
+#define BP_TRIAL_REPORT_MAX (256 * 1024)
+
+/* What a trial found. */
+typedef struct Trial {
+  Reason verdict;   /* REASON_OK: it may be loaded, whether or not it then works */
+  char *text;       /* why not, for people; "" */
+  GPtrArray *lines; /* the report: char * of `key=value` */
+} Trial;
+
+/* Milliseconds that a plugin has: BACKPLANE_PLUGIN_DEADLINE, in seconds; 0: none is tried out. */
+int bp__trial_deadline(void);
+
+/* Tries out the file open as plugin->fd, whatever is known of it. -1 with an error (and
+ * REASON_TRIAL_IMPOSSIBLE) if the helper program cannot be started. */
+int bp__trial_run(const Plugin *plugin, Trial *trial);
+void bp__trial_clear(Trial *trial);
+
+/* The values of the lines of a key, one after another: start with `from` = 0; NULL at the end. */
+const char *bp__trial_next(const Trial *trial, const char *key, guint *from);
+
+/* Whether a reason is a trial's verdict, which keeps a plugin from being loaded here. */
+int bp__trial_is_verdict(Reason reason);
+
+/* 0 if the plugin, open as plugin->fd, may be loaded into this process: by what was learned before,
+ * or by a trial now. A failure of a plugin that is orderly is none here. */
+int bp__trial_require(const Plugin *plugin);
+
+/* In the process of a trial: reports how far it has come. Elsewhere: nothing. */
+void bp__trial_stage(const char *stage);
+int bp__trial_is_here(void);
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The trial itself, in a process that may crash: the plugin is activated and its devices are
+ * listed, and each step is reported before it is taken. */
+
+#include "core/plugin/trial.h"
+
+#include <backplane/device.h>
+#include <backplane/object.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+static int report_fd = -1;
+
+int bp__trial_is_here(void) {
+  return report_fd >= 0;
+}
+
+/* One line, without control characters. */
+static void report(const char *key, const char *format, ...) G_GNUC_PRINTF(2, 3);
+static void report(const char *key, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  g_autofree char *value = g_strdup_vprintf(format, arguments);
+  va_end(arguments);
+  for (char *at = value; *at; at++)
+    if ((unsigned char)*at < ' ' && *at != '\t')
+      *at = ' ';
+  g_autofree char *line = g_strdup_printf("%s=%s\n", key, value);
+  size_t length = strlen(line);
+  for (size_t done = 0; done < length;) {
+    ssize_t wrote = write(report_fd, line + done, length - done);
+    if (wrote < 0 && errno != EINTR)
+      return;
+    done += wrote > 0 ? (size_t)wrote : 0;
+  }
+}
+
+void bp__trial_stage(const char *stage) {
+  if (bp__trial_is_here())
+    report("stage", "%s", stage);
+}
+
+/* ---- What it found ----------------------------------------------------------------------- */
+
+static void report_fault(Reason reason) {
+  report("fault", "%s\t%s", bp__reason_info(reason)->code, bp_error_message());
+  bp_error_clear();
+}
+
+static int report_library(struct dl_phdr_info *info, size_t size, void *context) {
+  (void)size;
+  (void)context;
+  if (info->dlpi_name && *info->dlpi_name == '/' && !g_str_has_prefix(info->dlpi_name, "/proc/"))
+    report("uses", "%s", info->dlpi_name);
+  return 0;
+}
+
+/* A text attribute, or "" (transfer full). */
+static char *text_attr(BpDevice device, int32_t attr) {
+  BpValue value = {.type_index = BP_TYPE_NONE};
+  BpByteArray view;
+  char *text = NULL;
+  if (!bp_device_get_attr(device, attr, &value) && value.type_index != BP_TYPE_NONE &&
+      !bp_value_view_str(&value, &view))
+    text = g_strndup(view.data, view.size);
+  bp_value_clear(&value);
+  bp_error_clear();
+  return text ? text : g_strdup("");
+}
+
+static void report_device(BpDevice device) {
+  char where[64];
+  BpValue is_there = {.type_index = BP_TYPE_NONE};
+  bp_device_format(device, where);
+  bp_device_get_attr(device, BP_ATTR_EXIST, &is_there);
+  g_autofree char *name = text_attr(device, BP_ATTR_DEVICE_NAME);
+  report("device", "%s\t%d\t%s", where, is_there.v_int64 != 0, name);
+}
+
+static void report_kind(const char *kind) {
+  BpDevice device;
+  int32_t count;
+  const char *why = "";
+  if (bp_device_parse(kind, &device) || bp_device_count(device.device_type, &count, &why)) {
+    report_fault(REASON_DEVICES_FAILED);
+    return;
+  }
+  if (!count)
+    report("nodevice", "%s\t%s", kind, why);
+  for (; device.device_id < count; device.device_id++)
+    report_device(device);
+}
+
+/* By the loader's own search, which nothing outside of it can foresee. */
+static void report_vendor_library(const char *name) {
+  const char *why = dlopen(name, RTLD_NOW | RTLD_LOCAL) ? "" : dlerror();
+  report("library", "%s\t%s", name, why ? why : "the loader gives no reason");
+}
+
+static void for_each_word(const char *list, void (*visit)(const char *word)) {
+  size_t length = 0;
+  for (const char *word = list; (word = bp__list_next(word, &length));) {
+    g_autofree char *copy = g_strndup(word, length);
+    visit(copy);
+  }
+}
+
+/* ---- The trial --------------------------------------------------------------------------- */
+
+static int activate(Plugin *plugin) {
+  if (plugin->state == BP_PLUGIN_REJECTED)
+    return bp__reason_raise(plugin->code, "%s", plugin->reason);
+  bp__plugins_search_nothing();
+  bp__plugins_lock();
+  bp__plugins_add(plugin);
+  bp__plugins_unlock();
+  bp__plugins_scan(0);
+  bp__trial_stage("load");
+  return bp__plugin_activate(plugin);
+}
+
+void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
+  report_fd = fd;
+  Plugin *plugin = bp__plugin_read_open(plugin_fd, path);
+  if (!plugin || activate(plugin))
+    report_fault(plugin ? plugin->code : REASON_LOAD_FAILED);
+  else {
+    dl_iterate_phdr(report_library, NULL); /* it may not come further */
+    bp__trial_stage("devices");
+    for_each_word(plugin->descriptor.devices, report_kind);
+  }
+  bp__trial_stage("libraries");
+  if (plugin)
+    for_each_word(plugin->descriptor.libraries, report_vendor_library);
+  dl_iterate_phdr(report_library, NULL);
+  report("done", "yes");
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Directories of device plugins with one defect each, and processes that use them. Failures end the
+ * test. */
+#ifndef BACKPLANE_TESTS_DEFECTS_H
+#define BACKPLANE_TESTS_DEFECTS_H
+
+#include "tests/core/plugin_files.h"
+
+#include <stdint.h>
+
+/* Overwrites "KEY=none..." by "KEY=VALUE...", which is not longer. */
+static inline void set_defect(char *data, gsize size, const char *defect) {
+  g_autofree char *text = g_strdup_printf("defect=%-22s", defect);
+  replace_bytes(data, size, "defect=none                  ", text);
+}
+
+/* The name of plugin and device NUMBER, 0 to 127 (transfer full); see tests/mock/defect.c. */
+static inline char *defect_name(int number) {
+  GString *name = g_string_new("defect-");
+  for (int bit = 64; bit; bit /= 2)
+    g_string_append(name, number & bit ? "c8" : "az");
+  return g_string_free(name, FALSE);
+}
+
+/* Writes a plugin: FILE of the directory, with the name of NUMBER. */
+static inline void write_defect(const char *file, int number, const char *defect) {
+  g_autofree char *data = NULL, *base = defect_name(0), *name = defect_name(number);
+  gsize size;
+  read_plugin("defect", &data, &size);
+  set_defect(data, size, defect);
+  replace_bytes(data, size, base + strlen("defect-"), name + strlen("defect-"));
+  write_plugin(file, data, size);
+}
+
+/* Starts this program again with `arguments` after its name, without its output; without its errors
+ * too if `is_quiet`. */
+static inline GPid start_self(const char *const *arguments, gboolean is_quiet) {
+  g_autoptr(GPtrArray) argv = g_ptr_array_new();
+  GPid pid;
+  GError *error = NULL;
+  g_ptr_array_add(argv, (char *)(uintptr_t) "/proc/self/exe");
+  for (; *arguments; arguments++)
+    g_ptr_array_add(argv, (char *)(uintptr_t)*arguments);
+  g_ptr_array_add(argv, NULL);
+  if (!g_spawn_async(NULL, (char **)argv->pdata, NULL,
+                     G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL |
+                         (is_quiet ? G_SPAWN_STDERR_TO_DEV_NULL : G_SPAWN_DEFAULT),
+                     NULL, NULL, &pid, &error))
+    g_error("%s", error->message);
+  return pid;
+}
+
+#endif

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plugins that crash, hang, exit and the like: of three plugins each in turn is broken in each way,
+ * and the other two run a kernel. Then what is remembered of them.
+ *
+ * Each host is a process of its own, this program once more: `--host CODE...` uses the devices 1,
+ * 2,
+ * ... and checks each against the reason code expected of its plugin. */
+
+#include "tests/core/defects.h"
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PLUGINS 3
+
+/* ---- A host ------------------------------------------------------------------------------ */
+
+static void fail(const char *what) {
+  fprintf(stderr, "# %s: %s\n", what, bp_error_message());
+  exit(1);
+}
+
+static void print_log(void *context, int32_t level, const char *message) {
+  (void)context;
+  fprintf(stderr, "# log %d: %s\n", level, message);
+}
+
+/* Adds 1 to floats in the memory of a device; -1 with an error. */
+static int run_kernel(const char *kind) {
+  enum { COUNT = 100 };
+  float values[COUNT] = {41};
+  BpDevice device, cpu = {BP_DEVICE_CPU, 0};
+  BpFunction *function = NULL;
+  BpValue result;
+  void *handle;
+  g_autofree char *name = g_strdup_printf("%s.add_one", kind);
+  if (bp_device_parse(kind, &device) || bp_registry_get(name, &function) ||
+      bp_device_alloc(device, sizeof values, 64, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, NULL,
+                      &handle))
+    return -1;
+  BpCopy there = {values, 0, cpu, handle, 0, device, sizeof values};
+  BpCopy back = {handle, 0, device, values, 0, cpu, sizeof values};
+  BpValue arguments[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = handle},
+                         {.type_index = BP_TYPE_INT, .v_int64 = COUNT}};
+  int rc = bp_device_copy(&there, NULL) || bp_function_call(function, arguments, 2, &result) ||
+           bp_device_copy(&back, NULL) || bp_stream_sync(device, NULL);
+  bp_object_release(function);
+  bp_device_free(device, handle);
+  return rc || values[0] != 42 || values[COUNT - 1] != 1 ? -1 : 0;
+}
+
+/* What is listed of a plugin must be what is expected of it. */
+static void check_listed(const char *name, const char *code) {
+  BpPluginList *list = bp_plugin_list();
+  const BpPluginInfo *found = NULL;
+  for (size_t i = 0; i < bp_plugin_list_size(list); i++)
+    if (!strcmp(bp_plugin_list_get(list, i)->name, name))
+      found = bp_plugin_list_get(list, i);
+  if (!found || strcmp(found->code, code)) {
+    fprintf(stderr, "# %s: code %s, not %s: %s\n", name, found ? found->code : "none", code,
+            found ? found->reason : "");
+    exit(1);
+  }
+  bp_plugin_list_free(list);
+}
+
+static void check_plugin(int number, const char *code) {
+  g_autofree char *name = defect_name(number);
+  int rc = run_kernel(name);
+  int is_good = !strcmp(code, "ok");
+  if (is_good && rc)
+    fail(name);
+  if (!is_good && !rc) {
+    fprintf(stderr, "# %s works although it has a defect\n", name);
+    exit(1);
+  }
+  bp_error_clear();
+  /* Devices that are not there are no failure of the plugin. */
+  if (!g_str_has_prefix(code, "device"))
+    check_listed(name, code);
+}
+
+static int be_host(char **codes) {
+  bp_log_set_callback(print_log, NULL);
+  for (int i = 0; codes[i]; i++)
+    check_plugin(i + 1, codes[i]);
+  if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD) {
+    fputs("# a child process is left behind\n", stderr);
+    return 1;
+  }
+  return 0;
+}
+
+static GPid start_host(const char *plugin_path, const char *const *codes, gboolean is_quiet) {
+  const char *arguments[8] = {"--host"};
+  for (int i = 0; codes[i]; i++)
+    arguments[i + 1] = codes[i];
+  g_setenv("BACKPLANE_PLUGIN_PATH", plugin_path, TRUE);
+  return start_self(arguments, is_quiet);
+}
+
+static int wait_for(GPid pid) {
+  int status;
+  g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* ---- Every defect in every place --------------------------------------------------------- */
+
+typedef struct Defect {
+  const char *name;
+  const char *code;
+  int hangs; /* up to the deadline */
+} Defect;
+
+static const Defect defects[] = {
+    {"none", "ok", 0},
+    {"load-crash", "crashed", 0},
+    {"load-exit", "exited", 0},
+    {"load-sleep", "timed-out", 1},
+    {"entry-crash", "crashed", 0},
+    {"entry-fail", "entry-failed", 0},
+    {"entry-abi", "entry-other-abi", 0},
+    {"no-initialize", "initialize-missing", 0},
+    {"crash", "crashed", 0},
+    {"abort", "crashed", 0},
+    {"bad-instruction", "crashed", 0},
+    {"thread-crash", "crashed", 0},
+    {"stack-overflow", "crashed", 0},
+    {"loop", "timed-out", 1},
+    {"sleep", "timed-out", 1},
+    {"exit", "exited", 0},
+    {"quick-exit", "exited", 0},
+    {"stop", "stopped", 0},
+    {"stop-parent", "timed-out", 1},
+    {"kill-parent", "trial-garbled", 0},
+    {"double-fork", "leaves-processes", 0},
+    {"close-all", "crashed", 0},
+    {"flood", "ok", 0},
+    {"init-fail", "initialize-failed", 0},
+    {"register-less", "name-not-registered", 0},
+    {"devices-crash", "crashed", 0},
+    {"devices-sleep", "timed-out", 1},
+    {"devices-exit", "exited", 0},
+    {"devices-fail", "devices-failed", 0},
+    {"devices-none", "devices-none", 0},
+};
+
+static void write_set(const char *set, int broken, const char *defect) {
+  for (int i = 1; i <= PLUGINS; i++) {
+    g_autofree char *file = g_strdup_printf("%s/plugin-%d.so", set, i);
+    write_defect(file, i, i == broken ? defect : "none");
+  }
+}
+
+static void assert_process_is_gone(const char *pid_file) {
+  g_autofree char *text = NULL;
+  if (!g_file_get_contents(pid_file, &text, NULL, NULL))
+    return;
+  int pid = atoi(text);
+  g_assert_true(kill(pid, 0) && errno == ESRCH);
+  g_unlink(pid_file);
+}
+
+/* The one of the set with the defect is replaced; the others keep their files, and what was learned
+ * of them. */
+static GPid start_with_defect(int broken, const Defect *defect) {
+  g_autofree char *set = g_strdup_printf("set-%d", broken), *path = plugin_file_path(set);
+  g_autofree char *file = g_strdup_printf("%s/plugin-%d.so", set, broken);
+  const char *codes[PLUGINS + 1] = {"ok", "ok", "ok", NULL};
+  write_defect(file, broken, defect->name);
+  codes[broken - 1] = defect->code;
+  return start_host(path, codes, !strcmp(defect->name, "flood"));
+}
+
+static void test_others_work(gconstpointer data) {
+  const Defect *defect = data;
+  g_autofree char *pid_file = plugin_file_path("pid");
+  GPid hosts[PLUGINS];
+  g_setenv("BP_DEFECT_PID_FILE", pid_file, TRUE);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", defect->hangs ? "1" : "60", TRUE);
+  for (int i = 0; i < PLUGINS; i++)
+    hosts[i] = start_with_defect(i + 1, defect);
+  for (int i = 0; i < PLUGINS; i++)
+    g_assert_cmpint(wait_for(hosts[i]), ==, 0);
+  assert_process_is_gone(pid_file);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
+}
+
+/* ---- What is remembered ------------------------------------------------------------------ */
+
+/* How often the plugin's code ran in any process since this was asked last. */
+static int count_traces(void) {
+  g_autofree char *path = plugin_file_path("trace");
+  struct stat status;
+  int count = stat(path, &status) ? 0 : (int)status.st_size;
+  g_unlink(path);
+  return count;
+}
+
+/* One host with one plugin in a directory of its own. */
+static void assert_host(const char *set, const char *code) {
+  g_autofree char *path = plugin_file_path(set);
+  const char *codes[] = {code, NULL};
+  g_assert_cmpint(wait_for(start_host(path, codes, FALSE)), ==, 0);
+}
+
+static void write_one(const char *set, const char *defect) {
+  g_autofree char *file = g_strdup_printf("%s/plugin.so", set);
+  write_defect(file, 1, defect);
+}
+
+static void test_a_good_plugin_is_tried_once(void) {
+  write_one("once", "none");
+  count_traces();
+  assert_host("once", "ok");
+  g_assert_cmpint(count_traces(), ==, 2); /* in the trial and in the host */
+  assert_host("once", "ok");
+  g_assert_cmpint(count_traces(), ==, 1);
+}
+
+static void test_a_quarantined_plugin_does_not_run_again(void) {
+  write_one("quarantine", "crash");
+  count_traces();
+  assert_host("quarantine", "crashed");
+  g_assert_cmpint(count_traces(), ==, 1);
+  assert_host("quarantine", "crashed");
+  g_assert_cmpint(count_traces(), ==, 0);
+}
+
+static void test_quarantine_is_listed_without_loading(void) {
+  g_autofree char *path = plugin_file_path("quarantine");
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  BpPluginList *list = bp_plugin_list();
+  const BpPluginInfo *info = bp_plugin_list_get(list, 0);
+  g_assert_cmpint(info->state, ==, BP_PLUGIN_QUARANTINED);
+  g_assert_cmpstr(info->code, ==, "crashed");
+  g_assert_nonnull(strstr(info->reason, "while it initialised"));
+  g_assert_nonnull(strstr(info->reason, "backplane doctor"));
+  bp_plugin_list_free(list);
+}
+
+static void test_what_a_plugin_depends_on_ends_its_quarantine(void) {
+  static const char watched[] = "/tmp/backplane-defect-none";
+  count_traces();
+  g_setenv("BP_DEFECT_VARIABLE", "changed", TRUE);
+  assert_host("quarantine", "crashed");
+  g_assert_cmpint(count_traces(), ==, 1);
+  g_assert_cmpint(g_mkdir(watched, 0700), ==, 0);
+  assert_host("quarantine", "crashed");
+  g_rmdir(watched);
+  g_assert_cmpint(count_traces(), ==, 1);
+  g_unsetenv("BP_DEFECT_VARIABLE");
+  write_one("quarantine", "none");
+  assert_host("quarantine", "ok");
+}
+
+static void test_more_time_ends_a_quarantine_for_lack_of_it(void) {
+  write_one("slow", "load-sleep");
+  count_traces();
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "0.2", TRUE);
+  assert_host("slow", "timed-out");
+  assert_host("slow", "timed-out");
+  g_assert_cmpint(count_traces(), ==, 1);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "0.4", TRUE);
+  assert_host("slow", "timed-out");
+  g_assert_cmpint(count_traces(), ==, 1);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
+}
+
+/* The file of what was learned of the only plugin of a cache. */
+static char *only_file(const char *cache) {
+  g_autofree char *path = g_build_filename(cache, "plugins", NULL);
+  GDir *directory = g_dir_open(path, 0, NULL);
+  char *found = NULL;
+  for (const char *name; directory && (name = g_dir_read_name(directory));)
+    if (strlen(name) == 64)
+      found = g_build_filename(path, name, NULL);
+  if (directory)
+    g_dir_close(directory);
+  return found;
+}
+
+static void use_cache(const char *name) {
+  g_autofree char *cache = plugin_file_path(name);
+  g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
+}
+
+static void damage(char *text, gsize *length, int how) {
+  switch (how) {
+  case 0:
+    *length = 0;
+    break;
+  case 1:
+    *length /= 2;
+    break;
+  case 2:
+    memset(text, 0xff, *length);
+    break;
+  case 3:
+    text[*length / 3] = '\n';
+    break;
+  case 4:
+    memcpy(strstr(text, "verdict=ok"), "verdict=no", 10);
+    break;
+  default:
+    text[strlen("backplane-learned ")] = '9';
+    break;
+  }
+}
+
+static void test_a_damaged_cache_changes_nothing(void) {
+  use_cache("cache-damaged");
+  write_one("damaged", "none");
+  for (int how = 0; how < 6; how++) {
+    assert_host("damaged", "ok");
+    g_autofree char *file = only_file(g_getenv("BACKPLANE_CACHE_DIR")), *text = NULL;
+    gsize length;
+    g_assert_true(g_file_get_contents(file, &text, &length, NULL));
+    damage(text, &length, how);
+    g_assert_true(g_file_set_contents(file, text, (gssize)length, NULL));
+    count_traces();
+    assert_host("damaged", "ok");
+    g_assert_cmpint(count_traces(), ==, 2);
+  }
+  use_cache("cache");
+}
+
+/* A file that others may write, a link, a directory: none is believed. */
+static void test_a_foreign_cache_changes_nothing(void) {
+  use_cache("cache-foreign");
+  write_one("foreign", "none");
+  assert_host("foreign", "ok");
+  g_autofree char *file = only_file(g_getenv("BACKPLANE_CACHE_DIR"));
+  g_autofree char *moved = g_strconcat(file, ".moved", NULL);
+  count_traces();
+  g_assert_cmpint(g_chmod(file, 0666), ==, 0);
+  assert_host("foreign", "ok");
+  g_assert_cmpint(count_traces(), ==, 2);
+  g_assert_cmpint(g_rename(file, moved), ==, 0);
+  g_assert_cmpint(symlink(moved, file), ==, 0);
+  assert_host("foreign", "ok");
+  g_assert_cmpint(count_traces(), ==, 2);
+  g_unlink(file);
+  g_assert_cmpint(g_mkdir(file, 0700), ==, 0);
+  assert_host("foreign", "ok");
+  g_assert_cmpint(count_traces(), ==, 2);
+  if (!geteuid() && !chown(g_getenv("BACKPLANE_CACHE_DIR"), 65534, 65534)) {
+    g_autofree char *plugins = g_build_filename(g_getenv("BACKPLANE_CACHE_DIR"), "plugins", NULL);
+    g_assert_cmpint(chown(plugins, 65534, 65534), ==, 0);
+    assert_host("foreign", "ok");
+    g_assert_cmpint(count_traces(), ==, 2);
+  }
+  use_cache("cache");
+}
+
+static void test_no_cache_changes_nothing(void) {
+  write_one("uncached", "none");
+  count_traces();
+  g_setenv("BACKPLANE_CACHE_DIR", "/proc/nowhere", TRUE);
+  assert_host("uncached", "ok");
+  assert_host("uncached", "ok");
+  g_assert_cmpint(count_traces(), ==, 4);
+  write_one("uncached", "crash");
+  assert_host("uncached", "crashed");
+  g_assert_cmpint(count_traces(), ==, 1);
+  use_cache("cache");
+}
+
+static void test_many_processes_at_once_share_one_trial(void) {
+  enum { PROCESSES = 64 };
+  const char *codes[] = {"ok", NULL};
+  g_autofree char *path = plugin_file_path("many");
+  GPid hosts[PROCESSES];
+  write_one("many", "none");
+  count_traces();
+  for (int i = 0; i < PROCESSES; i++)
+    hosts[i] = start_host(path, codes, FALSE);
+  for (int i = 0; i < PROCESSES; i++)
+    g_assert_cmpint(wait_for(hosts[i]), ==, 0);
+  g_assert_cmpint(count_traces(), ==, PROCESSES + 1);
+}
+
+static void test_without_the_helper_program_plugins_are_used(void) {
+  g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
+  write_one("helpless", "none");
+  count_traces();
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", "/nonexistent/backplane-trial", TRUE);
+  assert_host("helpless", "ok");
+  g_assert_cmpint(count_traces(), ==, 1);
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", program, TRUE);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "0", TRUE);
+  assert_host("helpless", "ok");
+  g_assert_cmpint(count_traces(), ==, 1);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1 && !strcmp(argv[1], "--host"))
+    return be_host(argv + 2);
+  g_test_init(&argc, &argv, NULL);
+  make_plugin_directory();
+  use_cache("cache");
+  g_autofree char *trace = plugin_file_path("trace");
+  g_setenv("BP_DEFECT_TRACE_FILE", trace, TRUE);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
+  for (int i = 1; i <= PLUGINS; i++) {
+    g_autofree char *set = g_strdup_printf("set-%d", i);
+    write_set(set, 0, "none");
+  }
+  for (size_t i = 0; i < G_N_ELEMENTS(defects); i++) {
+    g_autofree char *path = g_strdup_printf("/defects/others-work-beside/%s", defects[i].name);
+    g_test_add_data_func(path, &defects[i], test_others_work);
+  }
+#define ADD(path, test) g_test_add_func("/defects/" path, test)
+  ADD("learned/a-good-plugin-is-tried-once", test_a_good_plugin_is_tried_once);
+  ADD("learned/a-quarantined-plugin-does-not-run-again",
+      test_a_quarantined_plugin_does_not_run_again);
+  ADD("learned/quarantine-is-listed-without-loading", test_quarantine_is_listed_without_loading);
+  ADD("learned/what-a-plugin-depends-on-ends-its-quarantine",
+      test_what_a_plugin_depends_on_ends_its_quarantine);
+  ADD("learned/more-time-ends-a-quarantine-for-lack-of-it",
+      test_more_time_ends_a_quarantine_for_lack_of_it);
+  ADD("cache/a-damaged-one-changes-nothing", test_a_damaged_cache_changes_nothing);
+  ADD("cache/a-foreign-one-changes-nothing", test_a_foreign_cache_changes_nothing);
+  ADD("cache/none-changes-nothing", test_no_cache_changes_nothing);
+  ADD("cache/many-processes-at-once-share-one-trial", test_many_processes_at_once_share_one_trial);
+  ADD("helper/without-it-plugins-are-used", test_without_the_helper_program_plugins_are_used);
+  int rc = g_test_run();
+  remove_plugin_directory();
+  return rc;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device plugin with one defect, or none. Its name, its defect and its rank stand in its bytes
+ * and are changed in copies (tests/core/defects.h). A copy's entry point is found by the hash of
+ * its name, which must stay the same: the name is made of pairs "az", for each of which "c8" may
+ * stand, since 33 * 'a' + 'z' is 33 * 'c' + '8'.
+ *
+ * The device's memory is the host's. `NAME.add_one`(data, n) is its kernel: adds 1 to n floats of a
+ * handle. */
+
+#include <backplane/plugin_helpers.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME  "defect-azazazazazazaz"
+#define ENTRY bp_plugin_entry_defect_azazazazazazaz
+
+BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
+                     "name=" NAME "\n"
+                     "version=1.0\n"
+                     "license=Apache-2.0\n"
+                     "description=A device for tests\n"
+                     "entry=bp_plugin_entry_defect_azazazazazazaz\n"
+                     "provides=device_api." NAME " " NAME ".add_one\n"
+                     "devices=" NAME "\n"
+                     "targets=\n"
+                     "libraries=libc.so.6\n"
+                     "package=defect-driver\n"
+                     "rank=+000\n"
+                     "variables=BP_DEFECT_VARIABLE\n"
+                     "files=/tmp/backplane-defect-none\n"
+                     "nodes=/dev/null\n");
+
+static const volatile char defect[32] = "defect=none                   ";
+static const char *const volatile name = NAME; /* not to be computed with by the compiler */
+
+static BpPluginTables host;
+
+/* Whether the defect has this name. */
+static int is(const char *what) {
+  size_t length = strlen(what), i = 0;
+  while (i < length && defect[7 + i] == what[i])
+    i++;
+  return i == length && defect[7 + i] == ' ';
+}
+
+/* ---- Ways to go wrong -------------------------------------------------------------------- */
+
+static void sleep_for_ever(void) {
+  for (;;)
+    pause();
+}
+
+static int overflow_stack(int depth) {
+  volatile char frame[65536];
+  frame[0] = (char)depth;
+  return depth > 1000000 ? frame[0] : overflow_stack(depth + 1) + frame[0];
+}
+
+/* Leaves a process in a session of its own, whose number is told to who asked for it. */
+static void leave_process(void) {
+  if (fork())
+    return;
+  setsid();
+  if (fork())
+    _exit(0);
+  const char *path = getenv("BP_DEFECT_PID_FILE");
+  FILE *file = path ? fopen(path, "w") : NULL;
+  if (file) {
+    fprintf(file, "%d", (int)getpid());
+    fclose(file);
+  }
+  sleep_for_ever();
+}
+
+static void flood(void) {
+  static char page[65536];
+  memset(page, 'x', sizeof page);
+  for (int i = 0; i < 256; i++)
+    if (write(1, page, sizeof page) < 0 || write(2, page, sizeof page) < 0)
+      return;
+}
+
+static void *crash_in_thread(void *unused) {
+  raise(SIGSEGV);
+  return unused;
+}
+
+static void crash_elsewhere(void) {
+  pthread_t thread;
+  if (!pthread_create(&thread, NULL, crash_in_thread, NULL))
+    pthread_join(thread, NULL);
+}
+
+static void close_all(void) {
+  for (int fd = 0; fd < 256; fd++)
+    close(fd);
+  abort();
+}
+
+/* Ends itself so that no handler of a sanitizer turns the signal into an exit. */
+static void die_of(int number) {
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+static void misbehave(void) {
+  static volatile int goes_on = 1;
+  if (is("crash"))
+    die_of(SIGSEGV);
+  else if (is("abort"))
+    die_of(SIGABRT);
+  else if (is("bad-instruction"))
+    die_of(SIGILL);
+  else if (is("loop"))
+    while (goes_on) {
+    }
+  else if (is("sleep"))
+    sleep_for_ever();
+  else if (is("exit"))
+    exit(0);
+  else if (is("quick-exit"))
+    syscall(SYS_exit_group, 0);
+  else if (is("flood"))
+    flood();
+  else if (is("stop"))
+    raise(SIGSTOP);
+  else if (is("stop-parent")) {
+    kill(getppid(), SIGSTOP);
+    sleep_for_ever();
+  } else if (is("kill-parent"))
+    kill(getppid(), SIGKILL), sleep_for_ever();
+  else if (is("double-fork"))
+    leave_process();
+  else if (is("thread-crash"))
+    signal(SIGSEGV, SIG_DFL), crash_elsewhere();
+  else if (is("stack-overflow"))
+    signal(SIGSEGV, SIG_DFL), overflow_stack(0);
+  else if (is("close-all"))
+    signal(SIGABRT, SIG_DFL), close_all();
+}
+
+/* Adds a byte to a file for each process that runs this code. */
+static void leave_trace(void) {
+  const char *path = getenv("BP_DEFECT_TRACE_FILE");
+  int fd = path ? open(path, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
+  if (fd >= 0 && write(fd, "x", 1) == 1)
+    close(fd);
+}
+
+/* In a constructor, before the host can call anything. */
+__attribute__((constructor)) static void construct(void) {
+  leave_trace();
+  if (is("load-crash"))
+    die_of(SIGSEGV);
+  else if (is("load-exit"))
+    exit(0);
+  else if (is("load-sleep"))
+    sleep_for_ever();
+}
+
+/* ---- The device -------------------------------------------------------------------------- */
+
+static int32_t get_device_count(int32_t *count, const char **why) {
+  if (is("devices-crash"))
+    die_of(SIGSEGV);
+  else if (is("devices-sleep"))
+    sleep_for_ever();
+  else if (is("devices-exit"))
+    exit(3);
+  else if (is("devices-fail"))
+    return host.error->raise(BP_ERROR_DEVICE, "the bus is gone");
+  *count = !is("devices-none");
+  *why = "nothing is plugged in";
+  return 0;
+}
+
+static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  (void)device_id;
+  if (attr == BP_ATTR_EXIST) {
+    result->type_index = BP_TYPE_BOOL;
+    result->v_int64 = !is("device-unusable");
+  } else if (attr == BP_ATTR_DEVICE_NAME)
+    return host.object->make_str("A defect", 8, result);
+  return 0;
+}
+
+static int32_t alloc_data_space(int32_t device_id, uint64_t size, uint64_t alignment,
+                                BpDataType hint, const char *mem_scope, void **handle) {
+  (void)device_id;
+  (void)hint;
+  (void)mem_scope;
+  *handle = aligned_alloc(alignment, (size + alignment) / alignment * alignment);
+  return *handle ? 0 : host.error->raise(BP_ERROR_MEMORY, "no memory");
+}
+
+static int32_t free_data_space(int32_t device_id, void *handle) {
+  (void)device_id;
+  free(handle);
+  return 0;
+}
+
+static int32_t copy(const BpCopy *what, void *stream) {
+  (void)stream;
+  memcpy((char *)what->to + what->to_offset, (const char *)what->from + what->from_offset,
+         what->size);
+  return 0;
+}
+
+static int32_t stream_sync(int32_t device_id, void *stream) {
+  (void)device_id;
+  (void)stream;
+  return 0;
+}
+
+static int add_one(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)result;
+  if (num_args != 2)
+    return host.error->raise(BP_ERROR_TYPE, "add_one takes 2 arguments");
+  float *data = args[0].v_ptr;
+  for (int64_t i = 0; i < args[1].v_int64; i++)
+    data[i] += 1.0f;
+  return 0;
+}
+
+static BpDeviceApi device_api = {
+    .struct_size = sizeof(BpDeviceApi),
+    .name = NAME,
+    .get_device_count = get_device_count,
+    .get_attr = get_attr,
+    .alloc_data_space = alloc_data_space,
+    .free_data_space = free_data_space,
+    .copy = copy,
+    .stream_sync = stream_sync,
+};
+
+/* ---- The plugin -------------------------------------------------------------------------- */
+
+/* The pairs of the name as bits. */
+static int number_of(const char *pairs) {
+  int number = 0;
+  for (; *pairs; pairs += 2)
+    number = 2 * number + (*pairs == 'c');
+  return number;
+}
+
+static int32_t initialize(void) {
+  misbehave();
+  if (is("init-fail"))
+    return host.error->raise(BP_ERROR_DEVICE, "no such hardware");
+  device_api.device_type = 62000 + number_of(name + strlen("defect-"));
+  if (bp_plugin_register_device_api(&host, "device_api." NAME, &device_api))
+    return -1;
+  if (is("register-less"))
+    return 0;
+  return bp_plugin_register(&host, NAME ".add_one", add_one, NULL);
+}
+
+BP_PLUGIN_EXPORT int32_t ENTRY(const BpHost *from, BpPlugin *plugin);
+
+int32_t ENTRY(const BpHost *from, BpPlugin *plugin) {
+  if (is("entry-crash"))
+    die_of(SIGSEGV);
+  if (is("entry-fail"))
+    return -1;
+  plugin->abi_version = is("entry-abi") ? (uint32_t)7 << 16 : BP_ABI_VERSION;
+  plugin->initialize = is("no-initialize") ? NULL : initialize;
+  return bp_plugin_fetch_tables(from, &host);
+}
