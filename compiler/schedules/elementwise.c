@@ -4,6 +4,9 @@
 #include "compiler/schedules/analysis.h"
 #include "compiler/schedules/parts.h"
 
+/* Iterations of a parallel loop for each core, so that all end at about the same time. */
+#define SHARES_PER_CORE 8
+
 /* Whether axes d and d + 1 are one run through memory in every read. */
 static bool is_one_run(const BpStageInfo *info, int32_t d) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
@@ -48,28 +51,98 @@ int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused
   return *fused ? 0 : -1;
 }
 
+/* ---- Choices --------------------------------------------------------------------------------- */
+
+/* Axes that together have at most so many values are written out for the sake of a choice. */
+#define MAX_CHOICES 64
+
+typedef struct Choices {
+  const BpStageInfo *info;
+  int32_t first;                  /* of the run */
+  bool is_chosen[BP_TE_MAX_NDIM]; /* by data axis: a choice depends on it */
+} Choices;
+
+static int visit_choice(void *context, const BpIrNode *node) {
+  Choices *choices = context;
+  const BpStageInfo *info = choices->info;
+  if (node->kind != BP_IR_SELECT)
+    return 0;
+  for (int32_t i = choices->first; i < info->ndim; i++)
+    if (bp__ir_uses(node->operands[0], info->s->vars[i]))
+      return 0;
+  for (int32_t i = 0; i < choices->first; i++)
+    choices->is_chosen[i] |= bp__ir_uses(node->operands[0], info->s->vars[i]) != 0;
+  return 0;
+}
+
+/* Finds the axes whose place decides what is computed (which input of a concatenation): where these
+ * loops are written out, nothing is left to decide in those inside. */
+static void find_choices(Choices *choices) {
+  double count = 1;
+  bp__ir_visit_once(choices->info->s->body, visit_choice, choices);
+  for (int32_t i = 0; i < choices->first; i++)
+    count *= choices->is_chosen[i] ? (double)choices->info->extent[i] : 1;
+  if (count > MAX_CHOICES)
+    memset(choices->is_chosen, 0, sizeof choices->is_chosen);
+}
+
+/* ---- Loops ----------------------------------------------------------------------------------- */
+
+/* Orders the loops around the run: those that are left to share among cores, then choices, written
+ * out, and inside them one loop that does the work. *count: how many there are to share. */
+static int order_outer(const BpStageInfo *info, int32_t first, BpTeAxis *run, BpTeAxis **outer,
+                       int32_t *count) {
+  Choices choices = {.info = info, .first = first};
+  BpTeAxis *order[BP_TE_MAX_NDIM + 1];
+  int32_t shared = 0, all;
+  find_choices(&choices);
+  for (int32_t i = 0; i < first; i++)
+    if (!choices.is_chosen[i] && info->extent[i] > 1)
+      outer[shared++] = info->stage->axes[i];
+  *count = shared < first && shared > 1 ? shared - 1 : shared;
+  memcpy(order, outer, (size_t)*count * sizeof *order);
+  all = *count;
+  for (int32_t i = 0; i < first; i++)
+    if (choices.is_chosen[i] || info->extent[i] == 1) {
+      if (choices.is_chosen[i] && bp_te_unroll(info->stage, info->stage->axes[i]) != 0)
+        return -1;
+      order[all++] = info->stage->axes[i];
+    }
+  if (*count < shared)
+    order[all++] = outer[*count];
+  order[all++] = run;
+  return bp_te_reorder(info->stage, order, all);
+}
+
+/* Gives each core a share of the leading loops, fused as far as it takes; *done: it was worth it.
+ */
+static int share_outer(BpTeStage *stage, BpTeAxis **outer, int32_t count, int64_t cores,
+                       bool *done) {
+  BpTeAxis *fused = count > 0 ? outer[0] : NULL;
+  for (int32_t i = 1; i < count && bp_te_axis_extent(fused) < SHARES_PER_CORE * cores; i++)
+    if (bp_te_fuse(stage, fused, outer[i], &fused) != 0)
+      return -1;
+  *done = fused && bp_te_axis_extent(fused) >= cores;
+  return *done ? bp_te_parallel(stage, fused) : 0;
+}
+
 int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) {
-  BpTeStage *stage = info->stage;
+  BpTeAxis *run, *outer[BP_TE_MAX_NDIM];
+  int32_t count;
   if (info->ndim == 0)
     return 0;
   bool is_parallel =
       machine->cores > 1 && bp__info_size(info, 0, info->ndim) >= BP__PARALLEL_ELEMENTS;
+  bool is_shared = false;
   int32_t first = first_of_run(info);
   bool has_vectors = wants_vectors(info, info->ndim - 1);
-  BpTeAxis *run, *outer;
-  if (bp__fuse_axes(stage, first, info->ndim, &run) != 0)
+  if (bp__fuse_axes(info->stage, first, info->ndim, &run) != 0 ||
+      order_outer(info, first, run, outer, &count) != 0)
     return -1;
-  if (first > 0) {
-    if (bp__fuse_axes(stage, 0, first, &outer) != 0)
-      return -1;
-    if (is_parallel && bp_te_axis_extent(outer) >= machine->cores) {
-      is_parallel = false;
-      if (bp_te_parallel(stage, outer) != 0)
-        return -1;
-    }
-  }
-  return bp__schedule_run(stage, run, has_vectors ? machine->lanes : 1,
-                          is_parallel && first == 0 ? machine->cores : 1);
+  if (is_parallel && share_outer(info->stage, outer, count, machine->cores, &is_shared) != 0)
+    return -1;
+  return bp__schedule_run(info->stage, run, has_vectors ? machine->lanes : 1,
+                          is_parallel && !is_shared && first == 0 ? machine->cores : 1);
 }
 
 int bp__schedule_run(BpTeStage *stage, BpTeAxis *run, int64_t lanes, int64_t cores) {

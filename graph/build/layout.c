@@ -10,6 +10,7 @@
 #include "graph/build/build.h"
 #include "graph/build/winograd.h"
 #include "graph/ops/op.h"
+#include "graph/ops/rows.h"
 
 typedef struct Layout {
   BpGraph *graph;
@@ -335,28 +336,70 @@ static int convert_resize(Layout *layout, BpGraphNode *node) {
                                   node->num_inputs, node->attrs, node->num_attrs));
 }
 
-/* Along the channels, if every input but the last fills its blocks; or height or width. */
+static int64_t greatest_divisor(int64_t a, int64_t b) {
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+/* The channels that move together: no block of an input or of the output begins inside of them. */
+static int64_t part_of(const Layout *layout, const BpGraphNode *node, int64_t block) {
+  int64_t part = block;
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    int64_t channels = node->inputs[i]->shape[1];
+    part = greatest_divisor(part, block_of(layout, channels));
+    if (i + 1 < node->num_inputs)
+      part = greatest_divisor(part, channels);
+  }
+  return part;
+}
+
+/* Along the channels, where inputs begin inside of blocks. */
+static BpGraphValue *concat_parts(Layout *layout, const BpGraphNode *node, int64_t block,
+                                  int64_t part, BpGraphValue *const *inputs) {
+  int64_t channels[BP_BLOCKED_MAX_INPUTS];
+  const int64_t *out = node->outputs[0]->shape;
+  BpGraphAttr attrs[3];
+  BpGraphValue *result;
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    channels[i] = node->inputs[i]->shape[1];
+  attrs[0] = bp__attr_int(layout->graph, "block", block);
+  attrs[1] = bp__attr_int(layout->graph, "part", part);
+  attrs[2] = list_attr(layout, "channels", channels, node->num_inputs, NULL, 0);
+  result = bp__op_apply(layout->graph, "backplane", "ConcatBlocked", node->name, inputs,
+                        node->num_inputs, attrs, 3);
+  return reshape(layout, result, (int64_t[]){out[0], blocks(out[1], block), out[2], out[3], block},
+                 5);
+}
+
+/* Along the channels or behind them; parts of a few channels would be moved one by one. */
 static int convert_concat(Layout *layout, BpGraphNode *node) {
-  int64_t axis = bp__node_int(node, "axis", 1), b = 0;
-  BpGraphValue *inputs[16], *out = node->outputs[0];
+  int64_t axis = bp__node_int(node, "axis", 1), b, part;
+  BpGraphValue *inputs[BP_BLOCKED_MAX_INPUTS], *out = node->outputs[0];
   BpGraphAttr attr = bp__attr_int(layout->graph, "axis", axis);
-  int any = 0;
-  if (out->ndim != 4 || axis < 1 || node->num_inputs > 16)
+  int any = 0, is_whole = 1;
+  if (out->ndim != 4 || axis < 1 || node->num_inputs > BP_BLOCKED_MAX_INPUTS ||
+      !bp__dtype_equal(out->dtype, BP__FLOAT32))
     return 0;
   b = block_of(layout, out->shape[1]);
   for (int32_t i = 0; i < node->num_inputs; i++) {
-    const BpGraphValue *in = node->inputs[i];
-    any |= is_blocked(layout, in);
-    if (block_of(layout, in->shape[1]) != b || (axis == 1 && in->shape[1] % b != 0))
-      return 0;
+    any |= is_blocked(layout, node->inputs[i]);
+    is_whole &= block_of(layout, node->inputs[i]->shape[1]) == b &&
+                (axis != 1 || node->inputs[i]->shape[1] % b == 0);
   }
-  if (!any)
+  part = part_of(layout, node, b);
+  if (!any || (!is_whole && (axis != 1 || part < 4)))
     return 0;
   for (int32_t i = 0; i < node->num_inputs; i++) {
     inputs[i] = blocked_of(layout, node->inputs[i]);
     if (!inputs[i])
       return -1;
   }
+  if (!is_whole)
+    return set_blocked(layout, node, concat_parts(layout, node, b, part, inputs));
   return set_blocked(
       layout, node,
       bp__op_apply(layout->graph, "", "Concat", node->name, inputs, node->num_inputs, &attr, 1));

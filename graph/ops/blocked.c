@@ -55,6 +55,73 @@ BP_ROW_COMPUTE(unblock) {
   return bp_te_compute(op->te, "unblock", out->shape, 4, unblock_body, &copy);
 }
 
+/* ---- Concatenation ----------------------------------------------------------------------------
+ */
+
+/* Along channels that need not fill blocks, in `parts` of a block that no input begins inside of:
+ * the output (n, blocks, h, w, block / part, part) is in memory a blocked tensor. Attributes: part,
+ * and the channels of the inputs. */
+typedef struct Concat {
+  const BpOpCompute *op;
+  int64_t part, channels[BP_BLOCKED_MAX_INPUTS];
+} Concat;
+
+static int read_concat(const BpGraphNode *node, Concat *concat) {
+  concat->part = bp__node_int(node, "part", 1);
+  if (bp__op_ints(node, -1, "channels", concat->channels, BP_BLOCKED_MAX_INPUTS) !=
+      node->num_inputs)
+    return bp__op_bad(node, "an attribute is missing");
+  return 0;
+}
+
+BP_ROW_INFER(concat_blocked) {
+  const int64_t *in = node->inputs[0]->shape;
+  int64_t channels = 0, block = bp__node_int(node, "block", 1);
+  Concat concat;
+  if (read_concat(node, &concat))
+    return -1;
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    channels += concat.channels[i];
+  int64_t shape[6] = {in[0],      (channels + block - 1) / block, in[2], in[3], block / concat.part,
+                      concat.part};
+  return bp__node_set_output(graph, node, 0, node->inputs[0]->dtype, shape, 6);
+}
+
+static const BpIrNode *concat_blocked_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Concat *concat = context;
+  const BpGraphNode *node = concat->op->node;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *part = x_index(ir, concat->part), *result = NULL;
+  const BpIrNode *parts = x_index(ir, node->outputs[0]->shape[4]);
+  const BpIrNode *first = x_mul(ir, x_add(ir, x_mul(ir, axes[1], parts), axes[4]), part);
+  int64_t start = 0;
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    start += concat->channels[i];
+  for (int32_t i = node->num_inputs - 1; i >= 0; i--) {
+    const int64_t *in = node->inputs[i]->shape;
+    const BpIrNode *block = x_index(ir, in[4]),
+                   *at = x_sub(ir, first, x_index(ir, start -= concat->channels[i]));
+    const BpIrNode *indices[5] = {axes[0], bp_ir_binary(ir, BP_IR_FLOORDIV, at, block), axes[2],
+                                  axes[3],
+                                  x_add(ir, bp_ir_binary(ir, BP_IR_FLOORMOD, at, block), axes[5])};
+    const BpIrNode *inside =
+        x_and(ir, x_ge(ir, at, x_index(ir, 0)), x_lt(ir, at, x_index(ir, in[1] * in[4])));
+    /* Beyond the last channel, where it does not fill its block, it does not matter. */
+    result = result ? bp_ir_select(ir, x_ge(ir, at, x_index(ir, concat->channels[i])), result,
+                                   bp_te_read(te, concat->op->inputs[i], indices))
+                    : bp_te_read_if(te, concat->op->inputs[i], indices, inside);
+  }
+  return result;
+}
+
+BP_ROW_COMPUTE(concat_blocked) {
+  const BpGraphValue *out = op->node->outputs[0];
+  Concat concat = {.op = op};
+  if (read_concat(op->node, &concat))
+    return NULL;
+  return bp_te_compute(op->te, "concat", out->shape, 6, concat_blocked_body, &concat);
+}
+
 /* ---- Convolution ---------------------------------------------------------------------------- */
 
 /* Its attributes, all given: strides, pads and dilations over height and width. The input is

@@ -148,12 +148,15 @@ BP_ROW_COMPUTE(conv);
 BP_ROW_COMPUTE(conv_transpose);
 
 /* blocked.c: the channel-blocked layout */
+#define BP_BLOCKED_MAX_INPUTS 16 /* of ConcatBlocked */
 BP_ROW_INFER(block);
 BP_ROW_INFER(unblock);
 BP_ROW_INFER(conv_blocked);
 BP_ROW_COMPUTE(block);
 BP_ROW_COMPUTE(unblock);
 BP_ROW_COMPUTE(conv_blocked);
+BP_ROW_INFER(concat_blocked);
+BP_ROW_COMPUTE(concat_blocked);
 BP_ROW_INFER(conv_to_space);
 BP_ROW_COMPUTE(conv_to_space);
 

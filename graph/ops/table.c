@@ -200,6 +200,9 @@ static const BpOp table[] = {
      bp__infer_conv_winograd, NULL, bp__compute_conv_winograd, NULL, NULL},
     {"ConvToSpace", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "", bp__infer_conv_to_space, NULL,
      bp__compute_conv_to_space, NULL, NULL},
+    {"ConcatBlocked", "backplane", 1, 1, BP_BLOCKED_MAX_INPUTS, 1, 0, BP_FUSE_INJECTIVE,
+     "block:i part:i channels:is", bp__infer_concat_blocked, NULL, bp__compute_concat_blocked, NULL,
+     NULL},
     {"Copy", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise,
      bp__scalar_identity, bp__compute_elementwise, NULL, NULL},
 };

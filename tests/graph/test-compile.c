@@ -277,6 +277,32 @@ static void test_conv_transpose(void) {
   check_conv_transpose(16, 9, 3);
 }
 
+/* Of convolutions' results, of channels that end inside of blocks. */
+static void test_concat(void) {
+  enum { AREA = 5 * 6, MOST = 24 };
+  static const int64_t channels[] = {MOST, 20, MOST}, starts[] = {0, MOST, MOST + 20};
+  float *x = onnx_float_values(8 * AREA), *w = onnx_float_values(MOST * 8);
+  float y[(2 * MOST + 20) * AREA];
+  Conv c = {8, MOST, 5, 6, 1, 1, 0, 1, 1};
+  OnnxBuilder *builder = conv_model(&c);
+  onnx_floats(builder, "v", "20x8x1x1");
+  onnx_node(builder, "Conv", "x,v", "d", "");
+  onnx_node(builder, "Concat", "c,d,c", "j", "axis=1");
+  onnx_node(builder, "Relu", "j", "y", "");
+  onnx_output(builder, "y");
+  for (size_t i = 0; i < G_N_ELEMENTS(channels); i++) {
+    int64_t count;
+    c.out = channels[i];
+    float *part = conv(&c, x, w, &count);
+    for (int64_t k = 0; k < count; k++)
+      y[starts[i] * AREA + k] = fmaxf(part[k], 0);
+    g_free(part);
+  }
+  check(builder, x, y, G_N_ELEMENTS(y));
+  g_free(x);
+  g_free(w);
+}
+
 /* ---- Other operators ------------------------------------------------------------------------ */
 
 static void test_pool(void) {
@@ -564,6 +590,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/convolution/is-that-of-plain-loops", test_conv);
   g_test_add_func("/compile/convolution/block-of-a-network", test_block);
   g_test_add_func("/compile/convolution/transposed", test_conv_transpose);
+  g_test_add_func("/compile/concatenation/of-channels", test_concat);
   g_test_add_func("/compile/pool/max-and-average-with-pads", test_pool);
   g_test_add_func("/compile/product/gemm", test_product);
   g_test_add_func("/compile/product/with-a-constant-matrix", test_constant_product);
