@@ -40,6 +40,9 @@ static void destroy(void *context) {
 static int check_count(const char *name, int32_t num_args, int32_t min, int32_t max) {
   if (num_args >= min && num_args <= max)
     return 0;
+  if (min == max)
+    return bp_error_raise(BP_ERROR_TYPE, "graph_executor.%s takes %d argument%s, and got %d", name,
+                          min, min == 1 ? "" : "s", num_args);
   return bp_error_raise(BP_ERROR_TYPE, "graph_executor.%s takes %d to %d arguments, and got %d",
                         name, min, max, num_args);
 }

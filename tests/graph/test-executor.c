@@ -321,6 +321,51 @@ static void test_kernel_gets_its_launch(void) {
   g_free(json);
 }
 
+static void test_wrong_arguments(void) {
+  BpModule *module = create(graph_json), *code = bp_module_create(&code_api, NULL);
+  BpTensor *x = tensor_of(1);
+  const BpValue none = {.type_index = BP_TYPE_NONE};
+  const BpValue name = {.type_index = BP_TYPE_RAW_STR, .v_cstr = "x"};
+  const BpValue number = {.type_index = BP_TYPE_INT, .v_int64 = 7};
+  const BpValue other = {.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)(void *)code};
+  BpTensorView view = x->view;
+  const struct {
+    const char *function;
+    BpValue args[2];
+    int32_t num_args;
+    const char *kind, *says;
+  } cases[] = {
+      {"set_input", {name}, 1, BP_ERROR_TYPE, "set_input takes 2 arguments, and got 1"},
+      {"set_input", {name, name}, 2, BP_ERROR_TYPE, "a tensor is needed"},
+      {"set_input", {number, name}, 2, BP_ERROR_INDEX, "input 7 of a graph that has 2"},
+      {"set_input", {none, name}, 2, BP_ERROR_TYPE, ""},
+      {"set_input_zero_copy",
+       {name, {.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &view}},
+       2,
+       BP_ERROR_TYPE,
+       "takes a tensor object"},
+      {"get_input", {number, number}, 2, BP_ERROR_TYPE, "get_input takes 1 argument,"},
+      {"run", {number}, 1, BP_ERROR_TYPE, "run takes 0 arguments, and got 1"},
+      {"get_output", {number}, 1, BP_ERROR_INDEX, "an index below 1"},
+      {"get_output", {number, name}, 0, BP_ERROR_TYPE, "get_output takes 1 to 2 arguments"},
+      {"get_output", {name}, 1, BP_ERROR_INDEX, "an index below 1"},
+      {"get_num_outputs", {number}, 1, BP_ERROR_TYPE, "get_num_outputs takes 0 arguments"},
+      {"load_params", {number}, 1, BP_ERROR_TYPE, ""},
+      {"share_params", {other, name}, 2, BP_ERROR_TYPE, "another graph executor"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    BpValue result;
+    g_assert_cmpint(call(module, cases[i].function, cases[i].args, cases[i].num_args, &result), ==,
+                    -1);
+    if (strcmp(bp_error_kind(), cases[i].kind) || !strstr(bp_error_message(), cases[i].says))
+      g_error("case %zu: %s: %s", i, bp_error_kind(), bp_error_message());
+    bp_error_clear();
+  }
+  bp_object_release(x);
+  bp_object_release(code);
+  bp_object_release(module);
+}
+
 /* Replaces one part of a graph: the error says what is wrong with the result. */
 typedef struct Refused {
   const char *part, *instead, *says;
@@ -446,6 +491,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/executor/params/damaged-bytes-are-an-error", test_damaged_params);
   g_test_add_func("/executor/set-input/wrong-name-shape-dtype-or-none", test_wrong_inputs);
   g_test_add_func("/executor/run/kernel-gets-its-launch", test_kernel_gets_its_launch);
+  g_test_add_func("/executor/wrong-arguments-are-errors", test_wrong_arguments);
   g_test_add_func("/executor/create/inconsistent-graph-says-what", test_refused_graphs);
   g_test_add_func("/executor/create/values-in-one-storage-take-turns", test_shared_storage);
   g_test_add_func("/executor/create/outputs-in-one-storage-are-an-error",

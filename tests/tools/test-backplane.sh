@@ -72,6 +72,49 @@ every_intermediate() {
     grep -q traceEvents "$work/trace.json" && [ "$(find "$work/dump" -name '*.npy' | wc -l)" -ge 3 ]
 }
 
+no_compiler_makes_no_library() {
+  BACKPLANE_CC=/nowhere/cc BACKPLANE_CACHE_DIR=$work/cache fails 1 BACKPLANE_CC \
+    "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/none.so" &&
+    [ ! -e "$work/none.so" ]
+}
+
+# The model runs, and what it costs is said.
+unwritable_cache() {
+  BACKPLANE_CACHE_DIR=$1 "$backplane" run "$digits/digits.onnx" --shape $shape \
+    --input "image=$digits/images/7-3710.png" 2>"$work/err" && cat "$work/err" &&
+    grep -F "compiled code is not cached" "$work/err" | grep -qF "$1"
+}
+
+# Whatever byte of the picture changes: it is read, or there is an error; nothing else happens.
+flipped_png() {
+  local at size status
+  size=$(stat -c %s "$digits/images/7-3710.png")
+  for ((at = 0; at < size; at += 7)); do
+    cp "$digits/images/7-3710.png" "$work/flipped.png"
+    printf '\252' | dd of="$work/flipped.png" bs=1 seek=$at conv=notrunc status=none
+    "$backplane" run "$work/digits.so" --input "image=$work/flipped.png" >/dev/null 2>"$work/err"
+    status=$?
+    [ $status = 0 ] || { [ $status = 1 ] && grep -q flipped.png "$work/err"; } || {
+      echo "byte $at: status $status"
+      cat "$work/err"
+      return 1
+    }
+  done
+}
+
+# A value of 32-bit integers, made of the floats that an output was written as.
+wrong_dtype() {
+  LC_ALL=C sed 's/<f4/<i4/' "$work/source.npy" >"$work/ints.npy"
+  fails 1 "$1" "$backplane" run "$work/digits.so" --input "image=$work/ints.npy"
+}
+
+# A folder with one file that is no plugin.
+unusable_plugin() {
+  mkdir -p "$work/plugins" && echo "no plugin" >"$work/plugins/broken.so" &&
+    BACKPLANE_PLUGIN_PATH=$work/plugins "$backplane" list 2>&1 | tee "$work/out" &&
+    grep -F "$work/plugins/broken.so" "$work/out" | grep -q rejected
+}
+
 truncated() {
   head -c "$1" "$2" >"$work/truncated.${2##*.}"
   shift 2
@@ -107,15 +150,23 @@ ok missing-shape-names-the-option fails 1 --shape "$backplane" run "$digits/digi
 ok missing-input-names-it fails 1 "image (1x1x28x28)" "$backplane" run "$work/digits.so"
 ok wrong-input-name-lists-the-right-ones fails 1 "it has: image" "$backplane" run "$work/digits.so" --input "picture=$digits/images/7-3710.png"
 ok wrong-input-shape-says-both fails 1 "1x1x28x28" "$backplane" run "$work/digits.so" --input "image=$work/source.npy"
+ok wrong-input-dtype-says-both wrong_dtype "is float32 1x1x28x28, and the value given is int32 1x10"
 ok malformed-shape-says-the-form fails 1 1x3x48x192 "$backplane" run "$digits/digits.onnx" --shape image=1x-2
 ok shape-for-an-artifact-is-refused fails 1 "for ONNX files" "$backplane" run "$work/digits.so" --shape $shape
 ok unknown-device-lists-what-is-there fails 1 cpu "$backplane" run "$work/digits.so" --device quantum
 ok unknown-target-names-the-kind fails 1 "'cc'" "$backplane" run "$digits/digits.onnx" --shape $shape --target cc
 ok unknown-target-attribute-names-the-nearest fails 1 mcpu "$backplane" run "$digits/digits.onnx" --shape $shape --target "c -mcup=native"
+ok wrong-type-of-a-target-attribute-names-it fails 1 vector_bits "$backplane" run "$digits/digits.onnx" --shape $shape --target "c -vector_bits=many"
+ok unusable-plugin-is-listed-with-its-reason unusable_plugin
 ok no-compiler-says-how-to-get-one env BACKPLANE_CC=/nowhere/cc BACKPLANE_CACHE_DIR="$work/cache" bash -c 'out=$("$@" 2>&1); [ $? = 1 ] && grep -q "/nowhere/cc" <<<"$out"' - "$backplane" run "$digits/digits.onnx" --shape $shape --input "image=$digits/images/7-3710.png"
-ok unwritable-cache-is-no-failure env BACKPLANE_CACHE_DIR=/proc/nowhere "$backplane" run "$digits/digits.onnx" --shape $shape --input "image=$digits/images/7-3710.png"
+ok no-compiler-makes-no-library no_compiler_makes_no_library
+ok artifact-needs-no-compiler env BACKPLANE_CC=/nowhere/cc BACKPLANE_CACHE_DIR="$work/cache" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png"
+ok unwritable-cache-is-a-warning unwritable_cache /proc/nowhere
+ok cache-that-is-a-file-is-a-warning unwritable_cache "$work/digits.so"
 ok truncated-onnx-is-an-error truncated 40000 "$digits/digits.onnx" onnx "$backplane" run "$work/truncated.onnx" --shape $shape
 ok truncated-library-is-an-error truncated 20000 "$work/digits.so" truncated.so "$backplane" run "$work/truncated.so"
+ok truncated-npy-is-an-error truncated 140 "$work/source.npy" truncated.npy "$backplane" run "$work/digits.so" --input "image=$work/truncated.npy"
+ok flipped-png-is-read-or-an-error flipped_png
 ok truncated-png-is-an-error truncated 100 "$digits/images/7-3710.png" truncated.png "$backplane" run "$work/digits.so" --input "image=$work/truncated.png"
 ok errors-are-json-too says '"kind"' bash -c '"$@" --json 2>/dev/null; :' - "$backplane" run "$work/nowhere.onnx"
 echo "1..$count"
