@@ -101,3 +101,9 @@ AC_DEFUN([BP_FIND_DNNL],[
   AC_SUBST([DNNL_LIBS])
   AM_CONDITIONAL([HAVE_DNNL],[test -n "$DNNL_LIBS"])
 ])
+
+# BP_FIND_VULKAN_HEADERS: the loader is opened at run time.
+AC_DEFUN([BP_FIND_VULKAN_HEADERS],[
+  AC_CHECK_HEADER([vulkan/vulkan_core.h],[],
+    [bp_missing="no vulkan/vulkan_core.h; on Debian: apt install libvulkan-dev"])
+])

@@ -11,3 +11,4 @@
 
 include plugins/cpu/local.mk
 include plugins/opencl/local.mk
+include plugins/vulkan/local.mk

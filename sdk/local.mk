@@ -7,6 +7,7 @@ pkginclude_HEADERS += \
 	sdk/include/backplane/error_kinds.h \
 	sdk/include/backplane/host_api.h \
 	sdk/include/backplane/ir_api.h \
+	sdk/include/backplane/kernel_helpers.h \
 	sdk/include/backplane/module_api.h \
 	sdk/include/backplane/plugin.h \
 	sdk/include/backplane/plugin_helpers.h \

@@ -76,6 +76,8 @@ static BpExpr intrinsic(BpEmitter *e, const BpIrNode *node) {
   const char *name = e->ir->str_value(node);
   BpDataType result = e->ir->dtype(node);
   Args args;
+  if (strcmp(name, "prefetch") == 0 && !(e->dialect->flags & BP_DIALECT_POINTERS))
+    return bp__text(""); /* it has no effect, and no address to name */
   if (read_args(e, node, &args) != 0)
     return bp__text("");
   BpDataType given = args.count ? args.dtypes[0] : result;

@@ -145,6 +145,8 @@ void bp__declare_once(BpEmitter *e, const char *text);
 const BpDialectType *bp__type_row(BpEmitter *e, BpDataType dtype);
 /* The name of a type, declared if it has to be. */
 const char *bp__type(BpEmitter *e, BpDataType dtype);
+/* The same of an element in memory. */
+const char *bp__memory_type(BpEmitter *e, BpDataType dtype);
 /* The type of a value: that of a vector of bools is its mask's. */
 const char *bp__value_type(BpEmitter *e, BpDataType dtype, int32_t mask_bits);
 /* The float type in which arithmetic on `dtype` is done: itself mostly. */
@@ -224,6 +226,7 @@ int32_t bp__num_params(BpEmitter *e, const BpIrNode *function);
 /* ---- dialects ----------------------------------------------------------------------------- */
 
 extern const BpDialect bp__dialect_c;
+extern const BpDialect bp__dialect_glsl;
 extern const BpDialect bp__dialect_opencl;
 
 #endif

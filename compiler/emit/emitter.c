@@ -10,12 +10,14 @@
 #include <backplane/error.h>
 
 static const BpDialect *get_dialect(const char *name) {
-  static const BpDialect *const dialects[] = {&bp__dialect_c, &bp__dialect_opencl};
+  static const BpDialect *const dialects[] = {&bp__dialect_c, &bp__dialect_opencl,
+                                              &bp__dialect_glsl};
   for (size_t i = 0; i < sizeof(dialects) / sizeof(dialects[0]); i++) {
     if (strcmp(dialects[i]->name, name) == 0)
       return dialects[i];
   }
-  bp_error_raise(BP_ERROR_NOT_FOUND, "no dialect \"%s\"; there are \"c\" and \"opencl\"", name);
+  bp_error_raise(BP_ERROR_NOT_FOUND, "no dialect \"%s\"; there are \"c\", \"opencl\" and \"glsl\"",
+                 name);
   return NULL;
 }
 
@@ -37,11 +39,13 @@ static BpDialect copy_dialect(const BpDialect *given) {
   return dialect;
 }
 
-static int32_t emit(const BpIrModule *module, const BpDialect *given, BpOwnedBytes *text) {
+/* The functions from `first` up to `end`. */
+static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
+                          const BpDialect *given, BpOwnedBytes *text) {
   const BpDialect copy = copy_dialect(given), *dialect = &copy;
   BpEmitter e = {.ir = bp_ir_table(), .dialect = dialect};
   BpText whole = {NULL, 0, 0};
-  for (int32_t i = 0; i < e.ir->num_functions(module) && !e.failed; i++)
+  for (int32_t i = first; i < end && !e.failed; i++)
     bp__function(&e, e.ir->get_function(module, i));
   bp__append(&e, &whole, dialect->prologue, strlen(dialect->prologue));
   if (dialect->support)
@@ -59,7 +63,19 @@ static int32_t emit(const BpIrModule *module, const BpDialect *given, BpOwnedByt
   return 0;
 }
 
-static const BpEmitterTable emitter_table = {sizeof(BpEmitterTable), get_dialect, emit};
+static int32_t emit(const BpIrModule *module, const BpDialect *dialect, BpOwnedBytes *text) {
+  return emit_range(module, 0, bp_ir_table()->num_functions(module), dialect, text);
+}
+
+static int32_t emit_function(const BpIrModule *module, int32_t index, const BpDialect *dialect,
+                             BpOwnedBytes *text) {
+  if (index < 0 || index >= bp_ir_table()->num_functions(module))
+    return bp_error_raise(BP_ERROR_INDEX, "no function %d in the IR module", index);
+  return emit_range(module, index, index + 1, dialect, text);
+}
+
+static const BpEmitterTable emitter_table = {sizeof(BpEmitterTable), get_dialect, emit,
+                                             emit_function};
 
 const BpEmitterTable *bp__emitter_table(void) {
   return &emitter_table;

@@ -58,6 +58,9 @@ BpExpr bp__int_literal(BpEmitter *e, BpDataType dtype, int64_t value) {
   const BpDialectType *row = bp__type_row(e, bp__scalar(dtype));
   if (!row)
     return bp__text("");
+  if (!row->suffix)
+    return (BpExpr){
+        bp__apply(e, e->dialect->cast, row->name, bp__format(e, "%lld", (long long)value)), 0, 1};
   if (dtype.code == BP_DTYPE_UINT)
     return (BpExpr){bp__format(e, "%llu%s", (unsigned long long)value, row->suffix), 0, 1};
   if (value == INT64_MIN || (dtype.bits == 32 && value == INT32_MIN))
@@ -184,7 +187,9 @@ static BpExpr cast_text(BpEmitter *e, BpDataType to, BpExpr value) {
 /* a OP b of integers, wrapping. */
 static BpExpr wrapping(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
   const char *text = operator_text(kind);
-  if (e->index_depth > 0 || (dtype.code == BP_DTYPE_UINT && (dtype.bits >= 32 || dtype.lanes > 1)))
+  int wraps = (e->dialect->flags & BP_DIALECT_WRAPS) != 0;
+  if (e->index_depth > 0 || wraps ||
+      (dtype.code == BP_DTYPE_UINT && (dtype.bits >= 32 || dtype.lanes > 1)))
     return infix(e, text, a, b);
   if (dtype.lanes > 1) {
     BpDataType wide = bp__dtype(BP_DTYPE_UINT, dtype.bits, dtype.lanes);
@@ -227,14 +232,20 @@ static BpExpr divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpE
   if (dtype.lanes > 1 && !is_constant)
     return lane_by_lane(e, kind, dtype, a, b);
   const char *text = operator_text(kind);
-  if (is_constant || dtype.code == BP_DTYPE_UINT || e->index_depth > 0)
+  int is_exact = is_constant || dtype.code == BP_DTYPE_UINT || e->index_depth > 0;
+  const char *remainder = dtype.code == BP_DTYPE_INT ? e->dialect->remainder : NULL;
+  if (is_exact && (kind == BP_IR_DIV || !remainder))
     return infix(e, text, a, b);
   a = bp__atom(e, a, dtype);
   b = bp__atom(e, b, dtype);
+  if (is_exact)
+    return bp__text(bp__apply(e, remainder, a.text, b.text));
   BpExpr zero = bp__int_literal(e, dtype, 0);
   BpExpr negated = kind == BP_IR_DIV ? wrapping(e, BP_IR_SUB, dtype, zero, a) : zero;
+  BpExpr result = kind == BP_IR_MOD && remainder ? bp__text(bp__apply(e, remainder, a.text, b.text))
+                                                 : infix(e, text, a, b);
   return bp__text(
-      bp__format(e, "(%s == -1 ? %s : %s %s %s)", b.text, negated.text, a.text, text, b.text));
+      bp__format(e, "(%s == -1 ? %s : %s)", b.text, negated.text, bp__bare(e, result.text)));
 }
 
 static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
@@ -264,7 +275,8 @@ static BpExpr floor_divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr 
   if (!is_div)
     return bp__text(bp__format(e, "(%s ? %s + %s : %s)", wrong, mod.text, b.text, mod.text));
   BpExpr quotient = divide(e, BP_IR_DIV, dtype, a, b, b_node);
-  return bp__text(bp__format(e, "(%s - (%s ? 1 : 0))", quotient.text, wrong));
+  return bp__text(bp__format(e, "(%s - (%s ? %s : %s))", quotient.text, wrong,
+                             bp__int_literal(e, dtype, 1).text, bp__int_literal(e, dtype, 0).text));
 }
 
 /* min and max: of floats a NaN in either operand is the result. With one operand known to be a
@@ -415,7 +427,33 @@ static BpExpr reinterpret(BpEmitter *e, const BpIrNode *node) {
 
 /* ---- Nodes --------------------------------------------------------------------------------- */
 
+/* The product in a sum of scalars of float32 that the language shall fuse; NULL: there is none. A
+ * product that is used elsewhere, too, stays as it is. */
+static const BpIrNode *product_to_fuse(BpEmitter *e, const BpIrNode *node) {
+  if (!e->dialect->contract || e->ir->kind(node) != BP_IR_ADD ||
+      !bp__same_dtype(e->ir->dtype(node), bp__dtype(BP_DTYPE_FLOAT, 32, 1)))
+    return NULL;
+  for (int32_t i = 0; i < 2; i++) {
+    const BpIrNode *operand = e->ir->operand(node, i);
+    if (e->ir->kind(operand) == BP_IR_MUL && !bp_pointer_map_get(&e->temps, operand) &&
+        (uintptr_t)bp_pointer_map_get(&e->uses, operand) <= 1)
+      return operand;
+  }
+  return NULL;
+}
+
+static BpExpr fused_node(BpEmitter *e, const BpIrNode *node, const BpIrNode *product) {
+  int32_t other = e->ir->operand(node, 0) == product;
+  BpExpr a = bp__expr(e, e->ir->operand(product, 0));
+  BpExpr b = bp__expr(e, e->ir->operand(product, 1));
+  BpExpr c = bp__expr(e, e->ir->operand(node, other));
+  return bp__text(bp__apply(e, e->dialect->contract, a.text, b.text, c.text));
+}
+
 static BpExpr binary_node(BpEmitter *e, const BpIrNode *node) {
+  const BpIrNode *product = product_to_fuse(e, node);
+  if (product)
+    return fused_node(e, node, product);
   const BpIrNode *a = e->ir->operand(node, 0);
   const BpIrNode *b = e->ir->operand(node, 1);
   int32_t kind = e->ir->kind(node);

@@ -13,9 +13,13 @@ static int is_buffer(BpEmitter *e, const BpIrNode *param) {
   return e->ir->kind(param) == BP_IR_BUFFER;
 }
 
+static const char *no_alias_of(BpEmitter *e, const BpIrNode *function) {
+  return e->ir->find_attr(function, BP_IR_ATTR_NOALIAS) ? e->dialect->no_alias : "";
+}
+
 /* The declarations of all parameters, separated by `separator`. */
 static const char *params_text(BpEmitter *e, const BpIrNode *function, const char *separator) {
-  const char *no_alias = e->ir->find_attr(function, BP_IR_ATTR_NOALIAS) ? e->dialect->no_alias : "";
+  const char *no_alias = no_alias_of(e, function);
   const char *text = "";
   for (int32_t i = 0; i < bp__num_params(e, function); i++) {
     const BpIrNode *param = e->ir->operand(function, i);
@@ -31,6 +35,45 @@ static const char *params_text(BpEmitter *e, const BpIrNode *function, const cha
                       bp__apply(e, form, type, symbol->expr.text, position, no_alias));
   }
   return text;
+}
+
+/* The type of a scalar that is declared before the function: 32 bits or more. */
+static BpDataType global_dtype(BpEmitter *e, BpDataType dtype) {
+  dtype = bp__compute_dtype(e, dtype);
+  if (bp__is_bool(dtype))
+    return bp__dtype(BP_DTYPE_UINT, 32, 1);
+  return dtype.bits < 32 ? bp__dtype(dtype.code, 32, 1) : dtype;
+}
+
+/* Parameters as declarations before the function. A narrow scalar is declared wider; what it is in
+ * the function comes into `narrowed`. */
+static void global_params(BpEmitter *e, const BpIrNode *function, BpText *narrowed) {
+  const char *no_alias = no_alias_of(e, function), *scalars = "";
+  for (int32_t i = 0; i < bp__num_params(e, function); i++) {
+    const BpIrNode *param = e->ir->operand(function, i);
+    BpDataType dtype = e->ir->dtype(param), wide = dtype;
+    BpSymbol *symbol = bp__declare(e, param, dtype);
+    if (!symbol)
+      return;
+    const char *position = bp__format(e, "%d", i), *name = symbol->expr.text;
+    if (is_buffer(e, param)) {
+      bp__line(e, "%s",
+               bp__apply(e, e->dialect->buffer_param, bp__memory_type(e, dtype), name, position,
+                         no_alias));
+      continue;
+    }
+    wide = global_dtype(e, dtype);
+    const char *member = bp__same_dtype(wide, dtype) ? name : bp__format(e, "%s_wide", name);
+    if (member != name)
+      bp__appendf(e, narrowed, "  const %s %s = %s;\n", bp__type(e, dtype), name,
+                  bp__bare(e, bp__cast(e, dtype, wide, bp__text(member)).text));
+    scalars = bp__format(
+        e, "%s%s%s", scalars, scalars[0] ? " " : "",
+        bp__apply(e, e->dialect->scalar_param, bp__type(e, wide), member, position, no_alias));
+  }
+  if (scalars[0])
+    bp__line(e, "%s",
+             e->dialect->scalar_block ? bp__apply(e, e->dialect->scalar_block, scalars) : scalars);
 }
 
 static int is_host(BpEmitter *e) {
@@ -195,16 +238,20 @@ static void open_function(BpEmitter *e, const BpIrNode *function) {
     bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, is_kernel ? "a kernel" : "a function that is no kernel");
     return;
   }
-  const char *params = params_text(e, function, are_global ? "\n" : ", ");
+  BpText narrowed = {NULL, 0, 0};
+  const char *params = "";
   if (are_global)
-    bp__line(e, "%s", params);
+    global_params(e, function, &narrowed);
+  else
+    params = params_text(e, function, ", ");
   if (!is_kernel)
     params = params[0] ? params : "void";
-  const char *head = is_kernel ? kernel_head(e, function, are_global ? "" : params)
+  const char *head = is_kernel ? kernel_head(e, function, params)
                                : bp__apply(e, d->function, e->function_name, params);
   bp__append(e, &e->before, e->body.data ? e->body.data : "", e->body.size);
   e->body.size = 0;
-  bp__appendf(e, &e->opening, "%s {\n", head);
+  bp__appendf(e, &e->opening, "%s {\n%s", head, narrowed.data ? narrowed.data : "");
+  bp__text_free(&narrowed);
 }
 
 static void finish_function(BpEmitter *e) {

@@ -104,10 +104,8 @@ static const char **lane_indices(BpEmitter *e, const Access *access) {
 
 static BpExpr zero_of(BpEmitter *e, BpDataType dtype) {
   BpDataType compute = bp__compute_dtype(e, dtype);
-  BpExpr zero = bp__is_float(compute)
-                    ? bp__cast(e, compute, bp__dtype(BP_DTYPE_INT, 32, 1), bp__text("0"))
-                    : bp__text("0");
-  return bp__cast(e, dtype, compute, zero);
+  BpDataType integer = bp__dtype(BP_DTYPE_INT, 32, 1);
+  return bp__cast(e, dtype, compute, bp__cast(e, compute, integer, bp__text("0")));
 }
 
 /* ---- Masks as bits --------------------------------------------------------------------------- */
@@ -151,6 +149,20 @@ static const char *uniform_mask(BpEmitter *e, const BpIrNode *mask) {
   return bp__expr(e, e->ir->operand(mask, 0)).text;
 }
 
+/* ---- Elements ------------------------------------------------------------------------------ */
+
+/* An element as the language writes it. */
+static const char *element(BpEmitter *e, const Access *access, const char *index) {
+  const char *type = e->dialect->index_type;
+  if (type && e->ir->dtype(access->index).bits > 32)
+    index = bp__apply(e, e->dialect->cast, type, index);
+  return bp__format(e, "%s[%s]", access->symbol->expr.text, index);
+}
+
+static int is_byte_bool(BpEmitter *e, BpDataType dtype) {
+  return bp__is_bool(dtype) && dtype.lanes == 1 && (e->dialect->flags & BP_DIALECT_STRICT_BOOL);
+}
+
 /* ---- Loads --------------------------------------------------------------------------------- */
 
 static BpExpr load_lanes(BpEmitter *e, const Access *access, const BpIrNode *mask_node) {
@@ -161,27 +173,28 @@ static BpExpr load_lanes(BpEmitter *e, const Access *access, const BpIrNode *mas
   const char **places = lane_indices(e, access);
   if (!lanes || !places)
     return bp__text("");
-  BpDataType element = bp__scalar(access->dtype);
-  const char *name = access->symbol->expr.text;
+  BpDataType scalar = bp__scalar(access->dtype);
   for (int32_t i = 0; i < access->dtype.lanes; i++) {
     if (!mask_node)
-      lanes[i] = bp__text(bp__format(e, "%s[%s]", name, places[i]));
+      lanes[i] = bp__text(element(e, access, places[i]));
     else
-      lanes[i] = bp__text(bp__format(e, "(%s ? %s[%s] : %s)",
-                                     bp__lane(e, mask, e->ir->dtype(mask_node), i).text, name,
-                                     places[i], zero_of(e, element).text));
+      lanes[i] = bp__text(bp__format(e, "(%s ? %s : %s)",
+                                     bp__lane(e, mask, e->ir->dtype(mask_node), i).text,
+                                     element(e, access, places[i]), zero_of(e, scalar).text));
   }
   return bp__make_vector(e, access->dtype, lanes);
 }
 
 static BpExpr load_scalar(BpEmitter *e, const Access *access, const BpIrNode *mask) {
   const char *index = bp__bare(e, bp__index(e, access->index).text);
-  const char *element = bp__format(e, "%s[%s]", access->symbol->expr.text, index);
+  const char *value = element(e, access, index);
+  if (is_byte_bool(e, access->dtype))
+    value = bp__apply(e, e->dialect->cast, bp__type(e, access->dtype), value);
   if (!mask)
-    return from_memory(e, access->dtype, bp__text(element));
+    return from_memory(e, access->dtype, bp__text(value));
   if (access->dtype.lanes > 1)
     return bp__text(bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "a masked load of a vector element"));
-  return bp__text(bp__format(e, "(%s ? %s : %s)", bp__expr(e, mask).text, element,
+  return bp__text(bp__format(e, "(%s ? %s : %s)", bp__expr(e, mask).text, value,
                              zero_of(e, access->dtype).text));
 }
 
@@ -238,19 +251,19 @@ static void store_lanes(BpEmitter *e, const Access *access, BpExpr value,
       lane = bp__format(e, "%s != 0", lane);
     if (mask_node)
       bp__line(e, "if (%s)", bp__lane(e, mask, e->ir->dtype(mask_node), i).text);
-    bp__line(e, "%s%s[%s] = %s;", mask_node ? "  " : "", access->symbol->expr.text, places[i],
-             lane);
+    bp__line(e, "%s%s = %s;", mask_node ? "  " : "", element(e, access, places[i]), lane);
   }
 }
 
 static void store_scalar(BpEmitter *e, const Access *access, BpExpr value, const BpIrNode *mask) {
-  const char *index = bp__bare(e, bp__index(e, access->index).text);
-  const char *name = access->symbol->expr.text;
+  const char *place = element(e, access, bp__bare(e, bp__index(e, access->index).text));
   const char *condition = mask ? bp__bare(e, bp__expr(e, mask).text) : NULL;
   value = to_memory(e, access->dtype, value);
+  if (is_byte_bool(e, access->dtype))
+    value = bp__text(bp__apply(e, e->dialect->cast, bp__memory_type(e, access->dtype), value.text));
   if (condition)
     bp__line(e, "if (%s)", condition);
-  bp__line(e, "%s%s[%s] = %s;", condition ? "  " : "", name, index, bp__bare(e, value.text));
+  bp__line(e, "%s%s = %s;", condition ? "  " : "", place, bp__bare(e, value.text));
 }
 
 static void store_slot(BpEmitter *e, const Access *access, BpExpr value) {
@@ -405,10 +418,11 @@ static void allocate_array(BpEmitter *e, const BpIrNode *buffer, BpSymbol *symbo
   }
   const char *count = bp__format(e, "%lld", (long long)(elements > 0 ? elements : 1));
   BpDataType dtype = memory_dtype(symbol->dtype);
-  const char *text = bp__apply(e, form, bp__type(e, dtype), symbol->expr.text, count);
+  const char *text = bp__apply(e, form, bp__memory_type(e, dtype), symbol->expr.text, count);
   if (is_shared && !(e->dialect->flags & BP_DIALECT_HOST)) {
+    int is_global = (e->dialect->flags & BP_DIALECT_SHARED_GLOBAL) != 0;
     symbol->is_shared = 1;
-    bp__appendf(e, &e->opening, "  %s;\n", text);
+    bp__appendf(e, is_global ? &e->before : &e->opening, "%s%s;\n", is_global ? "" : "  ", text);
   } else {
     bp__line(e, "%s;", text);
   }

@@ -80,6 +80,11 @@ const char *bp__type(BpEmitter *e, BpDataType dtype) {
   return row ? row->name : "";
 }
 
+const char *bp__memory_type(BpEmitter *e, BpDataType dtype) {
+  int is_byte = bp__is_bool(dtype) && (e->dialect->flags & BP_DIALECT_STRICT_BOOL);
+  return bp__type(e, is_byte ? bp__dtype(BP_DTYPE_UINT, 8, dtype.lanes) : dtype);
+}
+
 const char *bp__value_type(BpEmitter *e, BpDataType dtype, int32_t mask_bits) {
   if (bp__is_bool(dtype) && dtype.lanes > 1)
     return bp__type(e, bp__dtype(BP_DTYPE_INT, (uint8_t)(mask_bits ? mask_bits : 32), dtype.lanes));

@@ -14,6 +14,8 @@ const BpIrNode *bp__pass_simplify(BpIrModule *module, const BpIrNode *function);
 /* exp, log, tanh, erf, sigmoid of float32 and narrower, and pow with a small constant exponent, as
  * arithmetic that vectorises; see docs/ir.md for their errors. */
 const BpIrNode *bp__pass_expand_intrinsics(BpIrModule *module, const BpIrNode *function);
+/* Vectors lane by lane: what is left has none. */
+const BpIrNode *bp__pass_scalarize(BpIrModule *module, const BpIrNode *function);
 /* Within a statement, each expression that is used more than once gets a name by a LET, so that
  * nobody writes or computes it twice. */
 const BpIrNode *bp__pass_name_shared(BpIrModule *module, const BpIrNode *function);

@@ -6,3 +6,7 @@ if BUILD_OPENCL
 test_programs += tests/plugins/test-opencl
 tests_plugins_test_opencl_LDADD = $(LDADD) -lm
 endif
+if BUILD_VULKAN
+test_programs += tests/plugins/test-vulkan
+tests_plugins_test_vulkan_LDADD = $(LDADD) -lm
+endif

@@ -28,7 +28,7 @@ typedef struct BpDialectType {
   BpDataType dtype;       /* lanes: 1 */
   int32_t compute_bits;   /* 0: arithmetic in the type itself */
   const char *name;       /* "unsigned char" */
-  const char *suffix;     /* of literals: "f", "LL"; "" */
+  const char *suffix;     /* of literals: "f", "LL"; "". NULL: none, an int is cast */
   const char *infinity;   /* of floats, an expression; else NULL */
   const char *not_number; /* a quiet NaN, likewise */
   const char *widen;      /* with compute_bits: $1 to the compute type, and back */
@@ -59,6 +59,8 @@ typedef struct BpDialectAxis {
 #define BP_DIALECT_VECTORS       4  /* + - * / etc. work on vectors, see `vector_type` */
 #define BP_DIALECT_PARAMS_GLOBAL 8  /* kernel parameters are declarations before the function */
 #define BP_DIALECT_SHARED_GLOBAL 16 /* shared arrays are declared before the function */
+#define BP_DIALECT_STRICT_BOOL   32 /* a bool is no number, and is a uint8 in memory */
+#define BP_DIALECT_WRAPS         64 /* overflow of signed integers is defined: it wraps */
 
 /* A language. `struct_size` is that of the headers it was made with. */
 typedef struct BpDialect {
@@ -124,6 +126,14 @@ typedef struct BpDialect {
   const char *vector_store_bits;
   /* A number with the $1 lowest bits set: none if $1 is negative, all 64 if it is larger. */
   const char *first_bits;
+
+  /* -- more of functions and scalar expressions. Templates. */
+  /* With BP_DIALECT_PARAMS_GLOBAL, around the scalars of a kernel: $1 all that scalar_param gave
+   * for them, each at least 32 bits wide. NULL: nothing around them */
+  const char *scalar_block;
+  const char *remainder;  /* of signed integers, sign of $1: $1 and $2. NULL: $1 % $2 */
+  const char *contract;   /* $1 * $2 + $3 of float32, rounded once or twice. NULL: as it stands */
+  const char *index_type; /* what a wider index is cast to. NULL: it is left */
 } BpDialect;
 
 /* ---- The emitter --------------------------------------------------------------------------- */
@@ -134,11 +144,14 @@ typedef struct BpDialect {
 /* The emitter. Both functions may be called from any thread. */
 typedef struct BpEmitterTable {
   uint64_t struct_size;
-  /* A built-in dialect: "c" or "opencl"; static. NULL, with an error, for another name. */
+  /* A built-in dialect: "c", "opencl" or "glsl"; static. NULL, with an error, for another name. */
   const BpDialect *(*get_dialect)(const char *name);
   /* The text of all functions of `module`, NUL-terminated (the size does not count the NUL). A
    * construct that the dialect cannot express raises BP_ERROR_NOT_IMPLEMENTED and names it. */
   int32_t (*emit)(const BpIrModule *module, const BpDialect *dialect, BpOwnedBytes *text);
+  /* The same of function `index` alone, for languages of one function a program. */
+  int32_t (*emit_function)(const BpIrModule *module, int32_t index, const BpDialect *dialect,
+                           BpOwnedBytes *text);
 } BpEmitterTable;
 
 #ifdef __cplusplus

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies. Where the host sees data space it copies itself, after what is queued has used the
+ * buffer; elsewhere the bytes go through staging buffers, a few MiB at a time, so that host and
+ * device work at once. */
+#include "vulkan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STAGING_BYTES (8 << 20)
+
+/* One end of a copy in data space. */
+typedef struct End {
+  BpVulkanDevice *device;
+  BpVulkanBuffer *buffer;
+  uint64_t offset;
+} End;
+
+static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, uint64_t size,
+                        End *end) {
+  end->device = bp_vulkan_device(device.device_id);
+  end->buffer = end->device ? bp_vulkan_find(end->device, handle) : NULL;
+  end->offset = offset;
+  if (!end->buffer)
+    return -1;
+  if (offset <= end->buffer->size && size <= end->buffer->size - offset)
+    return 0;
+  return bp_vulkan_host.error->raise(
+      BP_ERROR_VALUE, "vulkan: a copy of %llu bytes at %llu in a buffer of %llu",
+      (unsigned long long)size, (unsigned long long)offset, (unsigned long long)end->buffer->size);
+}
+
+/* Waits for what is queued on the stream if that may use the buffer. */
+static int32_t wait_for_use(BpVulkanStream *stream, const BpVulkanBuffer *buffer) {
+  bp_vulkan_collect(stream->device);
+  int is_used = __atomic_load_n(&buffer->shared.references, __ATOMIC_ACQUIRE) > 1;
+  pthread_mutex_lock(&stream->lock);
+  is_used |= stream->num_waits > 0;
+  pthread_mutex_unlock(&stream->lock);
+  return is_used ? bp_vulkan_wait(stream) : 0;
+}
+
+/* Records a copy between buffers. `to_host` is where the bytes go once they are in `to`, or NULL.
+ */
+static int32_t record(BpVulkanStream *stream, BpVulkanBuffer *from, BpVulkanBuffer *to,
+                      VkBufferCopy region, void *to_host) {
+  pthread_mutex_lock(&stream->lock);
+  BpVulkanBatch *batch = bp_vulkan_begin(stream, 0);
+  int32_t rc =
+      batch && bp_vulkan_use(batch, &from->shared) == 0 && bp_vulkan_use(batch, &to->shared) == 0
+          ? 0
+          : -1;
+  if (rc == 0 && to_host)
+    rc = bp_vulkan_deliver(batch, (BpVulkanDelivery){to_host, to->mapped, region.size});
+  if (rc == 0)
+    bp_vk.vkCmdCopyBuffer(batch->commands, from->handle, to->handle, 1, &region);
+  pthread_mutex_unlock(&stream->lock);
+  return rc;
+}
+
+static void submit(BpVulkanStream *stream) {
+  pthread_mutex_lock(&stream->lock);
+  bp_vulkan_flush(stream);
+  pthread_mutex_unlock(&stream->lock);
+}
+
+/* ---- Host to device ------------------------------------------------------------------------ */
+
+static int32_t stage_to_device(const End *end, const char *from, uint64_t size,
+                               BpVulkanStream *stream) {
+  int32_t rc = 0;
+  for (uint64_t done = 0; rc == 0 && done < size; done += STAGING_BYTES) {
+    uint64_t part = size - done < STAGING_BYTES ? size - done : STAGING_BYTES;
+    BpVulkanBuffer *staging = bp_vulkan_buffer_create(end->device, part, 1);
+    if (!staging)
+      return -1;
+    memcpy(staging->mapped, from + done, part);
+    rc = record(stream, staging, end->buffer, (VkBufferCopy){0, end->offset + done, part}, NULL);
+    if (size > STAGING_BYTES)
+      submit(stream);
+    bp_vulkan_release(&staging->shared);
+  }
+  return rc;
+}
+
+static int32_t to_device(const BpCopy *copy, void *stream) {
+  End end;
+  const char *from = (const char *)copy->from + copy->from_offset;
+  if (find_end(copy->to_device, copy->to, copy->to_offset, copy->size, &end) != 0)
+    return -1;
+  BpVulkanStream *queue = bp_vulkan_stream(end.device, stream);
+  if (!end.buffer->mapped)
+    return stage_to_device(&end, from, copy->size, queue);
+  if (wait_for_use(queue, end.buffer) != 0)
+    return -1;
+  memcpy(end.buffer->mapped + end.offset, from, copy->size);
+  return 0;
+}
+
+/* ---- Device to host ------------------------------------------------------------------------ */
+
+static int32_t stage_from_device(const End *end, char *to, uint64_t size, BpVulkanStream *stream) {
+  int32_t rc = 0;
+  for (uint64_t done = 0; rc == 0 && done < size; done += STAGING_BYTES) {
+    uint64_t part = size - done < STAGING_BYTES ? size - done : STAGING_BYTES;
+    BpVulkanBuffer *staging = bp_vulkan_buffer_create(end->device, part, 1);
+    if (!staging)
+      return -1;
+    rc = record(stream, end->buffer, staging, (VkBufferCopy){end->offset + done, 0, part},
+                to + done);
+    submit(stream);
+    bp_vulkan_release(&staging->shared);
+  }
+  return rc;
+}
+
+static int32_t from_device(const BpCopy *copy, void *stream) {
+  End end;
+  char *to = (char *)copy->to + copy->to_offset;
+  if (find_end(copy->from_device, copy->from, copy->from_offset, copy->size, &end) != 0)
+    return -1;
+  BpVulkanStream *queue = bp_vulkan_stream(end.device, stream);
+  if (!end.buffer->mapped)
+    return stage_from_device(&end, to, copy->size, queue);
+  if (wait_for_use(queue, end.buffer) != 0)
+    return -1;
+  memcpy(to, end.buffer->mapped + end.offset, copy->size);
+  return 0;
+}
+
+/* ---- Between buffers ----------------------------------------------------------------------- */
+
+static int32_t within_device(const BpCopy *copy, void *stream) {
+  End from, to;
+  if (find_end(copy->from_device, copy->from, copy->from_offset, copy->size, &from) != 0 ||
+      find_end(copy->to_device, copy->to, copy->to_offset, copy->size, &to) != 0)
+    return -1;
+  if (from.buffer == to.buffer && from.offset < to.offset + copy->size &&
+      to.offset < from.offset + copy->size)
+    return bp_vulkan_host.error->raise(BP_ERROR_VALUE,
+                                       "vulkan: a copy within a buffer onto part of itself");
+  return record(bp_vulkan_stream(to.device, stream), from.buffer, to.buffer,
+                (VkBufferCopy){from.offset, to.offset, copy->size}, NULL);
+}
+
+/* Through host memory. The stream is the source's; the copy is done on return. */
+static int32_t between_devices(const BpCopy *copy, void *stream) {
+  const BpDevice host = {BP_DEVICE_CPU, 0};
+  void *staged = bp_vulkan_host.runtime->host_alloc(copy->size, 64);
+  if (!staged)
+    return -1;
+  BpCopy half = *copy;
+  half.to = staged;
+  half.to_offset = 0;
+  half.to_device = host;
+  int32_t rc = from_device(&half, stream);
+  if (rc == 0)
+    rc = bp_vulkan_stream_sync(copy->from_device.device_id, stream);
+  half = *copy;
+  half.from = staged;
+  half.from_offset = 0;
+  half.from_device = host;
+  if (rc == 0)
+    rc = to_device(&half, NULL);
+  bp_vulkan_host.runtime->host_free(staged);
+  return rc;
+}
+
+int32_t bp_vulkan_copy(const BpCopy *copy, void *stream) {
+  if (copy->size == 0)
+    return 0;
+  if (copy->from_device.device_type != BP_DEVICE_VULKAN)
+    return to_device(copy, stream);
+  if (copy->to_device.device_type != BP_DEVICE_VULKAN)
+    return from_device(copy, stream);
+  return copy->from_device.device_id == copy->to_device.device_id ? within_device(copy, stream)
+                                                                  : between_devices(copy, stream);
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices of all drivers, and their attributes, for which no device is opened. */
+#include "vulkan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A GPU is preferred to the CPU's own plugin, a CPU is not; a GPU's own API before this one: see
+ * docs/plugin-vulkan.md. */
+#define RANK_GPU 200
+#define RANK_CPU 40
+
+static struct {
+  pthread_once_t once;
+  VkInstance instance;
+  BpVulkanInfo infos[BP_VULKAN_MOST_DEVICES];
+  BpVulkanDevice devices[BP_VULKAN_MOST_DEVICES];
+  pthread_mutex_t locks[BP_VULKAN_MOST_DEVICES];
+  int is_open[BP_VULKAN_MOST_DEVICES]; /* guarded by its lock */
+  int32_t count;
+  int is_forked; /* this is a child of a process that had used Vulkan */
+  const char *why;
+} found = {.once = PTHREAD_ONCE_INIT};
+
+/* ---- Finding them -------------------------------------------------------------------------- */
+
+static void mark_forked(void) {
+  found.is_forked = 1;
+}
+
+static int has_extension(VkPhysicalDevice physical, const char *name) {
+  VkExtensionProperties extensions[512];
+  uint32_t count = sizeof(extensions) / sizeof(extensions[0]);
+  VkResult status = bp_vk.vkEnumerateDeviceExtensionProperties(physical, NULL, &count, extensions);
+  if (status != VK_SUCCESS && status != VK_INCOMPLETE)
+    return 0;
+  for (uint32_t i = 0; i < count; i++) {
+    if (strcmp(extensions[i].extensionName, name) == 0)
+      return 1;
+  }
+  return 0;
+}
+
+/* What Vulkan 1.2 tells. */
+static void read_properties(BpVulkanInfo *info) {
+  VkPhysicalDeviceVulkan12Properties v12 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES};
+  VkPhysicalDeviceVulkan11Properties v11 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES, .pNext = &v12};
+  VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                     .pNext = &v11};
+  bp_vk.vkGetPhysicalDeviceProperties2(info->physical, &all);
+  info->properties = all.properties;
+  info->subgroup_size = v11.subgroupSize;
+  info->largest_allocation = v11.maxMemoryAllocationSize;
+  snprintf(info->driver, sizeof(info->driver), "%s%s%s", v12.driverName,
+           v12.driverInfo[0] ? " " : "", v12.driverInfo);
+  memcpy(info->uuid, v11.deviceUUID, sizeof(info->uuid));
+  memcpy(info->cache_uuid, all.properties.pipelineCacheUUID, sizeof(info->cache_uuid));
+}
+
+/* What extensions tell, where the driver has them. */
+static void read_extras(BpVulkanInfo *info) {
+  VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nv = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV};
+  VkPhysicalDeviceShaderCorePropertiesAMD amd = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD};
+  VkPhysicalDeviceProperties2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+  int has_pci = has_extension(info->physical, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
+  if (has_pci) {
+    pci.pNext = all.pNext;
+    all.pNext = &pci;
+  }
+  if (has_extension(info->physical, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+    nv.pNext = all.pNext;
+    all.pNext = &nv;
+  }
+  if (has_extension(info->physical, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) {
+    amd.pNext = all.pNext;
+    all.pNext = &amd;
+  }
+  bp_vk.vkGetPhysicalDeviceProperties2(info->physical, &all);
+  info->num_processors = nv.shaderSMCount + amd.shaderEngineCount * amd.shaderArraysPerEngineCount *
+                                                amd.computeUnitsPerShaderArray;
+  if (has_pci)
+    snprintf(info->pci_address, sizeof(info->pci_address), "%04x:%02x:%02x.%x", pci.pciDomain,
+             pci.pciBus, pci.pciDevice, pci.pciFunction);
+  info->has_memory_budget = has_extension(info->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+}
+
+/* Whether the device has what this plugin needs. */
+static int read_features(BpVulkanInfo *info) {
+  VkPhysicalDeviceVulkan12Features v12 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+  VkPhysicalDeviceVulkan11Features v11 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, .pNext = &v12};
+  VkPhysicalDeviceFeatures2 all = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                   .pNext = &v11};
+  bp_vk.vkGetPhysicalDeviceFeatures2(info->physical, &all);
+  info->features = (BpVulkanFeatures){
+      .int8 = v12.shaderInt8,
+      .int16 = all.features.shaderInt16,
+      .int64 = all.features.shaderInt64,
+      .float16 = v12.shaderFloat16,
+      .float64 = all.features.shaderFloat64,
+      .storage8 = v12.storageBuffer8BitAccess,
+      .storage16 = v11.storageBuffer16BitAccess,
+  };
+  return v12.timelineSemaphore != VK_FALSE;
+}
+
+static int read_queues(BpVulkanInfo *info) {
+  VkQueueFamilyProperties families[32];
+  uint32_t count = sizeof(families) / sizeof(families[0]);
+  bp_vk.vkGetPhysicalDeviceQueueFamilyProperties(info->physical, &count, families);
+  for (uint32_t i = 0; i < count; i++) {
+    if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) || families[i].queueCount == 0)
+      continue;
+    info->queue_family = i;
+    info->timestamp_bits = families[i].timestampValidBits;
+    info->num_queues = families[i].queueCount < BP_VULKAN_MOST_QUEUES ? families[i].queueCount
+                                                                      : BP_VULKAN_MOST_QUEUES;
+    return 1;
+  }
+  return 0;
+}
+
+/* The largest heap of the device's own. */
+static void read_heaps(BpVulkanInfo *info) {
+  bp_vk.vkGetPhysicalDeviceMemoryProperties(info->physical, &info->memory);
+  for (uint32_t i = 0; i < info->memory.memoryHeapCount; i++) {
+    const VkMemoryHeap *heap = &info->memory.memoryHeaps[i];
+    if (!(heap->flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) || heap->size <= info->heap_bytes)
+      continue;
+    info->heap = i;
+    info->heap_bytes = heap->size;
+  }
+}
+
+static void add_device(VkPhysicalDevice physical, VkPhysicalDeviceType type) {
+  VkPhysicalDeviceProperties properties;
+  bp_vk.vkGetPhysicalDeviceProperties(physical, &properties);
+  if (properties.deviceType != type || properties.apiVersion < VK_API_VERSION_1_2 ||
+      found.count == BP_VULKAN_MOST_DEVICES)
+    return;
+  BpVulkanInfo *info = &found.infos[found.count];
+  *info = (BpVulkanInfo){.physical = physical};
+  if (!read_features(info) || !read_queues(info))
+    return;
+  read_properties(info);
+  read_extras(info);
+  read_heaps(info);
+  pthread_mutex_init(&found.locks[found.count], NULL);
+  found.devices[found.count].info = info;
+  found.devices[found.count].id = found.count;
+  found.count++;
+}
+
+static VkResult create_instance(void) {
+  VkApplicationInfo application = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+                                   .pEngineName = "Backplane",
+                                   .apiVersion = VK_API_VERSION_1_2};
+  VkInstanceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                                 .pApplicationInfo = &application};
+  return bp_vk.vkCreateInstance(&create, NULL, &found.instance);
+}
+
+static void find_devices(void) {
+  static const VkPhysicalDeviceType types[] = {
+      VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU,
+      VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU, VK_PHYSICAL_DEVICE_TYPE_OTHER,
+      VK_PHYSICAL_DEVICE_TYPE_CPU};
+  VkPhysicalDevice devices[BP_VULKAN_MOST_DEVICES];
+  uint32_t count = BP_VULKAN_MOST_DEVICES;
+  found.why = bp_vulkan_load();
+  if (found.why)
+    return;
+  pthread_atfork(NULL, NULL, mark_forked);
+  VkResult status = create_instance();
+  if (status == VK_SUCCESS)
+    status = bp_vk.vkEnumeratePhysicalDevices(found.instance, &count, devices);
+  if ((status != VK_SUCCESS && status != VK_INCOMPLETE) || count == 0) {
+    found.why = "no Vulkan driver is installed that has a device; install one, such as "
+                "mesa-vulkan-drivers";
+    return;
+  }
+  for (size_t k = 0; k < sizeof(types) / sizeof(types[0]); k++)
+    for (uint32_t i = 0; i < count; i++)
+      add_device(devices[i], types[k]);
+  if (found.count == 0)
+    found.why =
+        "no Vulkan device that is there offers Vulkan 1.2 with timeline semaphores; install "
+        "a newer driver";
+}
+
+int32_t bp_vulkan_get_device_count(int32_t *count, const char **why) {
+  pthread_once(&found.once, find_devices);
+  *count = found.count;
+  *why = found.why ? found.why : "";
+  return 0;
+}
+
+BpVulkanDevice *bp_vulkan_device(int32_t device_id) {
+  pthread_once(&found.once, find_devices);
+  if (found.is_forked) {
+    bp_vulkan_host.error->raise(BP_ERROR_DEVICE,
+                                "vulkan: this process was forked from one that used the device, "
+                                "which does not survive that; fork before the first use");
+    return NULL;
+  }
+  if (device_id < 0 || device_id >= found.count) {
+    bp_vulkan_host.error->raise(BP_ERROR_VALUE, "vulkan: no device %d; there are %d%s%s", device_id,
+                                found.count, found.why ? ": " : "", found.why ? found.why : "");
+    return NULL;
+  }
+  BpVulkanDevice *device = &found.devices[device_id];
+  pthread_mutex_lock(&found.locks[device_id]);
+  int32_t rc = found.is_open[device_id] ? 0 : bp_vulkan_open(device);
+  if (rc == 0)
+    found.is_open[device_id] = 1;
+  pthread_mutex_unlock(&found.locks[device_id]);
+  return rc == 0 ? device : NULL;
+}
+
+/* ---- Attributes ---------------------------------------------------------------------------- */
+
+static int32_t answer_int(BpValue *result, uint64_t value) {
+  result->type_index = BP_TYPE_INT;
+  result->v_int64 = (int64_t)value;
+  return 0;
+}
+
+static int32_t answer_bool(BpValue *result, int value) {
+  result->type_index = BP_TYPE_BOOL;
+  result->v_int64 = value;
+  return 0;
+}
+
+static int32_t answer_text(BpValue *result, const char *text) {
+  return text[0] ? bp_vulkan_host.object->make_str(text, strlen(text), result) : 0;
+}
+
+static int32_t answer_version(BpValue *result, uint32_t version) {
+  char text[64];
+  snprintf(text, sizeof(text), "Vulkan %u.%u.%u", VK_API_VERSION_MAJOR(version),
+           VK_API_VERSION_MINOR(version), VK_API_VERSION_PATCH(version));
+  return answer_text(result, text);
+}
+
+static int32_t answer_dimensions(BpValue *result, const uint32_t sizes[3]) {
+  int64_t extents[3] = {sizes[0], sizes[1], sizes[2]};
+  BpShape *shape = bp_vulkan_host.object->shape_create(extents, 3);
+  if (!shape)
+    return -1;
+  result->type_index = BP_TYPE_SHAPE;
+  result->v_obj = &shape->header;
+  return 0;
+}
+
+static int32_t answer_uuid(BpValue *result, const uint8_t uuid[VK_UUID_SIZE]) {
+  char text[2 * VK_UUID_SIZE + 5], *end = text;
+  for (size_t i = 0; i < VK_UUID_SIZE; i++)
+    end += snprintf(end, 4, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+  return answer_text(result, text);
+}
+
+/* The newest SPIR-V that a version of Vulkan takes. */
+static const char *spirv_version(uint32_t api_version) {
+  return api_version >= VK_API_VERSION_1_3 ? "SPIR-V 1.6" : "SPIR-V 1.5";
+}
+
+static const char *vendor_name(uint32_t id) {
+  static const struct {
+    uint32_t id;
+    const char *name;
+  } vendors[] = {
+      {0x1002, "AMD"},      {0x1010, "Imagination"}, {0x10de, "NVIDIA"},         {0x13b5, "Arm"},
+      {0x5143, "Qualcomm"}, {0x8086, "Intel"},       {VK_VENDOR_ID_MESA, "Mesa"}};
+  for (size_t i = 0; i < sizeof(vendors) / sizeof(vendors[0]); i++) {
+    if (vendors[i].id == id)
+      return vendors[i].name;
+  }
+  return "";
+}
+
+static int is_gpu(const BpVulkanInfo *info) {
+  return info->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU;
+}
+
+static int32_t answer_target(BpValue *result, const BpVulkanInfo *info) {
+  const VkPhysicalDeviceLimits *limits = &info->properties.limits;
+  const BpVulkanFeatures *has = &info->features;
+  char text[512];
+  snprintf(text, sizeof(text),
+           "vulkan -max_num_threads=%u -thread_warp_size=%u -max_shared_memory_per_block=%u "
+           "-supports_int8=%d -supports_int16=%d -supports_int64=%d -supports_float64=%d",
+           limits->maxComputeWorkGroupInvocations, info->subgroup_size,
+           limits->maxComputeSharedMemorySize, has->int8 && has->storage8,
+           has->int16 && has->storage16, (int)has->int64, (int)has->float64);
+  return answer_text(result, text);
+}
+
+static uint64_t available_memory(const BpVulkanInfo *info) {
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+  VkPhysicalDeviceMemoryProperties2 all = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
+  bp_vk.vkGetPhysicalDeviceMemoryProperties2(info->physical, &all);
+  uint64_t total = budget.heapBudget[info->heap], used = budget.heapUsage[info->heap];
+  return total > used ? total - used : 0;
+}
+
+uint64_t bp_vulkan_alignment(const BpVulkanInfo *info) {
+  const VkPhysicalDeviceLimits *limits = &info->properties.limits;
+  uint64_t storage = limits->minStorageBufferOffsetAlignment;
+  uint64_t texels = limits->minTexelBufferOffsetAlignment;
+  uint64_t larger = storage > texels ? storage : texels;
+  return larger > 16 ? larger : 16;
+}
+
+uint64_t bp_vulkan_largest_buffer(const BpVulkanInfo *info) {
+  return info->largest_allocation < info->heap_bytes ? info->largest_allocation : info->heap_bytes;
+}
+
+static int32_t get_limit(const BpVulkanInfo *info, int32_t attr, BpValue *result) {
+  const VkPhysicalDeviceLimits *limits = &info->properties.limits;
+  switch (attr) {
+  case BP_ATTR_MAX_THREADS_PER_BLOCK:
+    return answer_int(result, limits->maxComputeWorkGroupInvocations);
+  case BP_ATTR_WARP_SIZE:
+    return answer_int(result, info->subgroup_size);
+  case BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK:
+    return answer_int(result, limits->maxComputeSharedMemorySize);
+  case BP_ATTR_MULTI_PROCESSOR_COUNT:
+    return info->num_processors ? answer_int(result, info->num_processors) : 0;
+  case BP_ATTR_MAX_THREAD_DIMENSIONS:
+    return answer_dimensions(result, limits->maxComputeWorkGroupSize);
+  case BP_ATTR_MAX_GRID_DIMENSIONS:
+    return answer_dimensions(result, limits->maxComputeWorkGroupCount);
+  case BP_ATTR_TOTAL_GLOBAL_MEMORY:
+    return answer_int(result, info->heap_bytes);
+  case BP_ATTR_AVAILABLE_GLOBAL_MEMORY:
+    return info->has_memory_budget ? answer_int(result, available_memory(info)) : 0;
+  case BP_ATTR_MAX_ALLOCATION:
+    return answer_int(result, bp_vulkan_largest_buffer(info));
+  case BP_ATTR_DATA_ALIGNMENT:
+    return answer_int(result, bp_vulkan_alignment(info));
+  case BP_ATTR_RANK:
+    return answer_int(result, is_gpu(info) ? RANK_GPU : RANK_CPU);
+  default:
+    return 0;
+  }
+}
+
+int32_t bp_vulkan_get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  pthread_once(&found.once, find_devices);
+  if (device_id < 0 || device_id >= found.count)
+    return attr == BP_ATTR_EXIST ? answer_bool(result, 0) : 0;
+  const BpVulkanInfo *info = &found.infos[device_id];
+  switch (attr) {
+  case BP_ATTR_EXIST:
+    return answer_bool(result, 1);
+  case BP_ATTR_HOST_ACCESSIBLE:
+    return answer_bool(result, 0);
+  case BP_ATTR_DEVICE_NAME:
+    return answer_text(result, info->properties.deviceName);
+  case BP_ATTR_VENDOR:
+    return answer_text(result, vendor_name(info->properties.vendorID));
+  case BP_ATTR_COMPUTE_VERSION:
+    return answer_text(result, spirv_version(info->properties.apiVersion));
+  case BP_ATTR_API_VERSION:
+    return answer_version(result, info->properties.apiVersion);
+  case BP_ATTR_DRIVER_VERSION:
+    return answer_text(result, info->driver);
+  case BP_ATTR_UUID:
+    return answer_uuid(result, info->uuid);
+  case BP_ATTR_PCI_ADDRESS:
+    return answer_text(result, info->pci_address);
+  case BP_ATTR_TARGET:
+    return answer_target(result, info);
+  default:
+    return get_limit(info, attr, result);
+  }
+}
+
+const BpDeviceApi bp_vulkan_device_api = {
+    .struct_size = sizeof(BpDeviceApi),
+    .device_type = BP_DEVICE_VULKAN,
+    .name = "vulkan",
+    .get_device_count = bp_vulkan_get_device_count,
+    .get_attr = bp_vulkan_get_attr,
+    .alloc_data_space = bp_vulkan_alloc,
+    .free_data_space = bp_vulkan_free,
+    .copy = bp_vulkan_copy,
+    .create_stream = bp_vulkan_create_stream,
+    .free_stream = bp_vulkan_free_stream,
+    .sync_stream_from_to = bp_vulkan_sync_from_to,
+    .stream_sync = bp_vulkan_stream_sync,
+    .timer_start = bp_vulkan_timer_start,
+    .timer_stop = bp_vulkan_timer_stop,
+    .timer_read = bp_vulkan_timer_read,
+};

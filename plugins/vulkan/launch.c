@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches: the arguments are checked and read, then one dispatch is recorded. */
+#include "vulkan.h"
+
+#include <string.h>
+
+/* One launch, read from a call's arguments. */
+typedef struct Launch {
+  BpVulkanKernel *kernel;
+  BpVulkanDevice *device;
+  BpVulkanPipeline *pipeline;
+  uint32_t groups[3];
+  char scalars[BP_KERNEL_MOST_ARGS * 8];
+  int32_t num_buffers;
+  BpVulkanBuffer *buffers[BP_KERNEL_MOST_ARGS];
+  VkDescriptorBufferInfo parts[BP_KERNEL_MOST_ARGS];
+  VkBufferView views[BP_KERNEL_MOST_ARGS];
+  VkWriteDescriptorSet writes[BP_KERNEL_MOST_ARGS];
+} Launch;
+
+/* ---- Arguments ----------------------------------------------------------------------------- */
+
+static int32_t bad_part(const Launch *launch, int32_t i, const char *what, uint64_t bytes,
+                        uint64_t most) {
+  return bp_vulkan_host.error->raise(BP_ERROR_VALUE, "%s: argument %d: %s %llu, not %llu",
+                                     launch->kernel->call.name, i, what, (unsigned long long)most,
+                                     (unsigned long long)bytes);
+}
+
+/* The part of a buffer that a tensor is, checked. */
+static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanBuffer **buffer,
+                        VkDescriptorBufferInfo *part) {
+  BpKernelBuffer given = {NULL, 0, 0};
+  const BpVulkanInfo *info = launch->device->info;
+  if (bp_kernel_get_buffer(&bp_vulkan_host, &launch->kernel->call, &bp_vulkan_device_api, i, arg,
+                           &given) != 0)
+    return -1;
+  *buffer = bp_vulkan_find(launch->device, given.data);
+  if (!*buffer)
+    return bp_vulkan_host.error->add_context("%s: argument %d", launch->kernel->call.name, i);
+  uint64_t left = (*buffer)->size > given.offset ? (*buffer)->size - given.offset : 0;
+  uint64_t alignment = bp_vulkan_alignment(info);
+  if (given.offset % alignment)
+    return bad_part(launch, i, "a tensor may begin at a multiple of this many bytes in its buffer:",
+                    given.offset, alignment);
+  if (given.size > left || (left == 0 && given.offset))
+    return bad_part(launch, i, "a tensor in its buffer has at most this many bytes:", given.size,
+                    left);
+  uint64_t size = given.size ? given.size : left ? left : 1;
+  uint64_t most = info->properties.limits.maxStorageBufferRange;
+  if (size > most)
+    return bad_part(
+        launch, i, "a kernel of this device takes tensors of at most this many bytes:", size, most);
+  *part = (VkDescriptorBufferInfo){(*buffer)->handle, given.offset, (size + 3) / 4 * 4};
+  return 0;
+}
+
+static int32_t get_texels(Launch *launch, int32_t i, BpVulkanBuffer *buffer,
+                          const VkDescriptorBufferInfo *part, VkBufferView *view) {
+  VkFormat format = (VkFormat)launch->kernel->needs.formats[i];
+  uint64_t bytes = format == VK_FORMAT_R32G32B32A32_SFLOAT ? 16 : 4;
+  uint64_t most = launch->device->info->properties.limits.maxTexelBufferElements;
+  uint64_t range = (part->range + bytes - 1) / bytes * bytes;
+  if (range / bytes > most)
+    return bad_part(launch, i,
+                    "a kernel of this device reads tensors of at most this many bytes:", range,
+                    most * bytes);
+  *view = bp_vulkan_buffer_view(buffer, format, part->offset, range);
+  return *view ? 0 : -1;
+}
+
+static int32_t get_buffer(Launch *launch, int32_t i, const BpValue *arg) {
+  int32_t k = launch->num_buffers;
+  int is_texels = launch->kernel->needs.bindings[i] == BP_VULKAN_TEXELS;
+  if (get_part(launch, i, arg, &launch->buffers[k], &launch->parts[k]) != 0)
+    return -1;
+  if (launch->kernel->needs.bindings[i] == BP_VULKAN_UNUSED)
+    return 0;
+  if (is_texels &&
+      get_texels(launch, i, launch->buffers[k], &launch->parts[k], &launch->views[k]) != 0)
+    return -1;
+  launch->writes[k] =
+      (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                             .dstBinding = (uint32_t)i,
+                             .descriptorCount = 1,
+                             .descriptorType = is_texels ? VK_DESCRIPTOR_TYPE_STORAGE_TEXEL_BUFFER
+                                                         : VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                             .pBufferInfo = &launch->parts[k],
+                             .pTexelBufferView = &launch->views[k]};
+  launch->num_buffers++;
+  return 0;
+}
+
+/* A scalar in its place among the push constants, where it has at least 32 bits. */
+static int32_t get_scalar(Launch *launch, int32_t i, const BpValue *arg) {
+  BpDataType dtype = launch->kernel->call.arg_dtypes[i];
+  if (dtype.bits < 32)
+    dtype.bits = 32;
+  if (dtype.code == BP_DTYPE_BFLOAT)
+    dtype.code = BP_DTYPE_FLOAT;
+  return bp_kernel_get_scalar(&bp_vulkan_host, &launch->kernel->call, i, arg, dtype,
+                              launch->scalars + launch->kernel->push_offsets[i]);
+}
+
+static int32_t get_groups(Launch *launch, const BpValue *args) {
+  const BpVulkanKernel *kernel = launch->kernel;
+  const uint32_t *most = launch->device->info->properties.limits.maxComputeWorkGroupCount;
+  uint64_t blocks[3], threads[3];
+  if (bp_kernel_get_launch(&bp_vulkan_host, &kernel->call, args, blocks, threads) != 0)
+    return -1;
+  for (int i = 0; i < 3; i++) {
+    if (threads[i] != kernel->needs.local_size[i])
+      return bp_vulkan_host.error->raise(
+          BP_ERROR_VALUE, "%s: a launch with %llu threads along %c; it was compiled for %u",
+          kernel->call.name, (unsigned long long)threads[i], 'x' + i, kernel->needs.local_size[i]);
+    if (blocks[i] > most[i])
+      return bp_vulkan_host.error->raise(
+          BP_ERROR_VALUE, "%s: a launch of %llu blocks along %c; the device takes at most %u",
+          kernel->call.name, (unsigned long long)blocks[i], 'x' + i, most[i]);
+    launch->groups[i] = (uint32_t)blocks[i];
+  }
+  return 0;
+}
+
+static int32_t read_args(Launch *launch, const BpValue *args) {
+  const BpKernel *call = &launch->kernel->call;
+  for (int32_t i = 0; i < call->num_args; i++) {
+    int is_buffer = call->arg_dtypes[i].code == BP_DTYPE_HANDLE;
+    if (is_buffer ? get_buffer(launch, i, &args[i]) : get_scalar(launch, i, &args[i]))
+      return -1;
+  }
+  return get_groups(launch, args);
+}
+
+/* ---- Recording ----------------------------------------------------------------------------- */
+
+static int32_t bind_buffers(Launch *launch, const BpVulkanBatch *batch) {
+  VkDescriptorSet set;
+  VkDevice device = launch->device->handle;
+  VkDescriptorSetAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+                                          .descriptorPool = batch->descriptors,
+                                          .descriptorSetCount = 1,
+                                          .pSetLayouts = &launch->pipeline->set_layout};
+  VkResult status = bp_vk.vkAllocateDescriptorSets(device, &allocate, &set);
+  if (status != VK_SUCCESS)
+    return bp_vulkan_raise(status, "vkAllocateDescriptorSets");
+  for (int32_t i = 0; i < launch->num_buffers; i++)
+    launch->writes[i].dstSet = set;
+  bp_vk.vkUpdateDescriptorSets(device, (uint32_t)launch->num_buffers, launch->writes, 0, NULL);
+  bp_vk.vkCmdBindDescriptorSets(batch->commands, VK_PIPELINE_BIND_POINT_COMPUTE,
+                                launch->pipeline->layout, 0, 1, &set, 0, NULL);
+  return 0;
+}
+
+static int32_t record(Launch *launch, BpVulkanStream *stream) {
+  const BpVulkanKernel *kernel = launch->kernel;
+  BpVulkanBatch *batch = bp_vulkan_begin(stream, launch->num_buffers);
+  if (!batch || bp_vulkan_use(batch, &launch->pipeline->shared) != 0)
+    return -1;
+  for (int32_t i = 0; i < launch->num_buffers; i++) {
+    if (bp_vulkan_use(batch, &launch->buffers[i]->shared) != 0)
+      return -1;
+  }
+  bp_vk.vkCmdBindPipeline(batch->commands, VK_PIPELINE_BIND_POINT_COMPUTE,
+                          launch->pipeline->handle);
+  if (launch->num_buffers > 0 && bind_buffers(launch, batch) != 0)
+    return -1;
+  if (kernel->push_bytes > 0)
+    bp_vk.vkCmdPushConstants(batch->commands, launch->pipeline->layout, VK_SHADER_STAGE_COMPUTE_BIT,
+                             0, kernel->push_bytes, launch->scalars);
+  bp_vk.vkCmdDispatch(batch->commands, launch->groups[0], launch->groups[1], launch->groups[2]);
+  return 0;
+}
+
+int32_t bp_vulkan_launch(BpVulkanKernel *kernel, const BpValue *args, int32_t num_args) {
+  int32_t device_id = 0;
+  void *handle = NULL;
+  Launch launch;
+  if (bp_kernel_check_count(&bp_vulkan_host, &kernel->call, num_args) != 0)
+    return -1;
+  bp_vulkan_host.runtime->get_current(BP_DEVICE_VULKAN, &device_id, &handle);
+  launch.kernel = kernel;
+  launch.num_buffers = 0;
+  memset(launch.scalars, 0, kernel->push_bytes);
+  launch.device = bp_vulkan_device(device_id);
+  if (!launch.device || read_args(&launch, args) != 0)
+    return -1;
+  if (bp_vulkan_is_lost(launch.device))
+    return bp_vulkan_raise(VK_ERROR_DEVICE_LOST, kernel->call.name);
+  launch.pipeline = bp_vulkan_pipeline(kernel, launch.device);
+  if (!launch.pipeline)
+    return -1;
+  BpVulkanStream *stream = bp_vulkan_stream(launch.device, handle);
+  pthread_mutex_lock(&stream->lock);
+  int32_t rc = record(&launch, stream);
+  pthread_mutex_unlock(&stream->lock);
+  return rc;
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Target kind `vulkan`: each kernel as GLSL by the emitter's dialect of that name, compiled to a
+ * SPIR-V binary of its own. */
+#include "vulkan.h"
+
+#include <backplane/emitter_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const BpTargetAttr attrs[] = {
+    {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels run over blocks of threads"},
+    {BP_TARGET_MAX_NUM_THREADS, BP_TYPE_INT, 0, "128", "threads in a block"},
+    {BP_TARGET_THREAD_WARP_SIZE, BP_TYPE_INT, 0, "32", "threads in lock-step"},
+    {BP_TARGET_MAX_SHARED_MEMORY, BP_TYPE_INT, 0, "16384", "bytes of shared memory of a block"},
+    {"supports_int8", BP_TYPE_BOOL, 0, "true", "8-bit integers and bools, also in buffers"},
+    {"supports_int16", BP_TYPE_BOOL, 0, "true", "16-bit integers and floats, also in buffers"},
+    {"supports_int64", BP_TYPE_BOOL, 0, "true", "64-bit integers"},
+    {"supports_float64", BP_TYPE_BOOL, 0, "false", "64-bit floats"},
+};
+
+const BpTargetKind bp_vulkan_kind = {
+    .struct_size = sizeof(BpTargetKind),
+    .name = "vulkan",
+    .device_type = BP_DEVICE_VULKAN,
+    .ir_level = BP_IR_LEVEL,
+    .attrs = attrs,
+    .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
+    .description = "GLSL for Vulkan 1.2, compiled to SPIR-V",
+};
+
+#define MOST_TYPES 32
+
+/* The dialect without the types that the target has not. */
+typedef struct Language {
+  BpDialect dialect;
+  BpDialectType types[MOST_TYPES];
+} Language;
+
+/* ---- The language -------------------------------------------------------------------------- */
+
+/* The attribute that says whether a type is there, NULL: it always is. */
+static const char *attribute_of(BpDataType dtype) {
+  int is_float = dtype.code == BP_DTYPE_FLOAT;
+  if (dtype.code == BP_DTYPE_BOOL || dtype.bits == 32)
+    return NULL;
+  if (dtype.bits == 8)
+    return "supports_int8";
+  if (dtype.bits == 16)
+    return "supports_int16";
+  return is_float ? "supports_float64" : "supports_int64";
+}
+
+static int32_t restrict_types(Language *language, const BpTarget *target) {
+  const BpDialect *dialect = &language->dialect;
+  int32_t count = 0;
+  for (int32_t i = 0; i < dialect->num_types && count < MOST_TYPES; i++) {
+    const char *attribute = attribute_of(dialect->types[i].dtype);
+    BpValue value = {.type_index = BP_TYPE_BOOL, .v_int64 = 1};
+    if (attribute && bp_vulkan_host.target->get_attr(target, attribute, &value) != 0)
+      return -1;
+    if (value.v_int64)
+      language->types[count++] = dialect->types[i];
+  }
+  language->dialect.types = language->types;
+  language->dialect.num_types = count;
+  return 0;
+}
+
+static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *target,
+                             Language *language) {
+  const BpDialect *base = emitter->get_dialect("glsl");
+  if (!base)
+    return -1;
+  memset(&language->dialect, 0, sizeof(language->dialect));
+  size_t size = sizeof(language->dialect);
+  memcpy(&language->dialect, base, base->struct_size < size ? base->struct_size : size);
+  language->dialect.struct_size = size;
+  return restrict_types(language, target);
+}
+
+/* ---- Kernels ------------------------------------------------------------------------------- */
+
+static int32_t append_source(BpVulkanKernels *kernels, const BpOwnedBytes *text) {
+  size_t size = kernels->source ? strlen(kernels->source) : 0;
+  char *grown = realloc(kernels->source, size + text->size + 1);
+  if (!grown)
+    return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "target vulkan: out of memory");
+  memcpy(grown + size, text->data, text->size);
+  grown[size + text->size] = '\0';
+  kernels->source = grown;
+  return 0;
+}
+
+/* Emits every function; sources[i] is freed by its free_data. */
+static int32_t emit_kernels(BpVulkanKernels *kernels, const BpIrTable *ir,
+                            const BpEmitterTable *emitter, const BpDialect *dialect,
+                            const BpIrModule *module, BpOwnedBytes *sources) {
+  for (int32_t i = 0; i < ir->num_functions(module); i++) {
+    BpVulkanKernel *kernel = bp_vulkan_add_kernel(kernels);
+    if (!kernel ||
+        bp_kernel_from_function(&bp_vulkan_host, ir, ir->get_function(module, i), &kernel->call) !=
+            0 ||
+        emitter->emit_function(module, i, dialect, &sources[i]) != 0 ||
+        append_source(kernels, &sources[i]) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+static int32_t make_kernels(BpVulkanKernels *kernels, const BpIrTable *ir,
+                            const BpEmitterTable *emitter, const BpDialect *dialect,
+                            const BpIrModule *module) {
+  int32_t count = ir->num_functions(module);
+  BpOwnedBytes *sources = calloc((size_t)count + 1, sizeof(*sources));
+  if (!sources)
+    return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "target vulkan: out of memory");
+  int32_t rc = emit_kernels(kernels, ir, emitter, dialect, module, sources);
+  if (rc == 0)
+    rc = bp_vulkan_compile(kernels, sources);
+  for (int32_t i = 0; i < count; i++) {
+    if (sources[i].data)
+      sources[i].free_data(sources[i].data);
+  }
+  free(sources);
+  return rc;
+}
+
+static BpModule *build(const BpIrModule *module, const BpTarget *target) {
+  const BpIrTable *ir = bp_vulkan_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
+  const BpEmitterTable *emitter =
+      bp_vulkan_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  Language language;
+  BpVulkanKernels kernels = {0};
+  if (!ir || !emitter) {
+    bp_vulkan_host.error->raise(BP_ERROR_NOT_FOUND,
+                                "target vulkan: the compiler library is not loaded");
+    return NULL;
+  }
+  int32_t rc = make_language(emitter, target, &language);
+  if (rc == 0)
+    rc = make_kernels(&kernels, ir, emitter, &language.dialect, module);
+  if (rc == 0)
+    return bp_vulkan_module_create(&kernels);
+  bp_vulkan_free_kernels(&kernels);
+  return NULL;
+}
+
+int bp_vulkan_build(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
+      args[1].type_index != BP_TYPE_TARGET)
+    return bp_vulkan_host.error->raise(BP_ERROR_TYPE,
+                                       "target.build.vulkan: expected an IR module and a target");
+  BpModule *built = build((const BpIrModule *)(const void *)args[0].v_obj,
+                          (const BpTarget *)(const void *)args[1].v_obj);
+  if (!built)
+    return -1;
+  result->type_index = BP_TYPE_MODULE;
+  result->v_obj = (BpObject *)(void *)built;
+  return 0;
+}

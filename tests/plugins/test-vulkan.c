@@ -1,0 +1,785 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin vulkan, on Mesa's lavapipe: data space as handles, copies with offsets, streams,
+ * threads, timers, kernels from the IR, their binaries and bytes; and what goes wrong. Skipped, but
+ * for what holds without a device, where there is none. */
+
+#include <backplane/device.h>
+#include <backplane/plugins.h>
+#include <backplane/tensor.h>
+#include <glib/gstdio.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/compiler/codegen-util.h"
+
+#define VK0 ((BpDevice){BP_DEVICE_VULKAN, 0})
+#define CPU ((BpDevice){BP_DEVICE_CPU, 0})
+
+static gboolean has_device(void) {
+  int32_t count = 0;
+  const char *why = "";
+  assert_ok(bp_device_count(BP_DEVICE_VULKAN, &count, &why));
+  if (count == 0)
+    g_test_skip(why);
+  return count > 0;
+}
+
+static gboolean has_compiler(void) {
+  char *path = g_find_program_in_path("glslc");
+  if (!path)
+    g_test_skip("there is no glslc");
+  g_free(path);
+  return path != NULL;
+}
+
+/* The test again in a process of its own, with a variable set. */
+static void run_again_with(const char *variable, const char *value) {
+  g_setenv(variable, value, TRUE);
+  g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+  g_unsetenv(variable);
+  g_test_trap_assert_passed();
+}
+
+/* ---- Device and memory ---------------------------------------------------------------------- */
+
+static void test_attributes(void) {
+  if (!has_device())
+    return;
+  static const int32_t ints[] = {BP_ATTR_MAX_THREADS_PER_BLOCK,
+                                 BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK,
+                                 BP_ATTR_WARP_SIZE,
+                                 BP_ATTR_TOTAL_GLOBAL_MEMORY,
+                                 BP_ATTR_MAX_ALLOCATION,
+                                 BP_ATTR_DATA_ALIGNMENT,
+                                 BP_ATTR_RANK};
+  static const int32_t texts[] = {BP_ATTR_DEVICE_NAME, BP_ATTR_API_VERSION, BP_ATTR_DRIVER_VERSION,
+                                  BP_ATTR_COMPUTE_VERSION, BP_ATTR_UUID};
+  static const int32_t shapes[] = {BP_ATTR_MAX_THREAD_DIMENSIONS, BP_ATTR_MAX_GRID_DIMENSIONS};
+  BpValue value;
+  BpByteArray text;
+  for (size_t i = 0; i < G_N_ELEMENTS(ints); i++) {
+    assert_ok(bp_device_get_attr(VK0, ints[i], &value));
+    g_assert_cmpint(value.type_index, ==, BP_TYPE_INT);
+    g_assert_cmpint(value.v_int64, >, 0);
+  }
+  for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+    assert_ok(bp_device_get_attr(VK0, texts[i], &value));
+    assert_ok(bp_value_view_str(&value, &text));
+    g_assert_cmpuint(text.size, >, 0);
+    bp_value_clear(&value);
+  }
+  for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
+    assert_ok(bp_device_get_attr(VK0, shapes[i], &value));
+    g_assert_cmpint(value.type_index, ==, BP_TYPE_SHAPE);
+    g_assert_cmpint(((BpShape *)(void *)value.v_obj)->size, ==, 3);
+    bp_value_clear(&value);
+  }
+  assert_ok(bp_device_get_attr(VK0, BP_ATTR_MAX_CLOCK_RATE, &value));
+  g_assert_cmpint(value.type_index, ==, BP_TYPE_NONE);
+  BpTarget *target = bp_target_from_device(VK0);
+  assert_ok(target == NULL);
+  g_assert_cmpstr(bp_target_kind(target), ==, "vulkan");
+  bp_object_release(target);
+}
+
+static void *allocate(uint64_t size) {
+  void *handle = NULL;
+  assert_ok(bp_device_alloc(VK0, size, 64, dtype_of("uint8"), NULL, &handle));
+  g_assert_nonnull(handle);
+  return handle;
+}
+
+static int copy_bytes(const void *from, uint64_t from_offset, BpDevice from_device, void *to,
+                      uint64_t to_offset, BpDevice to_device, uint64_t size) {
+  BpCopy copy = {.from = from, .from_offset = from_offset, .from_device = from_device};
+  copy.to = to;
+  copy.to_offset = to_offset;
+  copy.to_device = to_device;
+  copy.size = size;
+  return bp_device_copy(&copy, NULL);
+}
+
+static void check_copies(void) {
+  char from[] = "abcdefgh", to[] = "........";
+  void *a = allocate(16), *b = allocate(16);
+  assert_ok(copy_bytes(from, 1, CPU, a, 3, VK0, 5));
+  memset(from, 'x', sizeof(from) - 1); /* the source has been consumed */
+  assert_ok(copy_bytes(a, 4, VK0, b, 7, VK0, 3));
+  assert_ok(copy_bytes(b, 7, VK0, to, 2, CPU, 3));
+  assert_ok(bp_stream_sync(VK0, NULL));
+  g_assert_cmpstr(to, ==, "..cde...");
+  assert_ok(bp_device_free(VK0, a));
+  assert_ok(bp_device_free(VK0, b));
+}
+
+/* More than the staging of a copy holds, and no multiple of it. */
+static void check_large_copies(void) {
+  size_t size = (size_t)(35 << 20) + 12345;
+  uint32_t *from = g_malloc(size + 4), *to = g_malloc0(size + 4);
+  for (size_t i = 0; i < size / 4 + 1; i++)
+    from[i] = (uint32_t)(i * 2654435761u);
+  void *a = allocate(size), *b = allocate(size);
+  assert_ok(copy_bytes(from, 0, CPU, a, 0, VK0, size));
+  assert_ok(copy_bytes(a, 0, VK0, b, 0, VK0, size));
+  assert_ok(bp_device_free(VK0, a)); /* the copy that is queued goes on */
+  assert_ok(copy_bytes(b, 0, VK0, to, 0, CPU, size));
+  assert_ok(bp_stream_sync(VK0, NULL));
+  g_assert_cmpmem(to, size, from, size);
+  assert_ok(bp_device_free(VK0, b));
+  g_free(from);
+  g_free(to);
+}
+
+static void test_copies(void) {
+  if (!has_device())
+    return;
+  check_copies();
+  check_large_copies();
+}
+
+static void test_staged_copies(void) {
+  if (g_test_subprocess()) {
+    check_copies();
+    check_large_copies();
+  } else if (has_device()) {
+    run_again_with("BACKPLANE_VULKAN_STAGING", "1");
+  }
+}
+
+static void test_copies_are_checked(void) {
+  if (!has_device())
+    return;
+  char bytes[32] = "";
+  void *a = allocate(16);
+  g_assert_cmpint(copy_bytes(bytes, 0, CPU, a, 10, VK0, 7), ==, -1);
+  assert_error(BP_ERROR_VALUE, "a copy of 7 bytes at 10 in a buffer of 16");
+  g_assert_cmpint(copy_bytes(a, 17, VK0, bytes, 0, CPU, 1), ==, -1);
+  assert_error(BP_ERROR_VALUE, "a copy of 1 bytes at 17 in a buffer of 16");
+  g_assert_cmpint(copy_bytes(a, 0, VK0, a, 4, VK0, 8), ==, -1);
+  assert_error(BP_ERROR_VALUE, "onto part of itself");
+  g_assert_cmpint(copy_bytes(bytes, 0, CPU, bytes, 0, VK0, 4), ==, -1);
+  assert_error(BP_ERROR_VALUE, "is no buffer of device 0");
+  assert_ok(bp_device_free(VK0, a));
+  g_assert_cmpint(copy_bytes(a, 0, VK0, bytes, 0, CPU, 4), ==, -1);
+  assert_error(BP_ERROR_VALUE, "is no buffer of device 0");
+}
+
+static void test_freeing_is_checked(void) {
+  if (!has_device())
+    return;
+  void *a = allocate(16);
+  assert_ok(bp_device_free(VK0, a));
+  g_assert_cmpint(bp_device_free(VK0, a), ==, -1);
+  assert_error(BP_ERROR_VALUE, "it was freed");
+  void *b = allocate(16); /* in the place of the other */
+  g_assert_cmpint(bp_device_free(VK0, a), ==, -1);
+  assert_error(BP_ERROR_VALUE, "it was freed");
+  assert_ok(bp_device_free(VK0, b));
+  assert_ok(bp_device_free(VK0, NULL));
+}
+
+static void test_allocation_failures(void) {
+  if (!has_device())
+    return;
+  void *handle = NULL;
+  void *held[64] = {NULL};
+  BpValue largest;
+  g_assert_cmpint(bp_device_alloc(VK0, (uint64_t)1 << 60, 64, dtype_of("uint8"), NULL, &handle), ==,
+                  -1);
+  assert_error(BP_ERROR_MEMORY, "vulkan");
+  g_assert_cmpint(bp_device_alloc(VK0, 16, 64, dtype_of("uint8"), "texture", &handle), ==, -1);
+  assert_error(BP_ERROR_VALUE, "texture");
+  assert_ok(bp_device_free(VK0, allocate(0)));
+  assert_ok(bp_device_get_attr(VK0, BP_ATTR_MAX_ALLOCATION, &largest));
+  int count = 0;
+  while (count < 64 && bp_device_alloc(VK0, (uint64_t)largest.v_int64 / 2, 64, dtype_of("uint8"),
+                                       NULL, &held[count]) == 0)
+    count++;
+  g_assert_cmpint(count, <, 64);
+  assert_error(BP_ERROR_MEMORY, "vulkan");
+  for (int i = 0; i < count; i++)
+    assert_ok(bp_device_free(VK0, held[i]));
+  check_copies(); /* the device is usable still */
+}
+
+/* Blocks of memory are shared, split and joined. */
+static void test_many_buffers(void) {
+  if (!has_device())
+    return;
+  void *handles[500];
+  unsigned char bytes[500];
+  uint64_t state = 7;
+  for (int i = 0; i < 500; i++) {
+    unsigned char value = (unsigned char)i;
+    handles[i] = allocate(1 + next_random(&state) % 100000);
+    assert_ok(copy_bytes(&value, 0, CPU, handles[i], 0, VK0, 1));
+  }
+  for (int i = 0; i < 500; i += 3) {
+    unsigned char value = (unsigned char)(i + 1);
+    assert_ok(bp_device_free(VK0, handles[i]));
+    handles[i] = allocate(1 + next_random(&state) % 200000);
+    assert_ok(copy_bytes(&value, 0, CPU, handles[i], 0, VK0, 1));
+  }
+  for (int i = 0; i < 500; i++)
+    assert_ok(copy_bytes(handles[i], 0, VK0, bytes, (uint64_t)i, CPU, 1));
+  assert_ok(bp_stream_sync(VK0, NULL));
+  for (int i = 0; i < 500; i++) {
+    g_assert_cmpint(bytes[i], ==, (unsigned char)(i % 3 ? i : i + 1));
+    assert_ok(bp_device_free(VK0, handles[i]));
+  }
+}
+
+/* ---- Kernels -------------------------------------------------------------------------------- */
+
+#define LOOPS(blocks, threads, body)                                                               \
+  " (for b:int64 0 " blocks " bound \"blockIdx.x\" (for t:int64 0 " threads                        \
+  " bound \"threadIdx.x\" " body "))"
+#define PLACE "(add (mul b 4) t)"
+
+static const char kernels[] =
+    "(module (function \"scale\" (buffer X float32 global 8) by:float32 n:int32" LOOPS(
+        "2", "4",
+        "(store X " PLACE " (add (mul (load X " PLACE
+        ") by) (cast float32 n)))") ")"
+                                    " (function \"scalars\" a:bool b8:uint8 c:int16 d:int64 "
+                                    "e:float16 (buffer X float32 global 4)"
+                                    " (for t:int64 0 1 bound \"threadIdx.x\" (seq (store X 0 (cast "
+                                    "float32 a))"
+                                    " (store X 1 (cast float32 (add (cast int32 b8) (cast int32 "
+                                    "c))))"
+                                    " (store X 2 (cast float32 d)) (store X 3 (cast float32 "
+                                    "e))))))";
+
+static BpModule *build_text(const char *text) {
+  BpIrModule *module = parse_verified(text);
+  BpModule *built = build_ok(module, "vulkan");
+  bp_object_release(module);
+  return built;
+}
+
+static BpFunction *get_function(BpModule *module, const char *name) {
+  BpFunction *function = NULL;
+  assert_ok(bp_module_get_function(module, name, 1, &function));
+  g_assert_nonnull(function);
+  return function;
+}
+
+/* A function that holds its module. */
+static BpFunction *build_function(const char *text, const char *name) {
+  BpModule *module = build_text(text);
+  BpFunction *function = get_function(module, name);
+  bp_object_release(module);
+  return function;
+}
+
+static gboolean can_run(void) {
+  return has_device() && has_compiler();
+}
+
+static BpTensor *make_tensor(const float *data, int64_t count) {
+  BpTensor *tensor = bp_tensor_create(&count, 1, dtype_of("float32"), VK0, NULL);
+  assert_ok(tensor == NULL);
+  assert_ok(bp_tensor_copy_from_host(&tensor->view, data, (uint64_t)count * 4));
+  return tensor;
+}
+
+static BpValue int_value(int64_t value) {
+  return (BpValue){.type_index = BP_TYPE_INT, .v_int64 = value};
+}
+
+static void set_scale_args(BpValue args[5], BpTensorView *view, double by, int64_t add) {
+  args[0] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW};
+  args[0].v_view = view;
+  args[1] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = by};
+  args[2] = int_value(add);
+  args[3] = int_value(2);
+  args[4] = int_value(4);
+}
+
+static void test_kernels(void) {
+  if (!can_run())
+    return;
+  float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  BpTensor *tensor = make_tensor(data, 8);
+  BpFunction *scale = build_function(kernels, "scale");
+  BpValue args[5], result;
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  args[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data};
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  for (int i = 0; i < 8; i++)
+    g_assert_cmpfloat(data[i], ==, 4.0f * (float)i + 3);
+  bp_object_release(scale);
+  bp_object_release(tensor);
+}
+
+static void test_scalars_of_all_widths(void) {
+  if (!can_run())
+    return;
+  float data[4] = {0};
+  BpTensor *tensor = make_tensor(data, 4);
+  BpFunction *scalars = build_function(kernels, "scalars");
+  BpValue args[7] = {{.type_index = BP_TYPE_BOOL, .v_int64 = 1},
+                     int_value(200),
+                     int_value(-300),
+                     int_value(-((int64_t)1 << 40)),
+                     {.type_index = BP_TYPE_FLOAT, .v_float64 = 0.375}},
+          result;
+  args[5] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data};
+  args[6] = int_value(1);
+  assert_ok(bp_function_call(scalars, args, 7, &result));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  g_assert_cmpfloat(data[0], ==, 1);
+  g_assert_cmpfloat(data[1], ==, -100);
+  g_assert_cmpfloat(data[2], ==, -0x1p40f);
+  g_assert_cmpfloat(data[3], ==, 0.375f);
+  bp_object_release(scalars);
+  bp_object_release(tensor);
+}
+
+static void test_views_and_streams(void) {
+  if (!can_run())
+    return;
+  BpValue alignment, args[5], result;
+  assert_ok(bp_device_get_attr(VK0, BP_ATTR_DATA_ALIGNMENT, &alignment));
+  int64_t skip = alignment.v_int64 / 4, count = skip + 8, part = 8;
+  float *data = g_new0(float, count);
+  data[skip] = 5;
+  BpTensor *whole = make_tensor(data, count);
+  BpTensor *view =
+      bp_tensor_create_view(whole, &part, 1, dtype_of("float32"), (uint64_t)alignment.v_int64);
+  assert_ok(view == NULL);
+  BpFunction *scale = build_function(kernels, "scale");
+  void *streams[20] = {NULL};
+  set_scale_args(args, &view->view, 1, 1);
+  for (int i = 0; i < 20; i++) { /* each after the one before */
+    assert_ok(bp_stream_create(VK0, &streams[i]));
+    assert_ok(bp_stream_sync_from_to(VK0, i ? streams[i - 1] : NULL, streams[i]));
+    assert_ok(bp_device_set_current(VK0, streams[i]));
+    assert_ok(bp_function_call(scale, args, 5, &result));
+  }
+  for (int i = 0; i < 20; i++)
+    assert_ok(bp_stream_sync_from_to(VK0, streams[i], NULL));
+  assert_ok(bp_device_set_current(VK0, NULL));
+  assert_ok(bp_tensor_copy_to_host(&whole->view, data, (uint64_t)count * 4));
+  g_assert_cmpfloat(data[skip], ==, 25);
+  g_assert_cmpfloat(data[0], ==, 0);
+  g_assert_cmpfloat(data[count - 1], ==, 20);
+  for (int i = 0; i < 20; i++)
+    assert_ok(bp_stream_free(VK0, streams[i]));
+  bp_object_release(scale);
+  bp_object_release(view);
+  bp_object_release(whole);
+  g_free(data);
+}
+
+/* More launches than batches hold, and nobody waits in between. */
+static void test_many_launches(void) {
+  if (!can_run())
+    return;
+  float data[8] = {0};
+  BpTensor *tensor = make_tensor(data, 8);
+  BpFunction *scale = build_function(kernels, "scale");
+  BpValue args[5], result;
+  set_scale_args(args, &tensor->view, 1, 1);
+  for (int i = 0; i < 2000; i++)
+    assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  for (int i = 0; i < 8; i++)
+    g_assert_cmpfloat(data[i], ==, 2000);
+  bp_object_release(scale);
+  bp_object_release(tensor);
+}
+
+static void *work_in_thread(void *scale) {
+  float data[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  void *stream = NULL;
+  BpValue args[5], result;
+  assert_ok(bp_stream_create(VK0, &stream));
+  assert_ok(bp_device_set_current(VK0, stream));
+  for (int round = 0; round < 20; round++) {
+    BpTensor *tensor = make_tensor(data, 8);
+    set_scale_args(args, &tensor->view, 1, 1);
+    for (int i = 0; i < 10; i++)
+      assert_ok(bp_function_call(scale, args, 5, &result));
+    assert_ok(bp_stream_sync(VK0, stream));
+    assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+    bp_object_release(tensor);
+  }
+  for (int i = 0; i < 8; i++)
+    g_assert_cmpfloat(data[i], ==, 201);
+  assert_ok(bp_device_set_current(VK0, NULL));
+  assert_ok(bp_stream_free(VK0, stream));
+  return NULL;
+}
+
+static void test_threads(void) {
+  if (!can_run())
+    return;
+  pthread_t threads[4];
+  BpFunction *scale = build_function(kernels, "scale");
+  for (int i = 0; i < 4; i++)
+    g_assert_cmpint(pthread_create(&threads[i], NULL, work_in_thread, scale), ==, 0);
+  for (int i = 0; i < 4; i++)
+    pthread_join(threads[i], NULL);
+  bp_object_release(scale);
+}
+
+static void test_timers(void) {
+  if (!can_run())
+    return;
+  const BpDeviceApi *api = bp_device_api(BP_DEVICE_VULKAN);
+  float data[8] = {0};
+  void *timer = NULL;
+  int64_t nanoseconds = -1;
+  BpTensor *tensor = make_tensor(data, 8);
+  BpFunction *scale = build_function(kernels, "scale");
+  BpValue args[5], result;
+  set_scale_args(args, &tensor->view, 1, 1);
+  assert_ok(api->timer_start(0, NULL, &timer));
+  for (int i = 0; i < 100; i++)
+    assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(api->timer_stop(timer, NULL));
+  assert_ok(api->timer_read(timer, &nanoseconds));
+  g_assert_cmpint(nanoseconds, >, 0);
+  assert_ok(api->timer_start(0, NULL, &timer));
+  g_assert_cmpint(api->timer_read(timer, &nanoseconds), ==, -1);
+  assert_error(BP_ERROR_VALUE, "was not stopped");
+  bp_object_release(scale);
+  bp_object_release(tensor);
+}
+
+/* ---- What a launch refuses ------------------------------------------------------------------- */
+
+static void call_fails(BpFunction *function, const BpValue *args, int32_t count, const char *kind,
+                       const char *message) {
+  BpValue result;
+  g_assert_cmpint(bp_function_call(function, args, count, &result), ==, -1);
+  assert_error(kind, message);
+}
+
+static void test_launch_errors(void) {
+  if (!can_run())
+    return;
+  float data[8] = {0};
+  int64_t shape = 8;
+  BpTensor *tensor = make_tensor(data, 8);
+  BpFunction *scale = build_function(kernels, "scale");
+  BpValue args[5];
+  set_scale_args(args, &tensor->view, 2, 1);
+  call_fails(scale, args, 4, BP_ERROR_TYPE,
+             "scale: expected 3 arguments and 2 launch sizes, got 4");
+  args[2] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 1};
+  call_fails(scale, args, 5, BP_ERROR_TYPE, "scale: argument 2: expected an integer");
+  set_scale_args(args, &tensor->view, 2, 1);
+  args[0] = int_value(1);
+  call_fails(scale, args, 5, BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
+  set_scale_args(args, &tensor->view, 2, 1);
+  args[4] = int_value(0);
+  call_fails(scale, args, 5, BP_ERROR_VALUE, "launch size 1");
+  args[4] = int_value(8);
+  call_fails(scale, args, 5, BP_ERROR_VALUE, "8 threads along x; it was compiled for 4");
+  args[4] = int_value(4);
+  args[3] = int_value((int64_t)1 << 40);
+  call_fails(scale, args, 5, BP_ERROR_VALUE, "blocks along x; the device takes at most");
+  BpTensorView odd = tensor->view;
+  odd.byte_offset = 4;
+  set_scale_args(args, &odd, 2, 1);
+  call_fails(scale, args, 5, BP_ERROR_VALUE, "may begin at a multiple");
+  odd.byte_offset = 1 << 20;
+  call_fails(scale, args, 5, BP_ERROR_VALUE, "at most this many bytes");
+  odd = (BpTensorView){.data = data, .device = CPU, .ndim = 1, .shape = &shape};
+  call_fails(scale, args, 5, BP_ERROR_VALUE, "expected a tensor on vulkan");
+  args[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = data};
+  call_fails(scale, args, 5, BP_ERROR_VALUE, "scale: argument 0: vulkan:");
+  bp_object_release(scale);
+  bp_object_release(tensor);
+}
+
+static void test_limits_of_the_device(void) {
+  if (!can_run())
+    return;
+  BpFunction *wide =
+      build_function("(module (function \"wide\" (buffer X float32 global 1048576)"
+                     " (for t:int64 0 1024 bound \"threadIdx.x\" (for u:int64 0 1024 bound "
+                     "\"threadIdx.y\" (store X (add (mul u 1024) t) 0:float32)))))",
+                     "wide");
+  BpFunction *shared = build_function(
+      "(module (function \"shared\" (buffer X float32 global 4) (allocate (buffer S float32 "
+      "shared 4000000)" LOOPS("1", "4",
+                              "(seq (store S t (load X t)) (barrier \"shared\")"
+                              " (store X t (load S (sub 3 t))))") ")))",
+      "shared");
+  float data[4] = {0};
+  BpTensor *tensor = make_tensor(data, 4);
+  BpValue args[3] = {{.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
+                     int_value(1024),
+                     int_value(1024)};
+  call_fails(wide, args, 3, BP_ERROR_VALUE, "kernel wide: threads of a block");
+  args[1] = int_value(1);
+  args[2] = int_value(4);
+  call_fails(shared, args, 3, BP_ERROR_VALUE, "bytes of shared memory: 16000000; the device has");
+  bp_object_release(wide);
+  bp_object_release(shared);
+  bp_object_release(tensor);
+}
+
+/* ---- Modules --------------------------------------------------------------------------------- */
+
+static void test_bytes(void) {
+  if (!has_compiler())
+    return;
+  BpModule *module = build_text(kernels);
+  BpOwnedBytes bytes;
+  assert_ok(bp_module_save_to_bytes(module, &bytes));
+  bp_object_release(module);
+  BpByteArray view = {bytes.data, bytes.size};
+  module = bp_module_load_from_bytes("vulkan", &view);
+  assert_ok(module == NULL);
+  g_assert_cmpint(bp_module_get_property(module), ==,
+                  BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_RUNNABLE);
+  for (size_t size = 0; size < bytes.size; size++) {
+    BpByteArray part = {bytes.data, size};
+    g_assert_null(bp_module_load_from_bytes("vulkan", &part));
+    g_assert_true(bp_error_is(BP_ERROR_FORMAT));
+    bp_error_clear();
+  }
+  if (has_device()) {
+    float data[8] = {1};
+    BpTensor *tensor = make_tensor(data, 8);
+    BpFunction *scale = get_function(module, "scale");
+    BpValue args[5], result;
+    set_scale_args(args, &tensor->view, 3, 4);
+    assert_ok(bp_function_call(scale, args, 5, &result));
+    assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+    g_assert_cmpfloat(data[0], ==, 7);
+    bp_object_release(scale);
+    bp_object_release(tensor);
+  }
+  bp_object_release(module);
+  bp_owned_bytes_clear(&bytes);
+}
+
+/* Bytes with one bit changed are read or refused. */
+static void test_damaged_bytes(void) {
+  if (!has_compiler())
+    return;
+  BpModule *module = build_text(kernels);
+  BpOwnedBytes bytes;
+  assert_ok(bp_module_save_to_bytes(module, &bytes));
+  bp_object_release(module);
+  BpByteArray view = {bytes.data, bytes.size};
+  for (size_t i = 0; i < bytes.size; i++) {
+    bytes.data[i] ^= (char)(1 << i % 8);
+    module = bp_module_load_from_bytes("vulkan", &view);
+    if (module)
+      bp_object_release(module);
+    else
+      bp_error_clear();
+    bytes.data[i] ^= (char)(1 << i % 8);
+  }
+  bp_owned_bytes_clear(&bytes);
+}
+
+static void test_source(void) {
+  if (!has_compiler())
+    return;
+  BpModule *module = build_text(kernels);
+  BpOwnedBytes text;
+  assert_ok(bp_module_get_source(module, "glsl", &text));
+  g_assert_nonnull(strstr(text.data, "#version"));
+  bp_owned_bytes_clear(&text);
+  g_assert_cmpint(bp_module_get_source(module, "spv:nothing", &text), ==, -1);
+  bp_error_clear();
+  bp_object_release(module);
+}
+
+static void test_binaries_are_valid(void) {
+  char *validator = g_find_program_in_path("spirv-val");
+  if (!validator || !has_compiler()) {
+    if (!validator)
+      g_test_skip("there is no spirv-val");
+    g_free(validator);
+    return;
+  }
+  static const char *const names[] = {"scale", "scalars"};
+  BpModule *module = build_text(kernels);
+  for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+    BpOwnedBytes binary;
+    char *format = g_strdup_printf("spv:%s", names[i]), *path = NULL, *words = NULL;
+    int status = -1, file = g_file_open_tmp("backplane-XXXXXX.spv", &path, NULL);
+    assert_ok(bp_module_get_source(module, format, &binary));
+    g_assert_cmpint(write(file, binary.data, binary.size), ==, (gssize)binary.size);
+    close(file);
+    const char *arguments[] = {validator, "--target-env", "vulkan1.2", path, NULL};
+    g_assert_true(g_spawn_sync(NULL, (char **)(uintptr_t)arguments, NULL, 0, NULL, NULL, NULL,
+                               &words, &status, NULL));
+    g_assert_cmpstr(words, ==, "");
+    g_assert_cmpint(status, ==, 0);
+    bp_owned_bytes_clear(&binary);
+    unlink(path);
+    g_free(words);
+    g_free(path);
+    g_free(format);
+  }
+  bp_object_release(module);
+  g_free(validator);
+}
+
+/* ---- Without what it needs ------------------------------------------------------------------- */
+
+static void assert_no_device(const char *reason) {
+  int32_t count = -1;
+  const char *why = "";
+  assert_ok(bp_device_count(BP_DEVICE_VULKAN, &count, &why));
+  g_assert_cmpint(count, ==, 0);
+  g_assert_nonnull(strstr(why, reason));
+  g_assert_nonnull(strstr(why, "install"));
+}
+
+static void test_without_library(void) {
+  if (g_test_subprocess())
+    assert_no_device("loader cannot be opened");
+  else
+    run_again_with("BACKPLANE_VULKAN_LIBRARY", "/no/such/libvulkan.so");
+}
+
+static void test_without_driver(void) {
+  if (g_test_subprocess()) {
+    assert_no_device("no Vulkan driver");
+    return;
+  }
+  if (!has_device()) /* without a loader there is another reason */
+    return;
+  g_setenv("VK_ICD_FILENAMES", "/no/such/icd.json", TRUE);
+  run_again_with("VK_DRIVER_FILES", "/no/such/icd.json");
+  g_unsetenv("VK_ICD_FILENAMES");
+}
+
+static void build_fails(const char *kind, const char *message) {
+  BpIrModule *module = parse_verified(kernels);
+  BpTarget *target = bp_target_parse("vulkan");
+  g_assert_null(bp_target_build(module, target));
+  assert_error(kind, message);
+  bp_object_release(target);
+  bp_object_release(module);
+}
+
+static void test_without_compiler(void) {
+  if (g_test_subprocess())
+    build_fails(BP_ERROR_PLUGIN, "install glslc");
+  else
+    run_again_with("BACKPLANE_GLSLC", "/no/such/glslc");
+}
+
+/* An error shows the source with its lines. */
+static void test_compiler_that_fails(void) {
+  if (g_test_subprocess())
+    build_fails(BP_ERROR_COMPILE, "    1  #version");
+  else
+    run_again_with("BACKPLANE_GLSLC", "false");
+}
+
+static void test_types_that_the_target_lacks(void) {
+  BpIrModule *module = parse_verified("(module (function \"f\" (buffer X float64 global 4)"
+                                      " (store X 0 (add (load X 1) 1:float64))))");
+  BpTarget *target = bp_target_parse("vulkan -supports_float64=false");
+  g_assert_null(bp_target_build(module, target));
+  assert_error(BP_ERROR_NOT_IMPLEMENTED, "no type float64");
+  bp_object_release(target);
+  bp_object_release(module);
+}
+
+/* ---- Beside others --------------------------------------------------------------------------- */
+
+static void test_fork(void) {
+  if (g_test_subprocess()) {
+    check_copies();
+    BpFunction *scale = build_function(kernels, "scale");
+    float data[8] = {0};
+    BpTensor *tensor = make_tensor(data, 8);
+    BpValue args[5], result;
+    set_scale_args(args, &tensor->view, 1, 1);
+    pid_t pid = fork();
+    if (pid == 0) {
+      void *handle = NULL;
+      int fails = bp_device_alloc(VK0, 16, 64, dtype_of("uint8"), NULL, &handle) == -1 &&
+                  bp_function_call(scale, args, 5, &result) == -1;
+      _exit(fails ? 0 : 1);
+    }
+    int status = -1;
+    g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+    g_assert_cmpint(status, ==, 0);
+    assert_ok(bp_function_call(scale, args, 5, &result));
+    assert_ok(bp_stream_sync(VK0, NULL));
+    bp_object_release(tensor);
+    bp_object_release(scale);
+  } else if (can_run()) {
+    g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+    g_test_trap_assert_passed();
+  }
+}
+
+#define ADD_ONE                                                                                    \
+  "(module (function \"f\" (buffer A float32 global 64)"                                           \
+  " (for i:int64 0 64 parallel (store A i (add (load A i) 1:float32)))))"
+
+static void use_target(const char *text) {
+  if (bp_target_kind_info(text))
+    assert_text_agrees(ADD_ONE, text);
+  else
+    bp_error_clear();
+}
+
+/* Lavapipe, PoCL and target kind llvm use libLLVM in one process, whichever comes first. */
+static void test_beside_llvm(gconstpointer first) {
+  static const char *const targets[] = {"vulkan", "llvm", "opencl"};
+  if (g_test_subprocess()) {
+    for (int i = 0; i < 6; i++)
+      use_target(targets[(GPOINTER_TO_INT(first) + i) % 3]);
+    for (int i = 6; i > 0; i--)
+      use_target(targets[(GPOINTER_TO_INT(first) + i) % 3]);
+  } else if (can_run()) {
+    g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+    g_test_trap_assert_passed();
+  }
+}
+
+static void add_device_tests(void) {
+  g_test_add_func("/vulkan/attributes", test_attributes);
+  g_test_add_func("/vulkan/copies", test_copies);
+  g_test_add_func("/vulkan/copies-are-checked", test_copies_are_checked);
+  g_test_add_func("/vulkan/freeing-is-checked", test_freeing_is_checked);
+  g_test_add_func("/vulkan/allocation-failures", test_allocation_failures);
+  g_test_add_func("/vulkan/many-buffers", test_many_buffers);
+  g_test_add_func("/vulkan/kernels", test_kernels);
+  g_test_add_func("/vulkan/scalars-of-all-widths", test_scalars_of_all_widths);
+  g_test_add_func("/vulkan/views-and-streams", test_views_and_streams);
+  g_test_add_func("/vulkan/many-launches", test_many_launches);
+  g_test_add_func("/vulkan/threads", test_threads);
+  g_test_add_func("/vulkan/timers", test_timers);
+  g_test_add_func("/vulkan/launch-errors", test_launch_errors);
+  g_test_add_func("/vulkan/limits-of-the-device", test_limits_of_the_device);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/vulkan/without-library", test_without_library);
+  g_test_add_func("/vulkan/without-driver", test_without_driver);
+  g_test_add_func("/vulkan/without-compiler", test_without_compiler);
+  g_test_add_func("/vulkan/compiler-that-fails", test_compiler_that_fails);
+  g_test_add_func("/vulkan/types-that-the-target-lacks", test_types_that_the_target_lacks);
+  g_test_add_func("/vulkan/fork", test_fork);
+  g_test_add_func("/vulkan/staged-copies", test_staged_copies);
+  g_test_add_data_func("/vulkan/beside-llvm/vulkan-first", GINT_TO_POINTER(0), test_beside_llvm);
+  g_test_add_data_func("/vulkan/beside-llvm/llvm-first", GINT_TO_POINTER(1), test_beside_llvm);
+  g_test_add_data_func("/vulkan/beside-llvm/opencl-first", GINT_TO_POINTER(2), test_beside_llvm);
+  add_device_tests();
+  g_test_add_func("/vulkan/bytes", test_bytes);
+  g_test_add_func("/vulkan/damaged-bytes", test_damaged_bytes);
+  g_test_add_func("/vulkan/source", test_source);
+  g_test_add_func("/vulkan/binaries-are-valid", test_binaries_are_valid);
+  return g_test_run();
+}
