@@ -95,17 +95,12 @@ static int spawn(char **argv, const posix_spawn_file_actions_t *actions, pid_t *
   return reason ? no_compiler(argv[0], reason) : 0;
 }
 
-/* Makes UTF-8 of what a compiler said, of which just the beginning may be there: it quotes source
- * lines as they are. */
-static void make_utf8(char *text) {
-  const char *invalid;
-  for (char *at = text; !g_utf8_validate(at, -1, &invalid);) {
-    at = text + (invalid - text);
-    if (strlen(at) < 4) /* a character cut off */
-      *at = '\0';
-    else
-      *at++ = '?';
-  }
+/* Drops what there is of a character that the end of the text cuts off. */
+static void drop_partial(char *text) {
+  size_t size = strlen(text);
+  for (size_t back = 1; back <= 3 && back <= size; ++back)
+    if (g_utf8_get_char_validated(text + size - back, (gssize)back) == (gunichar)-2)
+      text[size - back] = '\0';
 }
 
 static int wait_for(pid_t pid, const BpWorkdir *dir, const char *purpose) {
@@ -118,7 +113,7 @@ static int wait_for(pid_t pid, const BpWorkdir *dir, const char *purpose) {
   if (done < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
     return 0;
   bp__workdir_read(dir, LOG_NAME, log, sizeof log);
-  make_utf8(log);
+  drop_partial(log);
   return bp_error_raise(BP_ERROR_COMPILE, "\"%s\" failed to %s (%s %d):\n%s", cc_command(), purpose,
                         WIFSIGNALED(status) ? "signal" : "status",
                         WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), log);

@@ -4,6 +4,7 @@
 #include "core/registry/object.h"
 
 #include <backplane/error.h>
+#include <glib.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -92,6 +93,16 @@ static void update_backtrace(BpObject *self, const BpByteArray *backtrace, int32
   object->error.backtrace = (BpByteArray){text, kept + backtrace->size};
 }
 
+/* Messages quote file names, sources and damaged files, some of them in part: a byte that is not
+ * UTF-8 becomes '?'. */
+static void make_utf8(char *text) {
+  const char *invalid;
+  for (; !g_utf8_validate(text, -1, &invalid); ++text) {
+    text += invalid - text;
+    *text = '?';
+  }
+}
+
 static BpError *error_create(const char *kind, const char *message) {
   size_t kind_size = strlen(kind), message_size = strlen(message);
   ErrorObject *object = malloc(sizeof *object + kind_size + message_size + 2);
@@ -103,6 +114,7 @@ static BpError *error_create(const char *kind, const char *message) {
                                     .update_backtrace = update_backtrace}};
   memcpy(object->text, kind, kind_size + 1);
   memcpy(object->text + kind_size + 1, message, message_size + 1);
+  make_utf8(object->text + kind_size + 1);
   bp__object_init(&object->error.header, BP_TYPE_ERROR, delete_error);
   return &object->error;
 }

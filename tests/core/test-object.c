@@ -238,6 +238,14 @@ static void test_no_error_at_first(void) {
   g_assert_false(bp_error_is(""));
 }
 
+static void test_messages_are_utf8(void) {
+  bp_error_raise(BP_ERROR_IO, "%.4s, %s", "\xc3\xa9\xe2\x82\xac", "na\xefve\xff");
+  g_assert_cmpstr(bp_error_message(), ==, "\xc3\xa9??, na?ve?");
+  bp_error_add_context("in \"%.1s\"", "\xc3\xa9");
+  g_assert_cmpstr(bp_error_message(), ==, "in \"?\": \xc3\xa9??, na?ve?");
+  bp_error_clear();
+}
+
 static void test_error_is_read_where_it_was_raised(void) {
   g_assert_cmpint(bp_error_raise(BP_ERROR_VALUE, "%s is %d", "x", 7), ==, -1);
   g_assert_cmpstr(bp_error_message(), ==, "x is 7");
@@ -322,6 +330,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/dtype/every-one-has-text-that-fits", test_every_data_type_has_text_that_fits);
   g_test_add_func("/dtype/malformed-is-an-error", test_malformed_data_type_is_an_error);
   g_test_add_func("/error/none-at-first", test_no_error_at_first);
+  g_test_add_func("/error/messages-are-utf8", test_messages_are_utf8);
   g_test_add_func("/error/is-read-where-it-was-raised", test_error_is_read_where_it_was_raised);
   g_test_add_func("/error/context-goes-before-the-message", test_context_goes_before_the_message);
   g_test_add_func("/error/new-one-may-quote-the-old", test_new_error_may_quote_the_old);
