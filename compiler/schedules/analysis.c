@@ -237,3 +237,13 @@ bool bp__info_reads_in_place(const BpAnalysis *analysis, const BpStageInfo *cons
   }
   return true;
 }
+
+bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
+                                const BpTeTensor *tensor) {
+  for (int32_t i = 0; i < analysis->num_stages; i++)
+    for (int32_t j = 0; j < analysis->stages[i].num_accesses; j++)
+      if (&analysis->stages[i] != reader &&
+          bp__analysis_source(analysis, analysis->stages[i].accesses[j].read) == tensor)
+        return true;
+  return false;
+}

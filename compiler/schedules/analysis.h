@@ -67,6 +67,9 @@ double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end);
 double bp__buffer_bytes(const BpIrNode *buffer);
 /* Whether the stage has its own schedule, place or loops already. */
 bool bp__stage_is_scheduled(const BpTeStage *stage);
+/* Whether a stage other than `reader` reads the tensor. */
+bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
+                                const BpTeTensor *tensor);
 /* Whether `consumer` reads `producer` only at its own place: element i from element i. */
 bool bp__info_reads_in_place(const BpAnalysis *analysis, const BpStageInfo *consumer,
                              const BpTeTensor *producer);

@@ -93,6 +93,13 @@ static bool is_reduction(const BpStageInfo *info) {
   return info->stage->reduce_op >= 0;
 }
 
+/* A reduction and the stage that stores it, which may be the same. */
+static int schedule_work(const BpStageInfo *work, const BpStageInfo *output,
+                         const BpMachine *machine) {
+  return bp__info_is_window(work, machine) ? bp__schedule_window(work, output, machine)
+                                           : bp__schedule_tile(work, output, machine);
+}
+
 /* One stage by itself. */
 static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
   if (bp__stage_is_scheduled(info->stage))
@@ -100,7 +107,7 @@ static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
   if (!is_reduction(info))
     return bp__schedule_elementwise(info, machine);
   return bp__info_reduces_rows(info) ? bp__schedule_row(info, machine)
-                                     : bp__schedule_tile(info, info, machine);
+                                     : schedule_work(info, info, machine);
 }
 
 const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStageInfo *output) {
@@ -119,13 +126,7 @@ const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStage
   if (!work || bp__stage_is_scheduled(work->stage) || bp__info_reduces_rows(work) ||
       !bp__info_reads_in_place(analysis, output, work->stage->tensor))
     return NULL;
-  for (int32_t i = 0; i < analysis->num_stages; i++)
-    for (int32_t j = 0; j < analysis->stages[i].num_accesses; j++)
-      if (&analysis->stages[i] != output &&
-          bp__analysis_source(analysis, analysis->stages[i].accesses[j].read) ==
-              work->stage->tensor)
-        return NULL;
-  return work;
+  return bp__info_has_other_readers(analysis, output, work->stage->tensor) ? NULL : work;
 }
 
 static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
@@ -137,7 +138,7 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
   if (are_rows)
     return 0;
   const BpStageInfo *work = bp__find_tiled_work(analysis, output);
-  if (work && bp__schedule_tile(work, output, machine) != 0)
+  if (work && schedule_work(work, output, machine) != 0)
     return -1;
   for (int32_t i = 0; i < analysis->num_stages; i++)
     if (schedule_stage(&analysis->stages[i], machine) != 0)

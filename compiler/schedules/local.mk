@@ -4,7 +4,6 @@
 libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/analysis.c compiler/schedules/analysis.h \
 	compiler/schedules/auto.c \
-	compiler/schedules/conv.c \
 	compiler/schedules/elementwise.c \
 	compiler/schedules/kernels.c \
 	compiler/schedules/parts.h \
@@ -13,4 +12,5 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/thread_tile.c \
 	compiler/schedules/threads.c compiler/schedules/threads.h \
 	compiler/schedules/tile.c \
-	compiler/schedules/transform.c
+	compiler/schedules/transform.c \
+	compiler/schedules/window.c

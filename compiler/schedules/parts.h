@@ -9,6 +9,10 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine);
 /* A reduction with its accumulators in registers, and the stage that stores it: the same one, or
  * one that reads it in place. */
 int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output, const BpMachine *machine);
+/* The same for a window over each channel by itself, of which there is a vector. */
+int bp__schedule_window(const BpStageInfo *work, const BpStageInfo *output,
+                        const BpMachine *machine);
+bool bp__info_is_window(const BpStageInfo *info, const BpMachine *machine);
 /* A reduction along memory, its partial results in vector lanes. */
 int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine);
 /* Reductions along the rows of `output` and what is computed from them, row by row. Sets *fits to

@@ -399,16 +399,6 @@ static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile
  * for every row that needs it. */
 #define PLACED_INTENSITY 64.0
 
-static bool has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
-                              const BpTeTensor *tensor) {
-  for (int32_t i = 0; i < analysis->num_stages; i++)
-    for (int32_t j = 0; j < analysis->stages[i].num_accesses; j++)
-      if (&analysis->stages[i] != reader &&
-          bp__analysis_source(analysis, analysis->stages[i].accesses[j].read) == tensor)
-        return true;
-  return false;
-}
-
 /* A producer of broadcast values, a padded copy mostly, is computed just before they are needed and
  * is still in the cache then. */
 static int place_producers(const BpStageInfo *work, const BpStageInfo *output, const Tile *tile,
@@ -418,7 +408,7 @@ static int place_producers(const BpStageInfo *work, const BpStageInfo *output, c
     const BpStageInfo *info = source ? bp__analysis_find(work->analysis, source) : NULL;
     if (!info || info->num_roots > info->ndim || bp__stage_is_scheduled(info->stage) ||
         is_vector_access(&work->accesses[i], tile) ||
-        has_other_readers(work->analysis, work, source) ||
+        bp__info_has_other_readers(work->analysis, work, source) ||
         bp__info_size(work, 0, work->num_roots) <
             PLACED_INTENSITY * bp__info_size(info, 0, info->ndim))
       continue;

@@ -204,7 +204,7 @@ static const BpIrNode *tap(BpTe *te, const Blocked *conv, const BpIrNode *const 
 }
 
 /* Reduced over (block in, kernel height, kernel width, channel in the block), or over (channel in,
- * kernel height, kernel width) of a plain input: the forms that bp_schedule_conv2d knows. */
+ * kernel height, kernel width) of a plain input. */
 static const BpIrNode *conv_blocked_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Blocked *conv = context;
   const int64_t *extents = conv->op->node->inputs[1]->shape;

@@ -165,13 +165,14 @@ static OnnxBuilder *conv_model(const Conv *c) {
 
 static void test_conv(void) {
   static const Conv cases[] = {
-      {3, 16, 13, 17, 3, 2, 1, 1, 1},  /* the first layer of a network */
-      {24, 40, 9, 11, 1, 1, 0, 1, 1},  /* pointwise, blocks not filled */
-      {5, 7, 6, 6, 3, 1, 1, 1, 1},     /* few channels */
-      {32, 32, 7, 7, 3, 1, 1, 1, 1},   /* whole blocks */
-      {20, 20, 10, 9, 5, 2, 2, 1, 20}, /* depthwise */
-      {12, 18, 8, 8, 3, 1, 1, 1, 3},   /* grouped */
-      {16, 16, 12, 12, 3, 1, 2, 2, 1}, /* dilated */
+      {3, 16, 13, 17, 3, 2, 1, 1, 1},   /* the first layer of a network */
+      {24, 40, 9, 11, 1, 1, 0, 1, 1},   /* pointwise, blocks not filled */
+      {5, 7, 6, 6, 3, 1, 1, 1, 1},      /* few channels */
+      {32, 32, 7, 7, 3, 1, 1, 1, 1},    /* whole blocks */
+      {20, 20, 10, 9, 5, 2, 2, 1, 20},  /* depthwise */
+      {40, 40, 19, 33, 3, 1, 1, 1, 40}, /* with rows of several tiles */
+      {12, 18, 8, 8, 3, 1, 1, 1, 3},    /* grouped */
+      {16, 16, 12, 12, 3, 1, 2, 2, 1},  /* dilated */
       {1, 1, 5, 5, 3, 1, 1, 1, 1},
       {40, 24, 30, 37, 3, 1, 1, 1, 1}, /* by transforms: tiles that the edges cut off, */
       {32, 48, 16, 12, 3, 1, 0, 1, 1}, /* that fit, */
@@ -328,6 +329,30 @@ static void test_pool(void) {
   }
   check(builder, x, y, 3 * 16);
   g_free(x);
+}
+
+/* Of a convolution's result, in whatever layout that has. */
+static void test_pool_of_conv(void) {
+  static const Conv c = {8, 20, 17, 15, 3, 1, 1, 1, 1};
+  OnnxBuilder *builder = conv_model(&c);
+  float *x = onnx_float_values(8 * 17 * 15), *w = onnx_float_values(20 * 8 * 9), y[20 * 9 * 8];
+  int64_t count;
+  float *z = conv(&c, x, w, &count);
+  onnx_node(builder, "MaxPool", "c", "y", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1");
+  onnx_output(builder, "y");
+  for (int o = 0; o < 20 * 9 * 8; o++) {
+    float most = -INFINITY;
+    for (int k = 0; k < 9; k++) {
+      int i = o % 72 / 8 * 2 + k / 3 - 1, j = o % 8 * 2 + k % 3 - 1;
+      if (i >= 0 && i < 17 && j >= 0 && j < 15)
+        most = fmaxf(most, z[(o / 72 * 17 + i) * 15 + j]);
+    }
+    y[o] = most;
+  }
+  check(builder, x, y, 20 * 9 * 8);
+  g_free(x);
+  g_free(w);
+  g_free(z);
 }
 
 static void test_product(void) {
@@ -591,6 +616,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/convolution/block-of-a-network", test_block);
   g_test_add_func("/compile/convolution/transposed", test_conv_transpose);
   g_test_add_func("/compile/concatenation/of-channels", test_concat);
+  g_test_add_func("/compile/pool/of-a-convolution", test_pool_of_conv);
   g_test_add_func("/compile/pool/max-and-average-with-pads", test_pool);
   g_test_add_func("/compile/product/gemm", test_product);
   g_test_add_func("/compile/product/with-a-constant-matrix", test_constant_product);

@@ -25,16 +25,6 @@ typedef struct BpFusedStages {
   BpTeTensor *output; /* what is stored in the end; may be `work` */
 } BpFusedStages;
 
-/* A convolution in blocked layout: data axes [n, channel block, y, x, channel], each of `padded`,
- * `work` and `output` (`padded` may be unblocked, [n, channel, y, x]); reduction axes
- * [input block, ky, kx, input channel] or [input channel, ky, kx]. Register tiles of x by channel
- * blocks, accumulators live through the whole reduction. */
-BP_API int bp_schedule_conv2d(BpTe *te, const BpTarget *target, const BpFusedStages *stages);
-
-/* A window over each channel by itself, depthwise convolution or pooling, in the same layout with
- * reduction axes [ky, kx]. */
-BP_API int bp_schedule_window(BpTe *te, const BpTarget *target, const BpFusedStages *stages);
-
 /* A sum of products (a matrix product, plain or with a packed operand, a batch of them): a tile of
  * accumulators in registers, the reduction in blocks that the caches hold. */
 BP_API int bp_schedule_matmul(BpTe *te, const BpTarget *target, const BpFusedStages *stages);

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Windows over each channel by itself, depthwise convolution and pooling, where the innermost axis
+ * is a vector of channels: a few neighbouring pixels of a row in registers, the taps written out.
+ * Rows are taken in blocks, so that a padded copy of what a block needs is still in the cache. */
+
+#include "compiler/schedules/parts.h"
+
+/* Taps are written out up to this many, and up to so many for all pixels of a tile together. */
+#define MAX_TAPS     49
+#define MAX_PRODUCTS 280
+/* Pixels of a tile: enough to hide the latency of a sum, and no more than registers hold. */
+#define LEAST_PIXELS 6
+#define MOST_PIXELS  14
+
+static int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+bool bp__info_is_window(const BpStageInfo *info, const BpMachine *machine) {
+  int32_t vector = info->ndim - 1;
+  double taps = bp__info_size(info, info->ndim, info->num_roots);
+  if (info->ndim < 3 || machine->lanes == 1 || taps < 2 || taps > MAX_TAPS ||
+      info->extent[vector] > machine->lanes || info->extent[vector] * 4 < machine->lanes)
+    return false;
+  for (int32_t i = 0; i < info->num_accesses; i++)
+    if (!info->accesses[i].is_linear[vector] || info->accesses[i].stride[vector] != 1)
+      return false;
+  return info->num_accesses > 0;
+}
+
+/* The size that repeats the fewest pixels; of those the largest. */
+static int64_t choose_pixels(int64_t width, double taps) {
+  int64_t most = (int64_t)(MAX_PRODUCTS / taps), best = 1;
+  most = most > MOST_PIXELS ? MOST_PIXELS : most < LEAST_PIXELS ? LEAST_PIXELS : most;
+  if (width <= most)
+    return width;
+  for (int64_t size = LEAST_PIXELS; size <= most; size++)
+    if (best == 1 || divide_up(width, size) * size <= divide_up(width, best) * best)
+      best = size;
+  return best;
+}
+
+/* A stage that the window alone reads, computed nowhere yet: its padded input; or NULL. */
+static const BpStageInfo *find_padded(const BpStageInfo *work) {
+  for (int32_t i = 0; i < work->num_accesses; i++) {
+    const BpTeTensor *source = bp__analysis_source(work->analysis, work->accesses[i].read);
+    const BpStageInfo *info = source ? bp__analysis_find(work->analysis, source) : NULL;
+    if (info && info->num_roots == info->ndim && info->ndim == work->ndim &&
+        !bp__stage_is_scheduled(info->stage) &&
+        !bp__info_has_other_readers(work->analysis, work, source))
+      return info;
+  }
+  return NULL;
+}
+
+/* Rows of a block, whose input takes a part of the second cache; some for each core. */
+static int64_t choose_rows(const BpStageInfo *work, const BpStageInfo *padded, int32_t rows,
+                           const BpMachine *machine) {
+  double planes = bp__info_size(work, 0, rows);
+  double plane_bytes = bp__info_size(padded, rows, padded->ndim) * 4;
+  int64_t extent = work->extent[rows], blocks = divide_up((int64_t)plane_bytes, machine->l2 / 8);
+  while (machine->cores > 1 && planes * (double)blocks < 4.0 * (double)machine->cores &&
+         extent >= 8 * (blocks + 1))
+    blocks++;
+  return divide_up(extent, blocks > extent ? extent : blocks < 1 ? 1 : blocks);
+}
+
+/* The loops of the stage that stores: blocks of rows, rows, tiles of a row. */
+static int schedule_output(const BpStageInfo *work, BpTeStage *stage, int64_t rows, int64_t pixels,
+                           bool is_parallel, BpTeAxis **blocks, BpTeAxis **tiles) {
+  int32_t x = work->ndim - 2, y = x - 1;
+  BpTeAxis **axes = stage->axes, *row, *pixel, *vector = axes[x + 1];
+  BpTeAxis *order[BP__TE_MAX_AXES];
+  int32_t count = 0;
+  if (bp_te_split(stage, axes[y], rows, BP_TE_TAIL_GUARD, blocks, &row) != 0 ||
+      bp_te_split(stage, axes[x], pixels, BP_TE_TAIL_OVERLAP, tiles, &pixel) != 0)
+    return -1;
+  for (int32_t i = 0; i < y; i++)
+    order[count++] = axes[i];
+  order[count++] = *blocks;
+  order[count++] = row;
+  order[count++] = *tiles;
+  order[count++] = pixel;
+  order[count++] = vector;
+  if (bp_te_reorder(stage, order, count) != 0 || bp_te_unroll(stage, pixel) != 0 ||
+      bp_te_vectorize(stage, vector) != 0)
+    return -1;
+  for (int32_t i = y; i > 0; i--)
+    if (bp_te_fuse(stage, order[i - 1], *blocks, blocks) != 0)
+      return -1;
+  return is_parallel ? bp_te_parallel(stage, *blocks) : 0;
+}
+
+/* All taps of a tile as straight-line code. */
+static int schedule_sums(BpTeStage *stage, BpTeStage *output, BpTeAxis *tiles) {
+  int32_t ndim = stage->tensor->ndim;
+  BpTeAxis *order[BP__TE_MAX_AXES];
+  int32_t count = 0;
+  for (int32_t i = 0; i < stage->num_reduce_axes; i++)
+    order[count++] = stage->axes[ndim + i];
+  for (int32_t i = 0; i < ndim; i++)
+    order[count++] = stage->axes[i];
+  if (bp_te_reorder(stage, order, count) != 0)
+    return -1;
+  for (int32_t i = 0; i < count - 1; i++)
+    if (bp_te_unroll(stage, order[i]) != 0)
+      return -1;
+  if (bp_te_vectorize(stage, order[count - 1]) != 0 ||
+      bp_te_set_scope(stage, BP_IR_SCOPE_LOCAL) != 0)
+    return -1;
+  return bp_te_compute_at(stage, output, tiles);
+}
+
+int bp__schedule_window(const BpStageInfo *work, const BpStageInfo *output,
+                        const BpMachine *machine) {
+  int32_t x = work->ndim - 2, y = x - 1;
+  const BpStageInfo *padded = find_padded(work);
+  double taps = bp__info_size(work, work->ndim, work->num_roots);
+  bool is_parallel =
+      machine->cores > 1 && bp__info_size(work, 0, work->num_roots) >= BP__PARALLEL_PRODUCTS;
+  int64_t rows = padded ? choose_rows(work, padded, y, machine) : 1;
+  BpTeTensor *sums = work->stage->tensor;
+  BpTeAxis *blocks, *tiles;
+  if (bp__info_size(work, 0, work->num_roots) == 0)
+    return 0;
+  if (work == output && !(sums = bp_te_cache_write(work->stage->te, sums, BP_IR_SCOPE_LOCAL)))
+    return -1;
+  if (schedule_output(work, output->stage, rows, choose_pixels(work->extent[x], taps), is_parallel,
+                      &blocks, &tiles) != 0 ||
+      schedule_sums(sums->stage, output->stage, tiles) != 0)
+    return -1;
+  if (!padded)
+    return 0;
+  BpTeStage *copy = padded->stage;
+  if (bp_te_set_scope(copy, BP_IR_SCOPE_GLOBAL) != 0 ||
+      bp_te_compute_at(copy, output->stage, blocks) != 0)
+    return -1;
+  return bp_te_vectorize(copy, copy->axes[padded->ndim - 1]);
+}
