@@ -6,3 +6,4 @@ include bench/ffi/local.mk
 include bench/executor/local.mk
 include bench/list/local.mk
 include bench/matmul/local.mk
+include bench/opencl/local.mk

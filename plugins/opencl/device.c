@@ -80,7 +80,7 @@ static int32_t open_device(BpOpenclDevice *device) {
   }
   bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits, NULL);
   device->alignment = bits >= 8 ? bits / 8 : 1;
-  device->is_open = 1;
+  atomic_store_explicit(&device->is_open, 1, memory_order_release);
   return 0;
 }
 
@@ -92,8 +92,10 @@ BpOpenclDevice *bp_opencl_device(int32_t device_id) {
     return NULL;
   }
   BpOpenclDevice *device = &found.devices[device_id];
+  if (atomic_load_explicit(&device->is_open, memory_order_acquire))
+    return device;
   pthread_mutex_lock(&device->lock);
-  int32_t rc = device->is_open ? 0 : open_device(device);
+  int32_t rc = atomic_load(&device->is_open) ? 0 : open_device(device);
   pthread_mutex_unlock(&device->lock);
   return rc == 0 ? device : NULL;
 }

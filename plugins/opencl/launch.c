@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of the source that an error shows: lines before and after, and how much of each. */
+#define LINES_AROUND 3
+#define LONGEST_LINE 200
+
 int32_t bp_opencl_tag(const char *text) {
   static const char *const tags[BP_OPENCL_MOST_TAGS] = {
       "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"};
@@ -19,14 +23,47 @@ int32_t bp_opencl_tag(const char *text) {
 
 /* ---- Building ------------------------------------------------------------------------------ */
 
-/* Raises the compiler's own words. */
-static int32_t build_failed(cl_program program, cl_device_id device, cl_int status) {
-  char log[2048] = "";
+/* The first line of the source that the compiler's log names, as in "file.cl:12:3: error"; 0: none.
+ */
+static long line_of_error(const char *log) {
+  for (const char *at = strchr(log, ':'); at; at = strchr(at + 1, ':')) {
+    char *end;
+    long line = strtol(at + 1, &end, 10);
+    if (line > 0 && end > at + 1 && *end == ':')
+      return line;
+  }
+  return 0;
+}
+
+/* The lines around one, each with its number (free); NULL: there is no memory. */
+static char *numbered_lines(const char *source, long around) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  for (long line = 1; out && *source && line <= around + LINES_AROUND; line++) {
+    int length = (int)strcspn(source, "\n");
+    if (line >= around - LINES_AROUND)
+      fprintf(out, "%6ld  %.*s\n", line, length < LONGEST_LINE ? length : LONGEST_LINE, source);
+    source += length + (source[length] != '\0');
+  }
+  return out && fclose(out) == 0 ? text : NULL;
+}
+
+/* Raises the compiler's own words, with the source that they are about. */
+static int32_t build_failed(const char *source, cl_program program, cl_device_id device,
+                            cl_int status) {
   size_t size = 0;
-  bp_cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof(log) - 1, log, &size);
-  return bp_opencl_host.error->raise(BP_ERROR_COMPILE,
-                                     "opencl: the driver rejects the code (%s): %s",
-                                     bp_opencl_status_name(status), log);
+  bp_cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
+  char *log = calloc(1, size + 1);
+  if (log)
+    bp_cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
+  char *lines = log ? numbered_lines(source, line_of_error(log)) : NULL;
+  int32_t rc = bp_opencl_host.error->raise(
+      BP_ERROR_COMPILE, "opencl: the driver rejects the code (%s): %.4000s\n%s",
+      bp_opencl_status_name(status), log ? log : "", lines ? lines : "");
+  free(lines);
+  free(log);
+  return rc;
 }
 
 static cl_program build(const BpOpenclProgram *program, const BpOpenclDevice *device) {
@@ -40,7 +77,7 @@ static cl_program build(const BpOpenclProgram *program, const BpOpenclDevice *de
   status = bp_cl.clBuildProgram(built, 1, &device->id, "", NULL, NULL);
   if (status == CL_SUCCESS)
     return built;
-  build_failed(built, device->id, status);
+  build_failed(source, built, device->id, status);
   bp_cl.clReleaseProgram(built);
   return NULL;
 }

@@ -19,6 +19,7 @@
 #include <backplane/ir_api.h>
 #include <backplane/plugin_helpers.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* The host's tables; set by the entry point. */
 extern BpPluginTables bp_opencl_host;
@@ -78,18 +79,18 @@ const char *bp_opencl_status_name(cl_int status);
 /* A queue of commands, in order. */
 typedef struct BpOpenclStream {
   cl_command_queue queue;
-  pthread_mutex_t lock;
-  cl_event last; /* the latest launch, or NULL; guarded by lock */
+  _Atomic(cl_event) last; /* the latest launch, or NULL */
 } BpOpenclStream;
 
 typedef struct BpOpenclDevice {
   cl_platform_id platform;
   cl_device_id id;
-  pthread_mutex_t lock;
-  int is_open; /* guarded by lock; what follows is set with it */
+  pthread_mutex_t lock; /* held while it is opened */
+  atomic_int is_open;   /* what follows is set before it */
   cl_context context;
-  BpOpenclStream stream; /* the default one */
-  uint64_t alignment;    /* bytes, of a buffer that begins within another */
+  BpOpenclStream stream;   /* the default one */
+  cl_command_queue timing; /* of timers, or NULL; guarded by lock */
+  uint64_t alignment;      /* bytes, of a buffer that begins within another */
 } BpOpenclDevice;
 
 extern const BpDeviceApi bp_opencl_device_api;

@@ -260,13 +260,15 @@ static void test_launch_errors(void) {
 static void test_bad_source(void) {
   if (!has_device())
     return;
-  BpModule *module = load_by_hand("__kernel void scale(__global float *x) { nonsense }");
+  BpModule *module = load_by_hand("/* one */\n/* two */\n"
+                                  "__kernel void scale(__global float *x) { nonsense }\n");
   BpFunction *scale = get_function(module, "scale");
   float data[8] = {0};
   BpTensor *tensor = make_tensor(data, 8);
   BpValue args[5], result;
   set_scale_args(args, &tensor->view, 2, 1);
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "     2  /* two */\n     3  __kernel"));
   assert_error(BP_ERROR_COMPILE, "nonsense");
   bp_object_release(scale);
   bp_object_release(module);
@@ -310,6 +312,28 @@ static void test_kernel_from_ir(void) {
     return;
   BpModule *module = build_kernel();
   run_add_one(module);
+  bp_object_release(module);
+}
+
+/* What was queued between start and stop took time, on either of two streams at once. */
+static void test_timers(void) {
+  if (!has_device())
+    return;
+  const BpDeviceApi *api = bp_device_api(BP_DEVICE_OPENCL);
+  BpModule *module = build_kernel();
+  void *streams[2], *timers[2];
+  for (int i = 0; i < 2; i++) {
+    assert_ok(bp_stream_create(CL0, &streams[i]));
+    assert_ok(api->timer_start(0, streams[i], &timers[i]));
+  }
+  run_add_one(module);
+  for (int i = 0; i < 2; i++) {
+    int64_t nanoseconds = -1;
+    assert_ok(api->timer_stop(timers[i], streams[i]));
+    assert_ok(api->timer_read(timers[i], &nanoseconds));
+    g_assert_cmpint(nanoseconds, >, 0);
+    assert_ok(bp_stream_free(CL0, streams[i]));
+  }
   bp_object_release(module);
 }
 
@@ -411,6 +435,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/opencl/allocation-failures", test_allocation_failures);
   g_test_add_func("/opencl/kernel-by-hand", test_kernel_by_hand);
   g_test_add_func("/opencl/views-and-streams", test_views_and_streams);
+  g_test_add_func("/opencl/timers", test_timers);
   g_test_add_func("/opencl/launch-errors", test_launch_errors);
   g_test_add_func("/opencl/bad-source", test_bad_source);
   g_test_add_func("/opencl/kernel-from-ir", test_kernel_from_ir);

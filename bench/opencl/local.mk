@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the plugin opencl adds to the driver: make bench-opencl.
+
+if BUILD_OPENCL
+EXTRA_PROGRAMS += bench-opencl
+bench_opencl_SOURCES = bench/opencl/opencl.c
+bench_opencl_LDADD = $(LDADD) -ldl
+endif
+EXTRA_DIST += bench/opencl/opencl.c
