@@ -7,3 +7,4 @@ include graph/onnx/local.mk
 include graph/build/local.mk
 include graph/exec/local.mk
 include graph/io/local.mk
+include graph/relax/local.mk

@@ -24,4 +24,5 @@ compilerinclude_HEADERS = \
 graphinclude_HEADERS = \
 	include/backplane/graph/executor.h \
 	include/backplane/graph/model.h \
-	include/backplane/graph/npy.h
+	include/backplane/graph/npy.h \
+	include/backplane/graph/relax.h

@@ -59,3 +59,4 @@ include tests/graph/local.mk
 include tests/plugins/local.mk
 include tests/tools/local.mk
 include tests/models/local.mk
+include tests/tvm/local.mk

@@ -63,6 +63,44 @@ BpShape *bp_shape_create(const int64_t *extents, size_t size) {
   return shape;
 }
 
+static void delete_array(void *self, int flags) {
+  BpArray *array = self;
+  if (flags & BP_DELETER_STRONG)
+    for (int64_t i = 0; i < array->size; ++i)
+      bp_value_clear(&array->data[i]);
+  if (flags & BP_DELETER_WEAK)
+    free(array);
+}
+
+static int keep_value(const BpValue *value, BpValue *kept) {
+  int32_t type = value->type_index;
+  if (type == BP_TYPE_TENSOR_VIEW || type == BP_TYPE_RAW_STR || type == BP_TYPE_BYTE_ARRAY ||
+      type == BP_TYPE_RVALUE)
+    return bp_error_raise(BP_ERROR_TYPE, "a list cannot keep a %s, which somebody else owns",
+                          bp_type_name(type));
+  if (type >= BP_TYPE_OBJECT)
+    bp_object_retain(value->v_obj);
+  *kept = *value;
+  return 0;
+}
+
+BpArray *bp_array_create(const BpValue *values, size_t size) {
+  BpArray *array =
+      size < SIZE_MAX / sizeof(BpValue) - 4 ? malloc(sizeof *array + size * sizeof(BpValue)) : NULL;
+  if (!array) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a list of %zu values", size);
+    return NULL;
+  }
+  *array = (BpArray){.data = (BpValue *)(array + 1), .capacity = (int64_t)size};
+  bp__object_init(&array->header, BP_TYPE_ARRAY, delete_array);
+  for (size_t i = 0; i < size; ++i, ++array->size)
+    if (keep_value(&values[i], &array->data[i])) {
+      bp_object_release(array);
+      return NULL;
+    }
+  return array;
+}
+
 /* A closure and what it keeps alive. */
 typedef struct OwnedClosure {
   BpClosure closure;

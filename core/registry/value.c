@@ -107,6 +107,7 @@ const char *bp_type_name(int32_t type_index) {
       {BP_TYPE_FUNCTION, "Function"},
       {BP_TYPE_SHAPE, "Shape"},
       {BP_TYPE_TENSOR, "Tensor"},
+      {BP_TYPE_ARRAY, "Array"},
       {BP_TYPE_MODULE, "Module"},
       {BP_TYPE_TARGET, "Target"},
       {BP_TYPE_IR_MODULE, "IRModule"},

@@ -17,7 +17,7 @@
 #include <backplane/object.h>
 
 #include "graph/exec/graph_module.h"
-#include "graph/exec/stream.h"
+#include "graph/io/stream.h"
 
 #define MAGIC      0x48504152474E5042ull /* "BPNGRAPH" */
 #define VERSION    1

@@ -12,6 +12,7 @@
 
 #include "graph/exec/executor.h"
 #include "graph/exec/graph_module.h"
+#include "graph/relax/module.h"
 
 typedef struct ExecutorModule {
   BpModule *module; /* this one; it owns the context, so no reference is held */
@@ -368,7 +369,7 @@ static int initialized = -1;
 static void initialize(void) {
   BpFunction *create = bp_function_create(create_executor, NULL, NULL);
   if (create && bp_registry_set("graph_executor.create", create, 1) == 0)
-    initialized = bp__graph_module_register();
+    initialized = bp__graph_module_register() < 0 ? -1 : bp__relax_register();
   bp_object_release(create);
 }
 

@@ -7,5 +7,4 @@ libbackplane_graph_la_SOURCES += \
 	graph/exec/graph_json.c graph/exec/graph_json.h \
 	graph/exec/executor_module.c \
 	graph/exec/model.c \
-	graph/exec/params.c \
-	graph/exec/stream.c graph/exec/stream.h
+	graph/exec/params.c

@@ -7,7 +7,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-#include "graph/exec/stream.h"
+#include "graph/io/stream.h"
 
 #define PARAMS_MAGIC 0xF7E58D4F05049CB7ull
 #define MIN_TENSOR   40

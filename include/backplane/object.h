@@ -36,6 +36,10 @@ BP_API size_t bp_dtype_bytes(BpDataType dtype);
 /* Makes a shape (transfer full); copies the extents. */
 BP_API BpShape *bp_shape_create(const int64_t *extents, size_t size);
 
+/* Makes a list of values (transfer full), which takes references of its own. Values that are
+ * borrowed by nature (views, raw strings) cannot be kept in one: an error. */
+BP_API BpArray *bp_array_create(const BpValue *values, size_t size);
+
 /* Makes a function (transfer full). `call` gets the BpClosure as self; destroy (or NULL) gets the
  * context with the last reference, and at once if the creation fails. */
 BP_API BpFunction *bp_function_create(BpPackedCall call, void *context, void (*destroy)(void *));

@@ -31,6 +31,11 @@ tests_fuzz_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_fuzz_test_onnx_LDADD = $(LDADD) $(PROTOBUF_C_LIBS)
 fuzzers += tests/fuzz/fuzz_onnx
 
+test_programs += tests/fuzz/test-relax
+tests_fuzz_test_relax_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_relax.c
+fuzzers += tests/fuzz/fuzz_relax
+tests_fuzz_fuzz_relax_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+
 EXTRA_PROGRAMS += $(fuzzers)
 CLEANFILES += $(fuzzers)
 tests_fuzz_fuzz_ir_text_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer

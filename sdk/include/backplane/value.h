@@ -97,6 +97,7 @@ typedef struct BpTensorView {
 #define BP_TYPE_FUNCTION    68
 #define BP_TYPE_SHAPE       69
 #define BP_TYPE_TENSOR      70
+#define BP_TYPE_ARRAY       71
 /* Ours, far from what tvm-ffi allocates at run time. They never cross into its code. */
 #define BP_TYPE_MODULE    0x42500001
 #define BP_TYPE_TARGET    0x42500002
@@ -163,6 +164,15 @@ typedef struct BpShape {
   const int64_t *data;
   size_t size;
 } BpShape;
+
+/* A list of values that it owns (TVMFFISeqCell): what a model with several outputs returns. */
+typedef struct BpArray {
+  BpObject header;
+  BpValue *data;
+  int64_t size;
+  int64_t capacity;
+  void (*free_data)(void *data); /* or NULL: `data` is part of the object */
+} BpArray;
 
 /* A tensor that owns its memory. */
 typedef struct BpTensor {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Byte streams of artifacts. The machine is little-endian; configure refuses others. */
-#include "graph/exec/stream.h"
+#include "graph/io/stream.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Little-endian byte streams for artifacts: a writer that counts first and writes then, a reader
  * that checks every byte. */
-#ifndef BACKPLANE_GRAPH_EXEC_STREAM_H
-#define BACKPLANE_GRAPH_EXEC_STREAM_H
+#ifndef BACKPLANE_GRAPH_IO_STREAM_H
+#define BACKPLANE_GRAPH_IO_STREAM_H
 
 #include <stddef.h>
 #include <stdint.h>

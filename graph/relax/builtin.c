@@ -1,0 +1,783 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vm.builtin.*: shapes and their checks, memory, tuples, closures. What they take and do is TVM's;
+ * arguments come from registers, so each is checked for its type. */
+#include "graph/relax/builtin.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+/* ---- Arguments ---------------------------------------------------------------------------- */
+
+static int wrong_type(const BpValue *value, const char *wanted) {
+  bp_error_raise(BP_ERROR_TYPE, "expected %s, not %s", wanted, bp_type_name(value->type_index));
+  return -1;
+}
+
+static int check_count(int32_t num_args, int32_t least, int32_t most) {
+  if (num_args >= least && num_args <= most)
+    return 0;
+  return bp_error_raise(BP_ERROR_TYPE, "expected %d to %d arguments, not %d", least, most,
+                        num_args);
+}
+
+static int get_int(const BpValue *value, int64_t *number) {
+  if (value->type_index != BP_TYPE_INT && value->type_index != BP_TYPE_BOOL)
+    return wrong_type(value, "an integer");
+  *number = value->v_int64;
+  return 0;
+}
+
+/* The view of a tensor, or NULL (no error raised). */
+static const BpTensorView *find_view(const BpValue *value) {
+  if (value->type_index == BP_TYPE_TENSOR)
+    return &((const BpTensor *)value->v_obj)->view;
+  return value->type_index == BP_TYPE_TENSOR_VIEW ? value->v_view : NULL;
+}
+
+static BpTensor *get_tensor(const BpValue *value) {
+  if (value->type_index == BP_TYPE_TENSOR)
+    return (BpTensor *)value->v_obj;
+  wrong_type(value, "a tensor object");
+  return NULL;
+}
+
+static int get_shape(const BpValue *value, const BpShape **shape) {
+  if (value->type_index != BP_TYPE_SHAPE)
+    return wrong_type(value, "a shape");
+  *shape = (const BpShape *)value->v_obj;
+  return 0;
+}
+
+static int get_dtype(const BpValue *value, BpDataType *dtype) {
+  if (value->type_index != BP_TYPE_DTYPE)
+    return wrong_type(value, "a data type");
+  *dtype = value->v_dtype;
+  return 0;
+}
+
+static int get_array(const BpValue *value, BpArray **array) {
+  if (value->type_index != BP_TYPE_ARRAY)
+    return wrong_type(value, "a tuple");
+  *array = (BpArray *)value->v_obj;
+  return 0;
+}
+
+/* Where in the program a check stands: the text that the compiler gave it, or "". */
+static const char *context_of(const BpValue *value) {
+  BpByteArray text = {"", 0};
+  if (value->type_index != BP_TYPE_STR && value->type_index != BP_TYPE_SMALL_STR &&
+      value->type_index != BP_TYPE_RAW_STR)
+    return "";
+  return bp_value_view_str(value, &text) == 0 ? text.data : "";
+}
+
+/* NULL for "global". */
+static int get_scope(const BpValue *value, const char **scope) {
+  BpByteArray text;
+  if (bp_value_view_str(value, &text) < 0)
+    return -1;
+  *scope = !text.size || !strcmp(text.data, "global") ? NULL : text.data;
+  return 0;
+}
+
+static void set_object(BpValue *result, int32_t type_index, void *object) {
+  *result = (BpValue){.type_index = type_index, .v_obj = object};
+}
+
+static int return_tensor(BpValue *result, BpTensor *tensor) {
+  if (!tensor)
+    return -1;
+  set_object(result, BP_TYPE_TENSOR, tensor);
+  return 0;
+}
+
+static int return_shape(BpValue *result, const int64_t *extents, size_t count) {
+  BpShape *shape = bp_shape_create(extents, count);
+  if (!shape)
+    return -1;
+  set_object(result, BP_TYPE_SHAPE, shape);
+  return 0;
+}
+
+/* ---- The shape heap ----------------------------------------------------------------------- */
+
+/* The numbers that a function's symbolic extents have in this call: a tensor, as compiled code
+ * computes with them. */
+
+static int alloc_shape_heap(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                            BpValue *result) {
+  int64_t size;
+  (void)machine;
+  if (check_count(num_args, 2, 2) < 0 || get_int(&args[1], &size) < 0)
+    return -1;
+  const BpDataType int64 = {BP_DTYPE_INT, 64, 1};
+  return return_tensor(result,
+                       bp_tensor_create(&size, 1, int64, (BpDevice){BP_DEVICE_CPU, 0}, NULL));
+}
+
+/* The cell `index` of a heap. */
+static int64_t *heap_cell(const BpValue *heap, int64_t index) {
+  const BpTensorView *view = find_view(heap);
+  if (!view || view->ndim != 1 || view->device.device_type != BP_DEVICE_CPU ||
+      view->dtype.code != BP_DTYPE_INT || view->dtype.bits != 64 || view->dtype.lanes != 1) {
+    wrong_type(heap, "a shape heap");
+    return NULL;
+  }
+  if (index < 0 || index >= view->shape[0]) {
+    bp_error_raise(BP_ERROR_INDEX, "cell %" PRId64 " of a shape heap of %" PRId64, index,
+                   view->shape[0]);
+    return NULL;
+  }
+  return (int64_t *)(void *)((char *)view->data + view->byte_offset) + index;
+}
+
+/* How an extent is matched: TVM's MatchShapeCode. */
+enum { MATCH_EQUAL = 0, MATCH_STORE = 1, MATCH_NOTHING = 2, MATCH_EQUAL_TO_STORED = 3 };
+
+static int match_one(int64_t value, const BpValue *heap, const BpValue *how, int32_t index,
+                     const char *context) {
+  int64_t code, number, *cell = NULL;
+  if (get_int(&how[0], &code) < 0 || get_int(&how[1], &number) < 0)
+    return -1;
+  if (code == MATCH_NOTHING)
+    return 0;
+  if (code != MATCH_EQUAL && !(cell = heap_cell(heap, number)))
+    return -1;
+  if (code == MATCH_STORE) {
+    *cell = value;
+    return 0;
+  }
+  int64_t wanted = cell ? *cell : number;
+  if (code != MATCH_EQUAL && code != MATCH_EQUAL_TO_STORED)
+    return bp_error_raise(BP_ERROR_VALUE, "unknown way %" PRId64 " to match a shape", code);
+  if (value == wanted)
+    return 0;
+  if (index < 0)
+    return bp_error_raise(BP_ERROR_RUNTIME,
+                          "%s match_cast error, the value %" PRId64 " is not %" PRId64, context,
+                          value, wanted);
+  return bp_error_raise(BP_ERROR_RUNTIME,
+                        "%s match_cast error, shape[%d] is %" PRId64 ", and %s %" PRId64, context,
+                        index, value, cell ? "elsewhere it was" : "must be", wanted);
+}
+
+/* The extents of a tensor or a shape. */
+static int get_extents(const BpValue *value, const int64_t **extents, size_t *count) {
+  const BpTensorView *view = find_view(value);
+  if (view) {
+    *extents = view->shape;
+    *count = (size_t)view->ndim;
+    return 0;
+  }
+  if (value->type_index != BP_TYPE_SHAPE)
+    return wrong_type(value, "a tensor or a shape");
+  *extents = ((const BpShape *)value->v_obj)->data;
+  *count = ((const BpShape *)value->v_obj)->size;
+  return 0;
+}
+
+/* (value, heap, n, n x (code, number), context) */
+static int match_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                       BpValue *result) {
+  const int64_t *extents;
+  size_t count;
+  int64_t wanted;
+  (void)machine;
+  (void)result;
+  if (check_count(num_args, 4, INT32_MAX) < 0 || get_extents(&args[0], &extents, &count) < 0 ||
+      get_int(&args[2], &wanted) < 0)
+    return -1;
+  if (wanted < 0 || wanted > (num_args - 4) / 2)
+    return bp_error_raise(BP_ERROR_VALUE, "a match of %" PRId64 " extents in %d arguments", wanted,
+                          num_args);
+  const char *context = context_of(&args[3 + 2 * wanted]);
+  if (count != (size_t)wanted)
+    return bp_error_raise(BP_ERROR_RUNTIME,
+                          "%s match_cast shape size mismatch: %zu dimensions, not %" PRId64,
+                          context, count, wanted);
+  for (int32_t i = 0; i < (int32_t)count; i++)
+    if (match_one(extents[i], &args[1], &args[3 + 2 * i], i, context) < 0)
+      return -1;
+  return 0;
+}
+
+/* (value, heap, code, number, context) */
+static int match_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                            BpValue *result) {
+  int64_t value;
+  (void)machine;
+  (void)result;
+  if (check_count(num_args, 5, 5) < 0 || get_int(&args[0], &value) < 0)
+    return -1;
+  return match_one(value, &args[1], &args[2], -1, context_of(&args[4]));
+}
+
+/* How an extent is made: TVM's MakeShapeCode. */
+enum { MAKE_NUMBER = 0, MAKE_STORED = 1 };
+
+static int make_one(const BpValue *heap, const BpValue *how, int64_t *made) {
+  int64_t code, number;
+  if (get_int(&how[0], &code) < 0 || get_int(&how[1], &number) < 0)
+    return -1;
+  *made = number;
+  if (code == MAKE_NUMBER)
+    return 0;
+  if (code != MAKE_STORED)
+    return bp_error_raise(BP_ERROR_VALUE, "unknown way %" PRId64 " to make a shape", code);
+  int64_t *cell = heap_cell(heap, number);
+  if (!cell)
+    return -1;
+  *made = *cell;
+  return 0;
+}
+
+/* (heap, n, n x (code, number)) -> shape */
+static int make_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                      BpValue *result) {
+  int64_t count;
+  (void)machine;
+  if (check_count(num_args, 2, INT32_MAX) < 0 || get_int(&args[1], &count) < 0)
+    return -1;
+  if (count < 0 || count > (num_args - 2) / 2)
+    return bp_error_raise(BP_ERROR_VALUE, "a shape of %" PRId64 " extents in %d arguments", count,
+                          num_args);
+  int64_t *extents = malloc(((size_t)count + 1) * sizeof(*extents));
+  if (!extents)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a shape");
+  int status = 0;
+  for (int64_t i = 0; status == 0 && i < count; i++)
+    status = make_one(&args[0], &args[2 + 2 * i], &extents[i]);
+  if (status == 0)
+    status = return_shape(result, extents, (size_t)count);
+  free(extents);
+  return status;
+}
+
+/* (heap, code, number) -> int */
+static int make_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                           BpValue *result) {
+  int64_t made;
+  (void)machine;
+  if (check_count(num_args, 3, 3) < 0 || make_one(&args[0], &args[1], &made) < 0)
+    return -1;
+  *result = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = made};
+  return 0;
+}
+
+static int shape_of(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                    BpValue *result) {
+  (void)machine;
+  if (check_count(num_args, 1, 1) < 0)
+    return -1;
+  const BpTensorView *view = find_view(&args[0]);
+  if (!view)
+    return wrong_type(&args[0], "a tensor");
+  return return_shape(result, view->shape, (size_t)view->ndim);
+}
+
+/* ---- Checks ------------------------------------------------------------------------------- */
+
+/* (value, ndim or -1, dtype (may be left out or None), context) */
+static int check_tensor_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                             BpValue *result) {
+  int64_t ndim;
+  (void)machine;
+  (void)result;
+  if (check_count(num_args, 3, 4) < 0 || get_int(&args[1], &ndim) < 0)
+    return -1;
+  const char *context = context_of(&args[num_args - 1]);
+  const BpTensorView *view = find_view(&args[0]);
+  if (!view)
+    return bp_error_raise(BP_ERROR_TYPE, "%s expect a Tensor but get %s", context,
+                          bp_type_name(args[0].type_index));
+  if (ndim != -1 && ndim != view->ndim)
+    return bp_error_raise(BP_ERROR_VALUE, "%s expect Tensor with ndim %" PRId64 " but get %d",
+                          context, ndim, view->ndim);
+  if (num_args == 4 && args[2].type_index == BP_TYPE_DTYPE &&
+      memcmp(&args[2].v_dtype, &view->dtype, sizeof(BpDataType))) {
+    char wanted[32], given[32];
+    bp_dtype_format(args[2].v_dtype, wanted);
+    bp_dtype_format(view->dtype, given);
+    return bp_error_raise(BP_ERROR_VALUE, "%s expect Tensor with dtype %s but get %s", context,
+                          wanted, given);
+  }
+  return 0;
+}
+
+/* (value, ndim or -1, context) */
+static int check_shape_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                            BpValue *result) {
+  int64_t ndim;
+  (void)machine;
+  (void)result;
+  if (check_count(num_args, 3, 3) < 0 || get_int(&args[1], &ndim) < 0)
+    return -1;
+  if (args[0].type_index != BP_TYPE_SHAPE)
+    return bp_error_raise(BP_ERROR_TYPE, "%s expect a Shape but get %s", context_of(&args[2]),
+                          bp_type_name(args[0].type_index));
+  size_t size = ((const BpShape *)args[0].v_obj)->size;
+  if (ndim != -1 && (uint64_t)ndim != size)
+    return bp_error_raise(BP_ERROR_VALUE, "%s expect Shape with ndim %" PRId64 " but get %zu",
+                          context_of(&args[2]), ndim, size);
+  return 0;
+}
+
+static int prim_value_fits(const BpValue *value, BpDataType dtype) {
+  int32_t type = value->type_index;
+  switch (dtype.code) {
+  case BP_DTYPE_BOOL:
+  case BP_DTYPE_INT:
+  case BP_DTYPE_UINT:
+    return type == BP_TYPE_INT || type == BP_TYPE_BOOL;
+  case BP_DTYPE_FLOAT:
+    return type == BP_TYPE_FLOAT || type == BP_TYPE_INT || type == BP_TYPE_BOOL;
+  default:
+    return dtype.code == BP_DTYPE_HANDLE && type < BP_TYPE_OBJECT;
+  }
+}
+
+/* (value, dtype, context) */
+static int check_prim_value_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                                 BpValue *result) {
+  BpDataType dtype;
+  char wanted[32];
+  (void)machine;
+  (void)result;
+  if (check_count(num_args, 3, 3) < 0 || get_dtype(&args[1], &dtype) < 0)
+    return -1;
+  if (prim_value_fits(&args[0], dtype))
+    return 0;
+  bp_dtype_format(dtype, wanted);
+  return bp_error_raise(BP_ERROR_TYPE, "%s expect a %s but get %s", context_of(&args[2]), wanted,
+                        bp_type_name(args[0].type_index));
+}
+
+/* (value, context) */
+static int check_string_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                             BpValue *result) {
+  (void)machine;
+  (void)result;
+  if (check_count(num_args, 2, 2) < 0)
+    return -1;
+  int32_t type = args[0].type_index;
+  if (type == BP_TYPE_STR || type == BP_TYPE_SMALL_STR || type == BP_TYPE_RAW_STR)
+    return 0;
+  return bp_error_raise(BP_ERROR_TYPE, "%s expect a string but get %s", context_of(&args[1]),
+                        bp_type_name(type));
+}
+
+/* (value, number of items, context) */
+static int check_tuple_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                            BpValue *result) {
+  int64_t size;
+  (void)machine;
+  (void)result;
+  if (check_count(num_args, 3, 3) < 0 || get_int(&args[1], &size) < 0)
+    return -1;
+  if (args[0].type_index != BP_TYPE_ARRAY)
+    return bp_error_raise(BP_ERROR_TYPE, "%s expect a Tuple but get %s", context_of(&args[2]),
+                          bp_type_name(args[0].type_index));
+  int64_t given = ((const BpArray *)args[0].v_obj)->size;
+  if (given != size)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "%s expect a Tuple with %" PRId64 " elements but get one with %" PRId64,
+                          context_of(&args[2]), size, given);
+  return 0;
+}
+
+/* (value, context) */
+static int check_func_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                           BpValue *result) {
+  (void)machine;
+  (void)result;
+  if (check_count(num_args, 2, 2) < 0)
+    return -1;
+  if (args[0].type_index == BP_TYPE_FUNCTION)
+    return 0;
+  return bp_error_raise(BP_ERROR_TYPE, "%s expect a Function but get %s", context_of(&args[1]),
+                        bp_type_name(args[0].type_index));
+}
+
+/* ---- Memory ------------------------------------------------------------------------------- */
+
+/* (machine, shape, device or -1 for the host, dtype, scope) -> storage */
+static int alloc_storage(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                         BpValue *result) {
+  const BpShape *shape;
+  const char *scope;
+  int64_t device;
+  BpDataType dtype;
+  if (check_count(num_args, 5, 5) < 0 || get_shape(&args[1], &shape) < 0 ||
+      get_int(&args[2], &device) < 0 || get_dtype(&args[3], &dtype) < 0 ||
+      get_scope(&args[4], &scope) < 0)
+    return -1;
+  if (device == -1)
+    device = (int64_t)machine->num_devices - 1;
+  if (device < 0 || device >= machine->num_devices)
+    return bp_error_raise(BP_ERROR_INDEX, "memory on device %" PRId64 " of a model that runs on %u",
+                          device, machine->num_devices);
+  const BpTensorView view = {
+      .ndim = (int32_t)shape->size, .dtype = dtype, .shape = (int64_t *)(uintptr_t)shape->data};
+  int64_t bytes = bp_view_num_bytes(&view);
+  if (bytes < 0)
+    return -1;
+  BpObject *storage =
+      bp__relax_storage_create(machine->pools[device], (uint64_t)bytes, dtype, scope);
+  if (!storage)
+    return -1;
+  set_object(result, BP_TYPE_OBJECT, storage);
+  return 0;
+}
+
+/* (storage, offset, shape, dtype, scope (may be left out)) -> tensor */
+static int alloc_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                        BpValue *result) {
+  const BpShape *shape;
+  int64_t offset;
+  BpDataType dtype;
+  (void)machine;
+  if (check_count(num_args, 4, 5) < 0 || get_int(&args[1], &offset) < 0 ||
+      get_shape(&args[2], &shape) < 0 || get_dtype(&args[3], &dtype) < 0)
+    return -1;
+  if (!bp__relax_is_storage(&args[0]))
+    return wrong_type(&args[0], "a storage");
+  return return_tensor(result, bp__relax_storage_tensor(args[0].v_obj, offset, shape, dtype));
+}
+
+/* (tensor, shape) -> tensor */
+static int reshape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                   BpValue *result) {
+  const BpShape *shape;
+  (void)machine;
+  if (check_count(num_args, 2, 2) < 0 || get_shape(&args[1], &shape) < 0)
+    return -1;
+  BpTensor *tensor, *wrapped = NULL;
+  if (args[0].type_index == BP_TYPE_TENSOR_VIEW)
+    tensor = wrapped = bp_tensor_wrap(args[0].v_view, NULL, NULL);
+  else
+    tensor = get_tensor(&args[0]);
+  if (!tensor)
+    return -1;
+  int status =
+      return_tensor(result, bp_tensor_create_view(tensor, shape->data, (int32_t)shape->size,
+                                                  tensor->view.dtype, 0));
+  bp_object_release(wrapped);
+  return status;
+}
+
+/* (tensor, device type, device index, scope (may be left out)) -> tensor */
+static int to_device(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                     BpValue *result) {
+  int64_t type, index;
+  const char *scope = NULL;
+  (void)machine;
+  if (check_count(num_args, 3, 4) < 0 || get_int(&args[1], &type) < 0 ||
+      get_int(&args[2], &index) < 0 || (num_args == 4 && get_scope(&args[3], &scope) < 0))
+    return -1;
+  BpTensor *tensor = get_tensor(&args[0]);
+  if (!tensor)
+    return -1;
+  return return_tensor(
+      result, bp__relax_to_device(tensor, (BpDevice){(int32_t)type, (int32_t)index}, scope));
+}
+
+/* A tensor whose data begin where its handle does. */
+static int ensure_zero_offset(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                              BpValue *result) {
+  (void)machine;
+  if (check_count(num_args, 1, 1) < 0)
+    return -1;
+  BpTensor *tensor = get_tensor(&args[0]);
+  if (!tensor)
+    return -1;
+  const BpTensorView *view = &tensor->view;
+  if (!view->byte_offset)
+    return return_tensor(result, bp_object_retain(tensor));
+  BpTensor *copy = bp_tensor_create(view->shape, view->ndim, view->dtype, view->device, NULL);
+  if (!copy)
+    return -1;
+  set_object(result, BP_TYPE_TENSOR, copy);
+  return bp_tensor_copy(view, &copy->view, NULL);
+}
+
+static int null_value(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                      BpValue *result) {
+  (void)machine;
+  (void)args;
+  (void)num_args;
+  (void)result;
+  return 0;
+}
+
+static int copy(BpRelaxMachine *machine, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)machine;
+  if (check_count(num_args, 1, 1) < 0)
+    return -1;
+  if (args[0].type_index >= BP_TYPE_OBJECT)
+    bp_object_retain(args[0].v_obj);
+  *result = args[0];
+  return 0;
+}
+
+/* ---- Numbers in tensors ------------------------------------------------------------------- */
+
+/* Element `index` of integers or truth values in host memory. */
+static int read_element(const BpTensorView *view, int64_t index, int64_t *number) {
+  size_t bytes = bp_dtype_bytes(view->dtype);
+  const char *at = (const char *)view->data + view->byte_offset + (size_t)index * bytes;
+  int8_t byte;
+  int16_t half;
+  int32_t word;
+  if (view->dtype.code > BP_DTYPE_UINT && view->dtype.code != BP_DTYPE_BOOL)
+    return bp_error_raise(BP_ERROR_TYPE, "expected a tensor of integers");
+  switch (bytes) {
+  case 1:
+    memcpy(&byte, at, 1);
+    *number = byte;
+    return 0;
+  case 2:
+    memcpy(&half, at, 2);
+    *number = half;
+    return 0;
+  case 4:
+    memcpy(&word, at, 4);
+    *number = word;
+    return 0;
+  case 8:
+    memcpy(number, at, 8);
+    return 0;
+  default:
+    return bp_error_raise(BP_ERROR_TYPE, "expected a tensor of integers of 8 to 64 bits");
+  }
+}
+
+/* The tensor in host memory (transfer full). */
+static BpTensor *get_host_tensor(const BpValue *value) {
+  BpTensor *tensor = get_tensor(value);
+  if (!tensor)
+    return NULL;
+  return bp__relax_to_device(tensor,
+                             tensor->view.device.device_type == BP_DEVICE_CPU
+                                 ? tensor->view.device
+                                 : (BpDevice){BP_DEVICE_CPU, 0},
+                             NULL);
+}
+
+/* A truth value, or a tensor that holds one -> bool */
+static int read_if_cond(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                        BpValue *result) {
+  int64_t number;
+  (void)machine;
+  if (check_count(num_args, 1, 1) < 0)
+    return -1;
+  if (args[0].type_index == BP_TYPE_INT || args[0].type_index == BP_TYPE_BOOL) {
+    number = args[0].v_int64;
+  } else {
+    BpTensor *tensor = get_host_tensor(&args[0]);
+    if (!tensor)
+      return -1;
+    int status = bp_view_num_elements(&tensor->view) == 1
+                     ? read_element(&tensor->view, 0, &number)
+                     : bp_error_raise(BP_ERROR_VALUE, "a condition is one element");
+    bp_object_release(tensor);
+    if (status < 0)
+      return -1;
+  }
+  *result = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = number != 0};
+  return 0;
+}
+
+static int read_extents(const BpTensorView *view, BpValue *result) {
+  if (view->ndim != 1 || view->shape[0] > 64)
+    return bp_error_raise(BP_ERROR_VALUE, "a shape is read from a list of at most 64 integers");
+  int64_t extents[64];
+  for (int64_t i = 0; i < view->shape[0]; i++)
+    if (read_element(view, i, &extents[i]) < 0)
+      return -1;
+  return return_shape(result, extents, (size_t)view->shape[0]);
+}
+
+static int tensor_to_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                           BpValue *result) {
+  (void)machine;
+  if (check_count(num_args, 1, 1) < 0)
+    return -1;
+  BpTensor *tensor = get_host_tensor(&args[0]);
+  int status = tensor ? read_extents(&tensor->view, result) : -1;
+  bp_object_release(tensor);
+  return status;
+}
+
+/* ---- Tuples ------------------------------------------------------------------------------- */
+
+static int make_tuple(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                      BpValue *result) {
+  (void)machine;
+  BpArray *array = bp_array_create(args, (size_t)num_args);
+  if (!array)
+    return -1;
+  set_object(result, BP_TYPE_ARRAY, array);
+  return 0;
+}
+
+/* An item of a tuple: (tuple, index). */
+static BpValue *find_item(const BpValue *args, int32_t num_args) {
+  BpArray *array;
+  int64_t index;
+  if (check_count(num_args, 2, 2) < 0 || get_array(&args[0], &array) < 0 ||
+      get_int(&args[1], &index) < 0)
+    return NULL;
+  if (index >= 0 && index < array->size)
+    return &array->data[index];
+  bp_error_raise(BP_ERROR_INDEX, "item %" PRId64 " of a tuple of %" PRId64, index, array->size);
+  return NULL;
+}
+
+static int tuple_getitem(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                         BpValue *result) {
+  const BpValue *item = find_item(args, num_args);
+  return item ? copy(machine, item, 1, result) : -1;
+}
+
+static int tuple_reset_item(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                            BpValue *result) {
+  BpValue *item = find_item(args, num_args);
+  (void)machine;
+  (void)result;
+  if (!item)
+    return -1;
+  bp_value_clear(item);
+  return 0;
+}
+
+/* ---- Functions ---------------------------------------------------------------------------- */
+
+static int get_function(const BpValue *value, BpFunction **function) {
+  if (value->type_index != BP_TYPE_FUNCTION)
+    return wrong_type(value, "a function");
+  *function = (BpFunction *)value->v_obj;
+  return 0;
+}
+
+/* (function, arguments to be bound) -> function */
+static int make_closure(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                        BpValue *result) {
+  BpFunction *function;
+  if (check_count(num_args, 1, INT32_MAX) < 0 || get_function(&args[0], &function) < 0)
+    return -1;
+  BpFunction *closure = bp__relax_bind_last(machine, function, args + 1, num_args - 1);
+  if (!closure)
+    return -1;
+  set_object(result, BP_TYPE_FUNCTION, closure);
+  return 0;
+}
+
+/* (machine, function, arguments) -> its result */
+static int invoke_closure(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                          BpValue *result) {
+  BpFunction *function;
+  (void)machine;
+  if (check_count(num_args, 2, INT32_MAX) < 0 || get_function(&args[1], &function) < 0)
+    return -1;
+  return bp_function_call(function, args + 2, num_args - 2, result);
+}
+
+/* (function, arguments, shape): the extents are further arguments. */
+static int call_tir_dyn(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                        BpValue *result) {
+  BpFunction *function;
+  const BpShape *shape;
+  (void)machine;
+  if (check_count(num_args, 2, INT32_MAX) < 0 || get_function(&args[0], &function) < 0 ||
+      get_shape(&args[num_args - 1], &shape) < 0)
+    return -1;
+  size_t given = (size_t)num_args - 2, all = given + shape->size;
+  BpValue *values = malloc((all + 1) * sizeof(*values));
+  if (!values)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the arguments of a call");
+  memcpy(values, args + 1, given * sizeof(*values));
+  for (size_t i = 0; i < shape->size; i++)
+    values[given + i] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = shape->data[i]};
+  int status = bp_function_call(function, values, (int32_t)all, result);
+  free(values);
+  return status;
+}
+
+/* ---- The table ---------------------------------------------------------------------------- */
+
+typedef struct Builtin {
+  const char *name; /* behind the prefix */
+  BpRelaxBuiltin call;
+} Builtin;
+
+static const Builtin builtins[] = {
+    {"alloc_shape_heap", alloc_shape_heap},
+    {"alloc_storage", alloc_storage},
+    {"alloc_tensor", alloc_tensor},
+    {"call_tir_dyn", call_tir_dyn},
+    {"check_func_info", check_func_info},
+    {"check_prim_value_info", check_prim_value_info},
+    {"check_shape_info", check_shape_info},
+    {"check_string_info", check_string_info},
+    {"check_tensor_info", check_tensor_info},
+    {"check_tuple_info", check_tuple_info},
+    {"copy", copy},
+    {"ensure_zero_offset", ensure_zero_offset},
+    {"invoke_closure", invoke_closure},
+    {"make_closure", make_closure},
+    {"make_prim_value", make_prim_value},
+    {"make_shape", make_shape},
+    {"make_tuple", make_tuple},
+    {"match_prim_value", match_prim_value},
+    {"match_shape", match_shape},
+    {"null_value", null_value},
+    {"read_if_cond", read_if_cond},
+    {"reshape", reshape},
+    {"shape_of", shape_of},
+    {"tensor_to_shape", tensor_to_shape},
+    {"to_device", to_device},
+    {"tuple_getitem", tuple_getitem},
+    {"tuple_reset_item", tuple_reset_item},
+};
+#define NUM_BUILTINS (sizeof(builtins) / sizeof(builtins[0]))
+
+BpRelaxBuiltin bp__relax_builtin_find(const char *name) {
+  size_t prefix = strlen(BP_RELAX_BUILTIN_PREFIX);
+  if (strncmp(name, BP_RELAX_BUILTIN_PREFIX, prefix) != 0)
+    return NULL;
+  for (size_t i = 0; i < NUM_BUILTINS; i++)
+    if (strcmp(builtins[i].name, name + prefix) == 0)
+      return builtins[i].call;
+  return NULL;
+}
+
+static int call_builtin(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  const Builtin *builtin = ((BpClosure *)self)->context;
+  BpRelaxMachine *machine = bp__relax_machine_current();
+  if (!machine)
+    return bp_error_raise(BP_ERROR_RUNTIME,
+                          BP_RELAX_BUILTIN_PREFIX "%s is for code that a Relax machine runs",
+                          builtin->name);
+  return builtin->call(machine, args, num_args, result);
+}
+
+static int register_one(const Builtin *builtin) {
+  char name[64] = BP_RELAX_BUILTIN_PREFIX;
+  strncat(name, builtin->name, sizeof(name) - sizeof(BP_RELAX_BUILTIN_PREFIX));
+  BpFunction *function = bp_function_create(call_builtin, (void *)(uintptr_t)builtin, NULL);
+  if (!function)
+    return -1;
+  int status = bp_registry_set(name, function, 1);
+  bp_object_release(function);
+  return status;
+}
+
+int bp__relax_builtin_register(void) {
+  for (size_t i = 0; i < NUM_BUILTINS; i++)
+    if (register_one(&builtins[i]) < 0)
+      return -1;
+  return 0;
+}

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+# Relax executables: what TVM compiles models to.
+
+libbackplane_graph_la_SOURCES += \
+	graph/relax/builtin.c graph/relax/builtin.h \
+	graph/relax/executable.c graph/relax/executable.h \
+	graph/relax/machine.c graph/relax/machine.h \
+	graph/relax/module.c graph/relax/module.h \
+	graph/relax/storage.c graph/relax/storage.h

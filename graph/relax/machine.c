@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine: registers are values, every call goes to a function that was found beforehand. */
+#include "graph/relax/machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+
+#include "graph/relax/builtin.h"
+
+/* Loops are compiled to recursion; the thread's stack is finite. */
+#define MAX_DEPTH 2048
+
+/* What runs in this thread. */
+static _Thread_local struct {
+  BpRelaxMachine *machine;
+  uint32_t depth;
+} running;
+
+BpRelaxMachine *bp__relax_machine_current(void) {
+  return running.machine;
+}
+
+static void keep(BpValue *kept, const BpValue *value) {
+  if (value->type_index >= BP_TYPE_OBJECT)
+    bp_object_retain(value->v_obj);
+  *kept = *value;
+}
+
+/* ---- Running ------------------------------------------------------------------------------ */
+
+static int call_function(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                         int32_t num_args, BpValue *result);
+
+/* One call of a bytecode function: its registers, and then room for the arguments of its calls. */
+typedef struct Frame {
+  BpRelaxMachine *machine;
+  const BpRelaxFunction *function;
+  BpValue *registers;
+  BpValue *args;
+} Frame;
+
+static BpValue load(const Frame *frame, const BpRelaxArg *arg) {
+  switch (arg->kind) {
+  case BP_RELAX_REGISTER:
+    return frame->registers[arg->value];
+  case BP_RELAX_IMMEDIATE:
+    return (BpValue){.type_index = BP_TYPE_INT, .v_int64 = arg->value};
+  case BP_RELAX_CONSTANT:
+    return frame->machine->constants[arg->value];
+  case BP_RELAX_FUNCTION:
+    return frame->machine->functions[arg->value];
+  case BP_RELAX_CONTEXT:
+    return (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = frame->machine};
+  default:
+    return (BpValue){.type_index = BP_TYPE_NONE};
+  }
+}
+
+/* Says where in the model the error came from, once. */
+static int call_failed(const Frame *frame, const BpRelaxInstruction *instruction) {
+  const BpRelaxFunction *callee = &frame->machine->executable->functions[instruction->function];
+  if (callee->kind == BP_RELAX_PACKED)
+    bp_error_add_context("'%s', called by '%s'", callee->name, frame->function->name);
+  return -1;
+}
+
+static int run_call(Frame *frame, const BpRelaxInstruction *instruction) {
+  BpValue result = {.type_index = BP_TYPE_NONE};
+  for (uint32_t i = 0; i < instruction->num_args; i++)
+    frame->args[i] = load(frame, &instruction->args[i]);
+  if (call_function(frame->machine, instruction->function, frame->args,
+                    (int32_t)instruction->num_args, &result))
+    return call_failed(frame, instruction);
+  if (instruction->dst < 0) {
+    bp_value_clear(&result);
+  } else {
+    bp_value_clear(&frame->registers[instruction->dst]);
+    frame->registers[instruction->dst] = result;
+  }
+  return 0;
+}
+
+/* 1 or 0; -1 with an error for what is no condition. */
+static int test_condition(const Frame *frame, const BpRelaxInstruction *instruction) {
+  BpValue value = load(frame, instruction->args);
+  if (value.type_index == BP_TYPE_INT || value.type_index == BP_TYPE_BOOL)
+    return value.v_int64 != 0;
+  return bp_error_raise(BP_ERROR_TYPE, "'%s': a condition is a %s, not a number",
+                        frame->function->name, bp_type_name(value.type_index));
+}
+
+static int run_code(Frame *frame, BpValue *result) {
+  const BpRelaxInstruction *code = frame->function->code;
+  for (int64_t at = 0;;) {
+    const BpRelaxInstruction *instruction = &code[at];
+    if (instruction->op == BP_RELAX_CALL) {
+      if (run_call(frame, instruction))
+        return -1;
+      at++;
+    } else if (instruction->op == BP_RELAX_RET) {
+      BpValue value = load(frame, instruction->args);
+      keep(result, &value);
+      return 0;
+    } else if (instruction->op == BP_RELAX_GOTO) {
+      at = instruction->target;
+    } else {
+      int holds = test_condition(frame, instruction);
+      if (holds < 0)
+        return -1;
+      at = holds ? at + 1 : instruction->target;
+    }
+  }
+}
+
+/* "'forward' takes 2 arguments (x, y), and 1 was given." */
+static int wrong_count(const BpRelaxFunction *function, int32_t num_args) {
+  char names[512] = "";
+  size_t used = 0;
+  for (uint32_t i = 0; i < function->num_params && used < sizeof(names); i++)
+    used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : " (",
+                             function->param_names[i]);
+  return bp_error_raise(BP_ERROR_TYPE, "'%s' takes %u arguments%s%s, and %d were given",
+                        function->name, function->num_args, names, *names ? ")" : "", num_args);
+}
+
+/* Registers with the arguments in the first of them; room for `extra` values follows. */
+static BpValue *create_registers(const BpRelaxFunction *function, const BpValue *args,
+                                 int32_t num_args, uint32_t extra) {
+  if (num_args < 0 || (uint32_t)num_args != function->num_args) {
+    wrong_count(function, num_args);
+    return NULL;
+  }
+  BpValue *registers = calloc((size_t)function->num_registers + extra + 1, sizeof(*registers));
+  if (!registers) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for the registers of '%s'", function->name);
+    return NULL;
+  }
+  for (int32_t i = 0; i < num_args; i++)
+    keep(&registers[i], &args[i]);
+  return registers;
+}
+
+static void free_registers(const BpRelaxFunction *function, BpValue *registers) {
+  for (uint32_t i = 0; i < function->num_registers; i++)
+    bp_value_clear(&registers[i]);
+  free(registers);
+}
+
+static int run_bytecode(BpRelaxMachine *machine, const BpRelaxFunction *function,
+                        const BpValue *args, int32_t num_args, BpValue *result) {
+  BpValue *registers = create_registers(function, args, num_args, function->max_call_args);
+  if (!registers)
+    return -1;
+  Frame frame = {machine, function, registers, registers + function->num_registers};
+  int status = run_code(&frame, result);
+  free_registers(function, registers);
+  return status;
+}
+
+/* A compiled function is given its registers, and leaves its result behind the arguments. */
+static int run_compiled(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                        int32_t num_args, BpValue *result) {
+  const BpRelaxFunction *function = &machine->executable->functions[index];
+  BpFunction *code = machine->callees[index].function;
+  BpValue *registers = create_registers(function, args, num_args, 0), ignored;
+  if (!registers)
+    return -1;
+  BpValue tables[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = machine},
+                      {.type_index = BP_TYPE_POINTER, .v_ptr = registers},
+                      {.type_index = BP_TYPE_POINTER, .v_ptr = machine->constants},
+                      {.type_index = BP_TYPE_POINTER, .v_ptr = machine->functions}};
+  int status = bp_function_call(code, tables, 4, &ignored);
+  if (status == 0) {
+    bp_value_clear(&ignored);
+    keep(result, &registers[function->num_args]);
+  }
+  free_registers(function, registers);
+  return status;
+}
+
+static int call_own(BpRelaxMachine *machine, uint32_t index, const BpValue *args, int32_t num_args,
+                    BpValue *result) {
+  const BpRelaxFunction *function = &machine->executable->functions[index];
+  if (running.depth >= MAX_DEPTH)
+    return bp_error_raise(BP_ERROR_RUNTIME, "'%s': calls are nested more than %d deep",
+                          function->name, MAX_DEPTH);
+  running.depth++;
+  int status = function->kind == BP_RELAX_BYTECODE
+                   ? run_bytecode(machine, function, args, num_args, result)
+                   : run_compiled(machine, index, args, num_args, result);
+  running.depth--;
+  return status;
+}
+
+static int call_function(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                         int32_t num_args, BpValue *result) {
+  const BpRelaxCallee *callee = &machine->callees[index];
+  if (callee->builtin)
+    return callee->builtin(machine, args, num_args, result);
+  if (machine->executable->functions[index].kind == BP_RELAX_PACKED)
+    return callee->function->call(callee->function, args, num_args, result);
+  return call_own(machine, index, args, num_args, result);
+}
+
+/* ---- Entering ----------------------------------------------------------------------------- */
+
+/* The functions that callees have do not keep the machine, which has them. */
+typedef struct Entry {
+  BpRelaxMachine *machine;
+  uint32_t index;
+} Entry;
+
+static int call_entry(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  const Entry *entry = ((BpClosure *)self)->context;
+  return bp__relax_machine_call(entry->machine, entry->index, args, num_args, result);
+}
+
+static BpFunction *create_entry(BpRelaxMachine *machine, uint32_t index) {
+  Entry *entry = malloc(sizeof(*entry));
+  if (!entry) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a function");
+    return NULL;
+  }
+  *entry = (Entry){machine, index};
+  return bp_function_create(call_entry, entry, free);
+}
+
+/* Makes a result what the machine's caller may keep. */
+static int release_result(BpRelaxMachine *machine, BpValue *result) {
+  if (result->type_index == BP_TYPE_FUNCTION && ((BpFunction *)result->v_obj)->call == call_entry) {
+    BpFunction *own = bp__relax_bind_last(machine, (BpFunction *)result->v_obj, NULL, 0);
+    bp_value_clear(result);
+    if (!own)
+      return -1;
+    *result = (BpValue){.type_index = BP_TYPE_FUNCTION, .v_obj = &own->header};
+  }
+  if (result->type_index == BP_TYPE_TENSOR_VIEW || result->type_index == BP_TYPE_RAW_STR) {
+    *result = (BpValue){.type_index = BP_TYPE_NONE};
+    return bp_error_raise(BP_ERROR_TYPE, "the model returns an argument that was only lent to it; "
+                                         "pass it as a tensor object");
+  }
+  return 0;
+}
+
+static int call_on_device(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                          int32_t num_args, BpValue *result) {
+  BpDevice device = machine->devices[0], before = device;
+  void *stream;
+  if (device.device_type == BP_DEVICE_CPU)
+    return call_own(machine, index, args, num_args, result);
+  bp_device_get_current(device.device_type, &before.device_id, &stream);
+  if (bp_device_set_current(device, NULL) < 0)
+    return -1;
+  int status = call_own(machine, index, args, num_args, result);
+  BpError *error = bp_error_take();
+  if (bp_device_set_current(before, stream) < 0)
+    bp_error_clear();
+  if (error)
+    bp_error_put(error);
+  return status;
+}
+
+int bp__relax_machine_call(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                           int32_t num_args, BpValue *result) {
+  if (running.machine == machine)
+    return call_own(machine, index, args, num_args, result);
+  BpRelaxMachine *before = running.machine;
+  running.machine = machine;
+  int status = call_on_device(machine, index, args, num_args, result);
+  running.machine = before;
+  return status ? status : release_result(machine, result);
+}
+
+/* ---- Binding arguments -------------------------------------------------------------------- */
+
+typedef struct Bound {
+  BpFunction *function;
+  int32_t num_args;
+  BpValue args[];
+} Bound;
+
+static void free_bound(void *context) {
+  Bound *bound = context;
+  for (int32_t i = 0; i < bound->num_args; i++)
+    bp_value_clear(&bound->args[i]);
+  bp_object_release(bound->function);
+  free(bound);
+}
+
+static int call_bound(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  const Bound *bound = ((BpClosure *)self)->context;
+  size_t given = num_args > 0 ? (size_t)num_args : 0, more = (size_t)bound->num_args;
+  if (!more)
+    return bp_function_call(bound->function, args, num_args, result);
+  BpValue *all = malloc((given + more) * sizeof(*all));
+  if (!all)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the arguments of a closure");
+  if (given)
+    memcpy(all, args, given * sizeof(*all));
+  memcpy(all + given, bound->args, more * sizeof(*all));
+  int status = bp_function_call(bound->function, all, (int32_t)(given + more), result);
+  free(all);
+  return status;
+}
+
+BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, const BpValue *args,
+                                int32_t num_args) {
+  Bound *bound = calloc(1, sizeof(*bound) + (size_t)num_args * sizeof(*args));
+  if (!bound) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a closure");
+    return NULL;
+  }
+  bound->function = bp_object_retain(function);
+  for (; bound->num_args < num_args; bound->num_args++) {
+    BpValue *value = &bound->args[bound->num_args];
+    keep(value, &args[bound->num_args]);
+    if (release_result(machine, value)) {
+      free_bound(bound);
+      return NULL;
+    }
+  }
+  return bp_module_function_create(machine->self, call_bound, bound, free_bound);
+}
+
+/* ---- Moving ------------------------------------------------------------------------------- */
+
+static BpTensor *copy_through_host(BpTensor *tensor, BpDevice device, const char *mem_scope) {
+  const BpTensorView *view = &tensor->view;
+  BpDevice host = {BP_DEVICE_CPU, 0};
+  BpTensor *between = bp_tensor_create(view->shape, view->ndim, view->dtype, host, NULL);
+  BpTensor *copy = NULL;
+  if (between &&
+      bp_tensor_copy_to_host(view, between->view.data, (uint64_t)bp_view_num_bytes(view)) == 0)
+    copy = bp__relax_to_device(between, device, mem_scope);
+  bp_object_release(between);
+  return copy;
+}
+
+BpTensor *bp__relax_to_device(BpTensor *tensor, BpDevice device, const char *mem_scope) {
+  const BpTensorView *view = &tensor->view;
+  if (!memcmp(&view->device, &device, sizeof(device)) && !mem_scope)
+    return bp_object_retain(tensor);
+  if (view->device.device_type != BP_DEVICE_CPU && device.device_type != BP_DEVICE_CPU &&
+      view->device.device_type != device.device_type)
+    return copy_through_host(tensor, device, mem_scope);
+  BpTensor *copy = bp_tensor_create(view->shape, view->ndim, view->dtype, device, mem_scope);
+  if (!copy)
+    return NULL;
+  int status =
+      device.device_type == BP_DEVICE_CPU
+          ? bp_tensor_copy_to_host(view, copy->view.data, (uint64_t)bp_view_num_bytes(view))
+          : bp_tensor_copy(view, &copy->view, NULL);
+  if (status == 0)
+    return copy;
+  bp_object_release(copy);
+  return NULL;
+}
+
+/* ---- Making ------------------------------------------------------------------------------- */
+
+static int place_constants(BpRelaxMachine *machine) {
+  const BpRelaxExecutable *executable = machine->executable;
+  for (uint32_t i = 0; i < executable->num_constants; i++) {
+    const BpValue *value = &executable->constants[i];
+    if (value->type_index != BP_TYPE_TENSOR) {
+      keep(&machine->constants[i], value);
+      continue;
+    }
+    BpTensor *tensor =
+        bp__relax_to_device((BpTensor *)value->v_obj, machine->devices[0], executable->scopes[i]);
+    if (!tensor)
+      return bp_error_add_context("constant %u of the model", i);
+    machine->constants[i] = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
+  }
+  return bp_stream_sync(machine->devices[0], NULL);
+}
+
+/* In the imports, then among what the machine brings along, then in the registry. */
+static int find_callee(BpRelaxMachine *machine, const char *name, BpRelaxCallee *callee) {
+  size_t num_imports = bp_module_num_imports(machine->code);
+  for (size_t i = 0; i < num_imports && !callee->function; i++)
+    if (bp_module_get_function(bp_module_get_import(machine->code, i), name, 1, &callee->function) <
+        0)
+      return -1;
+  if (callee->function)
+    return 0;
+  callee->builtin = bp__relax_builtin_find(name);
+  return bp_registry_get(name, &callee->function);
+}
+
+static int find_function(BpRelaxMachine *machine, uint32_t index) {
+  const BpRelaxFunction *function = &machine->executable->functions[index];
+  BpRelaxCallee *callee = &machine->callees[index];
+  BpFunction *entry = NULL;
+  char *symbol = NULL;
+  if (function->kind == BP_RELAX_BYTECODE) {
+    callee->function = entry = create_entry(machine, index);
+    machine->functions[index] = (BpValue){.type_index = BP_TYPE_FUNCTION, .v_obj = &entry->header};
+    return entry ? 0 : -1;
+  }
+  if (function->kind == BP_RELAX_COMPILED && asprintf(&symbol, "__vmtir__%s", function->name) < 0)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a function's name");
+  int status = find_callee(machine, symbol ? symbol : function->name, callee);
+  if (status == 0 && !callee->function)
+    status = bp_error_raise(BP_ERROR_NOT_FOUND,
+                            "the model calls '%s', which is neither in its library nor in the "
+                            "registry; register it, or install the plugin that provides it",
+                            symbol ? symbol : function->name);
+  free(symbol);
+  machine->functions[index] =
+      (BpValue){.type_index = BP_TYPE_FUNCTION, .v_obj = (BpObject *)callee->function};
+  return status;
+}
+
+static int add_devices(BpRelaxMachine *machine, const BpDevice *devices, uint32_t num_devices) {
+  if (!num_devices || num_devices >= BP_RELAX_MAX_DEVICES)
+    return bp_error_raise(BP_ERROR_VALUE, "a model runs on 1 to %d devices, not %u",
+                          BP_RELAX_MAX_DEVICES - 1, num_devices);
+  memcpy(machine->devices, devices, num_devices * sizeof(*devices));
+  if (devices[num_devices - 1].device_type != BP_DEVICE_CPU)
+    machine->devices[num_devices++] = (BpDevice){BP_DEVICE_CPU, 0};
+  for (; machine->num_devices < num_devices; machine->num_devices++) {
+    BpRelaxPool *pool = bp__relax_pool_create(machine->devices[machine->num_devices]);
+    if (!pool)
+      return -1;
+    machine->pools[machine->num_devices] = pool;
+  }
+  return 0;
+}
+
+static int build(BpRelaxMachine *machine, const BpDevice *devices, uint32_t num_devices) {
+  const BpRelaxExecutable *executable = machine->executable;
+  machine->constants = calloc((size_t)executable->num_constants + 1, sizeof(BpValue));
+  machine->callees = calloc((size_t)executable->num_functions + 1, sizeof(BpRelaxCallee));
+  machine->functions = calloc((size_t)executable->num_functions + 1, sizeof(BpValue));
+  if (!machine->constants || !machine->callees || !machine->functions)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax machine");
+  if (add_devices(machine, devices, num_devices) < 0)
+    return -1;
+  for (uint32_t i = 0; i < executable->num_functions; i++)
+    if (find_function(machine, i) < 0)
+      return -1;
+  return place_constants(machine);
+}
+
+BpRelaxMachine *bp__relax_machine_create(const BpRelaxExecutable *executable, BpModule *code,
+                                         BpModule *self, const BpDevice *devices,
+                                         uint32_t num_devices) {
+  BpRelaxMachine *machine = calloc(1, sizeof(*machine));
+  if (!machine) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax machine");
+    return NULL;
+  }
+  machine->executable = executable;
+  machine->code = bp_object_retain(code);
+  machine->self = self;
+  if (build(machine, devices, num_devices) == 0)
+    return machine;
+  bp__relax_machine_free(machine);
+  return NULL;
+}
+
+void bp__relax_machine_free(BpRelaxMachine *machine) {
+  if (!machine)
+    return;
+  const BpRelaxExecutable *executable = machine->executable;
+  for (uint32_t i = 0; machine->constants && i < executable->num_constants; i++)
+    bp_value_clear(&machine->constants[i]);
+  for (uint32_t i = 0; machine->callees && i < executable->num_functions; i++)
+    bp_object_release(machine->callees[i].function);
+  for (uint32_t i = 0; i < machine->num_devices; i++)
+    bp__relax_pool_release(machine->pools[i]);
+  free(machine->constants);
+  free(machine->callees);
+  free(machine->functions);
+  bp_object_release(machine->code);
+  free(machine);
+}

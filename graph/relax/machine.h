@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The machine that runs a Relax executable on a device. */
+#ifndef BACKPLANE_GRAPH_RELAX_MACHINE_H
+#define BACKPLANE_GRAPH_RELAX_MACHINE_H
+
+#include <backplane/module.h>
+#include <backplane/object.h>
+
+#include "graph/relax/executable.h"
+#include "graph/relax/storage.h"
+
+/* The devices that one machine may use, the host among them. */
+#define BP_RELAX_MAX_DEVICES 8
+
+typedef struct BpRelaxMachine BpRelaxMachine;
+
+/* A function that the machine brings along: `args` are borrowed, *result is None and becomes the
+ * caller's. */
+typedef int (*BpRelaxBuiltin)(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                              BpValue *result);
+
+/* What a function of the executable is at run time. */
+typedef struct BpRelaxCallee {
+  BpRelaxBuiltin builtin; /* or NULL */
+  BpFunction *function; /* what packed code is given: the function itself, or one that enters it */
+} BpRelaxCallee;
+
+/* Immutable once it is made, so that calls may run at once from several threads. */
+struct BpRelaxMachine {
+  const BpRelaxExecutable *executable;
+  BpModule *code; /* the executable's module; its imports have the code */
+  BpModule *self; /* the module that owns this; borrowed */
+  BpDevice devices[BP_RELAX_MAX_DEVICES];
+  BpRelaxPool *pools[BP_RELAX_MAX_DEVICES];
+  uint32_t num_devices; /* the last one is the host */
+  BpValue *constants;   /* tensors on the first device */
+  BpRelaxCallee *callees;
+  BpValue *functions; /* the callees' functions as values, for compiled functions */
+};
+
+/* Makes a machine (transfer full) and finds everything that the executable calls. `code` is
+ * retained; `self` is borrowed: it owns the machine. The host is added to the devices. */
+BpRelaxMachine *bp__relax_machine_create(const BpRelaxExecutable *executable, BpModule *code,
+                                         BpModule *self, const BpDevice *devices,
+                                         uint32_t num_devices);
+/* NULL is let pass. */
+void bp__relax_machine_free(BpRelaxMachine *machine);
+
+/* Calls function `index` of the executable, which is not a packed one. */
+int bp__relax_machine_call(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                           int32_t num_args, BpValue *result);
+
+/* The machine that runs in this thread, or NULL. */
+BpRelaxMachine *bp__relax_machine_current(void);
+
+/* Makes a function (transfer full) that calls `function` with `args` behind those of its own; it
+ * keeps the machine. */
+BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, const BpValue *args,
+                                int32_t num_args);
+
+/* A tensor of the same contents on a device (transfer full): itself if it is there. */
+BpTensor *bp__relax_to_device(BpTensor *tensor, BpDevice device, const char *mem_scope);
+
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fuzz target: a Relax executable is read, and what could be read is run. Its calls go to what the
+ * machine brings along, so wild bytecode meets every one of those functions. */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+#include <backplane/graph/executor.h>
+#include <backplane/graph/relax.h>
+#include <backplane/object.h>
+
+#include "tests/fuzz/fuzz.h"
+
+#define U64(low)   low "\0\0\0\0\0\0\0"
+#define I32(low)   low "\0\0\0"
+#define STR7(text) U64("\7") text
+#define NONE       U64("\0")
+#define HEAD       "\x1e\x15\x14\x42\x2f\xde\x25\xd2" U64("\4") "0.14"
+
+/* Arguments: register, number, constant, function; the machine; no register. */
+#define REG(n)   U64(n)
+#define NUM(n)   n "\0\0\0\0\0\0\1"
+#define CONST(n) n "\0\0\0\0\0\0\2"
+#define FUNC(n)  n "\0\0\0\0\0\0\3"
+#define MACHINE  "\1\0\0\0\0\0\x40\0"
+#define VOID     "\0\0\0\0\0\0\x40\0"
+
+/* A function of bytecode with one argument, and a packed one. */
+#define FORWARD(end, registers)                                                                    \
+  I32("\1") STR7("forward") NONE U64(end) U64("\1") U64(registers) U64("\1") U64("\1") "x"
+#define BUILTIN(size, name)                                                                        \
+  I32("\0") U64(size) "vm.builtin." name NONE NONE "\xfe\xff\xff\xff\xff\xff\xff\xff" NONE NONE
+
+#define CALL(dst, function, count, args) U64("\1") dst U64(function) U64(count) args
+#define RET(reg)                         U64("\2") REG(reg)
+
+#define SHAPE   I32("\x45") U64("\2") U64("\3") U64("\2")
+#define FLOAT32 I32("\5") "\2\x20\1\0"
+#define SCOPE   I32("\x41") U64("\6") "global"
+#define NUMBER  I32("\1") U64("\7")
+#define TENSOR                                                                                     \
+  I32("\x46")                                                                                      \
+  "\x3f\xa1\xb4\x96\xf0\x40\x5e\xdd" NONE I32("\1") I32("\0") I32("\1") "\0\x40\1\0" U64("\2")     \
+      U64("\x10") U64("\1") U64("\2")
+
+static const FuzzSeed seeds[] = {
+    /* heap, match, make shape, storage, tensor, return */
+    FUZZ_TEXT(
+        HEAD U64("\7") FORWARD("\7", "\6") BUILTIN("\x1b", "alloc_shape_heap") BUILTIN(
+            "\x16", "match_shape") BUILTIN("\x15", "make_shape") BUILTIN("\x18", "alloc_storage")
+            BUILTIN("\x17", "alloc_tensor") BUILTIN("\x12", "reshape") NONE U64("\4")
+                SHAPE FLOAT32 SCOPE NUMBER U64("\7") U64("\0") U64("\6") U64("\x12") U64("\x1c")
+                    U64("\x25") U64("\x2d") U64("\x33") U64("\x35")
+                        CALL(REG("\1"), "\1", "\2", MACHINE NUM("\3")) CALL(
+                            VOID, "\2", "\x08",
+                            CONST("\0") REG("\1") NUM("\2") NUM("\1") NUM("\1") NUM("\0") NUM("\2")
+                                CONST("\2")) CALL(REG("\2"), "\3", "\6",
+                                                  REG("\1") NUM("\2") NUM("\1") NUM("\1") NUM("\0")
+                                                      NUM("\2")) CALL(REG("\3"), "\4", "\5",
+                                                                      MACHINE CONST("\0") NUM("\0")
+                                                                          CONST("\1") CONST("\2"))
+                            CALL(REG("\4"), "\5", "\4", REG("\3") NUM("\0") REG("\2") CONST("\1"))
+                                CALL(REG("\5"), "\6", "\2", REG("\4") CONST("\0")) RET("\5")),
+    /* tuples, closures of itself, conditions, jumps */
+    FUZZ_TEXT(HEAD U64("\6") FORWARD("\6", "\4") BUILTIN("\x15", "make_tuple") BUILTIN(
+        "\x18", "tuple_getitem") BUILTIN("\x17", "make_closure") BUILTIN("\x19", "invoke_closure")
+                  BUILTIN("\x17", "read_if_cond") NONE U64("\2") TENSOR NUMBER U64("\6") U64("\0")
+                      U64("\6") U64("\x0b") U64("\x0e") U64("\x14") U64("\x16") U64("\x18")
+                          CALL(REG("\1"), "\1", "\2", CONST("\0") CONST("\1"))
+                              CALL(REG("\2"), "\5", "\1", CONST("\1")) U64("\4") REG("\2") U64("\2")
+                                  CALL(REG("\3"), "\3", "\2", FUNC("\0") REG("\1")) RET("\3")
+                                      RET("\1")),
+};
+
+static const FuzzSeed pieces[] = {
+    FUZZ_TEXT(NONE),
+    FUZZ_TEXT(U64("\1")),
+    FUZZ_TEXT(MACHINE),
+    FUZZ_TEXT(VOID),
+    FUZZ_TEXT(REG("\2")),
+    FUZZ_TEXT(NUM("\2")),
+    FUZZ_TEXT(FUNC("\0")),
+    FUZZ_TEXT(CONST("\0")),
+    FUZZ_TEXT("\xff\xff\xff\xff\xff\xff\xff\xff"),
+    FUZZ_TEXT(BUILTIN("\x13", "shape_of")),
+    FUZZ_TEXT(BUILTIN("\x18", "tuple_getitem")),
+    FUZZ_TEXT(TENSOR),
+};
+
+const FuzzSeed *fuzz_seeds(size_t *count) {
+  *count = sizeof seeds / sizeof *seeds;
+  return seeds;
+}
+
+const FuzzSeed *fuzz_pieces(size_t *count) {
+  *count = sizeof pieces / sizeof *pieces;
+  return pieces;
+}
+
+static void run(BpModule *executable) {
+  BpModule *machine = bp_relax_machine_create(executable, (BpDevice){BP_DEVICE_CPU, 0});
+  BpFunction *function = NULL;
+  const BpValue argument = {.type_index = BP_TYPE_INT, .v_int64 = 1};
+  BpValue result = {.type_index = BP_TYPE_NONE};
+  if (machine && bp_module_get_function(machine, "forward", 0, &function) == 0 && function &&
+      bp_function_call(function, &argument, 1, &result) == 0)
+    bp_value_clear(&result);
+  bp_object_release(function);
+  bp_object_release(machine);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  if (bp_graph_initialize())
+    abort();
+  const BpByteArray bytes = {(const char *)data, size};
+  BpModule *executable = bp_module_load_from_bytes("relax.VMExecutable", &bytes);
+  if (!executable && !*bp_error_message())
+    abort();
+  if (executable)
+    run(executable);
+  bp_object_release(executable);
+  bp_error_clear();
+  return 0;
+}

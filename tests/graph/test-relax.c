@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Relax executables: what is read, what is refused, and how a machine behaves around a model. What
+ * TVM compiles is run by tests/tvm. */
+
+#include <string.h>
+
+#include <glib.h>
+
+#include <backplane/error.h>
+#include <backplane/graph/executor.h>
+#include <backplane/graph/relax.h>
+#include <backplane/module.h>
+#include <backplane/object.h>
+#include <backplane/tensor.h>
+
+#define MAGIC   0xD225DE2F4214151Eull
+#define KIND    "relax.VMExecutable"
+#define MACHINE ((INT64_C(1) << 54) + 1)
+#define VOID    (INT64_C(1) << 54)
+#define NUM(n)  ((INT64_C(1) << 56) | (n))
+#define FUN(n)  ((INT64_C(3) << 56) | (n))
+
+enum { CALL = 1, RET, GOTO, IF };
+
+static const BpDevice cpu = {BP_DEVICE_CPU, 0};
+
+/* ---- Making executables ------------------------------------------------------------------- */
+
+typedef struct Words {
+  const int64_t *words;
+  size_t count;
+} Words;
+#define WORDS(...)                                                                                 \
+  (Words) {                                                                                        \
+    (const int64_t[]){__VA_ARGS__}, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)             \
+  }
+
+static void put(GByteArray *bytes, const void *data, size_t size) {
+  g_byte_array_append(bytes, data, (guint)size);
+}
+
+static void put_number(GByteArray *bytes, int64_t number) {
+  put(bytes, &number, sizeof number);
+}
+
+static void put_text(GByteArray *bytes, const char *text) {
+  put_number(bytes, (int64_t)strlen(text));
+  put(bytes, text, strlen(text));
+}
+
+static void put_packed(GByteArray *bytes, const char *name) {
+  const int32_t kind = 0;
+  put(bytes, &kind, sizeof kind);
+  put_text(bytes, name);
+  for (int i = 0; i < 5; i++)
+    put_number(bytes, i == 2 ? -2 : 0);
+}
+
+/* An executable of function 0, "forward" of `num_args` parameters p and 4 registers more, and of
+ * packed functions 1 and up. */
+static GByteArray *make_executable(const char *version, int64_t num_args, const char *const *packed,
+                                   size_t num_packed, const Words *code, size_t length) {
+  GByteArray *bytes = g_byte_array_new();
+  const int32_t kind = 1;
+  int64_t at = 0;
+  put_number(bytes, (int64_t)MAGIC);
+  put_text(bytes, version);
+  put_number(bytes, 1 + (int64_t)num_packed);
+  put(bytes, &kind, sizeof kind);
+  put_text(bytes, "forward");
+  put_number(bytes, 0);
+  put_number(bytes, (int64_t)length);
+  put_number(bytes, num_args);
+  put_number(bytes, num_args + 4);
+  put_number(bytes, num_args);
+  for (int64_t i = 0; i < num_args; i++)
+    put_text(bytes, "p");
+  for (size_t i = 0; i < num_packed; i++)
+    put_packed(bytes, packed[i]);
+  put_number(bytes, 0);
+  put_number(bytes, 0);
+  put_number(bytes, (int64_t)length);
+  for (size_t i = 0; i < length; at += (int64_t)code[i++].count)
+    put_number(bytes, at);
+  put_number(bytes, at);
+  for (size_t i = 0; i < length; i++)
+    put(bytes, code[i].words, code[i].count * sizeof(int64_t));
+  return bytes;
+}
+
+static BpModule *load(GByteArray *bytes) {
+  const BpByteArray view = {(const char *)bytes->data, bytes->len};
+  BpModule *module = bp_module_load_from_bytes(KIND, &view);
+  g_byte_array_unref(bytes);
+  return module;
+}
+
+static BpModule *load_machine(GByteArray *bytes) {
+  BpModule *module = load(bytes), *machine = module ? bp_relax_machine_create(module, cpu) : NULL;
+  if (!machine)
+    g_error("%s", bp_error_message());
+  bp_object_release(module);
+  return machine;
+}
+
+static int call(BpModule *machine, const char *name, const BpValue *args, int32_t num_args,
+                BpValue *result) {
+  BpFunction *function;
+  g_assert_cmpint(bp_module_get_function(machine, name, 0, &function), ==, 0);
+  g_assert_nonnull(function);
+  int status = bp_function_call(function, args, num_args, result);
+  bp_object_release(function);
+  return status;
+}
+
+static BpValue number(int64_t value) {
+  return (BpValue){.type_index = BP_TYPE_INT, .v_int64 = value};
+}
+
+static BpValue text(const char *value) {
+  return (BpValue){.type_index = BP_TYPE_RAW_STR, .v_cstr = value};
+}
+
+static void assert_error(const char *kind, const char *part) {
+  g_assert_cmpstr(bp_error_kind(), ==, kind);
+  if (!strstr(bp_error_message(), part))
+    g_error("\"%s\" does not say \"%s\"", bp_error_message(), part);
+  bp_error_clear();
+}
+
+/* forward(p) returns its argument. */
+static GByteArray *identity(const char *version) {
+  return make_executable(version, 1, NULL, 0, (const Words[]){WORDS(RET, 0)}, 1);
+}
+
+/* ---- Reading ------------------------------------------------------------------------------ */
+
+static void test_another_version_is_refused(void) {
+  g_assert_null(load(identity("0.99")));
+  assert_error(BP_ERROR_NOT_IMPLEMENTED, "\"0.99\"");
+}
+
+static void test_truncated_executable_is_an_error(void) {
+  GByteArray *whole = identity("0.14");
+  for (guint size = 0; size < whole->len; size++) {
+    const BpByteArray view = {(const char *)whole->data, size};
+    g_assert_null(bp_module_load_from_bytes(KIND, &view));
+    g_assert_cmpstr(bp_error_kind(), !=, "");
+    bp_error_clear();
+  }
+  g_byte_array_unref(whole);
+}
+
+static void refuse(const Words *code, size_t length, const char *part) {
+  static const char *const packed[] = {"vm.builtin.make_tuple"};
+  g_assert_null(load(make_executable("0.14", 1, packed, 1, code, length)));
+  assert_error(BP_ERROR_FORMAT, part);
+}
+
+static void test_wild_indices_are_errors(void) {
+  refuse((const Words[]){WORDS(RET, 5)}, 1, "register");
+  refuse((const Words[]){WORDS(RET, -1)}, 1, "register");
+  refuse((const Words[]){WORDS(CALL, 9, 1, 0), WORDS(RET, 0)}, 2, "register");
+  refuse((const Words[]){WORDS(CALL, 1, 2, 0), WORDS(RET, 0)}, 2, "function");
+  refuse((const Words[]){WORDS(CALL, 1, 1, 1, INT64_C(2) << 56), WORDS(RET, 0)}, 2, "argument");
+  refuse((const Words[]){WORDS(CALL, 1, 1, 1, FUN(2)), WORDS(RET, 0)}, 2, "argument");
+  refuse((const Words[]){WORDS(CALL, 1, 1, 1, INT64_C(4) << 56), WORDS(RET, 0)}, 2, "argument");
+  refuse((const Words[]){WORDS(CALL, 1, 1, 7, 0), WORDS(RET, 0)}, 2, "cut off");
+  refuse((const Words[]){WORDS(CALL, 1, 1, 0)}, 1, "return");
+  refuse((const Words[]){WORDS(GOTO, 2), WORDS(RET, 0)}, 2, "jumps");
+  refuse((const Words[]){WORDS(GOTO, 0), WORDS(RET, 0)}, 2, "jumps");
+  refuse((const Words[]){WORDS(IF, 0, -1), WORDS(RET, 0)}, 2, "jumps");
+  refuse((const Words[]){WORDS(7, 0), WORDS(RET, 0)}, 2, "unknown instruction");
+}
+
+static void test_unknown_builtins_are_all_named(void) {
+  static const char *const packed[] = {"vm.builtin.make_tuple", "vm.builtin.brand_new",
+                                       "vm.builtin.other_new"};
+  g_assert_null(load(
+      make_executable("0.14", 1, packed, G_N_ELEMENTS(packed), (const Words[]){WORDS(RET, 0)}, 1)));
+  assert_error(BP_ERROR_NOT_IMPLEMENTED, "vm.builtin.brand_new, vm.builtin.other_new");
+}
+
+static void test_missing_function_is_named(void) {
+  static const char *const packed[] = {"no.such.function"};
+  BpModule *module = load(make_executable("0.14", 1, packed, 1, (const Words[]){WORDS(RET, 0)}, 1));
+  g_assert_nonnull(module);
+  g_assert_null(bp_relax_machine_create(module, cpu));
+  assert_error(BP_ERROR_NOT_FOUND, "no.such.function");
+  bp_object_release(module);
+}
+
+static void test_saved_bytes_make_it_again(void) {
+  BpModule *module = load(identity("0.14"));
+  BpOwnedBytes bytes;
+  g_assert_cmpint(bp_module_save_to_bytes(module, &bytes), ==, 0);
+  const BpByteArray view = {bytes.data, bytes.size};
+  BpModule *again = bp_module_load_from_bytes(KIND, &view);
+  g_assert_nonnull(again);
+  bp_owned_bytes_clear(&bytes);
+  bp_object_release(again);
+  bp_object_release(module);
+}
+
+/* ---- Running ------------------------------------------------------------------------------ */
+
+static void test_wrong_number_of_arguments_is_an_error(void) {
+  BpModule *machine = load_machine(identity("0.14"));
+  BpValue args[] = {number(1), number(2)}, result;
+  g_assert_cmpint(call(machine, "forward", args, 2, &result), ==, -1);
+  assert_error(BP_ERROR_TYPE, "1 arguments (p)");
+  bp_object_release(machine);
+}
+
+static void test_condition_chooses(void) {
+  static const char *const packed[] = {"vm.builtin.read_if_cond", "vm.builtin.copy"};
+  const Words code[] = {WORDS(CALL, 1, 1, 1, 0),       WORDS(IF, 1, 3),
+                        WORDS(CALL, 2, 2, 1, NUM(11)), WORDS(GOTO, 2),
+                        WORDS(CALL, 2, 2, 1, NUM(22)), WORDS(RET, 2)};
+  BpModule *machine = load_machine(make_executable("0.14", 1, packed, 2, code, G_N_ELEMENTS(code)));
+  for (int64_t flag = 0; flag < 2; flag++) {
+    BpValue argument = number(flag), result;
+    g_assert_cmpint(call(machine, "forward", &argument, 1, &result), ==, 0);
+    g_assert_cmpint(result.v_int64, ==, flag ? 11 : 22);
+  }
+  bp_object_release(machine);
+}
+
+static void test_endless_recursion_is_an_error(void) {
+  const Words code[] = {WORDS(CALL, 1, 0, 1, 0), WORDS(RET, 1)};
+  BpModule *machine = load_machine(make_executable("0.14", 1, NULL, 0, code, 2));
+  BpValue argument = number(1), result;
+  g_assert_cmpint(call(machine, "forward", &argument, 1, &result), ==, -1);
+  assert_error(BP_ERROR_RUNTIME, "nested");
+  g_assert_cmpint(call(machine, "forward", &argument, 1, &result), ==, -1);
+  assert_error(BP_ERROR_RUNTIME, "nested");
+  bp_object_release(machine);
+}
+
+static void test_shape_heap_is_bounded(void) {
+  static const char *const packed[] = {"vm.builtin.alloc_shape_heap", "vm.builtin.make_shape"};
+  const Words code[] = {WORDS(CALL, 1, 1, 2, MACHINE, NUM(2)),
+                        WORDS(CALL, 2, 2, 4, 1, NUM(1), NUM(1), NUM(2)), WORDS(RET, 2)};
+  BpModule *machine = load_machine(make_executable("0.14", 1, packed, 2, code, 3));
+  BpValue argument = number(1), result;
+  g_assert_cmpint(call(machine, "forward", &argument, 1, &result), ==, -1);
+  assert_error(BP_ERROR_INDEX, "cell 2");
+  bp_object_release(machine);
+}
+
+/* A closure over itself keeps the machine, and works when nobody else does. */
+static void test_closure_keeps_the_machine(void) {
+  static const char *const packed[] = {"vm.builtin.make_closure"};
+  const Words code[] = {WORDS(CALL, 1, 1, 2, FUN(0), 0), WORDS(RET, 1)};
+  BpModule *machine = load_machine(make_executable("0.14", 1, packed, 1, code, 2));
+  BpValue argument = number(5), closure, result;
+  g_assert_cmpint(call(machine, "forward", &argument, 1, &closure), ==, 0);
+  g_assert_cmpint(closure.type_index, ==, BP_TYPE_FUNCTION);
+  bp_object_release(machine);
+  g_assert_cmpint(bp_function_call((BpFunction *)closure.v_obj, NULL, 0, &result), ==, 0);
+  g_assert_cmpint(result.type_index, ==, BP_TYPE_FUNCTION);
+  bp_value_clear(&result);
+  g_assert_cmpint(bp_function_call((BpFunction *)closure.v_obj, &argument, 1, &result), ==, -1);
+  assert_error(BP_ERROR_TYPE, "arguments");
+  bp_value_clear(&closure);
+}
+
+static void test_lent_argument_is_not_returned(void) {
+  BpModule *machine = load_machine(identity("0.14"));
+  int64_t shape[] = {1};
+  float data[] = {1};
+  BpTensorView view = {
+      .data = data, .device = cpu, .ndim = 1, .dtype = {BP_DTYPE_FLOAT, 32, 1}, .shape = shape};
+  BpValue argument = {.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &view}, result;
+  g_assert_cmpint(call(machine, "forward", &argument, 1, &result), ==, -1);
+  assert_error(BP_ERROR_TYPE, "lent");
+  bp_object_release(machine);
+}
+
+static void test_functions_in_steps(void) {
+  static const char *const packed[] = {"vm.builtin.make_tuple"};
+  const Words code[] = {WORDS(CALL, 1, 1, 2, 0, NUM(7)), WORDS(RET, 1)};
+  BpModule *machine = load_machine(make_executable("0.14", 1, packed, 1, code, 2));
+  BpValue function = text("forward"), result;
+  BpValue with_input[] = {function, number(3)}, item[] = {function, number(1)};
+  BpValue no_item[] = {function, number(2)};
+  g_assert_cmpint(call(machine, "invoke_stateful", &function, 1, &result), ==, -1);
+  assert_error(BP_ERROR_VALUE, "set_input");
+  g_assert_cmpint(call(machine, "get_output", &function, 1, &result), ==, -1);
+  assert_error(BP_ERROR_VALUE, "invoke_stateful");
+  g_assert_cmpint(call(machine, "set_input", with_input, 2, &result), ==, 0);
+  g_assert_cmpint(call(machine, "invoke_stateful", &function, 1, &result), ==, 0);
+  g_assert_cmpint(call(machine, "get_output_arity", &function, 1, &result), ==, 0);
+  g_assert_cmpint(result.v_int64, ==, 2);
+  g_assert_cmpint(call(machine, "get_output", item, 2, &result), ==, 0);
+  g_assert_cmpint(result.v_int64, ==, 7);
+  g_assert_cmpint(call(machine, "get_output", no_item, 2, &result), ==, -1);
+  assert_error(BP_ERROR_INDEX, "no such item");
+  g_assert_cmpint(call(machine, "get_function_arity", &function, 1, &result), ==, 0);
+  g_assert_cmpint(result.v_int64, ==, 1);
+  bp_object_release(machine);
+}
+
+/* TVM's own way: the executable makes a machine, which is given its devices then. */
+static void test_machine_is_made_in_two_steps(void) {
+  BpModule *module = load(identity("0.14"));
+  BpValue made, result, devices[] = {number(BP_DEVICE_CPU), number(0), number(2)};
+  BpFunction *function;
+  g_assert_cmpint(call(module, "vm_load_executable", NULL, 0, &made), ==, 0);
+  BpModule *machine = (BpModule *)(void *)made.v_obj;
+  bp_object_release(module);
+  g_assert_cmpint(bp_module_get_function(machine, "forward", 0, &function), ==, -1);
+  assert_error(BP_ERROR_RUNTIME, "vm_initialization");
+  g_assert_cmpint(call(machine, "vm_initialization", devices, 2, &result), ==, -1);
+  assert_error(BP_ERROR_TYPE, "each of");
+  g_assert_cmpint(call(machine, "vm_initialization", devices, 3, &result), ==, 0);
+  g_assert_cmpint(call(machine, "forward", devices, 1, &result), ==, 0);
+  g_assert_cmpint(result.v_int64, ==, BP_DEVICE_CPU);
+  bp_object_release(machine);
+}
+
+static void test_builtin_outside_of_a_machine_is_an_error(void) {
+  BpFunction *function;
+  BpValue result;
+  g_assert_cmpint(bp_registry_get("vm.builtin.make_tuple", &function), ==, 0);
+  g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, -1);
+  assert_error(BP_ERROR_RUNTIME, "vm.builtin.make_tuple");
+  bp_object_release(function);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_assert_cmpint(bp_graph_initialize(), ==, 0);
+  g_test_add_func("/relax/another-version-is-refused", test_another_version_is_refused);
+  g_test_add_func("/relax/truncated-is-an-error", test_truncated_executable_is_an_error);
+  g_test_add_func("/relax/wild-indices-are-errors", test_wild_indices_are_errors);
+  g_test_add_func("/relax/unknown-builtins-are-all-named", test_unknown_builtins_are_all_named);
+  g_test_add_func("/relax/missing-function-is-named", test_missing_function_is_named);
+  g_test_add_func("/relax/saved-bytes-make-it-again", test_saved_bytes_make_it_again);
+  g_test_add_func("/relax/wrong-number-of-arguments-is-an-error",
+                  test_wrong_number_of_arguments_is_an_error);
+  g_test_add_func("/relax/condition-chooses", test_condition_chooses);
+  g_test_add_func("/relax/endless-recursion-is-an-error", test_endless_recursion_is_an_error);
+  g_test_add_func("/relax/shape-heap-is-bounded", test_shape_heap_is_bounded);
+  g_test_add_func("/relax/closure-keeps-the-machine", test_closure_keeps_the_machine);
+  g_test_add_func("/relax/lent-argument-is-not-returned", test_lent_argument_is_not_returned);
+  g_test_add_func("/relax/functions-in-steps", test_functions_in_steps);
+  g_test_add_func("/relax/machine-is-made-in-two-steps", test_machine_is_made_in_two_steps);
+  g_test_add_func("/relax/builtin-outside-of-a-machine-is-an-error",
+                  test_builtin_outside_of_a_machine_is_an_error);
+  return g_test_run();
+}

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests with what TVM compiles.
+
+check_PROGRAMS += tests/tvm/run-cases
+tests_tvm_run_cases_LDADD = $(LDADD) -lm
+test_scripts += tests/tvm/test-libraries.sh tests/tvm/test-models.sh
+slow_tests += tests/tvm/test-libraries.sh tests/tvm/test-models.sh
+EXTRA_DIST += tests/tvm/make_libraries.py tests/tvm/make_models.py tests/tvm/test-libraries.sh \
+	tests/tvm/test-models.sh
