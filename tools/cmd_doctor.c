@@ -19,7 +19,6 @@ typedef struct Choice {
 static void choose(Choice *choice) {
   BpDevice device;
   char *report = NULL;
-  *choice->device = '\0';
   if (bp_device_select(NULL, &device, &report) == 0) {
     bp_device_format(device, choice->device);
     choice->report = g_strdup(report);
@@ -37,20 +36,77 @@ static const BpPluginReason *find_reason(const char *code) {
   return reason;
 }
 
+/* ---- Selection --------------------------------------------------------------------------------
+ */
+
+/* Whether the device, "opencl:1", is of one of the kinds. */
+static gboolean has_kind(const char *kinds, const char *device) {
+  char **words = g_strsplit(kinds, " ", -1);
+  char *kind = g_strndup(device, strcspn(device, ":"));
+  gboolean found = *kind && g_strv_contains((const char *const *)words, kind);
+  g_free(kind);
+  g_strfreev(words);
+  return found;
+}
+
+/* The last stage of a plugin that has devices, beside the others' findings. */
+static void add_selected(GArray *findings, const BpPluginInfo *info, const Choice *choice) {
+  gboolean is_chosen = has_kind(info->devices, choice->device);
+  const BpPluginReason *reason = is_chosen ? bp_plugin_reason(0) : find_reason("not-selected");
+  BpPluginFinding finding = {
+      .struct_size = sizeof finding,
+      .stage = BP_STAGE_SELECTED,
+      .severity = reason->severity,
+      .plugin = info->name,
+      .path = info->path,
+      .code = reason->code,
+      .text = is_chosen ? choice->device : reason->meaning,
+      .remedy = reason->remedy,
+  };
+  g_array_append_val(findings, finding);
+}
+
+static const BpPluginInfo *find_plugin(const BpPluginList *list, const char *path) {
+  for (size_t i = 0; i < bp_plugin_list_size(list); i++)
+    if (strcmp(bp_plugin_list_get(list, i)->path, path) == 0)
+      return bp_plugin_list_get(list, i);
+  return NULL;
+}
+
+/* All findings, with what came of each plugin that can be used in the end (transfer full). */
+static GArray *collect(const BpPluginDiagnosis *diagnosis, const BpPluginList *list,
+                       const Choice *choice) {
+  GArray *findings = g_array_new(FALSE, FALSE, sizeof(BpPluginFinding));
+  size_t size = bp_plugin_diagnosis_size(diagnosis);
+  int32_t worst = BP_SEVERITY_OK;
+  for (size_t i = 0; i < size; i++) {
+    const BpPluginFinding *finding = bp_plugin_diagnosis_get(diagnosis, i);
+    g_array_append_vals(findings, finding, 1);
+    worst = MAX(worst, finding->severity);
+    if (i + 1 < size && !strcmp(bp_plugin_diagnosis_get(diagnosis, i + 1)->path, finding->path))
+      continue;
+    const BpPluginInfo *info = find_plugin(list, finding->path);
+    if (info && *info->devices && worst < BP_SEVERITY_ERROR && info->state != BP_PLUGIN_SHADOWED)
+      add_selected(findings, info, choice);
+    worst = BP_SEVERITY_OK;
+  }
+  return findings;
+}
+
 /* ---- What the status is ------------------------------------------------------------------------
  */
 
-static int32_t worst_severity(const BpPluginDiagnosis *diagnosis) {
+static int32_t worst_severity(const GArray *findings) {
   int32_t worst = BP_SEVERITY_OK;
-  for (size_t i = 0; i < bp_plugin_diagnosis_size(diagnosis); i++)
-    worst = MAX(worst, bp_plugin_diagnosis_get(diagnosis, i)->severity);
+  for (guint i = 0; i < findings->len; i++)
+    worst = MAX(worst, g_array_index(findings, BpPluginFinding, i).severity);
   return worst;
 }
 
-static int exit_status(const BpPluginDiagnosis *diagnosis, const Choice *choice) {
+static int exit_status(const GArray *findings, const Choice *choice) {
   if (!*choice->device)
     return EXIT_NO_DEVICE;
-  int32_t worst = worst_severity(diagnosis);
+  int32_t worst = worst_severity(findings);
   return worst == BP_SEVERITY_ERROR ? EXIT_UNUSABLE
                                     : (worst == BP_SEVERITY_WARNING ? EXIT_WARNING : EXIT_OK);
 }
@@ -79,10 +135,10 @@ static void print_choice(const Choice *choice) {
     printf("%s: %s\n-> %s\n", failed->code, choice->report, failed->remedy);
 }
 
-static void print_text(const BpPluginDiagnosis *diagnosis, const Choice *choice) {
+static void print_text(const GArray *findings, const Choice *choice) {
   const char *last = NULL;
-  for (size_t i = 0; i < bp_plugin_diagnosis_size(diagnosis); i++) {
-    const BpPluginFinding *finding = bp_plugin_diagnosis_get(diagnosis, i);
+  for (guint i = 0; i < findings->len; i++) {
+    const BpPluginFinding *finding = &g_array_index(findings, BpPluginFinding, i);
     if (!last || strcmp(last, finding->path) != 0)
       printf("%s\n", *finding->plugin ? finding->plugin : "search path");
     last = finding->path;
@@ -119,16 +175,16 @@ static void add_finding_json(JsonBuilder *builder, const BpPluginFinding *findin
   json_builder_end_object(builder);
 }
 
-static void print_json(const BpPluginDiagnosis *diagnosis, const Choice *choice) {
+static void print_json(const GArray *findings, const Choice *choice) {
   JsonBuilder *builder = json_builder_new();
   json_builder_begin_object(builder);
-  json_add_str(builder, "worst", severity_names[worst_severity(diagnosis)]);
+  json_add_str(builder, "worst", severity_names[worst_severity(findings)]);
   json_add_str(builder, "device", choice->device);
   json_add_str(builder, *choice->device ? "passed_over" : "reason", choice->report);
   json_builder_set_member_name(builder, "findings");
   json_builder_begin_array(builder);
-  for (size_t i = 0; i < bp_plugin_diagnosis_size(diagnosis); i++)
-    add_finding_json(builder, bp_plugin_diagnosis_get(diagnosis, i));
+  for (guint i = 0; i < findings->len; i++)
+    add_finding_json(builder, &g_array_index(findings, BpPluginFinding, i));
   json_builder_end_array(builder);
   json_builder_end_object(builder);
   command_print_json(builder);
@@ -141,13 +197,17 @@ static int examine(gboolean json) {
   BpPluginDiagnosis *diagnosis = bp_plugin_diagnose();
   if (!diagnosis)
     return command_fail(json);
-  Choice choice;
+  Choice choice = {.report = NULL};
   choose(&choice);
+  BpPluginList *list = bp_plugin_list();
+  GArray *findings = collect(diagnosis, list, &choice);
   if (json)
-    print_json(diagnosis, &choice);
+    print_json(findings, &choice);
   else
-    print_text(diagnosis, &choice);
-  int status = exit_status(diagnosis, &choice);
+    print_text(findings, &choice);
+  int status = exit_status(findings, &choice);
+  g_array_unref(findings);
+  bp_plugin_list_free(list);
   g_free(choice.report);
   bp_plugin_diagnosis_free(diagnosis);
   return status;

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <glib.h>
 #include <inttypes.h>
+#include <link.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,17 +58,20 @@ static int find_mapped(const char *maps, const void *address, MappedFile *file) 
   return 0;
 }
 
-/* Whether `address` lies in a mapping of the file open as `fd`: a page of it is mapped beside. */
-static int is_mapped_from(const void *address, int fd) {
+/* Whether a library was mapped from the file open as `fd`: a page of that is mapped beside. */
+static int is_mapped_from(void *library, int fd) {
   g_autofree char *maps = NULL;
-  MappedFile at_address, probe;
+  MappedFile loaded, probe;
+  struct link_map *map;
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map))
+    return 0;
   void *page = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);
   if (page == MAP_FAILED)
     return 0;
   int is_same = g_file_get_contents("/proc/self/maps", &maps, NULL, NULL) &&
-                find_mapped(maps, address, &at_address) && find_mapped(maps, page, &probe) &&
-                at_address.major == probe.major && at_address.minor == probe.minor &&
-                at_address.inode == probe.inode;
+                find_mapped(maps, map->l_ld, &loaded) && find_mapped(maps, page, &probe) &&
+                loaded.major == probe.major && loaded.minor == probe.minor &&
+                loaded.inode == probe.inode;
   munmap(page, 1);
   return is_same;
 }
@@ -112,18 +116,18 @@ BpPluginEntry bp__plugin_load(Plugin *plugin) {
     return NULL;
   }
   plugin->is_mapped = 1;
+  if (!is_mapped_from(library, plugin->fd)) {
+    bp__reason_raise(REASON_FILE_CHANGED,
+                     "the loader gave another file than the one that was checked; was descriptor "
+                     "%d of this process closed?",
+                     plugin->fd);
+    return NULL;
+  }
   void *symbol = dlsym(library, plugin->descriptor.entry);
   if (!symbol) {
     bp__reason_raise(REASON_ENTRY_MISSING,
                      "it does not export its entry point %s; this is a defect of the plugin",
                      plugin->descriptor.entry);
-    return NULL;
-  }
-  if (!is_mapped_from(symbol, plugin->fd)) {
-    bp__reason_raise(REASON_FILE_CHANGED,
-                     "the loader gave another file than the one that was checked; was descriptor "
-                     "%d of this process closed?",
-                     plugin->fd);
     return NULL;
   }
   BpPluginEntry entry;

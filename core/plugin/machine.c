@@ -31,29 +31,30 @@ typedef struct Extension {
   int is_there;
 } Extension;
 
-/* The builtin wants a literal. */
-#define HAS(feature) (__builtin_cpu_supports(feature) != 0)
-
-/* The words that BP_PLUGIN_DESCRIPTOR writes, against this CPU. */
+/* The words that BP_PLUGIN_DESCRIPTOR writes, against this CPU; no CPU has another architecture's.
+ */
 static int cpu_has(const char *word, size_t length) {
 #if defined(__x86_64__) || defined(__i386__)
+#define HAS(feature) (__builtin_cpu_supports(feature) != 0)
   int v2 = HAS("sse4.2") && HAS("popcnt") && HAS("ssse3");
   int v3 = v2 && HAS("avx2") && HAS("fma") && HAS("bmi") && HAS("bmi2");
   int v4 = v3 && HAS("avx512f") && HAS("avx512bw") && HAS("avx512cd") && HAS("avx512dq") &&
            HAS("avx512vl");
-  const Extension extensions[] = {
-      {"x86-64-v2", v2},     {"x86-64-v3", v3},   {"x86-64-v4", v4},           {"avx", HAS("avx")},
-      {"avx2", HAS("avx2")}, {"fma", HAS("fma")}, {"avx512f", HAS("avx512f")},
-  };
-#elif defined(__aarch64__)
-  unsigned long has = getauxval(AT_HWCAP);
-  const Extension extensions[] = {
-      {"lse", (has & HWCAP_ATOMICS) != 0},
-      {"sve", (has & HWCAP_SVE) != 0},
-  };
+  int avx = HAS("avx"), avx2 = HAS("avx2"), fma = HAS("fma"), avx512f = HAS("avx512f");
+#undef HAS
 #else
-  const Extension extensions[] = {{"", 1}};
+  int v2 = 0, v3 = 0, v4 = 0, avx = 0, avx2 = 0, fma = 0, avx512f = 0;
 #endif
+#if defined(__aarch64__)
+  unsigned long has = getauxval(AT_HWCAP);
+  int lse = (has & HWCAP_ATOMICS) != 0, sve = (has & HWCAP_SVE) != 0;
+#else
+  int lse = 0, sve = 0;
+#endif
+  const Extension extensions[] = {
+      {"x86-64-v2", v2}, {"x86-64-v3", v3}, {"x86-64-v4", v4},    {"avx", avx}, {"avx2", avx2},
+      {"fma", fma},      {"lse", lse},      {"avx512f", avx512f}, {"sve", sve},
+  };
   for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
     if (strlen(extensions[i].word) == length && !memcmp(extensions[i].word, word, length))
       return extensions[i].is_there;

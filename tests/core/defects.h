@@ -6,6 +6,9 @@
 
 #include "tests/core/plugin_files.h"
 
+#include "tests/mock/defect.h"
+
+#include <backplane/plugin.h>
 #include <stdint.h>
 
 /* Overwrites "KEY=none..." by "KEY=VALUE...", which is not longer. */
@@ -30,6 +33,25 @@ static inline void write_defect(const char *file, int number, const char *defect
   set_defect(data, size, defect);
   replace_bytes(data, size, base + strlen("defect-"), name + strlen("defect-"));
   write_plugin(file, data, size);
+}
+
+/* Changes what a file of the directory, from write_defect, declares: NULL leaves it as it is. */
+static inline void declare(const char *file, const char *isa, const char *sanitizer,
+                           const char *nodes) {
+  static const char before[] = BP_PLUGIN_BUILD_TEXT "nodes=/dev/null\n" DEFECT_PADDING;
+  g_autofree char *data = NULL, *path = plugin_file_path(file);
+  gsize size;
+  GString *after = g_string_new(NULL);
+  g_string_printf(after, "isa=%s\nsanitizer=%s\nnodes=%s\npadding=", isa ? isa : "",
+                  sanitizer ? sanitizer : BP_PLUGIN_SANITIZER, nodes ? nodes : "/dev/null");
+  g_assert_cmpint(after->len, <, sizeof before - 2);
+  while (after->len < sizeof before - 2)
+    g_string_append_c(after, 'x');
+  g_string_append_c(after, '\n');
+  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+  replace_bytes(data, size, before, after->str);
+  write_plugin(file, data, size);
+  g_string_free(after, TRUE);
 }
 
 /* Starts this program again with `arguments` after its name, without its output; without its errors

@@ -7,6 +7,8 @@
  * The device's memory is the host's. `NAME.add_one`(data, n) is its kernel: adds 1 to n floats of a
  * handle. */
 
+#include "tests/mock/defect.h"
+
 #include <backplane/plugin_helpers.h>
 
 #include <fcntl.h>
@@ -22,7 +24,7 @@
 #define NAME  "defect-azazazazazazaz"
 #define ENTRY bp_plugin_entry_defect_azazazazazazaz
 
-BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
+BP_PLUGIN_DESCRIPTOR("nodes=/dev/null\n" DEFECT_PADDING "abi=" BP_ABI_TEXT "\n"
                      "name=" NAME "\n"
                      "version=1.0\n"
                      "license=Apache-2.0\n"
@@ -35,8 +37,7 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
                      "package=defect-driver\n"
                      "rank=+000\n"
                      "variables=BP_DEFECT_VARIABLE\n"
-                     "files=/tmp/backplane-defect-none\n"
-                     "nodes=/dev/null\n");
+                     "files=/tmp/backplane-defect-none\n");
 
 static const volatile char defect[32] = "defect=none                   ";
 static const char *const volatile name = NAME; /* not to be computed with by the compiler */

@@ -135,8 +135,8 @@ tests_mock_odd_bulk_000_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 
 # A device with a defect, which tests choose in copies.
 check_LTLIBRARIES += tests/mock/defect.la
-tests_mock_defect_la_SOURCES = tests/mock/defect.c
-tests_mock_defect_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
+tests_mock_defect_la_SOURCES = tests/mock/defect.c tests/mock/defect.h
+tests_mock_defect_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -I$(srcdir)
 tests_mock_defect_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 
 # Simulated devices.

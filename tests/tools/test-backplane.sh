@@ -32,6 +32,23 @@ fails() {
   [ "$got" -eq "$status" ] && grep -qF -- "$text" "$work/err"
 }
 
+# ends STATUS COMMAND...
+ends() {
+  local status=$1 got
+  shift
+  "$@"
+  got=$?
+  [ "$got" -eq "$status" ]
+}
+
+every_stage() {
+  local stage
+  BACKPLANE_PLUGIN_PATH=$work/cpu "$backplane" doctor --json >"$work/doctor.json" || return 1
+  for stage in found descriptor abi path dependencies permissions probe devices selected; do
+    grep -q "\"$stage\"" "$work/doctor.json" || return 1
+  done
+}
+
 says() {
   local text=$1
   shift
@@ -121,6 +138,11 @@ truncated() {
   fails 1 "$@"
 }
 
+mkdir "$work/cpu" "$work/broken"
+ln -s "$(realpath "$BACKPLANE_PLUGIN_PATH/backplane-cpu.so")" "$work/cpu/"
+echo nonsense >"$work/broken/broken.so"
+export XDG_DATA_HOME=/nonexistent
+
 ok help-lists-the-commands says profile "$backplane" --help
 ok version says "backplane " "$backplane" --version
 ok list-json-names-the-plugin says '"cpu"' "$backplane" list --json
@@ -128,6 +150,12 @@ ok list-probe-names-the-device says cpu:0 "$backplane" list --probe
 if "$backplane" list | grep -q '^opencl '; then
   ok list-probe-names-the-kind-without-a-device env OCL_ICD_VENDORS=/nowhere OCL_ICD_FILENAMES= bash -c '"$@" --probe | grep -E "^opencl +none +[^ ]" && "$@" --probe --json | tr -d " \n" | grep -F "{\"kind\":\"opencl\",\"reason\":"' - "$backplane" list
 fi
+ok doctor-finds-nothing-wrong says "A program that asks for no device gets" env BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
+ok doctor-names-every-stage-in-json every_stage
+ok doctor-lists-its-codes says library-missing "$backplane" doctor --codes
+ok doctor-without-plugins-is-status-5 ends 5 env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
+ok doctor-with-a-broken-plugin-is-status-4 ends 4 env BACKPLANE_PLUGIN_PATH="$work/cpu:$work/broken" "$backplane" doctor
+ok doctor-with-a-warning-is-status-3 ends 3 env BACKPLANE_PLUGIN_PATH="$work/cpu:/nonexistent" "$backplane" doctor
 ok targets-show-attributes says vector_bits "$backplane" targets
 ok inspect-plugin says device_api.cpu "$backplane" inspect plugin cpu
 ok inspect-device says multi_processor_count "$backplane" inspect device cpu

@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reason codes: each has a plugin here that shows it, and what a diagnosis says of it. */
+
+#include "tests/core/defects.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <elf.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#define FOREIGN_ISA "sve"
+#else
+#define FOREIGN_ISA "x86-64-v3"
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define FOREIGN_SANITIZER "address"
+#else
+#define FOREIGN_SANITIZER "thread"
+#endif
+
+/* What is the matter with a file of the directory. */
+typedef struct Case {
+  const char *file;
+  const char *code;
+  const char *text;   /* a part of what is said */
+  const char *remedy; /* a part of what is to be done */
+} Case;
+
+static const Case cases[] = {
+    {"good.so", "ok", "", ""},
+    {"z-shadowed.so", "shadowed", "good.so", "BACKPLANE_PLUGIN_PATH"},
+    {"dangling.so", "file-missing", "No such file", "remove the link"},
+    {"directory.so", "file-not-regular", "not a regular file", "remove it"},
+    {"not-elf.so", "file-not-elf", "not an ELF file", "remove it"},
+    {"program.so", "file-not-shared", "no shared object", "-shared"},
+    {"malformed.so", "file-malformed", "program headers", "install the package again"},
+    {"truncated.so", "file-truncated", "is truncated", "install the package again"},
+    {"no-note.so", "descriptor-missing", "no Backplane descriptor", "BP_PLUGIN_DESCRIPTOR"},
+    {"bad-key.so", "descriptor-malformed", "twice", "maker"},
+    {"no-license.so", "descriptor-incomplete", "license", "maker"},
+    {"old-abi.so", "abi-too-old", "plugin ABI 0.0", "newer build of the plugin"},
+    {"new-abi.so", "abi-too-new", "plugin ABI 0.9", "newer backplane"},
+    {"sparc.so", "other-architecture", "another machine", "for this architecture"},
+    {"cpu.so", "cpu-too-old", FOREIGN_ISA, "older CPU"},
+    {"sanitizer.so", "sanitizer-mismatch", "sanitizer", "rebuild"},
+    {"writable.so", "path-writable", "others may write to it", "chmod go-w"},
+    {"unlinked.so", "dependency-missing", "libq", "package"},
+    {"undefined.so", "load-failed", "undefined symbol", "build of the plugin"},
+    {"vendor.so", "library-missing", "libq.so.6", "install the package defect-driver"},
+    {"no-node.so", "node-missing", "there is no /dev/nonexistent", "kernel driver"},
+    {"no-entry.so", "entry-missing", "bp_plugin_entry_defect_", "maker"},
+    {"entry-fail.so", "entry-failed", "entry point failed", "matches this host"},
+    {"entry-abi.so", "entry-other-abi", "plugin ABI 7.0", "matches this host"},
+    {"no-initialize.so", "initialize-missing", "no initialize", "maker"},
+    {"init-fail.so", "initialize-failed", "no such hardware", "its own text"},
+    {"register-less.so", "name-not-registered", "add_one", "maker"},
+    {"crash.so", "crashed", "signal 11", "backplane doctor"},
+    {"sleep.so", "timed-out", "while it initialised", "BACKPLANE_PLUGIN_DEADLINE"},
+    {"exit.so", "exited", "exit 0", "backplane doctor"},
+    {"stop.so", "stopped", "signal 19", "backplane doctor"},
+    {"double-fork.so", "leaves-processes", "left processes behind", "backplane doctor"},
+    {"kill-parent.so", "trial-garbled", "no report", "backplane doctor"},
+    {"devices-fail.so", "devices-failed", "the bus is gone", "its own text"},
+    {"devices-none.so", "devices-none", "nothing is plugged in", "own text"},
+    {"device-unusable.so", "device-unusable", "A defect", "what else uses it"},
+};
+
+/* Seen elsewhere: of the search path, of processes with raised rights or no /proc, of forks, of
+ * names that the program itself took, of users without rights, of containers, of selection. */
+static const char *const seen_elsewhere[] = {"directory-unreadable",
+                                             "directory-relative",
+                                             "file-unreadable",
+                                             "path-refused",
+                                             "file-changed",
+                                             "proc-missing",
+                                             "node-denied",
+                                             "name-taken",
+                                             "trial-impossible",
+                                             "forked",
+                                             "not-selected",
+                                             "selection-failed",
+                                             "container-without-devices"};
+
+static BpPluginDiagnosis *diagnosis;
+
+/* The worst finding about a file; the first of equals. */
+static const BpPluginFinding *find_worst(const char *file) {
+  const BpPluginFinding *worst = NULL;
+  g_autofree char *path = plugin_file_path(file);
+  for (size_t i = 0; i < bp_plugin_diagnosis_size(diagnosis); i++) {
+    const BpPluginFinding *finding = bp_plugin_diagnosis_get(diagnosis, i);
+    if (!strcmp(finding->path, path) && (!worst || finding->severity > worst->severity))
+      worst = finding;
+  }
+  return worst;
+}
+
+static void test_code(gconstpointer data) {
+  const Case *expected = data;
+  const BpPluginFinding *finding = find_worst(expected->file);
+  g_assert_nonnull(finding);
+  if (strcmp(finding->code, expected->code) || !strstr(finding->text, expected->text) ||
+      !strstr(finding->remedy, expected->remedy))
+    g_error("%s: %s: %s -> %s", expected->file, finding->code, finding->text, finding->remedy);
+}
+
+static void test_every_code_has_a_plugin(void) {
+  const BpPluginReason *reason;
+  size_t count = 0;
+  for (; (reason = bp_plugin_reason(count)); count++) {
+    size_t i = 0, j = 0;
+    while (i < G_N_ELEMENTS(cases) && strcmp(cases[i].code, reason->code))
+      i++;
+    while (j < G_N_ELEMENTS(seen_elsewhere) && strcmp(seen_elsewhere[j], reason->code))
+      j++;
+    if (i == G_N_ELEMENTS(cases) && j == G_N_ELEMENTS(seen_elsewhere))
+      g_error("no plugin here shows %s", reason->code);
+    if (count && (!*reason->meaning || !*reason->remedy))
+      g_error("%s has no meaning or no remedy", reason->code);
+  }
+  g_assert_cmpint(count, >=, 25);
+}
+
+static void test_stages_are_in_order(void) {
+  const char *last_path = "";
+  int32_t last_stage = 0;
+  for (size_t i = 0; i < bp_plugin_diagnosis_size(diagnosis); i++) {
+    const BpPluginFinding *finding = bp_plugin_diagnosis_get(diagnosis, i);
+    g_assert_true(strcmp(finding->path, last_path) || finding->stage >= last_stage);
+    last_path = finding->path;
+    last_stage = finding->stage;
+  }
+  g_assert_null(bp_plugin_diagnosis_get(diagnosis, bp_plugin_diagnosis_size(diagnosis)));
+  bp_error_clear();
+}
+
+/* A good plugin passes every stage up to its devices. */
+static void test_good_plugin_passes_every_stage(void) {
+  unsigned stages = 0;
+  g_autofree char *path = plugin_file_path("good.so");
+  for (size_t i = 0; i < bp_plugin_diagnosis_size(diagnosis); i++) {
+    const BpPluginFinding *finding = bp_plugin_diagnosis_get(diagnosis, i);
+    if (!strcmp(finding->path, path))
+      stages |= 1u << finding->stage;
+  }
+  g_assert_cmpint(stages, ==, (1u << (BP_STAGE_DEVICES + 1)) - 1);
+}
+
+static const BpPluginFinding *find_code(const char *code) {
+  for (size_t i = 0; i < bp_plugin_diagnosis_size(diagnosis); i++)
+    if (!strcmp(bp_plugin_diagnosis_get(diagnosis, i)->code, code))
+      return bp_plugin_diagnosis_get(diagnosis, i);
+  g_error("no finding %s", code);
+}
+
+static void test_search_path_problems(void) {
+  g_assert_nonnull(strstr(find_code("directory-unreadable")->text, "/nonexistent/plugins"));
+  g_assert_nonnull(strstr(find_code("directory-relative")->text, "relative/plugins"));
+  g_assert_cmpstr(find_code("directory-relative")->plugin, ==, "");
+}
+
+static void test_nothing_is_loaded(void) {
+  g_autofree char *maps = NULL;
+  g_assert_true(g_file_get_contents("/proc/self/maps", &maps, NULL, NULL));
+  g_assert_null(strstr(maps, plugin_directory));
+}
+
+static void test_names_of_stages(void) {
+  g_assert_cmpstr(bp_plugin_stage_name(BP_STAGE_FOUND), ==, "found");
+  g_assert_cmpstr(bp_plugin_stage_name(BP_STAGE_SELECTED), ==, "selected");
+  g_assert_cmpstr(bp_plugin_stage_name(99), ==, "unknown");
+  g_assert_cmpstr(bp_plugin_state_name(BP_PLUGIN_QUARANTINED), ==, "quarantined");
+  g_assert_cmpstr(bp_plugin_state_name(-1), ==, "unknown");
+}
+
+/* ---- Other machines ---------------------------------------------------------------------- */
+
+/* The diagnosis of one plugin in a directory of its own has the code. */
+static void assert_diagnosed(const char *directory, const char *code, const char *remedy) {
+  g_autofree char *path = plugin_file_path(directory), *before = NULL;
+  int is_found = 0;
+  before = g_strdup(g_getenv("BACKPLANE_PLUGIN_PATH"));
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  BpPluginDiagnosis *other = bp_plugin_diagnose();
+  for (size_t i = 0; i < bp_plugin_diagnosis_size(other); i++) {
+    const BpPluginFinding *finding = bp_plugin_diagnosis_get(other, i);
+    is_found |= !strcmp(finding->code, code) && strstr(finding->remedy, remedy);
+  }
+  bp_plugin_diagnosis_free(other);
+  g_setenv("BACKPLANE_PLUGIN_PATH", before, TRUE);
+  g_assert_true(is_found);
+}
+
+static void test_helper_missing(void) {
+  g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
+  write_defect("helpless/plugin.so", 60, "none");
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", "/nonexistent/program", TRUE);
+  assert_diagnosed("helpless", "trial-impossible", "install backplane completely");
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", "/bin/false", TRUE);
+  assert_diagnosed("helpless", "trial-garbled", "");
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", program, TRUE);
+}
+
+static void test_container(void) {
+  write_defect("container/plugin.so", 61, "devices-none");
+  declare("container/plugin.so", NULL, NULL, "/dev/nonexistent*");
+  g_setenv("container", "podman", TRUE);
+  assert_diagnosed("container", "container-without-devices", "--gpus all");
+  g_unsetenv("container");
+}
+
+/* In a process of a user who may use neither the file nor the node. */
+static void test_user_without_rights(void) {
+  if (geteuid()) {
+    g_test_skip("only root can become another user");
+    return;
+  }
+  g_autofree char *node = plugin_file_path("node");
+  g_autofree char *secret = plugin_file_path("rights/secret.so");
+  g_assert_true(g_file_set_contents(node, "", 0, NULL));
+  g_assert_cmpint(g_chmod(node, 0660), ==, 0);
+  g_assert_cmpint(g_chmod(plugin_directory, 0755), ==, 0);
+  write_defect("rights/plugin.so", 62, "none");
+  declare("rights/plugin.so", NULL, NULL, node);
+  write_defect("rights/secret.so", 63, "none");
+  g_assert_cmpint(g_chmod(secret, 0600), ==, 0);
+  g_autofree char *rights = plugin_file_path("rights");
+  g_assert_cmpint(g_chmod(rights, 0755), ==, 0);
+  pid_t child = fork();
+  if (!child) {
+    if (setgid(65534) || setuid(65534))
+      _exit(1);
+    assert_diagnosed("rights", "node-denied", "usermod -aG root");
+    assert_diagnosed("rights", "file-unreadable", "chmod a+r");
+    _exit(0);
+  }
+  int status;
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  g_assert_cmpint(status, ==, 0);
+}
+
+/* ---- The directory ----------------------------------------------------------------------- */
+
+/* A plugin with a defect of its code; the number keeps the names apart. */
+static void write_defects(void) {
+  static const char *const defects[] = {
+      "entry-fail",  "entry-abi",    "no-initialize", "init-fail",      "register-less",
+      "crash",       "sleep",        "exit",          "stop",           "double-fork",
+      "kill-parent", "devices-fail", "devices-none",  "device-unusable"};
+  for (size_t i = 0; i < G_N_ELEMENTS(defects); i++) {
+    g_autofree char *file = g_strdup_printf("%s.so", defects[i]);
+    write_defect(file, (int)i + 10, defects[i]);
+  }
+}
+
+/* A good plugin whose bytes `from` become `to`, of the same length. */
+static void write_changed(const char *file, int number, const char *from, const char *to) {
+  g_autofree char *data = NULL, *path = plugin_file_path(file);
+  gsize size;
+  write_defect(file, number, "none");
+  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+  replace_bytes(data, size, from, to);
+  write_plugin(file, data, size);
+}
+
+static void write_descriptors(void) {
+  static const char *const changes[][3] = {
+      {"bad-key.so", "version=1.0", "name=twelve"},
+      {"no-license.so", "license=", "licence="},
+      {"old-abi.so", "abi=" BP_ABI_TEXT, "abi=0.0"},
+      {"new-abi.so", "abi=" BP_ABI_TEXT, "abi=0.9"},
+      {"vendor.so", "libraries=libc.so.6", "libraries=libq.so.6"},
+      {"undefined.so", "getppid", "getppiq"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(changes); i++)
+    write_changed(changes[i][0], (int)i + 40, changes[i][1], changes[i][2]);
+  write_defect("cpu.so", 50, "none");
+  write_defect("sanitizer.so", 51, "none");
+  write_defect("no-node.so", 52, "none");
+  declare("cpu.so", FOREIGN_ISA, NULL, NULL);
+  declare("sanitizer.so", NULL, FOREIGN_SANITIZER, NULL);
+  declare("no-node.so", NULL, NULL, "/dev/nonexistent*");
+}
+
+/* Another name in the symbol table alone: there it follows a NUL, in the descriptor "entry=". */
+static void write_no_entry(void) {
+  static const char symbol[] = "\0bp_plugin_entry";
+  g_autofree char *data = NULL, *path = plugin_file_path("no-entry.so");
+  gsize size;
+  write_defect("no-entry.so", 53, "none");
+  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+  for (gsize i = 0; i + sizeof symbol <= size; i++)
+    if (!memcmp(data + i, symbol, sizeof symbol - 1))
+      data[i + 2] = 'q';
+  write_plugin("no-entry.so", data, size);
+}
+
+static void write_files(void) {
+  g_autofree char *data = NULL, *directory = plugin_file_path("directory.so");
+  g_autofree char *link = plugin_file_path("dangling.so");
+  gsize size;
+  read_plugin("defect", &data, &size);
+  write_plugin("not-elf.so", "#!/bin/sh\n", 10);
+  write_plugin("truncated.so", data, size / 2);
+  g_assert_cmpint(g_mkdir(directory, 0700), ==, 0);
+  g_assert_cmpint(symlink("/nonexistent/plugin.so", link), ==, 0);
+  Elf64_Ehdr *header = (void *)data, whole = *header;
+  header->e_machine = EM_SPARCV9;
+  write_plugin("sparc.so", data, size);
+  *header = whole;
+  header->e_type = ET_EXEC;
+  write_plugin("program.so", data, size);
+  *header = whole;
+  header->e_phentsize = 1;
+  write_plugin("malformed.so", data, size);
+  copy_plugin("odd-no-note", "no-note.so", NULL, NULL);
+}
+
+static void write_directory(void) {
+  g_autofree char *writable = plugin_file_path("writable.so");
+  write_defect("good.so", 0, "none");
+  write_defect("z-shadowed.so", 0, "none");
+  write_defect("writable.so", 54, "none");
+  g_assert_cmpint(g_chmod(writable, 0646), ==, 0);
+  write_defect("unlinked.so", 55, "none");
+  lose_library("unlinked.so");
+  write_files();
+  write_descriptors();
+  write_no_entry();
+  write_defects();
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  make_plugin_directory();
+  write_directory();
+  g_autofree char *path =
+      g_strdup_printf("%s:/nonexistent/plugins:relative/plugins", plugin_directory);
+  g_autofree char *cache = plugin_file_path("cache"), *pid = plugin_file_path("pid");
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
+  g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "3", TRUE);
+  g_setenv("BP_DEFECT_PID_FILE", pid, TRUE);
+  diagnosis = bp_plugin_diagnose();
+  g_assert_nonnull(diagnosis);
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_autofree char *name = g_strdup_printf("/doctor/code/%s", cases[i].code);
+    g_test_add_data_func(name, &cases[i], test_code);
+  }
+#define ADD(path, test) g_test_add_func("/doctor/" path, test)
+  ADD("every-code-has-a-plugin", test_every_code_has_a_plugin);
+  ADD("stages-are-in-order", test_stages_are_in_order);
+  ADD("good-plugin-passes-every-stage", test_good_plugin_passes_every_stage);
+  ADD("search-path-problems", test_search_path_problems);
+  ADD("nothing-is-loaded", test_nothing_is_loaded);
+  ADD("names-of-stages", test_names_of_stages);
+  ADD("helper-missing", test_helper_missing);
+  ADD("container", test_container);
+  ADD("user-without-rights", test_user_without_rights);
+  int rc = g_test_run();
+  bp_plugin_diagnosis_free(diagnosis);
+  remove_plugin_directory();
+  return rc;
+}

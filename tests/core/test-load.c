@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is checked is what is loaded, and what becomes of plugins when processes fork, threads exit
+ * and descriptors are closed. Hosts are processes of their own: this program with `--NAME`. */
+
+#include "tests/core/defects.h"
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static _Noreturn void fail(const char *what) {
+  fprintf(stderr, "# %s: %s\n", what, bp_error_message());
+  _exit(1);
+}
+
+static int count_devices(const char *kind) {
+  BpDevice device;
+  int32_t count = 0;
+  return bp_device_parse(kind, &device) || bp_device_count(device.device_type, &count, NULL)
+             ? -1
+             : count;
+}
+
+static int use_number(int number) {
+  g_autofree char *name = defect_name(number);
+  return count_devices(name);
+}
+
+static void assert_host(const char *host, const char *plugins) {
+  const char *arguments[] = {host, NULL};
+  g_autofree char *path = plugin_file_path(plugins);
+  int status;
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  GPid pid = start_self(arguments, FALSE);
+  g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+  g_assert_cmpint(status, ==, 0);
+}
+
+static int has_trace(void) {
+  g_autofree char *path = plugin_file_path("trace");
+  int is_there = g_file_test(path, G_FILE_TEST_EXISTS);
+  g_unlink(path);
+  return is_there;
+}
+
+/* ---- A swap race ------------------------------------------------------------------------- */
+
+/* Two files of one path, in turn: a good plugin, and one that is rejected by its descriptor but
+ * whose constructor leaves a trace when it is run all the same. */
+static void *swap(void *data) {
+  atomic_int *goes_on = data;
+  g_autofree char *path = plugin_file_path("swapped/plugin.so");
+  g_autofree char *next = plugin_file_path("swap/next.so");
+  g_autofree char *sources[] = {plugin_file_path("swap/good.so"), plugin_file_path("swap/bad.so"),
+                                NULL};
+  for (unsigned i = 0; atomic_load(goes_on); i++) {
+    g_unlink(next);
+    if (link(sources[i % 2], next) || rename(next, path))
+      g_error("cannot swap");
+  }
+  return NULL;
+}
+
+/* The good one leaves no trace: it is another binary. */
+static int be_swapped(void) {
+  for (int i = 0; i < 20; i++) {
+    bp_plugin_list_free(bp_plugin_list());
+    bp_plugin_activate("odd-good");
+    bp_error_clear();
+  }
+  return 0;
+}
+
+static void test_swap(void) {
+  pthread_t thread;
+  atomic_int goes_on = 1;
+  g_autofree char *bad = plugin_file_path("swap/bad.so"), *data = NULL;
+  gsize size;
+  copy_plugin("odd-good", "swap/good.so", NULL, NULL);
+  copy_plugin("odd-good", "swapped/plugin.so", NULL, NULL);
+  write_defect("swap/bad.so", 1, "none");
+  g_assert_true(g_file_get_contents(bad, &data, &size, NULL));
+  replace_bytes(data, size, "abi=" BP_ABI_TEXT, "abi=0.9");
+  write_plugin("swap/bad.so", data, size);
+  has_trace();
+  g_assert_cmpint(pthread_create(&thread, NULL, swap, &goes_on), ==, 0);
+  for (int i = 0; i < 30; i++)
+    assert_host("--swapped", "swapped");
+  atomic_store(&goes_on, 0);
+  pthread_join(thread, NULL);
+  g_assert_false(has_trace());
+}
+
+/* A file that is replaced between the search and the first use is not loaded in the other's name.
+ */
+static int be_replaced(void) {
+  BpPluginList *list = bp_plugin_list();
+  write_defect("replaced/plugin.so", 3, "none");
+  if (use_number(2) != -1 || !strstr(bp_error_message(), "changed after its descriptor"))
+    fail("the replaced plugin was used");
+  bp_plugin_list_free(list);
+  bp_error_clear();
+  list = bp_plugin_list();
+  bp_plugin_list_free(list);
+  return use_number(3) == 1 ? 0 : 1;
+}
+
+static void test_replaced(void) {
+  write_defect("replaced/plugin.so", 2, "none");
+  assert_host("--replaced", "replaced");
+}
+
+/* ---- Descriptors ------------------------------------------------------------------------- */
+
+/* Somebody closes all descriptors, and the loader then takes the next plugin for the first. */
+static int be_closed(void) {
+  if (use_number(4) != 1)
+    fail("the first plugin");
+  for (int fd = 3; fd < 256; fd++)
+    close(fd);
+  int count = use_number(5);
+  if (count == 1)
+    return 0;
+  if (!strstr(bp_error_message(), "another file than the one that was checked"))
+    fail("the second plugin");
+  bp_error_clear();
+  return use_number(4) == 1 ? 0 : 1;
+}
+
+static void test_closed(void) {
+  write_defect("closed/a.so", 4, "none");
+  write_defect("closed/b.so", 5, "none");
+  assert_host("--closed", "closed");
+}
+
+/* ---- Forks ------------------------------------------------------------------------------- */
+
+static int wait_child(pid_t child) {
+  int status;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* Before anything was used the child is free to begin, and so is its parent after it. */
+static int be_forked_before(void) {
+  bp_plugin_list_free(bp_plugin_list());
+  pid_t child = fork();
+  if (!child)
+    _exit(use_number(6) == 1 ? 0 : 1);
+  return wait_child(child) || use_number(6) != 1;
+}
+
+/* After a device was used the child gets an error at once. */
+static int be_forked_after(void) {
+  if (use_number(6) != 1)
+    fail("the device");
+  pid_t child = fork();
+  if (!child)
+    _exit(use_number(6) == -1 && strstr(bp_error_message(), "fork") ? 0 : 1);
+  return wait_child(child) || use_number(6) != 1;
+}
+
+static void *activate_for_ever(void *unused) {
+  use_number(7);
+  return unused;
+}
+
+/* While another thread initialises a plugin: in the child that will never end, and it says so. */
+static int be_forked_meanwhile(void) {
+  pthread_t thread;
+  const char *trace = g_getenv("BP_DEFECT_TRACE_FILE");
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "0", TRUE);
+  g_unlink(trace);
+  pthread_create(&thread, NULL, activate_for_ever, NULL);
+  while (!g_file_test(trace, G_FILE_TEST_EXISTS))
+    g_usleep(1000);
+  g_usleep(20000);
+  pid_t child = fork();
+  if (!child) {
+    BpPluginList *list = bp_plugin_list();
+    _exit(strcmp(bp_plugin_list_get(list, 0)->code, "forked") || use_number(7) != -1);
+  }
+  _exit(wait_child(child));
+}
+
+static void test_forks(void) {
+  write_defect("forked/plugin.so", 6, "none");
+  assert_host("--forked-before", "forked");
+  assert_host("--forked-after", "forked");
+  write_defect("meanwhile/plugin.so", 7, "sleep");
+  assert_host("--forked-meanwhile", "meanwhile");
+}
+
+/* ---- Threads ----------------------------------------------------------------------------- */
+
+static void *exit_here(void *unused) {
+  if (use_number(8) != 1)
+    fail("the device");
+  exit(0);
+  return unused;
+}
+
+/* Exit from another thread than the first, while a device is in use. */
+static int be_exiting(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, exit_here, NULL);
+  pthread_join(thread, NULL);
+  return 1;
+}
+
+static void *use_in_thread(void *unused) {
+  static int failed;
+  return use_number(8) == 1 ? unused : &failed;
+}
+
+/* 32 threads that use a device for the first time at once: one trial, one initialisation. */
+static int be_crowded(void) {
+  pthread_t threads[32];
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    pthread_create(&threads[i], NULL, use_in_thread, NULL);
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++) {
+    void *result;
+    pthread_join(threads[i], &result);
+    if (result)
+      fail("a thread");
+  }
+  return 0;
+}
+
+static void test_threads(void) {
+  struct stat status;
+  g_autofree char *trace = plugin_file_path("trace");
+  write_defect("threads/plugin.so", 8, "none");
+  has_trace();
+  assert_host("--crowded", "threads");
+  g_assert_cmpint(stat(trace, &status), ==, 0);
+  g_assert_cmpint(status.st_size, ==, 2);
+  assert_host("--exiting", "threads");
+}
+
+/* ---- The current directory --------------------------------------------------------------- */
+
+static int be_relative(void) {
+  BpPluginList *list = bp_plugin_list();
+  int size = (int)bp_plugin_list_size(list);
+  bp_plugin_list_free(list);
+  return size;
+}
+
+static void test_current_directory(void) {
+  static const char *const paths[] = {".", "", ":", "threads", "./threads:", "../x:."};
+  g_autofree char *before = g_get_current_dir();
+  const char *arguments[] = {"--relative", NULL};
+  g_assert_cmpint(g_chdir(plugin_directory), ==, 0);
+  for (size_t i = 0; i < G_N_ELEMENTS(paths); i++) {
+    g_setenv("BACKPLANE_PLUGIN_PATH", paths[i], TRUE);
+    g_assert_cmpint(wait_child(start_self(arguments, TRUE)), ==, 0);
+  }
+  g_assert_cmpint(g_chdir(before), ==, 0);
+}
+
+typedef struct Host {
+  const char *name;
+  int (*run)(void);
+} Host;
+
+static const Host hosts[] = {
+    {"--swapped", be_swapped},
+    {"--replaced", be_replaced},
+    {"--closed", be_closed},
+    {"--forked-before", be_forked_before},
+    {"--forked-after", be_forked_after},
+    {"--forked-meanwhile", be_forked_meanwhile},
+    {"--exiting", be_exiting},
+    {"--crowded", be_crowded},
+    {"--relative", be_relative},
+};
+
+int main(int argc, char **argv) {
+  for (size_t i = 0; argc == 2 && i < G_N_ELEMENTS(hosts); i++)
+    if (!strcmp(argv[1], hosts[i].name)) {
+      plugin_directory = g_strdup(g_getenv("BP_TEST_DIRECTORY"));
+      return hosts[i].run();
+    }
+  g_test_init(&argc, &argv, NULL);
+  make_plugin_directory();
+  g_autofree char *cache = plugin_file_path("cache"), *trace = plugin_file_path("trace");
+  g_setenv("BP_TEST_DIRECTORY", plugin_directory, TRUE);
+  g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
+  g_setenv("BP_DEFECT_TRACE_FILE", trace, TRUE);
+  g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
+  g_test_add_func("/load/swapped-file-never-runs-unchecked", test_swap);
+  g_test_add_func("/load/replaced-file-is-not-loaded-in-the-name-of-the-other", test_replaced);
+  g_test_add_func("/load/reused-descriptor-is-noticed", test_closed);
+  g_test_add_func("/load/forks", test_forks);
+  g_test_add_func("/load/threads", test_threads);
+  g_test_add_func("/load/never-from-the-current-directory", test_current_directory);
+  int rc = g_test_run();
+  remove_plugin_directory();
+  return rc;
+}

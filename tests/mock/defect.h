@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What defect.c and those who change its bytes agree on. */
+#ifndef BACKPLANE_TESTS_DEFECT_H
+#define BACKPLANE_TESTS_DEFECT_H
+
+/* A line of the descriptor that gives room to those before it. */
+#define DEFECT_TENS    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+#define DEFECT_PADDING "padding=" DEFECT_TENS DEFECT_TENS DEFECT_TENS "\n"
+
+#endif
