@@ -117,6 +117,37 @@ static const char prologue[] =
     "    if (bits >> i & 1)\n"
     "      __builtin_memcpy((char *)to + i * lane, (const char *)from + i * lane, lane);\n"
     "}\n"
+    "/* Stores a vector around the caches if it is aligned; `size` is constant. */\n"
+    "BP_INLINE void bp_stream(void *to, const void *from, int size) {\n"
+    "#ifdef __clang__\n"
+    "#define BP_STREAM(TYPE, BITS) __builtin_nontemporal_store(value, (TYPE *)to)\n"
+    "#else\n"
+    "#define BP_STREAM(TYPE, BITS) __builtin_ia32_movntps##BITS((float *)to, value)\n"
+    "#endif\n"
+    "#define BP_TRY_STREAM(SIZE, BITS) \\\n"
+    "  if (size == SIZE && (unsigned long)to % SIZE == 0) { \\\n"
+    "    typedef float vector __attribute__((vector_size(SIZE))); \\\n"
+    "    vector value; \\\n"
+    "    __builtin_memcpy(&value, from, SIZE); \\\n"
+    "    BP_STREAM(vector, BITS); \\\n"
+    "    return; \\\n"
+    "  }\n"
+    "#ifdef __AVX512F__\n"
+    "  BP_TRY_STREAM(64, 512)\n"
+    "#endif\n"
+    "#ifdef __AVX__\n"
+    "  BP_TRY_STREAM(32, 256)\n"
+    "#endif\n"
+    "#ifdef __SSE__\n"
+    "  BP_TRY_STREAM(16, )\n"
+    "#endif\n"
+    "  __builtin_memcpy(to, from, (unsigned long)size);\n"
+    "}\n"
+    "BP_INLINE void bp_stream_end(void) {\n"
+    "#ifdef __SSE__\n"
+    "  __builtin_ia32_sfence();\n"
+    "#endif\n"
+    "}\n"
     "\n"
     "BP_HELPER long long bp_as_int(const bp_value *value) {\n"
     "  return value->type == 3 ? (long long)value->v.f : value->v.i;\n"
@@ -457,6 +488,9 @@ const BpDialect bp__dialect_c = {
                       "}\n"
                       "BP_INLINE void $3_store_bits($1 *to, unsigned long long bits, $3 value) {\n"
                       "  bp_store_bits(to, &value, bits, $4, $5);\n"
+                      "}\n"
+                      "BP_INLINE void $3_stream($1 *to, $3 value) {\n"
+                      "  bp_stream(to, &value, $4);\n"
                       "}\n",
     .vector_make = "($1){$2}",
     .vector_lane = "$1[$2]",
@@ -470,4 +504,6 @@ const BpDialect bp__dialect_c = {
     .vector_load_bits = "$1_load_bits($2 + $3, $5)",
     .vector_store_bits = "$1_store_bits($2 + $3, $5, $6)",
     .first_bits = "bp_first_bits($1)",
+    .vector_stream = "$1_stream($2 + $3, $5)",
+    .stream_end = "bp_stream_end();",
 };

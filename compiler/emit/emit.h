@@ -55,6 +55,7 @@ typedef struct BpSymbol {
   BpSlot *slots;        /* or NULL */
   int32_t num_slots;
   int32_t is_shared;
+  int32_t is_streamed; /* stored to around the caches, if the dialect can */
 } BpSymbol;
 
 typedef struct BpEmitter {
@@ -81,6 +82,7 @@ typedef struct BpEmitter {
   int32_t index_depth;  /* > 0: overflow is excluded, for the value is an address */
   int32_t depth;
   int32_t in_parallel;
+  int32_t streams; /* the function stores around the caches */
   int32_t cleanup; /* the label to leave by on failure, 0: return at once */
 } BpEmitter;
 
@@ -221,6 +223,8 @@ void bp__parallel(BpEmitter *e, const BpIrNode *node);
 
 void bp__function(BpEmitter *e, const BpIrNode *function);
 void bp__packed_function(BpEmitter *e, const BpIrNode *function);
+/* Orders the stores around the caches before what follows, if there were any. */
+void bp__end_streams(BpEmitter *e);
 int32_t bp__num_params(BpEmitter *e, const BpIrNode *function);
 
 /* ---- dialects ----------------------------------------------------------------------------- */

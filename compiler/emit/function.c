@@ -229,6 +229,25 @@ static int is_identifier(const char *name) {
   return name[0] != '\0';
 }
 
+/* Marks the parameters that the attribute names. */
+static void mark_streamed(BpEmitter *e, const BpIrNode *function) {
+  const BpIrNode *attr = e->ir->find_attr(function, BP_IR_ATTR_STREAMED);
+  e->streams = 0;
+  for (int32_t i = 0; attr && e->dialect->vector_stream && i < e->ir->num_operands(attr); i++) {
+    int64_t position = e->ir->int_value(e->ir->operand(attr, i));
+    BpSymbol *symbol = position >= 0 && position < bp__num_params(e, function)
+                           ? bp__symbol(e, e->ir->operand(function, (int32_t)position))
+                           : NULL;
+    if (symbol)
+      symbol->is_streamed = e->streams = 1;
+  }
+}
+
+void bp__end_streams(BpEmitter *e) {
+  if (e->streams && e->dialect->stream_end)
+    bp__line(e, "%s", e->dialect->stream_end);
+}
+
 /* What comes before the body: global declarations and the head. */
 static void open_function(BpEmitter *e, const BpIrNode *function) {
   const BpDialect *d = e->dialect;
@@ -275,10 +294,12 @@ void bp__function(BpEmitter *e, const BpIrNode *function) {
   open_function(e, function);
   if (e->failed)
     return;
+  mark_streamed(e, function);
   e->indent = 1;
   if (is_host(e))
     bp__line(e, "int rc = 0;");
   bp__stmt(e, e->ir->operand(function, last));
+  bp__end_streams(e);
   if (is_host(e))
     bp__line(e, "return rc;");
   e->indent = 0;

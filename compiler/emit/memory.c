@@ -297,12 +297,14 @@ void bp__store(BpEmitter *e, const BpIrNode *node) {
     const char *type = bp__type(e, memory_dtype(access.dtype));
     const char *lanes = bp__format(e, "%d", access.lanes);
     const char *name = access.symbol->expr.text, *text = bp__bare(e, bytes.text);
+    const char *form =
+        access.symbol->is_streamed ? e->dialect->vector_stream : e->dialect->vector_store;
     if (condition)
       bp__line(e, "if (%s)", condition);
     bp__line(e, "%s%s;", condition ? "  " : "",
              bits
                  ? bp__apply(e, e->dialect->vector_store_bits, type, name, index, lanes, bits, text)
-                 : bp__apply(e, e->dialect->vector_store, type, name, index, lanes, text));
+                 : bp__apply(e, form, type, name, index, lanes, text));
   }
 }
 

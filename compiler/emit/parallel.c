@@ -73,8 +73,9 @@ static void emit_task(BpEmitter *e, const BpIrNode *node, const Captures *captur
   bp__line(e, "  for (%s %s = first; %s < last; ++%s) {", type, loop, loop, loop);
   e->indent = 1;
   bp__block(e, e->ir->operand(node, 3));
+  bp__line(e, "}");
+  bp__end_streams(e);
   e->indent = 0;
-  bp__line(e, "  }");
   bp__line(e, "  return rc;");
   bp__line(e, "}\n");
   bp__undeclare(e, var);

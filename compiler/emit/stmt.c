@@ -24,7 +24,7 @@ BpSymbol *bp__declare(BpEmitter *e, const BpIrNode *node, BpDataType dtype) {
   if (!symbol)
     return NULL;
   const char *name = bp__unique_name(e, e->ir->str_value(node));
-  *symbol = (BpSymbol){{name, 0, 1}, dtype, node, NULL, 0, 0};
+  *symbol = (BpSymbol){.expr = {name, 0, 1}, .dtype = dtype, .node = node};
   if (bp_pointer_map_set(&e->symbols, node, symbol) != 0) {
     bp__fail(e, BP_ERROR_MEMORY, "out of memory");
     return NULL;

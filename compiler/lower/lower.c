@@ -15,11 +15,31 @@ static const struct {
     {"tidy", bp__lower_tidy},
 };
 
+/* The positions of the outputs that are streamed, as an attribute; NULL: there are none. */
+static int streamed_attr(BpLowering *lowering, const BpIrNode **attr) {
+  BpIrModule *module = lowering->module;
+  const BpIrNode **positions =
+      bp__ir_alloc(module, (size_t)(lowering->num_args + 1) * sizeof *positions);
+  int32_t count = 0;
+  *attr = NULL;
+  if (!positions)
+    return -1;
+  for (int32_t i = 0; i < lowering->num_args; i++)
+    if (lowering->args[i]->stage && lowering->args[i]->stage->is_streamed)
+      positions[count++] = bp__ir_int64(module, i);
+  if (count == 0)
+    return 0;
+  *attr = bp__ir_attr(module, BP_IR_ATTR_STREAMED, positions, count);
+  return *attr ? 0 : -1;
+}
+
 static const BpIrNode *make_function(BpLowering *lowering, const BpIrNode *body) {
-  const BpIrNode *one = bp__ir_int64(lowering->module, 1);
-  const BpIrNode *attrs[] = {bp__ir_attr(lowering->module, BP_IR_ATTR_NOALIAS, &one, 1)};
+  const BpIrNode *one = bp__ir_int64(lowering->module, 1), *streamed;
+  if (streamed_attr(lowering, &streamed) != 0)
+    return NULL;
+  const BpIrNode *attrs[] = {bp__ir_attr(lowering->module, BP_IR_ATTR_NOALIAS, &one, 1), streamed};
   return bp_ir_function(lowering->module, lowering->name, lowering->params, lowering->num_args,
-                        attrs, 1, body);
+                        attrs, streamed ? 2 : 1, body);
 }
 
 static int dump(BpLowering *lowering, const char *pass, const BpIrNode *body) {

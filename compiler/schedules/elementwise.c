@@ -7,6 +7,10 @@
 /* Iterations of a parallel loop for each core, so that all end at about the same time. */
 #define SHARES_PER_CORE 8
 
+/* As many times the second caches of all cores an output is, from which on it is written around
+ * them: more than a shared cache beyond them holds besides the inputs. */
+#define STREAMED_CACHES 4.0
+
 /* Whether axes d and d + 1 are one run through memory in every read. */
 static bool is_one_run(const BpStageInfo *info, int32_t d) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
@@ -126,11 +130,21 @@ static int share_outer(BpTeStage *stage, BpTeAxis **outer, int32_t count, int64_
   return *done ? bp_te_parallel(stage, fused) : 0;
 }
 
+/* An output that does not stay in the caches anyway need not be read into them to be written. */
+static int stream_output(const BpStageInfo *info, const BpMachine *machine) {
+  double bytes = bp__info_size(info, 0, info->ndim) * info->stage->tensor->dtype.bits / 8;
+  if (!info->s->is_output || bytes < STREAMED_CACHES * (double)(machine->l2 * machine->cores))
+    return 0;
+  return bp_te_stream(info->stage);
+}
+
 int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) {
   BpTeAxis *run, *outer[BP_TE_MAX_NDIM];
   int32_t count;
   if (info->ndim == 0)
     return 0;
+  if (stream_output(info, machine) != 0)
+    return -1;
   bool is_parallel =
       machine->cores > 1 && bp__info_size(info, 0, info->ndim) >= BP__PARALLEL_ELEMENTS;
   bool is_shared = false;

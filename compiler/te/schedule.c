@@ -234,6 +234,13 @@ int bp_te_store_first(BpTeStage *stage) {
   return 0;
 }
 
+int bp_te_stream(BpTeStage *stage) {
+  if (!stage)
+    return -1;
+  stage->is_streamed = 1;
+  return 0;
+}
+
 int bp_te_set_scope(BpTeStage *stage, int32_t scope) {
   if (!stage)
     return -1;

@@ -72,6 +72,7 @@ struct BpTeStage {
   BpTeAxis *leaves[BP__TE_MAX_AXES];
   int32_t num_leaves;
   int is_inlined;
+  int is_streamed;
   int starts_with_first; /* the first iteration of a reduction stores, the others accumulate */
   int32_t scope;         /* BP_IR_SCOPE_*, or -1: the default */
   BpTeStage *attach_stage;

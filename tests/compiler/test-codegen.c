@@ -354,6 +354,15 @@ static void test_bodies(gconstpointer data) {
   g_string_append(module, "(function \"symbolic\" n:int64 x:float32 (buffer A float32 global n n)"
                           " (for i:int64 0 (mul n n) serial (store A i (mul (load A i) x))))"
                           "(function \"scalar\" (buffer A int32 global) (store A 0 7:int32))"
+                          /* aligned vectors, others, and a part of one */
+                          "(function \"streamed\" (buffer A float32 global 64)"
+                          " (buffer B float32 global 64) (buffer I int32 global 64)"
+                          " (attr \"streamed\" 0 2 9) (seq (for i:int64 0 3 parallel (seq"
+                          " (store A (ramp (mul i 16) 1 16) (load B (ramp (mul i 16) 1 16)))"
+                          " (store I (ramp (add (mul i 16) 3) 1 8)"
+                          " (broadcast (cast int32 i) 8))))"
+                          " (store A (ramp 48 1 16) (load B (ramp 0 1 16))"
+                          " (lt (ramp 0 1 16) (broadcast 9 16))) (store I 63 5:int32)))"
                           "(function \"empty\" (buffer A int32 global 0 4) (seq))"
                           "(function \"nothing\" (seq))");
   g_string_append(module, ")\n");

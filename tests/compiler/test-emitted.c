@@ -48,6 +48,20 @@ static BpTeTensor *make_elementwise(BpTe *te, Inputs *in) {
   return bp_te_compute(te, "y", (const int64_t[]){2000, 37}, 2, scaled_sum_body, in);
 }
 
+static const BpIrNode *sum_of_two_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Inputs *in = context;
+  return te_op(te, BP_IR_ADD, te_read1(te, in->tensors[0], axes[0]),
+               te_read1(te, in->tensors[1], axes[0]));
+}
+
+/* Longer than the caches. */
+static BpTeTensor *make_long_sum(BpTe *te, Inputs *in) {
+  const int64_t shape[] = {1 << 24};
+  in->tensors[0] = bp_te_placeholder(te, "a", te_f32, shape, 1);
+  in->tensors[1] = bp_te_placeholder(te, "b", te_f32, shape, 1);
+  return bp_te_compute(te, "y", shape, 1, sum_of_two_body, in);
+}
+
 /* ---- Products -------------------------------------------------------------------------------- */
 
 static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -146,10 +160,8 @@ typedef struct Case {
 } Case;
 
 static const Case cases[] = {
-    {"elementwise", make_elementwise},
-    {"product", make_product},
-    {"packed-product", make_packed_product},
-    {"softmax", make_softmax},
+    {"elementwise", make_elementwise},       {"long-sum", make_long_sum}, {"product", make_product},
+    {"packed-product", make_packed_product}, {"softmax", make_softmax},
 };
 
 static BpIrModule *lower(const Case *c, const BpTarget *target) {

@@ -127,6 +127,10 @@ BP_API int bp_te_store_first(BpTeStage *stage);
 /* Asks for the data `distance` iterations of `axis` ahead to be prefetched from `tensor`. */
 BP_API int bp_te_prefetch(BpTeStage *stage, BpTeTensor *tensor, BpTeAxis *axis, int64_t distance);
 
+/* Says that nobody reads what the stage writes before much else has gone through the caches: stores
+ * may go around them. Of outputs only; others are not affected. */
+BP_API int bp_te_stream(BpTeStage *stage);
+
 /* ---- Lowering ------------------------------------------------------------------------------- */
 
 /* Receives the IR after each pass, by the pass's name; the text is borrowed. */

@@ -134,6 +134,11 @@ typedef struct BpDialect {
   const char *remainder;  /* of signed integers, sign of $1: $1 and $2. NULL: $1 % $2 */
   const char *contract;   /* $1 * $2 + $3 of float32, rounded once or twice. NULL: as it stands */
   const char *index_type; /* what a wider index is cast to. NULL: it is left */
+
+  /* -- stores around the caches, to parameters of which BP_IR_ATTR_STREAMED says that it pays. */
+  const char *vector_stream; /* as vector_store, at any address. NULL: as any store */
+  /* Statement after which all such stores are seen by whoever is told of them. NULL: nothing */
+  const char *stream_end;
 } BpDialect;
 
 /* ---- The emitter --------------------------------------------------------------------------- */

@@ -122,6 +122,9 @@ enum { BP_IR_KINDS(BP_IR_KIND_CONSTANT_) BP_IR_NONE = 0 };
 #define BP_IR_ATTR_LAUNCH    "launch"    /* str tag, int extent (or expression of the VARs) */
 #define BP_IR_ATTR_NOALIAS   "noalias"   /* int 1: no two buffers overlap */
 #define BP_IR_ATTR_ALIGNMENT "alignment" /* int bytes: every parameter buffer starts so aligned */
+/* ints: positions of parameters that are written once and read long after, if at all; a generator
+ * may store to them around the caches */
+#define BP_IR_ATTR_STREAMED "streamed"
 
 #define BP_TABLE_IR         "ir"
 #define BP_TABLE_IR_VERSION 1
