@@ -122,7 +122,9 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
   tiles *=
       (double)ceil_div(ceil_div(info->extent[tile->vector_axis], machine->lanes), tile->vectors);
   double loads = loads_of(info, &mean, machine, accumulators, &registers);
-  if (accumulators + registers > (double)machine->registers)
+  /* With one vector to multiply, compilers keep values to broadcast in registers of their own. */
+  double spare = registers > 2 ? 0 : (double)machine->registers / 3;
+  if (accumulators + registers + spare > (double)machine->registers)
     return 1e300;
   double step = accumulators / 2;
   if (loads / 2 > step)
