@@ -173,11 +173,11 @@ static const BpIrNode *scalar_store(Scalarizer *s, const BpIrNode *node) {
   size_t most = 3 * (size_t)lanes;
   const BpIrNode **statements = bp__ir_alloc(module, (size_t)lanes * sizeof *statements);
   const BpIrNode **room = bp__ir_alloc(module, 2 * most * sizeof *room);
-  Stores names = {room, room + most, 0};
   for (int32_t i = 1; i < node->num_operands && reads == 0; i++)
     reads = bp__ir_uses(node->operands[i], node->operands[0]);
   if (!statements || !room || reads < 0)
     return NULL;
+  Stores names = {room, room + most, 0};
   for (int32_t i = 0; i < lanes; i++)
     if (!(statements[i] = store_lane(s, node, i, reads ? &names : NULL)))
       return NULL;

@@ -10,7 +10,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -46,7 +45,7 @@ int bp__trial_deadline(void) {
               text, DEADLINE_MAX, DEADLINE_DEFAULT);
     seconds = DEADLINE_DEFAULT;
   }
-  return (int)ceil(seconds * 1000);
+  return (int)(seconds * 1000 + 0.999); /* up: 0 would be no trial */
 }
 
 /* ---- Starting the helper ----------------------------------------------------------------- */

@@ -79,9 +79,11 @@ static char *read_file(const char *path, size_t *size) {
   FILE *file = fopen(path, "re");
   if (file && fstat(fileno(file), &status) == 0 && status.st_size <= MOST_BINARY_BYTES)
     bytes = malloc((size_t)status.st_size + 1);
-  *size = bytes ? fread(bytes, 1, (size_t)status.st_size, file) : 0;
-  if (bytes)
+  *size = 0;
+  if (bytes) {
+    *size = fread(bytes, 1, (size_t)status.st_size, file);
     bytes[*size] = '\0';
+  }
   if (file)
     fclose(file);
   return bytes;

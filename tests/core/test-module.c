@@ -554,7 +554,7 @@ static void test_processes_share_a_cache(void) {
     if ((children[i] = fork()) == 0) {
       for (int round = 0; round < ROUNDS; round++) {
         g_autofree char *name = g_strdup_printf("big-%d-%d", i, round);
-        g_autofree char *big = put_file(&cache, name, 1100000, 8000);
+        g_free(put_file(&cache, name, 1100000, 8000));
         load_numbered(round);
       }
       _exit(warnings ? 1 : 0);
