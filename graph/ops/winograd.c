@@ -268,7 +268,7 @@ static BpTeTensor *stage(Winograd *w, const char *name, const int64_t *shape, in
 
 BP_ROW_COMPUTE(conv_winograd) {
   const int64_t *in = op->node->inputs[0]->shape, *out = op->node->outputs[0]->shape;
-  BpTransformStages ignored = {{0}}, *made = op->transforms ? op->transforms : &ignored;
+  BpTransformStages ignored = {.tile = {0}}, *made = op->transforms ? op->transforms : &ignored;
   Winograd w = {.op = op, .before = op->inputs[0]};
   if (read_winograd(op->node, &w))
     return NULL;

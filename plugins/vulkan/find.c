@@ -243,7 +243,7 @@ static int32_t answer_text(BpValue *result, const char *text) {
 }
 
 static int32_t answer_version(BpValue *result, uint32_t version) {
-  char text[64] = "";
+  char text[64];
   snprintf(text, sizeof(text), "Vulkan %u.%u.%u", VK_API_VERSION_MAJOR(version),
            VK_API_VERSION_MINOR(version), VK_API_VERSION_PATCH(version));
   return answer_text(result, text);
