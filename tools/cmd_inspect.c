@@ -155,7 +155,8 @@ static void add_tensor(Facts *facts, const char *role, const BpModelTensorInfo *
   char dtype[32];
   bp_dtype_format(info->dtype, dtype);
   char *shape = shape_to_text(info->shape, info->ndim);
-  char *text = g_strdup_printf("%s: %s %s", info->name, dtype, shape);
+  char *text = info->ndim < 0 ? g_strdup_printf("%s: known in a run", info->name)
+                              : g_strdup_printf("%s: %s %s", info->name, dtype, shape);
   add_text(facts, role, text);
   g_free(shape);
   g_free(text);

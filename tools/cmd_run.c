@@ -92,8 +92,9 @@ static int collect_output(const LoadedModel *loaded, int32_t index, const char *
   output->tensor = bp_model_get_output(loaded->context, index);
   if (!output->tensor)
     return -1;
-  bp_dtype_format(output->info.dtype, output->dtype);
-  output->shape = shape_to_text(output->info.shape, output->info.ndim);
+  const BpTensorView *view = &output->tensor->view;
+  bp_dtype_format(view->dtype, output->dtype);
+  output->shape = shape_to_text(view->shape, view->ndim);
   if (dir)
     return write_output(output, dir);
   output->values = first_elements(&output->tensor->view);
@@ -141,7 +142,7 @@ static void print_json(const LoadedModel *loaded, double ms, const GPtrArray *ou
     json_builder_begin_object(builder);
     json_add_str(builder, "name", output->info.name);
     json_add_str(builder, "dtype", output->dtype);
-    json_add_shape(builder, "shape", output->info.shape, output->info.ndim);
+    json_add_shape(builder, "shape", output->tensor->view.shape, output->tensor->view.ndim);
     if (output->path)
       json_add_str(builder, "file", output->path);
     json_builder_end_object(builder);

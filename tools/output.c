@@ -98,9 +98,12 @@ void json_add_shape(JsonBuilder *builder, const char *name, const int64_t *shape
 }
 
 char *shape_to_text(const int64_t *shape, int32_t ndim) {
-  GString *text = g_string_new(ndim ? NULL : "scalar");
+  GString *text = g_string_new(ndim < 0 ? "?" : ndim ? NULL : "scalar");
   for (int32_t i = 0; i < ndim; i++)
-    g_string_append_printf(text, "%s%" G_GINT64_FORMAT, i ? "x" : "", shape[i]);
+    if (shape[i] < 0)
+      g_string_append(text, i ? "x?" : "?");
+    else
+      g_string_append_printf(text, "%s%" G_GINT64_FORMAT, i ? "x" : "", shape[i]);
   return g_string_free(text, FALSE);
 }
 

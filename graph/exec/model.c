@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models and their contexts: a graph with its parameters on one device, and one executor each. */
+/* Models and their contexts: a graph with its parameters on one device, and one executor each; or
+ * what TVM compiled, which graph/relax runs. */
 #include <backplane/graph/model.h>
 
 #include <stdatomic.h>
@@ -15,6 +16,8 @@
 
 #include "graph/exec/executor.h"
 #include "graph/exec/graph_module.h"
+#include "graph/relax/model.h"
+#include "graph/relax/module.h"
 
 struct BpModel {
   atomic_int references;
@@ -26,11 +29,13 @@ struct BpModel {
   BpTensor **params; /* by argument; NULL for an input */
   uint32_t *inputs;  /* arguments that are inputs, in order */
   uint32_t num_inputs;
+  BpRelaxModel *relax; /* instead of a graph, or NULL */
 };
 
 struct BpModelContext {
   BpModel *model;
   BpExecutor *executor;
+  BpRelaxContext *relax; /* instead of an executor, or NULL */
 };
 
 /* ---- Making a model ----------------------------------------------------------------------- */
@@ -126,13 +131,17 @@ static const BpGraphContent *get_content(BpModule *module) {
   const BpGraphContent *content = bp__graph_module_content(module);
   if (!content)
     bp_error_raise(BP_ERROR_TYPE,
-                   "a model is a module of kind " BP_GRAPH_KIND ", and this one is of kind "
-                   "'%s'; `backplane compile` makes such a file",
+                   "a model is a module of kind " BP_GRAPH_KIND " or " BP_RELAX_EXECUTABLE_KIND
+                   ", and this one is of kind '%s'; `backplane compile` makes such a file",
                    bp_module_kind(module));
   return content;
 }
 
 static int build_model(BpModel *model) {
+  if (bp__relax_module_executable(model->module)) {
+    model->relax = bp__relax_model_create(model->module, model->device);
+    return model->relax ? 0 : -1;
+  }
   const BpGraphContent *content = get_content(model->module);
   if (!content)
     return -1;
@@ -180,8 +189,14 @@ int bp_model_select_device(BpModule *module, const char *preferences, BpDevice *
                            char **report) {
   if (report)
     *report = NULL;
-  const BpGraphContent *content =
-      bp_graph_initialize() < 0 ? NULL : get_content(find_graph_module(module));
+  if (bp_graph_initialize() < 0)
+    return -1;
+  if (bp__relax_module_executable(module)) {
+    int32_t types[16];
+    size_t count = bp__relax_device_types(module, types, sizeof(types) / sizeof(types[0]));
+    return bp_device_select_among(types, count, preferences, device, report);
+  }
+  const BpGraphContent *content = get_content(find_graph_module(module));
   return content ? select_device(content, preferences, device, report) : -1;
 }
 
@@ -222,6 +237,7 @@ BpModel *bp_model_retain(BpModel *model) {
 void bp_model_release(BpModel *model) {
   if (!model || atomic_fetch_sub_explicit(&model->references, 1, memory_order_acq_rel) != 1)
     return;
+  bp__relax_model_free(model->relax);
   for (uint32_t i = 0; model->params && i < model->graph->num_args; i++)
     bp_object_release(model->params[i]);
   free(model->params);
@@ -241,25 +257,33 @@ static int tensor_info(const BpGraph *graph, uint32_t entry, const char *name,
 }
 
 int32_t bp_model_num_inputs(const BpModel *model) {
-  return (int32_t)model->num_inputs;
+  return (int32_t)(model->relax ? model->relax->num_inputs : model->num_inputs);
 }
 
 int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *info) {
   if (index < 0 || index >= bp_model_num_inputs(model))
-    return bp_error_raise(BP_ERROR_INDEX, "input %d of a model that has %u", index,
-                          model->num_inputs);
+    return bp_error_raise(BP_ERROR_INDEX, "input %d of a model that has %d", index,
+                          bp_model_num_inputs(model));
+  if (model->relax) {
+    *info = model->relax->inputs[index];
+    return 0;
+  }
   const BpGraphNode *node = &model->graph->nodes[model->graph->arg_nodes[model->inputs[index]]];
   return tensor_info(model->graph, node->first_entry, node->name, info);
 }
 
 int32_t bp_model_num_outputs(const BpModel *model) {
-  return (int32_t)model->graph->num_heads;
+  return (int32_t)(model->relax ? model->relax->num_outputs : model->graph->num_heads);
 }
 
 int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo *info) {
   if (index < 0 || index >= bp_model_num_outputs(model))
-    return bp_error_raise(BP_ERROR_INDEX, "output %d of a model that has %u", index,
-                          model->graph->num_heads);
+    return bp_error_raise(BP_ERROR_INDEX, "output %d of a model that has %d", index,
+                          bp_model_num_outputs(model));
+  if (model->relax) {
+    *info = model->relax->outputs[index];
+    return 0;
+  }
   return tensor_info(model->graph, model->graph->heads[index], model->graph->output_names[index],
                      info);
 }
@@ -270,8 +294,10 @@ BpDevice bp_model_device(const BpModel *model) {
 
 void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned) {
   const BpGraph *graph = model->graph;
-  *parameters = 0;
+  *parameters = model->relax ? bp__relax_model_constant_bytes(model->relax) : 0;
   *planned = 0;
+  if (model->relax)
+    return;
   for (uint32_t i = 0; i < graph->num_storages; i++)
     *planned += graph->storages[i].bytes;
   for (uint32_t i = 0; i < graph->num_args; i++)
@@ -280,7 +306,16 @@ void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *plann
   *planned -= *parameters;
 }
 
+static int no_graph(void) {
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "a Relax executable has no graph of operators to show or to profile");
+}
+
 char *bp_model_graph_json(const BpModel *model) {
+  if (model->relax) {
+    no_graph();
+    return NULL;
+  }
   char *json = strdup(model->variant->graph_json);
   if (!json)
     bp_error_raise(BP_ERROR_MEMORY, "no memory for the graph's text");
@@ -297,8 +332,11 @@ BpModelContext *bp_model_context_create(BpModel *model) {
   }
   const BpExecutorPlan plan = {model->graph, model->code, model->device, model->params};
   context->model = bp_model_retain(model);
-  context->executor = bp__executor_create(&plan);
-  if (context->executor)
+  if (model->relax)
+    context->relax = bp__relax_context_create(model->relax);
+  else
+    context->executor = bp__executor_create(&plan);
+  if (context->relax || context->executor)
     return context;
   bp_model_context_free(context);
   return NULL;
@@ -308,22 +346,26 @@ void bp_model_context_free(BpModelContext *context) {
   if (!context)
     return;
   bp__executor_free(context->executor);
+  bp__relax_context_free(context->relax);
   bp_model_release(context->model);
   free(context);
 }
 
-/* The argument behind an input's name. */
+/* The argument behind an input's name: of the graph, or of the Relax function. */
 static int find_input(const BpModel *model, const char *name, uint32_t *arg) {
   char names[1024] = "";
   size_t used = 0;
-  for (uint32_t i = 0; i < model->num_inputs; i++) {
-    const char *input = model->graph->nodes[model->graph->arg_nodes[model->inputs[i]]].name;
-    if (strcmp(input, name) == 0) {
-      *arg = model->inputs[i];
+  BpModelTensorInfo info;
+  for (int32_t i = 0; bp_model_num_inputs(model) > i; i++) {
+    if (bp_model_input_info(model, i, &info) < 0)
+      return -1;
+    if (strcmp(info.name, name) == 0) {
+      *arg = model->relax ? (uint32_t)i : model->inputs[i];
       return 0;
     }
     if (used < sizeof(names))
-      used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "", input);
+      used +=
+          (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "", info.name);
   }
   return bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%s'; it has: %s", name, names);
 }
@@ -332,6 +374,8 @@ int bp_model_set_input(BpModelContext *context, const char *name, const BpTensor
   uint32_t arg;
   if (find_input(context->model, name, &arg) < 0)
     return -1;
+  if (context->relax)
+    return bp__relax_context_set_input(context->relax, arg, value);
   return bp__executor_set_input(context->executor, arg, value);
 }
 
@@ -339,17 +383,23 @@ int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *val
   uint32_t arg;
   if (find_input(context->model, name, &arg) < 0)
     return -1;
+  if (context->relax)
+    return bp__relax_context_bind_input(context->relax, arg, value);
   return bp__executor_bind_input(context->executor, arg, value);
 }
 
 int bp_model_run(BpModelContext *context) {
-  return bp__executor_run(context->executor);
+  return context->relax ? bp__relax_context_run(context->relax)
+                        : bp__executor_run(context->executor);
 }
 
 BpTensor *bp_model_get_output(BpModelContext *context, int32_t index) {
   BpModelTensorInfo info;
-  if (bp_model_output_info(context->model, index, &info) < 0 ||
-      bp__executor_sync(context->executor) < 0)
+  if (bp_model_output_info(context->model, index, &info) < 0)
+    return NULL;
+  if (context->relax)
+    return bp__relax_context_output(context->relax, (uint32_t)index);
+  if (bp__executor_sync(context->executor) < 0)
     return NULL;
   return bp__executor_output(context->executor, (uint32_t)index);
 }
@@ -402,6 +452,8 @@ int bp_model_profile(BpModelContext *context, const char *dump_dir,
                                   int64_t start_ns, int64_t duration_ns),
                      void *visitor) {
   Profile profile = {dump_dir, visit, visitor, 0};
+  if (context->relax)
+    return no_graph();
   if (bp__executor_profile(context->executor, profile_node, &profile) < 0)
     return -1;
   return profile.status;

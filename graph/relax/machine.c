@@ -335,15 +335,13 @@ static BpTensor *copy_through_host(BpTensor *tensor, BpDevice device, const char
   BpTensor *copy = NULL;
   if (between &&
       bp_tensor_copy_to_host(view, between->view.data, (uint64_t)bp_view_num_bytes(view)) == 0)
-    copy = bp__relax_to_device(between, device, mem_scope);
+    copy = bp__relax_copy(between, device, mem_scope);
   bp_object_release(between);
   return copy;
 }
 
-BpTensor *bp__relax_to_device(BpTensor *tensor, BpDevice device, const char *mem_scope) {
+BpTensor *bp__relax_copy(BpTensor *tensor, BpDevice device, const char *mem_scope) {
   const BpTensorView *view = &tensor->view;
-  if (!memcmp(&view->device, &device, sizeof(device)) && !mem_scope)
-    return bp_object_retain(tensor);
   if (view->device.device_type != BP_DEVICE_CPU && device.device_type != BP_DEVICE_CPU &&
       view->device.device_type != device.device_type)
     return copy_through_host(tensor, device, mem_scope);
@@ -358,6 +356,12 @@ BpTensor *bp__relax_to_device(BpTensor *tensor, BpDevice device, const char *mem
     return copy;
   bp_object_release(copy);
   return NULL;
+}
+
+BpTensor *bp__relax_to_device(BpTensor *tensor, BpDevice device, const char *mem_scope) {
+  if (!memcmp(&tensor->view.device, &device, sizeof(device)) && !mem_scope)
+    return bp_object_retain(tensor);
+  return bp__relax_copy(tensor, device, mem_scope);
 }
 
 /* ---- Making ------------------------------------------------------------------------------- */

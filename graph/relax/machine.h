@@ -58,7 +58,9 @@ BpRelaxMachine *bp__relax_machine_current(void);
 BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, const BpValue *args,
                                 int32_t num_args);
 
-/* A tensor of the same contents on a device (transfer full): itself if it is there. */
+/* A copy of a tensor on a device (transfer full); on the tensor's own device it is queued. */
+BpTensor *bp__relax_copy(BpTensor *tensor, BpDevice device, const char *mem_scope);
+/* The same, but a tensor that is on the device already is given itself. */
 BpTensor *bp__relax_to_device(BpTensor *tensor, BpDevice device, const char *mem_scope);
 
 #endif

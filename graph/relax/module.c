@@ -108,41 +108,33 @@ static int find_function(const MachineModule *self, const BpValue *args, int32_t
                         name.data);
 }
 
+/* A value that can be kept: a list refuses others. */
+static int keep_value(const BpValue *value, BpValue *kept) {
+  BpArray *array = bp_array_create(value, 1);
+  if (!array)
+    return -1;
+  *kept = array->data[0];
+  array->data[0] = (BpValue){.type_index = BP_TYPE_NONE};
+  bp_object_release(array);
+  return 0;
+}
+
 /* What a kept argument becomes: views are copied, tensors are moved to the device. */
 static int place_input(const MachineModule *self, const BpValue *value, BpValue *placed) {
   BpDevice device = self->machine->devices[0];
-  BpTensor *tensor = NULL, *wrapped = NULL;
+  BpTensor *tensor = NULL;
   if (value->type_index == BP_TYPE_TENSOR_VIEW) {
-    wrapped = tensor = bp_tensor_wrap(value->v_view, NULL, NULL);
-    if (!tensor)
-      return -1;
-  } else if (value->type_index == BP_TYPE_TENSOR) {
-    tensor = (BpTensor *)value->v_obj;
-  }
-  if (!tensor) {
-    BpArray *array = bp_array_create(value, 1); /* refuses what cannot be kept */
-    if (!array)
-      return -1;
-    *placed = array->data[0];
-    array->data[0] = (BpValue){.type_index = BP_TYPE_NONE};
-    bp_object_release(array);
-    return 0;
-  }
-  BpTensor *moved;
-  if (wrapped) {
-    const BpTensorView *view = &wrapped->view;
-    moved = bp_tensor_create(view->shape, view->ndim, view->dtype, device, NULL);
-    if (moved && bp_tensor_copy(view, &moved->view, NULL) < 0) {
-      bp_object_release(moved);
-      moved = NULL;
-    }
+    BpTensor *wrapped = bp_tensor_wrap(value->v_view, NULL, NULL);
+    tensor = wrapped ? bp__relax_copy(wrapped, device, NULL) : NULL;
     bp_object_release(wrapped);
+  } else if (value->type_index == BP_TYPE_TENSOR) {
+    tensor = bp__relax_to_device((BpTensor *)value->v_obj, device, NULL);
   } else {
-    moved = bp__relax_to_device(tensor, device, NULL);
+    return keep_value(value, placed);
   }
-  if (!moved)
+  if (!tensor)
     return -1;
-  *placed = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &moved->header};
+  *placed = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
   return 0;
 }
 

@@ -194,9 +194,9 @@ def flatten(result):
     return [item for part in result for item in flatten(part)]
 
 
-def add_case(cases, name, path, device, inputs, results):
+def add_case(cases, name, path, device, inputs, results, how="machine"):
     cases.lines += [f"case model/{name}", f"library {os.path.basename(path)}", f"device {device}",
-                    "machine", "function forward"]
+                    how, "function forward"]
     cases.lines += [f"arg {cases.word(x)}" for x in inputs]
     if device != "cpu":
         cases.lines += ["tolerance 1e-4"]
@@ -214,6 +214,8 @@ def add_model(cases, name, module, variants):
         add_case(cases, f"{name}/{number}/bytecode", path, "cpu", inputs, results)
         add_case(cases, f"{name}/{number}/compiled", compiled, "cpu", inputs, results)
         add_case(cases, f"{name}/{number}/opencl", opencl, "opencl", inputs, results)
+        add_case(cases, f"{name}/{number}/model", path, "cpu", inputs, results, "model")
+        add_case(cases, f"{name}/{number}/model-opencl", opencl, "opencl", inputs, results, "model")
 
 
 def main():

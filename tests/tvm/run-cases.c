@@ -6,6 +6,7 @@
  *   library FILE          to be loaded
  *   device KIND           on which tensors are made
  *   machine               the library is a Relax executable, and a machine runs it
+ *   model                 the library is run by the functions of backplane/graph/model.h
  *   function NAME
  *   arg VALUE             the next argument: "none", "bool 1", "int 1", "float 1.5", "str text",
  *                         "tensor FILE.npy"
@@ -26,6 +27,7 @@
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/graph/executor.h>
+#include <backplane/graph/model.h>
 #include <backplane/graph/npy.h>
 #include <backplane/graph/relax.h>
 #include <backplane/module.h>
@@ -48,6 +50,7 @@ typedef struct Run {
   char *function;
   BpDevice device;
   gboolean on_machine;
+  gboolean as_model;
   double tolerance;
   BpValue args[MAX_VALUES];
   int32_t num_args;
@@ -241,6 +244,37 @@ static void call(Run *run) {
   bp_object_release(module);
 }
 
+/* Arguments are inputs in order, results outputs. */
+static void run_model(const Run *run) {
+  char *path = g_build_filename(folder, run->library, NULL);
+  BpModel *model = bp_model_load(path, run->device);
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  if (!context)
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(bp_model_num_inputs(model), ==, run->num_args);
+  g_assert_cmpint(bp_model_num_outputs(model), ==, run->num_results);
+  for (int times = 0; times < 2; times++) {
+    for (int32_t i = 0; i < run->num_args; i++) {
+      BpModelTensorInfo info;
+      BpTensor *value = (BpTensor *)run->args[i].v_obj;
+      if (bp_model_input_info(model, i, &info) ||
+          (times ? bp_model_bind_input(context, info.name, value)
+                 : bp_model_set_input(context, info.name, &value->view)))
+        g_error("%s", bp_error_message());
+    }
+    if (bp_model_run(context))
+      g_error("%s", bp_error_message());
+    for (int32_t i = 0; i < run->num_results; i++) {
+      BpTensor *output = bp_model_get_output(context, i);
+      g_assert_nonnull(output);
+      compare_tensors(output, (BpTensor *)run->results[i].v_obj, run->tolerance);
+    }
+  }
+  bp_model_context_free(context);
+  bp_model_release(model);
+  g_free(path);
+}
+
 static void take_line(Run *run, const char *word, const char *rest) {
   if (!strcmp(word, "library")) {
     run->library = g_strdup(rest);
@@ -248,6 +282,8 @@ static void take_line(Run *run, const char *word, const char *rest) {
     g_assert_cmpint(bp_device_parse(rest, &run->device), ==, 0);
   } else if (!strcmp(word, "machine")) {
     run->on_machine = TRUE;
+  } else if (!strcmp(word, "model")) {
+    run->as_model = TRUE;
   } else if (!strcmp(word, "function")) {
     run->function = g_strdup(rest);
   } else if (!strcmp(word, "tolerance")) {
@@ -315,7 +351,10 @@ static void run_case(gconstpointer data) {
     take_line(&run, words[0], words[1] ? words[1] : "");
     g_strfreev(words);
   }
-  call(&run);
+  if (run.as_model)
+    run_model(&run);
+  else
+    call(&run);
   clear_run(&run);
 }
 

@@ -52,7 +52,8 @@ BP_API BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions 
 typedef struct BpModel BpModel;
 typedef struct BpModelContext BpModelContext;
 
-/* Makes a model from a module that bp_model_compile made or bp_module_load loaded (transfer full).
+/* Makes a model from a module that bp_model_compile made or bp_module_load loaded (transfer full):
+ * of kind "backplane.graph", or "relax.VMExecutable", which TVM made (graph/relax.h).
  * A module without code for that kind of device is an error that lists what it has. */
 BP_API BpModel *bp_model_create(BpModule *module, BpDevice device);
 /* Loads an exported library (transfer full). */
@@ -66,7 +67,8 @@ BP_API void bp_model_release(BpModel *model);
 BP_API int bp_model_select_device(BpModule *module, const char *preferences, BpDevice *device,
                                   char **report);
 
-/* Describes an input or output: name, dtype, shape; borrowed from the model. */
+/* Describes an input or output: name, dtype, shape; borrowed from the model. In a model that TVM
+ * compiled an extent of -1 is known only in a run; so is all of an output whose ndim is -1. */
 typedef struct BpModelTensorInfo {
   const char *name;
   BpDataType dtype;

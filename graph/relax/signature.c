@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a function of bytecode takes and gives, read in its code: a compiler begins with checks of
+ * the arguments, and makes each result by a call that names its type and shape. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#include "graph/relax/builtin.h"
+#include "graph/relax/model.h"
+
+typedef struct Reading {
+  const BpRelaxExecutable *executable;
+  const BpRelaxFunction *function;
+} Reading;
+
+/* An info that owns its name and its extents. */
+static int set_info(BpModelTensorInfo *info, const char *name, BpDataType dtype,
+                    const int64_t *shape, int32_t ndim) {
+  size_t count = ndim > 0 ? (size_t)ndim : 0;
+  int64_t *extents = malloc((count + 1) * sizeof(*extents));
+  char *copy = strdup(name);
+  if (!extents || !copy) {
+    free(extents);
+    free(copy);
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the model's inputs and outputs");
+  }
+  for (size_t i = 0; i < count; i++)
+    extents[i] = shape ? shape[i] : -1;
+  free((void *)(uintptr_t)info->name);
+  free((void *)(uintptr_t)info->shape);
+  *info = (BpModelTensorInfo){copy, dtype, ndim, extents};
+  return 0;
+}
+
+void bp__relax_infos_free(BpModelTensorInfo *infos, uint32_t count) {
+  for (uint32_t i = 0; infos && i < count; i++) {
+    free((void *)(uintptr_t)infos[i].name);
+    free((void *)(uintptr_t)infos[i].shape);
+  }
+  free(infos);
+}
+
+/* Whether an instruction calls a builtin, with at least so many arguments. */
+static int calls(const Reading *reading, const BpRelaxInstruction *instruction, const char *builtin,
+                 uint32_t num_args) {
+  if (instruction->op != BP_RELAX_CALL || instruction->num_args < num_args)
+    return 0;
+  const char *name = reading->executable->functions[instruction->function].name;
+  size_t prefix = strlen(BP_RELAX_BUILTIN_PREFIX);
+  return strncmp(name, BP_RELAX_BUILTIN_PREFIX, prefix) == 0 && strcmp(name + prefix, builtin) == 0;
+}
+
+/* The constant of a type that an argument is, or NULL. */
+static const BpValue *constant(const Reading *reading, const BpRelaxArg *arg, int32_t type) {
+  if (arg->kind != BP_RELAX_CONSTANT)
+    return NULL;
+  const BpValue *value = &reading->executable->constants[arg->value];
+  return value->type_index == type ? value : NULL;
+}
+
+/* ---- Inputs ------------------------------------------------------------------------------- */
+
+/* (value, ndim, dtype, context) */
+static int read_check(const Reading *reading, const BpRelaxArg *args, BpModelTensorInfo *info) {
+  const BpValue *dtype = constant(reading, &args[2], BP_TYPE_DTYPE);
+  if (!dtype || args[1].kind != BP_RELAX_IMMEDIATE || args[1].value < 0 || args[1].value > 64)
+    return 0;
+  return set_info(info, info->name, dtype->v_dtype, NULL, (int32_t)args[1].value);
+}
+
+/* (value, heap, n, n x (code, number), context); code 0: the extent is the number */
+static void read_match(const BpRelaxInstruction *instruction, BpModelTensorInfo *info) {
+  const BpRelaxArg *args = instruction->args;
+  int64_t *extents = (int64_t *)(uintptr_t)info->shape;
+  if (args[2].value != info->ndim || instruction->num_args < 3 + 2 * (uint64_t)args[2].value)
+    return;
+  for (int32_t i = 0; i < info->ndim; i++)
+    if (args[3 + 2 * i].value == 0)
+      extents[i] = args[4 + 2 * i].value;
+}
+
+static int read_inputs(const Reading *reading, BpModelTensorInfo *infos) {
+  const BpRelaxFunction *function = reading->function;
+  for (uint32_t i = 0; i < function->num_instructions; i++) {
+    const BpRelaxInstruction *instruction = &function->code[i];
+    if (instruction->op != BP_RELAX_CALL)
+      break;
+    const BpRelaxArg *first = instruction->args;
+    int is_input = instruction->num_args && first->kind == BP_RELAX_REGISTER &&
+                   first->value < function->num_args;
+    if (is_input && calls(reading, instruction, "check_tensor_info", 4)) {
+      if (read_check(reading, first, &infos[first->value]) < 0)
+        return -1;
+    } else if (is_input && infos[first->value].ndim >= 0 &&
+               calls(reading, instruction, "match_shape", 4)) {
+      read_match(instruction, &infos[first->value]);
+    } else if (instruction->dst >= 0 && instruction->dst < function->num_args) {
+      break; /* arguments' registers are used for something else from here on */
+    }
+  }
+  return 0;
+}
+
+static int name_inputs(const Reading *reading, BpModelTensorInfo *infos) {
+  for (uint32_t i = 0; i < reading->function->num_args; i++) {
+    char number[32];
+    snprintf(number, sizeof(number), "input_%u", i);
+    const char *name =
+        i < reading->function->num_params ? reading->function->param_names[i] : number;
+    if (set_info(&infos[i], name, (BpDataType){0}, NULL, -1) < 0)
+      return -1;
+  }
+  return 0;
+}
+
+static int check_inputs(const Reading *reading, const BpModelTensorInfo *infos) {
+  for (uint32_t i = 0; i < reading->function->num_args; i++)
+    if (infos[i].ndim < 0)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "argument '%s' of '%s' is no tensor of a known type; call the "
+                            "function itself, through bp_relax_machine_create",
+                            infos[i].name, reading->function->name);
+  return 0;
+}
+
+/* ---- Outputs ------------------------------------------------------------------------------ */
+
+/* The last call before instruction `before` that writes a register, or NULL. */
+static const BpRelaxInstruction *find_writer(const Reading *reading, uint32_t *before,
+                                             const BpRelaxArg *arg) {
+  while (arg->kind == BP_RELAX_REGISTER && *before > 0) {
+    const BpRelaxInstruction *instruction = &reading->function->code[--*before];
+    if (instruction->op != BP_RELAX_CALL)
+      return NULL;
+    if (instruction->dst == arg->value)
+      return instruction;
+  }
+  return NULL;
+}
+
+/* (heap, n, n x (code, number)); code 0: the extent is the number */
+static int read_made_shape(const BpRelaxInstruction *writer, BpDataType dtype, const char *name,
+                           BpModelTensorInfo *info) {
+  const BpRelaxArg *args = writer->args;
+  int64_t count = args[1].value;
+  if (args[1].kind != BP_RELAX_IMMEDIATE || count < 0 || count > (writer->num_args - 2) / 2)
+    return 0;
+  if (set_info(info, name, dtype, NULL, (int32_t)count) < 0)
+    return -1;
+  for (int64_t i = 0; i < count; i++)
+    if (args[2 + 2 * i].value == 0)
+      ((int64_t *)(uintptr_t)info->shape)[i] = args[3 + 2 * i].value;
+  return 0;
+}
+
+static int read_shape(const Reading *reading, uint32_t before, const BpRelaxArg *arg,
+                      BpDataType dtype, const char *name, BpModelTensorInfo *info) {
+  const BpValue *value = constant(reading, arg, BP_TYPE_SHAPE);
+  if (value) {
+    const BpShape *shape = (const BpShape *)value->v_obj;
+    return set_info(info, name, dtype, shape->data, (int32_t)shape->size);
+  }
+  const BpRelaxInstruction *writer = find_writer(reading, &before, arg);
+  if (writer && calls(reading, writer, "make_shape", 2))
+    return read_made_shape(writer, dtype, name, info);
+  return 0;
+}
+
+/* The type of the tensor in a register: of its allocation, through views. */
+static const BpValue *find_dtype(const Reading *reading, uint32_t before, const BpRelaxArg *arg) {
+  for (;;) {
+    const BpRelaxInstruction *writer = find_writer(reading, &before, arg);
+    if (writer && calls(reading, writer, "alloc_tensor", 4))
+      return constant(reading, &writer->args[3], BP_TYPE_DTYPE);
+    if (!writer || !calls(reading, writer, "reshape", 2))
+      return NULL;
+    arg = &writer->args[0];
+  }
+}
+
+static int read_output(const Reading *reading, uint32_t before, const BpRelaxArg *arg,
+                       const char *name, BpModelTensorInfo *info) {
+  const BpValue *dtype = find_dtype(reading, before, arg);
+  if (set_info(info, name, (BpDataType){0}, NULL, -1) < 0)
+    return -1;
+  const BpRelaxInstruction *writer = find_writer(reading, &before, arg);
+  if (!dtype || !writer)
+    return 0;
+  const BpRelaxArg *shape = &writer->args[calls(reading, writer, "reshape", 2) ? 1 : 2];
+  return read_shape(reading, before, shape, dtype->v_dtype, name, info);
+}
+
+static int read_outputs(const Reading *reading, BpModelTensorInfo **infos, uint32_t *count) {
+  uint32_t at = reading->function->num_instructions - 1;
+  const BpRelaxInstruction *last = &reading->function->code[at];
+  const BpRelaxInstruction *writer =
+      last->op == BP_RELAX_RET ? find_writer(reading, &at, last->args) : NULL;
+  int is_tuple = writer && calls(reading, writer, "make_tuple", 1);
+  if (!is_tuple)
+    at = reading->function->num_instructions - 1;
+  *count = is_tuple ? writer->num_args : 1;
+  *infos = calloc(*count, sizeof(**infos));
+  if (!*infos)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the model's outputs");
+  for (uint32_t i = 0; i < *count; i++) {
+    char name[32] = "output";
+    if (is_tuple)
+      snprintf(name, sizeof(name), "output_%u", i);
+    if (read_output(reading, at, is_tuple ? &writer->args[i] : last->args, name, &(*infos)[i]) < 0)
+      return -1;
+  }
+  return 0;
+}
+
+int bp__relax_signature(const BpRelaxExecutable *executable, uint32_t function,
+                        BpModelTensorInfo **inputs, BpModelTensorInfo **outputs,
+                        uint32_t *num_outputs) {
+  const Reading reading = {executable, &executable->functions[function]};
+  if (reading.function->kind != BP_RELAX_BYTECODE)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "'%s' is compiled to host code, which says nothing of its arguments; "
+                          "compile the model to bytecode, or call the function itself, through "
+                          "bp_relax_machine_create",
+                          reading.function->name);
+  *inputs = calloc((size_t)reading.function->num_args + 1, sizeof(**inputs));
+  if (!*inputs)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for the model's inputs");
+  if (name_inputs(&reading, *inputs) < 0 || read_inputs(&reading, *inputs) < 0 ||
+      check_inputs(&reading, *inputs) < 0)
+    return -1;
+  return read_outputs(&reading, outputs, num_outputs);
+}
