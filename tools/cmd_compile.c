@@ -9,6 +9,7 @@
 
 typedef struct CompileOptions {
   char *target;
+  char *fallback;
   char *output;
   char *dump_dir;
   char **shapes;
@@ -17,7 +18,8 @@ typedef struct CompileOptions {
 
 static int compile_to(const char *path, const CompileOptions *options) {
   gint64 start = g_get_monotonic_time();
-  BpModule *module = model_compile(path, options->target, options->shapes, options->dump_dir);
+  BpModule *module =
+      model_compile(path, options->target, options->fallback, options->shapes, options->dump_dir);
   if (!module)
     return command_fail(options->json);
   int status = bp_module_export_library(module, options->output);
@@ -54,10 +56,12 @@ static int check_and_compile(int argc, char **argv, const CompileOptions *option
 }
 
 int cmd_compile(int argc, char **argv) {
-  CompileOptions options = {NULL, NULL, NULL, NULL, FALSE};
+  CompileOptions options = {NULL, NULL, NULL, NULL, NULL, FALSE};
   const GOptionEntry entries[] = {
       {"target", 't', 0, G_OPTION_ARG_STRING, &options.target,
        "targets to generate code for, comma-separated", "TARGET[,TARGET...]"},
+      {"fallback", 0, 0, G_OPTION_ARG_STRING, &options.fallback,
+       "target whose code runs what the others refuse, each node of which is reported", "TARGET"},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "the library to write", "FILE.so"},
       {"shape", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options.shapes,
        "fixes an input's shape; may be repeated", "NAME=1x3x48x192"},
@@ -72,6 +76,7 @@ int cmd_compile(int argc, char **argv) {
     return EXIT_USAGE;
   int status = check_and_compile(argc, argv, &options);
   g_free(options.target);
+  g_free(options.fallback);
   g_free(options.output);
   g_free(options.dump_dir);
   g_strfreev(options.shapes);

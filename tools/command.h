@@ -106,9 +106,9 @@ void model_close(LoadedModel *loaded);
 int model_set_inputs(LoadedModel *loaded, const ModelOptions *options, gboolean fill);
 
 /* Compiles an ONNX file for comma-separated targets, with progress on a terminal (transfer full).
- */
-BpModule *model_compile(const char *path, const char *targets, char *const *shapes,
-                        const char *dump_dir);
+ * fallback: NULL, or the target for nodes that one of them refuses, which are reported. */
+BpModule *model_compile(const char *path, const char *targets, const char *fallback,
+                        char *const *shapes, const char *dump_dir);
 
 /* Whether the path names an ONNX file by its extension. */
 gboolean path_is_onnx(const char *path);

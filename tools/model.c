@@ -156,8 +156,14 @@ static GPtrArray *parse_targets(const char *text) {
   return targets;
 }
 
-static BpModule *compile(const char *path, const GPtrArray *targets, char *const *shapes,
-                         const char *dump_dir) {
+static void show_placed(void *context, const char *node, const char *target, const char *why) {
+  const char *beside = bp_target_kind(context);
+  fprintf(stderr, "backplane: node '%s' runs as code for %s, for '%s' refuses it: %s\n", node,
+          beside, target, why);
+}
+
+static BpModule *compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
+                         char *const *shapes, const char *dump_dir) {
   guint num_shapes = shapes ? g_strv_length((char **)shapes) : 0;
   BpInputShape *parsed = parse_shapes(shapes, num_shapes);
   if (!parsed)
@@ -171,6 +177,9 @@ static BpModule *compile(const char *path, const GPtrArray *targets, char *const
       .num_shapes = (int32_t)num_shapes,
       .progress = terminal ? show_progress : NULL,
       .dump_dir = dump_dir,
+      .fallback = fallback,
+      .placed = show_placed,
+      .placed_context = (void *)(uintptr_t)fallback,
   };
   BpModule *module = bp_model_compile(path, &options);
   if (terminal)
@@ -179,13 +188,16 @@ static BpModule *compile(const char *path, const GPtrArray *targets, char *const
   return module;
 }
 
-BpModule *model_compile(const char *path, const char *targets, char *const *shapes,
-                        const char *dump_dir) {
+BpModule *model_compile(const char *path, const char *targets, const char *fallback,
+                        char *const *shapes, const char *dump_dir) {
   GPtrArray *parsed = parse_targets(targets);
-  if (!parsed)
-    return NULL;
-  BpModule *module = compile(path, parsed, shapes, dump_dir);
-  g_ptr_array_free(parsed, TRUE);
+  BpTarget *beside = parsed && fallback ? bp_target_parse(fallback) : NULL;
+  BpModule *module = NULL;
+  if (parsed && (beside || !fallback))
+    module = compile(path, parsed, beside, shapes, dump_dir);
+  bp_object_release(beside);
+  if (parsed)
+    g_ptr_array_free(parsed, TRUE);
   return module;
 }
 
@@ -206,6 +218,30 @@ static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded)
   return NULL;
 }
 
+/* The target of the next device in a list after the one that was chosen, for what that one cannot
+ * run; NULL, with no error: there is no list, or no such device. */
+static BpTarget *choose_fallback(const ModelOptions *options, BpDevice chosen) {
+  const char *list = options->device ? options->device : g_getenv("BACKPLANE_DEVICE");
+  char **names = g_strsplit(list ? list : "", ",", -1);
+  BpTarget *target = NULL;
+  gboolean is_after = FALSE;
+  for (char **name = names; *name && !target; name++) {
+    BpDevice device;
+    char *report = NULL, *text = g_strstrip(*name);
+    if (*text == '!' || !strcmp(text, "auto"))
+      continue;
+    if (bp_device_select(text, &device, &report) < 0)
+      bp_error_clear();
+    else if (is_after && device.device_type != chosen.device_type)
+      target = bp_target_from_device(device);
+    else
+      is_after |= !memcmp(&device, &chosen, sizeof(device));
+    bp_str_free(report);
+  }
+  g_strfreev(names);
+  return target;
+}
+
 static BpModule *compile_for_device(const char *path, const ModelOptions *options,
                                     LoadedModel *loaded) {
   BpTarget *target = choose_target(options, loaded);
@@ -214,7 +250,9 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   GPtrArray *targets = g_ptr_array_new_with_free_func(bp_object_release);
   g_ptr_array_add(targets, target);
   gint64 start = g_get_monotonic_time();
-  BpModule *module = compile(path, targets, options->shapes, NULL);
+  BpTarget *fallback = choose_fallback(options, loaded->device);
+  BpModule *module = compile(path, targets, fallback, options->shapes, NULL);
+  bp_object_release(fallback);
   loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
   g_ptr_array_free(targets, TRUE);
   return module;

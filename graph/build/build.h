@@ -35,6 +35,8 @@ typedef struct BpGroup {
   BpList args;           /* BpGraphValue: inputs, each once; constants of one element are not */
   const char *function;  /* NULL: a view */
   BpGraphValue *view_of; /* of a view: its input */
+  int32_t place;         /* BP_PLACE_* */
+  int32_t is_copy;       /* from one place to the other: args has what is copied */
   /* On a target with thread axes: what the function was taken apart into; and, once the group is
    * one of these, its launch. */
   const BpKernelList *kernels;
@@ -46,6 +48,8 @@ typedef struct BpGroups {
   BpList groups; /* BpGroup, in order of execution */
 } BpGroups;
 
+/* Makes a group of one node, whose lists the caller frees. (fuse.c) */
+int bp__build_group_of(BpGroup *group, BpGraphNode *node);
 /* Partitions the nodes. (fuse.c) */
 int bp__build_groups(const BpGraph *graph, BpGroups *groups);
 void bp__groups_clear(BpGroups *groups);
@@ -62,7 +66,8 @@ int bp__build_kernels(BpGraph *graph, BpGroups *groups);
 typedef struct BpMemoryPlan {
   int32_t *storage;
   int32_t num_storages;
-  int64_t *sizes; /* bytes, by storage id */
+  int64_t *sizes;  /* bytes, by storage id */
+  int32_t *places; /* BP_PLACE_*, by storage id */
 } BpMemoryPlan;
 
 int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *plan);
@@ -74,14 +79,25 @@ void bp__plan_clear(BpMemoryPlan *plan);
 typedef struct BpBuild {
   const BpCompileOptions *options;
   const BpTarget *target;
-  const char *dump_prefix; /* of files in options->dump_dir: "0-llvm-" */
+  const BpTarget *fallback; /* or NULL */
+  const char *dump_prefix;  /* of files in options->dump_dir: "0-llvm-" */
 } BpBuild;
 
-/* Gives every group a function of `module`, equal groups the same; for a target with thread axes
- * the kernels that do its work. (lower.c) */
-int bp__build_functions(const BpBuild *build, BpGroups *groups, BpIrModule *module);
+/* Whether the target can run a node: 1; 0 with why in `why`; -1: another error. (lower.c) */
+int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t size);
+/* Gives every group a function of the module of its place, equal groups the same; for a target with
+ * thread axes the kernels that do its work. (lower.c) */
+int bp__build_functions(const BpBuild *build, BpGroups *groups, BpIrModule *const modules[2]);
 /* Writes a text into the dump directory, if there is one. (compile.c) */
 int bp__build_dump(const BpBuild *build, const char *name, const char *text);
+
+/* ---- Two devices ---------------------------------------------------------------------------- */
+
+/* Places the nodes that the target cannot run on the fallback's device, if there is one, and says
+ * so. (place.c) */
+int bp__build_place(const BpBuild *build, BpGraph *graph);
+/* Puts copies between groups of different places. (place.c) */
+int bp__build_copies(BpGraph *graph, BpGroups *groups);
 
 /* ---- The artifact --------------------------------------------------------------------------- */
 
@@ -96,7 +112,8 @@ void bp__params_clear(BpParamTable *table);
 
 /* The graph of the groups as JSON (transfer full, g_free) and the names of its parameters, which
  * live as long as the groups. (json.c) */
-char *bp__build_json(const BpGraph *graph, BpGroups *groups, const BpMemoryPlan *plan,
-                     BpParamTable *table, BpGraphParam **params, int32_t *num_params);
+char *bp__build_json(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
+                     const BpMemoryPlan *plan, BpParamTable *table, BpGraphParam **params,
+                     int32_t *num_params);
 
 #endif

@@ -68,13 +68,21 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
   return dump_graph(build, graph, "optimized.txt");
 }
 
-static BpModule *build_code(const BpBuild *build, BpGroups *groups, BpIrModule *ir) {
-  BpModule *code = NULL;
-  if (ir && !bp__build_functions(build, groups, ir) && !dump_module(build, ir)) {
-    report(build, "code", 0, 1);
-    code = bp_target_build(ir, build->target);
-    report(build, "code", 1, 1);
+/* The target's code, with the fallback's as an import if there is any. */
+static BpModule *build_code(const BpBuild *build, BpGroups *groups, BpIrModule *const irs[2]) {
+  if (!irs[0] || !irs[1] || bp__build_functions(build, groups, irs) || dump_module(build, irs[0]))
+    return NULL;
+  report(build, "code", 0, 1);
+  BpModule *code = bp_target_build(irs[0], build->target), *beside = NULL;
+  if (code && bp_ir_table()->num_functions(irs[1]) > 0) {
+    beside = bp_target_build(irs[1], build->fallback);
+    if (!beside || bp_module_import(code, beside)) {
+      bp_object_release(code);
+      code = NULL;
+    }
+    bp_object_release(beside);
   }
+  report(build, "code", 1, 1);
   return code;
 }
 
@@ -82,8 +90,8 @@ static BpModule *build_code(const BpBuild *build, BpGroups *groups, BpIrModule *
 typedef struct TargetBuild {
   BpGraph graph;
   BpGroups groups;
-  BpIrModule *ir; /* holds the descriptions of kernels */
-  char *text;     /* of the target */
+  BpIrModule *irs[2]; /* by place; hold the descriptions of kernels */
+  char *text;         /* of the target */
   char *json;
   BpModule *code;
   BpGraphParam *params;
@@ -96,14 +104,16 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   int status = -1;
   result->text = bp_target_format(build->target);
   if (!result->text || build_graph(build, model, &result->graph) ||
-      bp__build_groups(&result->graph, &result->groups))
+      bp__build_place(build, &result->graph) || bp__build_groups(&result->graph, &result->groups))
     return -1;
-  result->ir = bp_ir_module_create();
-  result->code = build_code(build, &result->groups, result->ir);
+  for (int i = 0; i < 2; i++)
+    result->irs[i] = bp_ir_module_create();
+  result->code = build_code(build, &result->groups, result->irs);
   if (result->code && !bp__build_kernels(&result->graph, &result->groups) &&
+      !bp__build_copies(&result->graph, &result->groups) &&
       !bp__build_plan(&result->graph, &result->groups, &plan))
-    result->json = bp__build_json(&result->graph, &result->groups, &plan, params, &result->params,
-                                  &result->num_params);
+    result->json = bp__build_json(build, &result->graph, &result->groups, &plan, params,
+                                  &result->params, &result->num_params);
   if (result->json)
     status = bp__build_dump(build, "graph.json", result->json);
   bp__plan_clear(&plan);
@@ -112,7 +122,8 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
 
 static void clear_target(TargetBuild *target) {
   bp_object_release(target->code);
-  bp_object_release(target->ir);
+  for (int i = 0; i < 2; i++)
+    bp_object_release(target->irs[i]);
   bp_str_free(target->text);
   g_free(target->json);
   bp__groups_clear(&target->groups);
@@ -136,6 +147,11 @@ static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuil
   return bp__graph_module_create(&artifact);
 }
 
+/* An older program's options end before it. */
+static const BpTarget *fallback_of(const BpCompileOptions *options) {
+  return options->struct_size >= sizeof(*options) ? options->fallback : NULL;
+}
+
 static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options) {
   TargetBuild built[MAX_TARGETS] = {0};
   BpParamTable params = {0};
@@ -143,7 +159,7 @@ static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options
   int status = 0;
   for (int32_t i = 0; i < options->num_targets && !status; i++) {
     char prefix[64];
-    BpBuild build = {options, options->targets[i], prefix};
+    BpBuild build = {options, options->targets[i], fallback_of(options), prefix};
     snprintf(prefix, sizeof(prefix), "%d-%s-", i, bp_target_kind(options->targets[i]));
     status = build_target(&build, model, &params, &built[i]);
   }

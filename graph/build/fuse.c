@@ -90,6 +90,7 @@ static int may_join(const Fusion *fusion, const Growth *growth, int32_t id) {
   if (fusion->group[id] == growth->leader)
     return 1;
   return fusion->group[id] < 0 && node->op->fusion <= growth->most &&
+         node->place == node_at(fusion, growth->leader)->place &&
          (!growth->shape || bp__value_same_shape(growth->shape, node->outputs[0]));
 }
 
@@ -170,6 +171,7 @@ static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
   Growth growth = {leader, -1, NULL};
   fusion->group[id] = id;
   if (leader < 0 || node_at(fusion, leader)->op->fusion > BP_FUSE_REDUCTION ||
+      node_at(fusion, leader)->place != node_at(fusion, id)->place ||
       (node_at(fusion, leader)->op->fusion == BP_FUSE_REDUCTION && to > leader) ||
       !between(fusion, &growth, id, to, reached))
     return;
@@ -212,6 +214,7 @@ static int add_arg(BpGroup *group, BpGraphValue *value) {
 static int finish_group(BpGroup *group) {
   const BpGraphNode *last = group->nodes.items[group->nodes.size - 1];
   group->output = last->outputs[0];
+  group->place = last->place;
   if (last->op->fusion == BP_FUSE_VIEW) {
     group->view_of = last->inputs[0];
     return bp__list_push(&group->args, last->inputs[0]);
@@ -227,6 +230,11 @@ static int finish_group(BpGroup *group) {
     }
   }
   return 0;
+}
+
+int bp__build_group_of(BpGroup *group, BpGraphNode *node) {
+  *group = (BpGroup){0};
+  return bp__list_push(&group->nodes, node) ? -1 : finish_group(group);
 }
 
 /* A group runs where its last node stands: everything it reads has been computed by then. */

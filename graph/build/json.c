@@ -13,6 +13,7 @@
 #include "graph/build/build.h"
 
 typedef struct Writer {
+  const BpBuild *build;
   const BpGraph *graph;
   BpGroups *groups;
   const BpMemoryPlan *plan;
@@ -89,7 +90,10 @@ static void write_group(Writer *writer, const BpGroup *group, size_t index) {
   write_string(writer, "name", name);
   json_builder_set_member_name(writer->json, "attrs");
   json_builder_begin_object(writer->json);
-  write_string(writer, "func_name", group->function ? group->function : "__nop");
+  write_string(writer, "func_name",
+               group->is_copy    ? "__copy"
+               : group->function ? group->function
+                                 : "__nop");
   write_string(writer, "flatten_data", "0");
   snprintf(text, sizeof(text), "%zu", group->args.size);
   write_string(writer, "num_inputs", text);
@@ -137,6 +141,18 @@ static void write_shape(Writer *writer, const BpGraphValue *value) {
   json_builder_end_array(writer->json);
 }
 
+/* The device type of each entry, as heterogeneous graphs of TVM have it. */
+static void write_devices(Writer *writer) {
+  begin_list(writer, "device_index", "list_int");
+  for (size_t i = 0; i < writer->entries.size; i++) {
+    const BpGraphValue *value = writer->entries.items[i];
+    const BpTarget *target =
+        value->place == BP_PLACE_FALLBACK ? writer->build->fallback : writer->build->target;
+    json_builder_add_int_value(writer->json, bp_target_device_type(target));
+  }
+  end_list(writer);
+}
+
 static void write_attrs(Writer *writer) {
   char dtype[32];
   json_builder_set_member_name(writer->json, "attrs");
@@ -156,6 +172,8 @@ static void write_attrs(Writer *writer) {
     json_builder_add_int_value(
         writer->json, writer->plan->storage[((BpGraphValue *)writer->entries.items[i])->id]);
   end_list(writer);
+  if (writer->build->fallback)
+    write_devices(writer);
   begin_list(writer, "output_names", "list_str");
   for (size_t i = 0; i < writer->graph->outputs.size; i++)
     json_builder_add_string_value(writer->json, writer->graph->output_names[i]);
@@ -229,9 +247,10 @@ static BpGraphParam *list_params(Writer *writer, BpParamTable *table, int32_t *c
   return params;
 }
 
-char *bp__build_json(const BpGraph *graph, BpGroups *groups, const BpMemoryPlan *plan,
-                     BpParamTable *table, BpGraphParam **params, int32_t *num_params) {
-  Writer writer = {.graph = graph, .groups = groups, .plan = plan};
+char *bp__build_json(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
+                     const BpMemoryPlan *plan, BpParamTable *table, BpGraphParam **params,
+                     int32_t *num_params) {
+  Writer writer = {.build = build, .graph = graph, .groups = groups, .plan = plan};
   char *text = NULL;
   writer.node_of = calloc((size_t)graph->num_values + 1, sizeof(*writer.node_of));
   if (!writer.node_of) {

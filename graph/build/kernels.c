@@ -23,6 +23,7 @@ static int add_kernel(BpGroups *groups, const BpGroup *whole, const BpKernel *ke
   group->anchor = whole->anchor;
   group->function = kernel->name;
   group->kernel = kernel;
+  group->place = whole->place;
   group->output = value_of(whole, between, kernel->args[kernel->num_args - 1]);
   for (int32_t i = 0; i < kernel->num_args - 1; i++)
     if (bp__list_push(&group->args, value_of(whole, between, kernel->args[i])))
@@ -41,6 +42,7 @@ static BpGraphValue **values_between(BpGraph *graph, const BpGroup *group) {
     if (!values[i])
       return NULL;
     values[i]->producer = group->output->producer;
+    values[i]->place = group->place;
   }
   return values;
 }

@@ -13,6 +13,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/outputs.c \
 	graph/build/pack.c \
 	graph/build/params.c \
+	graph/build/place.c \
 	graph/build/plan.c \
 	graph/build/schedule.c graph/build/schedule.h \
 	graph/build/simplify.c \

@@ -63,7 +63,7 @@ static char *describe(const BpGroup *group) {
   FILE *out = open_memstream(&text, &size);
   for (size_t i = 0; out && i < group->nodes.size; i++) {
     const BpGraphNode *node = group->nodes.items[i];
-    fprintf(out, "%s %d %s", node->op->name, node->version,
+    fprintf(out, "%d %s %d %s", group->place, node->op->name, node->version,
             bp__value_format(node->outputs[0], shape));
     for (int32_t k = 0; k < node->num_attrs; k++)
       describe_attr(out, &node->attrs[k]);
@@ -80,7 +80,8 @@ static char *describe(const BpGroup *group) {
 }
 
 /* "fused_conv_add_relu", made unique by a number. */
-static const char *function_name(BpArena *arena, const BpGroup *group, size_t number) {
+static const char *function_name(const BpBuild *build, BpArena *arena, const BpGroup *group,
+                                 size_t number) {
   char text[MAX_NAME] = "fused";
   size_t used = strlen(text);
   for (size_t i = 0; i < group->nodes.size; i++) {
@@ -92,6 +93,9 @@ static const char *function_name(BpArena *arena, const BpGroup *group, size_t nu
       text[used++] = (char)tolower(op[k]);
     text[used] = '\0';
   }
+  /* Host code of several targets ends up in one library. */
+  if (group->place == BP_PLACE_FALLBACK)
+    return bp__arena_printf(arena, "beside_%s_%s_%zu", bp_target_kind(build->target), text, number);
   return bp__arena_printf(arena, "%s_%zu", text, number);
 }
 
@@ -221,7 +225,8 @@ static int lower_group(const BpBuild *build, BpGroups *groups, BpGroup *group, B
 
 /* Gives the group a function, that of an equal group if there is one. */
 static int name_group(const BpBuild *build, BpGroups *groups, BpGroup *group, GHashTable *known,
-                      BpIrModule *module) {
+                      BpIrModule *const modules[2]) {
+  const BpBuild beside = {build->options, build->fallback, NULL, build->dump_prefix};
   char *text = describe(group);
   if (!text)
     return -1;
@@ -232,18 +237,44 @@ static int name_group(const BpBuild *build, BpGroups *groups, BpGroup *group, GH
     free(text);
     return 0;
   }
-  group->function = function_name(&groups->arena, group, g_hash_table_size(known));
+  group->function = function_name(build, &groups->arena, group, g_hash_table_size(known));
   g_hash_table_insert(known, text, group);
-  return group->function ? lower_group(build, groups, group, module) : -1;
+  if (!group->function)
+    return -1;
+  return lower_group(group->place == BP_PLACE_FALLBACK ? &beside : build, groups, group,
+                     modules[group->place]);
 }
 
-int bp__build_functions(const BpBuild *build, BpGroups *groups, BpIrModule *module) {
+int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t size) {
+  BpGroups groups = {0};
+  BpGroup group;
+  BpIrModule *ir = bp_ir_module_create();
+  BpModule *code = NULL;
+  if (ir && bp__build_group_of(&group, node) == 0) {
+    group.function = "node";
+    if (lower_group(build, &groups, &group, ir) == 0)
+      code = bp_target_build(ir, build->target);
+  }
+  int can_run = code ? 1 : bp_error_is(BP_ERROR_NOT_IMPLEMENTED) ? 0 : -1;
+  if (can_run == 0) {
+    snprintf(why, size, "%s", bp_error_message());
+    bp_error_clear();
+  }
+  bp_object_release(code);
+  bp_object_release(ir);
+  bp__list_free(&group.nodes);
+  bp__list_free(&group.args);
+  bp__arena_free(&groups.arena);
+  return can_run;
+}
+
+int bp__build_functions(const BpBuild *build, BpGroups *groups, BpIrModule *const modules[2]) {
   GHashTable *known = g_hash_table_new_full(g_str_hash, g_str_equal, free, NULL);
   int status = 0;
   for (size_t i = 0; i < groups->groups.size && !status; i++) {
     BpGroup *group = groups->groups.items[i];
     if (!group->view_of)
-      status = name_group(build, groups, group, known, module);
+      status = name_group(build, groups, group, known, modules);
     if (build->options->progress)
       build->options->progress(build->options->progress_context, "lowering", (int32_t)i + 1,
                                (int32_t)groups->groups.size);

@@ -17,24 +17,25 @@ typedef struct Planner {
   uint8_t *is_free; /* by storage */
 } Planner;
 
-static int32_t new_storage(Planner *planner, int64_t size) {
+static int32_t new_storage(Planner *planner, int64_t size, int32_t place) {
+  planner->plan->places[planner->plan->num_storages] = place;
   planner->plan->sizes[planner->plan->num_storages] = size;
   return planner->plan->num_storages++;
 }
 
-/* The smallest free storage that is large enough, else the largest one. */
-static int32_t take_storage(Planner *planner, int64_t size) {
+/* The smallest free storage of the place that is large enough, else the largest one. */
+static int32_t take_storage(Planner *planner, int64_t size, int32_t place) {
   const int64_t *sizes = planner->plan->sizes;
   int32_t best = -1;
   for (int32_t i = 0; i < planner->plan->num_storages; i++) {
-    if (!planner->is_free[i])
+    if (!planner->is_free[i] || planner->plan->places[i] != place)
       continue;
     if (best < 0 ||
         (sizes[best] < size ? sizes[i] > sizes[best] : sizes[i] >= size && sizes[i] < sizes[best]))
       best = i;
   }
   if (best < 0)
-    return new_storage(planner, size);
+    return new_storage(planner, size, place);
   planner->is_free[best] = 0;
   if (sizes[best] < size)
     planner->plan->sizes[best] = size;
@@ -67,7 +68,7 @@ static void find_lifetimes(const BpGraph *graph, const BpGroups *groups, Planner
 static void give_own(Planner *planner, const BpGraphValue *value) {
   int32_t *storage = &planner->plan->storage[value->id];
   if (*storage < 0)
-    *storage = new_storage(planner, bp__value_num_bytes(value));
+    *storage = new_storage(planner, bp__value_num_bytes(value), value->place);
 }
 
 static void plan_group(Planner *planner, const BpGroup *group, int32_t index) {
@@ -78,7 +79,8 @@ static void plan_group(Planner *planner, const BpGroup *group, int32_t index) {
   if (group->view_of)
     storage[group->output->id] = storage[group->view_of->id];
   else
-    storage[group->output->id] = take_storage(planner, bp__value_num_bytes(group->output));
+    storage[group->output->id] =
+        take_storage(planner, bp__value_num_bytes(group->output), group->output->place);
   for (size_t i = 0; i < group->args.size; i++) {
     int32_t root = planner->root[((const BpGraphValue *)group->args.items[i])->id];
     if (planner->last[root] == index)
@@ -92,8 +94,9 @@ int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *p
   int32_t *memory = calloc(count + 1, 2 * sizeof(*memory));
   plan->storage = calloc(count + 1, sizeof(*plan->storage));
   plan->sizes = calloc(count + 1, sizeof(*plan->sizes));
+  plan->places = calloc(count + 1, sizeof(*plan->places));
   planner.is_free = calloc(count + 1, 1);
-  if (memory && plan->storage && plan->sizes && planner.is_free) {
+  if (memory && plan->storage && plan->sizes && plan->places && planner.is_free) {
     planner.root = memory;
     planner.last = memory + count;
     find_lifetimes(graph, groups, &planner);
@@ -114,5 +117,6 @@ int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *p
 void bp__plan_clear(BpMemoryPlan *plan) {
   free(plan->storage);
   free(plan->sizes);
+  free(plan->places);
   *plan = (BpMemoryPlan){0};
 }

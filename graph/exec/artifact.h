@@ -12,6 +12,9 @@
  *   of its outputs, all compact, of exactly the shapes and types given; flatten_data is "0". A
  *   kernel has attrs.launch, whole numbers with a space between them, which it gets as ints after
  *   its tensors.
+ * - attrs.device_index, of a graph on two devices, has the device type of each entry; all entries
+ *   of a storage_id, and all tensors of a function, have the same. func_name "__copy" copies its
+ *   one input to its one output, which has another. Inputs and heads are on the target's device.
  * - A node name that the target's `params` list has is a parameter; the other arg_nodes are the
  *   model's inputs, named as in the ONNX file, in its order.
  * - attrs.output_names, ["list_str", [...]], names the heads in order. A head is never a "null"

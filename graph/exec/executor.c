@@ -27,6 +27,7 @@ typedef struct Call {
 struct BpExecutor {
   BpExecutorPlan plan;
   void *stream;
+  void *beside;         /* the stream of plan.beside */
   BpTensorView *views;  /* by entry */
   void **storage;       /* by storage id; NULL where a parameter or bound input is used instead */
   BpTensor **bound;     /* by argument: the caller's tensor in use, or NULL */
@@ -59,10 +60,21 @@ static void point_storage(BpExecutor *executor, int32_t storage, void *data, uin
   }
 }
 
+/* The device of an entry, all of whose storage lies there. */
+static BpDevice device_of(const BpExecutor *executor, uint32_t entry) {
+  int32_t type = executor->plan.graph->entries[entry].device_type;
+  return type == 0 || type == executor->plan.device.device_type ? executor->plan.device
+                                                                : executor->plan.beside;
+}
+
+static BpDevice storage_device(const BpExecutor *executor, int32_t storage) {
+  return device_of(executor, executor->plan.graph->storages[storage].last_entry);
+}
+
 static int allocate_storage(BpExecutor *executor, int32_t storage) {
   const BpDataType bytes = {BP_DTYPE_UINT, 8, 1};
   uint64_t size = executor->plan.graph->storages[storage].bytes;
-  if (bp_device_alloc(executor->plan.device, size, STORAGE_ALIGNMENT, bytes, NULL,
+  if (bp_device_alloc(storage_device(executor, storage), size, STORAGE_ALIGNMENT, bytes, NULL,
                       &executor->storage[storage]) < 0)
     return bp_error_add_context("%" PRIu64 " bytes of storage for the graph", size);
   point_storage(executor, storage, executor->storage[storage], 0);
@@ -72,7 +84,7 @@ static int allocate_storage(BpExecutor *executor, int32_t storage) {
 static void create_views(BpExecutor *executor) {
   const BpGraph *graph = executor->plan.graph;
   for (uint32_t i = 0; i < graph->num_entries; i++)
-    executor->views[i] = (BpTensorView){.device = executor->plan.device,
+    executor->views[i] = (BpTensorView){.device = device_of(executor, i),
                                         .ndim = graph->entries[i].ndim,
                                         .dtype = graph->entries[i].dtype,
                                         .shape = graph->entries[i].shape};
@@ -114,8 +126,8 @@ static size_t num_args(const BpGraphNode *node) {
 static int prepare_call(BpExecutor *executor, uint32_t index, BpValue *args) {
   const BpGraphNode *node = &executor->plan.graph->nodes[index];
   Call *call = &executor->calls[executor->num_calls];
-  call->function = find_function(executor->plan.code, node->function);
-  if (!call->function)
+  call->function = node->is_copy ? NULL : find_function(executor->plan.code, node->function);
+  if (!call->function && !node->is_copy)
     return -1;
   executor->num_calls++;
   call->args = args;
@@ -184,6 +196,27 @@ static int allocate_tables(BpExecutor *executor) {
   return 0;
 }
 
+/* Inputs and outputs are where the caller expects them; and a graph on two devices needs both. */
+static int check_places(const BpExecutor *executor) {
+  const BpExecutorPlan *plan = &executor->plan;
+  const BpGraph *graph = plan->graph;
+  for (uint32_t i = 0; i < graph->num_entries; i++)
+    if (device_of(executor, i).device_type == 0)
+      return bp_error_raise(BP_ERROR_FORMAT, "the graph has values on a device of type %d",
+                            graph->entries[i].device_type);
+  for (uint32_t i = 0; i < graph->num_args; i++)
+    if (!plan->params[i] &&
+        device_of(executor, graph->nodes[graph->arg_nodes[i]].first_entry).device_type !=
+            plan->device.device_type)
+      return bp_error_raise(BP_ERROR_FORMAT, "input '%s' is not on the model's device",
+                            arg_name(executor, i));
+  for (uint32_t i = 0; i < graph->num_heads; i++)
+    if (device_of(executor, graph->heads[i]).device_type != plan->device.device_type)
+      return bp_error_raise(BP_ERROR_FORMAT, "output '%s' is not on the model's device",
+                            graph->output_names[i]);
+  return 0;
+}
+
 BpExecutor *bp__executor_create(const BpExecutorPlan *plan) {
   BpExecutor *executor = calloc(1, sizeof(*executor));
   if (!executor) {
@@ -191,9 +224,11 @@ BpExecutor *bp__executor_create(const BpExecutorPlan *plan) {
     return NULL;
   }
   executor->plan = *plan;
-  int status = allocate_tables(executor);
+  int status = check_places(executor) < 0 ? -1 : allocate_tables(executor);
   if (status == 0)
     status = bp_stream_create(plan->device, &executor->stream);
+  if (status == 0 && plan->beside.device_type)
+    status = bp_stream_create(plan->beside, &executor->beside);
   if (status == 0) {
     create_views(executor);
     status = create_storage(executor);
@@ -222,9 +257,11 @@ void bp__executor_free(BpExecutor *executor) {
     bp_object_release(executor->calls[i].function);
   for (uint32_t i = 0; executor->storage && i < graph->num_storages; i++)
     if (executor->storage[i])
-      bp_device_free(executor->plan.device, executor->storage[i]);
+      bp_device_free(storage_device(executor, (int32_t)i), executor->storage[i]);
   if (executor->stream)
     bp_stream_free(executor->plan.device, executor->stream);
+  if (executor->beside)
+    bp_stream_free(executor->plan.beside, executor->beside);
   bp_error_clear();
   if (pending)
     bp_error_put(pending);
@@ -336,29 +373,62 @@ static int check_ready(const BpExecutor *executor) {
   return 0;
 }
 
+static int is_on_main_device(const BpExecutor *executor, const BpTensorView *view) {
+  return view->device.device_type == executor->plan.device.device_type;
+}
+
+/* Each stream orders its own device's work only: what is copied is complete before, and there
+ * after. */
+static int run_copy(const BpExecutor *executor, const Call *call) {
+  const BpTensorView *from = call->args[0].v_view, *to = call->args[1].v_view;
+  if (is_on_main_device(executor, from))
+    return bp_tensor_copy(from, to, executor->stream) < 0 ||
+                   bp_stream_sync(from->device, executor->stream) < 0
+               ? -1
+               : 0;
+  if (bp_stream_sync(from->device, executor->beside) < 0)
+    return -1;
+  return bp_tensor_copy(from, to, executor->stream);
+}
+
 static int run_call(const BpExecutor *executor, const Call *call) {
   BpValue result = {.type_index = BP_TYPE_NONE};
-  if (call->function->call(call->function, call->args, call->num_args, &result) == 0)
+  if (!call->function) {
+    if (run_copy(executor, call) == 0)
+      return 0;
+  } else if (call->function->call(call->function, call->args, call->num_args, &result) == 0) {
     return 0;
+  }
   return bp_error_add_context("node '%s'", executor->plan.graph->nodes[call->node].name);
 }
 
 /* What the thread had chosen before a run, and has again after it. */
 typedef struct Current {
-  BpDevice device;
-  void *stream;
+  BpDevice device, beside;
+  void *stream, *beside_stream;
 } Current;
 
+static int exchange(BpDevice device, void *stream, BpDevice *before, void **stream_before) {
+  before->device_type = device.device_type;
+  bp_device_get_current(device.device_type, &before->device_id, stream_before);
+  return bp_device_set_current(device, stream);
+}
+
 static int enter(const BpExecutor *executor, Current *before) {
-  before->device.device_type = executor->plan.device.device_type;
-  bp_device_get_current(before->device.device_type, &before->device.device_id, &before->stream);
-  return bp_device_set_current(executor->plan.device, executor->stream);
+  const BpExecutorPlan *plan = &executor->plan;
+  *before = (Current){.beside = {0, 0}};
+  if (plan->beside.device_type &&
+      exchange(plan->beside, executor->beside, &before->beside, &before->beside_stream) < 0)
+    return -1;
+  return exchange(plan->device, executor->stream, &before->device, &before->stream);
 }
 
 /* Keeps the error of a run that failed. */
 static int leave(const Current *before, int status) {
   BpError *error = bp_error_take();
-  if (bp_device_set_current(before->device, before->stream) < 0)
+  if (bp_device_set_current(before->device, before->stream) < 0 ||
+      (before->beside.device_type &&
+       bp_device_set_current(before->beside, before->beside_stream) < 0))
     bp_error_clear();
   if (error)
     bp_error_put(error);

@@ -15,6 +15,7 @@ typedef struct BpExecutorPlan {
   BpModule *code;
   BpDevice device;
   BpTensor *const *params; /* one for each of graph->arg_nodes */
+  BpDevice beside;         /* where other entries of a graph on two devices lie; type 0: none */
 } BpExecutorPlan;
 
 /* One thread at a time. */

@@ -196,6 +196,7 @@ static int read_function(BpGraphNode *node, JsonObject *object) {
   const char *function = attrs ? as_string(get_member(attrs, "func_name"), "func_name") : NULL;
   if (!function)
     return -1;
+  node->is_copy = strcmp(function, "__copy") == 0;
   node->function = strdup(strcmp(function, "__nop") == 0 ? "" : function);
   if (!node->function)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a node");
@@ -318,6 +319,25 @@ static int read_entries(BpGraph *graph, JsonObject *attrs) {
   return 0;
 }
 
+/* attrs.device_index, of a graph on two devices: the device type of each entry. */
+static int read_devices(BpGraph *graph, JsonObject *attrs) {
+  if (!json_object_has_member(attrs, "device_index"))
+    return 0;
+  JsonArray *types = get_attr_list(attrs, "device_index");
+  if (!types)
+    return -1;
+  if (json_array_get_length(types) != graph->num_entries)
+    return bad_graph("'device_index' has not one number for each of the %u entries",
+                     graph->num_entries);
+  for (uint32_t i = 0; i < graph->num_entries; i++) {
+    int64_t type;
+    if (as_int(json_array_get_element(types, i), "device_index", 1, INT32_MAX, &type) < 0)
+      return -1;
+    graph->entries[i].device_type = (int32_t)type;
+  }
+  return 0;
+}
+
 /* Sizes the storages, and lists the entries of each. */
 static int plan_storage(BpGraph *graph) {
   for (uint32_t i = 0; i < graph->num_entries; i++)
@@ -332,6 +352,9 @@ static int plan_storage(BpGraph *graph) {
   for (uint32_t i = 0; i < graph->num_entries; i++) {
     BpGraphEntry *entry = &graph->entries[i];
     BpGraphStorage *storage = &graph->storages[entry->storage_id];
+    if (storage->last_entry != BP_NO_ENTRY &&
+        graph->entries[storage->last_entry].device_type != entry->device_type)
+      return bad_graph("storage %d lies on two devices", entry->storage_id);
     storage->bytes = MAX(storage->bytes, entry->bytes);
     entry->previous = storage->last_entry;
     storage->last_entry = i;
@@ -382,6 +405,24 @@ static int enter_outputs(const Walk *walk, const BpGraphNode *node) {
   return 0;
 }
 
+/* A function runs on one device, a copy goes from one to another. */
+static int check_devices(const Walk *walk, const BpGraphNode *node) {
+  const BpGraphEntry *entries = walk->graph->entries, *out = &entries[node->first_entry];
+  if (node->is_copy)
+    return node->num_inputs == 1 && node->num_outputs == 1 &&
+                   entries[node->inputs[0]].bytes == out->bytes
+               ? 0
+               : bad_graph("the copy '%s' has not one input and one output of its size",
+                           node->name);
+  for (uint32_t i = 0; i < node->num_inputs; i++)
+    if (node->num_outputs > 0 && entries[node->inputs[i]].device_type != out->device_type)
+      return bad_graph("node '%s' has tensors on two devices", node->name);
+  for (uint32_t i = 1; i < node->num_outputs; i++)
+    if (out[i].device_type != out->device_type)
+      return bad_graph("node '%s' has tensors on two devices", node->name);
+  return 0;
+}
+
 static int check_inputs(const Walk *walk, const BpGraphNode *node, const char *problem) {
   for (uint32_t i = 0; i < node->num_inputs; i++)
     if (!is_held(walk, node->inputs[i]))
@@ -393,7 +434,8 @@ static int walk_nodes(const Walk *walk) {
   const BpGraph *graph = walk->graph;
   for (uint32_t n = 0; n < graph->num_nodes; n++) {
     const BpGraphNode *node = &graph->nodes[n];
-    if (check_inputs(walk, node, "reads what an earlier node has overwritten") < 0)
+    if (check_inputs(walk, node, "reads what an earlier node has overwritten") < 0 ||
+        check_devices(walk, node) < 0)
       return -1;
     int status = !node->function    ? enter_arg(walk, node)
                  : !*node->function ? enter_view(walk, node)
@@ -498,6 +540,8 @@ static int read_graph(BpGraph *graph, JsonObject *root) {
   if (read_nodes(graph, root) < 0 || read_entries(graph, attrs) < 0 || read_args(graph, root) < 0)
     return -1;
   if (read_heads(graph, root) < 0 || read_output_names(graph, attrs) < 0)
+    return -1;
+  if (read_devices(graph, attrs) < 0)
     return -1;
   return plan_storage(graph) < 0 ? -1 : check_storage(graph);
 }

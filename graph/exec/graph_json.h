@@ -15,7 +15,8 @@ typedef struct BpGraphEntry {
   int32_t ndim;
   int64_t *shape;
   uint64_t bytes;
-  uint32_t previous; /* another entry of its storage, BP_NO_ENTRY for the first */
+  int32_t device_type; /* 0: that of the model's device */
+  uint32_t previous;   /* another entry of its storage, BP_NO_ENTRY for the first */
 } BpGraphEntry;
 
 #define BP_NO_ENTRY UINT32_MAX
@@ -31,6 +32,7 @@ typedef struct BpGraphStorage {
 typedef struct BpGraphNode {
   char *name;
   char *function;   /* NULL: an input or a parameter; "" for `__nop`, a view */
+  int is_copy;      /* `__copy`: from one device to another */
   uint32_t *inputs; /* entries */
   uint32_t num_inputs;
   uint32_t first_entry;

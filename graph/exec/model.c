@@ -25,6 +25,7 @@ struct BpModel {
   const BpGraphVariant *variant;
   BpModule *code;
   BpDevice device;
+  BpDevice beside; /* of a graph on two devices, else of type 0 */
   BpGraph *graph;
   BpTensor **params; /* by argument; NULL for an input */
   uint32_t *inputs;  /* arguments that are inputs, in order */
@@ -104,6 +105,25 @@ static int check_param(const BpGraph *graph, uint32_t arg, const BpTensor *tenso
                         node->name);
 }
 
+static BpDevice device_of_arg(const BpModel *model, uint32_t arg) {
+  const BpGraph *graph = model->graph;
+  int32_t type = graph->entries[graph->nodes[graph->arg_nodes[arg]].first_entry].device_type;
+  return type == 0 || type == model->device.device_type ? model->device : model->beside;
+}
+
+/* Finds the other device of a graph on two: the first of its kind. */
+static int find_beside(BpModel *model) {
+  for (uint32_t i = 0; i < model->graph->num_entries; i++) {
+    int32_t type = model->graph->entries[i].device_type;
+    if (type == 0 || type == model->device.device_type || type == model->beside.device_type)
+      continue;
+    if (model->beside.device_type)
+      return bp_error_raise(BP_ERROR_FORMAT, "the graph lies on more than two kinds of device");
+    model->beside = (BpDevice){type, 0};
+  }
+  return 0;
+}
+
 static int place_params(BpModel *model, const BpGraphContent *content) {
   const BpGraphVariant *variant = model->variant;
   for (uint32_t i = 0; i < variant->num_params; i++) {
@@ -116,7 +136,7 @@ static int place_params(BpModel *model, const BpGraphContent *content) {
     BpTensor *tensor = content->tensors[variant->param_tensors[i]];
     if (check_param(model->graph, (uint32_t)arg, tensor) < 0)
       return -1;
-    model->params[arg] = place_param(tensor, model->device);
+    model->params[arg] = place_param(tensor, device_of_arg(model, (uint32_t)arg));
     if (!model->params[arg])
       return bp_error_add_context("parameter '%s'", variant->param_names[i]);
   }
@@ -124,6 +144,8 @@ static int place_params(BpModel *model, const BpGraphContent *content) {
     if (!model->params[i])
       model->inputs[model->num_inputs++] = i;
   /* Contexts run on streams of their own. */
+  if (model->beside.device_type && bp_stream_sync(model->beside, NULL) < 0)
+    return -1;
   return bp_stream_sync(model->device, NULL);
 }
 
@@ -148,7 +170,7 @@ static int build_model(BpModel *model) {
   if (choose_variant(model, content) < 0)
     return -1;
   model->graph = bp__graph_parse(model->variant->graph_json);
-  if (!model->graph)
+  if (!model->graph || find_beside(model) < 0)
     return -1;
   model->params = calloc((size_t)model->graph->num_args + 1, sizeof(*model->params));
   model->inputs = calloc((size_t)model->graph->num_args + 1, sizeof(*model->inputs));
@@ -330,7 +352,8 @@ BpModelContext *bp_model_context_create(BpModel *model) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a context");
     return NULL;
   }
-  const BpExecutorPlan plan = {model->graph, model->code, model->device, model->params};
+  const BpExecutorPlan plan = {model->graph, model->code, model->device, model->params,
+                               model->beside};
   context->model = bp_model_retain(model);
   if (model->relax)
     context->relax = bp__relax_context_create(model->relax);

@@ -19,6 +19,10 @@
 typedef struct BpGraphNode BpGraphNode;
 struct BpOp;
 
+/* Where nodes run and values lie: on the device of the target, or on that of the fallback. */
+#define BP_PLACE_TARGET   0
+#define BP_PLACE_FALLBACK 1
+
 typedef struct BpGraphValue {
   const char *name;
   BpDataType dtype;
@@ -28,6 +32,7 @@ typedef struct BpGraphValue {
   const void *data;      /* of a constant: its elements, compact; else NULL */
   int32_t id;            /* dense, from 0 to num_values - 1 */
   int32_t num_uses;      /* after bp__graph_count_uses: by nodes and as output of the graph */
+  int32_t place;         /* where it lies: BP_PLACE_*; see graph/build/place.c */
 } BpGraphValue;
 
 /* An attribute, as ONNX has it: exactly one of the payloads, by type. */
@@ -63,7 +68,8 @@ struct BpGraphNode {
   int32_t num_outputs;
   BpGraphValue **inputs; /* NULL: an absent optional input */
   BpGraphValue **outputs;
-  int32_t id; /* place in the list, after bp__graph_count_uses */
+  int32_t id;    /* place in the list, after bp__graph_count_uses */
+  int32_t place; /* BP_PLACE_* */
 };
 
 typedef struct BpGraph {

@@ -176,6 +176,8 @@ static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
                      shared);
   else
     used += snprintf(text + used, sizeof(text) - (size_t)used, " -max_shared_memory_per_block=0");
+  if (number64(device, CL_DEVICE_DOUBLE_FP_CONFIG) == 0)
+    used += snprintf(text + used, sizeof(text) - (size_t)used, " -fp64=false");
   if (lanes >= 4)
     snprintf(text + used, sizeof(text) - (size_t)used,
              " -vector_bits=%u -vector_registers=%d -num_cores=%u", (unsigned)lanes * 32,

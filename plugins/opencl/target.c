@@ -14,6 +14,7 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, "128", "width of the vectors that are worthwhile"},
     {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, "16", "how many of them a thread may hold"},
     {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, "16", "blocks that run at once"},
+    {"fp64", BP_TYPE_BOOL, 0, "true", "the device computes in double precision (cl_khr_fp64)"},
 };
 
 const BpTargetKind bp_opencl_kind = {
@@ -83,7 +84,41 @@ static BpModule *make_module(const BpIrTable *ir, const BpIrModule *module,
   return result;
 }
 
-static BpModule *build(const BpIrModule *module) {
+/* ---- Double precision ---------------------------------------------------------------------- */
+
+typedef struct Doubles {
+  const BpIrTable *ir;
+  int32_t found;
+} Doubles;
+
+static int32_t enter_node(void *context, const BpIrNode *node) {
+  Doubles *doubles = context;
+  BpDataType dtype = doubles->ir->dtype(node);
+  doubles->found |= dtype.code == BP_DTYPE_FLOAT && dtype.bits == 64;
+  return doubles->found;
+}
+
+/* Refuses a module that a device without double precision cannot run. */
+static int32_t check_doubles(const BpIrTable *ir, const BpIrModule *module,
+                             const BpTarget *target) {
+  BpValue has;
+  if (bp_opencl_host.target->get_attr(target, "fp64", &has) != 0)
+    return -1;
+  for (int32_t i = 0; i < ir->num_functions(module) && !has.v_int64; i++) {
+    Doubles doubles = {ir, 0};
+    BpIrVisitor visitor = {sizeof(visitor), &doubles, enter_node, NULL};
+    const BpIrNode *function = ir->get_function(module, i);
+    ir->visit(function, &visitor);
+    if (doubles.found)
+      return bp_opencl_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
+                                         "target opencl: %s computes with float64, which a device "
+                                         "without cl_khr_fp64 has not",
+                                         ir->str_value(function));
+  }
+  return 0;
+}
+
+static BpModule *build(const BpIrModule *module, const BpTarget *target) {
   const BpIrTable *ir = bp_opencl_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
   const BpEmitterTable *emitter =
       bp_opencl_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
@@ -92,6 +127,8 @@ static BpModule *build(const BpIrModule *module) {
                                 "target opencl: the compiler library is not loaded");
     return NULL;
   }
+  if (check_doubles(ir, module, target) != 0)
+    return NULL;
   const BpDialect *dialect = emitter->get_dialect("opencl");
   BpOwnedBytes text = {NULL, 0, NULL};
   if (!dialect || emitter->emit(module, dialect, &text) != 0)
@@ -108,7 +145,8 @@ int bp_opencl_build(void *self, const BpValue *args, int32_t num_args, BpValue *
       args[1].type_index != BP_TYPE_TARGET)
     return bp_opencl_host.error->raise(BP_ERROR_TYPE,
                                        "target.build.opencl: expected an IR module and a target");
-  BpModule *built = build((const BpIrModule *)(const void *)args[0].v_obj);
+  BpModule *built = build((const BpIrModule *)(const void *)args[0].v_obj,
+                          (const BpTarget *)(const void *)args[1].v_obj);
   if (!built)
     return -1;
   result->type_index = BP_TYPE_MODULE;

@@ -610,6 +610,84 @@ static void test_one_library_for_all(void) {
   onnx_builder_free(builder);
 }
 
+/* ---- Two devices ---------------------------------------------------------------------------- */
+
+typedef struct PlacedNodes {
+  int count;
+  gboolean are_told;
+} PlacedNodes;
+
+static void note_placed(void *context, const char *node, const char *target, const char *why) {
+  PlacedNodes *placed = context;
+  placed->count++;
+  placed->are_told &= *node && strstr(target, "opencl") && strstr(why, "float64");
+}
+
+/* exp, then a square in double precision, then tanh; a weight that both devices read. */
+static OnnxBuilder *two_devices_model(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "3x5");
+  onnx_floats(builder, "w", "3x5");
+  onnx_node(builder, "Exp", "x", "e", "");
+  onnx_node(builder, "Mul", "e,w", "f", "");
+  onnx_node(builder, "Cast", "f", "d", "to=11");
+  onnx_node(builder, "Cast", "w", "v", "to=11");
+  onnx_node(builder, "Mul", "d,d", "s", "");
+  onnx_node(builder, "Add", "s,v", "p", "");
+  onnx_node(builder, "Cast", "p", "g", "to=1");
+  onnx_node(builder, "Tanh", "g", "y", "");
+  onnx_output(builder, "y");
+  return builder;
+}
+
+static void run_two_devices(BpModel *model, float *x, const float *w) {
+  int64_t count;
+  float *y = run_model(model, x, &count);
+  for (int i = 0; i < 15; i++) {
+    float f = expf(x[i]) * w[i];
+    g_assert_cmpfloat_with_epsilon(y[i], tanhf(f * f + w[i]), 1e-5f);
+  }
+  g_free(y);
+}
+
+/* What one device's generator refuses runs on the other, node by node, if that was asked for. */
+static void test_two_devices(void) {
+  OnnxBuilder *builder = two_devices_model();
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes), *library = g_strconcat(path, ".so", NULL);
+  BpTarget *target = bp_target_parse("opencl -fp64=false"), *fallback = bp_target_parse("c");
+  const BpTarget *targets[] = {target};
+  PlacedNodes placed = {0, TRUE};
+  BpCompileOptions options = {.struct_size = sizeof(options), .targets = targets, .num_targets = 1};
+  g_assert_null(bp_model_compile(path, &options));
+  g_assert_true(bp_error_is(BP_ERROR_NOT_IMPLEMENTED));
+  bp_error_clear();
+  options.fallback = fallback;
+  options.placed = note_placed;
+  options.placed_context = &placed;
+  BpModule *module = bp_model_compile(path, &options);
+  if (!module || bp_module_export_library(module, library))
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(placed.count, >=, 4);
+  g_assert_true(placed.are_told);
+  if (has_device(BP_DEVICE_OPENCL)) {
+    float *x = onnx_float_values(15), *w = onnx_float_values(15);
+    run_two_devices(bp_model_create(module, (BpDevice){BP_DEVICE_OPENCL, 0}), x, w);
+    run_two_devices(bp_model_load(library, (BpDevice){BP_DEVICE_OPENCL, 0}), x, w);
+    g_free(x);
+    g_free(w);
+  }
+  unlink(library);
+  unlink(path);
+  g_free(library);
+  g_free(path);
+  bp_object_release(module);
+  bp_object_release(target);
+  bp_object_release(fallback);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/convolution/is-that-of-plain-loops", test_conv);
@@ -629,6 +707,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/resize/linear", test_resize);
   g_test_add_func("/compile/factors/of-one-element", test_constant_factors);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
+  g_test_add_func("/compile/two-devices/what-one-refuses-runs-on-the-other", test_two_devices);
   g_test_add_func("/compile/artifact/one-library-runs-on-all", test_one_library_for_all);
   return g_test_run();
 }

@@ -408,6 +408,17 @@ static void test_refused_graphs(void) {
       {"\"add_one\",", "\"add_one\",\"launch\":\"99999999999999999999999\",", "'launch'"},
       {"\"add_one\",", "\"add_one\",\"launch\":\"1 1 1 1 1 1 1\",", "launch extents"},
       {"\"add_one\",", "\"add_one\",\"launch\":7,", "'launch'"},
+      {"\"attrs\":{\"dltype\"", "\"attrs\":{\"device_index\":[\"list_int\",[1,1]],\"dltype\"",
+       "'device_index'"},
+      {"\"attrs\":{\"dltype\"", "\"attrs\":{\"device_index\":[\"list_int\",[1,1,1,0,1]],\"dltype\"",
+       "'device_index'"},
+      {"\"attrs\":{\"dltype\"", "\"attrs\":{\"device_index\":[\"list_int\",[1,1,4,4,4]],\"dltype\"",
+       "on two devices"},
+      {"\"attrs\":{\"dltype\"", "\"attrs\":{\"device_index\":[\"list_int\",[1,1,1,1,4]],\"dltype\"",
+       "on two devices"},
+      {"\"attrs\":{\"dltype\"", "\"attrs\":{\"device_index\":[\"list_int\",[4,4,4,4,4]],\"dltype\"",
+       "of type 4"},
+      {"\"func_name\":\"add\"", "\"func_name\":\"__copy\"", "the copy 'sum'"},
       {"\"heads\":[[4,0,0]]", "\"heads\":[[1,0,0]]", "'w' is named as an output"},
   };
   assert_refused(graph_json, cases, G_N_ELEMENTS(cases));

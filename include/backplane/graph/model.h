@@ -29,6 +29,10 @@ typedef struct BpInputShape {
 /* Progress of a long compilation: `done` of `total` steps; stage is a short static text. */
 typedef void (*BpProgress)(void *context, const char *stage, int32_t done, int32_t total);
 
+/* A node that is left to the fallback: the target that refused it, and why. The texts are borrowed.
+ */
+typedef void (*BpPlaced)(void *context, const char *node, const char *target, const char *why);
+
 /* How to compile; zero is the default of every member that has one. */
 typedef struct BpCompileOptions {
   uint64_t struct_size;
@@ -39,6 +43,11 @@ typedef struct BpCompileOptions {
   BpProgress progress; /* or NULL */
   void *progress_context;
   const char *dump_dir; /* NULL, or where graphs, IR after each pass and sources are written */
+  /* Nodes that a target's code generator refuses run by this target's code, beside it: NULL, and
+   * they are an error. `placed`, or NULL, is told each such node and why. */
+  const BpTarget *fallback;
+  BpPlaced placed;
+  void *placed_context;
 } BpCompileOptions;
 
 /* Compiles an ONNX file. The result (transfer full) is a module of kind "backplane.graph" with the

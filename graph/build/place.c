@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two devices: nodes that the target's generator refuses run on the fallback's device, and what one
+ * computes and the other reads is copied. Inputs and outputs of the model are the target's. */
+#include <stdlib.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+
+#include "graph/build/build.h"
+#include "graph/ops/op.h"
+
+/* ---- Placing nodes -------------------------------------------------------------------------- */
+
+static int place_node(const BpBuild *build, BpGraphNode *node, const char *target) {
+  const BpCompileOptions *options = build->options;
+  char why[1024];
+  if (node->op->fusion == BP_FUSE_VIEW)
+    return 0; /* it is where what it views is */
+  int can_run = bp__build_can_run(build, node, why, sizeof(why));
+  if (can_run != 0)
+    return can_run < 0 ? bp_error_add_context("node '%s' (%s)", node->name, node->op->name) : 0;
+  node->place = BP_PLACE_FALLBACK;
+  if (options->placed)
+    options->placed(options->placed_context, node->name, target, why);
+  return 0;
+}
+
+int bp__build_place(const BpBuild *build, BpGraph *graph) {
+  char *target = build->fallback ? bp_target_format(build->target) : NULL;
+  int status = build->fallback && !target ? -1 : 0;
+  for (size_t i = 0; i < graph->nodes.size && build->fallback && !status; i++)
+    status = place_node(build, graph->nodes.items[i], target);
+  bp_str_free(target);
+  return status;
+}
+
+/* ---- Copies --------------------------------------------------------------------------------- */
+
+typedef struct Copies {
+  BpGraph *graph;
+  BpGroups *groups;
+  BpList list;         /* the groups with the copies among them */
+  BpGraphValue **twin; /* by id of the values before the pass: the same at the other place */
+} Copies;
+
+/* A constant is stored twice, anything else is copied before its first reader there. */
+static BpGraphValue *make_twin(Copies *copies, BpGraphValue *value, BpGraphNode *reader) {
+  int32_t place = value->place == BP_PLACE_TARGET ? BP_PLACE_FALLBACK : BP_PLACE_TARGET;
+  BpGraphValue *twin = value->data ? bp__graph_constant(copies->graph, value->name, value->dtype,
+                                                        value->shape, value->ndim, value->data)
+                                   : bp__graph_value(copies->graph, value->name, value->dtype,
+                                                     value->shape, value->ndim);
+  if (!twin)
+    return NULL;
+  twin->place = place;
+  copies->twin[value->id] = twin;
+  if (value->data)
+    return twin;
+  twin->producer = value->producer ? value->producer : reader;
+  BpGroup *group = bp__arena_alloc(&copies->groups->arena, sizeof(*group));
+  if (!group || bp__list_push(&copies->list, group))
+    return NULL;
+  group->is_copy = 1;
+  group->place = place;
+  group->output = twin;
+  return bp__list_push(&group->args, value) ? NULL : twin;
+}
+
+/* The value as it is at a place; NULL with an error. */
+static BpGraphValue *at_place(Copies *copies, BpGraphValue *value, int32_t place,
+                              BpGraphNode *reader) {
+  if (value->place == place)
+    return value;
+  return copies->twin[value->id] ? copies->twin[value->id] : make_twin(copies, value, reader);
+}
+
+static int visit_group(Copies *copies, BpGroup *group) {
+  if (group->view_of)
+    group->place = group->view_of->place;
+  group->output->place = group->place;
+  for (size_t i = 0; i < group->args.size; i++) {
+    BpGraphValue *value =
+        at_place(copies, group->args.items[i], group->place, group->output->producer);
+    if (!value)
+      return -1;
+    group->args.items[i] = value;
+  }
+  return bp__list_push(&copies->list, group);
+}
+
+static int visit_outputs(Copies *copies) {
+  BpList *outputs = &copies->graph->outputs;
+  for (size_t i = 0; i < outputs->size; i++) {
+    BpGraphValue *value = outputs->items[i];
+    outputs->items[i] = at_place(copies, value, BP_PLACE_TARGET, value->producer);
+    if (!outputs->items[i])
+      return -1;
+  }
+  return 0;
+}
+
+int bp__build_copies(BpGraph *graph, BpGroups *groups) {
+  Copies copies = {.graph = graph, .groups = groups};
+  int status = 0;
+  copies.twin = calloc((size_t)graph->num_values + 1, sizeof(*copies.twin));
+  if (!copies.twin)
+    return bp_error_raise(BP_ERROR_MEMORY, "out of memory while placing copies");
+  for (size_t i = 0; i < groups->groups.size && !status; i++)
+    status = visit_group(&copies, groups->groups.items[i]);
+  if (!status)
+    status = visit_outputs(&copies);
+  free(copies.twin);
+  for (size_t i = 0; status && i < copies.list.size; i++) {
+    BpGroup *group = copies.list.items[i];
+    if (group->is_copy)
+      bp__list_free(&group->args);
+  }
+  if (!status) {
+    BpList old = groups->groups;
+    groups->groups = copies.list;
+    copies.list = old;
+  }
+  bp__list_free(&copies.list);
+  return status;
+}
