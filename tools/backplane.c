@@ -27,6 +27,7 @@ static void print_help(FILE *out) {
   fputs("\n`backplane COMMAND --help` explains one. Environment:\n"
         "  BACKPLANE_DEVICE       devices to use, in order of preference: opencl:1,cpu\n"
         "  BACKPLANE_PLUGIN_PATH  folders with plugins, before the system's\n"
+        "  BACKPLANE_PLUGIN_DEADLINE  seconds that a new plugin has to start (20)\n"
         "  BACKPLANE_NUM_THREADS  threads of the host\n"
         "  BACKPLANE_CACHE_DIR    where compiled code is kept\n"
         "  BACKPLANE_CACHE_SIZE   how many MiB of it; 0: no limit\n"

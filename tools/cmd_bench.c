@@ -113,7 +113,9 @@ int cmd_bench(int argc, char **argv) {
                     "Measures the latency of a model: min, median and 90th percentile in "
                     "milliseconds.",
                     "Inputs that are not given are filled with seeded random numbers.")) {
-    if (argc != 2)
+    if (model_options_explain(&options))
+      status = EXIT_OK;
+    else if (argc != 2)
       command_usage_error("bench takes one model");
     else if (bench.runs < 1 || bench.warmup < 0 || !(bench.seconds >= 0))
       command_usage_error("--runs is at least 1, --warmup and --seconds at least 0");

@@ -3,6 +3,7 @@
 #include "tools/command.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include <backplane/object.h>
 #include <backplane/plugins.h>
@@ -10,79 +11,123 @@
 /* ---- Devices ------------------------------------------------------------------------------------
  */
 
-/* One row: a device, or a kind without one. */
+/* One row: a device, or a kind without one. Strings are owned. */
 typedef struct DeviceRow {
-  const char *kind;
-  char device[64]; /* "opencl:0"; "" when the kind has none */
-  const char *name;
-  const char *why; /* there is no device or no name, or "" */
+  char *kind;
+  char device[64];   /* "opencl:0"; "" when the kind has none */
+  char hardware[64]; /* "pci:0000:01:00.0", or "" */
+  const char *same;  /* the first device of the same hardware, "" if it is this one */
+  char *name;        /* or NULL */
+  char *why;         /* there is no device or no name, or "" */
 } DeviceRow;
 
-typedef void (*DeviceVisitor)(void *context, const DeviceRow *row);
+static void free_row(void *data) {
+  DeviceRow *row = data;
+  g_free(row->kind);
+  g_free(row->name);
+  g_free(row->why);
+  g_free(row);
+}
 
-static void visit_device(BpDevice device, DeviceRow *row, DeviceVisitor visit, void *context) {
+static DeviceRow *add_row(GPtrArray *rows, const char *kind) {
+  DeviceRow *row = g_new0(DeviceRow, 1);
+  row->kind = g_strdup(kind);
+  row->same = "";
+  g_ptr_array_add(rows, row);
+  return row;
+}
+
+static void add_device(GPtrArray *rows, const char *kind, BpDevice device) {
   BpValue name = {.type_index = BP_TYPE_NONE};
-  char *text = NULL;
+  DeviceRow *row = add_row(rows, kind);
   bp_device_format(device, row->device);
+  bp_device_hardware(device, row->hardware);
   if (bp_device_get_attr(device, BP_ATTR_DEVICE_NAME, &name) == 0)
-    text = value_to_text(&name);
-  row->name = text;
-  row->why = text ? "" : bp_error_message();
-  visit(context, row);
+    row->name = value_to_text(&name);
+  row->why = g_strdup(row->name ? "" : bp_error_message());
   bp_error_clear();
   bp_value_clear(&name);
-  g_free(text);
 }
 
-/* Visits every device of the kind, or once, with why there is none. */
-static void visit_kind(const char *kind, DeviceVisitor visit, void *context) {
-  DeviceRow row = {.kind = kind, .why = ""};
+/* Every device of the kind, or one row with why there is none. */
+static void add_kind(GPtrArray *rows, const char *kind) {
   BpDevice device;
   int32_t count = 0;
-  int failed = bp_device_parse(kind, &device) < 0 ||
-               bp_device_count(device.device_type, &count, &row.why) < 0;
-  if (failed)
-    row.why = bp_error_message();
+  const char *why = "";
+  int failed =
+      bp_device_parse(kind, &device) < 0 || bp_device_count(device.device_type, &count, &why) < 0;
   if (count == 0)
-    visit(context, &row);
+    add_row(rows, kind)->why = g_strdup(failed ? bp_error_message() : why);
   bp_error_clear();
   for (device.device_id = 0; device.device_id < count; device.device_id++)
-    visit_device(device, &row, visit, context);
+    add_device(rows, kind, device);
 }
 
-static void print_device(void *context, const DeviceRow *row) {
-  table_add(context, *row->device ? row->device : row->kind, row->name ? row->name : "none",
-            row->why);
+/* Moves the devices of one piece of hardware, which several plugins may show, behind the first of
+ * them. */
+static void group_rows(GPtrArray *rows) {
+  for (guint i = 0; i < rows->len; i++) {
+    const DeviceRow *first = rows->pdata[i];
+    guint next = i + 1;
+    for (guint j = next; j < rows->len && *first->hardware && !*first->same; j++) {
+      DeviceRow *row = rows->pdata[j];
+      if (strcmp(row->hardware, first->hardware) != 0)
+        continue;
+      row->same = first->device;
+      memmove(rows->pdata + next + 1, rows->pdata + next, (j - next) * sizeof(gpointer));
+      rows->pdata[next++] = row;
+    }
+  }
+}
+
+/* All rows, for the kinds (transfer full). */
+static GPtrArray *collect_rows(char *const *kinds) {
+  GPtrArray *rows = g_ptr_array_new_with_free_func(free_row);
+  for (; *kinds; kinds++)
+    add_kind(rows, *kinds);
+  group_rows(rows);
+  return rows;
 }
 
 static void print_devices(char *const *kinds) {
-  static const char *const headers[] = {"DEVICE", "NAME", "REASON", NULL};
+  static const char *const headers[] = {"DEVICE", "NAME", "HARDWARE", "REASON", NULL};
   Table *table = table_new(headers);
-  for (; *kinds; kinds++)
-    visit_kind(*kinds, print_device, table);
+  GPtrArray *rows = collect_rows(kinds);
+  for (guint i = 0; i < rows->len; i++) {
+    const DeviceRow *row = rows->pdata[i];
+    char *hardware =
+        *row->same ? g_strconcat("the same as ", row->same, NULL) : g_strdup(row->hardware);
+    table_add(table, *row->device ? row->device : row->kind, row->name ? row->name : "none",
+              hardware, row->why);
+    g_free(hardware);
+  }
+  g_ptr_array_unref(rows);
   putchar('\n');
   table_print(table);
 }
 
-static void add_device_json(void *context, const DeviceRow *row) {
-  JsonBuilder *builder = context;
+static void add_device_json(JsonBuilder *builder, const DeviceRow *row) {
   json_builder_begin_object(builder);
   json_add_str(builder, "kind", row->kind);
   if (*row->device)
     json_add_str(builder, "device", row->device);
   if (row->name)
     json_add_str(builder, "name", row->name);
+  if (*row->hardware)
+    json_add_str(builder, "hardware", row->hardware);
   if (*row->why)
     json_add_str(builder, "reason", row->why);
   json_builder_end_object(builder);
 }
 
 static void add_devices_json(JsonBuilder *builder, char *const *kinds) {
+  GPtrArray *rows = collect_rows(kinds);
   json_builder_set_member_name(builder, "devices");
   json_builder_begin_array(builder);
-  for (; *kinds; kinds++)
-    visit_kind(*kinds, add_device_json, builder);
+  for (guint i = 0; i < rows->len; i++)
+    add_device_json(builder, rows->pdata[i]);
   json_builder_end_array(builder);
+  g_ptr_array_unref(rows);
 }
 
 /* ---- Plugins ------------------------------------------------------------------------------------

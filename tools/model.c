@@ -17,7 +17,8 @@
 GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *extra) {
   const GOptionEntry common[] = {
       {"device", 'd', 0, G_OPTION_ARG_STRING, &options->device,
-       "devices in order of preference (default: $BACKPLANE_DEVICE, else auto)", "LIST"},
+       "devices in order of preference (default: $BACKPLANE_DEVICE, else auto); help explains",
+       "LIST"},
       {"target", 't', 0, G_OPTION_ARG_STRING, &options->target,
        "target to compile an ONNX file for (default: what fits the device)", "TARGET"},
       {"shape", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options->shapes,
@@ -42,6 +43,13 @@ void model_options_clear(ModelOptions *options) {
   g_free(options->target);
   g_strfreev(options->shapes);
   g_strfreev(options->inputs);
+}
+
+gboolean model_options_explain(const ModelOptions *options) {
+  if (g_strcmp0(options->device, "help") != 0)
+    return FALSE;
+  fputs(bp_device_select_help(), stdout);
+  return TRUE;
 }
 
 gboolean path_is_onnx(const char *path) {

@@ -17,6 +17,9 @@ int32_t bp__device_type_published(const char *name);
  * there are, and why a plugin that should have had it cannot be used. */
 const BpDeviceApi *bp__device_api_by_name(const char *name);
 
+/* Raises that no plugin has devices of a kind, with the nearest that there is. Returns -1. */
+int bp__device_raise_unknown(const char *name);
+
 /* The table of a device, after its index was checked; NULL with an error. As in all tables that the
  * host hands out, optional slots that the plugin lacks are NULL, whatever its struct_size. */
 const BpDeviceApi *bp__device_get(BpDevice device);

@@ -212,7 +212,7 @@ static char *explain_absence(const char *name) {
   return text ? text : g_strdup("");
 }
 
-static int raise_unknown(const char *name) {
+int bp__device_raise_unknown(const char *name) {
   size_t count = 0;
   char hint[BP_HINT_MAX];
   char **known = bp_device_kinds(&count);
@@ -235,7 +235,7 @@ static const BpDeviceApi *fetch_table(const char *name) {
     return NULL;
   }
   if (!function) {
-    raise_unknown(name);
+    bp__device_raise_unknown(name);
     return NULL;
   }
   int rc = bp_function_call(function, NULL, 0, &value);

@@ -12,6 +12,7 @@ libbackplane_la_SOURCES += \
 	core/device/kinds.c \
 	core/device/library_slots.c core/device/library_slots.h \
 	core/device/memory.c \
+	core/device/preferences.c core/device/preferences.h \
 	core/device/runtime.c \
 	core/device/select.c \
 	core/device/team.c core/device/team.h \

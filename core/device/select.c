@@ -2,8 +2,11 @@
 /* Choosing a device: the list of preferences, and the report on what was passed over. */
 
 #include "core/device/device.h"
+#include "core/device/preferences.h"
 
+#include "core/registry/config.h"
 #include "core/registry/env.h"
+#include "core/registry/nearest.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -12,19 +15,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One device that is there. */
+/* One device that is there, or says that it cannot be used now. */
 typedef struct Candidate {
   BpDevice device;
+  const char *kind; /* the table's, which lives for ever */
+  int is_usable;
   int64_t rank;
   char name[128]; /* what it calls itself, "" if nothing */
+  char pci[64];
+  char uuid[64];
 } Candidate;
 
 typedef struct Selection {
   const int32_t *types; /* the device types that may be chosen; NULL: any */
   size_t num_types;
-  GPtrArray *wanted;   /* entries to be tried in order */
-  GPtrArray *excluded; /* kinds */
-  GString *passed;     /* "opencl: why; cuda: why": what was passed over */
+  Preferences preferences;
+  GArray *seen;        /* Candidate: of every kind that was looked at */
+  GString *seen_kinds; /* " opencl cpu " */
+  int has_seen_all;
+  GString *passed; /* "opencl: why; cuda: why": what was passed over */
 } Selection;
 
 /* ---- What is there ----------------------------------------------------------------------- */
@@ -40,13 +49,13 @@ static int64_t get_rank(BpDevice device) {
   return rank;
 }
 
-static void get_name(BpDevice device, char *name, size_t size) {
+static void get_text(BpDevice device, int32_t attr, char *text, size_t size) {
   BpValue value;
   BpByteArray view;
-  *name = '\0';
-  if (!bp_device_get_attr(device, BP_ATTR_DEVICE_NAME, &value)) {
+  *text = '\0';
+  if (!bp_device_get_attr(device, attr, &value)) {
     if (value.type_index != BP_TYPE_NONE && !bp_value_view_str(&value, &view))
-      g_strlcpy(name, view.data, MIN(size, view.size + 1));
+      g_strlcpy(text, view.data, MIN(size, view.size + 1));
     bp_value_clear(&value);
   }
   bp_error_clear();
@@ -93,187 +102,299 @@ static const BpDeviceApi *find_kind(Selection *selection, const char *what, cons
   return NULL;
 }
 
-/* Adds the devices of a kind to `found`. A kind with none is passed over, with its reason. */
-static void gather(Selection *selection, const char *kind, GArray *found) {
-  const BpDeviceApi *api = find_kind(selection, kind, kind);
+/* ---- What entries match ------------------------------------------------------------------ */
+
+static int has_word(const char *list, const char *word) {
+  size_t length = strlen(word);
+  for (const char *at = list; (at = strstr(at, word)); at += length)
+    if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
+      return 1;
+  return 0;
+}
+
+static int fits(const char *pattern, const char *text) {
+  return *text && !fnmatch(pattern, text, FNM_CASEFOLD);
+}
+
+static int matches(const Preference *preference, const Candidate *candidate) {
+  if (preference->kinds && !has_word(preference->kinds, candidate->kind))
+    return 0;
+  switch (preference->by) {
+  case MATCH_INDEX:
+    return preference->index == candidate->device.device_id;
+  case MATCH_NAME:
+    return fits(preference->value, candidate->name);
+  case MATCH_PCI:
+    return fits(preference->value, candidate->pci);
+  case MATCH_UUID:
+    return fits(preference->value, candidate->uuid);
+  default:
+    return 1;
+  }
+}
+
+/* The last entry of a list that matches, or NULL; all that do are marked. */
+static const Preference *find_match(const GPtrArray *list, const Candidate *candidate) {
+  const Preference *found = NULL;
+  for (guint i = 0; i < list->len; i++) {
+    Preference *preference = g_ptr_array_index(list, i);
+    if (!matches(preference, candidate))
+      continue;
+    preference->matched = 1;
+    found = preference;
+  }
+  return found;
+}
+
+/* Why the list rules a device out, or NULL. */
+static const char *why_ruled_out(const Selection *selection, const Candidate *candidate) {
+  const Preferences *preferences = &selection->preferences;
+  if (find_match(preferences->denied, candidate))
+    return "excluded by the same list";
+  if (preferences->only->len && !find_match(preferences->only, candidate))
+    return "not among what the same list allows";
+  return NULL;
+}
+
+/* Whether entries rule out a whole kind, so that its plugin need not be loaded. */
+static const char *why_kind_ruled_out(const Selection *selection, const char *kind) {
+  const Preferences *preferences = &selection->preferences;
+  for (guint i = 0; i < preferences->denied->len; i++) {
+    const Preference *denied = g_ptr_array_index(preferences->denied, i);
+    if (denied->by == MATCH_KIND && has_word(denied->kinds, kind))
+      return "excluded by the same list";
+  }
+  for (guint i = 0; i < preferences->only->len; i++) {
+    const Preference *only = g_ptr_array_index(preferences->only, i);
+    if (!only->kinds || has_word(only->kinds, kind))
+      return NULL;
+  }
+  return preferences->only->len ? "not among what the same list allows" : NULL;
+}
+
+/* ---- Looking at devices ------------------------------------------------------------------ */
+
+static void see_device(Selection *selection, const BpDeviceApi *api, int32_t index) {
+  Candidate candidate = {.device = {api->device_type, index}, .kind = api->name};
+  candidate.is_usable = exists(candidate.device);
+  candidate.rank = get_rank(candidate.device);
+  get_text(candidate.device, BP_ATTR_DEVICE_NAME, candidate.name, sizeof candidate.name);
+  get_text(candidate.device, BP_ATTR_PCI_ADDRESS, candidate.pci, sizeof candidate.pci);
+  get_text(candidate.device, BP_ATTR_UUID, candidate.uuid, sizeof candidate.uuid);
+  const Preference *ranked = find_match(selection->preferences.ranked, &candidate);
+  if (ranked)
+    candidate.rank = ranked->rank;
+  why_ruled_out(selection, &candidate); /* marks what matches it */
+  g_array_append_val(selection->seen, candidate);
+}
+
+/* Looks at the devices of a kind, once. A kind with none is passed over, with its reason. */
+static void see_kind(Selection *selection, const char *kind) {
   int32_t count;
   const char *why;
+  if (has_word(selection->seen_kinds->str, kind))
+    return;
+  g_string_append_printf(selection->seen_kinds, " %s", kind);
+  const BpDeviceApi *api = find_kind(selection, kind, kind);
   if (!api)
     return;
   if (bp_device_count(api->device_type, &count, &why)) {
     pass_over(selection, kind, NULL);
     return;
   }
-  guint before = found->len;
+  int usable = 0;
   for (int32_t i = 0; i < count; i++) {
-    Candidate candidate = {.device = {api->device_type, i}};
-    if (!exists(candidate.device))
-      continue;
-    candidate.rank = get_rank(candidate.device);
-    get_name(candidate.device, candidate.name, sizeof candidate.name);
-    g_array_append_val(found, candidate);
+    see_device(selection, api, i);
+    usable |= g_array_index(selection->seen, Candidate, selection->seen->len - 1).is_usable;
   }
-  if (found->len == before)
+  if (!usable)
     pass_over(selection, kind, *why ? why : "there is no such device");
 }
 
-static int is_excluded(const Selection *selection, const char *kind) {
-  for (guint i = 0; i < selection->excluded->len; i++)
-    if (!strcmp(g_ptr_array_index(selection->excluded, i), kind))
-      return 1;
-  return 0;
-}
-
-static int gather_all(Selection *selection, GArray *found) {
+static int see_all(Selection *selection) {
   char **kinds = bp_device_kinds(NULL);
   if (!kinds)
     return -1;
   for (char **kind = kinds; *kind; kind++)
-    if (!is_excluded(selection, *kind))
-      gather(selection, *kind, found);
+    if (!why_kind_ruled_out(selection, *kind))
+      see_kind(selection, *kind);
   bp_names_free(kinds);
+  selection->has_seen_all = 1;
   return 0;
 }
 
-/* The best by rank, the first of equals, that matches; NULL if none does. */
-static const Candidate *pick_best(const GArray *found, const char *glob) {
-  const Candidate *best = NULL;
-  for (guint i = 0; i < found->len; i++) {
-    const Candidate *candidate = &g_array_index(found, Candidate, i);
-    if (glob && fnmatch(glob, candidate->name, FNM_CASEFOLD))
+/* Looks at all that an entry can mean. */
+static int see(Selection *selection, const Preference *preference) {
+  if (!preference->kinds)
+    return see_all(selection);
+  if (!*preference->kinds)
+    pass_over(selection, preference->text, "it has no devices");
+  g_auto(GStrv) kinds = g_strsplit(preference->kinds, " ", -1);
+  for (char **kind = kinds; *kind; kind++) {
+    const char *why = **kind ? why_kind_ruled_out(selection, *kind) : NULL;
+    if (why)
+      pass_over(selection, preference->text, why);
+    else if (**kind)
+      see_kind(selection, *kind);
+  }
+  return 0;
+}
+
+/* ---- Entries that match nothing ---------------------------------------------------------- */
+
+static const char *text_of(const Candidate *candidate, MatchBy by) {
+  return by == MATCH_PCI ? candidate->pci : (by == MATCH_UUID ? candidate->uuid : candidate->name);
+}
+
+/* "; did you mean ..." for what an entry could have meant, or "". */
+static void hint_at(const Selection *selection, const Preference *preference,
+                    char hint[BP_HINT_MAX]) {
+  g_autoptr(GPtrArray) texts = g_ptr_array_new();
+  g_autofree char *plain = g_strdup(preference->value ? preference->value : "");
+  char *end = plain;
+  for (const char *at = plain; *at; at++)
+    if (!strchr("*?[]", *at))
+      *end++ = *at;
+  *end = '\0';
+  for (guint i = 0; i < selection->seen->len; i++)
+    g_ptr_array_add(texts, (char *)(uintptr_t)text_of(&g_array_index(selection->seen, Candidate, i),
+                                                      preference->by));
+  bp__nearest_hint(plain, (const char *const *)texts->pdata, texts->len, hint);
+}
+
+/* An entry that denies, allows or ranks a device that is not there is a mistake, once all that it
+ * could have meant was looked at: who wrote it believes that it does something. */
+static int check_matched(const Selection *selection, const GPtrArray *list, const char *sign) {
+  for (guint i = 0; i < list->len; i++) {
+    const Preference *preference = g_ptr_array_index(list, i);
+    int is_decided = preference->kinds ? has_word(selection->seen_kinds->str, preference->kinds)
+                                       : selection->has_seen_all;
+    char hint[BP_HINT_MAX];
+    if (preference->matched || !is_decided || preference->by == MATCH_KIND)
       continue;
-    if (!best || candidate->rank > best->rank)
+    hint_at(selection, preference, hint);
+    return bp_error_raise(BP_ERROR_NOT_FOUND,
+                          "\"%s%.80s\" matches no device%s; `backplane list --probe` shows them",
+                          sign, preference->text, hint);
+  }
+  return 0;
+}
+
+static int check_all_matched(const Selection *selection) {
+  const Preferences *preferences = &selection->preferences;
+  return check_matched(selection, preferences->denied, "!") ||
+                 check_matched(selection, preferences->only, "+") ||
+                 check_matched(selection, preferences->ranked, "")
+             ? -1
+             : 0;
+}
+
+/* ---- One entry --------------------------------------------------------------------------- */
+
+/* The best by rank, the first of equals, that an entry means; NULL if none is left of them. *why:
+ * what kept the last one out. */
+static const Candidate *pick_best(const Selection *selection, const Preference *preference,
+                                  const char **why) {
+  const Candidate *best = NULL;
+  for (guint i = 0; i < selection->seen->len; i++) {
+    const Candidate *candidate = &g_array_index(selection->seen, Candidate, i);
+    if (!matches(preference, candidate))
+      continue;
+    const char *out = why_ruled_out(selection, candidate);
+    if (!out && !candidate->is_usable)
+      out = "the device says that it cannot be used now";
+    if (out)
+      *why = out;
+    else if (!best || candidate->rank > best->rank)
       best = candidate;
   }
   return best;
 }
 
-/* ---- One entry --------------------------------------------------------------------------- */
+/* `KIND:INDEX` has a reason of its own when there is no such device. */
+static void pass_over_index(Selection *selection, const Preference *preference) {
+  const BpDeviceApi *api = bp__device_api_by_name(preference->kinds);
+  if (preference->index < 0)
+    pass_over(selection, preference->text, "there is no device of that index");
+  else if (!api || !bp__device_get((BpDevice){api->device_type, (int32_t)preference->index}))
+    pass_over(selection, preference->text, NULL);
+}
 
-/* `KIND:INDEX`. 1: there; 0: passed over. */
-static int try_index(Selection *selection, const char *entry, const char *kind, const char *index,
-                     BpDevice *device) {
-  guint64 number;
-  const BpDeviceApi *api = find_kind(selection, entry, kind);
-  if (!api)
-    return 0;
-  if (!g_ascii_string_to_unsigned(index, 10, 0, INT32_MAX, &number, NULL)) {
-    pass_over(selection, entry, "there is no device of that index");
-    return 0;
+static void pass_over_pattern(Selection *selection, const Preference *preference) {
+  static const char *const what[] = {
+      [MATCH_NAME] = "name", [MATCH_PCI] = "PCI address", [MATCH_UUID] = "UUID"};
+  char hint[BP_HINT_MAX];
+  hint_at(selection, preference, hint);
+  g_autofree char *why = g_strdup_printf("no device of that %s%s", what[preference->by], hint);
+  pass_over(selection, preference->text, why);
+}
+
+/* Whether a device was seen that is of the kinds that an entry can mean. */
+static int has_seen_any(const Selection *selection, const Preference *preference) {
+  for (guint i = 0; i < selection->seen->len; i++) {
+    const Candidate *candidate = &g_array_index(selection->seen, Candidate, i);
+    if (!preference->kinds || has_word(preference->kinds, candidate->kind))
+      return 1;
   }
-  *device = (BpDevice){api->device_type, (int32_t)number};
-  if (!bp__device_get(*device)) {
-    pass_over(selection, entry, NULL);
-    return 0;
-  }
-  if (exists(*device))
-    return 1;
-  pass_over(selection, entry, "the device says that it cannot be used now");
   return 0;
 }
 
-/* `KIND` or `KIND:GLOB`. */
-static int try_glob(Selection *selection, const char *entry, const char *kind, const char *glob,
-                    BpDevice *device) {
-  GArray *found = g_array_new(FALSE, FALSE, sizeof(Candidate));
-  gather(selection, kind, found);
-  const Candidate *best = pick_best(found, glob);
-  if (best)
-    *device = best->device;
-  else if (found->len)
-    pass_over(selection, entry, "no device of that name");
-  int is_found = best != NULL;
-  g_array_unref(found);
-  return is_found;
-}
-
-static int try_auto(Selection *selection, BpDevice *device) {
-  GArray *found = g_array_new(FALSE, FALSE, sizeof(Candidate));
-  int rc = gather_all(selection, found);
-  const Candidate *best = pick_best(found, NULL);
-  if (best)
-    *device = best->device;
-  if (!rc)
-    rc = best != NULL;
-  g_array_unref(found);
-  return rc;
-}
-
 /* 1: *device is set; 0: passed over; -1 with an error. */
-static int try_entry(Selection *selection, const char *entry, BpDevice *device) {
-  if (!strcmp(entry, "auto"))
-    return try_auto(selection, device);
-  size_t length = strcspn(entry, ":");
-  const char *rest = entry[length] ? entry + length + 1 : NULL;
-  g_autofree char *kind = g_strndup(entry, length);
-  if (is_excluded(selection, kind)) {
-    pass_over(selection, entry, "excluded by the same list");
-    return 0;
+static int try_entry(Selection *selection, const Preference *preference, BpDevice *device) {
+  const char *why = NULL;
+  if (see(selection, preference))
+    return -1;
+  const Candidate *best = pick_best(selection, preference, &why);
+  if (best) {
+    *device = best->device;
+    return 1;
   }
-  if (rest && !rest[strspn(rest, "0123456789")])
-    return try_index(selection, entry, kind, rest, device);
-  return try_glob(selection, entry, kind, rest, device);
+  if (why && preference->by != MATCH_ANY)
+    pass_over(selection, preference->text, why);
+  else if (preference->by == MATCH_INDEX && has_seen_any(selection, preference))
+    pass_over_index(selection, preference);
+  else if (preference->value && has_seen_any(selection, preference))
+    pass_over_pattern(selection, preference);
+  return 0;
 }
 
 /* ---- The list ---------------------------------------------------------------------------- */
 
-static int is_kind(const char *text, size_t length) {
-  return length && length < 64 &&
-         strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == length;
+static void selection_clear(Selection *selection) {
+  bp__preferences_clear(&selection->preferences);
+  g_array_unref(selection->seen);
+  g_string_free(selection->seen_kinds, TRUE);
+  g_string_free(selection->passed, TRUE);
 }
 
-static int raise_malformed(const char *entry) {
-  return bp_error_raise(BP_ERROR_VALUE,
-                        "\"%.80s\" is no preference for a device; one is KIND, KIND:INDEX, "
-                        "KIND:NAME-PATTERN, !KIND or auto, and several are separated by commas",
-                        entry);
-}
-
-/* Entries are checked before any device is asked, so that a mistake late in a list is seen. */
-static int add_entry(Selection *selection, const char *entry) {
-  if (*entry == '!') {
-    if (!is_kind(entry + 1, strlen(entry + 1)))
-      return raise_malformed(entry);
-    g_ptr_array_add(selection->excluded, g_strdup(entry + 1));
-    return 0;
-  }
-  size_t length = strcspn(entry, ":");
-  if (!is_kind(entry, length) || (entry[length] && !entry[length + 1]) ||
-      (entry[length] && !strncmp(entry, "auto:", length + 1)))
-    return raise_malformed(entry);
-  g_ptr_array_add(selection->wanted, g_strdup(entry));
-  return 0;
-}
-
-static int parse_list(Selection *selection, const char *list) {
-  g_auto(GStrv) entries = g_strsplit(list, ",", -1);
-  int is_blank = !list[strspn(list, " ")];
-  for (char **entry = entries; !is_blank && *entry; entry++)
-    if (add_entry(selection, g_strstrip(*entry)))
-      return -1;
-  if (!selection->wanted->len)
-    g_ptr_array_add(selection->wanted, g_strdup("auto"));
-  return 0;
+/* Begins a selection; to be cleared also after a failure. */
+static int selection_begin(Selection *selection, const char *list, const int32_t *types,
+                           size_t count) {
+  *selection = (Selection){.types = types,
+                           .num_types = count,
+                           .seen = g_array_new(FALSE, FALSE, sizeof(Candidate)),
+                           .seen_kinds = g_string_new(NULL),
+                           .passed = g_string_new(NULL)};
+  return bp__preferences_parse(list, &selection->preferences);
 }
 
 /* "cpu:0 (Intel ...), opencl:0 (...)" (transfer full). */
 static char *list_present(void) {
-  Selection all = {.excluded = g_ptr_array_new(), .passed = g_string_new(NULL)};
-  GArray *found = g_array_new(FALSE, FALSE, sizeof(Candidate));
+  Selection all;
   GString *text = g_string_new(NULL);
-  if (gather_all(&all, found))
+  if (selection_begin(&all, "", NULL, 0) || see_all(&all))
     bp_error_clear();
-  for (guint i = 0; i < found->len; i++) {
-    const Candidate *candidate = &g_array_index(found, Candidate, i);
+  for (guint i = 0; i < all.seen->len; i++) {
+    const Candidate *candidate = &g_array_index(all.seen, Candidate, i);
     char device[64];
+    if (!candidate->is_usable)
+      continue;
     bp_device_format(candidate->device, device);
-    g_string_append_printf(text, "%s%s", i ? ", " : "", device);
+    g_string_append_printf(text, "%s%s", text->len ? ", " : "", device);
     if (*candidate->name)
       g_string_append_printf(text, " (%s)", candidate->name);
   }
-  g_array_unref(found);
-  g_string_free(all.passed, TRUE);
-  g_ptr_array_unref(all.excluded);
+  selection_clear(&all);
   return g_string_free(text, FALSE);
 }
 
@@ -287,14 +408,46 @@ static int raise_none(const Selection *selection, const char *list) {
 }
 
 static int try_list(Selection *selection, const char *list, BpDevice *device) {
-  if (parse_list(selection, list))
+  const GPtrArray *wanted = selection->preferences.wanted;
+  int found = 0;
+  for (guint i = 0; i < wanted->len && !found; i++)
+    found = try_entry(selection, g_ptr_array_index(wanted, i), device);
+  if (found < 0 || check_all_matched(selection))
     return -1;
-  for (guint i = 0; i < selection->wanted->len; i++) {
-    int found = try_entry(selection, g_ptr_array_index(selection->wanted, i), device);
-    if (found)
-      return found < 0 ? -1 : 0;
-  }
-  return raise_none(selection, list);
+  return found ? 0 : raise_none(selection, list);
+}
+
+static int select_by(const char *list, const int32_t *types, size_t count, BpDevice *device,
+                     char **report) {
+  Selection selection;
+  int rc = selection_begin(&selection, list, types, count);
+  if (!rc)
+    rc = try_list(&selection, list, device);
+  if (!rc && report && !(*report = strdup(selection.passed->str)))
+    rc = bp_error_raise(BP_ERROR_MEMORY, "no memory for a report");
+  selection_clear(&selection);
+  return rc;
+}
+
+/* The list that nobody passed: of the environment or the configuration (transfer full), and where
+ * it is from (transfer full), for errors. */
+static int find_list(char **list, char **source) {
+  const char *variable = bp__env_get("BACKPLANE_DEVICE");
+  *list = g_strdup(variable);
+  *source = g_strdup("BACKPLANE_DEVICE");
+  if (variable)
+    return 0;
+  g_free(*source);
+  return bp__config_get("device", "select", list, source);
+}
+
+static int select_by_settings(const int32_t *types, size_t count, BpDevice *device, char **report) {
+  g_autofree char *list = NULL, *source = NULL;
+  int rc = find_list(&list, &source);
+  if (rc)
+    return rc;
+  rc = select_by(list ? list : "", types, count, device, report);
+  return rc && list ? bp_error_add_context("%s", source) : rc;
 }
 
 int bp_device_select(const char *preferences, BpDevice *device, char **report) {
@@ -307,17 +460,22 @@ int bp_device_select_among(const int32_t *device_types, size_t count, const char
     *report = NULL;
   if (bp__device_check_fork())
     return -1;
-  const char *list = preferences ? preferences : bp__env_get("BACKPLANE_DEVICE");
-  Selection selection = {.types = device_types,
-                         .num_types = count,
-                         .wanted = g_ptr_array_new_with_free_func(g_free),
-                         .excluded = g_ptr_array_new_with_free_func(g_free),
-                         .passed = g_string_new(NULL)};
-  int rc = try_list(&selection, list ? list : "", device);
-  if (!rc && report && !(*report = strdup(selection.passed->str)))
-    rc = bp_error_raise(BP_ERROR_MEMORY, "no memory for a report");
-  g_ptr_array_unref(selection.wanted);
-  g_ptr_array_unref(selection.excluded);
-  g_string_free(selection.passed, TRUE);
-  return rc;
+  return preferences ? select_by(preferences, device_types, count, device, report)
+                     : select_by_settings(device_types, count, device, report);
+}
+
+/* ---- Hardware ---------------------------------------------------------------------------- */
+
+void bp_device_hardware(BpDevice device, char *text) {
+  char value[60];
+  get_text(device, BP_ATTR_PCI_ADDRESS, value, sizeof value);
+  const char *key = "pci";
+  if (!*value) {
+    get_text(device, BP_ATTR_UUID, value, sizeof value);
+    key = "uuid";
+  }
+  if (*value)
+    g_snprintf(text, 64, "%s:%s", key, value);
+  else
+    *text = '\0';
 }

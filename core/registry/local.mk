@@ -17,6 +17,7 @@ libbackplane_la_SOURCES += \
 	core/registry/value.c \
 	core/registry/version.c \
 	core/registry/cache_dir.c core/registry/cache_dir.h \
+	core/registry/config.c core/registry/config.h \
 	core/registry/names.c core/registry/names.h \
 	core/registry/nearest.c core/registry/nearest.h \
 	core/registry/trust.c core/registry/trust.h

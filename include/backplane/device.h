@@ -19,16 +19,29 @@ BP_API int bp_device_parse(const char *text, BpDevice *device);
 /* "opencl:1"; `text` holds at least 64 bytes. */
 BP_API void bp_device_format(BpDevice device, char *text);
 
-/* Picks a device. `preferences` is a comma-separated list, NULL for the variable BACKPLANE_DEVICE:
- * `KIND`, `KIND:INDEX`, `KIND:GLOB` (by device name), `!KIND` (exclude), `auto` (the best by rank;
- * also when unset or empty). The first entry that is there wins. Nothing there is an error that
- * lists what is and why the rest is not. *report, if report is not NULL: one line on what was
- * passed over and why, or "" (transfer full, freed with bp_str_free). */
+/* Picks a device. `preferences` is a comma-separated list of what is wanted, in order: KIND,
+ * KIND:INDEX, KIND:GLOB, name:GLOB, plugin:NAME, pci:ADDRESS, uuid:UUID or auto, the best by rank;
+ * with '!' before it what is never taken, with '+' what alone may be, with =RANK behind it what its
+ * rank is. bp_device_select_help() explains it. NULL is BACKPLANE_DEVICE, else `select` of group
+ * [device] in backplane.conf, else auto. The first entry that is there wins; nothing there is an
+ * error that lists what is and why the rest is not. An entry that can mean nothing (a kind or
+ * plugin that is not known, an excluded device that is not there) is an error with the nearest that
+ * there is. *report, if report is not NULL: one line on what was passed over and why, or ""
+ * (transfer full, freed with bp_str_free). */
 BP_API int bp_device_select(const char *preferences, BpDevice *device, char **report);
 /* The same among kinds of device of the `count` types alone, such as those that there is code for;
  * the plugins of other published kinds are not loaded. NULL: any. */
 BP_API int bp_device_select_among(const int32_t *device_types, size_t count,
                                   const char *preferences, BpDevice *device, char **report);
+/* The grammar of preferences, for people; static. The entry "help" in a list is an error that says
+ * the same. */
+BP_API const char *bp_device_select_help(void);
+
+/* What a device is a view of: "pci:0000:01:00.0", else "uuid:...", else "". The devices of two
+ * plugins that have it in common are one piece of hardware; it is an entry for bp_device_select.
+ * `text` holds at least 64 bytes. */
+BP_API void bp_device_hardware(BpDevice device, char *text);
+
 /* Frees a string that a function of this library gave; NULL is let pass. */
 BP_API void bp_str_free(char *text);
 

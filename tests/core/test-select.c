@@ -9,6 +9,7 @@
 #include <backplane/plugin_helpers.h>
 #include <backplane/plugins.h>
 #include <glib.h>
+#include <glib/gstdio.h>
 #include <string.h>
 
 /* ---- The devices ------------------------------------------------------------------------- */
@@ -50,6 +51,10 @@ static int32_t fast_attr(int32_t device_id, int32_t attr, BpValue *result) {
     return answer_int(result, BP_TYPE_BOOL, device_id != 2);
   if (attr == BP_ATTR_RANK)
     return answer_int(result, BP_TYPE_INT, 100 * (device_id + 1));
+  if (attr == BP_ATTR_UUID && device_id == 0)
+    return answer_text(result, "fast-0");
+  if (attr == BP_ATTR_PCI_ADDRESS && device_id == 1)
+    return answer_text(result, "0000:01:00.0");
   return attr == BP_ATTR_DEVICE_NAME ? answer_text(result, names[device_id]) : 0;
 }
 
@@ -193,7 +198,8 @@ static void test_kind_and_index(void) {
 static void test_kind_and_name(void) {
   assert_selects("fast:*little*", "fast:0", "");
   assert_selects("fast:Fast L*", "fast:1", "");
-  assert_selects_nothing("fast:*lost*", BP_ERROR_NOT_FOUND, "no device of that name");
+  assert_selects_nothing("fast:*lost*", BP_ERROR_NOT_FOUND, "cannot be used now");
+  assert_selects_nothing("fast:*nowhere*", BP_ERROR_NOT_FOUND, "no device of that name");
 }
 
 static void test_auto_takes_the_best_and_says_what_it_skipped(void) {
@@ -226,9 +232,118 @@ static void test_nothing_there_is_an_error_that_lists_what_is(void) {
   assert_selects_nothing("cuda", BP_ERROR_NOT_FOUND, "which is not its own");
 }
 
+/* What cannot mean anything is an error even where the list would go on. */
+static void test_words_that_nobody_knows_are_errors(void) {
+  static const char *const lists[] = {"fsat,slow", "slow,fsat", "!fsat",
+                                      "+fsat",     "fsat=3",    "slow,fsat:*x*"};
+  for (size_t i = 0; i < G_N_ELEMENTS(lists); i++)
+    assert_selects_nothing(lists[i], BP_ERROR_NOT_FOUND, "did you mean \"fast\"");
+  assert_selects_nothing("plugin:goood", BP_ERROR_NOT_FOUND, "did you mean \"good\"");
+}
+
+static void test_exclusion_of_devices(void) {
+  assert_selects("!fast:1", "fast:0", "empty: ");
+  assert_selects("!name:*large*", "fast:0", "empty: ");
+  assert_selects("fast,!fast:*LARGE*", "fast:0", "");
+  assert_selects("fast:1,!fast:1,slow", "slow:0", "fast:1: excluded by the same list");
+  assert_selects_nothing("!plugin:good,slow", BP_ERROR_NOT_FOUND, "excluded by the same list");
+}
+
+static void test_only(void) {
+  assert_selects("+slow", "slow:0", "");
+  assert_selects("+slow,+fast:0", "fast:0", "");
+  assert_selects("+plugin:good", "fast:1", "empty: ");
+  assert_selects("fast,slow,+slow", "slow:0", "fast: not among what the same list allows");
+  assert_selects_nothing("fast,+slow", BP_ERROR_NOT_FOUND, "not among what the same list allows");
+  assert_selects("+name:*Little*", "fast:0", "empty: ");
+}
+
+static void test_rank(void) {
+  assert_selects("slow=1000", "slow:0", "empty: ");
+  assert_selects("fast:0=1000", "fast:0", "empty: ");
+  assert_selects("fast,fast:1=-5", "fast:0", "");
+  assert_selects("name:*little*=999,auto", "fast:0", "empty: ");
+}
+
+static void test_identities(void) {
+  assert_selects("uuid:fast-0", "fast:0", "empty: ");
+  assert_selects("pci:0000:01:00.0", "fast:1", "empty: ");
+  assert_selects("pci:0000:09:00.0,slow", "slow:0", "no device of that PCI address");
+  assert_selects("+uuid:FAST-0", "fast:0", "empty: ");
+  assert_selects("name:*slow*", "slow:0", "empty: ");
+  assert_selects("plugin:good", "fast:1", "empty: ");
+  assert_selects_nothing("plugin:broken", BP_ERROR_NOT_FOUND, "the hardware is on fire");
+}
+
+/* Who excludes, allows or ranks a device that is not there believes that it does something. */
+static void test_entries_that_match_nothing_are_errors(void) {
+  assert_selects_nothing("!name:Fast Lrge (R)", BP_ERROR_NOT_FOUND,
+                         "did you mean \"Fast Large (R)\"");
+  assert_selects_nothing("!pci:0000:01:00.1", BP_ERROR_NOT_FOUND, "did you mean \"0000:01:00.0\"");
+  assert_selects_nothing("+uuid:fast-9", BP_ERROR_NOT_FOUND, "\"+uuid:fast-9\" matches no device");
+  assert_selects_nothing("fast:7=3", BP_ERROR_NOT_FOUND, "\"fast:7\" matches no device");
+  assert_selects_nothing("fast:*lrge*", BP_ERROR_NOT_FOUND, "no device of that name");
+  /* It was not looked for. */
+  assert_selects("slow,!fast:7", "slow:0", "");
+}
+
+static void test_help(void) {
+  assert_selects_nothing("help", BP_ERROR_VALUE, "plugin:NAME");
+  assert_selects_nothing("slow, help", BP_ERROR_VALUE, bp_device_select_help());
+}
+
+static void test_hardware(void) {
+  char text[64];
+  BpDevice device;
+  static const char *const expected[][2] = {
+      {"fast:0", "uuid:fast-0"}, {"fast:1", "pci:0000:01:00.0"}, {"slow:0", ""}};
+  for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+    g_assert_cmpint(bp_device_parse(expected[i][0], &device), ==, 0);
+    bp_device_hardware(device, text);
+    g_assert_cmpstr(text, ==, expected[i][1]);
+  }
+}
+
+static void write_configuration(const char *folder, const char *text) {
+  g_autofree char *directory = g_build_filename(folder, "backplane", NULL);
+  g_autofree char *path = g_build_filename(directory, "backplane.conf", NULL);
+  g_assert_cmpint(g_mkdir_with_parents(directory, 0700), ==, 0);
+  g_assert_true(g_file_set_contents(path, text, -1, NULL));
+}
+
+/* The argument, then the environment, then the file. */
+static void test_configuration_file(void) {
+  g_autofree char *folder = g_dir_make_tmp("backplane-config-XXXXXX", NULL);
+  g_setenv("XDG_CONFIG_HOME", folder, TRUE);
+  assert_selects(NULL, "fast:1", "broken: ");
+  write_configuration(folder, "[device]\n# comment\nselect=slow,fast\n");
+  assert_selects(NULL, "slow:0", "");
+  assert_selects("fast", "fast:1", "");
+  g_setenv("BACKPLANE_DEVICE", "fast:0", TRUE);
+  assert_selects(NULL, "fast:0", "");
+  g_unsetenv("BACKPLANE_DEVICE");
+  write_configuration(folder, "[device]\nselect=fsat\n");
+  assert_selects_nothing(NULL, BP_ERROR_NOT_FOUND, "backplane.conf: no installed plugin");
+  write_configuration(folder, "nonsense\n");
+  assert_selects_nothing(NULL, BP_ERROR_FORMAT, "is malformed");
+  assert_selects("fast", "fast:1", "");
+  write_configuration(folder, "[other]\n");
+  assert_selects(NULL, "fast:1", "broken: ");
+  g_autofree char *path = g_build_filename(folder, "backplane/backplane.conf", NULL);
+  g_unlink(path);
+  g_assert_cmpint(g_mkdir(path, 0700), ==, 0);
+  assert_selects_nothing(NULL, BP_ERROR_IO, "cannot read the configuration");
+  g_rmdir(path);
+  g_autofree char *directory = g_path_get_dirname(path);
+  g_rmdir(directory);
+  g_rmdir(folder);
+  g_setenv("XDG_CONFIG_HOME", "/nonexistent", TRUE);
+}
+
 static void test_malformed_preferences_are_errors(void) {
-  static const char *const lists[] = {"fast:",      ":0", "!",      "fast,!",  "a b",
-                                      "slow,,fast", ",",  "auto:1", "!fast:0", "fast,sl*w"};
+  static const char *const lists[] = {
+      "fast:", ":0", "!",     "fast,!", "a b",     "slow,,fast", ",",       "auto:1", "fast,sl*w",
+      "!auto", "+",  "+auto", "auto=5", "!fast=5", "name",       "plugin:", "pci:",   "uuid"};
   for (size_t i = 0; i < G_N_ELEMENTS(lists); i++)
     assert_selects_nothing(lists[i], BP_ERROR_VALUE, "no preference for a device");
 }
@@ -313,6 +428,7 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_unsetenv("BACKPLANE_PLUGIN_PATH");
   g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
+  g_setenv("XDG_CONFIG_HOME", "/nonexistent", TRUE);
   g_unsetenv("BACKPLANE_DEVICE");
   register_plugins();
 #define ADD(path, test) g_test_add_func("/select/" path, test)
@@ -326,6 +442,15 @@ int main(int argc, char **argv) {
   ADD("nothing-there-is-an-error-that-lists-what-is",
       test_nothing_there_is_an_error_that_lists_what_is);
   ADD("malformed-preferences-are-errors", test_malformed_preferences_are_errors);
+  ADD("words-that-nobody-knows-are-errors", test_words_that_nobody_knows_are_errors);
+  ADD("exclusion-of-devices", test_exclusion_of_devices);
+  ADD("only", test_only);
+  ADD("rank", test_rank);
+  ADD("identities", test_identities);
+  ADD("entries-that-match-nothing-are-errors", test_entries_that_match_nothing_are_errors);
+  ADD("help", test_help);
+  ADD("hardware", test_hardware);
+  ADD("configuration-file", test_configuration_file);
   ADD("variable-of-the-environment", test_variable_of_the_environment);
   ADD("kinds-without-code-are-left-out", test_kinds_without_code_are_left_out);
   ADD("kinds-are-listed", test_kinds_are_listed);

@@ -41,6 +41,13 @@ ends() {
   [ "$got" -eq "$status" ]
 }
 
+configured() {
+  mkdir -p "$work/config/backplane"
+  printf '[device]\nselect=quantum\n' >"$work/config/backplane/backplane.conf"
+  XDG_CONFIG_HOME=$work/config ends 5 "$backplane" doctor >"$work/out"
+  grep -q 'backplane.conf.*quantum' "$work/out"
+}
+
 every_stage() {
   local stage
   BACKPLANE_PLUGIN_PATH=$work/cpu "$backplane" doctor --json >"$work/doctor.json" || return 1
@@ -141,7 +148,7 @@ truncated() {
 mkdir "$work/cpu" "$work/broken"
 ln -s "$(realpath "$BACKPLANE_PLUGIN_PATH/backplane-cpu.so")" "$work/cpu/"
 echo nonsense >"$work/broken/broken.so"
-export XDG_DATA_HOME=/nonexistent
+export XDG_DATA_HOME=/nonexistent XDG_CONFIG_HOME=/nonexistent
 
 ok help-lists-the-commands says profile "$backplane" --help
 ok version says "backplane " "$backplane" --version
@@ -156,6 +163,9 @@ ok doctor-lists-its-codes says library-missing "$backplane" doctor --codes
 ok doctor-without-plugins-is-status-5 ends 5 env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
 ok doctor-with-a-broken-plugin-is-status-4 ends 4 env BACKPLANE_PLUGIN_PATH="$work/cpu:$work/broken" "$backplane" doctor
 ok doctor-with-a-warning-is-status-3 ends 3 env BACKPLANE_PLUGIN_PATH="$work/cpu:/nonexistent" "$backplane" doctor
+ok device-help-explains-the-grammar says plugin:NAME "$backplane" run --device help
+ok device-that-nobody-knows-is-an-error-with-the-nearest fails 1 'did you mean "cpu"' "$backplane" inspect device cpv,cpu
+ok configuration-file-selects-the-device configured
 ok targets-show-attributes says vector_bits "$backplane" targets
 ok inspect-plugin says device_api.cpu "$backplane" inspect plugin cpu
 ok inspect-device says multi_processor_count "$backplane" inspect device cpu

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parsing preferences for devices. */
+
+#include "core/device/preferences.h"
+
+#include "core/device/device.h"
+#include "core/registry/names.h"
+#include "core/registry/nearest.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <string.h>
+
+#define KIND_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+#define RANK_MAX        1000000
+
+static const char help[] =
+    "A list of preferences, separated by commas. The first that is there is taken:\n"
+    "  opencl           the best device of the kind\n"
+    "  opencl:1         that index\n"
+    "  vulkan:*llvm*    by the device's name, a shell pattern; name:*llvm* of any kind\n"
+    "  plugin:NAME      the best device of that plugin\n"
+    "  pci:0000:01:00.0 by address, uuid:... by UUID, as `backplane list --probe` shows them\n"
+    "  auto             the best device of all\n"
+    "Entries that choose nothing by themselves; where there are no others, auto is meant:\n"
+    "  !WHAT            never this\n"
+    "  +WHAT            nothing but this; several add up\n"
+    "  WHAT=RANK        this rank instead of its own; the highest is the best\n"
+    "Examples: cuda,vulkan,cpu   !opencl   +pci:0000:01:00.0   cpu=500,!name:*llvmpipe*\n";
+
+const char *bp_device_select_help(void) {
+  return help;
+}
+
+/* ---- Words that must be known ------------------------------------------------------------ */
+
+static int is_kind_known(const char *kind) {
+  size_t count = 0;
+  if (bp__device_type_published(kind))
+    return 1;
+  char **kinds = bp_device_kinds(&count);
+  int is_known = kinds && g_strv_contains((const char *const *)kinds, kind);
+  bp_names_free(kinds);
+  return is_known;
+}
+
+static int raise_unknown_plugin(const BpPluginList *list, const char *name) {
+  g_autoptr(GPtrArray) names = g_ptr_array_new();
+  char hint[BP_HINT_MAX];
+  for (size_t i = 0; i < bp_plugin_list_size(list); i++)
+    g_ptr_array_add(names, (char *)(uintptr_t)bp_plugin_list_get(list, i)->name);
+  bp__nearest_hint(name, (const char *const *)names->pdata, names->len, hint);
+  return bp_error_raise(BP_ERROR_NOT_FOUND, "no plugin \"%.80s\" is installed%s", name, hint);
+}
+
+/* The kinds of a plugin's devices (transfer full); NULL with an error. */
+static char *kinds_of_plugin(const char *name) {
+  char *kinds = NULL;
+  BpPluginList *list = bp_plugin_list();
+  for (size_t i = 0; i < bp_plugin_list_size(list) && !kinds; i++)
+    if (!strcmp(bp_plugin_list_get(list, i)->name, name))
+      kinds = g_strdup(bp_plugin_list_get(list, i)->devices);
+  if (!kinds)
+    raise_unknown_plugin(list, name);
+  bp_plugin_list_free(list);
+  return kinds;
+}
+
+/* ---- What an entry means ----------------------------------------------------------------- */
+
+static int raise_malformed(const char *entry) {
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "\"%.80s\" is no preference for a device; one is KIND, KIND:INDEX, "
+                        "KIND:NAME-PATTERN, plugin:NAME, name:PATTERN, pci:ADDRESS, uuid:UUID or "
+                        "auto, with !, + or =RANK; several are separated by commas; \"help\" "
+                        "explains them",
+                        entry);
+}
+
+/* `KIND`, `KIND:INDEX`, `KIND:GLOB`. */
+static int parse_kind(Preference *preference, const char *kind, const char *rest) {
+  if (!*kind || strlen(kind) >= 64 || kind[strspn(kind, KIND_CHARACTERS)])
+    return raise_malformed(preference->text);
+  if (!is_kind_known(kind))
+    return bp__device_raise_unknown(kind);
+  preference->kinds = g_strdup(kind);
+  preference->by = MATCH_KIND;
+  if (rest && !rest[strspn(rest, "0123456789")]) {
+    guint64 index;
+    /* One that is no index is of no device. */
+    preference->by = MATCH_INDEX;
+    preference->index =
+        g_ascii_string_to_unsigned(rest, 10, 0, INT32_MAX, &index, NULL) ? (int64_t)index : -1;
+  } else if (rest) {
+    preference->by = MATCH_NAME;
+    preference->value = g_strdup(rest);
+  }
+  return 0;
+}
+
+static int parse_what(Preference *preference) {
+  static const struct {
+    const char *word;
+    MatchBy by;
+  } keys[] = {{"name", MATCH_NAME}, {"pci", MATCH_PCI}, {"uuid", MATCH_UUID}};
+  const char *colon = strchr(preference->text, ':'), *rest = colon ? colon + 1 : NULL;
+  g_autofree char *word = g_strndup(preference->text, strcspn(preference->text, ":"));
+  if (rest && !*rest)
+    return raise_malformed(preference->text);
+  if (!strcmp(word, "auto"))
+    return rest ? raise_malformed(preference->text) : 0;
+  for (size_t i = 0; i < G_N_ELEMENTS(keys); i++)
+    if (!strcmp(word, keys[i].word)) {
+      preference->by = keys[i].by;
+      preference->value = g_strdup(rest);
+      return rest ? 0 : raise_malformed(preference->text);
+    }
+  if (strcmp(word, "plugin"))
+    return parse_kind(preference, word, rest);
+  preference->by = MATCH_KIND;
+  preference->kinds = rest ? kinds_of_plugin(rest) : NULL;
+  if (!rest)
+    return raise_malformed(preference->text);
+  return preference->kinds ? 0 : -1;
+}
+
+/* Takes `=RANK` off the text: 1; 0 if there is none. */
+static int split_rank(Preference *preference) {
+  gint64 rank;
+  char *equals = strrchr(preference->text, '=');
+  if (!equals || !g_ascii_string_to_signed(equals + 1, 10, -RANK_MAX, RANK_MAX, &rank, NULL))
+    return 0;
+  *equals = '\0';
+  preference->rank = rank;
+  return 1;
+}
+
+/* ---- Lists ------------------------------------------------------------------------------- */
+
+static void free_preference(void *data) {
+  Preference *preference = data;
+  g_free(preference->text);
+  g_free(preference->kinds);
+  g_free(preference->value);
+  g_free(preference);
+}
+
+static int add_entry(Preferences *preferences, const char *entry) {
+  int is_denied = *entry == '!', is_only = *entry == '+';
+  Preference *preference = g_new0(Preference, 1);
+  preference->text = g_strdup(entry + (is_denied || is_only));
+  int is_ranked = split_rank(preference);
+  GPtrArray *list = is_denied   ? preferences->denied
+                    : is_only   ? preferences->only
+                    : is_ranked ? preferences->ranked
+                                : preferences->wanted;
+  g_ptr_array_add(list, preference);
+  int has_two = is_ranked && (is_denied || is_only);
+  int means_all = !strcmp(preference->text, "auto") && list != preferences->wanted;
+  return has_two || means_all ? raise_malformed(entry) : parse_what(preference);
+}
+
+static int parse_entries(const char *list, Preferences *preferences) {
+  g_auto(GStrv) entries = g_strsplit(list, ",", -1);
+  int is_blank = !list[strspn(list, " ")];
+  for (char **entry = entries; *entry; entry++)
+    if (!strcmp(g_strstrip(*entry), "help"))
+      return bp_error_raise(BP_ERROR_VALUE, "%s", help);
+  for (char **entry = entries; !is_blank && *entry; entry++)
+    if (add_entry(preferences, *entry))
+      return -1;
+  return preferences->wanted->len ? 0 : add_entry(preferences, "auto");
+}
+
+int bp__preferences_parse(const char *list, Preferences *preferences) {
+  *preferences = (Preferences){
+      .wanted = g_ptr_array_new_with_free_func(free_preference),
+      .denied = g_ptr_array_new_with_free_func(free_preference),
+      .only = g_ptr_array_new_with_free_func(free_preference),
+      .ranked = g_ptr_array_new_with_free_func(free_preference),
+  };
+  return parse_entries(list, preferences);
+}
+
+void bp__preferences_clear(Preferences *preferences) {
+  g_ptr_array_unref(preferences->wanted);
+  g_ptr_array_unref(preferences->denied);
+  g_ptr_array_unref(preferences->only);
+  g_ptr_array_unref(preferences->ranked);
+}

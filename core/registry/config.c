@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading the configuration file. It is read anew each time: what it says is asked for once or
+ * twice in a process. */
+
+#include "core/registry/config.h"
+
+#include "core/registry/env.h"
+
+#include <backplane/error.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_MAX 65536
+
+static char *user_path(void) {
+  const char *config = bp__env_get("XDG_CONFIG_HOME"), *home = bp__env_get("HOME");
+  if (config && *config == '/')
+    return g_strdup_printf("%s/backplane/backplane.conf", config);
+  return home && *home == '/' ? g_strdup_printf("%s/.config/backplane/backplane.conf", home) : NULL;
+}
+
+/* The text of a file, bounded. *text is NULL if there is none. */
+static int read_text(const char *path, char **text) {
+  struct stat status;
+  *text = NULL;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    return 0;
+  ssize_t size = -1;
+  if (fd >= 0 && !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_size <= FILE_MAX) {
+    *text = g_malloc0((gsize)status.st_size + 1);
+    size = read(fd, *text, (size_t)status.st_size);
+  }
+  int error = errno;
+  if (fd >= 0)
+    close(fd);
+  if (size >= 0)
+    return 0;
+  g_free(*text);
+  *text = NULL;
+  return bp_error_raise(BP_ERROR_IO, "cannot read the configuration %s: %s", path,
+                        fd < 0 ? g_strerror(error) : "it is no file of at most 64 KiB");
+}
+
+static int get_from(const char *path, const char *group, const char *key, char **value) {
+  g_autofree char *text = NULL;
+  g_autoptr(GKeyFile) file = g_key_file_new();
+  g_autoptr(GError) error = NULL;
+  *value = NULL;
+  if (!path)
+    return 0;
+  if (read_text(path, &text))
+    return -1;
+  if (!text)
+    return 0;
+  if (!g_key_file_load_from_data(file, text, strlen(text), G_KEY_FILE_NONE, &error))
+    return bp_error_raise(BP_ERROR_FORMAT, "the configuration %s is malformed: %s", path,
+                          error->message);
+  *value = g_key_file_get_value(file, group, key, NULL);
+  return 0;
+}
+
+int bp__config_get(const char *group, const char *key, char **value, char **path) {
+  *path = user_path();
+  if (get_from(*path, group, key, value))
+    return -1;
+  if (*value)
+    return 0;
+  g_free(*path);
+  *path = g_strdup(BP_CONFIG_FILE);
+  return get_from(*path, group, key, value);
+}
