@@ -137,6 +137,10 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
     return -1;
   if (are_rows)
     return 0;
+  int64_t scale[BP_TE_MAX_NDIM];
+  const BpStageInfo *pooled = bp__find_pooled_work(analysis, output, machine, scale);
+  if (pooled && bp__schedule_pooled(pooled, output, scale, machine) != 0)
+    return -1;
   const BpStageInfo *work = bp__find_tiled_work(analysis, output);
   if (work && schedule_work(work, output, machine) != 0)
     return -1;

@@ -13,6 +13,12 @@ int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output, const 
 int bp__schedule_window(const BpStageInfo *work, const BpStageInfo *output,
                         const BpMachine *machine);
 bool bp__info_is_window(const BpStageInfo *info, const BpMachine *machine);
+/* A reduction whose result `pool` reduces again over windows side by side, `scale` elements long
+ * along each axis: the first is found, or NULL, and both are computed in one tile. */
+const BpStageInfo *bp__find_pooled_work(const BpAnalysis *analysis, const BpStageInfo *pool,
+                                        const BpMachine *machine, int64_t *scale);
+int bp__schedule_pooled(const BpStageInfo *work, const BpStageInfo *pool, const int64_t *scale,
+                        const BpMachine *machine);
 /* A reduction along memory, its partial results in vector lanes. */
 int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine);
 /* Reductions along the rows of `output` and what is computed from them, row by row. Sets *fits to

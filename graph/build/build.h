@@ -50,8 +50,8 @@ typedef struct BpGroups {
 
 /* Makes a group of one node, whose lists the caller frees. (fuse.c) */
 int bp__build_group_of(BpGroup *group, BpGraphNode *node);
-/* Partitions the nodes. (fuse.c) */
-int bp__build_groups(const BpGraph *graph, BpGroups *groups);
+/* Partitions the nodes for a target. (fuse.c) */
+int bp__build_groups(const BpGraph *graph, const BpTarget *target, BpGroups *groups);
 void bp__groups_clear(BpGroups *groups);
 /* Whether a value is written into the code of functions that read it. */
 int bp__build_is_immediate(const BpGraphValue *value);

@@ -104,7 +104,8 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   int status = -1;
   result->text = bp_target_format(build->target);
   if (!result->text || build_graph(build, model, &result->graph) ||
-      bp__build_place(build, &result->graph) || bp__build_groups(&result->graph, &result->groups))
+      bp__build_place(build, &result->graph) ||
+      bp__build_groups(&result->graph, build->target, &result->groups))
     return -1;
   for (int i = 0; i < 2; i++)
     result->irs[i] = bp_ir_module_create();

@@ -4,12 +4,14 @@
  * the function is its only output, and no group can wait for itself (the algorithm is TVM's; Chen
  * et al., OSDI 2018).
  *
- * An anchor (convolution, product, pooling, reduction) takes the element-wise nodes after it; a
+ * An anchor (convolution, product, pooling, reduction) takes the element-wise nodes after it, and a
+ * convolution then a pooling that it can do in its tile; a
  * reduction also the injective ones before it; what is left of injective nodes joins in chains. */
 #include <stdlib.h>
 #include <string.h>
 
 #include <backplane/error.h>
+#include <backplane/target.h>
 
 #include "graph/build/build.h"
 #include "graph/ops/op.h"
@@ -24,6 +26,7 @@
 typedef struct Fusion {
   const BpGraph *graph;
   int32_t count;
+  int has_kernels; /* the target runs kernels over thread axes, each with one reduction at most */
   int32_t *dominator; /* by node id: the immediate post-dominator, NOWHERE for none */
   int32_t *depth;     /* in that tree; NOWHERE has 0 */
   int32_t *group;     /* by node id: the id of the node that began its group, -1 for none yet */
@@ -154,6 +157,36 @@ static void grow(Fusion *fusion, int32_t leader, int32_t most, const BpGraphValu
     end = next;
 }
 
+/* Whether it takes the largest of each window, and these lie side by side. */
+static int pools_side_by_side(const BpGraphNode *node) {
+  BpOpWindow w;
+  if (node->op->domain[0] || strcmp(node->op->name, "MaxPool") || bp__op_window(node, NULL, &w))
+    return 0;
+  for (int32_t i = 0; i < w.rank; i++)
+    if (w.kernel[i] != w.strides[i] || w.dilations[i] != 1 || w.pad_begin[i] || w.pad_end[i] ||
+        w.out[i] * w.strides[i] > w.in[i])
+      return 0;
+  return 1;
+}
+
+/* Takes a pooling directly after the end of a blocked convolution's group into it. */
+static void take_pooling(Fusion *fusion, int32_t leader) {
+  const BpGraphNode *conv = node_at(fusion, leader);
+  int32_t end = leader, next = fusion->dominator[leader];
+  if (fusion->has_kernels || strcmp(conv->op->name, "ConvBlocked") || conv->inputs[1]->ndim != 6)
+    return;
+  for (; next != NOWHERE && fusion->group[next] == leader; next = fusion->dominator[end])
+    end = next;
+  if (next == NOWHERE || fusion->group[next] != next ||
+      !pools_side_by_side(node_at(fusion, next)) ||
+      node_at(fusion, next)->inputs[0]->producer != node_at(fusion, end))
+    return;
+  for (int32_t id = next + 1; id < fusion->count; id++)
+    if (fusion->group[id] == next)
+      return;
+  fusion->group[next] = leader;
+}
+
 /* How often the value of `id` is computed if it is computed where it is read. */
 static int32_t copies(const Fusion *fusion, int32_t id, int32_t to) {
   int32_t sum = 0;
@@ -182,11 +215,16 @@ static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
   fusion->weight[id] = weight;
 }
 
+static void grow_anchor(Fusion *fusion, int32_t id, uint8_t *reached) {
+  grow(fusion, id, BP_FUSE_ELEMENTWISE, node_at(fusion, id)->outputs[0], reached);
+  take_pooling(fusion, id);
+}
+
 static void partition(Fusion *fusion, uint8_t *reached) {
   for (int32_t id = fusion->count - 1; id >= 0; id--) {
     const BpGraphNode *node = node_at(fusion, id);
     if (node->op->fusion == BP_FUSE_ANCHOR || node->op->fusion == BP_FUSE_REDUCTION)
-      grow(fusion, id, BP_FUSE_ELEMENTWISE, node->outputs[0], reached);
+      grow_anchor(fusion, id, reached);
     else if (node->op->fusion > BP_FUSE_REDUCTION)
       fusion->group[id] = id;
   }
@@ -263,9 +301,11 @@ static int list_groups(const Fusion *fusion, BpGroups *groups) {
   return 0;
 }
 
-int bp__build_groups(const BpGraph *graph, BpGroups *groups) {
+int bp__build_groups(const BpGraph *graph, const BpTarget *target, BpGroups *groups) {
   size_t count = graph->nodes.size;
-  Fusion fusion = {.graph = graph, .count = (int32_t)count};
+  Fusion fusion = {.graph = graph,
+                   .count = (int32_t)count,
+                   .has_kernels = bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0};
   int32_t *memory;
   uint8_t *reached;
   int status = -1;

@@ -331,28 +331,42 @@ static void test_pool(void) {
   g_free(x);
 }
 
-/* Of a convolution's result, in whatever layout that has. */
-static void test_pool_of_conv(void) {
-  static const Conv c = {8, 20, 17, 15, 3, 1, 1, 1, 1};
-  OnnxBuilder *builder = conv_model(&c);
-  float *x = onnx_float_values(8 * 17 * 15), *w = onnx_float_values(20 * 8 * 9), y[20 * 9 * 8];
-  int64_t count;
-  float *z = conv(&c, x, w, &count);
-  onnx_node(builder, "MaxPool", "c", "y", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1");
+/* The largest of windows of a convolution's result, in whatever layout that has. */
+static void check_pool_of_conv(const Conv *c, int64_t kernel, int64_t pad) {
+  const Conv pool = {c->out, c->out, c->height, c->width, kernel, 2, pad, 1, c->out};
+  int64_t height = conv_extent(&pool, c->height), width = conv_extent(&pool, c->width), count;
+  OnnxBuilder *builder = conv_model(c);
+  char *attrs = g_strdup_printf("kernel_shape=%d,%d strides=2,2 pads=%d,%d,%d,%d", (int)kernel,
+                                (int)kernel, (int)pad, (int)pad, (int)pad, (int)pad);
+  float *x = onnx_float_values(c->in * c->height * c->width);
+  float *w = onnx_float_values(c->out * c->in * c->kernel * c->kernel);
+  float *z = conv(c, x, w, &count), *y = g_new(float, (gsize)(c->out * height * width));
+  onnx_node(builder, "Relu", "c", "r", "");
+  onnx_node(builder, "MaxPool", "r", "y", attrs);
   onnx_output(builder, "y");
-  for (int o = 0; o < 20 * 9 * 8; o++) {
-    float most = -INFINITY;
-    for (int k = 0; k < 9; k++) {
-      int i = o % 72 / 8 * 2 + k / 3 - 1, j = o % 8 * 2 + k % 3 - 1;
-      if (i >= 0 && i < 17 && j >= 0 && j < 15)
-        most = fmaxf(most, z[(o / 72 * 17 + i) * 15 + j]);
+  for (int64_t o = 0; o < c->out * height * width; o++) {
+    y[o] = 0;
+    for (int64_t k = 0; k < kernel * kernel; k++) {
+      int64_t i = o % (height * width) / width * 2 + k / kernel - pad;
+      int64_t j = o % width * 2 + k % kernel - pad;
+      if (i >= 0 && i < c->height && j >= 0 && j < c->width)
+        y[o] = fmaxf(y[o], z[(o / (height * width) * c->height + i) * c->width + j]);
     }
-    y[o] = most;
   }
-  check(builder, x, y, 20 * 9 * 8);
+  check(builder, x, y, c->out * height * width);
+  g_free(attrs);
   g_free(x);
   g_free(w);
+  g_free(y);
   g_free(z);
+}
+
+static void test_pool_of_conv(void) {
+  static const Conv first = {3, 36, 17, 15, 3, 1, 1, 1, 1}, next = {32, 20, 18, 16, 3, 1, 1, 1, 1};
+  check_pool_of_conv(&first, 3, 1);
+  check_pool_of_conv(&first, 2, 0);
+  check_pool_of_conv(&next, 3, 1);
+  check_pool_of_conv(&next, 2, 0);
 }
 
 static void test_product(void) {
