@@ -369,6 +369,35 @@ static void test_pool_of_conv(void) {
   check_pool_of_conv(&next, 2, 0);
 }
 
+static void test_device_is_one_that_there_is_code_for(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4");
+  onnx_node(builder, "Relu", "x", "y", "");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes), *report;
+  BpTarget *target = bp_target_parse("c");
+  BpModule *module = compile(path, target), *code = bp_module_get_import(module, 0);
+  BpDevice device;
+  g_assert_cmpint(bp_model_select_device(module, "opencl,cpu", &device, &report), ==, 0);
+  g_assert_cmpint(device.device_type, ==, BP_DEVICE_CPU);
+  g_assert_nonnull(strstr(report, "opencl: there is no code for it"));
+  bp_str_free(report);
+  g_assert_cmpint(bp_model_select_device(module, "opencl", &device, &report), ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_NOT_FOUND);
+  g_assert_nonnull(strstr(bp_error_message(), "the model was compiled for \"c "));
+  g_assert_null(report);
+  g_assert_cmpint(bp_model_select_device(code, NULL, &device, NULL), ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_TYPE);
+  bp_error_clear();
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  bp_object_release(module);
+  bp_object_release(target);
+}
+
 static void test_product(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(5 * 19), *w = onnx_float_values(37 * 19), *b = onnx_float_values(37);
@@ -723,5 +752,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
   g_test_add_func("/compile/two-devices/what-one-refuses-runs-on-the-other", test_two_devices);
   g_test_add_func("/compile/artifact/one-library-runs-on-all", test_one_library_for_all);
+  g_test_add_func("/compile/device/is-one-that-there-is-code-for",
+                  test_device_is_one_that_there_is_code_for);
   return g_test_run();
 }
