@@ -194,7 +194,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   BpValue result;
   if (!code)
     begin();
-  char *json = strndup((const char *)data, size);
+  char *json = size ? strndup((const char *)data, size) : strdup("");
   BpModule *executor = bp_graph_executor_create(json, code, device);
   if (!executor && !*bp_error_message())
     abort();
