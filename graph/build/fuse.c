@@ -178,7 +178,7 @@ static void take_pooling(Fusion *fusion, int32_t leader) {
   for (; next != NOWHERE && fusion->group[next] == leader; next = fusion->dominator[end])
     end = next;
   if (next == NOWHERE || fusion->group[next] != next ||
-      !pools_side_by_side(node_at(fusion, next)) ||
+      node_at(fusion, next)->place != conv->place || !pools_side_by_side(node_at(fusion, next)) ||
       node_at(fusion, next)->inputs[0]->producer != node_at(fusion, end))
     return;
   for (int32_t id = next + 1; id < fusion->count; id++)
