@@ -7,3 +7,4 @@ include bench/executor/local.mk
 include bench/list/local.mk
 include bench/matmul/local.mk
 include bench/opencl/local.mk
+include bench/tvm/local.mk
