@@ -49,10 +49,11 @@ typedef struct BpSlot {
 
 /* A variable or buffer in scope. */
 typedef struct BpSymbol {
-  BpExpr expr;          /* its name; of a buffer, a pointer to its elements or an array */
-  BpDataType dtype;     /* of a buffer: the elements */
-  const BpIrNode *node; /* NULL for a value that is only captured */
-  BpSlot *slots;        /* or NULL */
+  BpExpr expr;           /* its name; of a buffer, a pointer to its elements or an array */
+  BpDataType dtype;      /* of a buffer: the elements */
+  const BpIrNode *node;  /* NULL for a value that is only captured */
+  const BpIrNode *value; /* of a variable that a let binds, else NULL */
+  BpSlot *slots;         /* or NULL */
   int32_t num_slots;
   int32_t is_shared;
   int32_t is_streamed; /* stored to around the caches, if the dialect can */
@@ -232,5 +233,6 @@ int32_t bp__num_params(BpEmitter *e, const BpIrNode *function);
 extern const BpDialect bp__dialect_c;
 extern const BpDialect bp__dialect_glsl;
 extern const BpDialect bp__dialect_opencl;
+extern const BpDialect bp__dialect_cuda;
 
 #endif

@@ -11,13 +11,13 @@
 
 static const BpDialect *get_dialect(const char *name) {
   static const BpDialect *const dialects[] = {&bp__dialect_c, &bp__dialect_opencl,
-                                              &bp__dialect_glsl};
+                                              &bp__dialect_glsl, &bp__dialect_cuda};
   for (size_t i = 0; i < sizeof(dialects) / sizeof(dialects[0]); i++) {
     if (strcmp(dialects[i]->name, name) == 0)
       return dialects[i];
   }
-  bp_error_raise(BP_ERROR_NOT_FOUND, "no dialect \"%s\"; there are \"c\", \"opencl\" and \"glsl\"",
-                 name);
+  bp_error_raise(BP_ERROR_NOT_FOUND,
+                 "no dialect \"%s\"; there are \"c\", \"cuda\", \"glsl\" and \"opencl\"", name);
   return NULL;
 }
 

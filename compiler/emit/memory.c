@@ -59,6 +59,41 @@ static const BpSlot *find_slot(BpEmitter *e, const Access *access) {
   return NULL;
 }
 
+/* Whether an integer is surely a multiple of a power of two, as far as `depth` steps tell. */
+static int is_multiple(BpEmitter *e, const BpIrNode *node, int64_t power, int32_t depth) {
+  int32_t kind = e->ir->kind(node), code = e->ir->dtype(node).code;
+  int64_t value = 0;
+  if (power <= 1)
+    return 1;
+  if (depth-- == 0 || (code != BP_DTYPE_INT && code != BP_DTYPE_UINT))
+    return 0;
+  if (kind == BP_IR_INT_IMM)
+    return e->ir->int_value(node) % power == 0;
+  if (kind == BP_IR_VAR) {
+    const BpSymbol *symbol = bp_pointer_map_get(&e->symbols, node);
+    return symbol && symbol->value && is_multiple(e, symbol->value, power, depth);
+  }
+  if (kind == BP_IR_CAST)
+    return is_multiple(e, e->ir->operand(node, 0), power, depth);
+  if (kind == BP_IR_ADD || kind == BP_IR_SUB)
+    return is_multiple(e, e->ir->operand(node, 0), power, depth) &&
+           is_multiple(e, e->ir->operand(node, 1), power, depth);
+  if (kind != BP_IR_MUL)
+    return 0;
+  const BpIrNode *a = e->ir->operand(node, 0), *b = e->ir->operand(node, 1);
+  if (constant(e, b, &value) && value != 0)
+    return is_multiple(e, a, power / ((value & -value) < power ? (value & -value) : power), depth);
+  return is_multiple(e, a, power, depth) || is_multiple(e, b, power, depth);
+}
+
+/* Whether the vector may be read or written in one piece. */
+static int is_aligned(BpEmitter *e, const Access *access) {
+  BpDataType dtype = access->dtype;
+  int64_t size = (int64_t)(dtype.bits + 7) / 8 * dtype.lanes, lane = size / dtype.lanes;
+  int64_t wanted = size < e->dialect->vector_alignment ? size : e->dialect->vector_alignment;
+  return wanted > 0 && is_multiple(e, access->base, wanted / lane, 12);
+}
+
 /* The type in which a vector is in memory: a mask is bytes there. */
 static BpDataType memory_dtype(BpDataType dtype) {
   return bp__is_bool(dtype) && dtype.lanes > 1 ? bp__dtype(BP_DTYPE_UINT, 8, dtype.lanes) : dtype;
@@ -217,7 +252,10 @@ BpExpr bp__load(BpEmitter *e, const BpIrNode *node) {
   BpDataType dtype = memory_dtype(access.dtype);
   const char *index = bp__index(e, access.base).text;
   const char *lanes = bp__format(e, "%d", access.lanes);
-  const char *form = bits ? e->dialect->vector_load_bits : e->dialect->vector_load;
+  const char *form = bits ? e->dialect->vector_load_bits
+                     : e->dialect->vector_load_aligned && is_aligned(e, &access)
+                         ? e->dialect->vector_load_aligned
+                         : e->dialect->vector_load;
   const char *text = bp__apply(e, form, bp__type(e, dtype), access.symbol->expr.text, index, lanes,
                                bits ? bits : "");
   if (condition)
@@ -297,8 +335,10 @@ void bp__store(BpEmitter *e, const BpIrNode *node) {
     const char *type = bp__type(e, memory_dtype(access.dtype));
     const char *lanes = bp__format(e, "%d", access.lanes);
     const char *name = access.symbol->expr.text, *text = bp__bare(e, bytes.text);
-    const char *form =
-        access.symbol->is_streamed ? e->dialect->vector_stream : e->dialect->vector_store;
+    const char *form = access.symbol->is_streamed ? e->dialect->vector_stream
+                       : e->dialect->vector_store_aligned && is_aligned(e, &access)
+                           ? e->dialect->vector_store_aligned
+                           : e->dialect->vector_store;
     if (condition)
       bp__line(e, "if (%s)", condition);
     bp__line(e, "%s%s;", condition ? "  " : "",

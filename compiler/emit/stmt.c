@@ -195,6 +195,7 @@ static void let(BpEmitter *e, const BpIrNode *node) {
   if (!symbol)
     return;
   symbol->expr.bits = value.bits;
+  symbol->value = value_node;
   const char *type =
       dtype.code == BP_DTYPE_HANDLE ? "void *" : bp__value_type(e, dtype, value.bits);
   bp__line(e, "const %s %s = %s;", type, symbol->expr.text, bp__bare(e, value.text));

@@ -62,6 +62,8 @@ static const char *vector_type(BpEmitter *e, BpDataType dtype) {
       bp__format(e, "%s%c%d", dtype.code == BP_DTYPE_BFLOAT ? "b" : "",
                  dtype.code == BP_DTYPE_BFLOAT ? 'f' : letters[dtype.code], dtype.bits);
   const char *name = bp__apply(e, d->vector_type, element, lanes, short_name);
+  if (d->vector_support)
+    bp__declare_once(e, d->vector_support);
   if (d->vector_typedef && first_use(e, name)) {
     const char *bytes = bp__format(e, "%d", dtype.bits / 8 * dtype.lanes);
     const char *lane_bytes = bp__format(e, "%d", dtype.bits / 8);

@@ -139,6 +139,17 @@ typedef struct BpDialect {
   const char *vector_stream; /* as vector_store, at any address. NULL: as any store */
   /* Statement after which all such stores are seen by whoever is told of them. NULL: nothing */
   const char *stream_end;
+
+  /* -- more of vectors. */
+  /* Text put before the first vector type. NULL: nothing */
+  const char *vector_support;
+  /* Used instead of vector_load and vector_store where lane 0 is at a multiple of
+   * `vector_alignment` bytes, or of the vector's size if that is smaller, in a buffer or array that
+   * begins so, as the dialect's arrays and whoever launches the kernel see to. NULL: never */
+  const char *vector_load_aligned;
+  const char *vector_store_aligned;
+  int32_t vector_alignment;
+  int32_t reserved_end; /* zero */
 } BpDialect;
 
 /* ---- The emitter --------------------------------------------------------------------------- */
@@ -149,7 +160,8 @@ typedef struct BpDialect {
 /* The emitter. Both functions may be called from any thread. */
 typedef struct BpEmitterTable {
   uint64_t struct_size;
-  /* A built-in dialect: "c", "opencl" or "glsl"; static. NULL, with an error, for another name. */
+  /* A built-in dialect: "c", "cuda", "glsl" or "opencl"; static. NULL, with an error, for another
+   * name. */
   const BpDialect *(*get_dialect)(const char *name);
   /* The text of all functions of `module`, NUL-terminated (the size does not count the NUL). A
    * construct that the dialect cannot express raises BP_ERROR_NOT_IMPLEMENTED and names it. */
