@@ -10,5 +10,6 @@
 #   endif
 
 include plugins/cpu/local.mk
+include plugins/cuda/local.mk
 include plugins/opencl/local.mk
 include plugins/vulkan/local.mk

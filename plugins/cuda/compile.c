@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* NVRTC, opened when something is first compiled, and a cache of its results on disk. */
+#include "cuda.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Newer ones make code that many drivers in use do not take. */
+#define NEWEST_VERSION 1300
+#define MOST_OPTIONS   32
+/* Of a message: enough for a log and some hundred lines. */
+#define MOST_MESSAGE 65536
+
+#define MEMBER(name, parameters) nvrtcResult(*name) parameters;
+static struct { BP_NVRTC_FUNCTIONS(MEMBER) } nvrtc;
+
+static const struct {
+  const char *name;
+  void **place;
+} functions[] = {
+#define ENTRY_(name, parameters) {#name, (void **)&nvrtc.name},
+    BP_NVRTC_FUNCTIONS(ENTRY_)};
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char problem[768];
+static int version; /* 1209 for 12.9 */
+
+static int32_t no_memory(void) {
+  return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "cuda: no memory to compile");
+}
+
+/* ---- The library --------------------------------------------------------------------------- */
+
+static void *open_any(void) {
+  static const char *const names[] = {"libnvrtc.so.12", "libnvrtc.so.13"};
+  const char *path = bp_cuda_host.runtime->get_option("BACKPLANE_NVRTC_LIBRARY");
+  if (path)
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void *library = NULL;
+  for (size_t i = 0; !library && i < sizeof(names) / sizeof(names[0]); i++)
+    library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  return library;
+}
+
+static void load(void) {
+  int major = 0, minor = 0;
+  void *library = open_any();
+  if (!library) {
+    snprintf(problem, sizeof(problem),
+             "NVRTC, the compiler of CUDA, cannot be opened (%s); install CUDA's libnvrtc 12 or "
+             "13.0, on Debian the package libnvrtc12 or nvidia-cuda-toolkit (non-free), or PyPI's "
+             "nvidia-cuda-nvrtc-cu12 with BACKPLANE_NVRTC_LIBRARY naming its libnvrtc.so.12",
+             dlerror());
+    return;
+  }
+  for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+    *functions[i].place = dlsym(library, functions[i].name);
+    if (!*functions[i].place) {
+      snprintf(problem, sizeof(problem), "NVRTC lacks %s; install CUDA's libnvrtc 12 or 13.0",
+               functions[i].name);
+      return;
+    }
+  }
+  nvrtc.nvrtcVersion(&major, &minor);
+  version = major * 100 + minor;
+  if (version > NEWEST_VERSION || major < 12)
+    snprintf(problem, sizeof(problem),
+             "NVRTC is of CUDA %d.%d; versions from 12.0 to 13.0 are used, since drivers in use "
+             "do not take the code of newer ones",
+             major, minor);
+}
+
+static int32_t need_compiler(void) {
+  pthread_once(&once, load);
+  return problem[0] ? bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: %s", problem) : 0;
+}
+
+/* ---- The cache ----------------------------------------------------------------------------- */
+
+/* A file holds this, the key and the code. The whole key is compared, so that the hash in the name
+ * need not be beyond collision. */
+typedef struct Header {
+  char magic[8];
+  uint64_t key_size;
+  uint64_t code_size;
+  uint64_t code_hash;
+} Header;
+
+static const char magic[8] = "BPCUDA1";
+
+static uint64_t hash_of(const char *data, size_t size) {
+  uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+  for (size_t i = 0; i < size; i++)
+    hash = (hash ^ (unsigned char)data[i]) * UINT64_C(1099511628211);
+  return hash;
+}
+
+/* All that the code depends on (transfer full); NULL with an error. */
+static char *make_key(const char *source, const char *arch, const char *options) {
+  size_t size = strlen(source) + strlen(arch) + strlen(options) + 64;
+  char *key = malloc(size);
+  if (key)
+    snprintf(key, size, "nvrtc %d\n%s\n%s\n%s", version, arch, options, source);
+  else
+    no_memory();
+  return key;
+}
+
+/* The path of the cached file; -1 if there is no cache, which the log is told once. */
+static int get_cache_path(const char *key, char *path, size_t size) {
+  static _Atomic int is_told;
+  char folder[1024];
+  if (bp_cuda_host.runtime->get_cache_dir("cuda", folder, sizeof(folder)) != 0) {
+    BpError *error = bp_cuda_host.error->take();
+    bp_cuda_host.object->release(error);
+    if (!atomic_exchange(&is_told, 1))
+      bp_cuda_host.error->log(BP_LOG_INFO, "cuda: there is no cache; every program is compiled");
+    return -1;
+  }
+  int length =
+      snprintf(path, size, "%s/%016llx", folder, (unsigned long long)hash_of(key, strlen(key)));
+  return length > 0 && (size_t)length < size ? 0 : -1;
+}
+
+static int is_whole(const Header *header, const char *key, uint64_t size) {
+  return memcmp(header->magic, magic, sizeof(magic)) == 0 && header->key_size == strlen(key) &&
+         header->key_size < size && header->code_size < size &&
+         size == sizeof(*header) + header->key_size + header->code_size;
+}
+
+/* Reads what follows a header; 0 if it is the code for the key. */
+static int read_body(FILE *file, const Header *header, const char *key, BpOwnedBytes *code) {
+  size_t size = (size_t)(header->key_size + header->code_size);
+  char *body = malloc(size + 1);
+  if (!body || fread(body, 1, size, file) != size ||
+      memcmp(body, key, (size_t)header->key_size) != 0 ||
+      hash_of(body + header->key_size, (size_t)header->code_size) != header->code_hash) {
+    free(body);
+    return -1;
+  }
+  memmove(body, body + header->key_size, (size_t)header->code_size);
+  body[header->code_size] = '\0';
+  *code = (BpOwnedBytes){body, (size_t)header->code_size, free};
+  return 0;
+}
+
+/* 0 if the code was there; -1, with no error, if it has to be made. */
+static int read_cached(const char *path, const char *key, BpOwnedBytes *code) {
+  Header header;
+  FILE *file = fopen(path, "rbe");
+  if (!file)
+    return -1;
+  long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+  rewind(file);
+  int rc = size > 0 && fread(&header, sizeof(header), 1, file) == 1 &&
+                   is_whole(&header, key, (uint64_t)size)
+               ? read_body(file, &header, key, code)
+               : -1;
+  fclose(file);
+  return rc;
+}
+
+/* Under another name first, so that nobody reads half of it. */
+static void write_cached(const char *path, const char *key, const BpOwnedBytes *code) {
+  char temporary[1152];
+  Header header = {.key_size = strlen(key), .code_size = code->size};
+  memcpy(header.magic, magic, sizeof(magic));
+  header.code_hash = hash_of(code->data, code->size);
+  snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
+  int descriptor = mkstemp(temporary);
+  FILE *file = descriptor >= 0 ? fdopen(descriptor, "wb") : NULL;
+  if (!file)
+    return;
+  int is_written = fwrite(&header, sizeof(header), 1, file) == 1 &&
+                   fwrite(key, header.key_size, 1, file) == 1 &&
+                   fwrite(code->data, 1, code->size, file) == code->size;
+  if (fclose(file) != 0 || !is_written || rename(temporary, path) != 0)
+    remove(temporary);
+}
+
+/* ---- Failures ------------------------------------------------------------------------------ */
+
+static void append(char *text, size_t *used, const char *data, size_t size) {
+  if (size > MOST_MESSAGE - 1 - *used)
+    size = MOST_MESSAGE - 1 - *used;
+  memcpy(text + *used, data, size);
+  *used += size;
+  text[*used] = '\0';
+}
+
+static void append_numbered(char *text, size_t *used, const char *source) {
+  char number[16];
+  for (int line = 1; *source; line++) {
+    size_t length = strcspn(source, "\n");
+    append(text, used, number, (size_t)snprintf(number, sizeof(number), "%5d  ", line));
+    append(text, used, source, length);
+    append(text, used, "\n", 1);
+    source += length + (source[length] == '\n');
+  }
+}
+
+static int32_t raise_log(nvrtcProgram program, const char *source, const char *arch) {
+  size_t size = 0, used = 0;
+  char *log = NULL, *text = malloc(MOST_MESSAGE);
+  if (nvrtc.nvrtcGetProgramLogSize(program, &size) == NVRTC_SUCCESS)
+    log = calloc(1, size + 1);
+  if (!text || !log) {
+    free(text);
+    free(log);
+    return no_memory();
+  }
+  nvrtc.nvrtcGetProgramLog(program, log);
+  append(text, &used, log, strlen(log));
+  append(text, &used, "\n", 1);
+  append_numbered(text, &used, source);
+  int32_t rc =
+      bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: NVRTC %d.%d rejects the code for %s:\n%s",
+                                version / 100, version % 100, arch, text);
+  free(log);
+  free(text);
+  return rc;
+}
+
+/* ---- Compiling ----------------------------------------------------------------------------- */
+
+/* "sm_90", "sm_90a", "compute_75". */
+int32_t bp_cuda_check_arch(const char *arch) {
+  const char *number = strncmp(arch, "sm_", 3) == 0        ? arch + 3
+                       : strncmp(arch, "compute_", 8) == 0 ? arch + 8
+                                                           : "";
+  size_t digits = strspn(number, "0123456789");
+  const char *end = number + digits;
+  int has_suffix = (*end == 'a' || *end == 'f') && end[1] == '\0';
+  if (digits >= 2 && digits <= 3 && (*end == '\0' || has_suffix))
+    return 0;
+  return bp_cuda_host.error->raise(BP_ERROR_VALUE,
+                                   "target cuda: no architecture \"%s\"; write it as sm_90 (code "
+                                   "for GPUs of compute capability 9.0) or compute_90 (PTX for "
+                                   "those and all later ones)",
+                                   arch);
+}
+
+static int32_t take_code(nvrtcProgram program, int is_ptx, BpOwnedBytes *code) {
+  size_t size = 0;
+  nvrtcResult status =
+      is_ptx ? nvrtc.nvrtcGetPTXSize(program, &size) : nvrtc.nvrtcGetCUBINSize(program, &size);
+  if (status != NVRTC_SUCCESS || size == 0)
+    return bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: NVRTC made no code (error %d)",
+                                     status);
+  char *data = malloc(size + 1);
+  if (!data)
+    return no_memory();
+  status = is_ptx ? nvrtc.nvrtcGetPTX(program, data) : nvrtc.nvrtcGetCUBIN(program, data);
+  data[size] = '\0';
+  *code = (BpOwnedBytes){data, size, free};
+  if (status == NVRTC_SUCCESS)
+    return 0;
+  free(data);
+  return bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: NVRTC gives no code (error %d)",
+                                   status);
+}
+
+/* `words` is overwritten. */
+static int32_t compile(const char *source, const char *arch, char *words, BpOwnedBytes *code) {
+  char arch_option[64], *rest = NULL;
+  const char *options[MOST_OPTIONS] = {arch_option, "--std=c++17"};
+  int count = 2;
+  nvrtcProgram program = NULL;
+  snprintf(arch_option, sizeof(arch_option), "--gpu-architecture=%s", arch);
+  for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+    if (count == MOST_OPTIONS)
+      return bp_cuda_host.error->raise(BP_ERROR_VALUE, "target cuda: more than %d options",
+                                       MOST_OPTIONS - 2);
+    options[count++] = word;
+  }
+  nvrtcResult status = nvrtc.nvrtcCreateProgram(&program, source, "backplane.cu", 0, NULL, NULL);
+  if (status != NVRTC_SUCCESS)
+    return bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: nvrtcCreateProgram: error %d",
+                                     status);
+  status = nvrtc.nvrtcCompileProgram(program, count, options);
+  int32_t rc = status == NVRTC_SUCCESS ? take_code(program, strncmp(arch, "compute_", 8) == 0, code)
+                                       : raise_log(program, source, arch);
+  nvrtc.nvrtcDestroyProgram(&program);
+  return rc;
+}
+
+int32_t bp_cuda_compile(const char *source, const char *arch, const char *options,
+                        BpOwnedBytes *code) {
+  char path[1088];
+  if (bp_cuda_check_arch(arch) != 0 || need_compiler() != 0)
+    return -1;
+  char *key = make_key(source, arch, options ? options : "");
+  if (!key)
+    return -1;
+  int has_cache = get_cache_path(key, path, sizeof(path)) == 0;
+  int32_t rc = has_cache ? read_cached(path, key, code) : -1;
+  if (rc != 0) {
+    char *words = strdup(options ? options : "");
+    rc = words ? compile(source, arch, words, code) : no_memory();
+    free(words);
+    if (rc == 0 && has_cache)
+      write_cached(path, key, code);
+  }
+  free(key);
+  return rc;
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the plugin cuda: what its files offer one another.
+ *
+ * driver_api.h  declarations of the driver API and NVRTC
+ * loader.c      libcuda, opened at run time; errors of its calls
+ * device.c      devices and their attributes
+ * memory.c      data space, workspace, copies
+ * stream.c      streams, events, timers, recordings
+ * compile.c     NVRTC, opened at run time, and its results on disk
+ * module.c      modules of kind `cuda`
+ * launch.c      kernels: loaded on a device with their first launch there
+ * target.c      target kind `cuda`
+ *
+ * `data` of a tensor is a CUdeviceptr, an address of the device; a stream is a CUstream. */
+#ifndef BP_PLUGIN_CUDA_H
+#define BP_PLUGIN_CUDA_H
+
+#include <backplane/ir_api.h>
+#include <backplane/plugin_helpers.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "driver_api.h"
+
+#define BP_CUDA_MOST_DEVICES 16
+#define BP_CUDA_MOST_ARGS    64
+/* Where a buffer begins, in bytes: what the widest access of a thread has to be a multiple of. A
+ * misaligned one would cost the process its device, so it is checked before a launch. */
+#define BP_CUDA_ALIGNMENT 16
+/* Bytes of shared memory of a block that code may declare without asking for more at each launch,
+ * on every GPU. */
+#define BP_CUDA_STATIC_SHARED 49152
+
+/* The host's tables; set by the entry point. */
+extern BpPluginTables bp_cuda_host;
+
+/* ---- loader.c ------------------------------------------------------------------------------ */
+
+#define BP_CUDA_MEMBER(name, parameters) CUresult(*name) parameters;
+typedef struct BpCudaLibrary {
+  BP_CUDA_FUNCTIONS(BP_CUDA_MEMBER)
+} BpCudaLibrary;
+
+/* The library's functions; filled by bp_cuda_load. */
+extern BpCudaLibrary bp_cu;
+
+/* Opens the driver and initialises it, once. NULL, or why that failed and what to do; static. */
+const char *bp_cuda_load(void);
+/* Whether this is a child of a process that had opened the driver, which does not survive that. */
+int bp_cuda_is_forked(void);
+
+typedef struct BpCudaDevice BpCudaDevice;
+
+/* Raises the error of a call that did not return CUDA_SUCCESS; returns -1. A failure that the
+ * driver cannot recover from is a DeviceError once, and a DeviceLostError from then on. */
+int32_t bp_cuda_raise(BpCudaDevice *device, CUresult status, const char *call);
+
+/* "CUDA_ERROR_OUT_OF_MEMORY". */
+const char *bp_cuda_status_name(CUresult status);
+
+/* ---- device.c ------------------------------------------------------------------------------ */
+
+/* Pinned memory through which a small copy to the device goes. */
+typedef struct BpCudaStage {
+  pthread_mutex_t lock;
+  void *data;     /* NULL before its first use */
+  CUevent copied; /* recorded after the latest copy from it */
+} BpCudaStage;
+
+#define BP_CUDA_STAGES      8
+#define BP_CUDA_STAGE_BYTES (1 << 20)
+
+struct BpCudaDevice {
+  int32_t index;
+  CUdevice id;
+  pthread_mutex_t lock;
+  _Atomic int is_open;   /* what follows is set before it */
+  CUcontext context;     /* the primary one */
+  CUstream stream;       /* the default one */
+  CUmemoryPool pool;     /* of stream-ordered allocation; NULL: the device has none */
+  int arch;              /* 90 for compute capability 9.0 */
+  int most_threads;      /* in a block */
+  int block[3];          /* the largest block */
+  int grid[3];           /* the largest grid */
+  _Atomic CUresult lost; /* what the device was lost by, or 0 */
+  _Atomic unsigned next_stage;
+  BpCudaStage stages[BP_CUDA_STAGES];
+};
+
+extern const BpDeviceApi bp_cuda_device_api;
+
+int32_t bp_cuda_get_device_count(int32_t *count, const char **why);
+int32_t bp_cuda_get_attr(int32_t device_id, int32_t attr, BpValue *result);
+int32_t bp_cuda_set_device(int32_t device_id);
+/* The device, its primary context being made current in this thread; NULL with an error. */
+BpCudaDevice *bp_cuda_device(int32_t device_id);
+/* The same if the device was opened before and may still be used; NULL, no error, otherwise. */
+BpCudaDevice *bp_cuda_device_if_open(int32_t device_id);
+
+/* ---- memory.c ------------------------------------------------------------------------------ */
+
+int32_t bp_cuda_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
+                      const char *mem_scope, void **handle);
+int32_t bp_cuda_free(int32_t device_id, void *handle);
+int32_t bp_cuda_alloc_workspace(int32_t device_id, uint64_t size, BpDataType hint, void **handle);
+int32_t bp_cuda_free_workspace(int32_t device_id, void *handle);
+int32_t bp_cuda_copy(const BpCopy *copy, void *stream);
+
+/* ---- stream.c ------------------------------------------------------------------------------ */
+
+/* The driver's stream behind a handle. */
+static inline CUstream bp_cuda_stream(const BpCudaDevice *device, void *stream) {
+  return stream ? (CUstream)stream : device->stream;
+}
+
+/* Makes `to` wait for what is queued now on `from`, a stream of `device`, whose context becomes
+ * current. */
+CUresult bp_cuda_order(const BpCudaDevice *device, CUstream from, CUstream to);
+
+int32_t bp_cuda_create_stream(int32_t device_id, void **stream);
+int32_t bp_cuda_free_stream(int32_t device_id, void *stream);
+int32_t bp_cuda_sync_from_to(int32_t device_id, void *from, void *to);
+int32_t bp_cuda_stream_sync(int32_t device_id, void *stream);
+int32_t bp_cuda_timer_start(int32_t device_id, void *stream, void **timer);
+int32_t bp_cuda_timer_stop(void *timer, void *stream);
+int32_t bp_cuda_timer_read(void *timer, int64_t *nanoseconds);
+int32_t bp_cuda_record_begin(int32_t device_id, void *stream);
+int32_t bp_cuda_record_end(int32_t device_id, void *stream, BpRecording **recording);
+int32_t bp_cuda_record_replay(BpRecording *recording, void *stream);
+int32_t bp_cuda_record_free(BpRecording *recording);
+
+/* ---- compile.c ----------------------------------------------------------------------------- */
+
+/* Compiles CUDA C++ for an architecture: "sm_90" to a cubin, "compute_90" to PTX. `options` are
+ * further ones, separated by spaces, or NULL. Kept on disk under all that the result depends on.
+ * The code is owned by the caller; -1 with the compiler's log and the numbered source. */
+int32_t bp_cuda_compile(const char *source, const char *arch, const char *options,
+                        BpOwnedBytes *code);
+/* 0 if `arch` is one that bp_cuda_compile takes; -1 with an error. */
+int32_t bp_cuda_check_arch(const char *arch);
+
+/* ---- launch.c ------------------------------------------------------------------------------ */
+
+/* What a launch tag sets. */
+enum {
+  BP_CUDA_TAG_BLOCK = 0,  /* 0 to 2: blockIdx.x to .z */
+  BP_CUDA_TAG_THREAD = 3, /* 3 to 5: threadIdx.x to .z */
+  BP_CUDA_TAG_SHARED = 6, /* bytes of shared memory beside that of the code */
+  BP_CUDA_MOST_TAGS = 7
+};
+
+/* The forms in which code is held. */
+enum { BP_CUDA_SOURCE, BP_CUDA_PTX, BP_CUDA_CUBIN };
+
+/* Code as it is loaded on each device. */
+typedef struct BpCudaProgram {
+  int32_t format;
+  char *code; /* NUL-terminated */
+  size_t code_size;
+  char *source; /* what the code was made from; NULL: that is not known, or is the code */
+  pthread_mutex_t lock;
+  CUmodule loaded[BP_CUDA_MOST_DEVICES]; /* guarded by lock */
+} BpCudaProgram;
+
+/* A kernel of a program. */
+typedef struct BpCudaKernel {
+  char *name;
+  int32_t num_args;
+  BpDataType *arg_dtypes;
+  int32_t num_tags;
+  int32_t tags[BP_CUDA_MOST_TAGS];
+  BpCudaProgram *program;
+  _Atomic(CUfunction) functions[BP_CUDA_MOST_DEVICES];
+} BpCudaKernel;
+
+/* The number of a launch tag, -1 for another text; and the reverse. */
+int32_t bp_cuda_tag(const char *text);
+const char *bp_cuda_tag_name(int32_t tag);
+/* Launches on the current stream: arguments, then one int a tag. */
+int32_t bp_cuda_launch(BpCudaKernel *kernel, const BpValue *args, int32_t num_args);
+
+/* ---- module.c, target.c -------------------------------------------------------------------- */
+
+int bp_cuda_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+/* Makes a module (transfer full) of code in a BP_CUDA_* form and kernels; all is copied. `source`
+ * is what the code was made from, or NULL. */
+BpModule *bp_cuda_module_create(int32_t format, const BpByteArray *code, const char *source,
+                                const BpKernelInfo *kernels, int32_t num_kernels);
+extern const BpTargetKind bp_cuda_kind;
+int bp_cuda_build(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+
+#endif

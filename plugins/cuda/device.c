@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices, and their attributes. A device's primary context, which it shares with the CUDA
+ * runtime of other libraries in the process, is retained with its first use; asking for attributes
+ * does without, but for the memory that is free. */
+#include "cuda.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Ahead of the same GPU's other drivers. */
+#define RANK 400
+
+static struct {
+  pthread_once_t once;
+  BpCudaDevice devices[BP_CUDA_MOST_DEVICES];
+  int32_t count;
+  const char *why;
+} found = {.once = PTHREAD_ONCE_INIT};
+
+/* ---- Finding them -------------------------------------------------------------------------- */
+
+static int attribute(const BpCudaDevice *device, int which) {
+  int value = 0;
+  return bp_cu.cuDeviceGetAttribute(&value, which, device->id) == CUDA_SUCCESS ? value : -1;
+}
+
+static void read_limits(BpCudaDevice *device) {
+  device->arch = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                 attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  device->most_threads = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  for (int i = 0; i < 3; i++) {
+    device->block[i] = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
+    device->grid[i] = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i);
+  }
+}
+
+static void find_devices(void) {
+  int count = 0;
+  found.why = bp_cuda_load();
+  if (found.why)
+    return;
+  if (bp_cu.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+    count = 0;
+  for (int i = 0; i < count && i < BP_CUDA_MOST_DEVICES; i++) {
+    BpCudaDevice *device = &found.devices[found.count];
+    if (bp_cu.cuDeviceGet(&device->id, i) != CUDA_SUCCESS)
+      continue;
+    device->index = found.count++;
+    pthread_mutex_init(&device->lock, NULL);
+    for (int k = 0; k < BP_CUDA_STAGES; k++)
+      pthread_mutex_init(&device->stages[k].lock, NULL);
+    read_limits(device);
+  }
+  if (found.count == 0)
+    found.why = "the CUDA driver finds no GPU; `nvidia-smi` and CUDA_VISIBLE_DEVICES tell more";
+}
+
+int32_t bp_cuda_get_device_count(int32_t *count, const char **why) {
+  pthread_once(&found.once, find_devices);
+  *count = found.count;
+  *why = found.why ? found.why : "";
+  return 0;
+}
+
+/* ---- Opening them -------------------------------------------------------------------------- */
+
+/* Memory that the driver's pool got back stays there for the next workspace. */
+static void find_pool(BpCudaDevice *device) {
+  uint64_t all = UINT64_MAX;
+  if (attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) != 1 ||
+      bp_cu.cuDeviceGetDefaultMemPool(&device->pool, device->id) != CUDA_SUCCESS ||
+      bp_cu.cuMemPoolSetAttribute(device->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all) !=
+          CUDA_SUCCESS)
+    device->pool = NULL;
+}
+
+static int32_t open_device(BpCudaDevice *device) {
+  CUresult status = bp_cu.cuDevicePrimaryCtxRetain(&device->context, device->id);
+  if (status != CUDA_SUCCESS)
+    return bp_cuda_raise(device, status, "cuDevicePrimaryCtxRetain");
+  status = bp_cu.cuCtxSetCurrent(device->context);
+  if (status == CUDA_SUCCESS)
+    status = bp_cu.cuStreamCreate(&device->stream, CU_STREAM_DEFAULT);
+  if (status != CUDA_SUCCESS) {
+    bp_cu.cuDevicePrimaryCtxRelease_v2(device->id);
+    return bp_cuda_raise(device, status, "cuStreamCreate");
+  }
+  find_pool(device);
+  atomic_store(&device->is_open, 1);
+  return 0;
+}
+
+static int32_t raise_no_device(int32_t device_id) {
+  return bp_cuda_host.error->raise(BP_ERROR_VALUE, "cuda: no device %d; there are %d%s%s",
+                                   device_id, found.count, found.why ? ": " : "",
+                                   found.why ? found.why : "");
+}
+
+BpCudaDevice *bp_cuda_device(int32_t device_id) {
+  int32_t rc = 0;
+  if (bp_cuda_is_forked()) {
+    bp_cuda_host.error->raise(BP_ERROR_DEVICE,
+                              "cuda: this process was forked from one that used CUDA, which does "
+                              "not work; fork before the first use, or start a new process");
+    return NULL;
+  }
+  pthread_once(&found.once, find_devices);
+  if (device_id < 0 || device_id >= found.count) {
+    raise_no_device(device_id);
+    return NULL;
+  }
+  BpCudaDevice *device = &found.devices[device_id];
+  if (!atomic_load_explicit(&device->is_open, memory_order_acquire)) {
+    pthread_mutex_lock(&device->lock);
+    rc = atomic_load(&device->is_open) ? 0 : open_device(device);
+    pthread_mutex_unlock(&device->lock);
+  }
+  CUresult status = rc == 0 ? bp_cu.cuCtxSetCurrent(device->context) : CUDA_SUCCESS;
+  if (status != CUDA_SUCCESS)
+    rc = bp_cuda_raise(device, status, "cuCtxSetCurrent");
+  return rc == 0 ? device : NULL;
+}
+
+BpCudaDevice *bp_cuda_device_if_open(int32_t device_id) {
+  BpCudaDevice *device = &found.devices[device_id];
+  if (bp_cuda_is_forked() || !atomic_load(&device->is_open) || atomic_load(&device->lost))
+    return NULL;
+  return bp_cu.cuCtxSetCurrent(device->context) == CUDA_SUCCESS ? device : NULL;
+}
+
+int32_t bp_cuda_set_device(int32_t device_id) {
+  return bp_cuda_device(device_id) ? 0 : -1;
+}
+
+/* ---- Attributes ---------------------------------------------------------------------------- */
+
+static int32_t answer_int(BpValue *result, int64_t value) {
+  if (value < 0) /* the driver has no such attribute */
+    return 0;
+  result->type_index = BP_TYPE_INT;
+  result->v_int64 = value;
+  return 0;
+}
+
+static int32_t answer_bool(BpValue *result, int value) {
+  result->type_index = BP_TYPE_BOOL;
+  result->v_int64 = value;
+  return 0;
+}
+
+static int32_t answer_text(BpValue *result, const char *text) {
+  return bp_cuda_host.object->make_str(text, strlen(text), result);
+}
+
+static int32_t answer_extents(BpValue *result, const int extents[3]) {
+  int64_t wide[3] = {extents[0], extents[1], extents[2]};
+  BpShape *shape = bp_cuda_host.object->shape_create(wide, 3);
+  if (!shape)
+    return -1;
+  result->type_index = BP_TYPE_SHAPE;
+  result->v_obj = &shape->header;
+  return 0;
+}
+
+static int32_t answer_name(BpValue *result, const BpCudaDevice *device) {
+  char name[256] = "";
+  if (bp_cu.cuDeviceGetName(name, sizeof(name) - 1, device->id) != CUDA_SUCCESS)
+    return 0;
+  return answer_text(result, name);
+}
+
+/* "GPU-" and 32 digits in groups, as nvidia-smi prints it. */
+static int32_t answer_uuid(BpValue *result, const BpCudaDevice *device) {
+  CUuuid uuid;
+  char text[64] = "GPU", *end = text + 3;
+  if (bp_cu.cuDeviceGetUuid_v2(&uuid, device->id) != CUDA_SUCCESS)
+    return 0;
+  for (int i = 0; i < 16; i++)
+    end += snprintf(end, 4, "%s%02x", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "",
+                    (unsigned char)uuid.bytes[i]);
+  return answer_text(result, text);
+}
+
+static int32_t answer_pci_address(BpValue *result, const BpCudaDevice *device) {
+  char text[32] = "";
+  if (bp_cu.cuDeviceGetPCIBusId(text, sizeof(text) - 1, device->id) != CUDA_SUCCESS)
+    return 0;
+  return answer_text(result, text);
+}
+
+static int32_t answer_versions(BpValue *result, const BpCudaDevice *device, int32_t attr) {
+  char text[32];
+  int version = 0;
+  if (attr == BP_ATTR_COMPUTE_VERSION)
+    snprintf(text, sizeof(text), "%d.%d", device->arch / 10, device->arch % 10);
+  else if (bp_cu.cuDriverGetVersion(&version) == CUDA_SUCCESS)
+    snprintf(text, sizeof(text), "%d.%d", version / 1000, version % 1000 / 10);
+  else
+    return 0;
+  return answer_text(result, text);
+}
+
+/* The version of the kernel's driver, "550.54.14", is only in its own file. */
+static int32_t answer_driver_version(BpValue *result) {
+  char line[256] = "", version[32] = "";
+  FILE *file = fopen("/proc/driver/nvidia/version", "re");
+  if (!file)
+    return 0;
+  const char *got = fgets(line, sizeof(line), file);
+  fclose(file);
+  for (const char *p = got; p && *p; p++) {
+    size_t digits = strspn(p, "0123456789.");
+    if (digits > 4 && strchr(p, '.') < p + digits && (p == line || p[-1] == ' ')) {
+      snprintf(version, sizeof(version), "%.*s", (int)digits, p);
+      return answer_text(result, version);
+    }
+  }
+  return 0;
+}
+
+static int32_t answer_total_memory(BpValue *result, const BpCudaDevice *device) {
+  size_t bytes = 0;
+  if (bp_cu.cuDeviceTotalMem_v2(&bytes, device->id) != CUDA_SUCCESS)
+    return 0;
+  return answer_int(result, (int64_t)bytes);
+}
+
+static int32_t answer_free_memory(BpValue *result, int32_t device_id) {
+  size_t available = 0, total = 0;
+  if (!bp_cuda_device(device_id))
+    return -1;
+  if (bp_cu.cuMemGetInfo_v2(&available, &total) != CUDA_SUCCESS)
+    return 0;
+  return answer_int(result, (int64_t)available);
+}
+
+static int32_t answer_target(BpValue *result, const BpCudaDevice *device) {
+  char text[256];
+  int shared = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+  snprintf(text, sizeof(text),
+           "cuda -arch=sm_%d -max_num_threads=%d -max_shared_memory_per_block=%d", device->arch,
+           device->most_threads, shared < BP_CUDA_STATIC_SHARED ? shared : BP_CUDA_STATIC_SHARED);
+  return answer_text(result, text);
+}
+
+static int32_t get_number_attr(const BpCudaDevice *device, int32_t attr, BpValue *result) {
+  switch (attr) {
+  case BP_ATTR_MAX_THREADS_PER_BLOCK:
+    return answer_int(result, device->most_threads);
+  case BP_ATTR_WARP_SIZE:
+    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE));
+  case BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK:
+    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK));
+  case BP_ATTR_MAX_CLOCK_RATE:
+    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE));
+  case BP_ATTR_MULTI_PROCESSOR_COUNT:
+    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  case BP_ATTR_MAX_REGISTERS_PER_BLOCK:
+    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK));
+  case BP_ATTR_L2_CACHE_SIZE:
+    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
+  case BP_ATTR_IMAGE_PITCH_ALIGNMENT:
+    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT));
+  case BP_ATTR_TOTAL_GLOBAL_MEMORY:
+  case BP_ATTR_MAX_ALLOCATION: /* there is no other limit */
+    return answer_total_memory(result, device);
+  case BP_ATTR_AVAILABLE_GLOBAL_MEMORY:
+    return answer_free_memory(result, device->index);
+  case BP_ATTR_DATA_ALIGNMENT:
+    return answer_int(result, BP_CUDA_ALIGNMENT);
+  case BP_ATTR_RANK:
+    return answer_int(result, RANK);
+  default:
+    return 0;
+  }
+}
+
+int32_t bp_cuda_get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  pthread_once(&found.once, find_devices);
+  if (device_id < 0 || device_id >= found.count)
+    return attr == BP_ATTR_EXIST ? answer_bool(result, 0) : 0;
+  const BpCudaDevice *device = &found.devices[device_id];
+  switch (attr) {
+  case BP_ATTR_EXIST:
+    return answer_bool(result, atomic_load(&device->lost) == CUDA_SUCCESS);
+  case BP_ATTR_HOST_ACCESSIBLE:
+    return answer_bool(result, 0);
+  case BP_ATTR_DEVICE_NAME:
+    return answer_name(result, device);
+  case BP_ATTR_VENDOR:
+    return answer_text(result, "NVIDIA");
+  case BP_ATTR_UUID:
+    return answer_uuid(result, device);
+  case BP_ATTR_PCI_ADDRESS:
+    return answer_pci_address(result, device);
+  case BP_ATTR_COMPUTE_VERSION:
+  case BP_ATTR_API_VERSION:
+    return answer_versions(result, device, attr);
+  case BP_ATTR_DRIVER_VERSION:
+    return answer_driver_version(result);
+  case BP_ATTR_MAX_THREAD_DIMENSIONS:
+    return answer_extents(result, device->block);
+  case BP_ATTR_MAX_GRID_DIMENSIONS:
+    return answer_extents(result, device->grid);
+  case BP_ATTR_TARGET:
+    return answer_target(result, device);
+  default:
+    return get_number_attr(device, attr, result);
+  }
+}
+
+/* Facts that no attribute holds. */
+static int32_t visit_facts(int32_t device_id,
+                           int32_t (*visit)(void *context, const char *name, const BpValue *value),
+                           void *context) {
+  static const struct {
+    const char *name;
+    int which;
+  } facts[] = {
+      {"max_shared_memory_per_block_optin", CU_DEVICE_ATTRIBUTE_SHARED_MEMORY_OPTIN},
+      {"memory_clock_rate_khz", CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE},
+      {"memory_bus_width_bits", CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH},
+      {"integrated", CU_DEVICE_ATTRIBUTE_INTEGRATED},
+      {"memory_pools", CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED},
+  };
+  pthread_once(&found.once, find_devices);
+  if (device_id < 0 || device_id >= found.count)
+    return raise_no_device(device_id);
+  for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+    BpValue value = {.type_index = BP_TYPE_INT};
+    value.v_int64 = attribute(&found.devices[device_id], facts[i].which);
+    if (value.v_int64 >= 0 && visit(context, facts[i].name, &value) != 0)
+      break;
+  }
+  return 0;
+}
+
+const BpDeviceApi bp_cuda_device_api = {
+    .struct_size = sizeof(BpDeviceApi),
+    .device_type = BP_DEVICE_CUDA,
+    .name = "cuda",
+    .get_device_count = bp_cuda_get_device_count,
+    .get_attr = bp_cuda_get_attr,
+    .set_device = bp_cuda_set_device,
+    .alloc_data_space = bp_cuda_alloc,
+    .free_data_space = bp_cuda_free,
+    .alloc_workspace = bp_cuda_alloc_workspace,
+    .free_workspace = bp_cuda_free_workspace,
+    .copy = bp_cuda_copy,
+    .create_stream = bp_cuda_create_stream,
+    .free_stream = bp_cuda_free_stream,
+    .sync_stream_from_to = bp_cuda_sync_from_to,
+    .stream_sync = bp_cuda_stream_sync,
+    .timer_start = bp_cuda_timer_start,
+    .timer_stop = bp_cuda_timer_stop,
+    .timer_read = bp_cuda_timer_read,
+    .record_begin = bp_cuda_record_begin,
+    .record_end = bp_cuda_record_end,
+    .record_replay = bp_cuda_record_replay,
+    .record_free = bp_cuda_record_free,
+    .visit_facts = visit_facts,
+};

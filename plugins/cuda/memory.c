@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data space, workspace and copies.
+ *
+ * Data space is the driver's plain memory, which may be used on every stream; freeing it waits for
+ * queued work. Workspace is the driver's pool: allocated and freed in the order of the current
+ * stream, so that it never waits and is never reused too early. */
+#include "cuda.h"
+
+#include <string.h>
+
+static CUdeviceptr address_of(const void *handle) {
+  return (CUdeviceptr)(uintptr_t)handle;
+}
+
+/* ---- Data space ---------------------------------------------------------------------------- */
+
+/* What the pool holds in reserve may be just what is missing. */
+static CUresult alloc_or_trim(const BpCudaDevice *device, CUdeviceptr *data, size_t size) {
+  CUresult status = bp_cu.cuMemAlloc_v2(data, size);
+  if (status != CUDA_ERROR_OUT_OF_MEMORY || !device->pool)
+    return status;
+  bp_cu.cuMemPoolTrimTo(device->pool, 0);
+  return bp_cu.cuMemAlloc_v2(data, size);
+}
+
+static int32_t raise_alloc(BpCudaDevice *device, CUresult status, const char *call, uint64_t size) {
+  bp_cuda_raise(device, status, call);
+  return bp_cuda_host.error->add_context("%llu bytes", (unsigned long long)size);
+}
+
+int32_t bp_cuda_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
+                      const char *mem_scope, void **handle) {
+  (void)hint;
+  CUdeviceptr data = 0;
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device)
+    return -1;
+  if (mem_scope && mem_scope[0] && strcmp(mem_scope, "global") != 0)
+    return bp_cuda_host.error->raise(
+        BP_ERROR_VALUE, "cuda: no memory scope \"%s\"; there is \"global\"", mem_scope);
+  CUresult status = alloc_or_trim(device, &data, size ? size : 1);
+  if (status != CUDA_SUCCESS)
+    return raise_alloc(device, status, "cuMemAlloc", size);
+  if (alignment > 1 && data % alignment != 0) {
+    bp_cu.cuMemFree_v2(data);
+    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
+                                     "cuda: memory aligned to %llu bytes is not to be had",
+                                     (unsigned long long)alignment);
+  }
+  *handle = (void *)(uintptr_t)data;
+  return 0;
+}
+
+/* Raises an error unless the driver says that `data` is of this device. */
+static int32_t check_owner(BpCudaDevice *device, CUdeviceptr data) {
+  int owner = -1;
+  CUresult status = bp_cu.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, data);
+  if (status == CUDA_SUCCESS && owner == device->id)
+    return 0;
+  if (status == CUDA_SUCCESS)
+    return bp_cuda_host.error->raise(BP_ERROR_VALUE, "cuda:%d: %#llx is memory of cuda:%d",
+                                     device->index, data, owner);
+  if (status == CUDA_ERROR_INVALID_VALUE)
+    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
+                                     "cuda:%d: %#llx is no memory of a GPU, or not any more",
+                                     device->index, data);
+  return bp_cuda_raise(device, status, "cuPointerGetAttribute");
+}
+
+int32_t bp_cuda_free(int32_t device_id, void *handle) {
+  if (!handle)
+    return 0;
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device || check_owner(device, address_of(handle)) != 0)
+    return -1;
+  CUresult status = bp_cu.cuMemFree_v2(address_of(handle));
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemFree");
+}
+
+/* ---- Workspace ----------------------------------------------------------------------------- */
+
+/* The stream that is current in this thread, if its device is. */
+static CUstream current_stream(const BpCudaDevice *device) {
+  int32_t current = 0;
+  void *stream = NULL;
+  bp_cuda_host.runtime->get_current(BP_DEVICE_CUDA, &current, &stream);
+  return bp_cuda_stream(device, current == device->index ? stream : NULL);
+}
+
+int32_t bp_cuda_alloc_workspace(int32_t device_id, uint64_t size, BpDataType hint, void **handle) {
+  CUdeviceptr data = 0;
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device)
+    return -1;
+  if (!device->pool)
+    return bp_cuda_alloc(device_id, size, 1, hint, NULL, handle);
+  CUresult status = bp_cu.cuMemAllocAsync(&data, size ? size : 1, current_stream(device));
+  if (status != CUDA_SUCCESS)
+    return raise_alloc(device, status, "cuMemAllocAsync", size);
+  *handle = (void *)(uintptr_t)data;
+  return 0;
+}
+
+int32_t bp_cuda_free_workspace(int32_t device_id, void *handle) {
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device)
+    return -1;
+  if (!device->pool)
+    return bp_cuda_free(device_id, handle);
+  CUresult status = bp_cu.cuMemFreeAsync(address_of(handle), current_stream(device));
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemFreeAsync");
+}
+
+/* ---- Copies from the host ------------------------------------------------------------------ */
+
+/* Makes the pinned memory and the event of a stage, with its lock held. */
+static int32_t open_stage(BpCudaDevice *device, BpCudaStage *stage) {
+  CUresult status = bp_cu.cuEventCreate(&stage->copied, CU_EVENT_DISABLE_TIMING);
+  if (status != CUDA_SUCCESS)
+    return bp_cuda_raise(device, status, "cuEventCreate");
+  status = bp_cu.cuMemHostAlloc(&stage->data, BP_CUDA_STAGE_BYTES, 0);
+  if (status == CUDA_SUCCESS)
+    return 0;
+  bp_cu.cuEventDestroy_v2(stage->copied);
+  stage->data = NULL;
+  return bp_cuda_raise(device, status, "cuMemHostAlloc");
+}
+
+/* With the stage's lock held. */
+static int32_t queue_stage(BpCudaDevice *device, BpCudaStage *stage, CUdeviceptr to,
+                           const void *from, size_t size, CUstream stream) {
+  if (!stage->data && open_stage(device, stage) != 0)
+    return -1;
+  CUresult status = bp_cu.cuEventSynchronize(stage->copied); /* an earlier copy from here */
+  if (status != CUDA_SUCCESS)
+    return bp_cuda_raise(device, status, "cuEventSynchronize");
+  memcpy(stage->data, from, size);
+  status = bp_cu.cuMemcpyHtoDAsync_v2(to, stage->data, size, stream);
+  if (status != CUDA_SUCCESS)
+    return bp_cuda_raise(device, status, "cuMemcpyHtoDAsync");
+  status = bp_cu.cuEventRecord(stage->copied, stream);
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuEventRecord");
+}
+
+/* A small copy goes through pinned memory and does not wait for the stream. */
+static int32_t copy_staged(BpCudaDevice *device, CUdeviceptr to, const void *from, size_t size,
+                           CUstream stream) {
+  BpCudaStage *stage = &device->stages[atomic_fetch_add(&device->next_stage, 1) % BP_CUDA_STAGES];
+  pthread_mutex_lock(&stage->lock);
+  int32_t rc = queue_stage(device, stage, to, from, size, stream);
+  pthread_mutex_unlock(&stage->lock);
+  return rc;
+}
+
+/* A large one is the driver's to stage, and is waited for: whether its source has been consumed on
+ * return depends on what memory that is and on the machine. */
+static int32_t copy_waiting(BpCudaDevice *device, CUdeviceptr to, const void *from, size_t size,
+                            CUstream stream) {
+  CUresult status = bp_cu.cuMemcpyHtoDAsync_v2(to, from, size, stream);
+  if (status != CUDA_SUCCESS)
+    return bp_cuda_raise(device, status, "cuMemcpyHtoDAsync");
+  status = bp_cu.cuStreamSynchronize(stream);
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuStreamSynchronize");
+}
+
+static int32_t to_device(const BpCopy *copy, void *handle) {
+  int capturing = 0;
+  BpCudaDevice *device = bp_cuda_device(copy->to_device.device_id);
+  if (!device)
+    return -1;
+  CUstream stream = bp_cuda_stream(device, handle);
+  CUresult status = bp_cu.cuStreamIsCapturing(stream, &capturing);
+  if (status != CUDA_SUCCESS)
+    return bp_cuda_raise(device, status, "cuStreamIsCapturing");
+  if (capturing)
+    return bp_cuda_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
+                                     "cuda:%d: a copy from the host cannot be recorded, for its "
+                                     "source is consumed at once; copy before the recording",
+                                     device->index);
+  const char *from = (const char *)copy->from + copy->from_offset;
+  CUdeviceptr to = address_of(copy->to) + copy->to_offset;
+  return copy->size <= BP_CUDA_STAGE_BYTES ? copy_staged(device, to, from, copy->size, stream)
+                                           : copy_waiting(device, to, from, copy->size, stream);
+}
+
+/* ---- Other copies -------------------------------------------------------------------------- */
+
+static int32_t from_device(const BpCopy *copy, void *stream) {
+  BpCudaDevice *device = bp_cuda_device(copy->from_device.device_id);
+  if (!device)
+    return -1;
+  CUresult status = bp_cu.cuMemcpyDtoHAsync_v2((char *)copy->to + copy->to_offset,
+                                               address_of(copy->from) + copy->from_offset,
+                                               copy->size, bp_cuda_stream(device, stream));
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemcpyDtoHAsync");
+}
+
+static int32_t within_device(const BpCopy *copy, void *stream) {
+  BpCudaDevice *device = bp_cuda_device(copy->to_device.device_id);
+  if (!device)
+    return -1;
+  CUresult status = bp_cu.cuMemcpyDtoDAsync_v2(address_of(copy->to) + copy->to_offset,
+                                               address_of(copy->from) + copy->from_offset,
+                                               copy->size, bp_cuda_stream(device, stream));
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemcpyDtoDAsync");
+}
+
+/* Between two devices: on a stream of the source, in order with the target's default stream. */
+static int32_t between_devices(const BpCopy *copy, void *handle) {
+  BpCudaDevice *to = bp_cuda_device(copy->to_device.device_id);
+  BpCudaDevice *from = to ? bp_cuda_device(copy->from_device.device_id) : NULL;
+  if (!from)
+    return -1;
+  CUstream stream = bp_cuda_stream(from, handle);
+  CUresult status = bp_cuda_order(to, to->stream, stream);
+  if (status == CUDA_SUCCESS)
+    status = bp_cu.cuCtxSetCurrent(from->context);
+  if (status == CUDA_SUCCESS)
+    status = bp_cu.cuMemcpyPeerAsync(address_of(copy->to) + copy->to_offset, to->context,
+                                     address_of(copy->from) + copy->from_offset, from->context,
+                                     copy->size, stream);
+  if (status == CUDA_SUCCESS)
+    status = bp_cuda_order(from, stream, to->stream);
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(from, status, "cuMemcpyPeerAsync");
+}
+
+int32_t bp_cuda_copy(const BpCopy *copy, void *stream) {
+  if (copy->size == 0)
+    return 0;
+  if (copy->from_device.device_type != BP_DEVICE_CUDA)
+    return to_device(copy, stream);
+  if (copy->to_device.device_type != BP_DEVICE_CUDA)
+    return from_device(copy, stream);
+  return copy->from_device.device_id == copy->to_device.device_id ? within_device(copy, stream)
+                                                                  : between_devices(copy, stream);
+}

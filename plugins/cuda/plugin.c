@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Descriptor and entry point of the plugin cuda. */
+#include "config.h"
+
+#include "cuda.h"
+
+BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
+                     "name=cuda\n"
+                     "version=" PACKAGE_VERSION "\n"
+                     "license=Apache-2.0\n"
+                     "description=NVIDIA GPUs through CUDA, and code generation for them\n"
+                     "entry=bp_plugin_entry_cuda\n"
+                     "provides=device_api.cuda target.build.cuda "
+                     "runtime.module.loadbinary_cuda\n"
+                     "devices=cuda\n"
+                     "targets=cuda\n"
+                     "libraries=libcuda.so.1 libnvrtc.so.12 libnvrtc.so.13\n"
+                     "package=libcuda1\n");
+
+BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"cuda\",\"description\":\"NVIDIA GPUs\","
+                      "\"priority\":\"recommended\",\"soname\":[\"libcuda.so.1\"]},"
+                      "{\"feature\":\"nvrtc\",\"description\":\"Compiling for NVIDIA GPUs\","
+                      "\"priority\":\"suggested\","
+                      "\"soname\":[\"libnvrtc.so.12\",\"libnvrtc.so.13\"]}]");
+
+BpPluginTables bp_cuda_host;
+
+static int32_t initialize(void) {
+  const BpPluginTables *host = &bp_cuda_host;
+  if (host->target->register_kind(&bp_cuda_kind) ||
+      bp_plugin_register_device_api(host, "device_api.cuda", &bp_cuda_device_api) ||
+      bp_plugin_register(host, "target.build.cuda", bp_cuda_build, NULL))
+    return -1;
+  return bp_plugin_register(host, "runtime.module.loadbinary_cuda", bp_cuda_loadbinary, NULL);
+}
+
+BP_PLUGIN_EXPORT int32_t bp_plugin_entry_cuda(const BpHost *host, BpPlugin *plugin);
+
+int32_t bp_plugin_entry_cuda(const BpHost *host, BpPlugin *plugin) {
+  if (host->abi_version != BP_ABI_VERSION || bp_plugin_fetch_tables(host, &bp_cuda_host) != 0)
+    return -1;
+  plugin->abi_version = BP_ABI_VERSION;
+  plugin->initialize = initialize;
+  return 0;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams, timers and recordings. A failure of queued work is the context's: the driver reports it
+ * to whoever calls next, so no stream needs to remember it. */
+#include "cuda.h"
+
+#include <stdlib.h>
+
+/* ---- Streams ------------------------------------------------------------------------------- */
+
+int32_t bp_cuda_create_stream(int32_t device_id, void **handle) {
+  CUstream stream = NULL;
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device)
+    return -1;
+  CUresult status = bp_cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+  if (status != CUDA_SUCCESS)
+    return bp_cuda_raise(device, status, "cuStreamCreate");
+  *handle = stream;
+  return 0;
+}
+
+int32_t bp_cuda_free_stream(int32_t device_id, void *handle) {
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device)
+    return -1;
+  CUresult status = handle ? bp_cu.cuStreamDestroy_v2((CUstream)handle) : CUDA_SUCCESS;
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuStreamDestroy");
+}
+
+CUresult bp_cuda_order(const BpCudaDevice *device, CUstream from, CUstream to) {
+  CUevent event = NULL;
+  CUresult status = bp_cu.cuCtxSetCurrent(device->context);
+  if (status == CUDA_SUCCESS)
+    status = bp_cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+  if (status != CUDA_SUCCESS)
+    return status;
+  status = bp_cu.cuEventRecord(event, from);
+  if (status == CUDA_SUCCESS)
+    status = bp_cu.cuStreamWaitEvent(to, event, 0);
+  bp_cu.cuEventDestroy_v2(event); /* lives on until it has been waited for */
+  return status;
+}
+
+int32_t bp_cuda_sync_from_to(int32_t device_id, void *from, void *to) {
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device)
+    return -1;
+  CUresult status = bp_cuda_order(device, bp_cuda_stream(device, from), bp_cuda_stream(device, to));
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuStreamWaitEvent");
+}
+
+int32_t bp_cuda_stream_sync(int32_t device_id, void *handle) {
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device)
+    return -1;
+  CUresult status = bp_cu.cuStreamSynchronize(bp_cuda_stream(device, handle));
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuStreamSynchronize");
+}
+
+/* ---- Timers -------------------------------------------------------------------------------- */
+
+typedef struct Timer {
+  int32_t device_id;
+  CUevent start;
+  CUevent stop; /* NULL before it was stopped */
+} Timer;
+
+/* Queues an event with the device's time; made if need be. */
+static int32_t mark(int32_t device_id, void *stream, CUevent *event) {
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device)
+    return -1;
+  CUresult status = *event ? CUDA_SUCCESS : bp_cu.cuEventCreate(event, CU_EVENT_DEFAULT);
+  if (status != CUDA_SUCCESS)
+    return bp_cuda_raise(device, status, "cuEventCreate");
+  status = bp_cu.cuEventRecord(*event, bp_cuda_stream(device, stream));
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuEventRecord");
+}
+
+static void free_timer(Timer *timer) {
+  if (timer->start)
+    bp_cu.cuEventDestroy_v2(timer->start);
+  if (timer->stop)
+    bp_cu.cuEventDestroy_v2(timer->stop);
+  free(timer);
+}
+
+int32_t bp_cuda_timer_start(int32_t device_id, void *stream, void **handle) {
+  Timer *timer = calloc(1, sizeof(*timer));
+  if (!timer)
+    return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "cuda: no memory for a timer");
+  timer->device_id = device_id;
+  if (mark(device_id, stream, &timer->start) != 0) {
+    free_timer(timer);
+    return -1;
+  }
+  *handle = timer;
+  return 0;
+}
+
+int32_t bp_cuda_timer_stop(void *handle, void *stream) {
+  Timer *timer = handle;
+  return mark(timer->device_id, stream, &timer->stop);
+}
+
+int32_t bp_cuda_timer_read(void *handle, int64_t *nanoseconds) {
+  Timer *timer = handle;
+  float milliseconds = 0;
+  BpCudaDevice *device = bp_cuda_device(timer->device_id);
+  CUresult status = CUDA_SUCCESS;
+  int32_t rc = device ? 0 : -1;
+  if (device && !timer->stop)
+    rc = bp_cuda_host.error->raise(BP_ERROR_VALUE, "cuda: a timer that was not stopped");
+  if (rc == 0)
+    status = bp_cu.cuEventSynchronize(timer->stop);
+  if (rc == 0 && status == CUDA_SUCCESS)
+    status = bp_cu.cuEventElapsedTime(&milliseconds, timer->start, timer->stop);
+  if (status != CUDA_SUCCESS)
+    rc = bp_cuda_raise(device, status, "reading a timer");
+  *nanoseconds = (int64_t)((double)milliseconds * 1e6);
+  if (device)
+    free_timer(timer);
+  else
+    free(timer);
+  return rc;
+}
+
+/* ---- Recordings ---------------------------------------------------------------------------- */
+
+struct BpRecording {
+  int32_t device_id;
+  CUgraphExec exec;
+};
+
+int32_t bp_cuda_record_begin(int32_t device_id, void *stream) {
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device)
+    return -1;
+  CUresult status = bp_cu.cuStreamBeginCapture_v2(bp_cuda_stream(device, stream),
+                                                  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuStreamBeginCapture");
+}
+
+static int32_t make_recording(BpCudaDevice *device, CUgraph graph, BpRecording **recording) {
+  BpRecording *made = calloc(1, sizeof(*made));
+  if (!made)
+    return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "cuda: no memory for a recording");
+  made->device_id = device->index;
+  CUresult status = bp_cu.cuGraphInstantiateWithFlags(&made->exec, graph, 0);
+  if (status != CUDA_SUCCESS) {
+    free(made);
+    return bp_cuda_raise(device, status, "cuGraphInstantiate");
+  }
+  *recording = made;
+  return 0;
+}
+
+int32_t bp_cuda_record_end(int32_t device_id, void *stream, BpRecording **recording) {
+  CUgraph graph = NULL;
+  BpCudaDevice *device = bp_cuda_device(device_id);
+  if (!device)
+    return -1;
+  CUresult status = bp_cu.cuStreamEndCapture(bp_cuda_stream(device, stream), &graph);
+  if (status != CUDA_SUCCESS)
+    return bp_cuda_raise(device, status, "cuStreamEndCapture");
+  int32_t rc = make_recording(device, graph, recording);
+  bp_cu.cuGraphDestroy(graph);
+  return rc;
+}
+
+int32_t bp_cuda_record_replay(BpRecording *recording, void *stream) {
+  BpCudaDevice *device = bp_cuda_device(recording->device_id);
+  if (!device)
+    return -1;
+  CUresult status = bp_cu.cuGraphLaunch(recording->exec, bp_cuda_stream(device, stream));
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuGraphLaunch");
+}
+
+int32_t bp_cuda_record_free(BpRecording *recording) {
+  if (recording && bp_cuda_device_if_open(recording->device_id))
+    bp_cu.cuGraphExecDestroy(recording->exec);
+  free(recording);
+  return 0;
+}

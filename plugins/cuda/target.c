@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Target kind `cuda`: the emitter's dialect "cuda", compiled by NVRTC if the target names an
+ * architecture, and the table of the kernels. */
+#include "cuda.h"
+
+#include <backplane/emitter_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ATTR_ARCH    "arch"
+#define ATTR_OPTIONS "options"
+
+static const BpTargetAttr attrs[] = {
+    {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels run over blocks of threads"},
+    {ATTR_ARCH, BP_TYPE_STR, 0, NULL,
+     "sm_90: code for that GPU; compute_90: PTX for it and later ones; unset: source, compiled for "
+     "the GPU that runs it"},
+    {ATTR_OPTIONS, BP_TYPE_STR, 0, NULL, "further options for NVRTC, separated by spaces"},
+    {BP_TARGET_MAX_NUM_THREADS, BP_TYPE_INT, 0, "1024", "threads in a block"},
+    {BP_TARGET_THREAD_WARP_SIZE, BP_TYPE_INT, 0, "32", "threads in lock-step"},
+    {BP_TARGET_MAX_SHARED_MEMORY, BP_TYPE_INT, 0, "49152", "bytes of shared memory of a block"},
+    {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, "128", "width of the vectors that are worthwhile"},
+    {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, "32", "how many of them a thread may hold"},
+};
+
+/* The text of an attribute, NULL if it is unset. It is in the target or, a short one, in `value`.
+ */
+static const char *get_text(const BpTarget *target, const char *name, BpValue *value) {
+  BpByteArray text = {NULL, 0};
+  *value = (BpValue){.type_index = BP_TYPE_NONE};
+  if (bp_cuda_host.target->get_attr(target, name, value) != 0 ||
+      value->type_index == BP_TYPE_NONE || bp_cuda_host.object->view_str(value, &text) != 0)
+    return NULL;
+  return text.data;
+}
+
+static int64_t get_int(const BpTarget *target, const char *name) {
+  BpValue value = {.type_index = BP_TYPE_NONE};
+  if (bp_cuda_host.target->get_attr(target, name, &value) != 0)
+    return 0;
+  return value.v_int64;
+}
+
+static int32_t complete(BpTarget *target) {
+  BpValue arch_value, options_value;
+  const char *arch = get_text(target, ATTR_ARCH, &arch_value);
+  int64_t shared = get_int(target, BP_TARGET_MAX_SHARED_MEMORY);
+  if (!arch && get_text(target, ATTR_OPTIONS, &options_value))
+    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
+                                     "target cuda: -options without -arch: nothing is compiled");
+  if (shared < 0 || shared > BP_CUDA_STATIC_SHARED)
+    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
+                                     "target cuda: -max_shared_memory_per_block=%lld; generated "
+                                     "code uses at most %d bytes",
+                                     (long long)shared, BP_CUDA_STATIC_SHARED);
+  return arch ? bp_cuda_check_arch(arch) : 0;
+}
+
+const BpTargetKind bp_cuda_kind = {
+    .struct_size = sizeof(BpTargetKind),
+    .name = "cuda",
+    .device_type = BP_DEVICE_CUDA,
+    .ir_level = BP_IR_LEVEL,
+    .attrs = attrs,
+    .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
+    .description = "CUDA C++, compiled by NVRTC",
+    .complete = complete,
+};
+
+/* One kernel as it is described; the arrays are its own. */
+typedef struct Described {
+  BpKernelInfo info;
+  BpDataType *dtypes;
+  const char *tags[BP_CUDA_MOST_TAGS];
+} Described;
+
+static int32_t describe_tags(const BpIrTable *ir, const BpIrNode *function, Described *kernel) {
+  for (int32_t i = (int32_t)ir->int_value(function); i < ir->num_operands(function); i++) {
+    const BpIrNode *attr = ir->operand(function, i);
+    if (ir->kind(attr) != BP_IR_ATTR || strcmp(ir->str_value(attr), BP_IR_ATTR_LAUNCH) != 0)
+      continue;
+    if (kernel->info.num_launch_tags == BP_CUDA_MOST_TAGS)
+      return bp_cuda_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
+                                       "target cuda: kernel %s has more than %d launch tags",
+                                       kernel->info.name, BP_CUDA_MOST_TAGS);
+    kernel->tags[kernel->info.num_launch_tags++] = ir->str_value(ir->operand(attr, 0));
+  }
+  kernel->info.launch_tags = kernel->tags;
+  return 0;
+}
+
+static int32_t describe(const BpIrTable *ir, const BpIrNode *function, Described *kernel) {
+  kernel->info.name = ir->str_value(function);
+  kernel->info.num_args = (int32_t)ir->int_value(function);
+  kernel->dtypes = calloc((size_t)kernel->info.num_args + 1, sizeof(*kernel->dtypes));
+  if (!kernel->dtypes)
+    return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "target cuda: out of memory");
+  for (int32_t i = 0; i < kernel->info.num_args; i++) {
+    const BpIrNode *param = ir->operand(function, i);
+    kernel->dtypes[i] =
+        ir->kind(param) == BP_IR_BUFFER ? (BpDataType){BP_DTYPE_HANDLE, 64, 1} : ir->dtype(param);
+  }
+  kernel->info.arg_dtypes = kernel->dtypes;
+  return describe_tags(ir, function, kernel);
+}
+
+static BpModule *make_module(const BpIrTable *ir, const BpIrModule *module, int32_t format,
+                             const BpByteArray *code, const char *source) {
+  int32_t count = ir->num_functions(module);
+  Described *described = calloc((size_t)count + 1, sizeof(*described));
+  BpKernelInfo *infos = calloc((size_t)count + 1, sizeof(*infos));
+  int32_t rc = described && infos
+                   ? 0
+                   : bp_cuda_host.error->raise(BP_ERROR_MEMORY, "target cuda: out of memory");
+  for (int32_t i = 0; rc == 0 && i < count; i++) {
+    rc = describe(ir, ir->get_function(module, i), &described[i]);
+    infos[i] = described[i].info;
+  }
+  BpModule *result = rc == 0 ? bp_cuda_module_create(format, code, source, infos, count) : NULL;
+  for (int32_t i = 0; described && i < count; i++)
+    free(described[i].dtypes);
+  free(described);
+  free(infos);
+  return result;
+}
+
+/* Compiles the source if the target names what for. */
+static BpModule *build_source(const BpIrTable *ir, const BpIrModule *module, const BpTarget *target,
+                              const char *source) {
+  BpValue arch_value, options_value;
+  const char *arch = get_text(target, ATTR_ARCH, &arch_value);
+  const char *options = get_text(target, ATTR_OPTIONS, &options_value);
+  BpByteArray code = {source, strlen(source)};
+  if (!arch || ir->num_functions(module) == 0)
+    return make_module(ir, module, BP_CUDA_SOURCE, &code, NULL);
+  BpOwnedBytes compiled = {NULL, 0, NULL};
+  if (bp_cuda_compile(source, arch, options, &compiled) != 0)
+    return NULL;
+  int32_t format = strncmp(arch, "sm_", 3) == 0 ? BP_CUDA_CUBIN : BP_CUDA_PTX;
+  code = (BpByteArray){compiled.data, compiled.size};
+  BpModule *result = make_module(ir, module, format, &code, source);
+  compiled.free_data(compiled.data);
+  return result;
+}
+
+static BpModule *build(const BpIrModule *module, const BpTarget *target) {
+  const BpIrTable *ir = bp_cuda_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
+  const BpEmitterTable *emitter =
+      bp_cuda_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  if (!ir || !emitter) {
+    bp_cuda_host.error->raise(BP_ERROR_NOT_FOUND,
+                              "target cuda: the compiler library is not loaded");
+    return NULL;
+  }
+  const BpDialect *dialect = emitter->get_dialect("cuda");
+  BpOwnedBytes text = {NULL, 0, NULL};
+  if (!dialect || emitter->emit(module, dialect, &text) != 0)
+    return NULL;
+  BpModule *result = build_source(ir, module, target, text.data);
+  text.free_data(text.data);
+  return result;
+}
+
+int bp_cuda_build(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
+      args[1].type_index != BP_TYPE_TARGET)
+    return bp_cuda_host.error->raise(BP_ERROR_TYPE,
+                                     "target.build.cuda: expected an IR module and a target");
+  BpModule *built = build((const BpIrModule *)(const void *)args[0].v_obj,
+                          (const BpTarget *)(const void *)args[1].v_obj);
+  if (!built)
+    return -1;
+  result->type_index = BP_TYPE_MODULE;
+  result->v_obj = (BpObject *)(void *)built;
+  return 0;
+}
