@@ -15,7 +15,6 @@ static const char vector_support[] =
     "template <> struct bp_int<2> { typedef short type; };\n"
     "template <> struct bp_int<4> { typedef int type; };\n"
     "template <> struct bp_int<8> { typedef long long type; };\n"
-    "template <typename T> struct bp_same { typedef T type; };\n"
     "template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) bp_vec "
     "{\n"
     "  typedef T lane;\n"
@@ -28,11 +27,6 @@ static const char vector_support[] =
     "      bp_vec<T, N> a, bp_vec<T, N> b) { \\\n"
     "    BP_LANES a.v[i] = (T)(a.v[i] OP b.v[i]); \\\n"
     "    return a; \\\n"
-    "  } \\\n"
-    "  template <typename T, int N> BP_DEVICE bp_vec<T, N> operator OP( \\\n"
-    "      bp_vec<T, N> a, typename bp_same<T>::type b) { \\\n"
-    "    BP_LANES a.v[i] = (T)(a.v[i] OP b); \\\n"
-    "    return a; \\\n"
     "  }\n"
     "BP_ARITHMETIC(+) BP_ARITHMETIC(-) BP_ARITHMETIC(*) BP_ARITHMETIC(/) BP_ARITHMETIC(%)\n"
     "BP_ARITHMETIC(&) BP_ARITHMETIC(|) BP_ARITHMETIC(^) BP_ARITHMETIC(<<) BP_ARITHMETIC(>>)\n"
@@ -41,12 +35,6 @@ static const char vector_support[] =
     "  operator OP(bp_vec<T, N> a, bp_vec<T, N> b) { \\\n"
     "    bp_vec<typename bp_int<sizeof(T)>::type, N> r; \\\n"
     "    BP_LANES r.v[i] = a.v[i] OP b.v[i] ? -1 : 0; \\\n"
-    "    return r; \\\n"
-    "  } \\\n"
-    "  template <typename T, int N> BP_DEVICE bp_vec<typename bp_int<sizeof(T)>::type, N> \\\n"
-    "  operator OP(bp_vec<T, N> a, typename bp_same<T>::type b) { \\\n"
-    "    bp_vec<typename bp_int<sizeof(T)>::type, N> r; \\\n"
-    "    BP_LANES r.v[i] = a.v[i] OP b ? -1 : 0; \\\n"
     "    return r; \\\n"
     "  }\n"
     "BP_COMPARISON(==) BP_COMPARISON(!=) BP_COMPARISON(<) BP_COMPARISON(<=) BP_COMPARISON(>)\n"
@@ -256,7 +244,7 @@ const BpDialect bp__dialect_cuda = {
     .scalar_param = "const $1 $2",
     .no_alias = "__restrict__",
     .local_array = "alignas(16) $1 $2[$3]",
-    .shared_array = "__shared__ alignas(16) $1 $2[$3]",
+    .shared_array = "alignas(16) __shared__ $1 $2[$3]",
     .unroll = "#pragma unroll $1",
     .barrier_shared = "__syncthreads();",
     .barrier_global = "__syncthreads();", /* orders global memory within the block, too */

@@ -145,3 +145,17 @@ tests_mock_simdev_la_SOURCES = tests/mock/simdev.c tests/mock/simdev.h \
 	tests/mock/simdev_memory.c tests/mock/simdev_module.c tests/mock/simdev_queue.c
 tests_mock_simdev_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -I$(srcdir)
 tests_mock_simdev_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
+
+# A simulation of NVIDIA's driver and of NVRTC.
+check_LTLIBRARIES += tests/mock/fakecuda.la
+tests_mock_fakecuda_la_SOURCES = tests/mock/fakecuda.c tests/mock/fakecuda.h \
+	tests/mock/fakecuda_memory.c tests/mock/fakecuda_module.c tests/mock/fakecuda_stream.c
+tests_mock_fakecuda_la_CPPFLAGS = -D_GNU_SOURCE -I$(srcdir)
+tests_mock_fakecuda_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
+tests_mock_fakecuda_la_LIBADD = -ldl
+check_LTLIBRARIES += tests/mock/fakenvrtc.la
+tests_mock_fakenvrtc_la_SOURCES = tests/mock/fakenvrtc.c
+tests_mock_fakenvrtc_la_CPPFLAGS = -D_GNU_SOURCE -I$(srcdir) \
+	-DFAKE_KERNEL_HEADER='"$(abs_top_srcdir)/tests/mock/fakecuda_kernel.h"'
+tests_mock_fakenvrtc_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
+EXTRA_DIST += tests/mock/fakecuda_kernel.h
