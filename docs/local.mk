@@ -3,5 +3,5 @@
 
 EXTRA_DIST += docs/abi.md docs/artifacts.md docs/building.md docs/codegen.md docs/decisions.md \
 	docs/devices.md docs/graph.md docs/ir.md docs/lowering.md docs/models.md docs/operators.md \
-	docs/plugin-cpu.md docs/plugin-opencl.md docs/plugin-vulkan.md \
+	docs/plugin-cpu.md docs/plugin-cuda.md docs/plugin-opencl.md docs/plugin-vulkan.md \
 	docs/plugins.md docs/targets.md docs/testing.md docs/trust.md docs/tvm.md

@@ -12,7 +12,7 @@
  * fakecuda_stream.c  streams, events, graphs
  * fakecuda_module.c  modules and launches
  * fakenvrtc.c        the other library, NVRTC
- * fakecuda_kernel.h  what makes C++ of CUDA C++ */
+ * fakecuda_kernel.hpp  what makes C++ of CUDA C++ */
 #ifndef TESTS_MOCK_FAKECUDA_H
 #define TESTS_MOCK_FAKECUDA_H
 

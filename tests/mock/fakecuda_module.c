@@ -3,13 +3,14 @@
 #include "tests/mock/fakecuda.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* What the library has for each kernel; see fakecuda_kernel.h. */
+/* What the library has for each kernel; see fakecuda_kernel.hpp. */
 typedef int (*Run)(void **params, const unsigned *grid, const unsigned *block, unsigned shared,
                    void *(*resolve)(unsigned long long data));
 
@@ -30,8 +31,12 @@ struct CUfunc_st {
 /* ---- Loading ------------------------------------------------------------------------------- */
 
 static void *open_library(const char *data, size_t size) {
+  static int libraries;
   char path[64];
-  int file = memfd_create("fakecuda", MFD_CLOEXEC);
+  int unnumbered = memfd_create("fakecuda", MFD_CLOEXEC);
+  /* dlopen takes equal names for the same library. */
+  int file = unnumbered < 0 ? -1 : fcntl(unnumbered, F_DUPFD_CLOEXEC, 64 + libraries++ % 512);
+  close(unnumbered);
   if (file < 0 || write(file, data, size) != (ssize_t)size)
     return NULL;
   snprintf(path, sizeof(path), "/proc/self/fd/%d", file);

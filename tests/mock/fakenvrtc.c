@@ -63,8 +63,21 @@ static const struct {
     {"asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f));", "h = fake_float_to_half(f);"},
 };
 
+/* `extern __shared__ float x[];` is a pointer here. Returns how much of the source that was. */
+static int write_dynamic(FILE *file, const char *source) {
+  char type[64], name[64];
+  int used = 0;
+  if (sscanf(source, "extern __shared__ %63[a-zA-Z0-9_] %63[a-zA-Z0-9_][];%n", type, name, &used) !=
+          2 ||
+      used == 0)
+    return 0;
+  fprintf(file, "%s *%s = (%s *)fake_dynamic;", type, name, type);
+  return used;
+}
+
 static void write_source(FILE *file, const char *source) {
   while (*source) {
+    source += write_dynamic(file, source);
     size_t i = 0, count = sizeof(replacements) / sizeof(replacements[0]);
     while (i < count && strncmp(source, replacements[i].ptx, strlen(replacements[i].ptx)) != 0)
       i++;

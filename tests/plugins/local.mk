@@ -2,6 +2,12 @@
 # Tests of: plugins.
 test_programs += tests/plugins/test-cpu
 tests_plugins_test_cpu_LDADD = $(LDADD) -lm
+if BUILD_CUDA
+test_programs += tests/plugins/test-cuda
+tests_plugins_test_cuda_LDADD = $(LDADD) -ldl -lm
+test_scripts += tests/plugins/test-cuda-codegen.sh
+endif
+EXTRA_DIST += tests/plugins/test-cuda-codegen.sh
 if BUILD_OPENCL
 test_programs += tests/plugins/test-opencl
 tests_plugins_test_opencl_LDADD = $(LDADD) -lm

@@ -1,0 +1,1033 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin cuda: its devices, memory, streams, modules and failures. Unless BP_TEST_GPU is set,
+ * in a simulation of NVIDIA's driver and compiler (tests/mock/fakecuda.h), which shows that the
+ * plugin uses the driver's functions as they are documented and nothing about a GPU. With
+ * BP_TEST_GPU on a real one, without the tests that make the driver fail. */
+
+#include <backplane/device.h>
+#include <backplane/plugin_helpers.h>
+#include <backplane/plugins.h>
+#include <backplane/tensor.h>
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/compiler/codegen-util.h"
+#include "tests/mock/fakecuda.h"
+
+#define GPU0 ((BpDevice){BP_DEVICE_CUDA, 0})
+#define GPU1 ((BpDevice){BP_DEVICE_CUDA, 1})
+#define CPU  ((BpDevice){BP_DEVICE_CPU, 0})
+
+static int32_t num_devices(void) {
+  int32_t count = 0;
+  assert_ok(bp_device_count(BP_DEVICE_CUDA, &count, NULL));
+  return count;
+}
+
+static gboolean has_device(void) {
+  if (num_devices() == 0)
+    g_test_skip("there is no CUDA device");
+  return num_devices() > 0;
+}
+
+/* ---- The simulation's own functions --------------------------------------------------------- */
+
+static void *simulation;
+
+static gboolean is_simulated(void) {
+  if (!simulation)
+    g_test_skip("only a simulation fails when asked to");
+  return simulation != NULL;
+}
+
+static void fail(const char *function, int after, CUresult status) {
+  void (*call)(const char *, int, CUresult) =
+      (void (*)(const char *, int, CUresult))(uintptr_t)dlsym(simulation, "fakecuda_fail");
+  call(function, after, status);
+}
+
+static void fail_kernel(CUresult status) {
+  void (*call)(CUresult) = (void (*)(CUresult))(uintptr_t)dlsym(simulation, "fakecuda_fail_kernel");
+  call(status);
+}
+
+static int count_of(const char *what) {
+  int (*call)(const char *) = (int (*)(const char *))(uintptr_t)dlsym(simulation, "fakecuda_count");
+  return call(what);
+}
+
+/* ---- The host's tables, as a plugin gets them ------------------------------------------------ */
+
+static BpPluginTables tables;
+
+static int32_t provide(void) {
+  return bp_plugin_register(&tables, "test.cuda.host", bp_plugin_answer_context, NULL);
+}
+
+static int32_t keep_host(const BpHost *given, BpPlugin *plugin) {
+  assert_ok(bp_plugin_fetch_tables(given, &tables));
+  plugin->abi_version = BP_ABI_VERSION;
+  plugin->initialize = provide;
+  return 0;
+}
+
+static const BpModuleTable *module_table(void) {
+  if (!tables.module) {
+    assert_ok(
+        bp_plugin_register_static("abi=" BP_ABI_TEXT "\nname=test-cuda-host\nversion=1\n"
+                                  "license=Apache-2.0\ndescription=a test\n"
+                                  "entry=bp_plugin_entry_test_cuda_host\nprovides=test.cuda.host\n",
+                                  keep_host));
+    assert_ok(bp_plugin_activate("test-cuda-host"));
+  }
+  return tables.module;
+}
+
+/* ---- Device and memory ----------------------------------------------------------------------- */
+
+static void test_attributes(void) {
+  if (!has_device())
+    return;
+  static const int32_t types[BP_ATTR_COUNT] = {
+      [BP_ATTR_EXIST] = BP_TYPE_BOOL,
+      [BP_ATTR_MAX_THREADS_PER_BLOCK] = BP_TYPE_INT,
+      [BP_ATTR_WARP_SIZE] = BP_TYPE_INT,
+      [BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK] = BP_TYPE_INT,
+      [BP_ATTR_MAX_CLOCK_RATE] = BP_TYPE_INT,
+      [BP_ATTR_MULTI_PROCESSOR_COUNT] = BP_TYPE_INT,
+      [BP_ATTR_MAX_THREAD_DIMENSIONS] = BP_TYPE_SHAPE,
+      [BP_ATTR_MAX_REGISTERS_PER_BLOCK] = BP_TYPE_INT,
+      [BP_ATTR_L2_CACHE_SIZE] = BP_TYPE_INT,
+      [BP_ATTR_TOTAL_GLOBAL_MEMORY] = BP_TYPE_INT,
+      [BP_ATTR_AVAILABLE_GLOBAL_MEMORY] = BP_TYPE_INT,
+      [BP_ATTR_IMAGE_PITCH_ALIGNMENT] = BP_TYPE_INT,
+      [BP_ATTR_MAX_GRID_DIMENSIONS] = BP_TYPE_SHAPE,
+      [BP_ATTR_MAX_ALLOCATION] = BP_TYPE_INT,
+      [BP_ATTR_DATA_ALIGNMENT] = BP_TYPE_INT,
+      [BP_ATTR_HOST_ACCESSIBLE] = BP_TYPE_BOOL,
+      [BP_ATTR_RANK] = BP_TYPE_INT,
+  };
+  static const int32_t texts[] = {BP_ATTR_COMPUTE_VERSION, BP_ATTR_DEVICE_NAME, BP_ATTR_API_VERSION,
+                                  BP_ATTR_VENDOR,          BP_ATTR_UUID,        BP_ATTR_PCI_ADDRESS,
+                                  BP_ATTR_TARGET};
+  BpValue value;
+  for (int32_t i = 0; i < BP_ATTR_COUNT; i++) {
+    assert_ok(bp_device_get_attr(GPU0, i, &value));
+    if (types[i])
+      g_assert_cmpint(value.type_index, ==, types[i]);
+    if (types[i] == BP_TYPE_INT)
+      g_assert_cmpint(value.v_int64, >, 0);
+    bp_value_clear(&value);
+  }
+  for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+    BpByteArray text;
+    assert_ok(bp_device_get_attr(GPU0, texts[i], &value));
+    assert_ok(bp_value_view_str(&value, &text));
+    g_assert_cmpuint(text.size, >, 0);
+    bp_value_clear(&value);
+  }
+}
+
+static void test_target_from_device(void) {
+  if (!has_device())
+    return;
+  BpTarget *target = bp_target_from_device(GPU0);
+  assert_ok(target == NULL);
+  g_assert_cmpstr(bp_target_kind(target), ==, "cuda");
+  char *text = bp_target_format(target);
+  g_assert_nonnull(strstr(text, "-arch=sm_"));
+  bp_str_free(text);
+  bp_object_release(target);
+}
+
+static void copy_bytes(const void *from, uint64_t from_offset, BpDevice from_device, void *to,
+                       uint64_t to_offset, BpDevice to_device, uint64_t size) {
+  BpCopy copy = {.from = from,
+                 .from_offset = from_offset,
+                 .from_device = from_device,
+                 .to = to,
+                 .to_offset = to_offset,
+                 .to_device = to_device,
+                 .size = size};
+  assert_ok(bp_device_copy(&copy, NULL));
+}
+
+static void *alloc(BpDevice device, uint64_t size) {
+  void *handle = NULL;
+  assert_ok(bp_device_alloc(device, size, 256, dtype_of("uint8"), NULL, &handle));
+  return handle;
+}
+
+static void test_copies(void) {
+  if (!has_device())
+    return;
+  char from[] = "abcdefgh", to[] = "........";
+  void *a = alloc(GPU0, 16), *b = alloc(GPU0, 16);
+  copy_bytes(from, 1, CPU, a, 3, GPU0, 5);
+  memset(from, 'x', sizeof(from) - 1); /* the source has been consumed */
+  copy_bytes(a, 4, GPU0, b, 7, GPU0, 3);
+  copy_bytes(b, 7, GPU0, to, 2, CPU, 3);
+  assert_ok(bp_stream_sync(GPU0, NULL));
+  g_assert_cmpstr(to, ==, "..cde...");
+  assert_ok(bp_device_free(GPU0, a));
+  assert_ok(bp_device_free(GPU0, b));
+}
+
+/* More than what is staged, and more of it than there are stages. */
+static void test_large_copies(void) {
+  if (!has_device())
+    return;
+  const uint64_t size = (5 << 20) + 7, part = 100000;
+  char *from = g_malloc(size), *to = g_malloc0(size);
+  void *data = alloc(GPU0, size);
+  for (uint64_t i = 0; i < size; i++)
+    from[i] = (char)(i * 7 + (i >> 9));
+  copy_bytes(from, 0, CPU, data, 0, GPU0, size);
+  copy_bytes(data, 0, GPU0, to, 0, CPU, size);
+  assert_ok(bp_stream_sync(GPU0, NULL));
+  g_assert_cmpmem(from, size, to, size);
+  char *chunk = g_malloc(part);
+  for (uint64_t at = 0; at + part <= size; at += part) {
+    for (uint64_t i = 0; i < part; i++)
+      chunk[i] = from[at + i] = (char)(at / part + i);
+    copy_bytes(chunk, 0, CPU, data, at, GPU0, part);
+  }
+  copy_bytes(data, 0, GPU0, to, 0, CPU, size);
+  assert_ok(bp_stream_sync(GPU0, NULL));
+  g_assert_cmpmem(from, size, to, size);
+  assert_ok(bp_device_free(GPU0, data));
+  g_free(chunk);
+  g_free(from);
+  g_free(to);
+}
+
+static void test_copies_between_devices(void) {
+  if (!has_device())
+    return;
+  if (num_devices() < 2) {
+    g_test_skip("there is one CUDA device");
+    return;
+  }
+  char to[] = "........";
+  void *a = alloc(GPU0, 8), *b = alloc(GPU1, 8);
+  copy_bytes("abcdefgh", 0, CPU, a, 0, GPU0, 8);
+  copy_bytes("01234567", 0, CPU, b, 0, GPU1, 8);
+  copy_bytes(a, 2, GPU0, b, 1, GPU1, 3);
+  copy_bytes(b, 0, GPU1, to, 0, CPU, 8);
+  assert_ok(bp_stream_sync(GPU1, NULL));
+  g_assert_cmpstr(to, ==, "0cde4567");
+  g_assert_cmpint(bp_device_free(GPU0, b), ==, -1);
+  assert_error(BP_ERROR_VALUE, "is memory of cuda:1");
+  assert_ok(bp_device_free(GPU0, a));
+  assert_ok(bp_device_free(GPU1, b));
+}
+
+static void test_allocation_failures(void) {
+  if (!has_device())
+    return;
+  void *handle = NULL;
+  BpDataType hint = dtype_of("uint8");
+  g_assert_cmpint(bp_device_alloc(GPU0, (uint64_t)1 << 50, 64, hint, NULL, &handle), ==, -1);
+  assert_error(BP_ERROR_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
+  g_assert_cmpint(bp_device_alloc(GPU0, 16, 64, hint, "texture", &handle), ==, -1);
+  assert_error(BP_ERROR_VALUE, "texture");
+  handle = alloc(GPU0, 0);
+  g_assert_nonnull(handle);
+  assert_ok(bp_device_free(GPU0, handle));
+  g_assert_cmpint(bp_device_free(GPU0, handle), ==, -1);
+  assert_error(BP_ERROR_VALUE, "no memory of a GPU, or not any more");
+}
+
+static void test_workspace(void) {
+  if (!has_device())
+    return;
+  for (int32_t i = 0; i < num_devices(); i++) {
+    BpDevice device = {BP_DEVICE_CUDA, i};
+    char to[] = "....";
+    void *a = NULL, *b = NULL;
+    assert_ok(bp_workspace_alloc(device, 4, dtype_of("uint8"), &a));
+    assert_ok(bp_workspace_alloc(device, 1 << 20, dtype_of("uint8"), &b));
+    copy_bytes("abcd", 0, CPU, a, 0, device, 4);
+    copy_bytes(a, 0, device, b, 1000, device, 4);
+    assert_ok(bp_workspace_free(device, a));
+    copy_bytes(b, 1000, device, to, 0, CPU, 4);
+    assert_ok(bp_workspace_free(device, b));
+    assert_ok(bp_stream_sync(device, NULL));
+    g_assert_cmpstr(to, ==, "abcd");
+  }
+}
+
+/* What the pool keeps is given back when memory is short. */
+static void test_reserve_is_given_back(void) {
+  if (!has_device() || !is_simulated())
+    return;
+  const uint64_t most = (FAKE_MEMORY >> 2) * 3;
+  void *workspace = NULL, *data = NULL;
+  assert_ok(bp_workspace_alloc(GPU0, most, dtype_of("uint8"), &workspace));
+  g_assert_cmpint(bp_device_alloc(GPU0, most, 256, dtype_of("uint8"), NULL, &data), ==, -1);
+  assert_error(BP_ERROR_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
+  assert_ok(bp_workspace_free(GPU0, workspace));
+  assert_ok(bp_stream_sync(GPU0, NULL));
+  data = alloc(GPU0, most);
+  assert_ok(bp_device_free(GPU0, data));
+}
+
+/* ---- Kernels written by hand ------------------------------------------------------------------
+ */
+
+static const char source[] = "extern \"C\" __global__ void scale(float *x, float by, int add) {\n"
+                             "  int i = blockIdx.x * 4 + threadIdx.x;\n"
+                             "  x[i] = x[i] * by + add;\n"
+                             "}\n";
+
+static BpModule *load(const char *format, const BpByteArray *code) {
+  static const BpDataType dtypes[] = {
+      {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_FLOAT, 32, 1}, {BP_DTYPE_INT, 32, 1}};
+  static const char *const tags[] = {"blockIdx.x", "threadIdx.x", "tir.use_dyn_shared_memory"};
+  const BpKernelInfo kernels[] = {{"scale", dtypes, 3, 2, tags},
+                                  {"absent", dtypes, 3, 2, tags},
+                                  {"shares", dtypes, 3, 3, tags}};
+  BpOwnedBytes bytes;
+  assert_ok(module_table()->encode_device_code(format, kernels, 3, code, &bytes));
+  BpByteArray view = {bytes.data, bytes.size};
+  BpModule *module = bp_module_load_from_bytes("cuda", &view);
+  bp_owned_bytes_clear(&bytes);
+  return module;
+}
+
+static BpModule *load_source(const char *text) {
+  BpByteArray code = {text, strlen(text)};
+  BpModule *module = load("cu", &code);
+  assert_ok(module == NULL);
+  return module;
+}
+
+static BpFunction *get_function(BpModule *module, const char *name) {
+  BpFunction *function = NULL;
+  assert_ok(bp_module_get_function(module, name, 1, &function));
+  g_assert_nonnull(function);
+  return function;
+}
+
+static BpTensor *make_tensor(BpDevice device, const float *data, int64_t count) {
+  BpTensor *tensor = bp_tensor_create(&count, 1, dtype_of("float32"), device, NULL);
+  assert_ok(tensor == NULL);
+  assert_ok(bp_tensor_copy_from_host(&tensor->view, data, (uint64_t)count * 4));
+  return tensor;
+}
+
+static void set_scale_args(BpValue args[6], BpTensorView *view, double by, int64_t add) {
+  args[0] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW};
+  args[0].v_view = view;
+  args[1] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = by};
+  args[2] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = add};
+  args[3] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 2};
+  args[4] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 4};
+  args[5] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 0};
+}
+
+static void scale_on(BpFunction *scale, BpDevice device, void *stream) {
+  float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  BpValue args[6], result;
+  assert_ok(bp_device_set_current(device, stream));
+  BpTensor *tensor = make_tensor(device, data, 8);
+  assert_ok(bp_stream_sync(device, NULL));
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  args[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data};
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(bp_stream_sync(device, stream));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  for (int i = 0; i < 8; i++)
+    g_assert_cmpfloat(data[i], ==, 4.0f * (float)i + 3);
+  bp_object_release(tensor);
+  assert_ok(bp_device_set_current(GPU0, NULL));
+}
+
+static void test_kernel_by_hand(void) {
+  if (!has_device())
+    return;
+  BpModule *module = load_source(source);
+  BpFunction *scale = get_function(module, "scale");
+  bp_object_release(module); /* the function keeps it */
+  for (int32_t i = 0; i < num_devices(); i++)
+    scale_on(scale, (BpDevice){BP_DEVICE_CUDA, i}, NULL);
+  void *stream = NULL;
+  assert_ok(bp_stream_create(GPU0, &stream));
+  scale_on(scale, GPU0, stream);
+  assert_ok(bp_stream_free(GPU0, stream));
+  bp_object_release(scale);
+}
+
+static gpointer scale_in_thread(gpointer scale) {
+  void *stream = NULL;
+  assert_ok(bp_stream_create(GPU0, &stream));
+  for (int i = 0; i < 20; i++)
+    scale_on(scale, GPU0, stream);
+  assert_ok(bp_stream_free(GPU0, stream));
+  return NULL;
+}
+
+/* The first launch, which compiles and loads, is everybody's. */
+static void test_threads(void) {
+  if (!has_device())
+    return;
+  GThread *threads[4];
+  BpModule *module = load_source(source);
+  BpFunction *scale = get_function(module, "scale");
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    threads[i] = g_thread_new("scale", scale_in_thread, scale);
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    g_thread_join(threads[i]);
+  bp_object_release(scale);
+  bp_object_release(module);
+}
+
+/* What one stream does to a tensor the next one sees, in an order that only events make. */
+static void test_stream_order(void) {
+  if (!has_device())
+    return;
+  float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  void *streams[3] = {NULL, NULL, NULL};
+  BpValue args[6], result;
+  BpModule *module = load_source(source);
+  BpFunction *scale = get_function(module, "scale");
+  BpTensor *tensor = make_tensor(GPU0, data, 8);
+  for (int i = 0; i < 3; i++) {
+    assert_ok(bp_stream_create(GPU0, &streams[i]));
+    assert_ok(bp_stream_sync_from_to(GPU0, i ? streams[i - 1] : NULL, streams[i]));
+    assert_ok(bp_device_set_current(GPU0, streams[i]));
+    set_scale_args(args, &tensor->view, i + 2, 1);
+    assert_ok(bp_function_call(scale, args, 5, &result));
+  }
+  assert_ok(bp_stream_sync_from_to(GPU0, streams[2], NULL));
+  assert_ok(bp_device_set_current(GPU0, NULL));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  for (int i = 0; i < 8; i++)
+    g_assert_cmpfloat(data[i], ==, ((float)i * 2 + 1) * 12 + 5);
+  for (int i = 0; i < 3; i++)
+    assert_ok(bp_stream_free(GPU0, streams[i]));
+  bp_object_release(tensor);
+  bp_object_release(scale);
+  bp_object_release(module);
+}
+
+static void test_views(void) {
+  if (!has_device())
+    return;
+  float data[16] = {0};
+  int64_t part = 8;
+  BpValue args[6], result;
+  BpModule *module = load_source(source);
+  BpFunction *scale = get_function(module, "scale");
+  BpTensor *whole = make_tensor(GPU0, data, 16);
+  BpTensor *view = bp_tensor_create_view(whole, &part, 1, dtype_of("float32"), 16);
+  assert_ok(view == NULL);
+  set_scale_args(args, &view->view, 3, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(bp_tensor_copy_to_host(&whole->view, data, sizeof(data)));
+  for (int i = 0; i < 16; i++)
+    g_assert_cmpfloat(data[i], ==, i >= 4 && i < 12 ? 1 : 0);
+  bp_object_release(view);
+  bp_object_release(whole);
+  bp_object_release(scale);
+  bp_object_release(module);
+}
+
+static void test_timers(void) {
+  if (!has_device())
+    return;
+  const BpDeviceApi *api = bp_device_api(BP_DEVICE_CUDA);
+  BpModule *module = load_source(source);
+  BpFunction *scale = get_function(module, "scale");
+  void *timer = NULL;
+  int64_t nanoseconds = -1;
+  assert_ok(api->timer_start(0, NULL, &timer));
+  scale_on(scale, GPU0, NULL);
+  assert_ok(api->timer_stop(timer, NULL));
+  assert_ok(api->timer_read(timer, &nanoseconds));
+  g_assert_cmpint(nanoseconds, >=, 0);
+  assert_ok(api->timer_start(0, NULL, &timer));
+  g_assert_cmpint(api->timer_read(timer, &nanoseconds), ==, -1);
+  assert_error(BP_ERROR_VALUE, "not stopped");
+  bp_object_release(scale);
+  bp_object_release(module);
+}
+
+static void test_recordings(void) {
+  if (!has_device())
+    return;
+  const BpDeviceApi *api = bp_device_api(BP_DEVICE_CUDA);
+  float data[8] = {0};
+  BpValue args[6], result;
+  BpRecording *recording = NULL;
+  BpModule *module = load_source(source);
+  BpFunction *scale = get_function(module, "scale");
+  BpTensor *tensor = make_tensor(GPU0, data, 8);
+  set_scale_args(args, &tensor->view, 1, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result)); /* loads the code */
+  assert_ok(api->record_begin(0, NULL));
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  BpCopy copy = {.from = data, .from_device = CPU, .to = tensor->view.data, .to_device = GPU0};
+  copy.size = 4;
+  g_assert_cmpint(bp_device_copy(&copy, NULL), ==, -1);
+  assert_error(BP_ERROR_NOT_IMPLEMENTED, "cannot be recorded");
+  assert_ok(api->record_end(0, NULL, &recording));
+  for (int i = 0; i < 3; i++)
+    assert_ok(api->record_replay(recording, NULL));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  g_assert_cmpfloat(data[0], ==, 7);
+  assert_ok(api->record_free(recording));
+  bp_object_release(tensor);
+  bp_object_release(scale);
+  bp_object_release(module);
+}
+
+static void expect(BpFunction *function, const BpValue *args, int32_t count, const char *kind,
+                   const char *message) {
+  BpValue result;
+  g_assert_cmpint(bp_function_call(function, args, count, &result), ==, -1);
+  assert_error(kind, message);
+}
+
+static void test_launch_errors(void) {
+  if (!has_device())
+    return;
+  float data[8] = {0};
+  BpTensor *tensor = make_tensor(GPU0, data, 8);
+  BpModule *module = load_source(source);
+  BpFunction *scale = get_function(module, "scale");
+  BpValue args[6], result;
+  set_scale_args(args, &tensor->view, 2, 1);
+  expect(scale, args, 4, BP_ERROR_TYPE, "scale: expected 3 arguments and 2 launch sizes, got 4");
+  args[2] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 1};
+  expect(scale, args, 5, BP_ERROR_TYPE, "scale: argument 2: expected an integer");
+  args[2] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = (int64_t)1 << 31};
+  expect(scale, args, 5, BP_ERROR_VALUE, "scale: argument 2: 2147483648 is no integer of 32 bits");
+  args[2] = args[0];
+  args[0] = args[3];
+  expect(scale, args, 5, BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
+  set_scale_args(args, &tensor->view, 2, 1);
+  args[4].v_int64 = 0;
+  expect(scale, args, 5, BP_ERROR_VALUE, "launch size 1 (threadIdx.x)");
+  args[4].v_int64 = 1 << 20;
+  expect(scale, args, 5, BP_ERROR_VALUE, "threadIdx.x: 1048576; cuda:0 takes at most 1024");
+  args[4].v_int64 = 4;
+  args[3].v_int64 = (int64_t)1 << 40;
+  expect(scale, args, 5, BP_ERROR_VALUE, "blockIdx.x: 1099511627776; cuda:0 takes at most");
+  BpTensorView odd = tensor->view;
+  odd.byte_offset = 4;
+  set_scale_args(args, &odd, 2, 1);
+  expect(scale, args, 5, BP_ERROR_VALUE, "may begin at a multiple of 16 bytes");
+  odd = (BpTensorView){.data = data, .device = CPU};
+  expect(scale, args, 5, BP_ERROR_VALUE, "expected a tensor on cuda:0");
+  odd.device = GPU1;
+  expect(scale, args, 5, BP_ERROR_VALUE, "expected a tensor on cuda:0");
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result)); /* the device is none the worse */
+  BpFunction *absent = get_function(module, "absent");
+  expect(absent, args, 5, BP_ERROR_DEVICE, "CUDA_ERROR_NOT_FOUND");
+  bp_object_release(absent);
+  bp_object_release(scale);
+  bp_object_release(module);
+  bp_object_release(tensor);
+}
+
+/* 64 KiB of it, which needs the driver's leave. */
+static void test_dynamic_shared_memory(void) {
+  if (!has_device())
+    return;
+  static const char text[] = "extern \"C\" __global__ void shares(float *x, float by, int last) {\n"
+                             "  extern __shared__ float room[];\n"
+                             "  room[last] = by;\n"
+                             "  x[threadIdx.x] = room[last];\n"
+                             "}\n";
+  float data[8] = {0};
+  BpTensor *tensor = make_tensor(GPU0, data, 8);
+  BpModule *module = load_source(text);
+  BpFunction *shares = get_function(module, "shares");
+  BpValue args[6], result;
+  set_scale_args(args, &tensor->view, 5, (65536 / 4) - 1);
+  args[3].v_int64 = args[4].v_int64 = 1;
+  args[5].v_int64 = 65536;
+  assert_ok(bp_function_call(shares, args, 6, &result));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  g_assert_cmpfloat(data[0], ==, 5);
+  args[5].v_int64 = 1 << 24;
+  expect(shares, args, 6, BP_ERROR_VALUE, "shared memory");
+  bp_object_release(shares);
+  bp_object_release(module);
+  bp_object_release(tensor);
+}
+
+static void test_bad_source(void) {
+  if (!has_device())
+    return;
+  BpModule *module =
+      load_source("extern \"C\" __global__ void scale(float *x) {\n  nonsense;\n}\n");
+  BpFunction *scale = get_function(module, "scale");
+  float data[8] = {0};
+  BpTensor *tensor = make_tensor(GPU0, data, 8);
+  BpValue args[6], result;
+  set_scale_args(args, &tensor->view, 2, 1);
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_COMPILE));
+  g_assert_nonnull(strstr(bp_error_message(), "error"));
+  g_assert_nonnull(strstr(bp_error_message(), "    2    nonsense;"));
+  bp_error_clear();
+  bp_object_release(scale);
+  bp_object_release(module);
+  bp_object_release(tensor);
+}
+
+/* ---- Kernels from the IR -----------------------------------------------------------------------
+ */
+
+#define KERNEL                                                                                     \
+  "(module (function \"add_one\" n:int32 (buffer A float32 global 64)"                             \
+  " (for b:int64 0 4 bound \"blockIdx.x\" (for t:int64 0 16 bound \"threadIdx.x\""                 \
+  " (store A (add (mul b 16) t) (add (load A (add (mul b 16) t)) (cast float32 n)))))))"
+
+static BpModule *build_kernel(const char *target) {
+  BpIrModule *module = parse_verified(KERNEL);
+  BpModule *built = build_ok(module, target);
+  bp_object_release(module);
+  return built;
+}
+
+static int call_add_one(BpModule *module, float data[64]) {
+  BpTensor *tensor = make_tensor(GPU0, data, 64);
+  BpFunction *function = get_function(module, "add_one");
+  BpValue args[4] = {{.type_index = BP_TYPE_INT, .v_int64 = 7},
+                     {.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
+                     {.type_index = BP_TYPE_INT, .v_int64 = 4},
+                     {.type_index = BP_TYPE_INT, .v_int64 = 16}},
+          result;
+  int rc = bp_function_call(function, args, 4, &result);
+  if (rc == 0)
+    rc = bp_tensor_copy_to_host(&tensor->view, data, 64 * sizeof(float));
+  bp_object_release(function);
+  bp_object_release(tensor);
+  return rc;
+}
+
+/* A module goes through bytes and does the same; half of it is an error. */
+static void check_bytes(BpModule *module) {
+  BpOwnedBytes bytes;
+  float data[64] = {0};
+  assert_ok(bp_module_save_to_bytes(module, &bytes));
+  BpByteArray view = {bytes.data, bytes.size};
+  BpModule *loaded = bp_module_load_from_bytes("cuda", &view);
+  assert_ok(loaded == NULL);
+  g_assert_cmpint(bp_module_get_property(loaded), ==,
+                  BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_RUNNABLE);
+  for (size_t size = 0; size < bytes.size; size += 1 + size / 20) {
+    BpByteArray part = {bytes.data, size};
+    g_assert_null(bp_module_load_from_bytes("cuda", &part));
+    g_assert_true(bp_error_is(BP_ERROR_FORMAT));
+    bp_error_clear();
+  }
+  if (num_devices() > 0) {
+    assert_ok(call_add_one(loaded, data));
+    g_assert_cmpfloat(data[63], ==, 7);
+  }
+  bp_object_release(loaded);
+  bp_owned_bytes_clear(&bytes);
+}
+
+static gboolean has_source(BpModule *module, const char *format, const char *part) {
+  BpOwnedBytes text;
+  if (bp_module_get_source(module, format, &text) != 0) {
+    bp_error_clear();
+    return FALSE;
+  }
+  gboolean found = text.data && strstr(text.data, part);
+  bp_owned_bytes_clear(&text);
+  return found;
+}
+
+/* "-arch=sm_90" of the first device, or "-arch=compute_90". */
+static char *target_for_device(const char *prefix) {
+  BpValue value;
+  BpByteArray version;
+  assert_ok(bp_device_get_attr(GPU0, BP_ATTR_COMPUTE_VERSION, &value));
+  assert_ok(bp_value_view_str(&value, &version));
+  char **parts = g_strsplit(version.data, ".", 2);
+  char *text = g_strdup_printf("cuda -arch=%s_%s%s", prefix, parts[0], parts[1]);
+  g_strfreev(parts);
+  bp_value_clear(&value);
+  return text;
+}
+
+static void test_source_is_compiled_where_it_runs(void) {
+  BpModule *module = build_kernel("cuda");
+  g_assert_true(has_source(module, "", "__global__"));
+  g_assert_true(has_source(module, "cu", "__launch_bounds__(16)"));
+  g_assert_false(has_source(module, "ptx", ""));
+  check_bytes(module);
+  bp_object_release(module);
+}
+
+static void test_cubin(void) {
+  if (!has_device())
+    return;
+  char *target = target_for_device("sm");
+  BpModule *module = build_kernel(target);
+  g_assert_true(has_source(module, "", "__global__"));
+  g_assert_true(has_source(module, "cubin", ""));
+  check_bytes(module);
+  bp_object_release(module);
+  g_free(target);
+}
+
+static void test_ptx(void) {
+  if (!has_device())
+    return;
+  char *target = target_for_device("compute");
+  BpModule *module = build_kernel(target);
+  g_assert_true(has_source(module, "ptx", "//"));
+  check_bytes(module);
+  bp_object_release(module);
+  g_free(target);
+}
+
+static void test_code_of_another_gpu_is_refused(void) {
+  if (!has_device())
+    return;
+  float data[64] = {0};
+  char *own = target_for_device("sm");
+  BpModule *module =
+      build_kernel(strcmp(own, "cuda -arch=sm_75") ? "cuda -arch=sm_75" : "cuda -arch=sm_80");
+  g_assert_cmpint(call_add_one(module, data), ==, -1);
+  assert_error(BP_ERROR_COMPILE, "so compile with -arch=sm_");
+  bp_object_release(module);
+  g_free(own);
+}
+
+static void test_targets_are_checked(void) {
+  static const struct {
+    const char *text, *message;
+  } bad[] = {
+      {"cuda -arch=ampere", "no architecture \"ampere\""},
+      {"cuda -arch=sm_", "no architecture \"sm_\""},
+      {"cuda -arch=sm_90x", "no architecture"},
+      {"cuda -options=-DX", "-options without -arch"},
+      {"cuda -max_shared_memory_per_block=65536", "at most 49152 bytes"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+    g_assert_null(bp_target_parse(bad[i].text));
+    assert_error(BP_ERROR_VALUE, bad[i].message);
+  }
+  BpTarget *target = bp_target_parse("cuda -arch=sm_90a -options=\"-DA=1 --use_fast_math\"");
+  assert_ok(target == NULL);
+  bp_object_release(target);
+}
+
+static void test_bad_bytes(void) {
+  BpByteArray empty = {"", 0}, text = {"int x\0;", 7}, good = {"//", 2};
+  g_assert_null(load("cu", &empty));
+  assert_error(BP_ERROR_FORMAT, "its code is empty");
+  g_assert_null(load("ptx", &text));
+  assert_error(BP_ERROR_FORMAT, "a NUL in it");
+  g_assert_null(load("cl", &good));
+  assert_error(BP_ERROR_FORMAT, "format \"cl\"");
+}
+
+/* A second module of the same source is not compiled again; a damaged file is. */
+static void test_results_are_kept_on_disk(void) {
+  if (!has_device() || !is_simulated())
+    return;
+  char *folder = g_build_filename(g_getenv("BACKPLANE_CACHE_DIR"), "cuda", NULL);
+  float data[64] = {0};
+  for (int round = 0; round < 3; round++) {
+    BpModule *module = build_kernel("cuda");
+    assert_ok(call_add_one(module, data));
+    g_assert_cmpfloat(data[0], ==, 7.0f * (float)(round + 1));
+    bp_object_release(module);
+    GDir *dir = g_dir_open(folder, 0, NULL);
+    g_assert_nonnull(dir);
+    for (const char *name = g_dir_read_name(dir); name && round == 1; name = g_dir_read_name(dir)) {
+      char *path = g_build_filename(folder, name, NULL);
+      assert_ok(truncate(path, 100));
+      g_free(path);
+    }
+    g_dir_close(dir);
+  }
+  g_free(folder);
+}
+
+/* ---- Failures of the driver ---------------------------------------------------------------------
+ */
+
+/* Uses the device for a bit of everything; -1 at the first error. */
+static int use_device(void) {
+  float data[64] = {0};
+  void *stream = NULL, *workspace = NULL;
+  BpModule *module = build_kernel("cuda");
+  int rc = bp_stream_create(GPU0, &stream);
+  rc = rc ? rc : bp_workspace_alloc(GPU0, 100, dtype_of("uint8"), &workspace);
+  rc = rc ? rc : bp_stream_sync_from_to(GPU0, stream, NULL);
+  if (workspace)
+    rc = bp_workspace_free(GPU0, workspace) || rc ? -1 : 0;
+  if (stream)
+    rc = bp_stream_free(GPU0, stream) || rc ? -1 : 0;
+  if (rc == 0) {
+    int64_t count = 64;
+    BpTensor *tensor = bp_tensor_create(&count, 1, dtype_of("float32"), GPU0, NULL);
+    rc = tensor ? bp_tensor_copy_from_host(&tensor->view, data, sizeof(data)) : -1;
+    bp_object_release(tensor);
+  }
+  if (rc == 0)
+    rc = call_add_one(module, data);
+  bp_object_release(module);
+  return rc;
+}
+
+/* Each function that is called fails once: an error each time, and the next use works. */
+static void test_every_call_may_fail(void) {
+  if (!has_device() || !is_simulated())
+    return;
+  static const char *const functions[] = {
+      "cuCtxSetCurrent",      "cuStreamCreate",     "cuMemAllocAsync",      "cuEventCreate",
+      "cuEventRecord",        "cuStreamWaitEvent",  "cuMemAlloc_v2",        "cuStreamIsCapturing",
+      "cuEventSynchronize",   "cuModuleLoadDataEx", "cuMemcpyHtoDAsync_v2", "cuModuleGetFunction",
+      "cuMemcpyDtoHAsync_v2", "cuLaunchKernel",     "cuStreamSynchronize",
+  };
+  assert_ok(use_device());
+  int memory = count_of("memory"), modules = count_of("module"), events = count_of("event"),
+      streams = count_of("stream");
+  for (size_t i = 0; i < G_N_ELEMENTS(functions); i++) {
+    fail(functions[i], 1, CUDA_ERROR_UNKNOWN);
+    if (use_device() == 0)
+      g_error("%s failed and nothing came of it", functions[i]);
+    g_assert_true(bp_error_is(BP_ERROR_DEVICE));
+    bp_error_clear();
+    assert_ok(use_device());
+    g_assert_cmpint(count_of("module"), ==, modules);
+    g_assert_cmpint(count_of("event"), ==, events);
+  }
+  g_assert_cmpint(count_of("stream"), <=, streams + 1);
+  g_assert_cmpint(count_of("memory"), <=, memory + 1);
+}
+
+static void test_out_of_memory_at_launch(void) {
+  if (!has_device() || !is_simulated())
+    return;
+  float data[64] = {0};
+  BpModule *module = build_kernel("cuda");
+  fail("cuLaunchKernel", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  BpTensor *tensor = make_tensor(GPU0, data, 64);
+  bp_object_release(tensor);
+  g_assert_cmpint(call_add_one(module, data), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_MEMORY));
+  bp_error_clear();
+  assert_ok(call_add_one(module, data));
+  bp_object_release(module);
+}
+
+/* A kernel that fails takes the device with it: an error once, and another kind from then on. */
+static void test_lost_device(void) {
+  if (g_test_subprocess()) {
+    float data[64] = {0};
+    BpValue value;
+    BpModule *module = build_kernel("cuda");
+    assert_ok(call_add_one(module, data));
+    fail_kernel(CUDA_ERROR_ILLEGAL_ADDRESS);
+    g_assert_cmpint(call_add_one(module, data), ==, -1);
+    assert_error(BP_ERROR_DEVICE, "CUDA_ERROR_ILLEGAL_ADDRESS");
+    g_assert_cmpint(bp_stream_sync(GPU0, NULL), ==, -1);
+    assert_error(BP_ERROR_DEVICE_LOST, "lost by an earlier failure, CUDA_ERROR_ILLEGAL_ADDRESS");
+    assert_ok(bp_device_get_attr(GPU0, BP_ATTR_EXIST, &value));
+    g_assert_cmpint(value.v_int64, ==, 0);
+    scale_on(get_function(load_source(source), "scale"), GPU1, NULL); /* the other is well */
+    bp_object_release(module);
+    return;
+  }
+  if (!has_device() || !is_simulated())
+    return;
+  g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+  g_test_trap_assert_passed();
+}
+
+static void test_fork(void) {
+  if (!has_device())
+    return;
+  float data[64] = {0};
+  BpModule *module = build_kernel("cuda");
+  BpFunction *function = get_function(module, "add_one");
+  assert_ok(call_add_one(module, data));
+  pid_t child = fork();
+  g_assert_cmpint(child, >=, 0);
+  if (child == 0) {
+    BpValue args[4] = {{.type_index = BP_TYPE_INT, .v_int64 = 7},
+                       {.type_index = BP_TYPE_POINTER},
+                       {.type_index = BP_TYPE_INT, .v_int64 = 4},
+                       {.type_index = BP_TYPE_INT, .v_int64 = 16}},
+            result;
+    void *handle = NULL;
+    int is_refused = bp_function_call(function, args, 4, &result) != 0 &&
+                     bp_device_alloc(GPU0, 1, 1, dtype_of("uint8"), NULL, &handle) != 0;
+    bp_object_release(function);
+    bp_object_release(module);
+    _exit(is_refused ? 0 : 1);
+  }
+  int status = -1;
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  g_assert_cmpint(status, ==, 0);
+  bp_object_release(function);
+  bp_object_release(module);
+}
+
+/* ---- Without what is needed
+ * ---------------------------------------------------------------------- */
+
+static void run_with(const char *name, const char *value) {
+  char *before = g_strdup(g_getenv(name));
+  g_setenv(name, value, TRUE);
+  g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+  if (before)
+    g_setenv(name, before, TRUE);
+  else
+    g_unsetenv(name);
+  g_free(before);
+  g_test_trap_assert_passed();
+}
+
+static void assert_no_device(const char *reason) {
+  int32_t count = -1;
+  const char *why = "";
+  assert_ok(bp_device_count(BP_DEVICE_CUDA, &count, &why));
+  g_assert_cmpint(count, ==, 0);
+  if (!strstr(why, reason))
+    g_error("\"%s\" does not say \"%s\"", why, reason);
+  BpModule *module = build_kernel("cuda"); /* needs no device */
+  bp_object_release(module);
+}
+
+static void test_without_driver(void) {
+  if (g_test_subprocess())
+    assert_no_device("install NVIDIA's driver, on Debian the packages nvidia-driver and libcuda1");
+  else
+    run_with("BACKPLANE_CUDA_LIBRARY", "/no/such/libcuda.so.1");
+}
+
+static void test_with_another_library(void) {
+  if (g_test_subprocess())
+    assert_no_device("lacks cu");
+  else
+    run_with("BACKPLANE_CUDA_LIBRARY", "libm.so.6");
+}
+
+static void test_with_old_driver(void) {
+  if (g_test_subprocess())
+    assert_no_device("CUDA 11.4, and 12.0 is needed");
+  else if (is_simulated())
+    run_with("FAKECUDA_VERSION", "11040");
+}
+
+static void test_without_gpu(void) {
+  if (g_test_subprocess())
+    assert_no_device("finds no GPU");
+  else if (is_simulated())
+    run_with("FAKECUDA_INIT_FAILS", "100");
+}
+
+static void test_driver_that_does_not_start(void) {
+  if (g_test_subprocess())
+    assert_no_device("does not start");
+  else if (is_simulated())
+    run_with("FAKECUDA_INIT_FAILS", "999");
+}
+
+static void assert_no_compiler(const char *reason) {
+  BpIrModule *module = parse_verified(KERNEL);
+  BpTarget *target = bp_target_parse("cuda -arch=sm_90");
+  g_assert_null(bp_target_build(module, target));
+  assert_error(BP_ERROR_COMPILE, reason);
+  bp_object_release(target);
+  bp_object_release(module);
+}
+
+static void test_without_compiler(void) {
+  if (g_test_subprocess())
+    assert_no_compiler("on Debian the package libnvrtc12");
+  else
+    run_with("BACKPLANE_NVRTC_LIBRARY", "/no/such/libnvrtc.so.12");
+}
+
+static void test_compiler_that_is_too_new(void) {
+  if (g_test_subprocess())
+    assert_no_compiler("of CUDA 13.1; versions from 12.0 to 13.0 are used");
+  else if (is_simulated())
+    run_with("FAKENVRTC_VERSION", "13.1");
+}
+
+/* ---- All ---------------------------------------------------------------------------------------
+ */
+
+static void use_simulation(void) {
+  char *driver = g_build_filename(g_getenv("top_builddir"), "tests/mock/.libs/fakecuda.so", NULL);
+  char *compiler =
+      g_build_filename(g_getenv("top_builddir"), "tests/mock/.libs/fakenvrtc.so", NULL);
+  g_setenv("BACKPLANE_CUDA_LIBRARY", driver, FALSE);
+  g_setenv("BACKPLANE_NVRTC_LIBRARY", compiler, FALSE);
+  simulation = dlopen(driver, RTLD_NOW | RTLD_LOCAL);
+  if (!simulation)
+    g_error("%s", dlerror());
+  g_free(driver);
+  g_free(compiler);
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    GTestFunc function;
+  } tests[] = {
+      {"without-driver", test_without_driver},
+      {"with-another-library", test_with_another_library},
+      {"with-old-driver", test_with_old_driver},
+      {"without-gpu", test_without_gpu},
+      {"driver-that-does-not-start", test_driver_that_does_not_start},
+      {"without-compiler", test_without_compiler},
+      {"compiler-that-is-too-new", test_compiler_that_is_too_new},
+      {"targets-are-checked", test_targets_are_checked},
+      {"bad-bytes", test_bad_bytes},
+      {"attributes", test_attributes},
+      {"target-from-device", test_target_from_device},
+      {"copies", test_copies},
+      {"large-copies", test_large_copies},
+      {"copies-between-devices", test_copies_between_devices},
+      {"allocation-failures", test_allocation_failures},
+      {"workspace", test_workspace},
+      {"reserve-is-given-back", test_reserve_is_given_back},
+      {"kernel-by-hand", test_kernel_by_hand},
+      {"threads", test_threads},
+      {"stream-order", test_stream_order},
+      {"views", test_views},
+      {"timers", test_timers},
+      {"recordings", test_recordings},
+      {"launch-errors", test_launch_errors},
+      {"dynamic-shared-memory", test_dynamic_shared_memory},
+      {"bad-source", test_bad_source},
+      {"source-is-compiled-where-it-runs", test_source_is_compiled_where_it_runs},
+      {"cubin", test_cubin},
+      {"ptx", test_ptx},
+      {"code-of-another-gpu-is-refused", test_code_of_another_gpu_is_refused},
+      {"results-are-kept-on-disk", test_results_are_kept_on_disk},
+      {"every-call-may-fail", test_every_call_may_fail},
+      {"out-of-memory-at-launch", test_out_of_memory_at_launch},
+      {"lost-device", test_lost_device},
+      {"fork", test_fork},
+  };
+  g_test_init(&argc, &argv, NULL);
+  if (!g_getenv("BP_TEST_GPU"))
+    use_simulation();
+  for (size_t i = 0; i < G_N_ELEMENTS(tests); i++) {
+    char *path = g_strdup_printf("/cuda/%s", tests[i].name);
+    g_test_add_func(path, tests[i].function);
+    g_free(path);
+  }
+  return g_test_run();
+}
