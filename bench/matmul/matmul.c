@@ -3,7 +3,9 @@
  * compiled as a model, run in turns with its peer in one process, on one thread and on two. Prints
  * the shortest run of each and their ratio; exits with 1 if a result is wrong.
  *
- *   bench-matmul [-t TARGET] [-r ROUNDS] [ROWSxINNERxCOLUMNS...]
+ *   bench-matmul [-t TARGET | -d DEVICE] [-r ROUNDS] [ROWSxINNERxCOLUMNS...]
+ *
+ * A DEVICE is another one than the CPU: products alone, on as many threads as its driver takes.
  *
  * "constant" has the second operand as a constant of the model, and oneDNN's in the layout it asks
  * for, packed beforehand; "given" has it as an input, in plain rows. */
@@ -30,6 +32,7 @@
 #define VECTOR_FLOATS ((int64_t)1 << 24)
 
 static const BpDevice cpu = {BP_DEVICE_CPU, 0};
+static BpDevice device = {BP_DEVICE_CPU, 0};
 static const char *target_text = "c";
 static int rounds = 30;
 
@@ -51,29 +54,34 @@ typedef struct Ours {
   BpModelContext *context;
 } Ours;
 
-static BpTensor *tensor_of(const char *shape, const float *values) {
+static BpTensor *tensor_on(BpDevice where, const char *shape, const float *values) {
   int64_t extents[2], count = 1;
   int32_t ndim = 0;
   for (char *at = (char *)(uintptr_t)shape; *at && ndim < 2; at += *at == 'x')
     count *= extents[ndim++] = strtoll(at, &at, 10);
   BpTensor *tensor =
-      bp_tensor_create(extents, ndim, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, cpu, NULL);
-  if (!tensor)
+      bp_tensor_create(extents, ndim, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, where, NULL);
+  if (!tensor || bp_tensor_copy_from_host(&tensor->view, values, (uint64_t)count * sizeof(float)) ||
+      bp_stream_sync(where, NULL))
     fail("memory");
-  memcpy(tensor->view.data, values, (size_t)count * sizeof(float));
   return tensor;
+}
+
+static BpTensor *tensor_of(const char *shape, const float *values) {
+  return tensor_on(cpu, shape, values);
 }
 
 /* Compiles what the builder has, which it frees, and binds inputs "a" and, if there is one, "b". */
 static void open_ours(Ours *ours, OnnxBuilder *builder, BpTensor *a, BpTensor *b) {
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
-  BpTarget *target = bp_target_parse(target_text);
+  BpTarget *target = device.device_type == BP_DEVICE_CPU ? bp_target_parse(target_text)
+                                                         : bp_target_from_device(device);
   const BpTarget *targets[] = {target};
   const BpCompileOptions options = {
       .struct_size = sizeof(options), .targets = targets, .num_targets = 1};
   BpModule *module = target ? bp_model_compile(path, &options) : NULL;
-  ours->model = module ? bp_model_create(module, cpu) : NULL;
+  ours->model = module ? bp_model_create(module, device) : NULL;
   ours->context = ours->model ? bp_model_context_create(ours->model) : NULL;
   if (!ours->context || bp_model_bind_input(ours->context, "a", a) ||
       (b && bp_model_bind_input(ours->context, "b", b)))
@@ -91,11 +99,11 @@ static void close_ours(Ours *ours) {
   bp_model_release(ours->model);
 }
 
-static const float *result_of(const Ours *ours) {
+static const BpTensor *result_of(const Ours *ours) {
   const BpTensor *output = bp_model_get_output(ours->context, 0);
   if (!output)
     fail("output");
-  return output->view.data;
+  return output;
 }
 
 static void run_ours(void *context) {
@@ -163,6 +171,8 @@ static int compare_product(const Product *p, int is_constant, int threads) {
   snprintf(right, sizeof right, "%lldx%lld", (long long)p->inner, (long long)p->columns);
   float *a = onnx_float_values(p->rows * p->inner), *b = onnx_float_values(p->inner * p->columns);
   BpTensor *a_tensor = tensor_of(left, a), *b_tensor = tensor_of(right, b);
+  BpTensor *a_ours = tensor_on(device, left, a), *b_ours = tensor_on(device, right, b);
+  float *result = g_new(float, (gsize)(p->rows * p->columns));
   OnnxBuilder *builder = onnx_builder_new();
   Ours ours;
   onnx_input(builder, "a", ONNX_FLOAT, left);
@@ -172,15 +182,18 @@ static int compare_product(const Product *p, int is_constant, int threads) {
     onnx_input(builder, "b", ONNX_FLOAT, right);
   onnx_node(builder, "MatMul", "a,b", "y", "");
   onnx_output(builder, "y");
-  open_ours(&ours, builder, a_tensor, is_constant ? NULL : b_tensor);
+  open_ours(&ours, builder, a_ours, is_constant ? NULL : b_ours);
   OneDnnProduct *theirs = onednn_product_new(p->rows, p->inner, p->columns, a_tensor->view.data,
                                              b_tensor->view.data, is_constant);
   Candidate candidates[] = {{run_ours, &ours, 0, 0}, {onednn_product_run, theirs, 0, 0}};
   measure(candidates, 2);
-  double difference =
-      difference_of(result_of(&ours), onednn_product_result(theirs), p->rows * p->columns);
+  if (bp_tensor_copy_to_host(&result_of(&ours)->view, result,
+                             (uint64_t)(p->rows * p->columns) * sizeof(float)))
+    fail("result");
+  double difference = difference_of(result, onednn_product_result(theirs), p->rows * p->columns);
   double work = 2e-9 * (double)p->rows * (double)p->inner * (double)p->columns;
-  double ratio = candidates[1].best / candidates[0].best, bar = is_constant ? 0.9 : 0.6;
+  double ratio = candidates[1].best / candidates[0].best;
+  double bar = device.device_type != BP_DEVICE_CPU ? 0.8 : is_constant ? 0.9 : 0.6;
   printf("%6lld %6lld %6lld  %-8s %7d %9.1f %9.1f %7.2f  %s  %.0e\n", (long long)p->rows,
          (long long)p->inner, (long long)p->columns, is_constant ? "constant" : "given", threads,
          work / candidates[0].best, work / candidates[1].best, ratio,
@@ -190,6 +203,9 @@ static int compare_product(const Product *p, int is_constant, int threads) {
   close_ours(&ours);
   bp_object_release(a_tensor);
   bp_object_release(b_tensor);
+  bp_object_release(a_ours);
+  bp_object_release(b_ours);
+  g_free(result);
   g_free(a);
   g_free(b);
   return difference < 1e-5;
@@ -225,7 +241,7 @@ static int compare_sum(int threads) {
   measure(candidates, 2);
   int is_right = 1;
   for (int64_t i = 0; i < VECTOR_FLOATS; i++)
-    is_right &= result_of(&ours)[i] == values[i] + values[i];
+    is_right &= ((const float *)result_of(&ours)->view.data)[i] == values[i] + values[i];
   double bytes = 1e-9 * sizeof(float) * (double)VECTOR_FLOATS;
   double sum = 3 * bytes / candidates[0].best, copied = 2 * bytes / candidates[1].best;
   printf("sum of 2^24 floats, threads %d: %.1f GB/s, memcpy on one %.1f, ratio %.2f %s\n", threads,
@@ -245,7 +261,8 @@ static int compare_all(char **words, int count) {
   int is_right = 1;
   printf("%6s %6s %6s  %-8s %7s %9s %9s %7s\n", "rows", "inner", "cols", "operand", "threads",
          "ours GF/s", "oneDNN", "ratio");
-  for (int threads = 1; threads <= 2; threads++) {
+  int is_cpu = device.device_type == BP_DEVICE_CPU;
+  for (int threads = is_cpu ? 1 : 2; threads <= 2; threads++) {
     if (bp_threads_set(threads))
       fail("threads");
     onednn_set_threads(threads);
@@ -261,7 +278,7 @@ static int compare_all(char **words, int count) {
           product = (Product){rows, inner, columns};
         is_right &= compare_product(&product, is_constant, threads);
       }
-    if (!count)
+    if (!count && is_cpu)
       is_right &= compare_sum(threads);
   }
   return is_right;
@@ -269,9 +286,13 @@ static int compare_all(char **words, int count) {
 
 int main(int argc, char **argv) {
   int option;
-  while ((option = getopt(argc, argv, "t:r:")) != -1) {
+  while ((option = getopt(argc, argv, "t:d:r:")) != -1) {
     if (option == 't')
       target_text = optarg;
+    else if (option == 'd' && bp_device_parse(optarg, &device))
+      fail("device");
+    else if (option == 'd')
+      continue;
     else if (option == 'r')
       rounds = atoi(optarg);
     else

@@ -419,6 +419,59 @@ static const BpIrNode *with_prefetches(const Nest *nest, int32_t position, const
 
 /* ---- Loops ----------------------------------------------------------------------------------- */
 
+/* A thread's number, for what its whole block computes together: all numbers. */
+static int note_thread(BpLowering *lowering, const BpTeAxis *leaf, const BpIrNode *var,
+                       int64_t first, int64_t count) {
+  if (leaf->for_kind != BP_IR_FOR_BOUND || strncmp(leaf->thread_axis, "threadIdx", 9) != 0)
+    return 0;
+  const BpIrNode *all = bp_ir_var(lowering->module, leaf->name, bp__dtype_int64());
+  return all && bp__index_set_range(&lowering->index, all, first, first + count - 1, true) == 0
+             ? bp__ir_map_set(&lowering->of_block, var, all)
+             : -1;
+}
+
+/* An expression as the whole block sees it. */
+static const BpIrNode *seen_by_block(BpLowering *lowering, const BpIrNode *node) {
+  if (lowering->of_block.size == 0)
+    return node;
+  return bp__index_simplify(&lowering->index,
+                            bp__ir_substitute(lowering->module, node, &lowering->of_block));
+}
+
+static const BpThreadLoop *thread_loop_around(const BpLowering *lowering, const BpTeAxis *leaf) {
+  const BpThreadLoop *loop = leaf->for_kind == BP_IR_FOR_BOUND ? lowering->thread_loops : NULL;
+  while (loop && strcmp(loop->axis, leaf->thread_axis) != 0)
+    loop = loop->outer;
+  return loop;
+}
+
+/* A loop inside of another one on its axis: the same threads take its iterations. */
+static const BpIrNode *build_inner_threads(Nest *nest, const BpTeAxis *leaf,
+                                           const BpThreadLoop *around, int64_t count,
+                                           int32_t position) {
+  BpLowering *lowering = nest->lowering;
+  if (count > around->count) {
+    bp_error_raise(BP_ERROR_VALUE,
+                   "axis %s of tensor %s has %lld threads on %s, inside of a loop of %lld",
+                   leaf->name, nest->stage->tensor->name, (long long)count, leaf->thread_axis,
+                   (long long)around->count);
+    return NULL;
+  }
+  nest->value[leaf->index] = around->var;
+  if (count == around->count)
+    return build_from(nest, position + 1);
+  const BpIrNode *var = bp_ir_var(lowering->module, leaf->name, bp__dtype_int64());
+  const BpIrNode *has_work =
+      bp_ir_binary(lowering->module, BP_IR_LT, around->var, bp__ir_int64(lowering->module, count));
+  if (!var || bp__index_set_range(&lowering->index, var, 0, count - 1, false) != 0 ||
+      note_thread(lowering, leaf, var, 0, count) != 0)
+    return NULL;
+  nest->value[leaf->index] = var;
+  const BpIrNode *body = build_from(nest, position + 1);
+  return bp_ir_if(lowering->module, has_work, bp_ir_let(lowering->module, var, around->var, body),
+                  NULL);
+}
+
 static const BpIrNode *build_loop(const Nest *outer, const BpTeAxis *leaf, int64_t first,
                                   int64_t count, int32_t position) {
   BpLowering *lowering = outer->lowering;
@@ -430,6 +483,9 @@ static const BpIrNode *build_loop(const Nest *outer, const BpTeAxis *leaf, int64
     nest.value[leaf->index] = bp__ir_int64(lowering->module, first);
     return nest.value[leaf->index] ? build_from(&nest, position + 1) : NULL;
   }
+  const BpThreadLoop *around = thread_loop_around(lowering, leaf);
+  if (around)
+    return build_inner_threads(&nest, leaf, around, count, position);
   int32_t for_kind = leaf->for_kind;
   bool is_parallel = for_kind == BP_IR_FOR_PARALLEL;
   if (is_parallel && lowering->is_in_parallel)
@@ -438,10 +494,16 @@ static const BpIrNode *build_loop(const Nest *outer, const BpTeAxis *leaf, int64
   if (!var || bp__index_set_range(&lowering->index, var, first, first + count - 1, false) != 0)
     return NULL;
   nest.value[leaf->index] = var;
+  if (note_thread(lowering, leaf, var, first, count) != 0)
+    return NULL;
   bool was_in_parallel = lowering->is_in_parallel;
+  BpThreadLoop loop = {leaf->thread_axis, var, count, lowering->thread_loops};
   lowering->is_in_parallel |= is_parallel;
+  if (for_kind == BP_IR_FOR_BOUND)
+    lowering->thread_loops = &loop;
   const BpIrNode *body = build_from(&nest, position + 1);
   lowering->is_in_parallel = was_in_parallel;
+  lowering->thread_loops = loop.outer;
   return bp_ir_for(lowering->module, var, bp__ir_int64(lowering->module, first),
                    bp__ir_int64(lowering->module, count), for_kind, leaf->thread_axis, body);
 }
@@ -472,7 +534,11 @@ static int add_let(const Nest *nest, Lets *lets, const char *text, const BpIrNod
     return -1;
   lets->vars[lets->count] = *name;
   lets->values[lets->count++] = value;
-  return 0;
+  const BpIrNode *seen = seen_by_block(nest->lowering, value);
+  if (!seen)
+    return -1;
+  int differs = bp__index_has_free(index, seen);
+  return differs > 0 ? bp__ir_map_set(&nest->lowering->of_block, *name, seen) : differs;
 }
 
 /* Names a value that is known and not linear, unless all names are taken. */
@@ -707,6 +773,14 @@ typedef struct AttachedRest {
   int32_t next;     /* the first stage not yet looked at */
 } AttachedRest;
 
+/* Makes of the root values of one thread those of all threads of its block. */
+static int widen_to_block(const Nest *nest, const BpIrNode **roots) {
+  for (int32_t i = 0; i < num_roots(nest->stage); i++)
+    if (!(roots[i] = seen_by_block(nest->lowering, roots[i])))
+      return -1;
+  return 0;
+}
+
 /* Realises the stages attached at this position from `next` on, then goes on inwards. */
 static const BpIrNode *build_attached(void *context) {
   AttachedRest rest = *(const AttachedRest *)context;
@@ -717,6 +791,7 @@ static const BpIrNode *build_attached(void *context) {
     if (s->attached_to != rest.nest->s || s->attach_position != rest.position)
       continue;
     if (root_values(rest.nest, swept_value, roots) != 0 ||
+        (s->stage->scope == BP_IR_SCOPE_SHARED && widen_to_block(rest.nest, roots) != 0) ||
         bp__lower_region(lowering, s, rest.nest->s, roots) != 0)
       return NULL;
     if (!s->is_wanted)

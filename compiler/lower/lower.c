@@ -80,6 +80,7 @@ int bp_te_lower(BpTe *te, const char *name, BpTeTensor *const *args, int32_t num
   bp__ir_map_clear(&lowering.copied);
   bp__ir_map_clear(&lowering.by_buffer);
   bp__ir_map_clear(&lowering.valid);
+  bp__ir_map_clear(&lowering.of_block);
   bp__index_clear(&lowering.index);
   if (!function)
     return bp_error_add_context("lowering %s", name);

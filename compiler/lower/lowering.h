@@ -31,6 +31,14 @@ typedef struct BpLowerStage {
   BpInterval region[BP_TE_MAX_NDIM];
 } BpLowerStage;
 
+/* A loop over a thread axis that is being built, innermost first. */
+typedef struct BpThreadLoop {
+  const char *axis;
+  const BpIrNode *var;
+  int64_t count; /* from 0 on */
+  const struct BpThreadLoop *outer;
+} BpThreadLoop;
+
 typedef struct BpLowering {
   BpTe *te;
   BpIrModule *module;
@@ -41,11 +49,14 @@ typedef struct BpLowering {
   const BpIrNode **params; /* the buffers of the function's parameters */
   BpLowerStage *stages;    /* those reached and not inlined, producers first */
   int32_t num_stages;
-  BpIrMap copied; /* nodes of the expressions -> their copies in module */
-  BpIrMap valid;  /* a BUFFER with spare elements at the ends of its rows -> the extent without */
+  BpIrMap copied;   /* nodes of the expressions -> their copies in module */
+  BpIrMap valid;    /* a BUFFER with spare elements at the ends of its rows -> the extent without */
+  BpIrMap of_block; /* a variable that differs among the threads of a block -> what all have of it:
+                       a free variable for a thread's number, a name's value in such ones */
   BpIrMap by_buffer; /* the copied BUFFER of a tensor -> BpLowerStage */
   BpIndexContext index;
-  bool is_in_parallel; /* while building: inside a parallel loop */
+  const BpThreadLoop *thread_loops; /* while building: those around */
+  bool is_in_parallel;              /* while building: inside a parallel loop */
 } BpLowering;
 
 /* Collects the stages that the outputs need, with inlined ones substituted, and checks that each

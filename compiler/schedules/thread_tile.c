@@ -119,8 +119,7 @@ static ThreadTile choose_tile(const BpStageInfo *info, const BpMachine *machine)
 
 /* ---- Applying it ----------------------------------------------------------------------------- */
 
-/* Fuses leading loops and shares them among blocks. */
-static int bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count) {
+int bp__bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count) {
   BpTeAxis *serial;
   for (int32_t i = 1; i < count; i++)
     if (bp_te_fuse(stage, order[0], order[i], &order[0]) != 0)
@@ -160,7 +159,7 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTi
     order[count++] = column;
   if (bp_te_reorder(stage, order, count) != 0)
     return -1;
-  if ((outer > 0 && bind_outer(stage, order, outer) != 0) ||
+  if ((outer > 0 && bp__bind_outer(stage, order, outer) != 0) ||
       bp_te_bind(stage, block, "blockIdx.x") != 0 ||
       bp_te_bind(stage, thread, "threadIdx.x") != 0 || (row && bp_te_unroll(stage, row) != 0) ||
       (column && bp_te_unroll(stage, column) != 0))
@@ -201,6 +200,9 @@ int bp__schedule_thread_tile(const BpStageInfo *work, const BpStageInfo *output,
   BpTeAxis *inside;
   if (work->ndim == 0 || bp__info_size(work, 0, work->num_roots) == 0)
     return 0;
+  bool fits = false;
+  if (bp__schedule_block_tile(work, output, machine, &fits) != 0 || fits)
+    return fits ? 0 : -1;
   ThreadTile tile = choose_tile(work, machine);
   if (work == output && !(sums = bp_te_cache_write(work->stage->te, sums, BP_IR_SCOPE_LOCAL)))
     return -1;

@@ -20,6 +20,11 @@ int bp__schedule_threads(const BpAnalysis *analysis, const BpTeTensor *output,
 int bp__schedule_thread_tile(const BpStageInfo *work, const BpStageInfo *output,
                              const BpMachine *machine);
 
+/* A product whose operands pass through the memory that a block shares; *fits: whether it is one,
+ * and large enough, else nothing was done. (thread_block.c) */
+int bp__schedule_block_tile(const BpStageInfo *work, const BpStageInfo *output,
+                            const BpMachine *machine, bool *fits);
+
 /* Reductions by all threads of a block together, partial results in shared memory. (thread_rows.c)
  */
 int bp__schedule_block_reduction(const BpStageInfo *info, const BpMachine *machine);
@@ -30,6 +35,8 @@ int bp__schedule_block_rows(const BpAnalysis *analysis, const BpStageInfo *outpu
 
 /* The threads of a block for work of `count` elements. */
 int64_t bp__block_threads(const BpMachine *machine, double count);
+/* Fuses leading loops and shares them among blocks. (thread_tile.c) */
+int bp__bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count);
 /* Shares an axis among the threads of a block, and the rest among the blocks if `blocks`. */
 int bp__bind_run(BpTeStage *stage, BpTeAxis *run, int64_t threads, bool blocks);
 

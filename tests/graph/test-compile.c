@@ -468,6 +468,8 @@ static void test_computed_product(void) {
   check_product(1, 1, 130, 77, FALSE);
   check_product(2, 7, 65, 333, FALSE);
   check_product(1, 64, 300, 1024, FALSE);
+  check_product(2, 70, 37, 90, FALSE);
+  check_product(1, 130, 50, 140, FALSE);
 }
 
 static void test_softmax(void) {
