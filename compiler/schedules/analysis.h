@@ -12,6 +12,14 @@
 /* The same in multiply-adds. */
 #define BP__PARALLEL_PRODUCTS 200000
 
+/* Multiply-adds for each element of a producer from which on it costs little to compute it again
+ * for every row that needs it. */
+#define BP__PLACED_INTENSITY 64.0
+
+static inline int64_t bp__divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
 typedef struct BpMachine {
   int64_t lanes;     /* of 32 bits in a vector register; 1: no vectors */
   int64_t registers; /* vector registers */

@@ -5,14 +5,6 @@
 #include "compiler/schedules/parts.h"
 
 #define MOST_VECTORS 4
-/* Products of a tile up to which they are all written out. */
-#define MAX_PRODUCTS 280
-/* As in tile.c: elements of a producer are computed again where each serves so many products. */
-#define PLACED_INTENSITY 64.0
-
-static int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 /* ---- Finding it ------------------------------------------------------------------------------ */
 
@@ -71,7 +63,7 @@ static PooledTile choose_tile(int64_t width, int64_t blocks, int64_t window,
   for (int64_t vectors = 1; vectors <= MOST_VECTORS && vectors <= blocks; vectors++) {
     int64_t most = (vectors == 1 ? machine->registers * 2 / 3 : machine->registers) - vectors - 1;
     for (int64_t pixels = 1; pixels * window * vectors <= most && pixels <= width; pixels++) {
-      double waste = (double)(divide_up(width, pixels) * pixels) / (double)width;
+      double waste = (double)(bp__divide_up(width, pixels) * pixels) / (double)width;
       double loads = 1 / (double)vectors + 1 / (double)(pixels * window);
       if (blocks % vectors != 0 || waste * (1 + loads) >= least)
         continue;
@@ -145,7 +137,7 @@ static int place_padded(const BpStageInfo *work, BpTeStage *output, BpTeAxis *ro
     if (!info || info->num_roots > info->ndim || bp__stage_is_scheduled(info->stage) ||
         bp__info_has_other_readers(work->analysis, work, source) ||
         bp__info_size(work, 0, work->num_roots) <
-            PLACED_INTENSITY * bp__info_size(info, 0, info->ndim))
+            BP__PLACED_INTENSITY * bp__info_size(info, 0, info->ndim))
       continue;
     if (bp_te_set_scope(info->stage, BP_IR_SCOPE_GLOBAL) != 0 ||
         bp_te_compute_at(info->stage, output, rows) != 0 ||
@@ -165,14 +157,11 @@ int bp__schedule_pooled(const BpStageInfo *work, const BpStageInfo *pool, const 
       choose_tile(pool->extent[pool->ndim - 2], pool->extent[pool->ndim - 4], window, machine);
   bool is_parallel =
       machine->cores > 1 && bp__info_size(work, 0, work->num_roots) >= BP__PARALLEL_PRODUCTS;
-  bool is_short = bp__info_size(work, work->ndim, work->num_roots) *
-                      (double)(tile.pixels * tile.vectors * window) <=
-                  MAX_PRODUCTS;
   BpTeStage *output = pool->stage;
   BpTeTensor *pooled = bp_te_cache_write(output->te, output->tensor, BP_IR_SCOPE_LOCAL);
   if (!pooled || schedule_output(output, tile, is_parallel, &rows, &tiles) != 0 ||
       schedule_accumulators(pooled->stage, output, tiles, true) != 0 ||
-      schedule_accumulators(work->stage, output, tiles, is_short) != 0)
+      schedule_accumulators(work->stage, output, tiles, false) != 0)
     return -1;
   return place_padded(work, output, rows, machine);
 }

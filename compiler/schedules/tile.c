@@ -397,10 +397,6 @@ static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile
 
 /* ---- Producers ------------------------------------------------------------------------------- */
 
-/* Multiply-adds for each element of a producer from which on it costs little to compute it again
- * for every row that needs it. */
-#define PLACED_INTENSITY 64.0
-
 /* A producer of broadcast values, a padded copy mostly, is computed just before they are needed and
  * is still in the cache then. */
 static int place_producers(const BpStageInfo *work, const BpStageInfo *output, const Tile *tile,
@@ -412,7 +408,7 @@ static int place_producers(const BpStageInfo *work, const BpStageInfo *output, c
         is_vector_access(&work->accesses[i], tile) ||
         bp__info_has_other_readers(work->analysis, work, source) ||
         bp__info_size(work, 0, work->num_roots) <
-            PLACED_INTENSITY * bp__info_size(info, 0, info->ndim))
+            BP__PLACED_INTENSITY * bp__info_size(info, 0, info->ndim))
       continue;
     BpTeStage *stage = info->stage;
     if (bp_te_compute_at(stage, output->stage, around) != 0 ||

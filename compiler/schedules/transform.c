@@ -19,13 +19,9 @@ typedef struct Block {
   int64_t rows, columns;
 } Block;
 
-static int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /* The smallest size that makes no more parts than `size` does. */
 static int64_t even_part(int64_t whole, int64_t size) {
-  return divide_up(whole, divide_up(whole, size < 1 ? 1 : size < whole ? size : whole));
+  return bp__divide_up(whole, bp__divide_up(whole, size < 1 ? 1 : size < whole ? size : whole));
 }
 
 /* As large as half the second cache allows, in whole rows of tiles if they fit; smaller where the

@@ -12,10 +12,6 @@
 #define LEAST_PIXELS 6
 #define MOST_PIXELS  14
 
-static int64_t divide_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 bool bp__info_is_window(const BpStageInfo *info, const BpMachine *machine) {
   int32_t vector = info->ndim - 1;
   double taps = bp__info_size(info, info->ndim, info->num_roots);
@@ -35,7 +31,7 @@ static int64_t choose_pixels(int64_t width, double taps) {
   if (width <= most)
     return width;
   for (int64_t size = LEAST_PIXELS; size <= most; size++)
-    if (best == 1 || divide_up(width, size) * size <= divide_up(width, best) * best)
+    if (best == 1 || bp__divide_up(width, size) * size <= bp__divide_up(width, best) * best)
       best = size;
   return best;
 }
@@ -58,11 +54,12 @@ static int64_t choose_rows(const BpStageInfo *work, const BpStageInfo *padded, i
                            const BpMachine *machine) {
   double planes = bp__info_size(work, 0, rows);
   double plane_bytes = bp__info_size(padded, rows, padded->ndim) * 4;
-  int64_t extent = work->extent[rows], blocks = divide_up((int64_t)plane_bytes, machine->l2 / 8);
+  int64_t extent = work->extent[rows],
+          blocks = bp__divide_up((int64_t)plane_bytes, machine->l2 / 8);
   while (machine->cores > 1 && planes * (double)blocks < 4.0 * (double)machine->cores &&
          extent >= 8 * (blocks + 1))
     blocks++;
-  return divide_up(extent, blocks > extent ? extent : blocks < 1 ? 1 : blocks);
+  return bp__divide_up(extent, blocks > extent ? extent : blocks < 1 ? 1 : blocks);
 }
 
 /* The loops of the stage that stores: blocks of rows, rows, tiles of a row. */
