@@ -15,7 +15,10 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
                      "devices=opencl\n"
                      "targets=opencl\n"
                      "libraries=libOpenCL.so.1\n"
-                     "package=ocl-icd-libopencl1\n");
+                     "package=ocl-icd-libopencl1\n"
+                     "files=/etc/OpenCL/vendors /dev/dri/renderD* /dev/kfd /dev/nvidiactl\n"
+                     "variables=OCL_ICD_VENDORS OCL_ICD_FILENAMES OPENCL_VENDOR_PATH POCL_DEVICES "
+                     "CUDA_VISIBLE_DEVICES\n");
 
 BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"opencl\",\"description\":\"OpenCL devices\","
                       "\"priority\":\"recommended\",\"soname\":[\"libOpenCL.so.1\"]}]");

@@ -15,7 +15,12 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
                      "devices=vulkan\n"
                      "targets=vulkan\n"
                      "libraries=libvulkan.so.1\n"
-                     "package=libvulkan1\n");
+                     "package=libvulkan1\n"
+                     "files=/etc/vulkan/icd.d /usr/share/vulkan/icd.d /etc/vulkan/implicit_layer.d "
+                     "/usr/share/vulkan/implicit_layer.d /dev/dri/renderD* /dev/nvidiactl\n"
+                     "variables=VK_DRIVER_FILES VK_ADD_DRIVER_FILES VK_ICD_FILENAMES "
+                     "VK_LOADER_DRIVERS_SELECT VK_LOADER_DRIVERS_DISABLE VK_INSTANCE_LAYERS "
+                     "VK_LAYER_PATH\n");
 
 BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"vulkan\",\"description\":\"Vulkan devices\","
                       "\"priority\":\"recommended\",\"soname\":[\"libvulkan.so.1\"]}]");

@@ -50,13 +50,13 @@ report $? "listing reads the plugins"
 absent "mmap.*PROT_EXEC.*$work/plugins"
 report $? "listing maps no plugin executable"
 absent 'libOpenCL|libcuda|libvulkan|libpocl'
-report $? "listing opens no vendor library"
+report $? "listing opens no vendor library PLG-1"
 
 trace doctor
 grep -qE "mmap.*PROT_EXEC.*$work/plugins/good.so" "$work/trace"
 report $? "a diagnosis maps a good plugin, in its trial"
 absent "mmap.*PROT_EXEC.*$work/plugins/rejected.so"
-report $? "a rejected plugin is never mapped executable"
+report $? "a rejected plugin is never mapped executable PLG-2"
 
 trace inspect device "defect-azazazazazazaz"
 absent "mmap.*PROT_EXEC.*$work/plugins/rejected.so"

@@ -182,6 +182,7 @@ static GPid start_with_defect(int broken, const Defect *defect) {
   return start_host(path, codes, !strcmp(defect->name, "flood"));
 }
 
+/* PLG-5, PLG-6, PLG-7. */
 static void test_others_work(gconstpointer data) {
   const Defect *defect = data;
   g_autofree char *pid_file = plugin_file_path("pid");
@@ -418,23 +419,26 @@ int main(int argc, char **argv) {
     write_set(set, 0, "none");
   }
   for (size_t i = 0; i < G_N_ELEMENTS(defects); i++) {
-    g_autofree char *path = g_strdup_printf("/defects/others-work-beside/%s", defects[i].name);
+    g_autofree char *path =
+        g_strdup_printf("/defects/others-work-beside-PLG-7/%s", defects[i].name);
     g_test_add_data_func(path, &defects[i], test_others_work);
   }
 #define ADD(path, test) g_test_add_func("/defects/" path, test)
-  ADD("learned/a-good-plugin-is-tried-once", test_a_good_plugin_is_tried_once);
-  ADD("learned/a-quarantined-plugin-does-not-run-again",
+  ADD("learned/a-good-plugin-is-tried-once-PLG-8", test_a_good_plugin_is_tried_once);
+  ADD("learned/a-quarantined-plugin-does-not-run-again-PLG-8",
       test_a_quarantined_plugin_does_not_run_again);
   ADD("learned/quarantine-is-listed-without-loading", test_quarantine_is_listed_without_loading);
-  ADD("learned/what-a-plugin-depends-on-ends-its-quarantine",
+  ADD("learned/what-a-plugin-depends-on-ends-its-quarantine-PLG-9",
       test_what_a_plugin_depends_on_ends_its_quarantine);
-  ADD("learned/more-time-ends-a-quarantine-for-lack-of-it",
+  ADD("learned/more-time-ends-a-quarantine-for-lack-of-it-PLG-9",
       test_more_time_ends_a_quarantine_for_lack_of_it);
-  ADD("cache/a-damaged-one-changes-nothing", test_a_damaged_cache_changes_nothing);
-  ADD("cache/a-foreign-one-changes-nothing", test_a_foreign_cache_changes_nothing);
-  ADD("cache/none-changes-nothing", test_no_cache_changes_nothing);
-  ADD("cache/many-processes-at-once-share-one-trial", test_many_processes_at_once_share_one_trial);
-  ADD("helper/without-it-plugins-are-used", test_without_the_helper_program_plugins_are_used);
+  ADD("cache/a-damaged-one-changes-nothing-PLG-10", test_a_damaged_cache_changes_nothing);
+  ADD("cache/a-foreign-one-changes-nothing-PLG-10", test_a_foreign_cache_changes_nothing);
+  ADD("cache/none-changes-nothing-PLG-10", test_no_cache_changes_nothing);
+  ADD("cache/many-processes-at-once-share-one-trial-PLG-11",
+      test_many_processes_at_once_share_one_trial);
+  ADD("helper/without-it-plugins-are-used-PLG-26",
+      test_without_the_helper_program_plugins_are_used);
   int rc = g_test_run();
   remove_plugin_directory();
   return rc;

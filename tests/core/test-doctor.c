@@ -22,7 +22,7 @@
 #define FOREIGN_SANITIZER "thread"
 #endif
 
-/* What is the matter with a file of the directory. */
+/* What is the matter with a file of the directory: PLG-2, PLG-16, PLG-23. */
 typedef struct Case {
   const char *file;
   const char *code;
@@ -353,15 +353,15 @@ int main(int argc, char **argv) {
     g_test_add_data_func(name, &cases[i], test_code);
   }
 #define ADD(path, test) g_test_add_func("/doctor/" path, test)
-  ADD("every-code-has-a-plugin", test_every_code_has_a_plugin);
-  ADD("stages-are-in-order", test_stages_are_in_order);
-  ADD("good-plugin-passes-every-stage", test_good_plugin_passes_every_stage);
+  ADD("every-code-has-a-plugin-PLG-23", test_every_code_has_a_plugin);
+  ADD("stages-are-in-order-PLG-25", test_stages_are_in_order);
+  ADD("good-plugin-passes-every-stage-PLG-25", test_good_plugin_passes_every_stage);
   ADD("search-path-problems", test_search_path_problems);
-  ADD("nothing-is-loaded", test_nothing_is_loaded);
+  ADD("nothing-is-loaded-PLG-25", test_nothing_is_loaded);
   ADD("names-of-stages", test_names_of_stages);
   ADD("helper-missing", test_helper_missing);
-  ADD("container", test_container);
-  ADD("user-without-rights", test_user_without_rights);
+  ADD("container-PLG-23", test_container);
+  ADD("user-without-rights-PLG-23", test_user_without_rights);
   int rc = g_test_run();
   bp_plugin_diagnosis_free(diagnosis);
   remove_plugin_directory();

@@ -245,6 +245,33 @@ static void test_threads(void) {
   assert_host("--exiting", "threads");
 }
 
+/* ---- One of many ------------------------------------------------------------------------- */
+
+/* The first use of one of a hundred plugins maps that one. */
+static int be_one_of_many(void) {
+  g_autofree char *maps = NULL;
+  if (use_number(77) != 1 || !g_file_get_contents("/proc/self/maps", &maps, NULL, NULL))
+    fail("the device");
+  const char *found = strstr(maps, "/many/plugin-77.so");
+  for (const char *at = maps; (at = strstr(at, "/many/plugin-")); at++)
+    if (strncmp(at, "/many/plugin-77.so", strlen("/many/plugin-77.so")))
+      return 1;
+  return found ? 0 : 2;
+}
+
+static void test_one_of_many(void) {
+  struct stat status;
+  g_autofree char *trace = plugin_file_path("trace");
+  for (int i = 0; i < 100; i++) {
+    g_autofree char *file = g_strdup_printf("many/plugin-%d.so", i);
+    write_defect(file, i, "none");
+  }
+  has_trace();
+  assert_host("--one-of-many", "many");
+  g_assert_cmpint(stat(trace, &status), ==, 0);
+  g_assert_cmpint(status.st_size, ==, 2); /* in the trial and in the host */
+}
+
 /* ---- The current directory --------------------------------------------------------------- */
 
 static int be_relative(void) {
@@ -280,6 +307,7 @@ static const Host hosts[] = {
     {"--forked-meanwhile", be_forked_meanwhile},
     {"--exiting", be_exiting},
     {"--crowded", be_crowded},
+    {"--one-of-many", be_one_of_many},
     {"--relative", be_relative},
 };
 
@@ -297,12 +325,14 @@ int main(int argc, char **argv) {
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
   g_setenv("BP_DEFECT_TRACE_FILE", trace, TRUE);
   g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
-  g_test_add_func("/load/swapped-file-never-runs-unchecked", test_swap);
-  g_test_add_func("/load/replaced-file-is-not-loaded-in-the-name-of-the-other", test_replaced);
-  g_test_add_func("/load/reused-descriptor-is-noticed", test_closed);
-  g_test_add_func("/load/forks", test_forks);
-  g_test_add_func("/load/threads", test_threads);
-  g_test_add_func("/load/never-from-the-current-directory", test_current_directory);
+  g_test_add_func("/load/swapped-file-never-runs-unchecked-PLG-12", test_swap);
+  g_test_add_func("/load/replaced-file-is-not-loaded-in-the-name-of-the-other-PLG-12",
+                  test_replaced);
+  g_test_add_func("/load/reused-descriptor-is-noticed-PLG-12", test_closed);
+  g_test_add_func("/load/forks-PLG-21", test_forks);
+  g_test_add_func("/load/threads-PLG-22", test_threads);
+  g_test_add_func("/load/first-use-of-one-of-a-hundred-maps-one-PLG-18", test_one_of_many);
+  g_test_add_func("/load/never-from-the-current-directory-PLG-17", test_current_directory);
   int rc = g_test_run();
   remove_plugin_directory();
   return rc;

@@ -111,8 +111,8 @@ int main(int argc, char **argv) {
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
   g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
   randomness = g_rand_new_with_seed(1);
-  g_test_add_func("/order/by-directory-rank-and-name", test_order);
-  g_test_add_func("/order/the-same-of-a-name-wins", test_winner);
+  g_test_add_func("/order/by-directory-rank-and-name-PLG-13", test_order);
+  g_test_add_func("/order/the-same-of-a-name-wins-PLG-14", test_winner);
   int rc = g_test_run();
   g_rand_free(randomness);
   randomness = NULL;

@@ -477,36 +477,37 @@ int main(int argc, char **argv) {
   g_autofree char *path = g_strdup_printf("%s:%s:%s:/nonexistent/plugins", a, b, all);
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
 #define ADD(path, test) g_test_add_func("/plugins/" path, test)
-  ADD("descriptor/is-read-without-loading", test_descriptor_is_read_without_loading);
-  ADD("descriptor/survives-strip", test_descriptor_survives_strip);
-  ADD("descriptor/malformed-ones-are-rejected", test_malformed_descriptors_are_rejected);
-  ADD("descriptor/other-abi-is-rejected", test_other_abi_is_rejected);
+  ADD("descriptor/is-read-without-loading-PLG-1", test_descriptor_is_read_without_loading);
+  ADD("descriptor/survives-strip-PLG-3", test_descriptor_survives_strip);
+  ADD("descriptor/malformed-ones-are-rejected-PLG-4", test_malformed_descriptors_are_rejected);
+  ADD("descriptor/other-abi-is-rejected-PLG-2", test_other_abi_is_rejected);
   ADD("file/that-is-no-plugin-is-rejected", test_files_that_are_no_plugins_are_rejected);
-  ADD("file/damaged-ones-never-crash-the-search", test_damaged_files_never_crash_the_search);
+  ADD("file/damaged-ones-never-crash-the-search-PLG-4", test_damaged_files_never_crash_the_search);
   ADD("file/a-dangling-link-and-a-fifo-do-not-stop-the-search",
       test_a_dangling_link_and_a_fifo_do_not_stop_the_search);
-  ADD("search/first-of-a-name-wins-and-the-other-is-reported",
+  ADD("search/first-of-a-name-wins-and-the-other-is-reported-PLG-14",
       test_first_of_a_name_wins_and_the_other_is_reported);
   ADD("search/a-plugin-installed-later-is-found-by-a-list",
       test_a_plugin_installed_later_is_found_by_a_list);
-  ADD("search/a-hundred-plugins-are-listed-and-not-loaded",
+  ADD("search/a-hundred-plugins-are-listed-and-not-loaded-PLG-1",
       test_a_hundred_plugins_are_listed_and_not_loaded);
   ADD("search/missing-directory-is-reported", test_missing_directory_of_the_path_is_reported);
-  ADD("activation/asking-for-others-meanwhile-is-not-ready",
+  ADD("activation/asking-for-others-meanwhile-is-not-ready-PLG-19",
       test_names_of_others_are_not_ready_while_a_plugin_initialises);
-  ADD("activation/on-first-use-of-a-name", test_first_use_of_a_name_activates_its_plugin);
+  ADD("activation/on-first-use-of-a-name-PLG-18", test_first_use_of_a_name_activates_its_plugin);
   ADD("activation/by-path", test_activation_by_path);
   ADD("activation/unknown-plugin-is-an-error-with-the-nearest",
       test_unknown_plugin_is_an_error_with_the_nearest);
-  ADD("activation/unusable-plugins-say-why", test_unusable_plugins_say_why_and_the_host_goes_on);
+  ADD("activation/unusable-plugins-say-why-PLG-20",
+      test_unusable_plugins_say_why_and_the_host_goes_on);
   ADD("activation/plugin-whose-name-is-taken-fails", test_plugin_whose_name_is_taken_fails);
-  ADD("activation/missing-vendor-library-is-named-with-the-package",
+  ADD("activation/missing-vendor-library-is-named-with-the-package-PLG-24",
       test_missing_vendor_library_is_named_with_the_package);
-  ADD("threads/first-use-by-many-initialises-once",
+  ADD("threads/first-use-by-many-initialises-once-PLG-18",
       test_first_use_by_many_threads_initialises_once);
-  ADD("threads/plugins-that-ask-for-each-other-do-not-hang",
+  ADD("threads/plugins-that-ask-for-each-other-do-not-hang-PLG-19",
       test_plugins_that_ask_for_each_other_do_not_hang);
-  ADD("threads/lists-during-activation", test_lists_during_activation);
+  ADD("threads/lists-during-activation-PLG-19", test_lists_during_activation);
   ADD("program/plugin-linked-into-it", test_plugin_linked_into_the_program);
   ADD("host/tables-are-added-once", test_host_tables_are_added_once);
   int rc = g_test_run();

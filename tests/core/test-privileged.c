@@ -127,11 +127,11 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   make_plugin_directory();
   copy_plugin("odd-good", "odd-good.so", NULL, NULL);
-  g_test_add_func("/privileged/plugin-that-others-may-write-is-refused", test_plugin);
-  g_test_add_func("/privileged/plugin-of-a-directory-that-others-may-write-is-refused",
+  g_test_add_func("/privileged/plugin-that-others-may-write-is-refused-PLG-15", test_plugin);
+  g_test_add_func("/privileged/plugin-of-a-directory-that-others-may-write-is-refused-PLG-15",
                   test_directory);
   g_test_add_func("/privileged/library-that-others-may-write-is-refused", test_library);
-  g_test_add_func("/privileged/variables-are-ignored", test_variables_and_their_directories);
+  g_test_add_func("/privileged/variables-are-ignored-PLG-15", test_variables_and_their_directories);
   int rc = g_test_run();
   remove_plugin_directory();
   return rc;

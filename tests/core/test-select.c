@@ -435,22 +435,22 @@ int main(int argc, char **argv) {
   ADD("kind-means-its-best-device", test_kind_means_its_best_device);
   ADD("kind-and-index", test_kind_and_index);
   ADD("kind-and-name", test_kind_and_name);
-  ADD("auto-takes-the-best-and-says-what-it-skipped",
+  ADD("auto-takes-the-best-and-says-what-it-skipped-PLG-27",
       test_auto_takes_the_best_and_says_what_it_skipped);
-  ADD("first-entry-that-is-there-wins", test_first_entry_that_is_there_wins);
+  ADD("first-entry-that-is-there-wins-PLG-27", test_first_entry_that_is_there_wins);
   ADD("exclusion", test_exclusion);
-  ADD("nothing-there-is-an-error-that-lists-what-is",
+  ADD("nothing-there-is-an-error-that-lists-what-is-PLG-27",
       test_nothing_there_is_an_error_that_lists_what_is);
   ADD("malformed-preferences-are-errors", test_malformed_preferences_are_errors);
-  ADD("words-that-nobody-knows-are-errors", test_words_that_nobody_knows_are_errors);
-  ADD("exclusion-of-devices", test_exclusion_of_devices);
-  ADD("only", test_only);
-  ADD("rank", test_rank);
-  ADD("identities", test_identities);
-  ADD("entries-that-match-nothing-are-errors", test_entries_that_match_nothing_are_errors);
+  ADD("words-that-nobody-knows-are-errors-PLG-28", test_words_that_nobody_knows_are_errors);
+  ADD("exclusion-of-devices-PLG-29", test_exclusion_of_devices);
+  ADD("only-PLG-29", test_only);
+  ADD("rank-PLG-29", test_rank);
+  ADD("identities-PLG-29", test_identities);
+  ADD("entries-that-match-nothing-are-errors-PLG-28", test_entries_that_match_nothing_are_errors);
   ADD("help", test_help);
-  ADD("hardware", test_hardware);
-  ADD("configuration-file", test_configuration_file);
+  ADD("hardware-PLG-30", test_hardware);
+  ADD("configuration-file-PLG-29", test_configuration_file);
   ADD("variable-of-the-environment", test_variable_of_the_environment);
   ADD("kinds-without-code-are-left-out", test_kinds_without_code_are_left_out);
   ADD("kinds-are-listed", test_kinds_are_listed);

@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Every requirement that docs/plugins.md numbers is named by a test, and every reason code is in the
+# page. Prints TAP.
+set -u
+page=$top_srcdir/docs/plugins.md
+count=0
+
+report() {
+  count=$((count + 1))
+  if [ "$1" -eq 0 ]; then echo "ok $count - $2"; else echo "not ok $count - $2"; fi
+}
+
+numbers=$(grep -oE '^\| PLG-[0-9]+' "$page" | grep -oE '[0-9]+')
+tested=$(grep -rhoE 'PLG-[0-9]+' "$top_srcdir"/tests --include='*.c' --include='test-*.sh' \
+  --include='plugins-strace.sh' | sort -u)
+[ "$(wc -w <<<"$numbers")" -ge 25 ]
+report $? "the page numbers its requirements"
+for number in $numbers; do
+  grep -qx "PLG-$number" <<<"$tested"
+  report $? "a test names PLG-$number"
+done
+for name in $tested; do
+  grep -q "^| $name " "$page"
+  report $? "the page has $name"
+done
+missing=0
+for code in $("$top_builddir/backplane" doctor --codes | awk 'NR > 1 { print $2 }'); do
+  grep -qF "\`$code\`" "$page" || { echo "# $code is not in the page"; missing=1; }
+done
+report $missing "the page has every reason code"
+echo "1..$count"
