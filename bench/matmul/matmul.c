@@ -25,8 +25,9 @@
 #include "bench/matmul/onednn.h"
 #include "tests/graph/onnx_builder.h"
 
-/* One measurement is a series of runs of about this long. */
-#define SERIES_SECONDS 0.02
+/* One measurement is a series of runs of about this long: shorter than a turn of the scheduler's,
+ * so that some are not interrupted on a busy machine. */
+#define SERIES_SECONDS 0.003
 /* A pause after each, in which the other's idle threads stop spinning. */
 #define PAUSE_NS      3000000
 #define VECTOR_FLOATS ((int64_t)1 << 24)
@@ -34,7 +35,7 @@
 static const BpDevice cpu = {BP_DEVICE_CPU, 0};
 static BpDevice device = {BP_DEVICE_CPU, 0};
 static const char *target_text = "c";
-static int rounds = 30;
+static int rounds = 50;
 
 static _Noreturn void fail(const char *what) {
   fprintf(stderr, "bench-matmul: %s: %s: %s\n", what, bp_error_kind(), bp_error_message());
