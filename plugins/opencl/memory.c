@@ -3,8 +3,71 @@
  * freeing memory never waits. */
 #include "opencl.h"
 
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- Buffers that are there ------------------------------------------------------------------ */
+
+/* A driver does not survive a handle that is none; so those given out are known. */
+typedef struct Live {
+  void *handle;
+  int32_t device_id;
+  uint64_t size;
+} Live;
+
+static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
+static void *live; /* a tree of Live, see tsearch(3) */
+
+static int compare_live(const void *a, const void *b) {
+  uintptr_t x = (uintptr_t)((const Live *)a)->handle, y = (uintptr_t)((const Live *)b)->handle;
+  return (x > y) - (x < y);
+}
+
+/* 0, or -1 without an error raised: there is no memory. */
+static int32_t add_live(void *handle, int32_t device_id, uint64_t size) {
+  Live *buffer = malloc(sizeof(*buffer));
+  if (!buffer)
+    return -1;
+  *buffer = (Live){handle, device_id, size};
+  pthread_mutex_lock(&live_lock);
+  void *found = tsearch(buffer, &live, compare_live);
+  pthread_mutex_unlock(&live_lock);
+  if (!found)
+    free(buffer);
+  return found ? 0 : -1;
+}
+
+/* Copies what is known of a handle; 0: nothing. */
+static int32_t find_live(void *handle, Live *buffer) {
+  const Live key = {.handle = handle};
+  pthread_mutex_lock(&live_lock);
+  Live **found = tfind(&key, &live, compare_live);
+  if (found)
+    *buffer = **found;
+  pthread_mutex_unlock(&live_lock);
+  return found != NULL;
+}
+
+/* Forgets a buffer of the device. */
+static int32_t remove_live(void *handle, int32_t device_id) {
+  const Live key = {.handle = handle};
+  pthread_mutex_lock(&live_lock);
+  Live **found = tfind(&key, &live, compare_live), *buffer = found ? *found : NULL;
+  int32_t owner = buffer ? buffer->device_id : -1;
+  if (buffer && owner == device_id) {
+    tdelete(&key, &live, compare_live);
+    free(buffer);
+  }
+  pthread_mutex_unlock(&live_lock);
+  if (owner == device_id)
+    return 0;
+  if (owner >= 0)
+    return bp_opencl_host.error->raise(
+        BP_ERROR_VALUE, "opencl: a buffer of opencl:%d is freed on opencl:%d", owner, device_id);
+  return bp_opencl_host.error->raise(BP_ERROR_VALUE,
+                                     "opencl: what is freed is no buffer; was it freed before?");
+}
 
 /* ---- Data space ---------------------------------------------------------------------------- */
 
@@ -28,12 +91,20 @@ int32_t bp_opencl_alloc(int32_t device_id, uint64_t size, uint64_t alignment, Bp
                                        (unsigned long long)size, (unsigned long long)largest);
   *handle =
       bp_cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, size ? size : 1, NULL, &status);
-  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clCreateBuffer");
+  if (status != CL_SUCCESS)
+    return bp_opencl_raise(status, "clCreateBuffer");
+  if (add_live(*handle, device_id, size) == 0)
+    return 0;
+  bp_cl.clReleaseMemObject(*handle);
+  return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "opencl: no memory for a buffer");
 }
 
 int32_t bp_opencl_free(int32_t device_id, void *handle) {
-  (void)device_id;
-  cl_int status = handle ? bp_cl.clReleaseMemObject(handle) : CL_SUCCESS;
+  if (!handle)
+    return 0;
+  if (remove_live(handle, device_id) != 0)
+    return -1;
+  cl_int status = bp_cl.clReleaseMemObject(handle);
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clReleaseMemObject");
 }
 
@@ -91,11 +162,25 @@ static int32_t between_devices(const BpCopy *copy, void *stream) {
   return rc;
 }
 
+/* A copy stays inside of the buffers that are known. */
+static int32_t check_range(const void *handle, uint64_t offset, uint64_t size) {
+  Live buffer;
+  if (!find_live((void *)(uintptr_t)handle, &buffer) ||
+      (offset <= buffer.size && size <= buffer.size - offset))
+    return 0;
+  return bp_opencl_host.error->raise(
+      BP_ERROR_VALUE, "opencl: a copy of %llu bytes from byte %llu on, in a buffer of %llu",
+      (unsigned long long)size, (unsigned long long)offset, (unsigned long long)buffer.size);
+}
+
 int32_t bp_opencl_copy(const BpCopy *copy, void *stream) {
   if (copy->size == 0)
     return 0;
   int from_here = copy->from_device.device_type == BP_DEVICE_OPENCL;
   int to_here = copy->to_device.device_type == BP_DEVICE_OPENCL;
+  if ((from_here && check_range(copy->from, copy->from_offset, copy->size) != 0) ||
+      (to_here && check_range(copy->to, copy->to_offset, copy->size) != 0))
+    return -1;
   if (!from_here)
     return to_device(copy, stream);
   if (!to_here)

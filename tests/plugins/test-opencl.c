@@ -122,6 +122,28 @@ static void test_allocation_failures(void) {
   assert_ok(bp_device_free(CL0, handle));
 }
 
+static void test_wrong_handles(void) {
+  if (!has_device())
+    return;
+  void *handle = NULL;
+  char bytes[64] = {0};
+  assert_ok(bp_device_alloc(CL0, 64, 64, dtype_of("uint8"), NULL, &handle));
+  BpCopy copy = {.from = bytes, .from_device = CPU, .to = handle, .to_device = CL0, .size = 64};
+  assert_ok(bp_device_copy(&copy, NULL));
+  copy.to_offset = 1;
+  g_assert_cmpint(bp_device_copy(&copy, NULL), ==, -1);
+  assert_error(BP_ERROR_VALUE, "in a buffer of 64");
+  copy = (BpCopy){.from = handle, .from_device = CL0, .to = bytes, .to_device = CPU, .size = 32};
+  copy.from_offset = 33;
+  g_assert_cmpint(bp_device_copy(&copy, NULL), ==, -1);
+  assert_error(BP_ERROR_VALUE, "in a buffer of 64");
+  assert_ok(bp_device_free(CL0, handle));
+  g_assert_cmpint(bp_device_free(CL0, handle), ==, -1);
+  assert_error(BP_ERROR_VALUE, "freed before");
+  g_assert_cmpint(bp_device_free(CL0, bytes), ==, -1);
+  assert_error(BP_ERROR_VALUE, "no buffer");
+}
+
 /* ---- A kernel written by hand ------------------------------------------------------------------
  */
 
@@ -433,6 +455,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/opencl/attributes", test_attributes);
   g_test_add_func("/opencl/copies", test_copies);
   g_test_add_func("/opencl/allocation-failures", test_allocation_failures);
+  g_test_add_func("/opencl/wrong-handles", test_wrong_handles);
   g_test_add_func("/opencl/kernel-by-hand", test_kernel_by_hand);
   g_test_add_func("/opencl/views-and-streams", test_views_and_streams);
   g_test_add_func("/opencl/timers", test_timers);
