@@ -35,8 +35,7 @@ static void choose_passes(const BpTarget *target, Pass *passes) {
   *passes++ = has_axes ? bp__pass_mark_kernels : bp__pass_serialize_grids;
   *passes++ = bp__pass_simplify;
   bool has_vectors = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) > 0;
-  /* Threads in lock-step are the lanes of a vector unit, too. */
-  if (has_vectors || bp_target_get_int(target, BP_TARGET_THREAD_WARP_SIZE, 1) > 1)
+  if (has_vectors || has_axes) /* threads are lanes, too */
     *passes++ = bp__pass_expand_intrinsics;
   if (has_axes && !has_vectors)
     *passes++ = bp__pass_scalarize;

@@ -9,6 +9,8 @@ typedef struct CodeTarget {
   const char *name;
   const char *text;
   gboolean is_foreign; /* code for a device that need not be here: it is compiled and not run */
+  int lanes; /* of the vectors that operations are tried with; their compilers can take minutes */
+  const char *doubles; /* the functions that it has of float64, each in spaces; NULL: all */
 } CodeTarget;
 
 /* Whether there is what the target's code needs; else the test is skipped. */
@@ -184,6 +186,20 @@ static void append_loop(GString *body, const char *expression, const char *type,
   g_free(place);
 }
 
+/* Whether the language has what an operation calls; on float64 not all do. */
+static gboolean has_call(const CodeTarget *target, const Operation *operation, const char *type) {
+  const char *call = strstr(operation->expression, "intrinsic \"");
+  if (!call || !target->doubles || strcmp(type, "float64"))
+    return TRUE;
+  call += strlen("intrinsic \"");
+  char *name = g_strndup(call, strcspn(call, "\""));
+  char *spaced = g_strdup_printf(" %s ", name);
+  gboolean has = strstr(target->doubles, spaced) != NULL;
+  g_free(spaced);
+  g_free(name);
+  return has;
+}
+
 static gboolean is_for(const Operation *operation, const char *type, const char *result) {
   char **types = g_strsplit(operation->types, " ", -1);
   gboolean found = g_strv_contains((const char *const *)types, type);
@@ -193,11 +209,12 @@ static gboolean is_for(const Operation *operation, const char *type, const char 
 
 /* Adds a function of all operations on a type with that result; the ith has 64 elements from
  * 64 i on. Devices' compilers take their time for each function, so there are few. */
-static void add_function(GString *module, const char *type, const char *result, int lanes) {
+static void add_function(const CodeTarget *target, GString *module, const char *type,
+                         const char *result, int lanes) {
   GString *body = g_string_new(NULL);
   int count = 0;
   for (size_t i = 0; i < G_N_ELEMENTS(operations); i++)
-    if (is_for(&operations[i], type, result)) {
+    if (is_for(&operations[i], type, result) && has_call(target, &operations[i], type)) {
       append_loop(body, operations[i].expression, type, lanes, 64 * count++);
     }
   if (count > 0)
@@ -216,13 +233,10 @@ static void test_operations(gconstpointer data) {
   GString *module = g_string_new("(module\n");
   for (char **type = types; *type; type++)
     for (char **result = types; *result; result++) {
-      /* Many lanes are many scalars to NVRTC, and take it minutes. */
-      if (target->is_foreign) {
-        add_function(module, *type, *result, 2);
-      } else {
-        add_function(module, *type, *result, 1);
-        add_function(module, *type, *result, 16);
-      }
+      if (!target->is_foreign)
+        add_function(target, module, *type, *result, 1);
+      if (target->lanes > 1)
+        add_function(target, module, *type, *result, target->lanes);
     }
   g_string_append(module, ")\n");
   check_text(module->str, target);
@@ -640,18 +654,20 @@ static void add_tests(const CodeTarget *target, const CodeTest *list, size_t cou
 }
 
 static const CodeTarget host_targets[] = {
-    {"c", "c -options=-O1", FALSE},
-    {"c-x86-64", "c -mcpu=x86-64 -options=-O1", FALSE},
-    {"llvm", "llvm -opt=1", FALSE},
+    {"c", "c -options=-O1", FALSE, 16, NULL},
+    {"c-x86-64", "c -mcpu=x86-64 -options=-O1", FALSE, 16, NULL},
+    {"llvm", "llvm -opt=1", FALSE, 16, NULL},
 };
 
-/* A device is one line. */
+/* A device is one entry. */
 static const CodeTarget device_targets[] = {
-    {"cuda", "cuda", FALSE},
-    {"cuda-sm_75", "cuda -arch=sm_75", TRUE},
-    {"cuda-sm_80", "cuda -arch=sm_80", TRUE},
-    {"cuda-sm_90", "cuda -arch=sm_90", TRUE},
-    {"opencl", "opencl", FALSE},
+    {"cuda", "cuda", FALSE, 16, NULL},
+    {"cuda-sm_75", "cuda -arch=sm_75", TRUE, 2, NULL},
+    {"cuda-sm_80", "cuda -arch=sm_80", TRUE, 2, NULL},
+    {"cuda-sm_90", "cuda -arch=sm_90", TRUE, 2, NULL},
+    {"opencl", "opencl", FALSE, 16, NULL},
+    {"vulkan", "vulkan -supports_float64", FALSE, 1,
+     " abs sqrt rsqrt floor ceil trunc round fma isnan isinf "},
 };
 
 int main(int argc, char **argv) {

@@ -36,7 +36,7 @@ class Tap:
 
 
 # A device, and the target whose code runs there.
-TARGETS = {"cpu": "c", "opencl": "opencl"}
+TARGETS = {"cpu": "c", "opencl": "opencl", "vulkan": "vulkan"}
 
 
 def compile_case(tool: Path, model: Path, case: Case, library: Path) -> str:
