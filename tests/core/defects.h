@@ -37,13 +37,14 @@ static inline void write_defect(const char *file, int number, const char *defect
 
 /* Changes what a file of the directory, from write_defect, declares: NULL leaves it as it is. */
 static inline void declare(const char *file, const char *isa, const char *sanitizer,
-                           const char *nodes) {
-  static const char before[] = BP_PLUGIN_BUILD_TEXT "nodes=/dev/null\n" DEFECT_PADDING;
+                           const char *nodes, const char *files) {
+  static const char before[] = BP_PLUGIN_BUILD_TEXT DEFECT_DEPENDS DEFECT_PADDING;
   g_autofree char *data = NULL, *path = plugin_file_path(file);
   gsize size;
   GString *after = g_string_new(NULL);
-  g_string_printf(after, "isa=%s\nsanitizer=%s\nnodes=%s\npadding=", isa ? isa : "",
-                  sanitizer ? sanitizer : BP_PLUGIN_SANITIZER, nodes ? nodes : "/dev/null");
+  g_string_printf(after, "isa=%s\nsanitizer=%s\nnodes=%s\nfiles=%s\npadding=", isa ? isa : "",
+                  sanitizer ? sanitizer : BP_PLUGIN_SANITIZER, nodes ? nodes : "/dev/null",
+                  files ? files : "");
   g_assert_cmpint(after->len, <, sizeof before - 2);
   while (after->len < sizeof before - 2)
     g_string_append_c(after, 'x');

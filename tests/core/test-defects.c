@@ -251,7 +251,10 @@ static void test_quarantine_is_listed_without_loading(void) {
 }
 
 static void test_what_a_plugin_depends_on_ends_its_quarantine(void) {
-  static const char watched[] = "/tmp/backplane-defect-none";
+  g_autofree char *watched = plugin_file_path("watched");
+  write_one("quarantine", "crash");
+  declare("quarantine/plugin.so", NULL, NULL, NULL, watched);
+  assert_host("quarantine", "crashed");
   count_traces();
   g_setenv("BP_DEFECT_VARIABLE", "changed", TRUE);
   assert_host("quarantine", "crashed");

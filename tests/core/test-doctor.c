@@ -207,7 +207,7 @@ static void test_helper_missing(void) {
 
 static void test_container(void) {
   write_defect("container/plugin.so", 61, "devices-none");
-  declare("container/plugin.so", NULL, NULL, "/dev/nonexistent*");
+  declare("container/plugin.so", NULL, NULL, "/dev/nonexistent*", NULL);
   g_setenv("container", "podman", TRUE);
   assert_diagnosed("container", "container-without-devices", "--gpus all");
   g_unsetenv("container");
@@ -225,7 +225,7 @@ static void test_user_without_rights(void) {
   g_assert_cmpint(g_chmod(node, 0660), ==, 0);
   g_assert_cmpint(g_chmod(plugin_directory, 0755), ==, 0);
   write_defect("rights/plugin.so", 62, "none");
-  declare("rights/plugin.so", NULL, NULL, node);
+  declare("rights/plugin.so", NULL, NULL, node, NULL);
   write_defect("rights/secret.so", 63, "none");
   g_assert_cmpint(g_chmod(secret, 0600), ==, 0);
   g_autofree char *rights = plugin_file_path("rights");
@@ -281,9 +281,9 @@ static void write_descriptors(void) {
   write_defect("cpu.so", 50, "none");
   write_defect("sanitizer.so", 51, "none");
   write_defect("no-node.so", 52, "none");
-  declare("cpu.so", FOREIGN_ISA, NULL, NULL);
-  declare("sanitizer.so", NULL, FOREIGN_SANITIZER, NULL);
-  declare("no-node.so", NULL, NULL, "/dev/nonexistent*");
+  declare("cpu.so", FOREIGN_ISA, NULL, NULL, NULL);
+  declare("sanitizer.so", NULL, FOREIGN_SANITIZER, NULL, NULL);
+  declare("no-node.so", NULL, NULL, "/dev/nonexistent*", NULL);
 }
 
 /* Another name in the symbol table alone: there it follows a NUL, in the descriptor "entry=". */
@@ -344,7 +344,7 @@ int main(int argc, char **argv) {
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
   g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
   g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
-  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "3", TRUE);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "10", TRUE);
   g_setenv("BP_DEFECT_PID_FILE", pid, TRUE);
   diagnosis = bp_plugin_diagnose();
   g_assert_nonnull(diagnosis);

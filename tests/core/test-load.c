@@ -9,9 +9,11 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -272,6 +274,33 @@ static void test_one_of_many(void) {
   g_assert_cmpint(status.st_size, ==, 2); /* in the trial and in the host */
 }
 
+/* ---- Without /proc ----------------------------------------------------------------------- */
+
+#define CANNOT_UNMOUNT 77
+
+static int be_without_proc(void) {
+  if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+      umount2("/proc", MNT_DETACH))
+    return CANNOT_UNMOUNT;
+  if (use_number(9) != -1 || !strstr(bp_error_message(), "/proc is not mounted"))
+    fail("the device");
+  BpPluginList *list = bp_plugin_list();
+  /* Without what a leak checker would do at exit: it reads /proc. */
+  _exit(strcmp(bp_plugin_list_get(list, 0)->code, "proc-missing") != 0);
+}
+
+static void test_without_proc(void) {
+  const char *arguments[] = {"--without-proc", NULL};
+  g_autofree char *path = plugin_file_path("without-proc");
+  write_defect("without-proc/plugin.so", 9, "none");
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  int status = wait_child(start_self(arguments, FALSE));
+  if (status == CANNOT_UNMOUNT)
+    g_test_skip("this process may not unmount /proc for itself");
+  else
+    g_assert_cmpint(status, ==, 0);
+}
+
 /* ---- The current directory --------------------------------------------------------------- */
 
 static int be_relative(void) {
@@ -308,6 +337,7 @@ static const Host hosts[] = {
     {"--exiting", be_exiting},
     {"--crowded", be_crowded},
     {"--one-of-many", be_one_of_many},
+    {"--without-proc", be_without_proc},
     {"--relative", be_relative},
 };
 
@@ -332,6 +362,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/load/forks-PLG-21", test_forks);
   g_test_add_func("/load/threads-PLG-22", test_threads);
   g_test_add_func("/load/first-use-of-one-of-a-hundred-maps-one-PLG-18", test_one_of_many);
+  g_test_add_func("/load/without-proc-nothing-is-loaded-PLG-12", test_without_proc);
   g_test_add_func("/load/never-from-the-current-directory-PLG-17", test_current_directory);
   int rc = g_test_run();
   remove_plugin_directory();

@@ -24,20 +24,19 @@
 #define NAME  "defect-azazazazazazaz"
 #define ENTRY bp_plugin_entry_defect_azazazazazazaz
 
-BP_PLUGIN_DESCRIPTOR("nodes=/dev/null\n" DEFECT_PADDING "abi=" BP_ABI_TEXT "\n"
-                     "name=" NAME "\n"
-                     "version=1.0\n"
-                     "license=Apache-2.0\n"
-                     "description=A device for tests\n"
-                     "entry=bp_plugin_entry_defect_azazazazazazaz\n"
-                     "provides=device_api." NAME " " NAME ".add_one\n"
-                     "devices=" NAME "\n"
-                     "targets=\n"
-                     "libraries=libc.so.6\n"
-                     "package=defect-driver\n"
-                     "rank=+000\n"
-                     "variables=BP_DEFECT_VARIABLE\n"
-                     "files=/tmp/backplane-defect-none\n");
+BP_PLUGIN_DESCRIPTOR(DEFECT_DEPENDS DEFECT_PADDING "abi=" BP_ABI_TEXT "\n"
+                                                   "name=" NAME "\n"
+                                                   "version=1.0\n"
+                                                   "license=Apache-2.0\n"
+                                                   "description=A device for tests\n"
+                                                   "entry=bp_plugin_entry_defect_azazazazazazaz\n"
+                                                   "provides=device_api." NAME " " NAME ".add_one\n"
+                                                   "devices=" NAME "\n"
+                                                   "targets=\n"
+                                                   "libraries=libc.so.6\n"
+                                                   "package=defect-driver\n"
+                                                   "rank=+000\n"
+                                                   "variables=BP_DEFECT_VARIABLE\n");
 
 static const volatile char defect[32] = "defect=none                   ";
 static const char *const volatile name = NAME; /* not to be computed with by the compiler */

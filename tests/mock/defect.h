@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_TESTS_DEFECT_H
 #define BACKPLANE_TESTS_DEFECT_H
 
+/* Lines of the descriptor that tests change. */
+#define DEFECT_DEPENDS "nodes=/dev/null\nfiles=\n"
 /* A line of the descriptor that gives room to those before it. */
 #define DEFECT_TENS    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 #define DEFECT_PADDING "padding=" DEFECT_TENS DEFECT_TENS DEFECT_TENS "\n"
