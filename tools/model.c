@@ -226,27 +226,54 @@ static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded)
   return NULL;
 }
 
-/* The target of the next device in a list after the one that was chosen, for what that one cannot
- * run; NULL, with no error: there is no list, or no such device. */
-static BpTarget *choose_fallback(const ModelOptions *options, BpDevice chosen) {
-  const char *list = options->device ? options->device : g_getenv("BACKPLANE_DEVICE");
-  char **names = g_strsplit(list ? list : "", ",", -1);
+/* The entries of a list that say what may not be used (transfer full): "!opencl,+name:*x*". */
+static char *list_limits(char *const *entries) {
+  GString *limits = g_string_new(NULL);
+  for (; *entries; entries++)
+    if (**entries == '!' || **entries == '+')
+      g_string_append_printf(limits, ",%s", *entries);
+  return g_string_free(limits, FALSE);
+}
+
+/* Whether an entry names a device to be used. */
+static gboolean is_wanted(const char *entry) {
+  return !strchr("!+", *entry) && !strchr(entry, '=') && strcmp(entry, "auto") != 0;
+}
+
+/* Where in the list the chosen device was passed, the target of the next one of another kind. */
+static BpTarget *find_next(char *const *entries, const char *limits, BpDevice chosen) {
   BpTarget *target = NULL;
   gboolean is_after = FALSE;
-  for (char **name = names; *name && !target; name++) {
+  for (; *entries && !target; entries++) {
     BpDevice device;
-    char *report = NULL, *text = g_strstrip(*name);
-    if (*text == '!' || !strcmp(text, "auto"))
+    if (!is_wanted(*entries))
       continue;
-    if (bp_device_select(text, &device, &report) < 0)
+    char *alone = g_strconcat(*entries, limits, NULL);
+    if (bp_device_select(alone, &device, NULL) < 0)
       bp_error_clear();
     else if (is_after && device.device_type != chosen.device_type)
       target = bp_target_from_device(device);
     else
       is_after |= !memcmp(&device, &chosen, sizeof(device));
-    bp_str_free(report);
+    g_free(alone);
   }
-  g_strfreev(names);
+  return target;
+}
+
+/* The target of the next device in a list after the one that was chosen, for what that one cannot
+ * run; NULL, with no error: there is no list, or no such device. */
+static BpTarget *choose_fallback(const ModelOptions *options, BpDevice chosen) {
+  char *settings = options->device ? NULL : bp_device_preferences();
+  const char *list = options->device ? options->device : settings;
+  char **entries = g_strsplit(list ? list : "", ",", -1);
+  for (char **entry = entries; *entry; entry++)
+    g_strstrip(*entry);
+  char *limits = list_limits(entries);
+  BpTarget *target = find_next(entries, limits, chosen);
+  g_free(limits);
+  g_strfreev(entries);
+  bp_str_free(settings);
+  bp_error_clear();
   return target;
 }
 

@@ -441,6 +441,16 @@ static int find_list(char **list, char **source) {
   return bp__config_get("device", "select", list, source);
 }
 
+char *bp_device_preferences(void) {
+  g_autofree char *list = NULL, *source = NULL;
+  if (find_list(&list, &source))
+    return NULL;
+  char *copy = strdup(list ? list : "");
+  if (!copy)
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a list of preferences");
+  return copy;
+}
+
 static int select_by_settings(const int32_t *types, size_t count, BpDevice *device, char **report) {
   g_autofree char *list = NULL, *source = NULL;
   int rc = find_list(&list, &source);

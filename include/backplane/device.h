@@ -33,6 +33,9 @@ BP_API int bp_device_select(const char *preferences, BpDevice *device, char **re
  * the plugins of other published kinds are not loaded. NULL: any. */
 BP_API int bp_device_select_among(const int32_t *device_types, size_t count,
                                   const char *preferences, BpDevice *device, char **report);
+/* The list that counts where none is passed: BACKPLANE_DEVICE's, else the configuration's, else ""
+ * (transfer full, bp_str_free). NULL with an error: a configuration that cannot be read. */
+BP_API char *bp_device_preferences(void);
 /* The grammar of preferences, for people; static. The entry "help" in a list is an error that says
  * the same. */
 BP_API const char *bp_device_select_help(void);

@@ -318,6 +318,9 @@ static void test_configuration_file(void) {
   assert_selects(NULL, "fast:1", "broken: ");
   write_configuration(folder, "[device]\n# comment\nselect=slow,fast\n");
   assert_selects(NULL, "slow:0", "");
+  char *list = bp_device_preferences();
+  g_assert_cmpstr(list, ==, "slow,fast");
+  bp_str_free(list);
   assert_selects("fast", "fast:1", "");
   g_setenv("BACKPLANE_DEVICE", "fast:0", TRUE);
   assert_selects(NULL, "fast:0", "");

@@ -189,6 +189,8 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
     result->v_int64 = !is("device-unusable");
   } else if (attr == BP_ATTR_DEVICE_NAME)
     return host.object->make_str("A defect", 8, result);
+  else if (attr == BP_ATTR_PCI_ADDRESS && is("same-hardware"))
+    return host.object->make_str("0000:42:00.0", 12, result);
   return 0;
 }
 

@@ -41,6 +41,17 @@ ends() {
   [ "$got" -eq "$status" ]
 }
 
+# Two plugins that show the device at one address, and a third with another.
+grouped() {
+  local plugin=$top_builddir/tests/mock/.libs/defect.so
+  mkdir -p "$work/group"
+  sed 's/defect=none         /defect=same-hardware/' "$plugin" >"$work/group/a.so"
+  sed 's/azazazazazazaz/azazazazazazc8/g' "$plugin" >"$work/group/b.so"
+  sed 's/azazazazazazaz/azazazazazc8az/g' "$work/group/a.so" >"$work/group/c.so"
+  BACKPLANE_PLUGIN_PATH=$work/group "$backplane" list --probe | tee "$work/out" &&
+    [ "$(grep -A1 'pci:0000:42:00.0' "$work/out" | tail -n 1 | grep -c 'the same as defect-azazazazazazaz:0')" = 1 ]
+}
+
 configured() {
   mkdir -p "$work/config/backplane"
   printf '[device]\nselect=quantum\n' >"$work/config/backplane/backplane.conf"
@@ -166,6 +177,7 @@ ok doctor-with-a-warning-is-status-3 ends 3 env BACKPLANE_PLUGIN_PATH="$work/cpu
 ok device-help-explains-the-grammar says plugin:NAME "$backplane" run --device help
 ok device-that-nobody-knows-is-an-error-with-the-nearest fails 1 'did you mean "cpu"' "$backplane" inspect device cpv,cpu
 ok configuration-file-selects-the-device configured
+ok list-probe-groups-one-piece-of-hardware-PLG-30 grouped
 ok targets-show-attributes says vector_bits "$backplane" targets
 ok inspect-plugin says device_api.cpu "$backplane" inspect plugin cpu
 ok inspect-device says multi_processor_count "$backplane" inspect device cpu
