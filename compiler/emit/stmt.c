@@ -238,12 +238,23 @@ static void assertion(BpEmitter *e, const BpIrNode *node) {
   bp__line(e, "}");
 }
 
+/* Whether a block is one thread, which waits for nobody. */
+static int is_alone(BpEmitter *e) {
+  for (int32_t i = bp__num_params(e, e->function); i < e->ir->num_operands(e->function); i++) {
+    const BpIrNode *attr = e->ir->operand(e->function, i);
+    if (e->ir->kind(attr) == BP_IR_ATTR && !strcmp(e->ir->str_value(attr), BP_IR_ATTR_LAUNCH) &&
+        !strncmp(e->ir->str_value(e->ir->operand(attr, 0)), "threadIdx", 9))
+      return 0;
+  }
+  return 1;
+}
+
 static void barrier(BpEmitter *e, const BpIrNode *node) {
   int is_shared = strcmp(e->ir->str_value(node), "shared") == 0;
   const char *text = is_shared ? e->dialect->barrier_shared : e->dialect->barrier_global;
   if (!text)
     bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "a barrier of scope \"%s\"", e->ir->str_value(node));
-  else
+  else if ((e->dialect->flags & BP_DIALECT_HOST) || !is_alone(e))
     bp__line(e, "%s", text);
 }
 

@@ -131,7 +131,8 @@ static int schedule_accumulators(BpTeStage *stage, BpTeStage *output, BpTeAxis *
 /* The padded input, row by row where that costs little. */
 static int place_padded(const BpStageInfo *work, BpTeStage *output, BpTeAxis *rows,
                         const BpMachine *machine) {
-  for (int32_t i = 0; i < work->num_accesses; i++) {
+  /* A kernel has no workspace: there, what is padded is a kernel of its own. */
+  for (int32_t i = 0; i < work->num_accesses && !machine->has_kernels; i++) {
     const BpTeTensor *source = bp__analysis_source(work->analysis, work->accesses[i].read);
     const BpStageInfo *info = source ? bp__analysis_find(work->analysis, source) : NULL;
     if (!info || info->num_roots > info->ndim || bp__stage_is_scheduled(info->stage) ||

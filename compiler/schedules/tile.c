@@ -434,7 +434,9 @@ int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
       bp_te_set_scope(sums->stage, BP_IR_SCOPE_LOCAL) != 0 ||
       bp_te_compute_at(sums->stage, output->stage, places.inside) != 0)
     return -1;
-  if (places.around && place_producers(work, output, &tile, machine, places.around) != 0)
+  /* A kernel has no workspace: there, producers are kernels of their own. */
+  if (places.around && !machine->has_kernels &&
+      place_producers(work, output, &tile, machine, places.around) != 0)
     return -1;
   return tile_work(work, sums->stage, &tile, machine);
 }

@@ -75,8 +75,10 @@ static int compute_in_registers(BpTeStage *stage, BpTeStage *reader, BpTeAxis *a
   return bp_te_compute_at(stage, reader, axis);
 }
 
-static int compute_for_block(BpTeStage *stage, BpTeStage *output, BpTeAxis *blocks) {
-  if (bp_te_set_scope(stage, BP_IR_SCOPE_GLOBAL) != 0)
+/* In workspace; a kernel has none, but what its block of threads shares. */
+static int compute_for_block(BpTeStage *stage, BpTeStage *output, BpTeAxis *blocks,
+                             const BpMachine *machine) {
+  if (bp_te_set_scope(stage, machine->has_kernels ? BP_IR_SCOPE_SHARED : BP_IR_SCOPE_GLOBAL) != 0)
     return -1;
   return bp_te_compute_at(stage, output, blocks);
 }
@@ -111,12 +113,12 @@ static int schedule_stages(const BpAnalysis *analysis, const BpTransformStages *
   bool is_parallel =
       machine->cores > 1 && bp__info_size(product, 0, product->num_roots) >= BP__PARALLEL_PRODUCTS;
   if (schedule_output(output, stages->tile, block, is_parallel, &blocks, &tiles) != 0 ||
-      compute_for_block(padded, output, blocks) != 0 ||
+      compute_for_block(padded, output, blocks, machine) != 0 ||
       bp__schedule_run(padded, padded->axes[OUT_CHANNEL], machine->lanes, 1) != 0 ||
       schedule_input(stages->input->stage, stages->input_rows->stage) != 0 ||
-      compute_for_block(stages->input->stage, output, blocks) != 0 ||
+      compute_for_block(stages->input->stage, output, blocks, machine) != 0 ||
       schedule_product(product, block, machine) != 0 ||
-      compute_for_block(stages->product->stage, output, blocks) != 0 ||
+      compute_for_block(stages->product->stage, output, blocks, machine) != 0 ||
       compute_in_registers(stages->output_rows->stage, output, tiles) != 0)
     return -1;
   /* What is left comes between the product and the output. */

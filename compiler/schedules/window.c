@@ -111,7 +111,8 @@ static int schedule_sums(BpTeStage *stage, BpTeStage *output, BpTeAxis *tiles) {
 int bp__schedule_window(const BpStageInfo *work, const BpStageInfo *output,
                         const BpMachine *machine) {
   int32_t x = work->ndim - 2, y = x - 1;
-  const BpStageInfo *padded = find_padded(work);
+  /* A kernel has no workspace: there, what is padded is a kernel of its own. */
+  const BpStageInfo *padded = machine->has_kernels ? NULL : find_padded(work);
   double taps = bp__info_size(work, work->ndim, work->num_roots);
   bool is_parallel =
       machine->cores > 1 && bp__info_size(work, 0, work->num_roots) >= BP__PARALLEL_PRODUCTS;

@@ -26,7 +26,7 @@
 typedef struct Fusion {
   const BpGraph *graph;
   int32_t count;
-  int has_kernels; /* the target runs kernels over thread axes, each with one reduction at most */
+  int has_lanes;      /* threads in lock-step run kernels, each with one reduction at most */
   int32_t *dominator; /* by node id: the immediate post-dominator, NOWHERE for none */
   int32_t *depth;     /* in that tree; NOWHERE has 0 */
   int32_t *group;     /* by node id: the id of the node that began its group, -1 for none yet */
@@ -173,7 +173,7 @@ static int pools_side_by_side(const BpGraphNode *node) {
 static void take_pooling(Fusion *fusion, int32_t leader) {
   const BpGraphNode *conv = node_at(fusion, leader);
   int32_t end = leader, next = fusion->dominator[leader];
-  if (fusion->has_kernels || strcmp(conv->op->name, "ConvBlocked") || conv->inputs[1]->ndim != 6)
+  if (fusion->has_lanes || strcmp(conv->op->name, "ConvBlocked") || conv->inputs[1]->ndim != 6)
     return;
   for (; next != NOWHERE && fusion->group[next] == leader; next = fusion->dominator[end])
     end = next;
@@ -305,7 +305,7 @@ int bp__build_groups(const BpGraph *graph, const BpTarget *target, BpGroups *gro
   size_t count = graph->nodes.size;
   Fusion fusion = {.graph = graph,
                    .count = (int32_t)count,
-                   .has_kernels = bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0};
+                   .has_lanes = bp_target_get_int(target, BP_TARGET_THREAD_WARP_SIZE, 1) > 1};
   int32_t *memory;
   uint8_t *reached;
   int status = -1;

@@ -10,6 +10,9 @@
 #define RANK_GPU 300
 #define RANK_CPU 50
 
+/* Local memory in which transformed convolutions find room. */
+#define WINOGRAD_SHARED (1u << 20)
+
 static struct {
   pthread_once_t once;
   BpOpenclDevice devices[BP_OPENCL_MOST_DEVICES];
@@ -163,27 +166,28 @@ static int is_gpu(const BpOpenclDevice *device) {
 
 /* A device whose compiler prefers vectors of floats has them in its registers, as a CPU has; one
  * that prefers scalars runs threads in lock-step. How many registers there are no query tells: the
- * machines with vectors of 512 bits have 32. */
+ * machines with vectors of 512 bits have 32. A single thread's local memory is workspace, wherever
+ * it lies; threads in lock-step gain by it only if it is not ordinary memory. */
 static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
   char text[256];
   unsigned long long threads =
       (unsigned long long)number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t));
   unsigned long long shared = number64(device, CL_DEVICE_LOCAL_MEM_SIZE);
-  uint64_t lanes = number32(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
-  int used = snprintf(text, sizeof(text), "opencl -max_num_threads=%llu", threads);
-  if (number32(device, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL)
-    used += snprintf(text + used, sizeof(text) - (size_t)used, " -max_shared_memory_per_block=%llu",
-                     shared);
-  else
-    used += snprintf(text + used, sizeof(text) - (size_t)used, " -max_shared_memory_per_block=0");
-  if (number64(device, CL_DEVICE_DOUBLE_FP_CONFIG) == 0)
-    used += snprintf(text + used, sizeof(text) - (size_t)used, " -fp64=false");
+  unsigned lanes = (unsigned)number32(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+  const char *doubles = number64(device, CL_DEVICE_DOUBLE_FP_CONFIG) ? "" : " -fp64=false";
   if (lanes >= 4)
-    snprintf(text + used, sizeof(text) - (size_t)used,
-             " -vector_bits=%u -vector_registers=%d -num_cores=%u", (unsigned)lanes * 32,
-             lanes >= 16 ? 32 : 16, (unsigned)number32(device, CL_DEVICE_MAX_COMPUTE_UNITS));
+    snprintf(text, sizeof(text),
+             "opencl -max_num_threads=%llu -max_shared_memory_per_block=%llu%s -vector_bits=%u "
+             "-vector_registers=%d -num_cores=%u%s",
+             threads, shared, doubles, lanes * 32, lanes >= 16 ? 32 : 16,
+             (unsigned)number32(device, CL_DEVICE_MAX_COMPUTE_UNITS),
+             shared >= WINOGRAD_SHARED ? " -winograd=true" : "");
   else
-    snprintf(text + used, sizeof(text) - (size_t)used, " -vector_bits=0 -thread_warp_size=32");
+    snprintf(text, sizeof(text),
+             "opencl -max_num_threads=%llu -max_shared_memory_per_block=%llu%s -vector_bits=0 "
+             "-thread_warp_size=32",
+             threads, number32(device, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL ? shared : 0ULL,
+             doubles);
   return answer_text(result, text);
 }
 

@@ -14,6 +14,8 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, "128", "width of the vectors that are worthwhile"},
     {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, "16", "how many of them a thread may hold"},
     {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, "16", "blocks that run at once"},
+    {BP_TARGET_WINOGRAD, BP_TYPE_BOOL, 0, "false",
+     "convolutions by Winograd's algorithm, which rounds a little more; in local memory of 1 MiB"},
     {"fp64", BP_TYPE_BOOL, 0, "true", "the device computes in double precision (cl_khr_fp64)"},
 };
 

@@ -22,7 +22,7 @@ static const char *const target_texts[] = {
     "c",
     "c -vector_bits=0",
     "c -vector_bits=256 -l2_bytes=65536",
-    "opencl -vector_bits=256",
+    "opencl -vector_bits=256 -winograd=true -max_shared_memory_per_block=2097152",
     "opencl -vector_bits=0 -thread_warp_size=8 -num_cores=1",
 };
 
@@ -170,6 +170,7 @@ static void test_conv(void) {
       {5, 7, 6, 6, 3, 1, 1, 1, 1},      /* few channels */
       {32, 32, 7, 7, 3, 1, 1, 1, 1},    /* whole blocks */
       {20, 20, 10, 9, 5, 2, 2, 1, 20},  /* depthwise */
+      {16, 16, 12, 14, 7, 1, 3, 1, 16}, /* with many taps */
       {40, 40, 19, 33, 3, 1, 1, 1, 40}, /* with rows of several tiles */
       {12, 18, 8, 8, 3, 1, 1, 1, 3},    /* grouped */
       {16, 16, 12, 12, 3, 1, 2, 2, 1},  /* dilated */
