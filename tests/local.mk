@@ -60,3 +60,4 @@ include tests/plugins/local.mk
 include tests/tools/local.mk
 include tests/models/local.mk
 include tests/tvm/local.mk
+include tests/python/local.mk

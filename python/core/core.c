@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The module: its types and functions. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/device.h>
+#include <backplane/graph/executor.h>
+#include <backplane/graph/model.h>
+#include <backplane/graph/relax.h>
+#include <backplane/target.h>
+
+/* ---- Holders -----------------------------------------------------------------------------------
+ */
+
+PyObject *bp_py_hold(PyTypeObject *type, void *object) {
+  if (!object)
+    return bp_py_raise();
+  Holder *holder = (Holder *)PyType_GenericAlloc(type, 0);
+  if (holder)
+    holder->object = object;
+  else
+    bp_object_release(object);
+  return (PyObject *)holder;
+}
+
+void *bp_py_held(PyObject *value, PyTypeObject *type) {
+  if (PyObject_TypeCheck(value, type))
+    return ((Holder *)value)->object;
+  PyErr_Format(PyExc_TypeError, "%R is of another type than is expected here", value);
+  return NULL;
+}
+
+/* The last reference may end device memory, a library, a callable: none of it needs Python's lock.
+ */
+void bp_py_dealloc_holder(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  BpObject *object = ((Holder *)self)->object;
+  freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  Py_BEGIN_ALLOW_THREADS bp_object_release(object);
+  Py_END_ALLOW_THREADS release(self);
+  Py_DECREF(type);
+}
+
+PyTypeObject *bp_py_add_type(PyObject *module, PyType_Spec *spec) {
+  PyObject *type = PyType_FromSpec(spec);
+  const char *name = strrchr(spec->name, '.') + 1;
+  if (!type || PyModule_AddObjectRef(module, name, type) < 0)
+    Py_CLEAR(type);
+  return (PyTypeObject *)type;
+}
+
+/* (Device, Tensor, Module, error classes by kind, base class): the classes that results are of. */
+static PyObject *setup(PyObject *self, PyObject *args) {
+  PyObject *device, *tensor, *module, *classes, *base;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "OOOOO", &device, &tensor, &module, &classes, &base))
+    return NULL;
+  bp_py_device_class = Py_NewRef(device);
+  bp_py_tensor_type = (PyTypeObject *)Py_NewRef(tensor);
+  bp_py_module_type = (PyTypeObject *)Py_NewRef(module);
+  return bp_py_set_error_classes(classes, base) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+/* ---- The registry ------------------------------------------------------------------------------
+ */
+
+static PyObject *register_function(PyObject *self, PyObject *args) {
+  const char *name;
+  PyObject *function;
+  int override = 0;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "sO|p", &name, &function, &override))
+    return NULL;
+  BpFunction *held = bp_py_held(function, bp_py_function_type);
+  if (!held)
+    return NULL;
+  return bp_registry_set(name, held, override) ? bp_py_raise() : Py_NewRef(Py_None);
+}
+
+static PyObject *find_function(PyObject *self, PyObject *args) {
+  const char *name;
+  BpFunction *function;
+  int status;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "s", &name))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS status = bp_registry_get(name, &function);
+  Py_END_ALLOW_THREADS if (status) return bp_py_raise();
+  return function ? bp_py_hold(bp_py_function_type, function) : Py_NewRef(Py_None);
+}
+
+static PyObject *take_names(char **names, size_t count) {
+  PyObject *list = names ? PyList_New((Py_ssize_t)count) : bp_py_raise();
+  for (size_t i = 0; list && i < count; i++)
+    if (PyList_SetItem(list, (Py_ssize_t)i, PyUnicode_FromString(names[i])) < 0)
+      Py_CLEAR(list);
+  bp_names_free(names);
+  return list;
+}
+
+static PyObject *list_functions(PyObject *self, PyObject *ignored) {
+  size_t count = 0;
+  char **names = bp_registry_list(&count);
+  (void)self;
+  (void)ignored;
+  return take_names(names, count);
+}
+
+static PyObject *remove_function(PyObject *self, PyObject *args) {
+  const char *name;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "s", &name))
+    return NULL;
+  return bp_registry_remove(name) ? bp_py_raise() : Py_NewRef(Py_None);
+}
+
+/* ---- Devices -----------------------------------------------------------------------------------
+ */
+
+static PyObject *parse_device(PyObject *self, PyObject *args) {
+  const char *text;
+  BpDevice device;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "s", &text))
+    return NULL;
+  return bp_device_parse(text, &device) ? bp_py_raise() : bp_py_make_device(device);
+}
+
+static PyObject *format_device(PyObject *self, PyObject *object) {
+  BpDevice device;
+  char text[64];
+  (void)self;
+  if (bp_py_get_device(object, &device) < 0)
+    return NULL;
+  bp_device_format(device, text);
+  return PyUnicode_FromString(text);
+}
+
+static PyObject *select_device(PyObject *self, PyObject *args) {
+  const char *preferences;
+  BpDevice device;
+  int status;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "z", &preferences))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS status = bp_device_select(preferences, &device, NULL);
+  Py_END_ALLOW_THREADS return status ? bp_py_raise() : bp_py_make_device(device);
+}
+
+static PyObject *device_kinds(PyObject *self, PyObject *ignored) {
+  size_t count = 0;
+  char **names = bp_device_kinds(&count);
+  (void)self;
+  (void)ignored;
+  return take_names(names, count);
+}
+
+static PyObject *device_count(PyObject *self, PyObject *object) {
+  BpDevice device;
+  int32_t count = 0;
+  int status;
+  (void)self;
+  if (bp_py_get_device(object, &device) < 0)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS status = bp_device_count(device.device_type, &count, NULL);
+  Py_END_ALLOW_THREADS return status ? bp_py_raise() : PyLong_FromLong(count);
+}
+
+static PyObject *device_attribute(PyObject *self, PyObject *args) {
+  PyObject *object;
+  const char *name;
+  BpDevice device;
+  BpValue value = {.type_index = BP_TYPE_NONE};
+  int status = 0;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "Os", &object, &name) || bp_py_get_device(object, &device) < 0)
+    return NULL;
+  int32_t attr = bp_device_attr_by_name(name);
+  if (attr < 0) {
+    PyErr_Format(PyExc_AttributeError, "devices have no attribute \"%s\"", name);
+    return NULL;
+  }
+  Py_BEGIN_ALLOW_THREADS status = bp_device_get_attr(device, attr, &value);
+  Py_END_ALLOW_THREADS return status ? bp_py_raise() : bp_py_from_value(&value);
+}
+
+static PyObject *synchronize(PyObject *self, PyObject *object) {
+  BpDevice device;
+  int status;
+  (void)self;
+  if (bp_py_get_device(object, &device) < 0)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS status = bp_stream_sync(device, NULL);
+  Py_END_ALLOW_THREADS return status ? bp_py_raise() : Py_NewRef(Py_None);
+}
+
+/* ---- Tensors and modules -----------------------------------------------------------------------
+ */
+
+static PyObject *empty(PyObject *self, PyObject *args) {
+  PyObject *shape, *object;
+  const char *name, *scope;
+  int64_t extents[BP_PY_MAX_NDIM];
+  BpDataType dtype;
+  BpDevice device;
+  BpTensor *tensor;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "OsOz", &shape, &name, &object, &scope) ||
+      bp_py_get_device(object, &device) < 0)
+    return NULL;
+  int count = bp_py_get_extents(shape, extents);
+  if (count < 0 || bp_dtype_parse(name, &dtype))
+    return bp_py_raise();
+  Py_BEGIN_ALLOW_THREADS tensor = bp_tensor_create(extents, count, dtype, device, scope);
+  Py_END_ALLOW_THREADS return bp_py_hold(bp_py_tensor_type, tensor);
+}
+
+static PyObject *from_dlpack(PyObject *self, PyObject *object) {
+  (void)self;
+  BpTensor *tensor = bp_py_tensor_from_dlpack(object);
+  return tensor ? bp_py_hold(bp_py_tensor_type, tensor) : NULL;
+}
+
+static PyObject *load_module(PyObject *self, PyObject *path) {
+  PyObject *encoded;
+  BpModule *module;
+  (void)self;
+  if (!PyUnicode_FSConverter(path, &encoded))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS module = bp_module_load(PyBytes_AsString(encoded));
+  Py_END_ALLOW_THREADS Py_DECREF(encoded);
+  return bp_py_hold(bp_py_module_type, module);
+}
+
+static PyObject *load_module_from_bytes(PyObject *self, PyObject *args) {
+  const char *kind, *data;
+  Py_ssize_t size;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "sy#", &kind, &data, &size))
+    return NULL;
+  const BpByteArray bytes = {data, (size_t)size};
+  return bp_py_hold(bp_py_module_type, bp_module_load_from_bytes(kind, &bytes));
+}
+
+static PyObject *relax_machine(PyObject *self, PyObject *args) {
+  PyObject *module, *object;
+  BpDevice device;
+  BpModule *machine, *held;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "OO", &module, &object) ||
+      !(held = bp_py_held(module, bp_py_module_type)) || bp_py_get_device(object, &device) < 0)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS machine = bp_relax_machine_create(held, device);
+  Py_END_ALLOW_THREADS return bp_py_hold(bp_py_module_type, machine);
+}
+
+/* (module, preferences) -> the device that fits best among those the model has code for */
+static PyObject *select_model_device(PyObject *self, PyObject *args) {
+  PyObject *module;
+  const char *preferences;
+  BpDevice device;
+  BpModule *held;
+  int status;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "Oz", &module, &preferences) ||
+      !(held = bp_py_held(module, bp_py_module_type)))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS status = bp_model_select_device(held, preferences, &device, NULL);
+  Py_END_ALLOW_THREADS return status ? bp_py_raise() : bp_py_make_device(device);
+}
+
+/* ---- Compiling ---------------------------------------------------------------------------------
+ */
+
+#define MAX_TARGETS 16
+#define MAX_SHAPES  64
+
+typedef struct Compilation {
+  const BpTarget *targets[MAX_TARGETS];
+  BpInputShape shapes[MAX_SHAPES];
+  int64_t extents[MAX_SHAPES][BP_PY_MAX_NDIM];
+  int32_t num_targets;
+  int32_t num_shapes;
+} Compilation;
+
+static int add_targets(Compilation *compilation, PyObject *targets) {
+  for (Py_ssize_t i = 0; i < PyTuple_Size(targets); i++) {
+    const char *text = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(targets, i), NULL);
+    BpTarget *target = text && i < MAX_TARGETS ? bp_target_parse(text) : NULL;
+    if (!target) {
+      if (i >= MAX_TARGETS)
+        PyErr_SetString(PyExc_ValueError, "too many targets");
+      return -1;
+    }
+    compilation->targets[compilation->num_targets++] = target;
+  }
+  return 0;
+}
+
+static int add_shapes(Compilation *compilation, PyObject *shapes) {
+  PyObject *name, *extents;
+  Py_ssize_t at = 0;
+  while (PyDict_Next(shapes, &at, &name, &extents)) {
+    int32_t i = compilation->num_shapes;
+    if (i == MAX_SHAPES) {
+      PyErr_SetString(PyExc_ValueError, "too many shapes");
+      return -1;
+    }
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    int count = text ? bp_py_get_extents(extents, compilation->extents[i]) : -1;
+    if (count < 0)
+      return -1;
+    compilation->shapes[i] = (BpInputShape){text, compilation->extents[i], count};
+    compilation->num_shapes++;
+  }
+  return 0;
+}
+
+/* (path of an ONNX file, targets, shapes by input) */
+static PyObject *compile_model(PyObject *self, PyObject *args) {
+  PyObject *encoded, *targets, *shapes;
+  BpModule *module = NULL;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "O&O!O!", PyUnicode_FSConverter, &encoded, &PyTuple_Type, &targets,
+                        &PyDict_Type, &shapes))
+    return NULL;
+  Compilation *compilation = calloc(1, sizeof(*compilation));
+  if (!compilation) {
+    PyErr_NoMemory();
+  } else if (add_targets(compilation, targets) == 0 && add_shapes(compilation, shapes) == 0) {
+    const BpCompileOptions options = {.struct_size = sizeof(options),
+                                      .targets = compilation->targets,
+                                      .num_targets = compilation->num_targets,
+                                      .shapes = compilation->shapes,
+                                      .num_shapes = compilation->num_shapes};
+    Py_BEGIN_ALLOW_THREADS module = bp_model_compile(PyBytes_AsString(encoded), &options);
+    Py_END_ALLOW_THREADS
+  }
+  for (int32_t i = 0; compilation && i < compilation->num_targets; i++)
+    bp_object_release((void *)(uintptr_t)compilation->targets[i]);
+  free(compilation);
+  Py_DECREF(encoded);
+  return module ? bp_py_hold(bp_py_module_type, module) : bp_py_raise();
+}
+
+/* ---- The module --------------------------------------------------------------------------------
+ */
+
+static PyMethodDef functions[] = {
+    {"_setup", setup, METH_VARARGS, NULL},
+    {"compile_model", compile_model, METH_VARARGS, NULL},
+    {"device_attribute", device_attribute, METH_VARARGS, NULL},
+    {"device_count", device_count, METH_O, NULL},
+    {"device_kinds", device_kinds, METH_NOARGS, NULL},
+    {"empty", empty, METH_VARARGS, NULL},
+    {"find_function", find_function, METH_VARARGS, NULL},
+    {"format_device", format_device, METH_O, NULL},
+    {"from_dlpack", from_dlpack, METH_O, NULL},
+    {"list_functions", list_functions, METH_NOARGS, NULL},
+    {"load_module", load_module, METH_O, NULL},
+    {"load_module_from_bytes", load_module_from_bytes, METH_VARARGS, NULL},
+    {"parse_device", parse_device, METH_VARARGS, NULL},
+    {"register_function", register_function, METH_VARARGS, NULL},
+    {"relax_machine", relax_machine, METH_VARARGS, NULL},
+    {"remove_function", remove_function, METH_VARARGS, NULL},
+    {"select_device", select_device, METH_VARARGS, NULL},
+    {"select_model_device", select_model_device, METH_VARARGS, NULL},
+    {"synchronize", synchronize, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "backplane._core",
+    .m_doc = "The C API of Backplane; use the package backplane.",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC PyInit__core(void) {
+  PyObject *module = PyModule_Create(&definition);
+  if (module && bp_graph_initialize() == 0 && bp_py_add_tensor(module) == 0 &&
+      bp_py_add_function(module) == 0 && bp_py_add_module(module) == 0 &&
+      bp_py_add_model(module) == 0)
+    return module;
+  if (!PyErr_Occurred())
+    bp_py_raise();
+  Py_XDECREF(module);
+  return NULL;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Functions: calling the library's, and being called by it. */
+#include "core.h"
+
+#include <stdlib.h>
+
+PyTypeObject *bp_py_function_type;
+
+#define FEW 8
+
+/* ---- Calling -----------------------------------------------------------------------------------
+ */
+
+static PyObject *call_with(BpFunction *function, PyObject *args, BpValue *values, Lent *lents) {
+  int32_t count = (int32_t)PyTuple_Size(args), made = 0;
+  BpValue result = {.type_index = BP_TYPE_NONE};
+  int status = -1;
+  while (made < count &&
+         bp_py_to_value(PyTuple_GetItem(args, made), &values[made], &lents[made]) == 0)
+    made++;
+  if (made == count) {
+    Py_BEGIN_ALLOW_THREADS status = bp_function_call(function, values, count, &result);
+    Py_END_ALLOW_THREADS if (status) bp_py_raise();
+  }
+  for (int32_t i = 0; i < made; i++)
+    bp_py_end_lending(&values[i], &lents[i]);
+  return status ? NULL : bp_py_from_value(&result);
+}
+
+static PyObject *function_call(PyObject *self, PyObject *args, PyObject *keywords) {
+  BpFunction *function = (BpFunction *)((Holder *)self)->object;
+  if (keywords && PyDict_Size(keywords)) {
+    PyErr_SetString(PyExc_TypeError, "packed functions take no keyword arguments");
+    return NULL;
+  }
+  size_t count = (size_t)PyTuple_Size(args);
+  if (count <= FEW) {
+    BpValue values[FEW];
+    Lent lents[FEW];
+    return call_with(function, args, values, lents);
+  }
+  BpValue *values = malloc(count * sizeof(*values));
+  Lent *lents = malloc(count * sizeof(*lents));
+  PyObject *result = values && lents ? call_with(function, args, values, lents) : PyErr_NoMemory();
+  free(values);
+  free(lents);
+  return result;
+}
+
+/* ---- Being called ------------------------------------------------------------------------------
+ */
+
+/* An argument as an object. A view is lent for the call: its tensor is emptied afterwards. */
+static PyObject *make_argument(const BpValue *value, BpTensor **lent) {
+  BpValue copy = *value;
+  if (value->type_index == BP_TYPE_TENSOR_VIEW) {
+    *lent = bp_tensor_wrap(value->v_view, NULL, NULL);
+    return *lent ? bp_py_hold(bp_py_tensor_type, bp_object_retain(*lent)) : bp_py_raise();
+  }
+  if (copy.type_index >= BP_TYPE_OBJECT)
+    bp_object_retain(copy.v_obj);
+  return bp_py_from_value(&copy);
+}
+
+static void end_lending_tensor(BpTensor *tensor) {
+  if (!tensor)
+    return;
+  tensor->view.data = NULL;
+  for (int32_t i = 0; i < tensor->view.ndim; i++)
+    tensor->view.shape[i] = 0;
+  bp_object_release(tensor);
+}
+
+/* A result is owned by the caller, so what is lent to the library is refused or kept. */
+static int give_result(PyObject *object, BpValue *result) {
+  Lent lent;
+  if (bp_py_to_value(object, result, &lent) < 0)
+    return -1;
+  if (result->type_index == BP_TYPE_BYTE_ARRAY) {
+    if (bp_value_make_bytes(result, lent.bytes.data, lent.bytes.size))
+      return (bp_py_raise(), -1);
+    return 0;
+  }
+  if (result->type_index == BP_TYPE_TENSOR_VIEW) {
+    bp_py_end_lending(result, &lent);
+    BpTensor *tensor = bp_py_tensor_from_dlpack(object);
+    *result = (BpValue){.type_index = tensor ? BP_TYPE_TENSOR : BP_TYPE_NONE,
+                        .v_obj = (BpObject *)tensor};
+    return tensor ? 0 : -1;
+  }
+  if (!lent.owns_value && result->type_index >= BP_TYPE_OBJECT)
+    bp_object_retain(result->v_obj);
+  return 0;
+}
+
+static int call_python(PyObject *callable, const BpValue *args, int32_t count, BpValue *result) {
+  PyObject *tuple = PyTuple_New(count), *returned = NULL;
+  BpTensor **lent = calloc((size_t)count + 1, sizeof(BpTensor *));
+  int status = -1;
+  if (!lent)
+    PyErr_NoMemory();
+  for (int32_t i = 0; tuple && lent && i < count; i++) {
+    PyObject *argument = make_argument(&args[i], &lent[i]);
+    if (!argument || PyTuple_SetItem(tuple, i, argument) < 0)
+      Py_CLEAR(tuple);
+  }
+  if (tuple && lent)
+    returned = PyObject_CallObject(callable, tuple);
+  if (returned)
+    status = give_result(returned, result);
+  Py_XDECREF(returned);
+  Py_XDECREF(tuple);
+  for (int32_t i = 0; lent && i < count; i++)
+    end_lending_tensor(lent[i]);
+  free(lent);
+  return status;
+}
+
+static int call_callable(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  PyObject *callable = ((BpClosure *)self)->context;
+  if (!Py_IsInitialized())
+    return bp_error_raise(BP_ERROR_RUNTIME, "Python has ended, and so has its function");
+  PyGILState_STATE state = PyGILState_Ensure();
+  int status = call_python(callable, args, num_args, result);
+  if (status)
+    status = bp_py_raise_in_library();
+  PyGILState_Release(state);
+  return status;
+}
+
+/* When Python has ended its objects are gone already. */
+static void release_callable(void *context) {
+  if (!Py_IsInitialized())
+    return;
+  PyGILState_STATE state = PyGILState_Ensure();
+  Py_DECREF((PyObject *)context);
+  PyGILState_Release(state);
+}
+
+BpFunction *bp_py_function_of(PyObject *callable) {
+  BpFunction *function = bp_function_create(call_callable, Py_NewRef(callable), release_callable);
+  if (!function)
+    bp_py_raise();
+  return function;
+}
+
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+  PyObject *callable;
+  (void)type;
+  (void)keywords;
+  if (!PyArg_ParseTuple(args, "O", &callable))
+    return NULL;
+  if (!PyCallable_Check(callable)) {
+    PyErr_SetString(PyExc_TypeError, "a function is made of a callable");
+    return NULL;
+  }
+  BpFunction *function = bp_py_function_of(callable);
+  return function ? bp_py_hold(bp_py_function_type, function) : NULL;
+}
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)"A packed function. Function(callable) makes one of a callable."},
+    {Py_tp_new, (void *)function_new},
+    {Py_tp_call, (void *)function_call},
+    {Py_tp_dealloc, (void *)bp_py_dealloc_holder},
+    {0, NULL},
+};
+static PyType_Spec spec = {"backplane._core.Function", sizeof(Holder), 0, Py_TPFLAGS_DEFAULT,
+                           slots};
+
+int bp_py_add_function(PyObject *module) {
+  bp_py_function_type = bp_py_add_type(module, &spec);
+  return bp_py_function_type ? 0 : -1;
+}

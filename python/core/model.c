@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models: one context each, which the Python class guards with a lock. */
+#include "core.h"
+
+#include <string.h>
+
+#include <backplane/device.h>
+#include <backplane/graph/model.h>
+#include <backplane/target.h>
+
+typedef struct ModelObject {
+  PyObject_HEAD BpModel *model;
+  BpModelContext *context;
+} ModelObject;
+
+static PyTypeObject *model_type;
+
+static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+  PyObject *module, *device_object;
+  BpDevice device;
+  (void)keywords;
+  if (!PyArg_ParseTuple(args, "OO", &module, &device_object) ||
+      bp_py_get_device(device_object, &device) < 0)
+    return NULL;
+  BpModule *held = bp_py_held(module, bp_py_module_type);
+  ModelObject *self = held ? (ModelObject *)PyType_GenericAlloc(type, 0) : NULL;
+  if (!self)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS self->model = bp_model_create(held, device);
+  self->context = self->model ? bp_model_context_create(self->model) : NULL;
+  Py_END_ALLOW_THREADS if (self->context) return (PyObject *)self;
+  bp_py_raise();
+  Py_DECREF(self);
+  return NULL;
+}
+
+static void model_dealloc(PyObject *object) {
+  ModelObject *self = (ModelObject *)object;
+  PyTypeObject *type = Py_TYPE(object);
+  Py_BEGIN_ALLOW_THREADS bp_model_context_free(self->context);
+  bp_model_release(self->model);
+  Py_END_ALLOW_THREADS freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+  release(object);
+  Py_DECREF(type);
+}
+
+/* Names, types and shapes; -1 is an extent that only a run knows, None a shape of which nothing is
+ * known. */
+static PyObject *describe(const BpModelTensorInfo *info) {
+  char dtype[32];
+  bp_dtype_format(info->dtype, dtype);
+  if (info->ndim < 0)
+    return Py_BuildValue("sOO", info->name, Py_None, Py_None);
+  PyObject *shape = bp_py_make_extents(info->shape, info->ndim);
+  return shape ? Py_BuildValue("ssN", info->name, dtype, shape) : NULL;
+}
+
+static PyObject *describe_all(const BpModel *model, int32_t count,
+                              int (*get)(const BpModel *, int32_t, BpModelTensorInfo *)) {
+  PyObject *list = PyList_New(count);
+  for (int32_t i = 0; list && i < count; i++) {
+    BpModelTensorInfo info;
+    PyObject *item = get(model, i, &info) ? bp_py_raise() : describe(&info);
+    if (!item || PyList_SetItem(list, i, item) < 0)
+      Py_CLEAR(list);
+  }
+  return list;
+}
+
+static PyObject *get_inputs(PyObject *self, PyObject *ignored) {
+  const BpModel *model = ((ModelObject *)self)->model;
+  (void)ignored;
+  return describe_all(model, bp_model_num_inputs(model), bp_model_input_info);
+}
+
+static PyObject *get_outputs(PyObject *self, PyObject *ignored) {
+  const BpModel *model = ((ModelObject *)self)->model;
+  (void)ignored;
+  return describe_all(model, bp_model_num_outputs(model), bp_model_output_info);
+}
+
+/* An input is copied, so read-only memory is as good; the model wants it compact. */
+static PyObject *set_input(PyObject *self, PyObject *args) {
+  const char *name;
+  PyObject *object;
+  BpValue value;
+  Lent lent;
+  int status;
+  if (!PyArg_ParseTuple(args, "sO", &name, &object) ||
+      bp_py_to_value_for_reading(object, &value, &lent) < 0)
+    return NULL;
+  const BpTensorView *view = value.type_index == BP_TYPE_TENSOR_VIEW ? value.v_view
+                             : value.type_index == BP_TYPE_TENSOR ? &((BpTensor *)value.v_obj)->view
+                                                                  : NULL;
+  if (view) {
+    Py_BEGIN_ALLOW_THREADS status = bp_model_set_input(((ModelObject *)self)->context, name, view);
+    Py_END_ALLOW_THREADS
+  } else {
+    status = bp_error_raise(BP_ERROR_TYPE, "input '%s' is an array or a tensor, not a %s", name,
+                            bp_type_name(value.type_index));
+  }
+  bp_py_end_lending(&value, &lent);
+  return status ? bp_py_raise() : Py_NewRef(Py_None);
+}
+
+/* A copy of an output: the model overwrites its own in the next run. */
+static BpTensor *copy_output(BpModelContext *context, int32_t index) {
+  BpTensor *output = bp_model_get_output(context, index);
+  if (!output)
+    return NULL;
+  const BpTensorView *view = &output->view;
+  BpTensor *copy = bp_tensor_create(view->shape, view->ndim, view->dtype, view->device, NULL);
+  if (copy && (bp_tensor_copy(view, &copy->view, NULL) || bp_stream_sync(view->device, NULL))) {
+    bp_object_release(copy);
+    return NULL;
+  }
+  return copy;
+}
+
+static PyObject *run(PyObject *self, PyObject *ignored) {
+  ModelObject *model = (ModelObject *)self;
+  int32_t count = bp_model_num_outputs(model->model);
+  int status;
+  (void)ignored;
+  Py_BEGIN_ALLOW_THREADS status = bp_model_run(model->context);
+  Py_END_ALLOW_THREADS if (status) return bp_py_raise();
+  PyObject *list = PyList_New(count);
+  for (int32_t i = 0; list && i < count; i++) {
+    BpTensor *copy;
+    Py_BEGIN_ALLOW_THREADS copy = copy_output(model->context, i);
+    Py_END_ALLOW_THREADS PyObject *tensor = bp_py_hold(bp_py_tensor_type, copy);
+    if (!tensor || PyList_SetItem(list, i, tensor) < 0)
+      Py_CLEAR(list);
+  }
+  return list;
+}
+
+static int add_record(void *visitor, const char *node, const char *function, int64_t start_ns,
+                      int64_t duration_ns) {
+  PyGILState_STATE state = PyGILState_Ensure();
+  PyObject *record =
+      Py_BuildValue("ssLL", node, function, (long long)start_ns, (long long)duration_ns);
+  int failed = !record || PyList_Append(visitor, record) < 0;
+  Py_XDECREF(record);
+  PyGILState_Release(state);
+  return failed;
+}
+
+static PyObject *profile(PyObject *self, PyObject *ignored) {
+  PyObject *list = PyList_New(0);
+  int status;
+  (void)ignored;
+  if (!list)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS status =
+      bp_model_profile(((ModelObject *)self)->context, NULL, add_record, list);
+  Py_END_ALLOW_THREADS if (!status && !PyErr_Occurred()) return list;
+  Py_DECREF(list);
+  return bp_py_raise();
+}
+
+static PyMethodDef methods[] = {
+    {"inputs", get_inputs, METH_NOARGS, "(name, dtype, shape) of each input."},
+    {"outputs", get_outputs, METH_NOARGS, "(name, dtype, shape) of each output."},
+    {"set_input", set_input, METH_VARARGS, "Copies an array in."},
+    {"run", run, METH_NOARGS, "Runs; the outputs, as tensors on the model's device."},
+    {"profile", profile, METH_NOARGS, "Runs; (node, function, start ns, duration ns) of each."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)"A model on a device; one thread at a time."},
+    {Py_tp_new, (void *)model_new},
+    {Py_tp_methods, methods},
+    {Py_tp_dealloc, (void *)model_dealloc},
+    {0, NULL},
+};
+static PyType_Spec spec = {"backplane._core.Model", sizeof(ModelObject), 0, Py_TPFLAGS_DEFAULT,
+                           slots};
+
+int bp_py_add_model(PyObject *module) {
+  model_type = bp_py_add_type(module, &spec);
+  return model_type ? 0 : -1;
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors, and DLPack both ways. */
+#include "core.h"
+
+#include <string.h>
+
+#include <backplane/device.h>
+
+PyTypeObject *bp_py_tensor_type;
+
+static BpTensor *tensor_of(PyObject *self) {
+  return (BpTensor *)((Holder *)self)->object;
+}
+
+/* ---- Facts -------------------------------------------------------------------------------------
+ */
+
+static PyObject *get_shape(PyObject *self, void *closure) {
+  const BpTensorView *view = &tensor_of(self)->view;
+  (void)closure;
+  return bp_py_make_extents(view->shape, view->ndim);
+}
+
+static PyObject *get_dtype(PyObject *self, void *closure) {
+  char text[32];
+  (void)closure;
+  bp_dtype_format(tensor_of(self)->view.dtype, text);
+  return PyUnicode_FromString(text);
+}
+
+static PyObject *get_device(PyObject *self, void *closure) {
+  (void)closure;
+  return bp_py_make_device(tensor_of(self)->view.device);
+}
+
+static PyGetSetDef getters[] = {
+    {"shape", get_shape, NULL, "Extents.", NULL},
+    {"dtype", get_dtype, NULL, "Element type, \"float32\".", NULL},
+    {"device", get_device, NULL, "Where the data are.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+/* ---- DLPack out --------------------------------------------------------------------------------
+ */
+
+static void free_capsule(PyObject *capsule) {
+  BpManagedTensor *managed =
+      PyCapsule_IsValid(capsule, "dltensor") ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
+  BpManagedTensorVersioned *versioned = PyCapsule_IsValid(capsule, "dltensor_versioned")
+                                            ? PyCapsule_GetPointer(capsule, "dltensor_versioned")
+                                            : NULL;
+  if (managed)
+    managed->deleter(managed);
+  if (versioned)
+    versioned->deleter(versioned);
+}
+
+/* Work that is queued on the tensor's device is waited for: its consumer knows no stream of ours.
+ */
+static int wait_for_device(const BpTensor *tensor) {
+  int status;
+  Py_BEGIN_ALLOW_THREADS status = bp_stream_sync(tensor->view.device, NULL);
+  Py_END_ALLOW_THREADS return status ? (bp_py_raise(), -1) : 0;
+}
+
+static PyObject *to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
+  static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+  PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
+  BpTensor *tensor = tensor_of(self);
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &version, &device,
+                                   &copy))
+    return NULL;
+  if (copy == Py_True) {
+    PyErr_SetString(PyExc_BufferError, "a copy is made by copy_to, not by __dlpack__");
+    return NULL;
+  }
+  if (device != Py_None) {
+    int type, index;
+    if (!PyArg_ParseTuple(device, "ii", &type, &index))
+      return NULL;
+    if (type != tensor->view.device.device_type || index != tensor->view.device.device_id) {
+      PyErr_SetString(PyExc_BufferError, "the tensor is on another device; use to_device");
+      return NULL;
+    }
+  }
+  if (wait_for_device(tensor) < 0)
+    return NULL;
+  int is_versioned = PyTuple_Check(version) && PyLong_AsLong(PyTuple_GetItem(version, 0)) >= 1;
+  void *managed = is_versioned ? (void *)bp_tensor_to_dlpack_versioned(tensor)
+                               : (void *)bp_tensor_to_dlpack(tensor);
+  if (!managed)
+    return bp_py_raise();
+  return PyCapsule_New(managed, is_versioned ? "dltensor_versioned" : "dltensor", free_capsule);
+}
+
+static PyObject *dlpack_device(PyObject *self, PyObject *ignored) {
+  BpDevice device = tensor_of(self)->view.device;
+  (void)ignored;
+  return Py_BuildValue("ii", (int)device.device_type, (int)device.device_id);
+}
+
+/* ---- DLPack in ---------------------------------------------------------------------------------
+ */
+
+static PyObject *ask_for_capsule(PyObject *object) {
+  PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
+  if (!method) {
+    PyErr_Format(PyExc_TypeError, "%R is no array: it has no __dlpack__", object);
+    return NULL;
+  }
+  PyObject *none = PyTuple_New(0), *keywords = Py_BuildValue("{s:(ii)}", "max_version", 1, 1);
+  PyObject *capsule = none && keywords ? PyObject_Call(method, none, keywords) : NULL;
+  if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear();
+    capsule = PyObject_CallNoArgs(method);
+  }
+  Py_XDECREF(keywords);
+  Py_XDECREF(none);
+  Py_DECREF(method);
+  return capsule;
+}
+
+BpTensor *bp_py_tensor_from_dlpack(PyObject *object) {
+  PyObject *capsule = ask_for_capsule(object);
+  BpTensor *tensor = NULL;
+  if (!capsule)
+    return NULL;
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    tensor = bp_tensor_from_dlpack_versioned(PyCapsule_GetPointer(capsule, "dltensor_versioned"));
+    if (tensor)
+      PyCapsule_SetName(capsule, "used_dltensor_versioned");
+  } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+    tensor = bp_tensor_from_dlpack(PyCapsule_GetPointer(capsule, "dltensor"));
+    if (tensor)
+      PyCapsule_SetName(capsule, "used_dltensor");
+  } else {
+    PyErr_SetString(PyExc_TypeError, "__dlpack__ gave no capsule of a tensor");
+  }
+  Py_DECREF(capsule);
+  if (!tensor)
+    bp_py_raise();
+  return tensor;
+}
+
+/* ---- Buffers -----------------------------------------------------------------------------------
+ */
+
+/* What a buffer's format, shape and strides lie in while it is exported. */
+typedef struct Exported {
+  char format[3];
+  Py_ssize_t extents[];
+} Exported;
+
+/* The format of an element type, "" if the buffer protocol has none. */
+static const char *format_of(BpDataType dtype) {
+  static const struct {
+    BpDataType dtype;
+    const char *format;
+  } formats[] = {
+      {{BP_DTYPE_INT, 8, 1}, "b"},    {{BP_DTYPE_INT, 16, 1}, "h"},
+      {{BP_DTYPE_INT, 32, 1}, "i"},   {{BP_DTYPE_INT, 64, 1}, "q"},
+      {{BP_DTYPE_UINT, 8, 1}, "B"},   {{BP_DTYPE_UINT, 16, 1}, "H"},
+      {{BP_DTYPE_UINT, 32, 1}, "I"},  {{BP_DTYPE_UINT, 64, 1}, "Q"},
+      {{BP_DTYPE_FLOAT, 16, 1}, "e"}, {{BP_DTYPE_FLOAT, 32, 1}, "f"},
+      {{BP_DTYPE_FLOAT, 64, 1}, "d"}, {{BP_DTYPE_COMPLEX, 64, 1}, "Zf"},
+      {{BP_DTYPE_BOOL, 8, 1}, "?"},   {{BP_DTYPE_COMPLEX, 128, 1}, "Zd"},
+  };
+  for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+    if (!memcmp(&formats[i].dtype, &dtype, sizeof(dtype)))
+      return formats[i].format;
+  return "";
+}
+
+static int refuse_buffer(Py_buffer *buffer, const char *why) {
+  buffer->obj = NULL;
+  PyErr_SetString(PyExc_BufferError, why);
+  return -1;
+}
+
+/* 1, 0, or -1 with an exception: a tensor says it in the exchange alone. */
+static int is_read_only(BpTensor *tensor) {
+  BpManagedTensorVersioned *managed = bp_tensor_to_dlpack_versioned(tensor);
+  if (!managed)
+    return (bp_py_raise(), -1);
+  int read_only = (managed->flags & BP_DLPACK_READ_ONLY) != 0;
+  managed->deleter(managed);
+  return read_only;
+}
+
+static void fill_buffer(Py_buffer *buffer, const BpTensorView *view, Exported *exported) {
+  Py_ssize_t size = (Py_ssize_t)bp_dtype_bytes(view->dtype);
+  buffer->buf = (char *)view->data + view->byte_offset;
+  buffer->len = (Py_ssize_t)bp_view_num_bytes(view);
+  buffer->itemsize = size;
+  buffer->ndim = view->ndim;
+  buffer->format = exported->format;
+  buffer->shape = exported->extents;
+  buffer->strides = exported->extents + view->ndim;
+  buffer->suboffsets = NULL;
+  buffer->internal = exported;
+  for (int32_t i = 0; i < view->ndim; i++) {
+    buffer->shape[i] = (Py_ssize_t)view->shape[i];
+    buffer->strides[i] = (Py_ssize_t)view->strides[i] * size;
+  }
+}
+
+static int get_buffer(PyObject *self, Py_buffer *buffer, int flags) {
+  BpTensor *tensor = tensor_of(self);
+  const BpTensorView *view = &tensor->view;
+  const char *format = format_of(view->dtype);
+  if (view->device.device_type != BP_DEVICE_CPU)
+    return refuse_buffer(buffer, "the tensor is on a device; use to_device(\"cpu\")");
+  if (!*format)
+    return refuse_buffer(buffer, "elements of this type have no format");
+  if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !bp_view_is_compact(view))
+    return refuse_buffer(buffer, "the tensor has strides");
+  int read_only = is_read_only(tensor);
+  if (read_only < 0)
+    return -1;
+  if (read_only && (flags & PyBUF_WRITABLE))
+    return refuse_buffer(buffer, "the tensor is read-only");
+  Exported *exported =
+      PyMem_Malloc(sizeof(*exported) + 2 * (size_t)view->ndim * sizeof(Py_ssize_t));
+  if (!exported)
+    return (PyErr_NoMemory(), -1);
+  memcpy(exported->format, format, strlen(format) + 1);
+  fill_buffer(buffer, view, exported);
+  buffer->readonly = read_only;
+  buffer->obj = Py_NewRef(self);
+  return 0;
+}
+
+static void release_buffer(PyObject *self, Py_buffer *buffer) {
+  (void)self;
+  PyMem_Free(buffer->internal);
+}
+
+/* ---- Copies ------------------------------------------------------------------------------------
+ */
+
+/* Between two kinds of device the way is through host memory. */
+static int copy_any(const BpTensorView *from, const BpTensorView *to) {
+  if (from->device.device_type == to->device.device_type ||
+      from->device.device_type == BP_DEVICE_CPU || to->device.device_type == BP_DEVICE_CPU) {
+    const BpDevice *busy = to->device.device_type == BP_DEVICE_CPU ? &from->device : &to->device;
+    return bp_tensor_copy(from, to, NULL) || bp_stream_sync(*busy, NULL) ? -1 : 0;
+  }
+  BpTensor *host =
+      bp_tensor_create(from->shape, from->ndim, from->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  int status = host && copy_any(from, &host->view) == 0 && copy_any(&host->view, to) == 0 ? 0 : -1;
+  bp_object_release(host);
+  return status;
+}
+
+static PyObject *copy_to(PyObject *self, PyObject *target) {
+  BpTensor *to = bp_py_held(target, bp_py_tensor_type);
+  int status;
+  if (!to)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS status = copy_any(&tensor_of(self)->view, &to->view);
+  Py_END_ALLOW_THREADS return status ? bp_py_raise() : Py_NewRef(target);
+}
+
+static PyObject *view_as(PyObject *self, PyObject *args) {
+  int64_t extents[BP_PY_MAX_NDIM];
+  PyObject *shape;
+  const char *name;
+  BpDataType dtype;
+  if (!PyArg_ParseTuple(args, "Os", &shape, &name))
+    return NULL;
+  int count = bp_py_get_extents(shape, extents);
+  if (count < 0 || bp_dtype_parse(name, &dtype))
+    return bp_py_raise();
+  return bp_py_hold(bp_py_tensor_type,
+                    bp_tensor_create_view(tensor_of(self), extents, count, dtype, 0));
+}
+
+static PyMethodDef methods[] = {
+    {"__dlpack__", (PyCFunction)(void (*)(void))to_dlpack, METH_VARARGS | METH_KEYWORDS,
+     "A capsule that shares the memory."},
+    {"__dlpack_device__", dlpack_device, METH_NOARGS, "Device type and index."},
+    {"copy_to", copy_to, METH_O, "Copies into another tensor, on any device; returns that."},
+    {"view_as", view_as, METH_VARARGS, "The same memory with another shape and type."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)"An array on a device."},
+    {Py_tp_getset, getters},
+    {Py_tp_methods, methods},
+    {Py_bf_getbuffer, (void *)get_buffer},
+    {Py_bf_releasebuffer, (void *)release_buffer},
+    {Py_tp_dealloc, (void *)bp_py_dealloc_holder},
+    {0, NULL},
+};
+static PyType_Spec spec = {
+    "backplane._core.Tensor", sizeof(Holder), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+int bp_py_add_tensor(PyObject *module) {
+  bp_py_tensor_type = bp_py_add_type(module, &spec);
+  return bp_py_tensor_type ? 0 : -1;
+}

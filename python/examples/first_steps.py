@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backplane from Python, step by step. Run it as a whole, or cell by cell where "# %%" is known."""
+
+# %% Devices: those of all installed plugins
+import pathlib
+import tempfile
+
+import numpy as np
+
+import backplane
+
+for device in backplane.devices():
+    print(device, device.attribute("device_name"))
+
+# %% Tensors share memory with numpy's arrays on the CPU, and are copied to other devices
+array = np.arange(6, dtype="float32").reshape(2, 3)
+shared = backplane.from_dlpack(array)
+array[0, 0] = 42
+assert shared.numpy()[0, 0] == 42
+for device in backplane.devices():
+    assert np.array_equal(np.asarray(shared.to_device(device)), array)
+
+
+# %% Functions: Python's are called by the library, and the library's by Python
+@backplane.register_func("example.scale")
+def scale(x, factor):
+    x.numpy()[...] *= factor
+
+
+backplane.get_global_func("example.scale")(array, 0.5)
+assert array[0, 0] == 21
+
+# %% Models: compiled from ONNX, exported, loaded again
+onnx = pathlib.Path(__file__).parents[2] / "examples/digits/digits.onnx"
+if onnx.exists():
+    module = backplane.compile(onnx, "c", {"image": (1, 1, 28, 28)})
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "digits.so"
+        module.export_library(path)
+        model = backplane.Model(path, "cpu")
+        picture = np.zeros((1, 1, 28, 28), "float32")
+        outputs = model.run(image=picture)
+        print({name: tensor.shape for name, tensor in outputs.items()})
+        slowest = max(model.profile(image=picture), key=lambda time: time.duration)
+        print(f"the slowest operator is {slowest.function}: {slowest.duration / 1e3:.1f} us")
+
+# %% Errors are exceptions of the kinds that Python has too
+try:
+    backplane.load("missing.so")
+except OSError as error:
+    print(type(error).__name__, error)

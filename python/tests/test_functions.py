@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions: values both ways, errors, threads."""
+
+import gc
+import sys
+import threading
+import time
+import types
+
+import numpy as np
+import pytest
+
+import backplane
+from backplane import errors
+
+VALUES = [None, True, False, 0, -5, 2**62, 1.5, "", "short", "a longer text, ünïcode", b"", b"bytes",
+          b"more than seven bytes", (1, 2, 3), (), backplane.Device(1, 0)]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_values_come_back(global_func, value):
+    echo = global_func("test.echo", lambda x: x)
+    result = echo(value)
+    assert result == value and type(result) is type(value)
+
+
+def test_lists_come_back(global_func):
+    echo = global_func("test.echo", lambda x: x)
+    assert echo([1.5, "text", None, (1, 2)]) == [1.5, "text", None, (1, 2)]
+
+
+def test_many_arguments(global_func):
+    assert global_func("test.sum", lambda *args: sum(args))(*range(100)) == 4950
+
+
+def test_functions_are_values(global_func):
+    apply = global_func("test.apply", lambda f, x: f(x))
+    assert apply(lambda x: x + 1, 41) == 42
+    double = backplane.Function(lambda x: 2 * x)
+    assert apply(double, 21) == 42
+
+
+def test_too_large_number_is_an_error(global_func):
+    with pytest.raises(OverflowError):
+        global_func("test.echo", lambda x: x)(2**64)
+
+
+def test_unknown_object_is_an_error(global_func):
+    with pytest.raises(TypeError, match="cannot be passed"):
+        global_func("test.echo", lambda x: x)(object())
+
+
+def test_keywords_are_an_error(global_func):
+    with pytest.raises(TypeError, match="keyword"):
+        global_func("test.echo", lambda x: x)(x=1)
+
+
+class Odd(Exception):
+    """An exception that the library knows nothing of."""
+
+
+def test_exception_of_a_callback_comes_out_as_it_is(global_func):
+    original = Odd("it is odd")
+
+    def fail():
+        raise original
+
+    with pytest.raises(Odd) as caught:
+        global_func("test.fail", fail)()
+    assert caught.value is original
+    assert any(entry.name == "fail" for entry in caught.traceback)
+
+
+def test_result_that_nothing_can_hold_is_an_error(global_func):
+    with pytest.raises(TypeError):
+        global_func("test.bad", object)()
+
+
+def test_names(global_func):
+    global_func("test.names.one", lambda: 1)
+    assert "test.names.one" in backplane.list_global_func_names()
+    with pytest.raises(errors.InvalidValueError):
+        backplane.register_func("test.names.one", lambda: 2)
+    backplane.register_func("test.names.one", lambda: 2, override=True)
+    assert backplane.get_global_func("test.names.one")() == 2
+    assert backplane.get_global_func("test.no.such", allow_missing=True) is None
+    with pytest.raises(errors.NotFoundError, match="test.no.such"):
+        backplane.get_global_func("test.no.such")
+    with pytest.raises(LookupError):
+        backplane.remove_global_func("test.no.such")
+
+
+def test_decorator_and_init_api():
+    @backplane.register_func("test.api.triple")
+    def triple(x):
+        return 3 * x
+
+    module = types.ModuleType("api")
+    backplane._init_api("test.api", module)
+    assert module.triple(14) == 42 and triple(1) == 3
+    backplane.remove_global_func("test.api.triple")
+
+
+def test_errors_have_kinds():
+    with pytest.raises(errors.BackplaneError) as caught:
+        backplane.load("/no/such/file.so")
+    assert caught.value.kind == "OSError" and isinstance(caught.value, OSError)
+    with pytest.raises(errors.InvalidValueError, match="extension"):
+        backplane.load("/no/extension")
+
+
+def test_lock_is_let_go(global_func):
+    """Two threads that sleep within the library sleep at the same time."""
+    sleep = global_func("test.sleep", lambda: time.sleep(0.2))
+    barrier = threading.Barrier(2)
+    meet = global_func("test.meet", lambda: barrier.wait(timeout=30) >= 0)
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(meet())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True, True]
+    sleep()
+
+
+def test_nothing_is_leaked(global_func):
+    marker = object()
+    before = sys.getrefcount(marker)
+
+    def make():
+        function = backplane.Function(lambda keep=marker: None)
+        function()
+        return function
+
+    for _ in range(10):
+        make()
+    gc.collect()
+    assert sys.getrefcount(marker) == before
+    array = np.zeros(4, "float32")
+    echo = global_func("test.count", lambda x: None)
+    count = sys.getrefcount(array)
+    for _ in range(10):
+        echo(array)
+    assert sys.getrefcount(array) == count
+
+
+def test_array_is_lent_to_a_callback(global_func):
+    kept = []
+
+    def fill(x):
+        x.numpy()[...] = 7
+        kept.append(x)
+
+    array = np.zeros((2, 3), "float32")
+    global_func("test.fill", fill)(array)
+    assert (array == 7).all()
+    assert kept[0].shape == (0, 0)
+
+
+def test_read_only_array_is_an_error(global_func):
+    array = np.zeros(4)
+    array.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        global_func("test.echo", lambda x: None)(array)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules and models."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import backplane
+from backplane import errors
+
+
+def picture(model):
+    shape = model.inputs[0].shape
+    return np.random.default_rng(3).random(shape).astype(model.inputs[0].dtype)
+
+
+def test_model_runs(digits_model):
+    model = backplane.Model(digits_model, "cpu")
+    assert str(model.device) == "cpu:0"
+    x = picture(model)
+    outputs = model.run({model.inputs[0].name: x})
+    assert list(outputs) == [info.name for info in model.outputs]
+    first = outputs[model.outputs[0].name]
+    assert first.shape == model.outputs[0].shape
+    kept = first.numpy().copy()
+    model.run({model.inputs[0].name: np.zeros_like(x)})
+    assert np.array_equal(first.numpy(), kept), "an output is overwritten by the next run"
+    x.flags.writeable = False
+    again = model.run({model.inputs[0].name: x})[model.outputs[0].name]
+    assert np.array_equal(again.numpy(), kept)
+
+
+def test_wrong_inputs_are_errors(digits_model):
+    model = backplane.Model(digits_model, "cpu")
+    name, x = model.inputs[0].name, picture(model)
+    with pytest.raises(ValueError, match=name):
+        model.run()
+    with pytest.raises(errors.NotFoundError, match="no_such"):
+        model.run({name: x, "no_such": x})
+    with pytest.raises(errors.InvalidValueError):
+        model.run({name: x.astype("float64")})
+    with pytest.raises(errors.InvalidValueError):
+        model.run({name: x[..., ::2]})
+    with pytest.raises(errors.InvalidTypeError):
+        model.run({name: 3})
+
+
+def test_device_without_code_is_an_error(digits_model):
+    with pytest.raises(errors.NotFoundError):
+        backplane.Model(digits_model, "cpu:99")
+
+
+def test_threads_take_turns(digits_model):
+    model = backplane.Model(digits_model, "cpu")
+    name, results = model.inputs[0].name, {}
+    inputs = [np.full_like(picture(model), value) for value in (0.0, 0.5, 1.0)]
+    expected = [model.run({name: x})[model.outputs[0].name].numpy().copy() for x in inputs]
+
+    def work(index):
+        for _ in range(20):
+            results[index] = model.run({name: inputs[index]})[model.outputs[0].name].numpy().copy()
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for index in range(3):
+        assert np.array_equal(results[index], expected[index])
+
+
+def test_profile(digits_model):
+    model = backplane.Model(digits_model, "cpu")
+    times = model.profile({model.inputs[0].name: picture(model)})
+    assert times and all(time.duration >= 0 and time.function for time in times)
+
+
+def test_modules(digits_model):
+    module = backplane.load(digits_model)
+    kinds = [module.kind] + [import_.kind for import_ in module.imports]
+    assert "backplane.graph" in kinds and "library" in kinds
+    library = next(m for m in [module, *module.imports] if m.kind == "library")
+    assert library.list_functions()
+    assert library.find_function("no_such") is None
+    with pytest.raises(errors.NotFoundError):
+        library["no_such"]
+    with pytest.raises(errors.BackplaneError):
+        library.save_to_bytes()
+
+
+def test_damaged_library_is_an_error(digits_model, tmp_path):
+    data = digits_model.read_bytes()
+    for size in [0, 10, len(data) // 2, len(data) - 100]:
+        path = tmp_path / f"cut{size}.so"
+        path.write_bytes(data[:size])
+        with pytest.raises(errors.BackplaneError):
+            backplane.load(path)
+
+
+def test_what_tvm_compiled(tmp_path):
+    tvm = pytest.importorskip("tvm")
+    from tvm import relax
+    from tvm.relax.frontend import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, x):
+            return nn.op.relu(self.layer(x))
+
+    module, params = Net().export_tvm({"forward": {"x": nn.spec.Tensor(("n", 4), "float32")}})
+    weights = {name: np.full([int(s) for s in p.shape], 0.5, "float32") for name, p in params}
+    module = relax.get_pipeline("zero")(relax.transform.BindParams("forward", weights)(module))
+    path = tmp_path / "net.so"
+    tvm.compile(module, target="llvm").export_library(str(path))
+    expected = np.full((2, 3), 2.5, "float32")
+    model = backplane.Model(path)
+    assert model.inputs[0].shape == (-1, 4)
+    assert np.array_equal(model.run(x=np.ones((2, 4), "float32"))["output"].numpy(), expected)
+    machine = backplane.load(path).machine("cpu")
+    tensor = backplane.tensor(np.ones((2, 4), "float32"))
+    assert np.array_equal(machine["forward"](tensor).numpy(), expected)
+    with pytest.raises(TypeError):
+        machine["forward"]()

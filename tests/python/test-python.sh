@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The Python package, built against this build: its own tests, and mypy.
+set -euo pipefail
+if ! "${BP_TEST_PYTHON:-false}" -c 'import pytest, mypy, numpy, setuptools' 2>/dev/null; then
+  echo 1..1
+  echo "ok 1 /python # SKIP BP_TEST_PYTHON names no Python with pytest, mypy, numpy and setuptools"
+  exit 0
+fi
+include=$("$BP_TEST_PYTHON" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+if [ ! -e "$include/Python.h" ]; then
+  echo 1..1
+  echo "ok 1 /python # SKIP there is no $include/Python.h; install python3-dev"
+  exit 0
+fi
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cp -r "$top_srcdir/python" "$folder/python"
+chmod -R u+w "$folder/python"
+cd "$folder/python"
+export PYTHONDONTWRITEBYTECODE=1
+export BACKPLANE_CFLAGS="-Werror -I$top_srcdir/include -I$top_srcdir/sdk/include"
+export BACKPLANE_LIBS="-L$top_builddir/.libs -lbackplane-graph -lbackplane -Wl,-rpath,$top_builddir/.libs"
+
+number=0
+check() {
+  local name=$1
+  shift
+  number=$((number + 1))
+  if "$@" >"$folder/log" 2>&1; then
+    echo "ok $number /python/$name"
+  else
+    sed 's/^/# /' "$folder/log"
+    echo "not ok $number /python/$name"
+  fi
+}
+
+check builds "$BP_TEST_PYTHON" setup.py -q build --build-lib "$folder/built"
+check types-are-sound "$BP_TEST_PYTHON" -m mypy --cache-dir "$folder/mypy"
+export PYTHONPATH=$folder/built
+check tests-pass "$BP_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests
+check example-runs "$BP_TEST_PYTHON" "$top_srcdir/python/examples/first_steps.py"
+echo "1..$number"
