@@ -78,17 +78,17 @@ static GArray *collect(const BpPluginDiagnosis *diagnosis, const BpPluginList *l
                        const Choice *choice) {
   GArray *findings = g_array_new(FALSE, FALSE, sizeof(BpPluginFinding));
   size_t size = bp_plugin_diagnosis_size(diagnosis);
-  int32_t worst = BP_SEVERITY_OK;
+  gboolean has_device = FALSE;
   for (size_t i = 0; i < size; i++) {
     const BpPluginFinding *finding = bp_plugin_diagnosis_get(diagnosis, i);
     g_array_append_vals(findings, finding, 1);
-    worst = MAX(worst, finding->severity);
+    has_device |= finding->stage == BP_STAGE_DEVICES && finding->severity == BP_SEVERITY_OK;
     if (i + 1 < size && !strcmp(bp_plugin_diagnosis_get(diagnosis, i + 1)->path, finding->path))
       continue;
     const BpPluginInfo *info = find_plugin(list, finding->path);
-    if (info && *info->devices && worst < BP_SEVERITY_ERROR && info->state != BP_PLUGIN_SHADOWED)
+    if (info && *info->devices && has_device)
       add_selected(findings, info, choice);
-    worst = BP_SEVERITY_OK;
+    has_device = FALSE;
   }
   return findings;
 }

@@ -16,6 +16,7 @@
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGIT "0123456789"
+#define NAME  LOWER UPPER DIGIT "._-+"
 
 typedef struct KeyInfo {
   const char *key;
@@ -133,10 +134,10 @@ static int check_name(const Descriptor *descriptor) {
   return 0;
 }
 
-static int check_words(const char *what, const char *list) {
+static int check_words(const char *what, const char *list, const char *allowed) {
   size_t length = 0;
   for (const char *word = list; (word = bp__list_next(word, &length));) {
-    if (length > 127 || strspn(word, LOWER UPPER DIGIT "._-+") < length)
+    if (length > 127 || strspn(word, allowed) < length)
       return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED, "\"%.*s\" in its %s is not a name",
                               (int)(length < 80 ? length : 80), word, what);
   }
@@ -170,10 +171,12 @@ int bp__descriptor_rank(const Descriptor *descriptor) {
 
 static int check_fields(const Descriptor *descriptor) {
   if (check_abi(descriptor) || check_name(descriptor) ||
-      check_words("provides", descriptor->provides) ||
-      check_words("devices", descriptor->devices) || check_words("targets", descriptor->targets) ||
-      check_words("libraries", descriptor->libraries) ||
-      check_words("variables", descriptor->variables) || check_rank(descriptor) ||
+      check_words("provides", descriptor->provides, NAME) ||
+      check_words("devices", descriptor->devices, NAME) ||
+      check_words("targets", descriptor->targets, NAME) ||
+      check_words("libraries", descriptor->libraries, NAME "|") ||
+      check_words("package", descriptor->package, NAME) ||
+      check_words("variables", descriptor->variables, NAME) || check_rank(descriptor) ||
       check_paths("nodes", descriptor->nodes) || check_paths("files", descriptor->files))
     return -1;
   if (!*descriptor->provides)
@@ -196,6 +199,21 @@ int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size) 
   memcpy(descriptor->text, text, size);
   descriptor->text[size] = '\0';
   return parse_lines(descriptor) || check_fields(descriptor) ? -1 : 0;
+}
+
+char *bp__descriptor_package(const Descriptor *descriptor, const char *library) {
+  size_t length = 0, package_length = 0;
+  const char *package = descriptor->package;
+  for (const char *word = descriptor->libraries; (word = bp__list_next(word, &length));) {
+    package = package ? bp__list_next(package, &package_length) : NULL;
+    g_autofree char *alternatives = g_strndup(word, length);
+    g_auto(GStrv) names = g_strsplit(alternatives, "|", -1);
+    if (strcmp(alternatives, library) && !g_strv_contains((const char *const *)names, library))
+      continue;
+    return package && strncmp(package, "-", package_length) ? g_strndup(package, package_length)
+                                                            : NULL;
+  }
+  return NULL;
 }
 
 void bp__descriptor_clear(Descriptor *descriptor) {

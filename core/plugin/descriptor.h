@@ -42,6 +42,10 @@ typedef struct Descriptor {
 int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size);
 void bp__descriptor_clear(Descriptor *descriptor);
 
+/* The package that a descriptor names for one of its `libraries`, a soname or all alternatives of
+ * one (transfer full, g_free); NULL if it names none. */
+char *bp__descriptor_package(const Descriptor *descriptor, const char *library);
+
 /* The rank of a descriptor that was parsed without error; 0 where it has none. */
 #define BP_RANK_MAX 1000
 int bp__descriptor_rank(const Descriptor *descriptor);

@@ -93,9 +93,11 @@ static int is_in_container(void) {
 /* ---- Dependencies and permissions -------------------------------------------------------- */
 
 static char *package_remedy(const Descriptor *descriptor, const char *library) {
-  return *descriptor->package ? g_strdup_printf("install the package %s, which holds %s",
-                                                descriptor->package, library)
-                              : g_strdup_printf("install the package that holds %s", library);
+  g_autofree char *package = bp__descriptor_package(descriptor, library);
+  g_auto(GStrv) alternatives = g_strsplit(library, "|", -1);
+  g_autofree char *names = g_strjoinv(" or ", alternatives);
+  return package ? g_strdup_printf("install the package %s, which holds %s", package, names)
+                 : g_strdup_printf("install the package that holds %s", names);
 }
 
 /* Whether a library was missing. */

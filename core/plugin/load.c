@@ -99,10 +99,12 @@ static int explain_dlopen(const Plugin *plugin, const char *name) {
     return bp__reason_raise(REASON_PROC_MISSING, "it cannot be loaded: /proc is not mounted");
   if (!is_missing)
     return bp__reason_raise(REASON_LOAD_FAILED, "it cannot be loaded: %s", cause);
-  const char *package = plugin->descriptor.package;
+  /* "LIBRARY: cannot open shared object file: ..." */
+  g_autofree char *library = g_strndup(cause, strcspn(cause, ":"));
+  g_autofree char *package = bp__descriptor_package(&plugin->descriptor, library);
   return bp__reason_raise(REASON_DEPENDENCY_MISSING,
                           "it cannot be loaded: %s; install the package %s", cause,
-                          *package ? package : "that holds what is missing");
+                          package ? package : "that holds what is missing");
 }
 
 BpPluginEntry bp__plugin_load(Plugin *plugin) {

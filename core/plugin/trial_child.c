@@ -94,10 +94,19 @@ static void report_kind(const char *kind) {
     report_device(device);
 }
 
-/* By the loader's own search, which nothing outside of it can foresee. */
-static void report_vendor_library(const char *name) {
-  const char *why = dlopen(name, RTLD_NOW | RTLD_LOCAL) ? "" : dlerror();
-  report("library", "%s\t%s", name, why ? why : "the loader gives no reason");
+/* By the loader's own search, which nothing outside of it can foresee. One of the alternatives is
+ * enough; why the first is missing is what is said. */
+static void report_vendor_library(const char *alternatives) {
+  g_auto(GStrv) names = g_strsplit(alternatives, "|", -1);
+  g_autofree char *why = NULL;
+  int is_there = 0;
+  for (char **name = names; *name && !is_there; name++) {
+    is_there = dlopen(*name, RTLD_NOW | RTLD_LOCAL) != NULL;
+    if (!is_there && !why)
+      why = g_strdup(dlerror());
+  }
+  report("library", "%s\t%s", alternatives,
+         is_there ? "" : (why ? why : "the loader gives no reason"));
 }
 
 static void for_each_word(const char *list, void (*visit)(const char *word)) {

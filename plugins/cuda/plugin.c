@@ -14,8 +14,11 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
                      "runtime.module.loadbinary_cuda\n"
                      "devices=cuda\n"
                      "targets=cuda\n"
-                     "libraries=libcuda.so.1 libnvrtc.so.12 libnvrtc.so.13\n"
-                     "package=libcuda1\n");
+                     "libraries=libcuda.so.1 libnvrtc.so.12|libnvrtc.so.13\n"
+                     "package=libcuda1 libnvrtc12\n"
+                     "files=/dev/nvidiactl /dev/nvidia[0-9]* /dev/nvidia-uvm /dev/dxg\n"
+                     "variables=CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER BACKPLANE_CUDA_LIBRARY "
+                     "BACKPLANE_NVRTC_LIBRARY\n");
 
 BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"cuda\",\"description\":\"NVIDIA GPUs\","
                       "\"priority\":\"recommended\",\"soname\":[\"libcuda.so.1\"]},"

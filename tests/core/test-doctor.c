@@ -51,6 +51,7 @@ static const Case cases[] = {
     {"unlinked.so", "dependency-missing", "libq", "package"},
     {"undefined.so", "load-failed", "undefined symbol", "build of the plugin"},
     {"vendor.so", "library-missing", "libq.so.6", "install the package defect-driver"},
+    {"vendors.so", "library-missing", "libq1.so", "package that holds libq1.so or libq2.so"},
     {"no-node.so", "node-missing", "there is no /dev/nonexistent", "kernel driver"},
     {"no-entry.so", "entry-missing", "bp_plugin_entry_defect_", "maker"},
     {"entry-fail.so", "entry-failed", "entry point failed", "matches this host"},
@@ -274,6 +275,8 @@ static void write_descriptors(void) {
       {"old-abi.so", "abi=" BP_ABI_TEXT, "abi=0.0"},
       {"new-abi.so", "abi=" BP_ABI_TEXT, "abi=0.9"},
       {"vendor.so", "libraries=libc.so.6", "libraries=libq.so.6"},
+      {"vendors.so", "libraries=libc.so.6\npackage=defect-driver",
+       "libraries=libq1.so|libq2.so\npackage=-    "},
       {"undefined.so", "getppid", "getppiq"},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(changes); i++)
@@ -349,7 +352,7 @@ int main(int argc, char **argv) {
   diagnosis = bp_plugin_diagnose();
   g_assert_nonnull(diagnosis);
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-    g_autofree char *name = g_strdup_printf("/doctor/code/%s", cases[i].code);
+    g_autofree char *name = g_strdup_printf("/doctor/%s/%s", cases[i].code, cases[i].file);
     g_test_add_data_func(name, &cases[i], test_code);
   }
 #define ADD(path, test) g_test_add_func("/doctor/" path, test)
