@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Benchmarks: EXTRA_PROGRAMS, built by their own targets.
+# Benchmarks, built by `make bench`, or one by one by their names.
 
+bench_programs =
+bench_libraries =
 include bench/models/local.mk
 include bench/ffi/local.mk
 include bench/executor/local.mk
@@ -8,3 +10,8 @@ include bench/list/local.mk
 include bench/matmul/local.mk
 include bench/opencl/local.mk
 include bench/tvm/local.mk
+EXTRA_PROGRAMS += $(bench_programs)
+EXTRA_LTLIBRARIES += $(bench_libraries)
+
+bench: $(bench_programs) $(bench_libraries)
+.PHONY: bench

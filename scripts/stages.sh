@@ -90,7 +90,7 @@ build_in() {
 
 # build_tests_in FOLDER ARGUMENT...: the test programs too.
 build_tests_in() {
-  build_in "$@" && make -C "$1" -j"$jobs" check TESTS=
+  build_in "$@" && make -C "$1" -j"$jobs" check bench TESTS=
 }
 
 # The closing line, and the exit status that goes with it.

@@ -3,7 +3,7 @@
  * in the same process. Batches of the two alternate; printed are the least time per operation of
  * each and the ratio of the two, ours first.
  *
- *   bench/ffi/ffi LIBTVM_FFI.so [BATCHES] */
+ *   bench-ffi LIBTVM_FFI.so [BATCHES] */
 
 #include <backplane/error.h>
 #include <backplane/object.h>

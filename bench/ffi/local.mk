@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Calls and look-ups beside tvm-ffi.
+# Calls and look-ups beside tvm-ffi: make bench-ffi.
 
-EXTRA_PROGRAMS += bench/ffi/ffi
-bench_ffi_ffi_SOURCES = bench/ffi/ffi.c
+bench_programs += bench-ffi
+bench_ffi_SOURCES = bench/ffi/ffi.c
 EXTRA_DIST += bench/ffi/run

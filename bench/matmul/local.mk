@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Matrix products beside oneDNN, and the sum of vectors beside memcpy: make bench-matmul.
 
-EXTRA_PROGRAMS += bench-matmul
+bench_programs += bench-matmul
 if HAVE_DNNL
 bench_matmul_SOURCES = bench/matmul/matmul.c bench/matmul/onednn.c bench/matmul/onednn.h \
 	$(onnx_builder)

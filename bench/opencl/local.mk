@@ -2,7 +2,7 @@
 # What the plugin opencl adds to the driver: make bench-opencl.
 
 if BUILD_OPENCL
-EXTRA_PROGRAMS += bench-opencl
+bench_programs += bench-opencl
 bench_opencl_SOURCES = bench/opencl/opencl.c
 bench_opencl_LDADD = $(LDADD) -ldl
 endif

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What TVM compiled, run by Backplane and by TVM: least times, alternating, and their ratio.
 
-    make bench/tvm/tvm && PYTHON_WITH_TVM bench/tvm/bench_tvm.py bench/tvm/tvm
+    make bench-tvm && PYTHON_WITH_TVM bench/tvm/bench_tvm.py ./bench-tvm
 
 Set BACKPLANE_NUM_THREADS and TVM_NUM_THREADS alike."""
 

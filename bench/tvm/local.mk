@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What TVM compiled, run by us and by TVM.
+# What TVM compiled, run by us and by TVM: make bench-tvm.
 
-EXTRA_PROGRAMS += bench/tvm/tvm
-CLEANFILES += bench/tvm/tvm
-bench_tvm_tvm_LDADD = $(LDADD) -lm
+bench_programs += bench-tvm
+bench_tvm_SOURCES = bench/tvm/tvm.c
+bench_tvm_LDADD = $(LDADD) -lm
 EXTRA_DIST += bench/tvm/bench_tvm.py

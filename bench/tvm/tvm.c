@@ -25,7 +25,7 @@
 
 #define BATCHES 200
 
-static void fail(void) {
+static _Noreturn void fail(void) {
   fprintf(stderr, "bench/tvm: %s\n", bp_error_message());
   exit(1);
 }
@@ -37,7 +37,7 @@ static double now(void) {
 }
 
 static BpFunction *find(BpModule *module, const char *name) {
-  BpFunction *function;
+  BpFunction *function = NULL;
   if (!module || bp_module_get_function(module, name, 1, &function) || !function)
     fail();
   return function;

@@ -94,10 +94,10 @@ source_file graph/build/b.c <<<'#include <backplane/compiler/a.h>'
 source_file core/plugin/b.c <<<'#include "core/registry/a.h"'
 holds includes "includes in the table's direction"
 
-# library NAME SOURCE: a shared library of the fixture's build folder.
+# library PATH SOURCE: a shared library in the fixture's build folder.
 library() {
-  mkdir -p "$tree/build/.libs"
-  "${CC:-cc}" -shared -fPIC -o "$tree/build/.libs/$1.so" -x c - <<<"$2"
+  mkdir -p "$tree/build/.libs" "$tree/build/plugins/built"
+  "${CC:-cc}" -shared -fPIC -o "$tree/build/$1.so" -x c - <<<"$2"
 }
 
 # Three libraries that are as they should be.
@@ -108,26 +108,26 @@ BP_API int bp_a(void);'
 BP_API int bp_b(void);'
   source_file include/backplane/graph/c.h <<<'/* C. */
 BP_API int bp_c(void);'
-  library libbackplane 'int bp_a(void) { return 0; }'
-  library libbackplane-compiler 'int bp_b(void) { return 0; }'
-  library libbackplane-graph 'int bp_c(void) { return 0; }'
+  library .libs/libbackplane 'int bp_a(void) { return 0; }'
+  library .libs/libbackplane-compiler 'int bp_b(void) { return 0; }'
+  library .libs/libbackplane-graph 'int bp_c(void) { return 0; }'
 }
 
 if command -v "${CC:-cc}" >/dev/null && command -v nm >/dev/null; then
   libraries
-  library backplane-odd 'int bp_plugin_entry_odd(void) { return 0; }'
+  library plugins/built/backplane-odd 'int bp_plugin_entry_odd(void) { return 0; }'
   holds exports "libraries that export what is declared"
   libraries
-  library libbackplane 'int bp_a(void) { return 0; } int bp_more(void) { return 0; }'
+  library .libs/libbackplane 'int bp_a(void) { return 0; } int bp_more(void) { return 0; }'
   breaks exports 'exports bp_more' "an undeclared export"
   libraries
-  library libbackplane 'int a;'
+  library .libs/libbackplane 'int a;'
   breaks exports 'bp_a is declared' "a declared function that is not exported"
   libraries
-  library backplane-odd 'int bp_plugin_entry_odd(void) { return 0; } int other(void) { return 0; }'
+  library plugins/built/backplane-odd 'int bp_plugin_entry_odd(void) { return 0; } int other(void) { return 0; }'
   breaks exports 'backplane-odd.so.*other' "a plugin's second export"
   libraries
-  library backplane-odd 'int bp_a(void); int bp_plugin_entry_odd(void) { return bp_a(); }'
+  library plugins/built/backplane-odd 'int bp_a(void); int bp_plugin_entry_odd(void) { return bp_a(); }'
   breaks exports 'backplane-odd.so.*imports bp_a' "a plugin's import from us"
   mkdir -p "$tree/build/core/.libs"
   "${CC:-cc}" -c -o "$tree/build/core/.libs/a.o" -x c - <<<'int helper(void) { return 0; }'
