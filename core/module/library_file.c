@@ -30,7 +30,7 @@ static int starts_with(const char *text, const char *prefix) {
 static int unknown_slot(const Scan *scan, const char *name) {
   return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                         "\"%s\" wants the host to provide \"%s\", which this version does not "
-                        "know; compile the library for an older TVM, or use a newer Backplane",
+                        "know; compile the library with TVM 0.27, or use a newer Backplane",
                         scan->library->path, name);
 }
 
@@ -57,9 +57,26 @@ static int scan_undefined(Scan *scan, const BpElfSymbol *symbol) {
   return 0;
 }
 
+/* What libraries of TVM up to 0.19 have or look for: another calling convention. */
+static int is_of_old_tvm(const char *name) {
+  static const char *const names[] = {"__tvm_dev_mblob", "__tvm_module_ctx",
+                                      "__TVMFuncCall",   "__TVMAPISetLastError",
+                                      "TVMFuncCall",     "TVMAPISetLastError"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
+    if (!strcmp(name, names[i]))
+      return 1;
+  return 0;
+}
+
 static int scan_symbol(void *context, const BpElfSymbol *symbol) {
   Scan *scan = context;
   const char *name = symbol->name;
+  if (is_of_old_tvm(name))
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "\"%s\" was compiled by TVM 0.19 or older (it has \"%s\"), whose "
+                          "libraries this version does not run; compile the model with TVM 0.20 "
+                          "or newer, or its ONNX file with `backplane compile`",
+                          scan->library->path, name);
   if (!symbol->is_defined)
     return scan_undefined(scan, symbol);
   if (starts_with(name, BP_SYMBOL_SLOT_PREFIX) && !symbol->is_function)

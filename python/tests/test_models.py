@@ -98,6 +98,36 @@ def test_damaged_library_is_an_error(digits_model, tmp_path):
             backplane.load(path)
 
 
+def test_tvm_ffi_runs_what_we_export(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+    helper, floats = onnx.helper, onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["a", "b"], ["m"]), helper.make_node("Relu", ["m"], ["y"])], "g",
+        [helper.make_tensor_value_info(name, floats, [2, 3]) for name in "ab"],
+        [helper.make_tensor_value_info("y", floats, [2, 3])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]),
+              tmp_path / "net.onnx")
+    (code,) = backplane.compile(tmp_path / "net.onnx", "c").imports
+    (name,) = code.list_functions()
+    code.export_library(tmp_path / "code.so")
+    theirs = tvm_ffi.load_module(str(tmp_path / "code.so"))[name]
+    a, b = np.arange(6, dtype="float32").reshape(2, 3) - 3, np.full((2, 3), 2, "float32")
+    y = np.zeros((2, 3), "float32")
+    theirs(a, b, y)
+    assert np.array_equal(y, np.maximum(a * b, 0))
+    with pytest.raises(TypeError, match="expected 3 arguments, got 2"):
+        theirs(a, b)
+    with pytest.raises(TypeError, match="float32, got float64"):
+        theirs(a, b, y.astype("float64"))
+    with pytest.raises(ValueError, match="extent 3, got 4"):
+        theirs(a, b, np.zeros((2, 4), "float32"))
+    ours = backplane.load(tmp_path / "code.so")[name]
+    ours(a, b, y)
+    with pytest.raises(errors.InvalidTypeError, match="expected 3 arguments, got 2"):
+        ours(a, b)
+
+
 def test_what_tvm_compiled(tmp_path):
     tvm = pytest.importorskip("tvm")
     from tvm import relax
