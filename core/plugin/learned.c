@@ -17,6 +17,7 @@
 #include "core/registry/cache_dir.h"
 #include "core/registry/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -30,6 +31,7 @@
 
 #define FIRST_LINE "backplane-learned 1"
 #define QUARANTINE ".quarantine"
+#define OLD_DAYS   90
 #define FILE_MAX   (1024 * 1024)
 
 /* How long a quarantine lasts when nothing changes that would end it, by failures in a row. */
@@ -269,9 +271,29 @@ static int write_all(int fd, const GString *text) {
   return 0;
 }
 
+/* Removes what nobody has written for long: records of plugins that are gone. One that is still
+ * used is tried out again, at most. */
+static void remove_old(int directory) {
+  int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+  if (!stream) {
+    if (fd >= 0)
+      close(fd);
+    return;
+  }
+  time_t oldest = time(NULL) - OLD_DAYS * 24 * 3600;
+  struct stat status;
+  for (const struct dirent *entry; (entry = readdir(stream));)
+    if (!fstatat(fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) && S_ISREG(status.st_mode) &&
+        status.st_mtim.tv_sec < oldest)
+      unlinkat(fd, entry->d_name, 0);
+  closedir(stream);
+}
+
 void bp__learned_write(const Learned *learned, const Trial *trial) {
   if (learned->directory < 0)
     return;
+  remove_old(learned->directory);
   g_autoptr(GString) text = format_record(learned, trial);
   static atomic_int number;
   g_autofree char *name =

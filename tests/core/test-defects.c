@@ -380,6 +380,25 @@ static void test_no_cache_changes_nothing(void) {
   use_cache("cache");
 }
 
+static void test_old_records_are_removed(void) {
+  use_cache("cache-old");
+  write_one("old", "none");
+  assert_host("old", "ok");
+  g_autofree char *kept = only_file(g_getenv("BACKPLANE_CACHE_DIR"));
+  g_autofree char *folder = g_path_get_dirname(kept);
+  g_autofree char *old = g_build_filename(folder, "gone", NULL);
+  const struct timespec long_ago[] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+  g_assert_true(g_file_set_contents(old, "", 0, NULL));
+  g_assert_cmpint(utimensat(AT_FDCWD, old, long_ago, 0), ==, 0);
+  assert_host("old", "ok");
+  g_assert_true(g_file_test(old, G_FILE_TEST_EXISTS)); /* nothing was written */
+  write_one("old", "none");
+  assert_host("old", "ok");
+  g_assert_false(g_file_test(old, G_FILE_TEST_EXISTS));
+  g_assert_true(g_file_test(kept, G_FILE_TEST_EXISTS));
+  use_cache("cache");
+}
+
 static void test_many_processes_at_once_share_one_trial(void) {
   enum { PROCESSES = 64 };
   const char *codes[] = {"ok", NULL};
@@ -438,6 +457,7 @@ int main(int argc, char **argv) {
   ADD("cache/a-damaged-one-changes-nothing-PLG-10", test_a_damaged_cache_changes_nothing);
   ADD("cache/a-foreign-one-changes-nothing-PLG-10", test_a_foreign_cache_changes_nothing);
   ADD("cache/none-changes-nothing-PLG-10", test_no_cache_changes_nothing);
+  ADD("cache/old-records-are-removed", test_old_records_are_removed);
   ADD("cache/many-processes-at-once-share-one-trial-PLG-11",
       test_many_processes_at_once_share_one_trial);
   ADD("helper/without-it-plugins-are-used-PLG-26",
