@@ -5,6 +5,7 @@ bench_programs =
 bench_libraries =
 include bench/models/local.mk
 include bench/ffi/local.mk
+include bench/cuda/local.mk
 include bench/executor/local.mk
 include bench/list/local.mk
 include bench/matmul/local.mk

@@ -23,6 +23,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench/chain.h"
+
 #define LAUNCHES   100 /* in a batch */
 #define GRAPH_RUNS 10  /* in a batch */
 #define KERNELS    50  /* of the graph */
@@ -130,35 +132,6 @@ static struct {
 
 static char *host; /* COPY_BYTES of the host's memory */
 
-/* A chain of KERNELS steps. */
-static char *graph_json(void) {
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  fputs("{\"nodes\":[{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]}", out);
-  for (int i = 0; i < KERNELS; i++)
-    fprintf(out,
-            ",{\"op\":\"tvm_op\",\"name\":\"n%d\",\"attrs\":{\"func_name\":\"add_one\","
-            "\"num_inputs\":\"1\",\"num_outputs\":\"1\",\"flatten_data\":\"0\",\"launch\":\"4\"},"
-            "\"inputs\":[[%d,0,0]]}",
-            i, i);
-  fprintf(out, "],\"arg_nodes\":[0],\"heads\":[[%d,0,0]],\"node_row_ptr\":[0", KERNELS);
-  for (int i = 0; i <= KERNELS; i++)
-    fprintf(out, ",%d", i + 1);
-  fputs("],\"attrs\":{\"dltype\":[\"list_str\",[\"float32\"", out);
-  for (int i = 0; i < KERNELS; i++)
-    fputs(",\"float32\"", out);
-  fprintf(out, "]],\"shape\":[\"list_shape\",[[%d]", ELEMENTS);
-  for (int i = 0; i < KERNELS; i++)
-    fprintf(out, ",[%d]", ELEMENTS);
-  fputs("]],\"storage_id\":[\"list_int\",[0", out);
-  for (int i = 0; i < KERNELS; i++)
-    fprintf(out, ",%d", i + 1);
-  fputs("]]}}", out);
-  must(fclose(out), "memory");
-  return text;
-}
-
 static BpTensor *our_tensor(int64_t floats) {
   BpTensor *tensor =
       bp_tensor_create(&floats, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, device, NULL);
@@ -167,8 +140,9 @@ static BpTensor *our_tensor(int64_t floats) {
 }
 
 static void open_graph(void) {
-  char *json = graph_json();
+  char *json = chain_json(KERNELS, ELEMENTS);
   BpFunction *set_input;
+  must(!json, "memory");
   BpTensor *input = our_tensor(ELEMENTS);
   BpValue result,
       args[] = {{.type_index = BP_TYPE_RAW_STR, .v_cstr = "x"}, {.type_index = BP_TYPE_TENSOR}};

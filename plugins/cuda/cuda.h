@@ -70,19 +70,26 @@ typedef struct BpCudaStage {
 #define BP_CUDA_STAGES      8
 #define BP_CUDA_STAGE_BYTES (1 << 20)
 
+/* Workspace that has not been freed. */
+typedef struct BpCudaWorkspace {
+  struct BpCudaWorkspace *next;
+  CUdeviceptr data;
+} BpCudaWorkspace;
+
 struct BpCudaDevice {
   int32_t index;
   CUdevice id;
   pthread_mutex_t lock;
-  _Atomic int is_open;   /* what follows is set before it */
-  CUcontext context;     /* the primary one */
-  CUstream stream;       /* the default one */
-  CUmemoryPool pool;     /* of stream-ordered allocation; NULL: the device has none */
-  int arch;              /* 90 for compute capability 9.0 */
-  int most_threads;      /* in a block */
-  int block[3];          /* the largest block */
-  int grid[3];           /* the largest grid */
-  _Atomic CUresult lost; /* what the device was lost by, or 0 */
+  _Atomic int is_open;         /* what follows is set before it */
+  CUcontext context;           /* the primary one */
+  CUstream stream;             /* the default one */
+  CUmemoryPool pool;           /* of stream-ordered allocation; NULL: the device has none */
+  int arch;                    /* 90 for compute capability 9.0 */
+  int most_threads;            /* in a block */
+  int block[3];                /* the largest block */
+  int grid[3];                 /* the largest grid */
+  _Atomic CUresult lost;       /* what the device was lost by, or 0 */
+  BpCudaWorkspace *workspaces; /* guarded by lock */
   _Atomic unsigned next_stage;
   BpCudaStage stages[BP_CUDA_STAGES];
 };

@@ -6,6 +6,7 @@
  * stream, so that it never waits and is never reused too early. */
 #include "cuda.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static CUdeviceptr address_of(const void *handle) {
@@ -87,18 +88,49 @@ static CUstream current_stream(const BpCudaDevice *device) {
   return bp_cuda_stream(device, current == device->index ? stream : NULL);
 }
 
+/* The place of a workspace in the list, where there is NULL if it is not in it; under the lock. */
+static BpCudaWorkspace **find_workspace(BpCudaDevice *device, CUdeviceptr data) {
+  BpCudaWorkspace **place = &device->workspaces;
+  while (*place && (*place)->data != data)
+    place = &(*place)->next;
+  return place;
+}
+
+/* Takes a workspace out of the list; 0 if it was in it. */
+static int forget_workspace(BpCudaDevice *device, CUdeviceptr data) {
+  pthread_mutex_lock(&device->lock);
+  BpCudaWorkspace **place = find_workspace(device, data), *known = *place;
+  if (known)
+    *place = known->next;
+  pthread_mutex_unlock(&device->lock);
+  free(known);
+  return known ? 0 : -1;
+}
+
+static int32_t alloc_pooled(BpCudaDevice *device, uint64_t size, void **handle) {
+  BpCudaWorkspace *workspace = calloc(1, sizeof(*workspace));
+  if (!workspace)
+    return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "cuda: no memory for a workspace");
+  CUresult status =
+      bp_cu.cuMemAllocAsync(&workspace->data, size ? size : 1, current_stream(device));
+  if (status != CUDA_SUCCESS) {
+    free(workspace);
+    return raise_alloc(device, status, "cuMemAllocAsync", size);
+  }
+  *handle = (void *)(uintptr_t)workspace->data;
+  pthread_mutex_lock(&device->lock);
+  workspace->next = device->workspaces;
+  device->workspaces = workspace;
+  pthread_mutex_unlock(&device->lock);
+  return 0;
+}
+
 int32_t bp_cuda_alloc_workspace(int32_t device_id, uint64_t size, BpDataType hint, void **handle) {
-  CUdeviceptr data = 0;
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
     return -1;
-  if (!device->pool)
-    return bp_cuda_alloc(device_id, size, 1, hint, NULL, handle);
-  CUresult status = bp_cu.cuMemAllocAsync(&data, size ? size : 1, current_stream(device));
-  if (status != CUDA_SUCCESS)
-    return raise_alloc(device, status, "cuMemAllocAsync", size);
-  *handle = (void *)(uintptr_t)data;
-  return 0;
+  return device->pool ? alloc_pooled(device, size, handle)
+                      : bp_cuda_alloc(device_id, size, 1, hint, NULL, handle);
 }
 
 int32_t bp_cuda_free_workspace(int32_t device_id, void *handle) {
@@ -107,6 +139,9 @@ int32_t bp_cuda_free_workspace(int32_t device_id, void *handle) {
     return -1;
   if (!device->pool)
     return bp_cuda_free(device_id, handle);
+  if (forget_workspace(device, address_of(handle)) != 0)
+    return bp_cuda_host.error->raise(BP_ERROR_VALUE, "cuda:%d: %p is no workspace, or not any more",
+                                     device_id, handle);
   CUresult status = bp_cu.cuMemFreeAsync(address_of(handle), current_stream(device));
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemFreeAsync");
 }

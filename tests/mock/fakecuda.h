@@ -50,7 +50,7 @@ typedef struct FakeCubin {
 /* ---- fakecuda.c ---------------------------------------------------------------------------- */
 
 #define FAKE_DEVICES   2
-#define FAKE_MEMORY    ((size_t)1 << 28)
+#define FAKE_MEMORY    ((size_t)1 << 29)
 #define FAKE_OPTIN     (227 << 10)
 #define FAKE_THREADS   1024
 #define FAKE_MOST_ARGS 64

@@ -54,7 +54,7 @@ static CUresult allocate(CUdeviceptr *data, size_t size, int is_pooled) {
     void *memory = malloc(size);
     if (!memory)
       return CUDA_ERROR_OUT_OF_MEMORY;
-    memset(memory, 0xfb, size); /* a NaN in every float type */
+    memset(memory, 0xfb, size < 1 << 20 ? size : 1 << 20); /* a NaN in every float type */
     blocks[i] = (Block){next_handle, size, device, is_pooled, memory};
     *data = next_handle;
     next_handle += HANDLE_STEP;

@@ -5,9 +5,9 @@ tests_plugins_test_cpu_LDADD = $(LDADD) -lm
 if BUILD_CUDA
 test_programs += tests/plugins/test-cuda
 tests_plugins_test_cuda_LDADD = $(LDADD) -ldl -lm
-test_scripts += tests/plugins/test-cuda-codegen.sh
+test_scripts += tests/plugins/test-cuda-codegen.sh tests/plugins/test-cuda-device.sh
 endif
-EXTRA_DIST += tests/plugins/test-cuda-codegen.sh
+EXTRA_DIST += tests/plugins/test-cuda-codegen.sh tests/plugins/test-cuda-device.sh
 if BUILD_OPENCL
 test_programs += tests/plugins/test-opencl
 tests_plugins_test_opencl_LDADD = $(LDADD) -lm

@@ -841,7 +841,11 @@ static void test_lost_device(void) {
     assert_error(BP_ERROR_DEVICE_LOST, "lost by an earlier failure, CUDA_ERROR_ILLEGAL_ADDRESS");
     assert_ok(bp_device_get_attr(GPU0, BP_ATTR_EXIST, &value));
     g_assert_cmpint(value.v_int64, ==, 0);
-    scale_on(get_function(load_source(source), "scale"), GPU1, NULL); /* the other is well */
+    bp_object_release(module);
+    module = load_source(source);
+    BpFunction *scale = get_function(module, "scale");
+    scale_on(scale, GPU1, NULL); /* the other is well */
+    bp_object_release(scale);
     bp_object_release(module);
     return;
   }
