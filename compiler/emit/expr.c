@@ -321,6 +321,12 @@ static BpExpr logic_of_masks(BpEmitter *e, int32_t kind, BpDataType dtype, BpExp
   return result;
 }
 
+/* By how much is shifted: no wider than an index. */
+static BpExpr shift_count(BpEmitter *e, BpDataType dtype, BpExpr b) {
+  const char *type = e->dialect->index_type;
+  return type && dtype.bits > 32 ? bp__text(bp__apply(e, e->dialect->cast, type, b.text)) : b;
+}
+
 static BpExpr arithmetic(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
                          const BpIrNode *b_node) {
   int is_integer = dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT;
@@ -330,7 +336,9 @@ static BpExpr arithmetic(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a,
   case BP_IR_MUL:
     return is_integer ? wrapping(e, kind, dtype, a, b) : infix(e, operator_text(kind), a, b);
   case BP_IR_SHL:
-    return wrapping(e, kind, dtype, a, b);
+    return wrapping(e, kind, dtype, a, shift_count(e, dtype, b));
+  case BP_IR_SHR:
+    return infix(e, operator_text(kind), a, shift_count(e, dtype, b));
   case BP_IR_DIV:
   case BP_IR_MOD:
     return is_integer ? divide(e, kind, dtype, a, b, b_node) : infix(e, "/", a, b);

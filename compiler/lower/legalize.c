@@ -40,6 +40,8 @@ static void choose_passes(const BpTarget *target, Pass *passes) {
   if (has_axes && !has_vectors)
     *passes++ = bp__pass_scalarize;
   *passes++ = bp__pass_name_shared;
+  if (bp_target_get_int(target, BP_TARGET_INDEX_BITS, 64) == 32)
+    *passes++ = bp__pass_narrow;
   *passes = NULL;
 }
 

@@ -133,6 +133,10 @@ static BpRange range_of_atom(BpIndexContext *context, const BpIrNode *node) {
     BpRange a = bp__index_range(context, x[0]), b = bp__index_range(context, x[1]);
     return (BpRange){a.min > b.min ? a.min : b.min, a.max > b.max ? a.max : b.max};
   }
+  case BP_IR_SHR: {
+    BpRange a = bp__index_range(context, x[0]);
+    return (BpRange){a.min < 0 ? a.min : 0, a.max > 0 ? a.max : 0};
+  }
   case BP_IR_SELECT:
     return range_union(bp__index_range(context, x[1]), bp__index_range(context, x[2]));
   case BP_IR_CAST:

@@ -16,6 +16,8 @@ const BpIrNode *bp__pass_simplify(BpIrModule *module, const BpIrNode *function);
 const BpIrNode *bp__pass_expand_intrinsics(BpIrModule *module, const BpIrNode *function);
 /* Vectors lane by lane: what is left has none. */
 const BpIrNode *bp__pass_scalarize(BpIrModule *module, const BpIrNode *function);
+/* int64 arithmetic in int32 where the ranges of loop variables show that it fits. */
+const BpIrNode *bp__pass_narrow(BpIrModule *module, const BpIrNode *function);
 /* Within a statement, each expression that is used more than once gets a name by a LET, so that
  * nobody writes or computes it twice. */
 const BpIrNode *bp__pass_name_shared(BpIrModule *module, const BpIrNode *function);

@@ -12,6 +12,7 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_MAX_NUM_THREADS, BP_TYPE_INT, 0, "128", "threads in a block"},
     {BP_TARGET_THREAD_WARP_SIZE, BP_TYPE_INT, 0, "32", "threads in lock-step"},
     {BP_TARGET_MAX_SHARED_MEMORY, BP_TYPE_INT, 0, "16384", "bytes of shared memory of a block"},
+    {BP_TARGET_INDEX_BITS, BP_TYPE_INT, 0, "32", "width of indices that fit; others have 64"},
     {"supports_int8", BP_TYPE_BOOL, 0, "true", "8-bit integers and bools, also in buffers"},
     {"supports_int16", BP_TYPE_BOOL, 0, "true", "16-bit integers and floats, also in buffers"},
     {"supports_int64", BP_TYPE_BOOL, 0, "true", "64-bit integers"},

@@ -14,6 +14,8 @@
 
 static const BpTargetAttr vector_attrs[] = {
     {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, "512", "width of a vector register"}};
+static const BpTargetAttr plain_attrs[] = {
+    {BP_TARGET_INDEX_BITS, BP_TYPE_INT, 0, "64", "width of indices"}};
 static const BpTargetAttr gpu_attrs[] = {
     {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels over thread axes"}};
 
@@ -22,7 +24,8 @@ static const BpTargetKind kinds[] = {
      .name = "test_plain",
      .device_type = BP_DEVICE_CPU,
      .ir_level = BP_IR_LEVEL,
-     .attrs = vector_attrs,
+     .attrs = plain_attrs,
+     .num_attrs = 1,
      .description = "nothing special"},
     {.struct_size = sizeof(BpTargetKind),
      .name = "test_vector",
@@ -375,6 +378,56 @@ static void test_functions_split_into_kernels(void) {
   bp_object_release(module);
 }
 
+static void test_vectors_become_scalars(void) {
+  static const char *const bodies[] = {
+      "(store A (ramp 3 2 8) (add (load A (ramp 0 1 8)) (broadcast n 8)))",
+      /* what is stored was read before */
+      "(store A (ramp 0 1 8) (shuffle 2 (load A (ramp 8 1 4)) (load A (ramp 0 1 4)) 7 0 6 1 5 2 4 "
+      "3))",
+      "(store A (ramp 60 1 16) (load A (ramp 0 1 16)) (lt (ramp 60 1 16) (broadcast 64 16)))",
+      "(store A (ramp 0 1 16) (load A (ramp 56 1 16) (lt (ramp 56 1 16) (broadcast 64 16))))",
+      "(let x:int64x4 (load A (ramp 4 1 4)) (seq (store A (ramp 0 1 4) x)"
+      " (store A (ramp 8 1 4) (select (lt x (broadcast n 4)) x (mul x (broadcast 2 4))))))",
+      "(store A 0 (reduce add (load A (ramp 0 1 16))))",
+      "(store A 1 (add (reduce min (load A (ramp 8 3 8))) (reduce max (load A (ramp 1 1 2)))))",
+      "(store A (ramp 0 1 4) (cast int64x4 (mul (cast float32x4 (load A (ramp 0 1 4)))"
+      " (broadcast 0.5:float32 4))))",
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(bodies); i++) {
+    char *text = g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 %s))",
+                                 bodies[i]);
+    BpIrModule *module = parse_verified(text);
+    BpIrModule *legal = legalize(module, "test_gpu");
+    g_assert_nonnull(legal);
+    char *printed = bp_ir_print(legal);
+    g_assert_null(strstr(printed, "ramp"));
+    g_assert_null(strstr(printed, "int64x"));
+    assert_same_meaning(module, legal, 5);
+    bp_str_free(printed);
+    bp_object_release(legal);
+    bp_object_release(module);
+    g_free(text);
+  }
+}
+
+static void test_indices_become_narrow(void) {
+  static const char kind[] = "test_plain -index_bits=32";
+  assert_legal(kind, "(for i:int64 0 8 serial (store A (add (mul i 4) 3) i))",
+               "(for i:int32 0:int32 8:int32 serial\n"
+               "      (store A (add (mul i 4:int32) 3:int32) (cast int64 i)))");
+  assert_legal(kind, "(for i:int64 0 8 serial (if (lt (sub 5 i) 2) (store A i n)))",
+               "(for i:int32 0:int32 8:int32 serial\n"
+               "      (if (lt (add (mul i -1:int32) 5:int32) 2:int32)\n"
+               "        (store A i n)))");
+  /* nobody knows how large these become */
+  assert_legal(kind, "(for i:int64 0 n serial (store A (mod i 64) i))",
+               "(for i:int64 0 n serial\n"
+               "      (store A (cast int32 (mod i 64)) i))");
+  assert_legal(kind, "(for i:int64 0 8 serial (store A i (mul i 4294967296)))",
+               "(for i:int32 0:int32 8:int32 serial\n"
+               "      (store A i (mul (cast int64 i) 4294967296)))");
+}
+
 static void test_what_is_no_kernel_is_refused(void) {
   static const struct {
     const char *body, *says;
@@ -606,6 +659,8 @@ int main(int argc, char **argv) {
                   test_two_loops_of_one_axis_share_its_threads);
   g_test_add_func("/ir/legalize/a-kernel-loses-its-launch", test_a_kernel_loses_its_launch);
   g_test_add_func("/ir/legalize/kernels-state-their-launch", test_kernels_state_their_launch);
+  g_test_add_func("/ir/legalize/vectors-become-scalars", test_vectors_become_scalars);
+  g_test_add_func("/ir/legalize/indices-become-narrow", test_indices_become_narrow);
   g_test_add_func("/ir/kernels/functions-split", test_functions_split_into_kernels);
   g_test_add_func("/ir/kernels/what-is-none-is-refused", test_what_is_no_kernel_is_refused);
   g_test_add_func("/ir/legalize/what-cannot-be-is-refused", test_what_cannot_be_is_refused);

@@ -31,9 +31,10 @@ typedef struct BpTargetAttr {
  * legalisation, whatever the kind is called. A kind that lacks one has the value in brackets. */
 #define BP_TARGET_VECTOR_BITS       "vector_bits" /* int: width of a vector register [0: scalar] */
 #define BP_TARGET_VECTOR_REGISTERS  "vector_registers" /* int: how many of them [16] */
-#define BP_TARGET_NUM_CORES         "num_cores"        /* int: cores that share memory [1] */
-#define BP_TARGET_L1_BYTES          "l1_bytes"         /* int: data cache of a core [32768] */
-#define BP_TARGET_L2_BYTES          "l2_bytes"         /* int [1048576] */
+#define BP_TARGET_INDEX_BITS        "index_bits"  /* int: 32: indices that fit are int32 [64] */
+#define BP_TARGET_NUM_CORES         "num_cores"   /* int: cores that share memory [1] */
+#define BP_TARGET_L1_BYTES          "l1_bytes"    /* int: data cache of a core [32768] */
+#define BP_TARGET_L2_BYTES          "l2_bytes"    /* int [1048576] */
 #define BP_TARGET_WINOGRAD          "winograd"    /* bool: convolutions by transforms [false] */
 #define BP_TARGET_THREAD_AXES       "thread_axes" /* bool: kernels over blockIdx/threadIdx [false] */
 #define BP_TARGET_MAX_NUM_THREADS   "max_num_threads"             /* int: threads in a block [1] */

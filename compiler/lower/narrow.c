@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Index arithmetic in 32 bits, for machines where 64 are slow or missing.
+ *
+ * An int64 expression whose range fits, by the ranges of the loop variables in it, is computed in
+ * int32 as far down as the ranges of its parts fit, too; what does not is cast. Loop variables and
+ * names become int32 where all their values are. */
+
+#include "compiler/lower/linear.h"
+#include "compiler/lower/passes.h"
+
+typedef struct Narrower {
+  BpIrRewriter rewriter; /* first: callbacks get it by this */
+  BpIndexContext index;
+  BpIrMap vars; /* int64 VAR -> the int32 VAR that stands for it */
+} Narrower;
+
+static BpDataType int32_type(void) {
+  return bp__dtype(BP_DTYPE_INT, 32, 1);
+}
+
+static bool is_wide(const BpIrNode *node) {
+  return bp__dtype_equal(node->dtype, bp__dtype_int64()) && node->kind < BP_IR_SEQ;
+}
+
+static bool fits(Narrower *n, const BpIrNode *node) {
+  BpRange range = bp__index_range(&n->index, node);
+  return range.min >= INT32_MIN && range.max <= INT32_MAX;
+}
+
+static bool is_arithmetic(int32_t kind) {
+  return kind >= BP_IR_ADD && kind <= BP_IR_MAX;
+}
+
+/* An int64 that fits, as an int32. */
+static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node) {
+  BpIrModule *module = n->rewriter.module;
+  const BpIrNode *const *x = node->operands;
+  if (node->kind == BP_IR_INT_IMM)
+    return bp_ir_int(module, int32_type(), node->int_value);
+  if (node->kind == BP_IR_VAR) {
+    const BpIrNode *var = bp__ir_map_get(&n->vars, node);
+    return var ? var : bp_ir_cast(module, int32_type(), node);
+  }
+  if (is_arithmetic(node->kind) && fits(n, x[0]) && fits(n, x[1]))
+    return bp_ir_binary(module, node->kind, narrowed(n, x[0]), narrowed(n, x[1]));
+  if (node->kind == BP_IR_CAST && bp__dtype_equal(x[0]->dtype, int32_type()))
+    return bp__ir_rewrite(&n->rewriter, x[0]);
+  if (node->kind == BP_IR_SELECT && fits(n, x[1]) && fits(n, x[2]))
+    return bp_ir_select(module, bp__ir_rewrite(&n->rewriter, x[0]), narrowed(n, x[1]),
+                        narrowed(n, x[2]));
+  /* The parts alone: the whole would come back here. */
+  const BpIrNode *operands[16];
+  if (node->num_operands > 16)
+    return bp_ir_cast(module, int32_type(), node);
+  for (int32_t i = 0; i < node->num_operands; i++)
+    operands[i] = bp__ir_rewrite(&n->rewriter, x[i]);
+  return bp_ir_cast(module, int32_type(), bp__ir_with_operands(module, node, operands));
+}
+
+/* ---- Names ------------------------------------------------------------------------------- */
+
+/* What was found under another meaning of a name is void. */
+static int bind(Narrower *n, const BpIrNode *var, const BpIrNode *narrow, BpRange range) {
+  bp__ir_map_clear(&n->rewriter.done);
+  return bp__index_set_range(&n->index, var, range.min, range.max, false) ||
+                 bp__ir_map_set(&n->vars, var, narrow)
+             ? -1
+             : 0;
+}
+
+static BpRange loop_range(BpRange start, BpRange count) {
+  BpRange range = {start.min, BP__RANGE_MAX};
+  if (count.max < BP__RANGE_MAX && start.max <= BP__RANGE_MAX - count.max)
+    range.max = start.max + count.max; /* one more, for the comparison that ends the loop */
+  return range;
+}
+
+static const BpIrNode *narrow_for(Narrower *n, const BpIrNode *node) {
+  BpIrModule *module = n->rewriter.module;
+  const BpIrNode *const *x = node->operands;
+  BpRange range = loop_range(bp__index_range(&n->index, x[1]), bp__index_range(&n->index, x[2]));
+  bool is_narrow = range.min >= INT32_MIN && range.max <= INT32_MAX && fits(n, x[2]);
+  const BpIrNode *var = is_narrow ? bp_ir_var(module, x[0]->str_value, int32_type()) : x[0];
+  const BpIrNode *min = is_narrow ? narrowed(n, x[1]) : bp__ir_rewrite(&n->rewriter, x[1]);
+  const BpIrNode *extent = is_narrow ? narrowed(n, x[2]) : bp__ir_rewrite(&n->rewriter, x[2]);
+  if (!var || !min || !extent || bind(n, x[0], var, range))
+    return NULL;
+  const BpIrNode *body = bp__ir_rewrite(&n->rewriter, x[3]);
+  return body ? bp_ir_for(module, var, min, extent, (int32_t)node->int_value, node->str_value, body)
+              : NULL;
+}
+
+static const BpIrNode *narrow_let(Narrower *n, const BpIrNode *node) {
+  BpIrModule *module = n->rewriter.module;
+  const BpIrNode *const *x = node->operands;
+  bool is_narrow = fits(n, x[1]);
+  const BpIrNode *var = is_narrow ? bp_ir_var(module, x[0]->str_value, int32_type()) : x[0];
+  const BpIrNode *value = is_narrow ? narrowed(n, x[1]) : bp__ir_rewrite(&n->rewriter, x[1]);
+  if (!var || !value || bind(n, x[0], var, bp__index_range(&n->index, x[1])))
+    return NULL;
+  const BpIrNode *body = bp__ir_rewrite(&n->rewriter, x[2]);
+  return body ? bp_ir_let(module, var, value, body) : NULL;
+}
+
+/* ---- Walking ----------------------------------------------------------------------------- */
+
+/* An access, with its index in int32 where that fits. */
+static const BpIrNode *narrow_access(Narrower *n, const BpIrNode *node) {
+  const BpIrNode *operands[4];
+  for (int32_t i = 0; i < node->num_operands; i++) {
+    const BpIrNode *x = node->operands[i];
+    operands[i] =
+        i == 1 && is_wide(x) && fits(n, x) ? narrowed(n, x) : bp__ir_rewrite(&n->rewriter, x);
+    if (!operands[i])
+      return NULL;
+  }
+  return bp__ir_with_operands(n->rewriter.module, node, operands);
+}
+
+static bool is_wide_comparison(Narrower *n, const BpIrNode *node) {
+  return node->kind >= BP_IR_EQ && node->kind <= BP_IR_GE && is_wide(node->operands[0]) &&
+         fits(n, node->operands[0]) && fits(n, node->operands[1]);
+}
+
+static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  Narrower *n = (Narrower *)rewriter;
+  BpIrModule *module = rewriter->module;
+  if (node->kind == BP_IR_BUFFER || node->kind == BP_IR_ATTR || node->kind == BP_IR_INT_IMM)
+    *result = node; /* buffers have identity; a launch stays as it is stated */
+  else if (node->kind == BP_IR_FOR && is_wide(node->operands[0]))
+    *result = narrow_for(n, node);
+  else if (node->kind == BP_IR_LET && is_wide(node->operands[0]))
+    *result = narrow_let(n, node);
+  else if (node->kind == BP_IR_LOAD || node->kind == BP_IR_STORE || node->kind == BP_IR_ADDRESS)
+    *result = narrow_access(n, node);
+  else if (is_wide_comparison(n, node))
+    *result = bp_ir_binary(module, node->kind, narrowed(n, node->operands[0]),
+                           narrowed(n, node->operands[1]));
+  else if (is_wide(node) && fits(n, node) &&
+           (node->kind != BP_IR_VAR || bp__ir_map_get(&n->vars, node)))
+    *result = bp_ir_cast(module, bp__dtype_int64(), narrowed(n, node));
+  else
+    return 0;
+  return *result ? 1 : -1;
+}
+
+const BpIrNode *bp__pass_narrow(BpIrModule *module, const BpIrNode *function) {
+  Narrower narrower = {.rewriter = {.module = module, .enter = enter}, .index = {.module = module}};
+  const BpIrNode *result = bp__ir_rewrite(&narrower.rewriter, function);
+  bp__ir_rewriter_clear(&narrower.rewriter);
+  bp__index_clear(&narrower.index);
+  bp__ir_map_clear(&narrower.vars);
+  return result;
+}
