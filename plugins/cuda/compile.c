@@ -142,7 +142,9 @@ static int read_body(FILE *file, const Header *header, const char *key, BpOwnedB
   }
   memmove(body, body + header->key_size, (size_t)header->code_size);
   body[header->code_size] = '\0';
-  *code = (BpOwnedBytes){body, (size_t)header->code_size, free};
+  code->data = body;
+  code->size = (size_t)header->code_size;
+  code->free_data = free;
   return 0;
 }
 

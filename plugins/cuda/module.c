@@ -100,7 +100,9 @@ static int32_t get_source(void *context, const char *format, BpOwnedBytes *sourc
     return no_memory();
   memcpy(copy, data, size);
   copy[size] = '\0';
-  *source = (BpOwnedBytes){copy, size, free};
+  source->data = copy;
+  source->size = size;
+  source->free_data = free;
   return 0;
 }
 

@@ -15,6 +15,7 @@ typedef int (*Run)(void **params, const unsigned *grid, const unsigned *block, u
                    void *(*resolve)(unsigned long long data));
 
 struct CUmod_st {
+  CUmodule next;
   void *library;
   int device;
   CUfunction functions;
@@ -27,6 +28,9 @@ struct CUfunc_st {
   const unsigned *sizes; /* how many parameters, the threads it is bound to, the bytes of each */
   int most_shared;
 };
+
+/* Those that are loaded; a device that is lost keeps its own, as with the driver. */
+static CUmodule modules;
 
 /* ---- Loading ------------------------------------------------------------------------------- */
 
@@ -107,6 +111,8 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned num_op
   *module = calloc(1, sizeof(**module));
   (*module)->library = library;
   (*module)->device = device;
+  (*module)->next = modules;
+  modules = *module;
   fake_add("module", 1);
   return fake_leave(CUDA_SUCCESS);
 }
@@ -123,6 +129,10 @@ CUresult cuModuleUnload(CUmodule module) {
     free(module->functions);
     module->functions = next;
   }
+  CUmodule *place = &modules;
+  while (*place != module)
+    place = &(*place)->next;
+  *place = module->next;
   dlclose(module->library);
   free(module);
   fake_add("module", -1);

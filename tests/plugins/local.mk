@@ -6,6 +6,7 @@ if BUILD_CUDA
 test_programs += tests/plugins/test-cuda
 tests_plugins_test_cuda_LDADD = $(LDADD) -ldl -lm
 test_scripts += tests/plugins/test-cuda-codegen.sh tests/plugins/test-cuda-device.sh
+slow_tests += tests/plugins/test-cuda-codegen.sh
 endif
 EXTRA_DIST += tests/plugins/test-cuda-codegen.sh tests/plugins/test-cuda-device.sh
 if BUILD_OPENCL
