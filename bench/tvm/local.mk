@@ -4,4 +4,4 @@
 bench_programs += bench-tvm
 bench_tvm_SOURCES = bench/tvm/tvm.c
 bench_tvm_LDADD = $(LDADD) -lm
-EXTRA_DIST += bench/tvm/bench_tvm.py
+EXTRA_DIST += bench/tvm/bench_tvm.py bench/tvm/bench_python.py

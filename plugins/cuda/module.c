@@ -12,8 +12,9 @@ typedef struct CudaModule {
   BpModule *self; /* set once, right after the module is made; not a reference */
 } CudaModule;
 
-/* The names of the forms, as modules of TVM have them too, but for the first. */
+/* The names of the forms; TVM has the same, and calls source "cuda". */
 static const char *const format_names[] = {"cu", "ptx", "cubin"};
+#define TVM_SOURCE_NAME "cuda"
 
 static void destroy_kernel(BpCudaKernel *kernel) {
   free(kernel->name);
@@ -245,10 +246,15 @@ BpModule *bp_cuda_module_create(int32_t format, const BpByteArray *code, const c
   return module ? finish(module, format, code, source) : NULL;
 }
 
+static int names_format(const BpByteArray *name, const char *format) {
+  return strlen(format) == name->size && memcmp(format, name->data, name->size) == 0;
+}
+
 static int32_t format_by_name(const BpByteArray *name) {
+  if (names_format(name, TVM_SOURCE_NAME))
+    return BP_CUDA_SOURCE;
   for (int32_t i = 0; i < (int32_t)(sizeof(format_names) / sizeof(format_names[0])); i++) {
-    if (strlen(format_names[i]) == name->size &&
-        memcmp(format_names[i], name->data, name->size) == 0)
+    if (names_format(name, format_names[i]))
       return i;
   }
   bp_cuda_host.error->raise(BP_ERROR_FORMAT,

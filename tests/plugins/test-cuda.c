@@ -726,6 +726,16 @@ static void test_targets_are_checked(void) {
   bp_object_release(target);
 }
 
+/* TVM's name for source is another than ours. */
+static void test_source_of_tvm(void) {
+  const char text[] = "extern \"C\" __global__ void scale() {}";
+  const BpByteArray code = {text, strlen(text)};
+  BpModule *module = load("cuda", &code);
+  assert_ok(module == NULL);
+  g_assert_true(has_source(module, "cu", "scale"));
+  bp_object_release(module);
+}
+
 static void test_bad_bytes(void) {
   BpByteArray empty = {"", 0}, text = {"int x\0;", 7}, good = {"//", 2};
   g_assert_null(load("cu", &empty));
@@ -1018,6 +1028,7 @@ int main(int argc, char **argv) {
       {"bad-source", test_bad_source},
       {"source-is-compiled-where-it-runs", test_source_is_compiled_where_it_runs},
       {"cubin", test_cubin},
+      {"source-of-tvm", test_source_of_tvm},
       {"ptx", test_ptx},
       {"code-of-another-gpu-is-refused", test_code_of_another_gpu_is_refused},
       {"results-are-kept-on-disk", test_results_are_kept_on_disk},

@@ -293,7 +293,7 @@ def add_errors(cases):
                         "error ValueError the callback says no", "run"]
 
 
-def add_opencl(cases):
+def add_device(cases, kind, targets):
     """Host code whose import is code for a device: nested modules, kernels found by name."""
     n = te.var("n")
     a, b = (te.placeholder((n,), "float32", name=name) for name in "AB")
@@ -303,12 +303,11 @@ def add_opencl(cases):
     outer, inner = schedule.split(loop, [None, 64])
     schedule.bind(outer, "blockIdx.x")
     schedule.bind(inner, "threadIdx.x")
-    for host in ["llvm", "c"]:
-        target = tvm.target.Target({"kind": "opencl", "host": host})
-        path = cases.library(f"opencl_{host}", schedule.mod, target)
+    for name, target in targets.items():
+        path = cases.library(f"{kind}_{name}", schedule.mod, tvm.target.Target(target))
         for size in [1, 64, 1000]:
             x, y = cases.array("float32", (size,)), cases.array("float32", (size,))
-            cases.expect(f"opencl/{host}/{size}", path, "add", [x, y], [x + y], "opencl")
+            cases.expect(f"{kind}/{name}/{size}", path, "add", [x, y], [x + y], kind)
 
 
 def main():
@@ -318,7 +317,10 @@ def main():
     add_reductions(cases)
     add_host_services(cases)
     add_errors(cases)
-    add_opencl(cases)
+    add_device(cases, "opencl", {"llvm": {"kind": "opencl", "host": "llvm"},
+                                 "c": {"kind": "opencl", "host": "c"}})
+    add_device(cases, "cuda", {"source": {"kind": "cuda", "arch": "sm_80", "host": "llvm"},
+                               "ptx": {"kind": "nvptx", "mcpu": "sm_80", "host": "llvm"}})
     cases.write()
 
 
