@@ -11,16 +11,6 @@
 #define LINES_AROUND 3
 #define LONGEST_LINE 200
 
-int32_t bp_opencl_tag(const char *text) {
-  static const char *const tags[BP_OPENCL_MOST_TAGS] = {
-      "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"};
-  for (int32_t i = 0; i < BP_OPENCL_MOST_TAGS; i++) {
-    if (strcmp(tags[i], text) == 0)
-      return i;
-  }
-  return -1;
-}
-
 /* ---- Building ------------------------------------------------------------------------------ */
 
 /* The first line of the source that the compiler's log names, as in "file.cl:12:3: error"; 0: none.
@@ -96,10 +86,10 @@ static cl_kernel get_kernel(BpOpenclKernel *kernel, const BpOpenclDevice *device
   pthread_mutex_unlock(&program->lock);
   if (!built)
     return NULL;
-  cl_kernel made = bp_cl.clCreateKernel(built, kernel->name, &status);
+  cl_kernel made = bp_cl.clCreateKernel(built, kernel->call.name, &status);
   if (status != CL_SUCCESS) {
     bp_opencl_raise(status, "clCreateKernel");
-    bp_opencl_host.error->add_context("kernel %s", kernel->name);
+    bp_opencl_host.error->add_context("kernel %s", kernel->call.name);
     return NULL;
   }
   kernel->kernels[device_id] = made;
@@ -110,40 +100,29 @@ static cl_kernel get_kernel(BpOpenclKernel *kernel, const BpOpenclDevice *device
 
 /* Parts of buffers, made for one launch. */
 typedef struct Parts {
-  cl_mem items[BP_OPENCL_MOST_ARGS];
+  cl_mem items[BP_KERNEL_MOST_ARGS];
   int32_t count;
 } Parts;
 
-static int32_t bad_argument(const BpOpenclKernel *kernel, int32_t i, const char *expected,
-                            int32_t type) {
-  return bp_opencl_host.error->raise(BP_ERROR_TYPE,
-                                     "%s: argument %d: expected %s, got a value of type %d",
-                                     kernel->name, i, expected, type);
-}
-
 /* The buffer of a tensor, or the part of it that the tensor begins with. */
-static int32_t buffer_of_view(const BpOpenclKernel *kernel, const BpOpenclDevice *device, int32_t i,
-                              const BpTensorView *view, Parts *parts, cl_mem *buffer) {
+static int32_t get_buffer(const BpOpenclKernel *kernel, const BpOpenclDevice *device, int32_t i,
+                          const BpValue *arg, Parts *parts, cl_mem *buffer) {
   cl_int status = CL_SUCCESS;
-  if (view->device.device_type != BP_DEVICE_OPENCL)
-    return bp_opencl_host.error->raise(BP_ERROR_VALUE,
-                                       "%s: argument %d: expected a tensor on opencl, got one of "
-                                       "device type %d",
-                                       kernel->name, i, view->device.device_type);
-  *buffer = view->data;
-  if (view->byte_offset == 0)
+  BpKernelBuffer given = {NULL, 0, 0};
+  if (bp_kernel_get_buffer(&bp_opencl_host, &kernel->call, &bp_opencl_device_api, i, arg, &given) !=
+      0)
+    return -1;
+  *buffer = given.data;
+  if (given.offset == 0)
     return 0;
-  uint64_t bytes = (uint64_t)(view->dtype.bits + 7) / 8 * view->dtype.lanes;
-  for (int32_t k = 0; k < view->ndim; k++)
-    bytes *= (uint64_t)view->shape[k];
-  if (view->byte_offset % device->alignment)
+  if (given.offset % device->alignment)
     return bp_opencl_host.error->raise(BP_ERROR_VALUE,
                                        "%s: argument %d: a tensor may begin at a multiple of %llu "
                                        "bytes in its buffer, not at %llu",
-                                       kernel->name, i, (unsigned long long)device->alignment,
-                                       (unsigned long long)view->byte_offset);
-  cl_buffer_region region = {view->byte_offset, bytes ? bytes : 1};
-  *buffer = bp_cl.clCreateSubBuffer(view->data, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION,
+                                       kernel->call.name, i, (unsigned long long)device->alignment,
+                                       (unsigned long long)given.offset);
+  cl_buffer_region region = {given.offset, given.size ? given.size : 1};
+  *buffer = bp_cl.clCreateSubBuffer(given.data, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION,
                                     &region, &status);
   if (status != CL_SUCCESS)
     return bp_opencl_raise(status, "clCreateSubBuffer");
@@ -151,43 +130,9 @@ static int32_t buffer_of_view(const BpOpenclKernel *kernel, const BpOpenclDevice
   return 0;
 }
 
-static int32_t get_buffer(const BpOpenclKernel *kernel, const BpOpenclDevice *device, int32_t i,
-                          const BpValue *arg, Parts *parts, cl_mem *buffer) {
-  switch (arg->type_index) {
-  case BP_TYPE_POINTER:
-    *buffer = arg->v_ptr;
-    return 0;
-  case BP_TYPE_TENSOR_VIEW:
-    return buffer_of_view(kernel, device, i, arg->v_view, parts, buffer);
-  case BP_TYPE_TENSOR:
-    return buffer_of_view(kernel, device, i, &((BpTensor *)(void *)arg->v_obj)->view, parts,
-                          buffer);
-  default:
-    return bad_argument(kernel, i, "a buffer", arg->type_index);
-  }
-}
-
-/* A scalar as the kernel's parameter has it, into `bytes`. */
-static int32_t get_scalar(const BpOpenclKernel *kernel, int32_t i, const BpValue *arg,
-                          BpDataType dtype, char bytes[8]) {
-  int is_number = arg->type_index >= BP_TYPE_INT && arg->type_index <= BP_TYPE_FLOAT;
-  if (dtype.code == BP_DTYPE_FLOAT && is_number && dtype.bits >= 32) {
-    double value = arg->type_index == BP_TYPE_FLOAT ? arg->v_float64 : (double)arg->v_int64;
-    float narrow = (float)value;
-    memcpy(bytes, dtype.bits == 32 ? (void *)&narrow : (void *)&value, dtype.bits / 8);
-    return 0;
-  }
-  if (dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT && dtype.code != BP_DTYPE_BOOL)
-    return bad_argument(kernel, i, "a scalar of a type that OpenCL takes", arg->type_index);
-  if (!is_number || arg->type_index == BP_TYPE_FLOAT)
-    return bad_argument(kernel, i, "an integer", arg->type_index);
-  memcpy(bytes, &arg->v_int64, dtype.bits / 8); /* little-endian */
-  return 0;
-}
-
 static int32_t set_arg(const BpOpenclKernel *kernel, cl_kernel made, const BpOpenclDevice *device,
                        int32_t i, const BpValue *arg, Parts *parts) {
-  BpDataType dtype = kernel->arg_dtypes[i];
+  BpDataType dtype = kernel->call.arg_dtypes[i];
   cl_int status;
   if (dtype.code == BP_DTYPE_HANDLE) {
     cl_mem buffer = NULL;
@@ -196,31 +141,27 @@ static int32_t set_arg(const BpOpenclKernel *kernel, cl_kernel made, const BpOpe
     status = bp_cl.clSetKernelArg(made, (cl_uint)i, sizeof(buffer), &buffer);
   } else {
     char bytes[8];
-    if (get_scalar(kernel, i, arg, dtype, bytes) != 0)
+    if (bp_kernel_get_scalar(&bp_opencl_host, &kernel->call, i, arg, dtype, bytes) != 0)
       return -1;
     status = bp_cl.clSetKernelArg(made, (cl_uint)i, dtype.bits / 8, bytes);
   }
   if (status == CL_SUCCESS)
     return 0;
   bp_opencl_raise(status, "clSetKernelArg");
-  return bp_opencl_host.error->add_context("%s: argument %d", kernel->name, i);
+  return bp_opencl_host.error->add_context("%s: argument %d", kernel->call.name, i);
 }
 
 /* ---- Launching ----------------------------------------------------------------------------- */
 
 static int32_t get_sizes(const BpOpenclKernel *kernel, const BpValue *args, size_t global[3],
                          size_t local[3]) {
-  for (int i = 0; i < 3; i++)
-    global[i] = local[i] = 1;
-  for (int32_t i = 0; i < kernel->num_tags; i++) {
-    if (args[i].type_index != BP_TYPE_INT || args[i].v_int64 < 1)
-      return bp_opencl_host.error->raise(
-          BP_ERROR_VALUE, "%s: launch size %d: expected an integer of at least 1", kernel->name, i);
-    int32_t tag = kernel->tags[i];
-    *(tag < 3 ? &global[tag] : &local[tag - 3]) = (size_t)args[i].v_int64;
+  uint64_t blocks[3], threads[3];
+  if (bp_kernel_get_launch(&bp_opencl_host, &kernel->call, args, blocks, threads) != 0)
+    return -1;
+  for (int i = 0; i < 3; i++) {
+    local[i] = threads[i];
+    global[i] = blocks[i] * threads[i];
   }
-  for (int i = 0; i < 3; i++)
-    global[i] *= local[i];
   return 0;
 }
 
@@ -229,9 +170,9 @@ static int32_t enqueue(BpOpenclKernel *kernel, const BpOpenclDevice *device, int
   size_t global[3], local[3];
   cl_event event = NULL;
   cl_kernel made = get_kernel(kernel, device, device_id);
-  if (!made || get_sizes(kernel, args + kernel->num_args, global, local) != 0)
+  if (!made || get_sizes(kernel, args, global, local) != 0)
     return -1;
-  for (int32_t i = 0; i < kernel->num_args; i++) {
+  for (int32_t i = 0; i < kernel->call.num_args; i++) {
     if (set_arg(kernel, made, device, i, &args[i], parts) != 0)
       return -1;
   }
@@ -239,7 +180,7 @@ static int32_t enqueue(BpOpenclKernel *kernel, const BpOpenclDevice *device, int
       bp_cl.clEnqueueNDRangeKernel(stream->queue, made, 3, NULL, global, local, 0, NULL, &event);
   if (status != CL_SUCCESS) {
     bp_opencl_raise(status, "clEnqueueNDRangeKernel");
-    return bp_opencl_host.error->add_context("kernel %s", kernel->name);
+    return bp_opencl_host.error->add_context("kernel %s", kernel->call.name);
   }
   bp_opencl_stream_watch(stream, event);
   return 0;
@@ -249,10 +190,8 @@ int32_t bp_opencl_launch(BpOpenclKernel *kernel, const BpValue *args, int32_t nu
   int32_t device_id = 0;
   void *handle = NULL;
   Parts parts = {.count = 0};
-  if (num_args != kernel->num_args + kernel->num_tags)
-    return bp_opencl_host.error->raise(BP_ERROR_TYPE,
-                                       "%s: expected %d arguments and %d launch sizes, got %d",
-                                       kernel->name, kernel->num_args, kernel->num_tags, num_args);
+  if (bp_kernel_check_count(&bp_opencl_host, &kernel->call, num_args) != 0)
+    return -1;
   bp_opencl_host.runtime->get_current(BP_DEVICE_OPENCL, &device_id, &handle);
   BpOpenclDevice *device = bp_opencl_device(device_id);
   if (!device)

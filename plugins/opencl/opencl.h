@@ -16,8 +16,7 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 
 #include <CL/cl.h>
-#include <backplane/ir_api.h>
-#include <backplane/plugin_helpers.h>
+#include <backplane/kernel_helpers.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -123,8 +122,6 @@ int32_t bp_opencl_timer_read(void *timer, int64_t *nanoseconds);
 /* ---- launch.c ------------------------------------------------------------------------------ */
 
 #define BP_OPENCL_MOST_DEVICES 16
-#define BP_OPENCL_MOST_TAGS    6
-#define BP_OPENCL_MOST_ARGS    64
 
 /* A program as it is built for one device. */
 typedef struct BpOpenclProgram {
@@ -135,18 +132,12 @@ typedef struct BpOpenclProgram {
 
 /* A kernel of a program. */
 typedef struct BpOpenclKernel {
-  char *name;
-  int32_t num_args;
-  BpDataType *arg_dtypes;
-  int32_t num_tags;
-  int32_t tags[BP_OPENCL_MOST_TAGS]; /* 0 to 2: blockIdx.x to .z; 3 to 5: threadIdx.x to .z */
+  BpKernel call;
   BpOpenclProgram *program;
   pthread_mutex_t lock;
   cl_kernel kernels[BP_OPENCL_MOST_DEVICES]; /* guarded by lock, as their arguments are */
 } BpOpenclKernel;
 
-/* The number of a launch tag, -1 for another text. */
-int32_t bp_opencl_tag(const char *text);
 /* Launches on the current stream: arguments, then one int a tag. */
 int32_t bp_opencl_launch(BpOpenclKernel *kernel, const BpValue *args, int32_t num_args);
 

@@ -4,7 +4,6 @@
 
 #include <backplane/emitter_api.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const BpTargetAttr attrs[] = {
     {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels run over blocks of threads"},
@@ -29,60 +28,26 @@ const BpTargetKind bp_opencl_kind = {
     .description = "OpenCL C 1.2, built by the device's driver",
 };
 
-/* One kernel as it is described; the arrays are its own. */
-typedef struct Described {
-  BpKernelInfo info;
-  BpDataType *dtypes;
-  const char *tags[BP_OPENCL_MOST_TAGS];
-} Described;
-
-static int32_t describe_tags(const BpIrTable *ir, const BpIrNode *function, Described *kernel) {
-  for (int32_t i = (int32_t)ir->int_value(function); i < ir->num_operands(function); i++) {
-    const BpIrNode *attr = ir->operand(function, i);
-    if (ir->kind(attr) != BP_IR_ATTR || strcmp(ir->str_value(attr), BP_IR_ATTR_LAUNCH) != 0)
-      continue;
-    if (kernel->info.num_launch_tags == BP_OPENCL_MOST_TAGS)
-      return bp_opencl_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
-                                         "target opencl: kernel %s has more than %d launch tags",
-                                         kernel->info.name, BP_OPENCL_MOST_TAGS);
-    kernel->tags[kernel->info.num_launch_tags++] = ir->str_value(ir->operand(attr, 0));
-  }
-  kernel->info.launch_tags = kernel->tags;
-  return 0;
-}
-
-static int32_t describe(const BpIrTable *ir, const BpIrNode *function, Described *kernel) {
-  kernel->info.name = ir->str_value(function);
-  kernel->info.num_args = (int32_t)ir->int_value(function);
-  kernel->dtypes = calloc((size_t)kernel->info.num_args + 1, sizeof(*kernel->dtypes));
-  if (!kernel->dtypes)
-    return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "target opencl: out of memory");
-  for (int32_t i = 0; i < kernel->info.num_args; i++) {
-    const BpIrNode *param = ir->operand(function, i);
-    kernel->dtypes[i] =
-        ir->kind(param) == BP_IR_BUFFER ? (BpDataType){BP_DTYPE_HANDLE, 64, 1} : ir->dtype(param);
-  }
-  kernel->info.arg_dtypes = kernel->dtypes;
-  return describe_tags(ir, function, kernel);
-}
-
 static BpModule *make_module(const BpIrTable *ir, const BpIrModule *module,
                              const BpByteArray *source) {
-  int32_t count = ir->num_functions(module);
-  Described *described = calloc((size_t)count + 1, sizeof(*described));
-  BpKernelInfo *infos = calloc((size_t)count + 1, sizeof(*infos));
-  int32_t rc = described && infos
+  size_t count = (size_t)ir->num_functions(module);
+  BpKernel *kernels = calloc(count + 1, sizeof(*kernels));
+  BpKernelInfo *infos = calloc(count + 1, sizeof(*infos));
+  const char *(*tags)[BP_KERNEL_MOST_TAGS] = calloc(count + 1, sizeof(*tags));
+  int32_t rc = kernels && infos && tags
                    ? 0
                    : bp_opencl_host.error->raise(BP_ERROR_MEMORY, "target opencl: out of memory");
-  for (int32_t i = 0; rc == 0 && i < count; i++) {
-    rc = describe(ir, ir->get_function(module, i), &described[i]);
-    infos[i] = described[i].info;
+  for (size_t i = 0; rc == 0 && i < count; i++) {
+    const BpIrNode *function = ir->get_function(module, (int32_t)i);
+    rc = bp_kernel_from_function(&bp_opencl_host, ir, function, &kernels[i]);
+    infos[i] = bp_kernel_info(&kernels[i], tags[i]);
   }
-  BpModule *result = rc == 0 ? bp_opencl_module_create(source, infos, count) : NULL;
-  for (int32_t i = 0; described && i < count; i++)
-    free(described[i].dtypes);
-  free(described);
+  BpModule *result = rc == 0 ? bp_opencl_module_create(source, infos, (int32_t)count) : NULL;
+  for (size_t i = 0; kernels && i < count; i++)
+    bp_kernel_clear(&kernels[i]);
+  free(kernels);
   free(infos);
+  free(tags);
   return result;
 }
 
