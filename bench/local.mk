@@ -11,6 +11,7 @@ include bench/list/local.mk
 include bench/matmul/local.mk
 include bench/opencl/local.mk
 include bench/tvm/local.mk
+include bench/vulkan/local.mk
 EXTRA_PROGRAMS += $(bench_programs)
 EXTRA_LTLIBRARIES += $(bench_libraries)
 
