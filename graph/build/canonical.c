@@ -282,14 +282,16 @@ static int multiply_instead(BpRewrite *rewrite, BpGraphNode *node) {
   return replace(rewrite, node, product(rewrite, node, node->inputs[0], factor));
 }
 
-/* Constant divisors become factors, and two factors one. */
+/* Constant divisors become factors, and two factors one, if that has full precision: 1e30 twice is
+ * infinite, and x times 1e30 twice need not be. */
 static int factor_rule(BpRewrite *rewrite, BpGraphNode *node) {
   BpGraphValue *factor, *first, *value;
   if (is_op(node, "Div") && is_factor(node->inputs[1]) && !node->inputs[0]->data)
     return multiply_instead(rewrite, node);
   value = scaled(node, &factor);
   if (!value || !(value = scaled(value->producer, &first)) ||
-      !bp__value_same_shape(value, node->outputs[0]))
+      !bp__value_same_shape(value, node->outputs[0]) ||
+      !isnormal(*(const float *)first->data * *(const float *)factor->data))
     return 0;
   return replace(rewrite, node,
                  product(rewrite, node, value, product(rewrite, node, first, factor)));

@@ -602,6 +602,22 @@ static void test_constant_factors(void) {
   g_free(f);
 }
 
+/* The product of the factors is infinite, and what is computed is not. */
+static void test_large_factors(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float x[6], y[6];
+  onnx_input(builder, "x", ONNX_FLOAT, "6");
+  onnx_node(builder, "Constant", "", "f", "value_float=1e30f");
+  onnx_node(builder, "Mul", "x,f", "a", "");
+  onnx_node(builder, "Mul", "a,f", "y", "");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 6; i++) {
+    x[i] = 1e-36f * (float)(i + 1);
+    y[i] = x[i] * 1e30f * 1e30f;
+  }
+  check(builder, x, y, 6);
+}
+
 static void test_outputs_without_nodes(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(6), *w = onnx_float_values(6);
@@ -754,6 +770,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/shapes/fold-away", test_shapes);
   g_test_add_func("/compile/resize/linear", test_resize);
   g_test_add_func("/compile/factors/of-one-element", test_constant_factors);
+  g_test_add_func("/compile/factors/whose-product-is-infinite", test_large_factors);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
   g_test_add_func("/compile/two-devices/what-one-refuses-runs-on-the-other", test_two_devices);
   g_test_add_func("/compile/artifact/one-library-runs-on-all", test_one_library_for_all);
