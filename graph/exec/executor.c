@@ -373,22 +373,22 @@ static int check_ready(const BpExecutor *executor) {
   return 0;
 }
 
-static int is_on_main_device(const BpExecutor *executor, const BpTensorView *view) {
-  return view->device.device_type == executor->plan.device.device_type;
+static void *stream_of(const BpExecutor *executor, const BpTensorView *view) {
+  int is_main = view->device.device_type == executor->plan.device.device_type;
+  return is_main ? executor->stream : executor->beside;
 }
 
 /* Each stream orders its own device's work only: what is copied is complete before, and there
- * after. */
+ * after. The host copies nothing by itself: the other end does. */
 static int run_copy(const BpExecutor *executor, const Call *call) {
   const BpTensorView *from = call->args[0].v_view, *to = call->args[1].v_view;
-  if (is_on_main_device(executor, from))
-    return bp_tensor_copy(from, to, executor->stream) < 0 ||
-                   bp_stream_sync(from->device, executor->stream) < 0
-               ? -1
-               : 0;
-  if (bp_stream_sync(from->device, executor->beside) < 0)
+  const BpTensorView *copies = to->device.device_type == BP_DEVICE_CPU ? from : to;
+  void *stream = stream_of(executor, copies);
+  if (copies != from && bp_stream_sync(from->device, stream_of(executor, from)) < 0)
     return -1;
-  return bp_tensor_copy(from, to, executor->stream);
+  if (bp_tensor_copy(from, to, stream) < 0)
+    return -1;
+  return copies == from ? bp_stream_sync(from->device, stream) : 0;
 }
 
 static int run_call(const BpExecutor *executor, const Call *call) {
@@ -414,25 +414,28 @@ static int exchange(BpDevice device, void *stream, BpDevice *before, void **stre
   return bp_device_set_current(device, stream);
 }
 
-static int enter(const BpExecutor *executor, Current *before) {
-  const BpExecutorPlan *plan = &executor->plan;
-  *before = (Current){.beside = {0, 0}};
-  if (plan->beside.device_type &&
-      exchange(plan->beside, executor->beside, &before->beside, &before->beside_stream) < 0)
-    return -1;
-  return exchange(plan->device, executor->stream, &before->device, &before->stream);
-}
-
 /* Keeps the error of a run that failed. */
 static int leave(const Current *before, int status) {
   BpError *error = bp_error_take();
-  if (bp_device_set_current(before->device, before->stream) < 0 ||
-      (before->beside.device_type &&
-       bp_device_set_current(before->beside, before->beside_stream) < 0))
-    bp_error_clear();
+  if (before->beside.device_type)
+    bp_device_set_current(before->beside, before->beside_stream);
+  bp_device_set_current(before->device, before->stream);
+  bp_error_clear();
   if (error)
     bp_error_put(error);
   return status;
+}
+
+static int enter(const BpExecutor *executor, Current *before) {
+  const BpExecutorPlan *plan = &executor->plan;
+  *before = (Current){.beside = {0, 0}};
+  if (exchange(plan->device, executor->stream, &before->device, &before->stream) < 0)
+    return -1;
+  if (!plan->beside.device_type ||
+      exchange(plan->beside, executor->beside, &before->beside, &before->beside_stream) == 0)
+    return 0;
+  before->beside.device_type = 0;
+  return leave(before, -1);
 }
 
 /* A run is a launch of one task: its functions may launch as if it were none, and denormals are

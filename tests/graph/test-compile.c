@@ -684,7 +684,8 @@ typedef struct PlacedNodes {
 static void note_placed(void *context, const char *node, const char *target, const char *why) {
   PlacedNodes *placed = context;
   placed->count++;
-  placed->are_told &= *node && strstr(target, "opencl") && strstr(why, "float64");
+  placed->are_told &=
+      *node && strstr(why, "float64") && (strstr(target, "opencl") || strstr(target, "vulkan"));
 }
 
 /* exp, then a square in double precision, then tanh; a weight that both devices read. */
@@ -715,11 +716,12 @@ static void run_two_devices(BpModel *model, float *x, const float *w) {
 }
 
 /* What one device's generator refuses runs on the other, node by node, if that was asked for. */
-static void test_two_devices(void) {
+static void test_two_devices(gconstpointer texts) {
   OnnxBuilder *builder = two_devices_model();
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes), *library = g_strconcat(path, ".so", NULL);
-  BpTarget *target = bp_target_parse("opencl -fp64=false"), *fallback = bp_target_parse("c");
+  const char *const *names = texts;
+  BpTarget *target = bp_target_parse(names[0]), *fallback = bp_target_parse(names[1]);
   const BpTarget *targets[] = {target};
   PlacedNodes placed = {0, TRUE};
   BpCompileOptions options = {.struct_size = sizeof(options), .targets = targets, .num_targets = 1};
@@ -734,10 +736,11 @@ static void test_two_devices(void) {
     g_error("%s", bp_error_message());
   g_assert_cmpint(placed.count, >=, 4);
   g_assert_true(placed.are_told);
-  if (has_device(BP_DEVICE_OPENCL)) {
+  const BpDevice device = {bp_target_device_type(target), 0};
+  if (has_device(device.device_type) && has_device(bp_target_device_type(fallback))) {
     float *x = onnx_float_values(15), *w = onnx_float_values(15);
-    run_two_devices(bp_model_create(module, (BpDevice){BP_DEVICE_OPENCL, 0}), x, w);
-    run_two_devices(bp_model_load(library, (BpDevice){BP_DEVICE_OPENCL, 0}), x, w);
+    run_two_devices(bp_model_create(module, device), x, w);
+    run_two_devices(bp_model_load(library, device), x, w);
     g_free(x);
     g_free(w);
   }
@@ -753,6 +756,8 @@ static void test_two_devices(void) {
 }
 
 int main(int argc, char **argv) {
+  static const char *const beside_host[] = {"opencl -fp64=false", "c"};
+  static const char *const beside_another[] = {"vulkan", "opencl"};
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/convolution/is-that-of-plain-loops", test_conv);
   g_test_add_func("/compile/convolution/block-of-a-network", test_block);
@@ -772,7 +777,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/factors/of-one-element", test_constant_factors);
   g_test_add_func("/compile/factors/whose-product-is-infinite", test_large_factors);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
-  g_test_add_func("/compile/two-devices/what-one-refuses-runs-on-the-other", test_two_devices);
+  g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-the-host", beside_host,
+                       test_two_devices);
+  g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-another", beside_another,
+                       test_two_devices);
   g_test_add_func("/compile/artifact/one-library-runs-on-all", test_one_library_for_all);
   g_test_add_func("/compile/device/is-one-that-there-is-code-for",
                   test_device_is_one_that_there_is_code_for);
