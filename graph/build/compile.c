@@ -148,9 +148,10 @@ static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuil
   return bp__graph_module_create(&artifact);
 }
 
-/* An older program's options end before it. */
+/* An older program's options end before it and what belongs to it. */
 static const BpTarget *fallback_of(const BpCompileOptions *options) {
-  return options->struct_size >= sizeof(*options) ? options->fallback : NULL;
+  size_t needed = offsetof(BpCompileOptions, placed_context) + sizeof(options->placed_context);
+  return options->struct_size >= needed ? options->fallback : NULL;
 }
 
 static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options) {

@@ -247,7 +247,7 @@ static int name_group(const BpBuild *build, BpGroups *groups, BpGroup *group, GH
 
 int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t size) {
   BpGroups groups = {0};
-  BpGroup group;
+  BpGroup group = {0};
   BpIrModule *ir = bp_ir_module_create();
   BpModule *code = NULL;
   if (ir && bp__build_group_of(&group, node) == 0) {
