@@ -78,6 +78,13 @@ static const BpIrNode *wrap(const Split *split, const Names *names, const BpIrNo
   return statement;
 }
 
+static bool has_unit_of(const Split *split, const BpIrNode *written) {
+  for (const Unit *unit = split->first; unit; unit = unit->next)
+    if (unit->written == written)
+      return true;
+  return false;
+}
+
 static int add_unit(Split *split, const BpIrNode *body, const BpIrNode *written) {
   Unit *unit = bp__ir_alloc(split->scratch, sizeof *unit);
   if (!unit)
@@ -105,6 +112,9 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
     split->last->body = bp_ir_seq(split->scratch, both, 2);
     return split->last->body ? 0 : -1;
   }
+  /* A kernel's output is whole: what comes later could not keep what an earlier one wrote. */
+  if (has_unit_of(split, written.buffer))
+    return refuse(split, "it writes a buffer, another one, and the first again");
   return add_unit(split, statement, written.buffer);
 }
 
@@ -165,7 +175,7 @@ static const BpIrNode *make_function(const Split *split, const Unit *unit, const
   return copy;
 }
 
-static int read_launch(const Split *split, const BpIrNode *function, BpKernel *kernel) {
+static int read_launch(const Split *split, const BpIrNode *function, BpKernelLaunch *kernel) {
   for (int32_t i = bp__ir_function_num_params(function); i < function->num_operands - 1; i++) {
     const BpIrNode *attr = function->operands[i];
     if (attr->kind != BP_IR_ATTR || strcmp(attr->str_value, BP_IR_ATTR_LAUNCH) != 0)
@@ -177,7 +187,8 @@ static int read_launch(const Split *split, const BpIrNode *function, BpKernel *k
   return 0;
 }
 
-static int make_kernel(const Split *split, const Unit *unit, int32_t index, BpKernel *kernel) {
+static int make_kernel(const Split *split, const Unit *unit, int32_t index,
+                       BpKernelLaunch *kernel) {
   char name[256];
   int32_t *args = bp__ir_alloc(split->result, (size_t)split->num_buffers * sizeof *args);
   if (!args || list_args(split, unit, args, &kernel->num_args) != 0)
@@ -195,8 +206,8 @@ static int make_kernel(const Split *split, const Unit *unit, int32_t index, BpKe
 }
 
 static int make_kernels(const Split *split, BpKernelList *list) {
-  size_t size = (size_t)split->num_units * sizeof(BpKernel);
-  BpKernel *kernels = bp__ir_alloc(split->result, size + 1);
+  size_t size = (size_t)split->num_units * sizeof(BpKernelLaunch);
+  BpKernelLaunch *kernels = bp__ir_alloc(split->result, size + 1);
   int32_t index = 0;
   if (!kernels)
     return -1;

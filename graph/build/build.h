@@ -40,7 +40,7 @@ typedef struct BpGroup {
   /* On a target with thread axes: what the function was taken apart into; and, once the group is
    * one of these, its launch. */
   const BpKernelList *kernels;
-  const BpKernel *kernel;
+  const BpKernelLaunch *kernel;
 } BpGroup;
 
 typedef struct BpGroups {

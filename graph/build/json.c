@@ -74,7 +74,7 @@ static void write_argument(Writer *writer, const char *name) {
 }
 
 /* The extents of the launch, in the order of the kernel's tags. */
-static void write_launch(Writer *writer, const BpKernel *kernel) {
+static void write_launch(Writer *writer, const BpKernelLaunch *kernel) {
   GString *text = g_string_new(NULL);
   for (int32_t i = 0; i < kernel->num_launch; i++)
     g_string_append_printf(text, "%s%" PRId64, i ? " " : "", kernel->launch[i]);

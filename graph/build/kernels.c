@@ -15,7 +15,7 @@ static BpGraphValue *value_of(const BpGroup *group, BpGraphValue *const *between
   return (size_t)arg < group->args.size ? group->args.items[arg] : group->output;
 }
 
-static int add_kernel(BpGroups *groups, const BpGroup *whole, const BpKernel *kernel,
+static int add_kernel(BpGroups *groups, const BpGroup *whole, const BpKernelLaunch *kernel,
                       BpGraphValue *const *between, BpList *expanded) {
   BpGroup *group = bp__arena_alloc(&groups->arena, sizeof(*group));
   if (!group || bp__list_push(expanded, group))

@@ -354,7 +354,7 @@ static void test_functions_split_into_kernels(void) {
   g_assert_cmpint(list.num_buffers, ==, 1);
   g_assert_cmpint(list.buffer_elements[0], ==, 8);
   g_assert_cmpint(list.buffer_dtypes[0].code, ==, BP_DTYPE_FLOAT);
-  const BpKernel *first = &list.kernels[0], *second = &list.kernels[1];
+  const BpKernelLaunch *first = &list.kernels[0], *second = &list.kernels[1];
   g_assert_cmpstr(first->name, ==, "f_part0");
   g_assert_cmpint(first->num_args, ==, 2);
   g_assert_cmpint(first->args[0], ==, 0);
@@ -434,6 +434,10 @@ static void test_what_is_no_kernel_is_refused(void) {
   } cases[] = {
       {"(assert (lt 1 2) \"so\")", "writes nothing"},
       {"(for i:int64 0 4 serial (seq (store A i 1:int32) (store B i 1:int32)))", "several buffers"},
+      {"(seq (for i:int64 0 4 serial (store A i 1:int32)) (for i:int64 0 4 serial (store B i "
+       "1:int32))"
+       " (for i:int64 0 2 serial (store A i 2:int32)))",
+       "the first again"},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     char *text = g_strdup_printf("(module (function \"f\" (buffer A int32 global 4)"

@@ -12,20 +12,21 @@ extern "C" {
 
 #define BP_KERNEL_MAX_LAUNCH 6 /* blockIdx.x, .y, .z, threadIdx.x, .y, .z */
 
-/* One kernel. An argument is the number of a parameter of the function, or -1 - b for buffer b of
- * the list. The last argument is the buffer that the kernel writes; the others it reads. */
-typedef struct BpKernel {
+/* One kernel and how it is launched. An argument is the number of a parameter of the function, or
+ * -1 - b for buffer b of the list. The last argument is the buffer that the kernel writes; the
+ * others it reads. */
+typedef struct BpKernelLaunch {
   const char *name; /* of its function */
   const int32_t *args;
   int32_t num_args;
   int32_t num_launch;
   int64_t launch[BP_KERNEL_MAX_LAUNCH]; /* one extent for each launch tag of the function */
-} BpKernel;
+} BpKernelLaunch;
 
 /* The kernels of a function in the order of their launches, and the buffers between them, which
  * whoever launches provides. */
 typedef struct BpKernelList {
-  const BpKernel *kernels;
+  const BpKernelLaunch *kernels;
   int32_t num_kernels;
   int32_t num_buffers;
   const BpDataType *buffer_dtypes;
@@ -36,7 +37,8 @@ typedef struct BpKernelList {
  * parameter or one in global memory, gets a kernel of its own, which is added to `module`. The
  * last one has the function's name, those before it that name with a number. What `list` gets
  * lives as long as `module`. A function whose top level is something else (an assertion, a launch
- * that is no constant) is refused with BP_ERROR_NOT_IMPLEMENTED. */
+ * that is no constant, a buffer that is written again after another) is refused with
+ * BP_ERROR_NOT_IMPLEMENTED. */
 BP_API int bp_ir_split_kernels(const BpIrModule *from, const char *function, BpIrModule *module,
                                BpKernelList *list);
 
