@@ -209,7 +209,7 @@ static void add_scaled(Linear *linear, const Linear *other, int64_t factor) {
   }
 }
 
-static int64_t greatest_common_divisor(int64_t a, int64_t b) {
+int64_t bp__greatest_divisor(int64_t a, int64_t b) {
   while (b) {
     int64_t rest = a % b;
     a = b;
@@ -225,7 +225,7 @@ static int64_t take_apart(const Linear *linear, int64_t divisor, int64_t thresho
   int64_t g = divisor;
   for (int32_t i = 0; i < linear->count; i++)
     if (llabs(linear->terms[i].multiple) >= threshold)
-      g = greatest_common_divisor(g, linear->terms[i].multiple);
+      g = bp__greatest_divisor(g, linear->terms[i].multiple);
   *high = (Linear){.constant = floor_div(linear->constant, g)};
   *low = (Linear){.constant = floor_mod(linear->constant, g)};
   for (int32_t i = 0; i < linear->count; i++) {

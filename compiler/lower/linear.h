@@ -58,6 +58,9 @@ typedef struct BpInterval {
 int bp__index_interval(BpIndexContext *context, const BpIrNode *node, BpInterval *interval,
                        bool *is_bounded);
 
+/* The greatest common divisor; 0 of 0 and 0. */
+int64_t bp__greatest_divisor(int64_t a, int64_t b);
+
 /* Splits node = multiple * var + rest, where the rest is free of var. False if it is not so. */
 bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNode *var,
                      int64_t *multiple, const BpIrNode **rest);

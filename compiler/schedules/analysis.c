@@ -55,10 +55,8 @@ static int visit_division(void *context, const BpIrNode *node) {
   if (!is_division || !bp__ir_const_int(node->operands[1], &divisor) || divisor < 1)
     return 0;
   int uses = bp__ir_uses(node->operands[0], divisors->var);
-  for (int64_t rest; uses == 1 && divisor != 0; divisor = rest) {
-    rest = divisors->common % divisor;
-    divisors->common = divisor;
-  }
+  if (uses == 1)
+    divisors->common = bp__greatest_divisor(divisors->common, divisor);
   return uses < 0 ? -1 : 0;
 }
 
@@ -236,6 +234,17 @@ bool bp__info_reads_in_place(const BpAnalysis *analysis, const BpStageInfo *cons
         return false;
   }
   return true;
+}
+
+bool bp__access_depends_on(const BpAccess *access, int32_t axis) {
+  return !access->is_linear[axis] || access->stride[axis] != 0;
+}
+
+double bp__stage_iterations(const BpTeStage *stage) {
+  double count = 1;
+  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes; i++)
+    count *= (double)stage->axes[i]->extent;
+  return count;
 }
 
 bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,

@@ -75,6 +75,10 @@ double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end);
 double bp__buffer_bytes(const BpIrNode *buffer);
 /* Whether the stage has its own schedule, place or loops already. */
 bool bp__stage_is_scheduled(const BpTeStage *stage);
+/* Whether the element that is read differs along a root axis. */
+bool bp__access_depends_on(const BpAccess *access, int32_t axis);
+/* How often the body of a stage runs, where it is computed once. */
+double bp__stage_iterations(const BpTeStage *stage);
 /* Whether a stage other than `reader` reads the tensor. */
 bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
                                 const BpTeTensor *tensor);

@@ -51,13 +51,6 @@ static int visit_reader(void *context, const BpIrNode *node) {
   return 0;
 }
 
-static double num_iterations(const BpTeStage *stage) {
-  double count = 1;
-  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes; i++)
-    count *= (double)stage->axes[i]->extent;
-  return count;
-}
-
 /* Whether computing the stage where it is read does not compute more, or little that is dear. */
 static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   double reads = 0;
@@ -67,12 +60,12 @@ static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
     if (!tensor->stage || !tensor->stage->body)
       continue;
     bp__ir_visit_once(tensor->stage->body, visit_reader, &reader);
-    reads += reader.reads * num_iterations(tensor->stage);
+    reads += reader.reads * bp__stage_iterations(tensor->stage);
     is_in_place |= reader.is_in_place;
   }
   /* All that read in place end up in one element of the output, where it is computed once. */
-  reads += is_in_place ? num_iterations(stage) : 0;
-  return reads <= num_iterations(stage) || is_cheap(stage);
+  reads += is_in_place ? bp__stage_iterations(stage) : 0;
+  return reads <= bp__stage_iterations(stage) || is_cheap(stage);
 }
 
 int bp__inline_stages(BpTe *te, const BpTeTensor *output) {
@@ -158,21 +151,6 @@ int bp_schedule_auto(BpTe *te, BpTeTensor *output, const BpTarget *target) {
     return -1;
   rc = machine.threads > 1 ? bp__schedule_threads(&analysis, output, &machine)
                            : schedule_all(&analysis, output, &machine);
-  bp__analysis_clear(&analysis);
-  return rc;
-}
-
-int bp_schedule_reduction(BpTe *te, BpTeTensor *output, const BpTarget *target) {
-  return bp_schedule_auto(te, output, target);
-}
-
-int bp_schedule_matmul(BpTe *te, const BpTarget *target, const BpFusedStages *stages) {
-  BpMachine machine = bp__machine(target);
-  BpAnalysis analysis;
-  if (bp__analysis_init(&analysis, te, stages->output) != 0)
-    return -1;
-  int rc = bp__schedule_tile(bp__analysis_find(&analysis, stages->work),
-                             bp__analysis_find(&analysis, stages->output), &machine);
   bp__analysis_clear(&analysis);
   return rc;
 }

@@ -176,13 +176,3 @@ int bp__schedule_run(BpTeStage *stage, BpTeAxis *run, int64_t lanes, int64_t cor
     return -1;
   return bp_te_vectorize(stage, lane);
 }
-
-int bp_schedule_elementwise(BpTe *te, BpTeTensor *tensor, const BpTarget *target) {
-  BpAnalysis analysis;
-  BpMachine machine = bp__machine(target);
-  if (bp__analysis_init(&analysis, te, tensor) != 0)
-    return -1;
-  int rc = bp__schedule_elementwise(bp__analysis_find(&analysis, tensor), &machine);
-  bp__analysis_clear(&analysis);
-  return rc;
-}

@@ -32,13 +32,6 @@ static int visit_read(void *context, const BpIrNode *node) {
   return 0;
 }
 
-static double num_iterations(const BpTeStage *stage) {
-  double count = 1;
-  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes; i++)
-    count *= (double)stage->axes[i]->extent;
-  return count;
-}
-
 /* Whether the one stage that reads this one reads each element where it computes its own, or does
  * little with it. */
 static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
@@ -50,8 +43,9 @@ static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
         bp__ir_visit_once(tensor->stage->body, visit_read, &reads) != 0 || reads.count == 0)
       continue;
     readers++;
-    bool is_light = reads.count == 1 && tensor->stage->reduce_op >= 0 &&
-                    num_iterations(tensor->stage) < KEPT_INTENSITY * num_iterations(stage);
+    bool is_light =
+        reads.count == 1 && tensor->stage->reduce_op >= 0 &&
+        bp__stage_iterations(tensor->stage) < KEPT_INTENSITY * bp__stage_iterations(stage);
     pays &= (reads.are_in_place && reads.count <= MOST_READS) || is_light;
   }
   return readers == 1 && pays;

@@ -15,10 +15,6 @@ typedef struct BlockTile {
   int64_t each; /* rows and columns of one thread */
 } BlockTile;
 
-static bool depends_on(const BpAccess *access, int32_t axis) {
-  return !access->is_linear[axis] || access->stride[axis] != 0;
-}
-
 /* The tensor that is read, if it lies in memory: an input or a kernel's result. */
 static BpTeTensor *operand_of(const BpStageInfo *work, const BpAccess *access) {
   const BpLowering *lowering = &work->analysis->lowering;
@@ -40,8 +36,8 @@ static bool reduces_along_one(const BpStageInfo *work) {
   int32_t axes = 0;
   for (int32_t i = work->ndim; i < work->num_roots; i++) {
     axes += work->extent[i] > 1;
-    if (work->extent[i] > 1 &&
-        (!depends_on(&work->accesses[0], i) || !depends_on(&work->accesses[1], i)))
+    if (work->extent[i] > 1 && (!bp__access_depends_on(&work->accesses[0], i) ||
+                                !bp__access_depends_on(&work->accesses[1], i)))
       return false;
   }
   return axes == 1;
@@ -54,14 +50,15 @@ static bool find_sides(const BpStageInfo *work, BlockTile *tile, const BpAccess 
   tile->columns = work->ndim - 1;
   while (tile->columns > 0 && work->extent[tile->columns] == 1)
     tile->columns--;
-  *a = &work->accesses[depends_on(&work->accesses[0], tile->columns)];
-  *b = &work->accesses[!depends_on(&work->accesses[0], tile->columns)];
+  *a = &work->accesses[bp__access_depends_on(&work->accesses[0], tile->columns)];
+  *b = &work->accesses[!bp__access_depends_on(&work->accesses[0], tile->columns)];
   tile->rows = -1;
   for (int32_t i = 0; i < tile->columns; i++)
-    if (depends_on(*a, i) && !depends_on(*b, i) &&
+    if (bp__access_depends_on(*a, i) && !bp__access_depends_on(*b, i) &&
         (tile->rows < 0 || work->extent[i] > work->extent[tile->rows]))
       tile->rows = i;
-  return tile->rows >= 0 && depends_on(*b, tile->columns) && !depends_on(*a, tile->columns);
+  return tile->rows >= 0 && bp__access_depends_on(*b, tile->columns) &&
+         !bp__access_depends_on(*a, tile->columns);
 }
 
 /* The largest square that a thread can have with every core at work; 0: none. */

@@ -21,14 +21,11 @@ typedef struct ThreadTile {
   int64_t threads;
 } ThreadTile;
 
-static bool depends_on(const BpAccess *access, int32_t axis) {
-  return !access->is_linear[axis] || access->stride[axis] != 0;
-}
-
 /* Whether the same accesses depend on two axes. */
 static bool are_alike(const BpStageInfo *info, int32_t a, int32_t b) {
   for (int32_t i = 0; i < info->num_accesses; i++)
-    if (depends_on(&info->accesses[i], a) != depends_on(&info->accesses[i], b))
+    if (bp__access_depends_on(&info->accesses[i], a) !=
+        bp__access_depends_on(&info->accesses[i], b))
       return false;
   return true;
 }
@@ -52,7 +49,8 @@ static int32_t first_lane_axis(const BpStageInfo *info, int64_t threads) {
 /* Whether what a thread loads along its lanes serves again along `axis`. */
 static bool has_reuse(const BpStageInfo *info, int32_t axis, int32_t last) {
   for (int32_t i = 0; i < info->num_accesses; i++)
-    if (depends_on(&info->accesses[i], last) && !depends_on(&info->accesses[i], axis))
+    if (bp__access_depends_on(&info->accesses[i], last) &&
+        !bp__access_depends_on(&info->accesses[i], axis))
       return true;
   return false;
 }
@@ -70,7 +68,7 @@ static int32_t tiled_axis(const BpStageInfo *info, int32_t first_lane) {
 static int64_t tile_size(int64_t extent, int64_t most) {
   int64_t best = 1, best_work = INT64_MAX;
   for (int64_t size = 1; size <= most && size <= extent; size++) {
-    int64_t work = (extent + size - 1) / size * size;
+    int64_t work = bp__divide_up(extent, size) * size;
     /* A smaller tile loads more: it has to save an eighth. */
     if (work <= best_work || (work - best_work) * 8 < work) {
       best = size;
@@ -124,7 +122,7 @@ int bp__bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count) {
   for (int32_t i = 1; i < count; i++)
     if (bp_te_fuse(stage, order[0], order[i], &order[0]) != 0)
       return -1;
-  int64_t each = (bp_te_axis_extent(order[0]) + BP__MOST_BLOCKS - 1) / BP__MOST_BLOCKS;
+  int64_t each = bp__divide_up(bp_te_axis_extent(order[0]), BP__MOST_BLOCKS);
   if (each > 1 && bp_te_split(stage, order[0], each, BP_TE_TAIL_GUARD, &order[0], &serial) != 0)
     return -1;
   return bp_te_bind(stage, order[0], "blockIdx.y");

@@ -30,7 +30,7 @@ int bp__bind_run(BpTeStage *stage, BpTeAxis *run, int64_t threads, bool blocks) 
     return -1;
   if (!block || !blocks)
     return 0;
-  int64_t each = (bp_te_axis_extent(block) + BP__MOST_BLOCKS - 1) / BP__MOST_BLOCKS;
+  int64_t each = bp__divide_up(bp_te_axis_extent(block), BP__MOST_BLOCKS);
   if (each > 1 && bp_te_split(stage, block, each, BP_TE_TAIL_GUARD, &block, &serial) != 0)
     return -1;
   return bp_te_bind(stage, block, "blockIdx.x");

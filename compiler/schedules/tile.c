@@ -23,10 +23,6 @@ typedef struct Tile {
   int64_t vectors;
 } Tile;
 
-static int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /* ---- Choosing the tile ----------------------------------------------------------------------- */
 
 /* The last data axis that has any length. */
@@ -51,15 +47,12 @@ static double values_of(const BpStageInfo *info, const BpAccess *access, const T
 static int64_t piece_of(const BpStageInfo *info, int32_t axis) {
   int64_t common = 0;
   for (int32_t i = 0; i < info->num_accesses; i++)
-    for (int64_t piece = info->accesses[i].piece[axis], rest; piece != 0; piece = rest) {
-      rest = common % piece;
-      common = piece;
-    }
+    common = bp__greatest_divisor(common, info->accesses[i].piece[axis]);
   return common;
 }
 
 static bool is_vector_access(const BpAccess *access, const Tile *tile) {
-  return !access->is_linear[tile->vector_axis] || access->stride[tile->vector_axis] != 0;
+  return bp__access_depends_on(access, tile->vector_axis);
 }
 
 /* Loads of one step, in cycles' work of one load unit; and the registers that hold operands. */
@@ -117,10 +110,10 @@ static double cost_of(const BpStageInfo *info, const Tile *tile, const BpMachine
   for (int32_t i = 0; i < info->ndim; i++)
     if (i != tile->vector_axis) {
       accumulators *= (double)tile->size[i];
-      tiles *= (double)ceil_div(info->extent[i], tile->size[i]);
+      tiles *= (double)bp__divide_up(info->extent[i], tile->size[i]);
     }
-  tiles *=
-      (double)ceil_div(ceil_div(info->extent[tile->vector_axis], machine->lanes), tile->vectors);
+  tiles *= (double)bp__divide_up(bp__divide_up(info->extent[tile->vector_axis], machine->lanes),
+                                 tile->vectors);
   double loads = loads_of(info, &mean, machine, accumulators, &registers);
   /* With one vector to multiply, compilers keep values to broadcast in registers of their own. */
   double spare = registers > 2 ? 0 : (double)machine->registers / 3;
@@ -155,9 +148,9 @@ static void search(const BpStageInfo *info, const BpMachine *machine, int32_t ax
   for (int64_t size = 1; size <= info->extent[axis] && size * tile->vectors <= machine->registers;
        size++) {
     /* Only the smallest size for each number of tiles. */
-    if (ceil_div(info->extent[axis], size) == last || piece % size != 0)
+    if (bp__divide_up(info->extent[axis], size) == last || piece % size != 0)
       continue;
-    last = ceil_div(info->extent[axis], size);
+    last = bp__divide_up(info->extent[axis], size);
     tile->size[axis] = size;
     search(info, machine, axis - 1, tiled + (size > 1), tile, best, best_cost);
   }
@@ -170,7 +163,7 @@ static Tile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
   for (int32_t i = 0; i < info->ndim; i++)
     tile.size[i] = 1;
   Tile best = tile;
-  int64_t most = ceil_div(info->extent[tile.vector_axis], machine->lanes);
+  int64_t most = bp__divide_up(info->extent[tile.vector_axis], machine->lanes);
   int64_t piece = piece_of(info, tile.vector_axis);
   for (tile.vectors = 1; tile.vectors <= most && tile.vectors <= MAX_VECTORS; tile.vectors++) {
     tile.size[tile.vector_axis] = tile.vectors * machine->lanes;
@@ -186,7 +179,7 @@ static Tile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
 /* Moving the last tile back costs repeated work; where that is little it saves a second version.
  * Pieces of an operand keep tiles where they are. */
 static int32_t tail_for(const BpStageInfo *info, int32_t axis, int64_t size, int32_t otherwise) {
-  int64_t extent = info->extent[axis], waste = ceil_div(extent, size) * size - extent;
+  int64_t extent = info->extent[axis], waste = bp__divide_up(extent, size) * size - extent;
   if (piece_of(info, axis) != 0)
     return BP_TE_TAIL_PEEL;
   return extent >= size && waste * 20 <= extent ? BP_TE_TAIL_OVERLAP : otherwise;
