@@ -315,13 +315,23 @@ static const char support[] =
     "  float size = abs(x), result = 0.5 * bp_log1p(2.0 * size / (1.0 - size));\n"
     "  return x < 0.0 ? -result : result;\n"
     "}\n"
+    /* Exact, a bit of the quotient at a time: `part` is at most `rest`, and that less than twice as
+     * large. */
+    "int bp_exponent(float x) {\n"
+    "  return x < 1.17549435e-38 ? (floatBitsToInt(x * 8388608.0) >> 23) - 23\n"
+    "                            : floatBitsToInt(x) >> 23;\n"
+    "}\n"
     "float bp_fmod(float a, float b) {\n"
-    "  float size = abs(b);\n"
-    "  if (isinf(b) && !isinf(a))\n"
+    "  float size = abs(b), rest = abs(a);\n"
+    "  if (!(size > 0.0) || isnan(a) || isinf(a))\n"
+    "    return uintBitsToFloat(0x7fc00000u);\n"
+    "  if (isinf(size))\n"
     "    return a;\n"
-    "  float rest = abs(a) - size * trunc(abs(a) / size);\n"
-    "  rest = rest < 0.0 ? rest + size : rest >= size ? rest - size : rest;\n"
-    "  return a < 0.0 ? -rest : rest;\n"
+    "  for (int n = bp_exponent(rest) - bp_exponent(size); rest >= size; n--) {\n"
+    "    float part = bp_scale(size, n);\n"
+    "    rest -= part <= rest ? part : 0.0;\n"
+    "  }\n"
+    "  return floatBitsToInt(a) < 0 ? -rest : rest;\n"
     "}\n";
 
 /* ---- Intrinsics ---------------------------------------------------------------------------- */

@@ -272,11 +272,16 @@ BP_ROW_SCALAR(div) {
 /* fmod 0: the sign of the divisor; 1: that of the dividend, as C's fmod. */
 BP_ROW_SCALAR(mod) {
   int like_c = bp__node_int(node, "fmod", 0) != 0;
-  const BpIrNode *quotient;
+  const BpIrNode *rest, *zero;
   if (!is_float(args[0]))
     return safe_divide(ir, like_c ? BP_IR_MOD : BP_IR_FLOORMOD, args[0], args[1]);
-  quotient = x_call1(ir, like_c ? "trunc" : "floor", x_div(ir, args[0], args[1]));
-  return x_sub(ir, args[0], x_mul(ir, quotient, args[1]));
+  rest = bp_ir_call(ir, x_dtype(args[0]), BP_IR_CALL_INTRINSIC, "fmod", args, 2);
+  if (like_c || !rest)
+    return rest;
+  zero = number(ir, rest, 0);
+  return bp_ir_select(
+      ir, bp_ir_select(ir, x_lt(ir, args[1], zero), x_lt(ir, zero, rest), x_lt(ir, rest, zero)),
+      x_add(ir, rest, args[1]), rest);
 }
 
 /* Small powers, which are most of those in models, without the function. */

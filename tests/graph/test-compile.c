@@ -618,6 +618,32 @@ static void test_large_factors(void) {
   check(builder, x, y, 6);
 }
 
+/* Of quotients that a float does not hold, and by what is infinite. */
+static void test_remainders(void) {
+  float x[6] = {1e10f, -5163.265f, 3.666414e11f, 7, -1e20f, 2.5f};
+  const struct {
+    const char *divisor, *attribute;
+    float value;
+  } cases[] = {{"value_float=3f", "fmod=1", 3},
+               {"value_float=0.1f", "fmod=1", 0.1f},
+               {"value_float=-0.7f", "fmod=0", -0.7f},
+               {"value_float=1e30f", "fmod=1", 1e30f}};
+  for (size_t c = 0; c < G_N_ELEMENTS(cases); c++) {
+    OnnxBuilder *builder = onnx_builder_new();
+    float y[6];
+    onnx_input(builder, "x", ONNX_FLOAT, "6");
+    onnx_node(builder, "Constant", "", "f", cases[c].divisor);
+    onnx_node(builder, "Mod", "x,f", "y", cases[c].attribute);
+    onnx_output(builder, "y");
+    for (int i = 0; i < 6; i++) {
+      y[i] = fmodf(x[i], cases[c].value);
+      if (!strcmp(cases[c].attribute, "fmod=0") && y[i] > 0)
+        y[i] += cases[c].value;
+    }
+    check(builder, x, y, 6);
+  }
+}
+
 static void test_outputs_without_nodes(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(6), *w = onnx_float_values(6);
@@ -776,6 +802,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/resize/linear", test_resize);
   g_test_add_func("/compile/factors/of-one-element", test_constant_factors);
   g_test_add_func("/compile/factors/whose-product-is-infinite", test_large_factors);
+  g_test_add_func("/compile/remainders/are-exact", test_remainders);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
   g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-the-host", beside_host,
                        test_two_devices);
