@@ -126,9 +126,10 @@ typedef struct BpPluginDiagnosis BpPluginDiagnosis;
  * bp_plugin_diagnosis_free. */
 BP_API BpPluginDiagnosis *bp_plugin_diagnose(void);
 BP_API size_t bp_plugin_diagnosis_size(const BpPluginDiagnosis *diagnosis);
-/* NULL with an error beyond the last. */
+/* One of them, borrowed from the diagnosis; NULL with an error beyond the last. */
 BP_API const BpPluginFinding *bp_plugin_diagnosis_get(const BpPluginDiagnosis *diagnosis,
                                                       size_t index);
+/* Frees a diagnosis and all that was borrowed from it; NULL is let pass. */
 BP_API void bp_plugin_diagnosis_free(BpPluginDiagnosis *diagnosis);
 
 /* For the program that tries plugins out (backplane-trial), in a process that may crash: activates

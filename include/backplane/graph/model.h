@@ -29,8 +29,7 @@ typedef struct BpInputShape {
 /* Progress of a long compilation: `done` of `total` steps; stage is a short static text. */
 typedef void (*BpProgress)(void *context, const char *stage, int32_t done, int32_t total);
 
-/* A node that is left to the fallback: the target that refused it, and why. The texts are borrowed.
- */
+/* A node that is left to the fallback: the target that refused it, and why; texts are borrowed. */
 typedef void (*BpPlaced)(void *context, const char *node, const char *target, const char *why);
 
 /* How to compile; zero is the default of every member that has one. */
