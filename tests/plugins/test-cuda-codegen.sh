@@ -3,6 +3,7 @@
 # The code that target kind cuda generates means what the interpreter says, as far as the host's C++
 # compiler can tell: tests/compiler/test-codegen in the simulation of NVIDIA's driver and compiler.
 set -u
+unset BP_TEST_NVRTC # the real compiler's code is for a real GPU
 cd "$top_builddir" || exit 1
 mock=$top_builddir/tests/mock/.libs
 if ! command -v c++ >/dev/null; then
