@@ -59,6 +59,12 @@ static const BpSlot *find_slot(BpEmitter *e, const Access *access) {
   return NULL;
 }
 
+/* The largest power of two that divides value, which is not 0, and is at most `most`. */
+static int64_t power_in(int64_t value, int64_t most) {
+  uint64_t power = (uint64_t)value & -(uint64_t)value;
+  return power < (uint64_t)most ? (int64_t)power : most;
+}
+
 /* Whether an integer is surely a multiple of a power of two, as far as `depth` steps tell. */
 static int is_multiple(BpEmitter *e, const BpIrNode *node, int64_t power, int32_t depth) {
   int32_t kind = e->ir->kind(node), code = e->ir->dtype(node).code;
@@ -82,7 +88,7 @@ static int is_multiple(BpEmitter *e, const BpIrNode *node, int64_t power, int32_
     return 0;
   const BpIrNode *a = e->ir->operand(node, 0), *b = e->ir->operand(node, 1);
   if (constant(e, b, &value) && value != 0)
-    return is_multiple(e, a, power / ((value & -value) < power ? (value & -value) : power), depth);
+    return is_multiple(e, a, power / power_in(value, power), depth);
   return is_multiple(e, a, power, depth) || is_multiple(e, b, power, depth);
 }
 

@@ -106,7 +106,7 @@ static const BpDeviceApi *find_kind(Selection *selection, const char *what, cons
 
 static int has_word(const char *list, const char *word) {
   size_t length = strlen(word);
-  for (const char *at = list; (at = strstr(at, word)); at += length)
+  for (const char *at = list; length && (at = strstr(at, word)); at += length)
     if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
       return 1;
   return 0;

@@ -31,9 +31,11 @@ static int read_text(const char *path, char **text) {
   if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
     return 0;
   ssize_t size = -1;
-  if (fd >= 0 && !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_size <= FILE_MAX) {
-    *text = g_malloc0((gsize)status.st_size + 1);
-    size = read(fd, *text, (size_t)status.st_size);
+  int is_file = 1;
+  if (fd >= 0 && !fstat(fd, &status)) {
+    is_file = S_ISREG(status.st_mode) && status.st_size <= FILE_MAX;
+    *text = is_file ? g_malloc0((gsize)status.st_size + 1) : NULL;
+    size = is_file ? read(fd, *text, (size_t)status.st_size) : -1;
   }
   int error = errno;
   if (fd >= 0)
@@ -43,7 +45,7 @@ static int read_text(const char *path, char **text) {
   g_free(*text);
   *text = NULL;
   return bp_error_raise(BP_ERROR_IO, "cannot read the configuration %s: %s", path,
-                        fd < 0 ? g_strerror(error) : "it is no file of at most 64 KiB");
+                        is_file ? g_strerror(error) : "it is no file of at most 64 KiB");
 }
 
 static int get_from(const char *path, const char *group, const char *key, char **value) {

@@ -61,9 +61,11 @@ static char *describe(const BpGroup *group) {
   char *text = NULL, shape[BP_VALUE_TEXT];
   size_t size;
   FILE *out = open_memstream(&text, &size);
+  if (out)
+    fprintf(out, "%d\n", group->place);
   for (size_t i = 0; out && i < group->nodes.size; i++) {
     const BpGraphNode *node = group->nodes.items[i];
-    fprintf(out, "%d %s %d %s", group->place, node->op->name, node->version,
+    fprintf(out, "%s %d %s", node->op->name, node->version,
             bp__value_format(node->outputs[0], shape));
     for (int32_t k = 0; k < node->num_attrs; k++)
       describe_attr(out, &node->attrs[k]);

@@ -379,7 +379,7 @@ static int find_input(const BpModel *model, const char *name, uint32_t *arg) {
   char names[1024] = "";
   size_t used = 0;
   BpModelTensorInfo info;
-  for (int32_t i = 0; bp_model_num_inputs(model) > i; i++) {
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
     if (bp_model_input_info(model, i, &info) < 0)
       return -1;
     if (strcmp(info.name, name) == 0) {
