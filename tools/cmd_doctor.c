@@ -36,8 +36,7 @@ static const BpPluginReason *find_reason(const char *code) {
   return reason;
 }
 
-/* ---- Selection --------------------------------------------------------------------------------
- */
+/* ---- Selection --------------------------------------------------------------------------- */
 
 /* Whether the device, "opencl:1", is of one of the kinds. */
 static gboolean has_kind(const char *kinds, const char *device) {
@@ -93,8 +92,7 @@ static GArray *collect(const BpPluginDiagnosis *diagnosis, const BpPluginList *l
   return findings;
 }
 
-/* ---- What the status is ------------------------------------------------------------------------
- */
+/* ---- What the status is ------------------------------------------------------------------ */
 
 static int32_t worst_severity(const GArray *findings) {
   int32_t worst = BP_SEVERITY_OK;
@@ -111,8 +109,7 @@ static int exit_status(const GArray *findings, const Choice *choice) {
                                     : (worst == BP_SEVERITY_WARNING ? EXIT_WARNING : EXIT_OK);
 }
 
-/* ---- Text --------------------------------------------------------------------------------------
- */
+/* ---- Text -------------------------------------------------------------------------------- */
 
 static void print_finding(const BpPluginFinding *finding) {
   printf("  %-12s  %-7s  ", bp_plugin_stage_name(finding->stage),
@@ -160,8 +157,7 @@ static void print_codes(void) {
   table_print(table);
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------
- */
+/* ---- JSON -------------------------------------------------------------------------------- */
 
 static void add_finding_json(JsonBuilder *builder, const BpPluginFinding *finding) {
   json_builder_begin_object(builder);
@@ -190,8 +186,7 @@ static void print_json(const GArray *findings, const Choice *choice) {
   command_print_json(builder);
 }
 
-/* ---- The command -------------------------------------------------------------------------------
- */
+/* ---- The command ------------------------------------------------------------------------- */
 
 static int examine(gboolean json) {
   BpPluginDiagnosis *diagnosis = bp_plugin_diagnose();

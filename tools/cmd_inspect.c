@@ -36,7 +36,7 @@ static void add_words(Facts *facts, const char *name, const char *words) {
   add_list(facts, name, g_strsplit(words, " ", -1));
 }
 
-/* ---- What can be inspected ---------------------------------------------------------------- */
+/* ---- What can be inspected --------------------------------------------------------------- */
 
 static int inspect_plugin(const char *name, const ModelOptions *options, Facts *facts) {
   (void)options;
@@ -201,8 +201,7 @@ static const struct {
     {"function", inspect_function}, {"model", inspect_model},
 };
 
-/* ---- Output -------------------------------------------------------------------------------------
- */
+/* ---- Output ------------------------------------------------------------------------------ */
 
 static void print_text(const Facts *facts) {
   static const char *const headers[] = {"FACT", "VALUE", NULL};

@@ -8,8 +8,7 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
-/* ---- Devices ------------------------------------------------------------------------------------
- */
+/* ---- Devices ----------------------------------------------------------------------------- */
 
 /* One row: a device, or a kind without one. Strings are owned. */
 typedef struct DeviceRow {
@@ -130,8 +129,7 @@ static void add_devices_json(JsonBuilder *builder, char *const *kinds) {
   g_ptr_array_unref(rows);
 }
 
-/* ---- Plugins ------------------------------------------------------------------------------------
- */
+/* ---- Plugins ----------------------------------------------------------------------------- */
 
 static void add_plugin_json(JsonBuilder *builder, const BpPluginInfo *info) {
   json_builder_begin_object(builder);

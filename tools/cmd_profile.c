@@ -26,8 +26,7 @@ static int add_record(void *visitor, const char *node, const char *function, int
   return 0;
 }
 
-/* ---- Output ------------------------------------------------------------------------------------
- */
+/* ---- Output ------------------------------------------------------------------------------ */
 
 static int slower_first(const void *a, const void *b) {
   int64_t x = ((const Record *)a)->duration_ns, y = ((const Record *)b)->duration_ns;
@@ -114,7 +113,7 @@ static int write_trace(const char *path, const GArray *records) {
   return status;
 }
 
-/* ---- The command -------------------------------------------------------------------------- */
+/* ---- The command ------------------------------------------------------------------------- */
 
 typedef struct ProfileOptions {
   char *trace;

@@ -28,8 +28,7 @@ static void output_clear(void *output) {
   g_free(self);
 }
 
-/* ---- Showing numbers ---------------------------------------------------------------------------
- */
+/* ---- Showing numbers --------------------------------------------------------------------- */
 
 static gboolean element_to_double(const char *data, BpDataType dtype, double *value) {
   if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 32)
@@ -75,7 +74,7 @@ static char *first_elements(const BpTensorView *view) {
   return g_string_free(text, FALSE);
 }
 
-/* ---- Outputs ------------------------------------------------------------------------------ */
+/* ---- Outputs ----------------------------------------------------------------------------- */
 
 static int write_output(Output *output, const char *dir) {
   char *file = name_to_file_name(output->info.name);
@@ -111,7 +110,7 @@ static int collect_outputs(const LoadedModel *loaded, const char *dir, GPtrArray
   return 0;
 }
 
-/* ---- Reports ------------------------------------------------------------------------------ */
+/* ---- Reports ----------------------------------------------------------------------------- */
 
 static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *outputs) {
   static const char *const headers[] = {"OUTPUT", "DTYPE", "SHAPE", "VALUES", NULL};
@@ -152,8 +151,7 @@ static void print_json(const LoadedModel *loaded, double ms, const GPtrArray *ou
   command_print_json(builder);
 }
 
-/* ---- The command --------------------------------------------------------------------------------
- */
+/* ---- The command ------------------------------------------------------------------------- */
 
 static int run_once(LoadedModel *loaded, double *ms) {
   gint64 start = g_get_monotonic_time();

@@ -34,7 +34,7 @@ int cmd_run(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 
-/* ---- Options and messages ----------------------------------------------------------------- */
+/* ---- Options and messages ---------------------------------------------------------------- */
 
 /* Parses `entries` for a command whose free arguments are described by `arguments` and whose help
  * ends in `details`. Returns FALSE after saying what is wrong. */
@@ -45,7 +45,7 @@ int command_usage_error(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Says this thread's error on stderr, as JSON on stdout if `json`. Returns EXIT_FAIL. */
 int command_fail(gboolean json);
 
-/* ---- Output ------------------------------------------------------------------------------- */
+/* ---- Output ------------------------------------------------------------------------------ */
 
 /* Prints a JSON document, indented, and frees `builder`. */
 void command_print_json(JsonBuilder *builder);
@@ -70,8 +70,7 @@ void table_add(Table *table, ...);
 /* Prints and frees it. */
 void table_print(Table *table);
 
-/* ---- Models -----------------------------------------------------------------------------------
- */
+/* ---- Models ------------------------------------------------------------------------------ */
 
 /* Options that run, bench and profile have in common. */
 typedef struct ModelOptions {
@@ -117,8 +116,7 @@ gboolean path_is_onnx(const char *path);
 /* A name as a file name: what is not a letter, digit, '.' or '-' becomes '_' (transfer full). */
 char *name_to_file_name(const char *name);
 
-/* ---- Files --------------------------------------------------------------------------------------
- */
+/* ---- Files ------------------------------------------------------------------------------- */
 
 /* Reads a PNG into a float tensor of `shape` (N=1, C of 1 or 3, H, W; or C,H,W or H,W), value/255
  * (transfer full). Other sizes are an error. */

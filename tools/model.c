@@ -64,7 +64,7 @@ char *name_to_file_name(const char *name) {
   return text;
 }
 
-/* ---- Shapes ------------------------------------------------------------------------------- */
+/* ---- Shapes ------------------------------------------------------------------------------ */
 
 /* Splits "NAME=REST" at the last '=' before REST, since names may hold '='. */
 static int split_assignment(const char *text, const char *option, char **name, const char **rest) {
@@ -119,8 +119,7 @@ static BpInputShape *parse_shapes(char *const *options, guint count) {
   return shapes;
 }
 
-/* ---- Compiling ---------------------------------------------------------------------------------
- */
+/* ---- Compiling --------------------------------------------------------------------------- */
 
 static void show_progress(void *context, const char *stage, int32_t done, int32_t total) {
   (void)context;
@@ -209,7 +208,7 @@ BpModule *model_compile(const char *path, const char *targets, const char *fallb
   return module;
 }
 
-/* ---- Opening ------------------------------------------------------------------------------ */
+/* ---- Opening ----------------------------------------------------------------------------- */
 
 static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded) {
   if (!options->target)
@@ -339,7 +338,7 @@ void model_close(LoadedModel *loaded) {
   *loaded = (LoadedModel){.report = NULL};
 }
 
-/* ---- Inputs ------------------------------------------------------------------------------- */
+/* ---- Inputs ------------------------------------------------------------------------------ */
 
 static int find_input(const BpModel *model, const char *name, BpModelTensorInfo *info) {
   GString *names = g_string_new(NULL);

@@ -47,7 +47,7 @@ static void must(int failed, const char *what) {
     fail(what);
 }
 
-/* ---- The driver's own API -------------------------------------------------------------------- */
+/* ---- The driver's own API ---------------------------------------------------------------- */
 
 static struct {
   CUstream stream;
@@ -92,7 +92,7 @@ static void raw_wait(void) {
   must(cu.cuStreamSynchronize(raw.stream), "cuStreamSynchronize");
 }
 
-/* ---- Ours ------------------------------------------------------------------------------------ */
+/* ---- Ours -------------------------------------------------------------------------------- */
 
 static const char ir_text[] =
     "(module (function \"empty\" (buffer A float32 global 1) (seq))"
@@ -175,8 +175,7 @@ static void our_wait(void) {
   must(bp_stream_sync(device, NULL), "sync");
 }
 
-/* ---- What is compared: seconds for one operation ----------------------------------------------
- */
+/* ---- What is compared: seconds for one operation ----------------------------------------- */
 
 static double now(void) {
   struct timespec time;
@@ -292,8 +291,7 @@ static void compare(const char *what, int rounds, double bar, double (*our)(void
          their_least * 1e6, our_least / their_least, bar);
 }
 
-/* ---- A matrix product -------------------------------------------------------------------------
- */
+/* ---- A matrix product -------------------------------------------------------------------- */
 
 static struct {
   int size;

@@ -48,7 +48,7 @@ static double now_seconds(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* ---- Models ---------------------------------------------------------------------------------- */
+/* ---- Models ------------------------------------------------------------------------------ */
 
 typedef struct Ours {
   BpModel *model;
@@ -114,7 +114,7 @@ static void run_ours(void *context) {
   result_of(ours);
 }
 
-/* ---- Measuring ------------------------------------------------------------------------------- */
+/* ---- Measuring --------------------------------------------------------------------------- */
 
 typedef struct Candidate {
   void (*run)(void *context);
@@ -147,7 +147,7 @@ static void measure(Candidate *candidates, int count) {
       candidates[i].best = fmin(candidates[i].best, time_series(&candidates[i]));
 }
 
-/* ---- Products -------------------------------------------------------------------------------- */
+/* ---- Products ---------------------------------------------------------------------------- */
 
 typedef struct Product {
   int64_t rows, inner, columns;
@@ -212,7 +212,7 @@ static int compare_product(const Product *p, int is_constant, int threads) {
   return difference < 1e-5;
 }
 
-/* ---- Vectors --------------------------------------------------------------------------------- */
+/* ---- Vectors ----------------------------------------------------------------------------- */
 
 typedef struct Copy {
   float *to;
@@ -255,7 +255,7 @@ static int compare_sum(int threads) {
   return is_right;
 }
 
-/* ---- All ------------------------------------------------------------------------------------- */
+/* ---- All --------------------------------------------------------------------------------- */
 
 static int compare_all(char **words, int count) {
   static const int64_t sizes[] = {256, 512, 1024, 2048};

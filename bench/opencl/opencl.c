@@ -61,7 +61,7 @@ static void must(int failed, const char *what) {
     fail(what);
 }
 
-/* ---- The driver's own API -------------------------------------------------------------------- */
+/* ---- The driver's own API ---------------------------------------------------------------- */
 
 static struct {
   cl_context context;
@@ -116,7 +116,7 @@ static void raw_launch(cl_kernel kernel, size_t groups) {
        "clEnqueueNDRangeKernel");
 }
 
-/* ---- Ours ------------------------------------------------------------------------------------ */
+/* ---- Ours -------------------------------------------------------------------------------- */
 
 static const char ir_text[] =
     "(module (function \"empty\" (buffer A float32 global 1) (seq))"
@@ -173,8 +173,7 @@ static void open_ours(void) {
   bp_object_release(target);
 }
 
-/* ---- What is compared: seconds for one operation ----------------------------------------------
- */
+/* ---- What is compared: seconds for one operation ----------------------------------------- */
 
 static double now(void) {
   struct timespec time;

@@ -40,7 +40,7 @@ static void must(int failed, const char *what) {
     fail(what);
 }
 
-/* ---- The driver's own API -------------------------------------------------------------------- */
+/* ---- The driver's own API ---------------------------------------------------------------- */
 
 /* A kernel with two storage buffers at most. */
 typedef struct Kernel {
@@ -214,7 +214,7 @@ static void raw_submit_and_wait(void) {
   must(vkResetFences(raw.device, 1, &raw.fence), "vkResetFences");
 }
 
-/* ---- Ours ------------------------------------------------------------------------------------ */
+/* ---- Ours -------------------------------------------------------------------------------- */
 
 static const char ir_text[] =
     "(module (function \"empty\" (buffer A float32 global 1) (seq))"
@@ -271,8 +271,7 @@ static void open_ours(void) {
   bp_object_release(target);
 }
 
-/* ---- What is compared: seconds for one operation ----------------------------------------------
- */
+/* ---- What is compared: seconds for one operation ----------------------------------------- */
 
 static double now(void) {
   struct timespec time;

@@ -31,7 +31,7 @@ static int read_args(BpEmitter *e, const BpIrNode *node, Args *args) {
   return 0;
 }
 
-/* ---- Intrinsics ---------------------------------------------------------------------------- */
+/* ---- Intrinsics -------------------------------------------------------------------------- */
 
 static const BpDialectIntrinsic *find_intrinsic(BpEmitter *e, const char *name, BpDataType dtype) {
   for (int32_t i = 0; i < e->dialect->num_intrinsics; i++) {
@@ -100,7 +100,7 @@ static BpExpr intrinsic(BpEmitter *e, const BpIrNode *node) {
   return bp__is_void(result) ? value : bp__cast(e, result, type, value);
 }
 
-/* ---- C functions --------------------------------------------------------------------------- */
+/* ---- C functions ------------------------------------------------------------------------- */
 
 static const char *c_type(BpEmitter *e, BpDataType dtype) {
   if (dtype.code == BP_DTYPE_HANDLE && !bp__is_void(dtype))
@@ -126,7 +126,7 @@ static BpExpr extern_call(BpEmitter *e, const BpIrNode *node) {
   return bp__text(bp__format(e, "%s(%s)", name, values));
 }
 
-/* ---- Packed functions ---------------------------------------------------------------------- */
+/* ---- Packed functions -------------------------------------------------------------------- */
 
 /* A view of a buffer as lines before the statement; the expression of its address. */
 static const char *view_of(BpEmitter *e, const BpIrNode *buffer, const char *data) {

@@ -29,7 +29,7 @@ static const char prologue[] =
     "#define bp_int64_t_of_double(x) int64_t(packUint2x32(unpackDouble2x32(x)))\n"
     "#define bp_uint64_t_of_double(x) packUint2x32(unpackDouble2x32(x))\n";
 
-/* ---- Types --------------------------------------------------------------------------------- */
+/* ---- Types ------------------------------------------------------------------------------- */
 
 static const char double_support[] = "double bp_double_of_bits(uint high, uint low) {\n"
                                      "  return packDouble2x32(uvec2(low, high));\n"
@@ -118,7 +118,7 @@ static const BpDialectType types[] = {
      bfloat_support},
 };
 
-/* ---- Functions ----------------------------------------------------------------------------- */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 /* Functions of float32, to a few units of the last place: the language leaves their errors to the
  * device. Polynomials are fits of least relative error. */
@@ -334,7 +334,7 @@ static const char support[] =
     "  return floatBitsToInt(a) < 0 ? -rest : rest;\n"
     "}\n";
 
-/* ---- Intrinsics ---------------------------------------------------------------------------- */
+/* ---- Intrinsics -------------------------------------------------------------------------- */
 
 /* Of float32, above. */
 #define UNARY(name)                                                                                \

@@ -21,7 +21,7 @@
 #include <backplane/error_kinds.h>
 #include <backplane/pointer_map.h>
 
-/* ---- text.c ------------------------------------------------------------------------------- */
+/* ---- text.c ------------------------------------------------------------------------------ */
 
 /* A text that grows. `data` is NUL-terminated once anything was added. */
 typedef struct BpText {
@@ -116,7 +116,7 @@ int32_t bp__template_uses(const char *text, int32_t number);
   bp__template(e, text, (const char *const[]){__VA_ARGS__},                                        \
                (int32_t)(sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *)))
 
-/* ---- types.c ------------------------------------------------------------------------------ */
+/* ---- types.c ----------------------------------------------------------------------------- */
 
 static inline BpDataType bp__dtype(uint8_t code, uint8_t bits, uint16_t lanes) {
   return (BpDataType){code, bits, lanes};
@@ -155,7 +155,7 @@ const char *bp__value_type(BpEmitter *e, BpDataType dtype, int32_t mask_bits);
 /* The float type in which arithmetic on `dtype` is done: itself mostly. */
 BpDataType bp__compute_dtype(BpEmitter *e, BpDataType dtype);
 
-/* ---- expr.c ------------------------------------------------------------------------------- */
+/* ---- expr.c ------------------------------------------------------------------------------ */
 
 /* Spells an expression; lines with variables for what it uses twice come before. */
 BpExpr bp__expr(BpEmitter *e, const BpIrNode *node);
@@ -178,7 +178,7 @@ static inline BpExpr bp__text(const char *text) {
   return (BpExpr){text, 0, 0};
 }
 
-/* ---- vector.c ----------------------------------------------------------------------------- */
+/* ---- vector.c ---------------------------------------------------------------------------- */
 
 BpExpr bp__lane(BpEmitter *e, BpExpr vector, BpDataType dtype, int32_t lane);
 /* A vector of the given scalar expressions. */
@@ -189,7 +189,7 @@ BpExpr bp__mask_to(BpEmitter *e, BpExpr mask, int32_t lanes, int32_t bits);
 BpExpr bp__select_vector(BpEmitter *e, BpDataType dtype, BpExpr mask, BpExpr a, BpExpr b);
 BpExpr bp__expr_vector(BpEmitter *e, const BpIrNode *node);
 
-/* ---- memory.c ----------------------------------------------------------------------------- */
+/* ---- memory.c ---------------------------------------------------------------------------- */
 
 BpExpr bp__load(BpEmitter *e, const BpIrNode *node);
 BpExpr bp__address(BpEmitter *e, const BpIrNode *buffer, const BpIrNode *index);
@@ -198,11 +198,11 @@ void bp__allocate(BpEmitter *e, const BpIrNode *node);
 /* Elements of a buffer if all its extents are constants, else -1. */
 int64_t bp__buffer_elements(BpEmitter *e, const BpIrNode *buffer);
 
-/* ---- call.c ------------------------------------------------------------------------------- */
+/* ---- call.c ------------------------------------------------------------------------------ */
 
 BpExpr bp__call(BpEmitter *e, const BpIrNode *node);
 
-/* ---- stmt.c ------------------------------------------------------------------------------- */
+/* ---- stmt.c ------------------------------------------------------------------------------ */
 
 void bp__stmt(BpEmitter *e, const BpIrNode *node);
 /* A statement in braces' indentation. */
@@ -216,11 +216,11 @@ const char *bp__unique_name(BpEmitter *e, const char *base);
 /* The statement that leaves the function with the error that was raised. */
 const char *bp__leave(BpEmitter *e);
 
-/* ---- parallel.c --------------------------------------------------------------------------- */
+/* ---- parallel.c -------------------------------------------------------------------------- */
 
 void bp__parallel(BpEmitter *e, const BpIrNode *node);
 
-/* ---- function.c --------------------------------------------------------------------------- */
+/* ---- function.c -------------------------------------------------------------------------- */
 
 void bp__function(BpEmitter *e, const BpIrNode *function);
 void bp__packed_function(BpEmitter *e, const BpIrNode *function);
@@ -228,7 +228,7 @@ void bp__packed_function(BpEmitter *e, const BpIrNode *function);
 void bp__end_streams(BpEmitter *e);
 int32_t bp__num_params(BpEmitter *e, const BpIrNode *function);
 
-/* ---- dialects ----------------------------------------------------------------------------- */
+/* ---- dialects ---------------------------------------------------------------------------- */
 
 extern const BpDialect bp__dialect_c;
 extern const BpDialect bp__dialect_glsl;

@@ -13,7 +13,7 @@
 #define LONGEST_TEXT 240
 #define DEEPEST      4000
 
-/* ---- Statements and shared subexpressions -------------------------------------------------- */
+/* ---- Statements and shared subexpressions ------------------------------------------------ */
 
 static int is_leaf(int32_t kind) {
   return kind == BP_IR_INT_IMM || kind == BP_IR_FLOAT_IMM || kind == BP_IR_STR_IMM ||
@@ -52,7 +52,7 @@ BpExpr bp__atom(BpEmitter *e, BpExpr expr, BpDataType dtype) {
   return (BpExpr){name, expr.bits, 1};
 }
 
-/* ---- Literals ------------------------------------------------------------------------------ */
+/* ---- Literals ---------------------------------------------------------------------------- */
 
 BpExpr bp__int_literal(BpEmitter *e, BpDataType dtype, int64_t value) {
   const BpDialectType *row = bp__type_row(e, bp__scalar(dtype));
@@ -92,7 +92,7 @@ static BpExpr float_literal(BpEmitter *e, BpDataType dtype, double value) {
              : bp__cast(e, bp__scalar(dtype), compute, result);
 }
 
-/* ---- Types that can only be stored --------------------------------------------------------- */
+/* ---- Types that can only be stored ------------------------------------------------------- */
 
 static BpExpr convert_storage(BpEmitter *e, BpDataType dtype, BpExpr value, int to_compute) {
   const BpDialectType *row = bp__type_row(e, bp__scalar(dtype));
@@ -115,7 +115,7 @@ static BpExpr convert_storage(BpEmitter *e, BpDataType dtype, BpExpr value, int 
   return bp__make_vector(e, to, lanes);
 }
 
-/* ---- Arithmetic ---------------------------------------------------------------------------- */
+/* ---- Arithmetic -------------------------------------------------------------------------- */
 
 static BpExpr lane_by_lane(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
   BpExpr *lanes = bp__arena_alloc(e, sizeof(*lanes) * dtype.lanes);
@@ -385,7 +385,7 @@ BpExpr bp__is_not_zero(BpEmitter *e, BpDataType dtype, BpExpr value) {
   return mask;
 }
 
-/* ---- Conversion ---------------------------------------------------------------------------- */
+/* ---- Conversion -------------------------------------------------------------------------- */
 
 static BpExpr cast_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {
   if (bp__is_bool(to))
@@ -433,7 +433,7 @@ static BpExpr reinterpret(BpEmitter *e, const BpIrNode *node) {
       bp__apply(e, e->dialect->reinterpret, bp__type(e, to), value.text, bp__type(e, from)));
 }
 
-/* ---- Nodes --------------------------------------------------------------------------------- */
+/* ---- Nodes ------------------------------------------------------------------------------- */
 
 /* The product in a sum of scalars of float32 that the language shall fuse; NULL: there is none. A
  * product that is used elsewhere, too, stays as it is. */

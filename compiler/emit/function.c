@@ -80,7 +80,7 @@ static int is_host(BpEmitter *e) {
   return (e->dialect->flags & BP_DIALECT_HOST) != 0;
 }
 
-/* ---- Kernels ------------------------------------------------------------------------------- */
+/* ---- Kernels ----------------------------------------------------------------------------- */
 
 /* The extents of threadIdx.x, .y and .z, 1 where there is none. */
 static void block_extents(BpEmitter *e, const BpIrNode *function, int64_t extents[3]) {
@@ -112,7 +112,7 @@ static const char *kernel_head(BpEmitter *e, const BpIrNode *function, const cha
                    text[2]);
 }
 
-/* ---- The packed function ------------------------------------------------------------------- */
+/* ---- The packed function ----------------------------------------------------------------- */
 
 static int64_t constant_extent(BpEmitter *e, const BpIrNode *buffer, int32_t dim) {
   const BpIrNode *extent = e->ir->operand(buffer, dim);
@@ -218,7 +218,7 @@ void bp__packed_function(BpEmitter *e, const BpIrNode *function) {
   bp__line(e, "}\n");
 }
 
-/* ---- Any function -------------------------------------------------------------------------- */
+/* ---- Any function ------------------------------------------------------------------------ */
 
 static int is_identifier(const char *name) {
   for (const char *p = name; *p; p++) {

@@ -12,7 +12,7 @@
 /* Variables that one array may become. */
 #define MOST_SLOTS 256
 
-/* ---- Access -------------------------------------------------------------------------------- */
+/* ---- Access ------------------------------------------------------------------------------ */
 
 /* A reference to elements: where they lie. */
 typedef struct Access {
@@ -149,7 +149,7 @@ static BpExpr zero_of(BpEmitter *e, BpDataType dtype) {
   return bp__cast(e, dtype, compute, bp__cast(e, compute, integer, bp__text("0")));
 }
 
-/* ---- Masks as bits --------------------------------------------------------------------------- */
+/* ---- Masks as bits ----------------------------------------------------------------------- */
 
 /* The count in a comparison of lane numbers 0, 1, 2... with it; NULL: it is no such comparison. */
 static const BpIrNode *lane_count(BpEmitter *e, const BpIrNode *mask) {
@@ -190,7 +190,7 @@ static const char *uniform_mask(BpEmitter *e, const BpIrNode *mask) {
   return bp__expr(e, e->ir->operand(mask, 0)).text;
 }
 
-/* ---- Elements ------------------------------------------------------------------------------ */
+/* ---- Elements ---------------------------------------------------------------------------- */
 
 /* An element as the language writes it. */
 static const char *element(BpEmitter *e, const Access *access, const char *index) {
@@ -204,7 +204,7 @@ static int is_byte_bool(BpEmitter *e, BpDataType dtype) {
   return bp__is_bool(dtype) && dtype.lanes == 1 && (e->dialect->flags & BP_DIALECT_STRICT_BOOL);
 }
 
-/* ---- Loads --------------------------------------------------------------------------------- */
+/* ---- Loads ------------------------------------------------------------------------------- */
 
 static BpExpr load_lanes(BpEmitter *e, const Access *access, const BpIrNode *mask_node) {
   BpExpr *lanes = bp__arena_alloc(e, sizeof(*lanes) * access->dtype.lanes);
@@ -280,7 +280,7 @@ BpExpr bp__address(BpEmitter *e, const BpIrNode *buffer, const BpIrNode *index) 
   return bp__text(bp__format(e, "(%s + %s)", symbol->expr.text, place));
 }
 
-/* ---- Stores -------------------------------------------------------------------------------- */
+/* ---- Stores ------------------------------------------------------------------------------ */
 
 static void store_lanes(BpEmitter *e, const Access *access, BpExpr value,
                         const BpIrNode *mask_node) {
@@ -354,7 +354,7 @@ void bp__store(BpEmitter *e, const BpIrNode *node) {
   }
 }
 
-/* ---- Local arrays as variables ------------------------------------------------------------- */
+/* ---- Local arrays as variables ----------------------------------------------------------- */
 
 typedef struct SlotSearch {
   BpEmitter *e;
@@ -436,7 +436,7 @@ static int become_variables(BpEmitter *e, const BpIrNode *buffer, const BpIrNode
   return fits;
 }
 
-/* ---- Allocation ---------------------------------------------------------------------------- */
+/* ---- Allocation -------------------------------------------------------------------------- */
 
 int64_t bp__buffer_elements(BpEmitter *e, const BpIrNode *buffer) {
   int64_t elements = 1;

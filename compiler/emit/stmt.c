@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* ---- Names --------------------------------------------------------------------------------- */
+/* ---- Names ------------------------------------------------------------------------------- */
 
 const char *bp__unique_name(BpEmitter *e, const char *base) {
   char name[64];
@@ -51,7 +51,7 @@ const char *bp__leave(BpEmitter *e) {
   return "return -1;";
 }
 
-/* ---- Loops --------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------- */
 
 static int32_t find_register_store(void *context, const BpIrNode *node) {
   BpEmitter *e = context;
@@ -183,7 +183,7 @@ static void while_loop(BpEmitter *e, const BpIrNode *node) {
   bp__line(e, "}");
 }
 
-/* ---- Others -------------------------------------------------------------------------------- */
+/* ---- Others ------------------------------------------------------------------------------ */
 
 static void let(BpEmitter *e, const BpIrNode *node) {
   const BpIrNode *var = e->ir->operand(node, 0);

@@ -36,7 +36,7 @@ static void out_of_memory(BpEmitter *e) {
   bp__fail(e, BP_ERROR_MEMORY, "out of memory while the code was written");
 }
 
-/* ---- Growing texts ------------------------------------------------------------------------ */
+/* ---- Growing texts ----------------------------------------------------------------------- */
 
 void bp__append(BpEmitter *e, BpText *text, const char *data, size_t size) {
   if (text->capacity - text->size <= size) {
@@ -95,7 +95,7 @@ void bp__line(BpEmitter *e, const char *format, ...) {
   bp__append(e, e->out, "\n", 1);
 }
 
-/* ---- The arena ---------------------------------------------------------------------------- */
+/* ---- The arena --------------------------------------------------------------------------- */
 
 void *bp__arena_alloc(BpEmitter *e, size_t size) {
   size = (size + 15) & ~(size_t)15;
@@ -163,7 +163,7 @@ const char *bp__bare(BpEmitter *e, const char *text) {
   return bp__format(e, "%.*s", (int)size - 2, text + 1);
 }
 
-/* ---- Templates ---------------------------------------------------------------------------- */
+/* ---- Templates --------------------------------------------------------------------------- */
 
 const char *bp__template(BpEmitter *e, const char *text, const char *const *args,
                          int32_t num_args) {

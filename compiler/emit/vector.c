@@ -77,7 +77,7 @@ BpExpr bp__select_vector(BpEmitter *e, BpDataType dtype, BpExpr mask, BpExpr a, 
   return bp__text(bp__apply(e, form, bp__type(e, dtype), mask.text, a.text, b.text, mask_type));
 }
 
-/* ---- Ramps --------------------------------------------------------------------------------- */
+/* ---- Ramps ------------------------------------------------------------------------------- */
 
 static BpExpr ramp(BpEmitter *e, const BpIrNode *node) {
   BpDataType dtype = e->ir->dtype(node);
@@ -97,7 +97,7 @@ static BpExpr ramp(BpEmitter *e, const BpIrNode *node) {
   return bp__binary(e, BP_IR_ADD, dtype, base, offsets, NULL);
 }
 
-/* ---- Shuffles ------------------------------------------------------------------------------ */
+/* ---- Shuffles ---------------------------------------------------------------------------- */
 
 /* The lane of the operands' concatenation. */
 static BpExpr lane_of_many(BpEmitter *e, const BpIrNode *node, const BpExpr *vectors,
@@ -156,7 +156,7 @@ static BpExpr shuffle(BpEmitter *e, const BpIrNode *node) {
   return result.lanes == 1 ? lanes[0] : bp__make_vector(e, result, lanes);
 }
 
-/* ---- Reductions ---------------------------------------------------------------------------- */
+/* ---- Reductions -------------------------------------------------------------------------- */
 
 static int32_t reduction_kind(BpEmitter *e, const BpIrNode *node) {
   const char *name = e->ir->str_value(node);

@@ -28,13 +28,13 @@ struct BpIrNode {
   const BpIrNode *operands[];
 };
 
-/* ---- Library (compiler/start.c) -------------------------------------------------------------- */
+/* ---- Library (compiler/start.c) ---------------------------------------------------------- */
 
 /* Registers what the compiler library brings, once: its host tables and global functions. Every
  * public function that starts something calls it first; -1 with an error on failure. */
 int bp__compiler_initialize(void);
 
-/* ---- Types ----------------------------------------------------------------------------------- */
+/* ---- Types ------------------------------------------------------------------------------- */
 
 static inline BpDataType bp__dtype(uint8_t code, uint8_t bits, uint16_t lanes) {
   return (BpDataType){code, bits, lanes};
@@ -74,7 +74,7 @@ static inline bool bp__dtype_is_float(BpDataType dtype) {
   return dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT;
 }
 
-/* ---- Reading --------------------------------------------------------------------------------- */
+/* ---- Reading ----------------------------------------------------------------------------- */
 
 static inline bool bp__ir_is(const BpIrNode *node, int32_t kind) {
   return node->kind == kind;
@@ -136,7 +136,7 @@ char *bp__ir_print_short(const BpIrNode *node, char *text, size_t size);
 /* bp_ir_verify of one function. */
 int bp__ir_verify_function(const BpIrNode *function);
 
-/* ---- Making ---------------------------------------------------------------------------------- */
+/* ---- Making ------------------------------------------------------------------------------ */
 
 /* Memory of the module, freed with it; aligned for any type. NULL with an error raised. */
 void *bp__ir_alloc(BpIrModule *module, size_t size);
@@ -184,7 +184,7 @@ static inline bool bp__ir_is_nothing(const BpIrNode *node) {
 const BpIrNode *bp__ir_with_operands(BpIrModule *module, const BpIrNode *node,
                                      const BpIrNode *const *operands);
 
-/* ---- Maps and rewriting (rewrite.c) ---------------------------------------------------------- */
+/* ---- Maps and rewriting (rewrite.c) ------------------------------------------------------ */
 
 /* A hash map from nodes, by identity, to nodes or other pointers. Zeroed: empty. */
 typedef struct BpIrMap {

@@ -33,7 +33,7 @@ static const BpIrNode *simplified(const Nest *nest, const BpIrNode *node) {
   return bp__index_simplify(&nest->lowering->index, node);
 }
 
-/* ---- Extents --------------------------------------------------------------------------------- */
+/* ---- Extents ----------------------------------------------------------------------------- */
 
 /* A run of outer iterations with the same number of inner ones. */
 typedef struct Piece {
@@ -107,7 +107,7 @@ static int set_extent(Nest *nest, const BpTeAxis *axis, int64_t extent) {
              : -1;
 }
 
-/* ---- Values ---------------------------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------------------------ */
 
 /* The first value of a split axis in iteration `outer` of its outer axis. */
 static const BpIrNode *tile_start(const Nest *nest, const BpTeRelation *split,
@@ -210,7 +210,7 @@ static bool is_begun(const Nest *nest, const BpTeAxis *axis) {
   return is_begun(nest, use->outer) || is_begun(nest, use->inner);
 }
 
-/* ---- Statements of the innermost level ------------------------------------------------------- */
+/* ---- Statements of the innermost level --------------------------------------------------- */
 
 typedef struct Substitution {
   const Nest *nest;
@@ -336,7 +336,7 @@ static const BpIrNode *build_innermost(const Nest *nest) {
   return bp_ir_if(module, first, write_value(nest, value), accumulate(nest, value));
 }
 
-/* ---- Prefetches ------------------------------------------------------------------------------ */
+/* ---- Prefetches -------------------------------------------------------------------------- */
 
 #define CACHE_LINE     64
 #define MAX_PREFETCHES 32
@@ -417,7 +417,7 @@ static const BpIrNode *with_prefetches(const Nest *nest, int32_t position, const
   return bp_ir_seq(nest->lowering->module, list.statements, list.count);
 }
 
-/* ---- Loops ----------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------- */
 
 /* A thread's number, for what its whole block computes together: all numbers. */
 static int note_thread(BpLowering *lowering, const BpTeAxis *leaf, const BpIrNode *var,
@@ -508,7 +508,7 @@ static const BpIrNode *build_loop(const Nest *outer, const BpTeAxis *leaf, int64
                    bp__ir_int64(lowering->module, count), for_kind, leaf->thread_axis, body);
 }
 
-/* ---- Names for values that are not linear ---------------------------------------------------- */
+/* ---- Names for values that are not linear ------------------------------------------------ */
 
 #define MAX_LETS 16
 
@@ -581,7 +581,7 @@ static const BpIrNode *wrap_lets(const Nest *nest, const Lets *lets, const BpIrN
   return body;
 }
 
-/* ---- Versions -------------------------------------------------------------------------------- */
+/* ---- Versions ---------------------------------------------------------------------------- */
 
 /* Makes the version of the rest in which a split is at one of its pieces. */
 static int choose_piece(Nest *nest, const BpTeRelation *split, int32_t piece, Piece *chosen) {
@@ -649,7 +649,7 @@ static const BpIrNode *branch_on_piece(const Nest *nest, const BpTeRelation *spl
   return bp_ir_if(module, is_earlier, versions[0], versions[1]);
 }
 
-/* ---- Attached stages and initialisation ------------------------------------------------------ */
+/* ---- Attached stages and initialisation -------------------------------------------------- */
 
 static int start_nest(Nest *nest, BpLowering *lowering, BpLowerStage *s) {
   memset(nest, 0, sizeof *nest);
@@ -828,7 +828,7 @@ static const BpIrNode *build_rest(const Nest *nest, int32_t position) {
   return bp_ir_seq(nest->lowering->module, parts, 2);
 }
 
-/* ---- What becomes known on the way in -------------------------------------------------------- */
+/* ---- What becomes known on the way in ---------------------------------------------------- */
 
 /* 1: a split with two pieces whose outer axis is known by now, so that one can be chosen. */
 static int can_branch(const Nest *nest, const BpTeAxis *axis) {
@@ -957,7 +957,7 @@ static const BpIrNode *build_from(const Nest *outer, int32_t position) {
   return wrap_lets(&nest, &lets, rest);
 }
 
-/* ---- All stages ------------------------------------------------------------------------------ */
+/* ---- All stages -------------------------------------------------------------------------- */
 
 typedef struct RootRest {
   BpLowering *lowering;

@@ -23,7 +23,7 @@ typedef struct Linear {
 static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out);
 static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear);
 
-/* ---- Ranges ---------------------------------------------------------------------------------- */
+/* ---- Ranges ------------------------------------------------------------------------------ */
 
 void bp__index_clear(BpIndexContext *context) {
   bp__ir_map_clear(&context->vars);
@@ -171,7 +171,7 @@ BpRange bp__index_range(BpIndexContext *context, const BpIrNode *node) {
   return linear_range(context, &linear);
 }
 
-/* ---- Linear forms ---------------------------------------------------------------------------- */
+/* ---- Linear forms ------------------------------------------------------------------------ */
 
 static void add_constant(Linear *linear, int64_t value) {
   linear->failed |= __builtin_add_overflow(linear->constant, value, &linear->constant);
@@ -400,7 +400,7 @@ static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out
   add_term(out, node, 1);
 }
 
-/* ---- Quotients and remainders that belong together ------------------------------------------- */
+/* ---- Quotients and remainders that belong together --------------------------------------- */
 
 static bool is_division(const BpIrNode *node, int32_t kind) {
   return node->kind == kind && node->operands[1]->kind == BP_IR_INT_IMM;
@@ -439,7 +439,7 @@ static void recombine(BpIndexContext *context, Linear *linear) {
   }
 }
 
-/* ---- Back to nodes --------------------------------------------------------------------------- */
+/* ---- Back to nodes ----------------------------------------------------------------------- */
 
 static void sort_terms(Linear *linear) {
   for (int32_t i = 1; i < linear->count; i++) {
@@ -492,7 +492,7 @@ bool bp__index_difference(BpIndexContext *context, const BpIrNode *a, const BpIr
   return !left.failed && left.count == 0;
 }
 
-/* ---- Conditions ------------------------------------------------------------------------------ */
+/* ---- Conditions -------------------------------------------------------------------------- */
 
 static int decide_comparison(BpIndexContext *context, const BpIrNode *node) {
   Linear difference, other;
@@ -545,7 +545,7 @@ int bp__index_decide(BpIndexContext *context, const BpIrNode *condition) {
   }
 }
 
-/* ---- Intervals ------------------------------------------------------------------------------- */
+/* ---- Intervals --------------------------------------------------------------------------- */
 
 static int visit_free(void *data, const BpIrNode *node) {
   const BpVarRange *known = node->kind == BP_IR_VAR ? var_range(data, node) : NULL;

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* ---- Reads ----------------------------------------------------------------------------------- */
+/* ---- Reads ------------------------------------------------------------------------------- */
 
 typedef struct ReadList {
   const BpIrNode **reads; /* NULL: only count */
@@ -37,7 +37,7 @@ static int collect_reads(BpIrModule *module, const BpIrNode *body, const BpIrNod
   return 0;
 }
 
-/* ---- Inlining -------------------------------------------------------------------------------- */
+/* ---- Inlining ---------------------------------------------------------------------------- */
 
 /* At a read of an inlined stage: its body with the indices for its variables. */
 static const BpIrNode *inline_read(BpIrRewriter *rewriter, const BpIrNode *node) {
@@ -72,7 +72,7 @@ static int prepare_body(BpLowering *lowering, BpLowerStage *s) {
   return s->body ? collect_reads(lowering->module, s->body, &s->reads, &s->num_reads) : -1;
 }
 
-/* ---- Reaching the stages --------------------------------------------------------------------- */
+/* ---- Reaching the stages ----------------------------------------------------------------- */
 
 static bool is_arg(const BpLowering *lowering, const BpTeTensor *tensor) {
   for (int32_t i = 0; i < lowering->num_args; i++)
@@ -134,7 +134,7 @@ static int reach(BpLowering *lowering, BpTeTensor *tensor) {
   return prepare_body(lowering, s);
 }
 
-/* ---- Attachment ------------------------------------------------------------------------------ */
+/* ---- Attachment -------------------------------------------------------------------------- */
 
 static BpLowerStage *find_stage(BpLowering *lowering, const BpTeStage *stage) {
   for (int32_t i = 0; i < lowering->num_stages; i++)

@@ -41,7 +41,7 @@ static int refuse(const Split *split, const char *what) {
                         split->function->str_value, what);
 }
 
-/* ---- Statements ------------------------------------------------------------------------------ */
+/* ---- Statements -------------------------------------------------------------------------- */
 
 typedef struct Written {
   const Split *split;
@@ -136,7 +136,7 @@ static int walk(Split *split, const Names *names, const BpIrNode *node) {
   return add_statement(split, names, node);
 }
 
-/* ---- Kernels --------------------------------------------------------------------------------- */
+/* ---- Kernels ----------------------------------------------------------------------------- */
 
 /* What the kernel reads, in the order of split->buffers, then what it writes. */
 static int list_args(const Split *split, const Unit *unit, int32_t *args, int32_t *count) {
@@ -242,7 +242,7 @@ static int describe_buffers(const Split *split, BpKernelList *list) {
   return 0;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------- */
+/* ---- The whole --------------------------------------------------------------------------- */
 
 static int visit_allocate(void *context, const BpIrNode *node) {
   *(int32_t *)context += node->kind == BP_IR_ALLOCATE;

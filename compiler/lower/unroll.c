@@ -70,7 +70,7 @@ const BpIrNode *bp__lower_unroll(BpLowering *lowering, const BpIrNode *body) {
   return result;
 }
 
-/* ---- Canonical indices ----------------------------------------------------------------------- */
+/* ---- Canonical indices ------------------------------------------------------------------- */
 
 static const BpIrNode *tidy_index(BpLowering *lowering, const BpIrNode *node, int32_t position) {
   const BpIrNode *operands[4];

@@ -41,7 +41,7 @@ static const BpIrNode *both(const Lanes *lanes, const BpIrNode *a, const BpIrNod
   return bp_ir_binary(lanes->lowering->module, BP_IR_AND, spread(lanes, a), spread(lanes, b));
 }
 
-/* ---- Expressions ----------------------------------------------------------------------------- */
+/* ---- Expressions ------------------------------------------------------------------------- */
 
 /* An index that is linear in the lane: a scalar or a ramp. NULL: it is not. */
 static const BpIrNode *linear_index(Lanes *lanes, const BpIrNode *node) {
@@ -200,7 +200,7 @@ static const BpIrNode *vector_of(Lanes *lanes, const BpIrNode *node) {
   return result && bp__ir_map_set(&lanes->done, node, result) == 0 ? result : NULL;
 }
 
-/* ---- Stores ---------------------------------------------------------------------------------- */
+/* ---- Stores ------------------------------------------------------------------------------ */
 
 static const char *reduce_word(int32_t kind) {
   switch (kind) {
@@ -287,7 +287,7 @@ static const BpIrNode *vector_store(Lanes *lanes, const BpIrNode *store) {
                      is_whole ? NULL : lanes->mask);
 }
 
-/* ---- Conditions ------------------------------------------------------------------------------ */
+/* ---- Conditions -------------------------------------------------------------------------- */
 
 /* For a < b where b - a falls from lane to lane: the first lane's condition in *first, and which
  * lanes hold in *mask, counted in 32 bits. */
@@ -365,7 +365,7 @@ static const BpIrNode *vector_if(Lanes *lanes, const BpIrNode *node) {
   return bp_ir_if(module, first, under_mask(lanes, mask, node->operands[1]), NULL);
 }
 
-/* ---- Statements ------------------------------------------------------------------------------ */
+/* ---- Statements -------------------------------------------------------------------------- */
 
 static const BpIrNode *vector_seq(Lanes *lanes, const BpIrNode *node) {
   BpIrModule *module = lanes->lowering->module;
@@ -416,7 +416,7 @@ static const BpIrNode *vector_statement(Lanes *lanes, const BpIrNode *node) {
   }
 }
 
-/* ---- Loops ----------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------- */
 
 static uint16_t round_up_lanes(int64_t extent) {
   uint16_t count = 1;

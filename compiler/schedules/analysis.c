@@ -25,7 +25,7 @@ BpMachine bp__machine(const BpTarget *target) {
   return machine;
 }
 
-/* ---- Accesses -------------------------------------------------------------------------------- */
+/* ---- Accesses ---------------------------------------------------------------------------- */
 
 /* The element index of a read in its tensor, as one expression. */
 static const BpIrNode *element_index(BpLowering *lowering, const BpIrNode *read) {
@@ -125,7 +125,7 @@ static int analyse_stage(BpLowering *lowering, const BpLowerStage *s, BpStageInf
   return 0;
 }
 
-/* ---- Analyses -------------------------------------------------------------------------------- */
+/* ---- Analyses ---------------------------------------------------------------------------- */
 
 /* The placeholders and the output, as lowering wants its arguments. */
 static BpTeTensor **collect_args(BpIrModule *module, BpTe *te, BpTeTensor *output, int32_t *count) {

@@ -4,7 +4,7 @@
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-/* ---- Inlining -------------------------------------------------------------------------------- */
+/* ---- Inlining ---------------------------------------------------------------------------- */
 
 /* More nodes than this are computed once rather than wherever they are read. */
 #define CHEAP_NODES 16
@@ -80,7 +80,7 @@ int bp__inline_stages(BpTe *te, const BpTeTensor *output) {
   return 0;
 }
 
-/* ---- Choosing -------------------------------------------------------------------------------- */
+/* ---- Choosing ---------------------------------------------------------------------------- */
 
 static bool is_reduction(const BpStageInfo *info) {
   return info->stage->reduce_op >= 0;

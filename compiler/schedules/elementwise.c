@@ -55,7 +55,7 @@ int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused
   return *fused ? 0 : -1;
 }
 
-/* ---- Choices --------------------------------------------------------------------------------- */
+/* ---- Choices ----------------------------------------------------------------------------- */
 
 /* Axes that together have at most so many values are written out for the sake of a choice. */
 #define MAX_CHOICES 64
@@ -90,7 +90,7 @@ static void find_choices(Choices *choices) {
     memset(choices->is_chosen, 0, sizeof choices->is_chosen);
 }
 
-/* ---- Loops ----------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------- */
 
 /* Orders the loops around the run: those that are left to share among cores, then choices, written
  * out, and inside them one loop that does the work. *count: how many there are to share. */

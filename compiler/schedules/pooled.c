@@ -6,7 +6,7 @@
 
 #define MOST_VECTORS 4
 
-/* ---- Finding it ------------------------------------------------------------------------------ */
+/* ---- Finding it -------------------------------------------------------------------------- */
 
 /* Whether the windows of an access lie side by side: along each axis of the tensor that is read, a
  * step of the result moves by as much as one reduction axis, or none, spans. */
@@ -48,7 +48,7 @@ const BpStageInfo *bp__find_pooled_work(const BpAnalysis *analysis, const BpStag
   return work;
 }
 
-/* ---- The tile -------------------------------------------------------------------------------- */
+/* ---- The tile ---------------------------------------------------------------------------- */
 
 /* Of the pooled result: pixels of a row and vectors of channels. */
 typedef struct PooledTile {
@@ -74,7 +74,7 @@ static PooledTile choose_tile(int64_t width, int64_t blocks, int64_t window,
   return best;
 }
 
-/* ---- Stages ---------------------------------------------------------------------------------- */
+/* ---- Stages ------------------------------------------------------------------------------ */
 
 /* The loops of the stage that stores; *rows is the one over rows, *tiles that over tiles. */
 static int schedule_output(BpTeStage *stage, PooledTile tile, bool is_parallel, BpTeAxis **rows,

@@ -34,7 +34,7 @@ bool bp__info_reduces_rows(const BpStageInfo *info) {
   return data < 0 || !all_move_along(info, data);
 }
 
-/* ---- One reduction --------------------------------------------------------------------------- */
+/* ---- One reduction ----------------------------------------------------------------------- */
 
 /* Fuses the last reduction axes as far as they are one run through memory. */
 static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
@@ -147,7 +147,7 @@ int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine) {
   return bp_te_parallel(info->stage, rows);
 }
 
-/* ---- Rows ------------------------------------------------------------------------------------ */
+/* ---- Rows -------------------------------------------------------------------------------- */
 
 /* The number of leading dimensions beyond which a tensor has only ones. */
 static int32_t leading_dims(const BpTeTensor *tensor) {

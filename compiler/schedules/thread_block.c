@@ -89,7 +89,7 @@ static bool choose_tile(const BpStageInfo *work, const BpMachine *machine, Block
          tile->operands[0] != tile->operands[1];
 }
 
-/* ---- Applying it ----------------------------------------------------------------------------- */
+/* ---- Applying it ------------------------------------------------------------------------- */
 
 /* Splits an axis into blocks, threads of a block, and what one thread has. */
 static int split_side(BpTeStage *stage, BpTeAxis *axis, int64_t each, BpTeAxis *parts[3]) {

@@ -96,7 +96,7 @@ int bp__schedule_block_reduction(const BpStageInfo *info, const BpMachine *machi
   return attach_tree(&tree, stage, block);
 }
 
-/* ---- Rows ------------------------------------------------------------------------------------ */
+/* ---- Rows -------------------------------------------------------------------------------- */
 
 /* Bytes of shared memory that the stages of a row take. */
 static double row_bytes(const BpAnalysis *analysis, const BpStageInfo *output, int32_t rows,

@@ -115,7 +115,7 @@ static ThreadTile choose_tile(const BpStageInfo *info, const BpMachine *machine)
   return tile;
 }
 
-/* ---- Applying it ----------------------------------------------------------------------------- */
+/* ---- Applying it ------------------------------------------------------------------------- */
 
 int bp__bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count) {
   BpTeAxis *serial;

@@ -23,7 +23,7 @@ typedef struct Tile {
   int64_t vectors;
 } Tile;
 
-/* ---- Choosing the tile ----------------------------------------------------------------------- */
+/* ---- Choosing the tile ------------------------------------------------------------------- */
 
 /* The last data axis that has any length. */
 static int32_t vector_axis_of(const BpStageInfo *info) {
@@ -174,7 +174,7 @@ static Tile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
   return best;
 }
 
-/* ---- Applying it ----------------------------------------------------------------------------- */
+/* ---- Applying it ------------------------------------------------------------------------- */
 
 /* Moving the last tile back costs repeated work; where that is little it saves a second version.
  * Pieces of an operand keep tiles where they are. */
@@ -199,7 +199,7 @@ static int vectorize_part(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeA
   return lanes > 1 ? bp_te_vectorize(stage, lane) : 0;
 }
 
-/* ---- Loops over tiles ------------------------------------------------------------------------ */
+/* ---- Loops over tiles -------------------------------------------------------------------- */
 
 /* The loops of the stage that stores. */
 typedef struct Loops {
@@ -339,7 +339,7 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
   return 0;
 }
 
-/* ---- Loops inside a tile --------------------------------------------------------------------- */
+/* ---- Loops inside a tile ----------------------------------------------------------------- */
 
 /* Iterations ahead at which vectors are prefetched: about the latency of the second cache. */
 #define PREFETCH_AHEAD 16
@@ -388,7 +388,7 @@ static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile
   return prefetch_vectors(info, stage, tile, machine);
 }
 
-/* ---- Producers ------------------------------------------------------------------------------- */
+/* ---- Producers --------------------------------------------------------------------------- */
 
 /* A producer of broadcast values, a padded copy mostly, is computed just before they are needed and
  * is still in the cache then. */
@@ -434,7 +434,7 @@ int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
   return tile_work(work, sums->stage, &tile, machine);
 }
 
-/* ---- Packed operands ------------------------------------------------------------------------- */
+/* ---- Packed operands --------------------------------------------------------------------- */
 
 typedef struct Product {
   BpTeTensor *a, *b;

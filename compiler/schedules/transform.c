@@ -40,7 +40,7 @@ static Block choose_block(const BpTransformStages *stages, const BpMachine *mach
   return block;
 }
 
-/* ---- Stages ---------------------------------------------------------------------------------- */
+/* ---- Stages ------------------------------------------------------------------------------ */
 
 /* The loops of the output; *blocks is the one over blocks of tiles, *tiles the innermost one over
  * tiles. */

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-/* ---- Rewriting the reads of a body ----------------------------------------------------------- */
+/* ---- Rewriting the reads of a body ------------------------------------------------------- */
 
 /* Replaces one node, wherever it occurs in the stage's body, by another. */
 static int replace_in_body(BpTeStage *stage, const BpIrNode *from, const BpIrNode *to) {
@@ -98,7 +98,7 @@ BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope) {
   return set_copy_body(tensor, cache) == 0 ? cache : NULL;
 }
 
-/* ---- Partial reductions ---------------------------------------------------------------------- */
+/* ---- Partial reductions ------------------------------------------------------------------ */
 
 typedef struct Factoring {
   BpTe *te;

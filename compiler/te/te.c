@@ -16,7 +16,7 @@ typedef struct BpTeChunk {
   alignas(max_align_t) char data[];
 } BpTeChunk;
 
-/* ---- Memory ---------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------ */
 
 BpTe *bp_te_create(void) {
   BpTe *te = calloc(1, sizeof *te);
@@ -64,7 +64,7 @@ const char *bp__te_strdup(BpTe *te, const char *text) {
   return copy ? memcpy(copy, text, size) : NULL;
 }
 
-/* ---- Tensors --------------------------------------------------------------------------------- */
+/* ---- Tensors ----------------------------------------------------------------------------- */
 
 static int check_shape(const char *name, const int64_t *shape, int32_t ndim) {
   if (ndim < 0 || ndim > BP_TE_MAX_NDIM)
@@ -137,7 +137,7 @@ BpTeTensor *bp__te_tensor_of(const BpTe *te, const BpIrNode *buffer) {
   return NULL;
 }
 
-/* ---- Stages and axes ------------------------------------------------------------------------- */
+/* ---- Stages and axes --------------------------------------------------------------------- */
 
 BpTeAxis *bp__te_new_axis(BpTeStage *stage, const char *name, int64_t extent, int is_reduce,
                           const BpIrNode *var) {
@@ -205,7 +205,7 @@ BpTeTensor *bp__te_new_tensor(BpTe *te, const char *name, BpDataType dtype, cons
   return tensor && new_stage(tensor, vars) == 0 ? tensor : NULL;
 }
 
-/* ---- Reductions ------------------------------------------------------------------------------ */
+/* ---- Reductions -------------------------------------------------------------------------- */
 
 typedef struct BpTeReduceAxis {
   const BpIrNode *var;
@@ -343,7 +343,7 @@ int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
   return 0;
 }
 
-/* ---- Computed tensors ------------------------------------------------------------------------ */
+/* ---- Computed tensors -------------------------------------------------------------------- */
 
 BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                           BpTeBody body, void *context) {

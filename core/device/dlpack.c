@@ -12,7 +12,7 @@
 #define VERSION_MAJOR 1
 #define VERSION_MINOR 0
 
-/* ---- Out ---------------------------------------------------------------------------------- */
+/* ---- Out --------------------------------------------------------------------------------- */
 
 static void delete_legacy(BpManagedTensor *managed) {
   bp_object_release(managed->manager_context);
@@ -56,7 +56,7 @@ BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor) {
   return managed;
 }
 
-/* ---- In ----------------------------------------------------------------------------------- */
+/* ---- In ---------------------------------------------------------------------------------- */
 
 static void release_legacy(void *context) {
   BpManagedTensor *managed = context;

@@ -19,7 +19,7 @@ static int is_host(BpDevice device) {
   return device.device_type == BP_DEVICE_CPU && device.device_id == 0;
 }
 
-/* ---- Memory ------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------ */
 
 static int check_alignment(uint64_t alignment) {
   if (alignment && !(alignment & (alignment - 1)))
@@ -129,7 +129,7 @@ int bp_device_copy(const BpCopy *copy, void *stream) {
   return is_direct ? copy_by_device(copy, stream) : copy_through_host(copy, stream);
 }
 
-/* ---- Streams ------------------------------------------------------------------------------ */
+/* ---- Streams ----------------------------------------------------------------------------- */
 
 int bp_stream_create(BpDevice device, void **stream) {
   *stream = NULL;
@@ -176,7 +176,7 @@ int bp_stream_sync_from_to(BpDevice device, void *from, void *to) {
              : 0;
 }
 
-/* ---- Current device and stream ------------------------------------------------------------ */
+/* ---- Current device and stream ----------------------------------------------------------- */
 
 #define MAX_CURRENT 16
 

@@ -21,7 +21,7 @@ typedef struct OwnedTensor {
   int64_t extents[];
 } OwnedTensor;
 
-/* ---- The object --------------------------------------------------------------------------- */
+/* ---- The object -------------------------------------------------------------------------- */
 
 static void delete_tensor(void *object, int flags) {
   OwnedTensor *self = object;
@@ -75,7 +75,7 @@ BpTensor *bp_tensor_wrap(const BpTensorView *view, void (*release)(void *), void
   return bp__tensor_make(view, release, context);
 }
 
-/* ---- Making ------------------------------------------------------------------------------- */
+/* ---- Making ------------------------------------------------------------------------------ */
 
 /* Device memory of a tensor's, for its release. */
 typedef struct Allocation {
@@ -167,7 +167,7 @@ BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t nd
   return tensor;
 }
 
-/* ---- Copies ------------------------------------------------------------------------------- */
+/* ---- Copies ------------------------------------------------------------------------------ */
 
 static int check_compact(const BpTensorView *view, const char *role) {
   if (bp_view_is_compact(view))

@@ -56,7 +56,7 @@ BpModule *bp_target_build(BpIrModule *module, const BpTarget *target) {
   return built;
 }
 
-/* ---- The plugins' table ------------------------------------------------------------------- */
+/* ---- The plugins' table ------------------------------------------------------------------ */
 
 static int32_t table_get_attr(const BpTarget *target, const char *name, BpValue *value) {
   return bp_target_get_attr(target, name, value);

@@ -131,7 +131,7 @@ int32_t bp__target_attr_index(const BpTargetKind *kind, const char *name) {
   return -1;
 }
 
-/* ---- Listing ------------------------------------------------------------------------------ */
+/* ---- Listing ----------------------------------------------------------------------------- */
 
 static int add_declared(BpNames *names) {
   BpPluginList *plugins = bp_plugin_list();

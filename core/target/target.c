@@ -21,7 +21,7 @@
 
 #define MAX_TEXT 65536
 
-/* ---- The object --------------------------------------------------------------------------- */
+/* ---- The object -------------------------------------------------------------------------- */
 
 static void delete_target(void *object, int flags) {
   BpTarget *target = object;
@@ -59,7 +59,7 @@ int bp__target_complete(BpTarget *target) {
   return status < 0 ? bp_error_add_context("target '%s'", target->kind->name) : 0;
 }
 
-/* ---- Attributes --------------------------------------------------------------------------- */
+/* ---- Attributes -------------------------------------------------------------------------- */
 
 static int unknown_attr(const BpTargetKind *kind, const char *name) {
   char hint[BP_HINT_MAX];
@@ -154,7 +154,7 @@ int bp__target_set_value(BpTarget *target, const char *name, const BpValue *valu
   return 0;
 }
 
-/* ---- Text --------------------------------------------------------------------------------- */
+/* ---- Text -------------------------------------------------------------------------------- */
 
 /* Takes the next word off `cursor` (transfer full); quotes may stand around any part, a backslash
  * before any character. "" at the end. */
@@ -287,7 +287,7 @@ char *bp_target_format(const BpTarget *target) {
   return g_string_free(out, FALSE);
 }
 
-/* ---- Reading ------------------------------------------------------------------------------ */
+/* ---- Reading ----------------------------------------------------------------------------- */
 
 const char *bp_target_kind(const BpTarget *target) {
   return target->kind->name;

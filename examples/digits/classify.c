@@ -40,7 +40,7 @@ typedef struct Outcome {
   double milliseconds; /* shortest run of one image */
 } Outcome;
 
-/* ---- Reading the example --------------------------------------------------------------------- */
+/* ---- Reading the example ----------------------------------------------------------------- */
 
 static int read_png(const char *path, float *pixels) {
   png_byte bytes[SIDE * SIDE];
@@ -96,7 +96,7 @@ static GArray *read_digits(const char *folder) {
   return NULL;
 }
 
-/* ---- Classifying ----------------------------------------------------------------------------- */
+/* ---- Classifying ------------------------------------------------------------------------- */
 
 static int largest(const float *values) {
   int best = 0;
@@ -168,7 +168,7 @@ static BpModel *compile_for(const char *onnx, const BpTarget *target, BpDevice d
   return model;
 }
 
-/* ---- The table ------------------------------------------------------------------------------- */
+/* ---- The table --------------------------------------------------------------------------- */
 
 /* The plugin whose descriptor lists `word` among its devices or targets (transfer full). */
 static char *plugin_of(const char *word, gboolean is_target) {

@@ -11,7 +11,7 @@
 #include "graph/exec/artifact.h"
 #include "graph/ir/graph.h"
 
-/* ---- Passes over the graph ------------------------------------------------------------------ */
+/* ---- Passes over the graph --------------------------------------------------------------- */
 
 /* Makes a node give every output that is an input, a constant, or a view of one. (outputs.c) */
 int bp__build_own_outputs(BpGraph *graph);
@@ -25,7 +25,7 @@ int bp__build_layout(BpGraph *graph, const BpTarget *target);
 /* Packs second operands of products in panels if the target has vectors. (pack.c) */
 int bp__build_pack(BpGraph *graph, const BpTarget *target);
 
-/* ---- Groups: nodes that become one function ------------------------------------------------- */
+/* ---- Groups: nodes that become one function ---------------------------------------------- */
 
 /* A group has one output, that of its last node; nothing else in it is used outside. */
 typedef struct BpGroup {
@@ -59,7 +59,7 @@ int bp__build_is_immediate(const BpGraphValue *value);
 /* Puts the kernels of each group in its place, as groups of their own. (kernels.c) */
 int bp__build_kernels(BpGraph *graph, BpGroups *groups);
 
-/* ---- Memory --------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------ */
 
 /* The storage of every value that is an argument or an output of a group: by value id, an id, or
  * -1. (plan.c) */
@@ -73,7 +73,7 @@ typedef struct BpMemoryPlan {
 int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *plan);
 void bp__plan_clear(BpMemoryPlan *plan);
 
-/* ---- Code ----------------------------------------------------------------------------------- */
+/* ---- Code -------------------------------------------------------------------------------- */
 
 /* Where one target's compilation stands; for progress and dumps. */
 typedef struct BpBuild {
@@ -91,7 +91,7 @@ int bp__build_functions(const BpBuild *build, BpGroups *groups, BpIrModule *cons
 /* Writes a text into the dump directory, if there is one. (compile.c) */
 int bp__build_dump(const BpBuild *build, const char *name, const char *text);
 
-/* ---- Two devices ---------------------------------------------------------------------------- */
+/* ---- Two devices ------------------------------------------------------------------------- */
 
 /* Places the nodes that the target cannot run on the fallback's device, if there is one, and says
  * so. (place.c) */
@@ -99,7 +99,7 @@ int bp__build_place(const BpBuild *build, BpGraph *graph);
 /* Puts copies between groups of different places. (place.c) */
 int bp__build_copies(BpGraph *graph, BpGroups *groups);
 
-/* ---- The artifact --------------------------------------------------------------------------- */
+/* ---- The artifact ------------------------------------------------------------------------ */
 
 /* Tensors of an artifact, each content once. (params.c) */
 typedef struct BpParamTable {

@@ -35,7 +35,7 @@ static int replace(BpRewrite *rewrite, const BpGraphNode *node, BpGraphValue *to
   return bp__rewrite_replace(rewrite, node->outputs[0], to) ? -1 : 1;
 }
 
-/* ---- Transposes ----------------------------------------------------------------------------- */
+/* ---- Transposes -------------------------------------------------------------------------- */
 
 static void read_perm(const BpGraphNode *node, int64_t *perm) {
   const BpGraphAttr *attr = bp__node_attr(node, "perm");
@@ -116,7 +116,7 @@ static int reduce_rule(BpRewrite *rewrite, BpGraphNode *node) {
       bp__op_apply(rewrite->graph, "", node->op->name, node->name, inputs, 2, &keepdims, 1));
 }
 
-/* ---- Convolutions over one dimension -------------------------------------------------------- */
+/* ---- Convolutions over one dimension ----------------------------------------------------- */
 
 /* One tap, one group: a matrix product over the channels. */
 static int is_pointwise(const BpGraphNode *node, const BpOpWindow *window) {
@@ -180,7 +180,7 @@ static int conv_rule(BpRewrite *rewrite, BpGraphNode *node) {
   return replace(rewrite, node, as_two_dimensional(rewrite->graph, node, &window));
 }
 
-/* ---- Transposed convolutions ---------------------------------------------------------------- */
+/* ---- Transposed convolutions ------------------------------------------------------------- */
 
 /* Whether the windows of a transposed convolution lie side by side, in squares. */
 static int is_tiling(const BpGraphNode *node) {
@@ -242,7 +242,7 @@ static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
                  bp__op_apply(graph, "", "DepthToSpace", node->name, &result, 1, &block, 1));
 }
 
-/* ---- Constant factors ----------------------------------------------------------------------- */
+/* ---- Constant factors -------------------------------------------------------------------- */
 
 /* Of one element. */
 static int is_factor(const BpGraphValue *value) {
@@ -297,7 +297,7 @@ static int factor_rule(BpRewrite *rewrite, BpGraphNode *node) {
                  product(rewrite, node, value, product(rewrite, node, first, factor)));
 }
 
-/* ---- All rules ------------------------------------------------------------------------------ */
+/* ---- All rules --------------------------------------------------------------------------- */
 
 static int any_rule(BpRewrite *rewrite, BpGraphNode *node) {
   static const BpRewriteRule rules[] = {transpose_rule, reduce_rule, conv_rule, conv_transpose_rule,

@@ -53,7 +53,7 @@ static void report(const BpBuild *build, const char *stage, int32_t done, int32_
     build->options->progress(build->options->progress_context, stage, done, total);
 }
 
-/* ---- One target ----------------------------------------------------------------------------- */
+/* ---- One target -------------------------------------------------------------------------- */
 
 /* The passes over the graph, in order. */
 static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *graph) {
@@ -131,7 +131,7 @@ static void clear_target(TargetBuild *target) {
   bp__graph_clear(&target->graph);
 }
 
-/* ---- The artifact --------------------------------------------------------------------------- */
+/* ---- The artifact ------------------------------------------------------------------------ */
 
 static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuild *built,
                                const BpParamTable *params) {

@@ -38,7 +38,7 @@ static BpGraphNode *node_at(const Fusion *fusion, int32_t id) {
   return fusion->graph->nodes.items[id];
 }
 
-/* ---- Post-dominators ------------------------------------------------------------------------ */
+/* ---- Post-dominators --------------------------------------------------------------------- */
 
 static int32_t common(const Fusion *fusion, int32_t a, int32_t b) {
   while (a != b) {
@@ -80,7 +80,7 @@ static void find_dominators(Fusion *fusion) {
   }
 }
 
-/* ---- Growing groups ------------------------------------------------------------------------- */
+/* ---- Growing groups ---------------------------------------------------------------------- */
 
 typedef struct Growth {
   int32_t leader;
@@ -233,7 +233,7 @@ static void partition(Fusion *fusion, uint8_t *reached) {
       join_dominator(fusion, id, reached);
 }
 
-/* ---- The list of groups --------------------------------------------------------------------- */
+/* ---- The list of groups ------------------------------------------------------------------ */
 
 int bp__build_is_immediate(const BpGraphValue *value) {
   return value->data && bp__value_num_elements(value) == 1;

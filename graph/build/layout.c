@@ -21,7 +21,7 @@ typedef struct Layout {
   int32_t count;
 } Layout;
 
-/* ---- Constants in the layout ---------------------------------------------------------------- */
+/* ---- Constants in the layout ------------------------------------------------------------- */
 
 /* Channels in a block: those of a vector, fewer where there are fewer channels. */
 static int64_t block_of(const Layout *layout, int64_t channels) {
@@ -71,7 +71,7 @@ static BpGraphValue *pack_bias(BpGraph *graph, const BpGraphValue *from, int64_t
   return to;
 }
 
-/* ---- Between the layouts -------------------------------------------------------------------- */
+/* ---- Between the layouts ----------------------------------------------------------------- */
 
 static BpGraphValue *reshape(Layout *layout, BpGraphValue *value, const int64_t *shape,
                              int32_t ndim) {
@@ -136,7 +136,7 @@ static BpGraphValue *reshape_blocked(Layout *layout, BpGraphValue *value,
                  5);
 }
 
-/* ---- Operators: 1 if the node was made blocked, 0 if it stays plain -------------------------- */
+/* ---- Operators: 1 if the node was made blocked, 0 if it stays plain ---------------------- */
 
 static BpGraphAttr list_attr(Layout *layout, const char *name, const int64_t *a, int32_t na,
                              const int64_t *b, int32_t nb) {
@@ -213,8 +213,7 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
                                   bp__node_input(node, 2) ? 3 : 2, attrs, 3));
 }
 
-/* ---- Depth to space ---------------------------------------------------------------------------
- */
+/* ---- Depth to space ---------------------------------------------------------------------- */
 
 /* Weights (k * k * out, in, 1, 1) of a pointwise convolution before depth to space, as those of
  * ConvToSpace with `a` channels of input in a block and `b` of output; and its bias. */

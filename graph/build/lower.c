@@ -21,7 +21,7 @@
 #define MAX_NAME   64
 #define MAX_INPUTS 64
 
-/* ---- What a group says ---------------------------------------------------------------------- */
+/* ---- What a group says ------------------------------------------------------------------- */
 
 /* How a group names a value: its argument, or its node; -1 for what is neither. */
 static int32_t index_in(const BpList *list, const void *item) {
@@ -101,7 +101,7 @@ static const char *function_name(const BpBuild *build, BpArena *arena, const BpG
   return bp__arena_printf(arena, "%s_%zu", text, number);
 }
 
-/* ---- Tensor expressions --------------------------------------------------------------------- */
+/* ---- Tensor expressions ------------------------------------------------------------------ */
 
 typedef struct Lowering {
   BpTe *te;
@@ -168,7 +168,7 @@ static int compute_group(const Lowering *lowering) {
   return 0;
 }
 
-/* ---- Functions ------------------------------------------------------------------------------ */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 typedef struct Dump {
   const BpBuild *build;

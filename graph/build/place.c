@@ -9,7 +9,7 @@
 #include "graph/build/build.h"
 #include "graph/ops/op.h"
 
-/* ---- Placing nodes -------------------------------------------------------------------------- */
+/* ---- Placing nodes ----------------------------------------------------------------------- */
 
 static int place_node(const BpBuild *build, BpGraphNode *node, const char *target) {
   const BpCompileOptions *options = build->options;
@@ -34,7 +34,7 @@ int bp__build_place(const BpBuild *build, BpGraph *graph) {
   return status;
 }
 
-/* ---- Copies --------------------------------------------------------------------------------- */
+/* ---- Copies ------------------------------------------------------------------------------ */
 
 typedef struct Copies {
   BpGraph *graph;

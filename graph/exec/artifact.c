@@ -24,7 +24,7 @@
 #define MIN_TENSOR 40 /* bytes of a saved scalar's head */
 #define MIN_TARGET 32
 
-/* ---- Context ------------------------------------------------------------------------------ */
+/* ---- Context ----------------------------------------------------------------------------- */
 
 static void clear_target(BpGraphVariant *target) {
   for (uint32_t i = 0; target->param_names && i < target->num_params; i++)
@@ -87,7 +87,7 @@ static int copy_target(BpGraphVariant *target, const BpGraphTarget *from) {
   return complete ? 0 : bp_error_raise(BP_ERROR_MEMORY, "no memory for a graph");
 }
 
-/* ---- Serial form -------------------------------------------------------------------------- */
+/* ---- Serial form ------------------------------------------------------------------------- */
 
 static void write_content(BpStreamWriter *writer, const BpGraphContent *content) {
   bp__stream_write_u64(writer, MAGIC);
@@ -190,7 +190,7 @@ static BpGraphContent *read_content(BpStreamReader *reader) {
   return NULL;
 }
 
-/* ---- The module --------------------------------------------------------------------------- */
+/* ---- The module -------------------------------------------------------------------------- */
 
 static int get_function(void *context, const char *name, BpFunction **function) {
   (void)context;

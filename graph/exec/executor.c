@@ -48,7 +48,7 @@ static const char *arg_name(const BpExecutor *executor, uint32_t arg) {
   return graph->nodes[graph->arg_nodes[arg]].name;
 }
 
-/* ---- Storage ------------------------------------------------------------------------------ */
+/* ---- Storage ----------------------------------------------------------------------------- */
 
 /* Makes every entry of a storage id lie at `data`, `offset` bytes in. */
 static void point_storage(BpExecutor *executor, int32_t storage, void *data, uint64_t offset) {
@@ -108,7 +108,7 @@ static int create_storage(BpExecutor *executor) {
   return 0;
 }
 
-/* ---- Calls -------------------------------------------------------------------------------- */
+/* ---- Calls ------------------------------------------------------------------------------- */
 
 static BpFunction *find_function(BpModule *code, const char *name) {
   BpFunction *function;
@@ -180,7 +180,7 @@ static int create_outputs(BpExecutor *executor) {
   return 0;
 }
 
-/* ---- Life --------------------------------------------------------------------------------- */
+/* ---- Life -------------------------------------------------------------------------------- */
 
 static int allocate_tables(BpExecutor *executor) {
   const BpGraph *graph = executor->plan.graph;
@@ -275,7 +275,7 @@ void bp__executor_free(BpExecutor *executor) {
   free(executor);
 }
 
-/* ---- Inputs ------------------------------------------------------------------------------- */
+/* ---- Inputs ------------------------------------------------------------------------------ */
 
 const BpTensorView *bp__executor_arg(const BpExecutor *executor, uint32_t arg) {
   const BpGraph *graph = executor->plan.graph;
@@ -364,7 +364,7 @@ int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value)
   return 0;
 }
 
-/* ---- Running ------------------------------------------------------------------------------ */
+/* ---- Running ----------------------------------------------------------------------------- */
 
 static int check_ready(const BpExecutor *executor) {
   for (uint32_t i = 0; i < executor->plan.graph->num_args; i++)

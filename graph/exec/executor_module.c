@@ -35,8 +35,7 @@ static void destroy(void *context) {
   free(self);
 }
 
-/* ---- Arguments ----------------------------------------------------------------------------------
- */
+/* ---- Arguments --------------------------------------------------------------------------- */
 
 static int check_count(const char *name, int32_t num_args, int32_t min, int32_t max) {
   if (num_args >= min && num_args <= max)
@@ -105,7 +104,7 @@ static void give_int(BpValue *result, int64_t value) {
   result->v_int64 = value;
 }
 
-/* ---- Functions ---------------------------------------------------------------------------- */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 typedef int (*Method)(ExecutorModule *self, const BpValue *args, int32_t num_args, BpValue *result);
 
@@ -259,7 +258,7 @@ static const struct {
 };
 #define NUM_METHODS (sizeof(methods) / sizeof(methods[0]))
 
-/* ---- The module --------------------------------------------------------------------------- */
+/* ---- The module -------------------------------------------------------------------------- */
 
 typedef struct Bound {
   ExecutorModule *self; /* outlives the function, which a module made keeps alive */
@@ -341,7 +340,7 @@ BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code, BpDev
   return module;
 }
 
-/* ---- Global functions --------------------------------------------------------------------- */
+/* ---- Global functions -------------------------------------------------------------------- */
 
 static int create_executor(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
   BpByteArray json;

@@ -31,8 +31,7 @@ static int bad_graph(const char *format, ...) {
                         text);
 }
 
-/* ---- JSON access, each step checked ------------------------------------------------------------
- */
+/* ---- JSON access, each step checked ------------------------------------------------------ */
 
 /* json-glib's parser recurses without bound. */
 static int check_nesting(const char *json) {
@@ -133,7 +132,7 @@ static uint32_t *read_indices(JsonArray *array, const char *what, uint32_t limit
   return indices;
 }
 
-/* ---- Nodes -------------------------------------------------------------------------------- */
+/* ---- Nodes ------------------------------------------------------------------------------- */
 
 /* An input is [node, output index, version]; the node is an earlier one. */
 static int read_input(BpGraph *graph, uint32_t node, JsonNode *json, uint32_t *entry) {
@@ -262,7 +261,7 @@ static int read_nodes(BpGraph *graph, JsonObject *root) {
   return 0;
 }
 
-/* ---- Entries ------------------------------------------------------------------------------ */
+/* ---- Entries ----------------------------------------------------------------------------- */
 
 static int read_shape(BpGraphEntry *entry, JsonNode *json) {
   JsonArray *array = as_array(json, "shape");
@@ -468,7 +467,7 @@ static int check_storage(const BpGraph *graph) {
   return status;
 }
 
-/* ---- The whole ---------------------------------------------------------------------------- */
+/* ---- The whole --------------------------------------------------------------------------- */
 
 static int read_args(BpGraph *graph, JsonObject *root) {
   JsonArray *args = get_array(root, "arg_nodes");

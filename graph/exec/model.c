@@ -39,7 +39,7 @@ struct BpModelContext {
   BpRelaxContext *relax; /* instead of an executor, or NULL */
 };
 
-/* ---- Making a model ----------------------------------------------------------------------- */
+/* ---- Making a model ---------------------------------------------------------------------- */
 
 /* Names what a module has code for. */
 static void list_targets(const BpGraphContent *content, char *names, size_t size) {
@@ -269,7 +269,7 @@ void bp_model_release(BpModel *model) {
   free(model);
 }
 
-/* ---- Facts -------------------------------------------------------------------------------- */
+/* ---- Facts ------------------------------------------------------------------------------- */
 
 static int tensor_info(const BpGraph *graph, uint32_t entry, const char *name,
                        BpModelTensorInfo *info) {
@@ -344,7 +344,7 @@ char *bp_model_graph_json(const BpModel *model) {
   return json;
 }
 
-/* ---- Contexts ----------------------------------------------------------------------------- */
+/* ---- Contexts ---------------------------------------------------------------------------- */
 
 BpModelContext *bp_model_context_create(BpModel *model) {
   BpModelContext *context = calloc(1, sizeof(*context));
@@ -427,7 +427,7 @@ BpTensor *bp_model_get_output(BpModelContext *context, int32_t index) {
   return bp__executor_output(context->executor, (uint32_t)index);
 }
 
-/* ---- Profiling ---------------------------------------------------------------------------- */
+/* ---- Profiling --------------------------------------------------------------------------- */
 
 typedef struct Profile {
   const char *dump_dir;

@@ -41,8 +41,7 @@ static int bad_file(const char *path, const char *what) {
   return bp_error_raise(BP_ERROR_FORMAT, "%s: not a usable .npy file: %s", path, what);
 }
 
-/* ---- Header ------------------------------------------------------------------------------------
- */
+/* ---- Header ------------------------------------------------------------------------------ */
 
 static int parse_descr(const char *path, const char *text, BpDataType *dtype) {
   const char *quote = strchr(text, '\'');
@@ -125,8 +124,7 @@ static int read_header(const char *path, FILE *file, NpyHeader *header) {
   return status;
 }
 
-/* ---- Reading and writing ------------------------------------------------------------------------
- */
+/* ---- Reading and writing ----------------------------------------------------------------- */
 
 /* Refuses a shape that the file cannot fill, before memory is asked for. */
 static int check_size(const char *path, FILE *file, const NpyHeader *header, int64_t *bytes) {

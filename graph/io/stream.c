@@ -13,7 +13,7 @@
 #define ARRAY_MAGIC 0xDD5E40F096B4A13Full
 #define MAX_NDIM    32
 
-/* ---- Writing ------------------------------------------------------------------------------ */
+/* ---- Writing ----------------------------------------------------------------------------- */
 
 void bp__stream_write(BpStreamWriter *writer, const void *data, size_t size) {
   if (writer->data && size)
@@ -44,7 +44,7 @@ void bp__stream_write_tensor(BpStreamWriter *writer, const BpTensorView *view) {
   bp__stream_write(writer, (const char *)view->data + view->byte_offset, bytes);
 }
 
-/* ---- Reading ------------------------------------------------------------------------------ */
+/* ---- Reading ----------------------------------------------------------------------------- */
 
 static int bad_stream(const BpStreamReader *reader, const char *why) {
   return bp_error_raise(BP_ERROR_FORMAT,

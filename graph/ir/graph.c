@@ -20,7 +20,7 @@ void bp__graph_clear(BpGraph *graph) {
   bp__arena_free(&graph->arena);
 }
 
-/* ---- Values --------------------------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------------------------ */
 
 static int check_shape(const char *name, BpDataType dtype, const int64_t *shape, int32_t ndim) {
   int64_t bytes = (int64_t)bp_dtype_bytes(dtype);
@@ -165,7 +165,7 @@ const char *bp__value_format(const BpGraphValue *value, char *text) {
   return text;
 }
 
-/* ---- Nodes ---------------------------------------------------------------------------------- */
+/* ---- Nodes ------------------------------------------------------------------------------- */
 
 static void *copy_array(BpArena *arena, const void *items, int32_t count, size_t size) {
   void *copy = bp__arena_alloc_array(arena, (size_t)count, size);
@@ -243,7 +243,7 @@ BpGraphAttr bp__attr_ints(const char *name, const int64_t *values, int32_t count
   return (BpGraphAttr){.name = name, .type = BP_GRAPH_ATTR_INTS, .count = count, .ints = values};
 }
 
-/* ---- Passes --------------------------------------------------------------------------------- */
+/* ---- Passes ------------------------------------------------------------------------------ */
 
 static void add_uses(BpGraphValue *const *values, int32_t count) {
   for (int32_t i = 0; i < count; i++)

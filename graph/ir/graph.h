@@ -84,7 +84,7 @@ typedef struct BpGraph {
 /* Graphs are made zeroed by their owner; this frees what one holds. */
 void bp__graph_clear(BpGraph *graph);
 
-/* ---- Values --------------------------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------------------------ */
 
 /* A value without producer or data. Extents are checked: >= 0, their product below 2^62 bytes. */
 BpGraphValue *bp__graph_value(BpGraph *graph, const char *name, BpDataType dtype,
@@ -113,7 +113,7 @@ const char *bp__value_format(const BpGraphValue *value, char *text);
 #define BP__INT64   ((BpDataType){BP_DTYPE_INT, 64, 1})
 #define BP__BOOL    ((BpDataType){BP_DTYPE_BOOL, 8, 1})
 
-/* ---- Nodes ---------------------------------------------------------------------------------- */
+/* ---- Nodes ------------------------------------------------------------------------------- */
 
 /* Makes a node that is not yet in a list, with room for its outputs, which are NULL. Inputs and
  * attributes are copied (what attributes point to is not). */
@@ -134,7 +134,7 @@ const char *bp__node_str(const BpGraphNode *node, const char *name, const char *
 BpGraphAttr bp__attr_int(BpGraph *graph, const char *name, int64_t value);
 BpGraphAttr bp__attr_ints(const char *name, const int64_t *values, int32_t count);
 
-/* ---- Passes --------------------------------------------------------------------------------- */
+/* ---- Passes ------------------------------------------------------------------------------ */
 
 /* Fills num_uses of all values and id of all nodes. */
 void bp__graph_count_uses(BpGraph *graph);

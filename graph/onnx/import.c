@@ -36,7 +36,7 @@ static const char *check_name(const char *name, const char *what) {
   return NULL;
 }
 
-/* ---- Names ---------------------------------------------------------------------------------- */
+/* ---- Names ------------------------------------------------------------------------------- */
 
 static int create_names(Import *import) {
   size_t count = import->onnx->n_input + import->onnx->n_initializer;
@@ -63,7 +63,7 @@ static int add_value(Import *import, const char *name, BpGraphValue *value) {
   return 0;
 }
 
-/* ---- Inputs --------------------------------------------------------------------------------- */
+/* ---- Inputs ------------------------------------------------------------------------------ */
 
 static const BpInputShape *find_shape(const BpInputShape *shapes, int32_t count, const char *name) {
   for (int32_t i = 0; i < count; i++)
@@ -189,7 +189,7 @@ static int add_inputs(Import *import, const BpInputShape *shapes, int32_t num_sh
   return check_given_shapes(import, shapes, num_shapes);
 }
 
-/* ---- Operators ------------------------------------------------------------------------------ */
+/* ---- Operators --------------------------------------------------------------------------- */
 
 static const char *domain_of(const OnnxNode *node) {
   return is_empty(node->domain) || !strcmp(node->domain, "ai.onnx") ? "" : node->domain;
@@ -252,7 +252,7 @@ static int check_operators(Import *import) {
                         count, count > 1 ? "s" : "", import->version, missing);
 }
 
-/* ---- Attributes ----------------------------------------------------------------------------- */
+/* ---- Attributes -------------------------------------------------------------------------- */
 
 /* The letter of an attribute's type in a row's list, by ONNX's number. */
 static const char *attribute_letter(int32_t type) {
@@ -326,7 +326,7 @@ static int is_ignored(const OnnxNode *node, const OnnxAttribute *attribute) {
                    (!strcmp(node->op_type, "Constant") && !strcmp(attribute->name, "doc_string"));
 }
 
-/* ---- Nodes ---------------------------------------------------------------------------------- */
+/* ---- Nodes ------------------------------------------------------------------------------- */
 
 static int read_inputs(Import *import, const OnnxNode *node, const char *name,
                        BpGraphValue **inputs) {

@@ -8,7 +8,7 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-/* ---- Into the layout and out of it ---------------------------------------------------------- */
+/* ---- Into the layout and out of it ------------------------------------------------------- */
 
 BP_ROW_INFER(block) {
   const int64_t *in = node->inputs[0]->shape;
@@ -55,8 +55,7 @@ BP_ROW_COMPUTE(unblock) {
   return bp_te_compute(op->te, "unblock", out->shape, 4, unblock_body, &copy);
 }
 
-/* ---- Concatenation ----------------------------------------------------------------------------
- */
+/* ---- Concatenation ----------------------------------------------------------------------- */
 
 /* Along channels that need not fill blocks, in `parts` of a block that no input begins inside of:
  * the output (n, blocks, h, w, block / part, part) is in memory a blocked tensor. Attributes: part,
@@ -122,7 +121,7 @@ BP_ROW_COMPUTE(concat_blocked) {
   return bp_te_compute(op->te, "concat", out->shape, 6, concat_blocked_body, &concat);
 }
 
-/* ---- Convolution ---------------------------------------------------------------------------- */
+/* ---- Convolution ------------------------------------------------------------------------- */
 
 /* Its attributes, all given: strides, pads and dilations over height and width. The input is
  * blocked, or plain with 4 dimensions. Weights:
@@ -258,7 +257,7 @@ BP_ROW_COMPUTE(conv_blocked) {
   return bp_te_compute(op->te, "bias", out->shape, 5, blocked_bias_body, &conv);
 }
 
-/* ---- Convolution and depth to space ---------------------------------------------------------- */
+/* ---- Convolution and depth to space ------------------------------------------------------ */
 
 /* A pointwise convolution whose channels become k x k neighbouring pixels: a transposed convolution
  * without overlap is one. Weights (k, k, blocks out, blocks in, block in, block out), bias

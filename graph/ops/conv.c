@@ -137,7 +137,7 @@ BP_ROW_COMPUTE(conv) {
   return with_bias(&body);
 }
 
-/* ---- Transposed ----------------------------------------------------------------------------- */
+/* ---- Transposed -------------------------------------------------------------------------- */
 
 /* The window as that of the convolution whose transpose this is: `in` is this node's output. */
 static int transpose_window(const BpGraphNode *node, BpOpWindow *window) {

@@ -91,7 +91,7 @@ BP_ROW_INFER(cast) {
   return broadcast_output(graph, node, dtype);
 }
 
-/* ---- Computation ---------------------------------------------------------------------------- */
+/* ---- Computation ------------------------------------------------------------------------- */
 
 /* tensor[axes], its shape being broadcast to that of `ndim` axes. */
 static const BpIrNode *read_broadcast(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *axes,
@@ -123,7 +123,7 @@ BP_ROW_COMPUTE(elementwise) {
   return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, elementwise_body, &copy);
 }
 
-/* ---- Folding and expansion ------------------------------------------------------------------ */
+/* ---- Folding and expansion --------------------------------------------------------------- */
 
 /* Large weights that a model stores as float16 become float32 here, not in the interpreter. */
 BP_ROW_FOLD(cast) {

@@ -65,7 +65,7 @@ BP_ROW_COMPUTE(matmul) {
   return bp_te_compute(op->te, "matmul", out->shape, out->ndim, matmul_body, &copy);
 }
 
-/* ---- With a packed operand ------------------------------------------------------------------ */
+/* ---- With a packed operand --------------------------------------------------------------- */
 
 /* Matrices (..., inner, columns) as (..., panels, inner, panel): columns in panels as wide as a
  * tile of the result, zero beyond the last; each panel is read from front to back.
@@ -166,7 +166,7 @@ BP_ROW_COMPUTE(matmul_packed) {
   return bp_te_compute(op->te, "matmul", out->shape, out->ndim, matmul_packed_body, &copy);
 }
 
-/* ---- Gemm ----------------------------------------------------------------------------------- */
+/* ---- Gemm -------------------------------------------------------------------------------- */
 
 /* alpha * A' * B' + beta * C. */
 static BpGraphValue *gemm_operand(BpGraph *graph, BpGraphNode *node, int32_t index,

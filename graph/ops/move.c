@@ -19,7 +19,7 @@ static int set_output_like(BpGraph *graph, BpGraphNode *node, const int64_t *sha
   return bp__node_set_output(graph, node, 0, node->inputs[0]->dtype, shape, ndim);
 }
 
-/* ---- Transpose ------------------------------------------------------------------------------ */
+/* ---- Transpose --------------------------------------------------------------------------- */
 
 static int read_permutation(const BpGraphNode *node, int64_t *perm) {
   int32_t ndim = node->inputs[0]->ndim, seen = 0;
@@ -90,7 +90,7 @@ BP_ROW_FOLD(transpose) {
   return 0;
 }
 
-/* ---- Concat --------------------------------------------------------------------------------- */
+/* ---- Concat ------------------------------------------------------------------------------ */
 
 static int concat_axis(const BpGraphNode *node, int32_t *axis) {
   return bp__op_axis(node, bp__node_int(node, "axis", 1), node->inputs[0]->ndim, axis);
@@ -146,7 +146,7 @@ BP_ROW_COMPUTE(concat) {
   return compute_with(op, concat_body);
 }
 
-/* ---- Slice and Split ------------------------------------------------------------------------ */
+/* ---- Slice and Split --------------------------------------------------------------------- */
 
 typedef struct Slices {
   int64_t start[BP_GRAPH_MAX_NDIM];
@@ -264,7 +264,7 @@ BP_ROW_EXPAND(split) {
   return 0;
 }
 
-/* ---- Pad ------------------------------------------------------------------------------------ */
+/* ---- Pad --------------------------------------------------------------------------------- */
 
 static int read_pads(const BpGraphNode *node, int64_t *begin, int64_t *end) {
   int64_t pads[2 * BP_GRAPH_MAX_NDIM], axes[BP_GRAPH_MAX_NDIM];
@@ -366,7 +366,7 @@ BP_ROW_COMPUTE(pad) {
   return compute_with(op, pad_body);
 }
 
-/* ---- Expand and Tile ------------------------------------------------------------------------ */
+/* ---- Expand and Tile --------------------------------------------------------------------- */
 
 BP_ROW_INFER(expand) {
   const BpGraphValue *in = node->inputs[0];
@@ -427,7 +427,7 @@ BP_ROW_COMPUTE(tile) {
   return compute_with(op, tile_body);
 }
 
-/* ---- Gather --------------------------------------------------------------------------------- */
+/* ---- Gather ------------------------------------------------------------------------------ */
 
 static int check_indices(const BpGraphNode *node) {
   const BpGraphValue *indices = node->inputs[1];
@@ -514,7 +514,7 @@ BP_ROW_COMPUTE(gather_elements) {
   return compute_with(op, gather_elements_body);
 }
 
-/* ---- Between depth and space ---------------------------------------------------------------- */
+/* ---- Between depth and space ------------------------------------------------------------- */
 
 static int block_size(const BpGraphNode *node, int64_t *block) {
   *block = bp__node_int(node, "blocksize", 0);
@@ -588,7 +588,7 @@ BP_ROW_COMPUTE(space_to_depth) {
   return compute_with(op, space_to_depth_body);
 }
 
-/* ---- Trilu ---------------------------------------------------------------------------------- */
+/* ---- Trilu ------------------------------------------------------------------------------- */
 
 static int trilu_diagonal(const BpGraphNode *node, int64_t *k) {
   *k = 0;

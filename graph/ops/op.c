@@ -33,7 +33,7 @@ int bp__op_bad(const BpGraphNode *node, const char *format, ...) {
   return -1;
 }
 
-/* ---- Reading constants and attributes ------------------------------------------------------- */
+/* ---- Reading constants and attributes ---------------------------------------------------- */
 
 int32_t bp__op_const_ints(const BpGraphNode *node, int32_t input, int64_t *values, int32_t max) {
   const BpGraphValue *value = bp__node_input(node, input);
@@ -114,7 +114,7 @@ int bp__dtype_from_onnx(int64_t number, BpDataType *dtype) {
   return 0;
 }
 
-/* ---- Windows -------------------------------------------------------------------------------- */
+/* ---- Windows ----------------------------------------------------------------------------- */
 
 static int window_list(const BpGraphNode *node, const char *name, int32_t count, int64_t least,
                        int64_t otherwise, int64_t *values) {
@@ -214,7 +214,7 @@ BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index) {
   return index < 16 && (node->op->known >> index & 1) ? NULL : bp__node_input(node, index);
 }
 
-/* ---- Appending ------------------------------------------------------------------------------ */
+/* ---- Appending --------------------------------------------------------------------------- */
 
 static int check_arity(const BpGraphNode *node) {
   const BpOp *op = node->op;

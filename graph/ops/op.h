@@ -75,7 +75,7 @@ BpGraphValue *bp__op_apply(BpGraph *graph, const char *domain, const char *op, c
 /* Computes a node whose inputs are constants, giving its output data; 1: it was left as it is. */
 int bp__op_fold(BpGraph *graph, BpGraphNode *node);
 
-/* ---- For rows ------------------------------------------------------------------------------- */
+/* ---- For rows ---------------------------------------------------------------------------- */
 
 /* Raises BP_ERROR_NOT_IMPLEMENTED, or `kind`, with the node's name and operator before the text. */
 int bp__op_error(const BpGraphNode *node, const char *format, ...) BP_PRINTF(2, 3);

@@ -121,7 +121,7 @@ BP_ROW_COMPUTE(pool) {
   return bp_te_compute(op->te, "average", out->shape, out->ndim, average_body, &body);
 }
 
-/* ---- Local response normalisation ----------------------------------------------------------- */
+/* ---- Local response normalisation -------------------------------------------------------- */
 
 BP_ROW_INFER(lrn) {
   const BpGraphValue *in = node->inputs[0];

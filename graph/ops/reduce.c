@@ -194,7 +194,7 @@ BP_ROW_EXPAND(global_pool) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* ---- ArgMax and ArgMin ---------------------------------------------------------------------- */
+/* ---- ArgMax and ArgMin ------------------------------------------------------------------- */
 
 static int arg_axes(const BpGraphNode *node, Axes *axes) {
   int32_t axis;
@@ -245,7 +245,7 @@ BP_ROW_COMPUTE(arg_reduce) {
   return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, arg_body, &body);
 }
 
-/* ---- Softmax -------------------------------------------------------------------------------- */
+/* ---- Softmax ----------------------------------------------------------------------------- */
 
 /* Before version 13 it works on all axes from `axis` on, as if they were one. */
 static int softmax_axes(const BpGraphNode *node, Axes *axes) {
@@ -337,7 +337,7 @@ BP_ROW_COMPUTE(softmax) {
   return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, softmax_body, &body);
 }
 
-/* ---- CumSum --------------------------------------------------------------------------------- */
+/* ---- CumSum ------------------------------------------------------------------------------ */
 
 static int cumsum_axis(const BpGraphNode *node, int32_t *axis) {
   int64_t value;

@@ -20,7 +20,7 @@ typedef struct Resize {
   int exclude_outside;
 } Resize;
 
-/* ---- Coordinates ---------------------------------------------------------------------------- */
+/* ---- Coordinates ------------------------------------------------------------------------- */
 
 static float source_coordinate(const Resize *r, int64_t i, int64_t in, int64_t out, float scale) {
   float x = (float)i;
@@ -118,7 +118,7 @@ static BpGraphValue *resize_along(BpGraph *graph, const Resize *r, BpGraphValue 
                       attrs, 2);
 }
 
-/* ---- The operators -------------------------------------------------------------------------- */
+/* ---- The operators ----------------------------------------------------------------------- */
 
 static int check_modes(const Resize *r) {
   static const char *const coordinates[] = {"asymmetric", "align_corners", "half_pixel",
@@ -218,7 +218,7 @@ BP_ROW_EXPAND(upsample) {
   return read_scales(node, list, sizes, scales) ? -1 : resize_all(graph, node, &r, sizes, scales);
 }
 
-/* ---- One axis ------------------------------------------------------------------------------- */
+/* ---- One axis ---------------------------------------------------------------------------- */
 
 /* Inputs: x, and unless the attribute `repeat` is positive, places (extent x taps), and for more
  * than one tap, weights. */

@@ -21,7 +21,7 @@ static int is_float(const BpIrNode *a) {
   return x_dtype(a).code == BP_DTYPE_FLOAT || x_dtype(a).code == BP_DTYPE_BFLOAT;
 }
 
-/* ---- One operand ---------------------------------------------------------------------------- */
+/* ---- One operand ------------------------------------------------------------------------- */
 
 #define INTRINSIC(row, name)                                                                       \
   BP_ROW_SCALAR(row) {                                                                             \
@@ -232,7 +232,7 @@ BP_ROW_SCALAR(is_inf) {
   return bp__node_int(node, "detect_positive", 1) ? bp_ir_binary(ir, BP_IR_OR, up, down) : down;
 }
 
-/* ---- Two operands and more ------------------------------------------------------------------ */
+/* ---- Two operands and more --------------------------------------------------------------- */
 
 #define BINARY(row, kind)                                                                          \
   BP_ROW_SCALAR(row) {                                                                             \

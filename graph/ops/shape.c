@@ -5,7 +5,7 @@
 
 #include "graph/ops/rows.h"
 
-/* ---- Views ---------------------------------------------------------------------------------- */
+/* ---- Views ------------------------------------------------------------------------------- */
 
 static int set_view(BpGraph *graph, BpGraphNode *node, const int64_t *shape, int32_t ndim) {
   const BpGraphValue *in = node->inputs[0];
@@ -129,7 +129,7 @@ BP_ROW_EXPAND(dropout) {
   return bp__expand_identity(graph, node);
 }
 
-/* ---- Shapes as values ----------------------------------------------------------------------- */
+/* ---- Shapes as values -------------------------------------------------------------------- */
 
 static int64_t clamp_axis(int64_t axis, int32_t ndim) {
   axis = axis < 0 ? axis + ndim : axis;
@@ -168,7 +168,7 @@ BP_ROW_FOLD(size) {
   return 0;
 }
 
-/* ---- Constants ------------------------------------------------------------------------------ */
+/* ---- Constants --------------------------------------------------------------------------- */
 
 static BpGraphValue *constant_from_numbers(BpGraph *graph, BpGraphNode *node,
                                            const BpGraphAttr *attr) {

@@ -9,7 +9,7 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-/* ---- Matrices ------------------------------------------------------------------------------- */
+/* ---- Matrices ---------------------------------------------------------------------------- */
 
 static double power(double base, int32_t exponent) {
   double result = 1;
@@ -54,7 +54,7 @@ void bp__winograd_init(BpWinograd *w, int32_t tile, int32_t taps) {
   w->output[tile - 1][infinity] = 1;
 }
 
-/* ---- Transforms ----------------------------------------------------------------------------- */
+/* ---- Transforms -------------------------------------------------------------------------- */
 
 /* sum + factor * value; a NULL sum is zero. */
 static const BpIrNode *add_scaled(BpIrModule *ir, const BpIrNode *sum, double factor,
@@ -122,7 +122,7 @@ static const BpIrNode *choose_element(BpIrModule *ir, const BpWinograd *w, Trans
   return chosen;
 }
 
-/* ---- The operator --------------------------------------------------------------------------- */
+/* ---- The operator ------------------------------------------------------------------------ */
 
 /* Its attributes, all given: tile, the outputs of a tile along height and width, and pads. The
  * input is blocked; weights, transformed when compiling:

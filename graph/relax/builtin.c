@@ -9,7 +9,7 @@
 
 #include <backplane/error.h>
 
-/* ---- Arguments ---------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------- */
 
 static int wrong_type(const BpValue *value, const char *wanted) {
   bp_error_raise(BP_ERROR_TYPE, "expected %s, not %s", wanted, bp_type_name(value->type_index));
@@ -102,7 +102,7 @@ static int return_shape(BpValue *result, const int64_t *extents, size_t count) {
   return 0;
 }
 
-/* ---- The shape heap ----------------------------------------------------------------------- */
+/* ---- The shape heap ---------------------------------------------------------------------- */
 
 /* The numbers that a function's symbolic extents have in this call: a tensor, as compiled code
  * computes with them. */
@@ -278,7 +278,7 @@ static int shape_of(BpRelaxMachine *machine, const BpValue *args, int32_t num_ar
   return return_shape(result, view->shape, (size_t)view->ndim);
 }
 
-/* ---- Checks ------------------------------------------------------------------------------- */
+/* ---- Checks ------------------------------------------------------------------------------ */
 
 /* (value, ndim or -1, dtype (may be left out or None), context) */
 static int check_tensor_info(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
@@ -401,7 +401,7 @@ static int check_func_info(BpRelaxMachine *machine, const BpValue *args, int32_t
                         bp_type_name(args[0].type_index));
 }
 
-/* ---- Memory ------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------ */
 
 /* (machine, shape, device or -1 for the host, dtype, scope) -> storage */
 static int alloc_storage(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
@@ -522,7 +522,7 @@ static int copy(BpRelaxMachine *machine, const BpValue *args, int32_t num_args, 
   return 0;
 }
 
-/* ---- Numbers in tensors ------------------------------------------------------------------- */
+/* ---- Numbers in tensors ------------------------------------------------------------------ */
 
 /* Element `index` of integers or truth values in host memory. */
 static int read_element(const BpTensorView *view, int64_t index, int64_t *number) {
@@ -611,7 +611,7 @@ static int tensor_to_shape(BpRelaxMachine *machine, const BpValue *args, int32_t
   return status;
 }
 
-/* ---- Tuples ------------------------------------------------------------------------------- */
+/* ---- Tuples ------------------------------------------------------------------------------ */
 
 static int make_tuple(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                       BpValue *result) {
@@ -653,7 +653,7 @@ static int tuple_reset_item(BpRelaxMachine *machine, const BpValue *args, int32_
   return 0;
 }
 
-/* ---- Functions ---------------------------------------------------------------------------- */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 static int get_function(const BpValue *value, BpFunction **function) {
   if (value->type_index != BP_TYPE_FUNCTION)
@@ -706,7 +706,7 @@ static int call_tir_dyn(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   return status;
 }
 
-/* ---- The table ---------------------------------------------------------------------------- */
+/* ---- The table --------------------------------------------------------------------------- */
 
 typedef struct Builtin {
   const char *name; /* behind the prefix */

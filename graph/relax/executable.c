@@ -61,7 +61,7 @@ static int no_memory(const Reader *reader) {
   return bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for it", reader->stream.what);
 }
 
-/* ---- Functions ---------------------------------------------------------------------------- */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 static int read_params(Reader *reader, BpRelaxFunction *function) {
   uint32_t count;
@@ -117,7 +117,7 @@ static int read_functions(Reader *reader) {
   return 0;
 }
 
-/* ---- Constants ---------------------------------------------------------------------------- */
+/* ---- Constants --------------------------------------------------------------------------- */
 
 static int read_shape(Reader *reader, BpValue *value) {
   uint32_t count;
@@ -247,7 +247,7 @@ static int read_data(Reader *reader, int has_scopes) {
   return status;
 }
 
-/* ---- Code --------------------------------------------------------------------------------- */
+/* ---- Code -------------------------------------------------------------------------------- */
 
 static int read_words(Reader *reader, int64_t **words, uint32_t *count) {
   if (bp__stream_read_count(&reader->stream, sizeof(int64_t), count) < 0)
@@ -398,7 +398,7 @@ static int read_code(Reader *reader) {
   return 0;
 }
 
-/* ---- All of it ---------------------------------------------------------------------------- */
+/* ---- All of it --------------------------------------------------------------------------- */
 
 static int read_version(Reader *reader, int *has_scopes) {
   uint64_t magic;

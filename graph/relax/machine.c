@@ -30,7 +30,7 @@ static void keep(BpValue *kept, const BpValue *value) {
   *kept = *value;
 }
 
-/* ---- Running ------------------------------------------------------------------------------ */
+/* ---- Running ----------------------------------------------------------------------------- */
 
 static int call_function(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                          int32_t num_args, BpValue *result);
@@ -206,7 +206,7 @@ static int call_function(BpRelaxMachine *machine, uint32_t index, const BpValue 
   return call_own(machine, index, args, num_args, result);
 }
 
-/* ---- Entering ----------------------------------------------------------------------------- */
+/* ---- Entering ---------------------------------------------------------------------------- */
 
 /* The functions that callees have do not keep the machine, which has them. */
 typedef struct Entry {
@@ -275,7 +275,7 @@ int bp__relax_machine_call(BpRelaxMachine *machine, uint32_t index, const BpValu
   return status ? status : release_result(machine, result);
 }
 
-/* ---- Binding arguments -------------------------------------------------------------------- */
+/* ---- Binding arguments ------------------------------------------------------------------- */
 
 typedef struct Bound {
   BpFunction *function;
@@ -326,7 +326,7 @@ BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, c
   return bp_module_function_create(machine->self, call_bound, bound, free_bound);
 }
 
-/* ---- Moving ------------------------------------------------------------------------------- */
+/* ---- Moving ------------------------------------------------------------------------------ */
 
 static BpTensor *copy_through_host(BpTensor *tensor, BpDevice device, const char *mem_scope) {
   const BpTensorView *view = &tensor->view;
@@ -364,7 +364,7 @@ BpTensor *bp__relax_to_device(BpTensor *tensor, BpDevice device, const char *mem
   return bp__relax_copy(tensor, device, mem_scope);
 }
 
-/* ---- Making ------------------------------------------------------------------------------- */
+/* ---- Making ------------------------------------------------------------------------------ */
 
 static int place_constants(BpRelaxMachine *machine) {
   const BpRelaxExecutable *executable = machine->executable;

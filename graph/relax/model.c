@@ -13,7 +13,7 @@
 
 #include "graph/relax/module.h"
 
-/* ---- Devices ------------------------------------------------------------------------------ */
+/* ---- Devices ----------------------------------------------------------------------------- */
 
 /* Adds the device types of a module's imports, whose kinds are those of devices. */
 static size_t add_types(BpModule *module, int depth, int32_t *types, size_t count, size_t size) {
@@ -55,7 +55,7 @@ static int check_device(BpModule *executable, BpDevice device) {
                         wanted, first);
 }
 
-/* ---- The model ---------------------------------------------------------------------------- */
+/* ---- The model --------------------------------------------------------------------------- */
 
 static int is_entry(const BpRelaxExecutable *executable, int64_t index) {
   return index >= 0 && executable->functions[index].kind != BP_RELAX_PACKED;
@@ -128,7 +128,7 @@ uint64_t bp__relax_model_constant_bytes(const BpRelaxModel *model) {
   return bytes;
 }
 
-/* ---- Contexts ----------------------------------------------------------------------------- */
+/* ---- Contexts ---------------------------------------------------------------------------- */
 
 struct BpRelaxContext {
   const BpRelaxModel *model;

@@ -12,7 +12,7 @@
 
 #include "graph/relax/builtin.h"
 
-/* ---- The machine -------------------------------------------------------------------------- */
+/* ---- The machine ------------------------------------------------------------------------- */
 
 /* What set_input and invoke_stateful keep for a function. */
 typedef struct State {
@@ -69,7 +69,7 @@ static int check_initialized(const MachineModule *self) {
                         "the machine has no device yet; call vm_initialization first");
 }
 
-/* ---- Methods ------------------------------------------------------------------------------ */
+/* ---- Methods ----------------------------------------------------------------------------- */
 
 /* (device type, device index, allocator) for each device */
 static int vm_initialization(MachineModule *self, const BpValue *args, int32_t num_args,
@@ -267,7 +267,7 @@ static const struct {
 };
 #define NUM_METHODS (sizeof(methods) / sizeof(methods[0]))
 
-/* ---- Functions of the machine ------------------------------------------------------------- */
+/* ---- Functions of the machine ------------------------------------------------------------ */
 
 typedef struct Bound {
   MachineModule *self; /* outlives the function, which a module made keeps alive */
@@ -375,7 +375,7 @@ BpModule *bp_relax_machine_create(BpModule *executable, BpDevice device) {
   return NULL;
 }
 
-/* ---- The executable ----------------------------------------------------------------------- */
+/* ---- The executable ---------------------------------------------------------------------- */
 
 typedef struct ExecutableModule {
   BpModule *module; /* borrowed: it owns this */
@@ -452,7 +452,7 @@ const BpRelaxExecutable *bp__relax_module_executable(BpModule *module) {
   return self ? self->executable : NULL;
 }
 
-/* ---- Loading ------------------------------------------------------------------------------ */
+/* ---- Loading ----------------------------------------------------------------------------- */
 
 /* Names, in one error, all vm.builtin.* that an executable calls and nobody has. */
 static int check_builtins(const BpRelaxExecutable *executable) {

@@ -61,7 +61,7 @@ static const BpValue *constant(const Reading *reading, const BpRelaxArg *arg, in
   return value->type_index == type ? value : NULL;
 }
 
-/* ---- Inputs ------------------------------------------------------------------------------- */
+/* ---- Inputs ------------------------------------------------------------------------------ */
 
 /* (value, ndim, dtype, context) */
 static int read_check(const Reading *reading, const BpRelaxArg *args, BpModelTensorInfo *info) {
@@ -126,7 +126,7 @@ static int check_inputs(const Reading *reading, const BpModelTensorInfo *infos) 
   return 0;
 }
 
-/* ---- Outputs ------------------------------------------------------------------------------ */
+/* ---- Outputs ----------------------------------------------------------------------------- */
 
 /* The last call before instruction `before` that writes a register, or NULL. */
 static const BpRelaxInstruction *find_writer(const Reading *reading, uint32_t *before,

@@ -66,7 +66,7 @@ void bp__relax_pool_release(BpRelaxPool *pool) {
   free(pool);
 }
 
-/* ---- Blocks ------------------------------------------------------------------------------- */
+/* ---- Blocks ------------------------------------------------------------------------------ */
 
 /* Takes the block that fits best out of the list, or the largest one, which is too small. */
 static Block take_block(BpRelaxPool *pool, uint64_t size) {

@@ -28,7 +28,7 @@ static void destroy(void *context) {
   free(module);
 }
 
-/* ---- Functions ----------------------------------------------------------------------------- */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 /* Calls visit for each line until it returns non-zero, which is then the result. */
 static int each_line(const char *lines, int (*visit)(void *context, const char *line, size_t size),
@@ -131,7 +131,7 @@ static int32_t visit_functions(void *context,
   return each_line(module->strings[FUNCTIONS], visit_name, &state) < 0 ? -1 : 0;
 }
 
-/* ---- Bytes and source ---------------------------------------------------------------------- */
+/* ---- Bytes and source -------------------------------------------------------------------- */
 
 static int32_t get_property(void *context, int32_t *flags) {
   char why[512];
@@ -190,7 +190,7 @@ static const BpModuleApi api = {
     .destroy = destroy,
 };
 
-/* ---- Making modules ------------------------------------------------------------------------ */
+/* ---- Making modules ---------------------------------------------------------------------- */
 
 static BpModule *create(const char *const *strings) {
   CModule *module = calloc(1, sizeof(*module));

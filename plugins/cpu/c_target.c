@@ -24,7 +24,7 @@ const BpTargetKind bp_cpu_c_kind = {
     .complete = bp_cpu_complete_target,
 };
 
-/* ---- Text under construction --------------------------------------------------------------- */
+/* ---- Text under construction ------------------------------------------------------------- */
 
 /* A fixed text; what does not fit is noticed at the end. */
 typedef struct Lines {
@@ -80,7 +80,7 @@ static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vect
   return 0;
 }
 
-/* ---- The check of the CPU ------------------------------------------------------------------ */
+/* ---- The check of the CPU ---------------------------------------------------------------- */
 
 static int append_test(void *context, const char *item, size_t size) {
   Lines *lines = context;
@@ -118,7 +118,7 @@ static void check_function(const BpCpu *cpu, const char *extras, Lines *lines) {
   append(lines, "", tail, strlen(tail));
 }
 
-/* ---- target.build.c ------------------------------------------------------------------------ */
+/* ---- target.build.c ---------------------------------------------------------------------- */
 
 static int32_t emit(const BpIrModule *module, const BpCpu *cpu, const char *extras,
                     BpOwnedBytes *text) {

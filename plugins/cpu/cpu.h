@@ -10,7 +10,7 @@
 /* The host's tables; set by the entry point. */
 extern BpPluginTables bp_cpu_host;
 
-/* ---- machine.c: CPUs ----------------------------------------------------------------------- */
+/* ---- machine.c: CPUs --------------------------------------------------------------------- */
 
 /* A CPU that code can be generated for. */
 typedef struct BpCpu {
@@ -40,7 +40,7 @@ int bp_cpu_feature_bit(const char *name, size_t size);
 int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, size_t size),
                 void *context);
 
-/* ---- target.c: what both target kinds say of a CPU ------------------------------------------ */
+/* ---- target.c: what both target kinds say of a CPU --------------------------------------- */
 
 /* Attributes common to the kinds c and llvm. */
 #define BP_CPU_TARGET_ATTRS                                                                        \
@@ -64,11 +64,11 @@ int32_t bp_cpu_target_int(const BpTarget *target, const char *name, int64_t *val
 int32_t bp_cpu_build_args(const BpValue *args, int32_t num_args, const BpIrModule **module,
                           const BpTarget **target);
 
-/* ---- device.c ------------------------------------------------------------------------------ */
+/* ---- device.c ---------------------------------------------------------------------------- */
 
 extern const BpDeviceApi bp_cpu_device_api;
 
-/* ---- c_target.c, c_module.c ---------------------------------------------------------------- */
+/* ---- c_target.c, c_module.c -------------------------------------------------------------- */
 
 extern const BpTargetKind bp_cpu_c_kind;
 int bp_cpu_build_c(void *self, const BpValue *args, int32_t num_args, BpValue *result);

@@ -18,7 +18,7 @@ static int32_t get_device_count(int32_t *count, const char **why) {
   return 0;
 }
 
-/* ---- Facts of the machine ------------------------------------------------------------------ */
+/* ---- Facts of the machine ---------------------------------------------------------------- */
 
 /* The value of a `key : value` line of a file in /proc; "" if there is none. */
 static void read_proc(const char *path, const char *key, char *value, size_t size) {
@@ -69,7 +69,7 @@ static int64_t available_memory(void) {
   return text[0] ? strtoll(text, NULL, 10) * 1024 : 0;
 }
 
-/* ---- Attributes ---------------------------------------------------------------------------- */
+/* ---- Attributes -------------------------------------------------------------------------- */
 
 static int32_t answer_int(BpValue *result, int64_t value) {
   result->type_index = BP_TYPE_INT;
@@ -129,7 +129,7 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   }
 }
 
-/* ---- Memory and copies --------------------------------------------------------------------- */
+/* ---- Memory and copies ------------------------------------------------------------------- */
 
 static int32_t alloc_data_space(int32_t device_id, uint64_t size, uint64_t alignment,
                                 BpDataType dtype_hint, const char *mem_scope, void **handle) {

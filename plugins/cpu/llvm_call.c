@@ -15,7 +15,7 @@ LLVMValueRef bp_gen_intrinsic(BpGen *g, const char *name, LLVMTypeRef type, LLVM
   return LLVMBuildCall2(g->builder, function_type, function, args, count, "");
 }
 
-/* ---- Intrinsics ---------------------------------------------------------------------------- */
+/* ---- Intrinsics -------------------------------------------------------------------------- */
 
 /* Those that LLVM turns into instructions, vectors as well. */
 static const char *llvm_name(const char *name) {
@@ -139,7 +139,7 @@ static LLVMValueRef intrinsic(BpGen *g, const BpIrNode *node) {
   return result.code == BP_DTYPE_BOOL ? value : bp_gen_cast(g, result, compute, value);
 }
 
-/* ---- C functions --------------------------------------------------------------------------- */
+/* ---- C functions ------------------------------------------------------------------------- */
 
 static LLVMValueRef extern_call(BpGen *g, const BpIrNode *node) {
   uint32_t count = (uint32_t)g->ir->num_operands(node);
@@ -155,7 +155,7 @@ static LLVMValueRef extern_call(BpGen *g, const BpIrNode *node) {
   return type == g->nothing ? bp_gen_poison(g, g->ir->dtype(node)) : value;
 }
 
-/* ---- Packed functions ---------------------------------------------------------------------- */
+/* ---- Packed functions -------------------------------------------------------------------- */
 
 static LLVMTypeRef bytes_type(BpGen *g, uint32_t size) {
   return LLVMArrayType(g->i64, (size + 7) / 8);

@@ -35,7 +35,7 @@ static LLVMValueRef const_int(BpGen *g, BpDataType dtype, int64_t value) {
   return dtype.lanes > 1 ? bp_gen_splat(g, constant, dtype.lanes) : constant;
 }
 
-/* ---- Half floats --------------------------------------------------------------------------- */
+/* ---- Half floats ------------------------------------------------------------------------- */
 
 static LLVMTypeRef half_type(BpGen *g, int32_t lanes) {
   LLVMTypeRef half = LLVMHalfTypeInContext(g->context);
@@ -76,7 +76,7 @@ static LLVMValueRef narrow(BpGen *g, BpDataType to, LLVMValueRef value) {
   return LLVMBuildBitCast(g->builder, half, bp_gen_type(g, to), "");
 }
 
-/* ---- Conversion ---------------------------------------------------------------------------- */
+/* ---- Conversion -------------------------------------------------------------------------- */
 
 static LLVMValueRef cast_float(BpGen *g, BpDataType to, BpDataType from, LLVMValueRef value) {
   LLVMTypeRef type = bp_gen_type(g, to);
@@ -118,7 +118,7 @@ LLVMValueRef bp_gen_cast(BpGen *g, BpDataType to, BpDataType from, LLVMValueRef 
   return is_float(from) ? cast_float(g, to, from, value) : cast_int(g, to, from, value);
 }
 
-/* ---- Integer division ---------------------------------------------------------------------- */
+/* ---- Integer division -------------------------------------------------------------------- */
 
 /* a / b or a % b, towards zero. LLVM leaves the lowest integer by -1 undefined: it wraps here. */
 static LLVMValueRef divide(BpGen *g, int is_div, BpDataType dtype, LLVMValueRef a, LLVMValueRef b) {
@@ -149,7 +149,7 @@ static LLVMValueRef floor_divide(BpGen *g, int is_div, BpDataType dtype, LLVMVal
   return LLVMBuildSelect(B, wrong, less, quotient, "");
 }
 
-/* ---- Minimum and maximum ------------------------------------------------------------------- */
+/* ---- Minimum and maximum ----------------------------------------------------------------- */
 
 /* Whether the node is a float constant, or a broadcast of one, that is a number. */
 static int is_number(BpGen *g, const BpIrNode *node) {
@@ -175,7 +175,7 @@ static LLVMValueRef extremum(BpGen *g, int is_min, BpDataType dtype, LLVMValueRe
   return LLVMBuildSelect(B, is_nan, a, best, "");
 }
 
-/* ---- Operators ----------------------------------------------------------------------------- */
+/* ---- Operators --------------------------------------------------------------------------- */
 
 static LLVMValueRef compare(BpGen *g, int32_t kind, BpDataType dtype, LLVMValueRef a,
                             LLVMValueRef b) {
@@ -302,7 +302,7 @@ static LLVMValueRef binary(BpGen *g, const BpIrNode *node) {
   return operate(g, kind, g->ir->dtype(a), x, bp_gen_expr(g, b), b);
 }
 
-/* ---- Vectors ------------------------------------------------------------------------------- */
+/* ---- Vectors ----------------------------------------------------------------------------- */
 
 static LLVMValueRef ramp(BpGen *g, const BpIrNode *node) {
   BpDataType dtype = g->ir->dtype(node);
@@ -392,7 +392,7 @@ static LLVMValueRef reduce(BpGen *g, const BpIrNode *node) {
   return bp_gen_cast(g, with_lanes(given, 1), scalar, result);
 }
 
-/* ---- Nodes --------------------------------------------------------------------------------- */
+/* ---- Nodes ------------------------------------------------------------------------------- */
 
 static LLVMValueRef immediate(BpGen *g, const BpIrNode *node) {
   BpDataType dtype = g->ir->dtype(node);

@@ -9,7 +9,7 @@
 
 #define MESSAGE_SIZE 512
 
-/* ---- Errors that programs raise ------------------------------------------------------------- */
+/* ---- Errors that programs raise ---------------------------------------------------------- */
 
 /* bp_raise(kind, text): hands an error to the host, by its slot or by the function of tvm-ffi. */
 static LLVMValueRef raise_function(BpGen *g) {
@@ -78,7 +78,7 @@ static LLVMValueRef not_equal(BpGen *g, LLVMValueRef a, LLVMValueRef b) {
   return LLVMBuildICmp(g->builder, LLVMIntNE, a, b, "");
 }
 
-/* ---- The CPU ------------------------------------------------------------------------------- */
+/* ---- The CPU ----------------------------------------------------------------------------- */
 
 static int add_feature(void *context, const char *item, size_t size) {
   int bit = bp_cpu_feature_bit(item, size);
@@ -112,7 +112,7 @@ static void check_cpu(BpGen *g) {
   fail_if(g, not_equal(g, have, mask), BP_ERROR_DEVICE, text, NULL, 0);
 }
 
-/* ---- Arguments ----------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------- */
 
 /* The message's beginning: "f: argument 1 (A): " and the rest. */
 static const char *about(BpGen *g, int32_t i, const char *rest, char text[MESSAGE_SIZE]) {
@@ -323,7 +323,7 @@ static LLVMValueRef tensor_argument(BpGen *g, int32_t i, LLVMValueRef arg) {
   return data;
 }
 
-/* ---- Functions ----------------------------------------------------------------------------- */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 static int is_buffer(BpGen *g, int32_t i) {
   return g->ir->kind(g->ir->operand(g->ir_function, i)) == BP_IR_BUFFER;

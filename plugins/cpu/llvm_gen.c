@@ -20,7 +20,7 @@ void bp_gen_fail(BpGen *g, const char *kind, const char *format, ...) {
                            g->ir_function ? g->ir->str_value(g->ir_function) : "?", message);
 }
 
-/* ---- Types --------------------------------------------------------------------------------- */
+/* ---- Types ------------------------------------------------------------------------------- */
 
 static LLVMTypeRef float_type(BpGen *g, BpDataType dtype) {
   return dtype.bits == 32 ? g->f32 : dtype.bits == 64 ? g->f64 : dtype.bits == 16 ? g->i16 : NULL;
@@ -61,7 +61,7 @@ LLVMTypeRef bp_gen_memory_type(BpGen *g, BpDataType dtype) {
   return bp_gen_type(g, dtype);
 }
 
-/* ---- Values -------------------------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------------------------ */
 
 LLVMValueRef bp_gen_poison(BpGen *g, BpDataType dtype) {
   if (dtype.code == BP_DTYPE_HANDLE && dtype.bits == 0)
@@ -139,7 +139,7 @@ void bp_gen_store(BpGen *g, LLVMValueRef value, LLVMValueRef base, int64_t offse
   LLVMBuildStore(g->builder, value, bp_gen_offset(g, base, offset));
 }
 
-/* ---- Calls --------------------------------------------------------------------------------- */
+/* ---- Calls ------------------------------------------------------------------------------- */
 
 static LLVMTypeRef type_of_call(BpGen *g, LLVMTypeRef result, LLVMValueRef *args, uint32_t count) {
   LLVMTypeRef types[32];

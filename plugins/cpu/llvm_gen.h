@@ -47,7 +47,7 @@ typedef struct BpGen {
   BpPointerMap known;   /* expressions of the current statement to LLVMValueRef */
 } BpGen;
 
-/* ---- llvm_gen.c ---------------------------------------------------------------------------- */
+/* ---- llvm_gen.c -------------------------------------------------------------------------- */
 
 /* Raises an error that names the function, unless there is one already. */
 void bp_gen_fail(BpGen *g, const char *kind, const char *format, ...)
@@ -83,21 +83,21 @@ LLVMValueRef bp_gen_call_pointer(BpGen *g, LLVMValueRef function, LLVMTypeRef re
 void bp_gen_leave_if(BpGen *g, LLVMValueRef condition);
 void bp_gen_add_attributes(BpGen *g, LLVMValueRef function);
 
-/* ---- llvm_expr.c --------------------------------------------------------------------------- */
+/* ---- llvm_expr.c ------------------------------------------------------------------------- */
 
 LLVMValueRef bp_gen_expr(BpGen *g, const BpIrNode *node);
 LLVMValueRef bp_gen_cast(BpGen *g, BpDataType to, BpDataType from, LLVMValueRef value);
 /* The float type in which arithmetic on `dtype` is done. */
 BpDataType bp_gen_compute_dtype(BpDataType dtype);
 
-/* ---- llvm_call.c --------------------------------------------------------------------------- */
+/* ---- llvm_call.c ------------------------------------------------------------------------- */
 
 LLVMValueRef bp_gen_call(BpGen *g, const BpIrNode *node);
 /* An intrinsic of LLVM's, overloaded on `type`. */
 LLVMValueRef bp_gen_intrinsic(BpGen *g, const char *name, LLVMTypeRef type, LLVMValueRef *args,
                               uint32_t count);
 
-/* ---- llvm_stmt.c --------------------------------------------------------------------------- */
+/* ---- llvm_stmt.c ------------------------------------------------------------------------- */
 
 void bp_gen_stmt(BpGen *g, const BpIrNode *node);
 LLVMValueRef bp_gen_load_node(BpGen *g, const BpIrNode *node);
@@ -108,18 +108,18 @@ LLVMValueRef bp_gen_symbol(BpGen *g, const BpIrNode *node);
 void bp_gen_bind(BpGen *g, const BpIrNode *node, LLVMValueRef value);
 LLVMValueRef bp_gen_address(BpGen *g, const BpIrNode *buffer, LLVMValueRef index);
 
-/* ---- llvm_parallel.c ----------------------------------------------------------------------- */
+/* ---- llvm_parallel.c --------------------------------------------------------------------- */
 
 void bp_gen_parallel(BpGen *g, const BpIrNode *node);
 
-/* ---- llvm_function.c ----------------------------------------------------------------------- */
+/* ---- llvm_function.c --------------------------------------------------------------------- */
 
 void bp_gen_function(BpGen *g, const BpIrNode *function);
 /* Raises an error as the program: its kind, a printf format and arguments. */
 void bp_gen_raise(BpGen *g, const char *kind, const char *format, LLVMValueRef *args,
                   uint32_t count);
 
-/* ---- llvm_target.c, llvm_module.c ---------------------------------------------------------- */
+/* ---- llvm_target.c, llvm_module.c -------------------------------------------------------- */
 
 extern const BpTargetKind bp_cpu_llvm_kind;
 int bp_cpu_build_llvm(void *self, const BpValue *args, int32_t num_args, BpValue *result);

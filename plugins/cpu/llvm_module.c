@@ -31,7 +31,7 @@ static int32_t no_memory(void) {
   return bp_cpu_host.error->raise(BP_ERROR_MEMORY, "module of kind llvm: out of memory");
 }
 
-/* ---- Functions ----------------------------------------------------------------------------- */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 /* The next name of the list at *names, NUL-terminated by the caller's copy; NULL at the end. */
 static const char *next_name(const char **names, size_t *size) {
@@ -101,7 +101,7 @@ static int32_t visit_functions(void *context,
   return 0;
 }
 
-/* ---- Bytes and source ---------------------------------------------------------------------- */
+/* ---- Bytes and source -------------------------------------------------------------------- */
 
 static int32_t get_property(void *context, int32_t *flags) {
   const LlvmModule *module = context;
@@ -164,7 +164,7 @@ static const BpModuleApi api = {
     .destroy = destroy,
 };
 
-/* ---- Making modules ------------------------------------------------------------------------ */
+/* ---- Making modules ---------------------------------------------------------------------- */
 
 static BpModule *create(const BpByteArray *parts) {
   LlvmModule *module = calloc(1, sizeof(*module));

@@ -13,7 +13,7 @@ static void begin_statement(BpGen *g) {
   bp_pointer_map_clear(&g->known);
 }
 
-/* ---- Names --------------------------------------------------------------------------------- */
+/* ---- Names ------------------------------------------------------------------------------- */
 
 LLVMValueRef bp_gen_symbol(BpGen *g, const BpIrNode *node) {
   LLVMValueRef value = bp_pointer_map_get(&g->symbols, node);
@@ -34,7 +34,7 @@ static void unbind(BpGen *g, const BpIrNode *node) {
     bp_gen_bind(g, node, NULL);
 }
 
-/* ---- Loads and stores ---------------------------------------------------------------------- */
+/* ---- Loads and stores -------------------------------------------------------------------- */
 
 LLVMValueRef bp_gen_address(BpGen *g, const BpIrNode *buffer, LLVMValueRef index) {
   LLVMTypeRef element = bp_gen_memory_type(g, g->ir->dtype(buffer));
@@ -173,7 +173,7 @@ static void store(BpGen *g, const BpIrNode *node) {
     store_scalar(g, buffer, index, value, mask);
 }
 
-/* ---- Allocations --------------------------------------------------------------------------- */
+/* ---- Allocations ------------------------------------------------------------------------- */
 
 /* Bytes of the buffer if that is a constant, else -1. */
 static int64_t constant_bytes(BpGen *g, const BpIrNode *buffer) {
@@ -274,7 +274,7 @@ static void allocate(BpGen *g, const BpIrNode *node) {
   unbind(g, buffer);
 }
 
-/* ---- Loops --------------------------------------------------------------------------------- */
+/* ---- Loops ------------------------------------------------------------------------------- */
 
 /* The identity of a loop is a node whose first operand is itself. */
 static void add_loop_hint(BpGen *g, LLVMValueRef branch, const char *hint) {
@@ -360,7 +360,7 @@ static void while_loop(BpGen *g, const BpIrNode *node) {
   LLVMPositionBuilderAtEnd(g->builder, after);
 }
 
-/* ---- Others -------------------------------------------------------------------------------- */
+/* ---- Others ------------------------------------------------------------------------------ */
 
 static void let(BpGen *g, const BpIrNode *node) {
   const BpIrNode *var = g->ir->operand(node, 0);

@@ -29,7 +29,7 @@ const BpTargetKind bp_cpu_llvm_kind = {
     .complete = bp_cpu_complete_target,
 };
 
-/* ---- The machine --------------------------------------------------------------------------- */
+/* ---- The machine ------------------------------------------------------------------------- */
 
 typedef struct Job {
   char cpu_name[64];
@@ -102,7 +102,7 @@ static int32_t create_machine(Job *job) {
   return 0;
 }
 
-/* ---- The module ---------------------------------------------------------------------------- */
+/* ---- The module -------------------------------------------------------------------------- */
 
 /* LLVM would print such messages and, after an error, exit. */
 static void on_diagnostic(LLVMDiagnosticInfoRef info, void *context) {

@@ -90,7 +90,7 @@ const char *bp_cpu_names(void) {
          "znver1, znver2, znver3, cortex-a53, cortex-a72, cortex-a76, neoverse-n1, neoverse-v1";
 }
 
-/* ---- Lists of features --------------------------------------------------------------------- */
+/* ---- Lists of features ------------------------------------------------------------------- */
 
 int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, size_t size),
                 void *context) {
@@ -168,7 +168,7 @@ int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size)
   return 0;
 }
 
-/* ---- This machine -------------------------------------------------------------------------- */
+/* ---- This machine ------------------------------------------------------------------------ */
 
 const BpCpu *bp_cpu_native(void) {
   char why[512];

@@ -31,7 +31,7 @@ static int32_t no_memory(void) {
   return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "cuda: no memory to compile");
 }
 
-/* ---- The library --------------------------------------------------------------------------- */
+/* ---- The library ------------------------------------------------------------------------- */
 
 static void *open_any(void) {
   static const char *const names[] = {"libnvrtc.so.12", "libnvrtc.so.13"};
@@ -77,7 +77,7 @@ static int32_t need_compiler(void) {
   return problem[0] ? bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: %s", problem) : 0;
 }
 
-/* ---- The cache ----------------------------------------------------------------------------- */
+/* ---- The cache --------------------------------------------------------------------------- */
 
 /* A file holds this, the key and the code. The whole key is compared, so that the hash in the name
  * need not be beyond collision. */
@@ -182,7 +182,7 @@ static void write_cached(const char *path, const char *key, const BpOwnedBytes *
     remove(temporary);
 }
 
-/* ---- Failures ------------------------------------------------------------------------------ */
+/* ---- Failures ---------------------------------------------------------------------------- */
 
 static void append(char *text, size_t *used, const char *data, size_t size) {
   if (size > MOST_MESSAGE - 1 - *used)
@@ -225,7 +225,7 @@ static int32_t raise_log(nvrtcProgram program, const char *source, const char *a
   return rc;
 }
 
-/* ---- Compiling ----------------------------------------------------------------------------- */
+/* ---- Compiling --------------------------------------------------------------------------- */
 
 /* "sm_90", "sm_90a", "compute_75". */
 int32_t bp_cuda_check_arch(const char *arch) {

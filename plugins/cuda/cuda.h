@@ -34,7 +34,7 @@
 /* The host's tables; set by the entry point. */
 extern BpPluginTables bp_cuda_host;
 
-/* ---- loader.c ------------------------------------------------------------------------------ */
+/* ---- loader.c ---------------------------------------------------------------------------- */
 
 #define BP_CUDA_MEMBER(name, parameters) CUresult(*name) parameters;
 typedef struct BpCudaLibrary {
@@ -58,7 +58,7 @@ int32_t bp_cuda_raise(BpCudaDevice *device, CUresult status, const char *call);
 /* "CUDA_ERROR_OUT_OF_MEMORY". */
 const char *bp_cuda_status_name(CUresult status);
 
-/* ---- device.c ------------------------------------------------------------------------------ */
+/* ---- device.c ---------------------------------------------------------------------------- */
 
 /* Pinned memory through which a small copy to the device goes. */
 typedef struct BpCudaStage {
@@ -104,7 +104,7 @@ BpCudaDevice *bp_cuda_device(int32_t device_id);
 /* The same if the device was opened before and may still be used; NULL, no error, otherwise. */
 BpCudaDevice *bp_cuda_device_if_open(int32_t device_id);
 
-/* ---- memory.c ------------------------------------------------------------------------------ */
+/* ---- memory.c ---------------------------------------------------------------------------- */
 
 int32_t bp_cuda_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
                       const char *mem_scope, void **handle);
@@ -113,7 +113,7 @@ int32_t bp_cuda_alloc_workspace(int32_t device_id, uint64_t size, BpDataType hin
 int32_t bp_cuda_free_workspace(int32_t device_id, void *handle);
 int32_t bp_cuda_copy(const BpCopy *copy, void *stream);
 
-/* ---- stream.c ------------------------------------------------------------------------------ */
+/* ---- stream.c ---------------------------------------------------------------------------- */
 
 /* The driver's stream behind a handle. */
 static inline CUstream bp_cuda_stream(const BpCudaDevice *device, void *stream) {
@@ -136,7 +136,7 @@ int32_t bp_cuda_record_end(int32_t device_id, void *stream, BpRecording **record
 int32_t bp_cuda_record_replay(BpRecording *recording, void *stream);
 int32_t bp_cuda_record_free(BpRecording *recording);
 
-/* ---- compile.c ----------------------------------------------------------------------------- */
+/* ---- compile.c --------------------------------------------------------------------------- */
 
 /* Compiles CUDA C++ for an architecture: "sm_90" to a cubin, "compute_90" to PTX. `options` are
  * further ones, separated by spaces, or NULL. Kept on disk under all that the result depends on.
@@ -146,7 +146,7 @@ int32_t bp_cuda_compile(const char *source, const char *arch, const char *option
 /* 0 if `arch` is one that bp_cuda_compile takes; -1 with an error. */
 int32_t bp_cuda_check_arch(const char *arch);
 
-/* ---- launch.c ------------------------------------------------------------------------------ */
+/* ---- launch.c ---------------------------------------------------------------------------- */
 
 /* What a launch tag sets. */
 enum {
@@ -186,7 +186,7 @@ const char *bp_cuda_tag_name(int32_t tag);
 /* Launches on the current stream: arguments, then one int a tag. */
 int32_t bp_cuda_launch(BpCudaKernel *kernel, const BpValue *args, int32_t num_args);
 
-/* ---- module.c, target.c -------------------------------------------------------------------- */
+/* ---- module.c, target.c ------------------------------------------------------------------ */
 
 int bp_cuda_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 /* Makes a module (transfer full) of code in a BP_CUDA_* form and kernels; all is copied. `source`

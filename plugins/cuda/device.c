@@ -17,7 +17,7 @@ static struct {
   const char *why;
 } found = {.once = PTHREAD_ONCE_INIT};
 
-/* ---- Finding them -------------------------------------------------------------------------- */
+/* ---- Finding them ------------------------------------------------------------------------ */
 
 static int attribute(const BpCudaDevice *device, int which) {
   int value = 0;
@@ -62,7 +62,7 @@ int32_t bp_cuda_get_device_count(int32_t *count, const char **why) {
   return 0;
 }
 
-/* ---- Opening them -------------------------------------------------------------------------- */
+/* ---- Opening them ------------------------------------------------------------------------ */
 
 /* Memory that the driver's pool got back stays there for the next workspace. */
 static void find_pool(BpCudaDevice *device) {
@@ -132,7 +132,7 @@ int32_t bp_cuda_set_device(int32_t device_id) {
   return bp_cuda_device(device_id) ? 0 : -1;
 }
 
-/* ---- Attributes ---------------------------------------------------------------------------- */
+/* ---- Attributes -------------------------------------------------------------------------- */
 
 static int32_t answer_int(BpValue *result, int64_t value) {
   if (value < 0) /* the driver has no such attribute */

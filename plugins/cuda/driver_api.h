@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- The driver's types and numbers --------------------------------------------------------- */
+/* ---- The driver's types and numbers ------------------------------------------------------ */
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -146,7 +146,7 @@ typedef struct CUuuid_st {
                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,  \
                      CUstream stream, void **parameters, void **extra))
 
-/* ---- NVRTC ---------------------------------------------------------------------------------- */
+/* ---- NVRTC ------------------------------------------------------------------------------- */
 
 typedef int nvrtcResult;
 typedef struct _nvrtcProgram *nvrtcProgram;

@@ -27,7 +27,7 @@ const char *bp_cuda_tag_name(int32_t tag) {
   return tag_names[tag];
 }
 
-/* ---- Loading ------------------------------------------------------------------------------- */
+/* ---- Loading ----------------------------------------------------------------------------- */
 
 static int32_t load_failed(BpCudaDevice *device, CUresult status, const char *log) {
   int is_unfit = status == CUDA_ERROR_NO_BINARY_FOR_GPU || status == CUDA_ERROR_INVALID_IMAGE ||
@@ -87,7 +87,7 @@ static CUfunction find_function(BpCudaKernel *kernel, BpCudaDevice *device) {
   return function;
 }
 
-/* ---- Arguments ----------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------- */
 
 /* Arguments as the driver takes them: a pointer to each. */
 typedef struct Packed {
@@ -181,7 +181,7 @@ static int32_t pack(const BpCudaKernel *kernel, const BpCudaDevice *device, cons
   return 0;
 }
 
-/* ---- Launching ----------------------------------------------------------------------------- */
+/* ---- Launching --------------------------------------------------------------------------- */
 
 typedef struct Sizes {
   unsigned grid[3];

@@ -95,7 +95,7 @@ const char *bp_cuda_load(void) {
   return problem[0] ? problem : NULL;
 }
 
-/* ---- Errors -------------------------------------------------------------------------------- */
+/* ---- Errors ------------------------------------------------------------------------------ */
 
 /* After these no call on the context succeeds any more. */
 static int is_fatal(CUresult status) {

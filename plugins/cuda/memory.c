@@ -13,7 +13,7 @@ static CUdeviceptr address_of(const void *handle) {
   return (CUdeviceptr)(uintptr_t)handle;
 }
 
-/* ---- Data space ---------------------------------------------------------------------------- */
+/* ---- Data space -------------------------------------------------------------------------- */
 
 /* What the pool holds in reserve may be just what is missing. */
 static CUresult alloc_or_trim(const BpCudaDevice *device, CUdeviceptr *data, size_t size) {
@@ -78,7 +78,7 @@ int32_t bp_cuda_free(int32_t device_id, void *handle) {
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemFree");
 }
 
-/* ---- Workspace ----------------------------------------------------------------------------- */
+/* ---- Workspace --------------------------------------------------------------------------- */
 
 /* The stream that is current in this thread, if its device is. */
 static CUstream current_stream(const BpCudaDevice *device) {
@@ -146,7 +146,7 @@ int32_t bp_cuda_free_workspace(int32_t device_id, void *handle) {
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemFreeAsync");
 }
 
-/* ---- Copies from the host ------------------------------------------------------------------ */
+/* ---- Copies from the host ---------------------------------------------------------------- */
 
 /* Makes the pinned memory and the event of a stage, with its lock held. */
 static int32_t open_stage(BpCudaDevice *device, BpCudaStage *stage) {
@@ -218,7 +218,7 @@ static int32_t to_device(const BpCopy *copy, void *handle) {
                                            : copy_waiting(device, to, from, copy->size, stream);
 }
 
-/* ---- Other copies -------------------------------------------------------------------------- */
+/* ---- Other copies ------------------------------------------------------------------------ */
 
 static int32_t from_device(const BpCopy *copy, void *stream) {
   BpCudaDevice *device = bp_cuda_device(copy->from_device.device_id);

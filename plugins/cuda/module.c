@@ -41,7 +41,7 @@ static int32_t no_memory(void) {
   return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "module of kind cuda: out of memory");
 }
 
-/* ---- Functions ----------------------------------------------------------------------------- */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 static int call(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)result;
@@ -71,7 +71,7 @@ static int32_t visit_functions(void *context,
   return rc < 0 ? -1 : 0;
 }
 
-/* ---- Bytes and source ---------------------------------------------------------------------- */
+/* ---- Bytes and source -------------------------------------------------------------------- */
 
 static int32_t get_property(void *context, int32_t *flags) {
   (void)context;
@@ -140,7 +140,7 @@ static const BpModuleApi api = {
     .destroy = destroy,
 };
 
-/* ---- Making modules ------------------------------------------------------------------------ */
+/* ---- Making modules ---------------------------------------------------------------------- */
 
 static int32_t copy_tags(const BpKernelInfo *info, BpCudaKernel *kernel) {
   if (info->num_launch_tags > BP_CUDA_MOST_TAGS)

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* ---- Streams ------------------------------------------------------------------------------- */
+/* ---- Streams ----------------------------------------------------------------------------- */
 
 int32_t bp_cuda_create_stream(int32_t device_id, void **handle) {
   CUstream stream = NULL;
@@ -57,7 +57,7 @@ int32_t bp_cuda_stream_sync(int32_t device_id, void *handle) {
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuStreamSynchronize");
 }
 
-/* ---- Timers -------------------------------------------------------------------------------- */
+/* ---- Timers ------------------------------------------------------------------------------ */
 
 typedef struct Timer {
   int32_t device_id;
@@ -125,7 +125,7 @@ int32_t bp_cuda_timer_read(void *handle, int64_t *nanoseconds) {
   return rc;
 }
 
-/* ---- Recordings ---------------------------------------------------------------------------- */
+/* ---- Recordings -------------------------------------------------------------------------- */
 
 struct BpRecording {
   int32_t device_id;

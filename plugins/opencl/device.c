@@ -20,7 +20,7 @@ static struct {
   const char *why;
 } found = {.once = PTHREAD_ONCE_INIT};
 
-/* ---- Finding them -------------------------------------------------------------------------- */
+/* ---- Finding them ------------------------------------------------------------------------ */
 
 static int has_compiler(cl_device_id id) {
   cl_bool is_available = CL_FALSE, has_one = CL_FALSE;
@@ -103,7 +103,7 @@ BpOpenclDevice *bp_opencl_device(int32_t device_id) {
   return rc == 0 ? device : NULL;
 }
 
-/* ---- Attributes ---------------------------------------------------------------------------- */
+/* ---- Attributes -------------------------------------------------------------------------- */
 
 static int32_t answer_int(BpValue *result, int64_t value) {
   result->type_index = BP_TYPE_INT;

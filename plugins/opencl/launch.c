@@ -11,7 +11,7 @@
 #define LINES_AROUND 3
 #define LONGEST_LINE 200
 
-/* ---- Building ------------------------------------------------------------------------------ */
+/* ---- Building ---------------------------------------------------------------------------- */
 
 /* The first line of the source that the compiler's log names, as in "file.cl:12:3: error"; 0: none.
  */
@@ -96,7 +96,7 @@ static cl_kernel get_kernel(BpOpenclKernel *kernel, const BpOpenclDevice *device
   return made;
 }
 
-/* ---- Arguments ----------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------- */
 
 /* Parts of buffers, made for one launch. */
 typedef struct Parts {
@@ -151,7 +151,7 @@ static int32_t set_arg(const BpOpenclKernel *kernel, cl_kernel made, const BpOpe
   return bp_opencl_host.error->add_context("%s: argument %d", kernel->call.name, i);
 }
 
-/* ---- Launching ----------------------------------------------------------------------------- */
+/* ---- Launching --------------------------------------------------------------------------- */
 
 static int32_t get_sizes(const BpOpenclKernel *kernel, const BpValue *args, size_t global[3],
                          size_t local[3]) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Buffers that are there ------------------------------------------------------------------ */
+/* ---- Buffers that are there -------------------------------------------------------------- */
 
 /* A driver does not survive a handle that is none; so those given out are known. */
 typedef struct Live {
@@ -69,7 +69,7 @@ static int32_t remove_live(void *handle, int32_t device_id) {
                                      "opencl: what is freed is no buffer; was it freed before?");
 }
 
-/* ---- Data space ---------------------------------------------------------------------------- */
+/* ---- Data space -------------------------------------------------------------------------- */
 
 int32_t bp_opencl_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
                         const char *mem_scope, void **handle) {
@@ -108,7 +108,7 @@ int32_t bp_opencl_free(int32_t device_id, void *handle) {
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clReleaseMemObject");
 }
 
-/* ---- Copies -------------------------------------------------------------------------------- */
+/* ---- Copies ------------------------------------------------------------------------------ */
 
 static cl_command_queue queue_of(BpOpenclDevice *device, void *stream) {
   return bp_opencl_stream(device, stream)->queue;
@@ -189,7 +189,7 @@ int32_t bp_opencl_copy(const BpCopy *copy, void *stream) {
                                                                   : between_devices(copy, stream);
 }
 
-/* ---- Streams ------------------------------------------------------------------------------- */
+/* ---- Streams ----------------------------------------------------------------------------- */
 
 int32_t bp_opencl_stream_open(BpOpenclDevice *device, BpOpenclStream *stream) {
   cl_int status = CL_SUCCESS;
@@ -267,7 +267,7 @@ int32_t bp_opencl_stream_sync(int32_t device_id, void *handle) {
   return outcome >= 0 ? 0 : bp_opencl_raise(outcome, "a kernel that was launched before");
 }
 
-/* ---- Timers -------------------------------------------------------------------------------- */
+/* ---- Timers ------------------------------------------------------------------------------ */
 
 typedef struct Timer {
   int32_t device_id;

@@ -40,7 +40,7 @@ static int32_t no_memory(void) {
   return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "module of kind opencl: out of memory");
 }
 
-/* ---- Functions ----------------------------------------------------------------------------- */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 static int call(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)result;
@@ -71,7 +71,7 @@ static int32_t visit_functions(void *context,
   return rc < 0 ? -1 : 0;
 }
 
-/* ---- Bytes and source ---------------------------------------------------------------------- */
+/* ---- Bytes and source -------------------------------------------------------------------- */
 
 static int32_t get_property(void *context, int32_t *flags) {
   (void)context;
@@ -119,7 +119,7 @@ static const BpModuleApi api = {
     .destroy = destroy,
 };
 
-/* ---- Making modules ------------------------------------------------------------------------ */
+/* ---- Making modules ---------------------------------------------------------------------- */
 
 /* Appends a kernel to the module; used as a visitor too. */
 static int32_t add_kernel(void *context, const BpKernelInfo *info) {

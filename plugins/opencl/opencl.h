@@ -23,7 +23,7 @@
 /* The host's tables; set by the entry point. */
 extern BpPluginTables bp_opencl_host;
 
-/* ---- loader.c ------------------------------------------------------------------------------ */
+/* ---- loader.c ---------------------------------------------------------------------------- */
 
 /* The functions of OpenCL 1.2 that are used. */
 #define BP_OPENCL_FUNCTIONS(X)                                                                     \
@@ -73,7 +73,7 @@ int32_t bp_opencl_raise(cl_int status, const char *call);
 /* "CL_OUT_OF_RESOURCES". */
 const char *bp_opencl_status_name(cl_int status);
 
-/* ---- device.c ------------------------------------------------------------------------------ */
+/* ---- device.c ---------------------------------------------------------------------------- */
 
 /* A queue of commands, in order. */
 typedef struct BpOpenclStream {
@@ -99,7 +99,7 @@ int32_t bp_opencl_get_attr(int32_t device_id, int32_t attr, BpValue *result);
 /* The device with its context and default stream; NULL with an error. */
 BpOpenclDevice *bp_opencl_device(int32_t device_id);
 
-/* ---- memory.c ------------------------------------------------------------------------------ */
+/* ---- memory.c ---------------------------------------------------------------------------- */
 
 int32_t bp_opencl_stream_open(BpOpenclDevice *device, BpOpenclStream *stream);
 /* The queue of a stream, the device's default one for NULL. */
@@ -119,7 +119,7 @@ int32_t bp_opencl_timer_start(int32_t device_id, void *stream, void **timer);
 int32_t bp_opencl_timer_stop(void *timer, void *stream);
 int32_t bp_opencl_timer_read(void *timer, int64_t *nanoseconds);
 
-/* ---- launch.c ------------------------------------------------------------------------------ */
+/* ---- launch.c ---------------------------------------------------------------------------- */
 
 #define BP_OPENCL_MOST_DEVICES 16
 
@@ -141,7 +141,7 @@ typedef struct BpOpenclKernel {
 /* Launches on the current stream: arguments, then one int a tag. */
 int32_t bp_opencl_launch(BpOpenclKernel *kernel, const BpValue *args, int32_t num_args);
 
-/* ---- module.c, target.c -------------------------------------------------------------------- */
+/* ---- module.c, target.c ------------------------------------------------------------------ */
 
 int bp_opencl_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 /* Makes a module (transfer full) from source and kernels; both are copied. */

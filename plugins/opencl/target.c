@@ -51,7 +51,7 @@ static BpModule *make_module(const BpIrTable *ir, const BpIrModule *module,
   return result;
 }
 
-/* ---- Double precision ---------------------------------------------------------------------- */
+/* ---- Double precision -------------------------------------------------------------------- */
 
 typedef struct Doubles {
   const BpIrTable *ir;

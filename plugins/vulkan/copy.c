@@ -64,7 +64,7 @@ static void submit(BpVulkanStream *stream) {
   pthread_mutex_unlock(&stream->lock);
 }
 
-/* ---- Host to device ------------------------------------------------------------------------ */
+/* ---- Host to device ---------------------------------------------------------------------- */
 
 static int32_t stage_to_device(const End *end, const char *from, uint64_t size,
                                BpVulkanStream *stream) {
@@ -97,7 +97,7 @@ static int32_t to_device(const BpCopy *copy, void *stream) {
   return 0;
 }
 
-/* ---- Device to host ------------------------------------------------------------------------ */
+/* ---- Device to host ---------------------------------------------------------------------- */
 
 static int32_t stage_from_device(const End *end, char *to, uint64_t size, BpVulkanStream *stream) {
   int32_t rc = 0;
@@ -128,7 +128,7 @@ static int32_t from_device(const BpCopy *copy, void *stream) {
   return 0;
 }
 
-/* ---- Between buffers ----------------------------------------------------------------------- */
+/* ---- Between buffers --------------------------------------------------------------------- */
 
 static int32_t within_device(const BpCopy *copy, void *stream) {
   End from, to;

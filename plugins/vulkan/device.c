@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- What queued work keeps alive ---------------------------------------------------------- */
+/* ---- What queued work keeps alive -------------------------------------------------------- */
 
 void bp_vulkan_retain(BpVulkanShared *shared) {
   __atomic_add_fetch(&shared->references, 1, __ATOMIC_RELAXED);
@@ -20,7 +20,7 @@ void bp_vulkan_release(BpVulkanShared *shared) {
     shared->destroy(shared);
 }
 
-/* ---- A lost device ------------------------------------------------------------------------- */
+/* ---- A lost device ----------------------------------------------------------------------- */
 
 int bp_vulkan_note(BpVulkanDevice *device, VkResult status) {
   if (status == VK_ERROR_DEVICE_LOST)
@@ -32,7 +32,7 @@ int bp_vulkan_is_lost(BpVulkanDevice *device) {
   return __atomic_load_n(&device->is_lost, __ATOMIC_ACQUIRE);
 }
 
-/* ---- The pipeline cache -------------------------------------------------------------------- */
+/* ---- The pipeline cache ------------------------------------------------------------------ */
 
 #define MOST_CACHE_BYTES (256 << 20)
 
@@ -122,7 +122,7 @@ void bp_vulkan_save_cache(BpVulkanDevice *device) {
   free(bytes);
 }
 
-/* ---- Opening ------------------------------------------------------------------------------- */
+/* ---- Opening ----------------------------------------------------------------------------- */
 
 static VkResult create_device(BpVulkanDevice *device) {
   static const float priorities[BP_VULKAN_MOST_QUEUES] = {1, 1, 1, 1};

@@ -22,7 +22,7 @@ static struct {
   const char *why;
 } found = {.once = PTHREAD_ONCE_INIT};
 
-/* ---- Finding them -------------------------------------------------------------------------- */
+/* ---- Finding them ------------------------------------------------------------------------ */
 
 static void mark_forked(void) {
   found.is_forked = 1;
@@ -224,7 +224,7 @@ BpVulkanDevice *bp_vulkan_device(int32_t device_id) {
   return rc == 0 ? device : NULL;
 }
 
-/* ---- Attributes ---------------------------------------------------------------------------- */
+/* ---- Attributes -------------------------------------------------------------------------- */
 
 static int32_t answer_int(BpValue *result, uint64_t value) {
   result->type_index = BP_TYPE_INT;

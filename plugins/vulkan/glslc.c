@@ -19,7 +19,7 @@
 
 extern char **environ;
 
-/* ---- Files --------------------------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------------------------- */
 
 /* A directory of our own, for one call; kernel i is in i.comp, its binary in i.comp.spv. */
 typedef struct Directory {
@@ -89,7 +89,7 @@ static char *read_file(const char *path, size_t *size) {
   return bytes;
 }
 
-/* ---- The command --------------------------------------------------------------------------- */
+/* ---- The command ------------------------------------------------------------------------- */
 
 /* Its words and those of standard error go to the log. 0, or an errno. */
 static int set_files(posix_spawn_file_actions_t *files, const Directory *directory) {
@@ -160,7 +160,7 @@ static int32_t run(const Directory *directory, int32_t count) {
   return 0;
 }
 
-/* ---- Errors -------------------------------------------------------------------------------- */
+/* ---- Errors ------------------------------------------------------------------------------ */
 
 /* The source with the numbers of its lines (transfer full), NULL without memory. */
 static char *number_lines(const BpOwnedBytes *source) {
@@ -194,7 +194,7 @@ static int32_t rejected(const Directory *directory, int32_t index, const char *n
   return -1;
 }
 
-/* ---- Compiling ----------------------------------------------------------------------------- */
+/* ---- Compiling --------------------------------------------------------------------------- */
 
 static int32_t take_binary(const Directory *directory, int32_t index, BpVulkanKernel *kernel,
                            const BpOwnedBytes *source) {

@@ -18,7 +18,7 @@ typedef struct Launch {
   VkWriteDescriptorSet writes[BP_KERNEL_MOST_ARGS];
 } Launch;
 
-/* ---- Arguments ----------------------------------------------------------------------------- */
+/* ---- Arguments --------------------------------------------------------------------------- */
 
 static int32_t bad_part(const Launch *launch, int32_t i, const char *what, uint64_t bytes,
                         uint64_t most) {
@@ -132,7 +132,7 @@ static int32_t read_args(Launch *launch, const BpValue *args) {
   return get_groups(launch, args);
 }
 
-/* ---- Recording ----------------------------------------------------------------------------- */
+/* ---- Recording --------------------------------------------------------------------------- */
 
 static int32_t bind_buffers(Launch *launch, const BpVulkanBatch *batch) {
   VkDescriptorSet set;

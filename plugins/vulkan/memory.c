@@ -27,7 +27,7 @@ struct BpVulkanBlock {
   BpVulkanPiece *first;
 };
 
-/* ---- Blocks -------------------------------------------------------------------------------- */
+/* ---- Blocks ------------------------------------------------------------------------------ */
 
 static uint64_t round_up(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
@@ -94,7 +94,7 @@ static VkResult add_block(BpVulkanDevice *device, uint32_t type, uint64_t size) 
   return VK_SUCCESS;
 }
 
-/* ---- Pieces -------------------------------------------------------------------------------- */
+/* ---- Pieces ------------------------------------------------------------------------------ */
 
 /* Splits a free piece so that it ends at `end`; -1 without memory. */
 static int32_t split(BpVulkanPiece *piece, uint64_t end) {
@@ -180,7 +180,7 @@ static BpVulkanPiece *get_piece(BpVulkanDevice *device, uint32_t type, uint64_t 
   return piece;
 }
 
-/* ---- Buffers ------------------------------------------------------------------------------- */
+/* ---- Buffers ----------------------------------------------------------------------------- */
 
 static void destroy_buffer(BpVulkanShared *shared) {
   BpVulkanBuffer *buffer = (BpVulkanBuffer *)shared;
@@ -248,7 +248,7 @@ BpVulkanBuffer *bp_vulkan_buffer_create(BpVulkanDevice *device, uint64_t size, i
   return NULL;
 }
 
-/* ---- Texels -------------------------------------------------------------------------------- */
+/* ---- Texels ------------------------------------------------------------------------------ */
 
 static VkBufferView find_view(const BpVulkanBuffer *buffer, VkFormat format, uint64_t offset,
                               uint64_t size) {

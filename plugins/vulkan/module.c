@@ -16,7 +16,7 @@ static int32_t no_memory(void) {
   return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "module of kind vulkan: out of memory");
 }
 
-/* ---- Kernels ------------------------------------------------------------------------------- */
+/* ---- Kernels ----------------------------------------------------------------------------- */
 
 static void free_kernel(BpVulkanKernel *kernel) {
   for (int i = 0; i < BP_VULKAN_MOST_DEVICES; i++) {
@@ -91,7 +91,7 @@ static BpVulkanKernel *find_kernel(const VulkanModule *module, const char *name)
   return NULL;
 }
 
-/* ---- Functions ----------------------------------------------------------------------------- */
+/* ---- Functions --------------------------------------------------------------------------- */
 
 static int call(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)result;
@@ -119,7 +119,7 @@ static int32_t visit_functions(void *context,
   return rc < 0 ? -1 : 0;
 }
 
-/* ---- Bytes and source ---------------------------------------------------------------------- */
+/* ---- Bytes and source -------------------------------------------------------------------- */
 
 static int32_t get_property(void *context, int32_t *flags) {
   (void)context;
@@ -196,7 +196,7 @@ static const BpModuleApi api = {
     .destroy = destroy,
 };
 
-/* ---- Making modules ------------------------------------------------------------------------ */
+/* ---- Making modules ---------------------------------------------------------------------- */
 
 BpModule *bp_vulkan_module_create(BpVulkanKernels *kernels) {
   VulkanModule *module = calloc(1, sizeof(*module));

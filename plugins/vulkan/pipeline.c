@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* ---- What the device lacks ----------------------------------------------------------------- */
+/* ---- What the device lacks --------------------------------------------------------------- */
 
 static int32_t lacks(const BpVulkanKernel *kernel, const BpVulkanDevice *device, const char *what) {
   return bp_vulkan_host.error->raise(
@@ -68,7 +68,7 @@ static int32_t check_limits(const BpVulkanKernel *kernel, const BpVulkanDevice *
   return 0;
 }
 
-/* ---- Making -------------------------------------------------------------------------------- */
+/* ---- Making ------------------------------------------------------------------------------ */
 
 static void destroy(BpVulkanShared *shared) {
   BpVulkanPipeline *pipeline = (BpVulkanPipeline *)shared;

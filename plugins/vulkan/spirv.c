@@ -53,7 +53,7 @@ static int32_t damaged(const Reader *reader, const char *what) {
                                      reader->name, what);
 }
 
-/* ---- Types --------------------------------------------------------------------------------- */
+/* ---- Types ------------------------------------------------------------------------------- */
 
 static const Id *get_id(const Reader *reader, uint32_t id) {
   static const Id none = {0};
@@ -101,7 +101,7 @@ static VkFormat texel_format(uint32_t format) {
   return VK_FORMAT_UNDEFINED;
 }
 
-/* ---- Instructions -------------------------------------------------------------------------- */
+/* ---- Instructions ------------------------------------------------------------------------ */
 
 static int32_t capability(Reader *reader, uint32_t number) {
   BpVulkanFeatures *needs = &reader->needs->features;
@@ -227,7 +227,7 @@ int32_t bp_vulkan_read_spirv(const char *name, const uint32_t *words, size_t num
   return rc;
 }
 
-/* ---- Arithmetic that keeps its order ------------------------------------------------------- */
+/* ---- Arithmetic that keeps its order ----------------------------------------------------- */
 
 enum {
   OP_TYPE_FIRST = 19, /* types follow the decorations */

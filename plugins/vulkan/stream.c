@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* ---- Making and freeing -------------------------------------------------------------------- */
+/* ---- Making and freeing ------------------------------------------------------------------ */
 
 static void destroy_timeline(BpVulkanShared *shared) {
   BpVulkanTimeline *timeline = (BpVulkanTimeline *)shared;
@@ -107,7 +107,7 @@ BpVulkanStream *bp_vulkan_stream(BpVulkanDevice *device, void *stream) {
   return stream ? stream : device->stream;
 }
 
-/* ---- Batches that are done ----------------------------------------------------------------- */
+/* ---- Batches that are done --------------------------------------------------------------- */
 
 static void finish_batch(BpVulkanBatch *batch, int is_done) {
   for (int32_t i = 0; i < batch->num_deliveries && is_done; i++) {
@@ -159,7 +159,7 @@ static VkResult wait_for(BpVulkanStream *stream, uint64_t value) {
   return status;
 }
 
-/* ---- Recording ----------------------------------------------------------------------------- */
+/* ---- Recording --------------------------------------------------------------------------- */
 
 /* What was written before is seen by what comes. */
 static void order(BpVulkanBatch *batch) {
@@ -256,7 +256,7 @@ int32_t bp_vulkan_deliver(BpVulkanBatch *batch, BpVulkanDelivery delivery) {
   return 0;
 }
 
-/* ---- Submitting ---------------------------------------------------------------------------- */
+/* ---- Submitting -------------------------------------------------------------------------- */
 
 static VkResult submit(BpVulkanStream *stream, const BpVulkanBatch *batch, uint64_t value) {
   VkSemaphore semaphores[BP_VULKAN_WAITS];
@@ -345,7 +345,7 @@ int32_t bp_vulkan_wait(BpVulkanStream *stream) {
   return status == VK_SUCCESS ? 0 : bp_vulkan_raise(status, "work that was queued before");
 }
 
-/* ---- The device's table -------------------------------------------------------------------- */
+/* ---- The device's table ------------------------------------------------------------------ */
 
 int32_t bp_vulkan_create_stream(int32_t device_id, void **stream) {
   BpVulkanDevice *device = bp_vulkan_device(device_id);

@@ -37,7 +37,7 @@ typedef struct Language {
   BpDialectType types[MOST_TYPES];
 } Language;
 
-/* ---- The language -------------------------------------------------------------------------- */
+/* ---- The language ------------------------------------------------------------------------ */
 
 /* The attribute that says whether a type is there, NULL: it always is. */
 static const char *attribute_of(BpDataType dtype) {
@@ -79,7 +79,7 @@ static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *targ
   return restrict_types(language, target);
 }
 
-/* ---- Kernels ------------------------------------------------------------------------------- */
+/* ---- Kernels ----------------------------------------------------------------------------- */
 
 static int32_t append_source(BpVulkanKernels *kernels, const BpOwnedBytes *text) {
   size_t size = kernels->source ? strlen(kernels->source) : 0;

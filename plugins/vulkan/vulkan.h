@@ -27,7 +27,7 @@
 /* The host's tables; set by the entry point. */
 extern BpPluginTables bp_vulkan_host;
 
-/* ---- loader.c ------------------------------------------------------------------------------ */
+/* ---- loader.c ---------------------------------------------------------------------------- */
 
 /* The functions of Vulkan 1.2 that are used. */
 #define BP_VULKAN_FUNCTIONS(X)                                                                     \
@@ -104,7 +104,7 @@ const char *bp_vulkan_load(void);
 /* Raises the error of a call that did not return VK_SUCCESS; returns -1. */
 int32_t bp_vulkan_raise(VkResult status, const char *call);
 
-/* ---- find.c -------------------------------------------------------------------------------- */
+/* ---- find.c ------------------------------------------------------------------------------ */
 
 #define BP_VULKAN_MOST_DEVICES 16
 #define BP_VULKAN_MOST_QUEUES  4
@@ -148,7 +148,7 @@ uint64_t bp_vulkan_alignment(const BpVulkanInfo *info);
 /* Bytes of the largest buffer. */
 uint64_t bp_vulkan_largest_buffer(const BpVulkanInfo *info);
 
-/* ---- device.c ------------------------------------------------------------------------------ */
+/* ---- device.c ---------------------------------------------------------------------------- */
 
 /* Something that queued work keeps alive. Counted with atomic operations; the last release
  * destroys it. */
@@ -198,7 +198,7 @@ int bp_vulkan_is_lost(BpVulkanDevice *device);
 /* Writes the pipeline cache to disk if it has grown. */
 void bp_vulkan_save_cache(BpVulkanDevice *device);
 
-/* ---- memory.c ------------------------------------------------------------------------------ */
+/* ---- memory.c ---------------------------------------------------------------------------- */
 
 /* Every buffer is for everything. */
 #define BP_VULKAN_BUFFER_USAGE                                                                     \
@@ -231,7 +231,7 @@ BpVulkanBuffer *bp_vulkan_buffer_create(BpVulkanDevice *device, uint64_t size, i
 VkBufferView bp_vulkan_buffer_view(BpVulkanBuffer *buffer, VkFormat format, uint64_t offset,
                                    uint64_t size);
 
-/* ---- handle.c ------------------------------------------------------------------------------ */
+/* ---- handle.c ---------------------------------------------------------------------------- */
 
 /* The live buffer of a handle of the device (transfer none); NULL with an error. */
 BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle);
@@ -239,7 +239,7 @@ int32_t bp_vulkan_alloc(int32_t device_id, uint64_t size, uint64_t alignment, Bp
                         const char *mem_scope, void **handle);
 int32_t bp_vulkan_free(int32_t device_id, void *handle);
 
-/* ---- stream.c ------------------------------------------------------------------------------ */
+/* ---- stream.c ---------------------------------------------------------------------------- */
 
 #define BP_VULKAN_BATCHES     8    /* that a stream has at once */
 #define BP_VULKAN_COMMANDS    64   /* of a batch */
@@ -313,14 +313,14 @@ int32_t bp_vulkan_free_stream(int32_t device_id, void *stream);
 int32_t bp_vulkan_sync_from_to(int32_t device_id, void *from, void *to);
 int32_t bp_vulkan_stream_sync(int32_t device_id, void *stream);
 
-/* ---- copy.c, timer.c ----------------------------------------------------------------------- */
+/* ---- copy.c, timer.c --------------------------------------------------------------------- */
 
 int32_t bp_vulkan_copy(const BpCopy *copy, void *stream);
 int32_t bp_vulkan_timer_start(int32_t device_id, void *stream, void **timer);
 int32_t bp_vulkan_timer_stop(void *timer, void *stream);
 int32_t bp_vulkan_timer_read(void *timer, int64_t *nanoseconds);
 
-/* ---- spirv.c ------------------------------------------------------------------------------- */
+/* ---- spirv.c ----------------------------------------------------------------------------- */
 
 /* What a binding is. */
 #define BP_VULKAN_UNUSED  0
@@ -345,7 +345,7 @@ int32_t bp_vulkan_read_spirv(const char *name, const uint32_t *words, size_t num
 int32_t bp_vulkan_mark_exact(const char *name, const char *bytes, size_t size,
                              BpOwnedBytes *marked);
 
-/* ---- pipeline.c, launch.c, module.c --------------------------------------------------------- */
+/* ---- pipeline.c, launch.c, module.c ------------------------------------------------------ */
 
 /* A kernel built for one device. */
 typedef struct BpVulkanPipeline {
@@ -388,7 +388,7 @@ void bp_vulkan_free_kernels(BpVulkanKernels *kernels);
 BpModule *bp_vulkan_module_create(BpVulkanKernels *kernels);
 int bp_vulkan_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 
-/* ---- target.c, glslc.c --------------------------------------------------------------------- */
+/* ---- target.c, glslc.c ------------------------------------------------------------------- */
 
 extern const BpTargetKind bp_vulkan_kind;
 int bp_vulkan_build(void *self, const BpValue *args, int32_t num_args, BpValue *result);

@@ -11,8 +11,7 @@
 #include <backplane/graph/relax.h>
 #include <backplane/target.h>
 
-/* ---- Holders -----------------------------------------------------------------------------------
- */
+/* ---- Holders ----------------------------------------------------------------------------- */
 
 PyObject *bp_py_hold(PyTypeObject *type, void *object) {
   if (!object)
@@ -63,8 +62,7 @@ static PyObject *setup(PyObject *self, PyObject *args) {
   return bp_py_set_error_classes(classes, base) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* ---- The registry ------------------------------------------------------------------------------
- */
+/* ---- The registry ------------------------------------------------------------------------ */
 
 static PyObject *register_function(PyObject *self, PyObject *args) {
   const char *name;
@@ -116,8 +114,7 @@ static PyObject *remove_function(PyObject *self, PyObject *args) {
   return bp_registry_remove(name) ? bp_py_raise() : Py_NewRef(Py_None);
 }
 
-/* ---- Devices -----------------------------------------------------------------------------------
- */
+/* ---- Devices ----------------------------------------------------------------------------- */
 
 static PyObject *parse_device(PyObject *self, PyObject *args) {
   const char *text;
@@ -196,8 +193,7 @@ static PyObject *synchronize(PyObject *self, PyObject *object) {
   Py_END_ALLOW_THREADS return status ? bp_py_raise() : Py_NewRef(Py_None);
 }
 
-/* ---- Tensors and modules -----------------------------------------------------------------------
- */
+/* ---- Tensors and modules ----------------------------------------------------------------- */
 
 static PyObject *empty(PyObject *self, PyObject *args) {
   PyObject *shape, *object;
@@ -271,8 +267,7 @@ static PyObject *select_model_device(PyObject *self, PyObject *args) {
   Py_END_ALLOW_THREADS return status ? bp_py_raise() : bp_py_make_device(device);
 }
 
-/* ---- Compiling ---------------------------------------------------------------------------------
- */
+/* ---- Compiling --------------------------------------------------------------------------- */
 
 #define MAX_TARGETS 16
 #define MAX_SHAPES  64
@@ -345,8 +340,7 @@ static PyObject *compile_model(PyObject *self, PyObject *args) {
   return module ? bp_py_hold(bp_py_module_type, module) : bp_py_raise();
 }
 
-/* ---- The module --------------------------------------------------------------------------------
- */
+/* ---- The module -------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
     {"_setup", setup, METH_VARARGS, NULL},

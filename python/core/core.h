@@ -26,8 +26,7 @@ PyObject *bp_py_hold(PyTypeObject *type, void *object);
 /* The object of an argument of that type, or NULL with an exception. */
 void *bp_py_held(PyObject *value, PyTypeObject *type);
 
-/* ---- Errors: errors.c --------------------------------------------------------------------------
- */
+/* ---- Errors: errors.c -------------------------------------------------------------------- */
 
 /* Sets this thread's error as an exception of the class that fits its kind. Returns NULL. */
 PyObject *bp_py_raise(void);
@@ -36,8 +35,7 @@ int bp_py_raise_in_library(void);
 /* Classes by error kind, a dict; and the one for other kinds. */
 int bp_py_set_error_classes(PyObject *classes, PyObject *base);
 
-/* ---- Values: value.c ---------------------------------------------------------------------------
- */
+/* ---- Values: value.c --------------------------------------------------------------------- */
 
 #define BP_PY_MAX_NDIM 16
 
@@ -68,8 +66,7 @@ PyObject *bp_py_make_extents(const int64_t *extents, int64_t count);
 /* Reads a sequence of integers into `extents`; the count, or -1 with an exception. */
 int bp_py_get_extents(PyObject *sequence, int64_t *extents);
 
-/* ---- Types -------------------------------------------------------------------------------------
- */
+/* ---- Types ------------------------------------------------------------------------------- */
 
 /* Makes a function of a callable (transfer full). */
 BpFunction *bp_py_function_of(PyObject *callable);

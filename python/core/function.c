@@ -8,8 +8,7 @@ PyTypeObject *bp_py_function_type;
 
 #define FEW 8
 
-/* ---- Calling -----------------------------------------------------------------------------------
- */
+/* ---- Calling ----------------------------------------------------------------------------- */
 
 static PyObject *call_with(BpFunction *function, PyObject *args, BpValue *values, Lent *lents) {
   int32_t count = (int32_t)PyTuple_Size(args), made = 0;
@@ -47,8 +46,7 @@ static PyObject *function_call(PyObject *self, PyObject *args, PyObject *keyword
   return result;
 }
 
-/* ---- Being called ------------------------------------------------------------------------------
- */
+/* ---- Being called ------------------------------------------------------------------------ */
 
 /* An argument as an object. A view is lent for the call: its tensor is emptied afterwards. */
 static PyObject *make_argument(const BpValue *value, BpTensor **lent) {

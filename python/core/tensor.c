@@ -12,8 +12,7 @@ static BpTensor *tensor_of(PyObject *self) {
   return (BpTensor *)((Holder *)self)->object;
 }
 
-/* ---- Facts -------------------------------------------------------------------------------------
- */
+/* ---- Facts ------------------------------------------------------------------------------- */
 
 static PyObject *get_shape(PyObject *self, void *closure) {
   const BpTensorView *view = &tensor_of(self)->view;
@@ -40,8 +39,7 @@ static PyGetSetDef getters[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-/* ---- DLPack out --------------------------------------------------------------------------------
- */
+/* ---- DLPack out -------------------------------------------------------------------------- */
 
 static void free_capsule(PyObject *capsule) {
   BpManagedTensor *managed =
@@ -99,8 +97,7 @@ static PyObject *dlpack_device(PyObject *self, PyObject *ignored) {
   return Py_BuildValue("ii", (int)device.device_type, (int)device.device_id);
 }
 
-/* ---- DLPack in ---------------------------------------------------------------------------------
- */
+/* ---- DLPack in --------------------------------------------------------------------------- */
 
 static PyObject *ask_for_capsule(PyObject *object) {
   PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
@@ -142,8 +139,7 @@ BpTensor *bp_py_tensor_from_dlpack(PyObject *object) {
   return tensor;
 }
 
-/* ---- Buffers -----------------------------------------------------------------------------------
- */
+/* ---- Buffers ----------------------------------------------------------------------------- */
 
 /* What a buffer's format, shape and strides lie in while it is exported. */
 typedef struct Exported {
@@ -235,8 +231,7 @@ static void release_buffer(PyObject *self, Py_buffer *buffer) {
   PyMem_Free(buffer->internal);
 }
 
-/* ---- Copies ------------------------------------------------------------------------------------
- */
+/* ---- Copies ------------------------------------------------------------------------------ */
 
 /* Between two kinds of device the way is through host memory. */
 static int copy_any(const BpTensorView *from, const BpTensorView *to) {

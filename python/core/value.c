@@ -9,8 +9,7 @@
 
 PyObject *bp_py_device_class;
 
-/* ---- Devices and extents -----------------------------------------------------------------------
- */
+/* ---- Devices and extents ----------------------------------------------------------------- */
 
 int bp_py_get_device(PyObject *object, BpDevice *device) {
   if (!bp_py_device_class || PyObject_IsInstance(object, bp_py_device_class) != 1) {
@@ -51,8 +50,7 @@ int bp_py_get_extents(PyObject *sequence, int64_t *extents) {
   return PyErr_Occurred() ? -1 : (int)count;
 }
 
-/* ---- Buffers -----------------------------------------------------------------------------------
- */
+/* ---- Buffers ----------------------------------------------------------------------------- */
 
 /* The element type that a format of the buffer protocol names. */
 static int parse_format(const Py_buffer *buffer, BpDataType *dtype) {
@@ -114,8 +112,7 @@ static int lend_buffer(PyObject *object, BpValue *value, Lent *lent, int flags) 
   return describe_buffer(lent);
 }
 
-/* ---- From Python -------------------------------------------------------------------------------
- */
+/* ---- From Python ------------------------------------------------------------------------- */
 
 static void own(BpValue *value, Lent *lent, int32_t type_index, void *object) {
   *value = (BpValue){.type_index = type_index, .v_obj = object};
@@ -273,8 +270,7 @@ void bp_py_end_lending(BpValue *value, Lent *lent) {
   lent->has_buffer = 0;
 }
 
-/* ---- To Python ---------------------------------------------------------------------------------
- */
+/* ---- To Python --------------------------------------------------------------------------- */
 
 static PyObject *make_list(const BpArray *array) {
   PyObject *list = PyList_New((Py_ssize_t)array->size);

@@ -170,7 +170,7 @@ static inline BpModule *build_ok(BpIrModule *module, const char *target_text) {
   return built;
 }
 
-/* ---- Devices --------------------------------------------------------------------------------- */
+/* ---- Devices ----------------------------------------------------------------------------- */
 
 /* Whether code for the target can run: on a device of its type. */
 static inline gboolean has_device_for(const char *target_text) {
@@ -247,7 +247,7 @@ static inline void fetch_args(DeviceArgs *placed, Args *args) {
   }
 }
 
-/* ---- Comparing ------------------------------------------------------------------------------- */
+/* ---- Comparing --------------------------------------------------------------------------- */
 
 /* Code built for a target, and the device it runs on. */
 typedef struct Built {

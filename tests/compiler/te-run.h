@@ -82,7 +82,7 @@ static inline void te_run(BpTe *te, BpTeTensor *const *args, TeArray *const *arr
   bp_object_release(module);
 }
 
-/* ---- Short forms for writing bodies ---------------------------------------------------------- */
+/* ---- Short forms for writing bodies ------------------------------------------------------ */
 
 static inline const BpIrNode *te_op(BpTe *te, int32_t kind, const BpIrNode *a, const BpIrNode *b) {
   return bp_ir_binary(bp_te_ir(te), kind, a, b);

@@ -33,7 +33,7 @@ static void check_text(const char *text, const CodeTarget *target) {
   bp_object_release(module);
 }
 
-/* ---- Operations over data types and lanes --------------------------------------------------- */
+/* ---- Operations over data types and lanes ------------------------------------------------ */
 
 /* An expression over @a and @b, of type @T with @L lanes; `types` lists what it is tried with. */
 typedef struct Operation {
@@ -244,7 +244,7 @@ static void test_operations(gconstpointer data) {
   g_strfreev(types);
 }
 
-/* ---- Memory, vectors, statements ------------------------------------------------------------ */
+/* ---- Memory, vectors, statements --------------------------------------------------------- */
 
 /* Bodies over A and B of 64 float32 and I of 64 int32. */
 static const char *const bodies[] = {
@@ -452,7 +452,7 @@ static void register_function(const char *name, BpPackedCall call) {
   bp_object_release(function);
 }
 
-/* ---- Failures -------------------------------------------------------------------------------- */
+/* ---- Failures ---------------------------------------------------------------------------- */
 
 /* Calls a function that must fail. */
 static void call_fails(BpModule *built, const char *name, const BpValue *args, int32_t count,

@@ -31,7 +31,7 @@ static const BpIrNode *call1(BpTe *te, const char *name, const BpIrNode *x) {
   return bp_ir_call(bp_te_ir(te), te_f32, BP_IR_CALL_INTRINSIC, name, &x, 1);
 }
 
-/* ---- Element by element ---------------------------------------------------------------------- */
+/* ---- Element by element ------------------------------------------------------------------ */
 
 static const BpIrNode *scaled_sum_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Inputs *in = context;
@@ -62,7 +62,7 @@ static BpTeTensor *make_long_sum(BpTe *te, Inputs *in) {
   return bp_te_compute(te, "y", shape, 1, sum_of_two_body, in);
 }
 
-/* ---- Products -------------------------------------------------------------------------------- */
+/* ---- Products ---------------------------------------------------------------------------- */
 
 static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Inputs *in = context;
@@ -112,7 +112,7 @@ static BpTeTensor *make_packed_product(BpTe *te, Inputs *in) {
   return bp_te_compute(te, "y", shape, 2, biased_body, &biased);
 }
 
-/* ---- Rows ------------------------------------------------------------------------------------ */
+/* ---- Rows -------------------------------------------------------------------------------- */
 
 typedef struct Softmax {
   BpTeTensor *x, *most, *powers, *sums;
@@ -152,7 +152,7 @@ static BpTeTensor *make_softmax(BpTe *te, Inputs *in) {
   return bp_te_compute(te, "y", shape, 2, quotient_body, &softmax);
 }
 
-/* ---- Comparing ------------------------------------------------------------------------------- */
+/* ---- Comparing --------------------------------------------------------------------------- */
 
 typedef struct Case {
   const char *name;

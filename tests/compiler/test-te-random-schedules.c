@@ -51,7 +51,7 @@ static BpTeTensor *last(const Work *work) {
   return work->computed[work->num_computed - 1];
 }
 
-/* ---- Computations ---------------------------------------------------------------------------- */
+/* ---- Computations ------------------------------------------------------------------------ */
 
 static const BpIrNode *scale_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
@@ -307,7 +307,7 @@ static const struct {
     {"count", make_count},     {"total", make_total},
 };
 
-/* ---- Random schedules ------------------------------------------------------------------------ */
+/* ---- Random schedules -------------------------------------------------------------------- */
 
 typedef struct Leaves {
   BpTeAxis *axes[40];
@@ -475,7 +475,7 @@ static void schedule_randomly(GRand *random, Work *work, bool attach) {
   }
 }
 
-/* ---- Comparing ------------------------------------------------------------------------------- */
+/* ---- Comparing --------------------------------------------------------------------------- */
 
 static void make_work(Work *work, uint32_t seed) {
   memset(work, 0, sizeof *work);

@@ -65,7 +65,7 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
   return pieces;
 }
 
-/* ---- A device with little memory: what a graph asks for is not worth having ------------------ */
+/* ---- A device with little memory: what a graph asks for is not worth having -------------- */
 
 #define LITTLE 65536
 
@@ -121,7 +121,7 @@ static const BpDeviceApi little_api = {.struct_size = sizeof little_api,
                                        .copy = copy,
                                        .stream_sync = sync_stream};
 
-/* ---- Code --------------------------------------------------------------------------------- */
+/* ---- Code -------------------------------------------------------------------------------- */
 
 /* Writes and reads all bytes of all arguments. */
 static int touch(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
@@ -164,7 +164,7 @@ static void begin(void) {
   bp_object_release(answer);
 }
 
-/* ---- The target --------------------------------------------------------------------------- */
+/* ---- The target -------------------------------------------------------------------------- */
 
 static int call(BpModule *module, const char *name, const BpValue *args, int32_t num_args,
                 BpValue *result) {

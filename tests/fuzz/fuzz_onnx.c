@@ -85,7 +85,7 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
   return pieces;
 }
 
-/* ---- A target that needs no code ----------------------------------------------------------- */
+/* ---- A target that needs no code --------------------------------------------------------- */
 
 static const BpTargetTable *targets;
 
@@ -149,7 +149,7 @@ static BpTarget *make_target(void) {
   return target;
 }
 
-/* ---- The target of the fuzzer -------------------------------------------------------------- */
+/* ---- The target of the fuzzer ------------------------------------------------------------ */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static BpTarget *target;

@@ -28,7 +28,7 @@ static const char *const target_texts[] = {
     "vulkan -thread_warp_size=8 -max_shared_memory_per_block=0",
 };
 
-/* ---- Running ------------------------------------------------------------------------------- */
+/* ---- Running ----------------------------------------------------------------------------- */
 
 static gboolean has_device(int32_t device_type) {
   int32_t count = 0;
@@ -110,7 +110,7 @@ static void check(OnnxBuilder *builder, float *x, const float *expected, int64_t
   onnx_builder_free(builder);
 }
 
-/* ---- References ----------------------------------------------------------------------------- */
+/* ---- References -------------------------------------------------------------------------- */
 
 typedef struct Conv {
   int64_t in, out, height, width, kernel, stride, pad, dilation, groups;
@@ -146,7 +146,7 @@ static float *conv(const Conv *c, const float *x, const float *w, int64_t *count
   return y;
 }
 
-/* ---- Convolutions --------------------------------------------------------------------------- */
+/* ---- Convolutions ------------------------------------------------------------------------ */
 
 static OnnxBuilder *conv_model(const Conv *c) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -307,7 +307,7 @@ static void test_concat(void) {
   g_free(w);
 }
 
-/* ---- Other operators ------------------------------------------------------------------------ */
+/* ---- Other operators --------------------------------------------------------------------- */
 
 static void test_pool(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -660,7 +660,7 @@ static void test_outputs_without_nodes(void) {
   g_free(w);
 }
 
-/* ---- Artifacts ------------------------------------------------------------------------------ */
+/* ---- Artifacts --------------------------------------------------------------------------- */
 
 /* One library holds the code for several targets, and runs on the device of each. */
 static void test_one_library_for_all(void) {
@@ -700,7 +700,7 @@ static void test_one_library_for_all(void) {
   onnx_builder_free(builder);
 }
 
-/* ---- Two devices ---------------------------------------------------------------------------- */
+/* ---- Two devices ------------------------------------------------------------------------- */
 
 typedef struct PlacedNodes {
   int count;

@@ -43,7 +43,7 @@ static const char chain_json[] =
     "\"shape\":[\"list_shape\",[[4],[4],[4],[4],[4]]],"
     "\"storage_id\":[\"list_int\",[0,1,2,1,2]]}}";
 
-/* ---- Code of the test's own ------------------------------------------------------------------ */
+/* ---- Code of the test's own -------------------------------------------------------------- */
 
 static int add(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
@@ -156,7 +156,7 @@ static void assert_output(BpModule *module, float first) {
   bp_value_clear(&result);
 }
 
-/* ---- Tests ----------------------------------------------------------------------------------- */
+/* ---- Tests ------------------------------------------------------------------------------- */
 
 static void test_run(void) {
   BpModule *module = create(graph_json);

@@ -61,7 +61,7 @@ static OnnxBuilder *small(void) {
   return builder;
 }
 
-/* ---- Files ---------------------------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------------------------- */
 
 static void test_missing_file(void) {
   g_assert_null(compile_path("/nonexistent/model.onnx", NULL, 0));
@@ -153,7 +153,7 @@ static void test_many_empty_messages(void) {
   g_byte_array_unref(bytes);
 }
 
-/* ---- Operators ------------------------------------------------------------------------------ */
+/* ---- Operators --------------------------------------------------------------------------- */
 
 static void test_missing_operators(void) {
   OnnxBuilder *builder = small();
@@ -220,7 +220,7 @@ static void test_arity_and_types(void) {
   assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "the Reshape|'s'|constant");
 }
 
-/* ---- Names and shapes ----------------------------------------------------------------------- */
+/* ---- Names and shapes -------------------------------------------------------------------- */
 
 static void test_names(void) {
   OnnxBuilder *builder = small();

@@ -24,7 +24,7 @@ enum { CALL = 1, RET, GOTO, IF };
 
 static const BpDevice cpu = {BP_DEVICE_CPU, 0};
 
-/* ---- Making executables ------------------------------------------------------------------- */
+/* ---- Making executables ------------------------------------------------------------------ */
 
 typedef struct Words {
   const int64_t *words;
@@ -133,7 +133,7 @@ static GByteArray *identity(const char *version) {
   return make_executable(version, 1, NULL, 0, (const Words[]){WORDS(RET, 0)}, 1);
 }
 
-/* ---- Reading ------------------------------------------------------------------------------ */
+/* ---- Reading ----------------------------------------------------------------------------- */
 
 static void test_another_version_is_refused(void) {
   g_assert_null(load(identity("0.99")));
@@ -202,7 +202,7 @@ static void test_saved_bytes_make_it_again(void) {
   bp_object_release(module);
 }
 
-/* ---- Running ------------------------------------------------------------------------------ */
+/* ---- Running ----------------------------------------------------------------------------- */
 
 static void test_wrong_number_of_arguments_is_an_error(void) {
   BpModule *machine = load_machine(identity("0.14"));

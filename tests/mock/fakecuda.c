@@ -26,7 +26,7 @@ static struct Counter {
   int count;
 } counters[128];
 
-/* ---- Bookkeeping --------------------------------------------------------------------------- */
+/* ---- Bookkeeping ------------------------------------------------------------------------- */
 
 static struct Counter *counter_of(const char *name) {
   for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++) {
@@ -108,7 +108,7 @@ int fakecuda_calls(const char *function) {
   return fakecuda_count(function);
 }
 
-/* ---- The driver ---------------------------------------------------------------------------- */
+/* ---- The driver -------------------------------------------------------------------------- */
 
 CUresult cuInit(unsigned flags) {
   pthread_mutex_lock(&lock);
@@ -163,7 +163,7 @@ CUresult cuGetErrorString(CUresult status, const char **text) {
   return describe(status, text, 0);
 }
 
-/* ---- Devices ------------------------------------------------------------------------------- */
+/* ---- Devices ----------------------------------------------------------------------------- */
 
 CUresult cuDeviceGetCount(int *count) {
   CUresult status = fake_enter("cuDeviceGetCount", 0);
@@ -265,7 +265,7 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value) {
   return fake_leave(status);
 }
 
-/* ---- Contexts ------------------------------------------------------------------------------ */
+/* ---- Contexts ---------------------------------------------------------------------------- */
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   CUresult status = check_device("cuDevicePrimaryCtxRetain", device);

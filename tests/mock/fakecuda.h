@@ -23,7 +23,7 @@
 #define FAKE_DECLARE(name, parameters) FAKE_API CUresult name parameters;
 BP_CUDA_FUNCTIONS(FAKE_DECLARE)
 
-/* ---- What tests call ----------------------------------------------------------------------- */
+/* ---- What tests call --------------------------------------------------------------------- */
 
 /* Makes the call number `after` (1: the next) of a function return `status`, once. */
 FAKE_API void fakecuda_fail(const char *function, int after, CUresult status);
@@ -34,7 +34,7 @@ FAKE_API int fakecuda_count(const char *what);
 /* Calls of a function so far. */
 FAKE_API int fakecuda_calls(const char *function);
 
-/* ---- Code ---------------------------------------------------------------------------------- */
+/* ---- Code -------------------------------------------------------------------------------- */
 
 /* How a cubin of fakenvrtc begins; a shared library follows. */
 typedef struct FakeCubin {
@@ -47,7 +47,7 @@ typedef struct FakeCubin {
 /* How PTX of it begins; the cubin in hexadecimal digits follows. */
 #define FAKE_PTX "// simulated PTX\n"
 
-/* ---- fakecuda.c ---------------------------------------------------------------------------- */
+/* ---- fakecuda.c -------------------------------------------------------------------------- */
 
 #define FAKE_DEVICES   2
 #define FAKE_MEMORY    ((size_t)1 << 29)
@@ -78,14 +78,14 @@ void fake_add(const char *what, int difference);
 /* The failure of the next kernel; taken. */
 CUresult fake_take_kernel_failure(void);
 
-/* ---- fakecuda_memory.c --------------------------------------------------------------------- */
+/* ---- fakecuda_memory.c ------------------------------------------------------------------- */
 
 /* The host's address of memory of a device; NULL unless all `size` bytes are of one allocation. */
 void *fake_resolve(int device, CUdeviceptr data, size_t size);
 /* Frees what cuMemFreeAsync was asked to. */
 CUresult fake_free_now(CUdeviceptr data);
 
-/* ---- fakecuda_stream.c --------------------------------------------------------------------- */
+/* ---- fakecuda_stream.c ------------------------------------------------------------------- */
 
 struct FakeCommand {
   FakeCommand *next;
@@ -109,7 +109,7 @@ CUresult fake_submit(CUstream stream, const FakeCommand *command);
 CUresult fake_drain(int device);
 int fake_is_stream(CUstream stream, int device);
 
-/* ---- fakecuda_module.c --------------------------------------------------------------------- */
+/* ---- fakecuda_module.c ------------------------------------------------------------------- */
 
 CUresult fake_run_kernel(FakeCommand *command, int device);
 

@@ -38,7 +38,7 @@ void *fake_resolve(int device, CUdeviceptr data, size_t size) {
   return (char *)block->data + (data - block->base);
 }
 
-/* ---- Allocation ---------------------------------------------------------------------------- */
+/* ---- Allocation -------------------------------------------------------------------------- */
 
 static CUresult allocate(CUdeviceptr *data, size_t size, int is_pooled) {
   int device = fake_current()->device;
@@ -162,7 +162,7 @@ CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr data) {
   return fake_leave(status);
 }
 
-/* ---- Copies -------------------------------------------------------------------------------- */
+/* ---- Copies ------------------------------------------------------------------------------ */
 
 /* Reads its source, be it of the host or the device, when it is run and no sooner. */
 static CUresult run_copy(FakeCommand *command, int device) {

@@ -32,7 +32,7 @@ struct CUfunc_st {
 /* Those that are loaded; a device that is lost keeps its own, as with the driver. */
 static CUmodule modules;
 
-/* ---- Loading ------------------------------------------------------------------------------- */
+/* ---- Loading ----------------------------------------------------------------------------- */
 
 static void *open_library(const char *data, size_t size) {
   static int libraries;
@@ -175,7 +175,7 @@ CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function) {
   return fake_leave(status);
 }
 
-/* ---- Launching ----------------------------------------------------------------------------- */
+/* ---- Launching --------------------------------------------------------------------------- */
 
 static int running_device;
 

@@ -37,7 +37,7 @@ struct CUgraphExec_st {
 
 static CUstream streams;
 
-/* ---- Commands ------------------------------------------------------------------------------ */
+/* ---- Commands ---------------------------------------------------------------------------- */
 
 static CUresult append(FakeCommand **first, const FakeCommand *command) {
   FakeCommand *copy = malloc(sizeof(*copy));
@@ -110,7 +110,7 @@ CUresult fake_drain(int device) {
   return status;
 }
 
-/* ---- Streams ------------------------------------------------------------------------------- */
+/* ---- Streams ----------------------------------------------------------------------------- */
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
   CUresult status = fake_enter("cuStreamCreate", 1);
@@ -151,7 +151,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
   return fake_leave(status == CUDA_SUCCESS ? run_stream(stream, NULL, 0) : status);
 }
 
-/* ---- Events -------------------------------------------------------------------------------- */
+/* ---- Events ------------------------------------------------------------------------------ */
 
 CUresult cuEventCreate(CUevent *event, unsigned flags) {
   CUresult status = fake_enter("cuEventCreate", 1);
@@ -236,7 +236,7 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent stop) {
   return fake_leave(status);
 }
 
-/* ---- Graphs -------------------------------------------------------------------------------- */
+/* ---- Graphs ------------------------------------------------------------------------------ */
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   CUresult status = fake_enter("cuStreamBeginCapture_v2", 1);

@@ -52,7 +52,7 @@ nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
   return NVRTC_SUCCESS;
 }
 
-/* ---- The source ---------------------------------------------------------------------------- */
+/* ---- The source -------------------------------------------------------------------------- */
 
 /* Inline PTX, and what does the same here. */
 static const struct {
@@ -117,7 +117,7 @@ static int write_program(const char *path, const char *source) {
   return fclose(file);
 }
 
-/* ---- The compiler -------------------------------------------------------------------------- */
+/* ---- The compiler ------------------------------------------------------------------------ */
 
 static char *read_file(const char *path, size_t *size) {
   FILE *file = fopen(path, "rb");
@@ -223,7 +223,7 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int num_options, const cha
   return 5;
 }
 
-/* ---- Results ------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------- */
 
 nvrtcResult nvrtcGetProgramLogSize(nvrtcProgram program, size_t *size) {
   *size = strlen(program->log) + 1;

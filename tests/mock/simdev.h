@@ -13,8 +13,7 @@
 /* The host's tables; set by the entry point. */
 extern BpPluginTables sim_host;
 
-/* ---- simdev_memory.c: device memory, reached through handles ----------------------------------
- */
+/* ---- simdev_memory.c: device memory, reached through handles ----------------------------- */
 
 /* A piece of device memory. It lives until it was freed and no queued command uses it. */
 typedef struct SimBuffer {
@@ -32,8 +31,7 @@ SimBuffer *sim_use(int32_t device_id, const void *handle);
 void sim_unuse(SimBuffer *buffer);
 uint64_t sim_memory_in_use(int32_t device_id);
 
-/* ---- simdev_queue.c: streams, each a thread that works through a queue ------------------------
- */
+/* ---- simdev_queue.c: streams, each a thread that works through a queue ------------------- */
 
 #define SIM_COMMAND_BUFFERS 4
 
@@ -60,7 +58,7 @@ int32_t sim_free_stream(int32_t device_id, void *stream);
 int32_t sim_sync_from_to(int32_t device_id, void *from, void *to);
 int32_t sim_stream_sync(int32_t device_id, void *stream);
 
-/* ---- simdev_module.c ------------------------------------------------------------------------- */
+/* ---- simdev_module.c --------------------------------------------------------------------- */
 
 /* The loader of kind simdev: device code in the common form, of format "simdev", whose code is
  * lines `function=operation`. Operations: add_one (in, out, n), which adds 1 to n floats, and fail

@@ -24,7 +24,7 @@ typedef struct Module {
   BpOwnedBytes bytes;
 } Module;
 
-/* ---- Operations, run by a stream's thread ------------------------------------------------- */
+/* ---- Operations, run by a stream's thread ------------------------------------------------ */
 
 static const char *add_one(SimCommand *command) {
   const float *in =

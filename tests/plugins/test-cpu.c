@@ -10,7 +10,7 @@
 
 #define CPU ((BpDevice){BP_DEVICE_CPU, 0})
 
-/* ---- The device ------------------------------------------------------------------------------ */
+/* ---- The device -------------------------------------------------------------------------- */
 
 static void test_attributes(void) {
   static const struct {
@@ -80,7 +80,7 @@ static void test_copies(void) {
   g_assert_cmpstr(to, ==, ".cde....");
 }
 
-/* ---- Targets --------------------------------------------------------------------------------- */
+/* ---- Targets ----------------------------------------------------------------------------- */
 
 static void test_native_target_names_the_cpu(gconstpointer kind) {
   BpTarget *target = bp_target_parse(kind);
@@ -121,7 +121,7 @@ static void test_cross_target(gconstpointer kind) {
   g_free(text);
 }
 
-/* ---- Modules --------------------------------------------------------------------------------- */
+/* ---- Modules ----------------------------------------------------------------------------- */
 
 #define ADD_ONE                                                                                    \
   "(module (function \"add_one\" (buffer A int32 global 8)"                                        \
@@ -272,7 +272,7 @@ static void test_llvm_sources(void) {
   bp_object_release(module);
 }
 
-/* ---- Other CPUs ------------------------------------------------------------------------------ */
+/* ---- Other CPUs -------------------------------------------------------------------------- */
 
 static void test_other_architecture_does_not_run(gconstpointer kind) {
   char *target = g_strdup_printf("%s -mcpu=cortex-a72", (const char *)kind);

@@ -32,7 +32,7 @@ static gboolean has_device(void) {
   return num_devices() > 0;
 }
 
-/* ---- The simulation's own functions --------------------------------------------------------- */
+/* ---- The simulation's own functions ------------------------------------------------------ */
 
 static void *simulation;
 
@@ -58,7 +58,7 @@ static int count_of(const char *what) {
   return call(what);
 }
 
-/* ---- The host's tables, as a plugin gets them ------------------------------------------------ */
+/* ---- The host's tables, as a plugin gets them -------------------------------------------- */
 
 static BpPluginTables tables;
 
@@ -85,7 +85,7 @@ static const BpModuleTable *module_table(void) {
   return tables.module;
 }
 
-/* ---- Device and memory ----------------------------------------------------------------------- */
+/* ---- Device and memory ------------------------------------------------------------------- */
 
 static void test_attributes(void) {
   if (!has_device())
@@ -274,8 +274,7 @@ static void test_reserve_is_given_back(void) {
   assert_ok(bp_device_free(GPU0, data));
 }
 
-/* ---- Kernels written by hand ------------------------------------------------------------------
- */
+/* ---- Kernels written by hand ------------------------------------------------------------- */
 
 static const char source[] = "extern \"C\" __global__ void scale(float *x, float by, int add) {\n"
                              "  int i = blockIdx.x * 4 + threadIdx.x;\n"
@@ -583,8 +582,7 @@ static void test_bad_source(void) {
   bp_object_release(tensor);
 }
 
-/* ---- Kernels from the IR -----------------------------------------------------------------------
- */
+/* ---- Kernels from the IR ----------------------------------------------------------------- */
 
 #define KERNEL                                                                                     \
   "(module (function \"add_one\" n:int32 (buffer A float32 global 64)"                             \
@@ -769,8 +767,7 @@ static void test_results_are_kept_on_disk(void) {
   g_free(folder);
 }
 
-/* ---- Failures of the driver ---------------------------------------------------------------------
- */
+/* ---- Failures of the driver -------------------------------------------------------------- */
 
 /* Uses the device for a bit of everything; -1 at the first error. */
 static int use_device(void) {
@@ -979,8 +976,7 @@ static void test_compiler_that_is_too_new(void) {
     run_with("FAKENVRTC_VERSION", "13.1");
 }
 
-/* ---- All ---------------------------------------------------------------------------------------
- */
+/* ---- All --------------------------------------------------------------------------------- */
 
 static void use_simulation(void) {
   char *driver = g_build_filename(g_getenv("top_builddir"), "tests/mock/.libs/fakecuda.so", NULL);

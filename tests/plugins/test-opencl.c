@@ -22,8 +22,7 @@ static gboolean has_device(void) {
   return count > 0;
 }
 
-/* ---- The host's tables, as a plugin gets them -------------------------------------------------
- */
+/* ---- The host's tables, as a plugin gets them -------------------------------------------- */
 
 static BpPluginTables tables;
 
@@ -51,8 +50,7 @@ static const BpModuleTable *module_table(void) {
   return tables.module;
 }
 
-/* ---- Device and memory ------------------------------------------------------------------------
- */
+/* ---- Device and memory ------------------------------------------------------------------- */
 
 static void test_attributes(void) {
   if (!has_device())
@@ -144,8 +142,7 @@ static void test_wrong_handles(void) {
   assert_error(BP_ERROR_VALUE, "no buffer");
 }
 
-/* ---- A kernel written by hand ------------------------------------------------------------------
- */
+/* ---- A kernel written by hand ------------------------------------------------------------ */
 
 static const char source[] = "__kernel void scale(__global float *x, float by, int add) {\n"
                              "  int i = get_group_id(0) * get_local_size(0) + get_local_id(0);\n"
@@ -297,8 +294,7 @@ static void test_bad_source(void) {
   bp_object_release(tensor);
 }
 
-/* ---- Kernels from the IR ------------------------------------------------------------------------
- */
+/* ---- Kernels from the IR ----------------------------------------------------------------- */
 
 #define KERNEL                                                                                     \
   "(module (function \"add_one\" n:int32 (buffer A float32 global 64)"                             \

@@ -41,7 +41,7 @@ static void run_again_with(const char *variable, const char *value) {
   g_test_trap_assert_passed();
 }
 
-/* ---- Device and memory ---------------------------------------------------------------------- */
+/* ---- Device and memory ------------------------------------------------------------------- */
 
 static void test_attributes(void) {
   if (!has_device())
@@ -221,7 +221,7 @@ static void test_many_buffers(void) {
   }
 }
 
-/* ---- Kernels -------------------------------------------------------------------------------- */
+/* ---- Kernels ----------------------------------------------------------------------------- */
 
 #define LOOPS(blocks, threads, body)                                                               \
   " (for b:int64 0 " blocks " bound \"blockIdx.x\" (for t:int64 0 " threads                        \
@@ -454,7 +454,7 @@ static void test_timers(void) {
   bp_object_release(tensor);
 }
 
-/* ---- What a launch refuses ------------------------------------------------------------------- */
+/* ---- What a launch refuses --------------------------------------------------------------- */
 
 static void call_fails(BpFunction *function, const BpValue *args, int32_t count, const char *kind,
                        const char *message) {
@@ -529,7 +529,7 @@ static void test_limits_of_the_device(void) {
   bp_object_release(tensor);
 }
 
-/* ---- Modules --------------------------------------------------------------------------------- */
+/* ---- Modules ----------------------------------------------------------------------------- */
 
 static void test_bytes(void) {
   if (!has_compiler())
@@ -631,7 +631,7 @@ static void test_binaries_are_valid(void) {
   g_free(validator);
 }
 
-/* ---- Without what it needs ------------------------------------------------------------------- */
+/* ---- Without what it needs --------------------------------------------------------------- */
 
 static void assert_no_device(const char *reason) {
   int32_t count = -1;
@@ -695,7 +695,7 @@ static void test_types_that_the_target_lacks(void) {
   bp_object_release(module);
 }
 
-/* ---- Beside others --------------------------------------------------------------------------- */
+/* ---- Beside others ----------------------------------------------------------------------- */
 
 static void test_fork(void) {
   if (g_test_subprocess()) {

@@ -63,7 +63,7 @@ typedef struct Run {
   char *error;
 } Run;
 
-/* ---- What the libraries call -------------------------------------------------------------- */
+/* ---- What the libraries call ------------------------------------------------------------- */
 
 static int note(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
@@ -96,7 +96,7 @@ static void register_function(const char *name, BpPackedCall call) {
   bp_object_release(function);
 }
 
-/* ---- Values ------------------------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------------------------ */
 
 static BpTensor *read_array(const char *name) {
   char *path = g_build_filename(folder, name, NULL);
@@ -178,7 +178,7 @@ static void compare_values(const BpValue *actual, const BpValue *expected, doubl
   }
 }
 
-/* ---- Running ------------------------------------------------------------------------------ */
+/* ---- Running ----------------------------------------------------------------------------- */
 
 static BpModule *load(const Run *run) {
   char *path = g_build_filename(folder, run->library, NULL);
@@ -358,7 +358,7 @@ static void run_case(gconstpointer data) {
   clear_run(&run);
 }
 
-/* ---- The list ----------------------------------------------------------------------------- */
+/* ---- The list ---------------------------------------------------------------------------- */
 
 static void free_case(void *data) {
   Case *self = data;

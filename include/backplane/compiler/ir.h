@@ -31,7 +31,7 @@ BP_API const BpIrNode *bp_ir_make(BpIrModule *module, int32_t kind, BpDataType d
                                   const BpIrNode *const *operands, int32_t num_operands,
                                   int64_t int_value, double float_value, const char *str_value);
 
-/* ---- Expressions, with constants folded and the obvious identities applied ---------------- */
+/* ---- Expressions, with constants folded and the obvious identities applied --------------- */
 BP_API const BpIrNode *bp_ir_int(BpIrModule *module, BpDataType dtype, int64_t value);
 BP_API const BpIrNode *bp_ir_float(BpIrModule *module, BpDataType dtype, double value);
 BP_API const BpIrNode *bp_ir_var(BpIrModule *module, const char *name, BpDataType dtype);
@@ -55,7 +55,7 @@ BP_API const BpIrNode *bp_ir_buffer(BpIrModule *module, const char *name, BpData
 BP_API const BpIrNode *bp_ir_load(BpIrModule *module, const BpIrNode *buffer, const BpIrNode *index,
                                   const BpIrNode *mask);
 
-/* ---- Statements --------------------------------------------------------------------------- */
+/* ---- Statements -------------------------------------------------------------------------- */
 BP_API const BpIrNode *bp_ir_store(BpIrModule *module, const BpIrNode *buffer,
                                    const BpIrNode *index, const BpIrNode *value,
                                    const BpIrNode *mask);
@@ -78,7 +78,7 @@ BP_API const BpIrNode *bp_ir_function(BpIrModule *module, const char *name,
                                       const BpIrNode *const *attrs, int32_t num_attrs,
                                       const BpIrNode *body);
 
-/* ---- Text, checks, meaning ----------------------------------------------------------------- */
+/* ---- Text, checks, meaning --------------------------------------------------------------- */
 
 /* The text form of a module (transfer full, freed with bp_str_free). Parsing it gives an equal
  * module. */

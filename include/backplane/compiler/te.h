@@ -27,7 +27,7 @@ BP_API void bp_te_free(BpTe *te);
 /* Where its expressions are made. Borrowed. */
 BP_API BpIrModule *bp_te_ir(BpTe *te);
 
-/* ---- Tensor expressions --------------------------------------------------------------------- */
+/* ---- Tensor expressions ------------------------------------------------------------------ */
 
 #define BP_TE_MAX_NDIM 12
 
@@ -64,7 +64,7 @@ BP_API int32_t bp_te_tensor_ndim(const BpTeTensor *tensor);
 BP_API const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor);
 BP_API BpDataType bp_te_tensor_dtype(const BpTeTensor *tensor);
 
-/* ---- Schedules ------------------------------------------------------------------------------ */
+/* ---- Schedules --------------------------------------------------------------------------- */
 
 /* The stage of a computed tensor. By default it runs at the root, its axes serial, in order: data
  * axes, then reduction axes. */
@@ -131,7 +131,7 @@ BP_API int bp_te_prefetch(BpTeStage *stage, BpTeTensor *tensor, BpTeAxis *axis, 
  * may go around them. Of outputs only; others are not affected. */
 BP_API int bp_te_stream(BpTeStage *stage);
 
-/* ---- Lowering ------------------------------------------------------------------------------- */
+/* ---- Lowering ---------------------------------------------------------------------------- */
 
 /* Receives the IR after each pass, by the pass's name; the text is borrowed. */
 typedef void (*BpLowerDump)(void *context, const char *pass, const char *text);

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* ---- Compiling ------------------------------------------------------------------------------ */
+/* ---- Compiling --------------------------------------------------------------------------- */
 
 /* Fixes the shape of one model input. */
 typedef struct BpInputShape {
@@ -55,7 +55,7 @@ typedef struct BpCompileOptions {
  * one error. */
 BP_API BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *options);
 
-/* ---- Loading and running -------------------------------------------------------------------- */
+/* ---- Loading and running ----------------------------------------------------------------- */
 
 typedef struct BpModel BpModel;
 typedef struct BpModelContext BpModelContext;
@@ -103,7 +103,7 @@ BP_API int bp_model_run(BpModelContext *context);
 /* Waits, and gives an output (transfer none), valid until the next run. */
 BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);
 
-/* ---- Looking inside ------------------------------------------------------------------------- */
+/* ---- Looking inside ---------------------------------------------------------------------- */
 
 /* Times each operator of one run, waiting after each; `visit` gets the node's name, the function
  * and nanoseconds, in order, until it returns non-zero. With dump_dir every intermediate is written

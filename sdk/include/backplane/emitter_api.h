@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-/* ---- Tables within a dialect --------------------------------------------------------------- */
+/* ---- Tables within a dialect ------------------------------------------------------------- */
 
 /* A scalar type. One that the language can only store (a half float, say) names in `compute_bits`
  * the float type in which its arithmetic is done, and how to convert. */
@@ -51,7 +51,7 @@ typedef struct BpDialectAxis {
   const char *text; /* an expression of the language's index type */
 } BpDialectAxis;
 
-/* ---- The dialect --------------------------------------------------------------------------- */
+/* ---- The dialect ------------------------------------------------------------------------- */
 
 /* Flags of a dialect. */
 #define BP_DIALECT_HOST          1  /* functions are packed functions; see docs/codegen.md */
@@ -152,7 +152,7 @@ typedef struct BpDialect {
   int32_t reserved_end; /* zero */
 } BpDialect;
 
-/* ---- The emitter --------------------------------------------------------------------------- */
+/* ---- The emitter ------------------------------------------------------------------------- */
 
 #define BP_TABLE_EMITTER         "emitter"
 #define BP_TABLE_EMITTER_VERSION 1

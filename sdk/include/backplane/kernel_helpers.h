@@ -115,7 +115,7 @@ static inline BpKernelInfo bp_kernel_info(const BpKernel *kernel,
   return info;
 }
 
-/* ---- Calls --------------------------------------------------------------------------------- */
+/* ---- Calls ------------------------------------------------------------------------------- */
 
 static inline int32_t bp_kernel_check_count(const BpPluginTables *host, const BpKernel *kernel,
                                             int32_t num_args) {
