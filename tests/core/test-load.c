@@ -61,11 +61,11 @@ static void *swap(void *data) {
   atomic_int *goes_on = data;
   g_autofree char *path = plugin_file_path("swapped/plugin.so");
   g_autofree char *next = plugin_file_path("swap/next.so");
-  g_autofree char *sources[] = {plugin_file_path("swap/good.so"), plugin_file_path("swap/bad.so"),
-                                NULL};
+  g_autofree char *good = plugin_file_path("swap/good.so");
+  g_autofree char *bad = plugin_file_path("swap/bad.so");
   for (unsigned i = 0; atomic_load(goes_on); i++) {
     g_unlink(next);
-    if (link(sources[i % 2], next) || rename(next, path))
+    if (link(i % 2 ? bad : good, next) || rename(next, path))
       g_error("cannot swap");
   }
   return NULL;
