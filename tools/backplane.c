@@ -2,6 +2,8 @@
 /* The `backplane` command: finds the subcommand and hands over. */
 #include "tools/command.h"
 
+#include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +30,7 @@ static void print_help(FILE *out) {
         "  BACKPLANE_DEVICE       devices to use, in order of preference: opencl:1,cpu\n"
         "  BACKPLANE_PLUGIN_PATH  folders with plugins, before the system's\n"
         "  BACKPLANE_PLUGIN_DEADLINE  seconds that a new plugin has to start (20)\n"
+        "  BACKPLANE_TRIAL_PROGRAM  the program that tries new plugins out\n"
         "  BACKPLANE_NUM_THREADS  threads of the host\n"
         "  BACKPLANE_CACHE_DIR    where compiled code is kept\n"
         "  BACKPLANE_CACHE_SIZE   how many MiB of it; 0: no limit\n"
@@ -41,8 +44,7 @@ static void print_log(void *context, int32_t level, const char *message) {
     fprintf(stderr, "backplane: warning: %s\n", message);
 }
 
-int main(int argc, char **argv) {
-  bp_log_set_callback(print_log, NULL);
+static int run_command(int argc, char **argv) {
   if (argc < 2) {
     print_help(stderr);
     return EXIT_USAGE;
@@ -59,4 +61,14 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], commands[i].name) == 0)
       return commands[i].run(argc - 1, argv + 1);
   return command_usage_error("there is no command '%s'; `backplane --help` lists them", argv[1]);
+}
+
+int main(int argc, char **argv) {
+  setlocale(LC_CTYPE, "");
+  bp_log_set_callback(print_log, NULL);
+  int status = run_command(argc, argv);
+  if (fflush(stdout) == 0 && !ferror(stdout))
+    return status;
+  fprintf(stderr, "backplane: cannot write the output: %s\n", g_strerror(errno));
+  return EXIT_FAIL;
 }

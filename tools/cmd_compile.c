@@ -2,6 +2,7 @@
 /* `backplane compile`: an ONNX model in, a shared library out. */
 #include "tools/command.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -45,6 +46,19 @@ static int compile_to(const char *path, const CompileOptions *options) {
   return EXIT_OK;
 }
 
+/* The folder of a dump is made; `path` is not written over. */
+static int prepare(const char *path, const CompileOptions *options) {
+  struct stat input, output;
+  if (stat(path, &input) == 0 && stat(options->output, &output) == 0 &&
+      input.st_dev == output.st_dev && input.st_ino == output.st_ino)
+    return command_usage_error("--output is the model itself: %s", path);
+  if (!options->dump_dir || g_mkdir_with_parents(options->dump_dir, 0777) == 0)
+    return EXIT_OK;
+  bp_error_raise(BP_ERROR_IO, "%s: cannot make this folder: %s", options->dump_dir,
+                 g_strerror(errno));
+  return command_fail(options->json);
+}
+
 static int check_and_compile(int argc, char **argv, const CompileOptions *options) {
   if (argc != 2)
     return command_usage_error("compile takes one ONNX file");
@@ -52,7 +66,10 @@ static int check_and_compile(int argc, char **argv, const CompileOptions *option
     return command_usage_error("compile needs --target; `backplane targets` lists the kinds");
   if (!options->output)
     return command_usage_error("compile needs --output FILE.so");
-  return compile_to(argv[1], options);
+  if (!g_str_has_suffix(options->output, ".so"))
+    return command_usage_error("--output must end in .so, by which it is known when it is loaded");
+  int status = prepare(argv[1], options);
+  return status == EXIT_OK ? compile_to(argv[1], options) : status;
 }
 
 int cmd_compile(int argc, char **argv) {

@@ -401,10 +401,12 @@ static char *list_present(void) {
 static int raise_none(const Selection *selection, const char *list) {
   g_autofree char *present = list_present();
   return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        "no device fits \"%.200s\". There is: %s. Passed over: %s", list,
+                        "no device fits %s%.200s%s. There is: %s. Passed over: %s",
+                        *list ? "\"" : "", *list ? list : "the default", *list ? "\"" : "",
                         *present ? present : "no device at all",
                         selection->passed->len ? selection->passed->str
-                                               : "nothing; the list leaves no kind to be tried");
+                        : *list                ? "nothing; the list leaves no kind to be tried"
+                                : "nothing; no plugin that brings devices is installed");
 }
 
 static int try_list(Selection *selection, const char *list, BpDevice *device) {

@@ -173,6 +173,19 @@ static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options
   return artifact;
 }
 
+/* A device runs the code for its kind: of two, one would never run. */
+static int check_targets(const BpCompileOptions *options) {
+  for (int32_t i = 1; i < options->num_targets; i++)
+    for (int32_t k = 0; k < i; k++)
+      if (bp_target_device_type(options->targets[i]) == bp_target_device_type(options->targets[k]))
+        return bp_error_raise(BP_ERROR_VALUE,
+                              "targets %s and %s are both code for one kind of device, and an "
+                              "artifact holds one for each; compile a file for each",
+                              bp_target_kind(options->targets[k]),
+                              bp_target_kind(options->targets[i]));
+  return 0;
+}
+
 BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *options) {
   OnnxModel *model;
   BpModule *artifact;
@@ -180,7 +193,7 @@ BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *option
     bp_error_raise(BP_ERROR_VALUE, "compiling takes a path and 1 to %d targets", MAX_TARGETS);
     return NULL;
   }
-  model = bp__onnx_read(onnx_path);
+  model = check_targets(options) < 0 ? NULL : bp__onnx_read(onnx_path);
   if (!model)
     return NULL;
   artifact = compile(model, options);

@@ -41,13 +41,14 @@ struct BpModelContext {
 
 /* ---- Making a model ---------------------------------------------------------------------- */
 
-/* Names what a module has code for. */
+/* Names the kinds of target that a module has code for. */
 static void list_targets(const BpGraphContent *content, char *names, size_t size) {
   size_t used = 0;
   *names = '\0';
   for (uint32_t i = 0; i < content->num_targets && used < size; i++)
-    used += (size_t)snprintf(names + used, size - used, "%s\"%s\"", i ? ", " : "",
-                             content->targets[i].target);
+    used +=
+        (size_t)snprintf(names + used, size - used, "%s%.*s", i ? ", " : "",
+                         (int)strcspn(content->targets[i].target, " "), content->targets[i].target);
 }
 
 static int no_variant(const BpGraphContent *content, BpDevice device) {

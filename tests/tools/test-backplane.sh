@@ -185,7 +185,7 @@ ok inspect-function says Function "$backplane" inspect function device_api.cpu
 ok compile-writes-a-library compile
 ok run-classifies-from-the-artifact predicts_all "$work/digits.so"
 ok run-loads-no-plugin-that-the-library-has-no-code-for says "opencl: there is no code for it" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl,cpu
-ok no-code-for-the-device-says-what-there-is fails 1 'compiled for "c ' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl
+ok no-code-for-the-device-says-what-there-is fails 1 'compiled for c: ' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl
 ok run-gives-the-same-from-source-and-artifact same_from_source_and_artifact
 ok inspect-module says fused_ "$backplane" inspect module "$work/digits.so"
 ok inspect-model says "logits: float32 1x10" "$backplane" inspect model "$work/digits.so"
@@ -195,6 +195,11 @@ ok profile-writes-a-trace-and-every-intermediate every_intermediate
 ok unknown-command-is-a-usage-error fails 2 "no command 'walk'" "$backplane" walk
 ok unknown-option-is-a-usage-error fails 2 --wings "$backplane" run --wings x.onnx
 ok compile-without-target-is-a-usage-error fails 2 --target "$backplane" compile "$digits/digits.onnx" -o "$work/x.so"
+ok compile-to-another-name-than-a-library-is-a-usage-error fails 2 "end in .so" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x"
+cp "$digits/digits.onnx" "$work/model.so"
+ok compile-does-not-write-over-the-model fails 2 "the model itself" "$backplane" compile "$work/model.so" --target c --shape $shape -o "$work/model.so"
+ok two-targets-for-one-kind-of-device-are-an-error fails 1 "one kind of device" "$backplane" compile "$digits/digits.onnx" --target "c,c -mcpu=x86-64-v2" --shape $shape -o "$work/x.so"
+ok output-that-cannot-be-written-is-an-error fails 1 "cannot write the output" bash -c '"$@" >/dev/full' - "$backplane" list
 ok missing-model-names-the-file fails 1 nowhere.onnx "$backplane" run "$work/nowhere.onnx"
 ok missing-shape-names-the-option fails 1 --shape "$backplane" run "$digits/digits.onnx"
 ok missing-input-names-it fails 1 "image (1x1x28x28)" "$backplane" run "$work/digits.so"
