@@ -227,9 +227,9 @@ static void add_function(const CodeTarget *target, GString *module, const char *
 
 static void test_operations(gconstpointer data) {
   const CodeTarget *target = data;
-  char **types = g_strsplit(ALL " bool", " ", -1);
   if (!is_ready(target))
     return;
+  char **types = g_strsplit(ALL " bool", " ", -1);
   GString *module = g_string_new("(module\n");
   for (char **type = types; *type; type++)
     for (char **result = types; *result; result++) {
