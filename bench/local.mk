@@ -3,6 +3,8 @@
 
 bench_programs =
 bench_libraries =
+beside_driver = bench/beside_driver.c bench/beside_driver.h
+EXTRA_DIST += $(beside_driver)
 include bench/models/local.mk
 include bench/ffi/local.mk
 include bench/cuda/local.mk

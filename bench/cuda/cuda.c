@@ -6,46 +6,21 @@
  *
  *   bench-cuda [ROUNDS [SIZE]]    SIZE: of the matrices, 4096 */
 
-#include <backplane/compiler/ir.h>
-#include <backplane/device.h>
-#include <backplane/error.h>
-#include <backplane/graph/executor.h>
 #include <backplane/graph/model.h>
 #include <backplane/module.h>
 #include <backplane/object.h>
 #include <backplane/target.h>
-#include <backplane/tensor.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "bench/chain.h"
+#include "bench/beside_driver.h"
 #include "plugins/cuda/driver_api.h"
 #include "tests/graph/onnx_builder.h"
 
-#define LAUNCHES   100 /* in a batch */
-#define GRAPH_RUNS 10  /* in a batch */
-#define KERNELS    50  /* of the graph */
-#define ELEMENTS   256 /* of each of its tensors */
-#define COPY_BYTES ((size_t)64 << 20)
-
-static const BpDevice device = {BP_DEVICE_CUDA, 0};
-
 #define MEMBER(name, parameters) CUresult(*name) parameters;
 static struct { BP_CUDA_FUNCTIONS(MEMBER) } cu;
-
-static _Noreturn void fail(const char *what) {
-  fprintf(stderr, "bench-cuda: %s: %s\n", what, bp_error_message());
-  exit(1);
-}
-
-static void must(int failed, const char *what) {
-  if (failed)
-    fail(what);
-}
 
 /* ---- The driver's own API ---------------------------------------------------------------- */
 
@@ -92,107 +67,6 @@ static void raw_wait(void) {
   must(cu.cuStreamSynchronize(raw.stream), "cuStreamSynchronize");
 }
 
-/* ---- Ours -------------------------------------------------------------------------------- */
-
-static const char ir_text[] =
-    "(module (function \"empty\" (buffer A float32 global 1) (seq))"
-    " (function \"add_one\" (buffer A float32 global 256) (buffer B float32 global 256)"
-    "  (for i:int64 0 4 parallel (for j:int64 0 4 serial (store B (ramp (add (mul i 64) (mul j 16))"
-    "  1 16) (add (load A (ramp (add (mul i 64) (mul j 16)) 1 16)) (broadcast 1:float32 16))))))"
-    " (function \"sum\" (buffer A float32 global 16777216) (buffer B float32 global 16777216)"
-    "  (buffer C float32 global 16777216) (for b:int64 0 16384 bound \"blockIdx.x\""
-    "  (for t:int64 0 256 bound \"threadIdx.x\""
-    "  (store C (ramp (add (mul b 1024) (mul t 4)) 1 4)"
-    "  (add (load A (ramp (add (mul b 1024) (mul t 4)) 1 4))"
-    "  (load B (ramp (add (mul b 1024) (mul t 4)) 1 4))))))))";
-
-static struct {
-  BpModule *code, *graph;
-  BpFunction *empty, *sum, *run, *get_output;
-  BpTensor *small, *large, *second, *third;
-} ours;
-
-static char *host; /* COPY_BYTES of the host's memory */
-
-static BpTensor *our_tensor(int64_t floats) {
-  BpTensor *tensor =
-      bp_tensor_create(&floats, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, device, NULL);
-  must(!tensor, "tensor");
-  return tensor;
-}
-
-static void open_graph(void) {
-  char *json = chain_json(KERNELS, ELEMENTS);
-  BpFunction *set_input;
-  must(!json, "memory");
-  BpTensor *input = our_tensor(ELEMENTS);
-  BpValue result,
-      args[] = {{.type_index = BP_TYPE_RAW_STR, .v_cstr = "x"}, {.type_index = BP_TYPE_TENSOR}};
-  args[1].v_obj = (BpObject *)(void *)input;
-  must(bp_tensor_copy_from_host(&input->view, host, ELEMENTS * sizeof(float)), "input");
-  ours.graph = bp_graph_executor_create(json, ours.code, device);
-  must(!ours.graph, "graph");
-  must(bp_module_get_function(ours.graph, "set_input", 0, &set_input) || !set_input ||
-           bp_function_call(set_input, args, 2, &result),
-       "set_input");
-  must(bp_module_get_function(ours.graph, "run", 0, &ours.run) || !ours.run, "run");
-  must(bp_module_get_function(ours.graph, "get_output", 0, &ours.get_output) || !ours.get_output,
-       "get_output");
-  bp_object_release(set_input);
-  bp_object_release(input);
-  free(json);
-}
-
-static void open_ours(void) {
-  BpTarget *target = bp_target_from_device(device);
-  BpIrModule *ir = bp_ir_parse(ir_text, strlen(ir_text));
-  ours.code = target && ir ? bp_target_build(ir, target) : NULL;
-  must(!ours.code, "code");
-  must(bp_module_get_function(ours.code, "empty", 0, &ours.empty) || !ours.empty, "kernel");
-  must(bp_module_get_function(ours.code, "sum", 0, &ours.sum) || !ours.sum, "kernel");
-  ours.small = our_tensor(1);
-  ours.large = our_tensor((int64_t)(COPY_BYTES / sizeof(float)));
-  ours.second = our_tensor((int64_t)(COPY_BYTES / sizeof(float)));
-  ours.third = our_tensor((int64_t)(COPY_BYTES / sizeof(float)));
-  bp_object_release(ir);
-  bp_object_release(target);
-}
-
-static void close_ours(void) {
-  void *objects[] = {ours.get_output, ours.run,   ours.graph,  ours.empty, ours.sum,
-                     ours.small,      ours.large, ours.second, ours.third, ours.code};
-  for (size_t i = 0; i < sizeof(objects) / sizeof(objects[0]); i++)
-    bp_object_release(objects[i]);
-}
-
-static BpValue tensor_value(BpTensor *tensor) {
-  BpValue value = {.type_index = BP_TYPE_TENSOR};
-  value.v_obj = (BpObject *)(void *)tensor;
-  return value;
-}
-
-static void our_wait(void) {
-  must(bp_stream_sync(device, NULL), "sync");
-}
-
-/* ---- What is compared: seconds for one operation ----------------------------------------- */
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
-static double our_launch(void) {
-  BpValue result, arg = tensor_value(ours.small);
-  double began = now();
-  for (int i = 0; i < LAUNCHES; i++) {
-    must(bp_function_call(ours.empty, &arg, 1, &result), "launch");
-    our_wait();
-  }
-  return (now() - began) / LAUNCHES;
-}
-
 static double raw_launch_and_wait(void) {
   void *params[] = {&raw.small};
   double began = now();
@@ -203,23 +77,10 @@ static double raw_launch_and_wait(void) {
   return (now() - began) / LAUNCHES;
 }
 
-static double our_copy_in(void) {
-  double began = now();
-  must(bp_tensor_copy_from_host(&ours.large->view, host, COPY_BYTES), "copy");
-  our_wait();
-  return now() - began;
-}
-
 static double raw_copy_in(void) {
   double began = now();
   must(cu.cuMemcpyHtoDAsync_v2(raw.large, host, COPY_BYTES, raw.stream), "cuMemcpyHtoDAsync");
   raw_wait();
-  return now() - began;
-}
-
-static double our_copy_out(void) {
-  double began = now();
-  must(bp_tensor_copy_to_host(&ours.large->view, host, COPY_BYTES), "copy");
   return now() - began;
 }
 
@@ -228,18 +89,6 @@ static double raw_copy_out(void) {
   must(cu.cuMemcpyDtoHAsync_v2(host, raw.large, COPY_BYTES, raw.stream), "cuMemcpyDtoHAsync");
   raw_wait();
   return now() - began;
-}
-
-static double our_graph(void) {
-  const BpValue index = {.type_index = BP_TYPE_INT};
-  BpValue result;
-  double began = now();
-  for (int i = 0; i < GRAPH_RUNS; i++) {
-    must(bp_function_call(ours.run, NULL, 0, &result), "run");
-    must(bp_function_call(ours.get_output, &index, 1, &result), "get_output"); /* waits */
-    bp_value_clear(&result);
-  }
-  return (now() - began) / GRAPH_RUNS;
 }
 
 static double raw_graph(void) {
@@ -254,16 +103,52 @@ static double raw_graph(void) {
   return (now() - began) / GRAPH_RUNS;
 }
 
+static const Driver driver = {raw_launch_and_wait, raw_copy_in, raw_copy_out, raw_graph};
+
+/* ---- The sum of two vectors -------------------------------------------------------------- */
+
+static const char ir_text[] =
+    "(module " EMPTY_IR ADD_ONE_IR
+    " (function \"sum\" (buffer A float32 global 16777216) (buffer B float32 global 16777216)"
+    "  (buffer C float32 global 16777216) (for b:int64 0 16384 bound \"blockIdx.x\""
+    "  (for t:int64 0 256 bound \"threadIdx.x\""
+    "  (store C (ramp (add (mul b 1024) (mul t 4)) 1 4)"
+    "  (add (load A (ramp (add (mul b 1024) (mul t 4)) 1 4))"
+    "  (load B (ramp (add (mul b 1024) (mul t 4)) 1 4))))))))";
+
+static struct {
+  BpFunction *function;
+  BpTensor *b, *c;
+} sum;
+
+static void open_sum(void) {
+  sum.function = our_function(ours.code, "sum");
+  sum.b = our_tensor((int64_t)(COPY_BYTES / sizeof(float)));
+  sum.c = our_tensor((int64_t)(COPY_BYTES / sizeof(float)));
+}
+
+static void close_sum(void) {
+  bp_object_release(sum.function);
+  bp_object_release(sum.b);
+  bp_object_release(sum.c);
+}
+
+static BpValue tensor_value(BpTensor *tensor) {
+  BpValue value = {.type_index = BP_TYPE_TENSOR};
+  value.v_obj = (BpObject *)(void *)tensor;
+  return value;
+}
+
 /* Seconds for 64 MiB moved, as the two bytes of a copy: the sum moves three. */
 static double our_sum(void) {
   BpValue result, args[] = {tensor_value(ours.large),
-                            tensor_value(ours.second),
-                            tensor_value(ours.third),
+                            tensor_value(sum.b),
+                            tensor_value(sum.c),
                             {.type_index = BP_TYPE_INT, .v_int64 = 16384},
                             {.type_index = BP_TYPE_INT, .v_int64 = 256}};
   double began = now();
   for (int i = 0; i < GRAPH_RUNS; i++)
-    must(bp_function_call(ours.sum, args, 5, &result), "sum");
+    must(bp_function_call(sum.function, args, 5, &result), "sum");
   our_wait();
   return (now() - began) / GRAPH_RUNS * 2 / 3;
 }
@@ -275,20 +160,6 @@ static double raw_copy(void) {
          "cuMemcpyDtoDAsync");
   raw_wait();
   return (now() - began) / GRAPH_RUNS;
-}
-
-static void compare(const char *what, int rounds, double bar, double (*our)(void),
-                    double (*their)(void)) {
-  double our_least = 1e9, their_least = 1e9;
-  our(), their(); /* code is loaded with the first launch */
-  for (int i = 0; i < rounds; i++) {
-    double took = our();
-    our_least = took < our_least ? took : our_least;
-    took = their();
-    their_least = took < their_least ? took : their_least;
-  }
-  printf("%-28s %12.2f us  driver %12.2f us  ratio %.2f  at most %.2f\n", what, our_least * 1e6,
-         their_least * 1e6, our_least / their_least, bar);
 }
 
 /* ---- A matrix product -------------------------------------------------------------------- */
@@ -309,7 +180,8 @@ static BpTensor *square(int size) {
   int64_t shape[] = {size, size};
   size_t bytes = (size_t)size * (size_t)size * sizeof(float);
   float *values = malloc(bytes);
-  BpTensor *tensor = bp_tensor_create(shape, 2, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, device, NULL);
+  BpTensor *tensor =
+      bp_tensor_create(shape, 2, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, ours.device, NULL);
   must(!tensor || !values, "memory");
   for (size_t i = 0; i < bytes / sizeof(float); i++)
     values[i] = (float)(i * 7 % 31) / 31 - 0.5f;
@@ -327,13 +199,13 @@ static void open_product(int size) {
   onnx_output(builder, "y");
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
-  BpTarget *target = bp_target_from_device(device);
+  BpTarget *target = bp_target_from_device(ours.device);
   const BpTarget *targets[] = {target};
   const BpCompileOptions options = {
       .struct_size = sizeof(options), .targets = targets, .num_targets = 1};
   BpModule *module = target ? bp_model_compile(path, &options) : NULL;
   product.size = size;
-  product.model = module ? bp_model_create(module, device) : NULL;
+  product.model = module ? bp_model_create(module, ours.device) : NULL;
   product.context = product.model ? bp_model_context_create(product.model) : NULL;
   must(!product.context, "the matrix product's code");
   product.a = square(size);
@@ -407,29 +279,18 @@ static void compare_products(int rounds, int size) {
 
 int main(int argc, char **argv) {
   int rounds = argc > 1 ? atoi(argv[1]) : 50, size = argc > 2 ? atoi(argv[2]) : 4096;
-  int32_t count = 0;
-  const char *why = "";
   BpOwnedBytes cubin;
-  if (bp_device_count(BP_DEVICE_CUDA, &count, &why) || count == 0) {
-    printf("skipped: %s\n", why);
+  if (!open_ours("bench-cuda", BP_DEVICE_CUDA, ir_text))
     return 0;
-  }
-  host = malloc(COPY_BYTES);
-  must(!host, "memory");
-  memset(host, 1, COPY_BYTES);
   open_library();
-  open_ours();
-  open_graph();
+  open_sum();
   must(bp_module_get_source(ours.code, "cubin", &cubin), "cubin");
   open_raw(cubin.data);
-  compare("empty kernel and wait", rounds, 1.1, our_launch, raw_launch_and_wait);
-  compare("64 MiB to the device", rounds / 5 + 1, 1.05, our_copy_in, raw_copy_in);
-  compare("64 MiB from the device", rounds / 5 + 1, 1.05, our_copy_out, raw_copy_out);
-  compare("graph of 50 small kernels", rounds, 1.15, our_graph, raw_graph);
+  compare_with_driver(rounds, &driver);
   compare("vector sum, per byte", rounds / 5 + 1, 1.1, our_sum, raw_copy);
   compare_products(rounds / 5 + 1, size);
   bp_owned_bytes_clear(&cubin);
+  close_sum();
   close_ours();
-  free(host);
   return 0;
 }

@@ -2,10 +2,10 @@
 # What the plugin cuda adds to the driver: make bench-cuda.
 
 if BUILD_CUDA
-EXTRA_PROGRAMS += bench-cuda
-bench_cuda_SOURCES = bench/cuda/cuda.c $(onnx_builder)
+bench_programs += bench-cuda
+bench_cuda_SOURCES = bench/cuda/cuda.c $(beside_driver) $(onnx_builder)
 nodist_bench_cuda_SOURCES = graph/onnx/onnx.pb-c.c
 bench_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 bench_cuda_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -ldl
 endif
-EXTRA_DIST += bench/chain.h bench/cuda/cuda.c
+EXTRA_DIST += bench/cuda/cuda.c

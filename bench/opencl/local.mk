@@ -3,7 +3,7 @@
 
 if BUILD_OPENCL
 bench_programs += bench-opencl
-bench_opencl_SOURCES = bench/opencl/opencl.c
+bench_opencl_SOURCES = bench/opencl/opencl.c $(beside_driver)
 bench_opencl_LDADD = $(LDADD) -ldl
 endif
 EXTRA_DIST += bench/opencl/opencl.c

@@ -3,7 +3,7 @@
 
 if BUILD_VULKAN
 bench_programs += bench-vulkan
-bench_vulkan_SOURCES = bench/vulkan/vulkan.c
+bench_vulkan_SOURCES = bench/vulkan/vulkan.c $(beside_driver)
 bench_vulkan_LDADD = $(LDADD) -lvulkan
 endif
 EXTRA_DIST += bench/vulkan/vulkan.c

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Our half of the benchmarks of device plugins: launches, copies and a graph of small kernels,
+ * which each compares with the same calls of its driver's own API. */
+#ifndef BENCH_BESIDE_DRIVER_H
+#define BENCH_BESIDE_DRIVER_H
+
+#include <backplane/module.h>
+#include <backplane/tensor.h>
+
+#define LAUNCHES   100 /* in a batch */
+#define GRAPH_RUNS 10  /* in a batch */
+#define KERNELS    50  /* of the graph */
+#define ELEMENTS   256 /* of each of its tensors */
+#define COPY_BYTES ((size_t)64 << 20)
+
+/* The functions `empty` and `add_one` of open_ours(), the latter in 4 blocks of threads with
+ * vectors; a device without vectors has one of its own. */
+#define EMPTY_IR "(function \"empty\" (buffer A float32 global 1) (seq))"
+#define ADD_ONE_IR                                                                                 \
+  "(function \"add_one\" (buffer A float32 global 256) (buffer B float32 global 256)"              \
+  " (for i:int64 0 4 parallel (for j:int64 0 4 serial (store B (ramp (add (mul i 64) (mul j 16))"  \
+  " 1 16) (add (load A (ramp (add (mul i 64) (mul j 16)) 1 16)) (broadcast 1:float32 16))))))"
+
+/* A driver's own calls: each returns the seconds of one operation. */
+typedef struct Driver {
+  double (*launch)(void); /* an empty kernel, and the wait for it */
+  double (*copy_in)(void);
+  double (*copy_out)(void);
+  double (*graph)(void);
+} Driver;
+
+typedef struct Ours {
+  const char *program;
+  BpDevice device;
+  BpModule *code, *graph;
+  BpFunction *empty, *run, *get_output;
+  BpTensor *large, *small;
+} Ours;
+
+extern Ours ours;
+extern char *host; /* COPY_BYTES of the host's memory */
+
+/* Ends the program with what failed and the thread's error. */
+_Noreturn void fail(const char *what);
+void must(int failed, const char *what);
+double now(void);
+BpTensor *our_tensor(int64_t floats);
+BpFunction *our_function(BpModule *module, const char *name);
+void our_wait(void);
+
+/* 0: there is no such device, as was printed. Builds the code and the graph, a chain of add_one. */
+int open_ours(const char *program, int32_t device_type, const char *ir_text);
+void close_ours(void);
+
+/* Prints the least of both over the rounds, which take turns, and their ratio. */
+void compare(const char *what, int rounds, double bar, double (*our)(void), double (*their)(void));
+void compare_with_driver(int rounds, const Driver *driver);
+
+#endif
