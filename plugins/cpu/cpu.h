@@ -23,8 +23,8 @@ typedef struct BpCpu {
 
 /* The row of that name, NULL if there is none. */
 const BpCpu *bp_cpu_find(const char *name);
-/* The names of all rows, comma-separated; static. */
-const char *bp_cpu_names(void);
+/* The names of all rows, comma-separated, as far as they fit. */
+void bp_cpu_names(char *text, size_t size);
 /* The row that fits this machine best. */
 const BpCpu *bp_cpu_native(void);
 /* What this machine has beyond the row, comma-separated: "avx512vnni". */

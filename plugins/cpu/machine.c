@@ -84,10 +84,11 @@ const BpCpu *bp_cpu_find(const char *name) {
   return NULL;
 }
 
-const char *bp_cpu_names(void) {
-  return "x86-64, x86-64-v2, x86-64-v3, x86-64-v4, nehalem, sandybridge, haswell, broadwell, "
-         "skylake, skylake-avx512, cascadelake, icelake-server, sapphirerapids, alderlake, bdver4, "
-         "znver1, znver2, znver3, cortex-a53, cortex-a72, cortex-a76, neoverse-n1, neoverse-v1";
+void bp_cpu_names(char *text, size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (size_t i = 0; i < NUM_CPUS && used < size; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", cpus[i].name);
 }
 
 /* ---- Lists of features ------------------------------------------------------------------- */

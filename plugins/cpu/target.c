@@ -70,10 +70,12 @@ int32_t bp_cpu_complete_target(BpTarget *target) {
     return -1;
   int is_native = strcmp(name, "native") == 0;
   const BpCpu *cpu = is_native ? bp_cpu_native() : bp_cpu_find(name);
-  if (!cpu)
-    return bp_cpu_host.error->raise(BP_ERROR_VALUE,
-                                    "target attribute mcpu: unknown CPU \"%s\"; there are %s", name,
-                                    bp_cpu_names());
+  if (!cpu) {
+    char names[1024];
+    bp_cpu_names(names, sizeof(names));
+    return bp_cpu_host.error->raise(
+        BP_ERROR_VALUE, "target attribute mcpu: unknown CPU \"%s\"; there are %s", name, names);
+  }
   if (is_native && !extras[0])
     bp_cpu_native_extras(cpu, extras, sizeof(extras));
   if (bp_cpu_each(extras, check_feature, NULL) != 0 || set_text(target, "mcpu", cpu->name) ||
