@@ -82,16 +82,16 @@ static void group_rows(GPtrArray *rows) {
 /* All rows, for the kinds (transfer full). */
 static GPtrArray *collect_rows(char *const *kinds) {
   GPtrArray *rows = g_ptr_array_new_with_free_func(free_row);
+  bp_plugin_try((const char *const *)kinds);
   for (; *kinds; kinds++)
     add_kind(rows, *kinds);
   group_rows(rows);
   return rows;
 }
 
-static void print_devices(char *const *kinds) {
+static void print_devices(const GPtrArray *rows) {
   static const char *const headers[] = {"DEVICE", "NAME", "HARDWARE", "REASON", NULL};
   Table *table = table_new(headers);
-  GPtrArray *rows = collect_rows(kinds);
   for (guint i = 0; i < rows->len; i++) {
     const DeviceRow *row = rows->pdata[i];
     char *hardware =
@@ -100,7 +100,6 @@ static void print_devices(char *const *kinds) {
               hardware, row->why);
     g_free(hardware);
   }
-  g_ptr_array_unref(rows);
   putchar('\n');
   table_print(table);
 }
@@ -119,14 +118,12 @@ static void add_device_json(JsonBuilder *builder, const DeviceRow *row) {
   json_builder_end_object(builder);
 }
 
-static void add_devices_json(JsonBuilder *builder, char *const *kinds) {
-  GPtrArray *rows = collect_rows(kinds);
+static void add_devices_json(JsonBuilder *builder, const GPtrArray *rows) {
   json_builder_set_member_name(builder, "devices");
   json_builder_begin_array(builder);
   for (guint i = 0; i < rows->len; i++)
     add_device_json(builder, rows->pdata[i]);
   json_builder_end_array(builder);
-  g_ptr_array_unref(rows);
 }
 
 /* ---- Plugins ----------------------------------------------------------------------------- */
@@ -148,8 +145,8 @@ static void add_plugin_json(JsonBuilder *builder, const BpPluginInfo *info) {
   json_builder_end_object(builder);
 }
 
-/* `kinds`: those whose devices are shown, or NULL. */
-static void print_json(const BpPluginList *list, char *const *kinds) {
+/* `rows`: the devices, or NULL. */
+static void print_json(const BpPluginList *list, const GPtrArray *rows) {
   JsonBuilder *builder = json_builder_new();
   json_builder_begin_object(builder);
   json_builder_set_member_name(builder, "plugins");
@@ -157,13 +154,13 @@ static void print_json(const BpPluginList *list, char *const *kinds) {
   for (size_t i = 0; i < bp_plugin_list_size(list); i++)
     add_plugin_json(builder, bp_plugin_list_get(list, i));
   json_builder_end_array(builder);
-  if (kinds)
-    add_devices_json(builder, kinds);
+  if (rows)
+    add_devices_json(builder, rows);
   json_builder_end_object(builder);
   command_print_json(builder);
 }
 
-static void print_text(const BpPluginList *list, char *const *kinds) {
+static void print_text(const BpPluginList *list, const GPtrArray *rows) {
   static const char *const headers[] = {"PLUGIN",  "VERSION", "STATE", "DEVICES",
                                         "TARGETS", "ABOUT",   NULL};
   if (bp_plugin_list_size(list) == 0)
@@ -179,21 +176,26 @@ static void print_text(const BpPluginList *list, char *const *kinds) {
     }
     table_print(table);
   }
-  if (kinds)
-    print_devices(kinds);
+  if (rows)
+    print_devices(rows);
 }
 
+/* The plugins are listed after the devices, with what came of their use. */
 static int list_plugins(gboolean json, gboolean probe) {
+  char **kinds = probe ? bp_device_kinds(NULL) : NULL;
+  if (probe && !kinds)
+    return command_fail(json);
+  GPtrArray *rows = probe ? collect_rows(kinds) : NULL;
   BpPluginList *list = bp_plugin_list();
-  char **kinds = list && probe ? bp_device_kinds(NULL) : NULL;
-  int is_complete = list && (kinds || !probe);
-  if (is_complete && json)
-    print_json(list, kinds);
-  else if (is_complete)
-    print_text(list, kinds);
-  bp_names_free(kinds);
+  if (json)
+    print_json(list, rows);
+  else
+    print_text(list, rows);
   bp_plugin_list_free(list);
-  return is_complete ? EXIT_OK : command_fail(json);
+  if (rows)
+    g_ptr_array_unref(rows);
+  bp_names_free(kinds);
+  return EXIT_OK;
 }
 
 int cmd_list(int argc, char **argv) {

@@ -10,6 +10,7 @@
 
 #include <backplane/error.h>
 #include <backplane/object.h>
+#include <backplane/plugins.h>
 #include <fnmatch.h>
 #include <glib.h>
 #include <stdlib.h>
@@ -83,12 +84,17 @@ static int may_be_chosen(const Selection *selection, int32_t device_type) {
   return !selection->types;
 }
 
+/* Whether only devices of other kinds may be chosen, as far as can be told without a plugin. */
+static int is_without_code(const Selection *selection, const char *kind) {
+  int32_t number = bp__device_type_published(kind);
+  return number && !may_be_chosen(selection, number);
+}
+
 /* The table of a kind; NULL if it may not be chosen or cannot be used, which is passed over as
  * `what`. A plugin that cannot be chosen is not loaded, if its number is a published one. */
 static const BpDeviceApi *find_kind(Selection *selection, const char *what, const char *kind) {
   static const char no_code[] = "there is no code for it";
-  int32_t number = bp__device_type_published(kind);
-  if (number && !may_be_chosen(selection, number)) {
+  if (is_without_code(selection, kind)) {
     pass_over(selection, what, no_code);
     return NULL;
   }
@@ -211,10 +217,22 @@ static void see_kind(Selection *selection, const char *kind) {
     pass_over(selection, kind, *why ? why : "there is no such device");
 }
 
+/* Tries out what is about to be looked at, all at once. */
+static void try_kinds(const Selection *selection, char *const *kinds) {
+  g_autoptr(GPtrArray) wanted = g_ptr_array_new();
+  for (; *kinds; kinds++)
+    if (!has_word(selection->seen_kinds->str, *kinds) && !is_without_code(selection, *kinds) &&
+        !why_kind_ruled_out(selection, *kinds))
+      g_ptr_array_add(wanted, *kinds);
+  g_ptr_array_add(wanted, NULL);
+  bp_plugin_try((const char *const *)wanted->pdata);
+}
+
 static int see_all(Selection *selection) {
   char **kinds = bp_device_kinds(NULL);
   if (!kinds)
     return -1;
+  try_kinds(selection, kinds);
   for (char **kind = kinds; *kind; kind++)
     if (!why_kind_ruled_out(selection, *kind))
       see_kind(selection, *kind);

@@ -77,17 +77,30 @@ static int shake_hands(BpPluginEntry entry, BpPlugin *plugin) {
   return 0;
 }
 
+/* Opens the plugin's file and finds out whether anything speaks against loading it here. */
+static int require_trial(Plugin *plugin) {
+  if (plugin->fd < 0 && bp__plugin_open(plugin))
+    return -1;
+  if (!plugin->is_tried && bp__trial_require(plugin))
+    return -1;
+  plugin->is_tried = 1;
+  return 0;
+}
+
+/* Unless it is mapped. */
+static void close_file(Plugin *plugin) {
+  if (plugin->is_mapped || plugin->fd < 0)
+    return;
+  close(plugin->fd);
+  plugin->fd = -1;
+}
+
 /* The entry point, once nothing speaks against running the plugin here. */
 static BpPluginEntry find_entry(Plugin *plugin) {
   if (plugin->entry)
     return plugin->entry;
-  if (plugin->fd < 0 && bp__plugin_open(plugin))
-    return NULL;
-  BpPluginEntry entry = bp__trial_require(plugin) ? NULL : bp__plugin_load(plugin);
-  if (!plugin->is_mapped) {
-    close(plugin->fd);
-    plugin->fd = -1;
-  }
+  BpPluginEntry entry = require_trial(plugin) ? NULL : bp__plugin_load(plugin);
+  close_file(plugin);
   return entry;
 }
 
@@ -116,20 +129,28 @@ static void reject(Plugin *plugin) {
     plugin->state = BP_PLUGIN_QUARANTINED;
 }
 
-/* The plugin is INITIALISING and this thread its owner. */
-static int run_initialize(Plugin *plugin) {
+/* The plugin is INITIALISING and this thread its owner: what it does begins and ends. */
+static void begin(void) {
   bp_error_clear();
   bp__reason_take(REASON_OK);
-  bp__host_set_initialising(plugin->descriptor.name);
-  int rc = initialize(plugin);
-  bp__host_set_initialising(NULL);
+}
+
+static void end(Plugin *plugin, int rc, int32_t state) {
   bp__plugins_lock();
   if (rc)
     reject(plugin);
   else
-    plugin->state = BP_PLUGIN_ACTIVE;
+    plugin->state = state;
   bp__plugins_wake();
   bp__plugins_unlock();
+}
+
+static int run_initialize(Plugin *plugin) {
+  begin();
+  bp__host_set_initialising(plugin->descriptor.name);
+  int rc = initialize(plugin);
+  bp__host_set_initialising(NULL);
+  end(plugin, rc, BP_PLUGIN_ACTIVE);
   return rc;
 }
 
@@ -147,6 +168,12 @@ static int raise_not_ready(const Plugin *plugin) {
                         plugin->descriptor.name, bp__host_initialising());
 }
 
+/* With the lock held. */
+static void own(Plugin *plugin) {
+  plugin->state = BP_PLUGIN_INITIALISING;
+  plugin->owner = pthread_self();
+}
+
 /* With the lock held. Whether this thread is to initialise the plugin: 1; 0: it is active; -1. */
 static int claim(Plugin *plugin) {
   while (plugin->state == BP_PLUGIN_INITIALISING && !bp__host_initialising())
@@ -158,8 +185,7 @@ static int claim(Plugin *plugin) {
     return raise_unusable(plugin);
   if (bp__host_initialising())
     return raise_not_ready(plugin);
-  plugin->state = BP_PLUGIN_INITIALISING;
-  plugin->owner = pthread_self();
+  own(plugin);
   return 1;
 }
 
@@ -175,4 +201,18 @@ int bp__plugin_activate(Plugin *plugin) {
   raise_unusable(plugin);
   bp__plugins_unlock();
   return -1;
+}
+
+void bp__plugin_try(Plugin *plugin) {
+  bp__plugins_lock();
+  int is_new = plugin->state == BP_PLUGIN_FOUND && !plugin->entry && !plugin->is_tried;
+  if (is_new)
+    own(plugin);
+  bp__plugins_unlock();
+  if (!is_new)
+    return;
+  begin();
+  int rc = require_trial(plugin);
+  close_file(plugin);
+  end(plugin, rc, BP_PLUGIN_FOUND);
 }

@@ -2,6 +2,7 @@
 /* Diagnosis: every plugin, stage by stage, with its trial in a process of its own. */
 
 #include "core/plugin/learned.h"
+#include "core/plugin/parallel.h"
 #include "core/registry/env.h"
 
 #include <errno.h>
@@ -303,17 +304,47 @@ static void add_problems(BpPluginDiagnosis *diagnosis) {
   }
 }
 
-BpPluginDiagnosis *bp_plugin_diagnose(void) {
+/* ---- All of them ------------------------------------------------------------------------- */
+
+static BpPluginDiagnosis *create_diagnosis(void) {
   BpPluginDiagnosis *diagnosis = g_new0(BpPluginDiagnosis, 1);
   diagnosis->findings = g_array_new(FALSE, FALSE, sizeof(BpPluginFinding));
   diagnosis->strings = g_ptr_array_new_with_free_func(g_free);
+  return diagnosis;
+}
+
+/* Moves the findings of `part`, which is freed, to the end. */
+static void append_part(BpPluginDiagnosis *diagnosis, BpPluginDiagnosis *part) {
+  g_array_append_vals(diagnosis->findings, part->findings->data, part->findings->len);
+  g_ptr_array_extend_and_steal(diagnosis->strings, part->strings);
+  g_array_unref(part->findings);
+  g_free(part);
+}
+
+/* What is found of each plugin, in search order. */
+typedef struct Ward {
+  GPtrArray *plugins;
+  BpPluginDiagnosis **parts;
+} Ward;
+
+static void diagnose_one(void *context, size_t index) {
+  const Ward *ward = context;
+  ward->parts[index] = create_diagnosis();
+  diagnose(ward->parts[index], g_ptr_array_index(ward->plugins, index));
+}
+
+BpPluginDiagnosis *bp_plugin_diagnose(void) {
+  BpPluginDiagnosis *diagnosis = create_diagnosis();
   bp__plugins_scan(1);
   add_problems(diagnosis);
   bp__plugins_lock();
   g_autoptr(GPtrArray) all = bp__plugins_snapshot();
   bp__plugins_unlock();
+  Ward ward = {all, g_new0(BpPluginDiagnosis *, all->len)};
+  bp__parallel_for_each(all->len, diagnose_one, &ward);
   for (guint i = 0; i < all->len; i++)
-    diagnose(diagnosis, g_ptr_array_index(all, i));
+    append_part(diagnosis, ward.parts[i]);
+  g_free(ward.parts);
   return diagnosis;
 }
 

@@ -11,6 +11,7 @@ libbackplane_la_SOURCES += \
 	core/plugin/learned.c core/plugin/learned.h \
 	core/plugin/load.c \
 	core/plugin/machine.c core/plugin/machine.h \
+	core/plugin/parallel.c core/plugin/parallel.h \
 	core/plugin/path.c \
 	core/plugin/plugins.c \
 	core/plugin/read.c \

@@ -3,6 +3,7 @@
  * the program, and the registry's hook. */
 
 #include "core/plugin/learned.h"
+#include "core/plugin/parallel.h"
 
 #include "core/registry/log.h"
 #include "core/registry/nearest.h"
@@ -153,6 +154,7 @@ static void forgive(Plugin *plugin) {
     free(plugin->reason);
     plugin->reason = NULL;
     plugin->code = REASON_OK;
+    plugin->is_tried = 0;
     plugin->state = BP_PLUGIN_FOUND;
   }
   bp__plugins_unlock();
@@ -220,6 +222,33 @@ static int activate_path(const char *path) {
 
 int bp_plugin_activate(const char *name) {
   return strchr(name, '/') ? activate_path(name) : activate_name(name);
+}
+
+/* ---- Several at once ---------------------------------------------------------------------- */
+
+/* Those that provide devices of the kinds, each once (transfer container). */
+static GPtrArray *find_by_kinds(const char *const *kinds) {
+  GPtrArray *found = g_ptr_array_new();
+  bp__plugins_lock();
+  for (; *kinds; kinds++) {
+    g_autofree char *registry_name = g_strconcat("device_api.", *kinds, NULL);
+    Plugin *plugin = bp__plugins_by_provided(registry_name);
+    if (plugin && !g_ptr_array_find(found, plugin, NULL))
+      g_ptr_array_add(found, plugin);
+  }
+  bp__plugins_unlock();
+  return found;
+}
+
+static void try_one(void *plugins, size_t index) {
+  bp__plugin_try(g_ptr_array_index((GPtrArray *)plugins, index));
+  bp_error_clear();
+}
+
+void bp_plugin_try(const char *const *device_kinds) {
+  bp__plugins_scan(0);
+  g_autoptr(GPtrArray) plugins = find_by_kinds(device_kinds);
+  bp__parallel_for_each(plugins->len, try_one, plugins);
 }
 
 /* ---- Linked into the program ------------------------------------------------------------- */

@@ -3,7 +3,7 @@
  *
  * All mutable state is one structure under one lock (bp__plugins_lock), which is never held across
  * a call into a plugin, the log callback or dlopen. A Plugin in the store lives for ever, and all
- * of it but `state`, `code`, `reason`, `fd` and `owner` is constant. */
+ * of it but `state`, `code`, `reason`, `fd`, `is_mapped`, `is_tried` and `owner` is constant. */
 #ifndef BACKPLANE_CORE_PLUGIN_STORE_H
 #define BACKPLANE_CORE_PLUGIN_STORE_H
 
@@ -28,6 +28,7 @@ typedef struct Plugin {
   char *warning; /* NULL or how others may change it; owned */
   int fd;        /* the file, open, while it is being activated and once it is mapped; else -1 */
   int is_mapped; /* its code is in this process, for ever */
+  int is_tried;  /* nothing speaks against loading it: found out in this process */
   pthread_t owner;
 } Plugin;
 
@@ -94,6 +95,10 @@ int bp__plugins_start(void);
 /* Loads and initialises a plugin, or waits until another thread has (activate.c). Without the lock.
  * BP_ERROR_NOT_READY in a thread that is initialising a plugin. */
 int bp__plugin_activate(Plugin *plugin);
+
+/* Tries a plugin out if it is new, as its activation would first, and loads nothing. What speaks
+ * against it becomes its state. Without the lock. */
+void bp__plugin_try(Plugin *plugin);
 
 /* Opens the plugin's file again, into plugin->fd, and checks that it is the one whose descriptor
  * was read; -1 with an error. */

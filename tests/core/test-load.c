@@ -274,6 +274,47 @@ static void test_one_of_many(void) {
   g_assert_cmpint(status.st_size, ==, 2); /* in the trial and in the host */
 }
 
+/* ---- Several at once --------------------------------------------------------------------- */
+
+/* Each of the plugins waits until all have started: one after another they would not be done before
+ * the deadline. */
+static void check_all_work(void) {
+  for (int i = 0; i < DEFECT_MEETING; i++)
+    if (use_number(10 + i) != 1)
+      fail("one that was to meet others");
+}
+
+static int be_selecting(void) {
+  BpDevice device;
+  if (bp_device_select("auto", &device, NULL))
+    fail("the selection");
+  check_all_work();
+  return 0;
+}
+
+static int be_diagnosing(void) {
+  BpPluginDiagnosis *diagnosis = bp_plugin_diagnose();
+  int size = (int)bp_plugin_diagnosis_size(diagnosis), worst = BP_SEVERITY_OK;
+  for (int i = 0; i < size; i++)
+    worst = MAX(worst, bp_plugin_diagnosis_get(diagnosis, (size_t)i)->severity);
+  bp_plugin_diagnosis_free(diagnosis);
+  check_all_work();
+  return size < DEFECT_MEETING || worst != BP_SEVERITY_OK;
+}
+
+static void test_meeting(void) {
+  for (int i = 0; i < DEFECT_MEETING; i++) {
+    g_autofree char *file = g_strdup_printf("meeting/plugin-%d.so", i);
+    write_defect(file, 10 + i, "meet");
+  }
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "20", TRUE);
+  has_trace();
+  assert_host("--selecting", "meeting");
+  g_assert_true(has_trace());
+  assert_host("--diagnosing", "meeting");
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
+}
+
 /* ---- Without /proc ----------------------------------------------------------------------- */
 
 #define CANNOT_UNMOUNT 77
@@ -337,6 +378,8 @@ static const Host hosts[] = {
     {"--exiting", be_exiting},
     {"--crowded", be_crowded},
     {"--one-of-many", be_one_of_many},
+    {"--selecting", be_selecting},
+    {"--diagnosing", be_diagnosing},
     {"--without-proc", be_without_proc},
     {"--relative", be_relative},
 };
@@ -362,6 +405,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/load/forks-PLG-21", test_forks);
   g_test_add_func("/load/threads-PLG-22", test_threads);
   g_test_add_func("/load/first-use-of-one-of-a-hundred-maps-one-PLG-18", test_one_of_many);
+  g_test_add_func("/load/new-plugins-are-tried-out-at-once-PLG-31", test_meeting);
   g_test_add_func("/load/without-proc-nothing-is-loaded-PLG-12", test_without_proc);
   g_test_add_func("/load/never-from-the-current-directory-PLG-17", test_current_directory);
   int rc = g_test_run();

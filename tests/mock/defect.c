@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,6 +57,14 @@ static int is(const char *what) {
 static void sleep_for_ever(void) {
   for (;;)
     pause();
+}
+
+/* Until so many processes have run this code. */
+static void meet(void) {
+  const char *path = getenv("BP_DEFECT_TRACE_FILE");
+  struct stat status;
+  while (!path || stat(path, &status) || status.st_size < DEFECT_MEETING)
+    usleep(1000);
 }
 
 static int overflow_stack(int depth) {
@@ -124,6 +133,8 @@ static void misbehave(void) {
     }
   else if (is("sleep"))
     sleep_for_ever();
+  else if (is("meet"))
+    meet();
   else if (is("exit"))
     exit(0);
   else if (is("quick-exit"))

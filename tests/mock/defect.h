@@ -9,4 +9,7 @@
 #define DEFECT_TENS    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 #define DEFECT_PADDING "padding=" DEFECT_TENS DEFECT_TENS DEFECT_TENS "\n"
 
+/* How many copies with the defect "meet" wait for each other. */
+#define DEFECT_MEETING 10
+
 #endif
