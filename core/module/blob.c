@@ -139,7 +139,7 @@ static BpModule *load_entry(const BpBlob *blob, size_t index, BpModule *library,
   const BpByteArray *view = &blob->kinds[index];
   char *kind = strndup(view->data, view->size);
   if (kind)
-    module = bp__module_load_from_bytes(kind, &blob->bytes[index], owner);
+    module = bp__module_load_part(kind, &blob->bytes[index], owner, index > 0);
   else
     bp_error_raise(BP_ERROR_MEMORY, "no memory to load a module");
   free(kind);

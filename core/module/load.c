@@ -3,6 +3,7 @@
 
 #include "core/module/load.h"
 
+#include "core/module/absent.h"
 #include "core/module/module.h"
 #include "core/registry/object.h"
 
@@ -15,42 +16,70 @@
 /* A kind or an extension is part of a registry name. */
 #define MAX_NAME 128
 
-/* Calls the global function `prefix``name`; `what` says in words what it would load. */
-static BpModule *call_loader(const char *prefix, const char *name, const BpValue *args,
-                             int32_t num_args, const char *what) {
-  char loader[2 * MAX_NAME];
+/* A global function that makes modules. */
+typedef struct Loader {
+  char name[2 * MAX_NAME];
   BpFunction *function;
-  BpValue result;
-  snprintf(loader, sizeof loader, "%s%s", prefix, name);
-  if (bp_registry_get(loader, &function)) {
-    bp_error_add_context("cannot load %s \"%s\"", what, name);
-    return NULL;
-  }
-  if (!function) {
-    bp_error_raise(BP_ERROR_NOT_FOUND,
-                   "nothing loads %s \"%s\": no installed plugin provides \"%s\"; install the one "
-                   "that does",
-                   what, name, loader);
-    return NULL;
-  }
-  int rc = bp_function_call(function, args, num_args, &result);
-  bp_object_release(function);
-  return rc ? NULL : bp__module_from_result(&result, loader);
+} Loader;
+
+/* Finds `prefix``name`; `what` says in words what it would load, `package` how the names of
+ * packages with such loaders begin, or is NULL. */
+static int find_loader(Loader *loader, const char *prefix, const char *name, const char *what,
+                       const char *package) {
+  snprintf(loader->name, sizeof loader->name, "%s%s", prefix, name);
+  if (bp_registry_get(loader->name, &loader->function))
+    return bp_error_add_context("cannot load %s \"%s\"", what, name);
+  if (loader->function)
+    return 0;
+  return bp_error_raise(BP_ERROR_NOT_FOUND,
+                        "nothing loads %s \"%s\": no installed plugin provides \"%s\"; install the "
+                        "one that does%s%s%s",
+                        what, name, loader->name, package ? ", as the package " : "",
+                        package ? package : "", package ? name : "");
 }
 
-BpModule *bp__module_load_from_bytes(const char *kind, const BpByteArray *bytes, BpObject *owner) {
-  if (!kind || !*kind || strlen(kind) > MAX_NAME) {
-    bp_error_raise(BP_ERROR_VALUE, "a module's kind must be a name of 1 to %d characters",
-                   MAX_NAME);
-    return NULL;
-  }
-  BpValue args[] = {bp__value_byte_array(bytes), bp__value_object(owner)};
-  return call_loader("runtime.module.loadbinary_", kind, args, owner ? 2 : 1, "modules of kind");
+/* Calls a loader and releases it. */
+static BpModule *call_loader(Loader *loader, const BpValue *args, int32_t num_args) {
+  BpValue result;
+  int rc = bp_function_call(loader->function, args, num_args, &result);
+  bp_object_release(loader->function);
+  return rc ? NULL : bp__module_from_result(&result, loader->name);
+}
+
+/* ---- From bytes -------------------------------------------------------------------------- */
+
+static int check_kind(const char *kind) {
+  if (kind && *kind && strlen(kind) <= MAX_NAME)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE, "a module's kind must be a name of 1 to %d characters",
+                        MAX_NAME);
+}
+
+static int find_binary_loader(Loader *loader, const char *kind) {
+  return find_loader(loader, "runtime.module.loadbinary_", kind, "modules of kind",
+                     "backplane-plugin-");
 }
 
 BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes) {
-  return bp__module_load_from_bytes(kind, bytes, NULL);
+  Loader loader = {.function = NULL};
+  BpValue arg = bp__value_byte_array(bytes);
+  if (check_kind(kind) || find_binary_loader(&loader, kind))
+    return NULL;
+  return call_loader(&loader, &arg, 1);
 }
+
+BpModule *bp__module_load_part(const char *kind, const BpByteArray *bytes, BpObject *owner,
+                               int is_import) {
+  Loader loader = {.function = NULL};
+  BpValue args[] = {bp__value_byte_array(bytes), bp__value_object(owner)};
+  if (check_kind(kind))
+    return NULL;
+  if (!find_binary_loader(&loader, kind))
+    return call_loader(&loader, args, 2);
+  return is_import ? bp__absent_module(kind, bytes, owner) : NULL;
+}
+
+/* ---- From files -------------------------------------------------------------------------- */
 
 /* The extension of a path without its dot, "" if there is none; "libx.so.1" is a library too. */
 static void find_extension(const char *path, char *extension, size_t size) {
@@ -72,6 +101,9 @@ BpModule *bp_module_load(const char *path) {
                    "\"%s\" has no extension to tell what loads it; a library's is \".so\"", path);
     return NULL;
   }
+  Loader loader = {.function = NULL};
   BpValue args[] = {bp__value_raw_str(path), bp__value_raw_str(extension)};
-  return call_loader("runtime.module.loadfile_", extension, args, 2, "files with extension");
+  if (find_loader(&loader, "runtime.module.loadfile_", extension, "files with extension", NULL))
+    return NULL;
+  return call_loader(&loader, args, 2);
 }

@@ -5,8 +5,10 @@
 
 #include <backplane/module.h>
 
-/* As bp_module_load_from_bytes. `owner` (or NULL) is an object that keeps the bytes valid: the
- * loader gets it as a second argument, and may retain it and use the bytes in place. */
-BpModule *bp__module_load_from_bytes(const char *kind, const BpByteArray *bytes, BpObject *owner);
+/* As bp_module_load_from_bytes, for a module that a library holds. `owner` keeps the bytes valid:
+ * the loader gets it as a second argument, and may retain it and use the bytes in place. An import
+ * without a loader is no error before it is used (core/module/absent.h). */
+BpModule *bp__module_load_part(const char *kind, const BpByteArray *bytes, BpObject *owner,
+                               int is_import);
 
 #endif

@@ -2,6 +2,8 @@
 # Modules and their serialised forms.
 
 libbackplane_la_SOURCES += \
+	core/module/absent.c \
+	core/module/absent.h \
 	core/module/blob.c \
 	core/module/blob.h \
 	core/module/bytes.c \

@@ -6,6 +6,9 @@ test_programs += tests/core/test-threads
 test_programs += tests/core/test-module
 tests_core_test_module_SOURCES = tests/core/test-module.c tests/core/module-fixture.c \
 	tests/core/module-fixture.h
+test_programs += tests/core/test-absent-module
+tests_core_test_absent_module_SOURCES = tests/core/test-absent-module.c \
+	tests/core/module-fixture.c
 test_programs += tests/core/test-memory
 tests_core_test_memory_SOURCES = tests/core/test-memory.c tests/core/module-fixture.c
 test_programs += tests/core/test-plugins

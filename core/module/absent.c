@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A library may hold code for several kinds of device, and not every machine has a plugin for each.
+ * What is for an absent one waits: the rest of the library works, the bytes can be exported again,
+ * and who asks for a function of it learns why there is none. */
+
+#include "core/module/absent.h"
+
+#include "core/module/device_code.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Absent {
+  BpModuleApi api; /* its kind is the absent one's, so each has its own */
+  char *kind;
+  char *error_kind;
+  char *reason;
+  BpByteArray bytes;
+  BpObject *owner; /* keeps the bytes valid */
+} Absent;
+
+typedef struct Search {
+  const char *name;
+  int found;
+} Search;
+
+static int32_t compare_name(void *context, const BpKernelInfo *kernel) {
+  Search *search = context;
+  search->found |= !strcmp(kernel->name, search->name);
+  return 0;
+}
+
+/* Only bytes in the form of device code say which functions they hold; others are said to hold
+ * none, as a name that is looked up may well be found elsewhere. */
+static int32_t get_function(void *context, const char *name, BpFunction **function) {
+  const Absent *absent = context;
+  BpByteArray format, code;
+  Search search = {name, 0};
+  *function = NULL;
+  if (bp__device_code_decode(&absent->bytes, &format, compare_name, &search, &code))
+    bp_error_clear();
+  if (!search.found)
+    return 0;
+  return bp_error_raise(absent->error_kind, "function \"%s\" is code for \"%s\": %s", name,
+                        absent->kind, absent->reason);
+}
+
+static int32_t get_property(void *context, int32_t *flags) {
+  (void)context;
+  *flags = BP_MODULE_BINARY_SERIALIZABLE;
+  return 0;
+}
+
+static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
+  const Absent *absent = context;
+  *bytes = (BpOwnedBytes){malloc(absent->bytes.size + 1), absent->bytes.size, free};
+  if (!bytes->data)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a module of kind \"%s\"", absent->kind);
+  memcpy(bytes->data, absent->bytes.data, absent->bytes.size);
+  return 0;
+}
+
+typedef struct Visit {
+  int32_t (*visit)(void *visitor, const char *name, const char *signature);
+  void *visitor;
+  int32_t stopped;
+} Visit;
+
+static int32_t visit_kernel(void *context, const BpKernelInfo *kernel) {
+  Visit *visit = context;
+  return visit->stopped = visit->visit(visit->visitor, kernel->name, NULL);
+}
+
+static int32_t visit_functions(void *context,
+                               int32_t (*visit)(void *visitor, const char *name,
+                                                const char *signature),
+                               void *visitor) {
+  const Absent *absent = context;
+  BpByteArray format, code;
+  Visit self = {visit, visitor, 0};
+  if (bp__device_code_decode(&absent->bytes, &format, visit_kernel, &self, &code) && !self.stopped)
+    bp_error_clear();
+  return self.stopped;
+}
+
+static void destroy(void *context) {
+  Absent *absent = context;
+  bp_object_release(absent->owner);
+  free(absent->kind);
+  free(absent->error_kind);
+  free(absent->reason);
+  free(absent);
+}
+
+BpModule *bp__absent_module(const char *kind, const BpByteArray *bytes, BpObject *owner) {
+  Absent *absent = calloc(1, sizeof *absent);
+  if (absent)
+    *absent = (Absent){.kind = strdup(kind),
+                       .error_kind = strdup(bp_error_kind()),
+                       .reason = strdup(bp_error_message()),
+                       .bytes = *bytes,
+                       .owner = bp_object_retain(owner)};
+  if (!absent || !absent->kind || !absent->error_kind || !absent->reason) {
+    if (absent)
+      destroy(absent);
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a module of kind \"%s\"", kind);
+    return NULL;
+  }
+  bp_error_clear();
+  absent->api = (BpModuleApi){.struct_size = sizeof absent->api,
+                              .kind = absent->kind,
+                              .get_function = get_function,
+                              .get_property = get_property,
+                              .save_to_bytes = save_to_bytes,
+                              .visit_functions = visit_functions,
+                              .destroy = destroy};
+  return bp_module_create(&absent->api, absent);
+}
