@@ -44,12 +44,22 @@ static void print_log(void *context, int32_t level, const char *message) {
     fprintf(stderr, "backplane: warning: %s\n", message);
 }
 
+static int run_named(const char *name, int argc, char **argv) {
+  for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
+    if (strcmp(name, commands[i].name) == 0)
+      return commands[i].run(argc, argv);
+  return command_usage_error("there is no command '%s'; `backplane --help` lists them", name);
+}
+
 static int run_command(int argc, char **argv) {
   if (argc < 2) {
     print_help(stderr);
     return EXIT_USAGE;
   }
-  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+  gboolean wants_help = strcmp(argv[1], "help") == 0;
+  if (wants_help && argc == 3)
+    return run_named(argv[2], 2, (char *[]){argv[2], (char *)"--help", NULL});
+  if (wants_help || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
     print_help(stdout);
     return EXIT_OK;
   }
@@ -57,10 +67,7 @@ static int run_command(int argc, char **argv) {
     printf("backplane %s\n", bp_version());
     return EXIT_OK;
   }
-  for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
-    if (strcmp(argv[1], commands[i].name) == 0)
-      return commands[i].run(argc - 1, argv + 1);
-  return command_usage_error("there is no command '%s'; `backplane --help` lists them", argv[1]);
+  return run_named(argv[1], argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv) {

@@ -100,7 +100,7 @@ static int bench_model(const char *path, const ModelOptions *options, const Benc
 }
 
 int cmd_bench(int argc, char **argv) {
-  ModelOptions options = {.device = NULL};
+  ModelOptions options = MODEL_OPTIONS_INIT;
   BenchOptions bench = {.runs = 20, .seconds = 1.0, .warmup = 3};
   const GOptionEntry extra[] = {
       {"runs", 0, 0, G_OPTION_ARG_INT, &bench.runs, "at least so many runs (20)", "N"},

@@ -9,31 +9,97 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
-/* Facts in order, each a name and a text or a list of texts. */
-typedef struct Facts {
-  GPtrArray *names;
-  GPtrArray *values; /* char ** lists */
-} Facts;
+/* One fact: its text for people and its value for programs. An item is one of a list: in JSON the
+ * items of one name are an array. */
+typedef struct Fact {
+  char *name;
+  char *text;
+  JsonNode *value;
+  gboolean is_item;
+} Fact;
 
-static void add_list(Facts *facts, const char *name, char **values) {
-  g_ptr_array_add(facts->names, g_strdup(name));
-  g_ptr_array_add(facts->values, values);
+typedef GArray Facts; /* of Fact */
+
+static void fact_clear(void *data) {
+  Fact *fact = data;
+  g_free(fact->name);
+  g_free(fact->text);
+  json_node_unref(fact->value);
+}
+
+/* Takes `text` and `value`. */
+static void add_fact(Facts *facts, const char *name, char *text, JsonNode *value) {
+  Fact fact = {g_strdup(name), text, value, FALSE};
+  g_array_append_val(facts, fact);
+}
+
+static void add_item(Facts *facts, const char *name, char *text, JsonNode *value) {
+  add_fact(facts, name, text, value);
+  g_array_index(facts, Fact, facts->len - 1).is_item = TRUE;
+}
+
+static JsonNode *text_node(const char *text) {
+  return json_node_init_string(json_node_alloc(), text);
+}
+
+static JsonNode *shape_node(const int64_t *shape, int32_t ndim) {
+  JsonArray *array = json_array_new();
+  for (int32_t i = 0; i < ndim; i++)
+    json_array_add_int_element(array, shape[i]);
+  JsonNode *node = json_node_init_array(json_node_alloc(), array);
+  json_array_unref(array);
+  return node;
+}
+
+static JsonNode *value_node(const BpValue *value, const char *text) {
+  switch (value->type_index) {
+  case BP_TYPE_NONE:
+    return json_node_init_null(json_node_alloc());
+  case BP_TYPE_INT:
+    return json_node_init_int(json_node_alloc(), value->v_int64);
+  case BP_TYPE_BOOL:
+    return json_node_init_boolean(json_node_alloc(), value->v_int64 != 0);
+  case BP_TYPE_FLOAT:
+    return json_node_init_double(json_node_alloc(), value->v_float64);
+  case BP_TYPE_SHAPE: {
+    const BpShape *shape = (const BpShape *)value->v_obj;
+    return shape_node(shape->data, (int32_t)shape->size);
+  }
+  default:
+    return text_node(text);
+  }
 }
 
 static void add_text(Facts *facts, const char *name, const char *text) {
-  char **list = g_new0(char *, 2);
-  list[0] = g_strdup(text);
-  add_list(facts, name, list);
+  add_fact(facts, name, g_strdup(text), text_node(text));
 }
 
 static void add_value(Facts *facts, const char *name, const BpValue *value) {
   char *text = value_to_text(value);
-  add_text(facts, name, text);
-  g_free(text);
+  add_fact(facts, name, text, value_node(value, text));
+}
+
+static void add_size(Facts *facts, const char *name, uint64_t size) {
+  add_value(facts, name, &(BpValue){.type_index = BP_TYPE_INT, .v_int64 = (int64_t)size});
+}
+
+static void add_list(Facts *facts, const char *name, char *const *words) {
+  JsonArray *array = json_array_new();
+  for (; *words; words++)
+    if (**words)
+      json_array_add_string_element(array, *words);
+  GString *text = g_string_new(NULL);
+  for (guint i = 0; i < json_array_get_length(array); i++)
+    g_string_append_printf(text, "%s%s", i ? " " : "", json_array_get_string_element(array, i));
+  JsonNode *node = json_node_init_array(json_node_alloc(), array);
+  json_array_unref(array);
+  add_fact(facts, name, g_string_free(text, FALSE), node);
 }
 
 static void add_words(Facts *facts, const char *name, const char *words) {
-  add_list(facts, name, g_strsplit(words, " ", -1));
+  char **list = g_strsplit(words, " ", -1);
+  add_list(facts, name, list);
+  g_strfreev(list);
 }
 
 /* ---- What can be inspected --------------------------------------------------------------- */
@@ -77,7 +143,7 @@ static int inspect_plugin(const char *name, const ModelOptions *options, Facts *
                                 name);
 }
 
-static int add_fact(void *context, const char *name, const BpValue *value) {
+static int add_device_fact(void *context, const char *name, const BpValue *value) {
   add_value(context, name, value);
   return 0;
 }
@@ -101,7 +167,7 @@ static int inspect_device(const char *name, const ModelOptions *options, Facts *
     bp_value_clear(&value);
   }
   if (api->struct_size > G_STRUCT_OFFSET(BpDeviceApi, visit_facts) && api->visit_facts)
-    return api->visit_facts(device.device_id, add_fact, facts);
+    return api->visit_facts(device.device_id, add_device_fact, facts);
   return 0;
 }
 
@@ -113,7 +179,7 @@ static int add_module(BpModule *module, const char *prefix, Facts *facts) {
   if (!functions)
     return -1;
   name = g_strdup_printf("%sfunctions", prefix);
-  add_list(facts, name, g_strdupv(functions));
+  add_list(facts, name, functions);
   g_free(name);
   bp_names_free(functions);
   for (size_t i = 0; i < bp_module_num_imports(module); i++) {
@@ -140,7 +206,7 @@ static int inspect_module(const char *path, const ModelOptions *options, Facts *
 static int inspect_function(const char *name, const ModelOptions *options, Facts *facts) {
   (void)options;
   BpFunction *function = NULL;
-  if (bp_registry_get(name, &function) < 0)
+  if (bp_graph_initialize() < 0 || bp_registry_get(name, &function) < 0)
     return -1;
   if (!function)
     return bp_error_raise(BP_ERROR_NOT_FOUND,
@@ -157,15 +223,25 @@ static void add_tensor(Facts *facts, const char *role, const BpModelTensorInfo *
   char *shape = shape_to_text(info->shape, info->ndim);
   char *text = info->ndim < 0 ? g_strdup_printf("%s: known in a run", info->name)
                               : g_strdup_printf("%s: %s %s", info->name, dtype, shape);
-  add_text(facts, role, text);
+  JsonObject *object = json_object_new();
+  json_object_set_string_member(object, "name", info->name);
+  if (info->ndim >= 0) {
+    json_object_set_string_member(object, "dtype", dtype);
+    json_object_set_member(object, "shape", shape_node(info->shape, info->ndim));
+  }
+  add_item(facts, role, text, json_node_init_object(json_node_alloc(), object));
+  json_object_unref(object);
   g_free(shape);
-  g_free(text);
 }
 
 static int add_model(const LoadedModel *loaded, Facts *facts) {
   BpModelTensorInfo info;
   uint64_t parameters, planned;
   add_text(facts, "device", loaded->device_text);
+  for (int32_t i = 0; i < bp_model_num_targets(loaded->model); i++) {
+    const char *target = bp_model_target(loaded->model, i);
+    add_item(facts, "target", g_strdup(target), text_node(target));
+  }
   for (int32_t i = 0; i < bp_model_num_inputs(loaded->model); i++) {
     if (bp_model_input_info(loaded->model, i, &info) < 0)
       return -1;
@@ -177,10 +253,8 @@ static int add_model(const LoadedModel *loaded, Facts *facts) {
     add_tensor(facts, "output", &info);
   }
   bp_model_memory(loaded->model, &parameters, &planned);
-  add_value(facts, "parameter_bytes",
-            &(BpValue){.type_index = BP_TYPE_INT, .v_int64 = (int64_t)parameters});
-  add_value(facts, "planned_bytes",
-            &(BpValue){.type_index = BP_TYPE_INT, .v_int64 = (int64_t)planned});
+  add_size(facts, "parameter_bytes", parameters);
+  add_size(facts, "planned_bytes", planned);
   return 0;
 }
 
@@ -206,30 +280,36 @@ static const struct {
 static void print_text(const Facts *facts) {
   static const char *const headers[] = {"FACT", "VALUE", NULL};
   Table *table = table_new(headers);
-  for (guint i = 0; i < facts->names->len; i++) {
-    char *text = g_strjoinv(" ", facts->values->pdata[i]);
-    table_add(table, facts->names->pdata[i], *text ? text : "-");
-    g_free(text);
+  for (guint i = 0; i < facts->len; i++) {
+    const Fact *fact = &g_array_index(facts, Fact, i);
+    table_add(table, fact->name, *fact->text ? fact->text : "-");
   }
   table_print(table);
 }
 
-/* A JSON object may hold a name once: facts of one name become one array of texts. */
+static JsonNode *items_node(const Facts *facts, const char *name) {
+  JsonArray *array = json_array_new();
+  for (guint i = 0; i < facts->len; i++) {
+    const Fact *fact = &g_array_index(facts, Fact, i);
+    if (fact->is_item && strcmp(fact->name, name) == 0)
+      json_array_add_element(array, json_node_ref(fact->value));
+  }
+  JsonNode *node = json_node_init_array(json_node_alloc(), array);
+  json_array_unref(array);
+  return node;
+}
+
 static void print_json(const Facts *facts) {
   JsonBuilder *builder = json_builder_new();
   GHashTable *done = g_hash_table_new(g_str_hash, g_str_equal);
   json_builder_begin_object(builder);
-  for (guint i = 0; i < facts->names->len; i++) {
-    const char *name = facts->names->pdata[i];
-    if (!g_hash_table_add(done, (gpointer)name))
+  for (guint i = 0; i < facts->len; i++) {
+    const Fact *fact = &g_array_index(facts, Fact, i);
+    if (!g_hash_table_add(done, fact->name))
       continue;
-    json_builder_set_member_name(builder, name);
-    json_builder_begin_array(builder);
-    for (guint j = i; j < facts->names->len; j++)
-      if (strcmp(facts->names->pdata[j], name) == 0)
-        for (char **value = facts->values->pdata[j]; *value; value++)
-          json_builder_add_string_value(builder, *value);
-    json_builder_end_array(builder);
+    json_builder_set_member_name(builder, fact->name);
+    json_builder_add_value(builder, fact->is_item ? items_node(facts, fact->name)
+                                                  : json_node_ref(fact->value));
   }
   json_builder_end_object(builder);
   g_hash_table_unref(done);
@@ -240,17 +320,16 @@ static int inspect_subject(const char *what, const char *name, const ModelOption
   for (size_t i = 0; i < G_N_ELEMENTS(subjects); i++) {
     if (strcmp(subjects[i].what, what) != 0)
       continue;
-    Facts facts = {g_ptr_array_new_with_free_func(g_free),
-                   g_ptr_array_new_with_free_func((GDestroyNotify)g_strfreev)};
+    Facts *facts = g_array_new(FALSE, FALSE, sizeof(Fact));
+    g_array_set_clear_func(facts, fact_clear);
     int status = EXIT_OK;
-    if (subjects[i].inspect(name, options, &facts) < 0)
+    if (subjects[i].inspect(name, options, facts) < 0)
       status = command_fail(options->json);
     else if (options->json)
-      print_json(&facts);
+      print_json(facts);
     else
-      print_text(&facts);
-    g_ptr_array_free(facts.names, TRUE);
-    g_ptr_array_free(facts.values, TRUE);
+      print_text(facts);
+    g_array_unref(facts);
     return status;
   }
   return command_usage_error("cannot inspect a '%s'; it is plugin, device, module, function or "
@@ -259,7 +338,7 @@ static int inspect_subject(const char *what, const char *name, const ModelOption
 }
 
 int cmd_inspect(int argc, char **argv) {
-  ModelOptions options = {.device = NULL};
+  ModelOptions options = MODEL_OPTIONS_INIT;
   GOptionEntry *entries = model_option_entries(&options, NULL);
   int status = EXIT_USAGE;
   if (command_parse(&argc, &argv, entries, "plugin|device|module|function|model NAME",

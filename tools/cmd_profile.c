@@ -101,12 +101,10 @@ static int write_trace(const char *path, const GArray *records) {
   json_builder_end_object(builder);
   JsonNode *root = json_builder_get_root(builder);
   char *text = json_to_string(root, FALSE);
-  GError *error = NULL;
-  int status = 0;
-  if (!g_file_set_contents(path, text, -1, &error)) {
-    status = bp_error_raise(BP_ERROR_IO, "%s", error->message);
-    g_error_free(error);
-  }
+  FILE *file = fopen(path, "w");
+  int status = file && fputs(text, file) >= 0 ? 0 : -1;
+  if ((file && fclose(file) != 0) || status < 0)
+    status = bp_error_raise(BP_ERROR_IO, "%s: cannot write the trace: %s", path, g_strerror(errno));
   g_free(text);
   json_node_unref(root);
   g_object_unref(builder);
@@ -154,7 +152,7 @@ static int profile_model(const char *path, const ModelOptions *options,
 }
 
 int cmd_profile(int argc, char **argv) {
-  ModelOptions options = {.device = NULL};
+  ModelOptions options = MODEL_OPTIONS_INIT;
   ProfileOptions extra = {NULL, NULL};
   const GOptionEntry own[] = {
       {"trace", 0, 0, G_OPTION_ARG_FILENAME, &extra.trace, "write a Chrome trace", "FILE.json"},

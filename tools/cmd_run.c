@@ -3,28 +3,29 @@
 #include "tools/command.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <backplane/graph/npy.h>
 #include <backplane/object.h>
 
-#define SHOWN_ELEMENTS 8
+#define SHOWN_ELEMENTS 10
 
 typedef struct Output {
   BpModelTensorInfo info;
   BpTensor *tensor; /* borrowed from the context */
   char dtype[32];
   char *shape;
-  char *path;   /* where it was written, or NULL */
-  char *values; /* how it begins, where it was not written */
+  char *path; /* where it was written, or NULL */
+  char *data; /* the elements, where it was not written */
 } Output;
 
 static void output_clear(void *output) {
   Output *self = output;
   g_free(self->shape);
   g_free(self->path);
-  g_free(self->values);
+  g_free(self->data);
   g_free(self);
 }
 
@@ -46,22 +47,25 @@ static gboolean element_to_double(const char *data, BpDataType dtype, double *va
   return TRUE;
 }
 
-/* The first elements as text (transfer full), "" for types that are not shown; NULL with an error.
- */
-static char *first_elements(const BpTensorView *view) {
+/* The elements in host memory (transfer full); NULL with an error. */
+static char *copy_elements(const BpTensorView *view) {
   int64_t bytes = bp_view_num_bytes(view);
-  int64_t count = bp_view_num_elements(view);
-  size_t size = bp_dtype_bytes(view->dtype);
   char *data = bytes < 0 ? NULL : g_try_malloc((gsize)MAX(bytes, 1));
   if (!data) {
     if (bytes >= 0)
       bp_error_raise(BP_ERROR_MEMORY, "no memory for %" G_GINT64_FORMAT " bytes of output", bytes);
     return NULL;
   }
-  if (bp_tensor_copy_to_host(view, data, (uint64_t)bytes) < 0) {
-    g_free(data);
-    return NULL;
-  }
+  if (bp_tensor_copy_to_host(view, data, (uint64_t)bytes) == 0)
+    return data;
+  g_free(data);
+  return NULL;
+}
+
+/* The first elements as text (transfer full), "" for types that are not shown. */
+static char *first_elements(const BpTensorView *view, const char *data) {
+  int64_t count = bp_view_num_elements(view);
+  size_t size = bp_dtype_bytes(view->dtype);
   GString *text = g_string_new(NULL);
   for (int64_t i = 0; i < MIN(count, SHOWN_ELEMENTS); i++) {
     double value;
@@ -70,8 +74,26 @@ static char *first_elements(const BpTensorView *view) {
   }
   if (text->len && count > SHOWN_ELEMENTS)
     g_string_append(text, ", ...");
-  g_free(data);
   return g_string_free(text, FALSE);
+}
+
+/* All elements in row-major order. JSON has no NaN or infinity: they are null, as is every element
+ * of a type that is not shown. */
+static void json_add_elements(JsonBuilder *builder, const BpTensorView *view, const char *data) {
+  int64_t count = bp_view_num_elements(view);
+  size_t size = bp_dtype_bytes(view->dtype);
+  json_builder_set_member_name(builder, "values");
+  json_builder_begin_array(builder);
+  for (int64_t i = 0; i < count; i++) {
+    double value;
+    if (!element_to_double(data + (size_t)i * size, view->dtype, &value) || !isfinite(value))
+      json_builder_add_null_value(builder);
+    else if (view->dtype.code == BP_DTYPE_FLOAT)
+      json_builder_add_double_value(builder, value);
+    else
+      json_builder_add_int_value(builder, (gint64)value);
+  }
+  json_builder_end_array(builder);
 }
 
 /* ---- Outputs ----------------------------------------------------------------------------- */
@@ -83,7 +105,7 @@ static int write_output(Output *output, const char *dir) {
   return bp_npy_write(output->path, &output->tensor->view);
 }
 
-/* Writes an output to a file in `dir`, or, without one, shows how it begins. */
+/* Writes an output to a file in `dir`, or, without one, fetches it. */
 static int collect_output(const LoadedModel *loaded, int32_t index, const char *dir,
                           Output *output) {
   if (bp_model_output_info(loaded->model, index, &output->info) < 0)
@@ -96,8 +118,8 @@ static int collect_output(const LoadedModel *loaded, int32_t index, const char *
   output->shape = shape_to_text(view->shape, view->ndim);
   if (dir)
     return write_output(output, dir);
-  output->values = first_elements(&output->tensor->view);
-  return output->values ? 0 : bp_error_add_context("output '%s'", output->info.name);
+  output->data = copy_elements(view);
+  return output->data ? 0 : bp_error_add_context("output '%s'", output->info.name);
 }
 
 static int collect_outputs(const LoadedModel *loaded, const char *dir, GPtrArray *outputs) {
@@ -120,8 +142,10 @@ static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *ou
   Table *table = table_new(headers);
   for (guint i = 0; i < outputs->len; i++) {
     const Output *output = outputs->pdata[i];
+    char *values = output->path ? NULL : first_elements(&output->tensor->view, output->data);
     table_add(table, output->info.name, output->dtype, output->shape,
-              output->path ? output->path : output->values);
+              output->path ? output->path : values);
+    g_free(values);
   }
   table_print(table);
 }
@@ -144,6 +168,8 @@ static void print_json(const LoadedModel *loaded, double ms, const GPtrArray *ou
     json_add_shape(builder, "shape", output->tensor->view.shape, output->tensor->view.ndim);
     if (output->path)
       json_add_str(builder, "file", output->path);
+    else
+      json_add_elements(builder, &output->tensor->view, output->data);
     json_builder_end_object(builder);
   }
   json_builder_end_array(builder);
@@ -188,7 +214,7 @@ static int run_model(const char *path, const ModelOptions *options, const char *
 }
 
 int cmd_run(int argc, char **argv) {
-  ModelOptions options = {.device = NULL};
+  ModelOptions options = MODEL_OPTIONS_INIT;
   char *output_dir = NULL;
   const GOptionEntry extra[] = {{"output-dir", 'o', 0, G_OPTION_ARG_FILENAME, &output_dir,
                                  "write each output to DIR/NAME.npy", "DIR"},

@@ -78,9 +78,13 @@ typedef struct ModelOptions {
   char *target;
   char **shapes; /* NAME=1x3x48x192 */
   char **inputs; /* NAME=FILE.npy|FILE.png */
-  int threads;   /* 0: the default */
+  int threads;
   gboolean json;
 } ModelOptions;
+
+#define THREADS_DEFAULT (-1)
+#define MODEL_OPTIONS_INIT                                                                         \
+  { .threads = THREADS_DEFAULT }
 
 /* Appends the common entries, bound to `options`, to `extra` (transfer full, g_free). */
 GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *extra);
@@ -111,8 +115,8 @@ int model_set_inputs(LoadedModel *loaded, const ModelOptions *options, gboolean 
 BpModule *model_compile(const char *path, const char *targets, const char *fallback,
                         char *const *shapes, const char *dump_dir);
 
-/* Whether the path names an ONNX file by its extension. */
-gboolean path_is_onnx(const char *path);
+/* Whether the path ends in that extension (".onnx"), in whatever case. */
+gboolean path_has_extension(const char *path, const char *extension);
 /* A name as a file name: what is not a letter, digit, '.' or '-' becomes '_' (transfer full). */
 char *name_to_file_name(const char *name);
 

@@ -52,8 +52,9 @@ gboolean model_options_explain(const ModelOptions *options) {
   return TRUE;
 }
 
-gboolean path_is_onnx(const char *path) {
-  return g_str_has_suffix(path, ".onnx");
+gboolean path_has_extension(const char *path, const char *extension) {
+  size_t length = strlen(path), tail = strlen(extension);
+  return length >= tail && g_ascii_strcasecmp(path + length - tail, extension) == 0;
 }
 
 char *name_to_file_name(const char *name) {
@@ -198,11 +199,15 @@ static BpModule *compile(const char *path, const GPtrArray *targets, const BpTar
 BpModule *model_compile(const char *path, const char *targets, const char *fallback,
                         char *const *shapes, const char *dump_dir) {
   GPtrArray *parsed = parse_targets(targets);
-  BpTarget *beside = parsed && fallback ? bp_target_parse(fallback) : NULL;
+  GPtrArray *beside = parsed && fallback ? parse_targets(fallback) : NULL;
   BpModule *module = NULL;
-  if (parsed && (beside || !fallback))
-    module = compile(path, parsed, beside, shapes, dump_dir);
-  bp_object_release(beside);
+  if (beside && beside->len != 1)
+    bp_error_raise(BP_ERROR_VALUE, "--fallback %s: it is one target, and these are %u", fallback,
+                   beside->len);
+  else if (parsed && (beside || !fallback))
+    module = compile(path, parsed, beside ? beside->pdata[0] : NULL, shapes, dump_dir);
+  if (beside)
+    g_ptr_array_free(beside, TRUE);
   if (parsed)
     g_ptr_array_free(parsed, TRUE);
   return module;
@@ -302,6 +307,8 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
     return NULL;
   }
   BpModule *module = bp_graph_initialize() < 0 ? NULL : bp_module_load(path);
+  if (!module && !path_has_extension(path, ".so"))
+    bp_error_add_context("%s: a model is an .onnx file or a library (.so) that was compiled", path);
   if (!module ||
       bp_model_select_device(module, options->device, &loaded->device, &loaded->report) == 0)
     return module;
@@ -312,15 +319,15 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
 
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded) {
   *loaded = (LoadedModel){.report = NULL};
-  if (options->threads && bp_threads_set(options->threads) < 0)
+  if (options->threads != THREADS_DEFAULT && bp_threads_set(options->threads) < 0)
     return -1;
   gint64 start = g_get_monotonic_time();
-  BpModule *module = path_is_onnx(path) ? compile_for_device(path, options, loaded)
-                                        : load_for_device(path, options, loaded);
+  BpModule *module = path_has_extension(path, ".onnx") ? compile_for_device(path, options, loaded)
+                                                       : load_for_device(path, options, loaded);
   if (module)
     loaded->model = bp_model_create(module, loaded->device);
   bp_object_release(module);
-  if (!path_is_onnx(path))
+  if (!path_has_extension(path, ".onnx"))
     loaded->load_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
   bp_device_format(loaded->device, loaded->device_text);
   if (loaded->model)
@@ -364,8 +371,11 @@ static int set_from_file(LoadedModel *loaded, const char *option, gboolean *give
   g_free(name);
   if (index < 0)
     return -1;
+  if (given[index])
+    return bp_error_raise(BP_ERROR_VALUE, "--input %s: input '%s' has a value already", option,
+                          info.name);
   BpTensor *value =
-      g_str_has_suffix(path, ".png") ? png_read(path, info.shape, info.ndim) : bp_npy_read(path);
+      path_has_extension(path, ".png") ? png_read(path, info.shape, info.ndim) : bp_npy_read(path);
   if (!value)
     return -1;
   int status = bp_model_set_input(loaded->context, info.name, &value->view);

@@ -67,16 +67,31 @@ static BpTensor *decode(png_image *image, const char *path, const Layout *layout
   return tensor;
 }
 
+/* A file whose first byte can be read, which a folder's cannot. */
+static FILE *open_readable(const char *path) {
+  FILE *file = fopen(path, "rb");
+  if (file && (ungetc(getc(file), file) != EOF || !ferror(file)))
+    return file;
+  bp_error_raise(BP_ERROR_IO, "%s: %s", path, g_strerror(errno));
+  if (file)
+    fclose(file);
+  return NULL;
+}
+
 BpTensor *png_read(const char *path, const int64_t *shape, int32_t ndim) {
   Layout layout;
   png_image image = {.version = PNG_IMAGE_VERSION};
   if (layout_of(shape, ndim, &layout) < 0)
     return NULL;
-  if (!png_image_begin_read_from_file(&image, path)) {
-    bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image.message);
+  FILE *file = open_readable(path);
+  BpTensor *tensor = NULL;
+  if (!file)
     return NULL;
-  }
-  BpTensor *tensor = decode(&image, path, &layout, shape, ndim);
+  if (png_image_begin_read_from_stdio(&image, file))
+    tensor = decode(&image, path, &layout, shape, ndim);
+  else
+    bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image.message);
   png_image_free(&image);
+  fclose(file);
   return tensor;
 }

@@ -315,6 +315,17 @@ BpDevice bp_model_device(const BpModel *model) {
   return model->device;
 }
 
+int32_t bp_model_num_targets(const BpModel *model) {
+  const BpGraphContent *content = bp__graph_module_content(model->module);
+  return content ? (int32_t)content->num_targets : 0;
+}
+
+const char *bp_model_target(const BpModel *model, int32_t index) {
+  if (index < 0 || index >= bp_model_num_targets(model))
+    return NULL;
+  return bp__graph_module_content(model->module)->targets[index].target;
+}
+
 void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned) {
   const BpGraph *graph = model->graph;
   *parameters = model->relax ? bp__relax_model_constant_bytes(model->relax) : 0;

@@ -101,8 +101,10 @@ static int parse_dictionary(const char *path, const char *text, NpyHeader *heade
 
 static int read_header(const char *path, FILE *file, NpyHeader *header) {
   unsigned char head[MAGIC_SIZE + 6];
-  if (fread(head, 1, MAGIC_SIZE + 4, file) != MAGIC_SIZE + 4 ||
-      memcmp(head, MAGIC, MAGIC_SIZE) != 0)
+  size_t got = fread(head, 1, MAGIC_SIZE + 4, file);
+  if (ferror(file))
+    return bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
+  if (got != MAGIC_SIZE + 4 || memcmp(head, MAGIC, MAGIC_SIZE) != 0)
     return bad_file(path, "it does not begin with NumPy's magic string");
   unsigned major = head[MAGIC_SIZE];
   uint32_t size = head[8] | (uint32_t)head[9] << 8;

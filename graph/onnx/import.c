@@ -156,19 +156,30 @@ static int add_input(Import *import, const OnnxValueInfo *info, const BpInputSha
   return add_value(import, info->name, value) || bp__list_push(&import->graph->inputs, value);
 }
 
-static int check_given_shapes(const Import *import, const BpInputShape *shapes,
-                              int32_t num_shapes) {
+/* Before the inputs are added: what the map of values holds then are initializers. */
+static int is_input(Import *import, const char *name) {
+  for (size_t i = 0; i < import->onnx->n_input; i++)
+    if (!is_empty(import->onnx->input[i]->name) && !strcmp(import->onnx->input[i]->name, name))
+      return !find_value(import, name);
+  return 0;
+}
+
+static const char *first_input(Import *import) {
+  for (size_t i = 0; i < import->onnx->n_input; i++)
+    if (!is_empty(import->onnx->input[i]->name) && is_input(import, import->onnx->input[i]->name))
+      return import->onnx->input[i]->name;
+  return "";
+}
+
+static int check_given_shapes(Import *import, const BpInputShape *shapes, int32_t num_shapes) {
   for (int32_t i = 0; i < num_shapes; i++) {
-    int known = 0;
-    for (size_t k = 0; k < import->graph->inputs.size; k++)
-      known |= !strcmp(((BpGraphValue *)import->graph->inputs.items[k])->name, shapes[i].name);
-    if (!known)
-      return bp_error_raise(
-          BP_ERROR_NOT_FOUND,
-          "a shape was given for '%s', which is no input of the model (its first "
-          "is '%s')",
-          shapes[i].name,
-          import->graph->inputs.size ? ((BpGraphValue *)import->graph->inputs.items[0])->name : "");
+    if (!is_input(import, shapes[i].name))
+      return bp_error_raise(BP_ERROR_NOT_FOUND,
+                            "a shape was given for '%s', which is no input of the model (its first "
+                            "is '%s')",
+                            shapes[i].name, first_input(import));
+    if (find_shape(shapes, i, shapes[i].name))
+      return bp_error_raise(BP_ERROR_VALUE, "two shapes were given for input '%s'", shapes[i].name);
   }
   return 0;
 }
@@ -183,10 +194,12 @@ static int add_inputs(Import *import, const BpInputShape *shapes, int32_t num_sh
   if (import->onnx->n_sparse_initializer > 0)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "the model has sparse initializers, which are not supported");
+  if (check_given_shapes(import, shapes, num_shapes))
+    return -1;
   for (size_t i = 0; i < import->onnx->n_input; i++)
     if (add_input(import, import->onnx->input[i], shapes, num_shapes))
       return -1;
-  return check_given_shapes(import, shapes, num_shapes);
+  return 0;
 }
 
 /* ---- Operators --------------------------------------------------------------------------- */

@@ -249,7 +249,7 @@ static OnnxBuilder *symbolic(void) {
 static void test_symbols(void) {
   int64_t shape[4] = {3, 2, 4, 4}, other[4] = {3, 9, 4, 4};
   BpInputShape good = {"image", shape, 4}, bad = {"image", other, 4}, few = {"image", shape, 3},
-               unknown = {"picture", shape, 4};
+               unknown = {"picture", shape, 4}, twice[] = {good, good};
   OnnxBuilder *builder = symbolic();
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
@@ -262,7 +262,8 @@ static void test_symbols(void) {
   assert_refused(builder, NULL, 0, BP_ERROR_VALUE, "'image'|('N')|--shape image=");
   assert_refused(symbolic(), &bad, 1, BP_ERROR_VALUE, "dimension 1 of input 'image' is 2|9");
   assert_refused(symbolic(), &few, 1, BP_ERROR_VALUE, "'image' has 4 dimensions|3");
-  assert_refused(symbolic(), &unknown, 1, BP_ERROR_VALUE, "'image'|--shape");
+  assert_refused(symbolic(), &unknown, 1, BP_ERROR_NOT_FOUND, "'picture'|'image'");
+  assert_refused(symbolic(), twice, 2, BP_ERROR_VALUE, "two shapes|'image'");
   builder = small();
   assert_refused(builder, &unknown, 1, BP_ERROR_NOT_FOUND, "'picture'|'x'");
 }

@@ -150,6 +150,21 @@ unusable_plugin() {
     grep -F "$work/plugins/broken.so" "$work/out" | grep -q rejected
 }
 
+# Says its values as numbers, and of the model what they are of.
+values_and_types_in_json() {
+  "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --json |
+    tr -d ' \n' | tee "$work/out" | grep -qE '"values":\[(-?[0-9.]+,){9}-?[0-9.]+\]' &&
+    "$backplane" inspect model "$work/digits.so" --json | tr -d ' \n' | tee "$work/out" |
+    grep -qF '"input":[{"name":"image","dtype":"float32","shape":[1,1,28,28]}]' &&
+    "$backplane" inspect device cpu --json | tee "$work/out" | grep -q '"exist" : true'
+}
+
+# A library with code for a device whose plugin is not installed.
+runs_where_a_plugin_is_missing() {
+  "$backplane" compile "$digits/digits.onnx" --target c,opencl --shape $shape -o "$work/both.so" &&
+    BACKPLANE_PLUGIN_PATH=$work/cpu predicts "$work/both.so" "$digits/images/7-3710.png"
+}
+
 truncated() {
   head -c "$1" "$2" >"$work/truncated.${2##*.}"
   shift 2
@@ -166,6 +181,7 @@ ok version says "backplane " "$backplane" --version
 ok list-json-names-the-plugin says '"cpu"' "$backplane" list --json
 ok list-probe-names-the-device says cpu:0 "$backplane" list --probe
 if "$backplane" list | grep -q '^opencl '; then
+  ok library-runs-where-the-plugin-of-a-part-is-missing runs_where_a_plugin_is_missing
   ok list-probe-names-the-kind-without-a-device env OCL_ICD_VENDORS=/nowhere OCL_ICD_FILENAMES= bash -c '"$@" --probe | grep -E "^opencl +none +[^ ]" && "$@" --probe --json | tr -d " \n" | grep -F "{\"kind\":\"opencl\",\"reason\":"' - "$backplane" list
 fi
 ok doctor-finds-nothing-wrong says "A program that asks for no device gets" env BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
@@ -189,6 +205,11 @@ ok no-code-for-the-device-says-what-there-is fails 1 'compiled for c: ' "$backpl
 ok run-gives-the-same-from-source-and-artifact same_from_source_and_artifact
 ok inspect-module says fused_ "$backplane" inspect module "$work/digits.so"
 ok inspect-model says "logits: float32 1x10" "$backplane" inspect model "$work/digits.so"
+ok inspect-model-shows-its-targets says "c -mcpu=" "$backplane" inspect model "$work/digits.so"
+ok json-has-numbers-as-numbers values_and_types_in_json
+ok help-of-a-command-is-its-help says "Runs a model once" "$backplane" help run
+cp "$digits/digits.onnx" "$work/DIGITS.ONNX"
+ok extension-in-capitals-is-read run_digit "$work/DIGITS.ONNX" "$digits/images/7-3710.png" --shape $shape
 ok bench-json-has-the-percentiles says '"p90"' "$backplane" bench "$work/digits.so" --seconds 0 --runs 3 --json
 ok profile-writes-a-trace-and-every-intermediate every_intermediate
 
@@ -201,6 +222,15 @@ ok compile-does-not-write-over-the-model fails 2 "the model itself" "$backplane"
 ok two-targets-for-one-kind-of-device-are-an-error fails 1 "one kind of device" "$backplane" compile "$digits/digits.onnx" --target "c,c -mcpu=x86-64-v2" --shape $shape -o "$work/x.so"
 ok output-that-cannot-be-written-is-an-error fails 1 "cannot write the output" bash -c '"$@" >/dev/full' - "$backplane" list
 ok missing-model-names-the-file fails 1 nowhere.onnx "$backplane" run "$work/nowhere.onnx"
+ok file-that-is-no-model-says-what-one-is fails 1 "a model is an .onnx file" "$backplane" run "$top_srcdir/README.md"
+ok two-fallbacks-are-an-error fails 1 "it is one target" "$backplane" compile "$digits/digits.onnx" --target c --fallback c,c --shape $shape -o "$work/x.so"
+ok no-threads-is-an-error fails 1 "0 threads" "$backplane" run "$work/digits.so" --threads 0
+ok misspelt-shape-name-is-an-error fails 1 "'picture'" "$backplane" run "$digits/digits.onnx" --shape picture=1x1x28x28
+ok shape-given-twice-is-an-error fails 1 "two shapes" "$backplane" run "$digits/digits.onnx" --shape $shape --shape $shape
+ok input-given-twice-is-an-error fails 1 "has a value already" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --input "image=$digits/images/7-3710.png"
+ok missing-picture-is-an-error fails 1 "No such file" "$backplane" run "$work/digits.so" --input image=/nowhere.png
+ok folder-as-an-input-is-an-error fails 1 "Is a directory" "$backplane" run "$work/digits.so" --input "image=$work"
+ok trace-that-cannot-be-written-names-it fails 1 "/nowhere/trace.json: cannot write" "$backplane" profile "$work/digits.so" --trace /nowhere/trace.json
 ok missing-shape-names-the-option fails 1 --shape "$backplane" run "$digits/digits.onnx"
 ok missing-input-names-it fails 1 "image (1x1x28x28)" "$backplane" run "$work/digits.so"
 ok wrong-input-name-lists-the-right-ones fails 1 "it has: image" "$backplane" run "$work/digits.so" --input "picture=$digits/images/7-3710.png"

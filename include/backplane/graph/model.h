@@ -88,6 +88,10 @@ BP_API int bp_model_input_info(const BpModel *model, int32_t index, BpModelTenso
 BP_API int32_t bp_model_num_outputs(const BpModel *model);
 BP_API int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo *info);
 BP_API BpDevice bp_model_device(const BpModel *model);
+/* The targets that its module has code for, of which the device's is used, in full text (borrowed
+ * from the model); none are known of what TVM compiled. NULL for an index out of range. */
+BP_API int32_t bp_model_num_targets(const BpModel *model);
+BP_API const char *bp_model_target(const BpModel *model, int32_t index);
 /* Bytes of its parameters, and of the storage that each context plans. */
 BP_API void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned);
 
