@@ -129,13 +129,13 @@ static const char support[] =
     "  return p * intBitsToFloat((half_n + 127) << 23) * intBitsToFloat((n - half_n + 127) << "
     "23);\n"
     "}\n"
-    /* 2^(a + b), b small beside a. */
+    /* 2^(a + b), exact in a where b is at most 1/2. */
     "float bp_exp2_sum(float a, float b) {\n"
     "  if (!(a > -160.0))\n"
     "    return a != a ? a : 0.0;\n"
     "  if (a > 129.0)\n"
     "    return uintBitsToFloat(0x7f800000u);\n"
-    "  float n = roundEven(a), f = (a - n) + b;\n"
+    "  float n = roundEven(a + b), f = (a - n) + b;\n"
     "  float p = 9.61848897382e-3 + f * (1.33999311834e-3 + f * 1.53458075117e-4);\n"
     "  p = 1.0 + f * (0.693147205737 + f * (0.240226468905 + f * (0.0555032877708 + f * p)));\n"
     "  return bp_scale(p, int(n));\n"

@@ -97,7 +97,7 @@ static const BpIrNode *regroup(BpIrModule *module, int32_t kind, const BpIrNode 
   case BP_IR_BIT_AND:
   case BP_IR_BIT_OR:
   case BP_IR_BIT_XOR:
-    bp__scalar_binary(kind, element, (BpIrScalar){.i = d}, (BpIrScalar){.i = c}, &both);
+    both = bp__scalar_binary(kind, element, (BpIrScalar){.i = d}, (BpIrScalar){.i = c});
     break;
   case BP_IR_FLOORDIV:
     if (c <= 0 || d <= 0 || __builtin_mul_overflow(c, d, &product) ||
@@ -223,12 +223,9 @@ static const BpIrNode *fold_ramp(BpIrModule *module, int32_t kind, const BpIrNod
 /* Operands of one type. */
 static const BpIrNode *fold_binary(BpIrModule *module, int32_t kind, const BpIrNode *a,
                                    const BpIrNode *b) {
-  if (is_constant(a) && is_constant(b)) {
-    BpIrScalar value;
-    if (!bp__scalar_binary(kind, a->dtype, constant_value(a), constant_value(b), &value))
-      return plain(module, kind, a, b);
-    return make_constant(module, is_comparison(kind) ? bp__dtype_bool(1) : a->dtype, value);
-  }
+  if (is_constant(a) && is_constant(b))
+    return make_constant(module, is_comparison(kind) ? bp__dtype_bool(1) : a->dtype,
+                         bp__scalar_binary(kind, a->dtype, constant_value(a), constant_value(b)));
   if (a->kind == BP_IR_BROADCAST && b->kind == BP_IR_BROADCAST)
     return bp_ir_broadcast(module, bp_ir_binary(module, kind, a->operands[0], b->operands[0]),
                            a->dtype.lanes);
@@ -343,9 +340,8 @@ const BpIrNode *bp_ir_select(BpIrModule *module, const BpIrNode *condition, cons
 const BpIrNode *bp_ir_cast(BpIrModule *module, BpDataType dtype, const BpIrNode *a) {
   if (!a || bp__dtype_equal(dtype, a->dtype))
     return a;
-  BpIrScalar value;
-  if (is_constant(a) && bp__scalar_cast(dtype, a->dtype, constant_value(a), &value))
-    return make_constant(module, dtype, value);
+  if (is_constant(a))
+    return make_constant(module, dtype, bp__scalar_cast(dtype, a->dtype, constant_value(a)));
   if (a->kind == BP_IR_BROADCAST)
     return bp_ir_broadcast(module, bp_ir_cast(module, bp__dtype_element(dtype), a->operands[0]),
                            a->dtype.lanes);

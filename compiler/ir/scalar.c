@@ -148,44 +148,34 @@ static bool compare(int32_t kind, bool less, bool equal, bool greater) {
   }
 }
 
-static bool float_binary(int32_t kind, BpDataType dtype, double a, double b, BpIrScalar *result) {
-  switch (kind) {
-  case BP_IR_ADD:
-    result->f = a + b;
-    break;
-  case BP_IR_SUB:
-    result->f = a - b;
-    break;
-  case BP_IR_MUL:
-    result->f = a * b;
-    break;
-  case BP_IR_DIV:
-    result->f = a / b;
-    break;
-  case BP_IR_MIN:
-    result->f = isnan(a) || a < b ? a : b;
-    break;
-  case BP_IR_MAX:
-    result->f = isnan(a) || a > b ? a : b;
-    break;
-  default:
-    if (kind < BP_IR_EQ || kind > BP_IR_GE)
-      return false;
-    result->i = compare(kind, a<b, a == b, a> b);
-    return true;
-  }
-  result->f = bp__scalar_round(dtype, result->f);
-  return true;
+static bool compare_ints(int32_t kind, BpDataType dtype, int64_t a, int64_t b) {
+  bool less = dtype.code == BP_DTYPE_UINT ? (uint64_t)a < (uint64_t)b : a < b;
+  return compare(kind, less, a == b, !less && a != b);
 }
 
-static bool divide(int32_t kind, bool is_unsigned, int64_t a, int64_t b, int64_t *result) {
-  if (b == 0)
-    return false;
-  if (is_unsigned) {
-    bool quotient = kind == BP_IR_DIV || kind == BP_IR_FLOORDIV;
-    *result = (int64_t)(quotient ? (uint64_t)a / (uint64_t)b : (uint64_t)a % (uint64_t)b);
-    return true;
+static double float_arithmetic(int32_t kind, double a, double b) {
+  switch (kind) {
+  case BP_IR_ADD:
+    return a + b;
+  case BP_IR_SUB:
+    return a - b;
+  case BP_IR_MUL:
+    return a * b;
+  case BP_IR_DIV:
+    return a / b;
+  case BP_IR_MIN:
+    return isnan(a) || a < b ? a : b;
+  default: /* MAX */
+    return isnan(a) || a > b ? a : b;
   }
+}
+
+static int64_t divide(int32_t kind, bool is_unsigned, int64_t a, int64_t b) {
+  bool is_quotient = kind == BP_IR_DIV || kind == BP_IR_FLOORDIV;
+  if (b == 0)
+    return 0;
+  if (is_unsigned)
+    return (int64_t)(is_quotient ? (uint64_t)a / (uint64_t)b : (uint64_t)a % (uint64_t)b);
   /* -1 apart, because INT64_MIN / -1 traps; it wraps here. */
   int64_t quotient = b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
   int64_t remainder = b == -1 ? 0 : a % b;
@@ -194,109 +184,91 @@ static bool divide(int32_t kind, bool is_unsigned, int64_t a, int64_t b, int64_t
     quotient--;
     remainder += b;
   }
-  *result = kind == BP_IR_DIV || kind == BP_IR_FLOORDIV ? quotient : remainder;
-  return true;
+  return is_quotient ? quotient : remainder;
 }
 
-static bool shift(int32_t kind, BpDataType dtype, int64_t a, int64_t b, int64_t *result) {
-  if (b < 0 || b >= dtype.bits)
-    return false;
-  if (kind == BP_IR_SHL)
-    *result = (int64_t)((uint64_t)a << b);
-  else
-    *result = dtype.code == BP_DTYPE_UINT ? (int64_t)((uint64_t)a >> b) : a >> b;
-  return true;
+/* Beyond the width all bits are shifted out, and a negative count is as good as a large one. */
+static int64_t shift(int32_t kind, BpDataType dtype, int64_t a, int64_t b) {
+  bool is_outside = b < 0 || b >= dtype.bits;
+  if (kind == BP_IR_SHR && dtype.code == BP_DTYPE_INT)
+    return a >> (is_outside ? dtype.bits - 1 : b);
+  if (is_outside)
+    return 0;
+  return (int64_t)(kind == BP_IR_SHL ? (uint64_t)a << b : (uint64_t)a >> b);
 }
 
-static bool int_binary(int32_t kind, BpDataType dtype, int64_t a, int64_t b, BpIrScalar *result) {
+static int64_t int_arithmetic(int32_t kind, BpDataType dtype, int64_t a, int64_t b) {
   bool is_unsigned = dtype.code == BP_DTYPE_UINT;
   bool less = is_unsigned ? (uint64_t)a < (uint64_t)b : a < b;
   switch (kind) {
   case BP_IR_ADD:
-    result->i = (int64_t)((uint64_t)a + (uint64_t)b);
-    break;
+    return (int64_t)((uint64_t)a + (uint64_t)b);
   case BP_IR_SUB:
-    result->i = (int64_t)((uint64_t)a - (uint64_t)b);
-    break;
+    return (int64_t)((uint64_t)a - (uint64_t)b);
   case BP_IR_MUL:
-    result->i = (int64_t)((uint64_t)a * (uint64_t)b);
-    break;
+    return (int64_t)((uint64_t)a * (uint64_t)b);
   case BP_IR_MIN:
-    result->i = less ? a : b;
-    break;
+    return less ? a : b;
   case BP_IR_MAX:
-    result->i = less ? b : a;
-    break;
+    return less ? b : a;
   case BP_IR_AND:
   case BP_IR_BIT_AND:
-    result->i = a & b;
-    break;
+    return a & b;
   case BP_IR_OR:
   case BP_IR_BIT_OR:
-    result->i = a | b;
-    break;
+    return a | b;
   case BP_IR_BIT_XOR:
-    result->i = a ^ b;
-    break;
+    return a ^ b;
   case BP_IR_DIV:
   case BP_IR_MOD:
   case BP_IR_FLOORDIV:
   case BP_IR_FLOORMOD:
-    if (!divide(kind, is_unsigned, a, b, &result->i))
-      return false;
-    break;
-  case BP_IR_SHL:
-  case BP_IR_SHR:
-    if (!shift(kind, dtype, a, b, &result->i))
-      return false;
-    break;
-  default:
-    result->i = compare(kind, less, a == b, !less && a != b);
-    return true;
+    return divide(kind, is_unsigned, a, b);
+  default: /* SHL, SHR */
+    return shift(kind, dtype, a, b);
   }
-  result->i = bp__scalar_wrap(dtype, result->i);
-  return true;
 }
 
-bool bp__scalar_binary(int32_t kind, BpDataType dtype, BpIrScalar a, BpIrScalar b,
-                       BpIrScalar *result) {
-  if (dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT)
-    return float_binary(kind, dtype, a.f, b.f, result);
-  return int_binary(kind, dtype, a.i, b.i, result);
+BpIrScalar bp__scalar_binary(int32_t kind, BpDataType dtype, BpIrScalar a, BpIrScalar b) {
+  bool is_float = dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT;
+  if (kind >= BP_IR_EQ && kind <= BP_IR_GE)
+    return (BpIrScalar){.i = is_float ? compare(kind, a.f<b.f, a.f == b.f, a.f> b.f)
+                                      : compare_ints(kind, dtype, a.i, b.i)};
+  if (is_float)
+    return (BpIrScalar){.f = bp__scalar_round(dtype, float_arithmetic(kind, a.f, b.f))};
+  return (BpIrScalar){.i = bp__scalar_wrap(dtype, int_arithmetic(kind, dtype, a.i, b.i))};
 }
 
-static bool float_to_int(BpDataType to, double value, int64_t *result) {
-  if (to.code == BP_DTYPE_BOOL) {
-    *result = value != 0;
-    return true;
-  }
+/* Too small or large: the least or largest of the type. NaN: 0. */
+static int64_t float_to_int(BpDataType to, double value) {
+  if (to.code == BP_DTYPE_BOOL)
+    return value != 0;
+  if (isnan(value))
+    return 0;
   bool is_signed = to.code == BP_DTYPE_INT;
   double limit = ldexp(1, is_signed ? to.bits - 1 : to.bits);
-  double truncated = trunc(value);
-  if (!(truncated < limit && truncated >= (is_signed ? -limit : 0)))
-    return false;
-  *result = is_signed ? (int64_t)truncated : (int64_t)(uint64_t)truncated;
-  return true;
+  uint64_t largest = UINT64_MAX >> (is_signed ? 65 - to.bits : 64 - to.bits);
+  if (value >= limit)
+    return (int64_t)largest;
+  if (value <= (is_signed ? -limit : 0))
+    return is_signed ? -(int64_t)largest - 1 : 0;
+  return is_signed ? (int64_t)value : (int64_t)(uint64_t)value;
 }
 
-bool bp__scalar_cast(BpDataType to, BpDataType from, BpIrScalar value, BpIrScalar *result) {
+/* To float64, or to float32 without going through it. */
+static double int_to_float(BpDataType to, BpDataType from, int64_t value) {
+  bool is_unsigned = from.code == BP_DTYPE_UINT;
+  if (to.bits < 64)
+    return is_unsigned ? (double)(float)(uint64_t)value : (double)(float)value;
+  return is_unsigned ? (double)(uint64_t)value : (double)value;
+}
+
+BpIrScalar bp__scalar_cast(BpDataType to, BpDataType from, BpIrScalar value) {
   bool from_float = from.code == BP_DTYPE_FLOAT || from.code == BP_DTYPE_BFLOAT;
   bool to_float = to.code == BP_DTYPE_FLOAT || to.code == BP_DTYPE_BFLOAT;
-  if (from_float && to_float) {
-    result->f = bp__scalar_round(to, value.f);
-    return true;
-  }
-  if (from_float)
-    return float_to_int(to, value.f, &result->i);
-  if (!to_float) {
-    result->i = bp__scalar_wrap(to, value.i);
-    return true;
-  }
-  /* Straight from the integer: through double, a 64-bit one would be rounded twice. */
-  bool is_unsigned = from.code == BP_DTYPE_UINT;
-  if (to.bits == 32 && to.code == BP_DTYPE_FLOAT)
-    result->f = is_unsigned ? (double)(float)(uint64_t)value.i : (double)(float)value.i;
-  else
-    result->f = bp__scalar_round(to, is_unsigned ? (double)(uint64_t)value.i : (double)value.i);
-  return true;
+  if (!to_float)
+    return (BpIrScalar){.i = from_float ? float_to_int(to, value.f) : bp__scalar_wrap(to, value.i)};
+  double number = from_float ? value.f : int_to_float(to, from, value.i);
+  /* Narrow floats are reached by way of float32. */
+  return (BpIrScalar){.f = bp__scalar_round(to, to.bits < 64 ? (double)(float)number : number)};
 }

@@ -18,12 +18,9 @@ typedef union BpIrScalar {
 int64_t bp__scalar_wrap(BpDataType dtype, int64_t value);
 double bp__scalar_round(BpDataType dtype, double value);
 
-/* Kinds ADD to OR and BIT_AND to SHR on operands of type `dtype`. False where the result is
- * undefined: a division by zero, a shift out of range. */
-bool bp__scalar_binary(int32_t kind, BpDataType dtype, BpIrScalar a, BpIrScalar b,
-                       BpIrScalar *result);
-/* False where it is undefined: a float beyond the range of the integer type. */
-bool bp__scalar_cast(BpDataType to, BpDataType from, BpIrScalar value, BpIrScalar *result);
+/* Kinds ADD to OR and BIT_AND to SHR on operands of type `dtype` that the kind takes. */
+BpIrScalar bp__scalar_binary(int32_t kind, BpDataType dtype, BpIrScalar a, BpIrScalar b);
+BpIrScalar bp__scalar_cast(BpDataType to, BpDataType from, BpIrScalar value);
 /* Reads and writes an element in memory. */
 BpIrScalar bp__scalar_load(BpDataType dtype, const void *from);
 void bp__scalar_store(BpDataType dtype, void *to, BpIrScalar value);

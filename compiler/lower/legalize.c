@@ -34,6 +34,7 @@ static void choose_passes(const BpTarget *target, Pass *passes) {
   bool has_axes = bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
   *passes++ = has_axes ? bp__pass_mark_kernels : bp__pass_serialize_grids;
   *passes++ = bp__pass_simplify;
+  *passes++ = bp__pass_guard;
   bool has_vectors = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) > 0;
   if (has_vectors || has_axes) /* threads are lanes, too */
     *passes++ = bp__pass_expand_intrinsics;

@@ -14,6 +14,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/lower.c \
 	compiler/lower/passes.h \
 	compiler/lower/expand_intrinsics.c \
+	compiler/lower/guard.c \
 	compiler/lower/legalize.c \
 	compiler/lower/mark_kernels.c \
 	compiler/lower/name_shared.c \

@@ -11,6 +11,9 @@
 /* What the ranges of loop variables decide: conditions, masks, divisions and minima of indices;
  * loops of one iteration become their body. Sums in indices are taken not to overflow. */
 const BpIrNode *bp__pass_simplify(BpIrModule *module, const BpIrNode *function);
+/* Division by zero, shifts by the width and more, and floats beyond the range of an integer type as
+ * docs/ir.md defines them, by operations that are defined on every machine. */
+const BpIrNode *bp__pass_guard(BpIrModule *module, const BpIrNode *function);
 /* exp, log, tanh, erf, sigmoid of float32 and narrower, and pow with a small constant exponent, as
  * arithmetic that vectorises; see docs/ir.md for their errors. */
 const BpIrNode *bp__pass_expand_intrinsics(BpIrModule *module, const BpIrNode *function);

@@ -242,6 +242,7 @@ BP_ROW_SCALAR(is_inf) {
 BINARY(add, BP_IR_ADD)
 BINARY(sub, BP_IR_SUB)
 BINARY(mul, BP_IR_MUL)
+BINARY(div, BP_IR_DIV)
 BINARY(equal, BP_IR_EQ)
 BINARY(less, BP_IR_LT)
 BINARY(less_or_equal, BP_IR_LE)
@@ -254,27 +255,12 @@ BINARY(bit_and, BP_IR_BIT_AND)
 BINARY(bit_or, BP_IR_BIT_OR)
 BINARY(bit_xor, BP_IR_BIT_XOR)
 
-/* Integers: a divisor of 0 would stop the process; its result is unspecified, so it is 0 here. */
-static const BpIrNode *safe_divide(BpIrModule *ir, int32_t kind, const BpIrNode *a,
-                                   const BpIrNode *b) {
-  const BpIrNode *zero = number(ir, b, 0);
-  const BpIrNode *by_zero = bp_ir_binary(ir, BP_IR_EQ, b, zero);
-  const BpIrNode *divisor = bp_ir_select(ir, by_zero, number(ir, b, 1), b);
-  return bp_ir_select(ir, by_zero, zero, bp_ir_binary(ir, kind, a, divisor));
-}
-
-BP_ROW_SCALAR(div) {
-  (void)node;
-  return is_float(args[0]) ? x_div(ir, args[0], args[1])
-                           : safe_divide(ir, BP_IR_DIV, args[0], args[1]);
-}
-
 /* fmod 0: the sign of the divisor; 1: that of the dividend, as C's fmod. */
 BP_ROW_SCALAR(mod) {
   int like_c = bp__node_int(node, "fmod", 0) != 0;
   const BpIrNode *rest, *zero;
   if (!is_float(args[0]))
-    return safe_divide(ir, like_c ? BP_IR_MOD : BP_IR_FLOORMOD, args[0], args[1]);
+    return bp_ir_binary(ir, like_c ? BP_IR_MOD : BP_IR_FLOORMOD, args[0], args[1]);
   rest = bp_ir_call(ir, x_dtype(args[0]), BP_IR_CALL_INTRINSIC, "fmod", args, 2);
   if (like_c || !rest)
     return rest;
@@ -325,11 +311,7 @@ BP_ROW_SCALAR(max) {
 
 BP_ROW_SCALAR(bit_shift) {
   int left = !strcmp(bp__node_str(node, "direction", "LEFT"), "LEFT");
-  const BpIrNode *width = number(ir, args[1], x_dtype(args[0]).bits);
-  const BpIrNode *inside = x_lt(ir, args[1], width);
-  const BpIrNode *by = bp_ir_select(ir, inside, args[1], number(ir, args[1], 0));
-  return bp_ir_select(ir, inside, bp_ir_binary(ir, left ? BP_IR_SHL : BP_IR_SHR, args[0], by),
-                      number(ir, args[0], 0));
+  return bp_ir_binary(ir, left ? BP_IR_SHL : BP_IR_SHR, args[0], args[1]);
 }
 
 BP_ROW_SCALAR(where) {

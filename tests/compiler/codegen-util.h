@@ -60,11 +60,20 @@ static inline float float_of_bfloat(uint16_t bits) {
   return value;
 }
 
-/* Fills one element with something of its type; every 13th float is odd. */
+/* An integer at which operations have their ends. */
+static inline uint64_t odd_bits(BpDataType dtype, uint64_t choice) {
+  uint64_t top = UINT64_C(1) << (dtype.bits - 1);
+  const uint64_t odd[] = {0, 1, UINT64_MAX, top, top - 1, dtype.bits, dtype.bits - 1u};
+  return odd[choice % G_N_ELEMENTS(odd)];
+}
+
+/* Fills one element with something of its type; every 13th float and every fifth integer is odd. */
 static inline void fill_element(void *data, int64_t i, BpDataType dtype, uint64_t *state) {
   static const double odd[] = {NAN, INFINITY, -INFINITY, -0.0, 0.0};
   double number = random_number(state);
   uint64_t bits = next_random(state) << 13 ^ next_random(state);
+  if (bits % 5 == 0)
+    bits = odd_bits(dtype, next_random(state));
   if (next_random(state) % 13 == 0)
     number = odd[next_random(state) % G_N_ELEMENTS(odd)];
   float single = (float)number;

@@ -46,6 +46,8 @@ typedef struct Operation {
 #define INTS   "int8 int16 int32 int64 uint8 uint16 uint32 uint64"
 #define FLOATS "float16 bfloat16 float32 float64"
 #define ALL    INTS " " FLOATS
+/* That hold all powers of two to which integers go. */
+#define WIDE_FLOATS "bfloat16 float32 float64"
 
 #define FUNCTION(name)                                                                             \
   { #name, "(call @T@X intrinsic \"" #name "\" @a)", "float32 float64", NULL }
@@ -54,15 +56,15 @@ static const Operation operations[] = {
     {"add", "(add @a @b)", ALL, NULL},
     {"sub", "(sub @a @b)", ALL, NULL},
     {"mul", "(mul @a @b)", ALL, NULL},
-    {"div", "(div @a (bit_or @b @1))", INTS, NULL},
+    {"div", "(div @a @b)", INTS, NULL},
     {"fdiv", "(div @a @b)", FLOATS, NULL},
     {"div_const", "(div @a @7)", INTS, NULL},
-    {"mod", "(mod @a (bit_or @b @1))", INTS, NULL},
+    {"mod", "(mod @a @b)", INTS, NULL},
     {"mod_const", "(mod @a @7)", INTS, NULL},
-    {"floordiv", "(floordiv @a (bit_or @b @1))", INTS, NULL},
+    {"floordiv", "(floordiv @a @b)", INTS, NULL},
     {"floordiv_const", "(floordiv @a @7)", INTS, NULL},
     {"floordiv_power", "(floordiv @a @8)", INTS, NULL},
-    {"floormod", "(floormod @a (bit_or @b @1))", INTS, NULL},
+    {"floormod", "(floormod @a @b)", INTS, NULL},
     {"floormod_const", "(floormod @a @7)", INTS, NULL},
     {"floormod_power", "(floormod @a @8)", INTS, NULL},
     {"min", "(min @a @b)", ALL, NULL},
@@ -84,18 +86,28 @@ static const Operation operations[] = {
     {"bit_and", "(bit_and @a @b)", INTS, NULL},
     {"bit_or", "(bit_or @a @b)", INTS, NULL},
     {"bit_xor", "(bit_xor @a @b)", INTS, NULL},
-    {"shl", "(shl @a (bit_and @b @7))", INTS, NULL},
-    {"shr", "(shr @a (bit_and @b @7))", INTS, NULL},
+    {"shl", "(shl @a @b)", INTS, NULL},
+    {"shr", "(shr @a @b)", INTS, NULL},
+    {"shl_little", "(shl @a (bit_and @b @7))", INTS, NULL},
+    {"shr_little", "(shr @a (bit_and @b @7))", INTS, NULL},
     {"select", "(select (lt @a @b) @a @b)", ALL, NULL},
     {"twice", "(mul (add @a @b) (add @a @b))", ALL, NULL},
-    {"to_int64", "(cast int64@X @a)", INTS " bool", "int64"},
-    {"to_uint8", "(cast uint8@X @a)", INTS " bool", "uint8"},
+    {"to_int64", "(cast int64@X @a)", ALL " bool", "int64"},
+    {"to_uint8", "(cast uint8@X @a)", ALL " bool", "uint8"},
+    {"far_to_int8", "(cast int8@X (mul @a @2p14))", FLOATS, "int8"},
+    {"far_to_uint8", "(cast uint8@X (mul @a @2p14))", FLOATS, "uint8"},
+    {"far_to_int16", "(cast int16@X (mul @a @2p14))", FLOATS, "int16"},
+    {"far_to_uint16", "(cast uint16@X (mul @a @2p14))", FLOATS, "uint16"},
+    {"far_to_int32", "(cast int32@X (mul @a @2p30))", WIDE_FLOATS, "int32"},
+    {"far_to_uint32", "(cast uint32@X (mul @a @2p30))", WIDE_FLOATS, "uint32"},
+    {"far_to_int64", "(cast int64@X (mul @a @2p62))", WIDE_FLOATS, "int64"},
+    {"far_to_uint64", "(cast uint64@X (mul @a @2p62))", WIDE_FLOATS, "uint64"},
     {"to_float32", "(cast float32@X @a)", ALL " bool", "float32"},
     {"to_float64", "(cast float64@X @a)", ALL " bool", "float64"},
-    {"to_float16", "(cast float16@X @a)", "int8 float32 bfloat16 bool", "float16"},
-    {"to_bfloat16", "(cast bfloat16@X @a)", "int8 float32 float16 bool", "bfloat16"},
+    {"to_float16", "(cast float16@X @a)", ALL " bool", "float16"},
+    {"to_bfloat16", "(cast bfloat16@X @a)", ALL " bool", "bfloat16"},
     {"to_bool", "(cast bool@X @a)", ALL, "bool"},
-    {"float_to_int", "(cast int32@X (select (eq @a @a) (max (min @a @7) (sub @0 @7)) @0))",
+    {"near_to_int", "(cast int32@X (call @T@X intrinsic \"round\" (max (min @a @7) @0)))",
      "float32", "int32"},
     {"bits_to_int", "(reinterpret int32@X @a)", "float32", "int32"},
     {"bits_to_float", "(reinterpret float64@X @a)", "int64 uint64", "float64"},
@@ -170,6 +182,9 @@ static void append_loop(GString *body, const char *expression, const char *type,
                     : g_strdup_printf("(ramp (add (mul i %d) %d) 1 %d)", lanes, first, lanes);
   g_string_printf(text, "(for i:int64 0 %d serial (store C %s %s))\n", 64 / lanes, place,
                   expression);
+  replace_constant(text, "@2p14", "16384", type, lanes);
+  replace_constant(text, "@2p30", "1073741824", type, lanes);
+  replace_constant(text, "@2p62", "4611686018427387904", type, lanes);
   replace(text, "@a", "(load A @i)");
   replace(text, "@b", "(load B @i)");
   replace(text, "@i", index);

@@ -211,6 +211,45 @@ static void test_ranges_end_with_their_loop(void) {
                "      (for i:int64 0 8 serial\n        (store A (div i 4) 1)))");
 }
 
+/* ---- What machines do not define --------------------------------------------------------- */
+
+/* Whether a choice is put around an operation on x, a number of that type. */
+static void assert_guarded(const char *type, const char *expression, gboolean expected) {
+  char *text = g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 x:%s"
+                               " (store A 0 (cast int64 %s))))",
+                               type, expression);
+  BpIrModule *module = parse_verified(text);
+  BpIrModule *legal = legalize(module, "test_plain");
+  char *printed = bp_ir_print(legal);
+  if ((strstr(printed, "(select") != NULL) != expected)
+    g_error("%s became %s", expression, printed);
+  bp_str_free(printed);
+  bp_object_release(legal);
+  bp_object_release(module);
+  g_free(text);
+}
+
+static void test_only_what_may_be_undefined_is_guarded(void) {
+  assert_guarded("int64", "(div n x)", TRUE);
+  assert_guarded("int64", "(floormod n (max x 0))", TRUE);
+  assert_guarded("int64", "(div n 7)", FALSE);
+  assert_guarded("int64", "(mod n (max x 1))", FALSE);
+  assert_guarded("int64", "(floordiv n (bit_or x 1))", FALSE);
+  assert_guarded("int64", "(shl n x)", TRUE);
+  assert_guarded("int64", "(shr n x)", TRUE);
+  assert_guarded("int64", "(shr n 63)", FALSE);
+  assert_guarded("int64", "(shl n (bit_and x 63))", FALSE);
+  assert_guarded("int64", "(shl n (bit_and x 64))", TRUE);
+  assert_guarded("float32", "(cast int8 x)", TRUE);
+  assert_guarded("float32", "(cast int8 (min (max x -128:float32) 127:float32))", TRUE); /* NaN */
+  assert_guarded("int8", "(cast int32 (cast float32 x))", FALSE);
+  assert_guarded("int8", "(cast uint32 (cast float32 x))", TRUE);
+  assert_guarded("int8",
+                 "(cast uint8 (call float32 intrinsic \"round\""
+                 " (max (mul 0.5:float32 (cast float32 x)) 0:float32)))",
+                 TRUE);
+}
+
 /* ---- Shared expressions ------------------------------------------------------------------ */
 
 static void test_shared_expressions_get_names(void) {
@@ -657,6 +696,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/ir/simplify/loops", test_loops);
   g_test_add_func("/ir/simplify/masks", test_masks);
   g_test_add_func("/ir/simplify/ranges-end-with-their-loop", test_ranges_end_with_their_loop);
+  g_test_add_func("/ir/legalize/only-what-may-be-undefined-is-guarded",
+                  test_only_what_may_be_undefined_is_guarded);
   g_test_add_func("/ir/legalize/shared-expressions-get-names", test_shared_expressions_get_names);
   g_test_add_func("/ir/legalize/grids-become-loops", test_grids_become_loops);
   g_test_add_func("/ir/legalize/two-loops-of-one-axis-share-its-threads",

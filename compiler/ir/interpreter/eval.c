@@ -6,12 +6,6 @@
 
 #include "compiler/ir/interpreter/state.h"
 
-static int fail_undefined(const BpOp *op) {
-  char shown[100];
-  return bp_error_raise(BP_ERROR_VALUE, "division by zero in %s",
-                        bp__ir_print_short(op->node, shown, sizeof shown));
-}
-
 /* ---- Numbers ----------------------------------------------------------------------------- */
 
 static int eval_binary(BpThread *thread, const BpOp *op, BpIrScalar *result) {
@@ -20,13 +14,8 @@ static int eval_binary(BpThread *thread, const BpOp *op, BpIrScalar *result) {
   if (!b)
     return -1;
   BpDataType dtype = op->operands[0]->dtype;
-  for (int32_t i = 0; i < op->lanes; i++) {
-    if (bp__scalar_binary(op->kind, dtype, a[i], b[i], &result[i]))
-      continue;
-    if (op->kind != BP_IR_SHL && op->kind != BP_IR_SHR)
-      return fail_undefined(op);
-    result[i].i = 0;
-  }
+  for (int32_t i = 0; i < op->lanes; i++)
+    result[i] = bp__scalar_binary(op->kind, dtype, a[i], b[i]);
   return 0;
 }
 
@@ -49,8 +38,7 @@ static int eval_select(BpThread *thread, const BpOp *op, BpIrScalar *result) {
 static int eval_cast(BpThread *thread, const BpOp *op, BpIrScalar *result) {
   const BpIrScalar *a = bp__interpreter_eval(thread, op->operands[0]);
   for (int32_t i = 0; a && i < op->lanes; i++)
-    if (!bp__scalar_cast(op->dtype, op->operands[0]->dtype, a[i], &result[i]))
-      result[i].i = 0;
+    result[i] = bp__scalar_cast(op->dtype, op->operands[0]->dtype, a[i]);
   return a ? 0 : -1;
 }
 
@@ -214,7 +202,7 @@ static int eval_reduce(BpThread *thread, const BpOp *op, BpIrScalar *result) {
     return -1;
   *result = lanes[0];
   for (int32_t i = 1; i < op->operands[0]->lanes; i++)
-    bp__scalar_binary(kind, op->dtype, *result, lanes[i], result);
+    *result = bp__scalar_binary(kind, op->dtype, *result, lanes[i]);
   return 0;
 }
 

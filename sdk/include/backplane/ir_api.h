@@ -25,7 +25,9 @@ typedef struct BpIrModule BpIrModule;
 
 /* X(NAME, number, text, what its operands and scalars are).
  * Vectors: arithmetic works lane by lane, operands have equal lanes. Integer arithmetic wraps.
- * Comparisons and logic give bool (code BP_DTYPE_BOOL, 8 bits) with the operands' lanes. */
+ * Comparisons and logic give bool (code BP_DTYPE_BOOL, 8 bits) with the operands' lanes.
+ * Legalisation sees to it that a generator meets no division by zero, no shift out of range and no
+ * cast of a float beyond the range of its integer. */
 #define BP_IR_KINDS(X)                                                                             \
   /* constants and variables */                                                                    \
   X(INT_IMM, 1, "int", "int: the value; any integer or bool type")                                 \
@@ -36,7 +38,7 @@ typedef struct BpIrModule BpIrModule;
   X(ADD, 10, "add", "a b")                                                                         \
   X(SUB, 11, "sub", "a b")                                                                         \
   X(MUL, 12, "mul", "a b")                                                                         \
-  X(DIV, 13, "div", "a b; integers: towards zero; by zero: undefined")                             \
+  X(DIV, 13, "div", "a b; integers: towards zero")                                                 \
   X(MOD, 14, "mod", "a b; sign of a; integers only")                                               \
   X(FLOORDIV, 15, "floordiv", "a b; integers, towards minus infinity")                             \
   X(FLOORMOD, 16, "floormod", "a b; integers, sign of b")                                          \
@@ -56,11 +58,11 @@ typedef struct BpIrModule BpIrModule;
   X(BIT_AND, 30, "bit_and", "a b")                                                                 \
   X(BIT_OR, 31, "bit_or", "a b")                                                                   \
   X(BIT_XOR, 32, "bit_xor", "a b")                                                                 \
-  X(SHL, 33, "shl", "a b; 0 <= b < bits")                                                          \
-  X(SHR, 34, "shr", "a b; arithmetic for signed a; 0 <= b < bits")                                 \
+  X(SHL, 33, "shl", "a b; 0 <= b < bits where a generator sees it")                                \
+  X(SHR, 34, "shr", "a b; arithmetic for signed a; 0 <= b < bits where a generator sees it")       \
   /* choice and conversion */                                                                      \
   X(SELECT, 40, "select", "condition a b; both may be evaluated")                                  \
-  X(CAST, 41, "cast", "a; float to int truncates, out of range is undefined")                      \
+  X(CAST, 41, "cast", "a; float to int truncates")                                                 \
   X(REINTERPRET, 42, "reinterpret", "a; same size")                                                \
   /* memory */                                                                                     \
   X(LOAD, 50, "load",                                                                              \

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the IR defines and machines do not: division by zero, shifts by the width and more, floats
+ * beyond the range of an integer type.
+ *
+ * Each becomes an operation on operands that every machine takes, with a choice around it, unless
+ * its operands are seen to be such. Generators never meet the others. */
+
+#include <math.h>
+
+#include "compiler/lower/passes.h"
+
+/* A constant in every lane of the operation's type. */
+static const BpIrNode *like(BpIrModule *module, const BpIrNode *node, int64_t value) {
+  return bp_ir_int(module, node->dtype, value);
+}
+
+/* ---- Division ---------------------------------------------------------------------------- */
+
+/* Some bit of it is always set, or it is chosen not to be zero. */
+static bool is_never_zero(const BpIrNode *node) {
+  int64_t value;
+  if (bp__ir_const_int(node, &value))
+    return value != 0;
+  switch (node->kind) {
+  case BP_IR_BIT_OR:
+    return is_never_zero(node->operands[0]) || is_never_zero(node->operands[1]);
+  case BP_IR_MAX:
+    return bp__ir_const_int(node->operands[1], &value) && value > 0;
+  case BP_IR_SELECT:
+    return is_never_zero(node->operands[1]) && is_never_zero(node->operands[2]);
+  case BP_IR_BROADCAST:
+    return is_never_zero(node->operands[0]);
+  default:
+    return false;
+  }
+}
+
+static const BpIrNode *guard_division(BpIrModule *module, const BpIrNode *node) {
+  const BpIrNode *a = node->operands[0], *b = node->operands[1];
+  if (!bp__dtype_is_int(node->dtype) || is_never_zero(b))
+    return node;
+  const BpIrNode *zero = like(module, node, 0);
+  const BpIrNode *by_zero = bp_ir_binary(module, BP_IR_EQ, b, zero);
+  const BpIrNode *divisor = bp_ir_select(module, by_zero, like(module, node, 1), b);
+  return bp_ir_select(module, by_zero, zero, bp_ir_binary(module, node->kind, a, divisor));
+}
+
+/* ---- Shifts ------------------------------------------------------------------------------ */
+
+static bool is_count(const BpIrNode *node, int64_t bits) {
+  int64_t value;
+  if (bp__ir_const_int(node, &value))
+    return value >= 0 && value < bits;
+  if (node->kind == BP_IR_BIT_AND)
+    return is_count(node->operands[0], bits) || is_count(node->operands[1], bits);
+  return node->kind == BP_IR_BROADCAST && is_count(node->operands[0], bits);
+}
+
+/* All bits are shifted out by too large a count; a negative one is as good as very large. */
+static const BpIrNode *guard_shift(BpIrModule *module, const BpIrNode *node) {
+  const BpIrNode *a = node->operands[0], *b = node->operands[1];
+  int64_t bits = node->dtype.bits;
+  bool is_signed = node->dtype.code == BP_DTYPE_INT;
+  if (is_count(b, bits))
+    return node;
+  const BpIrNode *zero = like(module, node, 0);
+  const BpIrNode *inside = bp_ir_binary(module, BP_IR_LT, b, like(module, node, bits));
+  if (is_signed)
+    inside = bp_ir_binary(module, BP_IR_AND, bp_ir_binary(module, BP_IR_GE, b, zero), inside);
+  if (node->kind == BP_IR_SHR && is_signed)
+    return bp_ir_binary(module, BP_IR_SHR, a,
+                        bp_ir_select(module, inside, b, like(module, node, bits - 1)));
+  const BpIrNode *count = bp_ir_select(module, inside, b, zero);
+  return bp_ir_select(module, inside, bp_ir_binary(module, node->kind, a, count), zero);
+}
+
+/* ---- Floats to integers ------------------------------------------------------------------ */
+
+/* What a float can be. */
+typedef struct FloatRange {
+  double min, max;
+  bool may_be_nan;
+} FloatRange;
+
+static FloatRange range_of(const BpIrNode *node);
+
+static FloatRange range_of_int(BpDataType dtype) {
+  bool is_signed = dtype.code == BP_DTYPE_INT;
+  int bits = dtype.code == BP_DTYPE_BOOL ? 1 : dtype.bits;
+  double limit = ldexp(1, is_signed ? bits - 1 : bits);
+  return (FloatRange){is_signed ? -limit : 0, limit, false};
+}
+
+/* Of a MIN, MAX or SELECT. */
+static FloatRange range_of_choice(int32_t kind, const BpIrNode *a, const BpIrNode *b) {
+  FloatRange x = range_of(a), y = range_of(b);
+  FloatRange range = {fmin(x.min, y.min), fmax(x.max, y.max), x.may_be_nan || y.may_be_nan};
+  if (kind == BP_IR_MIN)
+    range.max = fmin(x.max, y.max);
+  if (kind == BP_IR_MAX)
+    range.min = fmax(x.min, y.min);
+  return range;
+}
+
+static bool is_rounding(const BpIrNode *node) {
+  static const char *const names[] = {"round", "floor", "ceil", "trunc"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (node->int_value == BP_IR_CALL_INTRINSIC && !strcmp(node->str_value, names[i]))
+      return true;
+  return false;
+}
+
+static FloatRange range_of(const BpIrNode *node) {
+  static const FloatRange anything = {-(double)INFINITY, (double)INFINITY, true};
+  const BpIrNode *const *x = node->operands;
+  double value;
+  if (bp__ir_const_float(node, &value))
+    return isnan(value) ? anything : (FloatRange){value, value, false};
+  switch (node->kind) {
+  case BP_IR_MIN:
+  case BP_IR_MAX:
+    return range_of_choice(node->kind, x[0], x[1]);
+  case BP_IR_SELECT:
+    return range_of_choice(node->kind, x[1], x[2]);
+  case BP_IR_BROADCAST:
+    return range_of(x[0]);
+  case BP_IR_CAST: /* to a narrower float it may become infinite */
+    if (node->dtype.bits < 32 && x[0]->dtype.bits > 8)
+      return anything;
+    return bp__dtype_is_float(x[0]->dtype) ? range_of(x[0]) : range_of_int(x[0]->dtype);
+  case BP_IR_CALL:
+    if (is_rounding(node)) {
+      FloatRange range = range_of(x[0]);
+      return (FloatRange){floor(range.min), ceil(range.max), range.may_be_nan};
+    }
+    return anything;
+  default:
+    return anything;
+  }
+}
+
+/* NaN becomes 0, what is too small or large the least or largest integer. */
+static const BpIrNode *guard_cast(BpIrModule *module, const BpIrNode *node) {
+  const BpIrNode *x = node->operands[0];
+  BpDataType to = node->dtype;
+  if (!bp__dtype_is_int(to) || !bp__dtype_is_float(x->dtype))
+    return node;
+  if (x->dtype.bits < 32) /* whose ends a half float does not have */
+    x = bp_ir_cast(module, bp__dtype(BP_DTYPE_FLOAT, 32, to.lanes), x);
+  if (!x)
+    return NULL;
+  FloatRange range = range_of(x), limits = range_of_int(to);
+  const BpIrNode *least = bp_ir_float(module, x->dtype, limits.min);
+  const BpIrNode *end = bp_ir_float(module, x->dtype, limits.max);
+  const BpIrNode *zero = bp_ir_float(module, x->dtype, 0), *inside = x;
+  bool may_be_large = range.max >= limits.max;
+  if (range.min < limits.min)
+    inside = bp_ir_select(module, bp_ir_binary(module, BP_IR_LT, x, least), least, inside);
+  if (may_be_large)
+    inside = bp_ir_select(module, bp_ir_binary(module, BP_IR_LT, x, end), inside, zero);
+  else if (range.may_be_nan)
+    inside = bp_ir_select(module, bp_ir_binary(module, BP_IR_EQ, x, x), inside, zero);
+  const BpIrNode *result = bp_ir_cast(module, to, inside);
+  if (!may_be_large)
+    return result;
+  int64_t largest = to.code == BP_DTYPE_INT ? (int64_t)(UINT64_MAX >> (65 - to.bits))
+                                            : (int64_t)(UINT64_MAX >> (64 - to.bits));
+  return bp_ir_select(module, bp_ir_binary(module, BP_IR_GE, x, end),
+                      bp_ir_int(module, to, largest), result);
+}
+
+/* ---- All --------------------------------------------------------------------------------- */
+
+static const BpIrNode *leave(BpIrRewriter *rewriter, const BpIrNode *node) {
+  switch (node->kind) {
+  case BP_IR_DIV:
+  case BP_IR_MOD:
+  case BP_IR_FLOORDIV:
+  case BP_IR_FLOORMOD:
+    return guard_division(rewriter->module, node);
+  case BP_IR_SHL:
+  case BP_IR_SHR:
+    return guard_shift(rewriter->module, node);
+  case BP_IR_CAST:
+    return guard_cast(rewriter->module, node);
+  default:
+    return node;
+  }
+}
+
+const BpIrNode *bp__pass_guard(BpIrModule *module, const BpIrNode *function) {
+  BpIrRewriter rewriter = {.module = module, .leave = leave};
+  const BpIrNode *result = bp__ir_rewrite(&rewriter, function);
+  bp__ir_rewriter_clear(&rewriter);
+  return result;
+}
