@@ -94,11 +94,12 @@ gboolean model_options_explain(const ModelOptions *options);
 
 /* A model ready to run: selected device, loaded or compiled code, one context. */
 typedef struct LoadedModel {
-  BpDevice device;
-  char device_text[64];
-  char *report;      /* what device selection passed over, or "" */
-  double compile_ms; /* 0 for an artifact */
-  double load_ms;    /* of an artifact, choosing its device included */
+  BpDevice devices[BP_MODEL_MOST_DEVICES]; /* the model's, and what a graph on two has beside it */
+  size_t num_devices;
+  char device_text[160]; /* "opencl:1", "opencl:1 and cpu:0" */
+  char *report;          /* what device selection passed over, or "" */
+  double compile_ms;     /* 0 for an artifact */
+  double load_ms;        /* of an artifact, choosing its device included */
   BpModel *model;
   BpModelContext *context;
 } LoadedModel;

@@ -217,65 +217,48 @@ BpModule *model_compile(const char *path, const char *targets, const char *fallb
 
 static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded) {
   if (!options->target)
-    return bp_device_select(options->device, &loaded->device, &loaded->report) < 0
+    return bp_device_select(options->device, loaded->devices, &loaded->report) < 0
                ? NULL
-               : bp_target_from_device(loaded->device);
+               : bp_target_from_device(loaded->devices[0]);
   BpTarget *target = bp_target_parse(options->target);
   if (!target)
     return NULL;
   int32_t type = bp_target_device_type(target);
-  if (bp_device_select_among(&type, 1, options->device, &loaded->device, &loaded->report) == 0)
+  if (bp_device_select_among(&type, 1, options->device, loaded->devices, &loaded->report) == 0)
     return target;
   bp_object_release(target);
   return NULL;
 }
 
-/* The entries of a list that say what may not be used (transfer full): "!opencl,+name:*x*". */
-static char *list_limits(char *const *entries) {
-  GString *limits = g_string_new(NULL);
-  for (; *entries; entries++)
-    if (**entries == '!' || **entries == '+')
-      g_string_append_printf(limits, ",%s", *entries);
-  return g_string_free(limits, FALSE);
-}
-
-/* Whether an entry names a device to be used. */
-static gboolean is_wanted(const char *entry) {
-  return !strchr("!+", *entry) && !strchr(entry, '=') && strcmp(entry, "auto") != 0;
-}
-
-/* Where in the list the chosen device was passed, the target of the next one of another kind. */
-static BpTarget *find_next(char *const *entries, const char *limits, BpDevice chosen) {
-  BpTarget *target = NULL;
-  gboolean is_after = FALSE;
-  for (; *entries && !target; entries++) {
-    BpDevice device;
-    if (!is_wanted(*entries))
+/* What a list of preferences has besides devices of a kind, as such a list (transfer full); NULL if
+ * it names no device: "auto" is one device, whichever it is. */
+static char *list_others(const char *list, const char *kind) {
+  GString *others = g_string_new(NULL);
+  char **entries = g_strsplit(list, ",", -1);
+  gboolean is_any_named = FALSE;
+  for (char **entry = entries; *entry; entry++) {
+    if (!*g_strstrip(*entry) || strcmp(*entry, "auto") == 0)
       continue;
-    char *alone = g_strconcat(*entries, limits, NULL);
-    if (bp_device_select(alone, &device, NULL) < 0)
-      bp_error_clear();
-    else if (is_after && device.device_type != chosen.device_type)
-      target = bp_target_from_device(device);
-    else
-      is_after |= !memcmp(&device, &chosen, sizeof(device));
-    g_free(alone);
+    is_any_named |= !strchr("!+", **entry) && !strchr(*entry, '=');
+    g_string_append_printf(others, "%s,", *entry);
   }
-  return target;
+  g_string_append_printf(others, "!%s", kind);
+  g_strfreev(entries);
+  return g_string_free(others, !is_any_named);
 }
 
-/* The target of the next device in a list after the one that was chosen, for what that one cannot
- * run; NULL, with no error: there is no list, or no such device. */
-static BpTarget *choose_fallback(const ModelOptions *options, BpDevice chosen) {
+/* Chooses the next device of the list that is of another kind, for what the chosen one cannot run,
+ * and gives its target; NULL, with no error: there is no list, or no such device. */
+static BpTarget *choose_fallback(const ModelOptions *options, LoadedModel *loaded) {
   char *settings = options->device ? NULL : bp_device_preferences();
   const char *list = options->device ? options->device : settings;
-  char **entries = g_strsplit(list ? list : "", ",", -1);
-  for (char **entry = entries; *entry; entry++)
-    g_strstrip(*entry);
-  char *limits = list_limits(entries);
-  BpTarget *target = find_next(entries, limits, chosen);
-  g_free(limits);
-  g_strfreev(entries);
+  const BpDeviceApi *api = bp_device_api(loaded->devices[0].device_type);
+  char *others = list && api ? list_others(list, api->name) : NULL;
+  BpTarget *target = NULL;
+  if (others && bp_device_select(others, &loaded->devices[1], NULL) == 0)
+    target = bp_target_from_device(loaded->devices[1]);
+  loaded->num_devices = target ? 2 : 1;
+  g_free(others);
   bp_str_free(settings);
   bp_error_clear();
   return target;
@@ -289,7 +272,7 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   GPtrArray *targets = g_ptr_array_new_with_free_func(bp_object_release);
   g_ptr_array_add(targets, target);
   gint64 start = g_get_monotonic_time();
-  BpTarget *fallback = choose_fallback(options, loaded->device);
+  BpTarget *fallback = choose_fallback(options, loaded);
   BpModule *module = compile(path, targets, fallback, options->shapes, NULL);
   bp_object_release(fallback);
   loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
@@ -309,12 +292,23 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
   BpModule *module = bp_graph_initialize() < 0 ? NULL : bp_module_load(path);
   if (!module && !path_has_extension(path, ".so"))
     bp_error_add_context("%s: a model is an .onnx file or a library (.so) that was compiled", path);
-  if (!module ||
-      bp_model_select_device(module, options->device, &loaded->device, &loaded->report) == 0)
+  if (!module || bp_model_select_devices(module, options->device, loaded->devices,
+                                         &loaded->num_devices, &loaded->report) == 0)
     return module;
   bp_error_add_context("%s", path);
   bp_object_release(module);
   return NULL;
+}
+
+/* The devices that the model uses. */
+static void format_devices(LoadedModel *loaded) {
+  const BpDevice *devices = bp_model_devices(loaded->model, &loaded->num_devices);
+  char text[64];
+  for (size_t i = 0; i < loaded->num_devices; i++) {
+    bp_device_format(devices[i], text);
+    g_strlcat(loaded->device_text, i ? " and " : "", sizeof(loaded->device_text));
+    g_strlcat(loaded->device_text, text, sizeof(loaded->device_text));
+  }
 }
 
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded) {
@@ -325,11 +319,12 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
   BpModule *module = path_has_extension(path, ".onnx") ? compile_for_device(path, options, loaded)
                                                        : load_for_device(path, options, loaded);
   if (module)
-    loaded->model = bp_model_create(module, loaded->device);
+    loaded->model = bp_model_create(module, loaded->devices, loaded->num_devices);
   bp_object_release(module);
   if (!path_has_extension(path, ".onnx"))
     loaded->load_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
-  bp_device_format(loaded->device, loaded->device_text);
+  if (loaded->model)
+    format_devices(loaded);
   if (loaded->model)
     loaded->context = bp_model_context_create(loaded->model);
   if (loaded->context)

@@ -205,7 +205,7 @@ static void open_product(int size) {
       .struct_size = sizeof(options), .targets = targets, .num_targets = 1};
   BpModule *module = target ? bp_model_compile(path, &options) : NULL;
   product.size = size;
-  product.model = module ? bp_model_create(module, ours.device) : NULL;
+  product.model = module ? bp_model_create(module, &ours.device, 1) : NULL;
   product.context = product.model ? bp_model_context_create(product.model) : NULL;
   must(!product.context, "the matrix product's code");
   product.a = square(size);

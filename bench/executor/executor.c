@@ -122,7 +122,7 @@ static BpModelContext *open_ours(const char *path, const float *x) {
   const BpCompileOptions options = {
       .struct_size = sizeof(options), .targets = targets, .num_targets = 1};
   BpModule *module = bp_model_compile(path, &options);
-  BpModel *model = module ? bp_model_create(module, cpu) : NULL;
+  BpModel *model = module ? bp_model_create(module, &cpu, 1) : NULL;
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
   check(context ? 0 : -1);
   int64_t shape[] = {1, INPUTS};

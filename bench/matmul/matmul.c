@@ -82,7 +82,7 @@ static void open_ours(Ours *ours, OnnxBuilder *builder, BpTensor *a, BpTensor *b
   const BpCompileOptions options = {
       .struct_size = sizeof(options), .targets = targets, .num_targets = 1};
   BpModule *module = target ? bp_model_compile(path, &options) : NULL;
-  ours->model = module ? bp_model_create(module, device) : NULL;
+  ours->model = module ? bp_model_create(module, &device, 1) : NULL;
   ours->context = ours->model ? bp_model_context_create(ours->model) : NULL;
   if (!ours->context || bp_model_bind_input(ours->context, "a", a) ||
       (b && bp_model_bind_input(ours->context, "b", b)))

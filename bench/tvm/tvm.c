@@ -84,7 +84,7 @@ static void bench_model(const char *path, int calls) {
     fail();
   BpDevice cpu = {BP_DEVICE_CPU, 0};
   BpModule *module = bp_module_load(path);
-  BpModel *model = module ? bp_model_create(module, cpu) : NULL;
+  BpModel *model = module ? bp_model_create(module, &cpu, 1) : NULL;
   BpModule *machine = model ? bp_relax_machine_create(module, cpu) : NULL;
   BpFunction *forward = find(machine, "forward");
   BpValue args[16], result;

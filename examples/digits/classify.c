@@ -163,7 +163,7 @@ static BpModel *compile_for(const char *onnx, const BpTarget *target, BpDevice d
                                     .shapes = &input,
                                     .num_shapes = 1};
   BpModule *module = bp_model_compile(onnx, &options);
-  BpModel *model = module ? bp_model_create(module, device) : NULL;
+  BpModel *model = module ? bp_model_create(module, &device, 1) : NULL;
   bp_object_release(module);
   return model;
 }

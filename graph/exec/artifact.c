@@ -33,6 +33,7 @@ static void clear_target(BpGraphVariant *target) {
   free(target->graph_json);
   free(target->param_names);
   free(target->param_tensors);
+  bp__graph_free(atomic_load_explicit(&target->graph, memory_order_relaxed));
 }
 
 static void destroy(void *context) {
@@ -257,6 +258,18 @@ BpModule *bp__graph_module_create(const BpGraphArtifact *artifact) {
       module = NULL;
     }
   return module;
+}
+
+const BpGraph *bp__graph_variant_graph(BpGraphVariant *variant) {
+  BpGraph *there = atomic_load_explicit(&variant->graph, memory_order_acquire);
+  BpGraph *graph = there ? NULL : bp__graph_parse(variant->graph_json);
+  if (there || !graph)
+    return there;
+  if (atomic_compare_exchange_strong_explicit(&variant->graph, &there, graph, memory_order_acq_rel,
+                                              memory_order_acquire))
+    return graph;
+  bp__graph_free(graph); /* another thread was faster */
+  return there;
 }
 
 const BpGraphContent *bp__graph_module_content(BpModule *module) {

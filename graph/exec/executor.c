@@ -26,8 +26,8 @@ typedef struct Call {
 
 struct BpExecutor {
   BpExecutorPlan plan;
-  void *stream;
-  void *beside;         /* the stream of plan.beside */
+  void *streams[BP_GRAPH_MOST_DEVICES]; /* of plan.devices */
+  uint32_t num_streams;
   BpTensorView *views;  /* by entry */
   void **storage;       /* by storage id; NULL where a parameter or bound input is used instead */
   BpTensor **bound;     /* by argument: the caller's tensor in use, or NULL */
@@ -60,11 +60,17 @@ static void point_storage(BpExecutor *executor, int32_t storage, void *data, uin
   }
 }
 
+uint32_t bp__executor_place(const BpExecutorPlan *plan, uint32_t entry) {
+  int32_t type = plan->graph->entries[entry].device_type;
+  for (uint32_t i = 0; type != 0 && i < plan->num_devices; i++)
+    if (plan->devices[i].device_type == type)
+      return i;
+  return type == 0 ? 0 : plan->num_devices;
+}
+
 /* The device of an entry, all of whose storage lies there. */
 static BpDevice device_of(const BpExecutor *executor, uint32_t entry) {
-  int32_t type = executor->plan.graph->entries[entry].device_type;
-  return type == 0 || type == executor->plan.device.device_type ? executor->plan.device
-                                                                : executor->plan.beside;
+  return executor->plan.devices[bp__executor_place(&executor->plan, entry)];
 }
 
 static BpDevice storage_device(const BpExecutor *executor, int32_t storage) {
@@ -201,19 +207,27 @@ static int check_places(const BpExecutor *executor) {
   const BpExecutorPlan *plan = &executor->plan;
   const BpGraph *graph = plan->graph;
   for (uint32_t i = 0; i < graph->num_entries; i++)
-    if (device_of(executor, i).device_type == 0)
+    if (bp__executor_place(plan, i) == plan->num_devices)
       return bp_error_raise(BP_ERROR_FORMAT, "the graph has values on a device of type %d",
                             graph->entries[i].device_type);
   for (uint32_t i = 0; i < graph->num_args; i++)
     if (!plan->params[i] &&
-        device_of(executor, graph->nodes[graph->arg_nodes[i]].first_entry).device_type !=
-            plan->device.device_type)
+        bp__executor_place(plan, graph->nodes[graph->arg_nodes[i]].first_entry) != 0)
       return bp_error_raise(BP_ERROR_FORMAT, "input '%s' is not on the model's device",
                             arg_name(executor, i));
   for (uint32_t i = 0; i < graph->num_heads; i++)
-    if (device_of(executor, graph->heads[i]).device_type != plan->device.device_type)
+    if (bp__executor_place(plan, graph->heads[i]) != 0)
       return bp_error_raise(BP_ERROR_FORMAT, "output '%s' is not on the model's device",
                             graph->output_names[i]);
+  return 0;
+}
+
+static int create_streams(BpExecutor *executor) {
+  for (uint32_t i = 0; i < executor->plan.num_devices; i++) {
+    if (bp_stream_create(executor->plan.devices[i], &executor->streams[i]) < 0)
+      return -1;
+    executor->num_streams++;
+  }
   return 0;
 }
 
@@ -226,9 +240,7 @@ BpExecutor *bp__executor_create(const BpExecutorPlan *plan) {
   executor->plan = *plan;
   int status = check_places(executor) < 0 ? -1 : allocate_tables(executor);
   if (status == 0)
-    status = bp_stream_create(plan->device, &executor->stream);
-  if (status == 0 && plan->beside.device_type)
-    status = bp_stream_create(plan->beside, &executor->beside);
+    status = create_streams(executor);
   if (status == 0) {
     create_views(executor);
     status = create_storage(executor);
@@ -248,7 +260,8 @@ void bp__executor_free(BpExecutor *executor) {
     return;
   const BpGraph *graph = executor->plan.graph;
   BpError *pending = bp_error_take();
-  bp_stream_sync(executor->plan.device, executor->stream);
+  for (uint32_t i = 0; i < executor->num_streams; i++)
+    bp_stream_sync(executor->plan.devices[i], executor->streams[i]);
   for (uint32_t i = 0; executor->outputs && i < graph->num_heads; i++)
     bp_object_release(executor->outputs[i]);
   for (uint32_t i = 0; executor->bound && i < graph->num_args; i++)
@@ -258,10 +271,9 @@ void bp__executor_free(BpExecutor *executor) {
   for (uint32_t i = 0; executor->storage && i < graph->num_storages; i++)
     if (executor->storage[i])
       bp_device_free(storage_device(executor, (int32_t)i), executor->storage[i]);
-  if (executor->stream)
-    bp_stream_free(executor->plan.device, executor->stream);
-  if (executor->beside)
-    bp_stream_free(executor->plan.beside, executor->beside);
+  for (uint32_t i = 0; i < executor->num_streams; i++)
+    if (executor->streams[i])
+      bp_stream_free(executor->plan.devices[i], executor->streams[i]);
   bp_error_clear();
   if (pending)
     bp_error_put(pending);
@@ -332,7 +344,7 @@ static int copy_input(const BpExecutor *executor, const BpTensorView *from,
   if (from->device.device_type != BP_DEVICE_CPU && to->device.device_type == BP_DEVICE_CPU)
     return bp_tensor_copy_to_host(from, (char *)to->data + to->byte_offset,
                                   (uint64_t)bp_view_num_bytes(to));
-  return bp_tensor_copy(from, to, executor->stream);
+  return bp_tensor_copy(from, to, executor->streams[0]);
 }
 
 int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
@@ -347,10 +359,10 @@ int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorVie
 int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value) {
   if (check_value(executor, arg, &value->view) < 0)
     return -1;
-  if (memcmp(&value->view.device, &executor->plan.device, sizeof(BpDevice)) != 0) {
+  if (memcmp(&value->view.device, &executor->plan.devices[0], sizeof(BpDevice)) != 0) {
     char have[64], want[64];
     bp_device_format(value->view.device, have);
-    bp_device_format(executor->plan.device, want);
+    bp_device_format(executor->plan.devices[0], want);
     return bp_error_raise(BP_ERROR_VALUE,
                           "input '%s' is bound to memory of the model's device, %s, and the tensor "
                           "is on %s; copy it in instead",
@@ -374,8 +386,8 @@ static int check_ready(const BpExecutor *executor) {
 }
 
 static void *stream_of(const BpExecutor *executor, const BpTensorView *view) {
-  int is_main = view->device.device_type == executor->plan.device.device_type;
-  return is_main ? executor->stream : executor->beside;
+  int is_main = view->device.device_type == executor->plan.devices[0].device_type;
+  return executor->streams[is_main ? 0 : 1];
 }
 
 /* Each stream orders its own device's work only: what is copied is complete before, and there
@@ -404,22 +416,16 @@ static int run_call(const BpExecutor *executor, const Call *call) {
 
 /* What the thread had chosen before a run, and has again after it. */
 typedef struct Current {
-  BpDevice device, beside;
-  void *stream, *beside_stream;
+  BpDevice devices[BP_GRAPH_MOST_DEVICES];
+  void *streams[BP_GRAPH_MOST_DEVICES];
+  uint32_t count;
 } Current;
-
-static int exchange(BpDevice device, void *stream, BpDevice *before, void **stream_before) {
-  before->device_type = device.device_type;
-  bp_device_get_current(device.device_type, &before->device_id, stream_before);
-  return bp_device_set_current(device, stream);
-}
 
 /* Keeps the error of a run that failed. */
 static int leave(const Current *before, int status) {
   BpError *error = bp_error_take();
-  if (before->beside.device_type)
-    bp_device_set_current(before->beside, before->beside_stream);
-  bp_device_set_current(before->device, before->stream);
+  for (uint32_t i = 0; i < before->count; i++)
+    bp_device_set_current(before->devices[i], before->streams[i]);
   bp_error_clear();
   if (error)
     bp_error_put(error);
@@ -428,14 +434,16 @@ static int leave(const Current *before, int status) {
 
 static int enter(const BpExecutor *executor, Current *before) {
   const BpExecutorPlan *plan = &executor->plan;
-  *before = (Current){.beside = {0, 0}};
-  if (exchange(plan->device, executor->stream, &before->device, &before->stream) < 0)
-    return -1;
-  if (!plan->beside.device_type ||
-      exchange(plan->beside, executor->beside, &before->beside, &before->beside_stream) == 0)
-    return 0;
-  before->beside.device_type = 0;
-  return leave(before, -1);
+  *before = (Current){.count = 0};
+  for (uint32_t i = 0; i < plan->num_devices; i++) {
+    int32_t type = plan->devices[i].device_type;
+    before->devices[i].device_type = type;
+    bp_device_get_current(type, &before->devices[i].device_id, &before->streams[i]);
+    if (bp_device_set_current(plan->devices[i], executor->streams[i]) < 0)
+      return leave(before, -1);
+    before->count++;
+  }
+  return 0;
 }
 
 /* A run is a launch of one task: its functions may launch as if it were none, and denormals are
@@ -458,7 +466,7 @@ int bp__executor_run(BpExecutor *executor) {
 }
 
 int bp__executor_sync(BpExecutor *executor) {
-  return bp_stream_sync(executor->plan.device, executor->stream);
+  return bp_stream_sync(executor->plan.devices[0], executor->streams[0]);
 }
 
 BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head) {

@@ -8,15 +8,19 @@
 
 #include "graph/exec/graph_json.h"
 
-/* What an executor runs; borrowed for its life. A parameter is a tensor on the device for an
- * argument node, NULL where the node is an input. */
+/* What an executor runs; borrowed for its life. The first device is that of inputs and outputs; a
+ * graph that names kinds of device has one of each. A parameter is a tensor for an argument node,
+ * on the node's device; NULL where the node is an input. */
 typedef struct BpExecutorPlan {
   const BpGraph *graph;
   BpModule *code;
-  BpDevice device;
   BpTensor *const *params; /* one for each of graph->arg_nodes */
-  BpDevice beside;         /* where other entries of a graph on two devices lie; type 0: none */
+  BpDevice devices[BP_GRAPH_MOST_DEVICES];
+  uint32_t num_devices;
 } BpExecutorPlan;
+
+/* Which of a plan's devices an entry is on: num_devices if none of them is of its kind. */
+uint32_t bp__executor_place(const BpExecutorPlan *plan, uint32_t entry);
 
 /* One thread at a time. */
 typedef struct BpExecutor BpExecutor;

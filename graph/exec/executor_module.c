@@ -319,7 +319,7 @@ static int build(ExecutorModule *self, const char *graph_json, BpModule *code, B
   self->no_params = calloc((size_t)self->graph->num_args + 1, sizeof(*self->no_params));
   if (!self->no_params)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a graph executor");
-  const BpExecutorPlan plan = {self->graph, self->code, device, self->no_params, {0, 0}};
+  const BpExecutorPlan plan = {self->graph, self->code, self->no_params, {device}, 1};
   self->executor = bp__executor_create(&plan);
   return self->executor ? 0 : -1;
 }

@@ -318,6 +318,16 @@ static int read_entries(BpGraph *graph, JsonObject *attrs) {
   return 0;
 }
 
+static int note_device(BpGraph *graph, int32_t type) {
+  for (uint32_t i = 0; i < graph->num_device_types; i++)
+    if (graph->device_types[i] == type)
+      return 0;
+  if (graph->num_device_types == BP_GRAPH_MOST_DEVICES)
+    return bad_graph("it lies on more than %d kinds of device", BP_GRAPH_MOST_DEVICES);
+  graph->device_types[graph->num_device_types++] = type;
+  return 0;
+}
+
 /* attrs.device_index, of a graph on two devices: the device type of each entry. */
 static int read_devices(BpGraph *graph, JsonObject *attrs) {
   if (!json_object_has_member(attrs, "device_index"))
@@ -330,7 +340,8 @@ static int read_devices(BpGraph *graph, JsonObject *attrs) {
                      graph->num_entries);
   for (uint32_t i = 0; i < graph->num_entries; i++) {
     int64_t type;
-    if (as_int(json_array_get_element(types, i), "device_index", 1, INT32_MAX, &type) < 0)
+    if (as_int(json_array_get_element(types, i), "device_index", 1, INT32_MAX, &type) < 0 ||
+        note_device(graph, (int32_t)type) < 0)
       return -1;
     graph->entries[i].device_type = (int32_t)type;
   }

@@ -27,7 +27,8 @@ typedef struct BpGraphStorage {
   uint32_t last_entry; /* the others follow by `previous`; BP_NO_ENTRY: the id is not used */
 } BpGraphStorage;
 
-#define BP_GRAPH_MAX_LAUNCH 6
+#define BP_GRAPH_MAX_LAUNCH   6
+#define BP_GRAPH_MOST_DEVICES 2
 
 typedef struct BpGraphNode {
   char *name;
@@ -53,6 +54,8 @@ typedef struct BpGraph {
   uint32_t num_args;
   uint32_t num_heads;
   uint32_t num_storages;
+  int32_t device_types[BP_GRAPH_MOST_DEVICES]; /* those that entries name, in the order of these */
+  uint32_t num_device_types;                   /* 0: all is on the model's device */
 } BpGraph;
 
 /* Parses and checks a graph (transfer full). Untrusted input: whatever is wrong is an error that

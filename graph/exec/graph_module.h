@@ -3,7 +3,10 @@
 #ifndef BACKPLANE_GRAPH_EXEC_GRAPH_MODULE_H
 #define BACKPLANE_GRAPH_EXEC_GRAPH_MODULE_H
 
+#include <stdatomic.h>
+
 #include "graph/exec/artifact.h"
+#include "graph/exec/graph_json.h"
 
 #define BP_GRAPH_KIND "backplane.graph"
 
@@ -15,6 +18,7 @@ typedef struct BpGraphVariant {
   uint32_t *param_tensors;
   uint32_t num_params;
   int32_t device_type;
+  _Atomic(BpGraph *) graph; /* NULL until it is asked for */
 } BpGraphVariant;
 
 typedef struct BpGraphContent {
@@ -26,6 +30,10 @@ typedef struct BpGraphContent {
 
 /* The content of such a module; NULL (no error raised) for any other. */
 const BpGraphContent *bp__graph_module_content(BpModule *module);
+
+/* The graph behind a target's JSON, parsed with the first question; borrowed from the module. NULL
+ * with an error. Any thread. */
+const BpGraph *bp__graph_variant_graph(BpGraphVariant *variant);
 
 /* Registers the loader of this kind; called once, by bp_graph_initialize. */
 int bp__graph_module_register(void);

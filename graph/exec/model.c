@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models and their contexts: a graph with its parameters on one device, and one executor each; or
+/* Models and their contexts: a graph with its parameters on its devices, and one executor each; or
  * what TVM compiled, which graph/relax runs. */
 #include <backplane/graph/model.h>
 
@@ -22,13 +22,10 @@
 struct BpModel {
   atomic_int references;
   BpModule *module; /* keeps content and code alive */
-  const BpGraphVariant *variant;
-  BpModule *code;
-  BpDevice device;
-  BpDevice beside; /* of a graph on two devices, else of type 0 */
-  BpGraph *graph;
-  BpTensor **params; /* by argument; NULL for an input */
-  uint32_t *inputs;  /* arguments that are inputs, in order */
+  BpGraphVariant *variant;
+  BpExecutorPlan plan; /* without params until they are all there */
+  BpTensor **params;   /* by argument; NULL for an input */
+  uint32_t *inputs;    /* arguments that are inputs, in order */
   uint32_t num_inputs;
   BpRelaxModel *relax; /* instead of a graph, or NULL */
 };
@@ -61,14 +58,53 @@ static int no_variant(const BpGraphContent *content, BpDevice device) {
                         wanted, names);
 }
 
-static int choose_variant(BpModel *model, const BpGraphContent *content) {
+static BpGraphVariant *find_variant(const BpGraphContent *content, int32_t device_type) {
   for (uint32_t i = 0; i < content->num_targets; i++)
-    if (content->targets[i].device_type == model->device.device_type) {
-      model->variant = &content->targets[i];
-      model->code = bp_module_get_import(model->module, i);
-      return model->code ? 0 : bp_error_add_context("code for %s", model->variant->target);
+    if (content->targets[i].device_type == device_type)
+      return &content->targets[i];
+  return NULL;
+}
+
+/* The code for the model's device, and the graph that calls it. */
+static int choose_variant(BpModel *model, const BpGraphContent *content) {
+  model->variant = find_variant(content, model->plan.devices[0].device_type);
+  if (!model->variant)
+    return no_variant(content, model->plan.devices[0]);
+  model->plan.code =
+      bp_module_get_import(model->module, (size_t)(model->variant - content->targets));
+  if (!model->plan.code)
+    return bp_error_add_context("code for %s", model->variant->target);
+  model->plan.graph = bp__graph_variant_graph(model->variant);
+  return model->plan.graph ? 0 : -1;
+}
+
+/* The kind of device that a graph needs beside its target's; 0: none. */
+static int32_t type_beside(const BpGraph *graph, int32_t device_type) {
+  for (uint32_t i = 0; i < graph->num_device_types; i++)
+    if (graph->device_types[i] != device_type)
+      return graph->device_types[i];
+  return 0;
+}
+
+static int no_second_device(int32_t type) {
+  char kind[64];
+  bp_device_format((BpDevice){type, 0}, kind);
+  kind[strcspn(kind, ":")] = '\0';
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "some nodes of the graph run on a second device, of kind '%s', and none "
+                        "was given; name one after the first, as in \"cuda,%s\"",
+                        kind, kind);
+}
+
+/* Takes the second device that the graph needs, if it needs one. */
+static int choose_second(BpModel *model, const BpDevice *devices, size_t num_devices) {
+  int32_t type = type_beside(model->plan.graph, model->plan.devices[0].device_type);
+  for (size_t i = 1; type && i < num_devices; i++)
+    if (devices[i].device_type == type) {
+      model->plan.devices[model->plan.num_devices++] = devices[i];
+      return 0;
     }
-  return no_variant(content, model->device);
+  return type ? no_second_device(type) : 0;
 }
 
 /* The tensor itself on the CPU, a copy on the device elsewhere (transfer full). */
@@ -107,47 +143,35 @@ static int check_param(const BpGraph *graph, uint32_t arg, const BpTensor *tenso
 }
 
 static BpDevice device_of_arg(const BpModel *model, uint32_t arg) {
-  const BpGraph *graph = model->graph;
-  int32_t type = graph->entries[graph->nodes[graph->arg_nodes[arg]].first_entry].device_type;
-  return type == 0 || type == model->device.device_type ? model->device : model->beside;
-}
-
-/* Finds the other device of a graph on two: the first of its kind. */
-static int find_beside(BpModel *model) {
-  for (uint32_t i = 0; i < model->graph->num_entries; i++) {
-    int32_t type = model->graph->entries[i].device_type;
-    if (type == 0 || type == model->device.device_type || type == model->beside.device_type)
-      continue;
-    if (model->beside.device_type)
-      return bp_error_raise(BP_ERROR_FORMAT, "the graph lies on more than two kinds of device");
-    model->beside = (BpDevice){type, 0};
-  }
-  return 0;
+  const BpGraph *graph = model->plan.graph;
+  uint32_t entry = graph->nodes[graph->arg_nodes[arg]].first_entry;
+  return model->plan.devices[bp__executor_place(&model->plan, entry)];
 }
 
 static int place_params(BpModel *model, const BpGraphContent *content) {
   const BpGraphVariant *variant = model->variant;
   for (uint32_t i = 0; i < variant->num_params; i++) {
-    int64_t arg = find_arg(model->graph, variant->param_names[i]);
+    int64_t arg = find_arg(model->plan.graph, variant->param_names[i]);
     if (arg < 0 || model->params[arg])
       return bp_error_raise(BP_ERROR_FORMAT,
                             "parameter '%s' is no input of the graph, or given twice; the file is "
                             "damaged",
                             variant->param_names[i]);
     BpTensor *tensor = content->tensors[variant->param_tensors[i]];
-    if (check_param(model->graph, (uint32_t)arg, tensor) < 0)
+    if (check_param(model->plan.graph, (uint32_t)arg, tensor) < 0)
       return -1;
     model->params[arg] = place_param(tensor, device_of_arg(model, (uint32_t)arg));
     if (!model->params[arg])
       return bp_error_add_context("parameter '%s'", variant->param_names[i]);
   }
-  for (uint32_t i = 0; i < model->graph->num_args; i++)
+  for (uint32_t i = 0; i < model->plan.graph->num_args; i++)
     if (!model->params[i])
       model->inputs[model->num_inputs++] = i;
   /* Contexts run on streams of their own. */
-  if (model->beside.device_type && bp_stream_sync(model->beside, NULL) < 0)
-    return -1;
-  return bp_stream_sync(model->device, NULL);
+  for (uint32_t i = 0; i < model->plan.num_devices; i++)
+    if (bp_stream_sync(model->plan.devices[i], NULL) < 0)
+      return -1;
+  return 0;
 }
 
 static const BpGraphContent *get_content(BpModule *module) {
@@ -160,21 +184,21 @@ static const BpGraphContent *get_content(BpModule *module) {
   return content;
 }
 
-static int build_model(BpModel *model) {
+static int build_model(BpModel *model, const BpDevice *devices, size_t num_devices) {
+  model->plan.devices[0] = devices[0];
+  model->plan.num_devices = 1;
   if (bp__relax_module_executable(model->module)) {
-    model->relax = bp__relax_model_create(model->module, model->device);
+    model->relax = bp__relax_model_create(model->module, devices[0]);
     return model->relax ? 0 : -1;
   }
   const BpGraphContent *content = get_content(model->module);
-  if (!content)
+  if (!content || choose_variant(model, content) < 0 ||
+      choose_second(model, devices, num_devices) < 0)
     return -1;
-  if (choose_variant(model, content) < 0)
-    return -1;
-  model->graph = bp__graph_parse(model->variant->graph_json);
-  if (!model->graph || find_beside(model) < 0)
-    return -1;
-  model->params = calloc((size_t)model->graph->num_args + 1, sizeof(*model->params));
-  model->inputs = calloc((size_t)model->graph->num_args + 1, sizeof(*model->inputs));
+  uint32_t num_args = model->plan.graph->num_args;
+  model->params = calloc((size_t)num_args + 1, sizeof(*model->params));
+  model->inputs = calloc((size_t)num_args + 1, sizeof(*model->inputs));
+  model->plan.params = model->params;
   if (!model->params || !model->inputs)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
   return place_params(model, content);
@@ -208,43 +232,68 @@ static int select_device(const BpGraphContent *content, const char *preferences,
   return bp_error_add_context("the model was compiled for %s", names);
 }
 
-int bp_model_select_device(BpModule *module, const char *preferences, BpDevice *device,
-                           char **report) {
+/* The device of the second kind that a graph needs on the first one, by the same list. */
+static int select_second(const BpGraphContent *content, const char *preferences, BpDevice *devices,
+                         size_t *num_devices) {
+  const BpGraph *graph = bp__graph_variant_graph(find_variant(content, devices[0].device_type));
+  int32_t type = graph ? type_beside(graph, devices[0].device_type) : 0;
+  if (!type)
+    return graph ? 0 : -1;
+  if (bp_device_select_among(&type, 1, preferences, &devices[1], NULL) < 0)
+    return bp_error_add_context("some nodes of the graph run on a second kind of device");
+  *num_devices = 2;
+  return 0;
+}
+
+int bp_model_select_devices(BpModule *module, const char *preferences,
+                            BpDevice devices[BP_MODEL_MOST_DEVICES], size_t *num_devices,
+                            char **report) {
   if (report)
     *report = NULL;
+  *num_devices = 1;
   if (bp_graph_initialize() < 0)
     return -1;
   if (bp__relax_module_executable(module)) {
     int32_t types[16];
     size_t count = bp__relax_device_types(module, types, sizeof(types) / sizeof(types[0]));
-    return bp_device_select_among(types, count, preferences, device, report);
+    return bp_device_select_among(types, count, preferences, devices, report);
   }
   const BpGraphContent *content = get_content(find_graph_module(module));
-  return content ? select_device(content, preferences, device, report) : -1;
+  if (!content || select_device(content, preferences, devices, report) < 0)
+    return -1;
+  if (select_second(content, preferences, devices, num_devices) == 0)
+    return 0;
+  if (report) {
+    bp_str_free(*report);
+    *report = NULL;
+  }
+  return -1;
 }
 
-BpModel *bp_model_create(BpModule *module, BpDevice device) {
+BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices) {
   if (bp_graph_initialize() < 0)
     return NULL;
-  BpModel *model = calloc(1, sizeof(*model));
+  BpModel *model = num_devices ? calloc(1, sizeof(*model)) : NULL;
   if (!model) {
-    bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
+    if (num_devices)
+      bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
+    else
+      bp_error_raise(BP_ERROR_VALUE, "a model needs a device");
     return NULL;
   }
   atomic_init(&model->references, 1);
   model->module = bp_object_retain(find_graph_module(module));
-  model->device = device;
-  if (build_model(model) == 0)
+  if (build_model(model, devices, num_devices) == 0)
     return model;
   bp_model_release(model);
   return NULL;
 }
 
-BpModel *bp_model_load(const char *path, BpDevice device) {
+BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices) {
   if (bp_graph_initialize() < 0)
     return NULL;
   BpModule *module = bp_module_load(path);
-  BpModel *model = module ? bp_model_create(module, device) : NULL;
+  BpModel *model = module ? bp_model_create(module, devices, num_devices) : NULL;
   if (module && !model)
     bp_error_add_context("%s", path);
   bp_object_release(module);
@@ -261,11 +310,10 @@ void bp_model_release(BpModel *model) {
   if (!model || atomic_fetch_sub_explicit(&model->references, 1, memory_order_acq_rel) != 1)
     return;
   bp__relax_model_free(model->relax);
-  for (uint32_t i = 0; model->params && i < model->graph->num_args; i++)
+  for (uint32_t i = 0; model->params && i < model->plan.graph->num_args; i++)
     bp_object_release(model->params[i]);
   free(model->params);
   free(model->inputs);
-  bp__graph_free(model->graph);
   bp_object_release(model->module);
   free(model);
 }
@@ -291,12 +339,13 @@ int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *
     *info = model->relax->inputs[index];
     return 0;
   }
-  const BpGraphNode *node = &model->graph->nodes[model->graph->arg_nodes[model->inputs[index]]];
-  return tensor_info(model->graph, node->first_entry, node->name, info);
+  const BpGraphNode *node =
+      &model->plan.graph->nodes[model->plan.graph->arg_nodes[model->inputs[index]]];
+  return tensor_info(model->plan.graph, node->first_entry, node->name, info);
 }
 
 int32_t bp_model_num_outputs(const BpModel *model) {
-  return (int32_t)(model->relax ? model->relax->num_outputs : model->graph->num_heads);
+  return (int32_t)(model->relax ? model->relax->num_outputs : model->plan.graph->num_heads);
 }
 
 int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo *info) {
@@ -307,12 +356,13 @@ int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo 
     *info = model->relax->outputs[index];
     return 0;
   }
-  return tensor_info(model->graph, model->graph->heads[index], model->graph->output_names[index],
-                     info);
+  return tensor_info(model->plan.graph, model->plan.graph->heads[index],
+                     model->plan.graph->output_names[index], info);
 }
 
-BpDevice bp_model_device(const BpModel *model) {
-  return model->device;
+const BpDevice *bp_model_devices(const BpModel *model, size_t *num_devices) {
+  *num_devices = model->plan.num_devices;
+  return model->plan.devices;
 }
 
 int32_t bp_model_num_targets(const BpModel *model) {
@@ -327,7 +377,7 @@ const char *bp_model_target(const BpModel *model, int32_t index) {
 }
 
 void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned) {
-  const BpGraph *graph = model->graph;
+  const BpGraph *graph = model->plan.graph;
   *parameters = model->relax ? bp__relax_model_constant_bytes(model->relax) : 0;
   *planned = 0;
   if (model->relax)
@@ -364,13 +414,11 @@ BpModelContext *bp_model_context_create(BpModel *model) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a context");
     return NULL;
   }
-  const BpExecutorPlan plan = {model->graph, model->code, model->device, model->params,
-                               model->beside};
   context->model = bp_model_retain(model);
   if (model->relax)
     context->relax = bp__relax_context_create(model->relax);
   else
-    context->executor = bp__executor_create(&plan);
+    context->executor = bp__executor_create(&model->plan);
   if (context->relax || context->executor)
     return context;
   bp_model_context_free(context);

@@ -252,19 +252,29 @@ static PyObject *relax_machine(PyObject *self, PyObject *args) {
   Py_END_ALLOW_THREADS return bp_py_hold(bp_py_module_type, machine);
 }
 
-/* (module, preferences) -> the device that fits best among those the model has code for */
-static PyObject *select_model_device(PyObject *self, PyObject *args) {
+/* (module, preferences) -> the devices that fit best among those the model has code for: one or two
+ */
+static PyObject *select_model_devices(PyObject *self, PyObject *args) {
   PyObject *module;
   const char *preferences;
-  BpDevice device;
+  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  size_t count;
   BpModule *held;
   int status;
   (void)self;
   if (!PyArg_ParseTuple(args, "Oz", &module, &preferences) ||
       !(held = bp_py_held(module, bp_py_module_type)))
     return NULL;
-  Py_BEGIN_ALLOW_THREADS status = bp_model_select_device(held, preferences, &device, NULL);
-  Py_END_ALLOW_THREADS return status ? bp_py_raise() : bp_py_make_device(device);
+  Py_BEGIN_ALLOW_THREADS status =
+      bp_model_select_devices(held, preferences, devices, &count, NULL);
+  Py_END_ALLOW_THREADS if (status) return bp_py_raise();
+  PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+  for (size_t i = 0; tuple && i < count; i++) {
+    PyObject *device = bp_py_make_device(devices[i]);
+    if (!device || PyTuple_SetItem(tuple, (Py_ssize_t)i, device) < 0)
+      Py_CLEAR(tuple);
+  }
+  return tuple;
 }
 
 /* ---- Compiling --------------------------------------------------------------------------- */
@@ -360,7 +370,7 @@ static PyMethodDef functions[] = {
     {"relax_machine", relax_machine, METH_VARARGS, NULL},
     {"remove_function", remove_function, METH_VARARGS, NULL},
     {"select_device", select_device, METH_VARARGS, NULL},
-    {"select_model_device", select_model_device, METH_VARARGS, NULL},
+    {"select_model_devices", select_model_devices, METH_VARARGS, NULL},
     {"synchronize", synchronize, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -15,18 +15,32 @@ typedef struct ModelObject {
 
 static PyTypeObject *model_type;
 
+/* The devices of a tuple; how many, or -1 with an exception. */
+static Py_ssize_t get_devices(PyObject *tuple, BpDevice devices[BP_MODEL_MOST_DEVICES]) {
+  Py_ssize_t count = PyTuple_Size(tuple);
+  if (count > BP_MODEL_MOST_DEVICES) {
+    PyErr_Format(PyExc_ValueError, "a model runs on at most %d devices", BP_MODEL_MOST_DEVICES);
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (bp_py_get_device(PyTuple_GetItem(tuple, i), &devices[i]) < 0)
+      return -1;
+  return count;
+}
+
 static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-  PyObject *module, *device_object;
-  BpDevice device;
+  PyObject *module, *tuple;
+  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  Py_ssize_t count;
   (void)keywords;
-  if (!PyArg_ParseTuple(args, "OO", &module, &device_object) ||
-      bp_py_get_device(device_object, &device) < 0)
+  if (!PyArg_ParseTuple(args, "OO!", &module, &PyTuple_Type, &tuple) ||
+      (count = get_devices(tuple, devices)) < 0)
     return NULL;
   BpModule *held = bp_py_held(module, bp_py_module_type);
   ModelObject *self = held ? (ModelObject *)PyType_GenericAlloc(type, 0) : NULL;
   if (!self)
     return NULL;
-  Py_BEGIN_ALLOW_THREADS self->model = bp_model_create(held, device);
+  Py_BEGIN_ALLOW_THREADS self->model = bp_model_create(held, devices, (size_t)count);
   self->context = self->model ? bp_model_context_create(self->model) : NULL;
   Py_END_ALLOW_THREADS if (self->context) return (PyObject *)self;
   bp_py_raise();

@@ -72,7 +72,7 @@ static float *run_model(BpModel *model, float *x, int64_t *count) {
 }
 
 static float *run(BpModule *module, int32_t device_type, float *x, int64_t *count) {
-  return run_model(bp_model_create(module, (BpDevice){device_type, 0}), x, count);
+  return run_model(bp_model_create(module, &(BpDevice){device_type, 0}, 1), x, count);
 }
 
 /* Compiles what the builder has for each target, runs it and compares; frees the builder. */
@@ -381,16 +381,18 @@ static void test_device_is_one_that_there_is_code_for(void) {
   char *path = onnx_write(bytes), *report;
   BpTarget *target = bp_target_parse("c");
   BpModule *module = compile(path, target), *code = bp_module_get_import(module, 0);
-  BpDevice device;
-  g_assert_cmpint(bp_model_select_device(module, "opencl,cpu", &device, &report), ==, 0);
-  g_assert_cmpint(device.device_type, ==, BP_DEVICE_CPU);
+  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  size_t count;
+  g_assert_cmpint(bp_model_select_devices(module, "opencl,cpu", devices, &count, &report), ==, 0);
+  g_assert_cmpuint(count, ==, 1);
+  g_assert_cmpint(devices[0].device_type, ==, BP_DEVICE_CPU);
   g_assert_nonnull(strstr(report, "opencl: there is no code for it"));
   bp_str_free(report);
-  g_assert_cmpint(bp_model_select_device(module, "opencl", &device, &report), ==, -1);
+  g_assert_cmpint(bp_model_select_devices(module, "opencl", devices, &count, &report), ==, -1);
   g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_NOT_FOUND);
   g_assert_nonnull(strstr(bp_error_message(), "the model was compiled for c"));
   g_assert_null(report);
-  g_assert_cmpint(bp_model_select_device(code, NULL, &device, NULL), ==, -1);
+  g_assert_cmpint(bp_model_select_devices(code, NULL, devices, &count, NULL), ==, -1);
   g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_TYPE);
   bp_error_clear();
   unlink(path);
@@ -684,7 +686,7 @@ static void test_one_library_for_all(void) {
     bp_object_release((void *)(uintptr_t)targets[t]);
     if (!has_device(device_type))
       continue;
-    float *y = run_model(bp_model_load(library, (BpDevice){device_type, 0}), x, &count);
+    float *y = run_model(bp_model_load(library, &(BpDevice){device_type, 0}, 1), x, &count);
     g_assert_cmpint(count, ==, 20);
     for (int i = 0; i < 20; i++)
       g_assert_cmpfloat(y[i], ==, x[i] * w[i]);
@@ -741,6 +743,59 @@ static void run_two_devices(BpModel *model, float *x, const float *w) {
   g_free(y);
 }
 
+/* The last device of a type: the one that nobody gets by default, where there are several. */
+static BpDevice last_device(int32_t device_type) {
+  int32_t count = 0;
+  if (bp_device_count(device_type, &count, NULL))
+    g_error("%s", bp_error_message());
+  return (BpDevice){device_type, count - 1};
+}
+
+/* A list of preferences such as "opencl:1,cpu:0" (transfer full). */
+static char *list_devices(const BpDevice *devices, size_t count) {
+  GString *list = g_string_new(NULL);
+  char text[64];
+  for (size_t i = 0; i < count; i++) {
+    bp_device_format(devices[i], text);
+    g_string_append_printf(list, "%s%s", i ? "," : "", text);
+  }
+  return g_string_free(list, FALSE);
+}
+
+static void check_devices(const BpModel *model, const BpDevice *devices) {
+  size_t count;
+  const BpDevice *used = model ? bp_model_devices(model, &count) : NULL;
+  if (!used)
+    g_error("%s", bp_error_message());
+  g_assert_cmpmem(used, count * sizeof(*used), devices, 2 * sizeof(*devices));
+}
+
+/* The model runs on the devices that were named, and without the second it does not begin. */
+static void run_on(BpModule *module, const char *library, const BpDevice *devices) {
+  float *x = onnx_float_values(15), *w = onnx_float_values(15);
+  char *list = list_devices(devices, 2), *first = list_devices(devices, 1);
+  BpDevice chosen[BP_MODEL_MOST_DEVICES];
+  size_t count;
+  BpModel *model = bp_model_create(module, devices, 2);
+  check_devices(model, devices);
+  run_two_devices(model, x, w);
+  g_assert_cmpint(bp_model_select_devices(module, list, chosen, &count, NULL), ==, 0);
+  g_assert_cmpmem(chosen, count * sizeof(*chosen), devices, 2 * sizeof(*devices));
+  model = bp_model_load(library, chosen, count);
+  check_devices(model, devices);
+  run_two_devices(model, x, w);
+  g_assert_null(bp_model_create(module, devices, 1));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "second device, of kind"));
+  g_assert_cmpint(bp_model_select_devices(module, first, chosen, &count, NULL), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
+  bp_error_clear();
+  g_free(list);
+  g_free(first);
+  g_free(x);
+  g_free(w);
+}
+
 /* What one device's generator refuses runs on the other, node by node, if that was asked for. */
 static void test_two_devices(gconstpointer texts) {
   OnnxBuilder *builder = two_devices_model();
@@ -762,16 +817,63 @@ static void test_two_devices(gconstpointer texts) {
     g_error("%s", bp_error_message());
   g_assert_cmpint(placed.count, >=, 4);
   g_assert_true(placed.are_told);
-  const BpDevice device = {bp_target_device_type(target), 0};
-  if (has_device(device.device_type) && has_device(bp_target_device_type(fallback))) {
-    float *x = onnx_float_values(15), *w = onnx_float_values(15);
-    run_two_devices(bp_model_create(module, device), x, w);
-    run_two_devices(bp_model_load(library, device), x, w);
-    g_free(x);
-    g_free(w);
-  }
+  const BpDevice devices[] = {last_device(bp_target_device_type(target)),
+                              last_device(bp_target_device_type(fallback))};
+  if (devices[0].device_id >= 0 && devices[1].device_id >= 0)
+    run_on(module, library, devices);
   unlink(library);
   unlink(path);
+  g_free(library);
+  g_free(path);
+  bp_object_release(module);
+  bp_object_release(target);
+  bp_object_release(fallback);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
+/* The command's words on a model, with a list of devices for it (transfer full). */
+static char *inspect(const char *path, const char *devices, const char *target) {
+  char *program = g_build_filename(g_getenv("top_builddir"), "backplane", NULL), *output;
+  const char *argv[] = {program, "inspect", "model", path, "-d", devices, target ? "-t" : NULL,
+                        target,  NULL};
+  GError *error = NULL;
+  int status;
+  if (!g_spawn_sync(NULL, (char **)(uintptr_t)argv, NULL, G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
+                    &output, NULL, &status, &error))
+    g_error("%s", error->message);
+  g_assert_true(g_spawn_check_wait_status(status, NULL));
+  g_free(program);
+  return output;
+}
+
+/* The command gives a model the devices of its list, compiled here or before. */
+static void test_command_line(void) {
+  BpDevice opencl = last_device(BP_DEVICE_OPENCL);
+  if (opencl.device_id < 1) {
+    g_test_skip("needs two OpenCL devices");
+    return;
+  }
+  OnnxBuilder *builder = two_devices_model();
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes), *library = g_strconcat(path, ".so", NULL);
+  char *list = list_devices((BpDevice[]){opencl, {BP_DEVICE_CPU, 0}}, 2);
+  char *found = inspect(path, list, "opencl -fp64=false");
+  g_assert_nonnull(strstr(found, "opencl:1 and cpu:0"));
+  g_free(found);
+  BpTarget *target = bp_target_parse("opencl -fp64=false"), *fallback = bp_target_parse("c");
+  const BpTarget *targets[] = {target};
+  BpCompileOptions options = {
+      .struct_size = sizeof(options), .targets = targets, .num_targets = 1, .fallback = fallback};
+  BpModule *module = bp_model_compile(path, &options);
+  if (!module || bp_module_export_library(module, library))
+    g_error("%s", bp_error_message());
+  found = inspect(library, "vulkan,opencl:1,opencl:0,cpu", NULL);
+  g_assert_nonnull(strstr(found, "opencl:1 and cpu:0"));
+  g_free(found);
+  unlink(library);
+  unlink(path);
+  g_free(list);
   g_free(library);
   g_free(path);
   bp_object_release(module);
@@ -784,6 +886,7 @@ static void test_two_devices(gconstpointer texts) {
 int main(int argc, char **argv) {
   static const char *const beside_host[] = {"opencl -fp64=false", "c"};
   static const char *const beside_another[] = {"vulkan", "opencl"};
+  g_setenv("POCL_DEVICES", "pthread basic", FALSE); /* two devices of one kind */
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/convolution/is-that-of-plain-loops", test_conv);
   g_test_add_func("/compile/convolution/block-of-a-network", test_block);
@@ -808,6 +911,7 @@ int main(int argc, char **argv) {
                        test_two_devices);
   g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-another", beside_another,
                        test_two_devices);
+  g_test_add_func("/compile/two-devices/are-those-of-the-command's-list", test_command_line);
   g_test_add_func("/compile/artifact/one-library-runs-on-all", test_one_library_for_all);
   g_test_add_func("/compile/device/is-one-that-there-is-code-for",
                   test_device_is_one_that_there_is_code_for);

@@ -98,7 +98,7 @@ static void prepare(void) {
                                     .num_shapes = 1};
   const BpDevice host = {BP_DEVICE_CPU, 0};
   BpModule *module = target ? bp_model_compile(path, &options) : NULL;
-  model = module ? bp_model_create(module, host) : NULL;
+  model = module ? bp_model_create(module, &host, 1) : NULL;
   image = bp_tensor_create(shape, 4, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, host, NULL);
   if (!model || !image || bp_module_save_to_bytes(module, &saved))
     g_error("%s", bp_error_message());

@@ -247,7 +247,7 @@ static void call(Run *run) {
 /* Arguments are inputs in order, results outputs. */
 static void run_model(const Run *run) {
   char *path = g_build_filename(folder, run->library, NULL);
-  BpModel *model = bp_model_load(path, run->device);
+  BpModel *model = bp_model_load(path, &run->device, 1);
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
   if (!context)
     g_error("%s", bp_error_message());

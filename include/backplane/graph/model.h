@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models: compile an ONNX file, load an artifact, run it.
  *
- * A BpModel is a graph with its code and parameters on one device; it is immutable,
+ * A BpModel is a graph with its code and parameters on its devices; it is immutable,
  * reference-counted and may be used from any thread. A BpModelContext holds the inputs, outputs and
  * intermediate storage of one run at a time; contexts of one model share its parameters and may run
  * at once. */
@@ -60,20 +60,28 @@ BP_API BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions 
 typedef struct BpModel BpModel;
 typedef struct BpModelContext BpModelContext;
 
+/* A graph that was compiled with a fallback runs on two devices. */
+#define BP_MODEL_MOST_DEVICES 2
+
 /* Makes a model from a module that bp_model_compile made or bp_module_load loaded (transfer full):
  * of kind "backplane.graph", or "relax.VMExecutable", which TVM made (graph/relax.h).
- * A module without code for that kind of device is an error that lists what it has. */
-BP_API BpModel *bp_model_create(BpModule *module, BpDevice device);
+ * The first device is the model's, where its inputs and outputs are. A graph that runs on a second
+ * kind of device takes the first of that kind among the others. A module without code for the
+ * model's device, or a graph that needs a kind of which none was given, is an error that says so.
+ */
+BP_API BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices);
 /* Loads an exported library (transfer full). */
-BP_API BpModel *bp_model_load(const char *path, BpDevice device);
+BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices);
 /* One more reference (returned), and one less: the last one frees it. Any thread; NULL is let
  * pass. */
 BP_API BpModel *bp_model_retain(BpModel *model);
 BP_API void bp_model_release(BpModel *model);
-/* Picks a device for such a module as bp_device_select does (see backplane/device.h for preferences
- * and report), among the kinds of device that the module has code for. */
-BP_API int bp_model_select_device(BpModule *module, const char *preferences, BpDevice *device,
-                                  char **report);
+/* Picks the devices for such a module, one or two: the model's as bp_device_select does (see
+ * backplane/device.h for preferences and report), among the kinds of device that the module has
+ * code for; of the other kind that its graph needs there, the first in the same list. */
+BP_API int bp_model_select_devices(BpModule *module, const char *preferences,
+                                   BpDevice devices[BP_MODEL_MOST_DEVICES], size_t *num_devices,
+                                   char **report);
 
 /* Describes an input or output: name, dtype, shape; borrowed from the model. In a model that TVM
  * compiled an extent of -1 is known only in a run; so is all of an output whose ndim is -1. */
@@ -87,7 +95,8 @@ BP_API int32_t bp_model_num_inputs(const BpModel *model);
 BP_API int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *info);
 BP_API int32_t bp_model_num_outputs(const BpModel *model);
 BP_API int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo *info);
-BP_API BpDevice bp_model_device(const BpModel *model);
+/* The devices that it uses, the model's first; borrowed. */
+BP_API const BpDevice *bp_model_devices(const BpModel *model, size_t *num_devices);
 /* The targets that its module has code for, of which the device's is used, in full text (borrowed
  * from the model); none are known of what TVM compiled. NULL for an index out of range. */
 BP_API int32_t bp_model_num_targets(const BpModel *model);

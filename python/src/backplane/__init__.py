@@ -100,7 +100,7 @@ class Module(_core.Module):
         if isinstance(on, Device):
             there = on
         else:
-            there = _core.select_model_device(self, on)
+            there = _core.select_model_devices(self, on)[0]
         made: Module = _core.relax_machine(self, there)
         return made
 
@@ -250,14 +250,22 @@ class OperatorTime(NamedTuple):
 
 
 class Model:
-    """A compiled model on a device. Runs from several threads take turns."""
+    """A compiled model on a device, or two. Runs from several threads take turns."""
 
-    def __init__(self, source: Path | Module, on: Device | str | None = None) -> None:
-        """`source`: a library or a module. `on`: a device, or preferences as for select_device,
-        among the devices that the model was compiled for."""
+    def __init__(
+        self, source: Path | Module, on: Device | Sequence[Device] | str | None = None
+    ) -> None:
+        """`source`: a library or a module. `on`: a device, the devices of a graph that runs on two,
+        or preferences as for select_device, among what the model was compiled for."""
         module = source if isinstance(source, Module) else load(source)
-        self.device = on if isinstance(on, Device) else _core.select_model_device(module, on)
-        self._model = _core.Model(module, self.device)
+        if isinstance(on, Device):
+            devices: tuple[Device, ...] = (on,)
+        elif on is None or isinstance(on, str):
+            devices = _core.select_model_devices(module, on)
+        else:
+            devices = tuple(on)
+        self._model = _core.Model(module, devices)
+        self.device = devices[0]
         self._lock = threading.Lock()
         self.inputs = [TensorInfo(*info) for info in self._model.inputs()]
         self.outputs = [TensorInfo(*info) for info in self._model.outputs()]
