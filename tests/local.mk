@@ -6,11 +6,13 @@
 # A script is two: test_scripts += tests/tools/test-run.sh and EXTRA_DIST += the same. A plugin made
 # for a test is check_LTLIBRARIES += tests/plugins/odd.la with LDFLAGS_TEST_PLUGIN, and lands in
 # tests/plugins/.libs/odd.so. A program that tests start is check_PROGRAMS += it.
-# slow_tests names those that the short sanitized run leaves out.
+# slow_tests names those that the short sanitized run leaves out, thread_tests those that matter to
+# the thread sanitizer.
 
 test_programs =
 test_scripts =
 slow_tests =
+thread_tests =
 check_PROGRAMS = $(test_programs)
 
 LDFLAGS_TEST_PLUGIN = $(AM_LDFLAGS) $(NO_UNDEFINED) -module -avoid-version -shared -rpath /nowhere
@@ -27,12 +29,14 @@ SH_LOG_COMPILER = timeout
 AM_SH_LOG_FLAGS = -k 10 900 bash
 
 # What a test may rely on: the plugins of this build, a cache of its own, no choice of device made.
-# GLib's own allocator would hide from the sanitizers who owns what. Under the address sanitizer
-# malloc fails as elsewhere when asked for too much, and what others' libraries leak is let pass.
+# GLib's own allocator would hide from the sanitizers who owns what. Under them malloc fails as
+# elsewhere when asked for too much, and what others' libraries do is let pass.
 AM_TESTS_ENVIRONMENT = \
 	ASAN_OPTIONS="allocator_may_return_null=1:$$ASAN_OPTIONS"; export ASAN_OPTIONS; \
 	LSAN_OPTIONS='suppressions=$(abs_top_srcdir)/tests/lsan.supp:print_suppressions=0'; \
 	export LSAN_OPTIONS; \
+	TSAN_OPTIONS="allocator_may_return_null=1:suppressions=$(abs_top_srcdir)/tests/tsan.supp:print_suppressions=0:$$TSAN_OPTIONS"; \
+	export TSAN_OPTIONS; \
 	BACKPLANE_PLUGIN_PATH='$(built_plugin_dir)'; export BACKPLANE_PLUGIN_PATH; \
 	BACKPLANE_CACHE_DIR='$(abs_top_builddir)/tests/cache'; export BACKPLANE_CACHE_DIR; \
 	BACKPLANE_TRIAL_PROGRAM='$(abs_top_builddir)/backplane-trial'; \
@@ -45,9 +49,13 @@ AM_TESTS_ENVIRONMENT = \
 # The suite without its slow tests: what ./quickstart check runs under the sanitizers.
 check-sanitized:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))'
-.PHONY: check-sanitized
 
-EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/failing_memory.h
+# The tests of threads alone, in a build with --enable-tsan; no other test program is built.
+check-threads: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(thread_tests)' TESTS='$(thread_tests)'
+.PHONY: check-sanitized check-threads
+
+EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/tsan.supp tests/failing_memory.h
 
 include tests/frame/local.mk
 include tests/fuzz/local.mk

@@ -2,18 +2,22 @@
 # Tests of: plugins.
 test_programs += tests/plugins/test-cpu
 tests_plugins_test_cpu_LDADD = $(LDADD) -lm
+thread_tests += tests/plugins/test-cpu
 if BUILD_CUDA
 test_programs += tests/plugins/test-cuda
 tests_plugins_test_cuda_LDADD = $(LDADD) -ldl -lm
 test_scripts += tests/plugins/test-cuda-codegen.sh tests/plugins/test-cuda-device.sh
 slow_tests += tests/plugins/test-cuda-codegen.sh
+thread_tests += tests/plugins/test-cuda
 endif
 EXTRA_DIST += tests/plugins/test-cuda-codegen.sh tests/plugins/test-cuda-device.sh
 if BUILD_OPENCL
 test_programs += tests/plugins/test-opencl
 tests_plugins_test_opencl_LDADD = $(LDADD) -lm
+thread_tests += tests/plugins/test-opencl
 endif
 if BUILD_VULKAN
 test_programs += tests/plugins/test-vulkan
 tests_plugins_test_vulkan_LDADD = $(LDADD) -lm
+thread_tests += tests/plugins/test-vulkan
 endif
