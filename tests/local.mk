@@ -49,11 +49,14 @@ AM_TESTS_ENVIRONMENT = \
 # The suite without its slow tests: what ./quickstart check runs under the sanitizers.
 check-sanitized:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))'
+# Some of the suite: make check-part PART='tests/abi/% tests/core/test-%'.
+check-part:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter $(PART),$(TESTS))'
 
 # The tests of threads alone, in a build with --enable-tsan; no other test program is built.
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(thread_tests)' TESTS='$(thread_tests)'
-.PHONY: check-sanitized check-threads
+.PHONY: check-sanitized check-part check-threads
 
 EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/tsan.supp tests/failing_memory.h
 

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+# Packages: debian/ is built by dpkg-buildpackage, backplane.spec by rpmbuild; docs/packaging.md.
+
+EXTRA_DIST += packaging/dh_backplane packaging/backplane.pm \
+	debian/changelog debian/clean debian/control debian/copyright debian/not-installed debian/rules \
+	debian/source/format debian/backplane-tools.install debian/backplane-tools.postinst \
+	debian/backplane-tools.triggers.in debian/libbackplane-dev.docs debian/libbackplane-dev.install \
+	debian/libbackplane0.install debian/libbackplane0.symbols \
+	debian/libbackplane-compiler0.install debian/libbackplane-compiler0.symbols \
+	debian/libbackplane-graph0.install debian/libbackplane-graph0.symbols \
+	debian/backplane-plugin-cpu.install debian/backplane-plugin-cpu-llvm.install \
+	debian/backplane-plugin-cuda.install debian/backplane-plugin-opencl.install \
+	debian/backplane-plugin-vulkan.install
