@@ -3,6 +3,7 @@
 
 compilerincludedir = $(pkgincludedir)/compiler
 graphincludedir = $(pkgincludedir)/graph
+conformanceincludedir = $(pkgincludedir)/conformance
 
 pkginclude_HEADERS += \
 	include/backplane/api.h \
@@ -20,6 +21,8 @@ compilerinclude_HEADERS = \
 	include/backplane/compiler/kernels.h \
 	include/backplane/compiler/schedules.h \
 	include/backplane/compiler/te.h
+
+conformanceinclude_HEADERS = include/backplane/conformance/conformance.h
 
 graphinclude_HEADERS = \
 	include/backplane/graph/executor.h \

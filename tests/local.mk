@@ -68,6 +68,7 @@ include tests/core/local.mk
 include tests/compiler/local.mk
 include tests/graph/local.mk
 include tests/plugins/local.mk
+include tests/conformance/local.mk
 include tests/tools/local.mk
 include tests/models/local.mk
 include tests/tvm/local.mk

@@ -18,6 +18,7 @@ static const Command commands[] = {
     {"run", "run a model on a device", cmd_run},
     {"bench", "measure the latency of a model", cmd_bench},
     {"profile", "measure each operator of a model", cmd_profile},
+    {"verify", "check that a plugin keeps to the ABI", cmd_verify},
 };
 
 static void print_help(FILE *out) {

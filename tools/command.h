@@ -33,6 +33,7 @@ int cmd_compile(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 
 /* ---- Options and messages ---------------------------------------------------------------- */
 

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Section copy: between host and device and within the device. */
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "conformance/kit.h"
+
+static void expect_roundtrip(const Kit *kit, size_t size) {
+  uint8_t *sent = g_malloc(size), *got = g_malloc0(size);
+  void *handle = bp__kit_alloc(kit, size);
+  bp__kit_fill(sent, size, kit->seed + size);
+  bp__kit_upload(kit, sent, handle, 0, size, NULL);
+  bp__kit_download(kit, handle, 0, got, size, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, sent, size, "what was sent and fetched");
+  bp__kit_free(kit, handle);
+  g_free(sent);
+  g_free(got);
+}
+
+static void run_roundtrip(Kit *kit) {
+  static const size_t sizes[] = {1, 2, 3, 4, 7, 63, 64, 65, 255, 4096, 4099, 65537, (1u << 20) + 3};
+  bp__kit_open_device(kit);
+  for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++)
+    expect_roundtrip(kit, sizes[i]);
+}
+
+#define ROOM 1024
+
+/* A window of bytes at odd offsets, in a buffer whose other bytes stay as they are. */
+typedef struct Window {
+  size_t from, to, size;
+} Window;
+
+static const Window windows[] = {{0, 1, 1},     {1, 0, 3},     {3, 5, 64},   {64, 128, 64},
+                                 {255, 257, 9}, {7, 512, 500}, {4, 8, 1016}, {1023, 0, 1}};
+
+static void *make_filled(const Kit *kit, uint8_t bytes[ROOM], uint64_t seed) {
+  void *handle = bp__kit_alloc(kit, ROOM);
+  bp__kit_fill(bytes, ROOM, seed);
+  bp__kit_upload(kit, bytes, handle, 0, ROOM, NULL);
+  return handle;
+}
+
+static void expect_held(const Kit *kit, void *handle, const uint8_t *expected, const char *what) {
+  uint8_t got[ROOM] = {0};
+  bp__kit_download(kit, handle, 0, got, ROOM, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, expected, ROOM, what);
+}
+
+static void run_offsets_up(Kit *kit) {
+  uint8_t held[ROOM], sent[ROOM];
+  bp__kit_open_device(kit);
+  for (size_t i = 0; i < G_N_ELEMENTS(windows); i++) {
+    const Window *window = &windows[i];
+    void *handle = make_filled(kit, held, kit->seed);
+    bp__kit_fill(sent, ROOM, kit->seed + 1);
+    BpCopy copy = {.from = sent, .from_offset = window->from, .from_device = KIT_HOST};
+    copy.to = handle;
+    copy.to_offset = window->to;
+    copy.to_device = kit->device;
+    copy.size = window->size;
+    KIT_OK(kit->api->copy(&copy, NULL), "a copy from the host with offsets");
+    memcpy(held + window->to, sent + window->from, window->size);
+    expect_held(kit, handle, held, "a buffer into whose middle was copied");
+    bp__kit_free(kit, handle);
+  }
+}
+
+static void run_offsets_down(Kit *kit) {
+  uint8_t held[ROOM], got[ROOM], expected[ROOM];
+  bp__kit_open_device(kit);
+  void *handle = make_filled(kit, held, kit->seed);
+  for (size_t i = 0; i < G_N_ELEMENTS(windows); i++) {
+    const Window *window = &windows[i];
+    bp__kit_fill(got, ROOM, kit->seed + 2);
+    memcpy(expected, got, ROOM);
+    BpCopy copy = {.from = handle, .from_offset = window->from, .from_device = kit->device};
+    copy.to = got;
+    copy.to_offset = window->to;
+    copy.to_device = KIT_HOST;
+    copy.size = window->size;
+    KIT_OK(kit->api->copy(&copy, NULL), "a copy to the host with offsets");
+    bp__kit_sync(kit, NULL);
+    memcpy(expected + window->to, held + window->from, window->size);
+    bp__kit_expect_bytes(got, expected, ROOM, "host memory into whose middle was copied");
+  }
+  bp__kit_free(kit, handle);
+}
+
+static void run_within(Kit *kit) {
+  uint8_t first[ROOM], second[ROOM];
+  bp__kit_open_device(kit);
+  void *from = make_filled(kit, first, kit->seed);
+  for (size_t i = 0; i < G_N_ELEMENTS(windows); i++) {
+    const Window *window = &windows[i];
+    void *to = make_filled(kit, second, kit->seed + 3 + i);
+    bp__kit_copy(kit, from, window->from, to, window->to, window->size, NULL);
+    memcpy(second + window->to, first + window->from, window->size);
+    expect_held(kit, to, second, "the destination of a copy within the device");
+    bp__kit_free(kit, to);
+  }
+  expect_held(kit, from, first, "the source of copies within the device");
+  bp__kit_free(kit, from);
+}
+
+/* Both ends in one buffer, which do not overlap. */
+static void run_same(Kit *kit) {
+  uint8_t held[ROOM];
+  bp__kit_open_device(kit);
+  void *handle = make_filled(kit, held, kit->seed);
+  bp__kit_copy(kit, handle, 10, handle, 500, 300, NULL);
+  memcpy(held + 500, held + 10, 300);
+  bp__kit_copy(kit, handle, 700, handle, 0, 100, NULL);
+  memcpy(held, held + 700, 100);
+  expect_held(kit, handle, held, "a buffer, parts of which were copied within it");
+  bp__kit_free(kit, handle);
+}
+
+#define LARGE ((size_t)1 << 20)
+
+/* The host's memory is written to as soon as the copy has returned. */
+static void run_overwritten(Kit *kit) {
+  uint8_t *sent = g_malloc(LARGE), *work = g_malloc(LARGE), *got = g_malloc0(LARGE);
+  bp__kit_open_device(kit);
+  for (size_t size = 16; size <= LARGE; size *= 16) {
+    void *handle = bp__kit_alloc(kit, size);
+    bp__kit_fill(sent, size, kit->seed + size);
+    memcpy(work, sent, size);
+    bp__kit_upload(kit, work, handle, 0, size, NULL);
+    memset(work, 0xa5, size);
+    bp__kit_download(kit, handle, 0, got, size, NULL);
+    bp__kit_sync(kit, NULL);
+    bp__kit_expect_bytes(got, sent, size, "memory whose source was overwritten after the copy");
+    bp__kit_free(kit, handle);
+  }
+  g_free(sent);
+  g_free(work);
+  g_free(got);
+}
+
+/* The host's memory is gone as soon as the copy has returned: reading it later is a crash. */
+static void run_unmapped(Kit *kit) {
+  uint8_t *sent = g_malloc(LARGE), *got = g_malloc0(LARGE);
+  bp__kit_open_device(kit);
+  bp__kit_fill(sent, LARGE, kit->seed);
+  void *handle = bp__kit_alloc(kit, LARGE);
+  for (int i = 0; i < 4; i++) {
+    void *mapped = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    KIT_TRUE(mapped != MAP_FAILED, "no memory to map");
+    memcpy(mapped, sent, LARGE);
+    bp__kit_upload(kit, mapped, handle, 0, LARGE, NULL);
+    munmap(mapped, LARGE);
+  }
+  bp__kit_download(kit, handle, 0, got, LARGE, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, sent, LARGE, "memory whose source was unmapped after the copy");
+  bp__kit_free(kit, handle);
+  g_free(sent);
+  g_free(got);
+}
+
+/* Each copy of a chain reads what the one before it wrote. */
+static void run_order(Kit *kit) {
+  enum { LENGTH = 32 };
+  const size_t size = 65536;
+  uint8_t *sent = g_malloc(size), *got = g_malloc0(size);
+  void *handles[LENGTH];
+  bp__kit_open_device(kit);
+  for (int i = 0; i < LENGTH; i++)
+    handles[i] = bp__kit_alloc(kit, size);
+  for (int round = 0; round < 4; round++) {
+    bp__kit_fill(sent, size, kit->seed + (uint64_t)round);
+    bp__kit_upload(kit, sent, handles[0], 0, size, NULL);
+    for (int i = 1; i < LENGTH; i++)
+      bp__kit_copy(kit, handles[i - 1], 0, handles[i], 0, size, NULL);
+  }
+  bp__kit_download(kit, handles[LENGTH - 1], 0, got, size, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, sent, size, "the end of a chain of copies in one stream");
+  for (int i = 0; i < LENGTH; i++)
+    bp__kit_free(kit, handles[i]);
+  g_free(sent);
+  g_free(got);
+}
+
+/* Memory is freed while copies from and to it are queued, and asked for anew at once. */
+static void run_freed(Kit *kit) {
+  const size_t size = 262144;
+  uint8_t *sent = g_malloc(size), *other = g_malloc(size), *got = g_malloc0(size);
+  bp__kit_open_device(kit);
+  bp__kit_fill(sent, size, kit->seed);
+  memset(other, 0x5a, size);
+  void *last = bp__kit_alloc(kit, size);
+  for (int i = 0; i < 8; i++) {
+    void *first = bp__kit_alloc(kit, size), *second = bp__kit_alloc(kit, size);
+    bp__kit_upload(kit, sent, first, 0, size, NULL);
+    bp__kit_copy(kit, first, 0, second, 0, size, NULL);
+    bp__kit_copy(kit, second, 0, last, 0, size, NULL);
+    bp__kit_free(kit, first);
+    bp__kit_free(kit, second);
+    void *taken = bp__kit_alloc(kit, size);
+    bp__kit_upload(kit, other, taken, 0, size, NULL);
+    bp__kit_free(kit, taken);
+  }
+  bp__kit_download(kit, last, 0, got, size, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, sent, size, "a copy of memory that was freed while copies were queued");
+  bp__kit_free(kit, last);
+  g_free(sent);
+  g_free(other);
+  g_free(got);
+}
+
+static void run_large(Kit *kit) {
+  bp__kit_open_device(kit);
+  uint64_t total =
+      (uint64_t)bp__kit_int_attr(kit, BP_ATTR_AVAILABLE_GLOBAL_MEMORY, (int64_t)1 << 30);
+  uint64_t most = (uint64_t)bp__kit_int_attr(kit, BP_ATTR_MAX_ALLOCATION, (int64_t)1 << 30);
+  expect_roundtrip(kit, MIN(MIN(total / 4, most), (uint64_t)33 << 20) + 1);
+}
+
+/* Many are queued before one of them is waited for. */
+static void run_many(Kit *kit) {
+  enum { COUNT = 2000, PIECE = 24 };
+  uint8_t sent[PIECE], *expected = g_malloc(COUNT * PIECE), *got = g_malloc0(COUNT * PIECE);
+  bp__kit_open_device(kit);
+  void *handle = bp__kit_alloc(kit, COUNT * PIECE);
+  for (size_t i = 0; i < COUNT; i++) {
+    bp__kit_fill(sent, PIECE, kit->seed + i);
+    memcpy(expected + i * PIECE, sent, PIECE);
+    bp__kit_upload(kit, sent, handle, i * PIECE, PIECE, NULL);
+  }
+  for (size_t i = 0; i < COUNT; i++)
+    bp__kit_download(kit, handle, i * PIECE, got + i * PIECE, PIECE, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, expected, COUNT * PIECE, "many small copies");
+  bp__kit_free(kit, handle);
+  g_free(expected);
+  g_free(got);
+}
+
+/* Between two devices of the kind. */
+static void run_devices(Kit *kit) {
+  int32_t count = 0;
+  const char *why = "";
+  uint8_t sent[ROOM], got[ROOM] = {0};
+  bp__kit_open_device(kit);
+  KIT_OK(kit->api->get_device_count(&count, &why), "get_device_count");
+  if (count < 2)
+    bp__kit_absent("there is no second device");
+  Kit second = *kit;
+  second.device.device_id = kit->device.device_id == 0 ? 1 : 0;
+  void *here = make_filled(kit, sent, kit->seed), *there = bp__kit_alloc(&second, ROOM);
+  BpCopy copy = {here, 0, kit->device, there, 0, second.device, ROOM};
+  KIT_OK(kit->api->copy(&copy, NULL), "a copy to another device");
+  bp__kit_sync(kit, NULL);
+  bp__kit_download(&second, there, 0, got, ROOM, NULL);
+  bp__kit_sync(&second, NULL);
+  bp__kit_expect_bytes(got, sent, ROOM, "what was copied to another device");
+  bp__kit_free(kit, here);
+  bp__kit_free(&second, there);
+}
+
+static const Check checks[] = {
+    {"copy.roundtrip", "bytes sent to the device and fetched are the same, at any size",
+     "memory.alloc", CHECK_CORE, run_roundtrip},
+    {"copy.offsets.upload", "to the device, both offsets count in bytes, and only that is written",
+     "copy.roundtrip", CHECK_CORE, run_offsets_up},
+    {"copy.offsets.download", "to the host, both offsets count in bytes, and only that is written",
+     "copy.roundtrip", CHECK_CORE, run_offsets_down},
+    {"copy.device", "copies within the device, with offsets", "copy.offsets.upload", CHECK_CORE,
+     run_within},
+    {"copy.same-buffer", "copies from one part of a buffer to another", "copy.device", CHECK_CORE,
+     run_same},
+    {"copy.source-overwritten", "the source has been consumed when the copy returns",
+     "copy.roundtrip", CHECK_CORE, run_overwritten},
+    {"copy.source-unmapped", "the source is not read after the copy has returned",
+     "copy.source-overwritten", CHECK_CORE, run_unmapped},
+    {"copy.order", "copies queued on one stream are done in order", "copy.device", CHECK_CORE,
+     run_order},
+    {"copy.freed", "queued copies complete although their memory is freed", "copy.order",
+     CHECK_CORE, run_freed},
+    {"copy.large", "33 MiB at once, or what fits", "copy.roundtrip", CHECK_CORE | CHECK_STRESS,
+     run_large},
+    {"copy.many", "thousands of copies before one is waited for", "copy.roundtrip",
+     CHECK_CORE | CHECK_STRESS, run_many},
+    {"copy.devices", "from one device of the kind to another", "copy.device", CHECK_OPTIONAL,
+     run_devices},
+};
+
+const Section bp__kit_copy_section = {"copy", NEEDS_DEVICE, checks, G_N_ELEMENTS(checks)};

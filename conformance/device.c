@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Section device: the table, the number of devices, attributes and facts. */
+#include <pthread.h>
+#include <string.h>
+
+#include "conformance/kit.h"
+
+/* ---- The table --------------------------------------------------------------------------- */
+
+#define HAS(table, slot)                                                                           \
+  ((table)->struct_size >= offsetof(BpDeviceApi, slot) + sizeof((table)->slot) && (table)->slot)
+
+static void run_table(Kit *kit) {
+  bp__kit_open_table(kit);
+  const BpDeviceApi *own = kit->own;
+  KIT_TRUE(own->struct_size >= offsetof(BpDeviceApi, create_stream),
+           "struct_size is %" G_GUINT64_FORMAT ", which leaves no room for the slots that are not "
+           "optional; it is sizeof(BpDeviceApi)",
+           own->struct_size);
+  KIT_TRUE(own->reserved == 0, "`reserved` is %d and not zero", own->reserved);
+  KIT_TRUE(own->name && strcmp(own->name, kit->kinds[0]) == 0,
+           "the table of device_api.%s says that its name is \"%s\"", kit->kinds[0],
+           own->name ? own->name : "");
+  KIT_TRUE(HAS(own, get_device_count) && HAS(own, get_attr) && HAS(own, alloc_data_space) &&
+               HAS(own, free_data_space) && HAS(own, copy) && HAS(own, stream_sync),
+           "a slot that is not optional is NULL");
+  KIT_TRUE(bp_device_parse(kit->kinds[0], &kit->device) == 0, "the host refuses the table: %s",
+           bp_error_message());
+}
+
+/* Slots that come together are all there, or none is. */
+static void run_groups(Kit *kit) {
+  bp__kit_open_table(kit);
+  const BpDeviceApi *own = kit->own;
+  const struct {
+    const char *name;
+    int there, size;
+  } groups[] = {
+      {"workspace", !!HAS(own, alloc_workspace) + !!HAS(own, free_workspace), 2},
+      {"streams",
+       !!HAS(own, create_stream) + !!HAS(own, free_stream) + !!HAS(own, sync_stream_from_to), 3},
+      {"timers", !!HAS(own, timer_start) + !!HAS(own, timer_stop) + !!HAS(own, timer_read), 3},
+      {"recording",
+       !!HAS(own, record_begin) + !!HAS(own, record_end) + !!HAS(own, record_replay) +
+           !!HAS(own, record_free),
+       4}};
+  for (size_t i = 0; i < G_N_ELEMENTS(groups); i++)
+    KIT_TRUE(groups[i].there == 0 || groups[i].there == groups[i].size,
+             "%d of the %d slots of %s are there; the host ignores them all", groups[i].there,
+             groups[i].size, groups[i].name);
+}
+
+static void run_count(Kit *kit) {
+  bp__kit_open_table(kit);
+  int32_t first = -1;
+  for (int i = 0; i < 3; i++) {
+    int32_t count = -1;
+    const char *why = NULL;
+    KIT_OK(kit->own->get_device_count(&count, &why), "get_device_count");
+    KIT_TRUE(count >= 0, "the number of devices is %d", count);
+    KIT_TRUE(count > 0 || (why && *why), "there are no devices, and *why does not say why");
+    KIT_TRUE(i == 0 || count == first, "there were %d devices and are %d now", first, count);
+    first = count;
+  }
+}
+
+static void run_present(Kit *kit) {
+  int32_t count = 0;
+  const char *why = "";
+  KIT_OK(bp_device_parse(kit->kinds[0], &kit->device), "finding the kind of device");
+  KIT_OK(bp_device_count(kit->device.device_type, &count, &why), "get_device_count");
+  if (count == 0)
+    bp__kit_absent("no device here: %s", why);
+  if (kit->device_index < 0 || kit->device_index >= count)
+    bp__kit_absent("there are %d devices of the kind, and none of index %d", count,
+                   kit->device_index);
+  bp__kit_open_device(kit);
+  KIT_TRUE(bp__kit_int_attr(kit, BP_ATTR_EXIST, 0) == 1,
+           "%s was counted and answers that it does not exist", bp__kit_device_text(kit));
+}
+
+/* ---- Attributes -------------------------------------------------------------------------- */
+
+/* The type of an answer that is not None, by attribute. */
+static const int32_t attr_types[BP_ATTR_COUNT] = {
+    [BP_ATTR_EXIST] = BP_TYPE_BOOL,
+    [BP_ATTR_MAX_THREADS_PER_BLOCK] = BP_TYPE_INT,
+    [BP_ATTR_WARP_SIZE] = BP_TYPE_INT,
+    [BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK] = BP_TYPE_INT,
+    [BP_ATTR_COMPUTE_VERSION] = BP_TYPE_STR,
+    [BP_ATTR_DEVICE_NAME] = BP_TYPE_STR,
+    [BP_ATTR_MAX_CLOCK_RATE] = BP_TYPE_INT,
+    [BP_ATTR_MULTI_PROCESSOR_COUNT] = BP_TYPE_INT,
+    [BP_ATTR_MAX_THREAD_DIMENSIONS] = BP_TYPE_SHAPE,
+    [BP_ATTR_MAX_REGISTERS_PER_BLOCK] = BP_TYPE_INT,
+    [BP_ATTR_GCN_ARCH] = BP_TYPE_STR,
+    [BP_ATTR_API_VERSION] = BP_TYPE_STR,
+    [BP_ATTR_DRIVER_VERSION] = BP_TYPE_STR,
+    [BP_ATTR_L2_CACHE_SIZE] = BP_TYPE_INT,
+    [BP_ATTR_TOTAL_GLOBAL_MEMORY] = BP_TYPE_INT,
+    [BP_ATTR_AVAILABLE_GLOBAL_MEMORY] = BP_TYPE_INT,
+    [BP_ATTR_IMAGE_PITCH_ALIGNMENT] = BP_TYPE_INT,
+    [BP_ATTR_MAX_GRID_DIMENSIONS] = BP_TYPE_SHAPE,
+    [BP_ATTR_MAX_ALLOCATION] = BP_TYPE_INT,
+    [BP_ATTR_DATA_ALIGNMENT] = BP_TYPE_INT,
+    [BP_ATTR_VENDOR] = BP_TYPE_STR,
+    [BP_ATTR_UUID] = BP_TYPE_STR,
+    [BP_ATTR_PCI_ADDRESS] = BP_TYPE_STR,
+    [BP_ATTR_HOST_ACCESSIBLE] = BP_TYPE_BOOL,
+    [BP_ATTR_TARGET] = BP_TYPE_STR,
+    [BP_ATTR_RANK] = BP_TYPE_INT,
+};
+
+static gboolean is_of_type(const BpValue *value, int32_t type) {
+  if (type == BP_TYPE_STR)
+    return value->type_index == BP_TYPE_STR || value->type_index == BP_TYPE_SMALL_STR;
+  return value->type_index == type;
+}
+
+static void check_shape(const char *name, const BpValue *value) {
+  const BpShape *shape = (const BpShape *)(const void *)value->v_obj;
+  KIT_TRUE(shape->size == 3, "%s has %zu extents and not 3", name, shape->size);
+  for (size_t i = 0; i < 3; i++)
+    KIT_TRUE(shape->data[i] > 0, "%s: extent %zu is %" G_GINT64_FORMAT, name, i, shape->data[i]);
+}
+
+static void check_str(const char *name, const BpValue *value) {
+  BpByteArray view = {NULL, 0};
+  KIT_OK(bp_value_view_str(value, &view), name);
+  KIT_TRUE(view.size > 0, "%s is an empty string; what a device has not got is None", name);
+  KIT_TRUE(g_utf8_validate(view.data, (gssize)view.size, NULL), "%s is no UTF-8", name);
+}
+
+static void check_attr(const char *name, int32_t attr, const BpValue *value) {
+  int32_t type = attr_types[attr];
+  if (value->type_index == BP_TYPE_NONE)
+    return;
+  KIT_TRUE(is_of_type(value, type), "%s is a %s; it is to be None or a %s", name,
+           bp_type_name(value->type_index), bp_type_name(type));
+  if (type == BP_TYPE_SHAPE)
+    check_shape(name, value);
+  else if (type == BP_TYPE_STR)
+    check_str(name, value);
+  else if (type == BP_TYPE_BOOL)
+    KIT_TRUE(value->v_int64 == 0 || value->v_int64 == 1, "%s is a bool of value %" G_GINT64_FORMAT,
+             name, value->v_int64);
+  else if (attr != BP_ATTR_RANK && attr != BP_ATTR_AVAILABLE_GLOBAL_MEMORY)
+    KIT_TRUE(value->v_int64 > 0, "%s is %" G_GINT64_FORMAT "; what a device has not got is None",
+             name, value->v_int64);
+}
+
+static void run_attr_types(Kit *kit) {
+  bp__kit_open_device(kit);
+  for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
+    BpValue value = {.type_index = BP_TYPE_NONE};
+    const char *name = bp_device_attr_name(attr);
+    KIT_OK(kit->api->get_attr(kit->device.device_id, attr, &value), name);
+    check_attr(name, attr, &value);
+    bp_value_clear(&value);
+  }
+}
+
+static void run_attr_unknown(Kit *kit) {
+  static const int32_t unknown[] = {-1, 1000, INT32_MAX, INT32_MIN};
+  bp__kit_open_device(kit);
+  for (size_t i = 0; i < G_N_ELEMENTS(unknown); i++) {
+    BpValue value = {.type_index = BP_TYPE_NONE};
+    KIT_OK(kit->api->get_attr(kit->device.device_id, unknown[i], &value),
+           "get_attr of an attribute that is of a later time");
+    KIT_TRUE(value.type_index == BP_TYPE_NONE, "attribute %d, which there is not, is a %s",
+             unknown[i], bp_type_name(value.type_index));
+  }
+}
+
+static void run_attr_limits(Kit *kit) {
+  bp__kit_open_device(kit);
+  int64_t total = bp__kit_int_attr(kit, BP_ATTR_TOTAL_GLOBAL_MEMORY, INT64_MAX);
+  int64_t available = bp__kit_int_attr(kit, BP_ATTR_AVAILABLE_GLOBAL_MEMORY, 0);
+  int64_t largest = bp__kit_int_attr(kit, BP_ATTR_MAX_ALLOCATION, 1);
+  int64_t alignment = bp__kit_int_attr(kit, BP_ATTR_DATA_ALIGNMENT, 1);
+  int64_t rank = bp__kit_int_attr(kit, BP_ATTR_RANK, 0);
+  KIT_TRUE(available >= 0 && available <= total,
+           "%" G_GINT64_FORMAT " bytes are available of %" G_GINT64_FORMAT, available, total);
+  KIT_TRUE(largest <= total,
+           "the largest allocation, %" G_GINT64_FORMAT
+           ", is more than the memory, %" G_GINT64_FORMAT,
+           largest, total);
+  KIT_TRUE((alignment & (alignment - 1)) == 0,
+           "data_alignment, %" G_GINT64_FORMAT ", is no power of two", alignment);
+  KIT_TRUE(rank < 1000, "rank is %" G_GINT64_FORMAT "; 999 is the highest", rank);
+}
+
+static void run_attr_target(Kit *kit) {
+  BpValue value = {.type_index = BP_TYPE_NONE};
+  bp__kit_open_device(kit);
+  KIT_OK(kit->api->get_attr(kit->device.device_id, BP_ATTR_TARGET, &value), "get_attr");
+  if (value.type_index == BP_TYPE_NONE)
+    bp__kit_skip("the device names no target");
+  bp_value_clear(&value);
+  BpTarget *target = bp_target_from_device(kit->device);
+  KIT_TRUE(target, "the target that the device names cannot be used: %s", bp_error_message());
+  KIT_TRUE(bp_target_device_type(target) == kit->device.device_type,
+           "the target that the device names, %s, is for another kind of device",
+           bp_target_kind(target));
+  bp_object_release(target);
+}
+
+/* ---- Threads, facts ---------------------------------------------------------------------- */
+
+static char *describe_attrs(const Kit *kit) {
+  GString *text = g_string_new(NULL);
+  for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
+    BpValue value = {.type_index = BP_TYPE_NONE};
+    BpByteArray view;
+    if (attr == BP_ATTR_AVAILABLE_GLOBAL_MEMORY || attr == BP_ATTR_MAX_CLOCK_RATE)
+      continue;
+    KIT_OK(kit->api->get_attr(kit->device.device_id, attr, &value), "get_attr");
+    if (attr_types[attr] == BP_TYPE_STR && value.type_index != BP_TYPE_NONE) {
+      KIT_OK(bp_value_view_str(&value, &view), "reading a string");
+      g_string_append_len(text, view.data, (gssize)view.size);
+    } else if (value.type_index < BP_TYPE_OBJECT) {
+      g_string_append_printf(text, "%" G_GINT64_FORMAT, value.v_int64);
+    }
+    g_string_append_c(text, '\n');
+    bp_value_clear(&value);
+  }
+  return g_string_free(text, FALSE);
+}
+
+static void *describe_in_thread(void *context) {
+  const Kit *kit = context;
+  KIT_OK(bp_device_set_current(kit->device, NULL), "set_device in another thread");
+  return describe_attrs(kit);
+}
+
+#define THREADS 4
+
+static void run_attr_threads(Kit *kit) {
+  pthread_t threads[THREADS];
+  bp__kit_open_device(kit);
+  char *expected = describe_attrs(kit);
+  for (int i = 0; i < THREADS; i++)
+    KIT_TRUE(pthread_create(&threads[i], NULL, describe_in_thread, kit) == 0, "no thread");
+  for (int i = 0; i < THREADS; i++) {
+    void *text = NULL;
+    pthread_join(threads[i], &text);
+    KIT_TRUE(strcmp(text, expected) == 0, "in one thread the attributes are\n%s\nin another\n%s",
+             expected, (char *)text);
+    g_free(text);
+  }
+  g_free(expected);
+}
+
+typedef struct Visits {
+  int count, most;
+} Visits;
+
+static int32_t visit_fact(void *context, const char *name, const BpValue *value) {
+  Visits *visits = context;
+  KIT_TRUE(name && *name, "a fact has no name");
+  KIT_TRUE(value, "fact %s has no value", name);
+  return ++visits->count == visits->most;
+}
+
+static void run_facts(Kit *kit) {
+  Visits all = {0, -1}, one = {0, 1};
+  bp__kit_open_device(kit);
+  if (!kit->api->visit_facts)
+    bp__kit_skip("the device has no visit_facts");
+  KIT_OK(kit->api->visit_facts(kit->device.device_id, visit_fact, &all), "visit_facts");
+  KIT_OK(kit->api->visit_facts(kit->device.device_id, visit_fact, &one),
+         "visit_facts, whose visitor ended it,");
+  KIT_TRUE(one.count == MIN(all.count, 1), "visit_facts went on when the visitor had ended it");
+}
+
+static const Check checks[] = {
+    {"device.table", "the table has its size, name and every slot that is not optional",
+     "plugin.activate", CHECK_CORE, run_table},
+    {"device.groups", "optional slots that come together are all there or none is", "device.table",
+     CHECK_CORE, run_groups},
+    {"device.count", "the number of devices is given, and why there is none", "device.table",
+     CHECK_CORE, run_count},
+    {"device.present", "there is a device, which says that it exists", "device.count", CHECK_CORE,
+     run_present},
+    {"device.attributes.types", "every attribute is None or of its type, and of a possible value",
+     "device.present", CHECK_CORE, run_attr_types},
+    {"device.attributes.unknown", "attributes of a later time are None", "device.present",
+     CHECK_CORE, run_attr_unknown},
+    {"device.attributes.limits", "sizes, alignment and rank are consistent",
+     "device.attributes.types", CHECK_CORE, run_attr_limits},
+    {"device.attributes.target", "the target that the device names can be used for it",
+     "device.attributes.types", CHECK_OPTIONAL, run_attr_target},
+    {"device.attributes.threads", "attributes are the same in every thread, at once too",
+     "device.attributes.types", CHECK_CORE, run_attr_threads},
+    {"device.facts", "facts have names and values, and the visitor can end the visit",
+     "device.present", CHECK_OPTIONAL, run_facts},
+};
+
+const Section bp__kit_device_section = {"device", NEEDS_DEVICE, checks, G_N_ELEMENTS(checks)};

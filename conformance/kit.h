@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the conformance kit: what a check is, and what checks have to work with.
+ *
+ * A check is a function that returns if what it shows holds, and else ends in bp__kit_fail. It runs
+ * in a child process that lives until a check fails: nothing needs to be cleaned up on failure, a
+ * crash is a failure, and so is taking longer than the deadline. */
+#ifndef BACKPLANE_CONFORMANCE_KIT_H
+#define BACKPLANE_CONFORMANCE_KIT_H
+
+#include <backplane/compiler/ir.h>
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/module.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <backplane/target.h>
+#include <glib.h>
+
+/* ---- Checks ------------------------------------------------------------------------------ */
+
+#define CHECK_CORE        1u  /* every plugin passes it: it cannot be declined */
+#define CHECK_OPTIONAL    2u  /* of something that a device may lack */
+#define CHECK_STRESS      4u  /* much work, memory or many threads */
+#define CHECK_FAULT       8u  /* behaviour when something is wrong */
+#define CHECK_PERFORMANCE 16u /* not absurdly slow, in comparison with itself */
+
+/* What the checks of a section need of a plugin. */
+#define NEEDS_DEVICE 1u /* it provides a kind of device */
+#define NEEDS_TARGET 2u /* it provides a target kind */
+
+typedef struct Kit Kit;
+
+typedef struct Check {
+  const char *name;  /* "copy.offsets"; permanent */
+  const char *shows; /* what holds if it passes, one line */
+  const char
+      *after;    /* names of the checks that it builds on, space-separated: all come before it */
+  unsigned tags; /* CHECK_CORE or CHECK_OPTIONAL, and others */
+  void (*run)(Kit *kit);
+} Check;
+
+typedef struct Section {
+  const char *name;
+  unsigned needs; /* NEEDS_* */
+  const Check *checks;
+  size_t num_checks;
+} Section;
+
+/* All sections, in an order in which nothing depends on what comes later. */
+extern const Section *const bp__kit_sections[];
+extern const size_t bp__kit_num_sections;
+
+extern const Section bp__kit_plugin_section, bp__kit_device_section, bp__kit_memory_section,
+    bp__kit_copy_section, bp__kit_used_memory_section, bp__kit_fault_section;
+
+/* ---- How a check ends -------------------------------------------------------------------- */
+
+/* The check failed, for this reason. Any thread. */
+void bp__kit_fail(const char *format, ...) G_GNUC_NORETURN G_GNUC_PRINTF(1, 2);
+/* The plugin declares not to support what the check is about. A core check that says so fails. Only
+ * in the check's own thread, before it has made anything. */
+void bp__kit_skip(const char *format, ...) G_GNUC_NORETURN G_GNUC_PRINTF(1, 2);
+/* What the check needs is not on this machine: a device, a second one. */
+void bp__kit_absent(const char *format, ...) G_GNUC_NORETURN G_GNUC_PRINTF(1, 2);
+/* Passes if the process now ends cleanly, by exit(). */
+void bp__kit_exit(void) G_GNUC_NORETURN;
+
+/* The condition holds, or the check fails with the message. */
+#define KIT_TRUE(condition, ...)                                                                   \
+  do {                                                                                             \
+    if (!(condition))                                                                              \
+      bp__kit_fail(__VA_ARGS__);                                                                   \
+  } while (0)
+
+/* A call, which is named by `what`, returns 0, or the check fails with its error. */
+#define KIT_OK(call, what) bp__kit_expect_ok((call) == 0, what)
+void bp__kit_expect_ok(int ok, const char *what);
+
+/* A call returns -1 with an error of this kind (NULL: any), which is cleared. */
+#define KIT_REFUSED(call, kind, what) bp__kit_expect_refused((call), kind, what)
+void bp__kit_expect_refused(int rc, const char *kind, const char *what);
+
+/* ---- What checks work with --------------------------------------------------------------- */
+
+struct Kit {
+  const char *subject; /* name or path as given */
+  uint64_t seed;
+  int32_t device_index;
+  const char *target_option; /* NULL: the device's own */
+
+  /* Filled in when the child starts. */
+  const BpPluginInfo *info; /* NULL: no such plugin */
+  char *activation_error;   /* NULL: it is active */
+  char **kinds;             /* of devices; empty if it provides none */
+  char **targets;           /* target kinds */
+
+  /* Filled in by bp__kit_open_device. */
+  const BpDeviceApi *own; /* the plugin's table itself */
+  const BpDeviceApi *api; /* the host's copy: what is absent is NULL there */
+  BpDevice device;
+};
+
+/* Finds the plugin's table for its first kind of device. Fails the check if there is none. */
+void bp__kit_open_table(Kit *kit);
+/* The same, and the device that is checked, which becomes current. */
+void bp__kit_open_device(Kit *kit);
+/* The device's text, as "opencl:0"; static. */
+const char *bp__kit_device_text(const Kit *kit);
+/* Reads an attribute of type int; `otherwise` if it is None. */
+int64_t bp__kit_int_attr(const Kit *kit, int32_t attr, int64_t otherwise);
+
+/* The next number of a sequence that the seed determines. */
+uint64_t bp__kit_random(uint64_t *state);
+/* Fills memory with bytes that depend on the seed and on where they are. */
+void bp__kit_fill(void *data, size_t size, uint64_t seed);
+
+#define KIT_HOST ((BpDevice){BP_DEVICE_CPU, 0})
+#define KIT_BYTE ((BpDataType){BP_DTYPE_UINT, 8, 1})
+
+/* Data space of the device; it lives until bp__kit_free. */
+void *bp__kit_alloc(const Kit *kit, uint64_t size);
+void bp__kit_free(const Kit *kit, void *handle);
+/* Copies, queued on the stream. */
+void bp__kit_upload(const Kit *kit, const void *from, void *to, uint64_t offset, uint64_t size,
+                    void *stream);
+void bp__kit_download(const Kit *kit, const void *from, uint64_t offset, void *to, uint64_t size,
+                      void *stream);
+void bp__kit_copy(const Kit *kit, const void *from, uint64_t from_offset, void *to,
+                  uint64_t to_offset, uint64_t size, void *stream);
+void bp__kit_sync(const Kit *kit, void *stream);
+/* `size` bytes at the offset are those of bp__kit_fill(seed), whose first is at `from`. */
+void bp__kit_expect_bytes(const void *got, const void *expected, size_t size, const char *what);
+
+#endif

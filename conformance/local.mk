@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+# The conformance kit: a static library, for the command and for programs with plugins linked in.
+
+lib_LTLIBRARIES += libbackplane-conformance.la
+libbackplane_conformance_la_SOURCES = conformance/run.h conformance/kit.h \
+	conformance/main.c conformance/plan.c conformance/child.c conformance/report.c \
+	conformance/kit.c conformance/sections.c \
+	conformance/plugin.c conformance/device.c conformance/memory.c conformance/copy.c \
+	conformance/fault.c
+libbackplane_conformance_la_LDFLAGS = -static

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kit's command line. */
+#include <errno.h>
+#include <string.h>
+
+#include <backplane/conformance/conformance.h>
+
+#include "conformance/run.h"
+
+typedef struct Options {
+  gboolean list;
+  char **only, **skip;
+  char *expect_fail;
+  gint64 seed;
+  int device;
+  char *target;
+  char *format;
+  char *output;
+  int timeout;
+  char **plugins;
+} Options;
+
+static void clear_options(Options *options) {
+  g_strfreev(options->only);
+  g_strfreev(options->skip);
+  g_strfreev(options->plugins);
+  g_free(options->expect_fail);
+  g_free(options->target);
+  g_free(options->format);
+  g_free(options->output);
+}
+
+static const char details[] =
+    "PLUGIN is a plugin's name or, with a '/' or a '.', its file. The checks run in processes of\n"
+    "their own; one that fails blocks those that build on it, so the first failure is the one to\n"
+    "look at. docs/conformance.md says what each shows.\n\n"
+    "WHAT is a check's name or a glob of names, a section (copy) or a tag (core, optional, "
+    "stress,\n"
+    "fault, performance).\n\n"
+    "Exit status: 0 the plugin conforms; 1 a check failed, or passed against expectation; 2 the\n"
+    "command line is wrong; 3 nothing failed, but core checks were left out or need what is not "
+    "here.";
+
+static int parse(Options *options, int *argc, char ***argv) {
+  const GOptionEntry entries[] = {
+      {"list", 0, 0, G_OPTION_ARG_NONE, &options->list, "list the checks and run none", NULL},
+      {"only", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->only,
+       "run these, and what they build on; may be repeated", "WHAT"},
+      {"skip", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->skip, "leave these out", "WHAT"},
+      {"expect-fail", 0, 0, G_OPTION_ARG_FILENAME, &options->expect_fail,
+       "names of checks that are known to fail, one a line", "FILE"},
+      {"seed", 0, 0, G_OPTION_ARG_INT64, &options->seed, "of everything random (1)", "NUMBER"},
+      {"device", 0, 0, G_OPTION_ARG_INT, &options->device, "the device to check (0)", "INDEX"},
+      {"target", 0, 0, G_OPTION_ARG_STRING, &options->target,
+       "generate code for this target, not what the device says", "TARGET"},
+      {"format", 0, 0, G_OPTION_ARG_STRING, &options->format, "text (the default), tap or junit",
+       "FORMAT"},
+      {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output, "write the report there", "FILE"},
+      {"timeout", 0, 0, G_OPTION_ARG_INT, &options->timeout, "seconds that a check may take (300)",
+       "SECONDS"},
+      {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->plugins, NULL, NULL},
+      {NULL, 0, 0, 0, NULL, NULL, NULL}};
+  GOptionContext *context = g_option_context_new("PLUGIN");
+  GError *error = NULL;
+  g_option_context_set_summary(context, "Checks that a plugin keeps to the ABI.");
+  g_option_context_set_description(context, details);
+  g_option_context_add_main_entries(context, entries, NULL);
+  gboolean ok = g_option_context_parse(context, argc, argv, &error);
+  if (!ok) {
+    bp_error_raise(BP_ERROR_VALUE, "%s", error->message);
+    g_error_free(error);
+  }
+  g_option_context_free(context);
+  return ok ? 0 : -1;
+}
+
+static int check_options(const Options *options) {
+  if (options->timeout < 1)
+    return bp_error_raise(BP_ERROR_VALUE, "a check takes at least a second, not %d",
+                          options->timeout);
+  if (options->list)
+    return 0;
+  if (!options->plugins || !options->plugins[0] || options->plugins[1])
+    return bp_error_raise(BP_ERROR_VALUE, "one plugin is checked: its name or its file");
+  return 0;
+}
+
+/* A file is told from a name by its '/', which a bare FILE.so has to be given. */
+static char *make_subject(const char *plugin) {
+  gboolean is_bare_file = !strchr(plugin, '/') && strchr(plugin, '.');
+  return is_bare_file ? g_strconcat("./", plugin, NULL) : g_strdup(plugin);
+}
+
+static int run_to(Run *run, const char *format, FILE *out) {
+  if (bp__run_identify(run))
+    return -1;
+  run->report = bp__report_begin(run, format, out);
+  if (!run->report)
+    return -1;
+  int rc = bp__run_checks(run);
+  bp__report_finish(run, run->report);
+  return rc;
+}
+
+static int close_output(FILE *out, const char *path) {
+  gboolean is_written = fflush(out) == 0 && !ferror(out);
+  if (path && fclose(out) != 0)
+    is_written = FALSE;
+  return is_written
+             ? 0
+             : bp_error_raise(BP_ERROR_IO, "%s: %s", path ? path : "the output", g_strerror(errno));
+}
+
+static int run_checks(Run *run, const Options *options) {
+  FILE *out = options->output ? fopen(options->output, "we") : stdout;
+  if (!out)
+    return bp_error_raise(BP_ERROR_IO, "%s: %s", options->output, g_strerror(errno));
+  char *subject = make_subject(options->plugins[0]);
+  run->kit = (Kit){.subject = subject,
+                   .seed = (uint64_t)options->seed,
+                   .device_index = options->device,
+                   .target_option = options->target};
+  run->timeout = options->timeout;
+  int rc = run_to(run, options->format ? options->format : "text", out);
+  if (close_output(out, options->output))
+    rc = -1;
+  g_free(subject);
+  return rc;
+}
+
+static int run_options(Run *run, const Options *options) {
+  if (check_options(options) || bp__run_select(run, options->only, options->skip) ||
+      (options->expect_fail && bp__run_expect(run, options->expect_fail)))
+    return -1;
+  if (!options->list)
+    return run_checks(run, options);
+  bp__report_list(run, stdout);
+  return 0;
+}
+
+int bp_conformance_main(int argc, char **argv) {
+  Options options = {.seed = 1, .timeout = 300};
+  Run run = {0};
+  bp__run_create(&run);
+  int rc = parse(&options, &argc, &argv) || run_options(&run, &options) ? -1 : 0;
+  int status = rc || options.list ? BP_CONFORMANCE_OK : bp__run_status(&run);
+  if (rc) {
+    fprintf(stderr, "%s: %s\n", g_get_prgname(), bp_error_message());
+    bp_error_clear();
+    status = BP_CONFORMANCE_USAGE;
+  }
+  bp__run_clear(&run);
+  clear_options(&options);
+  return status;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Section memory: data space, its alignment and scopes, exhaustion, workspace. */
+#include <string.h>
+
+#include "conformance/kit.h"
+
+static int32_t alloc(const Kit *kit, uint64_t size, uint64_t alignment, const char *scope,
+                     void **handle) {
+  return kit->api->alloc_data_space(kit->device.device_id, size, alignment, KIT_BYTE, scope,
+                                    handle);
+}
+
+static void expect_distinct(void *const *handles, size_t count) {
+  GHashTable *seen = g_hash_table_new(NULL, NULL);
+  for (size_t i = 0; i < count; i++)
+    KIT_TRUE(g_hash_table_add(seen, handles[i]), "two data spaces have the handle %p", handles[i]);
+  g_hash_table_unref(seen);
+}
+
+static void run_alloc(Kit *kit) {
+  static const uint64_t sizes[] = {1, 3, 64, 4097, 1u << 20};
+  void *handles[G_N_ELEMENTS(sizes)];
+  bp__kit_open_device(kit);
+  for (int round = 0; round < 2; round++) {
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++)
+      handles[i] = bp__kit_alloc(kit, sizes[i]);
+    expect_distinct(handles, G_N_ELEMENTS(sizes));
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++)
+      bp__kit_free(kit, handles[i]);
+  }
+}
+
+static void run_zero(Kit *kit) {
+  void *handles[2];
+  bp__kit_open_device(kit);
+  for (int i = 0; i < 2; i++)
+    handles[i] = bp__kit_alloc(kit, 0);
+  expect_distinct(handles, 2);
+  for (int i = 0; i < 2; i++)
+    bp__kit_free(kit, handles[i]);
+}
+
+static void run_alignment(Kit *kit) {
+  bp__kit_open_device(kit);
+  gboolean is_address = bp__kit_int_attr(kit, BP_ATTR_HOST_ACCESSIBLE, 0) != 0;
+  for (uint64_t alignment = 1; alignment <= 4096; alignment *= 2) {
+    void *handle = NULL;
+    KIT_OK(alloc(kit, 100, alignment, NULL, &handle), "alloc_data_space");
+    KIT_TRUE(!is_address || (uintptr_t)handle % alignment == 0,
+             "the address %p was to be aligned to %" G_GUINT64_FORMAT, handle, alignment);
+    bp__kit_free(kit, handle);
+  }
+}
+
+static void run_scope(Kit *kit) {
+  void *handle = NULL;
+  bp__kit_open_device(kit);
+  KIT_OK(alloc(kit, 64, 64, "global", &handle), "alloc_data_space in scope \"global\"");
+  bp__kit_free(kit, handle);
+  KIT_REFUSED(alloc(kit, 64, 64, "no such scope", &handle), NULL,
+              "alloc_data_space in a scope that there is not");
+}
+
+static void run_hints(Kit *kit) {
+  static const BpDataType hints[] = {
+      {BP_DTYPE_INT, 8, 1},    {BP_DTYPE_INT, 64, 1},     {BP_DTYPE_UINT, 32, 4},
+      {BP_DTYPE_FLOAT, 16, 1}, {BP_DTYPE_FLOAT, 64, 2},   {BP_DTYPE_BFLOAT, 16, 1},
+      {BP_DTYPE_BOOL, 8, 1},   {BP_DTYPE_COMPLEX, 64, 1}, {BP_DTYPE_HANDLE, 64, 1}};
+  bp__kit_open_device(kit);
+  for (size_t i = 0; i < G_N_ELEMENTS(hints); i++) {
+    char what[80], dtype[32];
+    void *handle = NULL;
+    bp_dtype_format(hints[i], dtype);
+    g_snprintf(what, sizeof what, "alloc_data_space with the hint %s", dtype);
+    KIT_OK(kit->api->alloc_data_space(kit->device.device_id, 256, 64, hints[i], NULL, &handle),
+           what);
+    bp__kit_free(kit, handle);
+  }
+}
+
+/* What was written comes back. */
+static void expect_usable(const Kit *kit, const char *when) {
+  uint8_t sent[256], got[256] = {0};
+  bp__kit_fill(sent, sizeof sent, kit->seed);
+  void *handle = bp__kit_alloc(kit, sizeof sent);
+  bp__kit_upload(kit, sent, handle, 0, sizeof sent, NULL);
+  bp__kit_download(kit, handle, 0, got, sizeof got, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, sent, sizeof sent, when);
+  bp__kit_free(kit, handle);
+}
+
+/* More than any machine has, which a size computed in 32 bits or with an overflow would hide. */
+static void run_exhaustion(Kit *kit) {
+  static const uint64_t sizes[] = {UINT64_C(1) << 60, UINT64_C(1) << 62, UINT64_MAX / 2,
+                                   UINT64_MAX - 63, UINT64_MAX};
+  bp__kit_open_device(kit);
+  for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+    void *handle = NULL;
+    char what[80];
+    g_snprintf(what, sizeof what, "alloc_data_space of %" G_GUINT64_FORMAT " bytes", sizes[i]);
+    KIT_REFUSED(alloc(kit, sizes[i], 64, NULL, &handle), BP_ERROR_MEMORY, what);
+  }
+  expect_usable(kit, "after memory was exhausted");
+}
+
+#define MOST_CHUNKS 64
+
+/* Until the device refuses; what it gave is freed again and can be had again. */
+static void run_fill(Kit *kit) {
+  void *handles[MOST_CHUNKS];
+  bp__kit_open_device(kit);
+  int64_t total = bp__kit_int_attr(kit, BP_ATTR_TOTAL_GLOBAL_MEMORY, 0);
+  if (total == 0 || total > (int64_t)4 << 30)
+    bp__kit_skip("the device has more than 4 GiB of memory, or does not say how much");
+  uint64_t chunk = (uint64_t)total / 16;
+  size_t given[2] = {0, 0};
+  for (int round = 0; round < 2; round++) {
+    size_t count = 0;
+    while (count < MOST_CHUNKS && alloc(kit, chunk, 64, NULL, &handles[count]) == 0)
+      count++;
+    KIT_TRUE(count < MOST_CHUNKS, "the device gave four times the memory that it says it has");
+    KIT_TRUE(bp_error_is(BP_ERROR_MEMORY), "exhaustion raised \"%s\": %s", bp_error_kind(),
+             bp_error_message());
+    bp_error_clear();
+    KIT_TRUE(count > 0, "not a sixteenth of the memory can be had");
+    given[round] = count;
+    while (count > 0)
+      bp__kit_free(kit, handles[--count]);
+    expect_usable(kit, "after memory was exhausted and freed");
+  }
+  KIT_TRUE(given[0] == given[1],
+           "%zu chunks were to be had at first, and %zu once these were freed", given[0], given[1]);
+}
+
+/* What is freed can be had again: twice the memory is allocated in all. */
+static void run_free(Kit *kit) {
+  const uint64_t most = (uint64_t)64 << 20;
+  bp__kit_open_device(kit);
+  uint64_t total = (uint64_t)bp__kit_int_attr(kit, BP_ATTR_TOTAL_GLOBAL_MEMORY, (int64_t)most);
+  uint64_t chunk = MIN(total / 8, most);
+  int rounds = (int)MIN(total * 2 / chunk + 1, 256);
+  for (int i = 0; i < rounds; i++)
+    bp__kit_free(kit, bp__kit_alloc(kit, chunk));
+  expect_usable(kit, "after much was allocated and freed");
+}
+
+#define MANY 512
+
+/* Each space keeps what was written to it while others come and go. */
+static void run_many(Kit *kit) {
+  void *handles[MANY];
+  uint8_t sent[96], got[96];
+  bp__kit_open_device(kit);
+  for (size_t i = 0; i < MANY; i++) {
+    handles[i] = bp__kit_alloc(kit, sizeof sent);
+    bp__kit_fill(sent, sizeof sent, kit->seed + i);
+    bp__kit_upload(kit, sent, handles[i], 0, sizeof sent, NULL);
+  }
+  expect_distinct(handles, MANY);
+  for (size_t i = 0; i < MANY; i += 2)
+    bp__kit_free(kit, handles[i]);
+  for (size_t i = 1; i < MANY; i += 2) {
+    memset(got, 0, sizeof got);
+    bp__kit_fill(sent, sizeof sent, kit->seed + i);
+    bp__kit_download(kit, handles[i], 0, got, sizeof got, NULL);
+    bp__kit_sync(kit, NULL);
+    bp__kit_expect_bytes(got, sent, sizeof sent, "one of many data spaces");
+    bp__kit_free(kit, handles[i]);
+  }
+}
+
+/* ---- Workspace --------------------------------------------------------------------------- */
+
+/* From the plugin's own pool or, where it has none, the host's. */
+static void run_workspace(Kit *kit) {
+  enum { COUNT = 4 };
+  void *handles[COUNT];
+  uint8_t sent[1000], got[1000];
+  bp__kit_open_device(kit);
+  for (int round = 0; round < 3; round++) {
+    for (size_t i = 0; i < COUNT; i++) {
+      KIT_OK(bp_workspace_alloc(kit->device, sizeof sent + 100 * i, KIT_BYTE, &handles[i]),
+             "alloc_workspace");
+      bp__kit_fill(sent, sizeof sent, kit->seed + i);
+      bp__kit_upload(kit, sent, handles[i], 0, sizeof sent, NULL);
+    }
+    expect_distinct(handles, COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+      memset(got, 0, sizeof got);
+      bp__kit_fill(sent, sizeof sent, kit->seed + i);
+      bp__kit_download(kit, handles[i], 0, got, sizeof got, NULL);
+      bp__kit_sync(kit, NULL);
+      bp__kit_expect_bytes(got, sent, sizeof sent, "workspace");
+    }
+    static const size_t order[COUNT] = {1, 3, 0, 2};
+    for (size_t i = 0; i < COUNT; i++)
+      KIT_OK(bp_workspace_free(kit->device, handles[order[i]]), "free_workspace");
+  }
+}
+
+static const Check checks[] = {
+    {"memory.alloc", "data space of various sizes is given, under distinct handles, and freed",
+     "device.present", CHECK_CORE, run_alloc},
+    {"memory.zero", "data space of no bytes has a valid handle of its own", "memory.alloc",
+     CHECK_CORE, run_zero},
+    {"memory.alignment", "any alignment up to a page is given, and kept where it can be seen",
+     "memory.alloc", CHECK_CORE, run_alignment},
+    {"memory.scope", "the scope \"global\" is there, and an unknown one is an error",
+     "memory.alloc", CHECK_CORE, run_scope},
+    {"memory.hints", "a hint of any element type is let pass", "memory.alloc", CHECK_CORE,
+     run_hints},
+};
+
+static const Check used_checks[] = {
+    {"memory.exhaustion", "more than there can be is a MemoryError, and the device stays usable",
+     "memory.alloc copy.roundtrip", CHECK_CORE | CHECK_FAULT, run_exhaustion},
+    {"memory.free", "memory that was freed can be had again", "memory.alloc copy.roundtrip",
+     CHECK_CORE, run_free},
+    {"memory.fill", "memory can be used up: a MemoryError, and all is to be had again once freed",
+     "memory.exhaustion memory.free", CHECK_OPTIONAL | CHECK_FAULT | CHECK_STRESS, run_fill},
+    {"memory.many", "many data spaces at once do not overlap", "memory.alloc copy.roundtrip",
+     CHECK_CORE | CHECK_STRESS, run_many},
+    {"memory.workspace", "workspace holds what is written, and is freed in any order",
+     "memory.alloc copy.roundtrip", CHECK_CORE, run_workspace},
+};
+
+const Section bp__kit_memory_section = {"memory", NEEDS_DEVICE, checks, G_N_ELEMENTS(checks)};
+const Section bp__kit_used_memory_section = {"memory", NEEDS_DEVICE, used_checks,
+                                             G_N_ELEMENTS(used_checks)};

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside the conformance kit: a run, its results, and what is made of them. */
+#ifndef BACKPLANE_CONFORMANCE_RUN_H
+#define BACKPLANE_CONFORMANCE_RUN_H
+
+#include <stdio.h>
+
+#include "conformance/kit.h"
+
+typedef enum Outcome {
+  OUTCOME_PENDING,
+  OUTCOME_PASSED,
+  OUTCOME_FAILED,
+  OUTCOME_BLOCKED, /* what it builds on failed */
+  OUTCOME_SKIPPED, /* declared not to be supported, or not what this plugin is */
+  OUTCOME_ABSENT,  /* this machine has not got what it takes */
+  OUTCOME_LEFT_OUT /* by the options */
+} Outcome;
+
+/* One check of a run. */
+typedef struct Result {
+  const Section *section;
+  const Check *check;
+  Outcome outcome;
+  gboolean is_expected_to_fail;
+  char *text; /* why it did not pass, or NULL */
+  double seconds;
+} Result;
+
+/* A fact for the report's head. */
+typedef struct Fact {
+  char *name;
+  char *value;
+} Fact;
+
+typedef struct Report Report;
+
+typedef struct Run {
+  Kit kit;
+  int timeout;     /* seconds for one check */
+  GArray *results; /* of Result, in the order of the sections */
+  GArray *facts;   /* of Fact */
+  Report *report;  /* NULL before the facts are known */
+} Run;
+
+/* ---- child.c: checks in processes of their own ------------------------------------------- */
+
+/* Finds the facts of the report's head. A plugin that crashes meanwhile has fewer. */
+int bp__run_identify(Run *run);
+/* Runs all pending checks, and says of each how it ended. -1 with an error if no process can be
+ * made. */
+int bp__run_checks(Run *run);
+
+/* ---- plan.c: what runs, and what its results mean ---------------------------------------- */
+
+/* Makes a result for each check of every section. */
+void bp__run_create(Run *run);
+void bp__run_clear(Run *run);
+/* Leaves out what the patterns do not select: each is a tag or a glob of names, `only` NULL is all.
+ * What a selected check builds on is selected too. -1 with an error if a pattern fits nothing. */
+int bp__run_select(Run *run, char *const *only, char *const *skip);
+/* Reads names or globs of checks that are expected to fail, one a line, '#' starting a comment. A
+ * core check cannot be among them. */
+int bp__run_expect(Run *run, const char *path);
+/* Settles a pending check whose outcome follows from those it builds on. Whether it did. */
+gboolean bp__run_settle(const Run *run, Result *result);
+/* The first tag's name is "core". NULL beyond the last. */
+const char *bp__tag_name(unsigned index);
+/* The exit status, BP_CONFORMANCE_*. */
+int bp__run_status(const Run *run);
+
+/* ---- report.c ---------------------------------------------------------------------------- */
+
+/* Begins a report in `format`: "text", "tap" or "junit". The run's facts are complete. NULL with an
+ * error: there is no such format. */
+Report *bp__report_begin(const Run *run, const char *format, FILE *out);
+/* Reports what has been settled since, as far as all before it has. */
+void bp__report_progress(const Run *run, Report *report);
+/* Ends and frees the report. */
+void bp__report_finish(const Run *run, Report *report);
+/* --list: every check with its tags and what it shows. */
+void bp__report_list(const Run *run, FILE *out);
+
+#endif

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests of: the conformance kit, and of our plugins with it.
+test_scripts += tests/conformance/test-cpu.sh
+EXTRA_DIST += tests/conformance/test-cpu.sh
+test_scripts += tests/conformance/test-cpu-llvm.sh
+EXTRA_DIST += tests/conformance/test-cpu-llvm.sh
+test_scripts += tests/conformance/test-opencl.sh
+EXTRA_DIST += tests/conformance/test-opencl.sh
+test_scripts += tests/conformance/test-vulkan.sh
+EXTRA_DIST += tests/conformance/test-vulkan.sh
+test_scripts += tests/conformance/test-cuda.sh
+EXTRA_DIST += tests/conformance/test-cuda.sh
+test_scripts += tests/conformance/test-simdev.sh
+EXTRA_DIST += tests/conformance/test-simdev.sh
+EXTRA_DIST += tests/conformance/conforms.sh

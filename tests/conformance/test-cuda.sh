@@ -1,0 +1,10 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The plugin cuda passes the conformance kit, in the simulation of NVIDIA's driver.
+set -u
+. "$top_srcdir/tests/conformance/conforms.sh"
+if [ -z "${BP_TEST_GPU:-}" ]; then
+  export BACKPLANE_CUDA_LIBRARY=$top_builddir/tests/mock/.libs/fakecuda.so
+  export BACKPLANE_NVRTC_LIBRARY=$top_builddir/tests/mock/.libs/fakenvrtc.so
+fi
+conforms cuda
