@@ -109,8 +109,14 @@ static const BpIntrinsic intrinsics[] = {
     {"prefetch", 1, BP__INTRINSIC_PREFETCH, NULL, NULL},
 };
 
+#define NUM_INTRINSICS (sizeof intrinsics / sizeof *intrinsics)
+
+const char *bp_ir_intrinsic_name(int32_t index) {
+  return index >= 0 && (size_t)index < NUM_INTRINSICS ? intrinsics[index].name : NULL;
+}
+
 const BpIntrinsic *bp__intrinsic_find(const char *name) {
-  for (size_t i = 0; i < sizeof intrinsics / sizeof *intrinsics; i++)
+  for (size_t i = 0; i < NUM_INTRINSICS; i++)
     if (!strcmp(intrinsics[i].name, name))
       return &intrinsics[i];
   return NULL;

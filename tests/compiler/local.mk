@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: compiler.
 test_programs += tests/compiler/test-ir-build
+test_programs += tests/compiler/test-ir-constructs
+tests_compiler_test_ir_constructs_LDADD = $(LDADD) -lm
 test_programs += tests/compiler/test-ir-interpret
 tests_compiler_test_ir_interpret_LDADD = $(LDADD) -lm
 test_programs += tests/compiler/test-ir-legalize

@@ -24,6 +24,9 @@ BP_API int bp_ir_module_add(BpIrModule *module, const BpIrNode *function);
 BP_API const BpIrNode *bp_ir_module_find(const BpIrModule *module, const char *name);
 /* The reading accessors, as generators get them. Static. */
 BP_API const BpIrTable *bp_ir_table(void);
+/* The name of an intrinsic by its number, from 0; static. NULL: there are no more. Numbers may
+ * change from version to version. */
+BP_API const char *bp_ir_intrinsic_name(int32_t index);
 
 /* The general maker: operands are copied, text too (NULL: ""). Types and counts are checked by the
  * verifier, not here. */
