@@ -113,7 +113,7 @@ int cmd_bench(int argc, char **argv) {
                     "Measures the latency of a model: min, median and 90th percentile in "
                     "milliseconds.",
                     "Inputs that are not given are filled with seeded random numbers.")) {
-    if (model_options_explain(&options))
+    if (explain_preferences(options.device))
       status = EXIT_OK;
     else if (argc != 2)
       command_usage_error("bench takes one model");

@@ -12,11 +12,31 @@ static const char *const severity_names[] = {"ok", "note", "warning", "error"};
 
 /* Which device a program would get that asks for none. */
 typedef struct Choice {
-  char device[64]; /* "" if none */
-  char *report;    /* what was passed over; or why there is none */
+  char device[64];    /* "" if none */
+  char *report;       /* what was passed over; or why there is none */
+  const char *remedy; /* if there is none */
 } Choice;
 
-static void choose(Choice *choice) {
+static const BpPluginReason *find_reason(const char *code) {
+  const BpPluginReason *reason;
+  for (size_t i = 0; (reason = bp_plugin_reason(i)) && strcmp(reason->code, code) != 0; i++) {
+  }
+  return reason;
+}
+
+/* What to do where no device fits. */
+static const char *choice_remedy(const BpPluginList *list) {
+  if (bp_plugin_list_size(list) == 0)
+    return "install a backend, each a package of its own as backplane-plugin-cpu, or name a folder "
+           "that holds plugins in BACKPLANE_PLUGIN_PATH";
+  char *preferences = bp_device_preferences();
+  gboolean is_asked_for = !preferences || *preferences;
+  bp_str_free(preferences);
+  return is_asked_for ? find_reason("selection-failed")->remedy
+                      : "do what is said above of the plugins";
+}
+
+static void choose(Choice *choice, const BpPluginList *list) {
   BpDevice device;
   char *report = NULL;
   if (bp_device_select(NULL, &device, &report) == 0) {
@@ -27,13 +47,7 @@ static void choose(Choice *choice) {
   }
   choice->report = g_strdup(bp_error_message());
   bp_error_clear();
-}
-
-static const BpPluginReason *find_reason(const char *code) {
-  const BpPluginReason *reason;
-  for (size_t i = 0; (reason = bp_plugin_reason(i)) && strcmp(reason->code, code) != 0; i++) {
-  }
-  return reason;
+  choice->remedy = choice_remedy(list);
 }
 
 /* ---- Selection --------------------------------------------------------------------------- */
@@ -124,12 +138,11 @@ static void print_finding(const BpPluginFinding *finding) {
 }
 
 static void print_choice(const Choice *choice) {
-  const BpPluginReason *failed = find_reason("selection-failed");
   if (*choice->device)
     printf("A program that asks for no device gets %s.%s%s\n", choice->device,
            *choice->report ? " Passed over: " : "", choice->report);
   else
-    printf("%s: %s\n-> %s\n", failed->code, choice->report, failed->remedy);
+    printf("selection-failed: %s\n-> %s\n", choice->report, choice->remedy);
 }
 
 static void print_text(const GArray *findings, const Choice *choice) {
@@ -141,13 +154,10 @@ static void print_text(const GArray *findings, const Choice *choice) {
     last = finding->path;
     print_finding(finding);
   }
-  if (!last)
-    puts("No plugins are installed. Each backend is a package of its own, as "
-         "backplane-plugin-cpu.");
   print_choice(choice);
 }
 
-static void print_codes(void) {
+static void print_codes_text(void) {
   static const char *const headers[] = {"STAGE", "CODE", "SEVERITY", "MEANING", NULL};
   Table *table = table_new(headers);
   const BpPluginReason *reason;
@@ -171,12 +181,31 @@ static void add_finding_json(JsonBuilder *builder, const BpPluginFinding *findin
   json_builder_end_object(builder);
 }
 
+static void print_codes_json(void) {
+  JsonBuilder *builder = json_builder_new();
+  const BpPluginReason *reason;
+  json_builder_begin_array(builder);
+  for (size_t i = 0; (reason = bp_plugin_reason(i)); i++) {
+    json_builder_begin_object(builder);
+    json_add_str(builder, "stage", bp_plugin_stage_name(reason->stage));
+    json_add_str(builder, "code", reason->code);
+    json_add_str(builder, "severity", severity_names[reason->severity]);
+    json_add_str(builder, "meaning", reason->meaning);
+    json_add_str(builder, "remedy", reason->remedy);
+    json_builder_end_object(builder);
+  }
+  json_builder_end_array(builder);
+  command_print_json(builder);
+}
+
 static void print_json(const GArray *findings, const Choice *choice) {
   JsonBuilder *builder = json_builder_new();
   json_builder_begin_object(builder);
   json_add_str(builder, "worst", severity_names[worst_severity(findings)]);
   json_add_str(builder, "device", choice->device);
   json_add_str(builder, *choice->device ? "passed_over" : "reason", choice->report);
+  if (!*choice->device)
+    json_add_str(builder, "remedy", choice->remedy);
   json_builder_set_member_name(builder, "findings");
   json_builder_begin_array(builder);
   for (guint i = 0; i < findings->len; i++)
@@ -193,8 +222,8 @@ static int examine(gboolean json) {
   if (!diagnosis)
     return command_fail(json);
   Choice choice = {.report = NULL};
-  choose(&choice);
   BpPluginList *list = bp_plugin_list();
+  choose(&choice, list);
   GArray *findings = collect(diagnosis, list, &choice);
   if (json)
     print_json(findings, &choice);
@@ -223,7 +252,10 @@ int cmd_doctor(int argc, char **argv) {
   if (argc > 1)
     return command_usage_error("doctor takes no argument, and got '%s'", argv[1]);
   if (!codes)
-    return examine(json);
-  print_codes();
+    return explain_preferences(NULL) ? EXIT_OK : examine(json);
+  if (json)
+    print_codes_json();
+  else
+    print_codes_text();
   return EXIT_OK;
 }

@@ -104,17 +104,35 @@ static void add_words(Facts *facts, const char *name, const char *words) {
 
 /* ---- What can be inspected --------------------------------------------------------------- */
 
+/* Puts the folder of a plugin's file first on the search path (transfer full: the path as it will
+ * be listed). */
+static char *search_beside(const char *file) {
+  char *path = g_canonicalize_filename(file, NULL), *folder = g_path_get_dirname(path);
+  const char *before = g_getenv("BACKPLANE_PLUGIN_PATH");
+  char *list = g_strjoin(":", folder, before, NULL);
+  g_setenv("BACKPLANE_PLUGIN_PATH", list, TRUE);
+  g_free(list);
+  g_free(folder);
+  return path;
+}
+
+static const BpPluginInfo *find_plugin(const BpPluginList *list, const char *name,
+                                       const char *path) {
+  for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (path ? strcmp(info->path, path) == 0 : strcmp(info->name, name) == 0)
+      return info;
+  }
+  return NULL;
+}
+
+/* A name with a slash is the path of a file. */
 static int inspect_plugin(const char *name, const ModelOptions *options, Facts *facts) {
   (void)options;
+  char *path = strchr(name, '/') ? search_beside(name) : NULL;
   BpPluginList *list = bp_plugin_list();
-  if (!list)
-    return -1;
-  const BpPluginInfo *found = NULL;
-  for (size_t i = 0; !found && i < bp_plugin_list_size(list); i++) {
-    const BpPluginInfo *info = bp_plugin_list_get(list, i);
-    if (strcmp(info->name, name) == 0 || strcmp(info->path, name) == 0)
-      found = info;
-  }
+  const BpPluginInfo *found = find_plugin(list, name, path);
+  g_free(path);
   if (found) {
     add_text(facts, "name", found->name);
     add_text(facts, "version", found->version);
@@ -135,12 +153,17 @@ static int inspect_plugin(const char *name, const ModelOptions *options, Facts *
     add_words(facts, "files", found->files);
     add_words(facts, "variables", found->variables);
     add_words(facts, "isa", found->isa);
+    add_text(facts, "sanitizer", found->sanitizer);
+    add_value(facts, "rank", &(BpValue){.type_index = BP_TYPE_INT, .v_int64 = found->rank});
   }
   bp_plugin_list_free(list);
-  return found ? 0
-               : bp_error_raise(BP_ERROR_NOT_FOUND,
-                                "no plugin '%s' on the search path; `backplane list` shows what is",
-                                name);
+  if (found)
+    return 0;
+  return bp_error_raise(BP_ERROR_NOT_FOUND,
+                        strchr(name, '/') ? "there is no plugin '%s'; one is a file *.so"
+                                          : "no plugin '%s' on the search path; `backplane list` "
+                                            "shows what is, and a path has a slash",
+                        name);
 }
 
 static int add_device_fact(void *context, const char *name, const BpValue *value) {

@@ -133,6 +133,7 @@ static void add_plugin_json(JsonBuilder *builder, const BpPluginInfo *info) {
   json_add_str(builder, "name", info->name);
   json_add_str(builder, "version", info->version);
   json_add_str(builder, "state", bp_plugin_state_name(info->state));
+  json_add_str(builder, "code", info->code);
   json_add_str(builder, "reason", info->reason);
   json_add_str(builder, "path", info->path);
   json_add_str(builder, "abi", info->abi);

@@ -164,9 +164,9 @@ int cmd_profile(int argc, char **argv) {
   if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so",
                     "Times each operator of one run, waiting for the device after each.",
                     "Inputs that are not given are filled with seeded random numbers."))
-    status = model_options_explain(&options) ? EXIT_OK
-             : argc == 2                     ? profile_model(argv[1], &options, &extra)
-                                             : command_usage_error("profile takes one model");
+    status = explain_preferences(options.device) ? EXIT_OK
+             : argc == 2                         ? profile_model(argv[1], &options, &extra)
+                                                 : command_usage_error("profile takes one model");
   g_free(entries);
   g_free(extra.trace);
   g_free(extra.dump_dir);

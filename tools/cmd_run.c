@@ -224,9 +224,9 @@ int cmd_run(int argc, char **argv) {
   if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so",
                     "Runs a model once: an ONNX file, compiled first, or a compiled library.",
                     "A picture given as an input is read as gray or RGB values in 0..1."))
-    status = model_options_explain(&options) ? EXIT_OK
-             : argc == 2                     ? run_model(argv[1], &options, output_dir)
-                                             : command_usage_error("run takes one model");
+    status = explain_preferences(options.device) ? EXIT_OK
+             : argc == 2                         ? run_model(argv[1], &options, output_dir)
+                                                 : command_usage_error("run takes one model");
   g_free(entries);
   g_free(output_dir);
   model_options_clear(&options);

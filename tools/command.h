@@ -90,8 +90,9 @@ typedef struct ModelOptions {
 /* Appends the common entries, bound to `options`, to `extra` (transfer full, g_free). */
 GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *extra);
 void model_options_clear(ModelOptions *options);
-/* Explains `--device help`, if that is what was asked for. */
-gboolean model_options_explain(const ModelOptions *options);
+/* Explains preferences for devices, if those given, or, where NULL is, BACKPLANE_DEVICE or the
+ * configuration, ask for that: "help". */
+gboolean explain_preferences(const char *given);
 
 /* A model ready to run: selected device, loaded or compiled code, one context. */
 typedef struct LoadedModel {

@@ -45,11 +45,14 @@ void model_options_clear(ModelOptions *options) {
   g_strfreev(options->inputs);
 }
 
-gboolean model_options_explain(const ModelOptions *options) {
-  if (g_strcmp0(options->device, "help") != 0)
-    return FALSE;
-  fputs(bp_device_select_help(), stdout);
-  return TRUE;
+gboolean explain_preferences(const char *given) {
+  char *settings = given ? NULL : bp_device_preferences();
+  gboolean asks = g_strcmp0(given ? given : settings, "help") == 0;
+  bp_error_clear(); /* settings that cannot be read are an error where they are used */
+  bp_str_free(settings);
+  if (asks)
+    fputs(bp_device_select_help(), stdout);
+  return asks;
 }
 
 gboolean path_has_extension(const char *path, const char *extension) {

@@ -390,10 +390,16 @@ int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
 }
 
 static int raise_absent(BpDevice device, int32_t count, const char *why) {
-  char text[64];
+  char text[64], present[160] = "none of its kind", first[64], last[64];
   bp_device_format(device, text);
-  return bp_error_raise(BP_ERROR_NOT_FOUND, "there is no device %s: there are %d of its kind%s%s",
-                        text, count, *why ? "; " : "", why);
+  bp_device_format((BpDevice){device.device_type, 0}, first);
+  bp_device_format((BpDevice){device.device_type, count - 1}, last);
+  if (count == 1)
+    g_snprintf(present, sizeof present, "only %s", first);
+  else if (count > 1)
+    g_snprintf(present, sizeof present, "%s to %s", first, last);
+  return bp_error_raise(BP_ERROR_NOT_FOUND, "there is no device %s: there is %s%s%s", text, present,
+                        *why ? "; " : "", why);
 }
 
 const BpDeviceApi *bp__device_get(BpDevice device) {

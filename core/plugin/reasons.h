@@ -155,7 +155,7 @@
     "name one of its devices in BACKPLANE_DEVICE") \
   X(SELECTION_FAILED, "selection-failed", SELECTED, ERROR, VALUE, \
     "no device fits what was asked for", \
-    "change BACKPLANE_DEVICE; `backplane run --device help` explains it")
+    "change what asks for it, BACKPLANE_DEVICE or backplane.conf; `backplane run --device help` explains it")
 /* clang-format on */
 
 typedef enum Reason {

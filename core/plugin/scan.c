@@ -246,7 +246,15 @@ static int was_searched(Scan *scan, const struct stat *status) {
   return 0;
 }
 
+/* Logs a problem that the search before did not have. */
 static void add_problem(Scan *scan, Reason reason, const char *path, const char *text) {
+  int is_new = 1;
+  for (guint i = 0; plugins.problems && i < plugins.problems->len; i++) {
+    const SearchProblem *before = g_ptr_array_index(plugins.problems, i);
+    is_new &= before->reason != reason || strcmp(before->path, path) || strcmp(before->text, text);
+  }
+  if (is_new)
+    warn(scan, "plugin directory %s: %s", path, text);
   g_ptr_array_add(scan->problems, create_problem(reason, path, text));
 }
 
@@ -256,8 +264,8 @@ static void scan_directory(Scan *scan, const char *path, int asked_for) {
   struct stat status;
   if (!stream || fstat(dirfd(stream), &status)) {
     if (asked_for || errno != ENOENT) {
-      warn(scan, "cannot search the plugin directory %s: %s", path, strerror(errno));
-      add_problem(scan, REASON_DIRECTORY_UNREADABLE, path, strerror(errno));
+      g_autofree char *text = g_strdup_printf("it cannot be searched: %s", strerror(errno));
+      add_problem(scan, REASON_DIRECTORY_UNREADABLE, path, text);
     }
     if (stream)
       closedir(stream);
@@ -285,22 +293,15 @@ static void scan_user_directory(Scan *scan) {
     scan_directory(scan, path, 0);
 }
 
-/* What a relative path means would depend on the current directory. */
-static void leave_out(Scan *scan, const char *path) {
-  if (!plugins.order)
-    warn(scan, "the plugin directory %s is relative and left out: write it as an absolute path",
-         path);
-  add_problem(scan, REASON_DIRECTORY_RELATIVE, path, "a relative path is left out");
-}
-
 static void scan_path(Scan *scan) {
   const char *list = bp__env_get("BACKPLANE_PLUGIN_PATH");
   g_auto(GStrv) paths = g_strsplit(list ? list : "", ":", -1);
   for (char **path = paths; *path; path++)
     if (**path == '/')
       scan_directory(scan, *path, 1);
-    else if (**path)
-      leave_out(scan, *path);
+    else if (**path) /* what it means would depend on the current directory */
+      add_problem(scan, REASON_DIRECTORY_RELATIVE, *path,
+                  "it is relative and left out; write it as an absolute path");
   scan_user_directory(scan);
   scan_directory(scan, BP_SYSTEM_PLUGIN_DIR, 0);
 }

@@ -67,6 +67,24 @@ every_stage() {
   done
 }
 
+# What came of a plugin's use is listed, of one that was new before.
+probe_shows_states() {
+  mkdir -p "$work/crash"
+  sed 's/defect=none /defect=crash/' "$top_builddir/tests/mock/.libs/defect.so" >"$work/crash/a.so"
+  BACKPLANE_PLUGIN_PATH=$work/crash "$backplane" list --probe | tee "$work/out" |
+    grep -qE '^defect-azazazazazazaz +1.0 +quarantined .*crashed'
+}
+
+warns_once() {
+  BACKPLANE_PLUGIN_PATH=$work/cpu:/nonexistent "$backplane" doctor 2>"$work/err"
+  [ "$(grep -c 'warning: plugin directory /nonexistent' "$work/err")" = 1 ]
+}
+
+inspects_by_relative_path() {
+  cd "$work" && BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" inspect plugin cpu/backplane-cpu.so |
+    grep -q device_api.cpu
+}
+
 says() {
   local text=$1
   shift
@@ -187,15 +205,24 @@ fi
 ok doctor-finds-nothing-wrong says "A program that asks for no device gets" env BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
 ok doctor-names-every-stage-in-json every_stage
 ok doctor-lists-its-codes says library-missing "$backplane" doctor --codes
+ok doctor-lists-its-codes-as-json says '"code" : "library-missing"' "$backplane" doctor --codes --json
+ok doctor-without-plugins-says-where-they-are-from says "install a backend" env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
+ok doctor-blames-what-asks-for-a-device says "change what asks for it" env BACKPLANE_DEVICE=cpu:7 BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
+ok doctor-warns-once-of-a-missing-folder warns_once
+ok list-probe-shows-what-became-of-a-plugin probe_shows_states
 ok doctor-without-plugins-is-status-5 ends 5 env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
 ok doctor-with-a-broken-plugin-is-status-4 ends 4 env BACKPLANE_PLUGIN_PATH="$work/cpu:$work/broken" "$backplane" doctor
 ok doctor-with-a-warning-is-status-3 ends 3 env BACKPLANE_PLUGIN_PATH="$work/cpu:/nonexistent" "$backplane" doctor
 ok device-help-explains-the-grammar says plugin:NAME "$backplane" run --device help
+ok variable-help-explains-the-grammar says plugin:NAME env BACKPLANE_DEVICE=help "$backplane" run "$work/nowhere.so"
+ok device-beyond-the-last-says-what-there-is fails 1 "there is no device cpu:7: there is only cpu:0" "$backplane" inspect device cpu:7
 ok device-that-nobody-knows-is-an-error-with-the-nearest fails 1 'did you mean "cpu"' "$backplane" inspect device cpv,cpu
 ok configuration-file-selects-the-device configured
 ok list-probe-groups-one-piece-of-hardware-PLG-30 grouped
 ok targets-show-attributes says vector_bits "$backplane" targets
 ok inspect-plugin says device_api.cpu "$backplane" inspect plugin cpu
+ok inspect-plugin-by-relative-path inspects_by_relative_path
+ok inspect-plugin-that-is-no-file-is-an-error fails 1 "there is no plugin './nowhere.so'" "$backplane" inspect plugin ./nowhere.so
 ok inspect-device says multi_processor_count "$backplane" inspect device cpu
 ok inspect-function says Function "$backplane" inspect function device_api.cpu
 ok compile-writes-a-library compile
