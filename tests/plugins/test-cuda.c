@@ -510,7 +510,7 @@ static void test_launch_errors(void) {
   args[0] = args[3];
   expect(scale, args, 5, BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
   set_scale_args(args, &tensor->view, 2, 1);
-  args[4].v_int64 = 0;
+  args[4].v_int64 = -1;
   expect(scale, args, 5, BP_ERROR_VALUE, "launch size 1 (threadIdx.x)");
   args[4].v_int64 = 1 << 20;
   expect(scale, args, 5, BP_ERROR_VALUE, "threadIdx.x: 1048576; cuda:0 takes at most 1024");

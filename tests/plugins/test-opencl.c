@@ -260,7 +260,7 @@ static void test_launch_errors(void) {
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
   assert_error(BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
   set_scale_args(args, &tensor->view, 2, 1);
-  args[4].v_int64 = 0;
+  args[4].v_int64 = -1;
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
   assert_error(BP_ERROR_VALUE, "launch size 1");
   BpTensorView odd = tensor->view;

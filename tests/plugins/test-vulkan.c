@@ -480,7 +480,7 @@ static void test_launch_errors(void) {
   args[0] = int_value(1);
   call_fails(scale, args, 5, BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
   set_scale_args(args, &tensor->view, 2, 1);
-  args[4] = int_value(0);
+  args[4] = int_value(-1);
   call_fails(scale, args, 5, BP_ERROR_VALUE, "launch size 1");
   args[4] = int_value(8);
   call_fails(scale, args, 5, BP_ERROR_VALUE, "8 threads along x; it was compiled for 4");
