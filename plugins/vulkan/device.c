@@ -140,6 +140,8 @@ static VkResult create_device(BpVulkanDevice *device) {
                                           .storageBuffer16BitAccess = has->storage16};
   VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                         .pNext = &v11};
+  /* Generated code loads texels also where it then has no use of them: see emitter_api.h. */
+  features.features.robustBufferAccess = VK_TRUE;
   features.features.shaderInt16 = has->int16;
   features.features.shaderInt64 = has->int64;
   features.features.shaderFloat64 = has->float64;
