@@ -8,6 +8,7 @@ pkginclude_HEADERS += \
 	sdk/include/backplane/host_api.h \
 	sdk/include/backplane/ir_api.h \
 	sdk/include/backplane/kernel_helpers.h \
+	sdk/include/backplane/kernel_module.h \
 	sdk/include/backplane/module_api.h \
 	sdk/include/backplane/plugin.h \
 	sdk/include/backplane/plugin_helpers.h \
@@ -15,4 +16,40 @@ pkginclude_HEADERS += \
 	sdk/include/backplane/target_api.h \
 	sdk/include/backplane/value.h
 
-EXTRA_DIST += sdk/device-types.txt
+aclocaldir = $(datadir)/aclocal
+dist_aclocal_DATA = sdk/backplane-plugin.m4
+dist_man_MANS += sdk/backplane-sdk.7
+
+# The template of `backplane new-plugin`: a plugin called simdev, whose name is replaced. It is
+# installed as $(pkgdatadir)/sdk/template.
+template_plugin_sources = \
+	sdk/template/src/device.c \
+	sdk/template/src/launch.c \
+	sdk/template/src/memory.c \
+	sdk/template/src/plugin.c \
+	sdk/template/src/queue.c \
+	sdk/template/src/simdev.h \
+	sdk/template/src/simdev_plugin.h \
+	sdk/template/src/target.c
+
+sdkdir = $(pkgdatadir)
+nobase_dist_sdk_DATA = \
+	sdk/device-types.txt \
+	$(template_plugin_sources) \
+	sdk/template/README.md \
+	sdk/template/autotools/Makefile.am \
+	sdk/template/autotools/configure.ac \
+	sdk/template/debian/changelog \
+	sdk/template/debian/control \
+	sdk/template/debian/copyright \
+	sdk/template/debian/source/format \
+	sdk/template/debian/tests/control \
+	sdk/template/gitignore \
+	sdk/template/meson/meson.build \
+	sdk/template/meson/meson_options.txt \
+	sdk/template/tests/conformance-static.c \
+	sdk/template/tests/test-device.c
+nobase_dist_sdk_SCRIPTS = \
+	sdk/template/debian/rules \
+	sdk/template/tests/conformance-static.sh \
+	sdk/template/tests/conformance.sh

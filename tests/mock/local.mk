@@ -139,11 +139,10 @@ tests_mock_defect_la_SOURCES = tests/mock/defect.c tests/mock/defect.h
 tests_mock_defect_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -I$(srcdir)
 tests_mock_defect_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 
-# Simulated devices.
+# Simulated devices: the plugin of the SDK's template, as it stands.
 check_LTLIBRARIES += tests/mock/simdev.la
-tests_mock_simdev_la_SOURCES = tests/mock/simdev.c tests/mock/simdev.h \
-	tests/mock/simdev_memory.c tests/mock/simdev_module.c tests/mock/simdev_queue.c
-tests_mock_simdev_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -I$(srcdir)
+tests_mock_simdev_la_SOURCES = $(template_plugin_sources)
+tests_mock_simdev_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
 tests_mock_simdev_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 
 # A simulation of NVIDIA's driver and of NVRTC.

@@ -66,6 +66,31 @@ static inline int32_t bp_plugin_register_device_api(const BpPluginTables *tables
   return bp_plugin_register(tables, name, bp_plugin_answer_context, (void *)(uintptr_t)api);
 }
 
+/* ---- Answers of BpDeviceApi::get_attr, and of others ------------------------------------- */
+
+/* An integer, or a bool. type: BP_TYPE_INT or BP_TYPE_BOOL. */
+static inline int32_t bp_plugin_answer_int(BpValue *result, int32_t type, int64_t number) {
+  result->type_index = type;
+  result->v_int64 = number;
+  return 0;
+}
+
+static inline int32_t bp_plugin_answer_str(const BpPluginTables *tables, BpValue *result,
+                                           const char *text) {
+  return tables->object->make_str(text, __builtin_strlen(text), result);
+}
+
+/* A shape of three extents. */
+static inline int32_t bp_plugin_answer_extents(const BpPluginTables *tables, BpValue *result,
+                                               const int64_t extents[3]) {
+  BpShape *shape = tables->object->shape_create(extents, 3);
+  if (!shape)
+    return -1;
+  result->type_index = BP_TYPE_SHAPE;
+  result->v_obj = &shape->header;
+  return 0;
+}
+
 #ifdef __cplusplus
 }
 #endif

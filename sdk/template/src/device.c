@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices as the host sees them: attributes, copies, and the table of all slots. */
+#include "simdev.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A real plugin opens its vendor's library here, at the first call. If there is none the count is
+ * 0 and `why` says what to install: no error, and the host goes on. */
+static int32_t get_device_count(int32_t *count, const char **why) {
+  *count = SIMDEV_DEVICES;
+  *why = "";
+  return 0;
+}
+
+/* What is not listed here or below the device has not: None. */
+static const struct {
+  int32_t attr, type;
+  int64_t number;
+} numbers[] = {
+    {BP_ATTR_EXIST, BP_TYPE_BOOL, 1},
+    {BP_ATTR_HOST_ACCESSIBLE, BP_TYPE_BOOL, 0},
+    {BP_ATTR_MAX_THREADS_PER_BLOCK, BP_TYPE_INT, SIMDEV_MOST_THREADS},
+    {BP_ATTR_WARP_SIZE, BP_TYPE_INT, 1},
+    {BP_ATTR_MULTI_PROCESSOR_COUNT, BP_TYPE_INT, 1},
+    {BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK, BP_TYPE_INT, SIMDEV_SHARED_MEMORY},
+    {BP_ATTR_TOTAL_GLOBAL_MEMORY, BP_TYPE_INT, SIMDEV_MEMORY},
+    {BP_ATTR_MAX_ALLOCATION, BP_TYPE_INT, SIMDEV_MEMORY},
+    {BP_ATTR_DATA_ALIGNMENT, BP_TYPE_INT, SIMDEV_ALIGNMENT},
+    {BP_ATTR_RANK, BP_TYPE_INT, -1000}, /* the last choice; for hardware see device_api.h */
+};
+static const int64_t most_threads[] = {SIMDEV_MOST_THREADS, SIMDEV_MOST_THREADS,
+                                       SIMDEV_MOST_THREADS};
+static const int64_t most_blocks[] = {SIMDEV_MOST_BLOCKS, SIMDEV_MOST_BLOCKS, SIMDEV_MOST_BLOCKS};
+
+static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  char text[64];
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    if (numbers[i].attr == attr)
+      return bp_plugin_answer_int(result, numbers[i].type, numbers[i].number);
+  switch (attr) {
+  case BP_ATTR_AVAILABLE_GLOBAL_MEMORY:
+    return bp_plugin_answer_int(result, BP_TYPE_INT,
+                                SIMDEV_MEMORY - (int64_t)simdev_memory_in_use(device_id));
+  case BP_ATTR_MAX_THREAD_DIMENSIONS:
+    return bp_plugin_answer_extents(&simdev_host, result, most_threads);
+  case BP_ATTR_MAX_GRID_DIMENSIONS:
+    return bp_plugin_answer_extents(&simdev_host, result, most_blocks);
+  case BP_ATTR_DEVICE_NAME:
+    snprintf(text, sizeof text, "Simulated device simdev:%d", device_id);
+    return bp_plugin_answer_str(&simdev_host, result, text);
+  case BP_ATTR_UUID: /* of hardware: stable, and no two have the same */
+    snprintf(text, sizeof text, "simdev-%d", device_id);
+    return bp_plugin_answer_str(&simdev_host, result, text);
+  case BP_ATTR_TARGET:
+    return bp_plugin_answer_str(&simdev_host, result, "simdev");
+  default:
+    return 0;
+  }
+}
+
+static int32_t visit_facts(int32_t device_id,
+                           int32_t (*visit)(void *context, const char *name, const BpValue *value),
+                           void *context) {
+  BpValue bytes = {.type_index = BP_TYPE_INT, .v_int64 = (int64_t)simdev_memory_in_use(device_id)};
+  visit(context, "memory in use", &bytes);
+  return 0;
+}
+
+/* For vendors' libraries whose calls depend on a device that is current in the thread. */
+static int32_t set_device(int32_t device_id) {
+  (void)device_id;
+  return 0;
+}
+
+/* For devices with a pool of their own. Without these two slots the host keeps one. */
+static int32_t alloc_workspace(int32_t device_id, uint64_t size, BpDataType dtype_hint,
+                               void **handle) {
+  return simdev_alloc(device_id, size, SIMDEV_ALIGNMENT, dtype_hint, NULL, handle);
+}
+
+/* ---- Copies ------------------------------------------------------------------------------ */
+
+/* Each end is a buffer, or host memory where there is none. */
+typedef struct Copy {
+  SimdevCommand base;
+  BpCopy what;
+  SimdevBuffer *from, *to;
+  char staged[]; /* the source, if it is host memory */
+} Copy;
+
+static int32_t run_copy(SimdevCommand *command) {
+  Copy *copy = (Copy *)(void *)command;
+  memmove((copy->to ? copy->to->memory : (char *)copy->what.to) + copy->what.to_offset,
+          copy->from ? copy->from->memory + copy->what.from_offset : copy->staged, copy->what.size);
+  return 0;
+}
+
+static void destroy_copy(SimdevCommand *command) {
+  Copy *copy = (Copy *)(void *)command;
+  simdev_unuse(copy->from);
+  simdev_unuse(copy->to);
+  free(copy);
+}
+
+/* The source in host memory is staged: the caller may change it as soon as this returns. */
+static int32_t copy_data(const BpCopy *what, void *stream) {
+  int is_upload = what->from_device.device_type != SIMDEV_DEVICE_TYPE;
+  int is_download = what->to_device.device_type != SIMDEV_DEVICE_TYPE;
+  size_t staged = is_upload ? what->size : 0;
+  Copy *copy = simdev_command_create(sizeof *copy + staged, run_copy, destroy_copy);
+  if (!copy)
+    return -1;
+  copy->what = *what;
+  if (is_upload)
+    memcpy(copy->staged, (const char *)what->from + what->from_offset, staged);
+  else
+    copy->from = simdev_use(what->from_device.device_id, what->from, what->from_offset, what->size);
+  if (!is_download && (is_upload || copy->from))
+    copy->to = simdev_use(what->to_device.device_id, what->to, what->to_offset, what->size);
+  if ((is_upload || copy->from) && (is_download || copy->to))
+    return simdev_submit((is_upload ? what->to_device : what->from_device).device_id, stream,
+                         &copy->base);
+  destroy_copy(&copy->base);
+  return -1;
+}
+
+/* ---- The table --------------------------------------------------------------------------- */
+
+/* Slots that device_api.h marks optional may be left out. */
+const BpDeviceApi simdev_device_api = {
+    .struct_size = sizeof(BpDeviceApi),
+    .device_type = SIMDEV_DEVICE_TYPE,
+    .name = "simdev",
+    .get_device_count = get_device_count,
+    .get_attr = get_attr,
+    .set_device = set_device,
+    .alloc_data_space = simdev_alloc,
+    .free_data_space = simdev_free,
+    .alloc_workspace = alloc_workspace,
+    .free_workspace = simdev_free,
+    .copy = copy_data,
+    .create_stream = simdev_create_stream,
+    .free_stream = simdev_free_stream,
+    .sync_stream_from_to = simdev_sync_from_to,
+    .stream_sync = simdev_stream_sync,
+    .timer_start = simdev_timer_start,
+    .timer_stop = simdev_timer_stop,
+    .timer_read = simdev_timer_read,
+    .record_begin = simdev_record_begin,
+    .record_end = simdev_record_end,
+    .record_replay = simdev_record_replay,
+    .record_free = simdev_record_free,
+    .visit_facts = visit_facts,
+};

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plugin simdev: its descriptor, which the host reads without loading it, and its entry point,
+ * the one symbol that it exports. */
+#include "simdev_plugin.h"
+
+#include "simdev.h"
+
+BP_PLUGIN_DESCRIPTOR(SIMDEV_DESCRIPTOR);
+
+BpPluginTables simdev_host;
+
+/* Registers all that the descriptor's `provides` names. No hardware is touched: that is for
+ * get_device_count, so that a machine without the device has no error but no device. */
+static int32_t initialize(void) {
+  if (bp_plugin_register_device_api(&simdev_host, "device_api.simdev", &simdev_device_api) ||
+      simdev_host.target->register_kind(&simdev_target_kind) ||
+      bp_plugin_register(&simdev_host, "target.build.simdev", simdev_build, NULL))
+    return -1;
+  return bp_plugin_register(&simdev_host, "runtime.module.loadbinary_simdev",
+                            bp_kernel_module_loadbinary, (void *)(uintptr_t)&simdev_module_kind);
+}
+
+int32_t bp_plugin_entry_simdev(const BpHost *host, BpPlugin *plugin) {
+  plugin->abi_version = BP_ABI_VERSION;
+  plugin->initialize = initialize;
+  return bp_plugin_fetch_tables(host, &simdev_host);
+}
