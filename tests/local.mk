@@ -69,6 +69,7 @@ include tests/compiler/local.mk
 include tests/graph/local.mk
 include tests/plugins/local.mk
 include tests/conformance/local.mk
+include tests/sdk/local.mk
 include tests/tools/local.mk
 include tests/models/local.mk
 include tests/tvm/local.mk

@@ -19,6 +19,7 @@ static const Command commands[] = {
     {"bench", "measure the latency of a model", cmd_bench},
     {"profile", "measure each operator of a model", cmd_profile},
     {"verify", "check that a plugin keeps to the ABI", cmd_verify},
+    {"new-plugin", "write a plugin for devices of a new kind", cmd_new_plugin},
 };
 
 static void print_help(FILE *out) {
@@ -26,7 +27,7 @@ static void print_help(FILE *out) {
         "Runs models and kernels on the compute devices that plugins bring.\n\nCommands:\n",
         out);
   for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
-    fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
   fputs("\n`backplane COMMAND --help` explains one. Environment:\n"
         "  BACKPLANE_DEVICE       devices to use, in order of preference: opencl:1,cpu\n"
         "  BACKPLANE_PLUGIN_PATH  folders with plugins, before the system's\n"

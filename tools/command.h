@@ -34,6 +34,7 @@ int cmd_run(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
+int cmd_new_plugin(int argc, char **argv);
 
 /* ---- Options and messages ---------------------------------------------------------------- */
 

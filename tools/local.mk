@@ -4,8 +4,8 @@
 bin_PROGRAMS += backplane
 backplane_SOURCES = tools/backplane.c tools/command.h tools/output.c tools/model.c tools/png.c \
 	tools/cmd_list.c tools/cmd_doctor.c tools/cmd_inspect.c tools/cmd_targets.c tools/cmd_compile.c \
-	tools/cmd_run.c tools/cmd_bench.c tools/cmd_profile.c tools/cmd_verify.c
-backplane_CPPFLAGS = $(AM_CPPFLAGS) $(LIBPNG_CFLAGS)
+	tools/cmd_run.c tools/cmd_bench.c tools/cmd_profile.c tools/cmd_verify.c tools/cmd_new_plugin.c
+backplane_CPPFLAGS = $(AM_CPPFLAGS) $(LIBPNG_CFLAGS) -DBP_SDK_DIR='"$(pkgdatadir)/sdk"'
 backplane_LDADD = libbackplane-conformance.la $(LDADD) $(JSON_GLIB_LIBS) $(LIBPNG_LIBS) -lm
 
 # Tries plugins out; it loads the libbackplane that asks for it.
@@ -13,7 +13,7 @@ pkglibexec_PROGRAMS += backplane-trial
 backplane_trial_SOURCES = tools/trial.c
 backplane_trial_LDADD = -ldl
 
-dist_man_MANS += tools/backplane.1
+dist_man_MANS += tools/backplane.1 tools/backplane-new-plugin.1
 
 bashcompletiondir = $(datadir)/bash-completion/completions
 dist_bashcompletion_DATA = tools/completion/backplane

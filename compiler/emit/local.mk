@@ -12,7 +12,6 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/emit/expr.c \
 	compiler/emit/function.c \
 	compiler/emit/memory.c \
-	compiler/emit/texel.c \
 	compiler/emit/parallel.c \
 	compiler/emit/stmt.c \
 	compiler/emit/table.h \

@@ -1,0 +1,3 @@
+#!/bin/sh
+# So does the program that it is linked into: conformance-static.sh [PROGRAM]
+exec "${1:-./conformance-static}" simdev

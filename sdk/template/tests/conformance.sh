@@ -1,0 +1,4 @@
+#!/bin/sh
+# The plugin of this build passes the conformance kit: conformance.sh [PLUGIN.so]
+plugin=${1:-.libs/backplane-simdev.so}
+exec "${BACKPLANE_COMMAND:-backplane}" verify --conformance "$plugin"

@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests of: the SDK, as a vendor uses it.
+test_scripts += tests/sdk/test-new-plugin.sh
+EXTRA_DIST += tests/sdk/stage.sh tests/sdk/test-new-plugin.sh

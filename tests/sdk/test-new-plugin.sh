@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# `backplane new-plugin`: which names it takes, and what it writes.
+set -u
+. "$top_srcdir/tests/sdk/stage.sh"
+backplane=$top_builddir/backplane
+export BACKPLANE_SDK_DIR=$top_srcdir/sdk
+cd "$work" || exit 1
+
+# fails STATUS TEXT COMMAND...: the command ends with that status and says that text on stderr.
+fails() {
+  local status=$1 text=$2 got
+  shift 2
+  "$@" >"$work/out" 2>"$work/err" </dev/null
+  got=$?
+  cat "$work/err"
+  [ "$got" -eq "$status" ] && grep -qF -- "$text" "$work/err"
+}
+
+# Nothing of the template's name or placeholders is left, in text or file names.
+is_renamed() {
+  ! grep -rniE 'simdev|@[a-z]+@' "$1" &&
+    ! find "$1" -name '*simdev*' | grep .
+}
+
+writes_json() {
+  "$backplane" new-plugin acme --build meson --directory acme-meson \
+    --maintainer 'A Person <person@simdev.example>' --json >json &&
+    grep -q '"directory" : "acme-meson"' json && grep -q '"meson.build"' json
+}
+
+has_device_type() {
+  local number
+  number=$(sed -n 's/^#define ACME_DEVICE_TYPE *//p' backplane-plugin-acme/src/acme.h)
+  [ "$number" -gt 61440 ] && [ "$number" -le 65535 ]
+}
+
+keeps_what_is_there() {
+  mkdir there && touch there/file &&
+    fails 1 "exists already" "$backplane" new-plugin zeta --directory there &&
+    [ "$(ls there)" = file ] && ! ls -d there.* 2>/dev/null
+}
+
+echo 1..18
+ok name-with-capitals-is-refused fails 2 "'Acme' cannot be" "$backplane" new-plugin Acme
+ok name-with-a-dash-is-refused fails 2 "'acme-2' cannot be" "$backplane" new-plugin acme-2
+ok name-beginning-with-a-digit-is-refused fails 2 "'2acme' cannot be" "$backplane" new-plugin 2acme
+ok empty-name-is-refused fails 2 "'' cannot be" "$backplane" new-plugin ''
+ok name-of-33-letters-is-refused fails 2 "2 to 32" "$backplane" new-plugin "$(printf 'a%.0s' {1..33})"
+ok no-name-is-a-usage-error fails 2 "takes one name" "$backplane" new-plugin
+ok published-kind-is-refused fails 1 "'hexagon' is taken by the kind of device hexagon of DLPack" "$backplane" new-plugin hexagon
+ok installed-target-is-refused fails 1 "'llvm' is taken by the plugin" env BACKPLANE_PLUGIN_PATH="$BACKPLANE_PLUGIN_PATH" "$backplane" new-plugin llvm
+ok unknown-build-is-refused fails 2 "autotools or meson" "$backplane" new-plugin acme --build cmake
+ok missing-sdk-names-the-package fails 1 libbackplane-dev env BACKPLANE_SDK_DIR=/nowhere "$backplane" new-plugin acme
+ok what-is-there-is-kept keeps_what_is_there
+ok writes-the-project "$backplane" new-plugin acme
+ok leaves-no-word-of-the-template is_renamed backplane-plugin-acme
+ok takes-a-private-device-type has_device_type
+ok writes-it-once fails 1 "exists already" "$backplane" new-plugin acme
+ok json-lists-the-files writes_json
+ok maintainer-is-named grep -qF 'Maintainer: A Person <person@simdev.example>' acme-meson/debian/control
+ok meson-has-no-autotools test ! -e acme-meson/configure.ac -a -e acme-meson/meson.build
