@@ -7,9 +7,11 @@ slow_tests += tests/frame/test-lint.sh
 EXTRA_DIST += tests/frame/test-lint.sh
 
 # Of what is installed. Under sanitizers an application would have to be built with them too.
-EXTRA_DIST += tests/frame/installcheck.sh
+EXTRA_DIST += tests/frame/installcheck.sh tests/frame/installcheck-plugins.sh
 installcheck-local:
 if !SANITIZED
 	@PKG_CONFIG='$(PKG_CONFIG)' CC='$(CC)' libdir='$(libdir)' \
 	  bash $(srcdir)/tests/frame/installcheck.sh
+	@PKG_CONFIG='$(PKG_CONFIG)' CC='$(CC)' libdir='$(libdir)' bindir='$(bindir)' \
+	  sysconfdir='$(sysconfdir)' bash $(srcdir)/tests/frame/installcheck-plugins.sh
 endif
