@@ -51,7 +51,8 @@ extern const Section *const bp__kit_sections[];
 extern const size_t bp__kit_num_sections;
 
 extern const Section bp__kit_plugin_section, bp__kit_device_section, bp__kit_memory_section,
-    bp__kit_copy_section, bp__kit_used_memory_section, bp__kit_fault_section;
+    bp__kit_copy_section, bp__kit_used_memory_section, bp__kit_module_section,
+    bp__kit_stream_section, bp__kit_launch_section, bp__kit_fault_section;
 
 /* ---- How a check ends -------------------------------------------------------------------- */
 
@@ -98,6 +99,10 @@ struct Kit {
   const BpDeviceApi *own; /* the plugin's table itself */
   const BpDeviceApi *api; /* the host's copy: what is absent is NULL there */
   BpDevice device;
+
+  /* Filled in by bp__kit_open_target (kernel.h). */
+  BpTarget *target;
+  BpDevice target_device;
 };
 
 /* Finds the plugin's table for its first kind of device. Fails the check if there is none. */
@@ -114,8 +119,10 @@ uint64_t bp__kit_random(uint64_t *state);
 /* Fills memory with bytes that depend on the seed and on where they are. */
 void bp__kit_fill(void *data, size_t size, uint64_t seed);
 
-#define KIT_HOST ((BpDevice){BP_DEVICE_CPU, 0})
-#define KIT_BYTE ((BpDataType){BP_DTYPE_UINT, 8, 1})
+#define KIT_HOST    ((BpDevice){BP_DEVICE_CPU, 0})
+#define KIT_BYTE    ((BpDataType){BP_DTYPE_UINT, 8, 1})
+#define KIT_INT32   ((BpDataType){BP_DTYPE_INT, 32, 1})
+#define KIT_FLOAT32 ((BpDataType){BP_DTYPE_FLOAT, 32, 1})
 
 /* Data space of the device; it lives until bp__kit_free. */
 void *bp__kit_alloc(const Kit *kit, uint64_t size);

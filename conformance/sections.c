@@ -3,7 +3,14 @@
 #include "conformance/kit.h"
 
 const Section *const bp__kit_sections[] = {
-    &bp__kit_plugin_section, &bp__kit_device_section,      &bp__kit_memory_section,
-    &bp__kit_copy_section,   &bp__kit_used_memory_section, &bp__kit_fault_section,
+    &bp__kit_plugin_section,      /* descriptor, activation */
+    &bp__kit_device_section,      /* table, attributes */
+    &bp__kit_memory_section,      /* data space */
+    &bp__kit_copy_section,        /* copies */
+    &bp__kit_used_memory_section, /* exhaustion, workspace: what needs copies to be seen */
+    &bp__kit_stream_section,      /* streams, timers, recordings */
+    &bp__kit_module_section,      /* code, calls, launches, saving */
+    &bp__kit_launch_section,      /* launches on streams */
+    &bp__kit_fault_section,       /* what is left: faults of the process */
 };
 const size_t bp__kit_num_sections = G_N_ELEMENTS(bp__kit_sections);

@@ -12,12 +12,12 @@ from setuptools import Extension, setup
 def flags(variable, option):
     given = os.environ.get(variable)
     if given is None:
-        command = ["pkg-config", option, "backplane-graph", "backplane"]
+        command = ["pkg-config", option, "backplane-graph", "backplane-compiler", "backplane"]
         given = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return shlex.split(given)
 
 
-SOURCES = ["core", "errors", "function", "model", "module", "tensor", "value"]
+SOURCES = ["core", "errors", "function", "ir", "model", "module", "target", "te", "tensor", "value"]
 
 setup(
     ext_modules=[

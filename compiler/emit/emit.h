@@ -5,6 +5,7 @@
  * types.c     names of types, declared when first used
  * expr.c      expressions: scalars, and whatever is the same for vectors
  * vector.c    what vectors alone have: lanes, masks, ramps, shuffles, reductions
+ * texel.c     loads from parameters that are only read
  * memory.c    loads, stores, allocations, and local arrays that become variables
  * call.c      intrinsics, extern and packed calls
  * stmt.c      statements
@@ -57,7 +58,10 @@ typedef struct BpSymbol {
   int32_t num_slots;
   int32_t is_shared;
   int32_t is_streamed; /* stored to around the caches, if the dialect can */
+  int32_t texel_lanes; /* of a texel buffer: elements of a texel, else 0 */
 } BpSymbol;
+
+typedef struct BpTexel BpTexel;
 
 typedef struct BpEmitter {
   const BpIrTable *ir;
@@ -80,7 +84,10 @@ typedef struct BpEmitter {
   BpPointerMap symbols; /* BpIrNode to BpSymbol */
   BpPointerMap uses;    /* of the current statement: node to count */
   BpPointerMap temps;   /* of the current statement: node to BpExpr */
-  int32_t index_depth;  /* > 0: overflow is excluded, for the value is an address */
+  BpPointerMap lets;    /* with texel buffers: variable to the one value it is bound to */
+  BpTexel *texels;      /* in variables of the blocks around, or NULL */
+  int32_t num_texels;
+  int32_t index_depth; /* > 0: overflow is excluded, for the value is an address */
   int32_t depth;
   int32_t in_parallel;
   int32_t streams; /* the function stores around the caches */
@@ -188,6 +195,14 @@ BpExpr bp__splat(BpEmitter *e, BpDataType dtype, BpExpr scalar);
 BpExpr bp__mask_to(BpEmitter *e, BpExpr mask, int32_t lanes, int32_t bits);
 BpExpr bp__select_vector(BpEmitter *e, BpDataType dtype, BpExpr mask, BpExpr a, BpExpr b);
 BpExpr bp__expr_vector(BpEmitter *e, const BpIrNode *node);
+
+/* ---- texel.c ----------------------------------------------------------------------------- */
+
+/* Elements of a texel of a parameter, 0: it is no texel buffer. */
+int32_t bp__texel_lanes(BpEmitter *e, const BpIrNode *function, const BpIrNode *buffer);
+/* An element of a texel buffer. Variables in the block keep what was loaded; who opens a block
+ * takes num_texels back when it closes. */
+BpExpr bp__texel_element(BpEmitter *e, const BpSymbol *symbol, const BpIrNode *index);
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
 

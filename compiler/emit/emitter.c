@@ -28,6 +28,7 @@ static void free_emitter(BpEmitter *e) {
   bp_pointer_map_free(&e->symbols);
   bp_pointer_map_free(&e->uses);
   bp_pointer_map_free(&e->temps);
+  bp_pointer_map_free(&e->lets);
   bp__arena_free(e);
 }
 

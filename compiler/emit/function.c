@@ -57,9 +57,12 @@ static void global_params(BpEmitter *e, const BpIrNode *function, BpText *narrow
       return;
     const char *position = bp__format(e, "%d", i), *name = symbol->expr.text;
     if (is_buffer(e, param)) {
+      symbol->texel_lanes = bp__texel_lanes(e, function, param);
+      const char *form = symbol->texel_lanes ? e->dialect->texel_param : e->dialect->buffer_param;
+      const char *lanes = bp__format(e, "%d", symbol->texel_lanes);
       bp__line(e, "%s",
-               bp__apply(e, e->dialect->buffer_param, bp__memory_type(e, dtype), name, position,
-                         no_alias));
+               bp__apply(e, form, bp__memory_type(e, dtype), name, position,
+                         symbol->texel_lanes ? lanes : no_alias));
       continue;
     }
     wide = global_dtype(e, dtype);
@@ -288,7 +291,10 @@ void bp__function(BpEmitter *e, const BpIrNode *function) {
   e->indent = 0;
   e->cleanup = 0;
   e->out = &e->body;
+  e->texels = NULL;
+  e->num_texels = 0;
   bp_pointer_map_clear(&e->symbols);
+  bp_pointer_map_clear(&e->lets);
   if (!is_identifier(e->function_name))
     bp__fail(e, BP_ERROR_VALUE, "the name is no identifier of C");
   open_function(e, function);

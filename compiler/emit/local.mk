@@ -12,6 +12,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/emit/expr.c \
 	compiler/emit/function.c \
 	compiler/emit/memory.c \
+	compiler/emit/texel.c \
 	compiler/emit/parallel.c \
 	compiler/emit/stmt.c \
 	compiler/emit/table.h \

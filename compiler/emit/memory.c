@@ -227,8 +227,15 @@ static BpExpr load_lanes(BpEmitter *e, const Access *access, const BpIrNode *mas
 }
 
 static BpExpr load_scalar(BpEmitter *e, const Access *access, const BpIrNode *mask) {
-  const char *index = bp__bare(e, bp__index(e, access->index).text);
-  const char *value = element(e, access, index);
+  const char *value;
+  if (access->symbol->texel_lanes) {
+    BpExpr texel = bp__texel_element(e, access->symbol, access->index);
+    if (!mask)
+      return texel;
+    value = texel.text;
+  } else {
+    value = element(e, access, bp__bare(e, bp__index(e, access->index).text));
+  }
   if (is_byte_bool(e, access->dtype))
     value = bp__apply(e, e->dialect->cast, bp__type(e, access->dtype), value);
   if (!mask)
@@ -517,6 +524,7 @@ void bp__allocate(BpEmitter *e, const BpIrNode *node) {
                  __builtin_mul_overflow(elements, element_bytes(symbol->dtype), &bytes) ||
                  bytes > STACK_LIMIT;
   int is_host = (e->dialect->flags & BP_DIALECT_HOST) != 0;
+  int32_t num_texels = e->num_texels;
   bp__line(e, "{");
   e->indent++;
   if (scope == BP_IR_SCOPE_LOCAL && !is_large && become_variables(e, buffer, body, symbol)) {
@@ -531,6 +539,7 @@ void bp__allocate(BpEmitter *e, const BpIrNode *node) {
     bp__stmt(e, body);
   }
   e->indent--;
+  e->num_texels = num_texels;
   bp__line(e, "}");
   bp__undeclare(e, buffer);
 }

@@ -173,6 +173,7 @@ static void loop(BpEmitter *e, const BpIrNode *node) {
 
 static void while_loop(BpEmitter *e, const BpIrNode *node) {
   const BpIrNode *condition = e->ir->operand(node, 0);
+  int32_t num_texels = e->num_texels;
   bp__line(e, "for (;;) {");
   e->indent++;
   bp__begin_statement(e, &condition, 1);
@@ -180,6 +181,7 @@ static void while_loop(BpEmitter *e, const BpIrNode *node) {
   bp__line(e, "  break;");
   bp__stmt(e, e->ir->operand(node, 1));
   e->indent--;
+  e->num_texels = num_texels;
   bp__line(e, "}");
 }
 
@@ -199,7 +201,9 @@ static void let(BpEmitter *e, const BpIrNode *node) {
   const char *type =
       dtype.code == BP_DTYPE_HANDLE ? "void *" : bp__value_type(e, dtype, value.bits);
   bp__line(e, "const %s %s = %s;", type, symbol->expr.text, bp__bare(e, value.text));
+  int32_t num_texels = e->num_texels;
   bp__stmt(e, e->ir->operand(node, 2));
+  e->num_texels = num_texels;
   bp__undeclare(e, var);
 }
 
@@ -315,7 +319,9 @@ void bp__stmt(BpEmitter *e, const BpIrNode *node) {
 }
 
 void bp__block(BpEmitter *e, const BpIrNode *node) {
+  int32_t num_texels = e->num_texels;
   e->indent++;
   bp__stmt(e, node);
   e->indent--;
+  e->num_texels = num_texels;
 }

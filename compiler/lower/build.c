@@ -508,6 +508,48 @@ static const BpIrNode *build_loop(const Nest *outer, const BpTeAxis *leaf, int64
                    bp__ir_int64(lowering->module, count), for_kind, leaf->thread_axis, body);
 }
 
+/* ---- Guards ------------------------------------------------------------------------------ */
+
+/* 1: a split with two pieces whose outer axis is known by now, so that one can be chosen. */
+static int can_branch(const Nest *nest, const BpTeAxis *axis) {
+  const BpTeRelation *use = axis->used_by;
+  if (!use || use->kind != BP__TE_SPLIT || nest->piece[axis->index] != NO_PIECE ||
+      is_begun(nest, use->inner))
+    return 0;
+  return is_known(nest, use->outer);
+}
+
+/* The condition that keeps a split axis, known by now, inside its extent; NULL: none is needed. */
+static int guard_of(const Nest *nest, const BpTeAxis *axis, const BpIrNode **guard) {
+  BpIrModule *module = nest->lowering->module;
+  *guard = bp_ir_binary(module, BP_IR_LT, axis_value(nest, axis),
+                        bp__ir_int64(module, nest->extent[axis->index]));
+  if (!*guard)
+    return -1;
+  if (bp__index_decide(&nest->lowering->index, *guard) == 1)
+    *guard = NULL;
+  return 0;
+}
+
+/* 1: a split axis that became known and whose bound was not checked yet. */
+static int can_check(const Nest *nest, const BpTeAxis *axis) {
+  if (!axis->used_by || axis->used_by->kind != BP__TE_SPLIT || nest->is_checked[axis->index])
+    return 0;
+  int known = is_known(nest, axis), branches = can_branch(nest, axis);
+  return known < 0 || branches < 0 ? -1 : known && !branches;
+}
+
+/* 1: what a fused axis is computed from will have a guard. */
+static int waits_for_guard(const Nest *nest, const BpTeAxis *axis) {
+  const BpIrNode *guard;
+  while (axis->used_by && axis->used_by->kind == BP__TE_FUSE)
+    axis = axis->used_by->parent;
+  int checks = can_check(nest, axis);
+  if (checks <= 0)
+    return checks;
+  return guard_of(nest, axis, &guard) != 0 ? -1 : guard != NULL;
+}
+
 /* ---- Names for values that are not linear ------------------------------------------------ */
 
 #define MAX_LETS 16
@@ -555,13 +597,17 @@ static int name_value(const Nest *nest, Lets *lets, const char *text, const BpIr
 }
 
 /* Names the quotients and remainders of fused axes, and the starts of moved tiles, as soon as they
- * are known: they are computed once then, and differences of indices cancel. */
+ * are known: they are computed once then, and differences of indices cancel. Those of an axis that
+ * wants a guard wait for it, as their ranges hold inside of it. */
 static int name_known_values(Nest *nest, Lets *lets) {
   const BpTeStage *stage = nest->stage;
   for (int32_t i = 0; i < stage->num_axes; i++) {
     const BpTeAxis *axis = stage->axes[i];
-    if (axis->used_by && axis->used_by->kind == BP__TE_FUSE && !nest->name[i] &&
-        name_value(nest, lets, axis->name, axis_value(nest, axis), &nest->name[i]) != 0)
+    if (!axis->used_by || axis->used_by->kind != BP__TE_FUSE || nest->name[i])
+      continue;
+    int waits = waits_for_guard(nest, axis);
+    if (waits < 0 ||
+        (!waits && name_value(nest, lets, axis->name, axis_value(nest, axis), &nest->name[i]) != 0))
       return -1;
   }
   for (int32_t i = 0; i < stage->num_axes; i++) {
@@ -830,15 +876,6 @@ static const BpIrNode *build_rest(const Nest *nest, int32_t position) {
 
 /* ---- What becomes known on the way in ---------------------------------------------------- */
 
-/* 1: a split with two pieces whose outer axis is known by now, so that one can be chosen. */
-static int can_branch(const Nest *nest, const BpTeAxis *axis) {
-  const BpTeRelation *use = axis->used_by;
-  if (!use || use->kind != BP__TE_SPLIT || nest->piece[axis->index] != NO_PIECE ||
-      is_begun(nest, use->inner))
-    return 0;
-  return is_known(nest, use->outer);
-}
-
 /* Sets *split to one that can branch, or NULL. */
 static int find_branch(const Nest *nest, const BpTeRelation **split) {
   *split = NULL;
@@ -851,18 +888,6 @@ static int find_branch(const Nest *nest, const BpTeRelation **split) {
       return 0;
     }
   }
-  return 0;
-}
-
-/* The condition that keeps a split axis, known by now, inside its extent; NULL: none is needed. */
-static int guard_of(const Nest *nest, const BpTeAxis *axis, const BpIrNode **guard) {
-  BpIrModule *module = nest->lowering->module;
-  *guard = bp_ir_binary(module, BP_IR_LT, axis_value(nest, axis),
-                        bp__ir_int64(module, nest->extent[axis->index]));
-  if (!*guard)
-    return -1;
-  if (bp__index_decide(&nest->lowering->index, *guard) == 1)
-    *guard = NULL;
   return 0;
 }
 
@@ -902,12 +927,10 @@ static int take_guards(Nest *nest, const BpIrNode **guards, bool *is_guarded) {
     const BpTeRelation *use = axis->used_by;
     const BpIrNode *guard;
     is_guarded[i] = false;
-    if (!use || use->kind != BP__TE_SPLIT || nest->is_checked[i])
-      continue;
-    int known = is_known(nest, axis), branches = can_branch(nest, axis);
-    if (known < 0 || branches < 0)
+    int checks = can_check(nest, axis);
+    if (checks < 0)
       return -1;
-    if (!known || branches)
+    if (!checks)
       continue;
     nest->is_checked[i] = true;
     if (guard_of(nest, axis, &guard) != 0 || add_guard(nest, guard, guards) != 0)
@@ -944,6 +967,8 @@ static const BpIrNode *build_from(const Nest *outer, int32_t position) {
       find_branch(&nest, &split) != 0)
     return NULL;
   if (is_in_loop(&nest, position) && name_guarded_values(&nest, is_guarded, &guarded) != 0)
+    return NULL;
+  if (guards && name_known_values(&nest, &guarded) != 0)
     return NULL;
   AttachedRest attached = {&nest, position - 1, 0};
   if (split)

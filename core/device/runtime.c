@@ -4,6 +4,7 @@
 
 #include "core/device/device.h"
 #include "core/device/library_slots.h"
+#include "core/module/cache.h"
 #include "core/registry/cache_dir.h"
 #include "core/registry/env.h"
 #include "core/registry/host.h"
@@ -26,6 +27,8 @@ static const BpRuntimeTable runtime_table = {
     .get_current = bp_device_get_current,
     .get_cache_dir = bp__cache_dir,
     .get_option = get_option,
+    .cache_read = bp__cache_read,
+    .cache_write = bp__cache_write,
 };
 
 int bp__device_start(void) {

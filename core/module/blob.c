@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Import chains are released recursively, so their length is bounded. */
-#define MAX_MODULES 4096
-
 static int damaged(const BpReader *reader, const char *what) {
   return bp_error_raise(BP_ERROR_FORMAT, "%s is damaged: %s; make it anew", reader->what, what);
 }
@@ -46,16 +43,16 @@ static int check_tree(const BpReader *reader, const BpBlob *blob, uint64_t num_c
   return acyclic < 0 ? -1 : 0;
 }
 
-static int read_tree(BpReader *reader, BpBlob *blob) {
+int bp__blob_read_tree(BpReader *reader, BpBlob *blob) {
   uint64_t num_rows, num_children;
   if (!(blob->indptr = read_numbers(reader, &num_rows, "the import tree")) ||
       !(blob->child_indices = read_numbers(reader, &num_children, "the list of imports")))
     return -1;
-  if (num_rows < 2 || num_rows - 1 > MAX_MODULES)
+  if (num_rows < 2 || num_rows - 1 > BP_BLOB_MOST_MODULES)
     return bp_error_raise(BP_ERROR_FORMAT,
                           "%s is damaged: its import tree has %" PRIu64
                           " rows, and 2 to %d are possible; make it anew",
-                          reader->what, num_rows, MAX_MODULES + 1);
+                          reader->what, num_rows, BP_BLOB_MOST_MODULES + 1);
   blob->num_modules = (size_t)num_rows - 1;
   return check_tree(reader, blob, num_children);
 }
@@ -83,7 +80,7 @@ static int read_modules(BpReader *reader, BpBlob *blob) {
 int bp__blob_parse(BpBlob *blob, const BpByteArray *stream, const char *what) {
   BpReader reader = {stream->data, stream->size, 0, what};
   *blob = (BpBlob){0};
-  if (!read_tree(&reader, blob) && !read_modules(&reader, blob))
+  if (!bp__blob_read_tree(&reader, blob) && !read_modules(&reader, blob))
     return 0;
   bp__blob_clear(blob);
   return -1;
@@ -132,17 +129,42 @@ int bp__blob_is_acyclic(const uint64_t *indptr, const uint64_t *child_indices, s
 
 /* ---- Making the modules ------------------------------------------------------------------ */
 
-static BpModule *load_entry(const BpBlob *blob, size_t index, BpModule *library, BpObject *owner) {
-  if (bp__blob_is_library(blob, index))
-    return bp_object_retain(library);
+static BpModule *load_bytes(const BpBlob *blob, size_t index, const BpByteArray *bytes,
+                            BpObject *owner) {
   BpModule *module = NULL;
-  const BpByteArray *view = &blob->kinds[index];
-  char *kind = strndup(view->data, view->size);
+  char *kind = strndup(blob->kinds[index].data, blob->kinds[index].size);
   if (kind)
-    module = bp__module_load_part(kind, &blob->bytes[index], owner, index > 0);
+    module = bp__module_load_part(kind, bytes, owner, index > 0);
   else
     bp_error_raise(BP_ERROR_MEMORY, "no memory to load a module");
   free(kind);
+  return module;
+}
+
+/* The bytes become an object, which keeps them for as long as they are used. */
+static BpModule *load_converted(const BpBlob *blob, size_t index, const BpOwnedBytes *converted) {
+  BpValue value;
+  BpByteArray bytes;
+  if (bp_value_make_bytes(&value, converted->data, converted->size))
+    return NULL;
+  BpModule *module =
+      bp_value_view_str(&value, &bytes) ? NULL : load_bytes(blob, index, &bytes, value.v_obj);
+  bp_value_clear(&value);
+  return module;
+}
+
+static BpModule *load_entry(const BpBlob *blob, size_t index, BpModule *library, BpObject *owner) {
+  if (bp__blob_is_library(blob, index))
+    return bp_object_retain(library);
+  BpOwnedBytes converted = {0};
+  int is_converted =
+      blob->convert ? blob->convert(&blob->kinds[index], &blob->bytes[index], &converted) : 0;
+  if (is_converted < 0)
+    return NULL;
+  if (!is_converted)
+    return load_bytes(blob, index, &blob->bytes[index], owner);
+  BpModule *module = load_converted(blob, index, &converted);
+  bp_owned_bytes_clear(&converted);
   return module;
 }
 

@@ -19,12 +19,20 @@ typedef struct BpBlob {
   uint64_t *child_indices;
   BpByteArray *kinds;
   BpByteArray *bytes; /* of a library entry: empty */
+  /* Or NULL. Gives the bytes that a kind's loader takes for those in the blob: 1, or 0 if they are
+   * the same; -1 with an error. */
+  int (*convert)(const BpByteArray *kind, const BpByteArray *record, BpOwnedBytes *bytes);
 } BpBlob;
+
+/* Import chains are released recursively, so their length is bounded. */
+#define BP_BLOB_MOST_MODULES 4096
 
 /* Reads `stream`, whose length prefix was taken off: kinds and bytes are borrowed from it. What is
  * allocated is freed with bp__blob_clear. `what` is for messages. */
 int bp__blob_parse(BpBlob *blob, const BpByteArray *stream, const char *what);
 void bp__blob_clear(BpBlob *blob);
+/* Reads the import tree alone, and with it the number of modules. */
+int bp__blob_read_tree(BpReader *reader, BpBlob *blob);
 int bp__blob_is_library(const BpBlob *blob, size_t index);
 
 /* Makes the modules and their imports; `library` stands for the entry of that kind. `owner` keeps

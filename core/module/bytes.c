@@ -19,11 +19,19 @@ static int truncated(const BpReader *reader, const char *item, uint64_t need) {
                         reader->what, item, reader->at, need, left(reader));
 }
 
+int bp__read_raw(BpReader *reader, size_t size, const char **data, const char *item) {
+  if (left(reader) < size)
+    return truncated(reader, item, size);
+  *data = reader->data + reader->at;
+  reader->at += size;
+  return 0;
+}
+
 int bp__read_u64(BpReader *reader, uint64_t *number, const char *item) {
-  if (left(reader) < sizeof *number)
-    return truncated(reader, item, sizeof *number);
-  memcpy(number, reader->data + reader->at, sizeof *number);
-  reader->at += sizeof *number;
+  const char *data = NULL;
+  if (bp__read_raw(reader, sizeof *number, &data, item))
+    return -1;
+  memcpy(number, data, sizeof *number);
   return 0;
 }
 

@@ -18,6 +18,8 @@ typedef struct BpReader {
 int bp__read_u64(BpReader *reader, uint64_t *number, const char *item);
 /* A string or byte string: borrowed from the data. */
 int bp__read_string(BpReader *reader, BpByteArray *view, const char *item);
+/* So many bytes: borrowed, and not aligned. */
+int bp__read_raw(BpReader *reader, size_t size, const char **data, const char *item);
 /* A list of `item_size` bytes each: `items` is borrowed and not aligned. */
 int bp__read_list(BpReader *reader, size_t item_size, uint64_t *count, const char **items,
                   const char *item);

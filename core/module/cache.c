@@ -3,7 +3,6 @@
 
 #include "core/module/cache.h"
 
-#include "core/module/elf_file.h"
 #include "core/registry/cache_dir.h"
 #include "core/registry/env.h"
 #include "core/registry/log.h"
@@ -20,7 +19,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SUBJECT      "c"
 #define DEFAULT_SIZE 1024 /* MiB */
 #define MOST_SIZE    (1 << 24)
 #define RECENT_S     60 /* what was used so recently may be in use */
@@ -52,9 +50,9 @@ static void warn(void) {
 }
 
 /* The cache's directory, absolute, as compilers run elsewhere. */
-static int find_directory(char *path) {
+static int find_directory(const char *subject, char *path) {
   char given[PATH_MAX];
-  if (bp__cache_dir(SUBJECT, given, sizeof given))
+  if (bp__cache_dir(subject, given, sizeof given))
     return -1;
   if (realpath(given, path))
     return 0;
@@ -62,17 +60,18 @@ static int find_directory(char *path) {
                         strerror(errno));
 }
 
-int bp__cache_workdir(BpWorkdir *dir) {
+int bp__cache_workdir(const char *subject, BpWorkdir *dir) {
   char directory[PATH_MAX];
-  if (!find_directory(directory) && !bp__workdir_create(dir, directory))
+  if (!find_directory(subject, directory) && !bp__workdir_create(dir, directory))
     return 0;
   warn();
   return bp__workdir_create(dir, NULL);
 }
 
-void bp__cache_locate(const char *name, char *path) {
+void bp__cache_locate(const char *subject, const char *name, char *path) {
   char directory[PATH_MAX];
-  int length = find_directory(directory) ? -1 : snprintf(path, PATH_MAX, "%s/%s", directory, name);
+  int length =
+      find_directory(subject, directory) ? -1 : snprintf(path, PATH_MAX, "%s/%s", directory, name);
   if (length < 0 || length >= PATH_MAX)
     path[0] = '\0';
   bp_error_clear();
@@ -174,18 +173,24 @@ static void tidy(const char *path) {
 
 /* ---- Files ------------------------------------------------------------------------------- */
 
-int bp__cache_has(const char *place) {
+/* The file at a place, whole (transfer full), or NULL, with no error. */
+static BpMappedFile *open_file(const char *place) {
   if (!*place || utimensat(AT_FDCWD, place, NULL, 0))
-    return 0;
+    return NULL;
   BpMappedFile *file = bp__file_map(place);
-  int intact = file && is_intact(file);
+  if (file && is_intact(file))
+    return file;
   bp_object_release(file);
-  if (!intact) {
-    bp__log(BP_LOG_WARNING, "the cached file \"%s\" is damaged and is made anew", place);
-    bp_error_clear();
-    unlink(place);
-  }
-  return intact;
+  bp__log(BP_LOG_WARNING, "the cached file \"%s\" is damaged and is made anew", place);
+  bp_error_clear();
+  unlink(place);
+  return NULL;
+}
+
+int bp__cache_has(const char *place) {
+  BpMappedFile *file = open_file(place);
+  bp_object_release(file);
+  return file != NULL;
 }
 
 static int append_trailer(const char *path) {
@@ -219,4 +224,59 @@ void bp__cache_move_in(const char *place, char *path) {
     tidy(directory);
     g_free(directory);
   }
+}
+
+/* ---- What plugins keep ------------------------------------------------------------------- */
+
+static void locate_key(const char *subject, const BpByteArray *key, char *place) {
+  GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
+  bp__cache_hash(hash, key->data, key->size);
+  bp__cache_locate(subject, g_checksum_get_string(hash), place);
+  g_checksum_free(hash);
+}
+
+static BpOwnedBytes read_place(const char *place) {
+  BpMappedFile *file = open_file(place);
+  size_t size = file ? file->size - sizeof(Trailer) : 0;
+  char *copy = file ? malloc(size + 1) : NULL;
+  if (copy) {
+    memcpy(copy, file->data, size);
+    copy[size] = '\0';
+  }
+  bp_object_release(file);
+  return copy ? (BpOwnedBytes){copy, size, free} : (BpOwnedBytes){NULL, 0, NULL};
+}
+
+static void write_place(const char *subject, const char *place, const BpByteArray *bytes) {
+  static const char name[] = "bytes";
+  char directory[PATH_MAX], path[PATH_MAX];
+  BpWorkdir dir;
+  if (find_directory(subject, directory) || bp__workdir_create(&dir, directory)) {
+    warn();
+    return;
+  }
+  if (bp__workdir_path(&dir, name, path) || bp__workdir_write(&dir, name, bytes))
+    warn();
+  else
+    bp__cache_move_in(place, path);
+  bp__workdir_remove(&dir);
+}
+
+void bp__cache_read(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes) {
+  char place[PATH_MAX];
+  BpError *error = bp_error_take();
+  locate_key(subject, key, place);
+  *bytes = read_place(place);
+  if (error)
+    bp_error_put(error);
+}
+
+void bp__cache_write(const char *subject, const BpByteArray *key, const BpByteArray *bytes) {
+  char place[PATH_MAX];
+  BpError *error = bp_error_take();
+  locate_key(subject, key, place);
+  if (bytes->size)
+    write_place(subject, place, bytes);
+  if (error)
+    bp_error_put(error);
 }

@@ -70,7 +70,7 @@ static int compute_key(const char *purpose, const BpByteArray *input, const char
 static void locate(const char *key, const char *extension, char *place) {
   char name[KEY_SIZE + 8];
   snprintf(name, sizeof name, "%s%s", key, extension);
-  bp__cache_locate(name, place);
+  bp__cache_locate(BP_CACHE_C, name, place);
 }
 
 /* ---- Steps ------------------------------------------------------------------------------- */
@@ -153,7 +153,7 @@ BpModule *bp__compile_load_c(const BpByteArray *source, const char *const *flags
   locate(key, ".so", place);
   BpModule *module = load_cached(place);
   BpWorkdir dir;
-  if (module || bp__cache_workdir(&dir))
+  if (module || bp__cache_workdir(BP_CACHE_C, &dir))
     return module;
   if (!bp__compile_object(&dir, "module", source, flags, object))
     module = link_and_load(&dir, object, flags, place);
@@ -168,7 +168,7 @@ BpModule *bp__compile_load_object(const BpByteArray *object) {
   locate(key, ".so", place);
   BpModule *module = load_cached(place);
   BpWorkdir dir;
-  if (module || bp__cache_workdir(&dir))
+  if (module || bp__cache_workdir(BP_CACHE_C, &dir))
     return module;
   if (!bp__workdir_write(&dir, "module.o", object))
     module = link_and_load(&dir, "module.o", NULL, place);

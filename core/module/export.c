@@ -390,7 +390,7 @@ int bp_module_export_library(BpModule *module, const char *path) {
   if (!rc)
     rc = collect(&job, module);
   if (!rc)
-    rc = bp__cache_workdir(&job.dir);
+    rc = bp__cache_workdir(BP_CACHE_C, &job.dir);
   if (!rc)
     rc = export_files(&job, path);
   bp__workdir_remove(&job.dir);

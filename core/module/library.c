@@ -14,6 +14,7 @@
 
 #include "core/module/library_file.h"
 #include "core/module/module.h"
+#include "core/module/packed_c.h"
 #include "core/module/workdir.h"
 #include "core/registry/object.h"
 
@@ -43,11 +44,13 @@ typedef struct LibraryModule {
   int copy_fd;           /* of the copy that is mapped, or -1 */
   BpPackedNames exports; /* the text behind `names` */
   char **names;          /* sorted */
+  int is_packed_c;
+  char *main_name; /* of the function that BP_SYMBOL_MAIN names, or NULL */
   pthread_mutex_t lock;
   Found *found; /* guarded by `lock` */
 } LibraryModule;
 
-static const BpModuleApi library_api;
+static const BpModuleApi library_api, packed_c_api;
 
 /* ---- Mappings ---------------------------------------------------------------------------- */
 
@@ -210,6 +213,7 @@ static void destroy_library(void *context) {
   free(library->path);
   free(library->exports.text);
   free(library->names);
+  free(library->main_name);
   free(library);
 }
 
@@ -235,13 +239,17 @@ static void *find_symbol(const LibraryModule *library, const char *prefix, const
 static int library_get_function(void *context, const char *name, BpFunction **function) {
   LibraryModule *library = context;
   *function = NULL;
+  if (library->main_name && !strcmp(name, BP_SYMBOL_MAIN))
+    name = library->main_name;
   if (!bsearch(&name, library->names, library->exports.count, sizeof *library->names,
                compare_names))
     return 0;
-  void *address = find_symbol(library, BP_SYMBOL_PREFIX, name);
+  void *address = find_symbol(library, library->is_packed_c ? "" : BP_SYMBOL_PREFIX, name);
   if (!address)
     return -1;
-  *function = bp_module_function_create(library->module, (BpPackedCall)address, NULL, NULL);
+  *function = library->is_packed_c
+                  ? bp__packed_c_function_create(library->module, address)
+                  : bp_module_function_create(library->module, (BpPackedCall)address, NULL, NULL);
   return *function ? 0 : -1;
 }
 
@@ -273,15 +281,26 @@ static int library_visit_functions(void *context,
                                                     const char *signature),
                                    void *visitor) {
   LibraryModule *library = context;
-  for (size_t i = 0; i < library->exports.count; ++i)
-    if (visit_signature(library, library->names[i], visit, visitor))
-      break;
+  int rc = 0;
+  for (size_t i = 0; i < library->exports.count && !rc; ++i)
+    rc = library->is_packed_c ? visit(visitor, library->names[i], NULL)
+                              : visit_signature(library, library->names[i], visit, visitor);
   return 0;
 }
 
 static const BpModuleApi library_api = {
     .struct_size = sizeof(BpModuleApi),
     .kind = "library",
+    .get_function = library_get_function,
+    .get_property = library_get_property,
+    .visit_functions = library_visit_functions,
+    .destroy = destroy_library,
+};
+
+/* Libraries of TVM up to 0.19. */
+static const BpModuleApi packed_c_api = {
+    .struct_size = sizeof(BpModuleApi),
+    .kind = "packed_c_library",
     .get_function = library_get_function,
     .get_property = library_get_property,
     .visit_functions = library_visit_functions,
@@ -318,6 +337,8 @@ static int keep_function(LibraryModule *library, const char *name, BpFunction *f
 
 int bp__library_look_up(void *module, const char *name, void **function) {
   LibraryModule *library = bp_module_get_context(module, &library_api);
+  if (!library)
+    library = bp_module_get_context(module, &packed_c_api);
   *function = NULL;
   if (!library)
     return bp_error_raise(BP_ERROR_RUNTIME,
@@ -352,8 +373,8 @@ static int fill_slots(LibraryModule *library, const BpLibraryFile *file) {
                             library->path);
     *slot = bp__library_find_slot(name);
   }
-  if (file->has_context) {
-    void **context = dlsym(library->handle, BP_SYMBOL_LIBRARY_CTX);
+  if (file->context) {
+    void **context = dlsym(library->handle, file->context);
     if (context)
       *context = library->module;
   }
@@ -362,9 +383,12 @@ static int fill_slots(LibraryModule *library, const BpLibraryFile *file) {
 
 /* Takes over the names that were read from the file, and sorts them. */
 static int take_exports(LibraryModule *library, BpLibraryFile *file) {
+  library->is_packed_c = file->is_packed_c;
   library->path = strdup(file->path);
+  library->main_name =
+      file->main_name.size ? strndup(file->main_name.data, file->main_name.size) : NULL;
   library->names = malloc((file->functions.count + 1) * sizeof *library->names);
-  if (!library->path || !library->names)
+  if (!library->path || !library->names || (file->main_name.size && !library->main_name))
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the %zu functions of \"%s\"",
                           file->functions.count, file->path);
   library->exports = file->functions;
@@ -384,7 +408,7 @@ static BpModule *create_module(BpLibraryFile *file) {
   }
   pthread_mutex_init(&library->lock, NULL);
   library->copy_fd = -1;
-  BpModule *module = bp_module_create(&library_api, library);
+  BpModule *module = bp_module_create(file->is_packed_c ? &packed_c_api : &library_api, library);
   if (!module)
     return NULL;
   library->module = module;

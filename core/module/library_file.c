@@ -4,6 +4,7 @@
 #include "core/module/library_file.h"
 
 #include "core/module/library.h"
+#include "core/module/mblob.h"
 #include "core/registry/log.h"
 #include "core/registry/trust.h"
 
@@ -17,10 +18,14 @@
 typedef struct Scan {
   BpLibraryFile *library;
   BpWriter functions;
+  BpWriter plain_functions; /* those whose names have no prefix */
+  size_t num_plain_functions;
   BpWriter slots;
   BpWriter bindings;
   int links_tvm_ffi;
   BpByteArray blob;
+  const char *modern;   /* what only libraries of TVM from 0.20 on have; NULL: nothing yet */
+  const char *packed_c; /* what only those before have */
 } Scan;
 
 static int starts_with(const char *text, const char *prefix) {
@@ -42,63 +47,112 @@ static int scan_slot(Scan *scan, const BpElfSymbol *symbol) {
   return 0;
 }
 
-/* A function that the library does not define. One of the host's is called by the name of its slot
- * without "__". */
-static int scan_undefined(Scan *scan, const BpElfSymbol *symbol) {
+/* The function of the host for one that the library does not define: those of TVM's have the names
+ * of their slots without "__". */
+static void (*find_binding(const char *name))(void) {
   char slot[128];
-  if (!starts_with(symbol->name, BP_SYMBOL_HOST_PREFIX) || scan->links_tvm_ffi)
+  snprintf(slot, sizeof slot, "%s%.*s", starts_with(name, BP_SYMBOL_HOST_PREFIX) ? "__" : "",
+           (int)sizeof slot - 3, name);
+  return bp__library_find_slot(slot);
+}
+
+static int scan_undefined(Scan *scan, const BpElfSymbol *symbol) {
+  int is_hosts = starts_with(symbol->name, BP_SYMBOL_HOST_PREFIX);
+  if (scan->links_tvm_ffi || (!is_hosts && !starts_with(symbol->name, BP_SYMBOL_HALF_PREFIX)))
     return 0;
-  snprintf(slot, sizeof slot, "__%.*s", (int)sizeof slot - 3, symbol->name);
-  const BpLibraryBinding binding = {symbol->name, symbol->entry, bp__library_find_slot(slot)};
+  const BpLibraryBinding binding = {symbol->name, symbol->entry, find_binding(symbol->name)};
   if (!binding.function)
-    return symbol->is_weak ? 0 : unknown_slot(scan, symbol->name);
+    return symbol->is_weak || !is_hosts ? 0 : unknown_slot(scan, symbol->name);
   bp__write_raw(&scan->bindings, &binding, sizeof binding);
   ++scan->library->num_bindings;
   return 0;
 }
 
-/* What libraries of TVM up to 0.19 have or look for: another calling convention. */
-static int is_of_old_tvm(const char *name) {
-  static const char *const names[] = {"__tvm_dev_mblob", "__tvm_module_ctx",
-                                      "__TVMFuncCall",   "__TVMAPISetLastError",
-                                      "TVMFuncCall",     "TVMAPISetLastError"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
-    if (!strcmp(name, names[i]))
-      return 1;
+/* Tells the calling convention by the names that a library defines or looks for. */
+static void scan_convention(Scan *scan, const char *name) {
+  static const char *const packed_c[] = {BP_SYMBOL_MBLOB, BP_SYMBOL_MODULE_CTX,
+                                         "__TVMFuncCall", "__TVMAPISetLastError",
+                                         "TVMFuncCall",   "TVMAPISetLastError"};
+  if (starts_with(name, BP_SYMBOL_PREFIX))
+    scan->modern = name;
+  for (size_t i = 0; i < sizeof packed_c / sizeof *packed_c; ++i)
+    if (!strcmp(name, packed_c[i]))
+      scan->packed_c = name;
+}
+
+static void take_blob(Scan *scan, const BpElfSymbol *symbol) {
+  scan->blob = symbol->contents;
+  scan->library->blob_bytes = symbol->contents;
+  if (symbol->size < symbol->contents.size)
+    scan->library->blob_bytes.size = (size_t)symbol->size;
+  scan->library->has_blob = 1;
+}
+
+/* The name of the entry, if the variable holds one that ends within it. */
+static void take_main(Scan *scan, const BpElfSymbol *symbol) {
+  size_t size = symbol->contents.size;
+  if (symbol->size < size)
+    size = (size_t)symbol->size;
+  const char *end = memchr(symbol->contents.data, '\0', size);
+  if (end)
+    scan->library->main_name =
+        (BpByteArray){symbol->contents.data, (size_t)(end - symbol->contents.data)};
+}
+
+static int scan_variable(Scan *scan, const BpElfSymbol *symbol) {
+  const char *name = symbol->name;
+  if (starts_with(name, BP_SYMBOL_SLOT_PREFIX))
+    return scan_slot(scan, symbol);
+  if (!strcmp(name, BP_SYMBOL_LIBRARY_BIN) || !strcmp(name, BP_SYMBOL_MBLOB))
+    take_blob(scan, symbol);
+  else if (!strcmp(name, BP_SYMBOL_LIBRARY_CTX))
+    scan->library->context = BP_SYMBOL_LIBRARY_CTX;
+  else if (!strcmp(name, BP_SYMBOL_MODULE_CTX) && symbol->size == sizeof(void *))
+    scan->library->context = BP_SYMBOL_MODULE_CTX;
+  else if (!strcmp(name, BP_SYMBOL_MAIN))
+    take_main(scan, symbol);
   return 0;
+}
+
+static void scan_function(Scan *scan, const char *name) {
+  const char *function = name + strlen(BP_SYMBOL_PREFIX);
+  if (!starts_with(name, BP_SYMBOL_PREFIX)) {
+    if (strcmp(name, "_init") && strcmp(name, "_fini")) {
+      bp__write_raw(&scan->plain_functions, name, strlen(name) + 1);
+      ++scan->num_plain_functions;
+    }
+  } else if (!starts_with(name, BP_SYMBOL_METADATA) && !starts_with(name, BP_SYMBOL_DOC)) {
+    bp__write_raw(&scan->functions, function, strlen(function) + 1);
+    ++scan->library->functions.count;
+  }
 }
 
 static int scan_symbol(void *context, const BpElfSymbol *symbol) {
   Scan *scan = context;
-  const char *name = symbol->name;
-  if (is_of_old_tvm(name))
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "\"%s\" was compiled by TVM 0.19 or older (it has \"%s\"), whose "
-                          "libraries this version does not run; compile the model with TVM 0.20 "
-                          "or newer, or its ONNX file with `backplane compile`",
-                          scan->library->path, name);
+  scan_convention(scan, symbol->name);
   if (!symbol->is_defined)
     return scan_undefined(scan, symbol);
-  if (starts_with(name, BP_SYMBOL_SLOT_PREFIX) && !symbol->is_function)
-    return scan_slot(scan, symbol);
-  if (!starts_with(name, BP_SYMBOL_PREFIX))
-    return 0;
-  if (!symbol->is_function) {
-    if (!strcmp(name, BP_SYMBOL_LIBRARY_BIN)) {
-      scan->blob = symbol->contents;
-      scan->library->blob_bytes = symbol->contents;
-      if (symbol->size < symbol->contents.size)
-        scan->library->blob_bytes.size = (size_t)symbol->size;
-      scan->library->has_blob = 1;
-    }
-    scan->library->has_context |= !strcmp(name, BP_SYMBOL_LIBRARY_CTX);
-    return 0;
+  if (!symbol->is_function)
+    return scan_variable(scan, symbol);
+  scan_function(scan, symbol->name);
+  return 0;
+}
+
+/* Of a library in the older convention all functions are its module's. */
+static int settle_convention(Scan *scan) {
+  BpLibraryFile *library = scan->library;
+  library->is_packed_c = scan->packed_c != NULL;
+  if (scan->packed_c && scan->modern)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "\"%s\" has both \"%s\", of TVM 0.19 or older, and \"%s\", of TVM 0.20 "
+                          "or newer; compile all of it with one version",
+                          library->path, scan->packed_c, scan->modern);
+  if (library->is_packed_c) {
+    BpWriter writer = scan->functions;
+    scan->functions = scan->plain_functions;
+    scan->plain_functions = writer;
+    library->functions.count = scan->num_plain_functions;
   }
-  if (starts_with(name, BP_SYMBOL_METADATA) || starts_with(name, BP_SYMBOL_DOC))
-    return 0;
-  const char *function = name + strlen(BP_SYMBOL_PREFIX);
-  bp__write_raw(&scan->functions, function, strlen(function) + 1);
-  ++scan->library->functions.count;
   return 0;
 }
 
@@ -111,7 +165,8 @@ static int parse_blob(BpLibraryFile *library, const BpByteArray *contents) {
   if (bp__read_count(&reader, 1, &size, "its length"))
     return -1;
   BpByteArray stream = {contents->data + reader.at, (size_t)size};
-  return bp__blob_parse(&library->blob, &stream, what);
+  return library->is_packed_c ? bp__mblob_parse(&library->blob, &stream, what)
+                              : bp__blob_parse(&library->blob, &stream, what);
 }
 
 static int take_names(BpPackedNames *names, BpWriter *writer) {
@@ -174,7 +229,8 @@ static int read_file(BpLibraryFile *library, Scan *scan) {
     return -1;
   scan->links_tvm_ffi = bp__elf_needs(library->file, BP_TVM_FFI_LIBRARY);
   if (bp__elf_visit_symbols(library->file, library->path, scan_symbol, scan) ||
-      check_use(library) || take_names(&library->functions, &scan->functions) ||
+      settle_convention(scan) || check_use(library) ||
+      take_names(&library->functions, &scan->functions) ||
       take_names(&library->slots, &scan->slots) || take_bindings(library, &scan->bindings))
     return -1;
   return library->has_blob ? parse_blob(library, &scan->blob) : 0;
@@ -185,6 +241,7 @@ int bp__library_file_read(BpLibraryFile *library, const char *path) {
   Scan scan = {.library = library};
   int rc = read_file(library, &scan);
   free(scan.functions.data);
+  free(scan.plain_functions.data);
   free(scan.slots.data);
   free(scan.bindings.data);
   if (rc)

@@ -14,6 +14,12 @@
 #define BP_SYMBOL_LIBRARY_CTX "__tvm_ffi__library_ctx"
 #define BP_SYMBOL_SLOT_PREFIX "__TVM"
 #define BP_SYMBOL_HOST_PREFIX "TVM"
+/* Those of TVM up to 0.19, whose functions have names without a prefix. */
+#define BP_SYMBOL_MBLOB      "__tvm_dev_mblob"
+#define BP_SYMBOL_MODULE_CTX "__tvm_module_ctx"
+#define BP_SYMBOL_MAIN       "__tvm_main__"
+/* LLVM's functions for half precision; no library of Debian's has them. */
+#define BP_SYMBOL_HALF_PREFIX "__gnu_"
 /* A library that needs this one gets its functions from there. */
 #define BP_TVM_FFI_LIBRARY "libtvm_ffi."
 
@@ -36,7 +42,9 @@ typedef struct BpLibraryFile {
   BpMappedFile *file;
   BpPackedNames functions; /* exported, without the prefix */
   BpPackedNames slots;     /* pointer variables to be filled, all known */
-  int has_context;         /* BP_SYMBOL_LIBRARY_CTX is there */
+  int is_packed_c;         /* compiled by TVM up to 0.19: see packed_c.h */
+  BpByteArray main_name;   /* of such a library's entry, borrowed from the file; or empty */
+  const char *context;     /* the variable for look-ups, static; NULL: there is none */
   BpLibraryBinding *bindings;
   size_t num_bindings;
   int has_blob;

@@ -25,8 +25,12 @@ libbackplane_la_SOURCES += \
 	core/module/library_file.h \
 	core/module/load.c \
 	core/module/load.h \
+	core/module/mblob.c \
+	core/module/mblob.h \
 	core/module/module.c \
 	core/module/module.h \
+	core/module/packed_c.c \
+	core/module/packed_c.h \
 	core/module/slots.c \
 	core/module/start.c \
 	core/module/workdir.c \

@@ -4,7 +4,9 @@
 #include "core/module/compile.h"
 #include "core/module/device_code.h"
 #include "core/module/library.h"
+#include "core/module/mblob.h"
 #include "core/module/module.h"
+#include "core/module/packed_c.h"
 #include "core/registry/host.h"
 #include "core/registry/registry.h"
 
@@ -48,7 +50,7 @@ static int load_library(void *self, const BpValue *args, int32_t num_args, BpVal
 
 int bp__module_start(void) {
   if (bp_host_add_table(BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION, &module_table) ||
-      bp__library_add_own_slots())
+      bp__library_add_own_slots() || bp__packed_c_add_slots() || bp__mblob_start())
     return -1;
   return bp__registry_set_call("runtime.module.loadfile_so", load_library);
 }

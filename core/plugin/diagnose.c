@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Diagnosis: every plugin, stage by stage, with its trial in a process of its own. */
 
+#include "core/plugin/container.h"
 #include "core/plugin/learned.h"
 #include "core/plugin/parallel.h"
-#include "core/registry/env.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -84,13 +83,6 @@ static void add_passed(const Patient *patient, int32_t end) {
     add_reason(patient, REASON_PATH_WRITABLE, patient->plugin->warning);
 }
 
-/* ---- Containers -------------------------------------------------------------------------- */
-
-static int is_in_container(void) {
-  return !access("/.dockerenv", F_OK) || !access("/run/.containerenv", F_OK) ||
-         bp__env_get("container") || bp__env_get("KUBERNETES_SERVICE_HOST");
-}
-
 /* ---- Dependencies and permissions -------------------------------------------------------- */
 
 static char *package_remedy(const Descriptor *descriptor, const char *library) {
@@ -101,8 +93,7 @@ static char *package_remedy(const Descriptor *descriptor, const char *library) {
                  : g_strdup_printf("install the package that holds %s", names);
 }
 
-/* Whether a library was missing. */
-static int add_libraries(const Patient *patient, const Trial *trial) {
+static void add_libraries(const Patient *patient, const Trial *trial) {
   const Descriptor *descriptor = &patient->plugin->descriptor;
   int missing = 0;
   guint from = 0;
@@ -117,7 +108,6 @@ static int add_libraries(const Patient *patient, const Trial *trial) {
   if (!missing)
     add_ok(patient, BP_STAGE_DEPENDENCIES,
            g_strdup(*descriptor->libraries ? descriptor->libraries : "needs no vendor library"));
-  return missing;
 }
 
 static char *group_remedy(const struct stat *status) {
@@ -145,12 +135,13 @@ static int add_node(const Patient *patient, const char *path) {
 }
 
 /* Whether there is a fault. */
-static int add_nodes_of(const Patient *patient, const char *pattern) {
+static int add_nodes_of(const Patient *patient, const char *pattern, int is_required) {
   glob_t found;
   if (glob(pattern, 0, NULL, &found)) {
-    add(patient, BP_STAGE_PERMISSIONS, REASON_NODE_MISSING,
-        g_strdup_printf("there is no %s", pattern), NULL);
-    return 1;
+    if (is_required)
+      add(patient, BP_STAGE_PERMISSIONS, REASON_NODE_MISSING,
+          g_strdup_printf("there is no %s", pattern), NULL);
+    return is_required;
   }
   int usable = 1;
   for (size_t i = 0; i < found.gl_pathc; i++)
@@ -159,17 +150,25 @@ static int add_nodes_of(const Patient *patient, const char *pattern) {
   return !usable;
 }
 
-static int add_permissions(const Patient *patient) {
-  const char *nodes = patient->plugin->descriptor.nodes;
+/* What a plugin's `files` name below /dev are the nodes of some of its devices: they need not be
+ * there, but who has them must be allowed to use them. */
+static void add_permissions(const Patient *patient) {
+  const Descriptor *descriptor = &patient->plugin->descriptor;
   int faults = 0;
   size_t length = 0;
-  for (const char *word = nodes; (word = bp__list_next(word, &length));) {
+  for (const char *word = descriptor->nodes; (word = bp__list_next(word, &length));) {
     g_autofree char *pattern = g_strndup(word, length);
-    faults |= add_nodes_of(patient, pattern);
+    faults |= add_nodes_of(patient, pattern, 1);
+  }
+  length = 0;
+  for (const char *word = descriptor->files; (word = bp__list_next(word, &length));) {
+    g_autofree char *pattern = g_strndup(word, length);
+    if (g_str_has_prefix(pattern, "/dev/"))
+      faults |= add_nodes_of(patient, pattern, 0);
   }
   if (!faults)
-    add_ok(patient, BP_STAGE_PERMISSIONS, g_strdup(*nodes ? nodes : "needs no device node"));
-  return faults;
+    add_ok(patient, BP_STAGE_PERMISSIONS,
+           g_strdup(*descriptor->nodes ? descriptor->nodes : "requires no device node"));
 }
 
 /* ---- Probe and devices ------------------------------------------------------------------- */
@@ -210,7 +209,7 @@ static int add_devices(const Patient *patient, const Trial *trial) {
   return usable;
 }
 
-static void add_probe(const Patient *patient, const Trial *trial, int lacks) {
+static void add_probe(const Patient *patient, const Trial *trial) {
   const char *text = "";
   Reason fault = find_fault(trial, &text);
   if (trial->verdict != REASON_OK) {
@@ -227,10 +226,11 @@ static void add_probe(const Patient *patient, const Trial *trial, int lacks) {
     add_reason(patient, fault, text);
   else if (!*patient->plugin->descriptor.devices)
     add_ok(patient, BP_STAGE_DEVICES, g_strdup("generates code; has no devices of its own"));
-  if (!usable && *patient->plugin->descriptor.devices && lacks && is_in_container())
-    add_reason(patient, REASON_CONTAINER_WITHOUT_DEVICES,
-               "this process runs in a container, which does not show it the devices or libraries "
-               "that the machine may have");
+  if (!usable && *patient->plugin->descriptor.devices && bp__container_is_here())
+    add(patient, BP_STAGE_DEVICES, REASON_CONTAINER_WITHOUT_DEVICES,
+        g_strdup("this process runs in a container, which does not show it the devices or "
+                 "libraries that the machine may have"),
+        bp__container_remedy(&patient->plugin->descriptor));
 }
 
 static void add_trial(const Patient *patient, const Trial *trial) {
@@ -241,9 +241,9 @@ static void add_trial(const Patient *patient, const Trial *trial) {
     add_reason(patient, fault, text);
     return;
   }
-  int lacks = add_libraries(patient, trial);
-  lacks |= add_permissions(patient);
-  add_probe(patient, trial, lacks);
+  add_libraries(patient, trial);
+  add_permissions(patient);
+  add_probe(patient, trial);
 }
 
 static void try_out(const Patient *patient, Plugin *file) {

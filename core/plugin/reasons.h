@@ -134,7 +134,7 @@
     "update the plugin or the vendor's driver, then `backplane doctor`") \
   X(TRIAL_IMPOSSIBLE, "trial-impossible", PROBE, WARNING, PLUGIN, \
     "the plugin cannot be tried out before it is used", \
-    "install backplane completely: its helper program could not be started") \
+    "install backplane completely, or name its helper program in BACKPLANE_TRIAL_PROGRAM") \
   X(FORKED, "forked", PROBE, ERROR, PLUGIN, \
     "the process was forked while the plugin initialised", \
     "activate the plugin before or after the fork") \
@@ -149,7 +149,7 @@
     "see what else uses it, and the kernel's log") \
   X(CONTAINER_WITHOUT_DEVICES, "container-without-devices", DEVICES, NOTE, DEVICE, \
     "this is a container, and it was given no such device or library", \
-    "start it with the vendor's devices and libraries: --gpus all, or --device with the node") \
+    "start it with the vendor's devices, and have the vendor's libraries in its image") \
   X(NOT_SELECTED, "not-selected", SELECTED, NOTE, DEVICE, \
     "the plugin works but is not selected", \
     "name one of its devices in BACKPLANE_DEVICE") \

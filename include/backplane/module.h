@@ -12,8 +12,9 @@ extern "C" {
 #endif
 
 /* Opens a module file (transfer full): a shared library (".so") with exported functions
- * `__tvm_ffi_NAME` and embedded imports, or a file whose extension EXT has a global function
- * `runtime.module.loadfile_EXT`. A shared library is unmapped with its last function or object. */
+ * `__tvm_ffi_NAME` (or, compiled by TVM up to 0.19, NAME) and embedded imports, or a file whose
+ * extension EXT has a global function `runtime.module.loadfile_EXT`. A shared library is unmapped
+ * with its last function or object. */
 BP_API BpModule *bp_module_load(const char *path);
 
 /* Makes a module of `kind` from bytes that bp_module_save_to_bytes wrote (transfer full), by the

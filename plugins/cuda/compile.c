@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVRTC, opened when something is first compiled, and a cache of its results on disk. */
+/* NVRTC, opened when something is first compiled; its results are kept in the host's cache. */
 #include "cuda.h"
 
 #include <dlfcn.h>
@@ -77,26 +77,6 @@ static int32_t need_compiler(void) {
   return problem[0] ? bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: %s", problem) : 0;
 }
 
-/* ---- The cache --------------------------------------------------------------------------- */
-
-/* A file holds this, the key and the code. The whole key is compared, so that the hash in the name
- * need not be beyond collision. */
-typedef struct Header {
-  char magic[8];
-  uint64_t key_size;
-  uint64_t code_size;
-  uint64_t code_hash;
-} Header;
-
-static const char magic[8] = "BPCUDA1";
-
-static uint64_t hash_of(const char *data, size_t size) {
-  uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-  for (size_t i = 0; i < size; i++)
-    hash = (hash ^ (unsigned char)data[i]) * UINT64_C(1099511628211);
-  return hash;
-}
-
 /* All that the code depends on (transfer full); NULL with an error. */
 static char *make_key(const char *source, const char *arch, const char *options) {
   size_t size = strlen(source) + strlen(arch) + strlen(options) + 64;
@@ -106,80 +86,6 @@ static char *make_key(const char *source, const char *arch, const char *options)
   else
     no_memory();
   return key;
-}
-
-/* The path of the cached file; -1 if there is no cache, which the log is told once. */
-static int get_cache_path(const char *key, char *path, size_t size) {
-  static _Atomic int is_told;
-  char folder[1024];
-  if (bp_cuda_host.runtime->get_cache_dir("cuda", folder, sizeof(folder)) != 0) {
-    BpError *error = bp_cuda_host.error->take();
-    bp_cuda_host.object->release(error);
-    if (!atomic_exchange(&is_told, 1))
-      bp_cuda_host.error->log(BP_LOG_INFO, "cuda: there is no cache; every program is compiled");
-    return -1;
-  }
-  int length =
-      snprintf(path, size, "%s/%016llx", folder, (unsigned long long)hash_of(key, strlen(key)));
-  return length > 0 && (size_t)length < size ? 0 : -1;
-}
-
-static int is_whole(const Header *header, const char *key, uint64_t size) {
-  return memcmp(header->magic, magic, sizeof(magic)) == 0 && header->key_size == strlen(key) &&
-         header->key_size < size && header->code_size < size &&
-         size == sizeof(*header) + header->key_size + header->code_size;
-}
-
-/* Reads what follows a header; 0 if it is the code for the key. */
-static int read_body(FILE *file, const Header *header, const char *key, BpOwnedBytes *code) {
-  size_t size = (size_t)(header->key_size + header->code_size);
-  char *body = malloc(size + 1);
-  if (!body || fread(body, 1, size, file) != size ||
-      memcmp(body, key, (size_t)header->key_size) != 0 ||
-      hash_of(body + header->key_size, (size_t)header->code_size) != header->code_hash) {
-    free(body);
-    return -1;
-  }
-  memmove(body, body + header->key_size, (size_t)header->code_size);
-  body[header->code_size] = '\0';
-  code->data = body;
-  code->size = (size_t)header->code_size;
-  code->free_data = free;
-  return 0;
-}
-
-/* 0 if the code was there; -1, with no error, if it has to be made. */
-static int read_cached(const char *path, const char *key, BpOwnedBytes *code) {
-  Header header;
-  FILE *file = fopen(path, "rbe");
-  if (!file)
-    return -1;
-  long size = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
-  rewind(file);
-  int rc = size > 0 && fread(&header, sizeof(header), 1, file) == 1 &&
-                   is_whole(&header, key, (uint64_t)size)
-               ? read_body(file, &header, key, code)
-               : -1;
-  fclose(file);
-  return rc;
-}
-
-/* Under another name first, so that nobody reads half of it. */
-static void write_cached(const char *path, const char *key, const BpOwnedBytes *code) {
-  char temporary[1152];
-  Header header = {.key_size = strlen(key), .code_size = code->size};
-  memcpy(header.magic, magic, sizeof(magic));
-  header.code_hash = hash_of(code->data, code->size);
-  snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
-  int descriptor = mkstemp(temporary);
-  FILE *file = descriptor >= 0 ? fdopen(descriptor, "wb") : NULL;
-  if (!file)
-    return;
-  int is_written = fwrite(&header, sizeof(header), 1, file) == 1 &&
-                   fwrite(key, header.key_size, 1, file) == 1 &&
-                   fwrite(code->data, 1, code->size, file) == code->size;
-  if (fclose(file) != 0 || !is_written || rename(temporary, path) != 0)
-    remove(temporary);
 }
 
 /* ---- Failures ---------------------------------------------------------------------------- */
@@ -290,20 +196,21 @@ static int32_t compile(const char *source, const char *arch, char *words, BpOwne
 
 int32_t bp_cuda_compile(const char *source, const char *arch, const char *options,
                         BpOwnedBytes *code) {
-  char path[1088];
   if (bp_cuda_check_arch(arch) != 0 || need_compiler() != 0)
     return -1;
   char *key = make_key(source, arch, options ? options : "");
   if (!key)
     return -1;
-  int has_cache = get_cache_path(key, path, sizeof(path)) == 0;
-  int32_t rc = has_cache ? read_cached(path, key, code) : -1;
-  if (rc != 0) {
+  BpByteArray entry = {key, strlen(key)};
+  bp_cuda_host.runtime->cache_read("cuda", &entry, code);
+  int32_t rc = 0;
+  if (!code->data) {
     char *words = strdup(options ? options : "");
     rc = words ? compile(source, arch, words, code) : no_memory();
     free(words);
-    if (rc == 0 && has_cache)
-      write_cached(path, key, code);
+    BpByteArray made = {code->data, code->size};
+    if (rc == 0)
+      bp_cuda_host.runtime->cache_write("cuda", &entry, &made);
   }
   free(key);
   return rc;

@@ -209,7 +209,8 @@ static int32_t set_size(const BpCudaKernel *kernel, const BpCudaDevice *device, 
   int most = is_block ? device->grid[axis] : device->block[axis];
   if (size > most)
     return too_large(kernel, device, tag, size, most);
-  *(is_block ? &sizes->grid[axis] : &sizes->block[axis]) = (unsigned)size;
+  if (size)
+    *(is_block ? &sizes->grid[axis] : &sizes->block[axis]) = (unsigned)size;
   return 0;
 }
 
@@ -217,12 +218,11 @@ static int32_t get_sizes(const BpCudaKernel *kernel, const BpCudaDevice *device,
                          const BpValue *args, Sizes *sizes) {
   *sizes = (Sizes){{1, 1, 1}, {1, 1, 1}, 0};
   for (int32_t i = 0; i < kernel->num_tags; i++) {
-    int64_t least = kernel->tags[i] == BP_CUDA_TAG_SHARED ? 0 : 1;
-    if (args[i].type_index != BP_TYPE_INT || args[i].v_int64 < least)
+    if (args[i].type_index != BP_TYPE_INT || args[i].v_int64 < 0)
       return bp_cuda_host.error->raise(BP_ERROR_VALUE,
                                        "%s: launch size %d (%s): expected an integer of at least "
-                                       "%d",
-                                       kernel->name, i, tag_names[kernel->tags[i]], (int)least);
+                                       "0",
+                                       kernel->name, i, tag_names[kernel->tags[i]]);
     if (set_size(kernel, device, kernel->tags[i], args[i].v_int64, sizes) != 0)
       return -1;
   }

@@ -3,87 +3,13 @@
  * locked while its arguments are set and it is queued. */
 #include "opencl.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Of the source that an error shows: lines before and after, and how much of each. */
-#define LINES_AROUND 3
-#define LONGEST_LINE 200
-
-/* ---- Building ---------------------------------------------------------------------------- */
-
-/* The first line of the source that the compiler's log names, as in "file.cl:12:3: error"; 0: none.
- */
-static long line_of_error(const char *log) {
-  for (const char *at = strchr(log, ':'); at; at = strchr(at + 1, ':')) {
-    char *end;
-    long line = strtol(at + 1, &end, 10);
-    if (line > 0 && end > at + 1 && *end == ':')
-      return line;
-  }
-  return 0;
-}
-
-/* The lines around one, each with its number (free); NULL: there is no memory. */
-static char *numbered_lines(const char *source, long around) {
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  for (long line = 1; out && *source && line <= around + LINES_AROUND; line++) {
-    int length = (int)strcspn(source, "\n");
-    if (line >= around - LINES_AROUND)
-      fprintf(out, "%6ld  %.*s\n", line, length < LONGEST_LINE ? length : LONGEST_LINE, source);
-    source += length + (source[length] != '\0');
-  }
-  return out && fclose(out) == 0 ? text : NULL;
-}
-
-/* Raises the compiler's own words, with the source that they are about. */
-static int32_t build_failed(const char *source, cl_program program, cl_device_id device,
-                            cl_int status) {
-  size_t size = 0;
-  bp_cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
-  char *log = calloc(1, size + 1);
-  if (log)
-    bp_cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
-  char *lines = log ? numbered_lines(source, line_of_error(log)) : NULL;
-  int32_t rc = bp_opencl_host.error->raise(
-      BP_ERROR_COMPILE, "opencl: the driver rejects the code (%s): %.4000s\n%s",
-      bp_opencl_status_name(status), log ? log : "", lines ? lines : "");
-  free(lines);
-  free(log);
-  return rc;
-}
-
-static cl_program build(const BpOpenclProgram *program, const BpOpenclDevice *device) {
-  cl_int status = CL_SUCCESS;
-  const char *source = program->source;
-  cl_program built = bp_cl.clCreateProgramWithSource(device->context, 1, &source, NULL, &status);
-  if (status != CL_SUCCESS) {
-    bp_opencl_raise(status, "clCreateProgramWithSource");
-    return NULL;
-  }
-  status = bp_cl.clBuildProgram(built, 1, &device->id, "", NULL, NULL);
-  if (status == CL_SUCCESS)
-    return built;
-  build_failed(source, built, device->id, status);
-  bp_cl.clReleaseProgram(built);
-  return NULL;
-}
-
 /* The kernel for the device (transfer none); called with its lock held. */
 static cl_kernel get_kernel(BpOpenclKernel *kernel, const BpOpenclDevice *device,
                             int32_t device_id) {
-  BpOpenclProgram *program = kernel->program;
   cl_int status = CL_SUCCESS;
   if (kernel->kernels[device_id])
     return kernel->kernels[device_id];
-  pthread_mutex_lock(&program->lock);
-  if (!program->built[device_id])
-    program->built[device_id] = build(program, device);
-  cl_program built = program->built[device_id];
-  pthread_mutex_unlock(&program->lock);
+  cl_program built = bp_opencl_program(kernel->program, device, device_id);
   if (!built)
     return NULL;
   cl_kernel made = bp_cl.clCreateKernel(built, kernel->call.name, &status);
@@ -169,6 +95,7 @@ static int32_t enqueue(BpOpenclKernel *kernel, const BpOpenclDevice *device, int
                        BpOpenclStream *stream, const BpValue *args, Parts *parts) {
   size_t global[3], local[3];
   cl_event event = NULL;
+  int is_first = !kernel->kernels[device_id];
   cl_kernel made = get_kernel(kernel, device, device_id);
   if (!made || get_sizes(kernel, args, global, local) != 0)
     return -1;
@@ -183,6 +110,8 @@ static int32_t enqueue(BpOpenclKernel *kernel, const BpOpenclDevice *device, int
     return bp_opencl_host.error->add_context("kernel %s", kernel->call.name);
   }
   bp_opencl_stream_watch(stream, event);
+  if (is_first)
+    bp_opencl_program_used(kernel->program, device, device_id);
   return 0;
 }
 

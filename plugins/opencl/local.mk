@@ -11,6 +11,7 @@ backplane_opencl_la_SOURCES = \
 	plugins/opencl/module.c \
 	plugins/opencl/opencl.h \
 	plugins/opencl/plugin.c \
+	plugins/opencl/program.c \
 	plugins/opencl/target.c
 backplane_opencl_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
 backplane_opencl_la_LDFLAGS = $(LDFLAGS_PLUGIN)

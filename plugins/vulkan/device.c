@@ -2,12 +2,8 @@
 /* A device opened: its queues, the memory types that are used, its pipeline cache on disk. */
 #include "vulkan.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- What queued work keeps alive -------------------------------------------------------- */
 
@@ -34,92 +30,51 @@ int bp_vulkan_is_lost(BpVulkanDevice *device) {
 
 /* ---- The pipeline cache ------------------------------------------------------------------ */
 
-#define MOST_CACHE_BYTES (256 << 20)
+/* What the driver's pipelines depend on. */
+typedef struct CacheKey {
+  char what[12];
+  uint32_t vendor, device, driver;
+  uint8_t uuid[VK_UUID_SIZE];
+} CacheKey;
 
-/* The file for this device and driver; -1: there is no directory for it. */
-static int cache_path(const BpVulkanInfo *info, char *path, size_t size) {
-  char directory[3072];
-  if (bp_vulkan_host.runtime->get_cache_dir("vulkan", directory, sizeof(directory)) != 0) {
-    BpError *error = bp_vulkan_host.error->take(); /* no cache is no failure */
-    bp_vulkan_host.object->release(error);
-    return -1;
-  }
-  int used = snprintf(path, size, "%s/pipelines-", directory);
-  for (size_t i = 0; i < VK_UUID_SIZE && used > 0 && (size_t)used < size; i++)
-    used += snprintf(path + used, size - (size_t)used, "%02x", info->cache_uuid[i]);
-  return used > 0 && (size_t)used < size ? 0 : -1;
-}
-
-/* Whether bytes begin as a cache of this very driver and device does. */
-static int is_cache_of(const BpVulkanInfo *info, const char *bytes, size_t size) {
-  VkPipelineCacheHeaderVersionOne header;
-  if (size < sizeof(header))
-    return 0;
-  memcpy(&header, bytes, sizeof(header));
-  return header.headerVersion == VK_PIPELINE_CACHE_HEADER_VERSION_ONE &&
-         header.vendorID == info->properties.vendorID &&
-         header.deviceID == info->properties.deviceID &&
-         memcmp(header.pipelineCacheUUID, info->cache_uuid, VK_UUID_SIZE) == 0;
-}
-
-/* The bytes of a file (transfer full), NULL if there are none of use. */
-static char *read_cache(const BpVulkanInfo *info, size_t *size) {
-  char path[4096];
-  struct stat status;
-  char *bytes = NULL;
-  int file = cache_path(info, path, sizeof(path)) == 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-  *size = 0;
-  if (file >= 0 && fstat(file, &status) == 0 && status.st_size > 0 &&
-      status.st_size <= MOST_CACHE_BYTES)
-    bytes = malloc((size_t)status.st_size);
-  if (bytes && read(file, bytes, (size_t)status.st_size) == status.st_size &&
-      is_cache_of(info, bytes, (size_t)status.st_size))
-    *size = (size_t)status.st_size;
-  if (file >= 0)
-    close(file);
-  if (*size)
-    return bytes;
-  free(bytes);
-  return NULL;
+static CacheKey make_key(const BpVulkanInfo *info) {
+  CacheKey key = {"pipelines",
+                  info->properties.vendorID,
+                  info->properties.deviceID,
+                  info->properties.driverVersion,
+                  {0}};
+  memcpy(key.uuid, info->cache_uuid, sizeof(key.uuid));
+  return key;
 }
 
 static VkResult open_cache(BpVulkanDevice *device) {
-  size_t size = 0;
-  char *bytes = read_cache(device->info, &size);
+  const CacheKey key = make_key(device->info);
+  const BpByteArray entry = {(const char *)&key, sizeof(key)};
+  BpOwnedBytes bytes = {NULL, 0, NULL};
+  bp_vulkan_host.runtime->cache_read("vulkan", &entry, &bytes);
   VkPipelineCacheCreateInfo create = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO,
-                                      .initialDataSize = size,
-                                      .pInitialData = bytes};
+                                      .initialDataSize = bytes.size,
+                                      .pInitialData = bytes.data};
   VkResult status = bp_vk.vkCreatePipelineCache(device->handle, &create, NULL, &device->cache);
-  free(bytes);
+  if (bytes.data)
+    bytes.free_data(bytes.data);
   return status;
 }
 
-/* In one step, so that a reader never sees half a file. */
-static void write_cache(const char *path, const char *bytes, size_t size) {
-  char temporary[4200];
-  snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path);
-  int file = mkstemp(temporary);
-  if (file < 0)
-    return;
-  int is_whole = write(file, bytes, size) == (ssize_t)size;
-  close(file);
-  if (!is_whole || rename(temporary, path) != 0)
-    unlink(temporary);
-}
-
 void bp_vulkan_save_cache(BpVulkanDevice *device) {
-  char path[4096];
   size_t size = 0;
   if (!__atomic_exchange_n(&device->is_cache_stale, 0, __ATOMIC_ACQ_REL) ||
       bp_vk.vkGetPipelineCacheData(device->handle, device->cache, &size, NULL) != VK_SUCCESS ||
-      size <= sizeof(VkPipelineCacheHeaderVersionOne) || size > MOST_CACHE_BYTES ||
-      cache_path(device->info, path, sizeof(path)) != 0)
+      size <= sizeof(VkPipelineCacheHeaderVersionOne))
     return;
-  char *bytes = malloc(size);
-  if (bytes &&
-      bp_vk.vkGetPipelineCacheData(device->handle, device->cache, &size, bytes) == VK_SUCCESS)
-    write_cache(path, bytes, size);
-  free(bytes);
+  char *data = malloc(size);
+  if (data &&
+      bp_vk.vkGetPipelineCacheData(device->handle, device->cache, &size, data) == VK_SUCCESS) {
+    const CacheKey key = make_key(device->info);
+    const BpByteArray entry = {(const char *)&key, sizeof(key)}, bytes = {data, size};
+    bp_vulkan_host.runtime->cache_write("vulkan", &entry, &bytes);
+  }
+  free(data);
 }
 
 /* ---- Opening ----------------------------------------------------------------------------- */
@@ -140,6 +95,8 @@ static VkResult create_device(BpVulkanDevice *device) {
                                           .storageBuffer16BitAccess = has->storage16};
   VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                         .pNext = &v11};
+  /* Generated code loads texels also where it then has no use of them: see emitter_api.h. */
+  features.features.robustBufferAccess = VK_TRUE;
   features.features.shaderInt16 = has->int16;
   features.features.shaderInt64 = has->int64;
   features.features.shaderFloat64 = has->float64;

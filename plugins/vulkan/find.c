@@ -295,9 +295,10 @@ static int32_t answer_target(BpValue *result, const BpVulkanInfo *info) {
   char text[512];
   snprintf(text, sizeof(text),
            "vulkan -max_num_threads=%u -thread_warp_size=%u -max_shared_memory_per_block=%u "
-           "-supports_int8=%d -supports_int16=%d -supports_int64=%d -supports_float64=%d",
+           "-texel_buffers=%d -supports_int8=%d -supports_int16=%d -supports_int64=%d "
+           "-supports_float64=%d",
            limits->maxComputeWorkGroupInvocations, info->subgroup_size,
-           limits->maxComputeSharedMemorySize, has->int8 && has->storage8,
+           limits->maxComputeSharedMemorySize, !is_gpu(info), has->int8 && has->storage8,
            has->int16 && has->storage16, (int)has->int64, (int)has->float64);
   return answer_text(result, text);
 }

@@ -58,7 +58,9 @@ static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanB
 static int32_t get_texels(Launch *launch, int32_t i, BpVulkanBuffer *buffer,
                           const VkDescriptorBufferInfo *part, VkBufferView *view) {
   VkFormat format = (VkFormat)launch->kernel->needs.formats[i];
-  uint64_t bytes = format == VK_FORMAT_R32G32B32A32_SFLOAT ? 16 : 4;
+  int is_single = format == VK_FORMAT_R32_SFLOAT || format == VK_FORMAT_R32_SINT ||
+                  format == VK_FORMAT_R32_UINT;
+  uint64_t bytes = is_single ? 4 : 16;
   uint64_t most = launch->device->info->properties.limits.maxTexelBufferElements;
   uint64_t range = (part->range + bytes - 1) / bytes * bytes;
   if (range / bytes > most)

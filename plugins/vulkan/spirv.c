@@ -90,10 +90,9 @@ static VkFormat texel_format(uint32_t format) {
   static const struct {
     uint32_t spirv;
     VkFormat format;
-  } formats[] = {{1, VK_FORMAT_R32G32B32A32_SFLOAT},
-                 {3, VK_FORMAT_R32_SFLOAT},
-                 {24, VK_FORMAT_R32_SINT},
-                 {33, VK_FORMAT_R32_UINT}};
+  } formats[] = {{1, VK_FORMAT_R32G32B32A32_SFLOAT}, {3, VK_FORMAT_R32_SFLOAT},
+                 {21, VK_FORMAT_R32G32B32A32_SINT},  {24, VK_FORMAT_R32_SINT},
+                 {30, VK_FORMAT_R32G32B32A32_UINT},  {33, VK_FORMAT_R32_UINT}};
   for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
     if (formats[i].spirv == format)
       return formats[i].format;

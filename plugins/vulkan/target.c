@@ -13,6 +13,8 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_THREAD_WARP_SIZE, BP_TYPE_INT, 0, "32", "threads in lock-step"},
     {BP_TARGET_MAX_SHARED_MEMORY, BP_TYPE_INT, 0, "16384", "bytes of shared memory of a block"},
     {BP_TARGET_INDEX_BITS, BP_TYPE_INT, 0, "32", "width of indices that fit; others have 64"},
+    {"texel_buffers", BP_TYPE_BOOL, 0, "false",
+     "32-bit elements that a kernel only reads are read as texels"},
     {"supports_int8", BP_TYPE_BOOL, 0, "true", "8-bit integers and bools, also in buffers"},
     {"supports_int16", BP_TYPE_BOOL, 0, "true", "16-bit integers and floats, also in buffers"},
     {"supports_int64", BP_TYPE_BOOL, 0, "true", "64-bit integers"},
@@ -31,7 +33,7 @@ const BpTargetKind bp_vulkan_kind = {
 
 #define MOST_TYPES 32
 
-/* The dialect without the types that the target has not. */
+/* The dialect without what the target has not. */
 typedef struct Language {
   BpDialect dialect;
   BpDialectType types[MOST_TYPES];
@@ -49,6 +51,15 @@ static const char *attribute_of(BpDataType dtype) {
   if (dtype.bits == 16)
     return "supports_int16";
   return is_float ? "supports_float64" : "supports_int64";
+}
+
+static int32_t restrict_texels(Language *language, const BpTarget *target) {
+  BpValue value = {0};
+  if (bp_vulkan_host.target->get_attr(target, "texel_buffers", &value) != 0)
+    return -1;
+  if (!value.v_int64)
+    language->dialect.texel_param = NULL;
+  return 0;
 }
 
 static int32_t restrict_types(Language *language, const BpTarget *target) {
@@ -76,7 +87,7 @@ static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *targ
   size_t size = sizeof(language->dialect);
   memcpy(&language->dialect, base, base->struct_size < size ? base->struct_size : size);
   language->dialect.struct_size = size;
-  return restrict_types(language, target);
+  return restrict_texels(language, target) != 0 ? -1 : restrict_types(language, target);
 }
 
 /* ---- Kernels ----------------------------------------------------------------------------- */

@@ -154,6 +154,14 @@ static PyObject *device_kinds(PyObject *self, PyObject *ignored) {
   return take_names(names, count);
 }
 
+static PyObject *target_kinds(PyObject *self, PyObject *ignored) {
+  size_t count = 0;
+  char **names = bp_target_kinds(&count);
+  (void)self;
+  (void)ignored;
+  return take_names(names, count);
+}
+
 static PyObject *device_count(PyObject *self, PyObject *object) {
   BpDevice device;
   int32_t count = 0;
@@ -372,6 +380,8 @@ static PyMethodDef functions[] = {
     {"select_device", select_device, METH_VARARGS, NULL},
     {"select_model_devices", select_model_devices, METH_VARARGS, NULL},
     {"synchronize", synchronize, METH_O, NULL},
+    {"target_kinds", target_kinds, METH_NOARGS, NULL},
+    {"target_of_device", bp_py_target_text_of_device, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 
@@ -387,7 +397,8 @@ PyMODINIT_FUNC PyInit__core(void) {
   PyObject *module = PyModule_Create(&definition);
   if (module && bp_graph_initialize() == 0 && bp_py_add_tensor(module) == 0 &&
       bp_py_add_function(module) == 0 && bp_py_add_module(module) == 0 &&
-      bp_py_add_model(module) == 0)
+      bp_py_add_model(module) == 0 && bp_py_add_target(module) == 0 && bp_py_add_ir(module) == 0 &&
+      bp_py_add_te(module) == 0)
     return module;
   if (!PyErr_Occurred())
     bp_py_raise();

@@ -7,12 +7,14 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <backplane/compiler/ir.h>
 #include <backplane/error.h>
 #include <backplane/module.h>
 #include <backplane/object.h>
 #include <backplane/tensor.h>
 
-/* A reference to an object of the library: a Tensor, a Function, a Module. */
+/* A reference to an object of the library: a Tensor, a Function, a Module, a Target, an IrModule.
+ */
 typedef struct Holder {
   PyObject_HEAD BpObject *object;
 } Holder;
@@ -20,6 +22,7 @@ typedef struct Holder {
 extern PyTypeObject *bp_py_tensor_type;
 extern PyTypeObject *bp_py_function_type;
 extern PyTypeObject *bp_py_module_type;
+extern PyTypeObject *bp_py_target_type;
 
 /* Makes one (takes the reference to `object`; NULL: the error that was raised is set). */
 PyObject *bp_py_hold(PyTypeObject *type, void *object);
@@ -76,6 +79,14 @@ int bp_py_add_tensor(PyObject *module);
 int bp_py_add_function(PyObject *module);
 int bp_py_add_module(PyObject *module);
 int bp_py_add_model(PyObject *module);
+int bp_py_add_target(PyObject *module);
+int bp_py_add_ir(PyObject *module);
+int bp_py_add_te(PyObject *module);
+
+/* An IrModule (takes the reference). */
+PyObject *bp_py_hold_ir(BpIrModule *module);
+/* Of a function table: (device) -> the text of the target that fits it. */
+PyObject *bp_py_target_text_of_device(PyObject *self, PyObject *object);
 
 /* A type made of a spec, added to the module; NULL with an exception. */
 PyTypeObject *bp_py_add_type(PyObject *module, PyType_Spec *spec);

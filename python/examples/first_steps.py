@@ -30,6 +30,18 @@ def scale(x, factor):
 backplane.get_global_func("example.scale")(array, 0.5)
 assert array[0, 0] == 21
 
+# %% Tensor expressions: written once, compiled for each device
+for device in backplane.devices():
+    program = backplane.te.Program()
+    x = program.placeholder("x", (2, 3))
+    y = program.compute("y", (2, 3), lambda i, j: backplane.te.sigmoid(x[i, j]))
+    target = backplane.Target.from_device(device)
+    program.schedule(y, target)
+    given, result = backplane.tensor(array, device), backplane.empty((2, 3), on=device)
+    program.build("sigmoid", [x, y], target)(given, result)
+    device.synchronize()
+    assert np.allclose(np.asarray(result), 1 / (1 + np.exp(-array)), atol=1e-6)
+
 # %% Models: compiled from ONNX, exported, loaded again
 onnx = pathlib.Path(__file__).parents[2] / "examples/digits/digits.onnx"
 if onnx.exists():

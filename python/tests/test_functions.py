@@ -163,3 +163,14 @@ def test_read_only_array_is_an_error(global_func):
     array.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         global_func("test.echo", lambda x: None)(array)
+
+
+def test_a_callback_may_raise_the_errors_of_the_library(global_func):
+    failure = backplane.errors.NotFoundError("no such thing")
+
+    def fail():
+        raise failure
+
+    with pytest.raises(LookupError) as caught:
+        global_func("test.fail_as_the_library", fail)()
+    assert caught.value is failure and failure.kind == "KeyError"

@@ -235,7 +235,8 @@ static void add_function(const CodeTarget *target, GString *module, const char *
   if (count > 0)
     g_string_append_printf(module,
                            "(function \"%s_%s_%d\" (buffer A %s global 64)"
-                           " (buffer B %s global 64) (buffer C %s global %d) (seq %s))\n",
+                           " (buffer B %s global 64) (buffer C %s global %d)"
+                           " (attr \"noalias\" 1) (seq %s))\n",
                            type, result, lanes, type, type, result, 64 * count, body->str);
   g_string_free(body, TRUE);
 }
@@ -369,6 +370,25 @@ static const char *const kernel_bodies[] = {
     " (for u:int64 0 32 bound \"threadIdx.x\" (allocate (buffer L float32 local 8) (seq"
     " (for k:int64 0 8 serial (store L k (load S (mod (add u k) 32))))"
     " (store A (add (mul b 32) u) (load L (mod u 8)))))))))",
+    /* four neighbours of a buffer that is only read, once and again, those beyond its ends masked
+     */
+    "(for t:int64 0 16 bound \"threadIdx.x\" (let q:int64 (mul t 4) (seq"
+    " (store A q (add (load B (add q 1)) (mul (load B q) (load B (add q 3)))))"
+    " (store A (add q 1) (sub (load B (add q 2)) (load B (add q 1))))"
+    " (store A (add q 2) (add (load B (add q -3) (ge (add q -3) 0))"
+    " (load B (add q 6) (lt (add q 6) 64))))"
+    " (store A (add q 3) (load B (min (add q 4) 60))))))",
+    /* the same place by variables of one name, in branches, in a loop and after it */
+    "(for t:int64 0 16 bound \"threadIdx.x\" (seq"
+    " (if (lt t 9) (let p:int64 (add t 1) (store A t (load B p)))"
+    " (let p:int64 (sub t 9) (store A t (load B p))))"
+    " (for k:int64 0 3 serial (store A (add t 16) (add (load B t) (load B (add t k)))))"
+    " (store A (add t 32) (load B (add t 1)))"
+    " (store A (add t 48) (load B t))))",
+    /* places that change from one statement to the next */
+    "(for t:int64 0 16 bound \"threadIdx.x\" (seq"
+    " (store I t (cast int32 t)) (store A t (load B (cast int64 (load I t))))"
+    " (store I t (cast int32 (add t 20))) (store A (add t 16) (load B (cast int64 (load I t))))))",
 };
 
 static void append_bodies(GString *module, const char *name, const char *const *list,
@@ -376,7 +396,8 @@ static void append_bodies(GString *module, const char *name, const char *const *
   for (size_t i = 0; i < count; i++)
     g_string_append_printf(module,
                            "(function \"%s_%zu\" (buffer A float32 global 64)"
-                           " (buffer B float32 global 64) (buffer I int32 global 64) %s)\n",
+                           " (buffer B float32 global 64) (buffer I int32 global 64)"
+                           " (attr \"noalias\" 1) %s)\n",
                            name, i, list[i]);
 }
 
@@ -674,6 +695,8 @@ static const CodeTarget host_targets[] = {
     {"llvm", "llvm -opt=1", FALSE, 16, NULL},
 };
 
+#define GLSL_DOUBLES " abs sqrt rsqrt floor ceil trunc round fma isnan isinf "
+
 /* A device is one entry. */
 static const CodeTarget device_targets[] = {
     {"cuda", "cuda", FALSE, 16, NULL},
@@ -681,8 +704,8 @@ static const CodeTarget device_targets[] = {
     {"cuda-sm_80", "cuda -arch=sm_80", TRUE, 2, NULL},
     {"cuda-sm_90", "cuda -arch=sm_90", TRUE, 2, NULL},
     {"opencl", "opencl", FALSE, 16, NULL},
-    {"vulkan", "vulkan -supports_float64", FALSE, 1,
-     " abs sqrt rsqrt floor ceil trunc round fma isnan isinf "},
+    {"vulkan", "vulkan -supports_float64", FALSE, 1, GLSL_DOUBLES},
+    {"vulkan-texels", "vulkan -supports_float64 -texel_buffers", FALSE, 1, GLSL_DOUBLES},
 };
 
 /* Whether the plugin of the target was built. */

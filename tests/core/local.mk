@@ -24,9 +24,9 @@ test_programs += tests/core/test-target
 check_PROGRAMS += tests/core/export-example
 tests_core_export_example_SOURCES = tests/core/export-example.c tests/core/module-fixture.c
 test_scripts += tests/core/tvm-ffi-loads.sh tests/core/plugins-strace.sh \
-	tests/core/plugin-requirements.sh
-EXTRA_DIST += tests/core/plugins-strace.sh \
-	tests/core/plugin-requirements.sh
+	tests/core/plugin-requirements.sh tests/core/doctor-container.sh
+EXTRA_DIST += tests/core/plugins-strace.sh tests/core/plugin-requirements.sh \
+	tests/core/doctor-container.sh
 EXTRA_DIST += tests/core/tvm-ffi-loads.sh tests/core/tvm_ffi_loads.py
 test_programs += tests/core/test-defects
 test_programs += tests/core/test-doctor tests/core/test-order tests/core/test-load

@@ -7,6 +7,7 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 #include <elf.h>
+#include <grp.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -208,39 +209,56 @@ static void test_helper_missing(void) {
 
 static void test_container(void) {
   write_defect("container/plugin.so", 61, "devices-none");
-  declare("container/plugin.so", NULL, NULL, "/dev/nonexistent*", NULL);
+  declare("container/plugin.so", NULL, NULL, "/dev/dri/renderD*", "/dev/kfd /dev/nvidiactl");
   g_setenv("container", "podman", TRUE);
-  assert_diagnosed("container", "container-without-devices", "--gpus all");
+  assert_diagnosed("container", "container-without-devices",
+                   ": --device /dev/dri, --device /dev/kfd, --gpus all;");
   g_unsetenv("container");
 }
 
-/* In a process of a user who may use neither the file nor the node. */
+/* A file that root and root's group alone may use. */
+static void write_node(const char *path) {
+  g_assert_true(g_file_set_contents(path, "", 0, NULL));
+  g_assert_cmpint(g_chmod(path, 0660), ==, 0);
+}
+
+/* A directory with one plugin, which anybody may read. */
+static void write_for_all(const char *directory, int number, const char *nodes, const char *files) {
+  g_autofree char *file = g_strdup_printf("%s/plugin.so", directory);
+  g_autofree char *path = plugin_file_path(directory);
+  write_defect(file, number, "none");
+  declare(file, NULL, NULL, nodes, files);
+  g_assert_cmpint(g_chmod(path, 0755), ==, 0);
+}
+
+/* In a process of a user who may use neither the file nor the nodes. */
 static void test_user_without_rights(void) {
   if (geteuid()) {
     g_test_skip("only root can become another user");
     return;
   }
   g_autofree char *node = plugin_file_path("node");
+  g_autofree char *device = g_strdup_printf("/dev/shm/backplane-%d", (int)getpid());
   g_autofree char *secret = plugin_file_path("rights/secret.so");
-  g_assert_true(g_file_set_contents(node, "", 0, NULL));
-  g_assert_cmpint(g_chmod(node, 0660), ==, 0);
   g_assert_cmpint(g_chmod(plugin_directory, 0755), ==, 0);
-  write_defect("rights/plugin.so", 62, "none");
-  declare("rights/plugin.so", NULL, NULL, node, NULL);
+  write_node(node);
+  write_node(device);
+  write_for_all("rights", 62, node, NULL);
+  write_for_all("optional", 64, NULL, device);
   write_defect("rights/secret.so", 63, "none");
   g_assert_cmpint(g_chmod(secret, 0600), ==, 0);
-  g_autofree char *rights = plugin_file_path("rights");
-  g_assert_cmpint(g_chmod(rights, 0755), ==, 0);
   pid_t child = fork();
   if (!child) {
-    if (setgid(65534) || setuid(65534))
+    if (setgroups(0, NULL) || setgid(65534) || setuid(65534))
       _exit(1);
     assert_diagnosed("rights", "node-denied", "usermod -aG root");
+    assert_diagnosed("optional", "node-denied", "usermod -aG root");
     assert_diagnosed("rights", "file-unreadable", "chmod a+r");
     _exit(0);
   }
   int status;
   g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  g_unlink(device);
   g_assert_cmpint(status, ==, 0);
 }
 

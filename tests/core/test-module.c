@@ -281,13 +281,6 @@ static void test_unknown_host_function_is_refused_by_name(void) {
   g_assert_nonnull(strstr(bp_error_message(), "TVMBrandNewService"));
 }
 
-static void test_library_of_old_tvm_is_refused_by_version(void) {
-  g_assert_null(load_c("void *__tvm_module_ctx;\n"
-                       "int fused_add(void *args, int *codes, int n) { return 0; }"));
-  g_assert_true(bp_error_is(BP_ERROR_NOT_IMPLEMENTED));
-  g_assert_nonnull(strstr(bp_error_message(), "TVM 0.19 or older"));
-}
-
 static void test_missing_compiler_is_a_clear_error(void) {
   g_setenv("BACKPLANE_CC", "/no/such/compiler", TRUE);
   g_assert_null(load_c(ADD_SOURCE));
@@ -979,8 +972,6 @@ static void add_source_tests(void) {
   g_test_add_func("/module/c/library-calls-the-host-by-name", test_library_calls_the_host_by_name);
   g_test_add_func("/module/c/unknown-host-function-is-refused-by-name",
                   test_unknown_host_function_is_refused_by_name);
-  g_test_add_func("/module/c/library-of-old-tvm-is-refused-by-version",
-                  test_library_of_old_tvm_is_refused_by_version);
   g_test_add_func("/module/c/missing-compiler-is-a-clear-error",
                   test_missing_compiler_is_a_clear_error);
   g_test_add_func("/module/c/same-source-twice-gives-independent-modules",

@@ -133,6 +133,87 @@ static void test_cache_lies_in_the_users_own_by_default(void) {
   assert_error(runtime->get_cache_dir("x", path, sizeof path), BP_ERROR_IO, "HOME is not set");
 }
 
+static int warnings;
+
+static void count_warnings(void *context, int32_t level, const char *message) {
+  (void)context;
+  g_test_message("%s", message);
+  warnings += level == BP_LOG_WARNING;
+}
+
+static BpByteArray bytes_of(const char *text) {
+  return (BpByteArray){text, strlen(text)};
+}
+
+static void keep(const char *subject, const char *key, const char *text) {
+  const BpByteArray entry = bytes_of(key), bytes = bytes_of(text);
+  runtime->cache_write(subject, &entry, &bytes);
+}
+
+static void assert_kept(const char *subject, const char *key, const char *expected) {
+  const BpByteArray entry = bytes_of(key);
+  BpOwnedBytes bytes;
+  runtime->cache_read(subject, &entry, &bytes);
+  g_assert_cmpstr(bytes.data, ==, expected);
+  g_assert_cmpuint(bytes.size, ==, expected ? strlen(expected) : 0);
+  if (bytes.data)
+    bytes.free_data(bytes.data);
+}
+
+static void test_bytes_are_kept_by_subject_and_key(void) {
+  set_cache("bytes");
+  assert_kept("one", "k", NULL);
+  keep("one", "k", "program");
+  keep("two", "k", "another");
+  assert_kept("one", "k", "program");
+  assert_kept("two", "k", "another");
+  assert_kept("one", "kk", NULL);
+  keep("one", "k", "a later one");
+  assert_kept("one", "k", "a later one");
+}
+
+/* Changes, shortens or replaces the only file of subject "x". */
+static void spoil(int how) {
+  g_autofree char *folder = g_build_filename(g_getenv("BACKPLANE_CACHE_DIR"), "x", NULL);
+  g_autoptr(GDir) directory = g_dir_open(folder, 0, NULL);
+  g_autofree char *path = g_build_filename(folder, g_dir_read_name(directory), NULL), *data = NULL;
+  gsize size;
+  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+  data[0] ^= how == 0;
+  g_assert_true(
+      g_file_set_contents(path, how == 2 ? "" : data, how == 2 ? 0 : (gssize)size - how, NULL));
+}
+
+static void test_damaged_bytes_are_none(void) {
+  set_cache("damaged");
+  bp_log_set_callback(count_warnings, NULL);
+  for (int how = 0; how < 3; how++) {
+    warnings = 0;
+    keep("x", "k", "program");
+    spoil(how);
+    assert_kept("x", "k", NULL);
+    g_assert_cmpint(warnings, ==, 1);
+    assert_kept("x", "k", NULL);
+    g_assert_cmpint(warnings, ==, 1);
+  }
+  bp_log_set_callback(NULL, NULL);
+}
+
+/* A cache that cannot be used is told to the log; an error that was raised stays as it was. */
+static void test_without_a_cache_nothing_is_kept(void) {
+  set_cache("bad");
+  bp_log_set_callback(count_warnings, NULL);
+  warnings = 0;
+  bp_error_raise(BP_ERROR_VALUE, "another matter");
+  keep("../x", "k", "program");
+  g_setenv("BACKPLANE_CACHE_DIR", "/proc/nothing", TRUE);
+  keep("x", "k", "program");
+  assert_kept("x", "k", NULL);
+  g_assert_cmpint(warnings, ==, 2);
+  assert_error(-1, BP_ERROR_VALUE, "another matter");
+  bp_log_set_callback(NULL, NULL);
+}
+
 static void remove_tree(const char *path) {
   GDir *directory = g_dir_open(path, 0, NULL);
   for (const char *name; directory && (name = g_dir_read_name(directory));) {
@@ -225,6 +306,9 @@ int main(int argc, char **argv) {
   ADD("cache/that-cannot-be-made-is-an-error",
       test_cache_directory_that_cannot_be_made_is_an_error);
   ADD("cache/bad-requests-are-errors", test_bad_requests_for_a_cache_are_errors);
+  ADD("cache/bytes-are-kept-by-subject-and-key", test_bytes_are_kept_by_subject_and_key);
+  ADD("cache/damaged-bytes-are-none", test_damaged_bytes_are_none);
+  ADD("cache/nothing-is-kept-without-one", test_without_a_cache_nothing_is_kept);
   ADD("current-device/is-the-last-one-set", test_current_device_is_the_last_one_set);
   ADD("cache/lies-in-the-users-own-by-default", test_cache_lies_in_the_users_own_by_default);
   int rc = g_test_run();

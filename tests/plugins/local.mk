@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: plugins.
+EXTRA_DIST += tests/plugins/plugin-util.h
 test_programs += tests/plugins/test-cpu
 tests_plugins_test_cpu_LDADD = $(LDADD) -lm
 thread_tests += tests/plugins/test-cpu

@@ -4,21 +4,16 @@
  * plugin uses the driver's functions as they are documented and nothing about a GPU. With
  * BP_TEST_GPU on a real one, without the tests that make the driver fail. */
 
-#include <backplane/device.h>
-#include <backplane/plugin_helpers.h>
-#include <backplane/plugins.h>
-#include <backplane/tensor.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/compiler/codegen-util.h"
 #include "tests/mock/fakecuda.h"
+#include "tests/plugins/plugin-util.h"
 
 #define GPU0 ((BpDevice){BP_DEVICE_CUDA, 0})
 #define GPU1 ((BpDevice){BP_DEVICE_CUDA, 1})
-#define CPU  ((BpDevice){BP_DEVICE_CPU, 0})
 
 static int32_t num_devices(void) {
   int32_t count = 0;
@@ -56,33 +51,6 @@ static void fail_kernel(CUresult status) {
 static int count_of(const char *what) {
   int (*call)(const char *) = (int (*)(const char *))(uintptr_t)dlsym(simulation, "fakecuda_count");
   return call(what);
-}
-
-/* ---- The host's tables, as a plugin gets them -------------------------------------------- */
-
-static BpPluginTables tables;
-
-static int32_t provide(void) {
-  return bp_plugin_register(&tables, "test.cuda.host", bp_plugin_answer_context, NULL);
-}
-
-static int32_t keep_host(const BpHost *given, BpPlugin *plugin) {
-  assert_ok(bp_plugin_fetch_tables(given, &tables));
-  plugin->abi_version = BP_ABI_VERSION;
-  plugin->initialize = provide;
-  return 0;
-}
-
-static const BpModuleTable *module_table(void) {
-  if (!tables.module) {
-    assert_ok(
-        bp_plugin_register_static("abi=" BP_ABI_TEXT "\nname=test-cuda-host\nversion=1\n"
-                                  "license=Apache-2.0\ndescription=a test\n"
-                                  "entry=bp_plugin_entry_test_cuda_host\nprovides=test.cuda.host\n",
-                                  keep_host));
-    assert_ok(bp_plugin_activate("test-cuda-host"));
-  }
-  return tables.module;
 }
 
 /* ---- Device and memory ------------------------------------------------------------------- */
@@ -142,18 +110,6 @@ static void test_target_from_device(void) {
   bp_object_release(target);
 }
 
-static void copy_bytes(const void *from, uint64_t from_offset, BpDevice from_device, void *to,
-                       uint64_t to_offset, BpDevice to_device, uint64_t size) {
-  BpCopy copy = {.from = from,
-                 .from_offset = from_offset,
-                 .from_device = from_device,
-                 .to = to,
-                 .to_offset = to_offset,
-                 .to_device = to_device,
-                 .size = size};
-  assert_ok(bp_device_copy(&copy, NULL));
-}
-
 static void *alloc(BpDevice device, uint64_t size) {
   void *handle = NULL;
   assert_ok(bp_device_alloc(device, size, 256, dtype_of("uint8"), NULL, &handle));
@@ -165,10 +121,10 @@ static void test_copies(void) {
     return;
   char from[] = "abcdefgh", to[] = "........";
   void *a = alloc(GPU0, 16), *b = alloc(GPU0, 16);
-  copy_bytes(from, 1, CPU, a, 3, GPU0, 5);
+  assert_ok(copy_bytes(from, 1, CPU, a, 3, GPU0, 5));
   memset(from, 'x', sizeof(from) - 1); /* the source has been consumed */
-  copy_bytes(a, 4, GPU0, b, 7, GPU0, 3);
-  copy_bytes(b, 7, GPU0, to, 2, CPU, 3);
+  assert_ok(copy_bytes(a, 4, GPU0, b, 7, GPU0, 3));
+  assert_ok(copy_bytes(b, 7, GPU0, to, 2, CPU, 3));
   assert_ok(bp_stream_sync(GPU0, NULL));
   g_assert_cmpstr(to, ==, "..cde...");
   assert_ok(bp_device_free(GPU0, a));
@@ -184,17 +140,17 @@ static void test_large_copies(void) {
   void *data = alloc(GPU0, size);
   for (uint64_t i = 0; i < size; i++)
     from[i] = (char)(i * 7 + (i >> 9));
-  copy_bytes(from, 0, CPU, data, 0, GPU0, size);
-  copy_bytes(data, 0, GPU0, to, 0, CPU, size);
+  assert_ok(copy_bytes(from, 0, CPU, data, 0, GPU0, size));
+  assert_ok(copy_bytes(data, 0, GPU0, to, 0, CPU, size));
   assert_ok(bp_stream_sync(GPU0, NULL));
   g_assert_cmpmem(from, size, to, size);
   char *chunk = g_malloc(part);
   for (uint64_t at = 0; at + part <= size; at += part) {
     for (uint64_t i = 0; i < part; i++)
       chunk[i] = from[at + i] = (char)(at / part + i);
-    copy_bytes(chunk, 0, CPU, data, at, GPU0, part);
+    assert_ok(copy_bytes(chunk, 0, CPU, data, at, GPU0, part));
   }
-  copy_bytes(data, 0, GPU0, to, 0, CPU, size);
+  assert_ok(copy_bytes(data, 0, GPU0, to, 0, CPU, size));
   assert_ok(bp_stream_sync(GPU0, NULL));
   g_assert_cmpmem(from, size, to, size);
   assert_ok(bp_device_free(GPU0, data));
@@ -212,10 +168,10 @@ static void test_copies_between_devices(void) {
   }
   char to[] = "........";
   void *a = alloc(GPU0, 8), *b = alloc(GPU1, 8);
-  copy_bytes("abcdefgh", 0, CPU, a, 0, GPU0, 8);
-  copy_bytes("01234567", 0, CPU, b, 0, GPU1, 8);
-  copy_bytes(a, 2, GPU0, b, 1, GPU1, 3);
-  copy_bytes(b, 0, GPU1, to, 0, CPU, 8);
+  assert_ok(copy_bytes("abcdefgh", 0, CPU, a, 0, GPU0, 8));
+  assert_ok(copy_bytes("01234567", 0, CPU, b, 0, GPU1, 8));
+  assert_ok(copy_bytes(a, 2, GPU0, b, 1, GPU1, 3));
+  assert_ok(copy_bytes(b, 0, GPU1, to, 0, CPU, 8));
   assert_ok(bp_stream_sync(GPU1, NULL));
   g_assert_cmpstr(to, ==, "0cde4567");
   g_assert_cmpint(bp_device_free(GPU0, b), ==, -1);
@@ -249,10 +205,10 @@ static void test_workspace(void) {
     void *a = NULL, *b = NULL;
     assert_ok(bp_workspace_alloc(device, 4, dtype_of("uint8"), &a));
     assert_ok(bp_workspace_alloc(device, 1 << 20, dtype_of("uint8"), &b));
-    copy_bytes("abcd", 0, CPU, a, 0, device, 4);
-    copy_bytes(a, 0, device, b, 1000, device, 4);
+    assert_ok(copy_bytes("abcd", 0, CPU, a, 0, device, 4));
+    assert_ok(copy_bytes(a, 0, device, b, 1000, device, 4));
     assert_ok(bp_workspace_free(device, a));
-    copy_bytes(b, 1000, device, to, 0, CPU, 4);
+    assert_ok(copy_bytes(b, 1000, device, to, 0, CPU, 4));
     assert_ok(bp_workspace_free(device, b));
     assert_ok(bp_stream_sync(device, NULL));
     g_assert_cmpstr(to, ==, "abcd");
@@ -289,7 +245,7 @@ static BpModule *load(const char *format, const BpByteArray *code) {
                                   {"absent", dtypes, 3, 2, tags},
                                   {"shares", dtypes, 3, 3, tags}};
   BpOwnedBytes bytes;
-  assert_ok(module_table()->encode_device_code(format, kernels, 3, code, &bytes));
+  assert_ok(host_tables()->module->encode_device_code(format, kernels, 3, code, &bytes));
   BpByteArray view = {bytes.data, bytes.size};
   BpModule *module = bp_module_load_from_bytes("cuda", &view);
   bp_owned_bytes_clear(&bytes);
@@ -303,21 +259,7 @@ static BpModule *load_source(const char *text) {
   return module;
 }
 
-static BpFunction *get_function(BpModule *module, const char *name) {
-  BpFunction *function = NULL;
-  assert_ok(bp_module_get_function(module, name, 1, &function));
-  g_assert_nonnull(function);
-  return function;
-}
-
-static BpTensor *make_tensor(BpDevice device, const float *data, int64_t count) {
-  BpTensor *tensor = bp_tensor_create(&count, 1, dtype_of("float32"), device, NULL);
-  assert_ok(tensor == NULL);
-  assert_ok(bp_tensor_copy_from_host(&tensor->view, data, (uint64_t)count * 4));
-  return tensor;
-}
-
-static void set_scale_args(BpValue args[6], BpTensorView *view, double by, int64_t add) {
+static void set_args(BpValue args[6], BpTensorView *view, double by, int64_t add) {
   args[0] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW};
   args[0].v_view = view;
   args[1] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = by};
@@ -333,7 +275,7 @@ static void scale_on(BpFunction *scale, BpDevice device, void *stream) {
   assert_ok(bp_device_set_current(device, stream));
   BpTensor *tensor = make_tensor(device, data, 8);
   assert_ok(bp_stream_sync(device, NULL));
-  set_scale_args(args, &tensor->view, 2, 1);
+  set_args(args, &tensor->view, 2, 1);
   assert_ok(bp_function_call(scale, args, 5, &result));
   args[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data};
   assert_ok(bp_function_call(scale, args, 5, &result));
@@ -398,7 +340,7 @@ static void test_stream_order(void) {
     assert_ok(bp_stream_create(GPU0, &streams[i]));
     assert_ok(bp_stream_sync_from_to(GPU0, i ? streams[i - 1] : NULL, streams[i]));
     assert_ok(bp_device_set_current(GPU0, streams[i]));
-    set_scale_args(args, &tensor->view, i + 2, 1);
+    set_args(args, &tensor->view, i + 2, 1);
     assert_ok(bp_function_call(scale, args, 5, &result));
   }
   assert_ok(bp_stream_sync_from_to(GPU0, streams[2], NULL));
@@ -424,7 +366,7 @@ static void test_views(void) {
   BpTensor *whole = make_tensor(GPU0, data, 16);
   BpTensor *view = bp_tensor_create_view(whole, &part, 1, dtype_of("float32"), 16);
   assert_ok(view == NULL);
-  set_scale_args(args, &view->view, 3, 1);
+  set_args(args, &view->view, 3, 1);
   assert_ok(bp_function_call(scale, args, 5, &result));
   assert_ok(bp_tensor_copy_to_host(&whole->view, data, sizeof(data)));
   for (int i = 0; i < 16; i++)
@@ -465,7 +407,7 @@ static void test_recordings(void) {
   BpModule *module = load_source(source);
   BpFunction *scale = get_function(module, "scale");
   BpTensor *tensor = make_tensor(GPU0, data, 8);
-  set_scale_args(args, &tensor->view, 1, 1);
+  set_args(args, &tensor->view, 1, 1);
   assert_ok(bp_function_call(scale, args, 5, &result)); /* loads the code */
   assert_ok(api->record_begin(0, NULL));
   assert_ok(bp_function_call(scale, args, 5, &result));
@@ -500,7 +442,7 @@ static void test_launch_errors(void) {
   BpModule *module = load_source(source);
   BpFunction *scale = get_function(module, "scale");
   BpValue args[6], result;
-  set_scale_args(args, &tensor->view, 2, 1);
+  set_args(args, &tensor->view, 2, 1);
   expect(scale, args, 4, BP_ERROR_TYPE, "scale: expected 3 arguments and 2 launch sizes, got 4");
   args[2] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 1};
   expect(scale, args, 5, BP_ERROR_TYPE, "scale: argument 2: expected an integer");
@@ -509,8 +451,8 @@ static void test_launch_errors(void) {
   args[2] = args[0];
   args[0] = args[3];
   expect(scale, args, 5, BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
-  set_scale_args(args, &tensor->view, 2, 1);
-  args[4].v_int64 = 0;
+  set_args(args, &tensor->view, 2, 1);
+  args[4].v_int64 = -1;
   expect(scale, args, 5, BP_ERROR_VALUE, "launch size 1 (threadIdx.x)");
   args[4].v_int64 = 1 << 20;
   expect(scale, args, 5, BP_ERROR_VALUE, "threadIdx.x: 1048576; cuda:0 takes at most 1024");
@@ -519,13 +461,13 @@ static void test_launch_errors(void) {
   expect(scale, args, 5, BP_ERROR_VALUE, "blockIdx.x: 1099511627776; cuda:0 takes at most");
   BpTensorView odd = tensor->view;
   odd.byte_offset = 4;
-  set_scale_args(args, &odd, 2, 1);
+  set_args(args, &odd, 2, 1);
   expect(scale, args, 5, BP_ERROR_VALUE, "may begin at a multiple of 16 bytes");
   odd = (BpTensorView){.data = data, .device = CPU};
   expect(scale, args, 5, BP_ERROR_VALUE, "expected a tensor on cuda:0");
   odd.device = GPU1;
   expect(scale, args, 5, BP_ERROR_VALUE, "expected a tensor on cuda:0");
-  set_scale_args(args, &tensor->view, 2, 1);
+  set_args(args, &tensor->view, 2, 1);
   assert_ok(bp_function_call(scale, args, 5, &result)); /* the device is none the worse */
   BpFunction *absent = get_function(module, "absent");
   expect(absent, args, 5, BP_ERROR_DEVICE, "CUDA_ERROR_NOT_FOUND");
@@ -549,7 +491,7 @@ static void test_dynamic_shared_memory(void) {
   BpModule *module = load_source(text);
   BpFunction *shares = get_function(module, "shares");
   BpValue args[6], result;
-  set_scale_args(args, &tensor->view, 5, (65536 / 4) - 1);
+  set_args(args, &tensor->view, 5, (65536 / 4) - 1);
   args[3].v_int64 = args[4].v_int64 = 1;
   args[5].v_int64 = 65536;
   assert_ok(bp_function_call(shares, args, 6, &result));
@@ -571,7 +513,7 @@ static void test_bad_source(void) {
   float data[8] = {0};
   BpTensor *tensor = make_tensor(GPU0, data, 8);
   BpValue args[6], result;
-  set_scale_args(args, &tensor->view, 2, 1);
+  set_args(args, &tensor->view, 2, 1);
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_COMPILE));
   g_assert_nonnull(strstr(bp_error_message(), "error"));
@@ -748,23 +690,19 @@ static void test_bad_bytes(void) {
 static void test_results_are_kept_on_disk(void) {
   if (!has_device() || !is_simulated())
     return;
-  char *folder = g_build_filename(g_getenv("BACKPLANE_CACHE_DIR"), "cuda", NULL);
+  static void (*const spoil[])(const char *) = {NULL, damage_file, NULL};
   float data[64] = {0};
-  for (int round = 0; round < 3; round++) {
+  TestCache cache;
+  cache_begin(&cache);
+  for (int round = 0; round < 4; round++) {
     BpModule *module = build_kernel("cuda");
     assert_ok(call_add_one(module, data));
     g_assert_cmpfloat(data[0], ==, 7.0f * (float)(round + 1));
     bp_object_release(module);
-    GDir *dir = g_dir_open(folder, 0, NULL);
-    g_assert_nonnull(dir);
-    for (const char *name = g_dir_read_name(dir); name && round == 1; name = g_dir_read_name(dir)) {
-      char *path = g_build_filename(folder, name, NULL);
-      assert_ok(truncate(path, 100));
-      g_free(path);
-    }
-    g_dir_close(dir);
+    g_assert_cmpint(visit_cache(&cache, "cuda", round < 3 ? spoil[round] : NULL), ==, 1);
+    g_assert_cmpint(cache.warnings, ==, round < 2 ? 0 : 1);
   }
-  g_free(folder);
+  cache_end(&cache, "cuda");
 }
 
 /* ---- Failures of the driver -------------------------------------------------------------- */

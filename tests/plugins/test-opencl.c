@@ -3,15 +3,9 @@
  * by hand, kernels from the IR, bytes. Skipped, but for what holds without a device, where there is
  * none. */
 
-#include <backplane/device.h>
-#include <backplane/plugin_helpers.h>
-#include <backplane/plugins.h>
-#include <backplane/tensor.h>
-
-#include "tests/compiler/codegen-util.h"
+#include "tests/plugins/plugin-util.h"
 
 #define CL0 ((BpDevice){BP_DEVICE_OPENCL, 0})
-#define CPU ((BpDevice){BP_DEVICE_CPU, 0})
 
 static gboolean has_device(void) {
   int32_t count = 0;
@@ -20,34 +14,6 @@ static gboolean has_device(void) {
   if (count == 0)
     g_test_skip(why);
   return count > 0;
-}
-
-/* ---- The host's tables, as a plugin gets them -------------------------------------------- */
-
-static BpPluginTables tables;
-
-/* A plugin has to provide something. */
-static int32_t provide(void) {
-  return bp_plugin_register(&tables, "test.opencl.host", bp_plugin_answer_context, NULL);
-}
-
-static int32_t keep_host(const BpHost *given, BpPlugin *plugin) {
-  assert_ok(bp_plugin_fetch_tables(given, &tables));
-  plugin->abi_version = BP_ABI_VERSION;
-  plugin->initialize = provide;
-  return 0;
-}
-
-static const BpModuleTable *module_table(void) {
-  if (!tables.module) {
-    assert_ok(bp_plugin_register_static(
-        "abi=" BP_ABI_TEXT "\nname=test-opencl-host\nversion=1\n"
-        "license=Apache-2.0\ndescription=a test\n"
-        "entry=bp_plugin_entry_test_opencl_host\nprovides=test.opencl.host\n",
-        keep_host));
-    assert_ok(bp_plugin_activate("test-opencl-host"));
-  }
-  return tables.module;
 }
 
 /* ---- Device and memory ------------------------------------------------------------------- */
@@ -78,16 +44,6 @@ static void test_attributes(void) {
   bp_object_release(target);
 }
 
-static void copy_bytes(void *from, uint64_t from_offset, BpDevice from_device, void *to,
-                       uint64_t to_offset, BpDevice to_device, uint64_t size) {
-  BpCopy copy = {.from = from, .from_offset = from_offset, .from_device = from_device};
-  copy.to = to;
-  copy.to_offset = to_offset;
-  copy.to_device = to_device;
-  copy.size = size;
-  assert_ok(bp_device_copy(&copy, NULL));
-}
-
 static void test_copies(void) {
   if (!has_device())
     return;
@@ -96,10 +52,10 @@ static void test_copies(void) {
   BpDataType hint = dtype_of("uint8");
   assert_ok(bp_device_alloc(CL0, 16, 64, hint, NULL, &a));
   assert_ok(bp_device_alloc(CL0, 16, 64, hint, "global", &b));
-  copy_bytes(from, 1, CPU, a, 3, CL0, 5);
+  assert_ok(copy_bytes(from, 1, CPU, a, 3, CL0, 5));
   memset(from, 'x', sizeof(from) - 1); /* the source has been consumed */
-  copy_bytes(a, 4, CL0, b, 7, CL0, 3);
-  copy_bytes(b, 7, CL0, to, 2, CPU, 3);
+  assert_ok(copy_bytes(a, 4, CL0, b, 7, CL0, 3));
+  assert_ok(copy_bytes(b, 7, CL0, to, 2, CPU, 3));
   assert_ok(bp_stream_sync(CL0, NULL));
   g_assert_cmpstr(to, ==, "..cde...");
   assert_ok(bp_device_free(CL0, a));
@@ -156,7 +112,7 @@ static BpModule *load_by_hand(const char *text) {
   BpKernelInfo kernel = {"scale", dtypes, 3, 2, tags};
   BpByteArray code = {text, strlen(text)};
   BpOwnedBytes bytes;
-  assert_ok(module_table()->encode_device_code("cl", &kernel, 1, &code, &bytes));
+  assert_ok(host_tables()->module->encode_device_code("cl", &kernel, 1, &code, &bytes));
   BpByteArray view = {bytes.data, bytes.size};
   BpModule *module = bp_module_load_from_bytes("opencl", &view);
   assert_ok(module == NULL);
@@ -164,34 +120,11 @@ static BpModule *load_by_hand(const char *text) {
   return module;
 }
 
-static BpFunction *get_function(BpModule *module, const char *name) {
-  BpFunction *function = NULL;
-  assert_ok(bp_module_get_function(module, name, 1, &function));
-  g_assert_nonnull(function);
-  return function;
-}
-
-static BpTensor *make_tensor(const float *data, int64_t count) {
-  BpTensor *tensor = bp_tensor_create(&count, 1, dtype_of("float32"), CL0, NULL);
-  assert_ok(tensor == NULL);
-  assert_ok(bp_tensor_copy_from_host(&tensor->view, data, (uint64_t)count * 4));
-  return tensor;
-}
-
-static void set_scale_args(BpValue args[5], BpTensorView *view, double by, int64_t add) {
-  args[0] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW};
-  args[0].v_view = view;
-  args[1] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = by};
-  args[2] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = add};
-  args[3] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 2};
-  args[4] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 4};
-}
-
 static void test_kernel_by_hand(void) {
   if (!has_device())
     return;
   float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-  BpTensor *tensor = make_tensor(data, 8);
+  BpTensor *tensor = make_tensor(CL0, data, 8);
   BpModule *module = load_by_hand(source);
   BpFunction *scale = get_function(module, "scale");
   BpValue args[5], result;
@@ -215,7 +148,7 @@ static void test_views_and_streams(void) {
   int64_t skip = alignment.v_int64 / 4, count = skip + 8, part = 8;
   float *data = g_new0(float, count);
   data[skip] = 5;
-  BpTensor *whole = make_tensor(data, count);
+  BpTensor *whole = make_tensor(CL0, data, count);
   BpTensor *view =
       bp_tensor_create_view(whole, &part, 1, dtype_of("float32"), (uint64_t)alignment.v_int64);
   assert_ok(view == NULL);
@@ -245,7 +178,7 @@ static void test_launch_errors(void) {
   if (!has_device())
     return;
   float data[8] = {0};
-  BpTensor *tensor = make_tensor(data, 8);
+  BpTensor *tensor = make_tensor(CL0, data, 8);
   BpModule *module = load_by_hand(source);
   BpFunction *scale = get_function(module, "scale");
   BpValue args[5], result;
@@ -260,7 +193,7 @@ static void test_launch_errors(void) {
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
   assert_error(BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
   set_scale_args(args, &tensor->view, 2, 1);
-  args[4].v_int64 = 0;
+  args[4].v_int64 = -1;
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
   assert_error(BP_ERROR_VALUE, "launch size 1");
   BpTensorView odd = tensor->view;
@@ -283,7 +216,7 @@ static void test_bad_source(void) {
                                   "__kernel void scale(__global float *x) { nonsense }\n");
   BpFunction *scale = get_function(module, "scale");
   float data[8] = {0};
-  BpTensor *tensor = make_tensor(data, 8);
+  BpTensor *tensor = make_tensor(CL0, data, 8);
   BpValue args[5], result;
   set_scale_args(args, &tensor->view, 2, 1);
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
@@ -310,7 +243,7 @@ static BpModule *build_kernel(void) {
 
 static void run_add_one(BpModule *module) {
   float data[64] = {0};
-  BpTensor *tensor = make_tensor(data, 64);
+  BpTensor *tensor = make_tensor(CL0, data, 64);
   BpFunction *function = get_function(module, "add_one");
   BpValue args[4] = {{.type_index = BP_TYPE_INT, .v_int64 = 7},
                      {.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
@@ -375,6 +308,75 @@ static void test_bytes(void) {
     run_add_one(module);
   bp_object_release(module);
   bp_owned_bytes_clear(&bytes);
+}
+
+/* ---- Binaries on disk -------------------------------------------------------------------- */
+
+static void run_scale(void) {
+  float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  BpTensor *tensor = make_tensor(CL0, data, 8);
+  BpModule *module = load_by_hand(source);
+  BpFunction *scale = get_function(module, "scale");
+  BpValue args[5], result;
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  for (int i = 0; i < 8; i++)
+    g_assert_cmpfloat(data[i], ==, 2.0f * (float)i + 1);
+  bp_object_release(scale);
+  bp_object_release(module);
+  bp_object_release(tensor);
+}
+
+/* Replaces what is kept by other bytes that are whole as the cache sees it. */
+static void replace_file(const char *path) {
+  static const char other[] = "no binary of any driver";
+  const uint64_t size = strlen(other);
+  guint8 digest[32];
+  gsize digest_size = sizeof(digest);
+  GChecksum *hash = g_checksum_new(G_CHECKSUM_SHA256);
+  g_checksum_update(hash, (const guchar *)&size, sizeof(size));
+  g_checksum_update(hash, (const guchar *)other, (gssize)size);
+  g_checksum_get_digest(hash, digest, &digest_size);
+  g_checksum_free(hash);
+  GByteArray *bytes = g_byte_array_new();
+  g_byte_array_append(bytes, (const guint8 *)other, (guint)size);
+  g_byte_array_append(bytes, (const guint8 *)"BPCACHE1", 8);
+  g_byte_array_append(bytes, digest, sizeof(digest));
+  g_assert_true(g_file_set_contents(path, (const char *)bytes->data, bytes->len, NULL));
+  g_byte_array_unref(bytes);
+}
+
+/* A program's binary is kept once its kernels have run; one that is damaged, or that the driver
+ * does not take, is made anew. */
+static void test_binaries_are_kept(void) {
+  if (!has_device())
+    return;
+  static void (*const spoil[])(const char *) = {NULL, damage_file, replace_file};
+  TestCache cache;
+  cache_begin(&cache);
+  run_scale();
+  g_assert_cmpint(visit_cache(&cache, "opencl", NULL), ==, 1);
+  for (size_t i = 0; i < G_N_ELEMENTS(spoil); i++) {
+    visit_cache(&cache, "opencl", spoil[i]);
+    run_scale();
+    g_assert_cmpint(cache.warnings, ==, (int)i);
+    g_assert_cmpint(visit_cache(&cache, "opencl", NULL), ==, 1);
+  }
+  run_scale();
+  g_assert_cmpint(cache.warnings, ==, 2);
+  cache_end(&cache, "opencl");
+}
+
+static void test_without_cache(void) {
+  if (!has_device())
+    return;
+  TestCache cache;
+  cache_begin(&cache);
+  g_setenv("BACKPLANE_CACHE_DIR", "/proc/nothing", TRUE);
+  run_scale();
+  g_assert_cmpint(cache.warnings, ==, 1);
+  cache_end(&cache, "opencl");
 }
 
 static void test_source(void) {
@@ -460,5 +462,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/opencl/kernel-from-ir", test_kernel_from_ir);
   g_test_add_func("/opencl/bytes", test_bytes);
   g_test_add_func("/opencl/source", test_source);
+  g_test_add_func("/opencl/binaries-are-kept", test_binaries_are_kept);
+  g_test_add_func("/opencl/without-cache", test_without_cache);
   return g_test_run();
 }

@@ -3,18 +3,13 @@
  * threads, timers, kernels from the IR, their binaries and bytes; and what goes wrong. Skipped, but
  * for what holds without a device, where there is none. */
 
-#include <backplane/device.h>
-#include <backplane/plugins.h>
-#include <backplane/tensor.h>
-#include <glib/gstdio.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/compiler/codegen-util.h"
+#include "tests/plugins/plugin-util.h"
 
 #define VK0 ((BpDevice){BP_DEVICE_VULKAN, 0})
-#define CPU ((BpDevice){BP_DEVICE_CPU, 0})
 
 static gboolean has_device(void) {
   int32_t count = 0;
@@ -88,16 +83,6 @@ static void *allocate(uint64_t size) {
   assert_ok(bp_device_alloc(VK0, size, 64, dtype_of("uint8"), NULL, &handle));
   g_assert_nonnull(handle);
   return handle;
-}
-
-static int copy_bytes(const void *from, uint64_t from_offset, BpDevice from_device, void *to,
-                      uint64_t to_offset, BpDevice to_device, uint64_t size) {
-  BpCopy copy = {.from = from, .from_offset = from_offset, .from_device = from_device};
-  copy.to = to;
-  copy.to_offset = to_offset;
-  copy.to_device = to_device;
-  copy.size = size;
-  return bp_device_copy(&copy, NULL);
 }
 
 static void check_copies(void) {
@@ -249,13 +234,6 @@ static BpModule *build_text(const char *text) {
   return built;
 }
 
-static BpFunction *get_function(BpModule *module, const char *name) {
-  BpFunction *function = NULL;
-  assert_ok(bp_module_get_function(module, name, 1, &function));
-  g_assert_nonnull(function);
-  return function;
-}
-
 /* A function that holds its module. */
 static BpFunction *build_function(const char *text, const char *name) {
   BpModule *module = build_text(text);
@@ -268,31 +246,11 @@ static gboolean can_run(void) {
   return has_device() && has_compiler();
 }
 
-static BpTensor *make_tensor(const float *data, int64_t count) {
-  BpTensor *tensor = bp_tensor_create(&count, 1, dtype_of("float32"), VK0, NULL);
-  assert_ok(tensor == NULL);
-  assert_ok(bp_tensor_copy_from_host(&tensor->view, data, (uint64_t)count * 4));
-  return tensor;
-}
-
-static BpValue int_value(int64_t value) {
-  return (BpValue){.type_index = BP_TYPE_INT, .v_int64 = value};
-}
-
-static void set_scale_args(BpValue args[5], BpTensorView *view, double by, int64_t add) {
-  args[0] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW};
-  args[0].v_view = view;
-  args[1] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = by};
-  args[2] = int_value(add);
-  args[3] = int_value(2);
-  args[4] = int_value(4);
-}
-
 static void test_kernels(void) {
   if (!can_run())
     return;
   float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-  BpTensor *tensor = make_tensor(data, 8);
+  BpTensor *tensor = make_tensor(VK0, data, 8);
   BpFunction *scale = build_function(kernels, "scale");
   BpValue args[5], result;
   set_scale_args(args, &tensor->view, 2, 1);
@@ -310,7 +268,7 @@ static void test_scalars_of_all_widths(void) {
   if (!can_run())
     return;
   float data[4] = {0};
-  BpTensor *tensor = make_tensor(data, 4);
+  BpTensor *tensor = make_tensor(VK0, data, 4);
   BpFunction *scalars = build_function(kernels, "scalars");
   BpValue args[7] = {{.type_index = BP_TYPE_BOOL, .v_int64 = 1},
                      int_value(200),
@@ -338,7 +296,7 @@ static void test_views_and_streams(void) {
   int64_t skip = alignment.v_int64 / 4, count = skip + 8, part = 8;
   float *data = g_new0(float, count);
   data[skip] = 5;
-  BpTensor *whole = make_tensor(data, count);
+  BpTensor *whole = make_tensor(VK0, data, count);
   BpTensor *view =
       bp_tensor_create_view(whole, &part, 1, dtype_of("float32"), (uint64_t)alignment.v_int64);
   assert_ok(view == NULL);
@@ -371,7 +329,7 @@ static void test_many_launches(void) {
   if (!can_run())
     return;
   float data[8] = {0};
-  BpTensor *tensor = make_tensor(data, 8);
+  BpTensor *tensor = make_tensor(VK0, data, 8);
   BpFunction *scale = build_function(kernels, "scale");
   BpValue args[5], result;
   set_scale_args(args, &tensor->view, 1, 1);
@@ -391,7 +349,7 @@ static void *work_in_thread(void *scale) {
   assert_ok(bp_stream_create(VK0, &stream));
   assert_ok(bp_device_set_current(VK0, stream));
   for (int round = 0; round < 20; round++) {
-    BpTensor *tensor = make_tensor(data, 8);
+    BpTensor *tensor = make_tensor(VK0, data, 8);
     assert_ok(bp_stream_sync_from_to(VK0, NULL, stream)); /* the bytes came on the default one */
     set_scale_args(args, &tensor->view, 1, 1);
     for (int i = 0; i < 10; i++)
@@ -437,7 +395,7 @@ static void test_timers(void) {
   float data[8] = {0};
   void *timer = NULL;
   int64_t nanoseconds = -1;
-  BpTensor *tensor = make_tensor(data, 8);
+  BpTensor *tensor = make_tensor(VK0, data, 8);
   BpFunction *scale = build_function(kernels, "scale");
   BpValue args[5], result;
   set_scale_args(args, &tensor->view, 1, 1);
@@ -468,7 +426,7 @@ static void test_launch_errors(void) {
     return;
   float data[8] = {0};
   int64_t shape = 8;
-  BpTensor *tensor = make_tensor(data, 8);
+  BpTensor *tensor = make_tensor(VK0, data, 8);
   BpFunction *scale = build_function(kernels, "scale");
   BpValue args[5];
   set_scale_args(args, &tensor->view, 2, 1);
@@ -480,7 +438,7 @@ static void test_launch_errors(void) {
   args[0] = int_value(1);
   call_fails(scale, args, 5, BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
   set_scale_args(args, &tensor->view, 2, 1);
-  args[4] = int_value(0);
+  args[4] = int_value(-1);
   call_fails(scale, args, 5, BP_ERROR_VALUE, "launch size 1");
   args[4] = int_value(8);
   call_fails(scale, args, 5, BP_ERROR_VALUE, "8 threads along x; it was compiled for 4");
@@ -516,7 +474,7 @@ static void test_limits_of_the_device(void) {
                               " (store X t (load S (sub 3 t))))") ")))",
       "shared");
   float data[4] = {0};
-  BpTensor *tensor = make_tensor(data, 4);
+  BpTensor *tensor = make_tensor(VK0, data, 4);
   BpValue args[3] = {{.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
                      int_value(1024),
                      int_value(1024)};
@@ -551,7 +509,7 @@ static void test_bytes(void) {
   }
   if (has_device()) {
     float data[8] = {1};
-    BpTensor *tensor = make_tensor(data, 8);
+    BpTensor *tensor = make_tensor(VK0, data, 8);
     BpFunction *scale = get_function(module, "scale");
     BpValue args[5], result;
     set_scale_args(args, &tensor->view, 3, 4);
@@ -584,6 +542,48 @@ static void test_damaged_bytes(void) {
     bytes.data[i] ^= (char)(1 << i % 8);
   }
   bp_owned_bytes_clear(&bytes);
+}
+
+/* ---- Pipelines on disk ------------------------------------------------------------------- */
+
+static void run_scale(int warnings) {
+  TestCache heard = {.warnings = 0};
+  float data[8] = {0};
+  bp_log_set_callback(count_warnings, &heard);
+  BpTensor *tensor = make_tensor(VK0, data, 8);
+  BpFunction *scale = build_function(kernels, "scale");
+  BpValue args[5], result;
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(bp_stream_sync(VK0, NULL));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  g_assert_cmpfloat(data[7], ==, 1);
+  g_assert_cmpint(heard.warnings, ==, warnings);
+  bp_log_set_callback(NULL, NULL);
+  bp_object_release(scale);
+  bp_object_release(tensor);
+}
+
+/* What a device has in its cache is read when it is opened, so each round is another process. */
+static void test_pipelines_are_kept(void) {
+  if (g_test_subprocess()) {
+    run_scale(atoi(g_getenv("BP_TEST_WARNINGS")));
+    return;
+  }
+  if (!can_run())
+    return;
+  TestCache cache;
+  cache_begin(&cache);
+  run_again_with("BP_TEST_WARNINGS", "0");
+  int kept = visit_cache(&cache, "vulkan", damage_file);
+  if (kept == 0)
+    g_test_skip("the driver has nothing to keep");
+  char *warnings = g_strdup_printf("%d", kept);
+  run_again_with("BP_TEST_WARNINGS", warnings);
+  run_again_with("BP_TEST_WARNINGS", "0");
+  g_assert_cmpint(visit_cache(&cache, "vulkan", NULL), ==, kept);
+  g_free(warnings);
+  cache_end(&cache, "vulkan");
 }
 
 static void test_source(void) {
@@ -702,7 +702,7 @@ static void test_fork(void) {
     check_copies();
     BpFunction *scale = build_function(kernels, "scale");
     float data[8] = {0};
-    BpTensor *tensor = make_tensor(data, 8);
+    BpTensor *tensor = make_tensor(VK0, data, 8);
     BpValue args[5], result;
     set_scale_args(args, &tensor->view, 1, 1);
     pid_t pid = fork();
@@ -783,6 +783,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/vulkan/bytes", test_bytes);
   g_test_add_func("/vulkan/damaged-bytes", test_damaged_bytes);
   g_test_add_func("/vulkan/source", test_source);
+  g_test_add_func("/vulkan/pipelines-are-kept", test_pipelines_are_kept);
   g_test_add_func("/vulkan/binaries-are-valid", test_binaries_are_valid);
   return g_test_run();
 }

@@ -20,7 +20,7 @@ chmod -R u+w "$folder/python"
 cd "$folder/python"
 export PYTHONDONTWRITEBYTECODE=1
 export BACKPLANE_CFLAGS="-Werror -I$top_srcdir/include -I$top_srcdir/sdk/include"
-export BACKPLANE_LIBS="-L$top_builddir/.libs -lbackplane-graph -lbackplane -Wl,-rpath,$top_builddir/.libs"
+export BACKPLANE_LIBS="-L$top_builddir/.libs -lbackplane-graph -lbackplane-compiler -lbackplane -Wl,-rpath,$top_builddir/.libs"
 
 number=0
 check() {

@@ -5,6 +5,12 @@ check_PROGRAMS += tests/tvm/run-cases
 tests_tvm_run_cases_LDADD = $(LDADD) -lm
 test_scripts += tests/tvm/test-libraries.sh tests/tvm/test-models.sh tests/tvm/test-coexist.sh
 slow_tests += tests/tvm/test-libraries.sh tests/tvm/test-models.sh tests/tvm/test-coexist.sh
-EXTRA_DIST += tests/tvm/make_libraries.py tests/tvm/make_models.py tests/tvm/test-libraries.sh \
+EXTRA_DIST += tests/tvm/compiled.sh tests/tvm/make_libraries.py tests/tvm/make_models.py tests/tvm/test-libraries.sh \
 	tests/tvm/test-models.sh tests/tvm/test-coexist.sh tests/tvm/make_coexist.py \
 	tests/tvm/coexist.py
+
+# Artifacts of TVM up to 0.19, which the tests write themselves.
+tvm_artifact = tests/tvm/artifact.c tests/tvm/artifact.h
+test_programs += tests/tvm/test-packed-c
+tests_tvm_test_packed_c_SOURCES = tests/tvm/test-packed-c.c $(tvm_artifact)
+tests_tvm_test_packed_c_LDADD = $(LDADD) -lm

@@ -17,8 +17,9 @@ from os import PathLike
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence, TypeVar, overload
 
-from . import _core, errors
+from . import _core, errors, te
 from .errors import BackplaneError
+from .target import Target, target_kinds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,6 +110,7 @@ class Module(_core.Module):
 
 
 Function = _core.Function
+IrModule = _core.IrModule
 _core._setup(Device, Tensor, Module, errors.BY_KIND, BackplaneError)
 
 
@@ -224,10 +226,12 @@ def load_from_bytes(kind: str, data: bytes) -> Module:
     return module
 
 
-def compile(path: Path, targets: str | Sequence[str],  # pylint: disable=redefined-builtin
+def compile(path: Path,  # pylint: disable=redefined-builtin
+            targets: str | Target | Sequence[str | Target],
             shapes: Mapping[str, Sequence[int]] | None = None) -> Module:
     """Compiles an ONNX file for one target or several: a module for Model or export_library."""
-    names = (targets,) if isinstance(targets, str) else tuple(targets)
+    each = (targets,) if isinstance(targets, (str, Target)) else targets
+    names = tuple(str(target) for target in each)
     module: Module = _core.compile_model(path, names, dict(shapes or {}))
     return module
 
@@ -292,8 +296,8 @@ class Model:
 
 
 __all__ = [
-    "BackplaneError", "Device", "Function", "Model", "Module", "OperatorTime", "Tensor", "TensorInfo",
-    "compile", "device", "devices", "empty", "errors", "from_dlpack", "get_global_func",
+    "BackplaneError", "Device", "Function", "IrModule", "Model", "Module", "OperatorTime", "Target",
+    "Tensor", "TensorInfo", "compile", "device", "devices", "empty", "errors", "from_dlpack", "get_global_func",
     "list_global_func_names", "load", "load_from_bytes", "register_func", "remove_global_func",
-    "select_device", "tensor",
+    "select_device", "target_kinds", "te", "tensor",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 class BackplaneError(Exception):
     """Something that the library refused or failed to do."""
 
-    kind: str = ""
+    kind: str = "RuntimeError"
 
 
 class InvalidValueError(BackplaneError, ValueError):
@@ -88,3 +88,5 @@ BY_KIND: dict[str, type[BackplaneError]] = {
     "InternalError": InternalError,
     "RuntimeError": FailedError,
 }
+for _kind, _class in BY_KIND.items():
+    _class.kind = _kind

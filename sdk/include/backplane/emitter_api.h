@@ -150,6 +150,14 @@ typedef struct BpDialect {
   const char *vector_store_aligned;
   int32_t vector_alignment;
   int32_t reserved_end; /* zero */
+
+  /* -- texel buffers: how a kernel has parameters of 32-bit elements that it only reads. Elements
+   * are loaded as texels of one or four; a load out of bounds has to be harmless. All or none;
+   * used with BP_DIALECT_PARAMS_GLOBAL. */
+  const char *texel_param; /* $1 element type, $2 name, $3 position, $4 elements of a texel */
+  const char *texel_type;  /* $1 element type: of a texel that was loaded */
+  const char *texel_load;  /* $1 name, $2 number of the texel */
+  const char *texel_lane;  /* $1 texel, $2 number of the element in it */
 } BpDialect;
 
 /* ---- The emitter ------------------------------------------------------------------------- */

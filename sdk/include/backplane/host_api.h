@@ -173,6 +173,15 @@ typedef struct BpRuntimeTable {
   int32_t (*get_cache_dir)(const char *subject, char *path, size_t size);
   /* The value of a BACKPLANE_* variable, NULL when unset or ignored for safety. */
   const char *(*get_option)(const char *name);
+  /* What a plugin keeps on disk between processes, such as programs that a driver built, below the
+   * directory of `subject`. `key` is all that the bytes depend on: source, options, versions of
+   * compiler and driver, the device. Neither fails nor touches this thread's error: a cache that
+   * cannot be used, or a file in it that is damaged, costs time and a warning in the log. Reading
+   * gives bytes of the caller's, with a NUL behind them that the size does not count, or `data`
+   * NULL if there are none. Writing replaces what was kept; what was not used for longest is
+   * removed when a subject takes more than BACKPLANE_CACHE_SIZE. */
+  void (*cache_read)(const char *subject, const BpByteArray *key, BpOwnedBytes *bytes);
+  void (*cache_write)(const char *subject, const BpByteArray *key, const BpByteArray *bytes);
 } BpRuntimeTable;
 
 /* ---- Fetching them ----------------------------------------------------------------------- */

@@ -125,7 +125,7 @@ static inline int32_t bp_kernel_check_count(const BpPluginTables *host, const Bp
                             kernel->name, kernel->num_args, kernel->num_tags, num_args);
 }
 
-/* Blocks along x, y and z, and threads of a block; 1 where there is no tag. */
+/* Blocks along x, y and z, and threads of a block; 1 where there is no tag, or a size of 0. */
 static inline int32_t bp_kernel_get_launch(const BpPluginTables *host, const BpKernel *kernel,
                                            const BpValue *args, uint64_t blocks[3],
                                            uint64_t threads[3]) {
@@ -133,11 +133,11 @@ static inline int32_t bp_kernel_get_launch(const BpPluginTables *host, const BpK
     blocks[i] = threads[i] = 1;
   for (int32_t i = 0; i < kernel->num_tags; i++) {
     const BpValue *size = &args[kernel->num_args + i];
-    if (size->type_index != BP_TYPE_INT || size->v_int64 < 1)
+    if (size->type_index != BP_TYPE_INT || size->v_int64 < 0)
       return host->error->raise(
-          BP_ERROR_VALUE, "%s: launch size %d: expected an integer of at least 1", kernel->name, i);
+          BP_ERROR_VALUE, "%s: launch size %d: expected an integer of at least 0", kernel->name, i);
     int32_t tag = kernel->tags[i];
-    *(tag < 3 ? &blocks[tag] : &threads[tag - 3]) = (uint64_t)size->v_int64;
+    *(tag < 3 ? &blocks[tag] : &threads[tag - 3]) = size->v_int64 ? (uint64_t)size->v_int64 : 1;
   }
   return 0;
 }

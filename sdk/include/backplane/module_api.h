@@ -72,8 +72,8 @@ typedef struct BpModuleApi {
 /* The function table entry of a device module: how a kernel is called and launched. A kernel is
  * called as a packed function with its arguments first (buffers as BP_TYPE_POINTER handles at
  * offset 0 or as tensor views; scalars as int or float) and then one int for each launch tag.
- * Tags: "blockIdx.x|y|z", "threadIdx.x|y|z". The serial form is that of the tvm-ffi world's device
- * modules: see docs/artifacts.md. */
+ * Tags: "blockIdx.x|y|z", "threadIdx.x|y|z"; a size of 0 counts as 1. The serial form is that of
+ * the tvm-ffi world's device modules: see docs/artifacts.md. */
 typedef struct BpKernelInfo {
   const char *name;
   const BpDataType *arg_dtypes; /* BP_DTYPE_HANDLE for a buffer */

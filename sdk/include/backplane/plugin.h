@@ -22,7 +22,7 @@
  *   nodes        (optional) device nodes that it opens, space-separated absolute paths or shell
  *                patterns: "/dev/dri/renderD*"
  *   files        (optional) further files and directories on which its devices depend, as nodes:
- *                "/etc/OpenCL/vendors"
+ *                "/etc/OpenCL/vendors"; device nodes that not every one of its devices needs, too
  *   variables    (optional) environment variables that it or its vendor's libraries read,
  *                space-separated
  *   isa          instruction sets that its code needs, space-separated: "x86-64-v3 fma"

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Section launch: launched functions on streams, beside copies. */
+#include <string.h>
+
+#include "conformance/kernel.h"
+
+#define EXTENT 4096
+
+/* Adds 1 to each element, with many rounds so that it takes its time. */
+static const char step_text[] =
+    "(module (function \"increase\" (buffer A int32 global 4096)"
+    " (for b:int64 0 64 bound \"blockIdx.x\" (for t:int64 0 64 bound \"threadIdx.x\""
+    " (store A (add (mul b 64) t) (add (load A (add (mul b 64) t)) 1:int32))))))";
+
+typedef struct Step {
+  KitCode code;
+  BpFunction *function;
+  KitBuffer buffer;
+  KitArgs args;
+} Step;
+
+static void open_step(Kit *kit, Step *step) {
+  bp__kit_open_target(kit);
+  *step = (Step){.code = bp__kit_build(kit, step_text)};
+  step->function = bp__kit_function(step->code.module, "increase");
+  bp__kit_buffer_create(kit, &step->buffer, KIT_INT32, EXTENT);
+  bp__kit_args_add(&step->args, bp__kit_buffer_value(&step->buffer));
+  bp__kit_args_add_launch(&step->args, &step->code, "increase", EXTENT);
+}
+
+static void close_step(Kit *kit, Step *step) {
+  KIT_OK(bp_device_set_current(kit->target_device, NULL), "set_device");
+  bp__kit_buffer_free(kit, &step->buffer);
+  bp_object_release(step->function);
+  bp__kit_code_clear(&step->code);
+}
+
+static void expect_value(const int32_t got[EXTENT], int32_t expected, const char *what) {
+  for (int i = 0; i < EXTENT; i++)
+    KIT_TRUE(got[i] == expected, "%s: element %d is %d and not %d", what, i, got[i], expected);
+}
+
+/* Copies and launches in turn, with nothing waited for but the end. */
+static void expect_in_order(const Kit *kit, Step *step, void *stream, const char *what) {
+  int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
+  KIT_OK(bp_device_set_current(kit->target_device, stream), "set_device");
+  for (int32_t round = 0; round < 4; round++) {
+    for (int i = 0; i < EXTENT; i++)
+      sent[i] = round * 100;
+    bp__kit_buffer_set(kit, &step->buffer, sent, stream);
+    for (int i = 0; i < 10; i++)
+      KIT_OK(bp__kit_launch(step->function, &step->args), "the call of a function");
+    bp__kit_buffer_get(kit, &step->buffer, got, stream);
+    expect_value(got, round * 100 + 10, what);
+  }
+  g_free(sent);
+  g_free(got);
+}
+
+static void run_order(Kit *kit) {
+  Step step;
+  open_step(kit, &step);
+  expect_in_order(kit, &step, NULL, "copies and launches on the default stream");
+  close_step(kit, &step);
+}
+
+static void run_current(Kit *kit) {
+  Step step;
+  void *streams[2];
+  bp__kit_open_target(kit);
+  if (!kit->api || !kit->api->create_stream)
+    bp__kit_skip("the device has one queue");
+  open_step(kit, &step);
+  for (int i = 0; i < 2; i++)
+    KIT_OK(bp_stream_create(kit->target_device, &streams[i]), "create_stream");
+  for (int i = 0; i < 4; i++)
+    expect_in_order(kit, &step, streams[i % 2], "copies and launches on the current stream");
+  for (int i = 0; i < 2; i++)
+    KIT_OK(bp_stream_free(kit->target_device, streams[i]), "free_stream");
+  close_step(kit, &step);
+}
+
+/* A launch on one stream, which reads what comes on another. */
+static void run_across(Kit *kit) {
+  Step step;
+  void *stream = NULL;
+  int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
+  bp__kit_open_target(kit);
+  if (!kit->api || !kit->api->create_stream)
+    bp__kit_skip("the device has one queue");
+  open_step(kit, &step);
+  KIT_OK(bp_stream_create(kit->target_device, &stream), "create_stream");
+  for (int32_t round = 0; round < 8; round++) {
+    for (int i = 0; i < EXTENT; i++)
+      sent[i] = round * 7;
+    bp__kit_buffer_set(kit, &step.buffer, sent, NULL);
+    KIT_OK(bp_stream_sync_from_to(kit->target_device, NULL, stream), "sync_stream_from_to");
+    KIT_OK(bp_device_set_current(kit->target_device, stream), "set_device");
+    KIT_OK(bp__kit_launch(step.function, &step.args), "the call of a function");
+    KIT_OK(bp_stream_sync_from_to(kit->target_device, stream, NULL), "sync_stream_from_to");
+    bp__kit_buffer_get(kit, &step.buffer, got, NULL);
+    expect_value(got, round * 7 + 1, "a launch between two copies of another stream");
+  }
+  KIT_OK(bp_device_set_current(kit->target_device, NULL), "set_device");
+  KIT_OK(bp_stream_free(kit->target_device, stream), "free_stream");
+  close_step(kit, &step);
+  g_free(sent);
+  g_free(got);
+}
+
+/* A kernel's buffers are freed while it is queued, and the memory is asked for anew. */
+static void run_freed(Kit *kit) {
+  Step step;
+  KitBuffer copy;
+  int32_t *got = g_new0(int32_t, EXTENT), *zero = g_new0(int32_t, EXTENT);
+  open_step(kit, &step);
+  bp__kit_buffer_create(kit, &copy, KIT_INT32, EXTENT);
+  for (int round = 0; round < 4; round++) {
+    KitBuffer passing, taken;
+    KitArgs args = step.args;
+    bp__kit_buffer_create(kit, &passing, KIT_INT32, EXTENT);
+    args.values[0] = bp__kit_buffer_value(&passing);
+    bp__kit_buffer_set(kit, &passing, zero, NULL);
+    for (int i = 0; i < 20; i++)
+      KIT_OK(bp__kit_launch(step.function, &args), "the call of a function");
+    BpCopy move = {passing.handle,     0,         kit->target_device, copy.handle, 0,
+                   kit->target_device, copy.bytes};
+    KIT_OK(bp_device_copy(&move, NULL), "a copy within the device");
+    bp__kit_buffer_free(kit, &passing);
+    bp__kit_buffer_create(kit, &taken, KIT_INT32, EXTENT);
+    bp__kit_buffer_set(kit, &taken, zero, NULL);
+    bp__kit_buffer_get(kit, &copy, got, NULL);
+    expect_value(got, 20, "what a kernel computed in a buffer that was freed meanwhile");
+    bp__kit_buffer_free(kit, &taken);
+  }
+  bp__kit_buffer_free(kit, &copy);
+  close_step(kit, &step);
+  g_free(got);
+  g_free(zero);
+}
+
+/* Launches are part of what is recorded. */
+static void run_recording(Kit *kit) {
+  Step step;
+  BpRecording *recording = NULL;
+  void *stream = NULL;
+  int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
+  bp__kit_open_target(kit);
+  if (!kit->api || !kit->api->record_begin)
+    bp__kit_skip("the device does not record");
+  open_step(kit, &step);
+  int32_t device_id = kit->target_device.device_id;
+  KIT_OK(bp_stream_create(kit->target_device, &stream), "create_stream");
+  KIT_OK(bp_device_set_current(kit->target_device, stream), "set_device");
+  bp__kit_buffer_set(kit, &step.buffer, sent, stream);
+  KIT_OK(bp__kit_launch(step.function, &step.args), "the call of a function");
+  bp__kit_buffer_get(kit, &step.buffer, got, stream);
+  KIT_OK(kit->api->record_begin(device_id, stream), "record_begin");
+  for (int i = 0; i < 3; i++)
+    KIT_OK(bp__kit_launch(step.function, &step.args), "the call of a function");
+  KIT_OK(kit->api->record_end(device_id, stream, &recording), "record_end");
+  for (int32_t round = 0; round < 4; round++) {
+    bp__kit_buffer_get(kit, &step.buffer, got, stream);
+    expect_value(got, 1 + 3 * round, "three launches, recorded, before a replay");
+    KIT_OK(kit->api->record_replay(recording, stream), "record_replay");
+  }
+  KIT_OK(kit->api->record_free(recording), "record_free");
+  bp__kit_buffer_get(kit, &step.buffer, got, stream);
+  expect_value(got, 13, "three launches, recorded and replayed four times");
+  KIT_OK(bp_device_set_current(kit->target_device, NULL), "set_device");
+  KIT_OK(bp_stream_free(kit->target_device, stream), "free_stream");
+  close_step(kit, &step);
+  g_free(sent);
+  g_free(got);
+}
+
+static const Check checks[] = {
+    {"launch.order", "launches and copies of one stream are done in order", "module.call",
+     CHECK_CORE, run_order},
+    {"launch.current", "a launch goes to the stream that is current in the thread",
+     "launch.order stream.create", CHECK_OPTIONAL, run_current},
+    {"launch.across", "a launch waits for another stream, and another for it",
+     "launch.current stream.order", CHECK_OPTIONAL, run_across},
+    {"launch.freed", "a queued launch completes although its buffers are freed", "launch.order",
+     CHECK_CORE, run_freed},
+    {"launch.recording", "recorded launches run at each replay", "launch.order stream.recording",
+     CHECK_OPTIONAL, run_recording},
+};
+
+const Section bp__kit_launch_section = {"launch", NEEDS_TARGET, checks, G_N_ELEMENTS(checks)};

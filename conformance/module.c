@@ -1,0 +1,657 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Section module: building code, calling it, what a call refuses, saving and loading. The IR of
+ * kernels is in bound loops, which a target for the host runs as loops. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <backplane/tensor.h>
+
+#include "conformance/kernel.h"
+
+/* b[i] = a[i] + x, one element a thread, 8 blocks of 4. */
+#define EXTENT 32
+static const char add_text[] =
+    "(module (function \"add\" (buffer A int32 global 32) (buffer B int32 global 32) x:int32"
+    " (for b:int64 0 8 bound \"blockIdx.x\" (for t:int64 0 4 bound \"threadIdx.x\""
+    " (store B (add (mul b 4) t) (add (load A (add (mul b 4) t)) x)))))"
+    " (function \"negate\" (buffer A int32 global 32)"
+    " (for b:int64 0 8 bound \"blockIdx.x\" (for t:int64 0 4 bound \"threadIdx.x\""
+    " (store A (add (mul b 4) t) (sub 0:int32 (load A (add (mul b 4) t))))))))";
+
+/* Buffers and arguments of `add`. */
+typedef struct Add {
+  KitBuffer a, b;
+  KitArgs args;
+  int32_t sent[EXTENT];
+} Add;
+
+static void add_create(const Kit *kit, const KitCode *code, Add *add) {
+  *add = (Add){.args = {.count = 0}};
+  bp__kit_fill(add->sent, sizeof add->sent, kit->seed);
+  for (int i = 0; i < EXTENT; i++)
+    add->sent[i] >>= 2;
+  bp__kit_buffer_create(kit, &add->a, KIT_INT32, EXTENT);
+  bp__kit_buffer_create(kit, &add->b, KIT_INT32, EXTENT);
+  bp__kit_buffer_set(kit, &add->a, add->sent, NULL);
+  bp__kit_args_add(&add->args, bp__kit_buffer_value(&add->a));
+  bp__kit_args_add(&add->args, bp__kit_buffer_value(&add->b));
+  bp__kit_args_add_int(&add->args, 7);
+  bp__kit_args_add_launch(&add->args, code, "add", EXTENT);
+}
+
+static void add_clear(const Kit *kit, Add *add) {
+  bp__kit_buffer_free(kit, &add->a);
+  bp__kit_buffer_free(kit, &add->b);
+}
+
+/* Calls a function that is to be `add`. */
+static void expect_adds(const Kit *kit, const KitCode *code, BpFunction *function,
+                        const char *what) {
+  Add add;
+  int32_t got[EXTENT] = {0};
+  add_create(kit, code, &add);
+  bp__kit_call(kit, function, &add.args, NULL);
+  bp__kit_buffer_get(kit, &add.b, got, NULL);
+  for (int i = 0; i < EXTENT; i++)
+    KIT_TRUE(got[i] == add.sent[i] + 7, "%s: element %d is %d and not %d", what, i, got[i],
+             add.sent[i] + 7);
+  add_clear(kit, &add);
+}
+
+static void run_build(Kit *kit) {
+  BpFunction *function = NULL;
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  bp_object_release(bp__kit_function(code.module, "add"));
+  bp_object_release(bp__kit_function(code.module, "negate"));
+  KIT_OK(bp_module_get_function(code.module, "no_such_function", 1, &function),
+         "get_function of a name that there is not");
+  KIT_TRUE(!function, "there is a function of a name that there is not");
+  bp__kit_code_clear(&code);
+}
+
+static void run_call(Kit *kit) {
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  BpFunction *function = bp__kit_function(code.module, "add");
+  for (int i = 0; i < 3; i++)
+    expect_adds(kit, &code, function, "add, called");
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+/* ---- Launches: every thread runs once, and no other does --------------------------------- */
+
+/* Each thread writes what its place is to a cell of its own; the cells after them stay. */
+static void expect_grid(const Kit *kit, const char *body, int64_t threads) {
+  char *text =
+      g_strdup_printf("(module (function \"f\" (buffer A int32 global %" G_GINT64_FORMAT ") %s))",
+                      threads + 64, body);
+  bp__kit_expect_agrees(kit, text, "f", threads + 64);
+  g_free(text);
+}
+
+static void run_grid_x(Kit *kit) {
+  bp__kit_open_target(kit);
+  expect_grid(kit, "(for b:int64 0 1 bound \"blockIdx.x\" (store A b 5:int32))", 1);
+  expect_grid(kit, "(for b:int64 0 1000 bound \"blockIdx.x\" (store A b (cast int32 b)))", 1000);
+}
+
+static void run_grid_yz(Kit *kit) {
+  bp__kit_open_target(kit);
+  expect_grid(kit,
+              "(for z:int64 0 3 bound \"blockIdx.z\" (for y:int64 0 4 bound \"blockIdx.y\""
+              " (for x:int64 0 5 bound \"blockIdx.x\" (store A (add (mul (add (mul z 4) y) 5) x)"
+              " (cast int32 (add (add (mul z 100) (mul y 10)) x))))))",
+              60);
+}
+
+static void run_block(Kit *kit) {
+  bp__kit_open_target(kit);
+  expect_grid(kit,
+              "(for b:int64 0 7 bound \"blockIdx.x\" (for t:int64 0 13 bound \"threadIdx.x\""
+              " (store A (add (mul b 13) t) (cast int32 (add (mul b 100) t)))))",
+              91);
+}
+
+static void run_block_yz(Kit *kit) {
+  bp__kit_open_target(kit);
+  expect_grid(kit,
+              "(for b:int64 0 2 bound \"blockIdx.x\" (for z:int64 0 2 bound \"threadIdx.z\""
+              " (for y:int64 0 3 bound \"threadIdx.y\" (for x:int64 0 4 bound \"threadIdx.x\""
+              " (store A (add (mul (add (mul (add (mul b 2) z) 3) y) 4) x)"
+              " (cast int32 (add (add (mul z 100) (mul y 10)) x)))))))",
+              48);
+}
+
+/* How many blocks a launch may have along x; `otherwise` if the device does not say. */
+static int64_t most_blocks(const Kit *kit, int64_t otherwise) {
+  BpValue value = {.type_index = BP_TYPE_NONE};
+  KIT_OK(bp_device_get_attr(kit->target_device, BP_ATTR_MAX_GRID_DIMENSIONS, &value), "get_attr");
+  if (value.type_index == BP_TYPE_SHAPE)
+    otherwise = ((const BpShape *)(const void *)value.v_obj)->data[0];
+  bp_value_clear(&value);
+  return otherwise;
+}
+
+/* 70,000 blocks, or what the device takes; every thousandth tells that it ran. */
+static void run_large_grid(Kit *kit) {
+  bp__kit_open_target(kit);
+  int64_t blocks = MIN(most_blocks(kit, 70000), 70000);
+  char *body = g_strdup_printf("(for b:int64 0 %" G_GINT64_FORMAT " bound \"blockIdx.x\""
+                               " (if (eq (mod b 1000) 0) (store A (div b 1000) (cast int32 b))))",
+                               blocks);
+  expect_grid(kit, body, (blocks + 999) / 1000);
+  g_free(body);
+}
+
+/* ---- Arguments --------------------------------------------------------------------------- */
+
+static void run_scalars(Kit *kit) {
+  static const char text[] =
+      "(module (function \"f\" (buffer I int32 global 4) (buffer X float32 global 4) a:int32"
+      " b:int32 x:float32 y:float32 (for t:int64 0 1 bound \"blockIdx.x\" (seq (store I 0 a)"
+      " (store I 1 b) (store X 0 x) (store X 1 y)))))";
+  const int32_t expected_ints[2] = {INT32_MIN, 123456789};
+  const float expected_floats[2] = {-0.15625f, 3e38f};
+  KitBuffer ints, floats;
+  KitArgs args = {.count = 0};
+  int32_t got_ints[4];
+  float got_floats[4];
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, text);
+  BpFunction *function = bp__kit_function(code.module, "f");
+  bp__kit_buffer_create(kit, &ints, KIT_INT32, 4);
+  bp__kit_buffer_create(kit, &floats, KIT_FLOAT32, 4);
+  bp__kit_args_add(&args, bp__kit_buffer_value(&ints));
+  bp__kit_args_add(&args, bp__kit_buffer_value(&floats));
+  for (int i = 0; i < 2; i++)
+    bp__kit_args_add_int(&args, expected_ints[i]);
+  for (int i = 0; i < 2; i++)
+    bp__kit_args_add(
+        &args, (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = (double)expected_floats[i]});
+  bp__kit_args_add_launch(&args, &code, "f", 1);
+  bp__kit_call(kit, function, &args, NULL);
+  bp__kit_buffer_get(kit, &ints, got_ints, NULL);
+  bp__kit_buffer_get(kit, &floats, got_floats, NULL);
+  bp__kit_expect_bytes(got_ints, expected_ints, sizeof expected_ints, "int32 arguments");
+  bp__kit_expect_bytes(got_floats, expected_floats, sizeof expected_floats, "float32 arguments");
+  bp__kit_buffer_free(kit, &ints);
+  bp__kit_buffer_free(kit, &floats);
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+/* Views into the middle of data space, at the alignment that the device asks for. */
+static void run_views(Kit *kit) {
+  Add add;
+  KitBuffer wide;
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  BpFunction *function = bp__kit_function(code.module, "add");
+  uint64_t step = 256;
+  int32_t held[4 * 64 + EXTENT], got[4 * 64 + EXTENT];
+  add_create(kit, &code, &add);
+  bp__kit_buffer_create(kit, &wide, KIT_INT32, G_N_ELEMENTS(held));
+  bp__kit_fill(held, sizeof held, kit->seed + 9);
+  bp__kit_buffer_set(kit, &wide, held, NULL);
+  for (uint64_t i = 0; i <= 4; i += 2) {
+    BpTensorView view = wide.view;
+    int64_t extent = EXTENT;
+    view.shape = &extent;
+    view.byte_offset = i * step;
+    add.args.values[1].v_view = &view;
+    bp__kit_call(kit, function, &add.args, NULL);
+    for (int k = 0; k < EXTENT; k++)
+      held[i * step / 4 + (uint64_t)k] = add.sent[k] + 7;
+  }
+  bp__kit_buffer_get(kit, &wide, got, NULL);
+  bp__kit_expect_bytes(got, held, sizeof held, "a buffer to which views were written");
+  BpTensorView view = wide.view;
+  int64_t extent = EXTENT;
+  view.shape = &extent;
+  view.byte_offset = 2 * step;
+  add.args.values[0].v_view = &view;
+  add.args.values[1] = bp__kit_buffer_value(&add.b);
+  bp__kit_call(kit, function, &add.args, NULL);
+  bp__kit_buffer_get(kit, &add.b, got, NULL);
+  for (int i = 0; i < EXTENT; i++)
+    KIT_TRUE(got[i] == add.sent[i] + 14, "a view that is read: element %d is %d and not %d", i,
+             got[i], add.sent[i] + 14);
+  bp__kit_buffer_free(kit, &wide);
+  add_clear(kit, &add);
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+/* A kernel's buffer may be a handle alone. */
+static void run_handles(Kit *kit) {
+  Add add;
+  int32_t got[EXTENT] = {0};
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  add_create(kit, &code, &add);
+  if (add.args.count == 3)
+    bp__kit_skip("the target's functions run on the host, where a buffer is a tensor");
+  BpFunction *function = bp__kit_function(code.module, "add");
+  add.args.values[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = add.a.handle};
+  add.args.values[1] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = add.b.handle};
+  bp__kit_call(kit, function, &add.args, NULL);
+  bp__kit_buffer_get(kit, &add.b, got, NULL);
+  for (int i = 0; i < EXTENT; i++)
+    KIT_TRUE(got[i] == add.sent[i] + 7, "element %d is %d and not %d", i, got[i], add.sent[i] + 7);
+  add_clear(kit, &add);
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+/* A call that is wrong is refused, and the next one works. */
+static void run_count(Kit *kit) {
+  Add add;
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  BpFunction *function = bp__kit_function(code.module, "add");
+  add_create(kit, &code, &add);
+  int32_t count = add.args.count;
+  const int32_t wrong[] = {0, 1, count - 1, count + 1};
+  for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+    KitArgs args = add.args;
+    args.values[count] = args.values[2];
+    args.count = wrong[i];
+    char what[64];
+    g_snprintf(what, sizeof what, "a call with %d arguments, not %d,", wrong[i], count);
+    KIT_REFUSED(bp__kit_launch(function, &args), BP_ERROR_TYPE, what);
+  }
+  expect_adds(kit, &code, function, "add, called after wrong calls");
+  add_clear(kit, &add);
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+static void run_types(Kit *kit) {
+  Add add;
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  BpFunction *function = bp__kit_function(code.module, "add");
+  add_create(kit, &code, &add);
+  const struct {
+    const char *what;
+    int32_t index;
+    BpValue value;
+  } wrong[] = {
+      {"an int for a buffer", 0, {.type_index = BP_TYPE_INT, .v_int64 = 64}},
+      {"None for a buffer", 1, {.type_index = BP_TYPE_NONE}},
+      {"a string for a buffer", 1, {.type_index = BP_TYPE_RAW_STR, .v_cstr = "text"}},
+      {"a string for an int", 2, {.type_index = BP_TYPE_RAW_STR, .v_cstr = "7"}},
+      {"a float for an int", 2, {.type_index = BP_TYPE_FLOAT, .v_float64 = 7.5}},
+      {"a buffer for an int", 2, add.args.values[0]},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+    KitArgs args = add.args;
+    args.values[wrong[i].index] = wrong[i].value;
+    KIT_REFUSED(bp__kit_launch(function, &args), NULL, wrong[i].what);
+  }
+  expect_adds(kit, &code, function, "add, called after wrong calls");
+  add_clear(kit, &add);
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+/* A tensor that lies elsewhere: its `data` is no handle of the device. */
+static void run_device(Kit *kit) {
+  Add add;
+  int32_t host[EXTENT] = {0};
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  BpFunction *function = bp__kit_function(code.module, "add");
+  add_create(kit, &code, &add);
+  BpTensorView view = add.a.view;
+  view.device.device_type =
+      view.device.device_type == BP_DEVICE_CPU ? BP_DEVICE_PRIVATE_LAST : BP_DEVICE_CPU;
+  view.data = host;
+  add.args.values[0].v_view = &view;
+  KIT_REFUSED(bp__kit_launch(function, &add.args), NULL, "a call with a tensor of another device");
+  expect_adds(kit, &code, function, "add, called after a wrong call");
+  add_clear(kit, &add);
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+static void run_extents(Kit *kit) {
+  static const int64_t wrong[] = {0, -1, INT64_MIN};
+  Add add;
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  add_create(kit, &code, &add);
+  if (add.args.count == 3)
+    bp__kit_skip("the target's functions run on the host, and have no launch");
+  BpFunction *function = bp__kit_function(code.module, "add");
+  for (int32_t k = 3; k < add.args.count; k++)
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+      KitArgs args = add.args;
+      char what[64];
+      args.values[k].v_int64 = wrong[i];
+      g_snprintf(what, sizeof what, "a launch of %" G_GINT64_FORMAT " blocks or threads", wrong[i]);
+      KIT_REFUSED(bp__kit_launch(function, &args), NULL, what);
+    }
+  KitArgs args = add.args;
+  args.values[3].v_int64 = args.values[4].v_int64 = INT64_MAX;
+  KIT_REFUSED(bp__kit_launch(function, &args), NULL, "a launch of more threads than there can be");
+  expect_adds(kit, &code, function, "add, called after wrong launches");
+  add_clear(kit, &add);
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+/* ---- Lifetime, threads ------------------------------------------------------------------- */
+
+static void run_lifetime(Kit *kit) {
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  BpFunction *function = bp__kit_function(code.module, "add");
+  bp_object_release(code.module);
+  code.module = NULL;
+  expect_adds(kit, &code, function, "a function whose module was released");
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+typedef struct Shared {
+  Kit *kit;
+  KitCode code;
+} Shared;
+
+static void *call_often(void *context) {
+  Shared *shared = context;
+  KIT_OK(bp_device_set_current(shared->kit->target_device, NULL), "set_device in a thread");
+  for (int i = 0; i < 20; i++) {
+    BpFunction *function = bp__kit_function(shared->code.module, "add");
+    expect_adds(shared->kit, &shared->code, function, "add, called by several threads at once");
+    bp_object_release(function);
+  }
+  return NULL;
+}
+
+#define THREADS 4
+
+/* The first call, which may build the code, comes from several threads at once. */
+static void run_threads(Kit *kit) {
+  pthread_t threads[THREADS];
+  bp__kit_open_target(kit);
+  Shared shared = {kit, bp__kit_build(kit, add_text)};
+  for (int i = 0; i < THREADS; i++)
+    KIT_TRUE(pthread_create(&threads[i], NULL, call_often, &shared) == 0, "no thread");
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
+  bp__kit_code_clear(&shared.code);
+}
+
+/* ---- What a module says of itself -------------------------------------------------------- */
+
+static void run_names(Kit *kit) {
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  char **names = bp_module_list_functions(code.module, NULL);
+  KIT_TRUE(names, "visit_functions failed: %s", bp_error_message());
+  if (!names[0] && bp_module_num_imports(code.module) == 0)
+    bp__kit_skip("the module does not list its functions");
+  KIT_TRUE(g_strv_contains((const char *const *)names, "add") &&
+               g_strv_contains((const char *const *)names, "negate"),
+           "the list of functions lacks one that can be had");
+  bp_names_free(names);
+  bp__kit_code_clear(&code);
+}
+
+static void run_source(Kit *kit) {
+  BpOwnedBytes source = {0};
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  KIT_REFUSED(bp_module_get_source(code.module, "no-such-format", &source), BP_ERROR_VALUE,
+              "get_source in a format that there is not");
+  if (bp_module_get_source(code.module, "", &source) != 0)
+    bp__kit_skip("the module has no source: %s", bp_error_message());
+  KIT_TRUE(source.size > 0, "the source is empty");
+  bp_owned_bytes_clear(&source);
+  bp__kit_code_clear(&code);
+}
+
+/* ---- Saving ------------------------------------------------------------------------------ */
+
+/* The bytes of the module that holds `add`, which may be an import. */
+static BpModule *find_serializable(BpModule *module) {
+  if (bp_module_get_property(module) & BP_MODULE_BINARY_SERIALIZABLE)
+    return module;
+  for (size_t i = 0; i < bp_module_num_imports(module); i++) {
+    BpModule *found = find_serializable(bp_module_get_import(module, i));
+    if (found)
+      return found;
+  }
+  return NULL;
+}
+
+static BpModule *require_serializable(const KitCode *code) {
+  BpModule *module = find_serializable(code->module);
+  if (!module)
+    bp__kit_skip("modules of kind %s are not saved as bytes", bp_module_kind(code->module));
+  return module;
+}
+
+static BpModule *load_copy(const BpModule *of, const BpOwnedBytes *bytes) {
+  BpByteArray view = {bytes->data, bytes->size};
+  return bp_module_load_from_bytes(bp_module_kind((BpModule *)(uintptr_t)of), &view);
+}
+
+static void run_save(Kit *kit) {
+  BpOwnedBytes bytes = {0}, again = {0};
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  BpModule *saved = require_serializable(&code);
+  KIT_OK(bp_module_save_to_bytes(saved, &bytes), "save_to_bytes");
+  BpModule *loaded = load_copy(saved, &bytes);
+  KIT_TRUE(loaded, "loading what was saved: %s", bp_error_message());
+  KIT_TRUE(strcmp(bp_module_kind(loaded), bp_module_kind(saved)) == 0,
+           "a module of kind %s was loaded as one of kind %s", bp_module_kind(saved),
+           bp_module_kind(loaded));
+  KIT_OK(bp_module_save_to_bytes(loaded, &again), "save_to_bytes of a loaded module");
+  KIT_TRUE(again.size == bytes.size && memcmp(again.data, bytes.data, bytes.size) == 0,
+           "a loaded module is saved as other bytes than it was loaded from");
+  memset(bytes.data, 0xa5, bytes.size);
+  bp_owned_bytes_clear(&bytes);
+  bp_owned_bytes_clear(&again);
+  BpFunction *function = bp__kit_function(loaded, "add"),
+             *other = bp__kit_function(loaded, "negate");
+  expect_adds(kit, &code, function, "a function of a loaded module");
+  bp_object_release(other);
+  bp_object_release(function);
+  bp_object_release(loaded);
+  bp__kit_code_clear(&code);
+}
+
+/* As a library with whatever belongs to the module, and another as its import. */
+static void run_export(Kit *kit) {
+  static const char other_text[] =
+      "(module (function \"other\" (buffer A int32 global 32) (buffer B int32 global 32) x:int32"
+      " (for b:int64 0 8 bound \"blockIdx.x\" (for t:int64 0 4 bound \"threadIdx.x\""
+      " (store B (add (mul b 4) t) (add (load A (add (mul b 4) t)) x))))))";
+  GError *error = NULL;
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text), other = bp__kit_build(kit, other_text);
+  int32_t flags = bp_module_get_property(code.module);
+  if (!(flags & (BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_COMPILATION_EXPORT)))
+    bp__kit_skip("modules of kind %s are not exported", bp_module_kind(code.module));
+  if (!g_getenv("BACKPLANE_CC") && !g_find_program_in_path("cc"))
+    bp__kit_absent("no C compiler, which links libraries");
+  char *folder = g_dir_make_tmp("bp-conformance-XXXXXX", &error);
+  KIT_TRUE(folder, "%s", error->message);
+  char *path = g_build_filename(folder, "exported.so", NULL);
+  KIT_OK(bp_module_import(code.module, other.module), "importing a module");
+  BpFunction *function = bp__kit_function(code.module, "other");
+  expect_adds(kit, &code, function, "a function of an import");
+  bp_object_release(function);
+  KIT_OK(bp_module_export_library(code.module, path), "export_library");
+  BpModule *loaded = bp_module_load(path);
+  unlink(path);
+  rmdir(folder);
+  KIT_TRUE(loaded, "loading an exported library: %s", bp_error_message());
+  function = bp__kit_function(loaded, "add");
+  expect_adds(kit, &code, function, "a function of an exported library");
+  bp_object_release(function);
+  function = bp__kit_function(loaded, "other");
+  expect_adds(kit, &code, function, "a function of an exported library's import");
+  bp_object_release(function);
+  bp_object_release(loaded);
+  bp__kit_code_clear(&other);
+  bp__kit_code_clear(&code);
+  g_free(path);
+  g_free(folder);
+}
+
+/* ---- Damage ------------------------------------------------------------------------------ */
+
+/* Loads bytes that are no module; that it fails with an error, or works, is all that is asked. */
+static void load_damaged(const BpModule *of, const char *data, size_t size) {
+  char *copy = g_memdup2(data, size); /* so that reading beyond the end can be seen */
+  BpByteArray view = {copy, size};
+  BpFunction *function = NULL;
+  BpModule *module = bp_module_load_from_bytes(bp_module_kind((BpModule *)(uintptr_t)of), &view);
+  KIT_TRUE(module || *bp_error_message(), "loading damaged bytes failed without an error");
+  if (module && bp_module_get_function(module, "add", 1, &function) == 0)
+    bp_object_release(function);
+  bp_error_clear();
+  bp_object_release(module);
+  g_free(copy);
+}
+
+static void run_truncated(Kit *kit) {
+  BpOwnedBytes bytes = {0};
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  BpModule *saved = require_serializable(&code);
+  KIT_OK(bp_module_save_to_bytes(saved, &bytes), "save_to_bytes");
+  size_t step = MAX(bytes.size / 200, 1);
+  for (size_t size = 0; size < bytes.size; size += size < 64 ? 1 : step) {
+    BpByteArray view = {bytes.data, size};
+    char what[80];
+    g_snprintf(what, sizeof what, "loading %zu of %zu bytes", size, bytes.size);
+    BpModule *module = bp_module_load_from_bytes(bp_module_kind(saved), &view);
+    KIT_REFUSED(module ? 0 : -1, NULL, what);
+  }
+  bp_owned_bytes_clear(&bytes);
+  BpFunction *function = bp__kit_function(code.module, "add");
+  expect_adds(kit, &code, function, "add, after damaged bytes were loaded");
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+static void run_flipped(Kit *kit) {
+  BpOwnedBytes bytes = {0};
+  uint64_t state = kit->seed;
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  BpModule *saved = require_serializable(&code);
+  KIT_OK(bp_module_save_to_bytes(saved, &bytes), "save_to_bytes");
+  for (int i = 0; i < 400; i++) {
+    /* the first bytes, where sizes and counts are, more often than the others */
+    size_t at = bp__kit_random(&state) % (i % 2 ? bytes.size : MIN(bytes.size, 160));
+    char flip = (char)(1 << bp__kit_random(&state) % 8);
+    bytes.data[at] ^= flip;
+    load_damaged(saved, bytes.data, bytes.size);
+    bytes.data[at] ^= flip;
+  }
+  bp_owned_bytes_clear(&bytes);
+  BpFunction *function = bp__kit_function(code.module, "add");
+  expect_adds(kit, &code, function, "add, after damaged bytes were loaded");
+  bp_object_release(function);
+  bp__kit_code_clear(&code);
+}
+
+/* Where the bytes hold the source, the vendor's compiler is given some that is none. */
+static void run_compile_error(Kit *kit) {
+  static const char garbage[] = "@@ this is no program @@ ";
+  BpOwnedBytes bytes = {0}, source = {0};
+  Add add;
+  bp__kit_open_target(kit);
+  KitCode code = bp__kit_build(kit, add_text);
+  BpModule *saved = require_serializable(&code);
+  KIT_OK(bp_module_save_to_bytes(saved, &bytes), "save_to_bytes");
+  if (bp_module_get_source(saved, "", &source) != 0 || source.size < sizeof garbage)
+    bp__kit_skip("the module has no source");
+  char *at = memmem(bytes.data, bytes.size, source.data, source.size);
+  if (!at)
+    bp__kit_skip("the module's bytes do not hold its source");
+  memcpy(at, garbage, sizeof garbage - 1);
+  add_create(kit, &code, &add);
+  BpModule *module = load_copy(saved, &bytes);
+  BpFunction *function = NULL;
+  int rc = module ? bp_module_get_function(module, "add", 1, &function) : -1;
+  if (rc == 0 && function)
+    rc = bp__kit_launch(function, &add.args);
+  if (rc == 0)
+    rc = bp_stream_sync(kit->target_device, NULL);
+  if (rc == 0 && function) {
+    expect_adds(kit, &code, function, "a function whose program is none");
+    bp__kit_skip("the module does not need its source to run");
+  }
+  KIT_REFUSED(rc, BP_ERROR_COMPILE, "building a program that is none");
+  bp_object_release(function);
+  bp_object_release(module);
+  function = bp__kit_function(code.module, "add");
+  expect_adds(kit, &code, function, "add, after another program was refused");
+  bp_object_release(function);
+  add_clear(kit, &add);
+  bp_owned_bytes_clear(&bytes);
+  bp_owned_bytes_clear(&source);
+  bp__kit_code_clear(&code);
+}
+
+static const Check checks[] = {
+    {"module.build", "code is built, and its functions are found by name", "plugin.activate",
+     CHECK_CORE, run_build},
+    {"module.call", "a function of buffers and a scalar computes what the IR says", "module.build",
+     CHECK_CORE, run_call},
+    {"module.launch.grid-x", "every block runs once, and none more", "module.call", CHECK_CORE,
+     run_grid_x},
+    {"module.launch.grid-yz", "blocks along y and z", "module.launch.grid-x", CHECK_CORE,
+     run_grid_yz},
+    {"module.launch.block", "every thread of a block runs once, and none more",
+     "module.launch.grid-x", CHECK_CORE, run_block},
+    {"module.launch.block-yz", "threads along y and z", "module.launch.block", CHECK_CORE,
+     run_block_yz},
+    {"module.launch.large", "as many blocks as the device takes, up to 70,000",
+     "module.launch.grid-x", CHECK_CORE | CHECK_STRESS, run_large_grid},
+    {"module.arguments.scalars", "scalars arrive in order and in full", "module.call", CHECK_CORE,
+     run_scalars},
+    {"module.arguments.views", "a tensor's byte offset counts, read and written", "module.call",
+     CHECK_CORE, run_views},
+    {"module.arguments.handles", "a kernel takes a buffer as a handle alone", "module.call",
+     CHECK_OPTIONAL, run_handles},
+    {"module.refuses.count", "a call with too few or too many arguments is a TypeError",
+     "module.call", CHECK_CORE | CHECK_FAULT, run_count},
+    {"module.refuses.types", "an argument of the wrong type is refused", "module.call",
+     CHECK_CORE | CHECK_FAULT, run_types},
+    {"module.refuses.device", "a tensor of another kind of device is refused", "module.call",
+     CHECK_CORE | CHECK_FAULT, run_device},
+    {"module.refuses.extents", "a launch of no, negative or too many threads is refused",
+     "module.call", CHECK_OPTIONAL | CHECK_FAULT, run_extents},
+    {"module.lifetime", "a function keeps its module alive", "module.call", CHECK_CORE,
+     run_lifetime},
+    {"module.threads", "several threads find and call functions at once", "module.call",
+     CHECK_CORE | CHECK_STRESS, run_threads},
+    {"module.names", "the module lists its functions", "module.build", CHECK_OPTIONAL, run_names},
+    {"module.source", "the module has a source, and none in a format that there is not",
+     "module.build", CHECK_OPTIONAL, run_source},
+    {"module.save", "what was saved is loaded, works, and is saved as the same bytes",
+     "module.call", CHECK_OPTIONAL, run_save},
+    {"module.export", "as a library, with an import, it is loaded and works", "module.call",
+     CHECK_OPTIONAL, run_export},
+    {"module.truncated", "every beginning of the bytes is refused", "module.save",
+     CHECK_OPTIONAL | CHECK_FAULT, run_truncated},
+    {"module.flipped", "no bit of the bytes, flipped, leads to a crash", "module.save",
+     CHECK_OPTIONAL | CHECK_FAULT, run_flipped},
+    {"module.compile-error", "a program that cannot be built is a CompileError with a reason",
+     "module.save", CHECK_OPTIONAL | CHECK_FAULT, run_compile_error},
+};
+
+const Section bp__kit_module_section = {"module", NEEDS_TARGET, checks, G_N_ELEMENTS(checks)};

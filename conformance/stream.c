@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Section stream: queues and their order, timers, recordings. */
+#include <pthread.h>
+#include <string.h>
+
+#include "conformance/kit.h"
+
+#define SIZE ((size_t)256 << 10)
+
+static void open_streams(Kit *kit) {
+  bp__kit_open_device(kit);
+  if (!kit->api->create_stream)
+    bp__kit_skip("the device has one queue");
+}
+
+static void *make_stream(const Kit *kit) {
+  void *stream = NULL;
+  KIT_OK(kit->api->create_stream(kit->device.device_id, &stream), "create_stream");
+  KIT_TRUE(stream, "create_stream gave NULL, which is the default stream");
+  return stream;
+}
+
+static void free_stream(const Kit *kit, void *stream) {
+  KIT_OK(kit->api->free_stream(kit->device.device_id, stream), "free_stream");
+}
+
+static void run_create(Kit *kit) {
+  void *streams[8];
+  open_streams(kit);
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < 8; i++)
+      streams[i] = make_stream(kit);
+    for (int i = 0; i < 8; i++)
+      for (int k = 0; k < i; k++)
+        KIT_TRUE(streams[i] != streams[k], "two streams have the handle %p", streams[i]);
+    for (int i = 0; i < 8; i++)
+      bp__kit_sync(kit, streams[i]);
+    for (int i = 0; i < 8; i++)
+      free_stream(kit, streams[i]);
+  }
+}
+
+/* Nothing is queued, and then much: both are waited for. */
+static void run_sync(Kit *kit) {
+  enum { COUNT = 64 };
+  const size_t piece = SIZE / COUNT;
+  uint8_t *sent = g_malloc(SIZE), *got = g_malloc(SIZE);
+  bp__kit_open_device(kit);
+  bp__kit_sync(kit, NULL);
+  void *handle = bp__kit_alloc(kit, SIZE);
+  for (uint64_t round = 0; round < 8; round++) {
+    bp__kit_fill(sent, SIZE, kit->seed + round);
+    memset(got, 0, SIZE);
+    for (size_t i = 0; i < COUNT; i++)
+      bp__kit_upload(kit, sent + i * piece, handle, i * piece, piece, NULL);
+    for (size_t i = 0; i < COUNT; i++)
+      bp__kit_download(kit, handle, i * piece, got + i * piece, piece, NULL);
+    bp__kit_sync(kit, NULL);
+    bp__kit_expect_bytes(got, sent, SIZE, "what was queued before stream_sync returned");
+  }
+  bp__kit_sync(kit, NULL);
+  bp__kit_free(kit, handle);
+  g_free(sent);
+  g_free(got);
+}
+
+/* ---- Order between streams --------------------------------------------------------------- */
+
+#define CHAIN 16
+
+/* Queues, on a stream, a long way for bytes to take: from the host to the last handle. */
+static void queue_chain(const Kit *kit, const uint8_t *sent, void *const handles[CHAIN],
+                        void *stream) {
+  bp__kit_upload(kit, sent, handles[0], 0, SIZE, stream);
+  for (int i = 1; i < CHAIN; i++)
+    bp__kit_copy(kit, handles[i - 1], 0, handles[i], 0, SIZE, stream);
+}
+
+static void make_chain(const Kit *kit, void *handles[CHAIN]) {
+  for (int i = 0; i < CHAIN; i++)
+    handles[i] = bp__kit_alloc(kit, SIZE);
+}
+
+static void free_chain(const Kit *kit, void *const handles[CHAIN]) {
+  for (int i = 0; i < CHAIN; i++)
+    bp__kit_free(kit, handles[i]);
+}
+
+/* What `to` does after the order was asked for comes after what `from` had to do. */
+static void expect_order(const Kit *kit, void *from, void *to, const char *what) {
+  void *handles[CHAIN], *result = bp__kit_alloc(kit, SIZE);
+  uint8_t *sent = g_malloc(SIZE), *got = g_malloc0(SIZE);
+  make_chain(kit, handles);
+  for (uint64_t round = 0; round < 8; round++) {
+    bp__kit_fill(sent, SIZE, kit->seed + round);
+    queue_chain(kit, sent, handles, from);
+    KIT_OK(kit->api->sync_stream_from_to(kit->device.device_id, from, to), "sync_stream_from_to");
+    bp__kit_copy(kit, handles[CHAIN - 1], 0, result, 0, SIZE, to);
+    bp__kit_download(kit, result, 0, got, SIZE, to);
+    bp__kit_sync(kit, to);
+    bp__kit_expect_bytes(got, sent, SIZE, what);
+  }
+  bp__kit_sync(kit, from);
+  free_chain(kit, handles);
+  bp__kit_free(kit, result);
+  g_free(sent);
+  g_free(got);
+}
+
+static void run_order(Kit *kit) {
+  open_streams(kit);
+  void *first = make_stream(kit), *second = make_stream(kit);
+  expect_order(kit, first, second, "a stream that was to wait for another");
+  expect_order(kit, NULL, second, "a stream that was to wait for the default one");
+  expect_order(kit, first, NULL, "the default stream, which was to wait for another");
+  free_stream(kit, first);
+  free_stream(kit, second);
+}
+
+/* Waiting for one stream waits for all that is on it, whatever others do. */
+static void run_independent(Kit *kit) {
+  enum { STREAMS = 4 };
+  void *streams[STREAMS], *handles[STREAMS][CHAIN];
+  uint8_t *sent[STREAMS], *got = g_malloc0(SIZE);
+  open_streams(kit);
+  for (uint64_t i = 0; i < STREAMS; i++) {
+    streams[i] = make_stream(kit);
+    make_chain(kit, handles[i]);
+    sent[i] = g_malloc(SIZE);
+    bp__kit_fill(sent[i], SIZE, kit->seed + i);
+    queue_chain(kit, sent[i], handles[i], streams[i]);
+  }
+  for (int i = STREAMS; i-- > 0;) {
+    bp__kit_download(kit, handles[i][CHAIN - 1], 0, got, SIZE, streams[i]);
+    bp__kit_sync(kit, streams[i]);
+    bp__kit_expect_bytes(got, sent[i], SIZE, "one of several streams");
+    free_chain(kit, handles[i]);
+    free_stream(kit, streams[i]);
+    g_free(sent[i]);
+  }
+  g_free(got);
+}
+
+/* Work of a stream that is freed still completes; the default stream sees it once all is done. */
+static void run_freed(Kit *kit) {
+  void *handles[CHAIN];
+  uint8_t *sent = g_malloc(SIZE), *got = g_malloc0(SIZE);
+  open_streams(kit);
+  make_chain(kit, handles);
+  for (uint64_t round = 0; round < 4; round++) {
+    void *stream = make_stream(kit);
+    bp__kit_fill(sent, SIZE, kit->seed + round);
+    queue_chain(kit, sent, handles, stream);
+    KIT_OK(kit->api->sync_stream_from_to(kit->device.device_id, stream, NULL),
+           "sync_stream_from_to");
+    free_stream(kit, stream);
+    bp__kit_download(kit, handles[CHAIN - 1], 0, got, SIZE, NULL);
+    bp__kit_sync(kit, NULL);
+    bp__kit_expect_bytes(got, sent, SIZE, "the work of a stream that was freed");
+  }
+  free_chain(kit, handles);
+  g_free(sent);
+  g_free(got);
+}
+
+/* ---- Threads ----------------------------------------------------------------------------- */
+
+typedef struct Worker {
+  const Kit *kit;
+  uint64_t seed;
+} Worker;
+
+static void *work(void *context) {
+  const Worker *worker = context;
+  const Kit *kit = worker->kit;
+  const size_t size = 40000;
+  uint8_t *sent = g_malloc(size), *got = g_malloc0(size);
+  void *stream = kit->api->create_stream ? make_stream(kit) : NULL;
+  KIT_OK(bp_device_set_current(kit->device, stream), "set_device in a thread");
+  for (uint64_t i = 0; i < 25; i++) {
+    void *first = bp__kit_alloc(kit, size), *second = bp__kit_alloc(kit, size);
+    bp__kit_fill(sent, size, worker->seed + i);
+    bp__kit_upload(kit, sent, first, 0, size, stream);
+    bp__kit_copy(kit, first, 0, second, 0, size, stream);
+    bp__kit_free(kit, first);
+    bp__kit_download(kit, second, 0, got, size, stream);
+    bp__kit_sync(kit, stream);
+    bp__kit_expect_bytes(got, sent, size, "the work of one of several threads");
+    bp__kit_free(kit, second);
+  }
+  if (stream)
+    free_stream(kit, stream);
+  g_free(sent);
+  g_free(got);
+  return NULL;
+}
+
+static void run_threads(Kit *kit) {
+  enum { THREADS = 6 };
+  pthread_t threads[THREADS];
+  Worker workers[THREADS];
+  bp__kit_open_device(kit);
+  for (uint64_t i = 0; i < THREADS; i++) {
+    workers[i] = (Worker){kit, kit->seed + 1000 * i};
+    KIT_TRUE(pthread_create(&threads[i], NULL, work, &workers[i]) == 0, "no thread");
+  }
+  for (int i = 0; i < THREADS; i++)
+    pthread_join(threads[i], NULL);
+}
+
+/* ---- Timers ------------------------------------------------------------------------------ */
+
+/* The device's clock runs about as fast as the host's: what it measures is not longer than what the
+ * host sees from before the start until after the end. */
+static void run_timer(Kit *kit) {
+  void *handles[CHAIN];
+  uint8_t *sent = g_malloc0(SIZE);
+  bp__kit_open_device(kit);
+  if (!kit->api->timer_start)
+    bp__kit_skip("the device has no timers");
+  make_chain(kit, handles);
+  for (int round = 0; round < 4; round++) {
+    void *timer = NULL;
+    int64_t measured = -1;
+    gint64 before = g_get_monotonic_time();
+    KIT_OK(kit->api->timer_start(kit->device.device_id, NULL, &timer), "timer_start");
+    queue_chain(kit, sent, handles, NULL);
+    KIT_OK(kit->api->timer_stop(timer, NULL), "timer_stop");
+    KIT_OK(kit->api->timer_read(timer, &measured), "timer_read");
+    gint64 elapsed = (g_get_monotonic_time() - before) * 1000;
+    KIT_TRUE(measured > 0, "%d copies took %" G_GINT64_FORMAT " ns by the device's clock", CHAIN,
+             measured);
+    KIT_TRUE(measured <= elapsed + elapsed / 5 + 1000000,
+             "the device measured %" G_GINT64_FORMAT " ns of what took %" G_GINT64_FORMAT
+             " ns altogether",
+             measured, elapsed);
+  }
+  free_chain(kit, handles);
+  g_free(sent);
+}
+
+/* ---- Recordings -------------------------------------------------------------------------- */
+
+/* What is recorded does not run, and runs at each replay on what is there then. */
+static void run_recording(Kit *kit) {
+  uint8_t *old = g_malloc(SIZE), *sent = g_malloc(SIZE), *got = g_malloc0(SIZE);
+  BpRecording *recording = NULL;
+  bp__kit_open_device(kit);
+  if (!kit->api->record_begin)
+    bp__kit_skip("the device does not record");
+  void *stream = kit->api->create_stream ? make_stream(kit) : NULL;
+  void *from = bp__kit_alloc(kit, SIZE), *to = bp__kit_alloc(kit, SIZE);
+  bp__kit_fill(old, SIZE, kit->seed);
+  bp__kit_upload(kit, old, to, 0, SIZE, stream);
+  bp__kit_upload(kit, old, from, 0, SIZE, stream);
+  bp__kit_sync(kit, stream);
+  KIT_OK(kit->api->record_begin(kit->device.device_id, stream), "record_begin");
+  bp__kit_copy(kit, from, 0, to, 0, SIZE, stream);
+  KIT_OK(kit->api->record_end(kit->device.device_id, stream, &recording), "record_end");
+  KIT_TRUE(recording, "record_end gave NULL");
+  for (uint64_t round = 1; round < 4; round++) {
+    bp__kit_fill(sent, SIZE, kit->seed + round);
+    bp__kit_upload(kit, sent, from, 0, SIZE, stream);
+    bp__kit_download(kit, to, 0, got, SIZE, stream);
+    bp__kit_sync(kit, stream);
+    bp__kit_expect_bytes(got, old, SIZE, "the destination of a recorded copy before a replay");
+    KIT_OK(kit->api->record_replay(recording, stream), "record_replay");
+    bp__kit_download(kit, to, 0, got, SIZE, stream);
+    bp__kit_sync(kit, stream);
+    bp__kit_expect_bytes(got, sent, SIZE, "the destination of a recorded copy after a replay");
+    memcpy(old, sent, SIZE);
+  }
+  KIT_OK(kit->api->record_free(recording), "record_free");
+  bp__kit_free(kit, from);
+  bp__kit_free(kit, to);
+  if (stream)
+    free_stream(kit, stream);
+  g_free(old);
+  g_free(sent);
+  g_free(got);
+}
+
+static const Check checks[] = {
+    {"stream.sync", "stream_sync waits for all that was queued", "copy.roundtrip", CHECK_CORE,
+     run_sync},
+    {"stream.create", "streams have handles of their own, and are freed", "stream.sync",
+     CHECK_OPTIONAL, run_create},
+    {"stream.independent", "several streams at once, each waited for by itself",
+     "stream.create copy.order", CHECK_OPTIONAL, run_independent},
+    {"stream.order", "what is queued after sync_stream_from_to waits for the other stream",
+     "stream.create copy.order", CHECK_OPTIONAL, run_order},
+    {"stream.freed", "a stream that is freed completes what is queued on it", "stream.order",
+     CHECK_OPTIONAL, run_freed},
+    {"stream.threads", "several threads at once, each with a stream of its own", "copy.freed",
+     CHECK_CORE | CHECK_STRESS, run_threads},
+    {"stream.timer", "a timer measures no less than nothing and no more than all", "stream.sync",
+     CHECK_OPTIONAL, run_timer},
+    {"stream.recording", "what is recorded runs when it is replayed, and not before", "copy.device",
+     CHECK_OPTIONAL, run_recording},
+};
+
+const Section bp__kit_stream_section = {"stream", NEEDS_DEVICE, checks, G_N_ELEMENTS(checks)};

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs, built for a device: from the binary that the driver made of the same source before, if
+ * it was kept and the driver takes it, else from the source. */
+#include "opencl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of the source that an error shows: lines before and after, and how much of each. */
+#define LINES_AROUND 3
+#define LONGEST_LINE 200
+
+/* ---- Building from source
+ * ---------------------------------------------------------------------------- */
+
+/* The first line of the source that the compiler's log names, as in "file.cl:12:3: error"; 0: none.
+ */
+static long line_of_error(const char *log) {
+  for (const char *at = strchr(log, ':'); at; at = strchr(at + 1, ':')) {
+    char *end;
+    long line = strtol(at + 1, &end, 10);
+    if (line > 0 && end > at + 1 && *end == ':')
+      return line;
+  }
+  return 0;
+}
+
+/* The lines around one, each with its number (free); NULL: there is no memory. */
+static char *numbered_lines(const char *source, long around) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  for (long line = 1; out && *source && line <= around + LINES_AROUND; line++) {
+    int length = (int)strcspn(source, "\n");
+    if (line >= around - LINES_AROUND)
+      fprintf(out, "%6ld  %.*s\n", line, length < LONGEST_LINE ? length : LONGEST_LINE, source);
+    source += length + (source[length] != '\0');
+  }
+  return out && fclose(out) == 0 ? text : NULL;
+}
+
+/* Raises the compiler's own words, with the source that they are about. */
+static int32_t build_failed(const char *source, cl_program program, cl_device_id device,
+                            cl_int status) {
+  size_t size = 0;
+  bp_cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
+  char *log = calloc(1, size + 1);
+  if (log)
+    bp_cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
+  char *lines = log ? numbered_lines(source, line_of_error(log)) : NULL;
+  int32_t rc = bp_opencl_host.error->raise(
+      BP_ERROR_COMPILE, "opencl: the driver rejects the code (%s): %.4000s\n%s",
+      bp_opencl_status_name(status), log ? log : "", lines ? lines : "");
+  free(lines);
+  free(log);
+  return rc;
+}
+
+static cl_program build_source(const char *source, const BpOpenclDevice *device) {
+  cl_int status = CL_SUCCESS;
+  cl_program built = bp_cl.clCreateProgramWithSource(device->context, 1, &source, NULL, &status);
+  if (status != CL_SUCCESS) {
+    bp_opencl_raise(status, "clCreateProgramWithSource");
+    return NULL;
+  }
+  status = bp_cl.clBuildProgram(built, 1, &device->id, "", NULL, NULL);
+  if (status == CL_SUCCESS)
+    return built;
+  build_failed(source, built, device->id, status);
+  bp_cl.clReleaseProgram(built);
+  return NULL;
+}
+
+/* ---- Binaries ---------------------------------------------------------------------------- */
+
+/* All that a binary depends on: the driver, by its platform and versions, the device, the source.
+ * (transfer full); NULL: there is no memory. */
+static char *make_key(const char *source, const BpOpenclDevice *device, size_t *size) {
+  static const cl_device_info facts[] = {CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION,
+                                         CL_DRIVER_VERSION};
+  char text[1024] = "", *key = NULL;
+  FILE *out = open_memstream(&key, size);
+  if (!out)
+    return NULL;
+  bp_cl.clGetPlatformInfo(device->platform, CL_PLATFORM_VERSION, sizeof(text) - 1, text, NULL);
+  fprintf(out, "%s\n", text);
+  for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+    text[0] = '\0';
+    bp_cl.clGetDeviceInfo(device->id, facts[i], sizeof(text) - 1, text, NULL);
+    fprintf(out, "%s\n", text);
+  }
+  fputs(source, out);
+  if (fclose(out) == 0)
+    return key;
+  free(key);
+  return NULL;
+}
+
+static cl_program build_bytes(const BpOwnedBytes *bytes, const BpOpenclDevice *device) {
+  const unsigned char *data = (const unsigned char *)bytes->data;
+  cl_int loaded = CL_SUCCESS, status = CL_SUCCESS;
+  cl_program built = bp_cl.clCreateProgramWithBinary(device->context, 1, &device->id, &bytes->size,
+                                                     &data, &loaded, &status);
+  if (status != CL_SUCCESS)
+    return NULL;
+  if (loaded == CL_SUCCESS &&
+      bp_cl.clBuildProgram(built, 1, &device->id, "", NULL, NULL) == CL_SUCCESS)
+    return built;
+  bp_cl.clReleaseProgram(built);
+  return NULL;
+}
+
+/* The program from its binary; NULL, with no error, if there is none that the driver takes. */
+static cl_program build_kept(const char *source, const BpOpenclDevice *device) {
+  BpOwnedBytes bytes = {NULL, 0, NULL};
+  BpByteArray key = {NULL, 0};
+  char *text = make_key(source, device, &key.size);
+  key.data = text;
+  if (text)
+    bp_opencl_host.runtime->cache_read("opencl", &key, &bytes);
+  free(text);
+  if (!bytes.data)
+    return NULL;
+  cl_program built = build_bytes(&bytes, device);
+  bytes.free_data(bytes.data);
+  if (!built)
+    bp_opencl_host.error->log(BP_LOG_WARNING, "opencl: the driver does not take the binary that it "
+                                              "once made; the program is built anew");
+  return built;
+}
+
+static void keep(const char *source, cl_program built, const BpOpenclDevice *device) {
+  BpByteArray key = {NULL, 0}, bytes = {NULL, 0};
+  if (bp_cl.clGetProgramInfo(built, CL_PROGRAM_BINARY_SIZES, sizeof(bytes.size), &bytes.size,
+                             NULL) != CL_SUCCESS ||
+      bytes.size == 0)
+    return;
+  char *text = make_key(source, device, &key.size);
+  unsigned char *data = text ? malloc(bytes.size) : NULL;
+  key.data = text;
+  bytes.data = (const char *)data;
+  if (data &&
+      bp_cl.clGetProgramInfo(built, CL_PROGRAM_BINARIES, sizeof(data), &data, NULL) == CL_SUCCESS)
+    bp_opencl_host.runtime->cache_write("opencl", &key, &bytes);
+  free(data);
+  free(text);
+}
+
+/* ---- For a device ------------------------------------------------------------------------ */
+
+cl_program bp_opencl_program(BpOpenclProgram *program, const BpOpenclDevice *device,
+                             int32_t device_id) {
+  pthread_mutex_lock(&program->lock);
+  if (!program->built[device_id]) {
+    program->built[device_id] = build_kept(program->source, device);
+    program->is_kept[device_id] = program->built[device_id] != NULL;
+  }
+  if (!program->built[device_id])
+    program->built[device_id] = build_source(program->source, device);
+  cl_program built = program->built[device_id];
+  pthread_mutex_unlock(&program->lock);
+  return built;
+}
+
+void bp_opencl_program_used(BpOpenclProgram *program, const BpOpenclDevice *device,
+                            int32_t device_id) {
+  pthread_mutex_lock(&program->lock);
+  if (++program->num_used[device_id] == program->num_kernels && !program->is_kept[device_id])
+    keep(program->source, program->built[device_id], device);
+  pthread_mutex_unlock(&program->lock);
+}

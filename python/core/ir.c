@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* IR modules: lowered functions, on their way to code. */
+#include "core.h"
+
+#include <string.h>
+
+#include <backplane/compiler/ir.h>
+#include <backplane/compiler/kernels.h>
+#include <backplane/device.h>
+#include <backplane/target.h>
+
+#define MAX_ARGS 64
+
+static PyTypeObject *ir_type;
+
+static BpIrModule *ir_of(PyObject *self) {
+  return (BpIrModule *)(void *)((Holder *)self)->object;
+}
+
+PyObject *bp_py_hold_ir(BpIrModule *module) {
+  return bp_py_hold(ir_type, module);
+}
+
+static PyObject *ir_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+  const char *text;
+  Py_ssize_t size;
+  (void)keywords;
+  if (!PyArg_ParseTuple(args, "s#", &text, &size))
+    return NULL;
+  return bp_py_hold(type, bp_ir_parse(text, (size_t)size));
+}
+
+static PyObject *ir_str(PyObject *self) {
+  char *text = bp_ir_print(ir_of(self));
+  PyObject *object = text ? PyUnicode_FromString(text) : bp_py_raise();
+  bp_str_free(text);
+  return object;
+}
+
+static PyObject *verify(PyObject *self, PyObject *ignored) {
+  (void)ignored;
+  return bp_ir_verify(ir_of(self)) ? bp_py_raise() : Py_NewRef(Py_None);
+}
+
+static PyObject *build(PyObject *self, PyObject *target) {
+  BpTarget *held = bp_py_held(target, bp_py_target_type);
+  BpModule *module;
+  if (!held)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS module = bp_target_build(ir_of(self), held);
+  Py_END_ALLOW_THREADS return bp_py_hold(bp_py_module_type, module);
+}
+
+/* (function, arguments): on the reference interpreter */
+static PyObject *interpret(PyObject *self, PyObject *args) {
+  const char *name;
+  PyObject *objects;
+  BpValue values[MAX_ARGS];
+  Lent lents[MAX_ARGS];
+  int made = 0, status = -1;
+  if (!PyArg_ParseTuple(args, "sO!", &name, &PyTuple_Type, &objects))
+    return NULL;
+  int count = (int)PyTuple_Size(objects);
+  if (count > MAX_ARGS)
+    return PyErr_Format(PyExc_ValueError, "at most %d arguments are possible", MAX_ARGS);
+  while (made < count &&
+         bp_py_to_value(PyTuple_GetItem(objects, made), &values[made], &lents[made]) == 0)
+    made++;
+  if (made == count) {
+    Py_BEGIN_ALLOW_THREADS status = bp_ir_interpret(ir_of(self), name, values, count);
+    Py_END_ALLOW_THREADS if (status) bp_py_raise();
+  }
+  for (int i = 0; i < made; i++)
+    bp_py_end_lending(&values[i], &lents[i]);
+  return status ? NULL : Py_NewRef(Py_None);
+}
+
+/* ---- Kernels ----------------------------------------------------------------------------- */
+
+static PyObject *describe_kernel(const BpKernelLaunch *kernel) {
+  int64_t args[MAX_ARGS];
+  if (kernel->num_args > MAX_ARGS)
+    return PyErr_Format(PyExc_ValueError, "at most %d arguments are possible", MAX_ARGS);
+  for (int32_t i = 0; i < kernel->num_args; i++)
+    args[i] = kernel->args[i];
+  PyObject *numbers = bp_py_make_extents(args, kernel->num_args);
+  PyObject *launch = numbers ? bp_py_make_extents(kernel->launch, kernel->num_launch) : NULL;
+  if (launch)
+    return Py_BuildValue("sNN", kernel->name, numbers, launch);
+  Py_XDECREF(numbers);
+  return NULL;
+}
+
+static PyObject *describe_buffer(const BpKernelList *list, int32_t index) {
+  char dtype[32];
+  bp_dtype_format(list->buffer_dtypes[index], dtype);
+  return Py_BuildValue("sL", dtype, (long long)list->buffer_elements[index]);
+}
+
+static PyObject *describe_all(const BpKernelList *list) {
+  PyObject *kernels = PyList_New(list->num_kernels), *buffers = PyList_New(list->num_buffers);
+  for (int32_t i = 0; kernels && i < list->num_kernels; i++) {
+    PyObject *kernel = describe_kernel(&list->kernels[i]);
+    if (!kernel || PyList_SetItem(kernels, i, kernel) < 0)
+      Py_CLEAR(kernels);
+  }
+  for (int32_t i = 0; buffers && i < list->num_buffers; i++) {
+    PyObject *buffer = describe_buffer(list, i);
+    if (!buffer || PyList_SetItem(buffers, i, buffer) < 0)
+      Py_CLEAR(buffers);
+  }
+  if (kernels && buffers)
+    return Py_BuildValue("NN", kernels, buffers);
+  Py_XDECREF(kernels);
+  Py_XDECREF(buffers);
+  return NULL;
+}
+
+/* (function) -> (IR of its kernels, [(name, arguments, launch)], [(dtype, elements)]) */
+static PyObject *split_kernels(PyObject *self, PyObject *args) {
+  const char *name;
+  BpKernelList list;
+  if (!PyArg_ParseTuple(args, "s", &name))
+    return NULL;
+  BpIrModule *kernels = bp_ir_module_create();
+  if (!kernels || bp_ir_split_kernels(ir_of(self), name, kernels, &list)) {
+    bp_object_release(kernels);
+    return bp_py_raise();
+  }
+  PyObject *lists = describe_all(&list), *held = bp_py_hold(ir_type, kernels);
+  if (lists && held)
+    return Py_BuildValue("NN", held, lists);
+  Py_XDECREF(held);
+  Py_XDECREF(lists);
+  return NULL;
+}
+
+static PyMethodDef methods[] = {
+    {"verify", verify, METH_NOARGS, "Checks types, operands and scopes."},
+    {"build", build, METH_O, "Generates code for a target."},
+    {"interpret", interpret, METH_VARARGS, "Runs a function on the reference interpreter."},
+    {"split_kernels", split_kernels, METH_VARARGS, "The kernels of a function."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)"Lowered functions; made of their text form."},
+    {Py_tp_new, (void *)ir_new},
+    {Py_tp_str, (void *)ir_str},
+    {Py_tp_methods, methods},
+    {Py_tp_dealloc, (void *)bp_py_dealloc_holder},
+    {0, NULL},
+};
+static PyType_Spec spec = {"backplane._core.IrModule", sizeof(Holder), 0, Py_TPFLAGS_DEFAULT,
+                           slots};
+
+int bp_py_add_ir(PyObject *module) {
+  ir_type = bp_py_add_type(module, &spec);
+  return ir_type ? 0 : -1;
+}

@@ -1,0 +1,478 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensor expressions: what is computed, and in which order.
+
+    from backplane import te
+
+    program = te.Program()
+    a = program.placeholder("a", (m, k))
+    b = program.placeholder("b", (k, n))
+    axis = program.reduce_axis("k", k)
+    c = program.compute("c", (m, n), lambda i, j: te.sum(a[i, axis] * b[axis, j], [axis]))
+    program.schedule(c, "c")             # or by hand, through c.stage
+    matmul = program.build("matmul", [a, b, c], "c")
+    matmul(x, y, z)
+
+The approach is that of Halide and TVM; docs/lowering.md has more. A program belongs to one thread."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence, Union
+
+from . import _core, errors
+from .target import Target, as_target
+
+_KINDS = _core.IR_KINDS
+_TAILS = {"guard": 0, "overlap": 1, "peel": 2, "balance": 3}
+_SCOPES = {"global": 0, "shared": 1, "local": 2}
+_REDUCTIONS = {"sum": 0, "prod": 1, "min": 2, "max": 3}
+
+Number = Union["Expr", int, float, bool]
+
+
+def _chosen(table: dict[str, int], name: str, what: str) -> int:
+    if name not in table:
+        raise errors.InvalidValueError(f"{what} is one of {', '.join(table)}, not {name!r}")
+    return table[name]
+
+
+class Expr:
+    """The value of an element, or part of it. Operators make further expressions."""
+
+    __slots__ = ("_program", "_handle")
+
+    def __init__(self, program: Program, handle: _core.TeHandle) -> None:
+        self._program = program
+        self._handle = handle
+
+    @property
+    def dtype(self) -> str:
+        """Its element type."""
+        return self._program._core.get_dtype(self._handle)
+
+    def astype(self, dtype: str) -> Expr:
+        """Its value as another type; a float becomes an integer by truncation."""
+        return Expr(self._program, self._program._core.cast(dtype, self._handle))
+
+    def _operand(self, value: Number) -> Expr:
+        if not isinstance(value, Expr):
+            return Expr(self._program, self._program._core.constant(self.dtype, value))
+        if value.dtype != self.dtype:
+            raise errors.InvalidTypeError(
+                f"operands of types {self.dtype} and {value.dtype}: convert one by astype")
+        return value
+
+    def _binary(self, kind: str, left: Number, right: Number) -> Expr:
+        a, b = self._operand(left), self._operand(right)
+        return Expr(self._program,
+                    self._program._core.binary(_KINDS[kind], a._handle, b._handle))
+
+    def __add__(self, other: Number) -> Expr:
+        return self._binary("add", self, other)
+
+    def __radd__(self, other: Number) -> Expr:
+        return self._binary("add", other, self)
+
+    def __sub__(self, other: Number) -> Expr:
+        return self._binary("sub", self, other)
+
+    def __rsub__(self, other: Number) -> Expr:
+        return self._binary("sub", other, self)
+
+    def __mul__(self, other: Number) -> Expr:
+        return self._binary("mul", self, other)
+
+    def __rmul__(self, other: Number) -> Expr:
+        return self._binary("mul", other, self)
+
+    def _divide(self, left: Number, right: Number) -> Expr:
+        if "float" not in self.dtype:
+            raise errors.InvalidTypeError(f"/ is for floats; // divides {self.dtype}")
+        return self._binary("div", left, right)
+
+    def __truediv__(self, other: Number) -> Expr:
+        return self._divide(self, other)
+
+    def __rtruediv__(self, other: Number) -> Expr:
+        return self._divide(other, self)
+
+    def __floordiv__(self, other: Number) -> Expr:
+        return self._binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Number) -> Expr:
+        return self._binary("floordiv", other, self)
+
+    def __mod__(self, other: Number) -> Expr:
+        return self._binary("floormod", self, other)
+
+    def __rmod__(self, other: Number) -> Expr:
+        return self._binary("floormod", other, self)
+
+    def __and__(self, other: Number) -> Expr:
+        return self._binary("and" if self.dtype == "bool" else "bit_and", self, other)
+
+    def __or__(self, other: Number) -> Expr:
+        return self._binary("or" if self.dtype == "bool" else "bit_or", self, other)
+
+    def __xor__(self, other: Number) -> Expr:
+        return self._binary("ne" if self.dtype == "bool" else "bit_xor", self, other)
+
+    def __lshift__(self, other: Number) -> Expr:
+        return self._binary("shl", self, other)
+
+    def __rshift__(self, other: Number) -> Expr:
+        return self._binary("shr", self, other)
+
+    def __invert__(self) -> Expr:
+        if self.dtype == "bool":
+            return Expr(self._program, self._program._core.logical_not(self._handle))
+        return self._binary("bit_xor", self, -1)
+
+    def __neg__(self) -> Expr:
+        return self._binary("sub", 0, self)
+
+    def __lt__(self, other: Number) -> Expr:
+        return self._binary("lt", self, other)
+
+    def __le__(self, other: Number) -> Expr:
+        return self._binary("le", self, other)
+
+    def __gt__(self, other: Number) -> Expr:
+        return self._binary("gt", self, other)
+
+    def __ge__(self, other: Number) -> Expr:
+        return self._binary("ge", self, other)
+
+    def __eq__(self, other: Number) -> Expr:  # type: ignore[override]
+        return self._binary("eq", self, other)
+
+    def __ne__(self, other: Number) -> Expr:  # type: ignore[override]
+        return self._binary("ne", self, other)
+
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise errors.InvalidTypeError(
+            "what an expression gives is not known yet; use te.select, & and |")
+
+    def __str__(self) -> str:
+        return self._program._core.print_expression(self._handle)
+
+    def __repr__(self) -> str:
+        return f"Expr({self})"
+
+
+class Axis:
+    """An iteration axis of a stage."""
+
+    __slots__ = ("_program", "_handle")
+
+    def __init__(self, program: Program, handle: _core.TeHandle) -> None:
+        self._program = program
+        self._handle = handle
+
+    @property
+    def extent(self) -> int:
+        """How many iterations it has."""
+        return self._program._core.get_extent(self._handle)
+
+
+class Tensor:
+    """A placeholder or a computed tensor of a program."""
+
+    __slots__ = ("_program", "_handle", "shape", "dtype")
+
+    def __init__(self, program: Program, handle: _core.TeHandle) -> None:
+        self._program = program
+        self._handle = handle
+        self.shape, self.dtype = program._core.describe(handle)
+
+    def __getitem__(self, indices: Number | tuple[Number, ...]) -> Expr:
+        """An element. In a branch of a select it may be out of bounds where the other is chosen."""
+        return self._program._read(self, indices, None)
+
+    def read_if(self, condition: Expr, *indices: Number) -> Expr:
+        """An element where the condition holds, else zero; only there is it read."""
+        return self._program._read(self, indices, condition)
+
+    @property
+    def stage(self) -> Stage:
+        """The schedule of a computed tensor."""
+        return Stage(self)
+
+    def __repr__(self) -> str:
+        return f"te.Tensor({self.shape}, {self.dtype})"
+
+
+class Stage:
+    """How one computed tensor is computed. By default its axes are serial loops, in order: those
+    of its dimensions, then those that it reduces over."""
+
+    __slots__ = ("_program", "_core", "_handle", "axes", "reduce_axes")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._program = tensor._program
+        self._core = self._program._core
+        self._handle = self._core.get_stage(tensor._handle)
+        data, reduction = self._core.get_axes(tensor._handle)
+        self.axes = [Axis(self._program, handle) for handle in data]
+        self.reduce_axes = [Axis(self._program, handle) for handle in reduction]
+
+    def split(self, axis: Axis, factor: int, tail: str = "guard") -> tuple[Axis, Axis]:
+        """Splits into ceil(extent / factor) outer and `factor` inner iterations. `tail` says what is
+        done with an extent that the factor does not divide: "guard" skips what lies beyond,
+        "overlap" moves the last tile back, "peel" makes a loop for the rest, "balance" tiles of two
+        sizes that differ by one."""
+        outer, inner = self._core.split(self._handle, axis._handle, factor,
+                                        _chosen(_TAILS, tail, "tail"))
+        return Axis(self._program, outer), Axis(self._program, inner)
+
+    def fuse(self, outer: Axis, inner: Axis) -> Axis:
+        """Makes one axis of two neighbours."""
+        return Axis(self._program,
+                    self._core.fuse(self._handle, outer._handle, inner._handle))
+
+    def reorder(self, *axes: Axis) -> None:
+        """Puts the axes into that order, in the places that they take up now."""
+        self._core.reorder(self._handle, [axis._handle for axis in axes])
+
+    def parallel(self, axis: Axis) -> None:
+        """Its iterations are tasks of one parallel launch."""
+        self._core.parallel(self._handle, axis._handle)
+
+    def vectorize(self, axis: Axis) -> None:
+        """Its iterations are the lanes of vectors."""
+        self._core.vectorize(self._handle, axis._handle)
+
+    def unroll(self, axis: Axis) -> None:
+        """Its iterations are written out one after the other."""
+        self._core.unroll(self._handle, axis._handle)
+
+    def bind(self, axis: Axis, thread_axis: str) -> None:
+        """Binds to "blockIdx.x", "threadIdx.y" and so on."""
+        self._core.bind(self._handle, axis._handle, thread_axis)
+
+    def compute_at(self, consumer: Stage, axis: Axis) -> None:
+        """Computes, where `axis` of `consumer` runs, just the part that is needed there."""
+        self._core.compute_at(self._handle, consumer._handle, axis._handle)
+
+    def compute_inline(self) -> None:
+        """Substitutes its expression in its readers."""
+        self._core.compute_inline(self._handle)
+
+    def set_scope(self, scope: str) -> None:
+        """Where it is kept: "global", "shared" or "local"."""
+        self._core.set_scope(self._handle, _chosen(_SCOPES, scope, "scope"))
+
+    def store_first(self) -> None:
+        """The first iteration of a reduction stores, and no loop before stores the identity."""
+        self._core.store_first(self._handle)
+
+    def stream(self) -> None:
+        """Nobody reads what it writes soon: stores may go around the caches."""
+        self._core.stream(self._handle)
+
+    def prefetch(self, tensor: Tensor, axis: Axis, distance: int) -> None:
+        """Asks for the data that is read `distance` iterations of the axis ahead."""
+        self._core.prefetch(self._handle, tensor._handle, axis._handle, distance)
+
+
+class Program:
+    """Tensor expressions and their schedule."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self) -> None:
+        self._core = _core.TeProgram()
+
+    def placeholder(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Tensor:
+        """An input."""
+        return Tensor(self, self._core.placeholder(name, dtype, shape))
+
+    def compute(self, name: str, shape: Sequence[int], body: Callable[..., Expr]) -> Tensor:
+        """A tensor whose elements `body` gives, called once with an int64 expression for each
+        dimension. A reduction stands at the top of it."""
+        def element(handles: list[_core.TeHandle]) -> _core.TeHandle:
+            value = body(*(Expr(self, handle) for handle in handles))
+            if not isinstance(value, Expr):
+                raise errors.InvalidTypeError(f"the body of {name!r} gave no expression but {value!r}")
+            return value._handle
+
+        return Tensor(self, self._core.compute(name, shape, element))
+
+    def constant(self, value: int | float | bool, dtype: str) -> Expr:
+        """A number of a type."""
+        return Expr(self, self._core.constant(dtype, value))
+
+    def reduce_axis(self, name: str, extent: int) -> Expr:
+        """What te.sum and its like reduce over: 0 to extent - 1."""
+        return Expr(self, self._core.reduce_axis(name, extent))
+
+    def _index(self, index: Number) -> _core.TeHandle:
+        if isinstance(index, Expr):
+            return index._handle
+        return self._core.constant("int64", index)
+
+    def _read(self, tensor: Tensor, indices: Number | tuple[Number, ...],
+              condition: Expr | None) -> Expr:
+        each = indices if isinstance(indices, tuple) else (indices,)
+        return Expr(self, self._core.read(tensor._handle, [self._index(index) for index in each],
+                                          None if condition is None else condition._handle))
+
+    def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor]) -> Tensor:
+        """A copy in a scope, which those tensors read instead."""
+        return Tensor(self, self._core.cache_read(tensor._handle, _chosen(_SCOPES, scope, "scope"),
+                                                  [reader._handle for reader in readers]))
+
+    def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
+        """Computes into a scope first; the tensor becomes a copy of that."""
+        return Tensor(self, self._core.cache_write(tensor._handle,
+                                                   _chosen(_SCOPES, scope, "scope")))
+
+    def rfactor(self, tensor: Tensor, axis: Axis) -> Tensor:
+        """Takes a reduction apart into accumulators, one for each iteration of a reduction axis."""
+        return Tensor(self, self._core.rfactor(tensor._handle, axis._handle))
+
+    def schedule(self, output: Tensor, target: Target | str) -> None:
+        """Schedules all that an output is computed from, by the target's attributes. Stages that
+        were scheduled before stay as they are."""
+        self._core.schedule(output._handle, as_target(target))
+
+    def lower(self, name: str, args: Sequence[Tensor], target: Target | str | None = None
+              ) -> _core.IrModule:
+        """A function of those inputs and outputs, as IR; str() of it is its text."""
+        return self._core.lower(name, [tensor._handle for tensor in args],
+                                None if target is None else as_target(target))
+
+    def build(self, name: str, args: Sequence[Tensor], target: Target | str) -> Compiled:
+        """Code for a target, called with a tensor for each of `args`. Outputs are written to."""
+        wanted = as_target(target)
+        return Compiled(name, self.lower(name, args, wanted), wanted)
+
+
+class Compiled:
+    """A compiled function. Its tensors lie on one device of the target's kind; numpy arrays will do
+    where that is the CPU. A call does not wait for a device with a queue."""
+
+    __slots__ = ("name", "target", "module", "_kernels", "_buffers")
+
+    def __init__(self, name: str, lowered: _core.IrModule, target: Target) -> None:
+        self.name = name
+        self.target = target
+        self._kernels: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = []
+        self._buffers: list[tuple[str, int]] = []
+        if target.has_thread_axes:
+            lowered, (self._kernels, self._buffers) = lowered.split_kernels(name)
+        self.module: _core.Module = lowered.build(target)
+
+    def _function(self, name: str) -> _core.Function:
+        function = self.module.find_function(name)
+        if function is None:
+            raise errors.NotFoundError(f"the code has no function '{name}'")
+        return function
+
+    def __call__(self, *tensors: Any) -> None:
+        if not self.target.has_thread_axes:
+            self._function(self.name)(*tensors)
+            return
+        buffers = [_core.empty((count,), dtype, tensors[0].device, None)
+                   for dtype, count in self._buffers]
+        for name, args, launch in self._kernels:
+            given = [tensors[arg] if arg >= 0 else buffers[-1 - arg] for arg in args]
+            self._function(name)(*given, *launch)
+
+
+# ---- Functions of expressions ------------------------------------------------------------------------
+
+
+def _reduce(operation: str, value: Expr, axes: Sequence[Expr]) -> Expr:
+    program = value._program
+    return Expr(program, program._core.reduce(_REDUCTIONS[operation], value._handle,
+                                              [axis._handle for axis in axes]))
+
+
+def sum(value: Expr, axes: Sequence[Expr]) -> Expr:  # pylint: disable=redefined-builtin
+    """The sum over reduction axes."""
+    return _reduce("sum", value, axes)
+
+
+def prod(value: Expr, axes: Sequence[Expr]) -> Expr:
+    """The product over reduction axes."""
+    return _reduce("prod", value, axes)
+
+
+def min(value: Expr, axes: Sequence[Expr]) -> Expr:  # pylint: disable=redefined-builtin
+    """The least value over reduction axes."""
+    return _reduce("min", value, axes)
+
+
+def max(value: Expr, axes: Sequence[Expr]) -> Expr:  # pylint: disable=redefined-builtin
+    """The greatest value over reduction axes."""
+    return _reduce("max", value, axes)
+
+
+def minimum(a: Expr, b: Number) -> Expr:
+    """The lesser; a NaN in either gives NaN."""
+    return a._binary("min", a, b)
+
+
+def maximum(a: Expr, b: Number) -> Expr:
+    """The greater; a NaN in either gives NaN."""
+    return a._binary("max", a, b)
+
+
+def select(condition: Expr, a: Expr, b: Number) -> Expr:
+    """`a` where the condition holds, else `b`."""
+    return Expr(a._program, a._program._core.select(condition._handle, a._handle,
+                                                    a._operand(b)._handle))
+
+
+def intrinsic(name: str, first: Expr, *others: Number) -> Expr:
+    """A function that docs/ir.md lists, as "pow", of the type of its first operand."""
+    operands = [first, *(first._operand(other) for other in others)]
+    return Expr(first._program,
+                first._program._core.intrinsic(name, [operand._handle for operand in operands]))
+
+
+def exp(value: Expr) -> Expr:
+    """e to the power of it."""
+    return intrinsic("exp", value)
+
+
+def log(value: Expr) -> Expr:
+    """The natural logarithm."""
+    return intrinsic("log", value)
+
+
+def sqrt(value: Expr) -> Expr:
+    """The square root."""
+    return intrinsic("sqrt", value)
+
+
+def tanh(value: Expr) -> Expr:
+    """The hyperbolic tangent."""
+    return intrinsic("tanh", value)
+
+
+def sigmoid(value: Expr) -> Expr:
+    """1 / (1 + exp(-value))."""
+    return intrinsic("sigmoid", value)
+
+
+def erf(value: Expr) -> Expr:
+    """The error function."""
+    return intrinsic("erf", value)
+
+
+def abs(value: Expr) -> Expr:  # pylint: disable=redefined-builtin
+    """The absolute value."""
+    return intrinsic("abs", value)
+
+
+def floor(value: Expr) -> Expr:
+    """Rounded towards minus infinity."""
+    return intrinsic("floor", value)
+
+
+def ceil(value: Expr) -> Expr:
+    """Rounded towards plus infinity."""
+    return intrinsic("ceil", value)

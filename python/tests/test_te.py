@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Targets, tensor expressions and schedules."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import backplane
+from backplane import Target, errors, te
+
+M, N, K = 24, 40, 16
+
+
+def matmul():
+    program = te.Program()
+    a = program.placeholder("a", (M, K))
+    b = program.placeholder("b", (K, N))
+    k = program.reduce_axis("k", K)
+    c = program.compute("c", (M, N), lambda i, j: te.sum(a[i, k] * b[k, j], [k]))
+    return program, a, b, c
+
+
+def operands():
+    random = np.random.default_rng(5)
+    x = random.random((M, K), "float32")
+    y = random.random((K, N), "float32")
+    return x, y, np.zeros((M, N), "float32")
+
+
+def one_of_each_kind():
+    found = {}
+    for device in backplane.devices():
+        found.setdefault(device.device_type, device)
+    return list(found.values())
+
+
+def run_on(device, compiled, *arrays):
+    tensors = [backplane.tensor(array, device) for array in arrays]
+    compiled(*tensors)
+    device.synchronize()
+    return [tensor.numpy() for tensor in tensors]
+
+
+def test_target_has_its_attributes():
+    target = Target("c -mcpu=x86-64-v2 -num_cores=3")
+    assert target.kind == "c"
+    assert target.device_type == backplane.device("cpu").device_type
+    assert target.attribute("num_cores") == 3
+    assert Target(str(target)) == target and hash(Target(str(target))) == hash(target)
+    assert Target(target.to_json()) == target
+    assert not target.has_thread_axes
+    with pytest.raises(errors.NotFoundError, match="quantum"):
+        Target("quantum")
+    with pytest.raises(errors.BackplaneError, match="num_cores"):
+        target.attribute("num_coers")
+
+
+def test_target_fits_the_device():
+    for device in one_of_each_kind():
+        target = Target.from_device(device)
+        assert target.device_type == device.device_type
+        assert target.kind in backplane.target_kinds()
+
+
+def test_interpreter_defines_the_result():
+    program, a, b, c = matmul()
+    lowered = program.lower("matmul", [a, b, c])
+    lowered.verify()
+    x, y, z = operands()
+    lowered.interpret("matmul", (x, y, z))
+    assert np.allclose(z, x @ y, rtol=1e-5)
+    again = backplane.IrModule(str(lowered))
+    assert str(again) == str(lowered)
+    with pytest.raises(errors.FormatError):
+        backplane.IrModule("func (")
+
+
+def test_every_device_computes_it():
+    for device in one_of_each_kind():
+        program, a, b, c = matmul()
+        target = Target.from_device(device)
+        program.schedule(c, target)
+        x, y, z = operands()
+        result = run_on(device, program.build("matmul", [a, b, c], target), x, y, z)[2]
+        assert np.allclose(result, x @ y, rtol=1e-5), device
+
+
+def test_several_kernels_with_a_buffer_between():
+    for device in one_of_each_kind():
+        program = te.Program()
+        x = program.placeholder("x", (M, K))
+        k = program.reduce_axis("k", K)
+        total = program.compute("total", (M,), lambda i: te.sum(x[i, k], [k]))
+        share = program.compute("share", (M, K), lambda i, j: x[i, j] / total[i])
+        target = Target.from_device(device)
+        program.schedule(share, target)
+        values = operands()[0]
+        result = run_on(device, program.build("share", [x, share], target), values,
+                        np.zeros_like(values))[1]
+        assert np.allclose(result, values / values.sum(axis=1, keepdims=True), rtol=1e-5), device
+
+
+@pytest.mark.parametrize("tail", ["guard", "overlap", "peel", "balance"])
+def test_schedule_by_hand_does_not_change_the_result(tail):
+    program, a, b, c = matmul()
+    bias = program.compute("bias", (M, N), lambda i, j: c[i, j] + 1)
+    stage, product = bias.stage, c.stage
+    outer, inner = stage.split(stage.axes[0], 5, tail)
+    assert (outer.extent, inner.extent) == (5, 5)
+    columns, lanes = stage.split(stage.axes[1], 8)
+    stage.reorder(outer, columns, inner, lanes)
+    stage.parallel(outer)
+    stage.vectorize(lanes)
+    product.compute_at(stage, columns)
+    product.unroll(product.axes[0])
+    x, y, z = operands()
+    program.build("biased", [a, b, bias], "c")(x, y, z)
+    assert np.allclose(z, x @ y + 1, rtol=1e-5)
+
+
+def test_caches_and_accumulators():
+    program, a, b, c = matmul()
+    panel = program.cache_read(b, "global", [c])
+    outer, _ = c.stage.split(c.stage.reduce_axes[0], 4)
+    partial = program.rfactor(c, outer)
+    partial.stage.set_scope("global")
+    assert panel.shape == (K, N) and partial.shape == (M, N, 4)
+    x, y, z = operands()
+    program.build("matmul", [a, b, c], "c")(x, y, z)
+    assert np.allclose(z, x @ y, rtol=1e-5)
+
+
+def test_operators_mean_what_numpys_do():
+    program = te.Program()
+    x = program.placeholder("x", (8,))
+    n = program.placeholder("n", (8,), "int32")
+    bodies = {
+        "float32": lambda i: te.maximum(te.exp(-x[i]) / 2 + 1 - x[i] * x[i], 0.25),
+        "int32": lambda i: (n[i] // 3) * (n[i] % 3) + ((n[i] & 5) | (n[i] ^ 2)) - (n[i] >> 1),
+    }
+    floats = np.linspace(-2, 2, 8, dtype="float32")
+    integers = np.arange(-4, 4, dtype="int32")
+    expected = {
+        "float32": np.maximum(np.exp(-floats) / 2 + 1 - floats * floats, 0.25),
+        "int32": (integers // 3) * (integers % 3) + ((integers & 5) | (integers ^ 2)) - (integers >> 1),
+    }
+    for dtype, body in bodies.items():
+        y = program.compute("y", (8,), body)
+        result = np.zeros(8, dtype)
+        program.lower("f", [x, n, y]).interpret("f", (floats, integers, result))
+        assert np.allclose(result, expected[dtype])
+
+
+def test_padding_is_a_select():
+    program = te.Program()
+    x = program.placeholder("x", (4,))
+    zero = program.constant(0, "float32")
+    padded = program.compute(
+        "padded", (6,), lambda i: te.select((i >= 1) & (i < 5), x[i - 1], zero))
+    same = program.compute("same", (6,), lambda i: x.read_if((i >= 1) & ~(i >= 5), i - 1))
+    values, first, second = np.arange(1, 5, dtype="float32"), np.ones(6, "f4"), np.ones(6, "f4")
+    program.build("pad", [x, padded, same], "c")(values, first, second)
+    assert first.tolist() == second.tolist() == [0, 1, 2, 3, 4, 0]
+
+
+def test_mistakes_are_errors():
+    program, a, b, c = matmul()
+    i = program.reduce_axis("i", 3)
+    with pytest.raises(TypeError, match="float32 and int64"):
+        _ = a[0, 0] + i
+    with pytest.raises(TypeError, match="//"):
+        _ = i / 2
+    with pytest.raises(TypeError, match="select"):
+        _ = 1 if i < 2 else 0
+    with pytest.raises(IndexError, match="1 indices"):
+        _ = a[0]
+    with pytest.raises(ValueError, match="another program"):
+        te.Program().lower("f", [a])
+    with pytest.raises(ValueError, match="guard"):
+        c.stage.split(c.stage.axes[0], 4, "cut")
+    with pytest.raises(errors.BackplaneError):
+        c.stage.split(c.stage.axes[0], 0)
+    with pytest.raises(errors.BackplaneError):
+        _ = a.stage
+    with pytest.raises(TypeError, match="no expression"):
+        program.compute("d", (2,), lambda i: 1.0)
+
+
+def test_exception_of_a_body_comes_out_as_it_is():
+    program = te.Program()
+    failure = KeyError("mine")
+
+    def fail(_):
+        raise failure
+
+    with pytest.raises(KeyError) as caught:
+        program.compute("y", (2,), fail)
+    assert caught.value is failure
+
+
+def test_handles_keep_their_program():
+    c = matmul()[3]
+    gc.collect()
+    assert c.shape == (M, N) and c.stage.axes[0].extent == M
