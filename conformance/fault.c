@@ -1,6 +1,116 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section fault: behaviour when something is wrong. */
+/* Section fault: when the process is short of something, or ends. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include "conformance/kit.h"
+
+/* Bytes of address space that this process uses; 0 if that is not known. */
+static uint64_t address_space(void) {
+  unsigned long long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  if (!file)
+    return 0;
+  if (fscanf(file, "%llu", &pages) != 1)
+    pages = 0;
+  fclose(file);
+  return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A copy that is refused is one for which there was no room. */
+static void upload_or_refuse(const Kit *kit, const void *data, void *handle, size_t size) {
+  BpCopy copy = {.from = data, .from_device = KIT_HOST, .to = handle};
+  copy.to_device = kit->device;
+  copy.size = size;
+  int rc = kit->api->copy(&copy, NULL);
+  if (rc != 0)
+    KIT_REFUSED(rc, BP_ERROR_MEMORY, "a copy for which there is no room");
+}
+
+/* The process may have no more memory: what needs it is a MemoryError, and the device goes on when
+ * there is some again. */
+static void run_host_memory(Kit *kit) {
+  const size_t size = (size_t)128 << 20;
+  uint8_t sent[64] = {1, 2, 3}, got[64] = {0};
+  struct rlimit old, tight;
+  bp__kit_open_device(kit);
+  uint64_t total = (uint64_t)bp__kit_int_attr(kit, BP_ATTR_TOTAL_GLOBAL_MEMORY, 0);
+  uint64_t largest = (uint64_t)bp__kit_int_attr(kit, BP_ATTR_MAX_ALLOCATION, (int64_t)total);
+  uint64_t used = address_space();
+  if (used == 0 || getrlimit(RLIMIT_AS, &old) != 0)
+    bp__kit_absent("the process cannot limit its memory");
+  if (total / 2 < size || largest < size)
+    bp__kit_skip("the device has less than 256 MiB");
+  void *handle = bp__kit_alloc(kit, size);
+  uint8_t *data = g_malloc0(size);
+  bp__kit_upload(kit, sent, handle, 0, sizeof sent, NULL);
+  bp__kit_sync(kit, NULL);
+  tight = old;
+  tight.rlim_cur = address_space() + ((uint64_t)16 << 20);
+  KIT_TRUE(setrlimit(RLIMIT_AS, &tight) == 0, "the process cannot limit its memory");
+  void *other = NULL;
+  int rc = kit->api->alloc_data_space(kit->device.device_id, size, 64, KIT_BYTE, NULL, &other);
+  if (rc != 0)
+    KIT_REFUSED(rc, BP_ERROR_MEMORY, "alloc_data_space in a process that is short of memory");
+  upload_or_refuse(kit, data, handle, size);
+  setrlimit(RLIMIT_AS, &old);
+  bp__kit_sync(kit, NULL);
+  if (rc == 0)
+    bp__kit_free(kit, other);
+  bp__kit_upload(kit, sent, handle, 100, sizeof sent, NULL);
+  bp__kit_download(kit, handle, 100, got, sizeof got, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, sent, sizeof sent, "what was copied when there was memory again");
+  bp__kit_free(kit, handle);
+  g_free(data);
+}
+
+/* The same for file descriptors, of which drivers need some for each thing they make. */
+static void run_descriptors(Kit *kit) {
+  struct rlimit old, none;
+  uint8_t sent[64] = {4, 5, 6}, got[64] = {0};
+  bp__kit_open_device(kit);
+  bp__kit_free(kit, bp__kit_alloc(kit, 4096));
+  KIT_TRUE(getrlimit(RLIMIT_NOFILE, &old) == 0, "the process cannot limit its descriptors");
+  none = old;
+  none.rlim_cur = 3;
+  setrlimit(RLIMIT_NOFILE, &none);
+  void *handle = NULL, *stream = NULL;
+  int rc = kit->api->alloc_data_space(kit->device.device_id, 4096, 64, KIT_BYTE, NULL, &handle);
+  if (rc != 0)
+    KIT_REFUSED(rc, NULL, "alloc_data_space in a process that can open no file");
+  int stream_rc = -1;
+  if (kit->api->create_stream) {
+    stream_rc = kit->api->create_stream(kit->device.device_id, &stream);
+    if (stream_rc != 0)
+      KIT_REFUSED(stream_rc, NULL, "create_stream in a process that can open no file");
+  }
+  setrlimit(RLIMIT_NOFILE, &old);
+  if (rc == 0)
+    bp__kit_free(kit, handle);
+  if (stream_rc == 0)
+    KIT_OK(kit->api->free_stream(kit->device.device_id, stream), "free_stream");
+  handle = bp__kit_alloc(kit, sizeof sent);
+  bp__kit_upload(kit, sent, handle, 0, sizeof sent, NULL);
+  bp__kit_download(kit, handle, 0, got, sizeof got, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, sent, sizeof sent, "what was copied when files could be opened again");
+  bp__kit_free(kit, handle);
+}
+
+/* What failed before does not make later calls fail. */
+static void run_error_state(Kit *kit) {
+  void *handle = NULL;
+  bp__kit_open_device(kit);
+  KIT_REFUSED(kit->api->alloc_data_space(kit->device.device_id, UINT64_C(1) << 60, 64, KIT_BYTE,
+                                         NULL, &handle),
+              BP_ERROR_MEMORY, "alloc_data_space of far too much");
+  bp__kit_sync(kit, NULL);
+  bp__kit_free(kit, bp__kit_alloc(kit, 64));
+  bp__kit_sync(kit, NULL);
+}
 
 static void run_exit(Kit *kit) {
   char bytes[64] = {0};
@@ -11,6 +121,12 @@ static void run_exit(Kit *kit) {
 }
 
 static const Check checks[] = {
+    {"fault.error-state", "an error that was raised is not raised again by what comes next",
+     "memory.exhaustion stream.sync", CHECK_CORE | CHECK_FAULT, run_error_state},
+    {"fault.host-memory", "without host memory there is a MemoryError, and the device goes on",
+     "memory.exhaustion copy.large", CHECK_OPTIONAL | CHECK_FAULT | CHECK_STRESS, run_host_memory},
+    {"fault.descriptors", "without file descriptors there is an error, and the device goes on",
+     "copy.roundtrip", CHECK_OPTIONAL | CHECK_FAULT, run_descriptors},
     {"fault.exit", "a process that has used the device, and freed nothing, ends cleanly",
      "copy.roundtrip", CHECK_CORE | CHECK_FAULT, run_exit},
 };

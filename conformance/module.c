@@ -320,7 +320,7 @@ static void run_device(Kit *kit) {
 }
 
 static void run_extents(Kit *kit) {
-  static const int64_t wrong[] = {0, -1, INT64_MIN};
+  static const int64_t wrong[] = {-1, INT64_MIN};
   Add add;
   bp__kit_open_target(kit);
   KitCode code = bp__kit_build(kit, add_text);
@@ -633,8 +633,9 @@ static const Check checks[] = {
      CHECK_CORE | CHECK_FAULT, run_types},
     {"module.refuses.device", "a tensor of another kind of device is refused", "module.call",
      CHECK_CORE | CHECK_FAULT, run_device},
-    {"module.refuses.extents", "a launch of no, negative or too many threads is refused",
-     "module.call", CHECK_OPTIONAL | CHECK_FAULT, run_extents},
+    {"module.refuses.extents",
+     "a launch of a negative number of threads, or of too many, is refused", "module.call",
+     CHECK_OPTIONAL | CHECK_FAULT, run_extents},
     {"module.lifetime", "a function keeps its module alive", "module.call", CHECK_CORE,
      run_lifetime},
     {"module.threads", "several threads find and call functions at once", "module.call",

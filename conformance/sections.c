@@ -11,6 +11,7 @@ const Section *const bp__kit_sections[] = {
     &bp__kit_stream_section,      /* streams, timers, recordings */
     &bp__kit_module_section,      /* code, calls, launches, saving */
     &bp__kit_launch_section,      /* launches on streams */
+    &bp__kit_performance_section, /* in comparison with itself */
     &bp__kit_fault_section,       /* what is left: faults of the process */
 };
 const size_t bp__kit_num_sections = G_N_ELEMENTS(bp__kit_sections);
