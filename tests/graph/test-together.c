@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An application that uses every device there is at once: threads launch kernels, copy within and
+ * between devices, run a model and compile another, all beside each other. What is built with a
+ * first launch is built while others launch. Run under the thread sanitizer too. */
+#include <math.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "tests/compiler/codegen-util.h"
+#include "tests/graph/onnx_builder.h"
+
+#include <backplane/graph/model.h>
+
+#define COUNT            64
+#define ROUNDS           8
+#define THREADS_A_DEVICE 2
+#define MOST_PLACES      8
+
+/* A device, with what is shared by the threads that use it. */
+typedef struct Place {
+  BpDevice device;
+  BpFunction *add; /* y = x + n */
+  int32_t num_launch;
+  BpModel *model; /* y = tanh(x * w) */
+} Place;
+
+static Place places[MOST_PLACES];
+static size_t num_places;
+static float weights[COUNT];
+static char *model_path;
+static pthread_barrier_t start;
+
+/* ---- What is run ------------------------------------------------------------------------- */
+
+static BpFunction *build_add(const char *target, gboolean has_threads) {
+  static const char threads[] =
+      "(module (function \"add\" n:int32 (buffer X float32 global 64) (buffer Y float32 global 64)"
+      " (for b:int64 0 4 bound \"blockIdx.x\" (for t:int64 0 16 bound \"threadIdx.x\""
+      " (store Y (add (mul b 16) t) (add (load X (add (mul b 16) t)) (cast float32 n)))))))";
+  static const char loop[] =
+      "(module (function \"add\" n:int32 (buffer X float32 global 64) (buffer Y float32 global 64)"
+      " (for i:int64 0 64 parallel (store Y i (add (load X i) (cast float32 n))))))";
+  BpIrModule *module = parse_verified(has_threads ? threads : loop);
+  BpModule *built = build_ok(module, target);
+  BpFunction *function = NULL;
+  assert_ok(bp_module_get_function(built, "add", 1, &function));
+  g_assert_nonnull(function);
+  bp_object_release(built);
+  bp_object_release(module);
+  return function;
+}
+
+static BpModule *compile_model(const char *const *texts, int32_t count) {
+  const BpTarget *targets[4];
+  for (int32_t i = 0; i < count; i++) {
+    targets[i] = bp_target_parse(texts[i]);
+    assert_ok(targets[i] == NULL);
+  }
+  BpCompileOptions options = {
+      .struct_size = sizeof(options), .targets = targets, .num_targets = count};
+  BpModule *module = bp_model_compile(model_path, &options);
+  assert_ok(module == NULL);
+  for (int32_t i = 0; i < count; i++)
+    bp_object_release((BpTarget *)(uintptr_t)targets[i]);
+  return module;
+}
+
+static void write_model(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "64");
+  onnx_floats(builder, "w", "64");
+  onnx_node(builder, "Mul", "x,w", "p", "");
+  onnx_node(builder, "Tanh", "p", "y", "");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  model_path = onnx_write(bytes);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  float *values = onnx_float_values(COUNT);
+  memcpy(weights, values, sizeof(weights));
+  g_free(values);
+}
+
+/* ---- What a thread does ------------------------------------------------------------------ */
+
+static BpTensor *create(BpDevice device) {
+  const int64_t extent = COUNT;
+  BpTensor *tensor = bp_tensor_create(&extent, 1, dtype_of("float32"), device, NULL);
+  assert_ok(tensor == NULL);
+  return tensor;
+}
+
+/* Adds on a stream of the thread's own, and copies what comes out to another device and back. */
+static void launch_and_copy(const Place *place, const Place *other, int seed) {
+  float x[COUNT], y[COUNT];
+  void *stream = NULL;
+  BpTensor *tensors[] = {create(place->device), create(place->device), create(other->device)};
+  BpValue args[5] = {{.type_index = BP_TYPE_INT, .v_int64 = seed}}, result;
+  for (int i = 0; i < COUNT; i++)
+    x[i] = (float)(seed + i);
+  for (int i = 0; i < 2; i++)
+    args[i + 1] = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensors[i]->header};
+  args[3] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 4};
+  args[4] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 16};
+  assert_ok(bp_stream_create(place->device, &stream));
+  assert_ok(bp_device_set_current(place->device, stream));
+  assert_ok(bp_tensor_copy_from_host(&tensors[0]->view, x, sizeof(x)));
+  assert_ok(bp_stream_sync(place->device, NULL));
+  assert_ok(bp_function_call(place->add, args, 3 + place->num_launch, &result));
+  assert_ok(bp_stream_sync(place->device, stream));
+  assert_ok(bp_tensor_copy(&tensors[1]->view, &tensors[2]->view, NULL));
+  assert_ok(bp_stream_sync(place->device, NULL));
+  assert_ok(bp_stream_sync(other->device, NULL));
+  assert_ok(bp_tensor_copy_to_host(&tensors[2]->view, y, sizeof(y)));
+  for (int i = 0; i < COUNT; i++)
+    g_assert_cmpfloat(y[i], ==, x[i] + (float)seed);
+  assert_ok(bp_device_set_current(place->device, NULL));
+  assert_ok(bp_stream_free(place->device, stream));
+  for (size_t i = 0; i < G_N_ELEMENTS(tensors); i++)
+    bp_object_release(tensors[i]);
+}
+
+static void run_model(BpModelContext *context, int seed) {
+  float x[COUNT], y[COUNT];
+  int64_t extent = COUNT;
+  BpTensorView view = {.data = x,
+                       .device = {BP_DEVICE_CPU, 0},
+                       .ndim = 1,
+                       .dtype = dtype_of("float32"),
+                       .shape = &extent};
+  for (int i = 0; i < COUNT; i++)
+    x[i] = (float)(seed - i) / COUNT;
+  assert_ok(bp_model_set_input(context, "x", &view));
+  assert_ok(bp_model_run(context));
+  BpTensor *output = bp_model_get_output(context, 0);
+  assert_ok(output == NULL);
+  assert_ok(bp_tensor_copy_to_host(&output->view, y, sizeof(y)));
+  for (int i = 0; i < COUNT; i++)
+    g_assert_cmpfloat_with_epsilon(y[i], tanhf(x[i] * weights[i]), 1e-5f);
+}
+
+static void read_attributes(BpDevice device) {
+  BpValue value;
+  for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
+    assert_ok(bp_device_get_attr(device, attr, &value));
+    bp_value_clear(&value);
+  }
+}
+
+static void *use_device(void *argument) {
+  const Place *place = argument;
+  size_t index = (size_t)(place - places);
+  pthread_barrier_wait(&start);
+  BpModelContext *context = bp_model_context_create(place->model);
+  assert_ok(context == NULL);
+  for (int round = 0; round < ROUNDS; round++) {
+    launch_and_copy(place, &places[(index + (size_t)round) % num_places], round);
+    run_model(context, round);
+    read_attributes(place->device);
+  }
+  bp_model_context_free(context);
+  return NULL;
+}
+
+/* Compiles the model for one kind after the other, and runs it there, while the others work. */
+static void *compile_beside(void *argument) {
+  (void)argument;
+  pthread_barrier_wait(&start);
+  for (size_t i = 0; i < num_places; i++) {
+    BpTarget *target = bp_target_from_device(places[i].device);
+    assert_ok(target == NULL);
+    char *text = bp_target_format(target);
+    BpModule *module = compile_model((const char *const *)&text, 1);
+    BpModel *model = bp_model_create(module, &places[i].device, 1);
+    BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+    assert_ok(context == NULL);
+    run_model(context, (int)i);
+    bp_model_context_free(context);
+    bp_model_release(model);
+    bp_object_release(module);
+    bp_str_free(text);
+    bp_object_release(target);
+  }
+  return NULL;
+}
+
+/* ---- All at once ------------------------------------------------------------------------- */
+
+static void find_places(void) {
+  static const struct {
+    const char *target;
+    int32_t device_type;
+    int32_t num_launch;
+  } kinds[] = {
+      {"c", BP_DEVICE_CPU, 0}, {"opencl", BP_DEVICE_OPENCL, 2}, {"vulkan", BP_DEVICE_VULKAN, 2}};
+  const char *texts[G_N_ELEMENTS(kinds)];
+  int32_t num_kinds = 0;
+  for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+    int32_t count = 0;
+    const char *why = "";
+    assert_ok(bp_device_count(kinds[k].device_type, &count, &why));
+    if (count == 0) {
+      g_test_message("%s: %s", kinds[k].target, why);
+      continue;
+    }
+    texts[num_kinds++] = kinds[k].target;
+    BpFunction *add = build_add(kinds[k].target, kinds[k].num_launch > 0);
+    for (int32_t i = 0; i < count && num_places < MOST_PLACES; i++)
+      places[num_places++] =
+          (Place){{kinds[k].device_type, i}, bp_object_retain(add), kinds[k].num_launch, NULL};
+    bp_object_release(add);
+  }
+  BpModule *module = compile_model(texts, num_kinds);
+  for (size_t i = 0; i < num_places; i++) {
+    places[i].model = bp_model_create(module, &places[i].device, 1);
+    assert_ok(places[i].model == NULL);
+  }
+  bp_object_release(module);
+}
+
+static void test_all_devices_at_once(void) {
+  pthread_t threads[MOST_PLACES * THREADS_A_DEVICE + 1];
+  size_t count = 0;
+  write_model();
+  find_places();
+  g_test_message("%zu devices", num_places);
+  assert_ok(pthread_barrier_init(&start, NULL, (unsigned)num_places * THREADS_A_DEVICE + 1));
+  for (size_t i = 0; i < num_places; i++)
+    for (int k = 0; k < THREADS_A_DEVICE; k++)
+      assert_ok(pthread_create(&threads[count++], NULL, use_device, &places[i]));
+  assert_ok(pthread_create(&threads[count++], NULL, compile_beside, NULL));
+  for (size_t i = 0; i < count; i++)
+    assert_ok(pthread_join(threads[i], NULL));
+  pthread_barrier_destroy(&start);
+  for (size_t i = 0; i < num_places; i++) {
+    bp_object_release(places[i].add);
+    bp_model_release(places[i].model);
+  }
+  unlink(model_path);
+  g_free(model_path);
+}
+
+int main(int argc, char **argv) {
+  g_setenv("POCL_DEVICES", "pthread basic", FALSE); /* two devices of one kind */
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/together/all-devices-at-once-from-several-threads", test_all_devices_at_once);
+  return g_test_run();
+}
