@@ -22,6 +22,7 @@ BpMachine bp__machine(const BpTarget *target) {
   machine.threads = bp_target_get_int(target, BP_TARGET_THREAD_WARP_SIZE, 1);
   machine.most_threads = bp_target_get_int(target, BP_TARGET_MAX_NUM_THREADS, 1);
   machine.shared = bp_target_get_int(target, BP_TARGET_MAX_SHARED_MEMORY, 0);
+  machine.has_serial_warps = bp_target_get_int(target, BP_TARGET_SERIAL_WARPS, 0) != 0;
   return machine;
 }
 

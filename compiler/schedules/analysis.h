@@ -27,9 +27,10 @@ typedef struct BpMachine {
   int64_t l1, l2; /* bytes */
   /* Of a device whose kernels run over blocks of threads: */
   bool has_kernels;
-  int64_t threads;      /* in lock-step; 1: a thread has vectors instead */
-  int64_t most_threads; /* of a block */
-  int64_t shared;       /* bytes that a block shares, faster than memory; 0: there are none */
+  int64_t threads;       /* in lock-step; 1: a thread has vectors instead */
+  int64_t most_threads;  /* of a block */
+  int64_t shared;        /* bytes that a block shares; 0: there are none */
+  bool has_serial_warps; /* no faster than memory, then: a core runs one warp after the other */
 } BpMachine;
 
 BpMachine bp__machine(const BpTarget *target);

@@ -78,9 +78,10 @@ static int64_t choose_each(const BpStageInfo *work, const BlockTile *tile,
 
 static bool choose_tile(const BpStageInfo *work, const BpMachine *machine, BlockTile *tile) {
   const BpAccess *a, *b;
-  if (machine->most_threads < SIDE * SIDE || work->num_accesses != 2 || work->ndim < 2 ||
-      !is_linear(work, &work->accesses[0]) || !is_linear(work, &work->accesses[1]) ||
-      !reduces_along_one(work) || !find_sides(work, tile, &a, &b))
+  if (machine->has_serial_warps || machine->most_threads < SIDE * SIDE || work->num_accesses != 2 ||
+      work->ndim < 2 || !is_linear(work, &work->accesses[0]) ||
+      !is_linear(work, &work->accesses[1]) || !reduces_along_one(work) ||
+      !find_sides(work, tile, &a, &b))
     return false;
   tile->operands[0] = operand_of(work, a);
   tile->operands[1] = operand_of(work, b);

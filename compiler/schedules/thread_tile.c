@@ -3,21 +3,38 @@
  * the last axis of the result; a thread's tile spans an axis along which what it loads there serves
  * again, so that each load feeds several multiply-adds. */
 
+#include <math.h>
+
 #include "compiler/schedules/parts.h"
 #include "compiler/schedules/threads.h"
 
-#define MOST_TILED   8   /* elements of a tile along either axis */
-#define TILE_THREADS 128 /* of a block */
-/* Warps that a core should have, before tiles grow. */
-#define WARPS_PER_CORE 8
-/* Steps of the innermost reduction loop that are written out. */
-#define UNROLLED 4
+#define TILE_THREADS 128 /* of a block, at most */
+#define TILE_WARPS   4   /* of a block, at most */
+/* Warps that a core should have, before tiles grow: with nothing to hide, enough that the cores end
+ * together. */
+#define WARPS_PER_CORE        8
+#define SERIAL_WARPS_PER_CORE 4
+/* Elements of a tile along the tiled axis and along the lanes, and all of them. Nothing hides a
+ * load of a core with one warp but the multiply-adds that it feeds, so its tiles are larger. */
+#define MOST_ROWS           8
+#define MOST_COLUMNS        4
+#define MOST_SERIAL_ROWS    16
+#define MOST_SERIAL_COLUMNS 16
+#define MOST_SUMS           128
+/* Costs, in multiply-adds: of a load, and of a step of the reduction. */
+#define LOAD_COST 4
+#define STEP_COST 8
+/* A reduction loop so short is written out, of a longer one so many steps, as long as there are at
+ * most so many multiply-adds. */
+#define SHORT_LOOP       8
+#define UNROLLED         4
+#define MOST_WRITTEN_OUT 512
 
 typedef struct ThreadTile {
   int32_t first_lane; /* threads run along this axis and those after it, fused */
   int32_t axis;       /* the tiled one, or -1 */
-  int64_t size;       /* of the tile along it */
-  int64_t columns;    /* neighbours along the threads' axis that one thread has */
+  int64_t rows;       /* of the tile along it */
+  int64_t columns;    /* neighbours along the last axis that one thread has */
   int64_t threads;
 } ThreadTile;
 
@@ -37,12 +54,23 @@ static int32_t last_long_axis(const BpStageInfo *info) {
   return last;
 }
 
-/* As many axes as fill a block. */
-static int32_t first_lane_axis(const BpStageInfo *info, int64_t threads) {
+/* The threads that the axes from `first` on make, each with so many columns. */
+static double lanes_from(const BpStageInfo *info, int32_t first, int64_t columns) {
+  int32_t last = last_long_axis(info);
+  double lanes = (double)bp__divide_up(info->extent[last], columns);
+  return lanes * bp__info_size(info, first, last);
+}
+
+/* As many axes as fill blocks to eight ninths. */
+static int32_t first_lane_axis(const BpStageInfo *info, int64_t threads, int64_t columns) {
   int32_t last = last_long_axis(info), first = last;
-  while (first > 0 && bp__info_size(info, first, info->ndim) < (double)threads &&
-         (info->extent[first - 1] == 1 || are_alike(info, first - 1, last)))
-    first--;
+  for (; first > 0; first--) {
+    double lanes = lanes_from(info, first, columns);
+    double blocks = ceil(lanes / (double)threads);
+    bool is_full = 9 * lanes >= 8 * blocks * (double)threads;
+    if (is_full || (info->extent[first - 1] > 1 && !are_alike(info, first - 1, last)))
+      break;
+  }
   return first;
 }
 
@@ -64,55 +92,85 @@ static int32_t tiled_axis(const BpStageInfo *info, int32_t first_lane) {
   return best;
 }
 
-/* The size up to `most` that wastes least on the last tile; of those the largest. */
-static int64_t tile_size(int64_t extent, int64_t most) {
-  int64_t best = 1, best_work = INT64_MAX;
-  for (int64_t size = 1; size <= most && size <= extent; size++) {
-    int64_t work = bp__divide_up(extent, size) * size;
-    /* A smaller tile loads more: it has to save an eighth. */
-    if (work <= best_work || (work - best_work) * 8 < work) {
-      best = size;
-      best_work = work;
-    }
-  }
-  return best;
-}
-
-/* Whether neighbours along the lanes are neighbours in memory, or the same, wherever they are read;
- * then a thread may have several. */
-static bool runs_along(const BpStageInfo *info, int32_t axis) {
+/* Whether neighbours along an axis are neighbours in memory, or the same, wherever they are read;
+ * then a thread may have several. Where warps do not load together, they may also be apart. */
+static bool runs_along(const BpStageInfo *info, int32_t axis, const BpMachine *machine) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
-    if (!access->is_linear[axis] || (access->stride[axis] != 0 && access->stride[axis] != 1))
+    bool is_near = access->stride[axis] == 0 || access->stride[axis] == 1;
+    if (!access->is_linear[axis] || (!is_near && !machine->has_serial_warps))
       return false;
   }
   return true;
 }
 
-static ThreadTile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
-  double sums = bp__info_size(info, 0, info->ndim);
-  double wanted = (double)(WARPS_PER_CORE * machine->cores * machine->threads);
-  int64_t most = 1;
-  ThreadTile tile = {.columns = 1};
-  tile.threads = bp__block_threads(machine, sums);
-  if (tile.threads > TILE_THREADS)
-    tile.threads = TILE_THREADS;
-  tile.first_lane = first_lane_axis(info, tile.threads);
+static int64_t most_threads(const BpStageInfo *info, const BpMachine *machine) {
+  int64_t threads = bp__block_threads(machine, bp__info_size(info, 0, info->ndim));
+  int64_t most = machine->has_serial_warps ? machine->threads : TILE_WARPS * machine->threads;
+  most = most < TILE_THREADS ? most : TILE_THREADS;
+  return threads < most ? threads : most;
+}
+
+static ThreadTile make_tile(const BpStageInfo *info, int64_t threads, int64_t columns) {
+  ThreadTile tile = {.rows = 1, .columns = columns, .threads = threads};
+  tile.first_lane = first_lane_axis(info, threads, columns);
   tile.axis = tiled_axis(info, tile.first_lane);
-  while (most < MOST_TILED && sums / (double)(2 * most) >= wanted)
-    most *= 2;
-  tile.size = tile.axis >= 0 ? tile_size(info->extent[tile.axis], most) : 1;
-  int32_t last = last_long_axis(info);
-  bool is_one_axis = bp__info_size(info, tile.first_lane, info->ndim) == (double)info->extent[last];
-  double tiles = sums / (double)tile.size;
-  while (tile.columns < MOST_TILED / 2 && tile.axis >= 0 && is_one_axis && runs_along(info, last) &&
-         tiles / (double)(2 * tile.columns) >= wanted &&
-         info->extent[last] >= 2 * tile.columns * tile.threads)
-    tile.columns *= 2;
-  while (tile.threads / 2 >= machine->threads && bp__info_size(info, tile.first_lane, info->ndim) <=
-                                                     (double)(tile.threads / 2 * tile.columns))
-    tile.threads /= 2;
   return tile;
+}
+
+/* The number of blocks. */
+static double num_blocks(const BpStageInfo *info, const ThreadTile *tile) {
+  double lanes = lanes_from(info, tile->first_lane, tile->columns);
+  double blocks = ceil(lanes / (double)tile->threads);
+  for (int32_t i = 0; i < tile->first_lane; i++)
+    blocks *=
+        (double)(i == tile->axis ? bp__divide_up(info->extent[i], tile->rows) : info->extent[i]);
+  return blocks;
+}
+
+/* What one step of the reduction costs in all blocks. */
+static double tile_cost(const BpStageInfo *info, const ThreadTile *tile) {
+  int32_t last = last_long_axis(info);
+  int64_t loads = 0;
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpAccess *access = &info->accesses[i];
+    bool has_rows = tile->axis >= 0 && bp__access_depends_on(access, tile->axis);
+    loads +=
+        (has_rows ? tile->rows : 1) * (bp__access_depends_on(access, last) ? tile->columns : 1);
+  }
+  return num_blocks(info, tile) * (double)tile->threads *
+         (double)(tile->rows * tile->columns + LOAD_COST * loads + STEP_COST);
+}
+
+/* The cheapest tile that leaves every core enough to do. */
+static ThreadTile choose_tile(const BpStageInfo *info, const BpMachine *machine) {
+  bool is_serial = machine->has_serial_warps;
+  int64_t most_rows = is_serial ? MOST_SERIAL_ROWS : MOST_ROWS;
+  int64_t most_columns = is_serial ? MOST_SERIAL_COLUMNS : MOST_COLUMNS;
+  int64_t threads = most_threads(info, machine), width = info->extent[last_long_axis(info)];
+  double wanted = (double)((is_serial ? SERIAL_WARPS_PER_CORE : WARPS_PER_CORE) * machine->cores *
+                           machine->threads);
+  ThreadTile best = make_tile(info, threads, 1);
+  double least = tile_cost(info, &best);
+  if (!runs_along(info, last_long_axis(info), machine))
+    most_columns = 1;
+  for (int64_t columns = 1; columns <= most_columns && columns <= width;
+       columns += columns < 4 ? columns : 4) {
+    ThreadTile tile = make_tile(info, threads, columns);
+    int64_t rows = tile.axis >= 0 ? info->extent[tile.axis] : 1;
+    for (; tile.rows <= most_rows && tile.rows <= rows; tile.rows++) {
+      double cost = tile_cost(info, &tile);
+      if (cost >= least || tile.rows * columns > MOST_SUMS ||
+          num_blocks(info, &tile) * (double)threads < wanted)
+        continue;
+      best = tile;
+      least = cost;
+    }
+  }
+  while (best.threads / 2 >= machine->threads &&
+         lanes_from(info, best.first_lane, best.columns) <= (double)(best.threads / 2))
+    best.threads /= 2;
+  return best;
 }
 
 /* ---- Applying it ------------------------------------------------------------------------- */
@@ -128,23 +186,38 @@ int bp__bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count) {
   return bp_te_bind(stage, order[0], "blockIdx.y");
 }
 
+/* The threads' axis: what is left of the last one after each thread's columns, and those before it.
+ */
+static int make_lanes(const BpStageInfo *work, BpTeStage *stage, const ThreadTile *tile,
+                      BpTeAxis **lane, BpTeAxis **column) {
+  int32_t last = last_long_axis(work);
+  BpTeAxis *row = NULL, *run = stage->axes[last];
+  if (tile->columns > 1 &&
+      bp_te_split(stage, run, tile->columns, BP_TE_TAIL_OVERLAP, &run, column) != 0)
+    return -1;
+  for (int32_t i = last + 1; i < work->ndim; i++)
+    if (!*column && bp_te_fuse(stage, run, stage->axes[i], &run) != 0)
+      return -1;
+  if (tile->first_lane < last && (bp__fuse_axes(stage, tile->first_lane, last, &row) != 0 ||
+                                  bp_te_fuse(stage, row, run, &run) != 0))
+    return -1;
+  *lane = run;
+  return 0;
+}
+
 /* Blocks for each tile, threads along the lanes; *inside: the axis inside of which a thread's tile
  * is computed. */
 static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTile *tile,
                        BpTeAxis **inside) {
   BpTeAxis *order[BP__TE_MAX_AXES], *lane, *block, *thread, *column = NULL, *row = NULL;
   int32_t count = 0;
-  if (bp__fuse_axes(stage, tile->first_lane, work->ndim, &lane) != 0)
-    return -1;
-  if (tile->columns > 1 &&
-      bp_te_split(stage, lane, tile->columns, BP_TE_TAIL_GUARD, &lane, &column) != 0)
-    return -1;
-  if (bp_te_split(stage, lane, tile->threads, BP_TE_TAIL_GUARD, &block, &thread) != 0)
+  if (make_lanes(work, stage, tile, &lane, &column) != 0 ||
+      bp_te_split(stage, lane, tile->threads, BP_TE_TAIL_GUARD, &block, &thread) != 0)
     return -1;
   for (int32_t i = 0; i < tile->first_lane; i++) {
     order[count] = stage->axes[i];
-    if (i == tile->axis && tile->size > 1 &&
-        bp_te_split(stage, order[count], tile->size, BP_TE_TAIL_OVERLAP, &order[count], &row) != 0)
+    if (i == tile->axis && tile->rows > 1 &&
+        bp_te_split(stage, order[count], tile->rows, BP_TE_TAIL_OVERLAP, &order[count], &row) != 0)
       return -1;
     count++;
   }
@@ -166,24 +239,45 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTi
   return 0;
 }
 
-/* The reduction outside, a few of its steps written out, and the tile inside. */
-static int tile_work(BpTeStage *stage) {
-  BpTeAxis *order[BP__TE_MAX_AXES], *last = NULL, *steps = NULL;
-  int32_t count = 0, ndim = stage->tensor->ndim;
-  for (int32_t i = 0; i < stage->num_reduce_axes; i++)
-    if (bp_te_axis_extent(stage->axes[ndim + i]) > 1)
-      last = stage->axes[ndim + i];
-  if (last && bp_te_axis_extent(last) % UNROLLED == 0 && bp_te_axis_extent(last) > UNROLLED &&
-      bp_te_split(stage, last, UNROLLED, BP_TE_TAIL_PEEL, &last, &steps) != 0)
-    return -1;
-  for (int32_t i = ndim; i < stage->num_axes; i++)
-    if (!stage->axes[i]->used_by && stage->axes[i] != steps)
-      order[count++] = stage->axes[i];
-  if (steps) {
-    order[count++] = steps;
-    if (bp_te_unroll(stage, steps) != 0)
+/* Writes out short reduction loops from the innermost on, and a few steps of the next one; the axes
+ * that are to lie inside of all others. */
+static int write_out(BpTeStage *stage, int64_t sums, BpTeAxis **inside, int32_t *count) {
+  int32_t ndim = stage->tensor->ndim;
+  int64_t extent = 1;
+  *count = 0;
+  for (int32_t i = stage->num_reduce_axes - 1; i >= 0 && extent <= SHORT_LOOP; i--) {
+    BpTeAxis *axis = stage->axes[ndim + i], *outer;
+    extent = bp_te_axis_extent(axis);
+    int64_t steps = extent <= SHORT_LOOP ? extent : extent % UNROLLED == 0 ? UNROLLED : 1;
+    if (extent == 1)
+      continue;
+    if (steps == 1 || sums * steps > MOST_WRITTEN_OUT)
+      break;
+    if (steps < extent && bp_te_split(stage, axis, steps, BP_TE_TAIL_PEEL, &outer, &axis) != 0)
+      return -1;
+    sums *= steps;
+    inside[(*count)++] = axis;
+    if (bp_te_unroll(stage, axis) != 0)
       return -1;
   }
+  return 0;
+}
+
+/* The reduction outside, a few of its steps written out, and the tile inside. */
+static int tile_work(BpTeStage *stage, const ThreadTile *tile) {
+  BpTeAxis *order[BP__TE_MAX_AXES], *steps[BP__TE_MAX_AXES];
+  int32_t count = 0, num_steps = 0, ndim = stage->tensor->ndim;
+  if (write_out(stage, tile->rows * tile->columns, steps, &num_steps) != 0)
+    return -1;
+  for (int32_t i = ndim; i < stage->num_axes; i++) {
+    bool is_step = false;
+    for (int32_t k = 0; k < num_steps; k++)
+      is_step |= stage->axes[i] == steps[k];
+    if (!stage->axes[i]->used_by && !is_step)
+      order[count++] = stage->axes[i];
+  }
+  while (num_steps > 0)
+    order[count++] = steps[--num_steps];
   for (int32_t i = 0; i < ndim; i++) {
     order[count++] = stage->axes[i];
     if (bp_te_unroll(stage, stage->axes[i]) != 0)
@@ -208,5 +302,5 @@ int bp__schedule_thread_tile(const BpStageInfo *work, const BpStageInfo *output,
       bp_te_set_scope(sums->stage, BP_IR_SCOPE_LOCAL) != 0 ||
       bp_te_compute_at(sums->stage, output->stage, inside) != 0)
     return -1;
-  return tile_work(sums->stage);
+  return tile_work(sums->stage, &tile);
 }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A GPU is preferred to the CPU's own plugin, a CPU is not; a GPU's own API before this one: see
  * docs/plugin-vulkan.md. */
@@ -289,17 +290,26 @@ static int is_gpu(const BpVulkanInfo *info) {
   return info->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_CPU;
 }
 
+static long num_cores(const BpVulkanInfo *info) {
+  if (is_gpu(info))
+    return info->num_processors ? (long)info->num_processors : 1;
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return cores > 0 ? cores : 1;
+}
+
 static int32_t answer_target(BpValue *result, const BpVulkanInfo *info) {
   const VkPhysicalDeviceLimits *limits = &info->properties.limits;
   const BpVulkanFeatures *has = &info->features;
   char text[512];
+  int is_cpu = !is_gpu(info);
   snprintf(text, sizeof(text),
            "vulkan -max_num_threads=%u -thread_warp_size=%u -max_shared_memory_per_block=%u "
-           "-texel_buffers=%d -supports_int8=%d -supports_int16=%d -supports_int64=%d "
-           "-supports_float64=%d",
+           "-serial_warps=%d -num_cores=%ld -texel_buffers=%d -supports_int8=%d "
+           "-supports_int16=%d -supports_int64=%d -supports_float64=%d",
            limits->maxComputeWorkGroupInvocations, info->subgroup_size,
-           limits->maxComputeSharedMemorySize, !is_gpu(info), has->int8 && has->storage8,
-           has->int16 && has->storage16, (int)has->int64, (int)has->float64);
+           limits->maxComputeSharedMemorySize, is_cpu, num_cores(info), is_cpu,
+           has->int8 && has->storage8, has->int16 && has->storage16, (int)has->int64,
+           (int)has->float64);
   return answer_text(result, text);
 }
 

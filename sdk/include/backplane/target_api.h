@@ -40,6 +40,9 @@ typedef struct BpTargetAttr {
 #define BP_TARGET_MAX_NUM_THREADS   "max_num_threads"             /* int: threads in a block [1] */
 #define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size"            /* int [1] */
 #define BP_TARGET_MAX_SHARED_MEMORY "max_shared_memory_per_block" /* int, bytes [0] */
+/* bool: a core runs one warp after the other, as drivers for CPUs do [false]: more of them hide no
+ * latency, and memory that they share is no faster */
+#define BP_TARGET_SERIAL_WARPS "serial_warps"
 
 /* A target kind, as a plugin registers it with BpTargetTable::register_kind. */
 typedef struct BpTargetKind {
