@@ -65,12 +65,11 @@ static int shake_hands(BpPluginEntry entry, BpPlugin *plugin) {
   *plugin = (BpPlugin){.struct_size = sizeof *plugin};
   if (entry(bp__host(), plugin))
     return check_failed(REASON_ENTRY_FAILED, "entry point");
-  uint32_t major = plugin->abi_version >> 16, minor = plugin->abi_version & 0xffff;
-  if (major != BP_ABI_MAJOR || (BP_ABI_MAJOR == 0 ? minor != BP_ABI_MINOR : minor > BP_ABI_MINOR))
+  if (!bp_abi_fits(plugin->abi_version, BP_ABI_VERSION))
     return bp__reason_raise(REASON_ENTRY_OTHER_ABI,
                             "its entry point answers with plugin ABI %u.%u and this host has %s; "
                             "install a build of the plugin that matches",
-                            major, minor, BP_ABI_TEXT);
+                            plugin->abi_version >> 16, plugin->abi_version & 0xffff, BP_ABI_TEXT);
   if (!plugin->initialize)
     return bp__reason_raise(REASON_INITIALIZE_MISSING,
                             "its entry point gives no initialize; this is a defect of the plugin");

@@ -107,12 +107,9 @@ static int check_abi(const Descriptor *descriptor) {
                               descriptor->abi);
     text = end + 1;
   }
-  /* 0.N promises nothing to 0.M; from 1.0 on a host serves every plugin of a lower minor. */
-  int fits = numbers[0] == BP_ABI_MAJOR &&
-             (BP_ABI_MAJOR == 0 ? numbers[1] == BP_ABI_MINOR : numbers[1] <= BP_ABI_MINOR);
-  if (fits)
+  uint32_t version = (uint32_t)(MIN(numbers[0], 0xffff) << 16 | MIN(numbers[1], 0xffff));
+  if (bp_abi_fits(version, BP_ABI_VERSION))
     return 0;
-  unsigned long version = MIN(numbers[0], 0xffff) << 16 | MIN(numbers[1], 0xffff);
   return bp__reason_raise(version < BP_ABI_VERSION ? REASON_ABI_TOO_OLD : REASON_ABI_TOO_NEW,
                           "it was built for plugin ABI %s and this host has %s; install a build of "
                           "the plugin that matches, or another backplane",

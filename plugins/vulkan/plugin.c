@@ -39,7 +39,8 @@ static int32_t initialize(void) {
 BP_PLUGIN_EXPORT int32_t bp_plugin_entry_vulkan(const BpHost *host, BpPlugin *plugin);
 
 int32_t bp_plugin_entry_vulkan(const BpHost *host, BpPlugin *plugin) {
-  if (host->abi_version != BP_ABI_VERSION || bp_plugin_fetch_tables(host, &bp_vulkan_host) != 0)
+  if (!bp_abi_fits(BP_ABI_VERSION, host->abi_version) ||
+      bp_plugin_fetch_tables(host, &bp_vulkan_host) != 0)
     return -1;
   plugin->abi_version = BP_ABI_VERSION;
   plugin->initialize = initialize;

@@ -2,7 +2,18 @@
 /* The layouts that other languages, other builds and the tvm-ffi world rely on. They never change:
  * a failure here is an ABI break, not a number to be updated. */
 
+#include <backplane/compiler/kernels.h>
+#include <backplane/compiler/schedules.h>
+#include <backplane/compiler/te.h>
+#include <backplane/device_api.h>
+#include <backplane/emitter_api.h>
+#include <backplane/graph/model.h>
+#include <backplane/host_api.h>
+#include <backplane/ir_api.h>
+#include <backplane/module_api.h>
 #include <backplane/plugin.h>
+#include <backplane/plugins.h>
+#include <backplane/target_api.h>
 #include <backplane/tensor.h>
 #include <backplane/value.h>
 #include <glib.h>
@@ -75,21 +86,364 @@ AT(BpManagedTensorVersioned, deleter, 16);
 AT(BpManagedTensorVersioned, flags, 24);
 AT(BpManagedTensorVersioned, view, 32);
 
-/* Every table begins with its size, which tells what else it has. */
+/* What follows may grow at its end, its SIZE with it (a table that begins with struct_size tells
+ * what it has); no offset ever changes. */
+
+/* <backplane/device_api.h> */
+SIZE(BpCopy, 56);
+AT(BpCopy, from, 0);
+AT(BpCopy, from_offset, 8);
+AT(BpCopy, from_device, 16);
+AT(BpCopy, to, 24);
+AT(BpCopy, to_offset, 32);
+AT(BpCopy, to_device, 40);
+AT(BpCopy, size, 48);
+SIZE(BpDeviceApi, 184);
+AT(BpDeviceApi, struct_size, 0);
+AT(BpDeviceApi, device_type, 8);
+AT(BpDeviceApi, reserved, 12);
+AT(BpDeviceApi, name, 16);
+AT(BpDeviceApi, get_device_count, 24);
+AT(BpDeviceApi, get_attr, 32);
+AT(BpDeviceApi, set_device, 40);
+AT(BpDeviceApi, alloc_data_space, 48);
+AT(BpDeviceApi, free_data_space, 56);
+AT(BpDeviceApi, alloc_workspace, 64);
+AT(BpDeviceApi, free_workspace, 72);
+AT(BpDeviceApi, copy, 80);
+AT(BpDeviceApi, create_stream, 88);
+AT(BpDeviceApi, free_stream, 96);
+AT(BpDeviceApi, sync_stream_from_to, 104);
+AT(BpDeviceApi, stream_sync, 112);
+AT(BpDeviceApi, timer_start, 120);
+AT(BpDeviceApi, timer_stop, 128);
+AT(BpDeviceApi, timer_read, 136);
+AT(BpDeviceApi, record_begin, 144);
+AT(BpDeviceApi, record_end, 152);
+AT(BpDeviceApi, record_replay, 160);
+AT(BpDeviceApi, record_free, 168);
+AT(BpDeviceApi, visit_facts, 176);
+
+/* <backplane/emitter_api.h> */
+SIZE(BpDialectType, 64);
+AT(BpDialectType, dtype, 0);
+AT(BpDialectType, compute_bits, 4);
+AT(BpDialectType, name, 8);
+AT(BpDialectType, suffix, 16);
+AT(BpDialectType, infinity, 24);
+AT(BpDialectType, not_number, 32);
+AT(BpDialectType, widen, 40);
+AT(BpDialectType, narrow, 48);
+AT(BpDialectType, support, 56);
+SIZE(BpDialectIntrinsic, 32);
+AT(BpDialectIntrinsic, name, 0);
+AT(BpDialectIntrinsic, code, 8);
+AT(BpDialectIntrinsic, bits, 12);
+AT(BpDialectIntrinsic, vectors, 16);
+AT(BpDialectIntrinsic, text, 24);
+SIZE(BpDialectAxis, 16);
+AT(BpDialectAxis, tag, 0);
+AT(BpDialectAxis, text, 8);
+SIZE(BpDialect, 416);
+AT(BpDialect, struct_size, 0);
+AT(BpDialect, name, 8);
+AT(BpDialect, flags, 16);
+AT(BpDialect, num_types, 20);
+AT(BpDialect, types, 24);
+AT(BpDialect, num_intrinsics, 32);
+AT(BpDialect, num_axes, 36);
+AT(BpDialect, intrinsics, 40);
+AT(BpDialect, axes, 48);
+AT(BpDialect, prologue, 56);
+AT(BpDialect, support, 64);
+AT(BpDialect, kernel, 72);
+AT(BpDialect, function, 80);
+AT(BpDialect, entry, 88);
+AT(BpDialect, buffer_param, 96);
+AT(BpDialect, scalar_param, 104);
+AT(BpDialect, no_alias, 112);
+AT(BpDialect, local_array, 120);
+AT(BpDialect, shared_array, 128);
+AT(BpDialect, unroll, 136);
+AT(BpDialect, no_unroll, 144);
+AT(BpDialect, barrier_shared, 152);
+AT(BpDialect, barrier_global, 160);
+AT(BpDialect, cast, 168);
+AT(BpDialect, reinterpret, 176);
+AT(BpDialect, max_lanes, 184);
+AT(BpDialect, reserved, 188);
+AT(BpDialect, vector_type, 192);
+AT(BpDialect, vector_typedef, 200);
+AT(BpDialect, vector_make, 208);
+AT(BpDialect, vector_lane, 216);
+AT(BpDialect, vector_splat, 224);
+AT(BpDialect, vector_load, 232);
+AT(BpDialect, vector_store, 240);
+AT(BpDialect, vector_select, 248);
+AT(BpDialect, vector_convert, 256);
+AT(BpDialect, vector_bits, 264);
+AT(BpDialect, vector_shuffle, 272);
+AT(BpDialect, vector_load_bits, 280);
+AT(BpDialect, vector_store_bits, 288);
+AT(BpDialect, first_bits, 296);
+AT(BpDialect, scalar_block, 304);
+AT(BpDialect, remainder, 312);
+AT(BpDialect, contract, 320);
+AT(BpDialect, index_type, 328);
+AT(BpDialect, vector_stream, 336);
+AT(BpDialect, stream_end, 344);
+AT(BpDialect, vector_support, 352);
+AT(BpDialect, vector_load_aligned, 360);
+AT(BpDialect, vector_store_aligned, 368);
+AT(BpDialect, vector_alignment, 376);
+AT(BpDialect, reserved_end, 380);
+AT(BpDialect, texel_param, 384);
+AT(BpDialect, texel_type, 392);
+AT(BpDialect, texel_load, 400);
+AT(BpDialect, texel_lane, 408);
+SIZE(BpEmitterTable, 32);
+AT(BpEmitterTable, struct_size, 0);
+AT(BpEmitterTable, get_dialect, 8);
+AT(BpEmitterTable, emit, 16);
+AT(BpEmitterTable, emit_function, 24);
+
+/* <backplane/host_api.h> */
+SIZE(BpErrorTable, 40);
+AT(BpErrorTable, struct_size, 0);
+AT(BpErrorTable, raise, 8);
+AT(BpErrorTable, add_context, 16);
+AT(BpErrorTable, take, 24);
+AT(BpErrorTable, log, 32);
+SIZE(BpClosure, 56);
+AT(BpClosure, function, 0);
+AT(BpClosure, context, 40);
+AT(BpClosure, destroy, 48);
+SIZE(BpObjectTable, 64);
+AT(BpObjectTable, struct_size, 0);
+AT(BpObjectTable, retain, 8);
+AT(BpObjectTable, release, 16);
+AT(BpObjectTable, make_str, 24);
+AT(BpObjectTable, make_bytes, 32);
+AT(BpObjectTable, view_str, 40);
+AT(BpObjectTable, shape_create, 48);
+AT(BpObjectTable, function_create, 56);
+SIZE(BpRegistryTable, 24);
+AT(BpRegistryTable, struct_size, 0);
+AT(BpRegistryTable, set, 8);
+AT(BpRegistryTable, get, 16);
+SIZE(BpModuleTable, 80);
+AT(BpModuleTable, struct_size, 0);
+AT(BpModuleTable, create, 8);
+AT(BpModuleTable, get_context, 16);
+AT(BpModuleTable, function_create, 24);
+AT(BpModuleTable, import, 32);
+AT(BpModuleTable, encode_device_code, 40);
+AT(BpModuleTable, decode_device_code, 48);
+AT(BpModuleTable, load_from_c, 56);
+AT(BpModuleTable, load_from_object, 64);
+AT(BpModuleTable, get_function, 72);
+SIZE(BpTargetTable, 40);
+AT(BpTargetTable, struct_size, 0);
+AT(BpTargetTable, register_kind, 8);
+AT(BpTargetTable, get_kind, 16);
+AT(BpTargetTable, get_attr, 24);
+AT(BpTargetTable, set_attr, 32);
+SIZE(BpParallelGroup, 16);
+AT(BpParallelGroup, sync_handle, 0);
+AT(BpParallelGroup, num_task, 8);
+SIZE(BpRuntimeTable, 72);
+AT(BpRuntimeTable, struct_size, 0);
+AT(BpRuntimeTable, host_alloc, 8);
+AT(BpRuntimeTable, host_free, 16);
+AT(BpRuntimeTable, parallel_launch, 24);
+AT(BpRuntimeTable, parallel_barrier, 32);
+AT(BpRuntimeTable, num_threads, 40);
+AT(BpRuntimeTable, get_current, 48);
+AT(BpRuntimeTable, get_cache_dir, 56);
+AT(BpRuntimeTable, get_option, 64);
+SIZE(BpHost, 24);
 AT(BpHost, struct_size, 0);
 AT(BpHost, abi_version, 8);
+AT(BpHost, reserved, 12);
 AT(BpHost, get_table, 16);
+
+/* <backplane/ir_api.h> */
+SIZE(BpIrVisitor, 32);
+AT(BpIrVisitor, struct_size, 0);
+AT(BpIrVisitor, context, 8);
+AT(BpIrVisitor, enter, 16);
+AT(BpIrVisitor, leave, 24);
+SIZE(BpIrTable, 112);
+AT(BpIrTable, struct_size, 0);
+AT(BpIrTable, num_functions, 8);
+AT(BpIrTable, get_function, 16);
+AT(BpIrTable, kind, 24);
+AT(BpIrTable, kind_name, 32);
+AT(BpIrTable, dtype, 40);
+AT(BpIrTable, num_operands, 48);
+AT(BpIrTable, operand, 56);
+AT(BpIrTable, int_value, 64);
+AT(BpIrTable, float_value, 72);
+AT(BpIrTable, str_value, 80);
+AT(BpIrTable, find_attr, 88);
+AT(BpIrTable, visit, 96);
+AT(BpIrTable, print, 104);
+
+/* <backplane/module_api.h> */
+SIZE(BpOwnedBytes, 24);
+AT(BpOwnedBytes, data, 0);
+AT(BpOwnedBytes, size, 8);
+AT(BpOwnedBytes, free_data, 16);
+SIZE(BpModuleApi, 64);
+AT(BpModuleApi, struct_size, 0);
+AT(BpModuleApi, kind, 8);
+AT(BpModuleApi, get_function, 16);
+AT(BpModuleApi, get_property, 24);
+AT(BpModuleApi, save_to_bytes, 32);
+AT(BpModuleApi, get_source, 40);
+AT(BpModuleApi, visit_functions, 48);
+AT(BpModuleApi, destroy, 56);
+SIZE(BpKernelInfo, 32);
+AT(BpKernelInfo, name, 0);
+AT(BpKernelInfo, arg_dtypes, 8);
+AT(BpKernelInfo, num_args, 16);
+AT(BpKernelInfo, num_launch_tags, 20);
+AT(BpKernelInfo, launch_tags, 24);
+
+/* <backplane/plugin.h> */
+SIZE(BpPlugin, 24);
 AT(BpPlugin, struct_size, 0);
 AT(BpPlugin, abi_version, 8);
+AT(BpPlugin, reserved, 12);
 AT(BpPlugin, initialize, 16);
-AT(BpErrorTable, struct_size, 0);
-AT(BpObjectTable, struct_size, 0);
-AT(BpRegistryTable, struct_size, 0);
-AT(BpModuleTable, struct_size, 0);
-AT(BpTargetTable, struct_size, 0);
-AT(BpRuntimeTable, struct_size, 0);
-AT(BpDeviceApi, struct_size, 0);
-AT(BpModuleApi, struct_size, 0);
+
+/* <backplane/target_api.h> */
+SIZE(BpTargetAttr, 32);
+AT(BpTargetAttr, name, 0);
+AT(BpTargetAttr, type, 8);
+AT(BpTargetAttr, reserved, 12);
+AT(BpTargetAttr, default_value, 16);
+AT(BpTargetAttr, description, 24);
+SIZE(BpTargetKind, 56);
+AT(BpTargetKind, struct_size, 0);
+AT(BpTargetKind, name, 8);
+AT(BpTargetKind, device_type, 16);
+AT(BpTargetKind, ir_level, 20);
+AT(BpTargetKind, attrs, 24);
+AT(BpTargetKind, num_attrs, 32);
+AT(BpTargetKind, reserved, 36);
+AT(BpTargetKind, description, 40);
+AT(BpTargetKind, complete, 48);
+
+/* <backplane/value.h> */
+AT(BpByteArray, data, 0);
+AT(BpStr, header, 0);
+AT(BpShape, header, 0);
+AT(BpArray, header, 0);
+AT(BpTensor, header, 0);
+AT(BpFunction, header, 0);
+AT(BpObject, padding, 12);
+SIZE(BpError, 80);
+AT(BpError, header, 0);
+
+/* <backplane/compiler/kernels.h> */
+SIZE(BpKernelLaunch, 72);
+AT(BpKernelLaunch, name, 0);
+AT(BpKernelLaunch, args, 8);
+AT(BpKernelLaunch, num_args, 16);
+AT(BpKernelLaunch, num_launch, 20);
+AT(BpKernelLaunch, launch, 24);
+SIZE(BpKernelList, 32);
+AT(BpKernelList, kernels, 0);
+AT(BpKernelList, num_kernels, 8);
+AT(BpKernelList, num_buffers, 12);
+AT(BpKernelList, buffer_dtypes, 16);
+AT(BpKernelList, buffer_elements, 24);
+
+/* <backplane/compiler/schedules.h> */
+SIZE(BpTransformStages, 56);
+AT(BpTransformStages, tile, 0);
+AT(BpTransformStages, padded, 16);
+AT(BpTransformStages, input_rows, 24);
+AT(BpTransformStages, input, 32);
+AT(BpTransformStages, product, 40);
+AT(BpTransformStages, output_rows, 48);
+
+/* <backplane/compiler/te.h> */
+SIZE(BpLowerOptions, 32);
+AT(BpLowerOptions, struct_size, 0);
+AT(BpLowerOptions, target, 8);
+AT(BpLowerOptions, dump, 16);
+AT(BpLowerOptions, dump_context, 24);
+
+/* <backplane/graph/model.h> */
+SIZE(BpInputShape, 24);
+AT(BpInputShape, name, 0);
+AT(BpInputShape, shape, 8);
+AT(BpInputShape, ndim, 16);
+SIZE(BpCompileOptions, 80);
+AT(BpCompileOptions, struct_size, 0);
+AT(BpCompileOptions, targets, 8);
+AT(BpCompileOptions, num_targets, 16);
+AT(BpCompileOptions, num_shapes, 20);
+AT(BpCompileOptions, shapes, 24);
+AT(BpCompileOptions, progress, 32);
+AT(BpCompileOptions, progress_context, 40);
+AT(BpCompileOptions, dump_dir, 48);
+AT(BpCompileOptions, fallback, 56);
+AT(BpCompileOptions, placed, 64);
+AT(BpCompileOptions, placed_context, 72);
+SIZE(BpModelTensorInfo, 24);
+AT(BpModelTensorInfo, name, 0);
+AT(BpModelTensorInfo, dtype, 8);
+AT(BpModelTensorInfo, ndim, 12);
+AT(BpModelTensorInfo, shape, 16);
+
+/* <backplane/plugins.h> */
+SIZE(BpPluginInfo, 176);
+AT(BpPluginInfo, struct_size, 0);
+AT(BpPluginInfo, state, 8);
+AT(BpPluginInfo, is_static, 12);
+AT(BpPluginInfo, path, 16);
+AT(BpPluginInfo, reason, 24);
+AT(BpPluginInfo, abi, 32);
+AT(BpPluginInfo, name, 40);
+AT(BpPluginInfo, version, 48);
+AT(BpPluginInfo, license, 56);
+AT(BpPluginInfo, description, 64);
+AT(BpPluginInfo, provides, 72);
+AT(BpPluginInfo, devices, 80);
+AT(BpPluginInfo, targets, 88);
+AT(BpPluginInfo, libraries, 96);
+AT(BpPluginInfo, package, 104);
+AT(BpPluginInfo, code, 112);
+AT(BpPluginInfo, warning, 120);
+AT(BpPluginInfo, nodes, 128);
+AT(BpPluginInfo, files, 136);
+AT(BpPluginInfo, variables, 144);
+AT(BpPluginInfo, isa, 152);
+AT(BpPluginInfo, sanitizer, 160);
+AT(BpPluginInfo, rank, 168);
+SIZE(BpPluginReason, 40);
+AT(BpPluginReason, struct_size, 0);
+AT(BpPluginReason, stage, 8);
+AT(BpPluginReason, severity, 12);
+AT(BpPluginReason, code, 16);
+AT(BpPluginReason, meaning, 24);
+AT(BpPluginReason, remedy, 32);
+SIZE(BpPluginFinding, 56);
+AT(BpPluginFinding, struct_size, 0);
+AT(BpPluginFinding, stage, 8);
+AT(BpPluginFinding, severity, 12);
+AT(BpPluginFinding, plugin, 16);
+AT(BpPluginFinding, path, 24);
+AT(BpPluginFinding, code, 32);
+AT(BpPluginFinding, text, 40);
+AT(BpPluginFinding, remedy, 48);
+
+/* <backplane/tensor.h> */
+AT(BpManagedTensor, view, 0);
+AT(BpManagedTensorVersioned, version_major, 0);
 
 /* The compiler has done the checking; what only a running program shows is the byte order. */
 static void test_machine_is_little_endian(void) {
@@ -98,8 +452,23 @@ static void test_machine_is_little_endian(void) {
   g_assert_cmpint(value.v_bytes[7], ==, 1);
 }
 
+/* Plugin, host. */
+static void test_which_versions_fit(void) {
+  enum { V0_1 = 1, V0_2 = 2, V1_0 = 0x10000, V1_1, V2_0 = 0x20000 };
+  g_assert_true(bp_abi_fits(V0_1, V0_1));
+  g_assert_false(bp_abi_fits(V0_1, V0_2));
+  g_assert_false(bp_abi_fits(V0_2, V0_1));
+  g_assert_false(bp_abi_fits(V0_2, V1_0));
+  g_assert_true(bp_abi_fits(V1_0, V1_0));
+  g_assert_true(bp_abi_fits(V1_0, V1_1));
+  g_assert_false(bp_abi_fits(V1_1, V1_0));
+  g_assert_false(bp_abi_fits(V1_1, V2_0));
+  g_assert_false(bp_abi_fits(V2_0, V1_1));
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/abi/layout/little-endian", test_machine_is_little_endian);
+  g_test_add_func("/abi/versions/which-fit", test_which_versions_fit);
   return g_test_run();
 }

@@ -48,6 +48,15 @@ extern "C" {
 #define BP_ABI_TEXT    "0.1"
 #define BP_ABI_VERSION (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_MINOR)
 
+/* Whether a plugin for one ABI works in a host of another, both as BP_ABI_VERSION: 0.N in 0.N
+ * alone, and from 1.0 on in every host of the same major version and no lower minor one. The host
+ * asks, and a plugin should when its entry point is called. */
+static inline int32_t bp_abi_fits(uint32_t plugin, uint32_t host) {
+  if (plugin >> 16 != host >> 16)
+    return 0;
+  return host >> 16 == 0 ? plugin == host : plugin <= host;
+}
+
 #define BP_PLUGIN_NOTE_OWNER "Backplane"
 #define BP_PLUGIN_NOTE_TYPE  0x42500001u
 
