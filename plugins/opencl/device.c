@@ -15,12 +15,17 @@
 
 static struct {
   pthread_once_t once;
+  atomic_int is_forked; /* this is a child of a process that had used OpenCL */
   BpOpenclDevice devices[BP_OPENCL_MOST_DEVICES];
   int32_t count;
   const char *why;
 } found = {.once = PTHREAD_ONCE_INIT};
 
 /* ---- Finding them ------------------------------------------------------------------------ */
+
+static void mark_forked(void) {
+  atomic_store(&found.is_forked, 1);
+}
 
 static int has_compiler(cl_device_id id) {
   cl_bool is_available = CL_FALSE, has_one = CL_FALSE;
@@ -52,6 +57,7 @@ static void find_devices(void) {
   found.why = bp_opencl_load();
   if (found.why)
     return;
+  pthread_atfork(NULL, NULL, mark_forked);
   if (bp_cl.clGetPlatformIDs(BP_OPENCL_MOST_DEVICES, platforms, &count) != CL_SUCCESS)
     count = 0;
   if (count > BP_OPENCL_MOST_DEVICES)
@@ -88,6 +94,12 @@ static int32_t open_device(BpOpenclDevice *device) {
 }
 
 BpOpenclDevice *bp_opencl_device(int32_t device_id) {
+  if (atomic_load_explicit(&found.is_forked, memory_order_relaxed)) {
+    bp_opencl_host.error->raise(BP_ERROR_DEVICE,
+                                "opencl: this process was forked from one that used the device, "
+                                "which does not survive that; fork before the first use");
+    return NULL;
+  }
   pthread_once(&found.once, find_devices);
   if (device_id < 0 || device_id >= found.count) {
     bp_opencl_host.error->raise(BP_ERROR_VALUE, "opencl: no device %d; there are %d%s%s", device_id,

@@ -3,6 +3,23 @@
  * locked while its arguments are set and it is queued. */
 #include "opencl.h"
 
+#include <string.h>
+
+/* A kernel that no launch can run: not every driver says so, and none says how much it is. */
+static int32_t check_local_memory(const BpOpenclKernel *kernel, cl_kernel made,
+                                  const BpOpenclDevice *device) {
+  cl_ulong used = 0, most = 0;
+  if (bp_cl.clGetKernelWorkGroupInfo(made, device->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(used),
+                                     &used, NULL) != CL_SUCCESS ||
+      bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(most), &most, NULL) !=
+          CL_SUCCESS ||
+      used <= most)
+    return 0;
+  return bp_opencl_host.error->raise(
+      BP_ERROR_VALUE, "kernel %s: %llu bytes of local memory; the device has %llu",
+      kernel->call.name, (unsigned long long)used, (unsigned long long)most);
+}
+
 /* The kernel for the device (transfer none); called with its lock held. */
 static cl_kernel get_kernel(BpOpenclKernel *kernel, const BpOpenclDevice *device,
                             int32_t device_id) {
@@ -16,6 +33,10 @@ static cl_kernel get_kernel(BpOpenclKernel *kernel, const BpOpenclDevice *device
   if (status != CL_SUCCESS) {
     bp_opencl_raise(status, "clCreateKernel");
     bp_opencl_host.error->add_context("kernel %s", kernel->call.name);
+    return NULL;
+  }
+  if (check_local_memory(kernel, made, device) != 0) {
+    bp_cl.clReleaseKernel(made);
     return NULL;
   }
   kernel->kernels[device_id] = made;
@@ -91,6 +112,31 @@ static int32_t get_sizes(const BpOpenclKernel *kernel, const BpValue *args, size
   return 0;
 }
 
+/* Why the driver does not take a launch. */
+static int32_t launch_failed(const BpOpenclKernel *kernel, cl_kernel made,
+                             const BpOpenclDevice *device, const size_t local[3], cl_int status) {
+  size_t most = 0, built[3] = {0};
+  if (status != CL_INVALID_WORK_GROUP_SIZE && status != CL_INVALID_WORK_ITEM_SIZE) {
+    bp_opencl_raise(status, "clEnqueueNDRangeKernel");
+    return bp_opencl_host.error->add_context("kernel %s", kernel->call.name);
+  }
+  bp_cl.clGetKernelWorkGroupInfo(made, device->id, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(built),
+                                 built, NULL);
+  if (built[0] && memcmp(built, local, sizeof(built)) != 0)
+    return bp_opencl_host.error->raise(
+        BP_ERROR_VALUE,
+        "kernel %s: %zu x %zu x %zu threads a block; it was compiled for %zu x %zu "
+        "x %zu",
+        kernel->call.name, local[0], local[1], local[2], built[0], built[1], built[2]);
+  bp_cl.clGetKernelWorkGroupInfo(made, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof(most), &most,
+                                 NULL);
+  return bp_opencl_host.error->raise(
+      BP_ERROR_VALUE,
+      "kernel %s: %zu x %zu x %zu threads a block; the device takes at most %zu of "
+      "this kernel",
+      kernel->call.name, local[0], local[1], local[2], most);
+}
+
 static int32_t enqueue(BpOpenclKernel *kernel, const BpOpenclDevice *device, int32_t device_id,
                        BpOpenclStream *stream, const BpValue *args, Parts *parts) {
   size_t global[3], local[3];
@@ -105,10 +151,8 @@ static int32_t enqueue(BpOpenclKernel *kernel, const BpOpenclDevice *device, int
   }
   cl_int status =
       bp_cl.clEnqueueNDRangeKernel(stream->queue, made, 3, NULL, global, local, 0, NULL, &event);
-  if (status != CL_SUCCESS) {
-    bp_opencl_raise(status, "clEnqueueNDRangeKernel");
-    return bp_opencl_host.error->add_context("kernel %s", kernel->call.name);
-  }
+  if (status != CL_SUCCESS)
+    return launch_failed(kernel, made, device, local, status);
   bp_opencl_stream_watch(stream, event);
   if (is_first)
     bp_opencl_program_used(kernel->program, device, device_id);

@@ -57,6 +57,7 @@ extern BpPluginTables bp_opencl_host;
   X(clReleaseProgram)                                                                              \
   X(clCreateKernel)                                                                                \
   X(clReleaseKernel)                                                                               \
+  X(clGetKernelWorkGroupInfo)                                                                      \
   X(clSetKernelArg)                                                                                \
   X(clEnqueueNDRangeKernel)
 

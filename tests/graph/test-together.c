@@ -240,9 +240,39 @@ static void test_all_devices_at_once(void) {
   g_free(model_path);
 }
 
+/* ---- In any order ------------------------------------------------------------------------ */
+
+#define TEXT                                                                                       \
+  "(module (function \"f\" (buffer A float32 global 64)"                                           \
+  " (for i:int64 0 64 parallel (store A i (add (load A i) 1:float32)))))"
+
+/* Target kind llvm, PoCL and lavapipe have libLLVM in one process, whichever begins. */
+static void test_llvm_of_three(gconstpointer order) {
+  static const char *const targets[] = {"llvm", "opencl", "vulkan"};
+  if (!g_test_subprocess()) {
+    g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+    g_test_trap_assert_passed();
+    return;
+  }
+  for (int round = 0; round < 2; round++)
+    for (const char *at = order; *at; at++) {
+      const char *target = targets[*at - '0'];
+      if (bp_target_kind_info(target))
+        assert_text_agrees(TEXT, target);
+      else
+        bp_error_clear();
+    }
+}
+
 int main(int argc, char **argv) {
   g_setenv("POCL_DEVICES", "pthread basic", FALSE); /* two devices of one kind */
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/together/all-devices-at-once-from-several-threads", test_all_devices_at_once);
+  g_test_add_data_func("/together/llvm/cpu-opencl-vulkan", "012", test_llvm_of_three);
+  g_test_add_data_func("/together/llvm/cpu-vulkan-opencl", "021", test_llvm_of_three);
+  g_test_add_data_func("/together/llvm/opencl-cpu-vulkan", "102", test_llvm_of_three);
+  g_test_add_data_func("/together/llvm/opencl-vulkan-cpu", "120", test_llvm_of_three);
+  g_test_add_data_func("/together/llvm/vulkan-cpu-opencl", "201", test_llvm_of_three);
+  g_test_add_data_func("/together/llvm/vulkan-opencl-cpu", "210", test_llvm_of_three);
   return g_test_run();
 }

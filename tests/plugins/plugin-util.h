@@ -9,6 +9,8 @@
 #include <backplane/plugins.h>
 #include <backplane/tensor.h>
 #include <glib/gstdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/compiler/codegen-util.h"
 
@@ -54,6 +56,81 @@ static inline int copy_bytes(const void *from, uint64_t from_offset, BpDevice fr
                  .to_device = to_device,
                  .size = size};
   return bp_device_copy(&copy, NULL);
+}
+
+/* ---- Faults ------------------------------------------------------------------------------ */
+
+/* The test again in a process of its own, with a variable set. */
+static inline void run_again_with(const char *variable, const char *value) {
+  char *before = g_strdup(g_getenv(variable));
+  g_setenv(variable, value, TRUE);
+  g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+  if (before)
+    g_setenv(variable, before, TRUE);
+  else
+    g_unsetenv(variable);
+  g_free(before);
+  g_test_trap_assert_passed();
+}
+
+/* The kind has no device, and says so with what to do. */
+static inline void assert_none(int32_t device_type, const char *reason, const char *remedy) {
+  int32_t count = -1;
+  const char *why = "";
+  assert_ok(bp_device_count(device_type, &count, &why));
+  g_assert_cmpint(count, ==, 0);
+  if (!strstr(why, reason) || !strstr(why, remedy))
+    g_error("\"%s\" does not say \"%s\" and \"%s\"", why, reason, remedy);
+}
+
+/* A device with an index that there is not: an error that says how many there are. */
+static inline void assert_index_is_checked(int32_t device_type) {
+  const BpDevice none = {device_type, 99};
+  void *handle = NULL;
+  BpValue value;
+  g_assert_cmpint(bp_device_alloc(none, 16, 64, dtype_of("uint8"), NULL, &handle), ==, -1);
+  assert_error(BP_ERROR_NOT_FOUND, ":99");
+  assert_ok(bp_device_get_attr(none, BP_ATTR_EXIST, &value));
+  g_assert_false(value.v_int64);
+}
+
+/* What one device gave the other does not free, and it is as it was. */
+static inline void assert_freed_where_it_is_from(BpDevice one, BpDevice other) {
+  char to[] = "....";
+  void *handle = NULL;
+  assert_ok(bp_device_alloc(one, 16, 64, dtype_of("uint8"), NULL, &handle));
+  assert_ok(copy_bytes("abcd", 0, CPU, handle, 0, one, 4));
+  g_assert_cmpint(bp_device_free(other, handle), ==, -1);
+  assert_error(BP_ERROR_VALUE, "");
+  assert_ok(copy_bytes(handle, 0, one, to, 0, CPU, 4));
+  assert_ok(bp_stream_sync(one, NULL));
+  g_assert_cmpstr(to, ==, "abcd");
+  assert_ok(bp_device_free(one, handle));
+  g_assert_cmpint(bp_device_free(one, handle), ==, -1);
+  assert_error(BP_ERROR_VALUE, "");
+}
+
+/* In a child of this process, which has used the device, memory and launches are errors at once; in
+ * the parent all goes on. */
+static inline void assert_fork_is_an_error(BpDevice device, BpFunction *function,
+                                           const BpValue *args, int32_t count) {
+  BpValue result;
+  assert_ok(bp_function_call(function, args, count, &result));
+  pid_t pid = fork();
+  if (pid == 0) {
+    void *handle = NULL;
+    alarm(60);
+    int fails = bp_device_alloc(device, 16, 64, dtype_of("uint8"), NULL, &handle) == -1 &&
+                bp_error_is(BP_ERROR_DEVICE) &&
+                bp_function_call(function, args, count, &result) == -1 &&
+                bp_error_is(BP_ERROR_DEVICE);
+    _exit(fails ? 0 : 1);
+  }
+  int status = -1;
+  g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+  g_assert_cmpint(status, ==, 0);
+  assert_ok(bp_function_call(function, args, count, &result));
+  assert_ok(bp_stream_sync(device, NULL));
 }
 
 /* ---- Kernels ----------------------------------------------------------------------------- */

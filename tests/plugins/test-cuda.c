@@ -6,8 +6,6 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "tests/mock/fakecuda.h"
 #include "tests/plugins/plugin-util.h"
@@ -802,56 +800,45 @@ static void test_lost_device(void) {
 }
 
 static void test_fork(void) {
-  if (!has_device())
+  if (!g_test_subprocess()) {
+    if (has_device()) {
+      g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+      g_test_trap_assert_passed();
+    }
     return;
+  }
   float data[64] = {0};
+  const int64_t count = 64;
+  BpTensor *tensor = make_tensor(GPU0, data, count);
   BpModule *module = build_kernel("cuda");
   BpFunction *function = get_function(module, "add_one");
-  assert_ok(call_add_one(module, data));
-  pid_t child = fork();
-  g_assert_cmpint(child, >=, 0);
-  if (child == 0) {
-    BpValue args[4] = {{.type_index = BP_TYPE_INT, .v_int64 = 7},
-                       {.type_index = BP_TYPE_POINTER},
-                       {.type_index = BP_TYPE_INT, .v_int64 = 4},
-                       {.type_index = BP_TYPE_INT, .v_int64 = 16}},
-            result;
-    void *handle = NULL;
-    int is_refused = bp_function_call(function, args, 4, &result) != 0 &&
-                     bp_device_alloc(GPU0, 1, 1, dtype_of("uint8"), NULL, &handle) != 0;
-    bp_object_release(function);
-    bp_object_release(module);
-    _exit(is_refused ? 0 : 1);
-  }
-  int status = -1;
-  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
-  g_assert_cmpint(status, ==, 0);
+  BpValue args[4] = {int_value(7),
+                     {.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
+                     int_value(4),
+                     int_value(16)};
+  assert_fork_is_an_error(GPU0, function, args, 4);
   bp_object_release(function);
   bp_object_release(module);
+  bp_object_release(tensor);
 }
 
-/* ---- Without what is needed
- * ---------------------------------------------------------------------- */
-
-static void run_with(const char *name, const char *value) {
-  char *before = g_strdup(g_getenv(name));
-  g_setenv(name, value, TRUE);
-  g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
-  if (before)
-    g_setenv(name, before, TRUE);
-  else
-    g_unsetenv(name);
-  g_free(before);
-  g_test_trap_assert_passed();
+static void test_index_is_checked(void) {
+  assert_index_is_checked(BP_DEVICE_CUDA);
 }
+
+static void test_freeing_is_checked(void) {
+  if (num_devices() < 2) {
+    g_test_skip("there are not two devices");
+    return;
+  }
+  assert_freed_where_it_is_from(GPU0, GPU1);
+  assert_freed_where_it_is_from(GPU1, GPU0);
+}
+
+/* ---- Without what is needed --------------------------------------------------------------- */
 
 static void assert_no_device(const char *reason) {
-  int32_t count = -1;
-  const char *why = "";
-  assert_ok(bp_device_count(BP_DEVICE_CUDA, &count, &why));
-  g_assert_cmpint(count, ==, 0);
-  if (!strstr(why, reason))
-    g_error("\"%s\" does not say \"%s\"", why, reason);
+  assert_none(BP_DEVICE_CUDA, reason, "");
   BpModule *module = build_kernel("cuda"); /* needs no device */
   bp_object_release(module);
 }
@@ -860,35 +847,35 @@ static void test_without_driver(void) {
   if (g_test_subprocess())
     assert_no_device("install NVIDIA's driver, on Debian the packages nvidia-driver and libcuda1");
   else
-    run_with("BACKPLANE_CUDA_LIBRARY", "/no/such/libcuda.so.1");
+    run_again_with("BACKPLANE_CUDA_LIBRARY", "/no/such/libcuda.so.1");
 }
 
 static void test_with_another_library(void) {
   if (g_test_subprocess())
     assert_no_device("lacks cu");
   else
-    run_with("BACKPLANE_CUDA_LIBRARY", "libm.so.6");
+    run_again_with("BACKPLANE_CUDA_LIBRARY", "libm.so.6");
 }
 
 static void test_with_old_driver(void) {
   if (g_test_subprocess())
     assert_no_device("CUDA 11.4, and 12.0 is needed");
   else if (is_simulated())
-    run_with("FAKECUDA_VERSION", "11040");
+    run_again_with("FAKECUDA_VERSION", "11040");
 }
 
 static void test_without_gpu(void) {
   if (g_test_subprocess())
     assert_no_device("finds no GPU");
   else if (is_simulated())
-    run_with("FAKECUDA_INIT_FAILS", "100");
+    run_again_with("FAKECUDA_INIT_FAILS", "100");
 }
 
 static void test_driver_that_does_not_start(void) {
   if (g_test_subprocess())
     assert_no_device("does not start");
   else if (is_simulated())
-    run_with("FAKECUDA_INIT_FAILS", "999");
+    run_again_with("FAKECUDA_INIT_FAILS", "999");
 }
 
 static void assert_no_compiler(const char *reason) {
@@ -904,14 +891,14 @@ static void test_without_compiler(void) {
   if (g_test_subprocess())
     assert_no_compiler("on Debian the package libnvrtc12");
   else
-    run_with("BACKPLANE_NVRTC_LIBRARY", "/no/such/libnvrtc.so.12");
+    run_again_with("BACKPLANE_NVRTC_LIBRARY", "/no/such/libnvrtc.so.12");
 }
 
 static void test_compiler_that_is_too_new(void) {
   if (g_test_subprocess())
     assert_no_compiler("of CUDA 13.1; versions from 12.0 to 13.0 are used");
   else if (is_simulated())
-    run_with("FAKENVRTC_VERSION", "13.1");
+    run_again_with("FAKENVRTC_VERSION", "13.1");
 }
 
 /* ---- All --------------------------------------------------------------------------------- */
@@ -970,6 +957,8 @@ int main(int argc, char **argv) {
       {"out-of-memory-at-launch", test_out_of_memory_at_launch},
       {"lost-device", test_lost_device},
       {"fork", test_fork},
+      {"index-is-checked", test_index_is_checked},
+      {"freeing-is-checked", test_freeing_is_checked},
   };
   g_test_init(&argc, &argv, NULL);
   if (!g_getenv("BP_TEST_GPU")) {

@@ -388,68 +388,138 @@ static void test_source(void) {
   bp_object_release(module);
 }
 
-/* ---- With and without
- * ---------------------------------------------------------------------------- */
+/* ---- With and without -------------------------------------------------------------------- */
 
 static void test_without_library(void) {
-  if (g_test_subprocess()) {
-    int32_t count = -1;
-    const char *why = "";
-    assert_ok(bp_device_count(BP_DEVICE_OPENCL, &count, &why));
-    g_assert_cmpint(count, ==, 0);
-    g_assert_nonnull(strstr(why, "install"));
-    BpModule *module = build_kernel(); /* needs no device */
-    bp_object_release(module);
+  if (!g_test_subprocess()) {
+    run_again_with("BACKPLANE_OPENCL_LIBRARY", "/no/such/libOpenCL.so");
     return;
   }
-  g_setenv("BACKPLANE_OPENCL_LIBRARY", "/no/such/libOpenCL.so", TRUE);
-  g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
-  g_unsetenv("BACKPLANE_OPENCL_LIBRARY");
-  g_test_trap_assert_passed();
-}
-
-static void use_llvm(void) {
-  assert_text_agrees("(module (function \"f\" (buffer A float32 global 64)"
-                     " (for i:int64 0 64 parallel (store A i (mul (load A i) 2:float32)))))",
-                     "llvm");
-}
-
-static void use_opencl(void) {
-  BpModule *module = build_kernel();
-  run_add_one(module);
+  assert_none(BP_DEVICE_OPENCL, "cannot be opened", "install");
+  BpModule *module = build_kernel(); /* needs no device */
   bp_object_release(module);
 }
 
-/* PoCL and target kind llvm use one libLLVM in one process, whichever comes first. */
-static void test_beside_llvm(gconstpointer order) {
-  if (g_test_subprocess()) {
-    if (GPOINTER_TO_INT(order)) {
-      use_llvm();
-      use_opencl();
-      use_llvm();
-    } else {
-      use_opencl();
-      use_llvm();
-      use_opencl();
+static void test_without_driver(void) {
+  if (g_test_subprocess())
+    assert_none(BP_DEVICE_OPENCL, "no OpenCL driver is installed", "install");
+  else if (has_device())
+    run_again_with("OCL_ICD_VENDORS", "/no/such/folder");
+}
+
+static void test_driver_without_device(void) {
+  if (g_test_subprocess())
+    assert_none(BP_DEVICE_OPENCL, "have no device", "clinfo");
+  else if (has_device())
+    run_again_with("POCL_DEVICES", "none");
+}
+
+static void test_fork(void) {
+  if (!g_test_subprocess()) {
+    if (has_device()) {
+      g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
+      g_test_trap_assert_passed();
     }
     return;
   }
-  if (!has_device())
-    return;
-  if (!bp_target_kind_info("llvm")) {
-    bp_error_clear();
-    g_test_skip("there is no target kind llvm");
+  float data[8] = {0};
+  BpTensor *tensor = make_tensor(CL0, data, 8);
+  BpModule *module = load_by_hand(source);
+  BpFunction *scale = get_function(module, "scale");
+  BpValue args[5];
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_fork_is_an_error(CL0, scale, args, 5);
+  bp_object_release(scale);
+  bp_object_release(module);
+  bp_object_release(tensor);
+}
+
+/* ---- Several devices, and their limits --------------------------------------------------- */
+
+static void test_two_devices(void) {
+  const BpDevice other = {BP_DEVICE_OPENCL, 1};
+  int32_t count = 0;
+  assert_ok(bp_device_count(BP_DEVICE_OPENCL, &count, NULL));
+  if (count < 2) {
+    g_test_skip("there is one device at most");
     return;
   }
-  g_test_trap_subprocess(NULL, 0, G_TEST_SUBPROCESS_DEFAULT);
-  g_test_trap_assert_passed();
+  char to[] = "....";
+  void *a = NULL, *b = NULL;
+  assert_ok(bp_device_alloc(CL0, 16, 64, dtype_of("uint8"), NULL, &a));
+  assert_ok(bp_device_alloc(other, 16, 64, dtype_of("uint8"), NULL, &b));
+  assert_ok(copy_bytes("abcd", 0, CPU, a, 4, CL0, 4));
+  assert_ok(copy_bytes(a, 4, CL0, b, 8, other, 4));
+  assert_ok(copy_bytes(b, 8, other, to, 0, CPU, 4));
+  assert_ok(bp_stream_sync(other, NULL));
+  g_assert_cmpstr(to, ==, "abcd");
+  assert_ok(bp_device_free(CL0, a));
+  assert_ok(bp_device_free(other, b));
+  assert_freed_where_it_is_from(CL0, other);
+  assert_freed_where_it_is_from(other, CL0);
+}
+
+static void test_index_is_checked(void) {
+  assert_index_is_checked(BP_DEVICE_OPENCL);
+}
+
+static void test_limits_of_the_device(void) {
+  if (!has_device())
+    return;
+  float data[8] = {0};
+  void *handle = NULL;
+  BpTensor *tensor = make_tensor(CL0, data, 8);
+  BpModule *module = load_by_hand(source);
+  BpFunction *scale = get_function(module, "scale");
+  BpValue args[5], result, most;
+  set_scale_args(args, &tensor->view, 2, 1);
+  args[4] = int_value(1 << 20);
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_VALUE, "scale: 1048576 x 1 x 1 threads a block; the device takes at most");
+  assert_ok(bp_device_get_attr(CL0, BP_ATTR_MAX_ALLOCATION, &most));
+  g_assert_cmpint(
+      bp_device_alloc(CL0, (uint64_t)most.v_int64 + 1, 64, dtype_of("uint8"), NULL, &handle), ==,
+      -1);
+  assert_error(BP_ERROR_MEMORY, "opencl");
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result)); /* the device goes on */
+  bp_object_release(scale);
+  bp_object_release(module);
+  bp_object_release(tensor);
+}
+
+static void test_too_much_shared_memory(void) {
+  if (!has_device())
+    return;
+  float data[8] = {0};
+  BpTensor *tensor = make_tensor(CL0, data, 8);
+  BpModule *module = load_by_hand("__kernel void scale(__global float *x, float by, int add) {\n"
+                                  "  __local float all[1 << 26];\n"
+                                  "  all[get_local_id(0)] = x[get_local_id(0)];\n"
+                                  "  barrier(CLK_LOCAL_MEM_FENCE);\n"
+                                  "  x[get_local_id(0)] = all[3 - get_local_id(0)] * by + add;\n"
+                                  "}\n");
+  BpFunction *scale = get_function(module, "scale");
+  BpValue args[5], result;
+  set_scale_args(args, &tensor->view, 2, 1);
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_VALUE, "bytes of local memory");
+  bp_object_release(scale);
+  bp_object_release(module);
+  bp_object_release(tensor);
 }
 
 int main(int argc, char **argv) {
+  g_setenv("POCL_DEVICES", "pthread basic", FALSE); /* two devices */
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/opencl/without-library", test_without_library);
-  g_test_add_data_func("/opencl/beside-llvm/llvm-first", GINT_TO_POINTER(1), test_beside_llvm);
-  g_test_add_data_func("/opencl/beside-llvm/opencl-first", GINT_TO_POINTER(0), test_beside_llvm);
+  g_test_add_func("/opencl/without-driver", test_without_driver);
+  g_test_add_func("/opencl/driver-without-device", test_driver_without_device);
+  g_test_add_func("/opencl/fork", test_fork);
+  g_test_add_func("/opencl/two-devices", test_two_devices);
+  g_test_add_func("/opencl/index-is-checked", test_index_is_checked);
+  g_test_add_func("/opencl/limits-of-the-device", test_limits_of_the_device);
+  g_test_add_func("/opencl/too-much-shared-memory", test_too_much_shared_memory);
   g_test_add_func("/opencl/attributes", test_attributes);
   g_test_add_func("/opencl/copies", test_copies);
   g_test_add_func("/opencl/allocation-failures", test_allocation_failures);
