@@ -2,9 +2,9 @@
 /* Plugins that crash, hang, exit and the like: of three plugins each in turn is broken in each way,
  * and the other two run a kernel. Then what is remembered of them.
  *
- * Each host is a process of its own, this program once more: `--host CODE...` uses the devices 1,
- * 2,
- * ... and checks each against the reason code expected of its plugin. */
+ * Each host is a process of its own, this program once more: `--host CODE...` uses the devices 1, 2
+ * and so on, and checks each against the reason code expected of its plugin. What BP_TEST_WARNING
+ * says must be in one warning, and one alone. */
 
 #include "tests/core/defects.h"
 
@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,9 +30,13 @@ static void fail(const char *what) {
   exit(1);
 }
 
-static void print_log(void *context, int32_t level, const char *message) {
+static int warnings; /* those that were expected */
+
+static void read_log(void *context, int32_t level, const char *message) {
+  const char *expected = g_getenv("BP_TEST_WARNING");
   (void)context;
   fprintf(stderr, "# log %d: %s\n", level, message);
+  warnings += expected && level >= BP_LOG_WARNING && strstr(message, expected);
 }
 
 /* Adds 1 to floats in the memory of a device; -1 with an error. */
@@ -90,11 +95,15 @@ static void check_plugin(int number, const char *code) {
 }
 
 static int be_host(char **codes) {
-  bp_log_set_callback(print_log, NULL);
+  bp_log_set_callback(read_log, NULL);
   for (int i = 0; codes[i]; i++)
     check_plugin(i + 1, codes[i]);
   if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD) {
     fputs("# a child process is left behind\n", stderr);
+    return 1;
+  }
+  if (g_getenv("BP_TEST_WARNING") && warnings != 1) {
+    fprintf(stderr, "# %d times \"%s\"\n", warnings, g_getenv("BP_TEST_WARNING"));
     return 1;
   }
   return 0;
@@ -182,7 +191,6 @@ static GPid start_with_defect(int broken, const Defect *defect) {
   return start_host(path, codes, !strcmp(defect->name, "flood"));
 }
 
-/* PLG-5, PLG-6, PLG-7. */
 static void test_others_work(gconstpointer data) {
   const Defect *defect = data;
   g_autofree char *pid_file = plugin_file_path("pid");
@@ -194,6 +202,26 @@ static void test_others_work(gconstpointer data) {
   for (int i = 0; i < PLUGINS; i++)
     g_assert_cmpint(wait_for(hosts[i]), ==, 0);
   assert_process_is_gone(pid_file);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
+}
+
+/* A host that is killed while it tries a plugin out takes the trial with it. This process is their
+ * reaper, so it would wait for what is left. */
+static void test_killed_host_leaves_no_trial(void) {
+  g_autofree char *path = plugin_file_path("killed"), *trace = plugin_file_path("trace");
+  const char *codes[] = {"timed-out", NULL};
+  write_defect("killed/plugin.so", 1, "sleep");
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "3600", TRUE);
+  g_assert_cmpint(prctl(PR_SET_CHILD_SUBREAPER, 1), ==, 0);
+  g_unlink(trace);
+  GPid host = start_host(path, codes, FALSE);
+  while (!g_file_test(trace, G_FILE_TEST_EXISTS))
+    g_usleep(1000);
+  g_assert_cmpint(kill(host, SIGKILL), ==, 0);
+  while (waitpid(-1, NULL, 0) > 0) {
+  }
+  g_assert_cmpint(errno, ==, ECHILD);
+  g_assert_cmpint(prctl(PR_SET_CHILD_SUBREAPER, 0), ==, 0);
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
 }
 
@@ -213,6 +241,13 @@ static void assert_host(const char *set, const char *code) {
   g_autofree char *path = plugin_file_path(set);
   const char *codes[] = {code, NULL};
   g_assert_cmpint(wait_for(start_host(path, codes, FALSE)), ==, 0);
+}
+
+/* And it warns of that, once. */
+static void assert_host_warns(const char *set, const char *code, const char *warning) {
+  g_setenv("BP_TEST_WARNING", warning, TRUE);
+  assert_host(set, code);
+  g_unsetenv("BP_TEST_WARNING");
 }
 
 static void write_one(const char *set, const char *defect) {
@@ -268,6 +303,86 @@ static void test_what_a_plugin_depends_on_ends_its_quarantine(void) {
   assert_host("quarantine", "ok");
 }
 
+static void use_cache(const char *name) {
+  g_autofree char *cache = plugin_file_path(name);
+  g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
+}
+
+/* The file of what was learned of the only plugin of the cache in use: its name is a hash and the
+ * suffix (transfer full). */
+static char *find_record(const char *suffix) {
+  g_autofree char *path = g_build_filename(g_getenv("BACKPLANE_CACHE_DIR"), "plugins", NULL);
+  GDir *directory = g_dir_open(path, 0, NULL);
+  char *found = NULL;
+  for (const char *name; directory && (name = g_dir_read_name(directory));)
+    if (strlen(name) == 64 + strlen(suffix) && g_str_has_suffix(name, suffix))
+      found = g_build_filename(path, name, NULL);
+  if (directory)
+    g_dir_close(directory);
+  return found;
+}
+
+/* As if the trial of the only plugin had been so many seconds earlier. */
+static void age_quarantine(int seconds) {
+  g_autofree char *file = find_record(".quarantine"), *text = NULL;
+  gsize length;
+  g_assert_true(g_file_get_contents(file, &text, &length, NULL));
+  gint64 then = g_ascii_strtoll(strstr(text, "\ntime=") + 6, NULL, 10) - seconds;
+  g_autofree char *line = g_strdup_printf("\ntime=%" G_GINT64_FORMAT "\n", then);
+  memcpy(strstr(text, "\ntime="), line, strlen(line));
+  g_assert_true(g_file_set_contents(file, text, (gssize)length, NULL));
+}
+
+/* A minute, then ten. */
+static void test_time_ends_a_quarantine(void) {
+  use_cache("cache-time");
+  write_one("time", "crash");
+  assert_host("time", "crashed");
+  count_traces();
+  age_quarantine(70);
+  assert_host("time", "crashed");
+  g_assert_cmpint(count_traces(), ==, 1);
+  age_quarantine(70);
+  assert_host("time", "crashed");
+  g_assert_cmpint(count_traces(), ==, 0);
+  age_quarantine(600);
+  assert_host("time", "crashed");
+  g_assert_cmpint(count_traces(), ==, 1);
+  use_cache("cache");
+}
+
+static void test_a_diagnosis_tries_a_quarantined_plugin(void) {
+  g_autofree char *doctor = g_build_filename(g_getenv("top_builddir"), "backplane", NULL);
+  char *argv[] = {doctor, (char *)(uintptr_t) "doctor", NULL};
+  write_one("patient", "crash");
+  assert_host("patient", "crashed");
+  count_traces();
+  g_assert_true(g_spawn_sync(NULL, argv, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, NULL,
+                             NULL, NULL));
+  g_assert_cmpint(count_traces(), ==, 1);
+}
+
+/* Whatever is put where the loader looks may be what was missing. */
+static void test_an_installed_library_ends_a_quarantine(void) {
+  g_autofree char *before = g_strdup(g_getenv("LD_LIBRARY_PATH"));
+  g_autofree char *folder = plugin_file_path("libraries");
+  g_autofree char *path = before ? g_strdup_printf("%s:%s", before, folder) : g_strdup(folder);
+  g_assert_cmpint(g_mkdir(folder, 0700), ==, 0);
+  g_setenv("LD_LIBRARY_PATH", path, TRUE);
+  write_one("library", "crash");
+  assert_host("library", "crashed");
+  count_traces();
+  assert_host("library", "crashed");
+  g_assert_cmpint(count_traces(), ==, 0);
+  write_plugin("libraries/libvendor.so.1", "", 0);
+  assert_host("library", "crashed");
+  g_assert_cmpint(count_traces(), ==, 1);
+  if (before)
+    g_setenv("LD_LIBRARY_PATH", before, TRUE);
+  else
+    g_unsetenv("LD_LIBRARY_PATH");
+}
+
 static void test_more_time_ends_a_quarantine_for_lack_of_it(void) {
   write_one("slow", "load-sleep");
   count_traces();
@@ -279,24 +394,6 @@ static void test_more_time_ends_a_quarantine_for_lack_of_it(void) {
   assert_host("slow", "timed-out");
   g_assert_cmpint(count_traces(), ==, 1);
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
-}
-
-/* The file of what was learned of the only plugin of a cache. */
-static char *only_file(const char *cache) {
-  g_autofree char *path = g_build_filename(cache, "plugins", NULL);
-  GDir *directory = g_dir_open(path, 0, NULL);
-  char *found = NULL;
-  for (const char *name; directory && (name = g_dir_read_name(directory));)
-    if (strlen(name) == 64)
-      found = g_build_filename(path, name, NULL);
-  if (directory)
-    g_dir_close(directory);
-  return found;
-}
-
-static void use_cache(const char *name) {
-  g_autofree char *cache = plugin_file_path(name);
-  g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
 }
 
 static void damage(char *text, gsize *length, int how) {
@@ -327,13 +424,16 @@ static void test_a_damaged_cache_changes_nothing(void) {
   write_one("damaged", "none");
   for (int how = 0; how < 6; how++) {
     assert_host("damaged", "ok");
-    g_autofree char *file = only_file(g_getenv("BACKPLANE_CACHE_DIR")), *text = NULL;
+    g_autofree char *file = find_record(""), *text = NULL;
     gsize length;
     g_assert_true(g_file_get_contents(file, &text, &length, NULL));
     damage(text, &length, how);
     g_assert_true(g_file_set_contents(file, text, (gssize)length, NULL));
     count_traces();
-    assert_host("damaged", "ok");
+    if (how == 3) /* it is of other libraries now, but whole */
+      assert_host("damaged", "ok");
+    else
+      assert_host_warns("damaged", "ok", "what was learned is damaged");
     g_assert_cmpint(count_traces(), ==, 2);
   }
   use_cache("cache");
@@ -344,24 +444,24 @@ static void test_a_foreign_cache_changes_nothing(void) {
   use_cache("cache-foreign");
   write_one("foreign", "none");
   assert_host("foreign", "ok");
-  g_autofree char *file = only_file(g_getenv("BACKPLANE_CACHE_DIR"));
+  g_autofree char *file = find_record("");
   g_autofree char *moved = g_strconcat(file, ".moved", NULL);
   count_traces();
   g_assert_cmpint(g_chmod(file, 0666), ==, 0);
-  assert_host("foreign", "ok");
+  assert_host_warns("foreign", "ok", "without what was learned");
   g_assert_cmpint(count_traces(), ==, 2);
   g_assert_cmpint(g_rename(file, moved), ==, 0);
   g_assert_cmpint(symlink(moved, file), ==, 0);
-  assert_host("foreign", "ok");
+  assert_host_warns("foreign", "ok", "without what was learned");
   g_assert_cmpint(count_traces(), ==, 2);
   g_unlink(file);
   g_assert_cmpint(g_mkdir(file, 0700), ==, 0);
-  assert_host("foreign", "ok");
+  assert_host_warns("foreign", "ok", "without what was learned");
   g_assert_cmpint(count_traces(), ==, 2);
   if (!geteuid() && !chown(g_getenv("BACKPLANE_CACHE_DIR"), 65534, 65534)) {
     g_autofree char *plugins = g_build_filename(g_getenv("BACKPLANE_CACHE_DIR"), "plugins", NULL);
     g_assert_cmpint(chown(plugins, 65534, 65534), ==, 0);
-    assert_host("foreign", "ok");
+    assert_host_warns("foreign", "ok", "without what was learned");
     g_assert_cmpint(count_traces(), ==, 2);
   }
   use_cache("cache");
@@ -371,7 +471,7 @@ static void test_no_cache_changes_nothing(void) {
   write_one("uncached", "none");
   count_traces();
   g_setenv("BACKPLANE_CACHE_DIR", "/proc/nowhere", TRUE);
-  assert_host("uncached", "ok");
+  assert_host_warns("uncached", "ok", "without what was learned");
   assert_host("uncached", "ok");
   g_assert_cmpint(count_traces(), ==, 4);
   write_one("uncached", "crash");
@@ -384,7 +484,7 @@ static void test_old_records_are_removed(void) {
   use_cache("cache-old");
   write_one("old", "none");
   assert_host("old", "ok");
-  g_autofree char *kept = only_file(g_getenv("BACKPLANE_CACHE_DIR"));
+  g_autofree char *kept = find_record("");
   g_autofree char *folder = g_path_get_dirname(kept);
   g_autofree char *old = g_build_filename(folder, "gone", NULL);
   const struct timespec long_ago[] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
@@ -418,7 +518,7 @@ static void test_without_the_helper_program_plugins_are_used(void) {
   write_one("helpless", "none");
   count_traces();
   g_setenv("BACKPLANE_TRIAL_PROGRAM", "/nonexistent/backplane-trial", TRUE);
-  assert_host("helpless", "ok");
+  assert_host_warns("helpless", "ok", "without having been tried out");
   g_assert_cmpint(count_traces(), ==, 1);
   g_setenv("BACKPLANE_TRIAL_PROGRAM", program, TRUE);
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "0", TRUE);
@@ -442,10 +542,11 @@ int main(int argc, char **argv) {
   }
   for (size_t i = 0; i < G_N_ELEMENTS(defects); i++) {
     g_autofree char *path =
-        g_strdup_printf("/defects/others-work-beside-PLG-7/%s", defects[i].name);
+        g_strdup_printf("/defects/others-work-beside-PLG-5-PLG-6-PLG-7/%s", defects[i].name);
     g_test_add_data_func(path, &defects[i], test_others_work);
   }
 #define ADD(path, test) g_test_add_func("/defects/" path, test)
+  ADD("killed-host-leaves-no-trial-PLG-6", test_killed_host_leaves_no_trial);
   ADD("learned/a-good-plugin-is-tried-once-PLG-8", test_a_good_plugin_is_tried_once);
   ADD("learned/a-quarantined-plugin-does-not-run-again-PLG-8",
       test_a_quarantined_plugin_does_not_run_again);
@@ -454,6 +555,11 @@ int main(int argc, char **argv) {
       test_what_a_plugin_depends_on_ends_its_quarantine);
   ADD("learned/more-time-ends-a-quarantine-for-lack-of-it-PLG-9",
       test_more_time_ends_a_quarantine_for_lack_of_it);
+  ADD("learned/time-ends-a-quarantine-PLG-9", test_time_ends_a_quarantine);
+  ADD("learned/a-diagnosis-tries-a-quarantined-plugin-PLG-9",
+      test_a_diagnosis_tries_a_quarantined_plugin);
+  ADD("learned/an-installed-library-ends-a-quarantine-PLG-9",
+      test_an_installed_library_ends_a_quarantine);
   ADD("cache/a-damaged-one-changes-nothing-PLG-10", test_a_damaged_cache_changes_nothing);
   ADD("cache/a-foreign-one-changes-nothing-PLG-10", test_a_foreign_cache_changes_nothing);
   ADD("cache/none-changes-nothing-PLG-10", test_no_cache_changes_nothing);

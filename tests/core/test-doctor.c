@@ -23,7 +23,7 @@
 #define FOREIGN_SANITIZER "thread"
 #endif
 
-/* What is the matter with a file of the directory: PLG-2, PLG-16, PLG-23. */
+/* What is the matter with a file of the directory. */
 typedef struct Case {
   const char *file;
   const char *code;
@@ -89,6 +89,13 @@ static const char *const seen_elsewhere[] = {"directory-unreadable",
                                              "container-without-devices"};
 
 static BpPluginDiagnosis *diagnosis;
+static GString *messages; /* the log of it */
+
+static void keep_message(void *context, int32_t level, const char *message) {
+  (void)context;
+  if (level >= BP_LOG_WARNING)
+    g_string_append_printf(messages, "%s\n", message);
+}
 
 /* The worst finding about a file; the first of equals. */
 static const BpPluginFinding *find_worst(const char *file) {
@@ -151,6 +158,21 @@ static void test_good_plugin_passes_every_stage(void) {
       stages |= 1u << finding->stage;
   }
   g_assert_cmpint(stages, ==, (1u << (BP_STAGE_DEVICES + 1)) - 1);
+}
+
+/* One that others may change is used, where no rights are at stake. */
+static void test_writable_plugin_is_reported_and_tried(void) {
+  g_autofree char *path = plugin_file_path("writable.so");
+  int is_reported = 0, is_used = 0;
+  for (size_t i = 0; i < bp_plugin_diagnosis_size(diagnosis); i++) {
+    const BpPluginFinding *finding = bp_plugin_diagnosis_get(diagnosis, i);
+    if (strcmp(finding->path, path))
+      continue;
+    is_reported |= finding->stage == BP_STAGE_PATH && finding->severity == BP_SEVERITY_WARNING;
+    is_used |= finding->stage == BP_STAGE_DEVICES && finding->severity == BP_SEVERITY_OK;
+  }
+  g_assert_true(is_reported && is_used);
+  g_assert_nonnull(strstr(messages->str, path));
 }
 
 static const BpPluginFinding *find_code(const char *code) {
@@ -369,16 +391,20 @@ int main(int argc, char **argv) {
   g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "10", TRUE);
   g_setenv("BP_DEFECT_PID_FILE", pid, TRUE);
+  messages = g_string_new(NULL);
+  bp_log_set_callback(keep_message, NULL);
   diagnosis = bp_plugin_diagnose();
   g_assert_nonnull(diagnosis);
+  bp_log_set_callback(NULL, NULL);
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-    g_autofree char *name = g_strdup_printf("/doctor/%s/%s", cases[i].code, cases[i].file);
+    g_autofree char *name = g_strdup_printf("/doctor/PLG-23/%s/%s", cases[i].code, cases[i].file);
     g_test_add_data_func(name, &cases[i], test_code);
   }
 #define ADD(path, test) g_test_add_func("/doctor/" path, test)
   ADD("every-code-has-a-plugin-PLG-23", test_every_code_has_a_plugin);
   ADD("stages-are-in-order-PLG-25", test_stages_are_in_order);
   ADD("good-plugin-passes-every-stage-PLG-25", test_good_plugin_passes_every_stage);
+  ADD("writable-plugin-is-reported-and-tried-PLG-16", test_writable_plugin_is_reported_and_tried);
   ADD("search-path-problems", test_search_path_problems);
   ADD("nothing-is-loaded-PLG-25", test_nothing_is_loaded);
   ADD("names-of-stages", test_names_of_stages);
@@ -387,6 +413,7 @@ int main(int argc, char **argv) {
   ADD("user-without-rights-PLG-23", test_user_without_rights);
   int rc = g_test_run();
   bp_plugin_diagnosis_free(diagnosis);
+  g_string_free(messages, TRUE);
   remove_plugin_directory();
   return rc;
 }

@@ -202,6 +202,13 @@ static void test_forks(void) {
 
 /* ---- Threads ----------------------------------------------------------------------------- */
 
+static void *use_for_ever(void *unused) {
+  while (use_number(8) == 1) {
+  }
+  fail("the device");
+  return unused;
+}
+
 static void *exit_here(void *unused) {
   if (use_number(8) != 1)
     fail("the device");
@@ -209,12 +216,24 @@ static void *exit_here(void *unused) {
   return unused;
 }
 
-/* Exit from another thread than the first, while a device is in use. */
+/* Exit from another thread than the first, while others use the device. */
 static int be_exiting(void) {
-  pthread_t thread;
-  pthread_create(&thread, NULL, exit_here, NULL);
-  pthread_join(thread, NULL);
+  pthread_t threads[4];
+  for (size_t i = 0; i < G_N_ELEMENTS(threads); i++)
+    pthread_create(&threads[i], NULL, i + 1 < G_N_ELEMENTS(threads) ? use_for_ever : exit_here,
+                   NULL);
+  pthread_join(threads[0], NULL);
   return 1;
+}
+
+/* While another thread tries a plugin out that hangs. */
+static int be_exiting_meanwhile(void) {
+  pthread_t thread;
+  const char *trace = g_getenv("BP_DEFECT_TRACE_FILE");
+  pthread_create(&thread, NULL, activate_for_ever, NULL);
+  while (!g_file_test(trace, G_FILE_TEST_EXISTS))
+    g_usleep(1000);
+  exit(0);
 }
 
 static void *use_in_thread(void *unused) {
@@ -245,6 +264,8 @@ static void test_threads(void) {
   g_assert_cmpint(stat(trace, &status), ==, 0);
   g_assert_cmpint(status.st_size, ==, 2);
   assert_host("--exiting", "threads");
+  has_trace();
+  assert_host("--exiting-meanwhile", "meanwhile");
 }
 
 /* ---- One of many ------------------------------------------------------------------------- */
@@ -376,6 +397,7 @@ static const Host hosts[] = {
     {"--forked-after", be_forked_after},
     {"--forked-meanwhile", be_forked_meanwhile},
     {"--exiting", be_exiting},
+    {"--exiting-meanwhile", be_exiting_meanwhile},
     {"--crowded", be_crowded},
     {"--one-of-many", be_one_of_many},
     {"--selecting", be_selecting},
