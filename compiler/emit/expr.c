@@ -353,12 +353,19 @@ static BpExpr arithmetic(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a,
   }
 }
 
+/* Whether the language has an operation of a type in which it does not compute otherwise. */
+static int is_native(const BpEmitter *e, int32_t kind, BpDataType dtype) {
+  int is_exact = kind == BP_IR_ADD || kind == BP_IR_SUB || kind == BP_IR_MUL || is_comparison(kind);
+  return is_exact && bp__same_dtype(bp__scalar(dtype), bp__dtype(BP_DTYPE_FLOAT, 16, 1)) &&
+         (e->dialect->flags & BP_DIALECT_HALVES);
+}
+
 BpExpr bp__binary(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
                   const BpIrNode *b_node) {
   if (dtype.lanes > 1 && bp__is_bool(dtype))
     return logic_of_masks(e, kind, dtype, a, b);
   BpDataType compute = bp__compute_dtype(e, dtype);
-  if (!bp__same_dtype(compute, dtype)) {
+  if (!bp__same_dtype(compute, dtype) && !is_native(e, kind, dtype)) {
     a = convert_storage(e, dtype, a, 1);
     b = convert_storage(e, dtype, b, 1);
     BpExpr result = bp__binary(e, kind, compute, a, b, b_node);

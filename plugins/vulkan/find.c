@@ -54,6 +54,7 @@ static void read_properties(BpVulkanInfo *info) {
   info->properties = all.properties;
   info->subgroup_size = v11.subgroupSize;
   info->largest_allocation = v11.maxMemoryAllocationSize;
+  info->rounds_halves_to_even = v12.shaderRoundingModeRTEFloat16;
   snprintf(info->driver, sizeof(info->driver), "%s%s%s", v12.driverName,
            v12.driverInfo[0] ? " " : "", v12.driverInfo);
   memcpy(info->uuid, v11.deviceUUID, sizeof(info->uuid));
@@ -108,6 +109,7 @@ static int read_features(BpVulkanInfo *info) {
       .float64 = all.features.shaderFloat64,
       .storage8 = v12.storageBuffer8BitAccess,
       .storage16 = v11.storageBuffer16BitAccess,
+      .even16 = v12.shaderFloat16 && info->rounds_halves_to_even,
   };
   return v12.timelineSemaphore != VK_FALSE;
 }
@@ -148,9 +150,9 @@ static void add_device(VkPhysicalDevice physical, VkPhysicalDeviceType type) {
     return;
   BpVulkanInfo *info = &found.infos[found.count];
   *info = (BpVulkanInfo){.physical = physical};
+  read_properties(info);
   if (!read_features(info) || !read_queues(info))
     return;
-  read_properties(info);
   read_extras(info);
   read_heaps(info);
   pthread_mutex_init(&found.locks[found.count], NULL);
@@ -305,11 +307,12 @@ static int32_t answer_target(BpValue *result, const BpVulkanInfo *info) {
   snprintf(text, sizeof(text),
            "vulkan -max_num_threads=%u -thread_warp_size=%u -max_shared_memory_per_block=%u "
            "-serial_warps=%d -num_cores=%ld -texel_buffers=%d -supports_int8=%d "
-           "-supports_int16=%d -supports_int64=%d -supports_float64=%d",
+           "-supports_int16=%d -supports_int64=%d -supports_float64=%d "
+           "-supports_float16=%d",
            limits->maxComputeWorkGroupInvocations, info->subgroup_size,
            limits->maxComputeSharedMemorySize, is_cpu, num_cores(info), is_cpu,
            has->int8 && has->storage8, has->int16 && has->storage16, (int)has->int64,
-           (int)has->float64);
+           (int)has->float64, has->even16 && has->int16 && has->storage16);
   return answer_text(result, text);
 }
 

@@ -25,6 +25,8 @@ static int32_t check_features(const BpVulkanKernel *kernel, const BpVulkanDevice
     return lacks(kernel, device, "64-bit integers");
   if (needs->float16 > has->float16)
     return lacks(kernel, device, "16-bit floats");
+  if (needs->even16 > has->even16)
+    return lacks(kernel, device, "16-bit floats that are rounded to even");
   if (needs->float64 > has->float64)
     return lacks(kernel, device, "64-bit floats");
   return 0;

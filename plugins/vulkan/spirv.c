@@ -111,7 +111,7 @@ static int32_t capability(Reader *reader, uint32_t number) {
       {9, offsetof(BpVulkanFeatures, float16)},     {10, offsetof(BpVulkanFeatures, float64)},
       {11, offsetof(BpVulkanFeatures, int64)},      {22, offsetof(BpVulkanFeatures, int16)},
       {39, offsetof(BpVulkanFeatures, int8)},       {4433, offsetof(BpVulkanFeatures, storage16)},
-      {4448, offsetof(BpVulkanFeatures, storage8)},
+      {4448, offsetof(BpVulkanFeatures, storage8)}, {4467, offsetof(BpVulkanFeatures, even16)},
   };
   for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
     if (known[i].number == number)

@@ -21,6 +21,8 @@ static const BpTargetAttr attrs[] = {
     {"supports_int16", BP_TYPE_BOOL, 0, "true", "16-bit integers and floats, also in buffers"},
     {"supports_int64", BP_TYPE_BOOL, 0, "true", "64-bit integers"},
     {"supports_float64", BP_TYPE_BOOL, 0, "false", "64-bit floats"},
+    {"supports_float16", BP_TYPE_BOOL, 0, "false",
+     "arithmetic of 16-bit floats that rounds to even"},
 };
 
 const BpTargetKind bp_vulkan_kind = {
@@ -64,6 +66,36 @@ static int32_t restrict_texels(Language *language, const BpTarget *target) {
   return 0;
 }
 
+/* 16-bit floats as a type of the language, instead of as integers: loaded and converted by
+ * instructions of the device. Conversions and arithmetic round to even only where that is asked
+ * for. */
+static const BpDialectType half = {
+    .dtype = {BP_DTYPE_FLOAT, 16, 1},
+    .compute_bits = 32,
+    .name = "float16_t",
+    .widen = "float($1)",
+    .narrow = "float16_t($1)",
+    .support = "#define bp_int16_t_of_float16_t(x) float16BitsToInt16(x)\n"
+               "#define bp_uint16_t_of_float16_t(x) float16BitsToUint16(x)\n"
+               "#define bp_float16_t_of_int16_t(x) int16BitsToFloat16(x)\n"
+               "#define bp_float16_t_of_uint16_t(x) uint16BitsToFloat16(x)\n"
+               "spirv_execution_mode(extensions = [\"SPV_KHR_float_controls\"], capabilities = "
+               "[4467], 4462, 16); /* RoundingModeRTE */\n",
+};
+
+static int32_t allow_halves(Language *language, const BpTarget *target) {
+  BpValue value = {0};
+  if (bp_vulkan_host.target->get_attr(target, "supports_float16", &value) != 0)
+    return -1;
+  for (int32_t i = 0; value.v_int64 && i < language->dialect.num_types; i++) {
+    if (language->types[i].dtype.code == BP_DTYPE_FLOAT && language->types[i].dtype.bits == 16)
+      language->types[i] = half;
+  }
+  if (value.v_int64)
+    language->dialect.flags |= BP_DIALECT_HALVES;
+  return 0;
+}
+
 static int32_t restrict_types(Language *language, const BpTarget *target) {
   const BpDialect *dialect = &language->dialect;
   int32_t count = 0;
@@ -89,7 +121,9 @@ static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *targ
   size_t size = sizeof(language->dialect);
   memcpy(&language->dialect, base, base->struct_size < size ? base->struct_size : size);
   language->dialect.struct_size = size;
-  return restrict_texels(language, target) != 0 ? -1 : restrict_types(language, target);
+  if (restrict_texels(language, target) != 0 || restrict_types(language, target) != 0)
+    return -1;
+  return allow_halves(language, target);
 }
 
 /* ---- Kernels ----------------------------------------------------------------------------- */

@@ -114,6 +114,7 @@ typedef struct BpVulkanDevice BpVulkanDevice;
 /* What a device can do, as far as kernels depend on it. */
 typedef struct BpVulkanFeatures {
   VkBool32 int8, int16, int64, float16, float64, storage8, storage16;
+  VkBool32 even16; /* 16-bit floats are rounded to even where a kernel asks for it */
 } BpVulkanFeatures;
 
 /* What is known of a device before it is opened; constant once found. */
@@ -127,6 +128,7 @@ typedef struct BpVulkanInfo {
   uint8_t cache_uuid[VK_UUID_SIZE];
   uint32_t subgroup_size;
   uint64_t largest_allocation;
+  VkBool32 rounds_halves_to_even;
   uint32_t num_processors; /* 0: not told */
   char pci_address[24];    /* "": not told */
   int has_memory_budget;

@@ -706,6 +706,7 @@ static const CodeTarget device_targets[] = {
     {"opencl", "opencl", FALSE, 16, NULL},
     {"vulkan", "vulkan -supports_float64", FALSE, 1, GLSL_DOUBLES},
     {"vulkan-texels", "vulkan -supports_float64 -texel_buffers", FALSE, 1, GLSL_DOUBLES},
+    {"vulkan-halves", "vulkan -supports_float64 -supports_float16", FALSE, 1, GLSL_DOUBLES},
 };
 
 /* Whether the plugin of the target was built. */

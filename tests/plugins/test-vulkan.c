@@ -739,6 +739,31 @@ static void test_compiler_that_fails(void) {
     run_again_with("BACKPLANE_GLSLC", "false");
 }
 
+/* Half floats are added as such where the target has them, and as floats elsewhere. */
+static void test_halves(void) {
+  static const char text[] =
+      "(module (function \"f\" (buffer X float16 global 4)"
+      " (for t:int64 0 4 bound \"threadIdx.x\" (store X t (add (load X t) (load X t))))))";
+  static const struct {
+    const char *target;
+    gboolean has_halves;
+  } cases[] = {{"vulkan -supports_float16", TRUE}, {"vulkan", FALSE}};
+  for (size_t i = 0; has_compiler() && i < G_N_ELEMENTS(cases); i++) {
+    BpIrModule *module = parse_verified(text);
+    BpModule *built = build_ok(module, cases[i].target);
+    BpOwnedBytes glsl;
+    assert_ok(bp_module_get_source(built, "glsl", &glsl));
+    const char *body = strstr(glsl.data, "void main()");
+    g_assert_nonnull(body);
+    g_assert_cmpint(strstr(glsl.data, "float16_t X_0[]") != NULL, ==, cases[i].has_halves);
+    g_assert_cmpint(strstr(body, "float(") == NULL && strstr(body, "to_float(") == NULL, ==,
+                    cases[i].has_halves);
+    bp_owned_bytes_clear(&glsl);
+    bp_object_release(built);
+    bp_object_release(module);
+  }
+}
+
 static void test_types_that_the_target_lacks(void) {
   BpIrModule *module = parse_verified("(module (function \"f\" (buffer X float64 global 4)"
                                       " (store X 0 (add (load X 1) 1:float64))))");
@@ -792,6 +817,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/vulkan/without-compiler", test_without_compiler);
   g_test_add_func("/vulkan/compiler-that-fails", test_compiler_that_fails);
   g_test_add_func("/vulkan/types-that-the-target-lacks", test_types_that_the_target_lacks);
+  g_test_add_func("/vulkan/halves", test_halves);
   g_test_add_func("/vulkan/fork", test_fork);
   g_test_add_func("/vulkan/staged-copies", test_staged_copies);
   add_device_tests();
