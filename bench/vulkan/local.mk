@@ -1,9 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the plugin vulkan adds to the driver: make bench-vulkan.
+# What the plugin vulkan adds to the driver: make bench-vulkan. Products beside kernels written by
+# hand: make bench-vulkan-products.
 
 if BUILD_VULKAN
-bench_programs += bench-vulkan
-bench_vulkan_SOURCES = bench/vulkan/vulkan.c $(beside_driver)
+bench_programs += bench-vulkan bench-vulkan-products
+bench_vulkan_SOURCES = bench/vulkan/vulkan.c bench/vulkan/raw.c bench/vulkan/raw.h \
+	$(beside_driver)
 bench_vulkan_LDADD = $(LDADD) -lvulkan
+bench_vulkan_products_SOURCES = bench/vulkan/products.c bench/vulkan/raw.c bench/vulkan/raw.h \
+	$(beside_driver) $(onnx_builder)
+nodist_bench_vulkan_products_SOURCES = graph/onnx/onnx.pb-c.c
+bench_vulkan_products_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+bench_vulkan_products_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -lvulkan -lm
 endif
-EXTRA_DIST += bench/vulkan/vulkan.c
+EXTRA_DIST += bench/vulkan/vulkan.c bench/vulkan/products.c bench/vulkan/raw.c bench/vulkan/raw.h \
+	bench/vulkan/register_tile.comp bench/vulkan/shared_tile.comp bench/vulkan/texel_tile.comp
