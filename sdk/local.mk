@@ -21,7 +21,7 @@ dist_aclocal_DATA = sdk/backplane-plugin.m4
 dist_man_MANS += sdk/backplane-sdk.7
 
 # The template of `backplane new-plugin`: a plugin called simdev, whose name is replaced. It is
-# installed as $(pkgdatadir)/sdk/template.
+# installed as $(pkgdatadir)/sdk/template, with a model beside it for first steps.
 template_plugin_sources = \
 	sdk/template/src/device.c \
 	sdk/template/src/launch.c \
@@ -34,6 +34,9 @@ template_plugin_sources = \
 
 sdkdir = $(pkgdatadir)
 nobase_dist_sdk_DATA = \
+	examples/digits/README.md \
+	examples/digits/digits.onnx \
+	$(digits_images) \
 	sdk/device-types.txt \
 	$(template_plugin_sources) \
 	sdk/template/README.md \

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: the SDK, as a vendor uses it.
-test_scripts += tests/sdk/test-new-plugin.sh
-EXTRA_DIST += tests/sdk/stage.sh tests/sdk/test-new-plugin.sh
+test_scripts += tests/sdk/test-new-plugin.sh tests/sdk/test-vendor.sh
+EXTRA_DIST += tests/sdk/stage.sh tests/sdk/test-new-plugin.sh \
+	tests/sdk/test-vendor.sh tests/sdk/follow-guide.sh

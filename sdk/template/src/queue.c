@@ -29,7 +29,7 @@ typedef struct Stream {
 /* One lock and one condition for all streams: what one does, another may wait for. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static Stream defaults[SIMDEV_DEVICES]; /* never freed */
+static Stream defaults[SIMDEV_DEVICES] = {{.uses = 1}, {.uses = 1}}; /* never freed */
 
 static Stream *stream_of(int32_t device_id, void *stream) {
   return stream ? stream : &defaults[device_id];

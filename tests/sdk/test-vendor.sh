@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What a vendor does with the SDK as it is installed, with no file of our source beside it: the
+# vendor guide to the letter, with Autotools and Meson.
+set -u
+. "$top_srcdir/tests/sdk/stage.sh"
+cp "$top_srcdir/docs/vendor-guide.md" "$top_srcdir/tests/sdk/follow-guide.sh" "$work"
+kinds=
+command -v meson >/dev/null && kinds=meson
+
+exports_entry() {
+  [ "$(nm -D --defined-only "$1" | cut -d' ' -f3)" = bp_plugin_entry_acme ] &&
+    ! nm -D --undefined-only "$1" | grep ' bp_'
+}
+
+# Every picture is what its file name says, on the installed plugin.
+classifies() {
+  local image got examples
+  examples=$(pkg-config --variable=pkgdatadir backplane-plugin)/examples/digits
+  for image in "$examples"/images/*.png; do
+    backplane run backplane-plugin-acme/digits.so --device acme --input "image=$image" --json >json ||
+      return 1
+    got=$(tr -d '[:space:]' <json | sed 's/.*"values":\[\([^]]*\)\].*/\1/' | tr , '\n' |
+      awk '$1 > most || NR == 1 { most = $1; best = NR - 1 } END { print best }')
+    echo "$image: $got"
+    [ "$got" = "$(basename "$image" | cut -c1)" ] || return 1
+  done
+}
+
+echo 1..5
+ok installs install_staged
+cd "$work" || exit 1
+# shellcheck disable=SC2086
+ok guide-can-be-followed bash "$work/follow-guide.sh" "$work/vendor-guide.md" $kinds
+if [ -z "$kinds" ]; then
+  count=$((count + 1))
+  echo "ok $count plugin-of-meson-exports-its-entry-point-alone # SKIP no meson"
+else
+  ok plugin-of-meson-exports-its-entry-point-alone exports_entry acme-meson/build/backplane-acme.so
+fi
+ok plugin-exports-its-entry-point-alone exports_entry "$plugins/backplane-acme.so"
+BACKPLANE_PLUGIN_PATH=$plugins ok installed-plugin-classifies-digits classifies
