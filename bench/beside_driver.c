@@ -90,7 +90,7 @@ static void open_graph(void) {
       args[] = {{.type_index = BP_TYPE_RAW_STR, .v_cstr = "x"}, {.type_index = BP_TYPE_TENSOR}};
   args[1].v_obj = (BpObject *)(void *)input;
   must(bp_tensor_copy_from_host(&input->view, host, ELEMENTS * sizeof(float)), "input");
-  ours.graph = bp_graph_executor_create(json, ours.code, ours.device);
+  ours.graph = bp_graph_executor_create(json, ours.code, &ours.device, 1);
   must(!ours.graph, "graph");
   BpFunction *set_input = our_function(ours.graph, "set_input");
   must(bp_function_call(set_input, args, 2, &result), "set_input");

@@ -109,7 +109,7 @@ int cmd_bench(int argc, char **argv) {
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   GOptionEntry *entries = model_option_entries(&options, extra);
   int status = EXIT_USAGE;
-  if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so",
+  if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
                     "Measures the latency of a model: min, median and 90th percentile in "
                     "milliseconds.",
                     "Inputs that are not given are filled with seeded random numbers.")) {

@@ -218,7 +218,7 @@ static int add_module(BpModule *module, const char *prefix, Facts *facts) {
 static int inspect_module(const char *path, const ModelOptions *options, Facts *facts) {
   (void)options;
   /* A compiled model holds a module of the graph library's kind. */
-  BpModule *module = bp_graph_initialize() < 0 ? NULL : bp_module_load(path);
+  BpModule *module = bp_model_open(path);
   if (!module)
     return -1;
   int status = add_module(module, "", facts);
@@ -367,7 +367,7 @@ int cmd_inspect(int argc, char **argv) {
   if (command_parse(&argc, &argv, entries, "plugin|device|module|function|model NAME",
                     "Shows all that is known of one thing: a plugin (name or path), a device "
                     "(opencl:1),\na module (path of a library), a global function (name) or a "
-                    "model (MODEL.onnx|FILE.so).",
+                    "model (MODEL.onnx|FILE.so|GRAPH.json|FOLDER).",
                     "Loading a module or a model runs its code's initialisers: only open what you "
                     "trust."))
     status = argc == 3 ? inspect_subject(argv[1], argv[2], &options)

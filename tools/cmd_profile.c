@@ -161,7 +161,7 @@ int cmd_profile(int argc, char **argv) {
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   GOptionEntry *entries = model_option_entries(&options, own);
   int status = EXIT_USAGE;
-  if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so",
+  if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
                     "Times each operator of one run, waiting for the device after each.",
                     "Inputs that are not given are filled with seeded random numbers."))
     status = explain_preferences(options.device) ? EXIT_OK

@@ -221,7 +221,7 @@ int cmd_run(int argc, char **argv) {
                                 {NULL, 0, 0, 0, NULL, NULL, NULL}};
   GOptionEntry *entries = model_option_entries(&options, extra);
   int status = EXIT_USAGE;
-  if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so",
+  if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
                     "Runs a model once: an ONNX file, compiled first, or a compiled library.",
                     "A picture given as an input is read as gray or RGB values in 0..1."))
     status = explain_preferences(options.device) ? EXIT_OK

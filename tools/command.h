@@ -80,6 +80,8 @@ typedef struct ModelOptions {
   char *target;
   char **shapes; /* NAME=1x3x48x192 */
   char **inputs; /* NAME=FILE.npy|FILE.png */
+  char *library; /* of a graph of TVM's, or NULL */
+  char *params;
   int threads;
   gboolean json;
 } ModelOptions;

@@ -25,6 +25,10 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
        "fixes an input's shape; may be repeated", "NAME=1x3x48x192"},
       {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options->inputs,
        "an input's value, .npy or .png; may be repeated", "NAME=FILE"},
+      {"library", 0, 0, G_OPTION_ARG_FILENAME, &options->library,
+       "the library that belongs to a graph of TVM (default: that beside it)", "FILE.so"},
+      {"params", 0, 0, G_OPTION_ARG_FILENAME, &options->params,
+       "the parameters of a graph of TVM (default: those beside it, with --library none)", "FILE"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &options->threads, "threads of the host", "N"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "machine-readable output", NULL},
   };
@@ -43,6 +47,8 @@ void model_options_clear(ModelOptions *options) {
   g_free(options->target);
   g_strfreev(options->shapes);
   g_strfreev(options->inputs);
+  g_free(options->library);
+  g_free(options->params);
 }
 
 gboolean explain_preferences(const char *given) {
@@ -283,6 +289,22 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   return module;
 }
 
+/* A library, or a graph of TVM's with what belongs to it. */
+static BpModule *load_module(const char *path, const ModelOptions *options) {
+  if (options->library)
+    return bp_model_open_parts(path, options->library, options->params);
+  if (!options->params)
+    return bp_model_open(path);
+  bp_error_raise(BP_ERROR_VALUE, "--params %s: --library names what it belongs to",
+                 options->params);
+  return NULL;
+}
+
+static gboolean is_model_path(const char *path) {
+  return path_has_extension(path, ".so") || path_has_extension(path, ".json") ||
+         g_file_test(path, G_FILE_TEST_IS_DIR);
+}
+
 static BpModule *load_for_device(const char *path, const ModelOptions *options,
                                  LoadedModel *loaded) {
   if (options->shapes || options->target) {
@@ -292,9 +314,11 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
                    path);
     return NULL;
   }
-  BpModule *module = bp_graph_initialize() < 0 ? NULL : bp_module_load(path);
-  if (!module && !path_has_extension(path, ".so"))
-    bp_error_add_context("%s: a model is an .onnx file or a library (.so) that was compiled", path);
+  BpModule *module = load_module(path, options);
+  if (!module && !is_model_path(path))
+    bp_error_add_context("%s: a model is an .onnx file, a library (.so) that was compiled, or a "
+                         "graph (.json) or folder of TVM's",
+                         path);
   if (!module || bp_model_select_devices(module, options->device, loaded->devices,
                                          &loaded->num_devices, &loaded->report) == 0)
     return module;

@@ -51,3 +51,9 @@ int bp_view_is_compact(const BpTensorView *view) {
   }
   return 1;
 }
+
+const BpTensorView *bp_value_view_tensor(const BpValue *value) {
+  if (value->type_index == BP_TYPE_TENSOR)
+    return &((const BpTensor *)value->v_obj)->view;
+  return value->type_index == BP_TYPE_TENSOR_VIEW ? value->v_view : NULL;
+}

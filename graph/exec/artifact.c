@@ -36,8 +36,7 @@ static void clear_target(BpGraphVariant *target) {
   bp__graph_free(atomic_load_explicit(&target->graph, memory_order_relaxed));
 }
 
-static void destroy(void *context) {
-  BpGraphContent *content = context;
+void bp__graph_content_free(BpGraphContent *content) {
   if (!content)
     return;
   for (uint32_t i = 0; content->targets && i < content->num_targets; i++)
@@ -46,10 +45,15 @@ static void destroy(void *context) {
     bp_object_release(content->tensors[i]);
   free(content->targets);
   free(content->tensors);
+  free(content->factory_name);
   free(content);
 }
 
-static BpGraphContent *create_content(uint32_t num_targets, uint32_t num_tensors) {
+static void destroy(void *context) {
+  bp__graph_content_free(context);
+}
+
+BpGraphContent *bp__graph_content_create(uint32_t num_targets, uint32_t num_tensors) {
   BpGraphContent *content = calloc(1, sizeof(*content));
   if (content) {
     content->num_targets = num_targets;
@@ -64,7 +68,7 @@ static BpGraphContent *create_content(uint32_t num_targets, uint32_t num_tensors
   return NULL;
 }
 
-static int create_params(BpGraphVariant *target, uint32_t count) {
+int bp__graph_variant_create_params(BpGraphVariant *target, uint32_t count) {
   target->num_params = count;
   target->param_names = calloc((size_t)count + 1, sizeof(*target->param_names));
   target->param_tensors = calloc((size_t)count + 1, sizeof(*target->param_tensors));
@@ -74,7 +78,7 @@ static int create_params(BpGraphVariant *target, uint32_t count) {
 }
 
 static int copy_target(BpGraphVariant *target, const BpGraphTarget *from) {
-  if (create_params(target, (uint32_t)from->num_params) < 0)
+  if (bp__graph_variant_create_params(target, (uint32_t)from->num_params) < 0)
     return -1;
   target->device_type = from->device_type;
   target->target = strdup(from->target);
@@ -133,7 +137,7 @@ static int read_target(BpStreamReader *reader, BpGraphVariant *target, uint32_t 
   target->device_type = (int32_t)device_type;
   target->graph_json = bp__stream_read_str(reader);
   if (!target->graph_json || bp__stream_read_count(reader, 16, &count) < 0 ||
-      create_params(target, count) < 0)
+      bp__graph_variant_create_params(target, count) < 0)
     return -1;
   for (uint32_t i = 0; i < count; i++) {
     uint64_t tensor;
@@ -177,7 +181,7 @@ static BpGraphContent *read_content(BpStreamReader *reader) {
   }
   if (bp__stream_read_count(reader, MIN_TENSOR, &num_tensors) < 0)
     return NULL;
-  BpGraphContent *content = create_content(0, num_tensors);
+  BpGraphContent *content = bp__graph_content_create(0, num_tensors);
   if (!content)
     return NULL;
   int status = 0;
@@ -232,16 +236,11 @@ static int load_from_bytes(void *self, const BpValue *args, int32_t num_args, Bp
 }
 
 int bp__graph_module_register(void) {
-  BpFunction *function = bp_function_create(load_from_bytes, NULL, NULL);
-  if (!function)
-    return -1;
-  int status = bp_registry_set("runtime.module.loadbinary_" BP_GRAPH_KIND, function, 1);
-  bp_object_release(function);
-  return status;
+  return bp__graph_register("runtime.module.loadbinary_" BP_GRAPH_KIND, load_from_bytes);
 }
 
 BpModule *bp__graph_module_create(const BpGraphArtifact *artifact) {
-  BpGraphContent *content = create_content(artifact->num_targets, artifact->num_tensors);
+  BpGraphContent *content = bp__graph_content_create(artifact->num_targets, artifact->num_tensors);
   if (!content)
     return NULL;
   for (uint32_t i = 0; i < artifact->num_tensors; i++)
@@ -273,5 +272,6 @@ const BpGraph *bp__graph_variant_graph(BpGraphVariant *variant) {
 }
 
 const BpGraphContent *bp__graph_module_content(BpModule *module) {
-  return bp_module_get_context(module, &api);
+  const BpGraphContent *content = bp_module_get_context(module, &api);
+  return content ? content : bp__factory_content(module);
 }

@@ -28,12 +28,14 @@ struct BpExecutor {
   BpExecutorPlan plan;
   void *streams[BP_GRAPH_MOST_DEVICES]; /* of plan.devices */
   uint32_t num_streams;
-  BpTensorView *views;  /* by entry */
-  void **storage;       /* by storage id; NULL where a parameter or bound input is used instead */
-  BpTensor **bound;     /* by argument: the caller's tensor in use, or NULL */
-  unsigned char *ready; /* by argument: it has a value */
-  BpTensor **outputs;   /* by head */
-  BpValue *args;        /* of all calls */
+  BpTensorView *views;   /* by entry */
+  BpTensorView *flat;    /* the same as vectors, where a node flattens; else NULL */
+  int64_t *num_elements; /* by entry, the shapes behind `flat` */
+  void **storage;        /* by storage id; NULL where a parameter or bound input is used instead */
+  BpTensor **bound;      /* by argument: the caller's tensor in use, or NULL */
+  unsigned char *ready;  /* by argument: it has a value */
+  BpTensor **outputs;    /* by head */
+  BpValue *args;         /* of all calls */
   Call *calls;
   uint32_t num_calls;
 };
@@ -57,6 +59,10 @@ static void point_storage(BpExecutor *executor, int32_t storage, void *data, uin
   for (; entry != BP_NO_ENTRY; entry = graph->entries[entry].previous) {
     executor->views[entry].data = data;
     executor->views[entry].byte_offset = offset;
+    if (executor->flat) {
+      executor->flat[entry].data = data;
+      executor->flat[entry].byte_offset = offset;
+    }
   }
 }
 
@@ -89,11 +95,18 @@ static int allocate_storage(BpExecutor *executor, int32_t storage) {
 
 static void create_views(BpExecutor *executor) {
   const BpGraph *graph = executor->plan.graph;
-  for (uint32_t i = 0; i < graph->num_entries; i++)
+  for (uint32_t i = 0; i < graph->num_entries; i++) {
     executor->views[i] = (BpTensorView){.device = device_of(executor, i),
                                         .ndim = graph->entries[i].ndim,
                                         .dtype = graph->entries[i].dtype,
                                         .shape = graph->entries[i].shape};
+    if (!executor->flat)
+      continue;
+    executor->num_elements[i] = bp_view_num_elements(&executor->views[i]);
+    executor->flat[i] = executor->views[i];
+    executor->flat[i].ndim = 1;
+    executor->flat[i].shape = &executor->num_elements[i];
+  }
 }
 
 /* Parameters lie where they are; all else is allocated. */
@@ -131,6 +144,7 @@ static size_t num_args(const BpGraphNode *node) {
 
 static int prepare_call(BpExecutor *executor, uint32_t index, BpValue *args) {
   const BpGraphNode *node = &executor->plan.graph->nodes[index];
+  BpTensorView *views = node->flattens ? executor->flat : executor->views;
   Call *call = &executor->calls[executor->num_calls];
   call->function = node->is_copy ? NULL : find_function(executor->plan.code, node->function);
   if (!call->function && !node->is_copy)
@@ -140,11 +154,9 @@ static int prepare_call(BpExecutor *executor, uint32_t index, BpValue *args) {
   call->node = index;
   call->num_args = (int32_t)num_args(node);
   for (uint32_t i = 0; i < node->num_inputs; i++)
-    *args++ =
-        (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &executor->views[node->inputs[i]]};
+    *args++ = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &views[node->inputs[i]]};
   for (uint32_t i = 0; i < node->num_outputs; i++)
-    *args++ = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW,
-                        .v_view = &executor->views[node->first_entry + i]};
+    *args++ = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &views[node->first_entry + i]};
   for (uint32_t i = 0; i < node->num_launch; i++)
     *args++ = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = node->launch[i]};
   return 0;
@@ -188,37 +200,40 @@ static int create_outputs(BpExecutor *executor) {
 
 /* ---- Life -------------------------------------------------------------------------------- */
 
+static int any_flattens(const BpGraph *graph) {
+  for (uint32_t i = 0; i < graph->num_nodes; i++)
+    if (graph->nodes[i].flattens)
+      return 1;
+  return 0;
+}
+
 static int allocate_tables(BpExecutor *executor) {
   const BpGraph *graph = executor->plan.graph;
+  int flattens = any_flattens(graph);
+  if (flattens) {
+    executor->flat = calloc((size_t)graph->num_entries + 1, sizeof(*executor->flat));
+    executor->num_elements =
+        calloc((size_t)graph->num_entries + 1, sizeof(*executor->num_elements));
+  }
   executor->views = calloc((size_t)graph->num_entries + 1, sizeof(*executor->views));
   executor->storage = calloc((size_t)graph->num_storages + 1, sizeof(*executor->storage));
   executor->bound = calloc((size_t)graph->num_args + 1, sizeof(*executor->bound));
   executor->ready = calloc((size_t)graph->num_args + 1, sizeof(*executor->ready));
   executor->outputs = calloc((size_t)graph->num_heads + 1, sizeof(*executor->outputs));
   if (!executor->views || !executor->storage || !executor->bound || !executor->ready ||
-      !executor->outputs)
+      !executor->outputs || (flattens && (!executor->flat || !executor->num_elements)))
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for an executor of %u entries",
                           graph->num_entries);
   return 0;
 }
 
-/* Inputs and outputs are where the caller expects them; and a graph on two devices needs both. */
-static int check_places(const BpExecutor *executor) {
-  const BpExecutorPlan *plan = &executor->plan;
-  const BpGraph *graph = plan->graph;
-  for (uint32_t i = 0; i < graph->num_entries; i++)
+/* A graph on two devices needs both. */
+static int check_places(const BpExecutorPlan *plan) {
+  for (uint32_t i = 0; i < plan->graph->num_entries; i++)
     if (bp__executor_place(plan, i) == plan->num_devices)
-      return bp_error_raise(BP_ERROR_FORMAT, "the graph has values on a device of type %d",
-                            graph->entries[i].device_type);
-  for (uint32_t i = 0; i < graph->num_args; i++)
-    if (!plan->params[i] &&
-        bp__executor_place(plan, graph->nodes[graph->arg_nodes[i]].first_entry) != 0)
-      return bp_error_raise(BP_ERROR_FORMAT, "input '%s' is not on the model's device",
-                            arg_name(executor, i));
-  for (uint32_t i = 0; i < graph->num_heads; i++)
-    if (bp__executor_place(plan, graph->heads[i]) != 0)
-      return bp_error_raise(BP_ERROR_FORMAT, "output '%s' is not on the model's device",
-                            graph->output_names[i]);
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "the graph has values on a device of type %d, and none was given",
+                            plan->graph->entries[i].device_type);
   return 0;
 }
 
@@ -238,7 +253,7 @@ BpExecutor *bp__executor_create(const BpExecutorPlan *plan) {
     return NULL;
   }
   executor->plan = *plan;
-  int status = check_places(executor) < 0 ? -1 : allocate_tables(executor);
+  int status = check_places(plan) < 0 ? -1 : allocate_tables(executor);
   if (status == 0)
     status = create_streams(executor);
   if (status == 0) {
@@ -278,6 +293,8 @@ void bp__executor_free(BpExecutor *executor) {
   if (pending)
     bp_error_put(pending);
   free(executor->views);
+  free(executor->flat);
+  free(executor->num_elements);
   free(executor->storage);
   free(executor->bound);
   free(executor->ready);
@@ -337,14 +354,19 @@ static int unbind(BpExecutor *executor, uint32_t arg) {
   return 0;
 }
 
-/* A copy to the host, which its source does, is waited for: the run is ordered with this device
+static void *stream_of(const BpExecutor *executor, const BpTensorView *view) {
+  int is_main = view->device.device_type == executor->plan.devices[0].device_type;
+  return executor->streams[is_main ? 0 : 1];
+}
+
+/* A copy to the host, which its source does, is waited for: the run is ordered with its own devices
  * alone. */
 static int copy_input(const BpExecutor *executor, const BpTensorView *from,
                       const BpTensorView *to) {
   if (from->device.device_type != BP_DEVICE_CPU && to->device.device_type == BP_DEVICE_CPU)
     return bp_tensor_copy_to_host(from, (char *)to->data + to->byte_offset,
                                   (uint64_t)bp_view_num_bytes(to));
-  return bp_tensor_copy(from, to, executor->streams[0]);
+  return bp_tensor_copy(from, to, stream_of(executor, to));
 }
 
 int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
@@ -359,13 +381,14 @@ int bp__executor_set_input(BpExecutor *executor, uint32_t arg, const BpTensorVie
 int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value) {
   if (check_value(executor, arg, &value->view) < 0)
     return -1;
-  if (memcmp(&value->view.device, &executor->plan.devices[0], sizeof(BpDevice)) != 0) {
+  BpDevice device = bp__executor_arg(executor, arg)->device;
+  if (memcmp(&value->view.device, &device, sizeof(device)) != 0) {
     char have[64], want[64];
     bp_device_format(value->view.device, have);
-    bp_device_format(executor->plan.devices[0], want);
+    bp_device_format(device, want);
     return bp_error_raise(BP_ERROR_VALUE,
-                          "input '%s' is bound to memory of the model's device, %s, and the tensor "
-                          "is on %s; copy it in instead",
+                          "input '%s' is bound to memory of its device, %s, and the tensor is on "
+                          "%s; copy it in instead",
                           arg_name(executor, arg), want, have);
   }
   bp_object_retain(value);
@@ -383,11 +406,6 @@ static int check_ready(const BpExecutor *executor) {
     if (!executor->ready[i])
       return bp_error_raise(BP_ERROR_VALUE, "input '%s' has not been set", arg_name(executor, i));
   return 0;
-}
-
-static void *stream_of(const BpExecutor *executor, const BpTensorView *view) {
-  int is_main = view->device.device_type == executor->plan.devices[0].device_type;
-  return executor->streams[is_main ? 0 : 1];
 }
 
 /* Each stream orders its own device's work only: what is copied is complete before, and there
@@ -466,7 +484,10 @@ int bp__executor_run(BpExecutor *executor) {
 }
 
 int bp__executor_sync(BpExecutor *executor) {
-  return bp_stream_sync(executor->plan.devices[0], executor->streams[0]);
+  for (uint32_t i = 0; i < executor->num_streams; i++)
+    if (bp_stream_sync(executor->plan.devices[i], executor->streams[i]) < 0)
+      return -1;
+  return 0;
 }
 
 BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head) {

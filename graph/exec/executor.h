@@ -8,9 +8,9 @@
 
 #include "graph/exec/graph_json.h"
 
-/* What an executor runs; borrowed for its life. The first device is that of inputs and outputs; a
- * graph that names kinds of device has one of each. A parameter is a tensor for an argument node,
- * on the node's device; NULL where the node is an input. */
+/* What an executor runs; borrowed for its life. The first device is that of all that names no kind
+ * of device; a graph that names kinds has one of each. A parameter is a tensor for an argument
+ * node, on the node's device; NULL where the node is an input. */
 typedef struct BpExecutorPlan {
   const BpGraph *graph;
   BpModule *code;

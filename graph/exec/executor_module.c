@@ -2,6 +2,7 @@
 /* The graph executor behind packed functions. */
 #include <backplane/graph/executor.h>
 
+#include <json-glib/json-glib.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +21,16 @@ typedef struct ExecutorModule {
   BpModule *code;
   BpTensor **no_params; /* all NULL: every argument is an input here */
   BpExecutor *executor;
+  int is_debug;
 } ExecutorModule;
 
-static const BpModuleApi api;
+static const BpModuleApi api, debug_api;
+
+/* The executor behind a module, of either kind; NULL (no error raised) for any other. */
+static ExecutorModule *find_executor(BpModule *module) {
+  ExecutorModule *self = bp_module_get_context(module, &api);
+  return self ? self : bp_module_get_context(module, &debug_api);
+}
 
 static void destroy(void *context) {
   ExecutorModule *self = context;
@@ -48,13 +56,11 @@ static int check_count(const char *name, int32_t num_args, int32_t min, int32_t 
 }
 
 static const BpTensorView *as_view(const BpValue *value) {
-  if (value->type_index == BP_TYPE_TENSOR_VIEW)
-    return value->v_view;
-  if (value->type_index == BP_TYPE_TENSOR)
-    return &((BpTensor *)(void *)value->v_obj)->view;
-  bp_error_raise(BP_ERROR_TYPE, "a tensor is needed, and a value of type %s was given",
-                 bp_type_name(value->type_index));
-  return NULL;
+  const BpTensorView *view = bp_value_view_tensor(value);
+  if (!view)
+    bp_error_raise(BP_ERROR_TYPE, "a tensor is needed, and a value of type %s was given",
+                   bp_type_name(value->type_index));
+  return view;
 }
 
 static int64_t find_arg(const BpGraph *graph, const char *name, size_t size) {
@@ -187,6 +193,7 @@ static int get_output(ExecutorModule *self, const BpValue *args, int32_t num_arg
   return bp_stream_sync(to->device, NULL);
 }
 
+/* As bp_params_decode calls it. */
 static int load_param(void *context, const char *name, BpTensor *tensor) {
   ExecutorModule *self = context;
   int64_t arg = find_arg(self->graph, name, strlen(name));
@@ -234,12 +241,113 @@ static int share_params(ExecutorModule *self, const BpValue *args, int32_t num_a
   if (check_count("share_params", num_args, 2, 2) < 0 || bp_value_view_str(&args[1], &bytes) < 0)
     return -1;
   BpModule *other = args[0].type_index == BP_TYPE_MODULE ? (BpModule *)(void *)args[0].v_obj : NULL;
-  Sharing sharing = {self, other ? bp_module_get_context(other, &api) : NULL};
+  Sharing sharing = {self, other ? find_executor(other) : NULL};
   if (!sharing.other)
     return bp_error_raise(BP_ERROR_TYPE, "share_params takes another graph executor first");
   if (sharing.other == self)
     return 0;
   return bp_params_decode(&bytes, share_param, &sharing);
+}
+
+/* ---- Debugging --------------------------------------------------------------------------- */
+
+static int add_node(void *context, const BpGraphNode *node, const BpTensorView *outputs,
+                    int64_t start_ns, int64_t duration_ns) {
+  JsonBuilder *builder = context;
+  (void)outputs;
+  json_builder_begin_object(builder);
+  json_builder_set_member_name(builder, "name");
+  json_builder_add_string_value(builder, node->name);
+  json_builder_set_member_name(builder, "function");
+  json_builder_add_string_value(builder, node->function);
+  json_builder_set_member_name(builder, "start_ns");
+  json_builder_add_int_value(builder, start_ns);
+  json_builder_set_member_name(builder, "duration_ns");
+  json_builder_add_int_value(builder, duration_ns);
+  json_builder_end_object(builder);
+  return 0;
+}
+
+static int give_json(JsonBuilder *builder, BpValue *result) {
+  JsonNode *root = json_builder_get_root(builder);
+  char *text = json_to_string(root, FALSE);
+  int status = bp_value_make_str(result, text, strlen(text));
+  g_free(text);
+  json_node_unref(root);
+  return status;
+}
+
+static int profile(ExecutorModule *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)args;
+  if (check_count("profile", num_args, 0, 0) < 0)
+    return -1;
+  JsonBuilder *builder = json_builder_new();
+  json_builder_begin_array(builder);
+  int status = bp__executor_profile(self->executor, add_node, builder);
+  json_builder_end_array(builder);
+  if (status == 0)
+    status = give_json(builder, result);
+  g_object_unref(builder);
+  return status;
+}
+
+/* A node by its index, or its name. */
+static int as_node(const ExecutorModule *self, const BpValue *value, const BpGraphNode **node) {
+  const BpGraph *graph = self->graph;
+  BpByteArray name;
+  if (value->type_index == BP_TYPE_INT) {
+    if (value->v_int64 < 0 || value->v_int64 >= graph->num_nodes)
+      return bp_error_raise(BP_ERROR_INDEX, "node %lld of a graph that has %u",
+                            (long long)value->v_int64, graph->num_nodes);
+    *node = &graph->nodes[value->v_int64];
+    return 0;
+  }
+  if (bp_value_view_str(value, &name) < 0)
+    return -1;
+  for (uint32_t i = 0; i < graph->num_nodes; i++)
+    if (strlen(graph->nodes[i].name) == name.size &&
+        memcmp(graph->nodes[i].name, name.data, name.size) == 0) {
+      *node = &graph->nodes[i];
+      return 0;
+    }
+  return bp_error_raise(BP_ERROR_NOT_FOUND, "the graph has no node '%.*s'", (int)name.size,
+                        name.data);
+}
+
+/* Runs the graph as far as a node, and takes a copy of what that gave. */
+typedef struct Probe {
+  const BpGraphNode *node;
+  const BpTensorView *to;
+  int status; /* 1: the node has not been run */
+} Probe;
+
+static int probe_node(void *context, const BpGraphNode *node, const BpTensorView *outputs,
+                      int64_t start_ns, int64_t duration_ns) {
+  Probe *probe = context;
+  (void)start_ns;
+  (void)duration_ns;
+  if (node != probe->node)
+    return 0;
+  probe->status = bp_tensor_copy(outputs, probe->to, NULL) < 0 ||
+                          bp_stream_sync(outputs->device, NULL) < 0 ||
+                          bp_stream_sync(probe->to->device, NULL) < 0
+                      ? -1
+                      : 0;
+  return 1;
+}
+
+static int debug_get_output(ExecutorModule *self, const BpValue *args, int32_t num_args,
+                            BpValue *result) {
+  Probe probe = {.status = 1};
+  (void)result;
+  if (check_count("debug_get_output", num_args, 2, 2) < 0 ||
+      as_node(self, &args[0], &probe.node) < 0 || !(probe.to = as_view(&args[1])) ||
+      bp__executor_profile(self->executor, probe_node, &probe) < 0)
+    return -1;
+  if (probe.status <= 0)
+    return probe.status;
+  return bp_error_raise(BP_ERROR_VALUE, "node '%s' is no operator that computes something",
+                        probe.node->name);
 }
 
 static const struct {
@@ -255,8 +363,12 @@ static const struct {
     {"get_num_outputs", get_num_outputs},
     {"load_params", load_params},
     {"share_params", share_params},
+    /* Those of the debug executor alone. */
+    {"profile", profile},
+    {"debug_get_output", debug_get_output},
 };
-#define NUM_METHODS (sizeof(methods) / sizeof(methods[0]))
+#define NUM_DEBUG_METHODS (sizeof(methods) / sizeof(methods[0]))
+#define NUM_METHODS       (NUM_DEBUG_METHODS - 2)
 
 /* ---- The module -------------------------------------------------------------------------- */
 
@@ -270,17 +382,21 @@ static int call_method(void *function, const BpValue *args, int32_t num_args, Bp
   return bound->method(bound->self, args, num_args, result);
 }
 
+static size_t num_methods(const ExecutorModule *self) {
+  return self->is_debug ? NUM_DEBUG_METHODS : NUM_METHODS;
+}
+
 static int get_function(void *context, const char *name, BpFunction **function) {
+  ExecutorModule *self = context;
   *function = NULL;
-  for (size_t i = 0; i < NUM_METHODS; i++) {
+  for (size_t i = 0; i < num_methods(self); i++) {
     if (strcmp(methods[i].name, name) != 0)
       continue;
     Bound *bound = malloc(sizeof(*bound));
     if (!bound)
       return bp_error_raise(BP_ERROR_MEMORY, "no memory for a function");
-    *bound = (Bound){context, methods[i].method};
-    *function =
-        bp_module_function_create(((ExecutorModule *)context)->module, call_method, bound, free);
+    *bound = (Bound){self, methods[i].method};
+    *function = bp_module_function_create(self->module, call_method, bound, free);
     return *function ? 0 : -1;
   }
   return 0;
@@ -289,8 +405,7 @@ static int get_function(void *context, const char *name, BpFunction **function) 
 static int visit_functions(void *context,
                            int32_t (*visit)(void *visitor, const char *name, const char *signature),
                            void *visitor) {
-  (void)context;
-  for (size_t i = 0; i < NUM_METHODS; i++)
+  for (size_t i = 0; i < num_methods(context); i++)
     if (visit(visitor, methods[i].name, NULL))
       break;
   return 0;
@@ -302,74 +417,123 @@ static int get_property(void *context, int32_t *flags) {
   return 0;
 }
 
-static const BpModuleApi api = {
-    .struct_size = sizeof(BpModuleApi),
-    .kind = "graph_executor",
-    .get_function = get_function,
-    .get_property = get_property,
-    .visit_functions = visit_functions,
-    .destroy = destroy,
-};
+#define EXECUTOR_API(name)                                                                         \
+  {                                                                                                \
+    .struct_size = sizeof(BpModuleApi), .kind = name, .get_function = get_function,                \
+    .get_property = get_property, .visit_functions = visit_functions, .destroy = destroy           \
+  }
 
-static int build(ExecutorModule *self, const char *graph_json, BpModule *code, BpDevice device) {
+static const BpModuleApi api = EXECUTOR_API("graph_executor");
+static const BpModuleApi debug_api = EXECUTOR_API("graph_executor_debug");
+
+static int build(ExecutorModule *self, const char *graph_json, BpModule *code,
+                 const BpDevice *devices, size_t num_devices) {
   self->code = bp_object_retain(code);
+  if (num_devices < 1 || num_devices > BP_GRAPH_MOST_DEVICES)
+    return bp_error_raise(BP_ERROR_VALUE, "a graph executor takes 1 to %d devices, not %zu",
+                          BP_GRAPH_MOST_DEVICES, num_devices);
   self->graph = bp__graph_parse(graph_json);
   if (!self->graph)
     return -1;
   self->no_params = calloc((size_t)self->graph->num_args + 1, sizeof(*self->no_params));
   if (!self->no_params)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a graph executor");
-  const BpExecutorPlan plan = {self->graph, self->code, self->no_params, {device}, 1};
+  BpExecutorPlan plan = {self->graph, self->code, self->no_params, {{0}}, (uint32_t)num_devices};
+  memcpy(plan.devices, devices, num_devices * sizeof(*devices));
   self->executor = bp__executor_create(&plan);
   return self->executor ? 0 : -1;
 }
 
-BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code, BpDevice device) {
+BpModule *bp__graph_executor_create(const char *graph_json, BpModule *code, const BpDevice *devices,
+                                    size_t num_devices, int is_debug) {
   ExecutorModule *self = calloc(1, sizeof(*self));
   if (!self) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a graph executor");
     return NULL;
   }
-  if (build(self, graph_json, code, device) < 0) {
+  self->is_debug = is_debug;
+  if (build(self, graph_json, code, devices, num_devices) < 0) {
     destroy(self);
     return NULL;
   }
-  BpModule *module = bp_module_create(&api, self);
+  BpModule *module = bp_module_create(is_debug ? &debug_api : &api, self);
   if (module)
     self->module = module;
   return module;
 }
 
+BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code, const BpDevice *devices,
+                                   size_t num_devices) {
+  return bp__graph_executor_create(graph_json, code, devices, num_devices, 0);
+}
+
+int bp__graph_executor_load(BpModule *executor, const char *name, BpTensor *tensor) {
+  return load_param(find_executor(executor), name, tensor);
+}
+
 /* ---- Global functions -------------------------------------------------------------------- */
 
-static int create_executor(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
+int bp__graph_read_devices(const BpValue *args, int32_t num_args, BpDevice *devices,
+                           size_t *num_devices) {
+  if (num_args < 1 || num_args > BP_GRAPH_MOST_DEVICES)
+    return bp_error_raise(BP_ERROR_TYPE, "a graph executor takes 1 to %d devices, not %d",
+                          BP_GRAPH_MOST_DEVICES, num_args);
+  for (int32_t i = 0; i < num_args; i++) {
+    if (args[i].type_index != BP_TYPE_DEVICE)
+      return bp_error_raise(BP_ERROR_TYPE, "a device is needed, and a value of type %s was given",
+                            bp_type_name(args[i].type_index));
+    devices[i] = args[i].v_device;
+  }
+  *num_devices = (size_t)num_args;
+  return 0;
+}
+
+static int create_executor(const BpValue *args, int32_t num_args, int is_debug, BpValue *result) {
   BpByteArray json;
-  (void)function;
-  if (check_count("create", num_args, 3, 3) < 0 || bp_value_view_str(&args[0], &json) < 0)
-    return -1;
-  if (args[1].type_index != BP_TYPE_MODULE || args[2].type_index != BP_TYPE_DEVICE)
+  BpDevice devices[BP_GRAPH_MOST_DEVICES];
+  size_t num_devices;
+  if (num_args < 3 || args[1].type_index != BP_TYPE_MODULE)
     return bp_error_raise(BP_ERROR_TYPE,
-                          "graph_executor.create takes graph JSON, a module and a device");
+                          "graph_executor.create takes graph JSON, a module and devices");
+  if (bp_value_view_str(&args[0], &json) < 0 ||
+      bp__graph_read_devices(args + 2, num_args - 2, devices, &num_devices) < 0)
+    return -1;
   char *text = strndup(json.data, json.size);
   if (!text)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the graph's text");
-  BpModule *module =
-      bp_graph_executor_create(text, (BpModule *)(void *)args[1].v_obj, args[2].v_device);
+  BpModule *module = bp__graph_executor_create(text, (BpModule *)(void *)args[1].v_obj, devices,
+                                               num_devices, is_debug);
   free(text);
   if (!module)
     return -1;
-  result->type_index = BP_TYPE_MODULE;
-  result->v_obj = (BpObject *)(void *)module;
+  *result = (BpValue){.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)(void *)module};
   return 0;
+}
+
+static int create(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)function;
+  return create_executor(args, num_args, 0, result);
+}
+
+static int create_debug(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)function;
+  return create_executor(args, num_args, 1, result);
+}
+
+int bp__graph_register(const char *name, BpPackedCall call) {
+  BpFunction *function = bp_function_create(call, NULL, NULL);
+  int status = function ? bp_registry_set(name, function, 1) : -1;
+  bp_object_release(function);
+  return status;
 }
 
 static int initialized = -1;
 
 static void initialize(void) {
-  BpFunction *create = bp_function_create(create_executor, NULL, NULL);
-  if (create && bp_registry_set("graph_executor.create", create, 1) == 0)
-    initialized = bp__graph_module_register() < 0 ? -1 : bp__relax_register();
-  bp_object_release(create);
+  if (bp__graph_register("graph_executor.create", create) == 0 &&
+      bp__graph_register("graph_executor_debug.create", create_debug) == 0 &&
+      bp__graph_module_register() == 0 && bp__factory_register() == 0)
+    initialized = bp__relax_register();
 }
 
 int bp_graph_initialize(void) {

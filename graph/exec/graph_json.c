@@ -183,6 +183,39 @@ static int read_launch(BpGraphNode *node, JsonObject *attrs) {
   return 0;
 }
 
+/* An attribute is a number in a string; one that is missing has the value `expected`. */
+static int check_attr(const BpGraphNode *node, JsonObject *attrs, const char *name,
+                      uint32_t expected) {
+  char wanted[16];
+  if (!json_object_has_member(attrs, name))
+    return 0;
+  const char *text = as_string(json_object_get_member(attrs, name), name);
+  if (!text)
+    return -1;
+  g_snprintf(wanted, sizeof(wanted), "%u", expected);
+  return strcmp(text, wanted) == 0 ? 0
+                                   : bad_graph("'%s' of node '%s' is %.16s, and there are %u", name,
+                                               node->name, text, expected);
+}
+
+static int read_flattens(BpGraphNode *node, JsonObject *attrs) {
+  if (!json_object_has_member(attrs, "flatten_data"))
+    return 0;
+  const char *text = as_string(json_object_get_member(attrs, "flatten_data"), "flatten_data");
+  if (!text)
+    return -1;
+  node->flattens = strcmp(text, "1") == 0;
+  return node->flattens || strcmp(text, "0") == 0
+             ? 0
+             : bad_graph("'flatten_data' of node '%s' is '%.16s', not 0 or 1", node->name, text);
+}
+
+static int read_attrs(BpGraphNode *node, JsonObject *attrs) {
+  if (read_flattens(node, attrs) < 0)
+    return -1;
+  return json_object_has_member(attrs, "launch") ? read_launch(node, attrs) : 0;
+}
+
 static int read_function(BpGraphNode *node, JsonObject *object) {
   const char *op = as_string(get_member(object, "op"), "op");
   if (!op)
@@ -199,7 +232,17 @@ static int read_function(BpGraphNode *node, JsonObject *object) {
   node->function = strdup(strcmp(function, "__nop") == 0 ? "" : function);
   if (!node->function)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a node");
-  return json_object_has_member(attrs, "launch") ? read_launch(node, attrs) : 0;
+  return read_attrs(node, attrs);
+}
+
+/* The counts that an operator says itself. */
+static int check_counts(const BpGraphNode *node, JsonObject *object) {
+  if (!node->function)
+    return 0;
+  JsonObject *attrs = json_object_get_object_member(object, "attrs");
+  return check_attr(node, attrs, "num_inputs", node->num_inputs) < 0
+             ? -1
+             : check_attr(node, attrs, "num_outputs", node->num_outputs);
 }
 
 static int read_node(BpGraph *graph, uint32_t index, JsonNode *json) {
@@ -212,7 +255,8 @@ static int read_node(BpGraph *graph, uint32_t index, JsonNode *json) {
   node->name = strdup(name);
   if (!node->name)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a node");
-  if (read_function(node, object) < 0 || read_inputs(graph, index, inputs) < 0)
+  if (read_function(node, object) < 0 || read_inputs(graph, index, inputs) < 0 ||
+      check_counts(node, object) < 0)
     return -1;
   if (!node->function && (node->num_inputs || node->num_outputs != 1))
     return bad_graph("the input '%s' has inputs of its own, or not one output", name);
@@ -325,6 +369,26 @@ static int note_device(BpGraph *graph, int32_t type) {
   if (graph->num_device_types == BP_GRAPH_MOST_DEVICES)
     return bad_graph("it lies on more than %d kinds of device", BP_GRAPH_MOST_DEVICES);
   graph->device_types[graph->num_device_types++] = type;
+  return 0;
+}
+
+/* attrs.storage_scope, where there is one, may ask for textures. */
+static int check_scopes(const BpGraph *graph, JsonObject *attrs) {
+  if (!json_object_has_member(attrs, "storage_scope"))
+    return 0;
+  JsonArray *scopes = get_attr_list(attrs, "storage_scope");
+  if (!scopes)
+    return -1;
+  for (guint i = 0; i < json_array_get_length(scopes); i++) {
+    const char *scope = as_string(json_array_get_element(scopes, i), "storage_scope");
+    if (!scope)
+      return -1;
+    if (*scope && strcmp(scope, "global") != 0 && i < graph->num_entries)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "graph JSON: node '%s' wants memory of scope '%.32s', and there is "
+                            "global memory alone; compile the model without textures",
+                            graph->nodes[graph->entries[i].node].name, scope);
+  }
   return 0;
 }
 
@@ -496,14 +560,6 @@ static int read_args(BpGraph *graph, JsonObject *root) {
   return nulls == graph->num_args ? 0 : bad_graph("'arg_nodes' does not list each input once");
 }
 
-/* An output that were an input would be memory that the next input replaces. */
-static int read_head(BpGraph *graph, JsonNode *json, uint32_t *head) {
-  if (read_input(graph, graph->num_nodes, json, head) < 0)
-    return -1;
-  const BpGraphNode *node = &graph->nodes[graph->entries[*head].node];
-  return node->function ? 0 : bad_graph("the input '%s' is named as an output", node->name);
-}
-
 static int read_heads(BpGraph *graph, JsonObject *root) {
   JsonArray *heads = get_array(root, "heads");
   if (!heads)
@@ -513,7 +569,7 @@ static int read_heads(BpGraph *graph, JsonObject *root) {
   if (!graph->heads)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for its outputs");
   for (guint i = 0; i < count; i++)
-    if (read_head(graph, json_array_get_element(heads, i), &graph->heads[i]) < 0)
+    if (read_input(graph, graph->num_nodes, json_array_get_element(heads, i), &graph->heads[i]) < 0)
       return -1;
   graph->num_heads = count;
   return 0;
@@ -551,7 +607,7 @@ static int read_graph(BpGraph *graph, JsonObject *root) {
     return -1;
   if (read_heads(graph, root) < 0 || read_output_names(graph, attrs) < 0)
     return -1;
-  if (read_devices(graph, attrs) < 0)
+  if (read_devices(graph, attrs) < 0 || check_scopes(graph, attrs) < 0)
     return -1;
   return plan_storage(graph) < 0 ? -1 : check_storage(graph);
 }

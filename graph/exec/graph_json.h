@@ -34,6 +34,7 @@ typedef struct BpGraphNode {
   char *name;
   char *function;   /* NULL: an input or a parameter; "" for `__nop`, a view */
   int is_copy;      /* `__copy`: from one device to another */
+  int flattens;     /* its function takes tensors of one dimension */
   uint32_t *inputs; /* entries */
   uint32_t num_inputs;
   uint32_t first_entry;

@@ -6,5 +6,6 @@ libbackplane_graph_la_SOURCES += \
 	graph/exec/executor.c graph/exec/executor.h \
 	graph/exec/graph_json.c graph/exec/graph_json.h \
 	graph/exec/executor_module.c \
+	graph/exec/factory.c \
 	graph/exec/model.c \
 	graph/exec/params.c

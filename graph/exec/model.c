@@ -58,7 +58,10 @@ static int no_variant(const BpGraphContent *content, BpDevice device) {
                         wanted, names);
 }
 
+/* That of a graph which TVM compiled is for all devices that there is code for. */
 static BpGraphVariant *find_variant(const BpGraphContent *content, int32_t device_type) {
+  if (content->factory)
+    return &content->targets[0];
   for (uint32_t i = 0; i < content->num_targets; i++)
     if (content->targets[i].device_type == device_type)
       return &content->targets[i];
@@ -67,13 +70,15 @@ static BpGraphVariant *find_variant(const BpGraphContent *content, int32_t devic
 
 /* The code for the model's device, and the graph that calls it. */
 static int choose_variant(BpModel *model, const BpGraphContent *content) {
+  if (content->factory && bp__code_check_device(model->module, model->plan.devices[0]) < 0)
+    return -1;
   model->variant = find_variant(content, model->plan.devices[0].device_type);
   if (!model->variant)
     return no_variant(content, model->plan.devices[0]);
   model->plan.code =
       bp_module_get_import(model->module, (size_t)(model->variant - content->targets));
   if (!model->plan.code)
-    return bp_error_add_context("code for %s", model->variant->target);
+    return bp_error_add_context("the code of the model");
   model->plan.graph = bp__graph_variant_graph(model->variant);
   return model->plan.graph ? 0 : -1;
 }
@@ -138,7 +143,7 @@ static int check_param(const BpGraph *graph, uint32_t arg, const BpTensor *tenso
     return 0;
   return bp_error_raise(BP_ERROR_FORMAT,
                         "parameter '%s' has not the type and shape that the graph gives it; the "
-                        "file is damaged",
+                        "file is damaged, or of another model",
                         node->name);
 }
 
@@ -152,6 +157,8 @@ static int place_params(BpModel *model, const BpGraphContent *content) {
   const BpGraphVariant *variant = model->variant;
   for (uint32_t i = 0; i < variant->num_params; i++) {
     int64_t arg = find_arg(model->plan.graph, variant->param_names[i]);
+    if (arg < 0 && content->factory)
+      continue;
     if (arg < 0 || model->params[arg])
       return bp_error_raise(BP_ERROR_FORMAT,
                             "parameter '%s' is no input of the graph, or given twice; the file is "
@@ -178,8 +185,10 @@ static const BpGraphContent *get_content(BpModule *module) {
   const BpGraphContent *content = bp__graph_module_content(module);
   if (!content)
     bp_error_raise(BP_ERROR_TYPE,
-                   "a model is a module of kind " BP_GRAPH_KIND " or " BP_RELAX_EXECUTABLE_KIND
-                   ", and this one is of kind '%s'; `backplane compile` makes such a file",
+                   "a model is a module of kind " BP_GRAPH_KIND ", " BP_RELAX_EXECUTABLE_KIND
+                   " or " BP_FACTORY_KIND
+                   ", and this one is of kind '%s'; `backplane compile` makes such a file, and to "
+                   "a library of TVM 0.19 or older belongs a graph (.json)",
                    bp_module_kind(module));
   return content;
 }
@@ -216,8 +225,16 @@ static BpModule *find_graph_module(BpModule *module) {
   return module;
 }
 
-static int select_device(const BpGraphContent *content, const char *preferences, BpDevice *device,
-                         char **report) {
+/* Among the devices that what TVM compiled has code for. */
+static int select_by_code(BpModule *module, const char *preferences, BpDevice *device,
+                          char **report) {
+  int32_t types[16];
+  size_t count = bp__code_device_types(module, types, sizeof(types) / sizeof(types[0]));
+  return bp_device_select_among(types, count, preferences, device, report);
+}
+
+static int select_by_target(const BpGraphContent *content, const char *preferences,
+                            BpDevice *device, char **report) {
   int32_t *types = calloc((size_t)content->num_targets + 1, sizeof(*types));
   if (!types)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to choose a device");
@@ -253,13 +270,14 @@ int bp_model_select_devices(BpModule *module, const char *preferences,
   *num_devices = 1;
   if (bp_graph_initialize() < 0)
     return -1;
-  if (bp__relax_module_executable(module)) {
-    int32_t types[16];
-    size_t count = bp__relax_device_types(module, types, sizeof(types) / sizeof(types[0]));
-    return bp_device_select_among(types, count, preferences, devices, report);
-  }
-  const BpGraphContent *content = get_content(find_graph_module(module));
-  if (!content || select_device(content, preferences, devices, report) < 0)
+  if (bp__relax_module_executable(module))
+    return select_by_code(module, preferences, devices, report);
+  module = find_graph_module(module);
+  const BpGraphContent *content = get_content(module);
+  if (!content)
+    return -1;
+  if ((content->factory ? select_by_code(module, preferences, devices, report)
+                        : select_by_target(content, preferences, devices, report)) < 0)
     return -1;
   if (select_second(content, preferences, devices, num_devices) == 0)
     return 0;
@@ -292,7 +310,7 @@ BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_d
 BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices) {
   if (bp_graph_initialize() < 0)
     return NULL;
-  BpModule *module = bp_module_load(path);
+  BpModule *module = bp_model_open(path);
   BpModel *model = module ? bp_model_create(module, devices, num_devices) : NULL;
   if (module && !model)
     bp_error_add_context("%s", path);
@@ -367,7 +385,7 @@ const BpDevice *bp_model_devices(const BpModel *model, size_t *num_devices) {
 
 int32_t bp_model_num_targets(const BpModel *model) {
   const BpGraphContent *content = bp__graph_module_content(model->module);
-  return content ? (int32_t)content->num_targets : 0;
+  return content && !content->factory ? (int32_t)content->num_targets : 0;
 }
 
 const char *bp_model_target(const BpModel *model, int32_t index) {

@@ -106,6 +106,8 @@ static int read_array_head(BpStreamReader *reader, BpTensorView *view, int64_t *
     return bad_stream(reader, "an array does not begin with its magic number");
   if (view->ndim < 0 || view->ndim > MAX_NDIM)
     return bad_stream(reader, "an array has an impossible number of dimensions");
+  if (view->dtype.code == BP_DTYPE_UINT && view->dtype.bits == 1) /* TVM's boolean until 0.19 */
+    view->dtype = (BpDataType){BP_DTYPE_BOOL, 8, view->dtype.lanes};
   if (view->dtype.code > BP_DTYPE_BOOL || !view->dtype.bits || !view->dtype.lanes)
     return bad_stream(reader, "an array has an unknown element type");
   view->shape = shape;

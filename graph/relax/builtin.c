@@ -30,13 +30,6 @@ static int get_int(const BpValue *value, int64_t *number) {
   return 0;
 }
 
-/* The view of a tensor, or NULL (no error raised). */
-static const BpTensorView *find_view(const BpValue *value) {
-  if (value->type_index == BP_TYPE_TENSOR)
-    return &((const BpTensor *)value->v_obj)->view;
-  return value->type_index == BP_TYPE_TENSOR_VIEW ? value->v_view : NULL;
-}
-
 static BpTensor *get_tensor(const BpValue *value) {
   if (value->type_index == BP_TYPE_TENSOR)
     return (BpTensor *)value->v_obj;
@@ -120,7 +113,7 @@ static int alloc_shape_heap(BpRelaxMachine *machine, const BpValue *args, int32_
 
 /* The cell `index` of a heap. */
 static int64_t *heap_cell(const BpValue *heap, int64_t index) {
-  const BpTensorView *view = find_view(heap);
+  const BpTensorView *view = bp_value_view_tensor(heap);
   if (!view || view->ndim != 1 || view->device.device_type != BP_DEVICE_CPU ||
       view->dtype.code != BP_DTYPE_INT || view->dtype.bits != 64 || view->dtype.lanes != 1) {
     wrong_type(heap, "a shape heap");
@@ -166,7 +159,7 @@ static int match_one(int64_t value, const BpValue *heap, const BpValue *how, int
 
 /* The extents of a tensor or a shape. */
 static int get_extents(const BpValue *value, const int64_t **extents, size_t *count) {
-  const BpTensorView *view = find_view(value);
+  const BpTensorView *view = bp_value_view_tensor(value);
   if (view) {
     *extents = view->shape;
     *count = (size_t)view->ndim;
@@ -272,7 +265,7 @@ static int shape_of(BpRelaxMachine *machine, const BpValue *args, int32_t num_ar
   (void)machine;
   if (check_count(num_args, 1, 1) < 0)
     return -1;
-  const BpTensorView *view = find_view(&args[0]);
+  const BpTensorView *view = bp_value_view_tensor(&args[0]);
   if (!view)
     return wrong_type(&args[0], "a tensor");
   return return_shape(result, view->shape, (size_t)view->ndim);
@@ -289,7 +282,7 @@ static int check_tensor_info(BpRelaxMachine *machine, const BpValue *args, int32
   if (check_count(num_args, 3, 4) < 0 || get_int(&args[1], &ndim) < 0)
     return -1;
   const char *context = context_of(&args[num_args - 1]);
-  const BpTensorView *view = find_view(&args[0]);
+  const BpTensorView *view = bp_value_view_tensor(&args[0]);
   if (!view)
     return bp_error_raise(BP_ERROR_TYPE, "%s expect a Tensor but get %s", context,
                           bp_type_name(args[0].type_index));

@@ -33,16 +33,16 @@ static size_t add_types(BpModule *module, int depth, int32_t *types, size_t coun
 }
 
 /* Host code imports the device code; without any it is for the CPU. */
-size_t bp__relax_device_types(BpModule *executable, int32_t *types, size_t size) {
-  size_t count = add_types(executable, 2, types, 0, size);
+size_t bp__code_device_types(BpModule *module, int32_t *types, size_t size) {
+  size_t count = add_types(module, 2, types, 0, size);
   if (!count && size)
     types[count++] = BP_DEVICE_CPU;
   return count;
 }
 
-static int check_device(BpModule *executable, BpDevice device) {
+int bp__code_check_device(BpModule *module, BpDevice device) {
   int32_t types[16];
-  size_t count = bp__relax_device_types(executable, types, 16);
+  size_t count = bp__code_device_types(module, types, 16);
   for (size_t i = 0; i < count; i++)
     if (types[i] == device.device_type)
       return 0;
@@ -84,7 +84,7 @@ static int64_t find_entry(const BpRelaxExecutable *executable) {
 static int build(BpRelaxModel *model, BpModule *executable, BpDevice device) {
   const BpRelaxExecutable *content = bp__relax_module_executable(executable);
   int64_t entry = find_entry(content);
-  if (entry < 0 || check_device(executable, device) < 0)
+  if (entry < 0 || bp__code_check_device(executable, device) < 0)
     return -1;
   model->function = (uint32_t)entry;
   model->num_inputs = content->functions[entry].num_args;

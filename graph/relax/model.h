@@ -18,8 +18,11 @@ typedef struct BpRelaxModel {
   BpModelTensorInfo *outputs;
 } BpRelaxModel;
 
-/* The types of the devices that an executable has code for: at most `size`; the number of them. */
-size_t bp__relax_device_types(BpModule *executable, int32_t *types, size_t size);
+/* The types of the devices that a module which TVM compiled has code for: at most `size`; the
+ * number of them. */
+size_t bp__code_device_types(BpModule *module, int32_t *types, size_t size);
+/* That it has code for a device. */
+int bp__code_check_device(BpModule *module, BpDevice device);
 
 /* Makes a model of a module of kind BP_RELAX_EXECUTABLE_KIND (transfer full). */
 BpRelaxModel *bp__relax_model_create(BpModule *executable, BpDevice device);

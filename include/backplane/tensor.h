@@ -31,6 +31,10 @@ BP_API int64_t bp_view_num_bytes(const BpTensorView *view);
  * fails. */
 BP_API int bp_view_is_compact(const BpTensorView *view);
 
+/* The view of a tensor, or the view that a value is (borrowed); NULL, and no error raised, for a
+ * value of another type. */
+BP_API const BpTensorView *bp_value_view_tensor(const BpValue *value);
+
 /* Queue copies between compact tensors of equal bytes, or tensors and host memory of `size` bytes,
  * which must be the tensor's. See DeviceAPI's copy for when memory may be reused; to_host returns
  * when the bytes are there. */

@@ -233,7 +233,7 @@ static PyObject *load_module(PyObject *self, PyObject *path) {
   (void)self;
   if (!PyUnicode_FSConverter(path, &encoded))
     return NULL;
-  Py_BEGIN_ALLOW_THREADS module = bp_module_load(PyBytes_AsString(encoded));
+  Py_BEGIN_ALLOW_THREADS module = bp_model_open(PyBytes_AsString(encoded));
   Py_END_ALLOW_THREADS Py_DECREF(encoded);
   return bp_py_hold(bp_py_module_type, module);
 }

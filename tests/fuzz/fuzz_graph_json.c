@@ -41,18 +41,34 @@ static const FuzzSeed seeds[] = {
 };
 
 static const FuzzSeed pieces[] = {
-    FUZZ_TEXT("["),           FUZZ_TEXT("]"),
-    FUZZ_TEXT("{"),           FUZZ_TEXT("}"),
-    FUZZ_TEXT(","),           FUZZ_TEXT("\""),
-    FUZZ_TEXT("0"),           FUZZ_TEXT("9"),
-    FUZZ_TEXT("-1"),          FUZZ_TEXT("[4,0,0]"),
-    FUZZ_TEXT("1e9"),         FUZZ_TEXT("9223372036854775807"),
-    FUZZ_TEXT("null"),        FUZZ_TEXT("\"int4\""),
-    FUZZ_TEXT("\"bool\""),    FUZZ_TEXT("\"float32x4\""),
-    FUZZ_TEXT("\\u0000"),     FUZZ_TEXT("\\ud800"),
-    FUZZ_TEXT("\xff"),        FUZZ_TEXT("\"__nop\""),
-    FUZZ_TEXT("[2,1,0],"),    FUZZ_TEXT("\"tvm_op\""),
-    FUZZ_TEXT("// remark\n"), FUZZ_TEXT("\"shape\":[\"list_shape\",[]],"),
+    FUZZ_TEXT("["),
+    FUZZ_TEXT("]"),
+    FUZZ_TEXT("{"),
+    FUZZ_TEXT("}"),
+    FUZZ_TEXT(","),
+    FUZZ_TEXT("\""),
+    FUZZ_TEXT("0"),
+    FUZZ_TEXT("9"),
+    FUZZ_TEXT("-1"),
+    FUZZ_TEXT("[4,0,0]"),
+    FUZZ_TEXT("1e9"),
+    FUZZ_TEXT("9223372036854775807"),
+    FUZZ_TEXT("null"),
+    FUZZ_TEXT("\"int4\""),
+    FUZZ_TEXT("\"bool\""),
+    FUZZ_TEXT("\"float32x4\""),
+    FUZZ_TEXT("\\u0000"),
+    FUZZ_TEXT("\\ud800"),
+    FUZZ_TEXT("\xff"),
+    FUZZ_TEXT("\"__nop\""),
+    FUZZ_TEXT("[2,1,0],"),
+    FUZZ_TEXT("\"tvm_op\""),
+    FUZZ_TEXT(",\"flatten_data\":\"1\""),
+    FUZZ_TEXT("\"__copy\""),
+    FUZZ_TEXT(",\"num_inputs\":\"1\""),
+    FUZZ_TEXT("\"device_index\":[\"list_int\",[1,1,1,1,1]],"),
+    FUZZ_TEXT("// remark\n"),
+    FUZZ_TEXT("\"shape\":[\"list_shape\",[]],"),
 };
 
 const FuzzSeed *fuzz_seeds(size_t *count) {
@@ -195,7 +211,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (!code)
     begin();
   char *json = size ? strndup((const char *)data, size) : strdup("");
-  BpModule *executor = bp_graph_executor_create(json, code, device);
+  BpModule *executor = bp_graph_executor_create(json, code, &device, 1);
   if (!executor && !*bp_error_message())
     abort();
   if (executor) {

@@ -36,6 +36,17 @@ tests_fuzz_test_relax_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_relax.c
 fuzzers += tests/fuzz/fuzz_relax
 tests_fuzz_fuzz_relax_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 
+test_programs += tests/fuzz/test-params tests/fuzz/test-mblob
+tests_fuzz_test_params_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_params.c
+tests_fuzz_test_mblob_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_mblob.c tests/tvm/network.c \
+	tests/tvm/artifact.c
+fuzzers += tests/fuzz/fuzz_params tests/fuzz/fuzz_mblob
+tests_fuzz_fuzz_params_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+tests_fuzz_fuzz_params_LDADD = libbackplane-graph.la libbackplane.la $(GLIB_LIBS)
+tests_fuzz_fuzz_mblob_SOURCES = tests/fuzz/fuzz_mblob.c tests/tvm/network.c tests/tvm/artifact.c
+tests_fuzz_fuzz_mblob_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+tests_fuzz_fuzz_mblob_LDADD = libbackplane-graph.la libbackplane.la $(GLIB_LIBS)
+
 EXTRA_PROGRAMS += $(fuzzers)
 CLEANFILES += $(fuzzers)
 tests_fuzz_fuzz_ir_text_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer

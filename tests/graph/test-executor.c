@@ -110,7 +110,8 @@ static const BpModuleApi code_api = {.struct_size = sizeof(BpModuleApi),
 
 static BpModule *create(const char *json) {
   BpModule *code = bp_module_create(&code_api, NULL);
-  BpModule *executor = bp_graph_executor_create(json, code, (BpDevice){BP_DEVICE_CPU, 0});
+  const BpDevice device = {BP_DEVICE_CPU, 0};
+  BpModule *executor = bp_graph_executor_create(json, code, &device, 1);
   bp_object_release(code);
   return executor;
 }
@@ -419,9 +420,30 @@ static void test_refused_graphs(void) {
       {"\"attrs\":{\"dltype\"", "\"attrs\":{\"device_index\":[\"list_int\",[4,4,4,4,4]],\"dltype\"",
        "of type 4"},
       {"\"func_name\":\"add\"", "\"func_name\":\"__copy\"", "the copy 'sum'"},
-      {"\"heads\":[[4,0,0]]", "\"heads\":[[1,0,0]]", "'w' is named as an output"},
+      {"\"num_inputs\":\"2\"", "\"num_inputs\":\"1\"", "'num_inputs'"},
+      {"\"flatten_data\":\"0\"", "\"flatten_data\":\"2\"", "'flatten_data'"},
   };
   assert_refused(graph_json, cases, G_N_ELEMENTS(cases));
+}
+
+/* Folding may leave a graph whose output is what it was given. */
+static void test_an_input_may_be_an_output(void) {
+  char *json = replaced(graph_json, "\"heads\":[[4,0,0]]", "\"heads\":[[1,0,0]]");
+  BpModule *module = create(json);
+  BpTensor *x = tensor_of(1), *w = tensor_of(10);
+  const BpValue index = {.type_index = BP_TYPE_INT, .v_int64 = 0};
+  BpValue result;
+  g_assert_nonnull(module);
+  g_assert_cmpint(set(module, "set_input", "x", x), ==, 0);
+  g_assert_cmpint(set(module, "set_input_zero_copy", "w", w), ==, 0);
+  g_assert_cmpint(call(module, "run", NULL, 0, &result), ==, 0);
+  g_assert_cmpint(call(module, "get_output", &index, 1, &result), ==, 0);
+  g_assert_true(bp_value_view_tensor(&result)->data == w->view.data);
+  bp_value_clear(&result);
+  bp_object_release(x);
+  bp_object_release(w);
+  bp_object_release(module);
+  g_free(json);
 }
 
 static void test_shared_storage(void) {
@@ -504,6 +526,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/executor/run/kernel-gets-its-launch", test_kernel_gets_its_launch);
   g_test_add_func("/executor/wrong-arguments-are-errors", test_wrong_arguments);
   g_test_add_func("/executor/create/inconsistent-graph-says-what", test_refused_graphs);
+  g_test_add_func("/executor/an-input-may-be-an-output", test_an_input_may_be_an_output);
   g_test_add_func("/executor/create/values-in-one-storage-take-turns", test_shared_storage);
   g_test_add_func("/executor/create/outputs-in-one-storage-are-an-error",
                   test_outputs_in_one_storage);

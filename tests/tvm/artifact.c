@@ -62,7 +62,8 @@ void put_floats(GByteArray *bytes, const float *numbers, int64_t count) {
 }
 
 void put_device_module(GByteArray *bytes, const char *kind, const char *format,
-                       const ArtifactKernel *kernels, size_t num_kernels, const char *code) {
+                       const ArtifactKernel *kernels, size_t num_kernels, const char *code,
+                       size_t code_size) {
   const BpDataType handle = {BP_DTYPE_HANDLE, 64, 1}, int32 = {BP_DTYPE_INT, 32, 1};
   put_str(bytes, kind);
   put_str(bytes, format);
@@ -75,7 +76,8 @@ void put_device_module(GByteArray *bytes, const char *kind, const char *format,
       put(bytes, k < kernels[i].handles ? &handle : &int32, sizeof handle);
     put_words(bytes, kernels[i].tags);
   }
-  put_str(bytes, code);
+  put_u64(bytes, code_size);
+  put(bytes, code, code_size);
 }
 
 static void put_param_names(GByteArray *bytes, const ArtifactParam *params, size_t count) {
@@ -153,6 +155,7 @@ const char artifact_llvm_header[] =
           " TENSOR(i)->ndim == 1 && TENSOR(i)->shape[0] == (n) && TENSOR(i)->dtype.code == 2 &&"
           " TENSOR(i)->dtype.bits == 32 && TENSOR(i)->byte_offset == 0,"
           " \"arg\" #i \".shape[0] == \" #n)\n"
+          "#define HOST(name) __##name\n"
           "static int find(void **kept, const char *name) {\n"
           "  return *kept ? 0 : __TVMBackendGetFuncFromEnv(__tvm_module_ctx, name, kept);\n"
           "}\n"
@@ -170,6 +173,9 @@ const char artifact_c_header[] =
           "void *TVMBackendAllocWorkspace(int, int, uint64_t, int, int);\n"
           "int TVMBackendFreeWorkspace(int, int, void *);\n"
           "int TVMBackendParallelLaunch(int (*)(int, Env *, void *), void *, int);\n"
+          "#define HOST(name) name\n"
+          "#define CHECK(truth, text)\n"
+          "#define CHECK_TENSOR(i, n)\n"
           "static int find(void **kept, const char *name) {\n"
           "  return *kept ? 0 : TVMBackendGetFuncFromEnv(__tvm_module_ctx, name, kept);\n"
           "}\n"

@@ -30,7 +30,8 @@ typedef struct ArtifactKernel {
 } ArtifactKernel;
 /* The record of a device module, its kind included. */
 void put_device_module(GByteArray *bytes, const char *kind, const char *format,
-                       const ArtifactKernel *kernels, size_t num_kernels, const char *code);
+                       const ArtifactKernel *kernels, size_t num_kernels, const char *code,
+                       size_t code_size);
 
 /* A named vector of floats. */
 typedef struct ArtifactParam {

@@ -465,7 +465,7 @@ static GByteArray *device_blob(int with_tree) {
   put_u64(blob, with_tree ? 3 : 1);
   if (with_tree)
     put_str(blob, "_lib");
-  put_device_module(blob, "test_gpu", "cl", &kernel, 1, "// Function: test.kernel\n");
+  put_device_module(blob, "test_gpu", "cl", &kernel, 1, "// Function: test.kernel\n", 25);
   if (with_tree)
     put_import_tree(blob, "0 1 1", "1");
   return blob;
@@ -564,7 +564,7 @@ static void test_wrong_import_trees_are_refused(void) {
     GByteArray *blob = g_byte_array_new();
     put_u64(blob, 3);
     put_str(blob, "_lib");
-    put_device_module(blob, "test_gpu", "cl", &kernel, 1, "code");
+    put_device_module(blob, "test_gpu", "cl", &kernel, 1, "code", 4);
     put_import_tree(blob, trees[i].rows, trees[i].children);
     g_assert_null(open_artifact(artifact_llvm_header, ADD_SOURCE, blob));
     g_assert_true(bp_error_is(BP_ERROR_FORMAT));

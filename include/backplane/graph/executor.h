@@ -16,8 +16,15 @@
  * - load_params(bytes) takes a parameter file's bytes
  * - share_params(executor, bytes) uses the other executor's memory for those that bytes names
  *
- * The global function `graph_executor.create(graph JSON, module, device)` exists once
- * bp_graph_initialize was called. */
+ * One of kind "graph_executor_debug" has beside these
+ *
+ * - profile() runs the graph, waiting after each operator -> JSON text, a list of {name, function,
+ *   start_ns, duration_ns}
+ * - debug_get_output(name or index of a node, tensor) runs the graph as far as that node and copies
+ *   its first output
+ *
+ * The global functions `graph_executor.create(graph JSON, module, devices...)` and
+ * `graph_executor_debug.create` exist once bp_graph_initialize was called. */
 #ifndef BACKPLANE_GRAPH_EXECUTOR_H
 #define BACKPLANE_GRAPH_EXECUTOR_H
 
@@ -33,8 +40,10 @@ extern "C" {
  * thread. The functions of graph/model.h call it themselves. */
 BP_API int bp_graph_initialize(void);
 
-/* Makes an executor (transfer full) of a graph whose functions are found in `code`. */
-BP_API BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code, BpDevice device);
+/* Makes an executor (transfer full) of a graph whose functions are found in `code`. What the graph
+ * gives no kind of device is on the first device; for each kind that it names there is one. */
+BP_API BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code,
+                                          const BpDevice *devices, size_t num_devices);
 
 /* A parameter file in TVM's form: encodes named CPU tensors (bytes freed with
  * bp_owned_bytes_clear). */

@@ -63,14 +63,24 @@ typedef struct BpModelContext BpModelContext;
 /* A graph that was compiled with a fallback runs on two devices. */
 #define BP_MODEL_MOST_DEVICES 2
 
-/* Makes a model from a module that bp_model_compile made or bp_module_load loaded (transfer full):
- * of kind "backplane.graph", or "relax.VMExecutable", which TVM made (graph/relax.h).
+/* Opens the module of a model (transfer full): `path` is that of an exported library; or, for what
+ * TVM up to 0.19 wrote as several files, that of the graph (NAME.json) or of the folder that has it
+ * and no other. Beside the graph lie NAME.so and NAME.params, or only one file .so and .params
+ * each; there may be no parameters. */
+BP_API BpModule *bp_model_open(const char *path);
+/* The same with each file named; params_path may be NULL. */
+BP_API BpModule *bp_model_open_parts(const char *graph_path, const char *library_path,
+                                     const char *params_path);
+
+/* Makes a model from a module that bp_model_compile made or bp_model_open opened (transfer full):
+ * of kind "backplane.graph", or of kinds that TVM made: "relax.VMExecutable" (graph/relax.h), and
+ * "GraphExecutorFactory" until 0.19.
  * The first device is the model's, where its inputs and outputs are. A graph that runs on a second
  * kind of device takes the first of that kind among the others. A module without code for the
  * model's device, or a graph that needs a kind of which none was given, is an error that says so.
  */
 BP_API BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices);
-/* Loads an exported library (transfer full). */
+/* The same of what bp_model_open opens. */
 BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices);
 /* One more reference (returned), and one less: the last one frees it. Any thread; NULL is let
  * pass. */

@@ -259,8 +259,9 @@ class Model:
     def __init__(
         self, source: Path | Module, on: Device | Sequence[Device] | str | None = None
     ) -> None:
-        """`source`: a library or a module. `on`: a device, the devices of a graph that runs on two,
-        or preferences as for select_device, among what the model was compiled for."""
+        """`source`: a library, a graph or folder of TVM's, or a module. `on`: a device, the devices
+        of a graph that runs on two, or preferences as for select_device, among what the model was
+        compiled for."""
         module = source if isinstance(source, Module) else load(source)
         if isinstance(on, Device):
             devices: tuple[Device, ...] = (on,)

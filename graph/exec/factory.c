@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs that TVM up to 0.19 compiled: a module of kind "GraphExecutorFactory", whose first import
+ * is the code. A library holds it whole; or it is put together from a graph's JSON, a library and a
+ * parameter file. Its bytes:
+ *
+ *   str graph JSON, u64 n, u64 n, n names, n tensors, str name
+ *
+ * where the name is that of the function that makes an executor. */
+#include <errno.h>
+#include <glib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+#include <backplane/graph/executor.h>
+#include <backplane/graph/model.h>
+#include <backplane/object.h>
+
+#include "graph/exec/graph_module.h"
+#include "graph/io/stream.h"
+
+#define MIN_TENSOR   40
+#define DEFAULT_NAME "default"
+
+/* ---- Bytes ------------------------------------------------------------------------------- */
+
+static int read_names(BpStreamReader *reader, BpGraphVariant *variant, uint32_t expected) {
+  uint32_t count;
+  if (bp__stream_read_count(reader, sizeof(uint64_t), &count) < 0)
+    return -1;
+  if (count != expected)
+    return bp_error_raise(BP_ERROR_FORMAT, "%s: %u names for %u parameters", reader->what, count,
+                          expected);
+  if (bp__graph_variant_create_params(variant, count) < 0)
+    return -1;
+  for (uint32_t i = 0; i < count; i++) {
+    variant->param_tensors[i] = i;
+    if (!(variant->param_names[i] = bp__stream_read_str(reader)))
+      return -1;
+  }
+  return 0;
+}
+
+static int read_params(BpStreamReader *reader, BpGraphContent *content) {
+  if (read_names(reader, &content->targets[0], content->num_tensors) < 0)
+    return -1;
+  for (uint32_t i = 0; i < content->num_tensors; i++)
+    if (!(content->tensors[i] = bp__stream_read_tensor(reader)))
+      return -1;
+  content->factory_name = bp__stream_read_str(reader);
+  return content->factory_name ? bp__stream_read_end(reader) : -1;
+}
+
+static BpGraphContent *read_content(BpStreamReader *reader) {
+  uint32_t count;
+  char *json = bp__stream_read_str(reader);
+  BpGraphContent *content = json && bp__stream_read_count(reader, MIN_TENSOR, &count) == 0
+                                ? bp__graph_content_create(1, count)
+                                : NULL;
+  if (!content) {
+    free(json);
+    return NULL;
+  }
+  content->targets[0].graph_json = json;
+  if (read_params(reader, content) == 0)
+    return content;
+  bp__graph_content_free(content);
+  return NULL;
+}
+
+/* ---- Functions --------------------------------------------------------------------------- */
+
+static BpModule *create_module(BpGraphContent *content);
+
+static int no_arguments(const char *name, int32_t num_args) {
+  return num_args == 0
+             ? 0
+             : bp_error_raise(BP_ERROR_TYPE, "%s takes no arguments, and got %d", name, num_args);
+}
+
+static void give_module(BpValue *result, BpModule *module) {
+  *result = (BpValue){.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)(void *)module};
+}
+
+/* An executor with its parameters. */
+static int create_executor(const BpGraphContent *content, const BpValue *args, int32_t num_args,
+                           int is_debug, BpValue *result) {
+  const BpGraphVariant *variant = &content->targets[0];
+  BpDevice devices[BP_GRAPH_MOST_DEVICES];
+  size_t num_devices;
+  BpModule *code = bp_module_get_import(content->factory, 0);
+  if (!code || bp__graph_read_devices(args, num_args, devices, &num_devices) < 0)
+    return -1;
+  BpModule *executor =
+      bp__graph_executor_create(variant->graph_json, code, devices, num_devices, is_debug);
+  if (!executor)
+    return -1;
+  for (uint32_t i = 0; i < variant->num_params; i++)
+    if (bp__graph_executor_load(executor, variant->param_names[i],
+                                content->tensors[variant->param_tensors[i]]) < 0) {
+      bp_object_release(executor);
+      return bp_error_add_context("parameter '%s'", variant->param_names[i]);
+    }
+  give_module(result, executor);
+  return 0;
+}
+
+static int create(const BpGraphContent *content, const BpValue *args, int32_t num_args,
+                  BpValue *result) {
+  return create_executor(content, args, num_args, 0, result);
+}
+
+/* Before the devices comes the function's name. */
+static int debug_create(const BpGraphContent *content, const BpValue *args, int32_t num_args,
+                        BpValue *result) {
+  BpByteArray name;
+  if (num_args < 1)
+    return bp_error_raise(BP_ERROR_TYPE, "debug_create takes a name and devices");
+  if (bp_value_view_str(&args[0], &name) < 0)
+    return -1;
+  if (strlen(content->factory_name) != name.size ||
+      memcmp(content->factory_name, name.data, name.size) != 0)
+    return bp_error_raise(BP_ERROR_NOT_FOUND, "the library has the graph '%s', not '%.*s'",
+                          content->factory_name, (int)name.size, name.data);
+  return create_executor(content, args + 1, num_args - 1, 1, result);
+}
+
+static int get_graph_json(const BpGraphContent *content, const BpValue *args, int32_t num_args,
+                          BpValue *result) {
+  const char *json = content->targets[0].graph_json;
+  (void)args;
+  return no_arguments("get_graph_json", num_args) < 0
+             ? -1
+             : bp_value_make_str(result, json, strlen(json));
+}
+
+/* As the bytes of a parameter file. */
+static int get_graph_params(const BpGraphContent *content, const BpValue *args, int32_t num_args,
+                            BpValue *result) {
+  const BpGraphVariant *variant = &content->targets[0];
+  BpOwnedBytes bytes;
+  (void)args;
+  if (no_arguments("get_graph_params", num_args) < 0 ||
+      bp_params_encode((const char *const *)variant->param_names, content->tensors,
+                       content->num_tensors, &bytes) < 0)
+    return -1;
+  int status = bp_value_make_bytes(result, bytes.data, bytes.size);
+  bp_owned_bytes_clear(&bytes);
+  return status;
+}
+
+static BpGraphContent *create_content(const char *json, uint32_t num_params) {
+  BpGraphContent *content = bp__graph_content_create(1, num_params);
+  if (!content || bp__graph_variant_create_params(&content->targets[0], num_params) < 0) {
+    bp__graph_content_free(content);
+    return NULL;
+  }
+  content->targets[0].graph_json = strdup(json);
+  content->factory_name = strdup(DEFAULT_NAME);
+  if (content->targets[0].graph_json && content->factory_name)
+    return content;
+  bp__graph_content_free(content);
+  bp_error_raise(BP_ERROR_MEMORY, "no memory for a graph");
+  return NULL;
+}
+
+static BpModule *create_with_code(BpGraphContent *content, BpModule *code) {
+  BpModule *module = create_module(content);
+  if (module && bp_module_import(module, code) == 0)
+    return module;
+  bp_object_release(module);
+  return NULL;
+}
+
+static int remove_params(const BpGraphContent *content, const BpValue *args, int32_t num_args,
+                         BpValue *result) {
+  (void)args;
+  BpModule *code = bp_module_get_import(content->factory, 0);
+  if (!code || no_arguments("remove_params", num_args) < 0)
+    return -1;
+  BpGraphContent *bare = create_content(content->targets[0].graph_json, 0);
+  BpModule *module = bare ? create_with_code(bare, code) : NULL;
+  if (!module)
+    return -1;
+  give_module(result, module);
+  return 0;
+}
+
+/* ---- The module -------------------------------------------------------------------------- */
+
+typedef int (*Method)(const BpGraphContent *content, const BpValue *args, int32_t num_args,
+                      BpValue *result);
+
+static const struct {
+  const char *name; /* NULL: as the library calls it */
+  Method method;
+} methods[] = {
+    {NULL, create},
+    {"debug_create", debug_create},
+    {"get_graph_json", get_graph_json},
+    {"get_graph_params", get_graph_params},
+    {"remove_params", remove_params},
+};
+#define NUM_METHODS (sizeof(methods) / sizeof(methods[0]))
+
+static const char *method_name(const BpGraphContent *content, size_t index) {
+  return methods[index].name ? methods[index].name : content->factory_name;
+}
+
+typedef struct Bound {
+  const BpGraphContent *content; /* outlives the function, which a module made keeps alive */
+  Method method;
+} Bound;
+
+static int call_method(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
+  const Bound *bound = ((BpClosure *)function)->context;
+  return bound->method(bound->content, args, num_args, result);
+}
+
+static int get_function(void *context, const char *name, BpFunction **function) {
+  const BpGraphContent *content = context;
+  *function = NULL;
+  for (size_t i = 0; i < NUM_METHODS; i++) {
+    if (strcmp(method_name(content, i), name) != 0)
+      continue;
+    Bound *bound = malloc(sizeof(*bound));
+    if (!bound)
+      return bp_error_raise(BP_ERROR_MEMORY, "no memory for a function");
+    *bound = (Bound){content, methods[i].method};
+    *function = bp_module_function_create(content->factory, call_method, bound, free);
+    return *function ? 0 : -1;
+  }
+  return 0;
+}
+
+static int visit_functions(void *context,
+                           int32_t (*visit)(void *visitor, const char *name, const char *signature),
+                           void *visitor) {
+  for (size_t i = 0; i < NUM_METHODS; i++)
+    if (visit(visitor, method_name(context, i), NULL))
+      break;
+  return 0;
+}
+
+static int get_property(void *context, int32_t *flags) {
+  (void)context;
+  *flags = BP_MODULE_RUNNABLE;
+  return 0;
+}
+
+static void destroy(void *context) {
+  bp__graph_content_free(context);
+}
+
+static const BpModuleApi api = {
+    .struct_size = sizeof(BpModuleApi),
+    .kind = BP_FACTORY_KIND,
+    .get_function = get_function,
+    .get_property = get_property,
+    .visit_functions = visit_functions,
+    .destroy = destroy,
+};
+
+/* Takes the content over, also on failure. */
+static BpModule *create_module(BpGraphContent *content) {
+  BpModule *module = bp_module_create(&api, content);
+  if (module)
+    content->factory = module;
+  return module;
+}
+
+const BpGraphContent *bp__factory_content(BpModule *module) {
+  return bp_module_get_context(module, &api);
+}
+
+/* ---- Files ------------------------------------------------------------------------------- */
+
+static int no_file(const char *path, const GError *error) {
+  return bp_error_raise(BP_ERROR_IO, "cannot read \"%s\": %s", path, error->message);
+}
+
+typedef struct Params {
+  char **names;
+  BpTensor **tensors;
+  uint32_t count;
+} Params;
+
+static void clear_params(Params *params) {
+  for (uint32_t i = 0; i < params->count; i++) {
+    free(params->names[i]);
+    bp_object_release(params->tensors[i]);
+  }
+  free(params->names);
+  free(params->tensors);
+}
+
+static int add_param(void *context, const char *name, BpTensor *tensor) {
+  Params *params = context;
+  size_t count = (size_t)params->count + 1;
+  char **names = realloc(params->names, count * sizeof(*names));
+  if (names)
+    params->names = names;
+  BpTensor **tensors = realloc(params->tensors, count * sizeof(*tensors));
+  if (tensors)
+    params->tensors = tensors;
+  char *copy = names && tensors ? strdup(name) : NULL;
+  if (!copy)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for parameter '%s'", name);
+  names[params->count] = copy;
+  tensors[params->count++] = bp_object_retain(tensor);
+  return 0;
+}
+
+static int read_params_file(const char *path, Params *params) {
+  GError *error = NULL;
+  GMappedFile *file = path ? g_mapped_file_new(path, FALSE, &error) : NULL;
+  if (!file) {
+    int status = path ? no_file(path, error) : 0;
+    g_clear_error(&error);
+    return status;
+  }
+  const BpByteArray bytes = {g_mapped_file_get_contents(file), g_mapped_file_get_length(file)};
+  int status = bp_params_decode(&bytes, add_param, params);
+  g_mapped_file_unref(file);
+  return status < 0 ? bp_error_add_context("%s", path) : 0;
+}
+
+static char *read_graph_file(const char *path) {
+  char *json;
+  gsize size;
+  GError *error = NULL;
+  if (!g_file_get_contents(path, &json, &size, &error)) {
+    no_file(path, error);
+    g_error_free(error);
+    return NULL;
+  }
+  if (strlen(json) == size)
+    return json;
+  g_free(json);
+  bp_error_raise(BP_ERROR_FORMAT, "\"%s\" is no graph: it holds a zero byte", path);
+  return NULL;
+}
+
+/* A content of what the files hold. */
+static BpGraphContent *read_parts(const char *graph_path, const char *params_path) {
+  Params params = {NULL, NULL, 0};
+  BpGraphContent *content = NULL;
+  char *json = read_graph_file(graph_path);
+  if (json && read_params_file(params_path, &params) == 0)
+    content = create_content(json, params.count);
+  for (uint32_t i = 0; content && i < params.count; i++) {
+    content->targets[0].param_names[i] = params.names[i];
+    content->targets[0].param_tensors[i] = i;
+    content->tensors[i] = params.tensors[i];
+  }
+  if (content)
+    params.count = 0; /* they are the content's */
+  clear_params(&params);
+  g_free(json);
+  /* What is no graph is said before any code is loaded. */
+  if (content && !bp__graph_variant_graph(&content->targets[0])) {
+    bp_error_add_context("%s", graph_path);
+    bp__graph_content_free(content);
+    return NULL;
+  }
+  return content;
+}
+
+BpModule *bp_model_open_parts(const char *graph_path, const char *library_path,
+                              const char *params_path) {
+  if (bp_graph_initialize() < 0)
+    return NULL;
+  BpGraphContent *content = read_parts(graph_path, params_path);
+  BpModule *code = content ? bp_module_load(library_path) : NULL;
+  BpModule *module = NULL;
+  if (code)
+    module = create_with_code(content, code);
+  else
+    bp__graph_content_free(content);
+  bp_object_release(code);
+  return module;
+}
+
+/* ---- Files that belong together ---------------------------------------------------------- */
+
+/* Finds the only file in `folder` with that extension (transfer full in *path, g_free; NULL: there
+ * is none). Several are an error that says how to choose. */
+static int find_only(const char *folder, const char *extension, const char *advice, char **path) {
+  GError *error = NULL;
+  GDir *dir = g_dir_open(folder, 0, &error);
+  const char *name;
+  int status = 0;
+  *path = NULL;
+  if (!dir) {
+    status = no_file(folder, error);
+    g_error_free(error);
+    return status;
+  }
+  while (status == 0 && (name = g_dir_read_name(dir))) {
+    if (!g_str_has_suffix(name, extension))
+      continue;
+    if (*path)
+      status = bp_error_raise(BP_ERROR_VALUE, "\"%s\" has several files %s; %s", folder, extension,
+                              advice);
+    else
+      *path = g_build_filename(folder, name, NULL);
+  }
+  g_dir_close(dir);
+  if (status < 0)
+    g_clear_pointer(path, g_free);
+  return status;
+}
+
+/* The file beside a graph that has its name, or is the only one with that extension. */
+static int find_beside(const char *graph_path, const char *extension, char **path) {
+  size_t stem = strlen(graph_path);
+  if (g_str_has_suffix(graph_path, ".json"))
+    stem -= strlen(".json");
+  *path = g_strdup_printf("%.*s%s", (int)stem, graph_path, extension);
+  if (g_file_test(*path, G_FILE_TEST_EXISTS))
+    return 0;
+  g_free(*path);
+  char *folder = g_path_get_dirname(graph_path);
+  int status = find_only(folder, extension, "give the graph's files one by one", path);
+  g_free(folder);
+  return status;
+}
+
+/* runtime.module.loadfile_json(path, extension) */
+static int load_from_file(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  BpByteArray view;
+  (void)self;
+  if (num_args < 1)
+    return bp_error_raise(BP_ERROR_TYPE, "runtime.module.loadfile_json takes the path of a graph");
+  if (bp_value_view_str(&args[0], &view) < 0)
+    return -1;
+  char *path = g_strndup(view.data, view.size), *library = NULL, *params = NULL;
+  BpModule *module = NULL;
+  if (find_beside(path, ".so", &library) == 0 && find_beside(path, ".params", &params) == 0) {
+    if (library)
+      module = bp_model_open_parts(path, library, params);
+    else
+      bp_error_raise(BP_ERROR_NOT_FOUND,
+                     "there is no library (.so) beside the graph \"%s\"; put it there, or give it",
+                     path);
+  }
+  g_free(path);
+  g_free(library);
+  g_free(params);
+  if (!module)
+    return -1;
+  give_module(result, module);
+  return 0;
+}
+
+/* The path of the graph in a folder, to be opened (transfer full); NULL with an error. */
+static char *find_graph(const char *folder) {
+  char *path;
+  if (find_only(folder, ".json", "give the path of the graph", &path) == 0 && !path)
+    bp_error_raise(BP_ERROR_NOT_FOUND,
+                   "the folder \"%s\" has no graph (.json); give the path of a library", folder);
+  return path;
+}
+
+BpModule *bp_model_open(const char *path) {
+  if (bp_graph_initialize() < 0)
+    return NULL;
+  if (!path || !g_file_test(path, G_FILE_TEST_IS_DIR))
+    return bp_module_load(path);
+  char *graph = find_graph(path);
+  BpModule *module = graph ? bp_module_load(graph) : NULL;
+  g_free(graph);
+  return module;
+}
+
+/* ---- Loaders ----------------------------------------------------------------------------- */
+
+static int load_from_bytes(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  BpByteArray bytes;
+  (void)self;
+  if (num_args < 1 || bp_value_view_str(&args[0], &bytes) < 0)
+    return bp_error_raise(BP_ERROR_TYPE, "the loader of " BP_FACTORY_KIND " takes bytes");
+  BpStreamReader reader = {bytes.data, bytes.size, 0, "the graph in the library"};
+  BpGraphContent *content = read_content(&reader);
+  BpModule *module = content ? create_module(content) : NULL;
+  if (!module)
+    return -1;
+  give_module(result, module);
+  return 0;
+}
+
+int bp__factory_register(void) {
+  return bp__graph_register("runtime.module.loadbinary_" BP_FACTORY_KIND, load_from_bytes) < 0
+             ? -1
+             : bp__graph_register("runtime.module.loadfile_json", load_from_file);
+}

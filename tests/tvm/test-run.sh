@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Artifacts of TVM up to 0.19 under the backplane command.
+set -u
+backplane=$top_builddir/backplane
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0
+
+# ok NAME COMMAND...: a test that passes when the command succeeds.
+ok() {
+  local name=$1
+  shift
+  count=$((count + 1))
+  if "$@" >"$work/log" 2>&1; then
+    echo "ok $count $name"
+  else
+    echo "not ok $count $name"
+    sed 's/^/# /' "$work/log"
+  fi
+}
+
+# says TEXT COMMAND...: the command says that, on stdout or stderr.
+says() {
+  local text=$1
+  shift
+  "$@" 2>&1 | tee "$work/out"
+  grep -qF -- "$text" "$work/out"
+}
+
+# runs ARGUMENTS...: the network's outputs are what they should be for x = 1, 2, 3, 4.
+runs() {
+  "$backplane" run "$@" --device cpu --input "x=$work/x.npy" | tee "$work/out"
+  grep -q 'output0 .*4, 8, 12, 16' "$work/out" && grep -q 'output1 .*scalar .*40' "$work/out" &&
+    grep -q 'output2 .*bool' "$work/out"
+}
+
+# Four floats as NumPy writes them: a header of 128 bytes, the numbers.
+{
+  printf '\223NUMPY\1\0\166\0%-117s\n' "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }"
+  printf '\0\0\200\77\0\0\0\100\0\0\100\100\0\0\200\100'
+} >"$work/x.npy"
+mkdir "$work/net" "$work/apart"
+"$top_builddir/tests/tvm/write-artifacts" "$work/net" || {
+  echo "Bail out! the artifacts were not written"
+  exit 1
+}
+mv "$work/net/all.so" "$work/all.so"
+
+echo 1..9
+ok /tvm/run/library runs "$work/all.so"
+ok /tvm/run/folder runs "$work/net"
+ok /tvm/run/graph runs "$work/net/net.json"
+cp "$work/net/net.so" "$work/apart/deploy_lib.so"
+cp "$work/net/net.params" "$work/apart/weights"
+ok /tvm/run/each-file-named runs "$work/net/net.json" --library "$work/apart/deploy_lib.so" \
+  --params "$work/apart/weights"
+ok /tvm/run/parameters-need-their-library says '--library names what it belongs to' \
+  "$backplane" run "$work/net/net.json" --params "$work/apart/weights"
+ok /tvm/run/library-without-graph says 'belongs a graph (.json)' \
+  "$backplane" run "$work/net/net.so"
+ok /tvm/run/profile says tvmgen_default_fused_multiply "$backplane" profile "$work/all.so" \
+  --device cpu
+ok /tvm/run/inspect-model says 'x: float32 4' "$backplane" inspect model "$work/all.so" \
+  --device cpu
+ok /tvm/run/inspect-module says packed_c_library "$backplane" inspect module "$work/all.so"
