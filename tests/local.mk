@@ -58,7 +58,8 @@ check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(thread_tests)' TESTS='$(thread_tests)'
 .PHONY: check-sanitized check-part check-threads
 
-EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/tsan.supp tests/failing_memory.h
+EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/tsan.supp tests/failing_memory.h \
+	tests/bare_device.h
 
 include tests/frame/local.mk
 include tests/fuzz/local.mk

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The host services that plugins are given: memory, options, the directory for cached files. */
 
-#include <backplane/device.h>
-#include <backplane/error.h>
-#include <backplane/object.h>
-#include <backplane/plugin_helpers.h>
+#include "tests/bare_device.h"
+
 #include <backplane/plugins.h>
 #include <glib.h>
 #include <glib/gstdio.h>
@@ -234,51 +232,15 @@ static int32_t two_devices(int32_t *count, const char **why) {
   return 0;
 }
 
-static int32_t no_attr(int32_t device_id, int32_t attr, BpValue *result) {
-  (void)device_id;
-  (void)attr;
-  (void)result;
-  return 0;
-}
-
-static int32_t no_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
-                        const char *mem_scope, void **handle) {
-  (void)device_id;
-  (void)size;
-  (void)alignment;
-  (void)hint;
-  (void)mem_scope;
-  (void)handle;
-  return bp_error_raise(BP_ERROR_MEMORY, "no memory");
-}
-
-static int32_t nothing(int32_t device_id, void *handle) {
-  (void)device_id;
-  (void)handle;
-  return 0;
-}
-
-static int32_t no_copy(const BpCopy *copy, void *stream) {
-  (void)copy;
-  (void)stream;
-  return 0;
-}
-
 /* A plugin that has a second CPU beside the host, which is cpu:0. */
 static void register_two_cpus(void) {
   static const BpDeviceApi api = {.struct_size = sizeof api,
                                   .device_type = BP_DEVICE_CPU,
                                   .name = "cpu",
                                   .get_device_count = two_devices,
-                                  .get_attr = no_attr,
-                                  .alloc_data_space = no_alloc,
-                                  .free_data_space = nothing,
-                                  .copy = no_copy,
-                                  .stream_sync = nothing};
-  BpFunction *function =
-      bp_function_create(bp_plugin_answer_context, (void *)(uintptr_t)&api, NULL);
-  g_assert_cmpint(bp_registry_set("device_api.cpu", function, 0), ==, 0);
-  bp_object_release(function);
+                                  .get_attr = bare_attr,
+                                  BARE_MEMORY};
+  g_assert_cmpint(bare_register("device_api.cpu", &api), ==, 0);
 }
 
 static void test_current_device_is_the_last_one_set(void) {

@@ -3,10 +3,8 @@
  * itself: `slow` with one device, `fast` with two, `empty` with none, `broken` that fails to
  * initialise, and `cuda` with a table that is not its own. */
 
-#include <backplane/device.h>
-#include <backplane/error.h>
-#include <backplane/object.h>
-#include <backplane/plugin_helpers.h>
+#include "tests/bare_device.h"
+
 #include <backplane/plugins.h>
 #include <glib.h>
 #include <glib/gstdio.h>
@@ -20,12 +18,6 @@ static int32_t answer_text(BpValue *result, const char *text) {
 
 static int32_t answer_int(BpValue *result, int32_t type, int64_t number) {
   *result = (BpValue){.type_index = type, .v_int64 = number};
-  return 0;
-}
-
-static int32_t slow_count(int32_t *count, const char **why) {
-  *count = 1;
-  *why = "";
   return 0;
 }
 
@@ -64,57 +56,25 @@ static int32_t empty_count(int32_t *count, const char **why) {
   return 0;
 }
 
-static int32_t no_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
-                        const char *mem_scope, void **handle) {
-  (void)device_id;
-  (void)size;
-  (void)alignment;
-  (void)hint;
-  (void)mem_scope;
-  *handle = NULL;
-  return bp_error_raise(BP_ERROR_MEMORY, "no memory");
-}
-
-static int32_t no_free(int32_t device_id, void *handle) {
-  (void)device_id;
-  (void)handle;
-  return 0;
-}
-
-static int32_t no_copy(const BpCopy *copy, void *stream) {
-  (void)copy;
-  (void)stream;
-  return 0;
-}
-
 #define API(variable, type, text, count, attr)                                                     \
   static const BpDeviceApi variable = {.struct_size = sizeof variable,                             \
                                        .device_type = type,                                        \
                                        .name = text,                                               \
                                        .get_device_count = count,                                  \
                                        .get_attr = attr,                                           \
-                                       .alloc_data_space = no_alloc,                               \
-                                       .free_data_space = no_free,                                 \
-                                       .copy = no_copy,                                            \
-                                       .stream_sync = no_free}
-API(slow_api, 61500, "slow", slow_count, slow_attr);
+                                       BARE_MEMORY}
+API(slow_api, 61500, "slow", bare_count, slow_attr);
 API(fast_api, 61501, "fast", fast_count, fast_attr);
 API(empty_api, 61502, "empty", empty_count, slow_attr);
-API(stolen_api, BP_DEVICE_VULKAN, "cuda", slow_count, slow_attr);
+API(stolen_api, BP_DEVICE_VULKAN, "cuda", bare_count, slow_attr);
 
 /* ---- The plugins ------------------------------------------------------------------------- */
 
-static int32_t register_api(const char *name, const BpDeviceApi *api) {
-  BpFunction *function = bp_function_create(bp_plugin_answer_context, (void *)(uintptr_t)api, NULL);
-  int rc = bp_registry_set(name, function, 0);
-  bp_object_release(function);
-  return rc;
-}
-
 static int32_t initialize_good(void) {
-  return register_api("device_api.slow", &slow_api) || register_api("device_api.fast", &fast_api) ||
-                 register_api("device_api.empty", &empty_api) ||
-                 register_api("device_api.cuda", &stolen_api)
+  return bare_register("device_api.slow", &slow_api) ||
+                 bare_register("device_api.fast", &fast_api) ||
+                 bare_register("device_api.empty", &empty_api) ||
+                 bare_register("device_api.cuda", &stolen_api)
              ? -1
              : 0;
 }

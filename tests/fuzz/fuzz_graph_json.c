@@ -5,12 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <backplane/device.h>
-#include <backplane/error.h>
 #include <backplane/graph/executor.h>
-#include <backplane/object.h>
-#include <backplane/plugin_helpers.h>
 
+#include "tests/bare_device.h"
 #include "tests/fuzz/fuzz.h"
 
 #define INPUT(name) "{\"op\":\"null\",\"name\":\"" name "\",\"inputs\":[]}"
@@ -85,19 +82,6 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
 
 #define LITTLE 65536
 
-static int32_t count_one(int32_t *count, const char **why) {
-  *count = 1;
-  *why = "";
-  return 0;
-}
-
-static int32_t no_attr(int32_t device_id, int32_t attr, BpValue *result) {
-  (void)device_id;
-  (void)attr;
-  (void)result;
-  return 0;
-}
-
 static int32_t alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
                      const char *mem_scope, void **handle) {
   (void)device_id;
@@ -121,21 +105,15 @@ static int32_t copy(const BpCopy *what, void *stream) {
   return 0;
 }
 
-static int32_t sync_stream(int32_t device_id, void *stream) {
-  (void)device_id;
-  (void)stream;
-  return 0;
-}
-
 static const BpDeviceApi little_api = {.struct_size = sizeof little_api,
                                        .device_type = 61440 + 99,
                                        .name = "little",
-                                       .get_device_count = count_one,
-                                       .get_attr = no_attr,
+                                       .get_device_count = bare_count,
+                                       .get_attr = bare_attr,
                                        .alloc_data_space = alloc,
                                        .free_data_space = free_memory,
                                        .copy = copy,
-                                       .stream_sync = sync_stream};
+                                       .stream_sync = bare_nothing};
 
 /* ---- Code -------------------------------------------------------------------------------- */
 
@@ -171,13 +149,10 @@ static BpModule *code;
 static BpDevice device;
 
 static void begin(void) {
-  BpFunction *answer =
-      bp_function_create(bp_plugin_answer_context, (void *)(uintptr_t)&little_api, NULL);
   code = bp_module_create(&code_api, NULL);
-  if (!answer || !code || bp_registry_set("device_api.little", answer, 0) ||
+  if (!code || bare_register("device_api.little", &little_api) ||
       bp_device_parse("little:0", &device))
     abort();
-  bp_object_release(answer);
 }
 
 /* ---- The target -------------------------------------------------------------------------- */

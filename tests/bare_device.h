@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a table of devices must have, for devices that hold nothing: tests of what stands above
+ * devices put their own slots beside these. */
+#ifndef BACKPLANE_TESTS_BARE_DEVICE_H
+#define BACKPLANE_TESTS_BARE_DEVICE_H
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugin_helpers.h>
+#include <stdint.h>
+
+static inline int32_t bare_count(int32_t *count, const char **why) {
+  *count = 1;
+  *why = "";
+  return 0;
+}
+
+static inline int32_t bare_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  (void)device_id;
+  (void)attr;
+  (void)result;
+  return 0;
+}
+
+static inline int32_t bare_alloc(int32_t device_id, uint64_t size, uint64_t alignment,
+                                 BpDataType hint, const char *mem_scope, void **handle) {
+  (void)device_id;
+  (void)size;
+  (void)alignment;
+  (void)hint;
+  (void)mem_scope;
+  *handle = NULL;
+  return bp_error_raise(BP_ERROR_MEMORY, "no memory");
+}
+
+/* Frees nothing, and waits for nothing. */
+static inline int32_t bare_nothing(int32_t device_id, void *handle_or_stream) {
+  (void)device_id;
+  (void)handle_or_stream;
+  return 0;
+}
+
+static inline int32_t bare_copy(const BpCopy *copy, void *stream) {
+  (void)copy;
+  (void)stream;
+  return 0;
+}
+
+#define BARE_MEMORY                                                                                \
+  .alloc_data_space = bare_alloc, .free_data_space = bare_nothing, .copy = bare_copy,              \
+  .stream_sync = bare_nothing
+
+/* Registers `device_api.KIND`, without a plugin. 0 or -1 with an error. */
+static inline int bare_register(const char *registry_name, const BpDeviceApi *api) {
+  BpFunction *function = bp_function_create(bp_plugin_answer_context, (void *)(uintptr_t)api, NULL);
+  int rc = function ? bp_registry_set(registry_name, function, 0) : -1;
+  bp_object_release(function);
+  return rc;
+}
+
+#endif
