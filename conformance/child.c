@@ -378,12 +378,20 @@ int bp__run_identify(Run *run) {
   return run_child(run, tell_facts, -1);
 }
 
+static gboolean is_failure(const Result *result) {
+  return result->outcome == OUTCOME_FAILED && !result->is_expected_to_fail;
+}
+
 int bp__run_checks(Run *run) {
+  gboolean has_failed = FALSE;
   for (guint i = 0; i < run->results->len; i++) {
     Result *result = &g_array_index(run->results, Result, i);
+    if (has_failed && run->fail_fast)
+      result->outcome = OUTCOME_LEFT_OUT;
     while (result->outcome == OUTCOME_PENDING && !bp__run_settle(run, result))
       if (run_child(run, run_section, (int)i))
         return -1;
+    has_failed |= is_failure(result);
     bp__report_progress(run, run->report);
   }
   return 0;

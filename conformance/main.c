@@ -17,6 +17,7 @@ typedef struct Options {
   char *format;
   char *output;
   int timeout;
+  gboolean fail_fast;
   char **plugins;
 } Options;
 
@@ -58,6 +59,8 @@ static int parse(Options *options, int *argc, char ***argv) {
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output, "write the report there", "FILE"},
       {"timeout", 0, 0, G_OPTION_ARG_INT, &options->timeout, "seconds that a check may take (300)",
        "SECONDS"},
+      {"fail-fast", 0, 0, G_OPTION_ARG_NONE, &options->fail_fast, "stop at the first failure",
+       NULL},
       {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->plugins, NULL, NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   GOptionContext *context = g_option_context_new("PLUGIN");
@@ -121,6 +124,7 @@ static int run_checks(Run *run, const Options *options) {
                    .device_index = options->device,
                    .target_option = options->target};
   run->timeout = options->timeout;
+  run->fail_fast = options->fail_fast;
   int rc = run_to(run, options->format ? options->format : "text", out);
   if (close_output(out, options->output))
     rc = -1;

@@ -136,7 +136,6 @@ static void text_finish(const Run *run, FILE *out) {
 /* ---- TAP --------------------------------------------------------------------------------- */
 
 static void tap_begin(const Run *run, FILE *out) {
-  fprintf(out, "1..%u\n", count_selected(run));
   print_facts(run, "# ", out);
 }
 
@@ -161,7 +160,9 @@ static void tap_result(const Result *result, unsigned number, FILE *out) {
   g_free(line);
 }
 
+/* The plan comes last: how many there are depends on how the run went. */
 static void tap_finish(const Run *run, FILE *out) {
+  fprintf(out, "1..%u\n", count_selected(run));
   print_verdict(run, "# ", out);
 }
 

@@ -37,10 +37,11 @@ typedef struct Report Report;
 
 typedef struct Run {
   Kit kit;
-  int timeout;     /* seconds for one check */
-  GArray *results; /* of Result, in the order of the sections */
-  GArray *facts;   /* of Fact */
-  Report *report;  /* NULL before the facts are known */
+  int timeout;        /* seconds for one check */
+  gboolean fail_fast; /* what comes after the first failure is left out */
+  GArray *results;    /* of Result, in the order of the sections */
+  GArray *facts;      /* of Fact */
+  Report *report;     /* NULL before the facts are known */
 } Run;
 
 /* ---- child.c: checks in processes of their own ------------------------------------------- */

@@ -13,3 +13,12 @@ EXTRA_DIST += tests/conformance/test-cuda.sh
 test_scripts += tests/conformance/test-simdev.sh
 EXTRA_DIST += tests/conformance/test-simdev.sh
 EXTRA_DIST += tests/conformance/conforms.sh
+test_scripts += tests/conformance/test-mutants.sh
+EXTRA_DIST += tests/conformance/test-mutants.sh tests/conformance/mutants.py tests/conformance/mutants.txt
+slow_tests += tests/conformance/test-mutants.sh
+# The same plugin, linked into a program.
+check_PROGRAMS += tests/conformance/static-simdev
+tests_conformance_static_simdev_SOURCES = tests/conformance/static-simdev.c $(template_plugin_sources)
+tests_conformance_static_simdev_LDADD = libbackplane-conformance.la $(LDADD)
+test_scripts += tests/conformance/test-kit.sh
+EXTRA_DIST += tests/conformance/test-kit.sh

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds each mutant of the template plugin and gives it to the conformance kit, whose first failure must be the check that
+mutants.txt names. Prints TAP. Arguments: source folder, build folder; names of mutants, else all."""
+
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+FLAGS = ["-O1", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-D_GNU_SOURCE", "-w"]
+# The longest that a check of the template takes, and then some.
+DEADLINE = "20"
+
+
+class Mutant:
+    """A block of mutants.txt."""
+
+    def __init__(self, name, check, lines):
+        self.name, self.check, self.fault = name, check, lines[0]
+        self.edits, file, current = [], None, None
+        for line in lines[1:]:
+            if re.fullmatch(r"[a-z_]+\.[ch]", line):
+                file = line
+            elif line.startswith("- "):
+                current = [file, [line[2:]], None]
+                self.edits.append(current)
+            elif line.startswith("+ "):
+                current[2] = [line[2:]]
+            else:
+                current[1 if current[2] is None else 2].append(line)
+
+    def apply(self, folder):
+        """Edits the copies of the sources; what is wrong with that, or None."""
+        for file, old, new in self.edits:
+            path = os.path.join(folder, file)
+            if not os.path.exists(path):
+                path = os.path.join(folder, "backplane", file)
+            with open(path, encoding="utf-8") as stream:
+                text = stream.read()
+            if text.count("\n".join(old)) != 1:
+                return f"{file} has this {text.count(chr(10).join(old))} times: " + "\n".join(old)
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(text.replace("\n".join(old), "\n".join(new)))
+        return None
+
+
+def read_mutants(path):
+    mutants, block = [], None
+    with open(path, encoding="utf-8") as stream:
+        for line in stream.read().splitlines():
+            match = re.fullmatch(r"\[([a-z0-9-]+)\] (\S+)", line)
+            if match:
+                block = []
+                mutants.append((match.group(1), match.group(2), block))
+            elif block is not None and line:
+                block.append(line)
+    return [Mutant(*each) for each in mutants]
+
+
+def build(source, folder):
+    """Compiles the plugin of a folder: its path and "", or None and why not."""
+    plugin = os.path.join(folder, "mutant.so")
+    sources = [os.path.join(folder, f) for f in sorted(os.listdir(folder)) if f.endswith(".c")]
+    includes = ["-I" + folder, "-I" + os.path.join(source, "sdk/include")]
+    command = [os.environ.get("CC", "cc"), *FLAGS, *includes, "-shared", "-o", plugin, *sources]
+    result = subprocess.run(command, capture_output=True, text=True)
+    return (plugin, "") if result.returncode == 0 else (None, result.stderr)
+
+
+def first_failure(build_folder, plugin):
+    """The name of the check that fails first, "" if none does, and the whole report."""
+    command = [os.path.join(build_folder, "backplane"), "verify", "--conformance", "--fail-fast", "--format", "tap",
+               "--timeout", DEADLINE, plugin]
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    match = re.search(r"^not ok \d+ - (\S+)", result.stdout, re.M)
+    return (match.group(1) if match else ""), result.stdout + result.stderr
+
+
+def as_comment(text):
+    return "".join(f"# {line}\n" for line in text.splitlines())
+
+
+def build_and_run(source, build_folder, mutant, folder):
+    """What speaks against the mutant's being caught by the check that names it; "" if nothing does."""
+    shutil.copytree(os.path.join(source, "sdk/template/src"), folder, dirs_exist_ok=True)
+    shutil.copytree(os.path.join(source, "sdk/include/backplane"), os.path.join(folder, "backplane"))
+    problem = mutant.apply(folder) if mutant else None
+    plugin, problem = (None, problem) if problem else build(source, folder)
+    if not plugin:
+        return problem
+    found, report = first_failure(build_folder, plugin)
+    if found == (mutant.check if mutant else ""):
+        return ""
+    return f"failed first: {found or 'nothing'}\n" + re.sub(r"^ok .*\n", "", report, flags=re.M)
+
+
+def check(source, build_folder, number, mutant):
+    """The lines of TAP of one mutant, or of the template itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        problem = build_and_run(source, build_folder, mutant, folder)
+    title = f"{mutant.name}: {mutant.check}" if mutant else "template-without-a-fault"
+    return as_comment(problem) + f"{'not ok' if problem else 'ok'} {number} - {title}"
+
+
+def main():
+    source, build_folder, *names = sys.argv[1:]
+    mutants = read_mutants(os.path.join(source, "tests/conformance/mutants.txt"))
+    chosen = [None] + [m for m in mutants if not names or m.name in names]
+    print(f"1..{len(chosen)}")
+    # The device's work is mostly waiting.
+    with concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        for text in pool.map(lambda n: check(source, build_folder, n + 1, chosen[n]), range(len(chosen))):
+            print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()
