@@ -114,16 +114,22 @@ static void prepare(Kit *kit) {
   kit->targets = g_strsplit(kit->info ? kit->info->targets : "", " ", -1);
 }
 
+/* A plugin that is linked into the program has no file but the program's. */
 static void tell_file(const char *path) {
   char *data = NULL;
   gsize size = 0;
-  if (!*path || !g_file_get_contents(path, &data, &size, NULL))
+  char *program = *path ? NULL : g_file_read_link("/proc/self/exe", NULL);
+  path = program ? program : path;
+  if (!g_file_get_contents(path, &data, &size, NULL)) {
+    g_free(program);
     return;
+  }
   char *sum = g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)data, size);
   tell("fact", "file", path);
   tell("fact", "sha256", sum);
   g_free(sum);
   g_free(data);
+  g_free(program);
 }
 
 static void tell_str_attr(BpDevice device, const char *fact, int32_t attr) {
