@@ -3,23 +3,19 @@
 
 #include "core/module/cc.h"
 
+#include "core/module/command.h"
 #include "core/registry/env.h"
 
 #include <backplane/error.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <glib.h>
 #include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOG_NAME  "compiler.log"
 #define LOG_SHOWN 3000
 
 static const char *cc_command(void) {
@@ -37,62 +33,11 @@ static char **split_command(int *count) {
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-static int add_actions(posix_spawn_file_actions_t *actions, const BpWorkdir *dir) {
-  char log[PATH_MAX];
-  if (bp__workdir_path(dir, LOG_NAME, log))
-    return -1;
-  if (posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0) ||
-      posix_spawn_file_actions_addopen(actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600) ||
-      posix_spawn_file_actions_adddup2(actions, 1, 2) ||
-      posix_spawn_file_actions_addchdir_np(actions, dir->path))
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
-  return 0;
-}
-
 static int no_compiler(const char *program, int reason) {
   return bp_error_raise(BP_ERROR_COMPILE,
                         "cannot run the C compiler \"%s\": %s; install one (on Debian: apt install "
                         "gcc), or name one in BACKPLANE_CC",
                         program, strerror(reason));
-}
-
-/* The environment, in which the compiler says what it has to say in ASCII (to be freed). */
-static char **plain_environment(void) {
-  static char plain[] = "LC_ALL=C";
-  size_t count = 0, used = 0;
-  while (environ[count])
-    ++count;
-  char **copy = malloc((count + 2) * sizeof *copy);
-  if (!copy)
-    return NULL;
-  for (size_t i = 0; i < count; ++i)
-    if (strncmp(environ[i], plain, strlen("LC_ALL=")))
-      copy[used++] = environ[i];
-  copy[used++] = plain;
-  copy[used] = NULL;
-  return copy;
-}
-
-/* Starts the child with the signals as a program expects them, whatever this process does. */
-static int spawn(char **argv, const posix_spawn_file_actions_t *actions, pid_t *pid) {
-  posix_spawnattr_t attributes;
-  sigset_t none, defaults;
-  sigemptyset(&none);
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGPIPE);
-  sigaddset(&defaults, SIGCHLD);
-  int reason = posix_spawnattr_init(&attributes);
-  if (reason)
-    return no_compiler(argv[0], reason);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  char **environment = plain_environment();
-  reason =
-      environment ? posix_spawnp(pid, argv[0], actions, &attributes, argv, environment) : ENOMEM;
-  free(environment);
-  posix_spawnattr_destroy(&attributes);
-  return reason ? no_compiler(argv[0], reason) : 0;
 }
 
 /* Drops what there is of a character that the end of the text cuts off. */
@@ -103,32 +48,18 @@ static void drop_partial(char *text) {
       text[size - back] = '\0';
 }
 
-static int wait_for(pid_t pid, const BpWorkdir *dir, const char *purpose) {
+static int run_argv(const BpWorkdir *dir, char **argv, const char *purpose) {
   char log[LOG_SHOWN];
-  int status;
-  pid_t done;
-  while ((done = waitpid(pid, &status, 0)) < 0 && errno == EINTR) {
-  }
-  /* An application that ignores SIGCHLD leaves no status: the output file will tell. */
-  if (done < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+  int status, reason = bp__command_run(dir, argv, &status);
+  if (reason)
+    return no_compiler(argv[0], reason);
+  if (!status)
     return 0;
-  bp__workdir_read(dir, LOG_NAME, log, sizeof log);
+  bp__workdir_read(dir, BP_COMMAND_LOG, log, sizeof log);
   drop_partial(log);
   return bp_error_raise(BP_ERROR_COMPILE, "\"%s\" failed to %s (%s %d):\n%s", cc_command(), purpose,
                         WIFSIGNALED(status) ? "signal" : "status",
                         WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), log);
-}
-
-static int run_argv(const BpWorkdir *dir, char **argv, const char *purpose) {
-  posix_spawn_file_actions_t actions;
-  pid_t pid;
-  if (posix_spawn_file_actions_init(&actions))
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory to run the C compiler");
-  int rc = add_actions(&actions, dir);
-  if (!rc)
-    rc = spawn(argv, &actions, &pid);
-  posix_spawn_file_actions_destroy(&actions);
-  return rc ? rc : wait_for(pid, dir, purpose);
 }
 
 int bp__cc_run(const BpWorkdir *dir, const char *const *args, const char *purpose) {
@@ -180,14 +111,12 @@ static char *describe_file(void) {
   char **words = split_command(&count);
   if (!words)
     return NULL;
-  char *path = g_find_program_in_path(words[0]), *text = NULL;
-  struct stat status;
-  if (path && !stat(path, &status))
-    text = print("%s\n%s\n%lld.%09ld %lld\n", cc_command(), path, (long long)status.st_mtim.tv_sec,
-                 status.st_mtim.tv_nsec, (long long)status.st_size);
+  char *file = bp__command_identity(words[0]), *text = NULL;
+  if (file)
+    text = print("%s\n%s", cc_command(), file);
   else
-    no_compiler(words[0], ENOENT);
-  g_free(path);
+    no_compiler(words[0], errno);
+  free(file);
   g_strfreev(words);
   return text;
 }
@@ -200,7 +129,7 @@ static char *ask_version(const char *file) {
     return NULL;
   int rc = bp__cc_run(&dir, args, "tell its version");
   if (!rc)
-    bp__workdir_read(&dir, LOG_NAME, version, sizeof version);
+    bp__workdir_read(&dir, BP_COMMAND_LOG, version, sizeof version);
   bp__workdir_remove(&dir);
   return rc ? NULL : print("%s%s", file, version);
 }

@@ -12,6 +12,8 @@ libbackplane_la_SOURCES += \
 	core/module/cache.h \
 	core/module/cc.c \
 	core/module/cc.h \
+	core/module/command.c \
+	core/module/command.h \
 	core/module/compile.c \
 	core/module/compile.h \
 	core/module/device_code.c \
@@ -33,5 +35,7 @@ libbackplane_la_SOURCES += \
 	core/module/packed_c.h \
 	core/module/slots.c \
 	core/module/start.c \
+	core/module/tool.c \
+	core/module/tool.h \
 	core/module/workdir.c \
 	core/module/workdir.h

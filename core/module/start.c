@@ -7,6 +7,7 @@
 #include "core/module/mblob.h"
 #include "core/module/module.h"
 #include "core/module/packed_c.h"
+#include "core/module/tool.h"
 #include "core/registry/host.h"
 #include "core/registry/registry.h"
 
@@ -27,6 +28,7 @@ static const BpModuleTable module_table = {
     .load_from_c = bp__compile_load_c,
     .load_from_object = bp__compile_load_object,
     .get_function = bp_module_get_function,
+    .run_compiler = bp__tool_run,
 };
 
 /* runtime.module.loadfile_so(path, extension) -> Module */

@@ -596,7 +596,7 @@ static void test_index_is_checked(void) {
   assert_index_is_checked(BP_DEVICE_VULKAN);
 }
 
-/* ---- Pipelines on disk ------------------------------------------------------------------- */
+/* ---- Binaries and pipelines on disk ------------------------------------------------------ */
 
 static void run_scale(int warnings) {
   TestCache heard = {.warnings = 0};
@@ -617,7 +617,7 @@ static void run_scale(int warnings) {
 }
 
 /* What a device has in its cache is read when it is opened, so each round is another process. */
-static void test_pipelines_are_kept(void) {
+static void test_binaries_are_kept(void) {
   if (g_test_subprocess()) {
     run_scale(atoi(g_getenv("BP_TEST_WARNINGS")));
     return;
@@ -628,14 +628,26 @@ static void test_pipelines_are_kept(void) {
   cache_begin(&cache);
   run_again_with("BP_TEST_WARNINGS", "0");
   int kept = visit_cache(&cache, "vulkan", damage_file);
-  if (kept == 0)
-    g_test_skip("the driver has nothing to keep");
+  g_assert_cmpint(kept, >, 0);
   char *warnings = g_strdup_printf("%d", kept);
   run_again_with("BP_TEST_WARNINGS", warnings);
   run_again_with("BP_TEST_WARNINGS", "0");
   g_assert_cmpint(visit_cache(&cache, "vulkan", NULL), ==, kept);
   g_free(warnings);
   cache_end(&cache, "vulkan");
+}
+
+static void test_without_cache(void) {
+  if (!g_test_subprocess()) {
+    if (can_run())
+      run_again_with("BACKPLANE_CACHE_DIR", "/proc/nothing");
+    return;
+  }
+  TestCache heard = {.warnings = 0};
+  bp_log_set_callback(count_warnings, &heard);
+  bp_object_release(build_text(kernels));
+  g_assert_cmpint(heard.warnings, >, 0);
+  bp_log_set_callback(NULL, NULL);
 }
 
 static void test_source(void) {
@@ -726,7 +738,7 @@ static void build_fails(const char *kind, const char *message) {
 
 static void test_without_compiler(void) {
   if (g_test_subprocess())
-    build_fails(BP_ERROR_PLUGIN, "install glslc");
+    build_fails(BP_ERROR_COMPILE, "install it, or name it in BACKPLANE_GLSLC");
   else
     run_again_with("BACKPLANE_GLSLC", "/no/such/glslc");
 }
@@ -827,7 +839,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/vulkan/two-devices", test_two_devices);
   g_test_add_func("/vulkan/index-is-checked", test_index_is_checked);
   g_test_add_func("/vulkan/driver-without-device", test_driver_without_device);
-  g_test_add_func("/vulkan/pipelines-are-kept", test_pipelines_are_kept);
+  g_test_add_func("/vulkan/binaries-are-kept", test_binaries_are_kept);
+  g_test_add_func("/vulkan/without-cache", test_without_cache);
   g_test_add_func("/vulkan/binaries-are-valid", test_binaries_are_valid);
   return g_test_run();
 }

@@ -88,6 +88,18 @@ typedef struct BpRegistryTable {
 #define BP_TABLE_MODULE         "module"
 #define BP_TABLE_MODULE_VERSION 1
 
+/* A compiler's command, and the files that it reads and makes. */
+typedef struct BpCompilerRun {
+  uint64_t struct_size;
+  const char *subject;        /* of the cache, see BpRuntimeTable::cache_read */
+  const char *const *command; /* the program, found as a shell would, its arguments, NULL */
+  const char *const *input_names;
+  const BpByteArray *inputs; /* their contents */
+  const char *const *output_names;
+  int32_t num_inputs;
+  int32_t num_outputs;
+} BpCompilerRun;
+
 /* Modules: loaded code, and the bytes it is stored as. */
 typedef struct BpModuleTable {
   uint64_t struct_size;
@@ -118,6 +130,13 @@ typedef struct BpModuleTable {
    * caller and keeps the module alive; NULL when there is none of that name, which is no error. */
   int32_t (*get_function)(BpModule *module, const char *name, int32_t query_imports,
                           BpFunction **function);
+  /* Runs a compiler that is a program, in a directory of its own and without a shell. outputs[i] is
+   * what it made as file i, `data` NULL if nothing; *log what it said. All are owned by the caller,
+   * with a NUL behind them that the size does not count. Whether it succeeded is seen by its files.
+   * Where all were made they are kept in the cache, under the program's file, the command and the
+   * inputs, and *log is empty when they come from there. A program that cannot be run is an error
+   * of kind BP_ERROR_COMPILE. */
+  int32_t (*run_compiler)(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log);
 } BpModuleTable;
 
 /* ---- "target", 1 ------------------------------------------------------------------------- */

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running a program that compiles, without a shell. */
+#ifndef BACKPLANE_CORE_MODULE_COMMAND_H
+#define BACKPLANE_CORE_MODULE_COMMAND_H
+
+#include "core/module/workdir.h"
+
+/* What a program said, in the directory in which it ran. */
+#define BP_COMMAND_LOG "compiler.log"
+
+/* Runs `argv` (NULL-terminated, the program found as a shell would) in a directory, with signals as
+ * a program expects them and its messages in ASCII, and waits. *status is what waitpid gives; 0
+ * where the application ignores SIGCHLD, which leaves none: the files that it made will tell.
+ * Returns 0, or the errno that kept it from starting. */
+int bp__command_run(const BpWorkdir *dir, char *const *argv, int *status);
+
+/* Text that changes when the program does: its path, its file's time of change and size (transfer
+ * full, free); NULL, with errno set, if there is no such program. */
+char *bp__command_identity(const char *program);
+
+#endif

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compilers of plugins: programs that make files of files. */
+#ifndef BACKPLANE_CORE_MODULE_TOOL_H
+#define BACKPLANE_CORE_MODULE_TOOL_H
+
+#include <backplane/host_api.h>
+
+/* The slot run_compiler of BpModuleTable. */
+int32_t bp__tool_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log);
+
+#endif
