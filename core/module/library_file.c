@@ -26,6 +26,7 @@ typedef struct Scan {
   BpByteArray blob;
   const char *modern;   /* what only libraries of TVM from 0.20 on have; NULL: nothing yet */
   const char *packed_c; /* what only those before have */
+  const char *of_either;
 } Scan;
 
 static int starts_with(const char *text, const char *prefix) {
@@ -68,13 +69,17 @@ static int scan_undefined(Scan *scan, const BpElfSymbol *symbol) {
   return 0;
 }
 
-/* Tells the calling convention by the names that a library defines or looks for. */
+/* Tells the calling convention by the names that a library defines or looks for. Some that it wants
+ * of its host both have: a library with no other sign is of the older one, whose functions have no
+ * prefix. */
 static void scan_convention(Scan *scan, const char *name) {
-  static const char *const packed_c[] = {BP_SYMBOL_MBLOB, BP_SYMBOL_MODULE_CTX,
-                                         "__TVMFuncCall", "__TVMAPISetLastError",
-                                         "TVMFuncCall",   "TVMAPISetLastError"};
+  static const char *const packed_c[] = {
+      BP_SYMBOL_MBLOB,        BP_SYMBOL_MODULE_CTX, BP_SYMBOL_MAIN,      "__TVMFuncCall",
+      "__TVMAPISetLastError", "TVMFuncCall",        "TVMAPISetLastError"};
   if (starts_with(name, BP_SYMBOL_PREFIX))
     scan->modern = name;
+  if (starts_with(name, "TVMBackend") || starts_with(name, "__TVMBackend"))
+    scan->of_either = name;
   for (size_t i = 0; i < sizeof packed_c / sizeof *packed_c; ++i)
     if (!strcmp(name, packed_c[i]))
       scan->packed_c = name;
@@ -141,7 +146,7 @@ static int scan_symbol(void *context, const BpElfSymbol *symbol) {
 /* Of a library in the older convention all functions are its module's. */
 static int settle_convention(Scan *scan) {
   BpLibraryFile *library = scan->library;
-  library->is_packed_c = scan->packed_c != NULL;
+  library->is_packed_c = scan->packed_c || (scan->of_either && !scan->modern);
   if (scan->packed_c && scan->modern)
     return bp_error_raise(BP_ERROR_FORMAT,
                           "\"%s\" has both \"%s\", of TVM 0.19 or older, and \"%s\", of TVM 0.20 "

@@ -335,6 +335,23 @@ static void test_code_made_as_c_calls_the_host_by_name(void) {
   bp_object_release(module);
 }
 
+/* Code for the CPU as C that only wants workspace has no other sign of TVM. */
+static void test_a_library_is_known_by_what_it_wants(void) {
+  static const char header[] = "#include <stdint.h>\n"
+                               "void *TVMBackendAllocWorkspace(int, int, uint64_t, int, int);\n"
+                               "int TVMBackendFreeWorkspace(int, int, void *);\n";
+  BpModule *module = open_or_fail(
+      header,
+      "int32_t f(void *args, int *codes, int num_args, int64_t *ret, int *ret_code) {\n"
+      "  int64_t *space = TVMBackendAllocWorkspace(1, 0, 8, 0, 64);\n"
+      "  if (!space) return -1;\n"
+      "  *space = 7; *ret = *space; *ret_code = 0;\n"
+      "  return TVMBackendFreeWorkspace(1, 0, space);\n}\n",
+      NULL);
+  g_assert_cmpint(call_int(module, "f", NULL, 0), ==, 7);
+  bp_object_release(module);
+}
+
 static void test_unknown_names_are_refused(void) {
   g_assert_null(open_artifact(artifact_llvm_header,
                               "SLOT void *__TVMBrandNewService;\nFN(f) { return 0; }\n", NULL));
@@ -625,6 +642,8 @@ int main(int argc, char **argv) {
                   test_loops_run_in_parallel_with_workspace);
   g_test_add_func("/tvm/packed-c/code-made-as-c-calls-the-host-by-name",
                   test_code_made_as_c_calls_the_host_by_name);
+  g_test_add_func("/tvm/packed-c/a-library-is-known-by-what-it-wants",
+                  test_a_library_is_known_by_what_it_wants);
   g_test_add_func("/tvm/packed-c/unknown-names-are-refused", test_unknown_names_are_refused);
   g_test_add_func("/tvm/packed-c/two-conventions-in-one-library-are-refused",
                   test_two_conventions_in_one_library_are_refused);
