@@ -141,7 +141,6 @@ static int32_t enqueue(BpOpenclKernel *kernel, const BpOpenclDevice *device, int
                        BpOpenclStream *stream, const BpValue *args, Parts *parts) {
   size_t global[3], local[3];
   cl_event event = NULL;
-  int is_first = !kernel->kernels[device_id];
   cl_kernel made = get_kernel(kernel, device, device_id);
   if (!made || get_sizes(kernel, args, global, local) != 0)
     return -1;
@@ -154,8 +153,6 @@ static int32_t enqueue(BpOpenclKernel *kernel, const BpOpenclDevice *device, int
   if (status != CL_SUCCESS)
     return launch_failed(kernel, made, device, local, status);
   bp_opencl_stream_watch(stream, event);
-  if (is_first)
-    bp_opencl_program_used(kernel->program, device, device_id);
   return 0;
 }
 

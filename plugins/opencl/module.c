@@ -8,6 +8,7 @@
 typedef struct OpenclModule {
   BpOpenclProgram program;
   BpOpenclKernel **kernels;
+  int32_t num_kernels;
   BpModule *self; /* set once, right after the module is made; not a reference */
 } OpenclModule;
 
@@ -23,7 +24,7 @@ static void destroy_kernel(BpOpenclKernel *kernel) {
 
 static void destroy(void *context) {
   OpenclModule *module = context;
-  for (int32_t i = 0; i < module->program.num_kernels; i++)
+  for (int32_t i = 0; i < module->num_kernels; i++)
     destroy_kernel(module->kernels[i]);
   for (int i = 0; i < BP_OPENCL_MOST_DEVICES; i++) {
     if (module->program.built[i])
@@ -49,7 +50,7 @@ static int call(void *self, const BpValue *args, int32_t num_args, BpValue *resu
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
   OpenclModule *module = context;
   *function = NULL;
-  for (int32_t i = 0; i < module->program.num_kernels; i++) {
+  for (int32_t i = 0; i < module->num_kernels; i++) {
     if (strcmp(module->kernels[i]->call.name, name) != 0)
       continue;
     *function =
@@ -65,7 +66,7 @@ static int32_t visit_functions(void *context,
                                void *visitor) {
   const OpenclModule *module = context;
   int32_t rc = 0;
-  for (int32_t i = 0; i < module->program.num_kernels && rc == 0; i++)
+  for (int32_t i = 0; i < module->num_kernels && rc == 0; i++)
     rc = visit(visitor, module->kernels[i]->call.name, NULL);
   return rc < 0 ? -1 : 0;
 }
@@ -93,7 +94,7 @@ static int32_t get_source(void *context, const char *format, BpOwnedBytes *sourc
 
 static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
   const OpenclModule *module = context;
-  size_t count = (size_t)module->program.num_kernels;
+  size_t count = (size_t)module->num_kernels;
   BpKernelInfo *infos = calloc(count + 1, sizeof(*infos));
   const char *(*tags)[BP_KERNEL_MOST_TAGS] = calloc(count + 1, sizeof(*tags));
   int32_t rc = infos && tags ? 0 : no_memory();
@@ -101,8 +102,7 @@ static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
     infos[i] = bp_kernel_info(&module->kernels[i]->call, tags[i]);
   BpByteArray code = {module->program.source, strlen(module->program.source)};
   if (rc == 0)
-    rc = bp_opencl_host.module->encode_device_code("cl", infos, module->program.num_kernels, &code,
-                                                   bytes);
+    rc = bp_opencl_host.module->encode_device_code("cl", infos, module->num_kernels, &code, bytes);
   free(infos);
   free(tags);
   return rc;
@@ -124,7 +124,7 @@ static const BpModuleApi api = {
 /* Appends a kernel to the module; used as a visitor too. */
 static int32_t add_kernel(void *context, const BpKernelInfo *info) {
   OpenclModule *module = context;
-  size_t count = (size_t)module->program.num_kernels;
+  size_t count = (size_t)module->num_kernels;
   BpOpenclKernel **grown = realloc(module->kernels, (count + 1) * sizeof(*grown));
   if (!grown)
     return no_memory();
@@ -134,7 +134,7 @@ static int32_t add_kernel(void *context, const BpKernelInfo *info) {
     return no_memory();
   pthread_mutex_init(&kernel->lock, NULL);
   kernel->program = &module->program;
-  module->kernels[module->program.num_kernels++] = kernel;
+  module->kernels[module->num_kernels++] = kernel;
   return bp_kernel_from_info(&bp_opencl_host, info, &kernel->call);
 }
 

@@ -129,21 +129,13 @@ int32_t bp_opencl_timer_read(void *timer, int64_t *nanoseconds);
 /* A program as it is built for each device. */
 typedef struct BpOpenclProgram {
   char *source;
-  int32_t num_kernels;
   pthread_mutex_t lock; /* guards the rest */
   cl_program built[BP_OPENCL_MOST_DEVICES];
-  int32_t num_used[BP_OPENCL_MOST_DEVICES]; /* kernels that were launched */
-  int32_t is_kept[BP_OPENCL_MOST_DEVICES];  /* its binary is in the cache */
 } BpOpenclProgram;
 
 /* The program for a device (transfer none), built if need be; NULL with an error. */
 cl_program bp_opencl_program(BpOpenclProgram *program, const BpOpenclDevice *device,
                              int32_t device_id);
-/* Another kernel of it was launched for the first time. With the last one the binary is kept: then
- * the driver has translated all of them, which PoCL does with a kernel's first launch, and making
- * the binary is no work that nobody asked for. */
-void bp_opencl_program_used(BpOpenclProgram *program, const BpOpenclDevice *device,
-                            int32_t device_id);
 
 /* ---- launch.c ---------------------------------------------------------------------------- */
 

@@ -11,8 +11,7 @@
 #define LINES_AROUND 3
 #define LONGEST_LINE 200
 
-/* ---- Building from source
- * ---------------------------------------------------------------------------- */
+/* ---- Building from source ---------------------------------------------------------------- */
 
 /* The first line of the source that the compiler's log names, as in "file.cl:12:3: error"; 0: none.
  */
@@ -147,26 +146,37 @@ static void keep(const char *source, cl_program built, const BpOpenclDevice *dev
   free(text);
 }
 
+/* PoCL translates a kernel with its first launch and keeps what comes out itself. To make a binary
+ * it would translate all kernels once more, at once, and it does not bear that beside launches of
+ * the same kernel: its table of loaded kernels then has one twice, and an assertion fails. */
+static int are_binaries_kept(const BpOpenclDevice *device) {
+  char name[128] = "";
+  const char *option = bp_opencl_host.runtime->get_option("BACKPLANE_OPENCL_BINARIES");
+  if (option)
+    return strcmp(option, "0") != 0;
+  bp_cl.clGetPlatformInfo(device->platform, CL_PLATFORM_NAME, sizeof(name) - 1, name, NULL);
+  return strcmp(name, "Portable Computing Language") != 0;
+}
+
 /* ---- For a device ------------------------------------------------------------------------ */
+
+static cl_program build(const char *source, const BpOpenclDevice *device) {
+  int is_kept = are_binaries_kept(device);
+  cl_program built = is_kept ? build_kept(source, device) : NULL;
+  if (built)
+    return built;
+  built = build_source(source, device);
+  if (built && is_kept)
+    keep(source, built, device);
+  return built;
+}
 
 cl_program bp_opencl_program(BpOpenclProgram *program, const BpOpenclDevice *device,
                              int32_t device_id) {
   pthread_mutex_lock(&program->lock);
-  if (!program->built[device_id]) {
-    program->built[device_id] = build_kept(program->source, device);
-    program->is_kept[device_id] = program->built[device_id] != NULL;
-  }
   if (!program->built[device_id])
-    program->built[device_id] = build_source(program->source, device);
+    program->built[device_id] = build(program->source, device);
   cl_program built = program->built[device_id];
   pthread_mutex_unlock(&program->lock);
   return built;
-}
-
-void bp_opencl_program_used(BpOpenclProgram *program, const BpOpenclDevice *device,
-                            int32_t device_id) {
-  pthread_mutex_lock(&program->lock);
-  if (++program->num_used[device_id] == program->num_kernels && !program->is_kept[device_id])
-    keep(program->source, program->built[device_id], device);
-  pthread_mutex_unlock(&program->lock);
 }

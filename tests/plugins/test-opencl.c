@@ -347,11 +347,9 @@ static void replace_file(const char *path) {
   g_byte_array_unref(bytes);
 }
 
-/* A program's binary is kept once its kernels have run; one that is damaged, or that the driver
- * does not take, is made anew. */
-static void test_binaries_are_kept(void) {
-  if (!has_device())
-    return;
+/* A program's binary is kept; one that is damaged, or that the driver does not take, is made anew.
+ */
+static void keep_binaries(void) {
   static void (*const spoil[])(const char *) = {NULL, damage_file, replace_file};
   TestCache cache;
   cache_begin(&cache);
@@ -368,9 +366,33 @@ static void test_binaries_are_kept(void) {
   cache_end(&cache, "opencl");
 }
 
-static void test_without_cache(void) {
-  if (!has_device())
+static void test_binaries_are_kept(void) {
+  if (g_test_subprocess())
+    keep_binaries();
+  else if (has_device())
+    run_again_with("BACKPLANE_OPENCL_BINARIES", "1");
+}
+
+/* PoCL is asked for none unless that is wanted. */
+static void test_binaries_may_be_left_alone(void) {
+  if (!g_test_subprocess()) {
+    if (has_device())
+      run_again_with("BACKPLANE_OPENCL_BINARIES", "0");
     return;
+  }
+  TestCache cache;
+  cache_begin(&cache);
+  run_scale();
+  g_assert_cmpint(visit_cache(&cache, "opencl", NULL), ==, 0);
+  cache_end(&cache, "opencl");
+}
+
+static void test_without_cache(void) {
+  if (!g_test_subprocess()) {
+    if (has_device())
+      run_again_with("BACKPLANE_OPENCL_BINARIES", "1");
+    return;
+  }
   TestCache cache;
   cache_begin(&cache);
   g_setenv("BACKPLANE_CACHE_DIR", "/proc/nothing", TRUE);
@@ -533,6 +555,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/opencl/bytes", test_bytes);
   g_test_add_func("/opencl/source", test_source);
   g_test_add_func("/opencl/binaries-are-kept", test_binaries_are_kept);
+  g_test_add_func("/opencl/binaries-may-be-left-alone", test_binaries_may_be_left_alone);
   g_test_add_func("/opencl/without-cache", test_without_cache);
   return g_test_run();
 }
