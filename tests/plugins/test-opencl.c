@@ -397,7 +397,7 @@ static void test_without_cache(void) {
   cache_begin(&cache);
   g_setenv("BACKPLANE_CACHE_DIR", "/proc/nothing", TRUE);
   run_scale();
-  g_assert_cmpint(cache.warnings, ==, 1);
+  g_assert_cmpint(cache.warnings, >, 0);
   cache_end(&cache, "opencl");
 }
 
