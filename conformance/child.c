@@ -51,6 +51,8 @@ static void tell_check(const char *event, const char *text) {
   tell(event, index, text);
 }
 
+static void tell_text(const char *event, const char *format, va_list args) G_GNUC_PRINTF(2, 0);
+
 static void tell_text(const char *event, const char *format, va_list args) {
   char *text = g_strdup_vprintf(format, args);
   tell_check(event, text);

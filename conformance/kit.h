@@ -58,14 +58,14 @@ extern const Section bp__kit_plugin_section, bp__kit_device_section, bp__kit_mem
 /* ---- How a check ends -------------------------------------------------------------------- */
 
 /* The check failed, for this reason. Any thread. */
-void bp__kit_fail(const char *format, ...) G_GNUC_NORETURN G_GNUC_PRINTF(1, 2);
+_Noreturn void bp__kit_fail(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* The plugin declares not to support what the check is about. A core check that says so fails. Only
  * in the check's own thread, before it has made anything. */
-void bp__kit_skip(const char *format, ...) G_GNUC_NORETURN G_GNUC_PRINTF(1, 2);
+_Noreturn void bp__kit_skip(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* What the check needs is not on this machine: a device, a second one. */
-void bp__kit_absent(const char *format, ...) G_GNUC_NORETURN G_GNUC_PRINTF(1, 2);
+_Noreturn void bp__kit_absent(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Passes if the process now ends cleanly, by exit(). */
-void bp__kit_exit(void) G_GNUC_NORETURN;
+_Noreturn void bp__kit_exit(void);
 
 /* The condition holds, or the check fails with the message. */
 #define KIT_TRUE(condition, ...)                                                                   \
