@@ -50,12 +50,13 @@ count() {
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
-# suite NAME COMMAND...: a stage that prints test results. One that fails without a failed test
-# (it did not build, it was killed) is one failure.
+# suite NAME COMMAND...: a stage that prints test results; what was skipped is said, with why. One
+# that fails without a failed test (it did not build, it was killed) is one failure.
 suite() {
   local name=$1 before=$failed status=0
   stage "$@" || status=1
   count "$name"
+  grep -hE '^(SKIP: |ok .*# SKIP)' "$logs/$name.log" | sort -u | sed 's/^/    /' || true
   if ((status != 0 && failed == before)); then failed=$((failed + 1)); fi
   return $status
 }
