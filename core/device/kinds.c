@@ -221,7 +221,8 @@ int bp__device_raise_unknown(const char *name) {
   g_autofree char *why = explain_absence(name);
   bp_names_free(known);
   return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s",
+                        "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s; "
+                        "`backplane doctor` looks at all that is installed",
                         name, hint, list && *list ? list : "none", why);
 }
 

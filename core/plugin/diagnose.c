@@ -238,7 +238,10 @@ static void add_trial(const Patient *patient, const Trial *trial) {
   Reason fault = find_fault(trial, &text);
   int is_unloadable = fault < NUM_REASONS && bp__reason_info(fault)->stage < BP_STAGE_PERMISSIONS;
   if (is_unloadable) {
-    add_reason(patient, fault, text);
+    guint from = 0;
+    const char *missing = bp__trial_next(trial, "missing", &from);
+    add(patient, bp__reason_info(fault)->stage, fault, g_strdup(text),
+        missing ? package_remedy(&patient->plugin->descriptor, missing) : NULL);
     return;
   }
   add_libraries(patient, trial);

@@ -6,7 +6,7 @@
  * remembers libraries by that name: the descriptor stays open for ever, so that N is not used
  * again, and in case somebody closed it all the same, the mapped file is compared with it. */
 
-#include "core/plugin/store.h"
+#include "core/plugin/trial.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -102,6 +102,7 @@ static int explain_dlopen(const Plugin *plugin, const char *name) {
   /* "LIBRARY: cannot open shared object file: ..." */
   g_autofree char *library = g_strndup(cause, strcspn(cause, ":"));
   g_autofree char *package = bp__descriptor_package(&plugin->descriptor, library);
+  bp__trial_missing(library);
   return bp__reason_raise(REASON_DEPENDENCY_MISSING,
                           "it cannot be loaded: %s; install the package %s", cause,
                           package ? package : "that holds what is missing");

@@ -20,7 +20,7 @@ static int is_safe(const struct stat *status) {
 static char *describe_problem(const char *path, const struct stat *status) {
   char *text;
   int length = S_ISDIR(status->st_mode)
-                   ? asprintf(&text, "others may write to its directory %s", path)
+                   ? asprintf(&text, "others may write to the directory %s", path)
                    : asprintf(&text, "others may write to it");
   return length < 0 ? NULL : text;
 }

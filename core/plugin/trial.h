@@ -40,6 +40,8 @@ int bp__trial_require(const Plugin *plugin);
 
 /* In the process of a trial: reports how far it has come. Elsewhere: nothing. */
 void bp__trial_stage(const char *stage);
+/* There too: names a library that the plugin is linked with and that is not there. */
+void bp__trial_missing(const char *library);
 int bp__trial_is_here(void);
 
 #endif

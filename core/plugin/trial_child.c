@@ -45,9 +45,14 @@ void bp__trial_stage(const char *stage) {
 
 /* ---- What it found ----------------------------------------------------------------------- */
 
-static void report_fault(Reason reason) {
-  report("fault", "%s\t%s", bp__reason_info(reason)->code, bp_error_message());
+static void report_fault(Reason reason, const char *text) {
+  report("fault", "%s\t%s", bp__reason_info(reason)->code, text);
   bp_error_clear();
+}
+
+void bp__trial_missing(const char *library) {
+  if (bp__trial_is_here())
+    report("missing", "%s", library);
 }
 
 static int report_library(struct dl_phdr_info *info, size_t size, void *context) {
@@ -85,7 +90,7 @@ static void report_kind(const char *kind) {
   int32_t count;
   const char *why = "";
   if (bp_device_parse(kind, &device) || bp_device_count(device.device_type, &count, &why)) {
-    report_fault(REASON_DEVICES_FAILED);
+    report_fault(REASON_DEVICES_FAILED, bp_error_message());
     return;
   }
   if (!count)
@@ -134,8 +139,10 @@ static int activate(Plugin *plugin) {
 void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
   report_fd = fd;
   Plugin *plugin = bp__plugin_read_open(plugin_fd, path);
-  if (!plugin || activate(plugin))
-    report_fault(plugin ? plugin->code : REASON_LOAD_FAILED);
+  if (!plugin)
+    report_fault(REASON_LOAD_FAILED, bp_error_message());
+  else if (activate(plugin))
+    report_fault(plugin->code, plugin->reason);
   else {
     dl_iterate_phdr(report_library, NULL); /* it may not come further */
     bp__trial_stage("devices");

@@ -10,7 +10,7 @@
  * directory. A group of the owner's number is taken for the owner's own, as systems make one for
  * each user. */
 int bp__others_may_write(const struct stat *status);
-/* Whether others may put another file in the place of `path`: they may write to its directory, and
+/* Whether others may put another file in the place of `path`: they may write to the directory, and
  * it has no sticky bit. */
 int bp__others_may_replace(const char *path);
 /* Whether the program runs with more rights than its user: setuid, setgid, capabilities. */

@@ -90,7 +90,7 @@ static void test_directory(void) {
   if (cannot_be_privileged())
     return;
   g_assert_cmpint(g_chmod(plugin_directory, 0757), ==, 0);
-  assert_says("plugin", path, "others may write to its directory");
+  assert_says("plugin", path, "others may write to the directory");
   g_assert_cmpint(g_chmod(plugin_directory, 01757), ==, 0);
   assert_says("plugin", path, "");
   g_assert_cmpint(g_chmod(plugin_directory, 0700), ==, 0);
