@@ -704,6 +704,7 @@ static const CodeTarget device_targets[] = {
     {"cuda-sm_80", "cuda -arch=sm_80", TRUE, 2, NULL},
     {"cuda-sm_90", "cuda -arch=sm_90", TRUE, 2, NULL},
     {"opencl", "opencl", FALSE, 16, NULL},
+    {"simdev", "simdev", FALSE, 4, NULL},
     {"vulkan", "vulkan -supports_float64", FALSE, 1, GLSL_DOUBLES},
     {"vulkan-texels", "vulkan -supports_float64 -texel_buffers", FALSE, 1, GLSL_DOUBLES},
     {"vulkan-halves", "vulkan -supports_float64 -supports_float16", FALSE, 1, GLSL_DOUBLES},
@@ -721,6 +722,12 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   if (g_getenv("BP_TEST_NVRTC"))
     g_setenv("BACKPLANE_NVRTC_LIBRARY", g_getenv("BP_TEST_NVRTC"), TRUE);
+  const char *build = g_getenv("top_builddir"), *built = g_getenv("BACKPLANE_PLUGIN_PATH");
+  g_autofree char *path =
+      g_strdup_printf("%s:%s/tests/mock/.libs", built ? built : "", build ? build : ".");
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  BpDevice simulated; /* a device type of the private range is known once the kind was named */
+  assert_ok(bp_device_parse("simdev:0", &simulated));
   register_function("test.codegen.negate", negate);
   register_function("test.codegen.count", count_args);
   register_function("test.codegen.fail", fail);

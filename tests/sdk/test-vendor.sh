@@ -13,6 +13,17 @@ exports_entry() {
     ! nm -D --undefined-only "$1" | grep ' bp_'
 }
 
+# The verdicts of the kit, one a line: name and outcome.
+verdicts() {
+  "$@" --format tap | sed -n 's/^\(not ok\|ok\) [0-9]* - /\1 /p'
+}
+
+conforms_linked_as_loaded() {
+  verdicts backplane verify --conformance backplane-plugin-acme/.libs/backplane-acme.so >loaded &&
+    verdicts backplane-plugin-acme/conformance-static acme >linked &&
+    [ "$(wc -l <loaded)" -gt 50 ] && diff loaded linked
+}
+
 # Every picture is what its file name says, on the installed plugin.
 classifies() {
   local image got examples
@@ -27,7 +38,7 @@ classifies() {
   done
 }
 
-echo 1..5
+echo 1..6
 ok installs install_staged
 cd "$work" || exit 1
 # shellcheck disable=SC2086
@@ -39,4 +50,5 @@ else
   ok plugin-of-meson-exports-its-entry-point-alone exports_entry acme-meson/build/backplane-acme.so
 fi
 ok plugin-exports-its-entry-point-alone exports_entry "$plugins/backplane-acme.so"
+ok linked-statically-it-gets-the-same-verdicts conforms_linked_as_loaded
 BACKPLANE_PLUGIN_PATH=$plugins ok installed-plugin-classifies-digits classifies

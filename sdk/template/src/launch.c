@@ -4,7 +4,6 @@
 #include "simdev.h"
 
 #include <stdlib.h>
-#include <ucontext.h>
 
 /* An argument: a buffer and an offset into it, or a scalar where there is no buffer. */
 typedef struct Argument {
@@ -23,27 +22,24 @@ typedef struct Launch {
 
 /* ---- Running, in the stream's thread ----------------------------------------------------- */
 
-#define STACK_SIZE (256 << 10)
-
-/* The threads of a block take turns on one thread of the host: each runs until it waits for the
- * others at a barrier, or ends. */
+/* The threads of a block, each a thread of the host's that does its part of one block after
+ * another. The first is the stream's own. */
 typedef struct Team {
-  ucontext_t scheduler;
   const Launch *launch;
-  void **args;
-  uint64_t current; /* the thread that runs */
-  int32_t rc;
-  struct {
-    ucontext_t context;
-    simdev_thread self;
-    int has_ended;
-    char stack[STACK_SIZE];
-  } threads[];
+  void *args[BP_KERNEL_MOST_ARGS];
+  pthread_barrier_t barrier;
+  pthread_mutex_t gate; /* closed until all are there, or it is called off */
+  int32_t is_called_off;
+  BpError *failure; /* the first one */
 } Team;
 
-static _Thread_local Team *team;
+typedef struct Member {
+  pthread_t thread;
+  Team *team;
+  simdev_thread self;
+} Member;
 
-/* Shared memory is there once, so one kernel runs at a time. */
+/* What the threads of a block share is there once, so one kernel runs at a time. */
 static pthread_mutex_t compute_unit = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t product(const uint64_t extents[3]) {
@@ -56,73 +52,75 @@ static void set_place(long long place[3], uint64_t number, const uint64_t extent
     place[i] = (long long)(number % extents[i]);
 }
 
-static void wait_for_others(void) {
-  swapcontext(&team->threads[team->current].context, &team->scheduler);
+static void wait_for_team(void *team) {
+  pthread_barrier_wait(&((Team *)team)->barrier);
 }
 
-static void run_thread(void) {
-  simdev_thread *self = &team->threads[team->current].self;
-  const BpValue values[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = team->args},
-                            {.type_index = BP_TYPE_POINTER, .v_ptr = self}};
+static void keep_failure(Team *team, BpError *failure) {
+  pthread_mutex_lock(&team->gate);
+  BpError *other = team->failure ? failure : NULL;
+  if (!other)
+    team->failure = failure;
+  pthread_mutex_unlock(&team->gate);
+  simdev_host.object->release(other);
+}
+
+static void *run_member(void *context) {
+  Member *member = context;
+  Team *team = member->team;
   BpFunction *entry = team->launch->entry;
-  BpValue result = {0};
-  if (entry->call(entry, values, 2, &result))
-    team->rc = -1;
-  team->threads[team->current].has_ended = 1;
+  const BpValue values[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = team->args},
+                            {.type_index = BP_TYPE_POINTER, .v_ptr = &member->self}};
+  pthread_mutex_lock(&team->gate);
+  uint64_t blocks = team->is_called_off ? 0 : product(team->launch->blocks);
+  pthread_mutex_unlock(&team->gate);
+  for (uint64_t block = 0; block < blocks; block++) {
+    BpValue result = {0};
+    set_place(member->self.block, block, team->launch->blocks);
+    if (entry->call(entry, values, 2, &result))
+      keep_failure(team, simdev_host.error->take());
+    wait_for_team(team);
+  }
+  return NULL;
 }
 
-/* Prepares the threads of a block. */
-static void begin_block(uint64_t block, uint64_t count) {
-  for (uint64_t i = 0; i < count; i++) {
-    simdev_thread *self = &team->threads[i].self;
-    self->barrier = wait_for_others;
-    set_place(self->block, block, team->launch->blocks);
-    set_place(self->thread, i, team->launch->threads);
-    ucontext_t *context = &team->threads[i].context;
-    getcontext(context);
-    context->uc_stack.ss_sp = team->threads[i].stack;
-    context->uc_stack.ss_size = STACK_SIZE;
-    context->uc_link = &team->scheduler;
-    makecontext(context, run_thread, 0);
-    team->threads[i].has_ended = 0;
+static void run_team(Team *team) {
+  Member members[SIMDEV_MOST_THREADS] = {0};
+  uint64_t count = product(team->launch->threads), started = 0;
+  pthread_mutex_lock(&team->gate);
+  for (; started < count; started++) {
+    Member *member = &members[started];
+    *member = (Member){.team = team, .self = {.barrier = wait_for_team, .team = team}};
+    set_place(member->self.thread, started, team->launch->threads);
+    if (started && pthread_create(&member->thread, NULL, run_member, member))
+      break;
   }
-}
-
-/* Lets those that have not ended go on, one after another. Returns how many these were. */
-static uint64_t run_turn(uint64_t count) {
-  uint64_t ran = 0;
-  for (team->current = 0; team->current < count; team->current++) {
-    if (team->threads[team->current].has_ended)
-      continue;
-    ran++;
-    swapcontext(&team->scheduler, &team->threads[team->current].context);
-  }
-  return ran;
+  team->is_called_off = started < count;
+  pthread_mutex_unlock(&team->gate);
+  run_member(&members[0]);
+  while (--started)
+    pthread_join(members[started].thread, NULL);
 }
 
 static int32_t run_launch(SimdevCommand *command) {
   Launch *launch = (Launch *)(void *)command;
-  void *args[BP_KERNEL_MOST_ARGS];
+  Team team = {.launch = launch, .gate = PTHREAD_MUTEX_INITIALIZER};
   for (int32_t i = 0; i < launch->num_args; i++) {
     Argument *arg = &launch->args[i];
-    args[i] = arg->buffer ? arg->buffer->memory + arg->offset : arg->scalar;
+    team.args[i] = arg->buffer ? arg->buffer->memory + arg->offset : arg->scalar;
   }
-  uint64_t count = product(launch->threads);
-  team = calloc(1, sizeof *team + count * sizeof *team->threads);
-  if (!team)
-    return simdev_host.error->raise(BP_ERROR_MEMORY, "simdev: no memory to run a kernel");
-  team->launch = launch;
-  team->args = args;
+  pthread_barrier_init(&team.barrier, NULL, (unsigned)product(launch->threads));
   pthread_mutex_lock(&compute_unit);
-  for (uint64_t block = 0; !team->rc && block < product(launch->blocks); block++) {
-    begin_block(block, count);
-    while (run_turn(count)) {
-    }
-  }
+  run_team(&team);
   pthread_mutex_unlock(&compute_unit);
-  int32_t rc = team->rc;
-  free(team);
-  return rc;
+  pthread_barrier_destroy(&team.barrier);
+  if (team.failure)
+    simdev_host.error->raise(BP_ERROR_DEVICE, "%.*s", (int)team.failure->message.size,
+                             team.failure->message.data);
+  else if (team.is_called_off)
+    simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: cannot start the threads of a block");
+  simdev_host.object->release(team.failure);
+  return team.failure || team.is_called_off ? -1 : 0;
 }
 
 static void destroy_launch(SimdevCommand *command) {

@@ -85,7 +85,8 @@ int32_t simdev_record_free(BpRecording *recording);
 #define SIMDEV_THREAD                                                                              \
   typedef struct {                                                                                 \
     long long block[3], thread[3];                                                                 \
-    void (*barrier)(void);                                                                         \
+    void (*barrier)(void *team);                                                                   \
+    void *team;                                                                                    \
   } simdev_thread;
 SIMDEV_THREAD
 

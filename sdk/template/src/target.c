@@ -64,12 +64,13 @@ static BpDialect make_dialect(const BpDialect *c) {
   dialect.flags &= ~BP_DIALECT_HOST;
   dialect.num_axes = sizeof axes / sizeof *axes;
   dialect.axes = axes;
-  dialect.support = TEXT(SIMDEV_THREAD) "\n";
+  dialect.support =
+      TEXT(SIMDEV_THREAD) "\n#define PARAMS(...) simdev_thread *self, ##__VA_ARGS__\n";
   dialect.function = NULL;
-  dialect.kernel = "static void run_$1(simdev_thread *self, $2)";
+  dialect.kernel = "static void run_$1(PARAMS($2))";
   dialect.shared_array = "static $1 $2[$3] __attribute__((aligned(64)))";
-  dialect.barrier_shared = "self->barrier();";
-  dialect.barrier_global = "self->barrier();";
+  dialect.barrier_shared = "self->barrier(self->team);";
+  dialect.barrier_global = "self->barrier(self->team);";
   return dialect;
 }
 
