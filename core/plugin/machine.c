@@ -66,7 +66,7 @@ int bp__machine_check(const char *isa, const char *sanitizer) {
   for (const char *word = isa; (word = bp__list_next(word, &length));)
     if (!cpu_has(word, length))
       return bp__reason_raise(REASON_CPU_TOO_OLD,
-                              "it needs a CPU with %.*s, which this one is not; install a build "
+                              "it needs a CPU with %.*s, which this one lacks; install a build "
                               "for an older CPU",
                               (int)length, word);
   int needs_runtime = strstr(sanitizer, "address") || strstr(sanitizer, "thread");

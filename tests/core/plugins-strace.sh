@@ -22,9 +22,10 @@ report() {
   fi
 }
 
-# copy FILE FROM TO: the plugin of tests/mock with bytes changed, of the same length.
+# copy FILE SCRIPT: the plugin of tests/mock with bytes changed by sed, of the same length. Its texts
+# end in NULs: a line of the descriptor may gain what another loses.
 copy() {
-  sed "s/$2/$3/g" "$top_builddir/tests/mock/.libs/defect.so" >"$work/plugins/$1"
+  sed -z "$2" "$top_builddir/tests/mock/.libs/defect.so" >"$work/plugins/$1"
 }
 
 # trace COMMAND...: with the files of descriptors, and of all processes.
@@ -39,9 +40,15 @@ absent() {
 
 mkdir "$work/plugins"
 abi=$(sed -n 's/^#define BP_ABI_TEXT *"\(.*\)"/\1/p' "$top_srcdir/sdk/include/backplane/plugin.h")
-copy good.so nothing nothing
-copy rejected.so "abi=$abi" "abi=9.9"
-copy vendor.so libc.so.6 libOpenCL
+if [ "$(uname -m)" = x86_64 ]; then foreign=sve; else foreign=fma; fi
+copy good.so ''
+copy vendor.so 's/libc.so.6/libOpenCL/'
+copy rejected-abi.so "s/abi=$abi/abi=9.9/"
+copy rejected-cpu.so "s/isa=\(.*\)padding=xxxx/isa=$foreign \1padding=/"
+copy rejected-sanitizer.so 's/sanitizer=address/sanitizer=thread /
+  s/sanitizer=\n\(.*\)padding=xxxxxx/sanitizer=thread\n\1padding=/'
+copy rejected-machine.so ''
+printf '\x2b\x00' | dd of="$work/plugins/rejected-machine.so" bs=1 seek=18 conv=notrunc status=none
 export BACKPLANE_PLUGIN_PATH=$work/plugins BACKPLANE_CACHE_DIR=$work/cache XDG_DATA_HOME=/nonexistent
 
 trace list
@@ -55,10 +62,15 @@ report $? "listing opens no vendor library PLG-1"
 trace doctor
 grep -qE "mmap.*PROT_EXEC.*$work/plugins/good.so" "$work/trace"
 report $? "a diagnosis maps a good plugin, in its trial"
-absent "mmap.*PROT_EXEC.*$work/plugins/rejected.so"
+absent "mmap.*PROT_EXEC.*$work/plugins/rejected"
 report $? "a rejected plugin is never mapped executable PLG-2"
+for code in abi-too-new cpu-too-old sanitizer-mismatch other-architecture; do
+  cp "$work/out" "$work/found"
+  grep -q "error *$code" "$work/out"
+  report $? "one is rejected for $code PLG-2"
+done
 
 trace inspect device "defect-azazazazazazaz"
-absent "mmap.*PROT_EXEC.*$work/plugins/rejected.so"
+absent "mmap.*PROT_EXEC.*$work/plugins/rejected"
 report $? "nor where its device is asked for"
 echo "1..$count"

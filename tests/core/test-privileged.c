@@ -110,15 +110,36 @@ static void test_library(void) {
   g_assert_cmpint(g_chmod(plugin_directory, 0700), ==, 0);
 }
 
+/* A user finds what is in the folder that is his, and the program with more rights does not. */
+static void assert_users_alone(const char *variable, const char *value) {
+  g_autofree char *before = g_strdup(g_getenv(variable));
+  g_setenv(variable, value, TRUE);
+  g_autofree char *said = load("plugin", "odd-good", 0);
+  g_assert_cmpstr(said, ==, "");
+  assert_says("plugin", "odd-good", "no plugin \"odd-good\" is installed");
+  if (before)
+    g_setenv(variable, before, TRUE);
+  else
+    g_unsetenv(variable);
+}
+
+static void test_users_directories(void) {
+  g_autofree char *data = plugin_file_path("data"), *home = plugin_file_path("home");
+  if (cannot_be_privileged())
+    return;
+  copy_plugin("odd-good", "data/backplane/plugins/odd.so", NULL, NULL);
+  copy_plugin("odd-good", "home/.local/share/backplane/plugins/odd.so", NULL, NULL);
+  g_unsetenv("BACKPLANE_PLUGIN_PATH");
+  g_unsetenv("XDG_DATA_HOME");
+  assert_users_alone("XDG_DATA_HOME", data);
+  assert_users_alone("HOME", home);
+}
+
 static void test_variables_and_their_directories(void) {
   g_autofree char *list = g_strdup_printf("/nowhere:%s", plugin_directory);
   if (cannot_be_privileged())
     return;
-  g_setenv("BACKPLANE_PLUGIN_PATH", list, TRUE);
-  g_autofree char *said = load("plugin", "odd-good", 0);
-  g_assert_cmpstr(said, ==, "");
-  assert_says("plugin", "odd-good", "no plugin \"odd-good\" is installed");
-  g_unsetenv("BACKPLANE_PLUGIN_PATH");
+  assert_users_alone("BACKPLANE_PLUGIN_PATH", list);
 }
 
 int main(int argc, char **argv) {
@@ -132,6 +153,7 @@ int main(int argc, char **argv) {
                   test_directory);
   g_test_add_func("/privileged/library-that-others-may-write-is-refused", test_library);
   g_test_add_func("/privileged/variables-are-ignored-PLG-15", test_variables_and_their_directories);
+  g_test_add_func("/privileged/users-directories-are-ignored-PLG-15", test_users_directories);
   int rc = g_test_run();
   remove_plugin_directory();
   return rc;
