@@ -152,6 +152,8 @@ static const Defect defects[] = {
     {"stop", "stopped", 0},
     {"stop-parent", "timed-out", 1},
     {"kill-parent", "trial-garbled", 0},
+    {"kill-group", "crashed", 0},
+    {"big-file", "crashed", 0},
     {"double-fork", "leaves-processes", 0},
     {"close-all", "crashed", 0},
     {"flood", "ok", 0},

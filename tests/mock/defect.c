@@ -97,6 +97,13 @@ static void flood(void) {
       return;
 }
 
+/* A file of a terabyte, which takes no room. */
+static void grow_file(void) {
+  FILE *file = tmpfile();
+  if (file && ftruncate(fileno(file), (off_t)1 << 40))
+    fclose(file);
+}
+
 static void *crash_in_thread(void *unused) {
   raise(SIGSEGV);
   return unused;
@@ -148,6 +155,10 @@ static void misbehave(void) {
     sleep_for_ever();
   } else if (is("kill-parent"))
     kill(getppid(), SIGKILL), sleep_for_ever();
+  else if (is("kill-group"))
+    kill(0, SIGKILL);
+  else if (is("big-file"))
+    grow_file();
   else if (is("double-fork"))
     leave_process();
   else if (is("thread-crash"))
