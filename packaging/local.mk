@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Packages: debian/ is built by dpkg-buildpackage, backplane.spec by rpmbuild; docs/packaging.md.
 
-EXTRA_DIST += packaging/dh_backplane packaging/backplane.pm \
+EXTRA_DIST += scripts/check-packages packaging/backplane.spec packaging/dh_backplane packaging/backplane.pm \
 	debian/changelog debian/clean debian/control debian/copyright debian/not-installed debian/rules \
-	debian/source/format debian/backplane-tools.install debian/backplane-tools.postinst \
+	debian/source/format debian/tests/control debian/tests/develop debian/tests/digits \
+	debian/tests/python debian/backplane-tools.install debian/backplane-tools.postinst \
 	debian/backplane-tools.triggers.in debian/libbackplane-dev.docs debian/libbackplane-dev.install \
+	debian/libbackplane-dev.lintian-overrides \
 	debian/libbackplane0.install debian/libbackplane0.symbols \
 	debian/libbackplane-compiler0.install debian/libbackplane-compiler0.symbols \
 	debian/libbackplane-graph0.install debian/libbackplane-graph0.symbols \
