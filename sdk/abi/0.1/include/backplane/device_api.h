@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* DeviceAPI: the table that a plugin gives the host for one kind of device.
+ *
+ * It is registered as the global `device_api.NAME` (NAME: "cpu", "opencl", ...), with the inline
+ * helper bp_plugin_register_device_api() in plugin_helpers.h.
+ * The host reads the table once, when the kind is first used, and calls through a copy.
+ *
+ * Rules for every slot, unless its comment says otherwise:
+ *  - it may be called from any thread, also at once from several; the host holds no lock;
+ *  - it returns 0, or -1 with an error raised through the host's error table;
+ *  - `device_id` was checked by the host to lie in [0, device count);
+ *  - a stream is a handle that create_stream made on the same device, or NULL for the device's
+ *    default stream.
+ * A slot marked (optional) may be NULL, or lie beyond `struct_size`: its default is stated. */
+#ifndef BACKPLANE_DEVICE_API_H
+#define BACKPLANE_DEVICE_API_H
+
+#include <backplane/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Attributes of a device, with the type of the answer. A device that has no such attribute
+ * answers None. Numbers are permanent. */
+#define BP_ATTR_EXIST                       0  /* bool: the device is usable now */
+#define BP_ATTR_MAX_THREADS_PER_BLOCK       1  /* int */
+#define BP_ATTR_WARP_SIZE                   2  /* int: threads in lock-step */
+#define BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK 3  /* int, bytes */
+#define BP_ATTR_COMPUTE_VERSION             4  /* str: "9.0", "OpenCL C 3.0" */
+#define BP_ATTR_DEVICE_NAME                 5  /* str */
+#define BP_ATTR_MAX_CLOCK_RATE              6  /* int, kHz */
+#define BP_ATTR_MULTI_PROCESSOR_COUNT       7  /* int: independent execution units */
+#define BP_ATTR_MAX_THREAD_DIMENSIONS       8  /* shape of 3: largest block in x, y, z */
+#define BP_ATTR_MAX_REGISTERS_PER_BLOCK     9  /* int */
+#define BP_ATTR_GCN_ARCH                    10 /* str: the vendor's architecture name */
+#define BP_ATTR_API_VERSION                 11 /* str: of the vendor's API */
+#define BP_ATTR_DRIVER_VERSION              12 /* str */
+#define BP_ATTR_L2_CACHE_SIZE               13 /* int, bytes */
+#define BP_ATTR_TOTAL_GLOBAL_MEMORY         14 /* int, bytes */
+#define BP_ATTR_AVAILABLE_GLOBAL_MEMORY     15 /* int, bytes, now */
+#define BP_ATTR_IMAGE_PITCH_ALIGNMENT       16 /* int */
+#define BP_ATTR_MAX_GRID_DIMENSIONS         17 /* shape of 3: most groups in x, y, z */
+#define BP_ATTR_MAX_ALLOCATION              18 /* int, bytes: the largest single data space */
+#define BP_ATTR_DATA_ALIGNMENT              19 /* int, bytes: views into one data space start at multiples */
+#define BP_ATTR_VENDOR                      20 /* str */
+#define BP_ATTR_UUID                        21 /* str, stable across processes */
+#define BP_ATTR_PCI_ADDRESS                 22 /* str "0000:01:00.0" */
+#define BP_ATTR_HOST_ACCESSIBLE             23 /* bool: `data` is an address that the host may use */
+#define BP_ATTR_TARGET                      24 /* str: the target, as text, that fits this device best */
+#define BP_ATTR_RANK                        25 /* int: the largest is what `auto` takes, see below */
+#define BP_ATTR_COUNT                       26
+
+/* The scale of BP_ATTR_RANK, on which plugins that know nothing of each other compare: the host's
+ * CPU is 100. Hardware that runs models faster has 200 to 999, by how much faster; where several
+ * plugins reach the same, that which makes most of it the highest (a GPU through OpenCL has 300).
+ * What is the host's CPU in another guise, a software driver, has 1 to 99. None or 0 is the last
+ * choice; of equals the first device of the kind first in the alphabet is taken. */
+
+/* Directions are told from the device types of the two ends; the host's side of a copy has
+ * device_type BP_DEVICE_CPU and `data` an address. A copy within one kind of device may go between
+ * two of its devices. Offsets and sizes are in bytes and were checked against the tensors. */
+typedef struct BpCopy {
+  const void *from;
+  uint64_t from_offset;
+  BpDevice from_device;
+  void *to;
+  uint64_t to_offset;
+  BpDevice to_device;
+  uint64_t size;
+} BpCopy;
+
+/* A sequence of launches recorded once and run many times; optional. */
+typedef struct BpRecording BpRecording;
+
+/* The table itself; static, for the plugin's life. */
+typedef struct BpDeviceApi {
+  uint64_t struct_size; /* sizeof(BpDeviceApi) of the plugin's headers */
+
+  int32_t device_type; /* BP_DEVICE_* */
+  int32_t reserved;    /* zero */
+  const char *name;    /* as in `device_api.NAME`; static */
+
+  /* How many devices there are now. A missing vendor library or driver is count 0 and returns 0;
+   * then *why (static or thread-local text, never freed) says the reason and the remedy. */
+  int32_t (*get_device_count)(int32_t *count, const char **why);
+
+  /* Answers BP_ATTR_*; *result is zeroed and then owned by the caller. An unknown kind is None. */
+  int32_t (*get_attr)(int32_t device_id, int32_t attr, BpValue *result);
+
+  /* (optional: nothing) Makes the device current for the calling thread, for vendor APIs that have
+   * such a notion. The host calls it before it calls launched functions from a new thread. */
+  int32_t (*set_device)(int32_t device_id);
+
+  /* Allocates `size` bytes (0 gives a valid handle as well) aligned to `alignment`, a power of
+   * two. `dtype_hint` is the element type, for devices that care. `mem_scope` is NULL or the name
+   * of a scope ("global"); an unknown scope is an error. Exhaustion raises BP_ERROR_MEMORY and the
+   * device stays usable. */
+  int32_t (*alloc_data_space)(int32_t device_id, uint64_t size, uint64_t alignment,
+                              BpDataType dtype_hint, const char *mem_scope, void **handle);
+
+  /* Frees what alloc_data_space gave. Work queued before that uses it still completes. */
+  int32_t (*free_data_space)(int32_t device_id, void *handle);
+
+  /* (optional: the host pools data space) Short-lived memory, freed in any order by the thread
+   * that asked for it. */
+  int32_t (*alloc_workspace)(int32_t device_id, uint64_t size, BpDataType dtype_hint,
+                             void **handle);
+  int32_t (*free_workspace)(int32_t device_id, void *handle);
+
+  /* Queues a copy on `stream`. Host to device: the source has been consumed on return. Device to
+   * host: the destination must stay valid until the stream is synchronised. */
+  int32_t (*copy)(const BpCopy *copy, void *stream);
+
+  /* (optional, the three together: the device has one queue, its default stream) */
+  int32_t (*create_stream)(int32_t device_id, void **stream);
+  int32_t (*free_stream)(int32_t device_id, void *stream);
+  /* Makes work queued on `to` later wait for what is queued on `from` now. */
+  int32_t (*sync_stream_from_to)(int32_t device_id, void *from, void *to);
+
+  /* Waits until all that is queued is done; raises a failure of that work, once. */
+  int32_t (*stream_sync)(int32_t device_id, void *stream);
+
+  /* (optional, the three together: the host's clock around a stream_sync) A timer on the device's
+   * clock: start and stop are queued; read waits and gives nanoseconds; it also frees the timer. */
+  int32_t (*timer_start)(int32_t device_id, void *stream, void **timer);
+  int32_t (*timer_stop)(void *timer, void *stream);
+  int32_t (*timer_read)(void *timer, int64_t *nanoseconds);
+
+  /* (optional, the four together: launches are queued one by one) Between begin and end, work that
+   * this thread queues on `stream` is recorded and not run. replay queues all of it. */
+  int32_t (*record_begin)(int32_t device_id, void *stream);
+  int32_t (*record_end)(int32_t device_id, void *stream, BpRecording **recording);
+  int32_t (*record_replay)(BpRecording *recording, void *stream);
+  int32_t (*record_free)(BpRecording *recording);
+
+  /* (optional: None) Extra facts for `backplane inspect`, name by name: calls `visit` with a
+   * static name and a borrowed value for each, until it returns non-zero. */
+  int32_t (*visit_facts)(int32_t device_id,
+                         int32_t (*visit)(void *context, const char *name, const BpValue *value),
+                         void *context);
+} BpDeviceApi;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

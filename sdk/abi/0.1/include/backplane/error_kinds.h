@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Error kinds. An error has a kind, by name, and a message that says what failed, where and what
+ * to do about it. The names are those of tvm-ffi and Python where these have one, so that an error
+ * crosses into either as the exception that a reader expects. */
+#ifndef BACKPLANE_ERROR_KINDS_H
+#define BACKPLANE_ERROR_KINDS_H
+
+/* A value is outside what the function accepts. */
+#define BP_ERROR_VALUE "ValueError"
+/* A value has another type, or a call another number of arguments, than the function accepts. */
+#define BP_ERROR_TYPE "TypeError"
+/* An index is outside its range. */
+#define BP_ERROR_INDEX "IndexError"
+/* A name is not there: a function, device, target kind, attribute, input. */
+#define BP_ERROR_NOT_FOUND "KeyError"
+/* Data from outside (a file, a blob, a note) is malformed. */
+#define BP_ERROR_FORMAT "FormatError"
+/* The operating system refused: a file, a directory, a process. */
+#define BP_ERROR_IO "OSError"
+/* Host or device memory is exhausted. */
+#define BP_ERROR_MEMORY "MemoryError"
+/* The thing is known but cannot be done here or yet. */
+#define BP_ERROR_NOT_IMPLEMENTED "NotImplementedError"
+/* A plugin that provides the name exists but is still initialising. */
+#define BP_ERROR_NOT_READY "NotReadyError"
+/* A plugin cannot be used: no such ABI, no vendor library, it failed to initialise. */
+#define BP_ERROR_PLUGIN "PluginError"
+/* The code generator or the vendor's compiler rejected the code. */
+#define BP_ERROR_COMPILE "CompileError"
+/* A device failed; its queue's results are lost. */
+#define BP_ERROR_DEVICE "DeviceError"
+/* A device is gone for good; every later call on it fails likewise. */
+#define BP_ERROR_DEVICE_LOST "DeviceLostError"
+/* An invariant of ours broke: a defect to be reported. */
+#define BP_ERROR_INTERNAL "InternalError"
+/* Anything else that happens at run time. */
+#define BP_ERROR_RUNTIME "RuntimeError"
+
+#endif

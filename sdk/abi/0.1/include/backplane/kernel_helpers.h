@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inline helpers for device plugins whose modules are tables of kernels: how a kernel is called,
+ * told from its function in the IR or from a module's bytes, and the reading of one call's
+ * arguments. Nothing here is part of the ABI: a plugin carries its own copy of what it uses.
+ *
+ * A kernel is called with its arguments and then one integer for each launch tag. */
+#ifndef BACKPLANE_KERNEL_HELPERS_H
+#define BACKPLANE_KERNEL_HELPERS_H
+
+#include <backplane/ir_api.h>
+#include <backplane/plugin_helpers.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BP_KERNEL_MOST_ARGS 64
+#define BP_KERNEL_MOST_TAGS 6
+
+/* How a kernel is called. Zeroed, it is empty; bp_kernel_clear frees what it holds. */
+typedef struct BpKernel {
+  char *name;
+  BpDataType *arg_dtypes; /* BP_DTYPE_HANDLE for a buffer */
+  int32_t num_args;
+  int32_t num_tags;
+  int32_t tags[BP_KERNEL_MOST_TAGS]; /* 0 to 2: blockIdx.x to .z; 3 to 5: threadIdx.x to .z */
+} BpKernel;
+
+/* The launch tag of a number from 0 to BP_KERNEL_MOST_TAGS - 1; static. */
+static inline const char *bp_kernel_tag_name(int32_t tag) {
+  static const char *const names[BP_KERNEL_MOST_TAGS] = {
+      "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"};
+  return names[tag];
+}
+
+static inline void bp_kernel_clear(BpKernel *kernel) {
+  __builtin_free(kernel->name);
+  __builtin_free(kernel->arg_dtypes);
+  kernel->name = NULL;
+  kernel->arg_dtypes = NULL;
+}
+
+static inline int32_t bp_kernel_add_tag_(const BpPluginTables *host, BpKernel *kernel,
+                                         const char *text) {
+  for (int32_t tag = 0; tag < BP_KERNEL_MOST_TAGS; tag++) {
+    if (__builtin_strcmp(text, bp_kernel_tag_name(tag)) != 0)
+      continue;
+    if (kernel->num_tags == BP_KERNEL_MOST_TAGS)
+      return host->error->raise(BP_ERROR_FORMAT, "kernel %s: more than %d launch tags",
+                                kernel->name, BP_KERNEL_MOST_TAGS);
+    kernel->tags[kernel->num_tags++] = tag;
+    return 0;
+  }
+  return host->error->raise(BP_ERROR_FORMAT, "kernel %s: unknown launch tag \"%s\"", kernel->name,
+                            text);
+}
+
+/* Sets the name and makes room for the types of the arguments. */
+static inline int32_t bp_kernel_begin_(const BpPluginTables *host, BpKernel *kernel,
+                                       const char *name, int32_t num_args) {
+  if (num_args > BP_KERNEL_MOST_ARGS)
+    return host->error->raise(BP_ERROR_NOT_IMPLEMENTED,
+                              "kernel %s has %d arguments; %d are the most", name, num_args,
+                              BP_KERNEL_MOST_ARGS);
+  kernel->num_args = num_args;
+  kernel->name = __builtin_strdup(name);
+  kernel->arg_dtypes =
+      (BpDataType *)__builtin_calloc((size_t)num_args + 1, sizeof(*kernel->arg_dtypes));
+  if (kernel->name && kernel->arg_dtypes)
+    return 0;
+  return host->error->raise(BP_ERROR_MEMORY, "kernel %s: out of memory", name);
+}
+
+/* From an entry of a module's bytes; a zeroed kernel is filled. To be cleared also on failure. */
+static inline int32_t bp_kernel_from_info(const BpPluginTables *host, const BpKernelInfo *info,
+                                          BpKernel *kernel) {
+  if (bp_kernel_begin_(host, kernel, info->name, info->num_args) != 0)
+    return -1;
+  for (int32_t i = 0; i < info->num_args; i++)
+    kernel->arg_dtypes[i] = info->arg_dtypes[i];
+  for (int32_t i = 0; i < info->num_launch_tags; i++) {
+    if (bp_kernel_add_tag_(host, kernel, info->launch_tags[i]) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* From a function of the IR that is a kernel; likewise. */
+static inline int32_t bp_kernel_from_function(const BpPluginTables *host, const BpIrTable *ir,
+                                              const BpIrNode *function, BpKernel *kernel) {
+  BpDataType handle = {BP_DTYPE_HANDLE, 64, 1};
+  int32_t num_args = (int32_t)ir->int_value(function);
+  if (bp_kernel_begin_(host, kernel, ir->str_value(function), num_args) != 0)
+    return -1;
+  for (int32_t i = 0; i < num_args; i++) {
+    const BpIrNode *param = ir->operand(function, i);
+    kernel->arg_dtypes[i] = ir->kind(param) == BP_IR_BUFFER ? handle : ir->dtype(param);
+  }
+  for (int32_t i = num_args; i < ir->num_operands(function); i++) {
+    const BpIrNode *attr = ir->operand(function, i);
+    if (ir->kind(attr) == BP_IR_ATTR &&
+        __builtin_strcmp(ir->str_value(attr), BP_IR_ATTR_LAUNCH) == 0 &&
+        bp_kernel_add_tag_(host, kernel, ir->str_value(ir->operand(attr, 0))) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* The kernel as an entry of a module's bytes, borrowed from it; `tags` is room for its tags. */
+static inline BpKernelInfo bp_kernel_info(const BpKernel *kernel,
+                                          const char *tags[BP_KERNEL_MOST_TAGS]) {
+  BpKernelInfo info = {kernel->name, kernel->arg_dtypes, kernel->num_args, kernel->num_tags, tags};
+  for (int32_t i = 0; i < kernel->num_tags; i++)
+    tags[i] = bp_kernel_tag_name(kernel->tags[i]);
+  return info;
+}
+
+/* ---- Calls ------------------------------------------------------------------------------- */
+
+static inline int32_t bp_kernel_check_count(const BpPluginTables *host, const BpKernel *kernel,
+                                            int32_t num_args) {
+  if (num_args == kernel->num_args + kernel->num_tags)
+    return 0;
+  return host->error->raise(BP_ERROR_TYPE, "%s: expected %d arguments and %d launch sizes, got %d",
+                            kernel->name, kernel->num_args, kernel->num_tags, num_args);
+}
+
+/* Blocks along x, y and z, and threads of a block; 1 where there is no tag, or a size of 0. */
+static inline int32_t bp_kernel_get_launch(const BpPluginTables *host, const BpKernel *kernel,
+                                           const BpValue *args, uint64_t blocks[3],
+                                           uint64_t threads[3]) {
+  for (int i = 0; i < 3; i++)
+    blocks[i] = threads[i] = 1;
+  for (int32_t i = 0; i < kernel->num_tags; i++) {
+    const BpValue *size = &args[kernel->num_args + i];
+    if (size->type_index != BP_TYPE_INT || size->v_int64 < 0)
+      return host->error->raise(
+          BP_ERROR_VALUE, "%s: launch size %d: expected an integer of at least 0", kernel->name, i);
+    int32_t tag = kernel->tags[i];
+    *(tag < 3 ? &blocks[tag] : &threads[tag - 3]) = size->v_int64 ? (uint64_t)size->v_int64 : 1;
+  }
+  return 0;
+}
+
+static inline int32_t bp_kernel_bad_argument(const BpPluginTables *host, const BpKernel *kernel,
+                                             int32_t i, const char *expected, int32_t type) {
+  return host->error->raise(BP_ERROR_TYPE, "%s: argument %d: expected %s, got a value of type %d",
+                            kernel->name, i, expected, type);
+}
+
+/* A scalar as the device has it, little-endian: dtype.bits / 8 bytes of `bytes`. */
+static inline int32_t bp_kernel_get_scalar(const BpPluginTables *host, const BpKernel *kernel,
+                                           int32_t i, const BpValue *arg, BpDataType dtype,
+                                           char bytes[8]) {
+  int is_number = arg->type_index >= BP_TYPE_INT && arg->type_index <= BP_TYPE_FLOAT;
+  if (dtype.code == BP_DTYPE_FLOAT && is_number && dtype.bits >= 32) {
+    double value = arg->type_index == BP_TYPE_FLOAT ? arg->v_float64 : (double)arg->v_int64;
+    float narrow = (float)value;
+    __builtin_memcpy(bytes, dtype.bits == 32 ? (void *)&narrow : (void *)&value, dtype.bits / 8);
+    return 0;
+  }
+  if ((dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT && dtype.code != BP_DTYPE_BOOL) ||
+      dtype.bits > 64)
+    return bp_kernel_bad_argument(host, kernel, i, "a scalar of a type that the device takes",
+                                  arg->type_index);
+  if (!is_number || arg->type_index == BP_TYPE_FLOAT)
+    return bp_kernel_bad_argument(host, kernel, i, "an integer", arg->type_index);
+  __builtin_memcpy(bytes, &arg->v_int64, dtype.bits / 8);
+  return 0;
+}
+
+/* A buffer: a handle, which is all of it, or a tensor. */
+typedef struct BpKernelBuffer {
+  void *data;
+  uint64_t offset;
+  uint64_t size; /* bytes of the tensor; 0 for a handle alone */
+} BpKernelBuffer;
+
+static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKernel *kernel,
+                                          const BpDeviceApi *api, int32_t i,
+                                          const BpTensorView *view, BpKernelBuffer *buffer) {
+  if (view->device.device_type != api->device_type)
+    return host->error->raise(BP_ERROR_VALUE,
+                              "%s: argument %d: expected a tensor on %s, got one of device type %d",
+                              kernel->name, i, api->name, view->device.device_type);
+  buffer->data = view->data;
+  buffer->offset = view->byte_offset;
+  buffer->size = (uint64_t)(view->dtype.bits + 7) / 8 * view->dtype.lanes;
+  for (int32_t k = 0; k < view->ndim; k++)
+    buffer->size *= (uint64_t)view->shape[k];
+  return 0;
+}
+
+/* The buffer that an argument is, on a device of the kind of `api`. */
+static inline int32_t bp_kernel_get_buffer(const BpPluginTables *host, const BpKernel *kernel,
+                                           const BpDeviceApi *api, int32_t i, const BpValue *arg,
+                                           BpKernelBuffer *buffer) {
+  switch (arg->type_index) {
+  case BP_TYPE_POINTER:
+    buffer->data = arg->v_ptr;
+    buffer->offset = buffer->size = 0;
+    return 0;
+  case BP_TYPE_TENSOR_VIEW:
+    return bp_kernel_get_view_(host, kernel, api, i, arg->v_view, buffer);
+  case BP_TYPE_TENSOR:
+    return bp_kernel_get_view_(host, kernel, api, i, &((BpTensor *)(void *)arg->v_obj)->view,
+                               buffer);
+  default:
+    return bp_kernel_bad_argument(host, kernel, i, "a buffer", arg->type_index);
+  }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

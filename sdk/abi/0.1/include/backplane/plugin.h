@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plugin's descriptor and entry point.
+ *
+ * The descriptor is an ELF note (owner "Backplane", type BP_PLUGIN_NOTE_TYPE) of lines `key=value`
+ * that the host reads without loading the plugin. Keys, one line each:
+ *
+ *   abi          "0.1": the ABI it was built for; while this is 0.N the host's N must be the same
+ *   name         identifier of lower-case letters, digits and '-'; unique on a machine
+ *   version      of the plugin
+ *   license      SPDX expression
+ *   description  one line
+ *   entry        the exported symbol: bp_plugin_entry_ and the name with '-' as '_'
+ *   provides     registry names, space-separated: device_api.X target.build.X runtime.module...
+ *   devices      (optional) device kinds, space-separated
+ *   targets      (optional) target kinds, space-separated
+ *   libraries    (optional) sonames that it opens at run time, space-separated; between those of
+ *                which one is enough stands '|': "libcuda.so.1 libnvrtc.so.12|libnvrtc.so.13"
+ *   package      (optional) the distribution packages that hold them, in the same order, '-' where
+ *                none is known: "libcuda1 -"
+ *   rank         (optional) -1000..1000, 0 if absent: of two plugins of one directory the higher
+ *                is asked first
+ *   nodes        (optional) device nodes that it opens, space-separated absolute paths or shell
+ *                patterns: "/dev/dri/renderD*"
+ *   files        (optional) further files and directories on which its devices depend, as nodes:
+ *                "/etc/OpenCL/vendors"; device nodes that not every one of its devices needs, too
+ *   variables    (optional) environment variables that it or its vendor's libraries read,
+ *                space-separated
+ *   isa          instruction sets that its code needs, space-separated: "x86-64-v3 fma"
+ *   sanitizer    "address" or "thread": what it was built with
+ *
+ * BP_PLUGIN_DESCRIPTOR adds isa and sanitizer from the compiler's options. A plugin that was found
+ * to work is tried out again when something changed that `nodes`, `files` or `variables` name, or
+ * a library that it was seen to load. Unknown keys are ignored. A plugin exports its entry point
+ * and nothing else. */
+#ifndef BACKPLANE_PLUGIN_H
+#define BACKPLANE_PLUGIN_H
+
+#include <backplane/device_api.h>
+#include <backplane/host_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The ABI of these headers: major in the upper half. */
+#define BP_ABI_MAJOR   0
+#define BP_ABI_MINOR   1
+#define BP_ABI_TEXT    "0.1"
+#define BP_ABI_VERSION (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_MINOR)
+
+/* Whether a plugin for one ABI works in a host of another, both as BP_ABI_VERSION: 0.N in 0.N
+ * alone, and from 1.0 on in every host of the same major version and no lower minor one. The host
+ * asks, and a plugin should when its entry point is called. */
+static inline int32_t bp_abi_fits(uint32_t plugin, uint32_t host) {
+  if (plugin >> 16 != host >> 16)
+    return 0;
+  return host >> 16 == 0 ? plugin == host : plugin <= host;
+}
+
+#define BP_PLUGIN_NOTE_OWNER "Backplane"
+#define BP_PLUGIN_NOTE_TYPE  0x42500001u
+
+/* What a plugin answers. The host zeroes it and sets struct_size before the call. */
+typedef struct BpPlugin {
+  uint64_t struct_size;
+  uint32_t abi_version; /* the plugin sets BP_ABI_VERSION of its headers */
+  uint32_t reserved;    /* zero */
+  /* Registers everything that the descriptor's `provides` names. Called once, by one thread, after
+   * the versions were found to match. On failure an error is raised and the plugin stays mapped,
+   * unused. */
+  int32_t (*initialize)(void);
+} BpPlugin;
+
+/* The entry point: keeps `host`, which lives for ever, and fills `plugin`. It does no work and
+ * touches no hardware. Returns 0; -1 if it cannot serve a host of that abi_version. */
+typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
+
+#if defined(__GNUC__)
+#define BP_PLUGIN_EXPORT __attribute__((visibility("default")))
+
+/* Defines a note in the object file. `owner` and `text` are string literals. */
+#define BP_ELF_NOTE(variable, section_name, owner_text, note_type, text)                           \
+  __attribute__((used, aligned(4), section(section_name))) static const struct {                   \
+    uint32_t name_size, text_size, type;                                                           \
+    char name[(sizeof(owner_text) + 3) / 4 * 4];                                                   \
+    char body[(sizeof(text) + 3) / 4 * 4];                                                         \
+  } variable = {sizeof(owner_text), sizeof(text), note_type, owner_text, text}
+
+/* What the compiler was told, as lines of the descriptor. */
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512CD__) &&                      \
+    defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define BP_PLUGIN_ISA_LEVEL "x86-64-v4"
+#elif defined(__AVX2__) && defined(__FMA__) && defined(__BMI__) && defined(__BMI2__)
+#define BP_PLUGIN_ISA_LEVEL "x86-64-v3"
+#elif defined(__SSE4_2__) && defined(__SSSE3__) && defined(__POPCNT__)
+#define BP_PLUGIN_ISA_LEVEL "x86-64-v2"
+#else
+#define BP_PLUGIN_ISA_LEVEL ""
+#endif
+#if defined(__AVX512F__)
+#define BP_PLUGIN_ISA_EXTENSION " avx512f"
+#elif defined(__AVX2__)
+#define BP_PLUGIN_ISA_EXTENSION " avx2"
+#elif defined(__AVX__)
+#define BP_PLUGIN_ISA_EXTENSION " avx"
+#elif defined(__ARM_FEATURE_SVE)
+#define BP_PLUGIN_ISA_EXTENSION " sve"
+#elif defined(__ARM_FEATURE_ATOMICS)
+#define BP_PLUGIN_ISA_EXTENSION " lse"
+#else
+#define BP_PLUGIN_ISA_EXTENSION ""
+#endif
+#if defined(__FMA__)
+#define BP_PLUGIN_ISA_FMA " fma"
+#else
+#define BP_PLUGIN_ISA_FMA ""
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define BP_PLUGIN_SANITIZER "address"
+#elif defined(__SANITIZE_THREAD__)
+#define BP_PLUGIN_SANITIZER "thread"
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BP_PLUGIN_SANITIZER "address"
+#elif __has_feature(thread_sanitizer)
+#define BP_PLUGIN_SANITIZER "thread"
+#endif
+#endif
+#ifndef BP_PLUGIN_SANITIZER
+#define BP_PLUGIN_SANITIZER ""
+#endif
+#define BP_PLUGIN_BUILD_TEXT                                                                       \
+  "isa=" BP_PLUGIN_ISA_LEVEL BP_PLUGIN_ISA_EXTENSION BP_PLUGIN_ISA_FMA                             \
+  "\nsanitizer=" BP_PLUGIN_SANITIZER "\n"
+
+/* Defines the descriptor: BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n" "name=opencl\n" ...); */
+#define BP_PLUGIN_DESCRIPTOR(text)                                                                 \
+  BP_ELF_NOTE(bp_plugin_descriptor, ".note.backplane", BP_PLUGIN_NOTE_OWNER, BP_PLUGIN_NOTE_TYPE,  \
+              BP_PLUGIN_BUILD_TEXT text)
+
+/* Defines a `.note.dlopen` (the uapi-group's ELF dlopen metadata); `json` is a literal such as
+ * "[{\"feature\":\"opencl\",\"priority\":\"recommended\",\"soname\":[\"libOpenCL.so.1\"]}]". */
+#define BP_PLUGIN_DLOPEN_NOTE(json)                                                                \
+  BP_ELF_NOTE(bp_plugin_dlopen_note, ".note.dlopen", "FDO", 0x407c0c0au, json)
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Target kinds: what a plugin says of the code it can generate.
+ *
+ * A target kind has a name, a device type and typed attributes with defaults; a target is a kind
+ * with values for them, written as `cuda -arch=sm_90` or `{"kind":"cuda","arch":"sm_90"}`. A
+ * plugin registers its kinds with BpTargetTable::register_kind when it initialises, and for each
+ * the global function `target.build.KIND`: it takes an IR module (BP_TYPE_IR_MODULE) and a target
+ * (BP_TYPE_TARGET), both borrowed, and returns a module. It never asks a device anything. */
+#ifndef BACKPLANE_TARGET_API_H
+#define BACKPLANE_TARGET_API_H
+
+#include <backplane/value.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A target: an immutable, reference-counted object of type BP_TYPE_TARGET. */
+typedef struct BpTarget BpTarget;
+
+/* One attribute of a kind. */
+typedef struct BpTargetAttr {
+  const char *name;          /* "max_num_threads" */
+  int32_t type;              /* BP_TYPE_INT, BP_TYPE_BOOL, BP_TYPE_FLOAT or BP_TYPE_STR */
+  int32_t reserved;          /* zero */
+  const char *default_value; /* as text, or NULL: unset */
+  const char *description;   /* one line, for `backplane targets` */
+} BpTargetAttr;
+
+/* Attributes that the host's compiler reads when a kind has them; they steer schedules and
+ * legalisation, whatever the kind is called. A kind that lacks one has the value in brackets. */
+#define BP_TARGET_VECTOR_BITS       "vector_bits" /* int: width of a vector register [0: scalar] */
+#define BP_TARGET_VECTOR_REGISTERS  "vector_registers" /* int: how many of them [16] */
+#define BP_TARGET_INDEX_BITS        "index_bits"  /* int: 32: indices that fit are int32 [64] */
+#define BP_TARGET_NUM_CORES         "num_cores"   /* int: cores that share memory [1] */
+#define BP_TARGET_L1_BYTES          "l1_bytes"    /* int: data cache of a core [32768] */
+#define BP_TARGET_L2_BYTES          "l2_bytes"    /* int [1048576] */
+#define BP_TARGET_WINOGRAD          "winograd"    /* bool: convolutions by transforms [false] */
+#define BP_TARGET_THREAD_AXES       "thread_axes" /* bool: kernels over blockIdx/threadIdx [false] */
+#define BP_TARGET_MAX_NUM_THREADS   "max_num_threads"             /* int: threads in a block [1] */
+#define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size"            /* int [1] */
+#define BP_TARGET_MAX_SHARED_MEMORY "max_shared_memory_per_block" /* int, bytes [0] */
+/* bool: a core runs one warp after the other, as drivers for CPUs do [false]: more of them hide no
+ * latency, and memory that they share is no faster */
+#define BP_TARGET_SERIAL_WARPS "serial_warps"
+
+/* A target kind, as a plugin registers it with BpTargetTable::register_kind. */
+typedef struct BpTargetKind {
+  uint64_t struct_size;
+  const char *name; /* "c", "llvm", "opencl": static */
+  int32_t device_type;
+  int32_t ir_level; /* the newest BP_IR_LEVEL whose constructs the generator accepts */
+  const BpTargetAttr *attrs;
+  int32_t num_attrs;
+  int32_t reserved; /* zero */
+  const char *description;
+
+  /* (optional: nothing) Checks and completes a target after its text was parsed: reads attributes
+   * with BpTargetTable::get_attr and sets dependent ones with set_attr. Called by any thread. */
+  int32_t (*complete)(BpTarget *target);
+} BpTargetKind;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

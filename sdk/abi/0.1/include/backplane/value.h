@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values and objects: what packed functions take and return.
+ *
+ * Every layout here is that of the tvm-ffi C ABI 0.x (Apache TVM FFI, `tvm/ffi/c_api.h`) on 64-bit
+ * little-endian machines, so that a value crosses between that world and ours untranslated; the
+ * data types, devices and tensor views are those of DLPack 1.x. The names and the text are ours.
+ *
+ * Ownership rule of the whole ABI: a value passed as an argument is borrowed for the call; a value
+ * returned is owned by the caller, who releases the object in it, if there is one. */
+#ifndef BACKPLANE_VALUE_H
+#define BACKPLANE_VALUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Data types (DLDataType) ------------------------------------------------------------- */
+
+/* Type code of an element, DLPack's DLDataTypeCode. */
+#define BP_DTYPE_INT     0
+#define BP_DTYPE_UINT    1
+#define BP_DTYPE_FLOAT   2
+#define BP_DTYPE_HANDLE  3
+#define BP_DTYPE_BFLOAT  4
+#define BP_DTYPE_COMPLEX 5
+#define BP_DTYPE_BOOL    6
+
+/* The type of one element: `lanes` values of `bits` bits each. 4 bytes. */
+typedef struct BpDataType {
+  uint8_t code;   /* BP_DTYPE_* */
+  uint8_t bits;   /* width of one lane */
+  uint16_t lanes; /* 1 for a scalar */
+} BpDataType;
+
+/* ---- Devices (DLDevice) ------------------------------------------------------------------ */
+
+/* Device types are DLPack's numbers. Those from BP_DEVICE_VENDOR_FIRST on are given to vendors
+ * permanently, in sdk/device-types.txt; the range BP_DEVICE_PRIVATE_FIRST to
+ * BP_DEVICE_PRIVATE_LAST is for experiments and never appears in a published artifact. */
+#define BP_DEVICE_CPU           1
+#define BP_DEVICE_CUDA          2
+#define BP_DEVICE_CUDA_HOST     3
+#define BP_DEVICE_OPENCL        4
+#define BP_DEVICE_VULKAN        7
+#define BP_DEVICE_METAL         8
+#define BP_DEVICE_ROCM          10
+#define BP_DEVICE_EXT           12
+#define BP_DEVICE_HEXAGON       16
+#define BP_DEVICE_VENDOR_FIRST  4096
+#define BP_DEVICE_PRIVATE_FIRST 61440
+#define BP_DEVICE_PRIVATE_LAST  65535
+
+/* One device: its type and its index among the devices of that type. 8 bytes. */
+typedef struct BpDevice {
+  int32_t device_type; /* BP_DEVICE_* */
+  int32_t device_id;   /* from 0 */
+} BpDevice;
+
+/* ---- Tensor views (DLTensor) ------------------------------------------------------------- */
+
+/* A view of an n-dimensional array, 48 bytes. It owns nothing. `data` is a handle of the device:
+ * an address on the CPU and CUDA, opaque elsewhere; the first element lies `byte_offset` bytes
+ * into it. Shape and strides are counted in elements; NULL strides mean compact, row-major. */
+typedef struct BpTensorView {
+  void *data;
+  BpDevice device;
+  int32_t ndim;
+  BpDataType dtype;
+  int64_t *shape;
+  int64_t *strides;
+  uint64_t byte_offset;
+} BpTensorView;
+
+/* ---- Values (TVMFFIAny) ------------------------------------------------------------------ */
+
+/* What a BpValue holds. Numbers below BP_TYPE_OBJECT are stored in the value itself. */
+#define BP_TYPE_NONE        0
+#define BP_TYPE_INT         1  /* v_int64 */
+#define BP_TYPE_BOOL        2  /* v_int64, 0 or 1 */
+#define BP_TYPE_FLOAT       3  /* v_float64 */
+#define BP_TYPE_POINTER     4  /* v_ptr, opaque */
+#define BP_TYPE_DTYPE       5  /* v_dtype */
+#define BP_TYPE_DEVICE      6  /* v_device */
+#define BP_TYPE_TENSOR_VIEW 7  /* v_view, borrowed */
+#define BP_TYPE_RAW_STR     8  /* v_cstr, borrowed, NUL-terminated */
+#define BP_TYPE_BYTE_ARRAY  9  /* v_ptr to a BpByteArray, borrowed */
+#define BP_TYPE_RVALUE      10 /* v_ptr to an object handle that the callee may take */
+#define BP_TYPE_SMALL_STR   11 /* v_bytes, small_len bytes */
+#define BP_TYPE_SMALL_BYTES 12 /* v_bytes, small_len bytes */
+#define BP_TYPE_OBJECT      64 /* v_obj of this type or any later one */
+#define BP_TYPE_STR         65
+#define BP_TYPE_BYTES       66
+#define BP_TYPE_ERROR       67
+#define BP_TYPE_FUNCTION    68
+#define BP_TYPE_SHAPE       69
+#define BP_TYPE_TENSOR      70
+#define BP_TYPE_ARRAY       71
+/* Ours, far from what tvm-ffi allocates at run time. They never cross into its code. */
+#define BP_TYPE_MODULE    0x42500001
+#define BP_TYPE_TARGET    0x42500002
+#define BP_TYPE_IR_MODULE 0x42500003
+
+/* The largest string that a value holds without an object. */
+#define BP_SMALL_STR_MAX 7
+
+struct BpObject;
+
+/* A dynamically typed value, 16 bytes. Bytes that the type does not use are zero. */
+typedef struct BpValue {
+  int32_t type_index; /* BP_TYPE_* */
+  union {
+    uint32_t zero_padding;
+    uint32_t small_len; /* of a small string: 0..7 */
+  };
+  union {
+    int64_t v_int64;
+    double v_float64;
+    void *v_ptr;
+    const char *v_cstr;
+    BpDataType v_dtype;
+    BpDevice v_device;
+    BpTensorView *v_view;
+    struct BpObject *v_obj;
+    char v_bytes[8];
+  };
+} BpValue;
+
+/* A run of bytes, not NUL-terminated unless said (TVMFFIByteArray). */
+typedef struct BpByteArray {
+  const char *data;
+  size_t size;
+} BpByteArray;
+
+/* ---- Objects (TVMFFIObject) -------------------------------------------------------------- */
+
+#define BP_DELETER_STRONG 1 /* the last strong reference went: destroy what it holds */
+#define BP_DELETER_WEAK   2 /* the last weak reference went: free the memory */
+
+/* Header of every reference-counted object, 24 bytes. The strong count is the low half of
+ * `combined_count`, the weak count the high half; all strong references together hold one weak
+ * one. Counts are changed atomically. `deleter` gets BP_DELETER_* flags, both in the common case.
+ */
+typedef struct BpObject {
+  uint64_t combined_count;
+  int32_t type_index;
+  uint32_t padding;
+  void (*deleter)(void *self, int flags);
+} BpObject;
+
+/* An immutable string or byte string. `data` of a string is NUL-terminated. */
+typedef struct BpStr {
+  BpObject header;
+  const char *data;
+  size_t size; /* without the NUL */
+} BpStr;
+typedef BpStr BpBytes;
+
+/* An immutable list of extents. */
+typedef struct BpShape {
+  BpObject header;
+  const int64_t *data;
+  size_t size;
+} BpShape;
+
+/* A list of values that it owns (TVMFFISeqCell): what a model with several outputs returns. */
+typedef struct BpArray {
+  BpObject header;
+  BpValue *data;
+  int64_t size;
+  int64_t capacity;
+  void (*free_data)(void *data); /* or NULL: `data` is part of the object */
+} BpArray;
+
+/* A tensor that owns its memory. */
+typedef struct BpTensor {
+  BpObject header;
+  BpTensorView view;
+} BpTensor;
+
+/* The calling convention of every packed function (TVMFFISafeCallType). `self` is the function
+ * object; a library's exported symbol makes nothing of it, and may be given NULL. `args` are
+ * borrowed. The caller zeroes `result` before the call and owns what it holds after a return of 0.
+ * -1: an error was raised in this thread. May be called from any thread unless the function's own
+ * documentation says otherwise. */
+typedef int (*BpPackedCall)(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+
+/* A function object. `cpp_call` is tvm-ffi's second pointer, NULL here. */
+typedef struct BpFunction {
+  BpObject header;
+  BpPackedCall call;
+  void *cpp_call;
+} BpFunction;
+
+/* An error object; only this prefix is stable. */
+typedef struct BpError {
+  BpObject header;
+  BpByteArray kind;
+  BpByteArray message;
+  BpByteArray backtrace;
+  void (*update_backtrace)(BpObject *self, const BpByteArray *backtrace, int32_t update_mode);
+} BpError;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
