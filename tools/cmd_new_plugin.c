@@ -61,6 +61,9 @@ static gboolean has_word(const char *words, const char *word) {
 
 /* Who has the name already (transfer full); NULL if nobody does. */
 static char *find_owner(const char *name, const char *device_types) {
+  /* In C the plugin's names begin with its own, and ours with these. */
+  if (strcmp(name, "bp") == 0 || strcmp(name, "backplane") == 0)
+    return g_strdup("Backplane itself");
   char *owner = NULL;
   char **lines = g_strsplit(device_types, "\n", -1);
   for (char **line = lines; *line && !owner; line++) {

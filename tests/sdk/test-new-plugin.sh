@@ -17,6 +17,15 @@ fails() {
   [ "$got" -eq "$status" ] && grep -qF -- "$text" "$work/err"
 }
 
+# The plugin of that name compiles, whatever its names in C come to.
+compiles() {
+  local file
+  "$backplane" new-plugin "$1" --directory "$work/$1" || return 1
+  for file in "$work/$1"/src/*.c; do
+    ${CC:-cc} -D_GNU_SOURCE -Wall -Wextra -Werror -I"$top_srcdir/sdk/include" -fsyntax-only "$file" || return 1
+  done
+}
+
 # Nothing of the template's name or placeholders is left, in text or file names.
 is_renamed() {
   ! grep -rniE 'simdev|@[a-z]+@' "$1" &&
@@ -41,7 +50,7 @@ keeps_what_is_there() {
     [ "$(ls there)" = file ] && ! ls -d there.* 2>/dev/null
 }
 
-echo 1..18
+echo 1..20
 ok name-with-capitals-is-refused fails 2 "'Acme' cannot be" "$backplane" new-plugin Acme
 ok name-with-a-dash-is-refused fails 2 "'acme-2' cannot be" "$backplane" new-plugin acme-2
 ok name-beginning-with-a-digit-is-refused fails 2 "'2acme' cannot be" "$backplane" new-plugin 2acme
@@ -49,6 +58,7 @@ ok empty-name-is-refused fails 2 "'' cannot be" "$backplane" new-plugin ''
 ok name-of-33-letters-is-refused fails 2 "2 to 32" "$backplane" new-plugin "$(printf 'a%.0s' {1..33})"
 ok no-name-is-a-usage-error fails 2 "takes one name" "$backplane" new-plugin
 ok published-kind-is-refused fails 1 "'hexagon' is taken by the kind of device hexagon of DLPack" "$backplane" new-plugin hexagon
+ok name-of-ours-is-refused fails 1 "'bp' is taken by Backplane itself" "$backplane" new-plugin bp
 ok installed-target-is-refused fails 1 "'llvm' is taken by the plugin" env BACKPLANE_PLUGIN_PATH="$BACKPLANE_PLUGIN_PATH" "$backplane" new-plugin llvm
 ok unknown-build-is-refused fails 2 "autotools or meson" "$backplane" new-plugin acme --build cmake
 ok missing-sdk-names-the-package fails 1 libbackplane-dev env BACKPLANE_SDK_DIR=/nowhere "$backplane" new-plugin acme
@@ -60,3 +70,4 @@ ok writes-it-once fails 1 "exists already" "$backplane" new-plugin acme
 ok json-lists-the-files writes_json
 ok maintainer-is-named grep -qF 'Maintainer: A Person <person@simdev.example>' acme-meson/debian/control
 ok meson-has-no-autotools test ! -e acme-meson/configure.ac -a -e acme-meson/meson.build
+ok name-may-be-a-word-of-c compiles string
