@@ -327,9 +327,24 @@ static BpExpr shift_count(BpEmitter *e, BpDataType dtype, BpExpr b) {
   return type && dtype.bits > 32 ? bp__text(bp__apply(e, e->dialect->cast, type, b.text)) : b;
 }
 
+/* Bits of a bool, in a language where it is no number. */
+static const char *strict_bool_text(int32_t kind) {
+  switch (kind) {
+  case BP_IR_BIT_AND:
+    return "&&";
+  case BP_IR_BIT_OR:
+    return "||";
+  case BP_IR_BIT_XOR:
+    return "!=";
+  default:
+    return operator_text(kind);
+  }
+}
+
 static BpExpr arithmetic(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
                          const BpIrNode *b_node) {
   int is_integer = dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT;
+  int is_strict = bp__is_bool(dtype) && (e->dialect->flags & BP_DIALECT_STRICT_BOOL);
   switch (kind) {
   case BP_IR_ADD:
   case BP_IR_SUB:
@@ -349,7 +364,7 @@ static BpExpr arithmetic(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a,
   case BP_IR_MAX:
     return extremum(e, kind, dtype, a, b, b_node);
   default:
-    return infix(e, operator_text(kind), a, b);
+    return infix(e, is_strict ? strict_bool_text(kind) : operator_text(kind), a, b);
   }
 }
 

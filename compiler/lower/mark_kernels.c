@@ -5,7 +5,8 @@
  * names, becomes a kernel: it says so, and states the extent of each axis. So does what one block
  * does by itself: statements with loops over its threads, around which it allocates what these
  * share. One without any bound loop gets its outermost parallel loop bound to blockIdx.x. Parallel
- * loops within are serial. */
+ * loops within are serial. One that says that it is a kernel is one launch whatever is in it, whose
+ * extents it need not state. */
 
 #include "compiler/lower/passes.h"
 
@@ -112,7 +113,8 @@ static const BpIrNode *with_attrs(const Kernel *kernel, const BpIrNode *function
     return NULL;
   memcpy(attrs, function->operands + num_params, (size_t)num_attrs * sizeof *attrs);
   const BpIrNode *one = bp__ir_int64(module, 1);
-  attrs[num_attrs++] = bp__ir_attr(module, BP_IR_ATTR_KERNEL, &one, 1);
+  if (!bp__ir_find_attr(function, BP_IR_ATTR_KERNEL))
+    attrs[num_attrs++] = bp__ir_attr(module, BP_IR_ATTR_KERNEL, &one, 1);
   for (int axis = 0; axis < NUM_AXES; axis++)
     if (kernel->extents[axis])
       attrs[num_attrs++] = launch_attr(module, axis_names[axis], kernel->extents[axis]);
@@ -121,19 +123,21 @@ static const BpIrNode *with_attrs(const Kernel *kernel, const BpIrNode *function
 }
 
 const BpIrNode *bp__pass_mark_kernels(BpIrModule *module, const BpIrNode *function) {
-  if (bp__ir_attr_int(function, BP_IR_ATTR_KERNEL, 0))
+  bool is_kernel = bp__ir_attr_int(function, BP_IR_ATTR_KERNEL, 0) != 0;
+  if (is_kernel && bp__ir_find_attr(function, BP_IR_ATTR_LAUNCH))
     return function;
   const BpIrNode *body = bp__ir_function_body(function), *work = work_of(body);
   int has_bound = bp__ir_visit_once(body, visit_bound, NULL);
   int is_block = is_one_block(body, work);
   if (has_bound < 0 || is_block < 0)
     return NULL;
-  if ((has_bound && !is_bound(work) && !is_block) || work->kind == BP_IR_ALLOCATE) {
+  bool is_launch = is_kernel || !has_bound || is_bound(work) || is_block;
+  if (!is_launch || work->kind == BP_IR_ALLOCATE) {
     refuse(function->str_value, work);
     return NULL;
   }
   Kernel kernel = {.module = module};
-  if (work->kind == BP_IR_FOR && work->int_value == BP_IR_FOR_PARALLEL)
+  if (!is_kernel && work->kind == BP_IR_FOR && work->int_value == BP_IR_FOR_PARALLEL)
     kernel.to_bind = work;
   BpIrRewriter rewriter = {
       .module = module, .context = &kernel, .enter = enter, .leave = rewrite_loop};

@@ -235,18 +235,27 @@ static void *find_symbol(const LibraryModule *library, const char *prefix, const
   return address;
 }
 
-/* Only exported functions are found: the names have been read from the file. */
-static int library_get_function(void *context, const char *name, BpFunction **function) {
-  LibraryModule *library = context;
-  *function = NULL;
+/* The address of an exported function, NULL if there is none of that name; -1 with an error. The
+ * names have been read from the file. */
+static int find_exported(const LibraryModule *library, const char *name, void **address) {
+  *address = NULL;
   if (library->main_name && !strcmp(name, BP_SYMBOL_MAIN))
     name = library->main_name;
   if (!bsearch(&name, library->names, library->exports.count, sizeof *library->names,
                compare_names))
     return 0;
-  void *address = find_symbol(library, library->is_packed_c ? "" : BP_SYMBOL_PREFIX, name);
-  if (!address)
+  *address = find_symbol(library, library->is_packed_c ? "" : BP_SYMBOL_PREFIX, name);
+  return *address ? 0 : -1;
+}
+
+static int library_get_function(void *context, const char *name, BpFunction **function) {
+  LibraryModule *library = context;
+  void *address;
+  *function = NULL;
+  if (find_exported(library, name, &address))
     return -1;
+  if (!address)
+    return 0;
   *function = library->is_packed_c
                   ? bp__packed_c_function_create(library->module, address)
                   : bp_module_function_create(library->module, (BpPackedCall)address, NULL, NULL);
@@ -335,6 +344,17 @@ static int keep_function(LibraryModule *library, const char *name, BpFunction *f
   return 0;
 }
 
+/* One of the library's own functions. It does not keep the library, which keeps it. */
+static int find_own(const LibraryModule *library, const char *name, BpFunction **function) {
+  void *address = NULL;
+  *function = NULL;
+  if (!library->is_packed_c && find_exported(library, name, &address))
+    return -1;
+  if (address)
+    *function = bp_function_create((BpPackedCall)address, NULL, NULL);
+  return address && !*function ? -1 : 0;
+}
+
 int bp__library_look_up(void *module, const char *name, void **function) {
   LibraryModule *library = bp_module_get_context(module, &library_api);
   if (!library)
@@ -348,7 +368,8 @@ int bp__library_look_up(void *module, const char *name, void **function) {
   if ((*function = find_kept(library, name)))
     return 0;
   BpFunction *found;
-  if (bp__module_get_from_imports(library->module, name, &found) ||
+  if (find_own(library, name, &found) ||
+      (!found && bp__module_get_from_imports(library->module, name, &found)) ||
       (!found && bp_registry_get(name, &found)))
     return -1;
   if (!found)

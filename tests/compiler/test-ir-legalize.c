@@ -417,6 +417,21 @@ static void test_functions_split_into_kernels(void) {
   bp_object_release(module);
 }
 
+/* A function that says that it is a kernel is one launch, whatever is around its loops. */
+static void test_a_kernel_need_not_state_its_launch(void) {
+  BpIrModule *module = parse_verified(
+      "(module (function \"f\" (buffer A int64 global 64) n:int64 (attr \"kernel\" 1)"
+      " (seq (store A 7 n) (for t:int64 0 3 bound \"threadIdx.x\" (store A t t))"
+      " (for u:int64 0 5 bound \"threadIdx.x\" (store A (add u 20) u)))))");
+  BpIrModule *legal = legalize(module, "test_gpu");
+  char *text = bp_ir_print(legal);
+  g_assert_nonnull(strstr(text, "(attr \"kernel\" 1)\n    (attr \"launch\" \"threadIdx.x\" 5)\n"));
+  assert_same_meaning(module, legal, 9);
+  bp_str_free(text);
+  bp_object_release(legal);
+  bp_object_release(module);
+}
+
 static void test_vectors_become_scalars(void) {
   static const char *const bodies[] = {
       "(store A (ramp 3 2 8) (add (load A (ramp 0 1 8)) (broadcast n 8)))",
@@ -704,6 +719,8 @@ int main(int argc, char **argv) {
                   test_two_loops_of_one_axis_share_its_threads);
   g_test_add_func("/ir/legalize/a-kernel-loses-its-launch", test_a_kernel_loses_its_launch);
   g_test_add_func("/ir/legalize/kernels-state-their-launch", test_kernels_state_their_launch);
+  g_test_add_func("/ir/legalize/a-kernel-need-not-state-its-launch",
+                  test_a_kernel_need_not_state_its_launch);
   g_test_add_func("/ir/legalize/vectors-become-scalars", test_vectors_become_scalars);
   g_test_add_func("/ir/legalize/indices-become-narrow", test_indices_become_narrow);
   g_test_add_func("/ir/kernels/functions-split", test_functions_split_into_kernels);
