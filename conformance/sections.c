@@ -12,6 +12,10 @@ const Section *const bp__kit_sections[] = {
     &bp__kit_module_section,      /* code, calls, launches, saving */
     &bp__kit_launch_section,      /* launches on streams */
     &bp__kit_performance_section, /* in comparison with itself */
-    &bp__kit_fault_section,       /* what is left: faults of the process */
+    &bp__kit_fault_section,       /* faults of the process */
+    &bp__kit_codegen_section,     /* constructs of the IR */
+    &bp__kit_types_section,       /* operations on each type */
+    &bp__kit_intrinsics_section,  /* functions of numbers */
+    &bp__kit_random_section,      /* random programs */
 };
 const size_t bp__kit_num_sections = G_N_ELEMENTS(bp__kit_sections);

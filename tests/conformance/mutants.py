@@ -12,7 +12,7 @@ import tempfile
 
 FLAGS = ["-O1", "-g", "-fPIC", "-fvisibility=hidden", "-pthread", "-D_GNU_SOURCE", "-w"]
 # The longest that a check of the template takes, and then some.
-DEADLINE = "20"
+DEADLINE = "60"
 
 
 class Mutant:

@@ -1,0 +1,664 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sections codegen, types, intrinsics and random: what is generated means what the reference
+ * interpreter says, for every construct of the IR, type, intrinsic, and for random programs.
+ *
+ * What the target's generator refuses as not implemented, of another type than int32 and float32,
+ * the plugin declares not to support. */
+#include <math.h>
+#include <string.h>
+
+#include "conformance/judge.h"
+#include "conformance/programs.h"
+#include "conformance/random.h"
+
+#define NUM_PAIRS (PROGRAM_VALUES * PROGRAM_VALUES)
+
+/* ---- Values ------------------------------------------------------------------------------ */
+
+/* Floats of operations. A device may take subnormal numbers for zero, so there are none. */
+static const double wide_floats[PROGRAM_VALUES] = {
+    0,    1,   -0.0,     -1,        0.5,         3,  -2.5, 65504,
+    0.75, 0.1, HUGE_VAL, -HUGE_VAL, (double)NAN, -7, 2,    100.25};
+/* Floats of functions, which lose what they like where these are large. */
+static const double small_floats[PROGRAM_VALUES] = {
+    0, 1, -0.0, -1, 0.5, 3, -2.5, 7, 1.5, 0.1, HUGE_VAL, -HUGE_VAL, (double)NAN, -7, 2.25, -0.75};
+
+static void make_values(const char *type, const double *floats, void *values) {
+  BpDataType dtype = bp__program_dtype(type);
+  int64_t ints[PROGRAM_VALUES];
+  double given[PROGRAM_VALUES];
+  memcpy(given, floats, sizeof given);
+  bp__program_ints(dtype, ints);
+  if (bp__program_letter(dtype) == 'f')
+    bp__judge_convert("float64", type, given, values, PROGRAM_VALUES);
+  else
+    bp__judge_convert("int64", type, ints, values, PROGRAM_VALUES);
+}
+
+/* A is each value for long, B all of them in turn. */
+static void make_pairs(const char *type, const double *floats, char *a, char *b) {
+  size_t size = bp__program_dtype(type).bits / 8;
+  char values[PROGRAM_VALUES * 8];
+  make_values(type, floats, values);
+  for (size_t i = 0; i < NUM_PAIRS; i++) {
+    memcpy(a + i * size, values + i / PROGRAM_VALUES * size, size);
+    memcpy(b + i * size, values + i % PROGRAM_VALUES * size, size);
+  }
+}
+
+/* ---- Types that are claimed -------------------------------------------------------------- */
+
+static gboolean is_core_type(const char *type) {
+  return strcmp(type, "int32") == 0 || strcmp(type, "float32") == 0;
+}
+
+/* Whether code was built; if it was refused as not implemented, the error stays raised. */
+static gboolean is_built(const KitCode *code, const char *what) {
+  if (code->module)
+    return TRUE;
+  KIT_TRUE(bp_error_is(BP_ERROR_NOT_IMPLEMENTED), "%s: %s, of\n%s", bp_error_kind(),
+           bp_error_message(), what);
+  return FALSE;
+}
+
+/* Whether the generator takes buffers and scalars of the type. If not, the error stays raised. */
+static gboolean takes_type(const Kit *kit, const char *type) {
+  char *text = g_strdup_printf(
+      "(module (function \"f\" (buffer A %s global 4) x:%s (store A 0 x)))", type, type);
+  KitCode code = bp__kit_try_build(kit, text);
+  gboolean takes = is_built(&code, text);
+  KIT_TRUE(takes || !is_core_type(type), "%s cannot be declined: %s", type, bp_error_message());
+  bp__kit_code_clear(&code);
+  g_free(text);
+  return takes;
+}
+
+static gboolean claims_type(const Kit *kit, const char *type) {
+  static signed char known[PROGRAM_TYPES]; /* 1: yes, -1: no */
+  for (size_t i = 0; i < PROGRAM_TYPES; i++)
+    if (strcmp(bp__program_types[i], type) == 0) {
+      if (!known[i])
+        known[i] = takes_type(kit, type) ? 1 : -1;
+      bp_error_clear();
+      return known[i] > 0;
+    }
+  return FALSE;
+}
+
+/* ---- Functions of one module ------------------------------------------------------------- */
+
+/* A function and what it is called with: either a statement's, or one that stores each of some
+ * expressions of all pairs of values, first one at a time and then in vectors of four. */
+typedef struct Function {
+  char *name;
+  const char *type, *result;
+  const double *floats; /* values of the type, if it is one of floats */
+  const StatementRow *row;
+  GPtrArray *expressions;
+} Function;
+
+static void function_free(void *data) {
+  Function *function = data;
+  g_free(function->name);
+  g_ptr_array_free(function->expressions, TRUE);
+  g_free(function);
+}
+
+/* The functions of a module (transfer full). */
+static GPtrArray *functions_new(void) {
+  return g_ptr_array_new_with_free_func(function_free);
+}
+
+static Function *add_function(GPtrArray *functions, const char *type, const char *result,
+                              const double *floats) {
+  Function *function = g_new0(Function, 1);
+  function->name = g_strdup_printf("f%u", functions->len);
+  function->type = type;
+  function->result = result;
+  function->floats = floats;
+  function->expressions = g_ptr_array_new_with_free_func(g_free);
+  g_ptr_array_add(functions, function);
+  return function;
+}
+
+static void add_expression(Function *function, char *text) {
+  g_ptr_array_add(function->expressions, text);
+}
+
+static const char *expression_at(const Function *function, guint i) {
+  return g_ptr_array_index(function->expressions, i);
+}
+
+#define LANES 4
+
+static gboolean gives_scalar(const char *expression) {
+  return g_str_has_prefix(expression, "(reduce ");
+}
+
+/* Expression i goes to the pairs 2 i and 2 i + 1. */
+static char *text_of_expressions(const Function *function) {
+  GString *body = g_string_new("(seq ");
+  for (guint i = 0; i < function->expressions->len; i++)
+    for (int k = 0; k < (gives_scalar(expression_at(function, i)) ? 1 : 2); k++) {
+      char *loop = bp__program_loop(expression_at(function, i), function->type, k ? LANES : 1,
+                                    (2 * (int)i + k) * NUM_PAIRS, NUM_PAIRS);
+      g_string_append(body, loop);
+      g_free(loop);
+    }
+  g_string_append(body, ")");
+  char *text = bp__program_function(function->name, function->type, function->result, NUM_PAIRS,
+                                    2 * (int)function->expressions->len * NUM_PAIRS, body->str);
+  g_string_free(body, TRUE);
+  return text;
+}
+
+static char *text_of_functions(const GPtrArray *functions) {
+  GString *text = g_string_new("(module\n");
+  for (guint i = 0; i < functions->len; i++) {
+    const Function *function = g_ptr_array_index(functions, i);
+    char *part = function->row
+                     ? bp__program_statement(function->row, function->name, function->type)
+                     : text_of_expressions(function);
+    g_string_append(text, part);
+    g_free(part);
+  }
+  g_string_append(text, ")");
+  return g_string_free(text, FALSE);
+}
+
+static void run_expressions(const Kit *kit, const KitCode *code, const Function *function) {
+  Judged call = {.num_buffers = 0};
+  char *a = bp__judge_add(&call, function->type, NUM_PAIRS);
+  char *b = bp__judge_add(&call, function->type, NUM_PAIRS);
+  bp__judge_add(&call, function->result, 2 * function->expressions->len * NUM_PAIRS);
+  make_pairs(function->type, function->floats, a, b);
+  int64_t k = bp__judge_run(kit, code, function->name, &call), pair = k % NUM_PAIRS;
+  if (k >= 0)
+    bp__kit_fail("%s of %s%s: a = %.17g, b = %.17g give %.17g and not %.17g",
+                 expression_at(function, (guint)(k / NUM_PAIRS / 2)), function->type,
+                 k / NUM_PAIRS % 2 ? ", in vectors of 4" : "",
+                 bp__judge_number(function->type, a, pair),
+                 bp__judge_number(function->type, b, pair),
+                 bp__judge_number(function->result, call.got[2], k),
+                 bp__judge_number(function->result, call.expected[2], k));
+  bp__judge_clear(&call);
+}
+
+static void run_statement(const Kit *kit, const KitCode *code, const Function *function) {
+  Judged call = {.num_buffers = 0};
+  const char *type = function->type;
+  BpDataType dtype = bp__program_dtype(type);
+  char values[PROGRAM_VALUES * 8];
+  make_values(type, function->floats, values);
+  memcpy(bp__judge_add(&call, type, PROGRAM_ELEMENTS), values, PROGRAM_ELEMENTS * (dtype.bits / 8));
+  bp__judge_add(&call, type, PROGRAM_ELEMENTS);
+  double number = bp__judge_number(type, values, 5);
+  call.scalar = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = (int64_t)number};
+  if (bp__program_letter(dtype) == 'f')
+    call.scalar = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = number};
+  int64_t k = bp__judge_run(kit, code, function->name, &call);
+  if (k >= 0)
+    bp__kit_fail("%s of %s: C[%" G_GINT64_FORMAT "] is %.17g and not %.17g", function->row->body,
+                 type, k, bp__judge_number(type, call.got[1], k),
+                 bp__judge_number(type, call.expected[1], k));
+  bp__judge_clear(&call);
+}
+
+/* Runs the functions as those of one module, and frees them. FALSE, with the error raised: the
+ * generator declares not to have something in it. */
+static gboolean run_functions(const Kit *kit, GPtrArray *functions) {
+  char *text = text_of_functions(functions);
+  KitCode code = bp__kit_try_build(kit, text);
+  gboolean built = is_built(&code, text);
+  for (guint i = 0; built && i < functions->len; i++) {
+    const Function *function = g_ptr_array_index(functions, i);
+    (function->row ? run_statement : run_expressions)(kit, &code, function);
+  }
+  bp__kit_code_clear(&code);
+  g_free(text);
+  g_ptr_array_free(functions, TRUE);
+  return built;
+}
+
+/* ---- Types ------------------------------------------------------------------------------- */
+
+/* The conversions of a type to another. */
+static void add_conversions(Function *function) {
+  BpDataType from = bp__program_dtype(function->type), to = bp__program_dtype(function->result);
+  add_expression(function, g_strdup_printf("(cast %s@X @a)", function->result));
+  /* Not of floats: which NaN there is, is open. */
+  if (from.bits == to.bits && bp__program_letter(from) == 'i' && to.code != BP_DTYPE_BOOL)
+    add_expression(function, g_strdup_printf("(reinterpret %s@X @a)", function->result));
+}
+
+/* Of four values each. Sums of floats depend on their order. */
+static void add_reductions(Function *function) {
+  static const char *const names[] = {"min", "max", "add", "mul"};
+  char letter = bp__program_letter(bp__program_dtype(function->type));
+  for (int i = 0; i < (letter == 'i' ? 4 : letter == 'f' ? 2 : 0); i++)
+    add_expression(
+        function,
+        g_strdup_printf("(reduce %s (load B (ramp (mul (floormod i 64) 4) 1 4)))", names[i]));
+}
+
+static void add_operations(Function *function) {
+  char letter = bp__program_letter(bp__program_dtype(function->type));
+  for (size_t i = 0; i < bp__program_num_expressions; i++) {
+    const ExpressionRow *row = &bp__program_expressions[i];
+    const char *result = row->gives_bool ? "bool" : function->type;
+    if (strchr(row->letters, letter) && strcmp(result, function->result) == 0)
+      add_expression(function, g_strdup(row->text));
+  }
+  if (strcmp(function->type, function->result) != 0)
+    return;
+  add_expression(function, g_strdup("(select (eq @a @b) @a @b)"));
+  add_reductions(function);
+}
+
+static void run_type(Kit *kit, const char *type) {
+  GPtrArray *functions = functions_new();
+  bp__kit_open_target(kit);
+  if (!claims_type(kit, type)) {
+    takes_type(kit, type);
+    bp__kit_skip("%s", bp_error_message());
+  }
+  for (size_t i = 0; i < PROGRAM_TYPES; i++) {
+    if (!claims_type(kit, bp__program_types[i]))
+      continue;
+    Function *function = add_function(functions, type, bp__program_types[i], wide_floats);
+    add_conversions(function);
+    add_operations(function);
+  }
+  KIT_TRUE(run_functions(kit, functions), "%s is supported, and not all of its operations: %s",
+           type, bp_error_message());
+}
+
+/* ---- Constructs -------------------------------------------------------------------------- */
+
+static const char *const core_types[] = {"int32", "float32"};
+
+static gboolean has_threads(const Kit *kit) {
+  return bp_target_get_int(kit->target, BP_TARGET_THREAD_AXES, 0) != 0;
+}
+
+static gboolean is_possible(const Kit *kit, const StatementRow *row, const char *type) {
+  if (row->letters && !strchr(row->letters, bp__program_letter(bp__program_dtype(type))))
+    return FALSE;
+  return row->where == PROGRAM_ANYWHERE || (row->where == PROGRAM_THREADS) == has_threads(kit);
+}
+
+/* Adds the statements of a construct that can be on the target. How many it has at all. */
+static int add_statements(const Kit *kit, int32_t kind, GPtrArray *functions) {
+  int found = 0;
+  for (size_t i = 0; i < bp__program_num_statements; i++)
+    for (size_t t = 0; t < G_N_ELEMENTS(core_types); t++) {
+      const StatementRow *row = &bp__program_statements[i];
+      if (row->kind != kind)
+        continue;
+      found++;
+      if (is_possible(kit, row, core_types[t]))
+        add_function(functions, core_types[t], core_types[t], wide_floats)->row = row;
+    }
+  return found;
+}
+
+/* An expression as every device can have it: of int32 or float32, giving no bool. */
+static char *core_text(const ExpressionRow *row) {
+  const char *const words[][2] = {
+      {"@a", "(lt @p @q)"}, {"@b", "(le @q @p)"}, {"@p", "@a"}, {"@q", "@b"}, {NULL, NULL}};
+  gboolean takes_bool = strcmp(row->letters, "b") == 0;
+  char *text = takes_bool ? bp__program_fill(row->text, words) : g_strdup(row->text);
+  if (!row->gives_bool)
+    return text;
+  char *number = g_strdup_printf("(cast int32@X %s)", text);
+  g_free(text);
+  return number;
+}
+
+static void add_expressions(int32_t kind, GPtrArray *functions) {
+  for (size_t i = 0; i < bp__program_num_expressions; i++)
+    for (size_t t = 0; t < G_N_ELEMENTS(core_types); t++) {
+      const ExpressionRow *row = &bp__program_expressions[i];
+      gboolean takes_type = strcmp(row->letters, "b") == 0 || strchr(row->letters, *core_types[t]);
+      if (row->kind == kind && takes_type)
+        add_expression(add_function(functions, core_types[t],
+                                    row->gives_bool ? "int32" : core_types[t], wide_floats),
+                       core_text(row));
+    }
+}
+
+/* Constructs of two types or of a vector. */
+static void add_others(int32_t kind, GPtrArray *functions) {
+  static const struct {
+    int32_t kind;
+    const char *type, *result, *text;
+  } rows[] = {
+      {BP_IR_CAST, "int32", "float32", "(cast float32@X @a)"},
+      {BP_IR_CAST, "float32", "int32", "(cast int32@X @a)"},
+      {BP_IR_REINTERPRET, "int32", "float32", "(reinterpret float32@X @a)"},
+      {BP_IR_REDUCE, "int32", "int32", "(reduce add (load A (ramp (mul (floormod i 64) 4) 1 4)))"},
+      {BP_IR_REDUCE, "int32", "int32", "(reduce mul (load A (ramp (mul (floormod i 64) 4) 1 4)))"},
+      {BP_IR_REDUCE, "int32", "int32", "(reduce min (load B (ramp (mul (floormod i 64) 4) 1 4)))"},
+      {BP_IR_REDUCE, "float32", "float32",
+       "(reduce max (load B (ramp (mul (floormod i 64) 4) 1 4)))"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(rows); i++)
+    if (rows[i].kind == kind)
+      add_expression(add_function(functions, rows[i].type, rows[i].result, wide_floats),
+                     g_strdup(rows[i].text));
+}
+
+/* Every program of a construct, with the types that every device has. */
+static void run_construct(Kit *kit, int32_t kind) {
+  GPtrArray *functions = functions_new();
+  bp__kit_open_target(kit);
+  KIT_OK(bp__program_register(), "registering the functions that programs call");
+  int found = add_statements(kit, kind, functions);
+  add_expressions(kind, functions);
+  add_others(kind, functions);
+  KIT_TRUE(found > 0 || functions->len > 0, "the kit has no program for it");
+  if (functions->len == 0)
+    bp__kit_skip("only functions of the host can have it");
+  KIT_TRUE(run_functions(kit, functions), "it cannot be declined: %s", bp_error_message());
+}
+
+/* ---- Intrinsics -------------------------------------------------------------------------- */
+
+static void add_intrinsic(GPtrArray *functions, const IntrinsicRow *row, const char *type) {
+  char *call = bp__program_call(row, row->gives_bool ? "bool" : type);
+  Function *function =
+      add_function(functions, type, row->gives_bool ? "int32" : type, small_floats);
+  add_expression(function,
+                 row->gives_bool ? g_strdup_printf("(cast int32@X %s)", call) : g_strdup(call));
+  g_free(call);
+}
+
+static gboolean takes_intrinsic(const Kit *kit, const IntrinsicRow *row, const char *type) {
+  return strchr(row->letters, bp__program_letter(bp__program_dtype(type))) &&
+         claims_type(kit, type);
+}
+
+/* Of every type that is claimed; those are left out for which it is declined, and if it is for a
+ * type of 32 bits, all are. */
+static void run_intrinsic_of_all(Kit *kit, const IntrinsicRow *row) {
+  GPtrArray *all = functions_new();
+  if (!*row->letters)
+    run_construct(kit, BP_IR_ADDRESS);
+  for (size_t i = 0; i < PROGRAM_TYPES; i++)
+    if (takes_intrinsic(kit, row, bp__program_types[i]))
+      add_intrinsic(all, row, bp__program_types[i]);
+  if (run_functions(kit, all))
+    return;
+  for (size_t i = 0; i < PROGRAM_TYPES; i++) {
+    GPtrArray *one = functions_new();
+    if (takes_intrinsic(kit, row, bp__program_types[i]))
+      add_intrinsic(one, row, bp__program_types[i]);
+    if (!run_functions(kit, one) && is_core_type(bp__program_types[i]))
+      bp__kit_skip("%s", bp_error_message());
+    bp_error_clear();
+  }
+}
+
+/* Ends the process now and then: a driver may not bear any number of kernels in it. */
+static void run_intrinsic(Kit *kit, const IntrinsicRow *row) {
+  static int num_done;
+  bp__kit_open_target(kit);
+  run_intrinsic_of_all(kit, row);
+  if (++num_done == 8)
+    bp__kit_exit();
+}
+
+/* ---- Random programs --------------------------------------------------------------------- */
+
+#define RANDOM_TYPES  3
+#define RANDOM_LOOPS  16
+#define RANDOM_DEPTH  5
+#define RANDOM_EXTENT (RANDOM_LOOPS * RANDOM_VARS)
+
+/* A program: out[i] of 16, by 1 or 4 lanes, is an expression of numbers of three types. */
+typedef struct RandomProgram {
+  RandomExpressions random;
+  int inputs[RANDOM_TYPES];
+  const BpIrNode *buffers[RANDOM_TYPES];
+  const BpIrNode *var, *value;
+  uint16_t lanes;
+} RandomProgram;
+
+static gboolean may_be_random(const Kit *kit, int type) {
+  BpDataType dtype = bp__program_dtype(bp__program_types[type]);
+  gboolean is_narrow_float = bp__program_letter(dtype) == 'f' && dtype.bits == 16;
+  return dtype.code != BP_DTYPE_BOOL && !is_narrow_float &&
+         claims_type(kit, bp__program_types[type]);
+}
+
+static BpDataType int64_type(void) {
+  return bp__program_dtype("int64");
+}
+
+static void choose_inputs(const Kit *kit, RandomProgram *program) {
+  RandomExpressions *random = &program->random;
+  for (int i = 0; i < RANDOM_TYPES; i++) {
+    do
+      program->inputs[i] = bp__random_below(random, PROGRAM_TYPES);
+    while (!may_be_random(kit, program->inputs[i]));
+    random->is_used[program->inputs[i]] = TRUE;
+  }
+}
+
+/* Three elements of each buffer; of bool, comparisons of them. */
+static void make_vars(RandomProgram *program) {
+  static const char *const names[RANDOM_TYPES] = {"A", "B", "C"};
+  RandomExpressions *random = &program->random;
+  BpIrModule *module = random->module;
+  const BpIrNode *extent = bp_ir_int(module, int64_type(), RANDOM_EXTENT);
+  program->var = bp_ir_var(module, "i", int64_type());
+  for (int i = 0; i < RANDOM_TYPES; i++) {
+    int type = program->inputs[i];
+    program->buffers[i] = bp_ir_buffer(module, names[i], bp__program_dtype(bp__program_types[type]),
+                                       BP_IR_SCOPE_GLOBAL, &extent, 1);
+    for (int k = 0; k < RANDOM_VARS; k++) {
+      const BpIrNode *start = bp_ir_int(module, int64_type(), k * RANDOM_LOOPS);
+      const BpIrNode *index = bp_ir_binary(module, BP_IR_ADD, program->var, start);
+      random->vars[type][k] = bp_ir_load(module, program->buffers[i], index, NULL);
+    }
+  }
+  for (int k = 0; k < RANDOM_VARS; k++)
+    random->vars[0][k] = bp_ir_binary(module, BP_IR_LT, random->vars[program->inputs[0]][k],
+                                      random->vars[program->inputs[0]][(k + 1) % RANDOM_VARS]);
+}
+
+/* What is stored is no bool: a device need not have buffers of them. */
+static const BpIrNode *storable(RandomProgram *program, const BpIrNode *value) {
+  BpDataType dtype = bp_ir_table()->dtype(value);
+  BpDataType int32 = {BP_DTYPE_INT, 32, dtype.lanes};
+  return dtype.code == BP_DTYPE_BOOL ? bp_ir_cast(program->random.module, int32, value) : value;
+}
+
+/* The program as text that stores `value`, a part of what it computes (g_free). */
+static char *random_text(RandomProgram *program, const BpIrNode *value) {
+  BpIrModule *module = program->random.module;
+  value = storable(program, value);
+  BpDataType dtype = bp_ir_table()->dtype(value);
+  int64_t lanes = dtype.lanes;
+  const BpIrNode *extent = bp_ir_int(module, int64_type(), RANDOM_LOOPS * lanes);
+  dtype.lanes = 1;
+  const BpIrNode *out = bp_ir_buffer(module, "out", dtype, BP_IR_SCOPE_GLOBAL, &extent, 1);
+  const BpIrNode *first =
+      bp_ir_binary(module, BP_IR_MUL, program->var, bp_ir_int(module, int64_type(), lanes));
+  const BpIrNode *index =
+      bp_ir_ramp(module, first, bp_ir_int(module, int64_type(), 1), (uint16_t)lanes);
+  const BpIrNode *body =
+      bp_ir_for(module, program->var, bp_ir_int(module, int64_type(), 0),
+                bp_ir_int(module, int64_type(), RANDOM_LOOPS), BP_IR_FOR_PARALLEL, "",
+                bp_ir_store(module, out, index, value, NULL));
+  const BpIrNode *params[RANDOM_TYPES + 1] = {program->buffers[0], program->buffers[1],
+                                              program->buffers[2], out};
+  const BpIrNode *function = bp_ir_function(module, "f", params, RANDOM_TYPES + 1, NULL, 0, body);
+  BpValue printed;
+  BpByteArray view = {NULL, 0};
+  KIT_TRUE(function && bp_ir_table()->print(function, &printed) == 0 &&
+               bp_value_view_str(&printed, &view) == 0,
+           "a random program: %s", bp_error_message());
+  char *text = g_strdup_printf("(module %.*s)", (int)view.size, view.data);
+  bp_value_clear(&printed);
+  return text;
+}
+
+static void fill_random(RandomProgram *program, const char *type, void *data) {
+  int64_t ints[PROGRAM_VALUES];
+  BpDataType dtype = bp__program_dtype(type);
+  char values[PROGRAM_VALUES * 8];
+  size_t size = dtype.bits / 8;
+  bp__program_ints(dtype, ints);
+  for (int i = 0; i < PROGRAM_VALUES && bp__program_letter(dtype) == 'f'; i++)
+    ints[i] = i - 7;
+  bp__judge_convert("int64", type, ints, values, PROGRAM_VALUES);
+  for (size_t i = 0; i < RANDOM_EXTENT; i++)
+    memcpy((char *)data + i * size,
+           values + (size_t)bp__random_below(&program->random, PROGRAM_VALUES) * size, size);
+}
+
+/* Whether the program that stores `value` does on the device as it is to do; what is wrong is told
+ * otherwise (g_free). */
+static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNode *value) {
+  char *text = random_text(program, value), *difference = NULL;
+  uint64_t state = program->random.state;
+  Judged call = {.num_buffers = 0};
+  KitCode code = bp__kit_build(kit, text);
+  program->random.state = kit->seed; /* the same data for each part of the program */
+  for (int i = 0; i < RANDOM_TYPES; i++) {
+    const char *type = bp__program_types[program->inputs[i]];
+    fill_random(program, type, bp__judge_add(&call, type, RANDOM_EXTENT));
+  }
+  program->random.state = state;
+  BpDataType dtype = bp_ir_table()->dtype(storable(program, value));
+  int64_t extent = (int64_t)dtype.lanes * RANDOM_LOOPS;
+  dtype.lanes = 1;
+  char type[32];
+  bp_dtype_format(dtype, type);
+  bp__judge_add(&call, type, extent);
+  int64_t k = bp__judge_run(kit, &code, "f", &call);
+  if (k >= 0)
+    difference = g_strdup_printf("element %" G_GINT64_FORMAT " is %.17g and not %.17g, in\n%s", k,
+                                 bp__judge_number(type, call.got[RANDOM_TYPES], k),
+                                 bp__judge_number(type, call.expected[RANDOM_TYPES], k), text);
+  bp__judge_clear(&call);
+  bp__kit_code_clear(&code);
+  g_free(text);
+  return difference;
+}
+
+/* As long as an operand alone goes wrong, too, that is the program. */
+static void fail_random(const Kit *kit, RandomProgram *program, uint64_t seed, char *difference) {
+  const BpIrTable *ir = bp_ir_table();
+  const BpIrNode *value = program->value;
+  for (int32_t i = 0; i < ir->num_operands(value); i++) {
+    const BpIrNode *operand = ir->operand(value, i);
+    char *smaller = ir->kind(operand) == BP_IR_BUFFER ? NULL : difference_of(kit, program, operand);
+    if (!smaller)
+      continue;
+    g_free(difference);
+    difference = smaller;
+    value = operand;
+    i = -1;
+  }
+  bp__kit_fail("--seed %" G_GUINT64_FORMAT ": %s", seed, difference);
+}
+
+static void run_random_program(const Kit *kit, uint64_t seed) {
+  RandomProgram program = {.random = {.state = seed, .is_exact = TRUE}};
+  program.random.module = bp_ir_module_create();
+  KIT_TRUE(program.random.module, "a random program: %s", bp_error_message());
+  choose_inputs(kit, &program);
+  make_vars(&program);
+  program.lanes = bp__random_below(&program.random, 2) ? 4 : 1;
+  program.value = bp__random_expression(&program.random, bp__random_type(&program.random),
+                                        program.lanes, RANDOM_DEPTH);
+  KIT_TRUE(program.value, "a random program: %s", bp_error_message());
+  char *difference = difference_of(kit, &program, program.value);
+  if (difference)
+    fail_random(kit, &program, seed, difference);
+  bp_object_release(program.random.module);
+}
+
+static void run_random_programs(Kit *kit, uint64_t first, uint64_t count) {
+  bp__kit_open_target(kit);
+  for (uint64_t i = 0; i < count; i++)
+    run_random_program(kit, kit->seed + first + i);
+}
+
+static void run_random(Kit *kit) {
+  run_random_programs(kit, 0, 20);
+}
+
+static void run_more_random(Kit *kit) {
+  run_random_programs(kit, 20, 60);
+}
+
+/* ---- Checks ------------------------------------------------------------------------------ */
+
+#define RUN_KIND(name, number, text, meaning)                                                      \
+  static void run_kind_##name(Kit *kit) {                                                          \
+    run_construct(kit, number);                                                                    \
+  }
+BP_IR_KINDS(RUN_KIND)
+
+#define RUN_INTRINSIC(name, letters, num_args, gives_bool)                                         \
+  static void run_intrinsic_##name(Kit *kit) {                                                     \
+    run_intrinsic(kit, &(const IntrinsicRow){#name, letters, num_args, gives_bool});               \
+  }
+PROGRAM_INTRINSICS(RUN_INTRINSIC)
+
+/* X(name, tags) */
+#define TYPES(X)                                                                                   \
+  X(int32, CHECK_CORE)                                                                             \
+  X(float32, CHECK_CORE)                                                                           \
+  X(bool, CHECK_OPTIONAL)                                                                          \
+  X(int8, CHECK_OPTIONAL)                                                                          \
+  X(uint8, CHECK_OPTIONAL)                                                                         \
+  X(int16, CHECK_OPTIONAL)                                                                         \
+  X(uint16, CHECK_OPTIONAL)                                                                        \
+  X(uint32, CHECK_OPTIONAL)                                                                        \
+  X(int64, CHECK_OPTIONAL)                                                                         \
+  X(uint64, CHECK_OPTIONAL)                                                                        \
+  X(float16, CHECK_OPTIONAL)                                                                       \
+  X(bfloat16, CHECK_OPTIONAL)                                                                      \
+  X(float64, CHECK_OPTIONAL)
+
+#define RUN_TYPE(name, tags)                                                                       \
+  static void run_type_##name(Kit *kit) {                                                          \
+    run_type(kit, #name);                                                                          \
+  }
+TYPES(RUN_TYPE)
+
+/* Strings and assertions are of functions on the host. */
+#define KIND_TAGS(number)                                                                          \
+  ((number) == BP_IR_STR_IMM || (number) == BP_IR_ASSERT ? CHECK_OPTIONAL : CHECK_CORE)
+#define KIND_CHECK(name, number, text, meaning)                                                    \
+  {"codegen." text, "the construct " text " means what the interpreter says", "module.call",       \
+   KIND_TAGS(number), run_kind_##name},
+#define INTRINSIC_CHECK(name, letters, num_args, gives_bool)                                       \
+  {"intrinsics." #name, "the intrinsic " #name ", of each type that is supported", "codegen.call", \
+   CHECK_OPTIONAL, run_intrinsic_##name},
+#define TYPE_CHECK(name, tags)                                                                     \
+  {"types." #name, "all operations on " #name " and its conversions",                              \
+   "codegen.load codegen.store codegen.for", tags, run_type_##name},
+
+static const Check kind_checks[] = {BP_IR_KINDS(KIND_CHECK)};
+static const Check type_checks[] = {TYPES(TYPE_CHECK)};
+static const Check intrinsic_checks[] = {PROGRAM_INTRINSICS(INTRINSIC_CHECK)};
+static const Check random_checks[] = {
+    {"random.programs", "random programs mean what the interpreter says",
+     "types.int32 types.float32", CHECK_CORE, run_random},
+    {"random.more", "more random programs", "random.programs", CHECK_CORE | CHECK_STRESS,
+     run_more_random},
+};
+
+const Section bp__kit_codegen_section = {"codegen", NEEDS_TARGET, kind_checks,
+                                         G_N_ELEMENTS(kind_checks)};
+const Section bp__kit_types_section = {"types", NEEDS_TARGET, type_checks,
+                                       G_N_ELEMENTS(type_checks)};
+const Section bp__kit_intrinsics_section = {"intrinsics", NEEDS_TARGET, intrinsic_checks,
+                                            G_N_ELEMENTS(intrinsic_checks)};
+const Section bp__kit_random_section = {"random", NEEDS_TARGET, random_checks,
+                                        G_N_ELEMENTS(random_checks)};

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs in IR, one for each construct and more, with any type that it takes. They are texts, so
+ * that whoever runs them brings his own idea of what they mean: the kit has the reference
+ * interpreter, and the interpreter's test arithmetic of its own. */
+#ifndef BACKPLANE_CONFORMANCE_PROGRAMS_H
+#define BACKPLANE_CONFORMANCE_PROGRAMS_H
+
+#include <backplane/compiler/ir.h>
+#include <glib.h>
+
+/* ---- Types ------------------------------------------------------------------------------- */
+
+#define PROGRAM_TYPES 13
+
+/* All types of buffers: bool, then integers, then floats. */
+extern const char *const bp__program_types[PROGRAM_TYPES];
+
+/* The letter by which rows name a group of types: 'b' bool, 'i' integers, 'f' floats. */
+char bp__program_letter(BpDataType dtype);
+BpDataType bp__program_dtype(const char *type);
+
+#define PROGRAM_VALUES 16
+
+/* Numbers at which operations have their ends, of which a type takes what it can hold: integers as
+ * they wrap, floats as they round. The first two are 0 and 1; of the floats, the last two are
+ * subnormal in narrow types. */
+void bp__program_ints(BpDataType dtype, int64_t values[PROGRAM_VALUES]);
+extern const double bp__program_floats[PROGRAM_VALUES];
+
+/* ---- Expressions ------------------------------------------------------------------------- */
+
+/* An expression over @a and @b, which are of type @T with the lanes @X. */
+typedef struct ExpressionRow {
+  int32_t kind;
+  const char *text;
+  const char *letters; /* of the types that it takes */
+  gboolean gives_bool; /* else the type */
+} ExpressionRow;
+
+extern const ExpressionRow bp__program_expressions[];
+extern const size_t bp__program_num_expressions;
+
+/* X(name, letters of the types that it takes, number of arguments, whether it gives a bool) */
+#define PROGRAM_INTRINSICS(X)                                                                      \
+  X(exp, "f", 1, 0)                                                                                \
+  X(exp2, "f", 1, 0)                                                                               \
+  X(expm1, "f", 1, 0)                                                                              \
+  X(log, "f", 1, 0)                                                                                \
+  X(log2, "f", 1, 0)                                                                               \
+  X(log10, "f", 1, 0)                                                                              \
+  X(log1p, "f", 1, 0)                                                                              \
+  X(sqrt, "f", 1, 0)                                                                               \
+  X(rsqrt, "f", 1, 0)                                                                              \
+  X(sin, "f", 1, 0)                                                                                \
+  X(cos, "f", 1, 0)                                                                                \
+  X(tan, "f", 1, 0)                                                                                \
+  X(asin, "f", 1, 0)                                                                               \
+  X(acos, "f", 1, 0)                                                                               \
+  X(atan, "f", 1, 0)                                                                               \
+  X(sinh, "f", 1, 0)                                                                               \
+  X(cosh, "f", 1, 0)                                                                               \
+  X(tanh, "f", 1, 0)                                                                               \
+  X(asinh, "f", 1, 0)                                                                              \
+  X(acosh, "f", 1, 0)                                                                              \
+  X(atanh, "f", 1, 0)                                                                              \
+  X(erf, "f", 1, 0)                                                                                \
+  X(sigmoid, "f", 1, 0)                                                                            \
+  X(floor, "f", 1, 0)                                                                              \
+  X(ceil, "f", 1, 0)                                                                               \
+  X(trunc, "f", 1, 0)                                                                              \
+  X(round, "f", 1, 0)                                                                              \
+  X(pow, "f", 2, 0)                                                                                \
+  X(atan2, "f", 2, 0)                                                                              \
+  X(fmod, "f", 2, 0)                                                                               \
+  X(copysign, "f", 2, 0)                                                                           \
+  X(fma, "f", 3, 0)                                                                                \
+  X(abs, "if", 1, 0)                                                                               \
+  X(isnan, "f", 1, 1)                                                                              \
+  X(isinf, "f", 1, 1)                                                                              \
+  X(popcount, "i", 1, 0)                                                                           \
+  X(prefetch, "", 1, 0)
+
+typedef struct IntrinsicRow {
+  const char *name;
+  const char *letters; /* "": its argument is an address; programs with ADDRESS have it */
+  int num_args;
+  gboolean gives_bool;
+} IntrinsicRow;
+
+extern const IntrinsicRow bp__program_intrinsics[];
+extern const size_t bp__program_num_intrinsics;
+
+/* The call of an intrinsic as an expression of @a and @b (g_free); result: the type it gives. */
+char *bp__program_call(const IntrinsicRow *row, const char *result);
+
+/* The statement that stores the expression of elements of A and B, `lanes` at a time, to C from
+ * element `first` on (g_free): `count` elements of A and B, of the type. */
+char *bp__program_loop(const char *expression, const char *type, int lanes, int first, int count);
+/* A function of buffers A, B of `count` elements of the type, and C of `count_result` of another
+ * (g_free). */
+char *bp__program_function(const char *name, const char *type, const char *result, int count,
+                           int count_result, const char *body);
+
+/* ---- Statements, memory, calls ----------------------------------------------------------- */
+
+#define PROGRAM_ELEMENTS 8
+
+/* Where it can be. */
+#define PROGRAM_ANYWHERE 0
+#define PROGRAM_HOST     1 /* in a function that runs on the host */
+#define PROGRAM_THREADS  2 /* in a kernel of a device with thread axes, and in the interpreter */
+
+/* Attributes and a body of a function of buffers A and C, of eight of type @T each, and of a number
+ * x, which is A[5]. @1 is the constant 1. */
+typedef struct StatementRow {
+  int32_t kind;
+  const char *body;
+  const char *result;  /* by element of C: the element of A that it then holds, '.' as before */
+  const char *letters; /* of the types that it is for, NULL: all */
+  int where;           /* PROGRAM_* */
+} StatementRow;
+
+extern const StatementRow bp__program_statements[];
+extern const size_t bp__program_num_statements;
+
+/* Function `name` of the row with a type (g_free). Another function, NAME_other, is with it if it
+ * is called. */
+char *bp__program_statement(const StatementRow *row, const char *name, const char *type);
+/* Registers the packed functions that rows call. -1 with an error. */
+int bp__program_register(void);
+
+/* Replaces each word by what follows it; a NULL word ends the list (g_free). */
+char *bp__program_fill(const char *text, const char *const (*words)[2]);
+
+#endif
