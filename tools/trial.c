@@ -5,8 +5,8 @@
  *
  * LIBRARY is the libbackplane that asks, PLUGIN the plugin's path for messages. Descriptor 3 takes
  * the report, 4 is the plugin's file. The plugin runs in a child. This process watches it, ends it
- * at the deadline with all that it started, whatever group or session that is in, and adds the
- * report's last lines:
+ * at the deadline, or with the program that asks, and all that it started too, whatever group or
+ * session that is in, and adds the report's last lines:
  *
  *   left=yes                    processes were still there a while after the child's end
  *   end=exit N|signal N|stop N|timeout */
@@ -37,6 +37,9 @@
 #define KILL_MS 2000
 
 #define FILE_SIZE_MAX (256u << 20)
+
+/* Comes when the program that asks has ended. */
+#define HOST_ENDED SIGTERM
 
 typedef void (*TrialFunction)(int plugin_fd, const char *path, int report_fd);
 
@@ -155,13 +158,14 @@ static int has_children_left(void) {
 
 /* ---- Watching ---------------------------------------------------------------------------- */
 
-/* Waits for the child's end, or its stop, until the deadline; writes what `end` says. 1 if it ended
- * by itself. */
-static int watch(pid_t child, int64_t deadline, char *end, size_t size) {
+/* Waits for the child's end, or its stop, until the deadline, or until nobody asks any more because
+ * `host` has ended; writes what `end` says. 1 if the child ended by itself. */
+static int watch(pid_t child, pid_t host, int64_t deadline, char *end, size_t size) {
   sigset_t ended;
   int status;
   sigemptyset(&ended);
   sigaddset(&ended, SIGCHLD);
+  sigaddset(&ended, HOST_ENDED);
   for (;;) {
     pid_t got = waitpid(-1, &status, WNOHANG | WUNTRACED);
     if (got == child && WIFEXITED(status))
@@ -173,7 +177,7 @@ static int watch(pid_t child, int64_t deadline, char *end, size_t size) {
     if (got > 0)
       continue;
     int64_t left = deadline - now_ms();
-    if (left <= 0)
+    if (left <= 0 || getppid() != host)
       return snprintf(end, size, "end=timeout\n"), 0;
     struct timespec wait = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
     sigtimedwait(&ended, NULL, &wait);
@@ -198,7 +202,8 @@ int main(int argc, char **argv) {
   fcntl(PLUGIN_FD, F_SETFD, FD_CLOEXEC);
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, NULL); /* what the plugin sends its parent has no effect */
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  pid_t host = getppid();
+  prctl(PR_SET_PDEATHSIG, HOST_ENDED);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   int64_t deadline = now_ms() + milliseconds;
   pid_t child = fork();
@@ -207,7 +212,7 @@ int main(int argc, char **argv) {
   if (!child)
     run_trial(argv[1], argv[2], milliseconds);
   char end[64];
-  int is_ended = watch(child, deadline, end, sizeof end);
+  int is_ended = watch(child, host, deadline, end, sizeof end);
   if (is_ended && has_children_left())
     say("left=yes\n");
   end_children(child);

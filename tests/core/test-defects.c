@@ -207,23 +207,24 @@ static void test_others_work(gconstpointer data) {
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
 }
 
-/* A host that is killed while it tries a plugin out takes the trial with it. This process is their
- * reaper, so it would wait for what is left. */
+/* A host that is killed while it tries a plugin out takes the trial with it, and what the plugin
+ * started. This process is their reaper, so it would wait for what is left. */
 static void test_killed_host_leaves_no_trial(void) {
-  g_autofree char *path = plugin_file_path("killed"), *trace = plugin_file_path("trace");
+  g_autofree char *path = plugin_file_path("killed"), *pid_file = plugin_file_path("pid");
   const char *codes[] = {"timed-out", NULL};
-  write_defect("killed/plugin.so", 1, "sleep");
+  write_defect("killed/plugin.so", 1, "fork-and-sleep");
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "3600", TRUE);
+  g_setenv("BP_DEFECT_PID_FILE", pid_file, TRUE);
   g_assert_cmpint(prctl(PR_SET_CHILD_SUBREAPER, 1), ==, 0);
-  g_unlink(trace);
   GPid host = start_host(path, codes, FALSE);
-  while (!g_file_test(trace, G_FILE_TEST_EXISTS))
+  while (!g_file_test(pid_file, G_FILE_TEST_EXISTS))
     g_usleep(1000);
   g_assert_cmpint(kill(host, SIGKILL), ==, 0);
   while (waitpid(-1, NULL, 0) > 0) {
   }
   g_assert_cmpint(errno, ==, ECHILD);
   g_assert_cmpint(prctl(PR_SET_CHILD_SUBREAPER, 0), ==, 0);
+  g_unlink(pid_file);
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
 }
 

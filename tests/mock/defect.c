@@ -161,6 +161,8 @@ static void misbehave(void) {
     grow_file();
   else if (is("double-fork"))
     leave_process();
+  else if (is("fork-and-sleep"))
+    leave_process(), sleep_for_ever();
   else if (is("thread-crash"))
     signal(SIGSEGV, SIG_DFL), crash_elsewhere();
   else if (is("stack-overflow"))
