@@ -408,14 +408,9 @@ void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *plann
   *planned -= *parameters;
 }
 
-static int no_graph(void) {
-  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                        "a Relax executable has no graph of operators to show or to profile");
-}
-
 char *bp_model_graph_json(const BpModel *model) {
   if (model->relax) {
-    no_graph();
+    bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "a Relax executable has no graph to show");
     return NULL;
   }
   char *json = strdup(model->variant->graph_json);
@@ -513,20 +508,22 @@ typedef struct Profile {
                int64_t duration_ns);
   void *visitor;
   int status;
+  unsigned num_calls;
 } Profile;
 
-/* Writes a node's outputs as DIR/NODE.npy, or DIR/NODE.1.npy and on for further ones. */
-static int dump_outputs(const char *dir, const BpGraphNode *node, const BpTensorView *outputs) {
-  for (uint32_t i = 0; i < node->num_outputs; i++) {
+/* Writes outputs as DIR/NODE.npy, or DIR/NODE.1.npy and on for further ones. */
+static int dump_outputs(const char *dir, const char *node, const BpTensorView *outputs,
+                        uint32_t num_outputs) {
+  for (uint32_t i = 0; i < num_outputs; i++) {
     char number[16] = "";
     if (i)
       snprintf(number, sizeof(number), ".%u", i);
-    size_t size = strlen(dir) + strlen(node->name) + sizeof(number) + 8;
+    size_t size = strlen(dir) + strlen(node) + sizeof(number) + 8;
     char *path = malloc(size);
     if (!path)
       return bp_error_raise(BP_ERROR_MEMORY, "no memory for a file name");
     int start = snprintf(path, size, "%s/", dir);
-    snprintf(path + start, size - (size_t)start, "%s%s.npy", node->name, number);
+    snprintf(path + start, size - (size_t)start, "%s%s.npy", node, number);
     for (char *c = path + start; *c; c++)
       if (*c == '/')
         *c = '_';
@@ -541,21 +538,34 @@ static int dump_outputs(const char *dir, const BpGraphNode *node, const BpTensor
 static int profile_node(void *context, const BpGraphNode *node, const BpTensorView *outputs,
                         int64_t start_ns, int64_t duration_ns) {
   Profile *profile = context;
-  if (profile->dump_dir && dump_outputs(profile->dump_dir, node, outputs) < 0) {
+  if (profile->dump_dir &&
+      dump_outputs(profile->dump_dir, node->name, outputs, node->num_outputs) < 0) {
     profile->status = -1;
     return 1;
   }
   return profile->visit(profile->visitor, node->name, node->function, start_ns, duration_ns);
 }
 
+/* A call of bytecode has no name of its own: it is numbered. */
+static int profile_relax_call(void *context, const char *function, const BpTensorView *last,
+                              int64_t start_ns, int64_t duration_ns) {
+  Profile *profile = context;
+  char node[256];
+  snprintf(node, sizeof(node), "%u-%.200s", profile->num_calls++, function);
+  if (profile->dump_dir && last && dump_outputs(profile->dump_dir, node, last, 1) < 0) {
+    profile->status = -1;
+    return 1;
+  }
+  return profile->visit(profile->visitor, node, function, start_ns, duration_ns);
+}
+
 int bp_model_profile(BpModelContext *context, const char *dump_dir,
                      int (*visit)(void *visitor, const char *node, const char *function,
                                   int64_t start_ns, int64_t duration_ns),
                      void *visitor) {
-  Profile profile = {dump_dir, visit, visitor, 0};
-  if (context->relax)
-    return no_graph();
-  if (bp__executor_profile(context->executor, profile_node, &profile) < 0)
-    return -1;
-  return profile.status;
+  Profile profile = {dump_dir, visit, visitor, 0, 0};
+  int status = context->relax
+                   ? bp__relax_context_profile(context->relax, profile_relax_call, &profile)
+                   : bp__executor_profile(context->executor, profile_node, &profile);
+  return status < 0 ? -1 : profile.status;
 }

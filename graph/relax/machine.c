@@ -5,19 +5,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <backplane/device.h>
 #include <backplane/error.h>
+#include <backplane/tensor.h>
 
 #include "graph/relax/builtin.h"
 
 /* Loops are compiled to recursion; the thread's stack is finite. */
 #define MAX_DEPTH 2048
 
+typedef struct Profile {
+  BpRelaxVisitor visit; /* NULL: it wants no more */
+  void *visitor;
+  int64_t begin;
+} Profile;
+
 /* What runs in this thread. */
 static _Thread_local struct {
   BpRelaxMachine *machine;
   uint32_t depth;
+  Profile *profile; /* or NULL */
 } running;
 
 BpRelaxMachine *bp__relax_machine_current(void) {
@@ -196,13 +205,38 @@ static int call_own(BpRelaxMachine *machine, uint32_t index, const BpValue *args
   return status;
 }
 
+int64_t bp__relax_now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int call_timed(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                      int32_t num_args, BpValue *result) {
+  Profile *profile = running.profile;
+  BpFunction *function = machine->callees[index].function;
+  if (bp_stream_sync(machine->devices[0], NULL) < 0)
+    return -1;
+  int64_t start = bp__relax_now_ns();
+  if (function->call(function, args, num_args, result) ||
+      bp_stream_sync(machine->devices[0], NULL) < 0)
+    return -1;
+  int64_t end = bp__relax_now_ns();
+  const BpTensorView *last = num_args > 0 ? bp_value_view_tensor(&args[num_args - 1]) : NULL;
+  if (profile->visit && profile->visit(profile->visitor, machine->executable->functions[index].name,
+                                       last, start - profile->begin, end - start))
+    profile->visit = NULL;
+  return 0;
+}
+
 static int call_function(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                          int32_t num_args, BpValue *result) {
   const BpRelaxCallee *callee = &machine->callees[index];
   if (callee->builtin)
     return callee->builtin(machine, args, num_args, result);
   if (machine->executable->functions[index].kind == BP_RELAX_PACKED)
-    return callee->function->call(callee->function, args, num_args, result);
+    return running.profile ? call_timed(machine, index, args, num_args, result)
+                           : callee->function->call(callee->function, args, num_args, result);
   return call_own(machine, index, args, num_args, result);
 }
 
@@ -273,6 +307,16 @@ int bp__relax_machine_call(BpRelaxMachine *machine, uint32_t index, const BpValu
   int status = call_on_device(machine, index, args, num_args, result);
   running.machine = before;
   return status ? status : release_result(machine, result);
+}
+
+int bp__relax_machine_profile(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
+                              int32_t num_args, BpRelaxVisitor visit, void *visitor,
+                              BpValue *result) {
+  Profile profile = {visit, visitor, bp__relax_now_ns()}, *before = running.profile;
+  running.profile = &profile;
+  int status = bp__relax_machine_call(machine, index, args, num_args, result);
+  running.profile = before;
+  return status;
 }
 
 /* ---- Binding arguments ------------------------------------------------------------------- */

@@ -242,18 +242,58 @@ static int take_outputs(BpRelaxContext *context, const BpValue *result) {
   return 0;
 }
 
-int bp__relax_context_run(BpRelaxContext *context) {
+static int check_inputs(const BpRelaxContext *context) {
   const BpRelaxModel *model = context->model;
-  BpValue result = {.type_index = BP_TYPE_NONE};
   for (uint32_t i = 0; i < model->num_inputs; i++)
     if (context->inputs[i].type_index == BP_TYPE_NONE)
       return bp_error_raise(BP_ERROR_VALUE, "input '%s' has not been set", model->inputs[i].name);
+  return 0;
+}
+
+int bp__relax_context_run(BpRelaxContext *context) {
+  const BpRelaxModel *model = context->model;
+  BpValue result = {.type_index = BP_TYPE_NONE};
+  if (check_inputs(context) < 0)
+    return -1;
   clear_outputs(context);
   if (bp__relax_machine_call(model->machine, model->function, context->inputs,
                              (int32_t)model->num_inputs, &result))
     return -1;
   int status = take_outputs(context, &result);
   bp_value_clear(&result);
+  return status;
+}
+
+/* A function that was compiled as a whole makes no calls that the machine sees. */
+typedef struct Watch {
+  BpRelaxVisitor visit;
+  void *visitor;
+  int any;
+} Watch;
+
+static int watch(void *context, const char *function, const BpTensorView *last, int64_t start_ns,
+                 int64_t duration_ns) {
+  Watch *self = context;
+  self->any = 1;
+  return self->visit(self->visitor, function, last, start_ns, duration_ns);
+}
+
+int bp__relax_context_profile(BpRelaxContext *context, BpRelaxVisitor visit, void *visitor) {
+  const BpRelaxModel *model = context->model;
+  const BpRelaxFunction *function = &model->machine->executable->functions[model->function];
+  BpValue result = {.type_index = BP_TYPE_NONE};
+  Watch self = {visit, visitor, 0};
+  if (check_inputs(context) < 0)
+    return -1;
+  clear_outputs(context);
+  int64_t start = bp__relax_now_ns();
+  if (bp__relax_machine_profile(model->machine, model->function, context->inputs,
+                                (int32_t)model->num_inputs, watch, &self, &result))
+    return -1;
+  int status = take_outputs(context, &result);
+  bp_value_clear(&result);
+  if (status == 0 && !self.any && bp_stream_sync(model->machine->devices[0], NULL) == 0)
+    visit(visitor, function->name, NULL, 0, bp__relax_now_ns() - start);
   return status;
 }
 

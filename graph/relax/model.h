@@ -42,6 +42,8 @@ int bp__relax_context_set_input(BpRelaxContext *context, uint32_t index, const B
 int bp__relax_context_bind_input(BpRelaxContext *context, uint32_t index, BpTensor *value);
 /* Queues the model. */
 int bp__relax_context_run(BpRelaxContext *context);
+/* Runs it, timing each call; a function that was compiled as a whole is one. */
+int bp__relax_context_profile(BpRelaxContext *context, BpRelaxVisitor visit, void *visitor);
 /* Waits, and gives an output (transfer none). */
 BpTensor *bp__relax_context_output(BpRelaxContext *context, uint32_t index);
 

@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include <glib.h>
+#include <glib/gstdio.h>
 
 #include <backplane/error.h>
 #include <backplane/graph/executor.h>
+#include <backplane/graph/model.h>
 #include <backplane/graph/relax.h>
 #include <backplane/module.h>
 #include <backplane/object.h>
@@ -319,6 +321,60 @@ static void test_machine_is_made_in_two_steps(void) {
   bp_object_release(machine);
 }
 
+static int make_tensor(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  const int64_t two = 2;
+  (void)self;
+  if (num_args > 0) {
+    *result = args[0];
+    bp_object_retain(args[0].v_obj);
+    return 0;
+  }
+  BpTensor *tensor = bp_tensor_create(&two, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, cpu, NULL);
+  *result = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
+  return 0;
+}
+
+static void set_global(const char *name) {
+  BpFunction *function = bp_function_create(make_tensor, NULL, NULL);
+  g_assert_cmpint(bp_registry_set(name, function, 0), ==, 0);
+  bp_object_release(function);
+}
+
+static int note_call(void *visitor, const char *node, const char *function, int64_t start_ns,
+                     int64_t duration_ns) {
+  g_string_append_printf(visitor, "%s %s;", node, function);
+  g_assert_cmpint(start_ns, >=, 0);
+  g_assert_cmpint(duration_ns, >=, 0);
+  return 0;
+}
+
+static void test_calls_are_profiled(void) {
+  static const char *const packed[] = {"test.make", "test.pass", "vm.builtin.copy"};
+  const Words code[] = {WORDS(CALL, 0, 1, 0), WORDS(CALL, 1, 2, 1, 0), WORDS(CALL, 2, 3, 1, 1),
+                        WORDS(RET, 2)};
+  set_global("test.make");
+  set_global("test.pass");
+  BpModule *module = load(make_executable("0.14", 0, packed, 3, code, G_N_ELEMENTS(code)));
+  BpModel *model = module ? bp_model_create(module, &cpu, 1) : NULL;
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  if (!context)
+    g_error("%s", bp_error_message());
+  GString *calls = g_string_new(NULL);
+  char *folder = g_dir_make_tmp("backplane-relax-XXXXXX", NULL);
+  char *dumped = g_build_filename(folder, "1-test.pass.npy", NULL);
+  g_assert_cmpint(bp_model_profile(context, folder, note_call, calls), ==, 0);
+  g_assert_cmpstr(calls->str, ==, "0-test.make test.make;1-test.pass test.pass;");
+  g_assert_cmpint(bp_model_get_output(context, 0)->view.shape[0], ==, 2);
+  g_assert_cmpint(g_unlink(dumped), ==, 0);
+  g_assert_cmpint(g_rmdir(folder), ==, 0);
+  g_string_free(calls, TRUE);
+  g_free(dumped);
+  g_free(folder);
+  bp_model_context_free(context);
+  bp_model_release(model);
+  bp_object_release(module);
+}
+
 static void test_builtin_outside_of_a_machine_is_an_error(void) {
   BpFunction *function;
   BpValue result;
@@ -346,6 +402,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/relax/lent-argument-is-not-returned", test_lent_argument_is_not_returned);
   g_test_add_func("/relax/functions-in-steps", test_functions_in_steps);
   g_test_add_func("/relax/machine-is-made-in-two-steps", test_machine_is_made_in_two_steps);
+  g_test_add_func("/relax/calls-are-profiled", test_calls_are_profiled);
   g_test_add_func("/relax/builtin-outside-of-a-machine-is-an-error",
                   test_builtin_outside_of_a_machine_is_an_error);
   return g_test_run();
