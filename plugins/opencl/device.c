@@ -10,6 +10,9 @@
 #define RANK_GPU 300
 #define RANK_CPU 50
 
+/* Of OpenCL 2.0; the plugin is made with the headers' names of 1.2. */
+#define IMAGE_PITCH_ALIGNMENT 0x104A
+
 /* Local memory in which transformed convolutions find room. */
 #define WINOGRAD_SHARED (1u << 20)
 
@@ -158,6 +161,37 @@ static uint64_t number64(const BpOpenclDevice *device, cl_device_info what) {
   return number(device, what, sizeof(cl_ulong));
 }
 
+/* What a driver may know; 0 is that it does not. */
+static int32_t answer_known(BpValue *result, uint64_t value) {
+  return value ? answer_int(result, (int64_t)value) : 0;
+}
+
+static uint64_t warp_size(const BpOpenclDevice *device) {
+  uint64_t nvidia = number32(device, CL_DEVICE_WARP_SIZE_NV);
+  return nvidia ? nvidia : number32(device, CL_DEVICE_WAVEFRONT_WIDTH_AMD);
+}
+
+static int32_t answer_uuid(BpValue *result, const BpOpenclDevice *device) {
+  unsigned char uuid[CL_UUID_SIZE_KHR];
+  char text[48], *end = text;
+  if (bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_UUID_KHR, sizeof(uuid), uuid, NULL) != CL_SUCCESS)
+    return 0;
+  for (int i = 0; i < CL_UUID_SIZE_KHR; i++)
+    end += snprintf(end, 4, "%s%02x", i >= 4 && i <= 10 && i % 2 == 0 ? "-" : "", uuid[i]);
+  return answer_text(result, text);
+}
+
+static int32_t answer_pci_address(BpValue *result, const BpOpenclDevice *device) {
+  cl_device_pci_bus_info_khr pci;
+  char text[48];
+  if (bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_PCI_BUS_INFO_KHR, sizeof(pci), &pci, NULL) !=
+      CL_SUCCESS)
+    return 0;
+  snprintf(text, sizeof(text), "%04x:%02x:%02x.%x", pci.pci_domain, pci.pci_bus, pci.pci_device,
+           pci.pci_function);
+  return answer_text(result, text);
+}
+
 static int32_t answer_dimensions(BpValue *result, const BpOpenclDevice *device) {
   size_t sizes[16] = {0};
   if (bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof(sizes), sizes,
@@ -208,6 +242,12 @@ static int32_t get_number_attr(const BpOpenclDevice *device, int32_t attr, BpVal
   case BP_ATTR_MAX_THREADS_PER_BLOCK:
     return answer_int(result,
                       (int64_t)number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t)));
+  case BP_ATTR_WARP_SIZE:
+    return answer_known(result, warp_size(device));
+  case BP_ATTR_MAX_REGISTERS_PER_BLOCK:
+    return answer_known(result, number32(device, CL_DEVICE_REGISTERS_PER_BLOCK_NV));
+  case BP_ATTR_IMAGE_PITCH_ALIGNMENT:
+    return answer_known(result, number32(device, IMAGE_PITCH_ALIGNMENT));
   case BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK:
     return answer_int(result, (int64_t)number64(device, CL_DEVICE_LOCAL_MEM_SIZE));
   case BP_ATTR_MAX_CLOCK_RATE:
@@ -243,6 +283,10 @@ int32_t bp_opencl_get_attr(int32_t device_id, int32_t attr, BpValue *result) {
     return answer_info(result, device, CL_DEVICE_NAME);
   case BP_ATTR_VENDOR:
     return answer_info(result, device, CL_DEVICE_VENDOR);
+  case BP_ATTR_UUID:
+    return answer_uuid(result, device);
+  case BP_ATTR_PCI_ADDRESS:
+    return answer_pci_address(result, device);
   case BP_ATTR_COMPUTE_VERSION:
     return answer_info(result, device, CL_DEVICE_OPENCL_C_VERSION);
   case BP_ATTR_API_VERSION:
@@ -256,6 +300,43 @@ int32_t bp_opencl_get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   default:
     return get_number_attr(device, attr, result);
   }
+}
+
+/* Facts that no attribute holds. */
+static int32_t visit_facts(int32_t device_id,
+                           int32_t (*visit)(void *context, const char *name, const BpValue *value),
+                           void *context) {
+  static const struct {
+    const char *name;
+    cl_device_info what;
+  } numbers[] = {
+      {"native_vector_width_float", CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT},
+      {"native_vector_width_half", CL_DEVICE_NATIVE_VECTOR_WIDTH_HALF},
+      {"native_vector_width_double", CL_DEVICE_NATIVE_VECTOR_WIDTH_DOUBLE},
+      {"cache_line_bytes", CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE},
+  };
+  static const struct {
+    const char *name;
+    cl_device_info what;
+  } texts[] = {{"profile", CL_DEVICE_PROFILE}, {"extensions", CL_DEVICE_EXTENSIONS}};
+  pthread_once(&found.once, find_devices);
+  const BpOpenclDevice *device = &found.devices[device_id];
+  for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    BpValue value = {.type_index = BP_TYPE_INT};
+    value.v_int64 = (int64_t)number32(device, numbers[i].what);
+    if (visit(context, numbers[i].name, &value) != 0)
+      return 0;
+  }
+  for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+    char text[8192] = "";
+    if (bp_cl.clGetDeviceInfo(device->id, texts[i].what, sizeof(text) - 1, text, NULL) !=
+        CL_SUCCESS)
+      continue;
+    BpValue value = {.type_index = BP_TYPE_RAW_STR, .v_cstr = text};
+    if (visit(context, texts[i].name, &value) != 0)
+      return 0;
+  }
+  return 0;
 }
 
 const BpDeviceApi bp_opencl_device_api = {
@@ -274,4 +355,5 @@ const BpDeviceApi bp_opencl_device_api = {
     .timer_start = bp_opencl_timer_start,
     .timer_stop = bp_opencl_timer_stop,
     .timer_read = bp_opencl_timer_read,
+    .visit_facts = visit_facts,
 };

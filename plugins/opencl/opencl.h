@@ -16,6 +16,7 @@
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 
 #include <CL/cl.h>
+#include <CL/cl_ext.h>
 #include <backplane/kernel_helpers.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -399,6 +399,39 @@ int32_t bp_vulkan_get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   }
 }
 
+/* Facts that no attribute holds. */
+static int32_t visit_facts(int32_t device_id,
+                           int32_t (*visit)(void *context, const char *name, const BpValue *value),
+                           void *context) {
+  pthread_once(&found.once, find_devices);
+  const BpVulkanInfo *info = &found.infos[device_id];
+  const VkPhysicalDeviceLimits *limits = &info->properties.limits;
+  const struct {
+    const char *name;
+    int32_t type;
+    uint64_t number;
+  } facts[] = {
+      {"int8", BP_TYPE_BOOL, info->features.int8 && info->features.storage8},
+      {"int16", BP_TYPE_BOOL, info->features.int16 && info->features.storage16},
+      {"int64", BP_TYPE_BOOL, info->features.int64},
+      {"float16", BP_TYPE_BOOL, info->features.float16},
+      {"float16_rounds_to_even", BP_TYPE_BOOL, info->features.even16},
+      {"float64", BP_TYPE_BOOL, info->features.float64},
+      {"max_push_constant_bytes", BP_TYPE_INT, limits->maxPushConstantsSize},
+      {"max_storage_buffer_bytes", BP_TYPE_INT, limits->maxStorageBufferRange},
+      {"max_texel_buffer_elements", BP_TYPE_INT, limits->maxTexelBufferElements},
+      {"max_storage_buffers", BP_TYPE_INT, limits->maxPerStageDescriptorStorageBuffers},
+      {"compute_queues", BP_TYPE_INT, info->num_queues},
+      {"timestamp_bits", BP_TYPE_INT, info->timestamp_bits},
+  };
+  for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+    BpValue value = {.type_index = facts[i].type, .v_int64 = (int64_t)facts[i].number};
+    if (visit(context, facts[i].name, &value) != 0)
+      break;
+  }
+  return 0;
+}
+
 const BpDeviceApi bp_vulkan_device_api = {
     .struct_size = sizeof(BpDeviceApi),
     .device_type = BP_DEVICE_VULKAN,
@@ -415,4 +448,5 @@ const BpDeviceApi bp_vulkan_device_api = {
     .timer_start = bp_vulkan_timer_start,
     .timer_stop = bp_vulkan_timer_stop,
     .timer_read = bp_vulkan_timer_read,
+    .visit_facts = visit_facts,
 };

@@ -58,6 +58,21 @@ static inline int copy_bytes(const void *from, uint64_t from_offset, BpDevice fr
   return bp_device_copy(&copy, NULL);
 }
 
+/* ---- Facts ------------------------------------------------------------------------------- */
+
+static inline int32_t compare_name(void *context, const char *name, const BpValue *value) {
+  g_assert_cmpint(value->type_index, !=, BP_TYPE_NONE);
+  return strcmp(name, *(const char **)context) == 0 ? (*(const char **)context = NULL, 1) : 0;
+}
+
+/* Among what a device tells beyond its attributes is this, and no more is asked for then. */
+static inline void assert_tells(BpDevice device, const char *name) {
+  const BpDeviceApi *api = bp_device_api(device.device_type);
+  assert_ok(api == NULL);
+  assert_ok(api->visit_facts(device.device_id, compare_name, &name));
+  g_assert_null(name);
+}
+
 /* ---- Faults ------------------------------------------------------------------------------ */
 
 /* The test again in a process of its own, with a variable set. */

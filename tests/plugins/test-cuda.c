@@ -96,6 +96,11 @@ static void test_attributes(void) {
   }
 }
 
+static void test_facts(void) {
+  if (has_device())
+    assert_tells(GPU0, "memory_bus_width_bits");
+}
+
 static void test_target_from_device(void) {
   if (!has_device())
     return;
@@ -931,6 +936,7 @@ int main(int argc, char **argv) {
       {"targets-are-checked", test_targets_are_checked},
       {"bad-bytes", test_bad_bytes},
       {"attributes", test_attributes},
+      {"facts", test_facts},
       {"target-from-device", test_target_from_device},
       {"copies", test_copies},
       {"large-copies", test_large_copies},

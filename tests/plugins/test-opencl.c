@@ -36,6 +36,7 @@ static void test_attributes(void) {
   g_assert_cmpint(value.type_index, ==, BP_TYPE_SHAPE);
   g_assert_cmpint(((BpShape *)(void *)value.v_obj)->size, ==, 3);
   bp_value_clear(&value);
+  assert_tells(CL0, "extensions");
   assert_ok(bp_device_get_attr(CL0, BP_ATTR_WARP_SIZE, &value));
   g_assert_cmpint(value.type_index, ==, BP_TYPE_NONE);
   BpTarget *target = bp_target_from_device(CL0);

@@ -60,6 +60,7 @@ static void test_attributes(void) {
     g_assert_cmpint(((BpShape *)(void *)value.v_obj)->size, ==, 3);
     bp_value_clear(&value);
   }
+  assert_tells(VK0, "float16_rounds_to_even");
   assert_ok(bp_device_get_attr(VK0, BP_ATTR_MAX_CLOCK_RATE, &value));
   g_assert_cmpint(value.type_index, ==, BP_TYPE_NONE);
   BpTarget *target = bp_target_from_device(VK0);
