@@ -4,7 +4,7 @@
  *
  *   fact NAME VALUE      for the report's head
  *   begin INDEX          a check starts; the deadline counts from here
- *   passed|failed|skipped|absent INDEX TEXT
+ *   passed|failed|skipped|inapplicable|absent INDEX TEXT
  *   exiting INDEX        passed if the child now ends with status 0
  *
  * fields are separated by tabs, and escaped as in C. What the plugin prints goes to stderr. */
@@ -196,8 +196,8 @@ static void run_check(Run *run, guint index) {
   current_check = result->check;
   tell_check("begin", "");
   if (inapplicable) {
-    tell_check("skipped", inapplicable);
-    result->outcome = OUTCOME_SKIPPED;
+    tell_check("inapplicable", inapplicable);
+    result->outcome = OUTCOME_INAPPLICABLE;
     return;
   }
   if (setjmp(check_end) == 0) {
@@ -260,6 +260,7 @@ static void take_event(Run *run, Child *child, char *const *fields, const char *
   } ends[] = {{"passed", OUTCOME_PASSED},
               {"failed", OUTCOME_FAILED},
               {"skipped", OUTCOME_SKIPPED},
+              {"inapplicable", OUTCOME_INAPPLICABLE},
               {"absent", OUTCOME_ABSENT}};
   if (strcmp(fields[0], "fact") == 0) {
     add_fact(run, fields[1], text);

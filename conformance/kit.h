@@ -52,9 +52,9 @@ extern const size_t bp__kit_num_sections;
 
 extern const Section bp__kit_plugin_section, bp__kit_device_section, bp__kit_memory_section,
     bp__kit_copy_section, bp__kit_used_memory_section, bp__kit_module_section,
-    bp__kit_performance_section, bp__kit_stream_section, bp__kit_launch_section,
-    bp__kit_codegen_section, bp__kit_types_section, bp__kit_intrinsics_section,
-    bp__kit_random_section, bp__kit_fault_section;
+    bp__kit_copy_performance_section, bp__kit_launch_performance_section, bp__kit_stream_section,
+    bp__kit_launch_section, bp__kit_codegen_section, bp__kit_types_section,
+    bp__kit_intrinsics_section, bp__kit_random_section, bp__kit_fault_section;
 
 /* ---- How a check ends -------------------------------------------------------------------- */
 

@@ -147,6 +147,39 @@ static void run_large_grid(Kit *kit) {
   g_free(body);
 }
 
+/* A block of as many threads as the target says that there can be. */
+static void run_most_threads(Kit *kit) {
+  bp__kit_open_target(kit);
+  int64_t threads = bp_target_get_int(kit->target, BP_TARGET_MAX_NUM_THREADS, 1);
+  KIT_TRUE(threads >= 1, "the target's max_num_threads is %" G_GINT64_FORMAT, threads);
+  char *body = g_strdup_printf("(for b:int64 0 3 bound \"blockIdx.x\""
+                               " (for t:int64 0 %" G_GINT64_FORMAT " bound \"threadIdx.x\""
+                               " (store A (add (mul b %" G_GINT64_FORMAT
+                               ") t) (cast int32 (add (mul b 1000) t)))))",
+                               threads, threads);
+  expect_grid(kit, body, 3 * threads);
+  g_free(body);
+}
+
+/* All the memory that the target says that a block's threads can share, each end of it reaching the
+ * other through a barrier. */
+static void run_most_shared(Kit *kit) {
+  bp__kit_open_target(kit);
+  int64_t words = bp_target_get_int(kit->target, BP_TARGET_MAX_SHARED_MEMORY, 0) / 4;
+  if (words < 64)
+    bp__kit_skip("the target has no shared memory");
+  char *text = g_strdup_printf(
+      "(module (function \"f\" (buffer A int32 global 128) (for b:int64 0 2 bound \"blockIdx.x\""
+      " (allocate (buffer S int32 shared %" G_GINT64_FORMAT ") (for t:int64 0 32 bound"
+      " \"threadIdx.x\" (seq (store S t (cast int32 (add (mul b 100) t)))"
+      " (store S (sub %" G_GINT64_FORMAT " t) (cast int32 (sub (mul b 100) t)))"
+      " (barrier \"shared\") (store A (add (mul b 64) t) (load S (sub 31 t)))"
+      " (store A (add (add (mul b 64) 32) t) (load S (add %" G_GINT64_FORMAT " t)))))))))",
+      words, words - 1, words - 32);
+  bp__kit_expect_agrees(kit, text, "f", 128);
+  g_free(text);
+}
+
 /* ---- Arguments --------------------------------------------------------------------------- */
 
 static void run_scalars(Kit *kit) {
@@ -609,8 +642,8 @@ static void run_compile_error(Kit *kit) {
 static const Check checks[] = {
     {"module.build", "code is built, and its functions are found by name", "plugin.activate",
      CHECK_CORE, run_build},
-    {"module.call", "a function of buffers and a scalar computes what the IR says", "module.build",
-     CHECK_CORE, run_call},
+    {"module.call", "a function of buffers and a scalar computes what the IR says",
+     "module.build copy.roundtrip", CHECK_CORE, run_call},
     {"module.launch.grid-x", "every block runs once, and none more", "module.call", CHECK_CORE,
      run_grid_x},
     {"module.launch.grid-yz", "blocks along y and z", "module.launch.grid-x", CHECK_CORE,
@@ -621,6 +654,10 @@ static const Check checks[] = {
      run_block_yz},
     {"module.launch.large", "as many blocks as the device takes, up to 70,000",
      "module.launch.grid-x", CHECK_CORE | CHECK_STRESS, run_large_grid},
+    {"module.launch.most-threads", "a block of as many threads as the target allows",
+     "module.launch.block", CHECK_CORE, run_most_threads},
+    {"module.launch.most-shared", "all the shared memory that the target allows, and a barrier",
+     "module.launch.block", CHECK_OPTIONAL, run_most_shared},
     {"module.arguments.scalars", "scalars arrive in order and in full", "module.call", CHECK_CORE,
      run_scalars},
     {"module.arguments.views", "a tensor's byte offset counts, read and written", "module.call",

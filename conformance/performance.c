@@ -154,15 +154,21 @@ static void run_built_once(Kit *kit) {
   close_chain(kit, &chain);
 }
 
-static const Check checks[] = {
+static const Check copy_checks[] = {
     {"performance.copy-linear", "16 MiB take at most some sixteen times as long as one",
      "copy.large", CHECK_OPTIONAL | CHECK_PERFORMANCE, run_linear},
     {"performance.copy-bandwidth", "a copy to the device takes at most 100 times memcpy's time",
      "copy.large", CHECK_OPTIONAL | CHECK_PERFORMANCE, run_bandwidth},
+};
+
+static const Check launch_checks[] = {
     {"performance.asynchronous", "the call of a long kernel returns before the kernel has ended",
      "launch.order stream.create", CHECK_OPTIONAL | CHECK_PERFORMANCE, run_asynchronous},
     {"performance.built-once", "only the first call of a function builds its code", "launch.order",
      CHECK_OPTIONAL | CHECK_PERFORMANCE, run_built_once},
 };
 
-const Section bp__kit_performance_section = {"performance", 0, checks, G_N_ELEMENTS(checks)};
+const Section bp__kit_copy_performance_section = {"performance", NEEDS_DEVICE, copy_checks,
+                                                  G_N_ELEMENTS(copy_checks)};
+const Section bp__kit_launch_performance_section = {"performance", NEEDS_TARGET, launch_checks,
+                                                    G_N_ELEMENTS(launch_checks)};

@@ -65,7 +65,8 @@ static const char *describe_verdict(const Run *run) {
 static void print_verdict(const Run *run, const char *prefix, FILE *out) {
   fprintf(out, "%s%u passed, %u failed, %u blocked, %u skipped, %u not possible here: %s\n", prefix,
           count_outcome(run, OUTCOME_PASSED), count_outcome(run, OUTCOME_FAILED),
-          count_outcome(run, OUTCOME_BLOCKED), count_outcome(run, OUTCOME_SKIPPED),
+          count_outcome(run, OUTCOME_BLOCKED),
+          count_outcome(run, OUTCOME_SKIPPED) + count_outcome(run, OUTCOME_INAPPLICABLE),
           count_outcome(run, OUTCOME_ABSENT), describe_verdict(run));
 }
 
@@ -105,6 +106,7 @@ static const char *outcome_word(const Result *result) {
   case OUTCOME_BLOCKED:
     return "block";
   case OUTCOME_SKIPPED:
+  case OUTCOME_INAPPLICABLE:
     return "skip";
   default:
     return "none";
@@ -146,7 +148,7 @@ static void tap_result(const Result *result, unsigned number, FILE *out) {
   fprintf(out, "%s %u - %s", is_ok ? "ok" : "not ok", number, result->check->name);
   if (result->outcome == OUTCOME_BLOCKED)
     fprintf(out, " # SKIP blocked by %s", line);
-  else if (result->outcome == OUTCOME_SKIPPED || result->outcome == OUTCOME_ABSENT)
+  else if (result->outcome != OUTCOME_PASSED && result->outcome != OUTCOME_FAILED)
     fprintf(out, " # SKIP %s", line);
   else if (result->is_expected_to_fail && !is_unexpected)
     fputs(" # TODO it is expected to fail", out);

@@ -11,10 +11,11 @@ typedef enum Outcome {
   OUTCOME_PENDING,
   OUTCOME_PASSED,
   OUTCOME_FAILED,
-  OUTCOME_BLOCKED, /* what it builds on failed */
-  OUTCOME_SKIPPED, /* declared not to be supported, or not what this plugin is */
-  OUTCOME_ABSENT,  /* this machine has not got what it takes */
-  OUTCOME_LEFT_OUT /* by the options */
+  OUTCOME_BLOCKED,      /* what it builds on failed */
+  OUTCOME_SKIPPED,      /* declared not to be supported */
+  OUTCOME_INAPPLICABLE, /* of what this plugin does not provide: nothing follows from it */
+  OUTCOME_ABSENT,       /* this machine has not got what it takes */
+  OUTCOME_LEFT_OUT      /* by the options */
 } Outcome;
 
 /* One check of a run. */

@@ -3,19 +3,20 @@
 #include "conformance/kit.h"
 
 const Section *const bp__kit_sections[] = {
-    &bp__kit_plugin_section,      /* descriptor, activation */
-    &bp__kit_device_section,      /* table, attributes */
-    &bp__kit_memory_section,      /* data space */
-    &bp__kit_copy_section,        /* copies */
-    &bp__kit_used_memory_section, /* exhaustion, workspace: what needs copies to be seen */
-    &bp__kit_stream_section,      /* streams, timers, recordings */
-    &bp__kit_module_section,      /* code, calls, launches, saving */
-    &bp__kit_launch_section,      /* launches on streams */
-    &bp__kit_performance_section, /* in comparison with itself */
-    &bp__kit_fault_section,       /* faults of the process */
-    &bp__kit_codegen_section,     /* constructs of the IR */
-    &bp__kit_types_section,       /* operations on each type */
-    &bp__kit_intrinsics_section,  /* functions of numbers */
-    &bp__kit_random_section,      /* random programs */
+    &bp__kit_plugin_section,             /* descriptor, activation */
+    &bp__kit_device_section,             /* table, attributes */
+    &bp__kit_memory_section,             /* data space */
+    &bp__kit_copy_section,               /* copies */
+    &bp__kit_used_memory_section,        /* exhaustion, workspace: what needs copies to be seen */
+    &bp__kit_stream_section,             /* streams, timers, recordings */
+    &bp__kit_module_section,             /* code, calls, launches, saving */
+    &bp__kit_launch_section,             /* launches on streams */
+    &bp__kit_copy_performance_section,   /* in comparison with themselves */
+    &bp__kit_launch_performance_section, /* likewise */
+    &bp__kit_fault_section,              /* faults of the process */
+    &bp__kit_codegen_section,            /* constructs of the IR */
+    &bp__kit_types_section,              /* operations on each type */
+    &bp__kit_intrinsics_section,         /* functions of numbers */
+    &bp__kit_random_section,             /* random programs */
 };
 const size_t bp__kit_num_sections = G_N_ELEMENTS(bp__kit_sections);
