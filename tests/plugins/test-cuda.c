@@ -98,7 +98,7 @@ static void test_attributes(void) {
 
 static void test_facts(void) {
   if (has_device())
-    assert_tells(GPU0, "memory_bus_width_bits");
+    assert_tells(GPU0, "memory_pools");
 }
 
 static void test_target_from_device(void) {
