@@ -67,7 +67,12 @@ static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vect
   for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
     append(&lines, "", common[i], strlen(common[i]));
   int is_x86 = strcmp(cpu->arch, "x86_64") == 0;
-  append(&lines, is_x86 ? "-march=" : "-mcpu=", cpu->name, strlen(cpu->name));
+  const char *level = bp_cpu_level(cpu)->name;
+  append(&lines, is_x86 ? "-march=" : "-mcpu=", level, strlen(level));
+  if (strcmp(level, cpu->name) != 0) {
+    append(&lines, "-mtune=", cpu->name, strlen(cpu->name));
+    bp_cpu_each(cpu->features, append_feature, &lines);
+  }
   bp_cpu_each(extras, append_feature, &lines);
   if (is_x86 && vector_bits >= 128) {
     char width[32];

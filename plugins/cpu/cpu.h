@@ -25,6 +25,10 @@ typedef struct BpCpu {
 const BpCpu *bp_cpu_find(const char *name);
 /* The names of all rows, comma-separated, as far as they fit. */
 void bp_cpu_names(char *text, size_t size);
+/* The architecture level that the CPU builds on; itself where there are no levels. Code for the
+ * level and the CPU's features uses nothing that is not checked where it runs, as what compilers
+ * take for granted of a CPU of that name. */
+const BpCpu *bp_cpu_level(const BpCpu *cpu);
 /* The row that fits this machine best. */
 const BpCpu *bp_cpu_native(void);
 /* What this machine has beyond the row, comma-separated: "avx512vnni". */

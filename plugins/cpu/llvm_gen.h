@@ -41,7 +41,7 @@ typedef struct BpGen {
   int depth;
   const BpCpu *cpu;
   const char *extras;
-  const char *attributes[3][2]; /* of functions: name and value */
+  const char *attributes[4][2]; /* of functions: name and value */
 
   BpPointerMap symbols; /* VAR or BUFFER to LLVMValueRef */
   BpPointerMap known;   /* expressions of the current statement to LLVMValueRef */

@@ -34,7 +34,7 @@ const BpTargetKind bp_cpu_llvm_kind = {
 typedef struct Job {
   char cpu_name[64];
   char extras[512];
-  char features[1024]; /* the extras as LLVM takes them: "+avx512vnni" */
+  char features[1024]; /* beyond the level, as LLVM takes them: "+avx512vnni" */
   char triple[128];
   char vector_width[16];
   int64_t opt;
@@ -74,6 +74,7 @@ static int32_t read_target(const BpTarget *target, Job *job) {
                                     (long long)job->opt);
   if (!job->triple[0])
     snprintf(job->triple, sizeof(job->triple), "%s-unknown-linux-gnu", job->cpu->arch);
+  bp_cpu_each(job->cpu->features, add_feature, job->features);
   bp_cpu_each(job->extras, add_feature, job->features);
   snprintf(job->vector_width, sizeof(job->vector_width), "%lld", (long long)bits);
   return 0;
@@ -93,7 +94,7 @@ static int32_t create_machine(Job *job) {
     return -1;
   }
   job->machine =
-      LLVMCreateTargetMachine(target, job->triple, job->cpu->name, job->features,
+      LLVMCreateTargetMachine(target, job->triple, bp_cpu_level(job->cpu)->name, job->features,
                               job->opt ? LLVMCodeGenLevelAggressive : LLVMCodeGenLevelNone,
                               LLVMRelocPIC, LLVMCodeModelDefault);
   if (!job->machine)
@@ -135,11 +136,13 @@ static void open_module(BpGen *g, const Job *job) {
   g->cpu = job->cpu;
   g->extras = job->extras;
   g->attributes[0][0] = "target-cpu";
-  g->attributes[0][1] = job->cpu->name;
+  g->attributes[0][1] = bp_cpu_level(job->cpu)->name;
   g->attributes[1][0] = "target-features";
   g->attributes[1][1] = job->features[0] ? job->features : NULL;
   g->attributes[2][0] = "prefer-vector-width";
   g->attributes[2][1] = job->vector_width;
+  g->attributes[3][0] = "tune-cpu";
+  g->attributes[3][1] = job->cpu->name;
 }
 
 static void close_module(BpGen *g) {

@@ -35,7 +35,8 @@ static const BpCpu cpus[] = {
     {"neoverse-n1", "aarch64", 128, 32, ""},
     {"neoverse-v1", "aarch64", 128, 32, ""},
 };
-#define NUM_CPUS (sizeof(cpus) / sizeof(cpus[0]))
+#define NUM_CPUS   (sizeof(cpus) / sizeof(cpus[0]))
+#define NUM_LEVELS 4
 
 #if defined(__x86_64__)
 #define THIS_ARCH   "x86_64"
@@ -51,29 +52,44 @@ static const BpCpu cpus[] = {
 #define LOOK_AT_CPU (void)0
 #endif
 
+/* Features that a program can ask for by name at run time, with gcc and with clang, and their bits
+ * in libgcc's __cpu_model and __cpu_features2. */
+#define FEATURES(X)                                                                                \
+  X("ssse3", 6)                                                                                    \
+  X("sse4.1", 7)                                                                                   \
+  X("sse4.2", 8)                                                                                   \
+  X("popcnt", 2)                                                                                   \
+  X("avx", 9)                                                                                      \
+  X("avx2", 10)                                                                                    \
+  X("bmi", 16)                                                                                     \
+  X("bmi2", 17)                                                                                    \
+  X("fma", 14)                                                                                     \
+  X("avx512f", 15)                                                                                 \
+  X("avx512bw", 21)                                                                                \
+  X("avx512cd", 23)                                                                                \
+  X("avx512dq", 22)                                                                                \
+  X("avx512vl", 20)                                                                                \
+  X("avx512vnni", 34)                                                                              \
+  X("avx512vbmi", 26)                                                                              \
+  X("avx512bf16", 36)                                                                              \
+  X("fma4", 12)                                                                                    \
+  X("xop", 13)
+
 typedef struct Feature {
   const char *name;
-  int bit;        /* in libgcc's __cpu_model and __cpu_features2 */
-  int is_present; /* on this machine */
+  int bit;
 } Feature;
 
-#define NUM_FEATURES 19
+#define FEATURE(name, bit) {name, bit},
+static const Feature features[] = {FEATURES(FEATURE)};
+#define NUM_FEATURES (sizeof(features) / sizeof(features[0]))
 
-/* Features that a program can ask for by name at run time, with gcc and with clang. */
-static void get_features(Feature features[NUM_FEATURES]) {
+/* Whether this machine has it. */
+static int is_present(const Feature *feature) {
   LOOK_AT_CPU;
-#define FEATURE(name, bit)                                                                         \
-  { name, bit, HAS_(name) }
-  const Feature all[NUM_FEATURES] = {
-      FEATURE("ssse3", 6),       FEATURE("sse4.1", 7),      FEATURE("sse4.2", 8),
-      FEATURE("popcnt", 2),      FEATURE("avx", 9),         FEATURE("avx2", 10),
-      FEATURE("bmi", 16),        FEATURE("bmi2", 17),       FEATURE("fma", 14),
-      FEATURE("avx512f", 15),    FEATURE("avx512bw", 21),   FEATURE("avx512cd", 23),
-      FEATURE("avx512dq", 22),   FEATURE("avx512vl", 20),   FEATURE("avx512vnni", 34),
-      FEATURE("avx512vbmi", 26), FEATURE("avx512bf16", 36), FEATURE("fma4", 12),
-      FEATURE("xop", 13),
-  };
-  memcpy(features, all, sizeof(all));
+#define PRESENT(name, bit) HAS_(name),
+  const int all[] = {FEATURES(PRESENT)};
+  return all[feature - features];
 }
 
 const BpCpu *bp_cpu_find(const char *name) {
@@ -105,27 +121,22 @@ int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, 
   return rc;
 }
 
-/* Whether the feature is known; then *found is it. */
-static int find_feature(const char *name, size_t size, Feature *found) {
-  Feature features[NUM_FEATURES];
-  get_features(features);
+/* NULL: it is not known. */
+static const Feature *find_feature(const char *name, size_t size) {
   for (size_t i = 0; i < NUM_FEATURES; i++) {
-    if (strlen(features[i].name) == size && memcmp(features[i].name, name, size) == 0) {
-      *found = features[i];
-      return 1;
-    }
+    if (strlen(features[i].name) == size && memcmp(features[i].name, name, size) == 0)
+      return &features[i];
   }
-  return 0;
+  return NULL;
 }
 
 int bp_cpu_is_feature(const char *name, size_t size) {
-  Feature feature;
-  return find_feature(name, size, &feature);
+  return find_feature(name, size) != NULL;
 }
 
 int bp_cpu_feature_bit(const char *name, size_t size) {
-  Feature feature;
-  return find_feature(name, size, &feature) ? feature.bit : -1;
+  const Feature *feature = find_feature(name, size);
+  return feature ? feature->bit : -1;
 }
 
 typedef struct Text {
@@ -145,8 +156,8 @@ static void add_item(Text *text, const char *item, size_t size) {
 }
 
 static int add_if_missing(void *context, const char *item, size_t size) {
-  Feature feature;
-  if (!find_feature(item, size, &feature) || !feature.is_present)
+  const Feature *feature = find_feature(item, size);
+  if (!feature || !is_present(feature))
     add_item(context, item, size);
   return 0;
 }
@@ -173,7 +184,7 @@ int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size)
 
 const BpCpu *bp_cpu_native(void) {
   char why[512];
-  for (int i = 3; i > 0; i--) {
+  for (int i = NUM_LEVELS - 1; i > 0; i--) {
     if (bp_cpu_can_run(&cpus[i], "", why, sizeof(why)))
       return &cpus[i];
   }
@@ -190,17 +201,31 @@ static int is_item(void *context, const char *item, size_t size) {
   return size == search->size && memcmp(item, search->name, size) == 0;
 }
 
+static int is_beyond(void *context, const char *item, size_t size) {
+  Search search = {item, size};
+  const BpCpu *cpu = context;
+  return !bp_cpu_each(cpu->features, is_item, &search);
+}
+
+const BpCpu *bp_cpu_level(const BpCpu *cpu) {
+  if (strcmp(cpu->arch, cpus[0].arch) != 0)
+    return cpu;
+  BpCpu given = *cpu;
+  int level = NUM_LEVELS - 1;
+  while (bp_cpu_each(cpus[level].features, is_beyond, &given))
+    level--; /* the first takes nothing for granted */
+  return &cpus[level];
+}
+
 void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size) {
   Text list = {text, size, 0};
   if (size > 0)
     text[0] = '\0';
   if (strcmp(cpu->arch, THIS_ARCH) != 0)
     return;
-  Feature features[NUM_FEATURES];
-  get_features(features);
   for (size_t i = 0; i < NUM_FEATURES; i++) {
     Search search = {features[i].name, strlen(features[i].name)};
-    if (features[i].is_present && !bp_cpu_each(cpu->features, is_item, &search))
+    if (is_present(&features[i]) && !bp_cpu_each(cpu->features, is_item, &search))
       add_item(&list, search.name, search.size);
   }
 }

@@ -255,7 +255,19 @@ static void test_sources(void) {
   g_assert_null(strstr(text, "#include"));
   g_free(text);
   text = source_of(module, "cflags");
-  g_assert_nonnull(strstr(text, "-march=haswell\n"));
+  g_assert_nonnull(strstr(text, "-march=x86-64-v3\n"));
+  g_assert_nonnull(strstr(text, "-mtune=haswell\n"));
+  g_free(text);
+  bp_object_release(module);
+}
+
+/* What a compiler takes for granted of a CPU's name, as AVX512-FP16, is not all checked later. */
+static void test_code_uses_only_what_is_checked(void) {
+  BpModule *module = build_text(ADD_ONE, "c -mcpu=sapphirerapids");
+  char *text = source_of(module, "cflags");
+  g_assert_null(strstr(text, "-march=sapphirerapids"));
+  g_assert_nonnull(strstr(text, "-march=x86-64-v4\n"));
+  g_assert_nonnull(strstr(text, "-mavx512bf16\n"));
   g_free(text);
   bp_object_release(module);
 }
@@ -354,6 +366,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/cpu/device/memory", test_memory);
   g_test_add_func("/cpu/device/copies", test_copies);
   g_test_add_func("/cpu/c/sources", test_sources);
+  g_test_add_func("/cpu/c/code-uses-only-what-is-checked", test_code_uses_only_what_is_checked);
   add_kind_tests("c");
   if (bp_target_kind_info("llvm")) {
     g_test_add_func("/cpu/llvm/sources", test_llvm_sources);
