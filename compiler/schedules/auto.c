@@ -23,9 +23,11 @@ static int visit_expense(void *context, const BpIrNode *node) {
   return 0;
 }
 
-static bool is_cheap(const BpTeStage *stage) {
+/* 1, 0 or -1 with an error, as what follows. */
+static int is_cheap(const BpTeStage *stage) {
   Expense expense = {0};
-  bp__ir_visit_once(stage->body, visit_expense, &expense);
+  if (bp__ir_visit_once(stage->body, visit_expense, &expense) != 0)
+    return -1;
   return !expense.is_dear && expense.nodes <= CHEAP_NODES;
 }
 
@@ -52,32 +54,38 @@ static int visit_reader(void *context, const BpIrNode *node) {
 }
 
 /* Whether computing the stage where it is read does not compute more, or little that is dear. */
-static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
+static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   double reads = 0;
   bool is_in_place = false;
   for (const BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
     Reader reader = {.stage = tensor->stage, .source = stage->tensor};
     if (!tensor->stage || !tensor->stage->body)
       continue;
-    bp__ir_visit_once(tensor->stage->body, visit_reader, &reader);
+    if (bp__ir_visit_once(tensor->stage->body, visit_reader, &reader) != 0)
+      return -1;
     reads += reader.reads * bp__stage_iterations(tensor->stage);
     is_in_place |= reader.is_in_place;
   }
   /* All that read in place end up in one element of the output, where it is computed once. */
   reads += is_in_place ? bp__stage_iterations(stage) : 0;
-  return reads <= bp__stage_iterations(stage) || is_cheap(stage);
+  return reads <= bp__stage_iterations(stage) ? 1 : is_cheap(stage);
 }
 
-int bp__inline_stages(BpTe *te, const BpTeTensor *output) {
+int bp__inline_where(BpTe *te, const BpTeTensor *output,
+                     int (*pays)(const BpTe *te, const BpTeStage *stage)) {
   for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
     BpTeStage *stage = tensor->stage;
-    if (!stage || tensor == output || stage->reduce_op >= 0 || bp__stage_is_scheduled(stage) ||
-        !pays_to_inline(te, stage))
+    if (!stage || tensor == output || stage->reduce_op >= 0 || bp__stage_is_scheduled(stage))
       continue;
-    if (bp_te_compute_inline(stage) != 0)
+    int found = pays(te, stage);
+    if (found < 0 || (found && bp_te_compute_inline(stage) != 0))
       return -1;
   }
   return 0;
+}
+
+int bp__inline_stages(BpTe *te, const BpTeTensor *output) {
+  return bp__inline_where(te, output, pays_to_inline);
 }
 
 /* ---- Choosing ---------------------------------------------------------------------------- */

@@ -35,16 +35,18 @@ static int visit_call(void *context, const BpIrNode *node) {
   return (node->kind == BP_IR_CALL && !bp__te_is_read(node)) || node->kind == BP_IR_SELECT;
 }
 
-/* Whether vectors pay: where elements are not neighbours only if there is something to compute. */
-static bool wants_vectors(const BpStageInfo *info, int32_t axis) {
-  if (bp__ir_visit_once(info->s->body, visit_call, NULL) != 0)
-    return true;
+/* Whether vectors pay: where elements are not neighbours only if there is something to compute. 1,
+ * 0 or -1 with an error. */
+static int wants_vectors(const BpStageInfo *info, int32_t axis) {
+  int computes = bp__ir_visit_once(info->s->body, visit_call, NULL);
+  if (computes != 0)
+    return computes;
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
     if (!access->is_linear[axis] || (access->stride[axis] != 0 && access->stride[axis] != 1))
-      return false;
+      return 0;
   }
-  return true;
+  return 1;
 }
 
 int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused) {
@@ -69,25 +71,31 @@ typedef struct Choices {
 static int visit_choice(void *context, const BpIrNode *node) {
   Choices *choices = context;
   const BpStageInfo *info = choices->info;
+  bool is_used[BP_TE_MAX_NDIM];
   if (node->kind != BP_IR_SELECT)
     return 0;
-  for (int32_t i = choices->first; i < info->ndim; i++)
-    if (bp__ir_uses(node->operands[0], info->s->vars[i]))
-      return 0;
+  for (int32_t i = info->ndim - 1; i >= 0; i--) {
+    int uses = bp__ir_uses(node->operands[0], info->s->vars[i]);
+    if (uses < 0 || (uses && i >= choices->first))
+      return uses < 0 ? -1 : 0;
+    is_used[i] = uses;
+  }
   for (int32_t i = 0; i < choices->first; i++)
-    choices->is_chosen[i] |= bp__ir_uses(node->operands[0], info->s->vars[i]) != 0;
+    choices->is_chosen[i] |= is_used[i];
   return 0;
 }
 
 /* Finds the axes whose place decides what is computed (which input of a concatenation): where these
  * loops are written out, nothing is left to decide in those inside. */
-static void find_choices(Choices *choices) {
+static int find_choices(Choices *choices) {
   double count = 1;
-  bp__ir_visit_once(choices->info->s->body, visit_choice, choices);
+  if (bp__ir_visit_once(choices->info->s->body, visit_choice, choices) != 0)
+    return -1;
   for (int32_t i = 0; i < choices->first; i++)
     count *= choices->is_chosen[i] ? (double)choices->info->extent[i] : 1;
   if (count > MAX_CHOICES)
     memset(choices->is_chosen, 0, sizeof choices->is_chosen);
+  return 0;
 }
 
 /* ---- Loops ------------------------------------------------------------------------------- */
@@ -99,7 +107,8 @@ static int order_outer(const BpStageInfo *info, int32_t first, BpTeAxis *run, Bp
   Choices choices = {.info = info, .first = first};
   BpTeAxis *order[BP_TE_MAX_NDIM + 1];
   int32_t shared = 0, all;
-  find_choices(&choices);
+  if (find_choices(&choices) != 0)
+    return -1;
   for (int32_t i = 0; i < first; i++)
     if (!choices.is_chosen[i] && info->extent[i] > 1)
       outer[shared++] = info->stage->axes[i];
@@ -149,8 +158,8 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) 
       machine->cores > 1 && bp__info_size(info, 0, info->ndim) >= BP__PARALLEL_ELEMENTS;
   bool is_shared = false;
   int32_t first = first_of_run(info);
-  bool has_vectors = wants_vectors(info, info->ndim - 1);
-  if (bp__fuse_axes(info->stage, first, info->ndim, &run) != 0 ||
+  int has_vectors = wants_vectors(info, info->ndim - 1);
+  if (has_vectors < 0 || bp__fuse_axes(info->stage, first, info->ndim, &run) != 0 ||
       order_outer(info, first, run, outer, &count) != 0)
     return -1;
   if (is_parallel && share_outer(info->stage, outer, count, machine->cores, &is_shared) != 0)

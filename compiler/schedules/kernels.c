@@ -33,14 +33,17 @@ static int visit_read(void *context, const BpIrNode *node) {
 }
 
 /* Whether the one stage that reads this one reads each element where it computes its own, or does
- * little with it. */
-static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
+ * little with it: 1, 0 or -1 with an error. */
+static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   int32_t readers = 0;
   bool pays = true;
   for (const BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
     Reads reads = {stage->tensor, tensor->stage, 0, true};
-    if (!tensor->stage || !tensor->stage->body ||
-        bp__ir_visit_once(tensor->stage->body, visit_read, &reads) != 0 || reads.count == 0)
+    if (!tensor->stage || !tensor->stage->body)
+      continue;
+    if (bp__ir_visit_once(tensor->stage->body, visit_read, &reads) != 0)
+      return -1;
+    if (reads.count == 0)
       continue;
     readers++;
     bool is_light =
@@ -52,13 +55,5 @@ static bool pays_to_inline(const BpTe *te, const BpTeStage *stage) {
 }
 
 int bp__inline_for_kernels(BpTe *te, const BpTeTensor *output) {
-  for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
-    BpTeStage *stage = tensor->stage;
-    if (!stage || tensor == output || stage->reduce_op >= 0 || bp__stage_is_scheduled(stage) ||
-        !pays_to_inline(te, stage))
-      continue;
-    if (bp_te_compute_inline(stage) != 0)
-      return -1;
-  }
-  return bp__inline_stages(te, output);
+  return bp__inline_where(te, output, pays_to_inline) ? -1 : bp__inline_stages(te, output);
 }

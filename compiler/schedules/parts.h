@@ -37,6 +37,10 @@ const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStage
  * row by row; 0: they are not of that kind. */
 int32_t bp__count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output);
 
+/* Inlines each stage, but the output, reductions and what is scheduled, for which `pays` gives 1
+ * and not 0; -1 is an error. */
+int bp__inline_where(BpTe *te, const BpTeTensor *output,
+                     int (*pays)(const BpTe *te, const BpTeStage *stage));
 /* Inlines what costs little to compute again wherever it is read. */
 int bp__inline_stages(BpTe *te, const BpTeTensor *output);
 
