@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The driver's own API for the benchmarks: opening, buffers, kernels, launches. */
 #include "bench/vulkan/raw.h"
 
 #include "bench/beside_driver.h"

@@ -68,7 +68,7 @@ static int attach_tree(const Tree *tree, BpTeStage *consumer, BpTeAxis *axis) {
 
 /* Threads for a row of so many elements, of which each should have several. */
 static int64_t row_threads(const BpMachine *machine, double count) {
-  return bp__block_threads(machine, count / 4);
+  return machine->has_serial_warps ? machine->threads : bp__block_threads(machine, count / 4);
 }
 
 /* One sum of everything: a kernel of partial ones before that which adds them up. */

@@ -46,12 +46,14 @@ static int schedule_elementwise(const BpStageInfo *info, const BpMachine *machin
                       bp__block_threads(machine, bp__info_size(info, 0, info->ndim)), true);
 }
 
-/* Whether a thread for each sum leaves most of the device idle. */
+/* Whether a thread for each sum leaves most of the device idle, or has its neighbours load far from
+ * one another where threads that share a sum would load neighbours. */
 static bool wants_whole_blocks(const BpStageInfo *info, const BpMachine *machine) {
   double sums = bp__info_size(info, 0, info->ndim);
   double terms = bp__info_size(info, info->ndim, info->num_roots);
+  bool is_scattered = info->num_accesses == 1 && bp__info_reduces_rows(info);
   return machine->shared > 0 && terms >= SHARED_TERMS &&
-         sums < SUMS_PER_LANE * (double)(machine->threads * machine->cores);
+         (is_scattered || sums < SUMS_PER_LANE * (double)(machine->threads * machine->cores));
 }
 
 static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
