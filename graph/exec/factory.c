@@ -6,7 +6,6 @@
  *   str graph JSON, u64 n, u64 n, n names, n tensors, str name
  *
  * where the name is that of the function that makes an executor. */
-#include <errno.h>
 #include <glib.h>
 #include <stdlib.h>
 #include <string.h>

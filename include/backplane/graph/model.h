@@ -75,10 +75,10 @@ BP_API BpModule *bp_model_open_parts(const char *graph_path, const char *library
 /* Makes a model from a module that bp_model_compile made or bp_model_open opened (transfer full):
  * of kind "backplane.graph", or of kinds that TVM made: "relax.VMExecutable" (graph/relax.h), and
  * "GraphExecutorFactory" until 0.19.
- * The first device is the model's, where its inputs and outputs are. A graph that runs on a second
- * kind of device takes the first of that kind among the others. A module without code for the
- * model's device, or a graph that needs a kind of which none was given, is an error that says so.
- */
+ * The first device is the model's, where its inputs and outputs are; a graph of TVM's may have some
+ * of them on its second one. A graph that runs on a second kind of device takes the first of that
+ * kind among the others. A module without code for the model's device, or a graph that needs a kind
+ * of which none was given, is an error that says so. */
 BP_API BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices);
 /* The same of what bp_model_open opens. */
 BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices);
