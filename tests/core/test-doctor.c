@@ -50,7 +50,7 @@ static const Case cases[] = {
     {"cpu.so", "cpu-too-old", FOREIGN_ISA, "older CPU"},
     {"sanitizer.so", "sanitizer-mismatch", "sanitizer", "rebuild"},
     {"writable.so", "path-writable", "others may write to it", "chmod go-w"},
-    {"unlinked.so", "dependency-missing", "libq", ", which holds libq"},
+    {"unlinked.so", "dependency-missing", "libq", "holds libq"},
     {"undefined.so", "load-failed", "undefined symbol", "build of the plugin"},
     {"vendor.so", "library-missing", "libq.so.6", "install the package defect-driver"},
     {"vendors.so", "library-missing", "libq1.so", "package that holds libq1.so or libq2.so"},
