@@ -278,13 +278,13 @@ int32_t simdev_record_begin(int32_t device_id, void *handle) {
     return no_memory();
   *recording = (BpRecording){.device_id = device_id, .uses = 1};
   pthread_mutex_lock(&lock);
-  int is_free = !stream->recording;
-  if (is_free) {
+  if (!stream->recording) {
     stream->recording = recording;
     stream->recorder = pthread_self();
+    recording = NULL;
   }
   pthread_mutex_unlock(&lock);
-  if (is_free)
+  if (!recording)
     return 0;
   free(recording);
   return simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: the stream is recorded already");
