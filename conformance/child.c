@@ -90,8 +90,7 @@ void bp__kit_exit(void) {
   exit(0);
 }
 
-static const BpPluginInfo *find_info(const char *subject) {
-  BpPluginList *list = bp_plugin_list();
+static const BpPluginInfo *find_info(const BpPluginList *list, const char *subject) {
   char *path = strchr(subject, '/') ? realpath(subject, NULL) : NULL;
   const BpPluginInfo *found = NULL;
   for (size_t i = 0; list && i < bp_plugin_list_size(list); i++) {
@@ -111,7 +110,8 @@ static void prepare(Kit *kit) {
   if (bp_plugin_activate(kit->subject) != 0)
     kit->activation_error = g_strdup(bp_error_message());
   bp_error_clear();
-  kit->info = find_info(kit->subject);
+  kit->plugins = bp_plugin_list();
+  kit->info = find_info(kit->plugins, kit->subject);
   kit->kinds = g_strsplit(kit->info ? kit->info->devices : "", " ", -1);
   kit->targets = g_strsplit(kit->info ? kit->info->targets : "", " ", -1);
 }

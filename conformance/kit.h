@@ -92,7 +92,8 @@ struct Kit {
   const char *target_option; /* NULL: the device's own */
 
   /* Filled in when the child starts. */
-  const BpPluginInfo *info; /* NULL: no such plugin */
+  BpPluginList *plugins;
+  const BpPluginInfo *info; /* of `plugins`; NULL: no such plugin */
   char *activation_error;   /* NULL: it is active */
   char **kinds;             /* of devices; empty if it provides none */
   char **targets;           /* target kinds */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds each mutant of the template plugin and gives it to the conformance kit, whose first failure must be the check that
-mutants.txt names. Prints TAP. Arguments: source folder, build folder; names of mutants, else all."""
+mutants.txt names. Prints TAP. Arguments: source folder, build folder; names of mutants, else all; --edits alone says which
+edits fit the template no more."""
 
 import concurrent.futures
 import os
@@ -60,6 +61,11 @@ def read_mutants(path):
     return [Mutant(*each) for each in mutants]
 
 
+def copy_sources(source, folder):
+    shutil.copytree(os.path.join(source, "sdk/template/src"), folder, dirs_exist_ok=True)
+    shutil.copytree(os.path.join(source, "sdk/include/backplane"), os.path.join(folder, "backplane"))
+
+
 def build(source, folder):
     """Compiles the plugin of a folder: its path and "", or None and why not."""
     plugin = os.path.join(folder, "mutant.so")
@@ -85,8 +91,7 @@ def as_comment(text):
 
 def build_and_run(source, build_folder, mutant, folder):
     """What speaks against the mutant's being caught by the check that names it; "" if nothing does."""
-    shutil.copytree(os.path.join(source, "sdk/template/src"), folder, dirs_exist_ok=True)
-    shutil.copytree(os.path.join(source, "sdk/include/backplane"), os.path.join(folder, "backplane"))
+    copy_sources(source, folder)
     problem = mutant.apply(folder) if mutant else None
     plugin, problem = (None, problem) if problem else build(source, folder)
     if not plugin:
@@ -105,9 +110,24 @@ def check(source, build_folder, number, mutant):
     return as_comment(problem) + f"{'not ok' if problem else 'ok'} {number} - {title}"
 
 
+def check_edits(source, mutants):
+    """Whether the sources have what each mutant replaces; else says what they lack."""
+    problems = 0
+    for mutant in mutants:
+        with tempfile.TemporaryDirectory() as folder:
+            copy_sources(source, folder)
+            problem = mutant.apply(folder)
+        if problem:
+            print(f"{mutant.name}: {problem}")
+            problems += 1
+    return problems == 0
+
+
 def main():
     source, build_folder, *names = sys.argv[1:]
     mutants = read_mutants(os.path.join(source, "tests/conformance/mutants.txt"))
+    if names == ["--edits"]:
+        sys.exit(0 if check_edits(source, mutants) else 1)
     chosen = [None] + [m for m in mutants if not names or m.name in names]
     print(f"1..{len(chosen)}")
     # The device's work is mostly waiting.

@@ -70,6 +70,11 @@ documented() {
   return $missing
 }
 
+mutants_fit_the_template() {
+  command -v python3 >/dev/null || return 0
+  python3 "$top_srcdir/tests/conformance/mutants.py" "$top_srcdir" "$top_builddir" --edits
+}
+
 passes_and_reports_identity() {
   ends 3 verify --only copy "$simdev" && grep -q '^plugin: simdev$' "$work/out" &&
     grep -q "^sha256: $(sha256sum "$simdev" | cut -d' ' -f1)$" "$work/out" && ! grep -q '^FAIL' "$work/out"
@@ -147,6 +152,7 @@ linked_in_gives_the_same_result() {
 
 ok list/prerequisites-come-first in_order
 ok list/documented documented
+ok list/mutants-fit-the-template mutants_fit_the_template
 ok report/identity passes_and_reports_identity
 ok report/junit well_formed_junit
 ok failure/blocks-what-follows blocks_what_follows
