@@ -49,9 +49,10 @@ AM_TESTS_ENVIRONMENT = \
 # The suite without its slow tests: what ./quickstart check runs under the sanitizers.
 check-sanitized:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))'
-# Some of the suite: make check-part PART='tests/abi/% tests/core/test-%'.
-check-part:
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter $(PART),$(TESTS))'
+# Some of the suite, and no other test program is built: make check-part PART='tests/abi/% tests/core/%'.
+check-part: all
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(filter $(PART),$(check_PROGRAMS))' \
+	  TESTS='$(filter $(PART),$(TESTS))'
 
 # The tests of threads alone, in a build with --enable-tsan; no other test program is built.
 check-threads: all
