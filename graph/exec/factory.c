@@ -148,14 +148,14 @@ static int get_graph_params(const BpGraphContent *content, const BpValue *args, 
   return status;
 }
 
-static BpGraphContent *create_content(const char *json, uint32_t num_params) {
+static BpGraphContent *create_content(const char *json, const char *name, uint32_t num_params) {
   BpGraphContent *content = bp__graph_content_create(1, num_params);
   if (!content || bp__graph_variant_create_params(&content->targets[0], num_params) < 0) {
     bp__graph_content_free(content);
     return NULL;
   }
   content->targets[0].graph_json = strdup(json);
-  content->factory_name = strdup(DEFAULT_NAME);
+  content->factory_name = strdup(name);
   if (content->targets[0].graph_json && content->factory_name)
     return content;
   bp__graph_content_free(content);
@@ -177,7 +177,7 @@ static int remove_params(const BpGraphContent *content, const BpValue *args, int
   BpModule *code = bp_module_get_import(content->factory, 0);
   if (!code || no_arguments("remove_params", num_args) < 0)
     return -1;
-  BpGraphContent *bare = create_content(content->targets[0].graph_json, 0);
+  BpGraphContent *bare = create_content(content->targets[0].graph_json, content->factory_name, 0);
   BpModule *module = bare ? create_with_code(bare, code) : NULL;
   if (!module)
     return -1;
@@ -346,7 +346,7 @@ static BpGraphContent *read_parts(const char *graph_path, const char *params_pat
   BpGraphContent *content = NULL;
   char *json = read_graph_file(graph_path);
   if (json && read_params_file(params_path, &params) == 0)
-    content = create_content(json, params.count);
+    content = create_content(json, DEFAULT_NAME, params.count);
   for (uint32_t i = 0; content && i < params.count; i++) {
     content->targets[0].param_names[i] = params.names[i];
     content->targets[0].param_tensors[i] = i;

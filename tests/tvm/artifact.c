@@ -91,14 +91,14 @@ static void put_param_arrays(GByteArray *bytes, const ArtifactParam *params, siz
     put_floats(bytes, params[i].numbers, params[i].count);
 }
 
-void put_factory(GByteArray *bytes, const char *graph_json, const ArtifactParam *params,
-                 size_t num_params) {
+void put_factory(GByteArray *bytes, const char *name, const char *graph_json,
+                 const ArtifactParam *params, size_t num_params) {
   put_str(bytes, "GraphExecutorFactory");
   put_str(bytes, graph_json);
   put_u64(bytes, num_params);
   put_param_names(bytes, params, num_params);
   put_param_arrays(bytes, params, num_params);
-  put_str(bytes, "default");
+  put_str(bytes, name);
 }
 
 void put_params_file(GByteArray *bytes, const ArtifactParam *params, size_t num_params) {

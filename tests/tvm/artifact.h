@@ -39,9 +39,10 @@ typedef struct ArtifactParam {
   const float *numbers;
   int64_t count;
 } ArtifactParam;
-/* The record of a graph with its parameters, its kind included; and a parameter file. */
-void put_factory(GByteArray *bytes, const char *graph_json, const ArtifactParam *params,
-                 size_t num_params);
+/* The record of a graph with its parameters, its kind included; and a parameter file. `name` is
+ * that of the function that makes an executor. */
+void put_factory(GByteArray *bytes, const char *name, const char *graph_json,
+                 const ArtifactParam *params, size_t num_params);
 void put_params_file(GByteArray *bytes, const ArtifactParam *params, size_t num_params);
 
 /* The record `_import_tree`: rows and children as numbers with a space between them. */

@@ -196,7 +196,7 @@ GByteArray *network_blob(const char *graph_json, const char *kind, const char *f
   GByteArray *blob = g_byte_array_new();
   put_u64(blob, (guint64)(2 + (graph_json ? 1 : 0) + (kind ? 1 : 0)));
   if (graph_json)
-    put_factory(blob, graph_json, network_params, G_N_ELEMENTS(network_params));
+    put_factory(blob, NETWORK_NAME, graph_json, network_params, G_N_ELEMENTS(network_params));
   put_str(blob, "_lib");
   if (kind)
     put_device_module(blob, kind, format, network_kernels, G_N_ELEMENTS(network_kernels), code,

@@ -13,6 +13,9 @@
 extern const char network_json[];
 char *network_json_on_two(int device_type);
 
+/* What the library calls the function that makes an executor. */
+#define NETWORK_NAME "network"
+
 /* p0, and a parameter that the graph has not. */
 extern const ArtifactParam network_params[2];
 

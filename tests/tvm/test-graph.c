@@ -356,14 +356,14 @@ static BpModule *open_library(void) {
 static void test_a_library_makes_executors(void) {
   BpModule *library = open_library();
   const BpValue device = {.type_index = BP_TYPE_DEVICE, .v_device = CPU0};
-  BpModule *executor = take_module(call(library, "default", &device, 1));
+  BpModule *executor = take_module(call(library, NETWORK_NAME, &device, 1));
   g_assert_cmpstr(bp_module_kind(executor), ==, "graph_executor");
   g_assert_cmpint(call(executor, "get_num_inputs", NULL, 0).v_int64, ==, 2);
   g_assert_cmpint(call(executor, "get_num_outputs", NULL, 0).v_int64, ==, 3);
   run_executor(executor);
   /* Another one gets the parameters of the first. */
   BpModule *bare = take_module(call(library, "remove_params", NULL, 0));
-  BpModule *second = take_module(call(bare, "default", &device, 1));
+  BpModule *second = take_module(call(bare, NETWORK_NAME, &device, 1));
   BpValue params = call(library, "get_graph_params", NULL, 0);
   const BpValue share[] = {{.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)executor}, params};
   call(second, "share_params", share, 2);
@@ -388,7 +388,8 @@ static void test_a_library_makes_executors(void) {
 
 static void test_a_debug_executor_shows_nodes(void) {
   BpModule *library = open_library();
-  const BpValue args[] = {str_value("default"), {.type_index = BP_TYPE_DEVICE, .v_device = CPU0}};
+  const BpValue args[] = {str_value(NETWORK_NAME),
+                          {.type_index = BP_TYPE_DEVICE, .v_device = CPU0}};
   BpModule *executor = take_module(call(library, "debug_create", args, 2));
   g_assert_cmpstr(bp_module_kind(executor), ==, "graph_executor_debug");
   run_executor(executor);
