@@ -116,12 +116,11 @@ static void take_file(const BpWorkdir *dir, const char *name, BpOwnedBytes *byte
 }
 
 static int run_in(const BpWorkdir *dir, const BpCompilerRun *run, BpOwnedBytes *outputs,
-                  BpOwnedBytes *log) {
-  int status;
+                  BpOwnedBytes *log, int *status) {
   for (int32_t i = 0; i < run->num_inputs; ++i)
     if (bp__workdir_write(dir, run->input_names[i], &run->inputs[i]))
       return -1;
-  int reason = bp__command_run(dir, (char *const *)(uintptr_t)run->command, &status);
+  int reason = bp__command_run(dir, (char *const *)(uintptr_t)run->command, status);
   if (reason)
     return no_program(run->command[0], reason);
   take_file(dir, BP_COMMAND_LOG, log);
@@ -132,6 +131,7 @@ static int run_in(const BpWorkdir *dir, const BpCompilerRun *run, BpOwnedBytes *
 
 int32_t bp__tool_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log) {
   BpWorkdir dir;
+  int status;
   *log = (BpOwnedBytes){NULL, 0, NULL};
   for (int32_t i = 0; i < run->num_outputs; ++i)
     outputs[i] = *log;
@@ -141,9 +141,9 @@ int32_t bp__tool_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedByt
   const BpByteArray key = {text, strlen(text)};
   int rc = take_kept(run, &key, outputs);
   if (rc && !(rc = bp__cache_workdir(run->subject, &dir))) {
-    rc = run_in(&dir, run, outputs, log);
+    rc = run_in(&dir, run, outputs, log, &status);
     bp__workdir_remove(&dir);
-    if (!rc)
+    if (!rc && !status) /* who was killed may have written half a file */
       keep(run, &key, outputs);
   }
   g_free(text);

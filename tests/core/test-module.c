@@ -609,6 +609,63 @@ static void test_unusable_cache_is_a_warning(void) {
   cache_end(&cache);
 }
 
+/* Runs a plugin's compiler, a shell that first leaves a line for the run. Gives the file that it
+ * made (g_free), or NULL. */
+static char *run_compiler(const Cache *cache, const char *commands, char **said) {
+  char *script = g_strdup_printf("echo run >>'%s'; %s", cache->runs, commands);
+  const char *const command[] = {"sh", "-c", script, NULL};
+  const char *const inputs[] = {"in.txt"}, *const outputs[] = {"out.txt"};
+  const BpByteArray input = {"given", 5};
+  const BpCompilerRun run = {.struct_size = sizeof run,
+                             .subject = "test",
+                             .command = command,
+                             .input_names = inputs,
+                             .inputs = &input,
+                             .output_names = outputs,
+                             .num_inputs = 1,
+                             .num_outputs = 1};
+  BpOwnedBytes made, log;
+  if (module_table()->run_compiler(&run, &made, &log))
+    g_error("%s", bp_error_message());
+  char *text = g_strdup(made.data);
+  if (said)
+    *said = g_strdup(log.data);
+  bp_owned_bytes_clear(&made);
+  bp_owned_bytes_clear(&log);
+  g_free(script);
+  return text;
+}
+
+static void test_what_a_compiler_made_is_kept(void) {
+  Cache cache;
+  cache_begin(&cache);
+  for (int i = 0; i < 2; ++i) {
+    char *made = run_compiler(&cache, "cat in.txt >out.txt", NULL);
+    g_assert_cmpstr(made, ==, "given");
+    g_free(made);
+  }
+  g_assert_cmpint(count_runs(&cache), ==, 1);
+  cache_end(&cache);
+}
+
+static void test_what_a_compiler_that_failed_made_is_not_kept(void) {
+  static const char *const commands[] = {"echo half >out.txt; echo why >&2; exit 1",
+                                         "echo half >out.txt; kill -KILL $$", "echo why >&2"};
+  for (size_t i = 0; i < G_N_ELEMENTS(commands); ++i) {
+    Cache cache;
+    cache_begin(&cache);
+    for (int k = 1; k <= 2; ++k) {
+      char *said, *made = run_compiler(&cache, commands[i], &said);
+      g_assert_cmpstr(made, ==, strstr(commands[i], "half") ? "half\n" : NULL);
+      g_assert_cmpstr(said, ==, strstr(commands[i], "why") ? "why\n" : "");
+      g_assert_cmpint(count_runs(&cache), ==, k);
+      g_free(made);
+      g_free(said);
+    }
+    cache_end(&cache);
+  }
+}
+
 static void test_cache_that_others_may_write_is_not_used(void) {
   Cache cache;
   cache_begin(&cache);
@@ -990,6 +1047,9 @@ static void add_source_tests(void) {
   g_test_add_func("/module/compiler/messages-are-whole-characters",
                   test_compiler_messages_are_whole_characters);
   g_test_add_func("/module/compiler/speaks-plainly", test_compiler_speaks_plainly);
+  g_test_add_func("/module/compiler/what-it-made-is-kept", test_what_a_compiler_made_is_kept);
+  g_test_add_func("/module/compiler/what-it-made-and-failed-is-not-kept",
+                  test_what_a_compiler_that_failed_made_is_not_kept);
   g_test_add_func("/module/cache/not-used-if-others-may-write",
                   test_cache_that_others_may_write_is_not_used);
 }
