@@ -57,8 +57,10 @@ static int64_t place_of_product(BpEmitter *e, const BpIrNode *node, int32_t dept
 
 /* The remainder of an index divided by the group; -1: not known. */
 static int64_t group_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
+  BpDataType dtype = e->ir->dtype(node);
   int64_t value = 0;
-  if (depth-- == 0 || e->ir->dtype(node).lanes != 1)
+  if (depth-- == 0 || dtype.lanes != 1 ||
+      (dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT))
     return -1;
   switch (e->ir->kind(node)) {
   case BP_IR_INT_IMM:
