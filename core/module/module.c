@@ -74,8 +74,8 @@ BpModule *bp_module_create(const BpModuleApi *api, void *context) {
   }
   BpModule *module = malloc(sizeof *module);
   if (!module) {
-    api->destroy(context);
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a module of kind \"%s\"", api->kind);
+    api->destroy(context); /* which may own the table */
     return NULL;
   }
   *module = (BpModule){.api = api, .context = context};
