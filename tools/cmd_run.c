@@ -77,6 +77,18 @@ static char *first_elements(const BpTensorView *view, const char *data) {
   return g_string_free(text, FALSE);
 }
 
+static void json_add_element(JsonBuilder *builder, const char *data, BpDataType dtype) {
+  double value;
+  if (dtype.code == BP_DTYPE_INT && dtype.bits == 64) /* a double would not hold every one */
+    json_builder_add_int_value(builder, *(const int64_t *)(const void *)data);
+  else if (!element_to_double(data, dtype, &value) || !isfinite(value))
+    json_builder_add_null_value(builder);
+  else if (dtype.code == BP_DTYPE_FLOAT)
+    json_builder_add_double_value(builder, value);
+  else
+    json_builder_add_int_value(builder, (gint64)value);
+}
+
 /* All elements in row-major order. JSON has no NaN or infinity: they are null, as is every element
  * of a type that is not shown. */
 static void json_add_elements(JsonBuilder *builder, const BpTensorView *view, const char *data) {
@@ -84,15 +96,8 @@ static void json_add_elements(JsonBuilder *builder, const BpTensorView *view, co
   size_t size = bp_dtype_bytes(view->dtype);
   json_builder_set_member_name(builder, "values");
   json_builder_begin_array(builder);
-  for (int64_t i = 0; i < count; i++) {
-    double value;
-    if (!element_to_double(data + (size_t)i * size, view->dtype, &value) || !isfinite(value))
-      json_builder_add_null_value(builder);
-    else if (view->dtype.code == BP_DTYPE_FLOAT)
-      json_builder_add_double_value(builder, value);
-    else
-      json_builder_add_int_value(builder, (gint64)value);
-  }
+  for (int64_t i = 0; i < count; i++)
+    json_add_element(builder, data + (size_t)i * size, view->dtype);
   json_builder_end_array(builder);
 }
 
