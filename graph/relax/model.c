@@ -292,9 +292,12 @@ int bp__relax_context_profile(BpRelaxContext *context, BpRelaxVisitor visit, voi
     return -1;
   int status = take_outputs(context, &result);
   bp_value_clear(&result);
-  if (status == 0 && !self.any && bp_stream_sync(model->machine->devices[0], NULL) == 0)
-    visit(visitor, function->name, NULL, 0, bp__relax_now_ns() - start);
-  return status;
+  if (status < 0 || self.any)
+    return status;
+  if (bp_stream_sync(model->machine->devices[0], NULL) < 0)
+    return -1;
+  visit(visitor, function->name, NULL, 0, bp__relax_now_ns() - start);
+  return 0;
 }
 
 BpTensor *bp__relax_context_output(BpRelaxContext *context, uint32_t index) {
