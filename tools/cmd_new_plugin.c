@@ -74,7 +74,7 @@ static char *find_owner(const char *name, const char *device_types) {
   }
   g_strfreev(lines);
   BpPluginList *list = bp_plugin_list();
-  for (size_t i = 0; list && !owner && i < bp_plugin_list_size(list); i++) {
+  for (size_t i = 0; !owner && i < bp_plugin_list_size(list); i++) {
     const BpPluginInfo *info = bp_plugin_list_get(list, i);
     if (strcmp(info->name, name) == 0 || has_word(info->devices, name) ||
         has_word(info->targets, name))
@@ -288,11 +288,19 @@ static gboolean check_name(const char *name, const char *sdk) {
   return is_free;
 }
 
+/* A path to whose last name something can be appended (transfer full). */
+static char *without_last_slashes(const char *path) {
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/')
+    length--;
+  return g_strndup(path, length);
+}
+
 static int make_project(const char *name, const char *directory, const Build *build,
                         const char *maintainer, gboolean json) {
   const char *sdk = g_getenv("BACKPLANE_SDK_DIR");
   Project project = {.sdk = g_strdup(sdk && *sdk ? sdk : BP_SDK_DIR),
-                     .directory = directory ? g_strdup(directory)
+                     .directory = directory ? without_last_slashes(directory)
                                             : g_strconcat("backplane-plugin-", name, NULL),
                      .words = g_array_new(FALSE, FALSE, sizeof(Word)),
                      .files = g_ptr_array_new_with_free_func(g_free)};

@@ -33,7 +33,7 @@ is_renamed() {
 }
 
 writes_json() {
-  "$backplane" new-plugin acme --build meson --directory acme-meson \
+  "$backplane" new-plugin acme --build meson --directory acme-meson/ \
     --maintainer 'A Person <person@simdev.example>' --json >json &&
     grep -q '"directory" : "acme-meson"' json && grep -q '"meson.build"' json
 }
