@@ -185,6 +185,8 @@ def test_mistakes_are_errors():
         _ = a.stage
     with pytest.raises(TypeError, match="no expression"):
         program.compute("d", (2,), lambda i: 1.0)
+    with pytest.raises(TypeError, match="takes 3 tensors, and got 2"):
+        program.build("matmul", [a, b, c], "c")(*operands()[:2])
 
 
 def test_exception_of_a_body_comes_out_as_it_is():

@@ -346,18 +346,19 @@ class Program:
     def build(self, name: str, args: Sequence[Tensor], target: Target | str) -> Compiled:
         """Code for a target, called with a tensor for each of `args`. Outputs are written to."""
         wanted = as_target(target)
-        return Compiled(name, self.lower(name, args, wanted), wanted)
+        return Compiled(name, self.lower(name, args, wanted), wanted, len(args))
 
 
 class Compiled:
     """A compiled function. Its tensors lie on one device of the target's kind; numpy arrays will do
     where that is the CPU. A call does not wait for a device with a queue."""
 
-    __slots__ = ("name", "target", "module", "_kernels", "_buffers")
+    __slots__ = ("name", "target", "module", "_num_args", "_kernels", "_buffers")
 
-    def __init__(self, name: str, lowered: _core.IrModule, target: Target) -> None:
+    def __init__(self, name: str, lowered: _core.IrModule, target: Target, num_args: int) -> None:
         self.name = name
         self.target = target
+        self._num_args = num_args
         self._kernels: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = []
         self._buffers: list[tuple[str, int]] = []
         if target.has_thread_axes:
@@ -371,6 +372,9 @@ class Compiled:
         return function
 
     def __call__(self, *tensors: Any) -> None:
+        if len(tensors) != self._num_args:
+            raise errors.InvalidTypeError(
+                f"'{self.name}' takes {self._num_args} tensors, and got {len(tensors)}")
         if not self.target.has_thread_axes:
             self._function(self.name)(*tensors)
             return
