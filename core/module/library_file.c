@@ -98,7 +98,7 @@ static void take_main(Scan *scan, const BpElfSymbol *symbol) {
   size_t size = symbol->contents.size;
   if (symbol->size < size)
     size = (size_t)symbol->size;
-  const char *end = memchr(symbol->contents.data, '\0', size);
+  const char *end = size ? memchr(symbol->contents.data, '\0', size) : NULL;
   if (end)
     scan->library->main_name =
         (BpByteArray){symbol->contents.data, (size_t)(end - symbol->contents.data)};
