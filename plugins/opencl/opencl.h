@@ -5,7 +5,8 @@
  * device.c   devices and their attributes
  * memory.c   data space, copies, streams, timers
  * module.c   modules of kind `opencl`
- * launch.c   kernels: built for a device with their first launch there
+ * program.c  programs: built for a device, from source or from what its driver made before
+ * launch.c   kernels: made for a device with their first launch there
  * target.c   target kind `opencl`
  *
  * `data` of a tensor is a cl_mem. */
