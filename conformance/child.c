@@ -9,6 +9,7 @@
  *
  * fields are separated by tabs, and escaped as in C. What the plugin prints goes to stderr. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -200,6 +201,7 @@ static void run_check(Run *run, guint index) {
     result->outcome = OUTCOME_INAPPLICABLE;
     return;
   }
+  bp_error_clear(); /* what a check was refused that was then skipped is not this one's */
   if (setjmp(check_end) == 0) {
     result->check->run(&run->kit);
     tell_check("passed", "");
@@ -354,7 +356,8 @@ static void judge_end(Run *run, const Child *child, gboolean is_in_time, int sta
 /* Runs `work` in a child, and follows it to its end. index: the check that it starts with. */
 static int run_child(Run *run, void (*work)(Run *run, guint first), int index) {
   int ends[2], status = 0;
-  if (pipe(ends) != 0)
+  /* A compiler that the plugin runs, and that outlives the child, would keep the pipe open. */
+  if (pipe2(ends, O_CLOEXEC) != 0)
     return bp_error_raise(BP_ERROR_IO, "no pipe to a child: %s", g_strerror(errno));
   Child child = {.index = index, .is_running = TRUE, .began = g_get_monotonic_time()};
   fflush(NULL); /* a child that ends by exit() writes out what it inherits */

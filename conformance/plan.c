@@ -176,15 +176,23 @@ gboolean bp__run_settle(const Run *run, Result *result) {
   return FALSE;
 }
 
+gboolean bp__result_is_bad(const Result *result) {
+  return result->outcome == (result->is_expected_to_fail ? OUTCOME_PASSED : OUTCOME_FAILED);
+}
+
+/* A check that is pending is one that the run broke off before. */
+static gboolean is_undone(const Result *result) {
+  return result->outcome == OUTCOME_PENDING || result->outcome == OUTCOME_ABSENT ||
+         result->outcome == OUTCOME_LEFT_OUT;
+}
+
 int bp__run_status(const Run *run) {
   int status = BP_CONFORMANCE_OK;
   for (guint i = 0; i < run->results->len; i++) {
     const Result *result = result_at(run, i);
-    gboolean is_undone = result->outcome == OUTCOME_ABSENT || result->outcome == OUTCOME_LEFT_OUT;
-    if (result->is_expected_to_fail ? result->outcome == OUTCOME_PASSED
-                                    : result->outcome == OUTCOME_FAILED)
+    if (bp__result_is_bad(result))
       return BP_CONFORMANCE_FAILED;
-    if (is_undone && (result->check->tags & CHECK_CORE))
+    if (is_undone(result) && (result->check->tags & CHECK_CORE))
       status = BP_CONFORMANCE_INCOMPLETE;
   }
   return status;

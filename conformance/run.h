@@ -68,6 +68,8 @@ int bp__run_expect(Run *run, const char *path);
 gboolean bp__run_settle(const Run *run, Result *result);
 /* The first tag's name is "core". NULL beyond the last. */
 const char *bp__tag_name(unsigned index);
+/* Whether a result makes the run fail: a failure, or a pass where a failure is expected. */
+gboolean bp__result_is_bad(const Result *result);
 /* The exit status, BP_CONFORMANCE_*. */
 int bp__run_status(const Run *run);
 

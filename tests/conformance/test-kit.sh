@@ -49,6 +49,10 @@ mutant() {
   cp -r "$top_srcdir/sdk/template/src" "$work/src" || return 1
   sed -i "s|$1|$2|" "$work/src/$3"
   cmp -s "$work/src/$3" "$top_srcdir/sdk/template/src/$3" && echo "$3 has no $1" && return 1
+  compile_mutant
+}
+
+compile_mutant() {
   ${CC:-cc} -O1 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE -w -I"$top_srcdir/sdk/include" -shared \
     -o "$work/mutant.so" "$work"/src/*.c
 }
@@ -104,6 +108,11 @@ reports_what_passes_against_expectation() {
     verify --only stream --expect-fail "$work/expected" "$simdev"
 }
 
+counts_each_result_once() {
+  ends 1 verify --format junit --only stream --expect-fail "$work/expected" "$simdev" &&
+    grep -q 'failures="1" errors="0" skipped="0"' "$work/out"
+}
+
 core_checks_are_not_expected_to_fail() {
   echo 'copy.*' >"$work/core"
   says 2 'core check' verify --expect-fail "$work/core" "$simdev"
@@ -118,17 +127,12 @@ a_crash_is_a_failure() {
 a_hang_is_a_failure() {
   mutant 'memmove(' 'for (;;) nanosleep(\&(struct timespec){1, 0}, NULL); memmove(' device.c &&
     sed -i '1a #include <time.h>' "$work/src/device.c" &&
-    mutant_again && says 1 'no answer within 3 seconds' verify --timeout 3 --fail-fast "$work/mutant.so"
-}
-
-mutant_again() {
-  ${CC:-cc} -O1 -fPIC -fvisibility=hidden -pthread -D_GNU_SOURCE -w -I"$top_srcdir/sdk/include" -shared \
-    -o "$work/mutant.so" "$work"/src/*.c
+    compile_mutant && says 1 'no answer within 3 seconds' verify --timeout 3 --fail-fast "$work/mutant.so"
 }
 
 no_device_is_incomplete() {
   mutant 'count = SIMDEV_DEVICES' 'count = 0' device.c && sed -i 's|why = ""|why = "there is none"|' "$work/src/device.c" &&
-    mutant_again && says 3 'no device here: there is none' verify "$work/mutant.so"
+    compile_mutant && says 3 'no device here: there is none' verify "$work/mutant.so"
 }
 
 well_formed_junit() {
@@ -159,6 +163,7 @@ ok failure/blocks-what-follows blocks_what_follows
 ok failure/fail-fast stops_at_the_first_failure
 ok failure/expected expects_a_failure
 ok failure/unexpected-pass reports_what_passes_against_expectation
+ok failure/unexpected-pass-is-counted-once counts_each_result_once
 ok failure/core-cannot-be-expected core_checks_are_not_expected_to_fail
 ok failure/crash a_crash_is_a_failure
 ok failure/hang a_hang_is_a_failure
