@@ -133,12 +133,12 @@ static void run_fill(Kit *kit) {
            "%zu chunks were to be had at first, and %zu once these were freed", given[0], given[1]);
 }
 
-/* What is freed can be had again: twice the memory is allocated in all. */
+/* What is freed can be had again: twice the memory is allocated in all, or 16 GiB. */
 static void run_free(Kit *kit) {
   const uint64_t most = (uint64_t)64 << 20;
   bp__kit_open_device(kit);
   uint64_t total = (uint64_t)bp__kit_int_attr(kit, BP_ATTR_TOTAL_GLOBAL_MEMORY, (int64_t)most);
-  uint64_t chunk = MIN(total / 8, most);
+  uint64_t chunk = CLAMP(total / 8, 1, most);
   int rounds = (int)MIN(total * 2 / chunk + 1, 256);
   for (int i = 0; i < rounds; i++)
     bp__kit_free(kit, bp__kit_alloc(kit, chunk));
