@@ -417,6 +417,7 @@ static void run_intrinsic(Kit *kit, const IntrinsicRow *row) {
 
 /* A program: out[i] of 16, by 1 or 4 lanes, is an expression of numbers of three types. */
 typedef struct RandomProgram {
+  uint64_t seed; /* of the program and of its data */
   RandomExpressions random;
   int inputs[RANDOM_TYPES];
   const BpIrNode *buffers[RANDOM_TYPES];
@@ -525,7 +526,7 @@ static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNod
   uint64_t state = program->random.state;
   Judged call = {.num_buffers = 0};
   KitCode code = bp__kit_build(kit, text);
-  program->random.state = kit->seed; /* the same data for each part of the program */
+  program->random.state = program->seed; /* the same data for each part of the program */
   for (int i = 0; i < RANDOM_TYPES; i++) {
     const char *type = bp__program_types[program->inputs[i]];
     fill_random(program, type, bp__judge_add(&call, type, RANDOM_EXTENT));
@@ -549,7 +550,7 @@ static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNod
 }
 
 /* As long as an operand alone goes wrong, too, that is the program. */
-static void fail_random(const Kit *kit, RandomProgram *program, uint64_t seed, char *difference) {
+static void fail_random(const Kit *kit, RandomProgram *program, char *difference) {
   const BpIrTable *ir = bp_ir_table();
   const BpIrNode *value = program->value;
   for (int32_t i = 0; i < ir->num_operands(value); i++) {
@@ -562,11 +563,11 @@ static void fail_random(const Kit *kit, RandomProgram *program, uint64_t seed, c
     value = operand;
     i = -1;
   }
-  bp__kit_fail("--seed %" G_GUINT64_FORMAT ": %s", seed, difference);
+  bp__kit_fail("--seed %" G_GUINT64_FORMAT ": %s", program->seed, difference);
 }
 
 static void run_random_program(const Kit *kit, uint64_t seed) {
-  RandomProgram program = {.random = {.state = seed, .is_exact = TRUE}};
+  RandomProgram program = {.seed = seed, .random = {.state = seed, .is_exact = TRUE}};
   program.random.module = bp_ir_module_create();
   KIT_TRUE(program.random.module, "a random program: %s", bp_error_message());
   choose_inputs(kit, &program);
@@ -577,7 +578,7 @@ static void run_random_program(const Kit *kit, uint64_t seed) {
   KIT_TRUE(program.value, "a random program: %s", bp_error_message());
   char *difference = difference_of(kit, &program, program.value);
   if (difference)
-    fail_random(kit, &program, seed, difference);
+    fail_random(kit, &program, difference);
   bp_object_release(program.random.module);
 }
 
