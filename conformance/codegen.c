@@ -382,17 +382,16 @@ static gboolean takes_intrinsic(const Kit *kit, const IntrinsicRow *row, const c
  * type of 32 bits, all are. */
 static void run_intrinsic_of_all(Kit *kit, const IntrinsicRow *row) {
   GPtrArray *all = functions_new();
-  if (!*row->letters)
-    run_construct(kit, BP_IR_ADDRESS);
   for (size_t i = 0; i < PROGRAM_TYPES; i++)
     if (takes_intrinsic(kit, row, bp__program_types[i]))
       add_intrinsic(all, row, bp__program_types[i]);
   if (run_functions(kit, all))
     return;
   for (size_t i = 0; i < PROGRAM_TYPES; i++) {
+    if (!takes_intrinsic(kit, row, bp__program_types[i]))
+      continue;
     GPtrArray *one = functions_new();
-    if (takes_intrinsic(kit, row, bp__program_types[i]))
-      add_intrinsic(one, row, bp__program_types[i]);
+    add_intrinsic(one, row, bp__program_types[i]);
     if (!run_functions(kit, one) && is_core_type(bp__program_types[i]))
       bp__kit_skip("%s", bp_error_message());
     bp_error_clear();
@@ -403,7 +402,10 @@ static void run_intrinsic_of_all(Kit *kit, const IntrinsicRow *row) {
 static void run_intrinsic(Kit *kit, const IntrinsicRow *row) {
   static int num_done;
   bp__kit_open_target(kit);
-  run_intrinsic_of_all(kit, row);
+  if (*row->letters)
+    run_intrinsic_of_all(kit, row);
+  else
+    run_construct(kit, BP_IR_ADDRESS);
   if (++num_done == 8)
     bp__kit_exit();
 }
