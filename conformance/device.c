@@ -65,15 +65,7 @@ static void run_count(Kit *kit) {
 }
 
 static void run_present(Kit *kit) {
-  int32_t count = 0;
-  const char *why = "";
-  KIT_OK(bp_device_parse(kit->kinds[0], &kit->device), "finding the kind of device");
-  KIT_OK(bp_device_count(kit->device.device_type, &count, &why), "get_device_count");
-  if (count == 0)
-    bp__kit_absent("no device here: %s", why);
-  if (kit->device_index < 0 || kit->device_index >= count)
-    bp__kit_absent("there are %d devices of the kind, and none of index %d", count,
-                   kit->device_index);
+  bp__kit_require_device(kit);
   bp__kit_open_device(kit);
   KIT_TRUE(bp__kit_int_attr(kit, BP_ATTR_EXIST, 0) == 1,
            "%s was counted and answers that it does not exist", bp__kit_device_text(kit));

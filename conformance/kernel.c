@@ -34,14 +34,9 @@ static void open_target_device(Kit *kit, int32_t device_type) {
 }
 
 static void open_own_device(Kit *kit) {
-  int32_t count = 0;
-  const char *why = "";
   if (!kit->kinds[0])
     return;
-  KIT_OK(bp_device_parse(kit->kinds[0], &kit->device), "finding the kind of device");
-  KIT_OK(bp_device_count(kit->device.device_type, &count, &why), "get_device_count");
-  if (kit->device_index >= count)
-    bp__kit_absent("no device here: %s", why);
+  bp__kit_require_device(kit);
   bp__kit_open_device(kit);
 }
 

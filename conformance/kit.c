@@ -45,6 +45,19 @@ void bp__kit_open_table(Kit *kit) {
     kit->own = fetch_own_table(kit->kinds[0]);
 }
 
+void bp__kit_require_device(const Kit *kit) {
+  BpDevice device;
+  int32_t count = 0;
+  const char *why = "";
+  KIT_OK(bp_device_parse(kit->kinds[0], &device), "finding the kind of device");
+  KIT_OK(bp_device_count(device.device_type, &count, &why), "get_device_count");
+  if (count == 0)
+    bp__kit_absent("no device here: %s", why);
+  if (kit->device_index < 0 || kit->device_index >= count)
+    bp__kit_absent("there are %d devices of the kind, and none of index %d", count,
+                   kit->device_index);
+}
+
 void bp__kit_open_device(Kit *kit) {
   if (kit->api)
     return;

@@ -110,7 +110,9 @@ struct Kit {
 
 /* Finds the plugin's table for its first kind of device. Fails the check if there is none. */
 void bp__kit_open_table(Kit *kit);
-/* The same, and the device that is checked, which becomes current. */
+/* The device that is checked is there, or the check ends in bp__kit_absent. */
+void bp__kit_require_device(const Kit *kit);
+/* Finds the table, and the device that is checked, which becomes current. */
 void bp__kit_open_device(Kit *kit);
 /* The device's text, as "opencl:0"; static. */
 const char *bp__kit_device_text(const Kit *kit);
