@@ -9,7 +9,6 @@
 
 /* ---- Numbers, by way of the interpreter -------------------------------------------------- */
 
-/* Converts an array of one type to another, as the interpreter casts. */
 void bp__judge_convert(const char *from, const char *to, void *source, void *result,
                        int64_t count) {
   char *text = g_strdup_printf(
@@ -32,7 +31,6 @@ void bp__judge_convert(const char *from, const char *to, void *source, void *res
   g_free(text);
 }
 
-/* An element as a number, for messages and for comparing floats. */
 double bp__judge_number(const char *type, const void *data, int64_t index) {
   double number = 0;
   size_t size = bp__program_dtype(type).bits / 8;

@@ -9,7 +9,7 @@
 
 /* Converts `count` elements of one type to another. */
 void bp__judge_convert(const char *from, const char *to, void *source, void *result, int64_t count);
-/* An element as a number, for messages. */
+/* An element as a number, for messages and for comparing floats. */
 double bp__judge_number(const char *type, const void *data, int64_t index);
 
 /* A call of a function of buffers, and of a scalar after them if that is not None: the data as they

@@ -61,9 +61,9 @@ extern const Section bp__kit_plugin_section, bp__kit_device_section, bp__kit_mem
 /* The check failed, for this reason. Any thread. */
 _Noreturn void bp__kit_fail(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* The plugin declares not to support what the check is about. A core check that says so fails. Only
- * in the check's own thread, before it has made anything. */
+ * in the check's own thread; what it has made lives as long as the process. */
 _Noreturn void bp__kit_skip(const char *format, ...) G_GNUC_PRINTF(1, 2);
-/* What the check needs is not on this machine: a device, a second one. */
+/* What the check needs is not on this machine: a device, a second one. Only in its own thread. */
 _Noreturn void bp__kit_absent(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Passes if the process now ends cleanly, by exit(). */
 _Noreturn void bp__kit_exit(void);
@@ -140,7 +140,7 @@ void bp__kit_download(const Kit *kit, const void *from, uint64_t offset, void *t
 void bp__kit_copy(const Kit *kit, const void *from, uint64_t from_offset, void *to,
                   uint64_t to_offset, uint64_t size, void *stream);
 void bp__kit_sync(const Kit *kit, void *stream);
-/* `size` bytes at the offset are those of bp__kit_fill(seed), whose first is at `from`. */
+/* The bytes are as expected, or the check fails and says where `what` differs first. */
 void bp__kit_expect_bytes(const void *got, const void *expected, size_t size, const char *what);
 
 #endif

@@ -6,7 +6,7 @@
 
 #define EXTENT 4096
 
-/* Adds 1 to each element, with many rounds so that it takes its time. */
+/* Adds 1 to each element. */
 static const char step_text[] =
     "(module (function \"increase\" (buffer A int32 global 4096)"
     " (for b:int64 0 64 bound \"blockIdx.x\" (for t:int64 0 64 bound \"threadIdx.x\""

@@ -452,7 +452,7 @@ static void run_source(Kit *kit) {
 
 /* ---- Saving ------------------------------------------------------------------------------ */
 
-/* The bytes of the module that holds `add`, which may be an import. */
+/* The first module that is saved as bytes: this one or an import. NULL: there is none. */
 static BpModule *find_serializable(BpModule *module) {
   if (bp_module_get_property(module) & BP_MODULE_BINARY_SERIALIZABLE)
     return module;
@@ -471,9 +471,9 @@ static BpModule *require_serializable(const KitCode *code) {
   return module;
 }
 
-static BpModule *load_copy(const BpModule *of, const BpOwnedBytes *bytes) {
+static BpModule *load_copy(BpModule *of, const BpOwnedBytes *bytes) {
   BpByteArray view = {bytes->data, bytes->size};
-  return bp_module_load_from_bytes(bp_module_kind((BpModule *)(uintptr_t)of), &view);
+  return bp_module_load_from_bytes(bp_module_kind(of), &view);
 }
 
 static void run_save(Kit *kit) {
@@ -544,11 +544,11 @@ static void run_export(Kit *kit) {
 /* ---- Damage ------------------------------------------------------------------------------ */
 
 /* Loads bytes that are no module; that it fails with an error, or works, is all that is asked. */
-static void load_damaged(const BpModule *of, const char *data, size_t size) {
+static void load_damaged(BpModule *of, const char *data, size_t size) {
   char *copy = g_memdup2(data, size); /* so that reading beyond the end can be seen */
   BpByteArray view = {copy, size};
   BpFunction *function = NULL;
-  BpModule *module = bp_module_load_from_bytes(bp_module_kind((BpModule *)(uintptr_t)of), &view);
+  BpModule *module = bp_module_load_from_bytes(bp_module_kind(of), &view);
   KIT_TRUE(module || *bp_error_message(), "loading damaged bytes failed without an error");
   if (module && bp_module_get_function(module, "add", 1, &function) == 0)
     bp_object_release(function);
