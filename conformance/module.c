@@ -217,18 +217,26 @@ static void run_scalars(Kit *kit) {
   bp__kit_code_clear(&code);
 }
 
-/* Views into the middle of data space, at the alignment that the device asks for. */
+/* Bytes between views into one data space, as the device asks for, and 256 at least. */
+static uint64_t bytes_between_views(const Kit *kit) {
+  BpValue value = {.type_index = BP_TYPE_NONE};
+  KIT_OK(bp_device_get_attr(kit->target_device, BP_ATTR_DATA_ALIGNMENT, &value), "get_attr");
+  return value.type_index == BP_TYPE_INT ? MAX((uint64_t)value.v_int64, 256) : 256;
+}
+
+/* Views into the middle of data space. */
 static void run_views(Kit *kit) {
   Add add;
   KitBuffer wide;
   bp__kit_open_target(kit);
   KitCode code = bp__kit_build(kit, add_text);
   BpFunction *function = bp__kit_function(code.module, "add");
-  uint64_t step = 256;
-  int32_t held[4 * 64 + EXTENT], got[4 * 64 + EXTENT];
+  uint64_t step = bytes_between_views(kit);
+  uint64_t count = 4 * (step / sizeof(int32_t)) + EXTENT;
+  int32_t *held = g_new(int32_t, count), *got = g_new0(int32_t, count);
   add_create(kit, &code, &add);
-  bp__kit_buffer_create(kit, &wide, KIT_INT32, G_N_ELEMENTS(held));
-  bp__kit_fill(held, sizeof held, kit->seed + 9);
+  bp__kit_buffer_create(kit, &wide, KIT_INT32, (int64_t)count);
+  bp__kit_fill(held, count * sizeof *held, kit->seed + 9);
   bp__kit_buffer_set(kit, &wide, held, NULL);
   for (uint64_t i = 0; i <= 4; i += 2) {
     BpTensorView view = wide.view;
@@ -241,7 +249,7 @@ static void run_views(Kit *kit) {
       held[i * step / 4 + (uint64_t)k] = add.sent[k] + 7;
   }
   bp__kit_buffer_get(kit, &wide, got, NULL);
-  bp__kit_expect_bytes(got, held, sizeof held, "a buffer to which views were written");
+  bp__kit_expect_bytes(got, held, count * sizeof *held, "a buffer to which views were written");
   BpTensorView view = wide.view;
   int64_t extent = EXTENT;
   view.shape = &extent;
@@ -255,6 +263,8 @@ static void run_views(Kit *kit) {
              got[i], add.sent[i] + 14);
   bp__kit_buffer_free(kit, &wide);
   add_clear(kit, &add);
+  g_free(held);
+  g_free(got);
   bp_object_release(function);
   bp__kit_code_clear(&code);
 }
