@@ -6,6 +6,7 @@ edits fit the template no more."""
 import concurrent.futures
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -71,18 +72,20 @@ def build(source, folder):
     plugin = os.path.join(folder, "mutant.so")
     sources = [os.path.join(folder, f) for f in sorted(os.listdir(folder)) if f.endswith(".c")]
     includes = ["-I" + folder, "-I" + os.path.join(source, "sdk/include")]
-    command = [os.environ.get("CC", "cc"), *FLAGS, *includes, "-shared", "-o", plugin, *sources]
+    command = [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, *includes, "-shared", "-o", plugin, *sources]
     result = subprocess.run(command, capture_output=True, text=True)
-    return (plugin, "") if result.returncode == 0 else (None, result.stderr)
+    if result.returncode == 0:
+        return plugin, ""
+    return None, f"the compiler ended with {result.returncode}\n{result.stderr}"
 
 
-def first_failure(build_folder, plugin):
-    """The name of the check that fails first, "" if none does, and the whole report."""
+def run_kit(build_folder, plugin):
+    """The name of the check that fails first, "" if none does; the exit status; the whole report."""
     command = [os.path.join(build_folder, "backplane"), "verify", "--conformance", "--fail-fast", "--format", "tap",
                "--timeout", DEADLINE, plugin]
     result = subprocess.run(command, capture_output=True, text=True, errors="replace")
     match = re.search(r"^not ok \d+ - (\S+)", result.stdout, re.M)
-    return (match.group(1) if match else ""), result.stdout + result.stderr
+    return (match.group(1) if match else ""), result.returncode, result.stdout + result.stderr
 
 
 def as_comment(text):
@@ -96,10 +99,11 @@ def build_and_run(source, build_folder, mutant, folder):
     plugin, problem = (None, problem) if problem else build(source, folder)
     if not plugin:
         return problem
-    found, report = first_failure(build_folder, plugin)
-    if found == (mutant.check if mutant else ""):
+    found, status, report = run_kit(build_folder, plugin)
+    if (found, status) == ((mutant.check, 1) if mutant else ("", 0)):
         return ""
-    return f"failed first: {found or 'nothing'}\n" + re.sub(r"^ok .*\n", "", report, flags=re.M)
+    rest = re.sub(r"^ok .*\n", "", report, flags=re.M)
+    return f"failed first: {found or 'nothing'}; the status was {status}\n{rest}"
 
 
 def check(source, build_folder, number, mutant):
