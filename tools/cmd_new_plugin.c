@@ -118,20 +118,27 @@ static int fail_on(const char *what, const char *path) {
   return -1;
 }
 
+/* Says and frees the error. */
+static int fail_with(GError *error) {
+  fprintf(stderr, "backplane: %s\n", error->message);
+  g_error_free(error);
+  return -1;
+}
+
 static int copy_file(const char *from, const char *to, const Project *project) {
   GError *error = NULL;
   char *text = NULL;
   struct stat facts;
-  int rc = -1;
-  if (g_stat(from, &facts) != 0 || !g_file_get_contents(from, &text, NULL, NULL))
+  int rc = 0;
+  if (g_stat(from, &facts) != 0)
     return fail_on("read", from);
+  if (!g_file_get_contents(from, &text, NULL, &error))
+    return fail_with(error);
   char *replaced = replace_words(project, text);
-  if (!g_file_set_contents(to, replaced, -1, &error)) {
-    fprintf(stderr, "backplane: %s\n", error->message);
-    g_error_free(error);
-  } else {
-    rc = g_chmod(to, facts.st_mode & 0111 ? 0755 : 0644) == 0 ? 0 : fail_on("write", to);
-  }
+  if (!g_file_set_contents(to, replaced, -1, &error))
+    rc = fail_with(error);
+  else if (g_chmod(to, facts.st_mode & 0111 ? 0755 : 0644) != 0)
+    rc = fail_on("write", to);
   g_free(replaced);
   g_free(text);
   return rc;

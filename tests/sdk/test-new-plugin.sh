@@ -50,7 +50,7 @@ keeps_what_is_there() {
     [ "$(ls there)" = file ] && ! ls -d there.* 2>/dev/null
 }
 
-echo 1..20
+echo 1..21
 ok name-with-capitals-is-refused fails 2 "'Acme' cannot be" "$backplane" new-plugin Acme
 ok name-with-a-dash-is-refused fails 2 "'acme-2' cannot be" "$backplane" new-plugin acme-2
 ok name-beginning-with-a-digit-is-refused fails 2 "'2acme' cannot be" "$backplane" new-plugin 2acme
@@ -68,6 +68,7 @@ ok leaves-no-word-of-the-template is_renamed backplane-plugin-acme
 ok takes-a-private-device-type has_device_type
 ok writes-it-once fails 1 "exists already" "$backplane" new-plugin acme
 ok json-lists-the-files writes_json
+ok directory-may-end-in-a-slash "$backplane" new-plugin acme --directory acme-slash//
 ok maintainer-is-named grep -qF 'Maintainer: A Person <person@simdev.example>' acme-meson/debian/control
 ok meson-has-no-autotools test ! -e acme-meson/configure.ac -a -e acme-meson/meson.build
 ok name-may-be-a-word-of-c compiles string
