@@ -35,12 +35,11 @@ static const char details[] =
     "PLUGIN is a plugin's name or, with a '/' or a '.', its file. The checks run in processes of\n"
     "their own; one that fails blocks those that build on it, so the first failure is the one to\n"
     "look at. docs/conformance.md says what each shows.\n\n"
-    "WHAT is a check's name or a glob of names, a section (copy) or a tag (core, optional, "
-    "stress,\n"
-    "fault, performance).\n\n"
+    "WHAT is a check's name or a glob of names, a section (copy) or a tag (core, optional,\n"
+    "stress, fault, performance).\n\n"
     "Exit status: 0 the plugin conforms; 1 a check failed, or passed against expectation; 2 the\n"
-    "command line is wrong; 3 nothing failed, but core checks were left out or need what is not "
-    "here.";
+    "command line is wrong, or the report cannot be written; 3 nothing failed, but core checks\n"
+    "were left out or need what is not here.";
 
 static int parse(Options *options, int *argc, char ***argv) {
   const GOptionEntry entries[] = {
