@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # What the conformance kit makes of its options and of its results, on the simulated device and on copies of it with a
-# fault; and that documentation names every check and every mutant.
+# fault; and that documentation has every check and every mutant as they are.
 set -u
 simdev=$top_builddir/tests/mock/.libs/simdev.so
 documentation=$top_srcdir/docs/conformance.md
@@ -65,12 +65,25 @@ in_order() {
     END { exit bad || checks < 50 }'
 }
 
+# The rows of the tables in docs/conformance.md, from the program and from the mutants.
+rows_of_checks() {
+  verify --list | awk '
+    function row() { if (name) print "| `" name "` | " shows " | " after " | " tags " |" }
+    /^[a-z]/ { row(); name = $1; tags = $0; gsub(/^[^(]*\(|\)$/, "", tags); shows = after = ""; next }
+    shows { after = substr($0, 11); gsub(/[^ ]+/, "`&`", after); next }
+    { shows = substr($0, 5) }
+    END { row() }'
+}
+
+rows_of_mutants() {
+  sed -nE '/^\[/ { N; s/^\[(.*)\] (.*)\n(.*)/| `\1` | \3 | `\2` |/p }' "$top_srcdir/tests/conformance/mutants.txt"
+}
+
 documented() {
-  local name missing=0
-  for name in $(verify --list | sed -n 's/^\([a-z][^ ]*\) (.*/\1/p') \
-    $(sed -n 's/^\[\([^]]*\)\].*/\1/p' "$top_srcdir/tests/conformance/mutants.txt"); do
-    grep -qF "| \`$name\` |" "$documentation" || { echo "$name is not in docs/conformance.md"; missing=1; }
-  done
+  local row missing=0
+  while IFS= read -r row; do
+    grep -qxF -- "$row" "$documentation" || { echo "not in docs/conformance.md: $row"; missing=1; }
+  done < <("$@")
   return $missing
 }
 
@@ -155,7 +168,8 @@ linked_in_gives_the_same_result() {
 }
 
 ok list/prerequisites-come-first in_order
-ok list/documented documented
+ok list/checks-are-documented documented rows_of_checks
+ok list/mutants-are-documented documented rows_of_mutants
 ok list/mutants-fit-the-template mutants_fit_the_template
 ok report/identity passes_and_reports_identity
 ok report/junit well_formed_junit
