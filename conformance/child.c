@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -214,6 +215,7 @@ static void run_check(Run *run, guint index) {
 static void begin_child(Run *run) {
   struct rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
+  prctl(PR_SET_PDEATHSIG, SIGKILL); /* a check that hangs ends with the kit, too */
   dup2(STDERR_FILENO, STDOUT_FILENO);
   prepare(&run->kit);
 }
