@@ -202,6 +202,11 @@ static void test_launch_errors(void) {
   set_scale_args(args, &odd, 2, 1);
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
   assert_error(BP_ERROR_VALUE, "may begin at a multiple");
+  int64_t every_other[] = {2};
+  odd = tensor->view;
+  odd.strides = every_other;
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_VALUE, "argument 0: a kernel takes compact tensors");
   odd = (BpTensorView){.data = data, .device = CPU};
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
   assert_error(BP_ERROR_VALUE, "expected a tensor on opencl");

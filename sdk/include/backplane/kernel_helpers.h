@@ -188,6 +188,14 @@ static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKe
   buffer->size = (uint64_t)(view->dtype.bits + 7) / 8 * view->dtype.lanes;
   for (int32_t k = 0; k < view->ndim; k++)
     buffer->size *= (uint64_t)view->shape[k];
+  int64_t compact = 1;
+  for (int32_t k = view->ndim - 1; k >= 0 && view->strides && buffer->size; k--) {
+    if (view->shape[k] != 1 && view->strides[k] != compact)
+      return host->error->raise(
+          BP_ERROR_VALUE, "%s: argument %d: a kernel takes compact tensors; copy this one first",
+          kernel->name, i);
+    compact *= view->shape[k];
+  }
   return 0;
 }
 
