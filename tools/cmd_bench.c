@@ -59,8 +59,7 @@ static void print_result(const char *path, const LoadedModel *loaded, const GArr
   uint64_t parameters, planned;
   bp_model_memory(loaded->model, &parameters, &planned);
   if (!json) {
-    if (*loaded->report)
-      printf("%s\n", loaded->report);
+    model_print_report(loaded);
     printf("%s on %s with %d threads: min %.4f ms, median %.4f, p90 %.4f (%u runs)\n", path,
            loaded->device_text, bp_threads_get(), percentile(times, 0), percentile(times, 0.5),
            percentile(times, 0.9), times->len);

@@ -9,7 +9,7 @@
 #include <backplane/object.h>
 
 typedef struct CompileOptions {
-  char *target;
+  char **targets; /* each of them comma-separated */
   char *fallback;
   char *output;
   char *dump_dir;
@@ -17,10 +17,10 @@ typedef struct CompileOptions {
   gboolean json;
 } CompileOptions;
 
-static int compile_to(const char *path, const CompileOptions *options) {
+static int compile_to(const char *path, const char *targets, const CompileOptions *options) {
   gint64 start = g_get_monotonic_time();
   BpModule *module =
-      model_compile(path, options->target, options->fallback, options->shapes, options->dump_dir);
+      model_compile(path, targets, options->fallback, options->shapes, options->dump_dir);
   if (!module)
     return command_fail(options->json);
   int status = bp_module_export_library(module, options->output);
@@ -35,13 +35,13 @@ static int compile_to(const char *path, const CompileOptions *options) {
     json_builder_begin_object(builder);
     json_add_str(builder, "output", options->output);
     json_add_int(builder, "bytes", file.st_size);
-    json_add_str(builder, "target", options->target);
+    json_add_str(builder, "target", targets);
     json_add_double(builder, "seconds", seconds);
     json_builder_end_object(builder);
     command_print_json(builder);
   } else {
     printf("%s: %.1f MiB for %s, in %.1f s\n", options->output,
-           (double)file.st_size / (1024.0 * 1024.0), options->target, seconds);
+           (double)file.st_size / (1024.0 * 1024.0), targets, seconds);
   }
   return EXIT_OK;
 }
@@ -62,21 +62,26 @@ static int prepare(const char *path, const CompileOptions *options) {
 static int check_and_compile(int argc, char **argv, const CompileOptions *options) {
   if (argc != 2)
     return command_usage_error("compile takes one ONNX file");
-  if (!options->target)
+  if (!options->targets)
     return command_usage_error("compile needs --target; `backplane targets` lists the kinds");
   if (!options->output)
     return command_usage_error("compile needs --output FILE.so");
   if (!g_str_has_suffix(options->output, ".so"))
     return command_usage_error("--output must end in .so, by which it is known when it is loaded");
   int status = prepare(argv[1], options);
-  return status == EXIT_OK ? compile_to(argv[1], options) : status;
+  if (status != EXIT_OK)
+    return status;
+  char *targets = g_strjoinv(",", options->targets);
+  status = compile_to(argv[1], targets, options);
+  g_free(targets);
+  return status;
 }
 
 int cmd_compile(int argc, char **argv) {
   CompileOptions options = {NULL, NULL, NULL, NULL, NULL, FALSE};
   const GOptionEntry entries[] = {
-      {"target", 't', 0, G_OPTION_ARG_STRING, &options.target,
-       "targets to generate code for, comma-separated", "TARGET[,TARGET...]"},
+      {"target", 't', 0, G_OPTION_ARG_STRING_ARRAY, &options.targets,
+       "targets to generate code for, comma-separated; may be repeated", "TARGET[,TARGET...]"},
       {"fallback", 0, 0, G_OPTION_ARG_STRING, &options.fallback,
        "target whose code runs what the others refuse, each node of which is reported", "TARGET"},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "the library to write", "FILE.so"},
@@ -92,7 +97,7 @@ int cmd_compile(int argc, char **argv) {
                      NULL))
     return EXIT_USAGE;
   int status = check_and_compile(argc, argv, &options);
-  g_free(options.target);
+  g_strfreev(options.targets);
   g_free(options.fallback);
   g_free(options.output);
   g_free(options.dump_dir);

@@ -44,8 +44,7 @@ static void print_text(const LoadedModel *loaded, GArray *records) {
   static const char *const headers[] = {"NODE", "FUNCTION", "TIME (us)", "SHARE", NULL};
   double total = total_us(records);
   g_array_sort(records, slower_first);
-  if (*loaded->report)
-    printf("%s\n", loaded->report);
+  model_print_report(loaded);
   Table *table = table_new(headers);
   for (guint i = 0; i < records->len; i++) {
     const Record *record = &g_array_index(records, Record, i);

@@ -111,6 +111,8 @@ typedef struct LoadedModel {
 
 /* Selects the device and loads FILE.so, or compiles MODEL.onnx for it. 0 or -1 with an error. */
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded);
+/* Says on stderr what device selection passed over, if anything. */
+void model_print_report(const LoadedModel *loaded);
 void model_close(LoadedModel *loaded);
 /* Sets the inputs given on the command line; with `fill`, the others to seeded random numbers,
  * without, a missing one is an error that names all of them. */

@@ -28,7 +28,8 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
       {"library", 0, 0, G_OPTION_ARG_FILENAME, &options->library,
        "the library that belongs to a graph of TVM (default: that beside it)", "FILE.so"},
       {"params", 0, 0, G_OPTION_ARG_FILENAME, &options->params,
-       "the parameters of a graph of TVM (default: those beside it, with --library none)", "FILE"},
+       "the parameters of a graph of TVM (default: those beside it; none if --library is given)",
+       "FILE"},
       {"threads", 0, 0, G_OPTION_ARG_INT, &options->threads, "threads of the host", "N"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "machine-readable output", NULL},
   };
@@ -358,6 +359,11 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
     return 0;
   model_close(loaded);
   return -1;
+}
+
+void model_print_report(const LoadedModel *loaded) {
+  if (*loaded->report)
+    fprintf(stderr, "backplane: passed over: %s\n", loaded->report);
 }
 
 void model_close(LoadedModel *loaded) {

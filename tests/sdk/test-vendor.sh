@@ -8,9 +8,10 @@ cp "$top_srcdir/docs/vendor-guide.md" "$top_srcdir/tests/sdk/follow-guide.sh" "$
 kinds=
 command -v meson >/dev/null && kinds=meson
 
+# exports_entry NAME FILE
 exports_entry() {
-  [ "$(nm -D --defined-only "$1" | cut -d' ' -f3)" = bp_plugin_entry_acme ] &&
-    ! nm -D --undefined-only "$1" | grep ' bp_'
+  [ "$(nm -D --defined-only "$2" | cut -d' ' -f3)" = "bp_plugin_entry_$1" ] &&
+    ! nm -D --undefined-only "$2" | grep ' bp_'
 }
 
 # The verdicts of the kit, one a line: name and outcome.
@@ -47,8 +48,8 @@ if [ -z "$kinds" ]; then
   count=$((count + 1))
   echo "ok $count plugin-of-meson-exports-its-entry-point-alone # SKIP no meson"
 else
-  ok plugin-of-meson-exports-its-entry-point-alone exports_entry acme-meson/build/backplane-acme.so
+  ok plugin-of-meson-exports-its-entry-point-alone exports_entry acmemeson acme-meson/build/backplane-acmemeson.so
 fi
-ok plugin-exports-its-entry-point-alone exports_entry "$plugins/backplane-acme.so"
+ok plugin-exports-its-entry-point-alone exports_entry acme "$plugins/backplane-acme.so"
 ok linked-statically-it-gets-the-same-verdicts conforms_linked_as_loaded
 BACKPLANE_PLUGIN_PATH=$plugins ok installed-plugin-classifies-digits classifies
