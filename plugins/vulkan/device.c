@@ -176,7 +176,10 @@ static int32_t open_parts(BpVulkanDevice *device) {
   }
   pthread_mutex_init(&device->memory_lock, NULL);
   pthread_mutex_init(&device->streams_lock, NULL);
+  pthread_mutex_init(&device->timelines_lock, NULL);
   device->stream = bp_vulkan_stream_open(device);
+  if (!device->stream)
+    bp_vulkan_destroy_timelines(device);
   return device->stream ? 0 : -1;
 }
 

@@ -8,26 +8,50 @@
 
 /* ---- Making and freeing ------------------------------------------------------------------ */
 
-static void destroy_timeline(BpVulkanShared *shared) {
+/* Lavapipe's queue thread still touches a semaphore after the host has seen its last value, so none
+ * is destroyed while its queues run. */
+static void shelve_timeline(BpVulkanShared *shared) {
   BpVulkanTimeline *timeline = (BpVulkanTimeline *)shared;
-  bp_vk.vkDestroySemaphore(timeline->device, timeline->handle, NULL);
-  free(timeline);
+  BpVulkanDevice *device = timeline->device;
+  pthread_mutex_lock(&device->timelines_lock);
+  timeline->next = device->timelines;
+  device->timelines = timeline;
+  pthread_mutex_unlock(&device->timelines_lock);
 }
 
-static VkResult make_timeline(BpVulkanStream *stream) {
+static BpVulkanTimeline *shelved_timeline(BpVulkanDevice *device) {
+  pthread_mutex_lock(&device->timelines_lock);
+  BpVulkanTimeline *timeline = device->timelines;
+  if (timeline)
+    device->timelines = timeline->next;
+  pthread_mutex_unlock(&device->timelines_lock);
+  if (timeline)
+    bp_vulkan_retain(&timeline->shared);
+  return timeline;
+}
+
+static VkResult make_timeline(BpVulkanDevice *device, BpVulkanTimeline **made) {
   BpVulkanTimeline *timeline = calloc(1, sizeof(*timeline));
   if (!timeline)
     return VK_ERROR_OUT_OF_HOST_MEMORY;
   VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                     .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
   VkSemaphoreCreateInfo create = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
-  *timeline = (BpVulkanTimeline){.shared = {1, destroy_timeline}, .device = stream->device->handle};
-  VkResult status = bp_vk.vkCreateSemaphore(timeline->device, &create, NULL, &timeline->handle);
+  *timeline = (BpVulkanTimeline){.shared = {1, shelve_timeline}, .device = device};
+  VkResult status = bp_vk.vkCreateSemaphore(device->handle, &create, NULL, &timeline->handle);
   if (status == VK_SUCCESS)
-    stream->timeline = timeline;
+    *made = timeline;
   else
     free(timeline);
   return status;
+}
+
+void bp_vulkan_destroy_timelines(BpVulkanDevice *device) {
+  for (BpVulkanTimeline *timeline = shelved_timeline(device); timeline;
+       timeline = shelved_timeline(device)) {
+    bp_vk.vkDestroySemaphore(device->handle, timeline->handle, NULL);
+    free(timeline);
+  }
 }
 
 static VkResult make_batch(BpVulkanStream *stream, BpVulkanBatch *batch) {
@@ -72,8 +96,9 @@ static VkResult make_parts(BpVulkanStream *stream) {
                                     .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                     .queueFamilyIndex = device->info->queue_family};
   VkResult status = bp_vk.vkCreateCommandPool(device->handle, &create, NULL, &stream->pool);
-  if (status == VK_SUCCESS)
-    status = make_timeline(stream);
+  stream->timeline = shelved_timeline(device);
+  if (status == VK_SUCCESS && !stream->timeline)
+    status = make_timeline(device, &stream->timeline);
   for (int i = 0; i < BP_VULKAN_BATCHES && status == VK_SUCCESS; i++)
     status = make_batch(stream, &stream->batches[i]);
   return status;
@@ -299,10 +324,10 @@ static VkResult end_and_submit(BpVulkanStream *stream, BpVulkanBatch *batch) {
   show_to_host(batch);
   VkResult status = bp_vk.vkEndCommandBuffer(batch->commands);
   if (status == VK_SUCCESS)
-    status = submit(stream, batch, stream->submitted + 1);
+    status = submit(stream, batch, stream->timeline->value + 1);
   if (status != VK_SUCCESS)
     return status;
-  batch->value = ++stream->submitted;
+  batch->value = ++stream->timeline->value;
   stream->in_flight++;
   return VK_SUCCESS;
 }
@@ -329,7 +354,7 @@ void bp_vulkan_flush(BpVulkanStream *stream) {
 int32_t bp_vulkan_wait(BpVulkanStream *stream) {
   pthread_mutex_lock(&stream->lock);
   bp_vulkan_flush(stream);
-  uint64_t value = stream->submitted;
+  uint64_t value = stream->timeline->value;
   int is_idle = stream->in_flight == 0;
   pthread_mutex_unlock(&stream->lock);
   VkResult status = is_idle ? VK_SUCCESS : wait_for(stream, value);
@@ -399,7 +424,7 @@ int32_t bp_vulkan_sync_from_to(int32_t device_id, void *from_handle, void *to_ha
     return 0;
   pthread_mutex_lock(&from->lock);
   bp_vulkan_flush(from);
-  uint64_t value = from->submitted;
+  uint64_t value = from->timeline->value;
   pthread_mutex_unlock(&from->lock);
   pthread_mutex_lock(&to->lock);
   bp_vulkan_flush(to); /* what was queued before shall not wait */

@@ -51,7 +51,7 @@ static int32_t mark(Timer *timer, BpVulkanStream *stream, uint32_t query) {
     bp_vulkan_flush(stream);
     bp_vulkan_retain(&stream->timeline->shared);
     timer->timeline = stream->timeline;
-    timer->value = stream->submitted;
+    timer->value = stream->timeline->value;
   }
   pthread_mutex_unlock(&stream->lock);
   return rc;

@@ -181,6 +181,8 @@ struct BpVulkanDevice {
   BpVulkanStream *stream; /* the default one */
   pthread_mutex_t streams_lock;
   BpVulkanStream *streams; /* all of them; guarded by streams_lock */
+  pthread_mutex_t timelines_lock;
+  struct BpVulkanTimeline *timelines; /* that no stream has; guarded by timelines_lock */
   int32_t is_lost;         /* atomic */
   uint32_t data_type;      /* memory types: of data space, and of what host and device share */
   uint32_t staging_type;
@@ -247,11 +249,14 @@ int32_t bp_vulkan_free(int32_t device_id, void *handle);
 #define BP_VULKAN_COMMANDS    64   /* of a batch */
 #define BP_VULKAN_DESCRIPTORS 1024 /* of a batch, of each kind */
 
-/* The latest values that a stream's batches signal; others may wait for it. */
+/* The latest values that a stream's batches signal; others may wait for it. The device keeps it for a
+ * later stream, which goes on counting where this one ended. */
 typedef struct BpVulkanTimeline {
   BpVulkanShared shared;
-  VkDevice device;
+  BpVulkanDevice *device;
   VkSemaphore handle;
+  uint64_t value; /* that it has or will have once all that was submitted is done */
+  struct BpVulkanTimeline *next; /* of those that no stream has */
 } BpVulkanTimeline;
 
 /* Bytes to be brought to the host once a batch is done. */
@@ -284,7 +289,6 @@ struct BpVulkanStream {
   pthread_mutex_t lock; /* of what follows */
   VkCommandPool pool;
   BpVulkanTimeline *timeline;
-  uint64_t submitted; /* the latest batch's value */
   BpVulkanBatch batches[BP_VULKAN_BATCHES];
   int32_t oldest, in_flight; /* a ring; the batch after those in flight is the one being filled */
   BpVulkanTimeline *waits[BP_VULKAN_WAITS]; /* what the next batch waits for */
@@ -296,6 +300,8 @@ struct BpVulkanStream {
 /* The device's default stream for NULL. */
 BpVulkanStream *bp_vulkan_stream(BpVulkanDevice *device, void *stream);
 BpVulkanStream *bp_vulkan_stream_open(BpVulkanDevice *device);
+/* Those that no stream has, when the device goes. */
+void bp_vulkan_destroy_timelines(BpVulkanDevice *device);
 /* Between lock and unlock: the batch to record one more command in, ordered after those before,
  * with room for that many descriptors. NULL with an error. */
 BpVulkanBatch *bp_vulkan_begin(BpVulkanStream *stream, int32_t num_descriptors);
