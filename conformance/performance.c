@@ -138,16 +138,18 @@ static void run_asynchronous(Kit *kit) {
   close_chain(kit, &chain);
 }
 
-/* Where the first call of a function builds its code, which takes a while, the others do not. */
+/* Where the first call of a function builds its code, which takes a while, the others do not: of a
+ * kernel that has nothing to do, so that all that takes long is the building. */
 static void run_built_once(Kit *kit) {
   Chain chain;
   gint64 until_launched, best = G_MAXINT64;
   bp__kit_open_target(kit);
   open_chain(kit, &chain);
+  set_rounds(&chain, 0);
   gint64 first = time_chain(kit, &chain, &until_launched);
   for (int i = 0; i < 20; i++)
     best = MIN(best, time_chain(kit, &chain, &until_launched));
-  KIT_TRUE(first < 20000 || best < first / 2,
+  KIT_TRUE(best < 20000 || best < first / 2,
            "the first call takes %" G_GINT64_FORMAT " us, and each other at least %" G_GINT64_FORMAT
            " us",
            first, best);
