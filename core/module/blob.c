@@ -11,10 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int damaged(const BpReader *reader, const char *what) {
-  return bp_error_raise(BP_ERROR_FORMAT, "%s is damaged: %s; make it anew", reader->what, what);
-}
-
 /* Reads a list of numbers into memory of its own, as the stream is not aligned. */
 static uint64_t *read_numbers(BpReader *reader, uint64_t *count, const char *item) {
   const char *items;
@@ -30,16 +26,16 @@ static uint64_t *read_numbers(BpReader *reader, uint64_t *count, const char *ite
 
 static int check_tree(const BpReader *reader, const BpBlob *blob, uint64_t num_children) {
   if (blob->indptr[0] != 0 || blob->indptr[blob->num_modules] != num_children)
-    return damaged(reader, "its import tree does not cover its list of imports");
+    return bp__read_damaged(reader, "its import tree does not cover its list of imports");
   for (size_t i = 0; i < blob->num_modules; ++i)
     if (blob->indptr[i] > blob->indptr[i + 1])
-      return damaged(reader, "its import tree goes backwards");
+      return bp__read_damaged(reader, "its import tree goes backwards");
   for (uint64_t i = 0; i < num_children; ++i)
     if (blob->child_indices[i] >= blob->num_modules)
-      return damaged(reader, "a module imports one that is not there");
+      return bp__read_damaged(reader, "a module imports one that is not there");
   int acyclic = bp__blob_is_acyclic(blob->indptr, blob->child_indices, blob->num_modules);
   if (acyclic == 0)
-    return damaged(reader, "its modules import each other in a cycle");
+    return bp__read_damaged(reader, "its modules import each other in a cycle");
   return acyclic < 0 ? -1 : 0;
 }
 
@@ -73,7 +69,7 @@ static int read_modules(BpReader *reader, BpBlob *blob) {
       return -1;
   }
   if (num_libraries > 1)
-    return damaged(reader, "it lists the library itself more than once");
+    return bp__read_damaged(reader, "it lists the library itself more than once");
   return bp__read_end(reader);
 }
 

@@ -71,6 +71,11 @@ int bp__read_end(BpReader *reader) {
                         reader->what, left(reader), reader->at);
 }
 
+int bp__read_damaged(const BpReader *reader, const char *what) {
+  return bp_error_raise(BP_ERROR_FORMAT, "%s is damaged: %s, before byte %zu; make it anew",
+                        reader->what, what, reader->at);
+}
+
 void bp__write_raw(BpWriter *writer, const void *data, size_t size) {
   if (writer->failed || !size)
     return;

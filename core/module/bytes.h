@@ -27,6 +27,8 @@ int bp__read_list(BpReader *reader, size_t item_size, uint64_t *count, const cha
 int bp__read_count(BpReader *reader, size_t min_size, uint64_t *count, const char *item);
 /* That nothing is left. */
 int bp__read_end(BpReader *reader);
+/* Raises the error for bytes that were read and make no sense: -1. */
+int bp__read_damaged(const BpReader *reader, const char *what);
 
 typedef struct BpWriter {
   char *data;

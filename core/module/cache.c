@@ -180,6 +180,11 @@ static BpMappedFile *open_file(const char *place) {
   BpMappedFile *file = bp__file_map(place);
   if (file && is_intact(file))
     return file;
+  if (!file &&
+      !bp_error_is(BP_ERROR_FORMAT)) { /* it may be good, and others may be able to read it */
+    warn();
+    return NULL;
+  }
   bp_object_release(file);
   bp__log(BP_LOG_WARNING, "the cached file \"%s\" is damaged and is made anew", place);
   bp_error_clear();

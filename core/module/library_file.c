@@ -209,8 +209,8 @@ static int check_use(const BpLibraryFile *library) {
   if (library->has_blob || library->functions.count)
     return 0;
   return bp_error_raise(BP_ERROR_VALUE,
-                        "\"%s\" is no module: it exports no function %sNAME and embeds no modules",
-                        library->path, BP_SYMBOL_PREFIX);
+                        "\"%s\" is no module: it exports no function%s and embeds no modules",
+                        library->path, library->is_packed_c ? "" : " " BP_SYMBOL_PREFIX "NAME");
 }
 
 /* Loading a library is running it. */

@@ -16,11 +16,6 @@
 #define ARRAY_MAGIC      0xDD5E40F096B4A13Full
 #define MOST_DIMENSIONS  32
 
-static int damaged(const BpReader *reader, const char *what) {
-  return bp_error_raise(BP_ERROR_FORMAT, "%s is damaged: %s before byte %zu; make it anew",
-                        reader->what, what, reader->at);
-}
-
 static int is_kind(const BpByteArray *kind, const char *name) {
   return kind->size == strlen(name) && !memcmp(kind->data, name, kind->size);
 }
@@ -55,9 +50,9 @@ static int skip_array(BpReader *reader) {
     return -1;
   memcpy(&head, data, sizeof head);
   if (head.magic != ARRAY_MAGIC)
-    return damaged(reader, "an array without its magic number");
+    return bp__read_damaged(reader, "an array without its magic number");
   if (head.ndim < 0 || head.ndim > MOST_DIMENSIONS)
-    return damaged(reader, "an array with an impossible number of dimensions");
+    return bp__read_damaged(reader, "an array with an impossible number of dimensions");
   if (bp__read_raw(reader, (size_t)head.ndim * sizeof(int64_t), &data, "the shape of an array"))
     return -1;
   return bp__read_string(reader, &contents, "the data of an array");
@@ -187,7 +182,7 @@ static int read_record(BpReader *reader, BpBlob *blob, size_t *count, int *has_t
     return -1;
   if (is_kind(&kind, IMPORT_TREE_KIND)) {
     if (*has_tree)
-      return damaged(reader, "a second import tree");
+      return bp__read_damaged(reader, "a second import tree");
     *has_tree = 1;
     return bp__blob_read_tree(reader, blob);
   }
@@ -225,10 +220,10 @@ static int add_tree(BpBlob *blob, size_t *count) {
 static int check_modules(const BpReader *reader, const BpBlob *blob, size_t count) {
   size_t num_libraries = 0;
   if (blob->num_modules != count)
-    return damaged(reader, "an import tree of another number of modules");
+    return bp__read_damaged(reader, "an import tree of another number of modules");
   for (size_t i = 0; i < count; ++i)
     num_libraries += (size_t)bp__blob_is_library(blob, i);
-  return num_libraries > 1 ? damaged(reader, "the library itself more than once") : 0;
+  return num_libraries > 1 ? bp__read_damaged(reader, "the library itself more than once") : 0;
 }
 
 static int read_records(BpReader *reader, BpBlob *blob) {
@@ -238,7 +233,7 @@ static int read_records(BpReader *reader, BpBlob *blob) {
   if (bp__read_count(reader, sizeof(uint64_t), &num_records, "the modules"))
     return -1;
   if (num_records > BP_BLOB_MOST_MODULES)
-    return damaged(reader, "too many modules");
+    return bp__read_damaged(reader, "too many modules");
   /* One more, for the library. */
   blob->kinds = calloc((size_t)num_records + 1, sizeof *blob->kinds);
   blob->bytes = calloc((size_t)num_records + 1, sizeof *blob->bytes);

@@ -232,6 +232,7 @@ static int call_symbol(void *self, const BpValue *args, int32_t num_args, BpValu
   if (!rc) {
     PackedValue value = {0};
     int code = CODE_NULL;
+    bp_error_clear(); /* an earlier one would be taken for the reason of a failure without any */
     rc = function(packed.values, packed.codes, num_args, &value, &code, NULL);
     if (!rc)
       rc = take_result(value, code, result);

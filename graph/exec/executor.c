@@ -7,11 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
+
+#include "graph/io/clock.h"
 
 #define STORAGE_ALIGNMENT 256
 
@@ -499,12 +500,6 @@ BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head) {
   return output;
 }
 
-static int64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 typedef struct Profile {
   BpExecutor *executor;
   BpNodeVisitor visit;
@@ -519,17 +514,18 @@ static int profile_calls(int task_id, BpParallelGroup *group, void *data) {
   (void)group;
   if (bp__executor_sync(executor) < 0)
     return -1;
-  int64_t begin = now_ns();
+  int64_t begin = bp__graph_now_ns();
   for (uint32_t i = 0; i < executor->num_calls; i++) {
     const Call *call = &executor->calls[i];
     const BpGraphNode *node = &graph->nodes[call->node];
-    int64_t start = now_ns();
+    int64_t start = bp__graph_now_ns();
     if (run_call(executor, call) < 0 || bp__executor_sync(executor) < 0)
       return -1;
-    int64_t end = now_ns();
-    if (profile->visit(profile->visitor, node, &executor->views[node->first_entry], start - begin,
-                       end - start))
-      break;
+    int64_t end = bp__graph_now_ns();
+    int stop = profile->visit(profile->visitor, node, &executor->views[node->first_entry],
+                              start - begin, end - start);
+    if (stop)
+      return stop < 0 ? -1 : 0;
   }
   return 0;
 }

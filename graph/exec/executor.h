@@ -43,8 +43,8 @@ int bp__executor_sync(BpExecutor *executor);
 /* A head as a tensor (transfer none), after bp__executor_sync. */
 BpTensor *bp__executor_output(BpExecutor *executor, uint32_t head);
 
-/* Called after each node of a profiled run, the device idle; non-zero stops. Times in nanoseconds
- * since the run began. */
+/* Called after each node of a profiled run, the device idle; 1 ends the run there, -1 with an error
+ * makes it fail. Times in nanoseconds since the run began. */
 typedef int (*BpNodeVisitor)(void *visitor, const BpGraphNode *node, const BpTensorView *outputs,
                              int64_t start_ns, int64_t duration_ns);
 int bp__executor_profile(BpExecutor *executor, BpNodeVisitor visit, void *visitor);

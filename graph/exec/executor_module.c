@@ -63,15 +63,6 @@ static const BpTensorView *as_view(const BpValue *value) {
   return view;
 }
 
-static int64_t find_arg(const BpGraph *graph, const char *name, size_t size) {
-  for (uint32_t i = 0; i < graph->num_args; i++) {
-    const char *have = graph->nodes[graph->arg_nodes[i]].name;
-    if (strlen(have) == size && memcmp(have, name, size) == 0)
-      return i;
-  }
-  return -1;
-}
-
 /* An input by its name or its index. */
 static int as_arg(const ExecutorModule *self, const BpValue *value, uint32_t *arg) {
   BpByteArray name;
@@ -84,7 +75,7 @@ static int as_arg(const ExecutorModule *self, const BpValue *value, uint32_t *ar
   }
   if (bp_value_view_str(value, &name) < 0)
     return -1;
-  int64_t found = find_arg(self->graph, name.data, name.size);
+  int64_t found = bp__graph_find_arg(self->graph, name.data, name.size);
   if (found < 0)
     return bp_error_raise(BP_ERROR_NOT_FOUND, "the graph has no input '%.*s'", (int)name.size,
                           name.data);
@@ -112,9 +103,13 @@ static void give_int(BpValue *result, int64_t value) {
 
 /* ---- Functions --------------------------------------------------------------------------- */
 
-typedef int (*Method)(ExecutorModule *self, const BpValue *args, int32_t num_args, BpValue *result);
+/* What a function is bound to: the module's context, which the function keeps alive. */
+static ExecutorModule *self_of(void *closure) {
+  return ((BpClosure *)closure)->context;
+}
 
-static int set_input(ExecutorModule *self, const BpValue *args, int32_t num_args, BpValue *result) {
+static int set_input(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  ExecutorModule *self = self_of(closure);
   uint32_t arg;
   (void)result;
   if (check_count("set_input", num_args, 2, 2) < 0 || as_arg(self, &args[0], &arg) < 0)
@@ -123,8 +118,9 @@ static int set_input(ExecutorModule *self, const BpValue *args, int32_t num_args
   return view ? bp__executor_set_input(self->executor, arg, view) : -1;
 }
 
-static int set_input_zero_copy(ExecutorModule *self, const BpValue *args, int32_t num_args,
+static int set_input_zero_copy(void *closure, const BpValue *args, int32_t num_args,
                                BpValue *result) {
+  ExecutorModule *self = self_of(closure);
   uint32_t arg;
   (void)result;
   if (check_count("set_input_zero_copy", num_args, 2, 2) < 0 || as_arg(self, &args[0], &arg) < 0)
@@ -137,7 +133,8 @@ static int set_input_zero_copy(ExecutorModule *self, const BpValue *args, int32_
   return bp__executor_bind_input(self->executor, arg, (BpTensor *)(void *)args[1].v_obj);
 }
 
-static int get_input(ExecutorModule *self, const BpValue *args, int32_t num_args, BpValue *result) {
+static int get_input(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  ExecutorModule *self = self_of(closure);
   uint32_t arg;
   if (check_count("get_input", num_args, 1, 1) < 0 || as_arg(self, &args[0], &arg) < 0)
     return -1;
@@ -148,28 +145,29 @@ static int get_input(ExecutorModule *self, const BpValue *args, int32_t num_args
   return 0;
 }
 
-static int get_num_inputs(ExecutorModule *self, const BpValue *args, int32_t num_args,
-                          BpValue *result) {
+static int get_num_inputs(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  ExecutorModule *self = self_of(closure);
   (void)args;
   give_int(result, self->graph->num_args);
   return check_count("get_num_inputs", num_args, 0, 0);
 }
 
-static int get_num_outputs(ExecutorModule *self, const BpValue *args, int32_t num_args,
-                           BpValue *result) {
+static int get_num_outputs(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  ExecutorModule *self = self_of(closure);
   (void)args;
   give_int(result, self->graph->num_heads);
   return check_count("get_num_outputs", num_args, 0, 0);
 }
 
-static int run(ExecutorModule *self, const BpValue *args, int32_t num_args, BpValue *result) {
+static int run(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  ExecutorModule *self = self_of(closure);
   (void)args;
   (void)result;
   return check_count("run", num_args, 0, 0) < 0 ? -1 : bp__executor_run(self->executor);
 }
 
-static int get_output(ExecutorModule *self, const BpValue *args, int32_t num_args,
-                      BpValue *result) {
+static int get_output(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  ExecutorModule *self = self_of(closure);
   if (check_count("get_output", num_args, 1, 2) < 0)
     return -1;
   if (args[0].type_index != BP_TYPE_INT || args[0].v_int64 < 0 ||
@@ -196,14 +194,14 @@ static int get_output(ExecutorModule *self, const BpValue *args, int32_t num_arg
 /* As bp_params_decode calls it. */
 static int load_param(void *context, const char *name, BpTensor *tensor) {
   ExecutorModule *self = context;
-  int64_t arg = find_arg(self->graph, name, strlen(name));
+  int64_t arg = bp__graph_find_arg(self->graph, name, strlen(name));
   if (arg < 0)
     return 0; /* TVM's files may name parameters that folding removed from the graph */
   return bp__executor_set_input(self->executor, (uint32_t)arg, &tensor->view);
 }
 
-static int load_params(ExecutorModule *self, const BpValue *args, int32_t num_args,
-                       BpValue *result) {
+static int load_params(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  ExecutorModule *self = self_of(closure);
   BpByteArray bytes;
   (void)result;
   if (check_count("load_params", num_args, 1, 1) < 0 || bp_value_view_str(&args[0], &bytes) < 0)
@@ -218,8 +216,8 @@ typedef struct Sharing {
 
 static int share_param(void *context, const char *name, BpTensor *tensor) {
   const Sharing *sharing = context;
-  int64_t mine = find_arg(sharing->self->graph, name, strlen(name));
-  int64_t theirs = find_arg(sharing->other->graph, name, strlen(name));
+  int64_t mine = bp__graph_find_arg(sharing->self->graph, name, strlen(name));
+  int64_t theirs = bp__graph_find_arg(sharing->other->graph, name, strlen(name));
   (void)tensor;
   if (mine < 0)
     return 0;
@@ -234,8 +232,8 @@ static int share_param(void *context, const char *name, BpTensor *tensor) {
   return status;
 }
 
-static int share_params(ExecutorModule *self, const BpValue *args, int32_t num_args,
-                        BpValue *result) {
+static int share_params(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  ExecutorModule *self = self_of(closure);
   BpByteArray bytes;
   (void)result;
   if (check_count("share_params", num_args, 2, 2) < 0 || bp_value_view_str(&args[1], &bytes) < 0)
@@ -277,7 +275,8 @@ static int give_json(JsonBuilder *builder, BpValue *result) {
   return status;
 }
 
-static int profile(ExecutorModule *self, const BpValue *args, int32_t num_args, BpValue *result) {
+static int profile(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  ExecutorModule *self = self_of(closure);
   (void)args;
   if (check_count("profile", num_args, 0, 0) < 0)
     return -1;
@@ -318,7 +317,7 @@ static int as_node(const ExecutorModule *self, const BpValue *value, const BpGra
 typedef struct Probe {
   const BpGraphNode *node;
   const BpTensorView *to;
-  int status; /* 1: the node has not been run */
+  int found; /* the node has been run */
 } Probe;
 
 static int probe_node(void *context, const BpGraphNode *node, const BpTensorView *outputs,
@@ -326,33 +325,33 @@ static int probe_node(void *context, const BpGraphNode *node, const BpTensorView
   Probe *probe = context;
   (void)start_ns;
   (void)duration_ns;
-  if (node != probe->node)
+  if (node != probe->node || node->num_outputs == 0)
     return 0;
-  probe->status = bp_tensor_copy(outputs, probe->to, NULL) < 0 ||
-                          bp_stream_sync(outputs->device, NULL) < 0 ||
-                          bp_stream_sync(probe->to->device, NULL) < 0
-                      ? -1
-                      : 0;
-  return 1;
+  probe->found = 1;
+  return bp_tensor_copy(outputs, probe->to, NULL) < 0 ||
+                 bp_stream_sync(outputs->device, NULL) < 0 ||
+                 bp_stream_sync(probe->to->device, NULL) < 0
+             ? -1
+             : 1;
 }
 
-static int debug_get_output(ExecutorModule *self, const BpValue *args, int32_t num_args,
-                            BpValue *result) {
-  Probe probe = {.status = 1};
+static int debug_get_output(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  ExecutorModule *self = self_of(closure);
+  Probe probe = {.found = 0};
   (void)result;
   if (check_count("debug_get_output", num_args, 2, 2) < 0 ||
       as_node(self, &args[0], &probe.node) < 0 || !(probe.to = as_view(&args[1])) ||
       bp__executor_profile(self->executor, probe_node, &probe) < 0)
     return -1;
-  if (probe.status <= 0)
-    return probe.status;
-  return bp_error_raise(BP_ERROR_VALUE, "node '%s' is no operator that computes something",
-                        probe.node->name);
+  return probe.found
+             ? 0
+             : bp_error_raise(BP_ERROR_VALUE, "node '%s' is no operator that computes something",
+                              probe.node->name);
 }
 
 static const struct {
   const char *name;
-  Method method;
+  BpPackedCall call;
 } methods[] = {
     {"set_input", set_input},
     {"set_input_zero_copy", set_input_zero_copy},
@@ -372,16 +371,6 @@ static const struct {
 
 /* ---- The module -------------------------------------------------------------------------- */
 
-typedef struct Bound {
-  ExecutorModule *self; /* outlives the function, which a module made keeps alive */
-  Method method;
-} Bound;
-
-static int call_method(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
-  const Bound *bound = ((BpClosure *)function)->context;
-  return bound->method(bound->self, args, num_args, result);
-}
-
 static size_t num_methods(const ExecutorModule *self) {
   return self->is_debug ? NUM_DEBUG_METHODS : NUM_METHODS;
 }
@@ -392,11 +381,7 @@ static int get_function(void *context, const char *name, BpFunction **function) 
   for (size_t i = 0; i < num_methods(self); i++) {
     if (strcmp(methods[i].name, name) != 0)
       continue;
-    Bound *bound = malloc(sizeof(*bound));
-    if (!bound)
-      return bp_error_raise(BP_ERROR_MEMORY, "no memory for a function");
-    *bound = (Bound){self, methods[i].method};
-    *function = bp_module_function_create(self->module, call_method, bound, free);
+    *function = bp_module_function_create(self->module, methods[i].call, self, NULL);
     return *function ? 0 : -1;
   }
   return 0;
@@ -527,19 +512,21 @@ int bp__graph_register(const char *name, BpPackedCall call) {
   return status;
 }
 
-static int initialized = -1;
+/* Why the functions could not be registered; NULL: they are. */
+static BpError *failure;
 
 static void initialize(void) {
-  if (bp__graph_register("graph_executor.create", create) == 0 &&
-      bp__graph_register("graph_executor_debug.create", create_debug) == 0 &&
-      bp__graph_module_register() == 0 && bp__factory_register() == 0)
-    initialized = bp__relax_register();
+  if (bp__graph_register("graph_executor.create", create) < 0 ||
+      bp__graph_register("graph_executor_debug.create", create_debug) < 0 ||
+      bp__graph_module_register() < 0 || bp__factory_register() < 0 || bp__relax_register() < 0)
+    failure = bp_error_take();
 }
 
 int bp_graph_initialize(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, initialize);
-  if (initialized < 0 && !*bp_error_kind())
-    bp_error_raise(BP_ERROR_INTERNAL, "the graph library could not register its functions");
-  return initialized;
+  if (!failure)
+    return 0;
+  bp_error_put(bp_object_retain(failure));
+  return -1;
 }

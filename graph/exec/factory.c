@@ -104,14 +104,18 @@ static int create_executor(const BpGraphContent *content, const BpValue *args, i
   return 0;
 }
 
-static int create(const BpGraphContent *content, const BpValue *args, int32_t num_args,
-                  BpValue *result) {
-  return create_executor(content, args, num_args, 0, result);
+/* What a function is bound to: the module's context, which the function keeps alive. */
+static const BpGraphContent *content_of(void *closure) {
+  return ((BpClosure *)closure)->context;
+}
+
+static int create(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  return create_executor(content_of(closure), args, num_args, 0, result);
 }
 
 /* Before the devices comes the function's name. */
-static int debug_create(const BpGraphContent *content, const BpValue *args, int32_t num_args,
-                        BpValue *result) {
+static int debug_create(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  const BpGraphContent *content = content_of(closure);
   BpByteArray name;
   if (num_args < 1)
     return bp_error_raise(BP_ERROR_TYPE, "debug_create takes a name and devices");
@@ -124,8 +128,8 @@ static int debug_create(const BpGraphContent *content, const BpValue *args, int3
   return create_executor(content, args + 1, num_args - 1, 1, result);
 }
 
-static int get_graph_json(const BpGraphContent *content, const BpValue *args, int32_t num_args,
-                          BpValue *result) {
+static int get_graph_json(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  const BpGraphContent *content = content_of(closure);
   const char *json = content->targets[0].graph_json;
   (void)args;
   return no_arguments("get_graph_json", num_args) < 0
@@ -134,8 +138,8 @@ static int get_graph_json(const BpGraphContent *content, const BpValue *args, in
 }
 
 /* As the bytes of a parameter file. */
-static int get_graph_params(const BpGraphContent *content, const BpValue *args, int32_t num_args,
-                            BpValue *result) {
+static int get_graph_params(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  const BpGraphContent *content = content_of(closure);
   const BpGraphVariant *variant = &content->targets[0];
   BpOwnedBytes bytes;
   (void)args;
@@ -171,8 +175,8 @@ static BpModule *create_with_code(BpGraphContent *content, BpModule *code) {
   return NULL;
 }
 
-static int remove_params(const BpGraphContent *content, const BpValue *args, int32_t num_args,
-                         BpValue *result) {
+static int remove_params(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  const BpGraphContent *content = content_of(closure);
   (void)args;
   BpModule *code = bp_module_get_import(content->factory, 0);
   if (!code || no_arguments("remove_params", num_args) < 0)
@@ -187,12 +191,9 @@ static int remove_params(const BpGraphContent *content, const BpValue *args, int
 
 /* ---- The module -------------------------------------------------------------------------- */
 
-typedef int (*Method)(const BpGraphContent *content, const BpValue *args, int32_t num_args,
-                      BpValue *result);
-
 static const struct {
   const char *name; /* NULL: as the library calls it */
-  Method method;
+  BpPackedCall call;
 } methods[] = {
     {NULL, create},
     {"debug_create", debug_create},
@@ -206,27 +207,13 @@ static const char *method_name(const BpGraphContent *content, size_t index) {
   return methods[index].name ? methods[index].name : content->factory_name;
 }
 
-typedef struct Bound {
-  const BpGraphContent *content; /* outlives the function, which a module made keeps alive */
-  Method method;
-} Bound;
-
-static int call_method(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
-  const Bound *bound = ((BpClosure *)function)->context;
-  return bound->method(bound->content, args, num_args, result);
-}
-
 static int get_function(void *context, const char *name, BpFunction **function) {
   const BpGraphContent *content = context;
   *function = NULL;
   for (size_t i = 0; i < NUM_METHODS; i++) {
     if (strcmp(method_name(content, i), name) != 0)
       continue;
-    Bound *bound = malloc(sizeof(*bound));
-    if (!bound)
-      return bp_error_raise(BP_ERROR_MEMORY, "no memory for a function");
-    *bound = (Bound){content, methods[i].method};
-    *function = bp_module_function_create(content->factory, call_method, bound, free);
+    *function = bp_module_function_create(content->factory, methods[i].call, context, NULL);
     return *function ? 0 : -1;
   }
   return 0;

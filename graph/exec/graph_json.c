@@ -655,3 +655,12 @@ void bp__graph_free(BpGraph *graph) {
   free(graph->storages);
   free(graph);
 }
+
+int64_t bp__graph_find_arg(const BpGraph *graph, const char *name, size_t size) {
+  for (uint32_t i = 0; i < graph->num_args; i++) {
+    const char *have = graph->nodes[graph->arg_nodes[i]].name;
+    if (strlen(have) == size && memcmp(have, name, size) == 0)
+      return i;
+  }
+  return -1;
+}

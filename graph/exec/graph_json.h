@@ -3,6 +3,7 @@
 #ifndef BACKPLANE_GRAPH_EXEC_GRAPH_JSON_H
 #define BACKPLANE_GRAPH_EXEC_GRAPH_JSON_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <backplane/value.h>
@@ -63,5 +64,8 @@ typedef struct BpGraph {
  * says where. Freed with bp__graph_free. */
 BpGraph *bp__graph_parse(const char *json);
 void bp__graph_free(BpGraph *graph);
+
+/* The index in arg_nodes of the input or parameter with that name; -1, with no error: none. */
+int64_t bp__graph_find_arg(const BpGraph *graph, const char *name, size_t size);
 
 #endif

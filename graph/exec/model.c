@@ -126,13 +126,6 @@ static BpTensor *place_param(BpTensor *tensor, BpDevice device) {
   return copy;
 }
 
-static int64_t find_arg(const BpGraph *graph, const char *name) {
-  for (uint32_t i = 0; i < graph->num_args; i++)
-    if (strcmp(graph->nodes[graph->arg_nodes[i]].name, name) == 0)
-      return i;
-  return -1;
-}
-
 static int check_param(const BpGraph *graph, uint32_t arg, const BpTensor *tensor) {
   const BpGraphNode *node = &graph->nodes[graph->arg_nodes[arg]];
   const BpGraphEntry *entry = &graph->entries[node->first_entry];
@@ -156,20 +149,21 @@ static BpDevice device_of_arg(const BpModel *model, uint32_t arg) {
 static int place_params(BpModel *model, const BpGraphContent *content) {
   const BpGraphVariant *variant = model->variant;
   for (uint32_t i = 0; i < variant->num_params; i++) {
-    int64_t arg = find_arg(model->plan.graph, variant->param_names[i]);
+    const char *name = variant->param_names[i];
+    int64_t arg = bp__graph_find_arg(model->plan.graph, name, strlen(name));
     if (arg < 0 && content->factory)
       continue;
     if (arg < 0 || model->params[arg])
       return bp_error_raise(BP_ERROR_FORMAT,
                             "parameter '%s' is no input of the graph, or given twice; the file is "
                             "damaged",
-                            variant->param_names[i]);
+                            name);
     BpTensor *tensor = content->tensors[variant->param_tensors[i]];
     if (check_param(model->plan.graph, (uint32_t)arg, tensor) < 0)
       return -1;
     model->params[arg] = place_param(tensor, device_of_arg(model, (uint32_t)arg));
     if (!model->params[arg])
-      return bp_error_add_context("parameter '%s'", variant->param_names[i]);
+      return bp_error_add_context("parameter '%s'", name);
   }
   for (uint32_t i = 0; i < model->plan.graph->num_args; i++)
     if (!model->params[i])
@@ -507,7 +501,6 @@ typedef struct Profile {
   int (*visit)(void *visitor, const char *node, const char *function, int64_t start_ns,
                int64_t duration_ns);
   void *visitor;
-  int status;
   unsigned num_calls;
 } Profile;
 
@@ -539,11 +532,9 @@ static int profile_node(void *context, const BpGraphNode *node, const BpTensorVi
                         int64_t start_ns, int64_t duration_ns) {
   Profile *profile = context;
   if (profile->dump_dir &&
-      dump_outputs(profile->dump_dir, node->name, outputs, node->num_outputs) < 0) {
-    profile->status = -1;
-    return 1;
-  }
-  return profile->visit(profile->visitor, node->name, node->function, start_ns, duration_ns);
+      dump_outputs(profile->dump_dir, node->name, outputs, node->num_outputs) < 0)
+    return -1;
+  return profile->visit(profile->visitor, node->name, node->function, start_ns, duration_ns) != 0;
 }
 
 /* A call of bytecode has no name of its own: it is numbered. */
@@ -552,20 +543,16 @@ static int profile_relax_call(void *context, const char *function, const BpTenso
   Profile *profile = context;
   char node[256];
   snprintf(node, sizeof(node), "%u-%.200s", profile->num_calls++, function);
-  if (profile->dump_dir && last && dump_outputs(profile->dump_dir, node, last, 1) < 0) {
-    profile->status = -1;
-    return 1;
-  }
-  return profile->visit(profile->visitor, node, function, start_ns, duration_ns);
+  if (profile->dump_dir && last && dump_outputs(profile->dump_dir, node, last, 1) < 0)
+    return -1;
+  return profile->visit(profile->visitor, node, function, start_ns, duration_ns) != 0;
 }
 
 int bp_model_profile(BpModelContext *context, const char *dump_dir,
                      int (*visit)(void *visitor, const char *node, const char *function,
                                   int64_t start_ns, int64_t duration_ns),
                      void *visitor) {
-  Profile profile = {dump_dir, visit, visitor, 0, 0};
-  int status = context->relax
-                   ? bp__relax_context_profile(context->relax, profile_relax_call, &profile)
-                   : bp__executor_profile(context->executor, profile_node, &profile);
-  return status < 0 ? -1 : profile.status;
+  Profile profile = {dump_dir, visit, visitor, 0};
+  return context->relax ? bp__relax_context_profile(context->relax, profile_relax_call, &profile)
+                        : bp__executor_profile(context->executor, profile_node, &profile);
 }

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/tensor.h>
 
+#include "graph/io/clock.h"
 #include "graph/relax/builtin.h"
 
 /* Loops are compiled to recursion; the thread's stack is finite. */
@@ -205,28 +205,32 @@ static int call_own(BpRelaxMachine *machine, uint32_t index, const BpValue *args
   return status;
 }
 
-int64_t bp__relax_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+/* Tells the visitor of a call, until it wants no more; -1 if it failed. */
+static int visit_call(Profile *profile, const char *name, const BpTensorView *last, int64_t start,
+                      int64_t end) {
+  int stop = profile->visit
+                 ? profile->visit(profile->visitor, name, last, start - profile->begin, end - start)
+                 : 0;
+  if (stop)
+    profile->visit = NULL;
+  return stop < 0 ? -1 : 0;
 }
 
 static int call_timed(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                       int32_t num_args, BpValue *result) {
-  Profile *profile = running.profile;
   BpFunction *function = machine->callees[index].function;
+  const char *name = machine->executable->functions[index].name;
+  const BpTensorView *last = num_args > 0 ? bp_value_view_tensor(&args[num_args - 1]) : NULL;
   if (bp_stream_sync(machine->devices[0], NULL) < 0)
     return -1;
-  int64_t start = bp__relax_now_ns();
-  if (function->call(function, args, num_args, result) ||
-      bp_stream_sync(machine->devices[0], NULL) < 0)
+  int64_t start = bp__graph_now_ns();
+  if (function->call(function, args, num_args, result))
     return -1;
-  int64_t end = bp__relax_now_ns();
-  const BpTensorView *last = num_args > 0 ? bp_value_view_tensor(&args[num_args - 1]) : NULL;
-  if (profile->visit && profile->visit(profile->visitor, machine->executable->functions[index].name,
-                                       last, start - profile->begin, end - start))
-    profile->visit = NULL;
-  return 0;
+  if (bp_stream_sync(machine->devices[0], NULL) == 0 &&
+      visit_call(running.profile, name, last, start, bp__graph_now_ns()) == 0)
+    return 0;
+  bp_value_clear(result);
+  return -1;
 }
 
 static int call_function(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
@@ -312,7 +316,7 @@ int bp__relax_machine_call(BpRelaxMachine *machine, uint32_t index, const BpValu
 int bp__relax_machine_profile(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                               int32_t num_args, BpRelaxVisitor visit, void *visitor,
                               BpValue *result) {
-  Profile profile = {visit, visitor, bp__relax_now_ns()}, *before = running.profile;
+  Profile profile = {visit, visitor, bp__graph_now_ns()}, *before = running.profile;
   running.profile = &profile;
   int status = bp__relax_machine_call(machine, index, args, num_args, result);
   running.profile = before;

@@ -51,12 +51,11 @@ int bp__relax_machine_call(BpRelaxMachine *machine, uint32_t index, const BpValu
                            int32_t num_args, BpValue *result);
 
 /* Called after each call of bytecode to a function of the library or the registry, the device idle;
- * non-zero: no more. `last` is its last argument if that is a tensor, where such functions leave
- * their result, or NULL. Times in nanoseconds since the run began. */
+ * 1: no more, the run goes on without it; -1 with an error: the run fails. `last` is its last
+ * argument if that is a tensor, where such functions leave their result, or NULL. Times in
+ * nanoseconds since the run began. */
 typedef int (*BpRelaxVisitor)(void *visitor, const char *function, const BpTensorView *last,
                               int64_t start_ns, int64_t duration_ns);
-/* The clock of these times. */
-int64_t bp__relax_now_ns(void);
 /* As bp__relax_machine_call, timed. */
 int bp__relax_machine_profile(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                               int32_t num_args, BpRelaxVisitor visit, void *visitor,

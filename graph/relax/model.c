@@ -11,6 +11,7 @@
 #include <backplane/graph/relax.h>
 #include <backplane/object.h>
 
+#include "graph/io/clock.h"
 #include "graph/relax/module.h"
 
 /* ---- Devices ----------------------------------------------------------------------------- */
@@ -286,7 +287,7 @@ int bp__relax_context_profile(BpRelaxContext *context, BpRelaxVisitor visit, voi
   if (check_inputs(context) < 0)
     return -1;
   clear_outputs(context);
-  int64_t start = bp__relax_now_ns();
+  int64_t start = bp__graph_now_ns();
   if (bp__relax_machine_profile(model->machine, model->function, context->inputs,
                                 (int32_t)model->num_inputs, watch, &self, &result))
     return -1;
@@ -296,8 +297,7 @@ int bp__relax_context_profile(BpRelaxContext *context, BpRelaxVisitor visit, voi
     return status;
   if (bp_stream_sync(model->machine->devices[0], NULL) < 0)
     return -1;
-  visit(visitor, function->name, NULL, 0, bp__relax_now_ns() - start);
-  return 0;
+  return visit(visitor, function->name, NULL, 0, bp__graph_now_ns() - start) < 0 ? -1 : 0;
 }
 
 BpTensor *bp__relax_context_output(BpRelaxContext *context, uint32_t index) {

@@ -28,7 +28,10 @@ typedef struct MachineModule {
   State *states;           /* by function */
 } MachineModule;
 
-typedef int (*Method)(MachineModule *self, const BpValue *args, int32_t num_args, BpValue *result);
+/* What a method is bound to: the module's context, which the function keeps alive. */
+static MachineModule *self_of(void *closure) {
+  return ((BpClosure *)closure)->context;
+}
 
 static void clear_inputs(State *state, const BpRelaxFunction *function) {
   for (uint32_t i = 0; state->inputs && i < function->num_args; i++)
@@ -72,8 +75,9 @@ static int check_initialized(const MachineModule *self) {
 /* ---- Methods ----------------------------------------------------------------------------- */
 
 /* (device type, device index, allocator) for each device */
-static int vm_initialization(MachineModule *self, const BpValue *args, int32_t num_args,
+static int vm_initialization(void *closure, const BpValue *args, int32_t num_args,
                              BpValue *result) {
+  MachineModule *self = self_of(closure);
   BpDevice devices[BP_RELAX_MAX_DEVICES];
   (void)result;
   if (num_args < 3 || num_args % 3 || num_args / 3 > BP_RELAX_MAX_DEVICES)
@@ -139,7 +143,8 @@ static int place_input(const MachineModule *self, const BpValue *value, BpValue 
 }
 
 /* (function, arguments) */
-static int set_input(MachineModule *self, const BpValue *args, int32_t num_args, BpValue *result) {
+static int set_input(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  MachineModule *self = self_of(closure);
   uint32_t index;
   (void)result;
   if (check_initialized(self) < 0 || find_function(self, args, num_args, &index) < 0)
@@ -161,8 +166,8 @@ static int set_input(MachineModule *self, const BpValue *args, int32_t num_args,
   return 0;
 }
 
-static int invoke_stateful(MachineModule *self, const BpValue *args, int32_t num_args,
-                           BpValue *result) {
+static int invoke_stateful(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  MachineModule *self = self_of(closure);
   uint32_t index;
   BpValue output = {.type_index = BP_TYPE_NONE};
   (void)result;
@@ -206,7 +211,8 @@ static const BpValue *find_output(const MachineModule *self, const BpValue *args
   return value;
 }
 
-static int get_output(MachineModule *self, const BpValue *args, int32_t num_args, BpValue *result) {
+static int get_output(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  MachineModule *self = self_of(closure);
   const BpValue *value = find_output(self, args, num_args);
   if (!value)
     return -1;
@@ -216,8 +222,8 @@ static int get_output(MachineModule *self, const BpValue *args, int32_t num_args
   return 0;
 }
 
-static int get_output_arity(MachineModule *self, const BpValue *args, int32_t num_args,
-                            BpValue *result) {
+static int get_output_arity(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
+  MachineModule *self = self_of(closure);
   const BpValue *value = find_output(self, args, num_args);
   if (!value)
     return -1;
@@ -227,8 +233,9 @@ static int get_output_arity(MachineModule *self, const BpValue *args, int32_t nu
   return 0;
 }
 
-static int get_function_arity(MachineModule *self, const BpValue *args, int32_t num_args,
+static int get_function_arity(void *closure, const BpValue *args, int32_t num_args,
                               BpValue *result) {
+  MachineModule *self = self_of(closure);
   uint32_t index;
   if (find_function(self, args, num_args, &index) < 0)
     return -1;
@@ -238,8 +245,9 @@ static int get_function_arity(MachineModule *self, const BpValue *args, int32_t 
   return 0;
 }
 
-static int get_function_param_name(MachineModule *self, const BpValue *args, int32_t num_args,
+static int get_function_param_name(void *closure, const BpValue *args, int32_t num_args,
                                    BpValue *result) {
+  MachineModule *self = self_of(closure);
   uint32_t index;
   if (find_function(self, args, num_args, &index) < 0)
     return -1;
@@ -255,7 +263,7 @@ static int get_function_param_name(MachineModule *self, const BpValue *args, int
 
 static const struct {
   const char *name;
-  Method method;
+  BpPackedCall call;
 } methods[] = {
     {"vm_initialization", vm_initialization},
     {"set_input", set_input},
@@ -269,40 +277,41 @@ static const struct {
 
 /* ---- Functions of the machine ------------------------------------------------------------ */
 
-typedef struct Bound {
-  MachineModule *self; /* outlives the function, which a module made keeps alive */
-  Method method;       /* or NULL: function `index` of the model */
+/* A function of the model. */
+typedef struct Entry {
+  BpRelaxMachine *machine; /* outlives the function, which keeps the module alive */
   uint32_t index;
-} Bound;
+} Entry;
 
-static int call_bound(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
-  const Bound *bound = ((BpClosure *)function)->context;
-  if (bound->method)
-    return bound->method(bound->self, args, num_args, result);
-  return bp__relax_machine_call(bound->self->machine, bound->index, args, num_args, result);
+static int call_entry(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
+  const Entry *entry = ((BpClosure *)function)->context;
+  return bp__relax_machine_call(entry->machine, entry->index, args, num_args, result);
 }
 
-static int create_function(MachineModule *self, Method method, uint32_t index,
-                           BpFunction **function) {
-  Bound *bound = malloc(sizeof(*bound));
-  if (!bound)
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a function");
-  *bound = (Bound){self, method, index};
-  *function = bp_module_function_create(self->module, call_bound, bound, free);
-  return *function ? 0 : -1;
+static BpFunction *create_entry(const MachineModule *self, uint32_t index) {
+  Entry *entry = malloc(sizeof(*entry));
+  if (!entry) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a function");
+    return NULL;
+  }
+  *entry = (Entry){self->machine, index};
+  return bp_module_function_create(self->module, call_entry, entry, free);
 }
 
 static int get_machine_function(void *context, const char *name, BpFunction **function) {
   MachineModule *self = context;
   *function = NULL;
   for (size_t i = 0; i < NUM_METHODS; i++)
-    if (strcmp(methods[i].name, name) == 0)
-      return create_function(self, methods[i].method, 0, function);
+    if (strcmp(methods[i].name, name) == 0) {
+      *function = bp_module_function_create(self->module, methods[i].call, self, NULL);
+      return *function ? 0 : -1;
+    }
   const BpRelaxExecutable *executable = bp__relax_module_executable(self->executable);
   int64_t index = bp__relax_executable_find(executable, name);
   if (index < 0 || executable->functions[index].kind == BP_RELAX_PACKED)
     return 0;
-  return check_initialized(self) < 0 ? -1 : create_function(self, NULL, (uint32_t)index, function);
+  *function = check_initialized(self) < 0 ? NULL : create_entry(self, (uint32_t)index);
+  return *function ? 0 : -1;
 }
 
 static int visit_machine_functions(void *context,

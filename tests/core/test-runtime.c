@@ -7,6 +7,7 @@
 #include <glib.h>
 #include <glib/gstdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static const BpRuntimeTable *runtime;
@@ -197,6 +198,23 @@ static void test_damaged_bytes_are_none(void) {
   bp_log_set_callback(NULL, NULL);
 }
 
+/* Nothing can be opened: that says nothing about the file, which is good again later. */
+static void test_bytes_that_cannot_be_read_now_stay(void) {
+  struct rlimit before, none;
+  set_cache("unreadable");
+  keep("x", "k", "program");
+  bp_log_set_callback(count_warnings, NULL);
+  warnings = 0;
+  g_assert_cmpint(getrlimit(RLIMIT_NOFILE, &before), ==, 0);
+  none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+  g_assert_cmpint(setrlimit(RLIMIT_NOFILE, &none), ==, 0);
+  assert_kept("x", "k", NULL);
+  g_assert_cmpint(setrlimit(RLIMIT_NOFILE, &before), ==, 0);
+  g_assert_cmpint(warnings, ==, 1);
+  assert_kept("x", "k", "program");
+  bp_log_set_callback(NULL, NULL);
+}
+
 /* A cache that cannot be used is told to the log; an error that was raised stays as it was. */
 static void test_without_a_cache_nothing_is_kept(void) {
   set_cache("bad");
@@ -270,6 +288,7 @@ int main(int argc, char **argv) {
   ADD("cache/bad-requests-are-errors", test_bad_requests_for_a_cache_are_errors);
   ADD("cache/bytes-are-kept-by-subject-and-key", test_bytes_are_kept_by_subject_and_key);
   ADD("cache/damaged-bytes-are-none", test_damaged_bytes_are_none);
+  ADD("cache/bytes-that-cannot-be-read-now-stay", test_bytes_that_cannot_be_read_now_stay);
   ADD("cache/nothing-is-kept-without-one", test_without_a_cache_nothing_is_kept);
   ADD("current-device/is-the-last-one-set", test_current_device_is_the_last_one_set);
   ADD("cache/lies-in-the-users-own-by-default", test_cache_lies_in_the_users_own_by_default);

@@ -85,11 +85,21 @@ static int launched(void *self, const BpValue *args, int32_t num_args, BpValue *
   return 0;
 }
 
+/* An operator for its effect alone. */
+static int look(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  (void)args;
+  (void)result;
+  g_assert_cmpint(num_args, ==, 1);
+  return 0;
+}
+
 static int get_function(void *context, const char *name, BpFunction **function) {
   static const struct {
     const char *name;
     BpPackedCall call;
-  } functions[] = {{"add", add}, {"add_one", add_one}, {"halve", halve}, {"launched", launched}};
+  } functions[] = {
+      {"add", add}, {"add_one", add_one}, {"halve", halve}, {"launched", launched}, {"look", look}};
   BpPackedCall call = NULL;
   (void)context;
   for (size_t i = 0; i < G_N_ELEMENTS(functions); i++)
@@ -515,6 +525,41 @@ static void test_deep_graph(void) {
   g_free(deep);
 }
 
+static void test_a_node_without_outputs_has_none_to_show(void) {
+  static const char json[] =
+      "{\"nodes\":[{\"op\":\"null\",\"name\":\"x\",\"inputs\":[]},"
+      "{\"op\":\"tvm_op\",\"name\":\"a\",\"attrs\":{\"func_name\":\"look\"},\"inputs\":[[0,0,0]]},"
+      "{\"op\":\"tvm_op\",\"name\":\"b\",\"attrs\":{\"func_name\":\"add_one\"},\"inputs\":[[0,0,0]]"
+      "}],"
+      "\"arg_nodes\":[0],\"heads\":[[2,0,0]],\"node_row_ptr\":[0,1,1,2],"
+      "\"attrs\":{\"dltype\":[\"list_str\",[\"float32\",\"float32\"]],"
+      "\"shape\":[\"list_shape\",[[4],[4]]],\"storage_id\":[\"list_int\",[0,1]]}}";
+  BpModule *code = bp_module_create(&code_api, NULL);
+  BpTensor *x = tensor_of(1), *shown = tensor_of(0);
+  BpFunction *create_debug;
+  BpValue result;
+  const BpValue args[] = {
+      {.type_index = BP_TYPE_RAW_STR, .v_cstr = json},
+      {.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)(void *)code},
+      {.type_index = BP_TYPE_DEVICE, .v_device = {BP_DEVICE_CPU, 0}},
+  };
+  g_assert_cmpint(bp_graph_initialize(), ==, 0);
+  g_assert_cmpint(bp_registry_get("graph_executor_debug.create", &create_debug), ==, 0);
+  g_assert_cmpint(bp_function_call(create_debug, args, 3, &result), ==, 0);
+  BpModule *module = (BpModule *)(void *)result.v_obj;
+  g_assert_cmpint(set(module, "set_input", "x", x), ==, 0);
+  g_assert_cmpint(set(module, "debug_get_output", "a", shown), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "node 'a'"));
+  g_assert_cmpint(set(module, "debug_get_output", "b", shown), ==, 0);
+  g_assert_cmpfloat(((float *)shown->view.data)[0], ==, 2);
+  bp_object_release(create_debug);
+  bp_object_release(module);
+  bp_object_release(shown);
+  bp_object_release(x);
+  bp_object_release(code);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/executor/run/copied-and-bound-inputs", test_run);
@@ -527,6 +572,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/executor/wrong-arguments-are-errors", test_wrong_arguments);
   g_test_add_func("/executor/create/inconsistent-graph-says-what", test_refused_graphs);
   g_test_add_func("/executor/an-input-may-be-an-output", test_an_input_may_be_an_output);
+  g_test_add_func("/executor/debug/a-node-without-outputs-has-none-to-show",
+                  test_a_node_without_outputs_has_none_to_show);
   g_test_add_func("/executor/create/values-in-one-storage-take-turns", test_shared_storage);
   g_test_add_func("/executor/create/outputs-in-one-storage-are-an-error",
                   test_outputs_in_one_storage);

@@ -321,9 +321,12 @@ static void test_machine_is_made_in_two_steps(void) {
   bp_object_release(machine);
 }
 
+static int num_made; /* calls of make_tensor */
+
 static int make_tensor(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   const int64_t two = 2;
   (void)self;
+  num_made++;
   if (num_args > 0) {
     *result = args[0];
     bp_object_retain(args[0].v_obj);
@@ -348,22 +351,29 @@ static int note_call(void *visitor, const char *node, const char *function, int6
   return 0;
 }
 
-static void test_calls_are_profiled(void) {
+/* What is profiled: makes a tensor, passes it on, and makes another. */
+static BpModelContext *create_calls(void) {
   static const char *const packed[] = {"test.make", "test.pass", "vm.builtin.copy"};
   const Words code[] = {WORDS(CALL, 0, 1, 0), WORDS(CALL, 1, 2, 1, 0), WORDS(CALL, 2, 3, 1, 1),
-                        WORDS(RET, 2)};
-  set_global("test.make");
-  set_global("test.pass");
+                        WORDS(CALL, 0, 1, 0), WORDS(RET, 2)};
   BpModule *module = load(make_executable("0.14", 0, packed, 3, code, G_N_ELEMENTS(code)));
   BpModel *model = module ? bp_model_create(module, &cpu, 1) : NULL;
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
   if (!context)
     g_error("%s", bp_error_message());
+  bp_model_release(model);
+  bp_object_release(module);
+  return context;
+}
+
+static void test_calls_are_profiled(void) {
+  BpModelContext *context = create_calls();
   GString *calls = g_string_new(NULL);
   char *folder = g_dir_make_tmp("backplane-relax-XXXXXX", NULL);
   char *dumped = g_build_filename(folder, "1-test.pass.npy", NULL);
   g_assert_cmpint(bp_model_profile(context, folder, note_call, calls), ==, 0);
-  g_assert_cmpstr(calls->str, ==, "0-test.make test.make;1-test.pass test.pass;");
+  g_assert_cmpstr(calls->str, ==,
+                  "0-test.make test.make;1-test.pass test.pass;2-test.make test.make;");
   g_assert_cmpint(bp_model_get_output(context, 0)->view.shape[0], ==, 2);
   g_assert_cmpint(g_unlink(dumped), ==, 0);
   g_assert_cmpint(g_rmdir(folder), ==, 0);
@@ -371,8 +381,35 @@ static void test_calls_are_profiled(void) {
   g_free(dumped);
   g_free(folder);
   bp_model_context_free(context);
-  bp_model_release(model);
-  bp_object_release(module);
+}
+
+static void test_a_profile_ends_where_writing_fails(void) {
+  BpModelContext *context = create_calls();
+  GString *calls = g_string_new(NULL);
+  num_made = 0;
+  g_assert_cmpint(bp_model_profile(context, "/nowhere/at/all", note_call, calls), ==, -1);
+  assert_error(BP_ERROR_IO, "1-test.pass.npy");
+  g_assert_cmpstr(calls->str, ==, "0-test.make test.make;");
+  g_assert_cmpint(num_made, ==, 2);
+  g_assert_cmpint(bp_model_run(context), ==, 0);
+  g_string_free(calls, TRUE);
+  bp_model_context_free(context);
+}
+
+static int note_one_call(void *visitor, const char *node, const char *function, int64_t start_ns,
+                         int64_t duration_ns) {
+  note_call(visitor, node, function, start_ns, duration_ns);
+  return -7; /* any number but 0 */
+}
+
+static void test_a_profile_that_wants_no_more_is_a_whole_run(void) {
+  BpModelContext *context = create_calls();
+  GString *calls = g_string_new(NULL);
+  g_assert_cmpint(bp_model_profile(context, NULL, note_one_call, calls), ==, 0);
+  g_assert_cmpstr(calls->str, ==, "0-test.make test.make;");
+  g_assert_nonnull(bp_model_get_output(context, 0));
+  g_string_free(calls, TRUE);
+  bp_model_context_free(context);
 }
 
 static void test_builtin_outside_of_a_machine_is_an_error(void) {
@@ -387,6 +424,8 @@ static void test_builtin_outside_of_a_machine_is_an_error(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_assert_cmpint(bp_graph_initialize(), ==, 0);
+  set_global("test.make");
+  set_global("test.pass");
   g_test_add_func("/relax/another-version-is-refused", test_another_version_is_refused);
   g_test_add_func("/relax/truncated-is-an-error", test_truncated_executable_is_an_error);
   g_test_add_func("/relax/wild-indices-are-errors", test_wild_indices_are_errors);
@@ -403,6 +442,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/relax/functions-in-steps", test_functions_in_steps);
   g_test_add_func("/relax/machine-is-made-in-two-steps", test_machine_is_made_in_two_steps);
   g_test_add_func("/relax/calls-are-profiled", test_calls_are_profiled);
+  g_test_add_func("/relax/a-profile-ends-where-writing-fails",
+                  test_a_profile_ends_where_writing_fails);
+  g_test_add_func("/relax/a-profile-that-wants-no-more-is-a-whole-run",
+                  test_a_profile_that_wants_no_more_is_a_whole_run);
   g_test_add_func("/relax/builtin-outside-of-a-machine-is-an-error",
                   test_builtin_outside_of_a_machine_is_an_error);
   return g_test_run();

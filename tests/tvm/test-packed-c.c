@@ -114,7 +114,7 @@ static void test_errors_have_the_text_of_the_library(void) {
   g_assert_cmpstr(bp_error_message(), ==, "Assert fail: num_args == 3");
   g_assert_cmpint(call(module, "fused_add", args, 3, &result), ==, -1);
   g_assert_cmpstr(bp_error_message(), ==, "Assert fail: arg0.shape[0] == 4");
-  bp_error_clear();
+  /* An error of before is not taken for the reason. */
   g_assert_cmpint(call(module, "silent", NULL, 0, &result), ==, -1);
   g_assert_nonnull(strstr(bp_error_message(), "without a message"));
   bp_object_release(tensor);
@@ -350,6 +350,14 @@ static void test_a_library_is_known_by_what_it_wants(void) {
       NULL);
   g_assert_cmpint(call_int(module, "f", NULL, 0), ==, 7);
   bp_object_release(module);
+}
+
+static void test_a_library_without_functions_is_refused(void) {
+  g_assert_null(open_artifact(artifact_llvm_header, "", NULL));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "exports no function and embeds no modules"));
+  g_assert_null(open_artifact("", "int number;\n", NULL));
+  g_assert_nonnull(strstr(bp_error_message(), "exports no function __tvm_ffi_NAME and embeds"));
 }
 
 static void test_unknown_names_are_refused(void) {
@@ -644,6 +652,8 @@ int main(int argc, char **argv) {
                   test_code_made_as_c_calls_the_host_by_name);
   g_test_add_func("/tvm/packed-c/a-library-is-known-by-what-it-wants",
                   test_a_library_is_known_by_what_it_wants);
+  g_test_add_func("/tvm/packed-c/a-library-without-functions-is-refused",
+                  test_a_library_without_functions_is_refused);
   g_test_add_func("/tvm/packed-c/unknown-names-are-refused", test_unknown_names_are_refused);
   g_test_add_func("/tvm/packed-c/two-conventions-in-one-library-are-refused",
                   test_two_conventions_in_one_library_are_refused);
