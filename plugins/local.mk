@@ -9,6 +9,13 @@
 #   backplane_opencl_la_LIBADD = -ldl
 #   endif
 
+# The plugins for GPUs have plugins/common among their sources, each a copy of its own.
+plugin_common_sources = \
+	plugins/common/common.h \
+	plugins/common/devices.c \
+	plugins/common/library.c \
+	plugins/common/text.c
+
 include plugins/cpu/local.mk
 include plugins/cuda/local.mk
 include plugins/opencl/local.mk

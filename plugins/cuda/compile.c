@@ -2,7 +2,7 @@
 /* NVRTC, opened when something is first compiled; its results are kept in the host's cache. */
 #include "cuda.h"
 
-#include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,21 +10,30 @@
 /* Newer ones make code that many drivers in use do not take. */
 #define NEWEST_VERSION 1300
 #define MOST_OPTIONS   32
-/* Of a message: enough for a log and some hundred lines. */
-#define MOST_MESSAGE 65536
+/* Of a log, and of the source, in a message. */
+#define MOST_MESSAGE 32768
 
 #define MEMBER(name, parameters) nvrtcResult(*name) parameters;
 static struct { BP_NVRTC_FUNCTIONS(MEMBER) } nvrtc;
 
-static const struct {
-  const char *name;
-  void **place;
-} functions[] = {
-#define ENTRY_(name, parameters) {#name, (void **)&nvrtc.name},
-    BP_NVRTC_FUNCTIONS(ENTRY_)};
+static const BpLibrarySymbol symbols[] = {
+#define SYMBOL(name, parameters) {#name, (void **)&nvrtc.name},
+    BP_NVRTC_FUNCTIONS(SYMBOL)};
+
+static BpLibrary library = {
+    .option = "BACKPLANE_NVRTC_LIBRARY",
+    .names = {"libnvrtc.so.12", "libnvrtc.so.13"},
+    .what = "NVRTC, the compiler of CUDA,",
+    .install = "install CUDA's libnvrtc 12 or 13.0, on Debian the package libnvrtc12 or "
+               "nvidia-cuda-toolkit (non-free), or PyPI's nvidia-cuda-nvrtc-cu12 with "
+               "BACKPLANE_NVRTC_LIBRARY naming its libnvrtc.so.12",
+    .upgrade = "install CUDA's libnvrtc 12 or 13.0",
+    .symbols = symbols,
+    .num_symbols = sizeof(symbols) / sizeof(symbols[0]),
+};
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char problem[768];
+static const char *problem;
 static int version; /* 1209 for 12.9 */
 
 static int32_t no_memory(void) {
@@ -33,48 +42,24 @@ static int32_t no_memory(void) {
 
 /* ---- The library ------------------------------------------------------------------------- */
 
-static void *open_any(void) {
-  static const char *const names[] = {"libnvrtc.so.12", "libnvrtc.so.13"};
-  const char *path = bp_cuda_host.runtime->get_option("BACKPLANE_NVRTC_LIBRARY");
-  if (path)
-    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  void *library = NULL;
-  for (size_t i = 0; !library && i < sizeof(names) / sizeof(names[0]); i++)
-    library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-  return library;
-}
-
 static void load(void) {
   int major = 0, minor = 0;
-  void *library = open_any();
-  if (!library) {
-    snprintf(problem, sizeof(problem),
-             "NVRTC, the compiler of CUDA, cannot be opened (%s); install CUDA's libnvrtc 12 or "
-             "13.0, on Debian the package libnvrtc12 or nvidia-cuda-toolkit (non-free), or PyPI's "
-             "nvidia-cuda-nvrtc-cu12 with BACKPLANE_NVRTC_LIBRARY naming its libnvrtc.so.12",
-             dlerror());
+  problem = bp_library_open(&bp_cuda_host, &library);
+  if (problem)
     return;
-  }
-  for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-    *functions[i].place = dlsym(library, functions[i].name);
-    if (!*functions[i].place) {
-      snprintf(problem, sizeof(problem), "NVRTC lacks %s; install CUDA's libnvrtc 12 or 13.0",
-               functions[i].name);
-      return;
-    }
-  }
   nvrtc.nvrtcVersion(&major, &minor);
   version = major * 100 + minor;
   if (version > NEWEST_VERSION || major < 12)
-    snprintf(problem, sizeof(problem),
-             "NVRTC is of CUDA %d.%d; versions from 12.0 to 13.0 are used, since drivers in use "
-             "do not take the code of newer ones",
-             major, minor);
+    problem = bp_library_refuse(
+        &library,
+        "NVRTC is of CUDA %d.%d; versions from 12.0 to 13.0 are used, since drivers in use do not "
+        "take the code of newer ones",
+        major, minor);
 }
 
 static int32_t need_compiler(void) {
   pthread_once(&once, load);
-  return problem[0] ? bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: %s", problem) : 0;
+  return problem ? bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: %s", problem) : 0;
 }
 
 /* All that the code depends on (transfer full); NULL with an error. */
@@ -90,44 +75,18 @@ static char *make_key(const char *source, const char *arch, const char *options)
 
 /* ---- Failures ---------------------------------------------------------------------------- */
 
-static void append(char *text, size_t *used, const char *data, size_t size) {
-  if (size > MOST_MESSAGE - 1 - *used)
-    size = MOST_MESSAGE - 1 - *used;
-  memcpy(text + *used, data, size);
-  *used += size;
-  text[*used] = '\0';
-}
-
-static void append_numbered(char *text, size_t *used, const char *source) {
-  char number[16];
-  for (int line = 1; *source; line++) {
-    size_t length = strcspn(source, "\n");
-    append(text, used, number, (size_t)snprintf(number, sizeof(number), "%5d  ", line));
-    append(text, used, source, length);
-    append(text, used, "\n", 1);
-    source += length + (source[length] == '\n');
-  }
-}
-
 static int32_t raise_log(nvrtcProgram program, const char *source, const char *arch) {
-  size_t size = 0, used = 0;
-  char *log = NULL, *text = malloc(MOST_MESSAGE);
+  size_t size = 0;
+  char *log = NULL, *lines = bp_source_lines(source, 1, LONG_MAX);
   if (nvrtc.nvrtcGetProgramLogSize(program, &size) == NVRTC_SUCCESS)
     log = calloc(1, size + 1);
-  if (!text || !log) {
-    free(text);
-    free(log);
-    return no_memory();
-  }
-  nvrtc.nvrtcGetProgramLog(program, log);
-  append(text, &used, log, strlen(log));
-  append(text, &used, "\n", 1);
-  append_numbered(text, &used, source);
-  int32_t rc =
-      bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: NVRTC %d.%d rejects the code for %s:\n%s",
-                                version / 100, version % 100, arch, text);
+  if (log)
+    nvrtc.nvrtcGetProgramLog(program, log);
+  int32_t rc = bp_cuda_host.error->raise(
+      BP_ERROR_COMPILE, "cuda: NVRTC %d.%d rejects the code for %s:\n%.*s\n%.*s", version / 100,
+      version % 100, arch, MOST_MESSAGE, log ? log : "", MOST_MESSAGE, lines ? lines : "");
+  free(lines);
   free(log);
-  free(text);
   return rc;
 }
 

@@ -17,9 +17,9 @@
 
 #include <backplane/ir_api.h>
 #include <backplane/plugin_helpers.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "../common/common.h"
 #include "driver_api.h"
 
 #define BP_CUDA_MOST_DEVICES 16
@@ -44,10 +44,11 @@ typedef struct BpCudaLibrary {
 /* The library's functions; filled by bp_cuda_load. */
 extern BpCudaLibrary bp_cu;
 
-/* Opens the driver and initialises it, once. NULL, or why that failed and what to do; static. */
+#define BP_CUDA_NO_GPU                                                                             \
+  "the CUDA driver finds no GPU; `nvidia-smi` and CUDA_VISIBLE_DEVICES tell more"
+
+/* Opens the driver and initialises it. NULL, or why that failed and what to do; static. */
 const char *bp_cuda_load(void);
-/* Whether this is a child of a process that had opened the driver, which does not survive that. */
-int bp_cuda_is_forked(void);
 
 typedef struct BpCudaDevice BpCudaDevice;
 
@@ -79,26 +80,23 @@ typedef struct BpCudaWorkspace {
 struct BpCudaDevice {
   int32_t index;
   CUdevice id;
-  pthread_mutex_t lock;
-  _Atomic int is_open;         /* what follows is set before it */
-  CUcontext context;           /* the primary one */
-  CUstream stream;             /* the default one */
-  CUmemoryPool pool;           /* of stream-ordered allocation; NULL: the device has none */
-  int arch;                    /* 90 for compute capability 9.0 */
-  int most_threads;            /* in a block */
-  int block[3];                /* the largest block */
-  int grid[3];                 /* the largest grid */
-  _Atomic CUresult lost;       /* what the device was lost by, or 0 */
-  BpCudaWorkspace *workspaces; /* guarded by lock */
+  BpDeviceOpening opening; /* sets what follows */
+  CUcontext context;       /* the primary one */
+  CUstream stream;         /* the default one */
+  CUmemoryPool pool;       /* of stream-ordered allocation; NULL: the device has none */
+  int arch;                /* 90 for compute capability 9.0 */
+  int most_threads;        /* in a block */
+  int block[3];            /* the largest block */
+  int grid[3];             /* the largest grid */
+  _Atomic CUresult lost;   /* what the device was lost by, or 0 */
+  pthread_mutex_t lock;    /* of workspaces */
+  BpCudaWorkspace *workspaces;
   _Atomic unsigned next_stage;
   BpCudaStage stages[BP_CUDA_STAGES];
 };
 
 extern const BpDeviceApi bp_cuda_device_api;
 
-int32_t bp_cuda_get_device_count(int32_t *count, const char **why);
-int32_t bp_cuda_get_attr(int32_t device_id, int32_t attr, BpValue *result);
-int32_t bp_cuda_set_device(int32_t device_id);
 /* The device, its primary context being made current in this thread; NULL with an error. */
 BpCudaDevice *bp_cuda_device(int32_t device_id);
 /* The same if the device was opened before and may still be used; NULL, no error, otherwise. */

@@ -10,12 +10,11 @@
 /* Ahead of the same GPU's other drivers. */
 #define RANK 400
 
-static struct {
-  pthread_once_t once;
-  BpCudaDevice devices[BP_CUDA_MOST_DEVICES];
-  int32_t count;
-  const char *why;
-} found = {.once = PTHREAD_ONCE_INIT};
+static void find_devices(void);
+
+static BpDeviceList found = {&bp_cuda_host, &bp_cuda_device_api, find_devices, PTHREAD_ONCE_INIT, 0,
+                             NULL};
+static BpCudaDevice devices[BP_CUDA_MOST_DEVICES];
 
 /* ---- Finding them ------------------------------------------------------------------------ */
 
@@ -42,24 +41,22 @@ static void find_devices(void) {
   if (bp_cu.cuDeviceGetCount(&count) != CUDA_SUCCESS)
     count = 0;
   for (int i = 0; i < count && i < BP_CUDA_MOST_DEVICES; i++) {
-    BpCudaDevice *device = &found.devices[found.count];
+    BpCudaDevice *device = &devices[found.count];
     if (bp_cu.cuDeviceGet(&device->id, i) != CUDA_SUCCESS)
       continue;
     device->index = found.count++;
+    pthread_mutex_init(&device->opening.lock, NULL);
     pthread_mutex_init(&device->lock, NULL);
     for (int k = 0; k < BP_CUDA_STAGES; k++)
       pthread_mutex_init(&device->stages[k].lock, NULL);
     read_limits(device);
   }
   if (found.count == 0)
-    found.why = "the CUDA driver finds no GPU; `nvidia-smi` and CUDA_VISIBLE_DEVICES tell more";
+    found.why = BP_CUDA_NO_GPU;
 }
 
-int32_t bp_cuda_get_device_count(int32_t *count, const char **why) {
-  pthread_once(&found.once, find_devices);
-  *count = found.count;
-  *why = found.why ? found.why : "";
-  return 0;
+static int32_t get_device_count(int32_t *count, const char **why) {
+  return bp_device_list_count(&found, count, why);
 }
 
 /* ---- Opening them ------------------------------------------------------------------------ */
@@ -74,7 +71,8 @@ static void find_pool(BpCudaDevice *device) {
     device->pool = NULL;
 }
 
-static int32_t open_device(BpCudaDevice *device) {
+static int32_t open_device(void *opened) {
+  BpCudaDevice *device = opened;
   CUresult status = bp_cu.cuDevicePrimaryCtxRetain(&device->context, device->id);
   if (status != CUDA_SUCCESS)
     return bp_cuda_raise(device, status, "cuDevicePrimaryCtxRetain");
@@ -86,49 +84,31 @@ static int32_t open_device(BpCudaDevice *device) {
     return bp_cuda_raise(device, status, "cuStreamCreate");
   }
   find_pool(device);
-  atomic_store(&device->is_open, 1);
   return 0;
 }
 
-static int32_t raise_no_device(int32_t device_id) {
-  return bp_cuda_host.error->raise(BP_ERROR_VALUE, "cuda: no device %d; there are %d%s%s",
-                                   device_id, found.count, found.why ? ": " : "",
-                                   found.why ? found.why : "");
-}
-
 BpCudaDevice *bp_cuda_device(int32_t device_id) {
-  int32_t rc = 0;
-  if (bp_cuda_is_forked()) {
-    bp_cuda_host.error->raise(BP_ERROR_DEVICE,
-                              "cuda: this process was forked from one that used CUDA, which does "
-                              "not work; fork before the first use, or start a new process");
+  if (bp_device_list_check(&found, device_id) != 0)
     return NULL;
-  }
-  pthread_once(&found.once, find_devices);
-  if (device_id < 0 || device_id >= found.count) {
-    raise_no_device(device_id);
+  BpCudaDevice *device = &devices[device_id];
+  if (bp_device_open_once(&device->opening, open_device, device) != 0)
     return NULL;
-  }
-  BpCudaDevice *device = &found.devices[device_id];
-  if (!atomic_load_explicit(&device->is_open, memory_order_acquire)) {
-    pthread_mutex_lock(&device->lock);
-    rc = atomic_load(&device->is_open) ? 0 : open_device(device);
-    pthread_mutex_unlock(&device->lock);
-  }
-  CUresult status = rc == 0 ? bp_cu.cuCtxSetCurrent(device->context) : CUDA_SUCCESS;
-  if (status != CUDA_SUCCESS)
-    rc = bp_cuda_raise(device, status, "cuCtxSetCurrent");
-  return rc == 0 ? device : NULL;
+  CUresult status = bp_cu.cuCtxSetCurrent(device->context);
+  if (status == CUDA_SUCCESS)
+    return device;
+  bp_cuda_raise(device, status, "cuCtxSetCurrent");
+  return NULL;
 }
 
 BpCudaDevice *bp_cuda_device_if_open(int32_t device_id) {
-  BpCudaDevice *device = &found.devices[device_id];
-  if (bp_cuda_is_forked() || !atomic_load(&device->is_open) || atomic_load(&device->lost))
+  BpCudaDevice *device = &devices[device_id];
+  if (bp_device_list_is_forked() || !bp_device_is_open(&device->opening) ||
+      atomic_load(&device->lost))
     return NULL;
   return bp_cu.cuCtxSetCurrent(device->context) == CUDA_SUCCESS ? device : NULL;
 }
 
-int32_t bp_cuda_set_device(int32_t device_id) {
+static int32_t set_device(int32_t device_id) {
   return bp_cuda_device(device_id) ? 0 : -1;
 }
 
@@ -275,11 +255,8 @@ static int32_t get_number_attr(const BpCudaDevice *device, int32_t attr, BpValue
   }
 }
 
-int32_t bp_cuda_get_attr(int32_t device_id, int32_t attr, BpValue *result) {
-  pthread_once(&found.once, find_devices);
-  if (device_id < 0 || device_id >= found.count)
-    return attr == BP_ATTR_EXIST ? answer_bool(result, 0) : 0;
-  const BpCudaDevice *device = &found.devices[device_id];
+static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  const BpCudaDevice *device = &devices[device_id];
   switch (attr) {
   case BP_ATTR_EXIST:
     return answer_bool(result, atomic_load(&device->lost) == CUDA_SUCCESS);
@@ -323,12 +300,9 @@ static int32_t visit_facts(int32_t device_id,
       {"integrated", CU_DEVICE_ATTRIBUTE_INTEGRATED},
       {"memory_pools", CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED},
   };
-  pthread_once(&found.once, find_devices);
-  if (device_id < 0 || device_id >= found.count)
-    return raise_no_device(device_id);
   for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
     BpValue value = {.type_index = BP_TYPE_INT};
-    value.v_int64 = attribute(&found.devices[device_id], facts[i].which);
+    value.v_int64 = attribute(&devices[device_id], facts[i].which);
     if (value.v_int64 >= 0 && visit(context, facts[i].name, &value) != 0)
       break;
   }
@@ -339,9 +313,9 @@ const BpDeviceApi bp_cuda_device_api = {
     .struct_size = sizeof(BpDeviceApi),
     .device_type = BP_DEVICE_CUDA,
     .name = "cuda",
-    .get_device_count = bp_cuda_get_device_count,
-    .get_attr = bp_cuda_get_attr,
-    .set_device = bp_cuda_set_device,
+    .get_device_count = get_device_count,
+    .get_attr = get_attr,
+    .set_device = set_device,
     .alloc_data_space = bp_cuda_alloc,
     .free_data_space = bp_cuda_free,
     .alloc_workspace = bp_cuda_alloc_workspace,

@@ -3,32 +3,24 @@
  * its errors mean. */
 #include "cuda.h"
 
-#include <dlfcn.h>
-#include <stdio.h>
-
-#define LIBRARY        "libcuda.so.1"
 #define OLDEST_VERSION 12000
 
 BpCudaLibrary bp_cu;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static char problem[512];
-static _Atomic int is_forked;
+static const BpLibrarySymbol symbols[] = {
+#define SYMBOL(name, parameters) {#name, (void **)&bp_cu.name},
+    BP_CUDA_FUNCTIONS(SYMBOL)};
 
-static const struct {
-  const char *name;
-  void **place;
-} functions[] = {
-#define ENTRY_(name, parameters) {#name, (void **)&bp_cu.name},
-    BP_CUDA_FUNCTIONS(ENTRY_)};
-
-static void mark_forked(void) {
-  atomic_store(&is_forked, 1);
-}
-
-int bp_cuda_is_forked(void) {
-  return atomic_load_explicit(&is_forked, memory_order_relaxed);
-}
+static BpLibrary library = {
+    .option = "BACKPLANE_CUDA_LIBRARY",
+    .names = {"libcuda.so.1"},
+    .what = "the CUDA driver",
+    .install = "install NVIDIA's driver, on Debian the packages nvidia-driver and libcuda1 "
+               "(non-free), 525 or later",
+    .upgrade = "install NVIDIA's driver 525 or later",
+    .symbols = symbols,
+    .num_symbols = sizeof(symbols) / sizeof(symbols[0]),
+};
 
 const char *bp_cuda_status_name(CUresult status) {
   const char *name = NULL;
@@ -44,55 +36,24 @@ static const char *status_text(CUresult status) {
   return "the driver has no description";
 }
 
-static int open_library(void) {
-  const char *path = bp_cuda_host.runtime->get_option("BACKPLANE_CUDA_LIBRARY");
-  void *library = dlopen(path ? path : LIBRARY, RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    snprintf(problem, sizeof(problem),
-             "the CUDA driver cannot be opened (%s); install NVIDIA's driver, on Debian the "
-             "packages nvidia-driver and libcuda1 (non-free), 525 or later",
-             dlerror());
-    return -1;
-  }
-  for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-    *functions[i].place = dlsym(library, functions[i].name);
-    if (!*functions[i].place) {
-      snprintf(problem, sizeof(problem),
-               "the CUDA driver lacks %s; install NVIDIA's driver 525 or later", functions[i].name);
-      return -1;
-    }
-  }
-  return 0;
-}
-
-static void load(void) {
-  int version = 0;
-  if (open_library() != 0)
-    return;
-  CUresult status = bp_cu.cuInit(0);
-  if (status == CUDA_ERROR_NO_DEVICE) {
-    snprintf(problem, sizeof(problem),
-             "the CUDA driver finds no GPU; `nvidia-smi` and CUDA_VISIBLE_DEVICES tell more");
-    return;
-  }
-  if (status != CUDA_SUCCESS) {
-    snprintf(problem, sizeof(problem),
-             "the CUDA driver does not start: %s (%s); `nvidia-smi` tells more, and after an "
-             "upgrade of the driver the machine may have to be restarted",
-             bp_cuda_status_name(status), status_text(status));
-    return;
-  }
-  pthread_atfork(NULL, NULL, mark_forked);
-  if (bp_cu.cuDriverGetVersion(&version) == CUDA_SUCCESS && version < OLDEST_VERSION)
-    snprintf(problem, sizeof(problem),
-             "the CUDA driver is of CUDA %d.%d, and 12.0 is needed; install NVIDIA's driver 525 "
-             "or later",
-             version / 1000, version % 1000 / 10);
-}
-
 const char *bp_cuda_load(void) {
-  pthread_once(&once, load);
-  return problem[0] ? problem : NULL;
+  int version = 0;
+  if (bp_library_open(&bp_cuda_host, &library))
+    return library.problem;
+  CUresult status = bp_cu.cuInit(0);
+  if (status == CUDA_ERROR_NO_DEVICE)
+    return BP_CUDA_NO_GPU;
+  if (status != CUDA_SUCCESS)
+    return bp_library_refuse(
+        &library,
+        "the CUDA driver does not start: %s (%s); `nvidia-smi` tells more, and after an upgrade of "
+        "the driver the machine may have to be restarted",
+        bp_cuda_status_name(status), status_text(status));
+  bp_device_list_watch_forks();
+  if (bp_cu.cuDriverGetVersion(&version) == CUDA_SUCCESS && version < OLDEST_VERSION)
+    return bp_library_refuse(&library, "the CUDA driver is of CUDA %d.%d, and 12.0 is needed; %s",
+                             version / 1000, version % 1000 / 10, library.upgrade);
+  return NULL;
 }
 
 /* ---- Errors ------------------------------------------------------------------------------ */

@@ -16,19 +16,13 @@
 /* Local memory in which transformed convolutions find room. */
 #define WINOGRAD_SHARED (1u << 20)
 
-static struct {
-  pthread_once_t once;
-  atomic_int is_forked; /* this is a child of a process that had used OpenCL */
-  BpOpenclDevice devices[BP_OPENCL_MOST_DEVICES];
-  int32_t count;
-  const char *why;
-} found = {.once = PTHREAD_ONCE_INIT};
+static void find_devices(void);
+
+static BpDeviceList found = {
+    &bp_opencl_host, &bp_opencl_device_api, find_devices, PTHREAD_ONCE_INIT, 0, NULL};
+static BpOpenclDevice devices[BP_OPENCL_MOST_DEVICES];
 
 /* ---- Finding them ------------------------------------------------------------------------ */
-
-static void mark_forked(void) {
-  atomic_store(&found.is_forked, 1);
-}
 
 static int has_compiler(cl_device_id id) {
   cl_bool is_available = CL_FALSE, has_one = CL_FALSE;
@@ -45,9 +39,10 @@ static void add_devices(cl_platform_id platform, cl_device_type type) {
   for (cl_uint i = 0; i < count && i < BP_OPENCL_MOST_DEVICES; i++) {
     if (found.count == BP_OPENCL_MOST_DEVICES || !has_compiler(ids[i]))
       continue;
-    BpOpenclDevice *device = &found.devices[found.count++];
+    BpOpenclDevice *device = &devices[found.count++];
     device->platform = platform;
     device->id = ids[i];
+    pthread_mutex_init(&device->opening.lock, NULL);
     pthread_mutex_init(&device->lock, NULL);
   }
 }
@@ -60,7 +55,7 @@ static void find_devices(void) {
   found.why = bp_opencl_load();
   if (found.why)
     return;
-  pthread_atfork(NULL, NULL, mark_forked);
+  bp_device_list_watch_forks();
   if (bp_cl.clGetPlatformIDs(BP_OPENCL_MOST_DEVICES, platforms, &count) != CL_SUCCESS)
     count = 0;
   if (count > BP_OPENCL_MOST_DEVICES)
@@ -73,14 +68,12 @@ static void find_devices(void) {
                       : "no OpenCL driver is installed; install one, such as pocl-opencl-icd";
 }
 
-int32_t bp_opencl_get_device_count(int32_t *count, const char **why) {
-  pthread_once(&found.once, find_devices);
-  *count = found.count;
-  *why = found.why ? found.why : "";
-  return 0;
+static int32_t get_device_count(int32_t *count, const char **why) {
+  return bp_device_list_count(&found, count, why);
 }
 
-static int32_t open_device(BpOpenclDevice *device) {
+static int32_t open_device(void *opened) {
+  BpOpenclDevice *device = opened;
   cl_int status = CL_SUCCESS;
   cl_uint bits = 0;
   device->context = bp_cl.clCreateContext(NULL, 1, &device->id, NULL, NULL, &status);
@@ -92,30 +85,14 @@ static int32_t open_device(BpOpenclDevice *device) {
   }
   bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(bits), &bits, NULL);
   device->alignment = bits >= 8 ? bits / 8 : 1;
-  atomic_store_explicit(&device->is_open, 1, memory_order_release);
   return 0;
 }
 
 BpOpenclDevice *bp_opencl_device(int32_t device_id) {
-  if (atomic_load_explicit(&found.is_forked, memory_order_relaxed)) {
-    bp_opencl_host.error->raise(BP_ERROR_DEVICE,
-                                "opencl: this process was forked from one that used the device, "
-                                "which does not survive that; fork before the first use");
+  if (bp_device_list_check(&found, device_id) != 0)
     return NULL;
-  }
-  pthread_once(&found.once, find_devices);
-  if (device_id < 0 || device_id >= found.count) {
-    bp_opencl_host.error->raise(BP_ERROR_VALUE, "opencl: no device %d; there are %d%s%s", device_id,
-                                found.count, found.why ? ": " : "", found.why ? found.why : "");
-    return NULL;
-  }
-  BpOpenclDevice *device = &found.devices[device_id];
-  if (atomic_load_explicit(&device->is_open, memory_order_acquire))
-    return device;
-  pthread_mutex_lock(&device->lock);
-  int32_t rc = atomic_load(&device->is_open) ? 0 : open_device(device);
-  pthread_mutex_unlock(&device->lock);
-  return rc == 0 ? device : NULL;
+  BpOpenclDevice *device = &devices[device_id];
+  return bp_device_open_once(&device->opening, open_device, device) == 0 ? device : NULL;
 }
 
 /* ---- Attributes -------------------------------------------------------------------------- */
@@ -269,11 +246,8 @@ static int32_t get_number_attr(const BpOpenclDevice *device, int32_t attr, BpVal
   }
 }
 
-int32_t bp_opencl_get_attr(int32_t device_id, int32_t attr, BpValue *result) {
-  pthread_once(&found.once, find_devices);
-  if (device_id < 0 || device_id >= found.count)
-    return attr == BP_ATTR_EXIST ? answer_bool(result, 0) : 0;
-  const BpOpenclDevice *device = &found.devices[device_id];
+static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  const BpOpenclDevice *device = &devices[device_id];
   switch (attr) {
   case BP_ATTR_EXIST:
     return answer_bool(result, 1);
@@ -319,8 +293,7 @@ static int32_t visit_facts(int32_t device_id,
     const char *name;
     cl_device_info what;
   } texts[] = {{"profile", CL_DEVICE_PROFILE}, {"extensions", CL_DEVICE_EXTENSIONS}};
-  pthread_once(&found.once, find_devices);
-  const BpOpenclDevice *device = &found.devices[device_id];
+  const BpOpenclDevice *device = &devices[device_id];
   for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
     BpValue value = {.type_index = BP_TYPE_INT};
     value.v_int64 = (int64_t)number32(device, numbers[i].what);
@@ -343,8 +316,8 @@ const BpDeviceApi bp_opencl_device_api = {
     .struct_size = sizeof(BpDeviceApi),
     .device_type = BP_DEVICE_OPENCL,
     .name = "opencl",
-    .get_device_count = bp_opencl_get_device_count,
-    .get_attr = bp_opencl_get_attr,
+    .get_device_count = get_device_count,
+    .get_attr = get_attr,
     .alloc_data_space = bp_opencl_alloc,
     .free_data_space = bp_opencl_free,
     .copy = bp_opencl_copy,

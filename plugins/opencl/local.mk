@@ -4,6 +4,7 @@
 if BUILD_OPENCL
 plugin_LTLIBRARIES += backplane-opencl.la
 backplane_opencl_la_SOURCES = \
+	$(plugin_common_sources) \
 	plugins/opencl/device.c \
 	plugins/opencl/launch.c \
 	plugins/opencl/loader.c \

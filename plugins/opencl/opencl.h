@@ -19,8 +19,9 @@
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 #include <backplane/kernel_helpers.h>
-#include <pthread.h>
 #include <stdatomic.h>
+
+#include "../common/common.h"
 
 /* The host's tables; set by the entry point. */
 extern BpPluginTables bp_opencl_host;
@@ -71,7 +72,7 @@ typedef struct BpOpenclLibrary {
 /* The library's functions; filled by bp_opencl_load. */
 extern BpOpenclLibrary bp_cl;
 
-/* Opens the library, once. NULL, or why that failed and what to do; static. */
+/* Opens the library. NULL, or why that failed and what to do; static. */
 const char *bp_opencl_load(void);
 /* Raises the error of a call that did not return CL_SUCCESS; returns -1. */
 int32_t bp_opencl_raise(cl_int status, const char *call);
@@ -89,18 +90,16 @@ typedef struct BpOpenclStream {
 typedef struct BpOpenclDevice {
   cl_platform_id platform;
   cl_device_id id;
-  pthread_mutex_t lock; /* held while it is opened */
-  atomic_int is_open;   /* what follows is set before it */
+  BpDeviceOpening opening; /* sets what follows */
   cl_context context;
   BpOpenclStream stream;   /* the default one */
-  cl_command_queue timing; /* of timers, or NULL; guarded by lock */
   uint64_t alignment;      /* bytes, of a buffer that begins within another */
+  pthread_mutex_t lock;    /* of timing */
+  cl_command_queue timing; /* of timers, or NULL */
 } BpOpenclDevice;
 
 extern const BpDeviceApi bp_opencl_device_api;
 
-int32_t bp_opencl_get_device_count(int32_t *count, const char **why);
-int32_t bp_opencl_get_attr(int32_t device_id, int32_t attr, BpValue *result);
 /* The device with its context and default stream; NULL with an error. */
 BpOpenclDevice *bp_opencl_device(int32_t device_id);
 

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the source that an error shows: lines before and after, and how much of each. */
+/* Of the source that an error shows, before and after its line. */
 #define LINES_AROUND 3
-#define LONGEST_LINE 200
 
 /* ---- Building from source ---------------------------------------------------------------- */
 
@@ -25,20 +24,6 @@ static long line_of_error(const char *log) {
   return 0;
 }
 
-/* The lines around one, each with its number (free); NULL: there is no memory. */
-static char *numbered_lines(const char *source, long around) {
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  for (long line = 1; out && *source && line <= around + LINES_AROUND; line++) {
-    int length = (int)strcspn(source, "\n");
-    if (line >= around - LINES_AROUND)
-      fprintf(out, "%6ld  %.*s\n", line, length < LONGEST_LINE ? length : LONGEST_LINE, source);
-    source += length + (source[length] != '\0');
-  }
-  return out && fclose(out) == 0 ? text : NULL;
-}
-
 /* Raises the compiler's own words, with the source that they are about. */
 static int32_t build_failed(const char *source, cl_program program, cl_device_id device,
                             cl_int status) {
@@ -47,7 +32,8 @@ static int32_t build_failed(const char *source, cl_program program, cl_device_id
   char *log = calloc(1, size + 1);
   if (log)
     bp_cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
-  char *lines = log ? numbered_lines(source, line_of_error(log)) : NULL;
+  long line = log ? line_of_error(log) : 0;
+  char *lines = bp_source_lines(source, line - LINES_AROUND, line + LINES_AROUND);
   int32_t rc = bp_opencl_host.error->raise(
       BP_ERROR_COMPILE, "opencl: the driver rejects the code (%s): %.4000s\n%s",
       bp_opencl_status_name(status), log ? log : "", lines ? lines : "");

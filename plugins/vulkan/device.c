@@ -183,7 +183,8 @@ static int32_t open_parts(BpVulkanDevice *device) {
   return device->stream ? 0 : -1;
 }
 
-int32_t bp_vulkan_open(BpVulkanDevice *device) {
+int32_t bp_vulkan_open(void *opened) {
+  BpVulkanDevice *device = opened;
   VkResult status = create_device(device);
   if (status != VK_SUCCESS) {
     bp_vulkan_raise(status, "vkCreateDevice");

@@ -11,23 +11,15 @@
 #define RANK_GPU 200
 #define RANK_CPU 40
 
-static struct {
-  pthread_once_t once;
-  VkInstance instance;
-  BpVulkanInfo infos[BP_VULKAN_MOST_DEVICES];
-  BpVulkanDevice devices[BP_VULKAN_MOST_DEVICES];
-  pthread_mutex_t locks[BP_VULKAN_MOST_DEVICES];
-  int is_open[BP_VULKAN_MOST_DEVICES]; /* guarded by its lock */
-  int32_t count;
-  int is_forked; /* this is a child of a process that had used Vulkan */
-  const char *why;
-} found = {.once = PTHREAD_ONCE_INIT};
+static void find_devices(void);
+
+static BpDeviceList found = {
+    &bp_vulkan_host, &bp_vulkan_device_api, find_devices, PTHREAD_ONCE_INIT, 0, NULL};
+static VkInstance instance;
+static BpVulkanInfo infos[BP_VULKAN_MOST_DEVICES];
+static BpVulkanDevice devices[BP_VULKAN_MOST_DEVICES];
 
 /* ---- Finding them ------------------------------------------------------------------------ */
-
-static void mark_forked(void) {
-  found.is_forked = 1;
-}
 
 static int has_extension(VkPhysicalDevice physical, const char *name) {
   VkExtensionProperties extensions[512];
@@ -148,17 +140,17 @@ static void add_device(VkPhysicalDevice physical, VkPhysicalDeviceType type) {
   if (properties.deviceType != type || properties.apiVersion < VK_API_VERSION_1_2 ||
       found.count == BP_VULKAN_MOST_DEVICES)
     return;
-  BpVulkanInfo *info = &found.infos[found.count];
+  BpVulkanInfo *info = &infos[found.count];
   *info = (BpVulkanInfo){.physical = physical};
   read_properties(info);
   if (!read_features(info) || !read_queues(info))
     return;
   read_extras(info);
   read_heaps(info);
-  pthread_mutex_init(&found.locks[found.count], NULL);
-  found.devices[found.count].info = info;
-  found.devices[found.count].id = found.count;
-  found.count++;
+  BpVulkanDevice *device = &devices[found.count];
+  pthread_mutex_init(&device->opening.lock, NULL);
+  device->info = info;
+  device->id = found.count++;
 }
 
 static VkResult create_instance(void) {
@@ -167,7 +159,7 @@ static VkResult create_instance(void) {
                                    .apiVersion = VK_API_VERSION_1_2};
   VkInstanceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
                                  .pApplicationInfo = &application};
-  return bp_vk.vkCreateInstance(&create, NULL, &found.instance);
+  return bp_vk.vkCreateInstance(&create, NULL, &instance);
 }
 
 static void find_devices(void) {
@@ -175,15 +167,15 @@ static void find_devices(void) {
       VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU,
       VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU, VK_PHYSICAL_DEVICE_TYPE_OTHER,
       VK_PHYSICAL_DEVICE_TYPE_CPU};
-  VkPhysicalDevice devices[BP_VULKAN_MOST_DEVICES];
+  VkPhysicalDevice physical[BP_VULKAN_MOST_DEVICES];
   uint32_t count = BP_VULKAN_MOST_DEVICES;
   found.why = bp_vulkan_load();
   if (found.why)
     return;
-  pthread_atfork(NULL, NULL, mark_forked);
+  bp_device_list_watch_forks();
   VkResult status = create_instance();
   if (status == VK_SUCCESS)
-    status = bp_vk.vkEnumeratePhysicalDevices(found.instance, &count, devices);
+    status = bp_vk.vkEnumeratePhysicalDevices(instance, &count, physical);
   if ((status != VK_SUCCESS && status != VK_INCOMPLETE) || count == 0) {
     found.why = "no Vulkan driver is installed that has a device; install one, such as "
                 "mesa-vulkan-drivers";
@@ -191,40 +183,22 @@ static void find_devices(void) {
   }
   for (size_t k = 0; k < sizeof(types) / sizeof(types[0]); k++)
     for (uint32_t i = 0; i < count; i++)
-      add_device(devices[i], types[k]);
+      add_device(physical[i], types[k]);
   if (found.count == 0)
     found.why =
         "no Vulkan device that is there offers Vulkan 1.2 with timeline semaphores; install "
         "a newer driver";
 }
 
-int32_t bp_vulkan_get_device_count(int32_t *count, const char **why) {
-  pthread_once(&found.once, find_devices);
-  *count = found.count;
-  *why = found.why ? found.why : "";
-  return 0;
+static int32_t get_device_count(int32_t *count, const char **why) {
+  return bp_device_list_count(&found, count, why);
 }
 
 BpVulkanDevice *bp_vulkan_device(int32_t device_id) {
-  pthread_once(&found.once, find_devices);
-  if (found.is_forked) {
-    bp_vulkan_host.error->raise(BP_ERROR_DEVICE,
-                                "vulkan: this process was forked from one that used the device, "
-                                "which does not survive that; fork before the first use");
+  if (bp_device_list_check(&found, device_id) != 0)
     return NULL;
-  }
-  if (device_id < 0 || device_id >= found.count) {
-    bp_vulkan_host.error->raise(BP_ERROR_VALUE, "vulkan: no device %d; there are %d%s%s", device_id,
-                                found.count, found.why ? ": " : "", found.why ? found.why : "");
-    return NULL;
-  }
-  BpVulkanDevice *device = &found.devices[device_id];
-  pthread_mutex_lock(&found.locks[device_id]);
-  int32_t rc = found.is_open[device_id] ? 0 : bp_vulkan_open(device);
-  if (rc == 0)
-    found.is_open[device_id] = 1;
-  pthread_mutex_unlock(&found.locks[device_id]);
-  return rc == 0 ? device : NULL;
+  BpVulkanDevice *device = &devices[device_id];
+  return bp_device_open_once(&device->opening, bp_vulkan_open, device) == 0 ? device : NULL;
 }
 
 /* ---- Attributes -------------------------------------------------------------------------- */
@@ -368,11 +342,8 @@ static int32_t get_limit(const BpVulkanInfo *info, int32_t attr, BpValue *result
   }
 }
 
-int32_t bp_vulkan_get_attr(int32_t device_id, int32_t attr, BpValue *result) {
-  pthread_once(&found.once, find_devices);
-  if (device_id < 0 || device_id >= found.count)
-    return attr == BP_ATTR_EXIST ? answer_bool(result, 0) : 0;
-  const BpVulkanInfo *info = &found.infos[device_id];
+static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+  const BpVulkanInfo *info = &infos[device_id];
   switch (attr) {
   case BP_ATTR_EXIST:
     return answer_bool(result, 1);
@@ -403,8 +374,7 @@ int32_t bp_vulkan_get_attr(int32_t device_id, int32_t attr, BpValue *result) {
 static int32_t visit_facts(int32_t device_id,
                            int32_t (*visit)(void *context, const char *name, const BpValue *value),
                            void *context) {
-  pthread_once(&found.once, find_devices);
-  const BpVulkanInfo *info = &found.infos[device_id];
+  const BpVulkanInfo *info = &infos[device_id];
   const VkPhysicalDeviceLimits *limits = &info->properties.limits;
   const struct {
     const char *name;
@@ -436,8 +406,8 @@ const BpDeviceApi bp_vulkan_device_api = {
     .struct_size = sizeof(BpDeviceApi),
     .device_type = BP_DEVICE_VULKAN,
     .name = "vulkan",
-    .get_device_count = bp_vulkan_get_device_count,
-    .get_attr = bp_vulkan_get_attr,
+    .get_device_count = get_device_count,
+    .get_attr = get_attr,
     .alloc_data_space = bp_vulkan_alloc,
     .free_data_space = bp_vulkan_free,
     .copy = bp_vulkan_copy,

@@ -4,6 +4,7 @@
  * arithmetic is marked so that they keep to it: see bp_vulkan_mark_exact. */
 #include "vulkan.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,27 +93,9 @@ static int32_t run(const Files *files, BpOwnedBytes *log) {
 
 /* ---- Errors ------------------------------------------------------------------------------ */
 
-/* The source with the numbers of its lines (transfer full), NULL without memory. */
-static char *number_lines(const BpOwnedBytes *source) {
-  size_t lines = 1;
-  for (size_t i = 0; i < source->size; i++)
-    lines += source->data[i] == '\n';
-  size_t room = source->size + lines * 9 + 1, used = 0;
-  char *text = malloc(room);
-  const char *line = source->data, *end = source->data + source->size;
-  for (size_t number = 1; text && line < end; number++) {
-    const char *stop = memchr(line, '\n', (size_t)(end - line));
-    stop = stop ? stop : end;
-    used += (size_t)snprintf(text + used, room - used, "%5zu  %.*s\n", number % 100000,
-                             (int)(stop - line), line);
-    line = stop + 1;
-  }
-  return text;
-}
-
 static int32_t rejected(const Files *files, int32_t index, const char *name,
                         const BpOwnedBytes *source, const BpOwnedBytes *log) {
-  char *numbered = number_lines(source);
+  char *numbered = bp_source_lines(source->data, 1, LONG_MAX);
   bp_vulkan_host.error->raise(
       BP_ERROR_COMPILE, "target vulkan: glslc rejects kernel %s, %s: %s\n%s", name,
       files->sources[index], log->data ? log->data : "", numbered ? numbered : source->data);

@@ -4,6 +4,7 @@
 if BUILD_VULKAN
 plugin_LTLIBRARIES += backplane-vulkan.la
 backplane_vulkan_la_SOURCES = \
+	$(plugin_common_sources) \
 	plugins/vulkan/copy.c \
 	plugins/vulkan/device.c \
 	plugins/vulkan/find.c \

@@ -21,8 +21,9 @@
 #define BP_PLUGIN_VULKAN_H
 
 #include <backplane/kernel_helpers.h>
-#include <pthread.h>
 #include <vulkan/vulkan_core.h>
+
+#include "../common/common.h"
 
 /* The host's tables; set by the entry point. */
 extern BpPluginTables bp_vulkan_host;
@@ -99,7 +100,7 @@ typedef struct BpVulkanLibrary {
 /* The library's functions; filled by bp_vulkan_load. */
 extern BpVulkanLibrary bp_vk;
 
-/* Opens libvulkan, once. NULL, or why that failed and what to do; static. */
+/* Opens libvulkan. NULL, or why that failed and what to do; static. */
 const char *bp_vulkan_load(void);
 /* Raises the error of a call that did not return VK_SUCCESS; returns -1. */
 int32_t bp_vulkan_raise(VkResult status, const char *call);
@@ -141,8 +142,6 @@ typedef struct BpVulkanInfo {
 
 extern const BpDeviceApi bp_vulkan_device_api;
 
-int32_t bp_vulkan_get_device_count(int32_t *count, const char **why);
-int32_t bp_vulkan_get_attr(int32_t device_id, int32_t attr, BpValue *result);
 /* The device, opened; NULL with an error. */
 BpVulkanDevice *bp_vulkan_device(int32_t device_id);
 /* Bytes at which a part of a buffer may begin for a kernel. */
@@ -175,6 +174,7 @@ typedef struct BpVulkanStream BpVulkanStream;
 struct BpVulkanDevice {
   const BpVulkanInfo *info;
   int32_t id;
+  BpDeviceOpening opening; /* sets what follows */
   VkDevice handle;
   BpVulkanQueue queues[BP_VULKAN_MOST_QUEUES];
   int32_t next_queue;     /* atomic */
@@ -183,8 +183,8 @@ struct BpVulkanDevice {
   BpVulkanStream *streams; /* all of them; guarded by streams_lock */
   pthread_mutex_t timelines_lock;
   struct BpVulkanTimeline *timelines; /* that no stream has; guarded by timelines_lock */
-  int32_t is_lost;         /* atomic */
-  uint32_t data_type;      /* memory types: of data space, and of what host and device share */
+  int32_t is_lost;                    /* atomic */
+  uint32_t data_type; /* memory types: of data space, and of what host and device share */
   uint32_t staging_type;
   int is_mapped; /* the host sees data space */
   pthread_mutex_t memory_lock;
@@ -194,8 +194,8 @@ struct BpVulkanDevice {
   int32_t is_cache_stale; /* atomic: pipelines were made since it was saved */
 };
 
-/* Opens `device`, whose info and id are set. */
-int32_t bp_vulkan_open(BpVulkanDevice *device);
+/* Opens a BpVulkanDevice, whose info and id are set. */
+int32_t bp_vulkan_open(void *device);
 /* Notes what a call said of the device; true if it is lost. */
 int bp_vulkan_note(BpVulkanDevice *device, VkResult status);
 int bp_vulkan_is_lost(BpVulkanDevice *device);
@@ -249,13 +249,13 @@ int32_t bp_vulkan_free(int32_t device_id, void *handle);
 #define BP_VULKAN_COMMANDS    64   /* of a batch */
 #define BP_VULKAN_DESCRIPTORS 1024 /* of a batch, of each kind */
 
-/* The latest values that a stream's batches signal; others may wait for it. The device keeps it for a
- * later stream, which goes on counting where this one ended. */
+/* The latest values that a stream's batches signal; others may wait for it. The device keeps it for
+ * a later stream, which goes on counting where this one ended. */
 typedef struct BpVulkanTimeline {
   BpVulkanShared shared;
   BpVulkanDevice *device;
   VkSemaphore handle;
-  uint64_t value; /* that it has or will have once all that was submitted is done */
+  uint64_t value;                /* that it has or will have once all that was submitted is done */
   struct BpVulkanTimeline *next; /* of those that no stream has */
 } BpVulkanTimeline;
 

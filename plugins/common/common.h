@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the plugins for GPUs have in common; each is built with a copy of its own.
+ *
+ * library.c  a vendor's library, opened at run time
+ * devices.c  the devices that there are
+ * text.c     text of messages and attributes */
+#ifndef BP_PLUGINS_COMMON_H
+#define BP_PLUGINS_COMMON_H
+
+#include <backplane/plugin_helpers.h>
+#include <pthread.h>
+
+/* ---- library.c --------------------------------------------------------------------------- */
+
+/* A function of a library, and where its address goes. */
+typedef struct BpLibrarySymbol {
+  const char *name;
+  void **place;
+} BpLibrarySymbol;
+
+/* A library that is opened when it is first needed, so that the plugin loads without it. */
+typedef struct BpLibrary {
+  const char *option;   /* the BACKPLANE_* variable that names another one */
+  const char *names[2]; /* the first of them that is there is taken */
+  const char *what;     /* "the OpenCL library" */
+  const char *install;  /* what to do where there is none */
+  const char *upgrade;  /* what to do where it lacks a function */
+  const BpLibrarySymbol *symbols;
+  size_t num_symbols;
+  char problem[768];
+} BpLibrary;
+
+/* Opens it and finds its functions. NULL, or `problem`: why that failed and what to do. */
+const char *bp_library_open(const BpPluginTables *host, BpLibrary *library);
+/* Says in `problem` why the library is of no use; returns it. */
+__attribute__((format(printf, 2, 3))) const char *bp_library_refuse(BpLibrary *library,
+                                                                    const char *format, ...);
+
+/* ---- devices.c --------------------------------------------------------------------------- */
+
+/* What a plugin knows of its devices. */
+typedef struct BpDeviceList {
+  const BpPluginTables *host;
+  const BpDeviceApi *api;
+  /* Looks for them, once, and sets what follows. It calls bp_device_list_watch_forks() if it used
+   * the vendor's library. */
+  void (*find)(void);
+  pthread_once_t once;
+  int32_t count;
+  const char *why; /* there are none; static, or NULL */
+} BpDeviceList;
+
+/* The slot get_device_count. */
+int32_t bp_device_list_count(BpDeviceList *list, int32_t *count, const char **why);
+/* Raises an error unless there is a device of that number and this is the process that found it. */
+int32_t bp_device_list_check(BpDeviceList *list, int32_t device_id);
+void bp_device_list_watch_forks(void);
+/* Whether this is a child of a process that had used the devices, which does not survive that. */
+int bp_device_list_is_forked(void);
+
+/* Whether a device is open, which it becomes with its first use. Zeroed but for its lock. */
+typedef struct BpDeviceOpening {
+  pthread_mutex_t lock;
+  int32_t is_open; /* atomic */
+} BpDeviceOpening;
+
+/* Calls `open` unless it succeeded before; 0, or -1 with its error. Any thread. */
+int32_t bp_device_open_once(BpDeviceOpening *opening, int32_t (*open)(void *device), void *device);
+int bp_device_is_open(const BpDeviceOpening *opening);
+
+/* ---- text.c ------------------------------------------------------------------------------ */
+
+#define BP_UUID_TEXT 37
+
+/* "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx". */
+void bp_uuid_format(const uint8_t uuid[16], char text[BP_UUID_TEXT]);
+
+/* The lines of a source from one to another, counted from 1, each after its number (free); NULL:
+ * there is no memory. */
+char *bp_source_lines(const char *source, long first, long last);
+
+#endif

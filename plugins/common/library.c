@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static void *open_any(const char *const *names, size_t count) {
+  void *opened = NULL;
+  for (size_t i = 0; !opened && i < count && names[i]; i++)
+    opened = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  return opened;
+}
+
+const char *bp_library_refuse(BpLibrary *library, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(library->problem, sizeof(library->problem), format, args);
+  va_end(args);
+  return library->problem;
+}
+
+const char *bp_library_open(const BpPluginTables *host, BpLibrary *library) {
+  const char *path = host->runtime->get_option(library->option);
+  void *opened = path ? open_any(&path, 1) : open_any(library->names, 2);
+  if (!opened)
+    return bp_library_refuse(library, "%s cannot be opened (%s); %s", library->what, dlerror(),
+                             library->install);
+  for (size_t i = 0; i < library->num_symbols; i++) {
+    const BpLibrarySymbol *symbol = &library->symbols[i];
+    *symbol->place = dlsym(opened, symbol->name);
+    if (!*symbol->place)
+      return bp_library_refuse(library, "%s lacks %s; %s", library->what, symbol->name,
+                               library->upgrade);
+  }
+  return NULL;
+}
