@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* backplane-trial: tries a plugin out in a process of its own, for libbackplane, which starts it.
  *
- *   backplane-trial LIBRARY PLUGIN MILLISECONDS
+ *   backplane-trial LIBRARY PLUGIN MILLISECONDS HOST
  *
- * LIBRARY is the libbackplane that asks, PLUGIN the plugin's path for messages. Descriptor 3 takes
- * the report, 4 is the plugin's file. The plugin runs in a child. This process watches it, ends it
- * at the deadline, or with the program that asks, and all that it started too, whatever group or
- * session that is in, and adds the report's last lines:
+ * LIBRARY is the libbackplane that asks, PLUGIN the plugin's path for messages, HOST the number of
+ * the process that asks. Descriptor 3 takes the report, 4 is the plugin's file. The plugin runs in
+ * a child. This process watches it, ends it at the deadline, or with the host, and all that it
+ * started too, whatever group or session that is in, and adds the report's last lines:
  *
  *   left=yes                    processes were still there a while after the child's end
  *   end=exit N|signal N|stop N|timeout */
@@ -38,7 +38,7 @@
 
 #define FILE_SIZE_MAX (256u << 20)
 
-/* Comes when the program that asks has ended. */
+/* Comes when the host has ended. */
 #define HOST_ENDED SIGTERM
 
 typedef void (*TrialFunction)(int plugin_fd, const char *path, int report_fd);
@@ -194,15 +194,15 @@ static void close_others(void) {
 
 int main(int argc, char **argv) {
   sigset_t all;
-  if (argc != 4 || atoi(argv[3]) <= 0)
+  if (argc != 5 || atoi(argv[3]) <= 0)
     return 2;
   int milliseconds = atoi(argv[3]);
+  pid_t host = (pid_t)atol(argv[4]); /* who is the parent now may be another already */
   close_others();
   fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC); /* programs that the plugin starts need neither */
   fcntl(PLUGIN_FD, F_SETFD, FD_CLOEXEC);
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, NULL); /* what the plugin sends its parent has no effect */
-  pid_t host = getppid();
   prctl(PR_SET_PDEATHSIG, HOST_ENDED);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   int64_t deadline = now_ms() + milliseconds;

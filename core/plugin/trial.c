@@ -99,15 +99,20 @@ static int copy_above(int fd) {
 
 static int start_with(const Plugin *plugin, int write_end, Helper *helper) {
   Dl_info self;
-  char deadline[16];
+  char deadline[16], host[16];
   const char *program = bp__env_get("BACKPLANE_TRIAL_PROGRAM");
   if (!dladdr(__extension__(const void *) bp__trial_run, &self) || !self.dli_fname)
     return raise_impossible("find this library's file", ENOENT);
   snprintf(deadline, sizeof deadline, "%d", bp__trial_deadline());
+  snprintf(host, sizeof host, "%d", (int)getpid());
   if (!program)
     program = BP_TRIAL_PROGRAM;
-  char *arguments[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)self.dli_fname, plugin->path,
-                       deadline, NULL};
+  char *arguments[] = {(char *)(uintptr_t)program,
+                       (char *)(uintptr_t)self.dli_fname,
+                       plugin->path,
+                       deadline,
+                       host,
+                       NULL};
   int report = copy_above(write_end), file = copy_above(plugin->fd);
   int error = report < 0 || file < 0 ? EMFILE
                                      : spawn_helper(program, arguments, report, file, &helper->pid);
