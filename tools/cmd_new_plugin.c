@@ -172,10 +172,11 @@ static int copy_entry(const char *folder, const char *to, const char *name, Proj
 
 /* Copies what is in a folder; the folders of builds are for themselves. */
 static int copy_folder(const char *from, const char *to, Project *project) {
-  GDir *dir = g_dir_open(from, 0, NULL);
+  GError *error = NULL;
+  GDir *dir = g_dir_open(from, 0, &error);
   int rc = 0;
   if (!dir)
-    return fail_on("open", from);
+    return fail_with(error);
   if (g_mkdir_with_parents(to, 0755) != 0)
     rc = fail_on("make", to);
   for (const char *name; rc == 0 && (name = g_dir_read_name(dir));)
