@@ -19,27 +19,27 @@ struct BpPluginDiagnosis {
   GPtrArray *strings;
 };
 
-/* The plugin that is being looked at. */
-typedef struct Patient {
+/* What is diagnosed: a plugin, or, without one, the search path. */
+typedef struct Subject {
   BpPluginDiagnosis *diagnosis;
   Plugin *plugin;
   const char *name;
-} Patient;
+} Subject;
 
 static const char *keep(BpPluginDiagnosis *diagnosis, char *text) {
   g_ptr_array_add(diagnosis->strings, text);
   return text;
 }
 
-static void add(const Patient *patient, int32_t stage, Reason reason, char *text, char *remedy) {
+static void add(const Subject *subject, int32_t stage, Reason reason, char *text, char *remedy) {
   const BpPluginReason *info = bp__reason_info(reason);
-  BpPluginDiagnosis *diagnosis = patient->diagnosis;
+  BpPluginDiagnosis *diagnosis = subject->diagnosis;
   BpPluginFinding finding = {
       .struct_size = sizeof finding,
       .stage = stage,
       .severity = info->severity,
-      .plugin = patient->name,
-      .path = patient->plugin ? patient->plugin->path : "",
+      .plugin = subject->name,
+      .path = subject->plugin ? subject->plugin->path : "",
       .code = info->code,
       .text = keep(diagnosis, text),
       .remedy = remedy ? keep(diagnosis, remedy) : info->remedy,
@@ -47,40 +47,40 @@ static void add(const Patient *patient, int32_t stage, Reason reason, char *text
   g_array_append_val(diagnosis->findings, finding);
 }
 
-static void add_ok(const Patient *patient, int32_t stage, char *text) {
-  add(patient, stage, REASON_OK, text, NULL);
+static void add_ok(const Subject *subject, int32_t stage, char *text) {
+  add(subject, stage, REASON_OK, text, NULL);
 }
 
-static void add_reason(const Patient *patient, Reason reason, const char *text) {
-  add(patient, bp__reason_info(reason)->stage, reason, g_strdup(text), NULL);
+static void add_reason(const Subject *subject, Reason reason, const char *text) {
+  add(subject, bp__reason_info(reason)->stage, reason, g_strdup(text), NULL);
 }
 
 /* ---- Before it is loaded ----------------------------------------------------------------- */
 
-static void add_abi(const Patient *patient) {
-  const Descriptor *descriptor = &patient->plugin->descriptor;
-  add_ok(patient, BP_STAGE_ABI,
+static void add_abi(const Subject *subject) {
+  const Descriptor *descriptor = &subject->plugin->descriptor;
+  add_ok(subject, BP_STAGE_ABI,
          g_strdup_printf("ABI %s%s%s%s%s", descriptor->abi, *descriptor->isa ? ", for " : "",
                          descriptor->isa, *descriptor->sanitizer ? ", sanitizer " : "",
                          descriptor->sanitizer));
 }
 
 /* The stages up to and without `end`, which were passed. */
-static void add_passed(const Patient *patient, int32_t end) {
-  const Descriptor *descriptor = &patient->plugin->descriptor;
+static void add_passed(const Subject *subject, int32_t end) {
+  const Descriptor *descriptor = &subject->plugin->descriptor;
   if (end > BP_STAGE_FOUND)
-    add_ok(patient, BP_STAGE_FOUND,
-           g_strdup(patient->plugin->entry ? "linked into the program" : patient->plugin->path));
+    add_ok(subject, BP_STAGE_FOUND,
+           g_strdup(subject->plugin->entry ? "linked into the program" : subject->plugin->path));
   if (end > BP_STAGE_DESCRIPTOR)
     add_ok(
-        patient, BP_STAGE_DESCRIPTOR,
+        subject, BP_STAGE_DESCRIPTOR,
         g_strdup_printf("%s %s, %s", descriptor->name, descriptor->version, descriptor->license));
   if (end > BP_STAGE_ABI)
-    add_abi(patient);
-  if (end > BP_STAGE_PATH && !patient->plugin->warning)
-    add_ok(patient, BP_STAGE_PATH, g_strdup("only this user and root may change it"));
+    add_abi(subject);
+  if (end > BP_STAGE_PATH && !subject->plugin->warning)
+    add_ok(subject, BP_STAGE_PATH, g_strdup("only this user and root may change it"));
   else if (end > BP_STAGE_PATH)
-    add_reason(patient, REASON_PATH_WRITABLE, patient->plugin->warning);
+    add_reason(subject, REASON_PATH_WRITABLE, subject->plugin->warning);
 }
 
 /* ---- Dependencies and permissions -------------------------------------------------------- */
@@ -93,8 +93,8 @@ static char *package_remedy(const Descriptor *descriptor, const char *library) {
                  : g_strdup_printf("install the package that holds %s", names);
 }
 
-static void add_libraries(const Patient *patient, const Trial *trial) {
-  const Descriptor *descriptor = &patient->plugin->descriptor;
+static void add_libraries(const Subject *subject, const Trial *trial) {
+  const Descriptor *descriptor = &subject->plugin->descriptor;
   int missing = 0;
   guint from = 0;
   for (const char *line; (line = bp__trial_next(trial, "library", &from));) {
@@ -102,11 +102,11 @@ static void add_libraries(const Patient *patient, const Trial *trial) {
     if (!fields[0] || !fields[1] || !*fields[1])
       continue;
     missing = 1;
-    add(patient, BP_STAGE_DEPENDENCIES, REASON_LIBRARY_MISSING, g_strdup(fields[1]),
+    add(subject, BP_STAGE_DEPENDENCIES, REASON_LIBRARY_MISSING, g_strdup(fields[1]),
         package_remedy(descriptor, fields[0]));
   }
   if (!missing)
-    add_ok(patient, BP_STAGE_DEPENDENCIES,
+    add_ok(subject, BP_STAGE_DEPENDENCIES,
            g_strdup(*descriptor->libraries ? descriptor->libraries : "needs no vendor library"));
 }
 
@@ -123,51 +123,51 @@ static char *group_remedy(const struct stat *status) {
 }
 
 /* Whether this user may use a node. */
-static int add_node(const Patient *patient, const char *path) {
+static int add_node(const Subject *subject, const char *path) {
   struct stat status;
   if (!access(path, R_OK | W_OK))
     return 1;
   int error = errno;
-  add(patient, BP_STAGE_PERMISSIONS, REASON_NODE_DENIED,
+  add(subject, BP_STAGE_PERMISSIONS, REASON_NODE_DENIED,
       g_strdup_printf("%s: %s", path, g_strerror(error)),
       stat(path, &status) ? NULL : group_remedy(&status));
   return 0;
 }
 
 /* Whether there is a fault. */
-static int add_nodes_of(const Patient *patient, const char *pattern, int is_required) {
+static int add_nodes_of(const Subject *subject, const char *pattern, int is_required) {
   glob_t found;
   if (glob(pattern, 0, NULL, &found)) {
     if (is_required)
-      add(patient, BP_STAGE_PERMISSIONS, REASON_NODE_MISSING,
+      add(subject, BP_STAGE_PERMISSIONS, REASON_NODE_MISSING,
           g_strdup_printf("there is no %s", pattern), NULL);
     return is_required;
   }
   int usable = 1;
   for (size_t i = 0; i < found.gl_pathc; i++)
-    usable &= add_node(patient, found.gl_pathv[i]);
+    usable &= add_node(subject, found.gl_pathv[i]);
   globfree(&found);
   return !usable;
 }
 
 /* What a plugin's `files` name below /dev are the nodes of some of its devices: they need not be
  * there, but who has them must be allowed to use them. */
-static void add_permissions(const Patient *patient) {
-  const Descriptor *descriptor = &patient->plugin->descriptor;
+static void add_permissions(const Subject *subject) {
+  const Descriptor *descriptor = &subject->plugin->descriptor;
   int faults = 0;
   size_t length = 0;
   for (const char *word = descriptor->nodes; (word = bp__list_next(word, &length));) {
     g_autofree char *pattern = g_strndup(word, length);
-    faults |= add_nodes_of(patient, pattern, 1);
+    faults |= add_nodes_of(subject, pattern, 1);
   }
   length = 0;
   for (const char *word = descriptor->files; (word = bp__list_next(word, &length));) {
     g_autofree char *pattern = g_strndup(word, length);
     if (g_str_has_prefix(pattern, "/dev/"))
-      faults |= add_nodes_of(patient, pattern, 0);
+      faults |= add_nodes_of(subject, pattern, 0);
   }
   if (!faults)
-    add_ok(patient, BP_STAGE_PERMISSIONS,
+    add_ok(subject, BP_STAGE_PERMISSIONS,
            g_strdup(*descriptor->nodes ? descriptor->nodes : "requires no device node"));
 }
 
@@ -186,7 +186,7 @@ static Reason find_fault(const Trial *trial, const char **text) {
 }
 
 /* Whether there is one that can be used. */
-static int add_devices(const Patient *patient, const Trial *trial) {
+static int add_devices(const Subject *subject, const Trial *trial) {
   int usable = 0;
   guint from = 0;
   for (const char *line; (line = bp__trial_next(trial, "device", &from));) {
@@ -195,13 +195,13 @@ static int add_devices(const Patient *patient, const Trial *trial) {
       continue;
     int is_there = *fields[1] == '1';
     usable |= is_there;
-    add(patient, BP_STAGE_DEVICES, is_there ? REASON_OK : REASON_DEVICE_UNUSABLE,
+    add(subject, BP_STAGE_DEVICES, is_there ? REASON_OK : REASON_DEVICE_UNUSABLE,
         g_strdup_printf("%s %s", fields[0], fields[2]), NULL);
   }
   from = 0;
   for (const char *line; (line = bp__trial_next(trial, "nodevice", &from));) {
     g_auto(GStrv) fields = g_strsplit(line, "\t", 2);
-    add(patient, BP_STAGE_DEVICES, REASON_DEVICES_NONE,
+    add(subject, BP_STAGE_DEVICES, REASON_DEVICES_NONE,
         g_strdup_printf("no device of kind %s%s%s", fields[0], fields[1] && *fields[1] ? ": " : "",
                         fields[1] ? fields[1] : ""),
         NULL);
@@ -209,100 +209,100 @@ static int add_devices(const Patient *patient, const Trial *trial) {
   return usable;
 }
 
-static void add_probe(const Patient *patient, const Trial *trial) {
+static void add_probe(const Subject *subject, const Trial *trial) {
   const char *text = "";
   Reason fault = find_fault(trial, &text);
   if (trial->verdict != REASON_OK) {
-    add_reason(patient, trial->verdict, trial->text);
+    add_reason(subject, trial->verdict, trial->text);
     return;
   }
   if (fault < NUM_REASONS && fault != REASON_DEVICES_FAILED) {
-    add_reason(patient, fault, text);
+    add_reason(subject, fault, text);
     return;
   }
-  add_ok(patient, BP_STAGE_PROBE, g_strdup("it starts"));
-  int usable = add_devices(patient, trial);
+  add_ok(subject, BP_STAGE_PROBE, g_strdup("it starts"));
+  int usable = add_devices(subject, trial);
   if (fault < NUM_REASONS)
-    add_reason(patient, fault, text);
-  else if (!*patient->plugin->descriptor.devices)
-    add_ok(patient, BP_STAGE_DEVICES, g_strdup("generates code; has no devices of its own"));
-  if (!usable && *patient->plugin->descriptor.devices && bp__container_is_here())
-    add(patient, BP_STAGE_DEVICES, REASON_CONTAINER_WITHOUT_DEVICES,
+    add_reason(subject, fault, text);
+  else if (!*subject->plugin->descriptor.devices)
+    add_ok(subject, BP_STAGE_DEVICES, g_strdup("generates code; has no devices of its own"));
+  if (!usable && *subject->plugin->descriptor.devices && bp__container_is_here())
+    add(subject, BP_STAGE_DEVICES, REASON_CONTAINER_WITHOUT_DEVICES,
         g_strdup("this process runs in a container, which does not show it the devices or "
                  "libraries that the machine may have"),
-        bp__container_remedy(&patient->plugin->descriptor));
+        bp__container_remedy(&subject->plugin->descriptor));
 }
 
-static void add_trial(const Patient *patient, const Trial *trial) {
+static void add_trial(const Subject *subject, const Trial *trial) {
   const char *text;
   Reason fault = find_fault(trial, &text);
   int is_unloadable = fault < NUM_REASONS && bp__reason_info(fault)->stage < BP_STAGE_PERMISSIONS;
   if (is_unloadable) {
     guint from = 0;
     const char *missing = bp__trial_next(trial, "missing", &from);
-    add(patient, bp__reason_info(fault)->stage, fault, g_strdup(text),
-        missing ? package_remedy(&patient->plugin->descriptor, missing) : NULL);
+    add(subject, bp__reason_info(fault)->stage, fault, g_strdup(text),
+        missing ? package_remedy(&subject->plugin->descriptor, missing) : NULL);
     return;
   }
-  add_libraries(patient, trial);
-  add_permissions(patient);
-  add_probe(patient, trial);
+  add_libraries(subject, trial);
+  add_permissions(subject);
+  add_probe(subject, trial);
 }
 
-static void try_out(const Patient *patient, Plugin *file) {
+static void try_out(const Subject *subject, Plugin *file) {
   Trial trial;
   Learned learned;
   if (bp__trial_run(file, &trial)) {
-    add_reason(patient, bp__reason_take(REASON_TRIAL_IMPOSSIBLE), bp_error_message());
+    add_reason(subject, bp__reason_take(REASON_TRIAL_IMPOSSIBLE), bp_error_message());
     bp_error_clear();
     return;
   }
   bp__learned_open(&learned, file);
   bp__learned_write(&learned, &trial);
   bp__learned_close(&learned);
-  add_trial(patient, &trial);
+  add_trial(subject, &trial);
   bp__trial_clear(&trial);
 }
 
 /* ---- One plugin -------------------------------------------------------------------------- */
 
-static void diagnose_file(const Patient *patient) {
+static void diagnose_file(const Subject *subject) {
   /* A record of its own: another thread may be activating the plugin. */
-  Plugin *file = bp__plugin_read(AT_FDCWD, patient->plugin->path, patient->plugin->path, NULL);
+  Plugin *file = bp__plugin_read(AT_FDCWD, subject->plugin->path, subject->plugin->path, NULL);
   if (!file || file->state != BP_PLUGIN_FOUND || bp__plugin_open(file)) {
-    add_reason(patient, bp__reason_take(file ? file->code : REASON_FILE_CHANGED),
+    add_reason(subject, bp__reason_take(file ? file->code : REASON_FILE_CHANGED),
                file && file->reason ? file->reason : bp_error_message());
     bp_error_clear();
   } else {
-    add_passed(patient, BP_STAGE_DEPENDENCIES);
-    try_out(patient, file);
+    add_passed(subject, BP_STAGE_DEPENDENCIES);
+    try_out(subject, file);
   }
   bp__plugin_free(file);
 }
 
 static void diagnose(BpPluginDiagnosis *diagnosis, Plugin *plugin) {
   const char *slash = strrchr(plugin->path, '/'), *name = plugin->descriptor.name;
-  Patient patient = {diagnosis, plugin, *name ? name : (slash ? slash + 1 : plugin->path)};
+  Subject subject = {diagnosis, plugin, *name ? name : (slash ? slash + 1 : plugin->path)};
   bp__plugins_lock();
   int32_t state = plugin->state;
   Reason code = plugin->code;
   g_autofree char *reason = g_strdup(plugin->reason);
   bp__plugins_unlock();
   if (state == BP_PLUGIN_REJECTED || state == BP_PLUGIN_SHADOWED) {
-    add_passed(&patient, bp__reason_info(code)->stage);
-    add_reason(&patient, code, reason ? reason : "");
+    add_passed(&subject, bp__reason_info(code)->stage);
+    add_reason(&subject, code, reason ? reason : "");
   } else if (plugin->entry)
-    add_passed(&patient, BP_STAGE_PATH);
+    add_passed(&subject, BP_STAGE_PATH);
   else
-    diagnose_file(&patient);
+    diagnose_file(&subject);
 }
 
 static void add_problems(BpPluginDiagnosis *diagnosis) {
-  Patient host = {diagnosis, NULL, ""};
+  Subject path = {diagnosis, NULL, ""};
   g_autoptr(GPtrArray) problems = bp__plugins_problems();
   for (guint i = 0; i < problems->len; i++) {
     const SearchProblem *problem = g_ptr_array_index(problems, i);
-    add(&host, BP_STAGE_FOUND, problem->reason,
+    add(&path, BP_STAGE_FOUND, problem->reason,
         g_strdup_printf("%s: %s", problem->path, problem->text), NULL);
   }
 }
@@ -325,15 +325,15 @@ static void append_part(BpPluginDiagnosis *diagnosis, BpPluginDiagnosis *part) {
 }
 
 /* What is found of each plugin, in search order. */
-typedef struct Ward {
+typedef struct Batch {
   GPtrArray *plugins;
   BpPluginDiagnosis **parts;
-} Ward;
+} Batch;
 
 static void diagnose_one(void *context, size_t index) {
-  const Ward *ward = context;
-  ward->parts[index] = create_diagnosis();
-  diagnose(ward->parts[index], g_ptr_array_index(ward->plugins, index));
+  const Batch *batch = context;
+  batch->parts[index] = create_diagnosis();
+  diagnose(batch->parts[index], g_ptr_array_index(batch->plugins, index));
 }
 
 BpPluginDiagnosis *bp_plugin_diagnose(void) {
@@ -343,11 +343,11 @@ BpPluginDiagnosis *bp_plugin_diagnose(void) {
   bp__plugins_lock();
   g_autoptr(GPtrArray) all = bp__plugins_snapshot();
   bp__plugins_unlock();
-  Ward ward = {all, g_new0(BpPluginDiagnosis *, all->len)};
-  bp__parallel_for_each(all->len, diagnose_one, &ward);
+  Batch batch = {all, g_new0(BpPluginDiagnosis *, all->len)};
+  bp__parallel_for_each(all->len, diagnose_one, &batch);
   for (guint i = 0; i < all->len; i++)
-    append_part(diagnosis, ward.parts[i]);
-  g_free(ward.parts);
+    append_part(diagnosis, batch.parts[i]);
+  g_free(batch.parts);
   return diagnosis;
 }
 

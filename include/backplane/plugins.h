@@ -71,10 +71,10 @@ BP_API void bp_plugin_list_free(BpPluginList *list);
  * tried again by each call. Any thread. */
 BP_API int bp_plugin_activate(const char *name);
 
-/* Tries out, several at once, the plugins of the device kinds (a NULL-terminated list) that are new
- * or changed, as the first use of each would one after another: however many of them hang, it takes
- * about as long as one. Loads none; what speaks against one is met when it is used, and listed.
- * Plugins that are in use and kinds that no plugin has are let pass. Any thread. */
+/* Tries out, up to 16 at once, the plugins of the device kinds (a NULL-terminated list) that are
+ * new or changed, as the first use of each would one after another: up to 16 that hang take about
+ * as long as one. Loads none; what speaks against one is met when it is used, and listed. Plugins
+ * that are in use and kinds that no plugin has are let pass. Any thread. */
 BP_API void bp_plugin_try(const char *const *device_kinds);
 
 /* ---- Diagnosis --------------------------------------------------------------------------- */
@@ -127,9 +127,9 @@ typedef struct BpPluginDiagnosis BpPluginDiagnosis;
 
 /* Looks at every plugin on the search path, stage by stage up to its devices, and tries each out in
  * a process of its own, whatever was learned of it before; what is learned now is kept. Nothing is
- * loaded into this process. Several are tried out at once, so it is there soon after one deadline,
- * however many of them hang. Findings are ordered by plugin, in search order, and by stage; freed
- * with bp_plugin_diagnosis_free. */
+ * loaded into this process. Up to 16 are tried out at once, so it is there soon after one deadline
+ * for each 16 that hang. Findings are ordered by plugin, in search order, and by stage; freed with
+ * bp_plugin_diagnosis_free. */
 BP_API BpPluginDiagnosis *bp_plugin_diagnose(void);
 BP_API size_t bp_plugin_diagnosis_size(const BpPluginDiagnosis *diagnosis);
 /* One of them, borrowed from the diagnosis; NULL with an error beyond the last. */
