@@ -306,6 +306,31 @@ static void test_what_a_plugin_depends_on_ends_its_quarantine(void) {
   assert_host("quarantine", "ok");
 }
 
+/* Points the link that stands for a device node at another. */
+static void link_node(const char *node, const char *to) {
+  g_unlink(node);
+  g_assert_cmpint(symlink(to, node), ==, 0);
+}
+
+/* The node alone changes: neither the plugin's file nor anything else that it depends on. */
+static void test_a_device_node_ends_a_quarantine(void) {
+  static const char *const others[] = {"/dev/zero", "/nonexistent", "/dev/null"};
+  g_autofree char *node = plugin_file_path("node");
+  link_node(node, "/dev/null");
+  write_one("node-user", "crash");
+  declare("node-user/plugin.so", NULL, NULL, node, NULL);
+  count_traces();
+  for (size_t i = 0; i < G_N_ELEMENTS(others); i++) {
+    assert_host("node-user", "crashed");
+    g_assert_cmpint(count_traces(), ==, 1);
+    assert_host("node-user", "crashed");
+    g_assert_cmpint(count_traces(), ==, 0);
+    link_node(node, others[i]);
+  }
+  assert_host("node-user", "crashed");
+  g_assert_cmpint(count_traces(), ==, 1);
+}
+
 static void use_cache(const char *name) {
   g_autofree char *cache = plugin_file_path(name);
   g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
@@ -357,8 +382,8 @@ static void test_time_ends_a_quarantine(void) {
 static void test_a_diagnosis_tries_a_quarantined_plugin(void) {
   g_autofree char *doctor = g_build_filename(g_getenv("top_builddir"), "backplane", NULL);
   char *argv[] = {doctor, (char *)(uintptr_t) "doctor", NULL};
-  write_one("patient", "crash");
-  assert_host("patient", "crashed");
+  write_one("diagnosed", "crash");
+  assert_host("diagnosed", "crashed");
   count_traces();
   g_assert_true(g_spawn_sync(NULL, argv, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, NULL,
                              NULL, NULL));
@@ -556,6 +581,8 @@ int main(int argc, char **argv) {
   ADD("learned/quarantine-is-listed-without-loading", test_quarantine_is_listed_without_loading);
   ADD("learned/what-a-plugin-depends-on-ends-its-quarantine-PLG-9",
       test_what_a_plugin_depends_on_ends_its_quarantine);
+  ADD("learned/a-changed-device-node-ends-a-quarantine-PLG-9",
+      test_a_device_node_ends_a_quarantine);
   ADD("learned/more-time-ends-a-quarantine-for-lack-of-it-PLG-9",
       test_more_time_ends_a_quarantine_for_lack_of_it);
   ADD("learned/time-ends-a-quarantine-PLG-9", test_time_ends_a_quarantine);

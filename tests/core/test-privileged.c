@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a program that runs with more rights than its user loads: nothing that others may change.
- * The program is this one, started again by a user who is not root with root's rights. */
+ * The program is this one, started again by a user who is not root with root's rights: those that
+ * he has already, or those of a copy's set-user-ID bit. */
 
 #include "tests/core/plugin_files.h"
 
@@ -10,27 +11,45 @@
 #include <backplane/plugins.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define SOME_USER 65534
 
+/* Where a program has its rights from. */
+typedef enum Rights { RIGHTS_OF_USER, RIGHTS_OF_PROCESS, RIGHTS_OF_FILE } Rights;
+
+static char *set_user_id_program; /* the copy with the bit */
+
 /* ---- The privileged program -------------------------------------------------------------- */
 
-/* Says why a plugin or a library cannot be loaded, or nothing. */
+/* Says why a plugin or a library cannot be loaded, or nothing; or whether the rights are raised. */
 static int say_why_not(const char *what, const char *path) {
   if (!strcmp(what, "plugin"))
     bp_plugin_activate(path);
-  else
+  else if (!strcmp(what, "library"))
     bp_object_release(bp_module_load(path));
+  else if (!getauxval(AT_SECURE))
+    bp_error_raise(BP_ERROR_RUNTIME, "the rights are the user's");
   ssize_t size = (ssize_t)strlen(bp_error_message());
   return write(STDOUT_FILENO, bp_error_message(), (size_t)size) == size ? 0 : 1;
 }
 
 /* ---- Its user ---------------------------------------------------------------------------- */
 
+/* In a process of its own: becomes the program. */
+static void start(const char *what, const char *path, Rights rights) {
+  const char *program = rights == RIGHTS_OF_FILE ? set_user_id_program : "/proc/self/exe";
+  int failed = rights == RIGHTS_OF_PROCESS ? setresuid(SOME_USER, 0, 0)
+               : rights == RIGHTS_OF_FILE  ? setresuid(SOME_USER, SOME_USER, SOME_USER)
+                                           : 0;
+  if (!failed)
+    execl(program, "test-privileged", what, path, (char *)NULL);
+}
+
 /* What the program says (transfer full). */
-static char *load(const char *what, const char *path, int is_privileged) {
+static char *load(const char *what, const char *path, Rights rights) {
   int ends[2];
   GString *said = g_string_new(NULL);
   char buffer[512];
@@ -38,8 +57,7 @@ static char *load(const char *what, const char *path, int is_privileged) {
   pid_t child = fork();
   if (child == 0) {
     dup2(ends[1], STDOUT_FILENO);
-    if (!is_privileged || setresuid(SOME_USER, 0, 0) == 0)
-      execl("/proc/self/exe", "test-privileged", what, path, (char *)NULL);
+    start(what, path, rights);
     _exit(2);
   }
   close(ends[1]);
@@ -52,10 +70,14 @@ static char *load(const char *what, const char *path, int is_privileged) {
   return g_string_free(said, FALSE);
 }
 
-static void assert_says(const char *what, const char *path, const char *part) {
-  g_autofree char *said = load(what, path, 1);
+static void assert_says_with(Rights rights, const char *what, const char *path, const char *part) {
+  g_autofree char *said = load(what, path, rights);
   if (*part ? !strstr(said, part) : *said)
     g_error("%s: said \"%s\", not \"%s\"", path, said, part);
+}
+
+static void assert_says(const char *what, const char *path, const char *part) {
+  assert_says_with(RIGHTS_OF_PROCESS, what, path, part);
 }
 
 static int cannot_be_privileged(void) {
@@ -73,7 +95,7 @@ static void test_plugin(void) {
   assert_says("plugin", path, "");
   g_assert_cmpint(g_chmod(path, 0646), ==, 0);
   assert_says("plugin", path, "others may write to it, and this program runs with more rights");
-  g_autofree char *said = load("plugin", path, 0);
+  g_autofree char *said = load("plugin", path, RIGHTS_OF_USER);
   g_assert_cmpstr(said, ==, "");
   g_assert_cmpint(g_chmod(path, 0664), ==, 0);
   assert_says("plugin", path, "");
@@ -114,7 +136,7 @@ static void test_library(void) {
 static void assert_users_alone(const char *variable, const char *value) {
   g_autofree char *before = g_strdup(g_getenv(variable));
   g_setenv(variable, value, TRUE);
-  g_autofree char *said = load("plugin", "odd-good", 0);
+  g_autofree char *said = load("plugin", "odd-good", RIGHTS_OF_USER);
   g_assert_cmpstr(said, ==, "");
   assert_says("plugin", "odd-good", "no plugin \"odd-good\" is installed");
   if (before)
@@ -142,6 +164,45 @@ static void test_variables_and_their_directories(void) {
   assert_users_alone("BACKPLANE_PLUGIN_PATH", list);
 }
 
+/* A copy of this program where everyone may start it. */
+static char *copy_program(const char *folder) {
+  g_autofree char *data = NULL;
+  gsize size;
+  char *path = g_build_filename(folder, "set-user-id", NULL);
+  g_assert_true(g_file_get_contents("/proc/self/exe", &data, &size, NULL));
+  g_assert_true(g_file_set_contents(path, data, (gssize)size, NULL));
+  g_assert_cmpint(g_chmod(folder, 0755), ==, 0);
+  g_assert_cmpint(g_chmod(path, 04755), ==, 0);
+  return path;
+}
+
+static void check_set_user_id(void) {
+  g_autofree char *path = plugin_file_path("odd-good.so");
+  assert_says_with(RIGHTS_OF_FILE, "plugin", path, "");
+  g_assert_cmpint(g_chmod(path, 0646), ==, 0);
+  assert_says_with(RIGHTS_OF_FILE, "plugin", path, "others may write to it");
+  assert_says_with(RIGHTS_OF_FILE, "library", path, "is not loaded: others may write to it");
+  g_assert_cmpint(g_chmod(path, 0644), ==, 0);
+  g_setenv("BACKPLANE_PLUGIN_PATH", plugin_directory, TRUE);
+  assert_says_with(RIGHTS_OF_FILE, "plugin", "odd-good", "no plugin \"odd-good\" is installed");
+  g_unsetenv("BACKPLANE_PLUGIN_PATH");
+}
+
+static void test_set_user_id(void) {
+  if (cannot_be_privileged())
+    return;
+  g_autofree char *folder = g_dir_make_tmp("backplane-set-user-id-XXXXXX", NULL);
+  g_assert_nonnull(folder);
+  set_user_id_program = copy_program(folder);
+  g_autofree char *said = load("rights", "", RIGHTS_OF_FILE);
+  if (*said)
+    g_test_skip("the file system, or this process, lets no file raise rights");
+  else
+    check_set_user_id();
+  g_free(set_user_id_program);
+  remove_tree(folder);
+}
+
 int main(int argc, char **argv) {
   if (argc == 3 && argv[1][0] != '-')
     _exit(say_why_not(argv[1], argv[2]));
@@ -152,6 +213,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/privileged/plugin-of-a-directory-that-others-may-write-is-refused-PLG-15",
                   test_directory);
   g_test_add_func("/privileged/library-that-others-may-write-is-refused", test_library);
+  g_test_add_func("/privileged/set-user-id-program-loads-nothing-of-others-PLG-15",
+                  test_set_user_id);
   g_test_add_func("/privileged/variables-are-ignored-PLG-15", test_variables_and_their_directories);
   g_test_add_func("/privileged/users-directories-are-ignored-PLG-15", test_users_directories);
   int rc = g_test_run();
