@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a table of devices must have, for devices that hold nothing: tests of what stands above
- * devices put their own slots beside these. */
+/* What a table of devices must have, for devices that hold nothing, or whose memory is the host's:
+ * tests of what stands above devices put their own slots beside these. */
 #ifndef BACKPLANE_TESTS_BARE_DEVICE_H
 #define BACKPLANE_TESTS_BARE_DEVICE_H
 
@@ -9,6 +9,8 @@
 #include <backplane/object.h>
 #include <backplane/plugin_helpers.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 static inline int32_t bare_count(int32_t *count, const char **why) {
   *count = 1;
@@ -50,6 +52,29 @@ static inline int32_t bare_copy(const BpCopy *copy, void *stream) {
 #define BARE_MEMORY                                                                                \
   .alloc_data_space = bare_alloc, .free_data_space = bare_nothing, .copy = bare_copy,              \
   .stream_sync = bare_nothing
+
+static inline int32_t bare_host_alloc(int32_t device_id, uint64_t size, uint64_t alignment,
+                                      BpDataType hint, const char *mem_scope, void **handle) {
+  (void)device_id;
+  (void)alignment;
+  (void)hint;
+  (void)mem_scope;
+  *handle = malloc(size ? size : 1);
+  return *handle ? 0 : bp_error_raise(BP_ERROR_MEMORY, "no memory");
+}
+
+static inline int32_t bare_host_free(int32_t device_id, void *handle) {
+  (void)device_id;
+  free(handle);
+  return 0;
+}
+
+static inline int32_t bare_host_copy(const BpCopy *copy, void *stream) {
+  (void)stream;
+  memmove((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
+          copy->size);
+  return 0;
+}
 
 /* Registers `device_api.KIND`, without a plugin. 0 or -1 with an error. */
 static inline int bare_register(const char *registry_name, const BpDeviceApi *api) {

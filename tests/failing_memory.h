@@ -29,8 +29,10 @@ static __thread int keep_failing;
 static __thread long held; /* blocks allocated less those freed */
 
 static int fails(void) {
+  if (fail_at < 0)
+    return 0;
   long number = count++;
-  if (fail_at < 0 || (keep_failing ? number < fail_at : number != fail_at))
+  if (keep_failing ? number < fail_at : number != fail_at)
     return 0;
   errno = ENOMEM;
   return 1;
@@ -67,25 +69,34 @@ void free(void *memory) {
   __libc_free(memory);
 }
 
-/* Does the work (0, or -1 with an error) again and again; in run n the n-th allocation fails, or
- * all from it on if it `keeps` failing. Each run succeeds or ends in an error of memory and holds
- * nothing back. Returns how many allocations there are. */
+/* Does the work (0, or -1 with an error) with one allocation failing, or all from it on if it
+ * `keeps` failing: that succeeds or ends in an error of memory. Whether there is such an
+ * allocation. */
+static int fail_allocation(int (*work)(void), long number, int keeps) {
+  count = 0;
+  keep_failing = keeps;
+  fail_at = number;
+  int rc = work();
+  fail_at = -1;
+  /* The C library may say it in words of its own. */
+  if (rc && strcmp(bp_error_kind(), BP_ERROR_MEMORY) && !strstr(bp_error_message(), "memory"))
+    g_error("allocation %ld: %s: %s", number, bp_error_kind(), bp_error_message());
+  bp_error_clear();
+  g_assert_true(rc == 0 || count > number);
+  return count > number;
+}
+
+/* Does it again and again; in run n the n-th allocation fails. No run holds anything back. Returns
+ * how many allocations there are. */
 static long fail_every_allocation(int (*work)(void), int keeps) {
   g_assert_cmpint(work(), ==, 0);
+  bp_error_clear(); /* one from before would count as freed by the first that fails */
   for (long number = 0;; number++) {
     long before = held;
-    count = 0;
-    keep_failing = keeps;
-    fail_at = number;
-    int rc = work();
-    fail_at = -1;
-    /* The C library may say it in words of its own. */
-    if (rc && strcmp(bp_error_kind(), BP_ERROR_MEMORY) && !strstr(bp_error_message(), "memory"))
-      g_error("allocation %ld: %s: %s", number, bp_error_kind(), bp_error_message());
-    bp_error_clear();
+    int has_failed = fail_allocation(work, number, keeps);
     if (held != before)
       g_error("allocation %ld: %ld blocks are lost", number, held - before);
-    if (!rc)
+    if (!has_failed)
       return number;
   }
 }

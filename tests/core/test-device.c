@@ -5,10 +5,8 @@
  * BP_TEST_DEVICES lists the devices, separated by spaces; one that is not there is skipped, unless
  * it was listed so. */
 
-#include <backplane/device.h>
-#include <backplane/error.h>
-#include <backplane/object.h>
-#include <backplane/plugin_helpers.h>
+#include "tests/bare_device.h"
+
 #include <backplane/tensor.h>
 #include <glib.h>
 #include <pthread.h>
@@ -79,33 +77,14 @@ static int32_t plain_set_device(int32_t device_id) {
   return device_id == 1 ? -1 : 0;
 }
 
-static int32_t plain_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
-                           const char *mem_scope, void **handle) {
-  (void)device_id;
-  (void)alignment;
-  (void)hint;
-  (void)mem_scope;
-  *handle = g_malloc(size);
-  return 0;
-}
-
-static int32_t plain_free(int32_t device_id, void *handle) {
-  (void)device_id;
-  g_free(handle);
-  return 0;
-}
-
 static int32_t plain_copy(const BpCopy *copy, void *stream) {
   g_assert_null(stream);
-  memmove((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
-          copy->size);
-  return 0;
+  return bare_host_copy(copy, stream);
 }
 
 static int32_t plain_sync(int32_t device_id, void *stream) {
-  (void)device_id;
   g_assert_null(stream);
-  return 0;
+  return bare_nothing(device_id, stream);
 }
 
 static const BpDeviceApi plain_api = {.struct_size = sizeof plain_api,
@@ -114,17 +93,10 @@ static const BpDeviceApi plain_api = {.struct_size = sizeof plain_api,
                                       .get_device_count = plain_count,
                                       .get_attr = plain_attr,
                                       .set_device = plain_set_device,
-                                      .alloc_data_space = plain_alloc,
-                                      .free_data_space = plain_free,
+                                      .alloc_data_space = bare_host_alloc,
+                                      .free_data_space = bare_host_free,
                                       .copy = plain_copy,
                                       .stream_sync = plain_sync};
-
-static void register_plain(void) {
-  BpFunction *function =
-      bp_function_create(bp_plugin_answer_context, (void *)(uintptr_t)&plain_api, NULL);
-  assert_ok(bp_registry_set("device_api.plain", function, 0));
-  bp_object_release(function);
-}
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
@@ -666,7 +638,7 @@ int main(int argc, char **argv) {
       g_strdup_printf("%s:%s/tests/mock/.libs", plugins ? plugins : "", build ? build : ".");
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
   g_auto(GStrv) devices = g_strsplit(wanted ? wanted : DEFAULT_DEVICES, " ", -1);
-  register_plain();
+  assert_ok(bare_register("device_api.plain", &plain_api));
   for (char **device = devices; *device; device++)
     add_tests(*device, wanted != NULL);
   g_test_add_func("/device/failing-to-become-current-is-an-error", test_failing_to_become_current);

@@ -84,25 +84,8 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
 
 static int32_t alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
                      const char *mem_scope, void **handle) {
-  (void)device_id;
-  (void)alignment;
-  (void)hint;
-  (void)mem_scope;
-  *handle = size <= LITTLE ? malloc(size ? size : 1) : NULL;
-  return *handle ? 0 : bp_error_raise(BP_ERROR_MEMORY, "more than the device has");
-}
-
-static int32_t free_memory(int32_t device_id, void *handle) {
-  (void)device_id;
-  free(handle);
-  return 0;
-}
-
-static int32_t copy(const BpCopy *what, void *stream) {
-  (void)stream;
-  memmove((char *)what->to + what->to_offset, (const char *)what->from + what->from_offset,
-          what->size);
-  return 0;
+  return size > LITTLE ? bp_error_raise(BP_ERROR_MEMORY, "more than the device has")
+                       : bare_host_alloc(device_id, size, alignment, hint, mem_scope, handle);
 }
 
 static const BpDeviceApi little_api = {.struct_size = sizeof little_api,
@@ -111,8 +94,8 @@ static const BpDeviceApi little_api = {.struct_size = sizeof little_api,
                                        .get_device_count = bare_count,
                                        .get_attr = bare_attr,
                                        .alloc_data_space = alloc,
-                                       .free_data_space = free_memory,
-                                       .copy = copy,
+                                       .free_data_space = bare_host_free,
+                                       .copy = bare_host_copy,
                                        .stream_sync = bare_nothing};
 
 /* ---- Code -------------------------------------------------------------------------------- */
