@@ -114,32 +114,19 @@ static int32_t set_device(int32_t device_id) {
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
-static int32_t answer_int(BpValue *result, int64_t value) {
+static int32_t answer_number(BpValue *result, int64_t value) {
   if (value < 0) /* the driver has no such attribute */
     return 0;
-  result->type_index = BP_TYPE_INT;
-  result->v_int64 = value;
-  return 0;
-}
-
-static int32_t answer_bool(BpValue *result, int value) {
-  result->type_index = BP_TYPE_BOOL;
-  result->v_int64 = value;
-  return 0;
+  return bp_plugin_answer_int(result, BP_TYPE_INT, value);
 }
 
 static int32_t answer_text(BpValue *result, const char *text) {
-  return bp_cuda_host.object->make_str(text, strlen(text), result);
+  return bp_plugin_answer_str(&bp_cuda_host, result, text);
 }
 
 static int32_t answer_extents(BpValue *result, const int extents[3]) {
   int64_t wide[3] = {extents[0], extents[1], extents[2]};
-  BpShape *shape = bp_cuda_host.object->shape_create(wide, 3);
-  if (!shape)
-    return -1;
-  result->type_index = BP_TYPE_SHAPE;
-  result->v_obj = &shape->header;
-  return 0;
+  return bp_plugin_answer_extents(&bp_cuda_host, result, wide);
 }
 
 static int32_t answer_name(BpValue *result, const BpCudaDevice *device) {
@@ -149,15 +136,13 @@ static int32_t answer_name(BpValue *result, const BpCudaDevice *device) {
   return answer_text(result, name);
 }
 
-/* "GPU-" and 32 digits in groups, as nvidia-smi prints it. */
+/* As nvidia-smi prints it. */
 static int32_t answer_uuid(BpValue *result, const BpCudaDevice *device) {
   CUuuid uuid;
-  char text[64] = "GPU", *end = text + 3;
+  char text[4 + BP_UUID_TEXT] = "GPU-";
   if (bp_cu.cuDeviceGetUuid_v2(&uuid, device->id) != CUDA_SUCCESS)
     return 0;
-  for (int i = 0; i < 16; i++)
-    end += snprintf(end, 4, "%s%02x", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "",
-                    (unsigned char)uuid.bytes[i]);
+  bp_uuid_format((const uint8_t *)uuid.bytes, text + 4);
   return answer_text(result, text);
 }
 
@@ -202,7 +187,7 @@ static int32_t answer_total_memory(BpValue *result, const BpCudaDevice *device) 
   size_t bytes = 0;
   if (bp_cu.cuDeviceTotalMem_v2(&bytes, device->id) != CUDA_SUCCESS)
     return 0;
-  return answer_int(result, (int64_t)bytes);
+  return answer_number(result, (int64_t)bytes);
 }
 
 static int32_t answer_free_memory(BpValue *result, int32_t device_id) {
@@ -211,7 +196,7 @@ static int32_t answer_free_memory(BpValue *result, int32_t device_id) {
     return -1;
   if (bp_cu.cuMemGetInfo_v2(&available, &total) != CUDA_SUCCESS)
     return 0;
-  return answer_int(result, (int64_t)available);
+  return answer_number(result, (int64_t)available);
 }
 
 static int32_t answer_target(BpValue *result, const BpCudaDevice *device) {
@@ -223,45 +208,35 @@ static int32_t answer_target(BpValue *result, const BpCudaDevice *device) {
   return answer_text(result, text);
 }
 
+static const struct {
+  int32_t attr;
+  int which;
+} numbers[] = {
+    {BP_ATTR_MAX_THREADS_PER_BLOCK, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK},
+    {BP_ATTR_WARP_SIZE, CU_DEVICE_ATTRIBUTE_WARP_SIZE},
+    {BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK},
+    {BP_ATTR_MAX_CLOCK_RATE, CU_DEVICE_ATTRIBUTE_CLOCK_RATE},
+    {BP_ATTR_MULTI_PROCESSOR_COUNT, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT},
+    {BP_ATTR_MAX_REGISTERS_PER_BLOCK, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK},
+    {BP_ATTR_L2_CACHE_SIZE, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE},
+    {BP_ATTR_IMAGE_PITCH_ALIGNMENT, CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT},
+};
+
 static int32_t get_number_attr(const BpCudaDevice *device, int32_t attr, BpValue *result) {
-  switch (attr) {
-  case BP_ATTR_MAX_THREADS_PER_BLOCK:
-    return answer_int(result, device->most_threads);
-  case BP_ATTR_WARP_SIZE:
-    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE));
-  case BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK:
-    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK));
-  case BP_ATTR_MAX_CLOCK_RATE:
-    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE));
-  case BP_ATTR_MULTI_PROCESSOR_COUNT:
-    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-  case BP_ATTR_MAX_REGISTERS_PER_BLOCK:
-    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK));
-  case BP_ATTR_L2_CACHE_SIZE:
-    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
-  case BP_ATTR_IMAGE_PITCH_ALIGNMENT:
-    return answer_int(result, attribute(device, CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT));
-  case BP_ATTR_TOTAL_GLOBAL_MEMORY:
-  case BP_ATTR_MAX_ALLOCATION: /* there is no other limit */
-    return answer_total_memory(result, device);
-  case BP_ATTR_AVAILABLE_GLOBAL_MEMORY:
-    return answer_free_memory(result, device->index);
-  case BP_ATTR_DATA_ALIGNMENT:
-    return answer_int(result, BP_CUDA_ALIGNMENT);
-  case BP_ATTR_RANK:
-    return answer_int(result, RANK);
-  default:
-    return 0;
+  for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    if (numbers[i].attr == attr)
+      return answer_number(result, attribute(device, numbers[i].which));
   }
+  return 0;
 }
 
 static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   const BpCudaDevice *device = &devices[device_id];
   switch (attr) {
   case BP_ATTR_EXIST:
-    return answer_bool(result, atomic_load(&device->lost) == CUDA_SUCCESS);
+    return bp_plugin_answer_int(result, BP_TYPE_BOOL, atomic_load(&device->lost) == CUDA_SUCCESS);
   case BP_ATTR_HOST_ACCESSIBLE:
-    return answer_bool(result, 0);
+    return bp_plugin_answer_int(result, BP_TYPE_BOOL, 0);
   case BP_ATTR_DEVICE_NAME:
     return answer_name(result, device);
   case BP_ATTR_VENDOR:
@@ -281,6 +256,15 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
     return answer_extents(result, device->grid);
   case BP_ATTR_TARGET:
     return answer_target(result, device);
+  case BP_ATTR_TOTAL_GLOBAL_MEMORY:
+  case BP_ATTR_MAX_ALLOCATION: /* there is no other limit */
+    return answer_total_memory(result, device);
+  case BP_ATTR_AVAILABLE_GLOBAL_MEMORY:
+    return answer_free_memory(result, device_id);
+  case BP_ATTR_DATA_ALIGNMENT:
+    return answer_number(result, BP_CUDA_ALIGNMENT);
+  case BP_ATTR_RANK:
+    return answer_number(result, RANK);
   default:
     return get_number_attr(device, attr, result);
   }

@@ -97,23 +97,11 @@ BpOpenclDevice *bp_opencl_device(int32_t device_id) {
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
-static int32_t answer_int(BpValue *result, int64_t value) {
-  result->type_index = BP_TYPE_INT;
-  result->v_int64 = value;
-  return 0;
-}
-
-static int32_t answer_bool(BpValue *result, int value) {
-  result->type_index = BP_TYPE_BOOL;
-  result->v_int64 = value;
-  return 0;
-}
-
 static int32_t answer_text(BpValue *result, const char *text) {
-  return bp_opencl_host.object->make_str(text, strlen(text), result);
+  return bp_plugin_answer_str(&bp_opencl_host, result, text);
 }
 
-/* Text of the device, or of its platform. */
+/* Text of the device. */
 static int32_t answer_info(BpValue *result, const BpOpenclDevice *device, cl_device_info what) {
   char text[1024];
   size_t size = 0;
@@ -139,8 +127,8 @@ static uint64_t number64(const BpOpenclDevice *device, cl_device_info what) {
 }
 
 /* What a driver may know; 0 is that it does not. */
-static int32_t answer_known(BpValue *result, uint64_t value) {
-  return value ? answer_int(result, (int64_t)value) : 0;
+static int32_t answer_number(BpValue *result, uint64_t value) {
+  return value ? bp_plugin_answer_int(result, BP_TYPE_INT, (int64_t)value) : 0;
 }
 
 static uint64_t warp_size(const BpOpenclDevice *device) {
@@ -150,11 +138,10 @@ static uint64_t warp_size(const BpOpenclDevice *device) {
 
 static int32_t answer_uuid(BpValue *result, const BpOpenclDevice *device) {
   unsigned char uuid[CL_UUID_SIZE_KHR];
-  char text[48], *end = text;
+  char text[BP_UUID_TEXT];
   if (bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_UUID_KHR, sizeof(uuid), uuid, NULL) != CL_SUCCESS)
     return 0;
-  for (int i = 0; i < CL_UUID_SIZE_KHR; i++)
-    end += snprintf(end, 4, "%s%02x", i >= 4 && i <= 10 && i % 2 == 0 ? "-" : "", uuid[i]);
+  bp_uuid_format(uuid, text);
   return answer_text(result, text);
 }
 
@@ -175,12 +162,7 @@ static int32_t answer_dimensions(BpValue *result, const BpOpenclDevice *device) 
                             NULL) != CL_SUCCESS)
     return 0;
   int64_t extents[3] = {(int64_t)sizes[0], (int64_t)sizes[1], (int64_t)sizes[2]};
-  BpShape *shape = bp_opencl_host.object->shape_create(extents, 3);
-  if (!shape)
-    return -1;
-  result->type_index = BP_TYPE_SHAPE;
-  result->v_obj = &shape->header;
-  return 0;
+  return bp_plugin_answer_extents(&bp_opencl_host, result, extents);
 }
 
 static int is_gpu(const BpOpenclDevice *device) {
@@ -214,65 +196,70 @@ static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
   return answer_text(result, text);
 }
 
-static int32_t get_number_attr(const BpOpenclDevice *device, int32_t attr, BpValue *result) {
-  switch (attr) {
-  case BP_ATTR_MAX_THREADS_PER_BLOCK:
-    return answer_int(result,
-                      (int64_t)number(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t)));
-  case BP_ATTR_WARP_SIZE:
-    return answer_known(result, warp_size(device));
-  case BP_ATTR_MAX_REGISTERS_PER_BLOCK:
-    return answer_known(result, number32(device, CL_DEVICE_REGISTERS_PER_BLOCK_NV));
-  case BP_ATTR_IMAGE_PITCH_ALIGNMENT:
-    return answer_known(result, number32(device, IMAGE_PITCH_ALIGNMENT));
-  case BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK:
-    return answer_int(result, (int64_t)number64(device, CL_DEVICE_LOCAL_MEM_SIZE));
-  case BP_ATTR_MAX_CLOCK_RATE:
-    return answer_int(result, (int64_t)number32(device, CL_DEVICE_MAX_CLOCK_FREQUENCY) * 1000);
-  case BP_ATTR_MULTI_PROCESSOR_COUNT:
-    return answer_int(result, (int64_t)number32(device, CL_DEVICE_MAX_COMPUTE_UNITS));
-  case BP_ATTR_L2_CACHE_SIZE:
-    return answer_int(result, (int64_t)number64(device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE));
-  case BP_ATTR_TOTAL_GLOBAL_MEMORY:
-    return answer_int(result, (int64_t)number64(device, CL_DEVICE_GLOBAL_MEM_SIZE));
-  case BP_ATTR_MAX_ALLOCATION:
-    return answer_int(result, (int64_t)number64(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE));
-  case BP_ATTR_DATA_ALIGNMENT:
-    return answer_int(result, (int64_t)number32(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
-  case BP_ATTR_RANK:
-    return answer_int(result, is_gpu(device) ? RANK_GPU : RANK_CPU);
-  default:
-    return 0;
+/* What a query answers; some numbers are in another unit. */
+static const struct {
+  int32_t attr;
+  cl_device_info what;
+  size_t size;
+  uint32_t times, per;
+} attr_numbers[] = {
+    {BP_ATTR_MAX_THREADS_PER_BLOCK, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof(size_t), 1, 1},
+    {BP_ATTR_MAX_REGISTERS_PER_BLOCK, CL_DEVICE_REGISTERS_PER_BLOCK_NV, sizeof(cl_uint), 1, 1},
+    {BP_ATTR_IMAGE_PITCH_ALIGNMENT, IMAGE_PITCH_ALIGNMENT, sizeof(cl_uint), 1, 1},
+    {BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK, CL_DEVICE_LOCAL_MEM_SIZE, sizeof(cl_ulong), 1, 1},
+    {BP_ATTR_MAX_CLOCK_RATE, CL_DEVICE_MAX_CLOCK_FREQUENCY, sizeof(cl_uint), 1000, 1},
+    {BP_ATTR_MULTI_PROCESSOR_COUNT, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof(cl_uint), 1, 1},
+    {BP_ATTR_L2_CACHE_SIZE, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, sizeof(cl_ulong), 1, 1},
+    {BP_ATTR_TOTAL_GLOBAL_MEMORY, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof(cl_ulong), 1, 1},
+    {BP_ATTR_MAX_ALLOCATION, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(cl_ulong), 1, 1},
+    {BP_ATTR_DATA_ALIGNMENT, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof(cl_uint), 1, 8},
+};
+
+static const struct {
+  int32_t attr;
+  cl_device_info what;
+} attr_texts[] = {
+    {BP_ATTR_DEVICE_NAME, CL_DEVICE_NAME},
+    {BP_ATTR_VENDOR, CL_DEVICE_VENDOR},
+    {BP_ATTR_COMPUTE_VERSION, CL_DEVICE_OPENCL_C_VERSION},
+    {BP_ATTR_API_VERSION, CL_DEVICE_VERSION},
+    {BP_ATTR_DRIVER_VERSION, CL_DRIVER_VERSION},
+};
+
+static int32_t answer_query(const BpOpenclDevice *device, int32_t attr, BpValue *result) {
+  for (size_t i = 0; i < sizeof(attr_texts) / sizeof(attr_texts[0]); i++) {
+    if (attr_texts[i].attr == attr)
+      return answer_info(result, device, attr_texts[i].what);
   }
+  for (size_t i = 0; i < sizeof(attr_numbers) / sizeof(attr_numbers[0]); i++) {
+    if (attr_numbers[i].attr == attr)
+      return answer_number(result, number(device, attr_numbers[i].what, attr_numbers[i].size) *
+                                       attr_numbers[i].times / attr_numbers[i].per);
+  }
+  return 0;
 }
 
 static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   const BpOpenclDevice *device = &devices[device_id];
   switch (attr) {
   case BP_ATTR_EXIST:
-    return answer_bool(result, 1);
+    return bp_plugin_answer_int(result, BP_TYPE_BOOL, 1);
   case BP_ATTR_HOST_ACCESSIBLE:
-    return answer_bool(result, 0);
-  case BP_ATTR_DEVICE_NAME:
-    return answer_info(result, device, CL_DEVICE_NAME);
-  case BP_ATTR_VENDOR:
-    return answer_info(result, device, CL_DEVICE_VENDOR);
+    return bp_plugin_answer_int(result, BP_TYPE_BOOL, 0);
   case BP_ATTR_UUID:
     return answer_uuid(result, device);
   case BP_ATTR_PCI_ADDRESS:
     return answer_pci_address(result, device);
-  case BP_ATTR_COMPUTE_VERSION:
-    return answer_info(result, device, CL_DEVICE_OPENCL_C_VERSION);
-  case BP_ATTR_API_VERSION:
-    return answer_info(result, device, CL_DEVICE_VERSION);
-  case BP_ATTR_DRIVER_VERSION:
-    return answer_info(result, device, CL_DRIVER_VERSION);
   case BP_ATTR_MAX_THREAD_DIMENSIONS:
     return answer_dimensions(result, device);
+  case BP_ATTR_WARP_SIZE:
+    return answer_number(result, warp_size(device));
+  case BP_ATTR_RANK:
+    return answer_number(result, is_gpu(device) ? RANK_GPU : RANK_CPU);
   case BP_ATTR_TARGET:
     return answer_target(result, device);
   default:
-    return get_number_attr(device, attr, result);
+    return answer_query(device, attr, result);
   }
 }
 

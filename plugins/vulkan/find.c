@@ -203,20 +203,12 @@ BpVulkanDevice *bp_vulkan_device(int32_t device_id) {
 
 /* ---- Attributes -------------------------------------------------------------------------- */
 
-static int32_t answer_int(BpValue *result, uint64_t value) {
-  result->type_index = BP_TYPE_INT;
-  result->v_int64 = (int64_t)value;
-  return 0;
-}
-
-static int32_t answer_bool(BpValue *result, int value) {
-  result->type_index = BP_TYPE_BOOL;
-  result->v_int64 = value;
-  return 0;
+static int32_t answer_number(BpValue *result, uint64_t value) {
+  return bp_plugin_answer_int(result, BP_TYPE_INT, (int64_t)value);
 }
 
 static int32_t answer_text(BpValue *result, const char *text) {
-  return text[0] ? bp_vulkan_host.object->make_str(text, strlen(text), result) : 0;
+  return text[0] ? bp_plugin_answer_str(&bp_vulkan_host, result, text) : 0;
 }
 
 static int32_t answer_version(BpValue *result, uint32_t version) {
@@ -228,18 +220,12 @@ static int32_t answer_version(BpValue *result, uint32_t version) {
 
 static int32_t answer_dimensions(BpValue *result, const uint32_t sizes[3]) {
   int64_t extents[3] = {sizes[0], sizes[1], sizes[2]};
-  BpShape *shape = bp_vulkan_host.object->shape_create(extents, 3);
-  if (!shape)
-    return -1;
-  result->type_index = BP_TYPE_SHAPE;
-  result->v_obj = &shape->header;
-  return 0;
+  return bp_plugin_answer_extents(&bp_vulkan_host, result, extents);
 }
 
 static int32_t answer_uuid(BpValue *result, const uint8_t uuid[VK_UUID_SIZE]) {
-  char text[2 * VK_UUID_SIZE + 5], *end = text;
-  for (size_t i = 0; i < VK_UUID_SIZE; i++)
-    end += snprintf(end, 4, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
+  char text[BP_UUID_TEXT];
+  bp_uuid_format(uuid, text);
   return answer_text(result, text);
 }
 
@@ -316,27 +302,27 @@ static int32_t get_limit(const BpVulkanInfo *info, int32_t attr, BpValue *result
   const VkPhysicalDeviceLimits *limits = &info->properties.limits;
   switch (attr) {
   case BP_ATTR_MAX_THREADS_PER_BLOCK:
-    return answer_int(result, limits->maxComputeWorkGroupInvocations);
+    return answer_number(result, limits->maxComputeWorkGroupInvocations);
   case BP_ATTR_WARP_SIZE:
-    return answer_int(result, info->subgroup_size);
+    return answer_number(result, info->subgroup_size);
   case BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK:
-    return answer_int(result, limits->maxComputeSharedMemorySize);
+    return answer_number(result, limits->maxComputeSharedMemorySize);
   case BP_ATTR_MULTI_PROCESSOR_COUNT:
-    return info->num_processors ? answer_int(result, info->num_processors) : 0;
+    return info->num_processors ? answer_number(result, info->num_processors) : 0;
   case BP_ATTR_MAX_THREAD_DIMENSIONS:
     return answer_dimensions(result, limits->maxComputeWorkGroupSize);
   case BP_ATTR_MAX_GRID_DIMENSIONS:
     return answer_dimensions(result, limits->maxComputeWorkGroupCount);
   case BP_ATTR_TOTAL_GLOBAL_MEMORY:
-    return answer_int(result, info->heap_bytes);
+    return answer_number(result, info->heap_bytes);
   case BP_ATTR_AVAILABLE_GLOBAL_MEMORY:
-    return info->has_memory_budget ? answer_int(result, available_memory(info)) : 0;
+    return info->has_memory_budget ? answer_number(result, available_memory(info)) : 0;
   case BP_ATTR_MAX_ALLOCATION:
-    return answer_int(result, bp_vulkan_largest_buffer(info));
+    return answer_number(result, bp_vulkan_largest_buffer(info));
   case BP_ATTR_DATA_ALIGNMENT:
-    return answer_int(result, bp_vulkan_alignment(info));
+    return answer_number(result, bp_vulkan_alignment(info));
   case BP_ATTR_RANK:
-    return answer_int(result, is_gpu(info) ? RANK_GPU : RANK_CPU);
+    return answer_number(result, is_gpu(info) ? RANK_GPU : RANK_CPU);
   default:
     return 0;
   }
@@ -346,9 +332,9 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   const BpVulkanInfo *info = &infos[device_id];
   switch (attr) {
   case BP_ATTR_EXIST:
-    return answer_bool(result, 1);
+    return bp_plugin_answer_int(result, BP_TYPE_BOOL, 1);
   case BP_ATTR_HOST_ACCESSIBLE:
-    return answer_bool(result, 0);
+    return bp_plugin_answer_int(result, BP_TYPE_BOOL, 0);
   case BP_ATTR_DEVICE_NAME:
     return answer_text(result, info->properties.deviceName);
   case BP_ATTR_VENDOR:
