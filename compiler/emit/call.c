@@ -33,11 +33,13 @@ static int read_args(BpEmitter *e, const BpIrNode *node, Args *args) {
 
 /* ---- Intrinsics -------------------------------------------------------------------------- */
 
-static const BpDialectIntrinsic *find_intrinsic(BpEmitter *e, const char *name, BpDataType dtype) {
+/* The row for that type; with `any`, or for all types of its code. */
+static const BpDialectIntrinsic *find_intrinsic(BpEmitter *e, const char *name, BpDataType dtype,
+                                                int any) {
   for (int32_t i = 0; i < e->dialect->num_intrinsics; i++) {
     const BpDialectIntrinsic *row = &e->dialect->intrinsics[i];
     if (strcmp(row->name, name) == 0 && row->code == dtype.code &&
-        (row->bits == 0 || row->bits == dtype.bits))
+        ((any && row->bits == 0) || row->bits == dtype.bits))
       return row;
   }
   return NULL;
@@ -81,13 +83,17 @@ static BpExpr intrinsic(BpEmitter *e, const BpIrNode *node) {
   if (read_args(e, node, &args) != 0)
     return bp__text("");
   BpDataType given = args.count ? args.dtypes[0] : result;
-  BpDataType compute = bp__compute_dtype(e, given);
-  const BpDialectIntrinsic *row = find_intrinsic(e, name, compute);
+  const BpDialectIntrinsic *row =
+      bp__has_halves(e, given) ? find_intrinsic(e, name, given, 0) : NULL;
+  BpDataType compute = row ? given : bp__compute_dtype(e, given);
+  if (!row)
+    row = find_intrinsic(e, name, compute, 1);
   if (!row || args.count > 9)
     return bp__text(bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "intrinsic %s of %s", name,
                              bp__dtype_name(e, given)));
   for (int32_t i = 0; i < args.count; i++) {
-    BpDataType wanted = bp__compute_dtype(e, args.dtypes[i]);
+    BpDataType wanted =
+        row->bits == args.dtypes[i].bits ? args.dtypes[i] : bp__compute_dtype(e, args.dtypes[i]);
     args.exprs[i] = bp__cast(e, wanted, args.dtypes[i], args.exprs[i]);
     args.dtypes[i] = wanted;
   }

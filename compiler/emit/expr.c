@@ -94,6 +94,11 @@ static BpExpr float_literal(BpEmitter *e, BpDataType dtype, double value) {
 
 /* ---- Types that can only be stored ------------------------------------------------------- */
 
+static BpExpr convert_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {
+  return bp__text(
+      bp__apply(e, e->dialect->vector_convert, bp__type(e, to), value.text, bp__type(e, from)));
+}
+
 static BpExpr convert_storage(BpEmitter *e, BpDataType dtype, BpExpr value, int to_compute) {
   const BpDialectType *row = bp__type_row(e, bp__scalar(dtype));
   if (!row)
@@ -106,6 +111,8 @@ static BpExpr convert_storage(BpEmitter *e, BpDataType dtype, BpExpr value, int 
     return bp__text(bp__apply(e, text, value.text));
   }
   BpDataType to = to_compute ? bp__compute_dtype(e, dtype) : dtype;
+  if (bp__has_halves(e, dtype))
+    return convert_vector(e, to, from, value);
   BpExpr *lanes = bp__arena_alloc(e, sizeof(*lanes) * dtype.lanes);
   if (!lanes)
     return bp__text("");
@@ -370,9 +377,9 @@ static BpExpr arithmetic(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a,
 
 /* Whether the language has an operation of a type in which it does not compute otherwise. */
 static int is_native(const BpEmitter *e, int32_t kind, BpDataType dtype) {
-  int is_exact = kind == BP_IR_ADD || kind == BP_IR_SUB || kind == BP_IR_MUL || is_comparison(kind);
-  return is_exact && bp__same_dtype(bp__scalar(dtype), bp__dtype(BP_DTYPE_FLOAT, 16, 1)) &&
-         (e->dialect->flags & BP_DIALECT_HALVES);
+  int is_exact = kind == BP_IR_ADD || kind == BP_IR_SUB || kind == BP_IR_MUL || kind == BP_IR_MIN ||
+                 kind == BP_IR_MAX || is_comparison(kind);
+  return is_exact && bp__has_halves(e, dtype);
 }
 
 BpExpr bp__binary(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b,
@@ -416,10 +423,7 @@ static BpExpr cast_vector(BpEmitter *e, BpDataType to, BpDataType from, BpExpr v
     from = bp__dtype(BP_DTYPE_INT, (uint8_t)value.bits, from.lanes);
     value = infix(e, "&", value, bp__constant(e, from, 1));
   }
-  if (bp__same_dtype(to, from))
-    return value;
-  return bp__text(
-      bp__apply(e, e->dialect->vector_convert, bp__type(e, to), value.text, bp__type(e, from)));
+  return bp__same_dtype(to, from) ? value : convert_vector(e, to, from, value);
 }
 
 BpExpr bp__cast(BpEmitter *e, BpDataType to, BpDataType from, BpExpr value) {

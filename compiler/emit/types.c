@@ -101,3 +101,8 @@ BpDataType bp__compute_dtype(BpEmitter *e, BpDataType dtype) {
     return dtype;
   return bp__dtype(BP_DTYPE_FLOAT, (uint8_t)row->compute_bits, dtype.lanes);
 }
+
+int bp__has_halves(const BpEmitter *e, BpDataType dtype) {
+  return (e->dialect->flags & BP_DIALECT_HALVES) &&
+         bp__same_dtype(bp__scalar(dtype), bp__dtype(BP_DTYPE_FLOAT, 16, 1));
+}

@@ -49,8 +49,10 @@ typedef struct Operation {
 /* That hold all powers of two to which integers go. */
 #define WIDE_FLOATS "bfloat16 float32 float64"
 
-#define FUNCTION(name)                                                                             \
-  { #name, "(call @T@X intrinsic \"" #name "\" @a)", "float32 float64", NULL }
+#define FUNCTION_OF(name, types)                                                                   \
+  { #name, "(call @T@X intrinsic \"" #name "\" @a)", types, NULL }
+#define FUNCTION(name)      FUNCTION_OF(name, "float32 float64")
+#define HALF_FUNCTION(name) FUNCTION_OF(name, "float16 float32 float64")
 
 static const Operation operations[] = {
     {"add", "(add @a @b)", ALL, NULL},
@@ -116,20 +118,21 @@ static const Operation operations[] = {
     {"popcount", "(call @T@X intrinsic \"popcount\" @a)", INTS, NULL},
     {"isnan", "(call bool@X intrinsic \"isnan\" @a)", FLOATS, "bool"},
     {"isinf", "(call bool@X intrinsic \"isinf\" @a)", FLOATS, "bool"},
-    {"fma", "(call @T@X intrinsic \"fma\" (mul @a @a) (mul @b @b) @7)", "float32 float64", NULL},
+    {"fma", "(call @T@X intrinsic \"fma\" (mul @a @a) (mul @b @b) @7)", "float16 float32 float64",
+     NULL},
     {"pow", "(call @T@X intrinsic \"pow\" (call @T@X intrinsic \"abs\" @a) @b)", "float32 float64",
      NULL},
     {"fmod", "(call @T@X intrinsic \"fmod\" @a @7)", "float32 float64", NULL},
     {"atan2", "(call @T@X intrinsic \"atan2\" @a @b)", "float32 float64", NULL},
-    {"copysign", "(call @T@X intrinsic \"copysign\" @a @b)", "float32 float64", NULL},
-    FUNCTION(exp),
+    {"copysign", "(call @T@X intrinsic \"copysign\" @a @b)", "float16 float32 float64", NULL},
+    HALF_FUNCTION(exp),
     FUNCTION(exp2),
     FUNCTION(expm1),
-    FUNCTION(log),
+    HALF_FUNCTION(log),
     FUNCTION(log2),
     FUNCTION(log10),
     FUNCTION(log1p),
-    FUNCTION(sqrt),
+    HALF_FUNCTION(sqrt),
     FUNCTION(rsqrt),
     FUNCTION(sin),
     FUNCTION(cos),
@@ -139,16 +142,16 @@ static const Operation operations[] = {
     FUNCTION(atan),
     FUNCTION(sinh),
     FUNCTION(cosh),
-    FUNCTION(tanh),
+    HALF_FUNCTION(tanh),
     FUNCTION(asinh),
     FUNCTION(acosh),
     FUNCTION(atanh),
     FUNCTION(erf),
     FUNCTION(sigmoid),
-    FUNCTION(floor),
-    FUNCTION(ceil),
-    FUNCTION(trunc),
-    FUNCTION(round),
+    HALF_FUNCTION(floor),
+    HALF_FUNCTION(ceil),
+    HALF_FUNCTION(trunc),
+    HALF_FUNCTION(round),
 };
 
 static void replace(GString *text, const char *what, const char *with) {
@@ -290,6 +293,9 @@ static const char *const bodies[] = {
     " (load B (ramp 0 1 16)) (broadcast 0:float32 16))))",
     "(store A 0 (reduce add (broadcast 0.5:float32 8)))",
     "(store A (ramp 0 1 16) (broadcast (load B 5) 16))",
+    "(store A 0 (cast float32 (reduce add (broadcast 0.5:float16 8))))",
+    "(store A 1 (cast float32 (reduce min (cast float16x8 (load B (ramp 0 1 8))))))",
+    "(store A 2 (cast float32 (reduce max (cast float16x2 (load B (ramp 9 1 2))))))",
     /* statements */
     "(for i:int64 3 20 serial (if (lt (load I i) 0:int32) (store I i 1:int32) (store I i "
     "2:int32)))",

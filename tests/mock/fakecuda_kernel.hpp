@@ -85,6 +85,17 @@ static inline unsigned short fake_float_to_half(float f) {
   return sign | (unsigned short)(((unsigned)(exponent + 14) << 10) + rounded);
 }
 
+/* add.f16, sub.f16, mul.f16 */
+#define FAKE_HALF(a, OP, b)                                                                        \
+  fake_float_to_half(                                                                              \
+      fake_half_to_float((unsigned short)(a)) OP fake_half_to_float((unsigned short)(b)))
+
+/* fma.rn.f16 */
+static inline unsigned short fake_half_fma(unsigned short a, unsigned short b, unsigned short c) {
+  double product = (double)fake_half_to_float(a) * (double)fake_half_to_float(b);
+  return fake_float_to_half((float)(product + (double)fake_half_to_float(c)));
+}
+
 /* ---- Running a kernel ------------------------------------------------------------------------ */
 
 typedef void *(*FakeResolve)(unsigned long long data);

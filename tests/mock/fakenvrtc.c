@@ -59,8 +59,18 @@ static const struct {
   const char *ptx;
   const char *code;
 } replacements[] = {
-    {"asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h));", "f = fake_half_to_float(h);"},
-    {"asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f));", "h = fake_float_to_half(f);"},
+    {"asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(bits));", "f = fake_half_to_float(bits);"},
+    {"asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(bits) : \"f\"(f));", "bits = fake_float_to_half(f);"},
+    {"asm(NAME \".f16 %0, %1, %2;\" : \"=h\"(r.bits) : \"h\"(a.bits), \"h\"(b.bits));",
+     "r.bits = FAKE_HALF(a.bits, OP, b.bits);"},
+    {"asm(NAME \".f16x2 %0, %1, %2;\" : \"=r\"(x) : \"r\"(x), \"r\"(y));",
+     "x = FAKE_HALF(x, OP, y) | (unsigned)FAKE_HALF(x >> 16, OP, y >> 16) << 16;"},
+    {"asm(\"{.reg .pred p; setp.\" NAME \".f16 p, %1, %2; selp.s32 %0, 1, 0, p;}\" \\\n"
+     "        : \"=r\"(r) : \"h\"(a.bits), \"h\"(b.bits));",
+     "r = fake_half_to_float(a.bits) OP fake_half_to_float(b.bits);"},
+    {"asm(\"fma.rn.f16 %0, %1, %2, %3;\"\n"
+     "      : \"=h\"(r.bits) : \"h\"(a.bits), \"h\"(b.bits), \"h\"(c.bits));",
+     "r.bits = fake_half_fma(a.bits, b.bits, c.bits);"},
 };
 
 /* `extern __shared__ float x[];` is a pointer here. Returns how much of the source that was. */
@@ -106,10 +116,11 @@ static void write_kernels(FILE *file, const char *source) {
   }
 }
 
-static int write_program(const char *path, const char *source) {
+static int write_program(const char *path, const char *source, uint32_t arch) {
   FILE *file = fopen(path, "w");
   if (!file)
     return -1;
+  fprintf(file, "#define __CUDA_ARCH__ %u0\n", arch);
   fprintf(file, "#include \"%s\"\n#line 1 \"backplane.cu\"\n", FAKE_KERNEL_HEADER);
   write_source(file, source);
   fputc('\n', file);
@@ -191,7 +202,7 @@ static nvrtcResult compile(nvrtcProgram program, uint32_t arch) {
   snprintf(source, sizeof(source), "%s/code.cc", folder);
   snprintf(library, sizeof(library), "%s/code.so", folder);
   snprintf(log, sizeof(log), "%s/log", folder);
-  int rc = write_program(source, program->source);
+  int rc = write_program(source, program->source, arch);
   rc = rc == 0 ? run_compiler(source, library, log) : rc;
   free(program->log);
   program->log = read_file(log, &size);

@@ -637,6 +637,23 @@ static void test_ptx(void) {
   g_free(target);
 }
 
+/* Below sm_53 halves are computed with as floats, to the same results. */
+static void test_halves_on_old_and_new_architectures(void) {
+  static const char text[] =
+      "(module (function \"f\" (buffer A float16 global 64) (buffer B float16 global 64)"
+      " (buffer C bool global 64) (for i:int64 0 8 serial (seq"
+      " (store C (ramp (mul i 8) 1 8) (lt (load A (ramp (mul i 8) 1 8))"
+      " (load B (ramp (mul i 8) 1 8))))"
+      " (store A (ramp (mul i 8) 1 8) (mul (load A (ramp (mul i 8) 1 8))"
+      " (sub (load A (ramp (mul i 8) 1 8)) (max (load B (ramp (mul i 8) 1 8))"
+      " (broadcast 0:float16 8)))))"
+      " (store B i (call float16 intrinsic \"fma\" (load B i) (load B i) 7:float16))))))";
+  if (!has_device() || !is_simulated())
+    return;
+  assert_text_agrees(text, "cuda -arch=compute_52");
+  assert_text_agrees(text, "cuda -arch=compute_53");
+}
+
 static void test_code_of_another_gpu_is_refused(void) {
   if (!has_device())
     return;
@@ -957,6 +974,7 @@ int main(int argc, char **argv) {
       {"cubin", test_cubin},
       {"source-of-tvm", test_source_of_tvm},
       {"ptx", test_ptx},
+      {"halves-on-old-and-new-architectures", test_halves_on_old_and_new_architectures},
       {"code-of-another-gpu-is-refused", test_code_of_another_gpu_is_refused},
       {"results-are-kept-on-disk", test_results_are_kept_on_disk},
       {"every-call-may-fail", test_every_call_may_fail},

@@ -61,8 +61,9 @@ typedef struct BpDialectAxis {
 #define BP_DIALECT_SHARED_GLOBAL 16 /* shared arrays are declared before the function */
 #define BP_DIALECT_STRICT_BOOL   32 /* a bool is no number, and is a uint8 in memory */
 #define BP_DIALECT_WRAPS         64 /* overflow of signed integers is defined: it wraps */
-/* + - * and comparisons of float16 are done in the type itself, whatever its `compute_bits`: each
- * rounds once, to the same number as the way there and back would. */
+/* + - *, min, max and comparisons of float16 are done in the type itself, whatever its
+ * `compute_bits`: each rounds once, to the same number as the way there and back would. So are the
+ * intrinsics with a row of 16 bits, and vectors are converted by `vector_convert`. */
 #define BP_DIALECT_HALVES 128
 
 /* A language. `struct_size` is that of the headers it was made with. */
