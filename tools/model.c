@@ -316,7 +316,7 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
     return NULL;
   }
   BpModule *module = load_module(path, options);
-  if (!module && !is_model_path(path))
+  if (!module && bp_error_is(BP_ERROR_NOT_FOUND) && !is_model_path(path))
     bp_error_add_context("%s: a model is an .onnx file, a library (.so) that was compiled, or a "
                          "graph (.json) or folder of TVM's",
                          path);

@@ -416,7 +416,17 @@ static char *list_present(void) {
   return g_string_free(text, FALSE);
 }
 
-static int raise_none(const Selection *selection, const char *list) {
+/* Where all was looked at, the kinds that may be chosen and that no plugin has are a reason too. */
+static void see_missing(Selection *selection) {
+  for (size_t i = 0; selection->has_seen_all && i < selection->num_types; i++) {
+    const char *kind = bp__device_type_name(selection->types[i]);
+    if (kind && !why_kind_ruled_out(selection, kind))
+      see_kind(selection, kind);
+  }
+}
+
+static int raise_none(Selection *selection, const char *list) {
+  see_missing(selection);
   g_autofree char *present = list_present();
   return bp_error_raise(BP_ERROR_NOT_FOUND,
                         "no device fits %s%.200s%s. There is: %s. Passed over: %s",

@@ -9,6 +9,7 @@
 #include "core/module/compile.h"
 #include "core/module/library_file.h"
 #include "core/module/module.h"
+#include "core/registry/given.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -385,6 +386,8 @@ static int export_files(Export *job, const char *path) {
 }
 
 int bp_module_export_library(BpModule *module, const char *path) {
+  if (!BP_GIVEN(module))
+    return -1;
   Export job = {.link_inputs = g_ptr_array_new_with_free_func(free)};
   int rc = path && *path ? 0 : bp_error_raise(BP_ERROR_VALUE, "the library's path is empty");
   if (!rc)

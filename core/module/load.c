@@ -5,6 +5,7 @@
 
 #include "core/module/absent.h"
 #include "core/module/module.h"
+#include "core/registry/given.h"
 #include "core/registry/object.h"
 
 #include <backplane/error.h>
@@ -62,6 +63,8 @@ static int find_binary_loader(Loader *loader, const char *kind) {
 
 BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes) {
   Loader loader = {.function = NULL};
+  if (!BP_GIVEN(bytes))
+    return NULL;
   BpValue arg = bp__value_byte_array(bytes);
   if (check_kind(kind) || find_binary_loader(&loader, kind))
     return NULL;

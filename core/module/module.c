@@ -6,6 +6,7 @@
 
 #include "core/module/module.h"
 
+#include "core/registry/given.h"
 #include "core/registry/host.h"
 #include "core/registry/object.h"
 
@@ -91,6 +92,11 @@ void *bp_module_get_context(BpModule *module, const BpModuleApi *api) {
 
 BpFunction *bp_module_function_create(BpModule *module, BpPackedCall call, void *context,
                                       void (*destroy)(void *context)) {
+  if (!BP_GIVEN(module)) {
+    if (destroy)
+      destroy(context);
+    return NULL;
+  }
   return bp__function_create_owned(call, context, destroy, module);
 }
 
@@ -104,11 +110,15 @@ BpModule *bp__module_from_result(BpValue *result, const char *loader) {
 }
 
 const char *bp_module_kind(BpModule *module) {
+  if (!BP_GIVEN(module))
+    return NULL;
   return module->api->kind;
 }
 
 int32_t bp_module_get_property(BpModule *module) {
   int32_t flags = 0;
+  if (!BP_GIVEN(module))
+    return 0;
   if (BP_TABLE_HAS(module->api, get_property) &&
       module->api->get_property(module->context, &flags)) {
     bp_error_clear();
@@ -118,6 +128,8 @@ int32_t bp_module_get_property(BpModule *module) {
 }
 
 int bp_module_save_to_bytes(BpModule *module, BpOwnedBytes *bytes) {
+  if (!BP_GIVEN(module) || !BP_GIVEN(bytes))
+    return -1;
   *bytes = (BpOwnedBytes){0};
   if (BP_TABLE_HAS(module->api, save_to_bytes))
     return module->api->save_to_bytes(module->context, bytes);
@@ -126,6 +138,8 @@ int bp_module_save_to_bytes(BpModule *module, BpOwnedBytes *bytes) {
 }
 
 int bp_module_get_source(BpModule *module, const char *format, BpOwnedBytes *source) {
+  if (!BP_GIVEN(module) || !BP_GIVEN(source))
+    return -1;
   *source = (BpOwnedBytes){0};
   const char *wanted = format ? format : "";
   if (BP_TABLE_HAS(module->api, get_source) &&
@@ -153,12 +167,16 @@ static ImportList *imports_of(BpModule *module, size_t *count) {
 
 size_t bp_module_num_imports(BpModule *module) {
   size_t count;
+  if (!BP_GIVEN(module))
+    return 0;
   imports_of(module, &count);
   return count;
 }
 
 BpModule *bp_module_get_import(BpModule *module, size_t index) {
   size_t count;
+  if (!BP_GIVEN(module))
+    return NULL;
   ImportList *list = imports_of(module, &count);
   if (index < count)
     return list->items[index];
@@ -300,10 +318,11 @@ int bp__module_get_from_imports(BpModule *module, const char *name, BpFunction *
 
 int bp_module_get_function(BpModule *module, const char *name, int query_imports,
                            BpFunction **function) {
-  if (!name || !*name) {
-    *function = NULL;
+  if (!BP_GIVEN(module) || !BP_GIVEN(function))
+    return -1;
+  *function = NULL;
+  if (!name || !*name)
     return bp_error_raise(BP_ERROR_VALUE, "a function's name must not be empty");
-  }
   int rc = get_own(module, name, function);
   return rc || *function || !query_imports ? rc
                                            : bp__module_get_from_imports(module, name, function);
@@ -360,6 +379,8 @@ char **bp_module_list_functions(BpModule *module, size_t *count) {
   NameList list = {0};
   char **names = NULL;
   int rc = 0;
+  if (!BP_GIVEN(module))
+    return NULL;
   if (BP_TABLE_HAS(module->api, visit_functions))
     rc = module->api->visit_functions(module->context, add_name, &list);
   if (list.failed || (!rc && !(names = join_names(&list))))

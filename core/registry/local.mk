@@ -5,6 +5,7 @@ libbackplane_la_SOURCES += \
 	core/registry/dtype.c \
 	core/registry/env.c \
 	core/registry/env.h \
+	core/registry/given.h \
 	core/registry/error.c \
 	core/registry/host.c \
 	core/registry/host.h \

@@ -230,11 +230,15 @@ static int allocate_tables(BpExecutor *executor) {
 
 /* A graph on two devices needs both. */
 static int check_places(const BpExecutorPlan *plan) {
-  for (uint32_t i = 0; i < plan->graph->num_entries; i++)
-    if (bp__executor_place(plan, i) == plan->num_devices)
-      return bp_error_raise(BP_ERROR_VALUE,
-                            "the graph has values on a device of type %d, and none was given",
-                            plan->graph->entries[i].device_type);
+  char device[64];
+  for (uint32_t i = 0; i < plan->graph->num_entries; i++) {
+    if (bp__executor_place(plan, i) < plan->num_devices)
+      continue;
+    bp_device_format((BpDevice){plan->graph->entries[i].device_type, 0}, device);
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "the graph has values on %.*s, and no device of that kind was given",
+                          (int)strcspn(device, ":"), device);
+  }
   return 0;
 }
 

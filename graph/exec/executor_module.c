@@ -13,6 +13,7 @@
 
 #include "graph/exec/executor.h"
 #include "graph/exec/graph_module.h"
+#include "graph/io/given.h"
 #include "graph/relax/module.h"
 
 typedef struct ExecutorModule {
@@ -449,6 +450,8 @@ BpModule *bp__graph_executor_create(const char *graph_json, BpModule *code, cons
 
 BpModule *bp_graph_executor_create(const char *graph_json, BpModule *code, const BpDevice *devices,
                                    size_t num_devices) {
+  if (!BP_GIVEN(graph_json) || !BP_GIVEN(code) || !BP_GIVEN(devices))
+    return NULL;
   return bp__graph_executor_create(graph_json, code, devices, num_devices, 0);
 }
 

@@ -7,6 +7,7 @@
  *
  * where the name is that of the function that makes an executor. */
 #include <glib.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 #include <backplane/object.h>
 
 #include "graph/exec/graph_module.h"
+#include "graph/io/given.h"
 #include "graph/io/stream.h"
 
 #define MIN_TENSOR   40
@@ -354,7 +356,7 @@ static BpGraphContent *read_parts(const char *graph_path, const char *params_pat
 
 BpModule *bp_model_open_parts(const char *graph_path, const char *library_path,
                               const char *params_path) {
-  if (bp_graph_initialize() < 0)
+  if (!BP_GIVEN(graph_path) || !BP_GIVEN(library_path) || bp_graph_initialize() < 0)
     return NULL;
   BpGraphContent *content = read_parts(graph_path, params_path);
   BpModule *code = content ? bp_module_load(library_path) : NULL;
@@ -448,11 +450,43 @@ static char *find_graph(const char *folder) {
   return path;
 }
 
-BpModule *bp_model_open(const char *path) {
-  if (bp_graph_initialize() < 0)
-    return NULL;
-  if (!path || !g_file_test(path, G_FILE_TEST_IS_DIR))
+/* What TVM's tools pack, and how: .tar, gzip, zip. */
+static gboolean is_archive(const char *path) {
+  static const struct {
+    long at;
+    const char *magic;
+  } signs[] = {{257, "ustar"}, {0, "\x1f\x8b"}, {0, "PK\3\4"}};
+  char begin[262] = "";
+  FILE *file = fopen(path, "rb");
+  size_t size = file ? fread(begin, 1, sizeof(begin), file) : 0;
+  if (file)
+    fclose(file);
+  for (size_t i = 0; i < G_N_ELEMENTS(signs); i++) {
+    size_t end = (size_t)signs[i].at + strlen(signs[i].magic);
+    if (size >= end && !memcmp(begin + signs[i].at, signs[i].magic, strlen(signs[i].magic)))
+      return TRUE;
+  }
+  return FALSE;
+}
+
+/* A file that is no folder: a library, a graph, or what a plugin loads. */
+static BpModule *open_file(const char *path) {
+  if (!is_archive(path))
     return bp_module_load(path);
+  bp_error_raise(BP_ERROR_VALUE,
+                 "\"%s\" is an archive: unpack it first, and give the folder with its graph "
+                 "(.json), library (.so) and parameters (.params), or the library alone if it has "
+                 "no graph. Are there object files (.o) instead, as TVM's export_library puts into "
+                 "a .tar, export a .so, or link them: cc -shared -o NAME.so *.o",
+                 path);
+  return NULL;
+}
+
+BpModule *bp_model_open(const char *path) {
+  if (!BP_GIVEN(path) || bp_graph_initialize() < 0)
+    return NULL;
+  if (!g_file_test(path, G_FILE_TEST_IS_DIR))
+    return open_file(path);
   char *graph = find_graph(path);
   BpModule *module = graph ? bp_module_load(graph) : NULL;
   g_free(graph);

@@ -16,6 +16,7 @@
 
 #include "graph/exec/executor.h"
 #include "graph/exec/graph_module.h"
+#include "graph/io/given.h"
 #include "graph/relax/model.h"
 #include "graph/relax/module.h"
 
@@ -38,7 +39,7 @@ struct BpModelContext {
 
 /* ---- Making a model ---------------------------------------------------------------------- */
 
-/* Names the kinds of target that a module has code for. */
+/* Names the targets that a module has code for. */
 static void list_targets(const BpGraphContent *content, char *names, size_t size) {
   size_t used = 0;
   *names = '\0';
@@ -219,14 +220,6 @@ static BpModule *find_graph_module(BpModule *module) {
   return module;
 }
 
-/* Among the devices that what TVM compiled has code for. */
-static int select_by_code(BpModule *module, const char *preferences, BpDevice *device,
-                          char **report) {
-  int32_t types[16];
-  size_t count = bp__code_device_types(module, types, sizeof(types) / sizeof(types[0]));
-  return bp_device_select_among(types, count, preferences, device, report);
-}
-
 static int select_by_target(const BpGraphContent *content, const char *preferences,
                             BpDevice *device, char **report) {
   int32_t *types = calloc((size_t)content->num_targets + 1, sizeof(*types));
@@ -261,16 +254,17 @@ int bp_model_select_devices(BpModule *module, const char *preferences,
                             char **report) {
   if (report)
     *report = NULL;
-  *num_devices = 1;
-  if (bp_graph_initialize() < 0)
+  if (!BP_GIVEN(module) || !BP_GIVEN(devices) || !BP_GIVEN(num_devices) ||
+      bp_graph_initialize() < 0)
     return -1;
+  *num_devices = 1;
   if (bp__relax_module_executable(module))
-    return select_by_code(module, preferences, devices, report);
+    return bp__code_select_device(module, preferences, devices, report);
   module = find_graph_module(module);
   const BpGraphContent *content = get_content(module);
   if (!content)
     return -1;
-  if ((content->factory ? select_by_code(module, preferences, devices, report)
+  if ((content->factory ? bp__code_select_device(module, preferences, devices, report)
                         : select_by_target(content, preferences, devices, report)) < 0)
     return -1;
   if (select_second(content, preferences, devices, num_devices) == 0)
@@ -283,14 +277,15 @@ int bp_model_select_devices(BpModule *module, const char *preferences,
 }
 
 BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices) {
-  if (bp_graph_initialize() < 0)
+  if (!BP_GIVEN(module) || !BP_GIVEN(devices) || bp_graph_initialize() < 0)
     return NULL;
-  BpModel *model = num_devices ? calloc(1, sizeof(*model)) : NULL;
+  if (!num_devices) {
+    bp_error_raise(BP_ERROR_VALUE, "a model needs a device");
+    return NULL;
+  }
+  BpModel *model = calloc(1, sizeof(*model));
   if (!model) {
-    if (num_devices)
-      bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
-    else
-      bp_error_raise(BP_ERROR_VALUE, "a model needs a device");
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
     return NULL;
   }
   atomic_init(&model->references, 1);
@@ -340,10 +335,14 @@ static int tensor_info(const BpGraph *graph, uint32_t entry, const char *name,
 }
 
 int32_t bp_model_num_inputs(const BpModel *model) {
+  if (!BP_GIVEN(model))
+    return -1;
   return (int32_t)(model->relax ? model->relax->num_inputs : model->num_inputs);
 }
 
 int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *info) {
+  if (!BP_GIVEN(model) || !BP_GIVEN(info))
+    return -1;
   if (index < 0 || index >= bp_model_num_inputs(model))
     return bp_error_raise(BP_ERROR_INDEX, "input %d of a model that has %d", index,
                           bp_model_num_inputs(model));
@@ -357,10 +356,14 @@ int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *
 }
 
 int32_t bp_model_num_outputs(const BpModel *model) {
+  if (!BP_GIVEN(model))
+    return -1;
   return (int32_t)(model->relax ? model->relax->num_outputs : model->plan.graph->num_heads);
 }
 
 int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo *info) {
+  if (!BP_GIVEN(model) || !BP_GIVEN(info))
+    return -1;
   if (index < 0 || index >= bp_model_num_outputs(model))
     return bp_error_raise(BP_ERROR_INDEX, "output %d of a model that has %d", index,
                           bp_model_num_outputs(model));
@@ -373,11 +376,15 @@ int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo 
 }
 
 const BpDevice *bp_model_devices(const BpModel *model, size_t *num_devices) {
+  if (!BP_GIVEN(model) || !BP_GIVEN(num_devices))
+    return NULL;
   *num_devices = model->plan.num_devices;
   return model->plan.devices;
 }
 
 int32_t bp_model_num_targets(const BpModel *model) {
+  if (!BP_GIVEN(model))
+    return -1;
   const BpGraphContent *content = bp__graph_module_content(model->module);
   return content && !content->factory ? (int32_t)content->num_targets : 0;
 }
@@ -389,6 +396,8 @@ const char *bp_model_target(const BpModel *model, int32_t index) {
 }
 
 void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned) {
+  if (!BP_GIVEN(model) || !BP_GIVEN(parameters) || !BP_GIVEN(planned))
+    return;
   const BpGraph *graph = model->plan.graph;
   *parameters = model->relax ? bp__relax_model_constant_bytes(model->relax) : 0;
   *planned = 0;
@@ -403,6 +412,8 @@ void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *plann
 }
 
 char *bp_model_graph_json(const BpModel *model) {
+  if (!BP_GIVEN(model))
+    return NULL;
   if (model->relax) {
     bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "a Relax executable has no graph to show");
     return NULL;
@@ -416,6 +427,8 @@ char *bp_model_graph_json(const BpModel *model) {
 /* ---- Contexts ---------------------------------------------------------------------------- */
 
 BpModelContext *bp_model_context_create(BpModel *model) {
+  if (!BP_GIVEN(model))
+    return NULL;
   BpModelContext *context = calloc(1, sizeof(*context));
   if (!context) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a context");
@@ -462,7 +475,8 @@ static int find_input(const BpModel *model, const char *name, uint32_t *arg) {
 
 int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value) {
   uint32_t arg;
-  if (find_input(context->model, name, &arg) < 0)
+  if (!BP_GIVEN(context) || !BP_GIVEN(name) || !BP_GIVEN(value) ||
+      find_input(context->model, name, &arg) < 0)
     return -1;
   if (context->relax)
     return bp__relax_context_set_input(context->relax, arg, value);
@@ -471,7 +485,8 @@ int bp_model_set_input(BpModelContext *context, const char *name, const BpTensor
 
 int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value) {
   uint32_t arg;
-  if (find_input(context->model, name, &arg) < 0)
+  if (!BP_GIVEN(context) || !BP_GIVEN(name) || !BP_GIVEN(value) ||
+      find_input(context->model, name, &arg) < 0)
     return -1;
   if (context->relax)
     return bp__relax_context_bind_input(context->relax, arg, value);
@@ -479,13 +494,15 @@ int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *val
 }
 
 int bp_model_run(BpModelContext *context) {
+  if (!BP_GIVEN(context))
+    return -1;
   return context->relax ? bp__relax_context_run(context->relax)
                         : bp__executor_run(context->executor);
 }
 
 BpTensor *bp_model_get_output(BpModelContext *context, int32_t index) {
   BpModelTensorInfo info;
-  if (bp_model_output_info(context->model, index, &info) < 0)
+  if (!BP_GIVEN(context) || bp_model_output_info(context->model, index, &info) < 0)
     return NULL;
   if (context->relax)
     return bp__relax_context_output(context->relax, (uint32_t)index);
@@ -552,6 +569,8 @@ int bp_model_profile(BpModelContext *context, const char *dump_dir,
                      int (*visit)(void *visitor, const char *node, const char *function,
                                   int64_t start_ns, int64_t duration_ns),
                      void *visitor) {
+  if (!BP_GIVEN(context) || !BP_GIVEN(visit))
+    return -1;
   Profile profile = {dump_dir, visit, visitor, 0};
   return context->relax ? bp__relax_context_profile(context->relax, profile_relax_call, &profile)
                         : bp__executor_profile(context->executor, profile_node, &profile);

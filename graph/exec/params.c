@@ -7,6 +7,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
+#include "graph/io/given.h"
 #include "graph/io/stream.h"
 
 #define PARAMS_MAGIC 0xF7E58D4F05049CB7ull
@@ -26,11 +27,16 @@ static void write_params(BpStreamWriter *writer, const char *const *names, BpTen
 
 int bp_params_encode(const char *const *names, BpTensor *const *tensors, size_t count,
                      BpOwnedBytes *bytes) {
-  for (size_t i = 0; i < count; i++)
+  if (!BP_GIVEN(bytes) || (count && (!BP_GIVEN(names) || !BP_GIVEN(tensors))))
+    return -1;
+  for (size_t i = 0; i < count; i++) {
+    if (!BP_GIVEN(names[i]) || !BP_GIVEN(tensors[i]))
+      return -1;
     if (tensors[i]->view.device.device_type != BP_DEVICE_CPU ||
         !bp_view_is_compact(&tensors[i]->view))
       return bp_error_raise(BP_ERROR_VALUE, "parameter '%s' is not a compact tensor on the CPU",
                             names[i]);
+  }
   BpStreamWriter writer = {NULL, 0};
   write_params(&writer, names, tensors, count);
   writer.data = malloc(writer.size);
@@ -93,6 +99,8 @@ static int read_params(BpStreamReader *reader, Params *params) {
 int bp_params_decode(const BpByteArray *bytes,
                      int (*visit)(void *context, const char *name, BpTensor *tensor),
                      void *context) {
+  if (!BP_GIVEN(bytes) || !BP_GIVEN(visit))
+    return -1;
   BpStreamReader reader = {bytes->data, bytes->size, 0, "parameter file"};
   Params params = {NULL, NULL, 0};
   int status = read_params(&reader, &params);

@@ -15,6 +15,8 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
+#include "graph/io/given.h"
+
 #define MAGIC       "\x93NUMPY"
 #define MAGIC_SIZE  6
 #define MAX_HEADER  65536
@@ -165,6 +167,8 @@ static BpTensor *read_tensor(const char *path, FILE *file) {
 }
 
 BpTensor *bp_npy_read(const char *path) {
+  if (!BP_GIVEN(path))
+    return NULL;
   FILE *file = fopen(path, "rb");
   if (!file) {
     bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
@@ -216,6 +220,8 @@ static int write_file(const char *path, const char *header, int length, const vo
 }
 
 int bp_npy_write(const char *path, const BpTensorView *tensor) {
+  if (!BP_GIVEN(path) || !BP_GIVEN(tensor))
+    return -1;
   char header[2048];
   int length = format_header(tensor, header, sizeof(header));
   int64_t bytes = bp_view_num_bytes(tensor);

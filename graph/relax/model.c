@@ -3,6 +3,7 @@
 #include "graph/relax/model.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,27 +34,50 @@ static size_t add_types(BpModule *module, int depth, int32_t *types, size_t coun
   return count;
 }
 
+#define MOST_TYPES 16
+
+/* The types of the devices that there is code for. */
+typedef struct CodeTypes {
+  int32_t types[MOST_TYPES];
+  size_t count;
+  char names[256]; /* "opencl, cuda" */
+} CodeTypes;
+
 /* Host code imports the device code; without any it is for the CPU. */
-size_t bp__code_device_types(BpModule *module, int32_t *types, size_t size) {
-  size_t count = add_types(module, 2, types, 0, size);
-  if (!count && size)
-    types[count++] = BP_DEVICE_CPU;
-  return count;
+static void find_types(BpModule *module, CodeTypes *found) {
+  size_t used = 0;
+  found->count = add_types(module, 2, found->types, 0, MOST_TYPES);
+  if (!found->count)
+    found->types[found->count++] = BP_DEVICE_CPU;
+  for (size_t i = 0; i < found->count && used < sizeof(found->names); i++) {
+    char name[64];
+    bp_device_format((BpDevice){found->types[i], 0}, name);
+    used += (size_t)snprintf(found->names + used, sizeof(found->names) - used, "%s%.*s",
+                             i ? ", " : "", (int)strcspn(name, ":"), name);
+  }
+}
+
+int bp__code_select_device(BpModule *module, const char *preferences, BpDevice *device,
+                           char **report) {
+  CodeTypes found;
+  find_types(module, &found);
+  if (bp_device_select_among(found.types, found.count, preferences, device, report) == 0)
+    return 0;
+  return bp_error_add_context("TVM compiled the model for %s", found.names);
 }
 
 int bp__code_check_device(BpModule *module, BpDevice device) {
-  int32_t types[16];
-  size_t count = bp__code_device_types(module, types, 16);
-  for (size_t i = 0; i < count; i++)
-    if (types[i] == device.device_type)
+  CodeTypes found;
+  char wanted[64];
+  find_types(module, &found);
+  for (size_t i = 0; i < found.count; i++)
+    if (found.types[i] == device.device_type)
       return 0;
-  char wanted[64], first[64];
   bp_device_format(device, wanted);
-  bp_device_format((BpDevice){types[0], 0}, first);
   return bp_error_raise(BP_ERROR_NOT_FOUND,
                         "the model has no code for %s; TVM compiled it for %s. Compile it for that "
                         "device, or choose another",
-                        wanted, first);
+                        wanted, found.names);
 }
 
 /* ---- The model --------------------------------------------------------------------------- */

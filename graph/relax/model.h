@@ -18,9 +18,10 @@ typedef struct BpRelaxModel {
   BpModelTensorInfo *outputs;
 } BpRelaxModel;
 
-/* The types of the devices that a module which TVM compiled has code for: at most `size`; the
- * number of them. */
-size_t bp__code_device_types(BpModule *module, int32_t *types, size_t size);
+/* Chooses among the devices that a module which TVM compiled has code for, as
+ * bp_device_select_among does. */
+int bp__code_select_device(BpModule *module, const char *preferences, BpDevice *device,
+                           char **report);
 /* That it has code for a device. */
 int bp__code_check_device(BpModule *module, BpDevice device);
 

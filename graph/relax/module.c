@@ -10,6 +10,7 @@
 #include <backplane/graph/executor.h>
 #include <backplane/graph/relax.h>
 
+#include "graph/io/given.h"
 #include "graph/relax/builtin.h"
 
 /* ---- The machine ------------------------------------------------------------------------- */
@@ -366,7 +367,7 @@ static MachineModule *create_machine_module(BpModule *executable) {
 }
 
 BpModule *bp_relax_machine_create(BpModule *executable, BpDevice device) {
-  if (bp_graph_initialize() < 0)
+  if (!BP_GIVEN(executable) || bp_graph_initialize() < 0)
     return NULL;
   if (!bp__relax_module_executable(executable)) {
     bp_error_raise(BP_ERROR_TYPE,

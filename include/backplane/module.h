@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules: loaded code, with imports. Loading one is running it: see docs/trust.md. */
+/* Modules: loaded code, with imports. Loading one is running it: see docs/trust.md. A NULL where
+ * none is allowed is an error of kind BP_ERROR_VALUE. */
 #ifndef BACKPLANE_MODULE_H
 #define BACKPLANE_MODULE_H
 
@@ -32,7 +33,7 @@ BP_API void *bp_module_get_context(BpModule *module, const BpModuleApi *api);
 BP_API BpFunction *bp_module_function_create(BpModule *module, BpPackedCall call, void *context,
                                              void (*destroy)(void *context));
 
-/* The kind. Borrowed, static. */
+/* The kind (borrowed, static); NULL with an error. */
 BP_API const char *bp_module_kind(BpModule *module);
 
 /* Finds a function in the module and then, if `query_imports`, in its imports, depth first

@@ -47,6 +47,48 @@ static void test_functions_are_found_by_name(void) {
   g_assert_cmpint(fake_modules_alive(), ==, 0);
 }
 
+#define REFUSES(call)                                                                              \
+  do {                                                                                             \
+    g_assert_true(call);                                                                           \
+    g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_VALUE);                                          \
+    g_assert_nonnull(strstr(bp_error_message(), "is NULL"));                                       \
+    bp_error_clear();                                                                              \
+  } while (0)
+
+static int num_destroyed;
+
+static void count_destroyed(void *context) {
+  (void)context;
+  num_destroyed++;
+}
+
+static void test_null_arguments_are_errors(void) {
+  BpModule *module = fake_module("test_dev", "payload");
+  BpFunction *function;
+  BpOwnedBytes bytes;
+  REFUSES(!bp_module_load_from_bytes("test_dev", NULL));
+  REFUSES(!bp_module_function_create(NULL, NULL, NULL, count_destroyed));
+  g_assert_cmpint(num_destroyed, ==, 1);
+  REFUSES(!bp_module_kind(NULL));
+  REFUSES(bp_module_get_function(NULL, "size", 0, &function));
+  REFUSES(bp_module_get_function(module, "size", 0, NULL));
+  REFUSES(bp_module_num_imports(NULL) == 0);
+  REFUSES(!bp_module_get_import(NULL, 0));
+  REFUSES(bp_module_get_property(NULL) == 0);
+  REFUSES(bp_module_save_to_bytes(NULL, &bytes));
+  REFUSES(bp_module_save_to_bytes(module, NULL));
+  REFUSES(bp_module_get_source(NULL, NULL, &bytes));
+  REFUSES(bp_module_get_source(module, NULL, NULL));
+  REFUSES(!bp_module_list_functions(NULL, NULL));
+  REFUSES(bp_module_export_library(NULL, "x.so"));
+  g_assert_null(bp_module_load(NULL));
+  g_assert_cmpint(bp_module_import(module, NULL), ==, -1);
+  g_assert_null(bp_module_create(NULL, NULL));
+  g_assert_null(bp_module_get_context(NULL, NULL));
+  bp_error_clear();
+  bp_object_release(module);
+}
+
 static void test_function_keeps_its_module_alive(void) {
   BpModule *module = fake_module("test_dev", "payload");
   BpFunction *function;
@@ -1002,6 +1044,7 @@ static void test_damaged_device_code_is_an_error(void) {
 
 static void add_object_tests(void) {
   g_test_add_func("/module/functions-are-found-by-name", test_functions_are_found_by_name);
+  g_test_add_func("/module/null-arguments-are-errors", test_null_arguments_are_errors);
   g_test_add_func("/module/function-keeps-its-module-alive", test_function_keeps_its_module_alive);
   g_test_add_func("/module/imports-are-searched", test_imports_are_searched);
   g_test_add_func("/module/import-cycle-is-an-error", test_import_cycle_is_an_error);

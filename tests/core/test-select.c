@@ -336,6 +336,10 @@ static void test_kinds_without_code_are_left_out(void) {
   g_assert_cmpint(bp_device_select_among(types, 2, "cuda", &device, NULL), ==, -1);
   assert_contains(bp_error_message(), "cuda: there is no code for it");
   bp_error_clear();
+  /* Where there is none at all, the missing plugin is the reason. */
+  g_assert_cmpint(bp_device_select_among(&types[1], 1, "auto", &device, NULL), ==, -1);
+  assert_contains(bp_error_message(), "opencl: no installed plugin has devices of kind");
+  bp_error_clear();
 }
 
 static void test_kinds_are_listed(void) {

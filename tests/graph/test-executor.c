@@ -428,7 +428,7 @@ static void test_refused_graphs(void) {
       {"\"attrs\":{\"dltype\"", "\"attrs\":{\"device_index\":[\"list_int\",[1,1,1,1,4]],\"dltype\"",
        "on two devices"},
       {"\"attrs\":{\"dltype\"", "\"attrs\":{\"device_index\":[\"list_int\",[4,4,4,4,4]],\"dltype\"",
-       "of type 4"},
+       "values on opencl, and no device of that kind"},
       {"\"func_name\":\"add\"", "\"func_name\":\"__copy\"", "the copy 'sum'"},
       {"\"num_inputs\":\"2\"", "\"num_inputs\":\"1\"", "'num_inputs'"},
       {"\"flatten_data\":\"0\"", "\"flatten_data\":\"2\"", "'flatten_data'"},

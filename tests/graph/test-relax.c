@@ -352,22 +352,28 @@ static int note_call(void *visitor, const char *node, const char *function, int6
 }
 
 /* What is profiled: makes a tensor, passes it on, and makes another. */
-static BpModelContext *create_calls(void) {
+static BpModel *create_model(void) {
   static const char *const packed[] = {"test.make", "test.pass", "vm.builtin.copy"};
   const Words code[] = {WORDS(CALL, 0, 1, 0), WORDS(CALL, 1, 2, 1, 0), WORDS(CALL, 2, 3, 1, 1),
                         WORDS(CALL, 0, 1, 0), WORDS(RET, 2)};
   BpModule *module = load(make_executable("0.14", 0, packed, 3, code, G_N_ELEMENTS(code)));
   BpModel *model = module ? bp_model_create(module, &cpu, 1) : NULL;
-  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
-  if (!context)
+  if (!model)
     g_error("%s", bp_error_message());
-  bp_model_release(model);
   bp_object_release(module);
+  return model;
+}
+
+static BpModelContext *create_context(void) {
+  BpModel *model = create_model();
+  BpModelContext *context = bp_model_context_create(model);
+  g_assert_nonnull(context);
+  bp_model_release(model);
   return context;
 }
 
 static void test_calls_are_profiled(void) {
-  BpModelContext *context = create_calls();
+  BpModelContext *context = create_context();
   GString *calls = g_string_new(NULL);
   char *folder = g_dir_make_tmp("backplane-relax-XXXXXX", NULL);
   char *dumped = g_build_filename(folder, "1-test.pass.npy", NULL);
@@ -384,7 +390,7 @@ static void test_calls_are_profiled(void) {
 }
 
 static void test_a_profile_ends_where_writing_fails(void) {
-  BpModelContext *context = create_calls();
+  BpModelContext *context = create_context();
   GString *calls = g_string_new(NULL);
   num_made = 0;
   g_assert_cmpint(bp_model_profile(context, "/nowhere/at/all", note_call, calls), ==, -1);
@@ -403,12 +409,64 @@ static int note_one_call(void *visitor, const char *node, const char *function, 
 }
 
 static void test_a_profile_that_wants_no_more_is_a_whole_run(void) {
-  BpModelContext *context = create_calls();
+  BpModelContext *context = create_context();
   GString *calls = g_string_new(NULL);
   g_assert_cmpint(bp_model_profile(context, NULL, note_one_call, calls), ==, 0);
   g_assert_cmpstr(calls->str, ==, "0-test.make test.make;");
   g_assert_nonnull(bp_model_get_output(context, 0));
   g_string_free(calls, TRUE);
+  bp_model_context_free(context);
+}
+
+#define REFUSES(call)                                                                              \
+  do {                                                                                             \
+    g_assert_true(call);                                                                           \
+    assert_error(BP_ERROR_VALUE, "is NULL");                                                       \
+  } while (0)
+
+static void test_null_arguments_are_errors(void) {
+  BpModel *model = create_model();
+  BpModelContext *context = bp_model_context_create(model);
+  BpModule *module = load(identity("0.14"));
+  BpModelTensorInfo info;
+  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  uint64_t bytes = 0;
+  size_t count;
+  REFUSES(!bp_model_open(NULL));
+  REFUSES(!bp_model_load(NULL, &cpu, 1));
+  REFUSES(!bp_model_open_parts(NULL, "net.so", NULL));
+  REFUSES(!bp_model_open_parts("net.json", NULL, NULL));
+  REFUSES(!bp_model_create(NULL, &cpu, 1));
+  REFUSES(!bp_model_create(module, NULL, 1));
+  REFUSES(bp_model_select_devices(NULL, NULL, devices, &count, NULL));
+  REFUSES(bp_model_select_devices(module, NULL, NULL, &count, NULL));
+  REFUSES(bp_model_select_devices(module, NULL, devices, NULL, NULL));
+  REFUSES(bp_model_num_inputs(NULL) < 0);
+  REFUSES(bp_model_num_outputs(NULL) < 0);
+  REFUSES(bp_model_num_targets(NULL) < 0);
+  REFUSES(!bp_model_target(NULL, 0));
+  REFUSES(bp_model_input_info(NULL, 0, &info));
+  REFUSES(bp_model_input_info(model, 0, NULL));
+  REFUSES(bp_model_output_info(NULL, 0, &info));
+  REFUSES(!bp_model_devices(NULL, &count));
+  REFUSES(!bp_model_graph_json(NULL));
+  REFUSES((bp_model_memory(NULL, &bytes, &bytes), 1));
+  REFUSES(!bp_model_context_create(NULL));
+  REFUSES(bp_model_set_input(NULL, "p", NULL));
+  REFUSES(bp_model_set_input(context, NULL, NULL));
+  REFUSES(bp_model_bind_input(context, "p", NULL));
+  REFUSES(bp_model_run(NULL));
+  REFUSES(!bp_model_get_output(NULL, 0));
+  REFUSES(bp_model_profile(NULL, NULL, note_call, NULL));
+  REFUSES(bp_model_profile(context, NULL, NULL, NULL));
+  REFUSES(!bp_relax_machine_create(NULL, cpu));
+  REFUSES(!bp_graph_executor_create(NULL, module, &cpu, 1));
+  REFUSES(!bp_graph_executor_create("{}", NULL, &cpu, 1));
+  REFUSES(!bp_graph_executor_create("{}", module, NULL, 1));
+  bp_model_context_free(NULL);
+  bp_model_release(NULL);
+  bp_model_release(model);
+  bp_object_release(module);
   bp_model_context_free(context);
 }
 
@@ -446,6 +504,7 @@ int main(int argc, char **argv) {
                   test_a_profile_ends_where_writing_fails);
   g_test_add_func("/relax/a-profile-that-wants-no-more-is-a-whole-run",
                   test_a_profile_that_wants_no_more_is_a_whole_run);
+  g_test_add_func("/relax/null-arguments-are-errors", test_null_arguments_are_errors);
   g_test_add_func("/relax/builtin-outside-of-a-machine-is-an-error",
                   test_builtin_outside_of_a_machine_is_an_error);
   return g_test_run();

@@ -45,9 +45,11 @@ mkdir "$work/net" "$work/apart"
   echo "Bail out! the artifacts were not written"
   exit 1
 }
-mv "$work/net/all.so" "$work/all.so"
+mv "$work/net/all.so" "$work/net/metal.so" "$work"
+tar -cf "$work/net.tar" -C "$work/net" .
+tar -czf "$work/net.tgz" -C "$work/net" .
 
-echo 1..9
+echo 1..13
 ok /tvm/run/library runs "$work/all.so"
 ok /tvm/run/folder runs "$work/net"
 ok /tvm/run/graph runs "$work/net/net.json"
@@ -64,3 +66,11 @@ ok /tvm/run/profile says tvmgen_default_fused_multiply "$backplane" profile "$wo
 ok /tvm/run/inspect-model says 'x: float32 4' "$backplane" inspect model "$work/all.so" \
   --device cpu
 ok /tvm/run/inspect-module says packed_c_library "$backplane" inspect module "$work/all.so"
+for archive in tar tgz; do
+  ok "/tvm/run/archive-is-to-be-unpacked-$archive" says 'is an archive: unpack it first' \
+    "$backplane" run "$work/net.$archive"
+done
+ok /tvm/run/absent-device-is-named \
+  says 'TVM compiled the model for metal: no device fits the default' "$backplane" run "$work/metal.so"
+ok /tvm/run/absent-plugin-is-named \
+  says 'metal: no installed plugin has devices of kind "metal"' "$backplane" run "$work/metal.so"

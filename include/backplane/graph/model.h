@@ -4,7 +4,7 @@
  * A BpModel is a graph with its code and parameters on its devices; it is immutable,
  * reference-counted and may be used from any thread. A BpModelContext holds the inputs, outputs and
  * intermediate storage of one run at a time; contexts of one model share its parameters and may run
- * at once. */
+ * at once. A NULL where none is allowed is an error of kind BP_ERROR_VALUE. */
 #ifndef BACKPLANE_GRAPH_MODEL_H
 #define BACKPLANE_GRAPH_MODEL_H
 
