@@ -90,6 +90,7 @@ struct Kit {
   uint64_t seed;
   int32_t device_index;
   const char *target_option; /* NULL: the device's own */
+  const char *folder;        /* for files of the run, which are removed with it */
 
   /* Filled in when the child starts. */
   BpPluginList *plugins;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kit's command line. */
-#include <errno.h>
 #include <string.h>
 
 #include <backplane/conformance/conformance.h>
@@ -69,7 +68,8 @@ static int parse(Options *options, int *argc, char ***argv) {
   g_option_context_add_main_entries(context, entries, NULL);
   gboolean ok = g_option_context_parse(context, argc, argv, &error);
   if (!ok) {
-    bp_error_raise(BP_ERROR_VALUE, "%s", error->message);
+    bp_error_raise(BP_ERROR_VALUE, "%s; `%s --help` explains the options", error->message,
+                   g_get_prgname());
     g_error_free(error);
   }
   g_option_context_free(context);
@@ -80,6 +80,9 @@ static int check_options(const Options *options) {
   if (options->timeout < 1)
     return bp_error_raise(BP_ERROR_VALUE, "a check takes at least a second, not %d",
                           options->timeout);
+  if (options->device < 0)
+    return bp_error_raise(BP_ERROR_VALUE, "devices are counted from 0, and %d is none",
+                          options->device);
   if (options->list)
     return 0;
   if (!options->plugins || !options->plugins[0] || options->plugins[1])
@@ -93,58 +96,54 @@ static char *make_subject(const char *plugin) {
   return is_bare_file ? g_strconcat("./", plugin, NULL) : g_strdup(plugin);
 }
 
-static int run_to(Run *run, const char *format, FILE *out) {
+static int run_reported(Run *run, const Format *format) {
   if (bp__run_identify(run))
     return -1;
-  run->report = bp__report_begin(run, format, out);
-  if (!run->report)
-    return -1;
+  run->report = bp__report_begin(run, format);
   int rc = bp__run_checks(run);
   bp__report_finish(run, run->report);
   return rc;
 }
 
-static int close_output(FILE *out, const char *path) {
-  gboolean is_written = fflush(out) == 0 && !ferror(out);
-  if (path && fclose(out) != 0)
-    is_written = FALSE;
-  return is_written
-             ? 0
-             : bp_error_raise(BP_ERROR_IO, "%s: %s", path ? path : "the output", g_strerror(errno));
-}
-
-static int run_checks(Run *run, const Options *options) {
-  FILE *out = options->output ? fopen(options->output, "we") : stdout;
-  if (!out)
-    return bp_error_raise(BP_ERROR_IO, "%s: %s", options->output, g_strerror(errno));
+static int run_checks(Run *run, const Options *options, const Format *format) {
+  char *folder = bp__folder_create();
+  if (!folder)
+    return -1;
   char *subject = make_subject(options->plugins[0]);
   run->kit = (Kit){.subject = subject,
                    .seed = (uint64_t)options->seed,
                    .device_index = options->device,
-                   .target_option = options->target};
+                   .target_option = options->target,
+                   .folder = folder};
   run->timeout = options->timeout;
   run->fail_fast = options->fail_fast;
-  int rc = run_to(run, options->format ? options->format : "text", out);
-  if (close_output(out, options->output))
-    rc = -1;
+  int rc = run_reported(run, format);
   g_free(subject);
+  bp__folder_remove(folder);
   return rc;
 }
 
+/* Nothing is written before all options are known to be right. */
 static int run_options(Run *run, const Options *options) {
-  if (check_options(options) || bp__run_select(run, options->only, options->skip) ||
+  Output output;
+  const Format *format = bp__report_format(options->format ? options->format : "text");
+  if (!format || check_options(options) || bp__run_select(run, options->only, options->skip) ||
       (options->expect_fail && bp__run_expect(run, options->expect_fail)))
     return -1;
-  if (!options->list)
-    return run_checks(run, options);
-  bp__report_list(run, stdout);
-  return 0;
+  int rc = bp__output_open(&output, options->output);
+  run->out = output.file;
+  if (rc == 0 && options->list)
+    bp__report_list(run, run->out);
+  else if (rc == 0)
+    rc = run_checks(run, options, format);
+  return bp__output_close(&output, rc == 0) || rc ? -1 : 0;
 }
 
 int bp_conformance_main(int argc, char **argv) {
   Options options = {.seed = 1, .timeout = 300};
   Run run = {0};
   bp__run_create(&run);
+  bp__signals_hold();
   int rc = parse(&options, &argc, &argv) || run_options(&run, &options) ? -1 : 0;
   int status = rc || options.list ? BP_CONFORMANCE_OK : bp__run_status(&run);
   if (rc) {
@@ -154,5 +153,6 @@ int bp_conformance_main(int argc, char **argv) {
   }
   bp__run_clear(&run);
   clear_options(&options);
+  bp__signals_release();
   return status;
 }

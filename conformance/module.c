@@ -2,9 +2,7 @@
 /* Section module: building code, calling it, what a call refuses, saving and loading. The IR of
  * kernels is in bound loops, which a target for the host runs as loops. */
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <backplane/tensor.h>
 
@@ -518,7 +516,6 @@ static void run_export(Kit *kit) {
       "(module (function \"other\" (buffer A int32 global 32) (buffer B int32 global 32) x:int32"
       " (for b:int64 0 8 bound \"blockIdx.x\" (for t:int64 0 4 bound \"threadIdx.x\""
       " (store B (add (mul b 4) t) (add (load A (add (mul b 4) t)) x))))))";
-  GError *error = NULL;
   bp__kit_open_target(kit);
   KitCode code = bp__kit_build(kit, add_text), other = bp__kit_build(kit, other_text);
   int32_t flags = bp_module_get_property(code.module);
@@ -526,17 +523,13 @@ static void run_export(Kit *kit) {
     bp__kit_skip("modules of kind %s are not exported", bp_module_kind(code.module));
   if (!g_getenv("BACKPLANE_CC") && !g_find_program_in_path("cc"))
     bp__kit_absent("no C compiler, which links libraries");
-  char *folder = g_dir_make_tmp("bp-conformance-XXXXXX", &error);
-  KIT_TRUE(folder, "%s", error->message);
-  char *path = g_build_filename(folder, "exported.so", NULL);
+  char *path = g_build_filename(kit->folder, "exported.so", NULL);
   KIT_OK(bp_module_import(code.module, other.module), "importing a module");
   BpFunction *function = bp__kit_function(code.module, "other");
   expect_adds(kit, &code, function, "a function of an import");
   bp_object_release(function);
   KIT_OK(bp_module_export_library(code.module, path), "export_library");
   BpModule *loaded = bp_module_load(path);
-  unlink(path);
-  rmdir(folder);
   KIT_TRUE(loaded, "loading an exported library: %s", bp_error_message());
   function = bp__kit_function(loaded, "add");
   expect_adds(kit, &code, function, "a function of an exported library");
@@ -548,7 +541,6 @@ static void run_export(Kit *kit) {
   bp__kit_code_clear(&other);
   bp__kit_code_clear(&code);
   g_free(path);
-  g_free(folder);
 }
 
 /* ---- Damage ------------------------------------------------------------------------------ */

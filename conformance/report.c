@@ -6,12 +6,12 @@
 
 #include "conformance/run.h"
 
-typedef struct Format {
+struct Format {
   const char *name;
   void (*begin)(const Run *run, FILE *out);
   void (*result)(const Result *result, unsigned number, FILE *out);
   void (*finish)(const Run *run, FILE *out);
-} Format;
+};
 
 struct Report {
   const Format *format;
@@ -274,23 +274,18 @@ static const Format formats[] = {{"text", text_begin, text_result, text_finish},
                                  {"tap", tap_begin, tap_result, tap_finish},
                                  {"junit", junit_begin, junit_result, junit_finish}};
 
-static const Format *find_format(const char *name) {
+const Format *bp__report_format(const char *name) {
   for (size_t i = 0; i < G_N_ELEMENTS(formats); i++)
     if (strcmp(formats[i].name, name) == 0)
       return &formats[i];
+  bp_error_raise(BP_ERROR_VALUE, "there is no format \"%s\"; there are text, tap and junit", name);
   return NULL;
 }
 
-Report *bp__report_begin(const Run *run, const char *format, FILE *out) {
-  const Format *found = find_format(format);
-  if (!found) {
-    bp_error_raise(BP_ERROR_VALUE, "there is no format \"%s\"; there are text, tap and junit",
-                   format);
-    return NULL;
-  }
+Report *bp__report_begin(const Run *run, const Format *format) {
   Report *report = g_new0(Report, 1);
-  *report = (Report){.format = found, .out = out};
-  found->begin(run, out);
+  *report = (Report){.format = format, .out = run->out};
+  format->begin(run, run->out);
   return report;
 }
 

@@ -34,6 +34,7 @@ typedef struct Fact {
   char *value;
 } Fact;
 
+typedef struct Format Format;
 typedef struct Report Report;
 
 typedef struct Run {
@@ -42,12 +43,29 @@ typedef struct Run {
   gboolean fail_fast; /* what comes after the first failure is left out */
   GArray *results;    /* of Result, in the order of the sections */
   GArray *facts;      /* of Fact */
+  FILE *out;          /* where the report goes */
   Report *report;     /* NULL before the facts are known */
 } Run;
 
-/* ---- child.c: checks in processes of their own ------------------------------------------- */
+/* ---- child.c: in a child process --------------------------------------------------------- */
 
-/* Finds the facts of the report's head. A plugin that crashes meanwhile has fewer. */
+typedef void ChildWork(Run *run, guint first);
+
+/* Does the work as a child that reports through the descriptor, and ends the process. */
+_Noreturn void bp__child_main(Run *run, int fd, ChildWork *work, guint first);
+/* Tells the facts of the report's head, and whether the options fit the plugin. */
+void bp__child_identify(Run *run, guint first);
+/* Runs the pending checks of a section, from the first of them on. */
+void bp__child_run_section(Run *run, guint first);
+
+/* ---- parent.c: following children to their ends ------------------------------------------ */
+
+/* From here on a signal that would end the process ends the run, with an error. */
+void bp__signals_hold(void);
+/* Signals do again what they did before; one that came meanwhile does it now. */
+void bp__signals_release(void);
+/* Finds the facts of the report's head. A plugin that crashes meanwhile has fewer. -1 with an error
+ * if no process can be made, or the options do not fit the plugin. */
 int bp__run_identify(Run *run);
 /* Runs all pending checks, and says of each how it ended. -1 with an error if no process can be
  * made. */
@@ -73,11 +91,31 @@ gboolean bp__result_is_bad(const Result *result);
 /* The exit status, BP_CONFORMANCE_*. */
 int bp__run_status(const Run *run);
 
+/* ---- output.c ---------------------------------------------------------------------------- */
+
+typedef struct Output {
+  FILE *file;
+  char *path;    /* NULL: stdout */
+  char *partial; /* what is written until it is complete, or NULL */
+} Output;
+
+/* Opens what the report goes to; path NULL is stdout. -1 with an error; to be closed all the same.
+ */
+int bp__output_open(Output *output, const char *path);
+/* Puts a complete report in its place, and removes another. -1 with an error if it was not written
+ * in full. */
+int bp__output_close(Output *output, gboolean is_complete);
+/* A folder for the files of children (bp__folder_remove). NULL with an error. */
+char *bp__folder_create(void);
+/* Removes it with all that is in it, and frees the path, which may be NULL. */
+void bp__folder_remove(char *path);
+
 /* ---- report.c ---------------------------------------------------------------------------- */
 
-/* Begins a report in `format`: "text", "tap" or "junit". The run's facts are complete. NULL with an
- * error: there is no such format. */
-Report *bp__report_begin(const Run *run, const char *format, FILE *out);
+/* A format by its name: "text", "tap" or "junit". NULL with an error. */
+const Format *bp__report_format(const char *name);
+/* Begins a report to run->out. The run's facts are complete. */
+Report *bp__report_begin(const Run *run, const Format *format);
 /* Reports what has been settled since, as far as all before it has. */
 void bp__report_progress(const Run *run, Report *report);
 /* Ends and frees the report. */

@@ -76,7 +76,8 @@ int main(int argc, char **argv) {
   setlocale(LC_CTYPE, "");
   bp_log_set_callback(print_log, NULL);
   int status = run_command(argc, argv);
-  if (fflush(stdout) == 0 && !ferror(stdout))
+  /* A usage error was said on stderr, where all is that there is to say of it. */
+  if (status == EXIT_USAGE || (fflush(stdout) == 0 && !ferror(stdout)))
     return status;
   fprintf(stderr, "backplane: cannot write the output: %s\n", g_strerror(errno));
   return EXIT_FAIL;

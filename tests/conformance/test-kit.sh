@@ -143,6 +143,96 @@ a_hang_is_a_failure() {
     compile_mutant && says 1 'no answer within 3 seconds' verify --timeout 3 --fail-fast "$work/mutant.so"
 }
 
+# gone FILE: the process whose number is in the file has ended, or does soon.
+gone() {
+  local tries
+  [ -s "$1" ] || return 1
+  for ((tries = 0; tries < 300; tries++)); do
+    grep -q '^State:[[:space:]]*[^ZX]' "/proc/$(cat "$1")/status" 2>/dev/null || return 0
+    sleep 0.1
+  done
+  return 1
+}
+
+# starts_a_process PROGRAM THEN: copies start a process, which does PROGRAM, and then do THEN.
+starts_a_process() {
+  mutant 'memmove(' "start_process(); $2; memmove(" device.c && sed -i '4r /dev/stdin' "$work/src/device.c" <<EOF && compile_mutant
+#include <stdio.h>
+#include <unistd.h>
+static void start_process(void) {
+  static int is_started;
+  if (is_started || fork()) {
+    is_started = 1;
+    return;
+  }
+  FILE *file = fopen("$work/process", "w");
+  fprintf(file, "%d", (int)getpid());
+  fclose(file);
+  $1;
+}
+EOF
+}
+
+a_hang_ends_with_what_it_started() {
+  starts_a_process 'execlp("sleep", "sleep", "1000", (char *)0)' 'for (;;) pause()' &&
+    says 1 'no answer within 10 seconds' verify --timeout 10 --fail-fast "$work/mutant.so" && gone "$work/process"
+}
+
+# A process that has the pipe open, too, is not waited for.
+what_is_left_behind_is_ended() {
+  starts_a_process 'for (;;) pause()' '(void)0' &&
+    ends 3 verify --only copy.roundtrip "$work/mutant.so" && gone "$work/process"
+}
+
+# Ended itself, the kit ends what it started, leaves no file, and does not touch an earlier report.
+a_signal_ends_the_run() {
+  local pid
+  starts_a_process 'execlp("sleep", "sleep", "1000", (char *)0)' 'for (;;) pause()' || return 1
+  rm -f "$work/process"
+  mkdir -p "$work/signal/tmp"
+  echo earlier >"$work/signal/report"
+  (
+    export TMPDIR=$work/signal/tmp
+    exec "$top_builddir/backplane" verify --conformance --output "$work/signal/report" --only copy "$work/mutant.so"
+  ) &
+  pid=$!
+  until [ -s "$work/process" ] || ! kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+  kill "$pid"
+  wait "$pid"
+  [ $? -eq 143 ] && gone "$work/process" && [ "$(cat "$work/signal/report")" = earlier ] &&
+    [ "$(find "$work/signal" -type f)" = "$work/signal/report" ]
+}
+
+# What comes through the kit's pipe from others is a failure of the check, and of no other.
+a_foreign_line_is_a_failure() {
+  mutant 'memmove(' "foreign(); memmove(" device.c && sed -i '4r /dev/stdin' "$work/src/device.c" <<EOF && compile_mutant || return 1
+#include <unistd.h>
+static void foreign(void) {
+  for (int fd = 3; fd < 64; fd++)
+    (void)!write(fd, $1, sizeof $1 - 1);
+}
+EOF
+  says 1 'something else than the kit wrote' verify --format tap --only copy.roundtrip "$work/mutant.so" &&
+    [ "$(grep -c '^not ok' "$work/out")" -eq 1 ] && grep -q '^not ok [0-9]* - copy.roundtrip$' "$work/out"
+}
+
+each_foreign_line_is_a_failure() {
+  local line
+  for line in '"begin\n"' '"fact\t\t\n"' '"begin\t99999\t\n"' '"passed\t-1\t\n"' '"skipped\t0\t\n"' '"failed\t0\ttext\\\n"' \
+    '"a\0\n"' '"\n"'; do
+    a_foreign_line_is_a_failure "$line" || return 1
+  done
+}
+
+# Threads that all fail at once are one failure.
+threads_fail_as_one() {
+  mutant '  SimdevBuffer \*buffer = malloc' \
+    '  if (gettid() != getpid()) return simdev_host.error->raise(BP_ERROR_DEVICE, "not in a thread");\n&' memory.c
+  sed -i '4i #include <unistd.h>' "$work/src/memory.c"
+  compile_mutant && says 1 'not in a thread' verify --format tap --only stream.threads "$work/mutant.so" &&
+    [ "$(grep -c '^not ok' "$work/out")" -eq 1 ] && grep -q '^not ok [0-9]* - stream.threads$' "$work/out"
+}
+
 no_device_is_incomplete() {
   mutant 'count = SIMDEV_DEVICES' 'count = 0' device.c && sed -i 's|why = ""|why = "there is none"|' "$work/src/device.c" &&
     compile_mutant && says 3 'no device here: there is none' verify "$work/mutant.so"
@@ -154,6 +244,14 @@ well_formed_junit() {
     if command -v python3 >/dev/null; then
       python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$work/report.xml"
     fi
+}
+
+# What is wrong is found before a report is touched.
+wrong_options_leave_the_report() {
+  echo earlier >"$work/report"
+  ends 2 verify --output "$work/report" --format xml "$simdev" &&
+    ends 2 verify --output "$work/report" --only nothing "$simdev" &&
+    ends 2 verify --output "$work/report" --device -1 "$simdev" && [ "$(cat "$work/report")" = earlier ]
 }
 
 # The verdict on each check, whoever holds the plugin.
@@ -181,6 +279,11 @@ ok failure/unexpected-pass-is-counted-once counts_each_result_once
 ok failure/core-cannot-be-expected core_checks_are_not_expected_to_fail
 ok failure/crash a_crash_is_a_failure
 ok failure/hang a_hang_is_a_failure
+ok failure/hang-ends-with-what-it-started a_hang_ends_with_what_it_started
+ok failure/what-is-left-behind-is-ended what_is_left_behind_is_ended
+ok failure/foreign-line each_foreign_line_is_a_failure
+ok failure/threads-at-once threads_fail_as_one
+ok run/a-signal-ends-it a_signal_ends_the_run
 ok profile/no-device-is-incomplete no_device_is_incomplete
 ok usage/unknown-check says 2 'copy.nothing' verify --only copy.nothing "$simdev"
 ok usage/unknown-format says 2 'no format "xml"' verify --format xml "$simdev"
@@ -188,5 +291,8 @@ ok usage/no-such-device says 3 'none of index 7' verify --device 7 --only module
 ok usage/no-plugin says 2 'one plugin is checked' verify
 ok usage/unknown-plugin says 1 'no plugin "nothing" is installed' verify --fail-fast nothing
 ok usage/unwritable-report says 2 '/nowhere/report' verify --output /nowhere/report "$simdev"
+ok usage/full-disk says 2 'No space left' verify --only plugin.descriptor --output /dev/full "$simdev"
+ok usage/wrong-options-leave-the-report wrong_options_leave_the_report
+ok usage/wrong-options-point-to-help says 2 'verify --conformance --help` explains' verify --json "$simdev"
 ok program/linked-in-gives-the-same-result linked_in_gives_the_same_result
 echo "1..$count"

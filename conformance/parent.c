@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Running checks in child processes, each with a group of its own, so that a compiler that a plugin
+ * started ends with the child. A child runs the checks of a section until one does not pass; then
+ * another goes on. What comes through its pipe (child.c says what does) is not to be trusted: the
+ * plugin has the descriptor, too. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <backplane/version.h>
+
+#include "conformance/run.h"
+
+/* What a check may have to say. */
+#define MOST_LINE ((gsize)16 << 20)
+/* How often to look after a child whose pipe is kept open by one that it started, milliseconds. */
+#define LOOK_MS 50
+
+typedef enum ChildState {
+  CHILD_STARTING, /* its first check has not begun; what happens is put down to that one */
+  CHILD_RUNNING,
+  CHILD_BETWEEN, /* the check has ended */
+  CHILD_EXITING  /* the check passes if the process ends cleanly */
+} ChildState;
+
+typedef struct Child {
+  pid_t pid;
+  int fd;         /* -1: the pipe was closed */
+  GString *input; /* what was read and is no whole line yet */
+  gint64 began;   /* the check that runs, microseconds */
+  int first;      /* check that it is to run; -1: none, it is asked for facts */
+  int index;      /* of the check that began last, or `first` */
+  ChildState state;
+  char *refusal; /* why the options do not fit the plugin, or NULL */
+} Child;
+
+/* ---- Signals ----------------------------------------------------------------------------- */
+
+static const int ending_signals[] = {SIGHUP, SIGINT, SIGTERM};
+static volatile sig_atomic_t caught_signal;
+static struct sigaction old_actions[G_N_ELEMENTS(ending_signals)];
+
+static void note_signal(int number) {
+  caught_signal = number;
+}
+
+void bp__signals_hold(void) {
+  struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+  caught_signal = 0;
+  for (size_t i = 0; i < G_N_ELEMENTS(ending_signals); i++) {
+    sigaction(ending_signals[i], NULL, &old_actions[i]);
+    if (old_actions[i].sa_handler != SIG_IGN)
+      sigaction(ending_signals[i], &action, NULL);
+  }
+}
+
+static void restore_signals(void) {
+  for (size_t i = 0; i < G_N_ELEMENTS(ending_signals); i++)
+    sigaction(ending_signals[i], &old_actions[i], NULL);
+}
+
+void bp__signals_release(void) {
+  restore_signals();
+  if (caught_signal)
+    raise(caught_signal);
+}
+
+/* ---- What a child tells ------------------------------------------------------------------ */
+
+static void finish_check(Run *run, const Child *child, Outcome outcome, const char *text) {
+  Result *result = &g_array_index(run->results, Result, child->index);
+  result->outcome = outcome;
+  g_free(result->text);
+  result->text = text && *text ? g_strdup(text) : NULL;
+  result->seconds = (double)(g_get_monotonic_time() - child->began) / 1e6;
+}
+
+static void add_fact(Run *run, const char *name, const char *value) {
+  Fact fact = {g_strdup(name), g_strdelimit(g_strdup(value), "\r\n", ' ')};
+  g_array_append_val(run->facts, fact);
+}
+
+/* A child that is asked for facts. */
+static gboolean take_fact(Run *run, Child *child, const char *event, const char *name,
+                          const char *text) {
+  if (strcmp(event, "fact") == 0)
+    add_fact(run, name, text);
+  else if (strcmp(event, "refused") == 0 && !child->refusal)
+    child->refusal = g_strdup(text);
+  else
+    return FALSE;
+  return TRUE;
+}
+
+static gboolean may_begin(const Run *run, const Child *child, guint index) {
+  const Result *results = &g_array_index(run->results, Result, 0);
+  if (child->state == CHILD_STARTING)
+    return (int)index == child->first;
+  return child->state == CHILD_BETWEEN && results[index].outcome == OUTCOME_PENDING &&
+         results[index].section == results[child->first].section;
+}
+
+/* A child that runs checks. */
+static gboolean take_progress(Run *run, Child *child, const char *event, guint index,
+                              const char *text) {
+  static const struct {
+    const char *event;
+    Outcome outcome;
+  } ends[] = {{"passed", OUTCOME_PASSED},
+              {"failed", OUTCOME_FAILED},
+              {"skipped", OUTCOME_SKIPPED},
+              {"inapplicable", OUTCOME_INAPPLICABLE},
+              {"absent", OUTCOME_ABSENT}};
+  if (strcmp(event, "begin") == 0 && may_begin(run, child, index)) {
+    child->index = (int)index;
+    child->state = CHILD_RUNNING;
+    child->began = g_get_monotonic_time();
+    bp__report_progress(run, run->report);
+    return TRUE;
+  }
+  if (child->state != CHILD_RUNNING || (int)index != child->index)
+    return FALSE;
+  if (strcmp(event, "exiting") == 0) {
+    child->state = CHILD_EXITING;
+    return TRUE;
+  }
+  for (size_t i = 0; i < G_N_ELEMENTS(ends); i++)
+    if (strcmp(event, ends[i].event) == 0) {
+      finish_check(run, child, ends[i].outcome, text);
+      child->state = CHILD_BETWEEN;
+      return TRUE;
+    }
+  return FALSE;
+}
+
+/* Whether no backslash is the last character, as g_strcompress asks. */
+static gboolean is_escaped(const char *text) {
+  for (; *text; text++)
+    if (*text == '\\' && !*++text)
+      return FALSE;
+  return TRUE;
+}
+
+/* Whether the line is an event that can be now. */
+static gboolean take_line(Run *run, Child *child, const char *line) {
+  char **fields = g_strsplit(line, "\t", 3);
+  gboolean is_taken = FALSE;
+  guint64 index;
+  if (g_strv_length(fields) == 3 && is_escaped(fields[2])) {
+    char *text = g_strcompress(fields[2]);
+    if (child->first < 0)
+      is_taken = take_fact(run, child, fields[0], fields[1], text);
+    else if (g_ascii_string_to_unsigned(fields[1], 10, 0, run->results->len - 1, &index, NULL))
+      is_taken = take_progress(run, child, fields[0], (guint)index, text);
+    g_free(text);
+  }
+  g_strfreev(fields);
+  return is_taken;
+}
+
+/* Takes whole lines. FALSE: one is no event, which is left as the input. */
+static gboolean take_input(Run *run, Child *child) {
+  char *end;
+  while ((end = memchr(child->input->str, '\n', child->input->len))) {
+    gsize length = (gsize)(end - child->input->str);
+    *end = '\0';
+    if (strlen(child->input->str) != length || !take_line(run, child, child->input->str))
+      return FALSE;
+    g_string_erase(child->input, 0, (gssize)length + 1);
+  }
+  return child->input->len <= MOST_LINE;
+}
+
+/* ---- Following it ------------------------------------------------------------------------ */
+
+static gboolean has_ended(const Child *child) {
+  siginfo_t info = {.si_pid = 0};
+  return waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid;
+}
+
+/* FALSE: what came is no event. */
+static gboolean read_some(Run *run, Child *child) {
+  char buffer[4096];
+  ssize_t size = read(child->fd, buffer, sizeof buffer);
+  if (size > 0) {
+    g_string_append_len(child->input, buffer, size);
+    return take_input(run, child);
+  }
+  if (size == 0 || errno != EINTR) {
+    close(child->fd);
+    child->fd = -1;
+  }
+  return TRUE;
+}
+
+typedef enum Ending { ENDING_OWN, ENDING_LATE, ENDING_GARBLED, ENDING_INTERRUPTED } Ending;
+
+/* Follows the child until it ends or is to be ended. That it has ended is asked before its pipe is
+ * found empty, so nothing that it told is missed. */
+static Ending follow(Run *run, Child *child) {
+  for (;;) {
+    gboolean is_over = has_ended(child);
+    gint64 left = child->began + (gint64)run->timeout * G_USEC_PER_SEC - g_get_monotonic_time();
+    if (caught_signal)
+      return ENDING_INTERRUPTED;
+    if (left <= 0)
+      return ENDING_LATE;
+    struct pollfd ready = {child->fd, POLLIN, 0};
+    int wait = is_over ? 0 : child->fd < 0 ? 1 : (int)MIN(left / 1000 + 1, LOOK_MS);
+    int rc = poll(&ready, 1, wait);
+    if (rc > 0 && !read_some(run, child))
+      return ENDING_GARBLED;
+    if (rc == 0 && is_over)
+      return ENDING_OWN;
+  }
+}
+
+/* Ends what is left of the child's group, and then takes up the child, whose number is the group's
+ * until then. Its status. */
+static int reap(const Child *child) {
+  int status = 0;
+  kill(-child->pid, SIGKILL);
+  while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+    continue;
+  return status;
+}
+
+/* ---- What its end means ------------------------------------------------------------------ */
+
+static char *describe_end(const Run *run, const Child *child, Ending ending, int status) {
+  const char *when = child->state == CHILD_EXITING   ? ", at the process's end"
+                     : child->state == CHILD_BETWEEN ? ", after the check had ended"
+                                                     : "";
+  if (ending == ENDING_LATE)
+    return g_strdup_printf("no answer within %d seconds%s", run->timeout, when);
+  if (ending == ENDING_GARBLED)
+    return g_strdup_printf("something else than the kit wrote to the descriptor that is the kit's "
+                           "own: \"%.100s\"",
+                           child->input->str);
+  if (WIFSIGNALED(status))
+    return g_strdup_printf("the process was ended by signal %d (%s)%s", WTERMSIG(status),
+                           g_strsignal(WTERMSIG(status)), when);
+  return g_strdup_printf("the process ended with status %d%s", WEXITSTATUS(status), when);
+}
+
+/* A check fails in whose time the process crashes or hangs; between two, that is the earlier. */
+static void judge_end(Run *run, const Child *child, Ending ending, int status) {
+  gboolean is_clean = ending == ENDING_OWN && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  const Result *result = &g_array_index(run->results, Result, child->index);
+  if (child->state == CHILD_BETWEEN && (is_clean || result->outcome == OUTCOME_FAILED))
+    return;
+  if (is_clean && child->state == CHILD_EXITING) {
+    finish_check(run, child, OUTCOME_PASSED, NULL);
+    return;
+  }
+  char *text = describe_end(run, child, ending, status);
+  finish_check(run, child, OUTCOME_FAILED, text);
+  g_free(text);
+}
+
+/* ---- Children ---------------------------------------------------------------------------- */
+
+/* Forks a child that does the work. -1 with an error. */
+static int start(Run *run, Child *child, ChildWork *work) {
+  int ends[2];
+  /* A compiler that outlives the child would keep the pipe open. */
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return bp_error_raise(BP_ERROR_IO, "no pipe to a child: %s", g_strerror(errno));
+  fflush(NULL); /* a child that ends by exit() writes out what it inherits */
+  child->began = g_get_monotonic_time();
+  child->pid = fork();
+  if (child->pid == 0) {
+    setpgid(0, 0);
+    restore_signals();
+    close(ends[0]);
+    bp__child_main(run, ends[1], work, (guint)child->first);
+  }
+  close(ends[1]);
+  child->fd = ends[0];
+  if (child->pid > 0) {
+    setpgid(child->pid, child->pid); /* whichever of the two comes first */
+    return 0;
+  }
+  close(child->fd);
+  return bp_error_raise(BP_ERROR_IO, "no child process: %s", g_strerror(errno));
+}
+
+/* Runs `work` in a child, and follows it to its end. first: the check that it is to start with. */
+static int run_child(Run *run, ChildWork *work, int first) {
+  Child child = {.first = first, .index = first};
+  if (start(run, &child, work))
+    return -1;
+  child.input = g_string_new(NULL);
+  Ending ending = follow(run, &child);
+  int status = reap(&child), rc = 0;
+  if (child.fd >= 0)
+    close(child.fd);
+  if (ending == ENDING_INTERRUPTED)
+    rc = bp_error_raise(BP_ERROR_RUNTIME, "the run was ended: %s", g_strsignal(caught_signal));
+  else if (child.refusal)
+    rc = bp_error_raise(BP_ERROR_VALUE, "%s", child.refusal);
+  else if (first >= 0)
+    judge_end(run, &child, ending, status);
+  g_string_free(child.input, TRUE);
+  g_free(child.refusal);
+  return rc;
+}
+
+int bp__run_identify(Run *run) {
+  char seed[32];
+  g_snprintf(seed, sizeof seed, "%" G_GUINT64_FORMAT, run->kit.seed);
+  add_fact(run, "host", bp_version());
+  add_fact(run, "seed", seed);
+  return run_child(run, bp__child_identify, -1);
+}
+
+static gboolean is_failure(const Result *result) {
+  return result->outcome == OUTCOME_FAILED && !result->is_expected_to_fail;
+}
+
+int bp__run_checks(Run *run) {
+  gboolean has_failed = FALSE;
+  for (guint i = 0; i < run->results->len; i++) {
+    Result *result = &g_array_index(run->results, Result, i);
+    if (has_failed && run->fail_fast)
+      result->outcome = OUTCOME_LEFT_OUT;
+    while (result->outcome == OUTCOME_PENDING && !bp__run_settle(run, result))
+      if (run_child(run, bp__child_run_section, (int)i))
+        return -1;
+    has_failed |= is_failure(result);
+    bp__report_progress(run, run->report);
+  }
+  return 0;
+}
