@@ -15,15 +15,13 @@
 #ifndef BP_PLUGIN_CUDA_H
 #define BP_PLUGIN_CUDA_H
 
-#include <backplane/ir_api.h>
-#include <backplane/plugin_helpers.h>
+#include <backplane/kernel_helpers.h>
 #include <stdatomic.h>
 
 #include "../common/common.h"
 #include "driver_api.h"
 
 #define BP_CUDA_MOST_DEVICES 16
-#define BP_CUDA_MOST_ARGS    64
 /* Where a buffer begins, in bytes: what the widest access of a thread has to be a multiple of. A
  * misaligned one would cost the process its device, so it is checked before a launch. */
 #define BP_CUDA_ALIGNMENT 16
@@ -146,14 +144,6 @@ int32_t bp_cuda_check_arch(const char *arch);
 
 /* ---- launch.c ---------------------------------------------------------------------------- */
 
-/* What a launch tag sets. */
-enum {
-  BP_CUDA_TAG_BLOCK = 0,  /* 0 to 2: blockIdx.x to .z */
-  BP_CUDA_TAG_THREAD = 3, /* 3 to 5: threadIdx.x to .z */
-  BP_CUDA_TAG_SHARED = 6, /* bytes of shared memory beside that of the code */
-  BP_CUDA_MOST_TAGS = 7
-};
-
 /* The forms in which code is held. */
 enum { BP_CUDA_SOURCE, BP_CUDA_PTX, BP_CUDA_CUBIN };
 
@@ -169,18 +159,11 @@ typedef struct BpCudaProgram {
 
 /* A kernel of a program. */
 typedef struct BpCudaKernel {
-  char *name;
-  int32_t num_args;
-  BpDataType *arg_dtypes;
-  int32_t num_tags;
-  int32_t tags[BP_CUDA_MOST_TAGS];
+  BpKernel call;
   BpCudaProgram *program;
   _Atomic(CUfunction) functions[BP_CUDA_MOST_DEVICES];
 } BpCudaKernel;
 
-/* The number of a launch tag, -1 for another text; and the reverse. */
-int32_t bp_cuda_tag(const char *text);
-const char *bp_cuda_tag_name(int32_t tag);
 /* Launches on the current stream: arguments, then one int a tag. */
 int32_t bp_cuda_launch(BpCudaKernel *kernel, const BpValue *args, int32_t num_args);
 

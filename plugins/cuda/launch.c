@@ -7,26 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const tag_names[BP_CUDA_MOST_TAGS] = {"blockIdx.x",
-                                                         "blockIdx.y",
-                                                         "blockIdx.z",
-                                                         "threadIdx.x",
-                                                         "threadIdx.y",
-                                                         "threadIdx.z",
-                                                         "tir.use_dyn_shared_memory"};
-
-int32_t bp_cuda_tag(const char *text) {
-  for (int32_t i = 0; i < BP_CUDA_MOST_TAGS; i++) {
-    if (strcmp(tag_names[i], text) == 0)
-      return i;
-  }
-  return -1;
-}
-
-const char *bp_cuda_tag_name(int32_t tag) {
-  return tag_names[tag];
-}
-
 /* ---- Loading ----------------------------------------------------------------------------- */
 
 static int32_t load_failed(BpCudaDevice *device, CUresult status, const char *log) {
@@ -74,13 +54,13 @@ static CUfunction find_function(BpCudaKernel *kernel, BpCudaDevice *device) {
   CUmodule module = program->loaded[device->index];
   pthread_mutex_unlock(&program->lock);
   if (rc != 0) {
-    bp_cuda_host.error->add_context("kernel %s", kernel->name);
+    bp_cuda_host.error->add_context("kernel %s", kernel->call.name);
     return NULL;
   }
-  CUresult status = bp_cu.cuModuleGetFunction(&function, module, kernel->name);
+  CUresult status = bp_cu.cuModuleGetFunction(&function, module, kernel->call.name);
   if (status != CUDA_SUCCESS) {
     bp_cuda_raise(device, status, "cuModuleGetFunction");
-    bp_cuda_host.error->add_context("kernel %s", kernel->name);
+    bp_cuda_host.error->add_context("kernel %s", kernel->call.name);
     return NULL;
   }
   atomic_store_explicit(&kernel->functions[device->index], function, memory_order_release);
@@ -89,93 +69,37 @@ static CUfunction find_function(BpCudaKernel *kernel, BpCudaDevice *device) {
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-/* Arguments as the driver takes them: a pointer to each. */
-typedef struct Packed {
-  uint64_t values[BP_CUDA_MOST_ARGS];
-  void *pointers[BP_CUDA_MOST_ARGS];
-} Packed;
+/* A launch as the driver takes it: a pointer to each argument. */
+typedef struct Launch {
+  const BpKernel *call;
+  BpCudaDevice *device;
+  uint64_t values[BP_KERNEL_MOST_ARGS];
+  void *pointers[BP_KERNEL_MOST_ARGS];
+  uint64_t blocks[3], threads[3];
+  uint64_t shared; /* bytes */
+} Launch;
 
-static int32_t bad_argument(const BpCudaKernel *kernel, int32_t i, const char *expected,
-                            int32_t type) {
-  return bp_cuda_host.error->raise(BP_ERROR_TYPE,
-                                   "%s: argument %d: expected %s, got a value of type %d",
-                                   kernel->name, i, expected, type);
-}
-
-static int32_t address_of_view(const BpCudaKernel *kernel, const BpCudaDevice *device, int32_t i,
-                               const BpTensorView *view, uint64_t *address) {
-  if (view->device.device_type != BP_DEVICE_CUDA || view->device.device_id != device->index)
-    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
-                                     "%s: argument %d: expected a tensor on cuda:%d, got one of "
-                                     "device type %d, index %d",
-                                     kernel->name, i, device->index, view->device.device_type,
-                                     view->device.device_id);
-  *address = (uint64_t)(uintptr_t)view->data + view->byte_offset;
-  return 0;
-}
-
-static int32_t get_address(const BpCudaKernel *kernel, const BpCudaDevice *device, int32_t i,
-                           const BpValue *arg, uint64_t *address) {
-  int32_t rc = 0;
-  if (arg->type_index == BP_TYPE_POINTER)
-    *address = (uint64_t)(uintptr_t)arg->v_ptr;
-  else if (arg->type_index == BP_TYPE_TENSOR_VIEW)
-    rc = address_of_view(kernel, device, i, arg->v_view, address);
-  else if (arg->type_index == BP_TYPE_TENSOR)
-    rc = address_of_view(kernel, device, i, &((BpTensor *)(void *)arg->v_obj)->view, address);
-  else
-    return bad_argument(kernel, i, "a buffer", arg->type_index);
-  if (rc == 0 && *address % BP_CUDA_ALIGNMENT != 0)
-    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
-                                     "%s: argument %d: a tensor may begin at a multiple of %d "
-                                     "bytes, not at %#llx",
-                                     kernel->name, i, BP_CUDA_ALIGNMENT,
-                                     (unsigned long long)*address);
-  return rc;
-}
-
-static int fits(int64_t value, BpDataType dtype) {
-  if (dtype.code == BP_DTYPE_BOOL || dtype.bits >= 64)
-    return 1;
-  int64_t lowest = dtype.code == BP_DTYPE_INT ? -((int64_t)1 << (dtype.bits - 1)) : 0;
-  return value >= lowest && value <= lowest + ((int64_t)1 << dtype.bits) - 1;
-}
-
-/* A scalar as the kernel's parameter has it, in the low bytes. */
-static int32_t get_scalar(const BpCudaKernel *kernel, int32_t i, const BpValue *arg,
-                          uint64_t *bits) {
-  BpDataType dtype = kernel->arg_dtypes[i];
-  int is_integer = arg->type_index == BP_TYPE_INT || arg->type_index == BP_TYPE_BOOL;
-  if (dtype.code == BP_DTYPE_FLOAT && dtype.bits >= 32) {
-    if (!is_integer && arg->type_index != BP_TYPE_FLOAT)
-      return bad_argument(kernel, i, "a number", arg->type_index);
-    double value = is_integer ? (double)arg->v_int64 : arg->v_float64;
-    float narrow = (float)value;
-    memcpy(bits, dtype.bits == 32 ? (void *)&narrow : (void *)&value, dtype.bits / 8);
+static int32_t get_address(const Launch *launch, int32_t i, const BpValue *arg, uint64_t *address) {
+  BpKernelBuffer given = {NULL, 0, 0};
+  if (bp_kernel_get_buffer(&bp_cuda_host, launch->call, &bp_cuda_device_api, i, arg, &given) != 0)
+    return -1;
+  *address = (uint64_t)(uintptr_t)given.data + given.offset;
+  if (*address % BP_CUDA_ALIGNMENT == 0)
     return 0;
-  }
-  if (dtype.lanes != 1 ||
-      (dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT && dtype.code != BP_DTYPE_BOOL))
-    return bad_argument(kernel, i, "a scalar of a type that can be passed", arg->type_index);
-  if (!is_integer)
-    return bad_argument(kernel, i, "an integer", arg->type_index);
-  if (!fits(arg->v_int64, dtype))
-    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
-                                     "%s: argument %d: %lld is no integer of %d bits", kernel->name,
-                                     i, (long long)arg->v_int64, dtype.bits);
-  int64_t value = dtype.code == BP_DTYPE_BOOL ? arg->v_int64 != 0 : arg->v_int64;
-  memcpy(bits, &value, sizeof(value)); /* little-endian: a narrower one is in the low bytes */
-  return 0;
+  return bp_cuda_host.error->raise(
+      BP_ERROR_VALUE, "%s: argument %d: a tensor may begin at a multiple of %d bytes, not at %#llx",
+      launch->call->name, i, BP_CUDA_ALIGNMENT, (unsigned long long)*address);
 }
 
-static int32_t pack(const BpCudaKernel *kernel, const BpCudaDevice *device, const BpValue *args,
-                    Packed *packed) {
-  for (int32_t i = 0; i < kernel->num_args; i++) {
-    int is_buffer = kernel->arg_dtypes[i].code == BP_DTYPE_HANDLE;
-    packed->pointers[i] = &packed->values[i];
-    packed->values[i] = 0;
-    if (is_buffer ? get_address(kernel, device, i, &args[i], &packed->values[i])
-                  : get_scalar(kernel, i, &args[i], &packed->values[i]))
+static int32_t pack(Launch *launch, const BpValue *args) {
+  for (int32_t i = 0; i < launch->call->num_args; i++) {
+    BpDataType dtype = launch->call->arg_dtypes[i];
+    uint64_t *value = &launch->values[i];
+    launch->pointers[i] = value;
+    *value = 0;
+    if (dtype.code == BP_DTYPE_HANDLE
+            ? get_address(launch, i, &args[i], value)
+            : bp_kernel_get_scalar(&bp_cuda_host, launch->call, i, &args[i], dtype, (char *)value))
       return -1;
   }
   return 0;
@@ -183,98 +107,72 @@ static int32_t pack(const BpCudaKernel *kernel, const BpCudaDevice *device, cons
 
 /* ---- Launching --------------------------------------------------------------------------- */
 
-typedef struct Sizes {
-  unsigned grid[3];
-  unsigned block[3];
-  unsigned shared;
-} Sizes;
-
-static int32_t too_large(const BpCudaKernel *kernel, const BpCudaDevice *device, int32_t tag,
-                         int64_t size, int most) {
-  return bp_cuda_host.error->raise(BP_ERROR_VALUE, "%s: %s: %lld; cuda:%d takes at most %d",
-                                   kernel->name, tag_names[tag], (long long)size, device->index,
-                                   most);
-}
-
-static int32_t set_size(const BpCudaKernel *kernel, const BpCudaDevice *device, int32_t tag,
-                        int64_t size, Sizes *sizes) {
-  if (tag == BP_CUDA_TAG_SHARED) {
-    if (size > INT32_MAX)
-      return too_large(kernel, device, tag, size, INT32_MAX);
-    sizes->shared = (unsigned)size;
+static int32_t check_size(const Launch *launch, int32_t tag, uint64_t size, uint64_t most) {
+  if (size <= most)
     return 0;
-  }
-  int is_block = tag < BP_CUDA_TAG_THREAD;
-  int axis = is_block ? tag : tag - BP_CUDA_TAG_THREAD;
-  int most = is_block ? device->grid[axis] : device->block[axis];
-  if (size > most)
-    return too_large(kernel, device, tag, size, most);
-  if (size)
-    *(is_block ? &sizes->grid[axis] : &sizes->block[axis]) = (unsigned)size;
-  return 0;
+  return bp_cuda_host.error->raise(BP_ERROR_VALUE, "%s: %s: %llu; cuda:%d takes at most %llu",
+                                   launch->call->name, bp_kernel_tag_name(tag),
+                                   (unsigned long long)size, launch->device->index,
+                                   (unsigned long long)most);
 }
 
-static int32_t get_sizes(const BpCudaKernel *kernel, const BpCudaDevice *device,
-                         const BpValue *args, Sizes *sizes) {
-  *sizes = (Sizes){{1, 1, 1}, {1, 1, 1}, 0};
-  for (int32_t i = 0; i < kernel->num_tags; i++) {
-    if (args[i].type_index != BP_TYPE_INT || args[i].v_int64 < 0)
-      return bp_cuda_host.error->raise(BP_ERROR_VALUE,
-                                       "%s: launch size %d (%s): expected an integer of at least "
-                                       "0",
-                                       kernel->name, i, tag_names[kernel->tags[i]]);
-    if (set_size(kernel, device, kernel->tags[i], args[i].v_int64, sizes) != 0)
+static int32_t get_sizes(Launch *launch, const BpValue *args) {
+  const BpCudaDevice *device = launch->device;
+  const uint64_t *threads = launch->threads;
+  if (bp_kernel_get_launch(&bp_cuda_host, launch->call, args, launch->blocks, launch->threads) != 0)
+    return -1;
+  launch->shared = bp_kernel_get_shared(launch->call, args);
+  for (int i = 0; i < 3; i++) {
+    if (check_size(launch, i, launch->blocks[i], (uint64_t)device->grid[i]) != 0 ||
+        check_size(launch, 3 + i, threads[i], (uint64_t)device->block[i]) != 0)
       return -1;
   }
-  uint64_t threads = (uint64_t)sizes->block[0] * sizes->block[1] * sizes->block[2];
-  if (threads > (uint64_t)device->most_threads)
-    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
-                                     "%s: %u x %u x %u threads in a block; cuda:%d takes at most "
-                                     "%d",
-                                     kernel->name, sizes->block[0], sizes->block[1],
-                                     sizes->block[2], device->index, device->most_threads);
-  return 0;
+  if (threads[0] * threads[1] * threads[2] > (uint64_t)device->most_threads)
+    return bp_cuda_host.error->raise(
+        BP_ERROR_VALUE, "%s: %llu x %llu x %llu threads in a block; cuda:%d takes at most %d",
+        launch->call->name, (unsigned long long)threads[0], (unsigned long long)threads[1],
+        (unsigned long long)threads[2], device->index, device->most_threads);
+  return check_size(launch, BP_KERNEL_TAG_SHARED, launch->shared, INT32_MAX);
 }
 
 static int32_t launch_failed(const BpCudaKernel *kernel, BpCudaDevice *device, CUresult status,
                              const char *call) {
   bp_cuda_raise(device, status, call);
-  return bp_cuda_host.error->add_context("kernel %s", kernel->name);
+  return bp_cuda_host.error->add_context("kernel %s", kernel->call.name);
 }
 
-static int32_t enqueue(BpCudaKernel *kernel, BpCudaDevice *device, CUstream stream,
-                       const Sizes *sizes, Packed *packed) {
+static int32_t enqueue(BpCudaKernel *kernel, Launch *launch, CUstream stream) {
+  BpCudaDevice *device = launch->device;
+  const uint64_t *blocks = launch->blocks, *threads = launch->threads;
   CUfunction function =
       atomic_load_explicit(&kernel->functions[device->index], memory_order_acquire);
   if (!function)
     function = find_function(kernel, device);
   if (!function)
     return -1;
-  if (sizes->shared > 0) { /* beyond what needs no permission */
+  if (launch->shared > 0) { /* beyond what needs no permission */
     CUresult status = bp_cu.cuFuncSetAttribute(
-        function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)sizes->shared);
+        function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared);
     if (status != CUDA_SUCCESS)
       return launch_failed(kernel, device, status, "cuFuncSetAttribute of the shared memory");
   }
-  CUresult status = bp_cu.cuLaunchKernel(function, sizes->grid[0], sizes->grid[1], sizes->grid[2],
-                                         sizes->block[0], sizes->block[1], sizes->block[2],
-                                         sizes->shared, stream, packed->pointers, NULL);
+  CUresult status =
+      bp_cu.cuLaunchKernel(function, (unsigned)blocks[0], (unsigned)blocks[1], (unsigned)blocks[2],
+                           (unsigned)threads[0], (unsigned)threads[1], (unsigned)threads[2],
+                           (unsigned)launch->shared, stream, launch->pointers, NULL);
   return status == CUDA_SUCCESS ? 0 : launch_failed(kernel, device, status, "cuLaunchKernel");
 }
 
 int32_t bp_cuda_launch(BpCudaKernel *kernel, const BpValue *args, int32_t num_args) {
   int32_t device_id = 0;
   void *handle = NULL;
-  Packed packed;
-  Sizes sizes;
-  if (num_args != kernel->num_args + kernel->num_tags)
-    return bp_cuda_host.error->raise(BP_ERROR_TYPE,
-                                     "%s: expected %d arguments and %d launch sizes, got %d",
-                                     kernel->name, kernel->num_args, kernel->num_tags, num_args);
-  bp_cuda_host.runtime->get_current(BP_DEVICE_CUDA, &device_id, &handle);
-  BpCudaDevice *device = bp_cuda_device(device_id);
-  if (!device || pack(kernel, device, args, &packed) != 0 ||
-      get_sizes(kernel, device, args + kernel->num_args, &sizes) != 0)
+  Launch launch;
+  if (bp_kernel_check_count(&bp_cuda_host, &kernel->call, num_args) != 0)
     return -1;
-  return enqueue(kernel, device, bp_cuda_stream(device, handle), &sizes, &packed);
+  bp_cuda_host.runtime->get_current(BP_DEVICE_CUDA, &device_id, &handle);
+  launch.call = &kernel->call;
+  launch.device = bp_cuda_device(device_id);
+  if (!launch.device || pack(&launch, args) != 0 || get_sizes(&launch, args) != 0)
+    return -1;
+  return enqueue(kernel, &launch, bp_cuda_stream(launch.device, handle));
 }

@@ -17,8 +17,7 @@ static const char *const format_names[] = {"cu", "ptx", "cubin"};
 #define TVM_SOURCE_NAME "cuda"
 
 static void destroy_kernel(BpCudaKernel *kernel) {
-  free(kernel->name);
-  free(kernel->arg_dtypes);
+  bp_kernel_clear(&kernel->call);
   free(kernel);
 }
 
@@ -52,7 +51,7 @@ static int32_t get_function(void *context, const char *name, BpFunction **functi
   CudaModule *module = context;
   *function = NULL;
   for (int32_t i = 0; i < module->num_kernels; i++) {
-    if (strcmp(module->kernels[i]->name, name) != 0)
+    if (strcmp(module->kernels[i]->call.name, name) != 0)
       continue;
     *function = bp_cuda_host.module->function_create(module->self, call, module->kernels[i], NULL);
     return *function ? 0 : -1;
@@ -67,7 +66,7 @@ static int32_t visit_functions(void *context,
   const CudaModule *module = context;
   int32_t rc = 0;
   for (int32_t i = 0; i < module->num_kernels && rc == 0; i++)
-    rc = visit(visitor, module->kernels[i]->name, NULL);
+    rc = visit(visitor, module->kernels[i]->call.name, NULL);
   return rc < 0 ? -1 : 0;
 }
 
@@ -111,15 +110,10 @@ static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
   const CudaModule *module = context;
   size_t count = (size_t)module->num_kernels;
   BpKernelInfo *infos = calloc(count + 1, sizeof(*infos));
-  const char *(*tags)[BP_CUDA_MOST_TAGS] = calloc(count + 1, sizeof(*tags));
+  const char *(*tags)[BP_KERNEL_MOST_TAGS] = calloc(count + 1, sizeof(*tags));
   int32_t rc = infos && tags ? 0 : no_memory();
-  for (size_t i = 0; rc == 0 && i < count; i++) {
-    const BpCudaKernel *kernel = module->kernels[i];
-    for (int32_t k = 0; k < kernel->num_tags; k++)
-      tags[i][k] = bp_cuda_tag_name(kernel->tags[k]);
-    infos[i] = (BpKernelInfo){kernel->name, kernel->arg_dtypes, kernel->num_args, kernel->num_tags,
-                              tags[i]};
-  }
+  for (size_t i = 0; rc == 0 && i < count; i++)
+    infos[i] = bp_kernel_info(&module->kernels[i]->call, tags[i]);
   BpByteArray code = {module->program.code, module->program.code_size};
   if (rc == 0)
     rc = bp_cuda_host.module->encode_device_code(format_names[module->program.format], infos,
@@ -142,39 +136,10 @@ static const BpModuleApi api = {
 
 /* ---- Making modules ---------------------------------------------------------------------- */
 
-static int32_t copy_tags(const BpKernelInfo *info, BpCudaKernel *kernel) {
-  if (info->num_launch_tags > BP_CUDA_MOST_TAGS)
-    return bp_cuda_host.error->raise(BP_ERROR_FORMAT, "kernel %s: %d launch tags", info->name,
-                                     info->num_launch_tags);
-  for (int32_t i = 0; i < info->num_launch_tags; i++) {
-    kernel->tags[i] = bp_cuda_tag(info->launch_tags[i]);
-    if (kernel->tags[i] < 0)
-      return bp_cuda_host.error->raise(BP_ERROR_FORMAT, "kernel %s: unknown launch tag \"%s\"",
-                                       info->name, info->launch_tags[i]);
-  }
-  kernel->num_tags = info->num_launch_tags;
-  return 0;
-}
-
-/* A kernel of the module; what fails is in `module` all the same. */
-static int32_t fill_kernel(BpCudaKernel *kernel, const BpKernelInfo *info) {
-  kernel->num_args = info->num_args;
-  kernel->name = strdup(info->name);
-  kernel->arg_dtypes = calloc((size_t)info->num_args + 1, sizeof(BpDataType));
-  if (!kernel->name || !kernel->arg_dtypes)
-    return no_memory();
-  memcpy(kernel->arg_dtypes, info->arg_dtypes, (size_t)info->num_args * sizeof(BpDataType));
-  return copy_tags(info, kernel);
-}
-
 /* Appends a kernel to the module; used as a visitor too. */
 static int32_t add_kernel(void *context, const BpKernelInfo *info) {
   CudaModule *module = context;
   size_t count = (size_t)module->num_kernels;
-  if (info->num_args > BP_CUDA_MOST_ARGS)
-    return bp_cuda_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
-                                     "kernel %s has %d arguments; %d are the most", info->name,
-                                     info->num_args, BP_CUDA_MOST_ARGS);
   BpCudaKernel **grown = realloc(module->kernels, (count + 1) * sizeof(*grown));
   if (!grown)
     return no_memory();
@@ -184,7 +149,8 @@ static int32_t add_kernel(void *context, const BpKernelInfo *info) {
     return no_memory();
   kernel->program = &module->program;
   module->kernels[module->num_kernels++] = kernel;
-  return fill_kernel(kernel, info);
+  kernel->call.takes_shared = 1;
+  return bp_kernel_from_info(&bp_cuda_host, info, &kernel->call);
 }
 
 static CudaModule *new_module(void) {

@@ -4,7 +4,6 @@
 #include "cuda.h"
 
 #include <backplane/emitter_api.h>
-#include <backplane/kernel_helpers.h>
 #include <stdlib.h>
 #include <string.h>
 

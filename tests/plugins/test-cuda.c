@@ -466,6 +466,10 @@ static void test_launch_errors(void) {
   odd.byte_offset = 4;
   set_args(args, &odd, 2, 1);
   expect(scale, args, 5, BP_ERROR_VALUE, "may begin at a multiple of 16 bytes");
+  int64_t every_other[] = {2};
+  odd = tensor->view;
+  odd.strides = every_other;
+  expect(scale, args, 5, BP_ERROR_VALUE, "argument 0: a kernel takes compact tensors");
   odd = (BpTensorView){.data = data, .device = CPU};
   expect(scale, args, 5, BP_ERROR_VALUE, "expected a tensor on cuda:0");
   odd.device = GPU1;

@@ -189,6 +189,9 @@ static void test_launch_errors(void) {
   args[2] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 1};
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
   assert_error(BP_ERROR_TYPE, "scale: argument 2: expected an integer");
+  args[2] = int_value((int64_t)1 << 31);
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_VALUE, "scale: argument 2: 2147483648 is no integer of 32 bits");
   args[2] = args[0];
   args[0] = args[3];
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
@@ -209,7 +212,10 @@ static void test_launch_errors(void) {
   assert_error(BP_ERROR_VALUE, "argument 0: a kernel takes compact tensors");
   odd = (BpTensorView){.data = data, .device = CPU};
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
-  assert_error(BP_ERROR_VALUE, "expected a tensor on opencl");
+  assert_error(BP_ERROR_VALUE, "expected a tensor on opencl:0");
+  odd.device = (BpDevice){BP_DEVICE_OPENCL, 1};
+  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
+  assert_error(BP_ERROR_VALUE, "expected a tensor on opencl:0");
   bp_object_release(scale);
   bp_object_release(module);
   bp_object_release(tensor);

@@ -15,7 +15,10 @@ extern "C" {
 #endif
 
 #define BP_KERNEL_MOST_ARGS 64
-#define BP_KERNEL_MOST_TAGS 6
+#define BP_KERNEL_MOST_TAGS 7
+/* The tag of the bytes of shared memory that a launch asks for, beside those that the code
+ * declares: TVM's for CUDA. */
+#define BP_KERNEL_TAG_SHARED 6
 
 /* How a kernel is called. Zeroed, it is empty; bp_kernel_clear frees what it holds. */
 typedef struct BpKernel {
@@ -24,12 +27,18 @@ typedef struct BpKernel {
   int32_t num_args;
   int32_t num_tags;
   int32_t tags[BP_KERNEL_MOST_TAGS]; /* 0 to 2: blockIdx.x to .z; 3 to 5: threadIdx.x to .z */
+  int32_t takes_shared; /* set by the plugin: BP_KERNEL_TAG_SHARED is a tag, and no unknown one */
 } BpKernel;
 
 /* The launch tag of a number from 0 to BP_KERNEL_MOST_TAGS - 1; static. */
 static inline const char *bp_kernel_tag_name(int32_t tag) {
-  static const char *const names[BP_KERNEL_MOST_TAGS] = {
-      "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z"};
+  static const char *const names[BP_KERNEL_MOST_TAGS] = {"blockIdx.x",
+                                                         "blockIdx.y",
+                                                         "blockIdx.z",
+                                                         "threadIdx.x",
+                                                         "threadIdx.y",
+                                                         "threadIdx.z",
+                                                         "tir.use_dyn_shared_memory"};
   return names[tag];
 }
 
@@ -43,7 +52,8 @@ static inline void bp_kernel_clear(BpKernel *kernel) {
 static inline int32_t bp_kernel_add_tag_(const BpPluginTables *host, BpKernel *kernel,
                                          const char *text) {
   for (int32_t tag = 0; tag < BP_KERNEL_MOST_TAGS; tag++) {
-    if (__builtin_strcmp(text, bp_kernel_tag_name(tag)) != 0)
+    if (__builtin_strcmp(text, bp_kernel_tag_name(tag)) != 0 ||
+        (tag == BP_KERNEL_TAG_SHARED && !kernel->takes_shared))
       continue;
     if (kernel->num_tags == BP_KERNEL_MOST_TAGS)
       return host->error->raise(BP_ERROR_FORMAT, "kernel %s: more than %d launch tags",
@@ -71,7 +81,8 @@ static inline int32_t bp_kernel_begin_(const BpPluginTables *host, BpKernel *ker
   return host->error->raise(BP_ERROR_MEMORY, "kernel %s: out of memory", name);
 }
 
-/* From an entry of a module's bytes; a zeroed kernel is filled. To be cleared also on failure. */
+/* From an entry of a module's bytes; a zeroed kernel, or one that has takes_shared, is filled. To
+ * be cleared also on failure. */
 static inline int32_t bp_kernel_from_info(const BpPluginTables *host, const BpKernelInfo *info,
                                           BpKernel *kernel) {
   if (bp_kernel_begin_(host, kernel, info->name, info->num_args) != 0)
@@ -125,7 +136,8 @@ static inline int32_t bp_kernel_check_count(const BpPluginTables *host, const Bp
                             kernel->name, kernel->num_args, kernel->num_tags, num_args);
 }
 
-/* Blocks along x, y and z, and threads of a block; 1 where there is no tag, or a size of 0. */
+/* Blocks along x, y and z, and threads of a block; 1 where there is no tag, or a size of 0. All
+ * sizes are checked to be integers of at least 0. */
 static inline int32_t bp_kernel_get_launch(const BpPluginTables *host, const BpKernel *kernel,
                                            const BpValue *args, uint64_t blocks[3],
                                            uint64_t threads[3]) {
@@ -134,12 +146,23 @@ static inline int32_t bp_kernel_get_launch(const BpPluginTables *host, const BpK
   for (int32_t i = 0; i < kernel->num_tags; i++) {
     const BpValue *size = &args[kernel->num_args + i];
     if (size->type_index != BP_TYPE_INT || size->v_int64 < 0)
-      return host->error->raise(
-          BP_ERROR_VALUE, "%s: launch size %d: expected an integer of at least 0", kernel->name, i);
+      return host->error->raise(BP_ERROR_VALUE,
+                                "%s: launch size %d (%s): expected an integer of at least 0",
+                                kernel->name, i, bp_kernel_tag_name(kernel->tags[i]));
     int32_t tag = kernel->tags[i];
-    *(tag < 3 ? &blocks[tag] : &threads[tag - 3]) = size->v_int64 ? (uint64_t)size->v_int64 : 1;
+    if (tag != BP_KERNEL_TAG_SHARED)
+      *(tag < 3 ? &blocks[tag] : &threads[tag - 3]) = size->v_int64 ? (uint64_t)size->v_int64 : 1;
   }
   return 0;
+}
+
+/* The bytes of shared memory that a launch asks for, whose sizes were checked; 0: none. */
+static inline uint64_t bp_kernel_get_shared(const BpKernel *kernel, const BpValue *args) {
+  uint64_t bytes = 0;
+  for (int32_t i = 0; i < kernel->num_tags; i++)
+    bytes = kernel->tags[i] == BP_KERNEL_TAG_SHARED ? (uint64_t)args[kernel->num_args + i].v_int64
+                                                    : bytes;
+  return bytes;
 }
 
 static inline int32_t bp_kernel_bad_argument(const BpPluginTables *host, const BpKernel *kernel,
@@ -148,24 +171,39 @@ static inline int32_t bp_kernel_bad_argument(const BpPluginTables *host, const B
                             kernel->name, i, expected, type);
 }
 
-/* A scalar as the device has it, little-endian: dtype.bits / 8 bytes of `bytes`. */
+static inline int bp_kernel_fits_(int64_t value, BpDataType dtype) {
+  if (dtype.code == BP_DTYPE_BOOL || dtype.bits >= 64)
+    return 1;
+  int64_t lowest = dtype.code == BP_DTYPE_INT ? -((int64_t)1 << (dtype.bits - 1)) : 0;
+  return value >= lowest && value <= lowest + ((int64_t)1 << dtype.bits) - 1;
+}
+
+/* A scalar as the device has it, little-endian: dtype.bits / 8 bytes of `bytes`. An integer fits
+ * the type of the argument. */
 static inline int32_t bp_kernel_get_scalar(const BpPluginTables *host, const BpKernel *kernel,
                                            int32_t i, const BpValue *arg, BpDataType dtype,
                                            char bytes[8]) {
   int is_number = arg->type_index >= BP_TYPE_INT && arg->type_index <= BP_TYPE_FLOAT;
-  if (dtype.code == BP_DTYPE_FLOAT && is_number && dtype.bits >= 32) {
+  int is_real = dtype.code == BP_DTYPE_FLOAT && dtype.bits >= 32;
+  if ((!is_real && dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT &&
+       dtype.code != BP_DTYPE_BOOL) ||
+      dtype.bits > 64 || dtype.lanes != 1)
+    return bp_kernel_bad_argument(host, kernel, i, "a scalar of a type that the device takes",
+                                  arg->type_index);
+  if (is_real && is_number) {
     double value = arg->type_index == BP_TYPE_FLOAT ? arg->v_float64 : (double)arg->v_int64;
     float narrow = (float)value;
     __builtin_memcpy(bytes, dtype.bits == 32 ? (void *)&narrow : (void *)&value, dtype.bits / 8);
     return 0;
   }
-  if ((dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT && dtype.code != BP_DTYPE_BOOL) ||
-      dtype.bits > 64)
-    return bp_kernel_bad_argument(host, kernel, i, "a scalar of a type that the device takes",
-                                  arg->type_index);
   if (!is_number || arg->type_index == BP_TYPE_FLOAT)
-    return bp_kernel_bad_argument(host, kernel, i, "an integer", arg->type_index);
-  __builtin_memcpy(bytes, &arg->v_int64, dtype.bits / 8);
+    return bp_kernel_bad_argument(host, kernel, i, is_real ? "a number" : "an integer",
+                                  arg->type_index);
+  if (!bp_kernel_fits_(arg->v_int64, kernel->arg_dtypes[i]))
+    return host->error->raise(BP_ERROR_VALUE, "%s: argument %d: %lld is no integer of %d bits",
+                              kernel->name, i, (long long)arg->v_int64, kernel->arg_dtypes[i].bits);
+  int64_t number = dtype.code == BP_DTYPE_BOOL ? arg->v_int64 != 0 : arg->v_int64;
+  __builtin_memcpy(bytes, &number, dtype.bits / 8);
   return 0;
 }
 
@@ -179,10 +217,14 @@ typedef struct BpKernelBuffer {
 static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKernel *kernel,
                                           const BpDeviceApi *api, int32_t i,
                                           const BpTensorView *view, BpKernelBuffer *buffer) {
-  if (view->device.device_type != api->device_type)
-    return host->error->raise(BP_ERROR_VALUE,
-                              "%s: argument %d: expected a tensor on %s, got one of device type %d",
-                              kernel->name, i, api->name, view->device.device_type);
+  int32_t device_id = 0;
+  void *stream = NULL;
+  host->runtime->get_current(api->device_type, &device_id, &stream);
+  if (view->device.device_type != api->device_type || view->device.device_id != device_id)
+    return host->error->raise(
+        BP_ERROR_VALUE,
+        "%s: argument %d: expected a tensor on %s:%d, got one of device type %d, index %d",
+        kernel->name, i, api->name, device_id, view->device.device_type, view->device.device_id);
   buffer->data = view->data;
   buffer->offset = view->byte_offset;
   buffer->size = (uint64_t)(view->dtype.bits + 7) / 8 * view->dtype.lanes;
@@ -199,7 +241,8 @@ static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKe
   return 0;
 }
 
-/* The buffer that an argument is, on a device of the kind of `api`. */
+/* The buffer that an argument is; a tensor is on the device of the kind of `api` that is current in
+ * this thread. */
 static inline int32_t bp_kernel_get_buffer(const BpPluginTables *host, const BpKernel *kernel,
                                            const BpDeviceApi *api, int32_t i, const BpValue *arg,
                                            BpKernelBuffer *buffer) {
