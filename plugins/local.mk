@@ -13,6 +13,7 @@
 plugin_common_sources = \
 	plugins/common/common.h \
 	plugins/common/devices.c \
+	plugins/common/language.c \
 	plugins/common/library.c \
 	plugins/common/text.c
 

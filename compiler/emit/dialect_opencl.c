@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dialect "opencl": OpenCL C 1.2, with its vectors. Half floats are stored, by the built-in
- * functions that need no extension, and computed with as floats; doubles need cl_khr_fp64. */
+ * functions that need no extension, and computed with as floats; doubles need cl_khr_fp64. The
+ * intrinsics of halves are for a dialect that has them as a type, by cl_khr_fp16: those that give
+ * the nearest number; of the others the float32 ones are better. */
 #include "compiler/emit/emit.h"
 
 static const char half_support[] =
@@ -70,7 +72,20 @@ static const BpDialectType types[] = {
 #define BINARY(name)                                                                               \
   { #name, BP_DTYPE_FLOAT, 0, 1, #name "($1, $2)" }
 
+#define HALF_UNARY(name)                                                                           \
+  { #name, BP_DTYPE_FLOAT, 16, 1, #name "($1)" }
+
 static const BpDialectIntrinsic intrinsics[] = {
+    HALF_UNARY(sqrt),
+    HALF_UNARY(floor),
+    HALF_UNARY(ceil),
+    HALF_UNARY(trunc),
+    HALF_UNARY(isnan),
+    HALF_UNARY(isinf),
+    {"abs", BP_DTYPE_FLOAT, 16, 1, "fabs($1)"},
+    {"round", BP_DTYPE_FLOAT, 16, 1, "rint($1)"},
+    {"copysign", BP_DTYPE_FLOAT, 16, 1, "copysign($1, $2)"},
+    {"fma", BP_DTYPE_FLOAT, 16, 1, "fma($1, $2, $3)"},
     UNARY(exp),
     UNARY(exp2),
     UNARY(log),

@@ -3,10 +3,12 @@
  *
  * library.c  a vendor's library, opened at run time
  * devices.c  the devices that there are
+ * language.c the emitter's languages, as a target has them
  * text.c     text of messages and attributes */
 #ifndef BP_PLUGINS_COMMON_H
 #define BP_PLUGINS_COMMON_H
 
+#include <backplane/emitter_api.h>
 #include <backplane/plugin_helpers.h>
 #include <pthread.h>
 
@@ -67,6 +69,22 @@ typedef struct BpDeviceOpening {
 /* Calls `open` unless it succeeded before; 0, or -1 with its error. Any thread. */
 int32_t bp_device_open_once(BpDeviceOpening *opening, int32_t (*open)(void *device), void *device);
 int bp_device_is_open(const BpDeviceOpening *opening);
+
+/* ---- language.c -------------------------------------------------------------------------- */
+
+#define BP_LANGUAGE_MOST_TYPES 32
+
+/* A dialect whose table of types may be changed. It refers to itself: it is not to be copied. */
+typedef struct BpLanguage {
+  BpDialect dialect;
+  BpDialectType types[BP_LANGUAGE_MOST_TYPES];
+} BpLanguage;
+
+/* A copy of a built-in dialect; 0, or -1 with an error. */
+int32_t bp_language_copy(const BpPluginTables *host, const BpEmitterTable *emitter,
+                         const char *name, BpLanguage *language);
+/* Halves are a type of the language, in which it computes. */
+void bp_language_add_halves(BpLanguage *language, const BpDialectType *half);
 
 /* ---- text.c ------------------------------------------------------------------------------ */
 

@@ -169,6 +169,12 @@ static int is_gpu(const BpOpenclDevice *device) {
   return (number64(device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) == 0;
 }
 
+/* Halves as the IR has them, rounding to even, with NaN and infinities. */
+static int has_halves(const BpOpenclDevice *device) {
+  const uint64_t needed = CL_FP_ROUND_TO_NEAREST | CL_FP_INF_NAN;
+  return (number64(device, CL_DEVICE_HALF_FP_CONFIG) & needed) == needed;
+}
+
 /* A device whose compiler prefers vectors of floats has them in its registers, as a CPU has; one
  * that prefers scalars runs threads in lock-step. How many registers there are no query tells: the
  * machines with vectors of 512 bits have 32. A single thread's local memory is workspace, wherever
@@ -180,19 +186,20 @@ static int32_t answer_target(BpValue *result, const BpOpenclDevice *device) {
   unsigned long long shared = number64(device, CL_DEVICE_LOCAL_MEM_SIZE);
   unsigned lanes = (unsigned)number32(device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
   const char *doubles = number64(device, CL_DEVICE_DOUBLE_FP_CONFIG) ? "" : " -fp64=false";
+  const char *halves = has_halves(device) ? " -supports_float16=true" : "";
   if (lanes >= 4)
     snprintf(text, sizeof(text),
-             "opencl -max_num_threads=%llu -max_shared_memory_per_block=%llu%s -vector_bits=%u "
+             "opencl -max_num_threads=%llu -max_shared_memory_per_block=%llu%s%s -vector_bits=%u "
              "-vector_registers=%d -num_cores=%u%s",
-             threads, shared, doubles, lanes * 32, lanes >= 16 ? 32 : 16,
+             threads, shared, doubles, halves, lanes * 32, lanes >= 16 ? 32 : 16,
              (unsigned)number32(device, CL_DEVICE_MAX_COMPUTE_UNITS),
              shared >= WINOGRAD_SHARED ? " -winograd=true" : "");
   else
     snprintf(text, sizeof(text),
-             "opencl -max_num_threads=%llu -max_shared_memory_per_block=%llu%s -vector_bits=0 "
+             "opencl -max_num_threads=%llu -max_shared_memory_per_block=%llu%s%s -vector_bits=0 "
              "-thread_warp_size=32",
              threads, number32(device, CL_DEVICE_LOCAL_MEM_TYPE) == CL_LOCAL ? shared : 0ULL,
-             doubles);
+             doubles, halves);
   return answer_text(result, text);
 }
 

@@ -2,7 +2,6 @@
 /* Target kind `opencl`: the emitter's dialect "opencl" and the table of the kernels. */
 #include "opencl.h"
 
-#include <backplane/emitter_api.h>
 #include <stdlib.h>
 
 static const BpTargetAttr attrs[] = {
@@ -16,6 +15,8 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_WINOGRAD, BP_TYPE_BOOL, 0, "false",
      "convolutions by Winograd's algorithm, which rounds a little more; in local memory of 1 MiB"},
     {"fp64", BP_TYPE_BOOL, 0, "true", "the device computes in double precision (cl_khr_fp64)"},
+    {"supports_float16", BP_TYPE_BOOL, 0, "false",
+     "the device computes in half precision (cl_khr_fp16), rounding to even"},
 };
 
 const BpTargetKind bp_opencl_kind = {
@@ -85,6 +86,31 @@ static int32_t check_doubles(const BpIrTable *ir, const BpIrModule *module,
   return 0;
 }
 
+/* ---- The language ------------------------------------------------------------------------ */
+
+static const BpDialectType half = {
+    .dtype = {BP_DTYPE_FLOAT, 16, 1},
+    .compute_bits = 32,
+    .name = "half",
+    .suffix = "",
+    .widen = "((float)$1)",
+    .narrow = "((half)$1)",
+    .support = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n",
+};
+
+static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *target,
+                             BpLanguage *language) {
+  BpValue has = {0};
+  if (bp_language_copy(&bp_opencl_host, emitter, "opencl", language) != 0 ||
+      bp_opencl_host.target->get_attr(target, "supports_float16", &has) != 0)
+    return -1;
+  if (has.v_int64)
+    bp_language_add_halves(language, &half);
+  return 0;
+}
+
+/* ---- The module -------------------------------------------------------------------------- */
+
 static BpModule *build(const BpIrModule *module, const BpTarget *target) {
   const BpIrTable *ir = bp_opencl_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
   const BpEmitterTable *emitter =
@@ -94,11 +120,10 @@ static BpModule *build(const BpIrModule *module, const BpTarget *target) {
                                 "target opencl: the compiler library is not loaded");
     return NULL;
   }
-  if (check_doubles(ir, module, target) != 0)
-    return NULL;
-  const BpDialect *dialect = emitter->get_dialect("opencl");
+  BpLanguage language;
   BpOwnedBytes text = {NULL, 0, NULL};
-  if (!dialect || emitter->emit(module, dialect, &text) != 0)
+  if (check_doubles(ir, module, target) != 0 || make_language(emitter, target, &language) != 0 ||
+      emitter->emit(module, &language.dialect, &text) != 0)
     return NULL;
   BpByteArray source = {text.data, text.size};
   BpModule *result = make_module(ir, module, &source);

@@ -3,7 +3,6 @@
  * SPIR-V binary of its own. */
 #include "vulkan.h"
 
-#include <backplane/emitter_api.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,14 +34,6 @@ const BpTargetKind bp_vulkan_kind = {
     .description = "GLSL for Vulkan 1.2, compiled to SPIR-V",
 };
 
-#define MOST_TYPES 32
-
-/* The dialect without what the target has not. */
-typedef struct Language {
-  BpDialect dialect;
-  BpDialectType types[MOST_TYPES];
-} Language;
-
 /* ---- The language ------------------------------------------------------------------------ */
 
 /* The attribute that says whether a type is there, NULL: it always is. */
@@ -57,7 +48,7 @@ static const char *attribute_of(BpDataType dtype) {
   return is_float ? "supports_float64" : "supports_int64";
 }
 
-static int32_t restrict_texels(Language *language, const BpTarget *target) {
+static int32_t restrict_texels(BpLanguage *language, const BpTarget *target) {
   BpValue value = {0};
   if (bp_vulkan_host.target->get_attr(target, "texel_buffers", &value) != 0)
     return -1;
@@ -83,45 +74,35 @@ static const BpDialectType half = {
                "[4467], 4462, 16); /* RoundingModeRTE */\n",
 };
 
-static int32_t allow_halves(Language *language, const BpTarget *target) {
+static int32_t allow_halves(BpLanguage *language, const BpTarget *target) {
   BpValue value = {0};
   if (bp_vulkan_host.target->get_attr(target, "supports_float16", &value) != 0)
     return -1;
-  for (int32_t i = 0; value.v_int64 && i < language->dialect.num_types; i++) {
-    if (language->types[i].dtype.code == BP_DTYPE_FLOAT && language->types[i].dtype.bits == 16)
-      language->types[i] = half;
-  }
   if (value.v_int64)
-    language->dialect.flags |= BP_DIALECT_HALVES;
+    bp_language_add_halves(language, &half);
   return 0;
 }
 
-static int32_t restrict_types(Language *language, const BpTarget *target) {
-  const BpDialect *dialect = &language->dialect;
+static int32_t restrict_types(BpLanguage *language, const BpTarget *target) {
+  BpDialect *dialect = &language->dialect;
   int32_t count = 0;
-  for (int32_t i = 0; i < dialect->num_types && count < MOST_TYPES; i++) {
-    const char *attribute = attribute_of(dialect->types[i].dtype);
+  for (int32_t i = 0; i < dialect->num_types; i++) {
+    const char *attribute = attribute_of(language->types[i].dtype);
     BpValue value = {.type_index = BP_TYPE_BOOL, .v_int64 = 1};
     if (attribute && bp_vulkan_host.target->get_attr(target, attribute, &value) != 0)
       return -1;
     if (value.v_int64)
-      language->types[count++] = dialect->types[i];
+      language->types[count++] = language->types[i];
   }
-  language->dialect.types = language->types;
-  language->dialect.num_types = count;
+  dialect->num_types = count;
   return 0;
 }
 
+/* The dialect without what the target has not. */
 static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *target,
-                             Language *language) {
-  const BpDialect *base = emitter->get_dialect("glsl");
-  if (!base)
-    return -1;
-  memset(&language->dialect, 0, sizeof(language->dialect));
-  size_t size = sizeof(language->dialect);
-  memcpy(&language->dialect, base, base->struct_size < size ? base->struct_size : size);
-  language->dialect.struct_size = size;
-  if (restrict_texels(language, target) != 0 || restrict_types(language, target) != 0)
+                             BpLanguage *language) {
+  if (bp_language_copy(&bp_vulkan_host, emitter, "glsl", language) != 0 ||
+      restrict_texels(language, target) != 0 || restrict_types(language, target) != 0)
     return -1;
   return allow_halves(language, target);
 }
@@ -177,7 +158,7 @@ static BpModule *build(const BpIrModule *module, const BpTarget *target) {
   const BpIrTable *ir = bp_vulkan_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
   const BpEmitterTable *emitter =
       bp_vulkan_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
-  Language language;
+  BpLanguage language;
   BpVulkanKernels kernels = {0};
   if (!ir || !emitter) {
     bp_vulkan_host.error->raise(BP_ERROR_NOT_FOUND,

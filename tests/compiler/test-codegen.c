@@ -2,34 +2,78 @@
 /* Generated code means what the reference interpreter says: every construct, for every data type
  * and several vector lengths, on every target kind of the CPU. */
 
+#include <unistd.h>
+
 #include "tests/compiler/codegen-util.h"
+
+/* What is done with code; what is for a device that need not be here is compiled and not run. */
+typedef enum Check { CHECK_RUN, CHECK_NVRTC, CHECK_CLANG } Check;
 
 /* What code is generated for. */
 typedef struct CodeTarget {
   const char *name;
   const char *text;
-  gboolean is_foreign; /* code for a device that need not be here: it is compiled and not run */
+  Check check;
   int lanes; /* of the vectors that operations are tried with; their compilers can take minutes */
   const char *doubles; /* the functions that it has of float64, each in spaces; NULL: all */
 } CodeTarget;
 
 /* Whether there is what the target's code needs; else the test is skipped. */
 static gboolean is_ready(const CodeTarget *target) {
-  if (!target->is_foreign)
+  if (target->check == CHECK_RUN)
     return has_device_for(target->text);
-  if (!g_getenv("BP_TEST_NVRTC"))
-    g_test_skip("BP_TEST_NVRTC names no NVRTC");
-  return g_getenv("BP_TEST_NVRTC") != NULL;
+  if (target->check == CHECK_NVRTC) {
+    if (!g_getenv("BP_TEST_NVRTC"))
+      g_test_skip("BP_TEST_NVRTC names no NVRTC");
+    return g_getenv("BP_TEST_NVRTC") != NULL;
+  }
+  g_autofree char *clang = g_find_program_in_path("clang");
+  if (!clang)
+    g_test_skip("there is no clang");
+  return clang != NULL;
+}
+
+/* Clang takes the source for OpenCL C of a device that has every extension. */
+static void check_opencl(BpModule *built) {
+  BpOwnedBytes source;
+  char *path = NULL, *log = NULL;
+  int status = -1;
+  assert_ok(bp_module_get_source(built, "", &source));
+  int file = g_file_open_tmp("backplane-XXXXXX.cl", &path, NULL);
+  g_assert_cmpint(file, >=, 0);
+  close(file);
+  g_assert_true(g_file_set_contents(path, source.data, (gssize)source.size, NULL));
+  char *args[] = {"clang",
+                  "-cl-std=CL1.2",
+                  "-Xclang",
+                  "-finclude-default-header",
+                  "-target",
+                  "spir64",
+                  "-fsyntax-only",
+                  "-Werror",
+                  path,
+                  NULL};
+  g_assert_true(
+      g_spawn_sync(NULL, args, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, NULL, &log, &status, NULL));
+  if (status != 0)
+    g_error("%s\n%s", log, source.data);
+  bp_owned_bytes_clear(&source);
+  unlink(path);
+  g_free(path);
+  g_free(log);
 }
 
 /* All functions of a text agree, or compile at least. */
 static void check_text(const char *text, const CodeTarget *target) {
-  if (!target->is_foreign) {
+  if (target->check == CHECK_RUN) {
     assert_text_agrees(text, target->text);
     return;
   }
   BpIrModule *module = parse_verified(text);
-  bp_object_release(build_ok(module, target->text));
+  BpModule *built = build_ok(module, target->text);
+  if (target->check == CHECK_CLANG)
+    check_opencl(built);
+  bp_object_release(built);
   bp_object_release(module);
 }
 
@@ -252,7 +296,7 @@ static void test_operations(gconstpointer data) {
   GString *module = g_string_new("(module\n");
   for (char **type = types; *type; type++)
     for (char **result = types; *result; result++) {
-      if (!target->is_foreign)
+      if (target->check != CHECK_NVRTC)
         add_function(target, module, *type, *result, 1);
       if (target->lanes > 1)
         add_function(target, module, *type, *result, target->lanes);
@@ -696,24 +740,25 @@ static void add_tests(const CodeTarget *target, const CodeTest *list, size_t cou
 }
 
 static const CodeTarget host_targets[] = {
-    {"c", "c -options=-O1", FALSE, 16, NULL},
-    {"c-x86-64", "c -mcpu=x86-64 -options=-O1", FALSE, 16, NULL},
-    {"llvm", "llvm -opt=1", FALSE, 16, NULL},
+    {"c", "c -options=-O1", CHECK_RUN, 16, NULL},
+    {"c-x86-64", "c -mcpu=x86-64 -options=-O1", CHECK_RUN, 16, NULL},
+    {"llvm", "llvm -opt=1", CHECK_RUN, 16, NULL},
 };
 
 #define GLSL_DOUBLES " abs sqrt rsqrt floor ceil trunc round fma isnan isinf "
 
 /* A device is one entry. */
 static const CodeTarget device_targets[] = {
-    {"cuda", "cuda", FALSE, 16, NULL},
-    {"cuda-sm_75", "cuda -arch=sm_75", TRUE, 2, NULL},
-    {"cuda-sm_80", "cuda -arch=sm_80", TRUE, 2, NULL},
-    {"cuda-sm_90", "cuda -arch=sm_90", TRUE, 2, NULL},
-    {"opencl", "opencl", FALSE, 16, NULL},
-    {"simdev", "simdev", FALSE, 4, NULL},
-    {"vulkan", "vulkan -supports_float64", FALSE, 1, GLSL_DOUBLES},
-    {"vulkan-texels", "vulkan -supports_float64 -texel_buffers", FALSE, 1, GLSL_DOUBLES},
-    {"vulkan-halves", "vulkan -supports_float64 -supports_float16", FALSE, 1, GLSL_DOUBLES},
+    {"cuda", "cuda", CHECK_RUN, 16, NULL},
+    {"cuda-sm_75", "cuda -arch=sm_75", CHECK_NVRTC, 2, NULL},
+    {"cuda-sm_80", "cuda -arch=sm_80", CHECK_NVRTC, 2, NULL},
+    {"cuda-sm_90", "cuda -arch=sm_90", CHECK_NVRTC, 2, NULL},
+    {"opencl", "opencl", CHECK_RUN, 16, NULL},
+    {"opencl-halves", "opencl -supports_float16", CHECK_CLANG, 16, NULL},
+    {"simdev", "simdev", CHECK_RUN, 4, NULL},
+    {"vulkan", "vulkan -supports_float64", CHECK_RUN, 1, GLSL_DOUBLES},
+    {"vulkan-texels", "vulkan -supports_float64 -texel_buffers", CHECK_RUN, 1, GLSL_DOUBLES},
+    {"vulkan-halves", "vulkan -supports_float64 -supports_float16", CHECK_RUN, 1, GLSL_DOUBLES},
 };
 
 /* Whether the plugin of the target was built. */

@@ -278,6 +278,35 @@ static void test_kernel_from_ir(void) {
   bp_object_release(module);
 }
 
+#define SUM_OF_HALVES                                                                              \
+  "(module (function \"f\" (buffer A float16 global 64) (for i:int64 0 8 serial"                   \
+  " (store A (ramp (mul i 8) 1 8) (add (load A (ramp (mul i 8) 1 8))"                              \
+  " (mul (load A (ramp (mul i 8) 1 8)) (broadcast 7:float16 8)))))))"
+
+static gboolean has_halves_in(const char *target) {
+  BpIrModule *module = parse_verified(SUM_OF_HALVES);
+  BpModule *built = build_ok(module, target);
+  BpOwnedBytes code;
+  assert_ok(bp_module_get_source(built, "", &code));
+  gboolean has = strstr(code.data, "cl_khr_fp16") && strstr(code.data, "half8");
+  bp_owned_bytes_clear(&code);
+  bp_object_release(built);
+  bp_object_release(module);
+  return has;
+}
+
+static void test_halves_are_a_type_where_the_target_has_them(void) {
+  g_assert_false(has_halves_in("opencl"));
+  g_assert_true(has_halves_in("opencl -supports_float16"));
+  if (!has_device())
+    return;
+  BpTarget *target = bp_target_from_device(CL0);
+  BpValue has;
+  assert_ok(bp_target_get_attr(target, "supports_float16", &has));
+  assert_text_agrees(SUM_OF_HALVES, has.v_int64 ? "opencl -supports_float16" : "opencl");
+  bp_object_release(target);
+}
+
 /* What was queued between start and stop took time, on either of two streams at once. */
 static void test_timers(void) {
   if (!has_device())
@@ -564,6 +593,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/opencl/timers", test_timers);
   g_test_add_func("/opencl/launch-errors", test_launch_errors);
   g_test_add_func("/opencl/bad-source", test_bad_source);
+  g_test_add_func("/opencl/halves-are-a-type-where-the-target-has-them",
+                  test_halves_are_a_type_where_the_target_has_them);
   g_test_add_func("/opencl/kernel-from-ir", test_kernel_from_ir);
   g_test_add_func("/opencl/bytes", test_bytes);
   g_test_add_func("/opencl/source", test_source);
