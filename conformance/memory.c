@@ -106,31 +106,36 @@ static void run_exhaustion(Kit *kit) {
 
 #define MOST_CHUNKS 64
 
-/* Until the device refuses; what it gave is freed again and can be had again. */
-static void run_fill(Kit *kit) {
+/* Allocates chunks until the device refuses, and frees them. How many there were. */
+static size_t fill(const Kit *kit, uint64_t chunk) {
   void *handles[MOST_CHUNKS];
+  size_t count = 0;
+  while (count < MOST_CHUNKS && alloc(kit, chunk, 64, NULL, &handles[count]) == 0)
+    count++;
+  KIT_TRUE(count < MOST_CHUNKS, "the device gave four times the memory that it says it has");
+  KIT_TRUE(bp_error_is(BP_ERROR_MEMORY), "exhaustion raised \"%s\": %s", bp_error_kind(),
+           bp_error_message());
+  bp_error_clear();
+  KIT_TRUE(count > 0, "not a sixteenth of the memory can be had");
+  for (size_t i = 0; i < count; i++)
+    bp__kit_free(kit, handles[i]);
+  expect_usable(kit, "after memory was exhausted and freed");
+  return count;
+}
+
+/* What was given until the device refused can be had again once it is freed: the second time, or
+ * a little later if another program has some of it. */
+static void run_fill(Kit *kit) {
   bp__kit_open_device(kit);
   int64_t total = bp__kit_int_attr(kit, BP_ATTR_TOTAL_GLOBAL_MEMORY, 0);
   if (total == 0 || total > (int64_t)4 << 30)
     bp__kit_skip("the device has more than 4 GiB of memory, or does not say how much");
   uint64_t chunk = (uint64_t)total / 16;
-  size_t given[2] = {0, 0};
-  for (int round = 0; round < 2; round++) {
-    size_t count = 0;
-    while (count < MOST_CHUNKS && alloc(kit, chunk, 64, NULL, &handles[count]) == 0)
-      count++;
-    KIT_TRUE(count < MOST_CHUNKS, "the device gave four times the memory that it says it has");
-    KIT_TRUE(bp_error_is(BP_ERROR_MEMORY), "exhaustion raised \"%s\": %s", bp_error_kind(),
-             bp_error_message());
-    bp_error_clear();
-    KIT_TRUE(count > 0, "not a sixteenth of the memory can be had");
-    given[round] = count;
-    while (count > 0)
-      bp__kit_free(kit, handles[--count]);
-    expect_usable(kit, "after memory was exhausted and freed");
-  }
-  KIT_TRUE(given[0] == given[1],
-           "%zu chunks were to be had at first, and %zu once these were freed", given[0], given[1]);
+  size_t first = fill(kit, chunk), again = 0;
+  for (int i = 0; i < 5 && again < first; i++)
+    again = fill(kit, chunk);
+  KIT_TRUE(again >= first, "%zu chunks were to be had at first, and %zu once these were freed",
+           first, again);
 }
 
 /* What is freed can be had again: twice the memory is allocated in all, or 16 GiB. */
