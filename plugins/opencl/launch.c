@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* A kernel that no launch can run: not every driver says so, and none says how much it is. */
-static int32_t check_local_memory(const BpOpenclKernel *kernel, cl_kernel made,
+static int32_t check_local_memory(const BpKernelEntry *kernel, cl_kernel made,
                                   const BpOpenclDevice *device) {
   cl_ulong used = 0, most = 0;
   if (bp_cl.clGetKernelWorkGroupInfo(made, device->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof(used),
@@ -21,12 +21,13 @@ static int32_t check_local_memory(const BpOpenclKernel *kernel, cl_kernel made,
 }
 
 /* The kernel for the device (transfer none); called with its lock held. */
-static cl_kernel get_kernel(BpOpenclKernel *kernel, const BpOpenclDevice *device,
-                            int32_t device_id) {
+static cl_kernel get_kernel(const BpKernelModule *module, const BpKernelEntry *kernel,
+                            const BpOpenclDevice *device, int32_t device_id) {
   cl_int status = CL_SUCCESS;
-  if (kernel->kernels[device_id])
-    return kernel->kernels[device_id];
-  cl_program built = bp_opencl_program(kernel->program, device, device_id);
+  cl_kernel *place = &((BpOpenclKernel *)kernel->built)->made[device_id];
+  if (*place)
+    return *place;
+  cl_program built = bp_opencl_program(module, device, device_id);
   if (!built)
     return NULL;
   cl_kernel made = bp_cl.clCreateKernel(built, kernel->call.name, &status);
@@ -39,7 +40,7 @@ static cl_kernel get_kernel(BpOpenclKernel *kernel, const BpOpenclDevice *device
     bp_cl.clReleaseKernel(made);
     return NULL;
   }
-  kernel->kernels[device_id] = made;
+  *place = made;
   return made;
 }
 
@@ -52,7 +53,7 @@ typedef struct Parts {
 } Parts;
 
 /* The buffer of a tensor, or the part of it that the tensor begins with. */
-static int32_t get_buffer(const BpOpenclKernel *kernel, const BpOpenclDevice *device, int32_t i,
+static int32_t get_buffer(const BpKernelEntry *kernel, const BpOpenclDevice *device, int32_t i,
                           const BpValue *arg, Parts *parts, cl_mem *buffer) {
   cl_int status = CL_SUCCESS;
   BpKernelBuffer given = {NULL, 0, 0};
@@ -77,7 +78,7 @@ static int32_t get_buffer(const BpOpenclKernel *kernel, const BpOpenclDevice *de
   return 0;
 }
 
-static int32_t set_arg(const BpOpenclKernel *kernel, cl_kernel made, const BpOpenclDevice *device,
+static int32_t set_arg(const BpKernelEntry *kernel, cl_kernel made, const BpOpenclDevice *device,
                        int32_t i, const BpValue *arg, Parts *parts) {
   BpDataType dtype = kernel->call.arg_dtypes[i];
   cl_int status;
@@ -100,7 +101,7 @@ static int32_t set_arg(const BpOpenclKernel *kernel, cl_kernel made, const BpOpe
 
 /* ---- Launching --------------------------------------------------------------------------- */
 
-static int32_t get_sizes(const BpOpenclKernel *kernel, const BpValue *args, size_t global[3],
+static int32_t get_sizes(const BpKernelEntry *kernel, const BpValue *args, size_t global[3],
                          size_t local[3]) {
   uint64_t blocks[3], threads[3];
   if (bp_kernel_get_launch(&bp_opencl_host, &kernel->call, args, blocks, threads) != 0)
@@ -113,7 +114,7 @@ static int32_t get_sizes(const BpOpenclKernel *kernel, const BpValue *args, size
 }
 
 /* Why the driver does not take a launch. */
-static int32_t launch_failed(const BpOpenclKernel *kernel, cl_kernel made,
+static int32_t launch_failed(const BpKernelEntry *kernel, cl_kernel made,
                              const BpOpenclDevice *device, const size_t local[3], cl_int status) {
   size_t most = 0, built[3] = {0};
   if (status != CL_INVALID_WORK_GROUP_SIZE && status != CL_INVALID_WORK_ITEM_SIZE) {
@@ -137,12 +138,11 @@ static int32_t launch_failed(const BpOpenclKernel *kernel, cl_kernel made,
       kernel->call.name, local[0], local[1], local[2], most);
 }
 
-static int32_t enqueue(BpOpenclKernel *kernel, const BpOpenclDevice *device, int32_t device_id,
+static int32_t enqueue(const BpKernelEntry *kernel, cl_kernel made, const BpOpenclDevice *device,
                        BpOpenclStream *stream, const BpValue *args, Parts *parts) {
   size_t global[3], local[3];
   cl_event event = NULL;
-  cl_kernel made = get_kernel(kernel, device, device_id);
-  if (!made || get_sizes(kernel, args, global, local) != 0)
+  if (get_sizes(kernel, args, global, local) != 0)
     return -1;
   for (int32_t i = 0; i < kernel->call.num_args; i++) {
     if (set_arg(kernel, made, device, i, &args[i], parts) != 0)
@@ -156,19 +156,23 @@ static int32_t enqueue(BpOpenclKernel *kernel, const BpOpenclDevice *device, int
   return 0;
 }
 
-int32_t bp_opencl_launch(BpOpenclKernel *kernel, const BpValue *args, int32_t num_args) {
-  int32_t device_id = 0;
+int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
+                         int32_t num_args) {
+  int32_t device_id = 0, rc = -1;
   void *handle = NULL;
   Parts parts = {.count = 0};
+  BpOpenclKernel *built = kernel->built;
   if (bp_kernel_check_count(&bp_opencl_host, &kernel->call, num_args) != 0)
     return -1;
   bp_opencl_host.runtime->get_current(BP_DEVICE_OPENCL, &device_id, &handle);
   BpOpenclDevice *device = bp_opencl_device(device_id);
   if (!device)
     return -1;
-  pthread_mutex_lock(&kernel->lock);
-  int32_t rc = enqueue(kernel, device, device_id, bp_opencl_stream(device, handle), args, &parts);
-  pthread_mutex_unlock(&kernel->lock);
+  pthread_mutex_lock(&built->lock);
+  cl_kernel made = get_kernel(module, kernel, device, device_id);
+  if (made)
+    rc = enqueue(kernel, made, device, bp_opencl_stream(device, handle), args, &parts);
+  pthread_mutex_unlock(&built->lock);
   for (int32_t i = 0; i < parts.count; i++)
     bp_cl.clReleaseMemObject(parts.items[i]); /* the queued kernel holds it */
   return rc;

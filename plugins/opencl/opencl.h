@@ -18,7 +18,7 @@
 
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
-#include <backplane/kernel_helpers.h>
+#include <backplane/kernel_module.h>
 #include <stdatomic.h>
 
 #include "../common/common.h"
@@ -127,36 +127,31 @@ int32_t bp_opencl_timer_read(void *timer, int64_t *nanoseconds);
 
 #define BP_OPENCL_MOST_DEVICES 16
 
-/* A program as it is built for each device. */
+/* A kernel as it is made for each device. */
+typedef struct BpOpenclKernel {
+  pthread_mutex_t lock;
+  cl_kernel made[BP_OPENCL_MOST_DEVICES]; /* guarded by lock, as their arguments are */
+} BpOpenclKernel;
+
+/* A module's program as it is built for each device: its `built`, in which are those of its
+ * kernels.
+ */
 typedef struct BpOpenclProgram {
-  char *source;
-  pthread_mutex_t lock; /* guards the rest */
-  cl_program built[BP_OPENCL_MOST_DEVICES];
+  pthread_mutex_t lock;
+  cl_program built[BP_OPENCL_MOST_DEVICES]; /* guarded by lock */
+  BpOpenclKernel kernels[];
 } BpOpenclProgram;
 
 /* The program for a device (transfer none), built if need be; NULL with an error. */
-cl_program bp_opencl_program(BpOpenclProgram *program, const BpOpenclDevice *device,
+cl_program bp_opencl_program(const BpKernelModule *module, const BpOpenclDevice *device,
                              int32_t device_id);
 
-/* ---- launch.c ---------------------------------------------------------------------------- */
-
-/* A kernel of a program. */
-typedef struct BpOpenclKernel {
-  BpKernel call;
-  BpOpenclProgram *program;
-  pthread_mutex_t lock;
-  cl_kernel kernels[BP_OPENCL_MOST_DEVICES]; /* guarded by lock, as their arguments are */
-} BpOpenclKernel;
+/* ---- launch.c, module.c, target.c -------------------------------------------------------- */
 
 /* Launches on the current stream: arguments, then one int a tag. */
-int32_t bp_opencl_launch(BpOpenclKernel *kernel, const BpValue *args, int32_t num_args);
-
-/* ---- module.c, target.c ------------------------------------------------------------------ */
-
-int bp_opencl_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);
-/* Makes a module (transfer full) from source and kernels; both are copied. */
-BpModule *bp_opencl_module_create(const BpByteArray *source, const BpKernelInfo *kernels,
-                                  int32_t num_kernels);
+int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
+                         int32_t num_args);
+extern const BpKernelModuleKind bp_opencl_module_kind;
 extern const BpTargetKind bp_opencl_kind;
 int bp_opencl_build(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 

@@ -31,7 +31,8 @@ static int32_t initialize(void) {
       bp_plugin_register_device_api(host, "device_api.opencl", &bp_opencl_device_api) ||
       bp_plugin_register(host, "target.build.opencl", bp_opencl_build, NULL))
     return -1;
-  return bp_plugin_register(host, "runtime.module.loadbinary_opencl", bp_opencl_loadbinary, NULL);
+  return bp_plugin_register(host, "runtime.module.loadbinary_opencl", bp_kernel_module_loadbinary,
+                            (void *)(uintptr_t)&bp_opencl_module_kind);
 }
 
 BP_PLUGIN_EXPORT int32_t bp_plugin_entry_opencl(const BpHost *host, BpPlugin *plugin);

@@ -157,11 +157,12 @@ static cl_program build(const char *source, const BpOpenclDevice *device) {
   return built;
 }
 
-cl_program bp_opencl_program(BpOpenclProgram *program, const BpOpenclDevice *device,
+cl_program bp_opencl_program(const BpKernelModule *module, const BpOpenclDevice *device,
                              int32_t device_id) {
+  BpOpenclProgram *program = module->built;
   pthread_mutex_lock(&program->lock);
   if (!program->built[device_id])
-    program->built[device_id] = build(program->source, device);
+    program->built[device_id] = build(module->code.data, device);
   cl_program built = program->built[device_id];
   pthread_mutex_unlock(&program->lock);
   return built;

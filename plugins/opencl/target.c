@@ -2,8 +2,6 @@
 /* Target kind `opencl`: the emitter's dialect "opencl" and the table of the kernels. */
 #include "opencl.h"
 
-#include <stdlib.h>
-
 static const BpTargetAttr attrs[] = {
     {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels run over blocks of threads"},
     {BP_TARGET_MAX_NUM_THREADS, BP_TYPE_INT, 0, "256", "threads in a block"},
@@ -28,29 +26,6 @@ const BpTargetKind bp_opencl_kind = {
     .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
     .description = "OpenCL C 1.2, built by the device's driver",
 };
-
-static BpModule *make_module(const BpIrTable *ir, const BpIrModule *module,
-                             const BpByteArray *source) {
-  size_t count = (size_t)ir->num_functions(module);
-  BpKernel *kernels = calloc(count + 1, sizeof(*kernels));
-  BpKernelInfo *infos = calloc(count + 1, sizeof(*infos));
-  const char *(*tags)[BP_KERNEL_MOST_TAGS] = calloc(count + 1, sizeof(*tags));
-  int32_t rc = kernels && infos && tags
-                   ? 0
-                   : bp_opencl_host.error->raise(BP_ERROR_MEMORY, "target opencl: out of memory");
-  for (size_t i = 0; rc == 0 && i < count; i++) {
-    const BpIrNode *function = ir->get_function(module, (int32_t)i);
-    rc = bp_kernel_from_function(&bp_opencl_host, ir, function, &kernels[i]);
-    infos[i] = bp_kernel_info(&kernels[i], tags[i]);
-  }
-  BpModule *result = rc == 0 ? bp_opencl_module_create(source, infos, (int32_t)count) : NULL;
-  for (size_t i = 0; kernels && i < count; i++)
-    bp_kernel_clear(&kernels[i]);
-  free(kernels);
-  free(infos);
-  free(tags);
-  return result;
-}
 
 /* ---- Double precision -------------------------------------------------------------------- */
 
@@ -126,22 +101,12 @@ static BpModule *build(const BpIrModule *module, const BpTarget *target) {
       emitter->emit(module, &language.dialect, &text) != 0)
     return NULL;
   BpByteArray source = {text.data, text.size};
-  BpModule *result = make_module(ir, module, &source);
+  BpModule *result = bp_kernel_module_from_ir(&bp_opencl_module_kind, ir, module, &source);
   text.free_data(text.data);
   return result;
 }
 
 int bp_opencl_build(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
-  if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
-      args[1].type_index != BP_TYPE_TARGET)
-    return bp_opencl_host.error->raise(BP_ERROR_TYPE,
-                                       "target.build.opencl: expected an IR module and a target");
-  BpModule *built = build((const BpIrModule *)(const void *)args[0].v_obj,
-                          (const BpTarget *)(const void *)args[1].v_obj);
-  if (!built)
-    return -1;
-  result->type_index = BP_TYPE_MODULE;
-  result->v_obj = (BpObject *)(void *)built;
-  return 0;
+  return bp_kernel_module_build(&bp_opencl_module_kind, build, args, num_args, result);
 }
