@@ -238,14 +238,37 @@ static PyObject *load_module(PyObject *self, PyObject *path) {
   return bp_py_hold(bp_py_module_type, module);
 }
 
+/* As PyUnicode_FSConverter; None leaves *path as it is. */
+static int convert_path(PyObject *object, void *path) {
+  return object == Py_None ? 1 : PyUnicode_FSConverter(object, path);
+}
+
+/* (graph, library, parameters or None) */
+static PyObject *load_parts(PyObject *self, PyObject *args) {
+  PyObject *paths[3] = {NULL, NULL, NULL};
+  const char *texts[3];
+  BpModule *module;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "O&O&O&", PyUnicode_FSConverter, &paths[0], PyUnicode_FSConverter,
+                        &paths[1], convert_path, &paths[2]))
+    return NULL;
+  for (int i = 0; i < 3; i++)
+    texts[i] = paths[i] ? PyBytes_AsString(paths[i]) : NULL;
+  Py_BEGIN_ALLOW_THREADS module = bp_model_open_parts(texts[0], texts[1], texts[2]);
+  Py_END_ALLOW_THREADS for (int i = 0; i < 3; i++) Py_XDECREF(paths[i]);
+  return bp_py_hold(bp_py_module_type, module);
+}
+
 static PyObject *load_module_from_bytes(PyObject *self, PyObject *args) {
   const char *kind, *data;
   Py_ssize_t size;
+  BpModule *module;
   (void)self;
   if (!PyArg_ParseTuple(args, "sy#", &kind, &data, &size))
     return NULL;
   const BpByteArray bytes = {data, (size_t)size};
-  return bp_py_hold(bp_py_module_type, bp_module_load_from_bytes(kind, &bytes));
+  Py_BEGIN_ALLOW_THREADS module = bp_module_load_from_bytes(kind, &bytes);
+  Py_END_ALLOW_THREADS return bp_py_hold(bp_py_module_type, module);
 }
 
 static PyObject *relax_machine(PyObject *self, PyObject *args) {
@@ -372,6 +395,7 @@ static PyMethodDef functions[] = {
     {"from_dlpack", from_dlpack, METH_O, NULL},
     {"list_functions", list_functions, METH_NOARGS, NULL},
     {"load_module", load_module, METH_O, NULL},
+    {"load_parts", load_parts, METH_VARARGS, NULL},
     {"load_module_from_bytes", load_module_from_bytes, METH_VARARGS, NULL},
     {"parse_device", parse_device, METH_VARARGS, NULL},
     {"register_function", register_function, METH_VARARGS, NULL},

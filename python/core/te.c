@@ -16,12 +16,12 @@ typedef struct Program {
 } Program;
 
 /* What a handle is of. */
-typedef enum Sort { EXPRESSION, TENSOR, STAGE, AXIS } Sort;
+typedef enum HandleKind { EXPRESSION, TENSOR, STAGE, AXIS } HandleKind;
 
 typedef struct Handle {
   PyObject_HEAD PyObject *program;
   void *pointer;
-  Sort sort;
+  HandleKind kind;
 } Handle;
 
 static PyTypeObject *program_type, *handle_type;
@@ -37,7 +37,7 @@ static BpIrModule *ir_of(PyObject *self) {
 /* ---- Handles ----------------------------------------------------------------------------- */
 
 /* NULL: the error that was raised is set. */
-static PyObject *give(PyObject *program, const void *pointer, Sort sort) {
+static PyObject *give(PyObject *program, const void *pointer, HandleKind kind) {
   if (!pointer)
     return bp_py_raise();
   Handle *handle = (Handle *)PyType_GenericAlloc(handle_type, 0);
@@ -45,25 +45,25 @@ static PyObject *give(PyObject *program, const void *pointer, Sort sort) {
     return NULL;
   handle->program = Py_NewRef(program);
   handle->pointer = (void *)(uintptr_t)pointer;
-  handle->sort = sort;
+  handle->kind = kind;
   return (PyObject *)handle;
 }
 
-static void *take(PyObject *program, PyObject *object, Sort sort) {
+static void *take(PyObject *program, PyObject *object, HandleKind kind) {
   static const char *const names[] = {"an expression", "a tensor", "a stage", "an axis"};
   Handle *handle = (Handle *)object;
-  if (!PyObject_TypeCheck(object, handle_type) || handle->sort != sort) {
-    PyErr_Format(PyExc_TypeError, "expected %s", names[sort]);
+  if (!PyObject_TypeCheck(object, handle_type) || handle->kind != kind) {
+    PyErr_Format(PyExc_TypeError, "expected %s", names[kind]);
     return NULL;
   }
   if (handle->program == program)
     return handle->pointer;
-  PyErr_Format(PyExc_ValueError, "%s of another program", names[sort]);
+  PyErr_Format(PyExc_ValueError, "%s of another program", names[kind]);
   return NULL;
 }
 
 /* Takes a sequence of handles; how many, or -1 with an exception. */
-static int take_all(PyObject *program, PyObject *sequence, Sort sort, void **items) {
+static int take_all(PyObject *program, PyObject *sequence, HandleKind kind, void **items) {
   PyObject *tuple = PySequence_Tuple(sequence);
   if (!tuple)
     return -1;
@@ -71,7 +71,7 @@ static int take_all(PyObject *program, PyObject *sequence, Sort sort, void **ite
   if (count > MAX_ITEMS)
     PyErr_Format(PyExc_ValueError, "%d are more than %d", count, MAX_ITEMS);
   while (!PyErr_Occurred() && taken < count &&
-         (items[taken] = take(program, PyTuple_GetItem(tuple, taken), sort)))
+         (items[taken] = take(program, PyTuple_GetItem(tuple, taken), kind)))
     taken++;
   Py_DECREF(tuple);
   return taken == count ? count : -1;

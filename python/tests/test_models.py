@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules and models."""
 
+import json
+import struct
+import tarfile
 import threading
 
 import numpy as np
@@ -96,6 +99,56 @@ def test_damaged_library_is_an_error(digits_model, tmp_path):
         path.write_bytes(data[:size])
         with pytest.raises(errors.BackplaneError):
             backplane.load(path)
+
+
+def write_params(path, **arrays):
+    """A parameter file as TVM writes it."""
+    with open(path, "wb") as file:
+        file.write(struct.pack("<QQQ", 0xF7E58D4F05049CB7, 0, len(arrays)))
+        for name in arrays:
+            file.write(struct.pack("<Q", len(name)) + name.encode())
+        file.write(struct.pack("<Q", len(arrays)))
+        for array in arrays.values():
+            file.write(struct.pack("<QQiiiBBH", 0xDD5E40F096B4A13F, 0, 1, 0, array.ndim,
+                                   2, 8 * array.itemsize, 1))
+            file.write(struct.pack(f"<{array.ndim}qq", *array.shape, array.nbytes))
+            file.write(array.tobytes())
+
+
+def test_parts_that_lie_apart(tmp_path):
+    program = backplane.te.Program()
+    a, b = program.placeholder("a", (4,)), program.placeholder("b", (4,))
+    c = program.compute("c", (4,), lambda i: a[i] - b[i])
+    program.build("subtract", [a, b, c], "c").module.export_library(tmp_path / "code.so")
+    entries = {"dltype": ["list_str", ["float32"] * 3], "shape": ["list_shape", [[4]] * 3],
+               "storage_id": ["list_int", [0, 1, 2]]}
+    (tmp_path / "net.json").write_text(json.dumps({
+        "nodes": [{"op": "null", "name": "x", "inputs": []}, {"op": "null", "name": "w", "inputs": []},
+                  {"op": "tvm_op", "name": "y", "attrs": {"func_name": "subtract"},
+                   "inputs": [[0, 0, 0], [1, 0, 0]]}],
+        "arg_nodes": [0, 1], "heads": [[2, 0, 0]], "node_row_ptr": [0, 1, 2, 3], "attrs": entries}))
+    (tmp_path / "apart").mkdir()
+    weights = tmp_path / "apart" / "weights"
+    write_params(weights, w=np.full(4, 3, "float32"))
+    x = np.arange(4, dtype="float32")
+    module = backplane.load_parts(tmp_path / "net.json", tmp_path / "code.so", weights)
+    result, = backplane.Model(module, "cpu").run(x=x).values()
+    assert np.array_equal(result.numpy(), x - 3)
+    module = backplane.load_parts(tmp_path / "net.json", tmp_path / "code.so")
+    result, = backplane.Model(module, "cpu").run(x=x, w=x).values()
+    assert not result.numpy().any()
+    with pytest.raises(OSError, match="absent"):
+        backplane.load_parts(tmp_path / "net.json", tmp_path / "code.so", tmp_path / "absent")
+    with pytest.raises(TypeError):
+        backplane.load_parts(tmp_path / "net.json", None)
+
+
+def test_an_archive_is_to_be_unpacked(tmp_path):
+    (tmp_path / "net.json").write_text("{}")
+    with tarfile.open(tmp_path / "net.tar", "w") as archive:
+        archive.add(tmp_path / "net.json", "net.json")
+    with pytest.raises(ValueError, match="unpack it first"):
+        backplane.Model(tmp_path / "net.tar")
 
 
 def test_tvm_ffi_runs_what_we_export(tmp_path):

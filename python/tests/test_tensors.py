@@ -94,6 +94,16 @@ def test_dlpack_of_both_versions():
         tensor.__dlpack__(dl_device=(2, 0))
 
 
+def test_array_protocol():
+    tensor = backplane.tensor(np.arange(3, dtype="float32"))
+    assert np.shares_memory(tensor.__array__(), tensor.numpy())
+    assert np.shares_memory(tensor.__array__("float32", copy=False), tensor.numpy())
+    assert not np.shares_memory(tensor.__array__(copy=True), tensor.numpy())
+    assert tensor.__array__("float64").dtype == "float64"
+    with pytest.raises(ValueError, match="shares no memory"):
+        tensor.__array__("float64", copy=False)
+
+
 def test_tvm_ffi_shares_memory():
     tvm_ffi = pytest.importorskip("tvm_ffi")
     theirs = tvm_ffi.from_dlpack(np.arange(4, dtype="float32"))

@@ -77,9 +77,13 @@ class Tensor(_core.Tensor):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
+        is_copy = self.device != Device(1, 0)
         if dtype is not None and array.dtype != dtype:
-            return array.astype(dtype)
-        return array.copy() if copy else array
+            array, is_copy = array.astype(dtype), True
+        if is_copy and copy is False:
+            raise errors.InvalidValueError(
+                f"an array of type {array.dtype} on the host shares no memory with {self!r}")
+        return array.copy() if copy and not is_copy else array
 
     def __repr__(self) -> str:
         return f"Tensor({self.shape}, {self.dtype}, {self.device})"
@@ -215,8 +219,15 @@ def _init_api(prefix: str, module: ModuleType) -> None:
 
 
 def load(path: Path) -> Module:
-    """Opens a module file: a shared library of ours or of TVM's."""
+    """Opens a module file, a shared library of ours or of TVM's; or the graph (.json) of TVM up to
+    0.19 with what lies beside it, or the folder that it is in."""
     module: Module = _core.load_module(path)
+    return module
+
+
+def load_parts(graph: Path, library: Path, params: Path | None = None) -> Module:
+    """Opens a graph of TVM up to 0.19 whose files lie apart; without parameters they are inputs."""
+    module: Module = _core.load_parts(graph, library, params)
     return module
 
 
@@ -299,6 +310,6 @@ class Model:
 __all__ = [
     "BackplaneError", "Device", "Function", "IrModule", "Model", "Module", "OperatorTime", "Target",
     "Tensor", "TensorInfo", "compile", "device", "devices", "empty", "errors", "from_dlpack", "get_global_func",
-    "list_global_func_names", "load", "load_from_bytes", "register_func", "remove_global_func",
+    "list_global_func_names", "load", "load_from_bytes", "load_parts", "register_func", "remove_global_func",
     "select_device", "target_kinds", "te", "tensor",
 ]
