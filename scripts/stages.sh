@@ -5,7 +5,7 @@
 build=$PWD/_build
 logs=$build/logs
 jobs=$(nproc)
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 failures=()
 compiler_prefix=
 if command -v ccache >/dev/null; then compiler_prefix="ccache "; fi
 
@@ -50,14 +50,30 @@ count() {
   passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
 }
 
+# show_skips LOG: what was skipped, the tests of one program and one reason in one line.
+show_skips() {
+  sed -nE -e 's/^SKIP: ([^ ]+) [0-9]+ (- )?(.*) # SKIP (.*)/\1\t\3\t\4/p' \
+    -e 's/^SKIP: ([^ ]+)$/\1\tall\tits log says why/p' \
+    -e 's/^ok [0-9]+ (- )?(.*) # SKIP (.*)/'"$1"'\t\2\t\3/p' "$logs/$1.log" |
+    awk -F '\t' '{ key = $1 ": " $3; if (!count[key]++) first[key] = $2 }
+      END { for (key in count)
+        print "    SKIP " key " (" first[key] (count[key] > 1 ? " and " count[key] - 1 " more" : "") ")" }' |
+    sort
+}
+
 # suite NAME COMMAND...: a stage that prints test results; what was skipped is said, with why. One
 # that fails without a failed test (it did not build, it was killed) is one failure.
 suite() {
   local name=$1 before=$failed status=0
   stage "$@" || status=1
   count "$name"
-  grep -hE '^(SKIP: |ok .*# SKIP)' "$logs/$name.log" | sort -u | sed 's/^/    /' || true
-  if ((status != 0 && failed == before)); then failed=$((failed + 1)); fi
+  show_skips "$name"
+  while IFS= read -r line; do failures+=("$name: $line"); done \
+    < <(grep -hE '^(FAIL: |XPASS: |ERROR: |not ok )' "$logs/$name.log" | sort -u | head -n 20)
+  if ((status != 0 && failed == before)); then
+    failed=$((failed + 1))
+    failures+=("$name: it ended with an error; see $logs/$name.log")
+  fi
   return $status
 }
 
@@ -94,8 +110,9 @@ build_tests_in() {
   build_in "$@" && make -C "$1" -j"$jobs" check bench TESTS=
 }
 
-# The closing line, and the exit status that goes with it.
+# What failed, the closing line, and the exit status that goes with it.
 finish() {
+  if ((failed > 0)); then printf '%s\n' "==> failed" "${failures[@]/#/    }"; fi
   say "$passed passed, $failed failed, $skipped skipped"
   ((failed == 0))
 }
