@@ -15,7 +15,7 @@
 #ifndef BP_PLUGIN_CUDA_H
 #define BP_PLUGIN_CUDA_H
 
-#include <backplane/kernel_helpers.h>
+#include <backplane/kernel_module.h>
 #include <stdatomic.h>
 
 #include "../common/common.h"
@@ -142,38 +142,30 @@ int32_t bp_cuda_compile(const char *source, const char *arch, const char *option
 /* 0 if `arch` is one that bp_cuda_compile takes; -1 with an error. */
 int32_t bp_cuda_check_arch(const char *arch);
 
-/* ---- launch.c ---------------------------------------------------------------------------- */
+/* ---- launch.c, module.c, target.c -------------------------------------------------------- */
 
 /* The forms in which code is held. */
-enum { BP_CUDA_SOURCE, BP_CUDA_PTX, BP_CUDA_CUBIN };
+#define BP_CUDA_SOURCE "cu"
+#define BP_CUDA_PTX    "ptx"
+#define BP_CUDA_CUBIN  "cubin"
 
-/* Code as it is loaded on each device. */
-typedef struct BpCudaProgram {
-  int32_t format;
-  char *code; /* NUL-terminated */
-  size_t code_size;
-  char *source; /* what the code was made from; NULL: that is not known, or is the code */
-  pthread_mutex_t lock;
-  CUmodule loaded[BP_CUDA_MOST_DEVICES]; /* guarded by lock */
-} BpCudaProgram;
-
-/* A kernel of a program. */
+/* A kernel as it is found on each device. */
 typedef struct BpCudaKernel {
-  BpKernel call;
-  BpCudaProgram *program;
   _Atomic(CUfunction) functions[BP_CUDA_MOST_DEVICES];
 } BpCudaKernel;
 
+/* A module's code as it is loaded on each device: its `built`, in which are those of its kernels.
+ */
+typedef struct BpCudaProgram {
+  pthread_mutex_t lock;
+  CUmodule loaded[BP_CUDA_MOST_DEVICES]; /* guarded by lock */
+  BpCudaKernel kernels[];
+} BpCudaProgram;
+
 /* Launches on the current stream: arguments, then one int a tag. */
-int32_t bp_cuda_launch(BpCudaKernel *kernel, const BpValue *args, int32_t num_args);
-
-/* ---- module.c, target.c ------------------------------------------------------------------ */
-
-int bp_cuda_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);
-/* Makes a module (transfer full) of code in a BP_CUDA_* form and kernels; all is copied. `source`
- * is what the code was made from, or NULL. */
-BpModule *bp_cuda_module_create(int32_t format, const BpByteArray *code, const char *source,
-                                const BpKernelInfo *kernels, int32_t num_kernels);
+int32_t bp_cuda_launch(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
+                       int32_t num_args);
+extern const BpKernelModuleKind bp_cuda_module_kind;
 extern const BpTargetKind bp_cuda_kind;
 int bp_cuda_build(void *self, const BpValue *args, int32_t num_args, BpValue *result);
 

@@ -4,7 +4,6 @@
 #include "cuda.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- Loading ----------------------------------------------------------------------------- */
@@ -31,39 +30,50 @@ static int32_t load_image(BpCudaDevice *device, const char *image, CUmodule *mod
 }
 
 /* With the program's lock held. */
-static int32_t load_program(BpCudaProgram *program, BpCudaDevice *device) {
+static int32_t load_program(const BpKernelModule *module, BpCudaDevice *device) {
   char arch[32];
   BpOwnedBytes cubin = {NULL, 0, NULL};
-  if (program->loaded[device->index])
+  CUmodule *loaded = &((BpCudaProgram *)module->built)->loaded[device->index];
+  if (*loaded)
     return 0;
-  if (program->format != BP_CUDA_SOURCE)
-    return load_image(device, program->code, &program->loaded[device->index]);
+  if (strcmp(module->format, BP_CUDA_SOURCE) != 0)
+    return load_image(device, module->code.data, loaded);
   snprintf(arch, sizeof(arch), "sm_%d", device->arch);
-  if (bp_cuda_compile(program->code, arch, NULL, &cubin) != 0)
+  if (bp_cuda_compile(module->code.data, arch, NULL, &cubin) != 0)
     return -1;
-  int32_t rc = load_image(device, cubin.data, &program->loaded[device->index]);
+  int32_t rc = load_image(device, cubin.data, loaded);
   cubin.free_data(cubin.data);
   return rc;
 }
 
-static CUfunction find_function(BpCudaKernel *kernel, BpCudaDevice *device) {
+/* The kernel on the device; NULL with an error. */
+static CUfunction find_function(const BpKernelModule *module, const BpKernelEntry *kernel,
+                                BpCudaDevice *device) {
   CUfunction function = NULL;
-  BpCudaProgram *program = kernel->program;
+  BpCudaProgram *program = module->built;
   pthread_mutex_lock(&program->lock);
-  int32_t rc = load_program(program, device);
-  CUmodule module = program->loaded[device->index];
+  int32_t rc = load_program(module, device);
+  CUmodule loaded = program->loaded[device->index];
   pthread_mutex_unlock(&program->lock);
-  if (rc != 0) {
-    bp_cuda_host.error->add_context("kernel %s", kernel->call.name);
-    return NULL;
+  CUresult status =
+      rc == 0 ? bp_cu.cuModuleGetFunction(&function, loaded, kernel->call.name) : CUDA_SUCCESS;
+  if (status != CUDA_SUCCESS)
+    rc = bp_cuda_raise(device, status, "cuModuleGetFunction");
+  if (rc == 0)
+    return function;
+  bp_cuda_host.error->add_context("kernel %s", kernel->call.name);
+  return NULL;
+}
+
+static CUfunction get_function(const BpKernelModule *module, const BpKernelEntry *kernel,
+                               BpCudaDevice *device) {
+  _Atomic(CUfunction) *place = &((BpCudaKernel *)kernel->built)->functions[device->index];
+  CUfunction function = atomic_load_explicit(place, memory_order_acquire);
+  if (!function) {
+    function = find_function(module, kernel, device);
+    if (function)
+      atomic_store_explicit(place, function, memory_order_release);
   }
-  CUresult status = bp_cu.cuModuleGetFunction(&function, module, kernel->call.name);
-  if (status != CUDA_SUCCESS) {
-    bp_cuda_raise(device, status, "cuModuleGetFunction");
-    bp_cuda_host.error->add_context("kernel %s", kernel->call.name);
-    return NULL;
-  }
-  atomic_store_explicit(&kernel->functions[device->index], function, memory_order_release);
   return function;
 }
 
@@ -135,35 +145,28 @@ static int32_t get_sizes(Launch *launch, const BpValue *args) {
   return check_size(launch, BP_KERNEL_TAG_SHARED, launch->shared, INT32_MAX);
 }
 
-static int32_t launch_failed(const BpCudaKernel *kernel, BpCudaDevice *device, CUresult status,
-                             const char *call) {
-  bp_cuda_raise(device, status, call);
-  return bp_cuda_host.error->add_context("kernel %s", kernel->call.name);
+static int32_t launch_failed(const Launch *launch, CUresult status, const char *call) {
+  bp_cuda_raise(launch->device, status, call);
+  return bp_cuda_host.error->add_context("kernel %s", launch->call->name);
 }
 
-static int32_t enqueue(BpCudaKernel *kernel, Launch *launch, CUstream stream) {
-  BpCudaDevice *device = launch->device;
+static int32_t enqueue(CUfunction function, Launch *launch, CUstream stream) {
   const uint64_t *blocks = launch->blocks, *threads = launch->threads;
-  CUfunction function =
-      atomic_load_explicit(&kernel->functions[device->index], memory_order_acquire);
-  if (!function)
-    function = find_function(kernel, device);
-  if (!function)
-    return -1;
   if (launch->shared > 0) { /* beyond what needs no permission */
     CUresult status = bp_cu.cuFuncSetAttribute(
         function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared);
     if (status != CUDA_SUCCESS)
-      return launch_failed(kernel, device, status, "cuFuncSetAttribute of the shared memory");
+      return launch_failed(launch, status, "cuFuncSetAttribute of the shared memory");
   }
   CUresult status =
       bp_cu.cuLaunchKernel(function, (unsigned)blocks[0], (unsigned)blocks[1], (unsigned)blocks[2],
                            (unsigned)threads[0], (unsigned)threads[1], (unsigned)threads[2],
                            (unsigned)launch->shared, stream, launch->pointers, NULL);
-  return status == CUDA_SUCCESS ? 0 : launch_failed(kernel, device, status, "cuLaunchKernel");
+  return status == CUDA_SUCCESS ? 0 : launch_failed(launch, status, "cuLaunchKernel");
 }
 
-int32_t bp_cuda_launch(BpCudaKernel *kernel, const BpValue *args, int32_t num_args) {
+int32_t bp_cuda_launch(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
+                       int32_t num_args) {
   int32_t device_id = 0;
   void *handle = NULL;
   Launch launch;
@@ -174,5 +177,6 @@ int32_t bp_cuda_launch(BpCudaKernel *kernel, const BpValue *args, int32_t num_ar
   launch.device = bp_cuda_device(device_id);
   if (!launch.device || pack(&launch, args) != 0 || get_sizes(&launch, args) != 0)
     return -1;
-  return enqueue(kernel, &launch, bp_cuda_stream(launch.device, handle));
+  CUfunction function = get_function(module, kernel, launch.device);
+  return function ? enqueue(function, &launch, bp_cuda_stream(launch.device, handle)) : -1;
 }

@@ -34,7 +34,8 @@ static int32_t initialize(void) {
       bp_plugin_register_device_api(host, "device_api.cuda", &bp_cuda_device_api) ||
       bp_plugin_register(host, "target.build.cuda", bp_cuda_build, NULL))
     return -1;
-  return bp_plugin_register(host, "runtime.module.loadbinary_cuda", bp_cuda_loadbinary, NULL);
+  return bp_plugin_register(host, "runtime.module.loadbinary_cuda", bp_kernel_module_loadbinary,
+                            (void *)(uintptr_t)&bp_cuda_module_kind);
 }
 
 BP_PLUGIN_EXPORT int32_t bp_plugin_entry_cuda(const BpHost *host, BpPlugin *plugin);

@@ -4,7 +4,6 @@
 #include "cuda.h"
 
 #include <backplane/emitter_api.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ATTR_ARCH    "arch"
@@ -67,51 +66,21 @@ const BpTargetKind bp_cuda_kind = {
     .complete = complete,
 };
 
-static int32_t describe_all(const BpIrTable *ir, const BpIrModule *module, BpKernel *kernels) {
-  for (int32_t i = 0; i < ir->num_functions(module); i++) {
-    if (bp_kernel_from_function(&bp_cuda_host, ir, ir->get_function(module, i), &kernels[i]) != 0)
-      return -1;
-  }
-  return 0;
-}
-
-static BpModule *make_module(const BpIrTable *ir, const BpIrModule *module, int32_t format,
-                             const BpByteArray *code, const char *source) {
-  size_t count = (size_t)ir->num_functions(module);
-  BpModule *result = NULL;
-  BpKernel *kernels = calloc(count + 1, sizeof(*kernels));
-  BpKernelInfo *infos = calloc(count + 1, sizeof(*infos));
-  const char *(*tags)[BP_KERNEL_MOST_TAGS] = calloc(count + 1, sizeof(*tags));
-  if (!kernels || !infos || !tags) {
-    bp_cuda_host.error->raise(BP_ERROR_MEMORY, "target cuda: out of memory");
-  } else if (describe_all(ir, module, kernels) == 0) {
-    for (size_t i = 0; i < count; i++)
-      infos[i] = bp_kernel_info(&kernels[i], tags[i]);
-    result = bp_cuda_module_create(format, code, source, infos, (int32_t)count);
-  }
-  for (size_t i = 0; kernels && i < count; i++)
-    bp_kernel_clear(&kernels[i]);
-  free(kernels);
-  free(infos);
-  free(tags);
-  return result;
-}
-
 /* Compiles the source if the target names what for. */
 static BpModule *build_source(const BpIrTable *ir, const BpIrModule *module, const BpTarget *target,
                               const char *source) {
   BpValue arch_value, options_value;
   const char *arch = get_text(target, ATTR_ARCH, &arch_value);
   const char *options = get_text(target, ATTR_OPTIONS, &options_value);
-  BpByteArray code = {source, strlen(source)};
+  BpKernelCode code = {BP_CUDA_SOURCE, {source, strlen(source)}, NULL};
   if (!arch || ir->num_functions(module) == 0)
-    return make_module(ir, module, BP_CUDA_SOURCE, &code, NULL);
+    return bp_kernel_module_from_code(&bp_cuda_module_kind, ir, module, &code);
   BpOwnedBytes compiled = {NULL, 0, NULL};
   if (bp_cuda_compile(source, arch, options, &compiled) != 0)
     return NULL;
-  int32_t format = strncmp(arch, "sm_", 3) == 0 ? BP_CUDA_CUBIN : BP_CUDA_PTX;
-  code = (BpByteArray){compiled.data, compiled.size};
-  BpModule *result = make_module(ir, module, format, &code, source);
+  const char *format = strncmp(arch, "sm_", 3) == 0 ? BP_CUDA_CUBIN : BP_CUDA_PTX;
+  code = (BpKernelCode){format, {compiled.data, compiled.size}, source};
+  BpModule *result = bp_kernel_module_from_code(&bp_cuda_module_kind, ir, module, &code);
   compiled.free_data(compiled.data);
   return result;
 }
@@ -136,15 +105,5 @@ static BpModule *build(const BpIrModule *module, const BpTarget *target) {
 
 int bp_cuda_build(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
-  if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
-      args[1].type_index != BP_TYPE_TARGET)
-    return bp_cuda_host.error->raise(BP_ERROR_TYPE,
-                                     "target.build.cuda: expected an IR module and a target");
-  BpModule *built = build((const BpIrModule *)(const void *)args[0].v_obj,
-                          (const BpTarget *)(const void *)args[1].v_obj);
-  if (!built)
-    return -1;
-  result->type_index = BP_TYPE_MODULE;
-  result->v_obj = (BpObject *)(void *)built;
-  return 0;
+  return bp_kernel_module_build(&bp_cuda_module_kind, build, args, num_args, result);
 }
