@@ -438,7 +438,15 @@ static int set_random(LoadedModel *loaded, const BpModelTensorInfo *info, GRand 
   return status;
 }
 
-/* Sets the inputs that no file gave, or names them all in an error. */
+static gboolean has_all_extents(const BpModelTensorInfo *info) {
+  for (int32_t i = 0; i < info->ndim; i++)
+    if (info->shape[i] < 0)
+      return FALSE;
+  return info->ndim >= 0;
+}
+
+/* Sets the inputs that no file gave, or names them all in an error: those too whose extents only a
+ * run knows. */
 static int complete_inputs(LoadedModel *loaded, const gboolean *given, gboolean fill) {
   GRand *random = g_rand_new_with_seed(SEED);
   GString *missing = g_string_new(NULL);
@@ -449,7 +457,7 @@ static int complete_inputs(LoadedModel *loaded, const gboolean *given, gboolean 
       continue;
     if ((status = bp_model_input_info(loaded->model, i, &info)) < 0)
       break;
-    if (fill) {
+    if (fill && has_all_extents(&info)) {
       status = set_random(loaded, &info, random);
     } else {
       char *shape = shape_to_text(info.shape, info.ndim);

@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# docs/tvm.md, followed: what it has TVM compile is run by the command as it says.
+set -uo pipefail
+if ! "${BP_TEST_PYTHON:-false}" -c 'import onnx, tvm' 2>/dev/null; then
+  echo 1..1
+  echo "ok 1 /tvm/page # SKIP BP_TEST_PYTHON names no Python with apache-tvm and onnx"
+  exit 0
+fi
+backplane=$top_builddir/backplane
+page=$top_srcdir/docs/tvm.md
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+count=0
+
+# ok NAME COMMAND...: a test that passes when the command succeeds.
+ok() {
+  local name=$1
+  shift
+  count=$((count + 1))
+  if "$@" >"$folder/log" 2>&1; then
+    echo "ok $count $name"
+  else
+    sed 's/^/# /' "$folder/log"
+    echo "not ok $count $name"
+  fi
+}
+
+# The indented block of the page that begins with a line.
+block() {
+  awk -v first="    $1" 'index($0, first) == 1 { found = 1 } found && /^[^ ]/ { exit }
+                         found { sub(/^    /, ""); print }' "$page"
+}
+
+# python LINE...: the blocks that begin so, as one program.
+python() {
+  local line
+  for line; do block "$line"; done >program.py
+  [ -s program.py ] && "$BP_TEST_PYTHON" program.py
+}
+
+# follow LINE: the commands of the block, after the file's name was put in place of net.so's.
+follow() {
+  local command
+  block "backplane inspect model net.so" | head -n 2 | sed "s/net\.so/$1/" >commands
+  [ "$(wc -l <commands)" = 2 ] || return 1
+  while read -r program command; do
+    "$backplane" $command 2>&1 | tee output || return 1
+  done <commands
+  grep -q 'output  *float32  *1x10' output
+}
+
+cd "$folder" || exit 1
+cp "$top_srcdir/examples/digits/digits.onnx" net.onnx
+"$BP_TEST_PYTHON" -c 'import numpy; numpy.save("image.npy", numpy.zeros((1, 1, 28, 28), "float32"))'
+echo 1..5
+ok /tvm/page/compiles-for-the-cpu python "import onnx, tvm"
+ok /tvm/page/runs-on-the-cpu follow net.so
+ok /tvm/page/compiles-for-opencl python "import onnx, tvm" "target = tvm.target.Target"
+if "$backplane" inspect device opencl:0 >"$folder/log" 2>&1; then
+  ok /tvm/page/runs-on-opencl follow net-opencl.so
+else
+  count=$((count + 1))
+  echo "ok $count /tvm/page/runs-on-opencl # SKIP there is no OpenCL device"
+fi
+# An extent that only a run knows is not invented.
+says_what_is_missing() {
+  ! "$backplane" profile net.so 2>&1 | tee output
+  grep -q 'no value for image (?x1x28x28)' output
+}
+ok /tvm/page/profile-asks-for-what-it-cannot-invent says_what_is_missing
