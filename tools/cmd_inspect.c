@@ -126,6 +126,19 @@ static const BpPluginInfo *find_plugin(const BpPluginList *list, const char *nam
   return NULL;
 }
 
+static int raise_no_plugin(const char *name) {
+  if (strchr(name, '/'))
+    return bp_error_raise(BP_ERROR_NOT_FOUND, "there is no plugin '%s'; one is a file *.so", name);
+  char *why = bp_plugin_explain_absence(name);
+  bp_error_raise(
+      BP_ERROR_NOT_FOUND,
+      "no plugin '%s' on the search path%s%s; `backplane list` shows what is, and a path "
+      "has a slash",
+      name, *why ? "; " : "", why);
+  bp_str_free(why);
+  return -1;
+}
+
 /* A name with a slash is the path of a file. */
 static int inspect_plugin(const char *name, const ModelOptions *options, Facts *facts) {
   (void)options;
@@ -159,11 +172,7 @@ static int inspect_plugin(const char *name, const ModelOptions *options, Facts *
   bp_plugin_list_free(list);
   if (found)
     return 0;
-  return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        strchr(name, '/') ? "there is no plugin '%s'; one is a file *.so"
-                                          : "no plugin '%s' on the search path; `backplane list` "
-                                            "shows what is, and a path has a slash",
-                        name);
+  return raise_no_plugin(name);
 }
 
 static int add_device_fact(void *context, const char *name, const BpValue *value) {

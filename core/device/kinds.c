@@ -191,39 +191,20 @@ static Kind *enter_kind(Kind *kind) {
 
 /* ---- Finding ----------------------------------------------------------------------------- */
 
-static int has_word(const char *list, const char *word) {
-  size_t length = strlen(word);
-  for (const char *at = list; (at = strstr(at, word)); at += length)
-    if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
-      return 1;
-  return 0;
-}
-
-/* What a plugin that declares the kind and cannot be used says about it; "" if there is none. */
-static char *explain_absence(const char *name) {
-  BpPluginList *list = bp_plugin_list();
-  char *text = NULL;
-  for (size_t i = 0; list && !text && i < bp_plugin_list_size(list); i++) {
-    const BpPluginInfo *info = bp_plugin_list_get(list, i);
-    if (*info->reason && info->state != BP_PLUGIN_SHADOWED && has_word(info->devices, name))
-      text = g_strdup_printf("; plugin %s (%s): %s", info->name, info->path, info->reason);
-  }
-  bp_plugin_list_free(list);
-  return text ? text : g_strdup("");
-}
-
 int bp__device_raise_unknown(const char *name) {
   size_t count = 0;
   char hint[BP_HINT_MAX];
   char **known = bp_device_kinds(&count);
   bp__nearest_hint(name, (const char *const *)known, count, hint);
   g_autofree char *list = known ? g_strjoinv(", ", known) : NULL;
-  g_autofree char *why = explain_absence(name);
+  char *why = bp_plugin_explain_absence(name);
   bp_names_free(known);
-  return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s; "
-                        "`backplane doctor` looks at all that is installed",
-                        name, hint, list && *list ? list : "none", why);
+  bp_error_raise(BP_ERROR_NOT_FOUND,
+                 "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s%s; "
+                 "`backplane doctor` looks at all that is installed",
+                 name, hint, list && *list ? list : "none", *why ? "; " : "", why);
+  bp_str_free(why);
+  return -1;
 }
 
 /* Asks the registry for the table. */

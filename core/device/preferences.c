@@ -51,7 +51,11 @@ static int raise_unknown_plugin(const BpPluginList *list, const char *name) {
   for (size_t i = 0; i < bp_plugin_list_size(list); i++)
     g_ptr_array_add(names, (char *)(uintptr_t)bp_plugin_list_get(list, i)->name);
   bp__nearest_hint(name, (const char *const *)names->pdata, names->len, hint);
-  return bp_error_raise(BP_ERROR_NOT_FOUND, "no plugin \"%.80s\" is installed%s", name, hint);
+  char *why = bp_plugin_explain_absence(name);
+  bp_error_raise(BP_ERROR_NOT_FOUND, "no plugin \"%.80s\" is installed%s%s%s", name, hint,
+                 *why ? "; " : "", why);
+  bp_str_free(why);
+  return -1;
 }
 
 /* The kinds of a plugin's devices (transfer full); NULL with an error. */

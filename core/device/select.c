@@ -217,6 +217,27 @@ static void see_kind(Selection *selection, const char *kind) {
     pass_over(selection, kind, *why ? why : "there is no such device");
 }
 
+/* Whether a rejected plugin may bring devices that no other does and that the entries allow. One
+ * whose descriptor cannot be read may bring any. */
+static int may_be_missed(const Selection *selection, const BpPluginInfo *info, char *const *kinds) {
+  g_auto(GStrv) own = g_strsplit(info->devices, " ", -1);
+  int may_be = !*info->name && !why_kind_ruled_out(selection, "");
+  for (char **kind = own; *kind && !may_be; kind++)
+    may_be = **kind && !g_strv_contains((const char *const *)kinds, *kind) &&
+             !why_kind_ruled_out(selection, *kind) && !is_without_code(selection, *kind);
+  return may_be;
+}
+
+static void pass_over_rejected(Selection *selection, char *const *kinds) {
+  BpPluginList *list = bp_plugin_list();
+  for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (info->state == BP_PLUGIN_REJECTED && may_be_missed(selection, info, kinds))
+      pass_over(selection, info->path, info->reason);
+  }
+  bp_plugin_list_free(list);
+}
+
 /* Tries out what is about to be looked at, all at once. */
 static void try_kinds(const Selection *selection, char *const *kinds) {
   g_autoptr(GPtrArray) wanted = g_ptr_array_new();
@@ -236,6 +257,7 @@ static int see_all(Selection *selection) {
   for (char **kind = kinds; *kind; kind++)
     if (!why_kind_ruled_out(selection, *kind))
       see_kind(selection, *kind);
+  pass_over_rejected(selection, kinds);
   bp_names_free(kinds);
   selection->has_seen_all = 1;
   return 0;
@@ -425,8 +447,30 @@ static void see_missing(Selection *selection) {
   }
 }
 
+/* Why there would be no such device even if there were code for it: found out only here, since it
+ * takes the plugin. */
+static void pass_over_absent(Selection *selection, const Preference *preference) {
+  g_auto(GStrv) kinds = g_strsplit(preference->kinds ? preference->kinds : "", " ", -1);
+  for (char **kind = kinds; *kind; kind++) {
+    int32_t count;
+    const char *why = "";
+    const BpDeviceApi *api = bp__device_api_by_name(*kind);
+    if (api ? may_be_chosen(selection, api->device_type) : !is_without_code(selection, *kind))
+      bp_error_clear(); /* it was passed over for that */
+    else if (!api || bp_device_count(api->device_type, &count, &why))
+      pass_over(selection, preference->text, NULL);
+    else if (!count)
+      pass_over(selection, preference->text, *why ? why : "there is no such device");
+    else if (preference->by == MATCH_INDEX)
+      pass_over_index(selection, preference);
+  }
+}
+
 static int raise_none(Selection *selection, const char *list) {
   see_missing(selection);
+  const GPtrArray *wanted = selection->preferences.wanted;
+  for (guint i = 0; i < wanted->len; i++)
+    pass_over_absent(selection, g_ptr_array_index(wanted, i));
   g_autofree char *present = list_present();
   return bp_error_raise(BP_ERROR_NOT_FOUND,
                         "no device fits %s%.200s%s. There is: %s. Passed over: %s",

@@ -6,6 +6,7 @@
 #include "core/plugin/trial.h"
 
 #include "core/registry/host.h"
+#include "core/registry/log.h"
 #include "core/registry/registry.h"
 
 #include <backplane/error.h>
@@ -94,10 +95,28 @@ static void close_file(Plugin *plugin) {
   plugin->fd = -1;
 }
 
+/* Whether it is to be said now how others may change the plugin: once for all plugins of which the
+ * same is true, as of those in one directory. */
+static int claim_warning(Plugin *plugin) {
+  int is_first = plugin->warning != NULL;
+  bp__plugins_lock();
+  const GPtrArray *all = bp__plugins_all();
+  for (guint i = 0; i < all->len && is_first; i++) {
+    const Plugin *other = g_ptr_array_index(all, i);
+    is_first = !other->is_warned_of || strcmp(other->warning, plugin->warning);
+  }
+  plugin->is_warned_of = is_first;
+  bp__plugins_unlock();
+  return is_first;
+}
+
 /* The entry point, once nothing speaks against running the plugin here. */
 static BpPluginEntry find_entry(Plugin *plugin) {
   if (plugin->entry)
     return plugin->entry;
+  if (claim_warning(plugin))
+    bp__log(BP_LOG_WARNING, "plugin %s: %s, and loading it is running it", plugin->path,
+            plugin->warning);
   BpPluginEntry entry = require_trial(plugin) ? NULL : bp__plugin_load(plugin);
   close_file(plugin);
   return entry;

@@ -338,7 +338,7 @@ static void diagnose_one(void *context, size_t index) {
 
 BpPluginDiagnosis *bp_plugin_diagnose(void) {
   BpPluginDiagnosis *diagnosis = create_diagnosis();
-  bp__plugins_scan(1);
+  bp__plugins_scan_for_report();
   add_problems(diagnosis);
   bp__plugins_lock();
   g_autoptr(GPtrArray) all = bp__plugins_snapshot();

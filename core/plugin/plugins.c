@@ -112,6 +112,42 @@ void bp_plugin_list_free(BpPluginList *list) {
   g_free(list);
 }
 
+/* ---- What is not there ------------------------------------------------------------------- */
+
+static int has_word(const char *list, const char *word) {
+  g_auto(GStrv) words = g_strsplit(list, " ", -1);
+  return *word && g_strv_contains((const char *const *)words, word);
+}
+
+/* Whether a file's name without ".so" is the word or ends in it: "backplane-opencl". */
+static int is_file_of(const char *path, const char *word) {
+  g_autofree char *file = g_path_get_basename(path);
+  if (g_str_has_suffix(file, ".so"))
+    file[strlen(file) - strlen(".so")] = '\0';
+  size_t length = strlen(file), tail = strlen(word);
+  return tail && tail <= length && !strcmp(file + length - tail, word) &&
+         (tail == length || !g_ascii_isalnum(file[length - tail - 1]));
+}
+
+static int is_meant(const BpPluginInfo *info, const char *name) {
+  if (!*info->name)
+    return is_file_of(info->path, name);
+  return !strcmp(info->name, name) || has_word(info->devices, name) ||
+         has_word(info->targets, name);
+}
+
+char *bp_plugin_explain_absence(const char *name) {
+  BpPluginList *list = bp_plugin_list();
+  char *text = NULL;
+  for (size_t i = 0; i < list->size && !text; i++) {
+    const BpPluginInfo *info = &list->infos[i];
+    if (*info->reason && info->state != BP_PLUGIN_SHADOWED && is_meant(info, name))
+      text = g_strdup_printf("plugin %s: %s", info->path, info->reason);
+  }
+  bp_plugin_list_free(list);
+  return text ? text : g_strdup("");
+}
+
 /* ---- By name ----------------------------------------------------------------------------- */
 
 static Plugin *find_by_name(const char *name, int scan_again) {
@@ -139,11 +175,12 @@ static int raise_unknown(const char *name) {
                     (char *)(uintptr_t)((Plugin *)g_ptr_array_index(all, i))->descriptor.name);
   bp__nearest_hint(name, (const char *const *)names->pdata, names->len, hint);
   bp__plugins_unlock();
+  g_autofree char *why = bp_plugin_explain_absence(name);
   return bp_error_raise(
       BP_ERROR_NOT_FOUND,
-      "no plugin \"%.80s\" is installed%s; `backplane list` shows those that are, "
+      "no plugin \"%.80s\" is installed%s%s%s; `backplane list` shows those that are, "
       "and BACKPLANE_PLUGIN_PATH adds directories to the search",
-      name, hint);
+      name, hint, *why ? "; " : "", why);
 }
 
 /* One that failed before its code came into this process may be tried again. */
@@ -211,8 +248,6 @@ static int activate_path(const char *path) {
     bp__plugin_free(plugin);
     return -1;
   }
-  if (plugin->warning)
-    bp__log(BP_LOG_WARNING, "plugin %s: %s, and loading it is running it", path, plugin->warning);
   bp__plugins_scan(0);
   bp__plugins_lock();
   plugin = adopt(plugin);

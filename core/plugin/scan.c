@@ -37,7 +37,8 @@ typedef struct Scan {
   GHashTable *by_provided;
   GPtrArray *directories; /* struct stat: those searched already */
   GPtrArray *problems;    /* SearchProblem */
-  GPtrArray *warnings;    /* to be logged when the lock is free */
+  GPtrArray *infos;       /* to be logged when the lock is free: what concerns one plugin */
+  GPtrArray *warnings;    /* and what concerns the path itself */
 } Scan;
 
 void bp__plugins_lock(void) {
@@ -105,11 +106,11 @@ static void add_to(GPtrArray **array, Plugin *plugin) {
   g_ptr_array_add(*array, plugin);
 }
 
-static void warn(Scan *scan, const char *format, ...) BP_PRINTF(2, 3);
-static void warn(Scan *scan, const char *format, ...) {
+static void say(GPtrArray *messages, const char *format, ...) BP_PRINTF(2, 3);
+static void say(GPtrArray *messages, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  g_ptr_array_add(scan->warnings, g_strdup_vprintf(format, arguments));
+  g_ptr_array_add(messages, g_strdup_vprintf(format, arguments));
   va_end(arguments);
 }
 
@@ -146,8 +147,9 @@ static void index_provided(Scan *scan, Plugin *plugin, int is_new) {
       continue;
     }
     if (is_new)
-      warn(scan, "plugin \"%s\" (%s) and plugin \"%s\" (%s) both provide %s; the first is used",
-           first->descriptor.name, where(first), plugin->descriptor.name, where(plugin), name);
+      say(scan->infos,
+          "plugin \"%s\" (%s) and plugin \"%s\" (%s) both provide %s; the first is used",
+          first->descriptor.name, where(first), plugin->descriptor.name, where(plugin), name);
     g_free(name);
   }
 }
@@ -157,14 +159,14 @@ static void enter(Scan *scan, Plugin *plugin, int is_new) {
     return;
   g_ptr_array_add(scan->order, plugin);
   if (is_new && plugin->reason)
-    warn(scan, "plugin %s is not used: %s", where(plugin), plugin->reason);
+    say(scan->infos, "plugin %s is not used: %s", where(plugin), plugin->reason);
   if (plugin->state == BP_PLUGIN_REJECTED)
     return;
   Plugin *first = g_hash_table_lookup(scan->by_name, plugin->descriptor.name);
   if (first) {
     shadow(plugin, first);
     if (is_new)
-      warn(scan, "plugin %s is not used: %s", where(plugin), plugin->reason);
+      say(scan->infos, "plugin %s is not used: %s", where(plugin), plugin->reason);
     return;
   }
   unshadow(plugin);
@@ -202,7 +204,7 @@ static void read_entry(Scan *scan, int directory, const char *path, const char *
   if (!entry.plugin) {
     entry = (Entry){bp__plugin_read(directory, name, path, problem), 1};
     if (!entry.plugin) {
-      warn(scan, "%s", bp_error_message());
+      say(scan->warnings, "%s", bp_error_message());
       bp_error_clear();
       return;
     }
@@ -229,9 +231,6 @@ static void scan_files(Scan *scan, DIR *stream, const char *path, const char *pr
   g_array_sort(found, compare_entries);
   for (guint i = 0; i < found->len; i++) {
     const Entry *entry = &g_array_index(found, Entry, i);
-    if (entry->is_new && entry->plugin->warning && !problem)
-      warn(scan, "plugin %s: %s, and loading it is running it", entry->plugin->path,
-           entry->plugin->warning);
     enter(scan, entry->plugin, entry->is_new);
   }
 }
@@ -254,7 +253,7 @@ static void add_problem(Scan *scan, Reason reason, const char *path, const char 
     is_new &= before->reason != reason || strcmp(before->path, path) || strcmp(before->text, text);
   }
   if (is_new)
-    warn(scan, "plugin directory %s: %s", path, text);
+    say(scan->warnings, "plugin directory %s: %s", path, text);
   g_ptr_array_add(scan->problems, create_problem(reason, path, text));
 }
 
@@ -273,8 +272,6 @@ static void scan_directory(Scan *scan, const char *path, int asked_for) {
   }
   if (!was_searched(scan, &status)) {
     char *problem = bp__path_problem(path);
-    if (problem && !plugins.order)
-      warn(scan, "plugin directory %s: %s, and plugins are run", path, problem);
     scan_files(scan, stream, path, problem);
     free(problem);
   }
@@ -341,15 +338,29 @@ static void search(Scan *scan) {
   plugins.by_provided = scan->by_provided;
 }
 
-void bp__plugins_scan(int again) {
-  Scan scan = {.warnings = g_ptr_array_new_with_free_func(g_free)};
+static void log_all(int32_t level, GPtrArray *messages) {
+  for (guint i = 0; i < messages->len; i++)
+    bp__log(level, "%s", (const char *)g_ptr_array_index(messages, i));
+  g_ptr_array_unref(messages);
+}
+
+static void scan(int again, int32_t level_of_problems) {
+  Scan scan = {.infos = g_ptr_array_new_with_free_func(g_free),
+               .warnings = g_ptr_array_new_with_free_func(g_free)};
   bp__plugins_lock();
   if (again || !plugins.order || plugins.added_since)
     search(&scan);
   bp__plugins_unlock();
-  for (guint i = 0; i < scan.warnings->len; i++)
-    bp__log(BP_LOG_WARNING, "%s", (const char *)g_ptr_array_index(scan.warnings, i));
-  g_ptr_array_unref(scan.warnings);
+  log_all(BP_LOG_INFO, scan.infos);
+  log_all(level_of_problems, scan.warnings);
+}
+
+void bp__plugins_scan(int again) {
+  scan(again, BP_LOG_WARNING);
+}
+
+void bp__plugins_scan_for_report(void) {
+  scan(1, BP_LOG_INFO);
 }
 
 void bp__plugins_add(Plugin *plugin) {

@@ -3,7 +3,8 @@
  *
  * All mutable state is one structure under one lock (bp__plugins_lock), which is never held across
  * a call into a plugin, the log callback or dlopen. A Plugin in the store lives for ever, and all
- * of it but `state`, `code`, `reason`, `fd`, `is_mapped`, `is_tried` and `owner` is constant. */
+ * of it but `state`, `code`, `reason`, `fd`, `is_mapped`, `is_warned_of`, `is_tried` and `owner` is
+ * constant. */
 #ifndef BACKPLANE_CORE_PLUGIN_STORE_H
 #define BACKPLANE_CORE_PLUGIN_STORE_H
 
@@ -24,11 +25,12 @@ typedef struct Plugin {
   BpPluginEntry entry; /* when linked into the program, else NULL */
   int32_t state;
   Reason code;
-  char *reason;  /* NULL or why it cannot be used; owned */
-  char *warning; /* NULL or how others may change it; owned */
-  int fd;        /* the file, open, while it is being activated and once it is mapped; else -1 */
-  int is_mapped; /* its code is in this process, for ever */
-  int is_tried;  /* nothing speaks against loading it: found out in this process */
+  char *reason;     /* NULL or why it cannot be used; owned */
+  char *warning;    /* NULL or how others may change it; owned */
+  int fd;           /* the file, open, while it is being activated and once it is mapped; else -1 */
+  int is_mapped;    /* its code is in this process, for ever */
+  int is_warned_of; /* `warning` was logged */
+  int is_tried;     /* nothing speaks against loading it: found out in this process */
   pthread_t owner;
 } Plugin;
 
@@ -40,6 +42,8 @@ void bp__plugins_wake(void);
 
 /* Reads the search path; the first time, or every time with `again`. Takes the lock itself. */
 void bp__plugins_scan(int again);
+/* The same, every time, for who reports bp__plugins_problems: they are no warnings then. */
+void bp__plugins_scan_for_report(void);
 
 /* With the lock held, after a scan. Plugins in search order; whichever provides a registry name;
  * one by its name. NULL when there is none. */

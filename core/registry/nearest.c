@@ -30,6 +30,12 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b, siz
   return rows[a_length % 3][b_length];
 }
 
+/* Of short names, which are within one edit of many words, the first letter counts: a "gpu" is no
+ * mistyped "cpu", a "pcu" is one. */
+static int begins_alike(const char *a, const char *b, size_t length) {
+  return length >= 6 || *a == *b || (*a && *b && a[0] == b[1] && a[1] == b[0]);
+}
+
 const char *bp__nearest(const char *name, const char *const *candidates, size_t count) {
   size_t length = strlen(name);
   const char *best = NULL;
@@ -38,8 +44,10 @@ const char *bp__nearest(const char *name, const char *const *candidates, size_t 
     size_t other = candidates[i] ? strlen(candidates[i]) : LENGTH_MAX + 1;
     if (other > LENGTH_MAX)
       continue;
+    size_t longer = length > other ? length : other;
     unsigned distance = edit_distance(name, length, candidates[i], other);
-    if (distance * 3 > (length > other ? length : other) || (best && distance >= best_distance))
+    if (distance * 3 > longer || (best && distance >= best_distance) ||
+        !begins_alike(name, candidates[i], longer))
       continue;
     best = candidates[i];
     best_distance = distance;

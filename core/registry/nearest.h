@@ -6,8 +6,9 @@
 #include <stddef.h>
 
 /* The candidate that takes the fewest edits (insertions, deletions, changes, swaps of neighbours)
- * to get to from `name`; NULL when none is near: more than a third of the longer name's characters.
- * NULL candidates are skipped. O(candidates * length^2); names beyond 63 characters are never near.
+ * to get to from `name`; NULL when none is near: more than a third of the longer name's characters,
+ * or, of names of up to five, another first letter that is not the second by a swap. NULL
+ * candidates are skipped. O(candidates * length^2); names beyond 63 characters are never near.
  */
 const char *bp__nearest(const char *name, const char *const *candidates, size_t count);
 

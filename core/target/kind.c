@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/plugins.h>
@@ -105,10 +106,13 @@ static int unknown_kind(const char *name) {
   char **kinds = bp_target_kinds(&count);
   if (!kinds)
     return -1;
+  char *why = bp_plugin_explain_absence(name);
   bp_error_raise(BP_ERROR_NOT_FOUND,
-                 "no installed plugin has the target kind '%s'%s; `backplane targets` lists those "
-                 "that are there",
-                 name, bp__nearest_hint(name, (const char *const *)kinds, count, hint));
+                 "no installed plugin has the target kind '%s'%s%s%s; `backplane targets` lists "
+                 "those that are there",
+                 name, bp__nearest_hint(name, (const char *const *)kinds, count, hint),
+                 *why ? "; " : "", why);
+  bp_str_free(why);
   bp_names_free(kinds);
   return -1;
 }

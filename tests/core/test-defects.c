@@ -424,6 +424,14 @@ static void test_more_time_ends_a_quarantine_for_lack_of_it(void) {
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
 }
 
+/* At its use, once; that listing warns of nothing is for test-plugins. */
+static void test_a_plugin_that_others_may_change_is_warned_of(void) {
+  g_autofree char *path = plugin_file_path("writable/plugin.so");
+  write_one("writable", "none");
+  g_assert_cmpint(g_chmod(path, 0646), ==, 0);
+  assert_host_warns("writable", "ok", "others may write to it, and loading it is running it");
+}
+
 static void damage(char *text, gsize *length, int how) {
   switch (how) {
   case 0:
@@ -590,6 +598,8 @@ int main(int argc, char **argv) {
       test_a_diagnosis_tries_a_quarantined_plugin);
   ADD("learned/an-installed-library-ends-a-quarantine-PLG-9",
       test_an_installed_library_ends_a_quarantine);
+  ADD("a-plugin-that-others-may-change-is-warned-of-when-used-PLG-16",
+      test_a_plugin_that_others_may_change_is_warned_of);
   ADD("cache/a-damaged-one-changes-nothing-PLG-10", test_a_damaged_cache_changes_nothing);
   ADD("cache/a-foreign-one-changes-nothing-PLG-10", test_a_foreign_cache_changes_nothing);
   ADD("cache/none-changes-nothing-PLG-10", test_no_cache_changes_nothing);

@@ -6,6 +6,7 @@
 
 #include "tests/core/plugin_files.h"
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/plugins.h>
@@ -272,6 +273,40 @@ static void test_unknown_plugin_is_an_error_with_the_nearest(void) {
   bp_error_clear();
 }
 
+/* What is not used concerns nobody who did not ask for it. */
+static void test_what_is_not_used_is_no_warning(void) {
+  g_autofree char *path = plugin_file_path("odd-writable.so");
+  copy_plugin("odd-bulk-000", "odd-writable.so", "bulk-000", "bulk-666");
+  g_assert_cmpint(g_chmod(path, 0646), ==, 0);
+  assert_contains(find_plugin("/odd-writable.so").warning, "others may write to it");
+  g_autofree char *warning = g_strdup_printf("%d plugin %s/", BP_LOG_WARNING, plugin_directory);
+  g_autofree char *line =
+      g_strdup_printf("%d plugin %s/not-elf.so is not used", BP_LOG_INFO, plugin_directory);
+  assert_contains(messages->str, line);
+  g_assert_null(strstr(messages->str, warning));
+}
+
+static void assert_explains(const char *name, const char *part) {
+  char *why = bp_plugin_explain_absence(name);
+  if (*part)
+    assert_contains(why, part);
+  else
+    g_assert_cmpstr(why, ==, "");
+  bp_str_free(why);
+}
+
+static void test_absence_is_explained_by_a_plugin_that_cannot_be_used(void) {
+  assert_explains("no-such-thing", "");
+  assert_explains("odd-good", "");
+  assert_explains("elf", "/not-elf.so: is not an ELF file");
+  assert_explains("not-elf", "/not-elf.so: is not an ELF file");
+  assert_explains("lf", "");
+  assert_explains("", "");
+  g_assert_cmpint(bp_plugin_activate("elf"), ==, -1);
+  assert_contains(bp_error_message(), "/not-elf.so: is not an ELF file");
+  bp_error_clear();
+}
+
 static void test_unusable_plugins_say_why_and_the_host_goes_on(void) {
   assert_fails("odd-no-entry", "does not export its entry point bp_plugin_entry_odd_no_entry");
   assert_fails("odd-entry-abi", "answers with plugin ABI 7.0");
@@ -503,6 +538,9 @@ int main(int argc, char **argv) {
   ADD("activation/by-path", test_activation_by_path);
   ADD("activation/unknown-plugin-is-an-error-with-the-nearest",
       test_unknown_plugin_is_an_error_with_the_nearest);
+  ADD("search/what-is-not-used-is-no-warning-PLG-32", test_what_is_not_used_is_no_warning);
+  ADD("search/absence-is-explained-by-a-plugin-that-cannot-be-used-PLG-32",
+      test_absence_is_explained_by_a_plugin_that_cannot_be_used);
   ADD("activation/unusable-plugins-say-why-PLG-20",
       test_unusable_plugins_say_why_and_the_host_goes_on);
   ADD("activation/plugin-whose-name-is-taken-fails", test_plugin_whose_name_is_taken_fails);

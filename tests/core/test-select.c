@@ -201,6 +201,17 @@ static void test_words_that_nobody_knows_are_errors(void) {
   assert_selects_nothing("plugin:goood", BP_ERROR_NOT_FOUND, "did you mean \"good\"");
 }
 
+/* Another first letter makes another short word: "gpu" is no mistyped "cpu". */
+static void test_short_words_are_near_by_their_first_letter(void) {
+  BpDevice device;
+  g_assert_cmpint(bp_device_select("vast", &device, NULL), ==, -1);
+  assert_contains(bp_error_message(), "(installed: ");
+  g_assert_null(strstr(bp_error_message(), "did you mean"));
+  bp_error_clear();
+  assert_selects_nothing("afst", BP_ERROR_NOT_FOUND, "did you mean \"fast\"");
+  assert_selects_nothing("fasst", BP_ERROR_NOT_FOUND, "did you mean \"fast\"");
+}
+
 static void test_exclusion_of_devices(void) {
   assert_selects("!fast:1", "fast:0", "empty: ");
   assert_selects("!name:*large*", "fast:0", "empty: ");
@@ -333,13 +344,29 @@ static void test_kinds_without_code_are_left_out(void) {
   assert_contains(bp_error_message(), "fast: there is no code for it");
   g_assert_null(report);
   /* One whose number is published is not even tried: this one would say that it is not its own. */
-  g_assert_cmpint(bp_device_select_among(types, 2, "cuda", &device, NULL), ==, -1);
-  assert_contains(bp_error_message(), "cuda: there is no code for it");
-  bp_error_clear();
+  g_assert_cmpint(bp_device_select_among(types, 2, "cuda,slow", &device, &report), ==, 0);
+  g_assert_cmpstr(report, ==, "cuda: there is no code for it");
+  bp_str_free(report);
   /* Where there is none at all, the missing plugin is the reason. */
   g_assert_cmpint(bp_device_select_among(&types[1], 1, "auto", &device, NULL), ==, -1);
   assert_contains(bp_error_message(), "opencl: no installed plugin has devices of kind");
   bp_error_clear();
+}
+
+/* Whoever has nothing left to choose is told all that is in the way. */
+static void test_absence_is_said_beside_the_lack_of_code(void) {
+  static const char *const cases[][3] = {
+      {"cuda", "cuda: there is no code for it", "cuda: the DeviceAPI of cuda has device type"},
+      {"fast:9", "fast: there is no code for it", "fast:9: there is no device fast:9"},
+      {"empty", "empty: there is no code for it", "empty: no driver; install empty-driver"}};
+  const int32_t types[] = {61500};
+  BpDevice device;
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    g_assert_cmpint(bp_device_select_among(types, 1, cases[i][0], &device, NULL), ==, -1);
+    assert_contains(bp_error_message(), cases[i][1]);
+    assert_contains(bp_error_message(), cases[i][2]);
+    bp_error_clear();
+  }
 }
 
 static void test_kinds_are_listed(void) {
@@ -410,6 +437,8 @@ int main(int argc, char **argv) {
       test_nothing_there_is_an_error_that_lists_what_is);
   ADD("malformed-preferences-are-errors", test_malformed_preferences_are_errors);
   ADD("words-that-nobody-knows-are-errors-PLG-28", test_words_that_nobody_knows_are_errors);
+  ADD("short-words-are-near-by-their-first-letter-PLG-28",
+      test_short_words_are_near_by_their_first_letter);
   ADD("exclusion-of-devices-PLG-29", test_exclusion_of_devices);
   ADD("only-PLG-29", test_only);
   ADD("rank-PLG-29", test_rank);
@@ -420,6 +449,8 @@ int main(int argc, char **argv) {
   ADD("configuration-file-PLG-29", test_configuration_file);
   ADD("variable-of-the-environment", test_variable_of_the_environment);
   ADD("kinds-without-code-are-left-out", test_kinds_without_code_are_left_out);
+  ADD("absence-is-said-beside-the-lack-of-code-PLG-27",
+      test_absence_is_said_beside_the_lack_of_code);
   ADD("kinds-are-listed", test_kinds_are_listed);
   ADD("numbers-and-names", test_numbers_and_names);
   ADD("published-numbers", test_published_numbers);

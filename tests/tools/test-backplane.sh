@@ -52,6 +52,11 @@ grouped() {
     [ "$(grep -A1 'pci:0000:42:00.0' "$work/out" | tail -n 1 | grep -c 'the same as defect-azazazazazazaz:0')" = 1 ]
 }
 
+# A "gpu" is no mistyped "cpu".
+lists_kinds() {
+  fails 1 '"gpu" (installed: cpu' "$backplane" inspect device gpu && ! grep -q 'did you mean' "$work/err"
+}
+
 configured() {
   mkdir -p "$work/config/backplane"
   printf '[device]\nselect=quantum\n' >"$work/config/backplane/backplane.conf"
@@ -75,9 +80,21 @@ probe_shows_states() {
     grep -qE '^defect-azazazazazazaz +1.0 +quarantined .*crashed'
 }
 
-warns_once() {
-  BACKPLANE_PLUGIN_PATH=$work/cpu:/nonexistent "$backplane" doctor 2>"$work/err"
-  [ "$(grep -c 'warning: plugin directory /nonexistent' "$work/err")" = 1 ]
+# silent COMMAND...: says nothing on stderr, whatever its status is.
+silent() {
+  "$@" 2>"$work/err"
+  cat "$work/err"
+  [ ! -s "$work/err" ]
+}
+
+finds_missing_folder_once() {
+  BACKPLANE_PLUGIN_PATH=$work/cpu:/nonexistent silent "$backplane" doctor >"$work/out" &&
+    [ "$(grep -c 'directory-unreadable: /nonexistent' "$work/out")" = 1 ]
+}
+
+# with_broken COMMAND...: beside the CPU's, a plugin that was cut off, as its file's name says of OpenCL.
+with_broken() {
+  BACKPLANE_PLUGIN_PATH=$work/cut:$work/cpu "$@"
 }
 
 inspects_by_relative_path() {
@@ -192,6 +209,8 @@ truncated() {
 mkdir "$work/cpu" "$work/broken"
 ln -s "$(realpath "$BACKPLANE_PLUGIN_PATH/backplane-cpu.so")" "$work/cpu/"
 echo nonsense >"$work/broken/broken.so"
+mkdir "$work/cut"
+head -c 20000 "$BACKPLANE_PLUGIN_PATH/backplane-cpu.so" >"$work/cut/backplane-opencl.so"
 export XDG_DATA_HOME=/nonexistent XDG_CONFIG_HOME=/nonexistent
 
 ok help-lists-the-commands says profile "$backplane" --help
@@ -208,7 +227,13 @@ ok doctor-lists-its-codes says library-missing "$backplane" doctor --codes
 ok doctor-lists-its-codes-as-json says '"code" : "library-missing"' "$backplane" doctor --codes --json
 ok doctor-without-plugins-says-where-they-are-from says "install a backend" env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
 ok doctor-blames-what-asks-for-a-device says "change what asks for it" env BACKPLANE_DEVICE=cpu:7 BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
-ok doctor-warns-once-of-a-missing-folder warns_once
+ok doctor-finds-a-missing-folder-once finds_missing_folder_once
+ok doctor-shows-a-broken-plugin-once with_broken silent "$backplane" doctor
+ok list-shows-a-broken-plugin-once with_broken silent "$backplane" list
+ok broken-plugin-is-nothing-to-who-asks-for-another with_broken silent "$backplane" inspect device cpu
+ok broken-plugin-is-why-a-kind-is-not-there with_broken fails 1 "backplane-opencl.so: is truncated" "$backplane" inspect device opencl
+ok broken-plugin-is-why-a-target-is-not-there with_broken fails 1 "backplane-opencl.so: is truncated" "$backplane" compile "$digits/digits.onnx" --target opencl --shape $shape -o "$work/x.so"
+ok broken-plugin-is-why-its-name-is-not-known with_broken fails 1 "backplane-opencl.so: is truncated" "$backplane" inspect plugin opencl
 ok list-probe-shows-what-became-of-a-plugin probe_shows_states
 ok doctor-without-plugins-is-status-5 ends 5 env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
 ok doctor-with-a-broken-plugin-is-status-4 ends 4 env BACKPLANE_PLUGIN_PATH="$work/cpu:$work/broken" "$backplane" doctor
@@ -216,6 +241,7 @@ ok doctor-with-a-warning-is-status-3 ends 3 env BACKPLANE_PLUGIN_PATH="$work/cpu
 ok device-help-explains-the-grammar says plugin:NAME "$backplane" run --device help
 ok variable-help-explains-the-grammar says plugin:NAME env BACKPLANE_DEVICE=help "$backplane" run "$work/nowhere.so"
 ok device-beyond-the-last-says-what-there-is fails 1 "there is no device cpu:7: there is only cpu:0" "$backplane" inspect device cpu:7
+ok device-of-a-class-and-not-a-kind-lists-the-kinds lists_kinds
 ok device-that-nobody-knows-is-an-error-with-the-nearest fails 1 'did you mean "cpu"' "$backplane" inspect device cpv,cpu
 ok configuration-file-selects-the-device configured
 ok list-probe-groups-one-piece-of-hardware-PLG-30 grouped
@@ -229,6 +255,8 @@ ok compile-writes-a-library compile
 ok run-classifies-from-the-artifact predicts_all "$work/digits.so"
 ok run-says-apart-what-it-passed-over fails 0 "opencl: there is no code for it" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl,cpu
 ok compile-takes-targets-one-by-one fails 1 "targets c and llvm" "$backplane" compile "$digits/digits.onnx" --target c --target llvm --shape $shape -o "$work/x.so"
+ok auto-passes-a-broken-plugin-over with_broken fails 0 "passed over: $work/cut/backplane-opencl.so: is truncated" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png"
+ok device-without-code-or-index-says-both fails 1 "cpu:7: there is no device cpu:7: there is only cpu:0" "$backplane" run "$work/other.so" --input "image=$digits/images/7-3710.png" --device cpu:7
 ok no-code-for-the-device-says-what-there-is fails 1 'compiled for c: ' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl
 ok run-gives-the-same-from-source-and-artifact same_from_source_and_artifact
 ok inspect-module says fused_ "$backplane" inspect module "$work/digits.so"
