@@ -60,7 +60,7 @@ static void print_result(const char *path, const LoadedModel *loaded, const GArr
   bp_model_memory(loaded->model, &parameters, &planned);
   if (!json) {
     model_print_report(loaded);
-    printf("%s on %s with %d threads: min %.4f ms, median %.4f, p90 %.4f (%u runs)\n", path,
+    printf("%s on %s with %d threads: min %.4f ms, median %.4f ms, p90 %.4f ms (%u runs)\n", path,
            loaded->device_text, bp_threads_get(), percentile(times, 0), percentile(times, 0.5),
            percentile(times, 0.9), times->len);
     return;
@@ -72,9 +72,9 @@ static void print_result(const char *path, const LoadedModel *loaded, const GArr
   json_add_str(builder, "report", loaded->report);
   json_add_int(builder, "threads", bp_threads_get());
   json_add_int(builder, "runs", times->len);
-  json_add_double(builder, "min", percentile(times, 0));
-  json_add_double(builder, "median", percentile(times, 0.5));
-  json_add_double(builder, "p90", percentile(times, 0.9));
+  json_add_double(builder, "min_ms", percentile(times, 0));
+  json_add_double(builder, "median_ms", percentile(times, 0.5));
+  json_add_double(builder, "p90_ms", percentile(times, 0.9));
   json_add_double(builder, "compile_ms", loaded->compile_ms);
   json_add_double(builder, "load_ms", loaded->load_ms);
   json_add_int(builder, "parameter_bytes", (gint64)parameters);

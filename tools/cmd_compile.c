@@ -2,7 +2,6 @@
 /* `backplane compile`: an ONNX model in, a shared library out. */
 #include "tools/command.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -46,17 +45,13 @@ static int compile_to(const char *path, const char *targets, const CompileOption
   return EXIT_OK;
 }
 
-/* The folder of a dump is made; `path` is not written over. */
+/* The folder of a dump is there; `path` is not written over. */
 static int prepare(const char *path, const CompileOptions *options) {
   struct stat input, output;
   if (stat(path, &input) == 0 && stat(options->output, &output) == 0 &&
       input.st_dev == output.st_dev && input.st_ino == output.st_ino)
     return command_usage_error("--output is the model itself: %s", path);
-  if (!options->dump_dir || g_mkdir_with_parents(options->dump_dir, 0777) == 0)
-    return EXIT_OK;
-  bp_error_raise(BP_ERROR_IO, "%s: cannot make this folder: %s", options->dump_dir,
-                 g_strerror(errno));
-  return command_fail(options->json);
+  return command_check_folder(options->dump_dir) < 0 ? command_fail(options->json) : EXIT_OK;
 }
 
 static int check_and_compile(int argc, char **argv, const CompileOptions *options) {

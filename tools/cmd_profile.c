@@ -1,17 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `backplane profile`: where the time of one run goes. */
+/* `backplane profile`: where the time of a run goes. */
 #include "tools/command.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
+/* An operator: when it ran in the fastest of the runs, and the least that it took in any. Noise
+ * only adds. */
 typedef struct Record {
   char *node;
   char *function;
   int64_t start_ns;
   int64_t duration_ns;
+  int64_t min_ns;
 } Record;
+
+typedef struct ProfileOptions {
+  char *trace;
+  char *dump_dir;
+  int runs;       /* at least */
+  double seconds; /* at least */
+} ProfileOptions;
 
 static void record_clear(void *data) {
   Record *record = data;
@@ -21,47 +31,104 @@ static void record_clear(void *data) {
 
 static int add_record(void *visitor, const char *node, const char *function, int64_t start_ns,
                       int64_t duration_ns) {
-  Record record = {g_strdup(node), g_strdup(function), start_ns, duration_ns};
+  Record record = {g_strdup(node), g_strdup(function), start_ns, duration_ns, duration_ns};
   g_array_append_val((GArray *)visitor, record);
   return 0;
+}
+
+static GArray *create_records(void) {
+  GArray *records = g_array_new(FALSE, FALSE, sizeof(Record));
+  g_array_set_clear_func(records, record_clear);
+  return records;
+}
+
+/* ---- Measuring --------------------------------------------------------------------------- */
+
+static int64_t total_ns(const GArray *records) {
+  int64_t total = 0;
+  for (guint i = 0; i < records->len; i++)
+    total += g_array_index(records, Record, i).duration_ns;
+  return total;
+}
+
+/* Adds what a further run measured. */
+static int merge(GArray *records, const GArray *run) {
+  if (run->len != records->len)
+    return bp_error_raise(BP_ERROR_RUNTIME, "one run of the model has %u operators, another %u",
+                          records->len, run->len);
+  gboolean is_faster = total_ns(run) < total_ns(records);
+  for (guint i = 0; i < run->len; i++) {
+    const Record *now = &g_array_index(run, Record, i);
+    Record *record = &g_array_index(records, Record, i);
+    record->min_ns = MIN(record->min_ns, now->duration_ns);
+    if (is_faster) {
+      record->start_ns = now->start_ns;
+      record->duration_ns = now->duration_ns;
+    }
+  }
+  return 0;
+}
+
+static int measure_run(LoadedModel *loaded, GArray *records) {
+  GArray *run = create_records();
+  int status = bp_model_profile(loaded->context, NULL, add_record, run);
+  if (status == 0)
+    status = merge(records, run);
+  g_array_free(run, TRUE);
+  return status;
+}
+
+/* Runs until there are enough runs and enough time has passed; returns how many, or -1. */
+static int measure(LoadedModel *loaded, const ProfileOptions *options, GArray *records) {
+  gint64 start = g_get_monotonic_time();
+  if (bp_model_profile(loaded->context, NULL, add_record, records) < 0)
+    return -1;
+  int runs = 1;
+  for (; runs < options->runs || (double)(g_get_monotonic_time() - start) < options->seconds * 1e6;
+       runs++)
+    if (measure_run(loaded, records) < 0)
+      return -1;
+  return runs;
 }
 
 /* ---- Output ------------------------------------------------------------------------------ */
 
 static int slower_first(const void *a, const void *b) {
-  int64_t x = ((const Record *)a)->duration_ns, y = ((const Record *)b)->duration_ns;
+  int64_t x = ((const Record *)a)->min_ns, y = ((const Record *)b)->min_ns;
   return (x < y) - (x > y);
 }
 
-static double total_us(const GArray *records) {
+static double total_min_us(const GArray *records) {
   int64_t total = 0;
   for (guint i = 0; i < records->len; i++)
-    total += g_array_index(records, Record, i).duration_ns;
+    total += g_array_index(records, Record, i).min_ns;
   return (double)total / 1e3;
 }
 
-static void print_text(const LoadedModel *loaded, GArray *records) {
+static void print_text(const LoadedModel *loaded, GArray *records, int runs) {
   static const char *const headers[] = {"NODE", "FUNCTION", "TIME (us)", "SHARE", NULL};
-  double total = total_us(records);
+  double total = total_min_us(records);
   g_array_sort(records, slower_first);
   model_print_report(loaded);
   Table *table = table_new(headers);
   for (guint i = 0; i < records->len; i++) {
     const Record *record = &g_array_index(records, Record, i);
     char time[32], share[32];
-    double us = (double)record->duration_ns / 1e3;
+    double us = (double)record->min_ns / 1e3;
     snprintf(time, sizeof(time), "%.1f", us);
     snprintf(share, sizeof(share), "%.1f %%", total > 0 ? us / total * 100 : 0);
     table_add(table, record->node, record->function, time, share);
   }
   table_print(table);
-  printf("%u operators, %.1f us in all on %s\n", records->len, total, loaded->device_text);
+  printf("%u operators, %.1f us in all on %s: the least that each took in %d runs\n", records->len,
+         total, loaded->device_text, runs);
 }
 
-static void print_json(const LoadedModel *loaded, const GArray *records) {
+static void print_json(const LoadedModel *loaded, const GArray *records, int runs) {
   JsonBuilder *builder = json_builder_new();
   json_builder_begin_object(builder);
   json_add_str(builder, "device", loaded->device_text);
+  json_add_int(builder, "runs", runs);
   json_builder_set_member_name(builder, "operators");
   json_builder_begin_array(builder);
   for (guint i = 0; i < records->len; i++) {
@@ -71,6 +138,7 @@ static void print_json(const LoadedModel *loaded, const GArray *records) {
     json_add_str(builder, "function", record->function);
     json_add_int(builder, "start_ns", record->start_ns);
     json_add_int(builder, "duration_ns", record->duration_ns);
+    json_add_int(builder, "min_ns", record->min_ns);
     json_builder_end_object(builder);
   }
   json_builder_end_array(builder);
@@ -112,39 +180,32 @@ static int write_trace(const char *path, const GArray *records) {
 
 /* ---- The command ------------------------------------------------------------------------- */
 
-typedef struct ProfileOptions {
-  char *trace;
-  char *dump_dir;
-} ProfileOptions;
-
+/* Returns the number of runs, or -1. The first, with what is built in it and the dump, is not
+ * measured. */
 static int profile(LoadedModel *loaded, const ModelOptions *options, const ProfileOptions *extra,
                    GArray *records) {
-  if (model_set_inputs(loaded, options, TRUE) < 0 || bp_model_run(loaded->context) < 0)
-    return -1;
-  if (bp_model_profile(loaded->context, extra->dump_dir, add_record, records) < 0)
-    return -1;
-  return extra->trace ? write_trace(extra->trace, records) : 0;
+  GArray *first = create_records();
+  int status = model_set_inputs(loaded, options, TRUE);
+  if (status == 0)
+    status = bp_model_profile(loaded->context, extra->dump_dir, add_record, first);
+  g_array_free(first, TRUE);
+  int runs = status < 0 ? -1 : measure(loaded, extra, records);
+  return runs > 0 && extra->trace && write_trace(extra->trace, records) < 0 ? -1 : runs;
 }
 
 static int profile_model(const char *path, const ModelOptions *options,
                          const ProfileOptions *extra) {
   LoadedModel loaded;
-  if (extra->dump_dir && g_mkdir_with_parents(extra->dump_dir, 0777) < 0) {
-    bp_error_raise(BP_ERROR_IO, "%s: cannot make this folder: %s", extra->dump_dir,
-                   g_strerror(errno));
+  if (command_check_folder(extra->dump_dir) < 0 || model_open(path, options, &loaded) < 0)
     return command_fail(options->json);
-  }
-  if (model_open(path, options, &loaded) < 0)
-    return command_fail(options->json);
-  GArray *records = g_array_new(FALSE, FALSE, sizeof(Record));
-  g_array_set_clear_func(records, record_clear);
-  int status = EXIT_OK;
-  if (profile(&loaded, options, extra, records) < 0)
+  GArray *records = create_records();
+  int status = EXIT_OK, runs = profile(&loaded, options, extra, records);
+  if (runs < 0)
     status = command_fail(options->json);
   else if (options->json)
-    print_json(&loaded, records);
+    print_json(&loaded, records, runs);
   else
-    print_text(&loaded, records);
+    print_text(&loaded, records, runs);
   g_array_free(records, TRUE);
   model_close(&loaded);
   return status;
@@ -152,20 +213,29 @@ static int profile_model(const char *path, const ModelOptions *options,
 
 int cmd_profile(int argc, char **argv) {
   ModelOptions options = MODEL_OPTIONS_INIT;
-  ProfileOptions extra = {NULL, NULL};
+  ProfileOptions extra = {.runs = 3, .seconds = 1.0};
   const GOptionEntry own[] = {
       {"trace", 0, 0, G_OPTION_ARG_FILENAME, &extra.trace, "write a Chrome trace", "FILE.json"},
       {"dump-dir", 0, 0, G_OPTION_ARG_FILENAME, &extra.dump_dir,
        "write every intermediate tensor to DIR/NODE.npy", "DIR"},
+      {"runs", 0, 0, G_OPTION_ARG_INT, &extra.runs, "at least so many runs (3)", "N"},
+      {"seconds", 0, 0, G_OPTION_ARG_DOUBLE, &extra.seconds, "for at least so long (1)", "S"},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   GOptionEntry *entries = model_option_entries(&options, own);
   int status = EXIT_USAGE;
-  if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
-                    "Times each operator of one run, waiting for the device after each.",
-                    "Inputs that are not given are filled with seeded random numbers."))
-    status = explain_preferences(options.device) ? EXIT_OK
-             : argc == 2                         ? profile_model(argv[1], &options, &extra)
-                                                 : command_usage_error("profile takes one model");
+  if (command_parse(
+          &argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
+          "Times each operator, waiting for the device after each: the least of several runs.",
+          "Inputs that are not given are filled with seeded random numbers.")) {
+    if (explain_preferences(options.device))
+      status = EXIT_OK;
+    else if (argc != 2)
+      command_usage_error("profile takes one model");
+    else if (extra.runs < 1 || !(extra.seconds >= 0))
+      command_usage_error("--runs is at least 1, --seconds at least 0");
+    else
+      status = profile_model(argv[1], &options, &extra);
+  }
   g_free(entries);
   g_free(extra.trace);
   g_free(extra.dump_dir);

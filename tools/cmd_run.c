@@ -2,8 +2,6 @@
 /* `backplane run`: a model, inputs from files, outputs to the terminal or to files. */
 #include "tools/command.h"
 
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,23 +27,7 @@ static void output_clear(void *output) {
   g_free(self);
 }
 
-/* ---- Showing numbers --------------------------------------------------------------------- */
-
-static gboolean element_to_double(const char *data, BpDataType dtype, double *value) {
-  if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 32)
-    *value = *(const float *)(const void *)data;
-  else if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 64)
-    *value = *(const double *)(const void *)data;
-  else if (dtype.code == BP_DTYPE_INT && dtype.bits == 64)
-    *value = (double)*(const int64_t *)(const void *)data;
-  else if (dtype.code == BP_DTYPE_INT && dtype.bits == 32)
-    *value = *(const int32_t *)(const void *)data;
-  else if (dtype.bits == 8)
-    *value = dtype.code == BP_DTYPE_INT ? *(const int8_t *)data : *(const uint8_t *)data;
-  else
-    return FALSE;
-  return TRUE;
-}
+/* ---- Elements ---------------------------------------------------------------------------- */
 
 /* The elements in host memory (transfer full); NULL with an error. */
 static char *copy_elements(const BpTensorView *view) {
@@ -62,35 +44,24 @@ static char *copy_elements(const BpTensorView *view) {
   return NULL;
 }
 
-/* The first elements as text (transfer full), "" for types that are not shown. */
-static char *first_elements(const BpTensorView *view, const char *data) {
+/* The first elements as text, or that the type has none (transfer full). */
+static char *first_elements(const Output *output) {
+  const BpTensorView *view = &output->tensor->view;
+  if (!element_is_number(view->dtype))
+    return g_strdup_printf("elements of %s are not shown", output->dtype);
   int64_t count = bp_view_num_elements(view);
   size_t size = bp_dtype_bytes(view->dtype);
   GString *text = g_string_new(NULL);
   for (int64_t i = 0; i < MIN(count, SHOWN_ELEMENTS); i++) {
-    double value;
-    if (element_to_double(data + (size_t)i * size, view->dtype, &value))
-      g_string_append_printf(text, "%s%g", i ? ", " : "", value);
+    g_string_append(text, i ? ", " : "");
+    element_append(text, output->data + (size_t)i * size, view->dtype);
   }
-  if (text->len && count > SHOWN_ELEMENTS)
+  if (count > SHOWN_ELEMENTS)
     g_string_append(text, ", ...");
   return g_string_free(text, FALSE);
 }
 
-static void json_add_element(JsonBuilder *builder, const char *data, BpDataType dtype) {
-  double value;
-  if (dtype.code == BP_DTYPE_INT && dtype.bits == 64) /* a double would not hold every one */
-    json_builder_add_int_value(builder, *(const int64_t *)(const void *)data);
-  else if (!element_to_double(data, dtype, &value) || !isfinite(value))
-    json_builder_add_null_value(builder);
-  else if (dtype.code == BP_DTYPE_FLOAT)
-    json_builder_add_double_value(builder, value);
-  else
-    json_builder_add_int_value(builder, (gint64)value);
-}
-
-/* All elements in row-major order. JSON has no NaN or infinity: they are null, as is every element
- * of a type that is not shown. */
+/* All elements in row-major order. */
 static void json_add_elements(JsonBuilder *builder, const BpTensorView *view, const char *data) {
   int64_t count = bp_view_num_elements(view);
   size_t size = bp_dtype_bytes(view->dtype);
@@ -110,8 +81,9 @@ static int write_output(Output *output, const char *dir) {
   return bp_npy_write(output->path, &output->tensor->view);
 }
 
-/* Writes an output to a file in `dir`, or, without one, fetches it. */
-static int collect_output(const LoadedModel *loaded, int32_t index, const char *dir,
+/* Writes an output to a file in `dir`, or, without one, fetches it: for `json` only if it can be
+ * written as such. */
+static int collect_output(const LoadedModel *loaded, int32_t index, const char *dir, gboolean json,
                           Output *output) {
   if (bp_model_output_info(loaded->model, index, &output->info) < 0)
     return -1;
@@ -123,15 +95,20 @@ static int collect_output(const LoadedModel *loaded, int32_t index, const char *
   output->shape = shape_to_text(view->shape, view->ndim);
   if (dir)
     return write_output(output, dir);
+  if (json && !element_is_number(view->dtype))
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "output '%s': elements of %s have no form in JSON", output->info.name,
+                          output->dtype);
   output->data = copy_elements(view);
   return output->data ? 0 : bp_error_add_context("output '%s'", output->info.name);
 }
 
-static int collect_outputs(const LoadedModel *loaded, const char *dir, GPtrArray *outputs) {
+static int collect_outputs(const LoadedModel *loaded, const char *dir, gboolean json,
+                           GPtrArray *outputs) {
   for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
     Output *output = g_new0(Output, 1);
     g_ptr_array_add(outputs, output);
-    if (collect_output(loaded, i, dir, output) < 0)
+    if (collect_output(loaded, i, dir, json, output) < 0)
       return -1;
   }
   return 0;
@@ -147,7 +124,7 @@ static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *ou
   Table *table = table_new(headers);
   for (guint i = 0; i < outputs->len; i++) {
     const Output *output = outputs->pdata[i];
-    char *values = output->path ? NULL : first_elements(&output->tensor->view, output->data);
+    char *values = output->path ? NULL : first_elements(output);
     table_add(table, output->info.name, output->dtype, output->shape,
               output->path ? output->path : values);
     g_free(values);
@@ -198,16 +175,12 @@ static int run_once(LoadedModel *loaded, double *ms) {
 static int run_model(const char *path, const ModelOptions *options, const char *output_dir) {
   LoadedModel loaded;
   double ms = 0;
-  if (output_dir && g_mkdir_with_parents(output_dir, 0777) < 0) {
-    bp_error_raise(BP_ERROR_IO, "%s: cannot make this folder: %s", output_dir, g_strerror(errno));
-    return command_fail(options->json);
-  }
-  if (model_open(path, options, &loaded) < 0)
+  if (command_check_folder(output_dir) < 0 || model_open(path, options, &loaded) < 0)
     return command_fail(options->json);
   GPtrArray *outputs = g_ptr_array_new_with_free_func(output_clear);
   int status = EXIT_OK;
   if (model_set_inputs(&loaded, options, FALSE) < 0 || run_once(&loaded, &ms) < 0 ||
-      collect_outputs(&loaded, output_dir, outputs) < 0)
+      collect_outputs(&loaded, output_dir, options->json, outputs) < 0)
     status = command_fail(options->json);
   else if (options->json)
     print_json(&loaded, ms, outputs);

@@ -44,6 +44,9 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
                        const char *summary, const char *details);
 /* Says "backplane: ..." on stderr. Returns EXIT_USAGE. */
 int command_usage_error(const char *format, ...) G_GNUC_PRINTF(1, 2);
+/* Checks, before the work, that files can be made in a folder; NULL is let pass. 0 or -1 with an
+ * error. */
+int command_check_folder(const char *path);
 /* Says this thread's error on stderr, as JSON on stdout if `json`. Returns EXIT_FAIL. */
 int command_fail(gboolean json);
 
@@ -63,6 +66,14 @@ void json_add_shape(JsonBuilder *builder, const char *name, const int64_t *shape
 char *shape_to_text(const int64_t *shape, int32_t ndim);
 /* A value as text for people (transfer full); "-" for None. */
 char *value_to_text(const BpValue *value);
+
+/* Whether elements of the type are shown as numbers: integers, bool, float16 to float64 and
+ * bfloat16, of one lane. */
+gboolean element_is_number(BpDataType dtype);
+/* Appends such an element as text. */
+void element_append(GString *text, const char *data, BpDataType dtype);
+/* Adds such an element to an array. JSON has no NaN or infinity: they are null. */
+void json_add_element(JsonBuilder *builder, const char *data, BpDataType dtype);
 
 /* A table whose columns are as wide as their widest cell. */
 typedef struct Table Table;

@@ -466,7 +466,8 @@ static int complete_inputs(LoadedModel *loaded, const gboolean *given, gboolean 
     }
   }
   if (status == 0 && missing->len)
-    status = bp_error_raise(BP_ERROR_VALUE, "no value for %s; give each with --input NAME=FILE.npy",
+    status = bp_error_raise(BP_ERROR_VALUE,
+                            "no value for %s; give each with --input NAME=FILE, a .npy or .png",
                             missing->str);
   g_string_free(missing, TRUE);
   g_rand_free(random);

@@ -2,9 +2,12 @@
 /* Options, messages, tables and JSON for the subcommands. */
 #include "tools/command.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <backplane/object.h>
 
@@ -35,6 +38,19 @@ int command_usage_error(const char *format, ...) {
   fprintf(stderr, "backplane: %s\n", message);
   g_free(message);
   return EXIT_USAGE;
+}
+
+int command_check_folder(const char *path) {
+  struct stat status;
+  if (!path)
+    return 0;
+  int is_there = stat(path, &status) == 0;
+  if (is_there && !S_ISDIR(status.st_mode))
+    errno = ENOTDIR;
+  else if (is_there && access(path, W_OK | X_OK) == 0)
+    return 0;
+  return bp_error_raise(BP_ERROR_IO, "cannot write into the folder '%s': %s%s", path,
+                        g_strerror(errno), is_there ? "" : "; make it first");
 }
 
 int command_fail(gboolean json) {

@@ -286,7 +286,7 @@ class Bench:
         for threads in self.threads:
             report = run_bench(self.tool, library, threads, self.seconds)
             times = result.ms.setdefault(f"backplane {threads}", [])
-            times += [report["min"], report["median"]]
+            times += [report["min_ms"], report["median_ms"]]
             result.parameter_bytes = report["parameter_bytes"]
             result.planned_bytes = report["planned_bytes"]
         for name, process in list(peers.items()):

@@ -114,6 +114,7 @@ largest() {
 }
 
 run_digit() {
+  mkdir -p "$work/out-dir" || return 1
   "$backplane" run "$1" "${@:3}" --input "image=$2" --output-dir "$work/out-dir"
 }
 
@@ -138,7 +139,8 @@ compile() {
 }
 
 every_intermediate() {
-  "$backplane" profile "$work/digits.so" --trace "$work/trace.json" --dump-dir "$work/dump" &&
+  mkdir -p "$work/dump" || return 1
+  says 'that each took in 3 runs' "$backplane" profile "$work/digits.so" --trace "$work/trace.json" --dump-dir "$work/dump" --runs 3 --seconds 0 &&
     grep -q traceEvents "$work/trace.json" && [ "$(find "$work/dump" -name '*.npy' | wc -l)" -ge 3 ]
 }
 
@@ -192,6 +194,55 @@ values_and_types_in_json() {
     "$backplane" inspect model "$work/digits.so" --json | tr -d ' \n' | tee "$work/out" |
     grep -qF '"input":[{"name":"image","dtype":"float32","shape":[1,1,28,28]}]' &&
     "$backplane" inspect device cpu --json | tee "$work/out" | grep -q '"exist" : true'
+}
+
+# little BYTES NUMBER: the number's bytes, the lowest first.
+little() {
+  local i number=$2
+  for ((i = 0; i < $1; i++)); do
+    printf '%b' "\\x$(printf %02x $((number & 255)))"
+    number=$((number >> 8))
+  done
+}
+
+# parameter CODE BITS LANES COUNT HEX: a file of parameters, as TVM's, with x of so many elements.
+parameter() {
+  local i
+  little 8 $((0xF7E58D4F05049CB7)) && little 8 0 && little 8 1 && little 8 1 && printf x && little 8 1
+  little 8 $((0xDD5E40F096B4A13F)) && little 8 0 && little 4 1 && little 4 0 && little 4 1
+  little 1 "$1" && little 1 "$2" && little 2 "$3" && little 8 "$4" && little 8 $((${#5} / 2))
+  for ((i = 0; i < ${#5}; i += 2)); do printf '%b' "\\x${5:i:2}"; done
+}
+
+# shown_as TEXT JSON TYPE CODE BITS LANES COUNT HEX: what is said of an output of that type. The graph
+# gives a parameter back as it is.
+shown_as() {
+  local run=("$backplane" run "$work/x.json" --library "$work/digits.so" --params "$work/x.params" --device cpu)
+  parameter "${@:4}" >"$work/x.params"
+  printf '{"nodes":[{"op":"null","name":"x","inputs":[]}],"arg_nodes":[0],"heads":[[0,0,0]],
+    "node_row_ptr":[0,1],"attrs":{"dltype":["list_str",["%s"]],"shape":["list_shape",[[%d]]],
+    "storage_id":["list_int",[0]]}}' "$3" "$7" >"$work/x.json"
+  says "  $1" "${run[@]}" && says "$2" "${run[@]}" --json
+}
+
+# Whole numbers show every digit.
+every_type() {
+  local refused="have no form in JSON"
+  shown_as "-128, 127" "-128," int8 0 8 1 2 807f &&
+    shown_as "-1, -32768" "-32768" int16 0 16 1 2 ffff0080 &&
+    shown_as "1000001, -2" "1000001," int32 0 32 1 2 41420f00feffffff &&
+    shown_as 9223372036854775807 9223372036854775807 int64 0 64 1 1 ffffffffffffff7f &&
+    shown_as "128, 255" 255 uint8 1 8 1 2 80ff &&
+    shown_as 65535 65535 uint16 1 16 1 1 ffff &&
+    shown_as 4294967295 4294967295 uint32 1 32 1 1 ffffffff &&
+    shown_as "18446744073709551615, 1" 1.8446744073709552e+19 uint64 1 64 1 2 ffffffffffffffff0100000000000000 &&
+    shown_as "1.5, 5.96046e-08, -inf" 5.9604644775390625e-08 float16 2 16 1 3 003e010000fc &&
+    shown_as "1.5, nan" null float32 2 32 1 2 0000c03f0000c07f &&
+    shown_as -0.1 -0.10000000000000001 float64 2 64 1 1 9a9999999999b9bf &&
+    shown_as "1.5, -2, inf" -2.0 bfloat16 4 16 1 3 c03f00c0807f &&
+    shown_as "1, 0" 1 bool 6 8 1 2 0100 &&
+    shown_as "elements of complex64 are not shown" "complex64 $refused" complex64 5 64 1 1 0000803f00000000 &&
+    shown_as "elements of float32x2 are not shown" "float32x2 $refused" float32x2 2 32 2 1 0000803f00000040
 }
 
 # A library with code for a device whose plugin is not installed.
@@ -256,17 +307,18 @@ ok run-classifies-from-the-artifact predicts_all "$work/digits.so"
 ok run-says-apart-what-it-passed-over fails 0 "opencl: there is no code for it" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl,cpu
 ok compile-takes-targets-one-by-one fails 1 "targets c and llvm" "$backplane" compile "$digits/digits.onnx" --target c --target llvm --shape $shape -o "$work/x.so"
 ok auto-passes-a-broken-plugin-over with_broken fails 0 "passed over: $work/cut/backplane-opencl.so: is truncated" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png"
-ok device-without-code-or-index-says-both fails 1 "cpu:7: there is no device cpu:7: there is only cpu:0" "$backplane" run "$work/other.so" --input "image=$digits/images/7-3710.png" --device cpu:7
+ok device-without-code-says-what-else-is-in-the-way fails 1 "; cuda:7: " "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device cuda:7
 ok no-code-for-the-device-says-what-there-is fails 1 'compiled for c: ' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl
 ok run-gives-the-same-from-source-and-artifact same_from_source_and_artifact
 ok inspect-module says fused_ "$backplane" inspect module "$work/digits.so"
 ok inspect-model says "logits: float32 1x10" "$backplane" inspect model "$work/digits.so"
 ok inspect-model-shows-its-targets says "c -mcpu=" "$backplane" inspect model "$work/digits.so"
+ok every-type-of-elements-is-shown-or-refused-by-name every_type
 ok json-has-numbers-as-numbers values_and_types_in_json
 ok help-of-a-command-is-its-help says "Runs a model once" "$backplane" help run
 cp "$digits/digits.onnx" "$work/DIGITS.ONNX"
 ok extension-in-capitals-is-read run_digit "$work/DIGITS.ONNX" "$digits/images/7-3710.png" --shape $shape
-ok bench-json-has-the-percentiles says '"p90"' "$backplane" bench "$work/digits.so" --seconds 0 --runs 3 --json
+ok bench-json-has-the-percentiles-and-their-unit says '"p90_ms"' "$backplane" bench "$work/digits.so" --seconds 0 --runs 3 --json
 ok profile-writes-a-trace-and-every-intermediate every_intermediate
 
 ok unknown-command-is-a-usage-error fails 2 "no command 'walk'" "$backplane" walk
@@ -286,9 +338,13 @@ ok shape-given-twice-is-an-error fails 1 "two shapes" "$backplane" run "$digits/
 ok input-given-twice-is-an-error fails 1 "has a value already" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --input "image=$digits/images/7-3710.png"
 ok missing-picture-is-an-error fails 1 "No such file" "$backplane" run "$work/digits.so" --input image=/nowhere.png
 ok folder-as-an-input-is-an-error fails 1 "Is a directory" "$backplane" run "$work/digits.so" --input "image=$work"
+ok output-folder-that-is-not-there-is-an-error fails 1 "'$work/nowhere'" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" -o "$work/nowhere"
+ok output-folder-that-is-a-file-is-an-error fails 1 "Not a directory" "$backplane" profile "$work/digits.so" --dump-dir "$work/digits.so"
+ok dump-folder-that-is-not-there-is-an-error fails 1 "make it first" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x.so" --dump "$work/nowhere"
+ok no-folder-was-made test ! -e "$work/nowhere"
 ok trace-that-cannot-be-written-names-it fails 1 "/nowhere/trace.json: cannot write" "$backplane" profile "$work/digits.so" --trace /nowhere/trace.json
 ok missing-shape-names-the-option fails 1 --shape "$backplane" run "$digits/digits.onnx"
-ok missing-input-names-it fails 1 "image (1x1x28x28)" "$backplane" run "$work/digits.so"
+ok missing-input-names-it-and-what-to-give fails 1 "image (1x1x28x28); give each with --input NAME=FILE, a .npy or .png" "$backplane" run "$work/digits.so"
 ok wrong-input-name-lists-the-right-ones fails 1 "it has: image" "$backplane" run "$work/digits.so" --input "picture=$digits/images/7-3710.png"
 ok wrong-input-shape-says-both fails 1 "1x1x28x28" "$backplane" run "$work/digits.so" --input "image=$work/source.npy"
 ok wrong-input-dtype-says-both wrong_dtype "is float32 1x1x28x28, and the value given is int32 1x10"

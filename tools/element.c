@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elements of tensors as numbers, for people and as JSON. */
+#include "tools/command.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A float of 16 bits by the rules of IEEE 754, of which so many are the exponent's. */
+static double decode_short_float(uint16_t bits, int exponent_bits) {
+  int fraction_bits = 15 - exponent_bits, largest = (1 << exponent_bits) - 1;
+  int exponent = bits >> fraction_bits & largest;
+  int fraction = bits & ((1 << fraction_bits) - 1);
+  double sign = bits >> 15 ? -1.0 : 1.0;
+  if (exponent == largest)
+    return fraction ? (double)NAN : sign * (double)INFINITY;
+  if (exponent)
+    fraction |= 1 << fraction_bits;
+  return sign * ldexp(fraction, MAX(exponent, 1) - largest / 2 - fraction_bits);
+}
+
+static double read_float(const char *data, BpDataType dtype) {
+  double wide;
+  float narrow;
+  uint16_t bits;
+  if (dtype.bits == 64)
+    return memcpy(&wide, data, sizeof wide), wide;
+  if (dtype.bits == 32)
+    return memcpy(&narrow, data, sizeof narrow), (double)narrow;
+  memcpy(&bits, data, sizeof bits);
+  return decode_short_float(bits, dtype.code == BP_DTYPE_BFLOAT ? 8 : 5);
+}
+
+/* The sign is carried to the left; hosts are little-endian. */
+static int64_t read_int(const char *data, BpDataType dtype) {
+  uint64_t value = 0;
+  memcpy(&value, data, dtype.bits / 8);
+  int shift = 64 - dtype.bits;
+  return dtype.code == BP_DTYPE_INT ? (int64_t)(value << shift) >> shift : (int64_t)value;
+}
+
+static gboolean is_integer(BpDataType dtype) {
+  int is_wide = dtype.bits == 8 || dtype.bits == 16 || dtype.bits == 32 || dtype.bits == 64;
+  return ((dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT) && is_wide) ||
+         (dtype.code == BP_DTYPE_BOOL && dtype.bits == 8);
+}
+
+static gboolean is_float(BpDataType dtype) {
+  int is_wide = dtype.bits == 16 || dtype.bits == 32 || dtype.bits == 64;
+  return (dtype.code == BP_DTYPE_FLOAT && is_wide) ||
+         (dtype.code == BP_DTYPE_BFLOAT && dtype.bits == 16);
+}
+
+gboolean element_is_number(BpDataType dtype) {
+  return dtype.lanes == 1 && (is_integer(dtype) || is_float(dtype));
+}
+
+void element_append(GString *text, const char *data, BpDataType dtype) {
+  if (!is_integer(dtype))
+    g_string_append_printf(text, "%g", read_float(data, dtype));
+  else if (dtype.code == BP_DTYPE_INT)
+    g_string_append_printf(text, "%" G_GINT64_FORMAT, (gint64)read_int(data, dtype));
+  else
+    g_string_append_printf(text, "%" G_GUINT64_FORMAT, (guint64)read_int(data, dtype));
+}
+
+void json_add_element(JsonBuilder *builder, const char *data, BpDataType dtype) {
+  int64_t whole = is_integer(dtype) ? read_int(data, dtype) : 0;
+  double number = is_integer(dtype) ? (double)(uint64_t)whole : read_float(data, dtype);
+  if (!isfinite(number))
+    json_builder_add_null_value(builder);
+  else if (is_integer(dtype) && (dtype.code == BP_DTYPE_INT || whole >= 0))
+    json_builder_add_int_value(builder, whole);
+  else /* or beyond the integers that GLib's JSON has */
+    json_builder_add_double_value(builder, number);
+}
