@@ -3,6 +3,7 @@
  * the facts of the report's head. It reports through a pipe, one line for each event:
  *
  *   fact NAME VALUE      for the report's head
+ *   refused - TEXT       the options do not fit the plugin
  *   begin INDEX -        a check starts; the deadline counts from here
  *   passed|failed|skipped|inapplicable|absent INDEX TEXT
  *   exiting INDEX -      passed if the child now ends with status 0
@@ -181,6 +182,38 @@ static void tell_devices(const Kit *kit) {
   bp_error_clear();
 }
 
+/* Whether --target names a target whose code has to do with the plugin: its own, or one of another
+ * generator for its device. */
+static gboolean fits_target(const Kit *kit, const BpTarget *target) {
+  BpDevice device;
+  return g_strv_contains((const char *const *)kit->targets, bp_target_kind(target)) ||
+         (kit->kinds[0] && bp_device_parse(kit->kinds[0], &device) == 0 &&
+          device.device_type == bp_target_device_type(target));
+}
+
+static const char *or_none(const char *names) {
+  return *names ? names : "none";
+}
+
+static void check_target_option(const Kit *kit) {
+  if (!kit->target_option || !kit->info || kit->activation_error)
+    return;
+  BpTarget *target = bp_target_parse(kit->target_option);
+  char *reason = NULL;
+  if (!target)
+    reason = g_strdup_printf("--target %s: %s", kit->target_option, bp_error_message());
+  else if (!fits_target(kit, target))
+    reason = g_strdup_printf("--target %s: it is none of the plugin's targets (%s), and its code "
+                             "runs on none of the plugin's devices (%s)",
+                             kit->target_option, or_none(kit->info->targets),
+                             or_none(kit->info->devices));
+  if (reason)
+    tell("refused", "-", reason);
+  g_free(reason);
+  bp_object_release(target);
+  bp_error_clear();
+}
+
 void bp__child_identify(Run *run, guint first) {
   const Kit *kit = &run->kit;
   (void)first;
@@ -191,6 +224,7 @@ void bp__child_identify(Run *run, guint first) {
   tell("fact", "abi", kit->info->abi);
   tell_file(kit->info->path);
   tell_devices(kit);
+  check_target_option(kit);
 }
 
 /* ---- Checks ------------------------------------------------------------------------------ */
@@ -198,7 +232,7 @@ void bp__child_identify(Run *run, guint first) {
 static const char *reason_to_skip(const Kit *kit, const Section *section) {
   if ((section->needs & NEEDS_DEVICE) && kit->info && !kit->kinds[0])
     return "the plugin provides no device";
-  if ((section->needs & NEEDS_TARGET) && kit->info && !kit->targets[0])
+  if ((section->needs & NEEDS_TARGET) && kit->info && !kit->targets[0] && !kit->target_option)
     return "the plugin provides no target";
   return NULL;
 }

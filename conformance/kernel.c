@@ -24,10 +24,13 @@ static void open_target_device(Kit *kit, int32_t device_type) {
   kit->target_device = (BpDevice){device_type, 0};
   if (kit->api && kit->device.device_type == device_type) {
     kit->target_device = kit->device;
+    kit->target_api = kit->api;
     return;
   }
   if (device_type == BP_DEVICE_CPU)
     return;
+  kit->target_api = bp_device_api(device_type);
+  KIT_TRUE(kit->target_api, "the target's device: %s", bp_error_message());
   KIT_OK(bp_device_count(device_type, &count, &why), "get_device_count");
   if (count == 0)
     bp__kit_absent("no device here for the target: %s", why);

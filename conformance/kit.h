@@ -104,9 +104,11 @@ struct Kit {
   const BpDeviceApi *api; /* the host's copy: what is absent is NULL there */
   BpDevice device;
 
-  /* Filled in by bp__kit_open_target (kernel.h). */
+  /* Filled in by bp__kit_open_target (kernel.h). With --target it may be another kind of device
+   * than the one above. */
   BpTarget *target;
   BpDevice target_device;
+  const BpDeviceApi *target_api; /* as `api`; NULL: functions run on the host, without a device */
 };
 
 /* Finds the plugin's table for its first kind of device. Fails the check if there is none. */

@@ -68,7 +68,7 @@ static void run_current(Kit *kit) {
   Step step;
   void *streams[2];
   bp__kit_open_target(kit);
-  if (!kit->api || !kit->api->create_stream)
+  if (!kit->target_api || !kit->target_api->create_stream)
     bp__kit_skip("the device has one queue");
   open_step(kit, &step);
   for (int i = 0; i < 2; i++)
@@ -86,7 +86,7 @@ static void run_across(Kit *kit) {
   void *stream = NULL;
   int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
   bp__kit_open_target(kit);
-  if (!kit->api || !kit->api->create_stream)
+  if (!kit->target_api || !kit->target_api->create_stream)
     bp__kit_skip("the device has one queue");
   open_step(kit, &step);
   KIT_OK(bp_stream_create(kit->target_device, &stream), "create_stream");
@@ -146,7 +146,7 @@ static void run_recording(Kit *kit) {
   void *stream = NULL;
   int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
   bp__kit_open_target(kit);
-  if (!kit->api || !kit->api->record_begin)
+  if (!kit->target_api || !kit->target_api->record_begin)
     bp__kit_skip("the device does not record");
   open_step(kit, &step);
   int32_t device_id = kit->target_device.device_id;
@@ -155,16 +155,16 @@ static void run_recording(Kit *kit) {
   bp__kit_buffer_set(kit, &step.buffer, sent, stream);
   KIT_OK(bp__kit_launch(step.function, &step.args), "the call of a function");
   bp__kit_buffer_get(kit, &step.buffer, got, stream);
-  KIT_OK(kit->api->record_begin(device_id, stream), "record_begin");
+  KIT_OK(kit->target_api->record_begin(device_id, stream), "record_begin");
   for (int i = 0; i < 3; i++)
     KIT_OK(bp__kit_launch(step.function, &step.args), "the call of a function");
-  KIT_OK(kit->api->record_end(device_id, stream, &recording), "record_end");
+  KIT_OK(kit->target_api->record_end(device_id, stream, &recording), "record_end");
   for (int32_t round = 0; round < 4; round++) {
     bp__kit_buffer_get(kit, &step.buffer, got, stream);
     expect_value(got, 1 + 3 * round, "three launches, recorded, before a replay");
-    KIT_OK(kit->api->record_replay(recording, stream), "record_replay");
+    KIT_OK(kit->target_api->record_replay(recording, stream), "record_replay");
   }
-  KIT_OK(kit->api->record_free(recording), "record_free");
+  KIT_OK(kit->target_api->record_free(recording), "record_free");
   bp__kit_buffer_get(kit, &step.buffer, got, stream);
   expect_value(got, 13, "three launches, recorded and replayed four times");
   KIT_OK(bp_device_set_current(kit->target_device, NULL), "set_device");

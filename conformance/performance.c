@@ -172,7 +172,7 @@ static void run_asynchronous(Kit *kit) {
   gboolean is_early;
   Tries tries = {0, 0};
   bp__kit_open_target(kit);
-  if (!kit->api || !kit->api->create_stream)
+  if (!kit->target_api || !kit->target_api->create_stream)
     bp__kit_skip("the device has one queue, and may run what it is given at once");
   open_chain(kit, &chain);
   calibrate(kit, &chain);

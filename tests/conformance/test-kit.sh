@@ -288,6 +288,9 @@ ok profile/no-device-is-incomplete no_device_is_incomplete
 ok usage/unknown-check says 2 'copy.nothing' verify --only copy.nothing "$simdev"
 ok usage/unknown-format says 2 'no format "xml"' verify --format xml "$simdev"
 ok usage/no-such-device says 3 'none of index 7' verify --device 7 --only module.build "$simdev"
+ok usage/unknown-target says 2 "target kind 'nothing'" verify --target nothing "$simdev"
+ok usage/target-of-another-plugin says 2 "none of the plugin's targets (simdev)" verify --target c "$simdev"
+ok usage/target-of-the-plugin ends 3 verify --target "simdev -max_num_threads=8" --only module.launch.most-threads "$simdev"
 ok usage/no-plugin says 2 'one plugin is checked' verify
 ok usage/unknown-plugin says 1 'no plugin "nothing" is installed' verify --fail-fast nothing
 ok usage/unwritable-report says 2 '/nowhere/report' verify --output /nowhere/report "$simdev"
