@@ -3,9 +3,10 @@
 #
 #   test_programs += tests/core/test-registry
 #
-# A script is two: test_scripts += tests/tools/test-run.sh and EXTRA_DIST += the same. A plugin made
-# for a test is check_LTLIBRARIES += tests/plugins/odd.la with LDFLAGS_TEST_PLUGIN, and lands in
-# tests/plugins/.libs/odd.so. A program that tests start is check_PROGRAMS += it.
+# A script is two: test_scripts += tests/tools/test-run.sh and EXTRA_DIST += the same; what scripts
+# share is in tests/tap.sh. A plugin made for a test is check_LTLIBRARIES += tests/plugins/odd.la
+# with LDFLAGS_TEST_PLUGIN, and lands in tests/plugins/.libs/odd.so. A program that tests start is
+# check_PROGRAMS += it.
 # slow_tests names those that the short sanitized run leaves out, thread_tests those that matter to
 # the thread sanitizer.
 
@@ -60,7 +61,7 @@ check-threads: all
 .PHONY: check-sanitized check-part check-threads
 
 EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/tsan.supp tests/failing_memory.h \
-	tests/bare_device.h
+	tests/bare_device.h tests/tap.sh
 
 include tests/frame/local.mk
 include tests/fuzz/local.mk

@@ -3,41 +3,16 @@
 # What the conformance kit makes of its options and of its results, on the simulated device and on copies of it with a
 # fault; and that documentation has every check and every mutant as they are.
 set -u
+. "$top_srcdir/tests/tap.sh"
 simdev=$top_builddir/tests/mock/.libs/simdev.so
 documentation=$top_srcdir/docs/conformance.md
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-count=0
-
-# ok NAME COMMAND...: a test that passes when the command succeeds.
-ok() {
-  local name=$1
-  shift
-  count=$((count + 1))
-  if "$@" >"$work/log" 2>&1; then
-    echo "ok $count $name"
-  else
-    echo "not ok $count $name"
-    sed 's/^/# /' "$work/log"
-  fi
-}
 
 verify() {
   "$top_builddir/backplane" verify --conformance "$@"
 }
 
-# ends STATUS COMMAND...: the command ends with that status; its output is in $work/out.
-ends() {
-  local status=$1 got
-  shift
-  "$@" >"$work/out" 2>&1
-  got=$?
-  cat "$work/out"
-  [ "$got" -eq "$status" ]
-}
-
-# says STATUS TEXT COMMAND...: and a line of it has that text.
-says() {
+# ends_saying STATUS TEXT COMMAND...: and a line of what it says has that text.
+ends_saying() {
   local status=$1 text=$2
   shift 2
   ends "$status" "$@" && grep -qF -- "$text" "$work/out"
@@ -117,7 +92,7 @@ expects_a_failure() {
 }
 
 reports_what_passes_against_expectation() {
-  says 1 'stream.order: it was expected to fail' \
+  ends_saying 1 'stream.order: it was expected to fail' \
     verify --only stream --expect-fail "$work/expected" "$simdev"
 }
 
@@ -128,19 +103,19 @@ counts_each_result_once() {
 
 core_checks_are_not_expected_to_fail() {
   echo 'copy.*' >"$work/core"
-  says 2 'core check' verify --expect-fail "$work/core" "$simdev"
+  ends_saying 2 'core check' verify --expect-fail "$work/core" "$simdev"
 }
 
 a_crash_is_a_failure() {
   mutant 'memmove(' '*(volatile int *)0 = 1; memmove(' device.c &&
-    ASAN_OPTIONS=${ASAN_OPTIONS-}:handle_segv=0 says 1 'signal 11' verify --only copy.roundtrip "$work/mutant.so" &&
+    ASAN_OPTIONS=${ASAN_OPTIONS-}:handle_segv=0 ends_saying 1 'signal 11' verify --only copy.roundtrip "$work/mutant.so" &&
     grep -q '^FAIL *copy.roundtrip' "$work/out"
 }
 
 a_hang_is_a_failure() {
   mutant 'memmove(' 'for (;;) nanosleep(\&(struct timespec){1, 0}, NULL); memmove(' device.c &&
     sed -i '1a #include <time.h>' "$work/src/device.c" &&
-    compile_mutant && says 1 'no answer within 3 seconds' verify --timeout 3 --fail-fast "$work/mutant.so"
+    compile_mutant && ends_saying 1 'no answer within 3 seconds' verify --timeout 3 --fail-fast "$work/mutant.so"
 }
 
 # gone FILE: the process whose number is in the file has ended, or does soon.
@@ -175,7 +150,7 @@ EOF
 
 a_hang_ends_with_what_it_started() {
   starts_a_process 'execlp("sleep", "sleep", "1000", (char *)0)' 'for (;;) pause()' &&
-    says 1 'no answer within 10 seconds' verify --timeout 10 --fail-fast "$work/mutant.so" && gone "$work/process"
+    ends_saying 1 'no answer within 10 seconds' verify --timeout 10 --fail-fast "$work/mutant.so" && gone "$work/process"
 }
 
 # A process that has the pipe open, too, is not waited for.
@@ -212,7 +187,7 @@ static void foreign(void) {
     (void)!write(fd, $1, sizeof $1 - 1);
 }
 EOF
-  says 1 'something else than the kit wrote' verify --format tap --only copy.roundtrip "$work/mutant.so" &&
+  ends_saying 1 'something else than the kit wrote' verify --format tap --only copy.roundtrip "$work/mutant.so" &&
     [ "$(grep -c '^not ok' "$work/out")" -eq 1 ] && grep -q '^not ok [0-9]* - copy.roundtrip$' "$work/out"
 }
 
@@ -229,13 +204,13 @@ threads_fail_as_one() {
   mutant '  SimdevBuffer \*buffer = malloc' \
     '  if (gettid() != getpid()) return simdev_host.error->raise(BP_ERROR_DEVICE, "not in a thread");\n&' memory.c
   sed -i '4i #include <unistd.h>' "$work/src/memory.c"
-  compile_mutant && says 1 'not in a thread' verify --format tap --only stream.threads "$work/mutant.so" &&
+  compile_mutant && ends_saying 1 'not in a thread' verify --format tap --only stream.threads "$work/mutant.so" &&
     [ "$(grep -c '^not ok' "$work/out")" -eq 1 ] && grep -q '^not ok [0-9]* - stream.threads$' "$work/out"
 }
 
 no_device_is_incomplete() {
   mutant 'count = SIMDEV_DEVICES' 'count = 0' device.c && sed -i 's|why = ""|why = "there is none"|' "$work/src/device.c" &&
-    compile_mutant && says 3 'no device here: there is none' verify "$work/mutant.so"
+    compile_mutant && ends_saying 3 'no device here: there is none' verify "$work/mutant.so"
 }
 
 well_formed_junit() {
@@ -265,6 +240,26 @@ linked_in_gives_the_same_result() {
     diff "$work/loaded" "$work/linked"
 }
 
+# completes TEXT WORD...: the last word is completed, to what has that text as one of its lines.
+completes() {
+  local text=$1
+  shift
+  (
+    PATH=$top_builddir:$PATH
+    . "$top_srcdir/tools/completion/backplane"
+    COMP_WORDS=(backplane "$@") COMP_CWORD=$#
+    _backplane
+    printf '%s\n' "${COMPREPLY[@]}"
+  ) | tee "$work/out" && grep -qxF -- "$text" "$work/out"
+}
+
+every_option_is_completed() {
+  local option
+  for option in --list --only --skip --expect-fail --seed --device --target --format --output --timeout --fail-fast; do
+    completes "$option" verify --conformance -- || return 1
+  done
+}
+
 ok list/prerequisites-come-first in_order
 ok list/checks-are-documented documented rows_of_checks
 ok list/mutants-are-documented documented rows_of_mutants
@@ -285,17 +280,25 @@ ok failure/foreign-line each_foreign_line_is_a_failure
 ok failure/threads-at-once threads_fail_as_one
 ok run/a-signal-ends-it a_signal_ends_the_run
 ok profile/no-device-is-incomplete no_device_is_incomplete
-ok usage/unknown-check says 2 'copy.nothing' verify --only copy.nothing "$simdev"
-ok usage/unknown-format says 2 'no format "xml"' verify --format xml "$simdev"
-ok usage/no-such-device says 3 'none of index 7' verify --device 7 --only module.build "$simdev"
-ok usage/unknown-target says 2 "target kind 'nothing'" verify --target nothing "$simdev"
-ok usage/target-of-another-plugin says 2 "none of the plugin's targets (simdev)" verify --target c "$simdev"
+ok usage/unknown-check ends_saying 2 'copy.nothing' verify --only copy.nothing "$simdev"
+ok usage/unknown-format ends_saying 2 'no format "xml"' verify --format xml "$simdev"
+ok usage/no-such-device ends_saying 3 'none of index 7' verify --device 7 --only module.build "$simdev"
+ok usage/unknown-target ends_saying 2 "target kind 'nothing'" verify --target nothing "$simdev"
+ok usage/target-of-another-plugin ends_saying 2 "none of the plugin's targets (simdev)" verify --target c "$simdev"
 ok usage/target-of-the-plugin ends 3 verify --target "simdev -max_num_threads=8" --only module.launch.most-threads "$simdev"
-ok usage/no-plugin says 2 'one plugin is checked' verify
-ok usage/unknown-plugin says 1 'no plugin "nothing" is installed' verify --fail-fast nothing
-ok usage/unwritable-report says 2 '/nowhere/report' verify --output /nowhere/report "$simdev"
-ok usage/full-disk says 2 'No space left' verify --only plugin.descriptor --output /dev/full "$simdev"
+ok usage/no-plugin ends_saying 2 'one plugin is checked' verify
+ok usage/unknown-plugin ends_saying 1 'no plugin "nothing" is installed' verify --fail-fast nothing
+ok usage/unwritable-report ends_saying 2 '/nowhere/report' verify --output /nowhere/report "$simdev"
+ok usage/full-disk ends_saying 2 'No space left' verify --only plugin.descriptor --output /dev/full "$simdev"
 ok usage/wrong-options-leave-the-report wrong_options_leave_the_report
-ok usage/wrong-options-point-to-help says 2 'verify --conformance --help` explains' verify --json "$simdev"
+ok usage/wrong-options-point-to-help ends_saying 2 'verify --conformance --help` explains' verify --json "$simdev"
+ok completion/conformance completes --conformance verify ''
+ok completion/option completes --expect-fail verify --conformance --e
+ok completion/every-option every_option_is_completed
+ok completion/format completes junit verify --conformance --format j
+ok completion/check completes copy.order verify --conformance --only copy.o
+ok completion/section completes copy verify --conformance --skip cop
+ok completion/tag completes stress verify --conformance --skip str
+ok completion/plugin completes cpu verify --conformance c
 ok program/linked-in-gives-the-same-result linked_in_gives_the_same_result
 echo "1..$count"

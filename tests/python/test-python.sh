@@ -13,31 +13,17 @@ if [ ! -e "$include/Python.h" ]; then
   echo "ok 1 /python # SKIP there is no $include/Python.h; install python3-dev"
   exit 0
 fi
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cp -r "$top_srcdir/python" "$folder/python"
-chmod -R u+w "$folder/python"
-cd "$folder/python"
+. "$top_srcdir/tests/tap.sh"
+cp -r "$top_srcdir/python" "$work/python"
+chmod -R u+w "$work/python"
+cd "$work/python"
 export PYTHONDONTWRITEBYTECODE=1
 export BACKPLANE_CFLAGS="-Werror -I$top_srcdir/include -I$top_srcdir/sdk/include"
 export BACKPLANE_LIBS="-L$top_builddir/.libs -lbackplane-graph -lbackplane-compiler -lbackplane -Wl,-rpath,$top_builddir/.libs"
 
-number=0
-check() {
-  local name=$1
-  shift
-  number=$((number + 1))
-  if "$@" >"$folder/log" 2>&1; then
-    echo "ok $number /python/$name"
-  else
-    sed 's/^/# /' "$folder/log"
-    echo "not ok $number /python/$name"
-  fi
-}
-
-check builds "$BP_TEST_PYTHON" setup.py -q build --build-lib "$folder/built"
-check types-are-sound "$BP_TEST_PYTHON" -m mypy --cache-dir "$folder/mypy"
-export PYTHONPATH=$folder/built
-check tests-pass "$BP_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests
-check example-runs "$BP_TEST_PYTHON" "$top_srcdir/python/examples/first_steps.py"
-echo "1..$number"
+ok /python/builds "$BP_TEST_PYTHON" setup.py -q build --build-lib "$work/built"
+ok /python/types-are-sound "$BP_TEST_PYTHON" -m mypy --cache-dir "$work/mypy"
+export PYTHONPATH=$work/built
+ok /python/tests-pass "$BP_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests
+ok /python/example-runs "$BP_TEST_PYTHON" "$top_srcdir/python/examples/first_steps.py"
+echo "1..$count"

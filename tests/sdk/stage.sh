@@ -1,23 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the tests of the SDK: installs this build into a folder of its own, $stage, and works
 # there as on a machine that has the packages and not our source.
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$top_srcdir/tests/tap.sh"
 stage=$work/stage
-count=0
-
-# ok NAME COMMAND...: a test that passes when the command succeeds.
-ok() {
-  local name=$1
-  shift
-  count=$((count + 1))
-  if "$@" >"$work/log" 2>&1; then
-    echo "ok $count $name"
-  else
-    echo "not ok $count $name"
-    tail -n 60 "$work/log" | sed 's/^/# /'
-  fi
-}
 
 install_staged() {
   local prefix

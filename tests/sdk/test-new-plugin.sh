@@ -7,16 +7,6 @@ backplane=$top_builddir/backplane
 export BACKPLANE_SDK_DIR=$top_srcdir/sdk
 cd "$work" || exit 1
 
-# fails STATUS TEXT COMMAND...: the command ends with that status and says that text on stderr.
-fails() {
-  local status=$1 text=$2 got
-  shift 2
-  "$@" >"$work/out" 2>"$work/err" </dev/null
-  got=$?
-  cat "$work/err"
-  [ "$got" -eq "$status" ] && grep -qF -- "$text" "$work/err"
-}
-
 # The plugin of that name compiles, whatever its names in C come to.
 compiles() {
   local file

@@ -2,44 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # The backplane command as its users call it: the main forms, and what is said of bad input.
 set -u
+. "$top_srcdir/tests/tap.sh"
 backplane=$top_builddir/backplane
 digits=$top_srcdir/examples/digits
 shape=image=1x1x28x28
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-count=0
-
-# ok NAME COMMAND...: a test that passes when the command succeeds.
-ok() {
-  local name=$1
-  shift
-  count=$((count + 1))
-  if "$@" >"$work/log" 2>&1; then
-    echo "ok $count $name"
-  else
-    echo "not ok $count $name"
-    sed 's/^/# /' "$work/log"
-  fi
-}
-
-# fails STATUS TEXT COMMAND...: the command ends with that status and says that text on stderr.
-fails() {
-  local status=$1 text=$2 got
-  shift 2
-  "$@" >"$work/out" 2>"$work/err" </dev/null
-  got=$?
-  cat "$work/out" "$work/err"
-  [ "$got" -eq "$status" ] && grep -qF -- "$text" "$work/err"
-}
-
-# ends STATUS COMMAND...
-ends() {
-  local status=$1 got
-  shift
-  "$@"
-  got=$?
-  [ "$got" -eq "$status" ]
-}
 
 # Two plugins that show the device at one address, and a third with another.
 grouped() {
@@ -60,7 +26,7 @@ lists_kinds() {
 configured() {
   mkdir -p "$work/config/backplane"
   printf '[device]\nselect=quantum\n' >"$work/config/backplane/backplane.conf"
-  XDG_CONFIG_HOME=$work/config ends 5 "$backplane" doctor >"$work/out"
+  XDG_CONFIG_HOME=$work/config ends 5 "$backplane" doctor
   grep -q 'backplane.conf.*quantum' "$work/out"
 }
 
@@ -100,12 +66,6 @@ with_broken() {
 inspects_by_relative_path() {
   cd "$work" && BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" inspect plugin cpu/backplane-cpu.so |
     grep -q device_api.cpu
-}
-
-says() {
-  local text=$1
-  shift
-  "$@" | tee "$work/out" && grep -qF -- "$text" "$work/out"
 }
 
 # The index of the largest float of an .npy file with a 128-byte header.

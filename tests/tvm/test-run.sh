@@ -2,31 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Artifacts of TVM up to 0.19 under the backplane command.
 set -u
+. "$top_srcdir/tests/tap.sh"
 backplane=$top_builddir/backplane
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-count=0
-
-# ok NAME COMMAND...: a test that passes when the command succeeds.
-ok() {
-  local name=$1
-  shift
-  count=$((count + 1))
-  if "$@" >"$work/log" 2>&1; then
-    echo "ok $count $name"
-  else
-    echo "not ok $count $name"
-    sed 's/^/# /' "$work/log"
-  fi
-}
-
-# says TEXT COMMAND...: the command says that, on stdout or stderr.
-says() {
-  local text=$1
-  shift
-  "$@" 2>&1 | tee "$work/out"
-  grep -qF -- "$text" "$work/out"
-}
 
 # runs ARGUMENTS...: the network's outputs are what they should be for x = 1, 2, 3, 4.
 runs() {
@@ -57,9 +34,9 @@ cp "$work/net/net.so" "$work/apart/deploy_lib.so"
 cp "$work/net/net.params" "$work/apart/weights"
 ok /tvm/run/each-file-named runs "$work/net/net.json" --library "$work/apart/deploy_lib.so" \
   --params "$work/apart/weights"
-ok /tvm/run/parameters-need-their-library says '--library names what it belongs to' \
+ok /tvm/run/parameters-need-their-library fails 1 '--library names what it belongs to' \
   "$backplane" run "$work/net/net.json" --params "$work/apart/weights"
-ok /tvm/run/library-without-graph says 'belongs a graph (.json)' \
+ok /tvm/run/library-without-graph fails 1 'belongs a graph (.json)' \
   "$backplane" run "$work/net/net.so"
 ok /tvm/run/profile says tvmgen_default_fused_multiply "$backplane" profile "$work/all.so" \
   --device cpu
@@ -67,10 +44,10 @@ ok /tvm/run/inspect-model says 'x: float32 4' "$backplane" inspect model "$work/
   --device cpu
 ok /tvm/run/inspect-module says packed_c_library "$backplane" inspect module "$work/all.so"
 for archive in tar tgz; do
-  ok "/tvm/run/archive-is-to-be-unpacked-$archive" says 'is an archive: unpack it first' \
+  ok "/tvm/run/archive-is-to-be-unpacked-$archive" fails 1 'is an archive: unpack it first' \
     "$backplane" run "$work/net.$archive"
 done
 ok /tvm/run/absent-device-is-named \
-  says 'TVM compiled the model for metal: no device fits the default' "$backplane" run "$work/metal.so"
+  fails 1 'TVM compiled the model for metal: no device fits the default' "$backplane" run "$work/metal.so"
 ok /tvm/run/absent-plugin-is-named \
-  says 'metal: no installed plugin has devices of kind "metal"' "$backplane" run "$work/metal.so"
+  fails 1 'metal: no installed plugin has devices of kind "metal"' "$backplane" run "$work/metal.so"
