@@ -30,6 +30,10 @@ static const char *const options[] = {"glslc", "-c", "-O0", "--target-env=vulkan
 
 #define NUM_OPTIONS (sizeof(options) / sizeof(options[0]))
 
+static int32_t no_memory(void) {
+  return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "target vulkan: out of memory");
+}
+
 static int32_t make_files(Files *files, const BpOwnedBytes *sources, int32_t num_kernels) {
   size_t count = (size_t)num_kernels;
   files->count = num_kernels;
@@ -41,7 +45,7 @@ static int32_t make_files(Files *files, const BpOwnedBytes *sources, int32_t num
   files->outputs = calloc(count, sizeof(*files->outputs));
   if (!files->names || !files->words || !files->sources || !files->binaries || !files->inputs ||
       !files->outputs)
-    return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "target vulkan: out of memory");
+    return no_memory();
   for (size_t i = 0; i < NUM_OPTIONS; i++)
     files->words[i] = options[i];
   for (size_t i = 0; i < count; i++) {
@@ -105,27 +109,47 @@ static int32_t rejected(const Files *files, int32_t index, const char *name,
 
 /* ---- Compiling --------------------------------------------------------------------------- */
 
-static int32_t take_binary(const BpOwnedBytes *binary, BpVulkanKernel *kernel) {
+/* Writes a kernel's binary after the number of its words. */
+static int32_t write_binary(const char *name, const BpOwnedBytes *binary, FILE *out) {
   BpOwnedBytes marked = {NULL, 0, NULL};
-  int32_t rc = bp_vulkan_mark_exact(kernel->call.name, binary->data, binary->size, &marked);
-  if (rc == 0)
-    rc = bp_vulkan_set_binary(kernel, marked.data, marked.size);
+  if (bp_vulkan_mark_exact(name, binary->data, binary->size, &marked) != 0)
+    return -1;
+  uint32_t num_words = (uint32_t)(marked.size / 4);
+  fwrite(&num_words, 4, 1, out);
+  fwrite(marked.data, 4, num_words, out);
   free(marked.data);
+  return 0;
+}
+
+/* Writes all binaries, or raises what the compiler says of one that is not there. */
+static int32_t write_code(const Files *files, const BpIrTable *ir, const BpIrModule *functions,
+                          const BpOwnedBytes *sources, const BpOwnedBytes *log,
+                          BpOwnedBytes *code) {
+  FILE *out = open_memstream(&code->data, &code->size);
+  int32_t rc = out ? 0 : no_memory();
+  for (int32_t i = 0; rc == 0 && i < files->count; i++) {
+    const char *name = ir->str_value(ir->get_function(functions, i));
+    rc = files->outputs[i].data ? write_binary(name, &files->outputs[i], out)
+                                : rejected(files, i, name, &sources[i], log);
+  }
+  if (out && fclose(out) != 0 && rc == 0)
+    rc = no_memory();
   return rc;
 }
 
-int32_t bp_vulkan_compile(const BpVulkanKernels *kernels, const BpOwnedBytes *sources) {
+int32_t bp_vulkan_compile(const BpIrTable *ir, const BpIrModule *functions,
+                          const BpOwnedBytes *sources, BpOwnedBytes *code) {
   Files files = {0};
   BpOwnedBytes log = {NULL, 0, NULL};
-  if (kernels->count == 0)
+  int32_t count = ir->num_functions(functions);
+  *code = (BpOwnedBytes){NULL, 0, free};
+  if (count == 0)
     return 0;
-  int32_t rc = make_files(&files, sources, kernels->count);
+  int32_t rc = make_files(&files, sources, count);
   if (rc == 0)
     rc = run(&files, &log);
-  for (int32_t i = 0; rc == 0 && i < kernels->count; i++)
-    rc = files.outputs[i].data
-             ? take_binary(&files.outputs[i], kernels->items[i])
-             : rejected(&files, i, kernels->items[i]->call.name, &sources[i], &log);
+  if (rc == 0)
+    rc = write_code(&files, ir, functions, sources, &log, code);
   clear_bytes(&log);
   clear_files(&files);
   return rc;

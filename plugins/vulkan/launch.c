@@ -23,7 +23,7 @@ typedef struct Launch {
 static int32_t bad_part(const Launch *launch, int32_t i, const char *what, uint64_t bytes,
                         uint64_t most) {
   return bp_vulkan_host.error->raise(BP_ERROR_VALUE, "%s: argument %d: %s %llu, not %llu",
-                                     launch->kernel->call.name, i, what, (unsigned long long)most,
+                                     launch->kernel->call->name, i, what, (unsigned long long)most,
                                      (unsigned long long)bytes);
 }
 
@@ -32,12 +32,12 @@ static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanB
                         VkDescriptorBufferInfo *part) {
   BpKernelBuffer given = {NULL, 0, 0};
   const BpVulkanInfo *info = launch->device->info;
-  if (bp_kernel_get_buffer(&bp_vulkan_host, &launch->kernel->call, &bp_vulkan_device_api, i, arg,
+  if (bp_kernel_get_buffer(&bp_vulkan_host, launch->kernel->call, &bp_vulkan_device_api, i, arg,
                            &given) != 0)
     return -1;
   *buffer = bp_vulkan_find(launch->device, given.data);
   if (!*buffer)
-    return bp_vulkan_host.error->add_context("%s: argument %d", launch->kernel->call.name, i);
+    return bp_vulkan_host.error->add_context("%s: argument %d", launch->kernel->call->name, i);
   uint64_t left = (*buffer)->size > given.offset ? (*buffer)->size - given.offset : 0;
   uint64_t alignment = bp_vulkan_alignment(info);
   if (given.offset % alignment)
@@ -95,12 +95,12 @@ static int32_t get_buffer(Launch *launch, int32_t i, const BpValue *arg) {
 
 /* A scalar in its place among the push constants, where it has at least 32 bits. */
 static int32_t get_scalar(Launch *launch, int32_t i, const BpValue *arg) {
-  BpDataType dtype = launch->kernel->call.arg_dtypes[i];
+  BpDataType dtype = launch->kernel->call->arg_dtypes[i];
   if (dtype.bits < 32)
     dtype.bits = 32;
   if (dtype.code == BP_DTYPE_BFLOAT)
     dtype.code = BP_DTYPE_FLOAT;
-  return bp_kernel_get_scalar(&bp_vulkan_host, &launch->kernel->call, i, arg, dtype,
+  return bp_kernel_get_scalar(&bp_vulkan_host, launch->kernel->call, i, arg, dtype,
                               launch->scalars + launch->kernel->push_offsets[i]);
 }
 
@@ -108,24 +108,24 @@ static int32_t get_groups(Launch *launch, const BpValue *args) {
   const BpVulkanKernel *kernel = launch->kernel;
   const uint32_t *most = launch->device->info->properties.limits.maxComputeWorkGroupCount;
   uint64_t blocks[3], threads[3];
-  if (bp_kernel_get_launch(&bp_vulkan_host, &kernel->call, args, blocks, threads) != 0)
+  if (bp_kernel_get_launch(&bp_vulkan_host, kernel->call, args, blocks, threads) != 0)
     return -1;
   for (int i = 0; i < 3; i++) {
     if (threads[i] != kernel->needs.local_size[i])
       return bp_vulkan_host.error->raise(
           BP_ERROR_VALUE, "%s: a launch with %llu threads along %c; it was compiled for %u",
-          kernel->call.name, (unsigned long long)threads[i], 'x' + i, kernel->needs.local_size[i]);
+          kernel->call->name, (unsigned long long)threads[i], 'x' + i, kernel->needs.local_size[i]);
     if (blocks[i] > most[i])
       return bp_vulkan_host.error->raise(
           BP_ERROR_VALUE, "%s: a launch of %llu blocks along %c; the device takes at most %u",
-          kernel->call.name, (unsigned long long)blocks[i], 'x' + i, most[i]);
+          kernel->call->name, (unsigned long long)blocks[i], 'x' + i, most[i]);
     launch->groups[i] = (uint32_t)blocks[i];
   }
   return 0;
 }
 
 static int32_t read_args(Launch *launch, const BpValue *args) {
-  const BpKernel *call = &launch->kernel->call;
+  const BpKernel *call = launch->kernel->call;
   for (int32_t i = 0; i < call->num_args; i++) {
     int is_buffer = call->arg_dtypes[i].code == BP_DTYPE_HANDLE;
     if (is_buffer ? get_buffer(launch, i, &args[i]) : get_scalar(launch, i, &args[i]))
@@ -174,11 +174,14 @@ static int32_t record(Launch *launch, BpVulkanStream *stream) {
   return 0;
 }
 
-int32_t bp_vulkan_launch(BpVulkanKernel *kernel, const BpValue *args, int32_t num_args) {
+int32_t bp_vulkan_launch(BpKernelModule *module, BpKernelEntry *entry, const BpValue *args,
+                         int32_t num_args) {
+  (void)module;
+  BpVulkanKernel *kernel = entry->built;
   int32_t device_id = 0;
   void *handle = NULL;
   Launch launch;
-  if (bp_kernel_check_count(&bp_vulkan_host, &kernel->call, num_args) != 0)
+  if (bp_kernel_check_count(&bp_vulkan_host, kernel->call, num_args) != 0)
     return -1;
   bp_vulkan_host.runtime->get_current(BP_DEVICE_VULKAN, &device_id, &handle);
   launch.kernel = kernel;
@@ -188,7 +191,7 @@ int32_t bp_vulkan_launch(BpVulkanKernel *kernel, const BpValue *args, int32_t nu
   if (!launch.device || read_args(&launch, args) != 0)
     return -1;
   if (bp_vulkan_is_lost(launch.device))
-    return bp_vulkan_raise(VK_ERROR_DEVICE_LOST, kernel->call.name);
+    return bp_vulkan_raise(VK_ERROR_DEVICE_LOST, kernel->call->name);
   launch.pipeline = bp_vulkan_pipeline(kernel, launch.device);
   if (!launch.pipeline)
     return -1;

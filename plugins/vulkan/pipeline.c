@@ -12,7 +12,7 @@ static int32_t lacks(const BpVulkanKernel *kernel, const BpVulkanDevice *device,
       BP_ERROR_NOT_IMPLEMENTED,
       "kernel %s needs %s, which %s has not; compile it for the target that `backplane inspect "
       "vulkan:%d` shows",
-      kernel->call.name, what, device->info->properties.deviceName, device->id);
+      kernel->call->name, what, device->info->properties.deviceName, device->id);
 }
 
 static int32_t check_features(const BpVulkanKernel *kernel, const BpVulkanDevice *device) {
@@ -35,7 +35,7 @@ static int32_t check_features(const BpVulkanKernel *kernel, const BpVulkanDevice
 static int32_t too_large(const BpVulkanKernel *kernel, const char *what, uint64_t needed,
                          uint64_t most) {
   return bp_vulkan_host.error->raise(BP_ERROR_VALUE, "kernel %s: %s: %llu; the device has %llu",
-                                     kernel->call.name, what, (unsigned long long)needed,
+                                     kernel->call->name, what, (unsigned long long)needed,
                                      (unsigned long long)most);
 }
 
@@ -59,7 +59,7 @@ static int32_t check_limits(const BpVulkanKernel *kernel, const BpVulkanDevice *
     return too_large(kernel, "bytes of scalar arguments", kernel->push_bytes,
                      limits->maxPushConstantsSize);
   uint64_t count[3] = {0, 0, 0};
-  for (int32_t i = 0; i < kernel->call.num_args; i++)
+  for (int32_t i = 0; i < kernel->call->num_args; i++)
     count[needs->bindings[i]]++;
   if (count[BP_VULKAN_STORAGE] > limits->maxPerStageDescriptorStorageBuffers)
     return too_large(kernel, "buffers", count[BP_VULKAN_STORAGE],
@@ -85,7 +85,7 @@ static VkResult make_layouts(const BpVulkanKernel *kernel, BpVulkanPipeline *pip
   VkDescriptorSetLayoutBinding bindings[BP_KERNEL_MOST_ARGS];
   VkDevice device = pipeline->device->handle;
   uint32_t count = 0;
-  for (uint32_t i = 0; i < (uint32_t)kernel->call.num_args; i++) {
+  for (uint32_t i = 0; i < (uint32_t)kernel->call->num_args; i++) {
     if (kernel->needs.bindings[i] == BP_VULKAN_UNUSED)
       continue;
     bindings[count++] = (VkDescriptorSetLayoutBinding){
@@ -152,7 +152,7 @@ static BpVulkanPipeline *make_pipeline(const BpVulkanKernel *kernel, BpVulkanDev
     bp_vulkan_release(&pipeline->shared);
   bp_vulkan_note(device, status);
   bp_vulkan_raise(status, "vkCreateComputePipelines");
-  bp_vulkan_host.error->add_context("kernel %s", kernel->call.name);
+  bp_vulkan_host.error->add_context("kernel %s", kernel->call->name);
   return NULL;
 }
 

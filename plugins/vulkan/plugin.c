@@ -33,7 +33,8 @@ static int32_t initialize(void) {
       bp_plugin_register_device_api(host, "device_api.vulkan", &bp_vulkan_device_api) ||
       bp_plugin_register(host, "target.build.vulkan", bp_vulkan_build, NULL))
     return -1;
-  return bp_plugin_register(host, "runtime.module.loadbinary_vulkan", bp_vulkan_loadbinary, NULL);
+  return bp_plugin_register(host, "runtime.module.loadbinary_vulkan", bp_kernel_module_loadbinary,
+                            (void *)(uintptr_t)&bp_vulkan_module_kind);
 }
 
 BP_PLUGIN_EXPORT int32_t bp_plugin_entry_vulkan(const BpHost *host, BpPlugin *plugin);

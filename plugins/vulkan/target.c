@@ -3,8 +3,8 @@
  * SPIR-V binary of its own. */
 #include "vulkan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const BpTargetAttr attrs[] = {
     {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels run over blocks of threads"},
@@ -107,51 +107,42 @@ static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *targ
   return allow_halves(language, target);
 }
 
-/* ---- Kernels ----------------------------------------------------------------------------- */
+/* ---- The module -------------------------------------------------------------------------- */
 
-static int32_t append_source(BpVulkanKernels *kernels, const BpOwnedBytes *text) {
-  size_t size = kernels->source ? strlen(kernels->source) : 0;
-  char *grown = realloc(kernels->source, size + text->size + 1);
-  if (!grown)
-    return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "target vulkan: out of memory");
-  memcpy(grown + size, text->data, text->size);
-  grown[size + text->size] = '\0';
-  kernels->source = grown;
-  return 0;
+static int32_t no_memory(void) {
+  return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "target vulkan: out of memory");
 }
 
-/* Emits every function; sources[i] is freed by its free_data. */
-static int32_t emit_kernels(BpVulkanKernels *kernels, const BpIrTable *ir,
-                            const BpEmitterTable *emitter, const BpDialect *dialect,
-                            const BpIrModule *module, BpOwnedBytes *sources) {
-  for (int32_t i = 0; i < ir->num_functions(module); i++) {
-    BpVulkanKernel *kernel = bp_vulkan_add_kernel(kernels);
-    if (!kernel ||
-        bp_kernel_from_function(&bp_vulkan_host, ir, ir->get_function(module, i), &kernel->call) !=
-            0 ||
-        emitter->emit_function(module, i, dialect, &sources[i]) != 0 ||
-        append_source(kernels, &sources[i]) != 0)
-      return -1;
+/* Emits function i to sources[i], freed by its free_data, and all of them to one text (free). */
+static int32_t emit(const BpIrTable *ir, const BpEmitterTable *emitter, const BpDialect *dialect,
+                    const BpIrModule *module, BpOwnedBytes *sources, char **text) {
+  size_t size = 0;
+  FILE *out = open_memstream(text, &size);
+  int32_t rc = out ? 0 : no_memory();
+  for (int32_t i = 0; rc == 0 && i < ir->num_functions(module); i++) {
+    rc = emitter->emit_function(module, i, dialect, &sources[i]);
+    if (rc == 0)
+      fwrite(sources[i].data, 1, sources[i].size, out);
   }
-  return 0;
-}
-
-static int32_t make_kernels(BpVulkanKernels *kernels, const BpIrTable *ir,
-                            const BpEmitterTable *emitter, const BpDialect *dialect,
-                            const BpIrModule *module) {
-  int32_t count = ir->num_functions(module);
-  BpOwnedBytes *sources = calloc((size_t)count + 1, sizeof(*sources));
-  if (!sources)
-    return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "target vulkan: out of memory");
-  int32_t rc = emit_kernels(kernels, ir, emitter, dialect, module, sources);
-  if (rc == 0)
-    rc = bp_vulkan_compile(kernels, sources);
-  for (int32_t i = 0; i < count; i++) {
-    if (sources[i].data)
-      sources[i].free_data(sources[i].data);
-  }
-  free(sources);
+  if (out && fclose(out) != 0 && rc == 0)
+    rc = no_memory();
   return rc;
+}
+
+static BpModule *make_module(const BpIrTable *ir, const BpEmitterTable *emitter,
+                             const BpDialect *dialect, const BpIrModule *module,
+                             BpOwnedBytes *sources) {
+  char *text = NULL;
+  BpOwnedBytes binaries = {NULL, 0, NULL};
+  BpModule *result = NULL;
+  if (emit(ir, emitter, dialect, module, sources, &text) == 0 &&
+      bp_vulkan_compile(ir, module, sources, &binaries) == 0) {
+    const BpKernelCode code = {bp_vulkan_module_kind.format, {binaries.data, binaries.size}, text};
+    result = bp_kernel_module_from_code(&bp_vulkan_module_kind, ir, module, &code);
+  }
+  free(binaries.data);
+  free(text);
+  return result;
 }
 
 static BpModule *build(const BpIrModule *module, const BpTarget *target) {
@@ -159,32 +150,29 @@ static BpModule *build(const BpIrModule *module, const BpTarget *target) {
   const BpEmitterTable *emitter =
       bp_vulkan_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
   BpLanguage language;
-  BpVulkanKernels kernels = {0};
   if (!ir || !emitter) {
     bp_vulkan_host.error->raise(BP_ERROR_NOT_FOUND,
                                 "target vulkan: the compiler library is not loaded");
     return NULL;
   }
-  int32_t rc = make_language(emitter, target, &language);
-  if (rc == 0)
-    rc = make_kernels(&kernels, ir, emitter, &language.dialect, module);
-  if (rc == 0)
-    return bp_vulkan_module_create(&kernels);
-  bp_vulkan_free_kernels(&kernels);
-  return NULL;
+  if (make_language(emitter, target, &language) != 0)
+    return NULL;
+  size_t count = (size_t)ir->num_functions(module);
+  BpOwnedBytes *sources = calloc(count + 1, sizeof(*sources));
+  if (!sources) {
+    no_memory();
+    return NULL;
+  }
+  BpModule *result = make_module(ir, emitter, &language.dialect, module, sources);
+  for (size_t i = 0; i < count; i++) {
+    if (sources[i].data)
+      sources[i].free_data(sources[i].data);
+  }
+  free(sources);
+  return result;
 }
 
 int bp_vulkan_build(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
-  if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
-      args[1].type_index != BP_TYPE_TARGET)
-    return bp_vulkan_host.error->raise(BP_ERROR_TYPE,
-                                       "target.build.vulkan: expected an IR module and a target");
-  BpModule *built = build((const BpIrModule *)(const void *)args[0].v_obj,
-                          (const BpTarget *)(const void *)args[1].v_obj);
-  if (!built)
-    return -1;
-  result->type_index = BP_TYPE_MODULE;
-  result->v_obj = (BpObject *)(void *)built;
-  return 0;
+  return bp_kernel_module_build(&bp_vulkan_module_kind, build, args, num_args, result);
 }

@@ -20,7 +20,7 @@
 #ifndef BP_PLUGIN_VULKAN_H
 #define BP_PLUGIN_VULKAN_H
 
-#include <backplane/kernel_helpers.h>
+#include <backplane/kernel_module.h>
 #include <vulkan/vulkan_core.h>
 
 #include "../common/common.h"
@@ -364,9 +364,10 @@ typedef struct BpVulkanPipeline {
   VkPipeline handle;
 } BpVulkanPipeline;
 
+/* A kernel of a module: its `built`. */
 typedef struct BpVulkanKernel {
-  BpKernel call;
-  uint32_t *words; /* its binary */
+  const BpKernel *call;
+  const uint32_t *words; /* its binary, of the module's code */
   size_t num_words;
   BpVulkanNeeds needs;
   uint32_t push_offsets[BP_KERNEL_MOST_ARGS]; /* of scalars */
@@ -378,30 +379,17 @@ typedef struct BpVulkanKernel {
 /* The pipeline for a device (transfer none), made by the first call; NULL with an error. */
 BpVulkanPipeline *bp_vulkan_pipeline(BpVulkanKernel *kernel, BpVulkanDevice *device);
 /* Launches on the current stream. */
-int32_t bp_vulkan_launch(BpVulkanKernel *kernel, const BpValue *args, int32_t num_args);
-
-/* Kernels before they are a module; zeroed, none. */
-typedef struct BpVulkanKernels {
-  BpVulkanKernel **items;
-  int32_t count;
-  char *source; /* GLSL, or NULL */
-} BpVulkanKernels;
-
-/* Appends a kernel without its binary; NULL with an error. */
-BpVulkanKernel *bp_vulkan_add_kernel(BpVulkanKernels *kernels);
-/* Gives a kernel its binary, which is copied, and finds out what it needs. */
-int32_t bp_vulkan_set_binary(BpVulkanKernel *kernel, const void *bytes, size_t size);
-void bp_vulkan_free_kernels(BpVulkanKernels *kernels);
-/* Makes a module (transfer full) of the kernels, which it takes over, also on failure. */
-BpModule *bp_vulkan_module_create(BpVulkanKernels *kernels);
-int bp_vulkan_loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result);
+int32_t bp_vulkan_launch(BpKernelModule *module, BpKernelEntry *entry, const BpValue *args,
+                         int32_t num_args);
+extern const BpKernelModuleKind bp_vulkan_module_kind;
 
 /* ---- target.c, glslc.c ------------------------------------------------------------------- */
 
 extern const BpTargetKind bp_vulkan_kind;
 int bp_vulkan_build(void *self, const BpValue *args, int32_t num_args, BpValue *result);
-/* Compiles kernel i from sources[i], for all of them. An error has the compiler's words and the
- * numbered source. */
-int32_t bp_vulkan_compile(const BpVulkanKernels *kernels, const BpOwnedBytes *sources);
+/* Compiles function i from sources[i], for all of them, to a module's code (free). An error has the
+ * compiler's words and the numbered source. */
+int32_t bp_vulkan_compile(const BpIrTable *ir, const BpIrModule *functions,
+                          const BpOwnedBytes *sources, BpOwnedBytes *code);
 
 #endif
