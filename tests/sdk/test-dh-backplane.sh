@@ -14,8 +14,8 @@ cd "$work" || exit 1
 mkdir -p bin debian
 cat >bin/objcopy <<'SH'
 #!/bin/sh
-# objcopy -O binary --only-section=NAME FILE /dev/stdout
-cat "$4${3#--only-section=}" 2>/dev/null || :
+# objcopy -O binary --only-section=NAME FILE OUTPUT
+cat "$4${3#--only-section=}" >"$5" 2>/dev/null || :
 SH
 chmod +x bin/objcopy
 cat >debian/control <<'CONTROL'
