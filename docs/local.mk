@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Documentation.
+# Documentation. All of it is installed, for its pages refer to each other.
 
-EXTRA_DIST += docs/abi.md docs/artifacts.md docs/building.md docs/codegen.md docs/conformance.md docs/decisions.md \
-	docs/devices.md docs/graph.md docs/ir.md docs/lowering.md docs/measuring.md docs/measurements/matmul.md \
-	docs/measurements/tvm-2026-11-22.md docs/measurements/vulkan.md \
-	docs/measurements/models-2026-11-21.md docs/models.md docs/operators.md docs/packaging.md \
-	docs/plugin-cpu.md docs/plugin-cuda.md docs/plugin-opencl.md docs/plugin-vulkan.md \
-	docs/plugins.md docs/targets.md docs/testing.md docs/trust.md docs/tvm.md docs/vendor-guide.md docs/python.md
+dist_doc_DATA = docs/abi.md docs/artifacts.md docs/building.md docs/codegen.md docs/conformance.md \
+	docs/decisions.md docs/devices.md docs/graph.md docs/ir.md docs/lowering.md docs/measuring.md \
+	docs/models.md docs/operators.md docs/packaging.md docs/plugin-cpu.md docs/plugin-cuda.md \
+	docs/plugin-opencl.md docs/plugin-vulkan.md docs/plugins.md docs/python.md docs/targets.md docs/testing.md \
+	docs/trust.md docs/tvm.md docs/vendor-guide.md
+
+measurementsdir = $(docdir)/measurements
+dist_measurements_DATA = docs/measurements/matmul.md docs/measurements/models-2026-11-21.md \
+	docs/measurements/tvm-2026-11-22.md docs/measurements/vulkan.md

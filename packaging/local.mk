@@ -5,7 +5,7 @@ EXTRA_DIST += scripts/check-packages packaging/backplane.spec packaging/dh_backp
 	debian/changelog debian/clean debian/control debian/copyright debian/not-installed debian/rules \
 	debian/source/format debian/tests/control debian/tests/develop debian/tests/digits \
 	debian/tests/python debian/backplane-tools.install debian/backplane-tools.postinst \
-	debian/backplane-tools.triggers.in debian/libbackplane-dev.docs debian/libbackplane-dev.install \
+	debian/backplane-tools.triggers.in debian/backplane-doc.install debian/libbackplane-dev.install \
 	debian/libbackplane-dev.lintian-overrides \
 	debian/libbackplane0.install debian/libbackplane0.symbols \
 	debian/libbackplane-compiler0.install debian/libbackplane-compiler0.symbols \
