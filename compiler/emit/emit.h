@@ -85,7 +85,10 @@ typedef struct BpEmitter {
   BpPointerMap uses;    /* of the current statement: node to count */
   BpPointerMap temps;   /* of the current statement: node to BpExpr */
   BpPointerMap lets;    /* with texel buffers: variable to the one value it is bound to */
-  BpTexel *texels;      /* in variables of the blocks around, or NULL */
+  BpPointerMap places;  /* of texel.c: what it knows of the function's nodes */
+  BpPointerMap stable;
+  BpPointerMap same;
+  BpTexel *texels; /* in variables of the blocks around, or NULL */
   int32_t num_texels;
   int32_t index_depth; /* > 0: overflow is excluded, for the value is an address */
   int32_t depth;

@@ -29,6 +29,9 @@ static void free_emitter(BpEmitter *e) {
   bp_pointer_map_free(&e->uses);
   bp_pointer_map_free(&e->temps);
   bp_pointer_map_free(&e->lets);
+  bp_pointer_map_free(&e->places);
+  bp_pointer_map_free(&e->stable);
+  bp_pointer_map_free(&e->same);
   bp__arena_free(e);
 }
 

@@ -295,6 +295,9 @@ void bp__function(BpEmitter *e, const BpIrNode *function) {
   e->num_texels = 0;
   bp_pointer_map_clear(&e->symbols);
   bp_pointer_map_clear(&e->lets);
+  bp_pointer_map_clear(&e->places);
+  bp_pointer_map_clear(&e->stable);
+  bp_pointer_map_clear(&e->same);
   if (!is_identifier(e->function_name))
     bp__fail(e, BP_ERROR_VALUE, "the name is no identifier of C");
   open_function(e, function);

@@ -9,9 +9,10 @@
 #include <string.h>
 
 #define GROUP 4 /* neighbours that are loaded together */
-/* Texels that are kept in variables at a time, and steps in which an index is looked through. */
+/* Texels that are kept in variables at a time. */
 #define MOST_TEXELS 512
-#define DEEPEST     24
+/* Steps in which an index is looked through, from a variable to what it is bound to, too. */
+#define DEEPEST 1000
 
 /* A texel in a variable: `first` elements after the one at `base`. */
 struct BpTexel {
@@ -26,6 +27,12 @@ static int constant(BpEmitter *e, const BpIrNode *node, int64_t *value) {
     return 0;
   *value = e->ir->int_value(node);
   return 1;
+}
+
+/* Expressions are graphs: what is known of a node is kept, not found once for every path to it. */
+static void keep(BpEmitter *e, BpPointerMap *map, const BpIrNode *node, const void *known) {
+  if (bp_pointer_map_set(map, node, (void *)(uintptr_t)known) != 0)
+    bp__fail(e, BP_ERROR_MEMORY, "out of memory");
 }
 
 static int64_t remainder_in_group(int64_t value) {
@@ -55,13 +62,8 @@ static int64_t place_of_product(BpEmitter *e, const BpIrNode *node, int32_t dept
   return a < 0 || b < 0 ? -1 : remainder_in_group(a * b);
 }
 
-/* The remainder of an index divided by the group; -1: not known. */
-static int64_t group_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
-  BpDataType dtype = e->ir->dtype(node);
+static int64_t find_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
   int64_t value = 0;
-  if (depth-- == 0 || dtype.lanes != 1 ||
-      (dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT))
-    return -1;
   switch (e->ir->kind(node)) {
   case BP_IR_INT_IMM:
     return remainder_in_group(e->ir->int_value(node));
@@ -86,6 +88,20 @@ static int64_t group_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
   default:
     return -1;
   }
+}
+
+/* The remainder of an index divided by the group; -1: not known. */
+static int64_t group_place(BpEmitter *e, const BpIrNode *node, int32_t depth) {
+  BpDataType dtype = e->ir->dtype(node);
+  if (depth == 0 || dtype.lanes != 1 || (dtype.code != BP_DTYPE_INT && dtype.code != BP_DTYPE_UINT))
+    return -1;
+  static const int8_t places[GROUP + 1] = {-1, 0, 1, 2, 3};
+  const int8_t *known = bp_pointer_map_get(&e->places, node);
+  if (!known) {
+    known = &places[find_place(e, node, depth - 1) + 1];
+    keep(e, &e->places, node, known);
+  }
+  return *known;
 }
 
 /* ---- Which parameters -------------------------------------------------------------------- */
@@ -142,20 +158,23 @@ int32_t bp__texel_lanes(BpEmitter *e, const BpIrNode *function, const BpIrNode *
 /* ---- Loads ------------------------------------------------------------------------------- */
 
 /* Whether an expression has the same value as long as its variables are in scope. */
-static int is_stable(BpEmitter *e, const BpIrNode *node, int32_t depth) {
+static int is_stable(BpEmitter *e, const BpIrNode *node) {
+  static const int8_t answers[] = {0, 1};
   int32_t kind = e->ir->kind(node);
-  if (depth-- == 0 || kind == BP_IR_LOAD || kind == BP_IR_CALL)
-    return 0;
-  for (int32_t i = 0; i < e->ir->num_operands(node); i++)
-    if (!is_stable(e, e->ir->operand(node, i), depth))
-      return 0;
-  return 1;
+  const int8_t *known = bp_pointer_map_get(&e->stable, node);
+  if (known)
+    return *known;
+  int is = kind != BP_IR_LOAD && kind != BP_IR_CALL;
+  for (int32_t i = 0; is && i < e->ir->num_operands(node); i++)
+    is = is_stable(e, e->ir->operand(node, i));
+  keep(e, &e->stable, node, &answers[is]);
+  return is;
 }
 
 /* Whether two stable expressions of integers are spelled alike. */
 static int is_same(BpEmitter *e, const BpIrNode *a, const BpIrNode *b) {
   int32_t kind = e->ir->kind(a), count = e->ir->num_operands(a);
-  if (a == b)
+  if (a == b || bp_pointer_map_get(&e->same, a) == b)
     return 1;
   if (kind != e->ir->kind(b) || kind == BP_IR_VAR || kind == BP_IR_FLOAT_IMM ||
       count != e->ir->num_operands(b) || e->ir->int_value(a) != e->ir->int_value(b) ||
@@ -164,6 +183,8 @@ static int is_same(BpEmitter *e, const BpIrNode *a, const BpIrNode *b) {
   for (int32_t i = 0; i < count; i++)
     if (!is_same(e, e->ir->operand(a, i), e->ir->operand(b, i)))
       return 0;
+  if (count > 0)
+    keep(e, &e->same, a, b);
   return 1;
 }
 
@@ -217,7 +238,7 @@ BpExpr bp__texel_element(BpEmitter *e, const BpSymbol *symbol, const BpIrNode *i
   if (symbol->texel_lanes > 1) /* the base alone may be anywhere in a group */
     place = remainder_in_group(group_place(e, texel.base, DEEPEST) + sum);
   texel.first = sum - place;
-  int is_kept = is_stable(e, texel.base, DEEPEST) && make_room(e);
+  int is_kept = is_stable(e, texel.base) && make_room(e);
   texel.name = is_kept ? find_texel(e, &texel) : NULL;
   if (!texel.name) {
     texel.name = load_texel(e, &texel);

@@ -2,9 +2,9 @@
 /* Generated code means what the reference interpreter says: every construct, for every data type
  * and several vector lengths, on every target kind of the CPU. */
 
-#include <unistd.h>
+#include <backplane/emitter_api.h>
 
-#include "tests/compiler/codegen-util.h"
+#include "tests/plugins/plugin-util.h"
 
 /* What is done with code; what is for a device that need not be here is compiled and not run. */
 typedef enum Check { CHECK_RUN, CHECK_NVRTC, CHECK_CLANG } Check;
@@ -305,6 +305,41 @@ static void test_operations(gconstpointer data) {
   check_text(module->str, target);
   g_string_free(module, TRUE);
   g_strfreev(types);
+}
+
+/* ---- Texels ------------------------------------------------------------------------------ */
+
+static int count_parts(const char *text, const char *part) {
+  int count = 0;
+  for (const char *p = strstr(text, part); p; p = strstr(p + 1, part))
+    count++;
+  return count;
+}
+
+/* Four neighbours are one load, though where they are takes many variables to tell, each of which
+ * is used twice: only a walk over variables, not over paths, comes to an end. */
+static void test_texels_of_many_variables(void) {
+  GString *text = g_string_new("(module (function \"f\" (buffer A float32 global 64)"
+                               " (buffer B float32 global 64) (attr \"noalias\" 1)"
+                               " (attr \"kernel\" 1) (for i:int64 0 16 serial"
+                               " (let v0:int64 (mul i 4) ");
+  for (int k = 0; k < 60; k++)
+    g_string_append_printf(text, "(let v%d:int64 (floormod (add v%d (max v%d 4)) 64) ", k + 1, k,
+                           k);
+  g_string_append(text, "(store A i (add (add (load B v60) (load B (add v60 1)))"
+                        " (add (load B (add v60 2)) (load B (add v60 3)))))");
+  for (int k = 0; k < 60; k++)
+    g_string_append(text, ")");
+  g_string_append(text, "))))");
+  BpIrModule *module = parse_verified(text->str); /* with the first module the table is there */
+  const BpEmitterTable *emitter =
+      host_tables()->host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  BpOwnedBytes code;
+  assert_ok(emitter->emit(module, emitter->get_dialect("glsl"), &code));
+  g_assert_cmpint(count_parts(code.data, "imageLoad("), ==, 1);
+  bp_owned_bytes_clear(&code);
+  bp_object_release(module);
+  g_string_free(text, TRUE);
 }
 
 /* ---- Memory, vectors, statements --------------------------------------------------------- */
@@ -783,6 +818,7 @@ int main(int argc, char **argv) {
   register_function("test.codegen.count", count_args);
   register_function("test.codegen.fail", fail);
   g_test_add_func("/codegen/c-refuses-odd-vectors", test_c_refuses_odd_vectors);
+  g_test_add_func("/codegen/texels-of-many-variables", test_texels_of_many_variables);
   for (size_t i = 0; i < G_N_ELEMENTS(host_targets); i++) {
     if (!strcmp(host_targets[i].name, "llvm") && !bp_target_kind_info("llvm"))
       continue;
