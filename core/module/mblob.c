@@ -165,15 +165,35 @@ static int convert(const BpByteArray *kind, const BpByteArray *record, BpOwnedBy
   return -1;
 }
 
+/* What was compiled for another way of running a model, and how to compile it instead. */
+static int check_supported(const BpReader *reader, const BpByteArray *kind) {
+  static const char *const refused[][2] = {
+      {"VMExecutable", "a model for Relay's virtual machine; compile it with relay.build, which "
+                       "makes a graph"},
+      {"AotExecutorFactory", "a model for the ahead-of-time executor; compile it with "
+                             "relay.build(..., executor=Executor(\"graph\"))"},
+      {"relax.Executable", "a Relax model of TVM 0.19 or older; compile it with TVM 0.20 or newer"},
+  };
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i)
+    if (is_kind(kind, refused[i][0]))
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "%s holds a module of kind \"%s\", %s",
+                            reader->what, refused[i][0], refused[i][1]);
+  return 0;
+}
+
 static int skip_record(BpReader *reader, const BpByteArray *kind) {
   int (*skip)(BpReader *) = find_skip(kind);
   if (skip)
     return skip(reader);
+  if (check_supported(reader, kind))
+    return -1;
   if (!read_device_code(reader, NULL))
     return 0;
-  return bp_error_add_context("its module of kind \"%.*s\" is read as device code of TVM 0.19 or "
-                              "older, which beside graphs is all that runs here",
-                              kind->size < 64 ? (int)kind->size : 64, kind->data);
+  return bp_error_add_context(
+      "its module of kind \"%.*s\" is read as device code of TVM 0.19 or "
+      "older, which beside graphs is all that runs here; if it is of an "
+      "external code generator, build the model without partitioning for it",
+      kind->size < 64 ? (int)kind->size : 64, kind->data);
 }
 
 static int read_record(BpReader *reader, BpBlob *blob, size_t *count, int *has_tree) {
@@ -291,7 +311,8 @@ static int refuse_constants(BpReader *reader) {
              ? -1
              : bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                               "the library hands constants (\"%.*s\") to code of an external code "
-                              "generator, which does not run here; build the model without one",
+                              "generator, which does not run here; build the model without "
+                              "partitioning for it",
                               name.size < 64 ? (int)name.size : 64, name.data);
 }
 

@@ -444,6 +444,34 @@ static int find_callee(BpRelaxMachine *machine, const char *name, BpRelaxCallee 
   return bp_registry_get(name, &callee->function);
 }
 
+/* Appends the kinds of the modules below that nothing here runs: who could tell which functions the
+ * code of an external generator has? */
+static size_t list_absent(BpModule *module, int depth, char *kinds, size_t size, size_t used) {
+  for (size_t i = 0; i < bp_module_num_imports(module) && used < size; i++) {
+    BpModule *import = bp_module_get_import(module, i);
+    if (!(bp_module_get_property(import) & BP_MODULE_RUNNABLE))
+      used += (size_t)snprintf(kinds + used, size - used, "%s%s", used ? ", " : "",
+                               bp_module_kind(import));
+    if (depth > 0)
+      used = list_absent(import, depth - 1, kinds, size, used);
+  }
+  return used;
+}
+
+static int raise_missing(const BpRelaxMachine *machine, const char *name) {
+  char kinds[256] = "";
+  if (list_absent(machine->code, 2, kinds, sizeof(kinds), 0) > 0)
+    return bp_error_raise(BP_ERROR_NOT_FOUND,
+                          "the model calls '%s', which is neither in its library nor in the "
+                          "registry, and nothing here runs the library's modules of kind %s; "
+                          "install the plugin that does, or build the model without them",
+                          name, kinds);
+  return bp_error_raise(BP_ERROR_NOT_FOUND,
+                        "the model calls '%s', which is neither in its library nor in the "
+                        "registry; register it, or install the plugin that provides it",
+                        name);
+}
+
 static int find_function(BpRelaxMachine *machine, uint32_t index) {
   const BpRelaxFunction *function = &machine->executable->functions[index];
   BpRelaxCallee *callee = &machine->callees[index];
@@ -458,10 +486,7 @@ static int find_function(BpRelaxMachine *machine, uint32_t index) {
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a function's name");
   int status = find_callee(machine, symbol ? symbol : function->name, callee);
   if (status == 0 && !callee->function)
-    status = bp_error_raise(BP_ERROR_NOT_FOUND,
-                            "the model calls '%s', which is neither in its library nor in the "
-                            "registry; register it, or install the plugin that provides it",
-                            symbol ? symbol : function->name);
+    status = raise_missing(machine, symbol ? symbol : function->name);
   free(symbol);
   machine->functions[index] =
       (BpValue){.type_index = BP_TYPE_FUNCTION, .v_obj = (BpObject *)callee->function};

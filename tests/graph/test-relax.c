@@ -183,12 +183,34 @@ static void test_unknown_builtins_are_all_named(void) {
   assert_error(BP_ERROR_NOT_IMPLEMENTED, "vm.builtin.brand_new, vm.builtin.other_new");
 }
 
+static int find_nothing(void *context, const char *name, BpFunction **function) {
+  (void)context;
+  (void)name;
+  *function = NULL;
+  return 0;
+}
+
+static void destroy_nothing(void *context) {
+  (void)context;
+}
+
+static const BpModuleApi other_api = {.struct_size = sizeof(BpModuleApi),
+                                      .kind = "other_json",
+                                      .get_function = find_nothing,
+                                      .destroy = destroy_nothing};
+
 static void test_missing_function_is_named(void) {
   static const char *const packed[] = {"no.such.function"};
   BpModule *module = load(make_executable("0.14", 1, packed, 1, (const Words[]){WORDS(RET, 0)}, 1));
   g_assert_nonnull(module);
   g_assert_null(bp_relax_machine_create(module, cpu));
   assert_error(BP_ERROR_NOT_FOUND, "no.such.function");
+  /* What an external code generator left in the library may have had it. */
+  BpModule *other = bp_module_create(&other_api, NULL);
+  g_assert_cmpint(bp_module_import(module, other), ==, 0);
+  bp_object_release(other);
+  g_assert_null(bp_relax_machine_create(module, cpu));
+  assert_error(BP_ERROR_NOT_FOUND, "modules of kind other_json");
   bp_object_release(module);
 }
 

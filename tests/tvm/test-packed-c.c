@@ -566,18 +566,26 @@ static void test_constants_of_external_code_are_refused(void) {
   g_byte_array_unref(blob);
 }
 
-static void test_what_is_no_device_code_is_named(void) {
+/* A library with a module of that kind is refused, and the error says so. */
+static void refuse_module(const char *module_kind, const char *error_kind, const char *text) {
   GByteArray *blob = g_byte_array_new();
   put_u64(blob, 3);
-  put_str(blob, "VMExecutable");
+  put_str(blob, module_kind);
   put_u64(blob, 0xD225DE2F4214151Dull);
   put_str(blob, "_lib");
   put_import_tree(blob, "0 1 1", "1");
   g_assert_null(open_artifact(artifact_llvm_header, ADD_SOURCE, blob));
-  g_assert_true(bp_error_is(BP_ERROR_FORMAT));
-  g_assert_nonnull(strstr(bp_error_message(), "VMExecutable"));
-  g_assert_nonnull(strstr(bp_error_message(), "TVM 0.19 or older"));
+  g_assert_cmpstr(bp_error_kind(), ==, error_kind);
+  g_assert_nonnull(strstr(bp_error_message(), module_kind));
+  g_assert_nonnull(strstr(bp_error_message(), text));
   g_byte_array_unref(blob);
+}
+
+static void test_what_is_no_device_code_is_named(void) {
+  refuse_module("dnnl_json", BP_ERROR_FORMAT, "build the model without partitioning");
+  refuse_module("VMExecutable", BP_ERROR_NOT_IMPLEMENTED, "compile it with relay.build");
+  refuse_module("AotExecutorFactory", BP_ERROR_NOT_IMPLEMENTED, "executor=Executor(\"graph\")");
+  refuse_module("relax.Executable", BP_ERROR_NOT_IMPLEMENTED, "TVM 0.20 or newer");
 }
 
 static void test_wrong_import_trees_are_refused(void) {
