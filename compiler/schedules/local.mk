@@ -12,6 +12,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/thread_block.c \
 	compiler/schedules/thread_rows.c \
 	compiler/schedules/thread_tile.c \
+	compiler/schedules/thread_transform.c \
 	compiler/schedules/threads.c compiler/schedules/threads.h \
 	compiler/schedules/tile.c \
 	compiler/schedules/transform.c \

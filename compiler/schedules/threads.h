@@ -33,6 +33,10 @@ int bp__schedule_block_reduction(const BpStageInfo *info, const BpMachine *machi
 int bp__schedule_block_rows(const BpAnalysis *analysis, const BpStageInfo *output,
                             const BpMachine *machine, bool *fits);
 
+/* A convolution by transforms; its padding is inlined. (thread_transform.c) */
+int bp__schedule_thread_transform(const BpAnalysis *analysis, const BpTransformStages *stages,
+                                  BpTeTensor *output, const BpMachine *machine);
+
 /* The threads of a block for work of `count` elements. */
 int64_t bp__block_threads(const BpMachine *machine, double count);
 /* Fuses leading loops and shares them among blocks. (thread_tile.c) */

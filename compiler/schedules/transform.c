@@ -4,6 +4,7 @@
  * cache. The transforms of a tile are straight-line code over vectors of channels. */
 
 #include "compiler/schedules/parts.h"
+#include "compiler/schedules/threads.h"
 
 /* Dimensions of the output, and of the transformed input and the product. */
 enum { OUT_N, OUT_BLOCK, OUT_Y, OUT_X, OUT_CHANNEL, OUT_NDIM };
@@ -135,9 +136,12 @@ int bp_schedule_transformed(BpTe *te, const BpTarget *target, const BpTransformS
                             BpTeTensor *output) {
   BpMachine machine = bp__machine(target);
   BpAnalysis analysis;
-  if (bp__inline_stages(te, output) != 0 || bp__analysis_init(&analysis, te, output) != 0)
+  bool is_lock_step = machine.threads > 1;
+  if ((is_lock_step && bp_te_compute_inline(stages->padded->stage) != 0) ||
+      bp__inline_stages(te, output) != 0 || bp__analysis_init(&analysis, te, output) != 0)
     return -1;
-  int rc = schedule_stages(&analysis, stages, output->stage, &machine);
+  int rc = is_lock_step ? bp__schedule_thread_transform(&analysis, stages, output, &machine)
+                        : schedule_stages(&analysis, stages, output->stage, &machine);
   bp__analysis_clear(&analysis);
   return rc;
 }

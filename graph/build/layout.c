@@ -16,6 +16,7 @@ typedef struct Layout {
   BpGraph *graph;
   const BpTarget *target;
   int64_t lanes;          /* floats in a vector */
+  int64_t threads;        /* in lock-step, where there are no vectors */
   BpGraphValue **plain;   /* by id of the values before the pass: what they are now, */
   BpGraphValue **blocked; /* in either layout, or NULL */
   int32_t count;
@@ -161,21 +162,61 @@ static int is_blockable_conv(const BpGraphNode *node) {
          (groups == 1 || (groups == in->shape[1] && groups == weights->shape[0] && groups > 1));
 }
 
-/* By transforms, where they pay: 1, or 0 if they do not; *inputs are those of the operator. */
-static int convert_winograd(Layout *layout, const BpGraphNode *node, const BpOpWindow *window,
-                            BpGraphValue **inputs) {
-  const BpGraphValue *weights = node->inputs[1];
-  int64_t b = block_of(layout, weights->shape[0]), *in = inputs[0]->shape, tile[2];
-  BpWinogradSite site = {layout->target, window, in[1], in[4], blocks(weights->shape[0], b), b};
+/* By transforms, where they pay: 1 with *result, NULL on error, or 0 if they do not; *inputs are
+ * those of the operator, but for the weights. */
+static int apply_winograd(Layout *layout, const BpGraphNode *node, const BpWinogradSite *site,
+                          BpGraphValue **inputs, BpGraphValue **result) {
+  const BpOpWindow *window = site->window;
   BpGraphAttr attrs[2];
-  if (!bp__winograd_pays(&site, tile))
+  int64_t tile[2];
+  if (!bp__winograd_pays(site, tile))
     return 0;
-  inputs[1] = bp__winograd_weights(layout->graph, weights, tile, &site);
+  inputs[1] = bp__winograd_weights(layout->graph, node->inputs[1], tile, site);
   attrs[0] = list_attr(layout, "tile", tile, 2, NULL, 0);
   attrs[1] = list_attr(layout, "pads", window->pad_begin, 2, window->pad_end, 2);
-  return set_blocked(layout, node,
-                     bp__op_apply(layout->graph, "backplane", "ConvWinograd", node->name, inputs,
-                                  bp__node_input(node, 2) ? 3 : 2, attrs, 2));
+  *result = bp__op_apply(layout->graph, "backplane", "ConvWinograd", node->name, inputs,
+                         bp__node_input(node, 2) ? 3 : 2, attrs, 2);
+  return 1;
+}
+
+static int convert_winograd(Layout *layout, const BpGraphNode *node, const BpOpWindow *window,
+                            BpGraphValue **inputs) {
+  int64_t channels = node->inputs[1]->shape[0], b = block_of(layout, channels);
+  const int64_t *in = inputs[0]->shape;
+  BpWinogradSite site = {.target = layout->target,
+                         .window = window,
+                         .in_blocks = in[1],
+                         .in_block = in[4],
+                         .out_blocks = blocks(channels, b),
+                         .out_block = b,
+                         .threads = 1,
+                         .images = in[0]};
+  BpGraphValue *result;
+  return apply_winograd(layout, node, &site, inputs, &result) ? set_blocked(layout, node, result)
+                                                              : 0;
+}
+
+/* Where threads run in lock-step all stays plain; what goes by transforms does so from there. */
+static int convert_plain_conv(Layout *layout, const BpGraphNode *node) {
+  const int64_t *weights = node->inputs[1]->shape;
+  BpGraphValue **result = &layout->plain[node->outputs[0]->id];
+  BpGraphValue *inputs[3] = {plain_of(layout, node->inputs[0]), NULL, bp__node_input(node, 2)};
+  BpOpWindow window;
+  if (!is_blockable_conv(node) || bp__node_int(node, "group", 1) > 1)
+    return 0;
+  if (!inputs[0] || bp__op_window(node, weights + 2, &window))
+    return -1;
+  BpWinogradSite site = {.target = layout->target,
+                         .window = &window,
+                         .in_blocks = weights[1],
+                         .in_block = 1,
+                         .out_blocks = 1,
+                         .out_block = weights[0],
+                         .threads = layout->threads,
+                         .images = inputs[0]->shape[0]};
+  if (!apply_winograd(layout, node, &site, inputs, result))
+    return 0;
+  return *result ? 1 : -1;
 }
 
 static int convert_conv(Layout *layout, BpGraphNode *node) {
@@ -483,6 +524,8 @@ static int convert_elementwise(Layout *layout, BpGraphNode *node) {
 
 static int convert(Layout *layout, BpGraphNode *node) {
   int is_pool = !strcmp(node->op->name, "MaxPool") || !strcmp(node->op->name, "AveragePool");
+  if (layout->threads > 1)
+    return !strcmp(node->op->name, "Conv") ? convert_plain_conv(layout, node) : 0;
   if (node->inputs[0] && node->inputs[0]->ndim == 4) {
     if (!strcmp(node->op->name, "Conv"))
       return convert_conv(layout, node);
@@ -531,7 +574,9 @@ int bp__build_layout(BpGraph *graph, const BpTarget *target) {
   BpList nodes = graph->nodes;
   int status;
   layout.lanes = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / 32;
-  if (layout.lanes < 4)
+  if (layout.lanes < 4 && bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0))
+    layout.threads = bp_target_get_int(target, BP_TARGET_THREAD_WARP_SIZE, 1);
+  if (layout.lanes < 4 && layout.threads <= 1)
     return 0;
   layout.plain = calloc((size_t)layout.count + 1, 2 * sizeof(*layout.plain));
   if (!layout.plain)

@@ -3,6 +3,8 @@
  * weights, which happens now. */
 #include "graph/build/winograd.h"
 
+#include <math.h>
+
 #include "graph/ops/winograd.h"
 
 /* What a core does in a cycle: multiply-adds of vectors, and bytes from its second cache and from
@@ -12,6 +14,10 @@
 #define FAR_BYTES          8.0
 /* Cycles for a vector of one point, into the tile or out of it, beyond the products. */
 #define TRANSFORM_CYCLES 2.5
+/* The same of threads in lock-step, whose transforms go through memory. */
+#define THREAD_TRANSFORM_CYCLES 8.0
+/* Bytes of a tensor between two kernels at most: every device takes tensors of that size. */
+#define MOST_THREAD_BYTES (1 << 27)
 /* What must be gained to bear the larger weights and the larger rounding error. */
 #define LEAST_GAIN 1.15
 
@@ -22,20 +28,38 @@ static double weight_cycles(const BpWinogradSite *site, double points) {
   return bytes / (bytes <= near ? NEAR_BYTES : FAR_BYTES);
 }
 
-/* Of products for `places` times `points` places in all input and output channels. */
-static double product_cycles(const BpWinogradSite *site, double places, double points) {
-  double vectors = (double)(site->in_blocks * site->in_block * site->out_blocks);
-  return places * points * vectors / PRODUCTS_PER_CYCLE + weight_cycles(site, points);
+/* Vectors for all channels of the output. */
+static double out_vectors(const BpWinogradSite *site) {
+  return (double)(site->threads > 1 ? site->out_blocks * site->out_block : site->out_blocks);
 }
 
+/* Of products for `places` times `points` places in all input and output channels. */
+static double product_cycles(const BpWinogradSite *site, double places, double points) {
+  double vectors = (double)(site->in_blocks * site->in_block) * out_vectors(site);
+  return places / (double)site->threads * points * vectors / PRODUCTS_PER_CYCLE +
+         weight_cycles(site, points);
+}
+
+/* Whether what lies between kernels, a row of tiles for each point and channel, is too large. */
+static int is_too_large(const BpWinogradSite *site, double tiles, double points) {
+  double channels = fmax((double)site->in_blocks, out_vectors(site));
+  double padded = tiles + 2 * BP_WINOGRAD_MULTIPLE;
+  return site->threads > 1 &&
+         4 * (double)site->images * points * padded * channels > MOST_THREAD_BYTES;
+}
+
+/* For each image; HUGE_VAL: it cannot be. */
 static double winograd_cycles(const BpWinogradSite *site, const int64_t *tile) {
   double points = 1, tiles = 1;
   for (int32_t i = 0; i < 2; i++) {
     points *= (double)(tile[i] + site->window->kernel[i] - 1);
     tiles *= (double)((site->window->out[i] + tile[i] - 1) / tile[i]);
   }
-  double vectors = (double)(site->in_blocks + site->out_blocks);
-  return product_cycles(site, tiles, points) + tiles * vectors * points * TRANSFORM_CYCLES;
+  if (is_too_large(site, tiles, points))
+    return HUGE_VAL;
+  double vectors = tiles / (double)site->threads * ((double)site->in_blocks + out_vectors(site));
+  double cycles = site->threads > 1 ? THREAD_TRANSFORM_CYCLES : TRANSFORM_CYCLES;
+  return product_cycles(site, tiles, points) + vectors * points * cycles;
 }
 
 static int is_plain_window(const BpOpWindow *window) {

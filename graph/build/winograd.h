@@ -8,12 +8,15 @@
 #include "graph/ir/graph.h"
 #include "graph/ops/op.h"
 
-/* A dense convolution in the blocked layout. */
+/* A dense convolution. In the blocked layout a vector holds channels; for threads in lock-step it
+ * holds tiles, and all channels of the output are one block. */
 typedef struct BpWinogradSite {
   const BpTarget *target;
   const BpOpWindow *window;
   int64_t in_blocks, in_block; /* channels */
   int64_t out_blocks, out_block;
+  int64_t threads; /* in lock-step, else 1 */
+  int64_t images;
 } BpWinogradSite;
 
 /* Whether transforms pay; then sets the outputs of a tile along height and width. */

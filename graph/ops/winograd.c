@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions of stride one by Winograd's algorithm, in the blocked layout: the input is
- * transformed tile by tile, the channels are summed by one matrix product for each pair of points,
- * and the sums are transformed back. graph/build/winograd.c decides where that pays. */
+/* Convolutions of stride one by Winograd's algorithm, in the blocked layout or the plain one: the
+ * input is transformed tile by tile, the channels are summed by one matrix product for each pair of
+ * points, and the sums are transformed back. graph/build/winograd.c decides where that pays. */
 #include "graph/ops/winograd.h"
 
 #include <string.h>
@@ -124,14 +124,25 @@ static const BpIrNode *choose_element(BpIrModule *ir, const BpWinograd *w, Trans
 
 /* ---- The operator ------------------------------------------------------------------------ */
 
+/* Tiles of a plain image are counted together. Their number is an odd multiple of four: neighbours
+ * can be read and written four at a time, and a tile's points do not all fall into one set of a
+ * cache. */
+static int64_t tiles_of_image(int64_t tiles) {
+  int64_t fours = (tiles + BP_WINOGRAD_MULTIPLE - 1) / BP_WINOGRAD_MULTIPLE;
+  return BP_WINOGRAD_MULTIPLE * (fours | 1);
+}
+
 /* Its attributes, all given: tile, the outputs of a tile along height and width, and pads. The
- * input is blocked; weights, transformed when compiling:
- *   (points along height, width, blocks out, blocks in, block in, block out) */
+ * input is blocked, or plain; then a block is a channel. Weights, transformed when compiling:
+ *   (points along height, width, blocks out, blocks in, block in, block out)
+ * where for a plain input all channels of the output are one block. */
 typedef struct Winograd {
   const BpOpCompute *op;
+  int is_plain;
   BpWinograd height, width;
   int64_t pads[4];
-  int64_t tiles[2];
+  int64_t tiles[2];   /* along height and width, */
+  int64_t grid[2];    /* and where they are transformed: those of a plain image in one row */
   BpTeTensor *before; /* what the stage at hand is computed from */
 } Winograd;
 
@@ -151,7 +162,12 @@ static int read_winograd(const BpGraphNode *node, Winograd *w) {
   bp__winograd_init(&w->height, (int32_t)tile[0], (int32_t)(points[0] - tile[0] + 1));
   bp__winograd_init(&w->width, (int32_t)tile[1], (int32_t)(points[1] - tile[1] + 1));
   for (int32_t i = 0; i < 2; i++)
-    w->tiles[i] = (output_extent(node, w, i) + tile[i] - 1) / tile[i];
+    w->grid[i] = w->tiles[i] = (output_extent(node, w, i) + tile[i] - 1) / tile[i];
+  w->is_plain = node->inputs[0]->ndim == 4;
+  if (w->is_plain) {
+    w->grid[0] = 1;
+    w->grid[1] = tiles_of_image(w->tiles[0] * w->tiles[1]);
+  }
   return 0;
 }
 
@@ -160,9 +176,9 @@ BP_ROW_INFER(conv_winograd) {
   Winograd w;
   if (read_winograd(node, &w))
     return -1;
-  int64_t shape[5] = {in->shape[0], weights->shape[2], output_extent(node, &w, 0),
+  int64_t shape[5] = {in->shape[0], weights->shape[w.is_plain ? 5 : 2], output_extent(node, &w, 0),
                       output_extent(node, &w, 1), weights->shape[5]};
-  return bp__node_set_output(graph, node, 0, in->dtype, shape, 5);
+  return bp__node_set_output(graph, node, 0, in->dtype, shape, in->ndim);
 }
 
 /* With the padding, and to the end of the last tile. */
@@ -178,14 +194,24 @@ static const BpIrNode *padded_body(BpTe *te, const BpIrNode *const *axes, void *
   return bp_te_read_if(te, w->before, indices, x_and(ir, rows, columns));
 }
 
+/* The first element of the tile at a place of the grid, along height and width. */
+static void tile_origin(BpIrModule *ir, const Winograd *w, const BpIrNode *const *place,
+                        const BpIrNode *origin[2]) {
+  const BpIrNode *columns = x_index(ir, w->tiles[1]);
+  const BpIrNode *y = w->is_plain ? bp_ir_binary(ir, BP_IR_FLOORDIV, place[1], columns) : place[0];
+  const BpIrNode *x = w->is_plain ? bp_ir_binary(ir, BP_IR_FLOORMOD, place[1], columns) : place[1];
+  origin[0] = x_mul(ir, y, x_index(ir, w->height.tile));
+  origin[1] = x_mul(ir, x, x_index(ir, w->width.tile));
+}
+
 /* [n, block, tile y, tile x, row, point, channel] of [n, block, y, x, channel] */
 static const BpIrNode *input_rows_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Winograd *w = context;
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *values[BP_WINOGRAD_MAX_POINTS];
+  const BpIrNode *values[BP_WINOGRAD_MAX_POINTS], *origin[2];
+  tile_origin(ir, w, axes + 2, origin);
   for (int32_t i = 0; i < w->width.points; i++) {
-    const BpIrNode *y = x_add(ir, x_mul(ir, axes[2], x_index(ir, w->height.tile)), axes[4]);
-    const BpIrNode *x = x_add(ir, x_mul(ir, axes[3], x_index(ir, w->width.tile)), x_index(ir, i));
+    const BpIrNode *y = x_add(ir, origin[0], axes[4]), *x = x_add(ir, origin[1], x_index(ir, i));
     const BpIrNode *indices[5] = {axes[0], axes[1], y, x, axes[6]};
     values[i] = bp_te_read(te, w->before, indices);
   }
@@ -212,7 +238,8 @@ static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void 
   const BpIrNode *reduce[2] = {bp_te_reduce_axis(te, "ic", extents[3]),
                                bp_te_reduce_axis(te, "icb", extents[4])};
   const BpIrNode *x[7] = {axes[0], axes[1], axes[2], reduce[0], axes[4], axes[5], reduce[1]};
-  const BpIrNode *u[6] = {axes[1], axes[2], axes[3], reduce[0], reduce[1], axes[6]};
+  const BpIrNode *u[6] = {axes[1],   axes[2],   w->is_plain ? x_index(bp_te_ir(te), 0) : axes[3],
+                          reduce[0], reduce[1], w->is_plain ? axes[3] : axes[6]};
   return bp_te_reduce(
       te, BP_TE_SUM,
       x_mul(bp_te_ir(te), bp_te_read(te, w->before, x), bp_te_read(te, w->op->inputs[1], u)),
@@ -224,12 +251,21 @@ static const BpIrNode *output_rows_body(BpTe *te, const BpIrNode *const *axes, v
   const Winograd *w = context;
   BpIrModule *ir = bp_te_ir(te);
   const BpIrNode *values[BP_WINOGRAD_MAX_POINTS];
+  const BpIrNode *y = axes[2], *x = axes[3];
+  if (w->is_plain) {
+    x = x_add(ir, x_mul(ir, y, x_index(ir, w->tiles[1])), x);
+    y = x_index(ir, 0);
+  }
   for (int32_t i = 0; i < w->height.points; i++) {
-    const BpIrNode *indices[7] = {axes[0], x_index(ir, i), axes[5], axes[1],
-                                  axes[2], axes[3],        axes[6]};
+    const BpIrNode *indices[7] = {axes[0], x_index(ir, i), axes[5], axes[1], y, x, axes[6]};
     values[i] = bp_te_read(te, w->before, indices);
   }
   return choose_element(ir, &w->height, transform_output, w->height.tile, axes[4], values);
+}
+
+/* The channel in its block of an element of the output. */
+static const BpIrNode *channel_of(BpIrModule *ir, const Winograd *w, const BpIrNode *const *axes) {
+  return w->is_plain ? x_index(ir, 0) : axes[4];
 }
 
 /* [n, block, y, x, channel] of the above */
@@ -245,7 +281,7 @@ static const BpIrNode *output_body(BpTe *te, const BpIrNode *const *axes, void *
                                   bp_ir_binary(ir, BP_IR_FLOORDIV, axes[3], columns),
                                   bp_ir_binary(ir, BP_IR_FLOORMOD, axes[2], rows),
                                   x_index(ir, i),
-                                  axes[4]};
+                                  channel_of(ir, w, axes)};
     values[i] = bp_te_read(te, w->before, indices);
   }
   return choose_element(ir, &w->width, transform_output, w->width.tile,
@@ -254,7 +290,7 @@ static const BpIrNode *output_body(BpTe *te, const BpIrNode *const *axes, void *
 
 static const BpIrNode *bias_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Winograd *w = context;
-  const BpIrNode *indices[2] = {axes[1], axes[4]};
+  const BpIrNode *indices[2] = {axes[1], channel_of(bp_te_ir(te), w, axes)};
   return x_add(bp_te_ir(te), bp_te_read(te, w->before, axes),
                bp_te_read(te, w->op->inputs[2], indices));
 }
@@ -272,22 +308,23 @@ BP_ROW_COMPUTE(conv_winograd) {
   Winograd w = {.op = op, .before = op->inputs[0]};
   if (read_winograd(op->node, &w))
     return NULL;
-  int64_t ty = w.tiles[0], tx = w.tiles[1], py = w.height.points, px = w.width.points;
-  int64_t rows = ty * w.height.tile + w.height.taps - 1;
-  int64_t columns = tx * w.width.tile + w.width.taps - 1;
+  int64_t ty = w.grid[0], tx = w.grid[1], py = w.height.points, px = w.width.points;
+  int64_t a = w.is_plain ? 1 : in[4], b = w.is_plain ? 1 : out[4];
+  /* The grid of a plain image may end in tiles below the last row of them. */
+  int64_t tile_rows = w.is_plain ? (tx + w.tiles[1] - 1) / w.tiles[1] : ty;
+  int64_t rows = tile_rows * w.height.tile + w.height.taps - 1;
+  int64_t columns = w.tiles[1] * w.width.tile + w.width.taps - 1;
   made->tile[0] = w.height.tile;
   made->tile[1] = w.width.tile;
-  made->padded =
-      stage(&w, "padded", (int64_t[]){in[0], in[1], rows, columns, in[4]}, 5, padded_body);
+  made->padded = stage(&w, "padded", (int64_t[]){in[0], in[1], rows, columns, a}, 5, padded_body);
   made->input_rows =
-      stage(&w, "rows_in", (int64_t[]){in[0], in[1], ty, tx, py, px, in[4]}, 7, input_rows_body);
-  made->input =
-      stage(&w, "tiles_in", (int64_t[]){in[0], py, px, in[1], ty, tx, in[4]}, 7, input_body);
+      stage(&w, "rows_in", (int64_t[]){in[0], in[1], ty, tx, py, px, a}, 7, input_rows_body);
+  made->input = stage(&w, "tiles_in", (int64_t[]){in[0], py, px, in[1], ty, tx, a}, 7, input_body);
   made->product =
-      stage(&w, "product", (int64_t[]){in[0], py, px, out[1], ty, tx, out[4]}, 7, product_body);
-  made->output_rows =
-      stage(&w, "rows_out", (int64_t[]){in[0], out[1], ty, tx, w.height.tile, px, out[4]}, 7,
-            output_rows_body);
-  stage(&w, "conv", out, 5, output_body);
-  return op->inputs[2] ? stage(&w, "bias", out, 5, bias_body) : w.before;
+      stage(&w, "product", (int64_t[]){in[0], py, px, out[1], ty, tx, b}, 7, product_body);
+  made->output_rows = stage(
+      &w, "rows_out", (int64_t[]){in[0], out[1], w.tiles[0], w.tiles[1], w.height.tile, px, b}, 7,
+      output_rows_body);
+  stage(&w, "conv", out, op->node->outputs[0]->ndim, output_body);
+  return op->inputs[2] ? stage(&w, "bias", out, op->node->outputs[0]->ndim, bias_body) : w.before;
 }

@@ -15,6 +15,10 @@
 /* With more points rounding errors grow beyond what float32 bears. */
 #define BP_WINOGRAD_MAX_POINTS 6
 
+/* Where threads run in lock-step, the tiles of an image are filled up to an odd multiple of this.
+ */
+#define BP_WINOGRAD_MULTIPLE 4
+
 typedef struct BpWinograd {
   int32_t tile, taps, points;
   double input[BP_WINOGRAD_MAX_POINTS][BP_WINOGRAD_MAX_POINTS];  /* B': by point, input */

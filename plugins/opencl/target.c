@@ -11,7 +11,7 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, "16", "how many of them a thread may hold"},
     {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, "16", "blocks that run at once"},
     {BP_TARGET_WINOGRAD, BP_TYPE_BOOL, 0, "false",
-     "convolutions by Winograd's algorithm, which rounds a little more; in local memory of 1 MiB"},
+     "convolutions by Winograd's algorithm, which rounds a little more"},
     {"fp64", BP_TYPE_BOOL, 0, "true", "the device computes in double precision (cl_khr_fp64)"},
     {"supports_float16", BP_TYPE_BOOL, 0, "false",
      "the device computes in half precision (cl_khr_fp16), rounding to even"},

@@ -14,6 +14,8 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_INDEX_BITS, BP_TYPE_INT, 0, "32", "width of indices that fit; others have 64"},
     {BP_TARGET_SERIAL_WARPS, BP_TYPE_BOOL, 0, "false", "a core runs one warp after the other"},
     {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, "1", "processors"},
+    {BP_TARGET_WINOGRAD, BP_TYPE_BOOL, 0, "false",
+     "convolutions by Winograd's algorithm, which rounds a little more"},
     {"texel_buffers", BP_TYPE_BOOL, 0, "false",
      "32-bit elements that a kernel only reads are read as texels"},
     {"supports_int8", BP_TYPE_BOOL, 0, "true", "8-bit integers and bools, also in buffers"},

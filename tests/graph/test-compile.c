@@ -23,9 +23,10 @@ static const char *const target_texts[] = {
     "c -vector_bits=0",
     "c -vector_bits=256 -l2_bytes=65536",
     "opencl -vector_bits=256 -winograd=true -max_shared_memory_per_block=2097152",
-    "opencl -vector_bits=0 -thread_warp_size=8 -num_cores=1",
+    "opencl -vector_bits=0 -thread_warp_size=8 -num_cores=1 -winograd=true",
     "vulkan",
-    "vulkan -thread_warp_size=8 -max_shared_memory_per_block=0 -texel_buffers -serial_warps",
+    "vulkan -thread_warp_size=8 -max_shared_memory_per_block=0 -texel_buffers -serial_warps "
+    "-winograd=true",
 };
 
 /* ---- Running ----------------------------------------------------------------------------- */

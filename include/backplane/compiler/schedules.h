@@ -19,7 +19,9 @@ BP_API int64_t bp_schedule_panel_columns(const BpTarget *target, int64_t rows, i
                                          int64_t columns);
 
 /* The stages of a convolution by transforms (Winograd's algorithm) of tiles of its output;
- * dimensions of `padded` and the output: [n, block, y, x, channel]. */
+ * dimensions of `padded` and the output: [n, block, y, x, channel]. In the plain layout a block is
+ * a channel, the output has no last dimension, and the tiles of `input` and `product` lie in one
+ * row. */
 typedef struct BpTransformStages {
   int64_t tile[2];         /* outputs of a tile along y and x */
   BpTeTensor *padded;      /* the input as far as the tiles reach */
@@ -30,7 +32,8 @@ typedef struct BpTransformStages {
 } BpTransformStages;
 
 /* Such a convolution and the element-wise stages after it, of which `output` is the last: blocks of
- * tiles one after the other, each through all stages while the second cache holds it. */
+ * tiles one after the other, each through all stages while the second cache holds it; three kernels
+ * where threads run in lock-step. */
 BP_API int bp_schedule_transformed(BpTe *te, const BpTarget *target,
                                    const BpTransformStages *stages, BpTeTensor *output);
 
