@@ -7,6 +7,7 @@
 
 #include <math.h>
 
+#include "compiler/ir/scalar.h"
 #include "compiler/lower/passes.h"
 
 /* A constant in every lane of the operation's type. */
@@ -88,7 +89,7 @@ static FloatRange range_of_int(BpDataType dtype) {
   bool is_signed = dtype.code == BP_DTYPE_INT;
   int bits = dtype.code == BP_DTYPE_BOOL ? 1 : dtype.bits;
   double limit = ldexp(1, is_signed ? bits - 1 : bits);
-  return (FloatRange){is_signed ? -limit : 0, limit, false};
+  return (FloatRange){is_signed ? -limit : 0, limit - 1, false};
 }
 
 /* Of a MIN, MAX or SELECT. */
@@ -99,6 +100,14 @@ static FloatRange range_of_choice(int32_t kind, const BpIrNode *a, const BpIrNod
     range.max = fmin(x.max, y.max);
   if (kind == BP_IR_MAX)
     range.min = fmax(x.min, y.min);
+  return range;
+}
+
+/* Its ends are rounded as what lies between is: those of int32 are one further out in float32. */
+static FloatRange range_of_cast(BpDataType to, const BpIrNode *x) {
+  FloatRange range = bp__dtype_is_float(x->dtype) ? range_of(x) : range_of_int(x->dtype);
+  range.min = bp__scalar_round(to, range.min);
+  range.max = bp__scalar_round(to, range.max);
   return range;
 }
 
@@ -127,7 +136,7 @@ static FloatRange range_of(const BpIrNode *node) {
   case BP_IR_CAST: /* to a narrower float it may become infinite */
     if (node->dtype.bits < 32 && x[0]->dtype.bits > 8)
       return anything;
-    return bp__dtype_is_float(x[0]->dtype) ? range_of(x[0]) : range_of_int(x[0]->dtype);
+    return range_of_cast(node->dtype, x[0]);
   case BP_IR_CALL:
     if (is_rounding(node)) {
       FloatRange range = range_of(x[0]);
@@ -150,10 +159,11 @@ static const BpIrNode *guard_cast(BpIrModule *module, const BpIrNode *node) {
   if (!x)
     return NULL;
   FloatRange range = range_of(x), limits = range_of_int(to);
+  double beyond = ldexp(1, to.code == BP_DTYPE_INT ? to.bits - 1 : to.bits);
   const BpIrNode *least = bp_ir_float(module, x->dtype, limits.min);
-  const BpIrNode *end = bp_ir_float(module, x->dtype, limits.max);
+  const BpIrNode *end = bp_ir_float(module, x->dtype, beyond);
   const BpIrNode *zero = bp_ir_float(module, x->dtype, 0), *inside = x;
-  bool may_be_large = range.max >= limits.max;
+  bool may_be_large = range.max >= beyond;
   if (range.min < limits.min)
     inside = bp_ir_select(module, bp_ir_binary(module, BP_IR_LT, x, least), least, inside);
   if (may_be_large)

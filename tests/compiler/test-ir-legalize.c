@@ -244,6 +244,11 @@ static void test_only_what_may_be_undefined_is_guarded(void) {
   assert_guarded("float32", "(cast int8 (min (max x -128:float32) 127:float32))", TRUE); /* NaN */
   assert_guarded("int8", "(cast int32 (cast float32 x))", FALSE);
   assert_guarded("int8", "(cast uint32 (cast float32 x))", TRUE);
+  assert_guarded("uint8", "(cast uint8 (cast float32 x))", FALSE);
+  assert_guarded("int32", "(cast int32 (cast float64 x))", FALSE);
+  assert_guarded("int32", "(cast int32 (cast float32 x))", TRUE); /* the largest is rounded up */
+  assert_guarded("int32", "(cast int32 (cast float32 (min (cast float64 x) 2147483646:float64)))",
+                 TRUE);
   assert_guarded("int8",
                  "(cast uint8 (call float32 intrinsic \"round\""
                  " (max (mul 0.5:float32 (cast float32 x)) 0:float32)))",
