@@ -46,7 +46,9 @@ static void warn_once(const char *why) {
 }
 
 static void warn_errno(const char *doing, const char *name) {
-  g_autofree char *text = g_strdup_printf("cannot %s %s: %s", doing, name, g_strerror(errno));
+  g_autofree char *text =
+      g_strdup_printf("cannot %s %s%s: %s", doing, *name == '/' ? "" : "the cache's plugins/", name,
+                      g_strerror(errno));
   warn_once(text);
 }
 
