@@ -12,6 +12,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/plugins.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -306,6 +307,23 @@ static void test_what_a_plugin_depends_on_ends_its_quarantine(void) {
   assert_host("quarantine", "ok");
 }
 
+/* The watcher was told of a host that is not there: it does not wait for the deadline. */
+static void test_trial_of_a_host_that_ended_ends(void) {
+  const char *trial = g_getenv("BACKPLANE_TRIAL_PROGRAM");
+  Dl_info library;
+  write_one("orphan", "load-sleep");
+  g_autofree char *plugin = plugin_file_path("orphan/plugin.so");
+  g_autofree char *report = plugin_file_path("report");
+  g_assert_nonnull(trial);
+  g_assert_cmpint(dladdr(__extension__(const void *) bp_plugin_list, &library), !=, 0);
+  g_autofree char *command = g_strdup_printf("exec '%s' '%s' '%s' 3600000 1 3>'%s' 4<'%s'", trial,
+                                             library.dli_fname, plugin, report, plugin);
+  g_autofree char *text = NULL;
+  g_assert_cmpint(system(command), ==, 0);
+  g_assert_true(g_file_get_contents(report, &text, NULL, NULL));
+  g_assert_nonnull(strstr(text, "end=timeout\n"));
+}
+
 /* Points the link that stands for a device node at another. */
 static void link_node(const char *node, const char *to) {
   g_unlink(node);
@@ -583,6 +601,7 @@ int main(int argc, char **argv) {
   }
 #define ADD(path, test) g_test_add_func("/defects/" path, test)
   ADD("killed-host-leaves-no-trial-PLG-6", test_killed_host_leaves_no_trial);
+  ADD("trial-of-a-host-that-ended-ends-PLG-6", test_trial_of_a_host_that_ended_ends);
   ADD("learned/a-good-plugin-is-tried-once-PLG-8", test_a_good_plugin_is_tried_once);
   ADD("learned/a-quarantined-plugin-does-not-run-again-PLG-8",
       test_a_quarantined_plugin_does_not_run_again);
