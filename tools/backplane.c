@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <backplane/version.h>
 
@@ -43,7 +45,7 @@ static void print_help(FILE *out) {
 static void print_log(void *context, int32_t level, const char *message) {
   (void)context;
   if (level >= BP_LOG_WARNING)
-    fprintf(stderr, "backplane: warning: %s\n", message);
+    command_print(stderr, "backplane: warning: %s\n", message);
 }
 
 static int run_named(const char *name, int argc, char **argv) {
@@ -72,13 +74,21 @@ static int run_command(int argc, char **argv) {
   return run_named(argv[1], argc - 1, argv + 1);
 }
 
+static int status = EXIT_OK;
+
+/* At exit: GLib ends the program itself after a command's --help. A usage error was said on stderr,
+ * where all is that there is to say of it. */
+static void check_output(void) {
+  if (status == EXIT_USAGE || (fflush(stdout) == 0 && !ferror(stdout)))
+    return;
+  fprintf(stderr, "backplane: cannot write the output: %s\n", g_strerror(errno));
+  _exit(EXIT_FAIL);
+}
+
 int main(int argc, char **argv) {
+  atexit(check_output);
   setlocale(LC_CTYPE, "");
   bp_log_set_callback(print_log, NULL);
-  int status = run_command(argc, argv);
-  /* A usage error was said on stderr, where all is that there is to say of it. */
-  if (status == EXIT_USAGE || (fflush(stdout) == 0 && !ferror(stdout)))
-    return status;
-  fprintf(stderr, "backplane: cannot write the output: %s\n", g_strerror(errno));
-  return EXIT_FAIL;
+  status = run_command(argc, argv);
+  return status;
 }

@@ -2,6 +2,7 @@
 /* `backplane bench`: the latency of a model on this machine. */
 #include "tools/command.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -116,7 +117,7 @@ int cmd_bench(int argc, char **argv) {
       status = EXIT_OK;
     else if (argc != 2)
       command_usage_error("bench takes one model");
-    else if (bench.runs < 1 || bench.warmup < 0 || !(bench.seconds >= 0))
+    else if (bench.runs < 1 || bench.warmup < 0 || !(bench.seconds >= 0 && isfinite(bench.seconds)))
       command_usage_error("--runs is at least 1, --warmup and --seconds at least 0");
     else
       status = bench_model(argv[1], &options, &bench);

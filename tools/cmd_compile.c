@@ -75,12 +75,12 @@ static int check_and_compile(int argc, char **argv, const CompileOptions *option
 int cmd_compile(int argc, char **argv) {
   CompileOptions options = {NULL, NULL, NULL, NULL, NULL, FALSE};
   const GOptionEntry entries[] = {
-      {"target", 't', 0, G_OPTION_ARG_STRING_ARRAY, &options.targets,
+      {"target", 't', 0, OPTION_TEXT_ARRAY, &options.targets,
        "targets to generate code for, comma-separated; may be repeated", "TARGET[,TARGET...]"},
-      {"fallback", 0, 0, G_OPTION_ARG_STRING, &options.fallback,
+      {"fallback", 0, 0, OPTION_TEXT, &options.fallback,
        "target whose code runs what the others refuse, each node of which is reported", "TARGET"},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "the library to write", "FILE.so"},
-      {"shape", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options.shapes,
+      {"shape", 's', 0, OPTION_TEXT_ARRAY, &options.shapes,
        "fixes an input's shape; may be repeated", "NAME=1x3x48x192"},
       {"dump", 0, 0, G_OPTION_ARG_FILENAME, &options.dump_dir,
        "write graphs, IR after each pass and sources to a folder", "DIR"},

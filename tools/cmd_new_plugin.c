@@ -342,11 +342,10 @@ int cmd_new_plugin(int argc, char **argv) {
   gboolean json = FALSE;
   g_autofree char *build_name = NULL, *directory = NULL, *maintainer = NULL;
   const GOptionEntry entries[] = {
-      {"build", 'b', 0, G_OPTION_ARG_STRING, &build_name, "autotools (the default) or meson",
-       "SYSTEM"},
+      {"build", 'b', 0, OPTION_TEXT, &build_name, "autotools (the default) or meson", "SYSTEM"},
       {"directory", 'd', 0, G_OPTION_ARG_FILENAME, &directory,
        "where to write it (default: backplane-plugin-NAME)", "DIR"},
-      {"maintainer", 'm', 0, G_OPTION_ARG_STRING, &maintainer, "who is named in its Debian package",
+      {"maintainer", 'm', 0, OPTION_TEXT, &maintainer, "who is named in its Debian package",
        "'NAME <MAIL>'"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &json, "machine-readable output", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};

@@ -3,6 +3,7 @@
 #include "tools/command.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -166,15 +167,12 @@ static int write_trace(const char *path, const GArray *records) {
   }
   json_builder_end_array(builder);
   json_builder_end_object(builder);
-  JsonNode *root = json_builder_get_root(builder);
-  char *text = json_to_string(root, FALSE);
+  char *text = json_finish(builder, FALSE);
   FILE *file = fopen(path, "w");
   int status = file && fputs(text, file) >= 0 ? 0 : -1;
   if ((file && fclose(file) != 0) || status < 0)
     status = bp_error_raise(BP_ERROR_IO, "%s: cannot write the trace: %s", path, g_strerror(errno));
   g_free(text);
-  json_node_unref(root);
-  g_object_unref(builder);
   return status;
 }
 
@@ -231,7 +229,7 @@ int cmd_profile(int argc, char **argv) {
       status = EXIT_OK;
     else if (argc != 2)
       command_usage_error("profile takes one model");
-    else if (extra.runs < 1 || !(extra.seconds >= 0))
+    else if (extra.runs < 1 || !(extra.seconds >= 0 && isfinite(extra.seconds)))
       command_usage_error("--runs is at least 1, --seconds at least 0");
     else
       status = profile_model(argv[1], &options, &extra);

@@ -5,6 +5,7 @@
 
 #include <glib.h>
 #include <json-glib/json-glib.h>
+#include <stdio.h>
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -38,6 +39,11 @@ int cmd_new_plugin(int argc, char **argv);
 
 /* ---- Options and messages ---------------------------------------------------------------- */
 
+/* Text as it was typed. G_OPTION_ARG_STRING refuses what the locale's encoding does not know, as an
+ * input's name beyond ASCII where LC_ALL is C. */
+#define OPTION_TEXT       G_OPTION_ARG_FILENAME
+#define OPTION_TEXT_ARRAY G_OPTION_ARG_FILENAME_ARRAY
+
 /* Parses `entries` for a command whose free arguments are described by `arguments` and whose help
  * ends in `details`. Returns FALSE after saying what is wrong. */
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
@@ -52,6 +58,9 @@ int command_fail(gboolean json);
 
 /* ---- Output ------------------------------------------------------------------------------ */
 
+/* A JSON document as text in UTF-8, whatever file names are in it (transfer full); frees `builder`.
+ */
+char *json_finish(JsonBuilder *builder, gboolean is_indented);
 /* Prints a JSON document, indented, and frees `builder`. */
 void command_print_json(JsonBuilder *builder);
 /* Adds "name": "text". */
@@ -75,6 +84,10 @@ void element_append(GString *text, const char *data, BpDataType dtype);
 /* Adds such an element to an array. JSON has no NaN or infinity: they are null. */
 void json_add_element(JsonBuilder *builder, const char *data, BpDataType dtype);
 
+/* As fprintf, for text from outside, such as a file's name: what is printed is UTF-8, and has no
+ * control characters but tabs and ends of lines. */
+void command_print(FILE *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
 /* A table whose columns are as wide as their widest cell. */
 typedef struct Table Table;
 Table *table_new(const char *const *headers); /* NULL-terminated */
@@ -97,7 +110,7 @@ typedef struct ModelOptions {
   gboolean json;
 } ModelOptions;
 
-#define THREADS_DEFAULT (-1)
+#define THREADS_DEFAULT G_MININT
 #define MODEL_OPTIONS_INIT                                                                         \
   { .threads = THREADS_DEFAULT }
 

@@ -16,12 +16,12 @@
 
 GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *extra) {
   const GOptionEntry common[] = {
-      {"device", 'd', 0, G_OPTION_ARG_STRING, &options->device,
+      {"device", 'd', 0, OPTION_TEXT, &options->device,
        "devices in order of preference (default: $BACKPLANE_DEVICE, else auto); help explains",
        "LIST"},
-      {"target", 't', 0, G_OPTION_ARG_STRING, &options->target,
+      {"target", 't', 0, OPTION_TEXT, &options->target,
        "target to compile an ONNX file for (default: what fits the device)", "TARGET"},
-      {"shape", 's', 0, G_OPTION_ARG_STRING_ARRAY, &options->shapes,
+      {"shape", 's', 0, OPTION_TEXT_ARRAY, &options->shapes,
        "fixes an input's shape; may be repeated", "NAME=1x3x48x192"},
       {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options->inputs,
        "an input's value, .npy or .png; may be repeated", "NAME=FILE"},
@@ -176,8 +176,8 @@ static GPtrArray *parse_targets(const char *text) {
 
 static void show_placed(void *context, const char *node, const char *target, const char *why) {
   const char *beside = bp_target_kind(context);
-  fprintf(stderr, "backplane: node '%s' runs as code for %s, for '%s' refuses it: %s\n", node,
-          beside, target, why);
+  command_print(stderr, "backplane: node '%s' runs as code for %s, for '%s' refuses it: %s\n", node,
+                beside, target, why);
 }
 
 static BpModule *compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
@@ -316,7 +316,7 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
     return NULL;
   }
   BpModule *module = load_module(path, options);
-  if (!module && bp_error_is(BP_ERROR_NOT_FOUND) && !is_model_path(path))
+  if (!module && !bp_error_is(BP_ERROR_IO) && !is_model_path(path))
     bp_error_add_context("%s: a model is an .onnx file, a library (.so) that was compiled, or a "
                          "graph (.json) or folder of TVM's",
                          path);
@@ -363,7 +363,7 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
 
 void model_print_report(const LoadedModel *loaded) {
   if (*loaded->report)
-    fprintf(stderr, "backplane: passed over: %s\n", loaded->report);
+    command_print(stderr, "backplane: passed over: %s\n", loaded->report);
 }
 
 void model_close(LoadedModel *loaded) {

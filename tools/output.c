@@ -30,13 +30,37 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
   return ok;
 }
 
+/* Text in UTF-8 without control characters, except those (transfer full). */
+static char *clean_text(const char *text, const char *allowed) {
+  char *clean = g_utf8_make_valid(text, -1);
+  for (char *c = clean; *c; c++)
+    if (g_ascii_iscntrl(*c) && !strchr(allowed, *c))
+      *c = '?';
+  return clean;
+}
+
+static void print_clean(FILE *out, const char *format, va_list args) {
+  char *text = g_strdup_vprintf(format, args);
+  char *clean = clean_text(text, "\t\n");
+  fputs(clean, out);
+  g_free(clean);
+  g_free(text);
+}
+
+void command_print(FILE *out, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  print_clean(out, format, args);
+  va_end(args);
+}
+
 int command_usage_error(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  char *message = g_strdup_vprintf(format, args);
+  fputs("backplane: ", stderr);
+  print_clean(stderr, format, args);
+  fputc('\n', stderr);
   va_end(args);
-  fprintf(stderr, "backplane: %s\n", message);
-  g_free(message);
   return EXIT_USAGE;
 }
 
@@ -65,18 +89,25 @@ int command_fail(gboolean json) {
     json_builder_end_object(builder);
     command_print_json(builder);
   }
-  fprintf(stderr, "backplane: %s: %s\n", bp_error_kind(), bp_error_message());
+  command_print(stderr, "backplane: %s: %s\n", bp_error_kind(), bp_error_message());
   bp_error_clear();
   return EXIT_FAIL;
 }
 
-void command_print_json(JsonBuilder *builder) {
+char *json_finish(JsonBuilder *builder, gboolean is_indented) {
   JsonNode *root = json_builder_get_root(builder);
-  char *text = json_to_string(root, TRUE);
-  puts(text);
-  g_free(text);
+  char *raw = json_to_string(root, is_indented);
+  char *text = g_utf8_make_valid(raw, -1);
+  g_free(raw);
   json_node_unref(root);
   g_object_unref(builder);
+  return text;
+}
+
+void command_print_json(JsonBuilder *builder) {
+  char *text = json_finish(builder, TRUE);
+  puts(text);
+  g_free(text);
 }
 
 void json_add_str(JsonBuilder *builder, const char *name, const char *text) {
@@ -163,7 +194,7 @@ void table_add(Table *table, ...) {
   va_list args;
   va_start(args, table);
   for (guint i = 0; i < table->columns; i++)
-    g_ptr_array_add(table->cells, g_strdup(va_arg(args, const char *)));
+    g_ptr_array_add(table->cells, clean_text(va_arg(args, const char *), ""));
   va_end(args);
 }
 

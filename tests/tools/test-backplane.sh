@@ -205,6 +205,15 @@ every_type() {
     shown_as "elements of float32x2 are not shown" "float32x2 $refused" float32x2 2 32 2 1 0000803f00000040
 }
 
+# A plugin's file whose name is no text and holds an escape sequence.
+odd_names() {
+  local name=$'\374\e[31m'
+  mkdir -p "$work/odd$name" && echo "no plugin" >"$work/odd$name/$name.so" &&
+    BACKPLANE_PLUGIN_PATH=$work/odd$name "$backplane" "$@" >"$work/out"
+  cat "$work/out"
+  iconv -f UTF-8 -t UTF-8 "$work/out" >"$work/text" && grep -q 'ELF' "$work/text" && ! grep -q $'\e' "$work/text"
+}
+
 # A library with code for a device whose plugin is not installed.
 runs_where_a_plugin_is_missing() {
   "$backplane" compile "$digits/digits.onnx" --target c,opencl --shape $shape -o "$work/both.so" &&
@@ -289,6 +298,14 @@ cp "$digits/digits.onnx" "$work/model.so"
 ok compile-does-not-write-over-the-model fails 2 "the model itself" "$backplane" compile "$work/model.so" --target c --shape $shape -o "$work/model.so"
 ok two-targets-for-one-kind-of-device-are-an-error fails 1 "one kind of device" "$backplane" compile "$digits/digits.onnx" --target "c,c -mcpu=x86-64-v2" --shape $shape -o "$work/x.so"
 ok output-that-cannot-be-written-is-an-error fails 1 "cannot write the output" bash -c '"$@" >/dev/full' - "$backplane" list
+ok help-that-cannot-be-written-is-an-error fails 1 "cannot write the output" bash -c '"$@" >/dev/full' - "$backplane" run --help
+ok names-of-files-are-listed-as-text odd_names list
+ok names-of-files-are-listed-as-json odd_names list --json
+ok names-of-files-are-diagnosed-as-text odd_names doctor
+ok options-are-read-in-any-locale fails 1 "'größe'" env LC_ALL=C "$backplane" run "$digits/digits.onnx" --shape größe=1
+ok negative-number-of-threads-is-an-error fails 1 "-1 threads" "$backplane" run "$work/digits.so" --threads -1
+ok time-without-end-is-a-usage-error fails 2 --seconds "$backplane" bench "$work/digits.so" --seconds inf
+ok file-without-extension-says-what-a-model-is fails 1 "a model is an .onnx file" "$backplane" run /dev/null
 ok missing-model-names-the-file fails 1 nowhere.onnx "$backplane" run "$work/nowhere.onnx"
 ok file-that-is-no-model-says-what-one-is fails 1 "a model is an .onnx file" "$backplane" run "$top_srcdir/README.md"
 ok two-fallbacks-are-an-error fails 1 "it is one target" "$backplane" compile "$digits/digits.onnx" --target c --fallback c,c --shape $shape -o "$work/x.so"
