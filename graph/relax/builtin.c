@@ -114,8 +114,9 @@ static int alloc_shape_heap(BpRelaxMachine *machine, const BpValue *args, int32_
 /* The cell `index` of a heap. */
 static int64_t *heap_cell(const BpValue *heap, int64_t index) {
   const BpTensorView *view = bp_value_view_tensor(heap);
-  if (!view || view->ndim != 1 || view->device.device_type != BP_DEVICE_CPU ||
-      view->dtype.code != BP_DTYPE_INT || view->dtype.bits != 64 || view->dtype.lanes != 1) {
+  if (!view || view->ndim != 1 || !bp_view_is_compact(view) ||
+      view->device.device_type != BP_DEVICE_CPU || view->dtype.code != BP_DTYPE_INT ||
+      view->dtype.bits != 64 || view->dtype.lanes != 1) {
     wrong_type(heap, "a shape heap");
     return NULL;
   }
@@ -492,8 +493,10 @@ static int ensure_zero_offset(BpRelaxMachine *machine, const BpValue *args, int3
   BpTensor *copy = bp_tensor_create(view->shape, view->ndim, view->dtype, view->device, NULL);
   if (!copy)
     return -1;
-  set_object(result, BP_TYPE_TENSOR, copy);
-  return bp_tensor_copy(view, &copy->view, NULL);
+  if (bp_tensor_copy(view, &copy->view, NULL) == 0)
+    return return_tensor(result, copy);
+  bp_object_release(copy);
+  return -1;
 }
 
 static int null_value(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
@@ -519,39 +522,27 @@ static int copy(BpRelaxMachine *machine, const BpValue *args, int32_t num_args, 
 
 /* Element `index` of integers or truth values in host memory. */
 static int read_element(const BpTensorView *view, int64_t index, int64_t *number) {
-  size_t bytes = bp_dtype_bytes(view->dtype);
-  const char *at = (const char *)view->data + view->byte_offset + (size_t)index * bytes;
-  int8_t byte;
-  int16_t half;
-  int32_t word;
-  if (view->dtype.code > BP_DTYPE_UINT && view->dtype.code != BP_DTYPE_BOOL)
-    return bp_error_raise(BP_ERROR_TYPE, "expected a tensor of integers");
-  switch (bytes) {
-  case 1:
-    memcpy(&byte, at, 1);
-    *number = byte;
-    return 0;
-  case 2:
-    memcpy(&half, at, 2);
-    *number = half;
-    return 0;
-  case 4:
-    memcpy(&word, at, 4);
-    *number = word;
-    return 0;
-  case 8:
-    memcpy(number, at, 8);
-    return 0;
-  default:
+  const BpDataType dtype = view->dtype;
+  size_t bytes = bp_dtype_bytes(dtype);
+  uint64_t bits = 0;
+  if ((dtype.code > BP_DTYPE_UINT && dtype.code != BP_DTYPE_BOOL) || dtype.lanes != 1 || !bytes ||
+      bytes > sizeof(bits))
     return bp_error_raise(BP_ERROR_TYPE, "expected a tensor of integers of 8 to 64 bits");
-  }
+  memcpy(&bits, (const char *)view->data + view->byte_offset + (size_t)index * bytes, bytes);
+  uint32_t unused = 64 - 8 * (uint32_t)bytes;
+  *number = dtype.code == BP_DTYPE_INT ? (int64_t)(bits << unused) >> unused : (int64_t)bits;
+  return 0;
 }
 
-/* The tensor in host memory (transfer full). */
+/* The tensor in host memory, compact (transfer full). */
 static BpTensor *get_host_tensor(const BpValue *value) {
   BpTensor *tensor = get_tensor(value);
   if (!tensor)
     return NULL;
+  if (!bp_view_is_compact(&tensor->view)) {
+    bp_error_raise(BP_ERROR_VALUE, "expected a tensor without strides; copy it first");
+    return NULL;
+  }
   return bp__relax_to_device(tensor,
                              tensor->view.device.device_type == BP_DEVICE_CPU
                                  ? tensor->view.device

@@ -281,6 +281,18 @@ static int decode_arg(const Reader *reader, const BpRelaxFunction *function, int
   return kind != BP_RELAX_IMMEDIATE;
 }
 
+/* Room for the arguments of an instruction, NULL with an error: functions may overlap in a damaged
+ * file, and then have more of them than there are words. */
+static BpRelaxArg *take_args(Reader *reader, const BpRelaxFunction *function, uint32_t count) {
+  if (count > reader->num_words - reader->used_args) {
+    damaged(reader, function->name, "shares code with another");
+    return NULL;
+  }
+  BpRelaxArg *args = reader->executable->args + reader->used_args;
+  reader->used_args += count;
+  return args;
+}
+
 static int decode_call(Reader *reader, BpRelaxFunction *function, const int64_t *words,
                        uint64_t num_words, BpRelaxInstruction *instruction) {
   if (num_words < 4 || words[3] < 0 || (uint64_t)words[3] > num_words - 4)
@@ -290,7 +302,9 @@ static int decode_call(Reader *reader, BpRelaxFunction *function, const int64_t 
   BpRelaxArg dst;
   if (decode_register(function, words[1], &dst))
     return damaged(reader, function->name, "writes a register that it does not have");
-  BpRelaxArg *args = reader->executable->args + reader->used_args;
+  BpRelaxArg *args = take_args(reader, function, (uint32_t)words[3]);
+  if (!args)
+    return -1;
   instruction->dst = dst.kind == BP_RELAX_REGISTER ? words[1] : -1;
   instruction->function = (uint32_t)words[2];
   instruction->num_args = (uint32_t)words[3];
@@ -298,7 +312,6 @@ static int decode_call(Reader *reader, BpRelaxFunction *function, const int64_t 
   for (uint32_t i = 0; i < instruction->num_args; i++)
     if (decode_arg(reader, function, words[4 + i], &args[i]))
       return damaged(reader, function->name, "has an argument that is not there");
-  reader->used_args += instruction->num_args;
   if (instruction->num_args > function->max_call_args)
     function->max_call_args = instruction->num_args;
   return 0;
@@ -306,7 +319,9 @@ static int decode_call(Reader *reader, BpRelaxFunction *function, const int64_t 
 
 static int decode_operand(Reader *reader, const BpRelaxFunction *function, int64_t number,
                           BpRelaxInstruction *instruction) {
-  BpRelaxArg *arg = &reader->executable->args[reader->used_args++];
+  BpRelaxArg *arg = take_args(reader, function, 1);
+  if (!arg)
+    return -1;
   if (decode_register(function, number, arg))
     return damaged(reader, function->name, "reads a register that it does not have");
   instruction->args = arg;
@@ -372,7 +387,7 @@ static int decode_function(Reader *reader, uint32_t index) {
   return 0;
 }
 
-/* In order, and so without overlap: there are no more instructions and arguments than words. */
+/* In order, and so without overlap: there are no more instructions than words. */
 static int check_offsets(const Reader *reader) {
   int64_t last = -1;
   for (uint32_t i = 0; i < reader->num_offsets; last = reader->offsets[i++])

@@ -132,8 +132,9 @@ static int wrong_count(const BpRelaxFunction *function, int32_t num_args) {
   for (uint32_t i = 0; i < function->num_params && used < sizeof(names); i++)
     used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : " (",
                              function->param_names[i]);
-  return bp_error_raise(BP_ERROR_TYPE, "'%s' takes %u arguments%s%s, and %d were given",
-                        function->name, function->num_args, names, *names ? ")" : "", num_args);
+  return bp_error_raise(BP_ERROR_TYPE, "'%s' takes %u argument%s%s%s, and %d were given",
+                        function->name, function->num_args, function->num_args == 1 ? "" : "s",
+                        names, *names ? ")" : "", num_args);
 }
 
 /* Registers with the arguments in the first of them; room for `extra` values follows. */

@@ -175,6 +175,35 @@ static void test_wild_indices_are_errors(void) {
   refuse((const Words[]){WORDS(7, 0), WORDS(RET, 0)}, 2, "unknown instruction");
 }
 
+/* Two functions over one long call have more arguments than there are words. */
+static void test_shared_code_is_an_error(void) {
+  enum { NUM_ARGS = 1000, NUM_WORDS = 4 + NUM_ARGS + 2 + 2 };
+  GByteArray *bytes = g_byte_array_new();
+  const int32_t kind = 1;
+  put_number(bytes, (int64_t)MAGIC);
+  put_text(bytes, "0.14");
+  put_number(bytes, 3);
+  for (int i = 0; i < 2; i++) {
+    put(bytes, &kind, sizeof kind);
+    put_text(bytes, i ? "other" : "forward");
+    for (int k = 0; k < 5; k++)
+      put_number(bytes, (const int64_t[]){0, 2, 1, 2, 0}[k]);
+  }
+  put_packed(bytes, "vm.builtin.make_tuple");
+  for (int i = 0; i < 7; i++) /* no scopes, no constants; where instructions begin */
+    put_number(bytes,
+               (const int64_t[]){0, 0, 4, 0, NUM_WORDS - 4, NUM_WORDS - 2, NUM_WORDS - 1}[i]);
+  put_number(bytes, NUM_WORDS);
+  for (int i = 0; i < 4; i++)
+    put_number(bytes, (const int64_t[]){CALL, 1, 2, NUM_ARGS}[i]);
+  for (int i = 0; i < NUM_ARGS; i++)
+    put_number(bytes, NUM(7));
+  for (int i = 0; i < 4; i++)
+    put_number(bytes, (const int64_t[]){RET, 1, RET, RET}[i]);
+  g_assert_null(load(bytes));
+  assert_error(BP_ERROR_FORMAT, "shares code");
+}
+
 static void test_unknown_builtins_are_all_named(void) {
   static const char *const packed[] = {"vm.builtin.make_tuple", "vm.builtin.brand_new",
                                        "vm.builtin.other_new"};
@@ -232,7 +261,7 @@ static void test_wrong_number_of_arguments_is_an_error(void) {
   BpModule *machine = load_machine(identity("0.14"));
   BpValue args[] = {number(1), number(2)}, result;
   g_assert_cmpint(call(machine, "forward", args, 2, &result), ==, -1);
-  assert_error(BP_ERROR_TYPE, "1 arguments (p)");
+  assert_error(BP_ERROR_TYPE, "1 argument (p)");
   bp_object_release(machine);
 }
 
@@ -272,6 +301,46 @@ static void test_shape_heap_is_bounded(void) {
   bp_object_release(machine);
 }
 
+static int read_shape(BpTensor *tensor, BpValue *shape) {
+  static const char *const packed[] = {"vm.builtin.tensor_to_shape"};
+  const Words code[] = {WORDS(CALL, 1, 1, 1, 0), WORDS(RET, 1)};
+  BpModule *machine = load_machine(make_executable("0.14", 1, packed, 1, code, 2));
+  BpValue argument = {.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
+  int status = call(machine, "forward", &argument, 1, shape);
+  bp_object_release(machine);
+  return status;
+}
+
+static void test_shapes_are_read_from_tensors(void) {
+  const uint8_t bytes[] = {200, 3};
+  const int16_t halves[] = {300, -1};
+  int64_t two = 2, none = 0;
+  BpValue shape;
+  BpTensorView view = {.data = (void *)(uintptr_t)bytes,
+                       .device = cpu,
+                       .ndim = 1,
+                       .dtype = {BP_DTYPE_UINT, 8, 1},
+                       .shape = &two};
+  for (int is_signed = 0; is_signed < 2; is_signed++) {
+    if (is_signed) {
+      view.data = (void *)(uintptr_t)halves;
+      view.dtype = (BpDataType){BP_DTYPE_INT, 16, 1};
+    }
+    BpTensor *tensor = bp_tensor_wrap(&view, NULL, NULL);
+    g_assert_cmpint(read_shape(tensor, &shape), ==, 0);
+    g_assert_cmpint(shape.type_index, ==, BP_TYPE_SHAPE);
+    g_assert_cmpint(((const BpShape *)shape.v_obj)->data[0], ==, is_signed ? 300 : 200);
+    g_assert_cmpint(((const BpShape *)shape.v_obj)->data[1], ==, is_signed ? -1 : 3);
+    bp_value_clear(&shape);
+    bp_object_release(tensor);
+  }
+  view.strides = &none; /* one element that is given out as two */
+  BpTensor *tensor = bp_tensor_wrap(&view, NULL, NULL);
+  g_assert_cmpint(read_shape(tensor, &shape), ==, -1);
+  assert_error(BP_ERROR_VALUE, "strides");
+  bp_object_release(tensor);
+}
+
 /* A closure over itself keeps the machine, and works when nobody else does. */
 static void test_closure_keeps_the_machine(void) {
   static const char *const packed[] = {"vm.builtin.make_closure"};
@@ -285,7 +354,7 @@ static void test_closure_keeps_the_machine(void) {
   g_assert_cmpint(result.type_index, ==, BP_TYPE_FUNCTION);
   bp_value_clear(&result);
   g_assert_cmpint(bp_function_call((BpFunction *)closure.v_obj, &argument, 1, &result), ==, -1);
-  assert_error(BP_ERROR_TYPE, "arguments");
+  assert_error(BP_ERROR_TYPE, "takes 1 argument");
   bp_value_clear(&closure);
 }
 
@@ -509,6 +578,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/relax/another-version-is-refused", test_another_version_is_refused);
   g_test_add_func("/relax/truncated-is-an-error", test_truncated_executable_is_an_error);
   g_test_add_func("/relax/wild-indices-are-errors", test_wild_indices_are_errors);
+  g_test_add_func("/relax/shared-code-is-an-error", test_shared_code_is_an_error);
   g_test_add_func("/relax/unknown-builtins-are-all-named", test_unknown_builtins_are_all_named);
   g_test_add_func("/relax/missing-function-is-named", test_missing_function_is_named);
   g_test_add_func("/relax/saved-bytes-make-it-again", test_saved_bytes_make_it_again);
@@ -517,6 +587,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/relax/condition-chooses", test_condition_chooses);
   g_test_add_func("/relax/endless-recursion-is-an-error", test_endless_recursion_is_an_error);
   g_test_add_func("/relax/shape-heap-is-bounded", test_shape_heap_is_bounded);
+  g_test_add_func("/relax/shapes-are-read-from-tensors", test_shapes_are_read_from_tensors);
   g_test_add_func("/relax/closure-keeps-the-machine", test_closure_keeps_the_machine);
   g_test_add_func("/relax/lent-argument-is-not-returned", test_lent_argument_is_not_returned);
   g_test_add_func("/relax/functions-in-steps", test_functions_in_steps);
