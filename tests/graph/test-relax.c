@@ -424,6 +424,7 @@ static int make_tensor(void *self, const BpValue *args, int32_t num_args, BpValu
     return 0;
   }
   BpTensor *tensor = bp_tensor_create(&two, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, cpu, NULL);
+  memset(tensor->view.data, 0, 2 * sizeof(float));
   *result = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensor->header};
   return 0;
 }
