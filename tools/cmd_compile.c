@@ -83,7 +83,7 @@ int cmd_compile(int argc, char **argv) {
       {"shape", 's', 0, OPTION_TEXT_ARRAY, &options.shapes,
        "fixes an input's shape; may be repeated", "NAME=1x3x48x192"},
       {"dump", 0, 0, G_OPTION_ARG_FILENAME, &options.dump_dir,
-       "write graphs, IR after each pass and sources to a folder", "DIR"},
+       "write graphs, IR after each pass and sources to a folder that is there", "DIR"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "machine-readable output", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
   if (!command_parse(&argc, &argv, entries, "MODEL.onnx",

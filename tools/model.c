@@ -30,7 +30,8 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
       {"params", 0, 0, G_OPTION_ARG_FILENAME, &options->params,
        "the parameters of a graph of TVM (default: those beside it; none if --library is given)",
        "FILE"},
-      {"threads", 0, 0, G_OPTION_ARG_INT, &options->threads, "threads of the host", "N"},
+      {"threads", 0, 0, G_OPTION_ARG_INT, &options->threads,
+       "threads of the host (default: $BACKPLANE_NUM_THREADS, else one a core)", "N"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "machine-readable output", NULL},
   };
   guint extras = 0;

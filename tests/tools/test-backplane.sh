@@ -214,6 +214,20 @@ odd_names() {
   iconv -f UTF-8 -t UTF-8 "$work/out" >"$work/text" && grep -q 'ELF' "$work/text" && ! grep -q $'\e' "$work/text"
 }
 
+# completes WORDS... TEXT: the last of the words is completed to TEXT, among others.
+completes() {
+  PATH=$top_builddir:$PATH bash -c '. "$0" && COMP_WORDS=("${@:1:$#-1}") && COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) &&
+    _backplane && printf "%s\n" "${COMPREPLY[@]}" | grep -qxF -- "${@: -1}"' \
+    "$top_srcdir/tools/completion/backplane" backplane "$@"
+}
+
+every_completion() {
+  completes ins inspect && completes help pro profile && completes inspect "" device &&
+    completes inspect plugin "" cpu && completes inspect device "" cpu && completes run --device "" cpu &&
+    completes run --device a auto && completes compile --target "" c && completes new-plugin --build m meson &&
+    completes profile -- --dump-dir && completes run "$work/dig" "$work/digits.so"
+}
+
 # A library with code for a device whose plugin is not installed.
 runs_where_a_plugin_is_missing() {
   "$backplane" compile "$digits/digits.onnx" --target c,opencl --shape $shape -o "$work/both.so" &&
@@ -283,6 +297,7 @@ ok inspect-module says fused_ "$backplane" inspect module "$work/digits.so"
 ok inspect-model says "logits: float32 1x10" "$backplane" inspect model "$work/digits.so"
 ok inspect-model-shows-its-targets says "c -mcpu=" "$backplane" inspect model "$work/digits.so"
 ok every-type-of-elements-is-shown-or-refused-by-name every_type
+ok shell-completes-what-is-installed every_completion
 ok json-has-numbers-as-numbers values_and_types_in_json
 ok help-of-a-command-is-its-help says "Runs a model once" "$backplane" help run
 cp "$digits/digits.onnx" "$work/DIGITS.ONNX"
