@@ -12,6 +12,15 @@
 #include "graph/ops/op.h"
 #include "graph/ops/rows.h"
 
+/* Vectors of fewer floats than these do not pay, nor do blocks of fewer channels. */
+#define FEWEST_LANES 4
+/* Operands of an element-wise operator. */
+#define MOST_OPERANDS 16
+/* Dimensions of a blocked tensor, (n, c / b, h, w, b), */
+#define BLOCKED_NDIM 5
+/* and of one as ConvToSpace makes it, before a view joins the places: (n, c / b, h, k, w, k, b). */
+#define PLACES_NDIM 7
+
 typedef struct Layout {
   BpGraph *graph;
   const BpTarget *target;
@@ -27,7 +36,7 @@ typedef struct Layout {
 /* Channels in a block: those of a vector, fewer where there are fewer channels. */
 static int64_t block_of(const Layout *layout, int64_t channels) {
   int64_t block = layout->lanes;
-  while (block > 4 && block / 2 >= channels)
+  while (block > FEWEST_LANES && block / 2 >= channels)
     block /= 2;
   return block;
 }
@@ -93,7 +102,7 @@ static BpGraphValue *block(Layout *layout, BpGraphValue *plain) {
   const int64_t *s = plain->shape;
   BpGraphAttr attr = bp__attr_int(layout->graph, "block", b);
   if (s[2] * s[3] == 1 && s[1] % b == 0)
-    return reshape(layout, plain, (int64_t[]){s[0], s[1] / b, 1, 1, b}, 5);
+    return reshape(layout, plain, (int64_t[]){s[0], s[1] / b, 1, 1, b}, BLOCKED_NDIM);
   return bp__op_apply(layout->graph, "backplane", "Block", plain->name, &plain, 1, &attr, 1);
 }
 
@@ -133,8 +142,8 @@ static BpGraphValue *reshape_blocked(Layout *layout, BpGraphValue *value,
     return NULL;
   return reshape(layout, value,
                  (int64_t[]){value->shape[0], value->shape[1], plain->shape[2], plain->shape[3],
-                             value->shape[6]},
-                 5);
+                             value->shape[PLACES_NDIM - 1]},
+                 BLOCKED_NDIM);
 }
 
 /* ---- Operators: 1 if the node was made blocked, 0 if it stays plain ---------------------- */
@@ -238,14 +247,14 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
     return -1;
   if (bp__node_input(node, 2))
     inputs[2] = pack_bias(layout->graph, node->inputs[2], b);
-  if (!depthwise && inputs[0]->ndim == 5) {
+  if (!depthwise && inputs[0]->ndim == BLOCKED_NDIM) {
     int converted = convert_winograd(layout, node, &w, inputs);
     if (converted)
       return converted;
   }
   inputs[1] = depthwise ? pack_depthwise(layout->graph, weights, b)
                         : pack_dense(layout->graph, weights,
-                                     inputs[0]->ndim == 5 ? inputs[0]->shape[4] : 1, b);
+                                     inputs[0]->ndim == BLOCKED_NDIM ? inputs[0]->shape[4] : 1, b);
   attrs[0] = list_attr(layout, "strides", w.strides, 2, NULL, 0);
   attrs[1] = list_attr(layout, "pads", w.pad_begin, 2, w.pad_end, 2);
   attrs[2] = list_attr(layout, "dilations", w.dilations, 2, NULL, 0);
@@ -412,7 +421,7 @@ static BpGraphValue *concat_parts(Layout *layout, const BpGraphNode *node, int64
   result = bp__op_apply(layout->graph, "backplane", "ConcatBlocked", node->name, inputs,
                         node->num_inputs, attrs, 3);
   return reshape(layout, result, (int64_t[]){out[0], blocks(out[1], block), out[2], out[3], block},
-                 5);
+                 BLOCKED_NDIM);
 }
 
 /* Along the channels or behind them; parts of a few channels would be moved one by one. */
@@ -431,7 +440,7 @@ static int convert_concat(Layout *layout, BpGraphNode *node) {
                 (axis != 1 || node->inputs[i]->shape[1] % b == 0);
   }
   part = part_of(layout, node, b);
-  if (!any || (!is_whole && (axis != 1 || part < 4)))
+  if (!any || (!is_whole && (axis != 1 || part < FEWEST_LANES)))
     return 0;
   for (int32_t i = 0; i < node->num_inputs; i++) {
     inputs[i] = blocked_of(layout, node->inputs[i]);
@@ -447,7 +456,7 @@ static int convert_concat(Layout *layout, BpGraphNode *node) {
 
 /* An operand that broadcasts, in five dimensions; NULL with an error. */
 static BpGraphValue *blocked_operand(Layout *layout, BpGraphValue *value, int64_t channels) {
-  int64_t shape[5] = {1, 1, 1, 1, 1};
+  int64_t shape[BLOCKED_NDIM] = {1, 1, 1, 1, 1};
   BpGraphValue *full = value;
   if (bp__value_num_elements(value) == 1 && value->data)
     return value;
@@ -459,7 +468,7 @@ static BpGraphValue *blocked_operand(Layout *layout, BpGraphValue *value, int64_
     return NULL;
   if (shape[1] == channels && channels > 1)
     return blocked_of(layout, full);
-  return reshape(layout, plain_of(layout, full), shape, 5);
+  return reshape(layout, plain_of(layout, full), shape, BLOCKED_NDIM);
 }
 
 /* Whether zeros, as channels beyond the last hold, could become something that is not finite. */
@@ -471,15 +480,15 @@ static int may_leave_finite(const BpGraphNode *node) {
   return !strcmp(node->op->name, "Div") && !bp__build_is_immediate(node->inputs[1]);
 }
 
-/* Where all operands but numbers are views of tensors of one shape, takes those instead, and says
- * so: what is computed before a view can join the node that made it. */
+/* Where all operands but numbers are views of what ConvToSpace made, in one shape, takes that
+ * instead, and says so: what is computed before a view can join the node that made it. */
 static int look_through_views(const BpGraphNode *node, BpGraphValue **inputs) {
   const BpGraphValue *shape = NULL;
   for (int32_t i = 0; i < node->num_inputs; i++) {
     const BpGraphNode *view = inputs[i] ? inputs[i]->producer : NULL;
     if (!inputs[i] || bp__build_is_immediate(inputs[i]) || !bp__op_argument(node, i))
       continue;
-    if (!view || view->op->fusion != BP_FUSE_VIEW || view->inputs[0]->ndim != 7 ||
+    if (!view || view->op->fusion != BP_FUSE_VIEW || view->inputs[0]->ndim != PLACES_NDIM ||
         (shape && !bp__value_same_shape(shape, view->inputs[0])))
       return 0;
     shape = view->inputs[0];
@@ -492,10 +501,10 @@ static int look_through_views(const BpGraphNode *node, BpGraphValue **inputs) {
 
 static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   const BpGraphValue *out = node->outputs[0];
-  BpGraphValue *inputs[16] = {NULL}, *result;
+  BpGraphValue *inputs[MOST_OPERANDS] = {NULL}, *result;
   BpGraphNode *converted;
   int any = 0, is_view;
-  if (out->ndim != 4 || out->shape[1] < 2 || node->num_inputs > 16)
+  if (out->ndim != 4 || out->shape[1] < 2 || node->num_inputs > MOST_OPERANDS)
     return 0;
   if (may_leave_finite(node) && out->shape[1] % block_of(layout, out->shape[1]) != 0)
     return 0;
@@ -573,10 +582,10 @@ int bp__build_layout(BpGraph *graph, const BpTarget *target) {
   Layout layout = {.graph = graph, .target = target, .count = graph->num_values};
   BpList nodes = graph->nodes;
   int status;
-  layout.lanes = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / 32;
-  if (layout.lanes < 4 && bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0))
+  layout.lanes = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / BP__FLOAT32.bits;
+  if (layout.lanes < FEWEST_LANES && bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0))
     layout.threads = bp_target_get_int(target, BP_TARGET_THREAD_WARP_SIZE, 1);
-  if (layout.lanes < 4 && layout.threads <= 1)
+  if (layout.lanes < FEWEST_LANES && layout.threads <= 1)
     return 0;
   layout.plain = calloc((size_t)layout.count + 1, 2 * sizeof(*layout.plain));
   if (!layout.plain)
