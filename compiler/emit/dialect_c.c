@@ -2,7 +2,7 @@
 /* Dialect "c": C11 with the GNU vector extensions, as gcc 12 and clang 14 take them, without any
  * include. Functions are packed functions of a library in the tvm-ffi convention: the host fills
  * the weak slots `__TVM...`; where a host has no threads or workspace the code does without. */
-#include "compiler/emit/emit.h"
+#include "compiler/emit/dialect.h"
 
 /* ---- Support code of every program ------------------------------------------------------- */
 
@@ -352,19 +352,8 @@ static const char bfloat_support[] =
     "  return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);\n"
     "}\n";
 
-#define INTEGER(code, bits, name, suffix)                                                          \
-  { {code, bits, 1}, 0, name, suffix, 0, 0, 0, 0, 0 }
-
 static const BpDialectType types[] = {
-    INTEGER(BP_DTYPE_INT, 8, "signed char", ""),
-    INTEGER(BP_DTYPE_INT, 16, "short", ""),
-    INTEGER(BP_DTYPE_INT, 32, "int", ""),
-    INTEGER(BP_DTYPE_INT, 64, "long long", "LL"),
-    INTEGER(BP_DTYPE_UINT, 8, "unsigned char", ""),
-    INTEGER(BP_DTYPE_UINT, 16, "unsigned short", ""),
-    INTEGER(BP_DTYPE_UINT, 32, "unsigned int", "u"),
-    INTEGER(BP_DTYPE_UINT, 64, "unsigned long long", "ULL"),
-    INTEGER(BP_DTYPE_BOOL, 8, "unsigned char", ""),
+    BP__C_INTEGERS,
     {{BP_DTYPE_FLOAT, 32, 1}, 0, "float", "f", "__builtin_inff()", "__builtin_nanf(\"\")", 0, 0, 0},
     {{BP_DTYPE_FLOAT, 64, 1}, 0, "double", "", "__builtin_inf()", "__builtin_nan(\"\")", 0, 0, 0},
     {{BP_DTYPE_FLOAT, 16, 1},
@@ -390,43 +379,16 @@ static const BpDialectType types[] = {
 /* ---- Intrinsics -------------------------------------------------------------------------- */
 
 #define UNARY(name)                                                                                \
-  {#name, BP_DTYPE_FLOAT, 32, 0, "__builtin_" #name "f($1)"}, {                                    \
-#name, BP_DTYPE_FLOAT, 64, 0, "__builtin_" #name "($1)"                                        \
-  }
+  BP__FLOAT_ROW(name, 32, 0, "__builtin_" #name "f($1)"),                                          \
+      BP__FLOAT_ROW(name, 64, 0, "__builtin_" #name "($1)")
 #define BINARY(name)                                                                               \
-  {#name, BP_DTYPE_FLOAT, 32, 0, "__builtin_" #name "f($1, $2)"}, {                                \
-#name, BP_DTYPE_FLOAT, 64, 0, "__builtin_" #name "($1, $2)"                                    \
-  }
+  BP__FLOAT_ROW(name, 32, 0, "__builtin_" #name "f($1, $2)"),                                      \
+      BP__FLOAT_ROW(name, 64, 0, "__builtin_" #name "($1, $2)")
 
 static const BpDialectIntrinsic intrinsics[] = {
-    UNARY(exp),
-    UNARY(exp2),
-    UNARY(log),
-    UNARY(log2),
-    UNARY(log10),
-    UNARY(log1p),
-    UNARY(expm1),
-    UNARY(sqrt),
-    UNARY(tanh),
-    UNARY(erf),
-    UNARY(sin),
-    UNARY(cos),
-    UNARY(tan),
-    UNARY(asin),
-    UNARY(acos),
-    UNARY(atan),
-    UNARY(sinh),
-    UNARY(cosh),
-    UNARY(asinh),
-    UNARY(acosh),
-    UNARY(atanh),
-    UNARY(floor),
-    UNARY(ceil),
-    UNARY(trunc),
+    BP__EACH_UNARY(UNARY),
+    BP__EACH_BINARY(BINARY),
     BINARY(pow),
-    BINARY(fmod),
-    BINARY(atan2),
-    BINARY(copysign),
     {"round", BP_DTYPE_FLOAT, 32, 0, "__builtin_rintf($1)"},
     {"round", BP_DTYPE_FLOAT, 64, 0, "__builtin_rint($1)"},
     {"rsqrt", BP_DTYPE_FLOAT, 32, 0, "(1.0f / __builtin_sqrtf($1))"},
@@ -454,15 +416,13 @@ static const BpDialectIntrinsic intrinsics[] = {
     {"prefetch", BP_DTYPE_HANDLE, 0, 0, "__builtin_prefetch($1)"},
 };
 
-#define COUNT(array) (int32_t)(sizeof(array) / sizeof((array)[0]))
-
 const BpDialect bp__dialect_c = {
     .struct_size = sizeof(BpDialect),
     .name = "c",
     .flags = BP_DIALECT_HOST | BP_DIALECT_POINTERS | BP_DIALECT_VECTORS,
-    .num_types = COUNT(types),
+    .num_types = BP__COUNT(types),
     .types = types,
-    .num_intrinsics = COUNT(intrinsics),
+    .num_intrinsics = BP__COUNT(intrinsics),
     .intrinsics = intrinsics,
     .prologue = prologue,
     .function = "static int body_$1($2)",

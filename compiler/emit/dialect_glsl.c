@@ -3,7 +3,7 @@
  * binding i of set 0, a texel buffer where a kernel only reads it; scalars are push constants. Half
  * floats are stored as integers and computed with as floats. There are no vectors: threads in
  * lock-step are the lanes. */
-#include "compiler/emit/emit.h"
+#include "compiler/emit/dialect.h"
 
 static const char prologue[] =
     "#version 460\n"
@@ -79,19 +79,16 @@ static const char bfloat_support[] =
     "  return uint16_t((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);\n"
     "}\n";
 
-#define INTEGER(code, bits, name, suffix)                                                          \
-  { {code, bits, 1}, 0, name, suffix, 0, 0, 0, 0, 0 }
-
 static const BpDialectType types[] = {
-    INTEGER(BP_DTYPE_INT, 8, "int8_t", 0),
-    INTEGER(BP_DTYPE_INT, 16, "int16_t", 0),
-    INTEGER(BP_DTYPE_INT, 32, "int", ""),
-    INTEGER(BP_DTYPE_INT, 64, "int64_t", "L"),
-    INTEGER(BP_DTYPE_UINT, 8, "uint8_t", 0),
-    INTEGER(BP_DTYPE_UINT, 16, "uint16_t", 0),
-    INTEGER(BP_DTYPE_UINT, 32, "uint", "u"),
-    INTEGER(BP_DTYPE_UINT, 64, "uint64_t", "UL"),
-    INTEGER(BP_DTYPE_BOOL, 8, "bool", 0),
+    BP__INTEGER(BP_DTYPE_INT, 8, "int8_t", 0),
+    BP__INTEGER(BP_DTYPE_INT, 16, "int16_t", 0),
+    BP__INTEGER(BP_DTYPE_INT, 32, "int", ""),
+    BP__INTEGER(BP_DTYPE_INT, 64, "int64_t", "L"),
+    BP__INTEGER(BP_DTYPE_UINT, 8, "uint8_t", 0),
+    BP__INTEGER(BP_DTYPE_UINT, 16, "uint16_t", 0),
+    BP__INTEGER(BP_DTYPE_UINT, 32, "uint", "u"),
+    BP__INTEGER(BP_DTYPE_UINT, 64, "uint64_t", "UL"),
+    BP__INTEGER(BP_DTYPE_BOOL, 8, "bool", 0),
     {{BP_DTYPE_FLOAT, 32, 1},
      0,
      "float",
@@ -349,13 +346,10 @@ static const char support[] =
 /* ---- Intrinsics -------------------------------------------------------------------------- */
 
 /* Of float32, above. */
-#define UNARY(name)                                                                                \
-  { #name, BP_DTYPE_FLOAT, 32, 0, "bp_" #name "($1)" }
-#define BINARY(name)                                                                               \
-  { #name, BP_DTYPE_FLOAT, 32, 0, "bp_" #name "($1, $2)" }
+#define UNARY(name)  BP__FLOAT_ROW(name, 32, 0, "bp_" #name "($1)")
+#define BINARY(name) BP__FLOAT_ROW(name, 32, 0, "bp_" #name "($1, $2)")
 /* The language's own, exact or nearly so for float64, too. */
-#define EXACT(name)                                                                                \
-  { #name, BP_DTYPE_FLOAT, 0, 0, #name "($1)" }
+#define EXACT(name) BP__FLOAT_ROW(name, 0, 0, #name "($1)")
 
 static const BpDialectIntrinsic intrinsics[] = {
     UNARY(exp),
@@ -414,17 +408,15 @@ static const BpDialectAxis axes[] = {
     {"threadIdx.y", "gl_LocalInvocationID.y"}, {"threadIdx.z", "gl_LocalInvocationID.z"},
 };
 
-#define COUNT(array) (int32_t)(sizeof(array) / sizeof((array)[0]))
-
 const BpDialect bp__dialect_glsl = {
     .struct_size = sizeof(BpDialect),
     .name = "glsl",
     .flags = BP_DIALECT_PARAMS_GLOBAL | BP_DIALECT_SHARED_GLOBAL | BP_DIALECT_STRICT_BOOL |
              BP_DIALECT_WRAPS,
-    .num_types = COUNT(types),
+    .num_types = BP__COUNT(types),
     .types = types,
-    .num_intrinsics = COUNT(intrinsics),
-    .num_axes = COUNT(axes),
+    .num_intrinsics = BP__COUNT(intrinsics),
+    .num_axes = BP__COUNT(axes),
     .intrinsics = intrinsics,
     .axes = axes,
     .prologue = prologue,

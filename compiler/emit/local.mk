@@ -3,6 +3,7 @@
 
 libbackplane_compiler_la_SOURCES += \
 	compiler/emit/call.c \
+	compiler/emit/dialect.h \
 	compiler/emit/dialect_c.c \
 	compiler/emit/dialect_cuda.c \
 	compiler/emit/dialect_glsl.c \
