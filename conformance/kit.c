@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "conformance/random.h"
+
 /* ---- Expectations ------------------------------------------------------------------------ */
 
 void bp__kit_expect_ok(int ok, const char *what) {
@@ -84,16 +86,11 @@ int64_t bp__kit_int_attr(const Kit *kit, int32_t attr, int64_t otherwise) {
 
 /* ---- Bytes ------------------------------------------------------------------------------- */
 
-uint64_t bp__kit_random(uint64_t *state) {
-  *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-  return *state >> 24;
-}
-
 void bp__kit_fill(void *data, size_t size, uint64_t seed) {
   uint8_t *bytes = data;
   uint64_t state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
   for (size_t i = 0; i < size; i++)
-    bytes[i] = (uint8_t)bp__kit_random(&state);
+    bytes[i] = (uint8_t)bp__random_next(&state);
 }
 
 void bp__kit_expect_bytes(const void *got, const void *expected, size_t size, const char *what) {

@@ -122,8 +122,6 @@ const char *bp__kit_device_text(const Kit *kit);
 /* Reads an attribute of type int; `otherwise` if it is None. */
 int64_t bp__kit_int_attr(const Kit *kit, int32_t attr, int64_t otherwise);
 
-/* The next number of a sequence that the seed determines. */
-uint64_t bp__kit_random(uint64_t *state);
 /* Fills memory with bytes that depend on the seed and on where they are. */
 void bp__kit_fill(void *data, size_t size, uint64_t seed);
 

@@ -7,6 +7,7 @@
 #include <backplane/tensor.h>
 
 #include "conformance/kernel.h"
+#include "conformance/random.h"
 
 /* b[i] = a[i] + x, one element a thread, 8 blocks of 4. */
 #define EXTENT 32
@@ -44,6 +45,12 @@ static void add_clear(const Kit *kit, Add *add) {
   bp__kit_buffer_free(kit, &add->b);
 }
 
+static void expect_sums(const int32_t *got, const int32_t *sent, int32_t x, const char *what) {
+  for (int i = 0; i < EXTENT; i++)
+    KIT_TRUE(got[i] == sent[i] + x, "%s: element %d is %d and not %d", what, i, got[i],
+             sent[i] + x);
+}
+
 /* Calls a function that is to be `add`. */
 static void expect_adds(const Kit *kit, const KitCode *code, BpFunction *function,
                         const char *what) {
@@ -52,10 +59,30 @@ static void expect_adds(const Kit *kit, const KitCode *code, BpFunction *functio
   add_create(kit, code, &add);
   bp__kit_call(kit, function, &add.args, NULL);
   bp__kit_buffer_get(kit, &add.b, got, NULL);
-  for (int i = 0; i < EXTENT; i++)
-    KIT_TRUE(got[i] == add.sent[i] + 7, "%s: element %d is %d and not %d", what, i, got[i],
-             add.sent[i] + 7);
+  expect_sums(got, add.sent, 7, what);
   add_clear(kit, &add);
+}
+
+/* Code with `add`, and what it is called with. */
+typedef struct Built {
+  KitCode code;
+  BpFunction *function;
+  Add add;
+} Built;
+
+static void open_built(Kit *kit, Built *built) {
+  bp__kit_open_target(kit);
+  built->code = bp__kit_build(kit, add_text);
+  built->function = bp__kit_function(built->code.module, "add");
+  add_create(kit, &built->code, &built->add);
+}
+
+/* `add` works all the same after whatever was done meanwhile. */
+static void close_built(const Kit *kit, Built *built, const char *what) {
+  expect_adds(kit, &built->code, built->function, what);
+  add_clear(kit, &built->add);
+  bp_object_release(built->function);
+  bp__kit_code_clear(&built->code);
 }
 
 static void run_build(Kit *kit) {
@@ -224,15 +251,13 @@ static uint64_t bytes_between_views(const Kit *kit) {
 
 /* Views into the middle of data space. */
 static void run_views(Kit *kit) {
-  Add add;
+  Built built;
   KitBuffer wide;
-  bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
-  BpFunction *function = bp__kit_function(code.module, "add");
+  open_built(kit, &built);
+  Add *add = &built.add;
   uint64_t step = bytes_between_views(kit);
   uint64_t count = 4 * (step / sizeof(int32_t)) + EXTENT;
   int32_t *held = g_new(int32_t, count), *got = g_new0(int32_t, count);
-  add_create(kit, &code, &add);
   bp__kit_buffer_create(kit, &wide, KIT_INT32, (int64_t)count);
   bp__kit_fill(held, count * sizeof *held, kit->seed + 9);
   bp__kit_buffer_set(kit, &wide, held, NULL);
@@ -241,10 +266,10 @@ static void run_views(Kit *kit) {
     int64_t extent = EXTENT;
     view.shape = &extent;
     view.byte_offset = i * step;
-    add.args.values[1].v_view = &view;
-    bp__kit_call(kit, function, &add.args, NULL);
+    add->args.values[1].v_view = &view;
+    bp__kit_call(kit, built.function, &add->args, NULL);
     for (int k = 0; k < EXTENT; k++)
-      held[i * step / 4 + (uint64_t)k] = add.sent[k] + 7;
+      held[i * step / 4 + (uint64_t)k] = add->sent[k] + 7;
   }
   bp__kit_buffer_get(kit, &wide, got, NULL);
   bp__kit_expect_bytes(got, held, count * sizeof *held, "a buffer to which views were written");
@@ -252,71 +277,55 @@ static void run_views(Kit *kit) {
   int64_t extent = EXTENT;
   view.shape = &extent;
   view.byte_offset = 2 * step;
-  add.args.values[0].v_view = &view;
-  add.args.values[1] = bp__kit_buffer_value(&add.b);
-  bp__kit_call(kit, function, &add.args, NULL);
-  bp__kit_buffer_get(kit, &add.b, got, NULL);
-  for (int i = 0; i < EXTENT; i++)
-    KIT_TRUE(got[i] == add.sent[i] + 14, "a view that is read: element %d is %d and not %d", i,
-             got[i], add.sent[i] + 14);
+  add->args.values[0].v_view = &view;
+  add->args.values[1] = bp__kit_buffer_value(&add->b);
+  bp__kit_call(kit, built.function, &add->args, NULL);
+  bp__kit_buffer_get(kit, &add->b, got, NULL);
+  expect_sums(got, add->sent, 14, "a view that is read");
   bp__kit_buffer_free(kit, &wide);
-  add_clear(kit, &add);
+  close_built(kit, &built, "add, called after views were passed");
   g_free(held);
   g_free(got);
-  bp_object_release(function);
-  bp__kit_code_clear(&code);
 }
 
 /* A kernel's buffer may be a handle alone. */
 static void run_handles(Kit *kit) {
-  Add add;
+  Built built;
   int32_t got[EXTENT] = {0};
-  bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
-  add_create(kit, &code, &add);
-  if (add.args.count == 3)
+  open_built(kit, &built);
+  Add *add = &built.add;
+  if (add->args.count == 3)
     bp__kit_skip("the target's functions run on the host, where a buffer is a tensor");
-  BpFunction *function = bp__kit_function(code.module, "add");
-  add.args.values[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = add.a.handle};
-  add.args.values[1] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = add.b.handle};
-  bp__kit_call(kit, function, &add.args, NULL);
-  bp__kit_buffer_get(kit, &add.b, got, NULL);
-  for (int i = 0; i < EXTENT; i++)
-    KIT_TRUE(got[i] == add.sent[i] + 7, "element %d is %d and not %d", i, got[i], add.sent[i] + 7);
-  add_clear(kit, &add);
-  bp_object_release(function);
-  bp__kit_code_clear(&code);
+  add->args.values[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = add->a.handle};
+  add->args.values[1] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = add->b.handle};
+  bp__kit_call(kit, built.function, &add->args, NULL);
+  bp__kit_buffer_get(kit, &add->b, got, NULL);
+  expect_sums(got, add->sent, 7, "a call with handles for buffers");
+  close_built(kit, &built, "add, called after one with handles");
 }
 
 /* A call that is wrong is refused, and the next one works. */
 static void run_count(Kit *kit) {
-  Add add;
-  bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
-  BpFunction *function = bp__kit_function(code.module, "add");
-  add_create(kit, &code, &add);
-  int32_t count = add.args.count;
+  Built built;
+  open_built(kit, &built);
+  Add *add = &built.add;
+  int32_t count = add->args.count;
   const int32_t wrong[] = {0, 1, count - 1, count + 1};
   for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
-    KitArgs args = add.args;
+    KitArgs args = add->args;
     args.values[count] = args.values[2];
     args.count = wrong[i];
     char what[64];
     g_snprintf(what, sizeof what, "a call with %d arguments, not %d,", wrong[i], count);
-    KIT_REFUSED(bp__kit_launch(function, &args), BP_ERROR_TYPE, what);
+    KIT_REFUSED(bp__kit_launch(built.function, &args), BP_ERROR_TYPE, what);
   }
-  expect_adds(kit, &code, function, "add, called after wrong calls");
-  add_clear(kit, &add);
-  bp_object_release(function);
-  bp__kit_code_clear(&code);
+  close_built(kit, &built, "add, called after wrong calls");
 }
 
 static void run_types(Kit *kit) {
-  Add add;
-  bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
-  BpFunction *function = bp__kit_function(code.module, "add");
-  add_create(kit, &code, &add);
+  Built built;
+  open_built(kit, &built);
+  Add *add = &built.add;
   const struct {
     const char *what;
     int32_t index;
@@ -326,64 +335,55 @@ static void run_types(Kit *kit) {
       {"None for a buffer", 1, {.type_index = BP_TYPE_NONE}},
       {"a string for a buffer", 1, {.type_index = BP_TYPE_RAW_STR, .v_cstr = "text"}},
       {"a string for an int", 2, {.type_index = BP_TYPE_RAW_STR, .v_cstr = "7"}},
+      {"None for an int", 2, {.type_index = BP_TYPE_NONE}},
       {"a float for an int", 2, {.type_index = BP_TYPE_FLOAT, .v_float64 = 7.5}},
-      {"a buffer for an int", 2, add.args.values[0]},
+      {"a float, whose bits are an int's, for an int", 2, {.type_index = BP_TYPE_FLOAT}},
+      {"a buffer for an int", 2, add->args.values[0]},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
-    KitArgs args = add.args;
+    KitArgs args = add->args;
     args.values[wrong[i].index] = wrong[i].value;
-    KIT_REFUSED(bp__kit_launch(function, &args), NULL, wrong[i].what);
+    KIT_REFUSED(bp__kit_launch(built.function, &args), NULL, wrong[i].what);
   }
-  expect_adds(kit, &code, function, "add, called after wrong calls");
-  add_clear(kit, &add);
-  bp_object_release(function);
-  bp__kit_code_clear(&code);
+  close_built(kit, &built, "add, called after wrong calls");
 }
 
 /* A tensor that lies elsewhere: its `data` is no handle of the device. */
 static void run_device(Kit *kit) {
-  Add add;
+  Built built;
   int32_t host[EXTENT] = {0};
-  bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
-  BpFunction *function = bp__kit_function(code.module, "add");
-  add_create(kit, &code, &add);
-  BpTensorView view = add.a.view;
+  open_built(kit, &built);
+  Add *add = &built.add;
+  BpTensorView view = add->a.view;
   view.device.device_type =
       view.device.device_type == BP_DEVICE_CPU ? BP_DEVICE_PRIVATE_LAST : BP_DEVICE_CPU;
   view.data = host;
-  add.args.values[0].v_view = &view;
-  KIT_REFUSED(bp__kit_launch(function, &add.args), NULL, "a call with a tensor of another device");
-  expect_adds(kit, &code, function, "add, called after a wrong call");
-  add_clear(kit, &add);
-  bp_object_release(function);
-  bp__kit_code_clear(&code);
+  add->args.values[0].v_view = &view;
+  KIT_REFUSED(bp__kit_launch(built.function, &add->args), NULL,
+              "a call with a tensor of another device");
+  close_built(kit, &built, "add, called after a wrong call");
 }
 
 static void run_extents(Kit *kit) {
   static const int64_t wrong[] = {-1, INT64_MIN};
-  Add add;
-  bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
-  add_create(kit, &code, &add);
-  if (add.args.count == 3)
+  Built built;
+  open_built(kit, &built);
+  Add *add = &built.add;
+  if (add->args.count == 3)
     bp__kit_skip("the target's functions run on the host, and have no launch");
-  BpFunction *function = bp__kit_function(code.module, "add");
-  for (int32_t k = 3; k < add.args.count; k++)
+  for (int32_t k = 3; k < add->args.count; k++)
     for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
-      KitArgs args = add.args;
+      KitArgs args = add->args;
       char what[64];
       args.values[k].v_int64 = wrong[i];
       g_snprintf(what, sizeof what, "a launch of %" G_GINT64_FORMAT " blocks or threads", wrong[i]);
-      KIT_REFUSED(bp__kit_launch(function, &args), NULL, what);
+      KIT_REFUSED(bp__kit_launch(built.function, &args), NULL, what);
     }
-  KitArgs args = add.args;
+  KitArgs args = add->args;
   args.values[3].v_int64 = args.values[4].v_int64 = INT64_MAX;
-  KIT_REFUSED(bp__kit_launch(function, &args), NULL, "a launch of more threads than there can be");
-  expect_adds(kit, &code, function, "add, called after wrong launches");
-  add_clear(kit, &add);
-  bp_object_release(function);
-  bp__kit_code_clear(&code);
+  KIT_REFUSED(bp__kit_launch(built.function, &args), NULL,
+              "a launch of more threads than there can be");
+  close_built(kit, &built, "add, called after wrong launches");
 }
 
 /* ---- Lifetime, threads ------------------------------------------------------------------- */
@@ -561,9 +561,9 @@ static void load_damaged(BpModule *of, const char *data, size_t size) {
 
 static void run_truncated(Kit *kit) {
   BpOwnedBytes bytes = {0};
-  bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
-  BpModule *saved = require_serializable(&code);
+  Built built;
+  open_built(kit, &built);
+  BpModule *saved = require_serializable(&built.code);
   KIT_OK(bp_module_save_to_bytes(saved, &bytes), "save_to_bytes");
   size_t step = MAX(bytes.size / 200, 1);
   for (size_t size = 0; size < bytes.size; size += size < 64 ? 1 : step) {
@@ -574,32 +574,26 @@ static void run_truncated(Kit *kit) {
     KIT_REFUSED(module ? 0 : -1, NULL, what);
   }
   bp_owned_bytes_clear(&bytes);
-  BpFunction *function = bp__kit_function(code.module, "add");
-  expect_adds(kit, &code, function, "add, after damaged bytes were loaded");
-  bp_object_release(function);
-  bp__kit_code_clear(&code);
+  close_built(kit, &built, "add, after damaged bytes were loaded");
 }
 
 static void run_flipped(Kit *kit) {
   BpOwnedBytes bytes = {0};
   uint64_t state = kit->seed;
-  bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
-  BpModule *saved = require_serializable(&code);
+  Built built;
+  open_built(kit, &built);
+  BpModule *saved = require_serializable(&built.code);
   KIT_OK(bp_module_save_to_bytes(saved, &bytes), "save_to_bytes");
   for (int i = 0; i < 400; i++) {
     /* the first bytes, where sizes and counts are, more often than the others */
-    size_t at = bp__kit_random(&state) % (i % 2 ? bytes.size : MIN(bytes.size, 160));
-    char flip = (char)(1 << bp__kit_random(&state) % 8);
+    size_t at = bp__random_next(&state) % (i % 2 ? bytes.size : MIN(bytes.size, 160));
+    char flip = (char)(1 << bp__random_next(&state) % 8);
     bytes.data[at] ^= flip;
     load_damaged(saved, bytes.data, bytes.size);
     bytes.data[at] ^= flip;
   }
   bp_owned_bytes_clear(&bytes);
-  BpFunction *function = bp__kit_function(code.module, "add");
-  expect_adds(kit, &code, function, "add, after damaged bytes were loaded");
-  bp_object_release(function);
-  bp__kit_code_clear(&code);
+  close_built(kit, &built, "add, after damaged bytes were loaded");
 }
 
 /* Where the bytes hold the source, the vendor's compiler is given some that is none. */

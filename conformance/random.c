@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random expressions in IR. */
+/* Random numbers and expressions in IR. */
 #include "conformance/random.h"
 
 #include <math.h>
 
 #define BOOL 0
 
+uint64_t bp__random_next(uint64_t *state) {
+  *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return *state >> 33;
+}
+
 int bp__random_below(RandomExpressions *random, int limit) {
-  random->state = random->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-  return (int)((random->state >> 33) % (uint64_t)limit);
+  return (int)(bp__random_next(&random->state) % (uint64_t)limit);
 }
 
 int bp__random_type(RandomExpressions *random) {
