@@ -44,6 +44,36 @@ static inline const BpPluginTables *host_tables(void) {
   return &tables;
 }
 
+/* ---- Devices ----------------------------------------------------------------------------- */
+
+/* Whether there is one of the kind; the test is skipped otherwise. */
+static inline gboolean has_device_of(int32_t device_type) {
+  int32_t count = 0;
+  const char *why = "";
+  assert_ok(bp_device_count(device_type, &count, &why));
+  if (count == 0)
+    g_test_skip(why);
+  return count > 0;
+}
+
+static inline void *allocate_on(BpDevice device, uint64_t size) {
+  void *handle = NULL;
+  assert_ok(bp_device_alloc(device, size, 64, dtype_of("uint8"), NULL, &handle));
+  g_assert_nonnull(handle);
+  return handle;
+}
+
+/* More than there can be, and memory of a kind that there is not, are errors; nothing is not. */
+static inline void assert_allocations_are_checked(BpDevice device, const char *message) {
+  void *handle = NULL;
+  BpDataType hint = dtype_of("uint8");
+  g_assert_cmpint(bp_device_alloc(device, (uint64_t)1 << 60, 64, hint, NULL, &handle), ==, -1);
+  assert_error(BP_ERROR_MEMORY, message);
+  g_assert_cmpint(bp_device_alloc(device, 16, 64, hint, "texture", &handle), ==, -1);
+  assert_error(BP_ERROR_VALUE, "texture");
+  assert_ok(bp_device_free(device, allocate_on(device, 0)));
+}
+
 /* ---- Copies ------------------------------------------------------------------------------ */
 
 static inline int copy_bytes(const void *from, uint64_t from_offset, BpDevice from_device, void *to,
@@ -56,6 +86,32 @@ static inline int copy_bytes(const void *from, uint64_t from_offset, BpDevice fr
                  .to_device = to_device,
                  .size = size};
   return bp_device_copy(&copy, NULL);
+}
+
+/* Bytes go to the device, within it and back, each time to other offsets. */
+static inline void assert_copies(BpDevice device) {
+  char from[] = "abcdefgh", to[] = "........";
+  void *a = allocate_on(device, 16), *b = allocate_on(device, 16);
+  assert_ok(copy_bytes(from, 1, CPU, a, 3, device, 5));
+  memset(from, 'x', sizeof(from) - 1); /* the source has been consumed */
+  assert_ok(copy_bytes(a, 4, device, b, 7, device, 3));
+  assert_ok(copy_bytes(b, 7, device, to, 2, CPU, 3));
+  assert_ok(bp_stream_sync(device, NULL));
+  g_assert_cmpstr(to, ==, "..cde...");
+  assert_ok(bp_device_free(device, a));
+  assert_ok(bp_device_free(device, b));
+}
+
+static inline void assert_copies_between(BpDevice one, BpDevice other) {
+  char to[] = "....";
+  void *a = allocate_on(one, 16), *b = allocate_on(other, 16);
+  assert_ok(copy_bytes("abcd", 0, CPU, a, 4, one, 4));
+  assert_ok(copy_bytes(a, 4, one, b, 8, other, 4));
+  assert_ok(copy_bytes(b, 8, other, to, 0, CPU, 4));
+  assert_ok(bp_stream_sync(other, NULL));
+  g_assert_cmpstr(to, ==, "abcd");
+  assert_ok(bp_device_free(one, a));
+  assert_ok(bp_device_free(other, b));
 }
 
 /* ---- Facts ------------------------------------------------------------------------------- */
@@ -112,8 +168,7 @@ static inline void assert_index_is_checked(int32_t device_type) {
 /* What one device gave the other does not free, and it is as it was. */
 static inline void assert_freed_where_it_is_from(BpDevice one, BpDevice other) {
   char to[] = "....";
-  void *handle = NULL;
-  assert_ok(bp_device_alloc(one, 16, 64, dtype_of("uint8"), NULL, &handle));
+  void *handle = allocate_on(one, 16);
   assert_ok(copy_bytes("abcd", 0, CPU, handle, 0, one, 4));
   g_assert_cmpint(bp_device_free(other, handle), ==, -1);
   assert_error(BP_ERROR_VALUE, "");
@@ -176,6 +231,105 @@ static inline void set_scale_args(BpValue args[5], BpTensorView *view, double by
   args[2] = int_value(add);
   args[3] = int_value(2);
   args[4] = int_value(4);
+}
+
+static inline void launch_fails(BpFunction *function, const BpValue *args, int32_t count,
+                                const char *kind, const char *message) {
+  BpValue result;
+  g_assert_cmpint(bp_function_call(function, args, count, &result), ==, -1);
+  assert_error(kind, message);
+}
+
+/* What every plugin refuses of a launch of "scale", whose tensor is on a device; it goes on after
+ * that. */
+static inline void assert_launches_are_checked(BpFunction *scale, BpTensor *tensor) {
+  static const char *const kinds[] = {
+      [BP_DEVICE_CUDA] = "cuda", [BP_DEVICE_OPENCL] = "opencl", [BP_DEVICE_VULKAN] = "vulkan"};
+  const BpDevice device = tensor->view.device;
+  int64_t every_other[] = {2};
+  BpTensorView odd = tensor->view;
+  BpValue args[5], result;
+  char *expected =
+      g_strdup_printf("scale: argument 0: expected a tensor on %s:0", kinds[device.device_type]);
+  set_scale_args(args, &odd, 2, 1);
+  launch_fails(scale, args, 4, BP_ERROR_TYPE,
+               "scale: expected 3 arguments and 2 launch sizes, got 4");
+  args[1] = args[0];
+  launch_fails(scale, args, 5, BP_ERROR_TYPE, "scale: argument 1: expected a number");
+  set_scale_args(args, &odd, 2, 1);
+  args[2] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 1};
+  launch_fails(scale, args, 5, BP_ERROR_TYPE, "scale: argument 2: expected an integer");
+  args[2] = int_value((int64_t)1 << 31);
+  launch_fails(scale, args, 5, BP_ERROR_VALUE,
+               "scale: argument 2: 2147483648 is no integer of 32 bits");
+  set_scale_args(args, &odd, 2, 1);
+  args[0] = int_value(1);
+  launch_fails(scale, args, 5, BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
+  set_scale_args(args, &odd, 2, 1);
+  args[4] = int_value(-1);
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "scale: launch size 1 (threadIdx.x)");
+  set_scale_args(args, &odd, 2, 1);
+  odd.byte_offset = 4;
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "may begin at a multiple");
+  odd = tensor->view;
+  odd.strides = every_other;
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "argument 0: a kernel takes compact tensors");
+  odd = tensor->view;
+  odd.device = CPU;
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, expected);
+  odd.device = (BpDevice){device.device_type, 1};
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, expected);
+  odd = tensor->view;
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  g_free(expected);
+}
+
+/* A kernel that adds a number to 64 others, in four blocks. */
+#define ADD_ONE                                                                                    \
+  "(module (function \"add_one\" n:int32 (buffer A float32 global 64)"                             \
+  " (for b:int64 0 4 bound \"blockIdx.x\" (for t:int64 0 16 bound \"threadIdx.x\""                 \
+  " (store A (add (mul b 16) t) (add (load A (add (mul b 16) t)) (cast float32 n)))))))"
+
+static inline BpModule *build_text(const char *text, const char *target) {
+  BpIrModule *module = parse_verified(text);
+  BpModule *built = build_ok(module, target);
+  bp_object_release(module);
+  return built;
+}
+
+/* Adds 7. */
+static inline int call_add_one(BpModule *module, BpDevice device, float data[64]) {
+  BpTensor *tensor = make_tensor(device, data, 64);
+  BpFunction *function = get_function(module, "add_one");
+  BpValue args[4] = {int_value(7),
+                     {.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
+                     int_value(4),
+                     int_value(16)},
+          result;
+  int rc = bp_function_call(function, args, 4, &result);
+  if (rc == 0)
+    rc = bp_tensor_copy_to_host(&tensor->view, data, 64 * sizeof(float));
+  bp_object_release(function);
+  bp_object_release(tensor);
+  return rc;
+}
+
+/* The module from its bytes (transfer full), no part of which that is cut off is a module. */
+static inline BpModule *through_bytes(BpModule *module, const char *kind) {
+  BpOwnedBytes bytes;
+  assert_ok(bp_module_save_to_bytes(module, &bytes));
+  BpByteArray view = {bytes.data, bytes.size};
+  BpModule *loaded = bp_module_load_from_bytes(kind, &view);
+  assert_ok(loaded == NULL);
+  g_assert_cmpint(bp_module_get_property(loaded), ==,
+                  BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_RUNNABLE);
+  for (view.size = 0; view.size < bytes.size; view.size += 1 + view.size / 200) {
+    g_assert_null(bp_module_load_from_bytes(kind, &view));
+    g_assert_true(bp_error_is(BP_ERROR_FORMAT));
+    bp_error_clear();
+  }
+  bp_owned_bytes_clear(&bytes);
+  return loaded;
 }
 
 /* ---- The cache --------------------------------------------------------------------------- */

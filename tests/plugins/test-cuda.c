@@ -20,9 +20,7 @@ static int32_t num_devices(void) {
 }
 
 static gboolean has_device(void) {
-  if (num_devices() == 0)
-    g_test_skip("there is no CUDA device");
-  return num_devices() > 0;
+  return has_device_of(BP_DEVICE_CUDA);
 }
 
 /* ---- The simulation's own functions ------------------------------------------------------ */
@@ -113,25 +111,9 @@ static void test_target_from_device(void) {
   bp_object_release(target);
 }
 
-static void *alloc(BpDevice device, uint64_t size) {
-  void *handle = NULL;
-  assert_ok(bp_device_alloc(device, size, 256, dtype_of("uint8"), NULL, &handle));
-  return handle;
-}
-
 static void test_copies(void) {
-  if (!has_device())
-    return;
-  char from[] = "abcdefgh", to[] = "........";
-  void *a = alloc(GPU0, 16), *b = alloc(GPU0, 16);
-  assert_ok(copy_bytes(from, 1, CPU, a, 3, GPU0, 5));
-  memset(from, 'x', sizeof(from) - 1); /* the source has been consumed */
-  assert_ok(copy_bytes(a, 4, GPU0, b, 7, GPU0, 3));
-  assert_ok(copy_bytes(b, 7, GPU0, to, 2, CPU, 3));
-  assert_ok(bp_stream_sync(GPU0, NULL));
-  g_assert_cmpstr(to, ==, "..cde...");
-  assert_ok(bp_device_free(GPU0, a));
-  assert_ok(bp_device_free(GPU0, b));
+  if (has_device())
+    assert_copies(GPU0);
 }
 
 /* More than what is staged, and more of it than there are stages. */
@@ -140,7 +122,7 @@ static void test_large_copies(void) {
     return;
   const uint64_t size = (5 << 20) + 7, part = 100000;
   char *from = g_malloc(size), *to = g_malloc0(size);
-  void *data = alloc(GPU0, size);
+  void *data = allocate_on(GPU0, size);
   for (uint64_t i = 0; i < size; i++)
     from[i] = (char)(i * 7 + (i >> 9));
   assert_ok(copy_bytes(from, 0, CPU, data, 0, GPU0, size));
@@ -170,7 +152,7 @@ static void test_copies_between_devices(void) {
     return;
   }
   char to[] = "........";
-  void *a = alloc(GPU0, 8), *b = alloc(GPU1, 8);
+  void *a = allocate_on(GPU0, 8), *b = allocate_on(GPU1, 8);
   assert_ok(copy_bytes("abcdefgh", 0, CPU, a, 0, GPU0, 8));
   assert_ok(copy_bytes("01234567", 0, CPU, b, 0, GPU1, 8));
   assert_ok(copy_bytes(a, 2, GPU0, b, 1, GPU1, 3));
@@ -186,14 +168,8 @@ static void test_copies_between_devices(void) {
 static void test_allocation_failures(void) {
   if (!has_device())
     return;
-  void *handle = NULL;
-  BpDataType hint = dtype_of("uint8");
-  g_assert_cmpint(bp_device_alloc(GPU0, (uint64_t)1 << 50, 64, hint, NULL, &handle), ==, -1);
-  assert_error(BP_ERROR_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
-  g_assert_cmpint(bp_device_alloc(GPU0, 16, 64, hint, "texture", &handle), ==, -1);
-  assert_error(BP_ERROR_VALUE, "texture");
-  handle = alloc(GPU0, 0);
-  g_assert_nonnull(handle);
+  assert_allocations_are_checked(GPU0, "CUDA_ERROR_OUT_OF_MEMORY");
+  void *handle = allocate_on(GPU0, 16);
   assert_ok(bp_device_free(GPU0, handle));
   g_assert_cmpint(bp_device_free(GPU0, handle), ==, -1);
   assert_error(BP_ERROR_VALUE, "no memory of a GPU, or not any more");
@@ -229,7 +205,7 @@ static void test_reserve_is_given_back(void) {
   assert_error(BP_ERROR_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
   assert_ok(bp_workspace_free(GPU0, workspace));
   assert_ok(bp_stream_sync(GPU0, NULL));
-  data = alloc(GPU0, most);
+  data = allocate_on(GPU0, most);
   assert_ok(bp_device_free(GPU0, data));
 }
 
@@ -262,23 +238,13 @@ static BpModule *load_source(const char *text) {
   return module;
 }
 
-static void set_args(BpValue args[6], BpTensorView *view, double by, int64_t add) {
-  args[0] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW};
-  args[0].v_view = view;
-  args[1] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = by};
-  args[2] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = add};
-  args[3] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 2};
-  args[4] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 4};
-  args[5] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 0};
-}
-
 static void scale_on(BpFunction *scale, BpDevice device, void *stream) {
   float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-  BpValue args[6], result;
+  BpValue args[5], result;
   assert_ok(bp_device_set_current(device, stream));
   BpTensor *tensor = make_tensor(device, data, 8);
   assert_ok(bp_stream_sync(device, NULL));
-  set_args(args, &tensor->view, 2, 1);
+  set_scale_args(args, &tensor->view, 2, 1);
   assert_ok(bp_function_call(scale, args, 5, &result));
   args[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data};
   assert_ok(bp_function_call(scale, args, 5, &result));
@@ -335,7 +301,7 @@ static void test_stream_order(void) {
     return;
   float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
   void *streams[3] = {NULL, NULL, NULL};
-  BpValue args[6], result;
+  BpValue args[5], result;
   BpModule *module = load_source(source);
   BpFunction *scale = get_function(module, "scale");
   BpTensor *tensor = make_tensor(GPU0, data, 8);
@@ -343,7 +309,7 @@ static void test_stream_order(void) {
     assert_ok(bp_stream_create(GPU0, &streams[i]));
     assert_ok(bp_stream_sync_from_to(GPU0, i ? streams[i - 1] : NULL, streams[i]));
     assert_ok(bp_device_set_current(GPU0, streams[i]));
-    set_args(args, &tensor->view, i + 2, 1);
+    set_scale_args(args, &tensor->view, i + 2, 1);
     assert_ok(bp_function_call(scale, args, 5, &result));
   }
   assert_ok(bp_stream_sync_from_to(GPU0, streams[2], NULL));
@@ -363,13 +329,13 @@ static void test_views(void) {
     return;
   float data[16] = {0};
   int64_t part = 8;
-  BpValue args[6], result;
+  BpValue args[5], result;
   BpModule *module = load_source(source);
   BpFunction *scale = get_function(module, "scale");
   BpTensor *whole = make_tensor(GPU0, data, 16);
   BpTensor *view = bp_tensor_create_view(whole, &part, 1, dtype_of("float32"), 16);
   assert_ok(view == NULL);
-  set_args(args, &view->view, 3, 1);
+  set_scale_args(args, &view->view, 3, 1);
   assert_ok(bp_function_call(scale, args, 5, &result));
   assert_ok(bp_tensor_copy_to_host(&whole->view, data, sizeof(data)));
   for (int i = 0; i < 16; i++)
@@ -405,12 +371,12 @@ static void test_recordings(void) {
     return;
   const BpDeviceApi *api = bp_device_api(BP_DEVICE_CUDA);
   float data[8] = {0};
-  BpValue args[6], result;
+  BpValue args[5], result;
   BpRecording *recording = NULL;
   BpModule *module = load_source(source);
   BpFunction *scale = get_function(module, "scale");
   BpTensor *tensor = make_tensor(GPU0, data, 8);
-  set_args(args, &tensor->view, 1, 1);
+  set_scale_args(args, &tensor->view, 1, 1);
   assert_ok(bp_function_call(scale, args, 5, &result)); /* loads the code */
   assert_ok(api->record_begin(0, NULL));
   assert_ok(bp_function_call(scale, args, 5, &result));
@@ -430,54 +396,23 @@ static void test_recordings(void) {
   bp_object_release(module);
 }
 
-static void expect(BpFunction *function, const BpValue *args, int32_t count, const char *kind,
-                   const char *message) {
-  BpValue result;
-  g_assert_cmpint(bp_function_call(function, args, count, &result), ==, -1);
-  assert_error(kind, message);
-}
-
 static void test_launch_errors(void) {
   if (!has_device())
     return;
   float data[8] = {0};
   BpTensor *tensor = make_tensor(GPU0, data, 8);
   BpModule *module = load_source(source);
-  BpFunction *scale = get_function(module, "scale");
-  BpValue args[6], result;
-  set_args(args, &tensor->view, 2, 1);
-  expect(scale, args, 4, BP_ERROR_TYPE, "scale: expected 3 arguments and 2 launch sizes, got 4");
-  args[2] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 1};
-  expect(scale, args, 5, BP_ERROR_TYPE, "scale: argument 2: expected an integer");
-  args[2] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = (int64_t)1 << 31};
-  expect(scale, args, 5, BP_ERROR_VALUE, "scale: argument 2: 2147483648 is no integer of 32 bits");
-  args[2] = args[0];
-  args[0] = args[3];
-  expect(scale, args, 5, BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
-  set_args(args, &tensor->view, 2, 1);
-  args[4].v_int64 = -1;
-  expect(scale, args, 5, BP_ERROR_VALUE, "launch size 1 (threadIdx.x)");
-  args[4].v_int64 = 1 << 20;
-  expect(scale, args, 5, BP_ERROR_VALUE, "threadIdx.x: 1048576; cuda:0 takes at most 1024");
-  args[4].v_int64 = 4;
-  args[3].v_int64 = (int64_t)1 << 40;
-  expect(scale, args, 5, BP_ERROR_VALUE, "blockIdx.x: 1099511627776; cuda:0 takes at most");
-  BpTensorView odd = tensor->view;
-  odd.byte_offset = 4;
-  set_args(args, &odd, 2, 1);
-  expect(scale, args, 5, BP_ERROR_VALUE, "may begin at a multiple of 16 bytes");
-  int64_t every_other[] = {2};
-  odd = tensor->view;
-  odd.strides = every_other;
-  expect(scale, args, 5, BP_ERROR_VALUE, "argument 0: a kernel takes compact tensors");
-  odd = (BpTensorView){.data = data, .device = CPU};
-  expect(scale, args, 5, BP_ERROR_VALUE, "expected a tensor on cuda:0");
-  odd.device = GPU1;
-  expect(scale, args, 5, BP_ERROR_VALUE, "expected a tensor on cuda:0");
-  set_args(args, &tensor->view, 2, 1);
-  assert_ok(bp_function_call(scale, args, 5, &result)); /* the device is none the worse */
-  BpFunction *absent = get_function(module, "absent");
-  expect(absent, args, 5, BP_ERROR_DEVICE, "CUDA_ERROR_NOT_FOUND");
+  BpFunction *scale = get_function(module, "scale"), *absent = get_function(module, "absent");
+  BpValue args[5];
+  assert_launches_are_checked(scale, tensor);
+  set_scale_args(args, &tensor->view, 2, 1);
+  args[4] = int_value(1 << 20);
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "threadIdx.x: 1048576; cuda:0 takes at most 1024");
+  args[4] = int_value(4);
+  args[3] = int_value((int64_t)1 << 40);
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "blockIdx.x: 1099511627776; cuda:0 takes at most");
+  args[3] = int_value(2);
+  launch_fails(absent, args, 5, BP_ERROR_DEVICE, "CUDA_ERROR_NOT_FOUND");
   bp_object_release(absent);
   bp_object_release(scale);
   bp_object_release(module);
@@ -498,14 +433,14 @@ static void test_dynamic_shared_memory(void) {
   BpModule *module = load_source(text);
   BpFunction *shares = get_function(module, "shares");
   BpValue args[6], result;
-  set_args(args, &tensor->view, 5, (65536 / 4) - 1);
+  set_scale_args(args, &tensor->view, 5, (65536 / 4) - 1);
   args[3].v_int64 = args[4].v_int64 = 1;
-  args[5].v_int64 = 65536;
+  args[5] = int_value(65536);
   assert_ok(bp_function_call(shares, args, 6, &result));
   assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
   g_assert_cmpfloat(data[0], ==, 5);
-  args[5].v_int64 = 1 << 24;
-  expect(shares, args, 6, BP_ERROR_VALUE, "shared memory");
+  args[5] = int_value(1 << 24);
+  launch_fails(shares, args, 6, BP_ERROR_VALUE, "shared memory");
   bp_object_release(shares);
   bp_object_release(module);
   bp_object_release(tensor);
@@ -519,8 +454,8 @@ static void test_bad_source(void) {
   BpFunction *scale = get_function(module, "scale");
   float data[8] = {0};
   BpTensor *tensor = make_tensor(GPU0, data, 8);
-  BpValue args[6], result;
-  set_args(args, &tensor->view, 2, 1);
+  BpValue args[5], result;
+  set_scale_args(args, &tensor->view, 2, 1);
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_COMPILE));
   g_assert_nonnull(strstr(bp_error_message(), "error"));
@@ -533,56 +468,15 @@ static void test_bad_source(void) {
 
 /* ---- Kernels from the IR ----------------------------------------------------------------- */
 
-#define KERNEL                                                                                     \
-  "(module (function \"add_one\" n:int32 (buffer A float32 global 64)"                             \
-  " (for b:int64 0 4 bound \"blockIdx.x\" (for t:int64 0 16 bound \"threadIdx.x\""                 \
-  " (store A (add (mul b 16) t) (add (load A (add (mul b 16) t)) (cast float32 n)))))))"
-
-static BpModule *build_kernel(const char *target) {
-  BpIrModule *module = parse_verified(KERNEL);
-  BpModule *built = build_ok(module, target);
-  bp_object_release(module);
-  return built;
-}
-
-static int call_add_one(BpModule *module, float data[64]) {
-  BpTensor *tensor = make_tensor(GPU0, data, 64);
-  BpFunction *function = get_function(module, "add_one");
-  BpValue args[4] = {{.type_index = BP_TYPE_INT, .v_int64 = 7},
-                     {.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
-                     {.type_index = BP_TYPE_INT, .v_int64 = 4},
-                     {.type_index = BP_TYPE_INT, .v_int64 = 16}},
-          result;
-  int rc = bp_function_call(function, args, 4, &result);
-  if (rc == 0)
-    rc = bp_tensor_copy_to_host(&tensor->view, data, 64 * sizeof(float));
-  bp_object_release(function);
-  bp_object_release(tensor);
-  return rc;
-}
-
-/* A module goes through bytes and does the same; half of it is an error. */
+/* A module goes through bytes and does the same. */
 static void check_bytes(BpModule *module) {
-  BpOwnedBytes bytes;
   float data[64] = {0};
-  assert_ok(bp_module_save_to_bytes(module, &bytes));
-  BpByteArray view = {bytes.data, bytes.size};
-  BpModule *loaded = bp_module_load_from_bytes("cuda", &view);
-  assert_ok(loaded == NULL);
-  g_assert_cmpint(bp_module_get_property(loaded), ==,
-                  BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_RUNNABLE);
-  for (size_t size = 0; size < bytes.size; size += 1 + size / 20) {
-    BpByteArray part = {bytes.data, size};
-    g_assert_null(bp_module_load_from_bytes("cuda", &part));
-    g_assert_true(bp_error_is(BP_ERROR_FORMAT));
-    bp_error_clear();
-  }
+  BpModule *loaded = through_bytes(module, "cuda");
   if (num_devices() > 0) {
-    assert_ok(call_add_one(loaded, data));
+    assert_ok(call_add_one(loaded, GPU0, data));
     g_assert_cmpfloat(data[63], ==, 7);
   }
   bp_object_release(loaded);
-  bp_owned_bytes_clear(&bytes);
 }
 
 static gboolean has_source(BpModule *module, const char *format, const char *part) {
@@ -610,7 +504,7 @@ static char *target_for_device(const char *prefix) {
 }
 
 static void test_source_is_compiled_where_it_runs(void) {
-  BpModule *module = build_kernel("cuda");
+  BpModule *module = build_text(ADD_ONE, "cuda");
   g_assert_true(has_source(module, "", "__global__"));
   g_assert_true(has_source(module, "cu", "__launch_bounds__(16)"));
   g_assert_false(has_source(module, "ptx", ""));
@@ -622,7 +516,7 @@ static void test_cubin(void) {
   if (!has_device())
     return;
   char *target = target_for_device("sm");
-  BpModule *module = build_kernel(target);
+  BpModule *module = build_text(ADD_ONE, target);
   g_assert_true(has_source(module, "", "__global__"));
   g_assert_true(has_source(module, "cubin", ""));
   check_bytes(module);
@@ -634,7 +528,7 @@ static void test_ptx(void) {
   if (!has_device())
     return;
   char *target = target_for_device("compute");
-  BpModule *module = build_kernel(target);
+  BpModule *module = build_text(ADD_ONE, target);
   g_assert_true(has_source(module, "ptx", "//"));
   check_bytes(module);
   bp_object_release(module);
@@ -663,9 +557,9 @@ static void test_code_of_another_gpu_is_refused(void) {
     return;
   float data[64] = {0};
   char *own = target_for_device("sm");
-  BpModule *module =
-      build_kernel(strcmp(own, "cuda -arch=sm_75") ? "cuda -arch=sm_75" : "cuda -arch=sm_80");
-  g_assert_cmpint(call_add_one(module, data), ==, -1);
+  BpModule *module = build_text(ADD_ONE, strcmp(own, "cuda -arch=sm_75") ? "cuda -arch=sm_75"
+                                                                         : "cuda -arch=sm_80");
+  g_assert_cmpint(call_add_one(module, GPU0, data), ==, -1);
   assert_error(BP_ERROR_COMPILE, "so compile with -arch=sm_");
   bp_object_release(module);
   g_free(own);
@@ -719,8 +613,8 @@ static void test_results_are_kept_on_disk(void) {
   TestCache cache;
   cache_begin(&cache);
   for (int round = 0; round < 4; round++) {
-    BpModule *module = build_kernel("cuda");
-    assert_ok(call_add_one(module, data));
+    BpModule *module = build_text(ADD_ONE, "cuda");
+    assert_ok(call_add_one(module, GPU0, data));
     g_assert_cmpfloat(data[0], ==, 7.0f * (float)(round + 1));
     bp_object_release(module);
     g_assert_cmpint(visit_cache(&cache, "cuda", round < 3 ? spoil[round] : NULL), ==, 1);
@@ -735,7 +629,7 @@ static void test_results_are_kept_on_disk(void) {
 static int use_device(void) {
   float data[64] = {0};
   void *stream = NULL, *workspace = NULL;
-  BpModule *module = build_kernel("cuda");
+  BpModule *module = build_text(ADD_ONE, "cuda");
   int rc = bp_stream_create(GPU0, &stream);
   rc = rc ? rc : bp_workspace_alloc(GPU0, 100, dtype_of("uint8"), &workspace);
   rc = rc ? rc : bp_stream_sync_from_to(GPU0, stream, NULL);
@@ -750,7 +644,7 @@ static int use_device(void) {
     bp_object_release(tensor);
   }
   if (rc == 0)
-    rc = call_add_one(module, data);
+    rc = call_add_one(module, GPU0, data);
   bp_object_release(module);
   return rc;
 }
@@ -786,14 +680,14 @@ static void test_out_of_memory_at_launch(void) {
   if (!has_device() || !is_simulated())
     return;
   float data[64] = {0};
-  BpModule *module = build_kernel("cuda");
+  BpModule *module = build_text(ADD_ONE, "cuda");
   fail("cuLaunchKernel", 1, CUDA_ERROR_OUT_OF_MEMORY);
   BpTensor *tensor = make_tensor(GPU0, data, 64);
   bp_object_release(tensor);
-  g_assert_cmpint(call_add_one(module, data), ==, -1);
+  g_assert_cmpint(call_add_one(module, GPU0, data), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_MEMORY));
   bp_error_clear();
-  assert_ok(call_add_one(module, data));
+  assert_ok(call_add_one(module, GPU0, data));
   bp_object_release(module);
 }
 
@@ -802,10 +696,10 @@ static void test_lost_device(void) {
   if (g_test_subprocess()) {
     float data[64] = {0};
     BpValue value;
-    BpModule *module = build_kernel("cuda");
-    assert_ok(call_add_one(module, data));
+    BpModule *module = build_text(ADD_ONE, "cuda");
+    assert_ok(call_add_one(module, GPU0, data));
     fail_kernel(CUDA_ERROR_ILLEGAL_ADDRESS);
-    g_assert_cmpint(call_add_one(module, data), ==, -1);
+    g_assert_cmpint(call_add_one(module, GPU0, data), ==, -1);
     assert_error(BP_ERROR_DEVICE, "CUDA_ERROR_ILLEGAL_ADDRESS");
     g_assert_cmpint(bp_stream_sync(GPU0, NULL), ==, -1);
     assert_error(BP_ERROR_DEVICE_LOST, "lost by an earlier failure, CUDA_ERROR_ILLEGAL_ADDRESS");
@@ -836,7 +730,7 @@ static void test_fork(void) {
   float data[64] = {0};
   const int64_t count = 64;
   BpTensor *tensor = make_tensor(GPU0, data, count);
-  BpModule *module = build_kernel("cuda");
+  BpModule *module = build_text(ADD_ONE, "cuda");
   BpFunction *function = get_function(module, "add_one");
   BpValue args[4] = {int_value(7),
                      {.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
@@ -865,7 +759,7 @@ static void test_freeing_is_checked(void) {
 
 static void assert_no_device(const char *reason) {
   assert_none(BP_DEVICE_CUDA, reason, "");
-  BpModule *module = build_kernel("cuda"); /* needs no device */
+  BpModule *module = build_text(ADD_ONE, "cuda"); /* needs no device */
   bp_object_release(module);
 }
 
@@ -905,7 +799,7 @@ static void test_driver_that_does_not_start(void) {
 }
 
 static void assert_no_compiler(const char *reason) {
-  BpIrModule *module = parse_verified(KERNEL);
+  BpIrModule *module = parse_verified(ADD_ONE);
   BpTarget *target = bp_target_parse("cuda -arch=sm_90");
   g_assert_null(bp_target_build(module, target));
   assert_error(BP_ERROR_COMPILE, reason);

@@ -8,12 +8,7 @@
 #define CL0 ((BpDevice){BP_DEVICE_OPENCL, 0})
 
 static gboolean has_device(void) {
-  int32_t count = 0;
-  const char *why = "";
-  assert_ok(bp_device_count(BP_DEVICE_OPENCL, &count, &why));
-  if (count == 0)
-    g_test_skip(why);
-  return count > 0;
+  return has_device_of(BP_DEVICE_OPENCL);
 }
 
 /* ---- Device and memory ------------------------------------------------------------------- */
@@ -46,43 +41,20 @@ static void test_attributes(void) {
 }
 
 static void test_copies(void) {
-  if (!has_device())
-    return;
-  char from[] = "abcdefgh", to[] = "........";
-  void *a = NULL, *b = NULL;
-  BpDataType hint = dtype_of("uint8");
-  assert_ok(bp_device_alloc(CL0, 16, 64, hint, NULL, &a));
-  assert_ok(bp_device_alloc(CL0, 16, 64, hint, "global", &b));
-  assert_ok(copy_bytes(from, 1, CPU, a, 3, CL0, 5));
-  memset(from, 'x', sizeof(from) - 1); /* the source has been consumed */
-  assert_ok(copy_bytes(a, 4, CL0, b, 7, CL0, 3));
-  assert_ok(copy_bytes(b, 7, CL0, to, 2, CPU, 3));
-  assert_ok(bp_stream_sync(CL0, NULL));
-  g_assert_cmpstr(to, ==, "..cde...");
-  assert_ok(bp_device_free(CL0, a));
-  assert_ok(bp_device_free(CL0, b));
+  if (has_device())
+    assert_copies(CL0);
 }
 
 static void test_allocation_failures(void) {
-  if (!has_device())
-    return;
-  void *handle = NULL;
-  g_assert_cmpint(bp_device_alloc(CL0, (uint64_t)1 << 60, 64, dtype_of("uint8"), NULL, &handle), ==,
-                  -1);
-  assert_error(BP_ERROR_MEMORY, "opencl");
-  g_assert_cmpint(bp_device_alloc(CL0, 16, 64, dtype_of("uint8"), "texture", &handle), ==, -1);
-  assert_error(BP_ERROR_VALUE, "texture");
-  assert_ok(bp_device_alloc(CL0, 0, 64, dtype_of("uint8"), NULL, &handle));
-  g_assert_nonnull(handle);
-  assert_ok(bp_device_free(CL0, handle));
+  if (has_device())
+    assert_allocations_are_checked(CL0, "opencl");
 }
 
 static void test_wrong_handles(void) {
   if (!has_device())
     return;
-  void *handle = NULL;
   char bytes[64] = {0};
-  assert_ok(bp_device_alloc(CL0, 64, 64, dtype_of("uint8"), NULL, &handle));
+  void *handle = allocate_on(CL0, 64);
   BpCopy copy = {.from = bytes, .from_device = CPU, .to = handle, .to_device = CL0, .size = 64};
   assert_ok(bp_device_copy(&copy, NULL));
   copy.to_offset = 1;
@@ -182,40 +154,7 @@ static void test_launch_errors(void) {
   BpTensor *tensor = make_tensor(CL0, data, 8);
   BpModule *module = load_by_hand(source);
   BpFunction *scale = get_function(module, "scale");
-  BpValue args[5], result;
-  set_scale_args(args, &tensor->view, 2, 1);
-  g_assert_cmpint(bp_function_call(scale, args, 4, &result), ==, -1);
-  assert_error(BP_ERROR_TYPE, "scale: expected 3 arguments and 2 launch sizes, got 4");
-  args[2] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 1};
-  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
-  assert_error(BP_ERROR_TYPE, "scale: argument 2: expected an integer");
-  args[2] = int_value((int64_t)1 << 31);
-  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
-  assert_error(BP_ERROR_VALUE, "scale: argument 2: 2147483648 is no integer of 32 bits");
-  args[2] = args[0];
-  args[0] = args[3];
-  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
-  assert_error(BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
-  set_scale_args(args, &tensor->view, 2, 1);
-  args[4].v_int64 = -1;
-  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
-  assert_error(BP_ERROR_VALUE, "launch size 1");
-  BpTensorView odd = tensor->view;
-  odd.byte_offset = 4;
-  set_scale_args(args, &odd, 2, 1);
-  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
-  assert_error(BP_ERROR_VALUE, "may begin at a multiple");
-  int64_t every_other[] = {2};
-  odd = tensor->view;
-  odd.strides = every_other;
-  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
-  assert_error(BP_ERROR_VALUE, "argument 0: a kernel takes compact tensors");
-  odd = (BpTensorView){.data = data, .device = CPU};
-  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
-  assert_error(BP_ERROR_VALUE, "expected a tensor on opencl:0");
-  odd.device = (BpDevice){BP_DEVICE_OPENCL, 1};
-  g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
-  assert_error(BP_ERROR_VALUE, "expected a tensor on opencl:0");
+  assert_launches_are_checked(scale, tensor);
   bp_object_release(scale);
   bp_object_release(module);
   bp_object_release(tensor);
@@ -241,39 +180,17 @@ static void test_bad_source(void) {
 
 /* ---- Kernels from the IR ----------------------------------------------------------------- */
 
-#define KERNEL                                                                                     \
-  "(module (function \"add_one\" n:int32 (buffer A float32 global 64)"                             \
-  " (for b:int64 0 4 bound \"blockIdx.x\" (for t:int64 0 16 bound \"threadIdx.x\""                 \
-  " (store A (add (mul b 16) t) (add (load A (add (mul b 16) t)) (cast float32 n)))))))"
-
-static BpModule *build_kernel(void) {
-  BpIrModule *module = parse_verified(KERNEL);
-  BpModule *built = build_ok(module, "opencl");
-  bp_object_release(module);
-  return built;
-}
-
 static void run_add_one(BpModule *module) {
   float data[64] = {0};
-  BpTensor *tensor = make_tensor(CL0, data, 64);
-  BpFunction *function = get_function(module, "add_one");
-  BpValue args[4] = {{.type_index = BP_TYPE_INT, .v_int64 = 7},
-                     {.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
-                     {.type_index = BP_TYPE_INT, .v_int64 = 4},
-                     {.type_index = BP_TYPE_INT, .v_int64 = 16}},
-          result;
-  assert_ok(bp_function_call(function, args, 4, &result));
-  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  assert_ok(call_add_one(module, CL0, data));
   for (int i = 0; i < 64; i++)
     g_assert_cmpfloat(data[i], ==, 7);
-  bp_object_release(function);
-  bp_object_release(tensor);
 }
 
 static void test_kernel_from_ir(void) {
   if (!has_device())
     return;
-  BpModule *module = build_kernel();
+  BpModule *module = build_text(ADD_ONE, "opencl");
   run_add_one(module);
   bp_object_release(module);
 }
@@ -312,7 +229,7 @@ static void test_timers(void) {
   if (!has_device())
     return;
   const BpDeviceApi *api = bp_device_api(BP_DEVICE_OPENCL);
-  BpModule *module = build_kernel();
+  BpModule *module = build_text(ADD_ONE, "opencl");
   void *streams[2], *timers[2];
   for (int i = 0; i < 2; i++) {
     assert_ok(bp_stream_create(CL0, &streams[i]));
@@ -330,25 +247,12 @@ static void test_timers(void) {
 }
 
 static void test_bytes(void) {
-  BpModule *module = build_kernel();
-  BpOwnedBytes bytes;
-  assert_ok(bp_module_save_to_bytes(module, &bytes));
+  BpModule *module = build_text(ADD_ONE, "opencl");
+  BpModule *loaded = through_bytes(module, "opencl");
   bp_object_release(module);
-  BpByteArray view = {bytes.data, bytes.size};
-  module = bp_module_load_from_bytes("opencl", &view);
-  assert_ok(module == NULL);
-  g_assert_cmpint(bp_module_get_property(module), ==,
-                  BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_RUNNABLE);
-  for (size_t size = 0; size < bytes.size; size++) {
-    BpByteArray part = {bytes.data, size};
-    g_assert_null(bp_module_load_from_bytes("opencl", &part));
-    g_assert_true(bp_error_is(BP_ERROR_FORMAT));
-    bp_error_clear();
-  }
   if (has_device())
-    run_add_one(module);
-  bp_object_release(module);
-  bp_owned_bytes_clear(&bytes);
+    run_add_one(loaded);
+  bp_object_release(loaded);
 }
 
 /* ---- Binaries on disk -------------------------------------------------------------------- */
@@ -444,7 +348,7 @@ static void test_without_cache(void) {
 }
 
 static void test_source(void) {
-  BpModule *module = build_kernel();
+  BpModule *module = build_text(ADD_ONE, "opencl");
   BpOwnedBytes text;
   assert_ok(bp_module_get_source(module, "cl", &text));
   g_assert_nonnull(strstr(text.data, "__kernel"));
@@ -460,7 +364,7 @@ static void test_without_library(void) {
     return;
   }
   assert_none(BP_DEVICE_OPENCL, "cannot be opened", "install");
-  BpModule *module = build_kernel(); /* needs no device */
+  BpModule *module = build_text(ADD_ONE, "opencl"); /* needs no device */
   bp_object_release(module);
 }
 
@@ -508,17 +412,7 @@ static void test_two_devices(void) {
     g_test_skip("there is one device at most");
     return;
   }
-  char to[] = "....";
-  void *a = NULL, *b = NULL;
-  assert_ok(bp_device_alloc(CL0, 16, 64, dtype_of("uint8"), NULL, &a));
-  assert_ok(bp_device_alloc(other, 16, 64, dtype_of("uint8"), NULL, &b));
-  assert_ok(copy_bytes("abcd", 0, CPU, a, 4, CL0, 4));
-  assert_ok(copy_bytes(a, 4, CL0, b, 8, other, 4));
-  assert_ok(copy_bytes(b, 8, other, to, 0, CPU, 4));
-  assert_ok(bp_stream_sync(other, NULL));
-  g_assert_cmpstr(to, ==, "abcd");
-  assert_ok(bp_device_free(CL0, a));
-  assert_ok(bp_device_free(other, b));
+  assert_copies_between(CL0, other);
   assert_freed_where_it_is_from(CL0, other);
   assert_freed_where_it_is_from(other, CL0);
 }

@@ -10,12 +10,7 @@
 #define VK0 ((BpDevice){BP_DEVICE_VULKAN, 0})
 
 static gboolean has_device(void) {
-  int32_t count = 0;
-  const char *why = "";
-  assert_ok(bp_device_count(BP_DEVICE_VULKAN, &count, &why));
-  if (count == 0)
-    g_test_skip(why);
-  return count > 0;
+  return has_device_of(BP_DEVICE_VULKAN);
 }
 
 static gboolean has_compiler(void) {
@@ -70,23 +65,7 @@ static void test_attributes(void) {
 }
 
 static void *allocate(uint64_t size) {
-  void *handle = NULL;
-  assert_ok(bp_device_alloc(VK0, size, 64, dtype_of("uint8"), NULL, &handle));
-  g_assert_nonnull(handle);
-  return handle;
-}
-
-static void check_copies(void) {
-  char from[] = "abcdefgh", to[] = "........";
-  void *a = allocate(16), *b = allocate(16);
-  assert_ok(copy_bytes(from, 1, CPU, a, 3, VK0, 5));
-  memset(from, 'x', sizeof(from) - 1); /* the source has been consumed */
-  assert_ok(copy_bytes(a, 4, VK0, b, 7, VK0, 3));
-  assert_ok(copy_bytes(b, 7, VK0, to, 2, CPU, 3));
-  assert_ok(bp_stream_sync(VK0, NULL));
-  g_assert_cmpstr(to, ==, "..cde...");
-  assert_ok(bp_device_free(VK0, a));
-  assert_ok(bp_device_free(VK0, b));
+  return allocate_on(VK0, size);
 }
 
 /* More than the staging of a copy holds, and no multiple of it. */
@@ -110,7 +89,7 @@ static void check_large_copies(void) {
 static void test_copies(void) {
   if (!has_device())
     return;
-  check_copies();
+  assert_copies(VK0);
   check_large_copies();
 }
 
@@ -149,15 +128,9 @@ static void test_freeing_is_checked(void) {
 static void test_allocation_failures(void) {
   if (!has_device())
     return;
-  void *handle = NULL;
   void *held[64] = {NULL};
   BpValue largest;
-  g_assert_cmpint(bp_device_alloc(VK0, (uint64_t)1 << 60, 64, dtype_of("uint8"), NULL, &handle), ==,
-                  -1);
-  assert_error(BP_ERROR_MEMORY, "vulkan");
-  g_assert_cmpint(bp_device_alloc(VK0, 16, 64, dtype_of("uint8"), "texture", &handle), ==, -1);
-  assert_error(BP_ERROR_VALUE, "texture");
-  assert_ok(bp_device_free(VK0, allocate(0)));
+  assert_allocations_are_checked(VK0, "vulkan");
   assert_ok(bp_device_get_attr(VK0, BP_ATTR_MAX_ALLOCATION, &largest));
   int count = 0;
   while (count < 64 && bp_device_alloc(VK0, (uint64_t)largest.v_int64 / 2, 64, dtype_of("uint8"),
@@ -167,7 +140,7 @@ static void test_allocation_failures(void) {
   assert_error(BP_ERROR_MEMORY, "vulkan");
   for (int i = 0; i < count; i++)
     assert_ok(bp_device_free(VK0, held[i]));
-  check_copies(); /* the device is usable still */
+  assert_copies(VK0); /* the device is usable still */
 }
 
 /* Blocks of memory are shared, split and joined. */
@@ -218,16 +191,9 @@ static const char kernels[] =
                                     " (store X 2 (cast float32 d)) (store X 3 (cast float32 "
                                     "e))))))";
 
-static BpModule *build_text(const char *text) {
-  BpIrModule *module = parse_verified(text);
-  BpModule *built = build_ok(module, "vulkan");
-  bp_object_release(module);
-  return built;
-}
-
 /* A function that holds its module. */
 static BpFunction *build_function(const char *text, const char *name) {
-  BpModule *module = build_text(text);
+  BpModule *module = build_text(text, "vulkan");
   BpFunction *function = get_function(module, name);
   bp_object_release(module);
   return function;
@@ -370,7 +336,7 @@ static void test_threads(void) {
 
 static void test_staged_copies(void) {
   if (g_test_subprocess()) {
-    check_copies();
+    assert_copies(VK0);
     check_large_copies();
     if (has_compiler())
       test_threads();
@@ -405,47 +371,26 @@ static void test_timers(void) {
 
 /* ---- What a launch refuses --------------------------------------------------------------- */
 
-static void call_fails(BpFunction *function, const BpValue *args, int32_t count, const char *kind,
-                       const char *message) {
-  BpValue result;
-  g_assert_cmpint(bp_function_call(function, args, count, &result), ==, -1);
-  assert_error(kind, message);
-}
-
 static void test_launch_errors(void) {
   if (!can_run())
     return;
   float data[8] = {0};
-  int64_t shape = 8;
   BpTensor *tensor = make_tensor(VK0, data, 8);
   BpFunction *scale = build_function(kernels, "scale");
   BpValue args[5];
+  assert_launches_are_checked(scale, tensor);
   set_scale_args(args, &tensor->view, 2, 1);
-  call_fails(scale, args, 4, BP_ERROR_TYPE,
-             "scale: expected 3 arguments and 2 launch sizes, got 4");
-  args[2] = (BpValue){.type_index = BP_TYPE_FLOAT, .v_float64 = 1};
-  call_fails(scale, args, 5, BP_ERROR_TYPE, "scale: argument 2: expected an integer");
-  set_scale_args(args, &tensor->view, 2, 1);
-  args[0] = int_value(1);
-  call_fails(scale, args, 5, BP_ERROR_TYPE, "scale: argument 0: expected a buffer");
-  set_scale_args(args, &tensor->view, 2, 1);
-  args[4] = int_value(-1);
-  call_fails(scale, args, 5, BP_ERROR_VALUE, "launch size 1");
   args[4] = int_value(8);
-  call_fails(scale, args, 5, BP_ERROR_VALUE, "8 threads along x; it was compiled for 4");
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "8 threads along x; it was compiled for 4");
   args[4] = int_value(4);
   args[3] = int_value((int64_t)1 << 40);
-  call_fails(scale, args, 5, BP_ERROR_VALUE, "blocks along x; the device takes at most");
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "blocks along x; the device takes at most");
   BpTensorView odd = tensor->view;
-  odd.byte_offset = 4;
-  set_scale_args(args, &odd, 2, 1);
-  call_fails(scale, args, 5, BP_ERROR_VALUE, "may begin at a multiple");
   odd.byte_offset = 1 << 20;
-  call_fails(scale, args, 5, BP_ERROR_VALUE, "at most this many bytes");
-  odd = (BpTensorView){.data = data, .device = CPU, .ndim = 1, .shape = &shape};
-  call_fails(scale, args, 5, BP_ERROR_VALUE, "expected a tensor on vulkan");
+  set_scale_args(args, &odd, 2, 1);
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "at most this many bytes");
   args[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = data};
-  call_fails(scale, args, 5, BP_ERROR_VALUE, "scale: argument 0: vulkan:");
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "scale: argument 0: vulkan:");
   bp_object_release(scale);
   bp_object_release(tensor);
 }
@@ -469,10 +414,10 @@ static void test_limits_of_the_device(void) {
   BpValue args[3] = {{.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
                      int_value(1024),
                      int_value(1024)};
-  call_fails(wide, args, 3, BP_ERROR_VALUE, "kernel wide: threads of a block");
+  launch_fails(wide, args, 3, BP_ERROR_VALUE, "kernel wide: threads of a block");
   args[1] = int_value(1);
   args[2] = int_value(4);
-  call_fails(shared, args, 3, BP_ERROR_VALUE, "bytes of shared memory: 16000000; the device has");
+  launch_fails(shared, args, 3, BP_ERROR_VALUE, "bytes of shared memory: 16000000; the device has");
   bp_object_release(wide);
   bp_object_release(shared);
   bp_object_release(tensor);
@@ -483,21 +428,9 @@ static void test_limits_of_the_device(void) {
 static void test_bytes(void) {
   if (!has_compiler())
     return;
-  BpModule *module = build_text(kernels);
-  BpOwnedBytes bytes;
-  assert_ok(bp_module_save_to_bytes(module, &bytes));
-  bp_object_release(module);
-  BpByteArray view = {bytes.data, bytes.size};
-  module = bp_module_load_from_bytes("vulkan", &view);
-  assert_ok(module == NULL);
-  g_assert_cmpint(bp_module_get_property(module), ==,
-                  BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_RUNNABLE);
-  for (size_t size = 0; size < bytes.size; size++) {
-    BpByteArray part = {bytes.data, size};
-    g_assert_null(bp_module_load_from_bytes("vulkan", &part));
-    g_assert_true(bp_error_is(BP_ERROR_FORMAT));
-    bp_error_clear();
-  }
+  BpModule *built = build_text(kernels, "vulkan");
+  BpModule *module = through_bytes(built, "vulkan");
+  bp_object_release(built);
   if (has_device()) {
     float data[8] = {1};
     BpTensor *tensor = make_tensor(VK0, data, 8);
@@ -511,14 +444,13 @@ static void test_bytes(void) {
     bp_object_release(tensor);
   }
   bp_object_release(module);
-  bp_owned_bytes_clear(&bytes);
 }
 
 /* Bytes with one bit changed are read or refused. */
 static void test_damaged_bytes(void) {
   if (!has_compiler())
     return;
-  BpModule *module = build_text(kernels);
+  BpModule *module = build_text(kernels, "vulkan");
   BpOwnedBytes bytes;
   assert_ok(bp_module_save_to_bytes(module, &bytes));
   bp_object_release(module);
@@ -559,28 +491,15 @@ static char *two_drivers(void) {
   return list;
 }
 
-static void use_two_devices(void) {
-  const BpDevice other = {BP_DEVICE_VULKAN, 1};
-  char to[] = "....";
-  void *a = allocate(16), *b = NULL;
-  assert_ok(bp_device_alloc(other, 16, 64, dtype_of("uint8"), NULL, &b));
-  assert_ok(copy_bytes("abcd", 0, CPU, a, 4, VK0, 4));
-  assert_ok(copy_bytes(a, 4, VK0, b, 8, other, 4));
-  assert_ok(copy_bytes(b, 8, other, to, 0, CPU, 4));
-  assert_ok(bp_stream_sync(other, NULL));
-  g_assert_cmpstr(to, ==, "abcd");
-  assert_ok(bp_device_free(VK0, a));
-  assert_ok(bp_device_free(other, b));
-  assert_freed_where_it_is_from(VK0, other);
-  assert_freed_where_it_is_from(other, VK0);
-}
-
 static void test_two_devices(void) {
   if (g_test_subprocess()) {
+    const BpDevice other = {BP_DEVICE_VULKAN, 1};
     int32_t count = 0;
     assert_ok(bp_device_count(BP_DEVICE_VULKAN, &count, NULL));
     g_assert_cmpint(count, ==, 2);
-    use_two_devices();
+    assert_copies_between(VK0, other);
+    assert_freed_where_it_is_from(VK0, other);
+    assert_freed_where_it_is_from(other, VK0);
     return;
   }
   char *drivers = has_device() ? two_drivers() : NULL;
@@ -646,7 +565,7 @@ static void test_without_cache(void) {
   }
   TestCache heard = {.warnings = 0};
   bp_log_set_callback(count_warnings, &heard);
-  bp_object_release(build_text(kernels));
+  bp_object_release(build_text(kernels, "vulkan"));
   g_assert_cmpint(heard.warnings, >, 0);
   bp_log_set_callback(NULL, NULL);
 }
@@ -654,7 +573,7 @@ static void test_without_cache(void) {
 static void test_source(void) {
   if (!has_compiler())
     return;
-  BpModule *module = build_text(kernels);
+  BpModule *module = build_text(kernels, "vulkan");
   BpOwnedBytes text;
   assert_ok(bp_module_get_source(module, "glsl", &text));
   g_assert_nonnull(strstr(text.data, "#version"));
@@ -673,7 +592,7 @@ static void test_binaries_are_valid(void) {
     return;
   }
   static const char *const names[] = {"scale", "scalars"};
-  BpModule *module = build_text(kernels);
+  BpModule *module = build_text(kernels, "vulkan");
   for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
     BpOwnedBytes binary;
     char *format = g_strdup_printf("spv:%s", names[i]), *path = NULL, *words = NULL;
@@ -791,7 +710,7 @@ static void test_types_that_the_target_lacks(void) {
 
 static void test_fork(void) {
   if (g_test_subprocess()) {
-    check_copies();
+    assert_copies(VK0);
     BpFunction *scale = build_function(kernels, "scale");
     float data[8] = {0};
     BpTensor *tensor = make_tensor(VK0, data, 8);
