@@ -27,8 +27,9 @@
 #define VOID     "\0\0\0\0\0\0\x40\0"
 
 /* A function of bytecode with one argument, and a packed one. */
-#define FORWARD(end, registers)                                                                    \
-  I32("\1") STR7("forward") NONE U64(end) U64("\1") U64(registers) U64("\1") U64("\1") "x"
+#define BYTECODE(name, first, end, registers)                                                      \
+  I32("\1") STR7(name) first U64(end) U64("\1") U64(registers) U64("\1") U64("\1") "x"
+#define FORWARD(end, registers) BYTECODE("forward", NONE, end, registers)
 #define BUILTIN(size, name)                                                                        \
   I32("\0") U64(size) "vm.builtin." name NONE NONE "\xfe\xff\xff\xff\xff\xff\xff\xff" NONE NONE
 
@@ -71,6 +72,11 @@ static const FuzzSeed seeds[] = {
                               CALL(REG("\2"), "\5", "\1", CONST("\1")) U64("\4") REG("\2") U64("\2")
                                   CALL(REG("\3"), "\3", "\2", FUNC("\0") REG("\1")) RET("\3")
                                       RET("\1")),
+    /* two functions, one of which calls the other */
+    FUZZ_TEXT(HEAD U64("\3") FORWARD("\2", "\3") BYTECODE("another", U64("\2"), "\4", "\3")
+                  BUILTIN("\x15", "make_tuple") NONE NONE U64("\4") U64("\0") U64("\5") U64("\7")
+                      U64("\xd") U64("\xf") CALL(REG("\1"), "\1", "\1", REG("\0")) RET("\1")
+                          CALL(REG("\1"), "\2", "\2", REG("\0") REG("\0")) RET("\1")),
 };
 
 static const FuzzSeed pieces[] = {
