@@ -1,69 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data space. A handle is no address but a number: the place of the buffer in a table, and how
- * often that place was used before. So a buffer freed twice, one of another device, or a number
- * that never was a handle is an error and not a crash. */
+/* Data space. A handle is no address but a number in a table, so a buffer freed twice, one of
+ * another device, or a number that never was a handle is an error and not a crash. */
 #include "vulkan.h"
 
-#include <stdlib.h>
+#include <backplane/handle_table.h>
 #include <string.h>
 
-typedef struct Place {
-  BpVulkanBuffer *buffer; /* NULL: free */
-  uint32_t uses;
-  uint32_t next_free; /* index + 1; 0: none */
-} Place;
-
-static struct {
-  pthread_mutex_t lock;
-  Place *places;
-  uint32_t count, capacity;
-  uint32_t free; /* index + 1 of the first free place; 0: none */
-} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void *make_handle(uint32_t index) {
-  uint64_t number = (uint64_t)table.places[index].uses << 32 | (index + 1);
-  return (void *)(uintptr_t)number;
-}
-
-/* The place of a live buffer, NULL: there is none. With the lock. */
-static Place *place_of(const void *handle) {
-  uint64_t number = (uintptr_t)handle;
-  uint32_t index = (uint32_t)number - 1;
-  if ((uint32_t)number == 0 || index >= table.count)
-    return NULL;
-  Place *place = &table.places[index];
-  return place->buffer && place->uses == number >> 32 ? place : NULL;
-}
-
-/* The index of a place that is free now; -1 without memory. With the lock. */
-static int64_t free_place(void) {
-  if (table.free) {
-    uint32_t index = table.free - 1;
-    table.free = table.places[index].next_free;
-    return index;
-  }
-  if (table.count == table.capacity) {
-    uint32_t capacity = table.capacity ? table.capacity * 2 : 256;
-    Place *grown = realloc(table.places, capacity * sizeof(*grown));
-    if (!grown)
-      return -1;
-    memset(grown + table.count, 0, (capacity - table.count) * sizeof(*grown));
-    table.places = grown;
-    table.capacity = capacity;
-  }
-  return table.count++;
-}
+static BpHandleTable table;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
 
 /* Takes the buffer over; NULL with an error. */
 static void *add_buffer(BpVulkanBuffer *buffer) {
-  pthread_mutex_lock(&table.lock);
-  int64_t index = free_place();
-  void *handle = NULL;
-  if (index >= 0) {
-    table.places[index].buffer = buffer;
-    handle = make_handle((uint32_t)index);
-  }
-  pthread_mutex_unlock(&table.lock);
+  pthread_mutex_lock(&lock);
+  void *handle = bp_handle_add(&table, buffer);
+  pthread_mutex_unlock(&lock);
   if (handle)
     return handle;
   bp_vulkan_release(&buffer->shared);
@@ -77,11 +27,16 @@ static int32_t no_buffer(const BpVulkanDevice *device, const void *handle) {
       handle, device->id);
 }
 
+/* With the lock held; NULL if the device has no such buffer. */
+static BpVulkanBuffer *find(const BpVulkanDevice *device, const void *handle) {
+  BpVulkanBuffer *buffer = bp_handle_get(&table, handle);
+  return buffer && buffer->device == device ? buffer : NULL;
+}
+
 BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle) {
-  pthread_mutex_lock(&table.lock);
-  const Place *place = place_of(handle);
-  BpVulkanBuffer *buffer = place && place->buffer->device == device ? place->buffer : NULL;
-  pthread_mutex_unlock(&table.lock);
+  pthread_mutex_lock(&lock);
+  BpVulkanBuffer *buffer = find(device, handle);
+  pthread_mutex_unlock(&lock);
   if (!buffer)
     no_buffer(device, handle);
   return buffer;
@@ -113,17 +68,11 @@ int32_t bp_vulkan_free(int32_t device_id, void *handle) {
     return 0;
   if (!device)
     return -1;
-  BpVulkanBuffer *buffer = NULL;
-  pthread_mutex_lock(&table.lock);
-  Place *place = place_of(handle);
-  if (place && place->buffer->device == device) {
-    buffer = place->buffer;
-    place->buffer = NULL;
-    place->uses++;
-    place->next_free = table.free;
-    table.free = (uint32_t)(place - table.places) + 1;
-  }
-  pthread_mutex_unlock(&table.lock);
+  pthread_mutex_lock(&lock);
+  BpVulkanBuffer *buffer = find(device, handle);
+  if (buffer)
+    bp_handle_remove(&table, handle);
+  pthread_mutex_unlock(&lock);
   if (!buffer)
     return no_buffer(device, handle);
   bp_vulkan_release(&buffer->shared); /* queued work that uses it has references of its own */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tests of: the SDK, as a vendor uses it.
+test_programs += tests/sdk/test-handle-table
 test_scripts += tests/sdk/test-dh-backplane.sh tests/sdk/test-new-plugin.sh tests/sdk/test-vendor.sh
 # A vendor's plugin is built plain, and a host with sanitizers is none that it will meet.
 slow_tests += tests/sdk/test-vendor.sh
