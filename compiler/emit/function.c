@@ -256,14 +256,17 @@ static void open_function(BpEmitter *e, const BpIrNode *function) {
   const BpDialect *d = e->dialect;
   int is_kernel = e->ir->find_attr(function, BP_IR_ATTR_KERNEL) != NULL;
   int are_global = is_kernel && (d->flags & BP_DIALECT_PARAMS_GLOBAL);
+  int are_local = is_kernel && (d->flags & BP_DIALECT_PARAMS_LOCAL);
   if (is_kernel ? !d->kernel : !d->function) {
     bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, is_kernel ? "a kernel" : "a function that is no kernel");
     return;
   }
   BpText narrowed = {NULL, 0, 0};
-  const char *params = "";
+  const char *params = "", *locals = "";
   if (are_global)
     global_params(e, function, &narrowed);
+  else if (are_local)
+    locals = bp__format(e, "  %s\n", params_text(e, function, "\n  "));
   else
     params = params_text(e, function, ", ");
   if (!is_kernel)
@@ -272,7 +275,7 @@ static void open_function(BpEmitter *e, const BpIrNode *function) {
                                : bp__apply(e, d->function, e->function_name, params);
   bp__append(e, &e->before, e->body.data ? e->body.data : "", e->body.size);
   e->body.size = 0;
-  bp__appendf(e, &e->opening, "%s {\n%s", head, narrowed.data ? narrowed.data : "");
+  bp__appendf(e, &e->opening, "%s {\n%s%s", head, locals, narrowed.data ? narrowed.data : "");
   bp__text_free(&narrowed);
 }
 

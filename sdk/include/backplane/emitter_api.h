@@ -65,6 +65,9 @@ typedef struct BpDialectAxis {
  * `compute_bits`: each rounds once, to the same number as the way there and back would. So are the
  * intrinsics with a row of 16 bits, and vectors are converted by `vector_convert`. */
 #define BP_DIALECT_HALVES 128
+/* Kernel parameters are statements at the beginning of its body: for a language, or a driver, that
+ * hands a kernel one block of arguments. */
+#define BP_DIALECT_PARAMS_LOCAL 256
 
 /* A language. `struct_size` is that of the headers it was made with. */
 typedef struct BpDialect {
@@ -91,7 +94,7 @@ typedef struct BpDialect {
   /* Statement at the beginning of a packed function, $1 its name. NULL: nothing */
   const char *entry;
   /* $1 element type, $2 name, $3 position, $4 `no_alias` or nothing: one parameter; the text of a
-   * global declaration with BP_DIALECT_PARAMS_GLOBAL. */
+   * global declaration with BP_DIALECT_PARAMS_GLOBAL, of a statement with _PARAMS_LOCAL. */
   const char *buffer_param;
   const char *scalar_param;
   const char *no_alias; /* the word on a pointer to what no other one points to: "restrict" */
