@@ -2,24 +2,20 @@
 /* The emitter's languages, as a target has them. */
 #include "common.h"
 
+#include <backplane/kernel_helpers.h>
 #include <string.h>
 
 int32_t bp_language_copy(const BpPluginTables *host, const BpEmitterTable *emitter,
                          const char *name, BpLanguage *language) {
-  const BpDialect *base = emitter->get_dialect(name);
   BpDialect *dialect = &language->dialect;
-  if (!base)
+  if (bp_kernel_copy_dialect(emitter, name, dialect) != 0)
     return -1;
-  *dialect = (BpDialect){0};
-  memcpy(dialect, base,
-         base->struct_size < sizeof(*dialect) ? (size_t)base->struct_size : sizeof(*dialect));
-  dialect->struct_size = sizeof(*dialect);
   if (dialect->num_types > BP_LANGUAGE_MOST_TYPES)
     return host->error->raise(BP_ERROR_INDEX,
                               "the dialect %s has %d types; this plugin has room "
                               "for %d",
                               name, dialect->num_types, BP_LANGUAGE_MOST_TYPES);
-  memcpy(language->types, base->types, sizeof(*base->types) * (size_t)base->num_types);
+  memcpy(language->types, dialect->types, sizeof(*dialect->types) * (size_t)dialect->num_types);
   dialect->types = language->types;
   return 0;
 }

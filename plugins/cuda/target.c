@@ -86,19 +86,14 @@ static BpModule *build_source(const BpIrTable *ir, const BpIrModule *module, con
 }
 
 static BpModule *build(const BpIrModule *module, const BpTarget *target) {
-  const BpIrTable *ir = bp_cuda_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
-  const BpEmitterTable *emitter =
-      bp_cuda_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
-  if (!ir || !emitter) {
-    bp_cuda_host.error->raise(BP_ERROR_NOT_FOUND,
-                              "target cuda: the compiler library is not loaded");
+  BpCompilerTables compiler;
+  if (bp_kernel_fetch_compiler(&bp_cuda_host, "cuda", &compiler) != 0)
     return NULL;
-  }
-  const BpDialect *dialect = emitter->get_dialect("cuda");
+  const BpDialect *dialect = compiler.emitter->get_dialect("cuda");
   BpOwnedBytes text = {NULL, 0, NULL};
-  if (!dialect || emitter->emit(module, dialect, &text) != 0)
+  if (!dialect || compiler.emitter->emit(module, dialect, &text) != 0)
     return NULL;
-  BpModule *result = build_source(ir, module, target, text.data);
+  BpModule *result = build_source(compiler.ir, module, target, text.data);
   text.free_data(text.data);
   return result;
 }

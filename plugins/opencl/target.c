@@ -87,21 +87,16 @@ static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *targ
 /* ---- The module -------------------------------------------------------------------------- */
 
 static BpModule *build(const BpIrModule *module, const BpTarget *target) {
-  const BpIrTable *ir = bp_opencl_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
-  const BpEmitterTable *emitter =
-      bp_opencl_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
-  if (!ir || !emitter) {
-    bp_opencl_host.error->raise(BP_ERROR_NOT_FOUND,
-                                "target opencl: the compiler library is not loaded");
-    return NULL;
-  }
+  BpCompilerTables compiler;
   BpLanguage language;
   BpOwnedBytes text = {NULL, 0, NULL};
-  if (check_doubles(ir, module, target) != 0 || make_language(emitter, target, &language) != 0 ||
-      emitter->emit(module, &language.dialect, &text) != 0)
+  if (bp_kernel_fetch_compiler(&bp_opencl_host, "opencl", &compiler) != 0 ||
+      check_doubles(compiler.ir, module, target) != 0 ||
+      make_language(compiler.emitter, target, &language) != 0 ||
+      compiler.emitter->emit(module, &language.dialect, &text) != 0)
     return NULL;
   BpByteArray source = {text.data, text.size};
-  BpModule *result = bp_kernel_module_from_ir(&bp_opencl_module_kind, ir, module, &source);
+  BpModule *result = bp_kernel_module_from_ir(&bp_opencl_module_kind, compiler.ir, module, &source);
   text.free_data(text.data);
   return result;
 }

@@ -148,24 +148,18 @@ static BpModule *make_module(const BpIrTable *ir, const BpEmitterTable *emitter,
 }
 
 static BpModule *build(const BpIrModule *module, const BpTarget *target) {
-  const BpIrTable *ir = bp_vulkan_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
-  const BpEmitterTable *emitter =
-      bp_vulkan_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  BpCompilerTables compiler;
   BpLanguage language;
-  if (!ir || !emitter) {
-    bp_vulkan_host.error->raise(BP_ERROR_NOT_FOUND,
-                                "target vulkan: the compiler library is not loaded");
+  if (bp_kernel_fetch_compiler(&bp_vulkan_host, "vulkan", &compiler) != 0 ||
+      make_language(compiler.emitter, target, &language) != 0)
     return NULL;
-  }
-  if (make_language(emitter, target, &language) != 0)
-    return NULL;
-  size_t count = (size_t)ir->num_functions(module);
+  size_t count = (size_t)compiler.ir->num_functions(module);
   BpOwnedBytes *sources = calloc(count + 1, sizeof(*sources));
   if (!sources) {
     no_memory();
     return NULL;
   }
-  BpModule *result = make_module(ir, emitter, &language.dialect, module, sources);
+  BpModule *result = make_module(compiler.ir, compiler.emitter, &language.dialect, module, sources);
   for (size_t i = 0; i < count; i++) {
     if (sources[i].data)
       sources[i].free_data(sources[i].data);

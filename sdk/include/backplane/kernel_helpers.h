@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Inline helpers for device plugins whose modules are tables of kernels: how a kernel is called,
- * told from its function in the IR or from a module's bytes, and the reading of one call's
- * arguments. Nothing here is part of the ABI: a plugin carries its own copy of what it uses.
+ * told from its function in the IR or from a module's bytes; the reading of one call's arguments;
+ * and what every code generator begins with. Nothing here is part of the ABI: a plugin carries its
+ * own copy of what it uses.
  *
  * A kernel is called with its arguments and then one integer for each launch tag. */
 #ifndef BACKPLANE_KERNEL_HELPERS_H
 #define BACKPLANE_KERNEL_HELPERS_H
 
+#include <backplane/emitter_api.h>
 #include <backplane/ir_api.h>
 #include <backplane/plugin_helpers.h>
 
@@ -165,6 +167,34 @@ static inline uint64_t bp_kernel_get_shared(const BpKernel *kernel, const BpValu
   return bytes;
 }
 
+/* The most that a device launches, along x, y and z. */
+typedef struct BpKernelLimits {
+  int64_t blocks[3];
+  int64_t threads[3];
+  int64_t block_threads; /* in a block altogether */
+} BpKernelLimits;
+
+static inline int32_t bp_kernel_check_limits(const BpPluginTables *host, const BpKernel *kernel,
+                                             const BpKernelLimits *most, const uint64_t blocks[3],
+                                             const uint64_t threads[3]) {
+  uint64_t left = (uint64_t)most->block_threads;
+  for (int i = 0; i < 3; i++) {
+    if (blocks[i] > (uint64_t)most->blocks[i] || threads[i] > (uint64_t)most->threads[i])
+      return host->error->raise(
+          BP_ERROR_VALUE,
+          "%s: %llu blocks of %llu threads along %c; the device takes at most %lld of %lld",
+          kernel->name, (unsigned long long)blocks[i], (unsigned long long)threads[i], 'x' + i,
+          (long long)most->blocks[i], (long long)most->threads[i]);
+    left /= threads[i];
+  }
+  if (left > 0)
+    return 0;
+  return host->error->raise(
+      BP_ERROR_VALUE, "%s: %llu x %llu x %llu threads in a block; the device takes at most %lld",
+      kernel->name, (unsigned long long)threads[0], (unsigned long long)threads[1],
+      (unsigned long long)threads[2], (long long)most->block_threads);
+}
+
 static inline int32_t bp_kernel_bad_argument(const BpPluginTables *host, const BpKernel *kernel,
                                              int32_t i, const char *expected, int32_t type) {
   return host->error->raise(BP_ERROR_TYPE, "%s: argument %d: expected %s, got a value of type %d",
@@ -259,6 +289,77 @@ static inline int32_t bp_kernel_get_buffer(const BpPluginTables *host, const BpK
   default:
     return bp_kernel_bad_argument(host, kernel, i, "a buffer", arg->type_index);
   }
+}
+
+/* ---- Code generators --------------------------------------------------------------------- */
+
+/* The compiler's tables. */
+typedef struct BpCompilerTables {
+  const BpIrTable *ir;
+  const BpEmitterTable *emitter;
+} BpCompilerTables;
+
+/* Fetches them for the target kind `kind`: they are there only when the application has loaded the
+ * compiler, so this is for when code is to be generated. */
+static inline int32_t bp_kernel_fetch_compiler(const BpPluginTables *host, const char *kind,
+                                               BpCompilerTables *tables) {
+  tables->ir = (const BpIrTable *)host->host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
+  tables->emitter =
+      (const BpEmitterTable *)host->host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  if (tables->ir && tables->emitter)
+    return 0;
+  return host->error->raise(BP_ERROR_NOT_FOUND, "target %s: the compiler library is not loaded",
+                            kind);
+}
+
+/* A copy of a built-in dialect, to be changed; what the host's lacks is zero. */
+static inline int32_t bp_kernel_copy_dialect(const BpEmitterTable *emitter, const char *name,
+                                             BpDialect *copy) {
+  const BpDialect *dialect = emitter->get_dialect(name);
+  if (!dialect)
+    return -1;
+  size_t size = dialect->struct_size < sizeof(*copy) ? dialect->struct_size : sizeof(*copy);
+  __builtin_memset(copy, 0, sizeof(*copy));
+  __builtin_memcpy(copy, dialect, size);
+  copy->struct_size = sizeof(*copy);
+  return 0;
+}
+
+/* Adds up the shared arrays of a function. */
+typedef struct BpKernelShared_ {
+  const BpIrTable *ir;
+  int64_t bytes;
+} BpKernelShared_;
+
+static inline int32_t bp_kernel_add_shared_(void *context, const BpIrNode *node) {
+  BpKernelShared_ *shared = (BpKernelShared_ *)context;
+  const BpIrTable *ir = shared->ir;
+  const BpIrNode *buffer = ir->kind(node) == BP_IR_ALLOCATE ? ir->operand(node, 0) : NULL;
+  if (!buffer || ir->int_value(buffer) != BP_IR_SCOPE_SHARED)
+    return 0;
+  BpDataType dtype = ir->dtype(buffer);
+  int64_t bytes = (dtype.bits + 7) / 8 * dtype.lanes;
+  for (int32_t i = 0; i < ir->num_operands(buffer); i++)
+    bytes *= ir->int_value(ir->operand(buffer, i));
+  shared->bytes += bytes;
+  return 0;
+}
+
+/* Refuses functions whose shared arrays together are of more than `most` bytes. */
+static inline int32_t bp_kernel_check_shared(const BpPluginTables *host, const char *kind,
+                                             const BpIrTable *ir, const BpIrModule *module,
+                                             int64_t most) {
+  for (int32_t i = 0; i < ir->num_functions(module); i++) {
+    const BpIrNode *function = ir->get_function(module, i);
+    BpKernelShared_ shared = {ir, 0};
+    const BpIrVisitor visitor = {sizeof(visitor), &shared, bp_kernel_add_shared_, NULL};
+    ir->visit(function, &visitor);
+    if (shared.bytes > most)
+      return host->error->raise(BP_ERROR_NOT_IMPLEMENTED,
+                                "target %s: %s shares %lld bytes in a block, where %lld are", kind,
+                                ir->str_value(function), (long long)shared.bytes, (long long)most);
+  }
+  return 0;
 }
 
 #ifdef __cplusplus

@@ -308,14 +308,6 @@ static inline BpModule *bp_kernel_module_from_bytes(const BpKernelModuleKind *ki
 
 /* ---- Registered functions ---------------------------------------------------------------- */
 
-static inline int bp_kernel_module_answer_(BpModule *module, BpValue *result) {
-  if (!module)
-    return -1;
-  result->type_index = BP_TYPE_MODULE;
-  result->v_obj = (BpObject *)(void *)module;
-  return 0;
-}
-
 /* The loader `runtime.module.loadbinary_KIND`, whose context is the BpKernelModuleKind: it gets the
  * bytes and, where they lie in a file, their owner. */
 static inline int bp_kernel_module_loadbinary(void *self, const BpValue *args, int32_t num_args,
@@ -329,7 +321,7 @@ static inline int bp_kernel_module_loadbinary(void *self, const BpValue *args, i
                                     kind->api->kind, num_args);
   if (kind->host->object->view_str(&args[0], &bytes) != 0)
     return -1;
-  return bp_kernel_module_answer_(bp_kernel_module_from_bytes(kind, &bytes), result);
+  return bp_plugin_answer_module(result, bp_kernel_module_from_bytes(kind, &bytes));
 }
 
 /* A code generator: makes a module of an IR module for a target. NULL with an error. */
@@ -342,9 +334,8 @@ static inline int bp_kernel_module_build(const BpKernelModuleKind *kind, BpKerne
       args[1].type_index != BP_TYPE_TARGET)
     return kind->host->error->raise(
         BP_ERROR_TYPE, "target.build.%s: expected an IR module and a target", kind->api->kind);
-  return bp_kernel_module_answer_(build((const BpIrModule *)(const void *)args[0].v_obj,
-                                        (const BpTarget *)(const void *)args[1].v_obj),
-                                  result);
+  return bp_plugin_answer_module(result, build((const BpIrModule *)(const void *)args[0].v_obj,
+                                               (const BpTarget *)(const void *)args[1].v_obj));
 }
 
 #ifdef __cplusplus
