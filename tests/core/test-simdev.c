@@ -56,7 +56,7 @@ static void fetch_tables(void) {
 static const char code[] =
     "typedef struct { int type; unsigned small; union { long long i; double f; void *p; } v; }\n"
     "  bp_value;\n"
-    "typedef struct { long long block[3], thread[3]; void (*barrier)(void *); void *team; }\n"
+    "typedef struct { long long block[3], thread[3]; void (*barrier)(void); }\n"
     "  simdev_thread;\n"
     "__attribute__((weak)) void (*__TVMFFIErrorSetRaisedFromCStr)(const char *, const char *);\n"
     "int __tvm_ffi_add_one(void *self, const bp_value *values, int count, bp_value *result) {\n"

@@ -15,10 +15,7 @@ static int32_t get_device_count(int32_t *count, const char **why) {
 }
 
 /* What is not listed here or below the device has not: None. */
-static const struct {
-  int32_t attr, type;
-  int64_t number;
-} numbers[] = {
+static const BpPluginNumber numbers[] = {
     {BP_ATTR_EXIST, BP_TYPE_BOOL, 1},
     {BP_ATTR_HOST_ACCESSIBLE, BP_TYPE_BOOL, 0},
     {BP_ATTR_MAX_THREADS_PER_BLOCK, BP_TYPE_INT, SIMDEV_MOST_THREADS},
@@ -30,23 +27,23 @@ static const struct {
     {BP_ATTR_DATA_ALIGNMENT, BP_TYPE_INT, SIMDEV_ALIGNMENT},
     {BP_ATTR_RANK, BP_TYPE_INT, -1000}, /* the last choice; for hardware see device_api.h */
 };
-static const int64_t most_threads[] = {SIMDEV_MOST_THREADS, SIMDEV_MOST_THREADS,
-                                       SIMDEV_MOST_THREADS};
-static const int64_t most_blocks[] = {SIMDEV_MOST_BLOCKS, SIMDEV_MOST_BLOCKS, SIMDEV_MOST_BLOCKS};
+
+const BpKernelLimits simdev_limits = {
+    .blocks = {65535, 65535, 65535},
+    .threads = {SIMDEV_MOST_THREADS, SIMDEV_MOST_THREADS, SIMDEV_MOST_THREADS},
+    .block_threads = SIMDEV_MOST_THREADS,
+};
 
 static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   char text[64];
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-    if (numbers[i].attr == attr)
-      return bp_plugin_answer_int(result, numbers[i].type, numbers[i].number);
   switch (attr) {
   case BP_ATTR_AVAILABLE_GLOBAL_MEMORY:
     return bp_plugin_answer_int(result, BP_TYPE_INT,
                                 SIMDEV_MEMORY - (int64_t)simdev_memory_in_use(device_id));
   case BP_ATTR_MAX_THREAD_DIMENSIONS:
-    return bp_plugin_answer_extents(&simdev_host, result, most_threads);
+    return bp_plugin_answer_extents(&simdev_host, result, simdev_limits.threads);
   case BP_ATTR_MAX_GRID_DIMENSIONS:
-    return bp_plugin_answer_extents(&simdev_host, result, most_blocks);
+    return bp_plugin_answer_extents(&simdev_host, result, simdev_limits.blocks);
   case BP_ATTR_DEVICE_NAME:
     snprintf(text, sizeof text, "Simulated device simdev:%d", device_id);
     return bp_plugin_answer_str(&simdev_host, result, text);
@@ -56,7 +53,7 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   case BP_ATTR_TARGET:
     return bp_plugin_answer_str(&simdev_host, result, "simdev");
   default:
-    return 0;
+    return bp_plugin_answer_number(result, numbers, sizeof numbers / sizeof *numbers, attr);
   }
 }
 
@@ -82,48 +79,47 @@ static int32_t alloc_workspace(int32_t device_id, uint64_t size, BpDataType dtyp
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* Each end is a buffer, or host memory where there is none. */
 typedef struct Copy {
-  SimdevCommand base;
-  BpCopy what;
-  SimdevBuffer *from, *to;
-  char staged[]; /* the source, if it is host memory */
+  char *to;
+  const char *from;
+  size_t size;
+  SimdevBuffer *buffers[2]; /* that it uses; NULL where an end is host memory */
+  char staged[];            /* the source, if that is host memory */
 } Copy;
 
-static int32_t run_copy(SimdevCommand *command) {
-  Copy *copy = (Copy *)(void *)command;
-  memmove((copy->to ? copy->to->memory : (char *)copy->what.to) + copy->what.to_offset,
-          copy->from ? copy->from->memory + copy->what.from_offset : copy->staged, copy->what.size);
+static int32_t run_copy(void *data) {
+  const Copy *copy = data;
+  memmove(copy->to, copy->from, copy->size);
   return 0;
 }
 
-static void destroy_copy(SimdevCommand *command) {
-  Copy *copy = (Copy *)(void *)command;
-  simdev_unuse(copy->from);
-  simdev_unuse(copy->to);
+static void destroy_copy(void *data) {
+  Copy *copy = data;
+  simdev_unuse(copy->buffers[0]);
+  simdev_unuse(copy->buffers[1]);
   free(copy);
 }
 
 /* The source in host memory is staged: the caller may change it as soon as this returns. */
 static int32_t copy_data(const BpCopy *what, void *stream) {
   int is_upload = what->from_device.device_type != SIMDEV_DEVICE_TYPE;
-  int is_download = what->to_device.device_type != SIMDEV_DEVICE_TYPE;
-  size_t staged = is_upload ? what->size : 0;
-  Copy *copy = simdev_command_create(sizeof *copy + staged, run_copy, destroy_copy);
+  BpDevice device = is_upload ? what->to_device : what->from_device;
+  Copy *copy = bp_plugin_calloc(&simdev_host, sizeof *copy + (is_upload ? what->size : 0));
   if (!copy)
     return -1;
-  copy->what = *what;
+  copy->size = what->size;
+  copy->from =
+      simdev_use(what->from_device, what->from, what->from_offset, what->size, &copy->buffers[0]);
+  if (copy->from)
+    copy->to =
+        simdev_use(what->to_device, what->to, what->to_offset, what->size, &copy->buffers[1]);
+  if (!copy->to) {
+    destroy_copy(copy);
+    return -1;
+  }
   if (is_upload)
-    memcpy(copy->staged, (const char *)what->from + what->from_offset, staged);
-  else
-    copy->from = simdev_use(what->from_device.device_id, what->from, what->from_offset, what->size);
-  if (!is_download && (is_upload || copy->from))
-    copy->to = simdev_use(what->to_device.device_id, what->to, what->to_offset, what->size);
-  if ((is_upload || copy->from) && (is_download || copy->to))
-    return simdev_submit((is_upload ? what->to_device : what->from_device).device_id, stream,
-                         &copy->base);
-  destroy_copy(&copy->base);
-  return -1;
+    copy->from = memcpy(copy->staged, copy->from, what->size);
+  return simdev_submit(device.device_id, stream, (SimdevWork){run_copy, destroy_copy, copy, 0});
 }
 
 /* ---- The table --------------------------------------------------------------------------- */

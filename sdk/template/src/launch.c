@@ -5,42 +5,25 @@
 
 #include <stdlib.h>
 
-/* An argument: a buffer and an offset into it, or a scalar where there is no buffer. */
-typedef struct Argument {
-  SimdevBuffer *buffer;
-  uint64_t offset;
-  char scalar[8];
-} Argument;
-
 typedef struct Launch {
-  SimdevCommand base;
   BpFunction *entry;
   uint64_t blocks[3], threads[3];
-  int32_t num_args;
-  Argument args[];
+  void *args[BP_KERNEL_MOST_ARGS]; /* the addresses that the program gets */
+  char scalars[BP_KERNEL_MOST_ARGS][8];
+  SimdevBuffer *buffers[BP_KERNEL_MOST_ARGS]; /* NULL where the argument is a scalar */
 } Launch;
 
 /* ---- Running, in the stream's thread ----------------------------------------------------- */
 
-/* The threads of a block, each a thread of the host's that does its part of one block after
- * another. The first is the stream's own. */
-typedef struct Team {
-  const Launch *launch;
-  void *args[BP_KERNEL_MOST_ARGS];
+/* What runs kernels, one at a time, since what a block's threads share is there once. Each thread
+ * is one of the host's, and does its part of one block after another. */
+static struct {
+  pthread_mutex_t lock; /* while a kernel runs */
+  pthread_mutex_t gate; /* until all threads are there, or the launch is called off */
   pthread_barrier_t barrier;
-  pthread_mutex_t gate; /* closed until all are there, or it is called off */
-  int32_t is_called_off;
-  BpError *failure; /* the first one */
-} Team;
-
-typedef struct Member {
-  pthread_t thread;
-  Team *team;
-  simdev_thread self;
-} Member;
-
-/* What the threads of a block share is there once, so one kernel runs at a time. */
-static pthread_mutex_t compute_unit = PTHREAD_MUTEX_INITIALIZER;
+  const Launch *launch;
+  uint64_t blocks; /* to run */
+} unit = {.lock = PTHREAD_MUTEX_INITIALIZER, .gate = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t product(const uint64_t extents[3]) {
   return extents[0] * extents[1] * extents[2];
@@ -52,81 +35,64 @@ static void set_place(long long place[3], uint64_t number, const uint64_t extent
     place[i] = (long long)(number % extents[i]);
 }
 
-static void wait_for_team(void *team) {
-  pthread_barrier_wait(&((Team *)team)->barrier);
+static void wait_for_block(void) {
+  pthread_barrier_wait(&unit.barrier);
 }
 
-static void keep_failure(Team *team, BpError *failure) {
-  pthread_mutex_lock(&team->gate);
-  BpError *other = team->failure ? failure : NULL;
-  if (!other)
-    team->failure = failure;
-  pthread_mutex_unlock(&team->gate);
-  simdev_host.object->release(other);
-}
-
-static void *run_member(void *context) {
-  Member *member = context;
-  Team *team = member->team;
-  BpFunction *entry = team->launch->entry;
-  const BpValue values[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = team->args},
-                            {.type_index = BP_TYPE_POINTER, .v_ptr = &member->self}};
-  pthread_mutex_lock(&team->gate);
-  uint64_t blocks = team->is_called_off ? 0 : product(team->launch->blocks);
-  pthread_mutex_unlock(&team->gate);
+/* Returns what failed, an error to be released, or NULL. */
+static void *run_thread(void *context) {
+  simdev_thread *self = context;
+  pthread_mutex_lock(&unit.gate);
+  const Launch *launch = unit.launch;
+  uint64_t blocks = unit.blocks;
+  pthread_mutex_unlock(&unit.gate);
+  const BpValue args[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = (void *)launch->args},
+                          {.type_index = BP_TYPE_POINTER, .v_ptr = self}};
+  BpValue result = {0};
+  int has_failed = 0;
   for (uint64_t block = 0; block < blocks; block++) {
-    BpValue result = {0};
-    set_place(member->self.block, block, team->launch->blocks);
-    if (entry->call(entry, values, 2, &result))
-      keep_failure(team, simdev_host.error->take());
-    wait_for_team(team);
+    set_place(self->block, block, launch->blocks);
+    has_failed |= launch->entry->call(launch->entry, args, 2, &result) != 0;
+    wait_for_block();
   }
-  return NULL;
+  return has_failed ? simdev_host.error->take() : NULL;
 }
 
-static void run_team(Team *team) {
-  Member members[SIMDEV_MOST_THREADS] = {0};
-  uint64_t count = product(team->launch->threads), started = 0;
-  pthread_mutex_lock(&team->gate);
+/* The first thread is the stream's own. */
+static int32_t run_launch(void *data) {
+  const Launch *launch = data;
+  pthread_t threads[SIMDEV_MOST_THREADS];
+  simdev_thread contexts[SIMDEV_MOST_THREADS];
+  uint64_t count = product(launch->threads), started = 0;
+  pthread_mutex_lock(&unit.lock);
+  pthread_mutex_lock(&unit.gate);
   for (; started < count; started++) {
-    Member *member = &members[started];
-    *member = (Member){.team = team, .self = {.barrier = wait_for_team, .team = team}};
-    set_place(member->self.thread, started, team->launch->threads);
-    if (started && pthread_create(&member->thread, NULL, run_member, member))
+    contexts[started].barrier = wait_for_block;
+    set_place(contexts[started].thread, started, launch->threads);
+    if (started && pthread_create(&threads[started], NULL, run_thread, &contexts[started]))
       break;
   }
-  team->is_called_off = started < count;
-  pthread_mutex_unlock(&team->gate);
-  run_member(&members[0]);
-  while (--started)
-    pthread_join(members[started].thread, NULL);
-}
-
-static int32_t run_launch(SimdevCommand *command) {
-  Launch *launch = (Launch *)(void *)command;
-  Team team = {.launch = launch, .gate = PTHREAD_MUTEX_INITIALIZER};
-  for (int32_t i = 0; i < launch->num_args; i++) {
-    Argument *arg = &launch->args[i];
-    team.args[i] = arg->buffer ? arg->buffer->memory + arg->offset : arg->scalar;
+  unit.launch = launch;
+  unit.blocks = started < count ? 0 : product(launch->blocks);
+  pthread_barrier_init(&unit.barrier, NULL, (unsigned)count);
+  pthread_mutex_unlock(&unit.gate);
+  void *failure = run_thread(&contexts[0]), *other;
+  for (uint64_t i = 1; i < started; i++) {
+    pthread_join(threads[i], &other);
+    simdev_host.object->release(failure ? other : NULL);
+    failure = failure ? failure : other;
   }
-  pthread_barrier_init(&team.barrier, NULL, (unsigned)product(launch->threads));
-  pthread_mutex_lock(&compute_unit);
-  run_team(&team);
-  pthread_mutex_unlock(&compute_unit);
-  pthread_barrier_destroy(&team.barrier);
-  if (team.failure)
-    simdev_host.error->raise(BP_ERROR_DEVICE, "%.*s", (int)team.failure->message.size,
-                             team.failure->message.data);
-  else if (team.is_called_off)
-    simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: cannot start the threads of a block");
-  simdev_host.object->release(team.failure);
-  return team.failure || team.is_called_off ? -1 : 0;
+  pthread_barrier_destroy(&unit.barrier);
+  pthread_mutex_unlock(&unit.lock);
+  if (started < count)
+    return simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: cannot start a block's threads");
+  return bp_plugin_raise_failure(&simdev_host, failure);
 }
 
-static void destroy_launch(SimdevCommand *command) {
-  Launch *launch = (Launch *)(void *)command;
-  for (int32_t i = 0; i < launch->num_args; i++)
-    simdev_unuse(launch->args[i].buffer);
+static void destroy_launch(void *data) {
+  Launch *launch = data;
+  for (int32_t i = 0; i < BP_KERNEL_MOST_ARGS; i++)
+    simdev_unuse(launch->buffers[i]);
   simdev_host.object->release(launch->entry);
   free(launch);
 }
@@ -134,48 +100,44 @@ static void destroy_launch(SimdevCommand *command) {
 /* ---- Queueing ---------------------------------------------------------------------------- */
 
 static int32_t take_argument(const BpKernel *kernel, int32_t i, const BpValue *value,
-                             int32_t device_id, Argument *arg) {
+                             BpDevice device, Launch *launch) {
   BpKernelBuffer view = {0};
+  launch->args[i] = launch->scalars[i];
   if (kernel->arg_dtypes[i].code != BP_DTYPE_HANDLE)
-    return bp_kernel_get_scalar(&simdev_host, kernel, i, value, kernel->arg_dtypes[i], arg->scalar);
+    return bp_kernel_get_scalar(&simdev_host, kernel, i, value, kernel->arg_dtypes[i],
+                                launch->scalars[i]);
   if (bp_kernel_get_buffer(&simdev_host, kernel, &simdev_device_api, i, value, &view))
     return -1;
-  arg->buffer = simdev_use(device_id, view.data, view.offset, view.size);
-  arg->offset = view.offset;
-  return arg->buffer ? 0 : simdev_host.error->add_context("%s: argument %d", kernel->name, i);
+  launch->args[i] = simdev_use(device, view.data, view.offset, view.size, &launch->buffers[i]);
+  return launch->args[i] ? 0 : simdev_host.error->add_context("%s: argument %d", kernel->name, i);
 }
 
-static int32_t take_call(const BpKernel *kernel, const BpValue *args, int32_t device_id,
+static int32_t take_call(const BpKernel *kernel, const BpValue *args, BpDevice device,
                          Launch *launch) {
-  if (bp_kernel_get_launch(&simdev_host, kernel, args, launch->blocks, launch->threads))
+  if (bp_kernel_get_launch(&simdev_host, kernel, args, launch->blocks, launch->threads) ||
+      bp_kernel_check_limits(&simdev_host, kernel, &simdev_limits, launch->blocks, launch->threads))
     return -1;
-  for (int i = 0; i < 3; i++)
-    if (launch->blocks[i] > SIMDEV_MOST_BLOCKS || launch->threads[i] > SIMDEV_MOST_THREADS ||
-        product(launch->threads) > SIMDEV_MOST_THREADS)
-      return simdev_host.error->raise(
-          BP_ERROR_VALUE, "%s: more than %d blocks along an axis, or %d threads in a block",
-          kernel->name, SIMDEV_MOST_BLOCKS, SIMDEV_MOST_THREADS);
-  for (int32_t i = 0; i < kernel->num_args; i++, launch->num_args++)
-    if (take_argument(kernel, i, &args[i], device_id, &launch->args[i]))
+  for (int32_t i = 0; i < kernel->num_args; i++)
+    if (take_argument(kernel, i, &args[i], device, launch))
       return -1;
   return 0;
 }
 
 static int32_t launch_kernel(const BpKernelEntry *kernel, const BpValue *args, int32_t num_args) {
+  BpDevice device = {SIMDEV_DEVICE_TYPE, 0};
+  void *stream;
   if (bp_kernel_check_count(&simdev_host, &kernel->call, num_args))
     return -1;
-  size_t size = sizeof(Launch) + (size_t)kernel->call.num_args * sizeof(Argument);
-  Launch *launch = simdev_command_create(size, run_launch, destroy_launch);
+  Launch *launch = bp_plugin_calloc(&simdev_host, sizeof *launch);
   if (!launch)
     return -1;
   launch->entry = kernel->built;
   simdev_host.object->retain(launch->entry);
-  int32_t device_id;
-  void *stream;
-  simdev_host.runtime->get_current(SIMDEV_DEVICE_TYPE, &device_id, &stream);
-  if (!take_call(&kernel->call, args, device_id, launch))
-    return simdev_submit(device_id, stream, &launch->base);
-  destroy_launch(&launch->base);
+  simdev_host.runtime->get_current(SIMDEV_DEVICE_TYPE, &device.device_id, &stream);
+  if (!take_call(&kernel->call, args, device, launch))
+    return simdev_submit(device.device_id, stream,
+                         (SimdevWork){run_launch, destroy_launch, launch, 0});
+  destroy_launch(launch);
   return -1;
 }
 

@@ -3,51 +3,30 @@
  * once, and whoever uses it after it was freed gets an error. */
 #include "simdev.h"
 
+#include <backplane/handle_table.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PLACES      4096
-#define HANDLE_MARK (UINT64_C(0x51de) << 48) /* no address begins so */
+struct SimdevBuffer {
+  char *memory;
+  uint64_t size;
+  int32_t device_id;
+  int32_t uses; /* the owner and work */
+};
 
-static struct {
-  SimdevBuffer *buffer; /* NULL: free */
-  uint32_t count;       /* how many buffers were here */
-} places[PLACES];
+static BpHandleTable buffers;
 static uint64_t in_use[SIMDEV_DEVICES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both, and of all buffers' uses */
 
-static uint64_t handle_of(uint64_t place) {
-  return HANDLE_MARK | (uint64_t)places[place].count << 16 | place;
-}
-
-/* With the lock held: the place of a buffer; -1 with an error. */
-static int find_place(int32_t device_id, const void *handle) {
-  uint64_t number = (uintptr_t)handle, place = number % 65536;
-  if (place < PLACES && places[place].buffer && number == handle_of(place) &&
-      places[place].buffer->device_id == device_id)
-    return (int)place;
-  return simdev_host.error->raise(BP_ERROR_VALUE, "%p is no handle of memory on simdev:%d", handle,
-                                  device_id);
-}
-
-/* With the lock held. */
-static int32_t enter(SimdevBuffer *buffer, uint64_t alignment, void **handle) {
-  uint64_t place = 0, used = in_use[buffer->device_id];
-  void *memory;
-  while (place < PLACES && places[place].buffer)
-    place++;
-  if (place == PLACES || buffer->size > SIMDEV_MEMORY - used ||
-      posix_memalign(&memory, alignment, buffer->size + 1))
-    return simdev_host.error->raise(
-        BP_ERROR_MEMORY, "simdev:%d: no room for %" PRIu64 " bytes: %" PRIu64 " of %u are in use",
-        buffer->device_id, buffer->size, used, SIMDEV_MEMORY);
-  buffer->memory = memory;
-  places[place].buffer = buffer;
-  places[place].count++;
-  in_use[buffer->device_id] += buffer->size;
-  *handle = (void *)(uintptr_t)handle_of(place);
-  return 0;
+/* With the lock held; NULL with an error. */
+static SimdevBuffer *find(int32_t device_id, const void *handle) {
+  SimdevBuffer *buffer = bp_handle_get(&buffers, handle);
+  if (buffer && buffer->device_id == device_id)
+    return buffer;
+  simdev_host.error->raise(BP_ERROR_VALUE, "%p is no handle of memory on simdev:%d", handle,
+                           device_id);
+  return NULL;
 }
 
 /* `dtype_hint` is for devices that lay out elements by their type. */
@@ -58,58 +37,66 @@ int32_t simdev_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDat
     return simdev_host.error->raise(BP_ERROR_VALUE, "simdev has memory \"global\", no \"%s\"",
                                     mem_scope);
   SimdevBuffer *buffer = malloc(sizeof *buffer);
-  if (!buffer)
-    return simdev_host.error->raise(BP_ERROR_MEMORY, "simdev: no memory for a buffer");
-  *buffer = (SimdevBuffer){NULL, size, device_id, 1};
-  pthread_mutex_lock(&lock);
-  int32_t rc = enter(buffer, alignment < SIMDEV_ALIGNMENT ? SIMDEV_ALIGNMENT : alignment, handle);
-  pthread_mutex_unlock(&lock);
-  if (rc)
-    free(buffer);
-  return rc;
-}
-
-/* With the lock held. */
-static void drop(SimdevBuffer *buffer) {
-  if (--buffer->uses)
-    return;
-  in_use[buffer->device_id] -= buffer->size;
-  free(buffer->memory);
+  void *memory = NULL;
+  *handle = NULL;
+  if (alignment < SIMDEV_ALIGNMENT)
+    alignment = SIMDEV_ALIGNMENT;
+  if (buffer && size <= SIMDEV_MEMORY && !posix_memalign(&memory, alignment, size + 1)) {
+    *buffer = (SimdevBuffer){memory, size, device_id, 1};
+    pthread_mutex_lock(&lock);
+    if (size <= SIMDEV_MEMORY - in_use[device_id])
+      *handle = bp_handle_add(&buffers, buffer);
+    if (*handle)
+      in_use[device_id] += size;
+    pthread_mutex_unlock(&lock);
+  }
+  if (*handle)
+    return 0;
+  free(memory);
   free(buffer);
+  return simdev_host.error->raise(
+      BP_ERROR_MEMORY, "simdev:%d: no room for %" PRIu64 " bytes: %" PRIu64 " of %u are in use",
+      device_id, size, simdev_memory_in_use(device_id), SIMDEV_MEMORY);
 }
 
-/* Commands that are queued still use the buffer; the handle is void at once. */
+/* Work that is queued still uses the buffer; the handle is void at once. */
 int32_t simdev_free(int32_t device_id, void *handle) {
   pthread_mutex_lock(&lock);
-  int place = find_place(device_id, handle);
-  if (place >= 0) {
-    drop(places[place].buffer);
-    places[place].buffer = NULL;
-  }
+  SimdevBuffer *buffer = find(device_id, handle);
+  if (buffer)
+    bp_handle_remove(&buffers, handle);
   pthread_mutex_unlock(&lock);
-  return place < 0 ? -1 : 0;
+  simdev_unuse(buffer);
+  return buffer ? 0 : -1;
 }
 
-SimdevBuffer *simdev_use(int32_t device_id, const void *handle, uint64_t offset, uint64_t size) {
+char *simdev_use(BpDevice device, const void *data, uint64_t offset, uint64_t size,
+                 SimdevBuffer **used) {
+  char *address = NULL;
+  if (device.device_type != SIMDEV_DEVICE_TYPE)
+    return (char *)(uintptr_t)data + offset;
   pthread_mutex_lock(&lock);
-  int place = find_place(device_id, handle);
-  SimdevBuffer *buffer = place < 0 ? NULL : places[place].buffer;
+  SimdevBuffer *buffer = find(device.device_id, data);
   if (buffer && (offset > buffer->size || size > buffer->size - offset)) {
     simdev_host.error->raise(BP_ERROR_INDEX,
                              "%" PRIu64 " bytes from %" PRIu64 " on do not lie in %" PRIu64, size,
                              offset, buffer->size);
-    buffer = NULL;
-  }
-  if (buffer)
+  } else if (buffer) {
     buffer->uses++;
+    *used = buffer;
+    address = buffer->memory + offset;
+  }
   pthread_mutex_unlock(&lock);
-  return buffer;
+  return address;
 }
 
 void simdev_unuse(SimdevBuffer *buffer) {
   pthread_mutex_lock(&lock);
-  if (buffer)
-    drop(buffer);
+  if (buffer && --buffer->uses == 0) {
+    in_use[buffer->device_id] -= buffer->size;
+    free(buffer->memory);
+    free(buffer);
+  }
   pthread_mutex_unlock(&lock);
 }
 

@@ -9,98 +9,72 @@
 
 #define LATENCY_NS 100000
 
-struct BpRecording {
-  int32_t device_id;
-  int32_t uses; /* the owner and replays */
-  SimdevCommand *first, *last;
-};
+typedef struct Command {
+  struct Command *next;
+  SimdevWork work;
+} Command;
+
+typedef struct Commands {
+  Command *first, *last;
+} Commands;
 
 typedef struct Stream {
   pthread_t thread;
-  int32_t uses; /* the owner and commands of other streams */
   int32_t has_thread, ends;
-  SimdevCommand *first, *last;
+  Commands commands;
   uint64_t queued, done; /* commands, ever */
   BpError *failure;      /* of a command; later ones are left out until it was raised */
   BpRecording *recording;
   pthread_t recorder; /* the thread whose commands are recorded */
 } Stream;
 
+struct BpRecording {
+  int32_t device_id;
+  _Atomic int32_t uses; /* the owner and replays */
+  Commands commands;
+};
+
 /* One lock and one condition for all streams: what one does, another may wait for. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static Stream defaults[SIMDEV_DEVICES] = {{.uses = 1}, {.uses = 1}}; /* never freed */
+static Stream defaults[SIMDEV_DEVICES];
 
 static Stream *stream_of(int32_t device_id, void *stream) {
   return stream ? stream : &defaults[device_id];
 }
 
-static int32_t no_memory(void) {
-  return simdev_host.error->raise(BP_ERROR_MEMORY, "simdev: out of host memory");
+static int32_t fail(const char *what) {
+  return simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: %s", what);
 }
 
 /* ---- Commands ---------------------------------------------------------------------------- */
 
-void *simdev_command_create(size_t size, int32_t (*run)(SimdevCommand *command),
-                            void (*destroy)(SimdevCommand *command)) {
-  SimdevCommand *command = calloc(1, size);
-  if (command)
-    *command = (SimdevCommand){NULL, run, destroy};
-  else
-    no_memory();
-  return command;
-}
-
-static void append(SimdevCommand **first, SimdevCommand **last, SimdevCommand *command) {
-  *(*last ? &(*last)->next : first) = command;
-  *last = command;
-}
-
-/* With the lock held; it is free while the command runs. */
-static void run_first(Stream *stream) {
-  SimdevCommand *command = stream->first;
-  int is_left_out = stream->failure != NULL;
-  stream->first = command->next;
-  if (!stream->first)
-    stream->last = NULL;
-  pthread_mutex_unlock(&lock);
-  nanosleep(&(struct timespec){.tv_nsec = LATENCY_NS}, NULL);
-  BpError *failure = !is_left_out && command->run(command) ? simdev_host.error->take() : NULL;
-  command->destroy(command);
-  pthread_mutex_lock(&lock);
-  if (failure)
-    stream->failure = failure;
-  stream->done++;
-  pthread_cond_broadcast(&changed);
-}
-
+/* The lock is free while a command runs. */
 static void *run_stream(void *context) {
   Stream *stream = context;
   pthread_mutex_lock(&lock);
-  while (stream->first || !stream->ends)
-    if (stream->first)
-      run_first(stream);
-    else
+  while (stream->commands.first || !stream->ends) {
+    Command *command = stream->commands.first;
+    if (!command) {
       pthread_cond_wait(&changed, &lock);
-  pthread_mutex_unlock(&lock);
-  return NULL;
-}
-
-/* Queues a command; it passes to the queue also on failure. */
-static int32_t enqueue(Stream *stream, SimdevCommand *command) {
-  pthread_mutex_lock(&lock);
-  int32_t rc = stream->has_thread ? 0 : pthread_create(&stream->thread, NULL, run_stream, stream);
-  if (rc == 0) {
-    stream->has_thread = 1;
-    append(&stream->first, &stream->last, command);
-    stream->queued++;
+      continue;
+    }
+    int is_left_out = stream->failure != NULL;
+    stream->commands.first = command->next;
+    pthread_mutex_unlock(&lock);
+    nanosleep(&(struct timespec){.tv_nsec = LATENCY_NS}, NULL);
+    int32_t rc = is_left_out ? 0 : command->work.run(command->work.data);
+    BpError *failure = rc ? simdev_host.error->take() : NULL;
+    command->work.destroy(command->work.data);
+    free(command);
+    pthread_mutex_lock(&lock);
+    if (failure)
+      stream->failure = failure;
+    stream->done++;
     pthread_cond_broadcast(&changed);
   }
   pthread_mutex_unlock(&lock);
-  if (rc == 0)
-    return 0;
-  command->destroy(command);
-  return simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: cannot start a stream's thread");
+  return NULL;
 }
 
 /* Whether it is this thread that records; with the lock held. */
@@ -108,46 +82,118 @@ static int is_recorded(const Stream *stream) {
   return stream->recording && pthread_equal(stream->recorder, pthread_self());
 }
 
-int32_t simdev_submit(int32_t device_id, void *handle, SimdevCommand *command) {
+int32_t simdev_submit(int32_t device_id, void *handle, SimdevWork work) {
   Stream *stream = stream_of(device_id, handle);
+  Command *command = bp_plugin_calloc(&simdev_host, sizeof *command);
   pthread_mutex_lock(&lock);
-  BpRecording *recording = is_recorded(stream) ? stream->recording : NULL;
-  if (recording)
-    append(&recording->first, &recording->last, command);
+  int is_for_later = is_recorded(stream) && !work.is_never_recorded;
+  if (command && !is_for_later && !stream->has_thread)
+    stream->has_thread = !pthread_create(&stream->thread, NULL, run_stream, stream);
+  int is_taken = command && (is_for_later || stream->has_thread);
+  if (is_taken) {
+    Commands *commands = is_for_later ? &stream->recording->commands : &stream->commands;
+    *(commands->first ? &commands->last->next : &commands->first) = command;
+    commands->last = command;
+    command->work = work;
+    stream->queued += !is_for_later;
+    pthread_cond_broadcast(&changed);
+  }
   pthread_mutex_unlock(&lock);
-  return recording ? 0 : enqueue(stream, command);
+  if (is_taken)
+    return 0;
+  work.destroy(work.data);
+  if (command)
+    fail("cannot start a stream's thread");
+  free(command);
+  return -1;
 }
 
-/* What streams do besides copies and launches: each kind of it uses some members. */
-typedef struct Step {
-  SimdevCommand base;
-  Stream *stream; /* another one, until it has done so many commands */
-  uint64_t done;
-  int64_t *time;          /* set to now */
-  BpRecording *recording; /* replayed */
-} Step;
+/* ---- Events ------------------------------------------------------------------------------ */
 
-static void drop_step(SimdevCommand *command) {
-  Step *step = (Step *)(void *)command;
+/* A point that a stream comes to, or two of them, between which time is taken. */
+typedef struct Event {
+  int32_t device_id;
+  int32_t pending;  /* stamps that are queued */
+  int64_t times[2]; /* of the last two, in nanoseconds; 0: none */
+} Event;
+
+static int32_t run_stamp(void *data) {
+  Event *event = data;
+  struct timespec now;
   pthread_mutex_lock(&lock);
-  Stream *unused = step->stream && --step->stream->uses == 0 ? step->stream : NULL;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  event->times[0] = event->times[1];
+  event->times[1] = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
   pthread_mutex_unlock(&lock);
-  free(unused);
-  if (step->recording)
-    simdev_record_free(step->recording);
-  free(step);
+  return 0;
+}
+
+static void end_stamp(void *data) {
+  pthread_mutex_lock(&lock);
+  ((Event *)data)->pending--;
+  pthread_cond_broadcast(&changed);
+  pthread_mutex_unlock(&lock);
+}
+
+/* It is not recorded: who waits for it may be gone when the recording is replayed. */
+static int32_t queue_stamp(Event *event, void *stream) {
+  pthread_mutex_lock(&lock);
+  event->pending++;
+  pthread_mutex_unlock(&lock);
+  return simdev_submit(event->device_id, stream, (SimdevWork){run_stamp, end_stamp, event, 1});
+}
+
+/* An event with its first stamp queued; NULL with an error. */
+static Event *create_event(int32_t device_id, void *stream) {
+  Event *event = bp_plugin_calloc(&simdev_host, sizeof *event);
+  if (event)
+    event->device_id = device_id;
+  if (event && !queue_stamp(event, stream))
+    return event;
+  free(event);
+  return NULL;
+}
+
+static int32_t wait_for_event(void *data) {
+  pthread_mutex_lock(&lock);
+  while (((Event *)data)->pending)
+    pthread_cond_wait(&changed, &lock);
+  pthread_mutex_unlock(&lock);
+  return 0;
+}
+
+static void free_event(void *data) {
+  wait_for_event(data);
+  free(data);
+}
+
+/* ---- Timers ------------------------------------------------------------------------------ */
+
+/* A timer is an event with a stamp for its start and one for its stop. */
+int32_t simdev_timer_start(int32_t device_id, void *stream, void **timer) {
+  *timer = create_event(device_id, stream);
+  return *timer ? 0 : -1;
+}
+
+int32_t simdev_timer_stop(void *timer, void *stream) {
+  return queue_stamp(timer, stream);
+}
+
+int32_t simdev_timer_read(void *timer, int64_t *nanoseconds) {
+  wait_for_event(timer);
+  const int64_t *times = ((Event *)timer)->times;
+  int is_complete = times[0] != 0; /* a stamp after a failure is left out */
+  *nanoseconds = times[1] - times[0];
+  free_event(timer);
+  return is_complete ? 0 : fail("the timer did not start and stop");
 }
 
 /* ---- Streams ----------------------------------------------------------------------------- */
 
-int32_t simdev_create_stream(int32_t device_id, void **handle) {
-  Stream *stream = calloc(1, sizeof *stream);
+int32_t simdev_create_stream(int32_t device_id, void **stream) {
   (void)device_id;
-  if (!stream)
-    return no_memory();
-  stream->uses = 1;
-  *handle = stream;
-  return 0;
+  *stream = bp_plugin_calloc(&simdev_host, sizeof(Stream));
+  return *stream ? 0 : -1;
 }
 
 /* What is queued is still done; a failure that nobody asked for is lost. */
@@ -160,134 +206,47 @@ int32_t simdev_free_stream(int32_t device_id, void *handle) {
   pthread_mutex_unlock(&lock);
   if (stream->has_thread)
     pthread_join(stream->thread, NULL);
+  if (stream->recording)
+    simdev_record_free(stream->recording);
   simdev_host.object->release(stream->failure);
-  pthread_mutex_lock(&lock);
-  int32_t uses = --stream->uses;
-  pthread_mutex_unlock(&lock);
-  if (uses == 0)
-    free(stream);
+  free(stream);
   return 0;
-}
-
-/* Until as many commands are done there. */
-static void wait_until(const Stream *stream, uint64_t done) {
-  pthread_mutex_lock(&lock);
-  while (stream->done < done)
-    pthread_cond_wait(&changed, &lock);
-  pthread_mutex_unlock(&lock);
-}
-
-static uint64_t count_queued(const Stream *stream) {
-  pthread_mutex_lock(&lock);
-  uint64_t queued = stream->queued;
-  pthread_mutex_unlock(&lock);
-  return queued;
 }
 
 int32_t simdev_stream_sync(int32_t device_id, void *handle) {
   Stream *stream = stream_of(device_id, handle);
-  wait_until(stream, count_queued(stream));
   pthread_mutex_lock(&lock);
+  for (uint64_t queued = stream->queued; stream->done < queued;)
+    pthread_cond_wait(&changed, &lock);
   BpError *failure = stream->failure;
   stream->failure = NULL;
   pthread_mutex_unlock(&lock);
-  if (!failure)
-    return 0;
-  simdev_host.error->raise(BP_ERROR_DEVICE, "%.*s", (int)failure->message.size,
-                           failure->message.data);
-  simdev_host.object->release(failure);
-  return -1;
-}
-
-static int32_t run_wait(SimdevCommand *command) {
-  const Step *step = (const Step *)(void *)command;
-  wait_until(step->stream, step->done);
-  return 0;
+  return bp_plugin_raise_failure(&simdev_host, failure);
 }
 
 int32_t simdev_sync_from_to(int32_t device_id, void *from, void *to) {
-  Step *step = simdev_command_create(sizeof *step, run_wait, drop_step);
-  if (!step)
+  Event *event = create_event(device_id, from);
+  if (!event)
     return -1;
-  step->stream = stream_of(device_id, from);
-  pthread_mutex_lock(&lock);
-  step->stream->uses++;
-  step->done = step->stream->queued;
-  pthread_mutex_unlock(&lock);
-  return simdev_submit(device_id, to, &step->base);
-}
-
-/* ---- Timers ------------------------------------------------------------------------------ */
-
-typedef struct Timer {
-  int64_t times[2]; /* the device's clock at the start and at the stop, 0 if it came to neither */
-  int32_t device_id;
-  Stream *stream;
-} Timer;
-
-static int32_t run_stamp(SimdevCommand *command) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  *((Step *)(void *)command)->time = now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-  return 0;
-}
-
-/* It is not recorded, since the timer may be gone when the recording is replayed. */
-static int32_t queue_stamp(Timer *timer, int which, void *stream) {
-  Step *step = simdev_command_create(sizeof *step, run_stamp, drop_step);
-  if (!step)
-    return -1;
-  step->time = &timer->times[which];
-  timer->stream = stream_of(timer->device_id, stream);
-  return enqueue(timer->stream, &step->base);
-}
-
-int32_t simdev_timer_start(int32_t device_id, void *stream, void **handle) {
-  Timer *timer = calloc(1, sizeof *timer);
-  if (!timer)
-    return no_memory();
-  timer->device_id = device_id;
-  *handle = timer;
-  if (!queue_stamp(timer, 0, stream))
-    return 0;
-  free(timer);
-  return -1;
-}
-
-int32_t simdev_timer_stop(void *timer, void *stream) {
-  return queue_stamp(timer, 1, stream);
-}
-
-int32_t simdev_timer_read(void *handle, int64_t *nanoseconds) {
-  Timer *timer = handle;
-  wait_until(timer->stream, count_queued(timer->stream));
-  int is_complete = timer->times[0] && timer->times[1];
-  *nanoseconds = timer->times[1] - timer->times[0];
-  free(timer);
-  if (is_complete)
-    return 0;
-  return simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: the timer did not start and stop");
+  return simdev_submit(device_id, to, (SimdevWork){wait_for_event, free_event, event, 0});
 }
 
 /* ---- Recordings -------------------------------------------------------------------------- */
 
 int32_t simdev_record_begin(int32_t device_id, void *handle) {
   Stream *stream = stream_of(device_id, handle);
-  BpRecording *recording = calloc(1, sizeof *recording);
-  if (!recording)
-    return no_memory();
-  *recording = (BpRecording){.device_id = device_id, .uses = 1};
+  BpRecording *recording = NULL;
   pthread_mutex_lock(&lock);
-  if (!stream->recording) {
-    stream->recording = recording;
+  if (stream->recording)
+    fail("the stream is recorded already");
+  else
+    recording = stream->recording = bp_plugin_calloc(&simdev_host, sizeof *recording);
+  if (recording) {
+    *recording = (BpRecording){.device_id = device_id, .uses = 1};
     stream->recorder = pthread_self();
-    recording = NULL;
   }
   pthread_mutex_unlock(&lock);
-  if (!recording)
-    return 0;
-  free(recording);
-  return simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: the stream is recorded already");
+  return recording ? 0 : -1;
 }
 
 int32_t simdev_record_end(int32_t device_id, void *handle, BpRecording **recording) {
@@ -297,41 +256,37 @@ int32_t simdev_record_end(int32_t device_id, void *handle, BpRecording **recordi
   if (*recording)
     stream->recording = NULL;
   pthread_mutex_unlock(&lock);
-  if (*recording)
-    return 0;
-  return simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: this thread records no such stream");
+  return *recording ? 0 : fail("this thread records no such stream");
 }
 
-static int32_t run_replay(SimdevCommand *command) {
+static int32_t run_recording(void *data) {
   int32_t rc = 0;
-  SimdevCommand *each = ((Step *)(void *)command)->recording->first;
+  const Command *each = ((BpRecording *)data)->commands.first;
   for (; rc == 0 && each; each = each->next)
-    rc = each->run(each);
+    rc = each->work.run(each->work.data);
   return rc;
 }
 
+static void unuse_recording(void *data) {
+  BpRecording *recording = data;
+  if (--recording->uses)
+    return;
+  for (Command *each = recording->commands.first, *next; each; each = next) {
+    next = each->next;
+    each->work.destroy(each->work.data);
+    free(each);
+  }
+  free(recording);
+}
+
 int32_t simdev_record_replay(BpRecording *recording, void *stream) {
-  Step *step = simdev_command_create(sizeof *step, run_replay, drop_step);
-  if (!step)
-    return -1;
-  step->recording = recording;
-  pthread_mutex_lock(&lock);
   recording->uses++;
-  pthread_mutex_unlock(&lock);
-  return simdev_submit(recording->device_id, stream, &step->base);
+  return simdev_submit(recording->device_id, stream,
+                       (SimdevWork){run_recording, unuse_recording, recording, 0});
 }
 
 /* Replays that are queued are still done. */
 int32_t simdev_record_free(BpRecording *recording) {
-  pthread_mutex_lock(&lock);
-  int32_t uses = --recording->uses;
-  pthread_mutex_unlock(&lock);
-  if (uses)
-    return 0;
-  for (SimdevCommand *each = recording->first, *next; each; each = next) {
-    next = each->next;
-    each->destroy(each);
-  }
-  free(recording);
+  unuse_recording(recording);
   return 0;
 }

@@ -19,49 +19,43 @@
 #define SIMDEV_DEVICES       2
 #define SIMDEV_MEMORY        (256u << 20)
 #define SIMDEV_ALIGNMENT     256
-#define SIMDEV_MOST_BLOCKS   65535
 #define SIMDEV_MOST_THREADS  64
 #define SIMDEV_SHARED_MEMORY 32768
 
-/* The host's tables, set by the entry point, and the table that the host gets. */
+/* The host's tables, set by the entry point; the table that the host gets; the largest launch. */
 extern BpPluginTables simdev_host;
 extern const BpDeviceApi simdev_device_api;
+extern const BpKernelLimits simdev_limits;
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
 
-/* A piece of device memory. It lives until it was freed and no command uses it any more. */
-typedef struct SimdevBuffer {
-  char *memory; /* for commands that run; never given to the host */
-  uint64_t size;
-  int32_t device_id;
-  int32_t uses; /* the owner and commands */
-} SimdevBuffer;
+/* A piece of device memory. It lives until it was freed and no work uses it any more. */
+typedef struct SimdevBuffer SimdevBuffer;
 
 int32_t simdev_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType dtype_hint,
                      const char *mem_scope, void **handle);
 int32_t simdev_free(int32_t device_id, void *handle);
-/* The buffer behind a handle, to be given back with simdev_unuse(); NULL with an error, also if
- * `size` bytes from `offset` on do not lie within it. */
-SimdevBuffer *simdev_use(int32_t device_id, const void *handle, uint64_t offset, uint64_t size);
-void simdev_unuse(SimdevBuffer *buffer); /* NULL is let pass */
+/* Where `size` bytes from `offset` on are, for work that runs, in host memory or in the buffer that
+ * `data` is the handle of. Of a buffer the host never sees such an address, and *buffer is to be
+ * given back with simdev_unuse(), which lets NULL pass. NULL with an error if there is no such
+ * buffer, or the bytes do not lie within it. */
+char *simdev_use(BpDevice device, const void *data, uint64_t offset, uint64_t size,
+                 SimdevBuffer **buffer);
+void simdev_unuse(SimdevBuffer *buffer);
 uint64_t simdev_memory_in_use(int32_t device_id);
 
 /* ---- queue.c ----------------------------------------------------------------------------- */
 
-/* Something to be done by a stream; the beginning of a larger structure. */
-typedef struct SimdevCommand {
-  struct SimdevCommand *next;
-  /* Does it, in the stream's thread: 0, or -1 with an error raised there. */
-  int32_t (*run)(struct SimdevCommand *command);
-  /* Frees it, whether or not it ran. */
-  void (*destroy)(struct SimdevCommand *command);
-} SimdevCommand;
+/* Something to be done by a stream. */
+typedef struct SimdevWork {
+  int32_t (*run)(void *data);  /* in the stream's thread: 0, or -1 with an error raised there */
+  void (*destroy)(void *data); /* frees it, whether or not it ran */
+  void *data;
+  int32_t is_never_recorded;
+} SimdevWork;
 
-/* A zeroed command of `size` bytes; NULL with an error. */
-void *simdev_command_create(size_t size, int32_t (*run)(SimdevCommand *command),
-                            void (*destroy)(SimdevCommand *command));
-/* Queues a command, or records it. It passes to the queue also on failure. */
-int32_t simdev_submit(int32_t device_id, void *stream, SimdevCommand *command);
+/* Queues work, or records it, to be done at each replay. It is taken over also on failure. */
+int32_t simdev_submit(int32_t device_id, void *stream, SimdevWork work);
 
 int32_t simdev_create_stream(int32_t device_id, void **stream);
 int32_t simdev_free_stream(int32_t device_id, void *stream);
@@ -85,8 +79,7 @@ int32_t simdev_record_free(BpRecording *recording);
 #define SIMDEV_THREAD                                                                              \
   typedef struct {                                                                                 \
     long long block[3], thread[3];                                                                 \
-    void (*barrier)(void *team);                                                                   \
-    void *team;                                                                                    \
+    void (*barrier)(void);                                                                         \
   } simdev_thread;
 SIMDEV_THREAD
 

@@ -3,11 +3,6 @@
  * device is asked anything, so code is made on machines without one. */
 #include "simdev.h"
 
-#include <backplane/emitter_api.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- The target kind --------------------------------------------------------------------- */
 
 /* The names are those by which the host's compiler knows them: they steer its schedules. */
@@ -22,14 +17,8 @@ static const BpTargetAttr attrs[] = {
 
 /* Called for each target that is written, to check it and to fill in what follows. */
 static int32_t complete(BpTarget *target) {
-  BpValue threads;
-  if (simdev_host.target->get_attr(target, BP_TARGET_MAX_NUM_THREADS, &threads))
-    return -1;
-  if (threads.v_int64 >= 1 && threads.v_int64 <= SIMDEV_MOST_THREADS)
-    return 0;
-  return simdev_host.error->raise(BP_ERROR_VALUE,
-                                  "target simdev: max_num_threads is %lld, not from 1 to %d",
-                                  (long long)threads.v_int64, SIMDEV_MOST_THREADS);
+  return bp_plugin_check_range(&simdev_host, target, BP_TARGET_MAX_NUM_THREADS, 1,
+                               SIMDEV_MOST_THREADS);
 }
 
 const BpTargetKind simdev_target_kind = {
@@ -54,123 +43,50 @@ static const BpDialectAxis axes[] = {
     {"threadIdx.y", "self->thread[1]"}, {"threadIdx.z", "self->thread[2]"},
 };
 
+/* A kernel, after the function by which the driver starts it: see SIMDEV_THREAD in simdev.h. */
+static const char kernel[] =
+    "static void run_$1(const simdev_thread *self, void **args);\n"
+    "__attribute__((visibility(\"default\")))\n"
+    "int __tvm_ffi_$1(void *function, const bp_value *values, int count, bp_value *result) {\n"
+    "  run_$1(values[1].v.p, values[0].v.p);\n"
+    "  return 0;\n"
+    "}\n\n"
+    "static void run_$1(const simdev_thread *self, void **args)";
+
 /* The language is the host's C with other functions: a table of types, operations and intrinsics,
  * of which emitter_api.h explains the members. What it leaves NULL the emitter refuses by name. */
-static BpDialect make_dialect(const BpDialect *c) {
-  BpDialect dialect = {0};
-  memcpy(&dialect, c, c->struct_size < sizeof dialect ? c->struct_size : sizeof dialect);
-  dialect.struct_size = sizeof dialect;
-  dialect.name = "simdev";
-  dialect.flags &= ~BP_DIALECT_HOST;
-  dialect.num_axes = sizeof axes / sizeof *axes;
-  dialect.axes = axes;
-  dialect.support =
-      TEXT(SIMDEV_THREAD) "\n#define PARAMS(...) simdev_thread *self, ##__VA_ARGS__\n";
-  dialect.function = NULL;
-  dialect.kernel = "static void run_$1(PARAMS($2))";
-  dialect.shared_array = "static $1 $2[$3] __attribute__((aligned(64)))";
-  dialect.barrier_shared = "self->barrier(self->team);";
-  dialect.barrier_global = "self->barrier(self->team);";
-  return dialect;
-}
-
-/* ---- What the emitter does not know ------------------------------------------------------ */
-
-/* Adds up what the threads of a block share. */
-typedef struct Shared {
-  const BpIrTable *ir;
-  int64_t bytes;
-} Shared;
-
-static int32_t add_shared(void *context, const BpIrNode *node) {
-  Shared *shared = context;
-  const BpIrTable *ir = shared->ir;
-  const BpIrNode *buffer = ir->kind(node) == BP_IR_ALLOCATE ? ir->operand(node, 0) : NULL;
-  if (!buffer || ir->int_value(buffer) != BP_IR_SCOPE_SHARED)
-    return 0;
-  BpDataType dtype = ir->dtype(buffer);
-  int64_t bytes = (dtype.bits + 7) / 8 * dtype.lanes;
-  for (int32_t i = 0; i < ir->num_operands(buffer); i++)
-    bytes *= ir->int_value(ir->operand(buffer, i));
-  shared->bytes += bytes;
+static int32_t make_dialect(const BpEmitterTable *emitter, BpDialect *dialect) {
+  if (bp_kernel_copy_dialect(emitter, "c", dialect))
+    return -1;
+  dialect->name = "simdev";
+  dialect->flags = (dialect->flags & ~BP_DIALECT_HOST) | BP_DIALECT_PARAMS_LOCAL;
+  dialect->num_axes = sizeof axes / sizeof *axes;
+  dialect->axes = axes;
+  dialect->support = TEXT(SIMDEV_THREAD) "\n";
+  dialect->function = NULL;
+  dialect->kernel = kernel;
+  dialect->buffer_param = "$1 *$4 $2 = args[$3];";
+  dialect->scalar_param = "const $1 $2 = *($1 *)args[$3];";
+  dialect->shared_array = "static $1 $2[$3] __attribute__((aligned(64)))";
+  dialect->barrier_shared = "self->barrier();";
+  dialect->barrier_global = "self->barrier();";
   return 0;
-}
-
-static const char *type_name(const BpDialect *dialect, BpDataType dtype) {
-  for (int32_t i = 0; i < dialect->num_types; i++)
-    if (!memcmp(&dialect->types[i].dtype, &dtype, sizeof dtype))
-      return dialect->types[i].name;
-  return "void *";
-}
-
-/* The function by which the driver starts a kernel: see SIMDEV_THREAD in simdev.h. */
-static int32_t print_entry(FILE *out, const BpIrTable *ir, const BpIrNode *function,
-                           const BpDialect *dialect) {
-  const char *name = ir->str_value(function);
-  fprintf(
-      out,
-      "__attribute__((visibility(\"default\"))) int __tvm_ffi_%s(void *function, const bp_value "
-      "*values, int count, bp_value *result) {\n"
-      "  void **args = values[0].v.p;\n  run_%s(values[1].v.p",
-      name, name);
-  for (int32_t i = 0; i < (int32_t)ir->int_value(function); i++) {
-    const BpIrNode *param = ir->operand(function, i);
-    if (ir->kind(param) == BP_IR_BUFFER)
-      fprintf(out, ", args[%d]", i);
-    else
-      fprintf(out, ", *(%s *)args[%d]", type_name(dialect, ir->dtype(param)), i);
-  }
-  fprintf(out, ");\n  return 0;\n}\n\n");
-  Shared shared = {ir, 0};
-  const BpIrVisitor visitor = {sizeof visitor, &shared, add_shared, NULL};
-  ir->visit(function, &visitor);
-  if (shared.bytes <= SIMDEV_SHARED_MEMORY)
-    return 0;
-  return simdev_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
-                                  "target simdev: %s shares %lld bytes in a block, where %d are",
-                                  name, (long long)shared.bytes, SIMDEV_SHARED_MEMORY);
-}
-
-/* The text of the whole program; 0 or -1. */
-static int32_t print_program(const BpIrTable *ir, const BpIrModule *module,
-                             const BpDialect *dialect, const BpOwnedBytes *kernels,
-                             BpOwnedBytes *program) {
-  FILE *out = open_memstream(&program->data, &program->size);
-  if (!out)
-    return simdev_host.error->raise(BP_ERROR_MEMORY, "target simdev: out of memory");
-  int32_t rc = 0;
-  fwrite(kernels->data, 1, kernels->size, out);
-  for (int32_t i = 0; rc == 0 && i < ir->num_functions(module); i++)
-    rc = print_entry(out, ir, ir->get_function(module, i), dialect);
-  if (fclose(out) && rc == 0)
-    rc = simdev_host.error->raise(BP_ERROR_MEMORY, "target simdev: out of memory");
-  return rc;
 }
 
 /* ---- The generator ----------------------------------------------------------------------- */
 
 static BpModule *build(const BpIrModule *module, const BpTarget *target) {
+  BpCompilerTables compiler;
+  BpDialect dialect;
+  BpOwnedBytes text;
   (void)target;
-  /* The compiler's tables are there only when the application has loaded the compiler. */
-  const BpIrTable *ir = simdev_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
-  const BpEmitterTable *emitter =
-      simdev_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
-  const BpDialect *c = ir && emitter ? emitter->get_dialect("c") : NULL;
-  if (!c) {
-    simdev_host.error->raise(BP_ERROR_NOT_FOUND, "target simdev: the compiler is not loaded");
+  if (bp_kernel_fetch_compiler(&simdev_host, "simdev", &compiler) ||
+      bp_kernel_check_shared(&simdev_host, "simdev", compiler.ir, module, SIMDEV_SHARED_MEMORY) ||
+      make_dialect(compiler.emitter, &dialect) || compiler.emitter->emit(module, &dialect, &text))
     return NULL;
-  }
-  const BpDialect dialect = make_dialect(c);
-  BpOwnedBytes kernels = {0}, program = {0};
-  BpModule *made = NULL;
-  if (!emitter->emit(module, &dialect, &kernels)) {
-    if (!print_program(ir, module, &dialect, &kernels, &program)) {
-      const BpByteArray source = {program.data, program.size};
-      made = bp_kernel_module_from_ir(&simdev_module_kind, ir, module, &source);
-    }
-    free(program.data);
-    kernels.free_data(kernels.data);
-  }
+  const BpByteArray program = {text.data, text.size};
+  BpModule *made = bp_kernel_module_from_ir(&simdev_module_kind, compiler.ir, module, &program);
+  text.free_data(text.data);
   return made;
 }
 

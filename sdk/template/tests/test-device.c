@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What this device promises beyond the ABI, which the conformance kit checks: handles that are no
- * addresses and end with their buffer, and work that is done later. */
+ * addresses and end with their buffer, work that is done later, and what a freed stream leaves. */
+#include "../src/simdev.h"
 #include "../src/simdev_plugin.h"
 
 #include <backplane/device.h>
@@ -82,6 +83,32 @@ static void test_memory_beyond_a_buffer_is_refused(BpDevice device) {
   bp_error_clear();
 }
 
+/* A timer can be read when the stream that it was queued on is gone. */
+static void test_timer_outlives_its_stream(BpDevice device) {
+  void *stream, *timer;
+  int64_t nanoseconds = -1;
+  CHECK(bp_stream_create(device, &stream) == 0);
+  CHECK(simdev_device_api.timer_start(device.device_id, stream, &timer) == 0);
+  CHECK(simdev_device_api.timer_stop(timer, stream) == 0);
+  CHECK(bp_stream_free(device, stream) == 0);
+  CHECK(simdev_device_api.timer_read(timer, &nanoseconds) == 0);
+  CHECK(nanoseconds > 0);
+}
+
+/* What was recorded on a stream that is freed does not keep its memory. */
+static void test_open_recording_ends_with_its_stream(BpDevice device) {
+  void *stream, *handle = alloc(device, 16);
+  char here[16] = "";
+  const BpCopy copy = {here, 0, host, handle, 0, device, sizeof here};
+  CHECK(bp_stream_create(device, &stream) == 0);
+  CHECK(simdev_device_api.record_begin(device.device_id, stream) == 0);
+  CHECK(bp_device_copy(&copy, stream) == 0);
+  CHECK(bp_device_free(device, handle) == 0);
+  CHECK(simdev_memory_in_use(device.device_id) == sizeof here);
+  CHECK(bp_stream_free(device, stream) == 0);
+  CHECK(simdev_memory_in_use(device.device_id) == 0);
+}
+
 int main(void) {
   BpDevice device;
   CHECK(bp_plugin_register_static(SIMDEV_DESCRIPTOR, bp_plugin_entry_simdev) == 0);
@@ -89,5 +116,7 @@ int main(void) {
   test_only_its_handles_are_taken(device);
   test_work_is_done_later(device);
   test_memory_beyond_a_buffer_is_refused(device);
+  test_timer_outlives_its_stream(device);
+  test_open_recording_ends_with_its_stream(device);
   return 0;
 }
