@@ -257,3 +257,20 @@ bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *r
         return true;
   return false;
 }
+
+const BpStageInfo *bp__info_own_input(const BpStageInfo *reader, const BpAccess *access) {
+  const BpTeTensor *source = bp__analysis_source(reader->analysis, access->read);
+  const BpStageInfo *info = source ? bp__analysis_find(reader->analysis, source) : NULL;
+  bool is_own = info && info->num_roots == info->ndim && !bp__stage_is_scheduled(info->stage) &&
+                !bp__info_has_other_readers(reader->analysis, reader, source);
+  return is_own ? info : NULL;
+}
+
+/* Multiply-adds for each element of an input from which on it costs little to compute it again for
+ * every row that needs it. */
+#define PLACED_INTENSITY 64.0
+
+bool bp__info_input_is_cheap(const BpStageInfo *reader, const BpStageInfo *input) {
+  return bp__info_size(reader, 0, reader->num_roots) >=
+         PLACED_INTENSITY * bp__info_size(input, 0, input->ndim);
+}

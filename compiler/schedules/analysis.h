@@ -12,10 +12,6 @@
 /* The same in multiply-adds. */
 #define BP__PARALLEL_PRODUCTS 200000
 
-/* Multiply-adds for each element of a producer from which on it costs little to compute it again
- * for every row that needs it. */
-#define BP__PLACED_INTENSITY 64.0
-
 static inline int64_t bp__divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -83,6 +79,12 @@ double bp__stage_iterations(const BpTeStage *stage);
 /* Whether a stage other than `reader` reads the tensor. */
 bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
                                 const BpTeTensor *tensor);
+/* What computes, one by one, the elements that an access reads, for this reader alone and nowhere
+ * so far: a padded input mostly. NULL: there is no such stage. */
+const BpStageInfo *bp__info_own_input(const BpStageInfo *reader, const BpAccess *access);
+/* Whether computing the input piece by piece, some of it more than once, costs little beside what
+ * `reader` does. */
+bool bp__info_input_is_cheap(const BpStageInfo *reader, const BpStageInfo *input);
 /* Whether `consumer` reads `producer` only at its own place: element i from element i. */
 bool bp__info_reads_in_place(const BpAnalysis *analysis, const BpStageInfo *consumer,
                              const BpTeTensor *producer);

@@ -133,12 +133,8 @@ static int place_padded(const BpStageInfo *work, BpTeStage *output, BpTeAxis *ro
                         const BpMachine *machine) {
   /* A kernel has no workspace: there, what is padded is a kernel of its own. */
   for (int32_t i = 0; i < work->num_accesses && !machine->has_kernels; i++) {
-    const BpTeTensor *source = bp__analysis_source(work->analysis, work->accesses[i].read);
-    const BpStageInfo *info = source ? bp__analysis_find(work->analysis, source) : NULL;
-    if (!info || info->num_roots > info->ndim || bp__stage_is_scheduled(info->stage) ||
-        bp__info_has_other_readers(work->analysis, work, source) ||
-        bp__info_size(work, 0, work->num_roots) <
-            BP__PLACED_INTENSITY * bp__info_size(info, 0, info->ndim))
+    const BpStageInfo *info = bp__info_own_input(work, &work->accesses[i]);
+    if (!info || !bp__info_input_is_cheap(work, info))
       continue;
     if (bp_te_set_scope(info->stage, BP_IR_SCOPE_GLOBAL) != 0 ||
         bp_te_compute_at(info->stage, output, rows) != 0 ||

@@ -395,13 +395,8 @@ static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile
 static int place_producers(const BpStageInfo *work, const BpStageInfo *output, const Tile *tile,
                            const BpMachine *machine, BpTeAxis *around) {
   for (int32_t i = 0; i < work->num_accesses; i++) {
-    const BpTeTensor *source = bp__analysis_source(work->analysis, work->accesses[i].read);
-    const BpStageInfo *info = source ? bp__analysis_find(work->analysis, source) : NULL;
-    if (!info || info->num_roots > info->ndim || bp__stage_is_scheduled(info->stage) ||
-        is_vector_access(&work->accesses[i], tile) ||
-        bp__info_has_other_readers(work->analysis, work, source) ||
-        bp__info_size(work, 0, work->num_roots) <
-            BP__PLACED_INTENSITY * bp__info_size(info, 0, info->ndim))
+    const BpStageInfo *info = bp__info_own_input(work, &work->accesses[i]);
+    if (!info || is_vector_access(&work->accesses[i], tile) || !bp__info_input_is_cheap(work, info))
       continue;
     BpTeStage *stage = info->stage;
     if (bp_te_compute_at(stage, output->stage, around) != 0 ||

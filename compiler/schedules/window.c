@@ -36,14 +36,11 @@ static int64_t choose_pixels(int64_t width, double taps) {
   return best;
 }
 
-/* A stage that the window alone reads, computed nowhere yet: its padded input; or NULL. */
+/* The window's padded input; NULL: it has none. */
 static const BpStageInfo *find_padded(const BpStageInfo *work) {
   for (int32_t i = 0; i < work->num_accesses; i++) {
-    const BpTeTensor *source = bp__analysis_source(work->analysis, work->accesses[i].read);
-    const BpStageInfo *info = source ? bp__analysis_find(work->analysis, source) : NULL;
-    if (info && info->num_roots == info->ndim && info->ndim == work->ndim &&
-        !bp__stage_is_scheduled(info->stage) &&
-        !bp__info_has_other_readers(work->analysis, work, source))
+    const BpStageInfo *info = bp__info_own_input(work, &work->accesses[i]);
+    if (info && info->ndim == work->ndim)
       return info;
   }
   return NULL;
