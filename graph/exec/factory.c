@@ -457,7 +457,7 @@ static gboolean is_archive(const char *path) {
     const char *magic;
   } signs[] = {{257, "ustar"}, {0, "\x1f\x8b"}, {0, "PK\3\4"}};
   char begin[262] = "";
-  FILE *file = fopen(path, "rb");
+  FILE *file = g_file_test(path, G_FILE_TEST_IS_REGULAR) ? fopen(path, "rb") : NULL;
   size_t size = file ? fread(begin, 1, sizeof(begin), file) : 0;
   if (file)
     fclose(file);
