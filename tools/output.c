@@ -39,7 +39,7 @@ static char *clean_text(const char *text, const char *allowed) {
   return clean;
 }
 
-G_GNUC_PRINTF(2, 0)
+static void print_clean(FILE *out, const char *format, va_list args) G_GNUC_PRINTF(2, 0);
 static void print_clean(FILE *out, const char *format, va_list args) {
   char *text = g_strdup_vprintf(format, args);
   char *clean = clean_text(text, "\t\n");
