@@ -11,7 +11,7 @@ int32_t bp_language_copy(const BpPluginTables *host, const BpEmitterTable *emitt
   if (bp_kernel_copy_dialect(emitter, name, dialect) != 0)
     return -1;
   if (dialect->num_types > BP_LANGUAGE_MOST_TYPES)
-    return host->error->raise(BP_ERROR_INDEX,
+    return host->error->raise(BP_ERROR_NOT_IMPLEMENTED,
                               "the dialect %s has %d types; this plugin has room "
                               "for %d",
                               name, dialect->num_types, BP_LANGUAGE_MOST_TYPES);
