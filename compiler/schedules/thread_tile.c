@@ -206,23 +206,30 @@ static int make_lanes(const BpStageInfo *work, BpTeStage *stage, const ThreadTil
 }
 
 /* Blocks for each tile, threads along the lanes; *inside: the axis inside of which a thread's tile
- * is computed. */
+ * is computed. A core with one warp takes blocks in their order: those that load the same along the
+ * lanes follow one another, so that its caches hold it. */
 static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTile *tile,
-                       BpTeAxis **inside) {
+                       const BpMachine *machine, BpTeAxis **inside) {
   BpTeAxis *order[BP__TE_MAX_AXES], *lane, *block, *thread, *column = NULL, *row = NULL;
+  BpTeAxis *rows = NULL;
   int32_t count = 0;
   if (make_lanes(work, stage, tile, &lane, &column) != 0 ||
       bp_te_split(stage, lane, tile->threads, BP_TE_TAIL_GUARD, &block, &thread) != 0)
     return -1;
   for (int32_t i = 0; i < tile->first_lane; i++) {
-    order[count] = stage->axes[i];
+    BpTeAxis *axis = stage->axes[i];
     if (i == tile->axis && tile->rows > 1 &&
-        bp_te_split(stage, order[count], tile->rows, BP_TE_TAIL_OVERLAP, &order[count], &row) != 0)
+        bp_te_split(stage, axis, tile->rows, BP_TE_TAIL_OVERLAP, &axis, &row) != 0)
       return -1;
-    count++;
+    if (i == tile->axis && machine->has_serial_warps)
+      rows = axis;
+    else
+      order[count++] = axis;
   }
+  if (rows)
+    order[count++] = block;
   int32_t outer = count;
-  order[count++] = block;
+  BpTeAxis *next = order[count++] = rows ? rows : block;
   order[count++] = thread;
   if (row)
     order[count++] = row;
@@ -231,9 +238,8 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTi
   if (bp_te_reorder(stage, order, count) != 0)
     return -1;
   if ((outer > 0 && bp__bind_outer(stage, order, outer) != 0) ||
-      bp_te_bind(stage, block, "blockIdx.x") != 0 ||
-      bp_te_bind(stage, thread, "threadIdx.x") != 0 || (row && bp_te_unroll(stage, row) != 0) ||
-      (column && bp_te_unroll(stage, column) != 0))
+      bp_te_bind(stage, next, "blockIdx.x") != 0 || bp_te_bind(stage, thread, "threadIdx.x") != 0 ||
+      (row && bp_te_unroll(stage, row) != 0) || (column && bp_te_unroll(stage, column) != 0))
     return -1;
   *inside = thread;
   return 0;
@@ -298,7 +304,7 @@ int bp__schedule_thread_tile(const BpStageInfo *work, const BpStageInfo *output,
   ThreadTile tile = choose_tile(work, machine);
   if (work == output && !(sums = bp_te_cache_write(work->stage->te, sums, BP_IR_SCOPE_LOCAL)))
     return -1;
-  if (tile_output(work, output->stage, &tile, &inside) != 0 ||
+  if (tile_output(work, output->stage, &tile, machine, &inside) != 0 ||
       bp_te_set_scope(sums->stage, BP_IR_SCOPE_LOCAL) != 0 ||
       bp_te_compute_at(sums->stage, output->stage, inside) != 0)
     return -1;
