@@ -98,14 +98,14 @@ static void close_file(Plugin *plugin) {
 /* Whether it is to be said now how others may change the plugin: once for all plugins of which the
  * same is true, as of those in one directory. */
 static int claim_warning(Plugin *plugin) {
-  int is_first = plugin->warning != NULL;
   bp__plugins_lock();
+  int is_first = plugin->warning && !plugin->is_warned_of;
   const GPtrArray *all = bp__plugins_all();
   for (guint i = 0; i < all->len && is_first; i++) {
     const Plugin *other = g_ptr_array_index(all, i);
     is_first = !other->is_warned_of || strcmp(other->warning, plugin->warning);
   }
-  plugin->is_warned_of = is_first;
+  plugin->is_warned_of |= is_first;
   bp__plugins_unlock();
   return is_first;
 }

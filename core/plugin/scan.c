@@ -344,7 +344,7 @@ static void log_all(int32_t level, GPtrArray *messages) {
   g_ptr_array_unref(messages);
 }
 
-static void scan(int again, int32_t level_of_problems) {
+static void scan_and_log(int again, int32_t level_of_problems) {
   Scan scan = {.infos = g_ptr_array_new_with_free_func(g_free),
                .warnings = g_ptr_array_new_with_free_func(g_free)};
   bp__plugins_lock();
@@ -356,11 +356,11 @@ static void scan(int again, int32_t level_of_problems) {
 }
 
 void bp__plugins_scan(int again) {
-  scan(again, BP_LOG_WARNING);
+  scan_and_log(again, BP_LOG_WARNING);
 }
 
 void bp__plugins_scan_for_report(void) {
-  scan(1, BP_LOG_INFO);
+  scan_and_log(1, BP_LOG_INFO);
 }
 
 void bp__plugins_add(Plugin *plugin) {

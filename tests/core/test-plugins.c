@@ -286,6 +286,18 @@ static void test_what_is_not_used_is_no_warning(void) {
   g_assert_null(strstr(messages->str, warning));
 }
 
+/* The plugin of the test before; it cannot be activated, and each try would warn anew. */
+static void test_a_plugin_that_others_may_change_is_warned_of_once(void) {
+  static const char warning[] = "others may write to it, and loading it is running it";
+  for (int i = 0; i < 3; i++) {
+    g_assert_cmpint(bp_plugin_activate("odd-bulk-666"), ==, -1);
+    bp_error_clear();
+  }
+  const char *found = strstr(messages->str, warning);
+  g_assert_nonnull(found);
+  g_assert_null(strstr(found + 1, warning));
+}
+
 static void assert_explains(const char *name, const char *part) {
   char *why = bp_plugin_explain_absence(name);
   if (*part)
@@ -539,6 +551,8 @@ int main(int argc, char **argv) {
   ADD("activation/unknown-plugin-is-an-error-with-the-nearest",
       test_unknown_plugin_is_an_error_with_the_nearest);
   ADD("search/what-is-not-used-is-no-warning-PLG-32", test_what_is_not_used_is_no_warning);
+  ADD("activation/a-plugin-that-others-may-change-is-warned-of-once-PLG-16",
+      test_a_plugin_that_others_may_change_is_warned_of_once);
   ADD("search/absence-is-explained-by-a-plugin-that-cannot-be-used-PLG-32",
       test_absence_is_explained_by_a_plugin_that_cannot_be_used);
   ADD("activation/unusable-plugins-say-why-PLG-20",
