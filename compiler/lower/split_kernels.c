@@ -180,8 +180,10 @@ static int read_launch(const Split *split, const BpIrNode *function, BpKernelLau
     const BpIrNode *attr = function->operands[i];
     if (attr->kind != BP_IR_ATTR || strcmp(attr->str_value, BP_IR_ATTR_LAUNCH) != 0)
       continue;
-    if (attr->operands[1]->kind != BP_IR_INT_IMM)
+    if (attr->num_operands != 2 || attr->operands[1]->kind != BP_IR_INT_IMM)
       return refuse(split, "the extent of a launch is no constant");
+    if (kernel->num_launch == BP_KERNEL_MAX_LAUNCH)
+      return refuse(split, "it states more extents of a launch than there are axes");
     kernel->launch[kernel->num_launch++] = attr->operands[1]->int_value;
   }
   return 0;

@@ -28,7 +28,7 @@ typedef struct BpGraphStorage {
   uint32_t last_entry; /* the others follow by `previous`; BP_NO_ENTRY: the id is not used */
 } BpGraphStorage;
 
-#define BP_GRAPH_MAX_LAUNCH   6
+#define BP_GRAPH_MAX_LAUNCH   6 /* BP_KERNEL_MAX_LAUNCH of the compiler, which a run has not */
 #define BP_GRAPH_MOST_DEVICES 2
 
 typedef struct BpGraphNode {

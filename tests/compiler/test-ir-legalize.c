@@ -422,6 +422,21 @@ static void test_functions_split_into_kernels(void) {
   bp_object_release(module);
 }
 
+static void test_a_launch_has_six_axes(void) {
+  GString *text = g_string_new("(module (function \"f\" (buffer A int64 global 4)"
+                               " (attr \"kernel\" 1)");
+  for (int i = 0; i < 7; i++)
+    g_string_append(text, " (attr \"launch\" \"threadIdx.x\" 4)");
+  g_string_append(text, " (for t:int64 0 4 bound \"threadIdx.x\" (store A t t))))");
+  BpIrModule *module = parse_ok(text->str), *kernels = bp_ir_module_create();
+  BpKernelList list;
+  g_assert_cmpint(bp_ir_split_kernels(module, "f", kernels, &list), ==, -1);
+  assert_error(BP_ERROR_NOT_IMPLEMENTED, "more extents of a launch than there are axes");
+  bp_object_release(kernels);
+  bp_object_release(module);
+  g_string_free(text, TRUE);
+}
+
 /* A function that says that it is a kernel is one launch, whatever is around its loops. */
 static void test_a_kernel_need_not_state_its_launch(void) {
   BpIrModule *module = parse_verified(
@@ -724,6 +739,7 @@ int main(int argc, char **argv) {
                   test_two_loops_of_one_axis_share_its_threads);
   g_test_add_func("/ir/legalize/a-kernel-loses-its-launch", test_a_kernel_loses_its_launch);
   g_test_add_func("/ir/legalize/kernels-state-their-launch", test_kernels_state_their_launch);
+  g_test_add_func("/ir/legalize/a-launch-has-six-axes", test_a_launch_has_six_axes);
   g_test_add_func("/ir/legalize/a-kernel-need-not-state-its-launch",
                   test_a_kernel_need_not_state_its_launch);
   g_test_add_func("/ir/legalize/vectors-become-scalars", test_vectors_become_scalars);
