@@ -220,17 +220,27 @@ static Ending follow(Run *run, Child *child) {
   }
 }
 
-/* Ends what is left of the child's group, and then takes up the child, whose number is the group's
- * until then. Its status. */
+/* Ends what is left of the child's group, and the child even if it has left it, and then takes up
+ * the child, whose number is the group's until then. Its status. */
 static int reap(const Child *child) {
   int status = 0;
   kill(-child->pid, SIGKILL);
+  kill(child->pid, SIGKILL);
   while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
     continue;
   return status;
 }
 
 /* ---- What its end means ------------------------------------------------------------------ */
+
+static char *describe_garbled(const GString *input) {
+  char *begin = g_strndup(input->str, 100), *escaped = g_strescape(begin, NULL);
+  char *text = g_strdup_printf(
+      "something else than the kit wrote to the descriptor that is the kit's own: \"%s\"", escaped);
+  g_free(begin);
+  g_free(escaped);
+  return text;
+}
 
 static char *describe_end(const Run *run, const Child *child, Ending ending, int status) {
   const char *when = child->state == CHILD_EXITING   ? ", at the process's end"
@@ -239,9 +249,7 @@ static char *describe_end(const Run *run, const Child *child, Ending ending, int
   if (ending == ENDING_LATE)
     return g_strdup_printf("no answer within %d seconds%s", run->timeout, when);
   if (ending == ENDING_GARBLED)
-    return g_strdup_printf("something else than the kit wrote to the descriptor that is the kit's "
-                           "own: \"%.100s\"",
-                           child->input->str);
+    return describe_garbled(child->input);
   if (WIFSIGNALED(status))
     return g_strdup_printf("the process was ended by signal %d (%s)%s", WTERMSIG(status),
                            g_strsignal(WTERMSIG(status)), when);
