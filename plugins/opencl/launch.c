@@ -91,7 +91,7 @@ static int32_t set_arg(const BpKernelEntry *kernel, cl_kernel made, const BpOpen
     char bytes[8];
     if (bp_kernel_get_scalar(&bp_opencl_host, &kernel->call, i, arg, dtype, bytes) != 0)
       return -1;
-    status = bp_cl.clSetKernelArg(made, (cl_uint)i, dtype.bits / 8, bytes);
+    status = bp_cl.clSetKernelArg(made, (cl_uint)i, (dtype.bits + 7u) / 8, bytes);
   }
   if (status == CL_SUCCESS)
     return 0;

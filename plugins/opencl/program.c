@@ -133,9 +133,9 @@ static void keep(const char *source, cl_program built, const BpOpenclDevice *dev
 }
 
 /* PoCL keeps on disk itself what it translates, with the first launch of a kernel. To make a binary
- * it translates all kernels once more, which makes a first start twice as long and later ones hardly
- * shorter: see docs/plugin-opencl.md. Its assertions were also seen to fail in that beside launches of
- * the same kernel. */
+ * it translates all kernels once more, which makes a first start twice as long and later ones
+ * hardly shorter: see docs/plugin-opencl.md. Its assertions were also seen to fail in that beside
+ * launches of the same kernel. */
 static int are_binaries_kept(const BpOpenclDevice *device) {
   char name[128] = "";
   const char *option = bp_opencl_host.runtime->get_option("BACKPLANE_OPENCL_BINARIES");

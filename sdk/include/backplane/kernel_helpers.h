@@ -202,13 +202,13 @@ static inline int32_t bp_kernel_bad_argument(const BpPluginTables *host, const B
 }
 
 static inline int bp_kernel_fits_(int64_t value, BpDataType dtype) {
-  if (dtype.code == BP_DTYPE_BOOL || dtype.bits >= 64)
-    return 1;
+  if (dtype.code == BP_DTYPE_BOOL || dtype.bits >= 64 || dtype.bits == 0)
+    return dtype.bits != 0;
   int64_t lowest = dtype.code == BP_DTYPE_INT ? -((int64_t)1 << (dtype.bits - 1)) : 0;
   return value >= lowest && value <= lowest + ((int64_t)1 << dtype.bits) - 1;
 }
 
-/* A scalar as the device has it, little-endian: dtype.bits / 8 bytes of `bytes`. An integer fits
+/* A scalar as the device has it, little-endian, in the whole bytes of dtype.bits. An integer fits
  * the type of the argument. */
 static inline int32_t bp_kernel_get_scalar(const BpPluginTables *host, const BpKernel *kernel,
                                            int32_t i, const BpValue *arg, BpDataType dtype,
@@ -233,7 +233,7 @@ static inline int32_t bp_kernel_get_scalar(const BpPluginTables *host, const BpK
     return host->error->raise(BP_ERROR_VALUE, "%s: argument %d: %lld is no integer of %d bits",
                               kernel->name, i, (long long)arg->v_int64, kernel->arg_dtypes[i].bits);
   int64_t number = dtype.code == BP_DTYPE_BOOL ? arg->v_int64 != 0 : arg->v_int64;
-  __builtin_memcpy(bytes, &number, dtype.bits / 8);
+  __builtin_memcpy(bytes, &number, (dtype.bits + 7u) / 8);
   return 0;
 }
 
