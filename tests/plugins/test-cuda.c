@@ -216,9 +216,9 @@ static const char source[] = "extern \"C\" __global__ void scale(float *x, float
                              "  x[i] = x[i] * by + add;\n"
                              "}\n";
 
-static BpModule *load(const char *format, const BpByteArray *code) {
-  static const BpDataType dtypes[] = {
-      {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_FLOAT, 32, 1}, {BP_DTYPE_INT, 32, 1}};
+/* Kernels of a buffer, a float and a scalar of some type. */
+static BpModule *load_with(const char *format, const BpByteArray *code, BpDataType last) {
+  const BpDataType dtypes[] = {{BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_FLOAT, 32, 1}, last};
   static const char *const tags[] = {"blockIdx.x", "threadIdx.x", "tir.use_dyn_shared_memory"};
   const BpKernelInfo kernels[] = {{"scale", dtypes, 3, 2, tags},
                                   {"absent", dtypes, 3, 2, tags},
@@ -229,6 +229,10 @@ static BpModule *load(const char *format, const BpByteArray *code) {
   BpModule *module = bp_module_load_from_bytes("cuda", &view);
   bp_owned_bytes_clear(&bytes);
   return module;
+}
+
+static BpModule *load(const char *format, const BpByteArray *code) {
+  return load_with(format, code, (BpDataType){BP_DTYPE_INT, 32, 1});
 }
 
 static BpModule *load_source(const char *text) {
@@ -414,6 +418,34 @@ static void test_launch_errors(void) {
   args[3] = int_value(2);
   launch_fails(absent, args, 5, BP_ERROR_DEVICE, "CUDA_ERROR_NOT_FOUND");
   bp_object_release(absent);
+  bp_object_release(scale);
+  bp_object_release(module);
+  bp_object_release(tensor);
+}
+
+/* As TVM declares a bool. */
+static void test_scalars_of_one_bit(void) {
+  if (!has_device())
+    return;
+  static const char text[] = "extern \"C\" __global__ void scale(float *x, float by, bool add) {\n"
+                             "  int i = blockIdx.x * 4 + threadIdx.x;\n"
+                             "  x[i] = x[i] * by + (add ? 3 : 0);\n"
+                             "}\n";
+  const BpByteArray code = {text, strlen(text)};
+  float data[8] = {1};
+  BpValue args[5], result;
+  BpTensor *tensor = make_tensor(GPU0, data, 8);
+  BpModule *module = load_with("cu", &code, (BpDataType){BP_DTYPE_UINT, 1, 1});
+  assert_ok(module == NULL);
+  BpFunction *scale = get_function(module, "scale");
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  set_scale_args(args, &tensor->view, 2, 0);
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  set_scale_args(args, &tensor->view, 2, 2);
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "2 is no integer of 1 bits");
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  g_assert_cmpfloat(data[0], ==, 10);
   bp_object_release(scale);
   bp_object_release(module);
   bp_object_release(tensor);
@@ -866,6 +898,7 @@ int main(int argc, char **argv) {
       {"timers", test_timers},
       {"recordings", test_recordings},
       {"launch-errors", test_launch_errors},
+      {"scalars-of-one-bit", test_scalars_of_one_bit},
       {"dynamic-shared-memory", test_dynamic_shared_memory},
       {"bad-source", test_bad_source},
       {"source-is-compiled-where-it-runs", test_source_is_compiled_where_it_runs},
