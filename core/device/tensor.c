@@ -39,11 +39,12 @@ void bp__tensor_set_read_only(BpTensor *tensor) {
   ((OwnedTensor *)tensor)->is_read_only = 1;
 }
 
+/* Of a tensor without elements they may wrap around: nobody goes by them. */
 static void fill_compact_strides(const BpTensorView *view, int64_t *strides) {
-  int64_t stride = 1;
+  uint64_t stride = 1;
   for (int32_t i = view->ndim - 1; i >= 0; i--) {
-    strides[i] = stride;
-    stride *= view->shape[i] > 0 ? view->shape[i] : 1;
+    strides[i] = (int64_t)stride;
+    stride *= view->shape[i] > 0 ? (uint64_t)view->shape[i] : 1;
   }
 }
 
