@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random numbers and expressions in IR, from a seed: what the tests of the compiler and the kit have
- * in common. */
+/* Random numbers and expressions in IR, from a seed: what the tests of the compiler and the kit
+ * have in common. */
 #ifndef BACKPLANE_CONFORMANCE_RANDOM_H
 #define BACKPLANE_CONFORMANCE_RANDOM_H
 
 #include "conformance/programs.h"
 
-/* The next number, of 31 bits, of a sequence that the state determines, which begins as the seed. */
+/* The next number, of 31 bits, of a sequence that the state determines, which begins as the seed.
+ */
 uint64_t bp__random_next(uint64_t *state);
 
 #define RANDOM_VARS 3

@@ -249,26 +249,6 @@ linked_in_gives_the_same_result() {
     diff "$work/loaded" "$work/linked"
 }
 
-# completes TEXT WORD...: the last word is completed, to what has that text as one of its lines.
-completes() {
-  local text=$1
-  shift
-  (
-    PATH=$top_builddir:$PATH
-    . "$top_srcdir/tools/completion/backplane"
-    COMP_WORDS=(backplane "$@") COMP_CWORD=$#
-    _backplane
-    printf '%s\n' "${COMPREPLY[@]}"
-  ) | tee "$work/out" && grep -qxF -- "$text" "$work/out"
-}
-
-every_option_is_completed() {
-  local option
-  for option in --list --only --skip --expect-fail --seed --device --target --format --output --timeout --fail-fast; do
-    completes "$option" verify --conformance -- || return 1
-  done
-}
-
 ok list/prerequisites-come-first in_order
 ok list/checks-are-documented documented rows_of_checks
 ok list/mutants-are-documented documented rows_of_mutants
@@ -301,13 +281,5 @@ ok usage/unwritable-report ends_saying 2 '/nowhere/report' verify --output /nowh
 ok usage/full-disk ends_saying 2 'No space left' verify --only plugin.descriptor --output /dev/full "$simdev"
 ok usage/wrong-options-leave-the-report wrong_options_leave_the_report
 ok usage/wrong-options-point-to-help ends_saying 2 'verify --conformance --help` explains' verify --json "$simdev"
-ok completion/conformance completes --conformance verify ''
-ok completion/option completes --expect-fail verify --conformance --e
-ok completion/every-option every_option_is_completed
-ok completion/format completes junit verify --conformance --format j
-ok completion/check completes copy.order verify --conformance --only copy.o
-ok completion/section completes copy verify --conformance --skip cop
-ok completion/tag completes stress verify --conformance --skip str
-ok completion/plugin completes cpu verify --conformance c
 ok program/linked-in-gives-the-same-result linked_in_gives_the_same_result
 echo "1..$count"

@@ -228,6 +228,16 @@ every_completion() {
     completes profile -- --dump-dir && completes run "$work/dig" "$work/digits.so"
 }
 
+every_completion_of_the_kit() {
+  local option
+  for option in list only skip expect-fail seed device target format output timeout fail-fast; do
+    completes verify --conformance -- "--$option" || return 1
+  done
+  completes verify "" --conformance && completes verify --conformance --format j junit &&
+    completes verify --conformance --only copy.o copy.order && completes verify --conformance --skip cop copy &&
+    completes verify --conformance --skip str stress && completes verify --conformance c cpu
+}
+
 # A library with code for a device whose plugin is not installed.
 runs_where_a_plugin_is_missing() {
   "$backplane" compile "$digits/digits.onnx" --target c,opencl --shape $shape -o "$work/both.so" &&
@@ -298,6 +308,7 @@ ok inspect-model says "logits: float32 1x10" "$backplane" inspect model "$work/d
 ok inspect-model-shows-its-targets says "c -mcpu=" "$backplane" inspect model "$work/digits.so"
 ok every-type-of-elements-is-shown-or-refused-by-name every_type
 ok shell-completes-what-is-installed every_completion
+ok shell-completes-the-options-of-the-kit every_completion_of_the_kit
 ok json-has-numbers-as-numbers values_and_types_in_json
 ok help-of-a-command-is-its-help says "Runs a model once" "$backplane" help run
 cp "$digits/digits.onnx" "$work/DIGITS.ONNX"
