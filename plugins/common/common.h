@@ -4,7 +4,7 @@
  * library.c  a vendor's library, opened at run time
  * devices.c  the devices that there are
  * language.c the emitter's languages, as a target has them
- * text.c     text of messages and attributes */
+ * text.c     what messages show */
 #ifndef BP_PLUGINS_COMMON_H
 #define BP_PLUGINS_COMMON_H
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The devices that there are, found once, and what a fork leaves of them. */
 #include "common.h"
 
 static int32_t is_forked; /* atomic */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A vendor's library, opened at run time by its names, and its functions by a table of symbols. */
 #include "common.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What messages show: a UUID, numbered lines of a source. */
 #include "common.h"
 
 #include <stdio.h>

@@ -20,13 +20,9 @@ static int32_t check_local_memory(const BpKernelEntry *kernel, cl_kernel made,
       kernel->call.name, (unsigned long long)used, (unsigned long long)most);
 }
 
-/* The kernel for the device (transfer none); called with its lock held. */
-static cl_kernel get_kernel(const BpKernelModule *module, const BpKernelEntry *kernel,
-                            const BpOpenclDevice *device, int32_t device_id) {
+static cl_kernel make_kernel(const BpKernelModule *module, const BpKernelEntry *kernel,
+                             const BpOpenclDevice *device, int32_t device_id) {
   cl_int status = CL_SUCCESS;
-  cl_kernel *place = &((BpOpenclKernel *)kernel->built)->made[device_id];
-  if (*place)
-    return *place;
   cl_program built = bp_opencl_program(module, device, device_id);
   if (!built)
     return NULL;
@@ -40,8 +36,16 @@ static cl_kernel get_kernel(const BpKernelModule *module, const BpKernelEntry *k
     bp_cl.clReleaseKernel(made);
     return NULL;
   }
-  *place = made;
   return made;
+}
+
+/* The kernel for the device (transfer none), made with its first use; called with its lock held. */
+static cl_kernel get_kernel(const BpKernelModule *module, const BpKernelEntry *kernel,
+                            const BpOpenclDevice *device, int32_t device_id) {
+  cl_kernel *place = &((BpOpenclKernel *)kernel->built)->made[device_id];
+  if (!*place)
+    *place = make_kernel(module, kernel, device, device_id);
+  return *place;
 }
 
 /* ---- Arguments --------------------------------------------------------------------------- */
