@@ -25,8 +25,8 @@ static const char *const target_texts[] = {
     "opencl -vector_bits=256 -winograd=true -max_shared_memory_per_block=2097152",
     "opencl -vector_bits=0 -thread_warp_size=8 -num_cores=1 -winograd=true",
     "vulkan",
-    "vulkan -thread_warp_size=8 -max_shared_memory_per_block=0 -texel_buffers -serial_warps "
-    "-winograd=true",
+    ("vulkan -thread_warp_size=8 -max_shared_memory_per_block=0 -texel_buffers -serial_warps "
+     "-winograd=true"),
 };
 
 /* ---- Running ----------------------------------------------------------------------------- */
