@@ -150,7 +150,7 @@ static inline int32_t bp_kernel_module_get_source_(void *context, const char *fo
                                                    BpOwnedBytes *source) {
   const BpKernelModule *module = (const BpKernelModule *)context;
   __builtin_memset(source, 0, sizeof(*source));
-  if (format[0] && __builtin_strcmp(format, module->kind->format) != 0)
+  if (format[0] && __builtin_strcmp(format, module->format) != 0)
     return 0;
   return bp_kernel_module_answer_bytes(module, module->code.data, module->code.size, source);
 }
