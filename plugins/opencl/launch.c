@@ -112,7 +112,12 @@ static int32_t get_sizes(const BpKernelEntry *kernel, const BpValue *args, size_
     return -1;
   for (int i = 0; i < 3; i++) {
     local[i] = threads[i];
-    global[i] = blocks[i] * threads[i];
+    if (__builtin_mul_overflow(blocks[i], threads[i], &global[i]))
+      return bp_opencl_host.error->raise(
+          BP_ERROR_VALUE,
+          "kernel %s: %llu blocks of %llu threads along %c; OpenCL cannot count so many threads",
+          kernel->call.name, (unsigned long long)blocks[i], (unsigned long long)threads[i],
+          'x' + i);
   }
   return 0;
 }

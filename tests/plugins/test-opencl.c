@@ -154,7 +154,11 @@ static void test_launch_errors(void) {
   BpTensor *tensor = make_tensor(CL0, data, 8);
   BpModule *module = load_by_hand(source);
   BpFunction *scale = get_function(module, "scale");
+  BpValue args[5];
   assert_launches_are_checked(scale, tensor);
+  set_scale_args(args, &tensor->view, 2, 1);
+  args[3] = int_value(((int64_t)1 << 62) + 1); /* times 4 it wraps around to 4 */
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "OpenCL cannot count so many threads");
   bp_object_release(scale);
   bp_object_release(module);
   bp_object_release(tensor);
