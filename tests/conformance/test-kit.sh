@@ -132,20 +132,27 @@ gone() {
   return 1
 }
 
-# starts_a_process PROGRAM THEN: copies start a process, which does PROGRAM, and then do THEN.
+# starts_a_process PROGRAM THEN: copies start a process, whose number is in $work/process before they go on; it does
+# PROGRAM, and they do THEN.
 starts_a_process() {
+  rm -f "$work/process"
   mutant 'memmove(' "start_process(); $2; memmove(" device.c && sed -i '4r /dev/stdin' "$work/src/device.c" <<EOF && compile_mutant
 #include <stdio.h>
 #include <unistd.h>
 static void start_process(void) {
   static int is_started;
-  if (is_started || fork()) {
-    is_started = 1;
+  if (is_started)
+    return;
+  is_started = 1;
+  if (fork()) {
+    while (access("$work/process", F_OK) != 0)
+      usleep(1000);
     return;
   }
-  FILE *file = fopen("$work/process", "w");
+  FILE *file = fopen("$work/number", "w");
   fprintf(file, "%d", (int)getpid());
   fclose(file);
+  rename("$work/number", "$work/process");
   $1;
 }
 EOF
@@ -166,7 +173,6 @@ what_is_left_behind_is_ended() {
 a_signal_ends_the_run() {
   local pid
   starts_a_process 'execlp("sleep", "sleep", "1000", (char *)0)' 'for (;;) pause()' || return 1
-  rm -f "$work/process"
   mkdir -p "$work/signal/tmp"
   echo earlier >"$work/signal/report"
   (
