@@ -743,6 +743,16 @@ static void test_c_refuses_odd_vectors(void) {
   assert_refused("c", "(store A (ramp 0 1 3) (broadcast 1:int32 3))", "int32x3");
 }
 
+/* Of what has no number of bytes, too. */
+static void test_simdev_refuses_more_shared_memory_than_there_is(void) {
+  static const char *const extents[] = {"8193", "4611686018427387904 4", "4611686018427387904"};
+  for (size_t i = 0; i < G_N_ELEMENTS(extents); i++) {
+    g_autofree char *body = g_strdup_printf(
+        "(allocate (buffer S int32 shared %s) (store A 0:int64 1:int32))", extents[i]);
+    assert_refused("simdev", body, "shares");
+  }
+}
+
 typedef struct CodeTest {
   const char *name;
   GTestDataFunc function;
@@ -818,6 +828,8 @@ int main(int argc, char **argv) {
   register_function("test.codegen.count", count_args);
   register_function("test.codegen.fail", fail);
   g_test_add_func("/codegen/c-refuses-odd-vectors", test_c_refuses_odd_vectors);
+  g_test_add_func("/codegen/simdev-refuses-more-shared-memory-than-there-is",
+                  test_simdev_refuses_more_shared_memory_than_there_is);
   g_test_add_func("/codegen/texels-of-many-variables", test_texels_of_many_variables);
   for (size_t i = 0; i < G_N_ELEMENTS(host_targets); i++) {
     if (!strcmp(host_targets[i].name, "llvm") && !bp_target_kind_info("llvm"))

@@ -204,8 +204,9 @@ static inline int32_t bp_kernel_bad_argument(const BpPluginTables *host, const B
 static inline int bp_kernel_fits_(int64_t value, BpDataType dtype) {
   if (dtype.code == BP_DTYPE_BOOL || dtype.bits >= 64 || dtype.bits == 0)
     return dtype.bits != 0;
-  int64_t lowest = dtype.code == BP_DTYPE_INT ? -((int64_t)1 << (dtype.bits - 1)) : 0;
-  return value >= lowest && value <= lowest + ((int64_t)1 << dtype.bits) - 1;
+  int64_t half = (int64_t)1 << (dtype.bits - 1);
+  int64_t lowest = dtype.code == BP_DTYPE_INT ? -half : 0;
+  return value >= lowest && value <= lowest + (half - 1) + half;
 }
 
 /* A scalar as the device has it, little-endian, in the whole bytes of dtype.bits. An integer fits
@@ -325,7 +326,7 @@ static inline int32_t bp_kernel_copy_dialect(const BpEmitterTable *emitter, cons
   return 0;
 }
 
-/* Adds up the shared arrays of a function. */
+/* Adds up the shared arrays of a function; what has no number is INT64_MAX. */
 typedef struct BpKernelShared_ {
   const BpIrTable *ir;
   int64_t bytes;
@@ -340,8 +341,10 @@ static inline int32_t bp_kernel_add_shared_(void *context, const BpIrNode *node)
   BpDataType dtype = ir->dtype(buffer);
   int64_t bytes = (dtype.bits + 7) / 8 * dtype.lanes;
   for (int32_t i = 0; i < ir->num_operands(buffer); i++)
-    bytes *= ir->int_value(ir->operand(buffer, i));
-  shared->bytes += bytes;
+    if (__builtin_mul_overflow(bytes, ir->int_value(ir->operand(buffer, i)), &bytes))
+      bytes = INT64_MAX;
+  if (__builtin_add_overflow(shared->bytes, bytes, &shared->bytes))
+    shared->bytes = INT64_MAX;
   return 0;
 }
 
