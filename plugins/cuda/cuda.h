@@ -83,9 +83,7 @@ struct BpCudaDevice {
   CUstream stream;         /* the default one */
   CUmemoryPool pool;       /* of stream-ordered allocation; NULL: the device has none */
   int arch;                /* 90 for compute capability 9.0 */
-  int most_threads;        /* in a block */
-  int block[3];            /* the largest block */
-  int grid[3];             /* the largest grid */
+  BpKernelLimits limits;   /* of launches */
   _Atomic CUresult lost;   /* what the device was lost by, or 0 */
   pthread_mutex_t lock;    /* of workspaces */
   BpCudaWorkspace *workspaces;

@@ -26,10 +26,10 @@ static int attribute(const BpCudaDevice *device, int which) {
 static void read_limits(BpCudaDevice *device) {
   device->arch = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
                  attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-  device->most_threads = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  device->limits.block_threads = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   for (int i = 0; i < 3; i++) {
-    device->block[i] = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
-    device->grid[i] = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i);
+    device->limits.threads[i] = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);
+    device->limits.blocks[i] = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i);
   }
 }
 
@@ -124,11 +124,6 @@ static int32_t answer_text(BpValue *result, const char *text) {
   return bp_plugin_answer_str(&bp_cuda_host, result, text);
 }
 
-static int32_t answer_extents(BpValue *result, const int extents[3]) {
-  int64_t wide[3] = {extents[0], extents[1], extents[2]};
-  return bp_plugin_answer_extents(&bp_cuda_host, result, wide);
-}
-
 static int32_t answer_name(BpValue *result, const BpCudaDevice *device) {
   char name[256] = "";
   if (bp_cu.cuDeviceGetName(name, sizeof(name) - 1, device->id) != CUDA_SUCCESS)
@@ -204,7 +199,8 @@ static int32_t answer_target(BpValue *result, const BpCudaDevice *device) {
   int shared = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
   snprintf(text, sizeof(text),
            "cuda -arch=sm_%d -max_num_threads=%d -max_shared_memory_per_block=%d", device->arch,
-           device->most_threads, shared < BP_CUDA_STATIC_SHARED ? shared : BP_CUDA_STATIC_SHARED);
+           (int)device->limits.block_threads,
+           shared < BP_CUDA_STATIC_SHARED ? shared : BP_CUDA_STATIC_SHARED);
   return answer_text(result, text);
 }
 
@@ -251,9 +247,9 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   case BP_ATTR_DRIVER_VERSION:
     return answer_driver_version(result);
   case BP_ATTR_MAX_THREAD_DIMENSIONS:
-    return answer_extents(result, device->block);
+    return bp_plugin_answer_extents(&bp_cuda_host, result, device->limits.threads);
   case BP_ATTR_MAX_GRID_DIMENSIONS:
-    return answer_extents(result, device->grid);
+    return bp_plugin_answer_extents(&bp_cuda_host, result, device->limits.blocks);
   case BP_ATTR_TARGET:
     return answer_target(result, device);
   case BP_ATTR_TOTAL_GLOBAL_MEMORY:

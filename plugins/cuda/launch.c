@@ -117,32 +117,19 @@ static int32_t pack(Launch *launch, const BpValue *args) {
 
 /* ---- Launching --------------------------------------------------------------------------- */
 
-static int32_t check_size(const Launch *launch, int32_t tag, uint64_t size, uint64_t most) {
-  if (size <= most)
-    return 0;
-  return bp_cuda_host.error->raise(BP_ERROR_VALUE, "%s: %s: %llu; cuda:%d takes at most %llu",
-                                   launch->call->name, bp_kernel_tag_name(tag),
-                                   (unsigned long long)size, launch->device->index,
-                                   (unsigned long long)most);
-}
-
 static int32_t get_sizes(Launch *launch, const BpValue *args) {
   const BpCudaDevice *device = launch->device;
-  const uint64_t *threads = launch->threads;
-  if (bp_kernel_get_launch(&bp_cuda_host, launch->call, args, launch->blocks, launch->threads) != 0)
-    return -1;
+  if (bp_kernel_get_launch(&bp_cuda_host, launch->call, args, launch->blocks, launch->threads) !=
+          0 ||
+      bp_kernel_check_limits(&bp_cuda_host, launch->call, &device->limits, launch->blocks,
+                             launch->threads) != 0)
+    return bp_cuda_host.error->add_context("cuda:%d", device->index);
   launch->shared = bp_kernel_get_shared(launch->call, args);
-  for (int i = 0; i < 3; i++) {
-    if (check_size(launch, i, launch->blocks[i], (uint64_t)device->grid[i]) != 0 ||
-        check_size(launch, 3 + i, threads[i], (uint64_t)device->block[i]) != 0)
-      return -1;
-  }
-  if (threads[0] * threads[1] * threads[2] > (uint64_t)device->most_threads)
-    return bp_cuda_host.error->raise(
-        BP_ERROR_VALUE, "%s: %llu x %llu x %llu threads in a block; cuda:%d takes at most %d",
-        launch->call->name, (unsigned long long)threads[0], (unsigned long long)threads[1],
-        (unsigned long long)threads[2], device->index, device->most_threads);
-  return check_size(launch, BP_KERNEL_TAG_SHARED, launch->shared, INT32_MAX);
+  if (launch->shared <= INT32_MAX)
+    return 0;
+  return bp_cuda_host.error->raise(
+      BP_ERROR_VALUE, "%s: %llu bytes of shared memory; a launch takes at most %d",
+      launch->call->name, (unsigned long long)launch->shared, INT32_MAX);
 }
 
 static int32_t launch_failed(const Launch *launch, CUresult status, const char *call) {

@@ -411,10 +411,12 @@ static void test_launch_errors(void) {
   assert_launches_are_checked(scale, tensor);
   set_scale_args(args, &tensor->view, 2, 1);
   args[4] = int_value(1 << 20);
-  launch_fails(scale, args, 5, BP_ERROR_VALUE, "threadIdx.x: 1048576; cuda:0 takes at most 1024");
+  launch_fails(scale, args, 5, BP_ERROR_VALUE,
+               "2 blocks of 1048576 threads along x; the device takes at most");
   args[4] = int_value(4);
   args[3] = int_value((int64_t)1 << 40);
-  launch_fails(scale, args, 5, BP_ERROR_VALUE, "blockIdx.x: 1099511627776; cuda:0 takes at most");
+  launch_fails(scale, args, 5, BP_ERROR_VALUE,
+               "1099511627776 blocks of 4 threads along x; the device");
   args[3] = int_value(2);
   launch_fails(absent, args, 5, BP_ERROR_DEVICE, "CUDA_ERROR_NOT_FOUND");
   bp_object_release(absent);
