@@ -5,11 +5,9 @@
 set -u
 dh_backplane=$top_srcdir/packaging/dh_backplane
 perl -MDebian::Debhelper::Dh_Lib -e 1 2>/dev/null || { echo "1..0 # SKIP debhelper is not installed"; exit 0; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$top_srcdir/tests/tap.sh"
 plugins=debian/backplane-plugin-odd/usr/lib/somewhere/backplane/plugins
 export PATH=$work/bin:$PATH
-number=0 failed=0
 cd "$work" || exit 1
 mkdir -p bin debian
 cat >bin/objcopy <<'SH'
@@ -47,38 +45,26 @@ note() {
       map { $_ . "\0" x (-length($_) & 3) } $name, $body' "$order" "$2" "$3" >>"$plugins/odd.so$1"
 }
 
-# gives NAME LINE...: dh_backplane sets these variables and no others.
+# gives LINE...: dh_backplane sets these variables and no others.
 gives() {
-  local name=$1 log
-  shift
-  number=$((number + 1))
-  if log=$(perl "$dh_backplane" 2>&1) && [ "$(sort debian/*.substvars)" = "$(printf '%s\n' "$@")" ]; then
-    echo "ok $number - $name"
-    return
-  fi
-  echo "not ok $number - $name"
-  { echo "$log"; cat debian/*.substvars; } 2>&1 | sed 's/^/# /'
-  failed=1
+  perl "$dh_backplane" || return 1
+  cat debian/*.substvars
+  [ "$(sort debian/*.substvars)" = "$(printf '%s\n' "$@")" ]
 }
 
-# refuses NAME PATTERN: it fails, and its message has the pattern.
+# refuses TEXT: it fails, and its message has the text.
 refuses() {
-  local log
-  number=$((number + 1))
-  if ! log=$(perl "$dh_backplane" 2>&1) && grep -qE "$2" <<<"$log"; then
-    echo "ok $number - $1"
-    return
-  fi
-  echo "not ok $number - $1"
-  sed 's/^/# /' <<<"$log"
-  failed=1
+  local status=0
+  perl "$dh_backplane" >"$work/out" 2>&1 || status=$?
+  cat "$work/out"
+  [ "$status" -ne 0 ] && grep -qF -- "$1" "$work/out"
 }
 
 descriptor=$'abi=0.7\nname=odd\nlibraries=liba.so.1|liba.so.2 libb.so.1\npackage=a-runtime b\n'
 for order in '<' '>'; do
   plugin "$order" "$descriptor"
   note .note.dlopen FDO '[{"soname":["liba.so.2"]},{"soname":["libb.so.1"],"priority":"required"}]'
-  gives "the notes of a machine whose byte order is $order" 'backplane:Depends=backplane-plugin-abi-0 (= 0.7)' \
+  ok "the notes of a machine whose byte order is $order" gives 'backplane:Depends=backplane-plugin-abi-0 (= 0.7)' \
     'dlopen:Depends=b' 'dlopen:Recommends=a-runtime'
 done
 
@@ -86,33 +72,32 @@ plugin '<' "$descriptor"
 note .note.dlopen FDO '[{"soname":["liba.so.1"],"priority":"suggested"}]'
 note .note.dlopen Else 'no JSON'
 note .note.dlopen FDO '[{"soname":["libb.so.1"],"priority":"suggested"}]'
-gives "several notes in the section, one of another owner" \
+ok "several notes in the section, one of another owner" gives \
   'backplane:Depends=backplane-plugin-abi-0 (= 0.7)' 'dlopen:Suggests=a-runtime, b'
 
 plugin '<' $'abi=2.3\nname=odd\n'
-gives "an ABI that is declared" 'backplane:Depends=backplane-plugin-abi-2 (>= 2.3)'
+ok "an ABI that is declared" gives 'backplane:Depends=backplane-plugin-abi-2 (>= 2.3)'
 
 plugin '<' $'name=odd\n'
-refuses "a descriptor without abi is an error" 'odd.so: its descriptor has no abi'
+ok "a descriptor without abi is an error" refuses 'odd.so: its descriptor has no abi'
 plugin '<' "$descriptor"
 note .note.dlopen FDO '[{"soname":["libnobody-has-it.so.9"]}]'
-refuses "a library of no known package is an error" 'libnobody-has-it.so.9: no package is known'
+ok "a library of no known package is an error" refuses 'libnobody-has-it.so.9: no package is known'
 plugin '<' "$descriptor"
 note .note.dlopen FDO '[{"soname":'
-refuses "a note that is no JSON is an error" 'odd.so: .note.dlopen: '
+ok "a note that is no JSON is an error" refuses 'odd.so: .note.dlopen: '
 plugin '<' "$descriptor"
 note .note.dlopen FDO '[{"soname":["liba.so.1"],"priority":"at all costs"}]'
-refuses "an unknown priority is an error" 'no such priority: at all costs'
+ok "an unknown priority is an error" refuses 'no such priority: at all costs'
 plugin '<' "$descriptor"
 note .note.dlopen FDO '[]'
 truncate -s -4 "$plugins/odd.so.note.dlopen"
-refuses "a note that is cut short is an error" 'its section .note.dlopen is no note'
+ok "a note that is cut short is an error" refuses 'its section .note.dlopen is no note'
 plugin '<' "$descriptor"
 rm "$plugins/odd.so.note.backplane"
-refuses "a file without a descriptor is an error" 'odd.so has no descriptor'
+ok "a file without a descriptor is an error" refuses 'odd.so has no descriptor'
 plugin '<' "$descriptor"
 echo text >"$plugins/odd.so"
-refuses "a file that is not ELF is an error" 'odd.so is no ELF file'
+ok "a file that is not ELF is an error" refuses 'odd.so is no ELF file'
 
-echo "1..$number"
-exit "$failed"
+echo "1..$count"

@@ -7,24 +7,9 @@ if ! "${BP_TEST_PYTHON:-false}" -c 'import onnx, tvm' 2>/dev/null; then
   echo "ok 1 /tvm/page # SKIP BP_TEST_PYTHON names no Python with apache-tvm and onnx"
   exit 0
 fi
+. "$top_srcdir/tests/tap.sh"
 backplane=$top_builddir/backplane
 page=$top_srcdir/docs/tvm.md
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-count=0
-
-# ok NAME COMMAND...: a test that passes when the command succeeds.
-ok() {
-  local name=$1
-  shift
-  count=$((count + 1))
-  if "$@" >"$folder/log" 2>&1; then
-    echo "ok $count $name"
-  else
-    sed 's/^/# /' "$folder/log"
-    echo "not ok $count $name"
-  fi
-}
 
 # The indented block of the page that begins with a line.
 block() {
@@ -50,22 +35,19 @@ follow() {
   grep -q 'output  *float32  *1x10' output
 }
 
-cd "$folder" || exit 1
+cd "$work" || exit 1
 cp "$top_srcdir/examples/digits/digits.onnx" net.onnx
 "$BP_TEST_PYTHON" -c 'import numpy; numpy.save("image.npy", numpy.zeros((1, 1, 28, 28), "float32"))'
 echo 1..5
 ok /tvm/page/compiles-for-the-cpu python "import onnx, tvm"
 ok /tvm/page/runs-on-the-cpu follow net.so
 ok /tvm/page/compiles-for-opencl python "import onnx, tvm" "target = tvm.target.Target"
-if "$backplane" inspect device opencl:0 >"$folder/log" 2>&1; then
+if "$backplane" inspect device opencl:0 >"$work/log" 2>&1; then
   ok /tvm/page/runs-on-opencl follow net-opencl.so
 else
   count=$((count + 1))
   echo "ok $count /tvm/page/runs-on-opencl # SKIP there is no OpenCL device"
 fi
+
 # An extent that only a run knows is not invented.
-says_what_is_missing() {
-  ! "$backplane" profile net.so 2>&1 | tee output
-  grep -q 'no value for image (?x1x28x28)' output
-}
-ok /tvm/page/profile-asks-for-what-it-cannot-invent says_what_is_missing
+ok /tvm/page/profile-asks-for-what-it-cannot-invent fails 1 'no value for image (?x1x28x28)' "$backplane" profile net.so
