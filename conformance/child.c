@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs in a child process: the checks of a section until one does not pass, or the search for
- * the facts of the report's head. It reports through a pipe, one line for each event:
+/* What runs in a child process: the checks of a section until one fails, or the search for the
+ * facts of the report's head. It reports through a pipe, one line for each event:
  *
  *   fact NAME VALUE      for the report's head
  *   refused - TEXT       the options do not fit the plugin

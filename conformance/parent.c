@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running checks in child processes, each with a group of its own, so that a compiler that a plugin
- * started ends with the child. A child runs the checks of a section until one does not pass; then
- * another goes on. What comes through its pipe (child.c says what does) is not to be trusted: the
- * plugin has the descriptor, too. */
+ * started ends with the child. A child runs the checks of a section until one fails; then another
+ * goes on. What comes through its pipe (child.c says what does) is not to be trusted: the plugin
+ * has the descriptor, too. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -32,7 +32,8 @@ typedef struct BpLibrary {
   char problem[768];
 } BpLibrary;
 
-/* Opens it and finds its functions. NULL, or `problem`: why that failed and what to do. */
+/* Opens it and finds its functions, for good. NULL, or `problem`: why that failed and what to do.
+ * One thread, once. */
 const char *bp_library_open(const BpPluginTables *host, BpLibrary *library);
 /* Says in `problem` why the library is of no use; returns it. */
 __attribute__((format(printf, 2, 3))) const char *bp_library_refuse(BpLibrary *library,
@@ -52,10 +53,11 @@ typedef struct BpDeviceList {
   const char *why; /* there are none; static, or NULL */
 } BpDeviceList;
 
-/* The slot get_device_count. */
+/* The slot get_device_count. Any thread, as all that follows. */
 int32_t bp_device_list_count(BpDeviceList *list, int32_t *count, const char **why);
 /* Raises an error unless there is a device of that number and this is the process that found it. */
 int32_t bp_device_list_check(BpDeviceList *list, int32_t device_id);
+/* From now on children of this process are told apart. */
 void bp_device_list_watch_forks(void);
 /* Whether this is a child of a process that had used the devices, which does not survive that. */
 int bp_device_list_is_forked(void);
@@ -66,7 +68,7 @@ typedef struct BpDeviceOpening {
   int32_t is_open; /* atomic */
 } BpDeviceOpening;
 
-/* Calls `open` unless it succeeded before; 0, or -1 with its error. Any thread. */
+/* Calls `open`, in one thread at a time, unless it succeeded before; 0, or -1 with its error. */
 int32_t bp_device_open_once(BpDeviceOpening *opening, int32_t (*open)(void *device), void *device);
 int bp_device_is_open(const BpDeviceOpening *opening);
 
@@ -83,7 +85,8 @@ typedef struct BpLanguage {
 /* A copy of a built-in dialect; 0, or -1 with an error. */
 int32_t bp_language_copy(const BpPluginTables *host, const BpEmitterTable *emitter,
                          const char *name, BpLanguage *language);
-/* Halves are a type of the language, in which it computes. */
+/* Halves are a type of the language, in which it computes: `half` takes the place of the row of
+ * that type, if there is one. */
 void bp_language_add_halves(BpLanguage *language, const BpDialectType *half);
 
 /* ---- text.c ------------------------------------------------------------------------------ */

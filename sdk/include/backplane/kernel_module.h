@@ -32,8 +32,8 @@ typedef struct BpKernelModuleKind {
    * module lives until it returns. 0, or -1 with an error raised. */
   int32_t (*call)(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
                   int32_t num_args);
-  /* Frees what `prepare` and `call` left in `built` of the module and of its kernels. Any thread.
-   */
+  /* Frees what `prepare` and `call` left in `built` of the module and of its kernels. All of these
+   * are NULL in a module that is given up before `prepare`. Any thread. */
   void (*forget)(BpKernelModule *module);
   /* (optional: nothing) Looks at the code of a module that is whole but for `self`, so that what is
    * wrong is found when it is loaded, and fills `built`. 0, or -1 with an error raised; `forget` is
