@@ -215,6 +215,14 @@ static void test_wrong_arguments_are_errors(void) {
   assert_error(launch(add_one, pointer(here), view_of(small), 4), BP_ERROR_VALUE, "no handle");
   small->view.byte_offset = 4;
   assert_error(launch(add_one, view_of(small), view_of(small), 4), BP_ERROR_INDEX, "do not lie");
+  int64_t wraps[] = {(int64_t)1 << 62, 4}; /* its bytes are 2^66 */
+  BpTensorView wide = small->view;
+  wide.byte_offset = 0;
+  wide.ndim = 2;
+  wide.shape = wraps;
+  wide.strides = NULL;
+  BpValue huge = {.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &wide};
+  assert_error(launch(add_one, huge, view_of(small), 4), BP_ERROR_INDEX, "do not lie");
   bp_object_release(small);
   bp_object_release(add_one);
 }

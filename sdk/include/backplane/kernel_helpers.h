@@ -242,7 +242,7 @@ static inline int32_t bp_kernel_get_scalar(const BpPluginTables *host, const BpK
 typedef struct BpKernelBuffer {
   void *data;
   uint64_t offset;
-  uint64_t size; /* bytes of the tensor; 0 for a handle alone */
+  uint64_t size; /* bytes of the tensor, at most UINT64_MAX; 0 for a handle alone */
 } BpKernelBuffer;
 
 static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKernel *kernel,
@@ -260,7 +260,8 @@ static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKe
   buffer->offset = view->byte_offset;
   buffer->size = (uint64_t)(view->dtype.bits + 7) / 8 * view->dtype.lanes;
   for (int32_t k = 0; k < view->ndim; k++)
-    buffer->size *= (uint64_t)view->shape[k];
+    if (__builtin_mul_overflow(buffer->size, (uint64_t)view->shape[k], &buffer->size))
+      buffer->size = UINT64_MAX;
   int64_t compact = 1;
   for (int32_t k = view->ndim - 1; k >= 0 && view->strides && buffer->size; k--) {
     if (view->shape[k] != 1 && view->strides[k] != compact)
