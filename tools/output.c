@@ -30,13 +30,17 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
   return ok;
 }
 
-/* Text in UTF-8 without control characters, except those (transfer full). */
+/* Text in UTF-8 without control characters, except those (transfer full). Terminals obey those of
+ * two bytes, too: U+009B is what ESC [ is. */
 static char *clean_text(const char *text, const char *allowed) {
-  char *clean = g_utf8_make_valid(text, -1);
-  for (char *c = clean; *c; c++)
-    if (g_ascii_iscntrl(*c) && !strchr(allowed, *c))
-      *c = '?';
-  return clean;
+  char *valid = g_utf8_make_valid(text, -1);
+  GString *clean = g_string_new(NULL);
+  for (const char *at = valid; *at; at = g_utf8_next_char(at)) {
+    gunichar c = g_utf8_get_char(at);
+    g_string_append_unichar(clean, g_unichar_iscntrl(c) && !strchr(allowed, *at) ? '?' : c);
+  }
+  g_free(valid);
+  return g_string_free(clean, FALSE);
 }
 
 static void print_clean(FILE *out, const char *format, va_list args) G_GNUC_PRINTF(2, 0);

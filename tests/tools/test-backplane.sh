@@ -328,6 +328,7 @@ ok help-that-cannot-be-written-is-an-error fails 1 "cannot write the output" bas
 ok names-of-files-are-listed-as-text odd_names list
 ok names-of-files-are-listed-as-json odd_names list --json
 ok names-of-files-are-diagnosed-as-text odd_names doctor
+ok control-characters-of-two-bytes-are-not-printed fails 2 "no command 'walk?'" "$backplane" $'walk\302\233'
 ok options-are-read-in-any-locale fails 1 "'größe'" env LC_ALL=C "$backplane" run "$digits/digits.onnx" --shape größe=1
 ok negative-number-of-threads-is-an-error fails 1 "-1 threads" "$backplane" run "$work/digits.so" --threads -1
 ok time-without-end-is-a-usage-error fails 2 --seconds "$backplane" bench "$work/digits.so" --seconds inf
