@@ -114,13 +114,13 @@ static char *replace_words(const Project *project, const char *text) {
 }
 
 static int fail_on(const char *what, const char *path) {
-  fprintf(stderr, "backplane: cannot %s %s: %s\n", what, path, g_strerror(errno));
+  command_print(stderr, "backplane: cannot %s %s: %s\n", what, path, g_strerror(errno));
   return -1;
 }
 
 /* Says and frees the error. */
 static int fail_with(GError *error) {
-  fprintf(stderr, "backplane: %s\n", error->message);
+  command_print(stderr, "backplane: %s\n", error->message);
   g_error_free(error);
   return -1;
 }
@@ -204,8 +204,8 @@ static void remove_folder(const char *path) {
 /* Writes the project beside its place and moves it there when it is complete. */
 static int write_project(Project *project, const Build *build) {
   if (g_file_test(project->directory, G_FILE_TEST_EXISTS)) {
-    fprintf(stderr, "backplane: %s exists already; remove it, or give another --directory\n",
-            project->directory);
+    command_print(stderr, "backplane: %s exists already; remove it, or give another --directory\n",
+                  project->directory);
     return -1;
   }
   project->partial = g_strconcat(project->directory, ".XXXXXX", NULL);
@@ -254,8 +254,8 @@ static int compare_names(const void *a, const void *b) {
 static void report(const Project *project, const char *name, const Build *build, gboolean json) {
   g_ptr_array_sort(project->files, compare_names);
   if (!json) {
-    printf("Wrote the plugin %s, %u files, in %s. Next:\n\n  cd %s && %s\n", name,
-           project->files->len, project->directory, project->directory, build->first_steps);
+    command_print(stdout, "Wrote the plugin %s, %u files, in %s. Next:\n\n  cd %s && %s\n", name,
+                  project->files->len, project->directory, project->directory, build->first_steps);
     return;
   }
   JsonBuilder *builder = json_builder_new();
@@ -283,11 +283,11 @@ static gboolean check_name(const char *name, const char *sdk) {
   char *path = g_build_filename(sdk, "device-types.txt", NULL), *device_types = NULL;
   char *owner = NULL;
   if (!g_file_get_contents(path, &device_types, NULL, &error)) {
-    fprintf(stderr, "backplane: the SDK is not installed (on Debian: libbackplane-dev): %s\n",
-            error->message);
+    command_print(stderr, "backplane: the SDK is not installed (on Debian: libbackplane-dev): %s\n",
+                  error->message);
     g_error_free(error);
   } else if ((owner = find_owner(name, device_types))) {
-    fprintf(stderr, "backplane: '%s' is taken by %s; choose another name\n", name, owner);
+    command_print(stderr, "backplane: '%s' is taken by %s; choose another name\n", name, owner);
   }
   gboolean is_free = device_types && !owner;
   g_free(owner);

@@ -58,11 +58,11 @@ static void print_kind(const char *name) {
   static const char *const headers[] = {"  ATTRIBUTE", "TYPE", "DEFAULT", "ABOUT", NULL};
   const BpTargetKind *kind = bp_target_kind_info(name);
   if (!kind) {
-    printf("%s: cannot be used: %s\n", name, bp_error_message());
+    command_print(stdout, "%s: cannot be used: %s\n", name, bp_error_message());
     bp_error_clear();
     return;
   }
-  printf("%s: %s\n", name, kind->description);
+  command_print(stdout, "%s: %s\n", name, kind->description);
   Table *table = table_new(headers);
   for (int32_t i = 0; i < kind->num_attrs; i++) {
     const BpTargetAttr *attr = &kind->attrs[i];
