@@ -288,7 +288,9 @@ static int import_locked(BpModule *module, BpModule *imported) {
 }
 
 int bp_module_import(BpModule *module, BpModule *imported) {
-  if (!module || !imported || imported->header.type_index != BP_TYPE_MODULE)
+  if (!BP_GIVEN(module) || !BP_GIVEN(imported))
+    return -1;
+  if (imported->header.type_index != BP_TYPE_MODULE)
     return bp_error_raise(BP_ERROR_TYPE, "only a module can be imported into a module");
   pthread_mutex_lock(&graph.lock);
   int rc = import_locked(module, imported);
