@@ -180,8 +180,8 @@ static BpMappedFile *open_file(const char *place) {
   BpMappedFile *file = bp__file_map(place);
   if (file && is_intact(file))
     return file;
-  if (!file &&
-      !bp_error_is(BP_ERROR_FORMAT)) { /* it may be good, and others may be able to read it */
+  /* One that cannot be read may be good, and others may be able to read it. */
+  if (!file && !bp_error_is(BP_ERROR_FORMAT)) {
     warn();
     return NULL;
   }
