@@ -10,6 +10,7 @@
 #include <backplane/error.h>
 #include <backplane/graph/executor.h>
 #include <backplane/graph/model.h>
+#include <backplane/graph/npy.h>
 #include <backplane/graph/relax.h>
 #include <backplane/module.h>
 #include <backplane/object.h>
@@ -522,6 +523,7 @@ static void test_null_arguments_are_errors(void) {
   BpModule *module = load(identity("0.14"));
   BpModelTensorInfo info;
   BpDevice devices[BP_MODEL_MOST_DEVICES];
+  BpOwnedBytes params;
   uint64_t bytes = 0;
   size_t count;
   REFUSES(!bp_model_open(NULL));
@@ -555,6 +557,12 @@ static void test_null_arguments_are_errors(void) {
   REFUSES(!bp_graph_executor_create(NULL, module, &cpu, 1));
   REFUSES(!bp_graph_executor_create("{}", NULL, &cpu, 1));
   REFUSES(!bp_graph_executor_create("{}", module, NULL, 1));
+  REFUSES(bp_params_encode(NULL, NULL, 1, &params));
+  REFUSES(bp_params_encode(NULL, NULL, 0, NULL));
+  REFUSES(bp_params_decode(NULL, NULL, NULL));
+  REFUSES(!bp_npy_read(NULL));
+  REFUSES(bp_npy_write(NULL, NULL));
+  REFUSES(bp_npy_write("x.npy", NULL));
   bp_model_context_free(NULL);
   bp_model_release(NULL);
   bp_model_release(model);

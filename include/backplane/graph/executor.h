@@ -24,7 +24,8 @@
  *   its first output
  *
  * The global functions `graph_executor.create(graph JSON, module, devices...)` and
- * `graph_executor_debug.create` exist once bp_graph_initialize was called. */
+ * `graph_executor_debug.create` exist once bp_graph_initialize was called. A NULL where none
+ * is allowed is an error of kind BP_ERROR_VALUE. */
 #ifndef BACKPLANE_GRAPH_EXECUTOR_H
 #define BACKPLANE_GRAPH_EXECUTOR_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays in files: NumPy's .npy format, versions 1.0 to 3.0 (NEP 1), little-endian, C order. */
+/* Arrays in files: NumPy's .npy format, versions 1.0 to 3.0 (NEP 1), little-endian, C order. A NULL
+ * where none is allowed is an error of kind BP_ERROR_VALUE. */
 #ifndef BACKPLANE_GRAPH_NPY_H
 #define BACKPLANE_GRAPH_NPY_H
 

@@ -16,7 +16,8 @@
  * - get_function_arity(function), get_function_param_name(function, index)
  *
  * TVM's own way to a machine is there too: `vm_load_executable()` of the executable, then
- * `vm_initialization(device type, device index, allocator, ...)`, whose allocator is ignored. */
+ * `vm_initialization(device type, device index, allocator, ...)`, whose allocator is ignored. A
+ * NULL where none is allowed is an error of kind BP_ERROR_VALUE. */
 #ifndef BACKPLANE_GRAPH_RELAX_H
 #define BACKPLANE_GRAPH_RELAX_H
 
