@@ -63,7 +63,11 @@ static int initialize_machine(MachineModule *self, const BpDevice *devices, uint
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax machine");
   self->machine =
       bp__relax_machine_create(executable, self->executable, self->module, devices, count);
-  return self->machine ? 0 : -1;
+  if (self->machine)
+    return 0;
+  free(self->states);
+  self->states = NULL;
+  return -1;
 }
 
 static int check_initialized(const MachineModule *self) {

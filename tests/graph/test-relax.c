@@ -399,6 +399,7 @@ static void test_functions_in_steps(void) {
 static void test_machine_is_made_in_two_steps(void) {
   BpModule *module = load(identity("0.14"));
   BpValue made, result, devices[] = {number(BP_DEVICE_CPU), number(0), number(2)};
+  BpValue nowhere[] = {number(BP_DEVICE_CPU), number(99), number(2)};
   BpFunction *function;
   g_assert_cmpint(call(module, "vm_load_executable", NULL, 0, &made), ==, 0);
   BpModule *machine = (BpModule *)(void *)made.v_obj;
@@ -407,6 +408,8 @@ static void test_machine_is_made_in_two_steps(void) {
   assert_error(BP_ERROR_RUNTIME, "vm_initialization");
   g_assert_cmpint(call(machine, "vm_initialization", devices, 2, &result), ==, -1);
   assert_error(BP_ERROR_TYPE, "each of");
+  g_assert_cmpint(call(machine, "vm_initialization", nowhere, 3, &result), ==, -1);
+  bp_error_clear();
   g_assert_cmpint(call(machine, "vm_initialization", devices, 3, &result), ==, 0);
   g_assert_cmpint(call(machine, "forward", devices, 1, &result), ==, 0);
   g_assert_cmpint(result.v_int64, ==, BP_DEVICE_CPU);
