@@ -85,11 +85,11 @@ static int vm_initialization(void *closure, const BpValue *args, int32_t num_arg
   MachineModule *self = self_of(closure);
   BpDevice devices[BP_RELAX_MAX_DEVICES];
   (void)result;
-  if (num_args < 3 || num_args % 3 || num_args / 3 > BP_RELAX_MAX_DEVICES)
+  if (num_args < 3 || num_args % 3 || num_args / 3 >= BP_RELAX_MAX_DEVICES)
     return bp_error_raise(BP_ERROR_TYPE,
                           "vm_initialization takes device type, device index and allocator for "
                           "each of 1 to %d devices",
-                          BP_RELAX_MAX_DEVICES);
+                          BP_RELAX_MAX_DEVICES - 1);
   for (int32_t i = 0; i < num_args; i++)
     if (args[i].type_index != BP_TYPE_INT)
       return bp_error_raise(BP_ERROR_TYPE, "vm_initialization takes numbers");
