@@ -188,7 +188,7 @@ static void reap(pid_t pid) {
   }
 }
 
-/* Untrusted: lines of UTF-8 text without control characters, or nothing. */
+/* Untrusted: those lines that are UTF-8; control characters stay. */
 static GPtrArray *split_report(const GString *text) {
   GPtrArray *lines = g_ptr_array_new_with_free_func(g_free);
   g_auto(GStrv) all = g_strsplit(text->str, "\n", -1);

@@ -122,7 +122,7 @@ typedef struct BpPluginFinding {
   uint64_t struct_size;
   int32_t stage;
   int32_t severity;
-  const char *plugin; /* its name, or its file's where it has none; "" for the host itself */
+  const char *plugin; /* its name, or its file's where it has none; "" for the search path itself */
   const char *path;
   const char *code;
   const char *text;   /* what is the matter, or what was found */
