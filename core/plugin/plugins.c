@@ -5,6 +5,7 @@
 #include "core/plugin/learned.h"
 #include "core/plugin/parallel.h"
 
+#include "core/registry/given.h"
 #include "core/registry/log.h"
 #include "core/registry/nearest.h"
 #include "core/registry/registry.h"
@@ -256,6 +257,8 @@ static int activate_path(const char *path) {
 }
 
 int bp_plugin_activate(const char *name) {
+  if (!BP_GIVEN(name))
+    return -1;
   return strchr(name, '/') ? activate_path(name) : activate_name(name);
 }
 

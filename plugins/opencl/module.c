@@ -22,24 +22,33 @@ static int32_t prepare(BpKernelModule *module) {
   return 0;
 }
 
-static void forget_kernel(BpOpenclKernel *kernel) {
+static void release_kernels(const BpOpenclKernel *kernel) {
   for (int i = 0; i < BP_OPENCL_MOST_DEVICES; i++) {
     if (kernel->made[i])
       bp_cl.clReleaseKernel(kernel->made[i]);
   }
-  pthread_mutex_destroy(&kernel->lock);
 }
 
-static void forget(BpKernelModule *module) {
-  BpOpenclProgram *program = module->built;
-  if (!program)
-    return;
-  for (int32_t i = 0; i < module->num_kernels; i++)
-    forget_kernel(&program->kernels[i]);
+static void release_programs(const BpOpenclProgram *program) {
   for (int i = 0; i < BP_OPENCL_MOST_DEVICES; i++) {
     if (program->built[i])
       bp_cl.clReleaseProgram(program->built[i]);
   }
+}
+
+/* A child of the process that used the devices has no driver to give back to what that made. */
+static void forget(BpKernelModule *module) {
+  BpOpenclProgram *program = module->built;
+  int is_forked = bp_device_list_is_forked();
+  if (!program)
+    return;
+  for (int32_t i = 0; i < module->num_kernels; i++) {
+    if (!is_forked)
+      release_kernels(&program->kernels[i]);
+    pthread_mutex_destroy(&program->kernels[i].lock);
+  }
+  if (!is_forked)
+    release_programs(program);
   pthread_mutex_destroy(&program->lock);
   free(program);
 }

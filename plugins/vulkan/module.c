@@ -60,11 +60,13 @@ static int32_t prepare(BpKernelModule *module) {
   return 0;
 }
 
+/* A child of the process that used the devices has no driver to give back to what that made. */
 static void forget(BpKernelModule *module) {
   BpVulkanKernel *kernels = module->built;
+  int is_forked = bp_device_list_is_forked();
   for (int32_t i = 0; kernels && i < module->num_kernels; i++) {
     for (int k = 0; k < BP_VULKAN_MOST_DEVICES; k++) {
-      if (kernels[i].pipelines[k])
+      if (kernels[i].pipelines[k] && !is_forked)
         bp_vulkan_release(&kernels[i].pipelines[k]->shared);
     }
     pthread_mutex_destroy(&kernels[i].lock);

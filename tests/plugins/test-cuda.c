@@ -766,13 +766,13 @@ static void test_fork(void) {
   BpTensor *tensor = make_tensor(GPU0, data, count);
   BpModule *module = build_text(ADD_ONE, "cuda");
   BpFunction *function = get_function(module, "add_one");
+  bp_object_release(module);
   BpValue args[4] = {int_value(7),
                      {.type_index = BP_TYPE_POINTER, .v_ptr = tensor->view.data},
                      int_value(4),
                      int_value(16)};
   assert_fork_is_an_error(GPU0, function, args, 4);
   bp_object_release(function);
-  bp_object_release(module);
   bp_object_release(tensor);
 }
 

@@ -398,11 +398,11 @@ static void test_fork(void) {
   BpTensor *tensor = make_tensor(CL0, data, 8);
   BpModule *module = load_by_hand(source);
   BpFunction *scale = get_function(module, "scale");
+  bp_object_release(module);
   BpValue args[5];
   set_scale_args(args, &tensor->view, 2, 1);
   assert_fork_is_an_error(CL0, scale, args, 5);
   bp_object_release(scale);
-  bp_object_release(module);
   bp_object_release(tensor);
 }
 
