@@ -6,6 +6,7 @@
  *   str graph JSON, u64 n, u64 n, n names, n tensors, str name
  *
  * where the name is that of the function that makes an executor. */
+#include <errno.h>
 #include <glib.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -469,17 +470,30 @@ static gboolean is_archive(const char *path) {
   return FALSE;
 }
 
+static int check_archive(const char *path) {
+  if (!is_archive(path))
+    return 0;
+  return bp_error_raise(
+      BP_ERROR_VALUE,
+      "\"%s\" is an archive: unpack it first, and give the folder with its graph (.json), library "
+      "(.so) and parameters (.params), or the library alone if it has no graph. Are there object "
+      "files (.o) instead, as TVM's export_library puts into a .tar, export a .so, or link them: "
+      "cc -shared -o NAME.so *.o",
+      path);
+}
+
 /* A file that is no folder: a library, a graph, or what a plugin loads. */
 static BpModule *open_file(const char *path) {
-  if (!is_archive(path))
-    return bp_module_load(path);
-  bp_error_raise(BP_ERROR_VALUE,
-                 "\"%s\" is an archive: unpack it first, and give the folder with its graph "
-                 "(.json), library (.so) and parameters (.params), or the library alone if it has "
-                 "no graph. Are there object files (.o) instead, as TVM's export_library puts into "
-                 "a .tar, export a .so, or link them: cc -shared -o NAME.so *.o",
-                 path);
-  return NULL;
+  if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
+    bp_error_raise(BP_ERROR_IO, "cannot open \"%s\": %s", path, g_strerror(ENOENT));
+    return NULL;
+  }
+  BpModule *module = check_archive(path) ? NULL : bp_module_load(path);
+  if (!module && g_str_has_suffix(path, ".onnx"))
+    bp_error_add_context("\"%s\" is to be compiled first: `backplane compile`, bp_model_compile() "
+                         "and Python's backplane.compile() make a library of it",
+                         path);
+  return module;
 }
 
 BpModule *bp_model_open(const char *path) {
