@@ -180,8 +180,8 @@ static inline void assert_freed_where_it_is_from(BpDevice one, BpDevice other) {
   assert_error(BP_ERROR_VALUE, "");
 }
 
-/* In a child of this process, which has used the device, memory and launches are errors at once, and
- * a module ends with its last function, which this is; in the parent all goes on. */
+/* In a child of this process, which has used the device, memory and launches are errors at once,
+ * and a module ends with its last function, which this is; in the parent all goes on. */
 static inline void assert_fork_is_an_error(BpDevice device, BpFunction *function,
                                            const BpValue *args, int32_t count) {
   BpValue result;
