@@ -75,6 +75,48 @@ static PyObject *interpret(PyObject *self, PyObject *args) {
   return status ? NULL : Py_NewRef(Py_None);
 }
 
+/* ---- Parameters -------------------------------------------------------------------------- */
+
+/* The extents of a buffer, -1 for one that is no constant; None of a scalar. */
+static PyObject *describe_shape(const BpIrTable *ir, const BpIrNode *param) {
+  int64_t extents[MAX_ARGS];
+  int32_t ndim = ir->num_operands(param);
+  if (ir->kind(param) != BP_IR_BUFFER)
+    return Py_NewRef(Py_None);
+  if (ndim > MAX_ARGS)
+    return PyErr_Format(PyExc_ValueError, "at most %d dimensions are possible", MAX_ARGS);
+  for (int32_t k = 0; k < ndim; k++) {
+    const BpIrNode *extent = ir->operand(param, k);
+    extents[k] = ir->kind(extent) == BP_IR_INT_IMM ? ir->int_value(extent) : -1;
+  }
+  return bp_py_make_extents(extents, ndim);
+}
+
+/* (function) -> [(name, dtype, shape)] */
+static PyObject *describe_params(PyObject *self, PyObject *args) {
+  const BpIrTable *ir = bp_ir_table();
+  const char *name;
+  if (!PyArg_ParseTuple(args, "s", &name))
+    return NULL;
+  const BpIrNode *function = bp_ir_module_find(ir_of(self), name);
+  if (!function) {
+    bp_error_raise(BP_ERROR_NOT_FOUND, "the module has no function '%s'", name);
+    return bp_py_raise();
+  }
+  int32_t count = (int32_t)ir->int_value(function);
+  PyObject *list = PyList_New(count);
+  for (int32_t i = 0; list && i < count; i++) {
+    const BpIrNode *param = ir->operand(function, i);
+    char dtype[32];
+    bp_dtype_format(ir->dtype(param), dtype);
+    PyObject *shape = describe_shape(ir, param);
+    PyObject *item = shape ? Py_BuildValue("ssN", ir->str_value(param), dtype, shape) : NULL;
+    if (!item || PyList_SetItem(list, i, item) < 0)
+      Py_CLEAR(list);
+  }
+  return list;
+}
+
 /* ---- Kernels ----------------------------------------------------------------------------- */
 
 static PyObject *describe_kernel(const BpKernelLaunch *kernel) {
@@ -139,6 +181,7 @@ static PyMethodDef methods[] = {
     {"verify", verify, METH_NOARGS, "Checks types, operands and scopes."},
     {"build", build, METH_O, "Generates code for a target."},
     {"interpret", interpret, METH_VARARGS, "Runs a function on the reference interpreter."},
+    {"params", describe_params, METH_VARARGS, "(name, dtype, shape) of a function's parameters."},
     {"split_kernels", split_kernels, METH_VARARGS, "The kernels of a function."},
     {NULL, NULL, 0, NULL},
 };

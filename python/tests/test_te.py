@@ -185,8 +185,33 @@ def test_mistakes_are_errors():
         _ = a.stage
     with pytest.raises(TypeError, match="no expression"):
         program.compute("d", (2,), lambda i: 1.0)
-    with pytest.raises(TypeError, match="takes 3 tensors, and got 2"):
-        program.build("matmul", [a, b, c], "c")(*operands()[:2])
+
+
+def test_every_device_refuses_arguments_of_another_form():
+    x, y, z = operands()
+    mistakes = [
+        ((x, y), TypeError, r"matmul: expected 3 arguments, got 2$"),
+        ((x, y, z, z), TypeError, r"matmul: expected 3 arguments, got 4$"),
+        ((x, y, z.astype("float64")), TypeError,
+         r"matmul: argument 2 \(c\): expected a tensor of float32, got float64$"),
+        ((x, y[0], z), ValueError, r"matmul: argument 1 \(b\): expected 2 dimensions, got 1$"),
+        ((x, y, z[:, : N // 2]), ValueError,
+         rf"matmul: argument 2 \(c\): dimension 1: expected extent {N}, got {N // 2}$"),
+        ((x[:1], y, z), ValueError,
+         rf"matmul: argument 0 \(a\): dimension 0: expected extent {M}, got 1$"),
+    ]
+    for device in one_of_each_kind():
+        program, a, b, c = matmul()
+        target = Target.from_device(device)
+        program.schedule(c, target)
+        compiled = program.build("matmul", [a, b, c], target)
+        for arrays, kind, message in mistakes:
+            with pytest.raises(kind, match=message) as caught:
+                run_on(device, compiled, *arrays)
+            assert isinstance(caught.value, errors.BackplaneError), device
+        tensors = [backplane.tensor(array, device) for array in (x, y)]
+        with pytest.raises(errors.InvalidTypeError, match=r"\(c\): expected a tensor, got"):
+            compiled(*tensors, 3)
 
 
 def test_exception_of_a_body_comes_out_as_it_is():

@@ -346,19 +346,20 @@ class Program:
     def build(self, name: str, args: Sequence[Tensor], target: Target | str) -> Compiled:
         """Code for a target, called with a tensor for each of `args`. Outputs are written to."""
         wanted = as_target(target)
-        return Compiled(name, self.lower(name, args, wanted), wanted, len(args))
+        return Compiled(name, self.lower(name, args, wanted), wanted)
 
 
 class Compiled:
     """A compiled function. Its tensors lie on one device of the target's kind; numpy arrays will do
-    where that is the CPU. A call does not wait for a device with a queue."""
+    where that is the CPU. Their number, types and shapes are those of its arguments; others are
+    refused. A call does not wait for a device with a queue."""
 
-    __slots__ = ("name", "target", "module", "_num_args", "_kernels", "_buffers")
+    __slots__ = ("name", "target", "module", "_params", "_kernels", "_buffers")
 
-    def __init__(self, name: str, lowered: _core.IrModule, target: Target, num_args: int) -> None:
+    def __init__(self, name: str, lowered: _core.IrModule, target: Target) -> None:
         self.name = name
         self.target = target
-        self._num_args = num_args
+        self._params = [(param, dtype, shape or ()) for param, dtype, shape in lowered.params(name)]
         self._kernels: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = []
         self._buffers: list[tuple[str, int]] = []
         if target.has_thread_axes:
@@ -371,13 +372,42 @@ class Compiled:
             raise errors.NotFoundError(f"the code has no function '{name}'")
         return function
 
-    def __call__(self, *tensors: Any) -> None:
-        if len(tensors) != self._num_args:
+    def _mismatch(self, number: int, tensor: Any) -> errors.BackplaneError:
+        """What is wrong with an argument, in the words of functions for the host."""
+        name, dtype, shape = self._params[number]
+        where = f"{self.name}: argument {number} ({name})"
+        if not isinstance(tensor, _core.Tensor):
+            return errors.InvalidTypeError(
+                f"{where}: expected a tensor, got a value of type {type(tensor).__name__}")
+        if tensor.dtype != dtype:
+            return errors.InvalidTypeError(f"{where}: expected a tensor of {dtype}, got {tensor.dtype}")
+        if len(tensor.shape) != len(shape):
+            return errors.InvalidValueError(
+                f"{where}: expected {len(shape)} dimensions, got {len(tensor.shape)}")
+        k = next(k for k, extent in enumerate(shape) if extent != tensor.shape[k])
+        return errors.InvalidValueError(
+            f"{where}: dimension {k}: expected extent {shape[k]}, got {tensor.shape[k]}")
+
+    def _check(self, arguments: Sequence[Any]) -> list[_core.Tensor]:
+        """The arguments as tensors of ours. Functions for the host check theirs; kernels do not, and
+        would read and write beyond a tensor that is too small."""
+        if len(arguments) != len(self._params):
             raise errors.InvalidTypeError(
-                f"'{self.name}' takes {self._num_args} tensors, and got {len(tensors)}")
+                f"{self.name}: expected {len(self._params)} arguments, got {len(arguments)}")
+        tensors = [value if isinstance(value, _core.Tensor) or not hasattr(value, "__dlpack__")
+                   else _core.from_dlpack(value) for value in arguments]
+        for number, (_, dtype, shape) in enumerate(self._params):
+            tensor = tensors[number]
+            if (not isinstance(tensor, _core.Tensor) or tensor.shape != shape
+                    or tensor.dtype != dtype):
+                raise self._mismatch(number, tensor)
+        return tensors
+
+    def __call__(self, *arguments: Any) -> None:
         if not self.target.has_thread_axes:
-            self._function(self.name)(*tensors)
+            self._function(self.name)(*arguments)
             return
+        tensors = self._check(arguments)
         buffers = [_core.empty((count,), dtype, tensors[0].device, None)
                    for dtype, count in self._buffers]
         for name, args, launch in self._kernels:
