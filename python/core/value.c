@@ -100,7 +100,8 @@ static int describe_buffer(Lent *lent) {
 
 static int lend_buffer(PyObject *object, BpValue *value, Lent *lent, int flags) {
   if (PyObject_GetBuffer(object, &lent->buffer, flags | PyBUF_FORMAT) < 0) {
-    if (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError)) {
+    if ((flags & PyBUF_WRITABLE) && (PyErr_ExceptionMatches(PyExc_BufferError) ||
+                                     PyErr_ExceptionMatches(PyExc_ValueError))) {
       PyErr_Clear();
       PyErr_SetString(PyExc_ValueError, "the array is read-only; functions may write to what they "
                                         "are given, so pass a copy");
@@ -251,7 +252,8 @@ int bp_py_to_value(PyObject *object, BpValue *value, Lent *lent) {
 }
 
 int bp_py_to_value_for_reading(PyObject *object, BpValue *value, Lent *lent) {
-  if (PyBytes_Check(object) || !PyObject_CheckBuffer(object))
+  if (Py_TYPE(object) == bp_py_tensor_type || PyBytes_Check(object) ||
+      !PyObject_CheckBuffer(object))
     return bp_py_to_value(object, value, lent);
   lent->owns_value = 0;
   lent->has_buffer = 0;

@@ -34,6 +34,19 @@ def test_model_runs(digits_model):
     assert np.array_equal(again.numpy(), kept)
 
 
+def test_inputs_come_from_every_device(digits_model):
+    model = backplane.Model(digits_model, "cpu")
+    name, x = model.inputs[0].name, picture(model)
+    expected = model.run({name: x})[model.outputs[0].name].numpy()
+    frozen = x.copy()
+    frozen.flags.writeable = False
+    given = [backplane.tensor(x, device) for device in backplane.devices()]
+    for value in [*given, frozen, backplane.from_dlpack(frozen)]:
+        model.run({name: np.zeros_like(x)})
+        result = model.run({name: value})[model.outputs[0].name]
+        assert np.array_equal(result.numpy(), expected), value
+
+
 def test_wrong_inputs_are_errors(digits_model):
     model = backplane.Model(digits_model, "cpu")
     name, x = model.inputs[0].name, picture(model)
@@ -45,6 +58,11 @@ def test_wrong_inputs_are_errors(digits_model):
         model.run({name: x.astype("float64")})
     with pytest.raises(errors.InvalidValueError):
         model.run({name: x[..., ::2]})
+    for device in backplane.devices():
+        with pytest.raises(errors.InvalidValueError):
+            model.run({name: backplane.tensor(x.astype("float64"), device)})
+    with pytest.raises(ValueError, match="dtype"):
+        model.run({name: np.zeros(x.shape, "datetime64[s]")})
     with pytest.raises(errors.InvalidTypeError):
         model.run({name: 3})
 
