@@ -385,6 +385,7 @@ static PyObject *compile_model(PyObject *self, PyObject *args) {
 
 static PyMethodDef functions[] = {
     {"_setup", setup, METH_VARARGS, NULL},
+    {"call_on_device_of", bp_py_call_on_device_of, METH_VARARGS, NULL},
     {"compile_model", compile_model, METH_VARARGS, NULL},
     {"device_attribute", device_attribute, METH_VARARGS, NULL},
     {"device_count", device_count, METH_O, NULL},

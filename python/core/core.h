@@ -73,6 +73,9 @@ int bp_py_get_extents(PyObject *sequence, int64_t *extents);
 
 /* Makes a function of a callable (transfer full). */
 BpFunction *bp_py_function_of(PyObject *callable);
+/* Of a function table: (tensor, function, arguments) -> its result. While it runs the tensor's device
+ * is the one of its kind that is current in this thread. */
+PyObject *bp_py_call_on_device_of(PyObject *self, PyObject *args);
 /* A tensor of an object with __dlpack__ (transfer full), or NULL with an exception. */
 BpTensor *bp_py_tensor_from_dlpack(PyObject *object);
 int bp_py_add_tensor(PyObject *module);

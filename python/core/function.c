@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include <backplane/device.h>
+
 PyTypeObject *bp_py_function_type;
 
 #define FEW 8
@@ -43,6 +45,30 @@ static PyObject *function_call(PyObject *self, PyObject *args, PyObject *keyword
   PyObject *result = values && lents ? call_with(function, args, values, lents) : PyErr_NoMemory();
   free(values);
   free(lents);
+  return result;
+}
+
+PyObject *bp_py_call_on_device_of(PyObject *self, PyObject *args) {
+  PyObject *object, *function, *arguments;
+  int32_t before;
+  void *stream;
+  (void)self;
+  if (!PyArg_ParseTuple(args, "OOO!", &object, &function, &PyTuple_Type, &arguments))
+    return NULL;
+  const BpTensor *tensor = bp_py_held(object, bp_py_tensor_type);
+  if (!tensor || !bp_py_held(function, bp_py_function_type))
+    return NULL;
+  BpDevice device = tensor->view.device;
+  bp_device_get_current(device.device_type, &before, &stream);
+  if (before == device.device_id)
+    return function_call(function, arguments, NULL);
+  if (bp_device_set_current(device, NULL))
+    return bp_py_raise();
+  PyObject *result = function_call(function, arguments, NULL);
+  if (bp_device_set_current((BpDevice){device.device_type, before}, stream) && result) {
+    Py_DECREF(result);
+    return bp_py_raise();
+  }
   return result;
 }
 

@@ -6,7 +6,9 @@ import pathlib
 
 import pytest
 
-import backplane
+os.environ.setdefault("POCL_DEVICES", "pthread pthread")  # two devices of one kind
+
+import backplane  # pylint: disable=wrong-import-position
 
 SOURCE = pathlib.Path(os.environ.get("top_srcdir", pathlib.Path(__file__).parents[2]))
 

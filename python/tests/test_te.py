@@ -101,6 +101,49 @@ def test_several_kernels_with_a_buffer_between():
         assert np.allclose(result, values / values.sum(axis=1, keepdims=True), rtol=1e-5), device
 
 
+def test_code_runs_on_the_device_of_its_tensors():
+    values = operands()[0]
+    expected = values / values.sum(axis=1, keepdims=True)
+    for first in one_of_each_kind():
+        program = te.Program()
+        x = program.placeholder("x", (M, K))
+        k = program.reduce_axis("k", K)
+        total = program.compute("total", (M,), lambda i: te.sum(x[i, k], [k]))
+        share = program.compute("share", (M, K), lambda i, j: x[i, j] / total[i])
+        target = Target.from_device(first)
+        program.schedule(share, target)
+        compiled = program.build("share", [x, share], target)
+        same_kind = [each for each in backplane.devices() if each.device_type == first.device_type]
+        for device in [*same_kind, first]:
+            result = run_on(device, compiled, values, np.zeros_like(values))[1]
+            assert np.allclose(result, expected, rtol=1e-5), device
+
+
+def test_another_device_is_current_only_while_its_code_runs():
+    seconds = [device for device in backplane.devices()
+               if device.device_id == 1 and Target.from_device(device).has_thread_axes]
+    if not seconds:
+        pytest.skip("no kind has two devices")
+    for second in seconds:
+        program = te.Program()
+        x = program.placeholder("x", (64,))
+        y = program.compute("y", (64,), lambda i: x[i] + 1)
+        target = Target.from_device(second)
+        program.schedule(y, target)
+        compiled = program.build("inc", [x, y], target)
+        first = backplane.Device(second.device_type, 0)
+        here = [backplane.tensor(np.zeros(64, "float32"), first) for _ in range(2)]
+        there = [backplane.tensor(np.zeros(64, "float32"), second) for _ in range(2)]
+        compiled(*there)
+        with pytest.raises(ValueError, match="expected a tensor on"):
+            compiled(there[0], here[1])
+        _, ([(name, _, launch)], _) = program.lower("inc", [x, y], target).split_kernels("inc")
+        compiled.module[name](*here, *launch)
+        for device, tensors in ((first, here), (second, there)):
+            device.synchronize()
+            assert np.array_equal(tensors[1].numpy(), np.ones(64)), device
+
+
 @pytest.mark.parametrize("tail", ["guard", "overlap", "peel", "balance"])
 def test_schedule_by_hand_does_not_change_the_result(tail):
     program, a, b, c = matmul()

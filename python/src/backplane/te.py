@@ -350,8 +350,8 @@ class Program:
 
 
 class Compiled:
-    """A compiled function. Its tensors lie on one device of the target's kind; numpy arrays will do
-    where that is the CPU. Their number, types and shapes are those of its arguments; others are
+    """A compiled function. Its tensors lie on one device of the target's kind, whichever, on which it
+    runs; numpy arrays will do where that is the CPU. Their number, types and shapes are those of its arguments; others are
     refused. A call does not wait for a device with a queue."""
 
     __slots__ = ("name", "target", "module", "_params", "_kernels", "_buffers")
@@ -412,7 +412,7 @@ class Compiled:
                    for dtype, count in self._buffers]
         for name, args, launch in self._kernels:
             given = [tensors[arg] if arg >= 0 else buffers[-1 - arg] for arg in args]
-            self._function(name)(*given, *launch)
+            _core.call_on_device_of(tensors[0], self._function(name), (*given, *launch))
 
 
 # ---- Functions of expressions ------------------------------------------------------------------------
