@@ -101,12 +101,13 @@ def test_decorator_and_init_api():
     backplane.remove_global_func("test.api.triple")
 
 
-def test_errors_have_kinds():
+def test_errors_have_kinds(tmp_path):
     with pytest.raises(errors.BackplaneError) as caught:
         backplane.load("/no/such/file.so")
     assert caught.value.kind == "OSError" and isinstance(caught.value, OSError)
+    (tmp_path / "plain").touch()
     with pytest.raises(errors.InvalidValueError, match="extension"):
-        backplane.load("/no/extension")
+        backplane.load(tmp_path / "plain")
 
 
 def test_lock_is_let_go(global_func):
