@@ -351,8 +351,8 @@ class Program:
 
 class Compiled:
     """A compiled function. Its tensors lie on one device of the target's kind, whichever, on which it
-    runs; numpy arrays will do where that is the CPU. Their number, types and shapes are those of its arguments; others are
-    refused. A call does not wait for a device with a queue."""
+    runs; numpy arrays will do where that is the CPU. Their number, types and shapes are those of its
+    arguments; others are refused. A call does not wait for a device with a queue."""
 
     __slots__ = ("name", "target", "module", "_params", "_kernels", "_buffers")
 
