@@ -116,6 +116,15 @@ void bp__kit_free(const Kit *kit, void *handle) {
   KIT_OK(kit->api->free_data_space(kit->device.device_id, handle), "free_data_space");
 }
 
+KitTurnover bp__kit_turnover(BpDevice device) {
+  const uint64_t most = (uint64_t)64 << 20;
+  BpValue value = {.type_index = BP_TYPE_NONE};
+  KIT_OK(bp_device_get_attr(device, BP_ATTR_TOTAL_GLOBAL_MEMORY, &value), "get_attr");
+  uint64_t total = value.type_index == BP_TYPE_INT ? (uint64_t)value.v_int64 : most;
+  uint64_t chunk = CLAMP(total / 8, 1, most);
+  return (KitTurnover){chunk, (int)MIN(total * 2 / chunk + 1, 256)};
+}
+
 void bp__kit_upload(const Kit *kit, const void *from, void *to, uint64_t offset, uint64_t size,
                     void *stream) {
   BpCopy copy = {.from = from, .from_device = KIT_HOST, .to = to, .to_offset = offset};

@@ -133,6 +133,12 @@ void bp__kit_fill(void *data, size_t size, uint64_t seed);
 /* Data space of the device; it lives until bp__kit_free. */
 void *bp__kit_alloc(const Kit *kit, uint64_t size);
 void bp__kit_free(const Kit *kit, void *handle);
+/* A size and how often to allocate it for twice the device's memory to be had in all, or 16 GiB. */
+typedef struct KitTurnover {
+  uint64_t chunk;
+  int rounds;
+} KitTurnover;
+KitTurnover bp__kit_turnover(BpDevice device);
 /* Copies, queued on the stream. */
 void bp__kit_upload(const Kit *kit, const void *from, void *to, uint64_t offset, uint64_t size,
                     void *stream);

@@ -139,6 +139,24 @@ static void run_freed(Kit *kit) {
   g_free(zero);
 }
 
+/* Launches that have ended keep no memory. The kernel works on the beginning of each buffer. */
+static void run_released(Kit *kit) {
+  Step step;
+  open_step(kit, &step);
+  KitTurnover turnover = bp__kit_turnover(kit->target_device);
+  int64_t extent = MAX((int64_t)(turnover.chunk / sizeof(int32_t)), EXTENT);
+  for (int i = 0; i < turnover.rounds; i++) {
+    KitBuffer buffer;
+    KitArgs args = step.args;
+    bp__kit_buffer_create(kit, &buffer, KIT_INT32, extent);
+    buffer.extent = EXTENT;
+    args.values[0] = bp__kit_buffer_value(&buffer);
+    bp__kit_call(kit, step.function, &args, NULL);
+    bp__kit_buffer_free(kit, &buffer);
+  }
+  close_step(kit, &step);
+}
+
 /* Launches are part of what is recorded. */
 static void run_recording(Kit *kit) {
   Step step;
@@ -183,6 +201,8 @@ static const Check checks[] = {
      "launch.current stream.order", CHECK_OPTIONAL, run_across},
     {"launch.freed", "a queued launch completes although its buffers are freed", "launch.order",
      CHECK_CORE, run_freed},
+    {"launch.released", "memory that launches used can be had again", "launch.order", CHECK_CORE,
+     run_released},
     {"launch.recording", "recorded launches run at each replay", "launch.order stream.recording",
      CHECK_OPTIONAL, run_recording},
 };

@@ -138,16 +138,30 @@ static void run_fill(Kit *kit) {
            first, again);
 }
 
-/* What is freed can be had again: twice the memory is allocated in all, or 16 GiB. */
+/* What is freed can be had again. */
 static void run_free(Kit *kit) {
-  const uint64_t most = (uint64_t)64 << 20;
   bp__kit_open_device(kit);
-  uint64_t total = (uint64_t)bp__kit_int_attr(kit, BP_ATTR_TOTAL_GLOBAL_MEMORY, (int64_t)most);
-  uint64_t chunk = CLAMP(total / 8, 1, most);
-  int rounds = (int)MIN(total * 2 / chunk + 1, 256);
-  for (int i = 0; i < rounds; i++)
-    bp__kit_free(kit, bp__kit_alloc(kit, chunk));
+  KitTurnover turnover = bp__kit_turnover(kit->device);
+  for (int i = 0; i < turnover.rounds; i++)
+    bp__kit_free(kit, bp__kit_alloc(kit, turnover.chunk));
   expect_usable(kit, "after much was allocated and freed");
+}
+
+/* Work that has ended keeps no memory, be it source or destination of a copy. */
+static void run_released(Kit *kit) {
+  uint8_t bytes[64] = {0};
+  bp__kit_open_device(kit);
+  KitTurnover turnover = bp__kit_turnover(kit->device);
+  KIT_TRUE(turnover.chunk >= 2 * sizeof bytes, "the device says that it has next to no memory");
+  for (int i = 0; i < turnover.rounds; i++) {
+    void *handle = bp__kit_alloc(kit, turnover.chunk);
+    bp__kit_upload(kit, bytes, handle, 0, sizeof bytes, NULL);
+    bp__kit_copy(kit, handle, 0, handle, sizeof bytes, sizeof bytes, NULL);
+    bp__kit_download(kit, handle, 0, bytes, sizeof bytes, NULL);
+    bp__kit_sync(kit, NULL);
+    bp__kit_free(kit, handle);
+  }
+  expect_usable(kit, "after much was allocated, used and freed");
 }
 
 #define MANY 512
@@ -222,6 +236,8 @@ static const Check used_checks[] = {
      "memory.alloc copy.roundtrip", CHECK_CORE | CHECK_FAULT, run_exhaustion},
     {"memory.free", "memory that was freed can be had again", "memory.alloc copy.roundtrip",
      CHECK_CORE, run_free},
+    {"memory.released", "memory that queued copies used can be had again", "memory.free",
+     CHECK_CORE, run_released},
     {"memory.fill", "memory can be used up: a MemoryError, and all is to be had again once freed",
      "memory.exhaustion memory.free", CHECK_OPTIONAL | CHECK_FAULT | CHECK_STRESS, run_fill},
     {"memory.many", "many data spaces at once do not overlap", "memory.alloc copy.roundtrip",
