@@ -182,6 +182,41 @@ static void run_attr_limits(Kit *kit) {
   KIT_TRUE(rank < 1000, "rank is %" G_GINT64_FORMAT "; 999 is the highest", rank);
 }
 
+/* An attribute that is text (transfer full), or NULL if it is None. */
+static char *str_attr(const Kit *kit, int32_t device_id, int32_t attr) {
+  BpValue value = {.type_index = BP_TYPE_NONE};
+  BpByteArray view = {NULL, 0};
+  KIT_OK(kit->api->get_attr(device_id, attr, &value), "get_attr");
+  if (value.type_index == BP_TYPE_NONE)
+    return NULL;
+  KIT_OK(bp_value_view_str(&value, &view), "reading a string");
+  char *text = g_strndup(view.data, view.size);
+  bp_value_clear(&value);
+  return text;
+}
+
+/* One piece of hardware may be there through several drivers, and has one UUID through each. */
+static void run_attr_uuid(Kit *kit) {
+  GHashTable *seen = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  int32_t count = 0;
+  const char *why = "";
+  bp__kit_open_device(kit);
+  KIT_OK(kit->api->get_device_count(&count, &why), "get_device_count");
+  for (int32_t id = 0; id < count; id++) {
+    char *uuid = str_attr(kit, id, BP_ATTR_UUID);
+    char *driver = str_attr(kit, id, BP_ATTR_DRIVER_VERSION);
+    if (uuid)
+      KIT_TRUE(g_hash_table_add(seen, g_strconcat(uuid, " ", driver, NULL)),
+               "two devices of one driver have the UUID %s", uuid);
+    g_free(uuid);
+    g_free(driver);
+  }
+  gboolean is_absent = g_hash_table_size(seen) == 0;
+  g_hash_table_unref(seen);
+  if (is_absent)
+    bp__kit_skip("no device has a UUID");
+}
+
 static void run_attr_target(Kit *kit) {
   BpValue value = {.type_index = BP_TYPE_NONE};
   bp__kit_open_device(kit);
@@ -280,6 +315,8 @@ static const Check checks[] = {
      CHECK_CORE, run_attr_unknown},
     {"device.attributes.limits", "sizes, alignment and rank are consistent",
      "device.attributes.types", CHECK_CORE, run_attr_limits},
+    {"device.attributes.uuid", "no two devices of one driver have the same UUID",
+     "device.attributes.types", CHECK_OPTIONAL, run_attr_uuid},
     {"device.attributes.target", "the target that the device names can be used for it",
      "device.attributes.types", CHECK_OPTIONAL, run_attr_target},
     {"device.attributes.threads", "attributes are the same in every thread, at once too",
