@@ -9,7 +9,7 @@
  *   exiting INDEX -      passed if the child now ends with status 0
  *
  * fields are separated by tabs, and the last is escaped as in C. What the plugin prints goes to
- * stderr. */
+ * stderr, by way of a capture where a check asks about it. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -105,6 +106,28 @@ void bp__kit_exit(void) {
   exit(0);
 }
 
+/* ---- Output ------------------------------------------------------------------------------ */
+
+void bp__kit_capture_begin(void) {
+  int fd = memfd_create("conformance-stdout", MFD_CLOEXEC);
+  if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
+    _exit(1);
+  close(fd);
+}
+
+char *bp__kit_capture_end(void) {
+  GString *text = g_string_new(NULL);
+  char buffer[4096];
+  ssize_t size;
+  fflush(stdout);
+  lseek(STDOUT_FILENO, 0, SEEK_SET);
+  while ((size = read(STDOUT_FILENO, buffer, sizeof buffer)) > 0)
+    g_string_append_len(text, buffer, size);
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  fputs(text->str, stderr);
+  return g_string_free(text, FALSE);
+}
+
 /* ---- The plugin -------------------------------------------------------------------------- */
 
 static const BpPluginInfo *find_info(const BpPluginList *list, const char *subject) {
@@ -124,8 +147,10 @@ static const BpPluginInfo *find_info(const BpPluginList *list, const char *subje
 
 /* What is known of the plugin once it was activated, or could not be. */
 static void prepare(Kit *kit) {
+  bp__kit_capture_begin();
   if (bp_plugin_activate(kit->subject) != 0)
     kit->activation_error = g_strdup(bp_error_message());
+  kit->activation_output = bp__kit_capture_end();
   bp_error_clear();
   kit->plugins = bp_plugin_list();
   kit->info = find_info(kit->plugins, kit->subject);

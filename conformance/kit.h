@@ -68,6 +68,11 @@ _Noreturn void bp__kit_absent(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Passes if the process now ends cleanly, by exit(). */
 _Noreturn void bp__kit_exit(void);
 
+/* Between these two what is written to stdout is kept; the second returns it (transfer full), and
+ * writes it to stderr, where it is not lost. */
+void bp__kit_capture_begin(void);
+char *bp__kit_capture_end(void);
+
 /* The condition holds, or the check fails with the message. */
 #define KIT_TRUE(condition, ...)                                                                   \
   do {                                                                                             \
@@ -96,6 +101,7 @@ struct Kit {
   BpPluginList *plugins;
   const BpPluginInfo *info; /* of `plugins`; NULL: no such plugin */
   char *activation_error;   /* NULL: it is active */
+  char *activation_output;  /* what was meanwhile written to stdout */
   char **kinds;             /* of devices; empty if it provides none */
   char **targets;           /* target kinds */
 

@@ -38,6 +38,33 @@ static void run_activate(Kit *kit) {
   KIT_TRUE(!kit->activation_error, "%s", kit->activation_error);
 }
 
+/* What `backplane list` asks. That it is answered is for the section about devices. */
+static void enumerate(const Kit *kit) {
+  for (char **kind = kit->kinds; *kind; kind++) {
+    BpDevice device;
+    int32_t count = 0;
+    if (bp_device_parse(*kind, &device) || bp_device_count(device.device_type, &count, NULL))
+      continue;
+    for (device.device_id = 0; device.device_id < count; device.device_id++) {
+      BpValue value = {.type_index = BP_TYPE_NONE};
+      if (bp_device_get_attr(device, BP_ATTR_DEVICE_NAME, &value) == 0)
+        bp_value_clear(&value);
+    }
+  }
+  bp_error_clear();
+}
+
+/* stdout is the program's: a line of a plugin's own in it breaks what reads the program. */
+static void run_quiet(Kit *kit) {
+  KIT_TRUE(!*kit->activation_output, "when it is activated the plugin writes to stdout: \"%s\"",
+           kit->activation_output);
+  bp__kit_capture_begin();
+  enumerate(kit);
+  char *output = bp__kit_capture_end();
+  KIT_TRUE(!*output, "when its devices are enumerated the plugin writes to stdout: \"%s\"", output);
+  g_free(output);
+}
+
 static void check_target_kind(const char *name) {
   const BpTargetKind *kind = bp_target_kind_info(name);
   KIT_TRUE(kind, "target kind %s: %s", name, bp_error_message());
@@ -71,6 +98,8 @@ static const Check checks[] = {
      "plugin.descriptor", CHECK_CORE, run_activate},
     {"plugin.targets", "each target kind is described, and its defaults make a target",
      "plugin.activate", CHECK_OPTIONAL, run_targets},
+    {"plugin.quiet", "nothing is written to stdout on activation, nor when devices are enumerated",
+     "plugin.activate", CHECK_OPTIONAL, run_quiet},
 };
 
 const Section bp__kit_plugin_section = {"plugin", 0, checks, G_N_ELEMENTS(checks)};
