@@ -41,7 +41,9 @@ def test_inputs_come_from_every_device(digits_model):
     frozen = x.copy()
     frozen.flags.writeable = False
     given = [backplane.tensor(x, device) for device in backplane.devices()]
-    for value in [*given, frozen, backplane.from_dlpack(frozen)]:
+    if int(np.__version__.split(".")[0]) >= 2:  # earlier ones do not export read-only memory
+        given.append(backplane.from_dlpack(frozen))
+    for value in [*given, frozen]:
         model.run({name: np.zeros_like(x)})
         result = model.run({name: value})[model.outputs[0].name]
         assert np.array_equal(result.numpy(), expected), value
