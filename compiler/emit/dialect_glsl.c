@@ -378,6 +378,11 @@ static const BpDialectIntrinsic intrinsics[] = {
     EXACT(ceil),
     EXACT(trunc),
     EXACT(abs),
+    /* Of doubles, lavapipe's rounds 1.5 to 1 on processors without AVX-512. */
+    {"round", BP_DTYPE_FLOAT, 64, 0,
+     "(abs($1 - trunc($1)) > 0.5lf || "
+     "(abs($1 - trunc($1)) == 0.5lf && trunc(trunc($1) * 0.5lf) != trunc($1) * 0.5lf) "
+     "? trunc($1) + sign($1) : trunc($1))"},
     {"round", BP_DTYPE_FLOAT, 0, 0, "roundEven($1)"},
     {"rsqrt", BP_DTYPE_FLOAT, 32, 0, "(1.0f / sqrt($1))"},
     {"rsqrt", BP_DTYPE_FLOAT, 64, 0, "(1.0lf / sqrt($1))"},
