@@ -33,7 +33,8 @@ enum {
   CODE_FUNCTION = 10,
   CODE_STR = 11,
   CODE_BYTES = 12,
-  CODE_NDARRAY = 13
+  CODE_NDARRAY = 13,
+  CODE_BOOL = 15 /* since 0.18; an integer before, which it still takes */
 };
 
 typedef int (*PackedCFunction)(PackedValue *args, int *codes, int num_args, PackedValue *result,
@@ -193,6 +194,8 @@ static int32_t plain_type(int code) {
   case CODE_INT:
   case CODE_UINT:
     return BP_TYPE_INT;
+  case CODE_BOOL:
+    return BP_TYPE_BOOL;
   case CODE_FLOAT:
     return BP_TYPE_FLOAT;
   case CODE_HANDLE:

@@ -129,12 +129,25 @@ static int nothing(void *self, const BpValue *args, int32_t num_args, BpValue *r
   return 0;
 }
 
+/* The type of the argument, if it is true. */
+static int truth(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self;
+  g_assert_cmpint(num_args, ==, 1);
+  *result = (BpValue){.type_index = BP_TYPE_INT,
+                      .v_int64 = args[0].v_int64 == 1 ? args[0].type_index : -1};
+  return 0;
+}
+
 static void test_each_type_of_value_has_its_code(void) {
   static const char source[] =
       "FN(code) { ret->v_int64 = codes[0]; *ret_code = 0; return 0; }\n"
       "FN(byte) { ret->v_int64 = args[0].v_str[0]; *ret_code = 0; return 0; }\n"
       "FN(bits) { *ret = args[0]; *ret_code = codes[0]; return 0; }\n"
-      "FN(odd) { *ret_code = 8; return 0; }\n";
+      "FN(odd) { *ret_code = 8; return 0; }\n"
+      "FN(truth) { ret->v_int64 = args[0].v_int64 > 2; *ret_code = 15; return 0; }\n"
+      "FN(pass_truth) { static void *kept; Value yes = {1}; int code = 15;\n"
+      "  return find(&kept, \"test.truth\") ? -1\n"
+      "    : __TVMFuncCall(kept, &yes, &code, 1, ret, ret_code); }\n";
   BpModule *module = open_or_fail(artifact_llvm_header, source, NULL);
   BpFunction *function = bp_function_create(nothing, NULL, NULL);
   BpTensor *tensor = make_tensor(1, float32);
@@ -172,6 +185,11 @@ static void test_each_type_of_value_has_its_code(void) {
     int32_t type = cases[i].value.type_index;
     g_assert_cmpint(result.type_index, ==, type == BP_TYPE_BOOL ? BP_TYPE_INT : type);
   }
+  BpValue three = {.type_index = BP_TYPE_INT, .v_int64 = 3};
+  g_assert_cmpint(call(module, "truth", &three, 1, &result), ==, 0);
+  g_assert_cmpint(result.type_index, ==, BP_TYPE_BOOL);
+  g_assert_cmpint(result.v_int64, ==, 1);
+  g_assert_cmpint(call_int(module, "pass_truth", NULL, 0), ==, BP_TYPE_BOOL);
   BpValue wrong = {.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)module};
   g_assert_cmpint(call(module, "code", &wrong, 1, &result), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_TYPE));
@@ -641,6 +659,7 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   folder = artifact_folder();
   set_global("test.dtype", answer);
+  set_global("test.truth", truth);
   set_global("runtime.module.loadbinary_test_gpu", load_gpu);
   g_test_add_func("/tvm/packed-c/functions-are-called", test_functions_are_called);
   g_test_add_func("/tvm/packed-c/errors-have-the-text-of-the-library",
