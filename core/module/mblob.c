@@ -146,6 +146,13 @@ static const struct {
 };
 #define NUM_RECORD_KINDS (sizeof record_kinds / sizeof *record_kinds)
 
+/* TVM 0.7 has another name for the same. */
+static void take_todays_name(BpByteArray *kind) {
+  static const char today[] = "GraphExecutorFactory";
+  if (is_kind(kind, "GraphRuntimeFactory"))
+    *kind = (BpByteArray){today, sizeof today - 1};
+}
+
 /* What passes over the payload of a kind; NULL: it is taken for device code. */
 static int (*find_skip(const BpByteArray *kind))(BpReader *reader) {
   for (size_t i = 0; i < NUM_RECORD_KINDS; ++i)
@@ -200,6 +207,7 @@ static int read_record(BpReader *reader, BpBlob *blob, size_t *count, int *has_t
   BpByteArray kind;
   if (bp__read_string(reader, &kind, "a module's kind"))
     return -1;
+  take_todays_name(&kind);
   if (is_kind(&kind, IMPORT_TREE_KIND)) {
     if (*has_tree)
       return bp__read_damaged(reader, "a second import tree");

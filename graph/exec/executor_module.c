@@ -13,6 +13,7 @@
 
 #include "graph/exec/executor.h"
 #include "graph/exec/graph_module.h"
+#include "graph/exec/linked.h"
 #include "graph/io/given.h"
 #include "graph/relax/module.h"
 
@@ -20,7 +21,7 @@ typedef struct ExecutorModule {
   BpModule *module; /* this one; it owns the context, so no reference is held */
   BpGraph *graph;
   BpModule *code;
-  BpTensor **no_params; /* all NULL: every argument is an input here */
+  BpTensor **params; /* by argument: those in the code; all others are inputs here */
   BpExecutor *executor;
   int is_debug;
 } ExecutorModule;
@@ -38,9 +39,11 @@ static void destroy(void *context) {
   if (!self)
     return;
   bp__executor_free(self->executor);
+  for (uint32_t i = 0; self->params && i < self->graph->num_args; i++)
+    bp_object_release(self->params[i]);
+  free(self->params);
   bp__graph_free(self->graph);
   bp_object_release(self->code);
-  free(self->no_params);
   free(self);
 }
 
@@ -421,11 +424,13 @@ static int build(ExecutorModule *self, const char *graph_json, BpModule *code,
   self->graph = bp__graph_parse(graph_json);
   if (!self->graph)
     return -1;
-  self->no_params = calloc((size_t)self->graph->num_args + 1, sizeof(*self->no_params));
-  if (!self->no_params)
+  self->params = calloc((size_t)self->graph->num_args + 1, sizeof(*self->params));
+  if (!self->params)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a graph executor");
-  BpExecutorPlan plan = {self->graph, self->code, self->no_params, {{0}}, (uint32_t)num_devices};
+  BpExecutorPlan plan = {self->graph, self->code, self->params, {{0}}, (uint32_t)num_devices};
   memcpy(plan.devices, devices, num_devices * sizeof(*devices));
+  if (bp__executor_take_linked(&plan, self->params) < 0)
+    return -1;
   self->executor = bp__executor_create(&plan);
   return self->executor ? 0 : -1;
 }

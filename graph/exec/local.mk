@@ -7,5 +7,6 @@ libbackplane_graph_la_SOURCES += \
 	graph/exec/graph_json.c graph/exec/graph_json.h \
 	graph/exec/executor_module.c \
 	graph/exec/factory.c \
+	graph/exec/linked.c graph/exec/linked.h \
 	graph/exec/model.c \
 	graph/exec/params.c

@@ -16,6 +16,7 @@
 
 #include "graph/exec/executor.h"
 #include "graph/exec/graph_module.h"
+#include "graph/exec/linked.h"
 #include "graph/io/given.h"
 #include "graph/relax/model.h"
 #include "graph/relax/module.h"
@@ -166,6 +167,8 @@ static int place_params(BpModel *model, const BpGraphContent *content) {
     if (!model->params[arg])
       return bp_error_add_context("parameter '%s'", name);
   }
+  if (content->factory && bp__executor_take_linked(&model->plan, model->params) < 0)
+    return -1;
   for (uint32_t i = 0; i < model->plan.graph->num_args; i++)
     if (!model->params[i])
       model->inputs[model->num_inputs++] = i;

@@ -159,6 +159,63 @@ static void test_one_library_has_it_all(void) {
   }
 }
 
+static void run_executor(BpModule *executor);
+
+static void test_a_library_of_tvm_0_7_is_the_same(void) {
+  static const char today[] = "GraphExecutorFactory", before[] = "GraphRuntimeFactory";
+  GByteArray *blob = network_blob(network_json, NULL, NULL, "", 0), *old = g_byte_array_new();
+  const char *name = memmem(blob->data, blob->len, today, strlen(today));
+  gsize at = (gsize)(name - (const char *)blob->data);
+  g_byte_array_append(old, blob->data, (guint)(at - sizeof(guint64)));
+  put_str(old, before);
+  at += strlen(today);
+  g_byte_array_append(old, blob->data + at, (guint)(blob->len - at));
+  clear_folder();
+  build("net.so", artifact_llvm_header, network_cpu_source, old);
+  load_and_run("net.so", CPU0);
+  g_byte_array_unref(blob);
+}
+
+/* p0, whose storage is 1, is in the code. What begins at an odd address is no vector there. */
+#define LINKED_SOURCE                                                                              \
+  "static const struct { char odd; float p0[4]; } __attribute__((packed)) linked ="                \
+  " {0, {1, 2, 3, 4}};\n"                                                                          \
+  "FN(_lookup_linked_param) {\n"                                                                   \
+  "  if (codes[0] != 0 || args[0].v_int64 != 1) { *ret_code = 4; return 0; }\n"                    \
+  "  ret->v_handle = (void *)linked.p0; *ret_code = 3; return 0;\n"                                \
+  "}\n"
+
+static void test_parameters_are_linked_into_the_code(void) {
+  const char *const headers[] = {artifact_llvm_header, artifact_c_header};
+  for (size_t i = 0; i < G_N_ELEMENTS(headers); i++) {
+    char *source = g_strconcat(network_cpu_source, LINKED_SOURCE, NULL);
+    clear_folder();
+    write_bytes("net.json", network_json, strlen(network_json));
+    build("net.so", headers[i], source, NULL);
+    load_and_run("net.json", CPU0);
+    char *path = path_of("net.so");
+    BpModule *code = bp_module_load(path);
+    BpModule *executor = code ? bp_graph_executor_create(network_json, code, &CPU0, 1) : NULL;
+    if (!executor)
+      fail();
+    run_executor(executor);
+    bp_object_release(executor);
+    bp_object_release(code);
+    g_free(path);
+    g_free(source);
+  }
+}
+
+static void test_linked_parameters_have_an_address(void) {
+  char *source = g_strconcat(network_cpu_source,
+                             "FN(_lookup_linked_param) { *ret_code = 0; return 0; }\n", NULL);
+  clear_folder();
+  write_bytes("net.json", network_json, strlen(network_json));
+  build("net.so", artifact_llvm_header, source, NULL);
+  load_fails("net.json", BP_ERROR_TYPE, "not an address");
+  g_free(source);
+}
+
 static void write_files(const char *stem, const char *header) {
   char *json = g_strconcat(stem, ".json", NULL), *so = g_strconcat(stem, ".so", NULL),
        *params = g_strconcat(stem, ".params", NULL);
@@ -571,6 +628,12 @@ int main(int argc, char **argv) {
   use_simulation();
   folder = artifact_folder();
   g_test_add_func("/tvm/graph/one-library-has-it-all", test_one_library_has_it_all);
+  g_test_add_func("/tvm/graph/a-library-of-tvm-0.7-is-the-same",
+                  test_a_library_of_tvm_0_7_is_the_same);
+  g_test_add_func("/tvm/graph/parameters-are-linked-into-the-code",
+                  test_parameters_are_linked_into_the_code);
+  g_test_add_func("/tvm/graph/linked-parameters-have-an-address",
+                  test_linked_parameters_have_an_address);
   g_test_add_func("/tvm/graph/files-are-found-beside-the-graph",
                   test_files_are_found_beside_the_graph);
   g_test_add_func("/tvm/graph/what-is-missing-is-said", test_what_is_missing_is_said);
