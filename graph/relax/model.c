@@ -87,6 +87,8 @@ static int is_entry(const BpRelaxExecutable *executable, int64_t index) {
 }
 
 static int64_t find_entry(const BpRelaxExecutable *executable) {
+  char names[512] = "";
+  size_t used = 0;
   int64_t found = bp__relax_executable_find(executable, "main"), count = 0;
   if (is_entry(executable, found))
     return found;
@@ -97,13 +99,16 @@ static int64_t find_entry(const BpRelaxExecutable *executable) {
     if (is_entry(executable, i)) {
       found = i;
       count++;
+      if (used < sizeof(names))
+        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "",
+                                 executable->functions[i].name);
     }
   if (count == 1)
     return found;
   return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        "the library has %" PRId64 " functions, none called \"main\" or "
+                        "the library has %" PRId64 " functions (%s), none called \"main\" or "
                         "\"forward\"; call them through bp_relax_machine_create",
-                        count);
+                        count, names);
 }
 
 static int build(BpRelaxModel *model, BpModule *executable, BpDevice device) {

@@ -12,6 +12,7 @@
 
 #include "graph/io/given.h"
 #include "graph/relax/builtin.h"
+#include "graph/relax/model.h"
 
 /* ---- The machine ------------------------------------------------------------------------- */
 
@@ -54,10 +55,22 @@ static void destroy_machine(void *context) {
   free(self);
 }
 
+/* With several devices some may be for host code alone. */
+static int check_devices(BpModule *executable, const BpDevice *devices, uint32_t count) {
+  for (uint32_t i = count; i > 1; i--) {
+    if (bp__code_check_device(executable, devices[i - 1]) == 0)
+      return 0;
+    bp_error_clear();
+  }
+  return bp__code_check_device(executable, devices[0]);
+}
+
 static int initialize_machine(MachineModule *self, const BpDevice *devices, uint32_t count) {
   const BpRelaxExecutable *executable = bp__relax_module_executable(self->executable);
   if (self->machine)
     return bp_error_raise(BP_ERROR_RUNTIME, "the machine is initialized already");
+  if (check_devices(self->executable, devices, count) < 0)
+    return -1;
   self->states = calloc((size_t)executable->num_functions + 1, sizeof(*self->states));
   if (!self->states)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax machine");
@@ -419,7 +432,13 @@ static int call_vm_load_executable(void *function, const BpValue *args, int32_t 
 
 static int get_executable_function(void *context, const char *name, BpFunction **function) {
   ExecutableModule *self = context;
+  int64_t index = bp__relax_executable_find(self->executable, name);
   *function = NULL;
+  if (index >= 0 && self->executable->functions[index].kind != BP_RELAX_PACKED)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "'%s' is a function of a Relax executable, which has no device: make a "
+                          "machine for one (bp_relax_machine_create), which has that function",
+                          name);
   if (strcmp(name, "vm_load_executable") != 0)
     return 0;
   *function = bp_module_function_create(self->module, call_vm_load_executable, self, NULL);
@@ -430,7 +449,11 @@ static int visit_executable_functions(void *context,
                                       int32_t (*visit)(void *visitor, const char *name,
                                                        const char *signature),
                                       void *visitor) {
-  (void)context;
+  const BpRelaxExecutable *executable = ((const ExecutableModule *)context)->executable;
+  for (uint32_t i = 0; i < executable->num_functions; i++)
+    if (executable->functions[i].kind != BP_RELAX_PACKED &&
+        visit(visitor, executable->functions[i].name, NULL))
+      return 0;
   visit(visitor, "vm_load_executable", NULL);
   return 0;
 }

@@ -244,6 +244,27 @@ static void test_missing_function_is_named(void) {
   bp_object_release(module);
 }
 
+static void test_a_device_without_code_is_refused(void) {
+  BpModule *module = load(identity("0.14"));
+  g_assert_null(bp_relax_machine_create(module, (BpDevice){BP_DEVICE_OPENCL, 0}));
+  assert_error(BP_ERROR_NOT_FOUND, "no code for opencl:0; TVM compiled it for cpu");
+  bp_object_release(module);
+}
+
+static void test_functions_of_an_executable_want_a_machine(void) {
+  BpModule *module = load(identity("0.14"));
+  BpFunction *function;
+  size_t count;
+  char **names = bp_module_list_functions(module, &count);
+  g_assert_cmpuint(count, ==, 2);
+  g_assert_cmpstr(names[0], ==, "forward");
+  g_assert_cmpstr(names[1], ==, "vm_load_executable");
+  bp_names_free(names);
+  g_assert_cmpint(bp_module_get_function(module, "forward", 1, &function), ==, -1);
+  assert_error(BP_ERROR_VALUE, "make a machine");
+  bp_object_release(module);
+}
+
 static void test_saved_bytes_make_it_again(void) {
   BpModule *module = load(identity("0.14"));
   BpOwnedBytes bytes;
@@ -593,6 +614,9 @@ int main(int argc, char **argv) {
   g_test_add_func("/relax/shared-code-is-an-error", test_shared_code_is_an_error);
   g_test_add_func("/relax/unknown-builtins-are-all-named", test_unknown_builtins_are_all_named);
   g_test_add_func("/relax/missing-function-is-named", test_missing_function_is_named);
+  g_test_add_func("/relax/a-device-without-code-is-refused", test_a_device_without_code_is_refused);
+  g_test_add_func("/relax/functions-of-an-executable-want-a-machine",
+                  test_functions_of_an_executable_want_a_machine);
   g_test_add_func("/relax/saved-bytes-make-it-again", test_saved_bytes_make_it_again);
   g_test_add_func("/relax/wrong-number-of-arguments-is-an-error",
                   test_wrong_number_of_arguments_is_an_error);
