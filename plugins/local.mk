@@ -11,6 +11,7 @@
 
 # The plugins for GPUs have plugins/common among their sources, each a copy of its own.
 plugin_common_sources = \
+	plugins/common/argument.c \
 	plugins/common/common.h \
 	plugins/common/devices.c \
 	plugins/common/language.c \

@@ -4,12 +4,12 @@
  * library.c  a vendor's library, opened at run time
  * devices.c  the devices that there are
  * language.c the emitter's languages, as a target has them
+ * argument.c arguments of launches
  * text.c     what messages show */
 #ifndef BP_PLUGINS_COMMON_H
 #define BP_PLUGINS_COMMON_H
 
-#include <backplane/emitter_api.h>
-#include <backplane/plugin_helpers.h>
+#include <backplane/kernel_helpers.h>
 #include <pthread.h>
 
 /* ---- library.c --------------------------------------------------------------------------- */
@@ -88,6 +88,13 @@ int32_t bp_language_copy(const BpPluginTables *host, const BpEmitterTable *emitt
 /* Halves are a type of the language, in which it computes: `half` takes the place of the row of
  * that type, if there is one. */
 void bp_language_add_halves(BpLanguage *language, const BpDialectType *half);
+
+/* ---- argument.c -------------------------------------------------------------------------- */
+
+/* Raises an error unless a tensor begins where it may, and ends inside of its buffer of `size`
+ * bytes. */
+int32_t bp_argument_check_part(const BpPluginTables *host, const BpKernel *kernel, int32_t i,
+                               const BpKernelBuffer *given, uint64_t alignment, uint64_t size);
 
 /* ---- text.c ------------------------------------------------------------------------------ */
 

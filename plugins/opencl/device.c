@@ -39,7 +39,8 @@ static void add_devices(cl_platform_id platform, cl_device_type type) {
   for (cl_uint i = 0; i < count && i < BP_OPENCL_MOST_DEVICES; i++) {
     if (found.count == BP_OPENCL_MOST_DEVICES || !has_compiler(ids[i]))
       continue;
-    BpOpenclDevice *device = &devices[found.count++];
+    BpOpenclDevice *device = &devices[found.count];
+    device->index = found.count++;
     device->platform = platform;
     device->id = ids[i];
     pthread_mutex_init(&device->opening.lock, NULL);

@@ -21,9 +21,9 @@ static int32_t check_local_memory(const BpKernelEntry *kernel, cl_kernel made,
 }
 
 static cl_kernel make_kernel(const BpKernelModule *module, const BpKernelEntry *kernel,
-                             const BpOpenclDevice *device, int32_t device_id) {
+                             const BpOpenclDevice *device) {
   cl_int status = CL_SUCCESS;
-  cl_program built = bp_opencl_program(module, device, device_id);
+  cl_program built = bp_opencl_program(module, device);
   if (!built)
     return NULL;
   cl_kernel made = bp_cl.clCreateKernel(built, kernel->call.name, &status);
@@ -41,10 +41,10 @@ static cl_kernel make_kernel(const BpKernelModule *module, const BpKernelEntry *
 
 /* The kernel for the device (transfer none), made with its first use; called with its lock held. */
 static cl_kernel get_kernel(const BpKernelModule *module, const BpKernelEntry *kernel,
-                            const BpOpenclDevice *device, int32_t device_id) {
-  cl_kernel *place = &((BpOpenclKernel *)kernel->built)->made[device_id];
+                            const BpOpenclDevice *device) {
+  cl_kernel *place = &((BpOpenclKernel *)kernel->built)->made[device->index];
   if (!*place)
-    *place = make_kernel(module, kernel, device, device_id);
+    *place = make_kernel(module, kernel, device);
   return *place;
 }
 
@@ -58,27 +58,27 @@ typedef struct Parts {
 
 /* The buffer of a tensor, or the part of it that the tensor begins with. */
 static int32_t get_buffer(const BpKernelEntry *kernel, const BpOpenclDevice *device, int32_t i,
-                          const BpValue *arg, Parts *parts, cl_mem *buffer) {
+                          const BpValue *arg, Parts *parts, cl_mem *memory) {
   cl_int status = CL_SUCCESS;
   BpKernelBuffer given = {NULL, 0, 0};
+  BpOpenclBuffer buffer;
   if (bp_kernel_get_buffer(&bp_opencl_host, &kernel->call, &bp_opencl_device_api, i, arg, &given) !=
       0)
     return -1;
-  *buffer = given.data;
-  if (given.offset == 0)
+  if (bp_opencl_find(device, given.data, &buffer) != 0)
+    return bp_opencl_host.error->add_context("%s: argument %d", kernel->call.name, i);
+  if (bp_argument_check_part(&bp_opencl_host, &kernel->call, i, &given, device->alignment,
+                             buffer.size) != 0)
+    return -1;
+  *memory = buffer.memory;
+  if (given.offset == 0 || given.size == 0)
     return 0;
-  if (given.offset % device->alignment)
-    return bp_opencl_host.error->raise(BP_ERROR_VALUE,
-                                       "%s: argument %d: a tensor may begin at a multiple of %llu "
-                                       "bytes in its buffer, not at %llu",
-                                       kernel->call.name, i, (unsigned long long)device->alignment,
-                                       (unsigned long long)given.offset);
-  cl_buffer_region region = {given.offset, given.size ? given.size : 1};
-  *buffer = bp_cl.clCreateSubBuffer(given.data, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION,
+  cl_buffer_region region = {given.offset, given.size};
+  *memory = bp_cl.clCreateSubBuffer(buffer.memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION,
                                     &region, &status);
   if (status != CL_SUCCESS)
     return bp_opencl_raise(status, "clCreateSubBuffer");
-  parts->items[parts->count++] = *buffer;
+  parts->items[parts->count++] = *memory;
   return 0;
 }
 
@@ -178,7 +178,7 @@ int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel, const Bp
   if (!device)
     return -1;
   pthread_mutex_lock(&built->lock);
-  cl_kernel made = get_kernel(module, kernel, device, device_id);
+  cl_kernel made = get_kernel(module, kernel, device);
   if (made)
     rc = enqueue(kernel, made, device, bp_opencl_stream(device, handle), args, &parts);
   pthread_mutex_unlock(&built->lock);

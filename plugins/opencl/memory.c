@@ -3,70 +3,56 @@
  * freeing memory never waits. */
 #include "opencl.h"
 
-#include <search.h>
+#include <backplane/handle_table.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Buffers that are there -------------------------------------------------------------- */
+/* ---- Handles ----------------------------------------------------------------------------- */
 
-/* A driver does not survive a handle that is none; so those given out are known. */
-typedef struct Live {
-  void *handle;
-  int32_t device_id;
-  uint64_t size;
-} Live;
+/* A driver does not survive a cl_mem that is none; so none is given out. */
+static BpHandleTable table;                              /* of BpOpenclBuffer */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the table */
 
-static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *live; /* a tree of Live, see tsearch(3) */
-
-static int compare_live(const void *a, const void *b) {
-  uintptr_t x = (uintptr_t)((const Live *)a)->handle, y = (uintptr_t)((const Live *)b)->handle;
-  return (x > y) - (x < y);
-}
-
-/* 0, or -1 without an error raised: there is no memory. */
-static int32_t add_live(void *handle, int32_t device_id, uint64_t size) {
-  Live *buffer = malloc(sizeof(*buffer));
+/* NULL, with nothing raised: there is no memory. */
+static void *add_buffer(BpOpenclBuffer given) {
+  BpOpenclBuffer *buffer = malloc(sizeof(*buffer));
   if (!buffer)
-    return -1;
-  *buffer = (Live){handle, device_id, size};
-  pthread_mutex_lock(&live_lock);
-  void *found = tsearch(buffer, &live, compare_live);
-  pthread_mutex_unlock(&live_lock);
-  if (!found)
+    return NULL;
+  *buffer = given;
+  pthread_mutex_lock(&lock);
+  void *handle = bp_handle_add(&table, buffer);
+  pthread_mutex_unlock(&lock);
+  if (!handle)
     free(buffer);
-  return found ? 0 : -1;
+  return handle;
 }
 
-/* Copies what is known of a handle; 0: nothing. */
-static int32_t find_live(void *handle, Live *buffer) {
-  const Live key = {.handle = handle};
-  pthread_mutex_lock(&live_lock);
-  Live **found = tfind(&key, &live, compare_live);
-  if (found)
-    *buffer = **found;
-  pthread_mutex_unlock(&live_lock);
-  return found != NULL;
-}
-
-/* Forgets a buffer of the device. */
-static int32_t remove_live(void *handle, int32_t device_id) {
-  const Live key = {.handle = handle};
-  pthread_mutex_lock(&live_lock);
-  Live **found = tfind(&key, &live, compare_live), *buffer = found ? *found : NULL;
-  int32_t owner = buffer ? buffer->device_id : -1;
-  if (buffer && owner == device_id) {
-    tdelete(&key, &live, compare_live);
-    free(buffer);
-  }
-  pthread_mutex_unlock(&live_lock);
-  if (owner == device_id)
-    return 0;
-  if (owner >= 0)
-    return bp_opencl_host.error->raise(
-        BP_ERROR_VALUE, "opencl: a buffer of opencl:%d is freed on opencl:%d", owner, device_id);
+static int32_t no_buffer(const BpOpenclDevice *device, const void *handle) {
   return bp_opencl_host.error->raise(BP_ERROR_VALUE,
-                                     "opencl: what is freed is no buffer; was it freed before?");
+                                     "opencl: %p is no buffer of device %d; it was freed before, "
+                                     "or is of another device",
+                                     handle, device->index);
+}
+
+int32_t bp_opencl_find(const BpOpenclDevice *device, const void *handle, BpOpenclBuffer *buffer) {
+  pthread_mutex_lock(&lock);
+  const BpOpenclBuffer *found = bp_handle_get(&table, handle);
+  int is_there = found && found->device == device;
+  if (is_there)
+    *buffer = *found;
+  pthread_mutex_unlock(&lock);
+  return is_there ? 0 : no_buffer(device, handle);
+}
+
+/* As bp_opencl_find, and ends the handle. */
+static int32_t remove_buffer(const BpOpenclDevice *device, void *handle, BpOpenclBuffer *buffer) {
+  if (bp_opencl_find(device, handle, buffer) != 0)
+    return -1;
+  pthread_mutex_lock(&lock);
+  void *found = bp_handle_remove(&table, handle);
+  pthread_mutex_unlock(&lock);
+  free(found);
+  return found ? 0 : no_buffer(device, handle); /* another thread was first */
 }
 
 /* ---- Data space -------------------------------------------------------------------------- */
@@ -89,22 +75,25 @@ int32_t bp_opencl_alloc(int32_t device_id, uint64_t size, uint64_t alignment, Bp
                                        "opencl: %llu bytes; a buffer of this device has at most "
                                        "%llu",
                                        (unsigned long long)size, (unsigned long long)largest);
-  *handle =
+  cl_mem memory =
       bp_cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, size ? size : 1, NULL, &status);
   if (status != CL_SUCCESS)
     return bp_opencl_raise(status, "clCreateBuffer");
-  if (add_live(*handle, device_id, size) == 0)
+  *handle = add_buffer((BpOpenclBuffer){device, memory, size});
+  if (*handle)
     return 0;
-  bp_cl.clReleaseMemObject(*handle);
+  bp_cl.clReleaseMemObject(memory);
   return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "opencl: no memory for a buffer");
 }
 
 int32_t bp_opencl_free(int32_t device_id, void *handle) {
+  BpOpenclBuffer buffer;
   if (!handle)
     return 0;
-  if (remove_live(handle, device_id) != 0)
+  const BpOpenclDevice *device = bp_opencl_device(device_id);
+  if (!device || remove_buffer(device, handle, &buffer) != 0)
     return -1;
-  cl_int status = bp_cl.clReleaseMemObject(handle);
+  cl_int status = bp_cl.clReleaseMemObject(buffer.memory);
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clReleaseMemObject");
 }
 
@@ -114,79 +103,96 @@ static cl_command_queue queue_of(BpOpenclDevice *device, void *stream) {
   return bp_opencl_stream(device, stream)->queue;
 }
 
-static int32_t to_device(const BpCopy *copy, void *stream) {
-  BpOpenclDevice *device = bp_opencl_device(copy->to_device.device_id);
-  if (!device)
-    return -1;
-  cl_int status = bp_cl.clEnqueueWriteBuffer(
-      queue_of(device, stream), copy->to, CL_TRUE, copy->to_offset, copy->size,
-      (const char *)copy->from + copy->from_offset, 0, NULL, NULL);
-  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueWriteBuffer");
-}
+/* One end of a copy, in data space. */
+typedef struct End {
+  BpOpenclDevice *device;
+  cl_mem memory;
+} End;
 
-static int32_t from_device(const BpCopy *copy, void *stream, cl_bool is_blocking) {
-  BpOpenclDevice *device = bp_opencl_device(copy->from_device.device_id);
-  if (!device)
+/* The end of a copy of `size` bytes, which stays inside of its buffer. */
+static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, uint64_t size,
+                        End *end) {
+  BpOpenclBuffer buffer;
+  end->device = bp_opencl_device(device.device_id);
+  if (!end->device || bp_opencl_find(end->device, handle, &buffer) != 0)
     return -1;
-  cl_int status = bp_cl.clEnqueueReadBuffer(queue_of(device, stream), (cl_mem)(uintptr_t)copy->from,
-                                            is_blocking, copy->from_offset, copy->size,
-                                            (char *)copy->to + copy->to_offset, 0, NULL, NULL);
-  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueReadBuffer");
-}
-
-static int32_t within_device(const BpCopy *copy, void *stream) {
-  BpOpenclDevice *device = bp_opencl_device(copy->to_device.device_id);
-  if (!device)
-    return -1;
-  cl_int status =
-      bp_cl.clEnqueueCopyBuffer(queue_of(device, stream), (cl_mem)(uintptr_t)copy->from, copy->to,
-                                copy->from_offset, copy->to_offset, copy->size, 0, NULL, NULL);
-  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueCopyBuffer");
-}
-
-/* Between two devices, which share no context: through host memory. The stream is the source's. */
-static int32_t between_devices(const BpCopy *copy, void *stream) {
-  void *staged = bp_opencl_host.runtime->host_alloc(copy->size, 64);
-  if (!staged)
-    return -1;
-  BpCopy half = *copy;
-  half.to = staged;
-  half.to_offset = 0;
-  int32_t rc = from_device(&half, stream, CL_TRUE);
-  half = *copy;
-  half.from = staged;
-  half.from_offset = 0;
-  if (rc == 0)
-    rc = to_device(&half, NULL);
-  bp_opencl_host.runtime->host_free(staged);
-  return rc;
-}
-
-/* A copy stays inside of the buffers that are known. */
-static int32_t check_range(const void *handle, uint64_t offset, uint64_t size) {
-  Live buffer;
-  if (!find_live((void *)(uintptr_t)handle, &buffer) ||
-      (offset <= buffer.size && size <= buffer.size - offset))
+  end->memory = buffer.memory;
+  if (offset <= buffer.size && size <= buffer.size - offset)
     return 0;
   return bp_opencl_host.error->raise(
       BP_ERROR_VALUE, "opencl: a copy of %llu bytes from byte %llu on, in a buffer of %llu",
       (unsigned long long)size, (unsigned long long)offset, (unsigned long long)buffer.size);
 }
 
+static int32_t find_from(const BpCopy *copy, End *from) {
+  return find_end(copy->from_device, copy->from, copy->from_offset, copy->size, from);
+}
+
+static int32_t find_to(const BpCopy *copy, End *to) {
+  return find_end(copy->to_device, copy->to, copy->to_offset, copy->size, to);
+}
+
+static int32_t write_to(const End *to, uint64_t offset, const void *bytes, uint64_t size,
+                        void *stream) {
+  cl_int status = bp_cl.clEnqueueWriteBuffer(queue_of(to->device, stream), to->memory, CL_TRUE,
+                                             offset, size, bytes, 0, NULL, NULL);
+  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueWriteBuffer");
+}
+
+static int32_t read_from(const End *from, uint64_t offset, void *bytes, uint64_t size,
+                         cl_bool is_blocking, void *stream) {
+  cl_int status = bp_cl.clEnqueueReadBuffer(queue_of(from->device, stream), from->memory,
+                                            is_blocking, offset, size, bytes, 0, NULL, NULL);
+  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueReadBuffer");
+}
+
+static int32_t to_device(const BpCopy *copy, void *stream) {
+  End to;
+  if (find_to(copy, &to) != 0)
+    return -1;
+  return write_to(&to, copy->to_offset, (const char *)copy->from + copy->from_offset, copy->size,
+                  stream);
+}
+
+static int32_t from_device(const BpCopy *copy, void *stream) {
+  End from;
+  if (find_from(copy, &from) != 0)
+    return -1;
+  return read_from(&from, copy->from_offset, (char *)copy->to + copy->to_offset, copy->size,
+                   CL_FALSE, stream);
+}
+
+/* Between two devices, which share no context: through host memory. The stream is the source's. */
+static int32_t through_host(const BpCopy *copy, const End *from, const End *to, void *stream) {
+  void *staged = bp_opencl_host.runtime->host_alloc(copy->size, 64);
+  if (!staged)
+    return -1;
+  int32_t rc = read_from(from, copy->from_offset, staged, copy->size, CL_TRUE, stream);
+  if (rc == 0)
+    rc = write_to(to, copy->to_offset, staged, copy->size, NULL);
+  bp_opencl_host.runtime->host_free(staged);
+  return rc;
+}
+
+static int32_t between_buffers(const BpCopy *copy, void *stream) {
+  End from, to;
+  if (find_from(copy, &from) != 0 || find_to(copy, &to) != 0)
+    return -1;
+  if (from.device != to.device)
+    return through_host(copy, &from, &to, stream);
+  cl_int status =
+      bp_cl.clEnqueueCopyBuffer(queue_of(to.device, stream), from.memory, to.memory,
+                                copy->from_offset, copy->to_offset, copy->size, 0, NULL, NULL);
+  return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueCopyBuffer");
+}
+
 int32_t bp_opencl_copy(const BpCopy *copy, void *stream) {
   if (copy->size == 0)
     return 0;
-  int from_here = copy->from_device.device_type == BP_DEVICE_OPENCL;
-  int to_here = copy->to_device.device_type == BP_DEVICE_OPENCL;
-  if ((from_here && check_range(copy->from, copy->from_offset, copy->size) != 0) ||
-      (to_here && check_range(copy->to, copy->to_offset, copy->size) != 0))
-    return -1;
-  if (!from_here)
+  if (copy->from_device.device_type != BP_DEVICE_OPENCL)
     return to_device(copy, stream);
-  if (!to_here)
-    return from_device(copy, stream, CL_FALSE);
-  return copy->from_device.device_id == copy->to_device.device_id ? within_device(copy, stream)
-                                                                  : between_devices(copy, stream);
+  return copy->to_device.device_type == BP_DEVICE_OPENCL ? between_buffers(copy, stream)
+                                                         : from_device(copy, stream);
 }
 
 /* ---- Streams ----------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
  * launch.c   kernels: made for a device with their first launch there
  * target.c   target kind `opencl`
  *
- * `data` of a tensor is a cl_mem. */
+ * `data` of a tensor is a number that stands for a cl_mem (memory.c). */
 #ifndef BP_PLUGIN_OPENCL_H
 #define BP_PLUGIN_OPENCL_H
 
@@ -88,6 +88,7 @@ typedef struct BpOpenclStream {
 } BpOpenclStream;
 
 typedef struct BpOpenclDevice {
+  int32_t index; /* its device_id */
   cl_platform_id platform;
   cl_device_id id;
   BpDeviceOpening opening; /* sets what follows */
@@ -110,6 +111,16 @@ int32_t bp_opencl_stream_open(BpOpenclDevice *device, BpOpenclStream *stream);
 BpOpenclStream *bp_opencl_stream(BpOpenclDevice *device, void *stream);
 /* Keeps the event of a launch, whose failure the stream then raises; takes the reference. */
 void bp_opencl_stream_watch(BpOpenclStream *stream, cl_event event);
+
+/* What a handle of data space stands for. */
+typedef struct BpOpenclBuffer {
+  const BpOpenclDevice *device;
+  cl_mem memory;
+  uint64_t size; /* as it was asked for */
+} BpOpenclBuffer;
+
+/* Copies what a handle stands for; an error if that is no buffer of the device. */
+int32_t bp_opencl_find(const BpOpenclDevice *device, const void *handle, BpOpenclBuffer *buffer);
 
 int32_t bp_opencl_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
                         const char *mem_scope, void **handle);
@@ -143,8 +154,7 @@ typedef struct BpOpenclProgram {
 } BpOpenclProgram;
 
 /* The program for a device (transfer none), built if need be; NULL with an error. */
-cl_program bp_opencl_program(const BpKernelModule *module, const BpOpenclDevice *device,
-                             int32_t device_id);
+cl_program bp_opencl_program(const BpKernelModule *module, const BpOpenclDevice *device);
 
 /* ---- launch.c, module.c, target.c -------------------------------------------------------- */
 

@@ -158,13 +158,13 @@ static cl_program build(const char *source, const BpOpenclDevice *device) {
   return built;
 }
 
-cl_program bp_opencl_program(const BpKernelModule *module, const BpOpenclDevice *device,
-                             int32_t device_id) {
+cl_program bp_opencl_program(const BpKernelModule *module, const BpOpenclDevice *device) {
   BpOpenclProgram *program = module->built;
+  cl_program *place = &program->built[device->index];
   pthread_mutex_lock(&program->lock);
-  if (!program->built[device_id])
-    program->built[device_id] = build(module->code.data, device);
-  cl_program built = program->built[device_id];
+  if (!*place)
+    *place = build(module->code.data, device);
+  cl_program built = *place;
   pthread_mutex_unlock(&program->lock);
   return built;
 }

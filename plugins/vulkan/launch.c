@@ -38,15 +38,12 @@ static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanB
   *buffer = bp_vulkan_find(launch->device, given.data);
   if (!*buffer)
     return bp_vulkan_host.error->add_context("%s: argument %d", launch->kernel->call->name, i);
-  uint64_t left = (*buffer)->size > given.offset ? (*buffer)->size - given.offset : 0;
-  uint64_t alignment = bp_vulkan_alignment(info);
-  if (given.offset % alignment)
-    return bad_part(launch, i, "a tensor may begin at a multiple of this many bytes in its buffer:",
-                    given.offset, alignment);
-  if (given.size > left || (left == 0 && given.offset))
-    return bad_part(launch, i, "a tensor in its buffer has at most this many bytes:", given.size,
-                    left);
-  uint64_t size = given.size ? given.size : left ? left : 1;
+  if (bp_argument_check_part(&bp_vulkan_host, launch->kernel->call, i, &given,
+                             bp_vulkan_alignment(info), (*buffer)->size) != 0)
+    return -1;
+  if (given.size == 0)
+    given.offset = 0; /* there may be no byte behind it, and a binding has some */
+  uint64_t size = given.size ? given.size : (*buffer)->size ? (*buffer)->size : 1;
   uint64_t most = info->properties.limits.maxStorageBufferRange;
   if (size > most)
     return bad_part(

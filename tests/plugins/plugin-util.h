@@ -241,6 +241,71 @@ static inline void launch_fails(BpFunction *function, const BpValue *args, int32
   assert_error(kind, message);
 }
 
+/* A handle that is no buffer of the device does not free, nor is it copied or launched with. */
+static inline void assert_handle_is_refused(BpDevice device, void *handle, BpFunction *scale) {
+  char bytes[32] = "";
+  int64_t count = 8;
+  void *good = allocate_on(device, 32);
+  BpTensorView view = {
+      .data = handle, .device = device, .ndim = 1, .dtype = dtype_of("float32"), .shape = &count};
+  BpValue args[5];
+  g_assert_cmpint(copy_bytes(bytes, 0, CPU, handle, 0, device, 4), ==, -1);
+  assert_error(BP_ERROR_VALUE, "no buffer");
+  g_assert_cmpint(copy_bytes(handle, 0, device, bytes, 0, CPU, 4), ==, -1);
+  assert_error(BP_ERROR_VALUE, "no buffer");
+  g_assert_cmpint(copy_bytes(handle, 0, device, good, 0, device, 4), ==, -1);
+  assert_error(BP_ERROR_VALUE, "no buffer");
+  g_assert_cmpint(copy_bytes(good, 0, device, handle, 0, device, 4), ==, -1);
+  assert_error(BP_ERROR_VALUE, "no buffer");
+  set_scale_args(args, &view, 2, 1);
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "no buffer");
+  args[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = handle};
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "scale: argument 0");
+  g_assert_cmpint(bp_device_free(device, handle), ==, -1);
+  assert_error(BP_ERROR_VALUE, "no buffer");
+  assert_ok(bp_device_free(device, good));
+}
+
+/* What is no handle, or none any more, is found out, also when its place was taken; the device goes
+ * on. */
+static inline void assert_handles_are_checked(BpDevice device, BpFunction *scale) {
+  float data[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+  BpValue args[5], result;
+  void *freed = allocate_on(device, 32);
+  assert_ok(bp_device_free(device, freed));
+  assert_handle_is_refused(device, freed, scale);
+  BpTensor *tensor = make_tensor(device, data, 8); /* in its place */
+  assert_handle_is_refused(device, freed, scale);
+  assert_handle_is_refused(device, data, scale);
+  set_scale_args(args, &tensor->view, 2, 1);
+  args[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = NULL};
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, "no buffer");
+  set_scale_args(args, &tensor->view, 2, 1);
+  assert_ok(bp_function_call(scale, args, 5, &result));
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
+  for (int i = 0; i < 8; i++)
+    g_assert_cmpfloat(data[i], ==, 2.0f * (float)i + 1);
+  bp_object_release(tensor);
+}
+
+/* A tensor that is said to be larger than its buffer, or to begin behind its end. */
+static inline void assert_tensors_are_in_their_buffers(BpFunction *scale, BpTensor *tensor,
+                                                       const char *message) {
+  int64_t many = 9, none = 0;
+  BpTensorView odd = tensor->view;
+  BpValue args[5], result;
+  set_scale_args(args, &odd, 2, 1);
+  odd.shape = &many;
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, message);
+  odd = tensor->view;
+  odd.byte_offset = 1 << 20;
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, message);
+  odd.shape = &none;
+  launch_fails(scale, args, 5, BP_ERROR_VALUE, message);
+  odd = tensor->view;
+  assert_ok(bp_function_call(scale, args, 5, &result));
+}
+
 /* What every plugin refuses of a launch of "scale", whose tensor is on a device; it goes on after
  * that. */
 static inline void assert_launches_are_checked(BpFunction *scale, BpTensor *tensor) {
