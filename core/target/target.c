@@ -149,6 +149,8 @@ int bp__target_set_value(BpTarget *target, const char *name, const BpValue *valu
   } else if (value->type_index != BP_TYPE_NONE) {
     return wrong_type(target->kind, index, bp_type_name(value->type_index));
   }
+  if (copy.type_index == BP_TYPE_INT && bp__target_check_range(target->kind, name, copy.v_int64))
+    return -1;
   bp_value_clear(&target->values[index]);
   target->values[index] = copy;
   return 0;

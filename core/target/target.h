@@ -30,6 +30,8 @@ BpTarget *bp__target_create(const BpTargetKind *kind);
  * not fit is an error that says what does. */
 int bp__target_set_text(BpTarget *target, const char *name, const char *text);
 int bp__target_set_value(BpTarget *target, const char *name, const BpValue *value);
+/* A number that the host's compiler reads is one that it can use; others may be any. */
+int bp__target_check_range(const BpTargetKind *kind, const char *name, int64_t value);
 /* Lets the kind check the target and fill in the rest. */
 int bp__target_complete(BpTarget *target);
 

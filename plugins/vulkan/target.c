@@ -26,6 +26,27 @@ static const BpTargetAttr attrs[] = {
      "arithmetic of 16-bit floats that rounds to even"},
 };
 
+static int32_t get_flag(const BpTarget *target, const char *attribute, int64_t *value) {
+  BpValue given = {0};
+  if (bp_vulkan_host.target->get_attr(target, attribute, &given) != 0)
+    return -1;
+  *value = given.v_int64;
+  return 0;
+}
+
+static int32_t complete(BpTarget *target) {
+  int64_t shorts = 0, halves = 0;
+  if (get_flag(target, "supports_int16", &shorts) != 0 ||
+      get_flag(target, "supports_float16", &halves) != 0)
+    return -1;
+  if (shorts || !halves)
+    return 0;
+  return bp_vulkan_host.error->raise(
+      BP_ERROR_VALUE,
+      "target vulkan: -supports_float16=true needs -supports_int16=true, without which there are "
+      "no 16-bit elements in buffers");
+}
+
 const BpTargetKind bp_vulkan_kind = {
     .struct_size = sizeof(BpTargetKind),
     .name = "vulkan",
@@ -34,6 +55,7 @@ const BpTargetKind bp_vulkan_kind = {
     .attrs = attrs,
     .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
     .description = "GLSL for Vulkan 1.2, compiled to SPIR-V",
+    .complete = complete,
 };
 
 /* ---- The language ------------------------------------------------------------------------ */
@@ -51,10 +73,10 @@ static const char *attribute_of(BpDataType dtype) {
 }
 
 static int32_t restrict_texels(BpLanguage *language, const BpTarget *target) {
-  BpValue value = {0};
-  if (bp_vulkan_host.target->get_attr(target, "texel_buffers", &value) != 0)
+  int64_t is_allowed = 0;
+  if (get_flag(target, "texel_buffers", &is_allowed) != 0)
     return -1;
-  if (!value.v_int64)
+  if (!is_allowed)
     language->dialect.texel_param = NULL;
   return 0;
 }
@@ -77,10 +99,10 @@ static const BpDialectType half = {
 };
 
 static int32_t allow_halves(BpLanguage *language, const BpTarget *target) {
-  BpValue value = {0};
-  if (bp_vulkan_host.target->get_attr(target, "supports_float16", &value) != 0)
+  int64_t is_allowed = 0;
+  if (get_flag(target, "supports_float16", &is_allowed) != 0)
     return -1;
-  if (value.v_int64)
+  if (is_allowed)
     bp_language_add_halves(language, &half);
   return 0;
 }
@@ -90,10 +112,10 @@ static int32_t restrict_types(BpLanguage *language, const BpTarget *target) {
   int32_t count = 0;
   for (int32_t i = 0; i < dialect->num_types; i++) {
     const char *attribute = attribute_of(language->types[i].dtype);
-    BpValue value = {.type_index = BP_TYPE_BOOL, .v_int64 = 1};
-    if (attribute && bp_vulkan_host.target->get_attr(target, attribute, &value) != 0)
+    int64_t is_allowed = 1;
+    if (attribute && get_flag(target, attribute, &is_allowed) != 0)
       return -1;
-    if (value.v_int64)
+    if (is_allowed)
       language->types[count++] = language->types[i];
   }
   dialect->num_types = count;

@@ -30,8 +30,8 @@ static int32_t complete(BpTarget *target) {
   if (table->get_attr(target, "max_num_threads", &threads) ||
       table->get_attr(target, "doubled", &doubled))
     return -1;
-  if (threads.v_int64 < 1)
-    return bp_error_raise(BP_ERROR_VALUE, "max_num_threads must be at least 1");
+  if (threads.v_int64 > 1024)
+    return bp_error_raise(BP_ERROR_VALUE, "max_num_threads must be at most 1024");
   if (doubled.type_index != BP_TYPE_NONE)
     return 0;
   doubled = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 2 * threads.v_int64};
@@ -53,6 +53,26 @@ static const BpTargetKind plain_kind = {.struct_size = sizeof plain_kind,
                                         .attrs = attrs,
                                         .num_attrs = 1,
                                         .description = "Another"};
+
+static const BpTargetAttr number_attrs[] = {
+    {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, NULL, "x"},
+    {BP_TARGET_VECTOR_REGISTERS, BP_TYPE_INT, 0, NULL, "x"},
+    {BP_TARGET_INDEX_BITS, BP_TYPE_INT, 0, NULL, "x"},
+    {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, NULL, "x"},
+    {BP_TARGET_L1_BYTES, BP_TYPE_INT, 0, NULL, "x"},
+    {BP_TARGET_L2_BYTES, BP_TYPE_INT, 0, NULL, "x"},
+    {BP_TARGET_MAX_NUM_THREADS, BP_TYPE_INT, 0, NULL, "x"},
+    {BP_TARGET_THREAD_WARP_SIZE, BP_TYPE_INT, 0, NULL, "x"},
+    {BP_TARGET_MAX_SHARED_MEMORY, BP_TYPE_INT, 0, NULL, "x"},
+    {"other", BP_TYPE_INT, 0, NULL, "x"},
+};
+static const BpTargetKind numbers_kind = {.struct_size = sizeof numbers_kind,
+                                          .name = "numbers",
+                                          .device_type = BP_DEVICE_CPU,
+                                          .ir_level = BP_IR_LEVEL,
+                                          .attrs = number_attrs,
+                                          .num_attrs = G_N_ELEMENTS(number_attrs),
+                                          .description = "What the compiler reads"};
 
 static int32_t find_nothing(void *context, const char *name, BpFunction **function) {
   (void)context;
@@ -99,8 +119,10 @@ static int32_t register_build(const char *name, BpPackedCall call) {
 
 static int32_t initialize(void) {
   return table->register_kind(&odd_kind) || table->register_kind(&plain_kind) ||
+                 table->register_kind(&numbers_kind) ||
                  register_build("target.build.odd", build_odd) ||
-                 register_build("target.build.plain", build_plain)
+                 register_build("target.build.plain", build_plain) ||
+                 register_build("target.build.numbers", build_plain)
              ? -1
              : 0;
 }
@@ -114,8 +136,9 @@ static int32_t entry(const BpHost *host, BpPlugin *plugin) {
 
 static const char descriptor[] = "abi=" BP_ABI_TEXT "\nname=kinds\nversion=1\nlicense=MIT\n"
                                  "description=x\nentry=bp_plugin_entry_kinds\n"
-                                 "provides=target.build.odd target.build.plain\n"
-                                 "targets=odd plain\n";
+                                 "provides=target.build.odd target.build.plain "
+                                 "target.build.numbers\n"
+                                 "targets=odd plain numbers\n";
 
 /* ---- Helpers ----------------------------------------------------------------------------- */
 
@@ -239,6 +262,65 @@ static void test_wrong_types_are_errors(void) {
     assert_error(bp_target_parse(texts[i]), BP_ERROR_TYPE, "target kind 'odd'");
 }
 
+/* What the compiler reads of any kind is checked by the host, the attribute, the value and what is
+ * allowed being in the error; what it does not read may be any number. */
+static void test_numbers_out_of_range_are_errors(void) {
+  static const struct {
+    const char *name, *allowed;
+    const char *good[3], *bad[4];
+  } cases[] = {
+      {"vector_bits",
+       "0 or a power of two from 32 to 65536",
+       {"0", "32", "65536"},
+       {"-32", "7", "96", "131072"}},
+      {"vector_registers",
+       "from 1 to 1024",
+       {"1", "17", "1024"},
+       {"-1", "0", "1025", "4611686018427387904"}},
+      {"index_bits", "a power of two from 32 to 64", {"32", "64", "64"}, {"0", "-32", "48", "128"}},
+      {"num_cores",
+       "from 1 to 65536",
+       {"1", "3", "65536"},
+       {"0", "-1", "65537", "9223372036854775807"}},
+      {"l1_bytes",
+       "from 1024 to 1099511627776",
+       {"1024", "49152", "65536"},
+       {"0", "-1", "1023", "1099511627777"}},
+      {"l2_bytes",
+       "from 1024 to 1099511627776",
+       {"1024", "1310720", "1099511627776"},
+       {"0", "-1", "1", "9223372036854775807"}},
+      {"max_num_threads",
+       "from 1 to 2147483647",
+       {"1", "100", "2147483647"},
+       {"0", "-3", "2147483648", "9223372036854775807"}},
+      {"thread_warp_size",
+       "a power of two from 1 to 1024",
+       {"1", "64", "1024"},
+       {"0", "-32", "7", "2048"}},
+      {"max_shared_memory_per_block",
+       "from 0 to 1099511627776",
+       {"0", "49152", "1"},
+       {"-1", "-49152", "1099511627777", "9223372036854775807"}},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    for (size_t k = 0; k < G_N_ELEMENTS(cases[i].good); k++) {
+      g_autofree char *text = g_strdup_printf("numbers -%s=%s", cases[i].name, cases[i].good[k]);
+      bp_object_release(parse(text));
+    }
+    for (size_t k = 0; k < G_N_ELEMENTS(cases[i].bad); k++) {
+      const char *name = cases[i].name, *bad = cases[i].bad[k];
+      g_autofree char *text = g_strdup_printf("numbers -%s=%s", name, bad);
+      g_autofree char *json = g_strdup_printf("{\"kind\":\"numbers\",\"%s\":%s}", name, bad);
+      g_autofree char *part =
+          g_strdup_printf("target numbers: -%s=%s: it is %s", name, bad, cases[i].allowed);
+      assert_error(bp_target_parse(text), BP_ERROR_VALUE, part);
+      assert_error(bp_target_parse(json), BP_ERROR_VALUE, part);
+    }
+  }
+  bp_object_release(parse("numbers -other=-3"));
+}
+
 static void test_malformed_texts_are_errors(void) {
   static const char *const texts[] = {"",
                                       "   ",
@@ -265,7 +347,7 @@ static void test_deep_and_long_texts_are_errors(void) {
 }
 
 static void test_completion_may_refuse(void) {
-  assert_error(bp_target_parse("odd -max_num_threads=0"), BP_ERROR_VALUE, "at least 1");
+  assert_error(bp_target_parse("odd -max_num_threads=2048"), BP_ERROR_VALUE, "at most 1024");
 }
 
 static void test_targets_do_not_change(void) {
@@ -297,6 +379,9 @@ static int32_t register_bad_kinds(void) {
   attr = (BpTargetAttr){"kind", BP_TYPE_INT, 0, NULL, "x"};
   assert_kind_refused(&kind);
   kind.name = "";
+  assert_kind_refused(&kind);
+  kind.name = "bad";
+  attr = (BpTargetAttr){BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, "7", "x"};
   assert_kind_refused(&kind);
   assert_kind_refused(&odd_kind);
   return bp_error_raise(BP_ERROR_PLUGIN, "nothing was registered");
@@ -398,6 +483,7 @@ int main(int argc, char **argv) {
   ADD("canonical-text-leaves-defaults-out", test_canonical_text_leaves_defaults_out);
   ADD("error/unknown-names-with-the-nearest", test_unknown_names_are_errors_with_the_nearest);
   ADD("error/wrong-types", test_wrong_types_are_errors);
+  ADD("error/numbers-out-of-range", test_numbers_out_of_range_are_errors);
   ADD("error/malformed-texts", test_malformed_texts_are_errors);
   ADD("error/deep-and-long-texts", test_deep_and_long_texts_are_errors);
   ADD("error/completion-may-refuse", test_completion_may_refuse);

@@ -699,6 +699,16 @@ static void test_types_that_the_target_lacks(void) {
   bp_object_release(module);
 }
 
+static void test_targets_that_contradict_themselves(void) {
+  static const char *const texts[] = {
+      "vulkan -supports_int16=false -supports_float16=true",
+      "{\"kind\":\"vulkan\",\"supports_float16\":true,\"supports_int16\":false}"};
+  for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+    g_assert_null(bp_target_parse(texts[i]));
+    assert_error(BP_ERROR_VALUE, "-supports_float16=true needs -supports_int16=true");
+  }
+}
+
 /* ---- Beside others ----------------------------------------------------------------------- */
 
 static void test_fork(void) {
@@ -742,6 +752,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/vulkan/without-compiler", test_without_compiler);
   g_test_add_func("/vulkan/compiler-that-fails", test_compiler_that_fails);
   g_test_add_func("/vulkan/types-that-the-target-lacks", test_types_that_the_target_lacks);
+  g_test_add_func("/vulkan/targets-that-contradict-themselves",
+                  test_targets_that_contradict_themselves);
   g_test_add_func("/vulkan/halves", test_halves);
   g_test_add_func("/vulkan/fork", test_fork);
   g_test_add_func("/vulkan/staged-copies", test_staged_copies);

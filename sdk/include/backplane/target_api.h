@@ -28,18 +28,20 @@ typedef struct BpTargetAttr {
 } BpTargetAttr;
 
 /* Attributes that the host's compiler reads when a kind has them; they steer schedules and
- * legalisation, whatever the kind is called. A kind that lacks one has the value in brackets. */
-#define BP_TARGET_VECTOR_BITS       "vector_bits" /* int: width of a vector register [0: scalar] */
-#define BP_TARGET_VECTOR_REGISTERS  "vector_registers" /* int: how many of them [16] */
-#define BP_TARGET_INDEX_BITS        "index_bits"  /* int: 32: indices that fit are int32 [64] */
-#define BP_TARGET_NUM_CORES         "num_cores"   /* int: cores that share memory [1] */
-#define BP_TARGET_L1_BYTES          "l1_bytes"    /* int: data cache of a core [32768] */
-#define BP_TARGET_L2_BYTES          "l2_bytes"    /* int [1048576] */
-#define BP_TARGET_WINOGRAD          "winograd"    /* bool: convolutions by transforms [false] */
+ * legalisation, whatever the kind is called. A kind that lacks one has the value in brackets. The
+ * host refuses numbers that are not what is said here. */
+/* int: width of a vector register, a power of two from 32 to 65536, or 0 [0: scalar] */
+#define BP_TARGET_VECTOR_BITS       "vector_bits"
+#define BP_TARGET_VECTOR_REGISTERS  "vector_registers" /* int: how many of them, 1 to 1024 [16] */
+#define BP_TARGET_INDEX_BITS        "index_bits" /* int: 32: indices that fit are int32; or 64 [64] */
+#define BP_TARGET_NUM_CORES         "num_cores" /* int: cores that share memory, 1 to 65536 [1] */
+#define BP_TARGET_L1_BYTES          "l1_bytes" /* int: data cache of a core, 1024 to 2^40 [32768] */
+#define BP_TARGET_L2_BYTES          "l2_bytes" /* int, 1024 to 2^40 [1048576] */
+#define BP_TARGET_WINOGRAD          "winograd" /* bool: convolutions by transforms [false] */
 #define BP_TARGET_THREAD_AXES       "thread_axes" /* bool: kernels over blockIdx/threadIdx [false] */
-#define BP_TARGET_MAX_NUM_THREADS   "max_num_threads"             /* int: threads in a block [1] */
-#define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size"            /* int [1] */
-#define BP_TARGET_MAX_SHARED_MEMORY "max_shared_memory_per_block" /* int, bytes [0] */
+#define BP_TARGET_MAX_NUM_THREADS   "max_num_threads" /* int: threads in a block, 1 to 2^31-1 [1] */
+#define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size" /* int: a power of two from 1 to 1024 [1] */
+#define BP_TARGET_MAX_SHARED_MEMORY "max_shared_memory_per_block" /* int, bytes, 0 to 2^40 [0] */
 /* bool: a core runs one warp after the other, as drivers for CPUs do [false]: more of them hide no
  * latency, and memory that they share is no faster */
 #define BP_TARGET_SERIAL_WARPS "serial_warps"

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the numbers may be that the host's compiler reads: they mean the same in every kind. */
+#include "core/target/target.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+typedef struct Range {
+  const char *name;
+  int64_t least, most;
+  enum { ANY_NUMBER, POWER_OF_TWO, POWER_OF_TWO_OR_0 } form;
+} Range;
+
+/* The comments in target_api.h say the same. */
+static const Range ranges[] = {
+    {BP_TARGET_VECTOR_BITS, 32, 65536, POWER_OF_TWO_OR_0},
+    {BP_TARGET_VECTOR_REGISTERS, 1, 1024, ANY_NUMBER},
+    {BP_TARGET_INDEX_BITS, 32, 64, POWER_OF_TWO},
+    {BP_TARGET_NUM_CORES, 1, 65536, ANY_NUMBER},
+    {BP_TARGET_L1_BYTES, 1024, INT64_C(1) << 40, ANY_NUMBER},
+    {BP_TARGET_L2_BYTES, 1024, INT64_C(1) << 40, ANY_NUMBER},
+    {BP_TARGET_MAX_NUM_THREADS, 1, INT32_MAX, ANY_NUMBER},
+    {BP_TARGET_THREAD_WARP_SIZE, 1, 1024, POWER_OF_TWO},
+    {BP_TARGET_MAX_SHARED_MEMORY, 0, INT64_C(1) << 40, ANY_NUMBER},
+};
+
+static int is_in(const Range *range, int64_t value) {
+  if (value == 0 && range->form == POWER_OF_TWO_OR_0)
+    return 1;
+  return value >= range->least && value <= range->most &&
+         (range->form == ANY_NUMBER || (value & (value - 1)) == 0);
+}
+
+int bp__target_check_range(const BpTargetKind *kind, const char *name, int64_t value) {
+  static const char *const forms[] = {"", "a power of two ", "0 or a power of two "};
+  for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
+    const Range *range = &ranges[i];
+    if (strcmp(range->name, name) == 0 && !is_in(range, value))
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "target %s: -%s=%" PRId64 ": it is %sfrom %" PRId64 " to %" PRId64,
+                            kind->name, name, value, forms[range->form], range->least, range->most);
+  }
+  return 0;
+}
