@@ -9,6 +9,7 @@
 
 /* The strings of a BpCSource, in the order of its members, as they are stored. */
 #define NUM_STRINGS 5
+#define KIND        "c"
 #define FORMAT      "backplane c 1"
 
 typedef struct CModule {
@@ -18,6 +19,10 @@ typedef struct CModule {
 } CModule;
 
 enum { CPU, EXTRAS, FLAGS, FUNCTIONS, SOURCE };
+
+static int32_t no_memory(void) {
+  return bp_cpu_module_no_memory(KIND);
+}
 
 static void destroy(void *context) {
   CModule *module = context;
@@ -29,23 +34,6 @@ static void destroy(void *context) {
 }
 
 /* ---- Functions --------------------------------------------------------------------------- */
-
-/* Calls visit for each line until it returns non-zero, which is then the result. */
-static int each_line(const char *lines, int (*visit)(void *context, const char *line, size_t size),
-                     void *context) {
-  int rc = 0;
-  while (*lines && rc == 0) {
-    size_t size = strcspn(lines, "\n");
-    rc = visit(context, lines, size);
-    lines += size + (lines[size] == '\n');
-  }
-  return rc;
-}
-
-static int is_name(void *context, const char *line, size_t size) {
-  const char *name = context;
-  return strlen(name) == size && memcmp(name, line, size) == 0;
-}
 
 typedef struct Flags {
   char **items;
@@ -68,29 +56,17 @@ static void free_flags(Flags *flags) {
 static int32_t compile(CModule *module) {
   BpByteArray source = {module->strings[SOURCE], strlen(module->strings[SOURCE])};
   Flags flags = {calloc(strlen(module->strings[FLAGS]) + 1, sizeof(char *)), 0};
-  if (!flags.items || each_line(module->strings[FLAGS], add_flag, &flags) != 0)
-    bp_cpu_host.error->raise(BP_ERROR_MEMORY, "module of kind c: out of memory");
+  if (!flags.items || bp_cpu_each(module->strings[FLAGS], '\n', add_flag, &flags) != 0)
+    no_memory();
   else
     module->library = bp_cpu_host.module->load_from_c(&source, (const char *const *)flags.items);
   free_flags(&flags);
   return module->library ? 0 : -1;
 }
 
-static int32_t check_cpu(const CModule *module) {
-  char why[512];
-  const BpCpu *cpu = bp_cpu_find(module->strings[CPU]);
-  if (bp_cpu_can_run(cpu, module->strings[EXTRAS], why, sizeof(why)))
-    return 0;
-  const char *extras = module->strings[EXTRAS];
-  return bp_cpu_host.error->raise(BP_ERROR_DEVICE,
-                                  "the module was compiled for the CPU %s%s%s and cannot run here: "
-                                  "%s; build it for another mcpu",
-                                  cpu->name, extras[0] ? " with " : "", extras, why);
-}
-
 /* The library (transfer none), NULL with an error. */
 static BpModule *get_library(CModule *module) {
-  if (check_cpu(module) != 0)
+  if (bp_cpu_module_check_runs(module->strings[CPU], module->strings[EXTRAS]) != 0)
     return NULL;
   pthread_mutex_lock(&module->lock);
   int32_t rc = module->library ? 0 : compile(module);
@@ -101,44 +77,25 @@ static BpModule *get_library(CModule *module) {
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
   CModule *module = context;
   *function = NULL;
-  if (!each_line(module->strings[FUNCTIONS], is_name, (void *)(uintptr_t)name))
+  if (!bp_cpu_module_has(module->strings[FUNCTIONS], name))
     return 0;
   BpModule *library = get_library(module);
   return library ? bp_cpu_host.module->get_function(library, name, 0, function) : -1;
-}
-
-typedef struct Visit {
-  int32_t (*visit)(void *visitor, const char *name, const char *signature);
-  void *visitor;
-} Visit;
-
-static int visit_name(void *context, const char *line, size_t size) {
-  const Visit *visit = context;
-  char *name = strndup(line, size);
-  if (!name)
-    return bp_cpu_host.error->raise(BP_ERROR_MEMORY, "module of kind c: out of memory");
-  int rc = visit->visit(visit->visitor, name, NULL);
-  free(name);
-  return rc;
 }
 
 static int32_t visit_functions(void *context,
                                int32_t (*visit)(void *visitor, const char *name,
                                                 const char *signature),
                                void *visitor) {
-  CModule *module = context;
-  Visit state = {visit, visitor};
-  return each_line(module->strings[FUNCTIONS], visit_name, &state) < 0 ? -1 : 0;
+  const CModule *module = context;
+  return bp_cpu_module_visit(KIND, module->strings[FUNCTIONS], visit, visitor);
 }
 
 /* ---- Bytes and source -------------------------------------------------------------------- */
 
 static int32_t get_property(void *context, int32_t *flags) {
-  char why[512];
   const CModule *module = context;
-  *flags = BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_COMPILATION_EXPORT;
-  if (bp_cpu_can_run(bp_cpu_find(module->strings[CPU]), module->strings[EXTRAS], why, sizeof(why)))
-    *flags |= BP_MODULE_RUNNABLE;
+  *flags = bp_cpu_module_flags(module->strings[CPU], module->strings[EXTRAS]);
   return 0;
 }
 
@@ -156,7 +113,7 @@ static int32_t get_source(void *context, const char *format, BpOwnedBytes *sourc
     return 0;
   char *copy = strdup(text);
   if (!copy)
-    return bp_cpu_host.error->raise(BP_ERROR_MEMORY, "module of kind c: out of memory");
+    return no_memory();
   source->data = copy;
   source->size = strlen(copy);
   source->free_data = free;
@@ -171,7 +128,7 @@ static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
     size += strlen(module->strings[i]) + 1;
   char *data = malloc(size);
   if (!data)
-    return bp_cpu_host.error->raise(BP_ERROR_MEMORY, "module of kind c: out of memory");
+    return no_memory();
   char *end = stpcpy(data, FORMAT) + 1;
   for (int i = 0; i < NUM_STRINGS; i++)
     end = stpcpy(end, module->strings[i]) + 1;
@@ -181,7 +138,7 @@ static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
 
 static const BpModuleApi api = {
     .struct_size = sizeof(BpModuleApi),
-    .kind = "c",
+    .kind = KIND,
     .get_function = get_function,
     .get_property = get_property,
     .save_to_bytes = save_to_bytes,
@@ -205,7 +162,7 @@ static BpModule *create(const char *const *strings) {
     return bp_cpu_host.module->create(&api, module);
   if (module)
     destroy(module);
-  bp_cpu_host.error->raise(BP_ERROR_MEMORY, "module of kind c: out of memory");
+  no_memory();
   return NULL;
 }
 
@@ -241,21 +198,12 @@ static int32_t read_strings(const BpByteArray *bytes, const char **strings) {
   return bp_cpu_find(strings[CPU]) ? 0 : bad_bytes("it names a CPU that is not known");
 }
 
+static BpModule *load(const BpByteArray *bytes) {
+  const char *strings[NUM_STRINGS];
+  return read_strings(bytes, strings) == 0 ? create(strings) : NULL;
+}
+
 int bp_cpu_loadbinary_c(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
-  BpByteArray bytes;
-  const char *strings[NUM_STRINGS];
-  if (num_args != 1)
-    return bp_cpu_host.error->raise(BP_ERROR_TYPE,
-                                    "runtime.module.loadbinary_c: expected 1 argument, "
-                                    "got %d",
-                                    num_args);
-  if (bp_cpu_host.object->view_str(&args[0], &bytes) != 0 || read_strings(&bytes, strings) != 0)
-    return -1;
-  BpModule *module = create(strings);
-  if (!module)
-    return -1;
-  result->type_index = BP_TYPE_MODULE;
-  result->v_obj = (BpObject *)(void *)module;
-  return 0;
+  return bp_cpu_module_loadbinary(KIND, load, args, num_args, result);
 }

@@ -3,7 +3,7 @@
  * Every packed function first makes sure, once, that the CPU has what the code was compiled for. */
 #include "cpu.h"
 
-#include <backplane/emitter_api.h>
+#include <backplane/kernel_helpers.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,9 +71,9 @@ static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vect
   append(&lines, is_x86 ? "-march=" : "-mcpu=", level, strlen(level));
   if (strcmp(level, cpu->name) != 0) {
     append(&lines, "-mtune=", cpu->name, strlen(cpu->name));
-    bp_cpu_each(cpu->features, append_feature, &lines);
+    bp_cpu_each(cpu->features, ',', append_feature, &lines);
   }
-  bp_cpu_each(extras, append_feature, &lines);
+  bp_cpu_each(extras, ',', append_feature, &lines);
   if (is_x86 && vector_bits >= 128) {
     char width[32];
     snprintf(width, sizeof(width), "%lld", (long long)(vector_bits > 512 ? 512 : vector_bits));
@@ -106,8 +106,8 @@ static void check_function(const BpCpu *cpu, const char *extras, Lines *lines) {
                      "    return 0;\n"
                      "  __builtin_cpu_init();";
   append(lines, "", head, strlen(head));
-  bp_cpu_each(cpu->features, append_test, lines);
-  bp_cpu_each(extras, append_test, lines);
+  bp_cpu_each(cpu->features, ',', append_test, lines);
+  bp_cpu_each(extras, ',', append_test, lines);
   snprintf(
       line, sizeof(line),
       "  if (missing)\n"
@@ -125,50 +125,25 @@ static void check_function(const BpCpu *cpu, const char *extras, Lines *lines) {
 
 /* ---- target.build.c ---------------------------------------------------------------------- */
 
-static int32_t emit(const BpIrModule *module, const BpCpu *cpu, const char *extras,
-                    BpOwnedBytes *text) {
-  const BpEmitterTable *emitter =
-      bp_cpu_host.host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
-  if (!emitter)
-    return bp_cpu_host.error->raise(
-        BP_ERROR_NOT_FOUND, "target c: the compiler library with the emitter is not loaded");
-  const BpDialect *base = emitter->get_dialect("c");
-  if (!base)
-    return -1;
-  BpDialect dialect = *base;
-  dialect.struct_size = sizeof(dialect); /* the host's may be larger */
+static int32_t emit(const BpEmitterTable *emitter, const BpIrModule *module, const BpCpu *cpu,
+                    const char *extras, BpOwnedBytes *text) {
+  BpDialect dialect;
   char check[4096];
   Lines lines = {check, sizeof(check), 0};
+  if (bp_kernel_copy_dialect(emitter, "c", &dialect) != 0)
+    return -1;
   check_function(cpu, extras, &lines);
   dialect.support = check;
   dialect.entry = "if (bp_check_cpu(\"$1\"))\n    return -1;";
   return emitter->emit(module, &dialect, text);
 }
 
-/* The names of the functions, one a line; malloc. */
-static char *function_names(const BpIrModule *module) {
-  const BpIrTable *ir = bp_cpu_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
-  size_t size = 1;
-  for (int32_t i = 0; ir && i < ir->num_functions(module); i++)
-    size += strlen(ir->str_value(ir->get_function(module, i))) + 1;
-  char *names = malloc(size);
-  if (!names) {
-    bp_cpu_host.error->raise(BP_ERROR_MEMORY, "target c: no memory for %zu bytes", size);
-    return NULL;
-  }
-  char *end = names;
-  *end = '\0';
-  for (int32_t i = 0; ir && i < ir->num_functions(module); i++) {
-    end = stpcpy(end, ir->str_value(ir->get_function(module, i)));
-    end = stpcpy(end, "\n");
-  }
-  return names;
-}
-
 static BpModule *build(const BpIrModule *module, const BpTarget *target) {
   char name[64], extras[512], options[1024], flags[2048];
   int64_t vector_bits = 0;
-  if (bp_cpu_target_text(target, "mcpu", name, sizeof(name)) ||
+  BpCompilerTables compiler;
+  if (bp_kernel_fetch_compiler(&bp_cpu_host, "c", &compiler) ||
+      bp_cpu_target_text(target, "mcpu", name, sizeof(name)) ||
       bp_cpu_target_text(target, "mattr", extras, sizeof(extras)) ||
       bp_cpu_target_text(target, "options", options, sizeof(options)) ||
       bp_cpu_target_int(target, BP_TARGET_VECTOR_BITS, &vector_bits))
@@ -180,9 +155,9 @@ static BpModule *build(const BpIrModule *module, const BpTarget *target) {
     return NULL;
   }
   if (compiler_flags(cpu, extras, vector_bits, options, flags, sizeof(flags)) ||
-      emit(module, cpu, extras, &text))
+      emit(compiler.emitter, module, cpu, extras, &text))
     return NULL;
-  char *functions = function_names(module);
+  char *functions = bp_cpu_function_names(compiler.ir, module);
   BpModule *result = NULL;
   if (functions) {
     BpCSource source = {cpu->name, extras, flags, functions, text.data};
@@ -195,14 +170,5 @@ static BpModule *build(const BpIrModule *module, const BpTarget *target) {
 
 int bp_cpu_build_c(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
-  const BpIrModule *module;
-  const BpTarget *target;
-  if (bp_cpu_build_args(args, num_args, &module, &target) != 0)
-    return -1;
-  BpModule *built = build(module, target);
-  if (!built)
-    return -1;
-  result->type_index = BP_TYPE_MODULE;
-  result->v_obj = (BpObject *)(void *)built;
-  return 0;
+  return bp_cpu_build("c", build, args, num_args, result);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside the plugins cpu and cpu-llvm: what their files offer one another. machine.c is part of
- * both; device.c and c_*.c are the plugin cpu, llvm_*.c the plugin cpu-llvm. */
+/* Inside the plugins cpu and cpu-llvm: what their files offer one another. device.c and c_*.c are
+ * the plugin cpu, llvm_*.c the plugin cpu-llvm, and the other files are part of both. */
 #ifndef BP_PLUGIN_CPU_H
 #define BP_PLUGIN_CPU_H
 
@@ -39,10 +39,33 @@ int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size)
 int bp_cpu_is_feature(const char *name, size_t size);
 /* Its number in libgcc's word of features, -1 for another name. */
 int bp_cpu_feature_bit(const char *name, size_t size);
-/* Calls `visit` for each item of a comma-separated list until it returns non-zero, which is then
- * the result. */
-int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, size_t size),
-                void *context);
+/* Calls `visit` for each item of a list until it returns non-zero, which is then the result. Items
+ * are separated by `separator`; empty ones do not count. */
+int bp_cpu_each(const char *list, char separator,
+                int (*visit)(void *context, const char *item, size_t size), void *context);
+/* The cores that this process may use. */
+int64_t bp_cpu_usable_cores(void);
+
+/* ---- module.c: what modules of both kinds have in common --------------------------------- */
+
+/* Raises that there is no memory for a module of that kind; -1. */
+int32_t bp_cpu_module_no_memory(const char *kind);
+/* Refuses code for a CPU and extras that this machine lacks. */
+int32_t bp_cpu_module_check_runs(const char *cpu, const char *extras);
+/* BP_MODULE_* flags of such code. */
+int32_t bp_cpu_module_flags(const char *cpu, const char *extras);
+/* Whether a function is among `names`, one a line. */
+int bp_cpu_module_has(const char *names, const char *function);
+/* BpModuleApi::visit_functions for these names. `kind` is for messages. */
+int32_t bp_cpu_module_visit(const char *kind, const char *names,
+                            int32_t (*visit)(void *visitor, const char *name,
+                                             const char *signature),
+                            void *visitor);
+/* Makes a module of bytes, which are untrusted and copied. NULL with an error. */
+typedef BpModule *(*BpCpuLoad)(const BpByteArray *bytes);
+/* The body of runtime.module.loadbinary_KIND. */
+int bp_cpu_module_loadbinary(const char *kind, BpCpuLoad load, const BpValue *args,
+                             int32_t num_args, BpValue *result);
 
 /* ---- target.c: what both target kinds say of a CPU --------------------------------------- */
 
@@ -64,9 +87,13 @@ int32_t bp_cpu_complete_target(BpTarget *target);
 /* Reads an attribute as text ("" when unset) or as a number; -1 with an error. */
 int32_t bp_cpu_target_text(const BpTarget *target, const char *name, char *text, size_t size);
 int32_t bp_cpu_target_int(const BpTarget *target, const char *name, int64_t *value);
-/* The arguments of target.build.KIND. */
-int32_t bp_cpu_build_args(const BpValue *args, int32_t num_args, const BpIrModule **module,
-                          const BpTarget **target);
+/* The names of a module's functions, one a line (free); NULL with an error. */
+char *bp_cpu_function_names(const BpIrTable *ir, const BpIrModule *module);
+/* A code generator: makes a module of an IR module for a target. NULL with an error. */
+typedef BpModule *(*BpCpuBuild)(const BpIrModule *module, const BpTarget *target);
+/* The body of target.build.KIND. */
+int bp_cpu_build(const char *kind, BpCpuBuild build, const BpValue *args, int32_t num_args,
+                 BpValue *result);
 
 /* ---- device.c ---------------------------------------------------------------------------- */
 

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device `cpu`: host memory through the host's allocator, copies by memcpy, one queue that is
+/* The device `cpu`: host memory through the host's allocator, copies by memmove, one queue that is
  * always empty. `data` is an address. */
 #include "cpu.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Between an emulated device and a real accelerator: see docs/plugin-cpu.md. */
-#define RANK 100
+#define RANK 100 /* the host's CPU, on the scale of BP_ATTR_RANK */
 
 static int32_t get_device_count(int32_t *count, const char **why) {
   *count = 1;
@@ -52,13 +50,6 @@ static int64_t read_number(const char *path) {
   return value;
 }
 
-static int64_t usable_cores(void) {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0)
-    return CPU_COUNT(&set);
-  return sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 static int64_t total_memory(void) {
   return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
 }
@@ -72,29 +63,20 @@ static int64_t available_memory(void) {
 /* ---- Attributes -------------------------------------------------------------------------- */
 
 static int32_t answer_int(BpValue *result, int64_t value) {
-  result->type_index = BP_TYPE_INT;
-  result->v_int64 = value;
-  return 0;
+  return bp_plugin_answer_int(result, BP_TYPE_INT, value);
 }
 
+/* 0 is that it is not known. */
 static int32_t answer_positive(BpValue *result, int64_t value) {
   return value > 0 ? answer_int(result, value) : 0;
 }
 
-static int32_t answer_true(BpValue *result) {
-  result->type_index = BP_TYPE_BOOL;
-  result->v_int64 = 1;
-  return 0;
-}
-
-static int32_t answer_str(BpValue *result, const char *text) {
-  return text[0] ? bp_cpu_host.object->make_str(text, strlen(text), result) : 0;
-}
-
+/* A line of /proc/cpuinfo; None if there is no such line and `otherwise` is NULL. */
 static int32_t answer_cpuinfo(BpValue *result, const char *key, const char *otherwise) {
   char text[256];
   read_proc("/proc/cpuinfo", key, text, sizeof(text));
-  return answer_str(result, text[0] ? text : otherwise);
+  const char *answer = text[0] ? text : otherwise;
+  return answer ? bp_plugin_answer_str(&bp_cpu_host, result, answer) : 0;
 }
 
 static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
@@ -102,16 +84,16 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   switch (attr) {
   case BP_ATTR_EXIST:
   case BP_ATTR_HOST_ACCESSIBLE:
-    return answer_true(result);
+    return bp_plugin_answer_int(result, BP_TYPE_BOOL, 1);
   case BP_ATTR_DEVICE_NAME:
     return answer_cpuinfo(result, "model name", bp_cpu_native()->name);
   case BP_ATTR_VENDOR:
-    return answer_cpuinfo(result, "vendor_id", "");
+    return answer_cpuinfo(result, "vendor_id", NULL);
   case BP_ATTR_MAX_CLOCK_RATE:
     return answer_positive(result,
                            read_number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"));
   case BP_ATTR_MULTI_PROCESSOR_COUNT:
-    return answer_int(result, usable_cores());
+    return answer_int(result, bp_cpu_usable_cores());
   case BP_ATTR_L2_CACHE_SIZE:
     return answer_positive(result, sysconf(_SC_LEVEL2_CACHE_SIZE));
   case BP_ATTR_TOTAL_GLOBAL_MEMORY:
@@ -121,7 +103,7 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   case BP_ATTR_DATA_ALIGNMENT:
     return answer_int(result, 64);
   case BP_ATTR_TARGET:
-    return answer_str(result, "c");
+    return bp_plugin_answer_str(&bp_cpu_host, result, "c");
   case BP_ATTR_RANK:
     return answer_int(result, RANK);
   default:

@@ -93,8 +93,8 @@ static void check_cpu(BpGen *g) {
   LLVMBuilderRef b = g->builder;
   char text[MESSAGE_SIZE];
   uint64_t needed = 0;
-  bp_cpu_each(g->cpu->features, add_feature, &needed);
-  bp_cpu_each(g->extras, add_feature, &needed);
+  bp_cpu_each(g->cpu->features, ',', add_feature, &needed);
+  bp_cpu_each(g->extras, ',', add_feature, &needed);
   if (needed == 0)
     return;
   bp_gen_call_c(g, "__cpu_indicator_init", g->i32, NULL, 0);

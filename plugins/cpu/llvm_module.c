@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KIND   "llvm"
 #define FORMAT "backplane llvm 1"
 
 /* The parts, in the order in which they are stored, each after its size. */
@@ -28,50 +29,17 @@ static void destroy(void *context) {
 }
 
 static int32_t no_memory(void) {
-  return bp_cpu_host.error->raise(BP_ERROR_MEMORY, "module of kind llvm: out of memory");
+  return bp_cpu_module_no_memory(KIND);
 }
 
 /* ---- Functions --------------------------------------------------------------------------- */
 
-/* The next name of the list at *names, NUL-terminated by the caller's copy; NULL at the end. */
-static const char *next_name(const char **names, size_t *size) {
-  const char *name = *names;
-  if (!*name)
-    return NULL;
-  *size = strcspn(name, "\n");
-  *names += *size + (name[*size] == '\n');
-  return name;
-}
-
-static int has_function(const LlvmModule *module, const char *wanted) {
-  const char *names = module->parts[FUNCTIONS].data;
-  const char *name;
-  size_t size;
-  while ((name = next_name(&names, &size))) {
-    if (strlen(wanted) == size && memcmp(wanted, name, size) == 0)
-      return 1;
-  }
-  return 0;
-}
-
-static int32_t check_cpu(const LlvmModule *module) {
-  char why[512];
-  const BpCpu *cpu = bp_cpu_find(module->parts[CPU].data);
-  const char *extras = module->parts[EXTRAS].data;
-  if (bp_cpu_can_run(cpu, extras, why, sizeof(why)))
-    return 0;
-  return bp_cpu_host.error->raise(BP_ERROR_DEVICE,
-                                  "the module was compiled for the CPU %s%s%s and cannot run here: "
-                                  "%s; build it for another mcpu",
-                                  cpu->name, extras[0] ? " with " : "", extras, why);
-}
-
 static int32_t get_function(void *context, const char *name, BpFunction **function) {
   LlvmModule *module = context;
   *function = NULL;
-  if (!has_function(module, name))
+  if (!bp_cpu_module_has(module->parts[FUNCTIONS].data, name))
     return 0;
-  if (check_cpu(module) != 0)
+  if (bp_cpu_module_check_runs(module->parts[CPU].data, module->parts[EXTRAS].data) != 0)
     return -1;
   pthread_mutex_lock(&module->lock);
   if (!module->library)
@@ -86,30 +54,14 @@ static int32_t visit_functions(void *context,
                                                 const char *signature),
                                void *visitor) {
   const LlvmModule *module = context;
-  const char *names = module->parts[FUNCTIONS].data;
-  const char *name;
-  size_t size;
-  while ((name = next_name(&names, &size))) {
-    char *copy = strndup(name, size);
-    if (!copy)
-      return no_memory();
-    int32_t rc = visit(visitor, copy, NULL);
-    free(copy);
-    if (rc != 0)
-      return rc < 0 ? -1 : 0;
-  }
-  return 0;
+  return bp_cpu_module_visit(KIND, module->parts[FUNCTIONS].data, visit, visitor);
 }
 
 /* ---- Bytes and source -------------------------------------------------------------------- */
 
 static int32_t get_property(void *context, int32_t *flags) {
   const LlvmModule *module = context;
-  char why[512];
-  *flags = BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_COMPILATION_EXPORT;
-  if (bp_cpu_can_run(bp_cpu_find(module->parts[CPU].data), module->parts[EXTRAS].data, why,
-                     sizeof(why)))
-    *flags |= BP_MODULE_RUNNABLE;
+  *flags = bp_cpu_module_flags(module->parts[CPU].data, module->parts[EXTRAS].data);
   return 0;
 }
 
@@ -155,7 +107,7 @@ static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
 
 static const BpModuleApi api = {
     .struct_size = sizeof(BpModuleApi),
-    .kind = "llvm",
+    .kind = KIND,
     .get_function = get_function,
     .get_property = get_property,
     .save_to_bytes = save_to_bytes,
@@ -228,25 +180,22 @@ static int32_t read_parts(const BpByteArray *bytes, BpByteArray *parts) {
   return next == end ? 0 : bad_bytes("there are bytes after its end");
 }
 
+static BpModule *load(const BpByteArray *bytes) {
+  BpByteArray parts[NUM_PARTS];
+  char name[64];
+  if (read_parts(bytes, parts) != 0)
+    return NULL;
+  size_t size = parts[CPU].size < sizeof(name) ? parts[CPU].size : 0;
+  memcpy(name, parts[CPU].data, size);
+  name[size] = '\0';
+  if (!bp_cpu_find(name)) {
+    bad_bytes("it names a CPU that is not known");
+    return NULL;
+  }
+  return create(parts);
+}
+
 int bp_cpu_loadbinary_llvm(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
-  BpByteArray bytes, parts[NUM_PARTS];
-  char name[64];
-  if (num_args != 1)
-    return bp_cpu_host.error->raise(
-        BP_ERROR_TYPE, "runtime.module.loadbinary_llvm: expected 1 argument, got %d", num_args);
-  if (bp_cpu_host.object->view_str(&args[0], &bytes) != 0 || read_parts(&bytes, parts) != 0)
-    return -1;
-  if (parts[CPU].size >= sizeof(name))
-    return bad_bytes("it names a CPU that is not known");
-  memcpy(name, parts[CPU].data, parts[CPU].size);
-  name[parts[CPU].size] = '\0';
-  if (!bp_cpu_find(name))
-    return bad_bytes("it names a CPU that is not known");
-  BpModule *module = create(parts);
-  if (!module)
-    return -1;
-  result->type_index = BP_TYPE_MODULE;
-  result->v_obj = (BpObject *)(void *)module;
-  return 0;
+  return bp_cpu_module_loadbinary(KIND, load, args, num_args, result);
 }

@@ -74,8 +74,8 @@ static int32_t read_target(const BpTarget *target, Job *job) {
                                     (long long)job->opt);
   if (!job->triple[0])
     snprintf(job->triple, sizeof(job->triple), "%s-unknown-linux-gnu", job->cpu->arch);
-  bp_cpu_each(job->cpu->features, add_feature, job->features);
-  bp_cpu_each(job->extras, add_feature, job->features);
+  bp_cpu_each(job->cpu->features, ',', add_feature, job->features);
+  bp_cpu_each(job->extras, ',', add_feature, job->features);
   snprintf(job->vector_width, sizeof(job->vector_width), "%lld", (long long)bits);
   return 0;
 }
@@ -176,23 +176,6 @@ static int32_t optimize(BpGen *g, const Job *job) {
   return -1;
 }
 
-/* The names of the functions, one a line; malloc. */
-static char *function_names(const BpIrTable *ir, const BpIrModule *module) {
-  size_t size = 1;
-  for (int32_t i = 0; i < ir->num_functions(module); i++)
-    size += strlen(ir->str_value(ir->get_function(module, i))) + 1;
-  char *names = malloc(size);
-  if (!names) {
-    bp_cpu_host.error->raise(BP_ERROR_MEMORY, "target llvm: no memory for %zu bytes", size);
-    return NULL;
-  }
-  char *end = names;
-  *end = '\0';
-  for (int32_t i = 0; i < ir->num_functions(module); i++)
-    end = stpcpy(stpcpy(end, ir->str_value(ir->get_function(module, i))), "\n");
-  return names;
-}
-
 static BpModule *make_module(BpGen *g, const BpIrModule *ir_module, const Job *job) {
   LLVMMemoryBufferRef object = NULL;
   char *message = NULL;
@@ -203,7 +186,7 @@ static BpModule *make_module(BpGen *g, const BpIrModule *ir_module, const Job *j
     return NULL;
   }
   BpModule *result = NULL;
-  char *names = function_names(g->ir, ir_module);
+  char *names = bp_cpu_function_names(g->ir, ir_module);
   char *text = LLVMPrintModuleToString(g->module);
   if (names && !g->failed) {
     BpLlvmCode code = {job->cpu->name,
@@ -241,14 +224,5 @@ static BpModule *build(const BpIrModule *module, const BpTarget *target) {
 
 int bp_cpu_build_llvm(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
-  const BpIrModule *module;
-  const BpTarget *target;
-  if (bp_cpu_build_args(args, num_args, &module, &target) != 0)
-    return -1;
-  BpModule *built = build(module, target);
-  if (!built)
-    return -1;
-  result->type_index = BP_TYPE_MODULE;
-  result->v_obj = (BpObject *)(void *)built;
-  return 0;
+  return bp_cpu_build("llvm", build, args, num_args, result);
 }

@@ -9,6 +9,7 @@ backplane_cpu_la_SOURCES = \
 	plugins/cpu/cpu.h \
 	plugins/cpu/device.c \
 	plugins/cpu/machine.c \
+	plugins/cpu/module.c \
 	plugins/cpu/plugin.c \
 	plugins/cpu/target.c
 backplane_cpu_la_CPPFLAGS = $(CPPFLAGS_PLUGIN)
@@ -30,6 +31,7 @@ backplane_cpu_llvm_la_SOURCES = \
 	plugins/cpu/llvm_stmt.c \
 	plugins/cpu/llvm_target.c \
 	plugins/cpu/machine.c \
+	plugins/cpu/module.c \
 	plugins/cpu/target.c
 backplane_cpu_llvm_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) $(LLVM_CFLAGS)
 backplane_cpu_llvm_la_LDFLAGS = $(LDFLAGS_PLUGIN)

@@ -2,8 +2,10 @@
 /* CPUs: which can be generated for, what each takes for granted, and what this machine has. */
 #include "cpu.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define V2 "ssse3,sse4.1,sse4.2,popcnt"
 #define V3 V2 ",avx,avx2,bmi,bmi2,fma"
@@ -109,14 +111,14 @@ void bp_cpu_names(char *text, size_t size) {
 
 /* ---- Lists of features ------------------------------------------------------------------- */
 
-int bp_cpu_each(const char *list, int (*visit)(void *context, const char *item, size_t size),
-                void *context) {
+int bp_cpu_each(const char *list, char separator,
+                int (*visit)(void *context, const char *item, size_t size), void *context) {
   int rc = 0;
   while (*list && rc == 0) {
-    size_t size = strcspn(list, ",");
+    size_t size = (size_t)(strchrnul(list, separator) - list);
     if (size > 0)
       rc = visit(context, list, size);
-    list += size + (list[size] == ',');
+    list += size + (list[size] != '\0');
   }
   return rc;
 }
@@ -163,24 +165,26 @@ static int add_if_missing(void *context, const char *item, size_t size) {
 }
 
 int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size) {
-  if (strcmp(cpu->arch, THIS_ARCH) != 0) {
-    snprintf(why, size, "this is a %s machine", THIS_ARCH);
-    return 0;
-  }
-  static const char prefix[] = "this CPU lacks ";
-  Text text = {why, size, sizeof(prefix) - 1};
-  snprintf(why, size, "%s", prefix);
   char missing[512] = "";
   Text list = {missing, sizeof(missing), 0};
-  bp_cpu_each(cpu->features, add_if_missing, &list);
-  bp_cpu_each(extras, add_if_missing, &list);
-  if (list.used == 0)
-    return 1;
-  snprintf(why + text.used, size - text.used, "%s", missing);
-  return 0;
+  if (strcmp(cpu->arch, THIS_ARCH) != 0) {
+    snprintf(why, size, "this is no %s machine", cpu->arch);
+    return 0;
+  }
+  bp_cpu_each(cpu->features, ',', add_if_missing, &list);
+  bp_cpu_each(extras, ',', add_if_missing, &list);
+  snprintf(why, size, "this CPU lacks %s", missing);
+  return list.used == 0;
 }
 
 /* ---- This machine ------------------------------------------------------------------------ */
+
+int64_t bp_cpu_usable_cores(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    return CPU_COUNT(&set);
+  return sysconf(_SC_NPROCESSORS_ONLN);
+}
 
 const BpCpu *bp_cpu_native(void) {
   char why[512];
@@ -204,7 +208,7 @@ static int is_item(void *context, const char *item, size_t size) {
 static int is_beyond(void *context, const char *item, size_t size) {
   Search search = {item, size};
   const BpCpu *cpu = context;
-  return !bp_cpu_each(cpu->features, is_item, &search);
+  return !bp_cpu_each(cpu->features, ',', is_item, &search);
 }
 
 const BpCpu *bp_cpu_level(const BpCpu *cpu) {
@@ -212,7 +216,7 @@ const BpCpu *bp_cpu_level(const BpCpu *cpu) {
     return cpu;
   BpCpu given = *cpu;
   int level = NUM_LEVELS - 1;
-  while (bp_cpu_each(cpus[level].features, is_beyond, &given))
+  while (bp_cpu_each(cpus[level].features, ',', is_beyond, &given))
     level--; /* the first takes nothing for granted */
   return &cpus[level];
 }
@@ -225,7 +229,7 @@ void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size) {
     return;
   for (size_t i = 0; i < NUM_FEATURES; i++) {
     Search search = {features[i].name, strlen(features[i].name)};
-    if (is_present(&features[i]) && !bp_cpu_each(cpu->features, is_item, &search))
+    if (is_present(&features[i]) && !bp_cpu_each(cpu->features, ',', is_item, &search))
       add_item(&list, search.name, search.size);
   }
 }

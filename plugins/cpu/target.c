@@ -2,8 +2,8 @@
 /* What the target kinds c and llvm have in common: the CPU's attributes, and reading them. */
 #include "cpu.h"
 
-#include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,13 +45,6 @@ static int32_t set_int_if_unset(BpTarget *target, const char *name, int64_t numb
   return bp_cpu_host.target->set_attr(target, name, &value);
 }
 
-static int64_t usable_cores(void) {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0)
-    return CPU_COUNT(&set);
-  return sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 static int check_feature(void *context, const char *item, size_t size) {
   (void)context;
   if (bp_cpu_is_feature(item, size))
@@ -78,7 +71,7 @@ int32_t bp_cpu_complete_target(BpTarget *target) {
   }
   if (is_native && !extras[0])
     bp_cpu_native_extras(cpu, extras, sizeof(extras));
-  if (bp_cpu_each(extras, check_feature, NULL) != 0 || set_text(target, "mcpu", cpu->name) ||
+  if (bp_cpu_each(extras, ',', check_feature, NULL) != 0 || set_text(target, "mcpu", cpu->name) ||
       (extras[0] && set_text(target, "mattr", extras)))
     return -1;
   if (set_int_if_unset(target, BP_TARGET_VECTOR_BITS, cpu->vector_bits) ||
@@ -86,19 +79,34 @@ int32_t bp_cpu_complete_target(BpTarget *target) {
     return -1;
   if (!is_native)
     return 0;
-  if (set_int_if_unset(target, BP_TARGET_NUM_CORES, usable_cores()) ||
+  if (set_int_if_unset(target, BP_TARGET_NUM_CORES, bp_cpu_usable_cores()) ||
       set_int_if_unset(target, BP_TARGET_L1_BYTES, sysconf(_SC_LEVEL1_DCACHE_SIZE)))
     return -1;
   return set_int_if_unset(target, BP_TARGET_L2_BYTES, sysconf(_SC_LEVEL2_CACHE_SIZE));
 }
 
-int32_t bp_cpu_build_args(const BpValue *args, int32_t num_args, const BpIrModule **module,
-                          const BpTarget **target) {
+char *bp_cpu_function_names(const BpIrTable *ir, const BpIrModule *module) {
+  size_t size = 1;
+  for (int32_t i = 0; i < ir->num_functions(module); i++)
+    size += strlen(ir->str_value(ir->get_function(module, i))) + 1;
+  char *names = malloc(size);
+  if (!names) {
+    bp_cpu_host.error->raise(BP_ERROR_MEMORY, "no memory for %zu bytes of functions' names", size);
+    return NULL;
+  }
+  char *end = names;
+  *end = '\0';
+  for (int32_t i = 0; i < ir->num_functions(module); i++)
+    end = stpcpy(stpcpy(end, ir->str_value(ir->get_function(module, i))), "\n");
+  return names;
+}
+
+int bp_cpu_build(const char *kind, BpCpuBuild build, const BpValue *args, int32_t num_args,
+                 BpValue *result) {
   if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
       args[1].type_index != BP_TYPE_TARGET)
     return bp_cpu_host.error->raise(BP_ERROR_TYPE,
-                                    "target.build: expected an IR module and a target");
-  *module = (const BpIrModule *)(const void *)args[0].v_obj;
-  *target = (const BpTarget *)(const void *)args[1].v_obj;
-  return 0;
+                                    "target.build.%s: expected an IR module and a target", kind);
+  return bp_plugin_answer_module(result, build((const BpIrModule *)(const void *)args[0].v_obj,
+                                               (const BpTarget *)(const void *)args[1].v_obj));
 }

@@ -212,6 +212,27 @@ static void test_bytes(gconstpointer kind) {
   bp_owned_bytes_clear(&bytes);
 }
 
+/* Loaders get the owner of the bytes where a library has them. */
+static void test_bytes_with_owner(gconstpointer kind) {
+  BpModule *module = build_text(ADD_ONE, kind);
+  char *name = g_strdup_printf("runtime.module.loadbinary_%s", (const char *)kind);
+  BpFunction *loader = NULL;
+  BpOwnedBytes bytes;
+  BpValue args[2] = {{0}, {0}}, result;
+  assert_ok(bp_module_save_to_bytes(module, &bytes));
+  bp_object_release(module);
+  assert_ok(bp_registry_get(name, &loader));
+  assert_ok(bp_value_make_bytes(&args[0], bytes.data, bytes.size));
+  assert_ok(bp_function_call(loader, args, 2, &result));
+  g_assert_cmpint(result.type_index, ==, BP_TYPE_MODULE);
+  assert_ok(run_add_one((BpModule *)(void *)result.v_obj));
+  bp_value_clear(&result);
+  bp_value_clear(&args[0]);
+  bp_object_release(loader);
+  bp_owned_bytes_clear(&bytes);
+  g_free(name);
+}
+
 /* Every truncation of the head and some of the rest is an error or a module, never a crash. */
 static void test_damaged_bytes(gconstpointer kind) {
   BpModule *module = build_text(ADD_ONE, kind);
@@ -296,8 +317,8 @@ static void test_other_architecture_does_not_run(gconstpointer kind) {
   g_free(target);
 }
 
-/* A CPU with more than this one has: refused before its code runs, from a library too. */
-/* bdver4 has instructions (FMA4, XOP) that were dropped with it: no CPU of today has them all. */
+/* A CPU with more than this one has: refused before its code runs, from a library too. bdver4 has
+ * instructions (FMA4, XOP) that were dropped with it: no CPU of today has them all. */
 static void test_foreign_cpu_does_not_run(gconstpointer kind) {
   char *target = g_strdup_printf("%s -mcpu=bdver4", (const char *)kind);
   BpModule *module = build_text(ADD_ONE, target);
@@ -347,6 +368,7 @@ static void add_kind_tests(const char *kind) {
       {"function-outlives-module", test_function_outlives_module},
       {"threads", test_threads},
       {"bytes", test_bytes},
+      {"bytes-with-owner", test_bytes_with_owner},
       {"damaged-bytes", test_damaged_bytes},
       {"other-architecture-does-not-run", test_other_architecture_does_not_run},
       {"foreign-cpu-does-not-run", test_foreign_cpu_does_not_run},
