@@ -155,7 +155,7 @@ char *name_to_file_name(const char *name);
 /* ---- Files ------------------------------------------------------------------------------- */
 
 /* Reads a PNG into a float tensor of `shape` (N=1, C of 1 or 3, H, W; or C,H,W or H,W), value/255
- * (transfer full). Other sizes are an error. */
+ * (transfer full). N, H and W may be -1: one picture, of its own size. Other sizes are an error. */
 BpTensor *png_read(const char *path, const int64_t *shape, int32_t ndim);
 
 #endif

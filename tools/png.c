@@ -15,9 +15,9 @@ typedef struct Layout {
   int64_t channels, height, width;
 } Layout;
 
-/* Reads [N=1,] [C,] H, W from the shape of the input. */
+/* Reads [N=1,] [C,] H, W from the shape of the input. Height and width may be -1, and so may N. */
 static int layout_of(const int64_t *shape, int32_t ndim, Layout *layout) {
-  if (ndim < 2 || ndim > 4 || (ndim == 4 && shape[0] != 1) ||
+  if (ndim < 2 || ndim > 4 || (ndim == 4 && shape[0] != 1 && shape[0] != -1) ||
       (ndim > 2 && shape[ndim - 3] != 1 && shape[ndim - 3] != 3)) {
     char *text = shape_to_text(shape, ndim);
     bp_error_raise(BP_ERROR_VALUE,
@@ -39,16 +39,24 @@ static void to_planes(const png_byte *pixels, const Layout *layout, float *out) 
       out[c * area + i] = (float)pixels[i * layout->channels + c] / 255.0f;
 }
 
-static BpTensor *decode(png_image *image, const char *path, const Layout *layout,
-                        const int64_t *shape, int32_t ndim) {
-  if (image->width > MAX_SIDE || image->height > MAX_SIDE || image->width != layout->width ||
-      image->height != layout->height) {
-    bp_error_raise(BP_ERROR_VALUE,
-                   "%s is %u pixels wide and %u high, the input is %" G_GINT64_FORMAT
-                   " by %" G_GINT64_FORMAT "; scale the picture first",
-                   path, image->width, image->height, layout->width, layout->height);
+static int check_size(const png_image *image, const char *path, const Layout *layout) {
+  if (image->width > MAX_SIDE || image->height > MAX_SIDE)
+    return bp_error_raise(BP_ERROR_VALUE, "%s is %u pixels wide and %u high, and at most %d can be",
+                          path, image->width, image->height, MAX_SIDE);
+  if (image->width != layout->width || image->height != layout->height)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "%s is %u pixels wide and %u high, the input is %" G_GINT64_FORMAT
+                          " by %" G_GINT64_FORMAT "; scale the picture first",
+                          path, image->width, image->height, layout->width, layout->height);
+  return 0;
+}
+
+static BpTensor *decode(png_image *image, const char *path, Layout *layout, int32_t ndim) {
+  layout->width = layout->width < 0 ? image->width : layout->width;
+  layout->height = layout->height < 0 ? image->height : layout->height;
+  const int64_t extents[] = {1, layout->channels, layout->height, layout->width};
+  if (check_size(image, path, layout) < 0)
     return NULL;
-  }
   image->format = layout->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   png_byte *pixels = g_try_malloc(PNG_IMAGE_SIZE(*image));
   if (!pixels) {
@@ -59,7 +67,7 @@ static BpTensor *decode(png_image *image, const char *path, const Layout *layout
   if (!png_image_finish_read(image, NULL, pixels, 0, NULL))
     bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image->message);
   else
-    tensor = bp_tensor_create(shape, ndim, (BpDataType){BP_DTYPE_FLOAT, 32, 1},
+    tensor = bp_tensor_create(extents + 4 - ndim, ndim, (BpDataType){BP_DTYPE_FLOAT, 32, 1},
                               (BpDevice){BP_DEVICE_CPU, 0}, NULL);
   if (tensor)
     to_planes(pixels, layout, tensor->view.data);
@@ -88,7 +96,7 @@ BpTensor *png_read(const char *path, const int64_t *shape, int32_t ndim) {
   if (!file)
     return NULL;
   if (png_image_begin_read_from_stdio(&image, file))
-    tensor = decode(&image, path, &layout, shape, ndim);
+    tensor = decode(&image, path, &layout, ndim);
   else
     bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image.message);
   png_image_free(&image);
