@@ -375,7 +375,7 @@ int bp__library_look_up(void *module, const char *name, void **function) {
   if (!found)
     return bp_error_raise(BP_ERROR_NOT_FOUND,
                           "\"%s\" calls function \"%s\", which is neither in its imports nor in "
-                          "the registry; install the plugin that provides it",
+                          "the registry; register it, or install the plugin that provides it",
                           library->path, name);
   if (keep_function(library, name, found))
     return -1;
