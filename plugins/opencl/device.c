@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A GPU is preferred to the CPU's own plugin, a CPU is not: see docs/plugin-opencl.md. */
+/* A GPU is preferred to the CPU's own plugin, a CPU is not: see docs/devices.md. */
 #define RANK_GPU 300
 #define RANK_CPU 50
 

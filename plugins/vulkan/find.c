@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 /* A GPU is preferred to the CPU's own plugin, a CPU is not; a GPU's own API before this one: see
- * docs/plugin-vulkan.md. */
+ * docs/devices.md. */
 #define RANK_GPU 200
 #define RANK_CPU 40
 
