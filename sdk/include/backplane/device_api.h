@@ -89,7 +89,8 @@ typedef struct BpDeviceApi {
   int32_t (*get_attr)(int32_t device_id, int32_t attr, BpValue *result);
 
   /* (optional: nothing) Makes the device current for the calling thread, for vendor APIs that have
-   * such a notion. The host calls it before it calls launched functions from a new thread. */
+   * such a notion. The host calls it when the thread chooses another device (index 0 is current in
+   * one that chose none); slots that get a device_id do not rely on it. */
   int32_t (*set_device)(int32_t device_id);
 
   /* Allocates `size` bytes (0 gives a valid handle as well) aligned to `alignment`, a power of
