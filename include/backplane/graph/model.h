@@ -3,8 +3,9 @@
  *
  * A BpModel is a graph with its code and parameters on its devices; it is immutable,
  * reference-counted and may be used from any thread. A BpModelContext holds the inputs, outputs and
- * intermediate storage of one run at a time; contexts of one model share its parameters and may run
- * at once. A NULL where none is allowed is an error of kind BP_ERROR_VALUE. */
+ * intermediate storage of one run at a time, and is used by one thread at a time; contexts of one
+ * model share its parameters and may run at once. A NULL where none is allowed is an error of kind
+ * BP_ERROR_VALUE, an index that is not there one of kind BP_ERROR_INDEX. */
 #ifndef BACKPLANE_GRAPH_MODEL_H
 #define BACKPLANE_GRAPH_MODEL_H
 
@@ -108,18 +109,21 @@ BP_API int bp_model_output_info(const BpModel *model, int32_t index, BpModelTens
 /* The devices that it uses, the model's first; borrowed. */
 BP_API const BpDevice *bp_model_devices(const BpModel *model, size_t *num_devices);
 /* The targets that its module has code for, of which the device's is used, in full text (borrowed
- * from the model); none are known of what TVM compiled. NULL for an index out of range. */
+ * from the model); none are known of what TVM compiled. NULL, and no error raised, for an index out
+ * of range. */
 BP_API int32_t bp_model_num_targets(const BpModel *model);
 BP_API const char *bp_model_target(const BpModel *model, int32_t index);
 /* Bytes of its parameters, and of the storage that each context plans. */
 BP_API void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned);
 
-/* A context (transfer full); it keeps the model alive. */
+/* A context (transfer full, bp_model_context_free, where NULL is let pass); it keeps the model
+ * alive. */
 BP_API BpModelContext *bp_model_context_create(BpModel *model);
 BP_API void bp_model_context_free(BpModelContext *context);
 /* Copies a tensor of any device in; name, dtype and shape are checked. */
 BP_API int bp_model_set_input(BpModelContext *context, const char *name, const BpTensorView *value);
-/* Uses the caller's memory instead, on the model's device, until it is set again. */
+/* Uses the caller's memory instead, on the model's device, and keeps the tensor alive until the
+ * input is set again or the context is freed. */
 BP_API int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value);
 /* Queues the graph; allocates nothing and looks nothing up. Every input must have been set. */
 BP_API int bp_model_run(BpModelContext *context);
@@ -129,9 +133,10 @@ BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);
 /* ---- Looking inside ---------------------------------------------------------------------- */
 
 /* Times each operator of one run, waiting after each; `visit` gets the node's name, the function
- * and nanoseconds, in order, until it returns non-zero. With dump_dir every intermediate is written
- * there as NODE.npy. Of a Relax executable each call to a function of its library is one, numbered
- * ("3-fused_add"); what was compiled as a whole is one. */
+ * and nanoseconds, in order, until it returns non-zero, which is no error, but the outputs are not
+ * valid then. With dump_dir every intermediate is written there as NODE.npy. Of a Relax executable
+ * each call to a function of its library is one, numbered ("3-fused_add"); what was compiled as a
+ * whole is one. */
 BP_API int bp_model_profile(BpModelContext *context, const char *dump_dir,
                             int (*visit)(void *visitor, const char *node, const char *function,
                                          int64_t start_ns, int64_t duration_ns),
