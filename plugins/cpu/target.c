@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Those of Arm's SVE; for longer ones a compiler takes minutes. */
+#define MOST_VECTOR_BITS 2048
+
 int32_t bp_cpu_target_text(const BpTarget *target, const char *name, char *text, size_t size) {
   BpValue value = {0};
   BpByteArray view = {"", 0};
@@ -59,7 +62,8 @@ int32_t bp_cpu_complete_target(BpTarget *target) {
   char name[64];
   char extras[512];
   if (bp_cpu_target_text(target, "mcpu", name, sizeof(name)) ||
-      bp_cpu_target_text(target, "mattr", extras, sizeof(extras)))
+      bp_cpu_target_text(target, "mattr", extras, sizeof(extras)) ||
+      bp_plugin_check_range(&bp_cpu_host, target, BP_TARGET_VECTOR_BITS, 0, MOST_VECTOR_BITS))
     return -1;
   int is_native = strcmp(name, "native") == 0;
   const BpCpu *cpu = is_native ? bp_cpu_native() : bp_cpu_find(name);

@@ -17,6 +17,12 @@ static const BpTargetAttr attrs[] = {
      "the device computes in half precision (cl_khr_fp16), rounding to even"},
 };
 
+/* The language's widest vectors have 16 elements, of which the host's compiler takes 32 bits each.
+ */
+static int32_t complete(BpTarget *target) {
+  return bp_plugin_check_range(&bp_opencl_host, target, BP_TARGET_VECTOR_BITS, 0, 512);
+}
+
 const BpTargetKind bp_opencl_kind = {
     .struct_size = sizeof(BpTargetKind),
     .name = "opencl",
@@ -25,6 +31,7 @@ const BpTargetKind bp_opencl_kind = {
     .attrs = attrs,
     .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
     .description = "OpenCL C 1.2, built by the device's driver",
+    .complete = complete,
 };
 
 /* ---- Double precision -------------------------------------------------------------------- */

@@ -103,6 +103,7 @@ static void test_bad_targets(gconstpointer kind) {
       {"-mcpu=pentium", BP_ERROR_VALUE, "unknown CPU \"pentium\""},
       {"-mattr=avx512f,frobnicate", BP_ERROR_VALUE, "unknown feature \"frobnicate\""},
       {"-mcpu=7", BP_ERROR_VALUE, "unknown CPU"},
+      {"-vector_bits=4096", BP_ERROR_VALUE, "-vector_bits=4096: it is from 0 to 2048"},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     char *text = g_strdup_printf("%s %s", (const char *)kind, cases[i][0]);

@@ -239,6 +239,12 @@ static void test_halves_are_a_type_where_the_target_has_them(void) {
   bp_object_release(target);
 }
 
+static void test_vectors_that_the_language_lacks(void) {
+  bp_object_release(bp_target_parse("opencl -vector_bits=512"));
+  g_assert_null(bp_target_parse("opencl -vector_bits=1024"));
+  assert_error(BP_ERROR_VALUE, "target opencl: -vector_bits=1024: it is from 0 to 512");
+}
+
 /* What was queued between start and stop took time, on either of two streams at once. */
 static void test_timers(void) {
   if (!has_device())
@@ -510,6 +516,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/opencl/bad-source", test_bad_source);
   g_test_add_func("/opencl/halves-are-a-type-where-the-target-has-them",
                   test_halves_are_a_type_where_the_target_has_them);
+  g_test_add_func("/opencl/vectors-that-the-language-lacks", test_vectors_that_the_language_lacks);
   g_test_add_func("/opencl/kernel-from-ir", test_kernel_from_ir);
   g_test_add_func("/opencl/bytes", test_bytes);
   g_test_add_func("/opencl/source", test_source);
