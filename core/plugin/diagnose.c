@@ -4,6 +4,7 @@
 #include "core/plugin/container.h"
 #include "core/plugin/learned.h"
 #include "core/plugin/parallel.h"
+#include "core/registry/cache_dir.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -93,7 +94,8 @@ static char *package_remedy(const Descriptor *descriptor, const char *library) {
                  : g_strdup_printf("install the package that holds %s", names);
 }
 
-static void add_libraries(const Subject *subject, const Trial *trial) {
+/* Whether they are all there. */
+static int add_libraries(const Subject *subject, const Trial *trial) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
   int missing = 0;
   guint from = 0;
@@ -108,6 +110,7 @@ static void add_libraries(const Subject *subject, const Trial *trial) {
   if (!missing)
     add_ok(subject, BP_STAGE_DEPENDENCIES,
            g_strdup(*descriptor->libraries ? descriptor->libraries : "needs no vendor library"));
+  return !missing;
 }
 
 static char *group_remedy(const struct stat *status) {
@@ -209,7 +212,23 @@ static int add_devices(const Subject *subject, const Trial *trial) {
   return usable;
 }
 
-static void add_probe(const Subject *subject, const Trial *trial) {
+/* What around the process may be why there is no device. */
+static void add_surroundings(const Subject *subject, int has_libraries) {
+  g_autofree char *folder = has_libraries ? bp__cache_home_unwritable() : NULL;
+  if (folder)
+    add(subject, BP_STAGE_DEVICES, REASON_CACHE_HOME_UNWRITABLE,
+        g_strdup_printf("%s cannot be written, and some drivers have no device without a "
+                        "folder for their caches",
+                        folder),
+        NULL);
+  else if (bp__container_is_here())
+    add(subject, BP_STAGE_DEVICES, REASON_CONTAINER_WITHOUT_DEVICES,
+        g_strdup("this process runs in a container, which may not show it the devices or "
+                 "libraries of the machine"),
+        bp__container_remedy(&subject->plugin->descriptor));
+}
+
+static void add_probe(const Subject *subject, const Trial *trial, int has_libraries) {
   const char *text = "";
   Reason fault = find_fault(trial, &text);
   if (trial->verdict != REASON_OK) {
@@ -226,11 +245,8 @@ static void add_probe(const Subject *subject, const Trial *trial) {
     add_reason(subject, fault, text);
   else if (!*subject->plugin->descriptor.devices)
     add_ok(subject, BP_STAGE_DEVICES, g_strdup("generates code; has no devices of its own"));
-  if (!usable && *subject->plugin->descriptor.devices && bp__container_is_here())
-    add(subject, BP_STAGE_DEVICES, REASON_CONTAINER_WITHOUT_DEVICES,
-        g_strdup("this process runs in a container, which does not show it the devices or "
-                 "libraries that the machine may have"),
-        bp__container_remedy(&subject->plugin->descriptor));
+  if (!usable && *subject->plugin->descriptor.devices)
+    add_surroundings(subject, has_libraries);
 }
 
 static void add_trial(const Subject *subject, const Trial *trial) {
@@ -244,9 +260,9 @@ static void add_trial(const Subject *subject, const Trial *trial) {
         missing ? package_remedy(&subject->plugin->descriptor, missing) : NULL);
     return;
   }
-  add_libraries(subject, trial);
+  int has_libraries = add_libraries(subject, trial);
   add_permissions(subject);
-  add_probe(subject, trial);
+  add_probe(subject, trial, has_libraries);
 }
 
 static void try_out(const Subject *subject, Plugin *file) {

@@ -147,6 +147,9 @@
   X(DEVICE_UNUSABLE, "device-unusable", DEVICES, WARNING, DEVICE, \
     "a device is there but cannot be used now", \
     "see what else uses it, and the kernel's log") \
+  X(CACHE_HOME_UNWRITABLE, "cache-home-unwritable", DEVICES, NOTE, DEVICE, \
+    "this user has no folder for caches, without which some drivers have no device", \
+    "set HOME, or XDG_CACHE_HOME, to a folder of this user's") \
   X(CONTAINER_WITHOUT_DEVICES, "container-without-devices", DEVICES, NOTE, DEVICE, \
     "this is a container, and it was given no such device or library", \
     "start it with the vendor's devices, and have the vendor's libraries in its image") \

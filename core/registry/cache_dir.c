@@ -7,6 +7,7 @@
 
 #include <backplane/error.h>
 #include <errno.h>
+#include <glib.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -87,4 +88,21 @@ int32_t bp__cache_dir(const char *subject, char *path, size_t size) {
     return bp_error_raise(BP_ERROR_VALUE,
                           "the path of the cache directory takes more than %zu bytes", size);
   return make_directories(path) || check_private(path) ? -1 : 0;
+}
+
+char *bp__cache_home_unwritable(void) {
+  const char *dir = bp__env_get("XDG_CACHE_HOME"), *home = bp__env_get("HOME");
+  struct stat status;
+  if ((!dir || *dir != '/') && (!home || *home != '/'))
+    return NULL;
+  char *path = dir && *dir == '/' ? g_strdup(dir) : g_strconcat(home, "/.cache", NULL);
+  g_autofree char *above = g_strdup(path); /* the nearest of it that is there */
+  while (stat(above, &status)) {
+    char *slash = strrchr(above, '/');
+    slash[slash == above] = '\0';
+  }
+  if (!S_ISDIR(status.st_mode) || access(above, W_OK | X_OK))
+    return path;
+  g_free(path);
+  return NULL;
 }

@@ -12,4 +12,9 @@
  * directory that another user owns or may write to is refused. -1 with an error. Any thread. */
 int32_t bp__cache_dir(const char *subject, char *path, size_t size);
 
+/* The folder where programs by custom keep this user's caches, XDG_CACHE_HOME or HOME/.cache, if
+ * that is neither there to be written nor to be made (transfer full); NULL otherwise. Any thread.
+ */
+char *bp__cache_home_unwritable(void);
+
 #endif

@@ -48,6 +48,21 @@ static void add_devices(cl_platform_id platform, cl_device_type type) {
   }
 }
 
+/* Why drivers that are there have no device. */
+static const char *explain_none(const cl_platform_id *platforms, cl_uint count) {
+  for (cl_uint i = 0; i < count; i++) {
+    char name[64] = "";
+    bp_cl.clGetPlatformInfo(platforms[i], CL_PLATFORM_NAME, sizeof(name), name, NULL);
+    if (strcmp(name, "Portable Computing Language") == 0)
+      return "the OpenCL drivers that are installed have no device, and PoCL, which is one of "
+             "them, "
+             "has none where it cannot write its cache: set POCL_CACHE_DIR to a folder of this "
+             "user's; `clinfo` tells more";
+  }
+  return count ? "the OpenCL drivers that are installed have no device; `clinfo` tells more"
+               : "no OpenCL driver is installed; install one, such as pocl-opencl-icd";
+}
+
 static void find_devices(void) {
   static const cl_device_type types[] = {CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ACCELERATOR,
                                          CL_DEVICE_TYPE_CPU};
@@ -65,8 +80,7 @@ static void find_devices(void) {
     for (cl_uint i = 0; i < count; i++)
       add_devices(platforms[i], types[k]);
   if (found.count == 0)
-    found.why = count ? "the OpenCL drivers that are installed have no device; `clinfo` tells more"
-                      : "no OpenCL driver is installed; install one, such as pocl-opencl-icd";
+    found.why = explain_none(platforms, count);
 }
 
 static int32_t get_device_count(int32_t *count, const char **why) {

@@ -74,19 +74,13 @@ static const Case cases[] = {
 
 /* Seen elsewhere: of the search path, of processes with raised rights or no /proc, of forks, of
  * names that the program itself took, of users without rights, of containers, of selection. */
-static const char *const seen_elsewhere[] = {"directory-unreadable",
-                                             "directory-relative",
-                                             "file-unreadable",
-                                             "path-refused",
-                                             "file-changed",
-                                             "proc-missing",
-                                             "node-denied",
-                                             "name-taken",
-                                             "trial-impossible",
-                                             "forked",
-                                             "not-selected",
-                                             "selection-failed",
-                                             "container-without-devices"};
+static const char *const seen_elsewhere[] = {"directory-unreadable",  "directory-relative",
+                                             "file-unreadable",       "path-refused",
+                                             "file-changed",          "proc-missing",
+                                             "node-denied",           "name-taken",
+                                             "trial-impossible",      "forked",
+                                             "not-selected",          "selection-failed",
+                                             "cache-home-unwritable", "container-without-devices"};
 
 static BpPluginDiagnosis *diagnosis;
 static GString *messages; /* the log of it */
@@ -208,7 +202,8 @@ static void test_names_of_stages(void) {
 /* ---- Other machines ---------------------------------------------------------------------- */
 
 /* The diagnosis of one plugin in a directory of its own has the code. */
-static void assert_diagnosed(const char *directory, const char *code, const char *remedy) {
+/* Whether the plugins of a directory give this code, with that in its remedy. */
+static int is_diagnosed(const char *directory, const char *code, const char *remedy) {
   g_autofree char *path = plugin_file_path(directory), *before = NULL;
   int is_found = 0;
   before = g_strdup(g_getenv("BACKPLANE_PLUGIN_PATH"));
@@ -220,7 +215,15 @@ static void assert_diagnosed(const char *directory, const char *code, const char
   }
   bp_plugin_diagnosis_free(other);
   g_setenv("BACKPLANE_PLUGIN_PATH", before, TRUE);
-  g_assert_true(is_found);
+  return is_found;
+}
+
+static void assert_diagnosed(const char *directory, const char *code, const char *remedy) {
+  g_assert_true(is_diagnosed(directory, code, remedy));
+}
+
+static void assert_not_diagnosed(const char *directory, const char *code) {
+  g_assert_false(is_diagnosed(directory, code, ""));
 }
 
 static void test_helper_missing(void) {
@@ -239,6 +242,36 @@ static void test_container(void) {
   g_setenv("container", "podman", TRUE);
   assert_diagnosed("container", "container-without-devices",
                    ": --device /dev/dri, --device /dev/kfd, --gpus all;");
+  g_unsetenv("container");
+}
+
+static void change_file(const char *file, const char *from, const char *to) {
+  g_autofree char *data = NULL, *path = plugin_file_path(file);
+  gsize size;
+  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+  replace_bytes(data, size, from, to);
+  write_plugin(file, data, size);
+}
+
+/* The folder for caches that cannot be made comes before the container, unless it is a library that
+ * is missing. */
+static void test_no_folder_for_caches(void) {
+  g_autofree char *before = g_strdup(g_getenv("XDG_CACHE_HOME"));
+  write_defect("cacheless/plugin.so", 62, "devices-none");
+  g_setenv("container", "podman", TRUE);
+  g_setenv("XDG_CACHE_HOME", "/dev/null/of/nobody", TRUE);
+  assert_diagnosed("cacheless", "cache-home-unwritable", "XDG_CACHE_HOME");
+  assert_not_diagnosed("cacheless", "container-without-devices");
+  g_unsetenv("XDG_CACHE_HOME");
+  assert_not_diagnosed("cacheless", "cache-home-unwritable");
+  change_file("cacheless/plugin.so", "libraries=libc.so.6", "libraries=libq.so.6");
+  g_setenv("XDG_CACHE_HOME", "/dev/null", TRUE);
+  assert_not_diagnosed("cacheless", "cache-home-unwritable");
+  assert_diagnosed("cacheless", "container-without-devices", "--device");
+  if (before)
+    g_setenv("XDG_CACHE_HOME", before, TRUE);
+  else
+    g_unsetenv("XDG_CACHE_HOME");
   g_unsetenv("container");
 }
 
@@ -304,12 +337,8 @@ static void write_defects(void) {
 
 /* A good plugin whose bytes `from` become `to`, of the same length. */
 static void write_changed(const char *file, int number, const char *from, const char *to) {
-  g_autofree char *data = NULL, *path = plugin_file_path(file);
-  gsize size;
   write_defect(file, number, "none");
-  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
-  replace_bytes(data, size, from, to);
-  write_plugin(file, data, size);
+  change_file(file, from, to);
 }
 
 static void write_descriptors(void) {
@@ -414,6 +443,7 @@ int main(int argc, char **argv) {
   ADD("names-of-stages", test_names_of_stages);
   ADD("helper-missing", test_helper_missing);
   ADD("container-PLG-23", test_container);
+  ADD("no-folder-for-caches-PLG-23", test_no_folder_for_caches);
   ADD("user-without-rights-PLG-23", test_user_without_rights);
   int rc = g_test_run();
   bp_plugin_diagnosis_free(diagnosis);

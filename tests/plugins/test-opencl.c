@@ -403,6 +403,13 @@ static void test_driver_without_device(void) {
     run_again_with("POCL_DEVICES", "none");
 }
 
+static void test_driver_without_cache(void) {
+  if (g_test_subprocess())
+    assert_none(BP_DEVICE_OPENCL, "PoCL", "set POCL_CACHE_DIR");
+  else if (has_device())
+    run_again_with("POCL_CACHE_DIR", "/dev/null/none");
+}
+
 static void test_fork(void) {
   if (!g_test_subprocess()) {
     if (has_device()) {
@@ -499,6 +506,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/opencl/without-library", test_without_library);
   g_test_add_func("/opencl/without-driver", test_without_driver);
   g_test_add_func("/opencl/driver-without-device", test_driver_without_device);
+  g_test_add_func("/opencl/driver-without-cache", test_driver_without_cache);
   g_test_add_func("/opencl/fork", test_fork);
   g_test_add_func("/opencl/two-devices", test_two_devices);
   g_test_add_func("/opencl/index-is-checked", test_index_is_checked);
