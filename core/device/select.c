@@ -6,6 +6,7 @@
 
 #include "core/registry/config.h"
 #include "core/registry/env.h"
+#include "core/registry/names.h"
 #include "core/registry/nearest.h"
 
 #include <backplane/error.h>
@@ -110,20 +111,12 @@ static const BpDeviceApi *find_kind(Selection *selection, const char *what, cons
 
 /* ---- What entries match ------------------------------------------------------------------ */
 
-static int has_word(const char *list, const char *word) {
-  size_t length = strlen(word);
-  for (const char *at = list; length && (at = strstr(at, word)); at += length)
-    if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
-      return 1;
-  return 0;
-}
-
 static int fits(const char *pattern, const char *text) {
   return *text && !fnmatch(pattern, text, FNM_CASEFOLD);
 }
 
 static int matches(const Preference *preference, const Candidate *candidate) {
-  if (preference->kinds && !has_word(preference->kinds, candidate->kind))
+  if (preference->kinds && !bp__words_have(preference->kinds, candidate->kind))
     return 0;
   switch (preference->by) {
   case MATCH_INDEX:
@@ -167,12 +160,12 @@ static const char *why_kind_ruled_out(const Selection *selection, const char *ki
   const Preferences *preferences = &selection->preferences;
   for (guint i = 0; i < preferences->denied->len; i++) {
     const Preference *denied = g_ptr_array_index(preferences->denied, i);
-    if (denied->by == MATCH_KIND && has_word(denied->kinds, kind))
+    if (denied->by == MATCH_KIND && bp__words_have(denied->kinds, kind))
       return "excluded by the same list";
   }
   for (guint i = 0; i < preferences->only->len; i++) {
     const Preference *only = g_ptr_array_index(preferences->only, i);
-    if (!only->kinds || has_word(only->kinds, kind))
+    if (!only->kinds || bp__words_have(only->kinds, kind))
       return NULL;
   }
   return preferences->only->len ? "not among what the same list allows" : NULL;
@@ -198,7 +191,7 @@ static void see_device(Selection *selection, const BpDeviceApi *api, int32_t ind
 static void see_kind(Selection *selection, const char *kind) {
   int32_t count;
   const char *why;
-  if (has_word(selection->seen_kinds->str, kind))
+  if (bp__words_have(selection->seen_kinds->str, kind))
     return;
   g_string_append_printf(selection->seen_kinds, " %s", kind);
   const BpDeviceApi *api = find_kind(selection, kind, kind);
@@ -242,8 +235,8 @@ static void pass_over_rejected(Selection *selection, char *const *kinds) {
 static void try_kinds(const Selection *selection, char *const *kinds) {
   g_autoptr(GPtrArray) wanted = g_ptr_array_new();
   for (; *kinds; kinds++)
-    if (!has_word(selection->seen_kinds->str, *kinds) && !is_without_code(selection, *kinds) &&
-        !why_kind_ruled_out(selection, *kinds))
+    if (!bp__words_have(selection->seen_kinds->str, *kinds) &&
+        !is_without_code(selection, *kinds) && !why_kind_ruled_out(selection, *kinds))
       g_ptr_array_add(wanted, *kinds);
   g_ptr_array_add(wanted, NULL);
   bp_plugin_try((const char *const *)wanted->pdata);
@@ -302,13 +295,21 @@ static void hint_at(const Selection *selection, const Preference *preference,
   bp__nearest_hint(plain, (const char *const *)texts->pdata, texts->len, hint);
 }
 
+static int has_seen_kinds(const Selection *selection, const char *kinds) {
+  g_auto(GStrv) words = g_strsplit(kinds, " ", -1);
+  for (char **word = words; *word; word++)
+    if (**word && !bp__words_have(selection->seen_kinds->str, *word))
+      return 0;
+  return *kinds != '\0';
+}
+
 /* An entry that denies, allows or ranks a device that is not there is a mistake, once all that it
  * could have meant was looked at: who wrote it believes that it does something. */
 static int check_matched(const Selection *selection, const GPtrArray *list, const char *sign) {
   for (guint i = 0; i < list->len; i++) {
     const Preference *preference = g_ptr_array_index(list, i);
-    int is_decided = preference->kinds ? has_word(selection->seen_kinds->str, preference->kinds)
-                                       : selection->has_seen_all;
+    int is_decided =
+        preference->kinds ? has_seen_kinds(selection, preference->kinds) : selection->has_seen_all;
     char hint[BP_HINT_MAX];
     if (preference->matched || !is_decided || preference->by == MATCH_KIND)
       continue;
@@ -373,7 +374,7 @@ static void pass_over_pattern(Selection *selection, const Preference *preference
 static int has_seen_any(const Selection *selection, const Preference *preference) {
   for (guint i = 0; i < selection->seen->len; i++) {
     const Candidate *candidate = &g_array_index(selection->seen, Candidate, i);
-    if (!preference->kinds || has_word(preference->kinds, candidate->kind))
+    if (!preference->kinds || bp__words_have(preference->kinds, candidate->kind))
       return 1;
   }
   return 0;

@@ -8,6 +8,7 @@
 
 #include "core/registry/given.h"
 #include "core/registry/host.h"
+#include "core/registry/names.h"
 #include "core/registry/object.h"
 
 #include <backplane/error.h>
@@ -330,65 +331,27 @@ int bp_module_get_function(BpModule *module, const char *name, int query_imports
                                            : bp__module_get_from_imports(module, name, function);
 }
 
-/* Names gathered by a module's visit_functions. */
-typedef struct NameList {
-  char **names;
-  size_t count;
-  size_t capacity;
-  int failed;
-} NameList;
+/* What visit_functions is given: the names so far, and -1 when one could not be added. */
+typedef struct Gathered {
+  BpNames names;
+  int rc;
+} Gathered;
 
 static int add_name(void *visitor, const char *name, const char *signature) {
-  NameList *list = visitor;
+  Gathered *gathered = visitor;
   (void)signature;
-  if (list->count == list->capacity) {
-    size_t capacity = 2 * list->capacity + 16;
-    char **names = realloc(list->names, capacity * sizeof *names);
-    if (!names)
-      return list->failed = -1;
-    list->names = names;
-    list->capacity = capacity;
-  }
-  list->names[list->count] = strdup(name);
-  return list->failed = list->names[list->count++] ? 0 : -1;
-}
-
-/* One allocation for the caller: the pointers, a NULL, then the text. */
-static char **join_names(const NameList *list) {
-  size_t bytes = (list->count + 1) * sizeof(char *);
-  for (size_t i = 0; i < list->count; ++i)
-    bytes += strlen(list->names[i]) + 1;
-  char **names = malloc(bytes);
-  if (!names)
-    return NULL;
-  char *text = (char *)(names + list->count + 1);
-  for (size_t i = 0; i < list->count; ++i) {
-    size_t size = strlen(list->names[i]) + 1;
-    names[i] = memcpy(text, list->names[i], size);
-    text += size;
-  }
-  names[list->count] = NULL;
-  return names;
-}
-
-static void free_name_list(NameList *list) {
-  for (size_t i = 0; i < list->count; ++i)
-    free(list->names[i]);
-  free(list->names);
+  return gathered->rc = bp__names_add(&gathered->names, name, strlen(name));
 }
 
 char **bp_module_list_functions(BpModule *module, size_t *count) {
-  NameList list = {0};
-  char **names = NULL;
+  Gathered gathered = {.rc = 0};
   int rc = 0;
   if (!BP_GIVEN(module))
     return NULL;
   if (BP_TABLE_HAS(module->api, visit_functions))
-    rc = module->api->visit_functions(module->context, add_name, &list);
-  if (list.failed || (!rc && !(names = join_names(&list))))
-    bp_error_raise(BP_ERROR_MEMORY, "no memory for the names of %zu functions", list.count);
-  if (names && count)
-    *count = list.count;
-  free_name_list(&list);
-  return names;
+    rc = module->api->visit_functions(module->context, add_name, &gathered);
+  if (!rc && !gathered.rc)
+    return bp__names_finish(&gathered.names, count);
+  bp__names_clear(&gathered.names);
+  return NULL;
 }

@@ -5,6 +5,7 @@
 #include "core/plugin/container.h"
 
 #include "core/registry/env.h"
+#include "core/registry/names.h"
 
 #include <glib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static char *option_of(const char *node) {
 
 static void add_options(GPtrArray *options, const char *words) {
   size_t length = 0;
-  for (const char *word = words; (word = bp__list_next(word, &length));) {
+  for (const char *word = words; (word = bp__words_next(word, &length));) {
     g_autofree char *node = g_strndup(word, length);
     if (!g_str_has_prefix(node, "/dev/"))
       continue;

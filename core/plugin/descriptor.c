@@ -6,6 +6,7 @@
 
 #include "core/plugin/machine.h"
 #include "core/plugin/reasons.h"
+#include "core/registry/names.h"
 
 #include <backplane/error.h>
 #include <backplane/plugin.h>
@@ -33,13 +34,6 @@ static const KeyInfo keys[] = {
 
 static const char **field_of(Descriptor *descriptor, const KeyInfo *info) {
   return (const char **)((char *)descriptor + info->offset);
-}
-
-const char *bp__list_next(const char *word, size_t *length) {
-  word += *length;
-  word += strspn(word, " ");
-  *length = strcspn(word, " ");
-  return *length ? word : NULL;
 }
 
 /* ---- Lines ------------------------------------------------------------------------------- */
@@ -133,7 +127,7 @@ static int check_name(const Descriptor *descriptor) {
 
 static int check_words(const char *what, const char *list, const char *allowed) {
   size_t length = 0;
-  for (const char *word = list; (word = bp__list_next(word, &length));) {
+  for (const char *word = list; (word = bp__words_next(word, &length));) {
     if (length > 127 || strspn(word, allowed) < length)
       return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED, "\"%.*s\" in its %s is not a name",
                               (int)(length < 80 ? length : 80), word, what);
@@ -144,7 +138,7 @@ static int check_words(const char *what, const char *list, const char *allowed) 
 /* Absolute paths, which may be shell patterns. */
 static int check_paths(const char *what, const char *list) {
   size_t length = 0;
-  for (const char *word = list; (word = bp__list_next(word, &length));)
+  for (const char *word = list; (word = bp__words_next(word, &length));)
     if (length > 255 || *word != '/')
       return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
                               "\"%.*s\" in its %s is not an absolute path",
@@ -201,8 +195,8 @@ int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size) 
 char *bp__descriptor_package(const Descriptor *descriptor, const char *library) {
   size_t length = 0, package_length = 0;
   const char *package = descriptor->package;
-  for (const char *word = descriptor->libraries; (word = bp__list_next(word, &length));) {
-    package = package ? bp__list_next(package, &package_length) : NULL;
+  for (const char *word = descriptor->libraries; (word = bp__words_next(word, &length));) {
+    package = package ? bp__words_next(package, &package_length) : NULL;
     g_autofree char *alternatives = g_strndup(word, length);
     g_auto(GStrv) names = g_strsplit(alternatives, "|", -1);
     if (strcmp(alternatives, library) && !g_strv_contains((const char *const *)names, library))

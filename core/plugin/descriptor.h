@@ -50,8 +50,4 @@ char *bp__descriptor_package(const Descriptor *descriptor, const char *library);
 #define BP_RANK_MAX 1000
 int bp__descriptor_rank(const Descriptor *descriptor);
 
-/* Walks the words of a space-separated list: *length of the word at the result, NULL at the end.
- * Start with `word` = the list and *length = 0; pass back what it gave. */
-const char *bp__list_next(const char *word, size_t *length);
-
 #endif

@@ -5,6 +5,7 @@
 #include "core/plugin/learned.h"
 #include "core/plugin/parallel.h"
 #include "core/registry/cache_dir.h"
+#include "core/registry/names.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -159,12 +160,12 @@ static void add_permissions(const Subject *subject) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
   int faults = 0;
   size_t length = 0;
-  for (const char *word = descriptor->nodes; (word = bp__list_next(word, &length));) {
+  for (const char *word = descriptor->nodes; (word = bp__words_next(word, &length));) {
     g_autofree char *pattern = g_strndup(word, length);
     faults |= add_nodes_of(subject, pattern, 1);
   }
   length = 0;
-  for (const char *word = descriptor->files; (word = bp__list_next(word, &length));) {
+  for (const char *word = descriptor->files; (word = bp__words_next(word, &length));) {
     g_autofree char *pattern = g_strndup(word, length);
     if (g_str_has_prefix(pattern, "/dev/"))
       faults |= add_nodes_of(subject, pattern, 0);

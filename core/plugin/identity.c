@@ -6,6 +6,7 @@
 
 #include "core/plugin/learned.h"
 #include "core/registry/env.h"
+#include "core/registry/names.h"
 
 #include <backplane/version.h>
 #include <dlfcn.h>
@@ -65,7 +66,7 @@ static void append_pattern(GString *text, const char *pattern, int depth) {
 
 static void append_patterns(GString *text, const char *list, int depth) {
   size_t length = 0;
-  for (const char *word = list; (word = bp__list_next(word, &length));) {
+  for (const char *word = list; (word = bp__words_next(word, &length));) {
     g_autofree char *pattern = g_strndup(word, length);
     append_pattern(text, pattern, depth);
   }
@@ -78,7 +79,7 @@ static void append_variable(GString *text, const char *name) {
 
 static void append_variables(GString *text, const char *list) {
   size_t length = 0;
-  for (const char *word = list; (word = bp__list_next(word, &length));) {
+  for (const char *word = list; (word = bp__words_next(word, &length));) {
     g_autofree char *name = g_strndup(word, length);
     append_variable(text, name);
   }

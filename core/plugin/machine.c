@@ -3,8 +3,8 @@
 
 #include "core/plugin/machine.h"
 
-#include "core/plugin/descriptor.h"
 #include "core/plugin/reasons.h"
+#include "core/registry/names.h"
 
 #include <string.h>
 #if defined(__aarch64__)
@@ -63,7 +63,7 @@ static int cpu_has(const char *word, size_t length) {
 
 int bp__machine_check(const char *isa, const char *sanitizer) {
   size_t length = 0;
-  for (const char *word = isa; (word = bp__list_next(word, &length));)
+  for (const char *word = isa; (word = bp__words_next(word, &length));)
     if (!cpu_has(word, length))
       return bp__reason_raise(REASON_CPU_TOO_OLD,
                               "it needs a CPU with %.*s, which this one lacks; install a build "

@@ -7,6 +7,7 @@
 
 #include "core/registry/given.h"
 #include "core/registry/log.h"
+#include "core/registry/names.h"
 #include "core/registry/nearest.h"
 #include "core/registry/registry.h"
 
@@ -115,11 +116,6 @@ void bp_plugin_list_free(BpPluginList *list) {
 
 /* ---- What is not there ------------------------------------------------------------------- */
 
-static int has_word(const char *list, const char *word) {
-  g_auto(GStrv) words = g_strsplit(list, " ", -1);
-  return *word && g_strv_contains((const char *const *)words, word);
-}
-
 /* Whether a file's name without ".so" is the word or ends in it: "backplane-opencl". */
 static int is_file_of(const char *path, const char *word) {
   g_autofree char *file = g_path_get_basename(path);
@@ -133,8 +129,8 @@ static int is_file_of(const char *path, const char *word) {
 static int is_meant(const BpPluginInfo *info, const char *name) {
   if (!*info->name)
     return is_file_of(info->path, name);
-  return !strcmp(info->name, name) || has_word(info->devices, name) ||
-         has_word(info->targets, name);
+  return !strcmp(info->name, name) || bp__words_have(info->devices, name) ||
+         bp__words_have(info->targets, name);
 }
 
 char *bp_plugin_explain_absence(const char *name) {

@@ -9,6 +9,7 @@
 
 #include "core/registry/env.h"
 #include "core/registry/log.h"
+#include "core/registry/names.h"
 
 #include <backplane/error.h>
 #include <dirent.h>
@@ -139,7 +140,7 @@ static void unshadow(Plugin *plugin) {
 
 static void index_provided(Scan *scan, Plugin *plugin, int is_new) {
   size_t length = 0;
-  for (const char *word = plugin->descriptor.provides; (word = bp__list_next(word, &length));) {
+  for (const char *word = plugin->descriptor.provides; (word = bp__words_next(word, &length));) {
     char *name = g_strndup(word, length);
     const Plugin *first = g_hash_table_lookup(scan->by_provided, name);
     if (!first) {

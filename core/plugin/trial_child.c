@@ -4,6 +4,8 @@
 
 #include "core/plugin/trial.h"
 
+#include "core/registry/names.h"
+
 #include <backplane/device.h>
 #include <backplane/object.h>
 #include <dlfcn.h>
@@ -116,7 +118,7 @@ static void report_vendor_library(const char *alternatives) {
 
 static void for_each_word(const char *list, void (*visit)(const char *word)) {
   size_t length = 0;
-  for (const char *word = list; (word = bp__list_next(word, &length));) {
+  for (const char *word = list; (word = bp__words_next(word, &length));) {
     g_autofree char *copy = g_strndup(word, length);
     visit(copy);
   }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of distinct names. They are short: dozens of names, looked through one by one. */
+/* Lists of distinct names and of words. They are short: dozens, looked through one by one. */
 #include "core/registry/names.h"
 
 #include <stdlib.h>
@@ -7,6 +7,21 @@
 
 #include <backplane/device.h>
 #include <backplane/error.h>
+
+const char *bp__words_next(const char *word, size_t *length) {
+  word += *length;
+  word += strspn(word, " ");
+  *length = strcspn(word, " ");
+  return *length ? word : NULL;
+}
+
+int bp__words_have(const char *words, const char *word) {
+  size_t length = 0, wanted = strlen(word);
+  for (const char *at = words; (at = bp__words_next(at, &length));)
+    if (length == wanted && memcmp(at, word, wanted) == 0)
+      return 1;
+  return 0;
+}
 
 static int has_name(const BpNames *names, const char *name, size_t size) {
   for (size_t at = 0; at < names->size; at += strlen(names->text + at) + 1)
@@ -34,12 +49,10 @@ int bp__names_add(BpNames *names, const char *name, size_t size) {
 }
 
 int bp__names_add_words(BpNames *names, const char *words) {
-  for (words += strspn(words, " "); *words; words += strspn(words, " ")) {
-    size_t size = strcspn(words, " ");
-    if (bp__names_add(names, words, size) < 0)
+  size_t length = 0;
+  for (const char *word = words; (word = bp__words_next(word, &length));)
+    if (bp__names_add(names, word, length) < 0)
       return -1;
-    words += size;
-  }
   return 0;
 }
 

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of distinct names, as the public API returns them. */
+/* Lists of distinct names, as the public API returns them, and of words, as descriptors have them.
+ */
 #ifndef BACKPLANE_CORE_REGISTRY_NAMES_H
 #define BACKPLANE_CORE_REGISTRY_NAMES_H
 
 #include <stddef.h>
+
+/* Walks the words of a space-separated list: *length of the word at the result, NULL at the end.
+ * Start with `word` = the list and *length = 0; pass back what it gave. */
+const char *bp__words_next(const char *word, size_t *length);
+/* Whether the list has the word. */
+int bp__words_have(const char *words, const char *word);
 
 /* Names one after another, each with its NUL. Begins as zeros; freed by bp__names_finish or with
  * bp__names_clear. */
@@ -16,7 +23,7 @@ typedef struct BpNames {
 
 /* Adds the `size` bytes of a name unless it is there. */
 int bp__names_add(BpNames *names, const char *name, size_t size);
-/* Adds each of the space-separated words. */
+/* Adds each of the words. */
 int bp__names_add_words(BpNames *names, const char *words);
 /* The sorted list in one allocation (transfer full, bp_names_free); empties `names`, also on
  * failure. */

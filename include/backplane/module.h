@@ -54,7 +54,7 @@ BP_API int bp_module_save_to_bytes(BpModule *module, BpOwnedBytes *bytes);
 /* The source in a format ("" for the natural one); an unknown one is an error. */
 BP_API int bp_module_get_source(BpModule *module, const char *format, BpOwnedBytes *source);
 BP_API void bp_owned_bytes_clear(BpOwnedBytes *bytes);
-/* The names of its own functions, for inspection; NULL-terminated, freed with bp_names_free. */
+/* The names of its own functions, sorted; NULL-terminated, freed with bp_names_free. */
 BP_API char **bp_module_list_functions(BpModule *module, size_t *count);
 
 /* Links the module and all its imports into one shared library at `path`, with the system's C
