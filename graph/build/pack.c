@@ -30,8 +30,28 @@ static int pays_to_pack(const BpGraphNode *node, const BpTarget *target) {
          b->shape[b->ndim - 2] * row > l2 / 2;
 }
 
+typedef struct Packing {
+  const BpTarget *target;
+  BpGraphValue **packed; /* by id: what a constant became the last time, or NULL */
+  int32_t num_values;
+} Packing;
+
+/* The operand in panels, made once for all products that read it. */
+static BpGraphValue *packed(BpRewrite *rewrite, BpGraphValue *operand, int64_t panel) {
+  Packing *packing = rewrite->context;
+  BpGraphValue **known = operand->id < packing->num_values ? &packing->packed[operand->id] : NULL;
+  BpGraphAttr width = bp__attr_int(rewrite->graph, "panel", panel);
+  if (known && *known && (*known)->shape[(*known)->ndim - 1] == panel)
+    return *known;
+  BpGraphValue *made =
+      bp__op_apply(rewrite->graph, "backplane", "Panels", operand->name, &operand, 1, &width, 1);
+  if (known && operand->data)
+    *known = made;
+  return made;
+}
+
 static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
-  const BpTarget *target = rewrite->context;
+  const BpTarget *target = ((Packing *)rewrite->context)->target;
   if (!is_product(node) || (!node->inputs[1]->data && !pays_to_pack(node, target)))
     return 0;
   BpGraphValue *operands[2] = {node->inputs[0], node->inputs[1]}, *product;
@@ -42,10 +62,8 @@ static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
     return -1;
   if (panel >= matrix[1])
     return 0;
-  BpGraphAttr width = bp__attr_int(rewrite->graph, "panel", panel);
   BpGraphAttr columns = bp__attr_int(rewrite->graph, "columns", matrix[1]);
-  operands[1] = bp__op_apply(rewrite->graph, "backplane", "Panels", operands[1]->name, &operands[1],
-                             1, &width, 1);
+  operands[1] = packed(rewrite, operands[1], panel);
   product = bp__op_apply(rewrite->graph, "backplane", "MatMulPacked", node->name, operands, 2,
                          &columns, 1);
   return bp__rewrite_replace(rewrite, node->outputs[0], product) ? -1 : 1;
@@ -54,5 +72,9 @@ static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
 int bp__build_pack(BpGraph *graph, const BpTarget *target) {
   if (bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) < 128)
     return 0;
-  return bp__graph_rewrite(graph, pack_rule, (void *)(uintptr_t)target);
+  Packing packing = {
+      target,
+      bp__arena_alloc_array(&graph->arena, (size_t)graph->num_values, sizeof(*packing.packed)),
+      graph->num_values};
+  return packing.packed ? bp__graph_rewrite(graph, pack_rule, &packing) : -1;
 }

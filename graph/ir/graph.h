@@ -51,12 +51,13 @@ typedef struct BpGraphAttr {
   const int64_t *ints;  /* INT, INTS */
   const float *floats;  /* FLOAT, FLOATS */
   const char *str;      /* STRING */
+  const char **strs;    /* STRINGS */
   BpGraphValue *tensor; /* TENSOR: a constant */
 } BpGraphAttr;
 
 /* The operator set versions of the default ONNX domain that are read. */
 #define BP_OP_OLDEST_VERSION 7
-#define BP_OP_NEWEST_VERSION 21
+#define BP_OP_NEWEST_VERSION 28
 
 struct BpGraphNode {
   const struct BpOp *op;

@@ -294,6 +294,15 @@ static const char *attribute_text(BpGraph *graph, const ProtobufCBinaryData *byt
   return text;
 }
 
+static int read_strings(BpGraph *graph, const OnnxAttribute *from, BpGraphAttr *attr) {
+  attr->strs = bp__arena_alloc_array(&graph->arena, from->n_strings, sizeof(*attr->strs));
+  attr->count = (int32_t)from->n_strings;
+  for (size_t i = 0; attr->strs && i < from->n_strings; i++)
+    if (!(attr->strs[i] = attribute_text(graph, &from->strings[i])))
+      return -1;
+  return attr->strs ? 0 : -1;
+}
+
 static int read_attribute(Import *import, const BpGraphNode *node, const OnnxAttribute *from,
                           BpGraphAttr *attr) {
   const char *letter = attribute_letter(from->type);
@@ -303,7 +312,7 @@ static int read_attribute(Import *import, const BpGraphNode *node, const OnnxAtt
     return bp__op_error(node, "attribute '%s' of type %s is not supported", from->name,
                         letter ? letter : "?");
   *attr = (BpGraphAttr){.name = from->name, .type = from->type, .count = 1};
-  if (from->n_ints > INT32_MAX || from->n_floats > INT32_MAX)
+  if (from->n_ints > INT32_MAX || from->n_floats > INT32_MAX || from->n_strings > INT32_MAX)
     return bp__op_bad(node, "attribute '%s' is too long", from->name);
   switch (from->type) {
   case BP_GRAPH_ATTR_FLOAT:
@@ -324,6 +333,8 @@ static int read_attribute(Import *import, const BpGraphNode *node, const OnnxAtt
     attr->floats = from->floats;
     attr->count = (int32_t)from->n_floats;
     return 0;
+  case BP_GRAPH_ATTR_STRINGS:
+    return read_strings(import->graph, from, attr);
   default:
     attr->ints = from->ints;
     attr->count = (int32_t)from->n_ints;

@@ -71,8 +71,9 @@ BP_ROW_INFER(clip) {
 }
 
 BP_ROW_INFER(bit_shift) {
-  if (node->inputs[0]->dtype.code != BP_DTYPE_UINT)
-    return bp__op_error(node, "its inputs are not of an unsigned type");
+  BpDataType dtype = node->inputs[0]->dtype;
+  if (dtype.code != BP_DTYPE_UINT && dtype.code != BP_DTYPE_INT)
+    return bp__op_bad(node, "its inputs are not integers");
   return bp__infer_elementwise(graph, node);
 }
 

@@ -10,6 +10,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/matmul.c \
 	graph/ops/move.c \
 	graph/ops/normalize.c \
+	graph/ops/recurrent.c \
 	graph/ops/op.c graph/ops/op.h \
 	graph/ops/pool.c \
 	graph/ops/print.c \

@@ -225,6 +225,28 @@ BP_ROW_COMPUTE(slice) {
   return compute_with(op, slice_body);
 }
 
+/* What lies together in a constant is a part of it, however large. */
+BP_ROW_FOLD(slice) {
+  const BpGraphValue *in = node->inputs[0], *out = node->outputs[0];
+  int64_t from = 0, is_cut = 0;
+  Slices slices;
+  if (!in->data)
+    return 1;
+  if (read_slices(node, &slices))
+    return -1;
+  for (int32_t i = 0; i < in->ndim; i++) {
+    if (is_cut ? out->shape[i] != in->shape[i] : out->shape[i] > 1 && slices.step[i] != 1)
+      return 1;
+    from = from * in->shape[i] + slices.start[i];
+    is_cut |= out->shape[i] != 1;
+  }
+  (void)graph;
+  if (bp__value_num_elements(out) == 0)
+    return 1;
+  node->outputs[0]->data = (const char *)in->data + (size_t)from * bp_dtype_bytes(in->dtype);
+  return 0;
+}
+
 static int split_lengths(const BpGraphNode *node, int64_t extent, int64_t *lengths) {
   int32_t count = bp__op_ints(node, 1, "split", lengths, 64), outputs = node->num_outputs;
   int64_t chunk = (extent + outputs - 1) / outputs, total = 0;
@@ -252,14 +274,10 @@ BP_ROW_EXPAND(split) {
       split_lengths(node, node->inputs[0]->shape[axis], lengths))
     return -1;
   for (int32_t i = 0; i < node->num_outputs; i++) {
-    int64_t axis_value = axis, end = start + lengths[i];
-    BpGraphValue *inputs[4] = {node->inputs[0], bp__graph_int_vector(graph, &start, 1),
-                               bp__graph_int_vector(graph, &end, 1),
-                               bp__graph_int_vector(graph, &axis_value, 1)};
-    node->outputs[i] = bp__op_apply(graph, "", "Slice", node->name, inputs, 4, NULL, 0);
+    node->outputs[i] = bp__op_slice(graph, node, node->inputs[0], axis, start, start + lengths[i]);
     if (!node->outputs[i])
       return -1;
-    start = end;
+    start += lengths[i];
   }
   return 0;
 }
@@ -560,25 +578,30 @@ BP_ROW_COMPUTE(depth_to_space) {
 
 BP_ROW_INFER(space_to_depth) {
   const int64_t *in = node->inputs[0]->shape;
+  const char *mode = bp__node_str(node, "mode", "DCR");
   int64_t b;
   if (block_size(node, &b))
     return -1;
-  if (in[2] % b != 0 || in[3] % b != 0)
-    return bp__op_bad(node, "its input does not divide into blocks of %lld", (long long)b);
+  if (in[2] % b != 0 || in[3] % b != 0 || (strcmp(mode, "DCR") && strcmp(mode, "CRD")))
+    return bp__op_bad(node, "its input or mode %s does not fit a blocksize of %lld", mode,
+                      (long long)b);
   return set_output_like(graph, node, (int64_t[]){in[0], in[1] * b * b, in[2] / b, in[3] / b}, 4);
 }
 
 static const BpIrNode *space_to_depth_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *b, *channels = x_index(ir, op->node->inputs[0]->shape[1]), *cell,
-                     *indices[4] = {axes[0]};
+  int is_cell_first = !strcmp(bp__node_str(op->node, "mode", "DCR"), "DCR");
+  const BpIrNode *b, *inner, *major, *minor, *cell, *indices[4] = {axes[0]};
   int64_t block;
   if (block_size(op->node, &block))
     return NULL;
   b = x_index(ir, block);
-  cell = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[1], channels);
-  indices[1] = bp_ir_binary(ir, BP_IR_FLOORMOD, axes[1], channels);
+  inner = x_index(ir, is_cell_first ? op->node->inputs[0]->shape[1] : block * block);
+  major = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[1], inner);
+  minor = bp_ir_binary(ir, BP_IR_FLOORMOD, axes[1], inner);
+  cell = is_cell_first ? major : minor;
+  indices[1] = is_cell_first ? minor : major;
   indices[2] = x_add(ir, x_mul(ir, axes[2], b), bp_ir_binary(ir, BP_IR_FLOORDIV, cell, b));
   indices[3] = x_add(ir, x_mul(ir, axes[3], b), bp_ir_binary(ir, BP_IR_FLOORMOD, cell, b));
   return bp_te_read(te, op->inputs[0], indices);

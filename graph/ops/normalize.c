@@ -6,21 +6,6 @@
 
 #include "graph/ops/rows.h"
 
-static BpGraphValue *binary(BpGraph *graph, const BpGraphNode *node, const char *op,
-                            BpGraphValue *a, BpGraphValue *b) {
-  return bp__op_apply(graph, "", op, node->name, (BpGraphValue *[]){a, b}, 2, NULL, 0);
-}
-
-static BpGraphValue *unary(BpGraph *graph, const BpGraphNode *node, const char *op,
-                           BpGraphValue *a) {
-  return bp__op_apply(graph, "", op, node->name, &a, 1, NULL, 0);
-}
-
-static BpGraphValue *reshape(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
-                             const int64_t *shape, int32_t ndim) {
-  return binary(graph, node, "Reshape", value, bp__graph_int_vector(graph, shape, ndim));
-}
-
 /* A vector over the channels, shaped to broadcast over a tensor of `ndim` dimensions. */
 static BpGraphValue *over_channels(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector,
                                    int32_t ndim) {
@@ -29,7 +14,7 @@ static BpGraphValue *over_channels(BpGraph *graph, const BpGraphNode *node, BpGr
     return NULL;
   for (int32_t i = 0; i < ndim; i++)
     shape[i] = i == 1 ? bp__value_num_elements(vector) : 1;
-  return reshape(graph, node, vector, shape, ndim);
+  return bp__op_reshape(graph, node, vector, shape, ndim);
 }
 
 /* x * scale + shift with both known: scale = gamma / sqrt(variance + epsilon), shift = beta - mean
@@ -46,14 +31,15 @@ BP_ROW_EXPAND(batch_normalization) {
   for (int32_t i = 1; i < 5; i++)
     if (node->inputs[i]->ndim != 1 || node->inputs[i]->shape[0] != x->shape[1])
       return bp__op_bad(node, "input %d is not a vector over the channels", i);
-  scale =
-      unary(graph, node, "Sqrt",
-            binary(graph, node, "Add", node->inputs[4], bp__graph_float_scalar(graph, epsilon)));
-  scale = binary(graph, node, "Div", node->inputs[1], scale);
-  shift = binary(graph, node, "Sub", node->inputs[2],
-                 binary(graph, node, "Mul", node->inputs[3], scale));
-  node->outputs[0] = binary(
-      graph, node, "Add", binary(graph, node, "Mul", x, over_channels(graph, node, scale, x->ndim)),
+  scale = bp__op_unary(
+      graph, node, "Sqrt",
+      bp__op_binary(graph, node, "Add", node->inputs[4], bp__graph_float_scalar(graph, epsilon)));
+  scale = bp__op_binary(graph, node, "Div", node->inputs[1], scale);
+  shift = bp__op_binary(graph, node, "Sub", node->inputs[2],
+                        bp__op_binary(graph, node, "Mul", node->inputs[3], scale));
+  node->outputs[0] = bp__op_binary(
+      graph, node, "Add",
+      bp__op_binary(graph, node, "Mul", x, over_channels(graph, node, scale, x->ndim)),
       over_channels(graph, node, shift, x->ndim));
   return node->outputs[0] ? 0 : -1;
 }
@@ -62,12 +48,13 @@ BP_ROW_EXPAND(batch_normalization) {
 static BpGraphValue *standardize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                                  const int64_t *axes, int32_t count) {
   BpGraphValue *list = bp__graph_int_vector(graph, axes, count);
-  BpGraphValue *centred = binary(graph, node, "Sub", x, binary(graph, node, "ReduceMean", x, list));
-  BpGraphValue *variance =
-      binary(graph, node, "ReduceMean", binary(graph, node, "Mul", centred, centred), list);
+  BpGraphValue *centred =
+      bp__op_binary(graph, node, "Sub", x, bp__op_binary(graph, node, "ReduceMean", x, list));
+  BpGraphValue *variance = bp__op_binary(graph, node, "ReduceMean",
+                                         bp__op_binary(graph, node, "Mul", centred, centred), list);
   float epsilon = bp__node_float(node, "epsilon", 1e-5f);
-  variance = binary(graph, node, "Add", variance, bp__graph_float_scalar(graph, epsilon));
-  return binary(graph, node, "Div", centred, unary(graph, node, "Sqrt", variance));
+  variance = bp__op_binary(graph, node, "Add", variance, bp__graph_float_scalar(graph, epsilon));
+  return bp__op_binary(graph, node, "Div", centred, bp__op_unary(graph, node, "Sqrt", variance));
 }
 
 BP_ROW_EXPAND(instance_normalization) {
@@ -77,10 +64,10 @@ BP_ROW_EXPAND(instance_normalization) {
     return bp__op_bad(node, "its input has fewer than 3 dimensions");
   for (int32_t i = 2; i < x->ndim; i++)
     axes[i - 2] = i;
-  x = binary(graph, node, "Mul", standardize(graph, node, x, axes, x->ndim - 2),
-             over_channels(graph, node, node->inputs[1], x->ndim));
-  x = binary(graph, node, "Add", x,
-             over_channels(graph, node, node->inputs[2], node->inputs[0]->ndim));
+  x = bp__op_binary(graph, node, "Mul", standardize(graph, node, x, axes, x->ndim - 2),
+                    over_channels(graph, node, node->inputs[1], x->ndim));
+  x = bp__op_binary(graph, node, "Add", x,
+                    over_channels(graph, node, node->inputs[2], node->inputs[0]->ndim));
   node->outputs[0] = x;
   return x ? 0 : -1;
 }
@@ -95,9 +82,9 @@ BP_ROW_EXPAND(layer_normalization) {
     return bp__op_error(node, "its mean and deviation as outputs are not supported");
   while (axis < x->ndim)
     axes[count++] = axis++;
-  x = binary(graph, node, "Mul", standardize(graph, node, x, axes, count), node->inputs[1]);
+  x = bp__op_binary(graph, node, "Mul", standardize(graph, node, x, axes, count), node->inputs[1]);
   if (bp__node_input(node, 2))
-    x = binary(graph, node, "Add", x, node->inputs[2]);
+    x = bp__op_binary(graph, node, "Add", x, node->inputs[2]);
   node->outputs[0] = x;
   return x ? 0 : -1;
 }
@@ -115,15 +102,15 @@ BP_ROW_EXPAND(group_normalization) {
   grouped[0] = x->shape[0];
   grouped[1] = groups;
   grouped[2] = bp__value_num_elements(x) / (grouped[0] * groups);
-  x = standardize(graph, node, reshape(graph, node, x, grouped, 3), &axis, 1);
+  x = standardize(graph, node, bp__op_reshape(graph, node, x, grouped, 3), &axis, 1);
   if (node->version < 21) {
-    x = binary(graph, node, "Mul", x, over_channels(graph, node, scale, 3));
-    x = binary(graph, node, "Add", x, over_channels(graph, node, bias, 3));
-    node->outputs[0] = x ? reshape(graph, node, x, shape, ndim) : NULL;
+    x = bp__op_binary(graph, node, "Mul", x, over_channels(graph, node, scale, 3));
+    x = bp__op_binary(graph, node, "Add", x, over_channels(graph, node, bias, 3));
+    node->outputs[0] = x ? bp__op_reshape(graph, node, x, shape, ndim) : NULL;
   } else {
-    x = x ? reshape(graph, node, x, shape, ndim) : NULL;
-    x = binary(graph, node, "Mul", x, over_channels(graph, node, scale, ndim));
-    node->outputs[0] = binary(graph, node, "Add", x, over_channels(graph, node, bias, ndim));
+    x = x ? bp__op_reshape(graph, node, x, shape, ndim) : NULL;
+    x = bp__op_binary(graph, node, "Mul", x, over_channels(graph, node, scale, ndim));
+    node->outputs[0] = bp__op_binary(graph, node, "Add", x, over_channels(graph, node, bias, ndim));
   }
   return node->outputs[0] ? 0 : -1;
 }
@@ -135,9 +122,9 @@ BP_ROW_EXPAND(lp_normalization) {
   BpGraphValue *norm;
   if (p != 1 && p != 2)
     return bp__op_bad(node, "p is %lld, neither 1 nor 2", (long long)p);
-  norm = binary(graph, node, p == 1 ? "ReduceL1" : "ReduceL2", x,
-                bp__graph_int_vector(graph, &axis, 1));
-  norm = binary(graph, node, "Max", norm, bp__graph_float_scalar(graph, FLT_MIN));
-  node->outputs[0] = binary(graph, node, "Div", x, norm);
+  norm = bp__op_binary(graph, node, p == 1 ? "ReduceL1" : "ReduceL2", x,
+                       bp__graph_int_vector(graph, &axis, 1));
+  norm = bp__op_binary(graph, node, "Max", norm, bp__graph_float_scalar(graph, FLT_MIN));
+  node->outputs[0] = bp__op_binary(graph, node, "Div", x, norm);
   return node->outputs[0] ? 0 : -1;
 }

@@ -261,3 +261,26 @@ BpGraphValue *bp__op_apply(BpGraph *graph, const char *domain, const char *op_na
   node = bp__graph_node(graph, op, name, inputs, num_inputs, 1, attrs, num_attrs);
   return node && !bp__op_append(graph, node) ? node->outputs[0] : NULL;
 }
+
+BpGraphValue *bp__op_unary(BpGraph *graph, const BpGraphNode *node, const char *op,
+                           BpGraphValue *a) {
+  return bp__op_apply(graph, "", op, node->name, &a, 1, NULL, 0);
+}
+
+BpGraphValue *bp__op_binary(BpGraph *graph, const BpGraphNode *node, const char *op,
+                            BpGraphValue *a, BpGraphValue *b) {
+  return bp__op_apply(graph, "", op, node->name, (BpGraphValue *[]){a, b}, 2, NULL, 0);
+}
+
+BpGraphValue *bp__op_reshape(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                             const int64_t *shape, int32_t ndim) {
+  return bp__op_binary(graph, node, "Reshape", value, bp__graph_int_vector(graph, shape, ndim));
+}
+
+BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                           int64_t axis, int64_t start, int64_t end) {
+  BpGraphValue *inputs[] = {value, bp__graph_int_vector(graph, &start, 1),
+                            bp__graph_int_vector(graph, &end, 1),
+                            bp__graph_int_vector(graph, &axis, 1)};
+  return bp__op_apply(graph, "", "Slice", node->name, inputs, 4, NULL, 0);
+}

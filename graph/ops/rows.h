@@ -128,6 +128,7 @@ BP_ROW_COMPUTE(trilu);
 BP_ROW_COMPUTE(tile);
 BP_ROW_COMPUTE(expand);
 BP_ROW_FOLD(transpose);
+BP_ROW_FOLD(slice);
 BP_ROW_EXPAND(split);
 
 /* reduce.c */
@@ -186,6 +187,11 @@ BP_ROW_EXPAND(instance_normalization);
 BP_ROW_EXPAND(layer_normalization);
 BP_ROW_EXPAND(group_normalization);
 BP_ROW_EXPAND(lp_normalization);
+
+/* recurrent.c: recurrent layers, in terms of others */
+BP_ROW_EXPAND(lstm);
+BP_ROW_EXPAND(gru);
+BP_ROW_EXPAND(rnn);
 
 /* resize.c */
 BP_ROW_EXPAND(resize);

@@ -26,8 +26,9 @@
         bp__expand_##expand                                                                        \
   }
 
-#define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
-#define REDUCE_ATTRS "axes:is keepdims:i noop_with_empty_axes:i"
+#define WINDOW_ATTRS    "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
+#define RECURRENT_ATTRS "activations:ss direction:s hidden_size:i layout:i "
+#define REDUCE_ATTRS    "axes:is keepdims:i noop_with_empty_axes:i"
 
 static const BpOp table[] = {
     /* One operand. */
@@ -63,7 +64,7 @@ static const BpOp table[] = {
     SCALAR("BitwiseNot", 18, 1, elementwise, bit_not, ""),
     SCALAR("IsNaN", 9, 1, predicate, is_nan, ""),
     SCALAR("IsInf", 10, 1, predicate, is_inf, "detect_negative:i detect_positive:i"),
-    {"Cast", "", 6, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "to:i saturate:i", bp__infer_cast,
+    {"Cast", "", 6, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "to:i saturate:i round_mode:s", bp__infer_cast,
      bp__scalar_cast, bp__compute_elementwise, bp__fold_cast, NULL},
     {"Clip", "", 6, 1, 3, 1, 0, BP_FUSE_ELEMENTWISE, "min:f max:f", bp__infer_clip, bp__scalar_clip,
      bp__compute_elementwise, NULL, NULL},
@@ -89,8 +90,8 @@ static const BpOp table[] = {
     SCALAR("BitwiseXor", 18, 2, elementwise, bit_xor, ""),
     SCALAR("BitShift", 11, 2, bit_shift, bit_shift, "direction:s"),
     SCALAR("Where", 9, 3, where, where, ""),
-    {"CastLike", "", 15, 2, 2, 1, 2, BP_FUSE_ELEMENTWISE, "saturate:i", bp__infer_cast_like,
-     bp__scalar_cast, bp__compute_elementwise, NULL, NULL},
+    {"CastLike", "", 15, 2, 2, 1, 2, BP_FUSE_ELEMENTWISE, "saturate:i round_mode:s",
+     bp__infer_cast_like, bp__scalar_cast, bp__compute_elementwise, NULL, NULL},
     {"Min", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_min,
      bp__compute_elementwise, NULL, NULL},
     {"Max", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_max,
@@ -108,7 +109,7 @@ static const BpOp table[] = {
     EXPANDED("Constant", 1, 0, 0, 1,
              "value:t value_float:f value_floats:fs value_int:i value_ints:is", constant),
     EXPANDED("ConstantOfShape", 9, 1, 1, 1, "value:t", constant_of_shape),
-    EXPANDED("Range", 11, 3, 3, 1, "", range),
+    EXPANDED("Range", 11, 3, 3, 1, "stash_type:i", range),
     {"Shape", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "start:i end:i", bp__infer_shape, NULL, NULL,
      bp__fold_shape, NULL},
     {"Size", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "", bp__infer_size, NULL, NULL, bp__fold_size,
@@ -119,7 +120,8 @@ static const BpOp table[] = {
      bp__compute_transpose, bp__fold_transpose, NULL},
     /* Alone: what is fused into it would be computed for the parts of the other inputs as well. */
     COMPUTED("Concat", 4, 1, -1, 0, BP_FUSE_OPAQUE, "axis:i", concat, concat),
-    COMPUTED("Slice", 1, 1, 5, 30, BP_FUSE_INJECTIVE, "starts:is ends:is axes:is", slice, slice),
+    {"Slice", "", 1, 1, 5, 1, 30, BP_FUSE_INJECTIVE, "starts:is ends:is axes:is", bp__infer_slice,
+     NULL, bp__compute_slice, bp__fold_slice, NULL},
     EXPANDED("Split", 2, 1, 2, 64, "axis:i split:is num_outputs:i", split),
     COMPUTED("Pad", 2, 1, 4, 10, BP_FUSE_INJECTIVE, "mode:s pads:is value:f", pad, pad),
     COMPUTED("Expand", 8, 2, 2, 2, BP_FUSE_INJECTIVE, "", expand, expand),
@@ -129,7 +131,7 @@ static const BpOp table[] = {
              gather_elements),
     COMPUTED("DepthToSpace", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s", depth_to_space,
              depth_to_space),
-    COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i", space_to_depth,
+    COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s", space_to_depth,
              space_to_depth),
     COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
     EXPANDED("Resize", 10, 1, 4, 1,
@@ -182,6 +184,11 @@ static const BpOp table[] = {
     EXPANDED("GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i",
              group_normalization),
     EXPANDED("LpNormalization", 1, 1, 1, 1, "axis:i p:i", lp_normalization),
+
+    /* Recurrent layers. */
+    EXPANDED("LSTM", 7, 3, 8, 3, RECURRENT_ATTRS "input_forget:i", lstm),
+    EXPANDED("GRU", 7, 3, 6, 2, RECURRENT_ATTRS "linear_before_reset:i", gru),
+    EXPANDED("RNN", 7, 3, 6, 2, RECURRENT_ATTRS, rnn),
 
     /* Made by other rows and by passes. */
     {"ResizeAxis", "backplane", 1, 1, 3, 1, 0, BP_FUSE_INJECTIVE, "axis:i repeat:i",

@@ -135,6 +135,19 @@ void onnx_ints(OnnxBuilder *builder, const char *name, const char *values) {
   g_ptr_array_add(builder->initializers, tensor);
 }
 
+static ProtobufCBinaryData *parse_strings(OnnxBuilder *builder, const char *text, size_t *count) {
+  char **parts = g_strsplit(text, ",", -1);
+  ProtobufCBinaryData *list;
+  *count = g_strv_length(parts);
+  list = take(builder, g_new0(ProtobufCBinaryData, *count));
+  for (size_t i = 0; i < *count; i++) {
+    list[i].data = (uint8_t *)copy(builder, parts[i]);
+    list[i].len = strlen(parts[i]);
+  }
+  g_strfreev(parts);
+  return list;
+}
+
 static Backplane__Onnx__AttributeProto *attribute(OnnxBuilder *builder, const char *word) {
   Backplane__Onnx__AttributeProto *attr = NEW(builder, AttributeProto, attribute_proto);
   char **sides = g_strsplit(word, "=", 2);
@@ -142,7 +155,10 @@ static Backplane__Onnx__AttributeProto *attribute(OnnxBuilder *builder, const ch
   int is_number = g_ascii_isdigit(value[0]) || value[0] == '-';
   attr->name = copy(builder, sides[0]);
   attr->has_type = 1;
-  if (!is_number) {
+  if (!is_number && strchr(value, ',')) {
+    attr->type = 8;
+    attr->strings = parse_strings(builder, value, &attr->n_strings);
+  } else if (!is_number) {
     attr->type = 3;
     attr->has_s = 1;
     attr->s.data = (uint8_t *)copy(builder, value);

@@ -30,8 +30,8 @@ void onnx_output(OnnxBuilder *builder, const char *name);
 void onnx_floats(OnnxBuilder *builder, const char *name, const char *shape);
 void onnx_ints(OnnxBuilder *builder, const char *name, const char *values);
 /* inputs and outputs: "x,w,,b"; attrs: "group=2 pads=1,1,1,1 alpha=0.5f mode=nearest", where a
- * number with a point or an f is a float, one with a comma a list ("3," has one element). Returns
- * the node, for what these words cannot say. */
+ * number with a point or an f is a float, one with a comma a list ("3," has one element); so are
+ * words with commas. Returns the node, for what these words cannot say. */
 Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, const char *inputs,
                                       const char *outputs, const char *attrs);
 

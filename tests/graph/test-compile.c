@@ -884,6 +884,166 @@ static void test_command_line(void) {
   onnx_builder_free(builder);
 }
 
+/* ---- Recurrent layers -------------------------------------------------------------------- */
+
+#define STEPS  19
+#define BATCH  2
+#define INPUT  3
+#define HIDDEN 5
+
+/* The weights of one direction, as ONNX stores them. */
+typedef struct Recurrence {
+  const float *w, *r, *b, *p;
+  int gates;
+} Recurrence;
+
+static float sigmoid(float x) {
+  return 1 / (1 + expf(-x));
+}
+
+/* Gate `gate` of element k: of the input, and of the state. */
+static float of_input(const Recurrence *c, const float *x, int gate, int k) {
+  int row = gate * HIDDEN + k;
+  float sum = c->b[row];
+  for (int i = 0; i < INPUT; i++)
+    sum += c->w[row * INPUT + i] * x[i];
+  return sum;
+}
+
+static float of_state(const Recurrence *c, const float *h, int gate, int k) {
+  int row = gate * HIDDEN + k;
+  float sum = c->b[c->gates * HIDDEN + row];
+  for (int i = 0; i < HIDDEN; i++)
+    sum += c->r[row * HIDDEN + i] * h[i];
+  return sum;
+}
+
+/* h and c become those after the step. */
+static void step_lstm(const Recurrence *l, const float *x, float *h, float *c) {
+  float gates[4][HIDDEN];
+  for (int g = 0; g < 4; g++)
+    for (int k = 0; k < HIDDEN; k++)
+      gates[g][k] = of_input(l, x, g, k) + of_state(l, h, g, k);
+  for (int k = 0; k < HIDDEN; k++) {
+    float in = sigmoid(gates[0][k] + l->p[k] * c[k]);
+    float forget = sigmoid(gates[2][k] + l->p[2 * HIDDEN + k] * c[k]);
+    c[k] = forget * c[k] + in * tanhf(gates[3][k]);
+    h[k] = sigmoid(gates[1][k] + l->p[HIDDEN + k] * c[k]) * tanhf(c[k]);
+  }
+}
+
+static void step_gru(const Recurrence *l, const float *x, float *h, int is_reset_last) {
+  float update[HIDDEN], reset[HIDDEN], scaled[HIDDEN], fresh[HIDDEN];
+  for (int k = 0; k < HIDDEN; k++) {
+    update[k] = sigmoid(of_input(l, x, 0, k) + of_state(l, h, 0, k));
+    reset[k] = sigmoid(of_input(l, x, 1, k) + of_state(l, h, 1, k));
+    scaled[k] = reset[k] * h[k];
+  }
+  for (int k = 0; k < HIDDEN; k++) {
+    float state = is_reset_last ? reset[k] * of_state(l, h, 2, k) : of_state(l, scaled, 2, k);
+    float sum = of_input(l, x, 2, k) + state;
+    fresh[k] = sum > 0 ? sum : 0; /* the second activation is Relu */
+  }
+  for (int k = 0; k < HIDDEN; k++)
+    h[k] = (1 - update[k]) * fresh[k] + update[k] * h[k];
+}
+
+/* Both directions, all steps; their states are (steps, directions, batch, hidden). */
+static void test_lstm(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(STEPS * BATCH * INPUT), *w = onnx_float_values(8 * HIDDEN * INPUT);
+  float *r = onnx_float_values(8 * HIDDEN * HIDDEN), *b = onnx_float_values(16 * HIDDEN);
+  float *p = onnx_float_values(6 * HIDDEN), y[STEPS * 2 * BATCH * HIDDEN];
+  onnx_input(builder, "x", ONNX_FLOAT, "19x2x3");
+  onnx_floats(builder, "w", "2x20x3");
+  onnx_floats(builder, "r", "2x20x5");
+  onnx_floats(builder, "b", "2x40");
+  onnx_floats(builder, "p", "2x15");
+  onnx_node(builder, "LSTM", "x,w,r,b,,,,p", "y,,", "direction=bidirectional hidden_size=5");
+  onnx_output(builder, "y");
+  for (int d = 0; d < 2; d++) {
+    Recurrence l = {w + d * 4 * HIDDEN * INPUT, r + d * 4 * HIDDEN * HIDDEN, b + d * 8 * HIDDEN,
+                    p + d * 3 * HIDDEN, 4};
+    for (int n = 0; n < BATCH; n++) {
+      float h[HIDDEN] = {0}, c[HIDDEN] = {0};
+      for (int i = 0; i < STEPS; i++) {
+        int t = d ? STEPS - 1 - i : i;
+        step_lstm(&l, x + (t * BATCH + n) * INPUT, h, c);
+        memcpy(y + ((t * 2 + d) * BATCH + n) * HIDDEN, h, sizeof(h));
+      }
+    }
+  }
+  check(builder, x, y, G_N_ELEMENTS(y));
+  g_free(x);
+  g_free(w);
+  g_free(r);
+  g_free(b);
+  g_free(p);
+}
+
+/* The last state, beginning with a given one, of a layer that takes the batch first. */
+static void test_gru(gconstpointer reset_last) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(BATCH * STEPS * INPUT), *w = onnx_float_values(3 * HIDDEN * INPUT);
+  float *r = onnx_float_values(3 * HIDDEN * HIDDEN), *b = onnx_float_values(6 * HIDDEN);
+  float *first = onnx_float_values(BATCH * HIDDEN), y[BATCH * HIDDEN];
+  Recurrence l = {w, r, b, NULL, 3};
+  onnx_input(builder, "x", ONNX_FLOAT, "2x19x3");
+  onnx_floats(builder, "w", "1x15x3");
+  onnx_floats(builder, "r", "1x15x5");
+  onnx_floats(builder, "b", "1x30");
+  onnx_floats(builder, "h", "2x1x5");
+  onnx_node(builder, "GRU", "x,w,r,b,,h", ",y",
+            reset_last ? "layout=1 direction=reverse activations=Sigmoid,Relu linear_before_reset=1"
+                       : "layout=1 direction=reverse activations=sigmoid,relu");
+  onnx_output(builder, "y");
+  memcpy(y, first, sizeof(y));
+  for (int n = 0; n < BATCH; n++)
+    for (int t = STEPS - 1; t >= 0; t--)
+      step_gru(&l, x + (n * STEPS + t) * INPUT, y + n * HIDDEN, reset_last != NULL);
+  check(builder, x, y, G_N_ELEMENTS(y));
+  g_free(x);
+  g_free(w);
+  g_free(r);
+  g_free(b);
+  g_free(first);
+}
+
+/* ---- Shifts and blocks ------------------------------------------------------------------- */
+
+/* Signed numbers keep their sign, and by the width or more all bits go. */
+static void test_shifts(void) {
+  float x[6] = {-7, 7, -1, 1, -128, 100}, y[6] = {-4, 3, -1, 0, -1, 0};
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 28;
+  onnx_input(builder, "x", ONNX_FLOAT, "6");
+  onnx_ints(builder, "by", "1,1,63,1,64,-1");
+  onnx_node(builder, "Cast", "x", "i", "to=7");
+  onnx_node(builder, "BitShift", "i,by", "s", "direction=RIGHT");
+  onnx_node(builder, "Cast", "s", "y", "to=1");
+  onnx_output(builder, "y");
+  check(builder, x, y, 6);
+}
+
+/* Blocks of 2 by 2 become channels: each cell's channels together, or each channel's cells. */
+static void test_space_to_depth(gconstpointer channel_first) {
+  float *x = onnx_float_values(3 * 4 * 6), y[72];
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 28;
+  onnx_input(builder, "x", ONNX_FLOAT, "1x3x4x6");
+  onnx_node(builder, "SpaceToDepth", "x", "y",
+            channel_first ? "blocksize=2 mode=CRD" : "blocksize=2 mode=DCR");
+  onnx_output(builder, "y");
+  for (int c = 0; c < 3; c++)
+    for (int i = 0; i < 4; i++)
+      for (int k = 0; k < 6; k++) {
+        int cell = i % 2 * 2 + k % 2, channel = channel_first ? c * 4 + cell : cell * 3 + c;
+        y[(channel * 2 + i / 2) * 3 + k / 2] = x[(c * 4 + i) * 6 + k];
+      }
+  check(builder, x, y, 72);
+  g_free(x);
+}
+
 int main(int argc, char **argv) {
   static const char *const beside_host[] = {"opencl -fp64=false", "c"};
   static const char *const beside_another[] = {"vulkan", "opencl"};
@@ -907,6 +1067,12 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/factors/of-one-element", test_constant_factors);
   g_test_add_func("/compile/factors/whose-product-is-infinite", test_large_factors);
   g_test_add_func("/compile/remainders/are-exact", test_remainders);
+  g_test_add_func("/compile/recurrent/lstm", test_lstm);
+  g_test_add_data_func("/compile/recurrent/gru", NULL, test_gru);
+  g_test_add_data_func("/compile/recurrent/gru-that-resets-last", "yes", test_gru);
+  g_test_add_func("/compile/shifts/of-signed-numbers", test_shifts);
+  g_test_add_data_func("/compile/blocks/space-to-depth", NULL, test_space_to_depth);
+  g_test_add_data_func("/compile/blocks/space-to-depth-by-channels", "yes", test_space_to_depth);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
   g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-the-host", beside_host,
                        test_two_devices);

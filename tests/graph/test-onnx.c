@@ -169,7 +169,7 @@ static void test_missing_operators(void) {
 static void test_operator_set(void) {
   OnnxBuilder *builder = small();
   builder->version = 99;
-  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "99|7 to 21|onnx.version_converter");
+  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "99|7 to 28|onnx.version_converter");
   builder = small();
   onnx_node(builder, "Gelu", "y", "z", "");
   assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "Gelu|operator set 13");
@@ -218,6 +218,32 @@ static void test_arity_and_types(void) {
   onnx_input(builder, "s", ONNX_INT64, "4");
   onnx_node(builder, "Reshape", "y,s", "z", "");
   assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "the Reshape|'s'|constant");
+}
+
+/* x (3x2x4) -> a recurrent layer of 5 elements, which is refused. */
+static void assert_layer_refused(const char *inputs, const char *attrs, const char *words) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "3x2x4");
+  onnx_floats(builder, "w", "1x20x4");
+  onnx_floats(builder, "r", "1x20x5");
+  onnx_floats(builder, "few", "1x10x5");
+  onnx_ints(builder, "lengths", "3,2");
+  onnx_node(builder, "LSTM", inputs, "y", attrs);
+  onnx_output(builder, "y");
+  assert_refused(builder, NULL, 0,
+                 strstr(words, "not supported") ? BP_ERROR_NOT_IMPLEMENTED : BP_ERROR_FORMAT,
+                 words);
+}
+
+static void test_recurrent_layers(void) {
+  assert_layer_refused("x,w,few", "", "the LSTM|shape of input 2");
+  assert_layer_refused("x,w,r", "hidden_size=6", "the LSTM|hidden_size");
+  assert_layer_refused("x,w,r", "direction=sideways", "the LSTM|'sideways'");
+  assert_layer_refused("x,w,r", "direction=bidirectional", "the LSTM|shape of input 1");
+  assert_layer_refused("x,w,r,,lengths", "", "the LSTM|sequence_lens|3 steps|not supported");
+  assert_layer_refused("x,w,r", "activations=Tanh,Tanh", "the LSTM|2 activations instead of 3");
+  assert_layer_refused("x,w,r", "activations=Affine,Tanh,Tanh", "'Affine'|not supported");
+  assert_layer_refused("x,w,r", "input_forget=1", "the LSTM|input_forget|not supported");
 }
 
 /* ---- Names and shapes -------------------------------------------------------------------- */
@@ -316,6 +342,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/onnx/operators/attributes-are-checked", test_attributes);
   g_test_add_func("/onnx/operators/shapes-are-checked", test_shapes_that_do_not_fit);
   g_test_add_func("/onnx/operators/arity-and-types-are-checked", test_arity_and_types);
+  g_test_add_func("/onnx/operators/recurrent-layers-are-checked", test_recurrent_layers);
   g_test_add_func("/onnx/names/are-checked", test_names);
   g_test_add_func("/onnx/shapes/symbols-are-bound-or-named", test_symbols);
   g_test_add_func("/onnx/tensors/external-data-is-refused", test_external_data);

@@ -26,7 +26,7 @@ page_text() {
   cat <<'HEAD'
 # Operators
 
-What the importer reads, from ONNX's own domain, operator sets 7 to 21. The list is made from the
+What the importer reads, from ONNX's own domain, operator sets 7 to 28. The list is made from the
 operator table, `graph/ops/table.c`, by `tests/graph/test-operators.sh --write`; a test keeps the two
 together. An operator has the meaning of ONNX's specification; a use of one that is not computed (an
 attribute, a type, an input that would have to be constant) is refused when the model is compiled,
