@@ -5,6 +5,7 @@
  *   fact NAME VALUE      for the report's head
  *   refused - TEXT       the options do not fit the plugin
  *   begin INDEX -        a check starts; the deadline counts from here
+ *   going INDEX -        it goes on with another part; the deadline counts from here
  *   passed|failed|skipped|inapplicable|absent INDEX TEXT
  *   exiting INDEX -      passed if the child now ends with status 0
  *
@@ -99,6 +100,10 @@ void bp__kit_absent(const char *format, ...) {
   tell_text("absent", format, args);
   va_end(args);
   longjmp(check_end, 1);
+}
+
+void bp__kit_go_on(void) {
+  tell_check("going", "");
 }
 
 void bp__kit_exit(void) {

@@ -85,6 +85,7 @@ KitCode bp__kit_build(const Kit *kit, const char *text) {
   KitCode code = bp__kit_try_build(kit, text);
   KIT_TRUE(code.module, "target %s refuses: %s\n%s", bp_target_kind(kit->target),
            bp_error_message(), text);
+  bp__kit_go_on(); /* a check may build hundreds of programs, and a compiler may be slow */
   return code;
 }
 

@@ -65,6 +65,8 @@ _Noreturn void bp__kit_fail(const char *format, ...) G_GNUC_PRINTF(1, 2);
 _Noreturn void bp__kit_skip(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* What the check needs is not on this machine: a device, a second one. Only in its own thread. */
 _Noreturn void bp__kit_absent(const char *format, ...) G_GNUC_PRINTF(1, 2);
+/* A part of the check is done, and each has the whole time of a check. Any thread. */
+void bp__kit_go_on(void);
 /* Passes if the process now ends cleanly, by exit(). */
 _Noreturn void bp__kit_exit(void);
 

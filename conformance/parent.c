@@ -33,6 +33,7 @@ typedef struct Child {
   int fd;         /* -1: the pipe was closed */
   GString *input; /* what was read and is no whole line yet */
   gint64 began;   /* the check that runs, microseconds */
+  gint64 told;    /* when it last said that it goes on; `began` before that */
   int first;      /* check that it is to run; -1: none, it is asked for facts */
   int index;      /* of the check that began last, or `first` */
   ChildState state;
@@ -119,12 +120,16 @@ static gboolean take_progress(Run *run, Child *child, const char *event, guint i
   if (strcmp(event, "begin") == 0 && may_begin(run, child, index)) {
     child->index = (int)index;
     child->state = CHILD_RUNNING;
-    child->began = g_get_monotonic_time();
+    child->began = child->told = g_get_monotonic_time();
     bp__report_progress(run, run->report);
     return TRUE;
   }
   if (child->state != CHILD_RUNNING || (int)index != child->index)
     return FALSE;
+  if (strcmp(event, "going") == 0) {
+    child->told = g_get_monotonic_time();
+    return TRUE;
+  }
   if (strcmp(event, "exiting") == 0) {
     child->state = CHILD_EXITING;
     return TRUE;
@@ -205,7 +210,7 @@ typedef enum Ending { ENDING_OWN, ENDING_LATE, ENDING_GARBLED, ENDING_INTERRUPTE
 static Ending follow(Run *run, Child *child) {
   for (;;) {
     gboolean is_over = has_ended(child);
-    gint64 left = child->began + (gint64)run->timeout * G_USEC_PER_SEC - g_get_monotonic_time();
+    gint64 left = child->told + (gint64)run->timeout * G_USEC_PER_SEC - g_get_monotonic_time();
     if (caught_signal)
       return ENDING_INTERRUPTED;
     if (left <= 0)
@@ -280,7 +285,7 @@ static int start(Run *run, Child *child, ChildWork *work) {
   if (pipe2(ends, O_CLOEXEC) != 0)
     return bp_error_raise(BP_ERROR_IO, "no pipe to a child: %s", g_strerror(errno));
   fflush(NULL); /* a child that ends by exit() writes out what it inherits */
-  child->began = g_get_monotonic_time();
+  child->began = child->told = g_get_monotonic_time();
   child->pid = fork();
   if (child->pid == 0) {
     setpgid(0, 0);
