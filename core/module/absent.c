@@ -82,7 +82,7 @@ static int32_t visit_functions(void *context,
   Visit self = {visit, visitor, 0};
   if (bp__device_code_decode(&absent->bytes, &format, visit_kernel, &self, &code) && !self.stopped)
     bp_error_clear();
-  return self.stopped;
+  return self.stopped < 0 ? -1 : 0;
 }
 
 static void destroy(void *context) {

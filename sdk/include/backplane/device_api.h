@@ -115,6 +115,7 @@ typedef struct BpDeviceApi {
 
   /* (optional, the three together: the device has one queue, its default stream) */
   int32_t (*create_stream)(int32_t device_id, void **stream);
+  /* What is queued on the stream still completes. */
   int32_t (*free_stream)(int32_t device_id, void *stream);
   /* Makes work queued on `to` later wait for what is queued on `from` now. */
   int32_t (*sync_stream_from_to)(int32_t device_id, void *from, void *to);
@@ -133,6 +134,7 @@ typedef struct BpDeviceApi {
   int32_t (*record_begin)(int32_t device_id, void *stream);
   int32_t (*record_end)(int32_t device_id, void *stream, BpRecording **recording);
   int32_t (*record_replay)(BpRecording *recording, void *stream);
+  /* Replays that are queued still complete. */
   int32_t (*record_free)(BpRecording *recording);
 
   /* (optional: None) Extra facts for `backplane inspect`, name by name: calls `visit` with a

@@ -172,7 +172,7 @@ typedef struct BpDialect {
 #define BP_TABLE_EMITTER         "emitter"
 #define BP_TABLE_EMITTER_VERSION 1
 
-/* The emitter. Both functions may be called from any thread. */
+/* The emitter. Its functions may be called from any thread. */
 typedef struct BpEmitterTable {
   uint64_t struct_size;
   /* A built-in dialect: "c", "cuda", "glsl" or "opencl"; static. NULL, with an error, for another
