@@ -3,7 +3,7 @@
  * facts of the report's head. It reports through a pipe, one line for each event:
  *
  *   fact NAME VALUE      for the report's head
- *   refused - TEXT       the options do not fit the plugin
+ *   refused - TEXT       there is no such plugin, or the options do not fit it
  *   begin INDEX -        a check starts; the deadline counts from here
  *   going INDEX -        it goes on with another part; the deadline counts from here
  *   passed|failed|skipped|inapplicable|absent INDEX TEXT
@@ -247,8 +247,10 @@ static void check_target_option(const Kit *kit) {
 void bp__child_identify(Run *run, guint first) {
   const Kit *kit = &run->kit;
   (void)first;
-  if (!kit->info)
+  if (!kit->info) {
+    tell("refused", "-", kit->activation_error ? kit->activation_error : kit->subject);
     return;
+  }
   tell("fact", "plugin", kit->info->name);
   tell("fact", "version", kit->info->version);
   tell("fact", "abi", kit->info->abi);

@@ -14,6 +14,7 @@ typedef struct Options {
   int device;
   char *target;
   char *format;
+  gboolean json;
   char *output;
   int timeout;
   gboolean fail_fast;
@@ -37,8 +38,8 @@ static const char details[] =
     "WHAT is a check's name or a glob of names, a section (copy) or a tag (core, optional,\n"
     "stress, fault, performance).\n\n"
     "Exit status: 0 the plugin conforms; 1 a check failed, or passed against expectation; 2 the\n"
-    "command line is wrong, or the report cannot be written; 3 nothing failed, but core checks\n"
-    "were left out or need what is not here.";
+    "command line is wrong, there is no such plugin, or the report cannot be written; 3 nothing\n"
+    "failed, but core checks were left out or need what is not here.";
 
 static int parse(Options *options, int *argc, char ***argv) {
   const GOptionEntry entries[] = {
@@ -54,6 +55,7 @@ static int parse(Options *options, int *argc, char ***argv) {
        "generate code for this target, not what the device says", "TARGET"},
       {"format", 0, 0, G_OPTION_ARG_STRING, &options->format, "text (the default), tap or junit",
        "FORMAT"},
+      {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "machine-readable output", NULL},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output, "write the report there", "FILE"},
       {"timeout", 0, 0, G_OPTION_ARG_INT, &options->timeout,
        "seconds that a check, or a program of one, may take (300)", "SECONDS"},
@@ -80,6 +82,9 @@ static int check_options(const Options *options) {
   if (options->timeout < 1)
     return bp_error_raise(BP_ERROR_VALUE, "a check takes at least a second, not %d",
                           options->timeout);
+  if (options->json && options->format)
+    return bp_error_raise(BP_ERROR_VALUE, "--json and --format %s: a report has one form",
+                          options->format);
   if (options->device < 0)
     return bp_error_raise(BP_ERROR_VALUE, "devices are counted from 0, and %d is none",
                           options->device);
@@ -126,14 +131,16 @@ static int run_checks(Run *run, const Options *options, const Format *format) {
 /* Nothing is written before all options are known to be right. */
 static int run_options(Run *run, const Options *options) {
   Output output;
-  const Format *format = bp__report_format(options->format ? options->format : "text");
+  const Format *format = options->json     ? bp__report_json()
+                         : options->format ? bp__report_format(options->format)
+                                           : bp__report_format("text");
   if (!format || check_options(options) || bp__run_select(run, options->only, options->skip) ||
       (options->expect_fail && bp__run_expect(run, options->expect_fail)))
     return -1;
   int rc = bp__output_open(&output, options->output);
   run->out = output.file;
   if (rc == 0 && options->list)
-    bp__report_list(run, run->out);
+    bp__report_list(run, format, run->out);
   else if (rc == 0)
     rc = run_checks(run, options, format);
   return bp__output_close(&output, rc == 0) || rc ? -1 : 0;
@@ -147,6 +154,8 @@ int bp_conformance_main(int argc, char **argv) {
   int rc = parse(&options, &argc, &argv) || run_options(&run, &options) ? -1 : 0;
   int status = rc || options.list ? BP_CONFORMANCE_OK : bp__run_status(&run);
   if (rc) {
+    if (options.json && !run.report)
+      bp__report_error(stdout);
     fprintf(stderr, "%s: %s\n", g_get_prgname(), bp_error_message());
     bp_error_clear();
     status = BP_CONFORMANCE_USAGE;

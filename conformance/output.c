@@ -18,8 +18,8 @@ static int raise_output(const Output *output, int code) {
                         output->path ? output->path : "the standard output", g_strerror(code));
 }
 
-/* A regular file is replaced when the report is complete; another (a terminal, a pipe) is written
- * to. */
+/* A regular file is replaced when the report is complete, by one of its mode; another (a terminal,
+ * a pipe) is written to. */
 int bp__output_open(Output *output, const char *path) {
   struct stat status;
   *output = (Output){.file = stdout};
@@ -28,11 +28,14 @@ int bp__output_open(Output *output, const char *path) {
   char *real = realpath(path, NULL);
   output->path = g_strdup(real ? real : path);
   free(real);
-  if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+  gboolean is_there = stat(path, &status) == 0;
+  if (is_there && !S_ISREG(status.st_mode)) {
     output->file = fopen(path, "we");
   } else {
     output->partial = g_strconcat(output->path, ".XXXXXX", NULL);
     int fd = g_mkstemp_full(output->partial, O_WRONLY | O_CLOEXEC, 0666);
+    if (fd >= 0 && is_there)
+      fchmod(fd, status.st_mode & 0777);
     output->file = fd < 0 ? NULL : fdopen(fd, "w");
   }
   return output->file ? 0 : raise_output(output, errno);

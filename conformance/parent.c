@@ -37,7 +37,7 @@ typedef struct Child {
   int first;      /* check that it is to run; -1: none, it is asked for facts */
   int index;      /* of the check that began last, or `first` */
   ChildState state;
-  char *refusal; /* why the options do not fit the plugin, or NULL */
+  char *refusal; /* why there is nothing to check, or NULL */
 } Child;
 
 /* ---- Signals ----------------------------------------------------------------------------- */
@@ -208,6 +208,7 @@ typedef enum Ending { ENDING_OWN, ENDING_LATE, ENDING_GARBLED, ENDING_INTERRUPTE
 /* Follows the child until it ends or is to be ended. That it has ended is asked before its pipe is
  * found empty, so nothing that it told is missed. */
 static Ending follow(Run *run, Child *child) {
+  int pause = 1; /* once the pipe is closed: the end is near, or the plugin closed what is ours */
   for (;;) {
     gboolean is_over = has_ended(child);
     gint64 left = child->told + (gint64)run->timeout * G_USEC_PER_SEC - g_get_monotonic_time();
@@ -216,7 +217,9 @@ static Ending follow(Run *run, Child *child) {
     if (left <= 0)
       return ENDING_LATE;
     struct pollfd ready = {child->fd, POLLIN, 0};
-    int wait = is_over ? 0 : child->fd < 0 ? 1 : (int)MIN(left / 1000 + 1, LOOK_MS);
+    if (child->fd < 0)
+      pause = MIN(2 * pause, LOOK_MS);
+    int wait = is_over ? 0 : (int)MIN(left / 1000 + 1, child->fd < 0 ? pause : LOOK_MS);
     int rc = poll(&ready, 1, wait);
     if (rc > 0 && !read_some(run, child))
       return ENDING_GARBLED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run found, as text for people, as TAP, and as JUnit's XML. */
+/* What a run found, as text for people, as TAP, as JUnit's XML and as JSON. */
 #include <string.h>
 
 #include <backplane/conformance/conformance.h>
@@ -35,14 +35,14 @@ static unsigned count_selected(const Run *run) {
   return run->results->len - count_outcome(run, OUTCOME_LEFT_OUT);
 }
 
-/* "core fault" */
-static void print_tags(unsigned tags, FILE *out) {
-  const char *separator = "";
+/* "core", "fault" (transfer full). */
+static char **list_tags(unsigned tags) {
+  GPtrArray *names = g_ptr_array_new();
   for (unsigned i = 0; bp__tag_name(i); i++)
-    if (tags >> i & 1u) {
-      fprintf(out, "%s%s", separator, bp__tag_name(i));
-      separator = " ";
-    }
+    if (tags >> i & 1u)
+      g_ptr_array_add(names, g_strdup(bp__tag_name(i)));
+  g_ptr_array_add(names, NULL);
+  return (char **)g_ptr_array_free(names, FALSE);
 }
 
 static const char *result_text(const Result *result) {
@@ -268,6 +268,126 @@ static void junit_finish(const Run *run, FILE *out) {
   fputs("  </testsuite>\n</testsuites>\n", out);
 }
 
+/* ---- JSON -------------------------------------------------------------------------------- */
+
+static void json_string(const char *text, FILE *out) {
+  char *valid = g_utf8_make_valid(text, -1);
+  fputc('"', out);
+  for (const char *at = valid; *at; at++)
+    if ((unsigned char)*at < ' ')
+      fprintf(out, "\\u%04x", (unsigned)*at);
+    else
+      fprintf(out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+  fputc('"', out);
+  g_free(valid);
+}
+
+/* Before the first member or element nothing, else a comma; then the indentation. */
+static void json_next(gboolean *is_first, const char *indent, FILE *out) {
+  fprintf(out, "%s\n%s", *is_first ? "" : ",", indent);
+  *is_first = FALSE;
+}
+
+static void json_member(const char *name, const char *value, FILE *out) {
+  fprintf(out, ", \"%s\": ", name);
+  json_string(value, out);
+}
+
+static void json_begin(const Run *run, FILE *out) {
+  (void)run;
+  fputs("{\n  \"checks\": [", out);
+}
+
+static const char *outcome_name(const Result *result) {
+  switch (result->outcome) {
+  case OUTCOME_PASSED:
+    return "passed";
+  case OUTCOME_FAILED:
+    return "failed";
+  case OUTCOME_BLOCKED:
+    return "blocked";
+  case OUTCOME_ABSENT:
+    return "absent";
+  default:
+    return "skipped";
+  }
+}
+
+static void json_result(const Result *result, unsigned number, FILE *out) {
+  char seconds[G_ASCII_DTOSTR_BUF_SIZE];
+  gboolean is_first = number == 1;
+  g_ascii_formatd(seconds, sizeof seconds, "%.3f", result->seconds);
+  json_next(&is_first, "    {", out);
+  fputs("\"name\": ", out);
+  json_string(result->check->name, out);
+  json_member("section", result->section->name, out);
+  json_member("outcome", outcome_name(result), out);
+  json_member("text", result_text(result), out);
+  fprintf(out, ", \"expected_to_fail\": %s, \"seconds\": %s}",
+          result->is_expected_to_fail ? "true" : "false", seconds);
+}
+
+static void json_finish(const Run *run, FILE *out) {
+  gboolean is_first = TRUE;
+  fputs("\n  ],\n  \"facts\": [", out);
+  for (guint i = 0; i < run->facts->len; i++) {
+    const Fact *fact = &g_array_index(run->facts, Fact, i);
+    json_next(&is_first, "    {\"name\": ", out);
+    json_string(fact->name, out);
+    json_member("value", fact->value, out);
+    fputc('}', out);
+  }
+  fprintf(out,
+          "\n  ],\n  \"passed\": %u, \"failed\": %u, \"blocked\": %u, \"skipped\": %u, "
+          "\"absent\": %u,\n  \"status\": %d",
+          count_outcome(run, OUTCOME_PASSED), count_outcome(run, OUTCOME_FAILED),
+          count_outcome(run, OUTCOME_BLOCKED),
+          count_outcome(run, OUTCOME_SKIPPED) + count_outcome(run, OUTCOME_INAPPLICABLE),
+          count_outcome(run, OUTCOME_ABSENT), bp__run_status(run));
+  json_member("verdict", describe_verdict(run), out);
+  fputs("\n}\n", out);
+}
+
+static void json_words(const char *name, char **words, FILE *out) {
+  fprintf(out, ", \"%s\": [", name);
+  for (char **word = words; *word; word++) {
+    fputs(word == words ? "" : ", ", out);
+    json_string(*word, out);
+  }
+  fputc(']', out);
+  g_strfreev(words);
+}
+
+static void json_list(const Run *run, FILE *out) {
+  gboolean is_first = TRUE;
+  fputs("{\n  \"checks\": [", out);
+  for (guint i = 0; i < run->results->len; i++) {
+    const Check *check = result_at(run, i)->check;
+    if (result_at(run, i)->outcome == OUTCOME_LEFT_OUT)
+      continue;
+    json_next(&is_first, "    {\"name\": ", out);
+    json_string(check->name, out);
+    json_words("tags", list_tags(check->tags), out);
+    json_member("shows", check->shows, out);
+    json_words("after", g_strsplit(check->after, " ", -1), out);
+    fputc('}', out);
+  }
+  fputs("\n  ]\n}\n", out);
+}
+
+void bp__report_error(FILE *out) {
+  fputs("{\n  \"error\": {\"kind\": ", out);
+  json_string(bp_error_kind(), out);
+  json_member("message", bp_error_message(), out);
+  fputs("}\n}\n", out);
+}
+
+static const Format json_format = {"json", json_begin, json_result, json_finish};
+
+const Format *bp__report_json(void) {
+  return &json_format;
+}
+
 /* ---- Reports ----------------------------------------------------------------------------- */
 
 static const Format formats[] = {{"text", text_begin, text_result, text_finish},
@@ -305,15 +425,23 @@ void bp__report_finish(const Run *run, Report *report) {
   g_free(report);
 }
 
-void bp__report_list(const Run *run, FILE *out) {
+static void text_list(const Run *run, FILE *out) {
   for (guint i = 0; i < run->results->len; i++) {
     const Check *check = result_at(run, i)->check;
     if (result_at(run, i)->outcome == OUTCOME_LEFT_OUT)
       continue;
-    fprintf(out, "%s (", check->name);
-    print_tags(check->tags, out);
-    fprintf(out, ")\n    %s\n", check->shows);
+    char **tags = list_tags(check->tags), *words = g_strjoinv(" ", tags);
+    fprintf(out, "%s (%s)\n    %s\n", check->name, words, check->shows);
     if (*check->after)
       fprintf(out, "    after %s\n", check->after);
+    g_free(words);
+    g_strfreev(tags);
   }
+}
+
+void bp__report_list(const Run *run, const Format *format, FILE *out) {
+  if (format == &json_format)
+    json_list(run, out);
+  else
+    text_list(run, out);
 }

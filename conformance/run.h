@@ -65,7 +65,7 @@ void bp__signals_hold(void);
 /* Signals do again what they did before; one that came meanwhile does it now. */
 void bp__signals_release(void);
 /* Finds the facts of the report's head. A plugin that crashes meanwhile has fewer. -1 with an error
- * if no process can be made, or the options do not fit the plugin. */
+ * if no process can be made, there is no such plugin, or the options do not fit it. */
 int bp__run_identify(Run *run);
 /* Runs all pending checks, and says of each how it ended. -1 with an error if no process can be
  * made. */
@@ -114,13 +114,18 @@ void bp__folder_remove(char *path);
 
 /* A format by its name: "text", "tap" or "junit". NULL with an error. */
 const Format *bp__report_format(const char *name);
+/* --json. */
+const Format *bp__report_json(void);
 /* Begins a report to run->out. The run's facts are complete. */
 Report *bp__report_begin(const Run *run, const Format *format);
 /* Reports what has been settled since, as far as all before it has. */
 void bp__report_progress(const Run *run, Report *report);
 /* Ends and frees the report. */
 void bp__report_finish(const Run *run, Report *report);
-/* --list: every check with its tags and what it shows. */
-void bp__report_list(const Run *run, FILE *out);
+/* --list: every check with its tags and what it shows. Of the formats JSON alone has another form
+ * for it. */
+void bp__report_list(const Run *run, const Format *format, FILE *out);
+/* This thread's error as JSON. */
+void bp__report_error(FILE *out);
 
 #endif

@@ -281,7 +281,7 @@ static void run_recording(Kit *kit) {
 }
 
 static const Check checks[] = {
-    {"stream.sync", "stream_sync waits for all that was queued", "copy.roundtrip", CHECK_CORE,
+    {"stream.sync", "stream_sync waits for all that was queued", "copy.offsets.upload", CHECK_CORE,
      run_sync},
     {"stream.create", "streams have handles of their own, and are freed", "stream.sync",
      CHECK_OPTIONAL, run_create},

@@ -28,6 +28,13 @@ ends() {
   [ "$got" -eq "$status" ]
 }
 
+# ends_saying STATUS TEXT COMMAND...: and a line of what it says has that text.
+ends_saying() {
+  local status=$1 text=$2
+  shift 2
+  ends "$status" "$@" && grep -qF -- "$text" "$work/out"
+}
+
 # fails STATUS TEXT COMMAND...: the command ends with that status and says that text on stderr.
 fails() {
   local status=$1 text=$2 got
@@ -38,10 +45,12 @@ fails() {
   [ "$got" -eq "$status" ] && grep -qF -- "$text" "$work/err"
 }
 
-# says TEXT COMMAND...: the command says that text on stdout, which is in $work/out.
+# says TEXT COMMAND...: the command succeeds and says that text on stdout, which is in $work/out.
 says() {
-  local text=$1
+  local text=$1 status
   shift
-  "$@" | tee "$work/out"
-  grep -qF -- "$text" "$work/out"
+  "$@" >"$work/out"
+  status=$?
+  cat "$work/out"
+  [ "$status" -eq 0 ] && grep -qF -- "$text" "$work/out"
 }

@@ -11,13 +11,6 @@ verify() {
   "$top_builddir/backplane" verify --conformance "$@"
 }
 
-# ends_saying STATUS TEXT COMMAND...: and a line of what it says has that text.
-ends_saying() {
-  local status=$1 text=$2
-  shift 2
-  ends "$status" "$@" && grep -qF -- "$text" "$work/out"
-}
-
 # mutant OLD NEW FILE: a copy of the template's plugin with one line changed, as $work/mutant.so.
 mutant() {
   rm -rf "$work/src"
@@ -82,6 +75,13 @@ blocks_what_follows() {
     [ "$(grep -c '^not ok' "$work/out")" -eq 1 ] && grep -q '^not ok [0-9]* - stream.order$' "$work/out" &&
     grep -q '^ok [0-9]* - stream.freed # SKIP blocked by stream.order$' "$work/out" &&
     grep -q '^ok [0-9]* - stream.threads$' "$work/out"
+}
+
+# The fault of the vendor guide's example fails one check, and those that upload into the middle of a buffer build on it.
+one_fault_is_one_failure() {
+  mutant 'what->to, what->to_offset,' 'what->to, 0,' device.c &&
+    ends 1 verify --format tap --only copy --only stream --only fault.host-memory "$work/mutant.so" &&
+    [ "$(grep -c '^not ok' "$work/out")" -eq 1 ] && grep -q '^not ok [0-9]* - copy.offsets.upload$' "$work/out"
 }
 
 stops_at_the_first_failure() {
@@ -236,6 +236,45 @@ well_formed_junit() {
     fi
 }
 
+# A report is written with the mode of what it replaces; a new one as the umask says.
+keeps_the_mode() (
+  umask 022
+  echo earlier >"$work/mode" && chmod 640 "$work/mode" && rm -f "$work/new" &&
+    ends 3 verify --output "$work/mode" --only plugin.descriptor "$simdev" && grep -q descriptor "$work/mode" &&
+    [ "$(stat -c %a "$work/mode")" = 640 ] &&
+    ends 3 verify --output "$work/new" --only plugin.descriptor "$simdev" && [ "$(stat -c %a "$work/new")" = 644 ]
+)
+
+# json EXPRESSION: it is true of the document d that was printed.
+json() {
+  ! command -v python3 >/dev/null || python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(d); assert eval(sys.argv[2])' \
+    "$work/out" "$1"
+}
+
+# A failure's text has what JSON has to escape.
+well_formed_json() {
+  mutant '  return simdev_submit(device_id, to, .*' '  return simdev_host.error->raise(BP_ERROR_DEVICE, "\\"a\\\\\\t\\001");' queue.c &&
+    ends 1 verify --json --only stream.order "$work/mutant.so" &&
+    json 'd["failed"] == 1 and d["status"] == 1 and d["verdict"] == "does not conform"' &&
+    json '[c for c in d["checks"] if c["outcome"] == "failed"][0]["name"] == "stream.order"' &&
+    json '"\"a\\\t\x01" in [c for c in d["checks"] if c["outcome"] == "failed"][0]["text"]' &&
+    json '{"name": "plugin", "value": "simdev"} in d["facts"] and d["passed"] == len(d["checks"]) - 1'
+}
+
+error_as_json() {
+  verify --json nothing >"$work/out"
+  [ $? -eq 2 ] && json 'd["error"]["kind"] == "ValueError" and "nothing" in d["error"]["message"]'
+}
+
+list_as_json() {
+  ends 0 verify --list --json --only copy.order &&
+    json '[c for c in d["checks"] if c["name"] == "copy.order"][0]["tags"] == ["core"]' && json 'd["checks"][0]["after"] == []'
+}
+
+refused_in_one_line() {
+  ends_saying 2 "$1" verify "$2" && [ "$(wc -l <"$work/out")" -eq 1 ]
+}
+
 # What is wrong is found before a report is touched.
 wrong_options_leave_the_report() {
   echo earlier >"$work/report"
@@ -261,6 +300,11 @@ ok list/mutants-are-documented documented rows_of_mutants
 ok list/mutants-fit-the-template mutants_fit_the_template
 ok report/identity passes_and_reports_identity
 ok report/junit well_formed_junit
+ok report/keeps-the-mode keeps_the_mode
+ok report/json well_formed_json
+ok report/json-of-an-error error_as_json
+ok list/json list_as_json
+ok failure/one-fault-is-one-failure one_fault_is_one_failure
 ok failure/blocks-what-follows blocks_what_follows
 ok failure/fail-fast stops_at_the_first_failure
 ok failure/expected expects_a_failure
@@ -282,10 +326,12 @@ ok usage/unknown-target ends_saying 2 "target kind 'nothing'" verify --target no
 ok usage/target-of-another-plugin ends_saying 2 "none of the plugin's targets (simdev)" verify --target c "$simdev"
 ok usage/target-of-the-plugin ends 3 verify --target "simdev -max_num_threads=8" --only module.launch.most-threads "$simdev"
 ok usage/no-plugin ends_saying 2 'one plugin is checked' verify
-ok usage/unknown-plugin ends_saying 1 'no plugin "nothing" is installed' verify --fail-fast nothing
+ok usage/unknown-plugin refused_in_one_line 'no plugin "nothing" is installed' nothing
+ok usage/missing-file refused_in_one_line "nothing.so cannot be opened: No such file" "$work/nothing.so"
+ok usage/one-form-of-report ends_saying 2 'a report has one form' verify --json --format tap "$simdev"
 ok usage/unwritable-report ends_saying 2 '/nowhere/report' verify --output /nowhere/report "$simdev"
 ok usage/full-disk ends_saying 2 'No space left' verify --only plugin.descriptor --output /dev/full "$simdev"
 ok usage/wrong-options-leave-the-report wrong_options_leave_the_report
-ok usage/wrong-options-point-to-help ends_saying 2 'verify --conformance --help` explains' verify --json "$simdev"
+ok usage/wrong-options-point-to-help ends_saying 2 'verify --conformance --help` explains' verify --wings "$simdev"
 ok program/linked-in-gives-the-same-result linked_in_gives_the_same_result
 echo "1..$count"

@@ -12,7 +12,8 @@ extern "C" {
 /* Exit statuses of the kit. */
 #define BP_CONFORMANCE_OK     0 /* every check of the core profile passed, and no other failed */
 #define BP_CONFORMANCE_FAILED 1 /* a check failed, or one passed that was expected to fail */
-#define BP_CONFORMANCE_USAGE  2 /* the arguments are wrong, or the output cannot be written */
+#define BP_CONFORMANCE_USAGE                                                                       \
+  2 /* the arguments are wrong, there is no such plugin, or the output cannot be written */
 #define BP_CONFORMANCE_INCOMPLETE                                                                  \
   3 /* nothing failed, but a core check was left out or not possible */
 
