@@ -23,6 +23,7 @@
 #define MOST_SIZE    (1 << 24)
 #define RECENT_S     60 /* what was used so recently may be in use */
 #define DIGEST_SIZE  32
+#define ROOM         (32 << 20) /* of a working directory, bytes */
 
 typedef struct Trailer {
   char magic[8];
@@ -60,10 +61,29 @@ static int find_directory(const char *subject, char *path) {
                         strerror(errno));
 }
 
+/* Whether a compiler's files have room in a directory. File systems that cannot tell have. */
+static int check_room(const BpWorkdir *dir) {
+  char path[PATH_MAX];
+  if (bp__workdir_path(dir, "room", path))
+    return -1;
+  int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  int is_full = (fd < 0 || fallocate(fd, 0, 0, ROOM)) && (errno == ENOSPC || errno == EDQUOT);
+  int rc = is_full ? bp_error_raise(BP_ERROR_IO, "cannot write into \"%s\": %s", dir->path,
+                                    strerror(errno))
+                   : 0;
+  if (fd >= 0)
+    close(fd);
+  unlink(path);
+  return rc;
+}
+
 int bp__cache_workdir(const char *subject, BpWorkdir *dir) {
   char directory[PATH_MAX];
-  if (!find_directory(subject, directory) && !bp__workdir_create(dir, directory))
-    return 0;
+  if (!find_directory(subject, directory) && !bp__workdir_create(dir, directory)) {
+    if (!check_room(dir))
+      return 0;
+    bp__workdir_remove(dir);
+  }
   warn();
   return bp__workdir_create(dir, NULL);
 }
@@ -215,8 +235,14 @@ static int append_trailer(const char *path) {
   return failed ? -1 : 0;
 }
 
+/* Whether the working directory of the file at `path` is where bp__cache_workdir makes it. */
+static int is_in_cache(const char *place, const char *path) {
+  size_t length = (size_t)(strrchr(place, '/') + 1 - place);
+  return !strncmp(place, path, length);
+}
+
 void bp__cache_move_in(const char *place, char *path) {
-  if (!*place)
+  if (!*place || !is_in_cache(place, path))
     return;
   if (append_trailer(path)) {
     warn();

@@ -23,7 +23,7 @@
 void bp__cache_hash(GChecksum *hash, const char *data, size_t size);
 
 /* A fresh working directory from which files can be moved into the cache: beside its files, or
- * where temporary files go if there is no cache. */
+ * where temporary files go if there is no cache or it is full. */
 int bp__cache_workdir(const char *subject, BpWorkdir *dir);
 
 /* The place of the file `name`: absolute into `path`, of PATH_MAX bytes, "" if there is no cache.
@@ -34,8 +34,8 @@ void bp__cache_locate(const char *subject, const char *name, char *path);
  * open. One that is damaged is removed. */
 int bp__cache_has(const char *place);
 
-/* Moves the file at `path` (of PATH_MAX bytes) to its place, if it has one; `path` is then where it
- * is. */
+/* Moves the file at `path` (of PATH_MAX bytes) to its place, if it has one and the working
+ * directory is beside it; `path` is then where it is. */
 void bp__cache_move_in(const char *place, char *path);
 
 /* The slots of BpRuntimeTable. */

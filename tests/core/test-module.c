@@ -8,11 +8,13 @@
 #include <backplane/module.h>
 #include <backplane/object.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
 #include <glib/gstdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -652,6 +654,31 @@ static void test_unusable_cache_is_a_warning(void) {
   cache_end(&cache);
 }
 
+/* In place of the C library's: the cache's file system is full. */
+static int is_full;
+
+BP_API int fallocate(int fd, int mode, off_t offset, off_t size) {
+  if (!is_full)
+    return (int)syscall(SYS_fallocate, fd, mode, offset, size);
+  errno = ENOSPC;
+  return -1;
+}
+
+static void test_full_cache_is_a_warning(void) {
+  Cache cache;
+  cache_begin(&cache);
+  is_full = 1;
+  load_add();
+  is_full = 0;
+  g_assert_cmpint(warnings, ==, 1);
+  char *folder = g_build_filename(cache.dir, "cache", "c", NULL);
+  GDir *kept = g_dir_open(folder, 0, NULL);
+  g_assert_null(g_dir_read_name(kept));
+  g_dir_close(kept);
+  g_free(folder);
+  cache_end(&cache);
+}
+
 /* Runs a plugin's compiler, a shell that first leaves a line for the run. Gives the file that it
  * made (g_free), or NULL. */
 static char *run_compiler(const Cache *cache, const char *commands, char **said) {
@@ -1080,6 +1107,7 @@ static void add_source_tests(void) {
   g_test_add_func("/module/cache/second-load-does-not-compile", test_second_load_does_not_compile);
   g_test_add_func("/module/cache/damaged-file-is-made-anew", test_damaged_cache_is_made_anew);
   g_test_add_func("/module/cache/unusable-is-a-warning", test_unusable_cache_is_a_warning);
+  g_test_add_func("/module/cache/full-is-a-warning", test_full_cache_is_a_warning);
   g_test_add_func("/module/cache/least-recently-used-files-go-first",
                   test_least_recently_used_files_go_first);
   g_test_add_func("/module/cache/files-just-used-are-left-alone",
