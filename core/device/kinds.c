@@ -314,15 +314,13 @@ void bp_device_format(BpDevice device, char *text) {
     g_snprintf(text, 64, "type %d:%d", device.device_type, device.device_id);
 }
 
-static int add_declared(BpNames *names) {
-  BpPluginList *plugins = bp_plugin_list();
+static int add_declared(const BpPluginList *plugins, BpNames *names) {
   int rc = plugins ? 0 : -1;
   for (size_t i = 0; !rc && i < bp_plugin_list_size(plugins); i++) {
     const BpPluginInfo *info = bp_plugin_list_get(plugins, i);
     if (info->state != BP_PLUGIN_REJECTED && info->state != BP_PLUGIN_SHADOWED)
       rc = bp__names_add_words(names, info->devices);
   }
-  bp_plugin_list_free(plugins);
   return rc;
 }
 
@@ -337,12 +335,19 @@ static int add_used(BpNames *names) {
   return rc;
 }
 
-char **bp_device_kinds(size_t *count) {
+char **bp__device_kinds(const BpPluginList *plugins, size_t *count) {
   BpNames names = {.text = NULL};
-  if (!add_declared(&names) && !add_used(&names))
+  if (!add_declared(plugins, &names) && !add_used(&names))
     return bp__names_finish(&names, count);
   bp__names_clear(&names);
   return NULL;
+}
+
+char **bp_device_kinds(size_t *count) {
+  BpPluginList *plugins = bp_plugin_list();
+  char **names = bp__device_kinds(plugins, count);
+  bp_plugin_list_free(plugins);
+  return names;
 }
 
 /* ---- Devices of a kind ------------------------------------------------------------------- */

@@ -5,7 +5,6 @@
 
 #include "core/device/device.h"
 #include "core/registry/names.h"
-#include "core/registry/nearest.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -45,19 +44,6 @@ static int is_kind_known(const char *kind) {
   return is_known;
 }
 
-static int raise_unknown_plugin(const BpPluginList *list, const char *name) {
-  g_autoptr(GPtrArray) names = g_ptr_array_new();
-  char hint[BP_HINT_MAX];
-  for (size_t i = 0; i < bp_plugin_list_size(list); i++)
-    g_ptr_array_add(names, (char *)(uintptr_t)bp_plugin_list_get(list, i)->name);
-  bp__nearest_hint(name, (const char *const *)names->pdata, names->len, hint);
-  char *why = bp_plugin_explain_absence(name);
-  bp_error_raise(BP_ERROR_NOT_FOUND, "no plugin \"%.80s\" is installed%s%s%s", name, hint,
-                 *why ? "; " : "", why);
-  bp_str_free(why);
-  return -1;
-}
-
 /* The kinds of a plugin's devices (transfer full); NULL with an error. */
 static char *kinds_of_plugin(const char *name) {
   char *kinds = NULL;
@@ -66,7 +52,7 @@ static char *kinds_of_plugin(const char *name) {
     if (!strcmp(bp_plugin_list_get(list, i)->name, name))
       kinds = g_strdup(bp_plugin_list_get(list, i)->devices);
   if (!kinds)
-    raise_unknown_plugin(list, name);
+    bp_plugin_activate(name); /* raises that there is none */
   bp_plugin_list_free(list);
   return kinds;
 }

@@ -221,14 +221,12 @@ static int may_be_missed(const Selection *selection, const BpPluginInfo *info, c
   return may_be;
 }
 
-static void pass_over_rejected(Selection *selection, char *const *kinds) {
-  BpPluginList *list = bp_plugin_list();
+static void pass_over_rejected(Selection *selection, const BpPluginList *list, char *const *kinds) {
   for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
     const BpPluginInfo *info = bp_plugin_list_get(list, i);
     if (info->state == BP_PLUGIN_REJECTED && may_be_missed(selection, info, kinds))
       pass_over(selection, info->path, info->reason);
   }
-  bp_plugin_list_free(list);
 }
 
 /* Tries out what is about to be looked at, all at once. */
@@ -242,18 +240,23 @@ static void try_kinds(const Selection *selection, char *const *kinds) {
   bp_plugin_try((const char *const *)wanted->pdata);
 }
 
+/* Looks at every kind, once. */
 static int see_all(Selection *selection) {
-  char **kinds = bp_device_kinds(NULL);
-  if (!kinds)
-    return -1;
-  try_kinds(selection, kinds);
-  for (char **kind = kinds; *kind; kind++)
-    if (!why_kind_ruled_out(selection, *kind))
-      see_kind(selection, *kind);
-  pass_over_rejected(selection, kinds);
+  if (selection->has_seen_all)
+    return 0;
+  BpPluginList *list = bp_plugin_list();
+  char **kinds = bp__device_kinds(list, NULL);
+  if (kinds) {
+    try_kinds(selection, kinds);
+    for (char **kind = kinds; *kind; kind++)
+      if (!why_kind_ruled_out(selection, *kind))
+        see_kind(selection, *kind);
+    pass_over_rejected(selection, list, kinds);
+    selection->has_seen_all = 1;
+  }
   bp_names_free(kinds);
-  selection->has_seen_all = 1;
-  return 0;
+  bp_plugin_list_free(list);
+  return selection->has_seen_all ? 0 : -1;
 }
 
 /* Looks at all that an entry can mean. */
@@ -467,19 +470,41 @@ static void pass_over_absent(Selection *selection, const Preference *preference)
   }
 }
 
+/* " among those that there is code for (cpu, cuda)", or "" if any may be chosen (transfer full). */
+static char *list_types(const Selection *selection) {
+  BpNames names = {.text = NULL};
+  for (size_t i = 0; i < selection->num_types; i++) {
+    char text[64];
+    bp_device_format((BpDevice){selection->types[i], 0}, text);
+    bp__names_add(&names, text, strcspn(text, ":"));
+  }
+  char **kinds = bp__names_finish(&names, NULL);
+  char *list = kinds ? g_strjoinv(", ", kinds) : NULL;
+  bp_names_free(kinds);
+  char *text = selection->types
+                   ? g_strdup_printf(" among those that there is code for (%s)", list ? list : "")
+                   : g_strdup("");
+  g_free(list);
+  return text;
+}
+
+static const char no_plugin[] =
+    "no device at all; each backend is a package of its own, as backplane-plugin-cpu, and "
+    "BACKPLANE_PLUGIN_PATH names further folders with plugins";
+
 static int raise_none(Selection *selection, const char *list) {
   see_missing(selection);
   const GPtrArray *wanted = selection->preferences.wanted;
   for (guint i = 0; i < wanted->len; i++)
     pass_over_absent(selection, g_ptr_array_index(wanted, i));
-  g_autofree char *present = list_present();
+  g_autofree char *present = list_present(), *allowed = list_types(selection);
   return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        "no device fits %s%.200s%s. There is: %s. Passed over: %s",
-                        *list ? "\"" : "", *list ? list : "the default", *list ? "\"" : "",
-                        *present ? present : "no device at all",
+                        "no device fits %s%.200s%s%s. There is: %s. Passed over: %s",
+                        *list ? "\"" : "", *list ? list : "the default", *list ? "\"" : "", allowed,
+                        *present ? present : no_plugin,
                         selection->passed->len ? selection->passed->str
-                        : *list                ? "nothing; the list leaves no kind to be tried"
-                                : "nothing; no plugin that brings devices is installed");
+                        : *present             ? "nothing; the list leaves no kind to be tried"
+                                               : "nothing");
 }
 
 static int try_list(Selection *selection, const char *list, BpDevice *device) {

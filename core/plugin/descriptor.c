@@ -135,6 +135,19 @@ static int check_words(const char *what, const char *list, const char *allowed) 
   return 0;
 }
 
+static int check_kinds(const char *list) {
+  size_t length = 0;
+  for (const char *word = list; (word = bp__words_next(word, &length));) {
+    g_autofree char *kind = g_strndup(word, length);
+    if (bp__words_have(BP_DEVICE_RESERVED_KINDS, kind))
+      return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
+                              "\"%s\" in its devices is no kind: the word means something else "
+                              "where a device is asked for",
+                              kind);
+  }
+  return check_words("devices", list, NAME);
+}
+
 /* Absolute paths, which may be shell patterns. */
 static int check_paths(const char *what, const char *list) {
   size_t length = 0;
@@ -162,8 +175,7 @@ int bp__descriptor_rank(const Descriptor *descriptor) {
 
 static int check_fields(const Descriptor *descriptor) {
   if (check_abi(descriptor) || check_name(descriptor) ||
-      check_words("provides", descriptor->provides, NAME) ||
-      check_words("devices", descriptor->devices, NAME) ||
+      check_words("provides", descriptor->provides, NAME) || check_kinds(descriptor->devices) ||
       check_words("targets", descriptor->targets, NAME) ||
       check_words("libraries", descriptor->libraries, NAME "|") ||
       check_words("package", descriptor->package, NAME) ||

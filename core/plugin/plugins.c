@@ -95,10 +95,12 @@ BpPluginList *bp_plugin_list(void) {
 }
 
 size_t bp_plugin_list_size(const BpPluginList *list) {
-  return list->size;
+  return BP_GIVEN(list) ? list->size : 0;
 }
 
 const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t index) {
+  if (!BP_GIVEN(list))
+    return NULL;
   if (index < list->size)
     return &list->infos[index];
   bp_error_raise(BP_ERROR_INDEX, "plugin %zu of a list of %zu", index, list->size);
@@ -134,6 +136,8 @@ static int is_meant(const BpPluginInfo *info, const char *name) {
 }
 
 char *bp_plugin_explain_absence(const char *name) {
+  if (!BP_GIVEN(name))
+    return g_strdup("");
   BpPluginList *list = bp_plugin_list();
   char *text = NULL;
   for (size_t i = 0; i < list->size && !text; i++) {
@@ -280,6 +284,8 @@ static void try_one(void *plugins, size_t index) {
 }
 
 void bp_plugin_try(const char *const *device_kinds) {
+  if (!BP_GIVEN(device_kinds))
+    return;
   bp__plugins_scan(0);
   g_autoptr(GPtrArray) plugins = find_by_kinds(device_kinds);
   bp__parallel_for_each(plugins->len, try_one, plugins);
@@ -288,6 +294,8 @@ void bp_plugin_try(const char *const *device_kinds) {
 /* ---- Linked into the program ------------------------------------------------------------- */
 
 int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
+  if (!BP_GIVEN(descriptor) || !BP_GIVEN(entry))
+    return -1;
   Plugin *plugin = bp__plugin_create("");
   if (!plugin)
     return -1;

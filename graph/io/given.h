@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What public functions cannot do without. */
+/* What public functions cannot do without. It repeats core/registry/given.h, for libraries see of
+ * one another only what is public. */
 #ifndef BACKPLANE_GRAPH_IO_GIVEN_H
 #define BACKPLANE_GRAPH_IO_GIVEN_H
 

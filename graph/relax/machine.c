@@ -445,12 +445,22 @@ static int find_callee(BpRelaxMachine *machine, const char *name, BpRelaxCallee 
   return bp_registry_get(name, &callee->function);
 }
 
-/* Appends the kinds of the modules below that nothing here runs: who could tell which functions the
- * code of an external generator has? */
+/* Whether a kind is among "a, b". */
+static int is_listed(const char *kinds, const char *kind) {
+  size_t length = strlen(kind);
+  for (const char *at = kinds; length && (at = strstr(at, kind)); at += length)
+    if ((at == kinds || at[-1] == ' ') && (at[length] == ',' || !at[length]))
+      return 1;
+  return 0;
+}
+
+/* Appends the kinds of the modules below that nothing here runs, each once: who could tell which
+ * functions the code of an external generator has? */
 static size_t list_absent(BpModule *module, int depth, char *kinds, size_t size, size_t used) {
   for (size_t i = 0; i < bp_module_num_imports(module) && used < size; i++) {
     BpModule *import = bp_module_get_import(module, i);
-    if (!(bp_module_get_property(import) & BP_MODULE_RUNNABLE))
+    if (!(bp_module_get_property(import) & BP_MODULE_RUNNABLE) &&
+        !is_listed(kinds, bp_module_kind(import)))
       used += (size_t)snprintf(kinds + used, size - used, "%s%s", used ? ", " : "",
                                bp_module_kind(import));
     if (depth > 0)

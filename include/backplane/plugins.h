@@ -68,7 +68,7 @@ BP_API void bp_plugin_list_free(BpPluginList *list);
 /* Why there is no plugin, kind of device or target kind `name`, where a plugin that cannot be used
  * is the cause: its path and its reason; "" where none is. One whose descriptor cannot be read is
  * known by its file: backplane-opencl.so is of "opencl". Never NULL; freed with bp_str_free. Any
- * thread. */
+ * thread. As everywhere here a NULL where none is allowed is an error of kind BP_ERROR_VALUE. */
 BP_API char *bp_plugin_explain_absence(const char *name);
 
 /* Loads and initialises a plugin by name, or by path if `name` contains '/'. Once it is active this

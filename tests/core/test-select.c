@@ -349,6 +349,7 @@ static void test_kinds_without_code_are_left_out(void) {
   bp_str_free(report);
   /* Where there is none at all, the missing plugin is the reason. */
   g_assert_cmpint(bp_device_select_among(&types[1], 1, "auto", &device, NULL), ==, -1);
+  assert_contains(bp_error_message(), "among those that there is code for (opencl)");
   assert_contains(bp_error_message(), "opencl: no installed plugin has devices of kind");
   bp_error_clear();
 }
@@ -367,6 +368,39 @@ static void test_absence_is_said_beside_the_lack_of_code(void) {
     assert_contains(bp_error_message(), cases[i][2]);
     bp_error_clear();
   }
+}
+
+/* A kind with the name of a word of the grammar could not be asked for. */
+static void test_words_of_the_grammar_are_no_kinds(void) {
+  static const char *const words[] = {"auto", "help", "name", "pci", "plugin", "uuid"};
+  for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
+    g_autofree char *descriptor =
+        g_strdup_printf(DESCRIPTOR("worded", "device_api.%s", "some %s"), words[i], words[i]);
+    g_autofree char *expected = g_strdup_printf("\"%s\" in its devices is no kind", words[i]);
+    g_assert_cmpint(bp_plugin_register_static(descriptor, good_entry), ==, -1);
+    assert_contains(bp_error_message(), expected);
+    bp_error_clear();
+  }
+}
+
+static void test_missing_arguments_are_errors(void) {
+  g_assert_cmpint(bp_plugin_register_static(NULL, good_entry), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_cmpint(bp_plugin_register_static("", NULL), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_error_clear();
+  bp_plugin_try(NULL);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_error_clear();
+  char *why = bp_plugin_explain_absence(NULL);
+  g_assert_cmpstr(why, ==, "");
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_str_free(why);
+  bp_error_clear();
+  g_assert_cmpuint(bp_plugin_list_size(NULL), ==, 0);
+  g_assert_null(bp_plugin_list_get(NULL, 0));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_error_clear();
 }
 
 static void test_kinds_are_listed(void) {
@@ -451,6 +485,8 @@ int main(int argc, char **argv) {
   ADD("kinds-without-code-are-left-out", test_kinds_without_code_are_left_out);
   ADD("absence-is-said-beside-the-lack-of-code-PLG-27",
       test_absence_is_said_beside_the_lack_of_code);
+  ADD("words-of-the-grammar-are-no-kinds", test_words_of_the_grammar_are_no_kinds);
+  ADD("missing-arguments-are-errors", test_missing_arguments_are_errors);
   ADD("kinds-are-listed", test_kinds_are_listed);
   ADD("numbers-and-names", test_numbers_and_names);
   ADD("published-numbers", test_published_numbers);

@@ -236,11 +236,13 @@ static void test_missing_function_is_named(void) {
   g_assert_null(bp_relax_machine_create(module, cpu));
   assert_error(BP_ERROR_NOT_FOUND, "no.such.function");
   /* What an external code generator left in the library may have had it. */
-  BpModule *other = bp_module_create(&other_api, NULL);
-  g_assert_cmpint(bp_module_import(module, other), ==, 0);
-  bp_object_release(other);
+  for (int i = 0; i < 2; i++) {
+    BpModule *other = bp_module_create(&other_api, NULL);
+    g_assert_cmpint(bp_module_import(module, other), ==, 0);
+    bp_object_release(other);
+  }
   g_assert_null(bp_relax_machine_create(module, cpu));
-  assert_error(BP_ERROR_NOT_FOUND, "modules of kind other_json");
+  assert_error(BP_ERROR_NOT_FOUND, "modules of kind other_json; install");
   bp_object_release(module);
 }
 

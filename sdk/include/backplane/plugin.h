@@ -11,7 +11,7 @@
  *   description  one line
  *   entry        the exported symbol: bp_plugin_entry_ and the name with '-' as '_'
  *   provides     registry names, space-separated: device_api.X target.build.X runtime.module...
- *   devices      (optional) device kinds, space-separated
+ *   devices      (optional) device kinds, space-separated; none of BP_DEVICE_RESERVED_KINDS
  *   targets      (optional) target kinds, space-separated
  *   libraries    (optional) sonames that it opens at run time, space-separated; between those of
  *                which one is enough stands '|': "libcuda.so.1 libnvrtc.so.12|libnvrtc.so.13"
@@ -56,6 +56,9 @@ static inline int32_t bp_abi_fits(uint32_t plugin, uint32_t host) {
     return 0;
   return host >> 16 == 0 ? plugin == host : plugin <= host;
 }
+
+/* Words that mean something else in a list of preferences for devices (docs/devices.md). */
+#define BP_DEVICE_RESERVED_KINDS "auto help name pci plugin uuid"
 
 #define BP_PLUGIN_NOTE_OWNER "Backplane"
 #define BP_PLUGIN_NOTE_TYPE  0x42500001u
