@@ -79,7 +79,7 @@ static int status = EXIT_OK;
 /* At exit: GLib ends the program itself after a command's --help. A usage error was said on stderr,
  * where all is that there is to say of it. */
 static void check_output(void) {
-  if (status == EXIT_USAGE || (fflush(stdout) == 0 && !ferror(stdout)))
+  if (status == EXIT_USAGE || (fflush(command_out()) == 0 && !ferror(command_out())))
     return;
   fprintf(stderr, "backplane: cannot write the output: %s\n", g_strerror(errno));
   _exit(EXIT_FAIL);

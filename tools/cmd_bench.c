@@ -61,7 +61,7 @@ static void print_result(const char *path, const LoadedModel *loaded, const GArr
   bp_model_memory(loaded->model, &parameters, &planned);
   if (!json) {
     model_print_report(loaded);
-    command_print(stdout,
+    command_print(command_out(),
                   "%s on %s with %d threads: min %.4f ms, median %.4f ms, p90 %.4f ms (%u runs)\n",
                   path, loaded->device_text, bp_threads_get(), percentile(times, 0),
                   percentile(times, 0.5), percentile(times, 0.9), times->len);

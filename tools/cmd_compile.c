@@ -39,7 +39,7 @@ static int compile_to(const char *path, const char *targets, const CompileOption
     json_builder_end_object(builder);
     command_print_json(builder);
   } else {
-    command_print(stdout, "%s: %.1f MiB for %s, in %.1f s\n", options->output,
+    command_print(command_out(), "%s: %.1f MiB for %s, in %.1f s\n", options->output,
                   (double)file.st_size / (1024.0 * 1024.0), targets, seconds);
   }
   return EXIT_OK;

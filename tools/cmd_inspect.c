@@ -129,13 +129,7 @@ static const BpPluginInfo *find_plugin(const BpPluginList *list, const char *nam
 static int raise_no_plugin(const char *name) {
   if (strchr(name, '/'))
     return bp_error_raise(BP_ERROR_NOT_FOUND, "there is no plugin '%s'; one is a file *.so", name);
-  char *why = bp_plugin_explain_absence(name);
-  bp_error_raise(
-      BP_ERROR_NOT_FOUND,
-      "no plugin '%s' on the search path%s%s; `backplane list` shows what is, and a path "
-      "has a slash",
-      name, *why ? "; " : "", why);
-  bp_str_free(why);
+  bp_plugin_activate(name); /* raises that there is none */
   return -1;
 }
 
@@ -290,10 +284,33 @@ static int add_model(const LoadedModel *loaded, Facts *facts) {
   return 0;
 }
 
+static int visit_tensor(void *facts, int32_t is_output, const BpModelTensorInfo *info) {
+  add_tensor(facts, is_output ? "output" : "input", info);
+  return 0;
+}
+
+/* What a model takes and gives is known where none of its devices is, which was just raised. */
+static int inspect_without_device(const char *path, const ModelOptions *options, Facts *facts) {
+  char *none = g_strconcat("none: ", bp_error_message(), NULL);
+  add_text(facts, "device", none);
+  g_free(none);
+  bp_error_clear();
+  BpModule *module = model_load(path, options);
+  int status = module ? bp_model_visit_tensors(module, visit_tensor, facts) : -1;
+  bp_object_release(module);
+  return status;
+}
+
+/* An ONNX file is compiled only for who says for what. */
 static int inspect_model(const char *path, const ModelOptions *options, Facts *facts) {
+  gboolean is_onnx = path_has_extension(path, ".onnx");
   LoadedModel loaded;
+  if (is_onnx && !options->shapes && !options->target && !options->device)
+    return bp_onnx_visit_tensors(path, visit_tensor, facts);
   if (model_open(path, options, &loaded) < 0)
-    return -1;
+    return !is_onnx && !options->device && bp_error_is(BP_ERROR_NOT_FOUND)
+               ? inspect_without_device(path, options, facts)
+               : -1;
   int status = add_model(&loaded, facts);
   model_close(&loaded);
   return status;
@@ -373,12 +390,14 @@ int cmd_inspect(int argc, char **argv) {
   ModelOptions options = MODEL_OPTIONS_INIT;
   GOptionEntry *entries = model_option_entries(&options, NULL);
   int status = EXIT_USAGE;
-  if (command_parse(&argc, &argv, entries, "plugin|device|module|function|model NAME",
-                    "Shows all that is known of one thing: a plugin (name or path), a device "
-                    "(opencl:1),\na module (path of a library), a global function (name) or a "
-                    "model (MODEL.onnx|FILE.so|GRAPH.json|FOLDER).",
-                    "Loading a module or a model runs its code's initialisers: only open what you "
-                    "trust."))
+  if (command_parse(
+          &argc, &argv, entries, "plugin|device|module|function|model NAME",
+          "Shows all that is known of one thing: a plugin (name or path), a device "
+          "(opencl:1),\na module (path of a library), a global function (name) or a "
+          "model (MODEL.onnx|FILE.so|GRAPH.json|FOLDER).",
+          "An ONNX file is shown as it is, and with --shape, --target or --device as it is "
+          "compiled.\nLoading a module or a model runs its code's initialisers: only open "
+          "what you trust."))
     status = argc == 3 ? inspect_subject(argv[1], argv[2], &options)
                        : command_usage_error("inspect takes what it is and its name, as "
                                              "`backplane inspect device cpu`");

@@ -100,7 +100,7 @@ static void print_devices(const GPtrArray *rows) {
               hardware, row->why);
     g_free(hardware);
   }
-  putchar('\n');
+  fputc('\n', command_out());
   table_print(table);
 }
 
@@ -165,8 +165,9 @@ static void print_text(const BpPluginList *list, const GPtrArray *rows) {
   static const char *const headers[] = {"PLUGIN",  "VERSION", "STATE", "DEVICES",
                                         "TARGETS", "ABOUT",   NULL};
   if (bp_plugin_list_size(list) == 0)
-    puts("No plugins are installed. Each backend is a package of its own, as "
-         "backplane-plugin-cpu;\nBACKPLANE_PLUGIN_PATH names further folders to look in.");
+    fputs("No plugins are installed. Each backend is a package of its own, as "
+          "backplane-plugin-cpu;\nBACKPLANE_PLUGIN_PATH names further folders to look in.\n",
+          command_out());
   else {
     Table *table = table_new(headers);
     for (size_t i = 0; i < bp_plugin_list_size(list); i++) {

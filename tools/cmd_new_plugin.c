@@ -62,7 +62,7 @@ static gboolean has_word(const char *words, const char *word) {
 /* Who has the name already (transfer full); NULL if nobody does. */
 static char *find_owner(const char *name, const char *device_types) {
   /* In C the plugin's names begin with its own, and ours with these. */
-  if (strcmp(name, "bp") == 0 || strcmp(name, "backplane") == 0)
+  if (has_word("bp backplane", name) || has_word(BP_DEVICE_RESERVED_KINDS, name))
     return g_strdup("Backplane itself");
   char *owner = NULL;
   char **lines = g_strsplit(device_types, "\n", -1);
@@ -114,13 +114,12 @@ static char *replace_words(const Project *project, const char *text) {
 }
 
 static int fail_on(const char *what, const char *path) {
-  command_print(stderr, "backplane: cannot %s %s: %s\n", what, path, g_strerror(errno));
-  return -1;
+  return bp_error_raise(BP_ERROR_IO, "cannot %s %s: %s", what, path, g_strerror(errno));
 }
 
-/* Says and frees the error. */
+/* Raises and frees the error. */
 static int fail_with(GError *error) {
-  command_print(stderr, "backplane: %s\n", error->message);
+  bp_error_raise(BP_ERROR_IO, "%s", error->message);
   g_error_free(error);
   return -1;
 }
@@ -203,11 +202,10 @@ static void remove_folder(const char *path) {
 
 /* Writes the project beside its place and moves it there when it is complete. */
 static int write_project(Project *project, const Build *build) {
-  if (g_file_test(project->directory, G_FILE_TEST_EXISTS)) {
-    command_print(stderr, "backplane: %s exists already; remove it, or give another --directory\n",
-                  project->directory);
-    return -1;
-  }
+  if (g_file_test(project->directory, G_FILE_TEST_EXISTS))
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "%s exists already; remove it, or give another --directory",
+                          project->directory);
   project->partial = g_strconcat(project->directory, ".XXXXXX", NULL);
   if (!g_mkdtemp_full(project->partial, 0755))
     return fail_on("make", project->partial);
@@ -254,8 +252,9 @@ static int compare_names(const void *a, const void *b) {
 static void report(const Project *project, const char *name, const Build *build, gboolean json) {
   g_ptr_array_sort(project->files, compare_names);
   if (!json) {
-    command_print(stdout, "Wrote the plugin %s, %u files, in %s. Next:\n\n  cd %s && %s\n", name,
-                  project->files->len, project->directory, project->directory, build->first_steps);
+    command_print(command_out(), "Wrote the plugin %s, %u files, in %s. Next:\n\n  cd %s && %s\n",
+                  name, project->files->len, project->directory, project->directory,
+                  build->first_steps);
     return;
   }
   JsonBuilder *builder = json_builder_new();
@@ -271,29 +270,24 @@ static void report(const Project *project, const char *name, const Build *build,
   command_print_json(builder);
 }
 
-/* Says why the name cannot be used and returns FALSE, if so. */
-static gboolean check_name(const char *name, const char *sdk) {
-  if (!is_well_formed(name)) {
-    command_usage_error("'%s' cannot be a plugin's name: it is 2 to %d lower-case letters and "
-                        "digits, a letter first",
-                        name, LONGEST_NAME);
-    return FALSE;
-  }
+/* 0, or -1 with an error: why the name cannot be used. */
+static int check_name(const char *name, const char *sdk) {
   GError *error = NULL;
-  char *path = g_build_filename(sdk, "device-types.txt", NULL), *device_types = NULL;
-  char *owner = NULL;
+  g_autofree char *path = g_build_filename(sdk, "device-types.txt", NULL), *device_types = NULL;
   if (!g_file_get_contents(path, &device_types, NULL, &error)) {
-    command_print(stderr, "backplane: the SDK is not installed (on Debian: libbackplane-dev): %s\n",
-                  error->message);
+    bp_error_raise(BP_ERROR_IO,
+                   g_getenv("BACKPLANE_SDK_DIR")
+                       ? "BACKPLANE_SDK_DIR names no folder of the SDK: %s"
+                       : "the SDK is not installed (on Debian: libbackplane-dev), and no "
+                         "BACKPLANE_SDK_DIR names its folder: %s",
+                   error->message);
     g_error_free(error);
-  } else if ((owner = find_owner(name, device_types))) {
-    command_print(stderr, "backplane: '%s' is taken by %s; choose another name\n", name, owner);
+    return -1;
   }
-  gboolean is_free = device_types && !owner;
-  g_free(owner);
-  g_free(device_types);
-  g_free(path);
-  return is_free;
+  g_autofree char *owner = find_owner(name, device_types);
+  return owner ? bp_error_raise(BP_ERROR_VALUE, "'%s' is taken by %s; choose another name", name,
+                                owner)
+               : 0;
 }
 
 /* A path to whose last name something can be appended (transfer full). */
@@ -312,14 +306,12 @@ static int make_project(const char *name, const char *directory, const Build *bu
                                             : g_strconcat("backplane-plugin-", name, NULL),
                      .words = g_array_new(FALSE, FALSE, sizeof(Word)),
                      .files = g_ptr_array_new_with_free_func(g_free)};
-  int status = is_well_formed(name) ? EXIT_FAIL : EXIT_USAGE;
-  if (check_name(name, project.sdk)) {
-    set_words(&project, name, build, maintainer);
-    if (write_project(&project, build) == 0) {
-      report(&project, name, build, json);
-      status = EXIT_OK;
-    }
-  }
+  set_words(&project, name, build, maintainer);
+  int status = EXIT_OK;
+  if (check_name(name, project.sdk) < 0 || write_project(&project, build) < 0)
+    status = command_fail(json);
+  else
+    report(&project, name, build, json);
   for (guint i = 0; i < project.words->len; i++)
     g_free(g_array_index(project.words, Word, i).to);
   g_array_unref(project.words);
@@ -358,6 +350,10 @@ int cmd_new_plugin(int argc, char **argv) {
     return EXIT_USAGE;
   if (argc != 2)
     return command_usage_error("new-plugin takes one name, as `backplane new-plugin acme`");
+  if (!is_well_formed(argv[1]))
+    return command_usage_error("'%s' cannot be a plugin's name: it is 2 to %d lower-case letters "
+                               "and digits, a letter first",
+                               argv[1], LONGEST_NAME);
   const Build *build = find_build(build_name);
   return build ? make_project(argv[1], directory, build, maintainer, json) : EXIT_USAGE;
 }

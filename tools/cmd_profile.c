@@ -121,8 +121,9 @@ static void print_text(const LoadedModel *loaded, GArray *records, int runs) {
     table_add(table, record->node, record->function, time, share);
   }
   table_print(table);
-  printf("%u operators, %.1f us in all on %s: the least that each took in %d runs\n", records->len,
-         total, loaded->device_text, runs);
+  fprintf(command_out(),
+          "%u operators, %.1f us in all on %s: the least that each took in %d runs\n", records->len,
+          total, loaded->device_text, runs);
 }
 
 static void print_json(const LoadedModel *loaded, const GArray *records, int runs) {

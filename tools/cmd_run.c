@@ -119,8 +119,9 @@ static int collect_outputs(const LoadedModel *loaded, const char *dir, gboolean 
 static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *outputs) {
   static const char *const headers[] = {"OUTPUT", "DTYPE", "SHAPE", "VALUES", NULL};
   model_print_report(loaded);
-  printf("Ran on %s in %.3f ms, what a first run builds included; `backplane bench` measures.\n",
-         loaded->device_text, ms);
+  fprintf(command_out(),
+          "Ran on %s in %.3f ms, what a first run builds included; `backplane bench` measures.\n",
+          loaded->device_text, ms);
   Table *table = table_new(headers);
   for (guint i = 0; i < outputs->len; i++) {
     const Output *output = outputs->pdata[i];

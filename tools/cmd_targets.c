@@ -58,11 +58,11 @@ static void print_kind(const char *name) {
   static const char *const headers[] = {"  ATTRIBUTE", "TYPE", "DEFAULT", "ABOUT", NULL};
   const BpTargetKind *kind = bp_target_kind_info(name);
   if (!kind) {
-    command_print(stdout, "%s: cannot be used: %s\n", name, bp_error_message());
+    command_print(command_out(), "%s: cannot be used: %s\n", name, bp_error_message());
     bp_error_clear();
     return;
   }
-  command_print(stdout, "%s: %s\n", name, kind->description);
+  command_print(command_out(), "%s: %s\n", name, kind->description);
   Table *table = table_new(headers);
   for (int32_t i = 0; i < kind->num_attrs; i++) {
     const BpTargetAttr *attr = &kind->attrs[i];
@@ -94,7 +94,8 @@ int cmd_targets(int argc, char **argv) {
     for (char **name = kinds; *name; name++)
       print_kind(*name);
   if (!json && !*kinds)
-    puts("No installed plugin generates code; backplane-plugin-cpu is one that does.");
+    fputs("No installed plugin generates code; backplane-plugin-cpu is one that does.\n",
+          command_out());
   bp_names_free(kinds);
   return EXIT_OK;
 }

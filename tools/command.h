@@ -45,7 +45,8 @@ int cmd_new_plugin(int argc, char **argv);
 #define OPTION_TEXT_ARRAY G_OPTION_ARG_FILENAME_ARRAY
 
 /* Parses `entries` for a command whose free arguments are described by `arguments` and whose help
- * ends in `details`. Returns FALSE after saying what is wrong. */
+ * ends in `details`. Returns FALSE after saying what is wrong. From then on results go to
+ * command_out. */
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details);
 /* Says "backplane: ..." on stderr. Returns EXIT_USAGE. */
@@ -58,6 +59,9 @@ int command_fail(gboolean json);
 
 /* ---- Output ------------------------------------------------------------------------------ */
 
+/* Where a command's results go. After command_parse fd 1 is stderr, for plugins run in this process
+ * and some print. */
+FILE *command_out(void);
 /* A JSON document as text in UTF-8, whatever file names are in it (transfer full); frees `builder`.
  */
 char *json_finish(JsonBuilder *builder, gboolean is_indented);
@@ -79,7 +83,9 @@ char *value_to_text(const BpValue *value);
 /* Whether elements of the type are shown as numbers: integers, bool, float16 to float64 and
  * bfloat16, of one lane. */
 gboolean element_is_number(BpDataType dtype);
-/* Appends such an element as text. */
+/* Writes a number from 0 to 1 as a float16 to float64 or bfloat16; FALSE: the type is another. */
+gboolean element_write_float(char *data, BpDataType dtype, double value);
+/* Appends an element that is a number as text. */
 void element_append(GString *text, const char *data, BpDataType dtype);
 /* Adds such an element to an array. JSON has no NaN or infinity: they are null. */
 void json_add_element(JsonBuilder *builder, const char *data, BpDataType dtype);
@@ -125,17 +131,21 @@ gboolean explain_preferences(const char *given);
 typedef struct LoadedModel {
   BpDevice devices[BP_MODEL_MOST_DEVICES]; /* the model's, and what a graph on two has beside it */
   size_t num_devices;
-  char device_text[160]; /* "opencl:1", "opencl:1 and cpu:0" */
-  char *report;          /* what device selection passed over, or "" */
-  double compile_ms;     /* 0 for an artifact */
-  double load_ms;        /* of an artifact, choosing its device included */
+  char device_text[160];      /* "opencl:1", "opencl:1 and cpu:0" */
+  gboolean is_chosen_by_list; /* devices were named, if only as "auto" */
+  char *report;               /* what device selection passed over, or "" */
+  double compile_ms;          /* 0 for an artifact */
+  double load_ms;             /* of an artifact, choosing its device included */
   BpModel *model;
   BpModelContext *context;
 } LoadedModel;
 
+/* Opens a library, or a graph of TVM's with what belongs to it (transfer full); NULL with an error.
+ */
+BpModule *model_load(const char *path, const ModelOptions *options);
 /* Selects the device and loads FILE.so, or compiles MODEL.onnx for it. 0 or -1 with an error. */
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded);
-/* Says on stderr what device selection passed over, if anything. */
+/* Says on stderr what device selection passed over, if anything, where devices were named. */
 void model_print_report(const LoadedModel *loaded);
 void model_close(LoadedModel *loaded);
 /* Sets the inputs given on the command line; with `fill`, the others to seeded random numbers,

@@ -18,6 +18,16 @@ static double decode_short_float(uint16_t bits, int exponent_bits) {
   return sign * ldexp(fraction, MAX(exponent, 1) - largest / 2 - fraction_bits);
 }
 
+/* The other way, for numbers from 0 to 1, cut off: less than the smallest normal one is 0. */
+static uint16_t encode_short_float(double value, int exponent_bits) {
+  int fraction_bits = 15 - exponent_bits, exponent;
+  double fraction = 2 * frexp(value, &exponent) - 1; /* 1.xxx is 0.1xxx times two */
+  exponent += (1 << (exponent_bits - 1)) - 2;
+  return value > 0 && exponent > 0
+             ? (uint16_t)(exponent << fraction_bits | (int)ldexp(fraction, fraction_bits))
+             : 0;
+}
+
 static double read_float(const char *data, BpDataType dtype) {
   double wide;
   float narrow;
@@ -48,6 +58,20 @@ static gboolean is_float(BpDataType dtype) {
   int is_wide = dtype.bits == 16 || dtype.bits == 32 || dtype.bits == 64;
   return (dtype.code == BP_DTYPE_FLOAT && is_wide) ||
          (dtype.code == BP_DTYPE_BFLOAT && dtype.bits == 16);
+}
+
+gboolean element_write_float(char *data, BpDataType dtype, double value) {
+  float narrow = (float)value;
+  if (!is_float(dtype) || dtype.lanes != 1)
+    return FALSE;
+  uint16_t bits = encode_short_float(value, dtype.code == BP_DTYPE_BFLOAT ? 8 : 5);
+  if (dtype.bits == 64)
+    memcpy(data, &value, sizeof value);
+  else if (dtype.bits == 32)
+    memcpy(data, &narrow, sizeof narrow);
+  else
+    memcpy(data, &bits, sizeof bits);
+  return TRUE;
 }
 
 gboolean element_is_number(BpDataType dtype) {

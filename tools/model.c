@@ -59,7 +59,7 @@ gboolean explain_preferences(const char *given) {
   bp_error_clear(); /* settings that cannot be read are an error where they are used */
   bp_str_free(settings);
   if (asks)
-    fputs(bp_device_select_help(), stdout);
+    fputs(bp_device_select_help(), command_out());
   return asks;
 }
 
@@ -291,8 +291,7 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   return module;
 }
 
-/* A library, or a graph of TVM's with what belongs to it. */
-static BpModule *load_module(const char *path, const ModelOptions *options) {
+BpModule *model_load(const char *path, const ModelOptions *options) {
   if (options->library)
     return bp_model_open_parts(path, options->library, options->params);
   if (!options->params)
@@ -316,7 +315,7 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
                    path);
     return NULL;
   }
-  BpModule *module = load_module(path, options);
+  BpModule *module = model_load(path, options);
   if (!module && !bp_error_is(BP_ERROR_IO) && !is_model_path(path))
     bp_error_add_context("%s: a model is an .onnx file, a library (.so) that was compiled, or a "
                          "graph (.json) or folder of TVM's",
@@ -340,8 +339,20 @@ static void format_devices(LoadedModel *loaded) {
   }
 }
 
+/* Whether somebody named devices: who runs the command, or the settings. */
+static gboolean has_preferences(const ModelOptions *options) {
+  char *settings = options->device ? NULL : bp_device_preferences();
+  gboolean has = options->device || (settings && *settings);
+  bp_error_clear(); /* settings that cannot be read are an error where they are used */
+  bp_str_free(settings);
+  return has;
+}
+
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded) {
-  *loaded = (LoadedModel){.report = NULL};
+  *loaded = (LoadedModel){.is_chosen_by_list = has_preferences(options)};
+  if (options->device && !options->device[strspn(options->device, " ")])
+    return bp_error_raise(BP_ERROR_VALUE, "--device is empty; \"auto\" is the best device of all, "
+                                          "and \"help\" explains what else there is");
   if (options->threads != THREADS_DEFAULT && bp_threads_set(options->threads) < 0)
     return -1;
   gint64 start = g_get_monotonic_time();
@@ -363,7 +374,7 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
 }
 
 void model_print_report(const LoadedModel *loaded) {
-  if (*loaded->report)
+  if (loaded->is_chosen_by_list && *loaded->report)
     command_print(stderr, "backplane: passed over: %s\n", loaded->report);
 }
 
@@ -419,11 +430,7 @@ static void fill_random(GRand *random, const BpTensorView *view, int64_t count) 
   char *out = view->data;
   for (int64_t i = 0; i < count; i++, out += bytes) {
     double value = g_rand_double(random);
-    if (view->dtype.code == BP_DTYPE_FLOAT && bytes == 4)
-      *(float *)(void *)out = (float)value;
-    else if (view->dtype.code == BP_DTYPE_FLOAT && bytes == 8)
-      *(double *)(void *)out = value;
-    else
+    if (!element_write_float(out, view->dtype, value))
       memset(out, 0, bytes), out[0] = (char)(value * 2);
   }
 }

@@ -3,6 +3,7 @@
 #include "tools/command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,23 @@
 #include <unistd.h>
 
 #include <backplane/object.h>
+
+/* The stdout that the command was started with, or NULL while fd 1 still is that. */
+static FILE *results;
+
+FILE *command_out(void) {
+  return results ? results : stdout;
+}
+
+/* What else prints, a plugin or a program that it starts, prints to stderr from here on. */
+static void keep_stdout(void) {
+  int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  FILE *kept = fd < 0 ? NULL : fdopen(fd, "w");
+  if (kept && dup2(STDERR_FILENO, STDOUT_FILENO) >= 0)
+    results = kept;
+  else if (kept)
+    fclose(kept);
+}
 
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details) {
@@ -27,6 +45,8 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
     g_error_free(error);
   }
   g_option_context_free(context);
+  if (ok)
+    keep_stdout();
   return ok;
 }
 
@@ -111,7 +131,7 @@ char *json_finish(JsonBuilder *builder, gboolean is_indented) {
 
 void command_print_json(JsonBuilder *builder) {
   char *text = json_finish(builder, TRUE);
-  puts(text);
+  fprintf(command_out(), "%s\n", text);
   g_free(text);
 }
 
@@ -205,9 +225,9 @@ void table_add(Table *table, ...) {
 
 static void print_cell(const char *text, glong width, gboolean last) {
   if (last)
-    printf("%s\n", text);
+    fprintf(command_out(), "%s\n", text);
   else
-    printf("%s%*s  ", text, (int)(width - g_utf8_strlen(text, -1)), "");
+    fprintf(command_out(), "%s%*s  ", text, (int)(width - g_utf8_strlen(text, -1)), "");
 }
 
 void table_print(Table *table) {

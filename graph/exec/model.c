@@ -234,11 +234,7 @@ static int select_by_target(const BpGraphContent *content, const char *preferenc
     types[i] = content->targets[i].device_type;
   int status = bp_device_select_among(types, content->num_targets, preferences, device, report);
   free(types);
-  if (status == 0)
-    return 0;
-  char names[1024];
-  list_targets(content, names, sizeof(names));
-  return bp_error_add_context("the model was compiled for %s", names);
+  return status;
 }
 
 /* The device of the second kind that a graph needs on the first one, by the same list. */
@@ -337,6 +333,38 @@ static int tensor_info(const BpGraph *graph, uint32_t entry, const char *name,
   *info = (BpModelTensorInfo){name, graph->entries[entry].dtype, graph->entries[entry].ndim,
                               graph->entries[entry].shape};
   return 0;
+}
+
+static int is_param(const BpGraphVariant *variant, const char *name) {
+  for (uint32_t i = 0; i < variant->num_params; i++)
+    if (strcmp(variant->param_names[i], name) == 0)
+      return 1;
+  return 0;
+}
+
+static int visit_graph(BpGraphVariant *variant, BpTensorVisit visit, void *visitor) {
+  const BpGraph *graph = bp__graph_variant_graph(variant);
+  BpModelTensorInfo info;
+  int rc = graph ? 0 : -1;
+  for (uint32_t i = 0; rc == 0 && i < graph->num_args; i++) {
+    const BpGraphNode *node = &graph->nodes[graph->arg_nodes[i]];
+    if (!is_param(variant, node->name) &&
+        (rc = tensor_info(graph, node->first_entry, node->name, &info)) == 0)
+      rc = visit(visitor, 0, &info);
+  }
+  for (uint32_t i = 0; rc == 0 && i < graph->num_heads; i++)
+    if ((rc = tensor_info(graph, graph->heads[i], graph->output_names[i], &info)) == 0)
+      rc = visit(visitor, 1, &info);
+  return rc;
+}
+
+int bp_model_visit_tensors(BpModule *module, BpTensorVisit visit, void *visitor) {
+  if (!BP_GIVEN(module) || !BP_GIVEN(visit) || bp_graph_initialize() < 0)
+    return -1;
+  if (bp__relax_module_executable(module))
+    return bp__relax_visit_tensors(module, visit, visitor);
+  const BpGraphContent *content = get_content(find_graph_module(module));
+  return content ? visit_graph(&content->targets[0], visit, visitor) : -1;
 }
 
 int32_t bp_model_num_inputs(const BpModel *model) {

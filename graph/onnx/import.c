@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <search.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,13 +95,23 @@ static int64_t symbol_extent(const Import *import, const BpInputShape *shapes, i
   return -1;
 }
 
-static int unbound_dimension(const char *name, size_t index, const OnnxDimension *dimension) {
+/* The example of a shape has what the file fixes, and 1 for the rest. */
+static int unbound_dimension(const OnnxValueInfo *info, size_t index) {
+  const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
+  const char *symbol = shape->dim[index]->dim_param;
+  char example[BP_GRAPH_MAX_NDIM * 21 + 1] = "";
+  size_t used = 0;
+  for (size_t i = 0; i < shape->n_dim; i++) {
+    int64_t fixed = fixed_extent(shape->dim[i]);
+    used += (size_t)snprintf(example + used, sizeof(example) - used, "%s%" PRId64, i ? "x" : "",
+                             fixed < 0 ? 1 : fixed);
+  }
   return bp_error_raise(BP_ERROR_VALUE,
                         "dimension %zu of input '%s'%s%s%s is not fixed by the model; give the "
-                        "input's shape, as --shape %s=1x3x224x224",
-                        index, name, is_empty(dimension->dim_param) ? "" : " ('",
-                        is_empty(dimension->dim_param) ? "" : dimension->dim_param,
-                        is_empty(dimension->dim_param) ? "" : "')", name);
+                        "input's shape, as --shape %s=%s",
+                        index, info->name, is_empty(symbol) ? "" : " ('",
+                        is_empty(symbol) ? "" : symbol, is_empty(symbol) ? "" : "')", info->name,
+                        example);
 }
 
 /* The shape of an input: the one given, checked against the file, or that of the file. */
@@ -126,7 +137,7 @@ static int input_shape(const Import *import, const OnnxValueInfo *info, const Bp
                  : fixed >= 0 ? fixed
                               : symbol_extent(import, shapes, num_shapes, shape->dim[i]->dim_param);
     if (extents[i] < 0 && !given)
-      return unbound_dimension(info->name, (size_t)i, shape->dim[i]);
+      return unbound_dimension(info, (size_t)i);
     if (fixed >= 0 && extents[i] != fixed)
       return bp_error_raise(BP_ERROR_VALUE,
                             "dimension %d of input '%s' is %" PRId64 " in the model, and %" PRId64

@@ -2,6 +2,7 @@
 # The ONNX importer. The decoder of its messages is generated from onnx.proto.
 
 libbackplane_graph_la_SOURCES += \
+	graph/onnx/describe.c \
 	graph/onnx/import.c graph/onnx/import.h \
 	graph/onnx/reader.c graph/onnx/reader.h \
 	graph/onnx/tensor.c

@@ -61,9 +61,7 @@ int bp__code_select_device(BpModule *module, const char *preferences, BpDevice *
                            char **report) {
   CodeTypes found;
   find_types(module, &found);
-  if (bp_device_select_among(found.types, found.count, preferences, device, report) == 0)
-    return 0;
-  return bp_error_add_context("TVM compiled the model for %s", found.names);
+  return bp_device_select_among(found.types, found.count, preferences, device, report);
 }
 
 int bp__code_check_device(BpModule *module, BpDevice device) {
@@ -109,6 +107,25 @@ static int64_t find_entry(const BpRelaxExecutable *executable) {
                         "the library has %" PRId64 " functions (%s), none called \"main\" or "
                         "\"forward\"; call them through bp_relax_machine_create",
                         count, names);
+}
+
+int bp__relax_visit_tensors(BpModule *executable, BpTensorVisit visit, void *visitor) {
+  const BpRelaxExecutable *content = bp__relax_module_executable(executable);
+  BpModelTensorInfo *inputs, *outputs;
+  uint32_t num_outputs;
+  int64_t entry = find_entry(content);
+  if (entry < 0 ||
+      bp__relax_signature(content, (uint32_t)entry, &inputs, &outputs, &num_outputs) < 0)
+    return -1;
+  uint32_t num_inputs = content->functions[entry].num_args;
+  int rc = 0;
+  for (uint32_t i = 0; rc == 0 && i < num_inputs; i++)
+    rc = visit(visitor, 0, &inputs[i]);
+  for (uint32_t i = 0; rc == 0 && i < num_outputs; i++)
+    rc = visit(visitor, 1, &outputs[i]);
+  bp__relax_infos_free(inputs, num_inputs);
+  bp__relax_infos_free(outputs, num_outputs);
+  return rc;
 }
 
 static int build(BpRelaxModel *model, BpModule *executable, BpDevice device) {

@@ -25,6 +25,9 @@ int bp__code_select_device(BpModule *module, const char *preferences, BpDevice *
 /* That it has code for a device. */
 int bp__code_check_device(BpModule *module, BpDevice device);
 
+/* bp_model_visit_tensors of a module of kind BP_RELAX_EXECUTABLE_KIND. */
+int bp__relax_visit_tensors(BpModule *executable, BpTensorVisit visit, void *visitor);
+
 /* Makes a model of a module of kind BP_RELAX_EXECUTABLE_KIND (transfer full). */
 BpRelaxModel *bp__relax_model_create(BpModule *executable, BpDevice device);
 /* NULL is let pass. */

@@ -40,7 +40,6 @@ keeps_what_is_there() {
     [ "$(ls there)" = file ] && ! ls -d there.* 2>/dev/null
 }
 
-echo 1..21
 ok name-with-capitals-is-refused fails 2 "'Acme' cannot be" "$backplane" new-plugin Acme
 ok name-with-a-dash-is-refused fails 2 "'acme-2' cannot be" "$backplane" new-plugin acme-2
 ok name-beginning-with-a-digit-is-refused fails 2 "'2acme' cannot be" "$backplane" new-plugin 2acme
@@ -49,16 +48,21 @@ ok name-of-33-letters-is-refused fails 2 "2 to 32" "$backplane" new-plugin "$(pr
 ok no-name-is-a-usage-error fails 2 "takes one name" "$backplane" new-plugin
 ok published-kind-is-refused fails 1 "'hexagon' is taken by the kind of device hexagon of DLPack" "$backplane" new-plugin hexagon
 ok name-of-ours-is-refused fails 1 "'bp' is taken by Backplane itself" "$backplane" new-plugin bp
+for word in auto help name pci plugin uuid; do
+  ok "word-of-preferences-is-refused-$word" fails 1 "'$word' is taken by Backplane itself" "$backplane" new-plugin $word
+done
 ok installed-target-is-refused fails 1 "'llvm' is taken by the plugin" env BACKPLANE_PLUGIN_PATH="$BACKPLANE_PLUGIN_PATH" "$backplane" new-plugin llvm
 ok unknown-build-is-refused fails 2 "autotools or meson" "$backplane" new-plugin acme --build cmake
-ok missing-sdk-names-the-package fails 1 libbackplane-dev env BACKPLANE_SDK_DIR=/nowhere "$backplane" new-plugin acme
+ok missing-sdk-names-the-variable fails 1 "BACKPLANE_SDK_DIR names no folder of the SDK" env BACKPLANE_SDK_DIR=/nowhere "$backplane" new-plugin acme
 ok what-is-there-is-kept keeps_what_is_there
 ok writes-the-project "$backplane" new-plugin acme
 ok leaves-no-word-of-the-template is_renamed backplane-plugin-acme
 ok takes-a-private-device-type has_device_type
 ok writes-it-once fails 1 "exists already" "$backplane" new-plugin acme
 ok json-lists-the-files writes_json
+ok json-has-the-error ends_saying 1 '"message" : "backplane-plugin-acme exists already' "$backplane" new-plugin acme --json
 ok directory-may-end-in-a-slash "$backplane" new-plugin acme --directory acme-slash//
 ok maintainer-is-named grep -qF 'Maintainer: A Person <person@simdev.example>' acme-meson/debian/control
 ok meson-has-no-autotools test ! -e acme-meson/configure.ac -a -e acme-meson/meson.build
 ok name-may-be-a-word-of-c compiles string
+echo "1..$count"

@@ -102,6 +102,14 @@ typedef struct BpModelTensorInfo {
   int32_t ndim;
   const int64_t *shape;
 } BpModelTensorInfo;
+/* Is told the inputs and then the outputs (is_output 1), until it returns something else than 0. */
+typedef int (*BpTensorVisit)(void *visitor, int32_t is_output, const BpModelTensorInfo *info);
+/* Those of a module that bp_model_create takes, with no device: of several targets those of the
+ * first. What `visit` returned, or -1. */
+BP_API int bp_model_visit_tensors(BpModule *module, BpTensorVisit visit, void *visitor);
+/* Those that an ONNX file tells, with nothing compiled: an extent that it leaves open is -1, and so
+ * is ndim where it gives no shape. */
+BP_API int bp_onnx_visit_tensors(const char *onnx_path, BpTensorVisit visit, void *visitor);
 BP_API int32_t bp_model_num_inputs(const BpModel *model);
 BP_API int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *info);
 BP_API int32_t bp_model_num_outputs(const BpModel *model);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an ONNX file says of its inputs and outputs, as it is. */
+#include <string.h>
+
+#include <backplane/error.h>
+#include <backplane/graph/model.h>
+
+#include "graph/io/given.h"
+#include "graph/onnx/reader.h"
+#include "graph/ops/op.h"
+
+static int visit_value(const OnnxValueInfo *value, int32_t is_output, BpTensorVisit visit,
+                       void *visitor) {
+  const Backplane__Onnx__TensorTypeProto *type = value->type ? value->type->tensor_type : NULL;
+  BpModelTensorInfo info = {.name = value->name ? value->name : "", .ndim = -1};
+  int64_t extents[BP_GRAPH_MAX_NDIM];
+  if (!type || bp__dtype_from_onnx(type->elem_type, &info.dtype))
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "'%s' is not a tensor of a supported type",
+                          info.name);
+  if (type->shape && type->shape->n_dim > BP_GRAPH_MAX_NDIM)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "'%s' has %zu dimensions, at most %d work",
+                          info.name, type->shape->n_dim, BP_GRAPH_MAX_NDIM);
+  if (type->shape) {
+    info.ndim = (int32_t)type->shape->n_dim;
+    info.shape = extents;
+  }
+  for (int32_t i = 0; i < info.ndim; i++) {
+    const OnnxDimension *dimension = type->shape->dim[i];
+    extents[i] = dimension->has_dim_value && dimension->dim_value > 0 ? dimension->dim_value : -1;
+  }
+  return visit(visitor, is_output, &info);
+}
+
+/* Older files list the initializers among the inputs. */
+static int is_initializer(const OnnxGraph *graph, const char *name) {
+  for (size_t i = 0; name && i < graph->n_initializer; i++)
+    if (graph->initializer[i]->name && strcmp(graph->initializer[i]->name, name) == 0)
+      return 1;
+  return 0;
+}
+
+int bp_onnx_visit_tensors(const char *onnx_path, BpTensorVisit visit, void *visitor) {
+  if (!BP_GIVEN(onnx_path) || !BP_GIVEN(visit))
+    return -1;
+  OnnxModel *model = bp__onnx_read(onnx_path);
+  if (!model)
+    return -1;
+  const OnnxGraph *graph = model->graph;
+  int rc = 0;
+  for (size_t i = 0; rc == 0 && i < graph->n_input; i++)
+    if (!is_initializer(graph, graph->input[i]->name))
+      rc = visit_value(graph->input[i], 0, visit, visitor);
+  for (size_t i = 0; rc == 0 && i < graph->n_output; i++)
+    rc = visit_value(graph->output[i], 1, visit, visitor);
+  bp__onnx_free(model);
+  return rc < 0 ? bp_error_add_context("%s", onnx_path) : rc;
+}
