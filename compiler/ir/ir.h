@@ -17,6 +17,10 @@
 /* No node is nested deeper, so that recursion over nodes, here and in plugins, is bounded. */
 #define BP__IR_MAX_DEPTH 4096
 
+/* Expressions nested no deeper are walked as the trees that they mostly are; in deeper ones, which
+ * may be graphs with more paths than can be walked, each node is visited once. */
+#define BP__IR_TREE_DEPTH 8
+
 struct BpIrNode {
   int32_t kind;
   BpDataType dtype;
@@ -109,7 +113,8 @@ static inline bool bp__ir_const_float(const BpIrNode *node, double *value) {
   return true;
 }
 
-/* Whether two nodes are the same construct over equal operands; VARs and BUFFERs by identity. */
+/* Whether two nodes are the same construct over equal operands; VARs and BUFFERs by identity. False
+ * with an error if memory is exhausted. */
 bool bp__ir_equal(const BpIrNode *a, const BpIrNode *b);
 
 /* The parts of a FUNCTION. */

@@ -42,7 +42,24 @@ static bool has_identity(const BpIrNode *node) {
   return node->kind == BP_IR_VAR || node->kind == BP_IR_BUFFER;
 }
 
-bool bp__ir_equal(const BpIrNode *a, const BpIrNode *b) {
+static const BpIrNode *root_of(const BpIrMap *classes, const BpIrNode *node) {
+  const BpIrNode *next;
+  while ((next = bp__ir_map_get(classes, node)))
+    node = next;
+  return node;
+}
+
+/* 1 if two deep nodes were found, or are being found, equal; else they are from now on, as what is
+ * compared next shows, or nothing is. -1 with an error. */
+static int are_joined(BpIrMap *classes, const BpIrNode *a, const BpIrNode *b) {
+  if (a->depth <= BP__IR_TREE_DEPTH)
+    return 0;
+  a = root_of(classes, a);
+  b = root_of(classes, b);
+  return a == b ? 1 : bp__ir_map_set(classes, a, b);
+}
+
+static bool are_equal(BpIrMap *classes, const BpIrNode *a, const BpIrNode *b) {
   if (a == b)
     return true;
   if (has_identity(a) || a->kind != b->kind || a->num_operands != b->num_operands ||
@@ -51,10 +68,18 @@ bool bp__ir_equal(const BpIrNode *a, const BpIrNode *b) {
       memcmp(&a->float_value, &b->float_value, sizeof a->float_value) ||
       strcmp(a->str_value, b->str_value))
     return false;
-  for (int32_t i = 0; i < a->num_operands; i++)
-    if (!bp__ir_equal(a->operands[i], b->operands[i]))
+  int joined = are_joined(classes, a, b);
+  for (int32_t i = 0; joined == 0 && i < a->num_operands; i++)
+    if (!are_equal(classes, a->operands[i], b->operands[i]))
       return false;
-  return true;
+  return joined >= 0;
+}
+
+bool bp__ir_equal(const BpIrNode *a, const BpIrNode *b) {
+  BpIrMap classes = {0};
+  bool result = are_equal(&classes, a, b);
+  bp__ir_map_clear(&classes);
+  return result;
 }
 
 /* ---- Shorthands -------------------------------------------------------------------------- */

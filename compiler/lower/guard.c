@@ -10,6 +10,9 @@
 #include "compiler/ir/scalar.h"
 #include "compiler/lower/passes.h"
 
+/* What is looked at of an operand to tell what it can be; what lies deeper can be anything. */
+#define MAX_LEVELS 8
+
 /* A constant in every lane of the operation's type. */
 static const BpIrNode *like(BpIrModule *module, const BpIrNode *node, int64_t value) {
   return bp_ir_int(module, node->dtype, value);
@@ -18,19 +21,22 @@ static const BpIrNode *like(BpIrModule *module, const BpIrNode *node, int64_t va
 /* ---- Division ---------------------------------------------------------------------------- */
 
 /* Some bit of it is always set, or it is chosen not to be zero. */
-static bool is_never_zero(const BpIrNode *node) {
+static bool is_never_zero(const BpIrNode *node, int levels) {
+  const BpIrNode *const *x = node->operands;
   int64_t value;
   if (bp__ir_const_int(node, &value))
     return value != 0;
+  if (levels == 0)
+    return false;
   switch (node->kind) {
   case BP_IR_BIT_OR:
-    return is_never_zero(node->operands[0]) || is_never_zero(node->operands[1]);
+    return is_never_zero(x[0], levels - 1) || is_never_zero(x[1], levels - 1);
   case BP_IR_MAX:
-    return bp__ir_const_int(node->operands[1], &value) && value > 0;
+    return bp__ir_const_int(x[1], &value) && value > 0;
   case BP_IR_SELECT:
-    return is_never_zero(node->operands[1]) && is_never_zero(node->operands[2]);
+    return is_never_zero(x[1], levels - 1) && is_never_zero(x[2], levels - 1);
   case BP_IR_BROADCAST:
-    return is_never_zero(node->operands[0]);
+    return is_never_zero(x[0], levels - 1);
   default:
     return false;
   }
@@ -38,7 +44,7 @@ static bool is_never_zero(const BpIrNode *node) {
 
 static const BpIrNode *guard_division(BpIrModule *module, const BpIrNode *node) {
   const BpIrNode *a = node->operands[0], *b = node->operands[1];
-  if (!bp__dtype_is_int(node->dtype) || is_never_zero(b))
+  if (!bp__dtype_is_int(node->dtype) || is_never_zero(b, MAX_LEVELS))
     return node;
   const BpIrNode *zero = like(module, node, 0);
   const BpIrNode *by_zero = bp_ir_binary(module, BP_IR_EQ, b, zero);
@@ -48,13 +54,14 @@ static const BpIrNode *guard_division(BpIrModule *module, const BpIrNode *node) 
 
 /* ---- Shifts ------------------------------------------------------------------------------ */
 
-static bool is_count(const BpIrNode *node, int64_t bits) {
+static bool is_count(const BpIrNode *node, int64_t bits, int levels) {
+  const BpIrNode *const *x = node->operands;
   int64_t value;
   if (bp__ir_const_int(node, &value))
     return value >= 0 && value < bits;
-  if (node->kind == BP_IR_BIT_AND)
-    return is_count(node->operands[0], bits) || is_count(node->operands[1], bits);
-  return node->kind == BP_IR_BROADCAST && is_count(node->operands[0], bits);
+  if (levels > 0 && node->kind == BP_IR_BIT_AND)
+    return is_count(x[0], bits, levels - 1) || is_count(x[1], bits, levels - 1);
+  return levels > 0 && node->kind == BP_IR_BROADCAST && is_count(x[0], bits, levels - 1);
 }
 
 /* All bits are shifted out by too large a count; a negative one is as good as very large. */
@@ -62,7 +69,7 @@ static const BpIrNode *guard_shift(BpIrModule *module, const BpIrNode *node) {
   const BpIrNode *a = node->operands[0], *b = node->operands[1];
   int64_t bits = node->dtype.bits;
   bool is_signed = node->dtype.code == BP_DTYPE_INT;
-  if (is_count(b, bits))
+  if (is_count(b, bits, MAX_LEVELS))
     return node;
   const BpIrNode *zero = like(module, node, 0);
   const BpIrNode *inside = bp_ir_binary(module, BP_IR_LT, b, like(module, node, bits));
@@ -83,7 +90,7 @@ typedef struct FloatRange {
   bool may_be_nan;
 } FloatRange;
 
-static FloatRange range_of(const BpIrNode *node);
+static FloatRange range_of(const BpIrNode *node, int levels);
 
 static FloatRange range_of_int(BpDataType dtype) {
   bool is_signed = dtype.code == BP_DTYPE_INT;
@@ -93,8 +100,8 @@ static FloatRange range_of_int(BpDataType dtype) {
 }
 
 /* Of a MIN, MAX or SELECT. */
-static FloatRange range_of_choice(int32_t kind, const BpIrNode *a, const BpIrNode *b) {
-  FloatRange x = range_of(a), y = range_of(b);
+static FloatRange range_of_choice(int32_t kind, const BpIrNode *a, const BpIrNode *b, int levels) {
+  FloatRange x = range_of(a, levels), y = range_of(b, levels);
   FloatRange range = {fmin(x.min, y.min), fmax(x.max, y.max), x.may_be_nan || y.may_be_nan};
   if (kind == BP_IR_MIN)
     range.max = fmin(x.max, y.max);
@@ -104,8 +111,8 @@ static FloatRange range_of_choice(int32_t kind, const BpIrNode *a, const BpIrNod
 }
 
 /* Its ends are rounded as what lies between is: those of int32 are one further out in float32. */
-static FloatRange range_of_cast(BpDataType to, const BpIrNode *x) {
-  FloatRange range = bp__dtype_is_float(x->dtype) ? range_of(x) : range_of_int(x->dtype);
+static FloatRange range_of_cast(BpDataType to, const BpIrNode *x, int levels) {
+  FloatRange range = bp__dtype_is_float(x->dtype) ? range_of(x, levels) : range_of_int(x->dtype);
   range.min = bp__scalar_round(to, range.min);
   range.max = bp__scalar_round(to, range.max);
   return range;
@@ -119,27 +126,29 @@ static bool is_rounding(const BpIrNode *node) {
   return false;
 }
 
-static FloatRange range_of(const BpIrNode *node) {
+static FloatRange range_of(const BpIrNode *node, int levels) {
   static const FloatRange anything = {-(double)INFINITY, (double)INFINITY, true};
   const BpIrNode *const *x = node->operands;
   double value;
   if (bp__ir_const_float(node, &value))
     return isnan(value) ? anything : (FloatRange){value, value, false};
+  if (levels-- == 0)
+    return anything;
   switch (node->kind) {
   case BP_IR_MIN:
   case BP_IR_MAX:
-    return range_of_choice(node->kind, x[0], x[1]);
+    return range_of_choice(node->kind, x[0], x[1], levels);
   case BP_IR_SELECT:
-    return range_of_choice(node->kind, x[1], x[2]);
+    return range_of_choice(node->kind, x[1], x[2], levels);
   case BP_IR_BROADCAST:
-    return range_of(x[0]);
+    return range_of(x[0], levels);
   case BP_IR_CAST: /* to a narrower float it may become infinite */
     if (node->dtype.bits < 32 && x[0]->dtype.bits > 8)
       return anything;
-    return range_of_cast(node->dtype, x[0]);
+    return range_of_cast(node->dtype, x[0], levels);
   case BP_IR_CALL:
     if (is_rounding(node)) {
-      FloatRange range = range_of(x[0]);
+      FloatRange range = range_of(x[0], levels);
       return (FloatRange){floor(range.min), ceil(range.max), range.may_be_nan};
     }
     return anything;
@@ -158,7 +167,7 @@ static const BpIrNode *guard_cast(BpIrModule *module, const BpIrNode *node) {
     x = bp_ir_cast(module, bp__dtype(BP_DTYPE_FLOAT, 32, to.lanes), x);
   if (!x)
     return NULL;
-  FloatRange range = range_of(x), limits = range_of_int(to);
+  FloatRange range = range_of(x, MAX_LEVELS), limits = range_of_int(to);
   double beyond = ldexp(1, to.code == BP_DTYPE_INT ? to.bits - 1 : to.bits);
   const BpIrNode *least = bp_ir_float(module, x->dtype, limits.min);
   const BpIrNode *end = bp_ir_float(module, x->dtype, beyond);

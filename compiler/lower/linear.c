@@ -23,11 +23,35 @@ typedef struct Linear {
 static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out);
 static const BpIrNode *linear_node(BpIndexContext *context, const Linear *linear);
 
-/* ---- Ranges ------------------------------------------------------------------------------ */
+/* ---- What is known ----------------------------------------------------------------------- */
+
+static void forget(BpIndexContext *context) {
+  for (int32_t i = 0; i < BP__INDEX_NUM_FACTS; i++)
+    bp__ir_map_clear(&context->facts[i]);
+}
 
 void bp__index_clear(BpIndexContext *context) {
   bp__ir_map_clear(&context->vars);
+  forget(context);
 }
+
+static const void *recall(BpIndexContext *context, int32_t fact, const BpIrNode *node) {
+  return node->depth > BP__IR_TREE_DEPTH ? bp__ir_map_get(&context->facts[fact], node) : NULL;
+}
+
+/* -1 with an error, and then it will be found out again. */
+static int remember(BpIndexContext *context, int32_t fact, const BpIrNode *node, const void *value,
+                    size_t size) {
+  if (node->depth <= BP__IR_TREE_DEPTH)
+    return 0;
+  void *kept = bp__ir_alloc(context->module, size);
+  if (!kept)
+    return -1;
+  memcpy(kept, value, size);
+  return bp__ir_map_set(&context->facts[fact], node, kept);
+}
+
+/* ---- Ranges ------------------------------------------------------------------------------ */
 
 int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t min, int64_t max,
                         bool is_free) {
@@ -35,6 +59,7 @@ int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t mi
   if (!known)
     return -1;
   *known = (BpVarRange){{min, max}, is_free};
+  forget(context);
   return bp__ir_map_set(&context->vars, var, known);
 }
 
@@ -100,7 +125,7 @@ static const BpVarRange *var_range(BpIndexContext *context, const BpIrNode *var)
   return bp__ir_map_get(&context->vars, var);
 }
 
-static BpRange range_of_atom(BpIndexContext *context, const BpIrNode *node) {
+static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
   const BpIrNode *const *x = node->operands;
   int64_t divisor;
   switch (node->kind) {
@@ -145,6 +170,14 @@ static BpRange range_of_atom(BpIndexContext *context, const BpIrNode *node) {
   default:
     return dtype_range(node->dtype);
   }
+}
+
+static BpRange range_of_atom(BpIndexContext *context, const BpIrNode *node) {
+  const BpRange *known = recall(context, BP__INDEX_RANGE, node);
+  if (known)
+    return *known;
+  BpRange range = find_range(context, node);
+  return remember(context, BP__INDEX_RANGE, node, &range, sizeof range) ? everything : range;
 }
 
 static BpRange linear_range(BpIndexContext *context, const Linear *linear) {
@@ -365,7 +398,7 @@ static bool linear_of_product(BpIndexContext *context, const BpIrNode *node, Lin
   return true;
 }
 
-static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out) {
+static void find_linear(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   *out = (Linear){0};
   Linear other;
   switch (node->kind) {
@@ -398,6 +431,17 @@ static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out
   }
   *out = (Linear){0};
   add_term(out, node, 1);
+}
+
+static void linear_of(BpIndexContext *context, const BpIrNode *node, Linear *out) {
+  const Linear *known = recall(context, BP__INDEX_FORM, node);
+  if (known) {
+    *out = *known;
+    return;
+  }
+  find_linear(context, node, out);
+  if (remember(context, BP__INDEX_FORM, node, out, sizeof *out))
+    out->failed = true;
 }
 
 /* ---- Quotients and remainders that belong together --------------------------------------- */
@@ -518,7 +562,7 @@ static int decide_comparison(BpIndexContext *context, const BpIrNode *node) {
   }
 }
 
-int bp__index_decide(BpIndexContext *context, const BpIrNode *condition) {
+static int find_decision(BpIndexContext *context, const BpIrNode *condition) {
   int a, b;
   switch (condition->kind) {
   case BP_IR_INT_IMM:
@@ -543,6 +587,15 @@ int bp__index_decide(BpIndexContext *context, const BpIrNode *condition) {
   default:
     return -1;
   }
+}
+
+int bp__index_decide(BpIndexContext *context, const BpIrNode *condition) {
+  const int *known = recall(context, BP__INDEX_DECISION, condition);
+  if (known)
+    return *known;
+  int decision = find_decision(context, condition);
+  return remember(context, BP__INDEX_DECISION, condition, &decision, sizeof decision) ? -1
+                                                                                      : decision;
 }
 
 /* ---- Intervals --------------------------------------------------------------------------- */
@@ -616,8 +669,8 @@ static int atom_interval(BpIndexContext *context, const BpIrNode *atom, BpInterv
   return interval->min ? 0 : -1;
 }
 
-int bp__index_interval(BpIndexContext *context, const BpIrNode *node, BpInterval *interval,
-                       bool *is_bounded) {
+static int find_interval(BpIndexContext *context, const BpIrNode *node, BpInterval *interval,
+                         bool *is_bounded) {
   Linear linear, min;
   linear_of(context, node, &linear);
   min = (Linear){.constant = linear.constant, .failed = linear.failed};
@@ -643,6 +696,27 @@ int bp__index_interval(BpIndexContext *context, const BpIrNode *node, BpInterval
   }
   *interval = (BpInterval){linear_node(context, &min), (int64_t)last + 1};
   return interval->min ? 0 : -1;
+}
+
+typedef struct KnownInterval {
+  BpInterval interval;
+  bool is_bounded;
+} KnownInterval;
+
+int bp__index_interval(BpIndexContext *context, const BpIrNode *node, BpInterval *interval,
+                       bool *is_bounded) {
+  KnownInterval found = {0};
+  const KnownInterval *known = recall(context, BP__INDEX_INTERVAL, node);
+  if (!known) {
+    if (find_interval(context, node, &found.interval, &found.is_bounded) != 0 ||
+        remember(context, BP__INDEX_INTERVAL, node, &found, sizeof found))
+      return -1;
+    known = &found;
+  }
+  *is_bounded = known->is_bounded;
+  if (known->is_bounded)
+    *interval = known->interval;
+  return 0;
 }
 
 bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNode *var,

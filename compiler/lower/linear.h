@@ -24,9 +24,18 @@ typedef struct BpVarRange {
   bool is_free;
 } BpVarRange;
 
+/* What was found out of deep expressions, which are graphs: so that each of their nodes is looked
+ * at once. Void as soon as more is known of a variable. */
+#define BP__INDEX_FORM      0
+#define BP__INDEX_RANGE     1
+#define BP__INDEX_DECISION  2
+#define BP__INDEX_INTERVAL  3
+#define BP__INDEX_NUM_FACTS 4
+
 typedef struct BpIndexContext {
   BpIrModule *module;
   BpIrMap vars; /* VAR -> BpVarRange of the module's memory */
+  BpIrMap facts[BP__INDEX_NUM_FACTS];
 } BpIndexContext;
 
 void bp__index_clear(BpIndexContext *context);

@@ -12,6 +12,7 @@ typedef struct Narrower {
   BpIrRewriter rewriter; /* first: callbacks get it by this */
   BpIndexContext index;
   BpIrMap vars; /* int64 VAR -> the int32 VAR that stands for it */
+  BpIrMap done; /* int64 expression -> itself as an int32 */
 } Narrower;
 
 static BpDataType int32_type(void) {
@@ -31,8 +32,9 @@ static bool is_arithmetic(int32_t kind) {
   return kind >= BP_IR_ADD && kind <= BP_IR_MAX;
 }
 
-/* An int64 that fits, as an int32. */
-static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node) {
+static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node);
+
+static const BpIrNode *make_narrow(Narrower *n, const BpIrNode *node) {
   BpIrModule *module = n->rewriter.module;
   const BpIrNode *const *x = node->operands;
   if (node->kind == BP_IR_INT_IMM)
@@ -57,11 +59,21 @@ static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node) {
   return bp_ir_cast(module, int32_type(), bp__ir_with_operands(module, node, operands));
 }
 
+/* An int64 that fits, as an int32. */
+static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node) {
+  const BpIrNode *known = bp__ir_map_get(&n->done, node);
+  if (known)
+    return known;
+  const BpIrNode *made = make_narrow(n, node);
+  return made && !bp__ir_map_set(&n->done, node, made) ? made : NULL;
+}
+
 /* ---- Names ------------------------------------------------------------------------------- */
 
 /* What was found under another meaning of a name is void. */
 static int bind(Narrower *n, const BpIrNode *var, const BpIrNode *narrow, BpRange range) {
   bp__ir_map_clear(&n->rewriter.done);
+  bp__ir_map_clear(&n->done);
   return bp__index_set_range(&n->index, var, range.min, range.max, false) ||
                  bp__ir_map_set(&n->vars, var, narrow)
              ? -1
@@ -150,5 +162,6 @@ const BpIrNode *bp__pass_narrow(BpIrModule *module, const BpIrNode *function) {
   bp__ir_rewriter_clear(&narrower.rewriter);
   bp__index_clear(&narrower.index);
   bp__ir_map_clear(&narrower.vars);
+  bp__ir_map_clear(&narrower.done);
   return result;
 }

@@ -723,6 +723,106 @@ static void test_other_widths(void) {
   bp_object_release(module);
 }
 
+/* ---- Graphs with more paths than can be walked ------------------------------------------- */
+
+#define CHAIN 60
+
+static const BpIrNode *number(BpIrModule *module, const char *dtype, int64_t value) {
+  return bp_ir_int(module, dtype_of(dtype), value);
+}
+
+static const BpIrNode *op(BpIrModule *module, int32_t kind, const BpIrNode *a, const BpIrNode *b) {
+  return bp_ir_binary(module, kind, a, b);
+}
+
+/* x = x % 7 + min(x / 3, 11 - x), again and again. */
+static const BpIrNode *index_chain(BpIrModule *module, const BpIrNode *x) {
+  for (int i = 0; i < CHAIN; i++) {
+    const BpIrNode *rest = op(module, BP_IR_FLOORMOD, x, number(module, "int64", 7));
+    const BpIrNode *third = op(module, BP_IR_FLOORDIV, x, number(module, "int64", 3));
+    const BpIrNode *other = op(module, BP_IR_SUB, number(module, "int64", 11), x);
+    x = op(module, BP_IR_ADD, rest, op(module, BP_IR_MIN, third, other));
+  }
+  return x;
+}
+
+/* c = (c or x < i) and (c or x > -i) */
+static const BpIrNode *condition_chain(BpIrModule *module, const BpIrNode *x) {
+  const BpIrNode *c = op(module, BP_IR_EQ, x, number(module, "int64", 3));
+  for (int i = 0; i < CHAIN; i++) {
+    const BpIrNode *low = op(module, BP_IR_LT, x, number(module, "int64", i));
+    const BpIrNode *high = op(module, BP_IR_GT, x, number(module, "int64", -i));
+    c = op(module, BP_IR_AND, op(module, BP_IR_OR, c, low), op(module, BP_IR_OR, c, high));
+  }
+  return c;
+}
+
+/* f = max(f, min(f, i)), which a cast to an integer asks the range of. */
+static const BpIrNode *float_chain(BpIrModule *module, const BpIrNode *x) {
+  const BpIrNode *f = bp_ir_cast(module, dtype_of("float32"), x);
+  for (int i = 0; i < CHAIN; i++)
+    f = op(module, BP_IR_MAX, f,
+           op(module, BP_IR_MIN, f, bp_ir_float(module, dtype_of("float32"), i)));
+  return bp_ir_cast(module, dtype_of("int64"), f);
+}
+
+/* A sum of all of them into A[index], for some i; divided by what is never zero. */
+static BpIrModule *chains(void) {
+  BpIrModule *module = bp_ir_module_create();
+  const BpIrNode *i = bp_ir_var(module, "i", dtype_of("int64"));
+  const BpIrNode *extent = number(module, "int64", 16);
+  const BpIrNode *A = bp_ir_buffer(module, "A", dtype_of("int64"), BP_IR_SCOPE_GLOBAL, &extent, 1);
+  const BpIrNode *x = index_chain(module, i), *divisor = number(module, "int64", 5);
+  const BpIrNode *condition = condition_chain(module, i);
+  for (int k = 0; k < CHAIN; k++)
+    divisor = bp_ir_select(module, op(module, BP_IR_LT, i, number(module, "int64", k)), divisor,
+                           op(module, BP_IR_BIT_OR, divisor, divisor));
+  x = op(module, BP_IR_ADD, x, float_chain(module, i));
+  x = bp_ir_select(module, condition, x, op(module, BP_IR_DIV, x, divisor));
+  const BpIrNode *at = op(module, BP_IR_FLOORMOD, index_chain(module, i), extent);
+  const BpIrNode *sum = op(module, BP_IR_ADD, bp_ir_load(module, A, at, NULL), x);
+  const BpIrNode *loop =
+      bp_ir_for(module, i, number(module, "int64", 0), number(module, "int64", 9), BP_IR_FOR_SERIAL,
+                NULL, bp_ir_store(module, A, at, sum, NULL));
+  assert_ok(bp_ir_module_add(module, bp_ir_function(module, "f", &A, 1, NULL, 0, loop)));
+  return module;
+}
+
+static void run_chains(const BpIrModule *module, int64_t *values) {
+  Array array;
+  BpValue arg = array_value(&array, values, dtype_of("int64"), 16);
+  assert_ok(bp_ir_interpret(module, "f", &arg, 1));
+}
+
+static void test_graphs_are_walked_once(void) {
+  static const char *const targets[] = {"test_plain", "test_plain -index_bits=32", "test_vector"};
+  BpIrModule *module = chains();
+  int64_t expected[16] = {0};
+  assert_ok(bp_ir_verify(module));
+  run_chains(module, expected);
+  for (size_t t = 0; t < G_N_ELEMENTS(targets); t++) {
+    int64_t found[16] = {0};
+    BpIrModule *legal = legalize(module, targets[t]);
+    run_chains(legal, found);
+    g_assert_cmpmem(found, sizeof found, expected, sizeof expected);
+    bp_object_release(legal);
+  }
+  bp_object_release(module);
+}
+
+/* Two graphs of one form are equal, two that differ at their end are not. */
+static void test_graphs_are_compared_once(void) {
+  BpIrModule *module = bp_ir_module_create();
+  const BpIrNode *i = bp_ir_var(module, "i", dtype_of("int64"));
+  const BpIrNode *k = bp_ir_var(module, "k", dtype_of("int64"));
+  const BpIrNode *same = op(module, BP_IR_EQ, index_chain(module, i), index_chain(module, i));
+  const BpIrNode *other = op(module, BP_IR_EQ, index_chain(module, i), index_chain(module, k));
+  g_assert_cmpint(bp_ir_table()->kind(same), ==, BP_IR_INT_IMM);
+  g_assert_cmpint(bp_ir_table()->int_value(same), ==, 1);
+  g_assert_cmpint(bp_ir_table()->kind(other), ==, BP_IR_EQ);
+  bp_object_release(module);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   register_kinds();
@@ -747,6 +847,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/ir/kernels/functions-split", test_functions_split_into_kernels);
   g_test_add_func("/ir/kernels/what-is-none-is-refused", test_what_is_no_kernel_is_refused);
   g_test_add_func("/ir/legalize/what-cannot-be-is-refused", test_what_cannot_be_is_refused);
+  g_test_add_func("/ir/graphs/are-walked-once", test_graphs_are_walked_once);
+  g_test_add_func("/ir/graphs/are-compared-once", test_graphs_are_compared_once);
   g_test_add_func("/ir/expand/accurate", test_expansions_are_accurate);
   g_test_add_func("/ir/expand/ends", test_expansions_at_the_ends);
   g_test_add_func("/ir/expand/powers", test_powers);
