@@ -78,13 +78,15 @@ char *name_to_file_name(const char *name) {
 
 /* ---- Shapes ------------------------------------------------------------------------------ */
 
-/* Splits "NAME=REST" at the last '=' before REST, since names may hold '='. */
-static int split_assignment(const char *text, const char *option, char **name, const char **rest) {
+/* Splits "NAME=EXTENTS" at the last '=', since names may hold one. */
+static int split_shape(const char *text, char **name, const char **extents) {
   const char *equals = strrchr(text, '=');
-  if (!equals || equals == text || !equals[1])
-    return bp_error_raise(BP_ERROR_VALUE, "--%s %s: it has the form NAME=VALUE", option, text);
+  if (!equals || equals == text || !equals[1]) {
+    bp_error_raise(BP_ERROR_VALUE, "--shape %s: it has the form NAME=1x3x48x192", text);
+    return -1;
+  }
   *name = g_strndup(text, (gsize)(equals - text));
-  *rest = equals + 1;
+  *extents = equals + 1;
   return 0;
 }
 
@@ -116,7 +118,7 @@ static BpInputShape *parse_shapes(char *const *options, guint count) {
   for (guint i = 0; i < count; i++) {
     const char *rest;
     char *name;
-    if (split_assignment(options[i], "shape", &name, &rest) < 0) {
+    if (split_shape(options[i], &name, &rest) < 0) {
       free_shapes(shapes, count);
       return NULL;
     }
@@ -387,30 +389,47 @@ void model_close(LoadedModel *loaded) {
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
 
-static int find_input(const BpModel *model, const char *name, BpModelTensorInfo *info) {
+static void raise_no_input(const BpModel *model, const char *option) {
   GString *names = g_string_new(NULL);
-  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
-    if (bp_model_input_info(model, i, info) < 0 || strcmp(info->name, name) == 0) {
-      g_string_free(names, TRUE);
-      return i;
-    }
-    g_string_append_printf(names, "%s%s", i ? ", " : "", info->name);
-  }
-  bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%s'; it has: %s", name, names->str);
+  BpModelTensorInfo info;
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++)
+    if (bp_model_input_info(model, i, &info) == 0)
+      g_string_append_printf(names, "%s%s", i ? ", " : "", info.name);
+  bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%.*s'; it has: %s",
+                 (int)strcspn(option, "="), option, names->str);
   g_string_free(names, TRUE);
-  return -1;
+}
+
+/* The input that "NAME=FILE" is for; names and paths may hold '=', so the longest name that fits is
+ * meant. -1 with an error. */
+static int32_t find_input(const BpModel *model, const char *option) {
+  BpModelTensorInfo info;
+  int32_t found = -1;
+  size_t longest = 0;
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+    if (bp_model_input_info(model, i, &info) < 0)
+      return -1;
+    size_t length = strlen(info.name);
+    if (strncmp(option, info.name, length) != 0 || option[length] != '=' || length < longest)
+      continue;
+    found = i;
+    longest = length;
+  }
+  if (found < 0 && strchr(option, '='))
+    raise_no_input(model, option);
+  else if (found < 0)
+    bp_error_raise(BP_ERROR_VALUE, "--input %s: it has the form NAME=FILE", option);
+  return found;
 }
 
 static int set_from_file(LoadedModel *loaded, const char *option, gboolean *given) {
-  const char *path;
-  char *name;
-  if (split_assignment(option, "input", &name, &path) < 0)
-    return -1;
   BpModelTensorInfo info;
-  int32_t index = find_input(loaded->model, name, &info);
-  g_free(name);
-  if (index < 0)
+  int32_t index = find_input(loaded->model, option);
+  if (index < 0 || bp_model_input_info(loaded->model, index, &info) < 0)
     return -1;
+  const char *path = option + strlen(info.name) + 1;
+  if (!*path)
+    return bp_error_raise(BP_ERROR_VALUE, "--input %s: it has the form NAME=FILE", option);
   if (given[index])
     return bp_error_raise(BP_ERROR_VALUE, "--input %s: input '%s' has a value already", option,
                           info.name);

@@ -358,6 +358,9 @@ ok shell-completes-the-options-of-the-kit every_completion_of_the_kit
 ok json-has-numbers-as-numbers values_and_types_in_json
 ok help-of-a-command-is-its-help says "Runs a model once" "$backplane" help run
 cp "$digits/digits.onnx" "$work/DIGITS.ONNX"
+mkdir "$work/a=b" && cp "$digits/images/7-3710.png" "$work/a=b/"
+ok input-is-read-from-a-path-with-an-equals-sign run_digit "$work/digits.so" "$work/a=b/7-3710.png"
+ok input-without-a-file-says-the-form fails 1 "has the form NAME=FILE" "$backplane" run "$work/digits.so" --input image=
 ok extension-in-capitals-is-read run_digit "$work/DIGITS.ONNX" "$digits/images/7-3710.png" --shape $shape
 ok bench-json-has-the-percentiles-and-their-unit says '"p90_ms"' "$backplane" bench "$work/digits.so" --seconds 0 --runs 3 --json
 ok profile-writes-a-trace-and-every-intermediate every_intermediate
