@@ -14,6 +14,7 @@
 #include "graph/exec/executor.h"
 #include "graph/exec/graph_module.h"
 #include "graph/exec/linked.h"
+#include "graph/exec/sort.h"
 #include "graph/io/given.h"
 #include "graph/relax/module.h"
 
@@ -526,7 +527,8 @@ static BpError *failure;
 static void initialize(void) {
   if (bp__graph_register("graph_executor.create", create) < 0 ||
       bp__graph_register("graph_executor_debug.create", create_debug) < 0 ||
-      bp__graph_module_register() < 0 || bp__factory_register() < 0 || bp__relax_register() < 0)
+      bp__graph_module_register() < 0 || bp__factory_register() < 0 || bp__relax_register() < 0 ||
+      bp__sort_register() < 0)
     failure = bp_error_take();
 }
 

@@ -3,10 +3,10 @@
 
 check_PROGRAMS += tests/tvm/run-cases
 tests_tvm_run_cases_LDADD = $(LDADD) -lm
-test_scripts += tests/tvm/test-libraries.sh tests/tvm/test-models.sh tests/tvm/test-coexist.sh tests/tvm/test-page.sh
-slow_tests += tests/tvm/test-libraries.sh tests/tvm/test-models.sh tests/tvm/test-coexist.sh tests/tvm/test-page.sh
-EXTRA_DIST += tests/tvm/compiled.sh tests/tvm/make_libraries.py tests/tvm/make_models.py tests/tvm/test-libraries.sh \
-	tests/tvm/test-models.sh tests/tvm/test-coexist.sh tests/tvm/test-page.sh tests/tvm/make_coexist.py \
+test_scripts += tests/tvm/test-libraries.sh tests/tvm/test-models.sh tests/tvm/test-operators.sh tests/tvm/test-coexist.sh tests/tvm/test-page.sh
+slow_tests += tests/tvm/test-libraries.sh tests/tvm/test-models.sh tests/tvm/test-operators.sh tests/tvm/test-coexist.sh tests/tvm/test-page.sh
+EXTRA_DIST += tests/tvm/compiled.sh tests/tvm/make_libraries.py tests/tvm/make_models.py tests/tvm/make_operators.py tests/tvm/test-libraries.sh \
+	tests/tvm/test-models.sh tests/tvm/test-operators.sh tests/tvm/test-coexist.sh tests/tvm/test-page.sh tests/tvm/make_coexist.py \
 	tests/tvm/coexist.py
 
 # Artifacts of TVM up to 0.19, which the tests write themselves.
