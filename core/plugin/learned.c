@@ -218,7 +218,7 @@ static int read_file(Learned *learned, const char *suffix, Reason *verdict, char
     return 0;
   *verdict = record.verdict;
   if (asprintf(text,
-               "%s (found earlier; it is tried again in %" G_GINT64_FORMAT " s, when the plugin, a "
+               "%s (it is tried again in %" G_GINT64_FORMAT " s, when the plugin, a "
                "library or a device changes, or by `backplane doctor`)",
                record.text, left) < 0)
     *text = NULL;

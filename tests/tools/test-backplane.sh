@@ -55,6 +55,12 @@ keeps_its_stdout() {
     [ "$(head -c 1 "$work/out")" = '{' ] && grep -q '"device" : "defect-azazazazazazaz:0"' "$work/out"
 }
 
+# What was found a moment ago, in the same command, is not said to be from earlier.
+says_nothing_of_earlier() {
+  BACKPLANE_CACHE_DIR=$work/new-cache BACKPLANE_PLUGIN_PATH=$work/crash ends 5 "$backplane" doctor &&
+    grep -q 'Passed over: .*it is tried again in' "$work/out" && ! grep -q earlier "$work/out"
+}
+
 # silent COMMAND...: says nothing on stderr, whatever its status is.
 silent() {
   "$@" 2>"$work/err"
@@ -319,6 +325,7 @@ ok broken-plugin-is-why-a-kind-is-not-there with_broken fails 1 "backplane-openc
 ok broken-plugin-is-why-a-target-is-not-there with_broken fails 1 "backplane-opencl.so: is truncated" "$backplane" compile "$digits/digits.onnx" --target opencl --shape $shape -o "$work/x.so"
 ok broken-plugin-is-why-its-name-is-not-known with_broken fails 1 "backplane-opencl.so: is truncated" "$backplane" inspect plugin opencl
 ok list-probe-shows-what-became-of-a-plugin probe_shows_states
+ok doctor-says-nothing-of-earlier-at-a-first-try says_nothing_of_earlier
 ok json-has-nothing-of-what-a-plugin-prints keeps_its_stdout
 ok doctor-without-plugins-is-status-5 ends 5 env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
 ok doctor-with-a-broken-plugin-is-status-4 ends 4 env BACKPLANE_PLUGIN_PATH="$work/cpu:$work/broken" "$backplane" doctor
