@@ -84,6 +84,7 @@ struct BpCudaDevice {
   CUmemoryPool pool;       /* of stream-ordered allocation; NULL: the device has none */
   int arch;                /* 90 for compute capability 9.0 */
   BpKernelLimits limits;   /* of launches */
+  int most_shared;         /* bytes of shared memory that a block may ask for */
   _Atomic CUresult lost;   /* what the device was lost by, or 0 */
   pthread_mutex_t lock;    /* of workspaces */
   BpCudaWorkspace *workspaces;

@@ -26,6 +26,7 @@ static int attribute(const BpCudaDevice *device, int which) {
 static void read_limits(BpCudaDevice *device) {
   device->arch = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
                  attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  device->most_shared = attribute(device, CU_DEVICE_ATTRIBUTE_SHARED_MEMORY_OPTIN);
   device->limits.block_threads = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   for (int i = 0; i < 3; i++) {
     device->limits.threads[i] = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i);

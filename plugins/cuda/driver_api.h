@@ -25,32 +25,35 @@ typedef struct CUuuid_st {
   char bytes[16];
 } CUuuid;
 
-#define CUDA_SUCCESS                       0
-#define CUDA_ERROR_INVALID_VALUE           1
-#define CUDA_ERROR_OUT_OF_MEMORY           2
-#define CUDA_ERROR_NOT_INITIALIZED         3
-#define CUDA_ERROR_DEINITIALIZED           4
-#define CUDA_ERROR_DEVICE_UNAVAILABLE      46
-#define CUDA_ERROR_NO_DEVICE               100
-#define CUDA_ERROR_INVALID_DEVICE          101
-#define CUDA_ERROR_INVALID_IMAGE           200
-#define CUDA_ERROR_INVALID_CONTEXT         201
-#define CUDA_ERROR_NO_BINARY_FOR_GPU       209
-#define CUDA_ERROR_ECC_UNCORRECTABLE       214
-#define CUDA_ERROR_INVALID_PTX             218
-#define CUDA_ERROR_NVLINK_UNCORRECTABLE    220
-#define CUDA_ERROR_UNSUPPORTED_PTX_VERSION 222
-#define CUDA_ERROR_INVALID_HANDLE          400
-#define CUDA_ERROR_NOT_FOUND               500
-#define CUDA_ERROR_NOT_READY               600
-#define CUDA_ERROR_ILLEGAL_ADDRESS         700
-#define CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES 701
-#define CUDA_ERROR_LAUNCH_TIMEOUT          702
-#define CUDA_ERROR_CONTEXT_IS_DESTROYED    709
-#define CUDA_ERROR_ASSERT                  710
-#define CUDA_ERROR_HARDWARE_STACK_ERROR    714
-#define CUDA_ERROR_LAUNCH_FAILED           719
-#define CUDA_ERROR_UNKNOWN                 999
+#define CUDA_SUCCESS                           0
+#define CUDA_ERROR_INVALID_VALUE               1
+#define CUDA_ERROR_OUT_OF_MEMORY               2
+#define CUDA_ERROR_NOT_INITIALIZED             3
+#define CUDA_ERROR_DEINITIALIZED               4
+#define CUDA_ERROR_NO_DEVICE                   100
+#define CUDA_ERROR_INVALID_DEVICE              101
+#define CUDA_ERROR_INVALID_IMAGE               200
+#define CUDA_ERROR_INVALID_CONTEXT             201
+#define CUDA_ERROR_NO_BINARY_FOR_GPU           209
+#define CUDA_ERROR_ECC_UNCORRECTABLE           214
+#define CUDA_ERROR_INVALID_PTX                 218
+#define CUDA_ERROR_NVLINK_UNCORRECTABLE        220
+#define CUDA_ERROR_UNSUPPORTED_PTX_VERSION     222
+#define CUDA_ERROR_CONTAINED                   226
+#define CUDA_ERROR_INVALID_HANDLE              400
+#define CUDA_ERROR_NOT_FOUND                   500
+#define CUDA_ERROR_NOT_READY                   600
+#define CUDA_ERROR_ILLEGAL_ADDRESS             700
+#define CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES     701
+#define CUDA_ERROR_LAUNCH_TIMEOUT              702
+#define CUDA_ERROR_CONTEXT_IS_DESTROYED        709
+#define CUDA_ERROR_ASSERT                      710
+#define CUDA_ERROR_HARDWARE_STACK_ERROR        714
+#define CUDA_ERROR_LAUNCH_FAILED               719
+#define CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED  900
+#define CUDA_ERROR_STREAM_CAPTURE_ISOLATION    905
+#define CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD 908
+#define CUDA_ERROR_UNKNOWN                     999
 
 #define CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK       1
 #define CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X             2
@@ -75,11 +78,11 @@ typedef struct CUuuid_st {
 #define CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED      115
 
 #define CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL             9
-#define CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK         0
+#define CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES             1
 #define CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES 8
 #define CU_STREAM_DEFAULT                               0
 #define CU_STREAM_NON_BLOCKING                          1
-#define CU_STREAM_CAPTURE_MODE_THREAD_LOCAL             1
+#define CU_STREAM_CAPTURE_MODE_RELAXED                  2
 #define CU_EVENT_DEFAULT                                0
 #define CU_EVENT_DISABLE_TIMING                         2
 #define CU_MEMPOOL_ATTR_RELEASE_THRESHOLD               4

@@ -46,6 +46,22 @@ static int32_t load_program(const BpKernelModule *module, BpCudaDevice *device) 
   return rc;
 }
 
+/* Lets a launch ask for all the shared memory that the code does not use itself. This is done once:
+ * threads that launch a kernel with other sizes share the setting. */
+static CUresult allow_shared(const BpCudaDevice *device, const BpKernel *call,
+                             CUfunction function) {
+  int used = 0, is_asked = 0;
+  for (int32_t i = 0; i < call->num_tags; i++)
+    is_asked |= call->tags[i] == BP_KERNEL_TAG_SHARED;
+  CUresult status =
+      is_asked ? bp_cu.cuFuncGetAttribute(&used, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
+               : CUDA_SUCCESS;
+  if (!is_asked || status != CUDA_SUCCESS || device->most_shared <= used)
+    return status;
+  return bp_cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                  device->most_shared - used);
+}
+
 /* The kernel on the device; NULL with an error. */
 static CUfunction find_function(const BpKernelModule *module, const BpKernelEntry *kernel,
                                 BpCudaDevice *device) {
@@ -59,6 +75,8 @@ static CUfunction find_function(const BpKernelModule *module, const BpKernelEntr
       rc == 0 ? bp_cu.cuModuleGetFunction(&function, loaded, kernel->call.name) : CUDA_SUCCESS;
   if (status != CUDA_SUCCESS)
     rc = bp_cuda_raise(device, status, "cuModuleGetFunction");
+  if (rc == 0 && (status = allow_shared(device, &kernel->call, function)) != CUDA_SUCCESS)
+    rc = bp_cuda_raise(device, status, "cuFuncSetAttribute of the shared memory");
   if (rc == 0)
     return function;
   bp_cuda_host.error->add_context("kernel %s", kernel->call.name);
@@ -125,11 +143,11 @@ static int32_t get_sizes(Launch *launch, const BpValue *args) {
                              launch->threads) != 0)
     return bp_cuda_host.error->add_context("cuda:%d", device->index);
   launch->shared = bp_kernel_get_shared(launch->call, args);
-  if (launch->shared <= INT32_MAX)
+  if (launch->shared == 0 || launch->shared <= (uint64_t)device->most_shared)
     return 0;
   return bp_cuda_host.error->raise(
-      BP_ERROR_VALUE, "%s: %llu bytes of shared memory; a launch takes at most %d",
-      launch->call->name, (unsigned long long)launch->shared, INT32_MAX);
+      BP_ERROR_VALUE, "%s: %llu bytes of shared memory; a block of cuda:%d takes at most %d",
+      launch->call->name, (unsigned long long)launch->shared, device->index, device->most_shared);
 }
 
 static int32_t launch_failed(const Launch *launch, CUresult status, const char *call) {
@@ -139,12 +157,6 @@ static int32_t launch_failed(const Launch *launch, CUresult status, const char *
 
 static int32_t enqueue(CUfunction function, Launch *launch, CUstream stream) {
   const uint64_t *blocks = launch->blocks, *threads = launch->threads;
-  if (launch->shared > 0) { /* beyond what needs no permission */
-    CUresult status = bp_cu.cuFuncSetAttribute(
-        function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared);
-    if (status != CUDA_SUCCESS)
-      return launch_failed(launch, status, "cuFuncSetAttribute of the shared memory");
-  }
   CUresult status =
       bp_cu.cuLaunchKernel(function, (unsigned)blocks[0], (unsigned)blocks[1], (unsigned)blocks[2],
                            (unsigned)threads[0], (unsigned)threads[1], (unsigned)threads[2],

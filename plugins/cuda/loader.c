@@ -64,7 +64,7 @@ static int is_fatal(CUresult status) {
          status == CUDA_ERROR_ILLEGAL_ADDRESS || status == CUDA_ERROR_LAUNCH_TIMEOUT ||
          status == CUDA_ERROR_CONTEXT_IS_DESTROYED || status == CUDA_ERROR_ASSERT ||
          (status >= CUDA_ERROR_HARDWARE_STACK_ERROR && status <= CUDA_ERROR_LAUNCH_FAILED) ||
-         status == CUDA_ERROR_DEVICE_UNAVAILABLE;
+         status == CUDA_ERROR_CONTAINED;
 }
 
 static const char *kind_of(CUresult status) {

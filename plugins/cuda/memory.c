@@ -15,6 +15,9 @@ static CUdeviceptr address_of(const void *handle) {
 
 /* ---- Data space -------------------------------------------------------------------------- */
 
+/* Allocations of less share one; larger ones begin with one of their own. */
+#define PAGE_BYTES ((size_t)2 << 20)
+
 /* What the pool holds in reserve may be just what is missing. */
 static CUresult alloc_or_trim(const BpCudaDevice *device, CUdeviceptr *data, size_t size) {
   CUresult status = bp_cu.cuMemAlloc_v2(data, size);
@@ -40,6 +43,10 @@ int32_t bp_cuda_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDa
     return bp_cuda_host.error->raise(
         BP_ERROR_VALUE, "cuda: no memory scope \"%s\"; there is \"global\"", mem_scope);
   CUresult status = alloc_or_trim(device, &data, size ? size : 1);
+  if (status == CUDA_SUCCESS && alignment > 1 && data % alignment != 0 && size < PAGE_BYTES) {
+    bp_cu.cuMemFree_v2(data);
+    status = alloc_or_trim(device, &data, PAGE_BYTES);
+  }
   if (status != CUDA_SUCCESS)
     return raise_alloc(device, status, "cuMemAlloc", size);
   if (alignment > 1 && data % alignment != 0) {
@@ -52,6 +59,12 @@ int32_t bp_cuda_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDa
   return 0;
 }
 
+static int32_t raise_unknown(const BpCudaDevice *device, CUdeviceptr data) {
+  return bp_cuda_host.error->raise(
+      BP_ERROR_VALUE, "cuda:%d: %#llx is no memory of a GPU, or not any more, or not its beginning",
+      device->index, data);
+}
+
 /* Raises an error unless the driver says that `data` is of this device. */
 static int32_t check_owner(BpCudaDevice *device, CUdeviceptr data) {
   int owner = -1;
@@ -61,11 +74,9 @@ static int32_t check_owner(BpCudaDevice *device, CUdeviceptr data) {
   if (status == CUDA_SUCCESS)
     return bp_cuda_host.error->raise(BP_ERROR_VALUE, "cuda:%d: %#llx is memory of cuda:%d",
                                      device->index, data, owner);
-  if (status == CUDA_ERROR_INVALID_VALUE)
-    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
-                                     "cuda:%d: %#llx is no memory of a GPU, or not any more",
-                                     device->index, data);
-  return bp_cuda_raise(device, status, "cuPointerGetAttribute");
+  return status == CUDA_ERROR_INVALID_VALUE
+             ? raise_unknown(device, data)
+             : bp_cuda_raise(device, status, "cuPointerGetAttribute");
 }
 
 int32_t bp_cuda_free(int32_t device_id, void *handle) {
@@ -75,6 +86,8 @@ int32_t bp_cuda_free(int32_t device_id, void *handle) {
   if (!device || check_owner(device, address_of(handle)) != 0)
     return -1;
   CUresult status = bp_cu.cuMemFree_v2(address_of(handle));
+  if (status == CUDA_ERROR_INVALID_VALUE)
+    return raise_unknown(device, address_of(handle));
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemFree");
 }
 

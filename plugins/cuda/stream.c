@@ -132,12 +132,14 @@ struct BpRecording {
   CUgraphExec exec;
 };
 
+/* Relaxed: what is called beside the launches, such as the loading of their code or an allocation,
+ * is done at once and is no error, and another thread may end the recording. */
 int32_t bp_cuda_record_begin(int32_t device_id, void *stream) {
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
     return -1;
-  CUresult status = bp_cu.cuStreamBeginCapture_v2(bp_cuda_stream(device, stream),
-                                                  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  CUresult status =
+      bp_cu.cuStreamBeginCapture_v2(bp_cuda_stream(device, stream), CU_STREAM_CAPTURE_MODE_RELAXED);
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuStreamBeginCapture");
 }
 

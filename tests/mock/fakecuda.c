@@ -13,6 +13,7 @@ struct CUctx_st fake_contexts[FAKE_DEVICES] = {{.device = 0}, {.device = 1}};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int is_initialized;
 static _Thread_local CUcontext current;
+static _Thread_local int num_restrictions;
 static CUresult kernel_failure;
 
 static struct Planned {
@@ -61,6 +62,16 @@ CUresult fake_enter(const char *function, int needs_context) {
   if (status == CUDA_SUCCESS && needs_context)
     status = !current || !current->retained ? CUDA_ERROR_INVALID_CONTEXT : current->dead;
   return status;
+}
+
+CUresult fake_enter_unsafe(const char *function) {
+  CUresult status = fake_enter(function, 1);
+  return status == CUDA_SUCCESS && num_restrictions > 0 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                                        : status;
+}
+
+void fake_restrict(int difference) {
+  num_restrictions += difference;
 }
 
 CUresult fake_leave(CUresult status) {

@@ -49,11 +49,13 @@ typedef struct FakeCubin {
 
 /* ---- fakecuda.c -------------------------------------------------------------------------- */
 
-#define FAKE_DEVICES   2
-#define FAKE_MEMORY    ((size_t)1 << 29)
-#define FAKE_OPTIN     (227 << 10)
-#define FAKE_THREADS   1024
-#define FAKE_MOST_ARGS 64
+#define FAKE_DEVICES 2
+#define FAKE_MEMORY  ((size_t)1 << 29)
+#define FAKE_OPTIN   (227 << 10)
+/* Bytes of it that each kernel is taken to use itself. */
+#define FAKE_STATIC_SHARED 1024
+#define FAKE_THREADS       1024
+#define FAKE_MOST_ARGS     64
 
 typedef struct FakeCommand FakeCommand;
 
@@ -69,6 +71,12 @@ extern struct CUctx_st fake_contexts[FAKE_DEVICES];
 /* Begins a call: takes the lock and gives the status it is to return at once, or CUDA_SUCCESS. With
  * `needs_context`, without a current one that is alive it is an error. */
 CUresult fake_enter(const char *function, int needs_context);
+/* The same for one that a thread may not call while it captures a stream, unless that is relaxed.
+ */
+CUresult fake_enter_unsafe(const char *function);
+/* Notes that this thread captures (1) or not any more (-1) a stream in another mode than relaxed.
+ */
+void fake_restrict(int difference);
 /* Ends it. */
 CUresult fake_leave(CUresult status);
 /* The current context, of this thread. */

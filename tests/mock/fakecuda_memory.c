@@ -10,6 +10,11 @@
 /* Not canonical on x86-64, so reading it faults. */
 #define FIRST_HANDLE ((CUdeviceptr)0x0de0 << 48)
 #define HANDLE_STEP  ((CUdeviceptr)1 << 32)
+/* Where a small allocation begins in its page, which it shares; larger ones have pages of their
+ * own.
+ */
+#define SMALL_OFFSET 512
+#define PAGE_BYTES   ((size_t)2 << 20)
 
 typedef struct Block {
   CUdeviceptr base; /* 0: free */
@@ -55,8 +60,8 @@ static CUresult allocate(CUdeviceptr *data, size_t size, int is_pooled) {
     if (!memory)
       return CUDA_ERROR_OUT_OF_MEMORY;
     memset(memory, 0xfb, size < 1 << 20 ? size : 1 << 20); /* a NaN in every float type */
-    blocks[i] = (Block){next_handle, size, device, is_pooled, memory};
-    *data = next_handle;
+    *data = next_handle + (size < PAGE_BYTES ? SMALL_OFFSET : 0);
+    blocks[i] = (Block){*data, size, device, is_pooled, memory};
     next_handle += HANDLE_STEP;
     in_use[device] += size;
     fake_add("memory", 1);
@@ -79,13 +84,13 @@ CUresult fake_free_now(CUdeviceptr data) {
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *data, size_t size) {
-  CUresult status = fake_enter("cuMemAlloc_v2", 1);
+  CUresult status = fake_enter_unsafe("cuMemAlloc_v2");
   return fake_leave(status == CUDA_SUCCESS ? allocate(data, size, 0) : status);
 }
 
 /* Waits for what is queued, as the driver does. */
 CUresult cuMemFree_v2(CUdeviceptr data) {
-  CUresult status = fake_enter("cuMemFree_v2", 1);
+  CUresult status = fake_enter_unsafe("cuMemFree_v2");
   Block *block = find_block(data);
   if (status == CUDA_SUCCESS && (!block || block->base != data))
     status = CUDA_ERROR_INVALID_VALUE;
@@ -134,7 +139,7 @@ CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
 }
 
 CUresult cuMemHostAlloc(void **data, size_t size, unsigned flags) {
-  CUresult status = fake_enter("cuMemHostAlloc", 1);
+  CUresult status = fake_enter_unsafe("cuMemHostAlloc");
   if (status == CUDA_SUCCESS && flags != 0)
     status = CUDA_ERROR_INVALID_VALUE;
   *data = status == CUDA_SUCCESS ? malloc(size) : NULL;

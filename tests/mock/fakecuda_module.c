@@ -96,7 +96,7 @@ static CUresult check_options(unsigned num_options, const int *options, void **v
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned num_options, int *options,
                             void **values) {
   void *library = NULL;
-  CUresult status = fake_enter("cuModuleLoadDataEx", 1);
+  CUresult status = fake_enter_unsafe("cuModuleLoadDataEx");
   if (status == CUDA_SUCCESS)
     status = check_options(num_options, options, values);
   if (status != CUDA_SUCCESS)
@@ -159,7 +159,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   CUresult status = fake_enter("cuFuncSetAttribute", 1);
   if (status == CUDA_SUCCESS && (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
-                                 value < 0 || value > FAKE_OPTIN))
+                                 value < 0 || value > FAKE_OPTIN - FAKE_STATIC_SHARED))
     status = CUDA_ERROR_INVALID_VALUE;
   if (status == CUDA_SUCCESS)
     function->most_shared = value;
@@ -168,10 +168,11 @@ CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
 
 CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction function) {
   CUresult status = fake_enter("cuFuncGetAttribute", 1);
-  if (status == CUDA_SUCCESS && attribute != CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
+  (void)function;
+  if (status == CUDA_SUCCESS && attribute != CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)
     status = CUDA_ERROR_INVALID_VALUE;
   if (status == CUDA_SUCCESS)
-    *value = (int)function->sizes[1];
+    *value = FAKE_STATIC_SHARED;
   return fake_leave(status);
 }
 

@@ -3,6 +3,7 @@
  * somebody waits for them, and in an order that only events and streams bind. */
 #include "tests/mock/fakecuda.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,7 +15,8 @@ struct CUgraph_st {
 struct CUstream_st {
   CUstream next;
   int device;
-  int is_capturing;
+  int is_capturing, mode;
+  pthread_t capturer;
   FakeCommand *first;
   struct CUgraph_st captured;
 };
@@ -214,8 +216,9 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   if (status == CUDA_SUCCESS && flags != 0)
     status = CUDA_ERROR_INVALID_VALUE;
   for (int i = 0; status == CUDA_SUCCESS && i < FAKE_DEVICES; i++) {
-    if (fake_is_stream(stream, i))
-      return fake_leave(append(&stream->first, &command));
+    if (fake_is_stream(stream, i)) /* what is queued outside of a capture is no part of it */
+      return fake_leave(stream->is_capturing ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION
+                                             : append(&stream->first, &command));
   }
   return fake_leave(status == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : status);
 }
@@ -243,8 +246,12 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   if (status == CUDA_SUCCESS && (!fake_is_stream(stream, fake_current()->device) ||
                                  stream->is_capturing || mode < 0 || mode > 2))
     status = CUDA_ERROR_INVALID_VALUE;
-  if (status == CUDA_SUCCESS)
+  if (status == CUDA_SUCCESS) {
     stream->is_capturing = 1;
+    stream->mode = mode;
+    stream->capturer = pthread_self();
+    fake_restrict(mode != CU_STREAM_CAPTURE_MODE_RELAXED);
+  }
   return fake_leave(status);
 }
 
@@ -258,10 +265,14 @@ CUresult cuStreamIsCapturing(CUstream stream, int *capture) {
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
   CUresult status = fake_enter("cuStreamEndCapture", 1);
+  int is_relaxed = stream->mode == CU_STREAM_CAPTURE_MODE_RELAXED;
   if (status == CUDA_SUCCESS && !stream->is_capturing)
     status = CUDA_ERROR_INVALID_VALUE;
+  if (status == CUDA_SUCCESS && !is_relaxed && !pthread_equal(stream->capturer, pthread_self()))
+    status = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   if (status != CUDA_SUCCESS)
     return fake_leave(status);
+  fake_restrict(is_relaxed ? 0 : -1);
   *graph = malloc(sizeof(**graph));
   **graph = stream->captured;
   stream->captured.first = NULL;
