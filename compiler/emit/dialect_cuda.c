@@ -63,6 +63,11 @@ static const char vector_support[] =
     "  const int N = V::lanes;\n"
     "  BP_LANES to[i] = a.v[i];\n"
     "}\n"
+    "template <typename V> BP_DEVICE void bp_store_aligned(\n"
+    "    typename V::lane *to, long long at, V a) {\n"
+    "  asm(\"\" : \"+l\"(at)); /* else divisions in it make the compiler store lane by lane */\n"
+    "  *(V *)(to + at) = a;\n"
+    "}\n"
     "template <typename V, typename M> BP_DEVICE V bp_select(M mask, V a, V b) {\n"
     "  const int N = V::lanes;\n"
     "  BP_LANES a.v[i] = mask.v[i] ? a.v[i] : b.v[i];\n"
@@ -282,7 +287,7 @@ const BpDialect bp__dialect_cuda = {
     .vector_load = "bp_load<$1>($2 + $3)",
     .vector_store = "bp_store<$1>($2 + $3, $5)",
     .vector_load_aligned = "(*(const $1 *)($2 + $3))",
-    .vector_store_aligned = "*($1 *)($2 + $3) = $5",
+    .vector_store_aligned = "bp_store_aligned<$1>($2, $3, $5)",
     .vector_select = "bp_select<$1>($2, $3, $4)",
     .vector_convert = "bp_convert<$1>($2)",
     .vector_bits = "bp_bits<$1>($2)",

@@ -59,6 +59,7 @@ static const struct {
   const char *ptx;
   const char *code;
 } replacements[] = {
+    {"asm(\"\" : \"+l\"(at));", ""},
     {"asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(bits));", "f = fake_half_to_float(bits);"},
     {"asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(bits) : \"f\"(f));", "bits = fake_float_to_half(f);"},
     {"asm(NAME \".f16 %0, %1, %2;\" : \"=h\"(r.bits) : \"h\"(a.bits), \"h\"(b.bits));",
