@@ -779,6 +779,20 @@ static bool is_repeated(const BpLowerStage *s) {
   return false;
 }
 
+/* `rest` without the barrier before a stage that it begins with and that the block shares, if that
+ * stage does not read `storage`: the barriers around the stage before it serve both. NULL: `rest`
+ * is of another kind. */
+static const BpIrNode *joined(BpLowering *lowering, const BpIrNode *storage, const BpIrNode *rest) {
+  if (rest->kind != BP_IR_ALLOCATE || rest->operands[0]->int_value != BP_IR_SCOPE_SHARED)
+    return NULL;
+  const BpIrNode *body = rest->operands[1];
+  if (body->kind != BP_IR_SEQ || body->num_operands != 4 ||
+      body->operands[0]->kind != BP_IR_BARRIER || bp__ir_uses(body->operands[1], storage) != 0)
+    return NULL;
+  body = bp_ir_seq(lowering->module, body->operands + 1, 3);
+  return body ? bp_ir_allocate(lowering->module, rest->operands[0], body) : NULL;
+}
+
 /* A stage computed, and then the rest. What a block shares is complete before it is read, and has
  * been read before it is computed anew. */
 static const BpIrNode *in_turn(BpLowering *lowering, const BpLowerStage *s, const BpIrNode *stage,
@@ -786,12 +800,14 @@ static const BpIrNode *in_turn(BpLowering *lowering, const BpLowerStage *s, cons
   const BpIrNode *parts[4];
   int32_t count = 0;
   bool is_shared = s->storage->int_value == BP_IR_SCOPE_SHARED;
-  if (is_shared && is_repeated(s))
+  bool needs_turn = is_shared && is_repeated(s);
+  const BpIrNode *both = needs_turn ? joined(lowering, s->storage, rest) : NULL;
+  if (needs_turn)
     parts[count++] = bp__ir_barrier(lowering->module, "shared");
   parts[count++] = stage;
-  if (is_shared)
+  if (is_shared && !both)
     parts[count++] = bp__ir_barrier(lowering->module, "shared");
-  parts[count++] = rest;
+  parts[count++] = both ? both : rest;
   return bp_ir_seq(lowering->module, parts, count);
 }
 

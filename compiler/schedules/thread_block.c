@@ -7,7 +7,8 @@
 #include "compiler/schedules/threads.h"
 
 #define SIDE  16 /* threads along each side of a block */
-#define STEPS 16 /* of the reduction that are in shared memory at once */
+#define STEPS 16 /* of the reduction that are in shared memory at once, */
+#define WIDE  4  /* and of these written out: what a thread loads of its rows, side by side */
 
 typedef struct BlockTile {
   int32_t rows, columns; /* data axes; the first operand depends on one, the second on the other */
@@ -131,15 +132,18 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const BlockTil
 
 /* The steps of the reduction in blocks of those in shared memory, the square inside. */
 static int tile_sums(const BpStageInfo *work, BpTeStage *stage, BpTeAxis **steps) {
-  BpTeAxis *order[BP__TE_MAX_AXES], *inner;
-  int32_t count = 0, ndim = stage->tensor->ndim, reduced = ndim;
+  BpTeAxis *order[BP__TE_MAX_AXES], *inner, *wide;
+  int32_t count = 0, ndim = stage->tensor->ndim, reduced = ndim, axes = stage->num_reduce_axes;
   while (work->extent[work->ndim + reduced - ndim] == 1)
     reduced++;
-  if (bp_te_split(stage, stage->axes[reduced], STEPS, BP_TE_TAIL_GUARD, steps, &inner) != 0)
+  if (bp_te_split(stage, stage->axes[reduced], STEPS, BP_TE_TAIL_GUARD, steps, &inner) != 0 ||
+      bp_te_split(stage, inner, WIDE, BP_TE_TAIL_GUARD, &inner, &wide) != 0 ||
+      bp_te_unroll(stage, wide) != 0)
     return -1;
   order[count++] = *steps;
-  for (int32_t i = ndim; i < ndim + stage->num_reduce_axes; i++)
+  for (int32_t i = ndim; i < ndim + axes; i++)
     order[count++] = i == reduced ? inner : stage->axes[i];
+  order[count++] = wide;
   for (int32_t i = 0; i < ndim; i++) {
     order[count++] = stage->axes[i];
     if (bp_te_unroll(stage, stage->axes[i]) != 0)

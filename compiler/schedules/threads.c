@@ -10,6 +10,8 @@
 #define BLOCK_THREADS 256
 /* Terms of a sum from which on the threads of a block share it, if there are few sums. */
 #define SHARED_TERMS 64
+/* Threads that a core should have at work before one takes several elements at once. */
+#define THREADS_PER_CORE 1024
 /* Sums for each thread in lock-step of each core, from which on a thread each keeps all busy. */
 #define SUMS_PER_LANE 4
 
@@ -36,14 +38,45 @@ int bp__bind_run(BpTeStage *stage, BpTeAxis *run, int64_t threads, bool blocks) 
   return bp_te_bind(stage, block, "blockIdx.x");
 }
 
+/* Neighbours along the last axis that a thread loads and stores in one piece: as many as a vector
+ * has of work that is large enough to keep every core busy all the same, and whose elements lie as
+ * they are read; else one. */
+static int64_t wide_elements(const BpStageInfo *info, const BpMachine *machine) {
+  int64_t lanes = machine->lanes;
+  int32_t last = info->ndim - 1;
+  double enough = (double)(machine->cores * THREADS_PER_CORE * lanes);
+  if (lanes == 1 || info->extent[last] % lanes != 0 || info->stage->tensor->dtype.bits != 32 ||
+      bp__info_size(info, 0, info->ndim) < enough)
+    return 1;
+  for (int32_t i = 0; i < info->num_accesses; i++) {
+    const BpAccess *access = &info->accesses[i];
+    if (access->read->dtype.bits != 32)
+      return 1;
+    for (int32_t k = 0; k < info->num_roots; k++) {
+      bool is_aligned = k == last ? access->stride[k] <= 1 : access->stride[k] % lanes == 0;
+      if (!access->is_linear[k] || !is_aligned)
+        return 1;
+    }
+  }
+  return lanes;
+}
+
 static int schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) {
-  BpTeAxis *run;
+  BpTeStage *stage = info->stage;
+  BpTeAxis *run, *lane;
+  double count = bp__info_size(info, 0, info->ndim);
   if (info->ndim == 0)
     return 0;
-  if (bp__fuse_axes(info->stage, 0, info->ndim, &run) != 0)
+  int64_t wide = wide_elements(info, machine);
+  run = stage->axes[info->ndim - 1];
+  if (wide > 1 && (bp_te_split(stage, run, wide, BP_TE_TAIL_GUARD, &run, &lane) != 0 ||
+                   bp_te_vectorize(stage, lane) != 0))
     return -1;
-  return bp__bind_run(info->stage, run,
-                      bp__block_threads(machine, bp__info_size(info, 0, info->ndim)), true);
+  BpTeAxis *outer = NULL;
+  if (info->ndim > 1 && (bp__fuse_axes(stage, 0, info->ndim - 1, &outer) != 0 ||
+                         bp_te_fuse(stage, outer, run, &run) != 0))
+    return -1;
+  return bp__bind_run(stage, run, bp__block_threads(machine, count / (double)wide), true);
 }
 
 /* Whether a thread for each sum leaves most of the device idle, or has its neighbours load far from

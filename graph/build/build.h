@@ -20,9 +20,13 @@ int bp__build_fold_scales(BpGraph *graph);
 
 /* Removes transposes that move nothing, and says convolutions in fewer ways. (canonical.c) */
 int bp__build_canonical(BpGraph *graph);
-/* Brings convolutions into the channel-blocked layout if the target has vectors. (layout.c) */
+/* The target's threads in lock-step, to which vectors are no more than wide loads; 1: it has none.
+ * (layout.c) */
+int64_t bp__build_lock_step(const BpTarget *target);
+/* Brings convolutions into the channel-blocked layout if the target has vectors and no threads in
+ * lock-step. (layout.c) */
 int bp__build_layout(BpGraph *graph, const BpTarget *target);
-/* Packs second operands of products in panels if the target has vectors. (pack.c) */
+/* Packs second operands of products in panels, likewise. (pack.c) */
 int bp__build_pack(BpGraph *graph, const BpTarget *target);
 
 /* ---- Groups: nodes that become one function ---------------------------------------------- */

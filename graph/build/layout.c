@@ -25,7 +25,7 @@ typedef struct Layout {
   BpGraph *graph;
   const BpTarget *target;
   int64_t lanes;          /* floats in a vector */
-  int64_t threads;        /* in lock-step, where there are no vectors */
+  int64_t threads;        /* in lock-step */
   BpGraphValue **plain;   /* by id of the values before the pass: what they are now, */
   BpGraphValue **blocked; /* in either layout, or NULL */
   int32_t count;
@@ -578,13 +578,18 @@ static int visit_all(Layout *layout, const BpList *nodes) {
   return 0;
 }
 
+int64_t bp__build_lock_step(const BpTarget *target) {
+  return bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0)
+             ? bp_target_get_int(target, BP_TARGET_THREAD_WARP_SIZE, 1)
+             : 1;
+}
+
 int bp__build_layout(BpGraph *graph, const BpTarget *target) {
   Layout layout = {.graph = graph, .target = target, .count = graph->num_values};
   BpList nodes = graph->nodes;
   int status;
+  layout.threads = bp__build_lock_step(target);
   layout.lanes = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / BP__FLOAT32.bits;
-  if (layout.lanes < FEWEST_LANES && bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0))
-    layout.threads = bp_target_get_int(target, BP_TARGET_THREAD_WARP_SIZE, 1);
   if (layout.lanes < FEWEST_LANES && layout.threads <= 1)
     return 0;
   layout.plain = calloc((size_t)layout.count + 1, 2 * sizeof(*layout.plain));

@@ -70,7 +70,7 @@ static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
 }
 
 int bp__build_pack(BpGraph *graph, const BpTarget *target) {
-  if (bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) < 128)
+  if (bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) < 128 || bp__build_lock_step(target) > 1)
     return 0;
   Packing packing = {
       target,

@@ -199,9 +199,10 @@ static int32_t answer_target(BpValue *result, const BpCudaDevice *device) {
   char text[256];
   int shared = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
   snprintf(text, sizeof(text),
-           "cuda -arch=sm_%d -max_num_threads=%d -max_shared_memory_per_block=%d", device->arch,
-           (int)device->limits.block_threads,
-           shared < BP_CUDA_STATIC_SHARED ? shared : BP_CUDA_STATIC_SHARED);
+           "cuda -arch=sm_%d -max_num_threads=%d -max_shared_memory_per_block=%d -num_cores=%d",
+           device->arch, (int)device->limits.block_threads,
+           shared < BP_CUDA_STATIC_SHARED ? shared : BP_CUDA_STATIC_SHARED,
+           attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   return answer_text(result, text);
 }
 

@@ -23,10 +23,12 @@ static const char *const target_texts[] = {
     "c -vector_bits=0",
     "c -vector_bits=256 -l2_bytes=65536",
     "opencl -vector_bits=256 -winograd=true -max_shared_memory_per_block=2097152",
-    "opencl -vector_bits=0 -thread_warp_size=8 -num_cores=1 -winograd=true",
+    "opencl -thread_warp_size=8 -num_cores=1 -winograd=true",
     "vulkan",
     ("vulkan -thread_warp_size=8 -max_shared_memory_per_block=0 -texel_buffers -serial_warps "
      "-winograd=true"),
+    "cuda",
+    "cuda -num_cores=1",
 };
 
 /* ---- Running ----------------------------------------------------------------------------- */
@@ -76,7 +78,8 @@ static float *run(BpModule *module, int32_t device_type, float *x, int64_t *coun
   return run_model(bp_model_create(module, &(BpDevice){device_type, 0}, 1), x, count);
 }
 
-/* Compiles what the builder has for each target, runs it and compares; frees the builder. */
+/* Compiles what the builder has for each target (with BP_TEST_GPU, for cuda), runs it and compares;
+ * frees the builder. */
 static void check(OnnxBuilder *builder, float *x, const float *expected, int64_t count) {
   GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
@@ -84,6 +87,8 @@ static void check(OnnxBuilder *builder, float *x, const float *expected, int64_t
   for (int64_t i = 0; i < count; i++)
     largest = fmaxf(largest, fabsf(expected[i]));
   for (size_t t = 0; t < G_N_ELEMENTS(target_texts); t++) {
+    if (g_getenv("BP_TEST_GPU") && !g_str_has_prefix(target_texts[t], "cuda"))
+      continue;
     BpTarget *target = bp_target_parse(target_texts[t]);
     int64_t got_count;
     if (!target)
@@ -1044,6 +1049,40 @@ static void test_space_to_depth(gconstpointer channel_first) {
   g_free(x);
 }
 
+/* Threads in lock-step load plain rows and go through shared memory, which a packed operand is
+ * not for; what they do element by element they load and store in one piece. */
+static void test_lock_step(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "a", ONNX_FLOAT, "1024x1024");
+  onnx_input(builder, "b", ONNX_FLOAT, "1024x1024");
+  onnx_node(builder, "MatMul", "a,b", "p", "");
+  onnx_node(builder, "Softmax", "p", "s", "axis=0");
+  onnx_node(builder, "Add", "a,b", "t", "");
+  onnx_output(builder, "s");
+  onnx_output(builder, "t");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpTarget *target = bp_target_parse("cuda -num_cores=16");
+  if (!target)
+    g_error("%s", bp_error_message());
+  BpModule *module = compile(path, target);
+  BpOwnedBytes code = {0};
+  g_assert_cmpuint(bp_module_num_imports(module), ==, 1);
+  g_assert_cmpint(bp_module_get_source(bp_module_get_import(module, 0), "cu", &code), ==, 0);
+  g_assert_null(strstr(code.data, "panels"));
+  g_assert_nonnull(strstr(code.data, "__shared__"));
+  const char *sum = strstr(code.data, "fused_add");
+  g_assert_nonnull(sum);
+  g_assert_nonnull(strstr(sum, "bp_store_aligned<bp_f32x4>"));
+  bp_owned_bytes_clear(&code);
+  bp_object_release(module);
+  bp_object_release(target);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 int main(int argc, char **argv) {
   static const char *const beside_host[] = {"opencl -fp64=false", "c"};
   static const char *const beside_another[] = {"vulkan", "opencl"};
@@ -1058,6 +1097,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/product/gemm", test_product);
   g_test_add_func("/compile/product/with-a-constant-matrix", test_constant_product);
   g_test_add_func("/compile/product/with-a-computed-matrix", test_computed_product);
+  g_test_add_func("/compile/lock-step/nothing-is-packed", test_lock_step);
   g_test_add_func("/compile/reduction/softmax", test_softmax);
   g_test_add_func("/compile/reduction/softmax-of-rows", test_softmax_of_rows);
   g_test_add_func("/compile/reduction/of-everything", test_sums_of_everything);
