@@ -9,9 +9,10 @@
 #define BP_COMMAND_LOG "compiler.log"
 
 /* Runs `argv` (NULL-terminated, the program found as a shell would) in a directory, with signals as
- * a program expects them and its messages in ASCII, and waits. *status is what waitpid gives; 0
- * where the application ignores SIGCHLD, which leaves none: the files that it made will tell.
- * Returns 0, or the errno that kept it from starting. */
+ * a program expects them and its messages in ASCII, and waits. Where this program has more rights
+ * than its user, the program is one of the system's and is given nothing of the environment.
+ * *status is what waitpid gives; 0 where the application ignores SIGCHLD, which leaves none: the
+ * files that it made will tell. Returns 0, or the errno that kept it from starting. */
 int bp__command_run(const BpWorkdir *dir, char *const *argv, int *status);
 
 /* Text that changes when the program does: its path, its file's time of change and size (transfer

@@ -24,12 +24,56 @@ static char *set_user_id_program; /* the copy with the bit */
 
 /* ---- The privileged program -------------------------------------------------------------- */
 
-/* Says why a plugin or a library cannot be loaded, or nothing; or whether the rights are raised. */
+static int no_function(void *context, const char *name, BpFunction **function) {
+  (void)context;
+  (void)name;
+  *function = NULL;
+  return 0;
+}
+
+static int is_host_code(void *context, int32_t *flags) {
+  (void)context;
+  *flags = BP_MODULE_COMPILATION_EXPORT;
+  return 0;
+}
+
+static void free_nothing(void *data) {
+  (void)data;
+}
+
+static int get_source(void *context, const char *format, BpOwnedBytes *source) {
+  static char text[] = "int __tvm_ffi_nothing(void *self, void *args, int n, void *result) {\n"
+                       "  return 0;\n"
+                       "}\n";
+  (void)context;
+  if (!strcmp(format, "c"))
+    *source = (BpOwnedBytes){text, sizeof text - 1, free_nothing};
+  return 0;
+}
+
+/* Has C source compiled to a library. */
+static void compile(const char *path) {
+  static const BpModuleApi api = {.struct_size = sizeof api,
+                                  .kind = "test-c",
+                                  .get_function = no_function,
+                                  .get_property = is_host_code,
+                                  .get_source = get_source,
+                                  .destroy = free_nothing};
+  BpModule *module = bp_module_create(&api, NULL);
+  if (module)
+    bp_module_export_library(module, path);
+  bp_object_release(module);
+}
+
+/* Says why a plugin or a library cannot be loaded or made, or nothing; or whether the rights are
+ * raised. */
 static int say_why_not(const char *what, const char *path) {
   if (!strcmp(what, "plugin"))
     bp_plugin_activate(path);
   else if (!strcmp(what, "library"))
     bp_object_release(bp_module_load(path));
+  else if (!strcmp(what, "compile"))
+    compile(path);
   else if (!getauxval(AT_SECURE))
     bp_error_raise(BP_ERROR_RUNTIME, "the rights are the user's");
   ssize_t size = (ssize_t)strlen(bp_error_message());
@@ -164,6 +208,29 @@ static void test_variables_and_their_directories(void) {
   assert_users_alone("BACKPLANE_PLUGIN_PATH", list);
 }
 
+/* A compiler of the user's is what the PATH leads to: it leaves a mark. */
+static void test_compiler(void) {
+  g_autofree char *folder = plugin_file_path("bin"), *compiler = plugin_file_path("bin/cc");
+  g_autofree char *mark = plugin_file_path("mark"), *library = plugin_file_path("made.so");
+  g_autofree char *before = g_strdup(g_getenv("PATH"));
+  g_autofree char *path = g_strdup_printf("%s:%s", folder, before);
+  g_autofree char *script =
+      g_strdup_printf("#!/bin/sh\n: >'%s'\nPATH='%s'\nexec cc \"$@\"\n", mark, before);
+  if (cannot_be_privileged())
+    return;
+  g_assert_cmpint(g_mkdir(folder, 0755), ==, 0);
+  g_assert_true(g_file_set_contents(compiler, script, -1, NULL));
+  g_assert_cmpint(g_chmod(compiler, 0755), ==, 0);
+  g_setenv("PATH", path, TRUE);
+  assert_says_with(RIGHTS_OF_USER, "compile", library, "");
+  g_assert_cmpint(g_unlink(mark), ==, 0);
+  g_assert_cmpint(g_unlink(library), ==, 0);
+  assert_says("compile", library, "");
+  g_assert_false(g_file_test(mark, G_FILE_TEST_EXISTS));
+  g_assert_true(g_file_test(library, G_FILE_TEST_EXISTS));
+  g_setenv("PATH", before, TRUE);
+}
+
 /* A copy of this program where everyone may start it. */
 static char *copy_program(const char *folder) {
   g_autofree char *data = NULL;
@@ -217,6 +284,7 @@ int main(int argc, char **argv) {
                   test_set_user_id);
   g_test_add_func("/privileged/variables-are-ignored-PLG-15", test_variables_and_their_directories);
   g_test_add_func("/privileged/users-directories-are-ignored-PLG-15", test_users_directories);
+  g_test_add_func("/privileged/compiler-is-the-systems-PLG-15", test_compiler);
   int rc = g_test_run();
   remove_plugin_directory();
   return rc;
