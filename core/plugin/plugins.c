@@ -2,6 +2,7 @@
 /* The public face of the plugins: snapshots, activation by name or path, those that are linked into
  * the program, and the registry's hook. */
 
+#include "core/device/device.h"
 #include "core/plugin/learned.h"
 #include "core/plugin/parallel.h"
 
@@ -140,12 +141,18 @@ char *bp_plugin_explain_absence(const char *name) {
     return g_strdup("");
   BpPluginList *list = bp_plugin_list();
   char *text = NULL;
+  int is_there = 0;
   for (size_t i = 0; i < list->size && !text; i++) {
     const BpPluginInfo *info = &list->infos[i];
-    if (*info->reason && info->state != BP_PLUGIN_SHADOWED && is_meant(info, name))
+    if (!is_meant(info, name))
+      continue;
+    is_there = 1;
+    if (*info->reason && info->state != BP_PLUGIN_SHADOWED)
       text = g_strdup_printf("plugin %s: %s", info->path, info->reason);
   }
   bp_plugin_list_free(list);
+  if (!is_there && bp__device_type_published(name))
+    text = g_strdup_printf("install one, as the package backplane-plugin-%s", name);
   return text ? text : g_strdup("");
 }
 

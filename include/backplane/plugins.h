@@ -65,10 +65,11 @@ BP_API const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t i
 /* Frees a list and all that was borrowed from it; NULL is let pass. */
 BP_API void bp_plugin_list_free(BpPluginList *list);
 
-/* Why there is no plugin, kind of device or target kind `name`, where a plugin that cannot be used
- * is the cause: its path and its reason; "" where none is. One whose descriptor cannot be read is
- * known by its file: backplane-opencl.so is of "opencl". Never NULL; freed with bp_str_free. Any
- * thread. As everywhere here a NULL where none is allowed is an error of kind BP_ERROR_VALUE. */
+/* Why there is no plugin, kind of device or target kind `name`: the path and the reason of a plugin
+ * that cannot be used; the package to install, where none is there for a kind of device that is
+ * known (sdk/device-types.txt); "" otherwise. One whose descriptor cannot be read is known by its
+ * file: backplane-opencl.so is of "opencl". Never NULL; freed with bp_str_free. Any thread. As
+ * everywhere here a NULL where none is allowed is an error of kind BP_ERROR_VALUE. */
 BP_API char *bp_plugin_explain_absence(const char *name);
 
 /* Loads and initialises a plugin by name, or by path if `name` contains '/'. Once it is active this

@@ -10,6 +10,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/plugins.h>
+#include <backplane/target.h>
 #include <elf.h>
 #include <glib/gstdio.h>
 #include <pthread.h>
@@ -314,6 +315,9 @@ static void test_absence_is_explained_by_a_plugin_that_cannot_be_used(void) {
   assert_explains("not-elf", "/not-elf.so: is not an ELF file");
   assert_explains("lf", "");
   assert_explains("", "");
+  assert_explains("opencl", "install one, as the package backplane-plugin-opencl");
+  g_assert_null(bp_target_parse("opencl"));
+  assert_contains(bp_error_message(), "install one, as the package backplane-plugin-opencl");
   g_assert_cmpint(bp_plugin_activate("elf"), ==, -1);
   assert_contains(bp_error_message(), "/not-elf.so: is not an ELF file");
   bp_error_clear();

@@ -351,6 +351,7 @@ static void test_kinds_without_code_are_left_out(void) {
   g_assert_cmpint(bp_device_select_among(&types[1], 1, "auto", &device, NULL), ==, -1);
   assert_contains(bp_error_message(), "among those that there is code for (opencl)");
   assert_contains(bp_error_message(), "opencl: no installed plugin has devices of kind");
+  assert_contains(bp_error_message(), "install one, as the package backplane-plugin-opencl");
   bp_error_clear();
 }
 
