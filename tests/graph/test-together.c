@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An application that uses every device there is at once: threads launch kernels, copy within and
- * between devices, run a model and compile another, all beside each other. What is built with a
- * first launch is built while others launch. Run under the thread sanitizer too. */
+/* An application that uses every device there is at once: threads launch kernels on several
+ * streams, copy within and between devices, run a model that is on two of them and compile another,
+ * all beside each other. What is built with a first launch is built while others launch. Run under
+ * the thread sanitizer too. */
 #include <math.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ typedef struct Place {
   BpDevice device;
   BpFunction *add; /* y = x + n */
   int32_t num_launch;
-  BpModel *model; /* y = tanh(x * w) */
+  BpModel *model; /* y = tanh((x * w) squared), partly on the CPU */
 } Place;
 
 static Place places[MOST_PLACES];
@@ -50,18 +51,29 @@ static BpFunction *build_add(const char *target, gboolean has_threads) {
   return function;
 }
 
-static BpModule *compile_model(const char *const *texts, int32_t count) {
-  const BpTarget *targets[4];
-  for (int32_t i = 0; i < count; i++) {
-    targets[i] = bp_target_parse(texts[i]);
-    assert_ok(targets[i] == NULL);
-  }
-  BpCompileOptions options = {
-      .struct_size = sizeof(options), .targets = targets, .num_targets = count};
+static void count_placed(void *context, const char *node, const char *target, const char *why) {
+  g_test_message("%s: %s: %s", target, node, why);
+  ++*(int *)context;
+}
+
+/* What the target refuses is left to the fallback, and there is something; or there is none. */
+static BpModule *compile_model(const char *text, const char *fallback) {
+  int num_placed = 0;
+  BpTarget *other = fallback ? bp_target_parse(fallback) : NULL;
+  BpTarget *target = bp_target_parse(text);
+  const BpTarget *targets[] = {target};
+  assert_ok(target == NULL);
+  BpCompileOptions options = {.struct_size = sizeof(options),
+                              .targets = targets,
+                              .num_targets = 1,
+                              .fallback = other,
+                              .placed = count_placed,
+                              .placed_context = &num_placed};
   BpModule *module = bp_model_compile(model_path, &options);
   assert_ok(module == NULL);
-  for (int32_t i = 0; i < count; i++)
-    bp_object_release((BpTarget *)(uintptr_t)targets[i]);
+  bp_object_release(target);
+  g_assert_true(!other || num_placed > 0);
+  bp_object_release(other);
   return module;
 }
 
@@ -70,7 +82,10 @@ static void write_model(void) {
   onnx_input(builder, "x", ONNX_FLOAT, "64");
   onnx_floats(builder, "w", "64");
   onnx_node(builder, "Mul", "x,w", "p", "");
-  onnx_node(builder, "Tanh", "p", "y", "");
+  onnx_node(builder, "Cast", "p", "d", "to=11"); /* what has no doubles leaves this to the CPU */
+  onnx_node(builder, "Mul", "d,d", "q", "");
+  onnx_node(builder, "Cast", "q", "f", "to=1");
+  onnx_node(builder, "Tanh", "f", "y", "");
   onnx_output(builder, "y");
   GByteArray *bytes = onnx_bytes(builder);
   model_path = onnx_write(bytes);
@@ -90,34 +105,59 @@ static BpTensor *create(BpDevice device) {
   return tensor;
 }
 
-/* Adds on a stream of the thread's own, and copies what comes out to another device and back. */
-static void launch_and_copy(const Place *place, const Place *other, int seed) {
-  float x[COUNT], y[COUNT];
-  void *stream = NULL;
-  BpTensor *tensors[] = {create(place->device), create(place->device), create(other->device)};
-  BpValue args[5] = {{.type_index = BP_TYPE_INT, .v_int64 = seed}}, result;
-  for (int i = 0; i < COUNT; i++)
-    x[i] = (float)(seed + i);
-  for (int i = 0; i < 2; i++)
-    args[i + 1] = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &tensors[i]->header};
-  args[3] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 4};
-  args[4] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 16};
-  assert_ok(bp_stream_create(place->device, &stream));
+static void launch(const Place *place, void *stream, BpTensor *from, BpTensor *to, int by) {
+  BpValue result, args[5] = {{.type_index = BP_TYPE_INT, .v_int64 = by},
+                             {.type_index = BP_TYPE_TENSOR, .v_obj = &from->header},
+                             {.type_index = BP_TYPE_TENSOR, .v_obj = &to->header},
+                             {.type_index = BP_TYPE_INT, .v_int64 = 4},
+                             {.type_index = BP_TYPE_INT, .v_int64 = 16}};
   assert_ok(bp_device_set_current(place->device, stream));
-  assert_ok(bp_tensor_copy_from_host(&tensors[0]->view, x, sizeof(x)));
-  assert_ok(bp_stream_sync(place->device, NULL));
   assert_ok(bp_function_call(place->add, args, 3 + place->num_launch, &result));
-  assert_ok(bp_stream_sync(place->device, stream));
-  assert_ok(bp_tensor_copy(&tensors[1]->view, &tensors[2]->view, NULL));
-  assert_ok(bp_stream_sync(place->device, NULL));
-  assert_ok(bp_stream_sync(other->device, NULL));
-  assert_ok(bp_tensor_copy_to_host(&tensors[2]->view, y, sizeof(y)));
-  for (int i = 0; i < COUNT; i++)
-    g_assert_cmpfloat(y[i], ==, x[i] + (float)seed);
+}
+
+/* Copies what is queued on a stream to another device, on a stream there if that is of another kind
+ * and not the host, and compares it. */
+static void copy_and_compare(BpDevice device, void *stream, const BpTensor *from, BpDevice other,
+                             const float expected[COUNT]) {
+  float y[COUNT];
+  void *there = NULL;
+  BpTensor *to = create(other);
+  int is_there = device.device_type != other.device_type && other.device_type != BP_DEVICE_CPU;
+  assert_ok(bp_stream_create(other, &there));
+  assert_ok(bp_tensor_copy(&from->view, &to->view, is_there ? there : stream));
+  assert_ok(bp_stream_sync(device, stream));
+  assert_ok(bp_stream_sync(other, is_there ? there : NULL));
+  assert_ok(bp_tensor_copy_to_host(&to->view, y, sizeof(y)));
+  g_assert_cmpmem(y, sizeof(y), expected, sizeof(y));
+  assert_ok(bp_stream_free(other, there));
+  bp_object_release(to);
+}
+
+/* Adds on a stream of the thread's own and, after that, on another; what held the sum in between is
+ * freed while both are queued. What comes out is copied to another device. */
+static void launch_and_copy(const Place *place, const Place *other, int seed) {
+  float x[COUNT], expected[COUNT];
+  void *streams[2] = {NULL, NULL};
+  BpTensor *from = create(place->device), *between = create(place->device),
+           *to = create(place->device);
+  for (int i = 0; i < COUNT; i++) {
+    x[i] = (float)(seed + i);
+    expected[i] = x[i] + 2 * (float)seed;
+  }
+  for (int i = 0; i < 2; i++)
+    assert_ok(bp_stream_create(place->device, &streams[i]));
+  assert_ok(bp_tensor_copy_from_host(&from->view, x, sizeof(x)));
+  assert_ok(bp_stream_sync_from_to(place->device, NULL, streams[0]));
+  launch(place, streams[0], from, between, seed);
+  assert_ok(bp_stream_sync_from_to(place->device, streams[0], streams[1]));
+  launch(place, streams[1], between, to, seed);
+  bp_object_release(between);
+  copy_and_compare(place->device, streams[1], to, other->device, expected);
   assert_ok(bp_device_set_current(place->device, NULL));
-  assert_ok(bp_stream_free(place->device, stream));
-  for (size_t i = 0; i < G_N_ELEMENTS(tensors); i++)
-    bp_object_release(tensors[i]);
+  for (int i = 0; i < 2; i++)
+    assert_ok(bp_stream_free(place->device, streams[i]));
+  bp_object_release(from);
+  bp_object_release(to);
 }
 
 static void run_model(BpModelContext *context, int seed) {
@@ -136,7 +176,7 @@ static void run_model(BpModelContext *context, int seed) {
   assert_ok(output == NULL);
   assert_ok(bp_tensor_copy_to_host(&output->view, y, sizeof(y)));
   for (int i = 0; i < COUNT; i++)
-    g_assert_cmpfloat_with_epsilon(y[i], tanhf(x[i] * weights[i]), 1e-5f);
+    g_assert_cmpfloat_with_epsilon(y[i], tanhf(x[i] * weights[i] * x[i] * weights[i]), 1e-5f);
 }
 
 static void read_attributes(BpDevice device) {
@@ -170,7 +210,7 @@ static void *compile_beside(void *argument) {
     BpTarget *target = bp_target_from_device(places[i].device);
     assert_ok(target == NULL);
     char *text = bp_target_format(target);
-    BpModule *module = compile_model((const char *const *)&text, 1);
+    BpModule *module = compile_model(text, NULL);
     BpModel *model = bp_model_create(module, &places[i].device, 1);
     BpModelContext *context = model ? bp_model_context_create(model) : NULL;
     assert_ok(context == NULL);
@@ -186,36 +226,32 @@ static void *compile_beside(void *argument) {
 
 /* ---- All at once ------------------------------------------------------------------------- */
 
-static void find_places(void) {
-  static const struct {
-    const char *target;
-    int32_t device_type;
-    int32_t num_launch;
-  } kinds[] = {
-      {"c", BP_DEVICE_CPU, 0}, {"opencl", BP_DEVICE_OPENCL, 2}, {"vulkan", BP_DEVICE_VULKAN, 2}};
-  const char *texts[G_N_ELEMENTS(kinds)];
-  int32_t num_kinds = 0;
-  for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
-    int32_t count = 0;
-    const char *why = "";
-    assert_ok(bp_device_count(kinds[k].device_type, &count, &why));
-    if (count == 0) {
-      g_test_message("%s: %s", kinds[k].target, why);
-      continue;
-    }
-    texts[num_kinds++] = kinds[k].target;
-    BpFunction *add = build_add(kinds[k].target, kinds[k].num_launch > 0);
-    for (int32_t i = 0; i < count && num_places < MOST_PLACES; i++)
-      places[num_places++] =
-          (Place){{kinds[k].device_type, i}, bp_object_retain(add), kinds[k].num_launch, NULL};
-    bp_object_release(add);
+/* The devices of a kind that are there, with code for them all. */
+static void add_places(const char *target, int32_t device_type, int32_t num_launch) {
+  int32_t count = 0;
+  const char *why = "";
+  const BpDevice host = {BP_DEVICE_CPU, 0};
+  assert_ok(bp_device_count(device_type, &count, &why));
+  if (count == 0) {
+    g_test_message("%s: %s", target, why);
+    return;
   }
-  BpModule *module = compile_model(texts, num_kinds);
-  for (size_t i = 0; i < num_places; i++) {
-    places[i].model = bp_model_create(module, &places[i].device, 1);
-    assert_ok(places[i].model == NULL);
+  BpFunction *add = build_add(target, num_launch > 0);
+  BpModule *module = compile_model(target, num_launch > 0 ? "c" : NULL);
+  for (int32_t i = 0; i < count && num_places < MOST_PLACES; i++) {
+    const BpDevice devices[] = {{device_type, i}, host};
+    BpModel *model = bp_model_create(module, devices, num_launch > 0 ? 2 : 1);
+    assert_ok(model == NULL);
+    places[num_places++] = (Place){devices[0], bp_object_retain(add), num_launch, model};
   }
   bp_object_release(module);
+  bp_object_release(add);
+}
+
+static void find_places(void) {
+  add_places("c", BP_DEVICE_CPU, 0);
+  add_places("opencl -fp64=false", BP_DEVICE_OPENCL, 2);
+  add_places("vulkan", BP_DEVICE_VULKAN, 2);
 }
 
 static void test_all_devices_at_once(void) {
