@@ -44,27 +44,34 @@ BP_ROW_EXPAND(batch_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* (x - mean) / sqrt(variance + epsilon) over the axes given. */
+/* What standardising finds out beside its result. */
+typedef struct Moments {
+  BpGraphValue *mean, *deviation;
+} Moments;
+
+/* (x - mean) / deviation over the axes given; the deviation is sqrt(variance + epsilon). */
 static BpGraphValue *standardize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
-                                 const int64_t *axes, int32_t count) {
-  BpGraphValue *list = bp__graph_int_vector(graph, axes, count);
-  BpGraphValue *centred =
-      bp__op_binary(graph, node, "Sub", x, bp__op_binary(graph, node, "ReduceMean", x, list));
-  BpGraphValue *variance = bp__op_binary(graph, node, "ReduceMean",
-                                         bp__op_binary(graph, node, "Mul", centred, centred), list);
+                                 const int64_t *axes, int32_t count, Moments *moments) {
+  BpGraphValue *list = bp__graph_int_vector(graph, axes, count), *centred, *variance;
   float epsilon = bp__node_float(node, "epsilon", 1e-5f);
+  moments->mean = bp__op_binary(graph, node, "ReduceMean", x, list);
+  centred = bp__op_binary(graph, node, "Sub", x, moments->mean);
+  variance = bp__op_binary(graph, node, "ReduceMean",
+                           bp__op_binary(graph, node, "Mul", centred, centred), list);
   variance = bp__op_binary(graph, node, "Add", variance, bp__graph_float_scalar(graph, epsilon));
-  return bp__op_binary(graph, node, "Div", centred, bp__op_unary(graph, node, "Sqrt", variance));
+  moments->deviation = bp__op_unary(graph, node, "Sqrt", variance);
+  return bp__op_binary(graph, node, "Div", centred, moments->deviation);
 }
 
 BP_ROW_EXPAND(instance_normalization) {
   BpGraphValue *x = node->inputs[0];
   int64_t axes[BP_GRAPH_MAX_NDIM];
+  Moments moments;
   if (x->ndim < 3)
     return bp__op_bad(node, "its input has fewer than 3 dimensions");
   for (int32_t i = 2; i < x->ndim; i++)
     axes[i - 2] = i;
-  x = bp__op_binary(graph, node, "Mul", standardize(graph, node, x, axes, x->ndim - 2),
+  x = bp__op_binary(graph, node, "Mul", standardize(graph, node, x, axes, x->ndim - 2, &moments),
                     over_channels(graph, node, node->inputs[1], x->ndim));
   x = bp__op_binary(graph, node, "Add", x,
                     over_channels(graph, node, node->inputs[2], node->inputs[0]->ndim));
@@ -76,17 +83,21 @@ BP_ROW_EXPAND(layer_normalization) {
   BpGraphValue *x = node->inputs[0];
   int64_t axes[BP_GRAPH_MAX_NDIM];
   int32_t axis, count = 0;
+  Moments moments;
   if (bp__op_axis(node, bp__node_int(node, "axis", -1), x->ndim, &axis))
     return -1;
-  if (node->num_outputs > 1)
-    return bp__op_error(node, "its mean and deviation as outputs are not supported");
   while (axis < x->ndim)
     axes[count++] = axis++;
-  x = bp__op_binary(graph, node, "Mul", standardize(graph, node, x, axes, count), node->inputs[1]);
+  x = bp__op_binary(graph, node, "Mul", standardize(graph, node, x, axes, count, &moments),
+                    node->inputs[1]);
   if (bp__node_input(node, 2))
     x = bp__op_binary(graph, node, "Add", x, node->inputs[2]);
   node->outputs[0] = x;
-  return x ? 0 : -1;
+  if (node->num_outputs > 1)
+    node->outputs[1] = moments.mean;
+  if (node->num_outputs > 2)
+    node->outputs[2] = bp__op_unary(graph, node, "Reciprocal", moments.deviation);
+  return x && (node->num_outputs < 3 || node->outputs[2]) ? 0 : -1;
 }
 
 /* Channels in groups: (batch, groups, the rest) is standardised over the rest. From version 21 on
@@ -96,13 +107,14 @@ BP_ROW_EXPAND(group_normalization) {
   int64_t groups = bp__node_int(node, "num_groups", 0), axis = 2;
   int64_t grouped[3], shape[BP_GRAPH_MAX_NDIM];
   int32_t ndim = x->ndim;
+  Moments moments;
   if (ndim < 3 || groups < 1 || x->shape[1] % groups != 0 || bp__value_num_elements(x) == 0)
     return bp__op_bad(node, "num_groups does not divide its channels");
   memcpy(shape, x->shape, sizeof(shape));
   grouped[0] = x->shape[0];
   grouped[1] = groups;
   grouped[2] = bp__value_num_elements(x) / (grouped[0] * groups);
-  x = standardize(graph, node, bp__op_reshape(graph, node, x, grouped, 3), &axis, 1);
+  x = standardize(graph, node, bp__op_reshape(graph, node, x, grouped, 3), &axis, 1, &moments);
   if (node->version < 21) {
     x = bp__op_binary(graph, node, "Mul", x, over_channels(graph, node, scale, 3));
     x = bp__op_binary(graph, node, "Add", x, over_channels(graph, node, bias, 3));

@@ -889,6 +889,29 @@ static void test_command_line(void) {
   onnx_builder_free(builder);
 }
 
+/* The mean and the inverse of the deviation of each row, which the layer gives beside its result.
+ */
+static void test_moments(gconstpointer output) {
+  OnnxBuilder *builder = onnx_builder_new();
+  int is_mean = !strcmp(output, "mean");
+  float *x = onnx_float_values(5 * 37), y[5];
+  builder->version = 17;
+  onnx_input(builder, "x", ONNX_FLOAT, "5x37");
+  onnx_floats(builder, "s", "37");
+  onnx_node(builder, "LayerNormalization", "x,s", "z,mean,inverse", "epsilon=0.125");
+  onnx_output(builder, output);
+  for (int i = 0; i < 5; i++) {
+    float sum = 0, squares = 0;
+    for (int k = 0; k < 37; k++)
+      sum += x[i * 37 + k];
+    for (int k = 0; k < 37; k++)
+      squares += powf(x[i * 37 + k] - sum / 37, 2);
+    y[i] = is_mean ? sum / 37 : 1 / sqrtf(squares / 37 + 0.125f);
+  }
+  check(builder, x, y, 5);
+  g_free(x);
+}
+
 /* ---- Recurrent layers -------------------------------------------------------------------- */
 
 #define STEPS  19
@@ -1107,6 +1130,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/factors/of-one-element", test_constant_factors);
   g_test_add_func("/compile/factors/whose-product-is-infinite", test_large_factors);
   g_test_add_func("/compile/remainders/are-exact", test_remainders);
+  g_test_add_data_func("/compile/normalization/mean-of-a-layer", "mean", test_moments);
+  g_test_add_data_func("/compile/normalization/deviation-of-a-layer", "inverse", test_moments);
   g_test_add_func("/compile/recurrent/lstm", test_lstm);
   g_test_add_data_func("/compile/recurrent/gru", NULL, test_gru);
   g_test_add_data_func("/compile/recurrent/gru-that-resets-last", "yes", test_gru);

@@ -35,6 +35,11 @@ naming the node.
 *Computed*: by generated code of its own. *Element by element*: joins the code of its neighbours. *A
 view*: no code at all. *By other operators*: replaced when the model is read.
 
+Of the node tests of onnx 1.23.2 that use these operators alone, and tensors of numpy's types, 1,126 in all, 1,062 give the
+expected result with target kind `c`, 216 of them once inputs that must be constant (shapes, axes) are; 62 are refused by name:
+bfloat16, training, reductions of no elements, some attributes of Resize and ConvTranspose. Two of Resize differ
+(`align_corners` with scales that leave a fraction): there we compute what onnxruntime does.
+
 | operator | from version | how |
 |---|---|---|
 HEAD
