@@ -179,18 +179,37 @@ static int check_compact(const BpTensorView *view, const char *role) {
                         role);
 }
 
-int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *stream) {
-  int64_t from_bytes = bp_view_num_bytes(from);
-  int64_t to_bytes = bp_view_num_bytes(to);
-  if (from_bytes < 0 || to_bytes < 0 || check_compact(from, "source") < 0 ||
-      check_compact(to, "destination") < 0)
-    return -1;
-  if (from_bytes != to_bytes)
+/* Bytes are copied, so anything else would be read as what it is not. */
+static int check_alike(const BpTensorView *from, const BpTensorView *to) {
+  if (memcmp(&from->dtype, &to->dtype, sizeof(from->dtype)) != 0) {
+    char have[32], want[32];
+    bp_dtype_format(from->dtype, have);
+    bp_dtype_format(to->dtype, want);
+    return bp_error_raise(BP_ERROR_TYPE,
+                          "a copy from a tensor of %s to one of %s; a copy converts nothing", have,
+                          want);
+  }
+  if (from->ndim != to->ndim)
     return bp_error_raise(BP_ERROR_VALUE,
-                          "a copy from a tensor of %" PRId64 " bytes to one of %" PRId64,
-                          from_bytes, to_bytes);
-  const BpCopy copy = {from->data,      from->byte_offset, from->device,        to->data,
-                       to->byte_offset, to->device,        (uint64_t)from_bytes};
+                          "a copy from a tensor of %d dimensions to one of %d; make a view of the "
+                          "same shape",
+                          from->ndim, to->ndim);
+  for (int32_t i = 0; i < from->ndim; i++)
+    if (from->shape[i] != to->shape[i])
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "a copy from a tensor whose dimension %d has the extent %" PRId64
+                            " to one where it has %" PRId64,
+                            i, from->shape[i], to->shape[i]);
+  return 0;
+}
+
+int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *stream) {
+  int64_t bytes = bp_view_num_bytes(from);
+  if (bytes < 0 || bp_view_num_bytes(to) < 0 || check_alike(from, to) < 0 ||
+      check_compact(from, "source") < 0 || check_compact(to, "destination") < 0)
+    return -1;
+  const BpCopy copy = {from->data,      from->byte_offset, from->device,   to->data,
+                       to->byte_offset, to->device,        (uint64_t)bytes};
   return bp_device_copy(&copy, stream);
 }
 

@@ -35,9 +35,9 @@ BP_API int bp_view_is_compact(const BpTensorView *view);
  * value of another type. */
 BP_API const BpTensorView *bp_value_view_tensor(const BpValue *value);
 
-/* Queue copies between compact tensors of equal bytes, or tensors and host memory of `size` bytes,
- * which must be the tensor's. See DeviceAPI's copy for when memory may be reused; to_host returns
- * when the bytes are there. */
+/* Queue copies between compact tensors of one element type and shape, or tensors and host memory of
+ * `size` bytes, which must be the tensor's. See DeviceAPI's copy for when memory may be reused;
+ * to_host returns when the bytes are there. */
 BP_API int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *stream);
 BP_API int bp_tensor_copy_from_host(const BpTensorView *to, const void *data, uint64_t size);
 BP_API int bp_tensor_copy_to_host(const BpTensorView *from, void *data, uint64_t size);

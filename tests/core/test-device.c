@@ -428,7 +428,20 @@ static void test_views_of_one_tensor_copy_to_each_other(const void *data) {
   assert_ok(bp_tensor_copy_to_host(&tensor->view, in, sizeof in));
   for (int i = 0; i < 8; i++)
     g_assert_true(in[i] == (float)(i % 4 + 5));
-  assert_error(bp_tensor_copy(&tensor->view, &low->view, NULL), BP_ERROR_VALUE);
+  static const int64_t square[] = {2, 2}, three[] = {3};
+  static const BpDataType int32 = {BP_DTYPE_INT, 32, 1};
+  BpTensor *integers = bp_tensor_create_view(tensor, half, 1, int32, 0);
+  BpTensor *matrix = bp_tensor_create_view(tensor, square, 2, float32, 0);
+  BpTensor *shorter = bp_tensor_create_view(tensor, three, 1, float32, 0);
+  assert_error(bp_tensor_copy(&high->view, &integers->view, NULL), BP_ERROR_TYPE);
+  assert_error(bp_tensor_copy(&high->view, &matrix->view, NULL), BP_ERROR_VALUE);
+  assert_error(bp_tensor_copy(&high->view, &shorter->view, NULL), BP_ERROR_VALUE);
+  assert_ok(bp_tensor_copy_to_host(&tensor->view, in, sizeof in));
+  for (int i = 0; i < 8; i++)
+    g_assert_true(in[i] == (float)(i % 4 + 5));
+  bp_object_release(shorter);
+  bp_object_release(matrix);
+  bp_object_release(integers);
   bp_object_release(low);
   bp_object_release(high);
   bp_object_release(tensor);
