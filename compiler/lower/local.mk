@@ -6,6 +6,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/linear.c \
 	compiler/lower/lowering.h \
 	compiler/lower/normalize.c \
+	compiler/lower/reads.c \
 	compiler/lower/region.c \
 	compiler/lower/build.c \
 	compiler/lower/flatten.c \

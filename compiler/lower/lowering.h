@@ -62,6 +62,8 @@ typedef struct BpLowering {
 /* Collects the stages that the outputs need, with inlined ones substituted, and checks that each
  * runs where its readers can see it. */
 int bp__lower_normalize(BpLowering *lowering);
+/* Refuses a stage that reads outside a tensor whatever happens. */
+int bp__lower_check_reads(BpLowering *lowering, const BpLowerStage *s);
 
 /* The passes. Each gives the new body, or NULL with an error. */
 const BpIrNode *bp__lower_build(BpLowering *lowering, const BpIrNode *body);

@@ -252,7 +252,8 @@ int bp__lower_normalize(BpLowering *lowering) {
     if (resolve_attachment(lowering, &lowering->stages[i]) != 0)
       return -1;
   for (int32_t i = 0; i < lowering->num_stages; i++)
-    if (check_readers(lowering, &lowering->stages[i]) != 0)
+    if (check_readers(lowering, &lowering->stages[i]) != 0 ||
+        bp__lower_check_reads(lowering, &lowering->stages[i]) != 0)
       return -1;
   return 0;
 }

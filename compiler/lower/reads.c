@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads that certainly leave their tensor are refused, before anything is scheduled around them.
+ * What a select chooses is its author's to guard, and so are indices that are loaded. */
+
+#include "compiler/lower/lowering.h"
+
+#include <inttypes.h>
+
+typedef struct ReadCheck {
+  const BpLowerStage *stage;
+  BpIndexContext index; /* with the extents of the stage's axes */
+  BpIrMap seen;
+} ReadCheck;
+
+/* For bp__ir_visit_once: 1 at what is not linear in the axes. */
+static int visit_not_linear(void *context, const BpIrNode *node) {
+  int64_t constant;
+  (void)context;
+  switch (node->kind) {
+  case BP_IR_VAR:
+  case BP_IR_INT_IMM:
+  case BP_IR_ADD:
+  case BP_IR_SUB:
+    return 0;
+  case BP_IR_MUL:
+    return !bp__ir_const_int(node->operands[0], &constant) &&
+           !bp__ir_const_int(node->operands[1], &constant);
+  default:
+    return 1;
+  }
+}
+
+/* Whether an index takes the ends of its range, and may not only be anywhere between them: 1, 0, or
+ * -1. The axes are independent, so a linear one does; so do what is added to it, and quotients. */
+static int takes_its_ends(const BpIrNode *node) {
+  int64_t constant;
+  for (;;) {
+    int rest = bp__ir_visit_once(node, visit_not_linear, NULL);
+    if (rest <= 0)
+      return rest == 0 ? 1 : -1;
+    bool is_sum = node->kind == BP_IR_ADD || node->kind == BP_IR_SUB || node->kind == BP_IR_MUL;
+    bool is_quotient = node->kind == BP_IR_FLOORDIV;
+    if (is_sum && bp__ir_const_int(node->operands[0], &constant))
+      node = node->operands[1];
+    else if ((is_sum || is_quotient) && bp__ir_const_int(node->operands[1], &constant) &&
+             (is_sum || constant > 0))
+      node = node->operands[0];
+    else
+      return 0;
+  }
+}
+
+static int check_read(ReadCheck *check, const BpIrNode *read) {
+  const BpIrNode *buffer = read->operands[0];
+  for (int32_t i = 0; i + 1 < read->num_operands; i++) {
+    const BpIrNode *index = read->operands[1 + i];
+    int64_t extent;
+    if (!bp__ir_const_int(buffer->operands[i], &extent))
+      continue;
+    BpRange range = bp__index_range(&check->index, index);
+    if (range.min >= 0 && range.max < extent)
+      continue;
+    int is_certain = range.max < 0 || range.min >= extent ? 1 : takes_its_ends(index);
+    if (is_certain < 0)
+      return -1;
+    if (is_certain)
+      return bp_error_raise(
+          BP_ERROR_INDEX,
+          "tensor %s reads %s out of bounds: index %d goes from %" PRId64 " to %" PRId64
+          ", and the extent is %" PRId64 "; a select says where it is not to be read",
+          check->stage->stage->tensor->name, buffer->str_value, i, range.min, range.max, extent);
+  }
+  return 0;
+}
+
+/* Of what is evaluated for each element: not the branches of a select. */
+static int check_node(ReadCheck *check, const BpIrNode *node) {
+  if (bp__ir_map_get(&check->seen, node))
+    return 0;
+  if (bp__ir_map_set(&check->seen, node, node) != 0)
+    return -1;
+  if (bp__te_is_read(node) && check_read(check, node) != 0)
+    return -1;
+  int32_t evaluated = node->kind == BP_IR_SELECT ? 1 : node->num_operands;
+  for (int32_t i = 0; i < evaluated; i++)
+    if (check_node(check, node->operands[i]) != 0)
+      return -1;
+  return 0;
+}
+
+int bp__lower_check_reads(BpLowering *lowering, const BpLowerStage *s) {
+  const BpTeStage *stage = s->stage;
+  ReadCheck check = {.stage = s, .index = {.module = lowering->module}};
+  int status = 0;
+  bool is_empty = false;
+  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes && status == 0; i++) {
+    int64_t extent = stage->axes[i]->extent;
+    is_empty = is_empty || extent <= 0;
+    status = bp__index_set_range(&check.index, s->vars[i], 0, extent - 1, true);
+  }
+  if (status == 0 && !is_empty)
+    status = check_node(&check, s->body);
+  bp__ir_map_clear(&check.seen);
+  bp__index_clear(&check.index);
+  return status;
+}
