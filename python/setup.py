@@ -5,17 +5,32 @@ BACKPLANE_LIBS in the environment take its place."""
 import os
 import shlex
 import subprocess
+import sys
+import sysconfig
 
 from setuptools import Extension, setup
+
+
+LIBRARIES = ["backplane-graph", "backplane-compiler", "backplane"]
 
 
 def flags(variable, option):
     given = os.environ.get(variable)
     if given is None:
-        command = ["pkg-config", option, "backplane-graph", "backplane-compiler", "backplane"]
-        given = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        try:
+            given = subprocess.run(["pkg-config", option, *LIBRARIES], check=True, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+        except (OSError, subprocess.CalledProcessError) as error:
+            what = "runs no program" if isinstance(error, OSError) else "finds no libraries"
+            sys.exit(f"error: pkg-config {what} for the package backplane: install the libraries of "
+                     "Backplane with their headers (on Debian libbackplane-dev) and pkg-config; of a "
+                     "library under a prefix of its own, set PKG_CONFIG_PATH=PREFIX/lib/pkgconfig")
     return shlex.split(given)
 
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    sys.exit("error: the package backplane is for Python with its global lock; this one is built "
+             "without it (free-threaded)")
 
 SOURCES = ["core", "errors", "function", "ir", "model", "module", "target", "te", "tensor", "value"]
 

@@ -27,7 +27,10 @@ PyObject *bp_py_hold(PyTypeObject *type, void *object) {
 void *bp_py_held(PyObject *value, PyTypeObject *type) {
   if (PyObject_TypeCheck(value, type))
     return ((Holder *)value)->object;
-  PyErr_Format(PyExc_TypeError, "%R is of another type than is expected here", value);
+  PyObject *name = PyType_GetName(type);
+  if (name)
+    PyErr_Format(PyExc_TypeError, "expected a %U, got %.80R", name, value);
+  Py_XDECREF(name);
   return NULL;
 }
 
@@ -50,11 +53,21 @@ PyTypeObject *bp_py_add_type(PyObject *module, PyType_Spec *spec) {
   return (PyTypeObject *)type;
 }
 
+/* The types are shared by all that is in the process, and so is what they call back. 0, or -1. */
+static int check_interpreter(void) {
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) == 0)
+    return 0;
+  PyErr_SetString(PyExc_ImportError,
+                  "backplane works in the main interpreter, not in a subinterpreter; use threads");
+  return -1;
+}
+
 /* (Device, Tensor, Module, error classes by kind, base class): the classes that results are of. */
 static PyObject *setup(PyObject *self, PyObject *args) {
   PyObject *device, *tensor, *module, *classes, *base;
   (void)self;
-  if (!PyArg_ParseTuple(args, "OOOOO", &device, &tensor, &module, &classes, &base))
+  if (check_interpreter() < 0 ||
+      !PyArg_ParseTuple(args, "OOOOO", &device, &tensor, &module, &classes, &base))
     return NULL;
   bp_py_device_class = Py_NewRef(device);
   bp_py_tensor_type = (PyTypeObject *)Py_NewRef(tensor);
@@ -296,8 +309,7 @@ static PyObject *select_model_devices(PyObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "Oz", &module, &preferences) ||
       !(held = bp_py_held(module, bp_py_module_type)))
     return NULL;
-  Py_BEGIN_ALLOW_THREADS status =
-      bp_model_select_devices(held, preferences, devices, &count, NULL);
+  Py_BEGIN_ALLOW_THREADS status = bp_model_select_devices(held, preferences, devices, &count, NULL);
   Py_END_ALLOW_THREADS if (status) return bp_py_raise();
   PyObject *tuple = PyTuple_New((Py_ssize_t)count);
   for (size_t i = 0; tuple && i < count; i++) {
@@ -342,6 +354,10 @@ static int add_shapes(Compilation *compilation, PyObject *shapes) {
     int32_t i = compilation->num_shapes;
     if (i == MAX_SHAPES) {
       PyErr_SetString(PyExc_ValueError, "too many shapes");
+      return -1;
+    }
+    if (!PyUnicode_Check(name)) {
+      PyErr_Format(PyExc_TypeError, "shapes are given by the name of an input, not by %.80R", name);
       return -1;
     }
     const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
@@ -419,6 +435,8 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__core(void) {
+  if (check_interpreter() < 0)
+    return NULL;
   PyObject *module = PyModule_Create(&definition);
   if (module && bp_graph_initialize() == 0 && bp_py_add_tensor(module) == 0 &&
       bp_py_add_function(module) == 0 && bp_py_add_module(module) == 0 &&

@@ -58,6 +58,8 @@ int bp_py_to_value(PyObject *object, BpValue *value, Lent *lent);
 /* The same for what is only read: memory that may not be written will do. */
 int bp_py_to_value_for_reading(PyObject *object, BpValue *value, Lent *lent);
 void bp_py_end_lending(BpValue *value, Lent *lent);
+/* The same for who keeps it: bytes and arrays become objects that own or share their memory. */
+int bp_py_to_owned_value(PyObject *object, BpValue *value);
 /* A Python object of a value: takes what the value owns. */
 PyObject *bp_py_from_value(BpValue *value);
 

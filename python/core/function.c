@@ -95,28 +95,6 @@ static void end_lending_tensor(BpTensor *tensor) {
   bp_object_release(tensor);
 }
 
-/* A result is owned by the caller, so what is lent to the library is refused or kept. */
-static int give_result(PyObject *object, BpValue *result) {
-  Lent lent;
-  if (bp_py_to_value(object, result, &lent) < 0)
-    return -1;
-  if (result->type_index == BP_TYPE_BYTE_ARRAY) {
-    if (bp_value_make_bytes(result, lent.bytes.data, lent.bytes.size))
-      return (bp_py_raise(), -1);
-    return 0;
-  }
-  if (result->type_index == BP_TYPE_TENSOR_VIEW) {
-    bp_py_end_lending(result, &lent);
-    BpTensor *tensor = bp_py_tensor_from_dlpack(object);
-    *result = (BpValue){.type_index = tensor ? BP_TYPE_TENSOR : BP_TYPE_NONE,
-                        .v_obj = (BpObject *)tensor};
-    return tensor ? 0 : -1;
-  }
-  if (!lent.owns_value && result->type_index >= BP_TYPE_OBJECT)
-    bp_object_retain(result->v_obj);
-  return 0;
-}
-
 static int call_python(PyObject *callable, const BpValue *args, int32_t count, BpValue *result) {
   PyObject *tuple = PyTuple_New(count), *returned = NULL;
   BpTensor **lent = calloc((size_t)count + 1, sizeof(BpTensor *));
@@ -131,7 +109,7 @@ static int call_python(PyObject *callable, const BpValue *args, int32_t count, B
   if (tuple && lent)
     returned = PyObject_CallObject(callable, tuple);
   if (returned)
-    status = give_result(returned, result);
+    status = bp_py_to_owned_value(returned, result);
   Py_XDECREF(returned);
   Py_XDECREF(tuple);
   for (int32_t i = 0; lent && i < count; i++)
@@ -175,7 +153,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   if (!PyArg_ParseTuple(args, "O", &callable))
     return NULL;
   if (!PyCallable_Check(callable)) {
-    PyErr_SetString(PyExc_TypeError, "a function is made of a callable");
+    PyErr_Format(PyExc_TypeError, "a function is made of a callable, not of %.80R", callable);
     return NULL;
   }
   BpFunction *function = bp_py_function_of(callable);
@@ -189,8 +167,7 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, (void *)bp_py_dealloc_holder},
     {0, NULL},
 };
-static PyType_Spec spec = {"backplane._core.Function", sizeof(Holder), 0, Py_TPFLAGS_DEFAULT,
-                           slots};
+static PyType_Spec spec = {"backplane.Function", sizeof(Holder), 0, Py_TPFLAGS_DEFAULT, slots};
 
 int bp_py_add_function(PyObject *module) {
   bp_py_function_type = bp_py_add_type(module, &spec);

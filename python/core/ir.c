@@ -194,8 +194,7 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, (void *)bp_py_dealloc_holder},
     {0, NULL},
 };
-static PyType_Spec spec = {"backplane._core.IrModule", sizeof(Holder), 0, Py_TPFLAGS_DEFAULT,
-                           slots};
+static PyType_Spec spec = {"backplane.IrModule", sizeof(Holder), 0, Py_TPFLAGS_DEFAULT, slots};
 
 int bp_py_add_ir(PyObject *module) {
   ir_type = bp_py_add_type(module, &spec);

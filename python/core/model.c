@@ -2,6 +2,7 @@
 /* Models: one context each, which the Python class guards with a lock. */
 #include "core.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include <backplane/device.h>
@@ -93,25 +94,75 @@ static PyObject *get_outputs(PyObject *self, PyObject *ignored) {
   return describe_all(model, bp_model_num_outputs(model), bp_model_output_info);
 }
 
-/* An input is copied, so read-only memory is as good; the model wants it compact. */
+/* Copies the elements of a view from dimension `axis` on, one after the other. */
+static char *gather(char *to, const char *from, const BpTensorView *view, int32_t axis,
+                    size_t size) {
+  if (axis == view->ndim) {
+    memcpy(to, from, size);
+    return to + size;
+  }
+  for (int64_t i = 0; i < view->shape[axis]; i++)
+    to = gather(to, from + i * view->strides[axis] * (int64_t)size, view, axis + 1, size);
+  return to;
+}
+
+/* Whether an input has that shape: a view may say many more elements than there is memory. */
+static int has_shape_of_input(const BpModel *model, const char *name, const BpTensorView *view) {
+  BpModelTensorInfo info;
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+    if (bp_model_input_info(model, i, &info) || strcmp(info.name, name))
+      continue;
+    int matches = info.ndim == view->ndim;
+    for (int32_t k = 0; matches && k < info.ndim; k++)
+      matches = info.shape[k] == -1 || info.shape[k] == view->shape[k];
+    return matches;
+  }
+  return 0;
+}
+
+/* Sets an input. Strides are for the host to resolve: the model wants its inputs compact, and says
+ * what else is wrong. */
+static int set_from_view(const ModelObject *self, const char *name, const BpTensorView *view) {
+  BpModelContext *context = self->context;
+  if (view->device.device_type != BP_DEVICE_CPU || bp_view_is_compact(view) ||
+      !has_shape_of_input(self->model, name, view))
+    return bp_model_set_input(context, name, view);
+  int64_t bytes = bp_view_num_bytes(view);
+  if (bytes < 0)
+    return -1;
+  char *data = malloc((size_t)bytes + 1);
+  if (!data)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a compact copy of input '%s'", name);
+  gather(data, (const char *)view->data + view->byte_offset, view, 0, bp_dtype_bytes(view->dtype));
+  BpTensorView compact = *view;
+  compact.data = data;
+  compact.byte_offset = 0;
+  compact.strides = NULL;
+  int status = bp_model_set_input(context, name, &compact);
+  free(data);
+  return status;
+}
+
+/* An input is copied, so read-only memory is as good. */
 static PyObject *set_input(PyObject *self, PyObject *args) {
   const char *name;
   PyObject *object;
   BpValue value;
   Lent lent;
-  int status;
+  int status = -1;
   if (!PyArg_ParseTuple(args, "sO", &name, &object) ||
       bp_py_to_value_for_reading(object, &value, &lent) < 0)
     return NULL;
-  const BpTensorView *view = value.type_index == BP_TYPE_TENSOR_VIEW ? value.v_view
-                             : value.type_index == BP_TYPE_TENSOR ? &((BpTensor *)value.v_obj)->view
-                                                                  : NULL;
+  const BpTensorView *view = bp_value_view_tensor(&value);
   if (view) {
-    Py_BEGIN_ALLOW_THREADS status = bp_model_set_input(((ModelObject *)self)->context, name, view);
+    Py_BEGIN_ALLOW_THREADS status = set_from_view((ModelObject *)self, name, view);
     Py_END_ALLOW_THREADS
   } else {
-    status = bp_error_raise(BP_ERROR_TYPE, "input '%s' is an array or a tensor, not a %s", name,
-                            bp_type_name(value.type_index));
+    PyObject *type = PyType_GetName(Py_TYPE(object));
+    const char *text = type ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
+    bp_error_raise(BP_ERROR_TYPE, "input '%s' takes an array or a tensor, not a value of type %s",
+                   name, text ? text : "?");
+    Py_XDECREF(type);
   }
   bp_py_end_lending(&value, &lent);
   return status ? bp_py_raise() : Py_NewRef(Py_None);

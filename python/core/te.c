@@ -147,6 +147,30 @@ static PyObject *print_expression(PyObject *self, PyObject *object) {
   return bp_ir_table()->print(node, &text) ? bp_py_raise() : bp_py_from_value(&text);
 }
 
+/* An integer of a type, for the bits that it has there; -1 with an exception if it does not fit. */
+static int get_integer(PyObject *number, BpDataType dtype, int64_t *value) {
+  int is_wide = dtype.bits >= 64, is_unsigned = dtype.code == BP_DTYPE_UINT;
+  if (is_unsigned && is_wide) {
+    PyObject *index = PyNumber_Index(number);
+    *value = index ? (int64_t)PyLong_AsUnsignedLongLong(index) : 0;
+    Py_XDECREF(index);
+    return PyErr_Occurred() ? -1 : 0;
+  }
+  *value = PyLong_AsLongLong(number);
+  if (PyErr_Occurred())
+    return -1;
+  int64_t most = is_wide                       ? INT64_MAX
+                 : dtype.code == BP_DTYPE_BOOL ? 1
+                                               : (INT64_C(1) << (dtype.bits - !is_unsigned)) - 1;
+  int64_t least = is_unsigned || dtype.code == BP_DTYPE_BOOL ? 0 : -most - 1;
+  if (*value >= least && *value <= most)
+    return 0;
+  char text[32];
+  bp_dtype_format(dtype, text);
+  PyErr_Format(PyExc_OverflowError, "%R is no value of %s", number, text);
+  return -1;
+}
+
 /* (dtype, number) */
 static PyObject *constant(PyObject *self, PyObject *args) {
   const char *name;
@@ -158,8 +182,10 @@ static PyObject *constant(PyObject *self, PyObject *args) {
     double value = PyFloat_AsDouble(number);
     return PyErr_Occurred() ? NULL : give(self, bp_ir_float(ir_of(self), dtype, value), EXPRESSION);
   }
-  int64_t value = PyLong_AsLongLong(number);
-  return PyErr_Occurred() ? NULL : give(self, bp_ir_int(ir_of(self), dtype, value), EXPRESSION);
+  int64_t value;
+  if (get_integer(number, dtype, &value) < 0)
+    return NULL;
+  return give(self, bp_ir_int(ir_of(self), dtype, value), EXPRESSION);
 }
 
 /* (BP_IR_* kind, a, b) */

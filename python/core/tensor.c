@@ -39,6 +39,59 @@ static PyGetSetDef getters[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
+/* ---- Copies ------------------------------------------------------------------------------ */
+
+/* 1, 0, or -1 with an exception: a tensor says it in the exchange alone. */
+static int is_read_only(BpTensor *tensor) {
+  BpManagedTensorVersioned *managed = bp_tensor_to_dlpack_versioned(tensor);
+  if (!managed)
+    return (bp_py_raise(), -1);
+  int read_only = (managed->flags & BP_DLPACK_READ_ONLY) != 0;
+  managed->deleter(managed);
+  return read_only;
+}
+
+/* Between two kinds of device the way is through host memory. */
+static int copy_any(const BpTensorView *from, const BpTensorView *to) {
+  if (from->device.device_type == to->device.device_type ||
+      from->device.device_type == BP_DEVICE_CPU || to->device.device_type == BP_DEVICE_CPU) {
+    const BpDevice *busy = to->device.device_type == BP_DEVICE_CPU ? &from->device : &to->device;
+    return bp_tensor_copy(from, to, NULL) || bp_stream_sync(*busy, NULL) ? -1 : 0;
+  }
+  BpTensor *host =
+      bp_tensor_create(from->shape, from->ndim, from->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  int status = host && copy_any(from, &host->view) == 0 && copy_any(&host->view, to) == 0 ? 0 : -1;
+  bp_object_release(host);
+  return status;
+}
+
+static PyObject *copy_to(PyObject *self, PyObject *target) {
+  BpTensor *to = bp_py_held(target, bp_py_tensor_type);
+  int status;
+  if (!to || (status = is_read_only(to)) < 0)
+    return NULL;
+  if (status) {
+    bp_error_raise(BP_ERROR_VALUE, "a copy into a tensor that is read-only");
+    return bp_py_raise();
+  }
+  Py_BEGIN_ALLOW_THREADS status = copy_any(&tensor_of(self)->view, &to->view);
+  Py_END_ALLOW_THREADS return status ? bp_py_raise() : Py_NewRef(target);
+}
+
+/* A compact copy on a device, complete (transfer full), or NULL with an exception. */
+static BpTensor *copy_on(const BpTensor *tensor, BpDevice device) {
+  const BpTensorView *from = &tensor->view;
+  BpTensor *copy;
+  Py_BEGIN_ALLOW_THREADS copy =
+      bp_tensor_create(from->shape, from->ndim, from->dtype, device, NULL);
+  if (copy && copy_any(from, &copy->view)) {
+    bp_object_release(copy);
+    copy = NULL;
+  }
+  Py_END_ALLOW_THREADS if (!copy) bp_py_raise();
+  return copy;
+}
+
 /* ---- DLPack out -------------------------------------------------------------------------- */
 
 static void free_capsule(PyObject *capsule) {
@@ -61,34 +114,87 @@ static int wait_for_device(const BpTensor *tensor) {
   Py_END_ALLOW_THREADS return status ? (bp_py_raise(), -1) : 0;
 }
 
-static PyObject *to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
+/* What a consumer asks for. */
+typedef struct Wish {
+  int is_versioned;
+  int waits;
+  int copies;  /* 1, 0, or -1: if need be */
+  BpDevice on; /* where it is wanted */
+} Wish;
+
+/* Two numbers of a tuple, which enumerators may be. */
+static int parse_pair(PyObject *object, const char *name, int pair[2]) {
+  if (PyTuple_Check(object) && PyTuple_Size(object) == 2)
+    return PyArg_ParseTuple(object, "ii", &pair[0], &pair[1]) ? 0 : -1;
+  PyErr_Format(PyExc_TypeError, "%s is a tuple of two integers or None, not %.80R", name, object);
+  return -1;
+}
+
+static int parse_wish(PyObject *args, PyObject *keywords, Wish *wish) {
   static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
   PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
-  BpTensor *tensor = tensor_of(self);
+  int pair[2];
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO", names, &stream, &version, &device,
                                    &copy))
-    return NULL;
-  if (copy == Py_True) {
-    PyErr_SetString(PyExc_BufferError, "a copy is made by copy_to, not by __dlpack__");
-    return NULL;
+    return -1;
+  if (version != Py_None) {
+    if (parse_pair(version, "max_version", pair) < 0)
+      return -1;
+    wish->is_versioned = pair[0] >= 1;
   }
   if (device != Py_None) {
-    int type, index;
-    if (!PyArg_ParseTuple(device, "ii", &type, &index))
-      return NULL;
-    if (type != tensor->view.device.device_type || index != tensor->view.device.device_id) {
-      PyErr_SetString(PyExc_BufferError, "the tensor is on another device; use to_device");
-      return NULL;
-    }
+    if (parse_pair(device, "dl_device", pair) < 0)
+      return -1;
+    wish->on = (BpDevice){pair[0], pair[1]};
   }
-  if (wait_for_device(tensor) < 0)
+  if (copy != Py_None && (wish->copies = PyObject_IsTrue(copy)) < 0)
+    return -1;
+  if (stream != Py_None) { /* whichever it is: what is queued here is waited for, but not for -1 */
+    long number = PyLong_AsLong(stream);
+    wish->waits = number != -1;
+  }
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+/* The tensor that goes out (transfer full): the own one, or a copy if it is wanted or needed. */
+static BpTensor *tensor_for(BpTensor *tensor, const Wish *wish) {
+  BpDevice own = tensor->view.device;
+  if (wish->on.device_type == own.device_type && wish->on.device_id == own.device_id) {
+    if (wish->copies == 1)
+      return copy_on(tensor, own);
+    return wish->waits && wait_for_device(tensor) < 0 ? NULL : bp_object_retain(tensor);
+  }
+  if (wish->on.device_type == BP_DEVICE_CPU && wish->copies != 0)
+    return copy_on(tensor, wish->on);
+  PyErr_SetString(PyExc_BufferError, "the tensor is on another device; use to_device");
+  return NULL;
+}
+
+static PyObject *to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
+  BpTensor *tensor = tensor_of(self);
+  Wish wish = {.waits = 1, .copies = -1, .on = tensor->view.device};
+  if (parse_wish(args, keywords, &wish) < 0)
     return NULL;
-  int is_versioned = PyTuple_Check(version) && PyLong_AsLong(PyTuple_GetItem(version, 0)) >= 1;
-  void *managed = is_versioned ? (void *)bp_tensor_to_dlpack_versioned(tensor)
-                               : (void *)bp_tensor_to_dlpack(tensor);
-  if (!managed)
-    return bp_py_raise();
-  return PyCapsule_New(managed, is_versioned ? "dltensor_versioned" : "dltensor", free_capsule);
+  int read_only = is_read_only(tensor);
+  if (read_only == 1 && !wish.is_versioned && wish.copies != 1)
+    PyErr_SetString(PyExc_BufferError,
+                    "the tensor is read-only, which DLPack before 1.0 cannot say; ask for "
+                    "max_version=(1, 0) or a copy");
+  BpTensor *given = PyErr_Occurred() ? NULL : tensor_for(tensor, &wish);
+  if (!given)
+    return NULL;
+  PyObject *capsule = NULL;
+  if (wish.is_versioned) {
+    BpManagedTensorVersioned *managed = bp_tensor_to_dlpack_versioned(given);
+    if (managed && given != tensor)
+      managed->flags |= BP_DLPACK_COPIED;
+    capsule = managed ? PyCapsule_New(managed, "dltensor_versioned", free_capsule) : bp_py_raise();
+  } else {
+    BpManagedTensor *managed = bp_tensor_to_dlpack(given);
+    capsule = managed ? PyCapsule_New(managed, "dltensor", free_capsule) : bp_py_raise();
+  }
+  bp_object_release(given);
+  return capsule;
 }
 
 static PyObject *dlpack_device(PyObject *self, PyObject *ignored) {
@@ -102,7 +208,7 @@ static PyObject *dlpack_device(PyObject *self, PyObject *ignored) {
 static PyObject *ask_for_capsule(PyObject *object) {
   PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
   if (!method) {
-    PyErr_Format(PyExc_TypeError, "%R is no array: it has no __dlpack__", object);
+    PyErr_Format(PyExc_TypeError, "%.80R is no array: it has no __dlpack__", object);
     return NULL;
   }
   PyObject *none = PyTuple_New(0), *keywords = Py_BuildValue("{s:(ii)}", "max_version", 1, 1);
@@ -173,16 +279,6 @@ static int refuse_buffer(Py_buffer *buffer, const char *why) {
   return -1;
 }
 
-/* 1, 0, or -1 with an exception: a tensor says it in the exchange alone. */
-static int is_read_only(BpTensor *tensor) {
-  BpManagedTensorVersioned *managed = bp_tensor_to_dlpack_versioned(tensor);
-  if (!managed)
-    return (bp_py_raise(), -1);
-  int read_only = (managed->flags & BP_DLPACK_READ_ONLY) != 0;
-  managed->deleter(managed);
-  return read_only;
-}
-
 static void fill_buffer(Py_buffer *buffer, const BpTensorView *view, Exported *exported) {
   Py_ssize_t size = (Py_ssize_t)bp_dtype_bytes(view->dtype);
   buffer->buf = (char *)view->data + view->byte_offset;
@@ -229,31 +325,6 @@ static int get_buffer(PyObject *self, Py_buffer *buffer, int flags) {
 static void release_buffer(PyObject *self, Py_buffer *buffer) {
   (void)self;
   PyMem_Free(buffer->internal);
-}
-
-/* ---- Copies ------------------------------------------------------------------------------ */
-
-/* Between two kinds of device the way is through host memory. */
-static int copy_any(const BpTensorView *from, const BpTensorView *to) {
-  if (from->device.device_type == to->device.device_type ||
-      from->device.device_type == BP_DEVICE_CPU || to->device.device_type == BP_DEVICE_CPU) {
-    const BpDevice *busy = to->device.device_type == BP_DEVICE_CPU ? &from->device : &to->device;
-    return bp_tensor_copy(from, to, NULL) || bp_stream_sync(*busy, NULL) ? -1 : 0;
-  }
-  BpTensor *host =
-      bp_tensor_create(from->shape, from->ndim, from->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
-  int status = host && copy_any(from, &host->view) == 0 && copy_any(&host->view, to) == 0 ? 0 : -1;
-  bp_object_release(host);
-  return status;
-}
-
-static PyObject *copy_to(PyObject *self, PyObject *target) {
-  BpTensor *to = bp_py_held(target, bp_py_tensor_type);
-  int status;
-  if (!to)
-    return NULL;
-  Py_BEGIN_ALLOW_THREADS status = copy_any(&tensor_of(self)->view, &to->view);
-  Py_END_ALLOW_THREADS return status ? bp_py_raise() : Py_NewRef(target);
 }
 
 static PyObject *view_as(PyObject *self, PyObject *args) {

@@ -18,6 +18,8 @@ int bp_py_get_device(PyObject *object, BpDevice *device) {
   }
   long type = PyLong_AsLong(PyTuple_GetItem(object, 0));
   long index = PyLong_AsLong(PyTuple_GetItem(object, 1));
+  if (!PyErr_Occurred() && (type != (int32_t)type || index != (int32_t)index))
+    PyErr_Format(PyExc_ValueError, "there is no device of type %ld with index %ld", type, index);
   *device = (BpDevice){(int32_t)type, (int32_t)index};
   return PyErr_Occurred() ? -1 : 0;
 }
@@ -39,8 +41,11 @@ PyObject *bp_py_make_extents(const int64_t *extents, int64_t count) {
 
 int bp_py_get_extents(PyObject *sequence, int64_t *extents) {
   PyObject *tuple = PySequence_Tuple(sequence);
-  if (!tuple)
+  if (!tuple) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError))
+      PyErr_Format(PyExc_TypeError, "a shape is a tuple of integers, not %.80R", sequence);
     return -1;
+  }
   Py_ssize_t count = PyTuple_Size(tuple);
   if (count > BP_PY_MAX_NDIM)
     PyErr_Format(PyExc_ValueError, "at most %d dimensions are possible", BP_PY_MAX_NDIM);
@@ -56,8 +61,13 @@ int bp_py_get_extents(PyObject *sequence, int64_t *extents) {
 static int parse_format(const Py_buffer *buffer, BpDataType *dtype) {
   const char *format = buffer->format ? buffer->format : "B";
   int code = -1;
-  if (*format && strchr("@=<", *format))
+  if (*format && strchr(PY_BIG_ENDIAN ? "@=>!" : "@=<", *format))
     format++;
+  if (*format && strchr("<>!", *format)) {
+    PyErr_SetString(PyExc_TypeError, "the array has another byte order than this machine; pass "
+                                     "array.astype(array.dtype.newbyteorder('='))");
+    return -1;
+  }
   if (*format == 'Z' && format[1] && strchr("efd", format[1]) && !format[2])
     code = BP_DTYPE_COMPLEX;
   else if (*format && !format[1])
@@ -98,10 +108,43 @@ static int describe_buffer(Lent *lent) {
   return parse_format(buffer, &view->dtype);
 }
 
+/* A number of numpy's has a buffer too, which may not be written: 1 if it is one, 0, or -1. */
+static int is_numpy_number(PyObject *object) {
+  PyObject *name = PyUnicode_FromString("numpy"), *numpy = name ? PyImport_GetModule(name) : NULL;
+  PyObject *class = numpy ? PyObject_GetAttrString(numpy, "generic") : NULL;
+  int found = class ? PyObject_IsInstance(object, class) : PyErr_Occurred() ? -1 : 0;
+  Py_XDECREF(class);
+  Py_XDECREF(numpy);
+  Py_XDECREF(name);
+  return found;
+}
+
+/* Python's number of numpy's. */
+static int lend_number(PyObject *object, BpValue *value, Lent *lent) {
+  PyObject *item = PyObject_CallMethod(object, "item", NULL);
+  int status = -1;
+  if (item && (PyLong_Check(item) || PyFloat_Check(item)))
+    status = bp_py_to_value(item, value, lent);
+  else if (item)
+    PyErr_Format(PyExc_TypeError, "%.80R cannot be passed to a function of the library", object);
+  Py_XDECREF(item);
+  return status;
+}
+
 static int lend_buffer(PyObject *object, BpValue *value, Lent *lent, int flags) {
   if (PyObject_GetBuffer(object, &lent->buffer, flags | PyBUF_FORMAT) < 0) {
-    if ((flags & PyBUF_WRITABLE) && (PyErr_ExceptionMatches(PyExc_BufferError) ||
-                                     PyErr_ExceptionMatches(PyExc_ValueError))) {
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    int is_number = is_numpy_number(object);
+    if (is_number) {
+      Py_XDECREF(type);
+      Py_XDECREF(error);
+      Py_XDECREF(traceback);
+      return is_number < 0 ? -1 : lend_number(object, value, lent);
+    }
+    PyErr_Restore(type, error, traceback);
+    if ((flags & PyBUF_WRITABLE) &&
+        (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
       PyErr_Clear();
       PyErr_SetString(PyExc_ValueError, "the array is read-only; functions may write to what they "
                                         "are given, so pass a copy");
@@ -148,23 +191,24 @@ static int is_shape(PyObject *tuple) {
   return 1;
 }
 
-/* A list owns its values, so what is only lent is refused by it. */
+/* A list owns its values. It may lie in itself, or deep, so its depth is counted. */
 static int lend_list(PyObject *tuple, BpValue *value, Lent *lent) {
   Py_ssize_t count = PyTuple_Size(tuple), made = 0;
+  if (Py_EnterRecursiveCall(" while a list is passed to a function of the library"))
+    return -1;
   BpValue *values = calloc((size_t)count + 1, sizeof(*values));
-  Lent *lents = calloc((size_t)count + 1, sizeof(*lents));
   BpArray *array = NULL;
-  if (!values || !lents)
+  if (!values)
     PyErr_NoMemory();
-  while (values && lents && made < count &&
-         bp_py_to_value(PyTuple_GetItem(tuple, made), &values[made], &lents[made]) == 0)
+  while (values && made < count &&
+         bp_py_to_owned_value(PyTuple_GetItem(tuple, made), &values[made]) == 0)
     made++;
   if (!PyErr_Occurred() && !(array = bp_array_create(values, (size_t)count)))
     bp_py_raise();
   for (Py_ssize_t i = 0; i < made; i++)
-    bp_py_end_lending(&values[i], &lents[i]);
+    bp_value_clear(&values[i]);
   free(values);
-  free(lents);
+  Py_LeaveRecursiveCall();
   if (array)
     own(value, lent, BP_TYPE_ARRAY, array);
   return array ? 0 : -1;
@@ -213,7 +257,7 @@ static int lend_other(PyObject *object, BpValue *value, Lent *lent) {
       own(value, lent, BP_TYPE_FUNCTION, function);
     return function ? 0 : -1;
   }
-  PyErr_Format(PyExc_TypeError, "%R cannot be passed to a function of the library", object);
+  PyErr_Format(PyExc_TypeError, "%.80R cannot be passed to a function of the library", object);
   return -1;
 }
 
@@ -261,6 +305,26 @@ int bp_py_to_value_for_reading(PyObject *object, BpValue *value, Lent *lent) {
     return 0;
   bp_py_end_lending(value, lent);
   return -1;
+}
+
+int bp_py_to_owned_value(PyObject *object, BpValue *value) {
+  Lent lent;
+  int status = 0;
+  if (bp_py_to_value(object, value, &lent) < 0)
+    return -1;
+  if (value->type_index == BP_TYPE_BYTE_ARRAY) {
+    if (bp_value_make_bytes(value, lent.bytes.data, lent.bytes.size))
+      status = (bp_py_raise(), -1);
+  } else if (value->type_index == BP_TYPE_TENSOR_VIEW) {
+    bp_py_end_lending(value, &lent);
+    BpTensor *tensor = bp_py_tensor_from_dlpack(object);
+    *value = (BpValue){.type_index = tensor ? BP_TYPE_TENSOR : BP_TYPE_NONE,
+                       .v_obj = (BpObject *)tensor};
+    status = tensor ? 0 : -1;
+  } else if (!lent.owns_value && value->type_index >= BP_TYPE_OBJECT) {
+    bp_object_retain(value->v_obj);
+  }
+  return status;
 }
 
 void bp_py_end_lending(BpValue *value, Lent *lent) {

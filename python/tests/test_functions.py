@@ -2,6 +2,10 @@
 """Functions: values both ways, errors, threads."""
 
 import gc
+import os
+import pathlib
+import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -48,6 +52,99 @@ def test_too_large_number_is_an_error(global_func):
 def test_unknown_object_is_an_error(global_func):
     with pytest.raises(TypeError, match="cannot be passed"):
         global_func("test.echo", lambda x: x)(object())
+
+
+def test_numbers_of_numpy_are_numbers(global_func):
+    echo = global_func("test.echo", lambda x: x)
+    for number in (np.float32(1.5), np.int8(-3), np.uint64(7), np.bool_(True), np.float16(0.5)):
+        result = echo(number)
+        assert result == number and type(result) is type(number.item())
+    assert echo([np.float32(1.5), "x"]) == [1.5, "x"]
+    for other in (np.complex64(1j), np.datetime64("2020-01-01"), np.longdouble(1)):
+        with pytest.raises(TypeError, match="cannot be passed"):
+            echo(other)
+
+
+def test_lists_keep_what_is_in_them(global_func):
+    array = np.arange(3.0)
+    tensor, data, nested = global_func("test.echo", lambda x: x)([array, b"bytes", [array]])
+    assert np.shares_memory(tensor.numpy(), array) and np.shares_memory(nested[0].numpy(), array)
+    assert data == b"bytes"
+
+
+def test_list_in_itself_is_an_error(global_func):
+    echo = global_func("test.echo", lambda x: x)
+    endless, deep = [], []
+    endless.append(endless)
+    for _ in range(100000):
+        deep = [deep]
+    for value in (endless, deep):
+        with pytest.raises(RecursionError):
+            echo(value)
+
+
+def test_another_byte_order_is_an_error(global_func):
+    array = np.zeros(3, np.dtype("int32").newbyteorder())
+    with pytest.raises(TypeError, match="byte order"):
+        global_func("test.echo", lambda x: x)(array)
+
+
+def test_a_function_is_registered_by_a_name():
+    with pytest.raises(TypeError, match="registered by a name"):
+        backplane.register_func(lambda: None)
+    with pytest.raises(TypeError, match="not of 3"):
+        backplane.register_func("test.three", 3)
+
+
+INSIDE = """
+try:
+    import backplane
+    print("imported")
+except ImportError as error:
+    print(error)
+"""
+OUTSIDE = """
+import sys
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+interpreters.run_string(interpreters.create(), sys.argv[1])
+import backplane
+interpreters.run_string(interpreters.create(), sys.argv[1])
+"""
+
+
+def test_subinterpreters_are_refused():
+    result = subprocess.run([sys.executable, "-c", OUTSIDE, INSIDE], capture_output=True, text=True,
+                            check=True)
+    assert len(result.stdout.splitlines()) == 2 and "imported" not in result.stdout
+    assert result.stdout.count("subinterpreter") == 2
+
+
+@pytest.mark.parametrize("cause", ["libbackplane-graph.so.0: cannot open", "undefined symbol: bp_x"])
+def test_import_without_the_library_says_what_to_do(tmp_path, cause):
+    package = tmp_path / "backplane"
+    package.mkdir()
+    for path in pathlib.Path(backplane.__file__).parent.glob("*.py"):
+        shutil.copy(path, package)
+    (package / "_core.py").write_text(f"raise ImportError({cause!r})")
+    result = subprocess.run([sys.executable, "-c", "import backplane"], capture_output=True, text=True,
+                            env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False)
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: {cause}") and "LD_LIBRARY_PATH" in last
+
+
+@pytest.mark.parametrize("program", ["false", None])
+def test_building_without_the_library_says_what_to_do(tmp_path, program):
+    if program:
+        (tmp_path / "pkg-config").symlink_to(shutil.which(program))
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BACKPLANE_")}
+    result = subprocess.run([sys.executable, pathlib.Path(__file__).parents[1] / "setup.py", "--name"],
+                            env={**env, "PATH": str(tmp_path)}, capture_output=True, text=True,
+                            check=False)
+    assert result.returncode == 1 and "PKG_CONFIG_PATH" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_keywords_are_an_error(global_func):

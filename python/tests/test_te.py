@@ -257,6 +257,93 @@ def test_every_device_refuses_arguments_of_another_form():
             compiled(*tensors, 3)
 
 
+def read_in(extent, index, size=8):
+    program = te.Program()
+    b = program.placeholder("b", (size,))
+    c = program.compute("c", (extent,), lambda i: index(b, i))
+    return program.lower("f", [b, c])
+
+
+@pytest.mark.parametrize("extent, index, range_", [
+    (8, lambda b, i: b[i + 1], "from 1 to 8"),
+    (16, lambda b, i: b[i], "from 0 to 15"),
+    (8, lambda b, i: b[-1], "from -1 to -1"),
+    (8, lambda b, i: b[i * 2 - i * 2 + 8], "from 8 to 8"),
+    (9, lambda b, i: b[7 - i], "from -1 to 7"),
+    (17, lambda b, i: b[i // 2], "from 0 to 8"),
+    (18, lambda b, i: b[1 + i // 3 + 2], "from 3 to 8"),
+    (8, lambda b, i: b[i % 4 + 8], "from 8 to 11"),
+    (8, lambda b, i: te.select(b[i + 1] > 0, b[i], b[0]), "from 1 to 8"),
+])
+def test_reads_out_of_bounds_are_errors(extent, index, range_):
+    with pytest.raises(IndexError, match=f"tensor c reads b out of bounds: index 0 goes {range_},"):
+        read_in(extent, index)
+
+
+def test_reads_over_a_reduction_out_of_bounds_are_errors():
+    program = te.Program()
+    a = program.placeholder("a", (4, 8))
+    k = program.reduce_axis("k", 3)
+    c = program.compute("c", (4, 7), lambda i, j: te.sum(a[i, j + k], [k]))
+    with pytest.raises(IndexError, match="index 1 goes from 0 to 8, and the extent is 8"):
+        program.lower("f", [a, c])
+
+
+@pytest.mark.parametrize("extent, index", [
+    (8, lambda b, i: b[7 - i]),
+    (16, lambda b, i: b[i // 2]),
+    (16, lambda b, i: b[i % 8]),
+    (100, lambda b, i: b[i - i // 8 * 8]),
+    (16, lambda b, i: te.select(i < 8, b[i], b[0])),
+    (16, lambda b, i: b.read_if(i < 8, i)),
+    (8, lambda b, i: b[b[i].astype("int64")]),
+    (0, lambda b, i: b[i + 100]),
+])
+def test_reads_that_may_be_inside_are_compiled(extent, index):
+    read_in(extent, index).verify()
+
+
+def test_values_of_another_sort_are_errors():
+    program, a, _, c = matmul()
+    stage = c.stage
+    calls = [lambda: stage.split(0, 4), lambda: stage.split(stage.axes, 4), lambda: stage.fuse(0, 1),
+             lambda: stage.reorder(0, 1), lambda: stage.vectorize("i"), lambda: stage.bind(0, "x"),
+             lambda: stage.compute_at(c, stage.axes[0]), lambda: te.exp(a), lambda: te.exp(3),
+             lambda: te.sum(a, []), lambda: te.sum(a[0, 0], program.reduce_axis("q", 8)),
+             lambda: te.select(True, a[0, 0], 0), lambda: te.minimum(3, a[0, 0]),
+             lambda: program.lower("f", [3]), lambda: program.schedule(3, "c"),
+             lambda: program.cache_write("c", "local"), lambda: a[0, 1.5], lambda: a[0, 1:2]]
+    for call in calls:
+        with pytest.raises(errors.InvalidTypeError, match="expected a|an index is"):
+            call()
+    with pytest.raises(TypeError, match="not iterable"):
+        list(a)
+    for dtype, number in (("int8", 300), ("int8", -129), ("uint8", -1), ("uint64", 2**64),
+                          ("int64", 2**63), ("bool", 2)):
+        with pytest.raises(OverflowError):
+            program.constant(number, dtype)
+    for dtype, number in (("int8", -128), ("uint8", 255), ("uint64", 2**64 - 1), ("bool", True)):
+        assert program.constant(number, dtype).dtype == dtype
+
+
+def test_types_and_numbers_of_numpy():
+    program = te.Program()
+    x = program.placeholder("x", (4,), np.uint8)
+    y = program.compute("y", (4,), lambda i: (~x[i]).astype(np.float32) * 2)
+    z = program.compute("z", (4,), lambda i: np.float32(3) + y[i] - np.float64(1))
+    result = np.zeros(4, "float32")
+    given = np.array([0, 1, 254, 255], "uint8")
+    program.lower("f", [x, z]).interpret("f", (given, result))
+    assert result.tolist() == [512, 510, 4, 2]
+
+
+def test_what_a_notebook_shows_of_a_program():
+    program, a, b, c = matmul()
+    assert repr(a) == f"te.Tensor(({M}, {K}), float32)" and repr(c.stage.axes[0]) == f"te.Axis({M})"
+    assert repr(c.stage) == f"te.Stage([te.Axis({M}), te.Axis({N})], [te.Axis({K})])"
+    assert repr(program.build("matmul", [a, b, c], "c")).startswith("te.Compiled(matmul(a: float32")
+
+
 def test_exception_of_a_body_comes_out_as_it_is():
     program = te.Program()
     failure = KeyError("mine")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors, devices and the exchange with numpy."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -55,8 +57,11 @@ def test_views():
     tensor = backplane.tensor(np.arange(12, dtype="int32"))
     view = tensor.reshape(3, 4)
     assert view.shape == (3, 4) and np.shares_memory(view.numpy(), tensor.numpy())
-    with pytest.raises(IndexError):
-        tensor.reshape(5, 5)
+    for shape in [((4, 3),), (2, -1), ([-1],), ((3, 2, 2),)]:
+        assert np.array_equal(tensor.reshape(*shape).numpy(), tensor.numpy().reshape(*shape))
+    for shape in [(5, 5), (2,), (-1, -1), (5, -1), ((),), (-2, -6), (0, -1)]:
+        with pytest.raises(ValueError, match="cannot be reshaped into"):
+            tensor.reshape(*shape)
     del tensor
     assert view.numpy().sum() == 66
 
@@ -77,10 +82,64 @@ def test_wrong_arguments_are_errors():
         backplane.empty("ab")
     with pytest.raises(ValueError):
         backplane.empty((1,) * 20)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="__dlpack__"):
         backplane.from_dlpack(3)
-    with pytest.raises(errors.BackplaneError):
-        backplane.tensor(np.zeros(3)).copy_to(backplane.empty((4,)))
+    with pytest.raises(TypeError, match="a shape is a tuple of integers, not 3"):
+        backplane.empty(3)
+    for on in (None, 1, (1, 0)):
+        with pytest.raises(TypeError, match='written as "cpu"'):
+            backplane.empty((2,), on=on)
+    for dtype in (None, 3, object()):
+        with pytest.raises(TypeError, match="data type"):
+            backplane.empty((2,), dtype)
+    with pytest.raises(ValueError, match="no device of type"):
+        str(backplane.Device(2**40, 0))
+    for values in ("text", [object()], np.zeros(2, "M8[s]"), np.zeros(2, np.longdouble)):
+        with pytest.raises(errors.InvalidTypeError, match="holds numbers"):
+            backplane.tensor(values)
+
+
+@pytest.mark.parametrize("name", devices())
+def test_copies_are_between_tensors_alike(name):
+    source = backplane.tensor(np.arange(4, dtype="float32"))
+    target = backplane.empty((4,), on=name)
+    assert source.copy_to(target) is target
+    with pytest.raises(errors.InvalidTypeError, match="float32 to one of int32"):
+        source.copy_to(backplane.empty((4,), "int32", name))
+    with pytest.raises(errors.InvalidValueError, match="dimensions"):
+        target.copy_to(backplane.empty((2, 2)))
+    with pytest.raises(errors.InvalidValueError, match="extent 4"):
+        source.copy_to(backplane.empty((2,), "float32", name))
+    with pytest.raises(TypeError, match="expected a Tensor, got array"):
+        target.copy_to(np.zeros(4, "float32"))
+    assert np.array_equal(np.asarray(target), np.arange(4))
+
+
+def test_element_types_of_numpy():
+    for dtype in (np.float16, np.dtype("int8"), float, bool, np.uint64):
+        assert backplane.empty((2,), dtype).numpy().dtype == dtype
+    swapped = np.arange(3, dtype="int32").astype(np.dtype("int32").newbyteorder())
+    assert backplane.tensor(swapped).numpy().tolist() == [0, 1, 2]
+    assert np.array_equal(backplane.tensor(np.arange(6)[::-2]).numpy(), [5, 3, 1])
+    with pytest.raises(errors.InvalidTypeError, match="bfloat16"):
+        np.asarray(backplane.empty((2,), "bfloat16"))
+
+
+def test_what_a_notebook_shows():
+    cpu = backplane.device("cpu")
+    assert repr(cpu) == "device('cpu:0')"
+    assert repr(backplane.Function(len)).startswith("<backplane.Function object")
+    assert backplane.__version__.split(".")[0].isdigit()
+
+
+def test_pickling():
+    for value in (backplane.device("cpu"), backplane.Target("c -num_cores=3")):
+        assert pickle.loads(pickle.dumps(value)) == value
+    failure = pickle.loads(pickle.dumps(errors.NotFoundError("there is none")))
+    assert isinstance(failure, errors.NotFoundError) and str(failure) == "there is none"
+    for value in (backplane.empty((2,)), backplane.Function(len)):
+        with pytest.raises(TypeError, match="cannot pickle"):
+            pickle.dumps(value)
 
 
 def test_dlpack_of_both_versions():
@@ -88,10 +147,63 @@ def test_dlpack_of_both_versions():
     assert 'dltensor"' in repr(tensor.__dlpack__())
     assert "dltensor_versioned" in repr(tensor.__dlpack__(max_version=(1, 0)))
     assert tensor.__dlpack_device__() == (1, 0)
-    with pytest.raises(BufferError):
-        tensor.__dlpack__(copy=True)
-    with pytest.raises(BufferError):
+    for version in (None, (0, 8)):
+        assert 'dltensor"' in repr(tensor.__dlpack__(max_version=version))
+    for version in (1, (), (1,), ("1", "0")):
+        with pytest.raises(TypeError):
+            tensor.__dlpack__(max_version=version)
+    for device in ("cpu", (1,), 1):
+        with pytest.raises(TypeError):
+            tensor.__dlpack__(dl_device=device)
+    for stream in (None, -1, 7):
+        assert 'dltensor"' in repr(tensor.__dlpack__(stream=stream))
+    with pytest.raises(TypeError):
+        tensor.__dlpack__(stream="default")
+    with pytest.raises(BufferError, match="to_device"):
         tensor.__dlpack__(dl_device=(2, 0))
+
+
+class Wrapped:
+    """A tensor that goes out in one way."""
+
+    def __init__(self, tensor, **wish):
+        self.tensor, self.wish = tensor, wish
+
+    def __dlpack__(self, **_):
+        return self.tensor.__dlpack__(**self.wish)
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+@pytest.mark.parametrize("name", devices())
+def test_dlpack_copies_where_it_is_wanted_or_needed(name, version):
+    tensor = backplane.tensor(np.arange(4, dtype="float32"), name)
+    copied = Wrapped(tensor, copy=True, dl_device=(1, 0), max_version=version)
+    host = backplane.from_dlpack(copied)
+    host.numpy()[0] = 42
+    assert np.asarray(tensor)[0] == 0 and host.numpy().tolist() == [42, 1, 2, 3]
+    wanted = Wrapped(tensor, dl_device=(1, 0), max_version=version)
+    assert backplane.from_dlpack(wanted).numpy().tolist() == [0, 1, 2, 3]
+    if tensor.device != backplane.device("cpu"):
+        with pytest.raises(BufferError, match="another device"):
+            tensor.__dlpack__(dl_device=(1, 0), copy=False)
+        again = backplane.from_dlpack(Wrapped(tensor, copy=True))
+        assert again.device == tensor.device and np.array_equal(np.asarray(again), [0, 1, 2, 3])
+
+
+def test_read_only_memory_stays_so():
+    if int(np.__version__.split(".")[0]) < 2:
+        pytest.skip("numpy before 2 exports no read-only memory")
+    array = np.arange(3.0)
+    array.flags.writeable = False
+    tensor = backplane.from_dlpack(array)
+    assert not tensor.numpy().flags.writeable
+    with pytest.raises(BufferError, match="read-only"):
+        tensor.__dlpack__()
+    with pytest.raises(ValueError, match="read-only"):
+        backplane.tensor(np.zeros(3)).copy_to(tensor)
+    copy = backplane.from_dlpack(Wrapped(tensor, copy=True)).numpy()
+    copy[0] = 42
+    assert array[0] == 0
 
 
 def test_array_protocol():
@@ -115,6 +227,10 @@ def test_tvm_ffi_shares_memory():
 
 def test_torch_shares_memory():
     torch = pytest.importorskip("torch")
-    ours = backplane.from_dlpack(torch.arange(4))
+    theirs = torch.arange(4)
+    ours = backplane.from_dlpack(theirs)
+    assert ours.numpy().ctypes.data == theirs.data_ptr() == torch.from_dlpack(ours).data_ptr()
     torch.from_dlpack(ours)[0] = 42
     assert ours.numpy()[0] == 42
+    for dtype in (torch.bfloat16, torch.float16, torch.bool, torch.int8):
+        assert torch.from_dlpack(backplane.empty((2,), dtype)).dtype == dtype

@@ -8,6 +8,6 @@ EXTRA_DIST += python/pyproject.toml python/setup.py python/core/core.h python/co
 	python/core/errors.c python/core/function.c python/core/ir.c python/core/model.c python/core/module.c \
 	python/core/target.c python/core/te.c python/core/tensor.c python/core/value.c python/examples/first_steps.py \
 	python/src/backplane/__init__.py python/src/backplane/_core.pyi \
-	python/src/backplane/errors.py python/src/backplane/target.py \
+	python/src/backplane/dtype.py python/src/backplane/errors.py python/src/backplane/target.py \
 	python/src/backplane/te.py python/src/backplane/py.typed python/tests/conftest.py \
 	python/tests/test_functions.py python/tests/test_models.py python/tests/test_te.py python/tests/test_tensors.py

@@ -12,14 +12,28 @@ lock is let go while the library works. docs/python.md has more."""
 
 from __future__ import annotations
 
+import math
 import threading
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Sequence, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, overload
 
-from . import _core, errors, te
+try:
+    from . import _core
+except ImportError as error:
+    if "libbackplane" not in str(error) and "bp_" not in str(error):
+        raise
+    raise ImportError(
+        f"{error}. The package backplane needs the libraries that it was built against: install them, "
+        "or name the folder that they are in by LD_LIBRARY_PATH; after another version of them was "
+        "installed, build the package again") from None
+from . import errors, te
+from .dtype import DType, dtype_name
 from .errors import BackplaneError
-from .target import Target, target_kinds
+from .target import Target, split_targets, target_kinds
+
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +50,9 @@ class Device(NamedTuple):
 
     def __str__(self) -> str:
         return _core.format_device(self)
+
+    def __repr__(self) -> str:
+        return f"device({str(self)!r})"
 
     @property
     def exists(self) -> bool:
@@ -64,16 +81,29 @@ class Tensor(_core.Tensor):
         copy: Tensor = self.copy_to(_core.empty(self.shape, self.dtype, there, None))
         return copy
 
-    def reshape(self, *shape: int) -> Tensor:
-        """The same memory with other extents."""
-        view: Tensor = self.view_as(shape, self.dtype)
+    def reshape(self, *shape: int | Sequence[int]) -> Tensor:
+        """The same elements with other extents, one of which may be -1: `reshape(2, 3)`,
+        `reshape((2, -1))`."""
+        extents: Any = shape[0] if len(shape) == 1 and hasattr(shape[0], "__iter__") else shape
+        wanted, count = list(extents), math.prod(self.shape)
+        known = math.prod(extent for extent in wanted if extent != -1)
+        if wanted.count(-1) == 1 and known > 0 and count % known == 0:
+            wanted[wanted.index(-1)] = count // known
+        if math.prod(wanted) != count or min(wanted, default=0) < 0:
+            raise errors.InvalidValueError(
+                f"a tensor of shape {self.shape} cannot be reshaped into {tuple(extents)}")
+        view: Tensor = self.view_as(wanted, self.dtype)
         return view
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """An array that shares the memory if it is the host's, and a copy of it otherwise."""
         import numpy  # pylint: disable=import-outside-toplevel
 
-        return numpy.asarray(memoryview(self.to_device(Device(1, 0))))
+        try:
+            return numpy.asarray(memoryview(self.to_device(Device(1, 0))))
+        except BufferError:
+            raise errors.InvalidTypeError(
+                f"numpy has no type for elements of {self.dtype}; torch.from_dlpack may") from None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()
@@ -93,6 +123,8 @@ class Module(_core.Module):
     """Loaded code: functions by name, `module["add"]`, and imports."""
 
     __slots__ = ()
+    __iter__ = None
+    __contains__ = None
 
     def __getitem__(self, name: str) -> Function:
         function = self.find_function(name)
@@ -123,7 +155,11 @@ _core._setup(Device, Tensor, Module, errors.BY_KIND, BackplaneError)
 
 def device(name: Device | str) -> Device:
     """A device by name: "cpu", "opencl:1"."""
-    return name if isinstance(name, Device) else _core.parse_device(name)
+    if isinstance(name, Device):
+        return name
+    if not isinstance(name, str):
+        raise errors.InvalidTypeError(f'a device is written as "cpu" or "opencl:1"; not {name!r}')
+    return _core.parse_device(name)
 
 
 def select_device(preferences: str | None = None) -> Device:
@@ -144,10 +180,10 @@ def devices() -> list[Device]:
     return found
 
 
-def empty(shape: Sequence[int], dtype: str = "float32", on: Device | str = "cpu",
+def empty(shape: Sequence[int], dtype: DType = "float32", on: Device | str = "cpu",
           scope: str | None = None) -> Tensor:
-    """A tensor whose elements have no values yet."""
-    tensor_: Tensor = _core.empty(shape, dtype, device(on), scope)
+    """A tensor whose elements have no values yet. `dtype` may be numpy's or torch's too."""
+    tensor_: Tensor = _core.empty(shape, dtype_name(dtype), device(on), scope)
     return tensor_
 
 
@@ -161,7 +197,12 @@ def tensor(values: Any, on: Device | str = "cpu") -> Tensor:
     """A copy of an array, or of what numpy makes an array of, on a device."""
     import numpy  # pylint: disable=import-outside-toplevel
 
-    array = numpy.ascontiguousarray(values).reshape(numpy.shape(values))
+    array = numpy.asarray(values)
+    native = array.dtype.newbyteorder("=")
+    if native.kind not in "biufc" or native.itemsize > 16 or native.char == "g":
+        raise errors.InvalidTypeError(f"a tensor holds numbers, not elements of {array.dtype}")
+    shape = array.shape
+    array = numpy.ascontiguousarray(array, native).reshape(shape)
     if not array.flags.writeable:
         array = array.copy()
     source = from_dlpack(array)
@@ -178,7 +219,11 @@ def register_func(name: str, func: None = None, override: bool = False
 @overload
 def register_func(name: str, func: Callback, override: bool = False) -> Callback: ...
 def register_func(name: str, func: Any = None, override: bool = False) -> Any:
-    """Registers a callable as a global function; without one, a decorator."""
+    """Registers a callable as a global function; without one, a decorator:
+    `@register_func("my.add")`."""
+    if not isinstance(name, str):
+        raise errors.InvalidTypeError(
+            f'a function is registered by a name: register_func("my.add"), not by {name!r}')
 
     def register(callback: Any) -> Any:
         function = callback if isinstance(callback, Function) else Function(callback)
@@ -240,9 +285,10 @@ def load_from_bytes(kind: str, data: bytes) -> Module:
 def compile(path: Path,  # pylint: disable=redefined-builtin
             targets: str | Target | Sequence[str | Target],
             shapes: Mapping[str, Sequence[int]] | None = None) -> Module:
-    """Compiles an ONNX file for one target or several: a module for Model or export_library."""
+    """Compiles an ONNX file for one target or several ("c,opencl", ["c", "opencl"]): a module for
+    Model or export_library."""
     each = (targets,) if isinstance(targets, (str, Target)) else targets
-    names = tuple(str(target) for target in each)
+    names = tuple(text for target in each for text in split_targets(str(target)))
     module: Module = _core.compile_model(path, names, dict(shapes or {}))
     return module
 
@@ -268,7 +314,7 @@ class Model:
     """A compiled model on a device, or two. Runs from several threads take turns."""
 
     def __init__(
-        self, source: Path | Module, on: Device | Sequence[Device] | str | None = None
+        self, source: Path | Module, on: Device | Sequence[Device | str] | str | None = None
     ) -> None:
         """`source`: a library, a graph or folder of TVM's, or a module. `on`: a device, the devices
         of a graph that runs on two, or preferences as for select_device, among what the model was
@@ -279,7 +325,7 @@ class Model:
         elif on is None or isinstance(on, str):
             devices = _core.select_model_devices(module, on)
         else:
-            devices = tuple(on)
+            devices = tuple(device(each) for each in on)
         self._model = _core.Model(module, devices)
         self.device = devices[0]
         self._lock = threading.Lock()
@@ -287,24 +333,49 @@ class Model:
         self.outputs = [TensorInfo(*info) for info in self._model.outputs()]
 
     def _set_inputs(self, values: Mapping[str, Any]) -> None:
-        missing = [info.name for info in self.inputs if info.name not in values]
+        known = [info.name for info in self.inputs]
+        unknown = [str(name) for name in values if name not in known]
+        missing = [name for name in known if name not in values]
+        if unknown:
+            raise errors.NotFoundError(f"the model has no input {', '.join(map(repr, unknown))}; "
+                                       f"it has {', '.join(known)}")
         if missing:
             raise errors.InvalidValueError(f"no value for {', '.join(missing)}")
         for name, value in values.items():
             self._model.set_input(name, value)
 
-    def run(self, values: Mapping[str, Any] | None = None, **named: Any) -> dict[str, Tensor]:
+    def _by_name(self, values: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
+        if values is None:
+            return named
+        if not isinstance(values, Mapping):
+            names = ", ".join(f"{info.name}=..." for info in self.inputs)
+            raise errors.InvalidTypeError(
+                f"inputs are given by name, as ({names}) or in a dict, not by a value of type "
+                f"{type(values).__name__}")
+        return {**values, **named}
+
+    def run(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Tensor]:
         """Runs with an array for each input, by name; the outputs, by name, on the device."""
+        given = self._by_name(values, named)
         with self._lock:
-            self._set_inputs({**(values or {}), **named})
+            self._set_inputs(given)
             results = self._model.run()
         return {info.name: result for info, result in zip(self.outputs, results)}
 
-    def profile(self, values: Mapping[str, Any] | None = None, **named: Any) -> list[OperatorTime]:
+    def profile(self, values: Mapping[str, Any] | None = None, /, **named: Any
+                ) -> list[OperatorTime]:
         """Runs and times each operator, waiting after each."""
+        given = self._by_name(values, named)
         with self._lock:
-            self._set_inputs({**(values or {}), **named})
+            self._set_inputs(given)
             return [OperatorTime(*record) for record in self._model.profile()]
+
+    def __repr__(self) -> str:
+        def texts(infos: list[TensorInfo]) -> str:
+            return ", ".join(f"{info.name}: {info.dtype or '?'} {info.shape or ''}".rstrip()
+                             for info in infos)
+
+        return f"Model({texts(self.inputs)} -> {texts(self.outputs)}; on {self.device})"
 
 
 __all__ = [

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any, Callable, Sequence, Union
 
 from . import _core, errors
+from .dtype import DType, dtype_name
 from .target import Target, as_target
 
 _KINDS = _core.IR_KINDS
@@ -35,10 +36,26 @@ def _chosen(table: dict[str, int], name: str, what: str) -> int:
     return table[name]
 
 
+def _handle(value: Expr | Axis | Tensor | Stage, kind: type) -> _core.TeHandle:
+    """The handle of a value that a caller gave."""
+    if isinstance(value, kind):
+        return value._handle
+    raise errors.InvalidTypeError(
+        f"expected a value of type te.{kind.__name__}, got {value!r}")
+
+
+def _handles(values: Sequence[Expr] | Sequence[Axis] | Sequence[Tensor], kind: type
+             ) -> list[_core.TeHandle]:
+    if isinstance(values, (Expr, Axis, Tensor)):
+        raise errors.InvalidTypeError(f"expected a list of values of type te.{kind.__name__}, got one")
+    return [_handle(value, kind) for value in values]
+
+
 class Expr:
     """The value of an element, or part of it. Operators make further expressions."""
 
     __slots__ = ("_program", "_handle")
+    __array_ufunc__ = None  # a number of numpy's on the left leaves the operator to us
 
     def __init__(self, program: Program, handle: _core.TeHandle) -> None:
         self._program = program
@@ -49,9 +66,9 @@ class Expr:
         """Its element type."""
         return self._program._core.get_dtype(self._handle)
 
-    def astype(self, dtype: str) -> Expr:
+    def astype(self, dtype: DType) -> Expr:
         """Its value as another type; a float becomes an integer by truncation."""
-        return Expr(self._program, self._program._core.cast(dtype, self._handle))
+        return Expr(self._program, self._program._core.cast(dtype_name(dtype), self._handle))
 
     def _operand(self, value: Number) -> Expr:
         if not isinstance(value, Expr):
@@ -125,7 +142,8 @@ class Expr:
     def __invert__(self) -> Expr:
         if self.dtype == "bool":
             return Expr(self._program, self._program._core.logical_not(self._handle))
-        return self._binary("bit_xor", self, -1)
+        ones = -1 if self.dtype.startswith("int") else 2 ** int(self.dtype[4:].split("x")[0]) - 1
+        return self._binary("bit_xor", self, ones)
 
     def __neg__(self) -> Expr:
         return self._binary("sub", 0, self)
@@ -175,11 +193,15 @@ class Axis:
         """How many iterations it has."""
         return self._program._core.get_extent(self._handle)
 
+    def __repr__(self) -> str:
+        return f"te.Axis({self.extent})"
+
 
 class Tensor:
     """A placeholder or a computed tensor of a program."""
 
     __slots__ = ("_program", "_handle", "shape", "dtype")
+    __iter__ = None  # its extents are no end: an index may be an expression
 
     def __init__(self, program: Program, handle: _core.TeHandle) -> None:
         self._program = program
@@ -217,43 +239,46 @@ class Stage:
         self.axes = [Axis(self._program, handle) for handle in data]
         self.reduce_axes = [Axis(self._program, handle) for handle in reduction]
 
+    def __repr__(self) -> str:
+        return f"te.Stage({self.axes}, {self.reduce_axes})"
+
     def split(self, axis: Axis, factor: int, tail: str = "guard") -> tuple[Axis, Axis]:
         """Splits into ceil(extent / factor) outer and `factor` inner iterations. `tail` says what is
         done with an extent that the factor does not divide: "guard" skips what lies beyond,
         "overlap" moves the last tile back, "peel" makes a loop for the rest, "balance" tiles of two
         sizes that differ by one."""
-        outer, inner = self._core.split(self._handle, axis._handle, factor,
+        outer, inner = self._core.split(self._handle, _handle(axis, Axis), factor,
                                         _chosen(_TAILS, tail, "tail"))
         return Axis(self._program, outer), Axis(self._program, inner)
 
     def fuse(self, outer: Axis, inner: Axis) -> Axis:
         """Makes one axis of two neighbours."""
         return Axis(self._program,
-                    self._core.fuse(self._handle, outer._handle, inner._handle))
+                    self._core.fuse(self._handle, _handle(outer, Axis), _handle(inner, Axis)))
 
     def reorder(self, *axes: Axis) -> None:
         """Puts the axes into that order, in the places that they take up now."""
-        self._core.reorder(self._handle, [axis._handle for axis in axes])
+        self._core.reorder(self._handle, _handles(axes, Axis))
 
     def parallel(self, axis: Axis) -> None:
         """Its iterations are tasks of one parallel launch."""
-        self._core.parallel(self._handle, axis._handle)
+        self._core.parallel(self._handle, _handle(axis, Axis))
 
     def vectorize(self, axis: Axis) -> None:
         """Its iterations are the lanes of vectors."""
-        self._core.vectorize(self._handle, axis._handle)
+        self._core.vectorize(self._handle, _handle(axis, Axis))
 
     def unroll(self, axis: Axis) -> None:
         """Its iterations are written out one after the other."""
-        self._core.unroll(self._handle, axis._handle)
+        self._core.unroll(self._handle, _handle(axis, Axis))
 
     def bind(self, axis: Axis, thread_axis: str) -> None:
         """Binds to "blockIdx.x", "threadIdx.y" and so on."""
-        self._core.bind(self._handle, axis._handle, thread_axis)
+        self._core.bind(self._handle, _handle(axis, Axis), thread_axis)
 
     def compute_at(self, consumer: Stage, axis: Axis) -> None:
         """Computes, where `axis` of `consumer` runs, just the part that is needed there."""
-        self._core.compute_at(self._handle, consumer._handle, axis._handle)
+        self._core.compute_at(self._handle, _handle(consumer, Stage), _handle(axis, Axis))
 
     def compute_inline(self) -> None:
         """Substitutes its expression in its readers."""
@@ -273,7 +298,7 @@ class Stage:
 
     def prefetch(self, tensor: Tensor, axis: Axis, distance: int) -> None:
         """Asks for the data that is read `distance` iterations of the axis ahead."""
-        self._core.prefetch(self._handle, tensor._handle, axis._handle, distance)
+        self._core.prefetch(self._handle, _handle(tensor, Tensor), _handle(axis, Axis), distance)
 
 
 class Program:
@@ -284,9 +309,9 @@ class Program:
     def __init__(self) -> None:
         self._core = _core.TeProgram()
 
-    def placeholder(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Tensor:
+    def placeholder(self, name: str, shape: Sequence[int], dtype: DType = "float32") -> Tensor:
         """An input."""
-        return Tensor(self, self._core.placeholder(name, dtype, shape))
+        return Tensor(self, self._core.placeholder(name, dtype_name(dtype), shape))
 
     def compute(self, name: str, shape: Sequence[int], body: Callable[..., Expr]) -> Tensor:
         """A tensor whose elements `body` gives, called once with an int64 expression for each
@@ -299,9 +324,9 @@ class Program:
 
         return Tensor(self, self._core.compute(name, shape, element))
 
-    def constant(self, value: int | float | bool, dtype: str) -> Expr:
+    def constant(self, value: int | float | bool, dtype: DType) -> Expr:
         """A number of a type."""
-        return Expr(self, self._core.constant(dtype, value))
+        return Expr(self, self._core.constant(dtype_name(dtype), value))
 
     def reduce_axis(self, name: str, extent: int) -> Expr:
         """What te.sum and its like reduce over: 0 to extent - 1."""
@@ -310,37 +335,40 @@ class Program:
     def _index(self, index: Number) -> _core.TeHandle:
         if isinstance(index, Expr):
             return index._handle
+        if not hasattr(index, "__index__"):
+            raise errors.InvalidTypeError(f"an index is an integer or an expression, not {index!r}")
         return self._core.constant("int64", index)
 
     def _read(self, tensor: Tensor, indices: Number | tuple[Number, ...],
               condition: Expr | None) -> Expr:
         each = indices if isinstance(indices, tuple) else (indices,)
         return Expr(self, self._core.read(tensor._handle, [self._index(index) for index in each],
-                                          None if condition is None else condition._handle))
+                                          None if condition is None else _handle(condition, Expr)))
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Sequence[Tensor]) -> Tensor:
         """A copy in a scope, which those tensors read instead."""
-        return Tensor(self, self._core.cache_read(tensor._handle, _chosen(_SCOPES, scope, "scope"),
-                                                  [reader._handle for reader in readers]))
+        return Tensor(self, self._core.cache_read(_handle(tensor, Tensor),
+                                                  _chosen(_SCOPES, scope, "scope"),
+                                                  _handles(readers, Tensor)))
 
     def cache_write(self, tensor: Tensor, scope: str) -> Tensor:
         """Computes into a scope first; the tensor becomes a copy of that."""
-        return Tensor(self, self._core.cache_write(tensor._handle,
+        return Tensor(self, self._core.cache_write(_handle(tensor, Tensor),
                                                    _chosen(_SCOPES, scope, "scope")))
 
     def rfactor(self, tensor: Tensor, axis: Axis) -> Tensor:
         """Takes a reduction apart into accumulators, one for each iteration of a reduction axis."""
-        return Tensor(self, self._core.rfactor(tensor._handle, axis._handle))
+        return Tensor(self, self._core.rfactor(_handle(tensor, Tensor), _handle(axis, Axis)))
 
     def schedule(self, output: Tensor, target: Target | str) -> None:
         """Schedules all that an output is computed from, by the target's attributes. Stages that
         were scheduled before stay as they are."""
-        self._core.schedule(output._handle, as_target(target))
+        self._core.schedule(_handle(output, Tensor), as_target(target))
 
     def lower(self, name: str, args: Sequence[Tensor], target: Target | str | None = None
               ) -> _core.IrModule:
         """A function of those inputs and outputs, as IR; str() of it is its text."""
-        return self._core.lower(name, [tensor._handle for tensor in args],
+        return self._core.lower(name, _handles(args, Tensor),
                                 None if target is None else as_target(target))
 
     def build(self, name: str, args: Sequence[Tensor], target: Target | str) -> Compiled:
@@ -365,6 +393,10 @@ class Compiled:
         if target.has_thread_axes:
             lowered, (self._kernels, self._buffers) = lowered.split_kernels(name)
         self.module: _core.Module = lowered.build(target)
+
+    def __repr__(self) -> str:
+        params = ", ".join(f"{name}: {dtype} {shape}" for name, dtype, shape in self._params)
+        return f"te.Compiled({self.name}({params}) for {self.target.kind})"
 
     def _function(self, name: str) -> _core.Function:
         function = self.module.find_function(name)
@@ -419,9 +451,10 @@ class Compiled:
 
 
 def _reduce(operation: str, value: Expr, axes: Sequence[Expr]) -> Expr:
+    handle = _handle(value, Expr)
     program = value._program
-    return Expr(program, program._core.reduce(_REDUCTIONS[operation], value._handle,
-                                              [axis._handle for axis in axes]))
+    return Expr(program, program._core.reduce(_REDUCTIONS[operation], handle,
+                                              _handles(axes, Expr)))
 
 
 def sum(value: Expr, axes: Sequence[Expr]) -> Expr:  # pylint: disable=redefined-builtin
@@ -446,22 +479,25 @@ def max(value: Expr, axes: Sequence[Expr]) -> Expr:  # pylint: disable=redefined
 
 def minimum(a: Expr, b: Number) -> Expr:
     """The lesser; a NaN in either gives NaN."""
+    _handle(a, Expr)
     return a._binary("min", a, b)
 
 
 def maximum(a: Expr, b: Number) -> Expr:
     """The greater; a NaN in either gives NaN."""
+    _handle(a, Expr)
     return a._binary("max", a, b)
 
 
 def select(condition: Expr, a: Expr, b: Number) -> Expr:
     """`a` where the condition holds, else `b`."""
-    return Expr(a._program, a._program._core.select(condition._handle, a._handle,
-                                                    a._operand(b)._handle))
+    chosen, handle = _handle(condition, Expr), _handle(a, Expr)
+    return Expr(a._program, a._program._core.select(chosen, handle, a._operand(b)._handle))
 
 
 def intrinsic(name: str, first: Expr, *others: Number) -> Expr:
     """A function that docs/ir.md lists, as "pow", of the type of its first operand."""
+    _handle(first, Expr)
     operands = [first, *(first._operand(other) for other in others)]
     return Expr(first._program,
                 first._program._core.intrinsic(name, [operand._handle for operand in operands]))
