@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of launches, where a handle is no address. */
+/* Arguments of launches and copies, where a handle is no address. */
 #include "common.h"
 
 int32_t bp_argument_check_part(const BpPluginTables *host, const BpKernel *kernel, int32_t i,
@@ -17,4 +17,13 @@ int32_t bp_argument_check_part(const BpPluginTables *host, const BpKernel *kerne
       "%s: argument %d: a tensor of %llu bytes from byte %llu on, in a buffer of %llu",
       kernel->name, i, (unsigned long long)given->size, (unsigned long long)given->offset,
       (unsigned long long)size);
+}
+
+int32_t bp_argument_check_overlap(const BpPluginTables *host, const BpDeviceApi *api,
+                                  const BpCopy *copy) {
+  if (copy->from != copy->to || copy->from_offset >= copy->to_offset + copy->size ||
+      copy->to_offset >= copy->from_offset + copy->size)
+    return 0;
+  return host->error->raise(BP_ERROR_VALUE, "%s: a copy within a buffer onto part of itself",
+                            api->name);
 }

@@ -4,7 +4,7 @@
  * library.c  a vendor's library, opened at run time
  * devices.c  the devices that there are
  * language.c the emitter's languages, as a target has them
- * argument.c arguments of launches
+ * argument.c arguments of launches and copies
  * text.c     what messages show */
 #ifndef BP_PLUGINS_COMMON_H
 #define BP_PLUGINS_COMMON_H
@@ -95,6 +95,9 @@ void bp_language_add_halves(BpLanguage *language, const BpDialectType *half);
  * bytes. */
 int32_t bp_argument_check_part(const BpPluginTables *host, const BpKernel *kernel, int32_t i,
                                const BpKernelBuffer *given, uint64_t alignment, uint64_t size);
+/* Raises an error if the ends of a copy within a device, each inside of its buffer, overlap. */
+int32_t bp_argument_check_overlap(const BpPluginTables *host, const BpDeviceApi *api,
+                                  const BpCopy *copy);
 
 /* ---- text.c ------------------------------------------------------------------------------ */
 

@@ -180,6 +180,8 @@ static int32_t between_buffers(const BpCopy *copy, void *stream) {
     return -1;
   if (from.device != to.device)
     return through_host(copy, &from, &to, stream);
+  if (bp_argument_check_overlap(&bp_opencl_host, &bp_opencl_device_api, copy) != 0)
+    return -1;
   cl_int status =
       bp_cl.clEnqueueCopyBuffer(queue_of(to.device, stream), from.memory, to.memory,
                                 copy->from_offset, copy->to_offset, copy->size, 0, NULL, NULL);

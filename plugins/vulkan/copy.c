@@ -133,12 +133,9 @@ static int32_t from_device(const BpCopy *copy, void *stream) {
 static int32_t within_device(const BpCopy *copy, void *stream) {
   End from, to;
   if (find_end(copy->from_device, copy->from, copy->from_offset, copy->size, &from) != 0 ||
-      find_end(copy->to_device, copy->to, copy->to_offset, copy->size, &to) != 0)
+      find_end(copy->to_device, copy->to, copy->to_offset, copy->size, &to) != 0 ||
+      bp_argument_check_overlap(&bp_vulkan_host, &bp_vulkan_device_api, copy) != 0)
     return -1;
-  if (from.buffer == to.buffer && from.offset < to.offset + copy->size &&
-      to.offset < from.offset + copy->size)
-    return bp_vulkan_host.error->raise(BP_ERROR_VALUE,
-                                       "vulkan: a copy within a buffer onto part of itself");
   return record(bp_vulkan_stream(to.device, stream), from.buffer, to.buffer,
                 (VkBufferCopy){from.offset, to.offset, copy->size}, NULL);
 }

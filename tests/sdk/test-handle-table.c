@@ -58,6 +58,19 @@ static void test_what_is_no_handle_is_found_out(void) {
   bp_handle_table_free(&table);
 }
 
+static void test_handle_of_another_table_is_found_out(void) {
+  BpHandleTable tables[2] = {{0}, {0}};
+  void *handles[2];
+  for (int i = 0; i < 2; i++)
+    handles[i] = bp_handle_add(&tables[i], &items[i]);
+  for (int i = 0; i < 2; i++) {
+    g_assert_null(bp_handle_get(&tables[i], handles[!i]));
+    g_assert_null(bp_handle_remove(&tables[i], handles[!i]));
+    g_assert_true(bp_handle_remove(&tables[i], handles[i]) == &items[i]);
+    bp_handle_table_free(&tables[i]);
+  }
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/handle-table/handle-stands-for-its-item", test_handle_stands_for_its_item);
@@ -67,5 +80,7 @@ int main(int argc, char **argv) {
                   test_place_is_used_again_under_another_handle);
   g_test_add_func("/handle-table/what-is-no-handle-is-found-out",
                   test_what_is_no_handle_is_found_out);
+  g_test_add_func("/handle-table/handle-of-another-table-is-found-out",
+                  test_handle_of_another_table_is_found_out);
   return g_test_run();
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A table of handles: numbers that a plugin gives out in place of pointers to what it made. A
- * handle that was removed, or never was one, is found out, also when its place in the table has
- * been taken by something else; and none is an address that a processor accepts. Inline, for
- * plugins; nothing here is part of the ABI. Whoever shares a table between threads locks it. */
+ * handle that was removed, is another table's, or never was one, is found out, also when its place
+ * in the table has been taken by something else; and none is an address that a processor accepts.
+ * Inline, for plugins; nothing here is part of the ABI. Whoever shares a table between threads
+ * locks it. */
 #ifndef BACKPLANE_HANDLE_TABLE_H
 #define BACKPLANE_HANDLE_TABLE_H
 
@@ -20,7 +21,8 @@ typedef struct BpHandlePlace_ {
   uint32_t next_free; /* index + 1; 0: none */
 } BpHandlePlace_;
 
-/* Zeroed, it is empty; bp_handle_table_free frees what it holds, and not the items. */
+/* Zeroed, it is empty, and stays where it is; bp_handle_table_free frees what it holds, and not the
+ * items. */
 typedef struct BpHandleTable {
   BpHandlePlace_ *places;
   uint32_t num_places, capacity;
@@ -32,9 +34,11 @@ static inline void bp_handle_table_free(BpHandleTable *table) {
   __builtin_memset(table, 0, sizeof(*table));
 }
 
-/* From the top: 01, which no address begins with; 30 bits of the count; index + 1. */
+/* From the top: 01, which no address begins with; 30 bits of the count, mixed with where the table
+ * is; index + 1. */
 static inline void *bp_handle_of_(const BpHandleTable *table, uint32_t index) {
-  uint64_t count = table->places[index].count & 0x3fffffff;
+  uint64_t where = (uint64_t)(uintptr_t)table * UINT64_C(0x9E3779B97F4A7C15) >> 34;
+  uint64_t count = (table->places[index].count ^ where) & 0x3fffffff;
   return (void *)(uintptr_t)(UINT64_C(1) << 62 | count << 32 | (index + 1));
 }
 
