@@ -11,6 +11,7 @@
 #include <backplane/object.h>
 #include <backplane/target.h>
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -259,10 +260,35 @@ static double cublas_product(void) {
   return now() - began;
 }
 
+static void read_back(float *values, CUdeviceptr from, size_t bytes) {
+  must(cu.cuMemcpyDtoHAsync_v2(values, from, bytes, raw.stream), "cuMemcpyDtoHAsync");
+  raw_wait();
+}
+
+/* What the two have computed, once more. */
+static void check_product(void) {
+  size_t count = (size_t)product.size * (size_t)product.size, bytes = count * sizeof(float);
+  float *our = malloc(bytes), *their = malloc(bytes);
+  double difference = 0, largest = 0;
+  BpTensor *output = bp_model_get_output(product.context, 0);
+  must(!our || !their || !output, "the products");
+  read_back(our, (CUdeviceptr)(uintptr_t)output->view.data, bytes);
+  read_back(their, product.result, bytes);
+  for (size_t i = 0; i < count; i++) {
+    difference = fmax(difference, fabs((double)our[i] - (double)their[i]));
+    largest = fmax(largest, fabs((double)their[i]));
+  }
+  printf("%-28s %.1e of %.1e%s\n", "  largest difference", difference, largest,
+         difference <= 1e-3 * largest ? "" : "  WRONG");
+  free(our);
+  free(their);
+}
+
 static void compare_products(int rounds, int size) {
   open_product(size);
   if (open_cublas()) {
     compare("matrix product f32", rounds, 1 / 0.6, our_product, cublas_product);
+    check_product();
   } else {
     double least = 1e9;
     for (int i = 0; i < rounds; i++) {
