@@ -109,6 +109,13 @@ static int set_extent(Nest *nest, const BpTeAxis *axis, int64_t extent) {
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
+/* Whether tiles of a split may begin at other places than multiples of its factor. */
+static bool moves_tiles(const Nest *nest, const BpTeRelation *split) {
+  int64_t extent = nest->extent[split->parent->index];
+  return extent > split->factor && extent % split->factor != 0 &&
+         (split->tail == BP_TE_TAIL_BALANCE || tail_of(split) == BP_TE_TAIL_OVERLAP);
+}
+
 /* The first value of a split axis in iteration `outer` of its outer axis. */
 static const BpIrNode *tile_start(const Nest *nest, const BpTeRelation *split,
                                   const BpIrNode *outer) {
@@ -598,7 +605,8 @@ static int name_value(const Nest *nest, Lets *lets, const char *text, const BpIr
 
 /* Names the quotients and remainders of fused axes, and the starts of moved tiles, as soon as they
  * are known: they are computed once then, and differences of indices cancel. Those of an axis that
- * wants a guard wait for it, as their ranges hold inside of it. */
+ * wants a guard wait for it, as their ranges hold inside of it. Other tiles start at multiples,
+ * which a name would hide. */
 static int name_known_values(Nest *nest, Lets *lets) {
   const BpTeStage *stage = nest->stage;
   for (int32_t i = 0; i < stage->num_axes; i++) {
@@ -613,7 +621,8 @@ static int name_known_values(Nest *nest, Lets *lets) {
   for (int32_t i = 0; i < stage->num_axes; i++) {
     const BpTeAxis *axis = stage->axes[i];
     const BpTeRelation *use = axis->used_by;
-    if (use && use->kind == BP__TE_SPLIT && !nest->start[i] && nest->piece[i] != NO_PIECE &&
+    if (use && use->kind == BP__TE_SPLIT && moves_tiles(nest, use) && !nest->start[i] &&
+        nest->piece[i] != NO_PIECE &&
         name_value(nest, lets, axis->name, tile_start(nest, use, axis_value(nest, use->outer)),
                    &nest->start[i]) != 0)
       return -1;

@@ -618,6 +618,42 @@ static void test_chosen_schedules_agree(void) {
       check_auto(seed);
 }
 
+/* Of [i / 4]. */
+static const BpIrNode *quarter_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return te_read1(te, context, te_op(te, BP_IR_FLOORDIV, axes[0], te_int(te, 4)));
+}
+
+static const BpIrNode *twice_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return te_op(te, BP_IR_MUL, te_read1(te, context, axes[0]), te_float(te, 2));
+}
+
+/* Tiles of four, the last of which the end cuts off: each needs one element of what is computed in
+ * it, also where the loop over the tiles is fused with another and split again. */
+static void test_a_tile_that_is_cut_off_needs_no_more(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *a = bp_te_placeholder(te, "A", te_f32, (const int64_t[]){5}, 1);
+  BpTeTensor *b = bp_te_compute(te, "B", (const int64_t[]){5}, 1, twice_body, a);
+  BpTeTensor *c = bp_te_compute(te, "C", (const int64_t[]){18, 3}, 2, quarter_body, b);
+  BpTeStage *stage = bp_te_stage(te, c);
+  BpTeAxis *tile, *inside, *fused, *block, *thread;
+  BpTeAxis *column = bp_te_stage_axis(stage, 1);
+  if (bp_te_split(stage, bp_te_stage_axis(stage, 0), 4, BP_TE_TAIL_GUARD, &tile, &inside) ||
+      bp_te_reorder(stage, (BpTeAxis *const[]){tile, column, inside}, 3) ||
+      bp_te_fuse(stage, tile, column, &fused) ||
+      bp_te_split(stage, fused, 8, BP_TE_TAIL_GUARD, &block, &thread) ||
+      bp_te_compute_at(bp_te_stage(te, b), stage, thread))
+    g_error("%s", bp_error_message());
+  BpIrModule *module = bp_ir_module_create();
+  if (bp_te_lower(te, "f", (BpTeTensor *const[]){a, c}, 2, NULL, module))
+    g_error("%s", bp_error_message());
+  char *text = bp_ir_print(module);
+  if (!strstr(text, "(buffer B float32 local 1)"))
+    g_error("more than one element is computed for a tile:\n%s", text);
+  free(text);
+  bp_object_release(module);
+  bp_te_free(te);
+}
+
 /* Arguments: the first seed, and the one after the last (without it: only the first). */
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
@@ -628,5 +664,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/schedule/random-schedules-agree-with-the-default", test_all_schedules_agree);
   g_test_add_func("/te/schedule/chosen-schedules-agree-with-the-default",
                   test_chosen_schedules_agree);
+  g_test_add_func("/te/region/a-tile-that-is-cut-off-needs-no-more",
+                  test_a_tile_that_is_cut_off_needs_no_more);
   return g_test_run();
 }
