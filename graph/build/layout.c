@@ -171,20 +171,39 @@ static int is_blockable_conv(const BpGraphNode *node) {
          (groups == 1 || (groups == in->shape[1] && groups == weights->shape[0] && groups > 1));
 }
 
+/* The rows from `first` up to `end` of the output, computed by transforms: the window's pads are
+ * less where rows of the input are left out. */
+static BpGraphValue *apply_slice(Layout *layout, const BpGraphNode *node, const BpOpWindow *window,
+                                 const BpWinogradPlan *plan, BpGraphValue **inputs, int64_t first,
+                                 int64_t end) {
+  int64_t begin_pads[2] = {window->pad_begin[0] - first, window->pad_begin[1]};
+  int64_t end_pads[2] = {window->pad_end[0] - (window->out[0] - end), window->pad_end[1]};
+  BpGraphAttr attrs[2] = {list_attr(layout, "tile", plan->tile, 2, NULL, 0),
+                          list_attr(layout, "pads", begin_pads, 2, end_pads, 2)};
+  return bp__op_apply(layout->graph, "backplane", "ConvWinograd", node->name, inputs,
+                      bp__node_input(node, 2) ? 3 : 2, attrs, 2);
+}
+
 /* By transforms, where they pay: 1 with *result, NULL on error, or 0 if they do not; *inputs are
  * those of the operator, but for the weights. */
 static int apply_winograd(Layout *layout, const BpGraphNode *node, const BpWinogradSite *site,
                           BpGraphValue **inputs, BpGraphValue **result) {
-  const BpOpWindow *window = site->window;
-  BpGraphAttr attrs[2];
-  int64_t tile[2];
-  if (!bp__winograd_pays(site, tile))
+  BpGraphValue *slices[BP_WINOGRAD_MOST_SLICES];
+  BpGraphAttr axis = bp__attr_int(layout->graph, "axis", 2);
+  BpWinogradPlan plan;
+  int32_t count = 0;
+  if (!bp__winograd_pays(site, &plan))
     return 0;
-  inputs[1] = bp__winograd_weights(layout->graph, node->inputs[1], tile, site);
-  attrs[0] = list_attr(layout, "tile", tile, 2, NULL, 0);
-  attrs[1] = list_attr(layout, "pads", window->pad_begin, 2, window->pad_end, 2);
-  *result = bp__op_apply(layout->graph, "backplane", "ConvWinograd", node->name, inputs,
-                         bp__node_input(node, 2) ? 3 : 2, attrs, 2);
+  inputs[1] = bp__winograd_weights(layout->graph, node->inputs[1], plan.tile, site);
+  for (int64_t first = 0; first < site->window->out[0]; first += plan.rows) {
+    int64_t end =
+        first + plan.rows < site->window->out[0] ? first + plan.rows : site->window->out[0];
+    *result = slices[count++] = apply_slice(layout, node, site->window, &plan, inputs, first, end);
+    if (!*result)
+      return 1;
+  }
+  if (count > 1)
+    *result = bp__op_apply(layout->graph, "", "Concat", node->name, slices, count, &axis, 1);
   return 1;
 }
 

@@ -16,8 +16,10 @@
 #define TRANSFORM_CYCLES 2.5
 /* The same of threads in lock-step, whose transforms go through memory. */
 #define THREAD_TRANSFORM_CYCLES 8.0
-/* Bytes of a tensor between two kernels at most: every device takes tensors of that size. */
-#define MOST_THREAD_BYTES (1 << 27)
+/* The target's attribute for the bytes of a tensor that a kernel takes, and what every device
+ * takes. */
+#define MAX_BUFFER_BYTES "max_buffer_bytes"
+#define LEAST_MAX_BUFFER (1 << 27)
 /* What must be gained to bear the larger weights and the larger rounding error. */
 #define LEAST_GAIN 1.15
 
@@ -40,23 +42,34 @@ static double product_cycles(const BpWinogradSite *site, double places, double p
          weight_cycles(site, points);
 }
 
-/* Whether what lies between kernels, a row of tiles for each point and channel, is too large. */
-static int is_too_large(const BpWinogradSite *site, double tiles, double points) {
+/* The rows of tiles that are transformed at a time: all of them, or, where a tensor between two
+ * kernels would be too large, those of a slice of the image; 0: too few. */
+static int64_t tile_rows_at_once(const BpWinogradSite *site, const int64_t *tiles, double points) {
+  double most = (double)bp_target_get_int(site->target, MAX_BUFFER_BYTES, LEAST_MAX_BUFFER);
   double channels = fmax((double)site->in_blocks, out_vectors(site));
-  double padded = tiles + 2 * BP_WINOGRAD_MULTIPLE;
-  return site->threads > 1 &&
-         4 * (double)site->images * points * padded * channels > MOST_THREAD_BYTES;
+  double fit = most / (4 * (double)site->images * points * channels) - 2 * BP_WINOGRAD_MULTIPLE;
+  if (site->threads == 1 || fit >= (double)(tiles[0] * tiles[1]))
+    return tiles[0];
+  int64_t rows = (int64_t)(fit / (double)tiles[1]);
+  if (rows < 1 || (tiles[0] + rows - 1) / rows > BP_WINOGRAD_MOST_SLICES)
+    return 0;
+  int64_t slices = (tiles[0] + rows - 1) / rows;
+  return (tiles[0] + slices - 1) / slices;
 }
 
-/* For each image; HUGE_VAL: it cannot be. */
-static double winograd_cycles(const BpWinogradSite *site, const int64_t *tile) {
-  double points = 1, tiles = 1;
+/* For each image; HUGE_VAL: it cannot be. Sets the rows of the output that are computed at once. */
+static double winograd_cycles(const BpWinogradSite *site, BpWinogradPlan *plan) {
+  const int64_t *tile = plan->tile;
+  double points = 1;
+  int64_t grid[2];
   for (int32_t i = 0; i < 2; i++) {
     points *= (double)(tile[i] + site->window->kernel[i] - 1);
-    tiles *= (double)((site->window->out[i] + tile[i] - 1) / tile[i]);
+    grid[i] = (site->window->out[i] + tile[i] - 1) / tile[i];
   }
-  if (is_too_large(site, tiles, points))
+  plan->rows = tile_rows_at_once(site, grid, points) * tile[0];
+  if (plan->rows == 0)
     return HUGE_VAL;
+  double tiles = (double)grid[0] * (double)grid[1];
   double vectors = tiles / (double)site->threads * ((double)site->in_blocks + out_vectors(site));
   double cycles = site->threads > 1 ? THREAD_TRANSFORM_CYCLES : TRANSFORM_CYCLES;
   return product_cycles(site, tiles, points) + vectors * points * cycles;
@@ -77,24 +90,23 @@ static int is_even(int64_t points) {
   return points == 1 || points % 2 == 0;
 }
 
-int bp__winograd_pays(const BpWinogradSite *site, int64_t *tile) {
+int bp__winograd_pays(const BpWinogradSite *site, BpWinogradPlan *plan) {
   const int64_t *kernel = site->window->kernel, *out = site->window->out;
   double taps = (double)(kernel[0] * kernel[1]), best;
   if (!bp_target_get_int(site->target, BP_TARGET_WINOGRAD, 0) || !is_plain_window(site->window))
     return 0;
   best = product_cycles(site, (double)(out[0] * out[1]), taps) / LEAST_GAIN;
-  tile[0] = 0;
+  *plan = (BpWinogradPlan){.rows = 0};
   for (int64_t y = 1; y + kernel[0] - 1 <= BP_WINOGRAD_MAX_POINTS; y++)
     for (int64_t x = 1; x + kernel[1] - 1 <= BP_WINOGRAD_MAX_POINTS; x++) {
-      int64_t size[2] = {y, x};
-      double cycles = winograd_cycles(site, size);
+      BpWinogradPlan candidate = {.tile = {y, x}};
+      double cycles = winograd_cycles(site, &candidate);
       if (!is_even(y + kernel[0] - 1) || !is_even(x + kernel[1] - 1) || cycles >= best)
         continue;
       best = cycles;
-      tile[0] = y;
-      tile[1] = x;
+      *plan = candidate;
     }
-  return tile[0] > 0;
+  return plan->rows > 0;
 }
 
 /* G filter G', for one pair of channels; `step` elements between the points of the result. */

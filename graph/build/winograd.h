@@ -8,6 +8,9 @@
 #include "graph/ir/graph.h"
 #include "graph/ops/op.h"
 
+/* Slices of an image at most, each of kernels of its own. */
+#define BP_WINOGRAD_MOST_SLICES 8
+
 /* A dense convolution. In the blocked layout a vector holds channels; for threads in lock-step it
  * holds tiles, and all channels of the output are one block. */
 typedef struct BpWinogradSite {
@@ -19,8 +22,14 @@ typedef struct BpWinogradSite {
   int64_t images;
 } BpWinogradSite;
 
-/* Whether transforms pay; then sets the outputs of a tile along height and width. */
-int bp__winograd_pays(const BpWinogradSite *site, int64_t *tile);
+/* How it is done. */
+typedef struct BpWinogradPlan {
+  int64_t tile[2]; /* outputs of a tile along height and width */
+  int64_t rows;    /* of the output that are computed at once: whole tiles, or all and more */
+} BpWinogradPlan;
+
+/* Whether transforms pay; then sets the plan. */
+int bp__winograd_pays(const BpWinogradSite *site, BpWinogradPlan *plan);
 /* Weights (out, in, h, w) as (points y, points x, out / b, in / a, a, b), transformed, zero beyond
  * the channels; NULL with an error. */
 BpGraphValue *bp__winograd_weights(BpGraph *graph, const BpGraphValue *from, const int64_t *tile,

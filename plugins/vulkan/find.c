@@ -268,11 +268,12 @@ static int32_t answer_target(BpValue *result, const BpVulkanInfo *info) {
            "vulkan -max_num_threads=%u -thread_warp_size=%u -max_shared_memory_per_block=%u "
            "-serial_warps=%d -num_cores=%ld -texel_buffers=%d -supports_int8=%d "
            "-supports_int16=%d -supports_int64=%d -supports_float64=%d "
-           "-supports_float16=%d -winograd=%d",
+           "-supports_float16=%d -winograd=%d -max_buffer_bytes=%u",
            limits->maxComputeWorkGroupInvocations, info->subgroup_size,
            limits->maxComputeSharedMemorySize, is_cpu, num_cores(info), is_cpu,
            has->int8 && has->storage8, has->int16 && has->storage16, (int)has->int64,
-           (int)has->float64, has->even16 && has->int16 && has->storage16, is_cpu);
+           (int)has->float64, has->even16 && has->int16 && has->storage16, is_cpu,
+           limits->maxStorageBufferRange);
   return answer_text(result, text);
 }
 

@@ -16,6 +16,7 @@ static const BpTargetAttr attrs[] = {
     {BP_TARGET_NUM_CORES, BP_TYPE_INT, 0, "1", "processors"},
     {BP_TARGET_WINOGRAD, BP_TYPE_BOOL, 0, "false",
      "convolutions by Winograd's algorithm, which rounds a little more"},
+    {"max_buffer_bytes", BP_TYPE_INT, 0, "134217728", "bytes of a tensor that a kernel takes"},
     {"texel_buffers", BP_TYPE_BOOL, 0, "false",
      "32-bit elements that a kernel only reads are read as texels"},
     {"supports_int8", BP_TYPE_BOOL, 0, "true", "8-bit integers and bools, also in buffers"},

@@ -26,7 +26,7 @@ static const char *const target_texts[] = {
     "opencl -thread_warp_size=8 -num_cores=1 -winograd=true",
     "vulkan",
     ("vulkan -thread_warp_size=8 -max_shared_memory_per_block=0 -texel_buffers -serial_warps "
-     "-winograd=true"),
+     "-winograd=true -max_buffer_bytes=200000"),
     "cuda",
     "cuda -num_cores=1",
 };
@@ -199,6 +199,52 @@ static void test_conv(void) {
     g_free(x);
     g_free(w);
     g_free(y);
+  }
+}
+
+/* The graph of a convolution on a Vulkan device whose tensors have at most so many bytes. */
+static char *conv_graph(const Conv *c, int32_t most_bytes) {
+  OnnxBuilder *builder = conv_model(c);
+  char *text = g_strdup_printf("vulkan -winograd -max_buffer_bytes=%d", most_bytes);
+  BpTarget *target = bp_target_parse(text);
+  if (!target)
+    g_error("%s", bp_error_message());
+  onnx_output(builder, "c");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpModule *module = compile(path, target);
+  BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_VULKAN, 0}, 1);
+  char *json = model ? bp_model_graph_json(model) : NULL;
+  if (!json)
+    g_error("%s", bp_error_message());
+  bp_model_release(model);
+  bp_object_release(module);
+  bp_object_release(target);
+  unlink(path);
+  g_free(path);
+  g_free(text);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  return json;
+}
+
+/* Transforms that would not fit are done for a part of the rows at a time, unless there were too
+ * many parts; test_conv() compares what comes out. */
+static void test_conv_slices(void) {
+  static const Conv c = {40, 24, 30, 37, 3, 1, 1, 1, 1};
+  static const struct {
+    int32_t most_bytes;
+    gboolean is_transformed, is_sliced;
+  } cases[] = {{1 << 20, TRUE, FALSE}, {200000, TRUE, TRUE}, {50000, FALSE, FALSE}};
+  if (!has_device(BP_DEVICE_VULKAN)) {
+    g_test_skip("there is no Vulkan device");
+    return;
+  }
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    char *json = conv_graph(&c, cases[i].most_bytes);
+    g_assert_cmpint(strstr(json, "convwinograd") != NULL, ==, cases[i].is_transformed);
+    g_assert_cmpint(strstr(json, "concat") != NULL, ==, cases[i].is_sliced);
+    bp_str_free(json);
   }
 }
 
@@ -1112,6 +1158,8 @@ int main(int argc, char **argv) {
   g_setenv("POCL_DEVICES", "pthread basic", FALSE); /* two devices of one kind */
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/convolution/is-that-of-plain-loops", test_conv);
+  g_test_add_func("/compile/convolution/takes-slices-where-tensors-would-be-too-large",
+                  test_conv_slices);
   g_test_add_func("/compile/convolution/block-of-a-network", test_block);
   g_test_add_func("/compile/convolution/transposed", test_conv_transpose);
   g_test_add_func("/compile/concatenation/of-channels", test_concat);
