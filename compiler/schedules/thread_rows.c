@@ -18,20 +18,27 @@ static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
   return 0;
 }
 
+/* A register in which each thread has its sum until it is whole, to be computed inside a loop of
+ * the stage that stores it; NULL: an error. */
+static BpTeStage *sum_in_register(BpTeTensor *tensor) {
+  BpTeTensor *sum = bp_te_cache_write(tensor->te, tensor, BP_IR_SCOPE_LOCAL);
+  if (!sum)
+    return NULL;
+  BpTeAxis *terms = sum->stage->axes[sum->ndim];
+  bool is_short = sum->stage->num_reduce_axes == 1 && terms->extent <= TREE_WIDTH;
+  return is_short && bp_te_unroll(sum->stage, terms) != 0 ? NULL : sum->stage;
+}
+
 /* Makes the last reduction leaf `axis` a data axis of a new stage, over which threads lie. */
 static BpTeTensor *spread(BpTeStage *stage, BpTeAxis *axis) {
   BpTeTensor *part = bp_te_rfactor(stage->te, stage->tensor, axis);
-  if (!part)
+  BpTeStage *sum = part ? sum_in_register(part) : NULL;
+  if (!sum)
     return NULL;
-  BpTeStage *made = part->stage;
-  BpTeAxis *order[BP__TE_MAX_AXES];
-  int32_t count = 0, last = part->ndim - 1;
-  order[count++] = made->axes[last];
-  for (int32_t i = 0; i < made->num_reduce_axes; i++)
-    order[count++] = made->axes[part->ndim + i];
-  if (bp_te_reorder(made, order, count) != 0 ||
-      bp_te_bind(made, made->axes[last], "threadIdx.x") != 0 ||
-      bp_te_set_scope(made, BP_IR_SCOPE_SHARED) != 0)
+  BpTeAxis *thread = part->stage->axes[part->ndim - 1];
+  if (bp_te_compute_at(sum, part->stage, thread) != 0 ||
+      bp_te_bind(part->stage, thread, "threadIdx.x") != 0 ||
+      bp_te_set_scope(part->stage, BP_IR_SCOPE_SHARED) != 0)
     return NULL;
   return part;
 }
@@ -40,13 +47,14 @@ static BpTeTensor *spread(BpTeStage *stage, BpTeAxis *axis) {
 typedef struct Tree {
   BpTeTensor *parts[4];
   int32_t count;
+  BpTeStage *sum; /* of the last ones, in a register; NULL: there are none */
 } Tree;
 
 /* Takes the reduction of a stage apart; its data axes stay as they are. */
 static int make_tree(const BpStageInfo *info, int64_t threads, Tree *tree) {
   BpTeStage *stage = info->stage;
   BpTeAxis *run, *outer, *inner;
-  tree->count = 0;
+  *tree = (Tree){.count = 0};
   if (fuse_reduction(info, &run) != 0)
     return -1;
   for (int64_t width = threads; width > 1 && bp_te_axis_extent(run) > width;
@@ -56,6 +64,8 @@ static int make_tree(const BpStageInfo *info, int64_t threads, Tree *tree) {
       return -1;
     run = stage->axes[info->ndim];
   }
+  if (tree->count > 0 && !(tree->sum = sum_in_register(stage->tensor)))
+    return -1;
   return 0;
 }
 
@@ -91,7 +101,8 @@ int bp__schedule_block_reduction(const BpStageInfo *info, const BpMachine *machi
   if (make_tree(info, threads, &tree) != 0)
     return -1;
   if (bp__fuse_axes(stage, 0, info->ndim, &block) != 0 ||
-      bp_te_bind(stage, block, "blockIdx.x") != 0)
+      bp_te_bind(stage, block, "blockIdx.x") != 0 ||
+      (tree.sum && bp_te_compute_at(tree.sum, stage, block) != 0))
     return -1;
   return attach_tree(&tree, stage, block);
 }
@@ -122,8 +133,13 @@ static int schedule_in_row(const BpStageInfo *info, BpTeStage *output, BpTeAxis 
   if (bp_te_compute_at(info->stage, output, row) != 0 ||
       bp_te_set_scope(info->stage, BP_IR_SCOPE_SHARED) != 0)
     return -1;
-  if (info->num_roots > info->ndim)
-    return make_tree(info, threads, &tree) != 0 ? -1 : attach_tree(&tree, output, row);
+  if (info->num_roots > info->ndim) {
+    if (make_tree(info, threads, &tree) != 0 ||
+        (tree.sum &&
+         bp_te_compute_at(tree.sum, info->stage, info->stage->axes[info->ndim - 1]) != 0))
+      return -1;
+    return attach_tree(&tree, output, row);
+  }
   if (bp__fuse_axes(info->stage, 0, info->ndim, &run) != 0)
     return -1;
   return bp__bind_run(info->stage, run, threads, false);
