@@ -796,7 +796,8 @@ static const BpIrNode *joined(BpLowering *lowering, const BpIrNode *storage, con
     return NULL;
   const BpIrNode *body = rest->operands[1];
   if (body->kind != BP_IR_SEQ || body->num_operands != 4 ||
-      body->operands[0]->kind != BP_IR_BARRIER || bp__ir_uses(body->operands[1], storage) != 0)
+      body->operands[0]->kind != BP_IR_BARRIER || body->operands[2]->kind != BP_IR_BARRIER ||
+      bp__ir_uses(body->operands[1], storage) != 0)
     return NULL;
   body = bp_ir_seq(lowering->module, body->operands + 1, 3);
   return body ? bp_ir_allocate(lowering->module, rest->operands[0], body) : NULL;

@@ -654,6 +654,59 @@ static void test_a_tile_that_is_cut_off_needs_no_more(void) {
   bp_te_free(te);
 }
 
+/* Sums of the rows of one tensor, added to another. */
+static const BpIrNode *sum_of_row_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", 16);
+  return bp_te_reduce(te, BP_TE_SUM, te_read2(te, context, axes[0], k), &k, 1);
+}
+
+static const BpIrNode *twice_row_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return te_op(te, BP_IR_MUL, te_read2(te, context, axes[0], axes[1]), te_float(te, 2));
+}
+
+static const BpIrNode *sum_and_row_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  BpTeTensor *const *read = context;
+  return te_op(te, BP_IR_ADD, te_read1(te, read[0], axes[0]),
+               te_read2(te, read[1], axes[0], axes[1]));
+}
+
+static void share_at(BpTe *te, BpTeTensor *tensor, BpTeStage *consumer) {
+  BpTeStage *stage = bp_te_stage(te, tensor);
+  if (bp_te_compute_at(stage, consumer, bp_te_stage_axis(consumer, 0)) ||
+      bp_te_set_scope(stage, BP_IR_SCOPE_SHARED))
+    g_error("%s", bp_error_message());
+}
+
+/* What a block shares is complete before it is read, also where what is computed next shares its
+ * barriers with another: row is read by sum, which needs no barrier before other. */
+static void test_what_is_shared_is_complete(void) {
+  const int64_t shape[] = {8, 16};
+  BpTe *te = bp_te_create();
+  BpTeTensor *a = bp_te_placeholder(te, "a", te_f32, shape, 2);
+  BpTeTensor *row = bp_te_compute(te, "row", shape, 2, twice_row_body, a);
+  BpTeTensor *sum = bp_te_compute(te, "sum", shape, 1, sum_of_row_body, row);
+  BpTeTensor *other = bp_te_compute(te, "other", shape, 2, twice_row_body, a);
+  BpTeTensor *read[] = {sum, other};
+  BpTeTensor *both = bp_te_compute(te, "both", shape, 2, sum_and_row_body, read);
+  BpTeStage *stage = bp_te_stage(te, both);
+  share_at(te, row, stage);
+  share_at(te, sum, stage);
+  share_at(te, other, stage);
+  BpIrModule *module = bp_ir_module_create();
+  if (bp_te_bind(stage, bp_te_stage_axis(stage, 1), "threadIdx.x") ||
+      bp_te_lower(te, "f", (BpTeTensor *const[]){a, both}, 2, NULL, module))
+    g_error("%s", bp_error_message());
+  char *text = bp_ir_print(module);
+  const char *store = strstr(text, "(store row"), *load = strstr(text, "(load row");
+  g_assert_true(store && load && store < load);
+  const char *barrier = strstr(store, "(barrier");
+  if (!barrier || barrier > load)
+    g_error("what another thread computed is read without waiting for it:\n%s", text);
+  free(text);
+  bp_object_release(module);
+  bp_te_free(te);
+}
+
 /* Arguments: the first seed, and the one after the last (without it: only the first). */
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
@@ -666,5 +719,6 @@ int main(int argc, char **argv) {
                   test_chosen_schedules_agree);
   g_test_add_func("/te/region/a-tile-that-is-cut-off-needs-no-more",
                   test_a_tile_that_is_cut_off_needs_no_more);
+  g_test_add_func("/te/barrier/what-is-shared-is-complete", test_what_is_shared_is_complete);
   return g_test_run();
 }
