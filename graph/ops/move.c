@@ -230,19 +230,17 @@ BP_ROW_FOLD(slice) {
   const BpGraphValue *in = node->inputs[0], *out = node->outputs[0];
   int64_t from = 0, is_cut = 0;
   Slices slices;
-  if (!in->data)
+  (void)graph;
+  if (!in->data || bp__value_num_elements(out) == 0)
     return 1;
   if (read_slices(node, &slices))
     return -1;
   for (int32_t i = 0; i < in->ndim; i++) {
-    if (is_cut ? out->shape[i] != in->shape[i] : out->shape[i] > 1 && slices.step[i] != 1)
+    if ((out->shape[i] > 1 && slices.step[i] != 1) || (is_cut && out->shape[i] != in->shape[i]))
       return 1;
     from = from * in->shape[i] + slices.start[i];
     is_cut |= out->shape[i] != 1;
   }
-  (void)graph;
-  if (bp__value_num_elements(out) == 0)
-    return 1;
   node->outputs[0]->data = (const char *)in->data + (size_t)from * bp_dtype_bytes(in->dtype);
   return 0;
 }

@@ -529,6 +529,26 @@ static void test_computed_product(void) {
   check_product(1, 130, 50, 140, FALSE);
 }
 
+/* A part of a constant, backwards along its last axis. */
+static void test_reversed_constant(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(6), *w = onnx_float_values(12), y[6];
+  onnx_input(builder, "x", ONNX_FLOAT, "2x3");
+  onnx_floats(builder, "w", "4x3");
+  onnx_ints(builder, "begin", "1,-1");
+  onnx_ints(builder, "end", "3,-4");
+  onnx_ints(builder, "axes", "0,1");
+  onnx_ints(builder, "steps", "1,-1");
+  onnx_node(builder, "Slice", "w,begin,end,axes,steps", "s", "");
+  onnx_node(builder, "Add", "x,s", "y", "");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 6; i++)
+    y[i] = x[i] + w[(1 + i / 3) * 3 + 2 - i % 3];
+  check(builder, x, y, 6);
+  g_free(x);
+  g_free(w);
+}
+
 static void test_softmax(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(2 * 3 * 10), y[60];
@@ -1174,6 +1194,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/reduction/of-everything", test_sums_of_everything);
   g_test_add_func("/compile/reduction/of-a-transposed-tensor", test_reduction);
   g_test_add_func("/compile/shapes/fold-away", test_shapes);
+  g_test_add_func("/compile/constants/backwards", test_reversed_constant);
   g_test_add_func("/compile/resize/linear", test_resize);
   g_test_add_func("/compile/factors/of-one-element", test_constant_factors);
   g_test_add_func("/compile/factors/whose-product-is-infinite", test_large_factors);
