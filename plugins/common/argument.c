@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments of launches and copies, where a handle is no address. */
+/* Arguments of launches and copies. */
 #include "common.h"
 
 int32_t bp_argument_check_part(const BpPluginTables *host, const BpKernel *kernel, int32_t i,
@@ -21,9 +21,11 @@ int32_t bp_argument_check_part(const BpPluginTables *host, const BpKernel *kerne
 
 int32_t bp_argument_check_overlap(const BpPluginTables *host, const BpDeviceApi *api,
                                   const BpCopy *copy) {
-  if (copy->from != copy->to || copy->from_offset >= copy->to_offset + copy->size ||
-      copy->to_offset >= copy->from_offset + copy->size)
+  uint64_t apart = copy->from_offset > copy->to_offset ? copy->from_offset - copy->to_offset
+                                                       : copy->to_offset - copy->from_offset;
+  if (copy->from != copy->to || apart >= copy->size)
     return 0;
-  return host->error->raise(BP_ERROR_VALUE, "%s: a copy within a buffer onto part of itself",
-                            api->name);
+  return host->error->raise(
+      BP_ERROR_VALUE, "%s: a copy within a buffer onto part of itself; go by way of another buffer",
+      api->name);
 }

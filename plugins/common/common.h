@@ -91,11 +91,11 @@ void bp_language_add_halves(BpLanguage *language, const BpDialectType *half);
 
 /* ---- argument.c -------------------------------------------------------------------------- */
 
-/* Raises an error unless a tensor begins where it may, and ends inside of its buffer of `size`
- * bytes. */
+/* Where a handle is no address: raises an error unless a tensor begins where it may, and ends
+ * inside of its buffer of `size` bytes. */
 int32_t bp_argument_check_part(const BpPluginTables *host, const BpKernel *kernel, int32_t i,
                                const BpKernelBuffer *given, uint64_t alignment, uint64_t size);
-/* Raises an error if the ends of a copy within a device, each inside of its buffer, overlap. */
+/* Raises an error if the ends of a copy within a device overlap. */
 int32_t bp_argument_check_overlap(const BpPluginTables *host, const BpDeviceApi *api,
                                   const BpCopy *copy);
 

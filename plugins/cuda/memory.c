@@ -245,7 +245,7 @@ static int32_t from_device(const BpCopy *copy, void *stream) {
 
 static int32_t within_device(const BpCopy *copy, void *stream) {
   BpCudaDevice *device = bp_cuda_device(copy->to_device.device_id);
-  if (!device)
+  if (!device || bp_argument_check_overlap(&bp_cuda_host, &bp_cuda_device_api, copy) != 0)
     return -1;
   CUresult status = bp_cu.cuMemcpyDtoDAsync_v2(address_of(copy->to) + copy->to_offset,
                                                address_of(copy->from) + copy->from_offset,

@@ -102,6 +102,18 @@ static inline void assert_copies(BpDevice device) {
   assert_ok(bp_device_free(device, b));
 }
 
+/* A copy onto part of itself is refused; one beside itself is not. */
+static inline void assert_overlaps_are_refused(BpDevice device) {
+  void *a = allocate_on(device, 64);
+  g_assert_cmpint(copy_bytes(a, 0, device, a, 31, device, 32), ==, -1);
+  assert_error(BP_ERROR_VALUE, "onto part of itself");
+  g_assert_cmpint(copy_bytes(a, 31, device, a, 0, device, 32), ==, -1);
+  assert_error(BP_ERROR_VALUE, "onto part of itself");
+  assert_ok(copy_bytes(a, 0, device, a, 32, device, 32));
+  assert_ok(bp_stream_sync(device, NULL));
+  assert_ok(bp_device_free(device, a));
+}
+
 static inline void assert_copies_between(BpDevice one, BpDevice other) {
   char to[] = "....";
   void *a = allocate_on(one, 16), *b = allocate_on(other, 16);

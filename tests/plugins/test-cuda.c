@@ -112,8 +112,10 @@ static void test_target_from_device(void) {
 }
 
 static void test_copies(void) {
-  if (has_device())
-    assert_copies(GPU0);
+  if (!has_device())
+    return;
+  assert_copies(GPU0);
+  assert_overlaps_are_refused(GPU0);
 }
 
 /* More than what is staged, and more of it than there are stages. */
