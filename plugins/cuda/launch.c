@@ -48,18 +48,22 @@ static int32_t load_program(const BpKernelModule *module, BpCudaDevice *device) 
 
 /* Lets a launch ask for all the shared memory that the code does not use itself. This is done once:
  * threads that launch a kernel with other sizes share the setting. */
-static CUresult allow_shared(const BpCudaDevice *device, const BpKernel *call,
-                             CUfunction function) {
+static int32_t allow_shared(BpCudaDevice *device, const BpKernel *call, CUfunction function) {
   int used = 0, is_asked = 0;
   for (int32_t i = 0; i < call->num_tags; i++)
     is_asked |= call->tags[i] == BP_KERNEL_TAG_SHARED;
-  CUresult status =
-      is_asked ? bp_cu.cuFuncGetAttribute(&used, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function)
-               : CUDA_SUCCESS;
-  if (!is_asked || status != CUDA_SUCCESS || device->most_shared <= used)
-    return status;
-  return bp_cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                  device->most_shared - used);
+  if (!is_asked)
+    return 0;
+  CUresult status = bp_cu.cuFuncGetAttribute(&used, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
+  if (status != CUDA_SUCCESS)
+    return bp_cuda_raise(device, status, "cuFuncGetAttribute of the shared memory");
+  if (device->most_shared <= used)
+    return 0;
+  status = bp_cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    device->most_shared - used);
+  return status == CUDA_SUCCESS
+             ? 0
+             : bp_cuda_raise(device, status, "cuFuncSetAttribute of the shared memory");
 }
 
 /* The kernel on the device; NULL with an error. */
@@ -75,9 +79,7 @@ static CUfunction find_function(const BpKernelModule *module, const BpKernelEntr
       rc == 0 ? bp_cu.cuModuleGetFunction(&function, loaded, kernel->call.name) : CUDA_SUCCESS;
   if (status != CUDA_SUCCESS)
     rc = bp_cuda_raise(device, status, "cuModuleGetFunction");
-  if (rc == 0 && (status = allow_shared(device, &kernel->call, function)) != CUDA_SUCCESS)
-    rc = bp_cuda_raise(device, status, "cuFuncSetAttribute of the shared memory");
-  if (rc == 0)
+  if (rc == 0 && allow_shared(device, &kernel->call, function) == 0)
     return function;
   bp_cuda_host.error->add_context("kernel %s", kernel->call.name);
   return NULL;

@@ -489,6 +489,10 @@ static void test_dynamic_shared_memory(void) {
   set_scale_args(args, &tensor->view, 5, (65536 / 4) - 1);
   args[3].v_int64 = args[4].v_int64 = 1;
   args[5] = int_value(65536);
+  if (is_simulated()) {
+    fail("cuFuncGetAttribute", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    launch_fails(shares, args, 6, BP_ERROR_MEMORY, "cuFuncGetAttribute of the shared memory");
+  }
   assert_ok(bp_function_call(shares, args, 6, &result));
   assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
   g_assert_cmpfloat(data[0], ==, 5);
