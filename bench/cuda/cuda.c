@@ -104,7 +104,8 @@ static double raw_graph(void) {
   return (now() - began) / GRAPH_RUNS;
 }
 
-static const Driver driver = {raw_launch_and_wait, raw_copy_in, raw_copy_out, raw_graph};
+static const Driver driver = {
+    {1, 0.5e-6}, raw_launch_and_wait, raw_copy_in, raw_copy_out, raw_graph};
 
 /* ---- The sum of two vectors -------------------------------------------------------------- */
 
@@ -288,7 +289,7 @@ static void check_product(void) {
 static void compare_products(int rounds, int size) {
   open_product(size);
   if (open_cublas()) {
-    compare("matrix product f32", rounds, 1 / 0.6, our_product, cublas_product);
+    compare("matrix product f32", rounds, (Bar){1 / 0.6, 0}, our_product, cublas_product);
     check_product();
   } else {
     double least = 1e9;
@@ -314,7 +315,7 @@ int main(int argc, char **argv) {
   must(bp_module_get_source(ours.code, "cubin", &cubin), "cubin");
   open_raw(cubin.data);
   compare_with_driver(rounds, &driver);
-  compare("vector sum, per byte", rounds / 5 + 1, 1.1, our_sum, raw_copy);
+  compare("vector sum, per byte", rounds / 5 + 1, (Bar){1.1, 0}, our_sum, raw_copy);
   compare_products(rounds / 5 + 1, size);
   bp_owned_bytes_clear(&cubin);
   close_sum();

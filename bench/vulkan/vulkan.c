@@ -67,7 +67,7 @@ static double raw_graph(void) {
   return (now() - began) / GRAPH_RUNS;
 }
 
-static const Driver driver = {raw_launch_and_wait, raw_copy_in, raw_copy_out, raw_graph};
+static const Driver driver = {{1.1, 0}, raw_launch_and_wait, raw_copy_in, raw_copy_out, raw_graph};
 
 /* For the target kind vulkan, which has no vectors. */
 static const char ir_text[] =
