@@ -116,7 +116,9 @@ int open_ours(const char *program, int32_t device_type, const char *ir_text) {
   const char *why = "";
   ours.program = program;
   ours.device = (BpDevice){device_type, 0};
-  if (bp_device_count(device_type, &count, &why) || count == 0) {
+  if (bp_device_count(device_type, &count, &why))
+    why = bp_error_message();
+  if (count == 0) {
     printf("skipped: %s\n", why);
     return 0;
   }
