@@ -115,6 +115,8 @@ def cut(v: Values, a: Attributes) -> torch.Tensor:
     del a
     starts, ends = v[1].tolist(), v[2].tolist()
     axes = v[3].tolist() if len(v) > 3 else list(range(len(starts)))
+    if len(v) > 4 and set(v[4].tolist()) != {1}:
+        raise Skip("Slice with steps")
     index = [slice(None)] * v[0].ndim
     for axis, begin, end in zip(axes, starts, ends, strict=True):
         index[axis] = slice(begin, end)
