@@ -529,26 +529,6 @@ static void test_computed_product(void) {
   check_product(1, 130, 50, 140, FALSE);
 }
 
-/* A part of a constant, backwards along its last axis. */
-static void test_reversed_constant(void) {
-  OnnxBuilder *builder = onnx_builder_new();
-  float *x = onnx_float_values(6), *w = onnx_float_values(12), y[6];
-  onnx_input(builder, "x", ONNX_FLOAT, "2x3");
-  onnx_floats(builder, "w", "4x3");
-  onnx_ints(builder, "begin", "1,-1");
-  onnx_ints(builder, "end", "3,-4");
-  onnx_ints(builder, "axes", "0,1");
-  onnx_ints(builder, "steps", "1,-1");
-  onnx_node(builder, "Slice", "w,begin,end,axes,steps", "s", "");
-  onnx_node(builder, "Add", "x,s", "y", "");
-  onnx_output(builder, "y");
-  for (int i = 0; i < 6; i++)
-    y[i] = x[i] + w[(1 + i / 3) * 3 + 2 - i % 3];
-  check(builder, x, y, 6);
-  g_free(x);
-  g_free(w);
-}
-
 static void test_softmax(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(2 * 3 * 10), y[60];
@@ -1138,6 +1118,33 @@ static void test_space_to_depth(gconstpointer channel_first) {
   g_free(x);
 }
 
+/* Two rows of a constant: as they are, the last column first, and every other column. */
+static void test_slices_of_a_constant(gconstpointer columns) {
+  int first = columns ? 5 : 0, step = columns ? -1 : 1, count = 6;
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(2 * 6), *w = onnx_float_values(4 * 6), y[12];
+  if (columns && !strcmp(columns, "every-other"))
+    first = 1, step = 2, count = 3;
+  char *starts = g_strdup_printf("1,%d", first), *steps = g_strdup_printf("1,%d", step);
+  onnx_input(builder, "x", ONNX_FLOAT, count == 6 ? "2x6" : "2x3");
+  onnx_floats(builder, "w", "4x6");
+  onnx_ints(builder, "starts", starts);
+  onnx_ints(builder, "ends", step < 0 ? "3,-9" : "3,6");
+  onnx_ints(builder, "axes", "0,1");
+  onnx_ints(builder, "steps", steps);
+  onnx_node(builder, "Slice", "w,starts,ends,axes,steps", "s", "");
+  onnx_node(builder, "Add", "x,s", "y", "");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k < count; k++)
+      y[i * count + k] = x[i * count + k] + w[(1 + i) * 6 + first + k * step];
+  check(builder, x, y, 2 * count);
+  g_free(starts);
+  g_free(steps);
+  g_free(x);
+  g_free(w);
+}
+
 /* Threads in lock-step load plain rows and go through shared memory, which a packed operand is
  * not for; what they do element by element they load and store in one piece. */
 static void test_lock_step(void) {
@@ -1194,7 +1201,6 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/reduction/of-everything", test_sums_of_everything);
   g_test_add_func("/compile/reduction/of-a-transposed-tensor", test_reduction);
   g_test_add_func("/compile/shapes/fold-away", test_shapes);
-  g_test_add_func("/compile/constants/backwards", test_reversed_constant);
   g_test_add_func("/compile/resize/linear", test_resize);
   g_test_add_func("/compile/factors/of-one-element", test_constant_factors);
   g_test_add_func("/compile/factors/whose-product-is-infinite", test_large_factors);
@@ -1207,6 +1213,11 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/shifts/of-signed-numbers", test_shifts);
   g_test_add_data_func("/compile/blocks/space-to-depth", NULL, test_space_to_depth);
   g_test_add_data_func("/compile/blocks/space-to-depth-by-channels", "yes", test_space_to_depth);
+  g_test_add_data_func("/compile/slices/of-a-constant", NULL, test_slices_of_a_constant);
+  g_test_add_data_func("/compile/slices/of-a-constant-backwards", "backwards",
+                       test_slices_of_a_constant);
+  g_test_add_data_func("/compile/slices/of-a-constant-every-other", "every-other",
+                       test_slices_of_a_constant);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
   g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-the-host", beside_host,
                        test_two_devices);
