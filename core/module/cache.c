@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -61,13 +62,16 @@ static int find_directory(const char *subject, char *path) {
                         strerror(errno));
 }
 
-/* Whether a compiler's files have room in a directory. File systems that cannot tell have. */
+/* Whether a compiler's files have room in a directory. File systems that cannot tell have. Beyond
+ * what a file of this process may take, asking would end it. */
 static int check_room(const BpWorkdir *dir) {
   char path[PATH_MAX];
+  struct rlimit most;
+  off_t size = getrlimit(RLIMIT_FSIZE, &most) || most.rlim_cur > ROOM ? ROOM : (off_t)most.rlim_cur;
   if (bp__workdir_path(dir, "room", path))
     return -1;
   int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  int is_full = (fd < 0 || fallocate(fd, 0, 0, ROOM)) && (errno == ENOSPC || errno == EDQUOT);
+  int is_full = (fd < 0 || fallocate(fd, 0, 0, size)) && (errno == ENOSPC || errno == EDQUOT);
   int rc = is_full ? bp_error_raise(BP_ERROR_IO, "cannot write into \"%s\": %s", dir->path,
                                     strerror(errno))
                    : 0;

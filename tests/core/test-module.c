@@ -14,6 +14,7 @@
 #include <glib/gstdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -679,6 +680,21 @@ static void test_full_cache_is_a_warning(void) {
   cache_end(&cache);
 }
 
+/* Whoever may not write as much as the cache asks room for is not ended by the question. */
+static void test_limit_on_files_is_kept(void) {
+  struct rlimit before, less;
+  Cache cache;
+  g_assert_cmpint(getrlimit(RLIMIT_FSIZE, &before), ==, 0);
+  less = before;
+  less.rlim_cur = 8 << 20;
+  cache_begin(&cache);
+  g_assert_cmpint(setrlimit(RLIMIT_FSIZE, &less), ==, 0);
+  load_add();
+  g_assert_cmpint(setrlimit(RLIMIT_FSIZE, &before), ==, 0);
+  g_assert_cmpint(warnings, ==, 0);
+  cache_end(&cache);
+}
+
 /* Runs a plugin's compiler, a shell that first leaves a line for the run. Gives the file that it
  * made (g_free), or NULL. */
 static char *run_compiler(const Cache *cache, const char *commands, char **said) {
@@ -1108,6 +1124,7 @@ static void add_source_tests(void) {
   g_test_add_func("/module/cache/damaged-file-is-made-anew", test_damaged_cache_is_made_anew);
   g_test_add_func("/module/cache/unusable-is-a-warning", test_unusable_cache_is_a_warning);
   g_test_add_func("/module/cache/full-is-a-warning", test_full_cache_is_a_warning);
+  g_test_add_func("/module/cache/limit-on-files-is-kept", test_limit_on_files_is_kept);
   g_test_add_func("/module/cache/least-recently-used-files-go-first",
                   test_least_recently_used_files_go_first);
   g_test_add_func("/module/cache/files-just-used-are-left-alone",
