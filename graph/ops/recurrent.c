@@ -146,7 +146,7 @@ static int read_recurrent(Recurrent *r) {
   r->input = r->x->shape[2];
   r->hidden = node->inputs[2]->shape[2];
   r->directions = is_both ? 2 : 1;
-  if (bp__value_num_elements(r->x) == 0 || r->hidden == 0)
+  if (bp__value_num_elements(r->x) == 0 || bp__value_num_elements(node->inputs[2]) == 0)
     return bp__op_bad(node, "its input or its state is empty");
   if (bp__node_int(node, "hidden_size", r->hidden) != r->hidden)
     return bp__op_bad(node, "hidden_size is not that of its weights");

@@ -227,6 +227,7 @@ static void assert_layer_refused(const char *inputs, const char *attrs, const ch
   onnx_floats(builder, "w", "1x20x4");
   onnx_floats(builder, "r", "1x20x5");
   onnx_floats(builder, "few", "1x10x5");
+  onnx_floats(builder, "none", "1x0x4611686018427387904");
   onnx_ints(builder, "lengths", "3,2");
   onnx_node(builder, "LSTM", inputs, "y", attrs);
   onnx_output(builder, "y");
@@ -237,6 +238,7 @@ static void assert_layer_refused(const char *inputs, const char *attrs, const ch
 
 static void test_recurrent_layers(void) {
   assert_layer_refused("x,w,few", "", "the LSTM|shape of input 2");
+  assert_layer_refused("x,w,none", "", "the LSTM|its state is empty");
   assert_layer_refused("x,w,r", "hidden_size=6", "the LSTM|hidden_size");
   assert_layer_refused("x,w,r", "direction=sideways", "the LSTM|'sideways'");
   assert_layer_refused("x,w,r", "direction=bidirectional", "the LSTM|shape of input 1");
