@@ -108,10 +108,10 @@ static int parse_what(Preference *preference) {
     }
   if (strcmp(word, "plugin"))
     return parse_kind(preference, word, rest);
-  preference->by = MATCH_KIND;
-  preference->kinds = rest ? kinds_of_plugin(rest) : NULL;
-  if (!rest)
+  if (!rest || strchr(rest, '/'))
     return raise_malformed(preference->text);
+  preference->by = MATCH_KIND;
+  preference->kinds = kinds_of_plugin(rest);
   return preference->kinds ? 0 : -1;
 }
 

@@ -315,9 +315,10 @@ static void test_configuration_file(void) {
 }
 
 static void test_malformed_preferences_are_errors(void) {
-  static const char *const lists[] = {
-      "fast:", ":0", "!",     "fast,!", "a b",     "slow,,fast", ",",       "auto:1", "fast,sl*w",
-      "!auto", "+",  "+auto", "auto=5", "!fast=5", "name",       "plugin:", "pci:",   "uuid"};
+  static const char *const lists[] = {"fast:",      ":0",    "!",      "fast,!",    "a b",
+                                      "slow,,fast", ",",     "auto:1", "fast,sl*w", "!auto",
+                                      "+",          "+auto", "auto=5", "!fast=5",   "name",
+                                      "plugin:",    "pci:",  "uuid",   "plugin:/"};
   for (size_t i = 0; i < G_N_ELEMENTS(lists); i++)
     assert_selects_nothing(lists[i], BP_ERROR_VALUE, "no preference for a device");
 }
