@@ -201,7 +201,6 @@ static void test_names_of_stages(void) {
 
 /* ---- Other machines ---------------------------------------------------------------------- */
 
-/* The diagnosis of one plugin in a directory of its own has the code. */
 /* Whether the plugins of a directory give this code, with that in its remedy. */
 static int is_diagnosed(const char *directory, const char *code, const char *remedy) {
   g_autofree char *path = plugin_file_path(directory), *before = NULL;
