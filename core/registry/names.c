@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of distinct names and of words. They are short: dozens, looked through one by one. */
+/* Lists of distinct names and of words, looked through one by one: most have dozens. */
 #include "core/registry/names.h"
 
 #include <stdlib.h>
@@ -24,9 +24,12 @@ int bp__words_have(const char *words, const char *word) {
 }
 
 static int has_name(const BpNames *names, const char *name, size_t size) {
-  for (size_t at = 0; at < names->size; at += strlen(names->text + at) + 1)
-    if (strlen(names->text + at) == size && memcmp(names->text + at, name, size) == 0)
+  size_t length;
+  for (size_t at = 0; at < names->size; at += length + 1) {
+    length = strlen(names->text + at);
+    if (length == size && memcmp(names->text + at, name, size) == 0)
       return 1;
+  }
   return 0;
 }
 
