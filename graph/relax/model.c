@@ -111,14 +111,12 @@ static int64_t find_entry(const BpRelaxExecutable *executable) {
 
 int bp__relax_visit_tensors(BpModule *executable, BpTensorVisit visit, void *visitor) {
   const BpRelaxExecutable *content = bp__relax_module_executable(executable);
-  BpModelTensorInfo *inputs, *outputs;
-  uint32_t num_outputs;
+  BpModelTensorInfo *inputs = NULL, *outputs = NULL;
   int64_t entry = find_entry(content);
-  if (entry < 0 ||
-      bp__relax_signature(content, (uint32_t)entry, &inputs, &outputs, &num_outputs) < 0)
+  if (entry < 0)
     return -1;
-  uint32_t num_inputs = content->functions[entry].num_args;
-  int rc = 0;
+  uint32_t num_inputs = content->functions[entry].num_args, num_outputs = 0;
+  int rc = bp__relax_signature(content, (uint32_t)entry, &inputs, &outputs, &num_outputs);
   for (uint32_t i = 0; rc == 0 && i < num_inputs; i++)
     rc = visit(visitor, 0, &inputs[i]);
   for (uint32_t i = 0; rc == 0 && i < num_outputs; i++)

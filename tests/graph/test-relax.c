@@ -537,6 +537,26 @@ static void test_a_profile_that_wants_no_more_is_a_whole_run(void) {
   bp_model_context_free(context);
 }
 
+static int end_visit(void *visitor, int32_t is_output, const BpModelTensorInfo *info) {
+  g_assert_cmpint(is_output, ==, 1);
+  g_assert_cmpstr(info->name, ==, "output");
+  return *(int *)visitor;
+}
+
+/* What is wrong is said, and what was read so far is freed. */
+static void test_a_visit_of_tensors_ends(void) {
+  static const char *const packed[] = {"test.make"};
+  const Words code[] = {WORDS(CALL, 0, 1, 0), WORDS(RET, 0)};
+  BpModule *module = load(make_executable("0.14", 0, packed, 1, code, G_N_ELEMENTS(code)));
+  int seven = 7;
+  g_assert_cmpint(bp_model_visit_tensors(module, end_visit, &seven), ==, 7);
+  bp_object_release(module);
+  module = load(identity("0.14"));
+  g_assert_cmpint(bp_model_visit_tensors(module, end_visit, &seven), ==, -1);
+  assert_error(BP_ERROR_NOT_IMPLEMENTED, "argument 'p' of 'forward' is no tensor of a known type");
+  bp_object_release(module);
+}
+
 #define REFUSES(call)                                                                              \
   do {                                                                                             \
     g_assert_true(call);                                                                           \
@@ -561,6 +581,10 @@ static void test_null_arguments_are_errors(void) {
   REFUSES(bp_model_select_devices(NULL, NULL, devices, &count, NULL));
   REFUSES(bp_model_select_devices(module, NULL, NULL, &count, NULL));
   REFUSES(bp_model_select_devices(module, NULL, devices, NULL, NULL));
+  REFUSES(bp_model_visit_tensors(NULL, end_visit, NULL));
+  REFUSES(bp_model_visit_tensors(module, NULL, NULL));
+  REFUSES(bp_onnx_visit_tensors(NULL, end_visit, NULL));
+  REFUSES(bp_onnx_visit_tensors("net.onnx", NULL, NULL));
   REFUSES(bp_model_num_inputs(NULL) < 0);
   REFUSES(bp_model_num_outputs(NULL) < 0);
   REFUSES(bp_model_num_targets(NULL) < 0);
@@ -635,6 +659,7 @@ int main(int argc, char **argv) {
                   test_a_profile_ends_where_writing_fails);
   g_test_add_func("/relax/a-profile-that-wants-no-more-is-a-whole-run",
                   test_a_profile_that_wants_no_more_is_a_whole_run);
+  g_test_add_func("/relax/a-visit-of-tensors-ends", test_a_visit_of_tensors_ends);
   g_test_add_func("/relax/null-arguments-are-errors", test_null_arguments_are_errors);
   g_test_add_func("/relax/builtin-outside-of-a-machine-is-an-error",
                   test_builtin_outside_of_a_machine_is_an_error);
