@@ -2,6 +2,7 @@
 """Targets, tensor expressions and schedules."""
 
 import gc
+import operator
 
 import numpy as np
 import pytest
@@ -316,6 +317,9 @@ def test_values_of_another_sort_are_errors():
     for call in calls:
         with pytest.raises(errors.InvalidTypeError, match="expected a|an index is"):
             call()
+    for dtype in ("float32", "bfloat16"):
+        with pytest.raises(errors.InvalidTypeError, match=f"~ is for integers and bools, not {dtype}"):
+            operator.invert(program.constant(1, dtype))
     with pytest.raises(TypeError, match="not iterable"):
         list(a)
     for dtype, number in (("int8", 300), ("int8", -129), ("uint8", -1), ("uint64", 2**64),

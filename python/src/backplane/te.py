@@ -142,6 +142,8 @@ class Expr:
     def __invert__(self) -> Expr:
         if self.dtype == "bool":
             return Expr(self._program, self._program._core.logical_not(self._handle))
+        if "float" in self.dtype:
+            raise errors.InvalidTypeError(f"~ is for integers and bools, not {self.dtype}")
         ones = -1 if self.dtype.startswith("int") else 2 ** int(self.dtype[4:].split("x")[0]) - 1
         return self._binary("bit_xor", self, ones)
 
