@@ -16,9 +16,7 @@
 #define TRANSFORM_CYCLES 2.5
 /* The same of threads in lock-step, whose transforms go through memory. */
 #define THREAD_TRANSFORM_CYCLES 8.0
-/* The target's attribute for the bytes of a tensor that a kernel takes, and what every device
- * takes. */
-#define MAX_BUFFER_BYTES "max_buffer_bytes"
+/* Bytes of a tensor that a kernel of every device takes. */
 #define LEAST_MAX_BUFFER (1 << 27)
 /* What must be gained to bear the larger weights and the larger rounding error. */
 #define LEAST_GAIN 1.15
@@ -45,7 +43,8 @@ static double product_cycles(const BpWinogradSite *site, double places, double p
 /* The rows of tiles that are transformed at a time: all of them, or, where a tensor between two
  * kernels would be too large, those of a slice of the image; 0: too few. */
 static int64_t tile_rows_at_once(const BpWinogradSite *site, const int64_t *tiles, double points) {
-  double most = (double)bp_target_get_int(site->target, MAX_BUFFER_BYTES, LEAST_MAX_BUFFER);
+  double most =
+      (double)bp_target_get_int(site->target, BP_TARGET_MAX_BUFFER_BYTES, LEAST_MAX_BUFFER);
   double channels = fmax((double)site->in_blocks, out_vectors(site));
   double fit = most / (4 * (double)site->images * points * channels) - 2 * BP_WINOGRAD_MULTIPLE;
   if (site->threads == 1 || fit >= (double)(tiles[0] * tiles[1]))

@@ -42,6 +42,8 @@ typedef struct BpTargetAttr {
 #define BP_TARGET_MAX_NUM_THREADS   "max_num_threads" /* int: threads in a block, 1 to 2^31-1 [1] */
 #define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size" /* int: a power of two from 1 to 1024 [1] */
 #define BP_TARGET_MAX_SHARED_MEMORY "max_shared_memory_per_block" /* int, bytes, 0 to 2^40 [0] */
+/* int: bytes of a tensor that a kernel takes, 1024 to 2^40 [134217728] */
+#define BP_TARGET_MAX_BUFFER_BYTES "max_buffer_bytes"
 /* bool: a core runs one warp after the other, as drivers for CPUs do [false]: more of them hide no
  * latency, and memory that they share is no faster */
 #define BP_TARGET_SERIAL_WARPS "serial_warps"
