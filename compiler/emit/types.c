@@ -41,7 +41,7 @@ const BpDialectType *bp__type_row(BpEmitter *e, BpDataType dtype) {
       bp__declare_once(e, row->support);
     return row;
   }
-  bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "the language has no type %s",
+  bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "the target has no type %s",
            bp__dtype_name(e, bp__scalar(dtype)));
   return NULL;
 }

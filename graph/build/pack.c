@@ -41,10 +41,10 @@ static BpGraphValue *packed(BpRewrite *rewrite, BpGraphValue *operand, int64_t p
   Packing *packing = rewrite->context;
   BpGraphValue **known = operand->id < packing->num_values ? &packing->packed[operand->id] : NULL;
   BpGraphAttr width = bp__attr_int(rewrite->graph, "panel", panel);
-  if (known && *known && (*known)->shape[(*known)->ndim - 1] == panel)
-    return *known;
-  BpGraphValue *made =
-      bp__op_apply(rewrite->graph, "backplane", "Panels", operand->name, &operand, 1, &width, 1);
+  BpGraphValue *made = known ? *known : NULL;
+  if (made && made->shape[made->ndim - 1] == panel)
+    return made;
+  made = bp__op_apply(rewrite->graph, "backplane", "Panels", operand->name, &operand, 1, &width, 1);
   if (known && operand->data)
     *known = made;
   return made;

@@ -42,13 +42,20 @@ static PyObject *verify(PyObject *self, PyObject *ignored) {
   return bp_ir_verify(ir_of(self)) ? bp_py_raise() : Py_NewRef(Py_None);
 }
 
-static PyObject *build(PyObject *self, PyObject *target) {
-  BpTarget *held = bp_py_held(target, bp_py_target_type);
-  BpModule *module;
-  if (!held)
-    return NULL;
-  Py_BEGIN_ALLOW_THREADS module = bp_target_build(ir_of(self), held);
-  Py_END_ALLOW_THREADS return bp_py_hold(bp_py_module_type, module);
+/* (target, or the text of one) */
+static PyObject *build(PyObject *self, PyObject *given) {
+  PyObject *target = PyUnicode_Check(given)
+                         ? PyObject_CallFunctionObjArgs((PyObject *)bp_py_target_type, given, NULL)
+                         : Py_NewRef(given);
+  BpTarget *held = target ? bp_py_held(target, bp_py_target_type) : NULL;
+  PyObject *built = NULL;
+  if (held) {
+    BpModule *module;
+    Py_BEGIN_ALLOW_THREADS module = bp_target_build(ir_of(self), held);
+    Py_END_ALLOW_THREADS built = bp_py_hold(bp_py_module_type, module);
+  }
+  Py_XDECREF(target);
+  return built;
 }
 
 /* (function, arguments): on the reference interpreter */

@@ -107,7 +107,7 @@ static PyObject *import_module(PyObject *self, PyObject *other) {
 static PyMethodDef methods[] = {
     {"find_function", find_function, METH_VARARGS, "A function by name, or None."},
     {"list_functions", list_functions, METH_NOARGS, "The names of its own functions."},
-    {"save_to_bytes", save_to_bytes, METH_NOARGS, "What load_module_from_bytes reads."},
+    {"save_to_bytes", save_to_bytes, METH_NOARGS, "What load_from_bytes reads."},
     {"get_source", get_source, METH_VARARGS, "The source in a format, \"\" for the natural one."},
     {"export_library", export_library, METH_O, "Links it and its imports into a shared library."},
     {"import_module", import_module, METH_O, "Adds an import."},

@@ -73,6 +73,10 @@ def test_interpreter_defines_the_result():
     assert np.allclose(z, x @ y, rtol=1e-5)
     again = backplane.IrModule(str(lowered))
     assert str(again) == str(lowered)
+    for target in ("c", Target("c")):
+        again.build(target)["matmul"](x, y, z)
+        assert np.allclose(z, x @ y, rtol=1e-5)
+        z[:] = 0
     with pytest.raises(errors.FormatError):
         backplane.IrModule("func (")
 
