@@ -94,14 +94,14 @@ static void run_bandwidth(Kit *kit) {
 
 /* ---- Launches ---------------------------------------------------------------------------- */
 
-/* A kernel whose time grows with `rounds`: a chain of sums and products that no one can skip. The
- * loops are nested, as there are drivers that end one after 65,536 turns. */
-static const char long_text[] =
-    "(module (function \"chain\" (buffer A int32 global 64) rounds:int64"
-    " (for t:int64 0 64 bound \"threadIdx.x\" (allocate (buffer L int32 local 1) (seq"
-    " (store L 0 (load A t)) (for i:int64 0 rounds serial (for j:int64 0 1000 serial (store L 0"
-    " (add (mul (load L 0) 1664525:int32) (bit_xor (cast int32 (add i j)) 1013904223:int32)))))"
-    " (store A t (load L 0)))))))";
+/* A kernel of %d threads whose time grows with `rounds`: a chain of sums and products that no one
+ * can skip. The loops are nested, as there are drivers that end one after 65,536 turns. */
+#define LONG_TEXT                                                                                  \
+  "(module (function \"chain\" (buffer A int32 global 64) rounds:int64"                            \
+  " (for t:int64 0 %d bound \"threadIdx.x\" (allocate (buffer L int32 local 1) (seq"               \
+  " (store L 0 (load A t)) (for i:int64 0 rounds serial (for j:int64 0 1000 serial (store L 0"     \
+  " (add (mul (load L 0) 1664525:int32) (bit_xor (cast int32 (add i j)) 1013904223:int32)))))"     \
+  " (store A t (load L 0)))))))"
 
 typedef struct Chain {
   KitCode code;
@@ -148,15 +148,17 @@ static void calibrate(const Kit *kit, Chain *chain) {
   bp__kit_skip("no kernel takes long enough to be measured");
 }
 
-static void open_chain(Kit *kit, Chain *chain) {
+static void open_chain(Kit *kit, Chain *chain, int threads) {
   const int32_t zero[64] = {0};
-  *chain = (Chain){.code = bp__kit_build(kit, long_text)};
+  char *text = g_strdup_printf(LONG_TEXT, threads);
+  *chain = (Chain){.code = bp__kit_build(kit, text)};
+  g_free(text);
   chain->function = bp__kit_function(chain->code.module, "chain");
   bp__kit_buffer_create(kit, &chain->buffer, KIT_INT32, 64);
   bp__kit_buffer_set(kit, &chain->buffer, zero, NULL);
   bp__kit_args_add(&chain->args, bp__kit_buffer_value(&chain->buffer));
   bp__kit_args_add_int(&chain->args, 1);
-  bp__kit_args_add_launch(&chain->args, &chain->code, "chain", 64);
+  bp__kit_args_add_launch(&chain->args, &chain->code, "chain", threads);
 }
 
 static void close_chain(Kit *kit, Chain *chain) {
@@ -166,7 +168,7 @@ static void close_chain(Kit *kit, Chain *chain) {
 }
 
 /* Where the first call of a function builds its code, which takes a while, the others do not: of a
- * kernel that has nothing to do, so that all that takes long is the building. */
+ * kernel of one thread that has nothing to do, so that all that takes long is the building. */
 static void run_built_once(Kit *kit) {
   Chain chain;
   gint64 first = G_MAXINT64, best = G_MAXINT64;
@@ -176,7 +178,7 @@ static void run_built_once(Kit *kit) {
   for (int i = 0; i < FEWEST_TRIES; i++) {
     if (i)
       close_chain(kit, &chain);
-    open_chain(kit, &chain);
+    open_chain(kit, &chain, 1);
     set_rounds(&chain, 0);
     first = MIN(first, time_chain(kit, &chain).all);
   }
@@ -200,7 +202,7 @@ static void run_asynchronous(Kit *kit) {
   bp__kit_open_target(kit);
   if (!kit->target_api || !kit->target_api->create_stream)
     bp__kit_skip("the device has one queue, and may run what it is given at once");
-  open_chain(kit, &chain);
+  open_chain(kit, &chain, 64);
   calibrate(kit, &chain);
   do {
     Launch launch = time_chain(kit, &chain);
