@@ -32,10 +32,17 @@
 
 /* ---- Mapping ----------------------------------------------------------------------------- */
 
+/* Mappings begin and end in whole pages, as the kernel makes them: of a page that ends in part the
+ * thread sanitizer keeps what was done there, and blames who gets the address next. */
+static size_t whole_pages(size_t size) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  return (size + page - 1) / page * page;
+}
+
 static void delete_mapped_file(void *self, int flags) {
   BpMappedFile *file = self;
   if (flags & BP_DELETER_STRONG)
-    munmap((void *)(uintptr_t)file->data, file->size);
+    munmap((void *)(uintptr_t)file->data, whole_pages(file->size));
   if (flags & BP_DELETER_WEAK)
     free(file);
 }
@@ -53,7 +60,7 @@ static BpMappedFile *map_descriptor(int fd, const char *path) {
   }
   BpMappedFile *file = malloc(sizeof *file);
   size_t size = (size_t)status.st_size;
-  void *data = file ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+  void *data = file ? mmap(NULL, whole_pages(size), PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
   if (data == MAP_FAILED) {
     bp_error_raise(BP_ERROR_MEMORY, "cannot map the %zu bytes of \"%s\": %s", size, path,
                    strerror(errno));

@@ -65,14 +65,15 @@ static int is_mapped_from(void *library, int fd) {
   struct link_map *map;
   if (dlinfo(library, RTLD_DI_LINKMAP, &map))
     return 0;
-  void *page = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, fd, 0);
+  size_t size = (size_t)sysconf(_SC_PAGESIZE);
+  void *page = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (page == MAP_FAILED)
     return 0;
   int is_same = g_file_get_contents("/proc/self/maps", &maps, NULL, NULL) &&
                 find_mapped(maps, map->l_ld, &loaded) && find_mapped(maps, page, &probe) &&
                 loaded.major == probe.major && loaded.minor == probe.minor &&
                 loaded.inode == probe.inode;
-  munmap(page, 1);
+  munmap(page, size);
   return is_same;
 }
 
