@@ -30,10 +30,25 @@ stage() {
     say "    done in $((SECONDS - began)) s"
     return 0
   fi
-  say "    FAILED after $((SECONDS - began)) s (exit $status); the end of $log:"
+  say "    FAILED after $((SECONDS - began)) s (exit $status); from $log:"
   grep -E '^(FAIL|ERROR|not ok)|error:|\*\*\*' "$log" | head -n 30 | sed 's/^/    ! /' || true
-  tail -n 40 "$log" | sed 's/^/    | /'
+  if grep -qE '^(FAIL|ERROR): ' "$log"; then
+    show_failed_tests "$log"
+  else
+    tail -n 40 "$log" | sed 's/^/    | /'
+  fi
   return 1
+}
+
+# show_failed_tests LOG: what the first failed programs of a `make check` said of their failure.
+show_failed_tests() {
+  local folder program
+  folder=$(sed -n "s/^make: Entering directory '\(.*\)'/\1/p" "$1" | head -n 1)
+  sed -nE 's/^(FAIL|ERROR): ([^ ]+).*/\2/p' "$1" | sort -u | head -n 4 | while read -r program; do
+    say "    | $program:"
+    grep -hsE -B 5 -A 35 -m 1 '^not ok|^Bail out|Sanitizer: |runtime error: ' \
+      "$folder/$program.log" "$folder/${program%.sh}.log" | sed 's/^/    | /' || true
+  done
 }
 
 # count LOG: adds the results in a log, as automake's test summaries or as bare TAP lines.
