@@ -233,24 +233,27 @@ static int check_count(const char *name, int32_t num_args, int32_t min, int32_t 
                         name, min, max, num_args);
 }
 
+/* (input, output, axis, whether it ascends): `output` is a field of `sort`. */
+static int sort_to(const char *name, const BpValue *args, int32_t num_args, Sort *sort,
+                   const BpTensorView **output) {
+  if (check_count(name, num_args, 4, 4) < 0 || take_tensor(&args[0], &sort->in) < 0 ||
+      take_tensor(&args[1], output) < 0)
+    return -1;
+  return run(sort, &args[2], &args[3], 0);
+}
+
 static int call_sort(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   Sort sort = {0};
   (void)self;
   (void)result;
-  if (check_count("sort", num_args, 4, 4) < 0 || take_tensor(&args[0], &sort.in) < 0 ||
-      take_tensor(&args[1], &sort.values) < 0)
-    return -1;
-  return run(&sort, &args[2], &args[3], 0);
+  return sort_to("sort", args, num_args, &sort, &sort.values);
 }
 
 static int call_argsort(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   Sort sort = {0};
   (void)self;
   (void)result;
-  if (check_count("argsort", num_args, 4, 4) < 0 || take_tensor(&args[0], &sort.in) < 0 ||
-      take_tensor(&args[1], &sort.indices) < 0)
-    return -1;
-  return run(&sort, &args[2], &args[3], 0);
+  return sort_to("argsort", args, num_args, &sort, &sort.indices);
 }
 
 static int call_argsort_nms(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
