@@ -13,23 +13,6 @@ static int is_op(const BpGraphNode *node, const char *name) {
   return node && !node->op->domain[0] && !strcmp(node->op->name, name);
 }
 
-static BpGraphValue *reshape(BpGraph *graph, const char *name, BpGraphValue *value,
-                             const int64_t *shape, int32_t ndim) {
-  BpGraphValue *inputs[2] = {value, bp__graph_int_vector(graph, shape, ndim)};
-  return bp__op_apply(graph, "", "Reshape", name, inputs, 2, NULL, 0);
-}
-
-static BpGraphValue *transpose(BpGraph *graph, const char *name, BpGraphValue *value,
-                               const int64_t *perm, int32_t ndim) {
-  int64_t *copy = bp__arena_alloc_array(&graph->arena, (size_t)ndim, sizeof(*copy));
-  BpGraphAttr attr;
-  if (!copy || !value)
-    return NULL;
-  memcpy(copy, perm, (size_t)ndim * sizeof(*perm));
-  attr = bp__attr_ints("perm", copy, ndim);
-  return bp__op_apply(graph, "", "Transpose", name, &value, 1, &attr, 1);
-}
-
 /* 1 with the node's output replaced, -1 if `to` is NULL. */
 static int replace(BpRewrite *rewrite, const BpGraphNode *node, BpGraphValue *to) {
   return bp__rewrite_replace(rewrite, node->outputs[0], to) ? -1 : 1;
@@ -69,7 +52,7 @@ static int transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
     for (int32_t i = 0; i < in->ndim; i++)
       perm[i] = first[perm[i]];
     if (!moves_nothing(in, perm))
-      return replace(rewrite, node, transpose(rewrite->graph, node->name, in, perm, in->ndim));
+      return replace(rewrite, node, bp__op_transpose(rewrite->graph, node, in, perm, in->ndim));
   }
   if (!moves_nothing(in, perm))
     return 0;
@@ -77,7 +60,7 @@ static int transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
     return replace(rewrite, node, in);
   return replace(
       rewrite, node,
-      reshape(rewrite->graph, node->name, in, node->outputs[0]->shape, node->outputs[0]->ndim));
+      bp__op_reshape(rewrite->graph, node, in, node->outputs[0]->shape, node->outputs[0]->ndim));
 }
 
 /* A reduction of a transposed tensor reduces the tensor over the axes where they were, if what is
@@ -130,13 +113,14 @@ static BpGraphValue *as_product(BpGraph *graph, const BpGraphNode *node) {
   const char *name = node->name;
   BpGraphValue *weights = node->inputs[1], *operands[2], *result;
   operands[0] = node->inputs[0]->producer->inputs[0];
-  operands[1] = transpose(graph, name, reshape(graph, name, weights, weights->shape, 2), turn, 2);
+  operands[1] = bp__op_transpose(graph, node,
+                                 bp__op_reshape(graph, node, weights, weights->shape, 2), turn, 2);
   result = bp__op_apply(graph, "", "MatMul", name, operands, 2, NULL, 0);
   if (result && bp__node_input(node, 2)) {
     BpGraphValue *sum[2] = {result, node->inputs[2]};
     result = bp__op_apply(graph, "", "Add", name, sum, 2, NULL, 0);
   }
-  return transpose(graph, name, result, swap, 3);
+  return bp__op_transpose(graph, node, result, swap, 3);
 }
 
 /* With a height of 1. */
@@ -155,13 +139,14 @@ static BpGraphValue *as_two_dimensional(BpGraph *graph, const BpGraphNode *node,
   attrs[1] = bp__attr_ints("dilations", lists + 2, 2);
   attrs[2] = bp__attr_ints("pads", lists + 4, 4);
   attrs[3] = bp__attr_int(graph, "group", bp__node_int(node, "group", 1));
-  inputs[0] = reshape(graph, node->name, node->inputs[0],
-                      (int64_t[]){in->shape[0], in->shape[1], 1, in->shape[2]}, 4);
-  inputs[1] = reshape(graph, node->name, node->inputs[1],
-                      (int64_t[]){weights->shape[0], weights->shape[1], 1, weights->shape[2]}, 4);
+  inputs[0] = bp__op_reshape(graph, node, node->inputs[0],
+                             (int64_t[]){in->shape[0], in->shape[1], 1, in->shape[2]}, 4);
+  inputs[1] =
+      bp__op_reshape(graph, node, node->inputs[1],
+                     (int64_t[]){weights->shape[0], weights->shape[1], 1, weights->shape[2]}, 4);
   inputs[2] = bp__node_input(node, 2);
   result = bp__op_apply(graph, "", "Conv", node->name, inputs, inputs[2] ? 3 : 2, attrs, 4);
-  return reshape(graph, node->name, result, out->shape, 3);
+  return bp__op_reshape(graph, node, result, out->shape, 3);
 }
 
 static int conv_rule(BpRewrite *rewrite, BpGraphNode *node) {

@@ -277,6 +277,16 @@ BpGraphValue *bp__op_reshape(BpGraph *graph, const BpGraphNode *node, BpGraphVal
   return bp__op_binary(graph, node, "Reshape", value, bp__graph_int_vector(graph, shape, ndim));
 }
 
+BpGraphValue *bp__op_transpose(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                               const int64_t *perm, int32_t ndim) {
+  int64_t *kept = bp__arena_alloc_array(&graph->arena, (size_t)ndim, sizeof(*kept));
+  if (!value || !kept)
+    return NULL;
+  memcpy(kept, perm, (size_t)ndim * sizeof(*perm));
+  BpGraphAttr attr = bp__attr_ints("perm", kept, ndim);
+  return bp__op_apply(graph, "", "Transpose", node->name, &value, 1, &attr, 1);
+}
+
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int64_t axis, int64_t start, int64_t end) {
   BpGraphValue *inputs[] = {value, bp__graph_int_vector(graph, &start, 1),

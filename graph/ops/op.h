@@ -72,15 +72,17 @@ int bp__op_append(BpGraph *graph, BpGraphNode *node);
 BpGraphValue *bp__op_apply(BpGraph *graph, const char *domain, const char *op, const char *name,
                            BpGraphValue *const *inputs, int32_t num_inputs,
                            const BpGraphAttr *attrs, int32_t num_attrs);
-/* The same for an operator of one and of two operands, for Reshape and, along an axis from `start`
- * up to `end`, for Slice: to say `node` in terms of others. An operand may be NULL: the result is.
- */
+/* The same for an operator of one and of two operands, for Reshape, for Transpose and, along an
+ * axis from `start` up to `end`, for Slice: to say `node` in terms of others. An operand may be
+ * NULL: the result is. */
 BpGraphValue *bp__op_unary(BpGraph *graph, const BpGraphNode *node, const char *op,
                            BpGraphValue *a);
 BpGraphValue *bp__op_binary(BpGraph *graph, const BpGraphNode *node, const char *op,
                             BpGraphValue *a, BpGraphValue *b);
 BpGraphValue *bp__op_reshape(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                              const int64_t *shape, int32_t ndim);
+BpGraphValue *bp__op_transpose(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                               const int64_t *perm, int32_t ndim);
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int64_t axis, int64_t start, int64_t end);
 /* Computes a node whose inputs are constants, giving its output data; 1: it was left as it is. */

@@ -41,13 +41,7 @@ static BpGraphValue *activate(const Recurrent *r, int32_t function, BpGraphValue
 
 static BpGraphValue *transpose(const Recurrent *r, BpGraphValue *value, const int64_t *perm,
                                int32_t count) {
-  size_t size = (size_t)count * sizeof(*perm);
-  int64_t *kept = bp__arena_alloc(&r->graph->arena, size);
-  if (!kept)
-    return NULL;
-  memcpy(kept, perm, size);
-  BpGraphAttr attr = bp__attr_ints("perm", kept, count);
-  return bp__op_apply(r->graph, "", "Transpose", r->node->name, &value, 1, &attr, 1);
+  return bp__op_transpose(r->graph, r->node, value, perm, count);
 }
 
 /* Of an optional input (directions, ...) what belongs to one direction; NULL if it is absent. */
@@ -177,7 +171,7 @@ static BpGraphValue *project_input(const Recurrent *r, BpGraphValue *bias, int64
   int64_t rows[] = {r->steps * r->batch, r->input};
   int64_t shape[] = {r->steps, r->batch, r->gates * r->hidden};
   BpGraphValue *x = bp__op_reshape(r->graph, r->node, r->x, rows, 2);
-  x = binary(r, "MatMul", x, weights ? transpose(r, weights, (int64_t[]){1, 0}, 2) : NULL);
+  x = binary(r, "MatMul", x, transpose(r, weights, (int64_t[]){1, 0}, 2));
   if (bias)
     x = binary(r, "Add", x, bias);
   return x ? bp__op_reshape(r->graph, r->node, x, shape, 3) : NULL;
@@ -212,7 +206,7 @@ static int begin(const Recurrent *r, Direction *d, int64_t direction) {
         recurrence ? bp__op_slice(r->graph, r->node, recurrence, 0, i ? cut * r->hidden : 0,
                                   (i ? r->gates : cut) * r->hidden)
                    : NULL;
-    d->recurrence[i] = rows ? transpose(r, rows, (int64_t[]){1, 0}, 2) : NULL;
+    d->recurrence[i] = transpose(r, rows, (int64_t[]){1, 0}, 2);
     if (!d->recurrence[i])
       return -1;
   }
