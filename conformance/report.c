@@ -2,6 +2,8 @@
 /* What a run found, as text for people, as TAP, as JUnit's XML and as JSON. */
 #include <string.h>
 
+#include <json-glib/json-glib.h>
+
 #include <backplane/conformance/conformance.h>
 
 #include "conformance/run.h"
@@ -270,32 +272,58 @@ static void junit_finish(const Run *run, FILE *out) {
 
 /* ---- JSON -------------------------------------------------------------------------------- */
 
-static void json_string(const char *text, FILE *out) {
-  char *valid = g_utf8_make_valid(text, -1);
-  fputc('"', out);
-  for (const char *at = valid; *at; at++)
-    if ((unsigned char)*at < ' ')
-      fprintf(out, "\\u%04x", (unsigned)*at);
-    else
-      fprintf(out, *at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
-  fputc('"', out);
+static void json_member(JsonBuilder *builder, const char *name, const char *text) {
+  json_builder_set_member_name(builder, name);
+  json_builder_add_string_value(builder, text);
+}
+
+static void json_number(JsonBuilder *builder, const char *name, gint64 number) {
+  json_builder_set_member_name(builder, name);
+  json_builder_add_int_value(builder, number);
+}
+
+/* A member that is an array, up to json_builder_end_array. */
+static void json_array(JsonBuilder *builder, const char *name) {
+  json_builder_set_member_name(builder, name);
+  json_builder_begin_array(builder);
+}
+
+/* Frees the words. */
+static void json_words(JsonBuilder *builder, const char *name, char **words) {
+  json_array(builder, name);
+  for (char **word = words; *word; word++)
+    json_builder_add_string_value(builder, *word);
+  json_builder_end_array(builder);
+  g_strfreev(words);
+}
+
+static JsonBuilder *json_document(void) {
+  JsonBuilder *builder = json_builder_new();
+  json_builder_begin_object(builder);
+  return builder;
+}
+
+/* Frees the document. */
+static void json_print(JsonBuilder *builder, FILE *out) {
+  json_builder_end_object(builder);
+  JsonNode *root = json_builder_get_root(builder);
+  char *text = json_to_string(root, TRUE), *valid = g_utf8_make_valid(text, -1);
+  fprintf(out, "%s\n", valid);
   g_free(valid);
-}
-
-/* Before the first member or element nothing, else a comma; then the indentation. */
-static void json_next(gboolean *is_first, const char *indent, FILE *out) {
-  fprintf(out, "%s\n%s", *is_first ? "" : ",", indent);
-  *is_first = FALSE;
-}
-
-static void json_member(const char *name, const char *value, FILE *out) {
-  fprintf(out, ", \"%s\": ", name);
-  json_string(value, out);
+  g_free(text);
+  json_node_unref(root);
+  g_object_unref(builder);
 }
 
 static void json_begin(const Run *run, FILE *out) {
   (void)run;
-  fputs("{\n  \"checks\": [", out);
+  (void)out;
+}
+
+static void json_result(const Result *result, unsigned number, FILE *out) {
+  (void)result; /* a document is written whole */
+  (void)number;
+  (void)out;
 }
 
 static const char *outcome_name(const Result *result) {
@@ -313,73 +341,76 @@ static const char *outcome_name(const Result *result) {
   }
 }
 
-static void json_result(const Result *result, unsigned number, FILE *out) {
-  char seconds[G_ASCII_DTOSTR_BUF_SIZE];
-  gboolean is_first = number == 1;
-  g_ascii_formatd(seconds, sizeof seconds, "%.3f", result->seconds);
-  json_next(&is_first, "    {", out);
-  fputs("\"name\": ", out);
-  json_string(result->check->name, out);
-  json_member("section", result->section->name, out);
-  json_member("outcome", outcome_name(result), out);
-  json_member("text", result_text(result), out);
-  fprintf(out, ", \"expected_to_fail\": %s, \"seconds\": %s}",
-          result->is_expected_to_fail ? "true" : "false", seconds);
+static void json_check(JsonBuilder *builder, const Result *result) {
+  json_builder_begin_object(builder);
+  json_member(builder, "name", result->check->name);
+  json_member(builder, "section", result->section->name);
+  json_member(builder, "outcome", outcome_name(result));
+  json_member(builder, "text", result_text(result));
+  json_builder_set_member_name(builder, "expected_to_fail");
+  json_builder_add_boolean_value(builder, result->is_expected_to_fail);
+  json_builder_set_member_name(builder, "seconds");
+  json_builder_add_double_value(builder, result->seconds);
+  json_builder_end_object(builder);
+}
+
+static void json_facts(JsonBuilder *builder, const Run *run) {
+  json_array(builder, "facts");
+  for (guint i = 0; i < run->facts->len; i++) {
+    const Fact *fact = &g_array_index(run->facts, Fact, i);
+    json_builder_begin_object(builder);
+    json_member(builder, "name", fact->name);
+    json_member(builder, "value", fact->value);
+    json_builder_end_object(builder);
+  }
+  json_builder_end_array(builder);
 }
 
 static void json_finish(const Run *run, FILE *out) {
-  gboolean is_first = TRUE;
-  fputs("\n  ],\n  \"facts\": [", out);
-  for (guint i = 0; i < run->facts->len; i++) {
-    const Fact *fact = &g_array_index(run->facts, Fact, i);
-    json_next(&is_first, "    {\"name\": ", out);
-    json_string(fact->name, out);
-    json_member("value", fact->value, out);
-    fputc('}', out);
-  }
-  fprintf(out,
-          "\n  ],\n  \"passed\": %u, \"failed\": %u, \"blocked\": %u, \"skipped\": %u, "
-          "\"absent\": %u,\n  \"status\": %d",
-          count_outcome(run, OUTCOME_PASSED), count_outcome(run, OUTCOME_FAILED),
-          count_outcome(run, OUTCOME_BLOCKED),
-          count_outcome(run, OUTCOME_SKIPPED) + count_outcome(run, OUTCOME_INAPPLICABLE),
-          count_outcome(run, OUTCOME_ABSENT), bp__run_status(run));
-  json_member("verdict", describe_verdict(run), out);
-  fputs("\n}\n", out);
-}
-
-static void json_words(const char *name, char **words, FILE *out) {
-  fprintf(out, ", \"%s\": [", name);
-  for (char **word = words; *word; word++) {
-    fputs(word == words ? "" : ", ", out);
-    json_string(*word, out);
-  }
-  fputc(']', out);
-  g_strfreev(words);
+  JsonBuilder *builder = json_document();
+  json_array(builder, "checks");
+  for (guint i = 0; i < run->results->len; i++)
+    if (result_at(run, i)->outcome != OUTCOME_LEFT_OUT)
+      json_check(builder, result_at(run, i));
+  json_builder_end_array(builder);
+  json_facts(builder, run);
+  json_number(builder, "passed", count_outcome(run, OUTCOME_PASSED));
+  json_number(builder, "failed", count_outcome(run, OUTCOME_FAILED));
+  json_number(builder, "blocked", count_outcome(run, OUTCOME_BLOCKED));
+  json_number(builder, "skipped",
+              count_outcome(run, OUTCOME_SKIPPED) + count_outcome(run, OUTCOME_INAPPLICABLE));
+  json_number(builder, "absent", count_outcome(run, OUTCOME_ABSENT));
+  json_number(builder, "status", bp__run_status(run));
+  json_member(builder, "verdict", describe_verdict(run));
+  json_print(builder, out);
 }
 
 static void json_list(const Run *run, FILE *out) {
-  gboolean is_first = TRUE;
-  fputs("{\n  \"checks\": [", out);
+  JsonBuilder *builder = json_document();
+  json_array(builder, "checks");
   for (guint i = 0; i < run->results->len; i++) {
     const Check *check = result_at(run, i)->check;
     if (result_at(run, i)->outcome == OUTCOME_LEFT_OUT)
       continue;
-    json_next(&is_first, "    {\"name\": ", out);
-    json_string(check->name, out);
-    json_words("tags", list_tags(check->tags), out);
-    json_member("shows", check->shows, out);
-    json_words("after", g_strsplit(check->after, " ", -1), out);
-    fputc('}', out);
+    json_builder_begin_object(builder);
+    json_member(builder, "name", check->name);
+    json_words(builder, "tags", list_tags(check->tags));
+    json_member(builder, "shows", check->shows);
+    json_words(builder, "after", g_strsplit(check->after, " ", -1));
+    json_builder_end_object(builder);
   }
-  fputs("\n  ]\n}\n", out);
+  json_builder_end_array(builder);
+  json_print(builder, out);
 }
 
 void bp__report_error(FILE *out) {
-  fputs("{\n  \"error\": {\"kind\": ", out);
-  json_string(bp_error_kind(), out);
-  json_member("message", bp_error_message(), out);
-  fputs("}\n}\n", out);
+  JsonBuilder *builder = json_document();
+  json_builder_set_member_name(builder, "error");
+  json_builder_begin_object(builder);
+  json_member(builder, "kind", bp_error_kind());
+  json_member(builder, "message", bp_error_message());
+  json_builder_end_object(builder);
+  json_print(builder, out);
 }
 
 static const Format json_format = {"json", json_begin, json_result, json_finish};
