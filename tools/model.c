@@ -303,11 +303,6 @@ BpModule *model_load(const char *path, const ModelOptions *options) {
   return NULL;
 }
 
-static gboolean is_model_path(const char *path) {
-  return path_has_extension(path, ".so") || path_has_extension(path, ".json") ||
-         g_file_test(path, G_FILE_TEST_IS_DIR);
-}
-
 static BpModule *load_for_device(const char *path, const ModelOptions *options,
                                  LoadedModel *loaded) {
   if (options->shapes || options->target) {
@@ -318,10 +313,6 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
     return NULL;
   }
   BpModule *module = model_load(path, options);
-  if (!module && !bp_error_is(BP_ERROR_IO) && !is_model_path(path))
-    bp_error_add_context("%s: a model is an .onnx file, a library (.so) that was compiled, or a "
-                         "graph (.json) or folder of TVM's",
-                         path);
   if (!module || bp_model_select_devices(module, options->device, loaded->devices,
                                          &loaded->num_devices, &loaded->report) == 0)
     return module;

@@ -23,20 +23,18 @@ typedef struct Loader {
   BpFunction *function;
 } Loader;
 
-/* Finds `prefix``name`; `what` says in words what it would load, `package` how the names of
- * packages with such loaders begin, or is NULL. */
+/* Finds `prefix``name`; `what` says in words what it would load, `remedy` what to do where nothing
+ * does, before the name. */
 static int find_loader(Loader *loader, const char *prefix, const char *name, const char *what,
-                       const char *package) {
+                       const char *remedy) {
   snprintf(loader->name, sizeof loader->name, "%s%s", prefix, name);
   if (bp_registry_get(loader->name, &loader->function))
     return bp_error_add_context("cannot load %s \"%s\"", what, name);
   if (loader->function)
     return 0;
   return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        "nothing loads %s \"%s\": no installed plugin provides \"%s\"; install the "
-                        "one that does%s%s%s",
-                        what, name, loader->name, package ? ", as the package " : "",
-                        package ? package : "", package ? name : "");
+                        "nothing loads %s \"%s\": no installed plugin provides \"%s\"%s%s", what,
+                        name, loader->name, remedy, *remedy ? name : "");
 }
 
 /* Calls a loader and releases it. */
@@ -58,7 +56,7 @@ static int check_kind(const char *kind) {
 
 static int find_binary_loader(Loader *loader, const char *kind) {
   return find_loader(loader, "runtime.module.loadbinary_", kind, "modules of kind",
-                     "backplane-plugin-");
+                     "; install the one that does, as the package backplane-plugin-");
 }
 
 BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes) {
@@ -106,7 +104,7 @@ BpModule *bp_module_load(const char *path) {
   }
   Loader loader = {.function = NULL};
   BpValue args[] = {bp__value_raw_str(path), bp__value_raw_str(extension)};
-  if (find_loader(&loader, "runtime.module.loadfile_", extension, "files with extension", NULL))
+  if (find_loader(&loader, "runtime.module.loadfile_", extension, "files with extension", ""))
     return NULL;
   return call_loader(&loader, args, 2);
 }

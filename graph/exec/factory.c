@@ -451,29 +451,57 @@ static char *find_graph(const char *folder) {
   return path;
 }
 
-/* What TVM's tools pack, and how: .tar, gzip, zip. */
-static gboolean is_archive(const char *path) {
-  static const struct {
-    long at;
-    const char *magic;
-  } signs[] = {{257, "ustar"}, {0, "\x1f\x8b"}, {0, "PK\3\4"}};
+/* What a file is, by its first bytes. */
+typedef struct FileKind {
+  size_t at;
+  const char *magic;
+  const char *name;
+  gboolean is_archive; /* as TVM's tools pack */
+} FileKind;
+
+static const FileKind file_kinds[] = {
+    {257, "ustar", "a tar archive", TRUE},
+    {0, "\x1f\x8b", "compressed (gzip)", TRUE},
+    {0, "PK\3\4", "a zip archive", TRUE},
+    {0,
+     "\x7f"
+     "ELF",
+     "a program, a library or an object file (ELF)", FALSE},
+    {0, "\x89PNG", "a picture (PNG)", FALSE},
+    {0, "\xff\xd8\xff", "a picture (JPEG)", FALSE},
+    {0, "GIF8", "a picture (GIF)", FALSE},
+    {0, "\x93NUMPY", "an array (.npy)", FALSE},
+    {0, "GGUF", "a model in another form (GGUF)", FALSE},
+    {0, "\x89HDF", "a file in HDF5's form", FALSE},
+    {4, "TFL3", "a model in another form (TensorFlow Lite)", FALSE},
+};
+static const FileKind text_kind = {0, "", "text", FALSE}, other_kind = {0, "", "", FALSE};
+
+/* Bytes of text in ASCII or UTF-8, as far as a glance tells. */
+static gboolean is_text(const char *begin, size_t size) {
+  for (size_t i = 0; i < size; i++)
+    if ((unsigned char)begin[i] < ' ' && !strchr("\t\n\r\f", begin[i]))
+      return FALSE;
+  return size > 0;
+}
+
+static const FileKind *find_file_kind(const char *path) {
   char begin[262] = "";
   FILE *file = g_file_test(path, G_FILE_TEST_IS_REGULAR) ? fopen(path, "rb") : NULL;
   size_t size = file ? fread(begin, 1, sizeof(begin), file) : 0;
   if (file)
     fclose(file);
-  for (size_t i = 0; i < G_N_ELEMENTS(signs); i++) {
-    size_t end = (size_t)signs[i].at + strlen(signs[i].magic);
-    if (size >= end && !memcmp(begin + signs[i].at, signs[i].magic, strlen(signs[i].magic)))
-      return TRUE;
+  for (size_t i = 0; i < G_N_ELEMENTS(file_kinds); i++) {
+    const FileKind *kind = &file_kinds[i];
+    size_t length = strlen(kind->magic);
+    if (size >= kind->at + length && !memcmp(begin + kind->at, kind->magic, length))
+      return kind;
   }
-  return FALSE;
+  return is_text(begin, size) ? &text_kind : &other_kind;
 }
 
-static int check_archive(const char *path) {
-  if (!is_archive(path))
-    return 0;
-  return bp_error_raise(
+static void raise_archive(const char *path) {
+  bp_error_raise(
       BP_ERROR_VALUE,
       "\"%s\" is an archive: unpack it first, and give the folder with its graph (.json), library "
       "(.so) and parameters (.params), or the library alone if it has no graph. Are there object "
@@ -482,17 +510,32 @@ static int check_archive(const char *path) {
       path);
 }
 
+/* To the error of a file that no loader took. */
+static void add_expectation(const char *path, const FileKind *kind) {
+  if (g_str_has_suffix(path, ".onnx"))
+    bp_error_add_context("\"%s\" is to be compiled first: `backplane compile`, bp_model_compile() "
+                         "and Python's backplane.compile() make a library of it",
+                         path);
+  else if (!g_str_has_suffix(path, ".so") && !g_str_has_suffix(path, ".json"))
+    bp_error_add_context("\"%s\" is %s%sno model: a model is an .onnx file, a library (.so) that "
+                         "was compiled, or a graph (.json) or folder of TVM's",
+                         path, kind->name, *kind->name ? ", and " : "");
+}
+
 /* A file that is no folder: a library, a graph, or what a plugin loads. */
 static BpModule *open_file(const char *path) {
   if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
     bp_error_raise(BP_ERROR_IO, "cannot open \"%s\": %s", path, g_strerror(ENOENT));
     return NULL;
   }
-  BpModule *module = check_archive(path) ? NULL : bp_module_load(path);
-  if (!module && g_str_has_suffix(path, ".onnx"))
-    bp_error_add_context("\"%s\" is to be compiled first: `backplane compile`, bp_model_compile() "
-                         "and Python's backplane.compile() make a library of it",
-                         path);
+  const FileKind *kind = find_file_kind(path);
+  if (kind->is_archive) {
+    raise_archive(path);
+    return NULL;
+  }
+  BpModule *module = bp_module_load(path);
+  if (!module)
+    add_expectation(path, kind);
   return module;
 }
 

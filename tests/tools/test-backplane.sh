@@ -290,6 +290,27 @@ runs_where_a_plugin_is_missing() {
     BACKPLANE_PLUGIN_PATH=$work/cpu predicts "$work/both.so" "$digits/images/7-3710.png"
 }
 
+# A picture, under its own name and as if it were a model of another form.
+wrong_kind_of_file() {
+  local advice="a model is an .onnx file, a library (.so)"
+  fails 1 "is a picture (PNG), and no model: $advice" "$backplane" run "$digits/images/7-3710.png" &&
+    fails 1 "is text, and no model: $advice" "$backplane" run "$top_srcdir/README.md" &&
+    ! grep -q "install the" "$work/err"
+}
+
+# A library with a function that can be called, and no graph.
+kernels_alone() {
+  echo 'int __tvm_ffi_nothing(void) { return 0; }' >"$work/kernels.c"
+  ${BACKPLANE_CC:-cc} -shared -fPIC -o "$work/kernels.so" "$work/kernels.c" &&
+    says nothing "$backplane" inspect module "$work/kernels.so" &&
+    fails 1 "which holds functions and no model" "$backplane" run "$work/kernels.so"
+}
+
+# What is to be compiled is no matter of plugins.
+onnx_is_no_module() {
+  fails 1 "is to be compiled first" "$backplane" inspect module "$digits/digits.onnx" && ! grep -q "install the" "$work/err"
+}
+
 truncated() {
   head -c "$1" "$2" >"$work/truncated.${2##*.}"
   shift 2
@@ -392,7 +413,9 @@ ok negative-number-of-threads-is-an-error fails 1 "-1 threads" "$backplane" run 
 ok time-without-end-is-a-usage-error fails 2 --seconds "$backplane" bench "$work/digits.so" --seconds inf
 ok file-without-extension-says-what-a-model-is fails 1 "a model is an .onnx file" "$backplane" run /dev/null
 ok missing-model-names-the-file fails 1 nowhere.onnx "$backplane" run "$work/nowhere.onnx"
-ok file-that-is-no-model-says-what-one-is fails 1 "a model is an .onnx file" "$backplane" run "$top_srcdir/README.md"
+ok file-that-is-no-model-says-what-it-is-and-what-one-is wrong_kind_of_file
+ok library-without-a-model-says-so kernels_alone
+ok onnx-file-as-a-module-is-to-be-compiled onnx_is_no_module
 ok two-fallbacks-are-an-error fails 1 "it is one target" "$backplane" compile "$digits/digits.onnx" --target c --fallback c,c --shape $shape -o "$work/x.so"
 ok no-threads-is-an-error fails 1 "0 threads" "$backplane" run "$work/digits.so" --threads 0
 ok misspelt-shape-name-is-an-error fails 1 "'picture'" "$backplane" run "$digits/digits.onnx" --shape picture=1x1x28x28
