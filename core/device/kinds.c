@@ -9,6 +9,7 @@
 #include "core/device/device.h"
 
 #include "core/device/forked.h"
+#include "core/registry/env.h"
 #include "core/registry/host.h"
 #include "core/registry/names.h"
 #include "core/registry/nearest.h"
@@ -360,6 +361,39 @@ int bp__device_failed(BpDevice device, const char *slot) {
   return bp_error_add_context("%s: %s", text, slot);
 }
 
+/* The variables that the plugin with devices of a kind says it reads (transfer full). */
+static char *variables_of(const char *kind) {
+  char *variables = NULL;
+  BpPluginList *list = bp_plugin_list();
+  for (size_t i = 0; i < bp_plugin_list_size(list) && !variables; i++) {
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (info->state == BP_PLUGIN_ACTIVE && bp__words_have(info->devices, kind))
+      variables = g_strdup(info->variables);
+  }
+  bp_plugin_list_free(list);
+  return variables ? variables : g_strdup("");
+}
+
+/* Why a kind has no device: by its plugin, after what of the environment may be the cause, unless
+ * the plugin names that itself. Valid until the thread asks again. */
+static const char *explain_none(const char *kind, const char *reason) {
+  static _Thread_local char text[2048];
+  g_autofree char *variables = variables_of(kind);
+  g_auto(GStrv) names = g_strsplit(variables, " ", -1);
+  g_autoptr(GString) set = g_string_new(NULL);
+  int count = 0;
+  for (char **name = names; *name; name++) {
+    const char *value = **name ? bp__env_get(*name) : NULL;
+    if (value && !(strstr(reason, *name) && strstr(reason, value)))
+      g_string_append_printf(set, "%s%s=%.200s", count++ ? ", " : "", *name, value);
+  }
+  g_snprintf(text, sizeof text, "%s%s%s", set->str,
+             count ? (count > 1 ? " are set, which may be why: " : " is set, which may be why: ")
+                   : "",
+             reason);
+  return text;
+}
+
 int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
   const char *reason = NULL;
   *count = 0;
@@ -371,7 +405,7 @@ int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
   if (api->get_device_count(count, &reason))
     return bp__device_failed((BpDevice){device_type, 0}, "counting devices");
   if (why && !*count && reason)
-    *why = reason;
+    *why = explain_none(api->name, reason);
   atomic_store(&((Kind *)(uintptr_t)api)->count, *count);
   return 0;
 }

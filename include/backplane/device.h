@@ -56,8 +56,8 @@ BP_API char **bp_device_kinds(size_t *count);
 
 /* The table behind a device type; activates its plugin. An unknown one is an error. */
 BP_API const BpDeviceApi *bp_device_api(int32_t device_type);
-/* Number of devices of a type now. With 0, *why (may be NULL) says the reason; borrowed, "" else.
- */
+/* Number of devices of a type now. With 0, *why (may be NULL) says the reason, and what is set of
+ * the environment variables that the plugin reads; "" else. Valid until the thread asks again. */
 BP_API int bp_device_count(int32_t device_type, int32_t *count, const char **why);
 /* Reads BP_ATTR_*; owned by the caller; None for what the device does not have. BP_ATTR_EXIST never
  * fails. */

@@ -21,15 +21,26 @@ const char *bp_library_refuse(BpLibrary *library, const char *format, ...) {
   return library->problem;
 }
 
+/* A library that the user named is the user's to correct. */
 const char *bp_library_open(const BpPluginTables *host, BpLibrary *library) {
   const char *path = host->runtime->get_option(library->option);
   void *opened = path ? open_any(&path, 1) : open_any(library->names, 2);
+  if (!opened && path)
+    return bp_library_refuse(library,
+                             "%s that %s=%.200s names cannot be opened (%s); correct or "
+                             "unset that variable",
+                             library->what, library->option, path, dlerror());
   if (!opened)
     return bp_library_refuse(library, "%s cannot be opened (%s); %s", library->what, dlerror(),
                              library->install);
   for (size_t i = 0; i < library->num_symbols; i++) {
     const BpLibrarySymbol *symbol = &library->symbols[i];
     *symbol->place = dlsym(opened, symbol->name);
+    if (!*symbol->place && path)
+      return bp_library_refuse(library,
+                               "%s that %s=%.200s names lacks %s; correct or unset that "
+                               "variable",
+                               library->what, library->option, path, symbol->name);
     if (!*symbol->place)
       return bp_library_refuse(library, "%s lacks %s; %s", library->what, symbol->name,
                                library->upgrade);

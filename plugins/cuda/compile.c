@@ -23,7 +23,7 @@ static const BpLibrarySymbol symbols[] = {
 static BpLibrary library = {
     .option = "BACKPLANE_NVRTC_LIBRARY",
     .names = {"libnvrtc.so.12", "libnvrtc.so.13"},
-    .what = "NVRTC, the compiler of CUDA,",
+    .what = "CUDA's compiler NVRTC",
     .install = "install CUDA's libnvrtc 12 or 13.0, on Debian the package libnvrtc12 or "
                "nvidia-cuda-toolkit (non-free), or PyPI's nvidia-cuda-nvrtc-cu12 with "
                "BACKPLANE_NVRTC_LIBRARY naming its libnvrtc.so.12",

@@ -18,7 +18,7 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
                      "package=ocl-icd-libopencl1\n"
                      "files=/etc/OpenCL/vendors /dev/dri/renderD* /dev/kfd /dev/nvidiactl\n"
                      "variables=OCL_ICD_VENDORS OCL_ICD_FILENAMES OPENCL_VENDOR_PATH POCL_DEVICES "
-                     "CUDA_VISIBLE_DEVICES\n");
+                     "POCL_CACHE_DIR CUDA_VISIBLE_DEVICES BACKPLANE_OPENCL_LIBRARY\n");
 
 BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"opencl\",\"description\":\"OpenCL devices\","
                       "\"priority\":\"recommended\",\"soname\":[\"libOpenCL.so.1\"]}]");

@@ -20,7 +20,7 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
                      "/usr/share/vulkan/implicit_layer.d /dev/dri/renderD* /dev/nvidiactl\n"
                      "variables=VK_DRIVER_FILES VK_ADD_DRIVER_FILES VK_ICD_FILENAMES "
                      "VK_LOADER_DRIVERS_SELECT VK_LOADER_DRIVERS_DISABLE VK_INSTANCE_LAYERS "
-                     "VK_LAYER_PATH\n");
+                     "VK_LAYER_PATH BACKPLANE_VULKAN_LIBRARY\n");
 
 BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"vulkan\",\"description\":\"Vulkan devices\","
                       "\"priority\":\"recommended\",\"soname\":[\"libvulkan.so.1\"]}]");

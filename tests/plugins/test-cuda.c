@@ -862,9 +862,26 @@ static void assert_no_device(const char *reason) {
   bp_object_release(module);
 }
 
+/* Whether the system has the library, which is then not missing where none is named. */
+static int is_installed(const char *library) {
+  void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (opened)
+    dlclose(opened);
+  return opened != NULL;
+}
+
 static void test_without_driver(void) {
   if (g_test_subprocess())
     assert_no_device("install NVIDIA's driver, on Debian the packages nvidia-driver and libcuda1");
+  else if (is_installed("libcuda.so.1"))
+    g_test_skip("the system has a driver");
+  else
+    run_again_with("BACKPLANE_CUDA_LIBRARY", "");
+}
+
+static void test_with_missing_library(void) {
+  if (g_test_subprocess())
+    assert_no_device("driver that BACKPLANE_CUDA_LIBRARY=/no/such/libcuda.so.1 names cannot be");
   else
     run_again_with("BACKPLANE_CUDA_LIBRARY", "/no/such/libcuda.so.1");
 }
@@ -909,6 +926,15 @@ static void assert_no_compiler(const char *reason) {
 static void test_without_compiler(void) {
   if (g_test_subprocess())
     assert_no_compiler("on Debian the package libnvrtc12");
+  else if (is_installed("libnvrtc.so.12") || is_installed("libnvrtc.so.13"))
+    g_test_skip("the system has NVRTC");
+  else
+    run_again_with("BACKPLANE_NVRTC_LIBRARY", "");
+}
+
+static void test_with_missing_compiler(void) {
+  if (g_test_subprocess())
+    assert_no_compiler("that BACKPLANE_NVRTC_LIBRARY=/no/such/libnvrtc.so.12 names cannot be");
   else
     run_again_with("BACKPLANE_NVRTC_LIBRARY", "/no/such/libnvrtc.so.12");
 }
@@ -948,11 +974,13 @@ int main(int argc, char **argv) {
     GTestFunc function;
   } tests[] = {
       {"without-driver", test_without_driver},
+      {"with-missing-library", test_with_missing_library},
       {"with-another-library", test_with_another_library},
       {"with-old-driver", test_with_old_driver},
       {"without-gpu", test_without_gpu},
       {"driver-that-does-not-start", test_driver_that_does_not_start},
       {"without-compiler", test_without_compiler},
+      {"with-missing-compiler", test_with_missing_compiler},
       {"compiler-that-is-too-new", test_compiler_that_is_too_new},
       {"targets-are-checked", test_targets_are_checked},
       {"bad-bytes", test_bad_bytes},

@@ -611,7 +611,9 @@ static void test_binaries_are_valid(void) {
 
 static void test_without_library(void) {
   if (g_test_subprocess())
-    assert_none(BP_DEVICE_VULKAN, "loader cannot be opened", "install");
+    assert_none(BP_DEVICE_VULKAN,
+                "loader that BACKPLANE_VULKAN_LIBRARY=/no/such/libvulkan.so names cannot be opened",
+                "correct or unset");
   else
     run_again_with("BACKPLANE_VULKAN_LIBRARY", "/no/such/libvulkan.so");
 }
@@ -630,6 +632,8 @@ static void test_driver_without_device(void) {
 static void test_without_driver(void) {
   if (g_test_subprocess()) {
     assert_none(BP_DEVICE_VULKAN, "no Vulkan driver", "install");
+    assert_none(BP_DEVICE_VULKAN, "VK_DRIVER_FILES=/no/such/icd.json, VK_ICD_FILENAMES=",
+                " are set, which may be why: ");
     return;
   }
   if (!has_device()) /* without a loader there is another reason */

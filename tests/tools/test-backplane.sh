@@ -55,6 +55,18 @@ keeps_its_stdout() {
     [ "$(head -c 1 "$work/out")" = '{' ] && grep -q '"device" : "defect-azazazazazazaz:0"' "$work/out"
 }
 
+# A variable that the plugin reads may be why it has no device: it is named where that is said.
+names_the_variable() {
+  local text='BP_DEFECT_VARIABLE=odd is set, which may be why: nothing is plugged in'
+  mkdir -p "$work/none"
+  sed 's/defect=none         /defect=devices-none /' "$top_builddir/tests/mock/.libs/defect.so" >"$work/none/a.so"
+  local -x BACKPLANE_PLUGIN_PATH=$work/none:$work/cpu
+  says "nothing is plugged in" "$backplane" list --probe && ! grep -q BP_DEFECT_VARIABLE "$work/out" || return 1
+  local -x BP_DEFECT_VARIABLE=odd
+  says "$text" "$backplane" list --probe && ends_saying 3 "$text" "$backplane" doctor &&
+    fails 1 "$text" "$backplane" inspect device defect-azazazazazazaz
+}
+
 # What was found a moment ago, in the same command, is not said to be from earlier.
 says_nothing_of_earlier() {
   BACKPLANE_CACHE_DIR=$work/new-cache BACKPLANE_PLUGIN_PATH=$work/crash ends 5 "$backplane" doctor &&
@@ -347,6 +359,7 @@ ok broken-plugin-is-why-a-target-is-not-there with_broken fails 1 "backplane-ope
 ok broken-plugin-is-why-its-name-is-not-known with_broken fails 1 "backplane-opencl.so: is truncated" "$backplane" inspect plugin opencl
 ok list-probe-shows-what-became-of-a-plugin probe_shows_states
 ok doctor-says-nothing-of-earlier-at-a-first-try says_nothing_of_earlier
+ok variable-that-is-set-is-named-where-there-is-no-device names_the_variable
 ok json-has-nothing-of-what-a-plugin-prints keeps_its_stdout
 ok doctor-without-plugins-is-status-5 ends 5 env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
 ok doctor-with-a-broken-plugin-is-status-4 ends 4 env BACKPLANE_PLUGIN_PATH="$work/cpu:$work/broken" "$backplane" doctor
