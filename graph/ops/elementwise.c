@@ -165,8 +165,8 @@ BP_ROW_EXPAND(sum) {
 }
 
 BP_ROW_EXPAND(mean) {
-  BpGraphValue *pair[2] = {chain(graph, node, "Add"),
-                           bp__graph_float_scalar(graph, (float)node->num_inputs)};
-  node->outputs[0] = bp__op_apply(graph, "", "Div", node->name, pair, 2, NULL, 0);
+  BpGraphValue *sum = chain(graph, node, "Add");
+  node->outputs[0] = bp__op_binary(graph, node, "Div", sum,
+                                   bp__op_scalar(graph, node, sum, (float)node->num_inputs));
   return node->outputs[0] ? 0 : -1;
 }

@@ -184,11 +184,9 @@ static BpGraphValue *gemm_operand(BpGraph *graph, BpGraphNode *node, int32_t ind
 static BpGraphValue *scaled(BpGraph *graph, BpGraphNode *node, BpGraphValue *value,
                             const char *name) {
   float factor = bp__node_float(node, name, 1.0f);
-  BpGraphValue *pair[2] = {value, NULL};
   if (factor == 1.0f || !value)
     return value;
-  pair[1] = bp__graph_float_scalar(graph, factor);
-  return bp__op_apply(graph, "", "Mul", node->name, pair, 2, NULL, 0);
+  return bp__op_binary(graph, node, "Mul", value, bp__op_scalar(graph, node, value, factor));
 }
 
 BP_ROW_EXPAND(gemm) {

@@ -31,9 +31,9 @@ BP_ROW_EXPAND(batch_normalization) {
   for (int32_t i = 1; i < 5; i++)
     if (node->inputs[i]->ndim != 1 || node->inputs[i]->shape[0] != x->shape[1])
       return bp__op_bad(node, "input %d is not a vector over the channels", i);
-  scale = bp__op_unary(
-      graph, node, "Sqrt",
-      bp__op_binary(graph, node, "Add", node->inputs[4], bp__graph_float_scalar(graph, epsilon)));
+  scale = bp__op_unary(graph, node, "Sqrt",
+                       bp__op_binary(graph, node, "Add", node->inputs[4],
+                                     bp__op_scalar(graph, node, node->inputs[4], epsilon)));
   scale = bp__op_binary(graph, node, "Div", node->inputs[1], scale);
   shift = bp__op_binary(graph, node, "Sub", node->inputs[2],
                         bp__op_binary(graph, node, "Mul", node->inputs[3], scale));
@@ -44,23 +44,33 @@ BP_ROW_EXPAND(batch_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
+static int is_half(const BpGraphValue *value) {
+  return value->dtype.code == BP_DTYPE_FLOAT && value->dtype.bits == 16;
+}
+
 /* What standardising finds out beside its result. */
 typedef struct Moments {
   BpGraphValue *mean, *deviation;
 } Moments;
 
-/* (x - mean) / deviation over the axes given; the deviation is sqrt(variance + epsilon). */
+/* (x - mean) / deviation over the axes given; the deviation is sqrt(variance + epsilon). Of half
+ * floats, whose squares soon are infinite, it is computed in float, as ONNX has it, and so are the
+ * moments. */
 static BpGraphValue *standardize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                                  const int64_t *axes, int32_t count, Moments *moments) {
   BpGraphValue *list = bp__graph_int_vector(graph, axes, count), *centred, *variance;
   float epsilon = bp__node_float(node, "epsilon", 1e-5f);
+  BpDataType dtype = x ? x->dtype : BP__FLOAT32;
+  x = x && is_half(x) ? bp__op_cast(graph, node, x, BP__FLOAT32) : x;
   moments->mean = bp__op_binary(graph, node, "ReduceMean", x, list);
   centred = bp__op_binary(graph, node, "Sub", x, moments->mean);
   variance = bp__op_binary(graph, node, "ReduceMean",
                            bp__op_binary(graph, node, "Mul", centred, centred), list);
-  variance = bp__op_binary(graph, node, "Add", variance, bp__graph_float_scalar(graph, epsilon));
+  variance =
+      bp__op_binary(graph, node, "Add", variance, bp__op_scalar(graph, node, variance, epsilon));
   moments->deviation = bp__op_unary(graph, node, "Sqrt", variance);
-  return bp__op_binary(graph, node, "Div", centred, moments->deviation);
+  return bp__op_cast(graph, node, bp__op_binary(graph, node, "Div", centred, moments->deviation),
+                     dtype);
 }
 
 BP_ROW_EXPAND(instance_normalization) {
@@ -127,7 +137,7 @@ BP_ROW_EXPAND(group_normalization) {
   return node->outputs[0] ? 0 : -1;
 }
 
-/* What is all zero stays so. */
+/* What is all zero stays so: no norm is below the least number that is not subnormal. */
 BP_ROW_EXPAND(lp_normalization) {
   BpGraphValue *x = node->inputs[0];
   int64_t axis = bp__node_int(node, "axis", -1), p = bp__node_int(node, "p", 2);
@@ -136,7 +146,8 @@ BP_ROW_EXPAND(lp_normalization) {
     return bp__op_bad(node, "p is %lld, neither 1 nor 2", (long long)p);
   norm = bp__op_binary(graph, node, p == 1 ? "ReduceL1" : "ReduceL2", x,
                        bp__graph_int_vector(graph, &axis, 1));
-  norm = bp__op_binary(graph, node, "Max", norm, bp__graph_float_scalar(graph, FLT_MIN));
+  norm = bp__op_binary(graph, node, "Max", norm,
+                       bp__op_scalar(graph, node, norm, is_half(x) ? 0x1p-14f : FLT_MIN));
   node->outputs[0] = bp__op_binary(graph, node, "Div", x, norm);
   return node->outputs[0] ? 0 : -1;
 }

@@ -287,6 +287,25 @@ BpGraphValue *bp__op_transpose(BpGraph *graph, const BpGraphNode *node, BpGraphV
   return bp__op_apply(graph, "", "Transpose", node->name, &value, 1, &attr, 1);
 }
 
+BpGraphValue *bp__op_cast(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                          BpDataType dtype) {
+  int64_t number = 1;
+  BpDataType found = {0};
+  if (!value || bp__dtype_equal(value->dtype, dtype))
+    return value;
+  while (bp__dtype_from_onnx(number, &found) || !bp__dtype_equal(found, dtype))
+    number++;
+  BpGraphAttr to = bp__attr_int(graph, "to", number);
+  return bp__op_apply(graph, "", "Cast", node->name, &value, 1, &to, 1);
+}
+
+BpGraphValue *bp__op_scalar(BpGraph *graph, const BpGraphNode *node, const BpGraphValue *like,
+                            float value) {
+  BpGraphValue *scalar = like ? bp__graph_float_scalar(graph, value) : NULL;
+  return like && like->dtype.code == BP_DTYPE_FLOAT ? bp__op_cast(graph, node, scalar, like->dtype)
+                                                    : scalar;
+}
+
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int64_t axis, int64_t start, int64_t end) {
   BpGraphValue *inputs[] = {value, bp__graph_int_vector(graph, &start, 1),

@@ -83,6 +83,13 @@ BpGraphValue *bp__op_reshape(BpGraph *graph, const BpGraphNode *node, BpGraphVal
                              const int64_t *shape, int32_t ndim);
 BpGraphValue *bp__op_transpose(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                                const int64_t *perm, int32_t ndim);
+/* The value itself if it has that type. */
+BpGraphValue *bp__op_cast(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                          BpDataType dtype);
+/* A constant of the type of `like`, or float32 if that is no float, which the operator that takes
+ * both then refuses; NULL, no error raised, if `like` is. */
+BpGraphValue *bp__op_scalar(BpGraph *graph, const BpGraphNode *node, const BpGraphValue *like,
+                            float value);
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int64_t axis, int64_t start, int64_t end);
 /* Computes a node whose inputs are constants, giving its output data; 1: it was left as it is. */

@@ -958,6 +958,48 @@ static void test_moments(gconstpointer output) {
   g_free(x);
 }
 
+/* Operators that have a constant of their own, on half floats: of rows of 512, -512, 512, -512,
+ * whose squares are no half floats, they give `factor` times that and `offset`. */
+typedef struct Halves {
+  const char *op, *inputs, *attrs;
+  float factor, offset;
+} Halves;
+
+static const Halves halves_cases[] = {
+    {"Gemm", "signs,signs", "transB=1 alpha=0.25", 0, 1},
+    {"Mean", "half,half,half", "", 1, 0},
+    {"BatchNormalization", "half,one,zero,zero,three", "epsilon=1.0", 0.5f, 0},
+    {"LayerNormalization", "half,one", "", 1 / 512.0f, 0},
+    {"InstanceNormalization", "half,one,zero", "", 1 / 512.0f, 0},
+    {"GroupNormalization", "half,one,zero", "num_groups=2", 1 / 512.0f, 0},
+    {"LpNormalization", "half", "p=1", 1 / 2048.0f, 0},
+};
+
+static void test_halves(gconstpointer context) {
+  const Halves *halves = context;
+  OnnxBuilder *builder = onnx_builder_new();
+  float x[16], y[16];
+  builder->version = 21;
+  onnx_input(builder, "x", ONNX_FLOAT, "1x4x4");
+  onnx_ints(builder, "ones", "1,1,1,1");
+  onnx_ints(builder, "zeros", "0,0,0,0");
+  onnx_ints(builder, "threes", "3,3,3,3");
+  onnx_node(builder, "Cast", "x", "half", "to=10");
+  onnx_node(builder, "Cast", "ones", "one", "to=10");
+  onnx_node(builder, "Cast", "zeros", "zero", "to=10");
+  onnx_node(builder, "Cast", "threes", "three", "to=10");
+  onnx_node(builder, "Flatten", "half", "rows", "axis=2");
+  onnx_node(builder, "Sign", "rows", "signs", "");
+  onnx_node(builder, halves->op, halves->inputs, "result", halves->attrs);
+  onnx_node(builder, "Cast", "result", "y", "to=1");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 16; i++) {
+    x[i] = i % 2 ? -512 : 512;
+    y[i] = halves->factor * x[i] + halves->offset;
+  }
+  check(builder, x, y, 16);
+}
+
 /* ---- Recurrent layers -------------------------------------------------------------------- */
 
 #define STEPS  19
@@ -1207,6 +1249,11 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/remainders/are-exact", test_remainders);
   g_test_add_data_func("/compile/normalization/mean-of-a-layer", "mean", test_moments);
   g_test_add_data_func("/compile/normalization/deviation-of-a-layer", "inverse", test_moments);
+  for (size_t i = 0; i < G_N_ELEMENTS(halves_cases); i++) {
+    gchar *name = g_strdup_printf("/compile/halves/%s", halves_cases[i].op);
+    g_test_add_data_func(name, &halves_cases[i], test_halves);
+    g_free(name);
+  }
   g_test_add_func("/compile/recurrent/lstm", test_lstm);
   g_test_add_data_func("/compile/recurrent/gru", NULL, test_gru);
   g_test_add_data_func("/compile/recurrent/gru-that-resets-last", "yes", test_gru);
