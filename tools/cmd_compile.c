@@ -3,6 +3,7 @@
 #include "tools/command.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include <backplane/object.h>
@@ -16,33 +17,50 @@ typedef struct CompileOptions {
   gboolean json;
 } CompileOptions;
 
+static void print_json(const char *targets, const char *devices, const CompileOptions *options,
+                       gint64 bytes, double seconds) {
+  JsonBuilder *builder = json_builder_new();
+  json_builder_begin_object(builder);
+  json_add_str(builder, "output", options->output);
+  json_add_int(builder, "bytes", bytes);
+  json_add_str(builder, "target", targets);
+  if (devices) {
+    json_add_str(builder, "fallback", options->fallback);
+    json_add_str(builder, "devices", devices);
+  }
+  json_add_double(builder, "seconds", seconds);
+  json_builder_end_object(builder);
+  command_print_json(builder);
+}
+
+/* `devices`: those that a run needs together, or NULL. */
+static void print_text(const char *targets, const char *devices, const CompileOptions *options,
+                       gint64 bytes, double seconds) {
+  char *size = size_to_text((uint64_t)bytes);
+  command_print(command_out(), "%s: %s for %s%s%s, in %.1f s\n", options->output, size, targets,
+                devices ? " with " : "", devices ? options->fallback : "", seconds);
+  if (devices)
+    command_print(command_out(), "On %.*s it takes a second device, as in --device %s\n",
+                  (int)strcspn(devices, ","), devices, devices);
+  g_free(size);
+}
+
 static int compile_to(const char *path, const char *targets, const CompileOptions *options) {
   gint64 start = g_get_monotonic_time();
+  char *devices;
   BpModule *module =
-      model_compile(path, targets, options->fallback, options->shapes, options->dump_dir);
-  if (!module)
-    return command_fail(options->json);
-  int status = bp_module_export_library(module, options->output);
+      model_compile(path, targets, options->fallback, options->shapes, options->dump_dir, &devices);
+  int status = module ? bp_module_export_library(module, options->output) : -1;
   bp_object_release(module);
-  if (status < 0)
-    return command_fail(options->json);
   double seconds = (double)(g_get_monotonic_time() - start) / 1e6;
   struct stat file = {.st_size = 0};
   stat(options->output, &file);
-  if (options->json) {
-    JsonBuilder *builder = json_builder_new();
-    json_builder_begin_object(builder);
-    json_add_str(builder, "output", options->output);
-    json_add_int(builder, "bytes", file.st_size);
-    json_add_str(builder, "target", targets);
-    json_add_double(builder, "seconds", seconds);
-    json_builder_end_object(builder);
-    command_print_json(builder);
-  } else {
-    command_print(command_out(), "%s: %.1f MiB for %s, in %.1f s\n", options->output,
-                  (double)file.st_size / (1024.0 * 1024.0), targets, seconds);
-  }
-  return EXIT_OK;
+  if (status < 0)
+    status = command_fail(options->json);
+  else
+    (options->json ? print_json : print_text)(targets, devices, options, file.st_size, seconds);
+  g_free(devices);
+  return status;
 }
 
 /* The folder of a dump is there; `path` is not written over. */

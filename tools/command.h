@@ -77,6 +77,8 @@ void json_add_words(JsonBuilder *builder, const char *name, const char *words);
 void json_add_shape(JsonBuilder *builder, const char *name, const int64_t *shape, int32_t ndim);
 /* "1x3x48x192" (transfer full); "scalar" when there are no dimensions. */
 char *shape_to_text(const int64_t *shape, int32_t ndim);
+/* "14.2 KiB", "3.5 MiB" (transfer full). */
+char *size_to_text(uint64_t bytes);
 /* A value as text for people (transfer full); "-" for None. */
 char *value_to_text(const BpValue *value);
 
@@ -153,9 +155,10 @@ void model_close(LoadedModel *loaded);
 int model_set_inputs(LoadedModel *loaded, const ModelOptions *options, gboolean fill);
 
 /* Compiles an ONNX file for comma-separated targets, with progress on a terminal (transfer full).
- * fallback: NULL, or the target for nodes that one of them refuses, which are reported. */
+ * fallback: NULL, or the target for nodes that one of them refuses, which are reported. *devices:
+ * where that happened, what a run needs together, "vulkan,cpu" (transfer full); else NULL. */
 BpModule *model_compile(const char *path, const char *targets, const char *fallback,
-                        char *const *shapes, const char *dump_dir);
+                        char *const *shapes, const char *dump_dir, char **devices);
 
 /* Whether the path ends in that extension (".onnx"), in whatever case. */
 gboolean path_has_extension(const char *path, const char *extension);

@@ -177,16 +177,42 @@ static GPtrArray *parse_targets(const char *text) {
   return targets;
 }
 
-static void show_placed(void *context, const char *node, const char *target, const char *why) {
-  const char *beside = bp_target_kind(context);
-  command_print(stderr, "backplane: node '%s' runs as code for %s, for '%s' refuses it: %s\n", node,
-                beside, target, why);
+/* Whose code runs what a target refuses, and the devices that this takes. */
+typedef struct Placing {
+  const GPtrArray *targets;
+  const BpTarget *fallback;
+  char *devices; /* "vulkan,cpu"; NULL while nothing was refused */
+} Placing;
+
+static char *device_kind(const BpTarget *target) {
+  char text[64];
+  bp_device_format((BpDevice){bp_target_device_type(target), 0}, text);
+  return g_strndup(text, strcspn(text, ":"));
 }
 
+static void show_placed(void *context, const char *node, const char *target, const char *why) {
+  Placing *placing = context;
+  command_print(stderr, "backplane: node '%s' runs as code for %s, for '%s' refuses it: %s\n", node,
+                bp_target_kind(placing->fallback), target, why);
+  for (guint i = 0; i < placing->targets->len && !placing->devices; i++) {
+    const BpTarget *refusing = placing->targets->pdata[i];
+    size_t length = strlen(bp_target_kind(refusing));
+    if (strncmp(target, bp_target_kind(refusing), length) != 0 || !strchr(" ", target[length]))
+      continue;
+    char *first = device_kind(refusing), *second = device_kind(placing->fallback);
+    placing->devices = g_strdup_printf("%s,%s", first, second);
+    g_free(first);
+    g_free(second);
+  }
+}
+
+/* *devices: those that the result needs together (transfer full), or NULL if one is enough. */
 static BpModule *compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
-                         char *const *shapes, const char *dump_dir) {
+                         char *const *shapes, const char *dump_dir, char **devices) {
+  Placing placing = {targets, fallback, NULL};
   guint num_shapes = shapes ? g_strv_length((char **)shapes) : 0;
   BpInputShape *parsed = parse_shapes(shapes, num_shapes);
+  *devices = NULL;
   if (!parsed)
     return NULL;
   gboolean terminal = isatty(STDERR_FILENO);
@@ -200,17 +226,19 @@ static BpModule *compile(const char *path, const GPtrArray *targets, const BpTar
       .dump_dir = dump_dir,
       .fallback = fallback,
       .placed = show_placed,
-      .placed_context = (void *)(uintptr_t)fallback,
+      .placed_context = &placing,
   };
   BpModule *module = bp_model_compile(path, &options);
   if (terminal)
     fputs("\r\033[K", stderr);
   free_shapes(parsed, num_shapes);
+  *devices = placing.devices;
   return module;
 }
 
 BpModule *model_compile(const char *path, const char *targets, const char *fallback,
-                        char *const *shapes, const char *dump_dir) {
+                        char *const *shapes, const char *dump_dir, char **devices) {
+  *devices = NULL;
   GPtrArray *parsed = parse_targets(targets);
   GPtrArray *beside = parsed && fallback ? parse_targets(fallback) : NULL;
   BpModule *module = NULL;
@@ -218,7 +246,7 @@ BpModule *model_compile(const char *path, const char *targets, const char *fallb
     bp_error_raise(BP_ERROR_VALUE, "--fallback %s: it is one target, and these are %u", fallback,
                    beside->len);
   else if (parsed && (beside || !fallback))
-    module = compile(path, parsed, beside ? beside->pdata[0] : NULL, shapes, dump_dir);
+    module = compile(path, parsed, beside ? beside->pdata[0] : NULL, shapes, dump_dir, devices);
   if (beside)
     g_ptr_array_free(beside, TRUE);
   if (parsed)
@@ -286,7 +314,9 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   g_ptr_array_add(targets, target);
   gint64 start = g_get_monotonic_time();
   BpTarget *fallback = choose_fallback(options, loaded);
-  BpModule *module = compile(path, targets, fallback, options->shapes, NULL);
+  char *devices = NULL; /* they are the loaded model's */
+  BpModule *module = compile(path, targets, fallback, options->shapes, NULL, &devices);
+  g_free(devices);
   bp_object_release(fallback);
   loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
   g_ptr_array_free(targets, TRUE);

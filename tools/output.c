@@ -179,6 +179,15 @@ char *shape_to_text(const int64_t *shape, int32_t ndim) {
   return g_string_free(text, FALSE);
 }
 
+char *size_to_text(uint64_t bytes) {
+  static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+  double size = (double)bytes / 1024.0;
+  size_t unit = 0;
+  for (; size >= 1024.0 && unit + 1 < G_N_ELEMENTS(units); unit++)
+    size /= 1024.0;
+  return g_strdup_printf("%.1f %s", size, units[unit]);
+}
+
 char *value_to_text(const BpValue *value) {
   BpByteArray view;
   switch (value->type_index) {

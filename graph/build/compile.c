@@ -68,13 +68,28 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
   return dump_graph(build, graph, "optimized.txt");
 }
 
+/* To what the target refused, where code for the CPU can run it: what to ask for. */
+static BpModule *refuse(const BpBuild *build) {
+  char kind[64];
+  int32_t type = bp_target_device_type(build->target);
+  bp_device_format((BpDevice){type, 0}, kind);
+  if (!build->fallback && type != BP_DEVICE_CPU && bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
+    bp_error_add_context("target %s refuses a part of the model, which a second target can run "
+                         "(--fallback c, BpCompileOptions.fallback), as can a second device of a "
+                         "run (\"%.*s,cpu\")",
+                         bp_target_kind(build->target), (int)strcspn(kind, ":"), kind);
+  return NULL;
+}
+
 /* The target's code, with the fallback's as an import if there is any. */
 static BpModule *build_code(const BpBuild *build, BpGroups *groups, BpIrModule *const irs[2]) {
   if (!irs[0] || !irs[1] || bp__build_functions(build, groups, irs) || dump_module(build, irs[0]))
-    return NULL;
+    return refuse(build);
   report(build, "code", 0, 1);
   BpModule *code = bp_target_build(irs[0], build->target), *beside = NULL;
-  if (code && bp_ir_table()->num_functions(irs[1]) > 0) {
+  if (!code)
+    return refuse(build);
+  if (bp_ir_table()->num_functions(irs[1]) > 0) {
     beside = bp_target_build(irs[1], build->fallback);
     if (!beside || bp_module_import(code, beside)) {
       bp_object_release(code);

@@ -93,14 +93,17 @@ static int32_t type_beside(const BpGraph *graph, int32_t device_type) {
   return 0;
 }
 
-static int no_second_device(int32_t type) {
-  char kind[64];
-  bp_device_format((BpDevice){type, 0}, kind);
-  kind[strcspn(kind, ":")] = '\0';
-  return bp_error_raise(BP_ERROR_VALUE,
-                        "some nodes of the graph run on a second device, of kind '%s', and none "
-                        "was given; name one after the first, as in \"cuda,%s\"",
-                        kind, kind);
+/* To the error of a second device that is not there: what to ask for. */
+static int add_second_device(int32_t first, int32_t second) {
+  char kinds[2][64];
+  bp_device_format((BpDevice){first, 0}, kinds[0]);
+  bp_device_format((BpDevice){second, 0}, kinds[1]);
+  for (int i = 0; i < 2; i++)
+    kinds[i][strcspn(kinds[i], ":")] = '\0';
+  return bp_error_add_context(
+      "some nodes of the graph run on a second device, of kind %s; name one "
+      "after the first, as in \"%s,%s\"",
+      kinds[1], kinds[0], kinds[1]);
 }
 
 /* Takes the second device that the graph needs, if it needs one. */
@@ -111,7 +114,10 @@ static int choose_second(BpModel *model, const BpDevice *devices, size_t num_dev
       model->plan.devices[model->plan.num_devices++] = devices[i];
       return 0;
     }
-  return type ? no_second_device(type) : 0;
+  if (!type)
+    return 0;
+  bp_error_raise(BP_ERROR_VALUE, "no such device was given");
+  return add_second_device(model->plan.devices[0].device_type, type);
 }
 
 /* The tensor itself on the CPU, a copy on the device elsewhere (transfer full). */
@@ -245,7 +251,7 @@ static int select_second(const BpGraphContent *content, const char *preferences,
   if (!type)
     return graph ? 0 : -1;
   if (bp_device_select_among(&type, 1, preferences, &devices[1], NULL) < 0)
-    return bp_error_add_context("some nodes of the graph run on a second kind of device");
+    return add_second_device(devices[0].device_type, type);
   *num_devices = 2;
   return 0;
 }

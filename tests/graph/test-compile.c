@@ -841,6 +841,7 @@ static void run_on(BpModule *module, const char *library, const BpDevice *device
   g_assert_nonnull(strstr(bp_error_message(), "second device, of kind"));
   g_assert_cmpint(bp_model_select_devices(module, first, chosen, &count, NULL), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
+  g_assert_nonnull(strstr(bp_error_message(), "name one after the first, as in \""));
   bp_error_clear();
   g_free(list);
   g_free(first);
@@ -860,6 +861,7 @@ static void test_two_devices(gconstpointer texts) {
   BpCompileOptions options = {.struct_size = sizeof(options), .targets = targets, .num_targets = 1};
   g_assert_null(bp_model_compile(path, &options));
   g_assert_true(bp_error_is(BP_ERROR_NOT_IMPLEMENTED));
+  g_assert_nonnull(strstr(bp_error_message(), "--fallback c"));
   bp_error_clear();
   options.fallback = fallback;
   options.placed = note_placed;

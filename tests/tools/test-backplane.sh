@@ -296,6 +296,18 @@ example_of_a_shape() {
     "$backplane" run "$work/open.onnx" --device cpu
 }
 
+# Doubles, which the target is told not to have: the refusal says what to do, and what was done says what it takes.
+second_device_is_told() {
+  local target="opencl -fp64=false"
+  relu 0b "$(part 0a 0840)" >"$work/double.onnx"
+  fails 1 "(--fallback c, " "$backplane" compile "$work/double.onnx" --target "$target" -o "$work/double.so" &&
+    says "as in --device opencl,cpu" "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" &&
+    grep -q 'KiB for opencl -fp64=false with c,' "$work/out" &&
+    says '"devices" : "opencl,cpu"' "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" --json &&
+    says "KiB for opencl, in" "$backplane" compile "$work/double.onnx" --target opencl --fallback c -o "$work/double.so" &&
+    ! grep -q 'opencl,cpu' "$work/out"
+}
+
 # A library with code for a device whose plugin is not installed.
 runs_where_a_plugin_is_missing() {
   "$backplane" compile "$digits/digits.onnx" --target c,opencl --shape $shape -o "$work/both.so" &&
@@ -341,6 +353,7 @@ ok version says "backplane " "$backplane" --version
 ok list-json-names-the-plugin says '"cpu"' "$backplane" list --json
 ok list-probe-names-the-device says cpu:0 "$backplane" list --probe
 if "$backplane" list | grep -q '^opencl '; then
+  ok second-device-that-a-library-takes-is-told second_device_is_told
   ok library-runs-where-the-plugin-of-a-part-is-missing runs_where_a_plugin_is_missing
   ok list-probe-names-the-kind-without-a-device env OCL_ICD_VENDORS=/nowhere OCL_ICD_FILENAMES= bash -c '"$@" --probe | grep -E "^opencl +none +[^ ]" && "$@" --probe --json | tr -d " \n" | grep -F "{\"kind\":\"opencl\",\"reason\":"' - "$backplane" list
 fi
