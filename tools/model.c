@@ -177,6 +177,18 @@ static GPtrArray *parse_targets(const char *text) {
   return targets;
 }
 
+/* The one target that an option takes (transfer full); NULL with an error. */
+static BpTarget *parse_target(const char *option, const char *text) {
+  GPtrArray *parsed = parse_targets(text);
+  BpTarget *target = parsed && parsed->len == 1 ? bp_object_retain(parsed->pdata[0]) : NULL;
+  if (parsed && !target)
+    bp_error_raise(BP_ERROR_VALUE, "%s %s: it is one target, and these are %u", option, text,
+                   parsed->len);
+  if (parsed)
+    g_ptr_array_free(parsed, TRUE);
+  return target;
+}
+
 /* Whose code runs what a target refuses, and the devices that this takes. */
 typedef struct Placing {
   const GPtrArray *targets;
@@ -240,15 +252,11 @@ BpModule *model_compile(const char *path, const char *targets, const char *fallb
                         char *const *shapes, const char *dump_dir, char **devices) {
   *devices = NULL;
   GPtrArray *parsed = parse_targets(targets);
-  GPtrArray *beside = parsed && fallback ? parse_targets(fallback) : NULL;
+  BpTarget *beside = parsed && fallback ? parse_target("--fallback", fallback) : NULL;
   BpModule *module = NULL;
-  if (beside && beside->len != 1)
-    bp_error_raise(BP_ERROR_VALUE, "--fallback %s: it is one target, and these are %u", fallback,
-                   beside->len);
-  else if (parsed && (beside || !fallback))
-    module = compile(path, parsed, beside ? beside->pdata[0] : NULL, shapes, dump_dir, devices);
-  if (beside)
-    g_ptr_array_free(beside, TRUE);
+  if (parsed && (beside || !fallback))
+    module = compile(path, parsed, beside, shapes, dump_dir, devices);
+  bp_object_release(beside);
   if (parsed)
     g_ptr_array_free(parsed, TRUE);
   return module;
@@ -261,12 +269,15 @@ static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded)
     return bp_device_select(options->device, loaded->devices, &loaded->report) < 0
                ? NULL
                : bp_target_from_device(loaded->devices[0]);
-  BpTarget *target = bp_target_parse(options->target);
+  BpTarget *target = parse_target("--target", options->target);
   if (!target)
     return NULL;
   int32_t type = bp_target_device_type(target);
   if (bp_device_select_among(&type, 1, options->device, loaded->devices, &loaded->report) == 0)
     return target;
+  char *kind = device_kind(target);
+  bp_error_add_context("--target %s is code for devices of kind %s", options->target, kind);
+  g_free(kind);
   bp_object_release(target);
   return NULL;
 }

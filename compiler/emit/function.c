@@ -258,7 +258,10 @@ static void open_function(BpEmitter *e, const BpIrNode *function) {
   int are_global = is_kernel && (d->flags & BP_DIALECT_PARAMS_GLOBAL);
   int are_local = is_kernel && (d->flags & BP_DIALECT_PARAMS_LOCAL);
   if (is_kernel ? !d->kernel : !d->function) {
-    bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, is_kernel ? "a kernel" : "a function that is no kernel");
+    bp__fail(e, BP_ERROR_NOT_IMPLEMENTED,
+             is_kernel
+                 ? "a kernel"
+                 : "a function that is no kernel, as the target attribute thread_axes has it");
     return;
   }
   BpText narrowed = {NULL, 0, 0};

@@ -201,9 +201,8 @@ int bp__device_raise_unknown(const char *name) {
   char *why = bp_plugin_explain_absence(name);
   bp_names_free(known);
   bp_error_raise(BP_ERROR_NOT_FOUND,
-                 "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s%s; "
-                 "`backplane doctor` looks at all that is installed",
-                 name, hint, list && *list ? list : "none", *why ? "; " : "", why);
+                 "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s%s", name,
+                 hint, list && *list ? list : "none", *why ? "; " : "", why);
   bp_str_free(why);
   return -1;
 }

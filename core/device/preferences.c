@@ -76,7 +76,7 @@ static int parse_kind(Preference *preference, const char *kind, const char *rest
     return bp__device_raise_unknown(kind);
   preference->kinds = g_strdup(kind);
   preference->by = MATCH_KIND;
-  if (rest && !rest[strspn(rest, "0123456789")]) {
+  if (rest && !rest[(*rest == '-') + strspn(rest + (*rest == '-'), "0123456789")]) {
     guint64 index;
     /* One that is no index is of no device. */
     preference->by = MATCH_INDEX;

@@ -136,6 +136,33 @@ static int is_meant(const BpPluginInfo *info, const char *name) {
          bp__words_have(info->targets, name);
 }
 
+/* What the name is of, if it is that of a kind of device or of a target kind alone, where the other
+ * may have been asked for (transfer full); else NULL. */
+static char *tell_apart(const BpPluginInfo *info, const char *name) {
+  int is_device = bp__words_have(info->devices, name);
+  int is_target = bp__words_have(info->targets, name);
+  const char *others = is_device ? info->targets : info->devices;
+  if (is_device == is_target)
+    return NULL;
+  return g_strdup_printf("\"%s\" is a %s%s%s", name, is_device ? "kind of device" : "target kind",
+                         !*others    ? ""
+                         : is_device ? ", for which there is the target kind "
+                                     : ", for devices of kind ",
+                         others);
+}
+
+/* The package of this project's that has a plugin or kinds of that name; NULL: there is none. */
+static const char *package_of(const char *name) {
+  static const char *const packages[][2] = {
+      {"cpu", "cpu"},       {"c", "cpu"},         {"llvm", "cpu-llvm"}, {"cpu-llvm", "cpu-llvm"},
+      {"opencl", "opencl"}, {"vulkan", "vulkan"}, {"cuda", "cuda"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(packages); i++)
+    if (!strcmp(packages[i][0], name))
+      return packages[i][1];
+  return NULL;
+}
+
 char *bp_plugin_explain_absence(const char *name) {
   if (!BP_GIVEN(name))
     return g_strdup("");
@@ -149,10 +176,12 @@ char *bp_plugin_explain_absence(const char *name) {
     is_there = 1;
     if (*info->reason && info->state != BP_PLUGIN_SHADOWED)
       text = g_strdup_printf("plugin %s: %s", info->path, info->reason);
+    else
+      text = tell_apart(info, name);
   }
   bp_plugin_list_free(list);
-  if (!is_there && bp__device_type_published(name))
-    text = g_strdup_printf("install one, as the package backplane-plugin-%s", name);
+  if (!is_there && package_of(name))
+    text = g_strdup_printf("install one, as the package backplane-plugin-%s", package_of(name));
   return text ? text : g_strdup("");
 }
 

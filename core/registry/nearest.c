@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nearest match by the edit distance with swaps of neighbours (optimal string alignment). */
+/* Nearest match by the edit distance with swaps of neighbours (optimal string alignment), capitals
+ * being no difference. */
 
 #include "core/registry/nearest.h"
 
+#include <glib.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +12,11 @@
 
 static unsigned min_of(unsigned a, unsigned b) {
   return a < b ? a : b;
+}
+
+/* Whether two letters are the same, if one may be a capital. */
+static int is_same(char a, char b) {
+  return g_ascii_tolower(a) == g_ascii_tolower(b);
 }
 
 /* Both lengths are at most LENGTH_MAX. `rows` are the table's last three rows. */
@@ -22,8 +29,9 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b, siz
     const unsigned *above = rows[(i + 2) % 3], *two_above = rows[(i + 1) % 3];
     row[0] = (unsigned)i;
     for (size_t j = 1; j <= b_length; j++) {
-      row[j] = min_of(above[j - 1] + (a[i - 1] != b[j - 1]), min_of(above[j], row[j - 1]) + 1);
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+      row[j] =
+          min_of(above[j - 1] + !is_same(a[i - 1], b[j - 1]), min_of(above[j], row[j - 1]) + 1);
+      if (i > 1 && j > 1 && is_same(a[i - 1], b[j - 2]) && is_same(a[i - 2], b[j - 1]))
         row[j] = min_of(row[j], two_above[j - 2] + 1);
     }
   }
@@ -33,7 +41,7 @@ static unsigned edit_distance(const char *a, size_t a_length, const char *b, siz
 /* Of short names, which are within one edit of many words, the first letter counts: a "gpu" is no
  * mistyped "cpu", a "pcu" is one. */
 static int begins_alike(const char *a, const char *b, size_t length) {
-  return length >= 6 || *a == *b || (*a && *b && a[0] == b[1] && a[1] == b[0]);
+  return length >= 6 || is_same(*a, *b) || (*a && *b && is_same(a[0], b[1]) && is_same(a[1], b[0]));
 }
 
 const char *bp__nearest(const char *name, const char *const *candidates, size_t count) {

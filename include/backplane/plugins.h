@@ -66,10 +66,11 @@ BP_API const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t i
 BP_API void bp_plugin_list_free(BpPluginList *list);
 
 /* Why there is no plugin, kind of device or target kind `name`: the path and the reason of a plugin
- * that cannot be used; the package to install, where none is there for a kind of device that is
- * known (sdk/device-types.txt); "" otherwise. One whose descriptor cannot be read is known by its
- * file: backplane-opencl.so is of "opencl". Never NULL; freed with bp_str_free. Any thread. As
- * everywhere here a NULL where none is allowed is an error of kind BP_ERROR_VALUE. */
+ * that cannot be used; that the name is of a kind of device and not of a target kind, or the other
+ * way round; the package of Backplane's that has it, where no plugin has; "" otherwise. One whose
+ * descriptor cannot be read is known by its file: backplane-opencl.so is of "opencl". Never NULL;
+ * freed with bp_str_free. Any thread. As everywhere here a NULL where none is allowed is an error
+ * of kind BP_ERROR_VALUE. */
 BP_API char *bp_plugin_explain_absence(const char *name);
 
 /* Loads and initialises a plugin by name, or by path if `name` contains '/'. Once it is active this

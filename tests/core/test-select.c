@@ -198,6 +198,7 @@ static void test_words_that_nobody_knows_are_errors(void) {
                                       "+fsat",     "fsat=3",    "slow,fsat:*x*"};
   for (size_t i = 0; i < G_N_ELEMENTS(lists); i++)
     assert_selects_nothing(lists[i], BP_ERROR_NOT_FOUND, "did you mean \"fast\"");
+  assert_selects_nothing("FAST:0", BP_ERROR_NOT_FOUND, "did you mean \"fast\"");
   assert_selects_nothing("plugin:goood", BP_ERROR_NOT_FOUND, "did you mean \"good\"");
 }
 

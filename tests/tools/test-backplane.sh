@@ -23,6 +23,18 @@ lists_kinds() {
   fails 1 '"gpu" (installed: cpu' "$backplane" inspect device gpu && ! grep -q 'did you mean' "$work/err"
 }
 
+# A target named as a device, and a device named as a target.
+tells_kinds_apart() {
+  fails 1 '"cpu" is a kind of device, for which there is the target kind c' "$backplane" compile "$digits/digits.onnx" --target cpu -o "$work/x.so" &&
+    fails 1 '"c" is a target kind, for devices of kind cpu' "$backplane" inspect device c
+}
+
+# Where the target and the list of devices do not agree both are named.
+names_both_that_disagree() {
+  BACKPLANE_DEVICE=cuda fails 1 '--target c is code for devices of kind cpu: BACKPLANE_DEVICE: no device fits "cuda"' \
+    "$backplane" run "$digits/digits.onnx" --shape $shape --target c
+}
+
 configured() {
   mkdir -p "$work/config/backplane"
   printf '[device]\nselect=quantum\n' >"$work/config/backplane/backplane.conf"
@@ -354,6 +366,7 @@ ok list-json-names-the-plugin says '"cpu"' "$backplane" list --json
 ok list-probe-names-the-device says cpu:0 "$backplane" list --probe
 if "$backplane" list | grep -q '^opencl '; then
   ok second-device-that-a-library-takes-is-told second_device_is_told
+  ok target-without-thread-axes-is-told fails 1 "no kernel, as the target attribute thread_axes has it" "$backplane" compile "$digits/digits.onnx" --target "opencl -thread_axes=false" --shape $shape -o "$work/x.so"
   ok library-runs-where-the-plugin-of-a-part-is-missing runs_where_a_plugin_is_missing
   ok list-probe-names-the-kind-without-a-device env OCL_ICD_VENDORS=/nowhere OCL_ICD_FILENAMES= bash -c '"$@" --probe | grep -E "^opencl +none +[^ ]" && "$@" --probe --json | tr -d " \n" | grep -F "{\"kind\":\"opencl\",\"reason\":"' - "$backplane" list
 fi
@@ -381,6 +394,9 @@ ok device-help-explains-the-grammar says plugin:NAME "$backplane" run --device h
 ok variable-help-explains-the-grammar says plugin:NAME env BACKPLANE_DEVICE=help "$backplane" run "$work/nowhere.so"
 ok device-beyond-the-last-says-what-there-is fails 1 "there is no device cpu:7: there is only cpu:0" "$backplane" inspect device cpu:7
 ok device-of-a-class-and-not-a-kind-lists-the-kinds lists_kinds
+ok kinds-of-devices-and-of-targets-are-told-apart tells_kinds_apart
+ok device-in-capitals-is-an-error-with-the-nearest fails 1 'did you mean "cpu"' env BACKPLANE_DEVICE=CPU "$backplane" inspect model "$digits/digits.onnx" --target c
+ok negative-index-of-a-device-is-told fails 1 "cpu:-1: there is no device of that index; they count from 0" "$backplane" inspect device cpu:-1
 ok device-that-nobody-knows-is-an-error-with-the-nearest fails 1 'did you mean "cpu"' "$backplane" inspect device cpv,cpu
 ok configuration-file-selects-the-device configured
 ok list-probe-groups-one-piece-of-hardware-PLG-30 grouped
@@ -442,6 +458,8 @@ ok missing-model-names-the-file fails 1 nowhere.onnx "$backplane" run "$work/now
 ok file-that-is-no-model-says-what-it-is-and-what-one-is wrong_kind_of_file
 ok library-without-a-model-says-so kernels_alone
 ok onnx-file-as-a-module-is-to-be-compiled onnx_is_no_module
+ok two-targets-of-a-run-are-an-error fails 1 "--target c,c: it is one target, and these are 2" "$backplane" run "$digits/digits.onnx" --shape $shape --target c,c
+ok target-and-device-that-disagree-are-both-named names_both_that_disagree
 ok two-fallbacks-are-an-error fails 1 "it is one target" "$backplane" compile "$digits/digits.onnx" --target c --fallback c,c --shape $shape -o "$work/x.so"
 ok no-threads-is-an-error fails 1 "0 threads" "$backplane" run "$work/digits.so" --threads 0
 ok misspelt-shape-name-is-an-error fails 1 "'picture'" "$backplane" run "$digits/digits.onnx" --shape picture=1x1x28x28
