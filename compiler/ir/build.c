@@ -8,6 +8,27 @@
 
 #include "compiler/ir/ir.h"
 #include "compiler/ir/scalar.h"
+#include "compiler/ir/syntax.h"
+#include "compiler/ir/types.h"
+
+/* ---- Errors ------------------------------------------------------------------------------ */
+
+/* NULL, with an error: an operand has not the type that is wanted of it. */
+static const BpIrNode *refuse(int32_t kind, const char *wanted, BpDataType dtype) {
+  char found[32];
+  bp__ir_format_dtype(dtype, found);
+  bp_error_raise(BP_ERROR_TYPE, "%s takes %s, not %s", bp__ir_kind_name(kind), wanted, found);
+  return NULL;
+}
+
+static const BpIrNode *refuse_pair(int32_t kind, const BpIrNode *a, const BpIrNode *b) {
+  char first[32], second[32];
+  bp__ir_format_dtype(a->dtype, first);
+  bp__ir_format_dtype(b->dtype, second);
+  bp_error_raise(BP_ERROR_TYPE, "operands of %s have different types: %s and %s; cast one",
+                 bp__ir_kind_name(kind), first, second);
+  return NULL;
+}
 
 /* ---- Constants --------------------------------------------------------------------------- */
 
@@ -18,12 +39,16 @@ static const BpIrNode *splat(BpIrModule *module, const BpIrNode *scalar, uint16_
 }
 
 const BpIrNode *bp_ir_int(BpIrModule *module, BpDataType dtype, int64_t value) {
+  if (!bp__dtype_is_number(dtype) || bp__dtype_is_float(dtype))
+    return refuse(BP_IR_INT_IMM, "an integer type or bool", dtype);
   const BpIrNode *scalar = bp_ir_make(module, BP_IR_INT_IMM, bp__dtype_element(dtype), NULL, 0,
                                       bp__scalar_wrap(dtype, value), 0, NULL);
   return splat(module, scalar, dtype.lanes);
 }
 
 const BpIrNode *bp_ir_float(BpIrModule *module, BpDataType dtype, double value) {
+  if (!bp__dtype_is_number(dtype) || !bp__dtype_is_float(dtype))
+    return refuse(BP_IR_FLOAT_IMM, "a float type", dtype);
   double held = isnan(value) ? (double)NAN : bp__scalar_round(dtype, value);
   const BpIrNode *scalar =
       bp_ir_make(module, BP_IR_FLOAT_IMM, bp__dtype_element(dtype), NULL, 0, 0, held, NULL);
@@ -248,14 +273,6 @@ static const BpIrNode *fold_binary(BpIrModule *module, int32_t kind, const BpIrN
   return identity ? identity : plain(module, kind, a, b);
 }
 
-static void raise_types(int32_t kind, const BpIrNode *a, const BpIrNode *b) {
-  bp_error_raise(BP_ERROR_TYPE,
-                 "operands of an IR %s have different types: code %d, %d bits, %d lanes and code "
-                 "%d, %d bits, %d lanes; cast one",
-                 bp__ir_kind_name(kind), a->dtype.code, a->dtype.bits, a->dtype.lanes,
-                 b->dtype.code, b->dtype.bits, b->dtype.lanes);
-}
-
 const BpIrNode *bp_ir_binary(BpIrModule *module, int32_t kind, const BpIrNode *a,
                              const BpIrNode *b) {
   if (!a || !b)
@@ -266,11 +283,10 @@ const BpIrNode *bp_ir_binary(BpIrModule *module, int32_t kind, const BpIrNode *a
     b = bp_ir_broadcast(module, b, a->dtype.lanes);
   if (!a || !b)
     return NULL;
-  if (!bp__dtype_equal(a->dtype, b->dtype)) {
-    raise_types(kind, a, b);
-    return NULL;
-  }
-  return fold_binary(module, kind, a, b);
+  if (!bp__dtype_equal(a->dtype, b->dtype))
+    return refuse_pair(kind, a, b);
+  const char *wanted = bp__ir_wanted_type(kind, a->dtype);
+  return wanted ? refuse(kind, wanted, a->dtype) : fold_binary(module, kind, a, b);
 }
 
 /* ---- Choice ------------------------------------------------------------------------------ */
@@ -299,6 +315,8 @@ static int32_t opposite(int32_t kind, bool is_float) {
 const BpIrNode *bp_ir_not(BpIrModule *module, const BpIrNode *a) {
   if (!a)
     return NULL;
+  if (bp__ir_wanted_type(BP_IR_NOT, a->dtype))
+    return refuse(BP_IR_NOT, "bool", a->dtype);
   int64_t known;
   if (bp__ir_const_int(a, &known))
     return bp_ir_int(module, a->dtype, !known);
@@ -316,6 +334,10 @@ const BpIrNode *bp_ir_select(BpIrModule *module, const BpIrNode *condition, cons
                              const BpIrNode *b) {
   if (!condition || !a || !b)
     return NULL;
+  if (!bp__dtype_is_bool(condition->dtype))
+    return refuse(BP_IR_SELECT, "a condition of bool", condition->dtype);
+  if (!bp__dtype_equal(bp__dtype_element(a->dtype), bp__dtype_element(b->dtype)))
+    return refuse_pair(BP_IR_SELECT, a, b);
   uint16_t lanes = condition->dtype.lanes;
   if (a->dtype.lanes > lanes)
     lanes = a->dtype.lanes;
@@ -340,6 +362,8 @@ const BpIrNode *bp_ir_select(BpIrModule *module, const BpIrNode *condition, cons
 const BpIrNode *bp_ir_cast(BpIrModule *module, BpDataType dtype, const BpIrNode *a) {
   if (!a || bp__dtype_equal(dtype, a->dtype))
     return a;
+  if (!bp__dtype_is_number(a->dtype) || !bp__dtype_is_number(dtype))
+    return refuse(BP_IR_CAST, "and gives numbers", bp__dtype_is_number(dtype) ? a->dtype : dtype);
   if (is_constant(a))
     return make_constant(module, dtype, bp__scalar_cast(dtype, a->dtype, constant_value(a)));
   if (a->kind == BP_IR_BROADCAST)

@@ -2,8 +2,10 @@
 /* The intrinsics and their meaning. On narrow floats, each is taken in double and rounded once. */
 
 #include <math.h>
+#include <stdio.h>
 
 #include "compiler/ir/intrinsics.h"
+#include "compiler/ir/syntax.h"
 
 #define UNARY(name, expression)                                                                    \
   static double eval_##name(double a, double b, double c) {                                        \
@@ -120,4 +122,60 @@ const BpIntrinsic *bp__intrinsic_find(const char *name) {
     if (!strcmp(intrinsics[i].name, name))
       return &intrinsics[i];
   return NULL;
+}
+
+static const char *wanted_type(const BpIntrinsic *intrinsic, BpDataType dtype) {
+  bool is_float = bp__dtype_is_float(dtype), is_int = bp__dtype_is_int(dtype);
+  switch (intrinsic->types) {
+  case BP__INTRINSIC_NUMBER:
+    return is_float || is_int ? NULL : "numbers";
+  case BP__INTRINSIC_INT:
+    return is_int ? NULL : "integers";
+  default:
+    return is_float ? NULL : "floats";
+  }
+}
+
+/* What is wrong with a call; false with the reason written. */
+static bool check_types(const BpIntrinsic *intrinsic, BpDataType dtype, const BpIrNode *const *args,
+                        char *why, size_t size) {
+  BpDataType first = args[0]->dtype;
+  const char *wanted = wanted_type(intrinsic, first);
+  char found[32];
+  if (wanted) {
+    bp__ir_format_dtype(first, found);
+    snprintf(why, size, "intrinsic %s takes %s, not %s", intrinsic->name, wanted, found);
+    return false;
+  }
+  for (int32_t i = 1; i < intrinsic->num_args; i++)
+    if (!bp__dtype_equal(args[i]->dtype, first)) {
+      snprintf(why, size, "the arguments of intrinsic %s have different types", intrinsic->name);
+      return false;
+    }
+  bool is_test = intrinsic->types == BP__INTRINSIC_TEST;
+  if (bp__dtype_equal(dtype, is_test ? bp__dtype_bool(first.lanes) : first))
+    return true;
+  snprintf(why, size, "intrinsic %s gives %s", intrinsic->name,
+           is_test ? "bool" : "the type of its arguments");
+  return false;
+}
+
+bool bp__intrinsic_check(const char *name, BpDataType dtype, const BpIrNode *const *args,
+                         int32_t num_args, char *why, size_t size) {
+  const BpIntrinsic *intrinsic = bp__intrinsic_find(name);
+  if (!intrinsic) {
+    snprintf(why, size, "there is no intrinsic '%.40s'", name);
+    return false;
+  }
+  if (num_args != intrinsic->num_args) {
+    snprintf(why, size, "intrinsic %s takes %d arguments, not %d", name, intrinsic->num_args,
+             num_args);
+    return false;
+  }
+  if (intrinsic->types != BP__INTRINSIC_PREFETCH)
+    return check_types(intrinsic, dtype, args, why, size);
+  if (args[0]->kind == BP_IR_ADDRESS && bp__dtype_is_void(dtype))
+    return true;
+  snprintf(why, size, "prefetch takes an address and has type void");
+  return false;
 }

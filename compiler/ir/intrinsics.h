@@ -22,6 +22,11 @@ typedef struct BpIntrinsic {
   int64_t (*eval_int)(int64_t a, BpDataType dtype); /* its meaning on integers, or NULL */
 } BpIntrinsic;
 
+/* Whether there is an intrinsic of that name which takes these arguments and gives that type; else
+ * writes why not. The rule of makers and verifier. */
+bool bp__intrinsic_check(const char *name, BpDataType dtype, const BpIrNode *const *args,
+                         int32_t num_args, char *why, size_t size);
+
 /* NULL: no intrinsic of that name. */
 const BpIntrinsic *bp__intrinsic_find(const char *name);
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "compiler/ir/intrinsics.h"
 #include "compiler/ir/ir.h"
 #include "compiler/ir/scalar.h"
 
@@ -132,6 +133,15 @@ const BpIrNode *bp_ir_load(BpIrModule *module, const BpIrNode *buffer, const BpI
 
 const BpIrNode *bp_ir_call(BpIrModule *module, BpDataType dtype, int32_t call_kind,
                            const char *name, const BpIrNode *const *args, int32_t num_args) {
+  char why[160];
+  for (int32_t i = 0; i < num_args; i++)
+    if (!args[i])
+      return NULL;
+  if (call_kind == BP_IR_CALL_INTRINSIC &&
+      !bp__intrinsic_check(name, dtype, args, num_args, why, sizeof why)) {
+    bp_error_raise(BP_ERROR_TYPE, "%s", why);
+    return NULL;
+  }
   return bp_ir_make(module, BP_IR_CALL, dtype, args, num_args, call_kind, 0, name);
 }
 

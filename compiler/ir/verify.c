@@ -74,31 +74,9 @@ static int fail_type(Verifier *verifier, const BpIrNode *node, int32_t operand,
 
 /* ---- Types ------------------------------------------------------------------------------- */
 
-static bool is_width(uint8_t bits) {
-  return bits == 8 || bits == 16 || bits == 32 || bits == 64;
-}
-
-/* A type that lanes of values may have. */
-static bool is_number_type(BpDataType dtype) {
-  if (dtype.lanes == 0)
-    return false;
-  switch (dtype.code) {
-  case BP_DTYPE_INT:
-  case BP_DTYPE_UINT:
-    return is_width(dtype.bits);
-  case BP_DTYPE_FLOAT:
-    return dtype.bits == 16 || dtype.bits == 32 || dtype.bits == 64;
-  case BP_DTYPE_BFLOAT:
-    return dtype.bits == 16;
-  case BP_DTYPE_BOOL:
-    return dtype.bits == 8;
-  default:
-    return false;
-  }
-}
-
 static bool is_scalar_int(const BpIrNode *node) {
-  return bp__dtype_is_int(node->dtype) && is_width(node->dtype.bits) && node->dtype.lanes == 1;
+  return bp__dtype_is_int(node->dtype) && bp__dtype_is_number(node->dtype) &&
+         node->dtype.lanes == 1;
 }
 
 static bool is_bool(const BpIrNode *node, uint16_t lanes) {
@@ -106,7 +84,7 @@ static bool is_bool(const BpIrNode *node, uint16_t lanes) {
 }
 
 static bool is_value(const BpIrNode *node) {
-  return is_number_type(node->dtype) || bp__dtype_equal(node->dtype, bp__dtype_handle());
+  return bp__dtype_is_number(node->dtype) || bp__dtype_equal(node->dtype, bp__dtype_handle());
 }
 
 /* Operands as a letter each: 'v' a value, 's' a statement, 'b' a BUFFER, 'n' a VAR, '?' the rest
@@ -226,7 +204,7 @@ static int check_constant(Verifier *verifier, const BpIrNode *node) {
                ? 0
                : fail(verifier, node, "a string's type is handle");
   bool is_float = node->kind == BP_IR_FLOAT_IMM;
-  if (!is_number_type(node->dtype) || node->dtype.lanes != 1 ||
+  if (!bp__dtype_is_number(node->dtype) || node->dtype.lanes != 1 ||
       bp__dtype_is_float(node->dtype) != is_float)
     return fail(verifier, node, "the constant's type is no scalar %s type",
                 is_float ? "float" : "integer or bool");
@@ -244,32 +222,13 @@ static int check_binary(Verifier *verifier, const BpIrNode *node) {
     bp__ir_format_dtype(a, wanted);
     return fail_type(verifier, node, 1, wanted);
   }
-  bool is_bool_type = bp__dtype_is_bool(a), is_int = bp__dtype_is_int(a);
-  switch (node->kind) {
-  case BP_IR_AND:
-  case BP_IR_OR:
-    return is_bool_type ? 0 : fail_type(verifier, node, 0, "bool");
-  case BP_IR_EQ:
-  case BP_IR_NE:
-    return is_number_type(a) ? 0 : fail_type(verifier, node, 0, "a number");
-  case BP_IR_BIT_AND:
-  case BP_IR_BIT_OR:
-  case BP_IR_BIT_XOR:
-    return is_int || is_bool_type ? 0 : fail_type(verifier, node, 0, "an integer");
-  case BP_IR_MOD:
-  case BP_IR_FLOORDIV:
-  case BP_IR_FLOORMOD:
-  case BP_IR_SHL:
-  case BP_IR_SHR:
-    return is_int ? 0 : fail_type(verifier, node, 0, "an integer");
-  default:
-    return is_int || bp__dtype_is_float(a) ? 0 : fail_type(verifier, node, 0, "a number");
-  }
+  const char *wanted = bp__ir_wanted_type(node->kind, a);
+  return wanted ? fail_type(verifier, node, 0, wanted) : 0;
 }
 
 static int check_conversion(Verifier *verifier, const BpIrNode *node) {
   BpDataType from = node->operands[0]->dtype, to = node->dtype;
-  if (!is_number_type(from) || !is_number_type(to))
+  if (!bp__dtype_is_number(from) || !bp__dtype_is_number(to))
     return fail(verifier, node, "%s is between numbers", bp__ir_kind_name(node->kind));
   if (node->kind == BP_IR_CAST)
     return from.lanes == to.lanes ? 0 : fail(verifier, node, "cast changes the number of lanes");
@@ -336,39 +295,12 @@ static int check_vector(Verifier *verifier, const BpIrNode *node) {
   return fail(verifier, node, "a reduction is add, mul, min or max, not '%.20s'", node->str_value);
 }
 
-static bool intrinsic_takes(const BpIntrinsic *intrinsic, BpDataType dtype) {
-  bool is_float = bp__dtype_is_float(dtype), is_int = bp__dtype_is_int(dtype);
-  switch (intrinsic->types) {
-  case BP__INTRINSIC_NUMBER:
-    return is_float || is_int;
-  case BP__INTRINSIC_INT:
-    return is_int;
-  default:
-    return is_float;
-  }
-}
-
 static int check_intrinsic(Verifier *verifier, const BpIrNode *node) {
-  const BpIntrinsic *intrinsic = bp__intrinsic_find(node->str_value);
-  if (!intrinsic)
-    return fail(verifier, node, "there is no intrinsic '%.40s'", node->str_value);
-  if (node->num_operands != intrinsic->num_args)
-    return fail(verifier, node, "intrinsic %s takes %d arguments, not %d", intrinsic->name,
-                intrinsic->num_args, node->num_operands);
-  BpDataType first = node->operands[0]->dtype;
-  if (intrinsic->types == BP__INTRINSIC_PREFETCH) {
-    if (node->operands[0]->kind != BP_IR_ADDRESS || !bp__dtype_is_void(node->dtype))
-      return fail(verifier, node, "prefetch takes an address and has type void");
-    return 0;
-  }
-  BpDataType result = intrinsic->types == BP__INTRINSIC_TEST ? bp__dtype_bool(first.lanes) : first;
-  if (!intrinsic_takes(intrinsic, first) || !bp__dtype_equal(node->dtype, result))
-    return fail(verifier, node, "intrinsic %s has not these types", intrinsic->name);
-  for (int32_t i = 1; i < node->num_operands; i++)
-    if (!bp__dtype_equal(node->operands[i]->dtype, first))
-      return fail(verifier, node, "the arguments of intrinsic %s have different types",
-                  intrinsic->name);
-  return 0;
+  char why[160];
+  return bp__intrinsic_check(node->str_value, node->dtype, node->operands, node->num_operands, why,
+                             sizeof why)
+             ? 0
+             : fail(verifier, node, "%s", why);
 }
 
 static int check_call(Verifier *verifier, const BpIrNode *node) {
@@ -427,7 +359,7 @@ static int check_for(Verifier *verifier, const BpIrNode *node) {
 }
 
 static int check_buffer(Verifier *verifier, const BpIrNode *node) {
-  if (!is_number_type(node->dtype) || node->dtype.lanes != 1)
+  if (!bp__dtype_is_number(node->dtype) || node->dtype.lanes != 1)
     return fail(verifier, node, "buffer '%.40s' has no scalar number type", node->str_value);
   if (node->int_value < BP_IR_SCOPE_GLOBAL || node->int_value > BP_IR_SCOPE_LOCAL)
     return fail(verifier, node, "buffer '%.40s' has unknown scope %lld", node->str_value,
@@ -475,7 +407,7 @@ static int check_construct(Verifier *verifier, const BpIrNode *node) {
   case BP_IR_VAR:
     return is_value(node) ? 0 : fail(verifier, node, "a variable has no value's type");
   case BP_IR_NOT:
-    return bp__dtype_is_bool(node->dtype) ? 0 : fail_type(verifier, node, 0, "bool");
+    return bp__ir_wanted_type(BP_IR_NOT, node->dtype) ? fail_type(verifier, node, 0, "bool") : 0;
   case BP_IR_SELECT:
     if (!bp__dtype_equal(node->operands[1]->dtype, node->operands[2]->dtype))
       return fail(verifier, node, "the choices of a select have different types");

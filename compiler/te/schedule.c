@@ -176,7 +176,7 @@ int bp_te_parallel(BpTeStage *stage, BpTeAxis *axis) {
   if (stage && axis && axis->is_reduce)
     return bp_error_raise(BP_ERROR_VALUE,
                           "axis %s of tensor %s is a reduction and cannot run in parallel; "
-                          "bp_te_rfactor makes a data axis of it",
+                          "rfactor makes a data axis of it",
                           axis->name, stage->tensor->name);
   return annotate(stage, axis, BP_IR_FOR_PARALLEL, "");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensor expressions: placeholders, computed tensors, reads and reductions. */
 
+#include "compiler/ir/types.h"
 #include "compiler/te/te_private.h"
 
 #include <backplane/object.h>
@@ -66,6 +67,17 @@ const char *bp__te_strdup(BpTe *te, const char *text) {
 
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
+static int check_dtype(const char *name, BpDataType dtype) {
+  char text[32];
+  if (bp__dtype_is_number(dtype) && dtype.lanes == 1)
+    return 0;
+  bp_dtype_format(dtype, text);
+  return bp_error_raise(BP_ERROR_TYPE,
+                        "tensor %s has elements of %s; possible are bool, integers of 8 to 64 "
+                        "bits, bfloat16, and floats of 16, 32 and 64",
+                        name, text);
+}
+
 static int check_shape(const char *name, const int64_t *shape, int32_t ndim) {
   if (ndim < 0 || ndim > BP_TE_MAX_NDIM)
     return bp_error_raise(BP_ERROR_VALUE, "tensor %s has %d dimensions; 0 to %d are possible", name,
@@ -91,7 +103,7 @@ static const BpIrNode *make_buffer(BpTe *te, const char *name, BpDataType dtype,
 
 static BpTeTensor *add_tensor(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
                               int32_t ndim) {
-  if (check_shape(name, shape, ndim) != 0)
+  if (check_dtype(name, dtype) != 0 || check_shape(name, shape, ndim) != 0)
     return NULL;
   BpTeTensor *tensor = bp__te_alloc(te, sizeof *tensor);
   if (!tensor)
@@ -283,6 +295,14 @@ const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
     bp_error_raise(BP_ERROR_VALUE, "%d is no reduction operator (BP_TE_SUM ...)", op);
     return NULL;
   }
+  const char *wanted = bp__ir_wanted_type(reductions[op].kind, value->dtype);
+  if (wanted) {
+    char text[32];
+    bp_dtype_format(value->dtype, text);
+    bp_error_raise(BP_ERROR_TYPE, "a reduction by %s takes %s, not %s", reductions[op].name, wanted,
+                   text);
+    return NULL;
+  }
   if (num_axes < 0 || num_axes > BP_TE_MAX_NDIM) {
     bp_error_raise(BP_ERROR_VALUE, "a reduction over %d axes; 0 to %d are possible", num_axes,
                    BP_TE_MAX_NDIM);
@@ -293,7 +313,7 @@ const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
     if (!axes[i])
       return NULL;
     if (!find_reduce_axis(te, axes[i])) {
-      bp_error_raise(BP_ERROR_VALUE, "axis %d of a reduction was not made by bp_te_reduce_axis", i);
+      bp_error_raise(BP_ERROR_VALUE, "axis %d of a reduction is no reduction axis", i);
       return NULL;
     }
     operands[1 + i] = axes[i];
@@ -310,10 +330,32 @@ static int32_t reduction_of(const BpIrNode *node) {
   return -1;
 }
 
-/* For bp__ir_visit_once: 1 at a reduction. */
-static int visit_reduction(void *context, const BpIrNode *node) {
-  (void)context;
-  return reduction_of(node) >= 0;
+/* For bp__ir_visit_once, of a stage's body. */
+static int check_reduction(void *context, const BpIrNode *node) {
+  const BpTeStage *stage = context;
+  if (reduction_of(node) < 0)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "tensor %s has a reduction inside an expression; a reduction stands at the "
+                        "top of a body: compute it as a tensor of its own",
+                        stage->tensor->name);
+}
+
+static int check_axis(void *context, const BpIrNode *node) {
+  const BpTeStage *stage = context;
+  if (node->kind != BP_IR_VAR)
+    return 0;
+  for (int32_t i = 0; i < stage->num_axes; i++)
+    if (stage->axes[i]->var == node)
+      return 0;
+  if (find_reduce_axis(stage->te, node))
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "tensor %s uses reduction axis %s outside of a reduction over it",
+                          stage->tensor->name, node->str_value);
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "tensor %s uses axis %s of another tensor; an axis is known in the body "
+                        "that it was given to",
+                        stage->tensor->name, node->str_value);
 }
 
 int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
@@ -330,15 +372,9 @@ int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
       stage->num_reduce_axes++;
     }
   }
-  int nested = bp__ir_visit_once(stage->body, visit_reduction, NULL);
-  if (nested < 0)
+  if (bp__ir_visit_once(stage->body, check_reduction, stage) != 0 ||
+      bp__ir_visit_once(stage->body, check_axis, stage) != 0)
     return -1;
-  if (nested)
-    return bp_error_raise(
-        BP_ERROR_VALUE,
-        "tensor %s has a reduction inside an expression; a reduction stands at the "
-        "top of a body: compute it as a tensor of its own",
-        stage->tensor->name);
   bp__te_reset_leaves(stage);
   return 0;
 }
@@ -361,9 +397,19 @@ const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *
   if (!tensor)
     return NULL;
   const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {tensor->buffer};
-  for (int32_t i = 0; i < tensor->ndim; i++)
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    if (!indices[i])
+      return NULL;
+    if (!bp__dtype_is_int(indices[i]->dtype)) {
+      char text[32];
+      bp_dtype_format(indices[i]->dtype, text);
+      bp_error_raise(BP_ERROR_TYPE, "index %d of tensor %s is of %s, and no integer", i,
+                     tensor->name, text);
+      return NULL;
+    }
     if (!(operands[1 + i] = bp_ir_cast(te->ir, bp__dtype_int64(), indices[i])))
       return NULL;
+  }
   return bp_ir_make(te->ir, BP_IR_CALL, tensor->dtype, operands, 1 + tensor->ndim,
                     BP_IR_CALL_INTRINSIC, 0, BP__TE_READ);
 }

@@ -58,8 +58,8 @@ BP_API void bp_owned_bytes_clear(BpOwnedBytes *bytes);
 BP_API char **bp_module_list_functions(BpModule *module, size_t *count);
 
 /* Links the module and all its imports into one shared library at `path`, with the system's C
- * compiler (`BACKPLANE_CC`, default "cc"): host code as code, other imports as bytes. The file
- * appears whole or not at all. */
+ * compiler (`BACKPLANE_CC`, default "cc"): host code as code, other imports as bytes. `path`
+ * ends in ".so". The file appears whole or not at all. */
 BP_API int bp_module_export_library(BpModule *module, const char *path);
 
 #ifdef __cplusplus

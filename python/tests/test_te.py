@@ -334,6 +334,58 @@ def test_values_of_another_sort_are_errors():
         assert program.constant(number, dtype).dtype == dtype
 
 
+def test_mistakes_are_errors_where_they_are_written():
+    program, a, b, _ = matmul()
+    n, k = program.placeholder("n", (8,), "int32"), program.reduce_axis("k", K)
+    mistakes = [
+        (lambda: te.exp(n[0]), "exp takes floats, not int32"),
+        (lambda: n[0] + 1.5, "1.5 is no value of int32; astype"),
+        (lambda: a[0, 0] + 1j, "expected a value of type te.Expr"),
+        (lambda: a[0, 0] + b, "reads an element of it, as"),
+        (lambda: np.zeros(3) + a[0, 0], r"array\(.*no value of float32"),
+        (lambda: program.constant(float("inf"), "int8"), "inf is no value of int8"),
+        (lambda: a[0, 0] // 2, "floordiv takes an integer, not float32"),
+        (lambda: a[0, 0] & 1, "bit_and takes an integer, not float32"),
+        (lambda: -(n[0] > 1), "sub takes a number, not bool"),
+        (lambda: te.select(n[0], a[0, 0], 0), "select takes a condition of bool, not int32"),
+        (lambda: a[a[0, 0], 0], "index 0 of tensor a is of float32"),
+        (lambda: a[0, 0].astype("complex64"), "numbers, not complex64"),
+        (lambda: te.intrinsic("pow", a[0, 0]), "pow takes 2 arguments, not 1"),
+        (lambda: te.intrinsic("exponent", a[0, 0]), "no intrinsic 'exponent'"),
+        (lambda: te.sum(a[0, k] > 0, [k]), "a reduction by sum takes a number, not bool"),
+        (lambda: program.placeholder("x", (2,), "float31"), "tensor x has elements of float31"),
+        (lambda: program.placeholder("x", (2,), "float32x4"), "tensor x has elements of float32x4"),
+    ]
+    for mistake, message in mistakes:
+        with pytest.raises(errors.InvalidTypeError, match=message):
+            mistake()
+    given = []
+    program.compute("first", (M,), lambda i: given.append(i) or a[i, 0])
+    for body, message in [
+            (lambda i: a[i, k], "tensor c uses reduction axis k outside of a reduction over it"),
+            (lambda i: te.sum(a[i, k], []), "uses reduction axis k outside"),
+            (lambda i: 1 + te.sum(a[i, k], [k]), "a reduction inside an expression"),
+            (lambda i: te.sum(a[i, 0], [i]), "axis 0 of a reduction is no reduction axis"),
+            (lambda i: a[given[0], 0], "uses axis i0 of another tensor")]:
+        with pytest.raises(errors.InvalidValueError, match=message):
+            program.compute("c", (M,), body)
+
+
+def test_operators_with_the_number_on_either_side():
+    program = te.Program()
+    x, n = program.placeholder("x", (4,)), program.placeholder("n", (4,), "int32")
+    floats, integers = np.array([-2, -1, 1, 2], "float32"), np.array([0, 1, 2, 3], "int32")
+    for value, given, body in [
+            (abs(floats) ** 2 + 2 ** +floats, floats, lambda i: abs(x[i]) ** 2 + 2 ** +x[i]),
+            ((1 << integers) + (64 >> integers), integers, lambda i: (1 << n[i]) + (64 >> n[i])),
+            ((6 & integers) + (8 | integers) + (5 ^ integers), integers,
+             lambda i: (6 & n[i]) + (8 | n[i]) + (5 ^ n[i]))]:
+        y = program.compute("y", (4,), body)
+        result = np.zeros_like(given)
+        program.lower("f", [x if given is floats else n, y]).interpret("f", (given, result))
+        assert np.allclose(result, value)
+
+
 def test_types_and_numbers_of_numpy():
     program = te.Program()
     x = program.placeholder("x", (4,), np.uint8)

@@ -170,9 +170,41 @@ static void test_errors_pass_through(Fixture *t, gconstpointer unused) {
   bad = bp_ir_cast(t->module, t->int64, bp_ir_broadcast(t->module, bad, 4));
   g_assert_null(bp_ir_function(t->module, "f", NULL, 0, NULL, 0, bad));
   g_assert_cmpint(bp_ir_module_add(t->module, NULL), ==, -1);
-  assert_error(BP_ERROR_TYPE, "operands of an IR add have different types");
+  assert_error(BP_ERROR_TYPE, "operands of add have different types: int64 and float32; cast one");
   g_assert_cmpint(bp_ir_module_add(t->module, t->x), ==, -1);
   assert_error(BP_ERROR_VALUE, "a var was added to an IR module");
+}
+
+/* What the verifier would refuse is refused where it is made. */
+static void test_types_are_checked(Fixture *t, gconstpointer unused) {
+  (void)unused;
+  const BpIrNode *x = t->x, *f = t->f, *yes = bp_ir_int(t->module, dtype_of("bool"), 1);
+  const BpDataType float32 = dtype_of("float32");
+  const BpIrNode *half = bp_ir_float(t->module, float32, 0.5);
+  g_assert_null(bp_ir_binary(t->module, BP_IR_FLOORDIV, half, half));
+  assert_error(BP_ERROR_TYPE, "floordiv takes an integer, not float32");
+  g_assert_null(bp_ir_binary(t->module, BP_IR_BIT_AND, f, f));
+  assert_error(BP_ERROR_TYPE, "bit_and takes an integer, not float32");
+  g_assert_null(bp_ir_binary(t->module, BP_IR_ADD, yes, yes));
+  assert_error(BP_ERROR_TYPE, "add takes a number, not bool");
+  g_assert_null(bp_ir_binary(t->module, BP_IR_OR, x, x));
+  assert_error(BP_ERROR_TYPE, "or takes bool, not int64");
+  g_assert_null(bp_ir_not(t->module, x));
+  assert_error(BP_ERROR_TYPE, "not takes bool, not int64");
+  g_assert_null(bp_ir_select(t->module, x, f, f));
+  assert_error(BP_ERROR_TYPE, "select takes a condition of bool, not int64");
+  g_assert_null(bp_ir_select(t->module, yes, f, x));
+  assert_error(BP_ERROR_TYPE, "operands of select have different types: float32 and int64");
+  g_assert_null(bp_ir_cast(t->module, dtype_of("complex64"), x));
+  assert_error(BP_ERROR_TYPE, "cast takes and gives numbers, not complex64");
+  g_assert_null(bp_ir_call(t->module, t->int64, BP_IR_CALL_INTRINSIC, "exp", &x, 1));
+  assert_error(BP_ERROR_TYPE, "intrinsic exp takes floats, not int64");
+  g_assert_null(bp_ir_call(t->module, float32, BP_IR_CALL_INTRINSIC, "pow", &f, 1));
+  assert_error(BP_ERROR_TYPE, "intrinsic pow takes 2 arguments, not 1");
+  g_assert_null(bp_ir_int(t->module, float32, 1));
+  assert_error(BP_ERROR_TYPE, "an integer type or bool, not float32");
+  g_assert_null(bp_ir_float(t->module, t->int64, 1));
+  assert_error(BP_ERROR_TYPE, "a float type, not int64");
 }
 
 static void test_functions_by_name(Fixture *t, gconstpointer unused) {
@@ -286,6 +318,7 @@ int main(int argc, char **argv) {
   ADD("/ir/build/vectors", test_vectors);
   ADD("/ir/build/statements", test_statements);
   ADD("/ir/build/errors-pass-through", test_errors_pass_through);
+  ADD("/ir/build/types-are-checked", test_types_are_checked);
   ADD("/ir/build/functions-by-name", test_functions_by_name);
   ADD("/ir/table/plugins-get-it", test_plugins_get_the_table);
   ADD("/ir/table/visits", test_visits);

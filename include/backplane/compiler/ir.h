@@ -34,7 +34,8 @@ BP_API const BpIrNode *bp_ir_make(BpIrModule *module, int32_t kind, BpDataType d
                                   const BpIrNode *const *operands, int32_t num_operands,
                                   int64_t int_value, double float_value, const char *str_value);
 
-/* ---- Expressions, with constants folded and the obvious identities applied --------------- */
+/* ---- Expressions, with constants folded and the obvious identities applied ---------------
+ * Operands of the wrong types are an error here (BP_ERROR_TYPE), as they are to the verifier. */
 BP_API const BpIrNode *bp_ir_int(BpIrModule *module, BpDataType dtype, int64_t value);
 BP_API const BpIrNode *bp_ir_float(BpIrModule *module, BpDataType dtype, double value);
 BP_API const BpIrNode *bp_ir_var(BpIrModule *module, const char *name, BpDataType dtype);

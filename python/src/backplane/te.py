@@ -40,8 +40,9 @@ def _handle(value: Expr | Axis | Tensor | Stage, kind: type) -> _core.TeHandle:
     """The handle of a value that a caller gave."""
     if isinstance(value, kind):
         return value._handle
+    hint = "; an expression reads an element of it, as x[i]" if isinstance(value, Tensor) else ""
     raise errors.InvalidTypeError(
-        f"expected a value of type te.{kind.__name__}, got {value!r}")
+        f"expected a value of type te.{kind.__name__}, got {value!r}{hint}")
 
 
 def _handles(values: Sequence[Expr] | Sequence[Axis] | Sequence[Tensor], kind: type
@@ -71,12 +72,14 @@ class Expr:
         return Expr(self._program, self._program._core.cast(dtype_name(dtype), self._handle))
 
     def _operand(self, value: Number) -> Expr:
-        if not isinstance(value, Expr):
-            return Expr(self._program, self._program._core.constant(self.dtype, value))
-        if value.dtype != self.dtype:
+        if isinstance(value, Expr):
+            if value.dtype == self.dtype:
+                return value
             raise errors.InvalidTypeError(
                 f"operands of types {self.dtype} and {value.dtype}: convert one by astype")
-        return value
+        if not isinstance(value, (int, float)) and not hasattr(value, "item"):
+            _handle(value, Expr)
+        return self._program.constant(value, self.dtype)
 
     def _binary(self, kind: str, left: Number, right: Number) -> Expr:
         a, b = self._operand(left), self._operand(right)
@@ -124,20 +127,38 @@ class Expr:
     def __rmod__(self, other: Number) -> Expr:
         return self._binary("floormod", other, self)
 
+    def __pow__(self, other: Number) -> Expr:
+        return intrinsic("pow", self, other)
+
+    def __rpow__(self, other: Number) -> Expr:
+        return intrinsic("pow", self._operand(other), self)
+
     def __and__(self, other: Number) -> Expr:
         return self._binary("and" if self.dtype == "bool" else "bit_and", self, other)
+
+    __rand__ = __and__
 
     def __or__(self, other: Number) -> Expr:
         return self._binary("or" if self.dtype == "bool" else "bit_or", self, other)
 
+    __ror__ = __or__
+
     def __xor__(self, other: Number) -> Expr:
         return self._binary("ne" if self.dtype == "bool" else "bit_xor", self, other)
+
+    __rxor__ = __xor__
 
     def __lshift__(self, other: Number) -> Expr:
         return self._binary("shl", self, other)
 
+    def __rlshift__(self, other: Number) -> Expr:
+        return self._binary("shl", other, self)
+
     def __rshift__(self, other: Number) -> Expr:
         return self._binary("shr", self, other)
+
+    def __rrshift__(self, other: Number) -> Expr:
+        return self._binary("shr", other, self)
 
     def __invert__(self) -> Expr:
         if self.dtype == "bool":
@@ -149,6 +170,12 @@ class Expr:
 
     def __neg__(self) -> Expr:
         return self._binary("sub", 0, self)
+
+    def __pos__(self) -> Expr:
+        return self
+
+    def __abs__(self) -> Expr:
+        return intrinsic("abs", self)
 
     def __lt__(self, other: Number) -> Expr:
         return self._binary("lt", self, other)
@@ -328,7 +355,14 @@ class Program:
 
     def constant(self, value: int | float | bool, dtype: DType) -> Expr:
         """A number of a type."""
-        return Expr(self, self._core.constant(dtype_name(dtype), value))
+        name = dtype_name(dtype)
+        try:
+            return Expr(self, self._core.constant(name, value))
+        except errors.BackplaneError:
+            raise
+        except TypeError:
+            raise errors.InvalidTypeError(
+                f"{value!r} is no value of {name}; astype converts an expression") from None
 
     def reduce_axis(self, name: str, extent: int) -> Expr:
         """What te.sum and its like reduce over: 0 to extent - 1."""
