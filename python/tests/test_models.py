@@ -121,6 +121,25 @@ def test_device_without_code_is_an_error(digits_model):
         backplane.Model(digits_model, "cpu:99")
 
 
+def test_preferences_are_a_list_or_a_text(digits_model):
+    module = backplane.load(digits_model)
+    cpu = backplane.device("cpu")
+    for preferred in ("opencl:9,cpu", ["opencl:9", "cpu"], ("opencl", "cpu:0"), ["auto"], ["!opencl"],
+                      [backplane.Device(4, 9), "cpu"], cpu, [cpu], ["cpu:*"]):
+        assert backplane.Model(module, preferred).device == cpu, preferred
+    for preferred in ("opencl:9,cpu", ["opencl:9", "cpu"], cpu, (cpu, "opencl"), ["cpu"]):
+        assert backplane.select_device(preferred) == cpu, preferred
+    for preferred in (backplane.Device(4, 9), [backplane.Device(4, 9)]):
+        with pytest.raises(errors.NotFoundError, match="no code for opencl:9; it was compiled for c"):
+            backplane.Model(module, preferred)
+    for choose in (backplane.select_device, lambda preferred: backplane.Model(module, preferred)):
+        for preferred in (3, [3], ["cpu", None], {"cpu": 1}, (1, 0)):
+            with pytest.raises(errors.InvalidTypeError, match='preferred as "cpu" or "opencl:1"'):
+                choose(preferred)
+        with pytest.raises(errors.InvalidValueError, match='no device is in the list; "auto"'):
+            choose([])
+
+
 def test_threads_take_turns(digits_model):
     model = backplane.Model(digits_model, "cpu")
     name, results = model.inputs[0].name, {}

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, Union, overload
 
 try:
     from . import _core
@@ -66,6 +66,9 @@ class Device(NamedTuple):
     def synchronize(self) -> None:
         """Waits for what is queued on its default stream; an error of it is raised here."""
         _core.synchronize(self)
+
+
+Preferences = Union[Device, str, Sequence[Union[Device, str]], None]
 
 
 class Tensor(_core.Tensor):
@@ -132,12 +135,9 @@ class Module(_core.Module):
             raise errors.NotFoundError(f"the module has no function '{name}'")
         return function
 
-    def machine(self, on: Device | str | None = None) -> Module:
+    def machine(self, on: Preferences = None) -> Module:
         """The functions of a model that TVM compiled, on a device: `machine["forward"](x)`."""
-        if isinstance(on, Device):
-            there = on
-        else:
-            there = _core.select_model_devices(self, on)[0]
+        there = on if isinstance(on, Device) else _core.select_model_devices(self, _preferences(on))[0]
         made: Module = _core.relax_machine(self, there)
         return made
 
@@ -162,9 +162,24 @@ def device(name: Device | str) -> Device:
     return _core.parse_device(name)
 
 
-def select_device(preferences: str | None = None) -> Device:
-    """The first of a list of preferences that is there, by BACKPLANE_DEVICE if there is none."""
-    return _core.select_device(preferences)
+def _preferences(on: Preferences) -> str | None:
+    """The text of preferences: those of a list, in order."""
+    if on is None or isinstance(on, str):
+        return on
+    each = [on] if isinstance(on, Device) or not isinstance(on, Sequence) else list(on)
+    wrong = [item for item in each if not isinstance(item, (Device, str))]
+    if wrong:
+        raise errors.InvalidTypeError(
+            f'a device is preferred as "cpu" or "opencl:1", or a list of such; not {wrong[0]!r}')
+    if not each:
+        raise errors.InvalidValueError('no device is in the list; "auto" is the best of all')
+    return ",".join(map(str, each))
+
+
+def select_device(preferences: Preferences = None) -> Device:
+    """The first of a list of preferences (["opencl:1", "cpu"], "opencl:1,cpu") that is there, by
+    BACKPLANE_DEVICE if there is none."""
+    return _core.select_device(_preferences(preferences))
 
 
 def devices() -> list[Device]:
@@ -313,19 +328,16 @@ class OperatorTime(NamedTuple):
 class Model:
     """A compiled model on a device, or two. Runs from several threads take turns."""
 
-    def __init__(
-        self, source: Path | Module, on: Device | Sequence[Device | str] | str | None = None
-    ) -> None:
-        """`source`: a library, a graph or folder of TVM's, or a module. `on`: a device, the devices
-        of a graph that runs on two, or preferences as for select_device, among what the model was
-        compiled for."""
+    def __init__(self, source: Path | Module, on: Preferences = None) -> None:
+        """`source`: a library, a graph or folder of TVM's, or a module. `on`: preferences as for
+        select_device, among what the model was compiled for; a Device, or a list of Devices for a
+        graph that runs on two, is taken as it is."""
         module = source if isinstance(source, Module) else load(source)
-        if isinstance(on, Device):
-            devices: tuple[Device, ...] = (on,)
-        elif on is None or isinstance(on, str):
-            devices = _core.select_model_devices(module, on)
+        given = (on,) if isinstance(on, Device) else on
+        if isinstance(given, Sequence) and given and all(isinstance(each, Device) for each in given):
+            devices = tuple(each for each in given if isinstance(each, Device))
         else:
-            devices = tuple(device(each) for each in on)
+            devices = _core.select_model_devices(module, _preferences(on))
         self._model = _core.Model(module, devices)
         self.device = devices[0]
         self._lock = threading.Lock()
