@@ -8,6 +8,7 @@
 #include "core/module/cc.h"
 #include "core/module/compile.h"
 #include "core/module/library_file.h"
+#include "core/module/load.h"
 #include "core/module/module.h"
 #include "core/registry/given.h"
 
@@ -385,11 +386,21 @@ static int export_files(Export *job, const char *path) {
              : 0;
 }
 
+static int check_path(const char *path) {
+  if (!path || !*path)
+    return bp_error_raise(BP_ERROR_VALUE, "the library's path is empty");
+  if (bp__module_is_library_path(path))
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "\"%s\" does not end in .so, by which a library is known when it is loaded",
+                        path);
+}
+
 int bp_module_export_library(BpModule *module, const char *path) {
   if (!BP_GIVEN(module))
     return -1;
   Export job = {.link_inputs = g_ptr_array_new_with_free_func(free)};
-  int rc = path && *path ? 0 : bp_error_raise(BP_ERROR_VALUE, "the library's path is empty");
+  int rc = check_path(path);
   if (!rc)
     rc = collect(&job, module);
   if (!rc)

@@ -90,6 +90,12 @@ static void find_extension(const char *path, char *extension, size_t size) {
   snprintf(extension, size, "%s", is_library ? "so" : dot ? dot + 1 : "");
 }
 
+int bp__module_is_library_path(const char *path) {
+  char extension[MAX_NAME + 1];
+  find_extension(path, extension, sizeof extension);
+  return !strcmp(extension, "so");
+}
+
 BpModule *bp_module_load(const char *path) {
   char extension[MAX_NAME + 1];
   if (!path || !*path) {

@@ -857,6 +857,12 @@ static void test_export_that_cannot_be_is_an_error(void) {
   g_assert_true(bp_error_is(BP_ERROR_IO));
   g_assert_nonnull(strstr(bp_error_message(), "/no/such/dir"));
   g_assert_cmpint(bp_module_export_library(module, ""), ==, -1);
+  char *text = temporary_path("x.txt");
+  g_assert_cmpint(bp_module_export_library(module, text), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "does not end in .so"));
+  g_assert_false(g_file_test(text, G_FILE_TEST_EXISTS));
+  g_free(text);
   bp_object_release(module);
 
   char *path = temporary_path("none.so");
