@@ -55,8 +55,8 @@ static int no_variant(const BpGraphContent *content, BpDevice device) {
   bp_device_format(device, wanted);
   list_targets(content, names, sizeof(names));
   return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        "the model has no code for %s; it was compiled for %s. Compile it with a "
-                        "--target for that device, or choose another device",
+                        "the model has no code for %s; it was compiled for %s. Compile it for a "
+                        "target of that device too, or choose another device",
                         wanted, names);
 }
 

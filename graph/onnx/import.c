@@ -108,7 +108,7 @@ static int unbound_dimension(const OnnxValueInfo *info, size_t index) {
   }
   return bp_error_raise(BP_ERROR_VALUE,
                         "dimension %zu of input '%s'%s%s%s is not fixed by the model; give the "
-                        "input's shape, as --shape %s=%s",
+                        "input's shape in \"shapes\", for the command by --shape %s=%s",
                         index, info->name, is_empty(symbol) ? "" : " ('",
                         is_empty(symbol) ? "" : symbol, is_empty(symbol) ? "" : "')", info->name,
                         example);
@@ -122,8 +122,8 @@ static int input_shape(const Import *import, const OnnxValueInfo *info, const Bp
   *ndim = given ? given->ndim : shape ? (int32_t)shape->n_dim : -1;
   if (*ndim < 0)
     return bp_error_raise(BP_ERROR_VALUE,
-                          "the model does not say the shape of input '%s'; give it, as --shape "
-                          "%s=1x3x224x224",
+                          "the model does not say the shape of input '%s'; give it in \"shapes\", "
+                          "for the command as in --shape %s=1x3x224x224",
                           info->name, info->name);
   if (*ndim > BP_GRAPH_MAX_NDIM)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "input '%s' has %d dimensions, at most %d work",

@@ -105,7 +105,7 @@ static int64_t find_entry(const BpRelaxExecutable *executable) {
     return found;
   return bp_error_raise(BP_ERROR_NOT_FOUND,
                         "the library has %" PRId64 " functions (%s), none called \"main\" or "
-                        "\"forward\"; call them through bp_relax_machine_create",
+                        "\"forward\"; call them " BP_RELAX_BY_MACHINE,
                         count, names);
 }
 
@@ -280,7 +280,7 @@ static int take_outputs(BpRelaxContext *context, const BpValue *result) {
     if (value->type_index != BP_TYPE_TENSOR)
       return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                             "output %u of the model is a %s, not a tensor; call the function "
-                            "itself, through bp_relax_machine_create",
+                            "itself, " BP_RELAX_BY_MACHINE,
                             i, bp_type_name(value->type_index));
     context->outputs[i] = bp_object_retain(value->v_obj);
   }

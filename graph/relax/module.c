@@ -436,8 +436,8 @@ static int get_executable_function(void *context, const char *name, BpFunction *
   *function = NULL;
   if (index >= 0 && self->executable->functions[index].kind != BP_RELAX_PACKED)
     return bp_error_raise(BP_ERROR_VALUE,
-                          "'%s' is a function of a Relax executable, which has no device: make a "
-                          "machine for one (bp_relax_machine_create), which has that function",
+                          "'%s' is a function of a Relax executable, which has no device: call "
+                          "it " BP_RELAX_BY_MACHINE,
                           name);
   if (strcmp(name, "vm_load_executable") != 0)
     return 0;

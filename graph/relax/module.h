@@ -8,6 +8,9 @@
 #include "graph/relax/executable.h"
 #include "graph/relax/machine.h"
 
+/* How functions are called that are no model's, in messages. */
+#define BP_RELAX_BY_MACHINE "through a machine (bp_relax_machine_create, Python's module.machine)"
+
 /* Registers the loader of executables, and vm.builtin.*; called once, by bp_graph_initialize. */
 int bp__relax_register(void);
 

@@ -10,6 +10,7 @@
 
 #include "graph/relax/builtin.h"
 #include "graph/relax/model.h"
+#include "graph/relax/module.h"
 
 typedef struct Reading {
   const BpRelaxExecutable *executable;
@@ -121,7 +122,7 @@ static int check_inputs(const Reading *reading, const BpModelTensorInfo *infos) 
     if (infos[i].ndim < 0)
       return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                             "argument '%s' of '%s' is no tensor of a known type; call the "
-                            "function itself, through bp_relax_machine_create",
+                            "function itself, " BP_RELAX_BY_MACHINE,
                             infos[i].name, reading->function->name);
   return 0;
 }

@@ -263,7 +263,7 @@ static void test_functions_of_an_executable_want_a_machine(void) {
   g_assert_cmpstr(names[1], ==, "vm_load_executable");
   bp_names_free(names);
   g_assert_cmpint(bp_module_get_function(module, "forward", 1, &function), ==, -1);
-  assert_error(BP_ERROR_VALUE, "make a machine");
+  assert_error(BP_ERROR_VALUE, "through a machine");
   bp_object_release(module);
 }
 
