@@ -24,8 +24,10 @@ typedef struct Sort {
   int descends;
 } Sort;
 
+/* An element. Its row is read before the first value is written, which may go where they are. */
 typedef struct Key {
   uint64_t order;
+  uint64_t bits;
   int64_t index;
 } Key;
 
@@ -55,9 +57,8 @@ static int is_sortable(BpDataType dtype) {
 }
 
 /* Numbers in the order of the elements. */
-static uint64_t order_of(BpDataType dtype, const char *data) {
-  uint64_t bits = 0, sign = (uint64_t)1 << (dtype.bits - 1), infinity = infinity_of(dtype);
-  memcpy(&bits, data, dtype.bits / 8u);
+static uint64_t order_of(BpDataType dtype, uint64_t bits) {
+  uint64_t sign = (uint64_t)1 << (dtype.bits - 1), infinity = infinity_of(dtype);
   if (dtype.code == BP_DTYPE_INT)
     return bits ^ sign;
   if (!infinity)
@@ -105,15 +106,16 @@ static void sort_row(const Sort *sort, int64_t outer, int64_t inner, Key *keys) 
   int64_t to = outer * sort->count * sort->inner + inner;
   size_t bytes = sort->in->dtype.bits / 8u;
   for (int64_t i = 0; i < sort->extent; i++) {
-    uint64_t order = order_of(sort->in->dtype, element(sort->in, from + i * sort->inner));
-    keys[i] = (Key){sort->descends ? ~order : order, i};
+    uint64_t bits = 0;
+    memcpy(&bits, element(sort->in, from + i * sort->inner), bytes);
+    uint64_t order = order_of(sort->in->dtype, bits);
+    keys[i] = (Key){sort->descends ? ~order : order, bits, i};
   }
   qsort(keys, (size_t)length, sizeof(*keys), compare_keys);
   for (int64_t i = 0; i < sort->count; i++) {
     int64_t at = to + i * sort->inner;
     if (sort->values)
-      memcpy(element(sort->values, at), element(sort->in, from + keys[i].index * sort->inner),
-             bytes);
+      memcpy(element(sort->values, at), &keys[i].bits, bytes);
     if (sort->indices)
       write_index(sort->indices, at, keys[i].index);
   }
@@ -194,6 +196,15 @@ static int check_lengths(const Sort *sort) {
   return 0;
 }
 
+/* Only values may be where the input is, and there from its beginning. */
+static int overlaps_input(const Sort *sort, const BpTensorView *view) {
+  if (!view)
+    return 0;
+  const char *out = element(view, 0), *in = element(sort->in, 0);
+  return out < in + bp_view_num_bytes(sort->in) && in < out + bp_view_num_bytes(view) &&
+         (view != sort->values || out != in);
+}
+
 /* There are elements, so these products are not too large. */
 static void measure_rows(Sort *sort) {
   sort->outer = sort->inner = 1;
@@ -220,6 +231,8 @@ static int run(Sort *sort, const BpValue *axis, const BpValue *ascends, int64_t 
     return -1;
   if (bp_view_num_elements(sort->in) == 0)
     return 0;
+  if (overlaps_input(sort, sort->values) || overlaps_input(sort, sort->indices))
+    return wrong("an output overlaps the input");
   measure_rows(sort);
   return check_lengths(sort) < 0 ? -1 : sort_rows(sort);
 }

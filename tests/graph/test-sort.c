@@ -94,6 +94,32 @@ static void test_only_the_beginning_of_a_row_is_sorted(void) {
 }
 
 /* A view that begins within its memory; indices as floats, as TVM has them by default. */
+static void test_values_take_the_place_of_the_input(void) {
+  const float numbers[] = {9, 1, 8, 3, 7, 2}, rows[] = {1, 8, 9, 2, 3, 7};
+  const float columns[] = {3, 1, 2, 9, 7, 8}, largest[] = {9, 8, 7, 3};
+  for (int64_t axis = 0; axis < 2; axis++) {
+    BpTensor *both = floats(2, 3, numbers);
+    BpValue args[] = {tensor_arg(both), tensor_arg(both), number(axis), number(1)};
+    g_assert_cmpint(call("sort", args, 4), ==, 0);
+    g_assert_cmpmem(both->view.data, sizeof rows, axis ? rows : columns, sizeof rows);
+    bp_object_release(both);
+  }
+  BpTensor *both = floats(2, 3, numbers);
+  BpTensorView first = both->view;
+  int64_t shape[] = {2, 2};
+  first.shape = shape;
+  first.strides = NULL;
+  BpValue view = {.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &first};
+  BpValue args[] = {tensor_arg(both), view, number(2), number(1), text("values"), number(0)};
+  g_assert_cmpint(call("topk", args, 6), ==, 0);
+  g_assert_cmpmem(both->view.data, sizeof largest, largest, sizeof largest);
+  first.byte_offset = sizeof(float);
+  refuse("topk", args, 6, BP_ERROR_VALUE, "an output overlaps the input");
+  BpValue same[] = {tensor_arg(both), tensor_arg(both), number(1), number(1)};
+  refuse("argsort", same, 4, BP_ERROR_VALUE, "an output overlaps the input");
+  bp_object_release(both);
+}
+
 static void test_views_begin_where_they_say(void) {
   const float numbers[] = {9, 9, 3, 1, 2}, sorted[] = {0, 2};
   const int64_t shape[] = {1, 3};
@@ -209,6 +235,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/sort/no-number-is-the-largest", test_no_number_is_the_largest);
   g_test_add_func("/sort/only-the-beginning-of-a-row-is-sorted",
                   test_only_the_beginning_of_a_row_is_sorted);
+  g_test_add_func("/sort/values-take-the-place-of-the-input",
+                  test_values_take_the_place_of_the_input);
   g_test_add_func("/sort/views-begin-where-they-say", test_views_begin_where_they_say);
   g_test_add_func("/sort/nothing-is-sorted", test_nothing_is_sorted);
   g_test_add_func("/sort/wrong-arguments-are-errors", test_wrong_arguments_are_errors);
