@@ -2,6 +2,8 @@
 /* Tensors, and DLPack both ways. */
 #include "core.h"
 
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <backplane/device.h>
@@ -94,16 +96,92 @@ static BpTensor *copy_on(const BpTensor *tensor, BpDevice device) {
 
 /* ---- DLPack out -------------------------------------------------------------------------- */
 
+/* What a capsule gives away: the library's managed tensor, with a deleter that may be called once
+ * by a consumer that fails and once more by the capsule, which it left as it was (torch, of a
+ * device that it does not know). */
+typedef struct Given {
+  union {
+    BpManagedTensor plain;
+    BpManagedTensorVersioned versioned;
+  } managed;
+  void *own; /* the library's */
+  atomic_int num_holders;
+  atomic_int has_ended;
+  int is_versioned;
+} Given;
+
+static void drop_given(Given *given) {
+  if (atomic_fetch_sub(&given->num_holders, 1) == 1)
+    free(given);
+}
+
+/* The consumer's part, held until the first deletion. */
+static void end_given(Given *given) {
+  if (atomic_exchange(&given->has_ended, 1))
+    return;
+  if (given->is_versioned)
+    ((BpManagedTensorVersioned *)given->own)->deleter(given->own);
+  else
+    ((BpManagedTensor *)given->own)->deleter(given->own);
+  drop_given(given);
+}
+
+static void delete_plain(BpManagedTensor *managed) {
+  end_given(managed->manager_context);
+}
+
+static void delete_versioned(BpManagedTensorVersioned *managed) {
+  end_given(managed->manager_context);
+}
+
+/* A capsule with a name of its own was consumed: its consumer calls the deleter. */
 static void free_capsule(PyObject *capsule) {
-  BpManagedTensor *managed =
-      PyCapsule_IsValid(capsule, "dltensor") ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
-  BpManagedTensorVersioned *versioned = PyCapsule_IsValid(capsule, "dltensor_versioned")
-                                            ? PyCapsule_GetPointer(capsule, "dltensor_versioned")
-                                            : NULL;
-  if (managed)
-    managed->deleter(managed);
-  if (versioned)
-    versioned->deleter(versioned);
+  Given *given = PyCapsule_GetContext(capsule);
+  if (PyCapsule_IsValid(capsule, "dltensor") || PyCapsule_IsValid(capsule, "dltensor_versioned"))
+    end_given(given);
+  drop_given(given);
+}
+
+static int fill_given(Given *given, BpTensor *tensor, int is_copy) {
+  if (given->is_versioned) {
+    BpManagedTensorVersioned *managed = given->own = bp_tensor_to_dlpack_versioned(tensor);
+    if (!managed)
+      return -1;
+    given->managed.versioned = *managed;
+    given->managed.versioned.flags |= is_copy ? BP_DLPACK_COPIED : 0;
+    given->managed.versioned.manager_context = given;
+    given->managed.versioned.deleter = delete_versioned;
+    return 0;
+  }
+  BpManagedTensor *managed = given->own = bp_tensor_to_dlpack(tensor);
+  if (!managed)
+    return -1;
+  given->managed.plain = *managed;
+  given->managed.plain.manager_context = given;
+  given->managed.plain.deleter = delete_plain;
+  return 0;
+}
+
+static PyObject *make_capsule(BpTensor *tensor, int is_versioned, int is_copy) {
+  Given *given = calloc(1, sizeof(*given));
+  if (!given)
+    return PyErr_NoMemory();
+  given->is_versioned = is_versioned;
+  if (fill_given(given, tensor, is_copy) < 0) {
+    free(given);
+    return bp_py_raise();
+  }
+  given->num_holders = 2;
+  PyObject *capsule = PyCapsule_New(&given->managed,
+                                    is_versioned ? "dltensor_versioned" : "dltensor", free_capsule);
+  if (capsule && PyCapsule_SetContext(capsule, given) == 0)
+    return capsule;
+  if (capsule)
+    PyCapsule_SetDestructor(capsule, NULL);
+  Py_XDECREF(capsule);
+  end_given(given);
+  drop_given(given);
+  return NULL;
 }
 
 /* Work that is queued on the tensor's device is waited for: its consumer knows no stream of ours.
@@ -183,16 +261,7 @@ static PyObject *to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
   BpTensor *given = PyErr_Occurred() ? NULL : tensor_for(tensor, &wish);
   if (!given)
     return NULL;
-  PyObject *capsule = NULL;
-  if (wish.is_versioned) {
-    BpManagedTensorVersioned *managed = bp_tensor_to_dlpack_versioned(given);
-    if (managed && given != tensor)
-      managed->flags |= BP_DLPACK_COPIED;
-    capsule = managed ? PyCapsule_New(managed, "dltensor_versioned", free_capsule) : bp_py_raise();
-  } else {
-    BpManagedTensor *managed = bp_tensor_to_dlpack(given);
-    capsule = managed ? PyCapsule_New(managed, "dltensor", free_capsule) : bp_py_raise();
-  }
+  PyObject *capsule = make_capsule(given, wish.is_versioned, given != tensor);
   bp_object_release(given);
   return capsule;
 }

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors, devices and the exchange with numpy."""
 
+import ctypes
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -188,6 +190,59 @@ def test_dlpack_copies_where_it_is_wanted_or_needed(name, version):
             tensor.__dlpack__(dl_device=(1, 0), copy=False)
         again = backplane.from_dlpack(Wrapped(tensor, copy=True))
         assert again.device == tensor.device and np.array_equal(np.asarray(again), [0, 1, 2, 3])
+
+
+class Managed(ctypes.Structure):
+    """DLManagedTensorVersioned, whose first members those of DLManagedTensor follow its tensor."""
+
+    _fields_ = [("version", ctypes.c_uint32 * 2), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+
+
+class Plain(ctypes.Structure):
+    """DLManagedTensor."""
+
+    _fields_ = [("tensor", ctypes.c_byte * 48), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+
+
+@pytest.mark.parametrize("name, kind", [("dltensor", Plain), ("dltensor_versioned", Managed)])
+def test_a_consumer_that_fails_may_call_the_deleter(name, kind):
+    """So does torch 2.2 with a device that it does not know, and leaves the capsule's name."""
+    get, rename = ctypes.pythonapi.PyCapsule_GetPointer, ctypes.pythonapi.PyCapsule_SetName
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    used = ctypes.create_string_buffer(b"used")
+    array = np.zeros(1000)
+    count = sys.getrefcount(array)
+    for is_deleted, is_renamed in [(True, False), (True, True), (False, False)]:
+        tensor = backplane.from_dlpack(array)
+        capsule = tensor.__dlpack__(max_version=(1, 0) if kind is Managed else None)
+        del tensor
+        assert sys.getrefcount(array) > count
+        address = get(capsule, name.encode())
+        if is_renamed:
+            rename(capsule, used)
+            del capsule
+            assert sys.getrefcount(array) > count
+        if is_deleted:
+            kind.from_address(address).deleter(address)
+            assert sys.getrefcount(array) == count
+        capsule = None
+        assert sys.getrefcount(array) == count
+
+
+def test_torch_and_a_device_that_it_does_not_know():
+    torch = pytest.importorskip("torch")
+    for device in backplane.devices():
+        tensor = backplane.tensor(np.arange(4, dtype="float32"), device)
+        if device.device_type in (1, 2):
+            continue
+        with pytest.raises(Exception, match=".") as caught:
+            torch.from_dlpack(tensor)
+        assert not isinstance(caught.value, SystemError)
+        assert torch.from_dlpack(tensor.to_device("cpu")).tolist() == [0, 1, 2, 3]
+        assert tensor.numpy().tolist() == [0, 1, 2, 3]
 
 
 def test_read_only_memory_stays_so():
