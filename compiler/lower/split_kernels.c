@@ -3,7 +3,9 @@
  *
  * A device runs one nest of bound loops at a time, and threads of different blocks meet only
  * between launches. So each buffer that is computed at the top level of a function, under nothing
- * but names and global buffers, gets a kernel: the statements in a row that write it. */
+ * but names and global buffers, gets a kernel: the statements in a row that write it. What such a
+ * kernel alone uses, a buffer of its own around global ones, moves into it with the statements
+ * before it that write that. */
 
 #include <stdio.h>
 
@@ -31,6 +33,9 @@ typedef struct Split {
   const BpIrNode *function;
   const BpIrNode **buffers; /* the parameters, then those between kernels */
   int32_t num_buffers, num_params;
+  const BpIrNode **own; /* buffers of one kernel around global ones, the outermost first */
+  int32_t num_own;
+  const BpIrNode *pending; /* statements that write such buffers alone, or NULL */
   Unit *first, *last;
   int32_t num_units;
 } Split;
@@ -78,6 +83,12 @@ static const BpIrNode *wrap(const Split *split, const Names *names, const BpIrNo
   return statement;
 }
 
+/* One statement after another, which may be NULL. */
+static const BpIrNode *after(const Split *split, const BpIrNode *first, const BpIrNode *second) {
+  const BpIrNode *both[] = {first, second};
+  return first && second ? bp_ir_seq(split->scratch, both, 2) : second;
+}
+
 static bool has_unit_of(const Split *split, const BpIrNode *written) {
   for (const Unit *unit = split->first; unit; unit = unit->next)
     if (unit->written == written)
@@ -100,16 +111,20 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
   Written written = {.split = split};
   if (bp__ir_visit_once(statement, visit_store, &written) < 0)
     return -1;
-  if (!written.buffer)
+  if (!written.buffer && split->num_own == 0)
     return refuse(split, "a statement at its top level writes nothing");
   if (written.is_several)
     return refuse(split, "a statement at its top level writes several buffers");
-  statement = wrap(split, names, statement);
+  statement = after(split, split->pending, wrap(split, names, statement));
+  split->pending = NULL;
   if (!statement)
     return -1;
+  if (!written.buffer) {
+    split->pending = statement;
+    return 0;
+  }
   if (split->last && split->last->written == written.buffer) {
-    const BpIrNode *both[] = {split->last->body, statement};
-    split->last->body = bp_ir_seq(split->scratch, both, 2);
+    split->last->body = after(split, split->last->body, statement);
     return split->last->body ? 0 : -1;
   }
   /* A kernel's output is whole: what comes later could not keep what an earlier one wrote. */
@@ -118,7 +133,17 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
   return add_unit(split, statement, written.buffer);
 }
 
+static bool allocates_global(const BpIrNode *node) {
+  return node->kind == BP_IR_ALLOCATE && node->operands[0]->int_value == BP_IR_SCOPE_GLOBAL;
+}
+
+static int visit_global(void *context, const BpIrNode *node) {
+  *(bool *)context |= allocates_global(node);
+  return 0;
+}
+
 static int walk(Split *split, const Names *names, const BpIrNode *node) {
+  bool holds_global = false;
   if (node->kind == BP_IR_SEQ) {
     for (int32_t i = 0; i < node->num_operands; i++)
       if (walk(split, names, node->operands[i]) != 0)
@@ -129,11 +154,35 @@ static int walk(Split *split, const Names *names, const BpIrNode *node) {
     Names inner = {node, names};
     return walk(split, &inner, node->operands[2]);
   }
-  if (node->kind == BP_IR_ALLOCATE && node->operands[0]->int_value == BP_IR_SCOPE_GLOBAL) {
+  if (allocates_global(node)) {
     split->buffers[split->num_buffers++] = node->operands[0];
     return walk(split, names, node->operands[1]);
   }
+  if (node->kind == BP_IR_ALLOCATE && bp__ir_visit_once(node, visit_global, &holds_global) < 0)
+    return -1;
+  if (holds_global) {
+    split->own[split->num_own++] = node->operands[0];
+    return walk(split, names, node->operands[1]);
+  }
   return add_statement(split, names, node);
+}
+
+/* Allocates in each kernel what it alone uses. */
+static int give_own(const Split *split) {
+  for (int32_t i = split->num_own - 1; i >= 0; i--) {
+    bool is_given = false;
+    for (Unit *unit = split->first; unit; unit = unit->next) {
+      int used = bp__ir_uses(unit->body, split->own[i]);
+      if (used > 0 && is_given)
+        return refuse(split, "two kernels use what is not in global memory");
+      if (used > 0)
+        unit->body = bp_ir_allocate(split->scratch, split->own[i], unit->body);
+      is_given |= used > 0;
+      if (used < 0 || !unit->body)
+        return -1;
+    }
+  }
+  return 0;
 }
 
 /* ---- Kernels ----------------------------------------------------------------------------- */
@@ -257,11 +306,12 @@ static int split_function(Split *split, BpKernelList *list) {
   if (bp__ir_visit_once(body, visit_allocate, &most) < 0)
     return -1;
   split->buffers = bp__ir_alloc(split->scratch, (size_t)(most + 1) * sizeof *split->buffers);
-  if (!split->buffers)
+  split->own = bp__ir_alloc(split->scratch, (size_t)(most + 1) * sizeof *split->own);
+  if (!split->buffers || !split->own)
     return -1;
   for (; split->num_buffers < split->num_params; split->num_buffers++)
     split->buffers[split->num_buffers] = split->function->operands[split->num_buffers];
-  if (walk(split, NULL, body) != 0)
+  if (walk(split, NULL, body) != 0 || give_own(split) != 0)
     return -1;
   /* What has nothing to do is a kernel too: every result has one. */
   if (!split->first && split->num_params > 0 &&

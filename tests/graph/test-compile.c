@@ -562,15 +562,23 @@ static void test_softmax_of_rows(void) {
   g_free(x);
 }
 
-static void test_sums_of_everything(void) {
+/* All elements, by a reduction alone or by one with something to compute before and after it. */
+static void test_reduction_of_everything(gconstpointer op) {
   for (int keep = 0; keep < 2; keep++) {
     OnnxBuilder *builder = onnx_builder_new();
-    float *x = onnx_float_values(23 * 100), y = 0;
+    float *x = onnx_float_values(23 * 100), sum = 0, squares = 0, powers = 0, y;
     onnx_input(builder, "x", ONNX_FLOAT, "23x100");
-    onnx_node(builder, "ReduceSum", "x", "y", keep ? "keepdims=1" : "keepdims=0");
+    onnx_node(builder, op, "x", "y", keep ? "keepdims=1" : "keepdims=0");
     onnx_output(builder, "y");
-    for (int i = 0; i < 23 * 100; i++)
-      y += x[i];
+    for (int i = 0; i < 23 * 100; i++) {
+      sum += x[i];
+      squares += x[i] * x[i];
+      powers += expf(x[i]);
+    }
+    y = !strcmp(op, "ReduceSum")    ? sum
+        : !strcmp(op, "ReduceMean") ? sum / (23 * 100)
+        : !strcmp(op, "ReduceL2")   ? sqrtf(squares)
+                                    : logf(powers);
     check(builder, x, &y, 1);
     g_free(x);
   }
@@ -1242,7 +1250,14 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/lock-step/nothing-is-packed", test_lock_step);
   g_test_add_func("/compile/reduction/softmax", test_softmax);
   g_test_add_func("/compile/reduction/softmax-of-rows", test_softmax_of_rows);
-  g_test_add_func("/compile/reduction/of-everything", test_sums_of_everything);
+  g_test_add_data_func("/compile/reduction/sum-of-everything", "ReduceSum",
+                       test_reduction_of_everything);
+  g_test_add_data_func("/compile/reduction/mean-of-everything", "ReduceMean",
+                       test_reduction_of_everything);
+  g_test_add_data_func("/compile/reduction/norm-of-everything", "ReduceL2",
+                       test_reduction_of_everything);
+  g_test_add_data_func("/compile/reduction/log-sum-exp-of-everything", "ReduceLogSumExp",
+                       test_reduction_of_everything);
   g_test_add_func("/compile/reduction/of-a-transposed-tensor", test_reduction);
   g_test_add_func("/compile/shapes/fold-away", test_shapes);
   g_test_add_func("/compile/resize/linear", test_resize);
