@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/tensor.h>
@@ -144,8 +145,14 @@ static int take_tensor(const BpValue *arg, const BpTensorView **view) {
   if (!*view)
     return bp_error_raise(BP_ERROR_TYPE, "cannot sort a value of type %s, which is no tensor",
                           bp_type_name(arg->type_index));
-  if ((*view)->device.device_type != BP_DEVICE_CPU)
-    return wrong("a tensor is not on the CPU");
+  if ((*view)->device.device_type != BP_DEVICE_CPU) {
+    char device[64];
+    bp_device_format((*view)->device, device);
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "cannot sort: a tensor is on %s, and only the CPU sorts; compile for the "
+                          "CPU, or copy it there and back",
+                          device);
+  }
   return bp_view_is_compact(*view) ? 0 : wrong("a tensor has strides");
 }
 

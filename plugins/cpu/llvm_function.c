@@ -135,16 +135,35 @@ static const char *dtype_text(BpDataType dtype, char text[40]) {
   return text;
 }
 
-/* The name of a type code that is known only when the program runs. */
-static LLVMValueRef code_name(BpGen *g, LLVMValueRef code) {
-  static const char *const names[] = {"int",    "uint",    "float", "handle",
-                                      "bfloat", "complex", "bool"};
-  LLVMValueRef result = bp_gen_str(g, "type");
-  for (int32_t i = 0; i < 7; i++) {
-    LLVMValueRef is_it = LLVMBuildICmp(g->builder, LLVMIntEQ, code, bp_gen_i32(g, i), "");
-    result = LLVMBuildSelect(g->builder, is_it, bp_gen_str(g, names[i]), result, "");
+typedef struct NumberName {
+  int32_t number;
+  const char *name;
+} NumberName;
+
+/* The name of a number that is known only when the program runs. */
+static LLVMValueRef name_of(BpGen *g, LLVMValueRef number, const NumberName *names, int32_t count,
+                            const char *otherwise) {
+  LLVMValueRef result = bp_gen_str(g, otherwise);
+  for (int32_t i = 0; i < count; i++) {
+    LLVMValueRef is_it =
+        LLVMBuildICmp(g->builder, LLVMIntEQ, number, bp_gen_i32(g, names[i].number), "");
+    result = LLVMBuildSelect(g->builder, is_it, bp_gen_str(g, names[i].name), result, "");
   }
   return result;
+}
+
+static LLVMValueRef code_name(BpGen *g, LLVMValueRef code) {
+  static const NumberName names[] = {{BP_DTYPE_INT, "int"},       {BP_DTYPE_UINT, "uint"},
+                                     {BP_DTYPE_FLOAT, "float"},   {BP_DTYPE_HANDLE, "handle"},
+                                     {BP_DTYPE_BFLOAT, "bfloat"}, {BP_DTYPE_COMPLEX, "complex"},
+                                     {BP_DTYPE_BOOL, "bool"}};
+  return name_of(g, code, names, sizeof(names) / sizeof(names[0]), "type");
+}
+
+static LLVMValueRef device_name(BpGen *g, LLVMValueRef type) {
+  static const NumberName names[] = {
+      {BP_DEVICE_CUDA, "cuda"}, {BP_DEVICE_OPENCL, "opencl"}, {BP_DEVICE_VULKAN, "vulkan"}};
+  return name_of(g, type, names, sizeof(names) / sizeof(names[0]), "another device");
 }
 
 static LLVMValueRef is_type(BpGen *g, LLVMValueRef type, int32_t number) {
@@ -224,9 +243,10 @@ static void check_place(BpGen *g, int32_t i, LLVMValueRef view) {
   LLVMValueRef device = bp_gen_load(g, g->i32, view, offsetof(BpTensorView, device));
   LLVMValueRef is_host = LLVMBuildOr(g->builder, is_type(g, device, BP_DEVICE_CPU),
                                      is_type(g, device, BP_DEVICE_CUDA_HOST), "");
+  LLVMValueRef told[] = {device_name(g, device), device};
   fail_if(g, LLVMBuildNot(g->builder, is_host, ""), BP_ERROR_VALUE,
-          about(g, i, "expected a tensor in host memory, got one of device type %d", text), &device,
-          1);
+          about(g, i, "expected a tensor in host memory, got one of %s (device type %d)", text),
+          told, 2);
   LLVMValueRef got = bp_gen_load(g, g->i32, view, offsetof(BpTensorView, ndim));
   snprintf(rest, sizeof(rest), "expected %d dimensions, got %%d", ndim);
   fail_if(g, not_equal(g, got, bp_gen_i32(g, ndim)), BP_ERROR_VALUE, about(g, i, rest, text), &got,

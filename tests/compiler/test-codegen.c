@@ -668,7 +668,8 @@ static void test_wrong_arguments(gconstpointer context) {
   call_fails(built, "f", args, 4, BP_ERROR_VALUE, "expected compact strides");
   a.strides = NULL;
   a.device.device_type = BP_DEVICE_OPENCL;
-  call_fails(built, "f", args, 4, BP_ERROR_VALUE, "expected a tensor in host memory");
+  call_fails(built, "f", args, 4, BP_ERROR_VALUE,
+             "expected a tensor in host memory, got one of opencl (device type 4)");
   a.device.device_type = BP_DEVICE_CPU;
   a.byte_offset = 4;
   call_fails(built, "f", args, 4, BP_ERROR_VALUE, "multiple of 32");

@@ -198,7 +198,7 @@ static void test_wrong_arguments_are_errors(void) {
   refuse("sort", good, 4, BP_ERROR_VALUE, "strides");
   strided.strides = NULL;
   strided.device = (BpDevice){BP_DEVICE_OPENCL, 0};
-  refuse("sort", good, 4, BP_ERROR_VALUE, "not on the CPU");
+  refuse("sort", good, 4, BP_ERROR_VALUE, "a tensor is on opencl:0, and only the CPU sorts");
   BpTensor *all[] = {in, out, wide, flat, ints, lengths, vectors, small};
   for (size_t i = 0; i < G_N_ELEMENTS(all); i++)
     bp_object_release(all[i]);
