@@ -129,7 +129,7 @@ void model_options_clear(ModelOptions *options);
  * configuration, ask for that: "help". */
 gboolean explain_preferences(const char *given);
 
-/* A model ready to run: selected device, loaded or compiled code, one context. */
+/* A model: selected device, loaded or compiled code; with inputs, ready to run. */
 typedef struct LoadedModel {
   BpDevice devices[BP_MODEL_MOST_DEVICES]; /* the model's, and what a graph on two has beside it */
   size_t num_devices;
@@ -139,7 +139,7 @@ typedef struct LoadedModel {
   double compile_ms;          /* 0 for an artifact */
   double load_ms;             /* of an artifact, choosing its device included */
   BpModel *model;
-  BpModelContext *context;
+  BpModelContext *context; /* NULL before model_set_inputs: it is the memory of a run */
 } LoadedModel;
 
 /* Opens a library, or a graph of TVM's with what belongs to it (transfer full); NULL with an error.
@@ -150,8 +150,8 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
 /* Says on stderr what device selection passed over, if anything, where devices were named. */
 void model_print_report(const LoadedModel *loaded);
 void model_close(LoadedModel *loaded);
-/* Sets the inputs given on the command line; with `fill`, the others to seeded random numbers,
- * without, a missing one is an error that names all of them. */
+/* Makes the context and sets the inputs given on the command line, once; with `fill`, the others to
+ * seeded random numbers, without, a missing one is an error that names all of them. */
 int model_set_inputs(LoadedModel *loaded, const ModelOptions *options, gboolean fill);
 
 /* Compiles an ONNX file for comma-separated targets, with progress on a terminal (transfer full).

@@ -397,14 +397,12 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
   bp_object_release(module);
   if (!path_has_extension(path, ".onnx"))
     loaded->load_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
-  if (loaded->model)
-    format_devices(loaded);
-  if (loaded->model)
-    loaded->context = bp_model_context_create(loaded->model);
-  if (loaded->context)
-    return 0;
-  model_close(loaded);
-  return -1;
+  if (!loaded->model) {
+    model_close(loaded);
+    return -1;
+  }
+  format_devices(loaded);
+  return 0;
 }
 
 void model_print_report(const LoadedModel *loaded) {
@@ -534,6 +532,9 @@ static int complete_inputs(LoadedModel *loaded, const gboolean *given, gboolean 
 }
 
 int model_set_inputs(LoadedModel *loaded, const ModelOptions *options, gboolean fill) {
+  loaded->context = bp_model_context_create(loaded->model);
+  if (!loaded->context)
+    return -1;
   gboolean *given = g_new0(gboolean, bp_model_num_inputs(loaded->model) + 1);
   int status = 0;
   for (char **input = options->inputs; status == 0 && input && *input; input++)

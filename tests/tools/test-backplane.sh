@@ -102,6 +102,12 @@ with_broken() {
   BACKPLANE_PLUGIN_PATH=$work/cut:$work/cpu "$@"
 }
 
+inspects_huge_model() {
+  "$backplane" compile "$digits/digits.onnx" --target c --shape image=100000000x1x28x28 -o "$work/huge.so" &&
+    says "logits: float32 100000000x10" "$backplane" inspect model "$work/huge.so" &&
+    says "planned_bytes    4076800000000" "$backplane" inspect model "$work/huge.so"
+}
+
 inspects_by_relative_path() {
   cd "$work" && BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" inspect plugin cpu/backplane-cpu.so |
     grep -q device_api.cpu
@@ -419,6 +425,7 @@ ok no-code-for-the-device-says-what-there-is fails 1 'no device fits "opencl" am
 ok run-gives-the-same-from-source-and-artifact same_from_source_and_artifact
 ok inspect-module says fused_ "$backplane" inspect module "$work/digits.so"
 ok inspect-model says "logits: float32 1x10" "$backplane" inspect model "$work/digits.so"
+ok inspect-model-takes-no-memory-of-a-run inspects_huge_model
 ok inspect-model-without-its-device-shows-what-it-takes says "logits: float32 1x10" env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" inspect model "$work/digits.so"
 ok inspect-model-without-the-device-that-was-named-is-an-error fails 1 'no device fits "opencl:77"' "$backplane" inspect model "$work/digits.so" --device opencl:77
 ok inspect-model-shows-its-targets says "c -mcpu=" "$backplane" inspect model "$work/digits.so"
