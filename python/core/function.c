@@ -160,14 +160,34 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   return function ? bp_py_hold(bp_py_function_type, function) : NULL;
 }
 
+/* A callable may refer to its own function. It is the holder's alone while nobody else has a
+ * reference, strong or weak, by which the library could take one meanwhile. A cycle needs no
+ * tp_clear here: something else in it was changed after it was made. */
+static int function_traverse(PyObject *self, visitproc visit, void *arg) {
+  const BpFunction *function = (const BpFunction *)((Holder *)self)->object;
+  const uint64_t alone = (UINT64_C(1) << 32) + 1;
+  Py_VISIT(Py_TYPE(self));
+  if (function && function->call == call_callable &&
+      __atomic_load_n(&function->header.combined_count, __ATOMIC_ACQUIRE) == alone)
+    Py_VISIT((PyObject *)((const BpClosure *)function)->context);
+  return 0;
+}
+
+static void function_dealloc(PyObject *self) {
+  PyObject_GC_UnTrack(self);
+  bp_py_dealloc_holder(self);
+}
+
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)"A packed function. Function(callable) makes one of a callable."},
     {Py_tp_new, (void *)function_new},
     {Py_tp_call, (void *)function_call},
-    {Py_tp_dealloc, (void *)bp_py_dealloc_holder},
+    {Py_tp_traverse, (void *)function_traverse},
+    {Py_tp_dealloc, (void *)function_dealloc},
     {0, NULL},
 };
-static PyType_Spec spec = {"backplane.Function", sizeof(Holder), 0, Py_TPFLAGS_DEFAULT, slots};
+static PyType_Spec spec = {"backplane.Function", sizeof(Holder), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};
 
 int bp_py_add_function(PyObject *module) {
   bp_py_function_type = bp_py_add_type(module, &spec);

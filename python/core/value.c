@@ -269,6 +269,8 @@ int bp_py_to_value(PyObject *object, BpValue *value, Lent *lent) {
   if (type == bp_py_tensor_type || type == bp_py_function_type || type == bp_py_module_type) {
     BpObject *held = ((Holder *)object)->object;
     *value = (BpValue){.type_index = held->type_index, .v_obj = held};
+    if (type == bp_py_function_type) /* so that what keeps it is seen by the garbage collector */
+      own(value, lent, held->type_index, bp_object_retain(held));
     return 0;
   }
   if (object == Py_None)

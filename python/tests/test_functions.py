@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -241,6 +242,39 @@ def test_nothing_is_leaked(global_func):
     for _ in range(10):
         echo(array)
     assert sys.getrefcount(array) == count
+
+
+class Owner:
+    """What a callable refers to, and through it to its own function."""
+
+    def __init__(self):
+        self.function = backplane.Function(lambda: self)
+
+
+def test_a_function_that_refers_to_itself_is_collected(global_func):
+    alone = weakref.ref(Owner())
+    registered = Owner()
+    backplane.register_func("test.owner", registered.function)
+    registered = weakref.ref(registered)
+    passed = Owner()
+    kept = global_func("test.echo_function", lambda function: function)(passed.function)
+    passed = weakref.ref(passed)
+    gc.collect()
+    assert alone() is None, "nobody has it"
+    assert registered() is not None and passed() is not None, "the library has it"
+    backplane.remove_global_func("test.owner")
+    del kept
+    gc.collect()
+    assert registered() is None and passed() is None
+
+
+def test_what_is_called_meanwhile_is_not_collected(global_func):
+    apply = global_func("test.apply_collected", lambda f: (gc.collect(), f(1))[1])
+
+    def twice(x):
+        return 2 * x
+
+    assert apply(twice) == 2 and apply(backplane.Function(lambda x: twice(x))) == 2
 
 
 def test_array_is_lent_to_a_callback(global_func):
