@@ -91,7 +91,7 @@ static int bench_model(const char *path, const ModelOptions *options, const Benc
     return command_fail(options->json);
   GArray *times = g_array_new(FALSE, FALSE, sizeof(double));
   int status = EXIT_OK;
-  if (model_set_inputs(&loaded, options, TRUE) < 0 || measure(&loaded, bench, times) < 0)
+  if (model_set_inputs(&loaded, options) < 0 || measure(&loaded, bench, times) < 0)
     status = command_fail(options->json);
   else
     print_result(path, &loaded, times, options->json);
@@ -108,12 +108,15 @@ int cmd_bench(int argc, char **argv) {
       {"seconds", 0, 0, G_OPTION_ARG_DOUBLE, &bench.seconds, "for at least so long (1)", "S"},
       {"warmup", 0, 0, G_OPTION_ARG_INT, &bench.warmup, "runs before that (3)", "N"},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
+  options.fills = TRUE;
   GOptionEntry *entries = model_option_entries(&options, extra);
   int status = EXIT_USAGE;
-  if (command_parse(&argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
-                    "Measures the latency of a model: min, median and 90th percentile in "
-                    "milliseconds.",
-                    "Inputs that are not given are filled with seeded random numbers.")) {
+  if (command_parse(
+          &argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
+          "Measures the latency of a model: min, median and 90th percentile in "
+          "milliseconds.",
+          "Inputs that are not given are filled with seeded random numbers; --shape says of which "
+          "shape they are, where the model does not.")) {
     if (explain_preferences(options.device))
       status = EXIT_OK;
     else if (argc != 2)

@@ -184,7 +184,7 @@ static int write_trace(const char *path, const GArray *records) {
 static int profile(LoadedModel *loaded, const ModelOptions *options, const ProfileOptions *extra,
                    GArray *records) {
   GArray *first = create_records();
-  int status = model_set_inputs(loaded, options, TRUE);
+  int status = model_set_inputs(loaded, options);
   if (status == 0)
     status = bp_model_profile(loaded->context, extra->dump_dir, add_record, first);
   g_array_free(first, TRUE);
@@ -220,12 +220,14 @@ int cmd_profile(int argc, char **argv) {
       {"runs", 0, 0, G_OPTION_ARG_INT, &extra.runs, "at least so many runs (3)", "N"},
       {"seconds", 0, 0, G_OPTION_ARG_DOUBLE, &extra.seconds, "for at least so long (1)", "S"},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
+  options.fills = TRUE;
   GOptionEntry *entries = model_option_entries(&options, own);
   int status = EXIT_USAGE;
   if (command_parse(
           &argc, &argv, entries, "MODEL.onnx|FILE.so|GRAPH.json|FOLDER",
           "Times each operator, waiting for the device after each: the least of several runs.",
-          "Inputs that are not given are filled with seeded random numbers.")) {
+          "Inputs that are not given are filled with seeded random numbers; --shape says of which "
+          "shape they are, where the model does not.")) {
     if (explain_preferences(options.device))
       status = EXIT_OK;
     else if (argc != 2)

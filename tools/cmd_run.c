@@ -180,7 +180,7 @@ static int run_model(const char *path, const ModelOptions *options, const char *
     return command_fail(options->json);
   GPtrArray *outputs = g_ptr_array_new_with_free_func(output_clear);
   int status = EXIT_OK;
-  if (model_set_inputs(&loaded, options, FALSE) < 0 || run_once(&loaded, &ms) < 0 ||
+  if (model_set_inputs(&loaded, options) < 0 || run_once(&loaded, &ms) < 0 ||
       collect_outputs(&loaded, output_dir, options->json, outputs) < 0)
     status = command_fail(options->json);
   else if (options->json)

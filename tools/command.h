@@ -115,6 +115,7 @@ typedef struct ModelOptions {
   char *library; /* of a graph of TVM's, or NULL */
   char *params;
   int threads;
+  gboolean fills; /* no option: inputs that are not given are random numbers, of the shapes given */
   gboolean json;
 } ModelOptions;
 
@@ -150,9 +151,9 @@ int model_open(const char *path, const ModelOptions *options, LoadedModel *loade
 /* Says on stderr what device selection passed over, if anything, where devices were named. */
 void model_print_report(const LoadedModel *loaded);
 void model_close(LoadedModel *loaded);
-/* Makes the context and sets the inputs given on the command line, once; with `fill`, the others to
- * seeded random numbers, without, a missing one is an error that names all of them. */
-int model_set_inputs(LoadedModel *loaded, const ModelOptions *options, gboolean fill);
+/* Makes the context and sets the inputs given on the command line, once. The others are filled with
+ * seeded random numbers, if that is so of the command, or an error names all of them. */
+int model_set_inputs(LoadedModel *loaded, const ModelOptions *options);
 
 /* Compiles an ONNX file for comma-separated targets, with progress on a terminal (transfer full).
  * fallback: NULL, or the target for nodes that one of them refuses, which are reported. *devices:

@@ -346,11 +346,12 @@ BpModule *model_load(const char *path, const ModelOptions *options) {
 
 static BpModule *load_for_device(const char *path, const ModelOptions *options,
                                  LoadedModel *loaded) {
-  if (options->shapes || options->target) {
-    bp_error_raise(BP_ERROR_VALUE,
-                   "%s: --shape and --target are for ONNX files; a compiled one has its shapes "
-                   "and code already",
-                   path);
+  gboolean is_shaped = options->shapes && !options->fills;
+  if (is_shaped || options->target) {
+    bp_error_raise(BP_ERROR_VALUE, "%s: %s is for ONNX files; a compiled one %s", path,
+                   is_shaped ? "--shape" : "--target",
+                   is_shaped ? "takes the values of its inputs as they are"
+                             : "has its code already");
     return NULL;
   }
   BpModule *module = model_load(path, options);
@@ -465,6 +466,8 @@ static int set_from_file(LoadedModel *loaded, const char *option, gboolean *give
                           info.name);
   BpTensor *value =
       path_has_extension(path, ".png") ? png_read(path, info.shape, info.ndim) : bp_npy_read(path);
+  if (!value && !path_has_extension(path, ".png") && !path_has_extension(path, ".npy"))
+    return bp_error_add_context("a value is a .npy file, or a picture as .png");
   if (!value)
     return -1;
   int status = bp_model_set_input(loaded->context, info.name, &value->view);
@@ -502,36 +505,72 @@ static gboolean has_all_extents(const BpModelTensorInfo *info) {
   return info->ndim >= 0;
 }
 
+/* That each of the shapes is of an input of the model. */
+static int check_shapes(const BpModel *model, const ModelOptions *options,
+                        const BpInputShape *shapes, guint count) {
+  for (guint i = 0; i < count; i++) {
+    gboolean is_found = FALSE;
+    BpModelTensorInfo info;
+    for (int32_t k = 0; k < bp_model_num_inputs(model) && !is_found; k++)
+      is_found =
+          bp_model_input_info(model, k, &info) == 0 && strcmp(info.name, shapes[i].name) == 0;
+    if (is_found)
+      continue;
+    raise_no_input(model, options->shapes[i]);
+    return -1;
+  }
+  return 0;
+}
+
+/* Fills an input that no file gave, where that is asked for and its shape is known, or adds it to
+ * what is missing. */
+static int complete_input(LoadedModel *loaded, BpModelTensorInfo info, const BpInputShape *shapes,
+                          guint num_shapes, GRand *random, GString *missing) {
+  for (guint i = 0; i < num_shapes; i++)
+    if (strcmp(shapes[i].name, info.name) == 0) {
+      info.shape = shapes[i].shape;
+      info.ndim = shapes[i].ndim;
+    }
+  if (random && has_all_extents(&info))
+    return set_random(loaded, &info, random);
+  char *shape = shape_to_text(info.shape, info.ndim);
+  g_string_append_printf(missing, "%s%s (%s)", missing->len ? ", " : "", info.name, shape);
+  g_free(shape);
+  return 0;
+}
+
 /* Sets the inputs that no file gave, or names them all in an error: those too whose extents only a
  * run knows. */
-static int complete_inputs(LoadedModel *loaded, const gboolean *given, gboolean fill) {
-  GRand *random = g_rand_new_with_seed(SEED);
+static int complete_inputs(LoadedModel *loaded, const ModelOptions *options,
+                           const gboolean *given) {
+  guint num_shapes = options->fills && options->shapes ? g_strv_length(options->shapes) : 0;
+  BpInputShape *shapes = parse_shapes(options->shapes, num_shapes);
+  if (!shapes)
+    return -1;
+  GRand *random = options->fills ? g_rand_new_with_seed(SEED) : NULL;
   GString *missing = g_string_new(NULL);
-  int status = 0;
+  int status = check_shapes(loaded->model, options, shapes, num_shapes);
   for (int32_t i = 0; status == 0 && i < bp_model_num_inputs(loaded->model); i++) {
     BpModelTensorInfo info;
     if (given[i])
       continue;
-    if ((status = bp_model_input_info(loaded->model, i, &info)) < 0)
-      break;
-    if (fill && has_all_extents(&info)) {
-      status = set_random(loaded, &info, random);
-    } else {
-      char *shape = shape_to_text(info.shape, info.ndim);
-      g_string_append_printf(missing, "%s%s (%s)", missing->len ? ", " : "", info.name, shape);
-      g_free(shape);
-    }
+    status = bp_model_input_info(loaded->model, i, &info);
+    if (status == 0)
+      status = complete_input(loaded, info, shapes, num_shapes, random, missing);
   }
   if (status == 0 && missing->len)
     status = bp_error_raise(BP_ERROR_VALUE,
-                            "no value for %s; give each with --input NAME=FILE, a .npy or .png",
-                            missing->str);
+                            "no value for %s; give each with --input NAME=FILE, "
+                            "a .npy or .png%s",
+                            missing->str, random ? ", or its shape with --shape" : "");
   g_string_free(missing, TRUE);
-  g_rand_free(random);
+  if (random)
+    g_rand_free(random);
+  free_shapes(shapes, num_shapes);
   return status;
 }
 
-int model_set_inputs(LoadedModel *loaded, const ModelOptions *options, gboolean fill) {
+int model_set_inputs(LoadedModel *loaded, const ModelOptions *options) {
   loaded->context = bp_model_context_create(loaded->model);
   if (!loaded->context)
     return -1;
@@ -540,7 +579,7 @@ int model_set_inputs(LoadedModel *loaded, const ModelOptions *options, gboolean 
   for (char **input = options->inputs; status == 0 && input && *input; input++)
     status = set_from_file(loaded, *input, given);
   if (status == 0)
-    status = complete_inputs(loaded, given, fill);
+    status = complete_inputs(loaded, options, given);
   g_free(given);
   return status;
 }

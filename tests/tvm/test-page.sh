@@ -38,7 +38,7 @@ follow() {
 cd "$work" || exit 1
 cp "$top_srcdir/examples/digits/digits.onnx" net.onnx
 "$BP_TEST_PYTHON" -c 'import numpy; numpy.save("image.npy", numpy.zeros((1, 1, 28, 28), "float32"))'
-echo 1..7
+echo 1..8
 ok /tvm/page/compiles-for-the-cpu python "import onnx, tvm"
 ok /tvm/page/runs-on-the-cpu follow net.so
 ok /tvm/page/compiles-for-opencl python "import onnx, tvm" "target = tvm.target.Target"
@@ -53,5 +53,6 @@ fi
 ok /tvm/page/takes-a-picture "$backplane" run net.so --input "image=$top_srcdir/examples/digits/images/7-3710.png"
 ok /tvm/page/shows-the-functions says 'main vm_load_executable' "$backplane" inspect module net.so
 
-# An extent that only a run knows is not invented.
+# An extent that only a run knows is not invented, and may be given.
 ok /tvm/page/profile-asks-for-what-it-cannot-invent fails 1 'no value for image (?x1x28x28)' "$backplane" profile net.so
+ok /tvm/page/profile-takes-the-shape-of-what-it-invents says relu "$backplane" profile net.so --shape image=2x1x28x28 --seconds 0
