@@ -79,6 +79,30 @@ static void add_value(Facts *facts, const char *name, const BpValue *value) {
   add_fact(facts, name, text, value_node(value, text));
 }
 
+/* An attribute of a device that is a number of a unit: people are shown which, programs the number.
+ */
+static void add_attr(Facts *facts, int32_t attr, const BpValue *value) {
+  const char *name = bp_device_attr_name(attr);
+  char *text = value_to_text(value);
+  JsonNode *node = value_node(value, text);
+  int is_size = attr == BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK || attr == BP_ATTR_L2_CACHE_SIZE ||
+                attr == BP_ATTR_TOTAL_GLOBAL_MEMORY || attr == BP_ATTR_AVAILABLE_GLOBAL_MEMORY ||
+                attr == BP_ATTR_MAX_ALLOCATION || attr == BP_ATTR_DATA_ALIGNMENT;
+  char *size = is_size && value->type_index == BP_TYPE_INT && value->v_int64 >= 1024
+                   ? size_to_text((uint64_t)value->v_int64)
+                   : NULL;
+  const char *unit = value->type_index != BP_TYPE_INT ? ""
+                     : is_size                        ? " bytes"
+                     : attr == BP_ATTR_MAX_CLOCK_RATE ? " kHz"
+                                                      : "";
+  add_fact(facts, name,
+           g_strdup_printf("%s%s%s%s%s", text, unit, size ? " (" : "", size ? size : "",
+                           size ? ")" : ""),
+           node);
+  g_free(size);
+  g_free(text);
+}
+
 static void add_size(Facts *facts, const char *name, uint64_t size) {
   add_value(facts, name, &(BpValue){.type_index = BP_TYPE_INT, .v_int64 = (int64_t)size});
 }
@@ -189,7 +213,7 @@ static int inspect_device(const char *name, const ModelOptions *options, Facts *
     BpValue value = {.type_index = BP_TYPE_NONE};
     if (bp_device_get_attr(device, attr, &value) < 0)
       return bp_error_add_context("attribute %s", bp_device_attr_name(attr));
-    add_value(facts, bp_device_attr_name(attr), &value);
+    add_attr(facts, attr, &value);
     bp_value_clear(&value);
   }
   if (api->struct_size > G_STRUCT_OFFSET(BpDeviceApi, visit_facts) && api->visit_facts)

@@ -39,6 +39,10 @@ const char *bp_library_open(const BpPluginTables *host, BpLibrary *library);
 __attribute__((format(printf, 2, 3))) const char *bp_library_refuse(BpLibrary *library,
                                                                     const char *format, ...);
 
+/* Whether an option, a BACKPLANE_* variable, is on: "1" or "0"; `otherwise` where it is unset, or
+ * something else, which the log is told. */
+int bp_option_is_on(const BpPluginTables *host, const char *option, int otherwise);
+
 /* ---- devices.c --------------------------------------------------------------------------- */
 
 /* What a plugin knows of its devices. */

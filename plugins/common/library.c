@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A vendor's library, opened at run time by its names, and its functions by a table of symbols. */
+/* A vendor's library, opened at run time by its names, and its functions by a table of symbols; and
+ * options that are on or off. */
 #include "common.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static void *open_any(const char *const *names, size_t count) {
   void *opened = NULL;
@@ -46,4 +48,12 @@ const char *bp_library_open(const BpPluginTables *host, BpLibrary *library) {
                                library->upgrade);
   }
   return NULL;
+}
+
+int bp_option_is_on(const BpPluginTables *host, const char *option, int otherwise) {
+  const char *text = host->runtime->get_option(option);
+  int is_known = !text || !strcmp(text, "0") || !strcmp(text, "1");
+  if (!is_known)
+    host->error->log(BP_LOG_WARNING, "%s is \"%.40s\", neither 0 nor 1; ignored", option, text);
+  return text && is_known ? *text == '1' : otherwise;
 }

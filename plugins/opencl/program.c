@@ -138,11 +138,9 @@ static void keep(const char *source, cl_program built, const BpOpenclDevice *dev
  * launches of the same kernel. */
 static int are_binaries_kept(const BpOpenclDevice *device) {
   char name[128] = "";
-  const char *option = bp_opencl_host.runtime->get_option("BACKPLANE_OPENCL_BINARIES");
-  if (option)
-    return strcmp(option, "0") != 0;
   bp_cl.clGetPlatformInfo(device->platform, CL_PLATFORM_NAME, sizeof(name) - 1, name, NULL);
-  return strcmp(name, "Portable Computing Language") != 0;
+  return bp_option_is_on(&bp_opencl_host, "BACKPLANE_OPENCL_BINARIES",
+                         strcmp(name, "Portable Computing Language") != 0);
 }
 
 /* ---- For a device ------------------------------------------------------------------------ */

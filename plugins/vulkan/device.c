@@ -142,8 +142,7 @@ static int32_t choose_types(BpVulkanDevice *device, uint32_t usable) {
   const VkMemoryPropertyFlags visible =
       VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   const VkMemoryPropertyFlags cached = visible | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-  const char *option = bp_vulkan_host.runtime->get_option("BACKPLANE_VULKAN_STAGING");
-  int staged = option && strcmp(option, "1") == 0;
+  int staged = bp_option_is_on(&bp_vulkan_host, "BACKPLANE_VULKAN_STAGING", 0);
   int data = staged ? -1 : find_type(device->info, usable, local | cached);
   device->is_mapped = data >= 0;
   if (data < 0)

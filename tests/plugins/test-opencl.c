@@ -355,6 +355,19 @@ static void test_binaries_may_be_left_alone(void) {
   cache_end(&cache, "opencl");
 }
 
+static void test_unknown_choice_of_binaries_is_told(void) {
+  if (!g_test_subprocess()) {
+    if (has_device())
+      run_again_with("BACKPLANE_OPENCL_BINARIES", "yes");
+    return;
+  }
+  TestCache cache;
+  cache_begin(&cache);
+  run_scale();
+  g_assert_cmpint(cache.warnings, ==, 1);
+  cache_end(&cache, "opencl");
+}
+
 static void test_without_cache(void) {
   if (!g_test_subprocess()) {
     if (has_device())
@@ -533,6 +546,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/opencl/source", test_source);
   g_test_add_func("/opencl/binaries-are-kept", test_binaries_are_kept);
   g_test_add_func("/opencl/binaries-may-be-left-alone", test_binaries_may_be_left_alone);
+  g_test_add_func("/opencl/unknown-choice-of-binaries-is-told",
+                  test_unknown_choice_of_binaries_is_told);
   g_test_add_func("/opencl/without-cache", test_without_cache);
   return g_test_run();
 }

@@ -326,6 +326,12 @@ second_device_is_told() {
     ! grep -q 'opencl,cpu' "$work/out"
 }
 
+# Numbers say their unit to people; to programs they are numbers.
+attributes_have_units() {
+  says bytes "$backplane" inspect device cpu && grep -qE '^total_global_memory +[0-9]+ bytes \([0-9.]+ [KMGT]iB\)$' "$work/out" &&
+    "$backplane" inspect device cpu --json | grep -qE '"total_global_memory" : [0-9]+,'
+}
+
 # A library with code for a device whose plugin is not installed.
 runs_where_a_plugin_is_missing() {
   "$backplane" compile "$digits/digits.onnx" --target c,opencl --shape $shape -o "$work/both.so" &&
@@ -411,6 +417,7 @@ ok inspect-plugin says device_api.cpu "$backplane" inspect plugin cpu
 ok inspect-plugin-by-relative-path inspects_by_relative_path
 ok inspect-plugin-that-is-no-file-is-an-error fails 1 "there is no plugin './nowhere.so'" "$backplane" inspect plugin ./nowhere.so
 ok inspect-device says multi_processor_count "$backplane" inspect device cpu
+ok inspect-device-shows-units attributes_have_units
 ok inspect-function says Function "$backplane" inspect function device_api.cpu
 ok compile-writes-a-library compile
 ok run-classifies-from-the-artifact predicts_all "$work/digits.so"
@@ -473,6 +480,8 @@ ok misspelt-shape-name-is-an-error fails 1 "'picture'" "$backplane" run "$digits
 ok shape-given-twice-is-an-error fails 1 "two shapes" "$backplane" run "$digits/digits.onnx" --shape $shape --shape $shape
 ok input-given-twice-is-an-error fails 1 "has a value already" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --input "image=$digits/images/7-3710.png"
 ok missing-file-is-told-from-an-unknown-kind fails 1 "No such file" "$backplane" run "$work/nowhere.tar"
+cp "$digits/images/7-3710.png" "$work/picture.jpg"
+ok picture-of-another-form-is-told fails 1 "a value is a .npy file, or a picture as .png" "$backplane" run "$work/digits.so" --input "image=$work/picture.jpg"
 ok missing-picture-is-an-error fails 1 "No such file" "$backplane" run "$work/digits.so" --input image=/nowhere.png
 ok folder-as-an-input-is-an-error fails 1 "Is a directory" "$backplane" run "$work/digits.so" --input "image=$work"
 ok output-folder-that-is-not-there-is-an-error fails 1 "'$work/nowhere'" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" -o "$work/nowhere"
@@ -486,7 +495,11 @@ ok wrong-input-name-lists-the-right-ones fails 1 "it has: image" "$backplane" ru
 ok wrong-input-shape-says-both fails 1 "1x1x28x28" "$backplane" run "$work/digits.so" --input "image=$work/source.npy"
 ok wrong-input-dtype-says-both wrong_dtype "is float32 1x1x28x28, and the value given is int32 1x10"
 ok malformed-shape-says-the-form fails 1 1x3x48x192 "$backplane" run "$digits/digits.onnx" --shape image=1x-2
-ok shape-for-an-artifact-is-refused fails 1 "for ONNX files" "$backplane" run "$work/digits.so" --shape $shape
+ok shape-of-what-is-filled-is-checked fails 1 "1x1x28x28" "$backplane" bench "$work/digits.so" --shape image=1x1x28x29
+ok shape-of-no-input-lists-those-that-are fails 1 "no input 'picture'; it has: image" "$backplane" bench "$work/digits.so" --shape picture=1
+ok target-for-an-artifact-is-refused fails 1 "--target is for ONNX files" "$backplane" bench "$work/digits.so" --target c
+ok quickstart-has-help says "./quickstart check" "$top_srcdir/quickstart" --help
+ok shape-for-an-artifact-is-refused fails 1 "--shape is for ONNX files" "$backplane" run "$work/digits.so" --shape $shape
 ok unknown-device-lists-what-is-there fails 1 cpu "$backplane" run "$work/digits.so" --device quantum
 ok unknown-target-names-the-kind fails 1 "'cc'" "$backplane" run "$digits/digits.onnx" --shape $shape --target cc
 ok unknown-target-attribute-names-the-nearest fails 1 mcpu "$backplane" run "$digits/digits.onnx" --shape $shape --target "c -mcup=native"
