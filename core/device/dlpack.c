@@ -25,7 +25,7 @@ static void delete_versioned(BpManagedTensorVersioned *managed) {
 }
 
 BpManagedTensor *bp_tensor_to_dlpack(BpTensor *tensor) {
-  if (bp__tensor_is_read_only(tensor)) {
+  if (bp_tensor_is_read_only(tensor)) {
     bp_error_raise(BP_ERROR_VALUE, "a read-only tensor cannot go out as a legacy DLPack tensor, "
                                    "which cannot say so; use the versioned form");
     return NULL;
@@ -50,7 +50,7 @@ BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor) {
       .version_minor = VERSION_MINOR,
       .manager_context = bp_object_retain(tensor),
       .deleter = delete_versioned,
-      .flags = bp__tensor_is_read_only(tensor) ? BP_DLPACK_READ_ONLY : 0,
+      .flags = bp_tensor_is_read_only(tensor) ? BP_DLPACK_READ_ONLY : 0,
       .view = tensor->view,
   };
   return managed;

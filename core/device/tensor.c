@@ -31,7 +31,7 @@ static void delete_tensor(void *object, int flags) {
     free(self);
 }
 
-int bp__tensor_is_read_only(const BpTensor *tensor) {
+int bp_tensor_is_read_only(const BpTensor *tensor) {
   return tensor->header.deleter == delete_tensor && ((const OwnedTensor *)tensor)->is_read_only;
 }
 
@@ -163,7 +163,7 @@ BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t nd
   if (!tensor)
     return NULL;
   bp_object_retain(base);
-  if (bp__tensor_is_read_only(base))
+  if (bp_tensor_is_read_only(base))
     bp__tensor_set_read_only(tensor);
   return tensor;
 }

@@ -12,9 +12,7 @@
  * copied. On failure `release` is not called. */
 BpTensor *bp__tensor_make(const BpTensorView *view, void (*release)(void *), void *context);
 
-/* Whether nobody may write the tensor: it came so through DLPack. One that was not made here is
- * never known to be. */
-int bp__tensor_is_read_only(const BpTensor *tensor);
+/* What bp_tensor_is_read_only then says. */
 void bp__tensor_set_read_only(BpTensor *tensor);
 
 #endif

@@ -42,6 +42,10 @@ BP_API int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void
 BP_API int bp_tensor_copy_from_host(const BpTensorView *to, const void *data, uint64_t size);
 BP_API int bp_tensor_copy_to_host(const BpTensorView *from, void *data, uint64_t size);
 
+/* Whether nobody may write the tensor: it came so through DLPack, or is a view of one that did. One
+ * that another library made is never known to be. Never fails. */
+BP_API int bp_tensor_is_read_only(const BpTensor *tensor);
+
 /* ---- DLPack ------------------------------------------------------------------------------ */
 
 /* DLPack's managed tensors, by their published layouts: the legacy one and that of 1.x. */

@@ -43,16 +43,6 @@ static PyGetSetDef getters[] = {
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* 1, 0, or -1 with an exception: a tensor says it in the exchange alone. */
-static int is_read_only(BpTensor *tensor) {
-  BpManagedTensorVersioned *managed = bp_tensor_to_dlpack_versioned(tensor);
-  if (!managed)
-    return (bp_py_raise(), -1);
-  int read_only = (managed->flags & BP_DLPACK_READ_ONLY) != 0;
-  managed->deleter(managed);
-  return read_only;
-}
-
 /* Between two kinds of device the way is through host memory. */
 static int copy_any(const BpTensorView *from, const BpTensorView *to) {
   if (from->device.device_type == to->device.device_type ||
@@ -70,9 +60,9 @@ static int copy_any(const BpTensorView *from, const BpTensorView *to) {
 static PyObject *copy_to(PyObject *self, PyObject *target) {
   BpTensor *to = bp_py_held(target, bp_py_tensor_type);
   int status;
-  if (!to || (status = is_read_only(to)) < 0)
+  if (!to)
     return NULL;
-  if (status) {
+  if (bp_tensor_is_read_only(to)) {
     bp_error_raise(BP_ERROR_VALUE, "a copy into a tensor that is read-only");
     return bp_py_raise();
   }
@@ -253,8 +243,7 @@ static PyObject *to_dlpack(PyObject *self, PyObject *args, PyObject *keywords) {
   Wish wish = {.waits = 1, .copies = -1, .on = tensor->view.device};
   if (parse_wish(args, keywords, &wish) < 0)
     return NULL;
-  int read_only = is_read_only(tensor);
-  if (read_only == 1 && !wish.is_versioned && wish.copies != 1)
+  if (bp_tensor_is_read_only(tensor) && !wish.is_versioned && wish.copies != 1)
     PyErr_SetString(PyExc_BufferError,
                     "the tensor is read-only, which DLPack before 1.0 cannot say; ask for "
                     "max_version=(1, 0) or a copy");
@@ -375,9 +364,7 @@ static int get_buffer(PyObject *self, Py_buffer *buffer, int flags) {
     return refuse_buffer(buffer, "elements of this type have no format");
   if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !bp_view_is_compact(view))
     return refuse_buffer(buffer, "the tensor has strides");
-  int read_only = is_read_only(tensor);
-  if (read_only < 0)
-    return -1;
+  int read_only = bp_tensor_is_read_only(tensor);
   if (read_only && (flags & PyBUF_WRITABLE))
     return refuse_buffer(buffer, "the tensor is read-only");
   Exported *exported =

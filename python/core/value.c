@@ -131,6 +131,13 @@ static int lend_number(PyObject *object, BpValue *value, Lent *lent) {
   return status;
 }
 
+/* -1, with an exception. */
+static int refuse_read_only(void) {
+  PyErr_SetString(PyExc_ValueError, "the array is read-only; functions may write to what they are "
+                                    "given, so pass a copy");
+  return -1;
+}
+
 static int lend_buffer(PyObject *object, BpValue *value, Lent *lent, int flags) {
   if (PyObject_GetBuffer(object, &lent->buffer, flags | PyBUF_FORMAT) < 0) {
     PyObject *type, *error, *traceback;
@@ -146,8 +153,7 @@ static int lend_buffer(PyObject *object, BpValue *value, Lent *lent, int flags) 
     if ((flags & PyBUF_WRITABLE) &&
         (PyErr_ExceptionMatches(PyExc_BufferError) || PyErr_ExceptionMatches(PyExc_ValueError))) {
       PyErr_Clear();
-      PyErr_SetString(PyExc_ValueError, "the array is read-only; functions may write to what they "
-                                        "are given, so pass a copy");
+      refuse_read_only();
     }
     return -1;
   }
@@ -236,20 +242,24 @@ static int lend_sequence(PyObject *object, BpValue *value, Lent *lent) {
   return status;
 }
 
-static int lend_other(PyObject *object, BpValue *value, Lent *lent) {
+static int may_be_lent(const BpTensor *tensor, int flags) {
+  return !(flags & PyBUF_WRITABLE) || !bp_tensor_is_read_only(tensor);
+}
+
+static int lend_other(PyObject *object, BpValue *value, Lent *lent, int flags) {
   if (bp_py_device_class && PyObject_IsInstance(object, bp_py_device_class) == 1) {
     value->type_index = BP_TYPE_DEVICE;
     return bp_py_get_device(object, &value->v_device);
   }
   if (PyObject_CheckBuffer(object))
-    return lend_buffer(object, value, lent, PyBUF_STRIDED);
+    return lend_buffer(object, value, lent, flags);
   if (PyTuple_Check(object) || PyList_Check(object))
     return lend_sequence(object, value, lent);
   if (PyObject_HasAttrString(object, "__dlpack__")) {
     BpTensor *tensor = bp_py_tensor_from_dlpack(object);
     if (tensor)
       own(value, lent, BP_TYPE_TENSOR, tensor);
-    return tensor ? 0 : -1;
+    return !tensor ? -1 : may_be_lent(tensor, flags) ? 0 : refuse_read_only();
   }
   if (PyCallable_Check(object)) {
     BpFunction *function = bp_py_function_of(object);
@@ -261,7 +271,8 @@ static int lend_other(PyObject *object, BpValue *value, Lent *lent) {
   return -1;
 }
 
-int bp_py_to_value(PyObject *object, BpValue *value, Lent *lent) {
+/* flags: of the buffer protocol, PyBUF_STRIDED, or PyBUF_STRIDED_RO for what is only read. */
+static int lend(PyObject *object, BpValue *value, Lent *lent, int flags) {
   PyTypeObject *type = Py_TYPE(object);
   lent->owns_value = 0;
   lent->has_buffer = 0;
@@ -271,6 +282,8 @@ int bp_py_to_value(PyObject *object, BpValue *value, Lent *lent) {
     *value = (BpValue){.type_index = held->type_index, .v_obj = held};
     if (type == bp_py_function_type) /* so that what keeps it is seen by the garbage collector */
       own(value, lent, held->type_index, bp_object_retain(held));
+    if (type == bp_py_tensor_type && !may_be_lent((const BpTensor *)held, flags))
+      return refuse_read_only();
     return 0;
   }
   if (object == Py_None)
@@ -291,16 +304,20 @@ int bp_py_to_value(PyObject *object, BpValue *value, Lent *lent) {
     return lend_text(object, value, lent);
   if (PyBytes_Check(object))
     return lend_bytes(object, value, lent);
-  if (lend_other(object, value, lent) == 0)
+  if (lend_other(object, value, lent, flags) == 0)
     return 0;
   bp_py_end_lending(value, lent);
   return -1;
 }
 
+int bp_py_to_value(PyObject *object, BpValue *value, Lent *lent) {
+  return lend(object, value, lent, PyBUF_STRIDED);
+}
+
 int bp_py_to_value_for_reading(PyObject *object, BpValue *value, Lent *lent) {
   if (Py_TYPE(object) == bp_py_tensor_type || PyBytes_Check(object) ||
       !PyObject_CheckBuffer(object))
-    return bp_py_to_value(object, value, lent);
+    return lend(object, value, lent, PyBUF_STRIDED_RO);
   lent->owns_value = 0;
   lent->has_buffer = 0;
   if (lend_buffer(object, value, lent, PyBUF_STRIDED_RO) == 0)

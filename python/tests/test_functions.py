@@ -297,6 +297,30 @@ def test_read_only_array_is_an_error(global_func):
         global_func("test.echo", lambda x: None)(array)
 
 
+def test_read_only_tensor_is_an_error(global_func, tmp_path):
+    if int(np.__version__.split(".")[0]) < 2:
+        pytest.skip("numpy before 2 exports no read-only memory")
+    np.zeros((4, 2), "float32").tofile(tmp_path / "data")
+    mapped = np.memmap(tmp_path / "data", "float32", "r", shape=(4, 2))
+    tensor, nothing = backplane.from_dlpack(mapped), global_func("test.nothing", lambda *x: None)
+    program = backplane.te.Program()
+    a = program.placeholder("a", (4, 2))
+    double = program.build(
+        "double", [a, program.compute("b", (4, 2), lambda i, j: a[i, j] * 2)], "c")
+    for value in (tensor, tensor.reshape(4, 2), Exchanged(tensor)):
+        for call in (nothing, lambda x: nothing([x]), lambda x: double(np.ones((4, 2), "float32"), x)):
+            with pytest.raises(ValueError, match="read-only; functions may write"):
+                call(value)
+    nothing(backplane.tensor(mapped))
+
+
+class Exchanged:
+    """A tensor that has the exchange alone."""
+
+    def __init__(self, tensor):
+        self.__dlpack__ = tensor.__dlpack__
+
+
 def test_a_callback_may_raise_the_errors_of_the_library(global_func):
     failure = backplane.errors.NotFoundError("no such thing")
 
