@@ -175,7 +175,8 @@ static void *work(void *context) {
   const Kit *kit = worker->kit;
   const size_t size = 40000;
   uint8_t *sent = g_malloc(size), *got = g_malloc0(size);
-  void *stream = kit->api->create_stream ? make_stream(kit) : NULL;
+  void *stream = NULL;
+  KIT_OK(bp_stream_create(kit->device, &stream), "create_stream in a thread");
   KIT_OK(bp_device_set_current(kit->device, stream), "set_device in a thread");
   for (uint64_t i = 0; i < 25; i++) {
     void *first = bp__kit_alloc(kit, size), *second = bp__kit_alloc(kit, size);
@@ -188,8 +189,7 @@ static void *work(void *context) {
     bp__kit_expect_bytes(got, sent, size, "the work of one of several threads");
     bp__kit_free(kit, second);
   }
-  if (stream)
-    free_stream(kit, stream);
+  KIT_OK(bp_stream_free(kit->device, stream), "free_stream in a thread");
   g_free(sent);
   g_free(got);
   return NULL;

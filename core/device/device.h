@@ -34,6 +34,12 @@ int bp__device_failed(BpDevice device, const char *doing);
 /* 0, or -1 with an error in the child of a process that had used a device when it forked. */
 int bp__device_check_fork(void);
 
+/* Whether it is cpu:0, whose memory the core itself has. */
+int bp__device_is_host(BpDevice device);
+
+/* 0 for a stream that bp_stream_create made on the device and for NULL, else -1 with an error. */
+int bp__stream_check(BpDevice device, void *stream);
+
 /* Host memory for devices and hosts; alignment is a power of two. NULL with an error when
  * exhausted. */
 void *bp__host_alloc(uint64_t size, uint64_t alignment);

@@ -15,6 +15,7 @@ libbackplane_la_SOURCES += \
 	core/device/preferences.c core/device/preferences.h \
 	core/device/runtime.c \
 	core/device/select.c \
+	core/device/stream.c \
 	core/device/team.c core/device/team.h \
 	core/device/threads.c \
 	core/device/tensor.c \

@@ -300,6 +300,30 @@ static void test_streams_are_in_order_and_can_be_ordered(const void *data) {
   assert_ok(bp_device_free(device, handle));
 }
 
+static void test_freed_or_foreign_stream_is_an_error(const void *data) {
+  BpDevice device = device_of(data), current = {device.device_type, -1};
+  void *stream, *other, *handle = alloc(device, 4), *made_up = &current;
+  int number = 0;
+  const BpCopy copy = {&number, 0, {BP_DEVICE_CPU, 0}, handle, 0, device, sizeof number};
+  assert_ok(bp_stream_create(device, &stream));
+  if (stream) {
+    assert_ok(bp_device_set_current(device, stream));
+    assert_ok(bp_stream_free(device, stream));
+    bp_device_get_current(device.device_type, &current.device_id, &other);
+    g_assert_null(other);
+    assert_error(bp_stream_free(device, stream), BP_ERROR_VALUE);
+    made_up = stream;
+  }
+  assert_error(bp_stream_free(device, made_up), BP_ERROR_VALUE);
+  assert_error(bp_stream_sync(device, made_up), BP_ERROR_VALUE);
+  assert_error(bp_stream_sync_from_to(device, made_up, NULL), BP_ERROR_VALUE);
+  assert_error(bp_stream_sync_from_to(device, NULL, made_up), BP_ERROR_VALUE);
+  assert_error(bp_device_set_current(device, made_up), BP_ERROR_VALUE);
+  if (device.device_type != BP_DEVICE_CPU)
+    assert_error(bp_device_copy(&copy, made_up), BP_ERROR_VALUE);
+  assert_ok(bp_device_free(device, handle));
+}
+
 /* Work queued before a free still completes. */
 static void test_freeing_defers_past_queued_work(const void *data) {
   BpDevice device = device_of(data);
@@ -606,6 +630,7 @@ static const struct {
     {"memory/bad-requests-are-errors", test_bad_requests_are_errors},
     {"memory/exhaustion-leaves-the-device-usable", test_exhaustion_leaves_the_device_usable},
     {"stream/in-order-and-can-be-ordered", test_streams_are_in_order_and_can_be_ordered},
+    {"stream/freed-or-foreign-is-an-error", test_freed_or_foreign_stream_is_an_error},
     {"stream/freeing-defers-past-queued-work", test_freeing_defers_past_queued_work},
     {"stream/current-one-is-of-the-thread", test_current_stream_is_of_the_thread},
     {"workspace/is-freed-in-any-order", test_workspace_is_freed_in_any_order},

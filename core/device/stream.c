@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams, and the device and stream that are current in a thread.
+ *
+ * A plugin takes a stream's handle for what it is. The streams that were made and not freed are
+ * kept here, so that another pointer, or one to what is gone, is an error instead.
+ */
+#include <pthread.h>
+
+#include <glib.h>
+
+#include <backplane/error.h>
+
+#include "core/device/device.h"
+
+/* ---- Those that there are ---------------------------------------------------------------- */
+
+typedef struct Stream {
+  BpDevice device;
+  void *handle;
+} Stream;
+
+static pthread_rwlock_t streams_lock = PTHREAD_RWLOCK_INITIALIZER;
+static GHashTable *streams; /* a set of Stream */
+
+static guint hash_stream(gconstpointer key) {
+  const Stream *stream = key;
+  return g_direct_hash(stream->handle) ^ (guint)stream->device.device_id;
+}
+
+static gboolean is_same_stream(gconstpointer a, gconstpointer b) {
+  const Stream *one = a, *other = b;
+  return one->handle == other->handle && one->device.device_type == other->device.device_type &&
+         one->device.device_id == other->device.device_id;
+}
+
+static void add_stream(BpDevice device, void *handle) {
+  Stream *stream = g_new(Stream, 1);
+  *stream = (Stream){device, handle};
+  pthread_rwlock_wrlock(&streams_lock);
+  if (!streams)
+    streams = g_hash_table_new_full(hash_stream, is_same_stream, g_free, NULL);
+  g_hash_table_add(streams, stream);
+  pthread_rwlock_unlock(&streams_lock);
+}
+
+static int raise_unknown(BpDevice device, const void *handle) {
+  char text[64];
+  bp_device_format(device, text);
+  return bp_error_raise(BP_ERROR_VALUE, "%p is no stream of %s, or one that was freed", handle,
+                        text);
+}
+
+/* One of two threads that free it at once finds it. */
+static int take_stream(BpDevice device, void *handle) {
+  const Stream stream = {device, handle};
+  pthread_rwlock_wrlock(&streams_lock);
+  int is_there = streams && g_hash_table_remove(streams, &stream);
+  pthread_rwlock_unlock(&streams_lock);
+  return is_there ? 0 : raise_unknown(device, handle);
+}
+
+int bp__stream_check(BpDevice device, void *handle) {
+  const Stream stream = {device, handle};
+  if (!handle)
+    return 0;
+  pthread_rwlock_rdlock(&streams_lock);
+  int is_there = streams && g_hash_table_contains(streams, &stream);
+  pthread_rwlock_unlock(&streams_lock);
+  return is_there ? 0 : raise_unknown(device, handle);
+}
+
+/* ---- Current device and stream ----------------------------------------------------------- */
+
+#define MAX_CURRENT 16
+
+/* Of this thread, by device type; few kinds are ever used at once. */
+typedef struct Current {
+  int32_t device_type;
+  int32_t device_id;
+  void *stream;
+} Current;
+
+static _Thread_local Current current[MAX_CURRENT];
+static _Thread_local size_t num_current;
+
+static Current *find_current(int32_t device_type) {
+  for (size_t i = 0; i < num_current; i++)
+    if (current[i].device_type == device_type)
+      return &current[i];
+  return NULL;
+}
+
+static int tell_device(BpDevice device) {
+  const BpDeviceApi *api = bp__device_is_host(device) ? NULL : bp__device_get(device);
+  if (!api)
+    return bp__device_is_host(device) ? 0 : -1;
+  return api->set_device && api->set_device(device.device_id)
+             ? bp__device_failed(device, "making it the thread's current device")
+             : 0;
+}
+
+int bp_device_set_current(BpDevice device, void *stream) {
+  if (bp__device_check_fork() || bp__stream_check(device, stream))
+    return -1;
+  Current *entry = find_current(device.device_type);
+  if (!entry && num_current == MAX_CURRENT)
+    return bp_error_raise(BP_ERROR_RUNTIME, "more than %d kinds of device in one thread",
+                          MAX_CURRENT);
+  if ((!entry || entry->device_id != device.device_id) && tell_device(device))
+    return -1;
+  if (!entry)
+    entry = &current[num_current++];
+  *entry = (Current){device.device_type, device.device_id, stream};
+  return 0;
+}
+
+static void leave_stream(BpDevice device, const void *stream) {
+  Current *entry = find_current(device.device_type);
+  if (entry && entry->device_id == device.device_id && entry->stream == stream)
+    entry->stream = NULL;
+}
+
+void bp_device_get_current(int32_t device_type, int32_t *device_id, void **stream) {
+  const Current *entry = find_current(device_type);
+  *device_id = entry ? entry->device_id : 0;
+  *stream = entry ? entry->stream : NULL;
+}
+
+/* ---- Making, freeing, waiting ------------------------------------------------------------ */
+
+int bp_stream_create(BpDevice device, void **stream) {
+  *stream = NULL;
+  if (bp__device_is_host(device))
+    return bp__device_check_fork();
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api)
+    return -1;
+  if (!api->create_stream)
+    return 0;
+  if (api->create_stream(device.device_id, stream))
+    return bp__device_failed(device, "making a stream");
+  if (*stream)
+    add_stream(device, *stream);
+  return 0;
+}
+
+int bp_stream_free(BpDevice device, void *stream) {
+  if (!stream)
+    return bp__device_check_fork();
+  if (take_stream(device, stream))
+    return -1;
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api)
+    return -1;
+  leave_stream(device, stream);
+  return api->free_stream(device.device_id, stream) ? bp__device_failed(device, "freeing a stream")
+                                                    : 0;
+}
+
+int bp_stream_sync(BpDevice device, void *stream) {
+  if (bp__stream_check(device, stream))
+    return -1;
+  if (bp__device_is_host(device))
+    return bp__device_check_fork();
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api)
+    return -1;
+  return api->stream_sync(device.device_id, stream) ? bp__device_failed(device, "a stream") : 0;
+}
+
+int bp_stream_sync_from_to(BpDevice device, void *from, void *to) {
+  if (bp__stream_check(device, from) || bp__stream_check(device, to))
+    return -1;
+  if (bp__device_is_host(device))
+    return bp__device_check_fork();
+  const BpDeviceApi *api = bp__device_get(device);
+  if (!api)
+    return -1;
+  if (from == to || !api->sync_stream_from_to)
+    return 0;
+  return api->sync_stream_from_to(device.device_id, from, to)
+             ? bp__device_failed(device, "ordering two streams")
+             : 0;
+}
