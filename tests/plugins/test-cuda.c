@@ -961,13 +961,6 @@ static void use_simulation(void) {
   g_free(compiler);
 }
 
-/* LeakSanitizer of gcc 12 itself crashes at the end of this program, in up to a third of the runs
- * on a busy machine: "Tracer caught signal 11". Errors other than leaks are found. */
-__attribute__((visibility("default"))) const char *__asan_default_options(void);
-const char *__asan_default_options(void) {
-  return "detect_leaks=0";
-}
-
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
