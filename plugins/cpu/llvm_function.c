@@ -61,17 +61,84 @@ void bp_gen_raise(BpGen *g, const char *kind, const char *format, LLVMValueRef *
   LLVMBuildCall2(g->builder, LLVMGlobalGetValueType(function), function, raised, 2, "");
 }
 
-/* Goes on if `wrong` is false; else raises and leaves. */
-static void fail_if(BpGen *g, LLVMValueRef wrong, const char *kind, const char *format,
-                    LLVMValueRef *args, uint32_t count) {
+typedef struct NumberName {
+  int32_t number;
+  const char *name;
+} NumberName;
+
+/* Names of numbers that are known only when the program runs. */
+typedef struct NumberNames {
+  const char *otherwise;
+  int32_t count;
+  NumberName names[10];
+} NumberNames;
+
+static const NumberNames code_names = {"type",
+                                       7,
+                                       {{BP_DTYPE_INT, "int"},
+                                        {BP_DTYPE_UINT, "uint"},
+                                        {BP_DTYPE_FLOAT, "float"},
+                                        {BP_DTYPE_HANDLE, "handle"},
+                                        {BP_DTYPE_BFLOAT, "bfloat"},
+                                        {BP_DTYPE_COMPLEX, "complex"},
+                                        {BP_DTYPE_BOOL, "bool"}}};
+static const NumberNames value_names = {"another value",
+                                        10,
+                                        {{BP_TYPE_NONE, "None"},
+                                         {BP_TYPE_INT, "int"},
+                                         {BP_TYPE_BOOL, "bool"},
+                                         {BP_TYPE_FLOAT, "float"},
+                                         {BP_TYPE_POINTER, "pointer"},
+                                         {BP_TYPE_TENSOR_VIEW, "Tensor"},
+                                         {BP_TYPE_TENSOR, "Tensor"},
+                                         {BP_TYPE_RAW_STR, "str"},
+                                         {BP_TYPE_SMALL_STR, "str"},
+                                         {BP_TYPE_STR, "str"}}};
+static const NumberNames device_names = {
+    "another device",
+    3,
+    {{BP_DEVICE_CUDA, "cuda"}, {BP_DEVICE_OPENCL, "opencl"}, {BP_DEVICE_VULKAN, "vulkan"}}};
+
+static LLVMValueRef name_of(BpGen *g, LLVMValueRef number, const NumberNames *names) {
+  LLVMValueRef result = bp_gen_str(g, names->otherwise);
+  for (int32_t i = 0; i < names->count; i++) {
+    LLVMValueRef is_it =
+        LLVMBuildICmp(g->builder, LLVMIntEQ, number, bp_gen_i32(g, names->names[i].number), "");
+    result = LLVMBuildSelect(g->builder, is_it, bp_gen_str(g, names->names[i].name), result, "");
+  }
+  return result;
+}
+
+/* Begins what is done where something is wrong; the block that goes on where it is not. */
+static LLVMBasicBlockRef begin_failure(BpGen *g, LLVMValueRef wrong) {
   LLVMBasicBlockRef failed = bp_gen_block(g, "wrong");
   LLVMBasicBlockRef right = bp_gen_block(g, "");
   LLVMBuildCondBr(g->builder, wrong, failed, right);
   LLVMPositionBuilderAtEnd(g->builder, failed);
-  bp_gen_raise(g, kind, format, args, count);
+  return right;
+}
+
+static void end_failure(BpGen *g, LLVMBasicBlockRef right) {
   LLVMBuildStore(g->builder, bp_gen_i32(g, -1), g->rc);
   LLVMBuildBr(g->builder, g->leave);
   LLVMPositionBuilderAtEnd(g->builder, right);
+}
+
+/* Goes on if `wrong` is false; else raises and leaves. */
+static void fail_if(BpGen *g, LLVMValueRef wrong, const char *kind, const char *format,
+                    LLVMValueRef *args, uint32_t count) {
+  LLVMBasicBlockRef right = begin_failure(g, wrong);
+  bp_gen_raise(g, kind, format, args, count);
+  end_failure(g, right);
+}
+
+/* The format is of a number's name, and of the number. */
+static void fail_naming(BpGen *g, LLVMValueRef wrong, const char *kind, const char *format,
+                        const NumberNames *names, LLVMValueRef number) {
+  LLVMBasicBlockRef right = begin_failure(g, wrong);
+  LLVMValueRef args[] = {name_of(g, number, names), number};
+  bp_gen_raise(g, kind, format, args, 2);
+  end_failure(g, right);
 }
 
 static LLVMValueRef not_equal(BpGen *g, LLVMValueRef a, LLVMValueRef b) {
@@ -135,37 +202,6 @@ static const char *dtype_text(BpDataType dtype, char text[40]) {
   return text;
 }
 
-typedef struct NumberName {
-  int32_t number;
-  const char *name;
-} NumberName;
-
-/* The name of a number that is known only when the program runs. */
-static LLVMValueRef name_of(BpGen *g, LLVMValueRef number, const NumberName *names, int32_t count,
-                            const char *otherwise) {
-  LLVMValueRef result = bp_gen_str(g, otherwise);
-  for (int32_t i = 0; i < count; i++) {
-    LLVMValueRef is_it =
-        LLVMBuildICmp(g->builder, LLVMIntEQ, number, bp_gen_i32(g, names[i].number), "");
-    result = LLVMBuildSelect(g->builder, is_it, bp_gen_str(g, names[i].name), result, "");
-  }
-  return result;
-}
-
-static LLVMValueRef code_name(BpGen *g, LLVMValueRef code) {
-  static const NumberName names[] = {{BP_DTYPE_INT, "int"},       {BP_DTYPE_UINT, "uint"},
-                                     {BP_DTYPE_FLOAT, "float"},   {BP_DTYPE_HANDLE, "handle"},
-                                     {BP_DTYPE_BFLOAT, "bfloat"}, {BP_DTYPE_COMPLEX, "complex"},
-                                     {BP_DTYPE_BOOL, "bool"}};
-  return name_of(g, code, names, sizeof(names) / sizeof(names[0]), "type");
-}
-
-static LLVMValueRef device_name(BpGen *g, LLVMValueRef type) {
-  static const NumberName names[] = {
-      {BP_DEVICE_CUDA, "cuda"}, {BP_DEVICE_OPENCL, "opencl"}, {BP_DEVICE_VULKAN, "vulkan"}};
-  return name_of(g, type, names, sizeof(names) / sizeof(names[0]), "another device");
-}
-
 static LLVMValueRef is_type(BpGen *g, LLVMValueRef type, int32_t number) {
   return LLVMBuildICmp(g->builder, LLVMIntEQ, type, bp_gen_i32(g, number), "");
 }
@@ -183,8 +219,9 @@ static LLVMValueRef scalar_argument(BpGen *g, int32_t i, LLVMValueRef arg) {
     fits = LLVMBuildOr(b, fits, is_type(g, type, BP_TYPE_FLOAT), "");
   if (dtype.code == BP_DTYPE_HANDLE)
     fits = LLVMBuildOr(b, is_type(g, type, BP_TYPE_POINTER), is_type(g, type, BP_TYPE_NONE), "");
-  snprintf(rest, sizeof(rest), "expected %s, got a value of type %%d", dtype_text(dtype, name));
-  fail_if(g, LLVMBuildNot(b, fits, ""), BP_ERROR_TYPE, about(g, i, rest, text), &type, 1);
+  snprintf(rest, sizeof(rest), "expected %s, got %%s (type %%d)", dtype_text(dtype, name));
+  fail_naming(g, LLVMBuildNot(b, fits, ""), BP_ERROR_TYPE, about(g, i, rest, text), &value_names,
+              type);
   if (dtype.code == BP_DTYPE_HANDLE)
     return bp_gen_load(g, g->ptr, arg, 8);
   BpDataType i64 = {BP_DTYPE_INT, 64, 1};
@@ -212,8 +249,8 @@ static LLVMValueRef view_argument(BpGen *g, int32_t i, LLVMValueRef arg) {
   LLVMValueRef type = bp_gen_load(g, g->i32, arg, 0);
   LLVMValueRef is_tensor = is_type(g, type, BP_TYPE_TENSOR);
   LLVMValueRef fits = LLVMBuildOr(b, is_tensor, is_type(g, type, BP_TYPE_TENSOR_VIEW), "");
-  fail_if(g, LLVMBuildNot(b, fits, ""), BP_ERROR_TYPE,
-          about(g, i, "expected a tensor, got a value of type %d", text), &type, 1);
+  fail_naming(g, LLVMBuildNot(b, fits, ""), BP_ERROR_TYPE,
+              about(g, i, "expected a tensor, got %s (type %d)", text), &value_names, type);
   LLVMValueRef pointer = bp_gen_load(g, g->ptr, arg, 8);
   fail_if(g, LLVMBuildIsNull(b, pointer, ""), BP_ERROR_TYPE,
           about(g, i, "expected a tensor, got NULL", text), NULL, 0);
@@ -229,7 +266,8 @@ static void check_dtype(BpGen *g, int32_t i, LLVMValueRef view) {
   LLVMValueRef packed = bp_gen_load(g, g->i32, view, offsetof(BpTensorView, dtype));
   LLVMValueRef code = LLVMBuildAnd(b, packed, bp_gen_i32(g, 255), "");
   LLVMValueRef bits = LLVMBuildLShr(b, packed, bp_gen_i32(g, 8), "");
-  LLVMValueRef args[] = {code_name(g, code), LLVMBuildAnd(b, bits, bp_gen_i32(g, 255), ""),
+  LLVMValueRef args[] = {name_of(g, code, &code_names),
+                         LLVMBuildAnd(b, bits, bp_gen_i32(g, 255), ""),
                          LLVMBuildLShr(b, packed, bp_gen_i32(g, 16), "")};
   snprintf(rest, sizeof(rest), "expected a tensor of %s, got %%s%%d (%%d lanes)",
            dtype_text(dtype, name));
@@ -243,10 +281,9 @@ static void check_place(BpGen *g, int32_t i, LLVMValueRef view) {
   LLVMValueRef device = bp_gen_load(g, g->i32, view, offsetof(BpTensorView, device));
   LLVMValueRef is_host = LLVMBuildOr(g->builder, is_type(g, device, BP_DEVICE_CPU),
                                      is_type(g, device, BP_DEVICE_CUDA_HOST), "");
-  LLVMValueRef told[] = {device_name(g, device), device};
-  fail_if(g, LLVMBuildNot(g->builder, is_host, ""), BP_ERROR_VALUE,
-          about(g, i, "expected a tensor in host memory, got one of %s (device type %d)", text),
-          told, 2);
+  fail_naming(g, LLVMBuildNot(g->builder, is_host, ""), BP_ERROR_VALUE,
+              about(g, i, "expected a tensor in host memory, got one of %s (device type %d)", text),
+              &device_names, device);
   LLVMValueRef got = bp_gen_load(g, g->i32, view, offsetof(BpTensorView, ndim));
   snprintf(rest, sizeof(rest), "expected %d dimensions, got %%d", ndim);
   fail_if(g, not_equal(g, got, bp_gen_i32(g, ndim)), BP_ERROR_VALUE, about(g, i, rest, text), &got,

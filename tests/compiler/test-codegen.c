@@ -649,11 +649,13 @@ static void test_wrong_arguments(gconstpointer context) {
              "f: argument 3 (B): dimension 0: expected extent 4, got 3");
   args[0].v_int64 = 3;
   args[1] = (BpValue){.type_index = BP_TYPE_NONE};
-  call_fails(built, "f", args, 4, BP_ERROR_TYPE, "f: argument 1 (x): expected float32");
+  call_fails(built, "f", args, 4, BP_ERROR_TYPE,
+             "f: argument 1 (x): expected float32, got None (type 0)");
   args[1] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 1};
   BpValue tensor = args[2];
   args[2] = args[0];
-  call_fails(built, "f", args, 4, BP_ERROR_TYPE, "f: argument 2 (A): expected a tensor");
+  call_fails(built, "f", args, 4, BP_ERROR_TYPE,
+             "f: argument 2 (A): expected a tensor, got int (type 1)");
   args[2] = tensor;
   a.dtype = dtype_of("float64");
   call_fails(built, "f", args, 4, BP_ERROR_TYPE, "expected a tensor of float32, got float64");
