@@ -179,7 +179,7 @@ static void function_dealloc(PyObject *self) {
 }
 
 static PyType_Slot slots[] = {
-    {Py_tp_doc, (void *)"A packed function. Function(callable) makes one of a callable."},
+    {Py_tp_doc, (void *)"Function(callable, /)\n--\n\nA packed function, made of a callable."},
     {Py_tp_new, (void *)function_new},
     {Py_tp_call, (void *)function_call},
     {Py_tp_traverse, (void *)function_traverse},

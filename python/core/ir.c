@@ -61,15 +61,20 @@ static PyObject *build(PyObject *self, PyObject *given) {
 /* (function, arguments): on the reference interpreter */
 static PyObject *interpret(PyObject *self, PyObject *args) {
   const char *name;
-  PyObject *objects;
+  PyObject *sequence;
   BpValue values[MAX_ARGS];
   Lent lents[MAX_ARGS];
   int made = 0, status = -1;
-  if (!PyArg_ParseTuple(args, "sO!", &name, &PyTuple_Type, &objects))
+  if (!PyArg_ParseTuple(args, "sO", &name, &sequence))
+    return NULL;
+  PyObject *objects = PySequence_Tuple(sequence);
+  if (!objects)
     return NULL;
   int count = (int)PyTuple_Size(objects);
-  if (count > MAX_ARGS)
+  if (count > MAX_ARGS) {
+    Py_DECREF(objects);
     return PyErr_Format(PyExc_ValueError, "at most %d arguments are possible", MAX_ARGS);
+  }
   while (made < count &&
          bp_py_to_value(PyTuple_GetItem(objects, made), &values[made], &lents[made]) == 0)
     made++;
@@ -79,6 +84,7 @@ static PyObject *interpret(PyObject *self, PyObject *args) {
   }
   for (int i = 0; i < made; i++)
     bp_py_end_lending(&values[i], &lents[i]);
+  Py_DECREF(objects);
   return status ? NULL : Py_NewRef(Py_None);
 }
 
@@ -185,11 +191,14 @@ static PyObject *split_kernels(PyObject *self, PyObject *args) {
 }
 
 static PyMethodDef methods[] = {
-    {"verify", verify, METH_NOARGS, "Checks types, operands and scopes."},
-    {"build", build, METH_O, "Generates code for a target."},
-    {"interpret", interpret, METH_VARARGS, "Runs a function on the reference interpreter."},
-    {"params", describe_params, METH_VARARGS, "(name, dtype, shape) of a function's parameters."},
-    {"split_kernels", split_kernels, METH_VARARGS, "The kernels of a function."},
+    {"verify", verify, METH_NOARGS, "verify($self, /)\n--\n\nChecks types, operands and scopes."},
+    {"build", build, METH_O, "build($self, target, /)\n--\n\nGenerates code for a target."},
+    {"interpret", interpret, METH_VARARGS,
+     "interpret($self, function, args, /)\n--\n\nRuns a function on the reference interpreter."},
+    {"params", describe_params, METH_VARARGS,
+     "params($self, function, /)\n--\n\n(name, dtype, shape) of a function's parameters."},
+    {"split_kernels", split_kernels, METH_VARARGS,
+     "split_kernels($self, function, /)\n--\n\nThe kernels of a function."},
     {NULL, NULL, 0, NULL},
 };
 

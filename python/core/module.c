@@ -105,12 +105,18 @@ static PyObject *import_module(PyObject *self, PyObject *other) {
 }
 
 static PyMethodDef methods[] = {
-    {"find_function", find_function, METH_VARARGS, "A function by name, or None."},
-    {"list_functions", list_functions, METH_NOARGS, "The names of its own functions."},
-    {"save_to_bytes", save_to_bytes, METH_NOARGS, "What load_from_bytes reads."},
-    {"get_source", get_source, METH_VARARGS, "The source in a format, \"\" for the natural one."},
-    {"export_library", export_library, METH_O, "Links it and its imports into a shared library."},
-    {"import_module", import_module, METH_O, "Adds an import."},
+    {"find_function", find_function, METH_VARARGS,
+     "find_function($self, name, query_imports=True, /)\n--\n\nA function by name, or None."},
+    {"list_functions", list_functions, METH_NOARGS,
+     "list_functions($self, /)\n--\n\nThe names of its own functions."},
+    {"save_to_bytes", save_to_bytes, METH_NOARGS,
+     "save_to_bytes($self, /)\n--\n\nWhat load_from_bytes reads."},
+    {"get_source", get_source, METH_VARARGS,
+     "get_source($self, format='', /)\n--\n\nThe source in a format, \"\" for the natural one."},
+    {"export_library", export_library, METH_O,
+     "export_library($self, path, /)\n--\n\nLinks it and its imports into a shared library."},
+    {"import_module", import_module, METH_O,
+     "import_module($self, module, /)\n--\n\nAdds an import."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -84,8 +84,9 @@ static PyGetSetDef getters[] = {
 };
 
 static PyMethodDef methods[] = {
-    {"attribute", attribute, METH_VARARGS, "An attribute; None for one that is not set."},
-    {"to_json", to_json, METH_NOARGS, "The target as a JSON object."},
+    {"attribute", attribute, METH_VARARGS,
+     "attribute($self, name, /)\n--\n\nAn attribute; None for one that is not set."},
+    {"to_json", to_json, METH_NOARGS, "to_json($self, /)\n--\n\nThe target as a JSON object."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -399,10 +399,14 @@ static PyObject *view_as(PyObject *self, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))to_dlpack, METH_VARARGS | METH_KEYWORDS,
-     "A capsule that shares the memory."},
-    {"__dlpack_device__", dlpack_device, METH_NOARGS, "Device type and index."},
-    {"copy_to", copy_to, METH_O, "Copies into another tensor, on any device; returns that."},
-    {"view_as", view_as, METH_VARARGS, "The same memory with another shape and type."},
+     "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\nA "
+     "capsule that shares the memory."},
+    {"__dlpack_device__", dlpack_device, METH_NOARGS,
+     "__dlpack_device__($self, /)\n--\n\nDevice type and index."},
+    {"copy_to", copy_to, METH_O,
+     "copy_to($self, target, /)\n--\n\nCopies into another tensor, on any device; returns that."},
+    {"view_as", view_as, METH_VARARGS,
+     "view_as($self, shape, dtype, /)\n--\n\nThe same memory with another shape and type."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -39,20 +39,24 @@ PyObject *bp_py_make_extents(const int64_t *extents, int64_t count) {
   return tuple;
 }
 
+/* -1; what was no integer is shown as a whole. */
+static int refuse_extents(PyObject *sequence) {
+  if (PyErr_ExceptionMatches(PyExc_TypeError))
+    PyErr_Format(PyExc_TypeError, "a shape is a tuple of integers, not %.80R", sequence);
+  return -1;
+}
+
 int bp_py_get_extents(PyObject *sequence, int64_t *extents) {
   PyObject *tuple = PySequence_Tuple(sequence);
-  if (!tuple) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError))
-      PyErr_Format(PyExc_TypeError, "a shape is a tuple of integers, not %.80R", sequence);
-    return -1;
-  }
+  if (!tuple)
+    return refuse_extents(sequence);
   Py_ssize_t count = PyTuple_Size(tuple);
   if (count > BP_PY_MAX_NDIM)
     PyErr_Format(PyExc_ValueError, "at most %d dimensions are possible", BP_PY_MAX_NDIM);
   for (Py_ssize_t i = 0; !PyErr_Occurred() && i < count; i++)
     extents[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
   Py_DECREF(tuple);
-  return PyErr_Occurred() ? -1 : (int)count;
+  return PyErr_Occurred() ? refuse_extents(sequence) : (int)count;
 }
 
 /* ---- Buffers ----------------------------------------------------------------------------- */

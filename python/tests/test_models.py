@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import backplane
-from backplane import errors
+from backplane import Target, errors
 from conftest import SOURCE
 
 
@@ -71,6 +71,14 @@ def test_targets_are_a_list_or_a_text():
     for targets in ("c,opencl", ["c", "opencl"], '{"kind": "c", "num_cores": 1},opencl'):
         module = backplane.compile(model, targets, shapes)
         assert {import_.kind for import_ in module.imports} >= {"c", "opencl"}, targets
+    assert backplane.compile(model, [Target("c"), "opencl"], shapes).kind == "backplane.graph"
+    for targets in (None, [], backplane.device("cpu"), 3, [None], ["c", 3]):
+        with pytest.raises(errors.InvalidTypeError, match='a target is written as "c" or .* not '):
+            backplane.compile(model, targets, shapes)
+    with pytest.raises(errors.InvalidTypeError, match="shapes are given by the names of inputs"):
+        backplane.compile(model, "c", (1, 1, 28, 28))
+    with pytest.raises(errors.InvalidValueError, match="('N').*input's shape in \"shapes\""):
+        backplane.compile(model, "c")
     with pytest.raises(TypeError, match="by the name of an input, not by 3"):
         backplane.compile(model, "c", {3: (1,)})
     with pytest.raises(TypeError, match="a shape is"):
@@ -176,6 +184,14 @@ def test_modules(digits_model):
         library["no_such"]
     with pytest.raises(errors.BackplaneError):
         library.save_to_bytes()
+
+
+def test_a_library_is_exported_by_a_name_that_is_loaded(tmp_path):
+    module = backplane.compile(SOURCE / "examples/digits/digits.onnx", "c", {"image": (1, 1, 28, 28)})
+    for name in ("m.txt", "m", "m.so.bak", "m.tar"):
+        with pytest.raises(errors.InvalidValueError, match="does not end in .so"):
+            module.export_library(tmp_path / name)
+    assert not list(tmp_path.iterdir())
 
 
 def test_damaged_library_is_an_error(digits_model, tmp_path):

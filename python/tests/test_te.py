@@ -69,8 +69,10 @@ def test_interpreter_defines_the_result():
     lowered = program.lower("matmul", [a, b, c])
     lowered.verify()
     x, y, z = operands()
-    lowered.interpret("matmul", (x, y, z))
-    assert np.allclose(z, x @ y, rtol=1e-5)
+    for arguments in ((x, y, z), [x, y, z]):
+        z[:] = 0
+        lowered.interpret("matmul", arguments)
+        assert np.allclose(z, x @ y, rtol=1e-5)
     again = backplane.IrModule(str(lowered))
     assert str(again) == str(lowered)
     for target in ("c", Target("c")):
@@ -260,6 +262,25 @@ def test_every_device_refuses_arguments_of_another_form():
         tensors = [backplane.tensor(array, device) for array in (x, y)]
         with pytest.raises(errors.InvalidTypeError, match=r"\(c\): expected a tensor, got"):
             compiled(*tensors, 3)
+
+
+def test_every_device_says_what_is_no_tensor_of_it():
+    x, y, z = operands()
+    for device in one_of_each_kind():
+        program, a, b, c = matmul()
+        target = Target.from_device(device)
+        program.schedule(c, target)
+        compiled = program.build("matmul", [a, b, c], target)
+        there = [backplane.tensor(array, device) for array in (x, y)]
+        for value, name in ((None, "NoneType"), ([1.0], "list"), (3, "int")):
+            with pytest.raises(errors.InvalidTypeError, match=rf"\(c\): expected a tensor, got a value of "
+                                                              f"type {name}$"):
+                compiled(*there, value)
+        for other in one_of_each_kind():
+            if other.device_type != device.device_type:
+                with pytest.raises(errors.InvalidValueError, match=rf"argument 2 \(c\): expected a tensor "
+                                   f"on a device for {target.kind}, got one on {other}; use to_device"):
+                    compiled(*there, backplane.tensor(z, other))
 
 
 def read_in(extent, index, size=8):

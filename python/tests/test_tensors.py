@@ -2,6 +2,7 @@
 """Tensors, devices and the exchange with numpy."""
 
 import ctypes
+import inspect
 import pickle
 import sys
 
@@ -86,8 +87,9 @@ def test_wrong_arguments_are_errors():
         backplane.empty((1,) * 20)
     with pytest.raises(TypeError, match="__dlpack__"):
         backplane.from_dlpack(3)
-    with pytest.raises(TypeError, match="a shape is a tuple of integers, not 3"):
-        backplane.empty(3)
+    for shape in (3, (2.0, 3), "2x3", (None,)):
+        with pytest.raises(TypeError, match="a shape is a tuple of integers, not "):
+            backplane.empty(shape)
     for on in (None, 1, (1, 0)):
         with pytest.raises(TypeError, match='written as "cpu"'):
             backplane.empty((2,), on=on)
@@ -125,6 +127,28 @@ def test_element_types_of_numpy():
     assert np.array_equal(backplane.tensor(np.arange(6)[::-2]).numpy(), [5, 3, 1])
     with pytest.raises(errors.InvalidTypeError, match="bfloat16"):
         np.asarray(backplane.empty((2,), "bfloat16"))
+
+
+def test_a_tensor_is_made_of_an_element_type():
+    for dtype in ("float32", np.float32, np.dtype("float32")):
+        tensor = backplane.tensor([[1, 2], [3, 4]], dtype=dtype)
+        assert tensor.dtype == "float32" and tensor.numpy().tolist() == [[1, 2], [3, 4]]
+    for values, dtype in (([1], "bfloat16"), (["x"], "datetime64[s]"), ([{}], "float32")):
+        with pytest.raises((errors.InvalidTypeError, ValueError)):
+            backplane.tensor(values, dtype=dtype)
+    view = backplane.tensor([1.0, 2.0]).view_as((2, 2), np.int32)
+    assert view.shape == (2, 2) and view.dtype == "int32"
+
+
+def test_what_help_and_completion_show():
+    assert sorted(dir(backplane)) == sorted([*backplane.__all__, "__version__"])
+    assert all(hasattr(backplane.te, name) for name in dir(backplane.te))
+    assert "Sequence" not in dir(backplane.te) and "sigmoid" in dir(backplane.te)
+    for method, text in ((backplane.Module.get_source, "(self, format='', /)"),
+                         (backplane.Tensor.copy_to, "(self, target, /)"),
+                         (backplane.IrModule.interpret, "(self, function, args, /)"),
+                         (backplane.Function, "(callable, /)")):
+        assert str(inspect.signature(method)) == text and method.__doc__
 
 
 def test_what_a_notebook_shows():

@@ -31,7 +31,7 @@ except ImportError as error:
 from . import errors, te
 from .dtype import DType, dtype_name
 from .errors import BackplaneError
-from .target import Target, split_targets, target_kinds
+from .target import Target, target_kinds, target_texts
 
 __version__ = "0.1.0"
 
@@ -95,7 +95,11 @@ class Tensor(_core.Tensor):
         if math.prod(wanted) != count or min(wanted, default=0) < 0:
             raise errors.InvalidValueError(
                 f"a tensor of shape {self.shape} cannot be reshaped into {tuple(extents)}")
-        view: Tensor = self.view_as(wanted, self.dtype)
+        return self.view_as(wanted, self.dtype)
+
+    def view_as(self, shape: Sequence[int], dtype: DType) -> Tensor:
+        """The same memory with another shape and element type."""
+        view: Tensor = super().view_as(shape, dtype_name(dtype))
         return view
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -208,11 +212,15 @@ def from_dlpack(array: Any) -> Tensor:
     return tensor_
 
 
-def tensor(values: Any, on: Device | str = "cpu") -> Tensor:
-    """A copy of an array, or of what numpy makes an array of, on a device."""
+def tensor(values: Any, on: Device | str = "cpu", dtype: DType | None = None) -> Tensor:
+    """A copy of an array, or of what numpy makes an array of, on a device; of `dtype` if it is given,
+    else of the array's."""
     import numpy  # pylint: disable=import-outside-toplevel
 
-    array = numpy.asarray(values)
+    try:
+        array = numpy.asarray(values, None if dtype is None else numpy.dtype(dtype_name(dtype)))
+    except TypeError as error:
+        raise errors.InvalidTypeError(f"numpy makes no such array of the values: {error}") from None
     native = array.dtype.newbyteorder("=")
     if native.kind not in "biufc" or native.itemsize > 16 or native.char == "g":
         raise errors.InvalidTypeError(f"a tensor holds numbers, not elements of {array.dtype}")
@@ -302,8 +310,10 @@ def compile(path: Path,  # pylint: disable=redefined-builtin
             shapes: Mapping[str, Sequence[int]] | None = None) -> Module:
     """Compiles an ONNX file for one target or several ("c,opencl", ["c", "opencl"]): a module for
     Model or export_library."""
-    each = (targets,) if isinstance(targets, (str, Target)) else targets
-    names = tuple(text for target in each for text in split_targets(str(target)))
+    names = target_texts(targets)
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise errors.InvalidTypeError(
+            f'shapes are given by the names of inputs, as {{"x": (1, 3, 224, 224)}}, not as {shapes!r}')
     module: Module = _core.compile_model(path, names, dict(shapes or {}))
     return module
 
@@ -388,6 +398,10 @@ class Model:
                              for info in infos)
 
         return f"Model({texts(self.inputs)} -> {texts(self.outputs)}; on {self.device})"
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
 
 
 __all__ = [

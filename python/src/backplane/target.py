@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Sequence
 
-from . import _core
+from . import _core, errors
 
 if TYPE_CHECKING:
     from . import Device
@@ -40,7 +40,7 @@ def target_kinds() -> list[str]:
     return _core.target_kinds()
 
 
-def split_targets(text: str) -> list[str]:
+def _split(text: str) -> list[str]:
     """The targets of a text, apart at its commas outside braces and quotes: JSON has commas too."""
     parts, depth, is_quoted = [""], 0, False
     for char in text:
@@ -53,6 +53,27 @@ def split_targets(text: str) -> list[str]:
     return parts
 
 
+def _wrong(target: object) -> errors.BackplaneError:
+    return errors.InvalidTypeError(
+        f'a target is written as "c" or "opencl -num_cores=8", or is a Target, as '
+        f"Target.from_device(device) makes it; not {target!r}")
+
+
+def target_texts(targets: Target | str | Sequence[Target | str]) -> tuple[str, ...]:
+    """The texts of targets, of which one text may have several."""
+    texts: list[str] = []
+    each = [targets] if isinstance(targets, str) or not isinstance(targets, Sequence) else targets
+    for target in each:
+        if not isinstance(target, (str, Target)):
+            raise _wrong(targets)
+        texts += _split(target) if isinstance(target, str) else [str(target)]
+    if not texts:
+        raise _wrong(targets)
+    return tuple(texts)
+
+
 def as_target(target: Target | str) -> Target:
     """A target of its text."""
+    if not isinstance(target, (str, Target)):
+        raise _wrong(target)
     return target if isinstance(target, Target) else Target(target)

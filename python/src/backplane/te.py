@@ -441,12 +441,16 @@ class Compiled:
         return function
 
     def _mismatch(self, number: int, tensor: Any) -> errors.BackplaneError:
-        """What is wrong with an argument, in the words of functions for the host."""
+        """What is wrong with an argument."""
         name, dtype, shape = self._params[number]
         where = f"{self.name}: argument {number} ({name})"
         if not isinstance(tensor, _core.Tensor):
             return errors.InvalidTypeError(
                 f"{where}: expected a tensor, got a value of type {type(tensor).__name__}")
+        if tensor.device[0] != self.target.device_type:
+            return errors.InvalidValueError(
+                f"{where}: expected a tensor on a device for {self.target.kind}, got one on "
+                f"{tensor.device}; use to_device")
         if tensor.dtype != dtype:
             return errors.InvalidTypeError(f"{where}: expected a tensor of {dtype}, got {tensor.dtype}")
         if len(tensor.shape) != len(shape):
@@ -457,8 +461,8 @@ class Compiled:
             f"{where}: dimension {k}: expected extent {shape[k]}, got {tensor.shape[k]}")
 
     def _check(self, arguments: Sequence[Any]) -> list[_core.Tensor]:
-        """The arguments as tensors of ours. Functions for the host check theirs; kernels do not, and
-        would read and write beyond a tensor that is too small."""
+        """The arguments as tensors of ours. Functions for the host check theirs themselves; kernels
+        do not, and would read and write beyond a tensor that is too small."""
         if len(arguments) != len(self._params):
             raise errors.InvalidTypeError(
                 f"{self.name}: expected {len(self._params)} arguments, got {len(arguments)}")
@@ -466,14 +470,18 @@ class Compiled:
                    else _core.from_dlpack(value) for value in arguments]
         for number, (_, dtype, shape) in enumerate(self._params):
             tensor = tensors[number]
-            if (not isinstance(tensor, _core.Tensor) or tensor.shape != shape
-                    or tensor.dtype != dtype):
+            if (not isinstance(tensor, _core.Tensor) or tensor.shape != shape or tensor.dtype != dtype
+                    or tensor.device[0] != self.target.device_type):
                 raise self._mismatch(number, tensor)
         return tensors
 
     def __call__(self, *arguments: Any) -> None:
         if not self.target.has_thread_axes:
-            self._function(self.name)(*arguments)
+            try:
+                self._function(self.name)(*arguments)
+            except (errors.InvalidTypeError, errors.InvalidValueError):
+                self._check(arguments)  # what is wrong with them, in the words of Python
+                raise
             return
         tensors = self._check(arguments)
         buffers = [_core.empty((count,), dtype, tensors[0].device, None)
@@ -582,3 +590,13 @@ def floor(value: Expr) -> Expr:
 def ceil(value: Expr) -> Expr:
     """Rounded towards plus infinity."""
     return intrinsic("ceil", value)
+
+
+__all__ = [
+    "Axis", "Compiled", "Expr", "Program", "Stage", "Tensor", "abs", "ceil", "erf", "exp", "floor", "intrinsic",
+    "log", "max", "maximum", "min", "minimum", "prod", "select", "sigmoid", "sqrt", "sum", "tanh",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
