@@ -202,6 +202,23 @@ static void test_conv(void) {
   }
 }
 
+/* Rows shorter than a vector, one more before the first and after the last, and more columns at one
+ * side alone. */
+static void test_conv_of_narrow_image(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(8 * 3), *w = onnx_float_values(16 * 5), y[16 * 10] = {0};
+  onnx_input(builder, "x", ONNX_FLOAT, "1x1x8x3");
+  onnx_floats(builder, "w", "16x1x1x5");
+  onnx_node(builder, "Conv", "x,w", "y", "pads=1,0,1,2");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 16 * 10; i++)
+    for (int k = 0; k < 3 && i % 10 > 0 && i % 10 < 9; k++)
+      y[i] += x[(i % 10 - 1) * 3 + k] * w[i / 10 * 5 + k];
+  check(builder, x, y, 16 * 10);
+  g_free(x);
+  g_free(w);
+}
+
 /* The graph of a convolution on a Vulkan device whose tensors have at most so many bytes. */
 static char *conv_graph(const Conv *c, int32_t most_bytes) {
   OnnxBuilder *builder = conv_model(c);
@@ -1237,6 +1254,7 @@ int main(int argc, char **argv) {
   g_setenv("POCL_DEVICES", "pthread basic", FALSE); /* two devices of one kind */
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/convolution/is-that-of-plain-loops", test_conv);
+  g_test_add_func("/compile/convolution/of-a-narrow-image", test_conv_of_narrow_image);
   g_test_add_func("/compile/convolution/takes-slices-where-tensors-would-be-too-large",
                   test_conv_slices);
   g_test_add_func("/compile/convolution/block-of-a-network", test_block);
