@@ -364,13 +364,18 @@ static void *stream_of(const BpExecutor *executor, const BpTensorView *view) {
   return executor->streams[is_main ? 0 : 1];
 }
 
-/* A copy to the host, which its source does, is waited for: the run is ordered with its own devices
- * alone. */
+/* Whether the device that a copy comes from does it: to the host, and to another of its kind. */
+static int is_source_copying(BpDevice from, BpDevice to) {
+  return from.device_type != BP_DEVICE_CPU &&
+         (to.device_type == BP_DEVICE_CPU ||
+          (to.device_type == from.device_type && to.device_id != from.device_id));
+}
+
+/* A copy that its source does is waited for: the run is ordered with its own devices alone. */
 static int copy_input(const BpExecutor *executor, const BpTensorView *from,
                       const BpTensorView *to) {
-  if (from->device.device_type != BP_DEVICE_CPU && to->device.device_type == BP_DEVICE_CPU)
-    return bp_tensor_copy_to_host(from, (char *)to->data + to->byte_offset,
-                                  (uint64_t)bp_view_num_bytes(to));
+  if (is_source_copying(from->device, to->device))
+    return bp_tensor_copy(from, to, NULL) < 0 || bp_stream_sync(from->device, NULL) < 0 ? -1 : 0;
   return bp_tensor_copy(from, to, stream_of(executor, to));
 }
 

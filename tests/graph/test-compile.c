@@ -50,28 +50,32 @@ static BpModule *compile(const char *path, const BpTarget *target) {
   return module;
 }
 
-/* Runs a model with one input x and one output and gives it back; the output (transfer full). */
-static float *run_model(BpModel *model, float *x, int64_t *count) {
+/* Runs a model with one input, which is put on a device before, and one output and gives it back;
+ * the output (transfer full). */
+static float *run_model_from(BpModel *model, BpDevice device, const float *x, int64_t *count) {
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
   BpModelTensorInfo info = {0};
-  BpTensorView view = {.data = x, .device = {BP_DEVICE_CPU, 0}};
-  BpTensor *output;
+  BpTensor *output, *input;
   float *copy;
-  if (!context || bp_model_input_info(model, 0, &info))
+  if (!context || bp_model_input_info(model, 0, &info) ||
+      !(input = bp_tensor_create(info.shape, info.ndim, info.dtype, device, NULL)) ||
+      bp_tensor_copy_from_host(&input->view, x, (uint64_t)bp_view_num_bytes(&input->view)))
     g_error("%s", bp_error_message());
-  view.ndim = info.ndim;
-  view.dtype = info.dtype;
-  view.shape = (int64_t *)(uintptr_t)info.shape;
-  if (bp_model_set_input(context, info.name, &view) || bp_model_run(context) ||
+  if (bp_model_set_input(context, info.name, &input->view) || bp_model_run(context) ||
       !(output = bp_model_get_output(context, 0)))
     g_error("%s", bp_error_message());
   *count = bp_view_num_elements(&output->view);
   copy = g_new(float, (gsize)*count);
   if (bp_tensor_copy_to_host(&output->view, copy, (uint64_t)*count * sizeof(float)))
     g_error("%s", bp_error_message());
+  bp_object_release(input);
   bp_model_context_free(context);
   bp_model_release(model);
   return copy;
+}
+
+static float *run_model(BpModel *model, const float *x, int64_t *count) {
+  return run_model_from(model, (BpDevice){BP_DEVICE_CPU, 0}, x, count);
 }
 
 static float *run(BpModule *module, int32_t device_type, float *x, int64_t *count) {
@@ -847,6 +851,37 @@ static void check_devices(const BpModel *model, const BpDevice *devices) {
   g_assert_cmpmem(used, count * sizeof(*used), devices, 2 * sizeof(*devices));
 }
 
+/* Whichever device it is on, another of the model's kind too. */
+static void test_input_from_elsewhere(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  GByteArray *bytes;
+  float *x = onnx_float_values(15);
+  onnx_input(builder, "x", ONNX_FLOAT, "3x5");
+  onnx_node(builder, "Exp", "x", "y", "");
+  onnx_output(builder, "y");
+  bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpTarget *target = bp_target_parse("opencl");
+  BpModule *module = compile(path, target);
+  const BpDevice places[] = {
+      {BP_DEVICE_OPENCL, 0}, last_device(BP_DEVICE_OPENCL), last_device(BP_DEVICE_VULKAN)};
+  for (size_t i = 0; i < G_N_ELEMENTS(places); i++) {
+    int64_t count;
+    BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_OPENCL, 0}, 1);
+    float *y = run_model_from(model, places[i], x, &count);
+    for (int64_t k = 0; k < 15; k++)
+      g_assert_cmpfloat_with_epsilon(y[k], expf(x[k]), 1e-5f);
+    g_free(y);
+  }
+  bp_object_release(module);
+  bp_object_release(target);
+  unlink(path);
+  g_free(path);
+  g_free(x);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 /* The model runs on the devices that were named, and without the second it does not begin. */
 static void run_on(BpModule *module, const char *library, const BpDevice *devices) {
   float *x = onnx_float_values(15), *w = onnx_float_values(15);
@@ -1301,6 +1336,7 @@ int main(int argc, char **argv) {
   g_test_add_data_func("/compile/slices/of-a-constant-every-other", "every-other",
                        test_slices_of_a_constant);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
+  g_test_add_func("/compile/two-devices/an-input-may-be-on-another", test_input_from_elsewhere);
   g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-the-host", beside_host,
                        test_two_devices);
   g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-another", beside_another,
