@@ -71,7 +71,7 @@ static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *co
 }
 
 /* How many places of the window along dimension `i` count: all inside the input, or inside the
- * padded input, which ceil_mode may exceed. */
+ * padded input, which ceil_mode may exceed. One at least, for the average of none is 0. */
 static const BpIrNode *places(BpIrModule *ir, const PoolBody *body, int32_t i, const BpIrNode *axis,
                               int with_pads) {
   const BpOpWindow *w = &body->window;
@@ -87,7 +87,7 @@ static const BpIrNode *places(BpIrModule *ir, const PoolBody *body, int32_t i, c
     const BpIrNode *before = x_add(ir, x_sub(ir, zero, start), x_index(ir, w->dilations[i] - 1));
     count = x_sub(ir, count, x_max(ir, zero, bp_ir_binary(ir, BP_IR_FLOORDIV, before, dilation)));
   }
-  return count;
+  return x_max(ir, count, x_index(ir, 1));
 }
 
 static const BpIrNode *average_body(BpTe *te, const BpIrNode *const *axes, void *context) {

@@ -476,6 +476,22 @@ static void test_device_is_one_that_there_is_code_for(void) {
   bp_object_release(target);
 }
 
+/* Windows with every other column, of which there is one: those that have it, and those that have
+ * padding alone. */
+static void test_pool_of_padding(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(5), y[10];
+  onnx_input(builder, "x", ONNX_FLOAT, "1x1x5x1");
+  onnx_node(builder, "AveragePool", "x", "y",
+            "kernel_shape=1,2 dilations=1,2 pads=0,2,0,1 count_include_pad=0");
+  onnx_output(builder, "y");
+  builder->version = 19;
+  for (int i = 0; i < 10; i++)
+    y[i] = i % 2 ? 0 : x[i / 2];
+  check(builder, x, y, 10);
+  g_free(x);
+}
+
 static void test_product(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(5 * 19), *w = onnx_float_values(37 * 19), *b = onnx_float_values(37);
@@ -1297,6 +1313,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/concatenation/of-channels", test_concat);
   g_test_add_func("/compile/pool/of-a-convolution", test_pool_of_conv);
   g_test_add_func("/compile/pool/max-and-average-with-pads", test_pool);
+  g_test_add_func("/compile/pool/average-of-padding", test_pool_of_padding);
   g_test_add_func("/compile/product/gemm", test_product);
   g_test_add_func("/compile/product/with-a-constant-matrix", test_constant_product);
   g_test_add_func("/compile/product/with-a-computed-matrix", test_computed_product);
