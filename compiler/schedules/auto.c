@@ -152,6 +152,8 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
 }
 
 int bp_schedule_auto(BpTe *te, BpTeTensor *output, const BpTarget *target) {
+  if (!bp_te_stage(te, output))
+    return -1;
   BpMachine machine = bp__machine(target);
   BpAnalysis analysis;
   int rc = machine.has_kernels ? bp__inline_for_kernels(te, output) : bp__inline_stages(te, output);

@@ -233,6 +233,9 @@ def test_mistakes_are_errors():
         c.stage.split(c.stage.axes[0], 0)
     with pytest.raises(errors.BackplaneError):
         _ = a.stage
+    for target in ("c", "opencl"):
+        with pytest.raises(errors.InvalidValueError, match="tensor a is a placeholder and has no schedule"):
+            program.schedule(a, target)
     with pytest.raises(TypeError, match="no expression"):
         program.compute("d", (2,), lambda i: 1.0)
 
