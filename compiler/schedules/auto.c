@@ -145,8 +145,10 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
   const BpStageInfo *work = bp__find_tiled_work(analysis, output);
   if (work && schedule_work(work, output, machine) != 0)
     return -1;
+  /* The output around work that has a place in it stays as it is, even if no axis was tiled. */
   for (int32_t i = 0; i < analysis->num_stages; i++)
-    if (schedule_stage(&analysis->stages[i], machine) != 0)
+    if (!(work && &analysis->stages[i] == output) &&
+        schedule_stage(&analysis->stages[i], machine) != 0)
       return -1;
   return 0;
 }

@@ -348,6 +348,30 @@ static void check_conv_transpose(int64_t in, int64_t out, int64_t k) {
   g_free(y);
 }
 
+/* One too small for tiles, with a bias. */
+static void test_small_conv_transpose(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(9), *w = onnx_float_values(8 * 15), *b = onnx_float_values(8);
+  float y[8 * 50];
+  onnx_input(builder, "x", ONNX_FLOAT, "1x1x3x3");
+  onnx_floats(builder, "w", "1x8x5x3");
+  onnx_floats(builder, "b", "8");
+  onnx_node(builder, "ConvTranspose", "x,w,b", "y", "strides=1,2 dilations=2,2 pads=0,2,1,2");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 8 * 50; i++)
+    y[i] = b[i / 50];
+  for (int i = 0; i < 8 * 15 * 9; i++) {
+    int o = i / 135, tap = i / 9 % 15, from = i % 9;
+    int row = from / 3 + tap / 3 * 2, column = from % 3 * 2 + tap % 3 * 2 - 2;
+    if (row < 10 && column >= 0 && column < 5)
+      y[o * 50 + row * 5 + column] += x[from] * w[o * 15 + tap];
+  }
+  check(builder, x, y, 8 * 50);
+  g_free(x);
+  g_free(w);
+  g_free(b);
+}
+
 static void test_conv_transpose(void) {
   check_conv_transpose(6, 3, 2);
   check_conv_transpose(20, 24, 2);
@@ -1310,6 +1334,7 @@ int main(int argc, char **argv) {
                   test_conv_slices);
   g_test_add_func("/compile/convolution/block-of-a-network", test_block);
   g_test_add_func("/compile/convolution/transposed", test_conv_transpose);
+  g_test_add_func("/compile/convolution/transposed-and-small", test_small_conv_transpose);
   g_test_add_func("/compile/concatenation/of-channels", test_concat);
   g_test_add_func("/compile/pool/of-a-convolution", test_pool_of_conv);
   g_test_add_func("/compile/pool/max-and-average-with-pads", test_pool);
