@@ -85,8 +85,8 @@ BP_API int bp_workspace_free(BpDevice device, void *handle);
 
 /* A device with one queue answers NULL, its default stream. Where a stream is taken, one that was
  * not made by bp_stream_create on that device, or was freed, is BP_ERROR_VALUE; of a copy between
- * two devices of one kind it is the source's. A freed stream is no longer current in this thread; in
- * others it must not be. */
+ * two devices of one kind it is the source's. A freed stream is no longer current in this thread;
+ * in others it must not be. */
 BP_API int bp_stream_create(BpDevice device, void **stream);
 BP_API int bp_stream_free(BpDevice device, void *stream);
 BP_API int bp_stream_sync(BpDevice device, void *stream);
