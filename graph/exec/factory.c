@@ -480,7 +480,7 @@ static const FileKind text_kind = {0, "", "text", FALSE}, other_kind = {0, "", "
 /* Bytes of text in ASCII or UTF-8, as far as a glance tells. */
 static gboolean is_text(const char *begin, size_t size) {
   for (size_t i = 0; i < size; i++)
-    if ((unsigned char)begin[i] < ' ' && !strchr("\t\n\r\f", begin[i]))
+    if ((unsigned char)begin[i] < ' ' && !memchr("\t\n\r\f", begin[i], 4))
       return FALSE;
   return size > 0;
 }

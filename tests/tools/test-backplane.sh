@@ -338,11 +338,13 @@ runs_where_a_plugin_is_missing() {
     BACKPLANE_PLUGIN_PATH=$work/cpu predicts "$work/both.so" "$digits/images/7-3710.png"
 }
 
-# A picture, under its own name and as if it were a model of another form.
+# A picture, text, and what is neither.
 wrong_kind_of_file() {
   local advice="a model is an .onnx file, a library (.so)"
+  head -c 300 /dev/zero >"$work/zeros.bin"
   fails 1 "is a picture (PNG), and no model: $advice" "$backplane" run "$digits/images/7-3710.png" &&
     fails 1 "is text, and no model: $advice" "$backplane" run "$top_srcdir/README.md" &&
+    fails 1 "zeros.bin\" is no model: $advice" "$backplane" run "$work/zeros.bin" &&
     ! grep -q "install the" "$work/err"
 }
 
