@@ -93,7 +93,6 @@ static void test_only_the_beginning_of_a_row_is_sorted(void) {
   bp_object_release(most);
 }
 
-/* A view that begins within its memory; indices as floats, as TVM has them by default. */
 static void test_values_take_the_place_of_the_input(void) {
   const float numbers[] = {9, 1, 8, 3, 7, 2}, rows[] = {1, 8, 9, 2, 3, 7};
   const float columns[] = {3, 1, 2, 9, 7, 8}, largest[] = {9, 8, 7, 3};
@@ -120,6 +119,7 @@ static void test_values_take_the_place_of_the_input(void) {
   bp_object_release(both);
 }
 
+/* A view that begins within its memory; indices as floats, as TVM has them by default. */
 static void test_views_begin_where_they_say(void) {
   const float numbers[] = {9, 9, 3, 1, 2}, sorted[] = {0, 2};
   const int64_t shape[] = {1, 3};
