@@ -191,9 +191,10 @@ static const BpGraphContent *get_content(BpModule *module) {
     bp_error_raise(
         BP_ERROR_TYPE,
         "this is a module of kind '%s', which holds functions and no model: `backplane inspect "
-        "module` lists them. `backplane compile` makes a library with a model, which is of "
-        "kind " BP_GRAPH_KIND ", " BP_RELAX_EXECUTABLE_KIND " or " BP_FACTORY_KIND
-        "; and to a library of TVM 0.19 or older belongs a graph (.json), which relay.build makes "
+        "module` lists them. A model is of kind " BP_GRAPH_KIND
+        ", which `backplane compile` makes, or, as TVM makes it, of kind " BP_RELAX_EXECUTABLE_KIND
+        " or " BP_FACTORY_KIND
+        "; to a library of TVM 0.19 or older belongs a graph (.json), which relay.build makes "
         "for the executor \"graph\" and not for \"aot\"",
         bp_module_kind(module));
   return content;
