@@ -217,7 +217,7 @@ def test_dlpack_copies_where_it_is_wanted_or_needed(name, version):
 
 
 class Managed(ctypes.Structure):
-    """DLManagedTensorVersioned, whose first members those of DLManagedTensor follow its tensor."""
+    """The first members of DLManagedTensorVersioned."""
 
     _fields_ = [("version", ctypes.c_uint32 * 2), ("context", ctypes.c_void_p),
                 ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
