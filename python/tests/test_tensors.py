@@ -136,6 +136,8 @@ def test_a_tensor_is_made_of_an_element_type():
     for values, dtype in (([1], "bfloat16"), (["x"], "datetime64[s]"), ([{}], "float32")):
         with pytest.raises((errors.InvalidTypeError, ValueError)):
             backplane.tensor(values, dtype=dtype)
+    with pytest.raises(errors.InvalidTypeError, match="^a data type is written as"):
+        backplane.tensor([1], dtype=3)
     view = backplane.tensor([1.0, 2.0]).view_as((2, 2), np.int32)
     assert view.shape == (2, 2) and view.dtype == "int32"
 

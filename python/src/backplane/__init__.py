@@ -217,8 +217,9 @@ def tensor(values: Any, on: Device | str = "cpu", dtype: DType | None = None) ->
     else of the array's."""
     import numpy  # pylint: disable=import-outside-toplevel
 
+    name = None if dtype is None else dtype_name(dtype)
     try:
-        array = numpy.asarray(values, None if dtype is None else numpy.dtype(dtype_name(dtype)))
+        array = numpy.asarray(values, name)
     except TypeError as error:
         raise errors.InvalidTypeError(f"numpy makes no such array of the values: {error}") from None
     native = array.dtype.newbyteorder("=")
