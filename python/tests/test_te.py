@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets, tensor expressions and schedules."""
 
+import array
 import gc
 import operator
 
@@ -265,6 +266,18 @@ def test_every_device_refuses_arguments_of_another_form():
         tensors = [backplane.tensor(array, device) for array in (x, y)]
         with pytest.raises(errors.InvalidTypeError, match=r"\(c\): expected a tensor, got"):
             compiled(*tensors, 3)
+
+
+def test_the_wrong_argument_is_told_beside_another_that_is_a_buffer():
+    program = te.Program()
+    a = program.placeholder("a", (4,))
+    double = program.build("double", [a, program.compute("b", (4,), lambda i: a[i] * 2)], "c")
+    given, result = array.array("f", [1, 2, 3, 4]), np.zeros(4, "float32")
+    double(given, result)
+    assert result.tolist() == [2, 4, 6, 8]
+    for wrong, message in ((np.zeros(4), " of float32, got float64"), (None, ", got a value of type NoneType")):
+        with pytest.raises(errors.InvalidTypeError, match=rf"argument 1 \(b\): expected a tensor{message}$"):
+            double(given, wrong)
 
 
 def test_every_device_says_what_is_no_tensor_of_it():

@@ -413,6 +413,14 @@ class Program:
         return Compiled(name, self.lower(name, args, wanted), wanted)
 
 
+def _has_buffer(value: Any) -> bool:
+    try:
+        memoryview(value)
+    except (TypeError, BufferError):
+        return False
+    return True
+
+
 class Compiled:
     """A compiled function. Its tensors lie on one device of the target's kind, whichever, on which it
     runs; numpy arrays will do where that is the CPU. Their number, types and shapes are those of its
@@ -460,30 +468,34 @@ class Compiled:
         return errors.InvalidValueError(
             f"{where}: dimension {k}: expected extent {shape[k]}, got {tensor.shape[k]}")
 
-    def _check(self, arguments: Sequence[Any]) -> list[_core.Tensor]:
-        """The arguments as tensors of ours. Functions for the host check theirs themselves; kernels
+    def _check(self, number: int, value: Any) -> _core.Tensor:
+        """An argument as a tensor of ours. Functions for the host check theirs themselves; kernels
         do not, and would read and write beyond a tensor that is too small."""
-        if len(arguments) != len(self._params):
-            raise errors.InvalidTypeError(
-                f"{self.name}: expected {len(self._params)} arguments, got {len(arguments)}")
-        tensors = [value if isinstance(value, _core.Tensor) or not hasattr(value, "__dlpack__")
-                   else _core.from_dlpack(value) for value in arguments]
-        for number, (_, dtype, shape) in enumerate(self._params):
-            tensor = tensors[number]
-            if (not isinstance(tensor, _core.Tensor) or tensor.shape != shape or tensor.dtype != dtype
-                    or tensor.device[0] != self.target.device_type):
-                raise self._mismatch(number, tensor)
-        return tensors
+        _, dtype, shape = self._params[number]
+        tensor = value if isinstance(value, _core.Tensor) or not hasattr(value, "__dlpack__") \
+            else _core.from_dlpack(value)
+        if (not isinstance(tensor, _core.Tensor) or tensor.shape != shape or tensor.dtype != dtype
+                or tensor.device[0] != self.target.device_type):
+            raise self._mismatch(number, tensor)
+        return tensor
+
+    def _call_on_host(self, arguments: Sequence[Any]) -> None:
+        try:
+            self._function(self.name)(*arguments)
+        except (errors.InvalidTypeError, errors.InvalidValueError):
+            for number, value in enumerate(arguments[:len(self._params)]):
+                if not _has_buffer(value):  # what is wrong with it, in the words of Python
+                    self._check(number, value)
+            raise
 
     def __call__(self, *arguments: Any) -> None:
         if not self.target.has_thread_axes:
-            try:
-                self._function(self.name)(*arguments)
-            except (errors.InvalidTypeError, errors.InvalidValueError):
-                self._check(arguments)  # what is wrong with them, in the words of Python
-                raise
+            self._call_on_host(arguments)
             return
-        tensors = self._check(arguments)
+        if len(arguments) != len(self._params):
+            raise errors.InvalidTypeError(
+                f"{self.name}: expected {len(self._params)} arguments, got {len(arguments)}")
+        tensors = [self._check(number, value) for number, value in enumerate(arguments)]
         buffers = [_core.empty((count,), dtype, tensors[0].device, None)
                    for dtype, count in self._buffers]
         for name, args, launch in self._kernels:
