@@ -17,7 +17,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, overload
 
 try:
     from . import _core
@@ -68,7 +68,7 @@ class Device(NamedTuple):
         _core.synchronize(self)
 
 
-Preferences = Union[Device, str, Sequence[Union[Device, str]], None]
+Preferences = Device | str | Sequence[Device | str] | None
 
 
 class Tensor(_core.Tensor):
