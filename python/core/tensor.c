@@ -43,18 +43,10 @@ static PyGetSetDef getters[] = {
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* Between two kinds of device the way is through host memory. */
-static int copy_any(const BpTensorView *from, const BpTensorView *to) {
-  if (from->device.device_type == to->device.device_type ||
-      from->device.device_type == BP_DEVICE_CPU || to->device.device_type == BP_DEVICE_CPU) {
-    const BpDevice *busy = to->device.device_type == BP_DEVICE_CPU ? &from->device : &to->device;
-    return bp_tensor_copy(from, to, NULL) || bp_stream_sync(*busy, NULL) ? -1 : 0;
-  }
-  BpTensor *host =
-      bp_tensor_create(from->shape, from->ndim, from->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
-  int status = host && copy_any(from, &host->view) == 0 && copy_any(&host->view, to) == 0 ? 0 : -1;
-  bp_object_release(host);
-  return status;
+/* Returns when the elements are there. */
+static int copy_and_wait(const BpTensorView *from, const BpTensorView *to) {
+  const BpDevice *busy = to->device.device_type == BP_DEVICE_CPU ? &from->device : &to->device;
+  return bp_tensor_copy(from, to, NULL) || bp_stream_sync(*busy, NULL) ? -1 : 0;
 }
 
 static PyObject *copy_to(PyObject *self, PyObject *target) {
@@ -66,7 +58,7 @@ static PyObject *copy_to(PyObject *self, PyObject *target) {
     bp_error_raise(BP_ERROR_VALUE, "a copy into a tensor that is read-only");
     return bp_py_raise();
   }
-  Py_BEGIN_ALLOW_THREADS status = copy_any(&tensor_of(self)->view, &to->view);
+  Py_BEGIN_ALLOW_THREADS status = copy_and_wait(&tensor_of(self)->view, &to->view);
   Py_END_ALLOW_THREADS return status ? bp_py_raise() : Py_NewRef(target);
 }
 
@@ -76,7 +68,7 @@ static BpTensor *copy_on(const BpTensor *tensor, BpDevice device) {
   BpTensor *copy;
   Py_BEGIN_ALLOW_THREADS copy =
       bp_tensor_create(from->shape, from->ndim, from->dtype, device, NULL);
-  if (copy && copy_any(from, &copy->view)) {
+  if (copy && copy_and_wait(from, &copy->view)) {
     bp_object_release(copy);
     copy = NULL;
   }
