@@ -500,14 +500,14 @@ static const FileKind *find_file_kind(const char *path) {
   return is_text(begin, size) ? &text_kind : &other_kind;
 }
 
-static void raise_archive(const char *path) {
+static void raise_archive(const char *path, const FileKind *kind) {
   bp_error_raise(
       BP_ERROR_VALUE,
-      "\"%s\" is an archive: unpack it first, and give the folder with its graph (.json), library "
+      "\"%s\" is %s: unpack it first, and give the folder with its graph (.json), library "
       "(.so) and parameters (.params), or the library alone if it has no graph. Are there object "
       "files (.o) instead, as TVM's export_library puts into a .tar, export a .so, or link them: "
       "cc -shared -o NAME.so *.o",
-      path);
+      path, kind->name);
 }
 
 /* To the error of a file that no loader took. */
@@ -530,7 +530,7 @@ static BpModule *open_file(const char *path) {
   }
   const FileKind *kind = find_file_kind(path);
   if (kind->is_archive) {
-    raise_archive(path);
+    raise_archive(path, kind);
     return NULL;
   }
   BpModule *module = bp_module_load(path);
