@@ -471,9 +471,9 @@ static const FileKind file_kinds[] = {
     {0, "\xff\xd8\xff", "a picture (JPEG)", FALSE},
     {0, "GIF8", "a picture (GIF)", FALSE},
     {0, "\x93NUMPY", "an array (.npy)", FALSE},
-    {0, "GGUF", "a model in another form (GGUF)", FALSE},
+    {0, "GGUF", "a file in GGUF's form", FALSE},
     {0, "\x89HDF", "a file in HDF5's form", FALSE},
-    {4, "TFL3", "a model in another form (TensorFlow Lite)", FALSE},
+    {4, "TFL3", "a file in TensorFlow Lite's form", FALSE},
 };
 static const FileKind text_kind = {0, "", "text", FALSE}, other_kind = {0, "", "", FALSE};
 
