@@ -74,10 +74,11 @@ static BpModule *refuse(const BpBuild *build) {
   int32_t type = bp_target_device_type(build->target);
   bp_device_format((BpDevice){type, 0}, kind);
   if (!build->fallback && type != BP_DEVICE_CPU && bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
-    bp_error_add_context("target %s refuses a part of the model, which a second target can run "
-                         "(--fallback c, BpCompileOptions.fallback), as can a second device of a "
-                         "run (\"%.*s,cpu\")",
-                         bp_target_kind(build->target), (int)strcspn(kind, ":"), kind);
+    bp_error_add_context(
+        "target %s refuses a part of the model, which a second target may run: "
+        "\"c\" as the fallback (--fallback c of the command), or the second device "
+        "in \"%.*s,cpu\" of a run",
+        bp_target_kind(build->target), (int)strcspn(kind, ":"), kind);
   return NULL;
 }
 

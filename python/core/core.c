@@ -370,28 +370,33 @@ static int add_shapes(Compilation *compilation, PyObject *shapes) {
   return 0;
 }
 
-/* (path of an ONNX file, targets, shapes by input) */
+/* (path of an ONNX file, targets, shapes by input, the fallback's target or None) */
 static PyObject *compile_model(PyObject *self, PyObject *args) {
   PyObject *encoded, *targets, *shapes;
+  const char *fallback_text;
+  BpTarget *fallback = NULL;
   BpModule *module = NULL;
   (void)self;
-  if (!PyArg_ParseTuple(args, "O&O!O!", PyUnicode_FSConverter, &encoded, &PyTuple_Type, &targets,
-                        &PyDict_Type, &shapes))
+  if (!PyArg_ParseTuple(args, "O&O!O!z", PyUnicode_FSConverter, &encoded, &PyTuple_Type, &targets,
+                        &PyDict_Type, &shapes, &fallback_text))
     return NULL;
   Compilation *compilation = calloc(1, sizeof(*compilation));
   if (!compilation) {
     PyErr_NoMemory();
-  } else if (add_targets(compilation, targets) == 0 && add_shapes(compilation, shapes) == 0) {
+  } else if (add_targets(compilation, targets) == 0 && add_shapes(compilation, shapes) == 0 &&
+             (!fallback_text || (fallback = bp_target_parse(fallback_text)))) {
     const BpCompileOptions options = {.struct_size = sizeof(options),
                                       .targets = compilation->targets,
                                       .num_targets = compilation->num_targets,
                                       .shapes = compilation->shapes,
-                                      .num_shapes = compilation->num_shapes};
+                                      .num_shapes = compilation->num_shapes,
+                                      .fallback = fallback};
     Py_BEGIN_ALLOW_THREADS module = bp_model_compile(PyBytes_AsString(encoded), &options);
     Py_END_ALLOW_THREADS
   }
   for (int32_t i = 0; compilation && i < compilation->num_targets; i++)
     bp_object_release((void *)(uintptr_t)compilation->targets[i]);
+  bp_object_release(fallback);
   free(compilation);
   Py_DECREF(encoded);
   return module ? bp_py_hold(bp_py_module_type, module) : bp_py_raise();

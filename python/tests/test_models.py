@@ -85,6 +85,32 @@ def test_targets_are_a_list_or_a_text():
         backplane.compile(model, "c", {"image": 3})
 
 
+def test_what_a_target_refuses_is_for_the_fallback(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    helper, doubles = onnx.helper, onnx.TensorProto.DOUBLE
+    graph = helper.make_graph(
+        [helper.make_node("Mul", ["x", "x"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", doubles, [3])],
+        [helper.make_tensor_value_info("y", doubles, [3])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]),
+              tmp_path / "net.onnx")
+    target = "opencl -fp64=false"
+    with pytest.raises(errors.UnsupportedError, match='"c" as the fallback'):
+        backplane.compile(tmp_path / "net.onnx", target)
+    with pytest.raises(errors.InvalidTypeError, match="a target is written as"):
+        backplane.compile(tmp_path / "net.onnx", target, fallback=3)
+    with pytest.raises(errors.BackplaneError, match="nothing"):
+        backplane.compile(tmp_path / "net.onnx", target, fallback="nothing")
+    for fallback in ("c", Target("c")):
+        module = backplane.compile(tmp_path / "net.onnx", target, fallback=fallback)
+        try:
+            model = backplane.Model(module, "opencl,cpu")
+        except errors.DeviceError:
+            pytest.skip("there is no OpenCL device")
+        y = model.run({"x": np.array([1.5, -2.0, 3.0])})["y"]
+        assert y.numpy().tolist() == [2.25, 4.0, 9.0]
+
+
 def test_what_a_notebook_shows_of_a_model(digits_model):
     model = backplane.Model(digits_model, ["cpu"])
     assert repr(model) == ("Model(image: float32 (1, 1, 28, 28) -> logits: float32 (1, 10); "

@@ -319,7 +319,7 @@ example_of_a_shape() {
 second_device_is_told() {
   local target="opencl -fp64=false"
   relu 0b "$(part 0a 0840)" >"$work/double.onnx"
-  fails 1 "(--fallback c, " "$backplane" compile "$work/double.onnx" --target "$target" -o "$work/double.so" &&
+  fails 1 "(--fallback c of the command)" "$backplane" compile "$work/double.onnx" --target "$target" -o "$work/double.so" &&
     says "as in --device opencl,cpu" "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" &&
     grep -q 'KiB for opencl -fp64=false with c,' "$work/out" &&
     says '"devices" : "opencl,cpu"' "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" --json &&

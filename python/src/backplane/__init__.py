@@ -31,7 +31,7 @@ except ImportError as error:
 from . import errors, te
 from .dtype import DType, dtype_name
 from .errors import BackplaneError
-from .target import Target, target_kinds, target_texts
+from .target import Target, as_target, target_kinds, target_texts
 
 __version__ = "0.1.0"
 
@@ -308,14 +308,17 @@ def load_from_bytes(kind: str, data: bytes) -> Module:
 
 def compile(path: Path,  # pylint: disable=redefined-builtin
             targets: str | Target | Sequence[str | Target],
-            shapes: Mapping[str, Sequence[int]] | None = None) -> Module:
+            shapes: Mapping[str, Sequence[int]] | None = None,
+            fallback: str | Target | None = None) -> Module:
     """Compiles an ONNX file for one target or several ("c,opencl", ["c", "opencl"]): a module for
-    Model or export_library."""
+    Model or export_library. What a target refuses is compiled for `fallback`, if there is one, and
+    runs on a second device then: Model(module, "opencl,cpu")."""
     names = target_texts(targets)
     if shapes is not None and not isinstance(shapes, Mapping):
         raise errors.InvalidTypeError(
             f'shapes are given by the names of inputs, as {{"x": (1, 3, 224, 224)}}, not as {shapes!r}')
-    module: Module = _core.compile_model(path, names, dict(shapes or {}))
+    beside = None if fallback is None else str(as_target(fallback))
+    module: Module = _core.compile_model(path, names, dict(shapes or {}), beside)
     return module
 
 
