@@ -862,8 +862,8 @@ static void assert_no_device(const char *reason) {
   bp_object_release(module);
 }
 
-/* Whether the system has the library, which is then not missing where none is named. */
-/* It stays mapped: NVRTC leaves memory behind when it is closed. */
+/* Whether the system has the library, which is then not missing where none is named. It stays
+ * mapped: NVRTC leaves memory behind when it is closed. */
 static int is_installed(const char *library) {
   void *opened = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (opened)
