@@ -11,7 +11,8 @@ static const char prologue[] =
     "#ifdef __GNUC__\n"
     "#pragma GCC diagnostic ignored \"-Wpsabi\"\n"
     "#endif\n"
-    /* Its loops of masked loads: with AVX2, gcc 12 takes one element's mask for its neighbours. */
+    /* With AVX2, gcc 12 vectorises masked loads wrongly: it takes the mask of one element for that
+     * of its neighbours. */
     "#if defined(__GNUC__) && !defined(__clang__)\n"
     "#pragma GCC optimize(\"no-tree-loop-if-convert\")\n"
     "#endif\n"
