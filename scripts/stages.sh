@@ -13,7 +13,7 @@ say() { printf '%s\n' "$*"; }
 die() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
 
 # stage NAME COMMAND...: runs it with its output in _build/logs/NAME.log, saying every 20 s where it
-# is; on failure shows the end of the log and returns 1.
+# is; on failure shows what failed, or the end of the log, and returns 1.
 stage() {
   local name=$1 log=$logs/$1.log began=$SECONDS ticks=0 status=0 pid
   shift
@@ -40,15 +40,19 @@ stage() {
   return 1
 }
 
-# show_failed_tests LOG: what the first failed programs of a `make check` said of their failure.
+# show_failed_tests LOG: what the first failed programs of a `make check` said of their failure; the
+# end of the log where theirs do not tell, or lie elsewhere.
 show_failed_tests() {
-  local folder program
+  local folder said
   folder=$(sed -n "s/^make: Entering directory '\(.*\)'/\1/p" "$1" | head -n 1)
-  sed -nE 's/^(FAIL|ERROR): ([^ ]+).*/\2/p' "$1" | sort -u | head -n 4 | while read -r program; do
-    say "    | $program:"
-    grep -hsE -B 5 -A 35 -m 1 '^not ok|^Bail out|Sanitizer: |runtime error: ' \
-      "$folder/$program.log" "$folder/${program%.sh}.log" | sed 's/^/    | /' || true
-  done
+  said=$(sed -nE 's/^(FAIL|ERROR): ([^ ]+).*/\2/p' "$1" | sort -u | head -n 4 |
+    while read -r program; do
+      if text=$(grep -sE -B 5 -A 35 -m 1 '^not ok|^Bail out|Sanitizer: |runtime error: ' \
+        "$folder/${program%.sh}.log"); then
+        printf '%s:\n%s\n' "$program" "$text"
+      fi
+    done)
+  if [ -n "$said" ]; then printf '%s\n' "$said"; else tail -n 40 "$1"; fi | sed 's/^/    | /'
 }
 
 # count LOG: adds the results in a log, as automake's test summaries or as bare TAP lines.
