@@ -19,6 +19,7 @@ typedef struct Stream {
   void *handle;
 } Stream;
 
+/* In the child of a fork a thread that is gone may hold it: it is taken once there was no fork. */
 static pthread_rwlock_t streams_lock = PTHREAD_RWLOCK_INITIALIZER;
 static GHashTable *streams; /* a set of Stream */
 
@@ -145,8 +146,10 @@ int bp_stream_create(BpDevice device, void **stream) {
 }
 
 int bp_stream_free(BpDevice device, void *stream) {
+  if (bp__device_check_fork())
+    return -1;
   if (!stream)
-    return bp__device_check_fork();
+    return 0;
   if (take_stream(device, stream))
     return -1;
   const BpDeviceApi *api = bp__device_get(device);
@@ -158,10 +161,10 @@ int bp_stream_free(BpDevice device, void *stream) {
 }
 
 int bp_stream_sync(BpDevice device, void *stream) {
-  if (bp__stream_check(device, stream))
+  if (bp__device_check_fork() || bp__stream_check(device, stream))
     return -1;
   if (bp__device_is_host(device))
-    return bp__device_check_fork();
+    return 0;
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
@@ -169,10 +172,10 @@ int bp_stream_sync(BpDevice device, void *stream) {
 }
 
 int bp_stream_sync_from_to(BpDevice device, void *from, void *to) {
-  if (bp__stream_check(device, from) || bp__stream_check(device, to))
+  if (bp__device_check_fork() || bp__stream_check(device, from) || bp__stream_check(device, to))
     return -1;
   if (bp__device_is_host(device))
-    return bp__device_check_fork();
+    return 0;
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
