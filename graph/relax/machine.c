@@ -377,23 +377,8 @@ BpFunction *bp__relax_bind_last(BpRelaxMachine *machine, BpFunction *function, c
 
 /* ---- Moving ------------------------------------------------------------------------------ */
 
-static BpTensor *copy_through_host(BpTensor *tensor, BpDevice device, const char *mem_scope) {
-  const BpTensorView *view = &tensor->view;
-  BpDevice host = {BP_DEVICE_CPU, 0};
-  BpTensor *between = bp_tensor_create(view->shape, view->ndim, view->dtype, host, NULL);
-  BpTensor *copy = NULL;
-  if (between &&
-      bp_tensor_copy_to_host(view, between->view.data, (uint64_t)bp_view_num_bytes(view)) == 0)
-    copy = bp__relax_copy(between, device, mem_scope);
-  bp_object_release(between);
-  return copy;
-}
-
 BpTensor *bp__relax_copy(BpTensor *tensor, BpDevice device, const char *mem_scope) {
   const BpTensorView *view = &tensor->view;
-  if (view->device.device_type != BP_DEVICE_CPU && device.device_type != BP_DEVICE_CPU &&
-      view->device.device_type != device.device_type)
-    return copy_through_host(tensor, device, mem_scope);
   BpTensor *copy = bp_tensor_create(view->shape, view->ndim, view->dtype, device, mem_scope);
   if (!copy)
     return NULL;

@@ -43,9 +43,12 @@ static PyGetSetDef getters[] = {
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
-/* Returns when the elements are there. */
+/* Returns when the elements are there. To the host, and to a device of its own kind, the source
+ * copies. */
 static int copy_and_wait(const BpTensorView *from, const BpTensorView *to) {
-  const BpDevice *busy = to->device.device_type == BP_DEVICE_CPU ? &from->device : &to->device;
+  int32_t type = to->device.device_type;
+  const BpDevice *busy =
+      type == BP_DEVICE_CPU || type == from->device.device_type ? &from->device : &to->device;
   return bp_tensor_copy(from, to, NULL) || bp_stream_sync(*busy, NULL) ? -1 : 0;
 }
 
