@@ -510,7 +510,7 @@ static void raise_archive(const char *path, const FileKind *kind) {
       path, kind->name);
 }
 
-/* To the error of a file that no loader took. */
+/* To the error of a file that was read and not taken. */
 static void add_expectation(const char *path, const FileKind *kind) {
   if (g_str_has_suffix(path, ".onnx"))
     bp_error_add_context("\"%s\" is to be compiled first: `backplane compile`, bp_model_compile() "
@@ -534,7 +534,7 @@ static BpModule *open_file(const char *path) {
     return NULL;
   }
   BpModule *module = bp_module_load(path);
-  if (!module)
+  if (!module && !bp_error_is(BP_ERROR_IO))
     add_expectation(path, kind);
   return module;
 }
