@@ -31,12 +31,12 @@ static int layout_of(const int64_t *shape, int32_t ndim, Layout *layout) {
   return 0;
 }
 
-/* From interleaved bytes to planes of floats in 0..1. */
-static void to_planes(const png_byte *pixels, const Layout *layout, float *out) {
+/* From interleaved bytes, `bytes` of them a pixel, to planes of floats in 0..1. */
+static void to_planes(const png_byte *pixels, size_t bytes, const Layout *layout, float *out) {
   int64_t area = layout->height * layout->width;
   for (int64_t c = 0; c < layout->channels; c++)
     for (int64_t i = 0; i < area; i++)
-      out[c * area + i] = (float)pixels[i * layout->channels + c] / 255.0f;
+      out[c * area + i] = (float)pixels[(size_t)i * bytes + (size_t)c] / 255.0f;
 }
 
 static int check_size(const png_image *image, const char *path, const Layout *layout) {
@@ -51,13 +51,15 @@ static int check_size(const png_image *image, const char *path, const Layout *la
   return 0;
 }
 
+/* Colours are taken as they are, however transparent: what is behind the picture nobody said. */
 static BpTensor *decode(png_image *image, const char *path, Layout *layout, int32_t ndim) {
   layout->width = layout->width < 0 ? image->width : layout->width;
   layout->height = layout->height < 0 ? image->height : layout->height;
   const int64_t extents[] = {1, layout->channels, layout->height, layout->width};
   if (check_size(image, path, layout) < 0)
     return NULL;
-  image->format = layout->channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
+  image->format =
+      (layout->channels == 1 ? 0 : PNG_FORMAT_FLAG_COLOR) | (image->format & PNG_FORMAT_FLAG_ALPHA);
   png_byte *pixels = g_try_malloc(PNG_IMAGE_SIZE(*image));
   if (!pixels) {
     bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for its pixels", path);
@@ -70,7 +72,7 @@ static BpTensor *decode(png_image *image, const char *path, Layout *layout, int3
     tensor = bp_tensor_create(extents + 4 - ndim, ndim, (BpDataType){BP_DTYPE_FLOAT, 32, 1},
                               (BpDevice){BP_DEVICE_CPU, 0}, NULL);
   if (tensor)
-    to_planes(pixels, layout, tensor->view.data);
+    to_planes(pixels, PNG_IMAGE_PIXEL_SIZE(image->format), layout, tensor->view.data);
   g_free(pixels);
   return tensor;
 }

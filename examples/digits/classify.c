@@ -45,6 +45,7 @@ typedef struct Outcome {
 static int read_png(const char *path, float *pixels) {
   png_byte bytes[SIDE * SIDE];
   png_image image = {.version = PNG_IMAGE_VERSION};
+  const png_color black = {0}; /* behind what is transparent */
   if (!png_image_begin_read_from_file(&image, path))
     return bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image.message);
   image.format = PNG_FORMAT_GRAY;
@@ -52,7 +53,7 @@ static int read_png(const char *path, float *pixels) {
     png_image_free(&image);
     return bp_error_raise(BP_ERROR_VALUE, "%s is not %d by %d pixels", path, SIDE, SIDE);
   }
-  if (!png_image_finish_read(&image, NULL, bytes, 0, NULL))
+  if (!png_image_finish_read(&image, &black, bytes, 0, NULL))
     return bp_error_raise(BP_ERROR_FORMAT, "%s: %s", path, image.message);
   for (int i = 0; i < SIDE * SIDE; i++)
     pixels[i] = (float)bytes[i] / 255.0f;

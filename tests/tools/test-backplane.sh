@@ -163,6 +163,14 @@ unwritable_cache() {
     grep -F "compiled code is not cached" "$work/err" | grep -qF "$1"
 }
 
+# 28 by 28 pixels of one grey, in the first three quarters transparent.
+transparency_is_left_out() {
+  base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAYAAAByDd+UAAAAKUlEQVR42u3NMQ0AAAgDsElD/mThgoP06N20nUsRCoVCoVAoFAqFH8MFwrHx6tu5ncsAAAAASUVORK5CYII= >"$work/clear.png" &&
+    base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAABwAAAAcCAAAAABXZoBIAAAAFElEQVR42mM4gQcwjEqOSo5KwgAAnxFkn8CmS3YAAAAASUVORK5CYII= >"$work/opaque.png" &&
+    run_digit "$work/digits.so" "$work/opaque.png" && mv "$work/out-dir/logits.npy" "$work/opaque.npy" &&
+    run_digit "$work/digits.so" "$work/clear.png" && cmp "$work/opaque.npy" "$work/out-dir/logits.npy"
+}
+
 # Whatever byte of the picture changes: it is read, or there is an error; nothing else happens.
 flipped_png() {
   local at size status
@@ -517,6 +525,7 @@ ok truncated-onnx-is-an-error truncated 40000 "$digits/digits.onnx" onnx "$backp
 ok truncated-library-is-an-error truncated 20000 "$work/digits.so" truncated.so "$backplane" run "$work/truncated.so"
 ok truncated-npy-is-an-error truncated 140 "$work/source.npy" truncated.npy "$backplane" run "$work/digits.so" --input "image=$work/truncated.npy"
 ok flipped-png-is-read-or-an-error flipped_png
+ok transparency-is-left-out transparency_is_left_out
 ok truncated-png-is-an-error truncated 100 "$digits/images/7-3710.png" truncated.png "$backplane" run "$work/digits.so" --input "image=$work/truncated.png"
 ok errors-are-json-too says '"kind"' bash -c '"$@" --json 2>/dev/null; :' - "$backplane" run "$work/nowhere.onnx"
 echo "1..$count"
