@@ -36,6 +36,7 @@ struct BpModelContext {
   BpModel *model;
   BpExecutor *executor;
   BpRelaxContext *relax; /* instead of an executor, or NULL */
+  int has_run;           /* the executor; its outputs hold what the last run made */
 };
 
 /* ---- Making a model ---------------------------------------------------------------------- */
@@ -536,8 +537,11 @@ int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *val
 int bp_model_run(BpModelContext *context) {
   if (!BP_GIVEN(context))
     return -1;
-  return context->relax ? bp__relax_context_run(context->relax)
-                        : bp__executor_run(context->executor);
+  if (context->relax)
+    return bp__relax_context_run(context->relax);
+  int rc = bp__executor_run(context->executor);
+  context->has_run = rc == 0;
+  return rc;
 }
 
 BpTensor *bp_model_get_output(BpModelContext *context, int32_t index) {
@@ -546,6 +550,10 @@ BpTensor *bp_model_get_output(BpModelContext *context, int32_t index) {
     return NULL;
   if (context->relax)
     return bp__relax_context_output(context->relax, (uint32_t)index);
+  if (!context->has_run) {
+    bp_error_raise(BP_ERROR_VALUE, "the model has not been run, or its last run failed");
+    return NULL;
+  }
   if (bp__executor_sync(context->executor) < 0)
     return NULL;
   return bp__executor_output(context->executor, (uint32_t)index);
@@ -612,6 +620,9 @@ int bp_model_profile(BpModelContext *context, const char *dump_dir,
   if (!BP_GIVEN(context) || !BP_GIVEN(visit))
     return -1;
   Profile profile = {dump_dir, visit, visitor, 0};
-  return context->relax ? bp__relax_context_profile(context->relax, profile_relax_call, &profile)
-                        : bp__executor_profile(context->executor, profile_node, &profile);
+  if (context->relax)
+    return bp__relax_context_profile(context->relax, profile_relax_call, &profile);
+  int rc = bp__executor_profile(context->executor, profile_node, &profile);
+  context->has_run = rc == 0;
+  return rc;
 }

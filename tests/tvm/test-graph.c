@@ -266,6 +266,8 @@ static void test_what_is_missing_is_said(void) {
   set_input(context);
   g_assert_cmpint(bp_model_run(context), ==, -1);
   g_assert_nonnull(strstr(bp_error_message(), "'p0'"));
+  g_assert_null(bp_model_get_output(context, 0));
+  g_assert_nonnull(strstr(bp_error_message(), "has not been run"));
   bp_model_context_free(context);
   bp_model_release(model);
   write_bytes("second.json", "{}", 2);
@@ -545,7 +547,10 @@ static void test_two_devices(void) {
     fail();
   run_model(model, 0);
   BpModelContext *context = bp_model_context_create(model);
-  BpTensor *output = context ? bp_model_get_output(context, 0) : NULL;
+  if (!context)
+    fail();
+  set_input(context);
+  BpTensor *output = bp_model_run(context) ? NULL : bp_model_get_output(context, 0);
   if (!output)
     fail();
   g_assert_cmpint(output->view.device.device_type, ==, BP_DEVICE_CPU);

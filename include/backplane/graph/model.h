@@ -135,7 +135,8 @@ BP_API int bp_model_set_input(BpModelContext *context, const char *name, const B
 BP_API int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value);
 /* Queues the graph; allocates nothing and looks nothing up. Every input must have been set. */
 BP_API int bp_model_run(BpModelContext *context);
-/* Waits, and gives an output (transfer none), valid until the next run. */
+/* Waits, and gives an output (transfer none), valid until the next run. Before a run, and after one
+ * that failed, BP_ERROR_VALUE. */
 BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);
 
 /* ---- Looking inside ---------------------------------------------------------------------- */
