@@ -24,7 +24,7 @@ typedef struct Loader {
 } Loader;
 
 /* Finds `prefix``name`; `what` says in words what it would load, `remedy` what to do where nothing
- * does, before the name. */
+ * does. */
 static int find_loader(Loader *loader, const char *prefix, const char *name, const char *what,
                        const char *remedy) {
   snprintf(loader->name, sizeof loader->name, "%s%s", prefix, name);
@@ -33,8 +33,8 @@ static int find_loader(Loader *loader, const char *prefix, const char *name, con
   if (loader->function)
     return 0;
   return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        "nothing loads %s \"%s\": no installed plugin provides \"%s\"%s%s", what,
-                        name, loader->name, remedy, *remedy ? name : "");
+                        "nothing loads %s \"%s\": no installed plugin provides \"%s\"%s", what,
+                        name, loader->name, remedy);
 }
 
 /* Calls a loader and releases it. */
@@ -54,9 +54,14 @@ static int check_kind(const char *kind) {
                         MAX_NAME);
 }
 
+/* A plugin's kind is one word of small letters; those of models have dots and capitals. */
 static int find_binary_loader(Loader *loader, const char *kind) {
-  return find_loader(loader, "runtime.module.loadbinary_", kind, "modules of kind",
-                     "; install the one that does, as the package backplane-plugin-");
+  char remedy[MAX_NAME + 128] = "; bp_graph_initialize() of libbackplane-graph brings what loads "
+                                "models";
+  if (!kind[strspn(kind, "abcdefghijklmnopqrstuvwxyz0123456789_-")])
+    snprintf(remedy, sizeof remedy,
+             "; install the one that does, as the package backplane-plugin-%s", kind);
+  return find_loader(loader, "runtime.module.loadbinary_", kind, "modules of kind", remedy);
 }
 
 BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes) {

@@ -84,6 +84,9 @@ static void test_its_function_is_an_error_that_names_plugin_and_package(void) {
   g_assert_nonnull(strstr(bp_error_message(), "departed_kernel"));
   g_assert_nonnull(strstr(bp_error_message(), "runtime.module.loadbinary_" KIND));
   g_assert_nonnull(strstr(bp_error_message(), "backplane-plugin-" KIND));
+  const BpByteArray bytes = {"", 0};
+  g_assert_null(bp_module_load_from_bytes("relax.VMExecutable", &bytes));
+  g_assert_nonnull(strstr(bp_error_message(), "bp_graph_initialize() of libbackplane-graph"));
   bp_object_release(library);
 }
 
