@@ -6,6 +6,7 @@
 #include <backplane/object.h>
 
 #include "core/device/device.h"
+#include "core/registry/given.h"
 
 static const char *const names[BP_ATTR_COUNT] = {
     [BP_ATTR_EXIST] = "exist",
@@ -41,7 +42,7 @@ const char *bp_device_attr_name(int32_t attr) {
 }
 
 int32_t bp_device_attr_by_name(const char *name) {
-  for (int32_t i = 0; i < BP_ATTR_COUNT; i++)
+  for (int32_t i = 0; name && i < BP_ATTR_COUNT; i++)
     if (strcmp(names[i], name) == 0)
       return i;
   return -1;
@@ -59,6 +60,8 @@ static int get_exist(BpDevice device, BpValue *value) {
 }
 
 int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value) {
+  if (!BP_GIVEN(value))
+    return -1;
   *value = (BpValue){.type_index = BP_TYPE_NONE};
   if (!bp_device_attr_name(attr))
     return bp_error_raise(BP_ERROR_VALUE, "there is no device attribute %d", attr);

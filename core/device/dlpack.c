@@ -8,6 +8,7 @@
 
 #include "core/device/device.h"
 #include "core/device/tensor.h"
+#include "core/registry/given.h"
 
 #define VERSION_MAJOR 1
 #define VERSION_MINOR 0
@@ -25,6 +26,8 @@ static void delete_versioned(BpManagedTensorVersioned *managed) {
 }
 
 BpManagedTensor *bp_tensor_to_dlpack(BpTensor *tensor) {
+  if (!BP_GIVEN(tensor))
+    return NULL;
   if (bp_tensor_is_read_only(tensor)) {
     bp_error_raise(BP_ERROR_VALUE, "a read-only tensor cannot go out as a legacy DLPack tensor, "
                                    "which cannot say so; use the versioned form");
@@ -40,6 +43,8 @@ BpManagedTensor *bp_tensor_to_dlpack(BpTensor *tensor) {
 }
 
 BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor) {
+  if (!BP_GIVEN(tensor))
+    return NULL;
   BpManagedTensorVersioned *managed = malloc(sizeof(*managed));
   if (!managed) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a DLPack tensor");
@@ -84,12 +89,14 @@ static int check_view(const BpTensorView *view) {
 }
 
 BpTensor *bp_tensor_from_dlpack(BpManagedTensor *managed) {
-  if (check_view(&managed->view))
+  if (!BP_GIVEN(managed) || check_view(&managed->view))
     return NULL;
   return bp_tensor_wrap(&managed->view, release_legacy, managed);
 }
 
 BpTensor *bp_tensor_from_dlpack_versioned(BpManagedTensorVersioned *managed) {
+  if (!BP_GIVEN(managed))
+    return NULL;
   if (managed->version_major != VERSION_MAJOR) {
     bp_error_raise(
         BP_ERROR_VALUE,

@@ -10,6 +10,7 @@
 
 #include "core/device/forked.h"
 #include "core/registry/env.h"
+#include "core/registry/given.h"
 #include "core/registry/host.h"
 #include "core/registry/names.h"
 #include "core/registry/nearest.h"
@@ -290,6 +291,8 @@ int32_t bp__device_type_by_name(const char *name) {
 }
 
 int bp_device_parse(const char *text, BpDevice *device) {
+  if (!BP_GIVEN(text) || !BP_GIVEN(device))
+    return -1;
   size_t length = strcspn(text, ":");
   guint64 index = 0;
   if (length == 0 || length >= 64 ||
@@ -344,6 +347,8 @@ char **bp__device_kinds(const BpPluginList *plugins, size_t *count) {
 }
 
 char **bp_device_kinds(size_t *count) {
+  if (!BP_GIVEN(count))
+    return NULL;
   BpPluginList *plugins = bp_plugin_list();
   char **names = bp__device_kinds(plugins, count);
   bp_plugin_list_free(plugins);
@@ -395,6 +400,8 @@ static const char *explain_none(const char *kind, const char *reason) {
 
 int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
   const char *reason = NULL;
+  if (!BP_GIVEN(count))
+    return -1;
   *count = 0;
   if (why)
     *why = "";

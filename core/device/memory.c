@@ -11,6 +11,7 @@
 
 #include "core/device/device.h"
 #include "core/device/tensor.h"
+#include "core/registry/given.h"
 
 /* Host memory that a copy between two kinds of device takes at most. */
 #define STAGING_SIZE ((uint64_t)16 << 20)
@@ -38,6 +39,8 @@ static int alloc_on_host(uint64_t size, uint64_t alignment, const char *mem_scop
 
 int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataType hint,
                     const char *mem_scope, void **handle) {
+  if (!BP_GIVEN(handle))
+    return -1;
   *handle = NULL;
   if (bp__device_check_fork() || check_alignment(alignment))
     return -1;
@@ -114,7 +117,7 @@ static int copy_through_host(const BpCopy *copy, void *stream) {
 }
 
 int bp_device_copy(const BpCopy *copy, void *stream) {
-  if (bp__device_check_fork())
+  if (!BP_GIVEN(copy) || bp__device_check_fork())
     return -1;
   if (copy->size == 0)
     return 0;

@@ -6,6 +6,7 @@
 
 #include "core/registry/config.h"
 #include "core/registry/env.h"
+#include "core/registry/given.h"
 #include "core/registry/names.h"
 #include "core/registry/nearest.h"
 
@@ -568,7 +569,7 @@ int bp_device_select_among(const int32_t *device_types, size_t count, const char
                            BpDevice *device, char **report) {
   if (report)
     *report = NULL;
-  if (bp__device_check_fork())
+  if (!BP_GIVEN(device) || bp__device_check_fork())
     return -1;
   return preferences ? select_by(preferences, device_types, count, device, report)
                      : select_by_settings(device_types, count, device, report);

@@ -11,6 +11,7 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
+#include "core/registry/given.h"
 
 /* ---- Those that there are ---------------------------------------------------------------- */
 
@@ -130,6 +131,8 @@ void bp_device_get_current(int32_t device_type, int32_t *device_id, void **strea
 /* ---- Making, freeing, waiting ------------------------------------------------------------ */
 
 int bp_stream_create(BpDevice device, void **stream) {
+  if (!BP_GIVEN(stream))
+    return -1;
   *stream = NULL;
   if (bp__device_is_host(device))
     return bp__device_check_fork();

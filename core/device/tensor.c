@@ -10,6 +10,7 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
+#include "core/registry/given.h"
 #include "core/registry/object.h"
 
 /* One allocation: the object, the release hook, then shape and strides. */
@@ -138,6 +139,8 @@ static void advance(BpTensorView *view, uint64_t byte_offset) {
 
 BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t ndim,
                                 BpDataType dtype, uint64_t byte_offset) {
+  if (!BP_GIVEN(base))
+    return NULL;
   BpTensorView view = base->view;
   view.ndim = ndim;
   view.dtype = dtype;

@@ -6,11 +6,15 @@
 #include <backplane/object.h>
 #include <backplane/tensor.h>
 
+#include "core/registry/given.h"
+
 #define MAX_NDIM 64 /* as numpy's */
 
 int64_t bp_view_num_elements(const BpTensorView *view) {
   int64_t count = 1;
   int empty = 0;
+  if (!BP_GIVEN(view))
+    return -1;
   if (view->ndim < 0 || view->ndim > MAX_NDIM)
     return bp_error_raise(BP_ERROR_VALUE, "a tensor of %d dimensions; 0 to %d are possible",
                           view->ndim, MAX_NDIM);

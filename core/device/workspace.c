@@ -7,6 +7,7 @@
 #include <backplane/error.h>
 
 #include "core/device/device.h"
+#include "core/registry/given.h"
 
 #define ALIGNMENT 256
 #define PAGE      4096
@@ -154,6 +155,8 @@ static int pool_free(BpDevice device, void *handle) {
 }
 
 int bp_workspace_alloc(BpDevice device, uint64_t size, BpDataType hint, void **handle) {
+  if (!BP_GIVEN(handle))
+    return -1;
   *handle = NULL;
   if (device.device_type == BP_DEVICE_CPU)
     return bp__device_check_fork() ? -1 : pool_alloc(device, size, hint, handle);

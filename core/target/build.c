@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Code generation through the registry, and the table that plugins use. */
+#include "core/registry/given.h"
 #include "core/target/target.h"
 
 #include <string.h>
@@ -48,6 +49,8 @@ static BpModule *generate(BpIrModule *module, const BpTarget *target) {
 
 BpModule *bp_target_build(BpIrModule *module, const BpTarget *target) {
   BpValue legal;
+  if (!BP_GIVEN(module) || !BP_GIVEN(target))
+    return NULL;
   if (call_by_name(LEGALIZE, 0, module, target, &legal) < 0)
     return NULL;
   int replaced = legal.type_index == BP_TYPE_IR_MODULE;

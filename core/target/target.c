@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Targets: a kind with values for its attributes, as objects and as text. */
+#include "core/registry/given.h"
 #include "core/target/target.h"
 
 #include <ctype.h>
@@ -227,6 +228,8 @@ static BpTarget *parse_options(const char *text) {
 
 BpTarget *bp_target_parse(const char *text) {
   bp__core_start();
+  if (!BP_GIVEN(text))
+    return NULL;
   if (strnlen(text, MAX_TEXT) == MAX_TEXT) {
     bp_error_raise(BP_ERROR_VALUE, "a target's text is longer than %d bytes", MAX_TEXT);
     return NULL;

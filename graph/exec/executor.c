@@ -327,6 +327,8 @@ static void append_shape(char *text, size_t size, const BpTensorView *view) {
 /* The value must be compact and of the very type and shape. */
 static int check_value(const BpExecutor *executor, uint32_t arg, const BpTensorView *value) {
   const BpTensorView *want = bp__executor_arg(executor, arg);
+  if (bp_view_num_elements(value) < 0)
+    return bp_error_add_context("input '%s'", arg_name(executor, arg));
   int same = value->ndim == want->ndim &&
              !memcmp(&value->dtype, &want->dtype, sizeof(BpDataType)) &&
              (want->ndim == 0 ||

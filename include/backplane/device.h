@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices, streams and host threads. */
+/* Devices, streams and host threads. Where something is to be written, a NULL is BP_ERROR_VALUE. */
 #ifndef BACKPLANE_DEVICE_H
 #define BACKPLANE_DEVICE_H
 

@@ -281,6 +281,44 @@ static void test_copy_between_kinds_says_what_fails(const void *data) {
   assert_ok(bp_device_free(device, a));
 }
 
+/* ---- Nothing ----------------------------------------------------------------------------- */
+
+#define REFUSES(call)                                                                              \
+  do {                                                                                             \
+    g_assert_true(call);                                                                           \
+    g_assert_true(bp_error_is(BP_ERROR_VALUE));                                                    \
+    bp_error_clear();                                                                              \
+  } while (0)
+
+static void test_null_is_an_error(void) {
+  const BpDevice cpu = {BP_DEVICE_CPU, 0};
+  const BpDataType byte = {BP_DTYPE_UINT, 8, 1};
+  BpTensorView no_shape = {.ndim = 4, .dtype = byte, .device = cpu};
+  BpDevice device;
+  char data = 0;
+  REFUSES(bp_device_parse(NULL, &device));
+  REFUSES(bp_device_parse("cpu", NULL));
+  REFUSES(bp_device_select("cpu", NULL, NULL));
+  REFUSES(!bp_device_kinds(NULL));
+  REFUSES(bp_device_count(BP_DEVICE_CPU, NULL, NULL));
+  REFUSES(bp_device_get_attr(cpu, BP_ATTR_EXIST, NULL));
+  g_assert_cmpint(bp_device_attr_by_name(NULL), ==, -1);
+  REFUSES(bp_device_alloc(cpu, 1, 0, byte, NULL, NULL));
+  REFUSES(bp_workspace_alloc(cpu, 1, byte, NULL));
+  REFUSES(bp_device_copy(NULL, NULL));
+  REFUSES(bp_stream_create(cpu, NULL));
+  REFUSES(!bp_tensor_create_view(NULL, NULL, 0, byte, 0));
+  REFUSES(!bp_tensor_wrap(NULL, NULL, NULL));
+  REFUSES(!bp_tensor_wrap(&no_shape, NULL, NULL));
+  REFUSES(bp_tensor_copy(NULL, NULL, NULL));
+  REFUSES(bp_tensor_copy_from_host(NULL, &data, 1));
+  REFUSES(bp_tensor_copy_to_host(NULL, &data, 1));
+  REFUSES(!bp_tensor_to_dlpack(NULL));
+  REFUSES(!bp_tensor_to_dlpack_versioned(NULL));
+  REFUSES(!bp_tensor_from_dlpack(NULL));
+  REFUSES(!bp_tensor_from_dlpack_versioned(NULL));
+}
+
 /* ---- Streams ----------------------------------------------------------------------------- */
 
 static void test_streams_are_in_order_and_can_be_ordered(const void *data) {
@@ -687,6 +725,7 @@ int main(int argc, char **argv) {
   assert_ok(bare_register("device_api.plain", &plain_api));
   for (char **device = devices; *device; device++)
     add_tests(*device, wanted != NULL);
+  g_test_add_func("/device/null-is-an-error", test_null_is_an_error);
   g_test_add_func("/device/failing-to-become-current-is-an-error", test_failing_to_become_current);
   return g_test_run();
 }

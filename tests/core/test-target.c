@@ -234,6 +234,7 @@ static void test_canonical_text_leaves_defaults_out(void) {
 }
 
 static void test_unknown_names_are_errors_with_the_nearest(void) {
+  assert_error(bp_target_parse(NULL), BP_ERROR_VALUE, "'text' is NULL");
   assert_error(bp_target_parse("ood"), BP_ERROR_NOT_FOUND, "did you mean \"odd\"");
   assert_error(bp_target_parse("odd -arhc=x"), BP_ERROR_NOT_FOUND, "did you mean \"arch\"");
   assert_error(bp_target_parse("{\"kind\":\"ood\"}"), BP_ERROR_NOT_FOUND, "did you mean \"odd\"");
