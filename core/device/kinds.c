@@ -347,8 +347,6 @@ char **bp__device_kinds(const BpPluginList *plugins, size_t *count) {
 }
 
 char **bp_device_kinds(size_t *count) {
-  if (!BP_GIVEN(count))
-    return NULL;
   BpPluginList *plugins = bp_plugin_list();
   char **names = bp__device_kinds(plugins, count);
   bp_plugin_list_free(plugins);

@@ -49,7 +49,7 @@ BP_API void bp_device_hardware(BpDevice device, char *text);
 BP_API void bp_str_free(char *text);
 
 /* All device kinds that installed plugins declare, without loading them. NULL-terminated, freed
- * with bp_names_free. */
+ * with bp_names_free; their number too, unless `count` is NULL. */
 BP_API char **bp_device_kinds(size_t *count);
 
 /* ---- Facts ------------------------------------------------------------------------------- */
