@@ -175,7 +175,7 @@ static int run_bytecode(BpRelaxMachine *machine, const BpRelaxFunction *function
 static int run_compiled(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                         int32_t num_args, BpValue *result) {
   const BpRelaxFunction *function = &machine->executable->functions[index];
-  BpFunction *code = machine->callees[index].function;
+  BpFunction *code = machine->callees[index].compiled;
   BpValue *registers = create_registers(function, args, num_args, 0), ignored;
   if (!registers)
     return -1;
@@ -417,17 +417,14 @@ static int place_constants(BpRelaxMachine *machine) {
   return bp_stream_sync(machine->devices[0], NULL);
 }
 
-/* In the imports, then among what the machine brings along, then in the registry. */
-static int find_callee(BpRelaxMachine *machine, const char *name, BpRelaxCallee *callee) {
+/* Looks in the imports. *function is NULL if none has it. */
+static int find_import(BpRelaxMachine *machine, const char *name, BpFunction **function) {
   size_t num_imports = bp_module_num_imports(machine->code);
-  for (size_t i = 0; i < num_imports && !callee->function; i++)
-    if (bp_module_get_function(bp_module_get_import(machine->code, i), name, 1, &callee->function) <
-        0)
+  *function = NULL;
+  for (size_t i = 0; i < num_imports && !*function; i++)
+    if (bp_module_get_function(bp_module_get_import(machine->code, i), name, 1, function) < 0)
       return -1;
-  if (callee->function)
-    return 0;
-  callee->builtin = bp__relax_builtin_find(name);
-  return bp_registry_get(name, &callee->function);
+  return 0;
 }
 
 /* Whether a kind is among "a, b". */
@@ -468,25 +465,43 @@ static int raise_missing(const BpRelaxMachine *machine, const char *name) {
                         name);
 }
 
+/* The imports come before the machine's own functions, and these before the registry. */
+static int find_packed(BpRelaxMachine *machine, const char *name, BpRelaxCallee *callee) {
+  if (find_import(machine, name, &callee->function) < 0)
+    return -1;
+  if (callee->function)
+    return 0;
+  callee->builtin = bp__relax_builtin_find(name);
+  if (bp_registry_get(name, &callee->function) < 0)
+    return -1;
+  return callee->function ? 0 : raise_missing(machine, name);
+}
+
+static int find_compiled(BpRelaxMachine *machine, const char *name, BpRelaxCallee *callee) {
+  char *symbol;
+  if (asprintf(&symbol, "__vmtir__%s", name) < 0)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a function's name");
+  int status = find_import(machine, symbol, &callee->compiled);
+  if (status == 0 && !callee->compiled)
+    status = raise_missing(machine, symbol);
+  free(symbol);
+  return status;
+}
+
 static int find_function(BpRelaxMachine *machine, uint32_t index) {
   const BpRelaxFunction *function = &machine->executable->functions[index];
   BpRelaxCallee *callee = &machine->callees[index];
-  BpFunction *entry = NULL;
-  char *symbol = NULL;
-  if (function->kind == BP_RELAX_BYTECODE) {
-    callee->function = entry = create_entry(machine, index);
-    machine->functions[index] = (BpValue){.type_index = BP_TYPE_FUNCTION, .v_obj = &entry->header};
-    return entry ? 0 : -1;
+  if (function->kind == BP_RELAX_PACKED) {
+    if (find_packed(machine, function->name, callee) < 0)
+      return -1;
+  } else if ((function->kind == BP_RELAX_COMPILED &&
+              find_compiled(machine, function->name, callee) < 0) ||
+             !(callee->function = create_entry(machine, index))) {
+    return -1;
   }
-  if (function->kind == BP_RELAX_COMPILED && asprintf(&symbol, "__vmtir__%s", function->name) < 0)
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a function's name");
-  int status = find_callee(machine, symbol ? symbol : function->name, callee);
-  if (status == 0 && !callee->function)
-    status = raise_missing(machine, symbol ? symbol : function->name);
-  free(symbol);
   machine->functions[index] =
-      (BpValue){.type_index = BP_TYPE_FUNCTION, .v_obj = (BpObject *)callee->function};
-  return status;
+      (BpValue){.type_index = BP_TYPE_FUNCTION, .v_obj = &callee->function->header};
+  return 0;
 }
 
 static int add_devices(BpRelaxMachine *machine, const BpDevice *devices, uint32_t num_devices) {
@@ -537,6 +552,11 @@ BpRelaxMachine *bp__relax_machine_create(const BpRelaxExecutable *executable, Bp
   return NULL;
 }
 
+static void free_callee(BpRelaxCallee *callee) {
+  bp_object_release(callee->compiled);
+  bp_object_release(callee->function);
+}
+
 void bp__relax_machine_free(BpRelaxMachine *machine) {
   if (!machine)
     return;
@@ -544,7 +564,7 @@ void bp__relax_machine_free(BpRelaxMachine *machine) {
   for (uint32_t i = 0; machine->constants && i < executable->num_constants; i++)
     bp_value_clear(&machine->constants[i]);
   for (uint32_t i = 0; machine->callees && i < executable->num_functions; i++)
-    bp_object_release(machine->callees[i].function);
+    free_callee(&machine->callees[i]);
   for (uint32_t i = 0; i < machine->num_devices; i++)
     bp__relax_pool_release(machine->pools[i]);
   free(machine->constants);

@@ -19,10 +19,11 @@ typedef struct BpRelaxMachine BpRelaxMachine;
 typedef int (*BpRelaxBuiltin)(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                               BpValue *result);
 
-/* What a function of the executable is at run time. */
+/* A function of the executable at run time. */
 typedef struct BpRelaxCallee {
   BpRelaxBuiltin builtin; /* or NULL */
-  BpFunction *function; /* what packed code is given: the function itself, or one that enters it */
+  BpFunction *compiled;   /* BP_RELAX_COMPILED: the machine code, which takes register tables */
+  BpFunction *function;   /* takes the function's own arguments */
 } BpRelaxCallee;
 
 /* Immutable once it is made, so that calls may run at once from several threads. */

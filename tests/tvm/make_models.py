@@ -152,7 +152,7 @@ def imported(random):
 
 
 def branching():
-    """A condition, and a loop that is recursion: closures, booleans, scalars."""
+    """A condition: booleans and scalars."""
     from tvm.script import ir as I  # pylint: disable=import-outside-toplevel
     from tvm.script import relax as R  # pylint: disable=import-outside-toplevel
 
@@ -166,6 +166,45 @@ def branching():
                 y = R.add(x, x)
             else:
                 y = R.multiply(x, x)
+            return y
+
+    return Module
+
+
+def calling():
+    """A function that calls another one, and one that calls itself."""
+    from tvm.script import ir as I  # pylint: disable=import-outside-toplevel
+    from tvm.script import relax as R  # pylint: disable=import-outside-toplevel
+
+    @I.ir_module
+    class Module:
+        @R.function
+        def twice(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            y = R.add(x, x)
+            return y
+
+        @R.function
+        def descend(
+            x: R.Tensor((4,), "float32"), n: R.Tensor((), "int64")
+        ) -> R.Tensor((4,), "float32"):
+            cls = Module
+            positive = R.greater(n, R.const(0, "int64"))
+            if positive:
+                less = R.subtract(n, R.const(1, "int64"))
+                more = R.add(x, R.const(1.0, "float32"))
+                y = cls.descend(more, less)
+            else:
+                y = cls.twice(x)
+            return y
+
+        @R.function
+        def forward(
+            x: R.Tensor((4,), "float32"), n: R.Tensor((), "int64")
+        ) -> R.Tensor((4,), "float32"):
+            cls = Module
+            a = cls.twice(x)
+            b = cls.descend(a, n)
+            y = R.add(a, b)
             return y
 
     return Module
@@ -239,6 +278,7 @@ def main():
     add_model(cases, "onnx", imported(random), [[floats(1, 3, 16, 16)]])
     add_model(cases, "branching", branching(),
               [[floats(4), np.array(True)], [floats(4), np.array(False)]])
+    add_model(cases, "calling", calling(), [[floats(4), np.array(3)], [floats(4), np.array(0)]])
     cases.write()
 
 
