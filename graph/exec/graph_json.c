@@ -324,10 +324,18 @@ static int read_shape(BpGraphEntry *entry, JsonNode *json) {
   return 0;
 }
 
+/* TVM before 0.20 writes its boolean, a byte each, as an unsigned integer of one bit. */
+static int read_dtype(const char *text, BpDataType *dtype) {
+  if (!text || bp_dtype_parse(text, dtype) < 0)
+    return -1;
+  if (dtype->code == BP_DTYPE_UINT && dtype->bits == 1)
+    *dtype = (BpDataType){BP_DTYPE_BOOL, 8, dtype->lanes};
+  return 0;
+}
+
 static int read_entry(BpGraphEntry *entry, JsonNode *shape, JsonNode *dtype, JsonNode *storage) {
-  const char *text = as_string(dtype, "dltype");
   int64_t storage_id;
-  if (!text || bp_dtype_parse(text, &entry->dtype) < 0 || read_shape(entry, shape) < 0 ||
+  if (read_dtype(as_string(dtype, "dltype"), &entry->dtype) < 0 || read_shape(entry, shape) < 0 ||
       as_int(storage, "storage_id", 0, MAX_COUNT - 1, &storage_id) < 0)
     return -1;
   BpTensorView view = {.ndim = entry->ndim, .dtype = entry->dtype, .shape = entry->shape};

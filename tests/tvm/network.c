@@ -38,7 +38,7 @@ const char network_json[] = "{\"nodes\":[" INPUT("x") "," INPUT("p0") "," NODE(
                                                                                    "\"float32\","
                                                                                    "\"float32\","
                                                                                    "\"float32\","
-                                                                                   "\"bool\"]],"
+                                                                                   "\"uint1\"]],"
                                                                                    "\"shape\":["
                                                                                    "\"list_shape\","
                                                                                    "[[4],[4],[4],["
@@ -67,7 +67,7 @@ char *network_json_on_two(int device_type) {
                                                                                                   "2",
                                                                                                   "[6,0,0]") "],\"arg_nodes\":[0,1],\"heads\":[[6,0,0],[7,0,0],[7,1,0]],"
                                                                                                              "\"attrs\":{\"dltype\":[\"list_str\",[\"float32\",\"float32\",\"float32\",\"float32\","
-                                                                                                             "\"float32\",\"float32\",\"float32\",\"float32\",\"bool\"]],"
+                                                                                                             "\"float32\",\"float32\",\"float32\",\"float32\",\"uint1\"]],"
                                                                                                              "\"device_index\":[\"list_int\",[1,%d,%d,%d,1,1,1,1,1]],"
                                                                                                              "\"shape\":[\"list_shape\",[[4],[4],[4],[4],[4],[2,2],[2,2],[],[2,2]]],"
                                                                                                              "\"storage_id\":[\"list_int\",[0,1,2,3,4,4,5,4,6]]},"
