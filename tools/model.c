@@ -498,11 +498,11 @@ static int set_random(LoadedModel *loaded, const BpModelTensorInfo *info, GRand 
   return status;
 }
 
-static gboolean has_all_extents(const BpModelTensorInfo *info) {
+static gboolean has_known_type(const BpModelTensorInfo *info) {
   for (int32_t i = 0; i < info->ndim; i++)
     if (info->shape[i] < 0)
       return FALSE;
-  return info->ndim >= 0;
+  return info->ndim >= 0 && info->dtype.bits > 0;
 }
 
 /* That each of the shapes is of an input of the model. */
@@ -531,7 +531,7 @@ static int complete_input(LoadedModel *loaded, BpModelTensorInfo info, const BpI
       info.shape = shapes[i].shape;
       info.ndim = shapes[i].ndim;
     }
-  if (random && has_all_extents(&info))
+  if (random && has_known_type(&info))
     return set_random(loaded, &info, random);
   char *shape = shape_to_text(info.shape, info.ndim);
   g_string_append_printf(missing, "%s%s (%s)", missing->len ? ", " : "", info.name, shape);

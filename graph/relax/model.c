@@ -213,8 +213,10 @@ void bp__relax_context_free(BpRelaxContext *context) {
   free(context);
 }
 
-static int check_value(const BpModelTensorInfo *info, const BpTensorView *value) {
+static int check_type(const BpModelTensorInfo *info, const BpTensorView *value) {
   char wanted[32], given[32];
+  if (info->ndim < 0) /* the function says nothing of this argument */
+    return 0;
   bp_dtype_format(info->dtype, wanted);
   bp_dtype_format(value->dtype, given);
   if (memcmp(&info->dtype, &value->dtype, sizeof(info->dtype)) != 0 || info->ndim != value->ndim)
@@ -227,6 +229,12 @@ static int check_value(const BpModelTensorInfo *info, const BpTensorView *value)
                             "dimension %d of input '%s' is %" PRId64
                             ", and that of the value given %" PRId64,
                             i, info->name, info->shape[i], value->shape[i]);
+  return 0;
+}
+
+static int check_value(const BpModelTensorInfo *info, const BpTensorView *value) {
+  if (check_type(info, value) < 0)
+    return -1;
   if (!bp_view_is_compact(value))
     return bp_error_raise(BP_ERROR_VALUE,
                           "the value given for input '%s' has strides; copy it to a compact tensor",

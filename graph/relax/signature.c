@@ -117,16 +117,6 @@ static int name_inputs(const Reading *reading, BpModelTensorInfo *infos) {
   return 0;
 }
 
-static int check_inputs(const Reading *reading, const BpModelTensorInfo *infos) {
-  for (uint32_t i = 0; i < reading->function->num_args; i++)
-    if (infos[i].ndim < 0)
-      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                            "argument '%s' of '%s' is no tensor of a known type; call the "
-                            "function itself, " BP_RELAX_BY_MACHINE,
-                            infos[i].name, reading->function->name);
-  return 0;
-}
-
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
 /* The last call before instruction `before` that writes a register, or NULL. */
@@ -229,8 +219,7 @@ int bp__relax_signature(const BpRelaxExecutable *executable, uint32_t function,
   *inputs = calloc((size_t)reading.function->num_args + 1, sizeof(**inputs));
   if (!*inputs)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the model's inputs");
-  if (name_inputs(&reading, *inputs) < 0 || read_inputs(&reading, *inputs) < 0 ||
-      check_inputs(&reading, *inputs) < 0)
+  if (name_inputs(&reading, *inputs) < 0 || read_inputs(&reading, *inputs) < 0)
     return -1;
   return read_outputs(&reading, outputs, num_outputs);
 }

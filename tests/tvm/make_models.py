@@ -112,6 +112,15 @@ def from_module(model, spec, random):
     return relax.transform.BindParams("forward", weights)(module)
 
 
+def with_parameters(random):
+    """A model that takes its weights as arguments, whose types the bytecode does not check, and
+    values for all of its arguments."""
+    spec = {"x": nn.spec.Tensor(("n", 8), "float32")}
+    module, params = MLP().export_tvm({"forward": spec})
+    shapes = [(5, 8)] + [[int(extent) for extent in p.shape] for _, p in params]
+    return module, [random.standard_normal(shape).astype("float32") for shape in shapes]
+
+
 def convolutional(random):
     """A CNN of Relax operators: convolution, pooling, flattening, a tuple of two results."""
     builder = relax.BlockBuilder()
@@ -279,6 +288,8 @@ def main():
     add_model(cases, "branching", branching(),
               [[floats(4), np.array(True)], [floats(4), np.array(False)]])
     add_model(cases, "calling", calling(), [[floats(4), np.array(3)], [floats(4), np.array(0)]])
+    module, inputs = with_parameters(random)
+    add_model(cases, "parameters", module, [inputs])
     cases.write()
 
 

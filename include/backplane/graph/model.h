@@ -95,7 +95,8 @@ BP_API int bp_model_select_devices(BpModule *module, const char *preferences,
                                    char **report);
 
 /* Describes an input or output: name, dtype, shape; borrowed from the model. In a model that TVM
- * compiled an extent of -1 is known only in a run; so is all of an output whose ndim is -1. */
+ * compiled, an extent of -1 is known only in a run, and ndim -1 means that the type is unknown:
+ * such an input takes any tensor, such an output has the type that the run gives it. */
 typedef struct BpModelTensorInfo {
   const char *name;
   BpDataType dtype;
