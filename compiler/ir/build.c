@@ -359,6 +359,13 @@ const BpIrNode *bp_ir_select(BpIrModule *module, const BpIrNode *condition, cons
 
 /* ---- Conversion and vectors -------------------------------------------------------------- */
 
+/* Whether every value of `narrow` is one of `wide`. */
+static bool holds_all(BpDataType wide, BpDataType narrow) {
+  if (bp__dtype_is_float(wide) && bp__dtype_is_float(narrow))
+    return wide.bits > narrow.bits;
+  return bp__dtype_is_int(wide) && wide.code == narrow.code && wide.bits >= narrow.bits;
+}
+
 const BpIrNode *bp_ir_cast(BpIrModule *module, BpDataType dtype, const BpIrNode *a) {
   if (!a || bp__dtype_equal(dtype, a->dtype))
     return a;
@@ -369,6 +376,9 @@ const BpIrNode *bp_ir_cast(BpIrModule *module, BpDataType dtype, const BpIrNode 
   if (a->kind == BP_IR_BROADCAST)
     return bp_ir_broadcast(module, bp_ir_cast(module, bp__dtype_element(dtype), a->operands[0]),
                            a->dtype.lanes);
+  if (a->kind == BP_IR_CAST && holds_all(a->dtype, a->operands[0]->dtype) &&
+      bp__dtype_equal(bp__dtype_element(dtype), bp__dtype_element(a->operands[0]->dtype)))
+    return a->operands[0];
   return bp__ir_node1(module, BP_IR_CAST, bp__dtype_with_lanes(dtype, a->dtype.lanes), a);
 }
 

@@ -77,6 +77,10 @@ static inline bool bp__dtype_is_int(BpDataType dtype) {
 static inline bool bp__dtype_is_float(BpDataType dtype) {
   return dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT;
 }
+/* float16 and bfloat16, of any number of lanes: types to store, computed with in float32. */
+static inline bool bp__dtype_is_half(BpDataType dtype) {
+  return bp__dtype_is_float(dtype) && dtype.bits == 16;
+}
 
 /* ---- Reading ----------------------------------------------------------------------------- */
 

@@ -5,4 +5,5 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/te/te_private.h \
 	compiler/te/te.c \
 	compiler/te/schedule.c \
-	compiler/te/cache.c
+	compiler/te/cache.c \
+	compiler/te/widen.c

@@ -287,6 +287,10 @@ static const BpTeReduceAxis *find_reduce_axis(const BpTe *te, const BpIrNode *va
   return NULL;
 }
 
+BpDataType bp_te_accumulator(BpDataType dtype) {
+  return bp__dtype_is_half(dtype) ? bp__dtype(BP_DTYPE_FLOAT, 32, dtype.lanes) : dtype;
+}
+
 const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
                              const BpIrNode *const *axes, int32_t num_axes) {
   if (!value)
@@ -308,7 +312,10 @@ const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
                    BP_TE_MAX_NDIM);
     return NULL;
   }
-  const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {value};
+  const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {
+      bp_ir_cast(te->ir, bp_te_accumulator(value->dtype), value)};
+  if (!operands[0])
+    return NULL;
   for (int32_t i = 0; i < num_axes; i++) {
     if (!axes[i])
       return NULL;
@@ -318,8 +325,8 @@ const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
     }
     operands[1 + i] = axes[i];
   }
-  return bp_ir_make(te->ir, BP_IR_CALL, value->dtype, operands, 1 + num_axes, BP_IR_CALL_INTRINSIC,
-                    0, reductions[op].call);
+  return bp_ir_make(te->ir, BP_IR_CALL, operands[0]->dtype, operands, 1 + num_axes,
+                    BP_IR_CALL_INTRINSIC, 0, reductions[op].call);
 }
 
 static int32_t reduction_of(const BpIrNode *node) {
@@ -386,7 +393,7 @@ BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int3
   const BpIrNode *vars[BP_TE_MAX_NDIM];
   if (check_shape(name, shape, ndim) != 0 || bp__te_make_vars(te, ndim, vars) != 0)
     return NULL;
-  const BpIrNode *value = body(te, vars, context);
+  const BpIrNode *value = bp__te_widen(te->ir, body(te, vars, context));
   if (!value)
     return NULL;
   BpTeTensor *tensor = bp__te_new_tensor(te, name, value->dtype, shape, ndim, vars);

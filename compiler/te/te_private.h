@@ -108,6 +108,10 @@ BpTeAxis *bp__te_new_axis(BpTeStage *stage, const char *name, int64_t extent, in
 /* Puts the axes back to what they were before any split. */
 void bp__te_reset_leaves(BpTeStage *stage);
 
+/* The body with arithmetic of float16 and bfloat16 done in float32, rounded once at its end. A NULL
+ * body gives NULL. (widen.c) */
+const BpIrNode *bp__te_widen(BpIrModule *module, const BpIrNode *body);
+
 int bp__te_is_read(const BpIrNode *node);
 /* "sum" ... of a reduction operator, and the BP_IR_* kind that combines two values. */
 const char *bp__te_reduce_name(int32_t op);

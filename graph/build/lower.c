@@ -115,7 +115,7 @@ typedef struct Lowering {
 static const BpIrNode *immediate_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpGraphValue *value = context;
   (void)axes;
-  if (value->dtype.code == BP_DTYPE_FLOAT)
+  if (bp__dtype_is_float(value->dtype))
     return bp_ir_float(bp_te_ir(te), value->dtype, bp__value_get_float(value, 0));
   return bp_ir_int(bp_te_ir(te), value->dtype, bp__value_get_int(value, 0));
 }
@@ -146,7 +146,7 @@ static BpTeTensor *compute_node(const Lowering *lowering, const BpGraphNode *nod
     if (value && !(inputs[k] = input_tensor(lowering, value)))
       return NULL;
   }
-  return node->op->compute(&op);
+  return bp__op_compute(&op);
 }
 
 static int compute_group(const Lowering *lowering) {

@@ -113,7 +113,7 @@ int bp__dtype_equal(BpDataType a, BpDataType b) {
 
 int64_t bp__value_get_int(const BpGraphValue *constant, int64_t index) {
   const void *data = constant->data;
-  if (constant->dtype.code == BP_DTYPE_FLOAT)
+  if (bp__dtype_is_float(constant->dtype))
     return (int64_t)bp__value_get_float(constant, index);
   switch (constant->dtype.bits + (constant->dtype.code == BP_DTYPE_INT ? 1 : 0)) {
   case 8:
@@ -142,9 +142,19 @@ static double half_to_double(uint16_t bits) {
   return sign * (exponent ? ldexp(fraction + 1024, exponent - 25) : ldexp(fraction, -24));
 }
 
+/* bfloat16 is the upper half of a float32. */
+static double bfloat_to_double(uint16_t bits) {
+  uint32_t whole = (uint32_t)bits << 16;
+  float value;
+  memcpy(&value, &whole, sizeof(value));
+  return (double)value;
+}
+
 double bp__value_get_float(const BpGraphValue *constant, int64_t index) {
-  if (constant->dtype.code != BP_DTYPE_FLOAT)
+  if (!bp__dtype_is_float(constant->dtype))
     return (double)bp__value_get_int(constant, index);
+  if (constant->dtype.code == BP_DTYPE_BFLOAT)
+    return bfloat_to_double(((const uint16_t *)constant->data)[index]);
   if (constant->dtype.bits == 64)
     return ((const double *)constant->data)[index];
   if (constant->dtype.bits == 16)

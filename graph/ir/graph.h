@@ -106,6 +106,9 @@ int bp__value_same_shape(const BpGraphValue *a, const BpGraphValue *b);
 double bp__value_get_float(const BpGraphValue *constant, int64_t index);
 int64_t bp__value_get_int(const BpGraphValue *constant, int64_t index);
 int bp__dtype_equal(BpDataType a, BpDataType b);
+static inline int bp__dtype_is_float(BpDataType dtype) {
+  return dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT;
+}
 /* "float32 1x3x48x192", at most BP_VALUE_TEXT characters. */
 #define BP_VALUE_TEXT 256
 const char *bp__value_format(const BpGraphValue *value, char *text);

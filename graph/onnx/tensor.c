@@ -27,7 +27,7 @@ static List typed_list(const OnnxTensor *tensor) {
   case 12: /* UINT32 */
   case 13: /* UINT64 */
     return (List){tensor->uint64_data, tensor->n_uint64_data, 8};
-  default: /* the narrow integers, bool and float16's bits */
+  default: /* the narrow integers, bool, and the bits of float16 and bfloat16 */
     return (List){tensor->int32_data, tensor->n_int32_data, 4};
   }
 }

@@ -241,7 +241,7 @@ static const BpIrNode *blocked_bias_body(BpTe *te, const BpIrNode *const *axes, 
   const Blocked *conv = context;
   const BpIrNode *indices[2] = {axes[1], axes[4]};
   return x_add(bp_te_ir(te), bp_te_read(te, conv->sums, axes),
-               bp_te_read(te, conv->op->inputs[2], indices));
+               x_wide(bp_te_ir(te), bp_te_read(te, conv->op->inputs[2], indices)));
 }
 
 BP_ROW_COMPUTE(conv_blocked) {
@@ -286,7 +286,7 @@ static const BpIrNode *to_space_bias_body(BpTe *te, const BpIrNode *const *axes,
   const Blocked *conv = context;
   const BpIrNode *indices[4] = {axes[3], axes[5], axes[1], axes[6]};
   return x_add(bp_te_ir(te), bp_te_read(te, conv->sums, axes),
-               bp_te_read(te, conv->op->inputs[2], indices));
+               x_wide(bp_te_ir(te), bp_te_read(te, conv->op->inputs[2], indices)));
 }
 
 BP_ROW_COMPUTE(conv_to_space) {

@@ -114,7 +114,7 @@ static const BpIrNode *conv_body(BpTe *te, const BpIrNode *const *axes, void *co
 static const BpIrNode *bias_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const ConvBody *body = context;
   return x_add(bp_te_ir(te), bp_te_read(te, body->sums, axes),
-               bp_te_read(te, body->op->inputs[2], axes + 1));
+               x_wide(bp_te_ir(te), bp_te_read(te, body->op->inputs[2], axes + 1)));
 }
 
 static BpTeTensor *with_bias(ConvBody *body) {

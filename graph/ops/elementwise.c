@@ -112,6 +112,7 @@ static const BpIrNode *elementwise_body(BpTe *te, const BpIrNode *const *axes, v
     if (!op->inputs[i])
       continue;
     args[i] = read_broadcast(te, op->inputs[i], axes, op->node->outputs[0]->ndim);
+    args[i] = x_wide(bp_te_ir(te), args[i]);
     if (!args[i])
       return NULL;
   }
@@ -132,7 +133,7 @@ BP_ROW_FOLD(cast) {
   BpGraphValue *out = node->outputs[0];
   int64_t count = bp__value_num_elements(in);
   float *data;
-  if (!in->data || !bp__dtype_equal(out->dtype, BP__FLOAT32) || in->dtype.code == BP_DTYPE_BFLOAT)
+  if (!in->data || !bp__dtype_equal(out->dtype, BP__FLOAT32))
     return 1;
   data = bp__arena_alloc_array(&graph->arena, (size_t)count, sizeof(*data));
   if (!data)

@@ -3,7 +3,9 @@
 #ifndef BACKPLANE_GRAPH_OPS_EXPR_H
 #define BACKPLANE_GRAPH_OPS_EXPR_H
 
-#include <backplane/compiler/ir.h>
+#include <backplane/compiler/te.h>
+
+#include "graph/ir/graph.h"
 
 static inline const BpIrNode *x_add(BpIrModule *ir, const BpIrNode *a, const BpIrNode *b) {
   return bp_ir_binary(ir, BP_IR_ADD, a, b);
@@ -38,7 +40,7 @@ static inline const BpIrNode *x_index(BpIrModule *ir, int64_t value) {
 }
 /* A number of any type. */
 static inline const BpIrNode *x_number(BpIrModule *ir, BpDataType dtype, double value) {
-  if (dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT)
+  if (bp__dtype_is_float(dtype))
     return bp_ir_float(ir, dtype, value);
   return bp_ir_int(ir, dtype, (int64_t)value);
 }
@@ -47,6 +49,10 @@ static inline const BpIrNode *x_call1(BpIrModule *ir, const char *name, const Bp
 }
 static inline BpDataType x_dtype(const BpIrNode *a) {
   return bp_ir_table()->dtype(a);
+}
+/* In the type in which values of its type are computed: float32 for float16 and bfloat16. */
+static inline const BpIrNode *x_wide(BpIrModule *ir, const BpIrNode *a) {
+  return a ? bp_ir_cast(ir, bp_te_accumulator(x_dtype(a)), a) : NULL;
 }
 
 #endif

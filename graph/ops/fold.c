@@ -38,7 +38,7 @@ static BpTeTensor *build(BpTe *te, const BpGraphNode *node, BpTeTensor **args, i
       return NULL;
     args[(*num_args)++] = inputs[i];
   }
-  args[*num_args] = node->op->compute(&op);
+  args[*num_args] = bp__op_compute(&op);
   return args[(*num_args)++];
 }
 

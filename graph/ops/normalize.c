@@ -20,7 +20,7 @@ static BpGraphValue *over_channels(BpGraph *graph, const BpGraphNode *node, BpGr
 /* x * scale + shift with both known: scale = gamma / sqrt(variance + epsilon), shift = beta - mean
  * * scale. Constants fold to two vectors, which a convolution before takes up. */
 BP_ROW_EXPAND(batch_normalization) {
-  BpGraphValue *x = node->inputs[0], *scale, *shift;
+  BpGraphValue *x = node->inputs[0], *scale, *shift, *wide[5];
   float epsilon = bp__node_float(node, "epsilon", 1e-5f);
   if (bp__node_int(node, "training_mode", 0) || !bp__node_int(node, "spatial", 1))
     return bp__op_error(node, "training_mode 1 and spatial 0 are not supported");
@@ -31,12 +31,13 @@ BP_ROW_EXPAND(batch_normalization) {
   for (int32_t i = 1; i < 5; i++)
     if (node->inputs[i]->ndim != 1 || node->inputs[i]->shape[0] != x->shape[1])
       return bp__op_bad(node, "input %d is not a vector over the channels", i);
-  scale = bp__op_unary(graph, node, "Sqrt",
-                       bp__op_binary(graph, node, "Add", node->inputs[4],
-                                     bp__op_scalar(graph, node, node->inputs[4], epsilon)));
-  scale = bp__op_binary(graph, node, "Div", node->inputs[1], scale);
-  shift = bp__op_binary(graph, node, "Sub", node->inputs[2],
-                        bp__op_binary(graph, node, "Mul", node->inputs[3], scale));
+  for (int32_t i = 1; i < 5; i++)
+    wide[i] = bp__op_cast(graph, node, node->inputs[i], bp_te_accumulator(x->dtype));
+  scale = bp__op_binary(graph, node, "Add", wide[4], bp__op_scalar(graph, node, wide[4], epsilon));
+  scale = bp__op_binary(graph, node, "Div", wide[1], bp__op_unary(graph, node, "Sqrt", scale));
+  shift = bp__op_binary(graph, node, "Mul", wide[3], scale);
+  shift = bp__op_cast(graph, node, bp__op_binary(graph, node, "Sub", wide[2], shift), x->dtype);
+  scale = bp__op_cast(graph, node, scale, x->dtype);
   node->outputs[0] = bp__op_binary(
       graph, node, "Add",
       bp__op_binary(graph, node, "Mul", x, over_channels(graph, node, scale, x->ndim)),
@@ -53,15 +54,14 @@ typedef struct Moments {
   BpGraphValue *mean, *deviation;
 } Moments;
 
-/* (x - mean) / deviation over the axes given; the deviation is sqrt(variance + epsilon). Of half
- * floats, whose squares soon are infinite, it is computed in float, as ONNX has it, and so are the
- * moments. */
+/* (x - mean) / deviation over the axes given; the deviation is sqrt(variance + epsilon). ONNX
+ * defines it by operators on float32 where x is float16 or bfloat16, and gives the moments so. */
 static BpGraphValue *standardize(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                                  const int64_t *axes, int32_t count, Moments *moments) {
   BpGraphValue *list = bp__graph_int_vector(graph, axes, count), *centred, *variance;
   float epsilon = bp__node_float(node, "epsilon", 1e-5f);
   BpDataType dtype = x ? x->dtype : BP__FLOAT32;
-  x = x && is_half(x) ? bp__op_cast(graph, node, x, BP__FLOAT32) : x;
+  x = bp__op_cast(graph, node, x, bp_te_accumulator(dtype));
   moments->mean = bp__op_binary(graph, node, "ReduceMean", x, list);
   centred = bp__op_binary(graph, node, "Sub", x, moments->mean);
   variance = bp__op_binary(graph, node, "ReduceMean",

@@ -103,10 +103,13 @@ int bp__op_broadcast(const BpGraphNode *node, int64_t *shape, int32_t *ndim) {
 
 int bp__dtype_from_onnx(int64_t number, BpDataType *dtype) {
   static const BpDataType types[] = {
-      [1] = {BP_DTYPE_FLOAT, 32, 1},  [2] = {BP_DTYPE_UINT, 8, 1},   [3] = {BP_DTYPE_INT, 8, 1},
-      [4] = {BP_DTYPE_UINT, 16, 1},   [5] = {BP_DTYPE_INT, 16, 1},   [6] = {BP_DTYPE_INT, 32, 1},
-      [7] = {BP_DTYPE_INT, 64, 1},    [9] = {BP_DTYPE_BOOL, 8, 1},   [10] = {BP_DTYPE_FLOAT, 16, 1},
-      [11] = {BP_DTYPE_FLOAT, 64, 1}, [12] = {BP_DTYPE_UINT, 32, 1}, [13] = {BP_DTYPE_UINT, 64, 1},
+      [1] = {BP_DTYPE_FLOAT, 32, 1},   [2] = {BP_DTYPE_UINT, 8, 1},
+      [3] = {BP_DTYPE_INT, 8, 1},      [4] = {BP_DTYPE_UINT, 16, 1},
+      [5] = {BP_DTYPE_INT, 16, 1},     [6] = {BP_DTYPE_INT, 32, 1},
+      [7] = {BP_DTYPE_INT, 64, 1},     [9] = {BP_DTYPE_BOOL, 8, 1},
+      [10] = {BP_DTYPE_FLOAT, 16, 1},  [11] = {BP_DTYPE_FLOAT, 64, 1},
+      [12] = {BP_DTYPE_UINT, 32, 1},   [13] = {BP_DTYPE_UINT, 64, 1},
+      [16] = {BP_DTYPE_BFLOAT, 16, 1},
   };
   if (number < 0 || number >= (int64_t)(sizeof(types) / sizeof(types[0])) || !types[number].bits)
     return -1;
@@ -214,6 +217,28 @@ BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index) {
   return index < 16 && (node->op->known >> index & 1) ? NULL : bp__node_input(node, index);
 }
 
+/* ---- Computing --------------------------------------------------------------------------- */
+
+typedef struct Narrowing {
+  BpTeTensor *tensor;
+  BpDataType dtype;
+} Narrowing;
+
+static const BpIrNode *narrowed_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Narrowing *narrowing = context;
+  return bp_ir_cast(bp_te_ir(te), narrowing->dtype, bp_te_read(te, narrowing->tensor, axes));
+}
+
+BpTeTensor *bp__op_compute(const BpOpCompute *op) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpTeTensor *tensor = op->node->op->compute(op);
+  if (!tensor || bp__dtype_equal(bp_te_tensor_dtype(tensor), out->dtype))
+    return tensor;
+  Narrowing narrowing = {tensor, out->dtype};
+  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, narrowed_body,
+                       &narrowing);
+}
+
 /* ---- Appending --------------------------------------------------------------------------- */
 
 static int check_arity(const BpGraphNode *node) {
@@ -302,8 +327,8 @@ BpGraphValue *bp__op_cast(BpGraph *graph, const BpGraphNode *node, BpGraphValue 
 BpGraphValue *bp__op_scalar(BpGraph *graph, const BpGraphNode *node, const BpGraphValue *like,
                             float value) {
   BpGraphValue *scalar = like ? bp__graph_float_scalar(graph, value) : NULL;
-  return like && like->dtype.code == BP_DTYPE_FLOAT ? bp__op_cast(graph, node, scalar, like->dtype)
-                                                    : scalar;
+  return like && bp__dtype_is_float(like->dtype) ? bp__op_cast(graph, node, scalar, like->dtype)
+                                                 : scalar;
 }
 
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,

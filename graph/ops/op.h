@@ -61,6 +61,10 @@ const BpOp *bp__op_find(const char *domain, const char *name);
 /* The table, for documentation and tests. */
 const BpOp *bp__op_table(int32_t *count);
 
+/* What the row computes, in the type of the node's output: a row may leave a result of float16 or
+ * bfloat16 in the wider type in which it computes. NULL with an error. */
+BpTeTensor *bp__op_compute(const BpOpCompute *op);
+
 /* The input if it is there and the computation has it as an argument, else NULL. */
 BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index);
 

@@ -13,7 +13,7 @@ BP_ROW_INFER(pool) {
   BpOpWindow window;
   if (bp__op_window(node, NULL, &window))
     return -1;
-  if (in->dtype.code != BP_DTYPE_FLOAT && strcmp(node->op->name, "MaxPool"))
+  if (!bp__dtype_is_float(in->dtype) && strcmp(node->op->name, "MaxPool"))
     return bp__op_bad(node, "its input is not of a float type");
   if (bp__node_int(node, "storage_order", 0))
     return bp__op_error(node, "storage_order 1 is not supported");
@@ -37,7 +37,7 @@ static int reaches_out(const BpOpWindow *w, int32_t i) {
 }
 
 static const BpIrNode *lowest(BpIrModule *ir, BpDataType dtype) {
-  if (dtype.code == BP_DTYPE_FLOAT)
+  if (bp__dtype_is_float(dtype))
     return bp_ir_float(ir, dtype, -HUGE_VAL);
   return bp_ir_int(ir, dtype, dtype.code == BP_DTYPE_INT ? -((int64_t)1 << (dtype.bits - 1)) : 0);
 }
@@ -93,7 +93,7 @@ static const BpIrNode *places(BpIrModule *ir, const PoolBody *body, int32_t i, c
 static const BpIrNode *average_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const PoolBody *body = context;
   BpIrModule *ir = bp_te_ir(te);
-  BpDataType dtype = body->op->node->inputs[0]->dtype;
+  BpDataType dtype = bp_te_tensor_dtype(body->pooled);
   int with_pads = bp__node_int(body->op->node, "count_include_pad", 0) != 0;
   const BpIrNode *count = NULL, *value = bp_te_read(te, body->pooled, axes);
   double fixed = 1;
@@ -125,7 +125,7 @@ BP_ROW_COMPUTE(pool) {
 
 BP_ROW_INFER(lrn) {
   const BpGraphValue *in = node->inputs[0];
-  if (in->ndim < 3 || in->dtype.code != BP_DTYPE_FLOAT || bp__node_int(node, "size", 0) < 1)
+  if (in->ndim < 3 || !bp__dtype_is_float(in->dtype) || bp__node_int(node, "size", 0) < 1)
     return bp__op_bad(node, "it takes a float tensor of at least 3 dimensions and a size");
   return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
 }
@@ -148,7 +148,7 @@ static const BpIrNode *lrn_body(BpTe *te, const BpIrNode *const *axes, void *con
   const PoolBody *body = context;
   const BpGraphNode *node = body->op->node;
   BpIrModule *ir = bp_te_ir(te);
-  BpDataType dtype = node->inputs[0]->dtype;
+  BpDataType dtype = bp_te_tensor_dtype(body->pooled);
   double alpha = (double)bp__node_float(node, "alpha", 1e-4f);
   double size = (double)bp__node_int(node, "size", 1);
   const BpIrNode *power[2], *square = bp_te_read(te, body->pooled, axes);
@@ -157,7 +157,7 @@ static const BpIrNode *lrn_body(BpTe *te, const BpIrNode *const *axes, void *con
   power[1] = x_number(ir, dtype, (double)bp__node_float(node, "beta", 0.75f));
   if (!power[0] || !power[1])
     return NULL;
-  return x_div(ir, bp_te_read(te, body->op->inputs[0], axes),
+  return x_div(ir, x_wide(ir, bp_te_read(te, body->op->inputs[0], axes)),
                bp_ir_call(ir, dtype, BP_IR_CALL_INTRINSIC, "pow", power, 2));
 }
 

@@ -87,7 +87,7 @@ BP_ROW_INFER(reduce) {
   if (axes.count == 0)
     return bp__op_error(node, "reducing no elements is not supported");
   if ((reduction->before == EXPONENTIAL || reduction->after > DIVIDE) &&
-      in->dtype.code != BP_DTYPE_FLOAT)
+      !bp__dtype_is_float(in->dtype))
     return bp__op_error(node, "its input is not of a float type");
   if (in->dtype.code == BP_DTYPE_BOOL)
     return bp__op_error(node, "its input is bool");
@@ -124,9 +124,11 @@ static const BpIrNode *reduce_body(BpTe *te, const BpIrNode *const *out_axes, vo
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *reduce_axes[BP_GRAPH_MAX_NDIM], *value;
   int32_t count =
       input_indices(te, body->op->node->inputs[0], body->axes, out_axes, indices, reduce_axes);
-  value = bp_te_read(te, body->op->inputs[0], indices);
+  value = x_wide(ir, bp_te_read(te, body->op->inputs[0], indices));
+  if (!value)
+    return NULL;
   if (body->reduction->before == ABSOLUTE)
-    value = x_dtype(value).code == BP_DTYPE_FLOAT
+    value = bp__dtype_is_float(x_dtype(value))
                 ? x_call1(ir, "abs", value)
                 : x_max(ir, value, x_sub(ir, x_number(ir, x_dtype(value), 0), value));
   else if (body->reduction->before == SQUARE)
@@ -150,7 +152,7 @@ static const BpIrNode *finish_body(BpTe *te, const BpIrNode *const *axes, void *
     return NULL;
   if (reduce->reduction->after == DIVIDE) {
     double count = (double)reduce->axes->count;
-    if (x_dtype(value).code == BP_DTYPE_FLOAT)
+    if (bp__dtype_is_float(x_dtype(value)))
       return x_mul(ir, value, x_number(ir, x_dtype(value), 1.0 / count));
     return x_div(ir, value, x_number(ir, x_dtype(value), count));
   }
@@ -224,7 +226,8 @@ static const BpIrNode *arg_body(BpTe *te, const BpIrNode *const *out_axes, void 
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *axis[1], *extreme, *equal;
   input_indices(te, body->op->node->inputs[0], body->axes, out_axes, indices, axis);
   extreme = bp_te_read(te, body->shift, out_axes);
-  equal = bp_ir_binary(ir, BP_IR_EQ, bp_te_read(te, body->op->inputs[0], indices), extreme);
+  equal =
+      bp_ir_binary(ir, BP_IR_EQ, x_wide(ir, bp_te_read(te, body->op->inputs[0], indices)), extreme);
   return bp_te_reduce(
       te, last ? BP_TE_MAX : BP_TE_MIN,
       bp_ir_select(ir, equal, axis[0], x_index(ir, last ? 0 : body->axes->count - 1)), axis, 1);
@@ -264,7 +267,7 @@ BP_ROW_INFER(softmax) {
   Axes axes;
   if (softmax_axes(node, &axes))
     return -1;
-  if (in->dtype.code != BP_DTYPE_FLOAT)
+  if (!bp__dtype_is_float(in->dtype))
     return bp__op_bad(node, "its input is not of a float type");
   return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
 }
@@ -291,7 +294,7 @@ static int is_log(const SoftmaxBody *body) {
 static const BpIrNode *shifted_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const SoftmaxBody *body = context;
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *value = x_sub(ir, bp_te_read(te, body->reduce.op->inputs[0], axes),
+  const BpIrNode *value = x_sub(ir, x_wide(ir, bp_te_read(te, body->reduce.op->inputs[0], axes)),
                                 read_reduced(te, body, body->reduce.shift, axes));
   return is_log(body) ? value : x_call1(ir, "exp", value);
 }

@@ -141,7 +141,7 @@ static int resize_all(BpGraph *graph, BpGraphNode *node, const Resize *r, const 
   BpGraphValue *x = node->inputs[0];
   if (check_modes(r))
     return -1;
-  if (x->dtype.code != BP_DTYPE_FLOAT && strcmp(r->mode, "nearest"))
+  if (!bp__dtype_is_float(x->dtype) && strcmp(r->mode, "nearest"))
     return bp__op_error(node, "mode '%s' on integers is not supported", r->mode);
   for (int32_t i = 0; i < node->inputs[0]->ndim; i++) {
     if (x->shape[i] == sizes[i] && scales[i] == 1.0f)
@@ -247,7 +247,7 @@ static const BpIrNode *resize_axis_body(BpTe *te, const BpIrNode *const *axes, v
     const BpIrNode *row[2] = {axes[axis], x_index(ir, t)}, *place, *value;
     place = bp_te_read(te, op->inputs[1], row);
     indices[axis] = place ? bp_ir_cast(ir, BP__INT64, place) : NULL;
-    value = bp_te_read(te, op->inputs[0], indices);
+    value = x_wide(ir, bp_te_read(te, op->inputs[0], indices));
     if (value && bp__node_input(node, 2))
       value = x_mul(ir, value, bp_ir_cast(ir, x_dtype(value), bp_te_read(te, op->inputs[2], row)));
     sum = sum ? x_add(ir, sum, value) : value;

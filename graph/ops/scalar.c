@@ -18,7 +18,7 @@ static const BpIrNode *attr_number(BpIrModule *ir, const BpGraphNode *node, cons
 }
 
 static int is_float(const BpIrNode *a) {
-  return x_dtype(a).code == BP_DTYPE_FLOAT || x_dtype(a).code == BP_DTYPE_BFLOAT;
+  return bp__dtype_is_float(x_dtype(a));
 }
 
 /* ---- One operand ------------------------------------------------------------------------- */

@@ -191,7 +191,7 @@ static const BpIrNode *padded_body(BpTe *te, const BpIrNode *const *axes, void *
   const BpIrNode *indices[5] = {axes[0], axes[1], y, x, axes[4]}, *zero = x_index(ir, 0);
   const BpIrNode *rows = x_and(ir, x_ge(ir, y, zero), x_lt(ir, y, x_index(ir, shape[2])));
   const BpIrNode *columns = x_and(ir, x_ge(ir, x, zero), x_lt(ir, x, x_index(ir, shape[3])));
-  return bp_te_read_if(te, w->before, indices, x_and(ir, rows, columns));
+  return x_wide(ir, bp_te_read_if(te, w->before, indices, x_and(ir, rows, columns)));
 }
 
 /* The first element of the tile at a place of the grid, along height and width. */
@@ -240,10 +240,10 @@ static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void 
   const BpIrNode *x[7] = {axes[0], axes[1], axes[2], reduce[0], axes[4], axes[5], reduce[1]};
   const BpIrNode *u[6] = {axes[1],   axes[2],   w->is_plain ? x_index(bp_te_ir(te), 0) : axes[3],
                           reduce[0], reduce[1], w->is_plain ? axes[3] : axes[6]};
-  return bp_te_reduce(
-      te, BP_TE_SUM,
-      x_mul(bp_te_ir(te), bp_te_read(te, w->before, x), bp_te_read(te, w->op->inputs[1], u)),
-      reduce, 2);
+  return bp_te_reduce(te, BP_TE_SUM,
+                      x_mul(bp_te_ir(te), bp_te_read(te, w->before, x),
+                            x_wide(bp_te_ir(te), bp_te_read(te, w->op->inputs[1], u))),
+                      reduce, 2);
 }
 
 /* [n, block, tile y, tile x, row, point, channel] of the above */
@@ -292,7 +292,7 @@ static const BpIrNode *bias_body(BpTe *te, const BpIrNode *const *axes, void *co
   const Winograd *w = context;
   const BpIrNode *indices[2] = {axes[1], channel_of(bp_te_ir(te), w, axes)};
   return x_add(bp_te_ir(te), bp_te_read(te, w->before, axes),
-               bp_te_read(te, w->op->inputs[2], indices));
+               x_wide(bp_te_ir(te), bp_te_read(te, w->op->inputs[2], indices)));
 }
 
 static BpTeTensor *stage(Winograd *w, const char *name, const int64_t *shape, int32_t ndim,

@@ -16,6 +16,12 @@ nodist_tests_graph_test_compile_SOURCES = graph/onnx/onnx.pb-c.c
 tests_graph_test_compile_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_compile_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -lm
 
+test_programs += tests/graph/test-types
+tests_graph_test_types_SOURCES = tests/graph/test-types.c $(onnx_builder)
+nodist_tests_graph_test_types_SOURCES = graph/onnx/onnx.pb-c.c
+tests_graph_test_types_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_types_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -lm
+
 test_programs += tests/graph/test-together
 thread_tests += tests/graph/test-together
 tests_graph_test_together_SOURCES = tests/graph/test-together.c $(onnx_builder)

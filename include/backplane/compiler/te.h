@@ -38,7 +38,9 @@ BP_API BpTeTensor *bp_te_placeholder(BpTe *te, const char *name, BpDataType dtyp
 /* Gives the value of one element; `axes` are int64 variables, one a dimension. */
 typedef const BpIrNode *(*BpTeBody)(BpTe *te, const BpIrNode *const *axes, void *context);
 
-/* A computed tensor; `body` is called once, now. A reduction stands at the top of the body. */
+/* A computed tensor; `body` is called once, now. A reduction stands at the top of the body.
+ * Arithmetic of float16 and bfloat16 in a body is done in float32: the value is rounded once, where
+ * the tensor is stored or read. */
 BP_API BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                                  BpTeBody body, void *context);
 /* tensor[indices]; as many integer expressions as it has dimensions. In a branch of a select it may
@@ -55,7 +57,11 @@ BP_API const BpIrNode *bp_te_reduce_axis(BpTe *te, const char *name, int64_t ext
 #define BP_TE_PROD 1
 #define BP_TE_MIN  2
 #define BP_TE_MAX  3
-/* Reduces `value` over axes made by bp_te_reduce_axis. */
+/* The type in which values of a type are accumulated: float32 for float16 and bfloat16, for any
+ * other the type itself. Integers wrap, so a wider accumulator would give the same. Never fails. */
+BP_API BpDataType bp_te_accumulator(BpDataType dtype);
+/* Reduces `value` over axes made by bp_te_reduce_axis. The result has the accumulator's type: a
+ * cast in a reader brings it back. */
 BP_API const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
                                     const BpIrNode *const *axes, int32_t num_axes);
 

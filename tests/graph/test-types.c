@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models of float16, bfloat16 and float64 compute as precisely as their types allow, on every
+ * device: sums are taken in a wider type and rounded once. A model here casts its input to the type
+ * and its output back, so that values can be written as numbers. */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <glib.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+#include <backplane/tensor.h>
+
+#include "tests/graph/onnx_builder.h"
+
+static const char *const target_texts[] = {"c",      "c -vector_bits=0", "llvm",
+                                           "opencl", "vulkan",           "cuda"};
+
+/* A type, ONNX's number of it, and the bits of its significand, the hidden one included. */
+typedef struct Type {
+  const char *name;
+  int32_t number, precision;
+} Type;
+
+static const Type types[] = {{"float16", 10, 11}, {"bfloat16", 16, 8}, {"float64", 11, 53}};
+
+static double rounded(const Type *type, double value) {
+  int exponent;
+  if (value == 0)
+    return 0;
+  frexp(value, &exponent);
+  double unit = ldexp(1, exponent - type->precision);
+  return nearbyint(value / unit) * unit;
+}
+
+/* ---- Models ------------------------------------------------------------------------------ */
+
+/* An operator of one or two operands, the second a constant. */
+typedef struct Case {
+  const char *op, *attrs;
+  const char *shape;   /* of x */
+  const char *weights; /* shape of the constant, or NULL */
+  /* Elements of the output, as sums and the like of elements of x and weights. */
+  double (*element)(const Type *type, const float *x, const float *w, int64_t index);
+  float scale, offset; /* x is random numbers from -1 to 1, times scale, plus offset */
+} Case;
+
+static GByteArray *model_of(const Type *type, const Case *c) {
+  OnnxBuilder *builder = onnx_builder_new();
+  char *to = g_strdup_printf("to=%d", type->number);
+  builder->version = 20;
+  onnx_input(builder, "x", ONNX_FLOAT, c->shape);
+  onnx_node(builder, "Cast", "x", "a", to);
+  if (c->weights) {
+    onnx_floats(builder, "w", c->weights);
+    onnx_node(builder, "Cast", "w", "b", to);
+  }
+  onnx_node(builder, c->op, c->weights ? "a,b" : "a", "c", c->attrs);
+  onnx_node(builder, "Cast", "c", "y", "to=1");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  g_free(to);
+  onnx_builder_free(builder);
+  return bytes;
+}
+
+static int64_t count_of(const char *shape) {
+  char **parts = g_strsplit(shape, "x", -1);
+  int64_t count = 1;
+  for (char **part = parts; *part; part++)
+    count *= g_ascii_strtoll(*part, NULL, 10);
+  g_strfreev(parts);
+  return count;
+}
+
+/* ---- Running ----------------------------------------------------------------------------- */
+
+/* NULL if there is no device for the target, or it has no float64. */
+static float *run(const char *path, const char *target_text, const float *x, int64_t *count) {
+  const BpTarget *target = bp_target_parse(target_text);
+  BpCompileOptions options = {.struct_size = sizeof(options), .targets = &target, .num_targets = 1};
+  BpModule *module = target ? bp_model_compile(path, &options) : NULL;
+  BpDevice device = {target ? bp_target_device_type(target) : 0, 0};
+  int32_t devices = 0;
+  const char *why;
+  if (target && !module && bp_error_is(BP_ERROR_NOT_IMPLEMENTED) &&
+      strstr(bp_error_message(), "no type float64"))
+    bp_error_clear();
+  else if (!module || bp_device_count(device.device_type, &devices, &why))
+    g_error("%s: %s", target_text, bp_error_message());
+  float *result = NULL;
+  if (devices > 0) {
+    BpModel *model = bp_model_create(module, &device, 1);
+    BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+    BpModelTensorInfo info = {0};
+    BpTensor *input = NULL, *output = NULL;
+    if (context && !bp_model_input_info(model, 0, &info))
+      input =
+          bp_tensor_create(info.shape, info.ndim, info.dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+    if (!input ||
+        bp_tensor_copy_from_host(&input->view, x, (uint64_t)bp_view_num_bytes(&input->view)) ||
+        bp_model_set_input(context, info.name, &input->view) || bp_model_run(context) ||
+        !(output = bp_model_get_output(context, 0)))
+      g_error("%s: %s", target_text, bp_error_message());
+    *count = bp_view_num_elements(&output->view);
+    result = g_new(float, (gsize)*count);
+    if (bp_tensor_copy_to_host(&output->view, result, (uint64_t)*count * sizeof(float)))
+      g_error("%s", bp_error_message());
+    bp_object_release(input);
+    bp_model_context_free(context);
+    bp_model_release(model);
+  }
+  bp_object_release(module);
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  return result;
+}
+
+/* Within one rounding to the type; what is summed up in float32 before adds a little. */
+static void check_output(const Type *type, const Case *c, const char *target, const float *x,
+                         const float *w, const float *got, int64_t count) {
+  for (int64_t i = 0; i < count; i++) {
+    double want = c->element(type, x, w, i);
+    double most = fabs(want) * (ldexp(1, -type->precision) + 4e-6) + 4e-6;
+    if (!(fabs((double)got[i] - want) <= most))
+      g_error("%s of %s, target %s, element %d: %.9g instead of %.9g, which is more than %.3g off",
+              c->op, type->name, target, (int)i, (double)got[i], want, most);
+  }
+}
+
+static void check(const Case *c) {
+  for (size_t t = 0; t < G_N_ELEMENTS(types); t++) {
+    GByteArray *bytes = model_of(&types[t], c);
+    char *path = onnx_write(bytes);
+    int64_t size = count_of(c->shape);
+    float *x = onnx_float_values(size),
+          *w = c->weights ? onnx_float_values(count_of(c->weights)) : NULL;
+    for (int64_t i = 0; i < size; i++)
+      x[i] = x[i] * c->scale + c->offset;
+    for (size_t k = 0; k < G_N_ELEMENTS(target_texts); k++) {
+      int64_t count = 0;
+      float *got = run(path, target_texts[k], x, &count);
+      if (got)
+        check_output(&types[t], c, target_texts[k], x, w, got, count);
+      else
+        g_test_message("%s is not run on %s", types[t].name, target_texts[k]);
+      g_free(got);
+    }
+    unlink(path);
+    g_free(path);
+    g_free(w);
+    g_free(x);
+    g_byte_array_unref(bytes);
+  }
+}
+
+/* ---- Reductions -------------------------------------------------------------------------- */
+
+static double mean_of_row(const Type *type, const float *x, const float *w, int64_t index) {
+  double sum = 0;
+  (void)w;
+  for (int64_t i = 0; i < 4096; i++)
+    sum += rounded(type, (double)x[index * 4096 + i]);
+  return sum / 4096;
+}
+
+static void test_mean(void) {
+  static const Case mean = {"ReduceMean", "keepdims=0", "1x4096", NULL, mean_of_row, 1, 20};
+  check(&mean);
+}
+
+static void test_global_average_pool(void) {
+  static const Case pool = {"GlobalAveragePool", "", "1x4x64x64", NULL, mean_of_row, 1, 20};
+  check(&pool);
+}
+
+static double norm_of_row(const Type *type, const float *x, const float *w, int64_t index) {
+  double sum = 0;
+  (void)w;
+  for (int64_t i = 0; i < 300; i++)
+    sum += pow(rounded(type, (double)x[index * 300 + i]), 2);
+  return sqrt(sum);
+}
+
+static void test_norm(void) {
+  static const Case norm = {"ReduceL2", "axes=1, keepdims=0", "5x300", NULL, norm_of_row, 100, 300};
+  check(&norm);
+}
+
+static double equal_share(const Type *type, const float *x, const float *w, int64_t index) {
+  (void)type, (void)x, (void)w, (void)index;
+  return 1.0 / 70000;
+}
+
+static void test_softmax(void) {
+  static const Case softmax = {"Softmax", "", "1x70000", NULL, equal_share, 0, 1};
+  check(&softmax);
+}
+
+static double average_of_window(const Type *type, const float *x, const float *w, int64_t index) {
+  int64_t row = index / 5 % 5, column = index % 5, channel = index / 25;
+  double sum = 0;
+  (void)w;
+  for (int64_t y = row; y < row + 9; y++)
+    for (int64_t i = column; i < column + 9; i++)
+      sum += rounded(type, (double)x[(channel * 13 + y) * 13 + i]);
+  return sum / 81;
+}
+
+static void test_average_pool(void) {
+  static const Case pool = {
+      "AveragePool", "kernel_shape=9,9", "1x3x13x13", NULL, average_of_window, 100, 2000};
+  check(&pool);
+}
+
+/* ---- Products ---------------------------------------------------------------------------- */
+
+static double product_element(const Type *type, const float *x, const float *w, int64_t index) {
+  double sum = 0;
+  for (int64_t k = 0; k < 512; k++)
+    sum += rounded(type, (double)x[index / 40 * 512 + k]) *
+           rounded(type, (double)w[k * 40 + index % 40]);
+  return sum;
+}
+
+static void test_product(void) {
+  static const Case product = {"MatMul", "", "17x512", "512x40", product_element, 1, 0.5f};
+  check(&product);
+}
+
+static double conv_element(const Type *type, const float *x, const float *w, int64_t index) {
+  int64_t out = index / 81, row = index / 9 % 9, column = index % 9;
+  double sum = 0;
+  for (int64_t c = 0; c < 20; c++)
+    for (int64_t y = 0; y < 3; y++)
+      for (int64_t i = 0; i < 3; i++) {
+        int64_t at_y = row + y - 1, at_x = column + i - 1;
+        if (at_y >= 0 && at_y < 9 && at_x >= 0 && at_x < 9)
+          sum += rounded(type, (double)x[(c * 9 + at_y) * 9 + at_x]) *
+                 rounded(type, (double)w[((out * 20 + c) * 3 + y) * 3 + i]);
+      }
+  return sum;
+}
+
+static void test_convolution(void) {
+  static const Case conv = {"Conv", "pads=1,1,1,1", "1x20x9x9", "27x20x3x3", conv_element, 1, 0.5f};
+  check(&conv);
+}
+
+/* ---- Element by element ------------------------------------------------------------------ */
+
+static double gelu(const Type *type, const float *x, const float *w, int64_t index) {
+  double value = rounded(type, (double)x[index]);
+  (void)w;
+  return 0.5 * value * (1 + erf(value * sqrt(0.5)));
+}
+
+static void test_gelu(void) {
+  static const Case c = {"Gelu", "", "1000", NULL, gelu, 4, 0};
+  check(&c);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/types/mean_beyond_the_range_of_a_sum_is_right", test_mean);
+  g_test_add_func("/types/pool_beyond_the_range_of_a_sum_is_right", test_global_average_pool);
+  g_test_add_func("/types/norm_beyond_the_range_of_squares_is_right", test_norm);
+  g_test_add_func("/types/softmax_of_a_long_row_sums_to_one", test_softmax);
+  g_test_add_func("/types/window_beyond_the_range_of_a_sum_is_right", test_average_pool);
+  g_test_add_func("/types/product_is_rounded_once", test_product);
+  g_test_add_func("/types/convolution_is_rounded_once", test_convolution);
+  g_test_add_func("/types/activation_is_rounded_once", test_gelu);
+  return g_test_run();
+}
