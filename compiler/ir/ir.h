@@ -144,6 +144,9 @@ char *bp__ir_print_short(const BpIrNode *node, char *text, size_t size);
 
 /* bp_ir_verify of one function. */
 int bp__ir_verify_function(const BpIrNode *function);
+/* The same after pass `pass`, which the error names. Calls "te.*", which exist between passes of
+ * lowering, are well-formed. */
+int bp__ir_verify_pass(const BpIrNode *function, const char *pass);
 
 /* ---- Making ------------------------------------------------------------------------------ */
 

@@ -27,26 +27,61 @@ static int check_level(void *context, const BpIrNode *node) {
                         check->kind, check->level);
 }
 
-typedef const BpIrNode *(*Pass)(BpIrModule *module, const BpIrNode *function);
-
-/* What is done for this target, in this order; NULL-terminated. */
-static void choose_passes(const BpTarget *target, Pass *passes) {
-  bool has_axes = bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
-  *passes++ = has_axes ? bp__pass_mark_kernels : bp__pass_serialize_grids;
-  *passes++ = bp__pass_simplify;
-  *passes++ = bp__pass_guard;
-  bool has_vectors = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) > 0;
-  if (has_vectors || has_axes) /* threads are lanes, too */
-    *passes++ = bp__pass_expand_intrinsics;
-  if (has_axes && !has_vectors)
-    *passes++ = bp__pass_scalarize;
-  *passes++ = bp__pass_name_shared;
-  if (bp_target_get_int(target, BP_TARGET_INDEX_BITS, 64) == 32)
-    *passes++ = bp__pass_narrow;
-  *passes = NULL;
+static bool has_axes(const BpTarget *target) {
+  return bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
 }
 
-static int legalize_function(BpIrModule *result, const BpIrNode *function, const Pass *passes,
+static bool lacks_axes(const BpTarget *target) {
+  return !has_axes(target);
+}
+
+static bool has_vectors(const BpTarget *target) {
+  return bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) > 0;
+}
+
+/* Threads are lanes, too. */
+static bool has_lanes(const BpTarget *target) {
+  return has_vectors(target) || has_axes(target);
+}
+
+static bool has_axes_alone(const BpTarget *target) {
+  return has_axes(target) && !has_vectors(target);
+}
+
+static bool has_short_indices(const BpTarget *target) {
+  return bp_target_get_int(target, BP_TARGET_INDEX_BITS, 64) == 32;
+}
+
+/* In the order in which they run; `wanted` NULL: for every target. docs/ir.md says what each does.
+ */
+static const struct {
+  const char *name;
+  const BpIrNode *(*run)(BpIrModule *module, const BpIrNode *function);
+  bool (*wanted)(const BpTarget *target);
+} passes[] = {
+    {"mark_kernels", bp__pass_mark_kernels, has_axes},
+    {"serialize_grids", bp__pass_serialize_grids, lacks_axes},
+    {"simplify", bp__pass_simplify, NULL},
+    {"guard", bp__pass_guard, NULL},
+    {"expand_intrinsics", bp__pass_expand_intrinsics, has_lanes},
+    {"scalarize", bp__pass_scalarize, has_axes_alone},
+    {"name_shared", bp__pass_name_shared, NULL},
+    {"narrow", bp__pass_narrow, has_short_indices},
+};
+
+static const BpIrNode *run_passes(BpIrModule *module, const BpIrNode *function,
+                                  const BpTarget *target) {
+  for (size_t i = 0; function && i < sizeof passes / sizeof *passes; i++) {
+    if (passes[i].wanted && !passes[i].wanted(target))
+      continue;
+    function = passes[i].run(module, function);
+    if (function && bp__ir_verify_pass(function, passes[i].name) != 0)
+      return NULL;
+  }
+  return function;
+}
+
+static int legalize_function(BpIrModule *result, const BpIrNode *function, const BpTarget *target,
                              const LevelCheck *check) {
   LevelCheck of_function = *check;
   of_function.function = function->str_value;
@@ -55,9 +90,7 @@ static int legalize_function(BpIrModule *result, const BpIrNode *function, const
   BpIrMap done = {0};
   function = bp__ir_copy(result, function, &done);
   bp__ir_map_clear(&done);
-  for (; function && *passes; passes++)
-    function = (*passes)(result, function);
-  return bp_ir_module_add(result, function);
+  return bp_ir_module_add(result, run_passes(result, function, target));
 }
 
 BpIrModule *bp__legalize(const BpIrModule *module, const BpTarget *target) {
@@ -66,10 +99,8 @@ BpIrModule *bp__legalize(const BpIrModule *module, const BpTarget *target) {
   if (!result)
     return NULL;
   LevelCheck check = {.kind = kind->name, .level = kind->ir_level};
-  Pass passes[8];
-  choose_passes(target, passes);
   for (int32_t i = 0; i < bp__ir_module_num_functions(module); i++)
-    if (legalize_function(result, bp__ir_module_function(module, i), passes, &check)) {
+    if (legalize_function(result, bp__ir_module_function(module, i), target, &check)) {
       bp_object_release(result);
       return NULL;
     }

@@ -42,12 +42,11 @@ static const BpIrNode *make_function(BpLowering *lowering, const BpIrNode *body)
                         attrs, streamed ? 2 : 1, body);
 }
 
-static int dump(BpLowering *lowering, const char *pass, const BpIrNode *body) {
+static int dump(BpLowering *lowering, const char *pass, const BpIrNode *function) {
   const BpLowerOptions *options = lowering->options;
   if (!options || !options->dump)
     return 0;
-  const BpIrNode *function = make_function(lowering, body);
-  char *text = function ? bp__ir_print_node(function) : NULL;
+  char *text = bp__ir_print_node(function);
   if (!text)
     return -1;
   options->dump(options->dump_context, pass, text);
@@ -56,15 +55,17 @@ static int dump(BpLowering *lowering, const char *pass, const BpIrNode *body) {
 }
 
 static const BpIrNode *run_passes(BpLowering *lowering) {
-  const BpIrNode *body = bp__ir_nothing(lowering->module);
+  const BpIrNode *body = bp__ir_nothing(lowering->module), *function = NULL;
   if (!body || bp__lower_normalize(lowering) != 0)
     return NULL;
   for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
     body = passes[i].run(lowering, body);
-    if (!body || dump(lowering, passes[i].name, body) != 0)
+    function = body ? make_function(lowering, body) : NULL;
+    if (!function || dump(lowering, passes[i].name, function) != 0 ||
+        bp__ir_verify_pass(function, passes[i].name) != 0)
       return NULL;
   }
-  return make_function(lowering, body);
+  return function;
 }
 
 int bp_te_lower(BpTe *te, const char *name, BpTeTensor *const *args, int32_t num_args,
