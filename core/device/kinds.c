@@ -9,7 +9,7 @@
 #include "core/device/device.h"
 
 #include "core/device/forked.h"
-#include "core/registry/env.h"
+#include "core/system/env.h"
 #include "core/registry/given.h"
 #include "core/registry/host.h"
 #include "core/registry/names.h"

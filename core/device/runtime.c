@@ -6,7 +6,7 @@
 #include "core/device/library_slots.h"
 #include "core/module/cache.h"
 #include "core/registry/cache_dir.h"
-#include "core/registry/env.h"
+#include "core/system/env.h"
 #include "core/registry/host.h"
 
 #include <backplane/plugins.h>

@@ -5,7 +5,7 @@
 #include "core/device/preferences.h"
 
 #include "core/registry/config.h"
-#include "core/registry/env.h"
+#include "core/system/env.h"
 #include "core/registry/given.h"
 #include "core/registry/names.h"
 #include "core/registry/nearest.h"

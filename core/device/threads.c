@@ -5,7 +5,7 @@
  * same time and none waits for another, which also means that no lock is held while tasks run. */
 
 #include "core/device/team.h"
-#include "core/registry/env.h"
+#include "core/system/env.h"
 #include "core/registry/log.h"
 
 #include <backplane/device.h>

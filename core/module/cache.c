@@ -4,7 +4,7 @@
 #include "core/module/cache.h"
 
 #include "core/registry/cache_dir.h"
-#include "core/registry/env.h"
+#include "core/system/env.h"
 #include "core/registry/log.h"
 
 #include <backplane/error.h>

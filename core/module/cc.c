@@ -4,7 +4,7 @@
 #include "core/module/cc.h"
 
 #include "core/module/command.h"
-#include "core/registry/env.h"
+#include "core/system/env.h"
 
 #include <backplane/error.h>
 #include <errno.h>

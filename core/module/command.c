@@ -3,7 +3,7 @@
 
 #include "core/module/command.h"
 
-#include "core/registry/trust.h"
+#include "core/system/trust.h"
 
 #include <errno.h>
 #include <fcntl.h>

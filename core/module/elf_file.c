@@ -4,7 +4,7 @@
 #include "core/module/elf_file.h"
 
 #include "core/registry/object.h"
-#include "core/registry/trust.h"
+#include "core/system/trust.h"
 
 #include <backplane/error.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include "core/module/library.h"
 #include "core/module/mblob.h"
 #include "core/registry/log.h"
-#include "core/registry/trust.h"
+#include "core/system/trust.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>

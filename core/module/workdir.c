@@ -3,7 +3,7 @@
 
 #include "core/module/workdir.h"
 
-#include "core/registry/env.h"
+#include "core/system/env.h"
 
 #include <backplane/error.h>
 #include <dirent.h>

@@ -4,7 +4,7 @@
 
 #include "core/plugin/container.h"
 
-#include "core/registry/env.h"
+#include "core/system/env.h"
 #include "core/registry/names.h"
 
 #include <glib.h>

@@ -2,7 +2,7 @@
 /* Diagnosis: every plugin, stage by stage, with its trial in a process of its own. */
 
 #include "core/plugin/container.h"
-#include "core/plugin/learned.h"
+#include "core/plugin/trial_cache.h"
 #include "core/plugin/parallel.h"
 #include "core/registry/cache_dir.h"
 #include "core/registry/names.h"
@@ -268,15 +268,15 @@ static void add_trial(const Subject *subject, const Trial *trial) {
 
 static void try_out(const Subject *subject, Plugin *file) {
   Trial trial;
-  Learned learned;
+  TrialCache cache;
   if (bp__trial_run(file, &trial)) {
     add_reason(subject, bp__reason_take(REASON_TRIAL_IMPOSSIBLE), bp_error_message());
     bp_error_clear();
     return;
   }
-  bp__learned_open(&learned, file);
-  bp__learned_write(&learned, &trial);
-  bp__learned_close(&learned);
+  bp__trial_cache_open(&cache, file);
+  bp__trial_cache_write(&cache, &trial);
+  bp__trial_cache_close(&cache);
   add_trial(subject, &trial);
   bp__trial_clear(&trial);
 }

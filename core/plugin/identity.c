@@ -2,10 +2,10 @@
 /* What the outcome of a trial depends on, as far as it can be known without loading anything: the
  * plugin's file, this library, the user, the boot, the loader's view of libraries, and the device
  * nodes, files and variables that the plugin declares. The libraries that it in fact loads are seen
- * in the trial and kept with its outcome (learned.c). */
+ * in the trial and kept with its outcome (trial_cache.c). */
 
-#include "core/plugin/learned.h"
-#include "core/registry/env.h"
+#include "core/plugin/trial_cache.h"
+#include "core/system/env.h"
 #include "core/registry/names.h"
 
 #include <backplane/version.h>

@@ -9,11 +9,10 @@ libbackplane_la_SOURCES += \
 	core/plugin/diagnose.c \
 	core/plugin/elf_note.c core/plugin/elf_note.h \
 	core/plugin/identity.c \
-	core/plugin/learned.c core/plugin/learned.h \
+	core/plugin/trial_cache.c core/plugin/trial_cache.h \
 	core/plugin/load.c \
 	core/plugin/machine.c core/plugin/machine.h \
 	core/plugin/parallel.c core/plugin/parallel.h \
-	core/plugin/path.c \
 	core/plugin/plugins.c \
 	core/plugin/read.c \
 	core/plugin/reasons.c core/plugin/reasons.h \

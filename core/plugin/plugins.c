@@ -3,14 +3,15 @@
  * the program, and the registry's hook. */
 
 #include "core/device/device.h"
-#include "core/plugin/learned.h"
 #include "core/plugin/parallel.h"
+#include "core/plugin/trial_cache.h"
 
 #include "core/registry/given.h"
 #include "core/registry/log.h"
 #include "core/registry/names.h"
 #include "core/registry/nearest.h"
 #include "core/registry/registry.h"
+#include "core/system/trust.h"
 
 #include <backplane/error.h>
 #include <errno.h>
@@ -60,7 +61,7 @@ static BpPluginInfo describe(const Plugin *plugin) {
 static void add_quarantine(const Plugin *plugin, int directory, BpPluginInfo *info) {
   Reason verdict;
   char *text;
-  if (!bp__learned_quarantine(directory, plugin, &verdict, &text))
+  if (!bp__trial_cache_quarantine(directory, plugin, &verdict, &text))
     return;
   g_free((char *)(uintptr_t)info->reason);
   info->reason = g_strdup(text ? text : "");
@@ -71,7 +72,7 @@ static void add_quarantine(const Plugin *plugin, int directory, BpPluginInfo *in
 
 /* Without the lock: it may have something to log. */
 static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
-  int directory = bp__learned_directory();
+  int directory = bp__trial_cache_directory();
   for (guint i = 0; i < all->len && directory >= 0; i++) {
     const Plugin *plugin = g_ptr_array_index(all, i);
     if (list->infos[i].state == BP_PLUGIN_FOUND && !plugin->entry)

@@ -3,7 +3,7 @@
 
 #include "core/plugin/elf_note.h"
 #include "core/plugin/store.h"
-#include "core/registry/trust.h"
+#include "core/system/trust.h"
 
 #include <backplane/error.h>
 #include <errno.h>

@@ -7,9 +7,10 @@
 
 #include "core/plugin/store.h"
 
-#include "core/registry/env.h"
 #include "core/registry/log.h"
 #include "core/registry/names.h"
+#include "core/system/env.h"
+#include "core/system/trust.h"
 
 #include <backplane/error.h>
 #include <dirent.h>

@@ -80,10 +80,6 @@ Plugin *bp__plugin_read(int directory, const char *name, const char *path,
 Plugin *bp__plugin_read_open(int fd, const char *path);
 void bp__plugin_free(Plugin *plugin);
 
-/* How others than this user and root may change what `path` leads to: itself or a directory above
- * it (transfer full, free); NULL when they cannot. */
-char *bp__path_problem(const char *path);
-
 /* Whether the record `plugin` is of the file that `status` describes. */
 int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
 

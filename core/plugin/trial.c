@@ -3,8 +3,8 @@
 
 #include "core/plugin/trial.h"
 
-#include "core/plugin/learned.h"
-#include "core/registry/env.h"
+#include "core/plugin/trial_cache.h"
+#include "core/system/env.h"
 #include "core/registry/log.h"
 
 #include <dlfcn.h>
@@ -303,10 +303,10 @@ static int raise_verdict(Reason verdict, const char *text) {
   return verdict == REASON_OK ? 0 : bp__reason_raise(verdict, "%s", text);
 }
 
-static int raise_learned(Learned *learned, int *is_known) {
+static int raise_cached(TrialCache *cache, int *is_known) {
   Reason verdict;
   char *text;
-  *is_known = bp__learned_read(learned, &verdict, &text);
+  *is_known = bp__trial_cache_read(cache, &verdict, &text);
   if (!*is_known)
     return 0;
   int rc = raise_verdict(verdict, text ? text : "");
@@ -325,16 +325,16 @@ static int go_on_without(void) {
   return 0;
 }
 
-static int try_and_learn(const Plugin *plugin, Learned *learned) {
+static int try_and_learn(const Plugin *plugin, TrialCache *cache) {
   Trial trial;
   int is_known;
-  bp__learned_lock(learned, bp__trial_deadline());
-  int rc = raise_learned(learned, &is_known); /* another process may have been first */
+  bp__trial_cache_lock(cache, bp__trial_deadline());
+  int rc = raise_cached(cache, &is_known); /* another process may have been first */
   if (is_known)
     return rc;
   if (bp__trial_run(plugin, &trial))
     return go_on_without();
-  bp__learned_write(learned, &trial);
+  bp__trial_cache_write(cache, &trial);
   rc = raise_verdict(trial.verdict, trial.text);
   bp__trial_clear(&trial);
   return rc;
@@ -343,12 +343,12 @@ static int try_and_learn(const Plugin *plugin, Learned *learned) {
 int bp__trial_require(const Plugin *plugin) {
   if (bp__trial_is_here() || !bp__trial_deadline())
     return 0;
-  Learned learned;
+  TrialCache cache;
   int is_known;
-  bp__learned_open(&learned, plugin);
-  int rc = raise_learned(&learned, &is_known);
+  bp__trial_cache_open(&cache, plugin);
+  int rc = raise_cached(&cache, &is_known);
   if (!is_known)
-    rc = try_and_learn(plugin, &learned);
-  bp__learned_close(&learned);
+    rc = try_and_learn(plugin, &cache);
+  bp__trial_cache_close(&cache);
   return rc;
 }

@@ -3,7 +3,7 @@
 
 #include "core/registry/cache_dir.h"
 
-#include "core/registry/env.h"
+#include "core/system/env.h"
 
 #include <backplane/error.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 #include "core/registry/config.h"
 
-#include "core/registry/env.h"
+#include "core/system/env.h"
 
 #include <backplane/error.h>
 #include <errno.h>

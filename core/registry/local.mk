@@ -3,8 +3,6 @@
 
 libbackplane_la_SOURCES += \
 	core/registry/dtype.c \
-	core/registry/env.c \
-	core/registry/env.h \
 	core/registry/given.h \
 	core/registry/error.c \
 	core/registry/host.c \
@@ -20,5 +18,4 @@ libbackplane_la_SOURCES += \
 	core/registry/cache_dir.c core/registry/cache_dir.h \
 	core/registry/config.c core/registry/config.h \
 	core/registry/names.c core/registry/names.h \
-	core/registry/nearest.c core/registry/nearest.h \
-	core/registry/trust.c core/registry/trust.h
+	core/registry/nearest.c core/registry/nearest.h

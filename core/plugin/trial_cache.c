@@ -12,7 +12,7 @@
  *   end
  */
 
-#include "core/plugin/learned.h"
+#include "core/plugin/trial_cache.h"
 
 #include "core/registry/cache_dir.h"
 #include "core/registry/log.h"
@@ -54,7 +54,7 @@ static void warn_errno(const char *doing, const char *name) {
 
 /* ---- Opening ----------------------------------------------------------------------------- */
 
-int bp__learned_directory(void) {
+int bp__trial_cache_directory(void) {
   char path[PATH_MAX];
   if (bp__cache_dir("plugins", path, sizeof path)) {
     warn_once(bp_error_message());
@@ -72,35 +72,34 @@ static void name_file(const Plugin *plugin, char name[BP_HASH_TEXT]) {
   g_strlcpy(name, hash, BP_HASH_TEXT);
 }
 
-void bp__learned_open(Learned *learned, const Plugin *plugin) {
-  *learned = (Learned){.directory = bp__learned_directory(), .lock = -1};
-  if (learned->directory < 0)
+void bp__trial_cache_open(TrialCache *cache, const Plugin *plugin) {
+  *cache = (TrialCache){.directory = bp__trial_cache_directory(), .lock = -1};
+  if (cache->directory < 0)
     return;
-  name_file(plugin, learned->name);
-  bp__plugin_key(plugin, learned->key);
+  name_file(plugin, cache->name);
+  bp__plugin_key(plugin, cache->key);
 }
 
-void bp__learned_close(Learned *learned) {
-  if (learned->lock >= 0)
-    close(learned->lock);
-  if (learned->directory >= 0)
-    close(learned->directory);
+void bp__trial_cache_close(TrialCache *cache) {
+  if (cache->lock >= 0)
+    close(cache->lock);
+  if (cache->directory >= 0)
+    close(cache->directory);
 }
 
 /* Not a waiting flock: its holder may be stopped. */
-void bp__learned_lock(Learned *learned, int milliseconds) {
-  if (learned->directory < 0)
+void bp__trial_cache_lock(TrialCache *cache, int milliseconds) {
+  if (cache->directory < 0)
     return;
-  g_autofree char *name = g_strconcat(learned->name, ".lock", NULL);
-  learned->lock = openat(learned->directory, name,
-                         O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (learned->lock < 0) {
+  g_autofree char *name = g_strconcat(cache->name, ".lock", NULL);
+  cache->lock =
+      openat(cache->directory, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (cache->lock < 0) {
     warn_errno("write", name);
     return;
   }
   const struct timespec pause = {.tv_nsec = 5000000};
-  for (int waited = 0; flock(learned->lock, LOCK_EX | LOCK_NB) && waited < milliseconds;
-       waited += 5)
+  for (int waited = 0; flock(cache->lock, LOCK_EX | LOCK_NB) && waited < milliseconds; waited += 5)
     nanosleep(&pause, NULL);
 }
 
@@ -159,10 +158,10 @@ typedef struct Record {
   int is_current; /* the key fits, and the libraries are as they were */
 } Record;
 
-static void parse_line(const Learned *learned, const char *line, Record *record) {
+static void parse_line(const TrialCache *cache, const char *line, Record *record) {
   const char *value;
   if ((value = value_of(line, "key")))
-    record->is_current &= !strcmp(value, learned->key);
+    record->is_current &= !strcmp(value, cache->key);
   else if ((value = value_of(line, "time")))
     record->time = g_ascii_strtoll(value, NULL, 10);
   else if ((value = value_of(line, "deadline")))
@@ -178,14 +177,14 @@ static void parse_line(const Learned *learned, const char *line, Record *record)
 }
 
 /* Whether the lines are a whole record; strings of it are borrowed from them. */
-static int parse(const Learned *learned, char **lines, Record *record) {
+static int parse(const TrialCache *cache, char **lines, Record *record) {
   guint count = g_strv_length(lines);
   *record = (Record){.verdict = NUM_REASONS, .text = "", .is_current = 1};
   if (count < 4 || strcmp(lines[0], FIRST_LINE) || strcmp(lines[count - 2], "end") ||
       *lines[count - 1])
     return 0;
   for (char **line = lines + 1; *line; line++)
-    parse_line(learned, *line, record);
+    parse_line(cache, *line, record);
   return record->verdict == REASON_OK || bp__trial_is_verdict(record->verdict);
 }
 
@@ -198,21 +197,21 @@ static int64_t seconds_left(const Record *record) {
   return since < 0 || since >= lasts ? 0 : lasts - since;
 }
 
-static int read_file(Learned *learned, const char *suffix, Reason *verdict, char **text) {
-  g_autofree char *name = g_strconcat(learned->name, suffix, NULL);
-  char *data = read_private(learned->directory, name);
+static int read_file(TrialCache *cache, const char *suffix, Reason *verdict, char **text) {
+  g_autofree char *name = g_strconcat(cache->name, suffix, NULL);
+  char *data = read_private(cache->directory, name);
   if (!data)
     return 0;
   Record record;
   g_auto(GStrv) lines = g_strsplit(data, "\n", -1);
-  int is_whole = parse(learned, lines, &record);
+  int is_whole = parse(cache, lines, &record);
   free(data);
   if (!is_whole)
     warn_once("the file of what was learned is damaged");
   int has_more_time = record.verdict == REASON_TIMED_OUT && record.deadline < bp__trial_deadline();
   if (!is_whole || !record.is_current || has_more_time)
     return 0;
-  learned->failures = record.failures;
+  cache->failures = record.failures;
   int64_t left = record.verdict == REASON_OK ? 0 : seconds_left(&record);
   if (record.verdict != REASON_OK && !left)
     return 0;
@@ -225,30 +224,30 @@ static int read_file(Learned *learned, const char *suffix, Reason *verdict, char
   return 1;
 }
 
-int bp__learned_read(Learned *learned, Reason *verdict, char **text) {
-  return learned->directory >= 0 &&
-         (read_file(learned, QUARANTINE, verdict, text) || read_file(learned, "", verdict, text));
+int bp__trial_cache_read(TrialCache *cache, Reason *verdict, char **text) {
+  return cache->directory >= 0 &&
+         (read_file(cache, QUARANTINE, verdict, text) || read_file(cache, "", verdict, text));
 }
 
-int bp__learned_quarantine(int directory, const Plugin *plugin, Reason *verdict, char **text) {
-  Learned learned = {.directory = directory, .lock = -1};
-  name_file(plugin, learned.name);
-  g_autofree char *name = g_strconcat(learned.name, QUARANTINE, NULL);
+int bp__trial_cache_quarantine(int directory, const Plugin *plugin, Reason *verdict, char **text) {
+  TrialCache cache = {.directory = directory, .lock = -1};
+  name_file(plugin, cache.name);
+  g_autofree char *name = g_strconcat(cache.name, QUARANTINE, NULL);
   if (directory < 0 || faccessat(directory, name, F_OK, 0))
     return 0;
-  bp__plugin_key(plugin, learned.key);
-  return read_file(&learned, QUARANTINE, verdict, text);
+  bp__plugin_key(plugin, cache.key);
+  return read_file(&cache, QUARANTINE, verdict, text);
 }
 
 /* ---- Writing ----------------------------------------------------------------------------- */
 
-static GString *format_record(const Learned *learned, const Trial *trial) {
+static GString *format_record(const TrialCache *cache, const Trial *trial) {
   const BpPluginReason *verdict = bp__reason_info(trial->verdict);
   GString *text = g_string_new(FIRST_LINE "\n");
-  g_string_append_printf(text, "key=%s\ntime=%" G_GINT64_FORMAT "\ndeadline=%d\n", learned->key,
+  g_string_append_printf(text, "key=%s\ntime=%" G_GINT64_FORMAT "\ndeadline=%d\n", cache->key,
                          (gint64)time(NULL), bp__trial_deadline());
   g_string_append_printf(text, "failures=%d\nverdict=%s\ntext=%s\n",
-                         trial->verdict == REASON_OK ? 0 : learned->failures + 1, verdict->code,
+                         trial->verdict == REASON_OK ? 0 : cache->failures + 1, verdict->code,
                          trial->text);
   g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
   guint from = 0;
@@ -292,27 +291,26 @@ static void remove_old(int directory) {
   closedir(stream);
 }
 
-void bp__learned_write(const Learned *learned, const Trial *trial) {
-  if (learned->directory < 0)
+void bp__trial_cache_write(const TrialCache *cache, const Trial *trial) {
+  if (cache->directory < 0)
     return;
-  remove_old(learned->directory);
-  g_autoptr(GString) text = format_record(learned, trial);
+  remove_old(cache->directory);
+  g_autoptr(GString) text = format_record(cache, trial);
   static atomic_int number;
   g_autofree char *name =
-      g_strdup_printf("%s.%d-%d.new", learned->name, (int)getpid(), atomic_fetch_add(&number, 1));
+      g_strdup_printf("%s.%d-%d.new", cache->name, (int)getpid(), atomic_fetch_add(&number, 1));
   int fd =
-      openat(learned->directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+      openat(cache->directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   int failed = fd < 0 || write_all(fd, text);
   if (fd >= 0 && close(fd))
     failed = 1;
   int is_good = trial->verdict == REASON_OK;
-  g_autofree char *bad = g_strconcat(learned->name, QUARANTINE, NULL);
-  if (!failed &&
-      !renameat(learned->directory, name, learned->directory, is_good ? learned->name : bad)) {
-    unlinkat(learned->directory, is_good ? bad : learned->name, 0);
+  g_autofree char *bad = g_strconcat(cache->name, QUARANTINE, NULL);
+  if (!failed && !renameat(cache->directory, name, cache->directory, is_good ? cache->name : bad)) {
+    unlinkat(cache->directory, is_good ? bad : cache->name, 0);
     return;
   }
-  warn_errno("write", learned->name);
+  warn_errno("write", cache->name);
   if (fd >= 0)
-    unlinkat(learned->directory, name, 0);
+    unlinkat(cache->directory, name, 0);
 }

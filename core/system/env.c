@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one place that reads the environment. */
 
-#include "core/registry/env.h"
+#include "core/system/env.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who may change a file, by its owner and mode. */
 
-#include "core/registry/trust.h"
+#include "core/system/trust.h"
 
 #include <limits.h>
 #include <string.h>

@@ -2,8 +2,7 @@
 /* Who may change a file: its owner, those with the right to write it, and those who may put another
  * in its place because a directory above it is theirs. */
 
-#include "core/plugin/store.h"
-#include "core/registry/trust.h"
+#include "core/system/trust.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the core wants of the operating system: the environment, files, programs, and who may change
+# what.
+
+libbackplane_la_SOURCES += \
+	core/system/env.c core/system/env.h \
+	core/system/path.c \
+	core/system/trust.c core/system/trust.h
