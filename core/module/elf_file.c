@@ -4,7 +4,6 @@
 #include "core/module/elf_file.h"
 
 #include "core/registry/object.h"
-#include "core/system/trust.h"
 
 #include <backplane/error.h>
 #include <errno.h>
@@ -70,7 +69,6 @@ static BpMappedFile *map_descriptor(int fd, const char *path) {
   bp__object_init(&file->header, BP_TYPE_OBJECT, delete_mapped_file);
   file->data = data;
   file->size = size;
-  file->others_may_write = bp__others_may_write(&status);
   return file;
 }
 

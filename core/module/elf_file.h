@@ -11,7 +11,6 @@ typedef struct BpMappedFile {
   BpObject header;
   const char *data;
   size_t size;
-  int others_may_write; /* somebody who is neither this user nor root */
 } BpMappedFile;
 
 /* Maps a regular, non-empty file (transfer full), or NULL with an error. */

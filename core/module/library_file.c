@@ -215,18 +215,18 @@ static int check_use(const BpLibraryFile *library) {
 
 /* Loading a library is running it. */
 static int check_trust(const BpLibraryFile *library) {
-  if (!library->file->others_may_write && !bp__others_may_replace(library->path))
-    return 0;
-  if (bp__is_privileged())
-    return bp_error_raise(
+  char *problem = bp__path_problem(library->path);
+  int rc = 0;
+  if (problem && bp__is_privileged())
+    rc = bp_error_raise(
         BP_ERROR_VALUE,
-        "\"%s\" is not loaded: others may write to it or its directory, and this program runs with "
-        "more rights than its user",
-        library->path);
-  bp__log(BP_LOG_WARNING,
-          "others may write to the library \"%s\" or its directory, and loading it is running it",
-          library->path);
-  return 0;
+        "\"%s\" is not loaded: %s, and this program runs with more rights than its user",
+        library->path, problem);
+  else if (problem)
+    bp__log(BP_LOG_WARNING, "the library \"%s\": %s, and loading it is running it", library->path,
+            problem);
+  free(problem);
+  return rc;
 }
 
 static int read_file(BpLibraryFile *library, Scan *scan) {

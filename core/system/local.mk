@@ -4,5 +4,4 @@
 
 libbackplane_la_SOURCES += \
 	core/system/env.c core/system/env.h \
-	core/system/path.c \
 	core/system/trust.c core/system/trust.h

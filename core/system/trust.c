@@ -1,31 +1,156 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may change a file, by its owner and mode. */
+/* Who may change a file, by the owners and modes of all that leads to it. */
 
 #include "core/system/trust.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
-int bp__others_may_write(const struct stat *status) {
-  int is_own = !status->st_uid || status->st_uid == geteuid();
-  int is_shared_group = status->st_mode & S_IWGRP && status->st_gid != status->st_uid;
-  return !is_own || status->st_mode & S_IWOTH || is_shared_group;
-}
+#define LINKS_MAX 40 /* as in the kernel */
 
-int bp__others_may_replace(const char *path) {
-  char directory[PATH_MAX];
-  struct stat status;
-  const char *slash = strrchr(path, '/');
-  size_t length = slash ? (size_t)(slash - path) + 1 : 0;
-  if (length + 2 > sizeof directory)
-    return 1;
-  memcpy(directory, path, length);
-  memcpy(directory + length, ".", 2);
-  return stat(directory, &status) || (bp__others_may_write(&status) && !(status.st_mode & S_ISVTX));
-}
+static atomic_int is_assumed;
 
 int bp__is_privileged(void) {
-  return getauxval(AT_SECURE) != 0;
+  return getauxval(AT_SECURE) != 0 || atomic_load(&is_assumed);
+}
+
+void bp__assume_privileged(void) {
+  atomic_store(&is_assumed, 1);
+}
+
+static int is_own(const struct stat *status) {
+  return !status->st_uid || status->st_uid == geteuid();
+}
+
+int bp__others_may_write(const struct stat *status) {
+  int is_shared_group = status->st_mode & S_IWGRP && status->st_gid != status->st_uid;
+  return !is_own(status) || status->st_mode & S_IWOTH || is_shared_group;
+}
+
+/* ---- The way to a file ------------------------------------------------------------------- */
+
+/* A walk from the root, one name at a time. */
+typedef struct Walk {
+  char at[PATH_MAX];   /* reached so far, without links; "" is the root */
+  char rest[PATH_MAX]; /* the names that are left */
+  int is_shared;       /* others may add to the directory `at`, which has the sticky bit */
+  int num_links;
+} Walk;
+
+static char *join(const char *before, const char *path, const char *after) {
+  char *text;
+  return asprintf(&text, "%s%s%s", before, path, after) < 0 ? NULL : text;
+}
+
+/* In a directory with the sticky bit others cannot replace what is not theirs. */
+static char *find_problem(Walk *walk, const struct stat *status) {
+  walk->is_shared = bp__others_may_write(status);
+  if (!walk->is_shared)
+    return NULL;
+  if (!S_ISDIR(status->st_mode))
+    return join("others may write to it", "", "");
+  if (is_own(status) && status->st_mode & S_ISVTX)
+    return NULL;
+  return join("others may write to the directory ", *walk->at ? walk->at : "/", "");
+}
+
+static int too_long(void) {
+  errno = ENAMETOOLONG;
+  return -1;
+}
+
+/* Puts what a link holds before the names that are left. */
+static int follow(Walk *walk) {
+  char target[PATH_MAX], rest[PATH_MAX];
+  ssize_t size = readlink(walk->at, target, sizeof target - 1);
+  if (size < 0 || ++walk->num_links > LINKS_MAX)
+    return -1; /* opening it fails, too */
+  target[size] = '\0';
+  int length = snprintf(rest, sizeof rest, "%s/%s", target, walk->rest);
+  if (length < 0 || (size_t)length >= sizeof rest)
+    return too_long();
+  memcpy(walk->rest, rest, (size_t)length + 1);
+  *(*target == '/' ? walk->at : strrchr(walk->at, '/')) = '\0';
+  return 0;
+}
+
+/* Goes to a name of the directory reached; -1 with errno. */
+static int enter(Walk *walk, const char *name, size_t size, char **problem) {
+  struct stat status;
+  size_t length = strlen(walk->at);
+  if (length + size + 2 > sizeof walk->at)
+    return too_long();
+  walk->at[length] = '/';
+  memcpy(walk->at + length + 1, name, size);
+  walk->at[length + 1 + size] = '\0';
+  if (lstat(walk->at, &status))
+    return -1;
+  if (!S_ISLNK(status.st_mode)) {
+    *problem = find_problem(walk, &status);
+    return 0;
+  }
+  if (walk->is_shared && !is_own(&status))
+    *problem = join("the link ", walk->at, " belongs to another user");
+  return follow(walk);
+}
+
+static int step_up(Walk *walk) {
+  struct stat status;
+  char *slash = strrchr(walk->at, '/');
+  if (slash)
+    *slash = '\0';
+  /* It was found safe when it was entered. */
+  walk->is_shared = !stat(*walk->at ? walk->at : "/", &status) && bp__others_may_write(&status);
+  return 0;
+}
+
+/* Takes the next of the names that are left. 0: there is none. */
+static size_t next_name(Walk *walk, char *name) {
+  const char *start = walk->rest + strspn(walk->rest, "/");
+  size_t size = strcspn(start, "/");
+  memcpy(name, start, size);
+  name[size] = '\0';
+  memmove(walk->rest, start + size, strlen(start + size) + 1);
+  return size;
+}
+
+static int begin(Walk *walk, const char *path) {
+  char folder[PATH_MAX];
+  *folder = '\0';
+  if (*path != '/' && !getcwd(folder, sizeof folder))
+    return -1;
+  *walk = (Walk){.num_links = 0};
+  int length = snprintf(walk->rest, sizeof walk->rest, "%s/%s", folder, path);
+  return length < 0 || (size_t)length >= sizeof walk->rest ? too_long() : 0;
+}
+
+static int go(Walk *walk, const char *path, char **problem) {
+  struct stat root;
+  char name[PATH_MAX];
+  if (begin(walk, path) || stat("/", &root))
+    return -1;
+  *problem = find_problem(walk, &root);
+  for (size_t size; !*problem && (size = next_name(walk, name));) {
+    int rc = !strcmp(name, ".")    ? 0
+             : !strcmp(name, "..") ? step_up(walk)
+                                   : enter(walk, name, size, problem);
+    if (rc)
+      return -1;
+  }
+  return 0;
+}
+
+/* A file that cannot be reached cannot be opened, and is no danger. One whose real path is longer
+ * than this can follow may be opened all the same. */
+char *bp__path_problem(const char *path) {
+  Walk walk;
+  char *problem = NULL;
+  if (go(&walk, path, &problem) && errno == ENAMETOOLONG)
+    return join("its path is too long to find out who may change it", "", "");
+  return problem;
 }

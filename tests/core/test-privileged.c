@@ -172,7 +172,7 @@ static void test_library(void) {
   assert_says("library", path, "is not loaded: others may write to it");
   g_assert_cmpint(g_chmod(path, 0644), ==, 0);
   g_assert_cmpint(g_chmod(plugin_directory, 0757), ==, 0);
-  assert_says("library", path, "is not loaded: others may write to it");
+  assert_says("library", path, "is not loaded: others may write to the directory");
   g_assert_cmpint(g_chmod(plugin_directory, 0700), ==, 0);
 }
 
