@@ -181,7 +181,7 @@ static const BpIrNode *swept_value(const Nest *nest, const BpTeAxis *axis) {
 }
 
 static int32_t num_roots(const BpTeStage *stage) {
-  return stage->tensor->ndim + stage->num_reduce_axes;
+  return stage->ndim + stage->num_reduce_axes;
 }
 
 typedef const BpIrNode *(*AxisValue)(const Nest *nest, const BpTeAxis *axis);
@@ -191,7 +191,7 @@ static int root_values(const Nest *nest, AxisValue value_of, const BpIrNode **ro
   const BpLowerStage *s = nest->s;
   for (int32_t i = 0; i < num_roots(nest->stage); i++) {
     const BpIrNode *value = value_of(nest, nest->stage->axes[i]);
-    if (i < nest->stage->tensor->ndim && s->mins[i])
+    if (i < nest->stage->ndim && s->mins[i])
       value = bp_ir_binary(nest->lowering->module, BP_IR_ADD, s->mins[i], value);
     roots[i] = simplified(nest, value);
     if (!roots[i])
@@ -233,10 +233,11 @@ static int substitute_var(BpIrRewriter *rewriter, const BpIrNode *node, const Bp
 /* A read of a tensor as a read of where it is stored now. */
 static const BpIrNode *relocate_read(const Nest *nest, const BpIrNode *read) {
   BpIrModule *module = nest->lowering->module;
-  const BpLowerStage *producer = bp__lower_stage_of(nest->lowering, read->operands[0]);
+  const BpLowerTensor *tensor = bp__lower_tensor_of(nest->lowering, read->operands[0]);
+  const BpLowerStage *producer = tensor ? tensor->s : NULL;
   const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {read->operands[0]};
-  if (producer)
-    operands[0] = producer->storage;
+  if (tensor)
+    operands[0] = tensor->storage;
   for (int32_t i = 1; i < read->num_operands; i++) {
     operands[i] = read->operands[i];
     if (producer && producer->mins[i - 1])
@@ -260,7 +261,8 @@ static const BpIrNode *finish_node(BpIrRewriter *rewriter, const BpIrNode *node)
   return node;
 }
 
-static const BpIrNode *body_value(const Nest *nest, const BpIrNode *const *roots) {
+/* The body in this iteration. */
+static const BpIrNode *rewritten_body(const Nest *nest, const BpIrNode *const *roots) {
   Substitution substitution = {.nest = nest};
   BpIrRewriter rewriter = {.module = nest->lowering->module,
                            .context = &substitution,
@@ -275,28 +277,116 @@ static const BpIrNode *body_value(const Nest *nest, const BpIrNode *const *roots
   return value;
 }
 
-/* The CALL of a read or write of the element of the stage's storage that this iteration is at. */
-static const BpIrNode *access_storage(const Nest *nest, const BpIrNode *written) {
-  const BpIrNode *operands[2 + BP_TE_MAX_NDIM] = {nest->s->storage};
+/* The CALL of a read or write of the element of a tensor's storage that this iteration is at. */
+static const BpIrNode *access_storage(const Nest *nest, const BpLowerTensor *tensor,
+                                      const BpIrNode *written) {
+  const BpIrNode *operands[2 + BP_TE_MAX_NDIM] = {tensor->storage};
   int32_t count = 1;
   if (written)
     operands[count++] = written;
-  for (int32_t i = 0; i < nest->stage->tensor->ndim; i++)
+  for (int32_t i = 0; i < nest->stage->ndim; i++)
     if (!(operands[count++] = axis_value(nest, nest->stage->axes[i])))
       return NULL;
-  return bp_ir_make(nest->lowering->module, BP_IR_CALL, nest->stage->tensor->dtype, operands, count,
+  return bp_ir_make(nest->lowering->module, BP_IR_CALL, tensor->tensor->dtype, operands, count,
                     BP_IR_CALL_INTRINSIC, 0, written ? BP__TE_WRITE : BP__TE_READ);
 }
 
-static const BpIrNode *write_value(const Nest *nest, const BpIrNode *value) {
-  const BpIrNode *write = value ? access_storage(nest, value) : NULL;
+static const BpIrNode *write_value(const Nest *nest, const BpLowerTensor *tensor,
+                                   const BpIrNode *value) {
+  const BpIrNode *write = value ? access_storage(nest, tensor, value) : NULL;
   return write ? bp__ir_evaluate(nest->lowering->module, write) : NULL;
 }
 
-static const BpIrNode *accumulate(const Nest *nest, const BpIrNode *value) {
-  const BpIrNode *sum = access_storage(nest, NULL);
-  return write_value(nest, bp_ir_binary(nest->lowering->module,
-                                        bp__te_reduce_kind(nest->stage->reduce_op), sum, value));
+/* Writes a value of each tensor that is needed. */
+static const BpIrNode *write_values(const Nest *nest, const BpIrNode *const *values) {
+  const BpIrNode *writes[BP_TE_MAX_VALUES];
+  int32_t count = 0;
+  for (int32_t i = 0; i < nest->stage->num_tensors; i++)
+    if (nest->s->tensors[i].is_needed &&
+        !(writes[count++] = write_value(nest, &nest->s->tensors[i], values[i])))
+      return NULL;
+  return bp_ir_seq(nest->lowering->module, writes, count);
+}
+
+static const BpIrNode *write_body(const Nest *nest, const BpIrNode *body) {
+  const BpIrNode *values[BP_TE_MAX_VALUES];
+  for (int32_t i = 0; body && i < nest->stage->num_tensors; i++)
+    values[i] = bp__te_value(nest->stage, body, i);
+  return body ? write_values(nest, values) : NULL;
+}
+
+static const BpIrNode *write_identities(const Nest *nest) {
+  const BpIrNode *values[BP_TE_MAX_VALUES];
+  for (int32_t i = 0; i < nest->stage->num_tensors; i++)
+    values[i] = bp__ir_copy(nest->lowering->module, bp__te_stage_identity(nest->stage, i),
+                            &nest->lowering->copied);
+  return write_values(nest, values);
+}
+
+/* Names for values, so that each is computed before any of them is stored. */
+typedef struct Names {
+  const BpIrNode *vars[3 * BP_TE_MAX_VALUES], *values[3 * BP_TE_MAX_VALUES];
+  int32_t count;
+} Names;
+
+static const BpIrNode *add_name(const Nest *nest, Names *names, const char *text,
+                                const BpIrNode *value) {
+  const BpIrNode *var = value ? bp_ir_var(nest->lowering->module, text, value->dtype) : NULL;
+  names->vars[names->count] = var;
+  names->values[names->count++] = value;
+  return var;
+}
+
+static const BpIrNode *wrap_names(const Nest *nest, const Names *names, const BpIrNode *body) {
+  for (int32_t i = names->count - 1; i >= 0; i--)
+    body = bp_ir_let(nest->lowering->module, names->vars[i], names->values[i], body);
+  return body;
+}
+
+/* What a fold's results are in the variables of both sides. */
+static const BpIrNode *fold_results(const Nest *nest, const BpIrNode *const *sums,
+                                    const BpIrNode *const *terms) {
+  BpLowering *lowering = nest->lowering;
+  const BpTeFold *fold = nest->stage->fold;
+  BpIrMap map = {0};
+  int failed = 0;
+  for (int32_t i = 0; i < fold->num_values && !failed; i++) {
+    const BpIrNode *a = bp__ir_copy(lowering->module, fold->a[i], &lowering->copied);
+    const BpIrNode *b = bp__ir_copy(lowering->module, fold->b[i], &lowering->copied);
+    failed = !a || !b || bp__ir_map_set(&map, a, sums[i]) || bp__ir_map_set(&map, b, terms[i]);
+  }
+  const BpIrNode *results = bp__ir_copy(lowering->module, fold->results, &lowering->copied);
+  if (results)
+    results = failed ? NULL : bp__ir_substitute(lowering->module, results, &map);
+  bp__ir_map_clear(&map);
+  return results;
+}
+
+/* Combines several values at once: all of what they were is read before any is stored. */
+static const BpIrNode *accumulate_fold(const Nest *nest, const BpIrNode *body) {
+  const BpTeStage *stage = nest->stage;
+  const BpIrNode *sums[BP_TE_MAX_VALUES], *terms[BP_TE_MAX_VALUES], *values[BP_TE_MAX_VALUES];
+  Names names = {.count = 0};
+  for (int32_t i = 0; i < stage->num_tensors; i++) {
+    sums[i] = add_name(nest, &names, "a", access_storage(nest, &nest->s->tensors[i], NULL));
+    terms[i] = add_name(nest, &names, "b", bp__te_value(stage, body, i));
+    if (!sums[i] || !terms[i])
+      return NULL;
+  }
+  const BpIrNode *results = fold_results(nest, sums, terms);
+  for (int32_t i = 0; results && i < stage->num_tensors; i++)
+    values[i] = add_name(nest, &names, "c", bp__te_value(stage, results, i));
+  return results ? wrap_names(nest, &names, write_values(nest, values)) : NULL;
+}
+
+static const BpIrNode *accumulate(const Nest *nest, const BpIrNode *body) {
+  if (nest->stage->fold)
+    return accumulate_fold(nest, body);
+  const BpLowerTensor *tensor = nest->s->tensors;
+  const BpIrNode *sum = access_storage(nest, tensor, NULL);
+  return write_value(
+      nest, tensor,
+      bp_ir_binary(nest->lowering->module, bp__te_reduce_kind(nest->stage->reduce_op), sum, body));
 }
 
 /* Whether this is the first iteration of the reduction. */
@@ -317,7 +407,7 @@ static const BpIrNode *is_first(const Nest *nest) {
 static bool starts_with_first(const Nest *nest) {
   const BpTeStage *stage = nest->stage;
   for (int32_t i = 0; i < stage->num_reduce_axes; i++)
-    if (stage->axes[stage->tensor->ndim + i]->extent == 0)
+    if (stage->axes[stage->ndim + i]->extent == 0)
       return false;
   return stage->starts_with_first;
 }
@@ -327,20 +417,19 @@ static const BpIrNode *build_innermost(const Nest *nest) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *roots[BP__TE_MAX_AXES];
   if (nest->is_init)
-    return write_value(nest,
-                       bp__te_reduce_identity(module, stage->reduce_op, stage->tensor->dtype));
+    return write_identities(nest);
   if (root_values(nest, axis_value, roots) != 0)
     return NULL;
-  const BpIrNode *value = body_value(nest, roots);
-  if (!value || stage->reduce_op < 0)
-    return write_value(nest, value);
+  const BpIrNode *body = rewritten_body(nest, roots);
+  if (!body || stage->reduce_op < 0)
+    return write_body(nest, body);
   if (!starts_with_first(nest))
-    return accumulate(nest, value);
+    return accumulate(nest, body);
   const BpIrNode *first = is_first(nest);
   int known = first ? bp__index_decide(&nest->lowering->index, first) : -1;
   if (known >= 0)
-    return known ? write_value(nest, value) : accumulate(nest, value);
-  return bp_ir_if(module, first, write_value(nest, value), accumulate(nest, value));
+    return known ? write_body(nest, body) : accumulate(nest, body);
+  return bp_ir_if(module, first, write_body(nest, body), accumulate(nest, body));
 }
 
 /* ---- Prefetches -------------------------------------------------------------------------- */
@@ -722,7 +811,7 @@ static int start_nest(Nest *nest, BpLowering *lowering, BpLowerStage *s) {
 
 /* The vectorised leaf that the last dimension was split down to, or NULL. */
 static const BpTeAxis *vector_leaf_of(const BpTeStage *stage) {
-  int32_t ndim = stage->tensor->ndim;
+  int32_t ndim = stage->ndim;
   const BpTeAxis *axis = ndim > 0 ? stage->axes[ndim - 1] : NULL;
   while (axis && axis->used_by)
     axis = axis->used_by->kind == BP__TE_SPLIT ? axis->used_by->inner : NULL;
@@ -743,32 +832,46 @@ static int64_t row_extent(const BpTeStage *stage, int32_t scope, int64_t extent)
   return rest ? extent - rest + rounded : extent;
 }
 
-/* The buffer of a stage that is no output, for the region to be computed. */
-static int make_storage(BpLowering *lowering, BpLowerStage *s) {
-  const BpTeTensor *tensor = s->stage->tensor;
+/* Where a stage that has no place of its own keeps its tensors. */
+static int32_t scope_of(const BpLowerStage *s) {
+  if (s->stage->scope >= 0)
+    return s->stage->scope;
+  return s->attached_to ? BP_IR_SCOPE_LOCAL : BP_IR_SCOPE_GLOBAL;
+}
+
+/* The buffer of a tensor that is no output, for the region to be computed. */
+static int make_buffer(BpLowering *lowering, const BpLowerStage *s, BpLowerTensor *t) {
+  const BpTeTensor *tensor = t->tensor;
   const BpIrNode *extents[BP_TE_MAX_NDIM];
-  int32_t scope = s->stage->scope;
-  if (scope < 0)
-    scope = s->attached_to ? BP_IR_SCOPE_LOCAL : BP_IR_SCOPE_GLOBAL;
-  for (int32_t i = 0; i < tensor->ndim; i++) {
-    s->mins[i] = s->attached_to ? s->region[i].min : NULL;
+  int32_t scope = scope_of(s);
+  for (int32_t i = 0; i < tensor->ndim; i++)
     extents[i] =
         bp__ir_int64(lowering->module, s->attached_to ? s->region[i].extent : tensor->shape[i]);
-  }
   const BpIrNode *valid = tensor->ndim > 0 ? extents[tensor->ndim - 1] : NULL;
   int64_t row = valid ? row_extent(s->stage, scope, valid->int_value) : 0;
   if (valid && row != valid->int_value)
     extents[tensor->ndim - 1] = bp__ir_int64(lowering->module, row);
-  s->storage =
+  t->storage =
       bp_ir_buffer(lowering->module, tensor->name, tensor->dtype, scope, extents, tensor->ndim);
-  if (!s->storage || !valid || row == valid->int_value)
-    return s->storage ? 0 : -1;
-  return bp__ir_map_set(&lowering->valid, s->storage, valid);
+  if (!t->storage || !valid || row == valid->int_value)
+    return t->storage ? 0 : -1;
+  return bp__ir_map_set(&lowering->valid, t->storage, valid);
+}
+
+static int make_storage(BpLowering *lowering, BpLowerStage *s) {
+  for (int32_t i = 0; i < s->stage->ndim; i++)
+    s->mins[i] = s->attached_to ? s->region[i].min : NULL;
+  for (int32_t i = 0; i < s->stage->num_tensors; i++) {
+    BpLowerTensor *t = &s->tensors[i];
+    if (!t->is_output && t->is_needed && make_buffer(lowering, s, t) != 0)
+      return -1;
+  }
+  return 0;
 }
 
 /* Whether there is no element to compute. */
 static bool is_empty(const Nest *nest) {
-  for (int32_t i = 0; i < nest->stage->tensor->ndim; i++)
+  for (int32_t i = 0; i < nest->stage->ndim; i++)
     if (nest->extent[i] == 0)
       return true;
   return false;
@@ -788,16 +891,26 @@ static bool is_repeated(const BpLowerStage *s) {
   return false;
 }
 
+/* Whether a statement uses what the tensors of a stage are stored in: 1, 0 or -1. */
+static int uses_storage(const BpIrNode *statement, const BpLowerStage *s) {
+  for (int32_t i = 0; i < s->stage->num_tensors; i++) {
+    int uses = s->tensors[i].storage ? bp__ir_uses(statement, s->tensors[i].storage) : 0;
+    if (uses != 0)
+      return uses;
+  }
+  return 0;
+}
+
 /* `rest` without the barrier before a stage that it begins with and that the block shares, if that
- * stage does not read `storage`: the barriers around the stage before it serve both. NULL: `rest`
- * is of another kind. */
-static const BpIrNode *joined(BpLowering *lowering, const BpIrNode *storage, const BpIrNode *rest) {
+ * stage does not read what `s` stores: the barriers around the stage before it serve both. NULL:
+ * `rest` is of another kind. */
+static const BpIrNode *joined(BpLowering *lowering, const BpLowerStage *s, const BpIrNode *rest) {
   if (rest->kind != BP_IR_ALLOCATE || rest->operands[0]->int_value != BP_IR_SCOPE_SHARED)
     return NULL;
   const BpIrNode *body = rest->operands[1];
   if (body->kind != BP_IR_SEQ || body->num_operands != 4 ||
       body->operands[0]->kind != BP_IR_BARRIER || body->operands[2]->kind != BP_IR_BARRIER ||
-      bp__ir_uses(body->operands[1], storage) != 0)
+      uses_storage(body->operands[1], s) != 0)
     return NULL;
   body = bp_ir_seq(lowering->module, body->operands + 1, 3);
   return body ? bp_ir_allocate(lowering->module, rest->operands[0], body) : NULL;
@@ -809,9 +922,9 @@ static const BpIrNode *in_turn(BpLowering *lowering, const BpLowerStage *s, cons
                                const BpIrNode *rest) {
   const BpIrNode *parts[4];
   int32_t count = 0;
-  bool is_shared = s->storage->int_value == BP_IR_SCOPE_SHARED;
+  bool is_shared = !bp__lower_is_output(s) && scope_of(s) == BP_IR_SCOPE_SHARED;
   bool needs_turn = is_shared && is_repeated(s);
-  const BpIrNode *both = needs_turn ? joined(lowering, s->storage, rest) : NULL;
+  const BpIrNode *both = needs_turn ? joined(lowering, s, rest) : NULL;
   if (needs_turn)
     parts[count++] = bp__ir_barrier(lowering->module, "shared");
   parts[count++] = stage;
@@ -821,20 +934,27 @@ static const BpIrNode *in_turn(BpLowering *lowering, const BpLowerStage *s, cons
   return bp_ir_seq(lowering->module, parts, count);
 }
 
+/* Allocates what the tensors of a stage are stored in around a statement. */
+static const BpIrNode *in_storage(BpLowering *lowering, const BpLowerStage *s,
+                                  const BpIrNode *statement) {
+  for (int32_t i = s->stage->num_tensors - 1; i >= 0; i--) {
+    const BpLowerTensor *t = &s->tensors[i];
+    if (!t->is_output && t->is_needed)
+      statement = bp_ir_allocate(lowering->module, t->storage, statement);
+  }
+  return statement;
+}
+
 static const BpIrNode *realize(BpLowering *lowering, BpLowerStage *s, Rest rest, void *context) {
   Nest nest;
-  if (!s->is_output && make_storage(lowering, s) != 0)
-    return NULL;
-  const BpIrNode *storage = s->storage;
-  if (start_nest(&nest, lowering, s) != 0)
+  if (make_storage(lowering, s) != 0 || start_nest(&nest, lowering, s) != 0)
     return NULL;
   if (is_empty(&nest))
     return rest(context);
   const BpIrNode *parts[2] = {build_from(&nest, 0), NULL};
   if (!parts[0] || !(parts[1] = rest(context)))
     return NULL;
-  const BpIrNode *both = in_turn(lowering, s, parts[0], parts[1]);
-  return s->is_output ? both : bp_ir_allocate(lowering->module, storage, both);
+  return in_storage(lowering, s, in_turn(lowering, s, parts[0], parts[1]));
 }
 
 static const BpIrNode *build_rest(const Nest *nest, int32_t position);

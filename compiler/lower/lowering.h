@@ -13,18 +13,27 @@
 /* And EVALUATE of this call of (buffer, i0, i1, ...), which need not be inside the buffer. */
 #define BP__TE_PREFETCH "te.prefetch"
 
+/* One tensor of a stage. */
+typedef struct BpLowerTensor {
+  const BpTeTensor *tensor;
+  struct BpLowerStage *s;
+  const BpIrNode *buffer; /* that stands for it in bodies */
+  bool is_output;
+  bool is_needed;          /* an output, or read by another stage, or part of a reduction */
+  const BpIrNode *storage; /* where it is stored now */
+} BpLowerTensor;
+
 /* A stage as lowering sees it; all nodes belong to the module lowered into. */
 typedef struct BpLowerStage {
   BpTeStage *stage;
-  struct BpLowerStage *attached_to; /* NULL: at the root */
-  int32_t attach_position;          /* of the axis among the leaves of attached_to */
-  bool is_output;
+  struct BpLowerStage *attached_to;      /* NULL: at the root */
+  int32_t attach_position;               /* of the axis among the leaves of attached_to */
+  BpLowerTensor *tensors;                /* by value, as many as the stage has */
   const BpIrNode *body;                  /* with inlined stages in it */
   const BpIrNode *vars[BP__TE_MAX_AXES]; /* of the root axes, as the body names them */
   const BpIrNode **reads;                /* the distinct reads in the body */
   int32_t num_reads;
-  /* Where the tensor is stored now: the buffer, and which element its first one is (NULL: 0). */
-  const BpIrNode *storage;
+  /* Which element of the tensors the first one of their storage is (NULL: 0). */
   const BpIrNode *mins[BP_TE_MAX_NDIM];
   /* Scratch of bounds inference: the region wanted. */
   bool is_wanted;
@@ -53,7 +62,7 @@ typedef struct BpLowering {
   BpIrMap valid;    /* a BUFFER with spare elements at the ends of its rows -> the extent without */
   BpIrMap of_block; /* a variable that differs among the threads of a block -> what all have of it:
                        a free variable for a thread's number, a name's value in such ones */
-  BpIrMap by_buffer; /* the copied BUFFER of a tensor -> BpLowerStage */
+  BpIrMap by_buffer; /* the copied BUFFER of a computed tensor -> BpLowerTensor */
   BpIndexContext index;
   const BpThreadLoop *thread_loops; /* while building: those around */
   bool is_in_parallel;              /* while building: inside a parallel loop */
@@ -82,9 +91,22 @@ int bp__lower_index_interval(BpLowering *lowering, const BpLowerStage *reader,
                              const BpIrNode *const *roots, const BpIrNode *index,
                              BpInterval *interval, bool *is_bounded);
 
-/* The stage whose tensor a BUFFER of an expression stands for, NULL: a placeholder. */
+/* The computed tensor that a BUFFER of an expression stands for, and its stage; NULL: it is a
+ * placeholder. */
+static inline BpLowerTensor *bp__lower_tensor_of(const BpLowering *lowering,
+                                                 const BpIrNode *buffer) {
+  return (BpLowerTensor *)bp__ir_map_get(&lowering->by_buffer, buffer);
+}
 static inline BpLowerStage *bp__lower_stage_of(const BpLowering *lowering, const BpIrNode *buffer) {
-  return (BpLowerStage *)bp__ir_map_get(&lowering->by_buffer, buffer);
+  const BpLowerTensor *tensor = bp__lower_tensor_of(lowering, buffer);
+  return tensor ? tensor->s : NULL;
+}
+/* Whether a tensor of the stage is an argument of the function. */
+static inline bool bp__lower_is_output(const BpLowerStage *s) {
+  for (int32_t i = 0; i < s->stage->num_tensors; i++)
+    if (s->tensors[i].is_output)
+      return true;
+  return false;
 }
 
 #endif

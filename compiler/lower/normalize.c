@@ -44,23 +44,26 @@ static const BpIrNode *inline_read(BpIrRewriter *rewriter, const BpIrNode *node)
   BpLowering *lowering = rewriter->context;
   if (!bp__te_is_read(node))
     return node;
-  BpLowerStage *producer = bp__lower_stage_of(lowering, node->operands[0]);
+  const BpLowerTensor *read = bp__lower_tensor_of(lowering, node->operands[0]);
+  const BpLowerStage *producer = read ? read->s : NULL;
   if (!producer || !producer->stage->is_inlined)
     return node;
   BpIrMap map = {0};
   const BpIrNode *body = NULL;
   int failed = 0;
-  for (int32_t i = 0; i < producer->stage->tensor->ndim && !failed; i++)
+  for (int32_t i = 0; i < producer->stage->ndim && !failed; i++)
     failed = bp__ir_map_set(&map, producer->vars[i], node->operands[1 + i]);
   if (!failed)
-    body = bp__ir_substitute(lowering->module, producer->body, &map);
+    body = bp__ir_substitute(
+        lowering->module,
+        bp__te_value(producer->stage, producer->body, (int32_t)(read - producer->tensors)), &map);
   bp__ir_map_clear(&map);
   return body;
 }
 
 static int prepare_body(BpLowering *lowering, BpLowerStage *s) {
   const BpTeStage *stage = s->stage;
-  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes; i++) {
+  for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes; i++) {
     s->vars[i] = bp__ir_copy(lowering->module, stage->axes[i]->var, &lowering->copied);
     if (!s->vars[i])
       return -1;
@@ -100,6 +103,33 @@ static int reach_producers(BpLowering *lowering, const BpTeStage *stage) {
   return 0;
 }
 
+/* Makes the tensors of a stage known. */
+static int reach_tensors(BpLowering *lowering, BpLowerStage *s) {
+  const BpTeStage *stage = s->stage;
+  size_t size = (size_t)stage->num_tensors * sizeof *s->tensors;
+  s->tensors = bp__ir_alloc(lowering->module, size);
+  if (!s->tensors)
+    return -1;
+  memset(s->tensors, 0, size);
+  for (int32_t i = 0; i < stage->num_tensors; i++) {
+    const BpTeTensor *tensor = stage->tensors[i];
+    BpLowerTensor *t = &s->tensors[i];
+    t->tensor = tensor;
+    t->s = s;
+    t->buffer = bp__ir_copy(lowering->module, tensor->buffer, &lowering->copied);
+    t->is_output = is_arg(lowering, tensor);
+    t->storage = t->is_output ? t->buffer : NULL;
+    if (!t->buffer || bp__ir_map_set(&lowering->by_buffer, t->buffer, t) != 0)
+      return -1;
+    if (t->is_output && (stage->is_inlined || stage->attach_stage))
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "tensor %s is an output of %s and can neither be inlined nor computed "
+                            "inside another stage",
+                            tensor->name, lowering->name);
+  }
+  return 0;
+}
+
 /* Adds the stage of a tensor after those it reads. */
 static int reach(BpLowering *lowering, BpTeTensor *tensor) {
   const BpIrNode *buffer = bp__ir_copy(lowering->module, tensor->buffer, &lowering->copied);
@@ -118,20 +148,9 @@ static int reach(BpLowering *lowering, BpTeTensor *tensor) {
     return bp_error_raise(BP_ERROR_VALUE, "tensor %s has no body", tensor->name);
   if (reach_producers(lowering, tensor->stage) != 0)
     return -1;
-  BpLowerStage *s = &lowering->stages[lowering->num_stages];
+  BpLowerStage *s = &lowering->stages[lowering->num_stages++];
   s->stage = tensor->stage;
-  s->is_output = is_arg(lowering, tensor);
-  if (s->is_output)
-    s->storage = buffer;
-  if (s->is_output && (tensor->stage->is_inlined || tensor->stage->attach_stage))
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "tensor %s is an output of %s and can neither be inlined nor computed "
-                          "inside another stage",
-                          tensor->name, lowering->name);
-  lowering->num_stages++;
-  if (bp__ir_map_set(&lowering->by_buffer, buffer, s) != 0)
-    return -1;
-  return prepare_body(lowering, s);
+  return reach_tensors(lowering, s) != 0 ? -1 : prepare_body(lowering, s);
 }
 
 /* ---- Attachment -------------------------------------------------------------------------- */
@@ -198,21 +217,33 @@ static int check_readers(BpLowering *lowering, const BpLowerStage *s) {
   return s->attached_to ? check_loops_around(s) : 0;
 }
 
-/* Drops the inlined stages and keeps by_buffer in step. */
-static int drop_inlined(BpLowering *lowering) {
+/* Drops the inlined stages. */
+static void drop_inlined(BpLowering *lowering) {
   int32_t kept = 0;
   for (int32_t i = 0; i < lowering->num_stages; i++) {
+    BpLowerStage *s = &lowering->stages[kept];
     if (lowering->stages[i].stage->is_inlined)
       continue;
-    lowering->stages[kept] = lowering->stages[i];
-    const BpIrNode *buffer = bp__ir_copy(
-        lowering->module, lowering->stages[kept].stage->tensor->buffer, &lowering->copied);
-    if (!buffer || bp__ir_map_set(&lowering->by_buffer, buffer, &lowering->stages[kept]) != 0)
-      return -1;
+    *s = lowering->stages[i];
+    for (int32_t k = 0; k < s->stage->num_tensors; k++)
+      s->tensors[k].s = s;
     kept++;
   }
   lowering->num_stages = kept;
-  return 0;
+}
+
+/* Finds the tensors that need not be computed. */
+static void find_needed(BpLowering *lowering) {
+  for (int32_t i = 0; i < lowering->num_stages; i++) {
+    const BpLowerStage *s = &lowering->stages[i];
+    for (int32_t k = 0; k < s->stage->num_tensors; k++)
+      s->tensors[k].is_needed |= s->tensors[k].is_output || s->stage->reduce_op >= 0;
+    for (int32_t k = 0; k < s->num_reads; k++) {
+      BpLowerTensor *read = bp__lower_tensor_of(lowering, s->reads[k]->operands[0]);
+      if (read)
+        read->is_needed = true;
+    }
+  }
 }
 
 static int copy_params(BpLowering *lowering) {
@@ -246,8 +277,8 @@ int bp__lower_normalize(BpLowering *lowering) {
   for (int32_t i = 0; i < lowering->num_args; i++)
     if (lowering->args[i]->stage && reach(lowering, lowering->args[i]) != 0)
       return -1;
-  if (drop_inlined(lowering) != 0)
-    return -1;
+  drop_inlined(lowering);
+  find_needed(lowering);
   for (int32_t i = 0; i < lowering->num_stages; i++)
     if (resolve_attachment(lowering, &lowering->stages[i]) != 0)
       return -1;

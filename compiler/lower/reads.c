@@ -93,7 +93,7 @@ int bp__lower_check_reads(BpLowering *lowering, const BpLowerStage *s) {
   ReadCheck check = {.stage = s, .index = {.module = lowering->module}};
   int status = 0;
   bool is_empty = false;
-  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes && status == 0; i++) {
+  for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes && status == 0; i++) {
     int64_t extent = stage->axes[i]->extent;
     is_empty = is_empty || extent <= 0;
     status = bp__index_set_range(&check.index, s->vars[i], 0, extent - 1, true);

@@ -9,7 +9,7 @@ int bp__lower_index_interval(BpLowering *lowering, const BpLowerStage *reader,
   const BpTeStage *stage = reader->stage;
   BpIrMap map = {0};
   int failed = 0;
-  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes && !failed; i++)
+  for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes && !failed; i++)
     failed = bp__ir_map_set(&map, reader->vars[i], roots[i]);
   const BpIrNode *value = failed ? NULL : bp__ir_substitute(lowering->module, index, &map);
   bp__ir_map_clear(&map);
@@ -96,8 +96,8 @@ static bool reads_any(const BpLowering *lowering, const BpLowerStage *reader,
 /* The root axes of a stage that computes its region, as sums with free variables. */
 static int free_roots(BpLowering *lowering, const BpLowerStage *s, const BpIrNode **roots) {
   const BpTeStage *stage = s->stage;
-  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes; i++) {
-    bool is_data = i < stage->tensor->ndim;
+  for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes; i++) {
+    bool is_data = i < stage->ndim;
     int64_t extent = is_data ? s->region[i].extent : stage->axes[i]->extent;
     const BpIrNode *var = bp_ir_var(lowering->module, "free", bp__dtype_int64());
     if (!var ||

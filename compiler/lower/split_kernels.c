@@ -2,8 +2,8 @@
 /* A function taken apart into kernels.
  *
  * A device runs one nest of bound loops at a time, and threads of different blocks meet only
- * between launches. So each buffer that is computed at the top level of a function, under nothing
- * but names and global buffers, gets a kernel: the statements in a row that write it. What such a
+ * between launches. So buffers that are computed at the top level of a function, under nothing but
+ * names and global buffers, get a kernel: the statements in a row that write them. What such a
  * kernel alone uses, a buffer of its own around global ones, moves into it with the statements
  * before it that write that. */
 
@@ -20,10 +20,10 @@ typedef struct Names {
   const struct Names *outer;
 } Names;
 
-/* The statements of one kernel. */
+/* The statements of one kernel, and by buffer whether they write it. */
 typedef struct Unit {
   const BpIrNode *body;
-  const BpIrNode *written;
+  bool *writes;
   struct Unit *next;
 } Unit;
 
@@ -32,7 +32,8 @@ typedef struct Split {
   BpIrModule *result;
   const BpIrNode *function;
   const BpIrNode **buffers; /* the parameters, then those between kernels */
-  int32_t num_buffers, num_params;
+  int32_t num_buffers, num_params, num_results;
+  int32_t most_buffers; /* for which there is room */
   const BpIrNode **own; /* buffers of one kernel around global ones, the outermost first */
   int32_t num_own;
   const BpIrNode *pending; /* statements that write such buffers alone, or NULL */
@@ -50,23 +51,15 @@ static int refuse(const Split *split, const char *what) {
 
 typedef struct Written {
   const Split *split;
-  const BpIrNode *buffer;
-  bool is_several;
+  bool *writes; /* by buffer */
+  bool is_any;
 } Written;
-
-static bool is_outside(const Split *split, const BpIrNode *buffer) {
-  for (int32_t i = 0; i < split->num_buffers; i++)
-    if (split->buffers[i] == buffer)
-      return true;
-  return false;
-}
 
 static int visit_store(void *context, const BpIrNode *node) {
   Written *written = context;
-  if (node->kind != BP_IR_STORE || !is_outside(written->split, node->operands[0]))
-    return 0;
-  written->is_several |= written->buffer && written->buffer != node->operands[0];
-  written->buffer = node->operands[0];
+  for (int32_t i = 0; i < written->split->num_buffers && node->kind == BP_IR_STORE; i++)
+    if (written->split->buffers[i] == node->operands[0])
+      written->writes[i] = written->is_any = true;
   return 0;
 }
 
@@ -89,48 +82,78 @@ static const BpIrNode *after(const Split *split, const BpIrNode *first, const Bp
   return first && second ? bp_ir_seq(split->scratch, both, 2) : second;
 }
 
-static bool has_unit_of(const Split *split, const BpIrNode *written) {
-  for (const Unit *unit = split->first; unit; unit = unit->next)
-    if (unit->written == written)
+static bool *new_marks(const Split *split) {
+  size_t size = (size_t)split->most_buffers * sizeof(bool);
+  bool *marks = bp__ir_alloc(split->scratch, size + 1);
+  if (marks)
+    memset(marks, 0, size);
+  return marks;
+}
+
+static bool shares_output(const Split *split, const Unit *unit, const bool *writes) {
+  for (int32_t i = 0; i < split->num_buffers; i++)
+    if (unit->writes[i] && writes[i])
       return true;
   return false;
 }
 
-static int add_unit(Split *split, const BpIrNode *body, const BpIrNode *written) {
+static int add_unit(Split *split, const BpIrNode *body, bool *writes) {
   Unit *unit = bp__ir_alloc(split->scratch, sizeof *unit);
   if (!unit)
     return -1;
-  *unit = (Unit){.body = body, .written = written};
+  *unit = (Unit){.body = body, .writes = writes};
   *(split->last ? &split->last->next : &split->first) = unit;
   split->last = unit;
   split->num_units++;
   return 0;
 }
 
+/* Adds a statement to the kernel before it, whose outputs it writes again. */
+static int extend_unit(const Split *split, Unit *unit, const BpIrNode *statement,
+                       const bool *writes) {
+  for (int32_t i = 0; i < split->num_buffers; i++)
+    unit->writes[i] |= writes[i];
+  unit->body = after(split, unit->body, statement);
+  return unit->body ? 0 : -1;
+}
+
 static int add_statement(Split *split, const Names *names, const BpIrNode *statement) {
-  Written written = {.split = split};
-  if (bp__ir_visit_once(statement, visit_store, &written) < 0)
+  Written written = {.split = split, .writes = new_marks(split)};
+  if (!written.writes || bp__ir_visit_once(statement, visit_store, &written) < 0)
     return -1;
-  if (!written.buffer && split->num_own == 0)
+  if (!written.is_any && split->num_own == 0)
     return refuse(split, "a statement at its top level writes nothing");
-  if (written.is_several)
-    return refuse(split, "a statement at its top level writes several buffers");
   statement = after(split, split->pending, wrap(split, names, statement));
   split->pending = NULL;
   if (!statement)
     return -1;
-  if (!written.buffer) {
+  if (!written.is_any) {
     split->pending = statement;
     return 0;
   }
-  if (split->last && split->last->written == written.buffer) {
-    split->last->body = after(split, split->last->body, statement);
-    return split->last->body ? 0 : -1;
+  bool extends = split->last && shares_output(split, split->last, written.writes);
+  /* A kernel's outputs are whole: what comes later could not keep what an earlier one wrote. */
+  for (const Unit *unit = split->first; unit; unit = unit->next)
+    if ((unit != split->last || !extends) && shares_output(split, unit, written.writes))
+      return refuse(split, "it writes a buffer, another one, and the first again");
+  return extends ? extend_unit(split, split->last, statement, written.writes)
+                 : add_unit(split, statement, written.writes);
+}
+
+/* Every result is an output of a kernel, also one of no elements. */
+static int give_results(Split *split, const BpIrNode *body) {
+  for (int32_t i = split->num_params - split->num_results; i < split->num_params; i++) {
+    bool is_written = false;
+    for (const Unit *unit = split->first; unit; unit = unit->next)
+      is_written |= unit->writes[i];
+    if (is_written)
+      continue;
+    bool *writes = split->last ? split->last->writes : new_marks(split);
+    if (!writes || (!split->last && add_unit(split, body, writes) != 0))
+      return -1;
+    writes[i] = true;
   }
-  /* A kernel's output is whole: what comes later could not keep what an earlier one wrote. */
-  if (has_unit_of(split, written.buffer))
-    return refuse(split, "it writes a buffer, another one, and the first again");
-  return add_unit(split, statement, written.buffer);
+  return 0;
 }
 
 static bool allocates_global(const BpIrNode *node) {
@@ -188,20 +211,17 @@ static int give_own(const Split *split) {
 /* ---- Kernels ----------------------------------------------------------------------------- */
 
 /* What the kernel reads, in the order of split->buffers, then what it writes. */
-static int list_args(const Split *split, const Unit *unit, int32_t *args, int32_t *count) {
-  int32_t written = 0;
-  *count = 0;
-  for (int32_t i = 0; i < split->num_buffers; i++) {
-    int used = bp__ir_uses(unit->body, split->buffers[i]);
-    int32_t arg = i < split->num_params ? i : split->num_params - 1 - i;
-    if (used < 0)
-      return -1;
-    if (split->buffers[i] == unit->written)
-      written = arg;
-    else if (used)
-      args[(*count)++] = arg;
-  }
-  args[(*count)++] = written;
+static int list_args(const Split *split, const Unit *unit, int32_t *args, BpKernelLaunch *kernel) {
+  for (int outputs = 0; outputs < 2; outputs++)
+    for (int32_t i = 0; i < split->num_buffers; i++) {
+      int used = bp__ir_uses(unit->body, split->buffers[i]);
+      if (used < 0)
+        return -1;
+      if (unit->writes[i] != outputs || (!outputs && !used))
+        continue;
+      args[kernel->num_args++] = i < split->num_params ? i : split->num_params - 1 - i;
+      kernel->num_outputs += outputs;
+    }
   return 0;
 }
 
@@ -242,7 +262,7 @@ static int make_kernel(const Split *split, const Unit *unit, int32_t index,
                        BpKernelLaunch *kernel) {
   char name[256];
   int32_t *args = bp__ir_alloc(split->result, (size_t)split->num_buffers * sizeof *args);
-  if (!args || list_args(split, unit, args, &kernel->num_args) != 0)
+  if (!args || list_args(split, unit, args, kernel) != 0)
     return -1;
   if (unit->next)
     snprintf(name, sizeof name, "%.200s_part%d", split->function->str_value, index);
@@ -305,24 +325,22 @@ static int split_function(Split *split, BpKernelList *list) {
   int32_t most = split->num_params = bp__ir_function_num_params(split->function);
   if (bp__ir_visit_once(body, visit_allocate, &most) < 0)
     return -1;
+  split->most_buffers = most;
   split->buffers = bp__ir_alloc(split->scratch, (size_t)(most + 1) * sizeof *split->buffers);
   split->own = bp__ir_alloc(split->scratch, (size_t)(most + 1) * sizeof *split->own);
   if (!split->buffers || !split->own)
     return -1;
   for (; split->num_buffers < split->num_params; split->num_buffers++)
     split->buffers[split->num_buffers] = split->function->operands[split->num_buffers];
-  if (walk(split, NULL, body) != 0 || give_own(split) != 0)
-    return -1;
-  /* What has nothing to do is a kernel too: every result has one. */
-  if (!split->first && split->num_params > 0 &&
-      add_unit(split, body, split->buffers[split->num_params - 1]) != 0)
+  if (walk(split, NULL, body) != 0 || give_own(split) != 0 || give_results(split, body) != 0)
     return -1;
   return describe_buffers(split, list) != 0 ? -1 : make_kernels(split, list);
 }
 
-int bp_ir_split_kernels(const BpIrModule *from, const char *function, BpIrModule *module,
-                        BpKernelList *list) {
-  Split split = {.result = module, .function = bp_ir_module_find(from, function)};
+int bp_ir_split_kernels(const BpIrModule *from, const char *function, int32_t num_results,
+                        BpIrModule *module, BpKernelList *list) {
+  Split split = {
+      .result = module, .function = bp_ir_module_find(from, function), .num_results = num_results};
   memset(list, 0, sizeof *list);
   if (!split.function)
     return bp_error_raise(BP_ERROR_NOT_FOUND, "the module has no function '%s'", function);

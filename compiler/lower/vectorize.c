@@ -15,6 +15,7 @@ typedef struct Lanes {
   uint16_t count;
   const BpIrNode *spare; /* the lanes below `extent`; NULL: that is all */
   const BpIrNode *mask;  /* NULL: all lanes run */
+  BpIrMap *named;        /* a name whose value differs between lanes -> the name of the vector */
   BpIrMap done;          /* expressions under this mask */
   bool does_not_fit;
 } Lanes;
@@ -41,6 +42,22 @@ static const BpIrNode *both(const Lanes *lanes, const BpIrNode *a, const BpIrNod
   return bp_ir_binary(lanes->lowering->module, BP_IR_AND, spread(lanes, a), spread(lanes, b));
 }
 
+static int visit_named(void *context, const BpIrNode *node) {
+  const Lanes *lanes = context;
+  return node->kind == BP_IR_VAR && bp__ir_map_get(lanes->named, node) ? 1 : 0;
+}
+
+/* Whether a name in a node holds a vector: 1, 0 or -1. */
+static int uses_named(Lanes *lanes, const BpIrNode *node) {
+  return lanes->named->size == 0 ? 0 : bp__ir_visit_once(node, visit_named, lanes);
+}
+
+/* Whether a node differs between lanes: 1, 0 or -1. */
+static int differs(Lanes *lanes, const BpIrNode *node) {
+  int uses = bp__ir_uses(node, lanes->var);
+  return uses == 0 ? uses_named(lanes, node) : uses;
+}
+
 /* ---- Expressions ------------------------------------------------------------------------- */
 
 /* An index that is linear in the lane: a scalar or a ramp. NULL: it is not. */
@@ -48,7 +65,7 @@ static const BpIrNode *linear_index(Lanes *lanes, const BpIrNode *node) {
   BpLowering *lowering = lanes->lowering;
   int64_t multiple;
   const BpIrNode *rest;
-  if (!bp__dtype_equal(node->dtype, bp__dtype_int64()) ||
+  if (!bp__dtype_equal(node->dtype, bp__dtype_int64()) || uses_named(lanes, node) != 0 ||
       !bp__index_split(&lowering->index, node, lanes->var, &multiple, &rest))
     return NULL;
   return bp_ir_ramp(lowering->module, rest, bp__ir_int64(lowering->module, multiple), lanes->count);
@@ -149,7 +166,7 @@ static const BpIrNode *lane_comparison(Lanes *lanes, const BpIrNode *node) {
   int64_t step;
   const BpIrNode *rest;
   if (node->kind < BP_IR_LT || node->kind > BP_IR_GE ||
-      !bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64()))
+      !bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64()) || uses_named(lanes, node) != 0)
     return NULL;
   const BpIrNode *difference =
       bp_ir_binary(module, BP_IR_SUB, node->operands[0], node->operands[1]);
@@ -193,9 +210,9 @@ static const BpIrNode *make_vector(Lanes *lanes, const BpIrNode *node) {
 /* The expression for all lanes: a vector, or a scalar that is the same in all of them. */
 static const BpIrNode *vector_of(Lanes *lanes, const BpIrNode *node) {
   const BpIrNode *known = bp__ir_map_get(&lanes->done, node);
-  if (known)
+  if (known || (known = bp__ir_map_get(lanes->named, node)))
     return known;
-  int uses = bp__ir_uses(node, lanes->var);
+  int uses = differs(lanes, node);
   const BpIrNode *result = uses > 0 ? make_vector(lanes, node) : uses < 0 ? NULL : node;
   return result && bp__ir_map_set(&lanes->done, node, result) == 0 ? result : NULL;
 }
@@ -274,7 +291,7 @@ static const BpIrNode *vector_store(Lanes *lanes, const BpIrNode *store) {
   if (!index)
     return NULL;
   if (!is_vector(index)) {
-    int uses = bp__ir_uses(store->operands[2], lanes->var);
+    int uses = differs(lanes, store->operands[2]);
     if (uses == 0 && !bp__ir_uses(store->operands[2], store->operands[0]))
       return bp_ir_store(module, store->operands[0], index, store->operands[2], NULL);
     return uses < 0 ? NULL : vector_accumulate(lanes, store);
@@ -297,7 +314,7 @@ static bool falling_condition(Lanes *lanes, const BpIrNode *condition, const BpI
   BpIrModule *module = lowering->module;
   int64_t multiple;
   const BpIrNode *rest;
-  if (condition->kind != BP_IR_LT || is_vector(condition))
+  if (condition->kind != BP_IR_LT || is_vector(condition) || uses_named(lanes, condition) != 0)
     return false;
   const BpIrNode *left =
       bp_ir_binary(module, BP_IR_SUB, condition->operands[1], condition->operands[0]);
@@ -319,7 +336,7 @@ static bool falling_condition(Lanes *lanes, const BpIrNode *condition, const BpI
 static bool lane_condition(Lanes *lanes, const BpIrNode *condition, const BpIrNode **first,
                            const BpIrNode **mask) {
   BpIrModule *module = lanes->lowering->module;
-  if (bp__ir_uses(condition, lanes->var) == 0) {
+  if (differs(lanes, condition) == 0) {
     *first = condition;
     *mask = NULL;
     return true;
@@ -349,7 +366,7 @@ static const BpIrNode *under_mask(Lanes *lanes, const BpIrNode *mask, const BpIr
 static const BpIrNode *vector_if(Lanes *lanes, const BpIrNode *node) {
   BpIrModule *module = lanes->lowering->module;
   const BpIrNode *condition = node->operands[0];
-  int uses = bp__ir_uses(condition, lanes->var);
+  int uses = differs(lanes, condition);
   if (uses < 0)
     return NULL;
   if (!uses) {
@@ -379,21 +396,48 @@ static const BpIrNode *vector_seq(Lanes *lanes, const BpIrNode *node) {
 }
 
 static const BpIrNode *vector_for(Lanes *lanes, const BpIrNode *node) {
-  if (bp__ir_uses(node->operands[1], lanes->var) != 0 ||
-      bp__ir_uses(node->operands[2], lanes->var) != 0)
+  if (differs(lanes, node->operands[1]) != 0 || differs(lanes, node->operands[2]) != 0)
     return give_up(lanes);
   return bp_ir_for(lanes->lowering->module, node->operands[0], node->operands[1], node->operands[2],
                    (int32_t)node->int_value, node->str_value,
                    vector_statement(lanes, node->operands[3]));
 }
 
-/* A variable that differs between lanes is replaced by its value. */
+static int visit_load(void *context, const BpIrNode *node) {
+  (void)context;
+  return node->kind == BP_IR_LOAD;
+}
+
+/* Whether a value has to have a name: one that is read from memory is read here, for what comes
+ * after may store there, and a number is computed once. Indices and conditions are taken apart
+ * where they are used, unless they are loaded. 1, 0 or -1. */
+static int wants_name(const BpIrNode *value) {
+  bool is_taken_apart =
+      bp__dtype_is_bool(value->dtype) || bp__dtype_equal(value->dtype, bp__dtype_int64());
+  return is_taken_apart ? bp__ir_visit_once(value, visit_load, NULL) : 1;
+}
+
+/* The name as one of a vector. */
+static const BpIrNode *name_vector(Lanes *lanes, const BpIrNode *node) {
+  BpIrModule *module = lanes->lowering->module;
+  const BpIrNode *value = vector_of(lanes, node->operands[1]);
+  if (!value)
+    return NULL;
+  const BpIrNode *var = bp_ir_var(module, node->operands[0]->str_value, value->dtype);
+  if (!var || bp__ir_map_set(lanes->named, node->operands[0], var) != 0)
+    return NULL;
+  return bp_ir_let(module, var, value, vector_statement(lanes, node->operands[2]));
+}
+
 static const BpIrNode *vector_let(Lanes *lanes, const BpIrNode *node) {
   BpIrModule *module = lanes->lowering->module;
-  int uses = bp__ir_uses(node->operands[1], lanes->var);
+  int uses = differs(lanes, node->operands[1]);
   if (uses == 0)
     return bp_ir_let(module, node->operands[0], node->operands[1],
                      vector_statement(lanes, node->operands[2]));
+  int named = uses < 0 ? -1 : wants_name(node->operands[1]);
+  if (named != 0)
+    return named < 0 ? NULL : name_vector(lanes, node);
   const BpIrNode *body =
       bp__ir_substitute_one(module, node->operands[2], node->operands[0], node->operands[1]);
   return body ? vector_statement(lanes, body) : NULL;
@@ -447,7 +491,9 @@ static const BpIrNode *vectorize_loop(BpIrRewriter *rewriter, const BpIrNode *no
   int64_t extent = node->operands[2]->int_value;
   if (extent > MAX_LANES)
     return make_serial(lowering->module, node);
+  BpIrMap named = {0};
   Lanes lanes = {.lowering = lowering,
+                 .named = &named,
                  .var = node->operands[0],
                  .extent = extent,
                  .count = round_up_lanes(extent)};
@@ -456,6 +502,7 @@ static const BpIrNode *vectorize_loop(BpIrRewriter *rewriter, const BpIrNode *no
     return NULL;
   const BpIrNode *body = vector_statement(&lanes, node->operands[3]);
   bp__ir_map_clear(&lanes.done);
+  bp__ir_map_clear(&named);
   if (!body && lanes.does_not_fit)
     return make_serial(lowering->module, node);
   return body;

@@ -105,7 +105,7 @@ static int analyse_access(BpLowering *lowering, const BpStageInfo *info, BpAcces
 static int analyse_stage(BpLowering *lowering, const BpLowerStage *s, BpStageInfo *info) {
   info->s = s;
   info->stage = s->stage;
-  info->ndim = s->stage->tensor->ndim;
+  info->ndim = s->stage->ndim;
   info->num_roots = info->ndim + s->stage->num_reduce_axes;
   for (int32_t i = 0; i < info->num_roots; i++) {
     int64_t extent = info->extent[i] = s->stage->axes[i]->extent;
@@ -128,9 +128,10 @@ static int analyse_stage(BpLowering *lowering, const BpLowerStage *s, BpStageInf
 
 /* ---- Analyses ---------------------------------------------------------------------------- */
 
-/* The placeholders and the output, as lowering wants its arguments. */
-static BpTeTensor **collect_args(BpIrModule *module, BpTe *te, BpTeTensor *output, int32_t *count) {
-  int32_t total = 1;
+/* The placeholders and the outputs, as lowering wants its arguments. */
+static BpTeTensor **collect_args(BpIrModule *module, BpTe *te, BpTeTensor *const *outputs,
+                                 int32_t num_outputs, int32_t *count) {
+  int32_t total = num_outputs;
   for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next)
     total += !tensor->stage;
   BpTeTensor **args = bp__ir_alloc(module, (size_t)total * sizeof *args);
@@ -140,13 +141,15 @@ static BpTeTensor **collect_args(BpIrModule *module, BpTe *te, BpTeTensor *outpu
   for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next)
     if (!tensor->stage)
       args[(*count)++] = tensor;
-  args[(*count)++] = output;
+  for (int32_t i = 0; i < num_outputs; i++)
+    args[(*count)++] = outputs[i];
   return args;
 }
 
-static int analyse(BpAnalysis *analysis, BpTeTensor *output) {
+static int analyse(BpAnalysis *analysis, BpTeTensor *const *outputs, int32_t num_outputs) {
   BpLowering *lowering = &analysis->lowering;
-  BpTeTensor **args = collect_args(lowering->module, lowering->te, output, &lowering->num_args);
+  BpTeTensor **args =
+      collect_args(lowering->module, lowering->te, outputs, num_outputs, &lowering->num_args);
   lowering->args = args;
   if (!args || bp__lower_normalize(lowering) != 0)
     return -1;
@@ -164,15 +167,16 @@ static int analyse(BpAnalysis *analysis, BpTeTensor *output) {
   return 0;
 }
 
-int bp__analysis_init(BpAnalysis *analysis, BpTe *te, BpTeTensor *output) {
+int bp__analysis_init(BpAnalysis *analysis, BpTe *te, BpTeTensor *const *outputs,
+                      int32_t num_outputs) {
   memset(analysis, 0, sizeof *analysis);
   BpIrModule *module = bp_ir_module_create();
   if (!module)
     return -1;
   analysis->lowering.te = te;
   analysis->lowering.module = analysis->lowering.index.module = module;
-  analysis->lowering.name = output->name;
-  if (analyse(analysis, output) == 0)
+  analysis->lowering.name = outputs[0]->name;
+  if (analyse(analysis, outputs, num_outputs) == 0)
     return 0;
   bp__analysis_clear(analysis);
   return -1;
@@ -194,8 +198,8 @@ const BpStageInfo *bp__analysis_find(const BpAnalysis *analysis, const BpTeTenso
 }
 
 const BpTeTensor *bp__analysis_source(const BpAnalysis *analysis, const BpIrNode *read) {
-  const BpLowerStage *s = bp__lower_stage_of(&analysis->lowering, read->operands[0]);
-  return s ? s->stage->tensor : NULL;
+  const BpLowerTensor *t = bp__lower_tensor_of(&analysis->lowering, read->operands[0]);
+  return t ? t->tensor : NULL;
 }
 
 double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end) {
@@ -243,18 +247,22 @@ bool bp__access_depends_on(const BpAccess *access, int32_t axis) {
 
 double bp__stage_iterations(const BpTeStage *stage) {
   double count = 1;
-  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes; i++)
+  for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes; i++)
     count *= (double)stage->axes[i]->extent;
   return count;
 }
 
 bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
                                 const BpTeTensor *tensor) {
+  const BpStageInfo *info = bp__analysis_find(analysis, tensor);
+  if (info && bp__lower_is_output(info->s))
+    return true;
   for (int32_t i = 0; i < analysis->num_stages; i++)
-    for (int32_t j = 0; j < analysis->stages[i].num_accesses; j++)
-      if (&analysis->stages[i] != reader &&
-          bp__analysis_source(analysis, analysis->stages[i].accesses[j].read) == tensor)
+    for (int32_t j = 0; j < analysis->stages[i].num_accesses; j++) {
+      const BpTeTensor *read = bp__analysis_source(analysis, analysis->stages[i].accesses[j].read);
+      if (&analysis->stages[i] != reader && read && read->stage == tensor->stage)
         return true;
+    }
   return false;
 }
 

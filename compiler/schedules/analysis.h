@@ -52,14 +52,15 @@ typedef struct BpStageInfo {
   int32_t num_accesses;
 } BpStageInfo;
 
-/* A view of the stages that `output` needs, as inlining stands now; producers first. */
+/* A view of the stages that some outputs need, as inlining stands now; producers first. */
 typedef struct BpAnalysis {
   BpLowering lowering;
   BpStageInfo *stages;
   int32_t num_stages;
 } BpAnalysis;
 
-int bp__analysis_init(BpAnalysis *analysis, BpTe *te, BpTeTensor *output);
+int bp__analysis_init(BpAnalysis *analysis, BpTe *te, BpTeTensor *const *outputs,
+                      int32_t num_outputs);
 void bp__analysis_clear(BpAnalysis *analysis);
 /* The information on a tensor's stage; NULL: it is inlined or not needed. */
 const BpStageInfo *bp__analysis_find(const BpAnalysis *analysis, const BpTeTensor *tensor);
@@ -76,7 +77,8 @@ bool bp__stage_is_scheduled(const BpTeStage *stage);
 bool bp__access_depends_on(const BpAccess *access, int32_t axis);
 /* How often the body of a stage runs, where it is computed once. */
 double bp__stage_iterations(const BpTeStage *stage);
-/* Whether a stage other than `reader` reads the tensor. */
+/* Whether a stage other than `reader` reads a tensor of the stage that computes this one, or the
+ * function's caller does. */
 bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
                                 const BpTeTensor *tensor);
 /* What computes, one by one, the elements that an access reads, for this reader alone and nowhere

@@ -33,16 +33,15 @@ static int is_cheap(const BpTeStage *stage) {
 
 /* How one stage reads another. */
 typedef struct Reader {
-  const BpTeStage *stage;
-  const BpTeTensor *source;
+  const BpTeStage *stage, *source;
   bool is_in_place; /* reads element i for its own element i, */
   int32_t reads;    /* and so often elsewhere */
 } Reader;
 
 static int visit_reader(void *context, const BpIrNode *node) {
   Reader *reader = context;
-  const BpTeTensor *tensor = reader->stage->tensor, *source = reader->source;
-  if (!bp__te_is_read(node) || node->operands[0] != source->buffer)
+  const BpTeTensor *tensor = reader->stage->tensor, *source = reader->source->tensor;
+  if (!bp__te_reads_stage(node, reader->source))
     return 0;
   bool is_in_place = tensor->ndim == source->ndim;
   for (int32_t i = 0; is_in_place && i < source->ndim; i++)
@@ -58,8 +57,8 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   double reads = 0;
   bool is_in_place = false;
   for (const BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
-    Reader reader = {.stage = tensor->stage, .source = stage->tensor};
-    if (!tensor->stage || !tensor->stage->body)
+    Reader reader = {.stage = tensor->stage, .source = stage};
+    if (!bp__te_is_first(tensor))
       continue;
     if (bp__ir_visit_once(tensor->stage->body, visit_reader, &reader) != 0)
       return -1;
@@ -71,11 +70,19 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   return reads <= bp__stage_iterations(stage) ? 1 : is_cheap(stage);
 }
 
-int bp__inline_where(BpTe *te, const BpTeTensor *output,
+static bool is_output(const BpTeStage *stage, BpTeTensor *const *outputs, int32_t num_outputs) {
+  for (int32_t i = 0; i < num_outputs; i++)
+    if (outputs[i]->stage == stage)
+      return true;
+  return false;
+}
+
+int bp__inline_where(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
                      int (*pays)(const BpTe *te, const BpTeStage *stage)) {
   for (BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
     BpTeStage *stage = tensor->stage;
-    if (!stage || tensor == output || stage->reduce_op >= 0 || bp__stage_is_scheduled(stage))
+    if (!bp__te_is_first(tensor) || is_output(stage, outputs, num_outputs) ||
+        !bp__te_is_pointwise(stage) || bp__stage_is_scheduled(stage))
       continue;
     int found = pays(te, stage);
     if (found < 0 || (found && bp_te_compute_inline(stage) != 0))
@@ -84,8 +91,8 @@ int bp__inline_where(BpTe *te, const BpTeTensor *output,
   return 0;
 }
 
-int bp__inline_stages(BpTe *te, const BpTeTensor *output) {
-  return bp__inline_where(te, output, pays_to_inline);
+int bp__inline_stages(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs) {
+  return bp__inline_where(te, outputs, num_outputs, pays_to_inline);
 }
 
 /* ---- Choosing ---------------------------------------------------------------------------- */
@@ -153,16 +160,22 @@ static int schedule_all(const BpAnalysis *analysis, const BpTeTensor *tensor,
   return 0;
 }
 
-int bp_schedule_auto(BpTe *te, BpTeTensor *output, const BpTarget *target) {
-  if (!bp_te_stage(te, output))
-    return -1;
+int bp_schedule_auto(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
+                     const BpTarget *target) {
+  if (num_outputs < 1)
+    return bp_error_raise(BP_ERROR_VALUE, "scheduling takes at least one output");
+  for (int32_t i = 0; i < num_outputs; i++)
+    if (!bp_te_stage(te, outputs[i]))
+      return -1;
+  const BpTeTensor *last = outputs[num_outputs - 1];
   BpMachine machine = bp__machine(target);
   BpAnalysis analysis;
-  int rc = machine.has_kernels ? bp__inline_for_kernels(te, output) : bp__inline_stages(te, output);
-  if (rc != 0 || bp__analysis_init(&analysis, te, output) != 0)
+  int rc = machine.has_kernels ? bp__inline_for_kernels(te, outputs, num_outputs)
+                               : bp__inline_stages(te, outputs, num_outputs);
+  if (rc != 0 || bp__analysis_init(&analysis, te, outputs, num_outputs) != 0)
     return -1;
-  rc = machine.threads > 1 ? bp__schedule_threads(&analysis, output, &machine)
-                           : schedule_all(&analysis, output, &machine);
+  rc = machine.threads > 1 ? bp__schedule_threads(&analysis, last, &machine)
+                           : schedule_all(&analysis, last, &machine);
   bp__analysis_clear(&analysis);
   return rc;
 }

@@ -142,7 +142,8 @@ static int share_outer(BpTeStage *stage, BpTeAxis **outer, int32_t count, int64_
 /* An output that does not stay in the caches anyway need not be read into them to be written. */
 static int stream_output(const BpStageInfo *info, const BpMachine *machine) {
   double bytes = bp__info_size(info, 0, info->ndim) * info->stage->tensor->dtype.bits / 8;
-  if (!info->s->is_output || bytes < STREAMED_CACHES * (double)(machine->l2 * machine->cores))
+  if (!bp__lower_is_output(info->s) ||
+      bytes < STREAMED_CACHES * (double)(machine->l2 * machine->cores))
     return 0;
   return bp_te_stream(info->stage);
 }

@@ -13,7 +13,7 @@
 #define KEPT_INTENSITY 32.0
 
 typedef struct Reads {
-  const BpTeTensor *tensor;
+  const BpTeStage *source;
   const BpTeStage *reader;
   int32_t count;
   bool are_in_place;
@@ -21,8 +21,8 @@ typedef struct Reads {
 
 static int visit_read(void *context, const BpIrNode *node) {
   Reads *reads = context;
-  const BpTeTensor *tensor = reads->tensor, *result = reads->reader->tensor;
-  if (!bp__te_is_read(node) || node->operands[0] != tensor->buffer)
+  const BpTeTensor *tensor = reads->source->tensor, *result = reads->reader->tensor;
+  if (!bp__te_reads_stage(node, reads->source))
     return 0;
   reads->count++;
   reads->are_in_place &= tensor->ndim == result->ndim;
@@ -38,8 +38,8 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   int32_t readers = 0;
   bool pays = true;
   for (const BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next) {
-    Reads reads = {stage->tensor, tensor->stage, 0, true};
-    if (!tensor->stage || !tensor->stage->body)
+    Reads reads = {stage, tensor->stage, 0, true};
+    if (!bp__te_is_first(tensor))
       continue;
     if (bp__ir_visit_once(tensor->stage->body, visit_read, &reads) != 0)
       return -1;
@@ -54,6 +54,8 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   return readers == 1 && pays;
 }
 
-int bp__inline_for_kernels(BpTe *te, const BpTeTensor *output) {
-  return bp__inline_where(te, output, pays_to_inline) ? -1 : bp__inline_stages(te, output);
+int bp__inline_for_kernels(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs) {
+  return bp__inline_where(te, outputs, num_outputs, pays_to_inline)
+             ? -1
+             : bp__inline_stages(te, outputs, num_outputs);
 }

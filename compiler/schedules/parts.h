@@ -37,12 +37,12 @@ const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStage
  * row by row; 0: they are not of that kind. */
 int32_t bp__count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output);
 
-/* Inlines each stage, but the output, reductions and what is scheduled, for which `pays` gives 1
- * and not 0; -1 is an error. */
-int bp__inline_where(BpTe *te, const BpTeTensor *output,
+/* Inlines each stage, but those of outputs, reductions and what is scheduled, for which `pays`
+ * gives 1 and not 0; -1 is an error. */
+int bp__inline_where(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
                      int (*pays)(const BpTe *te, const BpTeStage *stage));
 /* Inlines what costs little to compute again wherever it is read. */
-int bp__inline_stages(BpTe *te, const BpTeTensor *output);
+int bp__inline_stages(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs);
 
 /* Fuses data axes first <= i < end, which must not be split or fused yet. */
 int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused);

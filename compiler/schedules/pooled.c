@@ -79,7 +79,7 @@ static PooledTile choose_tile(int64_t width, int64_t blocks, int64_t window,
 /* The loops of the stage that stores; *rows is the one over rows, *tiles that over tiles. */
 static int schedule_output(BpTeStage *stage, PooledTile tile, bool is_parallel, BpTeAxis **rows,
                            BpTeAxis **tiles) {
-  int32_t x = stage->tensor->ndim - 2, y = x - 1, blocks = y - 1;
+  int32_t x = stage->ndim - 2, y = x - 1, blocks = y - 1;
   BpTeAxis **axes = stage->axes, *channel = axes[x + 1], *block, *vector, *pixel;
   BpTeAxis *order[BP__TE_MAX_AXES];
   int32_t count = 0;
@@ -105,7 +105,7 @@ static int schedule_output(BpTeStage *stage, PooledTile tile, bool is_parallel, 
  * it the tile with its vectors innermost. */
 static int schedule_accumulators(BpTeStage *stage, BpTeStage *output, BpTeAxis *tiles,
                                  bool is_written_out) {
-  int32_t ndim = stage->tensor->ndim, blocks = ndim - 4;
+  int32_t ndim = stage->ndim, blocks = ndim - 4;
   BpTeAxis *order[BP__TE_MAX_AXES];
   int32_t count = 0;
   for (int32_t i = 0; i < stage->num_reduce_axes; i++) {

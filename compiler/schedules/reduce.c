@@ -59,7 +59,7 @@ static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
 }
 
 static BpTeAxis *last_axis(BpTeStage *stage) {
-  return stage->axes[stage->tensor->ndim - 1];
+  return stage->axes[stage->ndim - 1];
 }
 
 /* Vectors of partial results of `partial`, whose last dimension is the lanes of all of them. */
@@ -96,7 +96,7 @@ static int schedule_folded(BpTeTensor *folded) {
 }
 
 static int attach_inside(BpTeTensor *part, BpTeStage *whole) {
-  int32_t ndim = whole->tensor->ndim;
+  int32_t ndim = whole->ndim;
   if (bp_te_set_scope(part->stage, BP_IR_SCOPE_LOCAL) != 0)
     return -1;
   return ndim > 0 ? bp_te_compute_at(part->stage, whole, whole->axes[ndim - 1]) : 0;
@@ -181,7 +181,8 @@ int32_t bp__count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output
     return 0;
   for (int32_t i = 0; i < analysis->num_stages; i++) {
     const BpStageInfo *info = &analysis->stages[i];
-    if (bp__stage_is_scheduled(info->stage) || !stays_in_row(analysis, info, rows))
+    if (bp__stage_is_scheduled(info->stage) || !stays_in_row(analysis, info, rows) ||
+        (info != output && bp__lower_is_output(info->s)))
       return 0;
     if (info->num_roots > info->ndim && !bp__info_reduces_rows(info))
       return 0;

@@ -133,7 +133,7 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const BlockTil
 /* The steps of the reduction in blocks of those in shared memory, the square inside. */
 static int tile_sums(const BpStageInfo *work, BpTeStage *stage, BpTeAxis **steps) {
   BpTeAxis *order[BP__TE_MAX_AXES], *inner, *wide;
-  int32_t count = 0, ndim = stage->tensor->ndim, reduced = ndim, axes = stage->num_reduce_axes;
+  int32_t count = 0, ndim = stage->ndim, reduced = ndim, axes = stage->num_reduce_axes;
   while (work->extent[work->ndim + reduced - ndim] == 1)
     reduced++;
   if (bp_te_split(stage, stage->axes[reduced], STEPS, BP_TE_TAIL_GUARD, steps, &inner) != 0 ||

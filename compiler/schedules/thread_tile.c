@@ -248,7 +248,7 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTi
 /* Writes out short reduction loops from the innermost on, and a few steps of the next one; the axes
  * that are to lie inside of all others. */
 static int write_out(BpTeStage *stage, int64_t sums, BpTeAxis **inside, int32_t *count) {
-  int32_t ndim = stage->tensor->ndim;
+  int32_t ndim = stage->ndim;
   int64_t extent = 1;
   *count = 0;
   for (int32_t i = stage->num_reduce_axes - 1; i >= 0 && extent <= SHORT_LOOP; i--) {
@@ -272,7 +272,7 @@ static int write_out(BpTeStage *stage, int64_t sums, BpTeAxis **inside, int32_t 
 /* The reduction outside, a few of its steps written out, and the tile inside. */
 static int tile_work(BpTeStage *stage, const ThreadTile *tile) {
   BpTeAxis *order[BP__TE_MAX_AXES], *steps[BP__TE_MAX_AXES];
-  int32_t count = 0, num_steps = 0, ndim = stage->tensor->ndim;
+  int32_t count = 0, num_steps = 0, ndim = stage->ndim;
   if (write_out(stage, tile->rows * tile->columns, steps, &num_steps) != 0)
     return -1;
   for (int32_t i = ndim; i < stage->num_axes; i++) {

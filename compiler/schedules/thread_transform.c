@@ -42,7 +42,7 @@ static int bind_loops(BpTeStage *stage, const Loops *loops, const BpMachine *mac
 
 /* Straight-line code of one thread, its values in registers. */
 static int compute_in_thread(BpTeStage *stage, BpTeStage *reader, BpTeAxis *thread) {
-  for (int32_t i = 0; i < stage->tensor->ndim; i++)
+  for (int32_t i = 0; i < stage->ndim; i++)
     if (bp_te_unroll(stage, stage->axes[i]) != 0)
       return -1;
   if (bp_te_set_scope(stage, BP_IR_SCOPE_LOCAL) != 0)

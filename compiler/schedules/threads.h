@@ -10,7 +10,7 @@
 
 /* What is read where it is computed goes into its reader: each stage that is left is a kernel, and
  * its result a trip through memory. (kernels.c) */
-int bp__inline_for_kernels(BpTe *te, const BpTeTensor *output);
+int bp__inline_for_kernels(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs);
 
 /* Schedules all stages for threads in lock-step. (threads.c) */
 int bp__schedule_threads(const BpAnalysis *analysis, const BpTeTensor *output,

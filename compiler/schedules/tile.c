@@ -371,7 +371,7 @@ static int prefetch_vectors(const BpStageInfo *info, BpTeStage *stage, const Til
 static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile,
                      const BpMachine *machine) {
   BpTeAxis *order[BP__TE_MAX_AXES];
-  int32_t count = 0, ndim = stage->tensor->ndim;
+  int32_t count = 0, ndim = stage->ndim;
   for (int32_t i = 0; i < stage->num_reduce_axes; i++)
     order[count++] = stage->axes[ndim + i];
   for (int inner = 0; inner < 2; inner++)
@@ -457,7 +457,7 @@ int64_t bp_schedule_panel_columns(const BpTarget *target, int64_t rows, int64_t 
   Product product = {bp_te_placeholder(te, "a", f32, a, 2), bp_te_placeholder(te, "b", f32, b, 2),
                      inner};
   BpTeTensor *sums = bp_te_compute(te, "c", c, 2, product_body, &product);
-  if (sums && bp__analysis_init(&analysis, te, sums) == 0) {
+  if (sums && bp__analysis_init(&analysis, te, &sums, 1) == 0) {
     panel = choose_tile(bp__analysis_find(&analysis, sums), &machine).vectors * machine.lanes;
     bp__analysis_clear(&analysis);
   }

@@ -66,7 +66,7 @@ static int schedule_output(BpTeStage *stage, const int64_t *tile, Block block, b
 
 /* Straight-line code where `axis` of `reader` runs, its values in registers. */
 static int compute_in_registers(BpTeStage *stage, BpTeStage *reader, BpTeAxis *axis) {
-  int32_t ndim = stage->tensor->ndim;
+  int32_t ndim = stage->ndim;
   for (int32_t i = 0; i < ndim - 1; i++)
     if (bp_te_unroll(stage, stage->axes[i]) != 0)
       return -1;
@@ -138,7 +138,7 @@ int bp_schedule_transformed(BpTe *te, const BpTarget *target, const BpTransformS
   BpAnalysis analysis;
   bool is_lock_step = machine.threads > 1;
   if ((is_lock_step && bp_te_compute_inline(stages->padded->stage) != 0) ||
-      bp__inline_stages(te, output) != 0 || bp__analysis_init(&analysis, te, output) != 0)
+      bp__inline_stages(te, &output, 1) != 0 || bp__analysis_init(&analysis, te, &output, 1) != 0)
     return -1;
   int rc = is_lock_step ? bp__schedule_thread_transform(&analysis, stages, output, &machine)
                         : schedule_stages(&analysis, stages, output->stage, &machine);

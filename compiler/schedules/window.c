@@ -87,7 +87,7 @@ static int schedule_output(const BpStageInfo *work, BpTeStage *stage, int64_t ro
 
 /* All taps of a tile as straight-line code. */
 static int schedule_sums(BpTeStage *stage, BpTeStage *output, BpTeAxis *tiles) {
-  int32_t ndim = stage->tensor->ndim;
+  int32_t ndim = stage->ndim;
   BpTeAxis *order[BP__TE_MAX_AXES];
   int32_t count = 0;
   for (int32_t i = 0; i < stage->num_reduce_axes; i++)

@@ -16,17 +16,23 @@ static int replace_in_body(BpTeStage *stage, const BpIrNode *from, const BpIrNod
   return 0;
 }
 
-/* Makes `tensor` a copy of `source`: source[i0, i1, ...]. */
-static int set_copy_body(BpTeTensor *tensor, BpTeTensor *source) {
-  const BpIrNode *indices[BP_TE_MAX_NDIM];
-  for (int32_t i = 0; i < tensor->ndim; i++)
-    indices[i] = tensor->stage->axes[i]->var;
-  const BpIrNode *read = bp_te_read(tensor->te, source, indices);
-  return read ? bp__te_set_body(tensor->stage, read) : -1;
+/* Makes the tensors of `stage` copies of those of `source`: source[i0, i1, ...]. */
+static int set_copy_body(BpTeStage *stage, const BpTeStage *source) {
+  const BpIrNode *indices[BP_TE_MAX_NDIM], *values[BP_TE_MAX_VALUES];
+  for (int32_t i = 0; i < stage->ndim; i++)
+    indices[i] = stage->axes[i]->var;
+  for (int32_t i = 0; i < stage->num_tensors; i++)
+    values[i] = bp_te_read(stage->te, source->tensors[i], indices);
+  const BpIrNode *body = bp__te_tuple(stage->te->ir, values, stage->num_tensors);
+  return body ? bp__te_set_body(stage, body) : -1;
 }
 
-static BpTeTensor *new_tensor_like(BpTeTensor *tensor, const char *suffix, int32_t scope) {
+/* A stage of `count` tensors like those given. */
+static BpTeStage *new_stage_like(BpTeTensor *const *tensors, int32_t count, const char *suffix,
+                                 int32_t scope) {
+  BpTeTensor *tensor = tensors[0];
   const BpIrNode *vars[BP_TE_MAX_NDIM];
+  BpDataType dtypes[BP_TE_MAX_VALUES];
   char name[128];
   snprintf(name, sizeof name, "%.100s_%s", tensor->name, suffix);
   if (scope < BP_IR_SCOPE_GLOBAL || scope > BP_IR_SCOPE_LOCAL) {
@@ -35,10 +41,12 @@ static BpTeTensor *new_tensor_like(BpTeTensor *tensor, const char *suffix, int32
   }
   if (bp__te_make_vars(tensor->te, tensor->ndim, vars) != 0)
     return NULL;
-  BpTeTensor *made =
-      bp__te_new_tensor(tensor->te, name, tensor->dtype, tensor->shape, tensor->ndim, vars);
+  for (int32_t i = 0; i < count; i++)
+    dtypes[i] = tensors[i]->dtype;
+  BpTeStage *made =
+      bp__te_new_stage(tensor->te, name, dtypes, count, tensor->shape, tensor->ndim, vars);
   if (made)
-    made->stage->scope = scope;
+    made->scope = scope;
   return made;
 }
 
@@ -53,8 +61,13 @@ BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
   for (int32_t i = 0; i < num_readers; i++)
     if (!bp_te_stage(te, readers[i]))
       return NULL;
-  BpTeTensor *cache = new_tensor_like(tensor, scope_name(scope), scope);
-  if (!cache || set_copy_body(cache, tensor) != 0)
+  BpTeStage *copy = new_stage_like(&tensor, 1, scope_name(scope), scope);
+  BpTeTensor *cache = copy ? copy->tensor : NULL;
+  const BpIrNode *indices[BP_TE_MAX_NDIM];
+  for (int32_t i = 0; cache && i < tensor->ndim; i++)
+    indices[i] = copy->axes[i]->var;
+  const BpIrNode *read = cache ? bp_te_read(te, tensor, indices) : NULL;
+  if (!read || bp__te_set_body(copy, read) != 0)
     return NULL;
   for (int32_t i = 0; i < num_readers; i++)
     if (replace_in_body(readers[i]->stage, tensor->buffer, cache->buffer) != 0)
@@ -63,39 +76,49 @@ BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
 }
 
 static int check_unscheduled(const BpTeStage *stage, const char *what) {
-  if (stage->num_axes == stage->tensor->ndim + stage->num_reduce_axes && !stage->is_inlined)
+  if (stage->num_axes == stage->ndim + stage->num_reduce_axes && !stage->is_inlined)
     return 0;
   return bp_error_raise(BP_ERROR_VALUE, "%s of tensor %s comes before its schedule is changed",
                         what, stage->tensor->name);
+}
+
+/* The tensor of another stage in the place that `tensor` has in its own. */
+static BpTeTensor *same_place(const BpTeStage *stage, const BpTeTensor *tensor,
+                              const BpTeStage *other) {
+  int32_t place = 0;
+  while (stage->tensors[place] != tensor)
+    place++;
+  return other->tensors[place];
 }
 
 BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope) {
   BpTeStage *stage = bp_te_stage(te, tensor);
   if (!stage || check_unscheduled(stage, "cache_write") != 0)
     return NULL;
-  BpTeTensor *cache = new_tensor_like(tensor, scope_name(scope), scope);
-  if (!cache)
+  BpTeStage *inner = new_stage_like(stage->tensors, stage->num_tensors, scope_name(scope), scope);
+  if (!inner)
     return NULL;
-  /* The cache takes the body with its variables; the tensor gets the new ones. */
-  BpTeStage *inner = cache->stage;
-  for (int32_t i = 0; i < tensor->ndim; i++) {
+  /* The cache takes the body with its variables; the stage gets the new ones. */
+  for (int32_t i = 0; i < stage->ndim; i++) {
     const BpIrNode *var = stage->axes[i]->var;
     stage->axes[i]->var = inner->axes[i]->var;
     inner->axes[i]->var = var;
   }
   for (int32_t i = 0; i < stage->num_reduce_axes; i++) {
-    const BpTeAxis *axis = stage->axes[tensor->ndim + i];
+    const BpTeAxis *axis = stage->axes[stage->ndim + i];
     if (!bp__te_new_axis(inner, axis->name, axis->extent, 1, axis->var))
       return NULL;
   }
   inner->body = stage->body;
   inner->reduce_op = stage->reduce_op;
+  inner->fold = stage->fold;
   inner->num_reduce_axes = stage->num_reduce_axes;
   bp__te_reset_leaves(inner);
   stage->reduce_op = -1;
+  stage->fold = NULL;
   stage->num_reduce_axes = 0;
   bp__te_reset_leaves(stage);
-  return set_copy_body(tensor, cache) == 0 ? cache : NULL;
+  return set_copy_body(stage, inner) == 0 ? same_place(stage, tensor, inner) : NULL;
 }
 
 /* ---- Partial reductions ------------------------------------------------------------------ */
@@ -129,24 +152,31 @@ static const BpIrNode *factored_value(Factoring *f, const BpTeAxis *axis) {
   return value;
 }
 
-/* The body of the partial reduction: the old one over the new axes; beyond a split axis's extent,
- * the identity. */
+/* The term, or beyond a split axis's extent the identity. */
+static const BpIrNode *guarded(const Factoring *f, const BpIrNode *body, int32_t index) {
+  BpIrModule *ir = f->te->ir;
+  const BpIrNode *value = bp__te_value(f->stage, body, index);
+  return f->guard ? bp_ir_select(ir, f->guard, value, bp__te_stage_identity(f->stage, index))
+                  : value;
+}
+
+/* The body of the partial reduction: the old one over the new axes. */
 static const BpIrNode *factored_body(Factoring *f) {
   BpIrModule *ir = f->te->ir;
   const BpTeStage *stage = f->stage;
+  const BpIrNode *values[BP_TE_MAX_VALUES];
   BpIrMap map = {0};
   int failed = 0;
-  for (int32_t i = 0; i < stage->tensor->ndim + stage->num_reduce_axes && !failed; i++) {
+  for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes && !failed; i++) {
     const BpTeAxis *axis = stage->axes[i];
     const BpIrNode *value = axis->is_reduce ? factored_value(f, axis) : f->partial->axes[i]->var;
     failed = value ? bp__ir_map_set(&map, axis->var, value) : -1;
   }
   const BpIrNode *body = failed ? NULL : bp__ir_substitute(ir, stage->body, &map);
   bp__ir_map_clear(&map);
-  if (!body || !f->guard)
-    return body;
-  return bp_ir_select(ir, f->guard, body,
-                      bp__te_reduce_identity(ir, stage->reduce_op, stage->tensor->dtype));
+  for (int32_t i = 0; body && i < stage->num_tensors; i++)
+    values[i] = guarded(f, body, i);
+  return body ? bp__te_tuple(ir, values, stage->num_tensors) : NULL;
 }
 
 static int fill_partial(Factoring *f, const BpTeAxis *factored) {
@@ -161,8 +191,9 @@ static int fill_partial(Factoring *f, const BpTeAxis *factored) {
     partial->num_reduce_axes++;
     f->value[leaf->index] = var;
   }
-  f->value[factored->index] = partial->axes[stage->tensor->ndim]->var;
+  f->value[factored->index] = partial->axes[stage->ndim]->var;
   partial->reduce_op = stage->reduce_op;
+  partial->fold = stage->fold;
   partial->body = factored_body(f);
   bp__te_reset_leaves(partial);
   return partial->body ? 0 : -1;
@@ -171,8 +202,8 @@ static int fill_partial(Factoring *f, const BpTeAxis *factored) {
 /* Makes the old stage the reduction of the partial one over its last dimension. */
 static int reduce_partial(Factoring *f, const BpTeAxis *factored) {
   BpTeStage *stage = f->stage;
-  const BpIrNode *indices[BP_TE_MAX_NDIM];
-  int32_t ndim = stage->tensor->ndim;
+  const BpIrNode *indices[BP_TE_MAX_NDIM], *values[BP_TE_MAX_VALUES];
+  int32_t ndim = stage->ndim;
   const BpIrNode *var = bp_ir_var(f->te->ir, factored->name, bp__dtype_int64());
   for (int32_t i = 0; i < ndim; i++)
     indices[i] = stage->axes[i]->var;
@@ -182,7 +213,9 @@ static int reduce_partial(Factoring *f, const BpTeAxis *factored) {
   if (!var || !bp__te_new_axis(stage, factored->name, factored->extent, 1, var))
     return -1;
   bp__te_reset_leaves(stage);
-  stage->body = bp_te_read(f->te, f->partial->tensor, indices);
+  for (int32_t i = 0; i < stage->num_tensors; i++)
+    values[i] = bp_te_read(f->te, f->partial->tensors[i], indices);
+  stage->body = bp__te_tuple(f->te->ir, values, stage->num_tensors);
   return stage->body ? 0 : -1;
 }
 
@@ -193,10 +226,10 @@ static int check_rfactor(const BpTeStage *stage, const BpTeAxis *axis) {
   if (!is_leaf || !axis->is_reduce)
     return bp_error_raise(BP_ERROR_VALUE, "rfactor needs a reduction leaf of tensor %s",
                           stage->tensor->name);
-  if (stage->tensor->ndim == BP_TE_MAX_NDIM)
+  if (stage->ndim == BP_TE_MAX_NDIM)
     return bp_error_raise(BP_ERROR_VALUE, "tensor %s has no room for one more dimension",
                           stage->tensor->name);
-  for (int32_t i = 0; i < stage->tensor->ndim; i++)
+  for (int32_t i = 0; i < stage->ndim; i++)
     if (stage->axes[i]->used_by)
       return bp_error_raise(BP_ERROR_VALUE,
                             "rfactor of tensor %s comes before its data axes are split or fused",
@@ -207,18 +240,24 @@ static int check_rfactor(const BpTeStage *stage, const BpTeAxis *axis) {
 BpTeTensor *bp_te_rfactor(BpTe *te, BpTeTensor *tensor, BpTeAxis *axis) {
   BpTeStage *stage = bp_te_stage(te, tensor);
   const BpIrNode *vars[BP_TE_MAX_NDIM];
+  BpDataType dtypes[BP_TE_MAX_VALUES];
   int64_t shape[BP_TE_MAX_NDIM];
   char name[128];
   if (!stage || !axis || check_rfactor(stage, axis) != 0)
     return NULL;
   memcpy(shape, tensor->shape, (size_t)tensor->ndim * sizeof *shape);
   shape[tensor->ndim] = axis->extent;
-  snprintf(name, sizeof name, "%.100s_partial", tensor->name);
+  snprintf(name, sizeof name, "%.100s_partial", stage->tensor->name);
+  for (int32_t i = 0; i < stage->num_tensors; i++)
+    dtypes[i] = stage->tensors[i]->dtype;
   if (bp__te_make_vars(te, tensor->ndim + 1, vars) != 0)
     return NULL;
-  BpTeTensor *partial = bp__te_new_tensor(te, name, tensor->dtype, shape, tensor->ndim + 1, vars);
+  BpTeStage *partial =
+      bp__te_new_stage(te, name, dtypes, stage->num_tensors, shape, tensor->ndim + 1, vars);
   if (!partial)
     return NULL;
-  Factoring f = {.te = te, .stage = stage, .partial = partial->stage};
-  return fill_partial(&f, axis) == 0 && reduce_partial(&f, axis) == 0 ? partial : NULL;
+  Factoring f = {.te = te, .stage = stage, .partial = partial};
+  return fill_partial(&f, axis) == 0 && reduce_partial(&f, axis) == 0
+             ? same_place(stage, tensor, partial)
+             : NULL;
 }

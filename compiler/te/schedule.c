@@ -15,6 +15,21 @@ BpTeStage *bp_te_stage(BpTe *te, BpTeTensor *tensor) {
   return tensor->stage;
 }
 
+int32_t bp_te_stage_num_tensors(const BpTeStage *stage) {
+  return stage->num_tensors;
+}
+
+BpTeTensor *bp_te_stage_tensor(BpTeStage *stage, int32_t index) {
+  if (!stage)
+    return NULL;
+  if (index < 0 || index >= stage->num_tensors) {
+    bp_error_raise(BP_ERROR_INDEX, "tensor %d of the stage of %s, which has %d", index,
+                   stage->tensor->name, stage->num_tensors);
+    return NULL;
+  }
+  return stage->tensors[index];
+}
+
 static BpTeAxis *root_axis(BpTeStage *stage, int32_t index, int32_t first, int32_t count,
                            const char *what) {
   if (!stage)
@@ -28,13 +43,12 @@ static BpTeAxis *root_axis(BpTeStage *stage, int32_t index, int32_t first, int32
 }
 
 BpTeAxis *bp_te_stage_axis(BpTeStage *stage, int32_t index) {
-  return root_axis(stage, index, 0, stage ? stage->tensor->ndim + stage->num_reduce_axes : 0,
-                   "axis");
+  return root_axis(stage, index, 0, stage ? stage->ndim + stage->num_reduce_axes : 0, "axis");
 }
 
 BpTeAxis *bp_te_stage_reduce_axis(BpTeStage *stage, int32_t index) {
-  return root_axis(stage, index, stage ? stage->tensor->ndim : 0,
-                   stage ? stage->num_reduce_axes : 0, "reduction axis");
+  return root_axis(stage, index, stage ? stage->ndim : 0, stage ? stage->num_reduce_axes : 0,
+                   "reduction axis");
 }
 
 int32_t bp_te_stage_num_reduce_axes(const BpTeStage *stage) {

@@ -93,6 +93,13 @@ static int check_shape(const char *name, const int64_t *shape, int32_t ndim) {
   return 0;
 }
 
+static int check_count(const char *what, int32_t count) {
+  if (count >= 1 && count <= BP_TE_MAX_VALUES)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE, "%s has %d values; 1 to %d are possible", what, count,
+                        BP_TE_MAX_VALUES);
+}
+
 static const BpIrNode *make_buffer(BpTe *te, const char *name, BpDataType dtype,
                                    const int64_t *shape, int32_t ndim) {
   const BpIrNode *extents[BP_TE_MAX_NDIM];
@@ -154,7 +161,7 @@ BpTeTensor *bp__te_tensor_of(const BpTe *te, const BpIrNode *buffer) {
 BpTeAxis *bp__te_new_axis(BpTeStage *stage, const char *name, int64_t extent, int is_reduce,
                           const BpIrNode *var) {
   if (stage->num_axes == BP__TE_MAX_AXES) {
-    bp_error_raise(BP_ERROR_VALUE, "the stage of %s has more than %d axes", stage->tensor->name,
+    bp_error_raise(BP_ERROR_VALUE, "tensor %s has more than %d axes", stage->tensor->name,
                    BP__TE_MAX_AXES);
     return NULL;
   }
@@ -174,7 +181,7 @@ BpTeAxis *bp__te_new_axis(BpTeStage *stage, const char *name, int64_t extent, in
 }
 
 void bp__te_reset_leaves(BpTeStage *stage) {
-  int32_t roots = stage->tensor->ndim + stage->num_reduce_axes;
+  int32_t roots = stage->ndim + stage->num_reduce_axes;
   for (int32_t i = 0; i < roots; i++) {
     stage->leaves[i] = stage->axes[i];
     stage->axes[i]->used_by = NULL;
@@ -192,29 +199,50 @@ int bp__te_make_vars(BpTe *te, int32_t count, const BpIrNode **vars) {
   return 0;
 }
 
-static int new_stage(BpTeTensor *tensor, const BpIrNode *const *vars) {
-  BpTe *te = tensor->te;
+/* A stage over these axes, which has no tensor yet. */
+static BpTeStage *new_stage(BpTe *te, int32_t num_tensors, const int64_t *shape, int32_t ndim,
+                            const BpIrNode *const *vars) {
   BpTeStage *stage = bp__te_alloc(te, sizeof *stage);
-  if (!stage)
-    return -1;
+  if (!stage || !(stage->tensors = bp__te_alloc(te, (size_t)num_tensors * sizeof *stage->tensors)))
+    return NULL;
   stage->te = te;
-  stage->tensor = tensor;
+  stage->ndim = ndim;
+  stage->num_tensors = num_tensors;
   stage->reduce_op = stage->scope = -1;
-  for (int32_t i = 0; i < tensor->ndim; i++) {
-    BpTeAxis *axis = bp__te_new_axis(stage, vars[i]->str_value, tensor->shape[i], 0, vars[i]);
+  for (int32_t i = 0; i < ndim; i++) {
+    BpTeAxis *axis = bp__te_new_axis(stage, vars[i]->str_value, shape[i], 0, vars[i]);
     if (!axis)
-      return -1;
+      return NULL;
     axis->dimension = i;
   }
-  tensor->stage = stage;
   bp__te_reset_leaves(stage);
+  return stage;
+}
+
+static int add_output(BpTeStage *stage, int32_t index, const char *name, BpDataType dtype,
+                      const int64_t *shape, int32_t ndim) {
+  char text[128];
+  if (stage->num_tensors > 1)
+    snprintf(text, sizeof text, "%.100s.%d", name, index);
+  else
+    snprintf(text, sizeof text, "%.120s", name);
+  BpTeTensor *tensor = add_tensor(stage->te, text, dtype, shape, ndim);
+  if (!tensor)
+    return -1;
+  tensor->stage = stage;
+  stage->tensors[index] = tensor;
+  stage->tensor = stage->tensors[0];
   return 0;
 }
 
-BpTeTensor *bp__te_new_tensor(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
-                              int32_t ndim, const BpIrNode *const *vars) {
-  BpTeTensor *tensor = add_tensor(te, name, dtype, shape, ndim);
-  return tensor && new_stage(tensor, vars) == 0 ? tensor : NULL;
+BpTeStage *bp__te_new_stage(BpTe *te, const char *name, const BpDataType *dtypes,
+                            int32_t num_tensors, const int64_t *shape, int32_t ndim,
+                            const BpIrNode *const *vars) {
+  BpTeStage *stage = new_stage(te, num_tensors, shape, ndim, vars);
+  for (int32_t i = 0; stage && i < num_tensors; i++)
+    if (add_output(stage, i, name, dtypes[i], shape, ndim) != 0)
+      return NULL;
+  return stage;
 }
 
 /* ---- Reductions -------------------------------------------------------------------------- */
@@ -291,6 +319,22 @@ BpDataType bp_te_accumulator(BpDataType dtype) {
   return bp__dtype_is_half(dtype) ? bp__dtype(BP_DTYPE_FLOAT, 32, dtype.lanes) : dtype;
 }
 
+/* The axes as the last operands of a reduction. */
+static int add_reduce_axes(const BpTe *te, const BpIrNode *const *axes, int32_t num_axes,
+                           const BpIrNode **operands) {
+  if (num_axes < 0 || num_axes > BP_TE_MAX_NDIM)
+    return bp_error_raise(BP_ERROR_VALUE, "a reduction over %d axes; 0 to %d are possible",
+                          num_axes, BP_TE_MAX_NDIM);
+  for (int32_t i = 0; i < num_axes; i++) {
+    if (!axes[i])
+      return -1;
+    if (!find_reduce_axis(te, axes[i]))
+      return bp_error_raise(BP_ERROR_VALUE, "axis %d of a reduction is no reduction axis", i);
+    operands[i] = axes[i];
+  }
+  return 0;
+}
+
 const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
                              const BpIrNode *const *axes, int32_t num_axes) {
   if (!value)
@@ -307,34 +351,137 @@ const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
                    text);
     return NULL;
   }
-  if (num_axes < 0 || num_axes > BP_TE_MAX_NDIM) {
-    bp_error_raise(BP_ERROR_VALUE, "a reduction over %d axes; 0 to %d are possible", num_axes,
-                   BP_TE_MAX_NDIM);
-    return NULL;
-  }
   const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {
       bp_ir_cast(te->ir, bp_te_accumulator(value->dtype), value)};
-  if (!operands[0])
+  if (!operands[0] || add_reduce_axes(te, axes, num_axes, operands + 1) != 0)
     return NULL;
-  for (int32_t i = 0; i < num_axes; i++) {
-    if (!axes[i])
-      return NULL;
-    if (!find_reduce_axis(te, axes[i])) {
-      bp_error_raise(BP_ERROR_VALUE, "axis %d of a reduction is no reduction axis", i);
-      return NULL;
-    }
-    operands[1 + i] = axes[i];
-  }
   return bp_ir_make(te->ir, BP_IR_CALL, operands[0]->dtype, operands, 1 + num_axes,
                     BP_IR_CALL_INTRINSIC, 0, reductions[op].call);
 }
 
+/* ---- Reductions of several values -------------------------------------------------------- */
+
+const BpIrNode *bp__te_tuple(BpIrModule *module, const BpIrNode *const *values, int32_t count) {
+  for (int32_t i = 0; i < count; i++)
+    if (!values[i])
+      return NULL;
+  if (count == 1)
+    return values[0];
+  return bp_ir_make(module, BP_IR_CALL, bp__dtype_void(), values, count, BP_IR_CALL_INTRINSIC, 0,
+                    BP__TE_TUPLE);
+}
+
+static int check_types(const char *what, const BpIrNode *const *found,
+                       const BpIrNode *const *wanted, int32_t count) {
+  char have[32], want[32];
+  for (int32_t i = 0; i < count; i++) {
+    if (!found[i])
+      return -1;
+    if (bp__dtype_equal(found[i]->dtype, wanted[i]->dtype))
+      continue;
+    bp_dtype_format(found[i]->dtype, have);
+    bp_dtype_format(wanted[i]->dtype, want);
+    return bp_error_raise(BP_ERROR_TYPE, "%s %d of a reduction is of %s, and its value of %s", what,
+                          i, have, want);
+  }
+  return 0;
+}
+
+/* Gives the two sides of the combination variables and builds it. */
+static int combine_once(BpTe *te, BpTeFold *fold, const BpTeReducer *reducer,
+                        const BpIrNode *const *values) {
+  int32_t count = fold->num_values;
+  const BpIrNode **results = bp__te_alloc(te, (size_t)count * sizeof *results);
+  for (int32_t i = 0; results && i < count; i++) {
+    fold->a[i] = bp_ir_var(te->ir, "a", values[i]->dtype);
+    fold->b[i] = bp_ir_var(te->ir, "b", values[i]->dtype);
+    if (!fold->a[i] || !fold->b[i])
+      return -1;
+  }
+  if (!results || reducer->combine(te, fold->a, fold->b, reducer->context, results) != 0 ||
+      check_types("result", results, values, count) != 0)
+    return -1;
+  fold->results = bp__te_tuple(te->ir, results, count);
+  return fold->results ? 0 : -1;
+}
+
+static BpTeFold *new_fold(BpTe *te, const BpTeReducer *reducer, const BpIrNode *const *values,
+                          int32_t count) {
+  BpTeFold *fold = bp__te_alloc(te, sizeof *fold);
+  const BpIrNode **nodes = bp__te_alloc(te, 3 * (size_t)count * sizeof *nodes);
+  if (!fold || !nodes || check_types("identity", reducer->identities, values, count) != 0)
+    return NULL;
+  fold->num_values = count;
+  fold->identities = nodes;
+  fold->a = nodes + count;
+  fold->b = nodes + 2 * count;
+  for (int32_t i = 0; i < count; i++)
+    nodes[i] = reducer->identities[i];
+  if (combine_once(te, fold, reducer, values) != 0)
+    return NULL;
+  fold->number = te->folds ? te->folds->number + 1 : 0;
+  fold->next = te->folds;
+  return te->folds = fold;
+}
+
+/* The call that stands for the reduction: its number, the values, the axes. */
+static const BpIrNode *make_fold_call(BpTe *te, const BpTeFold *fold, const BpIrNode *const *values,
+                                      const BpIrNode *const *axes, int32_t num_axes) {
+  const BpIrNode *operands[1 + BP_TE_MAX_VALUES + BP_TE_MAX_NDIM];
+  int32_t count = fold->num_values;
+  operands[0] = bp__ir_int64(te->ir, fold->number);
+  memcpy(operands + 1, values, (size_t)count * sizeof *operands);
+  if (add_reduce_axes(te, axes, num_axes, operands + 1 + count) != 0)
+    return NULL;
+  return bp_ir_make(te->ir, BP_IR_CALL, bp__dtype_void(), operands, 1 + count + num_axes,
+                    BP_IR_CALL_INTRINSIC, 0, BP__TE_FOLD);
+}
+
+int bp_te_reduce_tuple(BpTe *te, const BpTeReducer *reducer, const BpIrNode *const *values,
+                       int32_t num_values, const BpIrNode *const *axes, int32_t num_axes,
+                       const BpIrNode **results) {
+  const BpIrNode *terms[BP_TE_MAX_VALUES];
+  if (check_count("a reduction", num_values) != 0)
+    return -1;
+  for (int32_t i = 0; i < num_values; i++)
+    if (!values[i] ||
+        !(terms[i] = bp_ir_cast(te->ir, bp_te_accumulator(values[i]->dtype), values[i])))
+      return -1;
+  const BpTeFold *fold = new_fold(te, reducer, terms, num_values);
+  const BpIrNode *call = fold ? make_fold_call(te, fold, terms, axes, num_axes) : NULL;
+  for (int32_t i = 0; i < num_values; i++) {
+    const BpIrNode *part[] = {call, bp__ir_int64(te->ir, i)};
+    results[i] = part[0] && part[1] ? bp_ir_make(te->ir, BP_IR_CALL, terms[i]->dtype, part, 2,
+                                                 BP_IR_CALL_INTRINSIC, 0, BP__TE_PART)
+                                    : NULL;
+    if (!results[i])
+      return -1;
+  }
+  return 0;
+}
+
+static const BpTeFold *find_fold(const BpTe *te, const BpIrNode *call) {
+  const BpTeFold *fold = te->folds;
+  while (fold && fold->number != call->operands[0]->int_value)
+    fold = fold->next;
+  return fold;
+}
+
+const BpIrNode *bp__te_stage_identity(const BpTeStage *stage, int32_t index) {
+  return stage->fold
+             ? stage->fold->identities[index]
+             : bp__te_reduce_identity(stage->te->ir, stage->reduce_op, stage->tensor->dtype);
+}
+
+/* ---- Bodies ------------------------------------------------------------------------------ */
+
 static int32_t reduction_of(const BpIrNode *node) {
-  if (node->kind == BP_IR_CALL)
-    for (int32_t op = 0; op < NUM_REDUCTIONS; op++)
-      if (strcmp(node->str_value, reductions[op].call) == 0)
-        return op;
-  return -1;
+  if (node->kind != BP_IR_CALL)
+    return -1;
+  for (int32_t op = 0; op < NUM_REDUCTIONS; op++)
+    if (strcmp(node->str_value, reductions[op].call) == 0)
+      return op;
+  return strcmp(node->str_value, BP__TE_PART) == 0 ? BP__TE_FOLD_OP : -1;
 }
 
 /* For bp__ir_visit_once, of a stage's body. */
@@ -365,19 +512,47 @@ static int check_axis(void *context, const BpIrNode *node) {
                         stage->tensor->name, node->str_value);
 }
 
+static int add_reduction(BpTeStage *stage, const BpIrNode *const *axes, int32_t count) {
+  for (int32_t i = 0; i < count; i++) {
+    const BpTeReduceAxis *source = find_reduce_axis(stage->te, axes[i]);
+    if (!bp__te_new_axis(stage, source->var->str_value, source->extent, 1, source->var))
+      return -1;
+    stage->num_reduce_axes++;
+  }
+  return 0;
+}
+
+/* Takes the results of a fold apart, which are the values of the stage in order. */
+static int take_fold(BpTeStage *stage, const BpIrNode *body) {
+  const BpIrNode *call = bp__te_value(stage, body, 0)->operands[0];
+  const BpTeFold *fold = find_fold(stage->te, call);
+  bool fits = fold && fold->num_values == stage->num_tensors;
+  for (int32_t i = 0; fits && i < stage->num_tensors; i++) {
+    const BpIrNode *value = bp__te_value(stage, body, i);
+    fits = reduction_of(value) == BP__TE_FOLD_OP && value->operands[0] == call &&
+           bp__ir_is_int_value(value->operands[1], i);
+  }
+  if (!fits)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "tensor %s is one result of a reduction of several values; its "
+                          "computation gives all of them, in order, and nothing else",
+                          stage->tensor->name);
+  const BpIrNode *const *axes = call->operands + 1 + fold->num_values;
+  stage->fold = fold;
+  stage->body = bp__te_tuple(stage->te->ir, call->operands + 1, fold->num_values);
+  return stage->body ? add_reduction(stage, axes, call->num_operands - 1 - fold->num_values) : -1;
+}
+
 int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
-  BpTe *te = stage->te;
-  int32_t op = reduction_of(body);
+  int32_t op = reduction_of(bp__te_value(stage, body, 0));
   stage->body = body;
-  if (op >= 0) {
+  stage->reduce_op = op;
+  if (op == BP__TE_FOLD_OP && take_fold(stage, body) != 0)
+    return -1;
+  if (op >= 0 && op < NUM_REDUCTIONS && stage->num_tensors == 1) {
     stage->body = body->operands[0];
-    stage->reduce_op = op;
-    for (int32_t i = 1; i < body->num_operands; i++) {
-      const BpTeReduceAxis *source = find_reduce_axis(te, body->operands[i]);
-      if (!bp__te_new_axis(stage, source->var->str_value, source->extent, 1, source->var))
-        return -1;
-      stage->num_reduce_axes++;
-    }
+    if (add_reduction(stage, body->operands + 1, body->num_operands - 1) != 0)
+      return -1;
   }
   if (bp__ir_visit_once(stage->body, check_reduction, stage) != 0 ||
       bp__ir_visit_once(stage->body, check_axis, stage) != 0)
@@ -388,16 +563,40 @@ int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
 
 /* ---- Computed tensors -------------------------------------------------------------------- */
 
+/* A stage of these values, whose data axes are `vars`. */
+static BpTeStage *compute_stage(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
+                                const BpIrNode *const *vars, const BpIrNode *const *values,
+                                int32_t count) {
+  BpDataType dtypes[BP_TE_MAX_VALUES];
+  const BpIrNode *body = bp__te_widen(te->ir, bp__te_tuple(te->ir, values, count));
+  for (int32_t i = 0; body && i < count; i++)
+    dtypes[i] = (count == 1 ? body : body->operands[i])->dtype;
+  BpTeStage *stage = body ? bp__te_new_stage(te, name, dtypes, count, shape, ndim, vars) : NULL;
+  return stage && bp__te_set_body(stage, body) == 0 ? stage : NULL;
+}
+
 BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                           BpTeBody body, void *context) {
   const BpIrNode *vars[BP_TE_MAX_NDIM];
   if (check_shape(name, shape, ndim) != 0 || bp__te_make_vars(te, ndim, vars) != 0)
     return NULL;
-  const BpIrNode *value = bp__te_widen(te->ir, body(te, vars, context));
-  if (!value)
-    return NULL;
-  BpTeTensor *tensor = bp__te_new_tensor(te, name, value->dtype, shape, ndim, vars);
-  return tensor && bp__te_set_body(tensor->stage, value) == 0 ? tensor : NULL;
+  const BpIrNode *value = body(te, vars, context);
+  const BpTeStage *stage = compute_stage(te, name, shape, ndim, vars, &value, 1);
+  return stage ? stage->tensor : NULL;
+}
+
+int bp_te_compute_tuple(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
+                        BpTeTupleBody body, void *context, BpTeTensor **tensors,
+                        int32_t num_tensors) {
+  const BpIrNode *vars[BP_TE_MAX_NDIM], *values[BP_TE_MAX_VALUES] = {NULL};
+  if (check_shape(name, shape, ndim) != 0 || check_count(name, num_tensors) != 0 ||
+      bp__te_make_vars(te, ndim, vars) != 0 || body(te, vars, context, values) != 0)
+    return -1;
+  const BpTeStage *stage = compute_stage(te, name, shape, ndim, vars, values, num_tensors);
+  if (!stage)
+    return -1;
+  memcpy(tensors, stage->tensors, (size_t)num_tensors * sizeof *tensors);
+  return 0;
 }
 
 const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices) {
@@ -434,4 +633,13 @@ const BpIrNode *bp_te_read_if(BpTe *te, BpTeTensor *tensor, const BpIrNode *cons
 
 int bp__te_is_read(const BpIrNode *node) {
   return node->kind == BP_IR_CALL && strcmp(node->str_value, BP__TE_READ) == 0;
+}
+
+bool bp__te_reads_stage(const BpIrNode *node, const BpTeStage *stage) {
+  if (!bp__te_is_read(node))
+    return false;
+  for (int32_t i = 0; i < stage->num_tensors; i++)
+    if (node->operands[0] == stage->tensors[i]->buffer)
+      return true;
+  return false;
 }

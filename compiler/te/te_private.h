@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The data of tensor expressions and schedules, shared by compiler/te and compiler/lower.
  *
- * Expressions are IR nodes with two calls of our own, which exist only before storage flattening:
+ * Expressions are IR nodes with calls of our own, which exist only before storage flattening:
  *   te.read(buffer, i0, i1, ...)  an element of the tensor that the BUFFER node stands for
  *   te.sum|prod|min|max(value, axis...)  a reduction, at the top of a body only
- * A stage's axes form a graph: a split consumes one axis and makes two, a fusion consumes two and
- * makes one. Axes that nothing consumed are the leaves: the loops, in order. */
+ *   te.fold(number, value..., axis...)  a reduction of several values at once; te.part(fold, i) is
+ * one of its results, at the top of a body only te.tuple(value...)  the body of a stage with
+ * several values A stage's axes form a graph: a split consumes one axis and makes two, a fusion
+ * consumes two and makes one. Axes that nothing consumed are the leaves: the loops, in order. */
 #ifndef BACKPLANE_COMPILER_TE_PRIVATE_H
 #define BACKPLANE_COMPILER_TE_PRIVATE_H
 
@@ -13,7 +15,10 @@
 
 #include <backplane/compiler/te.h>
 
-#define BP__TE_READ "te.read"
+#define BP__TE_READ  "te.read"
+#define BP__TE_FOLD  "te.fold"
+#define BP__TE_PART  "te.part"
+#define BP__TE_TUPLE "te.tuple"
 
 /* Bounds on what a schedule may hold; they size fixed arrays in lowering. */
 #define BP__TE_MAX_AXES 96
@@ -51,6 +56,18 @@ typedef struct BpTePrefetch {
   struct BpTePrefetch *next;
 } BpTePrefetch;
 
+/* How a reduction combines several values: results[i], in the variables a and b. */
+typedef struct BpTeFold {
+  int64_t number; /* of the te.fold */
+  int32_t num_values;
+  const BpIrNode **identities, **a, **b;
+  const BpIrNode *results; /* te.tuple */
+  struct BpTeFold *next;
+} BpTeFold;
+
+/* The operator of a stage whose reduction is a fold; BP_TE_SUM and the others are below it. */
+#define BP__TE_FOLD_OP 100
+
 struct BpTeTensor {
   BpTe *te;
   const char *name;
@@ -64,9 +81,13 @@ struct BpTeTensor {
 
 struct BpTeStage {
   BpTe *te;
-  BpTeTensor *tensor;
-  const BpIrNode *body; /* without the reduction around it */
-  int32_t reduce_op;    /* BP_TE_SUM ..., or -1 */
+  BpTeTensor *tensor;   /* the first of its tensors; all have its shape */
+  BpTeTensor **tensors; /* by value */
+  int32_t num_tensors;
+  int32_t ndim;         /* data axes */
+  const BpIrNode *body; /* the value, without the reduction around it; or te.tuple of the values */
+  int32_t reduce_op;    /* BP_TE_SUM ..., BP__TE_FOLD_OP, or -1 */
+  const BpTeFold *fold; /* of BP__TE_FOLD_OP */
   BpTeAxis *axes[BP__TE_MAX_AXES];
   int32_t num_axes, num_reduce_axes; /* data axes, reduction axes, then those made */
   BpTeAxis *leaves[BP__TE_MAX_AXES];
@@ -85,6 +106,7 @@ struct BpTe {
   BpIrModule *ir;
   BpTeTensor *tensors, *last_tensor;
   struct BpTeReduceAxis *reduce_axes;
+  BpTeFold *folds;
   struct BpTeChunk *chunks; /* all memory */
 };
 
@@ -96,9 +118,11 @@ const char *bp__te_strdup(BpTe *te, const char *text);
 BpTeTensor *bp__te_tensor_of(const BpTe *te, const BpIrNode *buffer);
 /* New variables for data axes. */
 int bp__te_make_vars(BpTe *te, int32_t count, const BpIrNode **vars);
-/* A tensor with a stage and data axes of these variables, whose body is still missing. */
-BpTeTensor *bp__te_new_tensor(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
-                              int32_t ndim, const BpIrNode *const *vars);
+/* A stage with data axes of these variables and a tensor of each type, whose body is still missing.
+ * Several tensors are called NAME.0, NAME.1, ... */
+BpTeStage *bp__te_new_stage(BpTe *te, const char *name, const BpDataType *dtypes,
+                            int32_t num_tensors, const int64_t *shape, int32_t ndim,
+                            const BpIrNode *const *vars);
 /* Gives a stage its body, taking a reduction apart; its variables are data axes' and reductions'.
  */
 int bp__te_set_body(BpTeStage *stage, const BpIrNode *body);
@@ -113,10 +137,29 @@ void bp__te_reset_leaves(BpTeStage *stage);
 const BpIrNode *bp__te_widen(BpIrModule *module, const BpIrNode *body);
 
 int bp__te_is_read(const BpIrNode *node);
+/* Whether a node reads a tensor of this stage. */
+bool bp__te_reads_stage(const BpIrNode *node, const BpTeStage *stage);
+/* Whether a tensor stands for its stage, which has a body: one of the tensors of a stage does. */
+static inline bool bp__te_is_first(const BpTeTensor *tensor) {
+  return tensor->stage && tensor->stage->body && tensor->stage->tensor == tensor;
+}
+/* Whether a stage computes each element by an expression: no reduction. */
+static inline bool bp__te_is_pointwise(const BpTeStage *stage) {
+  return stage->reduce_op < 0;
+}
+/* Value `index` of a stage's body, or of what became of it. */
+static inline const BpIrNode *bp__te_value(const BpTeStage *stage, const BpIrNode *body,
+                                           int32_t index) {
+  return stage->num_tensors == 1 ? body : body->operands[index];
+}
+/* The values as one body; NULL if one of them is. */
+const BpIrNode *bp__te_tuple(BpIrModule *module, const BpIrNode *const *values, int32_t count);
 /* "sum" ... of a reduction operator, and the BP_IR_* kind that combines two values. */
 const char *bp__te_reduce_name(int32_t op);
 int32_t bp__te_reduce_kind(int32_t op);
 /* The value that changes nothing. */
 const BpIrNode *bp__te_reduce_identity(BpIrModule *module, int32_t op, BpDataType dtype);
+/* The same for value `index` of a stage that reduces, in its own module. */
+const BpIrNode *bp__te_stage_identity(const BpTeStage *stage, int32_t index);
 
 #endif

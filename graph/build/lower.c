@@ -212,7 +212,7 @@ static int lower_device(const BpBuild *build, BpGroups *groups, BpGroup *group,
   BpIrModule *whole = kernels ? bp_ir_module_create() : NULL;
   int status = -1;
   if (whole && !lower_function(build, group, whole))
-    status = bp_ir_split_kernels(whole, group->function, module, kernels);
+    status = bp_ir_split_kernels(whole, group->function, 1, module, kernels);
   group->kernels = kernels;
   bp_object_release(whole);
   return status;

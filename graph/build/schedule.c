@@ -7,5 +7,5 @@ int bp__build_schedule(const BpBuild *build, BpTe *te, const BpTransformStages *
                        BpTeTensor *output) {
   if (transforms->product)
     return bp_schedule_transformed(te, build->target, transforms, output);
-  return bp_schedule_auto(te, output, build->target);
+  return bp_schedule_auto(te, &output, 1, build->target);
 }

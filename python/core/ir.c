@@ -178,7 +178,7 @@ static PyObject *split_kernels(PyObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "s", &name))
     return NULL;
   BpIrModule *kernels = bp_ir_module_create();
-  if (!kernels || bp_ir_split_kernels(ir_of(self), name, kernels, &list)) {
+  if (!kernels || bp_ir_split_kernels(ir_of(self), name, 1, kernels, &list)) {
     bp_object_release(kernels);
     return bp_py_raise();
   }
@@ -198,7 +198,8 @@ static PyMethodDef methods[] = {
     {"params", describe_params, METH_VARARGS,
      "params($self, function, /)\n--\n\n(name, dtype, shape) of a function's parameters."},
     {"split_kernels", split_kernels, METH_VARARGS,
-     "split_kernels($self, function, /)\n--\n\nThe kernels of a function."},
+     "split_kernels($self, function, /)\n--\n\nThe kernels of a function, whose last parameter is "
+     "its result."},
     {NULL, NULL, 0, NULL},
 };
 

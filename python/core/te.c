@@ -565,7 +565,7 @@ static PyObject *schedule(PyObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "OO", &object, &target) || !(output = take(self, object, TENSOR)) ||
       !(held = bp_py_held(target, bp_py_target_type)))
     return NULL;
-  return done(bp_schedule_auto(te_of(self), output, held));
+  return done(bp_schedule_auto(te_of(self), &output, 1, held));
 }
 
 /* (name, arguments, target or None) */

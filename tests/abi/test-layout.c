@@ -359,12 +359,13 @@ SIZE(BpError, 80);
 AT(BpError, header, 0);
 
 /* <backplane/compiler/kernels.h> */
-SIZE(BpKernelLaunch, 72);
+SIZE(BpKernelLaunch, 80);
 AT(BpKernelLaunch, name, 0);
 AT(BpKernelLaunch, args, 8);
 AT(BpKernelLaunch, num_args, 16);
-AT(BpKernelLaunch, num_launch, 20);
-AT(BpKernelLaunch, launch, 24);
+AT(BpKernelLaunch, num_outputs, 20);
+AT(BpKernelLaunch, num_launch, 24);
+AT(BpKernelLaunch, launch, 32);
 SIZE(BpKernelList, 32);
 AT(BpKernelList, kernels, 0);
 AT(BpKernelList, num_kernels, 8);
@@ -382,6 +383,10 @@ AT(BpTransformStages, product, 40);
 AT(BpTransformStages, output_rows, 48);
 
 /* <backplane/compiler/te.h> */
+SIZE(BpTeReducer, 24);
+AT(BpTeReducer, combine, 0);
+AT(BpTeReducer, context, 8);
+AT(BpTeReducer, identities, 16);
 SIZE(BpLowerOptions, 32);
 AT(BpLowerOptions, struct_size, 0);
 AT(BpLowerOptions, target, 8);

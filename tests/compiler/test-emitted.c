@@ -177,7 +177,7 @@ static BpIrModule *lower(const Case *c, const BpTarget *target) {
     count++;
   }
   args[count++] = output;
-  if (!output || bp_schedule_auto(te, output, target) ||
+  if (!output || bp_schedule_auto(te, &output, 1, target) ||
       bp_te_lower(te, "f", args, count, &options, module))
     g_error("%s: %s", c->name, bp_error_message());
   bp_te_free(te);

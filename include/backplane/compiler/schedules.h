@@ -37,10 +37,11 @@ typedef struct BpTransformStages {
 BP_API int bp_schedule_transformed(BpTe *te, const BpTarget *target,
                                    const BpTransformStages *stages, BpTeTensor *output);
 
-/* Schedules everything that `output` is computed from, whatever it is: inlines what is cheap, finds
- * out what does the work and uses what fits. A stage that was scheduled, inlined or placed before
- * is left as it is. */
-BP_API int bp_schedule_auto(BpTe *te, BpTeTensor *output, const BpTarget *target);
+/* Schedules everything that the outputs are computed from, whatever it is: inlines what is cheap,
+ * finds out what does the work and uses what fits. The last output is the one that the schedule is
+ * made around. A stage that was scheduled, inlined or placed before is left as it is. */
+BP_API int bp_schedule_auto(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
+                            const BpTarget *target);
 
 #ifdef __cplusplus
 }

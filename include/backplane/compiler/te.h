@@ -29,7 +29,8 @@ BP_API BpIrModule *bp_te_ir(BpTe *te);
 
 /* ---- Tensor expressions ------------------------------------------------------------------ */
 
-#define BP_TE_MAX_NDIM 12
+#define BP_TE_MAX_NDIM   12
+#define BP_TE_MAX_VALUES 16 /* that one computation gives */
 
 /* Makes an input. shape: `ndim` extents, copied, 0 <= ndim <= BP_TE_MAX_NDIM. Owned by `te`. */
 BP_API BpTeTensor *bp_te_placeholder(BpTe *te, const char *name, BpDataType dtype,
@@ -43,6 +44,16 @@ typedef const BpIrNode *(*BpTeBody)(BpTe *te, const BpIrNode *const *axes, void 
  * the tensor is stored or read. */
 BP_API BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                                  BpTeBody body, void *context);
+/* Fills in the values of one element of several tensors; 0, or -1 with an error. */
+typedef int (*BpTeTupleBody)(BpTe *te, const BpIrNode *const *axes, void *context,
+                             const BpIrNode **values);
+
+/* Several tensors of one shape whose elements are computed together; `body` is called once, now,
+ * and gives a value for each. A tensor that is no argument of the function and that nobody reads is
+ * not computed. The stage of one of them is the stage of all. */
+BP_API int bp_te_compute_tuple(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
+                               BpTeTupleBody body, void *context, BpTeTensor **tensors,
+                               int32_t num_tensors);
 /* tensor[indices]; as many integer expressions as it has dimensions. In a branch of a select it may
  * be out of bounds where the select chooses the other branch: so is padding written. */
 BP_API const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices);
@@ -65,6 +76,25 @@ BP_API BpDataType bp_te_accumulator(BpDataType dtype);
 BP_API const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
                                     const BpIrNode *const *axes, int32_t num_axes);
 
+/* Combines two partial results `a` and `b` of a reduction of several values into one; 0, or -1 with
+ * an error. It is associative and commutative. */
+typedef int (*BpTeCombine)(BpTe *te, const BpIrNode *const *a, const BpIrNode *const *b,
+                           void *context, const BpIrNode **results);
+
+/* A reduction of several values at once: a value and where it is, for example. */
+typedef struct BpTeReducer {
+  BpTeCombine combine; /* called once, with variables */
+  void *context;
+  const BpIrNode *const *identities; /* by value, constants: combined with x they give x */
+} BpTeReducer;
+
+/* Reduces `num_values` values together; results[i], like identity i and what is combined, is of the
+ * type in which values[i] is accumulated. A computation of several tensors gives all of them, in
+ * this order, as its values. */
+BP_API int bp_te_reduce_tuple(BpTe *te, const BpTeReducer *reducer, const BpIrNode *const *values,
+                              int32_t num_values, const BpIrNode *const *axes, int32_t num_axes,
+                              const BpIrNode **results);
+
 /* What a tensor is like; the shape is borrowed. Never fail. */
 BP_API int32_t bp_te_tensor_ndim(const BpTeTensor *tensor);
 BP_API const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor);
@@ -75,6 +105,10 @@ BP_API BpDataType bp_te_tensor_dtype(const BpTeTensor *tensor);
 /* The stage of a computed tensor. By default it runs at the root, its axes serial, in order: data
  * axes, then reduction axes. */
 BP_API BpTeStage *bp_te_stage(BpTe *te, BpTeTensor *tensor);
+/* The tensors of a stage, in the order in which its computation gives them; NULL and an error out
+ * of range. */
+BP_API int32_t bp_te_stage_num_tensors(const BpTeStage *stage);
+BP_API BpTeTensor *bp_te_stage_tensor(BpTeStage *stage, int32_t index);
 /* The axes a stage began with: its dimensions, then its reduction axes; NULL and an error out of
  * range. */
 BP_API BpTeAxis *bp_te_stage_axis(BpTeStage *stage, int32_t index);
@@ -118,14 +152,17 @@ BP_API int bp_te_compute_inline(BpTeStage *stage);
 /* BP_IR_SCOPE_*; the default is GLOBAL at the root and LOCAL inside another stage. */
 BP_API int bp_te_set_scope(BpTeStage *stage, int32_t scope);
 /* A copy of `tensor` in `scope` that the given readers use instead; and a stage that computes into
- * `scope` first, of which `tensor` becomes the copy. Both return the new tensor. */
+ * `scope` first, of which `tensor` becomes the copy. Both return the new tensor. cache_write is of
+ * all tensors of the stage; the stage of the new one has the others. */
 BP_API BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
                                     BpTeTensor *const *readers, int32_t num_readers);
 BP_API BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope);
 /* Takes a reduction apart for parallel or vector accumulators: a new tensor, with the reduction
  * leaf `axis` as a last data dimension, accumulates over the other reduction leaves; `tensor` is
  * then the reduction of it over that dimension, its one reduction axis. The data axes of `tensor`
- * are not yet split or fused. Returns the new tensor. Floating-point sums change their order. */
+ * are not yet split or fused. Returns the new tensor; of a reduction of several values all are
+ * taken apart, and the stage of the new tensor has the others. Floating-point sums change their
+ * order. */
 BP_API BpTeTensor *bp_te_rfactor(BpTe *te, BpTeTensor *tensor, BpTeAxis *axis);
 /* In a reduction: the first iteration stores and the others accumulate, where otherwise a loop of
  * its own stores the identity before. For reductions over blocks, whose steps are whole tiles. */
