@@ -126,23 +126,22 @@ static int exit_status(const GArray *findings, const Choice *choice) {
 /* ---- Text -------------------------------------------------------------------------------- */
 
 static void print_finding(const BpPluginFinding *finding) {
-  command_print(command_out(), "  %-12s  %-7s  ", bp_plugin_stage_name(finding->stage),
-                severity_names[finding->severity]);
-  if (finding->severity == BP_SEVERITY_OK) {
-    command_print(command_out(), "%s\n", finding->text);
-    return;
-  }
-  command_print(command_out(), "%s: %s\n", finding->code, finding->text);
-  if (*finding->remedy)
-    command_print(command_out(), "  %-12s  %-7s  -> %s\n", "", "", finding->remedy);
+  gboolean is_ok = finding->severity == BP_SEVERITY_OK;
+  command_print_line(command_out(), "  %-12s  %-7s  %s%s%s", bp_plugin_stage_name(finding->stage),
+                     severity_names[finding->severity], is_ok ? "" : finding->code,
+                     is_ok ? "" : ": ", finding->text);
+  if (!is_ok && *finding->remedy)
+    command_print_line(command_out(), "  %-12s  %-7s  -> %s", "", "", finding->remedy);
 }
 
 static void print_choice(const Choice *choice) {
-  if (*choice->device)
-    command_print(command_out(), "A program that asks for no device gets %s.%s%s\n", choice->device,
-                  *choice->report ? " Passed over: " : "", choice->report);
-  else
-    command_print(command_out(), "selection-failed: %s\n-> %s\n", choice->report, choice->remedy);
+  if (*choice->device) {
+    command_print_line(command_out(), "A program that asks for no device gets %s.%s%s",
+                       choice->device, *choice->report ? " Passed over: " : "", choice->report);
+    return;
+  }
+  command_print_line(command_out(), "selection-failed: %s", choice->report);
+  command_print_line(command_out(), "-> %s", choice->remedy);
 }
 
 static void print_text(const GArray *findings, const Choice *choice) {
@@ -150,7 +149,7 @@ static void print_text(const GArray *findings, const Choice *choice) {
   for (guint i = 0; i < findings->len; i++) {
     const BpPluginFinding *finding = &g_array_index(findings, BpPluginFinding, i);
     if (!last || strcmp(last, finding->path) != 0)
-      command_print(command_out(), "%s\n", *finding->plugin ? finding->plugin : "search path");
+      command_print_line(command_out(), "%s", *finding->plugin ? finding->plugin : "search path");
     last = finding->path;
     print_finding(finding);
   }

@@ -95,6 +95,8 @@ void json_add_element(JsonBuilder *builder, const char *data, BpDataType dtype);
 /* As fprintf, for text from outside, such as a file's name: what is printed is UTF-8, and has no
  * control characters but tabs and ends of lines. */
 void command_print(FILE *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
+/* The same of one line, which ends where the text does. */
+void command_print_line(FILE *out, const char *format, ...) G_GNUC_PRINTF(2, 3);
 
 /* A table whose columns are as wide as their widest cell. */
 typedef struct Table Table;

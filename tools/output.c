@@ -50,23 +50,32 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
   return ok;
 }
 
-/* Text in UTF-8 without control characters, except those (transfer full). Terminals obey those of
- * two bytes, too: U+009B is what ESC [ is. */
+/* Whether a character acts on the terminal or on the text around it. C1 counts: U+009B is what ESC
+ * [ is. So do the ends of lines of Unicode and what changes the direction of writing. */
+static gboolean is_control(gunichar c) {
+  GUnicodeType type = g_unichar_type(c);
+  return type == G_UNICODE_CONTROL || type == G_UNICODE_LINE_SEPARATOR ||
+         type == G_UNICODE_PARAGRAPH_SEPARATOR || c == 0x061c || (c >= 0x200e && c <= 0x200f) ||
+         (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+/* Text in UTF-8 without control characters, except those allowed (transfer full). */
 static char *clean_text(const char *text, const char *allowed) {
   char *valid = g_utf8_make_valid(text, -1);
   GString *clean = g_string_new(NULL);
   for (const char *at = valid; *at; at = g_utf8_next_char(at)) {
     gunichar c = g_utf8_get_char(at);
-    g_string_append_unichar(clean, g_unichar_iscntrl(c) && !strchr(allowed, *at) ? '?' : c);
+    g_string_append_unichar(clean, is_control(c) && !strchr(allowed, *at) ? '?' : c);
   }
   g_free(valid);
   return g_string_free(clean, FALSE);
 }
 
-static void print_clean(FILE *out, const char *format, va_list args) G_GNUC_PRINTF(2, 0);
-static void print_clean(FILE *out, const char *format, va_list args) {
+static void print_clean(FILE *out, const char *allowed, const char *format, va_list args)
+    G_GNUC_PRINTF(3, 0);
+static void print_clean(FILE *out, const char *allowed, const char *format, va_list args) {
   char *text = g_strdup_vprintf(format, args);
-  char *clean = clean_text(text, "\t\n");
+  char *clean = clean_text(text, allowed);
   fputs(clean, out);
   g_free(clean);
   g_free(text);
@@ -75,7 +84,15 @@ static void print_clean(FILE *out, const char *format, va_list args) {
 void command_print(FILE *out, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  print_clean(out, format, args);
+  print_clean(out, "\t\n", format, args);
+  va_end(args);
+}
+
+void command_print_line(FILE *out, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  print_clean(out, "", format, args);
+  fputc('\n', out);
   va_end(args);
 }
 
@@ -83,7 +100,7 @@ int command_usage_error(const char *format, ...) {
   va_list args;
   va_start(args, format);
   fputs("backplane: ", stderr);
-  print_clean(stderr, format, args);
+  print_clean(stderr, "\t\n", format, args);
   fputc('\n', stderr);
   va_end(args);
   return EXIT_USAGE;

@@ -57,8 +57,11 @@ static void get_text(BpDevice device, int32_t attr, char *text, size_t size) {
   BpByteArray view;
   *text = '\0';
   if (!bp_device_get_attr(device, attr, &value)) {
-    if (value.type_index != BP_TYPE_NONE && !bp_value_view_str(&value, &view))
-      g_strlcpy(text, view.data, MIN(size, view.size + 1));
+    if (value.type_index != BP_TYPE_NONE && !bp_value_view_str(&value, &view)) {
+      size_t length = MIN(size - 1, view.size); /* no NUL need follow a plugin's bytes */
+      memcpy(text, view.data, length);
+      text[length] = '\0';
+    }
     bp_value_clear(&value);
   }
   bp_error_clear();

@@ -4,6 +4,7 @@
 #include "core/module/elf_file.h"
 
 #include "core/registry/object.h"
+#include "core/system/file.h"
 
 #include <backplane/error.h>
 #include <errno.h>
@@ -46,19 +47,12 @@ static void delete_mapped_file(void *self, int flags) {
     free(file);
 }
 
-static BpMappedFile *map_descriptor(int fd, const char *path) {
-  struct stat status;
-  if (fstat(fd, &status)) {
-    bp_error_raise(BP_ERROR_IO, "cannot examine \"%s\": %s", path, strerror(errno));
-    return NULL;
-  }
-  if (!S_ISREG(status.st_mode) || status.st_size <= 0) {
-    bp_error_raise(BP_ERROR_FORMAT, "\"%s\" is %s", path,
-                   S_ISREG(status.st_mode) ? "empty" : "no regular file");
+static BpMappedFile *map_descriptor(int fd, const char *path, size_t size) {
+  if (!size) {
+    bp_error_raise(BP_ERROR_FORMAT, "\"%s\" is empty", path);
     return NULL;
   }
   BpMappedFile *file = malloc(sizeof *file);
-  size_t size = (size_t)status.st_size;
   void *data = file ? mmap(NULL, whole_pages(size), PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
   if (data == MAP_FAILED) {
     bp_error_raise(BP_ERROR_MEMORY, "cannot map the %zu bytes of \"%s\": %s", size, path,
@@ -73,12 +67,15 @@ static BpMappedFile *map_descriptor(int fd, const char *path) {
 }
 
 BpMappedFile *bp__file_map(const char *path) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
+  struct stat status;
+  int fd = bp__file_open(AT_FDCWD, path, &status);
+  if (fd < 0 && errno)
     bp_error_raise(BP_ERROR_IO, "cannot open \"%s\": %s", path, strerror(errno));
+  else if (fd < 0)
+    bp_error_raise(BP_ERROR_FORMAT, "\"%s\" is no regular file", path);
+  if (fd < 0)
     return NULL;
-  }
-  BpMappedFile *file = map_descriptor(fd, path);
+  BpMappedFile *file = map_descriptor(fd, path, (size_t)status.st_size);
   close(fd);
   return file;
 }

@@ -161,6 +161,7 @@ static void end(Plugin *plugin, int rc, int32_t state) {
     plugin->state = state;
   bp__plugins_wake();
   bp__plugins_unlock();
+  bp_error_clear(); /* the plugin may have left one although it succeeded */
 }
 
 static int run_initialize(Plugin *plugin) {

@@ -38,13 +38,25 @@ static const char **field_of(Descriptor *descriptor, const KeyInfo *info) {
 
 /* ---- Lines ------------------------------------------------------------------------------- */
 
+/* Whether a character acts on the terminal or on the text around it: C0 and C1, the ends of lines
+ * and paragraphs of Unicode, and those that change the direction of writing. */
+static int is_control(gunichar character) {
+  GUnicodeType type = g_unichar_type(character);
+  return type == G_UNICODE_CONTROL || type == G_UNICODE_LINE_SEPARATOR ||
+         type == G_UNICODE_PARAGRAPH_SEPARATOR || character == 0x061c ||
+         (character >= 0x200e && character <= 0x200f) ||
+         (character >= 0x202a && character <= 0x202e) ||
+         (character >= 0x2066 && character <= 0x2069);
+}
+
 static int check_text(const char *text, size_t size) {
   if (!g_utf8_validate(text, (gssize)size, NULL))
     return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED, "its descriptor is not UTF-8 text");
-  for (size_t i = 0; i < size; i++)
-    if (((unsigned char)text[i] < ' ' && text[i] != '\n') || text[i] == 0x7f)
+  for (const char *at = text; at < text + size; at = g_utf8_next_char(at))
+    if (*at != '\n' && is_control(g_utf8_get_char(at)))
       return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
-                              "its descriptor has a control character at byte %zu", i);
+                              "its descriptor has a control character at byte %zu",
+                              (size_t)(at - text));
   return 0;
 }
 

@@ -5,7 +5,9 @@
 #include "core/plugin/trial_cache.h"
 #include "core/plugin/parallel.h"
 #include "core/registry/cache_dir.h"
+#include "core/registry/given.h"
 #include "core/registry/names.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -369,10 +371,12 @@ BpPluginDiagnosis *bp_plugin_diagnose(void) {
 }
 
 size_t bp_plugin_diagnosis_size(const BpPluginDiagnosis *diagnosis) {
-  return diagnosis->findings->len;
+  return BP_GIVEN(diagnosis) ? diagnosis->findings->len : 0;
 }
 
 const BpPluginFinding *bp_plugin_diagnosis_get(const BpPluginDiagnosis *diagnosis, size_t index) {
+  if (!BP_GIVEN(diagnosis))
+    return NULL;
   if (index < diagnosis->findings->len)
     return &g_array_index(diagnosis->findings, BpPluginFinding, index);
   bp_error_raise(BP_ERROR_INDEX, "finding %zu of a diagnosis of %u", index,

@@ -8,6 +8,8 @@
 
 #include "core/plugin/trial.h"
 
+#include "core/system/file.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,15 +25,16 @@
 
 int bp__plugin_open(Plugin *plugin) {
   struct stat status;
-  int fd = open(plugin->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
+  int fd = bp__file_open(AT_FDCWD, plugin->path, &status);
+  if (fd < 0 && errno)
     return bp__reason_raise(errno == ENOENT ? REASON_FILE_MISSING : REASON_FILE_UNREADABLE,
                             "it cannot be opened: %s", strerror(errno));
-  if (!fstat(fd, &status) && bp__plugin_is_file(plugin, &status)) {
+  if (fd >= 0 && bp__plugin_is_file(plugin, &status)) {
     plugin->fd = fd;
     return 0;
   }
-  close(fd);
+  if (fd >= 0)
+    close(fd);
   return bp__reason_raise(REASON_FILE_CHANGED,
                           "the file changed after its descriptor was read; try again");
 }

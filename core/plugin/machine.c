@@ -31,10 +31,10 @@ typedef struct Extension {
   int is_there;
 } Extension;
 
-/* The words that BP_PLUGIN_DESCRIPTOR writes, against this CPU; no CPU has another architecture's.
- */
+/* Whether this CPU has what a word names of those that BP_PLUGIN_DESCRIPTOR writes: 0 or 1, and 0
+ * for another architecture's; -1 if the word is none of them. */
 static int cpu_has(const char *word, size_t length) {
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(__x86_64__)
 #define HAS(feature) (__builtin_cpu_supports(feature) != 0)
   int v2 = HAS("sse4.2") && HAS("popcnt") && HAS("ssse3");
   int v3 = v2 && HAS("avx2") && HAS("fma") && HAS("bmi") && HAS("bmi2");
@@ -58,17 +58,32 @@ static int cpu_has(const char *word, size_t length) {
   for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
     if (strlen(extensions[i].word) == length && !memcmp(extensions[i].word, word, length))
       return extensions[i].is_there;
-  return 1;
+  return -1;
+}
+
+static int check_isa(const char *word, size_t length) {
+  int shown = (int)(length < 80 ? length : 80);
+  switch (cpu_has(word, length)) {
+  case 0:
+    return bp__reason_raise(REASON_CPU_TOO_OLD,
+                            "it needs a CPU with %.*s, which this one lacks; install a build "
+                            "for an older CPU",
+                            shown, word);
+  case -1:
+    return bp__reason_raise(REASON_CPU_TOO_OLD,
+                            "it needs a CPU with %.*s, an instruction set that this host cannot "
+                            "look for; install a newer backplane, or a build for an older CPU",
+                            shown, word);
+  default:
+    return 0;
+  }
 }
 
 int bp__machine_check(const char *isa, const char *sanitizer) {
   size_t length = 0;
   for (const char *word = isa; (word = bp__words_next(word, &length));)
-    if (!cpu_has(word, length))
-      return bp__reason_raise(REASON_CPU_TOO_OLD,
-                              "it needs a CPU with %.*s, which this one lacks; install a build "
-                              "for an older CPU",
-                              (int)length, word);
+    if (check_isa(word, length))
+      return -1;
   int needs_runtime = strstr(sanitizer, "address") || strstr(sanitizer, "thread");
   if (needs_runtime && !strstr(sanitizer, *HOST_SANITIZER ? HOST_SANITIZER : "none"))
     return bp__reason_raise(

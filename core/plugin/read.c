@@ -3,6 +3,7 @@
 
 #include "core/plugin/elf_note.h"
 #include "core/plugin/store.h"
+#include "core/system/file.h"
 #include "core/system/trust.h"
 
 #include <backplane/error.h>
@@ -76,6 +77,8 @@ static char *find_problem(int directory, const char *name, const Plugin *plugin,
 }
 
 static int raise_unreadable(void) {
+  if (!errno)
+    return bp__reason_raise(REASON_FILE_NOT_REGULAR, "is not a regular file");
   int is_missing = errno == ENOENT || errno == ELOOP;
   return bp__reason_raise(is_missing ? REASON_FILE_MISSING : REASON_FILE_UNREADABLE,
                           "cannot be opened: %s", strerror(errno));
@@ -86,20 +89,15 @@ Plugin *bp__plugin_read(int directory, const char *name, const char *path,
   Plugin *plugin = bp__plugin_create(path);
   if (!plugin)
     return NULL;
-  /* O_NONBLOCK: a FIFO in the directory must not stop the search. */
-  int fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0 || fstat(fd, &plugin->status)) {
-    raise_unreadable();
-    if (fstatat(directory, name, &plugin->status, 0))
-      plugin->status = (struct stat){0};
-    bp__plugin_reject(plugin, BP_PLUGIN_REJECTED);
-  } else {
+  int fd = bp__file_open(directory, name, &plugin->status);
+  int rc = fd < 0 ? raise_unreadable() : 0;
+  if (!rc) {
     plugin->warning = find_problem(directory, name, plugin, directory_problem);
-    if (read_descriptor(fd, plugin))
-      bp__plugin_reject(plugin, BP_PLUGIN_REJECTED);
-  }
-  if (fd >= 0)
+    rc = read_descriptor(fd, plugin);
     close(fd);
+  }
+  if (rc)
+    bp__plugin_reject(plugin, BP_PLUGIN_REJECTED);
   return plugin;
 }
 

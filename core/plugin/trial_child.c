@@ -20,12 +20,13 @@ int bp__trial_is_here(void) {
   return report_fd >= 0;
 }
 
-/* One line, without control characters. */
+/* One line of UTF-8 without control characters, whatever a plugin's text is. */
 static void report(const char *key, const char *format, ...) G_GNUC_PRINTF(2, 3);
 static void report(const char *key, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  g_autofree char *value = g_strdup_vprintf(format, arguments);
+  g_autofree char *raw = g_strdup_vprintf(format, arguments);
+  g_autofree char *value = g_utf8_make_valid(raw, -1);
   va_end(arguments);
   for (char *at = value; *at; at++)
     if ((unsigned char)*at < ' ' && *at != '\t')

@@ -4,4 +4,5 @@
 
 libbackplane_la_SOURCES += \
 	core/system/env.c core/system/env.h \
+	core/system/file.c core/system/file.h \
 	core/system/trust.c core/system/trust.h

@@ -51,6 +51,8 @@ copy rejected-machine.so ''
 printf '\x2b\x00' | dd of="$work/plugins/rejected-machine.so" bs=1 seek=18 conv=notrunc status=none
 export BACKPLANE_PLUGIN_PATH=$work/plugins BACKPLANE_CACHE_DIR=$work/cache XDG_DATA_HOME=/nonexistent
 
+ln -s /dev/ptmx "$work/plugins/device.so"
+
 trace list
 grep -q "$work/plugins/good.so" "$work/trace"
 report $? "listing reads the plugins"
@@ -58,6 +60,9 @@ absent "mmap.*PROT_EXEC.*$work/plugins"
 report $? "listing maps no plugin executable"
 absent 'libOpenCL|libcuda|libvulkan|libpocl'
 report $? "listing opens no vendor library PLG-1"
+
+absent '/dev/ptmx'
+report $? "listing opens no device node behind a link"
 
 trace doctor
 grep -qE "mmap.*PROT_EXEC.*$work/plugins/good.so" "$work/trace"

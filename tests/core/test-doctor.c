@@ -48,6 +48,7 @@ static const Case cases[] = {
     {"next-abi.so", "abi-too-new", "plugin ABI 1.0", "newer backplane"},
     {"sparc.so", "other-architecture", "another machine", "for this architecture"},
     {"cpu.so", "cpu-too-old", FOREIGN_ISA, "older CPU"},
+    {"unknown-cpu.so", "cpu-too-old", "cannot look for", "older CPU"},
     {"sanitizer.so", "sanitizer-mismatch", "sanitizer", "rebuild"},
     {"writable.so", "path-writable", "others may write to it", "chmod go-w"},
     {"unlinked.so", "dependency-missing", "libq", "holds libq"},
@@ -69,6 +70,7 @@ static const Case cases[] = {
     {"kill-parent.so", "trial-garbled", "no report", "backplane doctor"},
     {"devices-fail.so", "devices-failed", "the bus is gone", "its own text"},
     {"devices-none.so", "devices-none", "nothing is plugged in", "own text"},
+    {"devices-odd.so", "devices-none", "\357\277\275 nothing is plugged in", "own text"},
     {"device-unusable.so", "device-unusable", "A defect", "what else uses it"},
 };
 
@@ -139,6 +141,15 @@ static void test_stages_are_in_order(void) {
     last_stage = finding->stage;
   }
   g_assert_null(bp_plugin_diagnosis_get(diagnosis, bp_plugin_diagnosis_size(diagnosis)));
+  bp_error_clear();
+}
+
+static void test_no_diagnosis_is_an_error(void) {
+  g_assert_cmpint(bp_plugin_diagnosis_size(NULL), ==, 0);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_error_clear();
+  g_assert_null(bp_plugin_diagnosis_get(NULL, 0));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
   bp_error_clear();
 }
 
@@ -325,9 +336,9 @@ static void test_user_without_rights(void) {
 /* A plugin with a defect of its code; the number keeps the names apart. */
 static void write_defects(void) {
   static const char *const defects[] = {
-      "entry-fail",  "entry-abi",    "no-initialize", "init-fail",      "register-less",
-      "crash",       "sleep",        "exit",          "stop",           "double-fork",
-      "kill-parent", "devices-fail", "devices-none",  "device-unusable"};
+      "entry-fail",  "entry-abi",    "no-initialize", "init-fail",   "register-less",
+      "crash",       "sleep",        "exit",          "stop",        "double-fork",
+      "kill-parent", "devices-fail", "devices-none",  "devices-odd", "device-unusable"};
   for (size_t i = 0; i < G_N_ELEMENTS(defects); i++) {
     g_autofree char *file = g_strdup_printf("%s.so", defects[i]);
     write_defect(file, (int)i + 10, defects[i]);
@@ -358,6 +369,8 @@ static void write_descriptors(void) {
   write_defect("sanitizer.so", 51, "none");
   write_defect("no-node.so", 52, "none");
   declare("cpu.so", FOREIGN_ISA, NULL, NULL, NULL);
+  write_defect("unknown-cpu.so", 65, "none");
+  declare("unknown-cpu.so", "x86-64-v99", NULL, NULL, NULL);
   declare("sanitizer.so", NULL, FOREIGN_SANITIZER, NULL, NULL);
   declare("no-node.so", NULL, NULL, "/dev/nonexistent*", NULL);
 }
@@ -434,6 +447,7 @@ int main(int argc, char **argv) {
 #define ADD(path, test) g_test_add_func("/doctor/" path, test)
   ADD("every-code-has-a-plugin-PLG-23", test_every_code_has_a_plugin);
   ADD("stages-are-in-order-PLG-25", test_stages_are_in_order);
+  ADD("no-diagnosis-is-an-error", test_no_diagnosis_is_an_error);
   ADD("good-plugin-passes-every-stage-PLG-25", test_good_plugin_passes_every_stage);
   ADD("writable-plugin-is-reported-and-tried-PLG-16", test_writable_plugin_is_reported_and_tried);
   ADD("what-is-reported-is-no-warning-beside", test_what_is_reported_is_no_warning_beside);

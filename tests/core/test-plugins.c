@@ -138,6 +138,8 @@ static void test_malformed_descriptors_are_rejected(void) {
   assert_rejected("/bad-entry.so", "but must be \"bp_plugin_entry_odd_bulk_000\"");
   assert_rejected("/bad-provides.so", "in its provides is not a name");
   assert_rejected("/bad-control.so", "control character");
+  assert_rejected("/bad-c1.so", "control character");
+  assert_rejected("/bad-direction.so", "control character");
   assert_rejected("/bad-utf8.so", "not UTF-8");
   assert_rejected("/bad-abi.so", "is not MAJOR.MINOR");
 }
@@ -248,6 +250,7 @@ static void test_missing_directory_of_the_path_is_reported_once(void) {
 static void test_first_use_of_a_name_activates_its_plugin(void) {
   g_assert_cmpint(find_plugin("/odd-good.so").state, ==, BP_PLUGIN_FOUND);
   g_assert_cmpint(call("test.odd-good"), ==, 1);
+  g_assert_cmpstr(bp_error_kind(), ==, ""); /* none of the plugin's */
   g_assert_cmpint(call("test.odd-good"), ==, 1);
   g_assert_cmpint(find_plugin("/odd-good.so").state, ==, BP_PLUGIN_ACTIVE);
   g_assert_cmpint(bp_plugin_activate("odd-good"), ==, 0);
@@ -476,6 +479,8 @@ static void make_bad_descriptors(void) {
       {"bad-entry.so", "entry=bp_plugin_e", "entry=bp_plugin_x"},
       {"bad-provides.so", "provides=test.", "provides=test/"},
       {"bad-control.so", "A plugin for", "A\033plugin for"},
+      {"bad-c1.so", "A plugin for", "A\302\233lugin for"},
+      {"bad-direction.so", "A plugin for", "A\342\200\256ugin for"},
       {"bad-utf8.so", "A plugin for", "A\377plugin for"},
       {"bad-abi.so", "abi=0.", "abi=x."},
   };

@@ -201,8 +201,8 @@ static int32_t get_device_count(int32_t *count, const char **why) {
     exit(3);
   else if (is("devices-fail"))
     return host.error->raise(BP_ERROR_DEVICE, "the bus is gone");
-  *count = !is("devices-none");
-  *why = "nothing is plugged in";
+  *count = !is("devices-none") && !is("devices-odd");
+  *why = is("devices-odd") ? "\377 nothing is plugged in" : "nothing is plugged in";
   return 0;
 }
 

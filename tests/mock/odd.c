@@ -98,6 +98,7 @@ static int32_t initialize(void) {
 #elif defined(ODD_INIT_FAILS_SILENTLY)
   return -1;
 #else
+  error_table->raise(BP_ERROR_DEVICE, "left behind by a plugin that works");
   return 0;
 #endif
 }

@@ -268,6 +268,14 @@ odd_names() {
   iconv -f UTF-8 -t UTF-8 "$work/out" >"$work/text" && grep -q 'ELF' "$work/text" && ! grep -q $'\e' "$work/text"
 }
 
+# A file's name neither begins a line of its own nor turns the text around.
+name_stays_in_its_line() {
+  mkdir -p "$work/lines" && echo "no plugin" >"$work/lines/"$'a\nsearch path\342\200\256.so' &&
+    BACKPLANE_PLUGIN_PATH=$work/lines "$backplane" "$@" >"$work/out"
+  cat "$work/out"
+  grep -q 'a?search path?.so' "$work/out" && ! grep -qE $'^search path|\342\200\256' "$work/out"
+}
+
 # completes WORDS... TEXT: the last of the words is completed to TEXT, among others.
 completes() {
   PATH=$top_builddir:$PATH bash -c '. "$0" && COMP_WORDS=("${@:1:$#-1}") && COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) &&
@@ -474,6 +482,8 @@ ok help-that-cannot-be-written-is-an-error fails 1 "cannot write the output" bas
 ok names-of-files-are-listed-as-text odd_names list
 ok names-of-files-are-listed-as-json odd_names list --json
 ok names-of-files-are-diagnosed-as-text odd_names doctor
+ok name-of-a-file-is-listed-in-one-line name_stays_in_its_line list
+ok name-of-a-file-is-diagnosed-in-one-line name_stays_in_its_line doctor
 ok control-characters-of-two-bytes-are-not-printed fails 2 "no command 'walk?'" "$backplane" $'walk\302\233'
 ok options-are-read-in-any-locale fails 1 "'größe'" env LC_ALL=C "$backplane" run "$digits/digits.onnx" --shape größe=1
 ok negative-number-of-threads-is-an-error fails 1 "-1 threads" "$backplane" run "$work/digits.so" --threads -1
