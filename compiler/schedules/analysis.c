@@ -5,17 +5,22 @@
 
 #include <backplane/object.h>
 
+/* Cores of a machine on which work still ends on all at about the same time. */
+#define MOST_CORES 64
+
 BpMachine bp__machine(const BpTarget *target) {
+  bool has_kernels = target && bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
   BpMachine machine = {
       .lanes = target ? bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / 32 : 4,
       .registers = target ? bp_target_get_int(target, BP_TARGET_VECTOR_REGISTERS, 16) : 16,
-      .cores = target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, 1) : 1,
+      .cores =
+          target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, has_kernels ? 1 : MOST_CORES) : 1,
       .l1 = target ? bp_target_get_int(target, BP_TARGET_L1_BYTES, 32768) : 32768,
       .l2 = target ? bp_target_get_int(target, BP_TARGET_L2_BYTES, 1 << 20) : 1 << 20,
   };
   if (machine.lanes < 1)
     machine.lanes = 1;
-  machine.has_kernels = target && bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
+  machine.has_kernels = has_kernels;
   machine.threads = machine.most_threads = 1;
   if (!machine.has_kernels)
     return machine;
@@ -24,6 +29,13 @@ BpMachine bp__machine(const BpTarget *target) {
   machine.shared = bp_target_get_int(target, BP_TARGET_MAX_SHARED_MEMORY, 0);
   machine.has_serial_warps = bp_target_get_int(target, BP_TARGET_SERIAL_WARPS, 0) != 0;
   return machine;
+}
+
+int64_t bp__cores_for(const BpMachine *machine, double work, double least) {
+  double cores = work / least * 2;
+  if (machine->cores == 1 || work < least)
+    return 1;
+  return cores < (double)machine->cores ? (int64_t)cores : machine->cores;
 }
 
 /* ---- Accesses ---------------------------------------------------------------------------- */

@@ -8,9 +8,9 @@
 #include "compiler/lower/lowering.h"
 
 /* Elements that are cheap to compute, below which waking a second core costs more than it saves. */
-#define BP__PARALLEL_ELEMENTS 32768
+#define BP__PARALLEL_ELEMENTS 32768.0
 /* The same in multiply-adds. */
-#define BP__PARALLEL_PRODUCTS 200000
+#define BP__PARALLEL_PRODUCTS 200000.0
 
 static inline int64_t bp__divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -19,8 +19,8 @@ static inline int64_t bp__divide_up(int64_t a, int64_t b) {
 typedef struct BpMachine {
   int64_t lanes;     /* of 32 bits in a vector register; 1: no vectors */
   int64_t registers; /* vector registers */
-  int64_t cores;
-  int64_t l1, l2; /* bytes */
+  int64_t cores;     /* for which work is cut at most; see bp__cores_for */
+  int64_t l1, l2;    /* bytes */
   /* Of a device whose kernels run over blocks of threads: */
   bool has_kernels;
   int64_t threads;       /* in lock-step; 1: a thread has vectors instead */
@@ -30,6 +30,10 @@ typedef struct BpMachine {
 } BpMachine;
 
 BpMachine bp__machine(const BpTarget *target);
+/* The cores that `work` can keep busy, where two need at least `least` of it (BP__PARALLEL_*); 1:
+ * it stays on one. How many cores there are is known at run time alone, so that this depends on the
+ * work and not on the machine that compiles. */
+int64_t bp__cores_for(const BpMachine *machine, double work, double least);
 
 /* How a read moves through memory. */
 typedef struct BpAccess {

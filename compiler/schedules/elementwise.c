@@ -7,9 +7,9 @@
 /* Iterations of a parallel loop for each core, so that all end at about the same time. */
 #define SHARES_PER_CORE 8
 
-/* As many times the second caches of all cores an output is, from which on it is written around
- * them: more than a shared cache beyond them holds besides the inputs. */
-#define STREAMED_CACHES 4.0
+/* How many times the second cache of a core an output is, from which on it is written around the
+ * caches: more than a shared cache beyond them holds besides the inputs. */
+#define STREAMED_CACHES 8.0
 
 /* Whether axes d and d + 1 are one run through memory in every read. */
 static bool is_one_run(const BpStageInfo *info, int32_t d) {
@@ -135,15 +135,14 @@ static int share_outer(BpTeStage *stage, BpTeAxis **outer, int32_t count, int64_
   for (int32_t i = 1; i < count && bp_te_axis_extent(fused) < SHARES_PER_CORE * cores; i++)
     if (bp_te_fuse(stage, fused, outer[i], &fused) != 0)
       return -1;
-  *done = fused && bp_te_axis_extent(fused) >= cores;
+  *done = fused && bp_te_axis_extent(fused) > 1;
   return *done ? bp_te_parallel(stage, fused) : 0;
 }
 
 /* An output that does not stay in the caches anyway need not be read into them to be written. */
 static int stream_output(const BpStageInfo *info, const BpMachine *machine) {
   double bytes = bp__info_size(info, 0, info->ndim) * info->stage->tensor->dtype.bits / 8;
-  if (!bp__lower_is_output(info->s) ||
-      bytes < STREAMED_CACHES * (double)(machine->l2 * machine->cores))
+  if (!bp__lower_is_output(info->s) || bytes < STREAMED_CACHES * (double)machine->l2)
     return 0;
   return bp_te_stream(info->stage);
 }
@@ -155,25 +154,33 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) 
     return 0;
   if (stream_output(info, machine) != 0)
     return -1;
-  bool is_parallel =
-      machine->cores > 1 && bp__info_size(info, 0, info->ndim) >= BP__PARALLEL_ELEMENTS;
+  int64_t cores = bp__cores_for(machine, bp__info_size(info, 0, info->ndim), BP__PARALLEL_ELEMENTS);
   bool is_shared = false;
   int32_t first = first_of_run(info);
   int has_vectors = wants_vectors(info, info->ndim - 1);
   if (has_vectors < 0 || bp__fuse_axes(info->stage, first, info->ndim, &run) != 0 ||
       order_outer(info, first, run, outer, &count) != 0)
     return -1;
-  if (is_parallel && share_outer(info->stage, outer, count, machine->cores, &is_shared) != 0)
+  if (cores > 1 && share_outer(info->stage, outer, count, cores, &is_shared) != 0)
     return -1;
   return bp__schedule_run(info->stage, run, has_vectors ? machine->lanes : 1,
-                          is_parallel && !is_shared && first == 0 ? machine->cores : 1);
+                          !is_shared && first == 0 ? cores : 1);
+}
+
+/* The elements of a share of a run, for at most `cores` shares: equal ones if few less than that
+ * many are equal, so that none needs a version of its own. */
+static int64_t share_of(int64_t extent, int64_t lanes, int64_t cores) {
+  for (int64_t shares = cores; shares * 2 > cores; shares--)
+    if (extent % (shares * lanes) == 0)
+      return extent / shares;
+  return bp__divide_up(bp__divide_up(extent, cores), lanes) * lanes;
 }
 
 int bp__schedule_run(BpTeStage *stage, BpTeAxis *run, int64_t lanes, int64_t cores) {
   BpTeAxis *share, *tile, *lane;
   int64_t extent = bp_te_axis_extent(run);
   if (cores > 1 && extent >= cores * lanes) {
-    int64_t each = ((extent + cores - 1) / cores + lanes - 1) / lanes * lanes;
+    int64_t each = share_of(extent, lanes, cores);
     if (bp_te_split(stage, run, each, BP_TE_TAIL_PEEL, &share, &run) != 0 ||
         bp_te_parallel(stage, share) != 0)
       return -1;

@@ -152,8 +152,8 @@ int bp__schedule_pooled(const BpStageInfo *work, const BpStageInfo *pool, const 
     window *= scale[i];
   PooledTile tile =
       choose_tile(pool->extent[pool->ndim - 2], pool->extent[pool->ndim - 4], window, machine);
-  bool is_parallel =
-      machine->cores > 1 && bp__info_size(work, 0, work->num_roots) >= BP__PARALLEL_PRODUCTS;
+  double products = bp__info_size(work, 0, work->num_roots);
+  bool is_parallel = bp__cores_for(machine, products, BP__PARALLEL_PRODUCTS) > 1;
   BpTeStage *output = pool->stage;
   BpTeTensor *pooled = bp_te_cache_write(output->te, output->tensor, BP_IR_SCOPE_LOCAL);
   if (!pooled || schedule_output(output, tile, is_parallel, &rows, &tiles) != 0 ||

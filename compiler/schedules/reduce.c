@@ -95,18 +95,29 @@ static int schedule_folded(BpTeTensor *folded) {
   return bp_te_vectorize(stage, lane);
 }
 
-static int attach_inside(BpTeTensor *part, BpTeStage *whole) {
-  int32_t ndim = whole->ndim;
-  if (bp_te_set_scope(part->stage, BP_IR_SCOPE_LOCAL) != 0)
-    return -1;
-  return ndim > 0 ? bp_te_compute_at(part->stage, whole, whole->axes[ndim - 1]) : 0;
+/* Stages of partial results, computed inside of the one that adds them up. */
+typedef struct Parts {
+  BpTeTensor *tensors[2];
+  int32_t count;
+} Parts;
+
+/* Computes the parts where `axis` of the whole runs; NULL: the whole is one number. */
+static int attach_parts(const Parts *parts, BpTeStage *whole, BpTeAxis *axis) {
+  for (int32_t i = 0; i < parts->count; i++) {
+    BpTeStage *part = parts->tensors[i]->stage;
+    if (bp_te_set_scope(part, BP_IR_SCOPE_LOCAL) != 0 ||
+        (axis && bp_te_compute_at(part, whole, axis) != 0))
+      return -1;
+  }
+  return 0;
 }
 
 /* Takes the reduction of a stage apart into lanes; its data axes stay as they are. */
-static int use_lanes(const BpStageInfo *info, const BpMachine *machine) {
+static int use_lanes(const BpStageInfo *info, const BpMachine *machine, Parts *parts) {
   BpTe *te = info->stage->te;
   BpTeStage *stage = info->stage;
   BpTeAxis *run, *blocks, *part, *vector, *lane;
+  parts->count = 0;
   if (info->num_roots == info->ndim || fuse_reduction(info, &run) != 0)
     return info->num_roots == info->ndim ? 0 : -1;
   int64_t extent = bp_te_axis_extent(run), lanes = machine->lanes;
@@ -122,29 +133,33 @@ static int use_lanes(const BpStageInfo *info, const BpMachine *machine) {
     if (bp_te_split(stage, stage->axes[info->ndim], lanes, BP_TE_TAIL_GUARD, &vector, &lane) != 0 ||
         !(folded = bp_te_rfactor(te, stage->tensor, lane)))
       return -1;
-    if (schedule_folded(folded) != 0 || attach_inside(folded, stage) != 0)
+    if (schedule_folded(folded) != 0)
       return -1;
+    parts->tensors[parts->count++] = folded;
   }
-  if (schedule_partial(partial, lanes, extent % (vectors * lanes) != 0) != 0 ||
-      attach_inside(partial, stage) != 0)
+  if (schedule_partial(partial, lanes, extent % (vectors * lanes) != 0) != 0)
     return -1;
+  parts->tensors[parts->count++] = partial;
   return bp_te_vectorize(stage, stage->axes[info->ndim]);
 }
 
 int bp__schedule_row(const BpStageInfo *info, const BpMachine *machine) {
-  BpTeAxis *rows;
-  bool is_parallel = machine->cores > 1 && info->ndim > 0 &&
-                     bp__info_size(info, 0, info->num_roots) >= BP__PARALLEL_ELEMENTS;
-  if (use_lanes(info, machine) != 0)
+  Parts parts;
+  BpTeAxis *inside, *shared;
+  double work = bp__info_size(info, 0, info->num_roots);
+  int64_t cores = bp__cores_for(machine, work, BP__PARALLEL_ELEMENTS);
+  if (use_lanes(info, machine, &parts) != 0)
     return -1;
-  /* What is inside stays attached to the last axis: only those before it are fused. */
-  if (!is_parallel)
-    return 0;
-  if (info->ndim == 1 || bp__info_size(info, 0, info->ndim - 1) < (double)machine->cores)
-    return bp_te_parallel(info->stage, info->stage->axes[info->ndim - 1]);
-  if (bp__fuse_axes(info->stage, 0, info->ndim - 1, &rows) != 0)
+  if (info->ndim == 0)
+    return attach_parts(&parts, info->stage, NULL);
+  /* The last axis stays a loop if those before it are shares enough. */
+  bool has_loop = info->ndim > 1 && bp__info_size(info, 0, info->ndim - 1) >= (double)cores;
+  if (bp__fuse_axes(info->stage, 0, has_loop ? info->ndim - 1 : info->ndim, &shared) != 0)
     return -1;
-  return bp_te_parallel(info->stage, rows);
+  inside = has_loop ? last_axis(info->stage) : shared;
+  if (attach_parts(&parts, info->stage, inside) != 0)
+    return -1;
+  return cores > 1 ? bp_te_parallel(info->stage, shared) : 0;
 }
 
 /* ---- Rows -------------------------------------------------------------------------------- */
@@ -197,8 +212,8 @@ int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
   *fits = rows > 0;
   if (!*fits)
     return 0;
-  bool is_parallel =
-      machine->cores > 1 && bp__info_size(output, 0, output->ndim) * 4 >= BP__PARALLEL_ELEMENTS;
+  double work = bp__info_size(output, 0, output->ndim) * 4;
+  bool is_parallel = bp__cores_for(machine, work, BP__PARALLEL_ELEMENTS) > 1;
   if (bp__fuse_axes(output->stage, 0, rows, &row) != 0 ||
       bp__fuse_axes(output->stage, rows, output->ndim, &run) != 0 ||
       bp__schedule_run(output->stage, run, machine->lanes, 1) != 0 ||
@@ -211,7 +226,9 @@ int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
     if (bp_te_compute_at(info->stage, output->stage, row) != 0)
       return -1;
     if (info->num_roots > info->ndim) {
-      if (use_lanes(info, machine) != 0)
+      Parts parts;
+      BpTeAxis *last = info->ndim > 0 ? last_axis(info->stage) : NULL;
+      if (use_lanes(info, machine, &parts) != 0 || attach_parts(&parts, info->stage, last) != 0)
         return -1;
     } else if (bp__schedule_run(info->stage, last_axis(info->stage), machine->lanes, 1) != 0) {
       return -1;

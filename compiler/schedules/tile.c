@@ -288,15 +288,43 @@ static int split_blocks(BpTeStage *stage, double bytes, const BpMachine *machine
                      &loops->outer[block], &loops->outer[at]);
 }
 
-/* Fuses leading loops until all cores have enough to do, and runs them in parallel. */
-static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int64_t cores) {
-  while (*count > 1 && bp_te_axis_extent(outer[0]) < 8 * cores) {
+/* Shares for each core, so that all end at about the same time; */
+#define SHARES_PER_CORE 8
+/* and shares that will do where more would cost the place of a producer. */
+#define FEW_SHARES 16
+
+/* Fuses leading loops until all cores have enough to do, and runs them in parallel. Loop `kept` is
+ * not fused if there are a few shares without it; -1: there is none to keep. */
+static int parallelize(BpTeStage *stage, BpTeAxis **outer, int32_t *count, int32_t kept,
+                       int64_t cores) {
+  for (int32_t next = 1; *count > 1; next++) {
+    int64_t shares = bp_te_axis_extent(outer[0]);
+    if (shares >= SHARES_PER_CORE * cores || (next == kept && shares >= FEW_SHARES))
+      break;
     if (bp_te_fuse(stage, outer[0], outer[1], &outer[0]) != 0)
       return -1;
     memmove(outer + 1, outer + 2, (size_t)(*count - 2) * sizeof *outer);
     --*count;
   }
   return bp_te_parallel(stage, outer[0]);
+}
+
+/* A producer of broadcast values, a padded copy mostly, that is to be computed just before they are
+ * needed, to be in the cache then; NULL: the access has none. A kernel has no workspace: there,
+ * producers are kernels of their own. */
+static const BpStageInfo *near_producer(const BpStageInfo *work, const BpAccess *access,
+                                        const Tile *tile, const BpMachine *machine) {
+  if (machine->has_kernels || is_vector_access(access, tile))
+    return NULL;
+  const BpStageInfo *info = bp__info_own_input(work, access);
+  return info && bp__info_input_is_cheap(work, info) ? info : NULL;
+}
+
+static bool has_near_producer(const BpStageInfo *work, const Tile *tile, const BpMachine *machine) {
+  for (int32_t i = 0; i < work->num_accesses; i++)
+    if (near_producer(work, &work->accesses[i], tile, machine))
+      return true;
+  return false;
 }
 
 /* Where other stages can be placed. */
@@ -307,7 +335,7 @@ typedef struct Places {
 
 /* Makes the loops of the stage that stores. */
 static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *tile,
-                       const BpMachine *machine, bool is_parallel, Places *made) {
+                       const BpMachine *machine, int64_t cores, Places *made) {
   Loops loops = {.num_outer = 0};
   BpTeAxis *order[2 * BP_TE_MAX_NDIM + 4];
   int32_t outer = 0, last_broadcast = -1;
@@ -331,7 +359,8 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const Tile *ti
     return -1;
   if (bp_te_reorder(stage, order, all) != 0)
     return -1;
-  if (is_parallel && parallelize(stage, order, &outer, machine->cores) != 0)
+  int32_t kept = has_near_producer(work, tile, machine) ? last_broadcast : -1;
+  if (cores > 1 && parallelize(stage, order, &outer, kept, cores) != 0)
     return -1;
   last_broadcast -= all_outer - outer;
   made->inside = order[outer - 1];
@@ -390,17 +419,14 @@ static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile
 
 /* ---- Producers --------------------------------------------------------------------------- */
 
-/* A producer of broadcast values, a padded copy mostly, is computed just before they are needed and
- * is still in the cache then. */
+/* Computes the producers of broadcast values where `around` runs. */
 static int place_producers(const BpStageInfo *work, const BpStageInfo *output, const Tile *tile,
                            const BpMachine *machine, BpTeAxis *around) {
   for (int32_t i = 0; i < work->num_accesses; i++) {
-    const BpStageInfo *info = bp__info_own_input(work, &work->accesses[i]);
-    if (!info || is_vector_access(&work->accesses[i], tile) || !bp__info_input_is_cheap(work, info))
-      continue;
-    BpTeStage *stage = info->stage;
-    if (bp_te_compute_at(stage, output->stage, around) != 0 ||
-        bp__schedule_run(stage, stage->axes[info->ndim - 1], machine->lanes, 1) != 0)
+    const BpStageInfo *info = near_producer(work, &work->accesses[i], tile, machine);
+    if (info &&
+        (bp_te_compute_at(info->stage, output->stage, around) != 0 ||
+         bp__schedule_run(info->stage, info->stage->axes[info->ndim - 1], machine->lanes, 1) != 0))
       return -1;
   }
   return 0;
@@ -413,18 +439,16 @@ int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
   if (work->ndim == 0 || bp__info_size(work, 0, work->num_roots) == 0)
     return 0;
   Tile tile = choose_tile(work, machine);
-  bool is_parallel =
-      machine->cores > 1 && bp__info_size(work, 0, work->num_roots) >= BP__PARALLEL_PRODUCTS;
+  double products = bp__info_size(work, 0, work->num_roots);
+  int64_t cores = bp__cores_for(machine, products, BP__PARALLEL_PRODUCTS);
   BpTeTensor *sums = work->stage->tensor;
   if (work == output && !(sums = bp_te_cache_write(te, sums, BP_IR_SCOPE_LOCAL)))
     return -1;
-  if (tile_output(work, output->stage, &tile, machine, is_parallel, &places) != 0 ||
+  if (tile_output(work, output->stage, &tile, machine, cores, &places) != 0 ||
       bp_te_set_scope(sums->stage, BP_IR_SCOPE_LOCAL) != 0 ||
       bp_te_compute_at(sums->stage, output->stage, places.inside) != 0)
     return -1;
-  /* A kernel has no workspace: there, producers are kernels of their own. */
-  if (places.around && !machine->has_kernels &&
-      place_producers(work, output, &tile, machine, places.around) != 0)
+  if (places.around && place_producers(work, output, &tile, machine, places.around) != 0)
     return -1;
   return tile_work(work, sums->stage, &tile, machine);
 }

@@ -10,8 +10,10 @@
 enum { OUT_N, OUT_BLOCK, OUT_Y, OUT_X, OUT_CHANNEL, OUT_NDIM };
 enum { AT_N, AT_POINT_Y, AT_POINT_X, AT_BLOCK, AT_TILE_Y, AT_TILE_X, AT_CHANNEL, AT_NDIM };
 
-/* Tiles that make a register tile of the product. */
-#define WANTED_TILES 12
+/* Tiles of a block at least, for whose sake the weights are read: they make a register tile of the
+ * product, or, where the weights come from beyond the second cache, three. */
+#define WANTED_TILES     12
+#define WANTED_TILES_FAR 36
 /* Blocks for each core, so that all end at about the same time. */
 #define BLOCKS_PER_CORE 4
 
@@ -27,13 +29,20 @@ static int64_t even_part(int64_t whole, int64_t size) {
 
 /* As large as half the second cache allows, in whole rows of tiles if they fit; smaller where the
  * cores would wait for each other. */
-static Block choose_block(const BpTransformStages *stages, const BpMachine *machine) {
+static Block choose_block(const BpTransformStages *stages, const BpMachine *machine,
+                          int64_t cores) {
   const int64_t *in = stages->input->shape, *out = stages->product->shape;
   int64_t channels = in[AT_BLOCK] * in[AT_CHANNEL] + out[AT_BLOCK] * out[AT_CHANNEL];
   int64_t bytes = 4 * in[AT_POINT_Y] * in[AT_POINT_X] * channels;
   int64_t most = machine->l2 / 2 / bytes, tiles = in[AT_N] * in[AT_TILE_Y] * in[AT_TILE_X];
-  int64_t share = tiles / (machine->cores * BLOCKS_PER_CORE);
-  if (machine->cores > 1 && share >= WANTED_TILES && share < most)
+  int64_t share = tiles / (cores * BLOCKS_PER_CORE);
+  double weights = 4.0 * (double)(in[AT_POINT_Y] * in[AT_POINT_X]) *
+                   (double)(in[AT_BLOCK] * in[AT_CHANNEL]) *
+                   (double)(out[AT_BLOCK] * out[AT_CHANNEL]);
+  int64_t least = weights * 2 > (double)machine->l2 ? WANTED_TILES_FAR : WANTED_TILES;
+  if (share < least)
+    share = least;
+  if (cores > 1 && share < most)
     most = share;
   Block block = {1, even_part(in[AT_TILE_X], most)};
   if (block.columns == in[AT_TILE_X])
@@ -109,11 +118,11 @@ static int schedule_stages(const BpAnalysis *analysis, const BpTransformStages *
                            BpTeStage *output, const BpMachine *machine) {
   const BpStageInfo *product = bp__analysis_find(analysis, stages->product);
   BpTeStage *padded = stages->padded->stage;
-  Block block = choose_block(stages, machine);
+  double products = bp__info_size(product, 0, product->num_roots);
+  int64_t cores = bp__cores_for(machine, products, BP__PARALLEL_PRODUCTS);
+  Block block = choose_block(stages, machine, cores);
   BpTeAxis *blocks, *tiles;
-  bool is_parallel =
-      machine->cores > 1 && bp__info_size(product, 0, product->num_roots) >= BP__PARALLEL_PRODUCTS;
-  if (schedule_output(output, stages->tile, block, is_parallel, &blocks, &tiles) != 0 ||
+  if (schedule_output(output, stages->tile, block, cores > 1, &blocks, &tiles) != 0 ||
       compute_for_block(padded, output, blocks, machine) != 0 ||
       bp__schedule_run(padded, padded->axes[OUT_CHANNEL], machine->lanes, 1) != 0 ||
       schedule_input(stages->input->stage, stages->input_rows->stage) != 0 ||

@@ -48,13 +48,12 @@ static const BpStageInfo *find_padded(const BpStageInfo *work) {
 
 /* Rows of a block, whose input takes a part of the second cache; some for each core. */
 static int64_t choose_rows(const BpStageInfo *work, const BpStageInfo *padded, int32_t rows,
-                           const BpMachine *machine) {
+                           const BpMachine *machine, int64_t cores) {
   double planes = bp__info_size(work, 0, rows);
   double plane_bytes = bp__info_size(padded, rows, padded->ndim) * 4;
   int64_t extent = work->extent[rows],
           blocks = bp__divide_up((int64_t)plane_bytes, machine->l2 / 8);
-  while (machine->cores > 1 && planes * (double)blocks < 4.0 * (double)machine->cores &&
-         extent >= 8 * (blocks + 1))
+  while (cores > 1 && planes * (double)blocks < 4.0 * (double)cores && extent >= 8 * (blocks + 1))
     blocks++;
   return bp__divide_up(extent, blocks > extent ? extent : blocks < 1 ? 1 : blocks);
 }
@@ -111,16 +110,16 @@ int bp__schedule_window(const BpStageInfo *work, const BpStageInfo *output,
   /* A kernel has no workspace: there, what is padded is a kernel of its own. */
   const BpStageInfo *padded = machine->has_kernels ? NULL : find_padded(work);
   double taps = bp__info_size(work, work->ndim, work->num_roots);
-  bool is_parallel =
-      machine->cores > 1 && bp__info_size(work, 0, work->num_roots) >= BP__PARALLEL_PRODUCTS;
-  int64_t rows = padded ? choose_rows(work, padded, y, machine) : 1;
+  double products = bp__info_size(work, 0, work->num_roots);
+  int64_t cores = bp__cores_for(machine, products, BP__PARALLEL_PRODUCTS);
+  int64_t rows = padded ? choose_rows(work, padded, y, machine, cores) : 1;
   BpTeTensor *sums = work->stage->tensor;
   BpTeAxis *blocks, *tiles;
-  if (bp__info_size(work, 0, work->num_roots) == 0)
+  if (products == 0)
     return 0;
   if (work == output && !(sums = bp_te_cache_write(work->stage->te, sums, BP_IR_SCOPE_LOCAL)))
     return -1;
-  if (schedule_output(work, output->stage, rows, choose_pixels(work->extent[x], taps), is_parallel,
+  if (schedule_output(work, output->stage, rows, choose_pixels(work->extent[x], taps), cores > 1,
                       &blocks, &tiles) != 0 ||
       schedule_sums(sums->stage, output->stage, tiles) != 0)
     return -1;

@@ -56,8 +56,9 @@ static int check_feature(void *context, const char *item, size_t size) {
       BP_ERROR_VALUE, "target attribute mattr: unknown feature \"%.*s\"", (int)size, item);
 }
 
-/* "native" becomes the row and the extras of this machine, its caches and cores; a named CPU keeps
- * the compiler's defaults for what its name does not tell. */
+/* "native" becomes the row and the extras of this machine, and its caches; a named CPU keeps the
+ * compiler's defaults for what its name does not tell. How many cores run the code is not asked
+ * here: code is made for any number. */
 int32_t bp_cpu_complete_target(BpTarget *target) {
   char name[64];
   char extras[512];
@@ -83,8 +84,7 @@ int32_t bp_cpu_complete_target(BpTarget *target) {
     return -1;
   if (!is_native)
     return 0;
-  if (set_int_if_unset(target, BP_TARGET_NUM_CORES, bp_cpu_usable_cores()) ||
-      set_int_if_unset(target, BP_TARGET_L1_BYTES, sysconf(_SC_LEVEL1_DCACHE_SIZE)))
+  if (set_int_if_unset(target, BP_TARGET_L1_BYTES, sysconf(_SC_LEVEL1_DCACHE_SIZE)))
     return -1;
   return set_int_if_unset(target, BP_TARGET_L2_BYTES, sysconf(_SC_LEVEL2_CACHE_SIZE));
 }

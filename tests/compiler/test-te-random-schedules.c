@@ -653,7 +653,7 @@ static void check_auto(uint32_t seed) {
   static const char *const targets[] = {
       "c -mcpu=x86-64-v4 -vector_bits=512 -vector_registers=32 -num_cores=2",
       "c -mcpu=x86-64-v3 -vector_bits=256 -vector_registers=16 -num_cores=1",
-      "c -mcpu=x86-64-v2 -vector_bits=128 -vector_registers=16 -num_cores=64",
+      "c -mcpu=x86-64-v2 -vector_bits=128 -vector_registers=16",
       "cuda",
       "opencl -vector_bits=256 -thread_warp_size=1",
   };
@@ -794,6 +794,41 @@ static void test_what_is_shared_is_complete(void) {
   bp_te_free(te);
 }
 
+/* The IR of a million elements as the compiler schedules them (free()). */
+static char *text_of_large_work(const char *target_text) {
+  BpTarget *target = bp_target_parse(target_text);
+  BpTe *te = bp_te_create();
+  const int64_t size = 1 << 20;
+  BpTeTensor *a = bp_te_placeholder(te, "a", te_f32, &size, 1);
+  BpTeTensor *twice = bp_te_compute(te, "twice", &size, 1, twice_body, a);
+  BpIrModule *module = bp_ir_module_create();
+  if (!target || bp_schedule_auto(te, &twice, 1, target) ||
+      bp_te_lower(te, "f", (BpTeTensor *const[]){a, twice}, 2, NULL, module))
+    g_error("%s", bp_error_message());
+  char *text = bp_ir_print(module);
+  bp_object_release(module);
+  bp_object_release(target);
+  bp_te_free(te);
+  return text;
+}
+
+/* Whether loops are parallel depends on the work, not on the cores of the machine that compiles. */
+static void test_work_is_parallel_on_every_cpu(void) {
+  static const char *const targets[] = {"c", "c -mcpu=x86-64-v2", "c -mcpu=cortex-a72"};
+  BpTarget *native = bp_target_parse("c");
+  g_assert_cmpint(bp_target_get_int(native, BP_TARGET_NUM_CORES, -1), ==, -1);
+  bp_object_release(native);
+  for (size_t i = 0; i < G_N_ELEMENTS(targets); i++) {
+    char *text = text_of_large_work(targets[i]);
+    if (!strstr(text, "parallel"))
+      g_error("target %s: no loop is parallel:\n%s", targets[i], text);
+    free(text);
+  }
+  char *text = text_of_large_work("c -num_cores=1");
+  g_assert_null(strstr(text, "parallel"));
+  free(text);
+}
+
 /* Arguments: the first seed, and the one after the last (without it: only the first). */
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
@@ -804,6 +839,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/schedule/random-schedules-agree-with-the-default", test_all_schedules_agree);
   g_test_add_func("/te/schedule/chosen-schedules-agree-with-the-default",
                   test_chosen_schedules_agree);
+  g_test_add_func("/te/schedule/work-is-parallel-on-every-cpu", test_work_is_parallel_on_every_cpu);
   g_test_add_func("/te/region/a-tile-that-is-cut-off-needs-no-more",
                   test_a_tile_that_is_cut_off_needs_no_more);
   g_test_add_func("/te/barrier/what-is-shared-is-complete", test_what_is_shared_is_complete);

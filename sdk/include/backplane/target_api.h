@@ -31,10 +31,12 @@ typedef struct BpTargetAttr {
  * legalisation, whatever the kind is called. A kind that lacks one has the value in brackets. The
  * host refuses numbers that are not what is said here. */
 /* int: width of a vector register, a power of two from 32 to 65536, or 0 [0: scalar] */
-#define BP_TARGET_VECTOR_BITS       "vector_bits"
-#define BP_TARGET_VECTOR_REGISTERS  "vector_registers" /* int: how many of them, 1 to 1024 [16] */
-#define BP_TARGET_INDEX_BITS        "index_bits" /* int: 32: indices that fit are int32; or 64 [64] */
-#define BP_TARGET_NUM_CORES         "num_cores" /* int: cores that share memory, 1 to 65536 [1] */
+#define BP_TARGET_VECTOR_BITS      "vector_bits"
+#define BP_TARGET_VECTOR_REGISTERS "vector_registers" /* int: how many of them, 1 to 1024 [16] */
+#define BP_TARGET_INDEX_BITS       "index_bits" /* int: 32: indices that fit are int32; or 64 [64] */
+/* int: cores that share memory, 1 to 65536; code runs on any number, but work is cut into shares
+ * for at most so many [1 with thread_axes, else 64] */
+#define BP_TARGET_NUM_CORES         "num_cores"
 #define BP_TARGET_L1_BYTES          "l1_bytes" /* int: data cache of a core, 1024 to 2^40 [32768] */
 #define BP_TARGET_L2_BYTES          "l2_bytes" /* int, 1024 to 2^40 [1048576] */
 #define BP_TARGET_WINOGRAD          "winograd" /* bool: convolutions by transforms [false] */
