@@ -476,10 +476,15 @@ static int set_from_file(LoadedModel *loaded, const char *option, gboolean *give
   return status < 0 ? bp_error_add_context("%s", path) : 0;
 }
 
-/* Floats in 0..1, small whole numbers otherwise. */
+/* Floats in 0..1, small whole numbers otherwise; packed elements of less than a byte are any. */
 static void fill_random(GRand *random, const BpTensorView *view, int64_t count) {
   size_t bytes = bp_dtype_bytes(view->dtype);
   char *out = view->data;
+  if (view->dtype.bits % 8) {
+    for (int64_t i = 0, size = bp_view_num_bytes(view); i < size; i++)
+      out[i] = (char)g_rand_int(random);
+    return;
+  }
   for (int64_t i = 0; i < count; i++, out += bytes) {
     double value = g_rand_double(random);
     if (!element_write_float(out, view->dtype, value))

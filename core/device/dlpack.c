@@ -11,7 +11,7 @@
 #include "core/registry/given.h"
 
 #define VERSION_MAJOR 1
-#define VERSION_MINOR 0
+#define VERSION_MINOR 1 /* names the floats of 8 bits and less, and packs them */
 
 /* ---- Out --------------------------------------------------------------------------------- */
 
@@ -88,6 +88,19 @@ static int check_view(const BpTensorView *view) {
   return 0;
 }
 
+/* Tensors are packed here, so padded elements would be read as others. */
+static int check_packed(const BpManagedTensorVersioned *managed) {
+  char name[32];
+  BpDataType dtype = managed->view.dtype;
+  if (!(managed->flags & BP_DLPACK_SUBBYTE_PADDED) || dtype.bits % 8 == 0)
+    return 0;
+  bp_dtype_format(dtype, name);
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "a DLPack tensor of %s whose elements are padded to whole bytes; export it "
+                        "packed, or as uint8",
+                        name);
+}
+
 BpTensor *bp_tensor_from_dlpack(BpManagedTensor *managed) {
   if (!BP_GIVEN(managed) || check_view(&managed->view))
     return NULL;
@@ -105,7 +118,7 @@ BpTensor *bp_tensor_from_dlpack_versioned(BpManagedTensorVersioned *managed) {
         managed->version_major, managed->version_minor, VERSION_MAJOR);
     return NULL;
   }
-  if (check_view(&managed->view))
+  if (check_view(&managed->view) || check_packed(managed))
     return NULL;
   BpTensor *tensor = bp_tensor_wrap(&managed->view, release_versioned, managed);
   if (tensor && managed->flags & BP_DLPACK_READ_ONLY)

@@ -33,12 +33,12 @@ int64_t bp_view_num_elements(const BpTensorView *view) {
 
 int64_t bp_view_num_bytes(const BpTensorView *view) {
   int64_t count = bp_view_num_elements(view);
-  int64_t bytes;
+  uint64_t bytes;
   if (count < 0)
     return -1;
-  if (__builtin_mul_overflow(count, (int64_t)bp_dtype_bytes(view->dtype), &bytes))
+  if (bp_dtype_array_bytes(view->dtype, (uint64_t)count, &bytes) || bytes > INT64_MAX)
     return bp_error_raise(BP_ERROR_VALUE, "a tensor's shape has more bytes than 2^63");
-  return bytes;
+  return (int64_t)bytes;
 }
 
 int bp_view_is_compact(const BpTensorView *view) {
@@ -51,7 +51,8 @@ int bp_view_is_compact(const BpTensorView *view) {
   for (int32_t i = view->ndim - 1; i >= 0; i--) {
     if (view->shape[i] != 1 && view->strides[i] != stride)
       return 0;
-    stride *= view->shape[i];
+    if (__builtin_mul_overflow(stride, view->shape[i], &stride))
+      return 0;
   }
   return 1;
 }

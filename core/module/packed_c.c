@@ -104,6 +104,16 @@ static int fold_offset(BpTensorView *view, int32_t index) {
   return 0;
 }
 
+/* Before 0.20 TVM gives elements of less than a byte whole bytes, and here they are packed. */
+static int refuse_subbyte(BpDataType dtype, int32_t index) {
+  char text[32];
+  bp_dtype_format(dtype, text);
+  return bp_error_raise(BP_ERROR_TYPE,
+                        "argument %d: a tensor of %s; code of TVM 0.19 or older takes elements of "
+                        "whole bytes",
+                        index, text);
+}
+
 /* Code generated as C checks nothing; what would make it wrong or crash is checked here. */
 static int pack_tensor(const BpTensorView *view, int32_t index, BpTensorView *changed,
                        PackedValue *value) {
@@ -111,6 +121,8 @@ static int pack_tensor(const BpTensorView *view, int32_t index, BpTensorView *ch
     return bp_error_raise(BP_ERROR_VALUE,
                           "argument %d: the tensor has strides, and is expected to be compact",
                           index);
+  if (view->dtype.bits % 8)
+    return refuse_subbyte(view->dtype, index);
   if (view->byte_offset || is_like(view->dtype, bool_here)) {
     *changed = *view;
     if (is_like(view->dtype, bool_here))

@@ -7,17 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Types whose name says their width, and so takes no bits; the numbers are DLPack's. */
+/* Types whose name includes their width. */
 static const struct {
   uint8_t code;
   uint8_t bits;
   const char *name;
 } whole_names[] = {
-    {BP_DTYPE_BOOL, 8, "bool"}, {BP_DTYPE_HANDLE, 64, "handle"}, {7, 8, "float8_e3m4"},
-    {8, 8, "float8_e4m3"},      {9, 8, "float8_e4m3b11fnuz"},    {10, 8, "float8_e4m3fn"},
-    {11, 8, "float8_e4m3fnuz"}, {12, 8, "float8_e5m2"},          {13, 8, "float8_e5m2fnuz"},
-    {14, 8, "float8_e8m0fnu"},  {15, 6, "float6_e2m3fn"},        {16, 6, "float6_e3m2fn"},
-    {17, 4, "float4_e2m1fn"},
+    {BP_DTYPE_BOOL, 8, "bool"},
+    {BP_DTYPE_HANDLE, 64, "handle"},
+    {BP_DTYPE_FLOAT8_E3M4, 8, "float8_e3m4"},
+    {BP_DTYPE_FLOAT8_E4M3, 8, "float8_e4m3"},
+    {BP_DTYPE_FLOAT8_E4M3B11FNUZ, 8, "float8_e4m3b11fnuz"},
+    {BP_DTYPE_FLOAT8_E4M3FN, 8, "float8_e4m3fn"},
+    {BP_DTYPE_FLOAT8_E4M3FNUZ, 8, "float8_e4m3fnuz"},
+    {BP_DTYPE_FLOAT8_E5M2, 8, "float8_e5m2"},
+    {BP_DTYPE_FLOAT8_E5M2FNUZ, 8, "float8_e5m2fnuz"},
+    {BP_DTYPE_FLOAT8_E8M0FNU, 8, "float8_e8m0fnu"},
+    {BP_DTYPE_FLOAT6_E2M3FN, 6, "float6_e2m3fn"},
+    {BP_DTYPE_FLOAT6_E3M2FN, 6, "float6_e3m2fn"},
+    {BP_DTYPE_FLOAT4_E2M1FN, 4, "float4_e2m1fn"},
 };
 
 /* Types whose name is followed by their bits. */
@@ -111,5 +119,5 @@ int bp_dtype_parse(const char *text, BpDataType *dtype) {
 }
 
 size_t bp_dtype_bytes(BpDataType dtype) {
-  return (size_t)(dtype.bits + 7) / 8 * dtype.lanes;
+  return ((size_t)dtype.bits * dtype.lanes + 7) / 8;
 }

@@ -28,6 +28,13 @@ static int check_shape(const char *name, BpDataType dtype, const int64_t *shape,
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "tensor '%s' has %d dimensions, at most %d work", name, ndim,
                           BP_GRAPH_MAX_NDIM);
+  if (dtype.bits % 8) {
+    char text[32];
+    bp_dtype_format(dtype, text);
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "tensor '%s' has elements of %s; a graph has elements of whole bytes",
+                          name, text);
+  }
   for (int32_t i = 0; i < ndim; i++)
     if (shape[i] < 0)
       return bp_error_raise(BP_ERROR_VALUE, "tensor '%s': extent %d is %lld, which is negative",

@@ -525,8 +525,8 @@ static int read_element(const BpTensorView *view, int64_t index, int64_t *number
   const BpDataType dtype = view->dtype;
   size_t bytes = bp_dtype_bytes(dtype);
   uint64_t bits = 0;
-  if ((dtype.code > BP_DTYPE_UINT && dtype.code != BP_DTYPE_BOOL) || dtype.lanes != 1 || !bytes ||
-      bytes > sizeof(bits))
+  if ((dtype.code > BP_DTYPE_UINT && dtype.code != BP_DTYPE_BOOL) || dtype.lanes != 1 ||
+      dtype.bits % 8 || !bytes || bytes > sizeof(bits))
     return bp_error_raise(BP_ERROR_TYPE, "expected a tensor of integers of 8 to 64 bits");
   memcpy(&bits, (const char *)view->data + view->byte_offset + (size_t)index * bytes, bytes);
   uint32_t unused = 64 - 8 * (uint32_t)bytes;

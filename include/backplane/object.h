@@ -30,7 +30,8 @@ BP_API const char *bp_type_name(int32_t type_index);
 /* A data type as text, "float32", "int8x4", "bool", and back. `text` holds at least 32 bytes. */
 BP_API void bp_dtype_format(BpDataType dtype, char *text);
 BP_API int bp_dtype_parse(const char *text, BpDataType *dtype);
-/* Bytes of one element, all lanes; bool and sub-byte types take whole bytes. */
+/* Bytes of one element, all lanes, rounded up. Elements whose bits are no multiple of 8 are packed:
+ * bp_dtype_array_bytes and bp_view_num_bytes compute the bytes of several. */
 BP_API size_t bp_dtype_bytes(BpDataType dtype);
 
 /* Makes a shape (transfer full); copies the extents. */

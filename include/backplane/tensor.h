@@ -23,8 +23,8 @@ BP_API BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int
  * reference. Nothing is copied but shape and strides. */
 BP_API BpTensor *bp_tensor_wrap(const BpTensorView *view, void (*release)(void *), void *context);
 
-/* Number of elements, and bytes of a compact tensor of that shape; -1 with an error on overflow or
- * a negative extent. */
+/* Number of elements, and bytes of a compact tensor of that shape, whose elements are packed
+ * (bp_dtype_array_bytes); -1 with an error on overflow or a negative extent. */
 BP_API int64_t bp_view_num_elements(const BpTensorView *view);
 BP_API int64_t bp_view_num_bytes(const BpTensorView *view);
 /* Whether the elements lie one after the other in row-major order: strides are NULL or say so. The
@@ -56,8 +56,9 @@ typedef struct BpManagedTensor {
   void (*deleter)(struct BpManagedTensor *self);
 } BpManagedTensor;
 
-#define BP_DLPACK_READ_ONLY 1u
-#define BP_DLPACK_COPIED    2u
+#define BP_DLPACK_READ_ONLY      1u
+#define BP_DLPACK_COPIED         2u
+#define BP_DLPACK_SUBBYTE_PADDED 4u /* elements of less than a byte take whole bytes */
 
 /* A tensor that changes hands, with its owner's deleter (DLManagedTensorVersioned). */
 typedef struct BpManagedTensorVersioned {
@@ -73,7 +74,8 @@ typedef struct BpManagedTensorVersioned {
 BP_API BpManagedTensor *bp_tensor_to_dlpack(BpTensor *tensor);
 BP_API BpManagedTensorVersioned *bp_tensor_to_dlpack_versioned(BpTensor *tensor);
 /* In: on success the tensor (transfer full) owns the managed one; on failure the caller still does.
- * A major version other than 1, or a device type that is unknown, is an error. */
+ * A major version other than 1, a device type that is unknown, or sub-byte elements that are padded
+ * to whole bytes, are an error. */
 BP_API BpTensor *bp_tensor_from_dlpack(BpManagedTensor *managed);
 BP_API BpTensor *bp_tensor_from_dlpack_versioned(BpManagedTensorVersioned *managed);
 

@@ -120,12 +120,12 @@ static int has_shape_of_input(const BpModel *model, const char *name, const BpTe
   return 0;
 }
 
-/* Sets an input. Strides are for the host to resolve: the model wants its inputs compact, and says
- * what else is wrong. */
+/* Sets an input. Strides are for the host to resolve, save those of packed elements of less than a
+ * byte: the model wants its inputs compact, and says what else is wrong. */
 static int set_from_view(const ModelObject *self, const char *name, const BpTensorView *view) {
   BpModelContext *context = self->context;
   if (view->device.device_type != BP_DEVICE_CPU || bp_view_is_compact(view) ||
-      !has_shape_of_input(self->model, name, view))
+      view->dtype.bits % 8 || !has_shape_of_input(self->model, name, view))
     return bp_model_set_input(context, name, view);
   int64_t bytes = bp_view_num_bytes(view);
   if (bytes < 0)

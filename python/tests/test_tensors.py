@@ -306,6 +306,14 @@ def test_tvm_ffi_shares_memory():
     assert np.from_dlpack(tvm_ffi.from_dlpack(ours))[0] == 42
 
 
+def test_packed_elements_share_memory():
+    tvm_ffi = pytest.importorskip("tvm_ffi")
+    ours = backplane.empty((5,), "float4_e2m1fn")
+    theirs = tvm_ffi.from_dlpack(ours)
+    assert str(theirs.dtype) == "float4_e2m1fn" and theirs.shape == (5,)
+    assert backplane.from_dlpack(theirs).to_device("cpu").dtype == "float4_e2m1fn"
+
+
 def test_torch_shares_memory():
     torch = pytest.importorskip("torch")
     theirs = torch.arange(4)

@@ -508,6 +508,22 @@ static void test_views_of_one_tensor_copy_to_each_other(const void *data) {
   bp_object_release(tensor);
 }
 
+static void test_packed_elements_have_their_bytes(const void *data) {
+  BpDevice device = device_of(data);
+  static const BpDataType nibble = {BP_DTYPE_INT, 4, 1}, byte = {BP_DTYPE_UINT, 8, 1};
+  static const int64_t five = 5, three = 3;
+  static const char out[] = {0x21, 0x43, 0x05};
+  char in[3] = {0};
+  BpTensor *tensor = bp_tensor_create(&five, 1, nibble, device, NULL);
+  g_assert_cmpint(bp_view_num_bytes(&tensor->view), ==, 3);
+  assert_ok(bp_tensor_copy_from_host(&tensor->view, out, sizeof out));
+  BpTensor *bytes = bp_tensor_create_view(tensor, &three, 1, byte, 0);
+  assert_ok(bp_tensor_copy_to_host(&bytes->view, in, sizeof in));
+  g_assert_cmpmem(in, sizeof in, out, sizeof out);
+  bp_object_release(bytes);
+  bp_object_release(tensor);
+}
+
 static void test_impossible_tensors_are_errors(const void *data) {
   BpDevice device = device_of(data);
   static const int64_t negative[] = {2, -1}, huge[] = {INT64_MAX, 2}, large[] = {INT64_MAX / 4};
@@ -677,6 +693,7 @@ static const struct {
     {"workspace/of-nobody-is-an-error", test_workspace_of_nobody_is_an_error},
     {"tensor/and-views-hold-their-values", test_tensors_and_views_hold_their_values},
     {"tensor/views-of-one-copy-to-each-other", test_views_of_one_tensor_copy_to_each_other},
+    {"tensor/packed-elements-have-their-bytes", test_packed_elements_have_their_bytes},
     {"tensor/impossible-ones-are-errors", test_impossible_tensors_are_errors},
     {"dlpack/round-trip", test_dlpack_round_trip},
     {"dlpack/of-another-version-is-refused", test_dlpack_of_another_version_is_refused},

@@ -187,7 +187,7 @@ static void test_data_types_have_names(void) {
       {"float8_e4m3fn", {10, 8, 1}, 1},
       {"float8_e4m3fnuz", {11, 8, 1}, 1},
       {"float8_e4m3", {8, 8, 1}, 1},
-      {"float4_e2m1fnx2", {17, 4, 2}, 2},
+      {"float4_e2m1fnx2", {17, 4, 2}, 1},
       {"float32x65535", {BP_DTYPE_FLOAT, 32, 65535}, 262140},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); ++i) {

@@ -245,6 +245,15 @@ typedef struct BpKernelBuffer {
   uint64_t size; /* bytes of the tensor, at most UINT64_MAX; 0 for a handle alone */
 } BpKernelBuffer;
 
+/* At most UINT64_MAX. */
+static inline uint64_t bp_kernel_count_elements_(const BpTensorView *view) {
+  uint64_t count = 1;
+  for (int32_t k = 0; k < view->ndim; k++)
+    if (__builtin_mul_overflow(count, (uint64_t)view->shape[k], &count))
+      count = UINT64_MAX;
+  return count;
+}
+
 static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKernel *kernel,
                                           const BpDeviceApi *api, int32_t i,
                                           const BpTensorView *view, BpKernelBuffer *buffer) {
@@ -258,17 +267,16 @@ static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKe
         kernel->name, i, api->name, device_id, view->device.device_type, view->device.device_id);
   buffer->data = view->data;
   buffer->offset = view->byte_offset;
-  buffer->size = (uint64_t)(view->dtype.bits + 7) / 8 * view->dtype.lanes;
-  for (int32_t k = 0; k < view->ndim; k++)
-    if (__builtin_mul_overflow(buffer->size, (uint64_t)view->shape[k], &buffer->size))
-      buffer->size = UINT64_MAX;
-  int64_t compact = 1;
-  for (int32_t k = view->ndim - 1; k >= 0 && view->strides && buffer->size; k--) {
-    if (view->shape[k] != 1 && view->strides[k] != compact)
+  uint64_t count = bp_kernel_count_elements_(view);
+  if (bp_dtype_array_bytes(view->dtype, count, &buffer->size) != 0)
+    buffer->size = UINT64_MAX;
+  uint64_t compact = 1; /* wraps around only if the size is UINT64_MAX */
+  for (int32_t k = view->ndim - 1; k >= 0 && view->strides && count; k--) {
+    if (view->shape[k] != 1 && (uint64_t)view->strides[k] != compact)
       return host->error->raise(
           BP_ERROR_VALUE, "%s: argument %d: a kernel takes compact tensors; copy this one first",
           kernel->name, i);
-    compact *= view->shape[k];
+    compact *= (uint64_t)view->shape[k];
   }
   return 0;
 }
