@@ -55,6 +55,31 @@ static void append_words(Lines *lines, const char *words) {
   }
 }
 
+/* Features of aarch64 are parts of the argument that names the architecture. */
+static int append_suffix(void *context, const char *item, size_t size) {
+  Lines *lines = context;
+  lines->used -= lines->used > 0; /* of the line that was begun, the end */
+  return append(lines, "+", item, size);
+}
+
+/* Which instructions are used: those of the level that the CPU builds on, and features that are
+ * checked where the code runs. Of other architectures the compiler's defaults. */
+static void append_cpu(Lines *lines, const BpCpu *cpu, const char *extras) {
+  const BpCpu *level = bp_cpu_level(cpu);
+  int is_x86 = strcmp(cpu->arch, "x86_64") == 0;
+  if (is_x86)
+    append(lines, "-march=", level->name, strlen(level->name));
+  else if (strcmp(cpu->arch, "aarch64") == 0)
+    append(lines, "-march=", "armv8-a", strlen("armv8-a"));
+  int (*add)(void *context, const char *item, size_t size) =
+      is_x86 ? append_feature : append_suffix;
+  if (!is_x86 || level != cpu)
+    bp_cpu_each(cpu->features, ',', add, lines);
+  bp_cpu_each(extras, ',', add, lines);
+  if (level != cpu)
+    append(lines, "-mtune=", cpu->name, strlen(cpu->name));
+}
+
 /* Arguments: no fast-math, which breaks NaN and infinity and cancels tricks of rounding; what is
  * there lets the compiler vectorise calls, fuse multiply and add, and trust no errno. */
 static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vector_bits,
@@ -66,15 +91,8 @@ static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vect
   Lines lines = {text, size, 0};
   for (size_t i = 0; i < sizeof(common) / sizeof(common[0]); i++)
     append(&lines, "", common[i], strlen(common[i]));
-  int is_x86 = strcmp(cpu->arch, "x86_64") == 0;
-  const char *level = bp_cpu_level(cpu)->name;
-  append(&lines, is_x86 ? "-march=" : "-mcpu=", level, strlen(level));
-  if (strcmp(level, cpu->name) != 0) {
-    append(&lines, "-mtune=", cpu->name, strlen(cpu->name));
-    bp_cpu_each(cpu->features, ',', append_feature, &lines);
-  }
-  bp_cpu_each(extras, ',', append_feature, &lines);
-  if (is_x86 && vector_bits >= 128) {
+  append_cpu(&lines, cpu, extras);
+  if (strcmp(cpu->arch, "x86_64") == 0 && vector_bits >= 128) {
     char width[32];
     snprintf(width, sizeof(width), "%lld", (long long)(vector_bits > 512 ? 512 : vector_bits));
     append(&lines, "-mprefer-vector-width=", width, strlen(width));
@@ -87,27 +105,41 @@ static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vect
 
 /* ---- The check of the CPU ---------------------------------------------------------------- */
 
+typedef struct Tests {
+  const BpCpu *cpu;
+  Lines *lines;
+} Tests;
+
+/* On x86-64 gcc and clang know how to ask; Linux tells what an aarch64 has. */
 static int append_test(void *context, const char *item, size_t size) {
-  Lines *lines = context;
-  char text[128];
-  snprintf(text, sizeof(text), "  if (!__builtin_cpu_supports(\"%.*s\")) missing = \"%.*s\";",
-           (int)size, item, (int)size, item);
-  return append(lines, "", text, strlen(text));
+  Tests *tests = context;
+  char condition[128], text[192];
+  int bit = bp_cpu_feature_bit(tests->cpu, item, size);
+  if (strcmp(tests->cpu->arch, "x86_64") == 0)
+    snprintf(condition, sizeof(condition), "__builtin_cpu_supports(\"%.*s\")", (int)size, item);
+  else
+    snprintf(condition, sizeof(condition), "(getauxval(%d) >> %d & 1)", bit < 64 ? 16 : 26,
+             bit % 64);
+  snprintf(text, sizeof(text), "  if (!%s) missing = \"%.*s\";", condition, (int)size, item);
+  return append(tests->lines, "", text, strlen(text));
 }
 
 /* The function that the dialect's `entry` calls. */
 static void check_function(const BpCpu *cpu, const char *extras, Lines *lines) {
+  Tests tests = {cpu, lines};
   char line[256];
-  const char *head = "BP_HELPER int bp_check_cpu(const char *function) {\n"
-                     "#ifdef __x86_64__\n"
+  const char *head = "extern unsigned long getauxval(unsigned long type);\n"
+                     "BP_HELPER int bp_check_cpu(const char *function) {\n"
                      "  static int is_known;\n"
                      "  const char *missing = 0;\n"
                      "  if (__atomic_load_n(&is_known, __ATOMIC_RELAXED))\n"
                      "    return 0;\n"
-                     "  __builtin_cpu_init();";
+                     "#ifdef __x86_64__\n"
+                     "  __builtin_cpu_init();\n"
+                     "#endif";
   append(lines, "", head, strlen(head));
-  bp_cpu_each(cpu->features, ',', append_test, lines);
-  bp_cpu_each(extras, ',', append_test, lines);
+  bp_cpu_each(cpu->features, ',', append_test, &tests);
+  bp_cpu_each(extras, ',', append_test, &tests);
   snprintf(
       line, sizeof(line),
       "  if (missing)\n"
@@ -116,7 +148,6 @@ static void check_function(const BpCpu *cpu, const char *extras, Lines *lines) {
       cpu->name);
   append(lines, "", line, strlen(line));
   const char *tail = "  __atomic_store_n(&is_known, 1, __ATOMIC_RELAXED);\n"
-                     "#endif\n"
                      "  (void)function;\n"
                      "  return 0;\n"
                      "}\n";

@@ -15,7 +15,7 @@ extern BpPluginTables bp_cpu_host;
 /* A CPU that code can be generated for. */
 typedef struct BpCpu {
   const char *name; /* as compilers know it */
-  const char *arch; /* "x86_64", "aarch64" */
+  const char *arch; /* "x86_64", "aarch64"; "another": none that has a name here */
   int32_t vector_bits;
   int32_t vector_registers;
   const char *features; /* that it takes for granted, comma-separated */
@@ -25,20 +25,19 @@ typedef struct BpCpu {
 const BpCpu *bp_cpu_find(const char *name);
 /* The names of all rows, comma-separated, as far as they fit. */
 void bp_cpu_names(char *text, size_t size);
-/* The architecture level that the CPU builds on; itself where there are no levels. Code for the
- * level and the CPU's features uses nothing that is not checked where it runs, as what compilers
- * take for granted of a CPU of that name. */
+/* The row of the architecture level that the CPU builds on, the architecture's own row where there
+ * are no levels. Code for the level and the CPU's features uses nothing that is not checked where
+ * it runs, unlike what compilers take for granted of a CPU of that name. */
 const BpCpu *bp_cpu_level(const BpCpu *cpu);
-/* The row that fits this machine best. */
+/* The row that fits this machine best; "generic" for an architecture that has no row. */
 const BpCpu *bp_cpu_native(void);
 /* What this machine has beyond the row, comma-separated: "avx512vnni". */
 void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size);
 /* Whether code for `cpu` with `extras` runs here; if not, `why` says what is missing. */
 int bp_cpu_can_run(const BpCpu *cpu, const char *extras, char *why, size_t size);
-/* Whether the name is that of a feature in the tables here. */
-int bp_cpu_is_feature(const char *name, size_t size);
-/* Its number in libgcc's word of features, -1 for another name. */
-int bp_cpu_feature_bit(const char *name, size_t size);
+/* The bit of a feature of the CPU's architecture: on x86-64 in libgcc's words of features, on
+ * aarch64 in AT_HWCAP, and from 64 on in AT_HWCAP2. -1: the architecture has none of that name. */
+int bp_cpu_feature_bit(const BpCpu *cpu, const char *name, size_t size);
 /* Calls `visit` for each item of a list until it returns non-zero, which is then the result. Items
  * are separated by `separator`; empty ones do not count. */
 int bp_cpu_each(const char *list, char separator,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #define MESSAGE_SIZE 512
 
@@ -147,36 +148,51 @@ static LLVMValueRef not_equal(BpGen *g, LLVMValueRef a, LLVMValueRef b) {
 
 /* ---- The CPU ----------------------------------------------------------------------------- */
 
+typedef struct Needed {
+  const BpCpu *cpu;
+  uint64_t bits[2];
+} Needed;
+
 static int add_feature(void *context, const char *item, size_t size) {
-  int bit = bp_cpu_feature_bit(item, size);
+  Needed *needed = context;
+  int bit = bp_cpu_feature_bit(needed->cpu, item, size);
   if (bit >= 0)
-    *(uint64_t *)context |= UINT64_C(1) << bit;
+    needed->bits[bit / 64] |= UINT64_C(1) << bit % 64;
   return 0;
 }
 
-/* Fails unless the machine has what the code is compiled for. libgcc keeps the machine's features
- * as bits: the first 32 in __cpu_model, others in __cpu_features2. */
-static void check_cpu(BpGen *g) {
+/* libgcc keeps what an x86-64 has as bits: the first 32 in __cpu_model, others in __cpu_features2.
+ */
+static LLVMValueRef x86_features(BpGen *g) {
   LLVMBuilderRef b = g->builder;
-  char text[MESSAGE_SIZE];
-  uint64_t needed = 0;
-  bp_cpu_each(g->cpu->features, ',', add_feature, &needed);
-  bp_cpu_each(g->extras, ',', add_feature, &needed);
-  if (needed == 0)
-    return;
   bp_gen_call_c(g, "__cpu_indicator_init", g->i32, NULL, 0);
   LLVMValueRef model = bp_gen_external(g, "__cpu_model");
   LLVMValueRef more = bp_gen_external(g, "__cpu_features2");
   LLVMValueRef low = LLVMBuildZExt(b, bp_gen_load(g, g->i32, model, 12), g->i64, "");
   LLVMValueRef high = LLVMBuildZExt(b, bp_gen_load(g, g->i32, more, 0), g->i64, "");
-  high = LLVMBuildShl(b, high, bp_gen_i64(g, 32), "");
-  LLVMValueRef mask = bp_gen_i64(g, (int64_t)needed);
-  LLVMValueRef have = LLVMBuildAnd(b, LLVMBuildOr(b, low, high, ""), mask, "");
+  return LLVMBuildOr(b, low, LLVMBuildShl(b, high, bp_gen_i64(g, 32), ""), "");
+}
+
+/* Fails unless the machine has what the code is compiled for. */
+static void check_cpu(BpGen *g) {
+  char text[MESSAGE_SIZE];
+  Needed needed = {g->cpu, {0, 0}};
+  int is_x86 = strcmp(g->cpu->arch, "x86_64") == 0;
+  bp_cpu_each(g->cpu->features, ',', add_feature, &needed);
+  bp_cpu_each(g->extras, ',', add_feature, &needed);
   snprintf(text, sizeof(text),
            "%s: compiled for the CPU %s%s%s, and this one lacks some of its features; build it for "
            "another mcpu",
            g->ir->str_value(g->ir_function), g->cpu->name, g->extras[0] ? " with " : "", g->extras);
-  fail_if(g, not_equal(g, have, mask), BP_ERROR_DEVICE, text, NULL, 0);
+  for (int i = 0; i < 2; i++) {
+    LLVMValueRef type = bp_gen_i64(g, i == 0 ? AT_HWCAP : AT_HWCAP2);
+    LLVMValueRef mask = bp_gen_i64(g, (int64_t)needed.bits[i]);
+    if (needed.bits[i] == 0)
+      continue;
+    LLVMValueRef have = is_x86 ? x86_features(g) : bp_gen_call_c(g, "getauxval", g->i64, &type, 1);
+    fail_if(g, not_equal(g, LLVMBuildAnd(g->builder, have, mask, ""), mask), BP_ERROR_DEVICE, text,
+            NULL, 0);
+  }
 }
 
 /* ---- Arguments --------------------------------------------------------------------------- */

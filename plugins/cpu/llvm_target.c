@@ -39,6 +39,8 @@ typedef struct Job {
   char vector_width[16];
   int64_t opt;
   const BpCpu *cpu;
+  const char *level; /* what LLVM calls the least that the CPU has */
+  const char *tuned; /* for whose timing */
   LLVMTargetMachineRef machine;
 } Job;
 
@@ -52,8 +54,23 @@ static void initialize_targets(void) {
 static int add_feature(void *context, const char *item, size_t size) {
   char *features = context;
   size_t used = strlen(features);
-  snprintf(features + used, sizeof(((Job *)0)->features) - used, "%s+%.*s", used ? "," : "",
-           (int)size, item);
+  const char *other = size == 4 && memcmp(item, "fp16", 4) == 0 ? "full" : ""; /* LLVM's name */
+  snprintf(features + used, sizeof(((Job *)0)->features) - used, "%s+%s%.*s", used ? "," : "",
+           other, (int)size, item);
+  return 0;
+}
+
+/* LLVM has its own names for what is no CPU. */
+static int32_t name_level(Job *job) {
+  const BpCpu *level = bp_cpu_level(job->cpu);
+  int is_x86 = strcmp(job->cpu->arch, "x86_64") == 0;
+  if (!is_x86 && strcmp(job->cpu->arch, "aarch64") != 0)
+    return bp_cpu_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
+                                    "target llvm: mcpu=%s: code for x86_64 and aarch64 alone is "
+                                    "made with LLVM; use target c",
+                                    job->cpu->name);
+  job->level = is_x86 ? level->name : "generic";
+  job->tuned = level == job->cpu ? job->level : job->cpu->name;
   return 0;
 }
 
@@ -69,6 +86,8 @@ static int32_t read_target(const BpTarget *target, Job *job) {
   if (!job->cpu)
     return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target llvm: unknown mcpu \"%s\"",
                                     job->cpu_name);
+  if (name_level(job))
+    return -1;
   if (job->opt < 0 || job->opt > 3)
     return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target llvm: opt is 0 to 3, not %lld",
                                     (long long)job->opt);
@@ -94,7 +113,7 @@ static int32_t create_machine(Job *job) {
     return -1;
   }
   job->machine =
-      LLVMCreateTargetMachine(target, job->triple, bp_cpu_level(job->cpu)->name, job->features,
+      LLVMCreateTargetMachine(target, job->triple, job->level, job->features,
                               job->opt ? LLVMCodeGenLevelAggressive : LLVMCodeGenLevelNone,
                               LLVMRelocPIC, LLVMCodeModelDefault);
   if (!job->machine)
@@ -136,13 +155,13 @@ static void open_module(BpGen *g, const Job *job) {
   g->cpu = job->cpu;
   g->extras = job->extras;
   g->attributes[0][0] = "target-cpu";
-  g->attributes[0][1] = bp_cpu_level(job->cpu)->name;
+  g->attributes[0][1] = job->level;
   g->attributes[1][0] = "target-features";
   g->attributes[1][1] = job->features[0] ? job->features : NULL;
   g->attributes[2][0] = "prefer-vector-width";
   g->attributes[2][1] = job->vector_width;
   g->attributes[3][0] = "tune-cpu";
-  g->attributes[3][1] = job->cpu->name;
+  g->attributes[3][1] = job->tuned;
 }
 
 static void close_module(BpGen *g) {

@@ -5,13 +5,16 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
-#define V2 "ssse3,sse4.1,sse4.2,popcnt"
-#define V3 V2 ",avx,avx2,bmi,bmi2,fma"
-#define V4 V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
+#define V2    "ssse3,sse4.1,sse4.2,popcnt"
+#define V3    V2 ",avx,avx2,bmi,bmi2,fma"
+#define V4    V3 ",avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
+#define ARM82 "lse,fp16,dotprod"
 
-/* Architecture levels first: a machine is described by the best of them and its extras. */
+/* Levels of x86-64 first: a machine is described by the best of them and its extras. A row that is
+ * called as its architecture takes nothing for granted; "generic" is any other architecture. */
 static const BpCpu cpus[] = {
     {"x86-64", "x86_64", 128, 16, ""},
     {"x86-64-v2", "x86_64", 128, 16, V2},
@@ -31,32 +34,46 @@ static const BpCpu cpus[] = {
     {"znver1", "x86_64", 256, 16, V3},
     {"znver2", "x86_64", 256, 16, V3},
     {"znver3", "x86_64", 256, 16, V3},
+    {"aarch64", "aarch64", 128, 32, ""},
     {"cortex-a53", "aarch64", 128, 32, ""},
     {"cortex-a72", "aarch64", 128, 32, ""},
-    {"cortex-a76", "aarch64", 128, 32, ""},
-    {"neoverse-n1", "aarch64", 128, 32, ""},
-    {"neoverse-v1", "aarch64", 128, 32, ""},
+    {"cortex-a76", "aarch64", 128, 32, ARM82},
+    {"neoverse-n1", "aarch64", 128, 32, ARM82},
+    {"neoverse-v1", "aarch64", 128, 32, ARM82 ",bf16,i8mm"},
+    {"ppc64le", "ppc64le", 128, 64, ""},
+    {"riscv64", "riscv64", 0, 32, ""},
+    {"s390x", "s390x", 0, 16, ""},
+    {"loongarch64", "loongarch64", 0, 32, ""},
+    {"arm", "arm", 0, 16, ""},
+    {"i386", "i386", 0, 8, ""},
+    {"generic", "another", 0, 16, ""},
 };
 #define NUM_CPUS   (sizeof(cpus) / sizeof(cpus[0]))
 #define NUM_LEVELS 4
 
 #if defined(__x86_64__)
-#define THIS_ARCH   "x86_64"
-#define HAS_(name)  (__builtin_cpu_supports(name) != 0)
-#define LOOK_AT_CPU __builtin_cpu_init()
-#else
-#if defined(__aarch64__)
+#define THIS_ARCH "x86_64"
+#elif defined(__aarch64__)
 #define THIS_ARCH "aarch64"
+#elif defined(__powerpc64__) && defined(__LITTLE_ENDIAN__)
+#define THIS_ARCH "ppc64le"
+#elif defined(__riscv) && __riscv_xlen == 64
+#define THIS_ARCH "riscv64"
+#elif defined(__s390x__)
+#define THIS_ARCH "s390x"
+#elif defined(__loongarch_lp64)
+#define THIS_ARCH "loongarch64"
+#elif defined(__arm__)
+#define THIS_ARCH "arm"
+#elif defined(__i386__)
+#define THIS_ARCH "i386"
 #else
 #define THIS_ARCH "another"
 #endif
-#define HAS_(name)  0
-#define LOOK_AT_CPU (void)0
-#endif
 
-/* Features that a program can ask for by name at run time, with gcc and with clang, and their bits
- * in libgcc's __cpu_model and __cpu_features2. */
-#define FEATURES(X)                                                                                \
+/* Features that a program can ask for at run time. On x86-64 by name, with gcc and with clang; the
+ * number is their bit in libgcc's __cpu_model and __cpu_features2. */
+#define X86_FEATURES(X)                                                                            \
   X("ssse3", 6)                                                                                    \
   X("sse4.1", 7)                                                                                   \
   X("sse4.2", 8)                                                                                   \
@@ -76,22 +93,38 @@ static const BpCpu cpus[] = {
   X("avx512bf16", 36)                                                                              \
   X("fma4", 12)                                                                                    \
   X("xop", 13)
+/* On aarch64 by getauxval: bits of AT_HWCAP, and those of AT_HWCAP2 from 64 on. */
+#define ARM_FEATURES(X)                                                                            \
+  X("lse", 8)                                                                                      \
+  X("fp16", 10)                                                                                    \
+  X("dotprod", 20)                                                                                 \
+  X("i8mm", 64 + 13)                                                                               \
+  X("bf16", 64 + 14)
 
 typedef struct Feature {
-  const char *name;
+  const char *name, *arch;
   int bit;
 } Feature;
 
-#define FEATURE(name, bit) {name, bit},
-static const Feature features[] = {FEATURES(FEATURE)};
+#define X86_FEATURE(name, bit) {name, "x86_64", bit},
+#define ARM_FEATURE(name, bit) {name, "aarch64", bit},
+static const Feature features[] = {X86_FEATURES(X86_FEATURE) ARM_FEATURES(ARM_FEATURE)};
 #define NUM_FEATURES (sizeof(features) / sizeof(features[0]))
 
-/* Whether this machine has it. */
+/* Whether this machine, of the feature's architecture, has it. */
 static int is_present(const Feature *feature) {
-  LOOK_AT_CPU;
-#define PRESENT(name, bit) HAS_(name),
-  const int all[] = {FEATURES(PRESENT)};
+#if defined(__x86_64__)
+#define PRESENT(name, bit) __builtin_cpu_supports(name) != 0,
+  __builtin_cpu_init();
+  const int all[] = {X86_FEATURES(PRESENT)};
   return all[feature - features];
+#elif defined(__aarch64__)
+  unsigned long word = getauxval(feature->bit < 64 ? AT_HWCAP : AT_HWCAP2);
+  return (int)(word >> feature->bit % 64 & 1);
+#else
+  (void)feature;
+  return 0;
+#endif
 }
 
 const BpCpu *bp_cpu_find(const char *name) {
@@ -123,21 +156,18 @@ int bp_cpu_each(const char *list, char separator,
   return rc;
 }
 
-/* NULL: it is not known. */
-static const Feature *find_feature(const char *name, size_t size) {
+/* NULL: the architecture has none of that name. */
+static const Feature *find_feature(const char *arch, const char *name, size_t size) {
   for (size_t i = 0; i < NUM_FEATURES; i++) {
-    if (strlen(features[i].name) == size && memcmp(features[i].name, name, size) == 0)
+    if (strcmp(features[i].arch, arch) == 0 && strlen(features[i].name) == size &&
+        memcmp(features[i].name, name, size) == 0)
       return &features[i];
   }
   return NULL;
 }
 
-int bp_cpu_is_feature(const char *name, size_t size) {
-  return find_feature(name, size) != NULL;
-}
-
-int bp_cpu_feature_bit(const char *name, size_t size) {
-  const Feature *feature = find_feature(name, size);
+int bp_cpu_feature_bit(const BpCpu *cpu, const char *name, size_t size) {
+  const Feature *feature = find_feature(cpu->arch, name, size);
   return feature ? feature->bit : -1;
 }
 
@@ -158,7 +188,7 @@ static void add_item(Text *text, const char *item, size_t size) {
 }
 
 static int add_if_missing(void *context, const char *item, size_t size) {
-  const Feature *feature = find_feature(item, size);
+  const Feature *feature = find_feature(THIS_ARCH, item, size);
   if (!feature || !is_present(feature))
     add_item(context, item, size);
   return 0;
@@ -192,7 +222,11 @@ const BpCpu *bp_cpu_native(void) {
     if (bp_cpu_can_run(&cpus[i], "", why, sizeof(why)))
       return &cpus[i];
   }
-  return strcmp(THIS_ARCH, "aarch64") == 0 ? bp_cpu_find("cortex-a53") : &cpus[0];
+  for (size_t i = 0; i < NUM_CPUS; i++) {
+    if (strcmp(cpus[i].arch, THIS_ARCH) == 0)
+      return &cpus[i];
+  }
+  return &cpus[NUM_CPUS - 1];
 }
 
 typedef struct Search {
@@ -212,10 +246,12 @@ static int is_beyond(void *context, const char *item, size_t size) {
 }
 
 const BpCpu *bp_cpu_level(const BpCpu *cpu) {
-  if (strcmp(cpu->arch, cpus[0].arch) != 0)
-    return cpu;
   BpCpu given = *cpu;
   int level = NUM_LEVELS - 1;
+  for (size_t i = NUM_LEVELS; i < NUM_CPUS; i++) {
+    if (strcmp(cpus[i].arch, cpu->arch) == 0 && strcmp(cpu->arch, cpus[0].arch) != 0)
+      return &cpus[i];
+  }
   while (bp_cpu_each(cpus[level].features, ',', is_beyond, &given))
     level--; /* the first takes nothing for granted */
   return &cpus[level];
@@ -229,7 +265,8 @@ void bp_cpu_native_extras(const BpCpu *cpu, char *text, size_t size) {
     return;
   for (size_t i = 0; i < NUM_FEATURES; i++) {
     Search search = {features[i].name, strlen(features[i].name)};
-    if (is_present(&features[i]) && !bp_cpu_each(cpu->features, ',', is_item, &search))
+    if (strcmp(features[i].arch, THIS_ARCH) == 0 && is_present(&features[i]) &&
+        !bp_cpu_each(cpu->features, ',', is_item, &search))
       add_item(&list, search.name, search.size);
   }
 }

@@ -49,11 +49,12 @@ static int32_t set_int_if_unset(BpTarget *target, const char *name, int64_t numb
 }
 
 static int check_feature(void *context, const char *item, size_t size) {
-  (void)context;
-  if (bp_cpu_is_feature(item, size))
+  const BpCpu *cpu = context;
+  if (bp_cpu_feature_bit(cpu, item, size) >= 0)
     return 0;
-  return bp_cpu_host.error->raise(
-      BP_ERROR_VALUE, "target attribute mattr: unknown feature \"%.*s\"", (int)size, item);
+  return bp_cpu_host.error->raise(BP_ERROR_VALUE,
+                                  "target attribute mattr: unknown feature \"%.*s\" of %s",
+                                  (int)size, item, cpu->arch);
 }
 
 /* "native" becomes the row and the extras of this machine, and its caches; a named CPU keeps the
@@ -76,8 +77,8 @@ int32_t bp_cpu_complete_target(BpTarget *target) {
   }
   if (is_native && !extras[0])
     bp_cpu_native_extras(cpu, extras, sizeof(extras));
-  if (bp_cpu_each(extras, ',', check_feature, NULL) != 0 || set_text(target, "mcpu", cpu->name) ||
-      (extras[0] && set_text(target, "mattr", extras)))
+  if (bp_cpu_each(extras, ',', check_feature, (void *)(uintptr_t)cpu) != 0 ||
+      set_text(target, "mcpu", cpu->name) || (extras[0] && set_text(target, "mattr", extras)))
     return -1;
   if (set_int_if_unset(target, BP_TARGET_VECTOR_BITS, cpu->vector_bits) ||
       set_int_if_unset(target, BP_TARGET_VECTOR_REGISTERS, cpu->vector_registers))

@@ -4,6 +4,10 @@ EXTRA_DIST += tests/plugins/plugin-util.h
 test_programs += tests/plugins/test-cpu
 tests_plugins_test_cpu_LDADD = $(LDADD) -lm
 thread_tests += tests/plugins/test-cpu
+if BUILD_CPU
+test_programs += tests/plugins/test-cpu-cross
+tests_plugins_test_cpu_cross_LDADD = $(LDADD) -lm
+endif
 if BUILD_CUDA
 test_programs += tests/plugins/test-cuda
 tests_plugins_test_cuda_LDADD = $(LDADD) -ldl -lm
