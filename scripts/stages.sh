@@ -129,8 +129,17 @@ build_tests_in() {
   build_in "$@" && make -C "$1" -j"$jobs" check bench TESTS=
 }
 
+# The tests of the plain build that took longest, in seconds.
+show_slowest() {
+  if [ -s "$build/tests/times" ]; then
+    say "==> slowest tests, in seconds"
+    sort -rn "$build/tests/times" | head -n 10 | sed 's/^/    /'
+  fi
+}
+
 # What failed, the closing line, and the exit status that goes with it.
 finish() {
+  show_slowest
   if ((failed > 0)); then printf '%s\n' "==> failed" "${failures[@]/#/    }"; fi
   say "$passed passed, $failed failed, $skipped skipped"
   ((failed == 0))

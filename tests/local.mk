@@ -24,10 +24,9 @@ TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver
 LOG_DRIVER = $(TAP_DRIVER)
 SH_LOG_DRIVER = $(TAP_DRIVER)
 # A test that hangs is ended, and is an error.
-LOG_COMPILER = timeout
-AM_LOG_FLAGS = -k 10 900
-SH_LOG_COMPILER = timeout
-AM_SH_LOG_FLAGS = -k 10 900 bash
+LOG_COMPILER = $(top_srcdir)/tests/run-test
+SH_LOG_COMPILER = $(top_srcdir)/tests/run-test bash
+CLEANFILES += tests/times
 
 # What a test may rely on: the plugins of this build, a cache of its own, no choice of device made.
 # GLib's own allocator would hide from the sanitizers who owns what. Under them malloc fails as
@@ -53,17 +52,20 @@ AM_TESTS_ENVIRONMENT = \
 check-sanitized:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(filter-out $(slow_tests),$(TESTS))'
 # Some of the suite, and no other test program is built: make check-part PART='tests/abi/% tests/core/%'.
+# distcheck-part is distcheck with these tests.
+only_part = check_PROGRAMS='$(filter $(PART),$(check_PROGRAMS))' TESTS='$(filter $(PART),$(TESTS))'
 check-part: all
-	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(filter $(PART),$(check_PROGRAMS))' \
-	  TESTS='$(filter $(PART),$(TESTS))'
+	$(MAKE) $(AM_MAKEFLAGS) check-TESTS $(only_part)
+distcheck-part: all
+	$(MAKE) $(AM_MAKEFLAGS) distcheck $(only_part)
 
 # The tests of threads alone, in a build with --enable-tsan; no other test program is built.
 check-threads: all
 	$(MAKE) $(AM_MAKEFLAGS) check-TESTS check_PROGRAMS='$(thread_tests)' TESTS='$(thread_tests)'
-.PHONY: check-sanitized check-part check-threads
+.PHONY: check-sanitized check-part check-threads distcheck-part
 
 EXTRA_DIST += tests/peers.txt tests/lsan.supp tests/tsan.supp tests/failing_memory.h \
-	tests/bare_device.h tests/tap.sh
+	tests/bare_device.h tests/tap.sh tests/run-test
 
 include tests/frame/local.mk
 include tests/fuzz/local.mk
