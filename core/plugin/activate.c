@@ -8,6 +8,7 @@
 #include "core/registry/host.h"
 #include "core/registry/log.h"
 #include "core/registry/registry.h"
+#include "core/target/target.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -24,33 +25,37 @@ static int is_registered(const char *name) {
   return found;
 }
 
-/* Checks that the provided names are all registered (`expected` 1) or none is (0). */
-static int check_provided(const Plugin *plugin, int expected) {
+/* Nobody else has registered what it provides. */
+static int check_free(const Plugin *plugin) {
   g_auto(GStrv) names = g_strsplit(plugin->descriptor.provides, " ", -1);
-  for (char **name = names; *name; name++) {
-    if (!**name || is_registered(*name) == expected)
-      continue;
-    if (expected)
+  for (char **name = names; *name; name++)
+    if (**name && is_registered(*name))
+      return bp__reason_raise(
+          REASON_NAME_TAKEN,
+          "it provides %s, which is registered already; remove one of the two that "
+          "provide it",
+          *name);
+  return 0;
+}
+
+/* It has registered all that it provides. */
+static int check_complete(const Plugin *plugin, const Registration *registration) {
+  g_auto(GStrv) names = g_strsplit(plugin->descriptor.provides, " ", -1);
+  for (char **name = names; *name; name++)
+    if (**name && !bp__registration_has(registration, *name))
       return bp__reason_raise(
           REASON_NAME_NOT_REGISTERED,
           "its descriptor says that it provides %s, but it did not register it; "
           "this is a defect of the plugin",
           *name);
-    return bp__reason_raise(
-        REASON_NAME_TAKEN,
-        "it provides %s, which is registered already; remove one of the two that "
-        "provide it",
-        *name);
-  }
   return 0;
 }
 
-/* After a failure: nothing may lead into the plugin's code any more. */
-static void remove_provided(const Plugin *plugin) {
-  g_auto(GStrv) names = g_strsplit(plugin->descriptor.provides, " ", -1);
-  for (char **name = names; *name; name++)
-    if (**name && is_registered(*name))
-      bp_registry_remove(*name);
+static int publish(const Registration *registration) {
+  if (!bp__registration_publish(registration))
+    return 0;
+  bp__reason_note(REASON_NAME_TAKEN);
+  return -1;
 }
 
 /* ---- The handshake ----------------------------------------------------------------------- */
@@ -122,21 +127,16 @@ static BpPluginEntry find_entry(Plugin *plugin) {
   return entry;
 }
 
-static int initialize(Plugin *plugin) {
+static int initialize(Plugin *plugin, const Registration *registration) {
   BpPlugin answer;
   BpPluginEntry entry = find_entry(plugin);
   bp__trial_stage("entry");
-  if (!entry || shake_hands(entry, &answer) || check_provided(plugin, 0))
+  if (!entry || shake_hands(entry, &answer) || check_free(plugin))
     return -1;
   bp__trial_stage("initialize");
-  int rc = answer.initialize() ? check_failed(REASON_INITIALIZE_FAILED, "initialisation")
-                               : check_provided(plugin, 1);
-  if (rc) {
-    BpError *error = bp_error_take();
-    remove_provided(plugin);
-    bp_error_put(error);
-  }
-  return rc;
+  if (answer.initialize())
+    return check_failed(REASON_INITIALIZE_FAILED, "initialisation");
+  return check_complete(plugin, registration) || publish(registration) ? -1 : 0;
 }
 
 /* ---- Once -------------------------------------------------------------------------------- */
@@ -165,10 +165,15 @@ static void end(Plugin *plugin, int rc, int32_t state) {
 }
 
 static int run_initialize(Plugin *plugin) {
+  const Descriptor *descriptor = &plugin->descriptor;
+  Registration registration = {
+      .plugin = descriptor->name, .provides = descriptor->provides, .targets = descriptor->targets};
   begin();
-  bp__host_set_initialising(plugin->descriptor.name);
-  int rc = initialize(plugin);
-  bp__host_set_initialising(NULL);
+  bp__registration_begin(&registration);
+  int rc = initialize(plugin, &registration);
+  if (rc)
+    bp__target_kinds_withdraw(&registration);
+  bp__registration_end(&registration);
   end(plugin, rc, BP_PLUGIN_ACTIVE);
   return rc;
 }
@@ -184,7 +189,7 @@ static int raise_not_ready(const Plugin *plugin) {
   return bp_error_raise(BP_ERROR_NOT_READY,
                         "plugin %s is not active, and it is not activated while plugin %s "
                         "initialises itself; ask for it when it is needed, after that",
-                        plugin->descriptor.name, bp__host_initialising());
+                        plugin->descriptor.name, bp__registration_current()->plugin);
 }
 
 /* With the lock held. */
@@ -195,14 +200,14 @@ static void own(Plugin *plugin) {
 
 /* With the lock held. Whether this thread is to initialise the plugin: 1; 0: it is active; -1. */
 static int claim(Plugin *plugin) {
-  while (plugin->state == BP_PLUGIN_INITIALISING && !bp__host_initialising())
+  while (plugin->state == BP_PLUGIN_INITIALISING && !bp__registration_current())
     bp__plugins_wait();
   if (plugin->state == BP_PLUGIN_ACTIVE)
     return 0;
   if (plugin->state == BP_PLUGIN_FAILED || plugin->state == BP_PLUGIN_REJECTED ||
       plugin->state == BP_PLUGIN_QUARANTINED)
     return raise_unusable(plugin);
-  if (bp__host_initialising())
+  if (bp__registration_current())
     return raise_not_ready(plugin);
   own(plugin);
   return 1;

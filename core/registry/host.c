@@ -6,6 +6,7 @@
 
 #include "core/registry/log.h"
 #include "core/registry/object.h"
+#include "core/registry/registry.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -47,16 +48,6 @@ static int insert_table(const char *name, uint32_t version, const void *table) {
   *entry = (TableEntry){name, version, table, atomic_load(&tables)};
   atomic_store(&tables, entry);
   return 0;
-}
-
-static _Thread_local const char *initialising;
-
-const char *bp__host_initialising(void) {
-  return initialising;
-}
-
-void bp__host_set_initialising(const char *plugin) {
-  initialising = plugin;
 }
 
 int bp_host_add_table(const char *name, uint32_t version, const void *table) {
@@ -127,7 +118,7 @@ static const BpObjectTable object_table = {
 
 static const BpRegistryTable registry_table = {
     .struct_size = sizeof registry_table,
-    .set = bp_registry_set,
+    .set = bp__registry_set_of_plugin,
     .get = bp_registry_get,
 };
 

@@ -25,11 +25,6 @@ void bp__core_start(void);
  * bp__core_start. What fails is reported to the log: the names it was to give are then missing. */
 void bp__core_start_rooms(void);
 
-/* The name of the plugin that the calling thread is initialising, or NULL; and who says so,
- * core/plugin. The name is borrowed until it is set again. */
-const char *bp__host_initialising(void);
-void bp__host_set_initialising(const char *plugin);
-
 /* The start of this room. */
 int bp__registry_start(void);
 

@@ -11,6 +11,7 @@ libbackplane_la_SOURCES += \
 	core/registry/log.h \
 	core/registry/object.c \
 	core/registry/object.h \
+	core/registry/registration.c core/registry/registration.h \
 	core/registry/registry.c \
 	core/registry/registry.h \
 	core/registry/value.c \

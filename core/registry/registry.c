@@ -12,6 +12,7 @@
 
 #include "core/registry/host.h"
 #include "core/registry/object.h"
+#include "core/registry/registration.h"
 
 #include <backplane/error.h>
 #include <pthread.h>
@@ -339,31 +340,62 @@ static int set_canonical(const char *name, BpFunction *function, int override) {
   return rc;
 }
 
-int bp_registry_set(const char *name, BpFunction *function, int override) {
+static int check_entry(const char *name, const BpFunction *function) {
   if (check_name(name))
     return -1;
   if (!function || function->header.type_index != BP_TYPE_FUNCTION)
     return bp_error_raise(BP_ERROR_TYPE, "only a function can be registered as \"%s\"", name);
-  bp__core_start();
+  return 0;
+}
+
+/* Under our name; within a plugin's initialize() it is kept back. */
+static int set(const char *name, BpFunction *function, int override) {
+  Registration *registration = bp__registration_current();
   char *ours = canonical_name(name);
-  int rc = ours ? set_canonical(ours, function, override) : -1;
+  int rc = !ours          ? -1
+           : registration ? bp__registration_add(registration, ours, function, override)
+                          : set_canonical(ours, function, override);
   free(ours);
   return rc;
 }
 
+int bp_registry_set(const char *name, BpFunction *function, int override) {
+  if (check_entry(name, function))
+    return -1;
+  bp__core_start();
+  return set(name, function, override);
+}
+
+int bp__registry_publish(const char *name, BpFunction *function) {
+  return set_canonical(name, function, 0);
+}
+
+int bp__registry_set_of_plugin(const char *name, BpFunction *function, int32_t override) {
+  if (check_entry(name, function))
+    return -1;
+  if (!bp__registration_current())
+    return bp_error_raise(
+        BP_ERROR_RUNTIME,
+        "the name \"%s\" comes too late: a plugin registers its names from within "
+        "its initialize(), in the thread that it runs in",
+        name);
+  return set(name, function, override);
+}
+
 int bp__registry_set_call(const char *name, BpPackedCall call) {
   BpFunction *function = bp_function_create(call, NULL, NULL);
-  int rc = function ? bp_registry_set(name, function, 0) : -1;
+  int rc = function ? set_canonical(name, function, 0) : -1;
   bp_object_release(function);
   return rc;
 }
 
-static int unlink_name(const char *name, Garbage *item) {
+/* `function`: the only one that is meant, or NULL. */
+static int unlink_name(const char *name, const BpFunction *function, Garbage *item) {
   Table *table = atomic_load(&current);
   size_t size = strlen(name);
   Slot *slot = table ? find_slot(table, hash_name(name, size), name, size) : NULL;
   Entry *entry = slot ? atomic_load(slot) : NULL;
-  if (!entry)
+  if (!entry || (function && entry->function != function))
     return bp_error_raise(BP_ERROR_NOT_FOUND, "no function is registered as \"%s\"", name);
   atomic_store(slot, &tombstone);
   --num_entries;
@@ -371,12 +403,12 @@ static int unlink_name(const char *name, Garbage *item) {
   return 0;
 }
 
-static int remove_canonical(const char *name) {
+static int remove_canonical(const char *name, const BpFunction *function) {
   Garbage *item = malloc(sizeof *item);
   if (!item)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to remove \"%s\"", name);
   pthread_mutex_lock(&lock);
-  int rc = unlink_name(name, item);
+  int rc = unlink_name(name, function, item);
   Garbage *list = collect_garbage();
   pthread_mutex_unlock(&lock);
   free_garbage(list);
@@ -390,9 +422,15 @@ int bp_registry_remove(const char *name) {
     return -1;
   bp__core_start();
   char *ours = canonical_name(name);
-  int rc = ours ? remove_canonical(ours) : -1;
+  int rc = ours ? remove_canonical(ours, NULL) : -1;
   free(ours);
   return rc;
+}
+
+void bp__registry_withdraw(const char *name, const BpFunction *function) {
+  BpError *error = bp_error_take();
+  remove_canonical(name, function);
+  bp_error_put(error);
 }
 
 /* ---- Listing ----------------------------------------------------------------------------- */

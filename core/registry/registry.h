@@ -14,6 +14,14 @@ void bp__registry_set_resolver(int (*activate)(const char *name));
 /* As bp_registry_get, but never activates a plugin. */
 int bp__registry_find(const char *name, BpFunction **function);
 
+/* As bp_registry_set, for plugins: BP_ERROR_RUNTIME unless this thread initialises one. */
+int bp__registry_set_of_plugin(const char *name, BpFunction *function, int32_t override);
+
+/* Registers a name for a plugin that has succeeded. */
+int bp__registry_publish(const char *name, BpFunction *function);
+/* Removes a name if it is registered for this function still. */
+void bp__registry_withdraw(const char *name, const BpFunction *function);
+
 /* Registers `call` under `name` while the core starts. */
 int bp__registry_set_call(const char *name, BpPackedCall call);
 

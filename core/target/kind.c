@@ -16,10 +16,11 @@
 
 #define MAX_KINDS 256
 
-/* All that changes, under one lock; kinds are only ever added. */
+/* All that changes, under one lock. */
 static struct {
   pthread_mutex_t lock;
   const BpTargetKind *kinds[MAX_KINDS];
+  const char *owners[MAX_KINDS]; /* the names of their plugins, each told by its address */
   size_t count;
 } registered = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -61,30 +62,51 @@ static int check_kind(const BpTargetKind *kind) {
   return target ? 0 : -1;
 }
 
-/* Kinds stay for ever, so they come with the plugin that the code generator belongs to. */
-static int check_moment(const BpTargetKind *kind) {
-  if (bp__host_initialising())
-    return 0;
-  return bp_error_raise(BP_ERROR_RUNTIME,
-                        "target kind \"%s\" comes too late: a plugin registers its kinds from "
-                        "within its initialize()",
-                        kind->name);
+/* Kinds come with the plugin that the code generator belongs to. */
+static int check_plugin(const BpTargetKind *kind, const Registration *registration) {
+  if (!registration)
+    return bp_error_raise(BP_ERROR_RUNTIME,
+                          "target kind \"%s\" comes too late: a plugin registers its kinds from "
+                          "within its initialize()",
+                          kind->name);
+  if (!bp__words_have(registration->targets, kind->name))
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "plugin \"%s\" registers the target kind \"%s\", which is not among the "
+                          "`targets` of its descriptor; add it there",
+                          registration->plugin, kind->name);
+  return 0;
 }
 
 int bp__target_kind_register(const BpTargetKind *kind) {
-  if (check_kind(kind) || check_moment(kind))
+  const Registration *registration = bp__registration_current();
+  if (check_kind(kind) || check_plugin(kind, registration))
     return -1;
   pthread_mutex_lock(&registered.lock);
   int taken = find_locked(kind->name) != NULL;
   int full = registered.count == MAX_KINDS;
-  if (!taken && !full)
+  if (!taken && !full) {
+    registered.owners[registered.count] = registration->plugin;
     registered.kinds[registered.count++] = kind;
+  }
   pthread_mutex_unlock(&registered.lock);
   if (taken)
     return bp_error_raise(BP_ERROR_VALUE, "target kind \"%s\" is registered already", kind->name);
   if (full)
     return bp_error_raise(BP_ERROR_MEMORY, "more than %d target kinds", MAX_KINDS);
   return 0;
+}
+
+void bp__target_kinds_withdraw(const Registration *registration) {
+  size_t kept = 0;
+  pthread_mutex_lock(&registered.lock);
+  for (size_t i = 0; i < registered.count; i++) {
+    if (registered.owners[i] == registration->plugin)
+      continue;
+    registered.owners[kept] = registered.owners[i];
+    registered.kinds[kept++] = registered.kinds[i];
+  }
+  registered.count = kept;
+  pthread_mutex_unlock(&registered.lock);
 }
 
 /* Asking for the code generator's name activates the plugin that has it. */
@@ -117,8 +139,8 @@ static int unknown_kind(const char *name) {
   return -1;
 }
 
-/* The generator is asked for although the kind may be known: a plugin that failed after it
- * registered its kind cannot serve it. */
+/* The generator is asked for although the kind may be known: its plugin may be initialising still.
+ */
 const BpTargetKind *bp__target_kind_find(const char *name) {
   if (activate(name) < 0)
     return NULL;

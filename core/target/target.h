@@ -3,6 +3,8 @@
 #ifndef BACKPLANE_CORE_TARGET_TARGET_H
 #define BACKPLANE_CORE_TARGET_TARGET_H
 
+#include "core/registry/registration.h"
+
 #include <backplane/target.h>
 
 /* A target: its kind and a value for each of the kind's attributes, None where unset. */
@@ -16,8 +18,11 @@ struct BpTarget {
 /* The start of this room. */
 int bp__target_start(void);
 
-/* Registers a kind, which lives for ever; a name that is taken is an error. Any thread. */
+/* Registers a kind, which lives for ever, of the plugin that this thread initialises. An error: it
+ * initialises none, its plugin does not declare the kind, or the name is taken. */
 int bp__target_kind_register(const BpTargetKind *kind);
+/* Removes the kinds of a plugin that failed. Any thread. */
+void bp__target_kinds_withdraw(const Registration *registration);
 /* Finds a kind, activating the plugin that declares it; NULL with an error that names the nearest.
  */
 const BpTargetKind *bp__target_kind_find(const char *name);

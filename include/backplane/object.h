@@ -52,7 +52,8 @@ BP_API int bp_function_call(BpFunction *function, const BpValue *args, int32_t n
 /* ---- The global registry: functions by name ---------------------------------------------- */
 
 /* Registers a function; the registry takes its own reference. A taken name is an error unless
- * `override` is non-zero. */
+ * `override` is non-zero. In a thread that is initialising a plugin linked into the program the
+ * name is the plugin's, as by BpRegistryTable::set. */
 BP_API int bp_registry_set(const char *name, BpFunction *function, int override);
 /* Finds a function (transfer full in *function); NULL when there is none, which is no error.
  * Activates the plugin that provides the name, if there is one; its failure is an error. */

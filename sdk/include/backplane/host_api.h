@@ -75,8 +75,11 @@ typedef struct BpObjectTable {
 /* Functions by name. Names are the extension points: `device_api.X`, `target.build.X`, ... */
 typedef struct BpRegistryTable {
   uint64_t struct_size;
-  /* Registers a function by name; the registry takes a reference of its own. A name that is taken
-   * is an error unless `override` is non-zero. */
+  /* Registers a function by name, which the plugin's descriptor says that it provides. Only from
+   * within BpPlugin::initialize, in the thread that it runs in; else an error of kind
+   * BP_ERROR_RUNTIME. The registry takes a reference of its own. Nobody finds the name before
+   * initialize has succeeded. A name that somebody else registered is an error; so is one that the
+   * plugin has registered itself, unless `override` is non-zero. */
   int32_t (*set)(const char *name, BpFunction *function, int32_t override);
   /* Finds a function: *function is owned by the caller, NULL when the name is not there, which is
    * no error. May activate the plugin that provides the name; while the calling plugin initialises
@@ -146,8 +149,9 @@ typedef struct BpModuleTable {
 /* Target kinds, and the attributes of targets. */
 typedef struct BpTargetTable {
   uint64_t struct_size;
-  /* Registers a kind, which must live for ever. Only from within BpPlugin::initialize, in the
-   * thread that it runs in; else an error of kind BP_ERROR_RUNTIME. */
+  /* Registers a kind, which must live for ever and be among the descriptor's `targets`. Only from
+   * within BpPlugin::initialize, in the thread that it runs in; else an error of kind
+   * BP_ERROR_RUNTIME. */
   int32_t (*register_kind)(const BpTargetKind *kind);
   /* The name of a target's kind; static. */
   const char *(*get_kind)(const BpTarget *target);

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a plugin may register while it initialises, and what is left of one that fails. The plugins
+ * are linked into this program. */
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugin_helpers.h>
+#include <backplane/plugins.h>
+#include <backplane/target.h>
+#include <glib.h>
+#include <pthread.h>
+#include <string.h>
+
+static BpPluginTables host;
+static int32_t (*initialize)(void); /* of the plugin that comes next */
+
+static int32_t entry(const BpHost *from, BpPlugin *plugin) {
+  plugin->abi_version = from->abi_version;
+  plugin->initialize = initialize;
+  return bp_plugin_fetch_tables(from, &host);
+}
+
+/* Activates a plugin of this name; 0, or -1 with an error. */
+static int activate(const char *name, const char *provides, const char *targets,
+                    int32_t (*behaviour)(void)) {
+  g_autofree char *symbol = g_strdelimit(g_strdup(name), "-", '_');
+  g_autofree char *text =
+      g_strdup_printf("abi=" BP_ABI_TEXT "\nname=%s\nversion=1\nlicense=MIT\ndescription=x\n"
+                      "entry=bp_plugin_entry_%s\nprovides=%s\ntargets=%s\n",
+                      name, symbol, provides, targets);
+  initialize = behaviour;
+  g_assert_cmpint(bp_plugin_register_static(text, entry), ==, 0);
+  return bp_plugin_activate(name);
+}
+
+static void assert_fails(int rc, const char *part) {
+  g_assert_cmpint(rc, ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_PLUGIN));
+  if (!strstr(bp_error_message(), part))
+    g_error("\"%s\" does not contain \"%s\"", bp_error_message(), part);
+  bp_error_clear();
+}
+
+static gboolean is_listed(const char *name) {
+  char **names = bp_registry_list(NULL);
+  gboolean found = g_strv_contains((const char *const *)names, name);
+  bp_names_free(names);
+  return found;
+}
+
+/* ---- Functions that tell who registered them --------------------------------------------- */
+
+static int answer_context(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)args;
+  (void)num_args;
+  *result =
+      (BpValue){.type_index = BP_TYPE_INT, .v_int64 = *(const char *)((BpClosure *)self)->context};
+  return 0;
+}
+
+static int32_t register_as(const char *name, const char *owner, int override) {
+  BpFunction *function =
+      host.object->function_create(answer_context, (void *)(uintptr_t)owner, NULL);
+  int32_t rc = host.registry->set(name, function, override);
+  host.object->release(function);
+  return rc;
+}
+
+static void register_by_application(const char *name) {
+  static char owner[] = "a";
+  BpFunction *function = bp_function_create(answer_context, owner, NULL);
+  g_assert_cmpint(bp_registry_set(name, function, 0), ==, 0);
+  bp_object_release(function);
+}
+
+/* The owner's letter, 0 if there is none. */
+static char owner_of(const char *name) {
+  BpFunction *function = NULL;
+  BpValue result = {.v_int64 = 0};
+  g_assert_cmpint(bp_registry_get(name, &function), ==, 0);
+  if (function)
+    g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, 0);
+  bp_object_release(function);
+  return (char)result.v_int64;
+}
+
+/* ---- Names ------------------------------------------------------------------------------- */
+
+static int32_t register_and_fail(void) {
+  return register_as("failing.name", "p", 0)
+             ? -1
+             : host.error->raise(BP_ERROR_DEVICE, "the hardware is gone");
+}
+
+static void test_failed_plugin_leaves_no_name(void) {
+  assert_fails(activate("failing", "failing.name", "", register_and_fail), "hardware is gone");
+  g_assert_false(is_listed("failing.name"));
+}
+
+/* As a plugin might that does not look at the results. */
+static int32_t register_what_others_provide(void) {
+  g_assert_cmpint(register_as("device_api.cpu", "p", 1), ==, -1);
+  g_assert_cmpint(register_as("undeclared.name", "p", 0), ==, -1);
+  return register_as("greedy.name", "p", 0);
+}
+
+static void test_only_declared_names_are_registered(void) {
+  g_assert_cmpint(activate("greedy", "greedy.name", "", register_what_others_provide), ==, 0);
+  g_assert_cmpint(owner_of("greedy.name"), ==, 'p');
+  g_assert_false(is_listed("undeclared.name"));
+  g_assert_false(is_listed("device_api.cpu"));
+}
+
+static int32_t register_undeclared(void) {
+  return register_as("device_api.cpu", "p", 1);
+}
+
+static void test_undeclared_name_is_named(void) {
+  assert_fails(activate("robber", "robber.name", "", register_undeclared),
+               "plugin \"robber\" registers \"device_api.cpu\"");
+}
+
+static int32_t register_twice(void) {
+  g_assert_cmpint(register_as("twice.name", "p", 0), ==, 0);
+  g_assert_cmpint(register_as("twice.name", "q", 0), ==, -1);
+  return register_as("twice.name", "r", 1);
+}
+
+static void test_plugin_may_replace_its_own_name(void) {
+  g_assert_cmpint(activate("twice", "twice.name", "", register_twice), ==, 0);
+  g_assert_cmpint(owner_of("twice.name"), ==, 'r');
+}
+
+static int32_t register_late(void) {
+  return register_as("late.name", "p", 0);
+}
+
+static void test_names_come_from_within_initialize_alone(void) {
+  g_assert_cmpint(activate("late", "late.name", "", register_late), ==, 0);
+  g_assert_cmpint(register_as("late.name", "p", 1), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_RUNTIME));
+  bp_error_clear();
+}
+
+/* ---- Names of the application ------------------------------------------------------------ */
+
+static void *be_application(void *name) {
+  register_by_application(name);
+  return NULL;
+}
+
+static void meanwhile(const char *name) {
+  pthread_t thread;
+  g_assert_cmpint(pthread_create(&thread, NULL, be_application, (void *)(uintptr_t)name), ==, 0);
+  pthread_join(thread, NULL);
+}
+
+static int32_t register_what_the_application_has(void) {
+  meanwhile("shared.name");
+  return register_as("shared.name", "p", 1);
+}
+
+static void test_plugin_does_not_replace_the_applications_name(void) {
+  assert_fails(activate("shared", "shared.name", "", register_what_the_application_has),
+               "registered already, and not by plugin \"shared\"");
+  g_assert_cmpint(owner_of("shared.name"), ==, 'a');
+}
+
+static int32_t register_before_the_application(void) {
+  int32_t rc = register_as("contended.first", "p", 0) || register_as("contended.last", "p", 0);
+  meanwhile("contended.last");
+  return rc ? -1 : 0;
+}
+
+/* The plugin has lost one of its names, so it gets none. */
+static void test_name_that_the_application_took_meanwhile_stays(void) {
+  assert_fails(
+      activate("contended", "contended.first contended.last", "", register_before_the_application),
+      "registered already");
+  g_assert_cmpint(owner_of("contended.last"), ==, 'a');
+  g_assert_false(is_listed("contended.first"));
+}
+
+static int32_t look_while_initialising(void) {
+  int32_t rc = register_as("early.name", "p", 0);
+  g_assert_false(is_listed("early.name"));
+  return rc;
+}
+
+static void test_names_are_not_found_before_initialize_ended(void) {
+  g_assert_cmpint(activate("early", "early.name", "", look_while_initialising), ==, 0);
+  g_assert_true(is_listed("early.name"));
+}
+
+/* ---- Target kinds ------------------------------------------------------------------------ */
+
+static const BpTargetAttr attrs[] = {{"size", BP_TYPE_INT, 0, NULL, "x"}};
+#define KIND(text)                                                                                 \
+  {                                                                                                \
+    .struct_size = sizeof(BpTargetKind), .name = text, .attrs = attrs, .num_attrs = 1,             \
+    .description = "x"                                                                             \
+  }
+static const BpTargetKind kinds[] = {KIND("lent"), KIND("foreign")};
+
+static gboolean is_kind(const char *name) {
+  char **names = bp_target_kinds(NULL);
+  gboolean found = g_strv_contains((const char *const *)names, name);
+  bp_names_free(names);
+  return found;
+}
+
+static int32_t register_kind_and_fail(void) {
+  return host.target->register_kind(&kinds[0]) ? -1
+                                               : host.error->raise(BP_ERROR_DEVICE, "no compiler");
+}
+
+static int32_t register_kind(void) {
+  return host.target->register_kind(&kinds[0]) || register_as("target.build.lent", "p", 0) ? -1 : 0;
+}
+
+static void test_failed_plugin_leaves_no_target_kind(void) {
+  assert_fails(activate("first", "target.build.lent", "lent", register_kind_and_fail),
+               "no compiler");
+  g_assert_cmpint(activate("second", "target.build.lent", "lent", register_kind), ==, 0);
+  g_assert_true(is_kind("lent"));
+}
+
+static int32_t register_foreign_kind(void) {
+  return host.target->register_kind(&kinds[1]);
+}
+
+static void test_only_declared_kinds_are_registered(void) {
+  assert_fails(activate("kindly", "kindly.name", "other", register_foreign_kind),
+               "registers the target kind \"foreign\"");
+  g_assert_false(is_kind("foreign"));
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_unsetenv("BACKPLANE_PLUGIN_PATH");
+  g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
+#define ADD(path, test) g_test_add_func("/registration/" path, test)
+  ADD("failed-plugin-leaves-no-name-PLG-20", test_failed_plugin_leaves_no_name);
+  ADD("only-declared-names-are-registered-PLG-20", test_only_declared_names_are_registered);
+  ADD("undeclared-name-is-named-PLG-20", test_undeclared_name_is_named);
+  ADD("plugin-may-replace-its-own-name", test_plugin_may_replace_its_own_name);
+  ADD("names-come-from-within-initialize-alone-PLG-20",
+      test_names_come_from_within_initialize_alone);
+  ADD("plugin-does-not-replace-the-applications-name-PLG-20",
+      test_plugin_does_not_replace_the_applications_name);
+  ADD("name-that-the-application-took-meanwhile-stays-PLG-20",
+      test_name_that_the_application_took_meanwhile_stays);
+  ADD("names-are-not-found-before-initialize-ended-PLG-20",
+      test_names_are_not_found_before_initialize_ended);
+  ADD("failed-plugin-leaves-no-target-kind-PLG-20", test_failed_plugin_leaves_no_target_kind);
+  ADD("only-declared-kinds-are-registered-PLG-20", test_only_declared_kinds_are_registered);
+  return g_test_run();
+}
