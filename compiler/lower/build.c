@@ -8,28 +8,13 @@
  * guard wraps the rest in a condition, an attached stage is realised, and a reduction is
  * initialised. */
 
-#include "compiler/lower/lowering.h"
+#include "compiler/lower/nest.h"
 
 #define NO_PIECE (-1)
 
-typedef struct Nest {
-  BpLowering *lowering;
-  BpLowerStage *s;
-  const BpTeStage *stage;
-  bool is_init; /* only the data loops, storing the identity of the reduction */
-  /* By the index of the axis: */
-  int64_t extent[BP__TE_MAX_AXES];
-  const BpIrNode *value[BP__TE_MAX_AXES]; /* of a leaf: free, a loop's variable or a constant */
-  bool is_bound[BP__TE_MAX_AXES];         /* of a leaf: its loop was made */
-  const BpIrNode *name[BP__TE_MAX_AXES];  /* a variable that holds the value, or NULL */
-  const BpIrNode *start[BP__TE_MAX_AXES]; /* of one that was split: holds where its tile starts */
-  bool is_checked[BP__TE_MAX_AXES];       /* of one that was split: its bound needs no guard now */
-  int8_t piece[BP__TE_MAX_AXES];          /* of one that was split: the piece that runs here */
-} Nest;
+static const BpIrNode *build_from(const BpNest *nest, int32_t position);
 
-static const BpIrNode *build_from(const Nest *nest, int32_t position);
-
-static const BpIrNode *simplified(const Nest *nest, const BpIrNode *node) {
+static const BpIrNode *simplified(const BpNest *nest, const BpIrNode *node) {
   return bp__index_simplify(&nest->lowering->index, node);
 }
 
@@ -48,7 +33,8 @@ static int32_t add_piece(Piece *pieces, int32_t count, Piece piece) {
 
 /* The tail's rule in force: repeated work must not be accumulated twice. */
 static int32_t tail_of(const BpTeRelation *split) {
-  bool accumulates = split->parent->stage->reduce_op >= 0;
+  const BpTeStage *stage = split->parent->stage;
+  bool accumulates = stage->reduce_op >= 0 || stage->scan;
   return split->tail == BP_TE_TAIL_OVERLAP && accumulates ? BP_TE_TAIL_PEEL : split->tail;
 }
 
@@ -72,7 +58,7 @@ static int32_t pieces_of(const BpTeRelation *split, int64_t extent, Piece *piece
   return 1;
 }
 
-static int set_leaf_value(Nest *nest, const BpTeAxis *axis) {
+static int set_leaf_value(BpNest *nest, const BpTeAxis *axis) {
   BpLowering *lowering = nest->lowering;
   const BpIrNode *value;
   if (nest->extent[axis->index] == 1) {
@@ -90,7 +76,7 @@ static int set_leaf_value(Nest *nest, const BpTeAxis *axis) {
 }
 
 /* Sets how far an axis runs, and what that makes of the axes derived from it. */
-static int set_extent(Nest *nest, const BpTeAxis *axis, int64_t extent) {
+static int set_extent(BpNest *nest, const BpTeAxis *axis, int64_t extent) {
   const BpTeRelation *use = axis->used_by;
   nest->extent[axis->index] = extent;
   if (!use)
@@ -110,14 +96,14 @@ static int set_extent(Nest *nest, const BpTeAxis *axis, int64_t extent) {
 /* ---- Values ------------------------------------------------------------------------------ */
 
 /* Whether tiles of a split may begin at other places than multiples of its factor. */
-static bool moves_tiles(const Nest *nest, const BpTeRelation *split) {
+static bool moves_tiles(const BpNest *nest, const BpTeRelation *split) {
   int64_t extent = nest->extent[split->parent->index];
   return extent > split->factor && extent % split->factor != 0 &&
          (split->tail == BP_TE_TAIL_BALANCE || tail_of(split) == BP_TE_TAIL_OVERLAP);
 }
 
 /* The first value of a split axis in iteration `outer` of its outer axis. */
-static const BpIrNode *tile_start(const Nest *nest, const BpTeRelation *split,
+static const BpIrNode *tile_start(const BpNest *nest, const BpTeRelation *split,
                                   const BpIrNode *outer) {
   BpIrModule *module = nest->lowering->module;
   int64_t extent = nest->extent[split->parent->index];
@@ -136,7 +122,7 @@ static const BpIrNode *tile_start(const Nest *nest, const BpTeRelation *split,
 }
 
 /* The value of any axis, from those of the leaves. */
-static const BpIrNode *axis_value(const Nest *nest, const BpTeAxis *axis) {
+static const BpIrNode *axis_value(const BpNest *nest, const BpTeAxis *axis) {
   BpIrModule *module = nest->lowering->module;
   const BpTeRelation *use = axis->used_by;
   if (nest->name[axis->index])
@@ -157,11 +143,11 @@ static const BpIrNode *axis_value(const Nest *nest, const BpTeAxis *axis) {
                                        bp__ir_int64(module, size)));
 }
 
-static bool is_begun(const Nest *nest, const BpTeAxis *axis);
+static bool is_begun(const BpNest *nest, const BpTeAxis *axis);
 
 /* The value of an axis for bounds inference: an axis none of whose loops was made sweeps its extent
  * and no more, although full tiles of it would. */
-static const BpIrNode *swept_value(const Nest *nest, const BpTeAxis *axis) {
+static const BpIrNode *swept_value(const BpNest *nest, const BpTeAxis *axis) {
   BpLowering *lowering = nest->lowering;
   const BpTeRelation *use = axis->used_by;
   int64_t extent = nest->extent[axis->index];
@@ -184,13 +170,26 @@ static int32_t num_roots(const BpTeStage *stage) {
   return stage->ndim + stage->num_reduce_axes;
 }
 
-typedef const BpIrNode *(*AxisValue)(const Nest *nest, const BpTeAxis *axis);
+/* The place of a data axis in its region: of a scan that runs backward, its steps count from the
+ * end. */
+static const BpIrNode *place_of(const BpNest *nest, int32_t dimension, const BpIrNode *value) {
+  BpIrModule *module = nest->lowering->module;
+  const BpTeScan *scan = nest->stage->scan;
+  if (!scan || !scan->is_reverse || dimension != scan->axis)
+    return value;
+  const BpIrNode *last =
+      bp__ir_int64(module, nest->extent[nest->stage->axes[dimension]->index] - 1);
+  return bp_ir_binary(module, BP_IR_SUB, last, value);
+}
 
 /* What the body's variables stand for: values of axes, moved to where the region begins. */
-static int root_values(const Nest *nest, AxisValue value_of, const BpIrNode **roots) {
+int bp__nest_roots(const BpNest *nest, bool is_swept, const BpIrNode **roots) {
   const BpLowerStage *s = nest->s;
   for (int32_t i = 0; i < num_roots(nest->stage); i++) {
-    const BpIrNode *value = value_of(nest, nest->stage->axes[i]);
+    const BpTeAxis *axis = nest->stage->axes[i];
+    const BpIrNode *value = is_swept ? swept_value(nest, axis) : axis_value(nest, axis);
+    if (i < nest->stage->ndim)
+      value = place_of(nest, i, value);
     if (i < nest->stage->ndim && s->mins[i])
       value = bp_ir_binary(nest->lowering->module, BP_IR_ADD, s->mins[i], value);
     roots[i] = simplified(nest, value);
@@ -201,14 +200,14 @@ static int root_values(const Nest *nest, AxisValue value_of, const BpIrNode **ro
 }
 
 /* 1: every loop that the axis depends on was made; 0: not; -1: error. */
-static int is_known(const Nest *nest, const BpTeAxis *axis) {
+static int is_known(const BpNest *nest, const BpTeAxis *axis) {
   const BpIrNode *value = axis_value(nest, axis);
   int is_free = value ? bp__index_has_free(&nest->lowering->index, value) : -1;
   return is_free < 0 ? -1 : !is_free;
 }
 
 /* Whether a loop below this axis was made already. */
-static bool is_begun(const Nest *nest, const BpTeAxis *axis) {
+static bool is_begun(const BpNest *nest, const BpTeAxis *axis) {
   const BpTeRelation *use = axis->used_by;
   if (!use)
     return nest->is_bound[axis->index];
@@ -220,7 +219,7 @@ static bool is_begun(const Nest *nest, const BpTeAxis *axis) {
 /* ---- Statements of the innermost level --------------------------------------------------- */
 
 typedef struct Substitution {
-  const Nest *nest;
+  const BpNest *nest;
   BpIrMap values; /* of the root axes' variables */
 } Substitution;
 
@@ -231,21 +230,24 @@ static int substitute_var(BpIrRewriter *rewriter, const BpIrNode *node, const Bp
 }
 
 /* A read of a tensor as a read of where it is stored now. */
-static const BpIrNode *relocate_read(const Nest *nest, const BpIrNode *read) {
+static const BpIrNode *relocate_read(const BpNest *nest, const BpIrNode *read) {
   BpIrModule *module = nest->lowering->module;
   const BpLowerTensor *tensor = bp__lower_tensor_of(nest->lowering, read->operands[0]);
-  const BpLowerStage *producer = tensor ? tensor->s : NULL;
   const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {read->operands[0]};
   if (tensor)
     operands[0] = tensor->storage;
   for (int32_t i = 1; i < read->num_operands; i++) {
+    const BpIrNode *min =
+        tensor ? tensor->mins[bp__lower_domain_dimension(tensor->tensor, i - 1)] : NULL;
     operands[i] = read->operands[i];
-    if (producer && producer->mins[i - 1])
-      operands[i] = bp_ir_binary(module, BP_IR_SUB, operands[i], producer->mins[i - 1]);
+    if (min)
+      operands[i] = bp_ir_binary(module, BP_IR_SUB, operands[i], min);
     operands[i] = simplified(nest, operands[i]);
     if (!operands[i])
       return NULL;
   }
+  if (tensor && tensor->tensor->state_of && bp__scan_check_read(nest, tensor, read) != 0)
+    return NULL;
   return bp__ir_with_operands(module, read, operands);
 }
 
@@ -261,8 +263,8 @@ static const BpIrNode *finish_node(BpIrRewriter *rewriter, const BpIrNode *node)
   return node;
 }
 
-/* The body in this iteration. */
-static const BpIrNode *rewritten_body(const Nest *nest, const BpIrNode *const *roots) {
+const BpIrNode *bp__nest_rewrite(const BpNest *nest, const BpIrNode *const *roots,
+                                 const BpIrNode *body) {
   Substitution substitution = {.nest = nest};
   BpIrRewriter rewriter = {.module = nest->lowering->module,
                            .context = &substitution,
@@ -271,51 +273,54 @@ static const BpIrNode *rewritten_body(const Nest *nest, const BpIrNode *const *r
   int failed = 0;
   for (int32_t i = 0; i < num_roots(nest->stage) && !failed; i++)
     failed = bp__ir_map_set(&substitution.values, nest->s->vars[i], roots[i]);
-  const BpIrNode *value = failed ? NULL : bp__ir_rewrite(&rewriter, nest->s->body);
+  const BpIrNode *value = failed ? NULL : bp__ir_rewrite(&rewriter, body);
   bp__ir_rewriter_clear(&rewriter);
   bp__ir_map_clear(&substitution.values);
   return value;
 }
 
 /* The CALL of a read or write of the element of a tensor's storage that this iteration is at. */
-static const BpIrNode *access_storage(const Nest *nest, const BpLowerTensor *tensor,
+static const BpIrNode *access_storage(const BpNest *nest, const BpLowerTensor *tensor,
                                       const BpIrNode *written) {
   const BpIrNode *operands[2 + BP_TE_MAX_NDIM] = {tensor->storage};
   int32_t count = 1;
   if (written)
     operands[count++] = written;
-  for (int32_t i = 0; i < nest->stage->ndim; i++)
-    if (!(operands[count++] = axis_value(nest, nest->stage->axes[i])))
+  for (int32_t i = 0; i < tensor->tensor->ndim; i++) {
+    int32_t dimension = bp__lower_domain_dimension(tensor->tensor, i);
+    operands[count] = place_of(nest, dimension, axis_value(nest, nest->stage->axes[dimension]));
+    if (!operands[count++])
       return NULL;
+  }
   return bp_ir_make(nest->lowering->module, BP_IR_CALL, tensor->tensor->dtype, operands, count,
                     BP_IR_CALL_INTRINSIC, 0, written ? BP__TE_WRITE : BP__TE_READ);
 }
 
-static const BpIrNode *write_value(const Nest *nest, const BpLowerTensor *tensor,
-                                   const BpIrNode *value) {
+const BpIrNode *bp__nest_write(const BpNest *nest, const BpLowerTensor *tensor,
+                               const BpIrNode *value) {
   const BpIrNode *write = value ? access_storage(nest, tensor, value) : NULL;
   return write ? bp__ir_evaluate(nest->lowering->module, write) : NULL;
 }
 
 /* Writes a value of each tensor that is needed. */
-static const BpIrNode *write_values(const Nest *nest, const BpIrNode *const *values) {
+static const BpIrNode *write_values(const BpNest *nest, const BpIrNode *const *values) {
   const BpIrNode *writes[BP_TE_MAX_VALUES];
   int32_t count = 0;
-  for (int32_t i = 0; i < nest->stage->num_tensors; i++)
+  for (int32_t i = 0; i < nest->stage->num_values; i++)
     if (nest->s->tensors[i].is_needed &&
-        !(writes[count++] = write_value(nest, &nest->s->tensors[i], values[i])))
+        !(writes[count++] = bp__nest_write(nest, &nest->s->tensors[i], values[i])))
       return NULL;
   return bp_ir_seq(nest->lowering->module, writes, count);
 }
 
-static const BpIrNode *write_body(const Nest *nest, const BpIrNode *body) {
+static const BpIrNode *write_body(const BpNest *nest, const BpIrNode *body) {
   const BpIrNode *values[BP_TE_MAX_VALUES];
-  for (int32_t i = 0; body && i < nest->stage->num_tensors; i++)
+  for (int32_t i = 0; body && i < nest->stage->num_values; i++)
     values[i] = bp__te_value(nest->stage, body, i);
   return body ? write_values(nest, values) : NULL;
 }
 
-static const BpIrNode *write_identities(const Nest *nest) {
+static const BpIrNode *write_identities(const BpNest *nest) {
   const BpIrNode *values[BP_TE_MAX_VALUES];
   for (int32_t i = 0; i < nest->stage->num_tensors; i++)
     values[i] = bp__ir_copy(nest->lowering->module, bp__te_stage_identity(nest->stage, i),
@@ -323,28 +328,23 @@ static const BpIrNode *write_identities(const Nest *nest) {
   return write_values(nest, values);
 }
 
-/* Names for values, so that each is computed before any of them is stored. */
-typedef struct Names {
-  const BpIrNode *vars[3 * BP_TE_MAX_VALUES], *values[3 * BP_TE_MAX_VALUES];
-  int32_t count;
-} Names;
-
-static const BpIrNode *add_name(const Nest *nest, Names *names, const char *text,
-                                const BpIrNode *value) {
+const BpIrNode *bp__nest_name(const BpNest *nest, BpNames *names, const char *text,
+                              const BpIrNode *value) {
   const BpIrNode *var = value ? bp_ir_var(nest->lowering->module, text, value->dtype) : NULL;
   names->vars[names->count] = var;
   names->values[names->count++] = value;
   return var;
 }
 
-static const BpIrNode *wrap_names(const Nest *nest, const Names *names, const BpIrNode *body) {
+const BpIrNode *bp__nest_wrap_names(const BpNest *nest, const BpNames *names,
+                                    const BpIrNode *body) {
   for (int32_t i = names->count - 1; i >= 0; i--)
     body = bp_ir_let(nest->lowering->module, names->vars[i], names->values[i], body);
   return body;
 }
 
 /* What a fold's results are in the variables of both sides. */
-static const BpIrNode *fold_results(const Nest *nest, const BpIrNode *const *sums,
+static const BpIrNode *fold_results(const BpNest *nest, const BpIrNode *const *sums,
                                     const BpIrNode *const *terms) {
   BpLowering *lowering = nest->lowering;
   const BpTeFold *fold = nest->stage->fold;
@@ -363,34 +363,34 @@ static const BpIrNode *fold_results(const Nest *nest, const BpIrNode *const *sum
 }
 
 /* Combines several values at once: all of what they were is read before any is stored. */
-static const BpIrNode *accumulate_fold(const Nest *nest, const BpIrNode *body) {
+static const BpIrNode *accumulate_fold(const BpNest *nest, const BpIrNode *body) {
   const BpTeStage *stage = nest->stage;
   const BpIrNode *sums[BP_TE_MAX_VALUES], *terms[BP_TE_MAX_VALUES], *values[BP_TE_MAX_VALUES];
-  Names names = {.count = 0};
+  BpNames names = {.count = 0};
   for (int32_t i = 0; i < stage->num_tensors; i++) {
-    sums[i] = add_name(nest, &names, "a", access_storage(nest, &nest->s->tensors[i], NULL));
-    terms[i] = add_name(nest, &names, "b", bp__te_value(stage, body, i));
+    sums[i] = bp__nest_name(nest, &names, "a", access_storage(nest, &nest->s->tensors[i], NULL));
+    terms[i] = bp__nest_name(nest, &names, "b", bp__te_value(stage, body, i));
     if (!sums[i] || !terms[i])
       return NULL;
   }
   const BpIrNode *results = fold_results(nest, sums, terms);
   for (int32_t i = 0; results && i < stage->num_tensors; i++)
-    values[i] = add_name(nest, &names, "c", bp__te_value(stage, results, i));
-  return results ? wrap_names(nest, &names, write_values(nest, values)) : NULL;
+    values[i] = bp__nest_name(nest, &names, "c", bp__te_value(stage, results, i));
+  return results ? bp__nest_wrap_names(nest, &names, write_values(nest, values)) : NULL;
 }
 
-static const BpIrNode *accumulate(const Nest *nest, const BpIrNode *body) {
+static const BpIrNode *accumulate(const BpNest *nest, const BpIrNode *body) {
   if (nest->stage->fold)
     return accumulate_fold(nest, body);
   const BpLowerTensor *tensor = nest->s->tensors;
   const BpIrNode *sum = access_storage(nest, tensor, NULL);
-  return write_value(
+  return bp__nest_write(
       nest, tensor,
       bp_ir_binary(nest->lowering->module, bp__te_reduce_kind(nest->stage->reduce_op), sum, body));
 }
 
 /* Whether this is the first iteration of the reduction. */
-static const BpIrNode *is_first(const Nest *nest) {
+static const BpIrNode *is_first(const BpNest *nest) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *all = bp__ir_bool(module, true);
   for (int32_t i = 0; i < nest->stage->num_leaves; i++) {
@@ -404,7 +404,7 @@ static const BpIrNode *is_first(const Nest *nest) {
 }
 
 /* Whether the first iteration stores; a reduction over nothing has none and needs the identity. */
-static bool starts_with_first(const Nest *nest) {
+static bool starts_with_first(const BpNest *nest) {
   const BpTeStage *stage = nest->stage;
   for (int32_t i = 0; i < stage->num_reduce_axes; i++)
     if (stage->axes[stage->ndim + i]->extent == 0)
@@ -412,15 +412,17 @@ static bool starts_with_first(const Nest *nest) {
   return stage->starts_with_first;
 }
 
-static const BpIrNode *build_innermost(const Nest *nest) {
+static const BpIrNode *build_innermost(const BpNest *nest) {
   const BpTeStage *stage = nest->stage;
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *roots[BP__TE_MAX_AXES];
-  if (nest->is_init)
+  if (stage->scan)
+    return bp__scan_innermost(nest);
+  if (nest->phase == BP__NEST_INIT)
     return write_identities(nest);
-  if (root_values(nest, axis_value, roots) != 0)
+  if (bp__nest_roots(nest, false, roots) != 0)
     return NULL;
-  const BpIrNode *body = rewritten_body(nest, roots);
+  const BpIrNode *body = bp__nest_rewrite(nest, roots, nest->s->body);
   if (!body || stage->reduce_op < 0)
     return write_body(nest, body);
   if (!starts_with_first(nest))
@@ -443,7 +445,7 @@ typedef struct PrefetchList {
 } PrefetchList;
 
 /* One prefetch for each cache line of the region, as far as there is room. */
-static int prefetch_region(const Nest *nest, const BpIrNode *read, const BpInterval *region,
+static int prefetch_region(const BpNest *nest, const BpIrNode *read, const BpInterval *region,
                            PrefetchList *list) {
   BpIrModule *module = nest->lowering->module;
   int32_t ndim = read->num_operands - 1;
@@ -474,7 +476,7 @@ static int prefetch_region(const Nest *nest, const BpIrNode *read, const BpInter
 }
 
 /* Prefetches what one read touches in the iteration that `roots` is at. */
-static int prefetch_read(const Nest *nest, const BpIrNode *const *roots, const BpIrNode *read,
+static int prefetch_read(const BpNest *nest, const BpIrNode *const *roots, const BpIrNode *read,
                          PrefetchList *list) {
   BpInterval region[BP_TE_MAX_NDIM];
   for (int32_t i = 0; i + 1 < read->num_operands; i++) {
@@ -489,17 +491,17 @@ static int prefetch_read(const Nest *nest, const BpIrNode *const *roots, const B
 }
 
 /* The prefetches asked for at the loop made last, and `rest` after them. */
-static const BpIrNode *with_prefetches(const Nest *nest, int32_t position, const BpIrNode *rest) {
+static const BpIrNode *with_prefetches(const BpNest *nest, int32_t position, const BpIrNode *rest) {
   PrefetchList list = {.count = 0};
   for (const BpTePrefetch *p = nest->stage->prefetches; p; p = p->next) {
     const BpIrNode *roots[BP__TE_MAX_AXES];
-    if (nest->is_init || p->axis != nest->stage->leaves[position])
+    if (nest->phase != BP__NEST_MAIN || p->axis != nest->stage->leaves[position])
       continue;
-    Nest ahead = *nest;
+    BpNest ahead = *nest;
     const BpIrNode **value = &ahead.value[p->axis->index];
     *value = bp_ir_binary(nest->lowering->module, BP_IR_ADD, *value,
                           bp__ir_int64(nest->lowering->module, p->distance));
-    if (!*value || root_values(&ahead, swept_value, roots) != 0)
+    if (!*value || bp__nest_roots(&ahead, true, roots) != 0)
       return NULL;
     for (int32_t i = 0; i < nest->s->num_reads; i++)
       if (nest->s->reads[i]->operands[0] ==
@@ -542,7 +544,7 @@ static const BpThreadLoop *thread_loop_around(const BpLowering *lowering, const 
 }
 
 /* A loop inside of another one on its axis: the same threads take its iterations. */
-static const BpIrNode *build_inner_threads(Nest *nest, const BpTeAxis *leaf,
+static const BpIrNode *build_inner_threads(BpNest *nest, const BpTeAxis *leaf,
                                            const BpThreadLoop *around, int64_t count,
                                            int32_t position) {
   BpLowering *lowering = nest->lowering;
@@ -568,10 +570,10 @@ static const BpIrNode *build_inner_threads(Nest *nest, const BpTeAxis *leaf,
                   NULL);
 }
 
-static const BpIrNode *build_loop(const Nest *outer, const BpTeAxis *leaf, int64_t first,
+static const BpIrNode *build_loop(const BpNest *outer, const BpTeAxis *leaf, int64_t first,
                                   int64_t count, int32_t position) {
   BpLowering *lowering = outer->lowering;
-  Nest nest = *outer;
+  BpNest nest = *outer;
   if (count == 0)
     return bp__ir_nothing(lowering->module);
   nest.is_bound[leaf->index] = true;
@@ -579,10 +581,10 @@ static const BpIrNode *build_loop(const Nest *outer, const BpTeAxis *leaf, int64
     nest.value[leaf->index] = bp__ir_int64(lowering->module, first);
     return nest.value[leaf->index] ? build_from(&nest, position + 1) : NULL;
   }
-  const BpThreadLoop *around = thread_loop_around(lowering, leaf);
+  const BpThreadLoop *around = nest.is_serial ? NULL : thread_loop_around(lowering, leaf);
   if (around)
     return build_inner_threads(&nest, leaf, around, count, position);
-  int32_t for_kind = leaf->for_kind;
+  int32_t for_kind = nest.is_serial ? BP_IR_FOR_SERIAL : leaf->for_kind;
   bool is_parallel = for_kind == BP_IR_FOR_PARALLEL;
   if (is_parallel && lowering->is_in_parallel)
     for_kind = BP_IR_FOR_SERIAL;
@@ -590,7 +592,7 @@ static const BpIrNode *build_loop(const Nest *outer, const BpTeAxis *leaf, int64
   if (!var || bp__index_set_range(&lowering->index, var, first, first + count - 1, false) != 0)
     return NULL;
   nest.value[leaf->index] = var;
-  if (note_thread(lowering, leaf, var, first, count) != 0)
+  if (!nest.is_serial && note_thread(lowering, leaf, var, first, count) != 0)
     return NULL;
   bool was_in_parallel = lowering->is_in_parallel;
   BpThreadLoop loop = {leaf->thread_axis, var, count, lowering->thread_loops};
@@ -601,13 +603,14 @@ static const BpIrNode *build_loop(const Nest *outer, const BpTeAxis *leaf, int64
   lowering->is_in_parallel = was_in_parallel;
   lowering->thread_loops = loop.outer;
   return bp_ir_for(lowering->module, var, bp__ir_int64(lowering->module, first),
-                   bp__ir_int64(lowering->module, count), for_kind, leaf->thread_axis, body);
+                   bp__ir_int64(lowering->module, count), for_kind,
+                   for_kind == BP_IR_FOR_BOUND ? leaf->thread_axis : "", body);
 }
 
 /* ---- Guards ------------------------------------------------------------------------------ */
 
 /* 1: a split with two pieces whose outer axis is known by now, so that one can be chosen. */
-static int can_branch(const Nest *nest, const BpTeAxis *axis) {
+static int can_branch(const BpNest *nest, const BpTeAxis *axis) {
   const BpTeRelation *use = axis->used_by;
   if (!use || use->kind != BP__TE_SPLIT || nest->piece[axis->index] != NO_PIECE ||
       is_begun(nest, use->inner))
@@ -616,7 +619,7 @@ static int can_branch(const Nest *nest, const BpTeAxis *axis) {
 }
 
 /* The condition that keeps a split axis, known by now, inside its extent; NULL: none is needed. */
-static int guard_of(const Nest *nest, const BpTeAxis *axis, const BpIrNode **guard) {
+static int guard_of(const BpNest *nest, const BpTeAxis *axis, const BpIrNode **guard) {
   BpIrModule *module = nest->lowering->module;
   *guard = bp_ir_binary(module, BP_IR_LT, axis_value(nest, axis),
                         bp__ir_int64(module, nest->extent[axis->index]));
@@ -628,7 +631,7 @@ static int guard_of(const Nest *nest, const BpTeAxis *axis, const BpIrNode **gua
 }
 
 /* 1: a split axis that became known and whose bound was not checked yet. */
-static int can_check(const Nest *nest, const BpTeAxis *axis) {
+static int can_check(const BpNest *nest, const BpTeAxis *axis) {
   if (!axis->used_by || axis->used_by->kind != BP__TE_SPLIT || nest->is_checked[axis->index])
     return 0;
   int known = is_known(nest, axis), branches = can_branch(nest, axis);
@@ -636,7 +639,7 @@ static int can_check(const Nest *nest, const BpTeAxis *axis) {
 }
 
 /* 1: what a fused axis is computed from will have a guard. */
-static int waits_for_guard(const Nest *nest, const BpTeAxis *axis) {
+static int waits_for_guard(const BpNest *nest, const BpTeAxis *axis) {
   const BpIrNode *guard;
   while (axis->used_by && axis->used_by->kind == BP__TE_FUSE)
     axis = axis->used_by->parent;
@@ -664,7 +667,7 @@ static bool is_linear(const BpIrNode *node) {
 }
 
 /* Sets *name to a new variable with this value. */
-static int add_let(const Nest *nest, Lets *lets, const char *text, const BpIrNode *value,
+static int add_let(const BpNest *nest, Lets *lets, const char *text, const BpIrNode *value,
                    BpRange range, const BpIrNode **name) {
   BpIndexContext *index = &nest->lowering->index;
   *name = bp_ir_var(nest->lowering->module, text, bp__dtype_int64());
@@ -680,7 +683,7 @@ static int add_let(const Nest *nest, Lets *lets, const char *text, const BpIrNod
 }
 
 /* Names a value that is known and not linear, unless all names are taken. */
-static int name_value(const Nest *nest, Lets *lets, const char *text, const BpIrNode *value,
+static int name_value(const BpNest *nest, Lets *lets, const char *text, const BpIrNode *value,
                       const BpIrNode **name) {
   BpIndexContext *index = &nest->lowering->index;
   value = simplified(nest, value);
@@ -696,7 +699,7 @@ static int name_value(const Nest *nest, Lets *lets, const char *text, const BpIr
  * are known: they are computed once then, and differences of indices cancel. Those of an axis that
  * wants a guard wait for it, as their ranges hold inside of it. Other tiles start at multiples,
  * which a name would hide. */
-static int name_known_values(Nest *nest, Lets *lets) {
+static int name_known_values(BpNest *nest, Lets *lets) {
   const BpTeStage *stage = nest->stage;
   for (int32_t i = 0; i < stage->num_axes; i++) {
     const BpTeAxis *axis = stage->axes[i];
@@ -719,7 +722,7 @@ static int name_known_values(Nest *nest, Lets *lets) {
   return 0;
 }
 
-static const BpIrNode *wrap_lets(const Nest *nest, const Lets *lets, const BpIrNode *body) {
+static const BpIrNode *wrap_lets(const BpNest *nest, const Lets *lets, const BpIrNode *body) {
   for (int32_t i = lets->count - 1; i >= 0; i--)
     body = bp_ir_let(nest->lowering->module, lets->vars[i], lets->values[i], body);
   return body;
@@ -728,7 +731,7 @@ static const BpIrNode *wrap_lets(const Nest *nest, const Lets *lets, const BpIrN
 /* ---- Versions ---------------------------------------------------------------------------- */
 
 /* Makes the version of the rest in which a split is at one of its pieces. */
-static int choose_piece(Nest *nest, const BpTeRelation *split, int32_t piece, Piece *chosen) {
+static int choose_piece(BpNest *nest, const BpTeRelation *split, int32_t piece, Piece *chosen) {
   Piece pieces[2];
   pieces_of(split, nest->extent[split->parent->index], pieces);
   nest->piece[split->parent->index] = (int8_t)piece;
@@ -737,16 +740,18 @@ static int choose_piece(Nest *nest, const BpTeRelation *split, int32_t piece, Pi
 }
 
 /* The loop over the leaf at `position`, or one loop for each piece of a split by it. */
-static const BpIrNode *build_leaf(const Nest *nest, int32_t position) {
+static const BpIrNode *build_leaf(const BpNest *nest, int32_t position) {
   const BpTeAxis *leaf = nest->stage->leaves[position];
   const BpTeRelation *split = leaf->made_by;
   bool is_plain = leaf->for_kind == BP_IR_FOR_SERIAL || leaf->for_kind == BP_IR_FOR_UNROLLED;
+  if (nest->steps && leaf->is_scan)
+    return bp__scan_loop(nest, position);
   if (!is_plain || !split || split->outer != leaf || is_begun(nest, split->inner) ||
       nest->piece[split->parent->index] != NO_PIECE)
     return build_loop(nest, leaf, 0, nest->extent[leaf->index], position);
   const BpIrNode *loops[2];
   for (int32_t i = 0; i < 2; i++) {
-    Nest version = *nest;
+    BpNest version = *nest;
     Piece piece;
     if (choose_piece(&version, split, i, &piece) != 0)
       return NULL;
@@ -757,9 +762,9 @@ static const BpIrNode *build_leaf(const Nest *nest, int32_t position) {
 
 /* The rest where the outer axis, whose value is `outer`, is in one piece: a name for it carries
  * what is known of it there. */
-static const BpIrNode *build_version(const Nest *nest, const BpTeRelation *split, int32_t piece,
+static const BpIrNode *build_version(const BpNest *nest, const BpTeRelation *split, int32_t piece,
                                      const BpIrNode *outer, int32_t position) {
-  Nest version = *nest;
+  BpNest version = *nest;
   Lets lets = {0};
   Piece chosen;
   const BpIrNode **name = &version.name[split->outer->index];
@@ -774,7 +779,7 @@ static const BpIrNode *build_version(const Nest *nest, const BpTeRelation *split
 }
 
 /* Where the outer axis of a split with two pieces became known: one version for each. */
-static const BpIrNode *branch_on_piece(const Nest *nest, const BpTeRelation *split,
+static const BpIrNode *branch_on_piece(const BpNest *nest, const BpTeRelation *split,
                                        int32_t position) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *outer = axis_value(nest, split->outer);
@@ -795,7 +800,7 @@ static const BpIrNode *branch_on_piece(const Nest *nest, const BpTeRelation *spl
 
 /* ---- Attached stages and initialisation -------------------------------------------------- */
 
-static int start_nest(Nest *nest, BpLowering *lowering, BpLowerStage *s) {
+static int start_nest(BpNest *nest, BpLowering *lowering, BpLowerStage *s) {
   memset(nest, 0, sizeof *nest);
   nest->lowering = lowering;
   nest->s = s;
@@ -834,7 +839,7 @@ static int64_t row_extent(const BpTeStage *stage, int32_t scope, int64_t extent)
 
 /* Where a stage that has no place of its own keeps its tensors. */
 static int32_t scope_of(const BpLowerStage *s) {
-  if (s->stage->scope >= 0)
+  if (s->stage->scope >= 0 && !s->stage->scan)
     return s->stage->scope;
   return s->attached_to ? BP_IR_SCOPE_LOCAL : BP_IR_SCOPE_GLOBAL;
 }
@@ -844,9 +849,10 @@ static int make_buffer(BpLowering *lowering, const BpLowerStage *s, BpLowerTenso
   const BpTeTensor *tensor = t->tensor;
   const BpIrNode *extents[BP_TE_MAX_NDIM];
   int32_t scope = scope_of(s);
-  for (int32_t i = 0; i < tensor->ndim; i++)
-    extents[i] =
-        bp__ir_int64(lowering->module, s->attached_to ? s->region[i].extent : tensor->shape[i]);
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    const BpInterval *region = &s->region[bp__lower_domain_dimension(tensor, i)];
+    extents[i] = bp__ir_int64(lowering->module, s->attached_to ? region->extent : tensor->shape[i]);
+  }
   const BpIrNode *valid = tensor->ndim > 0 ? extents[tensor->ndim - 1] : NULL;
   int64_t row = valid ? row_extent(s->stage, scope, valid->int_value) : 0;
   if (valid && row != valid->int_value)
@@ -869,10 +875,10 @@ static int make_storage(BpLowering *lowering, BpLowerStage *s) {
   return 0;
 }
 
-/* Whether there is no element to compute. */
-static bool is_empty(const Nest *nest) {
+/* Whether there is no element to compute. A scan without steps still has its states. */
+static bool is_empty(const BpNest *nest) {
   for (int32_t i = 0; i < nest->stage->ndim; i++)
-    if (nest->extent[i] == 0)
+    if (nest->extent[i] == 0 && !nest->stage->axes[i]->is_scan)
       return true;
   return false;
 }
@@ -946,7 +952,7 @@ static const BpIrNode *in_storage(BpLowering *lowering, const BpLowerStage *s,
 }
 
 static const BpIrNode *realize(BpLowering *lowering, BpLowerStage *s, Rest rest, void *context) {
-  Nest nest;
+  BpNest nest;
   if (make_storage(lowering, s) != 0 || start_nest(&nest, lowering, s) != 0)
     return NULL;
   if (is_empty(&nest))
@@ -957,16 +963,16 @@ static const BpIrNode *realize(BpLowering *lowering, BpLowerStage *s, Rest rest,
   return in_storage(lowering, s, in_turn(lowering, s, parts[0], parts[1]));
 }
 
-static const BpIrNode *build_rest(const Nest *nest, int32_t position);
+static const BpIrNode *build_rest(const BpNest *nest, int32_t position);
 
 typedef struct AttachedRest {
-  const Nest *nest;
+  const BpNest *nest;
   int32_t position; /* of the leaf whose loop was made last */
   int32_t next;     /* the first stage not yet looked at */
 } AttachedRest;
 
 /* Makes of the root values of one thread those of all threads of its block. */
-static int widen_to_block(const Nest *nest, const BpIrNode **roots) {
+static int widen_to_block(const BpNest *nest, const BpIrNode **roots) {
   for (int32_t i = 0; i < num_roots(nest->stage); i++)
     if (!(roots[i] = seen_by_block(nest->lowering, roots[i])))
       return -1;
@@ -982,7 +988,7 @@ static const BpIrNode *build_attached(void *context) {
     const BpIrNode *roots[BP__TE_MAX_AXES];
     if (s->attached_to != rest.nest->s || s->attach_position != rest.position)
       continue;
-    if (root_values(rest.nest, swept_value, roots) != 0 ||
+    if (bp__nest_roots(rest.nest, true, roots) != 0 ||
         (s->stage->scope == BP_IR_SCOPE_SHARED && widen_to_block(rest.nest, roots) != 0) ||
         bp__lower_region(lowering, s, rest.nest->s, roots) != 0)
       return NULL;
@@ -994,36 +1000,53 @@ static const BpIrNode *build_attached(void *context) {
   return build_rest(rest.nest, rest.position + 1);
 }
 
-static bool is_first_reduction(const Nest *nest, int32_t position) {
+/* Whether the loops of a reduction or of a scan start here. */
+static bool is_first_in_order(const BpNest *nest, int32_t position) {
   for (int32_t i = 0; i < position; i++)
-    if (nest->stage->leaves[i]->is_reduce)
+    if (bp__lower_is_in_order(nest->stage->leaves[i]))
       return false;
-  return position == nest->stage->num_leaves || nest->stage->leaves[position]->is_reduce;
+  return position == nest->stage->num_leaves ||
+         bp__lower_is_in_order(nest->stage->leaves[position]);
 }
 
-/* The loops from `position` on, after what comes before them there. */
-static const BpIrNode *build_loops(const Nest *nest, int32_t position) {
+const BpIrNode *bp__nest_loops(const BpNest *nest, int32_t position) {
   if (position == nest->stage->num_leaves)
     return build_innermost(nest);
-  if (nest->is_init && nest->stage->leaves[position]->is_reduce)
+  if (nest->is_around && bp__lower_is_in_order(nest->stage->leaves[position]))
     return build_from(nest, position + 1);
   return build_leaf(nest, position);
 }
 
-static const BpIrNode *build_rest(const Nest *nest, int32_t position) {
-  if (nest->stage->reduce_op < 0 || nest->is_init || starts_with_first(nest) ||
-      !is_first_reduction(nest, position))
-    return build_loops(nest, position);
-  Nest init = *nest;
-  init.is_init = true;
-  const BpIrNode *parts[2] = {build_loops(&init, position), build_loops(nest, position)};
+const BpIrNode *bp__nest_from(const BpNest *nest, int32_t position) {
+  return build_from(nest, position);
+}
+
+/* A reduction: the identities are stored first. */
+static const BpIrNode *build_reduction(const BpNest *nest, int32_t position) {
+  BpNest init = *nest;
+  init.phase = BP__NEST_INIT;
+  init.is_around = true;
+  const BpIrNode *parts[2] = {bp__nest_loops(&init, position), bp__nest_loops(nest, position)};
   return bp_ir_seq(nest->lowering->module, parts, 2);
+}
+
+static const BpIrNode *build_rest(const BpNest *nest, int32_t position) {
+  const BpTeStage *stage = nest->stage;
+  if (nest->phase != BP__NEST_MAIN)
+    return bp__nest_loops(nest, position);
+  if (stage->scan && is_first_in_order(nest, position))
+    return bp__scan_begin(nest, position);
+  if (stage->scan && position == bp__scan_position(stage) + 1)
+    return bp__scan_step(nest, position);
+  if (stage->reduce_op >= 0 && !starts_with_first(nest) && is_first_in_order(nest, position))
+    return build_reduction(nest, position);
+  return bp__nest_loops(nest, position);
 }
 
 /* ---- What becomes known on the way in ---------------------------------------------------- */
 
 /* Sets *split to one that can branch, or NULL. */
-static int find_branch(const Nest *nest, const BpTeRelation **split) {
+static int find_branch(const BpNest *nest, const BpTeRelation **split) {
   *split = NULL;
   for (int32_t i = 0; i < nest->stage->num_axes; i++) {
     int found = can_branch(nest, nest->stage->axes[i]);
@@ -1039,7 +1062,7 @@ static int find_branch(const Nest *nest, const BpTeRelation **split) {
 
 /* For a split into tiles of two sizes whose piece could not be chosen: a shorter tile ends at the
  * start of its neighbour. */
-static int piece_guard_of(const Nest *nest, const BpTeRelation *split, const BpIrNode **guard) {
+static int piece_guard_of(const BpNest *nest, const BpTeRelation *split, const BpIrNode **guard) {
   BpIrModule *module = nest->lowering->module;
   const BpIrNode *outer = axis_value(nest, split->outer);
   const BpIrNode *next =
@@ -1052,21 +1075,21 @@ static int piece_guard_of(const Nest *nest, const BpTeRelation *split, const BpI
   return 0;
 }
 
-static int add_guard(const Nest *nest, const BpIrNode *guard, const BpIrNode **guards) {
+static int add_guard(const BpNest *nest, const BpIrNode *guard, const BpIrNode **guards) {
   if (guard)
     *guards = *guards ? bp_ir_binary(nest->lowering->module, BP_IR_AND, *guards, guard) : guard;
   return guard && !*guards ? -1 : 0;
 }
 
 /* Whether the loop made last is one that the generated code has. */
-static bool is_in_loop(const Nest *nest, int32_t position) {
+static bool is_in_loop(const BpNest *nest, int32_t position) {
   int32_t kind = position > 0 ? nest->stage->leaves[position - 1]->for_kind : BP_IR_FOR_SERIAL;
   return kind == BP_IR_FOR_SERIAL || kind == BP_IR_FOR_PARALLEL || kind == BP_IR_FOR_BOUND;
 }
 
 /* Sets *guards to the conditions of all axes that became known, or NULL, and marks the axes that
  * have one. */
-static int take_guards(Nest *nest, const BpIrNode **guards, bool *is_guarded) {
+static int take_guards(BpNest *nest, const BpIrNode **guards, bool *is_guarded) {
   *guards = NULL;
   for (int32_t i = 0; i < nest->stage->num_axes; i++) {
     const BpTeAxis *axis = nest->stage->axes[i];
@@ -1090,7 +1113,7 @@ static int take_guards(Nest *nest, const BpIrNode **guards, bool *is_guarded) {
 }
 
 /* Names the guarded axes, so that their ranges are known where the condition holds. */
-static int name_guarded_values(Nest *nest, const bool *is_guarded, Lets *lets) {
+static int name_guarded_values(BpNest *nest, const bool *is_guarded, Lets *lets) {
   for (int32_t i = 0; i < nest->stage->num_axes && lets->count < MAX_LETS; i++) {
     const BpTeAxis *axis = nest->stage->axes[i];
     BpRange inside = {0, nest->extent[i] - 1};
@@ -1103,8 +1126,8 @@ static int name_guarded_values(Nest *nest, const bool *is_guarded, Lets *lets) {
 
 /* Everything inside the loops of the leaves before `position`. Guards come first: what is known of
  * an axis holds only inside its extent. */
-static const BpIrNode *build_from(const Nest *outer, int32_t position) {
-  Nest nest = *outer;
+static const BpIrNode *build_from(const BpNest *outer, int32_t position) {
+  BpNest nest = *outer;
   const BpTeRelation *split;
   const BpIrNode *guards, *rest;
   Lets lets = {0}, guarded = {0};
@@ -1116,10 +1139,13 @@ static const BpIrNode *build_from(const Nest *outer, int32_t position) {
     return NULL;
   if (guards && name_known_values(&nest, &guarded) != 0)
     return NULL;
+  if (nest.stage->scan && nest.phase == BP__NEST_MAIN &&
+      position == bp__scan_position(nest.stage) + 1 && bp__scan_enter(&nest) != 0)
+    return NULL;
   AttachedRest attached = {&nest, position - 1, 0};
   if (split)
     rest = branch_on_piece(&nest, split, position);
-  else if (nest.is_init || position == 0)
+  else if (nest.phase != BP__NEST_MAIN || position == 0)
     rest = build_rest(&nest, position);
   else
     rest = with_prefetches(&nest, position - 1, build_attached(&attached));

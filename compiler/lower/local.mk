@@ -9,6 +9,8 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/reads.c \
 	compiler/lower/region.c \
 	compiler/lower/build.c \
+	compiler/lower/nest.h \
+	compiler/lower/scan.c \
 	compiler/lower/flatten.c \
 	compiler/lower/vectorize.c \
 	compiler/lower/unroll.c \

@@ -17,7 +17,9 @@
 typedef struct BpLowerTensor {
   const BpTeTensor *tensor;
   struct BpLowerStage *s;
-  const BpIrNode *buffer; /* that stands for it in bodies */
+  const BpIrNode *buffer;      /* that stands for it in bodies */
+  const BpIrNode *const *mins; /* by dimension of the domain: which element the first one of its
+                                  storage is (NULL: 0) */
   bool is_output;
   bool is_needed;          /* an output, or read by another stage, or part of a reduction */
   const BpIrNode *storage; /* where it is stored now */
@@ -29,12 +31,18 @@ typedef struct BpLowerStage {
   struct BpLowerStage *attached_to;      /* NULL: at the root */
   int32_t attach_position;               /* of the axis among the leaves of attached_to */
   BpLowerTensor *tensors;                /* by value, as many as the stage has */
+  BpLowerTensor *states;                 /* of a scan */
   const BpIrNode *body;                  /* with inlined stages in it */
+  const BpIrNode *before;                /* of a scan: its initial values and its limit, likewise */
   const BpIrNode *vars[BP__TE_MAX_AXES]; /* of the root axes, as the body names them */
-  const BpIrNode **reads;                /* the distinct reads in the body */
+  const BpIrNode **reads;                /* the distinct reads in the bodies */
   int32_t num_reads;
-  /* Which element of the tensors the first one of their storage is (NULL: 0). */
-  const BpIrNode *mins[BP_TE_MAX_NDIM];
+  const BpIrNode *mins[BP_TE_MAX_NDIM];       /* of its tensors */
+  const BpIrNode *state_mins[BP_TE_MAX_NDIM]; /* of its states */
+  BpInterval step_part[BP_TE_MAX_NDIM];       /* of a scan: what a step goes through, */
+  bool has_gaps[BP_TE_MAX_NDIM];              /* and whether it leaves out some of that */
+  const BpIrNode *next[BP_TE_MAX_VALUES]; /* by state: where it is kept until the step ends; NULL:
+                                             the step writes the state itself */
   /* Scratch of bounds inference: the region wanted. */
   bool is_wanted;
   BpInterval region[BP_TE_MAX_NDIM];
@@ -86,20 +94,31 @@ const BpIrNode *bp__lower_tidy(BpLowering *lowering, const BpIrNode *body);
 int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage *consumer,
                      const BpIrNode *const *roots);
 
+/* Keeps a region inside 0 <= i < whole; beyond it nothing is read, whatever the indices say. */
+int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, int64_t whole);
+
 /* An index of a read, with the reader's root axes at `roots`, as an interval. */
 int bp__lower_index_interval(BpLowering *lowering, const BpLowerStage *reader,
                              const BpIrNode *const *roots, const BpIrNode *index,
                              BpInterval *interval, bool *is_bounded);
 
-/* The computed tensor that a BUFFER of an expression stands for, and its stage; NULL: it is a
- * placeholder. */
+/* The computed tensor or state that a BUFFER of an expression stands for; NULL: a placeholder. */
 static inline BpLowerTensor *bp__lower_tensor_of(const BpLowering *lowering,
                                                  const BpIrNode *buffer) {
   return (BpLowerTensor *)bp__ir_map_get(&lowering->by_buffer, buffer);
 }
+/* The stage that computes it; NULL: a placeholder or a state. */
 static inline BpLowerStage *bp__lower_stage_of(const BpLowering *lowering, const BpIrNode *buffer) {
   const BpLowerTensor *tensor = bp__lower_tensor_of(lowering, buffer);
-  return tensor ? tensor->s : NULL;
+  return tensor && !tensor->tensor->state_of ? tensor->s : NULL;
+}
+/* The dimension of the domain of a tensor's stage that dimension `index` of the tensor is. */
+static inline int32_t bp__lower_domain_dimension(const BpTeTensor *tensor, int32_t index) {
+  return index + (tensor->skipped >= 0 && index >= tensor->skipped);
+}
+/* Whether the iterations of an axis run in order: it is of a reduction, or of a scan. */
+static inline bool bp__lower_is_in_order(const BpTeAxis *axis) {
+  return axis->is_reduce || axis->is_scan;
 }
 /* Whether a tensor of the stage is an argument of the function. */
 static inline bool bp__lower_is_output(const BpLowerStage *s) {

@@ -2,7 +2,7 @@
 /* The first step of lowering: which stages there are, with inlined ones substituted into their
  * readers, in an order in which producers come first; and the checks of where they run. */
 
-#include "compiler/lower/lowering.h"
+#include "compiler/lower/nest.h"
 
 #include <stdlib.h>
 
@@ -61,6 +61,14 @@ static const BpIrNode *inline_read(BpIrRewriter *rewriter, const BpIrNode *node)
   return body;
 }
 
+/* A body with inlined stages in it. */
+static const BpIrNode *inlined(BpLowering *lowering, const BpIrNode *body) {
+  BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = inline_read};
+  body = bp__ir_rewrite(&rewriter, bp__ir_copy(lowering->module, body, &lowering->copied));
+  bp__ir_rewriter_clear(&rewriter);
+  return body;
+}
+
 static int prepare_body(BpLowering *lowering, BpLowerStage *s) {
   const BpTeStage *stage = s->stage;
   for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes; i++) {
@@ -68,11 +76,12 @@ static int prepare_body(BpLowering *lowering, BpLowerStage *s) {
     if (!s->vars[i])
       return -1;
   }
-  const BpIrNode *body = bp__ir_copy(lowering->module, stage->body, &lowering->copied);
-  BpIrRewriter rewriter = {.module = lowering->module, .context = lowering, .leave = inline_read};
-  s->body = bp__ir_rewrite(&rewriter, body);
-  bp__ir_rewriter_clear(&rewriter);
-  return s->body ? collect_reads(lowering->module, s->body, &s->reads, &s->num_reads) : -1;
+  const BpIrNode *all = s->body = inlined(lowering, stage->body);
+  if (s->body && stage->scan) {
+    s->before = inlined(lowering, stage->scan->before);
+    all = bp__te_tuple(lowering->module, (const BpIrNode *[]){s->body, s->before}, 2);
+  }
+  return all ? collect_reads(lowering->module, all, &s->reads, &s->num_reads) : -1;
 }
 
 /* ---- Reaching the stages ----------------------------------------------------------------- */
@@ -86,10 +95,10 @@ static bool is_arg(const BpLowering *lowering, const BpTeTensor *tensor) {
 
 static int reach(BpLowering *lowering, BpTeTensor *tensor);
 
-static int reach_producers(BpLowering *lowering, const BpTeStage *stage) {
+static int reach_reads(BpLowering *lowering, const BpTeStage *stage, const BpIrNode *body) {
   const BpIrNode **reads;
   int32_t count;
-  if (collect_reads(lowering->module, stage->body, &reads, &count) != 0)
+  if (collect_reads(lowering->module, body, &reads, &count) != 0)
     return -1;
   for (int32_t i = 0; i < count; i++) {
     BpTeTensor *source = bp__te_tensor_of(lowering->te, reads[i]->operands[0]);
@@ -97,36 +106,51 @@ static int reach_producers(BpLowering *lowering, const BpTeStage *stage) {
       return bp_error_raise(BP_ERROR_VALUE,
                             "tensor %s reads buffer %s, which is no tensor of this BpTe",
                             stage->tensor->name, reads[i]->operands[0]->str_value);
-    if (reach(lowering, source) != 0)
+    if (!source->state_of && reach(lowering, source) != 0)
       return -1;
   }
   return 0;
 }
 
-/* Makes the tensors of a stage known. */
+static int reach_producers(BpLowering *lowering, const BpTeStage *stage) {
+  if (reach_reads(lowering, stage, stage->body) != 0)
+    return -1;
+  return stage->scan ? reach_reads(lowering, stage, stage->scan->before) : 0;
+}
+
+/* Makes a tensor or state known. */
+static int reach_tensor(BpLowering *lowering, BpLowerStage *s, const BpTeTensor *tensor,
+                        BpLowerTensor *t) {
+  t->tensor = tensor;
+  t->s = s;
+  t->buffer = bp__ir_copy(lowering->module, tensor->buffer, &lowering->copied);
+  t->is_output = is_arg(lowering, tensor);
+  t->storage = t->is_output ? t->buffer : NULL;
+  if (!t->buffer || bp__ir_map_set(&lowering->by_buffer, t->buffer, t) != 0)
+    return -1;
+  if (!t->is_output || (!s->stage->is_inlined && !s->stage->attach_stage && !s->stage->inside))
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "tensor %s is an output of %s and can neither be inlined nor computed "
+                        "inside another stage",
+                        tensor->name, lowering->name);
+}
+
 static int reach_tensors(BpLowering *lowering, BpLowerStage *s) {
   const BpTeStage *stage = s->stage;
-  size_t size = (size_t)stage->num_tensors * sizeof *s->tensors;
+  int32_t num_states = stage->scan ? stage->scan->num_states : 0;
+  size_t size = (size_t)(stage->num_tensors + num_states) * sizeof *s->tensors;
   s->tensors = bp__ir_alloc(lowering->module, size);
   if (!s->tensors)
     return -1;
   memset(s->tensors, 0, size);
-  for (int32_t i = 0; i < stage->num_tensors; i++) {
-    const BpTeTensor *tensor = stage->tensors[i];
-    BpLowerTensor *t = &s->tensors[i];
-    t->tensor = tensor;
-    t->s = s;
-    t->buffer = bp__ir_copy(lowering->module, tensor->buffer, &lowering->copied);
-    t->is_output = is_arg(lowering, tensor);
-    t->storage = t->is_output ? t->buffer : NULL;
-    if (!t->buffer || bp__ir_map_set(&lowering->by_buffer, t->buffer, t) != 0)
+  s->states = s->tensors + stage->num_tensors;
+  for (int32_t i = 0; i < stage->num_tensors; i++)
+    if (reach_tensor(lowering, s, stage->tensors[i], &s->tensors[i]) != 0)
       return -1;
-    if (t->is_output && (stage->is_inlined || stage->attach_stage))
-      return bp_error_raise(BP_ERROR_VALUE,
-                            "tensor %s is an output of %s and can neither be inlined nor computed "
-                            "inside another stage",
-                            tensor->name, lowering->name);
-  }
+  for (int32_t i = 0; i < num_states; i++)
+    if (reach_tensor(lowering, s, stage->scan->states[i], &s->states[i]) != 0)
+      return -1;
   return 0;
 }
 
@@ -162,24 +186,98 @@ static BpLowerStage *find_stage(BpLowering *lowering, const BpTeStage *stage) {
   return NULL;
 }
 
-static int resolve_attachment(BpLowering *lowering, BpLowerStage *s) {
-  const BpTeStage *stage = s->stage;
-  if (!stage->attach_stage || stage->is_inlined)
-    return 0;
-  s->attached_to = find_stage(lowering, stage->attach_stage);
-  if (!s->attached_to)
-    return bp_error_raise(BP_ERROR_VALUE,
-                          "tensor %s is computed inside %s, which is inlined or not part of %s",
-                          stage->tensor->name, stage->attach_stage->tensor->name, lowering->name);
+static int find_place(BpLowerStage *s, const BpTeAxis *axis) {
   const BpTeStage *consumer = s->attached_to->stage;
   for (int32_t i = 0; i < consumer->num_leaves; i++)
-    if (consumer->leaves[i] == stage->attach_axis) {
+    if (consumer->leaves[i] == axis) {
       s->attach_position = i;
       return 0;
     }
   return bp_error_raise(BP_ERROR_VALUE,
                         "tensor %s is computed at axis %s of %s, which was split or fused later",
-                        stage->tensor->name, stage->attach_axis->name, consumer->tensor->name);
+                        s->stage->tensor->name, axis->name, consumer->tensor->name);
+}
+
+/* What belongs to the steps of a scan is computed where the step is known, if nobody says where. */
+static int resolve_attachment(BpLowering *lowering, BpLowerStage *s) {
+  const BpTeStage *stage = s->stage;
+  const BpTeStage *consumer = stage->attach_stage ? stage->attach_stage : stage->inside;
+  if (!consumer)
+    return 0;
+  s->attached_to = find_stage(lowering, consumer);
+  if (!s->attached_to)
+    return bp_error_raise(
+        BP_ERROR_VALUE, "tensor %s is computed inside %s, which is inlined or not part of %s",
+        stage->tensor->name, consumer->tensor ? consumer->tensor->name : "a scan", lowering->name);
+  if (stage->attach_stage)
+    return find_place(s, stage->attach_axis);
+  s->attach_position = bp__scan_position(consumer);
+  return 0;
+}
+
+/* Whether a stage of a scan's steps runs where the step is known. */
+static int check_inside(const BpLowerStage *s) {
+  const BpTeStage *scan = s->stage->inside;
+  const BpLowerStage *part = s;
+  while (scan && part->attached_to && part->attached_to->stage != scan)
+    part = part->attached_to;
+  if (!scan || (part->attached_to && part->attach_position >= bp__scan_position(scan)))
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "tensor %s belongs to the steps of scan %s and is not computed inside of "
+                        "the loops over them",
+                        s->stage->tensor->name, scan->scan->name);
+}
+
+/* Whether all values of `axis` are below one of its splits' outer axis, or it is that axis. */
+static bool is_part_of(const BpTeAxis *part, const BpTeAxis *axis) {
+  if (part == axis)
+    return true;
+  if (!axis->used_by)
+    return false;
+  if (axis->used_by->kind == BP__TE_FUSE)
+    return is_part_of(part, axis->used_by->parent);
+  return is_part_of(part, axis->used_by->outer) || is_part_of(part, axis->used_by->inner);
+}
+
+/* Whether `first` counts larger steps of the scan's axis than `second`: at the split that took them
+ * apart it is on the outer side. */
+static bool comes_first(const BpTeAxis *first, const BpTeAxis *second) {
+  const BpTeStage *stage = first->stage;
+  for (int32_t i = 0; i < stage->num_axes; i++) {
+    const BpTeRelation *use = stage->axes[i]->used_by;
+    if (use && use->kind == BP__TE_SPLIT && is_part_of(first, use->outer) &&
+        is_part_of(second, use->inner))
+      return true;
+  }
+  return false;
+}
+
+static int refuse_order(const BpTeAxis *inner, const BpTeAxis *outer) {
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "axis %s of scan %s lies inside of axis %s: its steps would not run in "
+                        "their order",
+                        inner->name, inner->stage->scan->name, outer->name);
+}
+
+/* The steps of a scan come in their order: parts of its axis lie as splits made them, also where
+ * they were fused again. */
+static int check_order(const BpTeStage *stage) {
+  const BpTeAxis *before = NULL;
+  for (int32_t i = 0; i < stage->num_axes && stage->scan; i++) {
+    const BpTeRelation *made = stage->axes[i]->is_scan ? stage->axes[i]->made_by : NULL;
+    if (made && made->kind == BP__TE_FUSE && !comes_first(made->outer, made->inner))
+      return refuse_order(made->inner, made->outer);
+  }
+  for (int32_t i = 0; i < stage->num_leaves && stage->scan; i++) {
+    const BpTeAxis *leaf = stage->leaves[i];
+    if (!leaf->is_scan)
+      continue;
+    if (before && !comes_first(before, leaf))
+      return refuse_order(leaf, before);
+    before = leaf;
+  }
+  return 0;
 }
 
 /* Whether `reader` runs inside the loop where `s` is computed, and after it. */
@@ -212,9 +310,19 @@ static int check_readers(BpLowering *lowering, const BpLowerStage *s) {
                               "tensor %s is computed inside %s at axis %s, but %s reads it from "
                               "outside that loop",
                               s->stage->tensor->name, s->attached_to->stage->tensor->name,
-                              s->stage->attach_axis->name, reader->stage->tensor->name);
+                              s->attached_to->stage->leaves[s->attach_position]->name,
+                              reader->stage->tensor->name);
   }
   return s->attached_to ? check_loops_around(s) : 0;
+}
+
+/* Makes the tensors of a stage say where it is now. */
+static void place_tensors(BpLowerStage *s) {
+  int32_t num_states = s->stage->scan ? s->stage->scan->num_states : 0;
+  for (int32_t i = 0; i < s->stage->num_tensors + num_states; i++) {
+    s->tensors[i].s = s;
+    s->tensors[i].mins = i < s->stage->num_tensors ? s->mins : s->state_mins;
+  }
 }
 
 /* Drops the inlined stages. */
@@ -225,8 +333,7 @@ static void drop_inlined(BpLowering *lowering) {
     if (lowering->stages[i].stage->is_inlined)
       continue;
     *s = lowering->stages[i];
-    for (int32_t k = 0; k < s->stage->num_tensors; k++)
-      s->tensors[k].s = s;
+    place_tensors(s);
     kept++;
   }
   lowering->num_stages = kept;
@@ -283,7 +390,8 @@ int bp__lower_normalize(BpLowering *lowering) {
     if (resolve_attachment(lowering, &lowering->stages[i]) != 0)
       return -1;
   for (int32_t i = 0; i < lowering->num_stages; i++)
-    if (check_readers(lowering, &lowering->stages[i]) != 0 ||
+    if (check_order(lowering->stages[i].stage) != 0 || check_inside(&lowering->stages[i]) != 0 ||
+        check_readers(lowering, &lowering->stages[i]) != 0 ||
         bp__lower_check_reads(lowering, &lowering->stages[i]) != 0)
       return -1;
   return 0;

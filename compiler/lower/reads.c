@@ -99,7 +99,7 @@ int bp__lower_check_reads(BpLowering *lowering, const BpLowerStage *s) {
     status = bp__index_set_range(&check.index, s->vars[i], 0, extent - 1, true);
   }
   if (status == 0 && !is_empty)
-    status = check_node(&check, s->body);
+    status = check_node(&check, s->body) || (s->before && check_node(&check, s->before)) ? -1 : 0;
   bp__ir_map_clear(&check.seen);
   bp__index_clear(&check.index);
   return status;

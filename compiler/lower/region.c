@@ -39,8 +39,7 @@ static int add_interval(BpLowering *lowering, BpInterval *all, const BpInterval 
   return all->min ? 0 : -1;
 }
 
-/* Keeps a region inside 0 <= i < whole; beyond it nothing is read, whatever the indices say. */
-static int clamp_interval(BpLowering *lowering, BpInterval *interval, int64_t whole) {
+int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, int64_t whole) {
   BpIrModule *module = lowering->module;
   if (interval->extent >= whole) {
     *interval = (BpInterval){bp__ir_int64(module, 0), whole};
@@ -53,10 +52,21 @@ static int clamp_interval(BpLowering *lowering, BpInterval *interval, int64_t wh
   return interval->min ? 0 : -1;
 }
 
+/* A scan makes all of its steps, whichever of their values is read. */
+static int want_all_steps(BpLowering *lowering, BpLowerStage *producer) {
+  const BpTeStage *stage = producer->stage;
+  if (!stage->scan)
+    return 0;
+  BpInterval *steps = &producer->region[stage->scan->axis];
+  *steps = (BpInterval){bp__ir_int64(lowering->module, 0), stage->axes[stage->scan->axis]->extent};
+  return steps->min ? 0 : -1;
+}
+
 static int add_read(BpLowering *lowering, BpLowerStage *producer, const BpLowerStage *reader,
                     const BpIrNode *const *roots, const BpIrNode *read) {
-  const BpTeTensor *tensor = producer->stage->tensor;
+  const BpTeTensor *tensor = bp__lower_tensor_of(lowering, read->operands[0])->tensor;
   for (int32_t i = 0; i < tensor->ndim; i++) {
+    BpInterval *region = &producer->region[bp__lower_domain_dimension(tensor, i)];
     BpInterval interval = {0};
     bool is_bounded;
     if (bp__lower_index_interval(lowering, reader, roots, read->operands[1 + i], &interval,
@@ -64,16 +74,16 @@ static int add_read(BpLowering *lowering, BpLowerStage *producer, const BpLowerS
       return -1;
     if (!is_bounded)
       interval = (BpInterval){bp__ir_int64(lowering->module, 0), tensor->shape[i]};
-    if (!interval.min || clamp_interval(lowering, &interval, tensor->shape[i]) != 0)
+    if (!interval.min || bp__lower_clamp(lowering, &interval, tensor->shape[i]) != 0)
       return -1;
     if (!producer->is_wanted)
-      producer->region[i] = interval;
-    else if (add_interval(lowering, &producer->region[i], &interval, tensor->shape[i]) != 0 ||
-             clamp_interval(lowering, &producer->region[i], tensor->shape[i]) != 0)
+      *region = interval;
+    else if (add_interval(lowering, region, &interval, tensor->shape[i]) != 0 ||
+             bp__lower_clamp(lowering, region, tensor->shape[i]) != 0)
       return -1;
   }
   producer->is_wanted = true;
-  return 0;
+  return want_all_steps(lowering, producer);
 }
 
 static int add_reads(BpLowering *lowering, BpLowerStage *producer, const BpLowerStage *reader,

@@ -67,7 +67,10 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
   }
   /* All that read in place end up in one element of the output, where it is computed once. */
   reads += is_in_place ? bp__stage_iterations(stage) : 0;
-  return reads <= bp__stage_iterations(stage) ? 1 : is_cheap(stage);
+  if (reads <= bp__stage_iterations(stage))
+    return 1;
+  /* The steps of a scan are its innermost loops: what a product reads is computed once for each. */
+  return stage->inside ? 0 : is_cheap(stage);
 }
 
 static bool is_output(const BpTeStage *stage, BpTeTensor *const *outputs, int32_t num_outputs) {
@@ -108,9 +111,14 @@ static int schedule_work(const BpStageInfo *work, const BpStageInfo *output,
                                            : bp__schedule_tile(work, output, machine);
 }
 
+/* Whether a stage is neither a scan nor of the steps of one. */
+static bool is_for_itself(const BpTeStage *stage) {
+  return !stage->scan && !stage->inside;
+}
+
 /* One stage by itself. */
 static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
-  if (bp__stage_is_scheduled(info->stage))
+  if (bp__stage_is_scheduled(info->stage) || !is_for_itself(info->stage))
     return 0;
   if (!is_reduction(info))
     return bp__schedule_elementwise(info, machine);
@@ -120,7 +128,7 @@ static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
 
 const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStageInfo *output) {
   const BpStageInfo *work = NULL;
-  if (is_reduction(output) || bp__stage_is_scheduled(output->stage))
+  if (is_reduction(output) || bp__stage_is_scheduled(output->stage) || output->stage->scan)
     return NULL;
   for (int32_t i = 0; i < output->num_accesses; i++) {
     const BpTeTensor *source = bp__analysis_source(analysis, output->accesses[i].read);
@@ -174,8 +182,11 @@ int bp_schedule_auto(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
                                : bp__inline_stages(te, outputs, num_outputs);
   if (rc != 0 || bp__analysis_init(&analysis, te, outputs, num_outputs) != 0)
     return -1;
-  rc = machine.threads > 1 ? bp__schedule_threads(&analysis, last, &machine)
-                           : schedule_all(&analysis, last, &machine);
+  if (bp__schedule_scans(&analysis, &machine) != 0)
+    rc = -1;
+  else
+    rc = machine.threads > 1 ? bp__schedule_threads(&analysis, last, &machine)
+                             : schedule_all(&analysis, last, &machine);
   bp__analysis_clear(&analysis);
   return rc;
 }

@@ -9,6 +9,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/parts.h \
 	compiler/schedules/pooled.c \
 	compiler/schedules/reduce.c \
+	compiler/schedules/scan.c \
 	compiler/schedules/thread_block.c \
 	compiler/schedules/thread_rows.c \
 	compiler/schedules/thread_tile.c \

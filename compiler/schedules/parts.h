@@ -44,6 +44,10 @@ int bp__inline_where(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,
 /* Inlines what costs little to compute again wherever it is read. */
 int bp__inline_stages(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs);
 
+/* Schedules the scans that belong to no other one's steps, and the stages of their steps. (scan.c)
+ */
+int bp__schedule_scans(const BpAnalysis *analysis, const BpMachine *machine);
+
 /* Fuses data axes first <= i < end, which must not be split or fused yet. */
 int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused);
 /* Vectorises one axis in `lanes`, after giving `cores` each a share of it. */

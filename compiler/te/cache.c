@@ -13,7 +13,11 @@ static int replace_in_body(BpTeStage *stage, const BpIrNode *from, const BpIrNod
   if (!body)
     return -1;
   stage->body = body;
-  return 0;
+  if (!stage->scan)
+    return 0;
+  BpTeScan *scan = stage->scan;
+  scan->before = bp__ir_substitute_one(stage->te->ir, scan->before, from, to);
+  return scan->before ? 0 : -1;
 }
 
 /* Makes the tensors of `stage` copies of those of `source`: source[i0, i1, ...]. */
@@ -76,6 +80,9 @@ BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
 }
 
 static int check_unscheduled(const BpTeStage *stage, const char *what) {
+  if (stage->scan)
+    return bp_error_raise(BP_ERROR_VALUE, "%s of tensor %s, which is a scan", what,
+                          stage->tensor->name);
   if (stage->num_axes == stage->ndim + stage->num_reduce_axes && !stage->is_inlined)
     return 0;
   return bp_error_raise(BP_ERROR_VALUE, "%s of tensor %s comes before its schedule is changed",
@@ -112,6 +119,7 @@ BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope) {
   inner->body = stage->body;
   inner->reduce_op = stage->reduce_op;
   inner->fold = stage->fold;
+  inner->inside = stage->inside;
   inner->num_reduce_axes = stage->num_reduce_axes;
   bp__te_reset_leaves(inner);
   stage->reduce_op = -1;
@@ -194,6 +202,7 @@ static int fill_partial(Factoring *f, const BpTeAxis *factored) {
   f->value[factored->index] = partial->axes[stage->ndim]->var;
   partial->reduce_op = stage->reduce_op;
   partial->fold = stage->fold;
+  partial->inside = stage->inside;
   partial->body = factored_body(f);
   bp__te_reset_leaves(partial);
   return partial->body ? 0 : -1;

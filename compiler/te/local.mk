@@ -6,4 +6,5 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/te/te.c \
 	compiler/te/schedule.c \
 	compiler/te/cache.c \
-	compiler/te/widen.c
+	compiler/te/widen.c \
+	compiler/te/scan.c

@@ -89,8 +89,10 @@ static BpTeAxis *derive_axis(BpTeStage *stage, const BpTeAxis *from, const char 
   char name[64];
   snprintf(name, sizeof name, "%.48s%s", from->name, suffix);
   BpTeAxis *axis = bp__te_new_axis(stage, name, extent, from->is_reduce, NULL);
-  if (axis)
+  if (axis) {
     axis->made_by = relation;
+    axis->is_scan = from->is_scan;
+  }
   return axis;
 }
 
@@ -101,10 +103,10 @@ static int check_split(const BpTeStage *stage, const BpTeAxis *axis, int64_t fac
   if (tail < BP_TE_TAIL_GUARD || tail > BP_TE_TAIL_BALANCE)
     return bp_error_raise(BP_ERROR_VALUE, "%d is no way to treat a tail (BP_TE_TAIL_GUARD ...)",
                           tail);
-  if (tail == BP_TE_TAIL_OVERLAP && (axis->is_reduce || axis->extent < factor))
+  if (tail == BP_TE_TAIL_OVERLAP && (axis->is_reduce || axis->is_scan || axis->extent < factor))
     return bp_error_raise(BP_ERROR_VALUE,
                           "axis %s of tensor %s (extent %lld) is split by %lld with overlap, which "
-                          "needs a data axis with at least that extent",
+                          "needs a data axis with at least that extent, and not that of a scan",
                           axis->name, stage->tensor->name, (long long)axis->extent,
                           (long long)factor);
   return 0;
@@ -140,11 +142,12 @@ int bp_te_fuse(BpTeStage *stage, BpTeAxis *outer, BpTeAxis *inner, BpTeAxis **fu
   int32_t inner_position = plain_leaf_position(stage, inner);
   if (position < 0 || inner_position < 0)
     return -1;
-  if (inner_position != position + 1 || outer->is_reduce != inner->is_reduce)
+  if (inner_position != position + 1 || outer->is_reduce != inner->is_reduce ||
+      outer->is_scan != inner->is_scan)
     return bp_error_raise(
         BP_ERROR_VALUE,
         "axes %s and %s of tensor %s cannot be fused: the second must lie directly "
-        "inside the first, and both be data axes or both reduction axes",
+        "inside the first, and both be data axes, or both reduction axes, or both of the scan",
         outer->name, inner->name, stage->tensor->name);
   BpTeRelation *relation = bp__te_alloc(stage->te, sizeof *relation);
   if (!relation)
@@ -178,6 +181,15 @@ int bp_te_reorder(BpTeStage *stage, BpTeAxis *const *axes, int32_t num_axes) {
   return 0;
 }
 
+/* Steps of a scan run one after the other. */
+static int check_not_scan(const BpTeStage *stage, const BpTeAxis *axis) {
+  if (!stage || !axis || !axis->is_scan)
+    return 0;
+  return bp_error_raise(
+      BP_ERROR_VALUE, "axis %s of tensor %s is that of a scan, whose steps run one after the other",
+      axis->name, stage->tensor->name);
+}
+
 static int annotate(BpTeStage *stage, BpTeAxis *axis, int32_t for_kind, const char *thread_axis) {
   if (plain_leaf_position(stage, axis) < 0)
     return -1;
@@ -192,11 +204,11 @@ int bp_te_parallel(BpTeStage *stage, BpTeAxis *axis) {
                           "axis %s of tensor %s is a reduction and cannot run in parallel; "
                           "rfactor makes a data axis of it",
                           axis->name, stage->tensor->name);
-  return annotate(stage, axis, BP_IR_FOR_PARALLEL, "");
+  return check_not_scan(stage, axis) ? -1 : annotate(stage, axis, BP_IR_FOR_PARALLEL, "");
 }
 
 int bp_te_vectorize(BpTeStage *stage, BpTeAxis *axis) {
-  return annotate(stage, axis, BP_IR_FOR_VECTORIZED, "");
+  return check_not_scan(stage, axis) ? -1 : annotate(stage, axis, BP_IR_FOR_VECTORIZED, "");
 }
 
 int bp_te_unroll(BpTeStage *stage, BpTeAxis *axis) {
@@ -210,6 +222,8 @@ int bp_te_bind(BpTeStage *stage, BpTeAxis *axis, const char *thread_axis) {
     return bp_error_raise(BP_ERROR_VALUE,
                           "axis %s of tensor %s is a reduction and cannot be bound to threads",
                           axis->name, stage->tensor->name);
+  if (check_not_scan(stage, axis) != 0)
+    return -1;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strcmp(thread_axis, known[i]) == 0)
       return annotate(stage, axis, BP_IR_FOR_BOUND, known[i]);
@@ -232,9 +246,9 @@ int bp_te_compute_at(BpTeStage *stage, BpTeStage *consumer, BpTeAxis *axis) {
 int bp_te_compute_inline(BpTeStage *stage) {
   if (!stage)
     return -1;
-  if (stage->reduce_op >= 0)
-    return bp_error_raise(BP_ERROR_VALUE, "tensor %s is a reduction and cannot be inlined",
-                          stage->tensor->name);
+  if (!bp__te_is_pointwise(stage))
+    return bp_error_raise(BP_ERROR_VALUE, "tensor %s is a %s and cannot be inlined",
+                          stage->tensor->name, stage->scan ? "scan" : "reduction");
   stage->is_inlined = 1;
   return 0;
 }

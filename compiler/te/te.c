@@ -78,7 +78,7 @@ static int check_dtype(const char *name, BpDataType dtype) {
                         name, text);
 }
 
-static int check_shape(const char *name, const int64_t *shape, int32_t ndim) {
+int bp__te_check_shape(const char *name, const int64_t *shape, int32_t ndim) {
   if (ndim < 0 || ndim > BP_TE_MAX_NDIM)
     return bp_error_raise(BP_ERROR_VALUE, "tensor %s has %d dimensions; 0 to %d are possible", name,
                           ndim, BP_TE_MAX_NDIM);
@@ -93,7 +93,7 @@ static int check_shape(const char *name, const int64_t *shape, int32_t ndim) {
   return 0;
 }
 
-static int check_count(const char *what, int32_t count) {
+int bp__te_check_count(const char *what, int32_t count) {
   if (count >= 1 && count <= BP_TE_MAX_VALUES)
     return 0;
   return bp_error_raise(BP_ERROR_VALUE, "%s has %d values; 1 to %d are possible", what, count,
@@ -108,14 +108,15 @@ static const BpIrNode *make_buffer(BpTe *te, const char *name, BpDataType dtype,
   return bp_ir_buffer(te->ir, name, dtype, BP_IR_SCOPE_GLOBAL, extents, ndim);
 }
 
-static BpTeTensor *add_tensor(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
+BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
                               int32_t ndim) {
-  if (check_dtype(name, dtype) != 0 || check_shape(name, shape, ndim) != 0)
+  if (check_dtype(name, dtype) != 0 || bp__te_check_shape(name, shape, ndim) != 0)
     return NULL;
   BpTeTensor *tensor = bp__te_alloc(te, sizeof *tensor);
   if (!tensor)
     return NULL;
   tensor->te = te;
+  tensor->skipped = -1;
   tensor->dtype = dtype;
   tensor->ndim = ndim;
   for (int32_t i = 0; i < ndim; i++)
@@ -134,7 +135,7 @@ static BpTeTensor *add_tensor(BpTe *te, const char *name, BpDataType dtype, cons
 
 BpTeTensor *bp_te_placeholder(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
                               int32_t ndim) {
-  return add_tensor(te, name, dtype, shape, ndim);
+  return bp__te_add_tensor(te, name, dtype, shape, ndim);
 }
 
 int32_t bp_te_tensor_ndim(const BpTeTensor *tensor) {
@@ -199,15 +200,14 @@ int bp__te_make_vars(BpTe *te, int32_t count, const BpIrNode **vars) {
   return 0;
 }
 
-/* A stage over these axes, which has no tensor yet. */
-static BpTeStage *new_stage(BpTe *te, int32_t num_tensors, const int64_t *shape, int32_t ndim,
-                            const BpIrNode *const *vars) {
+BpTeStage *bp__te_new_bare_stage(BpTe *te, int32_t num_tensors, const int64_t *shape, int32_t ndim,
+                                 const BpIrNode *const *vars) {
   BpTeStage *stage = bp__te_alloc(te, sizeof *stage);
   if (!stage || !(stage->tensors = bp__te_alloc(te, (size_t)num_tensors * sizeof *stage->tensors)))
     return NULL;
   stage->te = te;
   stage->ndim = ndim;
-  stage->num_tensors = num_tensors;
+  stage->num_tensors = stage->num_values = num_tensors;
   stage->reduce_op = stage->scope = -1;
   for (int32_t i = 0; i < ndim; i++) {
     BpTeAxis *axis = bp__te_new_axis(stage, vars[i]->str_value, shape[i], 0, vars[i]);
@@ -219,14 +219,14 @@ static BpTeStage *new_stage(BpTe *te, int32_t num_tensors, const int64_t *shape,
   return stage;
 }
 
-static int add_output(BpTeStage *stage, int32_t index, const char *name, BpDataType dtype,
+int bp__te_add_output(BpTeStage *stage, int32_t index, const char *name, BpDataType dtype,
                       const int64_t *shape, int32_t ndim) {
   char text[128];
   if (stage->num_tensors > 1)
     snprintf(text, sizeof text, "%.100s.%d", name, index);
   else
     snprintf(text, sizeof text, "%.120s", name);
-  BpTeTensor *tensor = add_tensor(stage->te, text, dtype, shape, ndim);
+  BpTeTensor *tensor = bp__te_add_tensor(stage->te, text, dtype, shape, ndim);
   if (!tensor)
     return -1;
   tensor->stage = stage;
@@ -238,9 +238,9 @@ static int add_output(BpTeStage *stage, int32_t index, const char *name, BpDataT
 BpTeStage *bp__te_new_stage(BpTe *te, const char *name, const BpDataType *dtypes,
                             int32_t num_tensors, const int64_t *shape, int32_t ndim,
                             const BpIrNode *const *vars) {
-  BpTeStage *stage = new_stage(te, num_tensors, shape, ndim, vars);
+  BpTeStage *stage = bp__te_new_bare_stage(te, num_tensors, shape, ndim, vars);
   for (int32_t i = 0; stage && i < num_tensors; i++)
-    if (add_output(stage, i, name, dtypes[i], shape, ndim) != 0)
+    if (bp__te_add_output(stage, i, name, dtypes[i], shape, ndim) != 0)
       return NULL;
   return stage;
 }
@@ -441,7 +441,7 @@ int bp_te_reduce_tuple(BpTe *te, const BpTeReducer *reducer, const BpIrNode *con
                        int32_t num_values, const BpIrNode *const *axes, int32_t num_axes,
                        const BpIrNode **results) {
   const BpIrNode *terms[BP_TE_MAX_VALUES];
-  if (check_count("a reduction", num_values) != 0)
+  if (bp__te_check_count("a reduction", num_values) != 0)
     return -1;
   for (int32_t i = 0; i < num_values; i++)
     if (!values[i] ||
@@ -543,19 +543,40 @@ static int take_fold(BpTeStage *stage, const BpIrNode *body) {
   return stage->body ? add_reduction(stage, axes, call->num_operands - 1 - fold->num_values) : -1;
 }
 
+/* The scan to whose steps a tensor belongs, or NULL. */
+static BpTeStage *scan_around(const BpTeTensor *tensor) {
+  if (!tensor || tensor->state_of)
+    return tensor ? tensor->state_of : NULL;
+  return tensor->stage ? tensor->stage->inside : NULL;
+}
+
+/* For bp__ir_visit_once: finds the innermost scan whose states a body reads, itself or through
+ * another stage of its steps. */
+static int visit_scan(void *context, const BpIrNode *node) {
+  BpTeStage *stage = context;
+  if (!bp__te_is_read(node))
+    return 0;
+  BpTeStage *scan = scan_around(bp__te_tensor_of(stage->te, node->operands[0]));
+  if (scan && (!stage->inside || scan->scan->depth > stage->inside->scan->depth))
+    stage->inside = scan;
+  return 0;
+}
+
 int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
   int32_t op = reduction_of(bp__te_value(stage, body, 0));
   stage->body = body;
   stage->reduce_op = op;
   if (op == BP__TE_FOLD_OP && take_fold(stage, body) != 0)
     return -1;
-  if (op >= 0 && op < NUM_REDUCTIONS && stage->num_tensors == 1) {
+  if (op >= 0 && op < NUM_REDUCTIONS && stage->num_values == 1) {
     stage->body = body->operands[0];
     if (add_reduction(stage, body->operands + 1, body->num_operands - 1) != 0)
       return -1;
   }
   if (bp__ir_visit_once(stage->body, check_reduction, stage) != 0 ||
       bp__ir_visit_once(stage->body, check_axis, stage) != 0)
+    return -1;
+  if (!stage->scan && bp__ir_visit_once(stage->body, visit_scan, stage) != 0)
     return -1;
   bp__te_reset_leaves(stage);
   return 0;
@@ -578,7 +599,7 @@ static BpTeStage *compute_stage(BpTe *te, const char *name, const int64_t *shape
 BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                           BpTeBody body, void *context) {
   const BpIrNode *vars[BP_TE_MAX_NDIM];
-  if (check_shape(name, shape, ndim) != 0 || bp__te_make_vars(te, ndim, vars) != 0)
+  if (bp__te_check_shape(name, shape, ndim) != 0 || bp__te_make_vars(te, ndim, vars) != 0)
     return NULL;
   const BpIrNode *value = body(te, vars, context);
   const BpTeStage *stage = compute_stage(te, name, shape, ndim, vars, &value, 1);
@@ -589,7 +610,7 @@ int bp_te_compute_tuple(BpTe *te, const char *name, const int64_t *shape, int32_
                         BpTeTupleBody body, void *context, BpTeTensor **tensors,
                         int32_t num_tensors) {
   const BpIrNode *vars[BP_TE_MAX_NDIM], *values[BP_TE_MAX_VALUES] = {NULL};
-  if (check_shape(name, shape, ndim) != 0 || check_count(name, num_tensors) != 0 ||
+  if (bp__te_check_shape(name, shape, ndim) != 0 || bp__te_check_count(name, num_tensors) != 0 ||
       bp__te_make_vars(te, ndim, vars) != 0 || body(te, vars, context, values) != 0)
     return -1;
   const BpTeStage *stage = compute_stage(te, name, shape, ndim, vars, values, num_tensors);

@@ -42,6 +42,7 @@ struct BpTeAxis {
   int32_t index;       /* in stage->axes */
   int32_t dimension;   /* of a root data axis, else -1 */
   int is_reduce;
+  int is_scan;             /* the axis of a scan, or a part of it: a data axis that runs in order */
   int32_t for_kind;        /* BP_IR_FOR_* */
   const char *thread_axis; /* of a bound one, else "" */
   BpTeRelation *made_by;   /* NULL: a root axis */
@@ -75,19 +76,36 @@ struct BpTeTensor {
   int32_t ndim;
   int64_t shape[BP_TE_MAX_NDIM];
   const BpIrNode *buffer; /* stands for the tensor in expressions */
-  BpTeStage *stage;       /* NULL: a placeholder */
+  BpTeStage *stage;       /* NULL: a placeholder, or a state */
+  BpTeStage *state_of;    /* of a state: its scan */
+  int32_t skipped;        /* the dimension of the scan that it lacks, or -1 */
   BpTeTensor *next;       /* in the order of creation */
+};
+
+struct BpTeScan {
+  BpTeStage *stage;
+  const char *name;
+  BpTeScan *outer; /* one that was open when this one began */
+  int32_t depth;   /* of this nesting */
+  int32_t axis;    /* the dimension */
+  int is_reverse;
+  int32_t num_states;
+  BpTeTensor *states[BP_TE_MAX_VALUES];
+  const BpIrNode *initial[BP_TE_MAX_VALUES], *limit; /* NULL: all places */
+  const BpIrNode *before; /* te.tuple of the initial values and the limit, if there is one */
 };
 
 struct BpTeStage {
   BpTe *te;
-  BpTeTensor *tensor;   /* the first of its tensors; all have its shape */
-  BpTeTensor **tensors; /* by value */
-  int32_t num_tensors;
-  int32_t ndim;         /* data axes */
+  BpTeTensor *tensor;              /* the first of its tensors; all have its shape */
+  BpTeTensor **tensors;            /* by value */
+  int32_t num_tensors, num_values; /* of a scan, the tensors after the values are last states */
+  int32_t ndim;                    /* data axes */
   const BpIrNode *body; /* the value, without the reduction around it; or te.tuple of the values */
   int32_t reduce_op;    /* BP_TE_SUM ..., BP__TE_FOLD_OP, or -1 */
   const BpTeFold *fold; /* of BP__TE_FOLD_OP */
+  BpTeScan *scan;       /* of a scan */
+  BpTeStage *inside;    /* the scan to whose steps it belongs, or NULL */
   BpTeAxis *axes[BP__TE_MAX_AXES];
   int32_t num_axes, num_reduce_axes; /* data axes, reduction axes, then those made */
   BpTeAxis *leaves[BP__TE_MAX_AXES];
@@ -107,6 +125,7 @@ struct BpTe {
   BpTeTensor *tensors, *last_tensor;
   struct BpTeReduceAxis *reduce_axes;
   BpTeFold *folds;
+  BpTeScan *open_scan;      /* the one begun last that has not ended */
   struct BpTeChunk *chunks; /* all memory */
 };
 
@@ -118,6 +137,18 @@ const char *bp__te_strdup(BpTe *te, const char *text);
 BpTeTensor *bp__te_tensor_of(const BpTe *te, const BpIrNode *buffer);
 /* New variables for data axes. */
 int bp__te_make_vars(BpTe *te, int32_t count, const BpIrNode **vars);
+/* Refuses a shape that no tensor can have. */
+int bp__te_check_shape(const char *name, const int64_t *shape, int32_t ndim);
+/* Refuses a number of values that no computation can have. */
+int bp__te_check_count(const char *what, int32_t count);
+/* A tensor that no stage computes. */
+BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
+                              int32_t ndim);
+/* A stage over these axes with room for tensors, of which it has none yet; and one more of them. */
+BpTeStage *bp__te_new_bare_stage(BpTe *te, int32_t num_tensors, const int64_t *shape, int32_t ndim,
+                                 const BpIrNode *const *vars);
+int bp__te_add_output(BpTeStage *stage, int32_t index, const char *name, BpDataType dtype,
+                      const int64_t *shape, int32_t ndim);
 /* A stage with data axes of these variables and a tensor of each type, whose body is still missing.
  * Several tensors are called NAME.0, NAME.1, ... */
 BpTeStage *bp__te_new_stage(BpTe *te, const char *name, const BpDataType *dtypes,
@@ -143,14 +174,14 @@ bool bp__te_reads_stage(const BpIrNode *node, const BpTeStage *stage);
 static inline bool bp__te_is_first(const BpTeTensor *tensor) {
   return tensor->stage && tensor->stage->body && tensor->stage->tensor == tensor;
 }
-/* Whether a stage computes each element by an expression: no reduction. */
+/* Whether a stage computes each element by an expression: no reduction, no scan. */
 static inline bool bp__te_is_pointwise(const BpTeStage *stage) {
-  return stage->reduce_op < 0;
+  return stage->reduce_op < 0 && !stage->scan;
 }
 /* Value `index` of a stage's body, or of what became of it. */
 static inline const BpIrNode *bp__te_value(const BpTeStage *stage, const BpIrNode *body,
                                            int32_t index) {
-  return stage->num_tensors == 1 ? body : body->operands[index];
+  return stage->num_values == 1 ? body : body->operands[index];
 }
 /* The values as one body; NULL if one of them is. */
 const BpIrNode *bp__te_tuple(BpIrModule *module, const BpIrNode *const *values, int32_t count);

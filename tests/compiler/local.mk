@@ -16,7 +16,8 @@ tests_compiler_test_ir_random_LDADD = libbackplane-conformance.la $(LDADD) $(JSO
 test_programs += tests/compiler/test-ir-text
 test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h
-test_programs += tests/compiler/test-te-random-schedules tests/compiler/test-te-tuples
+test_programs += tests/compiler/test-te-random-schedules tests/compiler/test-te-tuples \
+	tests/compiler/test-te-scan
 EXTRA_DIST += tests/compiler/te-run.h
 test_programs += tests/compiler/test-codegen
 EXTRA_DIST += tests/compiler/codegen-util.h

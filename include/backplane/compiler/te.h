@@ -19,7 +19,8 @@ extern "C" {
 typedef struct BpTe BpTe;
 typedef struct BpTeTensor BpTeTensor; /* a placeholder or a computed tensor; immutable */
 typedef struct BpTeAxis BpTeAxis;     /* an iteration axis of a stage */
-typedef struct BpTeStage BpTeStage;   /* the schedule of one computed tensor */
+typedef struct BpTeStage BpTeStage;   /* the schedule of tensors that are computed together */
+typedef struct BpTeScan BpTeScan;     /* a computation in steps, while it is being made */
 
 /* Makes and frees a context, which owns all that is made in it; one thread at a time uses it. */
 BP_API BpTe *bp_te_create(void);
@@ -95,6 +96,38 @@ BP_API int bp_te_reduce_tuple(BpTe *te, const BpTeReducer *reducer, const BpIrNo
                               int32_t num_values, const BpIrNode *const *axes, int32_t num_axes,
                               const BpIrNode **results);
 
+/* ---- Scans ------------------------------------------------------------------------------- */
+
+/* A scan computes several tensors over one shape, of which one dimension, its axis, runs in order:
+ * a step after the other, each from the states that the one before it left.
+ *
+ *   BpTeScan *scan = bp_te_scan_begin(te, "sums", shape, 2, 0, 0);
+ *   BpTeTensor *sum = bp_te_scan_state(scan, "sum", f32, NULL, NULL);
+ *   bp_te_scan_end(scan, body, context, 1, each, last);     (body: sum + x)
+ *
+ * Tensors between begin and end may be computed from the states, with reductions too: those that
+ * are belong to the scan's steps, run inside of them, and are read by the scan alone. A scan that
+ * is begun before another one ends belongs to the other's steps. */
+
+/* Begins a scan over `shape`. With `is_reverse` steps go from the last place of the axis to the
+ * first. Owned by `te`. */
+BP_API BpTeScan *bp_te_scan_begin(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
+                                  int32_t axis, int32_t is_reverse);
+/* A state: a tensor of the scan's shape whose element at place t of the axis is what the state is
+ * before the step at t. A step reads its own place only. `initial` gives it before the first step,
+ * from the variables of the other dimensions; NULL: zero. */
+BP_API BpTeTensor *bp_te_scan_state(BpTeScan *scan, const char *name, BpDataType dtype,
+                                    BpTeBody initial, void *context);
+/* Bounds the steps: `limit` gives, from the variables of the other dimensions, how many places of
+ * the axis are run, from the first on; integers below 0 and beyond the extent count as these. At
+ * the places beyond it the states stay and the values of the steps are zero. */
+BP_API int bp_te_scan_limit(BpTeScan *scan, BpTeBody limit, void *context);
+/* Ends it. `body` gives what each state is after the step, in the order of the states, and then
+ * further values of the step, `num_values` in all. each[i] is value i at all places; last[i], which
+ * lacks the axis, is state i after the last step. */
+BP_API int bp_te_scan_end(BpTeScan *scan, BpTeTupleBody body, void *context, int32_t num_values,
+                          BpTeTensor **each, BpTeTensor **last);
+
 /* What a tensor is like; the shape is borrowed. Never fail. */
 BP_API int32_t bp_te_tensor_ndim(const BpTeTensor *tensor);
 BP_API const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor);
@@ -103,7 +136,9 @@ BP_API BpDataType bp_te_tensor_dtype(const BpTeTensor *tensor);
 /* ---- Schedules --------------------------------------------------------------------------- */
 
 /* The stage of a computed tensor. By default it runs at the root, its axes serial, in order: data
- * axes, then reduction axes. */
+ * axes, then reduction axes. In the steps of a scan it runs where the scan's axis is known by
+ * default. The axis of a scan keeps its order: it is not fused with others, and its iterations run
+ * one after the other. */
 BP_API BpTeStage *bp_te_stage(BpTe *te, BpTeTensor *tensor);
 /* The tensors of a stage, in the order in which its computation gives them; NULL and an error out
  * of range. */
@@ -118,7 +153,7 @@ BP_API int64_t bp_te_axis_extent(const BpTeAxis *axis);
 
 /* How a split treats an extent that the factor does not divide. PEEL and BALANCE make a version of
  * the code for each size of tile, where the outer axis lies outside of the inner one; elsewhere
- * they guard. In a stage that reduces, whose tiles accumulate, OVERLAP is done as PEEL. */
+ * they guard. In a stage that reduces or scans, whose tiles accumulate, OVERLAP is done as PEEL. */
 #define BP_TE_TAIL_GUARD   0 /* iterations beyond are skipped by a condition */
 #define BP_TE_TAIL_OVERLAP 1 /* the last tile is moved back and repeats work of its neighbour */
 #define BP_TE_TAIL_PEEL    2 /* full tiles, then a loop for the rest */
@@ -135,7 +170,8 @@ BP_API int bp_te_reorder(BpTeStage *stage, BpTeAxis *const *axes, int32_t num_ax
 /* The four below say how an axis runs: a leaf of the stage that is still serial; it can then no
  * longer be split, fused or reordered. */
 
-/* Its iterations are tasks of one parallel launch. A reduction axis is an error. */
+/* Its iterations are tasks of one parallel launch. A reduction axis or that of a scan is an error.
+ */
 BP_API int bp_te_parallel(BpTeStage *stage, BpTeAxis *axis);
 /* Its iterations are the lanes of vectors. More than 64 of them, or a body that vectors cannot
  * express, stay a serial loop. */
@@ -147,9 +183,11 @@ BP_API int bp_te_unroll(BpTeStage *stage, BpTeAxis *axis);
 BP_API int bp_te_bind(BpTeStage *stage, BpTeAxis *axis, const char *thread_axis);
 /* Computes this stage where `axis` of `consumer` runs, just the part that is needed there. */
 BP_API int bp_te_compute_at(BpTeStage *stage, BpTeStage *consumer, BpTeAxis *axis);
-/* Substitutes this stage's expression in its readers; not for reductions and outputs. */
+/* Substitutes this stage's expression in its readers; not for reductions, scans and outputs. */
 BP_API int bp_te_compute_inline(BpTeStage *stage);
-/* BP_IR_SCOPE_*; the default is GLOBAL at the root and LOCAL inside another stage. */
+/* BP_IR_SCOPE_*; the default is GLOBAL at the root and LOCAL inside another stage. Of a scan it is
+ * the scope of its states: by default LOCAL, or where threads share what a step computes, GLOBAL.
+ */
 BP_API int bp_te_set_scope(BpTeStage *stage, int32_t scope);
 /* A copy of `tensor` in `scope` that the given readers use instead; and a stage that computes into
  * `scope` first, of which `tensor` becomes the copy. Both return the new tensor. cache_write is of

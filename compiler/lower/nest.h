@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The loops of one stage while they are built, from the outside in; see build.c. */
+#ifndef BACKPLANE_COMPILER_LOWER_NEST_H
+#define BACKPLANE_COMPILER_LOWER_NEST_H
+
+#include "compiler/lower/lowering.h"
+
+/* What the innermost statements of a nest do. */
+enum {
+  BP__NEST_MAIN,  /* compute */
+  BP__NEST_INIT,  /* store the identities of a reduction, or the initial states of a scan */
+  BP__NEST_LIMIT, /* find out how many steps a scan makes */
+  BP__NEST_COPY,  /* make the states after a step those before the next one */
+  BP__NEST_ZERO,  /* store zeros at the places of a scan that make no step */
+  BP__NEST_LAST   /* store the states after the last step */
+};
+
+typedef struct BpNest {
+  BpLowering *lowering;
+  BpLowerStage *s;
+  const BpTeStage *stage;
+  int phase;             /* BP__NEST_* */
+  bool is_around;        /* without the loops that run in order: those of a reduction, of a scan */
+  bool is_serial;        /* every thread runs all iterations */
+  const BpIrNode *steps; /* of a scan with a limit: how many it makes; NULL: all */
+  bool is_masked;        /* not every element makes each step */
+  /* By the index of the axis: */
+  int64_t extent[BP__TE_MAX_AXES];
+  const BpIrNode *value[BP__TE_MAX_AXES]; /* of a leaf: free, a loop's variable or a constant */
+  bool is_bound[BP__TE_MAX_AXES];         /* of a leaf: its loop was made */
+  const BpIrNode *name[BP__TE_MAX_AXES];  /* a variable that holds the value, or NULL */
+  const BpIrNode *start[BP__TE_MAX_AXES]; /* of one that was split: holds where its tile starts */
+  bool is_checked[BP__TE_MAX_AXES];       /* of one that was split: its bound needs no guard now */
+  int8_t piece[BP__TE_MAX_AXES];          /* of one that was split: the piece that runs here */
+} BpNest;
+
+/* Names for values, so that each is computed before any of them is stored. */
+typedef struct BpNames {
+  const BpIrNode *vars[3 * BP_TE_MAX_VALUES], *values[3 * BP_TE_MAX_VALUES];
+  int32_t count;
+} BpNames;
+
+/* ---- build.c ----------------------------------------------------------------------------- */
+
+/* What the root axes' variables stand for in this iteration; `is_swept`: with free variables for
+ * loops still to come, which sweep no more than their extents. */
+int bp__nest_roots(const BpNest *nest, bool is_swept, const BpIrNode **roots);
+/* An expression of the stage with its root axes at `roots`, its reads of where tensors are stored.
+ */
+const BpIrNode *bp__nest_rewrite(const BpNest *nest, const BpIrNode *const *roots,
+                                 const BpIrNode *body);
+/* A write of the element of a tensor that this iteration is at. */
+const BpIrNode *bp__nest_write(const BpNest *nest, const BpLowerTensor *tensor,
+                               const BpIrNode *value);
+/* Gives a value a name; and the statement that uses the names, within them. */
+const BpIrNode *bp__nest_name(const BpNest *nest, BpNames *names, const char *text,
+                              const BpIrNode *value);
+const BpIrNode *bp__nest_wrap_names(const BpNest *nest, const BpNames *names, const BpIrNode *body);
+/* The loops of the leaves from `position` on. */
+const BpIrNode *bp__nest_loops(const BpNest *nest, int32_t position);
+/* Everything inside the loops of the leaves before `position`. */
+const BpIrNode *bp__nest_from(const BpNest *nest, int32_t position);
+
+/* ---- scan.c ------------------------------------------------------------------------------ */
+
+/* The position of the innermost leaf of a scan's axis: inside of it, the step is known. */
+int32_t bp__scan_position(const BpTeStage *stage);
+/* The loops of a scan from its outermost axis leaf on: initial states, steps, last states. */
+const BpIrNode *bp__scan_begin(const BpNest *nest, int32_t position);
+/* States what the step is where it is known. */
+int bp__scan_enter(const BpNest *nest);
+/* One step, where stages attached to it have been computed. */
+const BpIrNode *bp__scan_step(const BpNest *nest, int32_t position);
+/* The loop over the axis's leaf at `position` of a scan with a limit. */
+const BpIrNode *bp__scan_loop(const BpNest *nest, int32_t position);
+/* The innermost statements, by the phase. */
+const BpIrNode *bp__scan_innermost(const BpNest *nest);
+/* Refuses a read of a state at another step, or of elements that the loops inside of the steps do
+ * not go through. */
+int bp__scan_check_read(const BpNest *nest, const BpLowerTensor *state, const BpIrNode *read);
+
+#endif

@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scans. Axes along which nothing depends on its neighbours are rows: they lie outside of the
+ * steps, so that each core, block or thread makes all steps of its own. What a step still shares
+ * are products with the states: their tiles stay in registers and end up in the new states, and the
+ * cores share them where the weights are more than one of them can keep in its cache. */
+
+#include "compiler/schedules/parts.h"
+#include "compiler/schedules/threads.h"
+
+/* Rows that are interleaved where there is no vector of them: they hide each other's latency. */
+#define INTERLEAVED_ROWS 4
+/* Vectors that a scan of single elements takes along: a few streams of neighbouring lines. */
+#define SCAN_VECTORS 4
+/* Multiply-adds of a step from which on it pays to share it among cores. */
+#define SHARED_STEP 400000.0
+/* Parts of a product's element that may come from one tile, as the gates of a cell. */
+#define MOST_PARTS 8
+
+typedef struct Scan {
+  const BpAnalysis *analysis;
+  const BpStageInfo *info;
+  BpTeStage *stage;
+  int32_t axis;
+  bool is_row[BP_TE_MAX_NDIM]; /* by data axis: nothing depends on other places along it */
+  const BpMachine *machine;
+} Scan;
+
+/* ---- What depends on what ---------------------------------------------------------------- */
+
+static bool is_inside(const BpStageInfo *info, const Scan *scan) {
+  return info->stage->inside == scan->stage;
+}
+
+/* By stage of the analysis and dimension: the axis of the scan that it is, or -1. */
+typedef int32_t Alignment[BP_TE_MAX_NDIM];
+
+/* The data axis whose variable an index is, or -1. */
+static int32_t axis_of_index(const BpStageInfo *info, const BpIrNode *index) {
+  for (int32_t i = 0; i < info->ndim; i++)
+    if (index == info->s->vars[i])
+      return i;
+  return -1;
+}
+
+/* The axis of the scan along which an index goes, -1: none; an axis of one place counts as any. */
+static int32_t aligned_index(const BpStageInfo *reader, const int32_t *alignment,
+                             const BpIrNode *index) {
+  int32_t axis = axis_of_index(reader, index);
+  return axis < 0 ? -1 : alignment[axis];
+}
+
+static int32_t number_of(const BpAnalysis *analysis, const BpStageInfo *info) {
+  return (int32_t)(info - analysis->stages);
+}
+
+/* Takes over from one reader what the dimensions of a stage are; where readers disagree they are
+ * none. */
+static void align_with(const BpStageInfo *reader, const int32_t *alignment, const BpIrNode *read,
+                       const BpStageInfo *source, int32_t *found, bool is_first) {
+  for (int32_t d = 0; d < source->ndim; d++) {
+    int32_t axis = aligned_index(reader, alignment, read->operands[1 + d]);
+    found[d] = is_first || found[d] == axis ? axis : -1;
+  }
+}
+
+/* Aligns the stages of the steps with the scan, readers first. */
+static int align_stages(const Scan *scan, Alignment *alignments) {
+  const BpAnalysis *analysis = scan->analysis;
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    alignments[number_of(analysis, scan->info)][i] = i;
+  for (int32_t i = number_of(analysis, scan->info) - 1; i >= 0; i--) {
+    const BpStageInfo *source = &analysis->stages[i];
+    bool is_first = true;
+    for (int32_t r = i + 1; r < analysis->num_stages && is_inside(source, scan); r++) {
+      const BpStageInfo *reader = &analysis->stages[r];
+      for (int32_t k = 0; k < reader->num_accesses; k++) {
+        const BpIrNode *read = reader->accesses[k].read;
+        const BpTeTensor *tensor = bp__analysis_source(analysis, read);
+        if (!tensor || tensor->stage != source->stage)
+          continue;
+        align_with(reader, alignments[r], read, source, alignments[i], is_first);
+        is_first = false;
+      }
+    }
+  }
+  return 0;
+}
+
+/* Takes an axis out of the rows if something reads a state or a stage of the steps across it. */
+static void find_rows(Scan *scan, Alignment *alignments) {
+  const BpAnalysis *analysis = scan->analysis;
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    scan->is_row[i] = i != scan->axis;
+  for (int32_t r = 0; r < analysis->num_stages; r++) {
+    const BpStageInfo *reader = &analysis->stages[r];
+    for (int32_t k = 0; k < reader->num_accesses; k++) {
+      const BpIrNode *read = reader->accesses[k].read;
+      const BpLowerTensor *t = bp__lower_tensor_of(&analysis->lowering, read->operands[0]);
+      bool is_state = t && t->tensor->state_of == scan->stage;
+      const BpStageInfo *source =
+          t && t->tensor->stage ? bp__analysis_find(analysis, t->tensor) : NULL;
+      if (!is_state && (!source || !is_inside(source, scan)))
+        continue;
+      for (int32_t a = 0; a < scan->info->ndim; a++) {
+        bool goes_along = false;
+        for (int32_t d = 0; d < t->tensor->ndim; d++) {
+          int32_t of_source = is_state ? d : alignments[number_of(analysis, source)][d];
+          goes_along |=
+              of_source == a && aligned_index(reader, alignments[r], read->operands[1 + d]) == a;
+        }
+        scan->is_row[a] &= goes_along || scan->info->extent[a] == 1;
+      }
+    }
+  }
+}
+
+/* ---- Single elements --------------------------------------------------------------------- */
+
+static bool has_stages(const Scan *scan) {
+  for (int32_t i = 0; i < scan->analysis->num_stages; i++)
+    if (is_inside(&scan->analysis->stages[i], scan))
+      return true;
+  return false;
+}
+
+static bool are_all_rows(const Scan *scan) {
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    if (i != scan->axis && !scan->is_row[i])
+      return false;
+  return true;
+}
+
+static int64_t lanes_for(const Scan *scan) {
+  int64_t bits = 32;
+  for (int32_t i = 0; i < scan->stage->num_tensors; i++)
+    if (scan->stage->tensors[i]->dtype.bits > bits)
+      bits = scan->stage->tensors[i]->dtype.bits;
+  int64_t lanes = scan->machine->lanes * 32 / bits;
+  return lanes > 1 ? lanes : 1;
+}
+
+/* Shares the leading leaves of `order` among cores. */
+static int share_rows(BpTeStage *stage, BpTeAxis **order, int32_t count, int64_t cores) {
+  BpTeAxis *fused = count > 0 ? order[0] : NULL;
+  for (int32_t i = 1; i < count && bp_te_axis_extent(fused) < cores; i++)
+    if (bp_te_fuse(stage, fused, order[i], &fused) != 0)
+      return -1;
+  return fused && cores > 1 ? bp_te_parallel(stage, fused) : 0;
+}
+
+/* Neighbours of the last axis side by side in vectors, or rows interleaved, through all steps. */
+static int schedule_elements(const Scan *scan) {
+  BpTeStage *stage = scan->stage;
+  BpTeAxis *order[BP_TE_MAX_NDIM + 4], *inner = NULL;
+  int32_t count = 0, last = scan->info->ndim - 1, outer;
+  bool has_vectors = scan->axis != last && scan->info->extent[last] > 1;
+  int64_t lanes = lanes_for(scan);
+  if (!has_vectors)
+    for (last = scan->info->ndim - 1; last >= 0; last--)
+      if (last != scan->axis && scan->info->extent[last] > 1)
+        break;
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    if (i != scan->axis && i != last)
+      order[count++] = stage->axes[i];
+  if (last >= 0) {
+    int64_t width = has_vectors ? lanes * SCAN_VECTORS : INTERLEAVED_ROWS;
+    if (bp_te_split(stage, stage->axes[last], width, BP_TE_TAIL_PEEL, &order[count++], &inner))
+      return -1;
+  }
+  outer = count;
+  order[count++] = stage->axes[scan->axis];
+  if (inner && has_vectors) {
+    BpTeAxis *vector, *lane;
+    if (bp_te_split(stage, inner, lanes, BP_TE_TAIL_PEEL, &vector, &lane) != 0 ||
+        bp_te_unroll(stage, vector) != 0 || (lanes > 1 && bp_te_vectorize(stage, lane) != 0))
+      return -1;
+    order[count++] = vector;
+    order[count++] = lane;
+  } else if (inner) {
+    if (bp_te_unroll(stage, inner) != 0)
+      return -1;
+    order[count++] = inner;
+  }
+  if (bp_te_reorder(stage, order, count) != 0)
+    return -1;
+  return share_rows(stage, order, outer,
+                    bp__cores_for(scan->machine, bp__info_size(scan->info, 0, scan->info->ndim),
+                                  BP__PARALLEL_ELEMENTS));
+}
+
+/* ---- Products ---------------------------------------------------------------------------- */
+
+/* The loops of a scan whose steps have stages. */
+typedef struct Steps {
+  int32_t row, vector;   /* the axes that tiles span; -1: none */
+  int64_t rows, vectors; /* of a tile: elements along them */
+  bool shares_steps;     /* cores share a step, and not the rows */
+  bool shares_rows;
+  BpTeAxis *steps, *tile; /* where stages are attached: once a step, once a tile */
+} Steps;
+
+/* Whether all readers of a stage are the scan itself, each element for that very tile: *parts is
+ * then how many elements a place of the tile reads. */
+static bool is_of_tile(const Scan *scan, const BpStageInfo *info, const int32_t *alignment,
+                       const Steps *steps, double *parts) {
+  *parts = 1;
+  bool has_row = steps->row < 0, has_vector = steps->vector < 0;
+  if (bp__info_has_other_readers(scan->analysis, scan->info, info->stage->tensor))
+    return false;
+  for (int32_t d = 0; d < info->ndim; d++) {
+    has_row |= alignment[d] == steps->row;
+    has_vector |= alignment[d] == steps->vector;
+    if (alignment[d] < 0)
+      *parts *= (double)info->extent[d];
+  }
+  return has_row && has_vector && *parts <= MOST_PARTS;
+}
+
+/* The multiply-adds of a step, and the bytes that all rows read of others' tensors. */
+static void measure_steps(const Scan *scan, double *work, double *bytes) {
+  *work = *bytes = 0;
+  for (int32_t i = 0; i < scan->analysis->num_stages; i++) {
+    const BpStageInfo *info = &scan->analysis->stages[i];
+    if (!is_inside(info, scan) || info->num_roots == info->ndim)
+      continue;
+    *work += bp__info_size(info, 0, info->num_roots) / (double)scan->info->extent[scan->axis];
+    for (int32_t k = 0; k < info->num_accesses; k++) {
+      const BpLowerTensor *t =
+          bp__lower_tensor_of(&scan->analysis->lowering, info->accesses[k].read->operands[0]);
+      if (!t)
+        *bytes += bp__buffer_bytes(info->accesses[k].read->operands[0]);
+    }
+  }
+}
+
+/* The most parts that a stage of the tiles has for each of their places; 0: there is none. */
+static double parts_of_tiles(const Scan *scan, Alignment *alignments, const Steps *steps) {
+  double most = 0, parts;
+  for (int32_t i = 0; i < scan->analysis->num_stages; i++) {
+    const BpStageInfo *info = &scan->analysis->stages[i];
+    if (is_inside(info, scan) && is_of_tile(scan, info, alignments[i], steps, &parts) &&
+        parts > most)
+      most = parts;
+  }
+  return most;
+}
+
+/* Accumulators for as many rows as registers hold beside a vector of each part. */
+static void choose_steps(const Scan *scan, Alignment *alignments, Steps *steps) {
+  const BpMachine *machine = scan->machine;
+  double work, bytes;
+  *steps = (Steps){.row = -1, .vector = -1, .rows = 1, .vectors = lanes_for(scan)};
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    if (scan->is_row[i] && scan->info->extent[i] > 1)
+      steps->row = i;
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    if (i != scan->axis && i != steps->row && scan->info->extent[i] > 1)
+      steps->vector = i;
+  double parts = parts_of_tiles(scan, alignments, steps);
+  double rows = parts > 0 ? ((double)machine->registers - parts - 2) / parts : 4;
+  if (steps->row >= 0 && rows > 1)
+    steps->rows = (int64_t)rows < scan->info->extent[steps->row] ? (int64_t)rows
+                                                                 : scan->info->extent[steps->row];
+  if (parts > 0 && steps->rows == 1 && parts * 2 <= (double)machine->registers / 2)
+    steps->vectors *= 2;
+  measure_steps(scan, &work, &bytes);
+  double all = work * (double)scan->info->extent[scan->axis];
+  bool has_large_weights = bytes * 2 > (double)machine->l2;
+  steps->shares_steps =
+      !machine->has_kernels && work >= SHARED_STEP &&
+      (has_large_weights || steps->row < 0 || scan->info->extent[steps->row] <= steps->rows) &&
+      bp__cores_for(machine, work, BP__PARALLEL_PRODUCTS) > 1;
+  steps->shares_rows =
+      !steps->shares_steps && steps->row >= 0 &&
+      (machine->has_kernels || bp__cores_for(machine, all, BP__PARALLEL_PRODUCTS) > 1);
+}
+
+/* Splits the innermost part of a vector axis into vectors, unrolled, and lanes. */
+static int split_lanes(BpTeStage *stage, BpTeAxis *axis, int64_t lanes, BpTeAxis **order,
+                       int32_t *count) {
+  BpTeAxis *vector, *lane = axis;
+  if (bp_te_axis_extent(axis) > lanes) {
+    if (bp_te_split(stage, axis, lanes, BP_TE_TAIL_PEEL, &vector, &lane) != 0 ||
+        bp_te_unroll(stage, vector) != 0)
+      return -1;
+    order[(*count)++] = vector;
+  }
+  order[(*count)++] = lane;
+  return lanes > 1 ? bp_te_vectorize(stage, lane) : 0;
+}
+
+/* The scan's own loops: rows, steps, tiles of the elements, and the elements of a tile. */
+static int loop_steps(const Scan *scan, Steps *steps) {
+  BpTeStage *stage = scan->stage;
+  BpTeAxis *order[2 * BP_TE_MAX_NDIM + 4], *rows = NULL, *row = NULL, *tiles = NULL, *vector = NULL;
+  int32_t count = 0, outer;
+  if (steps->row >= 0 && bp_te_split(stage, stage->axes[steps->row], steps->rows,
+                                     BP_TE_TAIL_BALANCE, &rows, &row) != 0)
+    return -1;
+  if (steps->vector >= 0 && bp_te_split(stage, stage->axes[steps->vector], steps->vectors,
+                                        BP_TE_TAIL_PEEL, &tiles, &vector) != 0)
+    return -1;
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    if (scan->is_row[i] && i != steps->row && i != steps->vector)
+      order[count++] = stage->axes[i];
+  if (rows && !steps->shares_steps)
+    order[count++] = rows;
+  outer = count;
+  order[count++] = steps->steps = stage->axes[scan->axis];
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    if (!scan->is_row[i] && i != scan->axis && i != steps->vector)
+      order[count++] = stage->axes[i];
+  if (tiles)
+    order[count++] = tiles;
+  if (rows && steps->shares_steps)
+    order[count++] = rows;
+  steps->tile = order[count - 1];
+  if (row && bp_te_unroll(stage, row) != 0)
+    return -1;
+  if (row)
+    order[count++] = row;
+  if ((vector && split_lanes(stage, vector, lanes_for(scan), order, &count) != 0) ||
+      bp_te_reorder(stage, order, count) != 0)
+    return -1;
+  if (steps->shares_steps && tiles)
+    return bp_te_parallel(stage, tiles);
+  return steps->shares_rows ? share_rows(stage, order, outer, scan->machine->cores) : 0;
+}
+
+/* A reduction in the registers of a tile: its terms, and inside of them the tile. */
+static int accumulate_in_tile(const Scan *scan, const BpStageInfo *info, const int32_t *alignment,
+                              const Steps *steps) {
+  BpTeStage *stage = info->stage;
+  BpTeAxis *order[BP__TE_MAX_AXES];
+  int32_t count = 0, vector = -1;
+  if (bp_te_compute_at(stage, scan->stage, steps->tile) != 0 ||
+      bp_te_set_scope(stage, BP_IR_SCOPE_LOCAL) != 0)
+    return -1;
+  for (int32_t i = info->ndim; i < info->num_roots; i++)
+    order[count++] = stage->axes[i];
+  for (int32_t d = 0; d < info->ndim; d++) {
+    if (steps->vector >= 0 && alignment[d] == steps->vector) {
+      vector = d;
+      continue;
+    }
+    order[count++] = stage->axes[d];
+    if (alignment[d] != scan->axis && bp_te_unroll(stage, stage->axes[d]) != 0)
+      return -1;
+  }
+  if (vector >= 0 && split_lanes(stage, stage->axes[vector], lanes_for(scan), order, &count) != 0)
+    return -1;
+  return bp_te_reorder(stage, order, count);
+}
+
+/* The outermost loop over tiles of a stage's last axis becomes the first one, which cores share. */
+static int share_columns(const BpStageInfo *info) {
+  BpTeStage *stage = info->stage;
+  BpTeAxis *axis = stage->axes[info->ndim - 1], *order[BP__TE_MAX_AXES];
+  while (axis->used_by)
+    axis = axis->used_by->kind == BP__TE_SPLIT ? axis->used_by->outer : axis->used_by->parent;
+  if (axis->for_kind != BP_IR_FOR_SERIAL)
+    return 0;
+  int32_t count = 0;
+  order[count++] = axis;
+  for (int32_t i = 0; i < stage->num_leaves && stage->leaves[i] != axis; i++)
+    order[count++] = stage->leaves[i];
+  return bp_te_reorder(stage, order, count) != 0 ? -1 : bp_te_parallel(stage, axis);
+}
+
+/* A stage that is computed once a step, for the rows that make it together. */
+static int compute_in_step(const Scan *scan, const BpStageInfo *info, const int32_t *alignment,
+                           const Steps *steps) {
+  BpMachine alone = *scan->machine;
+  BpStageInfo part = *info;
+  alone.cores = 1;
+  for (int32_t d = 0; d < info->ndim; d++) {
+    int64_t rows = steps->shares_steps ? info->extent[d] : steps->rows;
+    bool is_row = alignment[d] >= 0 && alignment[d] != scan->axis && scan->is_row[alignment[d]];
+    if (alignment[d] == scan->axis || (is_row && alignment[d] != steps->row))
+      part.extent[d] = 1;
+    else if (is_row)
+      part.extent[d] = rows;
+  }
+  if (bp_te_compute_at(info->stage, scan->stage, steps->steps) != 0 ||
+      (steps->shares_steps && bp_te_set_scope(info->stage, BP_IR_SCOPE_GLOBAL) != 0))
+    return -1;
+  if (info->num_roots == info->ndim)
+    return info->ndim == 0
+               ? 0
+               : bp__schedule_run(info->stage, info->stage->axes[info->ndim - 1], alone.lanes, 1);
+  if (bp__schedule_tile(&part, &part, &alone) != 0)
+    return -1;
+  return steps->shares_steps ? share_columns(info) : 0;
+}
+
+static int schedule_steps(const Scan *scan, Alignment *alignments) {
+  Steps steps;
+  double parts;
+  choose_steps(scan, alignments, &steps);
+  if (loop_steps(scan, &steps) != 0)
+    return -1;
+  for (int32_t i = 0; i < scan->analysis->num_stages; i++) {
+    const BpStageInfo *info = &scan->analysis->stages[i];
+    if (!is_inside(info, scan) || bp__stage_is_scheduled(info->stage) || info->stage->scan)
+      continue;
+    bool is_product = info->num_roots > info->ndim;
+    int rc = is_product && is_of_tile(scan, info, alignments[i], &steps, &parts)
+                 ? accumulate_in_tile(scan, info, alignments[i], &steps)
+                 : compute_in_step(scan, info, alignments[i], &steps);
+    if (rc != 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* ---- Threads in lock-step ---------------------------------------------------------------- */
+
+/* Adds the axes that are rows, or those that are not. */
+static void gather_axes(const Scan *scan, bool rows, BpTeAxis **order, int32_t *count) {
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    if (i != scan->axis && scan->is_row[i] == rows)
+      order[(*count)++] = scan->stage->axes[i];
+}
+
+static int fuse_run(BpTeStage *stage, BpTeAxis *const *axes, int32_t count, BpTeAxis **fused) {
+  *fused = count > 0 ? axes[0] : NULL;
+  for (int32_t i = 1; i < count; i++)
+    if (bp_te_fuse(stage, *fused, axes[i], fused) != 0)
+      return -1;
+  return 0;
+}
+
+/* Bytes that a block would share: states, new states, and what its steps compute. */
+static double shared_bytes(const Scan *scan, Alignment *alignments) {
+  double row = 1, bytes = 0;
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    if (i != scan->axis && !scan->is_row[i])
+      row *= (double)scan->info->extent[i];
+  for (int32_t i = 0; i < scan->stage->scan->num_states; i++)
+    bytes += 2 * row * (double)scan->stage->scan->states[i]->dtype.bits / 8;
+  for (int32_t i = 0; i < scan->analysis->num_stages; i++) {
+    const BpStageInfo *info = &scan->analysis->stages[i];
+    double size = (double)info->stage->tensor->dtype.bits / 8;
+    for (int32_t d = 0; d < info->ndim; d++) {
+      int32_t axis = alignments[i][d];
+      if (axis != scan->axis && (axis < 0 || !scan->is_row[axis]))
+        size *= (double)info->extent[d];
+    }
+    bytes += is_inside(info, scan) ? size : 0;
+  }
+  return bytes;
+}
+
+/* A thread makes all steps of its row, with all that they need in memory of its own. */
+static int schedule_row_threads(const Scan *scan) {
+  BpTeAxis *order[BP_TE_MAX_NDIM], *rows;
+  int32_t count = 0, num_rows;
+  gather_axes(scan, true, order, &count);
+  num_rows = count;
+  order[count++] = scan->stage->axes[scan->axis];
+  gather_axes(scan, false, order, &count);
+  if (bp_te_reorder(scan->stage, order, count) != 0 ||
+      fuse_run(scan->stage, order, num_rows, &rows) != 0)
+    return -1;
+  if (!rows)
+    return 0;
+  double size = (double)bp_te_axis_extent(rows);
+  return bp__bind_run(scan->stage, rows, bp__block_threads(scan->machine, size), true);
+}
+
+/* A stage of the steps, which the threads of the block compute together. */
+static int share_in_block(const Scan *scan, const BpStageInfo *info, int64_t threads) {
+  BpTeAxis *run;
+  if (bp_te_compute_at(info->stage, scan->stage, scan->stage->axes[scan->axis]) != 0 ||
+      bp_te_set_scope(info->stage, BP_IR_SCOPE_SHARED) != 0)
+    return -1;
+  if (info->ndim == 0)
+    return 0;
+  if (bp__fuse_axes(info->stage, 0, info->ndim, &run) != 0)
+    return -1;
+  return bp__bind_run(info->stage, run, threads, false);
+}
+
+/* A block makes all steps of a row; its threads share the elements of a step. */
+static int schedule_row_blocks(const Scan *scan) {
+  BpTeStage *stage = scan->stage;
+  BpTeAxis *order[BP_TE_MAX_NDIM], *rows, *run;
+  int32_t count = 0, num_rows, first;
+  gather_axes(scan, true, order, &count);
+  num_rows = count;
+  order[count++] = stage->axes[scan->axis];
+  first = count;
+  gather_axes(scan, false, order, &count);
+  double width = 1;
+  for (int32_t i = 0; i < scan->info->ndim; i++)
+    if (i != scan->axis && !scan->is_row[i])
+      width *= (double)scan->info->extent[i];
+  int64_t threads = bp__block_threads(scan->machine, width);
+  if (bp_te_reorder(stage, order, count) != 0 || fuse_run(stage, order, num_rows, &rows) != 0 ||
+      fuse_run(stage, order + first, count - first, &run) != 0 ||
+      (rows && bp_te_bind(stage, rows, "blockIdx.x") != 0) ||
+      bp__bind_run(stage, run, threads, false) != 0)
+    return -1;
+  for (int32_t i = 0; i < scan->analysis->num_stages; i++) {
+    const BpStageInfo *info = &scan->analysis->stages[i];
+    if (is_inside(info, scan) && !bp__stage_is_scheduled(info->stage) && !info->stage->scan &&
+        share_in_block(scan, info, threads) != 0)
+      return -1;
+  }
+  return 0;
+}
+
+static int schedule_threads(const Scan *scan, Alignment *alignments) {
+  bool is_shared = !are_all_rows(scan) && scan->machine->shared > 0 &&
+                   shared_bytes(scan, alignments) <= (double)scan->machine->shared;
+  return is_shared ? schedule_row_blocks(scan) : schedule_row_threads(scan);
+}
+
+/* ---- Choosing ---------------------------------------------------------------------------- */
+
+static int schedule_scan(const BpAnalysis *analysis, const BpStageInfo *info,
+                         const BpMachine *machine) {
+  Scan scan = {.analysis = analysis,
+               .info = info,
+               .stage = info->stage,
+               .axis = info->stage->scan->axis,
+               .machine = machine};
+  size_t size = (size_t)analysis->num_stages * sizeof(Alignment);
+  Alignment *alignments = bp__ir_alloc(analysis->lowering.module, size);
+  if (!alignments)
+    return -1;
+  memset(alignments, 0xff, size);
+  if (align_stages(&scan, alignments) != 0)
+    return -1;
+  find_rows(&scan, alignments);
+  if (machine->threads > 1)
+    return schedule_threads(&scan, alignments);
+  return are_all_rows(&scan) && !has_stages(&scan) ? schedule_elements(&scan)
+                                                   : schedule_steps(&scan, alignments);
+}
+
+int bp__schedule_scans(const BpAnalysis *analysis, const BpMachine *machine) {
+  for (int32_t i = 0; i < analysis->num_stages; i++) {
+    const BpStageInfo *info = &analysis->stages[i];
+    if (info->stage->scan && !info->stage->inside && !bp__stage_is_scheduled(info->stage) &&
+        schedule_scan(analysis, info, machine) != 0)
+      return -1;
+  }
+  return 0;
+}
