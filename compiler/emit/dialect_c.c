@@ -317,7 +317,43 @@ static const char prologue[] =
 
 /* ---- Types ------------------------------------------------------------------------------- */
 
-static const char half_support[] =
+/* Vectors of halves are converted a piece at a time, of as many lanes as a register of floats has.
+ */
+#define EACH_PIECE(name, to, from)                                                                 \
+  "BP_INLINE void bp_" name "(void *to, const void *from, int lanes) {\n"                          \
+  "  for (int i = 0; i < lanes; i += BP_PIECE) {\n"                                                \
+  "    const int count = lanes - i < BP_PIECE ? lanes - i : BP_PIECE;\n"                           \
+  "    " from " in = {0};\n"                                                                       \
+  "    " to " out;\n"                                                                              \
+  "    __builtin_memcpy(&in, (const char *)from + i * sizeof(in[0]), count * sizeof(in[0]));\n"    \
+  "    out = bp_" name "_piece(in);\n"                                                             \
+  "    __builtin_memcpy((char *)to + i * sizeof(out[0]), &out, count * sizeof(out[0]));\n"         \
+  "  }\n"                                                                                          \
+  "}\n"
+
+#define PIECES                                                                                     \
+  "#ifndef BP_PIECE\n"                                                                             \
+  "#if defined(__AVX512F__)\n"                                                                     \
+  "#define BP_PIECE 16\n"                                                                          \
+  "#elif defined(__AVX__)\n"                                                                       \
+  "#define BP_PIECE 8\n"                                                                           \
+  "#else\n"                                                                                        \
+  "#define BP_PIECE 4\n"                                                                           \
+  "#endif\n"                                                                                       \
+  "typedef unsigned short bp_h16 __attribute__((vector_size(2 * BP_PIECE)));\n"                    \
+  "typedef unsigned bp_u32 __attribute__((vector_size(4 * BP_PIECE)));\n"                          \
+  "typedef int bp_i32 __attribute__((vector_size(4 * BP_PIECE)));\n"                               \
+  "typedef float bp_f32 __attribute__((vector_size(4 * BP_PIECE)));\n"                             \
+  "#if defined(__AVX512F__)\n"                                                                     \
+  "typedef short bp_s16 __attribute__((vector_size(2 * BP_PIECE)));\n"                             \
+  "#define bp_u32_of(h) \\\n"                                                                      \
+  "  ((bp_u32)__builtin_ia32_pmovzxwd512_mask((bp_s16)(h), (bp_i32){0}, (unsigned short)-1))\n"    \
+  "#else\n"                                                                                        \
+  "#define bp_u32_of(h) __builtin_convertvector(h, bp_u32)\n"                                      \
+  "#endif\n"                                                                                       \
+  "#endif\n"
+
+static const char half_support[] = PIECES
     "typedef unsigned short bp_half;\n"
     "#ifdef __F16C__\n"
     "typedef float bp_half_f32x4 __attribute__((vector_size(16)));\n"
@@ -328,7 +364,58 @@ static const char half_support[] =
     "BP_HELPER inline unsigned short bp_float_to_half(float f) {\n"
     "  return (unsigned short)__builtin_ia32_vcvtps2ph((bp_half_f32x4){f}, 0)[0];\n"
     "}\n"
+    "#ifdef __AVX512F__\n"
+    "BP_INLINE bp_f32 bp_f16_widen_piece(bp_h16 h) {\n"
+    "  return __builtin_ia32_vcvtph2ps512_mask((bp_s16)h, (bp_f32){0}, (unsigned short)-1, 4);\n"
+    "}\n"
+    "BP_INLINE bp_h16 bp_f16_narrow_piece(bp_f32 f) {\n"
+    "  return (bp_h16)__builtin_ia32_vcvtps2ph512_mask(f, 0, (bp_s16){0}, (unsigned short)-1);\n"
+    "}\n"
     "#else\n"
+    "BP_INLINE bp_f32 bp_f16_widen_piece(bp_h16 h) {\n"
+    "  return __builtin_ia32_vcvtph2ps256((bp_half_i16x8)h);\n"
+    "}\n"
+    "BP_INLINE bp_h16 bp_f16_narrow_piece(bp_f32 f) {\n"
+    "  return (bp_h16)__builtin_ia32_vcvtps2ph256(f, 0);\n"
+    "}\n"
+    "#endif\n"
+    "#elif defined(__aarch64__)\n"
+    "typedef __fp16 bp_fp16 __attribute__((vector_size(2 * BP_PIECE)));\n"
+    "BP_INLINE bp_f32 bp_f16_widen_piece(bp_h16 h) {\n"
+    "  return __builtin_convertvector((bp_fp16)h, bp_f32);\n"
+    "}\n"
+    "BP_INLINE bp_h16 bp_f16_narrow_piece(bp_f32 f) {\n"
+    "  return (bp_h16)__builtin_convertvector(f, bp_fp16);\n"
+    "}\n"
+    "BP_HELPER inline float bp_half_to_float(unsigned short h) {\n"
+    "  return (float)((union { unsigned short u; __fp16 f; }){h}).f;\n"
+    "}\n"
+    "BP_HELPER inline unsigned short bp_float_to_half(float f) {\n"
+    "  return ((union { __fp16 f; unsigned short u; }){(__fp16)f}).u;\n"
+    "}\n"
+    "#else\n"
+    /* As the scalar functions below, with masks for their conditions. */
+    "BP_INLINE bp_f32 bp_f16_widen_piece(bp_h16 h) {\n"
+    "  const bp_u32 u = bp_u32_of(h), sign = (u & 0x8000u) << 16, rest = u & 0x7fffu;\n"
+    "  const bp_u32 special = (bp_u32)((bp_i32)rest >= 0x7c00), small = (bp_u32)((bp_i32)rest < "
+    "0x400);\n"
+    "  const bp_u32 normal = (rest << 13) + 0x38000000u + (special & 0x38000000u);\n"
+    "  const bp_f32 tiny = __builtin_convertvector((bp_i32)rest, bp_f32) * 0x1p-24f;\n"
+    "  return (bp_f32)(sign | (small & (bp_u32)tiny) | (~small & normal));\n"
+    "}\n"
+    "BP_INLINE bp_h16 bp_f16_narrow_piece(bp_f32 f) {\n"
+    "  const bp_u32 bits = (bp_u32)f, sign = bits >> 16 & 0x8000u, rest = bits & 0x7fffffffu;\n"
+    "  const bp_u32 is_nan = (bp_u32)((bp_i32)rest > 0x7f800000);\n"
+    "  const bp_u32 is_large = (bp_u32)((bp_i32)rest >= 0x477ff000);\n"
+    "  const bp_u32 is_small = (bp_u32)((bp_i32)rest < 0x38800000);\n"
+    "  const bp_u32 tiny = (bp_u32)((bp_f32)(rest & is_small) + 0.5f) - 0x3f000000u;\n"
+    "  const bp_u32 normal = (rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13;\n"
+    "  const bp_u32 large = 0x7c00u | (is_nan & (0x200u | (rest >> 13 & 0x3ffu)));\n"
+    "  const bp_u32 all = sign | (is_large & large) | (is_small & tiny) | (~(is_large | is_small) "
+    "& "
+    "normal);\n"
+    "  return __builtin_convertvector(all, bp_h16);\n"
+    "}\n"
     "BP_HELPER float bp_half_to_float(unsigned short h) {\n"
     "  unsigned sign = (h & 0x8000u) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ffu;\n"
     "  if (exponent == 0) {\n"
@@ -354,9 +441,10 @@ static const char half_support[] =
     "  rest += 0xc8000fffu + (rest >> 13 & 1);\n"
     "  return (unsigned short)(sign | rest >> 13);\n"
     "}\n"
-    "#endif\n";
+    "#endif\n" EACH_PIECE("f16_widen", "bp_f32", "bp_h16")
+        EACH_PIECE("f16_narrow", "bp_h16", "bp_f32");
 
-static const char bfloat_support[] =
+static const char bfloat_support[] = PIECES
     "typedef unsigned short bp_bfloat;\n"
     "BP_HELPER inline float bp_bfloat_to_float(unsigned short h) {\n"
     "  return ((union { unsigned u; float f; }){(unsigned)h << 16}).f;\n"
@@ -366,7 +454,16 @@ static const char bfloat_support[] =
     "  if ((bits & 0x7fffffffu) > 0x7f800000u)\n"
     "    return (unsigned short)(bits >> 16 | 0x40u);\n"
     "  return (unsigned short)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);\n"
-    "}\n";
+    "}\n"
+    "BP_INLINE bp_f32 bp_bf16_widen_piece(bp_h16 h) {\n"
+    "  return (bp_f32)(bp_u32_of(h) << 16);\n"
+    "}\n"
+    "BP_INLINE bp_h16 bp_bf16_narrow_piece(bp_f32 f) {\n"
+    "  const bp_u32 bits = (bp_u32)f, is_nan = (bp_u32)(f != f);\n"
+    "  const bp_u32 near = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40u;\n"
+    "  return __builtin_convertvector((is_nan & quiet) | (~is_nan & near), bp_h16);\n"
+    "}\n" EACH_PIECE("bf16_widen", "bp_f32", "bp_h16")
+        EACH_PIECE("bf16_narrow", "bp_h16", "bp_f32");
 
 static const BpDialectType types[] = {
     BP__C_INTEGERS,
@@ -482,4 +579,9 @@ const BpDialect bp__dialect_c = {
     .first_bits = "bp_first_bits($1)",
     .vector_stream = "$1_stream($2 + $3, $5)",
     .stream_end = "bp_stream_end();",
+    /* Parentheses in pairs: the emitter leaves out those around a whole initialiser. */
+    .vector_widen =
+        "(({ $1 bp_to; const $3 bp_from = $2; bp_$5_widen(&bp_to, &bp_from, $4); bp_to; }))",
+    .vector_narrow =
+        "(({ $1 bp_to; const $3 bp_from = $2; bp_$5_narrow(&bp_to, &bp_from, $4); bp_to; }))",
 };

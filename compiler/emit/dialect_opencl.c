@@ -12,7 +12,17 @@ static const char half_support[] =
     "  ushort h;\n"
     "  vstore_half_rte(f, 0, (half *)&h);\n"
     "  return h;\n"
-    "}\n";
+    "}\n"
+    "#define BP_HALVES(N) \\\n"
+    "  float##N bp_f16_widen_##N(ushort##N h) { \\\n"
+    "    return vload_half##N(0, (const half *)&h); \\\n"
+    "  } \\\n"
+    "  ushort##N bp_f16_narrow_##N(float##N f) { \\\n"
+    "    ushort##N h; \\\n"
+    "    vstore_half##N##_rte(f, 0, (half *)&h); \\\n"
+    "    return h; \\\n"
+    "  }\n"
+    "BP_HALVES(2) BP_HALVES(4) BP_HALVES(8) BP_HALVES(16)\n";
 
 static const char bfloat_support[] =
     "typedef ushort bp_bfloat;\n"
@@ -22,7 +32,17 @@ static const char bfloat_support[] =
     "  if ((bits & 0x7fffffffu) > 0x7f800000u)\n"
     "    return (ushort)(bits >> 16 | 0x40u);\n"
     "  return (ushort)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);\n"
-    "}\n";
+    "}\n"
+    "#define BP_BFLOATS(N) \\\n"
+    "  float##N bp_bf16_widen_##N(ushort##N h) { \\\n"
+    "    return as_float##N(convert_uint##N(h) << 16); \\\n"
+    "  } \\\n"
+    "  ushort##N bp_bf16_narrow_##N(float##N f) { \\\n"
+    "    uint##N bits = as_uint##N(f); \\\n"
+    "    uint##N near = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40u; \\\n"
+    "    return convert_ushort##N(select(near, quiet, f != f)); \\\n"
+    "  }\n"
+    "BP_BFLOATS(2) BP_BFLOATS(4) BP_BFLOATS(8) BP_BFLOATS(16)\n";
 
 static const BpDialectType types[] = {
     BP__INTEGER(BP_DTYPE_INT, 8, "char", ""),
@@ -139,4 +159,6 @@ const BpDialect bp__dialect_opencl = {
     .vector_select = "select($4, $3, $2)",
     .vector_convert = "convert_$1($2)",
     .vector_bits = "as_$1($2)",
+    .vector_widen = "bp_$5_widen_$4($2)",
+    .vector_narrow = "bp_$5_narrow_$4($2)",
 };

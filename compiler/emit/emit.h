@@ -164,6 +164,8 @@ const char *bp__memory_type(BpEmitter *e, BpDataType dtype);
 const char *bp__value_type(BpEmitter *e, BpDataType dtype, int32_t mask_bits);
 /* The float type in which arithmetic on `dtype` is done: itself mostly. */
 BpDataType bp__compute_dtype(BpEmitter *e, BpDataType dtype);
+/* "f16", "bf16", "i32": of a scalar type. */
+const char *bp__short_name(BpEmitter *e, BpDataType dtype);
 /* Whether it is float16, with what BP_DIALECT_HALVES says of it. */
 int bp__has_halves(const BpEmitter *e, BpDataType dtype);
 

@@ -113,6 +113,11 @@ static BpExpr convert_storage(BpEmitter *e, BpDataType dtype, BpExpr value, int 
   BpDataType to = to_compute ? bp__compute_dtype(e, dtype) : dtype;
   if (bp__has_halves(e, dtype))
     return convert_vector(e, to, from, value);
+  if (e->dialect->vector_widen && e->dialect->vector_narrow)
+    return bp__text(bp__apply(e, to_compute ? e->dialect->vector_widen : e->dialect->vector_narrow,
+                              bp__type(e, to), value.text, bp__type(e, from),
+                              bp__format(e, "%d", dtype.lanes),
+                              bp__short_name(e, bp__scalar(dtype))));
   BpExpr *lanes = bp__arena_alloc(e, sizeof(*lanes) * dtype.lanes);
   if (!lanes)
     return bp__text("");

@@ -46,6 +46,13 @@ const BpDialectType *bp__type_row(BpEmitter *e, BpDataType dtype) {
   return NULL;
 }
 
+const char *bp__short_name(BpEmitter *e, BpDataType dtype) {
+  static const char letters[] = "iufhbc?";
+  int is_bfloat = dtype.code == BP_DTYPE_BFLOAT;
+  return bp__format(e, "%s%c%d", is_bfloat ? "b" : "", is_bfloat ? 'f' : letters[dtype.code],
+                    dtype.bits);
+}
+
 static const char *vector_type(BpEmitter *e, BpDataType dtype) {
   const BpDialect *d = e->dialect;
   int is_power = (dtype.lanes & (dtype.lanes - 1)) == 0;
@@ -55,13 +62,10 @@ static const char *vector_type(BpEmitter *e, BpDataType dtype) {
   const BpDialectType *row = bp__type_row(e, bp__scalar(dtype));
   if (!row)
     return "";
-  static const char letters[] = "iufhbc?";
   const char *element = row->name;
   const char *lanes = bp__format(e, "%d", dtype.lanes);
-  const char *short_name =
-      bp__format(e, "%s%c%d", dtype.code == BP_DTYPE_BFLOAT ? "b" : "",
-                 dtype.code == BP_DTYPE_BFLOAT ? 'f' : letters[dtype.code], dtype.bits);
-  const char *name = bp__apply(e, d->vector_type, element, lanes, short_name);
+  const char *name =
+      bp__apply(e, d->vector_type, element, lanes, bp__short_name(e, bp__scalar(dtype)));
   if (d->vector_support)
     bp__declare_once(e, d->vector_support);
   if (d->vector_typedef && first_use(e, name)) {

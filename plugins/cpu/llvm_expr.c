@@ -29,53 +29,6 @@ BpDataType bp_gen_compute_dtype(BpDataType dtype) {
   return is_half ? (BpDataType){BP_DTYPE_FLOAT, 32, dtype.lanes} : dtype;
 }
 
-static LLVMValueRef const_int(BpGen *g, BpDataType dtype, int64_t value) {
-  LLVMTypeRef scalar = bp_gen_type(g, with_lanes(dtype, 1));
-  LLVMValueRef constant = LLVMConstInt(scalar, (unsigned long long)value, 1);
-  return dtype.lanes > 1 ? bp_gen_splat(g, constant, dtype.lanes) : constant;
-}
-
-/* ---- Half floats ------------------------------------------------------------------------- */
-
-static LLVMTypeRef half_type(BpGen *g, int32_t lanes) {
-  LLVMTypeRef half = LLVMHalfTypeInContext(g->context);
-  return lanes > 1 ? LLVMVectorType(half, (uint32_t)lanes) : half;
-}
-
-static LLVMValueRef widen(BpGen *g, BpDataType from, LLVMValueRef bits) {
-  LLVMTypeRef f32 = bp_gen_type(g, bp_gen_compute_dtype(from));
-  if (from.code == BP_DTYPE_FLOAT) {
-    LLVMValueRef half = LLVMBuildBitCast(g->builder, bits, half_type(g, from.lanes), "");
-    return LLVMBuildFPExt(g->builder, half, f32, "");
-  }
-  BpDataType word = {BP_DTYPE_UINT, 32, from.lanes};
-  LLVMValueRef wide = LLVMBuildZExt(g->builder, bits, bp_gen_type(g, word), "");
-  wide = LLVMBuildShl(g->builder, wide, const_int(g, word, 16), "");
-  return LLVMBuildBitCast(g->builder, wide, f32, "");
-}
-
-/* To the nearest, ties to even; a NaN stays one. */
-static LLVMValueRef narrow_bfloat(BpGen *g, BpDataType to, LLVMValueRef value) {
-  BpDataType word = {BP_DTYPE_UINT, 32, to.lanes};
-  LLVMBuilderRef b = g->builder;
-  LLVMValueRef bits = LLVMBuildBitCast(b, value, bp_gen_type(g, word), "");
-  LLVMValueRef high = LLVMBuildLShr(b, bits, const_int(g, word, 16), "");
-  LLVMValueRef odd = LLVMBuildAnd(b, high, const_int(g, word, 1), "");
-  LLVMValueRef rounded = LLVMBuildAdd(b, bits, const_int(g, word, 0x7fff), "");
-  rounded = LLVMBuildLShr(b, LLVMBuildAdd(b, rounded, odd, ""), const_int(g, word, 16), "");
-  LLVMValueRef quiet = LLVMBuildOr(b, high, const_int(g, word, 0x40), "");
-  LLVMValueRef is_nan = LLVMBuildFCmp(b, LLVMRealUNO, value, value, "");
-  LLVMValueRef result = LLVMBuildSelect(b, is_nan, quiet, rounded, "");
-  return LLVMBuildTrunc(b, result, bp_gen_type(g, to), "");
-}
-
-static LLVMValueRef narrow(BpGen *g, BpDataType to, LLVMValueRef value) {
-  if (to.code == BP_DTYPE_BFLOAT)
-    return narrow_bfloat(g, to, value);
-  LLVMValueRef half = LLVMBuildFPTrunc(g->builder, value, half_type(g, to.lanes), "");
-  return LLVMBuildBitCast(g->builder, half, bp_gen_type(g, to), "");
-}
-
 /* ---- Conversion -------------------------------------------------------------------------- */
 
 static LLVMValueRef cast_float(BpGen *g, BpDataType to, BpDataType from, LLVMValueRef value) {
@@ -106,10 +59,10 @@ LLVMValueRef bp_gen_cast(BpGen *g, BpDataType to, BpDataType from, LLVMValueRef 
     return value;
   BpDataType from_compute = bp_gen_compute_dtype(from);
   if (!same_dtype(from_compute, from))
-    return bp_gen_cast(g, to, from_compute, widen(g, from, value));
+    return bp_gen_cast(g, to, from_compute, bp_gen_widen(g, from, value));
   BpDataType to_compute = bp_gen_compute_dtype(to);
   if (!same_dtype(to_compute, to))
-    return narrow(g, to, bp_gen_cast(g, to_compute, from, value));
+    return bp_gen_narrow(g, to, bp_gen_cast(g, to_compute, from, value));
   if (to.code == BP_DTYPE_BOOL) {
     LLVMValueRef zero = LLVMConstNull(LLVMTypeOf(value));
     return is_float(from) ? LLVMBuildFCmp(g->builder, LLVMRealUNE, value, zero, "")
@@ -125,10 +78,10 @@ static LLVMValueRef divide(BpGen *g, int is_div, BpDataType dtype, LLVMValueRef 
   LLVMBuilderRef B = g->builder;
   if (!is_signed(dtype))
     return is_div ? LLVMBuildUDiv(B, a, b, "") : LLVMBuildURem(B, a, b, "");
-  LLVMValueRef is_minus = LLVMBuildICmp(B, LLVMIntEQ, b, const_int(g, dtype, -1), "");
-  LLVMValueRef safe = LLVMBuildSelect(B, is_minus, const_int(g, dtype, 1), b, "");
+  LLVMValueRef is_minus = LLVMBuildICmp(B, LLVMIntEQ, b, bp_gen_const(g, dtype, -1), "");
+  LLVMValueRef safe = LLVMBuildSelect(B, is_minus, bp_gen_const(g, dtype, 1), b, "");
   LLVMValueRef result = is_div ? LLVMBuildSDiv(B, a, safe, "") : LLVMBuildSRem(B, a, safe, "");
-  LLVMValueRef other = is_div ? LLVMBuildNeg(B, a, "") : const_int(g, dtype, 0);
+  LLVMValueRef other = is_div ? LLVMBuildNeg(B, a, "") : bp_gen_const(g, dtype, 0);
   return LLVMBuildSelect(B, is_minus, other, result, "");
 }
 
@@ -137,7 +90,7 @@ static LLVMValueRef floor_divide(BpGen *g, int is_div, BpDataType dtype, LLVMVal
   LLVMBuilderRef B = g->builder;
   if (!is_signed(dtype))
     return divide(g, is_div, dtype, a, b);
-  LLVMValueRef zero = const_int(g, dtype, 0);
+  LLVMValueRef zero = bp_gen_const(g, dtype, 0);
   LLVMValueRef mod = divide(g, 0, dtype, a, b);
   LLVMValueRef differ = LLVMBuildICmp(B, LLVMIntSLT, LLVMBuildXor(B, mod, b, ""), zero, "");
   LLVMValueRef inexact = LLVMBuildICmp(B, LLVMIntNE, mod, zero, "");
@@ -145,7 +98,7 @@ static LLVMValueRef floor_divide(BpGen *g, int is_div, BpDataType dtype, LLVMVal
   if (!is_div)
     return LLVMBuildSelect(B, wrong, LLVMBuildAdd(B, mod, b, ""), mod, "");
   LLVMValueRef quotient = divide(g, 1, dtype, a, b);
-  LLVMValueRef less = LLVMBuildSub(B, quotient, const_int(g, dtype, 1), "");
+  LLVMValueRef less = LLVMBuildSub(B, quotient, bp_gen_const(g, dtype, 1), "");
   return LLVMBuildSelect(B, wrong, less, quotient, "");
 }
 
@@ -250,8 +203,9 @@ static LLVMValueRef operate(BpGen *g, int32_t kind, BpDataType dtype, LLVMValueR
   BpDataType compute = bp_gen_compute_dtype(dtype);
   int is_comparison = kind >= BP_IR_EQ && kind <= BP_IR_GE;
   if (!same_dtype(compute, dtype)) {
-    LLVMValueRef result = operate(g, kind, compute, widen(g, dtype, a), widen(g, dtype, b), b_node);
-    return is_comparison ? result : narrow(g, dtype, result);
+    LLVMValueRef result =
+        operate(g, kind, compute, bp_gen_widen(g, dtype, a), bp_gen_widen(g, dtype, b), b_node);
+    return is_comparison ? result : bp_gen_narrow(g, dtype, result);
   }
   if (is_comparison)
     return compare(g, kind, dtype, a, b);
@@ -397,7 +351,7 @@ static LLVMValueRef reduce(BpGen *g, const BpIrNode *node) {
 static LLVMValueRef immediate(BpGen *g, const BpIrNode *node) {
   BpDataType dtype = g->ir->dtype(node);
   if (g->ir->kind(node) == BP_IR_INT_IMM)
-    return const_int(g, dtype, g->ir->int_value(node));
+    return bp_gen_const(g, dtype, g->ir->int_value(node));
   BpDataType scalar = with_lanes(dtype, 1);
   BpDataType compute = bp_gen_compute_dtype(scalar);
   LLVMValueRef value = LLVMConstReal(bp_gen_type(g, compute), g->ir->float_value(node));

@@ -108,6 +108,12 @@ LLVMValueRef bp_gen_splat(BpGen *g, LLVMValueRef scalar, int32_t lanes) {
   return bp_gen_shuffle(g, one, empty, NULL, lanes);
 }
 
+LLVMValueRef bp_gen_const(BpGen *g, BpDataType dtype, int64_t value) {
+  BpDataType element = {dtype.code, dtype.bits, 1};
+  LLVMValueRef constant = LLVMConstInt(bp_gen_type(g, element), (unsigned long long)value, 1);
+  return dtype.lanes > 1 ? bp_gen_splat(g, constant, dtype.lanes) : constant;
+}
+
 LLVMValueRef bp_gen_alloca(BpGen *g, LLVMTypeRef type, uint32_t alignment) {
   LLVMBasicBlockRef here = LLVMGetInsertBlock(g->builder);
   LLVMValueRef first = LLVMGetFirstInstruction(g->entry);

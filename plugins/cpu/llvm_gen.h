@@ -5,6 +5,7 @@
  * llvm_module.c    modules of kind `llvm`
  * llvm_gen.c       types, values and the state
  * llvm_expr.c      expressions
+ * llvm_half.c      conversions of float16 and bfloat16
  * llvm_call.c      intrinsics, C functions, packed functions
  * llvm_stmt.c      statements and memory
  * llvm_parallel.c  parallel loops as functions of their own
@@ -41,6 +42,7 @@ typedef struct BpGen {
   int depth;
   const BpCpu *cpu;
   const char *extras;
+  int has_halves;               /* the CPU converts float16 by an instruction */
   const char *attributes[4][2]; /* of functions: name and value */
 
   BpPointerMap symbols; /* VAR or BUFFER to LLVMValueRef */
@@ -58,6 +60,8 @@ LLVMTypeRef bp_gen_memory_type(BpGen *g, BpDataType dtype);
 LLVMValueRef bp_gen_poison(BpGen *g, BpDataType dtype);
 LLVMValueRef bp_gen_i32(BpGen *g, int64_t value);
 LLVMValueRef bp_gen_i64(BpGen *g, int64_t value);
+/* An integer of any type, in all its lanes. */
+LLVMValueRef bp_gen_const(BpGen *g, BpDataType dtype, int64_t value);
 /* A constant string; its address. */
 LLVMValueRef bp_gen_str(BpGen *g, const char *text);
 LLVMValueRef bp_gen_splat(BpGen *g, LLVMValueRef scalar, int32_t lanes);
@@ -89,6 +93,12 @@ LLVMValueRef bp_gen_expr(BpGen *g, const BpIrNode *node);
 LLVMValueRef bp_gen_cast(BpGen *g, BpDataType to, BpDataType from, LLVMValueRef value);
 /* The float type in which arithmetic on `dtype` is done. */
 BpDataType bp_gen_compute_dtype(BpDataType dtype);
+
+/* ---- llvm_half.c ------------------------------------------------------------------------- */
+
+/* The bits of float16 or bfloat16, of any lanes, as float32; and the nearest of a float32. */
+LLVMValueRef bp_gen_widen(BpGen *g, BpDataType from, LLVMValueRef bits);
+LLVMValueRef bp_gen_narrow(BpGen *g, BpDataType to, LLVMValueRef value);
 
 /* ---- llvm_call.c ------------------------------------------------------------------------- */
 

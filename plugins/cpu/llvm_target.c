@@ -153,6 +153,9 @@ static void open_module(BpGen *g, const Job *job) {
   g->ptr = LLVMPointerTypeInContext(g->context, 0);
   g->nothing = LLVMVoidTypeInContext(g->context);
   g->cpu = job->cpu;
+  /* Of x86-64 those with AVX2 have F16C, too. */
+  g->has_halves =
+      strcmp(job->cpu->arch, "x86_64") != 0 || strstr(job->level, "v3") || strstr(job->level, "v4");
   g->extras = job->extras;
   g->attributes[0][0] = "target-cpu";
   g->attributes[0][1] = job->level;

@@ -25,6 +25,7 @@ backplane_cpu_llvm_la_SOURCES = \
 	plugins/cpu/llvm_function.c \
 	plugins/cpu/llvm_gen.c \
 	plugins/cpu/llvm_gen.h \
+	plugins/cpu/llvm_half.c \
 	plugins/cpu/llvm_module.c \
 	plugins/cpu/llvm_parallel.c \
 	plugins/cpu/llvm_plugin.c \

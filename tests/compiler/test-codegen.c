@@ -756,6 +756,60 @@ static void test_simdev_refuses_more_shared_memory_than_there_is(void) {
   }
 }
 
+/* ---- Halves ------------------------------------------------------------------------------ */
+
+/* A constant in every lane (g_free). */
+static char *lanes_of(uint32_t value, const char *type, int lanes) {
+  return lanes > 1 ? g_strdup_printf("(broadcast %u:%s %d)", value, type, lanes)
+                   : g_strdup_printf("%u:%s", value, type);
+}
+
+/* A function over all 65536 halves of a type, as bits, with 0 for NaN: gives each as a float32, and
+ * as the half nearest to that with `delta` added to its bits. */
+static void add_half_function(GString *module, const char *type, uint32_t infinity, int lanes,
+                              uint32_t delta) {
+  char vector[8] = "";
+  if (lanes > 1)
+    g_snprintf(vector, sizeof vector, "x%d", lanes);
+  char *at = lanes > 1 ? g_strdup_printf("(ramp (mul i %d) 1 %d)", lanes, lanes) : g_strdup("i");
+  g_autofree char *index = at, *zero = lanes_of(0, "uint32", lanes);
+  g_autofree char *mask = lanes_of(0x7fff, "uint32", lanes);
+  g_autofree char *largest = lanes_of(infinity, "uint32", lanes);
+  g_autofree char *more = lanes_of(delta, "uint32", lanes);
+  g_autofree char *all = g_strdup_printf("(cast uint32%s %s)", vector, at);
+  g_autofree char *numbers =
+      g_strdup_printf("(select (le (bit_and %s %s) %s) %s %s)", all, mask, largest, all, zero);
+  g_autofree char *half =
+      g_strdup_printf("(reinterpret %s%s (cast uint16%s %s))", type, vector, vector, numbers);
+  g_autofree char *bits =
+      g_strdup_printf("(reinterpret uint32%s (cast float32%s %s))", vector, vector, half);
+  g_autofree char *moved =
+      g_strdup_printf("(reinterpret float32%s (add %s %s))", vector, bits, more);
+  g_string_append_printf(
+      module,
+      "(function \"%s_%d_%u\" (buffer W uint32 global 65536) (buffer N uint16 global 65536)"
+      " (for i:int64 0 %d serial (seq (store W %s %s)"
+      "  (store N %s (cast uint16%s (select (call bool%s intrinsic \"isnan\" %s) %s"
+      "   (cast uint32%s (reinterpret uint16%s (cast %s%s %s)))))))))",
+      type, lanes, delta, 65536 / lanes, at, bits, at, vector, vector, moved, zero, vector, vector,
+      type, vector, moved);
+}
+
+/* Conversions to the last bit: of every half, and of floats at and beside every tie. */
+static void test_halves(gconstpointer target) {
+  static const char *const types[] = {"float16", "bfloat16"};
+  static const uint32_t infinities[] = {0x7c00, 0x7f80};
+  static const uint32_t deltas[] = {0, 0x1000, 0xfff, 0x1001, 0x8000, 0x7fff, UINT32_MAX};
+  static const int lanes[] = {1, 2, 4, 8, 16, 32, 64};
+  GString *module = g_string_new("(module ");
+  for (size_t t = 0; t < G_N_ELEMENTS(types); t++)
+    for (size_t i = 0; i < G_N_ELEMENTS(deltas); i++)
+      add_half_function(module, types[t], infinities[t], lanes[i], deltas[i]);
+  g_string_append(module, ")");
+  assert_text_agrees(module->str, target);
+  g_string_free(module, TRUE);
+}
+
 typedef struct CodeTest {
   const char *name;
   GTestDataFunc function;
@@ -839,6 +893,13 @@ int main(int argc, char **argv) {
       continue;
     add_tests(&host_targets[i], tests, G_N_ELEMENTS(tests));
     add_tests(&host_targets[i], host_tests, G_N_ELEMENTS(host_tests));
+  }
+  static const char *const half_targets[] = {"c", "c -mcpu=x86-64", "llvm", "llvm -mcpu=x86-64"};
+  for (size_t i = 0; i < G_N_ELEMENTS(half_targets); i++) {
+    char *name = g_strdup_printf("/codegen/%s/halves-are-exact", half_targets[i]);
+    if (*half_targets[i] == 'c' || bp_target_kind_info("llvm"))
+      g_test_add_data_func(name, half_targets[i], test_halves);
+    g_free(name);
   }
   for (size_t i = 0; i < G_N_ELEMENTS(device_targets); i++) {
     if (!has_kind(&device_targets[i]))

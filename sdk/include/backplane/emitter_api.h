@@ -165,6 +165,12 @@ typedef struct BpDialect {
   const char *texel_type;  /* $1 element type: of a texel that was loaded */
   const char *texel_load;  /* $1 name, $2 number of the texel */
   const char *texel_lane;  /* $1 texel, $2 number of the element in it */
+
+  /* -- more of vectors: those of a type with compute_bits in the compute type, and back. $1 to
+   * type, $2 value, $3 from type, $4 lanes, $5 short name of the type with compute_bits: "f16".
+   * Both or none; NULL: lane by lane */
+  const char *vector_widen;
+  const char *vector_narrow;
 } BpDialect;
 
 /* ---- The emitter ------------------------------------------------------------------------- */
