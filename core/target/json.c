@@ -2,67 +2,60 @@
 /* The JSON form of a target: one flat object, {"kind": "c", "mcpu": "x86-64-v3"}. */
 #include "core/target/target.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#include <json-glib/json-glib.h>
+#include <glib.h>
+#include <jansson.h>
 
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-/* Nothing in a target nests, so json-glib, which recurses, never sees a document that does. */
-static int check_flat(const char *text) {
-  gboolean quoted = FALSE;
-  for (const char *c = text + 1; *c; c++) {
-    if (quoted && *c == '\\' && c[1])
-      c++;
-    else if (*c == '"')
-      quoted = !quoted;
-    else if (!quoted && (*c == '{' || *c == '['))
-      return bp_error_raise(BP_ERROR_TYPE,
-                            "a target's JSON is one flat object, and its byte %zu opens another "
-                            "list or object",
-                            (size_t)(c - text));
-  }
-  return 0;
-}
+/* ---- Reading ----------------------------------------------------------------------------- */
 
-static int apply_member(BpTarget *target, const char *name, JsonNode *node) {
+static int apply_member(BpTarget *target, const char *name, const json_t *member) {
   BpValue value = {.type_index = BP_TYPE_NONE};
-  GType type = JSON_NODE_HOLDS_VALUE(node) ? json_node_get_value_type(node) : G_TYPE_NONE;
-  if (type == G_TYPE_INT64) {
+  if (json_is_object(member) || json_is_array(member))
+    return bp_error_raise(BP_ERROR_TYPE,
+                          "a target's JSON is one flat object, and its member \"%s\" is another "
+                          "list or object",
+                          name);
+  if (json_is_integer(member)) {
     value.type_index = BP_TYPE_INT;
-    value.v_int64 = json_node_get_int(node);
-  } else if (type == G_TYPE_BOOLEAN) {
+    value.v_int64 = json_integer_value(member);
+  } else if (json_is_boolean(member)) {
     value.type_index = BP_TYPE_BOOL;
-    value.v_int64 = json_node_get_boolean(node);
-  } else if (type == G_TYPE_DOUBLE) {
+    value.v_int64 = json_is_true(member);
+  } else if (json_is_real(member)) {
     value.type_index = BP_TYPE_FLOAT;
-    value.v_float64 = json_node_get_double(node);
-  } else if (type == G_TYPE_STRING) {
+    value.v_float64 = json_real_value(member);
+  } else if (json_is_string(member)) {
     value.type_index = BP_TYPE_RAW_STR;
-    value.v_cstr = json_node_get_string(node);
+    value.v_cstr = json_string_value(member);
   }
   return bp__target_set_value(target, name, &value);
 }
 
-static int apply_members(BpTarget *target, JsonObject *object) {
-  JsonObjectIter iter;
-  const char *name;
-  JsonNode *node;
-  json_object_iter_init_ordered(&iter, object);
-  while (json_object_iter_next_ordered(&iter, &name, &node))
-    if (strcmp(name, "kind") != 0 && apply_member(target, name, node) < 0)
+/* Applies the members in their order and removes them: json_object_iter_next, by which one walks an
+ * object, is also a function of json-glib, and another one in programs that link it. */
+static int apply_members(BpTarget *target, json_t *object) {
+  void *first;
+  while ((first = json_object_iter(object))) {
+    const char *name = json_object_iter_key(first);
+    if (strcmp(name, "kind") != 0 && apply_member(target, name, json_object_iter_value(first)) < 0)
       return -1;
+    json_object_del(object, name);
+  }
   return 0;
 }
 
-static BpTarget *from_object(JsonObject *object) {
-  JsonNode *name = json_object_get_member(object, "kind");
-  if (!name || !JSON_NODE_HOLDS_VALUE(name) || json_node_get_value_type(name) != G_TYPE_STRING) {
+static BpTarget *from_object(json_t *object) {
+  const char *name = json_string_value(json_object_get(object, "kind"));
+  if (!name) {
     bp_error_raise(BP_ERROR_VALUE, "a target's JSON needs a member \"kind\" with a string");
     return NULL;
   }
-  const BpTargetKind *kind = bp__target_kind_find(json_node_get_string(name));
+  const BpTargetKind *kind = bp__target_kind_find(name);
   BpTarget *target = kind ? bp__target_create(kind) : NULL;
   if (target && apply_members(target, object) < 0) {
     bp_object_release(target);
@@ -72,48 +65,75 @@ static BpTarget *from_object(JsonObject *object) {
 }
 
 BpTarget *bp__target_parse_json(const char *text) {
-  if (check_flat(text) < 0)
-    return NULL;
-  JsonParser *parser = json_parser_new();
-  GError *error = NULL;
+  json_error_t error;
+  json_t *document = json_loads(text, JSON_REJECT_DUPLICATES, &error);
   BpTarget *target = NULL;
-  if (!json_parser_load_from_data(parser, text, -1, &error)) {
-    bp_error_raise(BP_ERROR_VALUE, "a target's JSON cannot be read: %s", error->message);
-    g_error_free(error);
-  } else if (!JSON_NODE_HOLDS_OBJECT(json_parser_get_root(parser))) {
-    bp_error_raise(BP_ERROR_VALUE, "a target's JSON is not an object");
-  } else {
-    target = from_object(json_node_get_object(json_parser_get_root(parser)));
-  }
-  g_object_unref(parser);
+  if (document)
+    target = from_object(document);
+  else if (json_error_code(&error) == json_error_out_of_memory)
+    bp_error_raise(BP_ERROR_MEMORY, "no memory to read a target's JSON");
+  else
+    bp_error_raise(BP_ERROR_VALUE, "a target's JSON cannot be read: line %d, column %d: %s",
+                   error.line, error.column, error.text);
+  json_decref(document);
   return target;
 }
 
-static void add_value(JsonObject *object, const char *name, const BpValue *value) {
+/* ---- Writing ----------------------------------------------------------------------------- */
+
+static json_t *make_member(const BpValue *value) {
   BpByteArray text;
-  if (value->type_index == BP_TYPE_INT) {
-    json_object_set_int_member(object, name, value->v_int64);
-  } else if (value->type_index == BP_TYPE_BOOL) {
-    json_object_set_boolean_member(object, name, value->v_int64 != 0);
-  } else if (value->type_index == BP_TYPE_FLOAT) {
-    json_object_set_double_member(object, name, value->v_float64);
-  } else if (bp_value_view_str(value, &text) == 0) {
-    char *copy = g_strndup(text.data, text.size);
-    json_object_set_string_member(object, name, copy);
-    g_free(copy);
+  switch (value->type_index) {
+  case BP_TYPE_INT:
+    return json_integer(value->v_int64);
+  case BP_TYPE_BOOL:
+    return json_boolean(value->v_int64);
+  case BP_TYPE_FLOAT:
+    return json_real(value->v_float64);
+  default:
+    return bp_value_view_str(value, &text) < 0 ? NULL : json_stringn(text.data, text.size);
   }
 }
 
+static int add_member(json_t *object, const char *name, const BpValue *value) {
+  BpByteArray text;
+  if (json_object_set_new(object, name, make_member(value)) == 0)
+    return 0;
+  if (value->type_index != BP_TYPE_FLOAT && bp_value_view_str(value, &text) == 0 &&
+      !g_utf8_validate_len(text.data, text.size, NULL))
+    return bp_error_raise(BP_ERROR_VALUE, "the attribute %s is not UTF-8, as JSON is", name);
+  return bp_error_raise(BP_ERROR_MEMORY, "no memory for a target's JSON");
+}
+
+static int add_members(json_t *object, const BpTarget *target) {
+  const BpTargetKind *kind = target->kind;
+  const BpValue name = {.type_index = BP_TYPE_RAW_STR, .v_cstr = kind->name};
+  if (add_member(object, "kind", &name) < 0)
+    return -1;
+  for (int32_t i = 0; i < kind->num_attrs; i++)
+    if (target->values[i].type_index != BP_TYPE_NONE &&
+        add_member(object, kind->attrs[i].name, &target->values[i]) < 0)
+      return -1;
+  return 0;
+}
+
+/* Not json_dumps: its text is freed by the function that an application may have given to jansson,
+ * which bp_str_free does not know. */
+static char *dump(const json_t *object) {
+  size_t size = json_dumpb(object, NULL, 0, JSON_COMPACT);
+  char *text = size ? malloc(size + 1) : NULL;
+  if (!text || json_dumpb(object, text, size, JSON_COMPACT) != size) {
+    free(text);
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a target's JSON");
+    return NULL;
+  }
+  text[size] = '\0';
+  return text;
+}
+
 char *bp_target_format_json(const BpTarget *target) {
-  JsonObject *object = json_object_new();
-  json_object_set_string_member(object, "kind", target->kind->name);
-  for (int32_t i = 0; i < target->kind->num_attrs; i++)
-    if (target->values[i].type_index != BP_TYPE_NONE)
-      add_value(object, target->kind->attrs[i].name, &target->values[i]);
-  JsonNode *root = json_node_alloc();
-  json_node_init_object(root, object);
-  char *text = json_to_string(root, FALSE);
-  json_node_unref(root);
-  json_object_unref(object);
+  json_t *object = json_object();
+  char *text = add_members(object, target) == 0 ? dump(object) : NULL;
+  json_decref(object);
   return text;
 }

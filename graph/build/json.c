@@ -5,19 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <json-glib/json-glib.h>
+#include <jansson.h>
 
 #include <backplane/error.h>
 #include <backplane/object.h>
 
 #include "graph/build/build.h"
+#include "graph/io/json.h"
 
 typedef struct Writer {
   const BpBuild *build;
   const BpGraph *graph;
   BpGroups *groups;
   const BpMemoryPlan *plan;
-  JsonBuilder *json;
   BpList entries;   /* BpGraphValue, by node: every node has one entry */
   int32_t *node_of; /* by value id: node index, or -1 */
   size_t num_args;  /* the first nodes: inputs and parameters */
@@ -50,167 +50,168 @@ static int number_nodes(Writer *writer) {
   return 0;
 }
 
-static void write_string(Writer *writer, const char *key, const char *value) {
-  json_builder_set_member_name(writer->json, key);
-  json_builder_add_string_value(writer->json, value);
+/* ---- JSON -------------------------------------------------------------------------------- */
+
+/* Each of these makes a part of the document; NULL: there is no memory. */
+
+static json_t *finish(json_t *json, int status) {
+  if (status == 0)
+    return json;
+  json_decref(json);
+  return NULL;
 }
 
-static void write_reference(Writer *writer, const BpGraphValue *value) {
-  json_builder_begin_array(writer->json);
-  json_builder_add_int_value(writer->json, writer->node_of[value->id]);
-  json_builder_add_int_value(writer->json, 0);
-  json_builder_add_int_value(writer->json, 0);
-  json_builder_end_array(writer->json);
+static json_t *make_reference(const Writer *writer, const BpGraphValue *value) {
+  json_t *triple = json_array();
+  int status = json_array_append_new(triple, json_integer(writer->node_of[value->id]));
+  status |= json_array_append_new(triple, json_integer(0));
+  status |= json_array_append_new(triple, json_integer(0));
+  return finish(triple, status);
 }
 
-static void write_argument(Writer *writer, const char *name) {
-  json_builder_begin_object(writer->json);
-  write_string(writer, "op", "null");
-  write_string(writer, "name", name);
-  json_builder_set_member_name(writer->json, "inputs");
-  json_builder_begin_array(writer->json);
-  json_builder_end_array(writer->json);
-  json_builder_end_object(writer->json);
+static json_t *make_references(const Writer *writer, const BpList *values) {
+  json_t *references = json_array();
+  int status = references ? 0 : -1;
+  for (size_t i = 0; i < values->size; i++)
+    status |= json_array_append_new(references, make_reference(writer, values->items[i]));
+  return finish(references, status);
+}
+
+static json_t *make_argument(const char *name) {
+  json_t *node = json_object();
+  int status = json_object_set_new(node, "op", json_string("null"));
+  status |= json_object_set_new(node, "name", json_string(name));
+  status |= json_object_set_new(node, "inputs", json_array());
+  return finish(node, status);
 }
 
 /* The extents of the launch, in the order of the kernel's tags. */
-static void write_launch(Writer *writer, const BpKernelLaunch *kernel) {
-  GString *text = g_string_new(NULL);
+static json_t *make_launch(const BpKernelLaunch *kernel) {
+  char text[BP_KERNEL_MAX_LAUNCH * sizeof("-9223372036854775808")] = "";
+  size_t size = 0;
   for (int32_t i = 0; i < kernel->num_launch; i++)
-    g_string_append_printf(text, "%s%" PRId64, i ? " " : "", kernel->launch[i]);
-  write_string(writer, "launch", text->str);
-  g_string_free(text, TRUE);
+    size += (size_t)snprintf(text + size, sizeof(text) - size, "%s%" PRId64, i ? " " : "",
+                             kernel->launch[i]);
+  return json_string(text);
 }
 
-static void write_group(Writer *writer, const BpGroup *group, size_t index) {
-  char text[32];
-  char *name = g_strdup_printf("%zu:%s", index, group->output->name);
-  json_builder_begin_object(writer->json);
-  write_string(writer, "op", "tvm_op");
-  write_string(writer, "name", name);
-  json_builder_set_member_name(writer->json, "attrs");
-  json_builder_begin_object(writer->json);
-  write_string(writer, "func_name",
-               group->is_copy    ? "__copy"
-               : group->function ? group->function
-                                 : "__nop");
-  write_string(writer, "flatten_data", "0");
-  snprintf(text, sizeof(text), "%zu", group->args.size);
-  write_string(writer, "num_inputs", text);
-  write_string(writer, "num_outputs", "1");
+static json_t *make_attrs_of_group(const BpGroup *group) {
+  const char *function = group->function ? group->function : "__nop";
+  json_t *attrs = json_object();
+  int status =
+      json_object_set_new(attrs, "func_name", json_string(group->is_copy ? "__copy" : function));
+  status |= json_object_set_new(attrs, "flatten_data", json_string("0"));
+  status |= json_object_set_new(attrs, "num_inputs", json_sprintf("%zu", group->args.size));
+  status |= json_object_set_new(attrs, "num_outputs", json_string("1"));
   if (group->kernel)
-    write_launch(writer, group->kernel);
-  json_builder_end_object(writer->json);
-  json_builder_set_member_name(writer->json, "inputs");
-  json_builder_begin_array(writer->json);
-  for (size_t i = 0; i < group->args.size; i++)
-    write_reference(writer, group->args.items[i]);
-  json_builder_end_array(writer->json);
-  json_builder_end_object(writer->json);
-  g_free(name);
+    status |= json_object_set_new(attrs, "launch", make_launch(group->kernel));
+  return finish(attrs, status);
 }
 
-static void write_nodes(Writer *writer, const BpGraphParam *params) {
-  json_builder_set_member_name(writer->json, "nodes");
-  json_builder_begin_array(writer->json);
-  for (size_t i = 0; i < writer->graph->inputs.size; i++)
-    write_argument(writer, ((BpGraphValue *)writer->graph->inputs.items[i])->name);
-  for (size_t i = writer->graph->inputs.size; i < writer->num_args; i++)
-    write_argument(writer, params[i - writer->graph->inputs.size].name);
-  for (size_t i = 0; i < writer->groups->groups.size; i++)
-    write_group(writer, writer->groups->groups.items[i], i);
-  json_builder_end_array(writer->json);
+static json_t *make_group(const Writer *writer, const BpGroup *group, size_t index) {
+  json_t *node = json_object();
+  int status = json_object_set_new(node, "op", json_string("tvm_op"));
+  status |= json_object_set_new(node, "name", json_sprintf("%zu:%s", index, group->output->name));
+  status |= json_object_set_new(node, "attrs", make_attrs_of_group(group));
+  status |= json_object_set_new(node, "inputs", make_references(writer, &group->args));
+  return finish(node, status);
 }
 
-static void begin_list(Writer *writer, const char *key, const char *tag) {
-  json_builder_set_member_name(writer->json, key);
-  json_builder_begin_array(writer->json);
-  json_builder_add_string_value(writer->json, tag);
-  json_builder_begin_array(writer->json);
+static json_t *make_nodes(const Writer *writer, const BpGraphParam *params) {
+  const BpList *inputs = &writer->graph->inputs, *groups = &writer->groups->groups;
+  json_t *nodes = json_array();
+  int status = nodes ? 0 : -1;
+  for (size_t i = 0; i < inputs->size; i++)
+    status |= json_array_append_new(nodes, make_argument(((BpGraphValue *)inputs->items[i])->name));
+  for (size_t i = inputs->size; i < writer->num_args; i++)
+    status |= json_array_append_new(nodes, make_argument(params[i - inputs->size].name));
+  for (size_t i = 0; i < groups->size; i++)
+    status |= json_array_append_new(nodes, make_group(writer, groups->items[i], i));
+  return finish(nodes, status);
 }
 
-static void end_list(Writer *writer) {
-  json_builder_end_array(writer->json);
-  json_builder_end_array(writer->json);
-}
-
-static void write_shape(Writer *writer, const BpGraphValue *value) {
-  json_builder_begin_array(writer->json);
+static json_t *make_shape(const Writer *writer, const BpGraphValue *value) {
+  json_t *shape = json_array();
+  int status = shape ? 0 : -1;
+  (void)writer;
   for (int32_t i = 0; i < value->ndim; i++)
-    json_builder_add_int_value(writer->json, value->shape[i]);
-  json_builder_end_array(writer->json);
+    status |= json_array_append_new(shape, json_integer(value->shape[i]));
+  return finish(shape, status);
 }
 
-/* The device type of each entry, as heterogeneous graphs of TVM have it. */
-static void write_devices(Writer *writer) {
-  begin_list(writer, "device_index", "list_int");
-  for (size_t i = 0; i < writer->entries.size; i++) {
-    const BpGraphValue *value = writer->entries.items[i];
-    const BpTarget *target =
-        value->place == BP_PLACE_FALLBACK ? writer->build->fallback : writer->build->target;
-    json_builder_add_int_value(writer->json, bp_target_device_type(target));
-  }
-  end_list(writer);
+static json_t *make_dtype(const Writer *writer, const BpGraphValue *value) {
+  char text[32];
+  (void)writer;
+  bp_dtype_format(value->dtype, text);
+  return json_string(text);
 }
 
-static void write_attrs(Writer *writer) {
-  char dtype[32];
-  json_builder_set_member_name(writer->json, "attrs");
-  json_builder_begin_object(writer->json);
-  begin_list(writer, "shape", "list_shape");
+static json_t *make_storage(const Writer *writer, const BpGraphValue *value) {
+  return json_integer(writer->plan->storage[value->id]);
+}
+
+/* The device type of an entry, as heterogeneous graphs of TVM have it. */
+static json_t *make_device(const Writer *writer, const BpGraphValue *value) {
+  const BpTarget *target =
+      value->place == BP_PLACE_FALLBACK ? writer->build->fallback : writer->build->target;
+  return json_integer(bp_target_device_type(target));
+}
+
+/* A list as TVM has it: [tag, list]. */
+static json_t *tag_list(const char *tag, json_t *list) {
+  json_t *pair = json_array();
+  int status = json_array_append_new(pair, json_string(tag));
+  status |= json_array_append_new(pair, list);
+  return finish(pair, status);
+}
+
+/* One fact of each entry. */
+static json_t *make_list(const Writer *writer, const char *tag,
+                         json_t *(*make)(const Writer *writer, const BpGraphValue *value)) {
+  json_t *list = json_array();
+  int status = list ? 0 : -1;
   for (size_t i = 0; i < writer->entries.size; i++)
-    write_shape(writer, writer->entries.items[i]);
-  end_list(writer);
-  begin_list(writer, "dltype", "list_str");
-  for (size_t i = 0; i < writer->entries.size; i++) {
-    bp_dtype_format(((BpGraphValue *)writer->entries.items[i])->dtype, dtype);
-    json_builder_add_string_value(writer->json, dtype);
-  }
-  end_list(writer);
-  begin_list(writer, "storage_id", "list_int");
-  for (size_t i = 0; i < writer->entries.size; i++)
-    json_builder_add_int_value(
-        writer->json, writer->plan->storage[((BpGraphValue *)writer->entries.items[i])->id]);
-  end_list(writer);
+    status |= json_array_append_new(list, make(writer, writer->entries.items[i]));
+  return tag_list(tag, finish(list, status));
+}
+
+static json_t *make_output_names(const BpGraph *graph) {
+  json_t *names = json_array();
+  int status = names ? 0 : -1;
+  for (size_t i = 0; i < graph->outputs.size; i++)
+    status |= json_array_append_new(names, json_string(graph->output_names[i]));
+  return tag_list("list_str", finish(names, status));
+}
+
+static json_t *make_attrs(const Writer *writer) {
+  json_t *attrs = json_object();
+  int status = json_object_set_new(attrs, "shape", make_list(writer, "list_shape", make_shape));
+  status |= json_object_set_new(attrs, "dltype", make_list(writer, "list_str", make_dtype));
+  status |= json_object_set_new(attrs, "storage_id", make_list(writer, "list_int", make_storage));
   if (writer->build->fallback)
-    write_devices(writer);
-  begin_list(writer, "output_names", "list_str");
-  for (size_t i = 0; i < writer->graph->outputs.size; i++)
-    json_builder_add_string_value(writer->json, writer->graph->output_names[i]);
-  end_list(writer);
-  json_builder_end_object(writer->json);
+    status |=
+        json_object_set_new(attrs, "device_index", make_list(writer, "list_int", make_device));
+  status |= json_object_set_new(attrs, "output_names", make_output_names(writer->graph));
+  return finish(attrs, status);
 }
 
-static void write_indices(Writer *writer, const char *key, size_t count) {
-  json_builder_set_member_name(writer->json, key);
-  json_builder_begin_array(writer->json);
+/* 0 to count - 1. */
+static json_t *make_indices(size_t count) {
+  json_t *indices = json_array();
+  int status = indices ? 0 : -1;
   for (size_t i = 0; i < count; i++)
-    json_builder_add_int_value(writer->json, (gint64)i);
-  json_builder_end_array(writer->json);
+    status |= json_array_append_new(indices, json_integer((json_int_t)i));
+  return finish(indices, status);
 }
 
-static char *write_graph(Writer *writer, const BpGraphParam *params) {
-  JsonGenerator *generator;
-  JsonNode *root;
-  char *text;
-  json_builder_begin_object(writer->json);
-  write_nodes(writer, params);
-  write_indices(writer, "arg_nodes", writer->num_args);
-  json_builder_set_member_name(writer->json, "heads");
-  json_builder_begin_array(writer->json);
-  for (size_t i = 0; i < writer->graph->outputs.size; i++)
-    write_reference(writer, writer->graph->outputs.items[i]);
-  json_builder_end_array(writer->json);
-  write_indices(writer, "node_row_ptr", writer->entries.size + 1);
-  write_attrs(writer);
-  json_builder_end_object(writer->json);
-  root = json_builder_get_root(writer->json);
-  generator = json_generator_new();
-  json_generator_set_root(generator, root);
-  text = json_generator_to_data(generator, NULL);
-  g_object_unref(generator);
-  json_node_unref(root);
-  return text;
+static json_t *make_graph(const Writer *writer, const BpGraphParam *params) {
+  json_t *graph = json_object();
+  int status = json_object_set_new(graph, "nodes", make_nodes(writer, params));
+  status |= json_object_set_new(graph, "arg_nodes", make_indices(writer->num_args));
+  status |= json_object_set_new(graph, "heads", make_references(writer, &writer->graph->outputs));
+  status |= json_object_set_new(graph, "node_row_ptr", make_indices(writer->entries.size + 1));
+  status |= json_object_set_new(graph, "attrs", make_attrs(writer));
+  return finish(graph, status);
 }
 
 static int is_input_name(const BpGraph *graph, const char *name) {
@@ -259,9 +260,7 @@ char *bp__build_json(const BpBuild *build, const BpGraph *graph, BpGroups *group
   }
   if (!number_nodes(&writer)) {
     *params = list_params(&writer, table, num_params);
-    writer.json = json_builder_new();
-    text = *params ? write_graph(&writer, *params) : NULL;
-    g_object_unref(writer.json);
+    text = *params ? bp__json_take_text(make_graph(&writer, *params)) : NULL;
   }
   bp__list_free(&writer.entries);
   free(writer.node_of);

@@ -2,10 +2,11 @@
 /* The graph executor behind packed functions. */
 #include <backplane/graph/executor.h>
 
-#include <json-glib/json-glib.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <jansson.h>
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -16,6 +17,7 @@
 #include "graph/exec/linked.h"
 #include "graph/exec/sort.h"
 #include "graph/io/given.h"
+#include "graph/io/json.h"
 #include "graph/relax/module.h"
 
 typedef struct ExecutorModule {
@@ -256,28 +258,13 @@ static int share_params(void *closure, const BpValue *args, int32_t num_args, Bp
 
 static int add_node(void *context, const BpGraphNode *node, const BpTensorView *outputs,
                     int64_t start_ns, int64_t duration_ns) {
-  JsonBuilder *builder = context;
+  json_t *entry =
+      json_pack("{s:s, s:s, s:I, s:I}", "name", node->name, "function", node->function, "start_ns",
+                (json_int_t)start_ns, "duration_ns", (json_int_t)duration_ns);
   (void)outputs;
-  json_builder_begin_object(builder);
-  json_builder_set_member_name(builder, "name");
-  json_builder_add_string_value(builder, node->name);
-  json_builder_set_member_name(builder, "function");
-  json_builder_add_string_value(builder, node->function);
-  json_builder_set_member_name(builder, "start_ns");
-  json_builder_add_int_value(builder, start_ns);
-  json_builder_set_member_name(builder, "duration_ns");
-  json_builder_add_int_value(builder, duration_ns);
-  json_builder_end_object(builder);
+  if (json_array_append_new(context, entry) < 0)
+    return bp_error_raise(BP_ERROR_MEMORY, "profile: no memory for a node");
   return 0;
-}
-
-static int give_json(JsonBuilder *builder, BpValue *result) {
-  JsonNode *root = json_builder_get_root(builder);
-  char *text = json_to_string(root, FALSE);
-  int status = bp_value_make_str(result, text, strlen(text));
-  g_free(text);
-  json_node_unref(root);
-  return status;
 }
 
 static int profile(void *closure, const BpValue *args, int32_t num_args, BpValue *result) {
@@ -285,13 +272,14 @@ static int profile(void *closure, const BpValue *args, int32_t num_args, BpValue
   (void)args;
   if (check_count("profile", num_args, 0, 0) < 0)
     return -1;
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_array(builder);
-  int status = bp__executor_profile(self->executor, add_node, builder);
-  json_builder_end_array(builder);
-  if (status == 0)
-    status = give_json(builder, result);
-  g_object_unref(builder);
+  json_t *nodes = json_array();
+  if (bp__executor_profile(self->executor, add_node, nodes) < 0) {
+    json_decref(nodes);
+    return -1;
+  }
+  char *text = bp__json_take_text(nodes);
+  int status = text ? bp_value_make_str(result, text, strlen(text)) : -1;
+  free(text);
   return status;
 }
 

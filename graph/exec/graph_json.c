@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads TVM's graph JSON. The document is bounded in size and depth before json-glib sees it, and
- * what follows is checked member by member, so that the executors can index without looking. */
+/* Reads TVM's graph JSON. The document is bounded in size, jansson bounds its depth, and each
+ * member is checked, so that the executors index without checks. */
 #include "graph/exec/graph_json.h"
 
 #include <inttypes.h>
-#include <json-glib/json-glib.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <jansson.h>
 
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/tensor.h>
 
 #define MAX_BYTES   (256u << 20)
-#define MAX_DEPTH   32
 #define MAX_COUNT   (1u << 20) /* of nodes, entries, storages */
 #define MAX_NDIM    32
 #define MAX_STORAGE ((uint64_t)1 << 48)
 
-static int bad_graph(const char *format, ...) G_GNUC_PRINTF(1, 2);
-static int bad_graph(const char *format, ...) {
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
+
+BP_PRINTF(1, 2) static int bad_graph(const char *format, ...) {
   va_list args;
   va_start(args, format);
   char text[256];
-  g_vsnprintf(text, sizeof(text), format, args);
+  vsnprintf(text, sizeof(text), format, args);
   va_end(args);
   return bp_error_raise(BP_ERROR_FORMAT,
                         "graph JSON: %s; the file is damaged or was not made by "
@@ -33,138 +36,110 @@ static int bad_graph(const char *format, ...) {
 
 /* ---- JSON access, each step checked ------------------------------------------------------ */
 
-/* json-glib's parser recurses without bound. */
-static int check_nesting(const char *json) {
-  size_t depth = 0;
-  gboolean quoted = FALSE;
-  size_t size = 0;
-  for (const char *c = json; *c; c++, size++) {
-    if (quoted && *c == '\\' && c[1])
-      c++;
-    else if (*c == '"')
-      quoted = !quoted;
-    else if (quoted)
-      continue;
-    else if ((*c == '[' || *c == '{') && ++depth > MAX_DEPTH)
-      return bad_graph("nested deeper than %d levels", MAX_DEPTH);
-    else if ((*c == ']' || *c == '}') && depth)
-      depth--;
-    if (size > MAX_BYTES)
-      return bad_graph("longer than 256 MiB");
-  }
-  return 0;
-}
-
-static JsonNode *get_member(JsonObject *object, const char *name) {
-  JsonNode *member = object ? json_object_get_member(object, name) : NULL;
+static json_t *get_member(const json_t *object, const char *name) {
+  json_t *member = json_object_get(object, name);
   if (!member)
     bad_graph("'%s' is missing", name);
   return member;
 }
 
-static JsonArray *as_array(JsonNode *node, const char *what) {
-  if (node && JSON_NODE_HOLDS_ARRAY(node))
-    return json_node_get_array(node);
-  if (node)
+static json_t *as_array(json_t *json, const char *what) {
+  if (json && !json_is_array(json))
     bad_graph("'%s' is not a list", what);
-  return NULL;
+  return json_is_array(json) ? json : NULL;
 }
 
-static JsonObject *as_object(JsonNode *node, const char *what) {
-  if (node && JSON_NODE_HOLDS_OBJECT(node))
-    return json_node_get_object(node);
-  if (node)
+static json_t *as_object(json_t *json, const char *what) {
+  if (json && !json_is_object(json))
     bad_graph("'%s' is not an object", what);
-  return NULL;
+  return json_is_object(json) ? json : NULL;
 }
 
-static const char *as_string(JsonNode *node, const char *what) {
-  if (node && JSON_NODE_HOLDS_VALUE(node) && json_node_get_value_type(node) == G_TYPE_STRING)
-    return json_node_get_string(node);
-  if (node)
+static const char *as_string(const json_t *json, const char *what) {
+  if (json && !json_is_string(json))
     bad_graph("'%s' is not a string", what);
-  return NULL;
+  return json_string_value(json);
 }
 
-static int as_int(JsonNode *node, const char *what, int64_t min, int64_t max, int64_t *value) {
-  if (!node || !JSON_NODE_HOLDS_VALUE(node) || json_node_get_value_type(node) != G_TYPE_INT64)
+static int as_int(const json_t *json, const char *what, int64_t min, int64_t max, int64_t *value) {
+  if (!json_is_integer(json))
     return bad_graph("'%s' holds something that is no whole number", what);
-  *value = json_node_get_int(node);
+  *value = json_integer_value(json);
   if (*value < min || *value > max)
     return bad_graph("'%s' holds %" PRId64 ", outside %" PRId64 " to %" PRId64, what, *value, min,
                      max);
   return 0;
 }
 
-static JsonArray *get_array(JsonObject *object, const char *name) {
+static json_t *get_array(json_t *object, const char *name) {
   return as_array(get_member(object, name), name);
 }
 
 /* attrs.NAME is [type tag, list]: gives the list. */
-static JsonArray *get_attr_list(JsonObject *attrs, const char *name) {
-  JsonArray *pair = get_array(attrs, name);
+static json_t *get_attr_list(json_t *attrs, const char *name) {
+  json_t *pair = get_array(attrs, name);
   if (!pair)
     return NULL;
-  if (json_array_get_length(pair) != 2) {
+  if (json_array_size(pair) != 2) {
     bad_graph("'attrs.%s' is not [type, list]", name);
     return NULL;
   }
-  return as_array(json_array_get_element(pair, 1), name);
+  return as_array(json_array_get(pair, 1), name);
 }
 
 /* Reads a list of whole numbers in [0, limit) (transfer full). */
-static uint32_t *read_indices(JsonArray *array, const char *what, uint32_t limit, uint32_t *count) {
-  guint length = json_array_get_length(array);
+static uint32_t *read_indices(json_t *array, const char *what, uint32_t limit, uint32_t *count) {
+  size_t length = json_array_size(array);
   uint32_t *indices = calloc(length ? length : 1, sizeof(*indices));
   if (!indices) {
     bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for '%s'", what);
     return NULL;
   }
-  for (guint i = 0; i < length; i++) {
+  for (size_t i = 0; i < length; i++) {
     int64_t value;
-    if (as_int(json_array_get_element(array, i), what, 0, (int64_t)limit - 1, &value) < 0) {
+    if (as_int(json_array_get(array, i), what, 0, (int64_t)limit - 1, &value) < 0) {
       free(indices);
       return NULL;
     }
     indices[i] = (uint32_t)value;
   }
-  *count = length;
+  *count = (uint32_t)length;
   return indices;
 }
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
 /* An input is [node, output index, version]; the node is an earlier one. */
-static int read_input(BpGraph *graph, uint32_t node, JsonNode *json, uint32_t *entry) {
-  JsonArray *triple = as_array(json, "inputs");
+static int read_input(BpGraph *graph, uint32_t node, json_t *json, uint32_t *entry) {
+  json_t *triple = as_array(json, "inputs");
   int64_t source, index;
   if (!triple)
     return -1;
-  if (json_array_get_length(triple) < 2)
+  if (json_array_size(triple) < 2)
     return bad_graph("an input of node %u is not [node, index, version]", node);
-  if (as_int(json_array_get_element(triple, 0), "inputs", 0, (int64_t)node - 1, &source) < 0 ||
-      as_int(json_array_get_element(triple, 1), "inputs", 0,
-             (int64_t)graph->nodes[source].num_outputs - 1, &index) < 0)
+  if (as_int(json_array_get(triple, 0), "inputs", 0, (int64_t)node - 1, &source) < 0 ||
+      as_int(json_array_get(triple, 1), "inputs", 0, (int64_t)graph->nodes[source].num_outputs - 1,
+             &index) < 0)
     return -1;
   *entry = graph->nodes[source].first_entry + (uint32_t)index;
   return 0;
 }
 
-static int read_inputs(BpGraph *graph, uint32_t index, JsonArray *inputs) {
+static int read_inputs(BpGraph *graph, uint32_t index, json_t *inputs) {
   BpGraphNode *node = &graph->nodes[index];
-  node->num_inputs = json_array_get_length(inputs);
+  node->num_inputs = (uint32_t)json_array_size(inputs);
   node->inputs = calloc(node->num_inputs ? node->num_inputs : 1, sizeof(*node->inputs));
   if (!node->inputs)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a node's inputs");
   for (uint32_t i = 0; i < node->num_inputs; i++)
-    if (read_input(graph, index, json_array_get_element(inputs, i), &node->inputs[i]) < 0)
+    if (read_input(graph, index, json_array_get(inputs, i), &node->inputs[i]) < 0)
       return -1;
   return 0;
 }
 
 /* attrs.launch is ours: whole numbers of at least 1, a space between them. */
-static int read_launch(BpGraphNode *node, JsonObject *attrs) {
-  const char *text = as_string(json_object_get_member(attrs, "launch"), "launch");
+static int read_launch(BpGraphNode *node, json_t *attrs) {
+  const char *text = as_string(json_object_get(attrs, "launch"), "launch");
   if (!text)
     return -1;
   while (*text) {
@@ -172,9 +147,9 @@ static int read_launch(BpGraphNode *node, JsonObject *attrs) {
     if (node->num_launch == BP_GRAPH_MAX_LAUNCH)
       return bad_graph("node '%s' has more than %d launch extents", node->name,
                        BP_GRAPH_MAX_LAUNCH);
-    if (!g_ascii_isdigit(*text))
+    if (*text < '0' || *text > '9')
       return bad_graph("'launch' of node '%s' is no list of numbers", node->name);
-    guint64 extent = g_ascii_strtoull(text, &end, 10);
+    unsigned long long extent = strtoull(text, &end, 10);
     if (extent < 1 || extent > INT32_MAX || (*end && *end != ' '))
       return bad_graph("'launch' of node '%s' holds '%.32s'", node->name, text);
     node->launch[node->num_launch++] = (int64_t)extent;
@@ -184,24 +159,23 @@ static int read_launch(BpGraphNode *node, JsonObject *attrs) {
 }
 
 /* An attribute is a number in a string; one that is missing has the value `expected`. */
-static int check_attr(const BpGraphNode *node, JsonObject *attrs, const char *name,
-                      uint32_t expected) {
+static int check_attr(const BpGraphNode *node, json_t *attrs, const char *name, uint32_t expected) {
   char wanted[16];
-  if (!json_object_has_member(attrs, name))
+  if (!json_object_get(attrs, name))
     return 0;
-  const char *text = as_string(json_object_get_member(attrs, name), name);
+  const char *text = as_string(json_object_get(attrs, name), name);
   if (!text)
     return -1;
-  g_snprintf(wanted, sizeof(wanted), "%u", expected);
+  snprintf(wanted, sizeof(wanted), "%u", expected);
   return strcmp(text, wanted) == 0 ? 0
                                    : bad_graph("'%s' of node '%s' is %.16s, and there are %u", name,
                                                node->name, text, expected);
 }
 
-static int read_flattens(BpGraphNode *node, JsonObject *attrs) {
-  if (!json_object_has_member(attrs, "flatten_data"))
+static int read_flattens(BpGraphNode *node, json_t *attrs) {
+  if (!json_object_get(attrs, "flatten_data"))
     return 0;
-  const char *text = as_string(json_object_get_member(attrs, "flatten_data"), "flatten_data");
+  const char *text = as_string(json_object_get(attrs, "flatten_data"), "flatten_data");
   if (!text)
     return -1;
   node->flattens = strcmp(text, "1") == 0;
@@ -210,13 +184,13 @@ static int read_flattens(BpGraphNode *node, JsonObject *attrs) {
              : bad_graph("'flatten_data' of node '%s' is '%.16s', not 0 or 1", node->name, text);
 }
 
-static int read_attrs(BpGraphNode *node, JsonObject *attrs) {
+static int read_attrs(BpGraphNode *node, json_t *attrs) {
   if (read_flattens(node, attrs) < 0)
     return -1;
-  return json_object_has_member(attrs, "launch") ? read_launch(node, attrs) : 0;
+  return json_object_get(attrs, "launch") ? read_launch(node, attrs) : 0;
 }
 
-static int read_function(BpGraphNode *node, JsonObject *object) {
+static int read_function(BpGraphNode *node, json_t *object) {
   const char *op = as_string(get_member(object, "op"), "op");
   if (!op)
     return -1;
@@ -224,7 +198,7 @@ static int read_function(BpGraphNode *node, JsonObject *object) {
     return 0;
   if (strcmp(op, "tvm_op") != 0)
     return bad_graph("node '%s' has the unknown op '%s'", node->name, op);
-  JsonObject *attrs = as_object(get_member(object, "attrs"), "attrs");
+  json_t *attrs = as_object(get_member(object, "attrs"), "attrs");
   const char *function = attrs ? as_string(get_member(attrs, "func_name"), "func_name") : NULL;
   if (!function)
     return -1;
@@ -236,20 +210,20 @@ static int read_function(BpGraphNode *node, JsonObject *object) {
 }
 
 /* The counts that an operator says itself. */
-static int check_counts(const BpGraphNode *node, JsonObject *object) {
+static int check_counts(const BpGraphNode *node, json_t *object) {
   if (!node->function)
     return 0;
-  JsonObject *attrs = json_object_get_object_member(object, "attrs");
+  json_t *attrs = json_object_get(object, "attrs");
   return check_attr(node, attrs, "num_inputs", node->num_inputs) < 0
              ? -1
              : check_attr(node, attrs, "num_outputs", node->num_outputs);
 }
 
-static int read_node(BpGraph *graph, uint32_t index, JsonNode *json) {
+static int read_node(BpGraph *graph, uint32_t index, json_t *json) {
   BpGraphNode *node = &graph->nodes[index];
-  JsonObject *object = as_object(json, "nodes");
+  json_t *object = as_object(json, "nodes");
   const char *name = object ? as_string(get_member(object, "name"), "name") : NULL;
-  JsonArray *inputs = name ? get_array(object, "inputs") : NULL;
+  json_t *inputs = name ? get_array(object, "inputs") : NULL;
   if (!inputs)
     return -1;
   node->name = strdup(name);
@@ -266,7 +240,7 @@ static int read_node(BpGraph *graph, uint32_t index, JsonNode *json) {
 }
 
 /* node_row_ptr gives the first entry of each node, then the number of entries. */
-static int read_row_ptr(BpGraph *graph, JsonArray *array) {
+static int read_row_ptr(BpGraph *graph, json_t *array) {
   uint32_t count;
   uint32_t *rows = read_indices(array, "node_row_ptr", MAX_COUNT, &count);
   if (!rows)
@@ -285,12 +259,12 @@ static int read_row_ptr(BpGraph *graph, JsonArray *array) {
   return status;
 }
 
-static int read_nodes(BpGraph *graph, JsonObject *root) {
-  JsonArray *nodes = get_array(root, "nodes");
-  JsonArray *row_ptr = nodes ? get_array(root, "node_row_ptr") : NULL;
+static int read_nodes(BpGraph *graph, json_t *root) {
+  json_t *nodes = get_array(root, "nodes");
+  json_t *row_ptr = nodes ? get_array(root, "node_row_ptr") : NULL;
   if (!row_ptr)
     return -1;
-  uint32_t count = json_array_get_length(nodes);
+  uint32_t count = (uint32_t)json_array_size(nodes);
   if (count == 0 || count > MAX_COUNT)
     return bad_graph("it has %u nodes", count);
   graph->nodes = calloc(count, sizeof(*graph->nodes));
@@ -300,26 +274,26 @@ static int read_nodes(BpGraph *graph, JsonObject *root) {
   if (read_row_ptr(graph, row_ptr) < 0)
     return -1;
   for (uint32_t i = 0; i < count; i++)
-    if (read_node(graph, i, json_array_get_element(nodes, i)) < 0)
+    if (read_node(graph, i, json_array_get(nodes, i)) < 0)
       return -1;
   return 0;
 }
 
 /* ---- Entries ----------------------------------------------------------------------------- */
 
-static int read_shape(BpGraphEntry *entry, JsonNode *json) {
-  JsonArray *array = as_array(json, "shape");
+static int read_shape(BpGraphEntry *entry, json_t *json) {
+  json_t *array = as_array(json, "shape");
   if (!array)
     return -1;
-  guint length = json_array_get_length(array);
+  size_t length = json_array_size(array);
   if (length > MAX_NDIM)
-    return bad_graph("a shape has %u dimensions, more than %d", length, MAX_NDIM);
+    return bad_graph("a shape has %zu dimensions, more than %d", length, MAX_NDIM);
   entry->shape = calloc(length ? length : 1, sizeof(*entry->shape));
   if (!entry->shape)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for a shape");
   entry->ndim = (int32_t)length;
-  for (guint i = 0; i < length; i++)
-    if (as_int(json_array_get_element(array, i), "shape", 0, INT64_MAX, &entry->shape[i]) < 0)
+  for (size_t i = 0; i < length; i++)
+    if (as_int(json_array_get(array, i), "shape", 0, INT64_MAX, &entry->shape[i]) < 0)
       return -1;
   return 0;
 }
@@ -333,7 +307,7 @@ static int read_dtype(const char *text, BpDataType *dtype) {
   return 0;
 }
 
-static int read_entry(BpGraphEntry *entry, JsonNode *shape, JsonNode *dtype, JsonNode *storage) {
+static int read_entry(BpGraphEntry *entry, json_t *shape, json_t *dtype, json_t *storage) {
   int64_t storage_id;
   if (read_dtype(as_string(dtype, "dltype"), &entry->dtype) < 0 || read_shape(entry, shape) < 0 ||
       as_int(storage, "storage_id", 0, MAX_COUNT - 1, &storage_id) < 0)
@@ -347,22 +321,22 @@ static int read_entry(BpGraphEntry *entry, JsonNode *shape, JsonNode *dtype, Jso
   return 0;
 }
 
-static int read_entries(BpGraph *graph, JsonObject *attrs) {
-  JsonArray *shapes = get_attr_list(attrs, "shape");
-  JsonArray *dtypes = shapes ? get_attr_list(attrs, "dltype") : NULL;
-  JsonArray *storages = dtypes ? get_attr_list(attrs, "storage_id") : NULL;
+static int read_entries(BpGraph *graph, json_t *attrs) {
+  json_t *shapes = get_attr_list(attrs, "shape");
+  json_t *dtypes = shapes ? get_attr_list(attrs, "dltype") : NULL;
+  json_t *storages = dtypes ? get_attr_list(attrs, "storage_id") : NULL;
   if (!storages)
     return -1;
   uint32_t count = graph->num_entries;
-  if (json_array_get_length(shapes) != count || json_array_get_length(dtypes) != count ||
-      json_array_get_length(storages) != count)
+  if (json_array_size(shapes) != count || json_array_size(dtypes) != count ||
+      json_array_size(storages) != count)
     return bad_graph("'attrs' does not describe each of the %u entries", count);
   graph->entries = calloc(count ? count : 1, sizeof(*graph->entries));
   if (!graph->entries)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for %u entries", count);
   for (uint32_t i = 0; i < count; i++)
-    if (read_entry(&graph->entries[i], json_array_get_element(shapes, i),
-                   json_array_get_element(dtypes, i), json_array_get_element(storages, i)) < 0)
+    if (read_entry(&graph->entries[i], json_array_get(shapes, i), json_array_get(dtypes, i),
+                   json_array_get(storages, i)) < 0)
       return -1;
   for (uint32_t n = 0; n < graph->num_nodes; n++)
     for (uint32_t i = 0; i < graph->nodes[n].num_outputs; i++)
@@ -381,14 +355,14 @@ static int note_device(BpGraph *graph, int32_t type) {
 }
 
 /* attrs.storage_scope, where there is one, may ask for textures. */
-static int check_scopes(const BpGraph *graph, JsonObject *attrs) {
-  if (!json_object_has_member(attrs, "storage_scope"))
+static int check_scopes(const BpGraph *graph, json_t *attrs) {
+  if (!json_object_get(attrs, "storage_scope"))
     return 0;
-  JsonArray *scopes = get_attr_list(attrs, "storage_scope");
+  json_t *scopes = get_attr_list(attrs, "storage_scope");
   if (!scopes)
     return -1;
-  for (guint i = 0; i < json_array_get_length(scopes); i++) {
-    const char *scope = as_string(json_array_get_element(scopes, i), "storage_scope");
+  for (size_t i = 0; i < json_array_size(scopes); i++) {
+    const char *scope = as_string(json_array_get(scopes, i), "storage_scope");
     if (!scope)
       return -1;
     if (*scope && strcmp(scope, "global") != 0 && i < graph->num_entries)
@@ -401,18 +375,18 @@ static int check_scopes(const BpGraph *graph, JsonObject *attrs) {
 }
 
 /* attrs.device_index, of a graph on two devices: the device type of each entry. */
-static int read_devices(BpGraph *graph, JsonObject *attrs) {
-  if (!json_object_has_member(attrs, "device_index"))
+static int read_devices(BpGraph *graph, json_t *attrs) {
+  if (!json_object_get(attrs, "device_index"))
     return 0;
-  JsonArray *types = get_attr_list(attrs, "device_index");
+  json_t *types = get_attr_list(attrs, "device_index");
   if (!types)
     return -1;
-  if (json_array_get_length(types) != graph->num_entries)
+  if (json_array_size(types) != graph->num_entries)
     return bad_graph("'device_index' has not one number for each of the %u entries",
                      graph->num_entries);
   for (uint32_t i = 0; i < graph->num_entries; i++) {
     int64_t type;
-    if (as_int(json_array_get_element(types, i), "device_index", 1, INT32_MAX, &type) < 0 ||
+    if (as_int(json_array_get(types, i), "device_index", 1, INT32_MAX, &type) < 0 ||
         note_device(graph, (int32_t)type) < 0)
       return -1;
     graph->entries[i].device_type = (int32_t)type;
@@ -423,7 +397,7 @@ static int read_devices(BpGraph *graph, JsonObject *attrs) {
 /* Sizes the storages, and lists the entries of each. */
 static int plan_storage(BpGraph *graph) {
   for (uint32_t i = 0; i < graph->num_entries; i++)
-    graph->num_storages = MAX(graph->num_storages, (uint32_t)graph->entries[i].storage_id + 1);
+    graph->num_storages = LARGER(graph->num_storages, (uint32_t)graph->entries[i].storage_id + 1);
   if (graph->num_storages > graph->num_entries)
     return bad_graph("a storage_id is larger than the number of entries");
   graph->storages = calloc(graph->num_storages ? graph->num_storages : 1, sizeof(*graph->storages));
@@ -437,7 +411,7 @@ static int plan_storage(BpGraph *graph) {
     if (storage->last_entry != BP_NO_ENTRY &&
         graph->entries[storage->last_entry].device_type != entry->device_type)
       return bad_graph("storage %d lies on two devices", entry->storage_id);
-    storage->bytes = MAX(storage->bytes, entry->bytes);
+    storage->bytes = LARGER(storage->bytes, entry->bytes);
     entry->previous = storage->last_entry;
     storage->last_entry = i;
   }
@@ -552,8 +526,8 @@ static int check_storage(const BpGraph *graph) {
 
 /* ---- The whole --------------------------------------------------------------------------- */
 
-static int read_args(BpGraph *graph, JsonObject *root) {
-  JsonArray *args = get_array(root, "arg_nodes");
+static int read_args(BpGraph *graph, json_t *root) {
+  json_t *args = get_array(root, "arg_nodes");
   if (!args)
     return -1;
   graph->arg_nodes = read_indices(args, "arg_nodes", graph->num_nodes, &graph->num_args);
@@ -568,36 +542,35 @@ static int read_args(BpGraph *graph, JsonObject *root) {
   return nulls == graph->num_args ? 0 : bad_graph("'arg_nodes' does not list each input once");
 }
 
-static int read_heads(BpGraph *graph, JsonObject *root) {
-  JsonArray *heads = get_array(root, "heads");
+static int read_heads(BpGraph *graph, json_t *root) {
+  json_t *heads = get_array(root, "heads");
   if (!heads)
     return -1;
-  guint count = json_array_get_length(heads);
+  size_t count = json_array_size(heads);
   graph->heads = calloc(count ? count : 1, sizeof(*graph->heads));
   if (!graph->heads)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for its outputs");
-  for (guint i = 0; i < count; i++)
-    if (read_input(graph, graph->num_nodes, json_array_get_element(heads, i), &graph->heads[i]) < 0)
+  for (size_t i = 0; i < count; i++)
+    if (read_input(graph, graph->num_nodes, json_array_get(heads, i), &graph->heads[i]) < 0)
       return -1;
-  graph->num_heads = count;
+  graph->num_heads = (uint32_t)count;
   return 0;
 }
 
 /* attrs.output_names is ours; a graph of another maker has none and its outputs are numbered. */
-static int read_output_names(BpGraph *graph, JsonObject *attrs) {
-  JsonArray *names = NULL;
-  if (json_object_has_member(attrs, "output_names") &&
-      !(names = get_attr_list(attrs, "output_names")))
+static int read_output_names(BpGraph *graph, json_t *attrs) {
+  json_t *names = NULL;
+  if (json_object_get(attrs, "output_names") && !(names = get_attr_list(attrs, "output_names")))
     return -1;
-  if (names && json_array_get_length(names) != graph->num_heads)
+  if (names && json_array_size(names) != graph->num_heads)
     return bad_graph("'output_names' has not one name for each output");
   graph->output_names = calloc((size_t)graph->num_heads + 1, sizeof(*graph->output_names));
   if (!graph->output_names)
     return bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for its outputs");
   for (uint32_t i = 0; i < graph->num_heads; i++) {
     char number[32];
-    g_snprintf(number, sizeof(number), "output%u", i);
-    const char *name = names ? as_string(json_array_get_element(names, i), "output_names") : number;
+    snprintf(number, sizeof(number), "output%u", i);
+    const char *name = names ? as_string(json_array_get(names, i), "output_names") : number;
     if (!name)
       return -1;
     graph->output_names[i] = strdup(name);
@@ -607,8 +580,8 @@ static int read_output_names(BpGraph *graph, JsonObject *attrs) {
   return 0;
 }
 
-static int read_graph(BpGraph *graph, JsonObject *root) {
-  JsonObject *attrs = root ? as_object(get_member(root, "attrs"), "attrs") : NULL;
+static int read_graph(BpGraph *graph, json_t *root) {
+  json_t *attrs = root ? as_object(get_member(root, "attrs"), "attrs") : NULL;
   if (!attrs)
     return -1;
   if (read_nodes(graph, root) < 0 || read_entries(graph, attrs) < 0 || read_args(graph, root) < 0)
@@ -620,23 +593,30 @@ static int read_graph(BpGraph *graph, JsonObject *root) {
   return plan_storage(graph) < 0 ? -1 : check_storage(graph);
 }
 
-BpGraph *bp__graph_parse(const char *json) {
-  if (check_nesting(json) < 0)
+/* Duplicate names are an error: readers differ on which one counts. */
+static json_t *load(const char *text) {
+  json_error_t error;
+  size_t size = strlen(text);
+  if (size > MAX_BYTES) {
+    bad_graph("longer than %u MiB", MAX_BYTES >> 20);
     return NULL;
-  JsonParser *parser = json_parser_new();
-  GError *error = NULL;
+  }
+  json_t *document = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+  if (!document && json_error_code(&error) == json_error_out_of_memory)
+    bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for %zu bytes of text", size);
+  else if (!document)
+    bad_graph("line %d, column %d: %s", error.line, error.column, error.text);
+  return document;
+}
+
+BpGraph *bp__graph_parse(const char *text) {
+  json_t *document = load(text);
+  if (!document)
+    return NULL;
   BpGraph *graph = calloc(1, sizeof(*graph));
-  int status = -1;
-  if (!graph)
-    bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for the graph");
-  else if (!json_parser_load_from_data(parser, json, -1, &error))
-    bad_graph("%s", error->message);
-  else if (!json_parser_get_root(parser))
-    bad_graph("it is empty");
-  else
-    status = read_graph(graph, as_object(json_parser_get_root(parser), "graph"));
-  g_clear_error(&error);
-  g_object_unref(parser);
+  int status = graph ? read_graph(graph, as_object(document, "graph"))
+                     : bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for the graph");
+  json_decref(document);
   if (status == 0)
     return graph;
   bp__graph_free(graph);

@@ -225,6 +225,15 @@ static void test_json_is_read(void) {
   bp_object_release(target);
 }
 
+static void test_text_that_is_not_utf8_has_no_json(void) {
+  BpTarget *target = parse("plain -arch=\xff");
+  assert_error(bp_target_format_json(target), BP_ERROR_VALUE, "arch");
+  char *text = bp_target_format(target);
+  g_assert_cmpstr(text, ==, "plain -arch=\xff");
+  bp_str_free(text);
+  bp_object_release(target);
+}
+
 static void test_canonical_text_leaves_defaults_out(void) {
   BpTarget *target = parse("plain -arch=base");
   char *text = bp_target_format(target);
@@ -337,17 +346,40 @@ static void test_malformed_texts_are_errors(void) {
                                       "{}",
                                       "{\"kind\":1}",
                                       "{\"kind\":\"odd\"",
-                                      "{\"kind\":\"odd\"} x"};
+                                      "{\"kind\":\"odd\"} x",
+                                      "{/**/\"kind\":\"odd\"}",
+                                      "{\"kind\":\"odd\"} // x",
+                                      "{\"kind\":\"odd\",}",
+                                      "{'kind':'odd'}",
+                                      "{\"kind\":\"odd\",\"kind\":\"odd\"}",
+                                      "{\"kind\":\"odd\",\"arch\":\"a\\u0000b\"}",
+                                      "{\"kind\":\"odd\",\"arch\":\"\xff\"}",
+                                      "{\"kind\":\"odd\",\"ratio\":1e999}",
+                                      "{\"kind\":\"odd\",\"doubled\":9223372036854775808}"};
   for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
     assert_error(bp_target_parse(texts[i]), BP_ERROR_VALUE, "target");
   assert_error(bp_target_parse("{\"kind\":\"odd\",\"arch\":[1]}"), BP_ERROR_TYPE, "flat");
 }
 
+static void *parse_deep_in_thread(void *text) {
+  assert_error(bp_target_parse(text), BP_ERROR_VALUE, "cannot be read");
+  return NULL;
+}
+
+/* With a comment before them, 65,000 levels once got to a parser that recurses without bound. */
 static void test_deep_and_long_texts_are_errors(void) {
-  g_autoptr(GString) deep = g_string_new("{\"kind\":\"odd\",\"arch\":");
-  for (int i = 0; i < 30000; i++)
-    g_string_append(deep, "[");
-  assert_error(bp_target_parse(deep->str), BP_ERROR_TYPE, "flat");
+  static const char *const beginnings[] = {"{\"kind\":\"odd\",\"arch\":", "{ /* \" */ \"a\": "};
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  g_assert_cmpint(pthread_attr_setstacksize(&small, 256 << 10), ==, 0);
+  for (size_t i = 0; i < G_N_ELEMENTS(beginnings); i++) {
+    g_autofree char *levels = g_strnfill(65000, '[');
+    g_autofree char *deep = g_strconcat(beginnings[i], levels, NULL);
+    pthread_t thread;
+    g_assert_cmpint(pthread_create(&thread, &small, parse_deep_in_thread, deep), ==, 0);
+    pthread_join(thread, NULL);
+  }
+  pthread_attr_destroy(&small);
   g_autofree char *blanks = g_strnfill(100000, ' ');
   assert_error(bp_target_parse(blanks), BP_ERROR_VALUE, "longer than");
 }
@@ -486,6 +518,7 @@ int main(int argc, char **argv) {
   ADD("defaults-and-completion", test_defaults_and_completion);
   ADD("options-are-read", test_options_are_read);
   ADD("json-is-read", test_json_is_read);
+  ADD("text-that-is-not-utf8-has-no-json", test_text_that_is_not_utf8_has_no_json);
   ADD("canonical-text-leaves-defaults-out", test_canonical_text_leaves_defaults_out);
   ADD("error/unknown-names-with-the-nearest", test_unknown_names_are_errors_with_the_nearest);
   ADD("error/wrong-types", test_wrong_types_are_errors);

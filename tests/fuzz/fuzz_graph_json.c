@@ -64,7 +64,10 @@ static const FuzzSeed pieces[] = {
     FUZZ_TEXT("\"__copy\""),
     FUZZ_TEXT(",\"num_inputs\":\"1\""),
     FUZZ_TEXT("\"device_index\":[\"list_int\",[1,1,1,1,1]],"),
-    FUZZ_TEXT("// remark\n"),
+    FUZZ_TEXT("// \"\n"),
+    FUZZ_TEXT("/* \" */"),
+    FUZZ_TEXT("[[[[[[[[[[[[[[[["),
+    FUZZ_TEXT("{\"a\":{\"a\":{\"a\":{\"a\":"),
     FUZZ_TEXT("\"shape\":[\"list_shape\",[]],"),
 };
 

@@ -23,6 +23,12 @@ test_programs += tests/fuzz/test-graph-json
 tests_fuzz_test_graph_json_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_graph_json.c
 fuzzers += tests/fuzz/fuzz_graph_json
 
+test_programs += tests/fuzz/test-target
+tests_fuzz_test_target_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_target.c
+fuzzers += tests/fuzz/fuzz_target
+tests_fuzz_fuzz_target_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+tests_fuzz_fuzz_target_LDADD = libbackplane.la $(GLIB_LIBS)
+
 test_programs += tests/fuzz/test-onnx
 tests_fuzz_test_onnx_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_onnx.c \
 	tests/graph/onnx_builder.c

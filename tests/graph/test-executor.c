@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The graph executor: graphs run, and whatever is wrong with one is an error. */
 #include <float.h>
+#include <pthread.h>
 #include <string.h>
 
 #include <glib.h>
@@ -517,12 +518,39 @@ static void test_damaged_graph(void) {
   g_free(copy);
 }
 
-static void test_deep_graph(void) {
-  char *deep = g_strnfill(100000, '[');
-  g_assert_null(create(deep));
-  g_assert_nonnull(strstr(bp_error_message(), "nested deeper"));
+static void *create_in_thread(void *text) {
+  g_assert_null(create(text));
+  g_assert_true(bp_error_is(BP_ERROR_FORMAT));
   bp_error_clear();
-  g_free(deep);
+  return NULL;
+}
+
+/* A comment, which JSON has not, hides nothing: with json-glib a quote in one did. */
+static void test_deep_graphs_are_errors_on_a_small_stack(void) {
+  static const char *const beginnings[] = {"", "{\"nodes\":", "{ /* \" */ \"a\": ", "// \"\n"};
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  g_assert_cmpint(pthread_attr_setstacksize(&small, 256 << 10), ==, 0);
+  for (size_t i = 0; i < G_N_ELEMENTS(beginnings); i++)
+    for (gsize depth = 2000; depth <= 2000000; depth *= 10) {
+      g_autofree char *levels = g_strnfill(depth, '[');
+      g_autofree char *text = g_strconcat(beginnings[i], levels, NULL);
+      pthread_t thread;
+      g_assert_cmpint(pthread_create(&thread, &small, create_in_thread, text), ==, 0);
+      pthread_join(thread, NULL);
+    }
+  pthread_attr_destroy(&small);
+}
+
+static void test_comments_and_duplicates_are_errors(void) {
+  g_autofree char *comment = g_strconcat("/**/", graph_json, NULL);
+  g_autofree char *twice = g_strconcat("{\"nodes\":[],", graph_json + 1, NULL);
+  g_assert_null(create(comment));
+  g_assert_true(bp_error_is(BP_ERROR_FORMAT));
+  bp_error_clear();
+  g_assert_null(create(twice));
+  g_assert_nonnull(strstr(bp_error_message(), "duplicate"));
+  bp_error_clear();
 }
 
 static void test_a_node_without_outputs_has_none_to_show(void) {
@@ -578,6 +606,9 @@ int main(int argc, char **argv) {
   g_test_add_func("/executor/create/outputs-in-one-storage-are-an-error",
                   test_outputs_in_one_storage);
   g_test_add_func("/executor/create/damaged-graph-is-no-crash", test_damaged_graph);
-  g_test_add_func("/executor/create/deeply-nested-graph-is-an-error", test_deep_graph);
+  g_test_add_func("/executor/create/deep-graphs-are-errors-on-a-small-stack",
+                  test_deep_graphs_are_errors_on_a_small_stack);
+  g_test_add_func("/executor/create/comments-and-duplicates-are-errors",
+                  test_comments_and_duplicates_are_errors);
   return g_test_run();
 }
