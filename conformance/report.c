@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a run found, as text for people, as TAP, as JUnit's XML and as JSON. */
+#include <stdlib.h>
 #include <string.h>
 
-#include <json-glib/json-glib.h>
+#include <glib.h>
+#include <jansson.h>
 
 #include <backplane/conformance/conformance.h>
 
@@ -272,47 +274,44 @@ static void junit_finish(const Run *run, FILE *out) {
 
 /* ---- JSON -------------------------------------------------------------------------------- */
 
-static void json_member(JsonBuilder *builder, const char *name, const char *text) {
-  json_builder_set_member_name(builder, name);
-  json_builder_add_string_value(builder, text);
+static void add(json_t *object, const char *name, json_t *value) {
+  if (json_object_set_new(object, name, value) < 0)
+    g_error("no memory for the report");
 }
 
-static void json_number(JsonBuilder *builder, const char *name, gint64 number) {
-  json_builder_set_member_name(builder, name);
-  json_builder_add_int_value(builder, number);
+static void append(json_t *array, json_t *value) {
+  if (json_array_append_new(array, value) < 0)
+    g_error("no memory for the report");
 }
 
-/* A member that is an array, up to json_builder_end_array. */
-static void json_array(JsonBuilder *builder, const char *name) {
-  json_builder_set_member_name(builder, name);
-  json_builder_begin_array(builder);
+static json_t *text_json(const char *text) {
+  char *valid = g_utf8_make_valid(text, -1);
+  json_t *json = json_string(valid);
+  g_free(valid);
+  return json;
+}
+
+static void add_text(json_t *object, const char *name, const char *text) {
+  add(object, name, text_json(text));
 }
 
 /* Frees the words. */
-static void json_words(JsonBuilder *builder, const char *name, char **words) {
-  json_array(builder, name);
+static json_t *words_json(char **words) {
+  json_t *array = json_array();
   for (char **word = words; *word; word++)
-    json_builder_add_string_value(builder, *word);
-  json_builder_end_array(builder);
+    append(array, text_json(*word));
   g_strfreev(words);
-}
-
-static JsonBuilder *json_document(void) {
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_object(builder);
-  return builder;
+  return array;
 }
 
 /* Frees the document. */
-static void json_print(JsonBuilder *builder, FILE *out) {
-  json_builder_end_object(builder);
-  JsonNode *root = json_builder_get_root(builder);
-  char *text = json_to_string(root, TRUE), *valid = g_utf8_make_valid(text, -1);
-  fprintf(out, "%s\n", valid);
-  g_free(valid);
-  g_free(text);
-  json_node_unref(root);
-  g_object_unref(builder);
+static void json_print(json_t *document, FILE *out) {
+  char *text = json_dumps(document, JSON_INDENT(2));
+  if (!text)
+    g_error("no memory for the report");
+  fprintf(out, "%s\n", text);
+  free(text);
+  json_decref(document);
 }
 
 static void json_begin(const Run *run, FILE *out) {
@@ -341,76 +340,70 @@ static const char *outcome_name(const Result *result) {
   }
 }
 
-static void json_check(JsonBuilder *builder, const Result *result) {
-  json_builder_begin_object(builder);
-  json_member(builder, "name", result->check->name);
-  json_member(builder, "section", result->section->name);
-  json_member(builder, "outcome", outcome_name(result));
-  json_member(builder, "text", result_text(result));
-  json_builder_set_member_name(builder, "expected_to_fail");
-  json_builder_add_boolean_value(builder, result->is_expected_to_fail);
-  json_builder_set_member_name(builder, "seconds");
-  json_builder_add_double_value(builder, result->seconds);
-  json_builder_end_object(builder);
+static json_t *check_json(const Result *result) {
+  json_t *object = json_object();
+  add_text(object, "name", result->check->name);
+  add_text(object, "section", result->section->name);
+  add_text(object, "outcome", outcome_name(result));
+  add_text(object, "text", result_text(result));
+  add(object, "expected_to_fail", json_boolean(result->is_expected_to_fail));
+  add(object, "seconds", json_real(result->seconds));
+  return object;
 }
 
-static void json_facts(JsonBuilder *builder, const Run *run) {
-  json_array(builder, "facts");
+static json_t *facts_json(const Run *run) {
+  json_t *facts = json_array();
   for (guint i = 0; i < run->facts->len; i++) {
     const Fact *fact = &g_array_index(run->facts, Fact, i);
-    json_builder_begin_object(builder);
-    json_member(builder, "name", fact->name);
-    json_member(builder, "value", fact->value);
-    json_builder_end_object(builder);
+    json_t *object = json_object();
+    add_text(object, "name", fact->name);
+    add_text(object, "value", fact->value);
+    append(facts, object);
   }
-  json_builder_end_array(builder);
+  return facts;
 }
 
 static void json_finish(const Run *run, FILE *out) {
-  JsonBuilder *builder = json_document();
-  json_array(builder, "checks");
+  unsigned skipped = count_outcome(run, OUTCOME_SKIPPED) + count_outcome(run, OUTCOME_INAPPLICABLE);
+  json_t *root = json_object(), *checks = json_array();
   for (guint i = 0; i < run->results->len; i++)
     if (result_at(run, i)->outcome != OUTCOME_LEFT_OUT)
-      json_check(builder, result_at(run, i));
-  json_builder_end_array(builder);
-  json_facts(builder, run);
-  json_number(builder, "passed", count_outcome(run, OUTCOME_PASSED));
-  json_number(builder, "failed", count_outcome(run, OUTCOME_FAILED));
-  json_number(builder, "blocked", count_outcome(run, OUTCOME_BLOCKED));
-  json_number(builder, "skipped",
-              count_outcome(run, OUTCOME_SKIPPED) + count_outcome(run, OUTCOME_INAPPLICABLE));
-  json_number(builder, "absent", count_outcome(run, OUTCOME_ABSENT));
-  json_number(builder, "status", bp__run_status(run));
-  json_member(builder, "verdict", describe_verdict(run));
-  json_print(builder, out);
+      append(checks, check_json(result_at(run, i)));
+  add(root, "checks", checks);
+  add(root, "facts", facts_json(run));
+  add(root, "passed", json_integer(count_outcome(run, OUTCOME_PASSED)));
+  add(root, "failed", json_integer(count_outcome(run, OUTCOME_FAILED)));
+  add(root, "blocked", json_integer(count_outcome(run, OUTCOME_BLOCKED)));
+  add(root, "skipped", json_integer(skipped));
+  add(root, "absent", json_integer(count_outcome(run, OUTCOME_ABSENT)));
+  add(root, "status", json_integer(bp__run_status(run)));
+  add_text(root, "verdict", describe_verdict(run));
+  json_print(root, out);
 }
 
 static void json_list(const Run *run, FILE *out) {
-  JsonBuilder *builder = json_document();
-  json_array(builder, "checks");
+  json_t *root = json_object(), *checks = json_array();
   for (guint i = 0; i < run->results->len; i++) {
     const Check *check = result_at(run, i)->check;
     if (result_at(run, i)->outcome == OUTCOME_LEFT_OUT)
       continue;
-    json_builder_begin_object(builder);
-    json_member(builder, "name", check->name);
-    json_words(builder, "tags", list_tags(check->tags));
-    json_member(builder, "shows", check->shows);
-    json_words(builder, "after", g_strsplit(check->after, " ", -1));
-    json_builder_end_object(builder);
+    json_t *object = json_object();
+    add_text(object, "name", check->name);
+    add(object, "tags", words_json(list_tags(check->tags)));
+    add_text(object, "shows", check->shows);
+    add(object, "after", words_json(g_strsplit(check->after, " ", -1)));
+    append(checks, object);
   }
-  json_builder_end_array(builder);
-  json_print(builder, out);
+  add(root, "checks", checks);
+  json_print(root, out);
 }
 
 void bp__report_error(FILE *out) {
-  JsonBuilder *builder = json_document();
-  json_builder_set_member_name(builder, "error");
-  json_builder_begin_object(builder);
-  json_member(builder, "kind", bp_error_kind());
-  json_member(builder, "message", bp_error_message());
-  json_builder_end_object(builder);
-  json_print(builder, out);
+  json_t *root = json_object(), *error = json_object();
+  add_text(error, "kind", bp_error_kind());
+  add_text(error, "message", bp_error_message());
+  add(root, "error", error);
+  json_print(root, out);
 }
 
 static const Format json_format = {"json", json_begin, json_result, json_finish};

@@ -67,22 +67,20 @@ static void print_result(const char *path, const LoadedModel *loaded, const GArr
                   percentile(times, 0.5), percentile(times, 0.9), times->len);
     return;
   }
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_object(builder);
-  json_add_str(builder, "model", path);
-  json_add_str(builder, "device", loaded->device_text);
-  json_add_str(builder, "report", loaded->report);
-  json_add_int(builder, "threads", bp_threads_get());
-  json_add_int(builder, "runs", times->len);
-  json_add_double(builder, "min_ms", percentile(times, 0));
-  json_add_double(builder, "median_ms", percentile(times, 0.5));
-  json_add_double(builder, "p90_ms", percentile(times, 0.9));
-  json_add_double(builder, "compile_ms", loaded->compile_ms);
-  json_add_double(builder, "load_ms", loaded->load_ms);
-  json_add_int(builder, "parameter_bytes", (gint64)parameters);
-  json_add_int(builder, "planned_bytes", (gint64)planned);
-  json_builder_end_object(builder);
-  command_print_json(builder);
+  json_t *root = json_object();
+  json_add_str(root, "model", path);
+  json_add_str(root, "device", loaded->device_text);
+  json_add_str(root, "report", loaded->report);
+  json_add_int(root, "threads", bp_threads_get());
+  json_add_int(root, "runs", times->len);
+  json_add_double(root, "min_ms", percentile(times, 0));
+  json_add_double(root, "median_ms", percentile(times, 0.5));
+  json_add_double(root, "p90_ms", percentile(times, 0.9));
+  json_add_double(root, "compile_ms", loaded->compile_ms);
+  json_add_double(root, "load_ms", loaded->load_ms);
+  json_add_int(root, "parameter_bytes", (gint64)parameters);
+  json_add_int(root, "planned_bytes", (gint64)planned);
+  command_print_json(root);
 }
 
 static int bench_model(const char *path, const ModelOptions *options, const BenchOptions *bench) {

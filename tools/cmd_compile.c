@@ -19,18 +19,16 @@ typedef struct CompileOptions {
 
 static void print_json(const char *targets, const char *devices, const CompileOptions *options,
                        gint64 bytes, double seconds) {
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_object(builder);
-  json_add_str(builder, "output", options->output);
-  json_add_int(builder, "bytes", bytes);
-  json_add_str(builder, "target", targets);
+  json_t *root = json_object();
+  json_add_str(root, "output", options->output);
+  json_add_int(root, "bytes", bytes);
+  json_add_str(root, "target", targets);
   if (devices) {
-    json_add_str(builder, "fallback", options->fallback);
-    json_add_str(builder, "devices", devices);
+    json_add_str(root, "fallback", options->fallback);
+    json_add_str(root, "devices", devices);
   }
-  json_add_double(builder, "seconds", seconds);
-  json_builder_end_object(builder);
-  command_print_json(builder);
+  json_add_double(root, "seconds", seconds);
+  command_print_json(root);
 }
 
 /* `devices`: those that a run needs together, or NULL. */

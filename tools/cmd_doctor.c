@@ -168,50 +168,44 @@ static void print_codes_text(void) {
 
 /* ---- JSON -------------------------------------------------------------------------------- */
 
-static void add_finding_json(JsonBuilder *builder, const BpPluginFinding *finding) {
-  json_builder_begin_object(builder);
-  json_add_str(builder, "plugin", finding->plugin);
-  json_add_str(builder, "path", finding->path);
-  json_add_str(builder, "stage", bp_plugin_stage_name(finding->stage));
-  json_add_str(builder, "severity", severity_names[finding->severity]);
-  json_add_str(builder, "code", finding->code);
-  json_add_str(builder, "text", finding->text);
-  json_add_str(builder, "remedy", finding->remedy);
-  json_builder_end_object(builder);
+static json_t *finding_json(const BpPluginFinding *finding) {
+  json_t *object = json_object();
+  json_add_str(object, "plugin", finding->plugin);
+  json_add_str(object, "path", finding->path);
+  json_add_str(object, "stage", bp_plugin_stage_name(finding->stage));
+  json_add_str(object, "severity", severity_names[finding->severity]);
+  json_add_str(object, "code", finding->code);
+  json_add_str(object, "text", finding->text);
+  json_add_str(object, "remedy", finding->remedy);
+  return object;
 }
 
 static void print_codes_json(void) {
-  JsonBuilder *builder = json_builder_new();
+  json_t *codes = json_array();
   const BpPluginReason *reason;
-  json_builder_begin_array(builder);
   for (size_t i = 0; (reason = bp_plugin_reason(i)); i++) {
-    json_builder_begin_object(builder);
-    json_add_str(builder, "stage", bp_plugin_stage_name(reason->stage));
-    json_add_str(builder, "code", reason->code);
-    json_add_str(builder, "severity", severity_names[reason->severity]);
-    json_add_str(builder, "meaning", reason->meaning);
-    json_add_str(builder, "remedy", reason->remedy);
-    json_builder_end_object(builder);
+    json_t *code = json_object();
+    json_add_str(code, "stage", bp_plugin_stage_name(reason->stage));
+    json_add_str(code, "code", reason->code);
+    json_add_str(code, "severity", severity_names[reason->severity]);
+    json_add_str(code, "meaning", reason->meaning);
+    json_add_str(code, "remedy", reason->remedy);
+    json_append(codes, code);
   }
-  json_builder_end_array(builder);
-  command_print_json(builder);
+  command_print_json(codes);
 }
 
 static void print_json(const GArray *findings, const Choice *choice) {
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_object(builder);
-  json_add_str(builder, "worst", severity_names[worst_severity(findings)]);
-  json_add_str(builder, "device", choice->device);
-  json_add_str(builder, *choice->device ? "passed_over" : "reason", choice->report);
+  json_t *root = json_object(), *list = json_array();
+  json_add_str(root, "worst", severity_names[worst_severity(findings)]);
+  json_add_str(root, "device", choice->device);
+  json_add_str(root, *choice->device ? "passed_over" : "reason", choice->report);
   if (!*choice->device)
-    json_add_str(builder, "remedy", choice->remedy);
-  json_builder_set_member_name(builder, "findings");
-  json_builder_begin_array(builder);
+    json_add_str(root, "remedy", choice->remedy);
   for (guint i = 0; i < findings->len; i++)
-    add_finding_json(builder, &g_array_index(findings, BpPluginFinding, i));
-  json_builder_end_array(builder);
-  json_builder_end_object(builder);
-  command_print_json(builder);
+    json_append(list, finding_json(&g_array_index(findings, BpPluginFinding, i)));
+  json_add(root, "findings", list);
+  command_print_json(root);
 }
 
 /* ---- The command ------------------------------------------------------------------------- */

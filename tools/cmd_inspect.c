@@ -14,7 +14,7 @@
 typedef struct Fact {
   char *name;
   char *text;
-  JsonNode *value;
+  json_t *value;
   gboolean is_item;
 } Fact;
 
@@ -24,59 +24,46 @@ static void fact_clear(void *data) {
   Fact *fact = data;
   g_free(fact->name);
   g_free(fact->text);
-  json_node_unref(fact->value);
+  json_decref(fact->value);
 }
 
 /* Takes `text` and `value`. */
-static void add_fact(Facts *facts, const char *name, char *text, JsonNode *value) {
+static void add_fact(Facts *facts, const char *name, char *text, json_t *value) {
   Fact fact = {g_strdup(name), text, value, FALSE};
   g_array_append_val(facts, fact);
 }
 
-static void add_item(Facts *facts, const char *name, char *text, JsonNode *value) {
+static void add_item(Facts *facts, const char *name, char *text, json_t *value) {
   add_fact(facts, name, text, value);
   g_array_index(facts, Fact, facts->len - 1).is_item = TRUE;
 }
 
-static JsonNode *text_node(const char *text) {
-  return json_node_init_string(json_node_alloc(), text);
-}
-
-static JsonNode *shape_node(const int64_t *shape, int32_t ndim) {
-  JsonArray *array = json_array_new();
-  for (int32_t i = 0; i < ndim; i++)
-    json_array_add_int_element(array, shape[i]);
-  JsonNode *node = json_node_init_array(json_node_alloc(), array);
-  json_array_unref(array);
-  return node;
-}
-
-static JsonNode *value_node(const BpValue *value, const char *text) {
+static json_t *value_json(const BpValue *value, const char *text) {
   switch (value->type_index) {
   case BP_TYPE_NONE:
-    return json_node_init_null(json_node_alloc());
+    return json_null();
   case BP_TYPE_INT:
-    return json_node_init_int(json_node_alloc(), value->v_int64);
+    return json_integer(value->v_int64);
   case BP_TYPE_BOOL:
-    return json_node_init_boolean(json_node_alloc(), value->v_int64 != 0);
+    return json_boolean(value->v_int64);
   case BP_TYPE_FLOAT:
-    return json_node_init_double(json_node_alloc(), value->v_float64);
+    return number_json(value->v_float64);
   case BP_TYPE_SHAPE: {
     const BpShape *shape = (const BpShape *)value->v_obj;
-    return shape_node(shape->data, (int32_t)shape->size);
+    return shape_json(shape->data, (int32_t)shape->size);
   }
   default:
-    return text_node(text);
+    return text_json(text);
   }
 }
 
 static void add_text(Facts *facts, const char *name, const char *text) {
-  add_fact(facts, name, g_strdup(text), text_node(text));
+  add_fact(facts, name, g_strdup(text), text_json(text));
 }
 
 static void add_value(Facts *facts, const char *name, const BpValue *value) {
   char *text = value_to_text(value);
-  add_fact(facts, name, text, value_node(value, text));
+  add_fact(facts, name, text, value_json(value, text));
 }
 
 /* An attribute of a device that is a number of a unit: people are shown which, programs the number.
@@ -84,7 +71,7 @@ static void add_value(Facts *facts, const char *name, const BpValue *value) {
 static void add_attr(Facts *facts, int32_t attr, const BpValue *value) {
   const char *name = bp_device_attr_name(attr);
   char *text = value_to_text(value);
-  JsonNode *node = value_node(value, text);
+  json_t *json = value_json(value, text);
   int is_size = attr == BP_ATTR_MAX_SHARED_MEMORY_PER_BLOCK || attr == BP_ATTR_L2_CACHE_SIZE ||
                 attr == BP_ATTR_TOTAL_GLOBAL_MEMORY || attr == BP_ATTR_AVAILABLE_GLOBAL_MEMORY ||
                 attr == BP_ATTR_MAX_ALLOCATION || attr == BP_ATTR_DATA_ALIGNMENT;
@@ -98,7 +85,7 @@ static void add_attr(Facts *facts, int32_t attr, const BpValue *value) {
   add_fact(facts, name,
            g_strdup_printf("%s%s%s%s%s", text, unit, size ? " (" : "", size ? size : "",
                            size ? ")" : ""),
-           node);
+           json);
   g_free(size);
   g_free(text);
 }
@@ -108,16 +95,15 @@ static void add_size(Facts *facts, const char *name, uint64_t size) {
 }
 
 static void add_list(Facts *facts, const char *name, char *const *words) {
-  JsonArray *array = json_array_new();
-  for (; *words; words++)
-    if (**words)
-      json_array_add_string_element(array, *words);
+  json_t *array = json_array();
   GString *text = g_string_new(NULL);
-  for (guint i = 0; i < json_array_get_length(array); i++)
-    g_string_append_printf(text, "%s%s", i ? " " : "", json_array_get_string_element(array, i));
-  JsonNode *node = json_node_init_array(json_node_alloc(), array);
-  json_array_unref(array);
-  add_fact(facts, name, g_string_free(text, FALSE), node);
+  for (; *words; words++) {
+    if (!**words)
+      continue;
+    g_string_append_printf(text, "%s%s", text->len ? " " : "", *words);
+    json_append(array, text_json(*words));
+  }
+  add_fact(facts, name, g_string_free(text, FALSE), array);
 }
 
 static void add_words(Facts *facts, const char *name, const char *words) {
@@ -273,14 +259,13 @@ static void add_tensor(Facts *facts, const char *role, const BpModelTensorInfo *
   char *shape = shape_to_text(info->shape, info->ndim);
   char *text = info->ndim < 0 ? g_strdup_printf("%s: known in a run", info->name)
                               : g_strdup_printf("%s: %s %s", info->name, dtype, shape);
-  JsonObject *object = json_object_new();
-  json_object_set_string_member(object, "name", info->name);
+  json_t *object = json_object();
+  json_add_str(object, "name", info->name);
   if (info->ndim >= 0) {
-    json_object_set_string_member(object, "dtype", dtype);
-    json_object_set_member(object, "shape", shape_node(info->shape, info->ndim));
+    json_add_str(object, "dtype", dtype);
+    json_add(object, "shape", shape_json(info->shape, info->ndim));
   }
-  add_item(facts, role, text, json_node_init_object(json_node_alloc(), object));
-  json_object_unref(object);
+  add_item(facts, role, text, object);
   g_free(shape);
 }
 
@@ -290,7 +275,7 @@ static int add_model(const LoadedModel *loaded, Facts *facts) {
   add_text(facts, "device", loaded->device_text);
   for (int32_t i = 0; i < bp_model_num_targets(loaded->model); i++) {
     const char *target = bp_model_target(loaded->model, i);
-    add_item(facts, "target", g_strdup(target), text_node(target));
+    add_item(facts, "target", g_strdup(target), text_json(target));
   }
   for (int32_t i = 0; i < bp_model_num_inputs(loaded->model); i++) {
     if (bp_model_input_info(loaded->model, i, &info) < 0)
@@ -360,33 +345,25 @@ static void print_text(const Facts *facts) {
   table_print(table);
 }
 
-static JsonNode *items_node(const Facts *facts, const char *name) {
-  JsonArray *array = json_array_new();
+static json_t *items_json(const Facts *facts, const char *name) {
+  json_t *array = json_array();
   for (guint i = 0; i < facts->len; i++) {
     const Fact *fact = &g_array_index(facts, Fact, i);
     if (fact->is_item && strcmp(fact->name, name) == 0)
-      json_array_add_element(array, json_node_ref(fact->value));
+      json_append(array, json_incref(fact->value));
   }
-  JsonNode *node = json_node_init_array(json_node_alloc(), array);
-  json_array_unref(array);
-  return node;
+  return array;
 }
 
 static void print_json(const Facts *facts) {
-  JsonBuilder *builder = json_builder_new();
-  GHashTable *done = g_hash_table_new(g_str_hash, g_str_equal);
-  json_builder_begin_object(builder);
+  json_t *root = json_object();
   for (guint i = 0; i < facts->len; i++) {
     const Fact *fact = &g_array_index(facts, Fact, i);
-    if (!g_hash_table_add(done, fact->name))
-      continue;
-    json_builder_set_member_name(builder, fact->name);
-    json_builder_add_value(builder, fact->is_item ? items_node(facts, fact->name)
-                                                  : json_node_ref(fact->value));
+    if (!json_object_get(root, fact->name))
+      json_add(root, fact->name,
+               fact->is_item ? items_json(facts, fact->name) : json_incref(fact->value));
   }
-  json_builder_end_object(builder);
-  g_hash_table_unref(done);
-  command_print_json(builder);
+  command_print_json(root);
 }
 
 static int inspect_subject(const char *what, const char *name, const ModelOptions *options) {

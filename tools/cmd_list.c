@@ -104,61 +104,56 @@ static void print_devices(const GPtrArray *rows) {
   table_print(table);
 }
 
-static void add_device_json(JsonBuilder *builder, const DeviceRow *row) {
-  json_builder_begin_object(builder);
-  json_add_str(builder, "kind", row->kind);
+static json_t *device_json(const DeviceRow *row) {
+  json_t *object = json_object();
+  json_add_str(object, "kind", row->kind);
   if (*row->device)
-    json_add_str(builder, "device", row->device);
+    json_add_str(object, "device", row->device);
   if (row->name)
-    json_add_str(builder, "name", row->name);
+    json_add_str(object, "name", row->name);
   if (*row->hardware)
-    json_add_str(builder, "hardware", row->hardware);
+    json_add_str(object, "hardware", row->hardware);
   if (*row->why)
-    json_add_str(builder, "reason", row->why);
-  json_builder_end_object(builder);
+    json_add_str(object, "reason", row->why);
+  return object;
 }
 
-static void add_devices_json(JsonBuilder *builder, const GPtrArray *rows) {
-  json_builder_set_member_name(builder, "devices");
-  json_builder_begin_array(builder);
+static json_t *devices_json(const GPtrArray *rows) {
+  json_t *array = json_array();
   for (guint i = 0; i < rows->len; i++)
-    add_device_json(builder, rows->pdata[i]);
-  json_builder_end_array(builder);
+    json_append(array, device_json(rows->pdata[i]));
+  return array;
 }
 
 /* ---- Plugins ----------------------------------------------------------------------------- */
 
-static void add_plugin_json(JsonBuilder *builder, const BpPluginInfo *info) {
-  json_builder_begin_object(builder);
-  json_add_str(builder, "name", info->name);
-  json_add_str(builder, "version", info->version);
-  json_add_str(builder, "state", bp_plugin_state_name(info->state));
-  json_add_str(builder, "code", info->code);
-  json_add_str(builder, "reason", info->reason);
-  json_add_str(builder, "path", info->path);
-  json_add_str(builder, "abi", info->abi);
-  json_add_str(builder, "license", info->license);
-  json_add_str(builder, "description", info->description);
-  json_add_words(builder, "devices", info->devices);
-  json_add_words(builder, "targets", info->targets);
-  json_add_words(builder, "provides", info->provides);
-  json_add_words(builder, "libraries", info->libraries);
-  json_builder_end_object(builder);
+static json_t *plugin_json(const BpPluginInfo *info) {
+  json_t *object = json_object();
+  json_add_str(object, "name", info->name);
+  json_add_str(object, "version", info->version);
+  json_add_str(object, "state", bp_plugin_state_name(info->state));
+  json_add_str(object, "code", info->code);
+  json_add_str(object, "reason", info->reason);
+  json_add_str(object, "path", info->path);
+  json_add_str(object, "abi", info->abi);
+  json_add_str(object, "license", info->license);
+  json_add_str(object, "description", info->description);
+  json_add_words(object, "devices", info->devices);
+  json_add_words(object, "targets", info->targets);
+  json_add_words(object, "provides", info->provides);
+  json_add_words(object, "libraries", info->libraries);
+  return object;
 }
 
 /* `rows`: the devices, or NULL. */
 static void print_json(const BpPluginList *list, const GPtrArray *rows) {
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_object(builder);
-  json_builder_set_member_name(builder, "plugins");
-  json_builder_begin_array(builder);
+  json_t *root = json_object(), *plugins = json_array();
   for (size_t i = 0; i < bp_plugin_list_size(list); i++)
-    add_plugin_json(builder, bp_plugin_list_get(list, i));
-  json_builder_end_array(builder);
+    json_append(plugins, plugin_json(bp_plugin_list_get(list, i)));
+  json_add(root, "plugins", plugins);
   if (rows)
-    add_devices_json(builder, rows);
-  json_builder_end_object(builder);
-  command_print_json(builder);
+    json_add(root, "devices", devices_json(rows));
+  command_print_json(root);
 }
 
 static void print_text(const BpPluginList *list, const GPtrArray *rows) {

@@ -257,17 +257,13 @@ static void report(const Project *project, const char *name, const Build *build,
                   build->first_steps);
     return;
   }
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_object(builder);
-  json_add_str(builder, "name", name);
-  json_add_str(builder, "directory", project->directory);
-  json_builder_set_member_name(builder, "files");
-  json_builder_begin_array(builder);
+  json_t *root = json_object(), *files = json_array();
+  json_add_str(root, "name", name);
+  json_add_str(root, "directory", project->directory);
   for (guint i = 0; i < project->files->len; i++)
-    json_builder_add_string_value(builder, project->files->pdata[i]);
-  json_builder_end_array(builder);
-  json_builder_end_object(builder);
-  command_print_json(builder);
+    json_append(files, text_json(project->files->pdata[i]));
+  json_add(root, "files", files);
+  command_print_json(root);
 }
 
 /* 0, or -1 with an error: why the name cannot be used. */

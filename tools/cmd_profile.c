@@ -127,53 +127,45 @@ static void print_text(const LoadedModel *loaded, GArray *records, int runs) {
 }
 
 static void print_json(const LoadedModel *loaded, const GArray *records, int runs) {
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_object(builder);
-  json_add_str(builder, "device", loaded->device_text);
-  json_add_int(builder, "runs", runs);
-  json_builder_set_member_name(builder, "operators");
-  json_builder_begin_array(builder);
+  json_t *root = json_object(), *operators = json_array();
+  json_add_str(root, "device", loaded->device_text);
+  json_add_int(root, "runs", runs);
   for (guint i = 0; i < records->len; i++) {
     const Record *record = &g_array_index(records, Record, i);
-    json_builder_begin_object(builder);
-    json_add_str(builder, "node", record->node);
-    json_add_str(builder, "function", record->function);
-    json_add_int(builder, "start_ns", record->start_ns);
-    json_add_int(builder, "duration_ns", record->duration_ns);
-    json_add_int(builder, "min_ns", record->min_ns);
-    json_builder_end_object(builder);
+    json_t *object = json_object();
+    json_add_str(object, "node", record->node);
+    json_add_str(object, "function", record->function);
+    json_add_int(object, "start_ns", record->start_ns);
+    json_add_int(object, "duration_ns", record->duration_ns);
+    json_add_int(object, "min_ns", record->min_ns);
+    json_append(operators, object);
   }
-  json_builder_end_array(builder);
-  json_builder_end_object(builder);
-  command_print_json(builder);
+  json_add(root, "operators", operators);
+  command_print_json(root);
 }
 
 /* The Trace Event Format that chrome://tracing and Perfetto read: complete events, microseconds. */
 static int write_trace(const char *path, const GArray *records) {
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_object(builder);
-  json_builder_set_member_name(builder, "traceEvents");
-  json_builder_begin_array(builder);
+  json_t *root = json_object(), *events = json_array();
   for (guint i = 0; i < records->len; i++) {
     const Record *record = &g_array_index(records, Record, i);
-    json_builder_begin_object(builder);
-    json_add_str(builder, "name", record->function);
-    json_add_str(builder, "cat", record->node);
-    json_add_str(builder, "ph", "X");
-    json_add_double(builder, "ts", (double)record->start_ns / 1e3);
-    json_add_double(builder, "dur", (double)record->duration_ns / 1e3);
-    json_add_int(builder, "pid", 1);
-    json_add_int(builder, "tid", 1);
-    json_builder_end_object(builder);
+    json_t *event = json_object();
+    json_add_str(event, "name", record->function);
+    json_add_str(event, "cat", record->node);
+    json_add_str(event, "ph", "X");
+    json_add_double(event, "ts", (double)record->start_ns / 1e3);
+    json_add_double(event, "dur", (double)record->duration_ns / 1e3);
+    json_add_int(event, "pid", 1);
+    json_add_int(event, "tid", 1);
+    json_append(events, event);
   }
-  json_builder_end_array(builder);
-  json_builder_end_object(builder);
-  char *text = json_finish(builder, FALSE);
+  json_add(root, "traceEvents", events);
+  char *text = json_finish(root, JSON_COMPACT);
   FILE *file = fopen(path, "w");
   int status = file && fputs(text, file) >= 0 ? 0 : -1;
   if ((file && fclose(file) != 0) || status < 0)
     status = bp_error_raise(BP_ERROR_IO, "%s: cannot write the trace: %s", path, g_strerror(errno));
-  g_free(text);
+  free(text);
   return status;
 }
 

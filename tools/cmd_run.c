@@ -62,14 +62,13 @@ static char *first_elements(const Output *output) {
 }
 
 /* All elements in row-major order. */
-static void json_add_elements(JsonBuilder *builder, const BpTensorView *view, const char *data) {
+static json_t *elements_json(const BpTensorView *view, const char *data) {
   int64_t count = bp_view_num_elements(view);
   size_t size = bp_dtype_bytes(view->dtype);
-  json_builder_set_member_name(builder, "values");
-  json_builder_begin_array(builder);
+  json_t *array = json_array();
   for (int64_t i = 0; i < count; i++)
-    json_add_element(builder, data + (size_t)i * size, view->dtype);
-  json_builder_end_array(builder);
+    json_append(array, element_json(data + (size_t)i * size, view->dtype));
+  return array;
 }
 
 /* ---- Outputs ----------------------------------------------------------------------------- */
@@ -134,30 +133,27 @@ static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *ou
 }
 
 static void print_json(const LoadedModel *loaded, double ms, const GPtrArray *outputs) {
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_object(builder);
-  json_add_str(builder, "device", loaded->device_text);
-  json_add_str(builder, "report", loaded->report);
-  json_add_double(builder, "compile_ms", loaded->compile_ms);
-  json_add_double(builder, "load_ms", loaded->load_ms);
-  json_add_double(builder, "run_ms", ms);
-  json_builder_set_member_name(builder, "outputs");
-  json_builder_begin_array(builder);
+  json_t *root = json_object(), *list = json_array();
+  json_add_str(root, "device", loaded->device_text);
+  json_add_str(root, "report", loaded->report);
+  json_add_double(root, "compile_ms", loaded->compile_ms);
+  json_add_double(root, "load_ms", loaded->load_ms);
+  json_add_double(root, "run_ms", ms);
   for (guint i = 0; i < outputs->len; i++) {
     const Output *output = outputs->pdata[i];
-    json_builder_begin_object(builder);
-    json_add_str(builder, "name", output->info.name);
-    json_add_str(builder, "dtype", output->dtype);
-    json_add_shape(builder, "shape", output->tensor->view.shape, output->tensor->view.ndim);
+    const BpTensorView *view = &output->tensor->view;
+    json_t *object = json_object();
+    json_add_str(object, "name", output->info.name);
+    json_add_str(object, "dtype", output->dtype);
+    json_add(object, "shape", shape_json(view->shape, view->ndim));
     if (output->path)
-      json_add_str(builder, "file", output->path);
+      json_add_str(object, "file", output->path);
     else
-      json_add_elements(builder, &output->tensor->view, output->data);
-    json_builder_end_object(builder);
+      json_add(object, "values", elements_json(view, output->data));
+    json_append(list, object);
   }
-  json_builder_end_array(builder);
-  json_builder_end_object(builder);
-  command_print_json(builder);
+  json_add(root, "outputs", list);
+  command_print_json(root);
 }
 
 /* ---- The command ------------------------------------------------------------------------- */

@@ -11,47 +11,42 @@ static const char *attr_default(const BpTargetAttr *attr) {
   return attr->default_value ? attr->default_value : "";
 }
 
-static void add_attr_json(JsonBuilder *builder, const BpTargetAttr *attr) {
-  json_builder_begin_object(builder);
-  json_add_str(builder, "name", attr->name);
-  json_add_str(builder, "type", bp_type_name(attr->type));
+static json_t *attr_json(const BpTargetAttr *attr) {
+  json_t *object = json_object();
+  json_add_str(object, "name", attr->name);
+  json_add_str(object, "type", bp_type_name(attr->type));
   if (attr->default_value)
-    json_add_str(builder, "default", attr->default_value);
-  json_add_str(builder, "description", attr->description);
-  json_builder_end_object(builder);
+    json_add_str(object, "default", attr->default_value);
+  json_add_str(object, "description", attr->description);
+  return object;
 }
 
-static void add_kind_json(JsonBuilder *builder, const char *name) {
+static json_t *kind_json(const char *name) {
   const BpTargetKind *kind = bp_target_kind_info(name);
-  json_builder_begin_object(builder);
-  json_add_str(builder, "kind", name);
+  json_t *object = json_object();
+  json_add_str(object, "kind", name);
   if (!kind) {
-    json_add_str(builder, "reason", bp_error_message());
+    json_add_str(object, "reason", bp_error_message());
     bp_error_clear();
-  } else {
-    char device[64];
-    bp_device_format((BpDevice){kind->device_type, 0}, device);
-    json_add_str(builder, "device", device);
-    json_add_str(builder, "description", kind->description);
-    json_builder_set_member_name(builder, "attributes");
-    json_builder_begin_array(builder);
-    for (int32_t i = 0; i < kind->num_attrs; i++)
-      add_attr_json(builder, &kind->attrs[i]);
-    json_builder_end_array(builder);
+    return object;
   }
-  json_builder_end_object(builder);
+  char device[64];
+  json_t *attrs = json_array();
+  bp_device_format((BpDevice){kind->device_type, 0}, device);
+  json_add_str(object, "device", device);
+  json_add_str(object, "description", kind->description);
+  for (int32_t i = 0; i < kind->num_attrs; i++)
+    json_append(attrs, attr_json(&kind->attrs[i]));
+  json_add(object, "attributes", attrs);
+  return object;
 }
 
 static void print_json(char *const *kinds) {
-  JsonBuilder *builder = json_builder_new();
-  json_builder_begin_object(builder);
-  json_builder_set_member_name(builder, "targets");
-  json_builder_begin_array(builder);
+  json_t *root = json_object(), *targets = json_array();
   for (char *const *name = kinds; *name; name++)
-    add_kind_json(builder, *name);
-  json_builder_end_array(builder);
-  json_builder_end_object(builder);
-  command_print_json(builder);
+    json_append(targets, kind_json(*name));
+  json_add(root, "targets", targets);
+  command_print_json(root);
 }
 
 static void print_kind(const char *name) {

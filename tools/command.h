@@ -4,7 +4,7 @@
 #define BACKPLANE_TOOLS_COMMAND_H
 
 #include <glib.h>
-#include <json-glib/json-glib.h>
+#include <jansson.h>
 #include <stdio.h>
 
 #include <backplane/device.h>
@@ -62,19 +62,23 @@ int command_fail(gboolean json);
 /* Where a command's results go. After command_parse fd 1 is stderr, for plugins run in this process
  * and some print. */
 FILE *command_out(void);
-/* A JSON document as text in UTF-8, whatever file names are in it (transfer full); frees `builder`.
- */
-char *json_finish(JsonBuilder *builder, gboolean is_indented);
-/* Prints a JSON document, indented, and frees `builder`. */
-void command_print_json(JsonBuilder *builder);
-/* Adds "name": "text". */
-void json_add_str(JsonBuilder *builder, const char *name, const char *text);
-void json_add_int(JsonBuilder *builder, const char *name, gint64 value);
-void json_add_double(JsonBuilder *builder, const char *name, double value);
+/* JSON. Without memory these functions end the command with a message. Each takes the values that
+ * it is given. A value: text, made UTF-8 as file names need not be; a number, null where JSON has
+ * none for it; a list of extents. */
+json_t *text_json(const char *text);
+json_t *number_json(double number);
+json_t *shape_json(const int64_t *shape, int32_t ndim);
+/* Adds a member to an object, an element to an array. */
+void json_add(json_t *object, const char *name, json_t *value);
+void json_append(json_t *array, json_t *value);
+void json_add_str(json_t *object, const char *name, const char *text);
+void json_add_int(json_t *object, const char *name, gint64 value);
+void json_add_double(json_t *object, const char *name, double value);
 /* Adds "name": ["a", "b"] of space-separated words. */
-void json_add_words(JsonBuilder *builder, const char *name, const char *words);
-/* Adds "name": [1, 3, 48, 192]. */
-void json_add_shape(JsonBuilder *builder, const char *name, const int64_t *shape, int32_t ndim);
+void json_add_words(json_t *object, const char *name, const char *words);
+/* The document as text by jansson's flags (transfer full, free); or prints it, indented. */
+char *json_finish(json_t *document, size_t flags);
+void command_print_json(json_t *document);
 /* "1x3x48x192" (transfer full); "scalar" when there are no dimensions. */
 char *shape_to_text(const int64_t *shape, int32_t ndim);
 /* "14.2 KiB", "3.5 MiB" (transfer full). */
@@ -89,8 +93,8 @@ gboolean element_is_number(BpDataType dtype);
 gboolean element_write_float(char *data, BpDataType dtype, double value);
 /* Appends an element that is a number as text. */
 void element_append(GString *text, const char *data, BpDataType dtype);
-/* Adds such an element to an array. JSON has no NaN or infinity: they are null. */
-void json_add_element(JsonBuilder *builder, const char *data, BpDataType dtype);
+/* Such an element. JSON has no NaN or infinity: they are null. */
+json_t *element_json(const char *data, BpDataType dtype);
 
 /* As fprintf, for text from outside, such as a file's name: what is printed is UTF-8, and has no
  * control characters but tabs and ends of lines. */

@@ -87,13 +87,11 @@ void element_append(GString *text, const char *data, BpDataType dtype) {
     g_string_append_printf(text, "%" G_GUINT64_FORMAT, (guint64)read_int(data, dtype));
 }
 
-void json_add_element(JsonBuilder *builder, const char *data, BpDataType dtype) {
-  int64_t whole = is_integer(dtype) ? read_int(data, dtype) : 0;
-  double number = is_integer(dtype) ? (double)(uint64_t)whole : read_float(data, dtype);
-  if (!isfinite(number))
-    json_builder_add_null_value(builder);
-  else if (is_integer(dtype) && (dtype.code == BP_DTYPE_INT || whole >= 0))
-    json_builder_add_int_value(builder, whole);
-  else /* or beyond the integers that GLib's JSON has */
-    json_builder_add_double_value(builder, number);
+json_t *element_json(const char *data, BpDataType dtype) {
+  if (!is_integer(dtype))
+    return number_json(read_float(data, dtype));
+  int64_t whole = read_int(data, dtype);
+  return dtype.code == BP_DTYPE_INT || whole >= 0
+             ? json_integer(whole)
+             : json_real((double)(uint64_t)whole); /* beyond the integers of jansson */
 }

@@ -4,8 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -121,70 +123,89 @@ int command_check_folder(const char *path) {
 
 int command_fail(gboolean json) {
   if (json) {
-    JsonBuilder *builder = json_builder_new();
-    json_builder_begin_object(builder);
-    json_builder_set_member_name(builder, "error");
-    json_builder_begin_object(builder);
-    json_add_str(builder, "kind", bp_error_kind());
-    json_add_str(builder, "message", bp_error_message());
-    json_builder_end_object(builder);
-    json_builder_end_object(builder);
-    command_print_json(builder);
+    json_t *root = json_object(), *error = json_object();
+    json_add_str(error, "kind", bp_error_kind());
+    json_add_str(error, "message", bp_error_message());
+    json_add(root, "error", error);
+    command_print_json(root);
   }
   command_print(stderr, "backplane: %s: %s\n", bp_error_kind(), bp_error_message());
   bp_error_clear();
   return EXIT_FAIL;
 }
 
-char *json_finish(JsonBuilder *builder, gboolean is_indented) {
-  JsonNode *root = json_builder_get_root(builder);
-  char *raw = json_to_string(root, is_indented);
-  char *text = g_utf8_make_valid(raw, -1);
-  g_free(raw);
-  json_node_unref(root);
-  g_object_unref(builder);
+/* ---- JSON -------------------------------------------------------------------------------- */
+
+static void end_for_lack_of_memory(void) {
+  fputs("backplane: there is no memory for the JSON output\n", stderr);
+  exit(EXIT_FAIL);
+}
+
+char *json_finish(json_t *document, size_t flags) {
+  char *text = json_dumps(document, flags);
+  if (!text)
+    end_for_lack_of_memory();
+  json_decref(document);
   return text;
 }
 
-void command_print_json(JsonBuilder *builder) {
-  char *text = json_finish(builder, TRUE);
+void command_print_json(json_t *document) {
+  char *text = json_finish(document, JSON_INDENT(2));
   fprintf(command_out(), "%s\n", text);
-  g_free(text);
+  free(text);
 }
 
-void json_add_str(JsonBuilder *builder, const char *name, const char *text) {
-  json_builder_set_member_name(builder, name);
-  json_builder_add_string_value(builder, text);
+json_t *text_json(const char *text) {
+  char *valid = g_utf8_make_valid(text, -1);
+  json_t *json = json_string(valid);
+  g_free(valid);
+  return json;
 }
 
-void json_add_int(JsonBuilder *builder, const char *name, gint64 value) {
-  json_builder_set_member_name(builder, name);
-  json_builder_add_int_value(builder, value);
+json_t *number_json(double number) {
+  return isfinite(number) ? json_real(number) : json_null();
 }
 
-void json_add_double(JsonBuilder *builder, const char *name, double value) {
-  json_builder_set_member_name(builder, name);
-  json_builder_add_double_value(builder, value);
+json_t *shape_json(const int64_t *shape, int32_t ndim) {
+  json_t *array = json_array();
+  for (int32_t i = 0; i < ndim; i++)
+    json_append(array, json_integer(shape[i]));
+  return array;
 }
 
-void json_add_words(JsonBuilder *builder, const char *name, const char *words) {
+void json_add(json_t *object, const char *name, json_t *value) {
+  if (json_object_set_new(object, name, value) < 0)
+    end_for_lack_of_memory();
+}
+
+void json_append(json_t *array, json_t *value) {
+  if (json_array_append_new(array, value) < 0)
+    end_for_lack_of_memory();
+}
+
+void json_add_str(json_t *object, const char *name, const char *text) {
+  json_add(object, name, text_json(text));
+}
+
+void json_add_int(json_t *object, const char *name, gint64 value) {
+  json_add(object, name, json_integer(value));
+}
+
+void json_add_double(json_t *object, const char *name, double value) {
+  json_add(object, name, number_json(value));
+}
+
+void json_add_words(json_t *object, const char *name, const char *words) {
   char **list = g_strsplit(words, " ", -1);
-  json_builder_set_member_name(builder, name);
-  json_builder_begin_array(builder);
+  json_t *array = json_array();
   for (char **word = list; *word; word++)
     if (**word)
-      json_builder_add_string_value(builder, *word);
-  json_builder_end_array(builder);
+      json_append(array, text_json(*word));
+  json_add(object, name, array);
   g_strfreev(list);
 }
 
-void json_add_shape(JsonBuilder *builder, const char *name, const int64_t *shape, int32_t ndim) {
-  json_builder_set_member_name(builder, name);
-  json_builder_begin_array(builder);
-  for (int32_t i = 0; i < ndim; i++)
-    json_builder_add_int_value(builder, shape[i]);
-  json_builder_end_array(builder);
-}
+/* ---- Texts ------------------------------------------------------------------------------- */
 
 char *shape_to_text(const int64_t *shape, int32_t ndim) {
   GString *text = g_string_new(ndim < 0 ? "?" : ndim ? NULL : "scalar");

@@ -11,7 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include <json-glib/json-glib.h>
+#include <glib.h>
+#include <jansson.h>
 #include <png.h>
 
 #include <backplane/device.h>
@@ -60,12 +61,15 @@ static int read_png(const char *path, float *pixels) {
   return 0;
 }
 
-static int read_digit(const char *folder, JsonObject *entry, Digit *digit) {
-  char *path = g_build_filename(folder, json_object_get_string_member(entry, "file"), NULL);
-  JsonArray *logits = json_object_get_array_member(entry, "logits");
-  digit->label = (int)json_object_get_int_member(entry, "label");
-  for (guint i = 0; i < CLASSES && i < json_array_get_length(logits); i++)
-    digit->reference[i] = (float)json_array_get_double_element(logits, i);
+static int read_digit(const char *folder, const json_t *entry, Digit *digit) {
+  const char *file = json_string_value(json_object_get(entry, "file"));
+  const json_t *logits = json_object_get(entry, "logits");
+  if (!file)
+    return bp_error_raise(BP_ERROR_FORMAT, "an image without a file");
+  digit->label = (int)json_integer_value(json_object_get(entry, "label"));
+  for (size_t i = 0; i < CLASSES; i++)
+    digit->reference[i] = (float)json_number_value(json_array_get(logits, i));
+  char *path = g_build_filename(folder, file, NULL);
   int status = read_png(path, digit->pixels);
   g_free(path);
   return status;
@@ -74,22 +78,15 @@ static int read_digit(const char *folder, JsonObject *entry, Digit *digit) {
 /* The images with what onnxruntime makes of them (transfer full). */
 static GArray *read_digits(const char *folder) {
   char *path = g_build_filename(folder, "reference.json", NULL);
-  JsonParser *parser = json_parser_new();
   GArray *digits = g_array_new(FALSE, TRUE, sizeof(Digit));
-  GError *error = NULL;
-  int status = 0;
-  if (!json_parser_load_from_file(parser, path, &error)) {
-    status = bp_error_raise(BP_ERROR_IO, "%s", error->message);
-    g_error_free(error);
-  } else {
-    JsonObject *root = json_node_get_object(json_parser_get_root(parser));
-    JsonArray *images = json_object_get_array_member(root, "images");
-    g_array_set_size(digits, json_array_get_length(images));
-    for (guint i = 0; status == 0 && i < digits->len; i++)
-      status = read_digit(folder, json_array_get_object_element(images, i),
-                          &g_array_index(digits, Digit, i));
-  }
-  g_object_unref(parser);
+  json_error_t error;
+  json_t *root = json_load_file(path, 0, &error);
+  int status = root ? 0 : bp_error_raise(BP_ERROR_IO, "%s: %s", path, error.text);
+  const json_t *images = json_object_get(root, "images");
+  g_array_set_size(digits, (guint)json_array_size(images));
+  for (guint i = 0; status == 0 && i < digits->len; i++)
+    status = read_digit(folder, json_array_get(images, i), &g_array_index(digits, Digit, i));
+  json_decref(root);
   g_free(path);
   if (status == 0)
     return digits;

@@ -19,4 +19,4 @@ EXTRA_DIST += examples/digits/README.md examples/digits/train.py examples/digits
 noinst_PROGRAMS += digits-classify
 digits_classify_SOURCES = examples/digits/classify.c
 digits_classify_CPPFLAGS = $(AM_CPPFLAGS) $(LIBPNG_CFLAGS)
-digits_classify_LDADD = $(LDADD) $(JSON_GLIB_LIBS) $(LIBPNG_LIBS) -lm
+digits_classify_LDADD = $(LDADD) $(JANSSON_LIBS) $(LIBPNG_LIBS) -lm

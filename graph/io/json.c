@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* JSON as text: one place for the size, the memory and the failure. */
 #include "graph/io/json.h"
 
 #include <stdlib.h>

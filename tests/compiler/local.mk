@@ -2,7 +2,7 @@
 # Tests of: compiler.
 test_programs += tests/compiler/test-ir-build
 test_programs += tests/compiler/test-ir-constructs
-tests_compiler_test_ir_constructs_LDADD = libbackplane-conformance.la $(LDADD) $(JSON_GLIB_LIBS) -lm
+tests_compiler_test_ir_constructs_LDADD = libbackplane-conformance.la $(LDADD) $(JANSSON_LIBS) -lm
 test_programs += tests/compiler/test-ir-interpret
 tests_compiler_test_ir_interpret_LDADD = $(LDADD) -lm
 test_programs += tests/compiler/test-ir-legalize
@@ -12,7 +12,7 @@ if !SANITIZED
 test_programs += tests/compiler/test-ir-memory
 endif
 test_programs += tests/compiler/test-ir-random
-tests_compiler_test_ir_random_LDADD = libbackplane-conformance.la $(LDADD) $(JSON_GLIB_LIBS) -lm
+tests_compiler_test_ir_random_LDADD = libbackplane-conformance.la $(LDADD) $(JANSSON_LIBS) -lm
 test_programs += tests/compiler/test-ir-text
 test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h

@@ -19,6 +19,6 @@ slow_tests += tests/conformance/test-mutants.sh
 # The same plugin, linked into a program.
 check_PROGRAMS += tests/conformance/static-simdev
 tests_conformance_static_simdev_SOURCES = tests/conformance/static-simdev.c $(template_plugin_sources)
-tests_conformance_static_simdev_LDADD = libbackplane-conformance.la $(LDADD) $(JSON_GLIB_LIBS)
+tests_conformance_static_simdev_LDADD = libbackplane-conformance.la $(LDADD) $(JANSSON_LIBS)
 test_scripts += tests/conformance/test-kit.sh
 EXTRA_DIST += tests/conformance/test-kit.sh

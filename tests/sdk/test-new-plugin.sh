@@ -25,7 +25,7 @@ is_renamed() {
 writes_json() {
   "$backplane" new-plugin acme --build meson --directory acme-meson/ \
     --maintainer 'A Person <person@simdev.example>' --json >json &&
-    grep -q '"directory" : "acme-meson"' json && grep -q '"meson.build"' json
+    grep -q '"directory": "acme-meson"' json && grep -q '"meson.build"' json
 }
 
 has_device_type() {
@@ -60,7 +60,7 @@ ok leaves-no-word-of-the-template is_renamed backplane-plugin-acme
 ok takes-a-private-device-type has_device_type
 ok writes-it-once fails 1 "exists already" "$backplane" new-plugin acme
 ok json-lists-the-files writes_json
-ok json-has-the-error ends_saying 1 '"message" : "backplane-plugin-acme exists already' "$backplane" new-plugin acme --json
+ok json-has-the-error ends_saying 1 '"message": "backplane-plugin-acme exists already' "$backplane" new-plugin acme --json
 ok directory-may-end-in-a-slash "$backplane" new-plugin acme --directory acme-slash//
 ok maintainer-is-named grep -qF 'Maintainer: A Person <person@simdev.example>' acme-meson/debian/control
 ok meson-has-no-autotools test ! -e acme-meson/configure.ac -a -e acme-meson/meson.build

@@ -64,7 +64,7 @@ keeps_its_stdout() {
   sed 's/defect=none /defect=flood/' "$top_builddir/tests/mock/.libs/defect.so" >"$work/flood/a.so"
   BACKPLANE_PLUGIN_PATH=$work/flood "$backplane" list --probe --json 2>"$work/err" >"$work/out"
   grep -q xxxxxxxxxxxxxxxx "$work/err" && ! grep -q xxxxxxxxxxxxxxxx "$work/out" &&
-    [ "$(head -c 1 "$work/out")" = '{' ] && grep -q '"device" : "defect-azazazazazazaz:0"' "$work/out"
+    [ "$(head -c 1 "$work/out")" = '{' ] && grep -q '"device": "defect-azazazazazazaz:0"' "$work/out"
 }
 
 # A variable that the plugin reads may be why it has no device: it is named where that is said.
@@ -207,7 +207,7 @@ values_and_types_in_json() {
     tr -d ' \n' | tee "$work/out" | grep -qE '"values":\[(-?[0-9.]+,){9}-?[0-9.]+\]' &&
     "$backplane" inspect model "$work/digits.so" --json | tr -d ' \n' | tee "$work/out" |
     grep -qF '"input":[{"name":"image","dtype":"float32","shape":[1,1,28,28]}]' &&
-    "$backplane" inspect device cpu --json | tee "$work/out" | grep -q '"exist" : true'
+    "$backplane" inspect device cpu --json | tee "$work/out" | grep -q '"exist": true'
 }
 
 # little BYTES NUMBER: the number's bytes, the lowest first.
@@ -249,8 +249,8 @@ every_type() {
     shown_as "128, 255" 255 uint8 1 8 1 2 80ff &&
     shown_as 65535 65535 uint16 1 16 1 1 ffff &&
     shown_as 4294967295 4294967295 uint32 1 32 1 1 ffffffff &&
-    shown_as "18446744073709551615, 1" 1.8446744073709552e+19 uint64 1 64 1 2 ffffffffffffffff0100000000000000 &&
-    shown_as "1.5, 5.96046e-08, -inf" 5.9604644775390625e-08 float16 2 16 1 3 003e010000fc &&
+    shown_as "18446744073709551615, 1" 1.8446744073709552e19 uint64 1 64 1 2 ffffffffffffffff0100000000000000 &&
+    shown_as "1.5, 5.96046e-08, -inf" 5.9604644775390625e-8 float16 2 16 1 3 003e010000fc &&
     shown_as "1.5, nan" null float32 2 32 1 2 0000c03f0000c07f &&
     shown_as -0.1 -0.10000000000000001 float64 2 64 1 1 9a9999999999b9bf &&
     shown_as "1.5, -2, inf" -2.0 bfloat16 4 16 1 3 c03f00c0807f &&
@@ -338,7 +338,7 @@ second_device_is_told() {
   fails 1 "(--fallback c of the command)" "$backplane" compile "$work/double.onnx" --target "$target" -o "$work/double.so" &&
     says "as in --device opencl,cpu" "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" &&
     grep -q 'KiB for opencl -fp64=false with c,' "$work/out" &&
-    says '"devices" : "opencl,cpu"' "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" --json &&
+    says '"devices": "opencl,cpu"' "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" --json &&
     says "KiB for opencl, in" "$backplane" compile "$work/double.onnx" --target opencl --fallback c -o "$work/double.so" &&
     ! grep -q 'opencl,cpu' "$work/out"
 }
@@ -346,7 +346,7 @@ second_device_is_told() {
 # Numbers say their unit to people; to programs they are numbers.
 attributes_have_units() {
   says bytes "$backplane" inspect device cpu && grep -qE '^total_global_memory +[0-9]+ bytes \([0-9.]+ [KMGT]iB\)$' "$work/out" &&
-    "$backplane" inspect device cpu --json | grep -qE '"total_global_memory" : [0-9]+,'
+    "$backplane" inspect device cpu --json | grep -qE '"total_global_memory": [0-9]+,'
 }
 
 # A library with code for a device whose plugin is not installed.
@@ -404,7 +404,7 @@ fi
 ok doctor-finds-nothing-wrong says "A program that asks for no device gets" env BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
 ok doctor-names-every-stage-in-json every_stage
 ok doctor-lists-its-codes says library-missing "$backplane" doctor --codes
-ok doctor-lists-its-codes-as-json says '"code" : "library-missing"' "$backplane" doctor --codes --json
+ok doctor-lists-its-codes-as-json says '"code": "library-missing"' "$backplane" doctor --codes --json
 ok doctor-without-plugins-says-where-they-are-from ends_saying 5 "install a backend" env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
 ok doctor-blames-what-asks-for-a-device ends_saying 5 "change what asks for it" env BACKPLANE_DEVICE=cpu:7 BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
 ok doctor-finds-a-missing-folder-once finds_missing_folder_once
