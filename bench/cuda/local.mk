@@ -3,9 +3,8 @@
 
 if BUILD_CUDA
 bench_programs += bench-cuda
-bench_cuda_SOURCES = bench/cuda/cuda.c $(beside_driver) $(onnx_builder)
-nodist_bench_cuda_SOURCES = graph/onnx/onnx.pb-c.c
+bench_cuda_SOURCES = bench/cuda/cuda.c $(beside_driver)
 bench_cuda_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
-bench_cuda_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -ldl -lm
+bench_cuda_LDADD = $(graphtest_LDADD) -ldl
 endif
 EXTRA_DIST += bench/cuda/cuda.c

@@ -8,10 +8,9 @@ bench_vulkan_SOURCES = bench/vulkan/vulkan.c bench/vulkan/raw.c bench/vulkan/raw
 	$(beside_driver)
 bench_vulkan_LDADD = $(LDADD) -lvulkan
 bench_vulkan_products_SOURCES = bench/vulkan/products.c bench/vulkan/raw.c bench/vulkan/raw.h \
-	$(beside_driver) $(onnx_builder)
-nodist_bench_vulkan_products_SOURCES = graph/onnx/onnx.pb-c.c
+	$(beside_driver)
 bench_vulkan_products_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
-bench_vulkan_products_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -lvulkan -lm
+bench_vulkan_products_LDADD = $(graphtest_LDADD) -lvulkan
 endif
 EXTRA_DIST += bench/vulkan/vulkan.c bench/vulkan/products.c bench/vulkan/raw.c bench/vulkan/raw.h \
 	bench/vulkan/register_tile.comp bench/vulkan/shared_tile.comp bench/vulkan/texel_tile.comp

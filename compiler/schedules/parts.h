@@ -37,6 +37,12 @@ const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStage
  * row by row; 0: they are not of that kind. */
 int32_t bp__count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output);
 
+/* Appends the reduction loops of `stage`, which has the axes of `info`, to `order`. An axis along
+ * which operands are linear in pieces alone is taken in these, and in a rest; places in a piece are
+ * the innermost loops. */
+int bp__split_reduction(const BpStageInfo *info, BpTeStage *stage, BpTeAxis **order,
+                        int32_t *count);
+
 /* Inlines each stage, but those of outputs, reductions and what is scheduled, for which `pays`
  * gives 1 and not 0; -1 is an error. */
 int bp__inline_where(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs,

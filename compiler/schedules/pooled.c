@@ -103,16 +103,16 @@ static int schedule_output(BpTeStage *stage, PooledTile tile, bool is_parallel, 
 
 /* Accumulators where `tiles` of the output runs: the reduction, written out or as loops, and inside
  * it the tile with its vectors innermost. */
-static int schedule_accumulators(BpTeStage *stage, BpTeStage *output, BpTeAxis *tiles,
-                                 bool is_written_out) {
+static int schedule_accumulators(const BpStageInfo *info, BpTeStage *stage, BpTeStage *output,
+                                 BpTeAxis *tiles, bool is_written_out) {
   int32_t ndim = stage->ndim, blocks = ndim - 4;
   BpTeAxis *order[BP__TE_MAX_AXES];
   int32_t count = 0;
-  for (int32_t i = 0; i < stage->num_reduce_axes; i++) {
-    order[count++] = stage->axes[ndim + i];
-    if (is_written_out && bp_te_unroll(stage, stage->axes[ndim + i]) != 0)
+  if (bp__split_reduction(info, stage, order, &count) != 0)
+    return -1;
+  for (int32_t i = 0; i < count && is_written_out; i++)
+    if (bp_te_unroll(stage, order[i]) != 0)
       return -1;
-  }
   for (int32_t i = 0; i < ndim - 1; i++)
     if (i != blocks)
       order[count++] = stage->axes[i];
@@ -157,8 +157,8 @@ int bp__schedule_pooled(const BpStageInfo *work, const BpStageInfo *pool, const 
   BpTeStage *output = pool->stage;
   BpTeTensor *pooled = bp_te_cache_write(output->te, output->tensor, BP_IR_SCOPE_LOCAL);
   if (!pooled || schedule_output(output, tile, is_parallel, &rows, &tiles) != 0 ||
-      schedule_accumulators(pooled->stage, output, tiles, true) != 0 ||
-      schedule_accumulators(work->stage, output, tiles, false) != 0)
+      schedule_accumulators(pool, pooled->stage, output, tiles, true) != 0 ||
+      schedule_accumulators(work, work->stage, output, tiles, false) != 0)
     return -1;
   return place_padded(work, output, rows, machine);
 }

@@ -387,11 +387,30 @@ static int prefetch_vectors(const BpStageInfo *info, BpTeStage *stage, const Til
         !access->is_linear[last] || access->stride[last] < machine->lanes ||
         info->extent[last] < PREFETCH_AHEAD)
       continue;
+    BpTeAxis *axis =
+        stage->axes[last]->used_by ? stage->axes[last]->used_by->inner : stage->axes[last];
     for (BpTeTensor *tensor = stage->te->tensors; tensor; tensor = tensor->next)
       if (bp__ir_map_get(&info->analysis->lowering.copied, tensor->buffer) == buffer &&
-          bp_te_prefetch(stage, tensor, stage->axes[last], PREFETCH_AHEAD) != 0)
+          bp_te_prefetch(stage, tensor, axis, PREFETCH_AHEAD) != 0)
         return -1;
   }
+  return 0;
+}
+
+int bp__split_reduction(const BpStageInfo *info, BpTeStage *stage, BpTeAxis **order,
+                        int32_t *count) {
+  BpTeAxis *inside[BP__TE_MAX_AXES];
+  int32_t num_inside = 0;
+  for (int32_t i = info->ndim; i < info->num_roots; i++) {
+    BpTeAxis **axis = &order[(*count)++];
+    int64_t piece = piece_of(info, i);
+    *axis = stage->axes[i];
+    if (piece > 1 && piece < info->extent[i] &&
+        bp_te_split(stage, *axis, piece, BP_TE_TAIL_PEEL, axis, &inside[num_inside++]) != 0)
+      return -1;
+  }
+  for (int32_t i = 0; i < num_inside; i++)
+    order[(*count)++] = inside[i];
   return 0;
 }
 
@@ -401,8 +420,8 @@ static int tile_work(const BpStageInfo *info, BpTeStage *stage, const Tile *tile
                      const BpMachine *machine) {
   BpTeAxis *order[BP__TE_MAX_AXES];
   int32_t count = 0, ndim = stage->ndim;
-  for (int32_t i = 0; i < stage->num_reduce_axes; i++)
-    order[count++] = stage->axes[ndim + i];
+  if (bp__split_reduction(info, stage, order, &count) != 0)
+    return -1;
   for (int inner = 0; inner < 2; inner++)
     for (int32_t i = 0; i < ndim; i++)
       if (i != tile->vector_axis && has_own_vectors(info, tile, i) == inner) {

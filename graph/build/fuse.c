@@ -97,8 +97,8 @@ static int may_join(const Fusion *fusion, const Growth *growth, int32_t id) {
          (!growth->shape || bp__value_same_shape(growth->shape, node->outputs[0]));
 }
 
-/* Marks what lies between `from` and `to` by going back from `to`; 0 if something may not join.
- * Only nodes after `from` that are reached from it count. */
+/* Marks in `reached` every node from `from` up to `to` that is computed from `from`. Returns 0 if
+ * one of them may not join. */
 static int between(const Fusion *fusion, const Growth *growth, int32_t from, int32_t to,
                    uint8_t *reached) {
   memset(reached, 0, (size_t)(to - from + 1));

@@ -159,6 +159,11 @@ static BpGraphAttr list_attr(Layout *layout, const char *name, const int64_t *a,
   return bp__attr_ints(name, list, list ? na + nb : 0);
 }
 
+/* The channels of a convolution's input, of which the blocks may have more. */
+static BpGraphAttr channels_attr(Layout *layout, const BpGraphNode *conv) {
+  return bp__attr_int(layout->graph, "channels", conv->inputs[0]->shape[1]);
+}
+
 /* Beyond this many input channels a plain input is blocked first. */
 #define MAX_PLAIN_CHANNELS 4
 
@@ -178,10 +183,11 @@ static BpGraphValue *apply_slice(Layout *layout, const BpGraphNode *node, const 
                                  int64_t end) {
   int64_t begin_pads[2] = {window->pad_begin[0] - first, window->pad_begin[1]};
   int64_t end_pads[2] = {window->pad_end[0] - (window->out[0] - end), window->pad_end[1]};
-  BpGraphAttr attrs[2] = {list_attr(layout, "tile", plan->tile, 2, NULL, 0),
-                          list_attr(layout, "pads", begin_pads, 2, end_pads, 2)};
+  BpGraphAttr attrs[3] = {list_attr(layout, "tile", plan->tile, 2, NULL, 0),
+                          list_attr(layout, "pads", begin_pads, 2, end_pads, 2),
+                          channels_attr(layout, node)};
   return bp__op_apply(layout->graph, "backplane", "ConvWinograd", node->name, inputs,
-                      bp__node_input(node, 2) ? 3 : 2, attrs, 2);
+                      bp__node_input(node, 2) ? 3 : 2, attrs, 3);
 }
 
 /* By transforms, where they pay: 1 with *result, NULL on error, or 0 if they do not; *inputs are
@@ -252,7 +258,7 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
   int64_t channels = node->inputs[0]->shape[1], b = block_of(layout, weights->shape[0]);
   int depthwise = bp__node_int(node, "group", 1) > 1;
   BpGraphValue *inputs[3] = {NULL};
-  BpGraphAttr attrs[3];
+  BpGraphAttr attrs[4];
   BpOpWindow w;
   if (!is_blockable_conv(node))
     return 0;
@@ -277,9 +283,10 @@ static int convert_conv(Layout *layout, BpGraphNode *node) {
   attrs[0] = list_attr(layout, "strides", w.strides, 2, NULL, 0);
   attrs[1] = list_attr(layout, "pads", w.pad_begin, 2, w.pad_end, 2);
   attrs[2] = list_attr(layout, "dilations", w.dilations, 2, NULL, 0);
+  attrs[3] = channels_attr(layout, node);
   return set_blocked(layout, node,
                      bp__op_apply(layout->graph, "backplane", "ConvBlocked", node->name, inputs,
-                                  bp__node_input(node, 2) ? 3 : 2, attrs, 3));
+                                  bp__node_input(node, 2) ? 3 : 2, attrs, 4));
 }
 
 /* ---- Depth to space ---------------------------------------------------------------------- */
@@ -327,6 +334,7 @@ static int convert_depth_to_space(Layout *layout, BpGraphNode *node) {
   const BpGraphNode *conv = node->inputs[0]->producer;
   int64_t k = bp__node_int(node, "blocksize", 1), b = block_of(layout, node->outputs[0]->shape[1]);
   BpGraphValue *inputs[3] = {NULL}, *result;
+  BpGraphAttr channels;
   if (!conv || strcmp(conv->op->name, "Conv") || node->inputs[0]->num_uses != 1 ||
       strcmp(bp__node_str(node, "mode", "DCR"), "DCR") || 2 * b < layout->lanes ||
       !is_pointwise(conv))
@@ -337,8 +345,9 @@ static int convert_depth_to_space(Layout *layout, BpGraphNode *node) {
   inputs[1] = pack_places(layout->graph, conv->inputs[1], k, inputs[0]->shape[4], b);
   if (bp__node_input(conv, 2))
     inputs[2] = pack_place_bias(layout->graph, conv->inputs[2], k, b);
+  channels = channels_attr(layout, conv);
   result = bp__op_apply(layout->graph, "backplane", "ConvToSpace", node->name, inputs,
-                        bp__node_input(conv, 2) ? 3 : 2, NULL, 0);
+                        bp__node_input(conv, 2) ? 3 : 2, &channels, 1);
   return set_blocked(layout, node, reshape_blocked(layout, result, node->outputs[0]));
 }
 
@@ -490,17 +499,8 @@ static BpGraphValue *blocked_operand(Layout *layout, BpGraphValue *value, int64_
   return reshape(layout, plain_of(layout, full), shape, BLOCKED_NDIM);
 }
 
-/* Whether zeros, as channels beyond the last hold, could become something that is not finite. */
-static int may_leave_finite(const BpGraphNode *node) {
-  static const char *const partial[] = {"Log", "Reciprocal", "Pow", "Mod"};
-  for (size_t i = 0; i < sizeof(partial) / sizeof(partial[0]); i++)
-    if (!strcmp(partial[i], node->op->name))
-      return 1;
-  return !strcmp(node->op->name, "Div") && !bp__build_is_immediate(node->inputs[1]);
-}
-
-/* Where all operands but numbers are views of what ConvToSpace made, in one shape, takes that
- * instead, and says so: what is computed before a view can join the node that made it. */
+/* If every operand that is no number is a view of a result of ConvToSpace, and these results have
+ * one shape, takes the results themselves and returns 1: then the node can join ConvToSpace. */
 static int look_through_views(const BpGraphNode *node, BpGraphValue **inputs) {
   const BpGraphValue *shape = NULL;
   for (int32_t i = 0; i < node->num_inputs; i++) {
@@ -524,8 +524,6 @@ static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   BpGraphNode *converted;
   int any = 0, is_view;
   if (out->ndim != 4 || out->shape[1] < 2 || node->num_inputs > MOST_OPERANDS)
-    return 0;
-  if (may_leave_finite(node) && out->shape[1] % block_of(layout, out->shape[1]) != 0)
     return 0;
   for (int32_t i = 0; i < node->num_inputs; i++)
     any |= is_blocked(layout, node->inputs[i]) && node->inputs[i]->shape[1] == out->shape[1];

@@ -1,12 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The channel-blocked layout: a tensor (batch, channels, height, width) as (batch, blocks, height,
- * width, block), so that a vector holds neighbouring channels. Channels beyond the last are there
- * in memory and hold anything; no real channel is ever computed from them. graph/build/layout.c
- * makes these operators, and nothing else does. */
+ * width, block), so that a vector holds neighbouring channels. The last block may have spare
+ * channels, which hold anything, NaN and infinity too. Operators keep channels apart, or reduce
+ * over channels with bp__reduce_channels, which leaves spare ones out: so no channel is ever
+ * computed from a spare one. graph/build/layout.c makes these operators, and nothing else does. */
 #include <string.h>
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
+
+int32_t bp__reduce_channels(BpTe *te, int64_t channels, int64_t block, const BpIrNode *axes[2],
+                            const BpIrNode *at[2]) {
+  BpIrModule *ir = bp_te_ir(te);
+  if (channels % block == 0) {
+    at[0] = axes[0] = bp_te_reduce_axis(te, "ic", channels / block);
+    at[1] = axes[1] = bp_te_reduce_axis(te, "icb", block);
+    return 2;
+  }
+  axes[0] = bp_te_reduce_axis(te, "ic", channels);
+  at[0] = bp_ir_binary(ir, BP_IR_FLOORDIV, axes[0], x_index(ir, block));
+  at[1] = bp_ir_binary(ir, BP_IR_FLOORMOD, axes[0], x_index(ir, block));
+  return 1;
+}
 
 /* ---- Into the layout and out of it ------------------------------------------------------- */
 
@@ -123,10 +138,10 @@ BP_ROW_COMPUTE(concat_blocked) {
 
 /* ---- Convolution ------------------------------------------------------------------------- */
 
-/* Its attributes, all given: strides, pads and dilations over height and width. The input is
- * blocked, or plain with 4 dimensions. Weights:
- *   dense      (blocks out, blocks in, kernel height, width, block in, block out)
- *   depthwise  (blocks, kernel height, width, block) */
+/* Its attributes, all given: strides, pads and dilations over height and width, and of dense
+ * weights the channels of the input, which is blocked, or plain with 4 dimensions. Weights: dense
+ * (blocks out, blocks in, kernel height, width, block in, block out) depthwise  (blocks, kernel
+ * height, width, block) */
 typedef struct Blocked {
   const BpOpCompute *op;
   int64_t strides[2], pads[4], dilations[2], kernel[2];
@@ -202,24 +217,27 @@ static const BpIrNode *tap(BpTe *te, const Blocked *conv, const BpIrNode *const 
                x_mul(ir, k, x_index(ir, conv->dilations[i])));
 }
 
-/* Reduced over (block in, kernel height, kernel width, channel in the block), or over (channel in,
- * kernel height, kernel width) of a plain input. */
+/* Reduced over the channels, and inside of each block of them, or of each channel of a plain input,
+ * over the window. */
 static const BpIrNode *conv_blocked_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Blocked *conv = context;
   const int64_t *extents = conv->op->node->inputs[1]->shape;
-  const BpIrNode *reduce[4], *x[5] = {axes[0]}, *w[6] = {axes[1]};
-  reduce[0] = x[1] = w[1] = bp_te_reduce_axis(te, "ic", extents[1]);
+  int64_t channels = bp__node_int(conv->op->node, "channels", 1);
+  const BpIrNode *reduce[4], *channel[2], *at[2], *x[5] = {axes[0]}, *w[6] = {axes[1]};
+  int32_t count = bp__reduce_channels(te, channels, extents[4], channel, at);
+  reduce[0] = channel[0];
+  x[1] = w[1] = at[0];
   reduce[1] = w[2] = bp_te_reduce_axis(te, "kh", extents[2]);
   reduce[2] = w[3] = bp_te_reduce_axis(te, "kw", extents[3]);
-  reduce[3] = x[4] = w[4] =
-      conv->is_plain ? x_index(bp_te_ir(te), 0) : bp_te_reduce_axis(te, "icb", extents[4]);
+  reduce[3] = channel[1];
+  x[4] = w[4] = at[1];
   x[2] = tap(te, conv, axes, 0, w[2]);
   x[3] = tap(te, conv, axes, 1, w[3]);
   w[5] = axes[4];
   return bp_te_reduce(
       te, BP_TE_SUM,
       x_mul(bp_te_ir(te), bp_te_read(te, conv->input, x), bp_te_read(te, conv->op->inputs[1], w)),
-      reduce, conv->is_plain ? 3 : 4);
+      reduce, count + 2);
 }
 
 static const BpIrNode *depthwise_blocked_body(BpTe *te, const BpIrNode *const *axes,
@@ -260,9 +278,9 @@ BP_ROW_COMPUTE(conv_blocked) {
 /* ---- Convolution and depth to space ------------------------------------------------------ */
 
 /* A pointwise convolution whose channels become k x k neighbouring pixels: a transposed convolution
- * without overlap is one. Weights (k, k, blocks out, blocks in, block in, block out), bias
- * (k, k, blocks out, block out). The output (n, blocks, h, k, w, k, block) is in memory what a
- * blocked tensor of k * h by k * w pixels is. */
+ * without overlap is one. Attribute: the channels of the input. Weights (k, k, blocks out, blocks
+ * in, block in, block out), bias (k, k, blocks out, block out). The output (n, blocks, h, k, w, k,
+ * block) is in memory what a blocked tensor of k * h by k * w pixels is. */
 BP_ROW_INFER(conv_to_space) {
   const int64_t *in = node->inputs[0]->shape, *weights = node->inputs[1]->shape;
   int64_t shape[7] = {in[0], weights[2], in[2], weights[0], in[3], weights[1], weights[5]};
@@ -272,14 +290,15 @@ BP_ROW_INFER(conv_to_space) {
 static const BpIrNode *to_space_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Blocked *conv = context;
   const int64_t *extents = conv->op->node->inputs[1]->shape;
-  const BpIrNode *reduce[2] = {bp_te_reduce_axis(te, "ic", extents[3]),
-                               bp_te_reduce_axis(te, "icb", extents[4])};
-  const BpIrNode *x[5] = {axes[0], reduce[0], axes[2], axes[4], reduce[1]};
-  const BpIrNode *w[6] = {axes[3], axes[5], axes[1], reduce[0], reduce[1], axes[6]};
+  int64_t channels = bp__node_int(conv->op->node, "channels", 1);
+  const BpIrNode *reduce[2], *at[2];
+  int32_t count = bp__reduce_channels(te, channels, extents[4], reduce, at);
+  const BpIrNode *x[5] = {axes[0], at[0], axes[2], axes[4], at[1]};
+  const BpIrNode *w[6] = {axes[3], axes[5], axes[1], at[0], at[1], axes[6]};
   return bp_te_reduce(te, BP_TE_SUM,
                       x_mul(bp_te_ir(te), bp_te_read(te, conv->op->inputs[0], x),
                             bp_te_read(te, conv->op->inputs[1], w)),
-                      reduce, 2);
+                      reduce, count);
 }
 
 static const BpIrNode *to_space_bias_body(BpTe *te, const BpIrNode *const *axes, void *context) {

@@ -55,4 +55,11 @@ static inline const BpIrNode *x_wide(BpIrModule *ir, const BpIrNode *a) {
   return a ? bp_ir_cast(ir, bp_te_accumulator(x_dtype(a)), a) : NULL;
 }
 
+/* Reduction axes over the `channels` of a tensor in blocks (blocked.c), and in `at` the block and
+ * the place in it that they stand for. Spare channels are never read: where the last block has any,
+ * the one axis runs over the channels, and schedules take it in whole blocks and a rest. Returns
+ * the number of axes; the second one is the innermost. */
+int32_t bp__reduce_channels(BpTe *te, int64_t channels, int64_t block, const BpIrNode *axes[2],
+                            const BpIrNode *at[2]);
+
 #endif

@@ -132,10 +132,10 @@ static int64_t tiles_of_image(int64_t tiles) {
   return BP_WINOGRAD_MULTIPLE * (fours | 1);
 }
 
-/* Its attributes, all given: tile, the outputs of a tile along height and width, and pads. The
- * input is blocked, or plain; then a block is a channel. Weights, transformed when compiling:
- *   (points along height, width, blocks out, blocks in, block in, block out)
- * where for a plain input all channels of the output are one block. */
+/* Its attributes, all given: tile, the outputs of a tile along height and width, pads, and the
+ * channels of the input, which is blocked, or plain; then a block is a channel. Weights,
+ * transformed when compiling: (points along height, width, blocks out, blocks in, block in, block
+ * out) where for a plain input all channels of the output are one block. */
 typedef struct Winograd {
   const BpOpCompute *op;
   int is_plain;
@@ -231,19 +231,20 @@ static const BpIrNode *input_body(BpTe *te, const BpIrNode *const *axes, void *c
   return choose_element(ir, &w->height, transform_input, w->height.points, axes[1], values);
 }
 
-/* The same dimensions, of the output; reduced over (block in, channel in the block). */
+/* The same dimensions, of the output; reduced over the channels of the input. */
 static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const Winograd *w = context;
   const int64_t *extents = w->op->node->inputs[1]->shape;
-  const BpIrNode *reduce[2] = {bp_te_reduce_axis(te, "ic", extents[3]),
-                               bp_te_reduce_axis(te, "icb", extents[4])};
-  const BpIrNode *x[7] = {axes[0], axes[1], axes[2], reduce[0], axes[4], axes[5], reduce[1]};
-  const BpIrNode *u[6] = {axes[1],   axes[2],   w->is_plain ? x_index(bp_te_ir(te), 0) : axes[3],
-                          reduce[0], reduce[1], w->is_plain ? axes[3] : axes[6]};
+  int64_t channels = bp__node_int(w->op->node, "channels", 1);
+  const BpIrNode *reduce[2], *at[2];
+  int32_t count = bp__reduce_channels(te, channels, extents[4], reduce, at);
+  const BpIrNode *x[7] = {axes[0], axes[1], axes[2], at[0], axes[4], axes[5], at[1]};
+  const BpIrNode *u[6] = {axes[1], axes[2], w->is_plain ? x_index(bp_te_ir(te), 0) : axes[3],
+                          at[0],   at[1],   w->is_plain ? axes[3] : axes[6]};
   return bp_te_reduce(te, BP_TE_SUM,
                       x_mul(bp_te_ir(te), bp_te_read(te, w->before, x),
                             x_wide(bp_te_ir(te), bp_te_read(te, w->op->inputs[1], u))),
-                      reduce, 2);
+                      reduce, count);
 }
 
 /* [n, block, tile y, tile x, row, point, channel] of the above */

@@ -30,11 +30,9 @@ tests_fuzz_fuzz_target_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 tests_fuzz_fuzz_target_LDADD = libbackplane.la $(GLIB_LIBS)
 
 test_programs += tests/fuzz/test-onnx
-tests_fuzz_test_onnx_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_onnx.c \
-	tests/graph/onnx_builder.c
-nodist_tests_fuzz_test_onnx_SOURCES = graph/onnx/onnx.pb-c.c
+tests_fuzz_test_onnx_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_onnx.c
 tests_fuzz_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
-tests_fuzz_test_onnx_LDADD = $(LDADD) $(PROTOBUF_C_LIBS)
+tests_fuzz_test_onnx_LDADD = $(graphtest_LDADD)
 fuzzers += tests/fuzz/fuzz_onnx
 
 test_programs += tests/fuzz/test-relax
@@ -65,11 +63,10 @@ tests_fuzz_fuzz_device_code_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 tests_fuzz_fuzz_device_code_LDADD = libbackplane.la $(GLIB_LIBS)
 tests_fuzz_fuzz_graph_json_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 tests_fuzz_fuzz_graph_json_LDADD = libbackplane-graph.la libbackplane.la $(GLIB_LIBS)
-tests_fuzz_fuzz_onnx_SOURCES = tests/fuzz/fuzz_onnx.c tests/graph/onnx_builder.c
-nodist_tests_fuzz_fuzz_onnx_SOURCES = graph/onnx/onnx.pb-c.c
+tests_fuzz_fuzz_onnx_SOURCES = tests/fuzz/fuzz_onnx.c
 tests_fuzz_fuzz_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_fuzz_fuzz_onnx_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-tests_fuzz_fuzz_onnx_LDADD = libbackplane-graph.la libbackplane-compiler.la libbackplane.la \
+tests_fuzz_fuzz_onnx_LDADD = tests/graph/libgraphtest.la libbackplane-graph.la libbackplane-compiler.la libbackplane.la \
 	$(GLIB_LIBS) $(PROTOBUF_C_LIBS)
 
 fuzz: $(fuzzers)

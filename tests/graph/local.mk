@@ -3,31 +3,27 @@
 test_programs += tests/graph/test-npy tests/graph/test-executor tests/graph/test-relax tests/graph/test-sort
 thread_tests += tests/graph/test-executor
 
-# Tests that make ONNX files need the messages, which the library keeps to itself.
-onnx_builder = tests/graph/onnx_builder.c tests/graph/onnx_builder.h
-test_programs += tests/graph/test-onnx
-tests_graph_test_onnx_SOURCES = tests/graph/test-onnx.c $(onnx_builder)
-nodist_tests_graph_test_onnx_SOURCES = graph/onnx/onnx.pb-c.c
-tests_graph_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
-tests_graph_test_onnx_LDADD = $(LDADD) $(PROTOBUF_C_LIBS)
-test_programs += tests/graph/test-compile
-tests_graph_test_compile_SOURCES = tests/graph/test-compile.c $(onnx_builder)
-nodist_tests_graph_test_compile_SOURCES = graph/onnx/onnx.pb-c.c
-tests_graph_test_compile_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
-tests_graph_test_compile_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -lm
+# What tests share that make ONNX files, with the messages, which the library keeps to itself.
+check_LTLIBRARIES += tests/graph/libgraphtest.la
+tests_graph_libgraphtest_la_SOURCES = tests/graph/onnx_builder.c tests/graph/onnx_builder.h \
+	tests/graph/compile_check.c tests/graph/compile_check.h
+nodist_tests_graph_libgraphtest_la_SOURCES = graph/onnx/onnx.pb-c.c
+tests_graph_libgraphtest_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+graphtest_LDADD = tests/graph/libgraphtest.la $(LDADD) $(PROTOBUF_C_LIBS) -lm
 
-test_programs += tests/graph/test-types
-tests_graph_test_types_SOURCES = tests/graph/test-types.c $(onnx_builder)
-nodist_tests_graph_test_types_SOURCES = graph/onnx/onnx.pb-c.c
-tests_graph_test_types_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
-tests_graph_test_types_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -lm
-
-test_programs += tests/graph/test-together
+test_programs += tests/graph/test-onnx tests/graph/test-compile tests/graph/test-convolution \
+	tests/graph/test-types tests/graph/test-together
 thread_tests += tests/graph/test-together
-tests_graph_test_together_SOURCES = tests/graph/test-together.c $(onnx_builder)
-nodist_tests_graph_test_together_SOURCES = graph/onnx/onnx.pb-c.c
+tests_graph_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_onnx_LDADD = $(graphtest_LDADD)
+tests_graph_test_compile_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_compile_LDADD = $(graphtest_LDADD)
+tests_graph_test_convolution_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_convolution_LDADD = $(graphtest_LDADD)
+tests_graph_test_types_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_types_LDADD = $(graphtest_LDADD)
 tests_graph_test_together_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
-tests_graph_test_together_LDADD = $(LDADD) $(PROTOBUF_C_LIBS) -lm
+tests_graph_test_together_LDADD = $(graphtest_LDADD)
 
 # It replaces malloc, which the sanitizers do themselves.
 if !SANITIZED
