@@ -213,6 +213,23 @@ static int claim(Plugin *plugin) {
   return 1;
 }
 
+void bp__plugin_forgive(Plugin *plugin) {
+  int has_failed = plugin->state == BP_PLUGIN_FAILED || plugin->state == BP_PLUGIN_QUARANTINED;
+  if (!has_failed || plugin->is_mapped || plugin->entry || plugin->code == REASON_FORKED)
+    return;
+  free(plugin->reason);
+  plugin->reason = NULL;
+  plugin->code = REASON_OK;
+  plugin->is_tried = 0;
+  plugin->state = BP_PLUGIN_FOUND;
+}
+
+/* With the lock held. What is no fault of the plugin's is not remembered. */
+static void forgive_passing(Plugin *plugin) {
+  if (plugin->code == REASON_RESOURCES || plugin->code == REASON_TRIAL_IMPOSSIBLE)
+    bp__plugin_forgive(plugin);
+}
+
 int bp__plugin_activate(Plugin *plugin) {
   bp__plugins_lock();
   int claimed = claim(plugin);
@@ -223,6 +240,7 @@ int bp__plugin_activate(Plugin *plugin) {
     return 0;
   bp__plugins_lock();
   raise_unusable(plugin);
+  forgive_passing(plugin);
   bp__plugins_unlock();
   return -1;
 }
@@ -239,4 +257,7 @@ void bp__plugin_try(Plugin *plugin) {
   int rc = require_trial(plugin);
   close_file(plugin);
   end(plugin, rc, BP_PLUGIN_FOUND);
+  bp__plugins_lock();
+  forgive_passing(plugin);
+  bp__plugins_unlock();
 }

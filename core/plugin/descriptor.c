@@ -210,7 +210,7 @@ int bp__descriptor_parse(Descriptor *descriptor, const char *text, size_t size) 
     return -1;
   descriptor->text = malloc(size + 1);
   if (!descriptor->text)
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory for its descriptor");
+    return bp__reason_raise(REASON_RESOURCES, "there is no memory for its descriptor");
   memcpy(descriptor->text, text, size);
   descriptor->text[size] = '\0';
   return parse_lines(descriptor) || check_fields(descriptor) ? -1 : 0;

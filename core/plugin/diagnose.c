@@ -299,17 +299,20 @@ static void diagnose_file(const Subject *subject) {
   bp__plugin_free(file);
 }
 
-static void diagnose(BpPluginDiagnosis *diagnosis, Plugin *plugin) {
+static Subject create_subject(BpPluginDiagnosis *diagnosis, Plugin *plugin) {
   const char *slash = strrchr(plugin->path, '/'), *name = plugin->descriptor.name;
-  Subject subject = {diagnosis, plugin, *name ? name : (slash ? slash + 1 : plugin->path)};
+  return (Subject){diagnosis, plugin, *name ? name : (slash ? slash + 1 : plugin->path)};
+}
+
+/* A state of REJECTED and its reason do not change any more. */
+static void diagnose(BpPluginDiagnosis *diagnosis, Plugin *plugin) {
+  Subject subject = create_subject(diagnosis, plugin);
   bp__plugins_lock();
-  int32_t state = plugin->state;
-  Reason code = plugin->code;
-  g_autofree char *reason = g_strdup(plugin->reason);
+  int is_rejected = plugin->state == BP_PLUGIN_REJECTED;
   bp__plugins_unlock();
-  if (state == BP_PLUGIN_REJECTED || state == BP_PLUGIN_SHADOWED) {
-    add_passed(&subject, bp__reason_info(code)->stage);
-    add_reason(&subject, code, reason ? reason : "");
+  if (is_rejected) {
+    add_passed(&subject, bp__reason_info(plugin->code)->stage);
+    add_reason(&subject, plugin->code, plugin->reason);
   } else if (plugin->entry)
     add_passed(&subject, BP_STAGE_PATH);
   else
@@ -343,16 +346,73 @@ static void append_part(BpPluginDiagnosis *diagnosis, BpPluginDiagnosis *part) {
   g_free(part);
 }
 
-/* What is found of each plugin, in search order. */
-typedef struct Batch {
+/* What is found of each plugin, in search order, and which are diagnosed at once. */
+typedef struct Rounds {
   GPtrArray *plugins;
-  BpPluginDiagnosis **parts;
-} Batch;
+  BpPluginDiagnosis **parts; /* NULL: not yet */
+  GArray *round;             /* guint: indices */
+} Rounds;
 
-static void diagnose_one(void *context, size_t index) {
-  const Batch *batch = context;
-  batch->parts[index] = create_diagnosis();
-  diagnose(batch->parts[index], g_ptr_array_index(batch->plugins, index));
+static void diagnose_one(void *context, size_t at) {
+  const Rounds *rounds = context;
+  guint index = g_array_index(rounds->round, guint, at);
+  rounds->parts[index] = create_diagnosis();
+  diagnose(rounds->parts[index], g_ptr_array_index(rounds->plugins, index));
+}
+
+/* Whether a plugin that was diagnosed can be activated, and so keeps later ones of its name out. */
+static int is_usable(const BpPluginDiagnosis *part) {
+  for (guint i = 0; i < part->findings->len; i++) {
+    const BpPluginFinding *finding = &g_array_index(part->findings, BpPluginFinding, i);
+    if (finding->severity == BP_SEVERITY_ERROR && finding->stage <= BP_STAGE_PROBE)
+      return 0;
+  }
+  return 1;
+}
+
+static void diagnose_shadowed(Rounds *rounds, guint index, const Plugin *first) {
+  Plugin *plugin = g_ptr_array_index(rounds->plugins, index);
+  BpPluginDiagnosis *part = create_diagnosis();
+  Subject subject = create_subject(part, plugin);
+  g_autofree char *text = bp__plugin_describe_shadow(first->descriptor.name, first->path);
+  add_reason(&subject, REASON_SHADOWED, text);
+  rounds->parts[index] = part;
+}
+
+/* Whether a plugin is diagnosed whatever others of its name there are. */
+static int is_settled(const Plugin *plugin) {
+  bp__plugins_lock();
+  int32_t state = plugin->state;
+  bp__plugins_unlock();
+  return state == BP_PLUGIN_REJECTED || state == BP_PLUGIN_ACTIVE ||
+         state == BP_PLUGIN_INITIALISING;
+}
+
+/* Takes a plugin into the round, or waits for the one of its name that comes first, or finds it
+ * shadowed by that. `firsts`: name -> 1 + index. */
+static void find_turn(Rounds *rounds, GHashTable *firsts, guint index) {
+  const Plugin *plugin = g_ptr_array_index(rounds->plugins, index);
+  const char *name = plugin->descriptor.name;
+  guint first = *name ? GPOINTER_TO_UINT(g_hash_table_lookup(firsts, name)) : 0;
+  BpPluginDiagnosis *part = rounds->parts[index];
+  if (!first && (!part || is_usable(part)))
+    g_hash_table_insert(firsts, (char *)(uintptr_t)name, GUINT_TO_POINTER(1 + index));
+  if (part)
+    return;
+  if (!first || is_settled(plugin))
+    g_array_append_val(rounds->round, index);
+  else if (rounds->parts[first - 1])
+    diagnose_shadowed(rounds, index, g_ptr_array_index(rounds->plugins, first - 1));
+}
+
+/* How many plugins have their turn: of each name the first of which it is not known that it cannot
+ * be used. */
+static guint find_round(Rounds *rounds) {
+  g_autoptr(GHashTable) firsts = g_hash_table_new(g_str_hash, g_str_equal);
+  g_array_set_size(rounds->round, 0);
+  for (guint i = 0; i < rounds->plugins->len; i++)
+    find_turn(rounds, firsts, i);
+  return rounds->round->len;
 }
 
 BpPluginDiagnosis *bp_plugin_diagnose(void) {
@@ -362,11 +422,14 @@ BpPluginDiagnosis *bp_plugin_diagnose(void) {
   bp__plugins_lock();
   g_autoptr(GPtrArray) all = bp__plugins_snapshot();
   bp__plugins_unlock();
-  Batch batch = {all, g_new0(BpPluginDiagnosis *, all->len)};
-  bp__parallel_for_each(all->len, diagnose_one, &batch);
+  Rounds rounds = {all, g_new0(BpPluginDiagnosis *, all->len),
+                   g_array_new(FALSE, FALSE, sizeof(guint))};
+  for (guint count; (count = find_round(&rounds));)
+    bp__parallel_for_each(count, diagnose_one, &rounds);
   for (guint i = 0; i < all->len; i++)
-    append_part(diagnosis, batch.parts[i]);
-  g_free(batch.parts);
+    append_part(diagnosis, rounds.parts[i]);
+  g_array_unref(rounds.round);
+  g_free(rounds.parts);
   return diagnosis;
 }
 

@@ -74,7 +74,8 @@ static int read_file(int fd, uint64_t offset, void *data, size_t size) {
     if (got < 0 && errno == EINTR)
       continue;
     if (got < 0)
-      return bp__reason_raise(REASON_FILE_UNREADABLE, "cannot be read: %s", strerror(errno));
+      return bp__reason_raise(errno == ENOMEM ? REASON_RESOURCES : REASON_FILE_UNREADABLE,
+                              "cannot be read: %s", strerror(errno));
     if (got == 0)
       return bp__reason_raise(REASON_FILE_TRUNCATED, "became shorter while it was read");
     done += (size_t)got;
@@ -141,7 +142,7 @@ static int read_body(const Reader *reader, uint64_t offset, uint64_t size, const
                             (unsigned long long)size, (unsigned long long)wanted->max_size);
   char *body = malloc((size_t)size);
   if (!body)
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory for its descriptor");
+    return bp__reason_raise(REASON_RESOURCES, "there is no memory for its descriptor");
   if (read_at(reader, offset, body, (size_t)size)) {
     free(body);
     return -1;

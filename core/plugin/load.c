@@ -27,7 +27,9 @@ int bp__plugin_open(Plugin *plugin) {
   struct stat status;
   int fd = bp__file_open(AT_FDCWD, plugin->path, &status);
   if (fd < 0 && errno)
-    return bp__reason_raise(errno == ENOENT ? REASON_FILE_MISSING : REASON_FILE_UNREADABLE,
+    return bp__reason_raise(errno == ENOENT           ? REASON_FILE_MISSING
+                            : bp__errno_passes(errno) ? REASON_RESOURCES
+                                                      : REASON_FILE_UNREADABLE,
                             "it cannot be opened: %s", strerror(errno));
   if (fd >= 0 && bp__plugin_is_file(plugin, &status)) {
     plugin->fd = fd;
@@ -99,6 +101,8 @@ static char *loader_message(const char *name, const char *path) {
 static int explain_dlopen(const Plugin *plugin, const char *name) {
   g_autofree char *cause = loader_message(name, plugin->path);
   int is_missing = strstr(cause, "cannot open shared object file") != NULL;
+  if (strstr(cause, "Too many open files") || strcasestr(cause, "cannot allocate memory"))
+    return bp__reason_raise(REASON_RESOURCES, "it cannot be loaded: %s", cause);
   if (is_missing && access("/proc/self/fd", X_OK))
     return bp__reason_raise(REASON_PROC_MISSING, "it cannot be loaded: /proc is not mounted");
   if (!is_missing)

@@ -4,6 +4,7 @@
 libbackplane_la_SOURCES += \
 	core/plugin/start.c \
 	core/plugin/activate.c \
+	core/plugin/candidates.c \
 	core/plugin/container.c core/plugin/container.h \
 	core/plugin/descriptor.c core/plugin/descriptor.h \
 	core/plugin/diagnose.c \

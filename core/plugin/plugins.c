@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public face of the plugins: snapshots, activation by name or path, those that are linked into
- * the program, and the registry's hook. */
+/* Lists of plugins, why one is not there, and those that are linked into the program. */
 
-#include "core/device/device.h"
-#include "core/plugin/parallel.h"
 #include "core/plugin/trial_cache.h"
 
 #include "core/registry/given.h"
-#include "core/registry/log.h"
 #include "core/registry/names.h"
-#include "core/registry/nearest.h"
-#include "core/registry/registry.h"
-#include "core/system/trust.h"
 
 #include <backplane/error.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -82,6 +73,37 @@ static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
     close(directory);
 }
 
+/* ---- Of each name one -------------------------------------------------------------------- */
+
+/* Finds which plugin of each name is used: one that is active, or the first that may be. */
+static GHashTable *find_winners(const BpPluginList *list) {
+  static const int32_t states[] = {BP_PLUGIN_ACTIVE, BP_PLUGIN_FOUND};
+  GHashTable *winners = g_hash_table_new(g_str_hash, g_str_equal);
+  for (size_t s = 0; s < G_N_ELEMENTS(states); s++)
+    for (size_t i = 0; i < list->size; i++) {
+      BpPluginInfo *info = &list->infos[i];
+      if (info->state == states[s] && !g_hash_table_contains(winners, info->name))
+        g_hash_table_insert(winners, (char *)(uintptr_t)info->name, info);
+    }
+  return winners;
+}
+
+static void add_shadows(BpPluginList *list) {
+  g_autoptr(GHashTable) winners = find_winners(list);
+  for (size_t i = 0; i < list->size; i++) {
+    BpPluginInfo *info = &list->infos[i];
+    const BpPluginInfo *first = g_hash_table_lookup(winners, info->name);
+    if (info->state != BP_PLUGIN_FOUND || first == info)
+      continue;
+    g_free((char *)(uintptr_t)info->reason);
+    info->reason = bp__plugin_describe_shadow(info->name, first->path);
+    info->code = bp__reason_info(REASON_SHADOWED)->code;
+    info->state = BP_PLUGIN_SHADOWED;
+  }
+}
+
+/* ---- Lists ------------------------------------------------------------------------------- */
+
 BpPluginList *bp_plugin_list(void) {
   bp__plugins_scan(1);
   BpPluginList *list = g_new0(BpPluginList, 1);
@@ -93,6 +115,7 @@ BpPluginList *bp_plugin_list(void) {
     list->infos[i] = describe(g_ptr_array_index(all, i));
   bp__plugins_unlock();
   add_quarantines(list, all);
+  add_shadows(list);
   return list;
 }
 
@@ -186,149 +209,19 @@ char *bp_plugin_explain_absence(const char *name) {
   return text ? text : g_strdup("");
 }
 
-/* ---- By name ----------------------------------------------------------------------------- */
-
-static Plugin *find_by_name(const char *name, int scan_again) {
-  bp__plugins_scan(scan_again);
-  bp__plugins_lock();
-  Plugin *plugin = bp__plugins_by_name(name);
-  /* One that was rejected is not in that index, but it can say why. */
-  const GPtrArray *all = bp__plugins_all();
-  for (guint i = 0; !plugin && i < all->len; i++) {
-    Plugin *other = g_ptr_array_index(all, i);
-    if (!strcmp(other->descriptor.name, name))
-      plugin = other;
-  }
-  bp__plugins_unlock();
-  return plugin;
-}
-
-static int raise_unknown(const char *name) {
-  g_autoptr(GPtrArray) names = g_ptr_array_new();
-  char hint[BP_HINT_MAX];
-  bp__plugins_lock();
-  const GPtrArray *all = bp__plugins_all();
-  for (guint i = 0; i < all->len; i++)
-    g_ptr_array_add(names,
-                    (char *)(uintptr_t)((Plugin *)g_ptr_array_index(all, i))->descriptor.name);
-  bp__nearest_hint(name, (const char *const *)names->pdata, names->len, hint);
-  bp__plugins_unlock();
-  g_autofree char *why = bp_plugin_explain_absence(name);
-  return bp_error_raise(
-      BP_ERROR_NOT_FOUND,
-      "no plugin \"%.80s\" is installed%s%s%s; `backplane list` shows those that are, "
-      "and BACKPLANE_PLUGIN_PATH adds directories to the search",
-      name, hint, *why ? "; " : "", why);
-}
-
-/* One that failed before its code came into this process may be tried again. */
-static void forgive(Plugin *plugin) {
-  bp__plugins_lock();
-  int has_failed = plugin->state == BP_PLUGIN_FAILED || plugin->state == BP_PLUGIN_QUARANTINED;
-  if (has_failed && !plugin->is_mapped && !plugin->entry && plugin->code != REASON_FORKED) {
-    free(plugin->reason);
-    plugin->reason = NULL;
-    plugin->code = REASON_OK;
-    plugin->is_tried = 0;
-    plugin->state = BP_PLUGIN_FOUND;
-  }
-  bp__plugins_unlock();
-}
-
-static int activate_anew(Plugin *plugin) {
-  forgive(plugin);
-  return bp__plugin_activate(plugin);
-}
-
-static int activate_name(const char *name) {
-  Plugin *plugin = find_by_name(name, 0);
-  if (!plugin)
-    plugin = find_by_name(name, 1);
-  return plugin ? activate_anew(plugin) : raise_unknown(name);
-}
-
-/* ---- By path ----------------------------------------------------------------------------- */
-
-/* With the lock held: the record that stands for the file just read: a known one of the same file,
- * or the new one, which must not bear the name of another that is in use. */
-static Plugin *adopt(Plugin *plugin) {
-  const GPtrArray *all = bp__plugins_all();
-  for (guint i = 0; i < all->len; i++) {
-    Plugin *other = g_ptr_array_index(all, i);
-    if (other->state != BP_PLUGIN_SHADOWED && bp__plugin_is_file(other, &plugin->status)) {
-      bp__plugin_free(plugin);
-      return other;
-    }
-  }
-  Plugin *namesake = bp__plugins_by_name(plugin->descriptor.name);
-  if (namesake && plugin->state != BP_PLUGIN_REJECTED &&
-      (namesake->state == BP_PLUGIN_ACTIVE || namesake->state == BP_PLUGIN_INITIALISING)) {
-    bp_error_raise(BP_ERROR_PLUGIN,
-                   "plugin \"%s\" of %s is in use, so that of %s cannot be; choose one with "
-                   "BACKPLANE_PLUGIN_PATH",
-                   namesake->descriptor.name, namesake->path, plugin->path);
-    bp__plugin_free(plugin);
-    return NULL;
-  }
-  bp__plugins_add(plugin);
-  return plugin;
-}
-
-static int activate_path(const char *path) {
-  g_autofree char *directory = g_path_get_dirname(path);
-  char *problem = bp__path_problem(directory);
-  Plugin *plugin = bp__plugin_read(AT_FDCWD, path, path, problem);
-  free(problem);
-  if (!plugin)
-    return -1;
-  if (plugin->code == REASON_FILE_MISSING || plugin->code == REASON_FILE_UNREADABLE) {
-    bp_error_raise(BP_ERROR_IO, "plugin %s %s", path, plugin->reason);
-    bp__plugin_free(plugin);
-    return -1;
-  }
-  bp__plugins_scan(0);
-  bp__plugins_lock();
-  plugin = adopt(plugin);
-  bp__plugins_unlock();
-  return plugin ? activate_anew(plugin) : -1;
-}
-
-int bp_plugin_activate(const char *name) {
-  if (!BP_GIVEN(name))
-    return -1;
-  return strchr(name, '/') ? activate_path(name) : activate_name(name);
-}
-
-/* ---- Several at once ---------------------------------------------------------------------- */
-
-/* Those that provide devices of the kinds, each once (transfer container). */
-static GPtrArray *find_by_kinds(const char *const *kinds) {
-  GPtrArray *found = g_ptr_array_new();
-  bp__plugins_lock();
-  for (; *kinds; kinds++) {
-    g_autofree char *registry_name = g_strconcat("device_api.", *kinds, NULL);
-    Plugin *plugin = bp__plugins_by_provided(registry_name);
-    if (plugin && !g_ptr_array_find(found, plugin, NULL))
-      g_ptr_array_add(found, plugin);
-  }
-  bp__plugins_unlock();
-  return found;
-}
-
-static void try_one(void *plugins, size_t index) {
-  bp__plugin_try(g_ptr_array_index((GPtrArray *)plugins, index));
-  bp_error_clear();
-}
-
-void bp_plugin_try(const char *const *device_kinds) {
-  if (!BP_GIVEN(device_kinds))
-    return;
-  bp__plugins_scan(0);
-  g_autoptr(GPtrArray) plugins = find_by_kinds(device_kinds);
-  bp__parallel_for_each(plugins->len, try_one, plugins);
-}
-
 /* ---- Linked into the program ------------------------------------------------------------- */
+
+/* With the lock held. Whether the program has a plugin of the name, or uses one already. */
+static int is_in_use(const char *name) {
+  const GPtrArray *namesakes = bp__plugins_named(name);
+  int is_used = 0;
+  for (guint i = 0; namesakes && i < namesakes->len; i++) {
+    const Plugin *plugin = g_ptr_array_index(namesakes, i);
+    is_used |= plugin->entry || plugin->state == BP_PLUGIN_ACTIVE ||
+               plugin->state == BP_PLUGIN_INITIALISING;
+  }
+  return is_used;
+}
 
 int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
   if (!BP_GIVEN(descriptor) || !BP_GIVEN(entry))
@@ -343,8 +236,7 @@ int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
   }
   bp__plugins_scan(0);
   bp__plugins_lock();
-  Plugin *namesake = bp__plugins_by_name(plugin->descriptor.name);
-  int is_taken = namesake && (namesake->entry || namesake->state != BP_PLUGIN_FOUND);
+  int is_taken = is_in_use(plugin->descriptor.name);
   if (!is_taken)
     bp__plugins_add(plugin);
   bp__plugins_unlock();
@@ -354,21 +246,4 @@ int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
                  plugin->descriptor.name);
   bp__plugin_free(plugin);
   return -1;
-}
-
-/* ---- The registry's hook ----------------------------------------------------------------- */
-
-static int activate_provider(const char *registry_name) {
-  bp__plugins_scan(0);
-  bp__plugins_lock();
-  Plugin *plugin = bp__plugins_by_provided(registry_name);
-  bp__plugins_unlock();
-  return plugin ? bp__plugin_activate(plugin) : 0;
-}
-
-int bp__plugin_start(void) {
-  if (bp__plugins_start())
-    return -1;
-  bp__registry_set_resolver(activate_provider);
-  return 0;
 }

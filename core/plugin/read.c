@@ -80,8 +80,19 @@ static int raise_unreadable(void) {
   if (!errno)
     return bp__reason_raise(REASON_FILE_NOT_REGULAR, "is not a regular file");
   int is_missing = errno == ENOENT || errno == ELOOP;
-  return bp__reason_raise(is_missing ? REASON_FILE_MISSING : REASON_FILE_UNREADABLE,
+  return bp__reason_raise(is_missing                ? REASON_FILE_MISSING
+                          : bp__errno_passes(errno) ? REASON_RESOURCES
+                                                    : REASON_FILE_UNREADABLE,
                           "cannot be opened: %s", strerror(errno));
+}
+
+int bp__errno_passes(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN || error == EINTR;
+}
+
+int bp__plugin_is_unread(const Plugin *plugin) {
+  return plugin->state == BP_PLUGIN_REJECTED &&
+         (plugin->code == REASON_RESOURCES || plugin->code == REASON_FILE_UNREADABLE);
 }
 
 Plugin *bp__plugin_read(int directory, const char *name, const char *path,

@@ -24,6 +24,9 @@
   X(FILE_UNREADABLE, "file-unreadable", FOUND, ERROR, IO, \
     "the file cannot be read", \
     "give this user the right to read it: chmod a+r") \
+  X(RESOURCES, "resources-short", FOUND, ERROR, IO, \
+    "there are too few descriptors, or there is no memory, to read or load it now", \
+    "close files or raise `ulimit -n`, then try again: it is not remembered") \
   X(FILE_NOT_REGULAR, "file-not-regular", FOUND, ERROR, FORMAT, \
     "it is no regular file", \
     "remove it from the directory") \

@@ -26,9 +26,10 @@ static struct {
   GPtrArray *added;        /* Plugin: linked in or given by path */
   int added_since;         /* one came after the last search */
   int search_nothing;      /* this process is for one plugin */
+  int is_incomplete;       /* the last search lacked descriptors or memory */
   GPtrArray *order;        /* Plugin: the last search; NULL before the first */
-  GHashTable *by_name;     /* the first of each name */
-  GHashTable *by_provided; /* registry name -> Plugin */
+  GHashTable *by_name;     /* name -> GPtrArray of Plugin, in search order */
+  GHashTable *by_provided; /* registry name -> the same */
   GPtrArray *problems;     /* SearchProblem: of the last search */
 } plugins = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -39,6 +40,7 @@ typedef struct Scan {
   GHashTable *by_provided;
   GPtrArray *directories; /* struct stat: those searched already */
   GPtrArray *problems;    /* SearchProblem */
+  int is_incomplete;      /* there were too few descriptors, or no memory */
   GPtrArray *infos;       /* to be logged when the lock is free: what concerns one plugin */
   GPtrArray *warnings;    /* and what concerns the path itself */
 } Scan;
@@ -70,12 +72,28 @@ GPtrArray *bp__plugins_snapshot(void) {
   return copy;
 }
 
-Plugin *bp__plugins_by_provided(const char *registry_name) {
+const GPtrArray *bp__plugins_that_provide(const char *registry_name) {
   return g_hash_table_lookup(plugins.by_provided, registry_name);
 }
 
-Plugin *bp__plugins_by_name(const char *name) {
+const GPtrArray *bp__plugins_named(const char *name) {
   return g_hash_table_lookup(plugins.by_name, name);
+}
+
+const Plugin *bp__plugin_rival(const Plugin *plugin) {
+  const GPtrArray *namesakes = bp__plugins_named(plugin->descriptor.name);
+  const Plugin *first = NULL;
+  int is_before = 1;
+  for (guint i = 0; namesakes && i < namesakes->len; i++) {
+    const Plugin *other = g_ptr_array_index(namesakes, i);
+    if (other == plugin)
+      is_before = 0;
+    else if (other->state == BP_PLUGIN_ACTIVE || other->state == BP_PLUGIN_INITIALISING)
+      return other;
+    else if (is_before && !first && other->state == BP_PLUGIN_FOUND)
+      first = other;
+  }
+  return first;
 }
 
 static SearchProblem *create_problem(Reason reason, const char *path, const char *text) {
@@ -118,68 +136,76 @@ static void say(GPtrArray *messages, const char *format, ...) {
 
 /* ---- One plugin -------------------------------------------------------------------------- */
 
-static const char *where(const Plugin *plugin) {
-  return *plugin->path ? plugin->path : "the program itself";
+static const char *where(const char *path) {
+  return *path ? path : "the program itself";
 }
 
-static void shadow(Plugin *plugin, const Plugin *first) {
-  if (plugin->state != BP_PLUGIN_FOUND && plugin->state != BP_PLUGIN_SHADOWED)
-    return;
-  bp__reason_raise(REASON_SHADOWED, "another plugin \"%s\", of %s, comes first on the search path",
-                   first->descriptor.name, where(first));
-  bp__plugin_reject(plugin, BP_PLUGIN_SHADOWED);
+char *bp__plugin_describe_shadow(const char *name, const char *path) {
+  return g_strdup_printf("another plugin \"%s\", of %s, comes first", name, where(path));
 }
 
-static void unshadow(Plugin *plugin) {
-  if (plugin->state != BP_PLUGIN_SHADOWED)
-    return;
-  free(plugin->reason);
-  plugin->reason = NULL;
-  plugin->code = REASON_OK;
-  plugin->state = BP_PLUGIN_FOUND;
+/* Adds a plugin to those of a name, which are the result. */
+static const GPtrArray *index_under(GHashTable *index, const char *name, size_t length,
+                                    Plugin *plugin) {
+  g_autofree char *key = g_strndup(name, length);
+  GPtrArray *plugins_of_name = g_hash_table_lookup(index, key);
+  if (!plugins_of_name) {
+    plugins_of_name = g_ptr_array_new();
+    g_hash_table_insert(index, g_steal_pointer(&key), plugins_of_name);
+  }
+  g_ptr_array_add(plugins_of_name, plugin);
+  return plugins_of_name;
+}
+
+/* The first that was not rejected; one is there. */
+static const Plugin *first_of(const GPtrArray *some) {
+  guint first = 0;
+  while (((Plugin *)g_ptr_array_index(some, first))->state == BP_PLUGIN_REJECTED)
+    first++;
+  return g_ptr_array_index(some, first);
 }
 
 static void index_provided(Scan *scan, Plugin *plugin, int is_new) {
   size_t length = 0;
   for (const char *word = plugin->descriptor.provides; (word = bp__words_next(word, &length));) {
-    char *name = g_strndup(word, length);
-    const Plugin *first = g_hash_table_lookup(scan->by_provided, name);
-    if (!first) {
-      g_hash_table_insert(scan->by_provided, name, plugin);
-      continue;
-    }
-    if (is_new)
+    const Plugin *first = first_of(index_under(scan->by_provided, word, length, plugin));
+    if (is_new && strcmp(first->descriptor.name, plugin->descriptor.name))
       say(scan->infos,
-          "plugin \"%s\" (%s) and plugin \"%s\" (%s) both provide %s; the first is used",
-          first->descriptor.name, where(first), plugin->descriptor.name, where(plugin), name);
-    g_free(name);
+          "plugin \"%s\" (%s) and plugin \"%s\" (%s) both provide %.*s; the first that can be "
+          "used is",
+          first->descriptor.name, where(first->path), plugin->descriptor.name, where(plugin->path),
+          (int)length, word);
   }
 }
 
+static void say_unused(Scan *scan, const Plugin *plugin, const char *reason) {
+  say(scan->infos, "plugin %s is not used: %s", where(plugin->path), reason);
+}
+
 static void enter(Scan *scan, Plugin *plugin, int is_new) {
+  const Descriptor *descriptor = &plugin->descriptor;
   if (g_ptr_array_find(scan->order, plugin, NULL))
     return;
   g_ptr_array_add(scan->order, plugin);
+  scan->is_incomplete |= plugin->code == REASON_RESOURCES && bp__plugin_is_unread(plugin);
+  const GPtrArray *namesakes =
+      index_under(scan->by_name, descriptor->name, strlen(descriptor->name), plugin);
   if (is_new && plugin->reason)
-    say(scan->infos, "plugin %s is not used: %s", where(plugin), plugin->reason);
+    say_unused(scan, plugin, plugin->reason);
   if (plugin->state == BP_PLUGIN_REJECTED)
     return;
-  Plugin *first = g_hash_table_lookup(scan->by_name, plugin->descriptor.name);
-  if (first) {
-    shadow(plugin, first);
-    if (is_new)
-      say(scan->infos, "plugin %s is not used: %s", where(plugin), plugin->reason);
-    return;
-  }
-  unshadow(plugin);
-  g_hash_table_insert(scan->by_name, (char *)(uintptr_t)plugin->descriptor.name, plugin);
   index_provided(scan, plugin, is_new);
+  const Plugin *first = first_of(namesakes);
+  if (is_new && first != plugin) {
+    g_autofree char *shadow = bp__plugin_describe_shadow(descriptor->name, first->path);
+    say_unused(scan, plugin, shadow);
+  }
 }
 
 /* ---- Files and directories --------------------------------------------------------------- */
 
-/* The record of an unchanged file; an active plugin keeps its record whatever became of the file.
- */
+/* The record of an unchanged file that could be read; an active plugin keeps its record whatever
+ * became of the file. */
 static Plugin *find_known(int directory, const char *name, const char *path) {
   struct stat status;
   if (fstatat(directory, name, &status, 0))
@@ -187,7 +213,19 @@ static Plugin *find_known(int directory, const char *name, const char *path) {
   for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
     Plugin *plugin = g_ptr_array_index(plugins.known, i);
     int is_running = plugin->state == BP_PLUGIN_ACTIVE || plugin->state == BP_PLUGIN_INITIALISING;
-    if (!strcmp(plugin->path, path) && (is_running || bp__plugin_is_file(plugin, &status)))
+    if (!strcmp(plugin->path, path) && !bp__plugin_is_unread(plugin) &&
+        (is_running || bp__plugin_is_file(plugin, &status)))
+      return plugin;
+  }
+  return NULL;
+}
+
+/* The record of a file that could not be read for the same reason before; records are for ever. */
+static Plugin *find_unread(const Plugin *unread) {
+  for (guint i = 0; plugins.known && i < plugins.known->len; i++) {
+    Plugin *plugin = g_ptr_array_index(plugins.known, i);
+    if (bp__plugin_is_unread(plugin) && !strcmp(plugin->path, unread->path) &&
+        !strcmp(plugin->reason, unread->reason))
       return plugin;
   }
   return NULL;
@@ -199,20 +237,32 @@ typedef struct Entry {
   int is_new;
 } Entry;
 
-static void read_entry(Scan *scan, int directory, const char *path, const char *problem,
-                       GArray *found) {
-  const char *name = strrchr(path, '/') + 1;
-  Entry entry = {find_known(directory, name, path), 0};
-  if (!entry.plugin) {
-    entry = (Entry){bp__plugin_read(directory, name, path, problem), 1};
-    if (!entry.plugin) {
-      say(scan->warnings, "%s", bp_error_message());
-      bp_error_clear();
-      return;
-    }
-    add_to(&plugins.known, entry.plugin);
+/* A record of the file as it is now; no plugin without memory. */
+static Entry read_anew(int directory, const char *name, const char *path, const char *problem) {
+  Plugin *plugin = bp__plugin_read(directory, name, path, problem);
+  Plugin *before = plugin && bp__plugin_is_unread(plugin) ? find_unread(plugin) : NULL;
+  if (before) {
+    bp__plugin_free(plugin);
+    return (Entry){before, 0};
   }
-  g_array_append_val(found, entry);
+  if (plugin)
+    add_to(&plugins.known, plugin);
+  return (Entry){plugin, 1};
+}
+
+static void read_entry(Scan *scan, int directory, const char *folder, const char *name,
+                       const char *problem, GArray *found) {
+  g_autofree char *path = g_strconcat(folder, "/", name, NULL);
+  Entry entry = {find_known(directory, name, path), 0};
+  if (!entry.plugin)
+    entry = read_anew(directory, name, path, problem);
+  if (entry.plugin) {
+    g_array_append_val(found, entry);
+    return;
+  }
+  say(scan->warnings, "%s", bp_error_message());
+  bp_error_clear();
+  scan->is_incomplete = 1;
 }
 
 /* The higher rank first, then by the file's name: whatever order the directory is read in. */
@@ -227,8 +277,7 @@ static void scan_files(Scan *scan, DIR *stream, const char *path, const char *pr
   for (const struct dirent *entry; (entry = readdir(stream));) {
     if (!g_str_has_suffix(entry->d_name, ".so") || entry->d_name[0] == '.')
       continue;
-    g_autofree char *file = g_strdup_printf("%s/%s", path, entry->d_name);
-    read_entry(scan, dirfd(stream), file, problem, found);
+    read_entry(scan, dirfd(stream), path, entry->d_name, problem, found);
   }
   g_array_sort(found, compare_entries);
   for (guint i = 0; i < found->len; i++) {
@@ -264,6 +313,7 @@ static void scan_directory(Scan *scan, const char *path, int asked_for) {
   DIR *stream = opendir(path);
   struct stat status;
   if (!stream || fstat(dirfd(stream), &status)) {
+    scan->is_incomplete |= bp__errno_passes(errno);
     if (asked_for || errno != ENOENT) {
       g_autofree char *text = g_strdup_printf("it cannot be searched: %s", strerror(errno));
       add_problem(scan, REASON_DIRECTORY_UNREADABLE, path, text);
@@ -315,12 +365,16 @@ static void enter_added(Scan *scan, int from_program) {
   }
 }
 
+static GHashTable *create_index(void) {
+  return g_hash_table_new_full(g_str_hash, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
+}
+
 /* Plugins of the program come first, those given by path last. */
 static void search(Scan *scan) {
   plugins.added_since = 0;
   scan->order = g_ptr_array_new();
-  scan->by_name = g_hash_table_new(g_str_hash, g_str_equal);
-  scan->by_provided = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  scan->by_name = create_index();
+  scan->by_provided = create_index();
   scan->directories = g_ptr_array_new_with_free_func(g_free);
   scan->problems = g_ptr_array_new_with_free_func(free_problem);
   enter_added(scan, 1);
@@ -334,6 +388,7 @@ static void search(Scan *scan) {
     g_hash_table_unref(plugins.by_provided);
     g_ptr_array_unref(plugins.problems);
   }
+  plugins.is_incomplete = scan->is_incomplete;
   plugins.problems = scan->problems;
   plugins.order = scan->order;
   plugins.by_name = scan->by_name;
@@ -350,7 +405,7 @@ static void scan_and_log(int again, int32_t level_of_problems) {
   Scan scan = {.infos = g_ptr_array_new_with_free_func(g_free),
                .warnings = g_ptr_array_new_with_free_func(g_free)};
   bp__plugins_lock();
-  if (again || !plugins.order || plugins.added_since)
+  if (again || !plugins.order || plugins.added_since || plugins.is_incomplete)
     search(&scan);
   bp__plugins_unlock();
   log_all(BP_LOG_INFO, scan.infos);

@@ -45,12 +45,19 @@ void bp__plugins_scan(int again);
 /* The same, every time, for who reports bp__plugins_problems: they are no warnings then. */
 void bp__plugins_scan_for_report(void);
 
-/* With the lock held, after a scan. Plugins in search order; whichever provides a registry name;
- * one by its name. NULL when there is none. */
+/* With the lock held, after a scan. Plugins in search order: all; those of a name, rejected ones
+ * too; those that provide a registry name, without the rejected. Borrowed until the next scan. NULL
+ * when there is none. */
 const GPtrArray *bp__plugins_all(void);
 GPtrArray *bp__plugins_snapshot(void); /* transfer full: outlives the lock */
-Plugin *bp__plugins_by_provided(const char *registry_name);
-Plugin *bp__plugins_by_name(const char *name);
+const GPtrArray *bp__plugins_named(const char *name);
+const GPtrArray *bp__plugins_that_provide(const char *registry_name);
+
+/* With the lock held: the plugin of the same name that is used instead of `plugin`, because it is
+ * in use or because it comes first and nothing speaks against it so far. NULL if there is none. */
+const Plugin *bp__plugin_rival(const Plugin *plugin);
+/* What is said of one that has a rival at `path` (transfer full, g_free). */
+char *bp__plugin_describe_shadow(const char *name, const char *path);
 
 /* What was wrong with the search path itself, in the last search: a copy (transfer full). Takes the
  * lock itself. */
@@ -82,6 +89,15 @@ void bp__plugin_free(Plugin *plugin);
 
 /* Whether the record `plugin` is of the file that `status` describes. */
 int bp__plugin_is_file(const Plugin *plugin, const struct stat *status);
+
+/* Whether the file could not be read: nothing is known of it, and the next search reads it again.
+ */
+int bp__plugin_is_unread(const Plugin *plugin);
+/* Whether an error of the system's ends by itself: too few descriptors, no memory. */
+int bp__errno_passes(int error);
+
+/* With the lock held: one that failed before its code came into this process may be tried again. */
+void bp__plugin_forgive(Plugin *plugin);
 
 /* Sets the state, with this thread's error, which is cleared, as the reason. */
 void bp__plugin_reject(Plugin *plugin, int32_t state);

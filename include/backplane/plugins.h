@@ -15,7 +15,7 @@ extern "C" {
 #define BP_PLUGIN_ACTIVE   1 /* initialised in this process */
 #define BP_PLUGIN_FAILED   2 /* tried and failed; `reason` says why */
 #define BP_PLUGIN_REJECTED 3 /* not usable by its descriptor, or no plugin at all */
-#define BP_PLUGIN_SHADOWED 4 /* another of the same name comes first */
+#define BP_PLUGIN_SHADOWED 4 /* another of the same name is used, or comes first */
 /* It crashed, hung or the like when it was tried out; it is tried again after a while, and as soon
  * as anything changed on which it depends. */
 #define BP_PLUGIN_QUARANTINED 5
@@ -73,10 +73,11 @@ BP_API void bp_plugin_list_free(BpPluginList *list);
  * of kind BP_ERROR_VALUE. */
 BP_API char *bp_plugin_explain_absence(const char *name);
 
-/* Loads and initialises a plugin by name, or by path if `name` contains '/'. Once it is active this
- * does nothing; of several threads one does it and the others wait. A plugin that is new or changed
- * is first tried out in a process of its own; one that failed there, or could not be loaded, is
- * tried again by each call. Any thread. */
+/* Loads and initialises a plugin by name, or by path if `name` contains '/'. Of several plugins of
+ * the name it is the first that can be used. Once it is active this does nothing; of several
+ * threads one does it and the others wait. A plugin that is new or changed is first tried out in a
+ * process of its own; one that failed there, or could not be loaded, is tried again by each call.
+ * Any thread. */
 BP_API int bp_plugin_activate(const char *name);
 
 /* Tries out, up to 16 at once, the plugins of the device kinds (a NULL-terminated list) that are

@@ -8,8 +8,11 @@
 
 #include "tests/mock/defect.h"
 
+#include <backplane/device.h>
+#include <backplane/object.h>
 #include <backplane/plugin.h>
 #include <stdint.h>
+#include <sys/wait.h>
 
 /* Overwrites "KEY=none..." by "KEY=VALUE...", which is not longer. */
 static inline void set_defect(char *data, gsize size, const char *defect) {
@@ -55,6 +58,30 @@ static inline void declare(const char *file, const char *isa, const char *saniti
   g_string_free(after, TRUE);
 }
 
+/* Adds 1 to floats in the memory of a device; -1 with an error. */
+static inline int run_kernel(const char *kind) {
+  enum { COUNT = 100 };
+  float values[COUNT] = {41};
+  BpDevice device, cpu = {BP_DEVICE_CPU, 0};
+  BpFunction *function = NULL;
+  BpValue result;
+  void *handle;
+  g_autofree char *name = g_strdup_printf("%s.add_one", kind);
+  if (bp_device_parse(kind, &device) || bp_registry_get(name, &function) ||
+      bp_device_alloc(device, sizeof values, 64, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, NULL,
+                      &handle))
+    return -1;
+  BpCopy there = {values, 0, cpu, handle, 0, device, sizeof values};
+  BpCopy back = {handle, 0, device, values, 0, cpu, sizeof values};
+  BpValue arguments[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = handle},
+                         {.type_index = BP_TYPE_INT, .v_int64 = COUNT}};
+  int rc = bp_device_copy(&there, NULL) || bp_function_call(function, arguments, 2, &result) ||
+           bp_device_copy(&back, NULL) || bp_stream_sync(device, NULL);
+  bp_object_release(function);
+  bp_device_free(device, handle);
+  return rc || values[0] != 42 || values[COUNT - 1] != 1 ? -1 : 0;
+}
+
 /* Starts this program again with `arguments` after its name, without its output; without its errors
  * too if `is_quiet`. */
 static inline GPid start_self(const char *const *arguments, gboolean is_quiet) {
@@ -71,6 +98,13 @@ static inline GPid start_self(const char *const *arguments, gboolean is_quiet) {
                      NULL, NULL, &pid, &error))
     g_error("%s", error->message);
   return pid;
+}
+
+/* The exit status of a process, or 128 and the signal that ended it. */
+static inline int wait_for(GPid pid) {
+  int status;
+  g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 #endif

@@ -11,7 +11,7 @@ tests_core_test_absent_module_SOURCES = tests/core/test-absent-module.c \
 	tests/core/module-fixture.c
 test_programs += tests/core/test-memory
 tests_core_test_memory_SOURCES = tests/core/test-memory.c tests/core/module-fixture.c
-test_programs += tests/core/test-plugins tests/core/test-trust tests/core/test-registration
+test_programs += tests/core/test-plugins tests/core/test-trust tests/core/test-registration tests/core/test-candidates
 EXTRA_DIST += tests/core/plugin_files.h
 # Started without libtool's script, whose LD_LIBRARY_PATH a privileged program ignores.
 test_programs += tests/core/test-privileged
@@ -32,6 +32,7 @@ test_programs += tests/core/test-defects
 test_programs += tests/core/test-doctor tests/core/test-order tests/core/test-load
 EXTRA_DIST += tests/core/defects.h
 thread_tests += tests/core/test-registry tests/core/test-object tests/core/test-threads \
-	tests/core/test-plugins tests/core/test-registration tests/core/test-defects \
+	tests/core/test-plugins tests/core/test-registration tests/core/test-candidates \
+	tests/core/test-defects \
 	tests/core/test-doctor tests/core/test-load tests/core/test-select tests/core/test-device \
 	tests/core/test-simdev tests/core/test-target tests/core/test-runtime

@@ -40,30 +40,6 @@ static void read_log(void *context, int32_t level, const char *message) {
   warnings += expected && level >= BP_LOG_WARNING && strstr(message, expected);
 }
 
-/* Adds 1 to floats in the memory of a device; -1 with an error. */
-static int run_kernel(const char *kind) {
-  enum { COUNT = 100 };
-  float values[COUNT] = {41};
-  BpDevice device, cpu = {BP_DEVICE_CPU, 0};
-  BpFunction *function = NULL;
-  BpValue result;
-  void *handle;
-  g_autofree char *name = g_strdup_printf("%s.add_one", kind);
-  if (bp_device_parse(kind, &device) || bp_registry_get(name, &function) ||
-      bp_device_alloc(device, sizeof values, 64, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, NULL,
-                      &handle))
-    return -1;
-  BpCopy there = {values, 0, cpu, handle, 0, device, sizeof values};
-  BpCopy back = {handle, 0, device, values, 0, cpu, sizeof values};
-  BpValue arguments[] = {{.type_index = BP_TYPE_POINTER, .v_ptr = handle},
-                         {.type_index = BP_TYPE_INT, .v_int64 = COUNT}};
-  int rc = bp_device_copy(&there, NULL) || bp_function_call(function, arguments, 2, &result) ||
-           bp_device_copy(&back, NULL) || bp_stream_sync(device, NULL);
-  bp_object_release(function);
-  bp_device_free(device, handle);
-  return rc || values[0] != 42 || values[COUNT - 1] != 1 ? -1 : 0;
-}
-
 /* What is listed of a plugin must be what is expected of it. */
 static void check_listed(const char *name, const char *code) {
   BpPluginList *list = bp_plugin_list();
@@ -116,12 +92,6 @@ static GPid start_host(const char *plugin_path, const char *const *codes, gboole
     arguments[i + 1] = codes[i];
   g_setenv("BACKPLANE_PLUGIN_PATH", plugin_path, TRUE);
   return start_self(arguments, is_quiet);
-}
-
-static int wait_for(GPid pid) {
-  int status;
-  g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 /* ---- Every defect in every place --------------------------------------------------------- */

@@ -76,13 +76,21 @@ static const Case cases[] = {
 
 /* Seen elsewhere: of the search path, of processes with raised rights or no /proc, of forks, of
  * names that the program itself took, of users without rights, of containers, of selection. */
-static const char *const seen_elsewhere[] = {"directory-unreadable",  "directory-relative",
-                                             "file-unreadable",       "path-refused",
-                                             "file-changed",          "proc-missing",
-                                             "node-denied",           "name-taken",
-                                             "trial-impossible",      "forked",
-                                             "not-selected",          "selection-failed",
-                                             "cache-home-unwritable", "container-without-devices"};
+static const char *const seen_elsewhere[] = {"directory-unreadable",
+                                             "directory-relative",
+                                             "file-unreadable",
+                                             "path-refused",
+                                             "resources-short",
+                                             "file-changed",
+                                             "proc-missing",
+                                             "node-denied",
+                                             "name-taken",
+                                             "trial-impossible",
+                                             "forked",
+                                             "not-selected",
+                                             "selection-failed",
+                                             "cache-home-unwritable",
+                                             "container-without-devices"};
 
 static BpPluginDiagnosis *diagnosis;
 static GString *messages; /* the log of it */
