@@ -18,6 +18,7 @@ pkginclude_HEADERS += \
 
 compilerinclude_HEADERS = \
 	include/backplane/compiler/ir.h \
+	include/backplane/compiler/block.h \
 	include/backplane/compiler/kernels.h \
 	include/backplane/compiler/schedules.h \
 	include/backplane/compiler/te.h

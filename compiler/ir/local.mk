@@ -2,6 +2,7 @@
 # The tensor IR: nodes and their makers, text form, checks, reference interpreter.
 
 libbackplane_compiler_la_SOURCES += \
+	compiler/ir/block.c \
 	compiler/ir/build.c \
 	compiler/ir/interpreter/call.c \
 	compiler/ir/interpreter/eval.c \

@@ -251,8 +251,25 @@ static const BpIrNode *relocate_read(const BpNest *nest, const BpIrNode *read) {
   return bp__ir_with_operands(module, read, operands);
 }
 
+static bool nest_writes(const BpNest *nest, const BpIrNode *node) {
+  return nest->stage->is_statements && node->kind == BP_IR_CALL &&
+         strcmp(node->str_value, BP__TE_WRITE) == 0;
+}
+
+/* A write by statements, to where the tensor is stored. */
+static const BpIrNode *relocate_write(const BpNest *nest, const BpIrNode *write) {
+  const BpLowerTensor *tensor = bp__lower_tensor_of(nest->lowering, write->operands[0]);
+  const BpIrNode *operands[2 + BP_TE_MAX_NDIM];
+  for (int32_t i = 0; i < write->num_operands; i++)
+    operands[i] = i < 2 ? write->operands[i] : simplified(nest, write->operands[i]);
+  operands[0] = tensor->storage;
+  return bp__ir_with_operands(nest->lowering->module, write, operands);
+}
+
 static const BpIrNode *finish_node(BpIrRewriter *rewriter, const BpIrNode *node) {
   const Substitution *substitution = rewriter->context;
+  if (nest_writes(substitution->nest, node))
+    return relocate_write(substitution->nest, node);
   if (bp__te_is_read(node))
     return relocate_read(substitution->nest, node);
   if (bp__dtype_is_bool(node->dtype) && node->dtype.lanes == 1) {
@@ -423,6 +440,8 @@ static const BpIrNode *build_innermost(const BpNest *nest) {
   if (bp__nest_roots(nest, false, roots) != 0)
     return NULL;
   const BpIrNode *body = bp__nest_rewrite(nest, roots, nest->s->body);
+  if (stage->is_statements)
+    return body;
   if (!body || stage->reduce_op < 0)
     return write_body(nest, body);
   if (!starts_with_first(nest))

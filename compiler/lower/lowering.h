@@ -7,10 +7,8 @@
 #include "compiler/lower/linear.h"
 #include "compiler/te/te_private.h"
 
-/* What the build pass leaves to storage flattening: EVALUATE of this call of
- * (buffer, value, i0, i1, ...). */
-#define BP__TE_WRITE "te.write"
-/* And EVALUATE of this call of (buffer, i0, i1, ...), which need not be inside the buffer. */
+/* What the build pass leaves to storage flattening besides accesses: EVALUATE of this call of
+ * (buffer, i0, i1, ...), which need not be inside the buffer. */
 #define BP__TE_PREFETCH "te.prefetch"
 
 /* One tensor of a stage. */

@@ -106,7 +106,7 @@ static int reach_reads(BpLowering *lowering, const BpTeStage *stage, const BpIrN
       return bp_error_raise(BP_ERROR_VALUE,
                             "tensor %s reads buffer %s, which is no tensor of this BpTe",
                             stage->tensor->name, reads[i]->operands[0]->str_value);
-    if (!source->state_of && reach(lowering, source) != 0)
+    if (!source->state_of && source->stage != stage && reach(lowering, source) != 0)
       return -1;
   }
   return 0;
@@ -344,7 +344,8 @@ static void find_needed(BpLowering *lowering) {
   for (int32_t i = 0; i < lowering->num_stages; i++) {
     const BpLowerStage *s = &lowering->stages[i];
     for (int32_t k = 0; k < s->stage->num_tensors; k++)
-      s->tensors[k].is_needed |= s->tensors[k].is_output || s->stage->reduce_op >= 0;
+      s->tensors[k].is_needed |=
+          s->tensors[k].is_output || s->stage->reduce_op >= 0 || s->stage->is_statements;
     for (int32_t k = 0; k < s->num_reads; k++) {
       BpLowerTensor *read = bp__lower_tensor_of(lowering, s->reads[k]->operands[0]);
       if (read)

@@ -98,7 +98,8 @@ int bp__lower_check_reads(BpLowering *lowering, const BpLowerStage *s) {
     is_empty = is_empty || extent <= 0;
     status = bp__index_set_range(&check.index, s->vars[i], 0, extent - 1, true);
   }
-  if (status == 0 && !is_empty)
+  /* What statements read depends on more than the rows: it is theirs to see to. */
+  if (status == 0 && !is_empty && !stage->is_statements)
     status = check_node(&check, s->body) || (s->before && check_node(&check, s->before)) ? -1 : 0;
   bp__ir_map_clear(&check.seen);
   bp__index_clear(&check.index);

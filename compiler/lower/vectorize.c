@@ -15,6 +15,7 @@ typedef struct Lanes {
   uint16_t count;
   const BpIrNode *spare; /* the lanes below `extent`; NULL: that is all */
   const BpIrNode *mask;  /* NULL: all lanes run */
+  bool may_be_none;      /* perhaps no lane runs: what all have in common must not happen */
   BpIrMap *named;        /* a name whose value differs between lanes -> the name of the vector */
   BpIrMap done;          /* expressions under this mask */
   bool does_not_fit;
@@ -109,6 +110,8 @@ static const BpIrNode *vector_load(Lanes *lanes, const BpIrNode *node) {
     return bp_ir_load(module, buffer, index, mask ? spread(lanes, mask) : NULL);
   }
   /* One element for all lanes; a mask of the lanes chooses where it is zero. */
+  if (lanes->may_be_none && !stays_inside(lanes, buffer, index))
+    return give_up(lanes);
   if (!mask || !is_vector(mask))
     return bp_ir_load(module, buffer, index, mask);
   if (!stays_inside(lanes, buffer, index))
@@ -207,12 +210,25 @@ static const BpIrNode *make_vector(Lanes *lanes, const BpIrNode *node) {
   }
 }
 
+/* A load of one element for all lanes that may be outside of its buffer. */
+static int visit_unsafe_load(void *context, const BpIrNode *node) {
+  return node->kind == BP_IR_LOAD &&
+         (node->num_operands > 2 || !stays_inside(context, node->operands[0], node->operands[1]));
+}
+
+/* Whether an expression that all lanes have in common can be evaluated if no lane runs. */
+static bool may_always_happen(Lanes *lanes, const BpIrNode *node) {
+  return !lanes->may_be_none || bp__ir_visit_once(node, visit_unsafe_load, lanes) == 0;
+}
+
 /* The expression for all lanes: a vector, or a scalar that is the same in all of them. */
 static const BpIrNode *vector_of(Lanes *lanes, const BpIrNode *node) {
   const BpIrNode *known = bp__ir_map_get(&lanes->done, node);
   if (known || (known = bp__ir_map_get(lanes->named, node)))
     return known;
   int uses = differs(lanes, node);
+  if (uses == 0 && !may_always_happen(lanes, node))
+    return give_up(lanes);
   const BpIrNode *result = uses > 0 ? make_vector(lanes, node) : uses < 0 ? NULL : node;
   return result && bp__ir_map_set(&lanes->done, node, result) == 0 ? result : NULL;
 }
@@ -291,6 +307,8 @@ static const BpIrNode *vector_store(Lanes *lanes, const BpIrNode *store) {
   if (!index)
     return NULL;
   if (!is_vector(index)) {
+    if (lanes->may_be_none)
+      return give_up(lanes);
     int uses = differs(lanes, store->operands[2]);
     if (uses == 0 && !bp__ir_uses(store->operands[2], store->operands[0]))
       return bp_ir_store(module, store->operands[0], index, store->operands[2], NULL);
@@ -362,13 +380,30 @@ static const BpIrNode *under_mask(Lanes *lanes, const BpIrNode *mask, const BpIr
   return result;
 }
 
-/* The lanes that run are the first ones, so that the first lane tells whether any does. */
+/* Any condition as a mask: each branch runs in the lanes that take it. */
+static const BpIrNode *masked_if(Lanes *outer, const BpIrNode *node) {
+  BpIrModule *module = outer->lowering->module;
+  const BpIrNode *mask = vector_of(outer, node->operands[0]);
+  Lanes inner = *outer, *lanes = &inner;
+  inner.may_be_none = true;
+  const BpIrNode *parts[2] = {mask ? under_mask(lanes, mask, node->operands[1]) : NULL, NULL};
+  if (parts[0] && node->num_operands > 2)
+    parts[1] = under_mask(lanes, bp_ir_not(module, mask), node->operands[2]);
+  outer->does_not_fit |= inner.does_not_fit;
+  if (!parts[0] || node->num_operands == 2)
+    return parts[0];
+  return parts[1] ? bp_ir_seq(module, parts, 2) : NULL;
+}
+
+/* If the lanes that run are the first ones, the first lane tells whether any does. */
 static const BpIrNode *vector_if(Lanes *lanes, const BpIrNode *node) {
   BpIrModule *module = lanes->lowering->module;
   const BpIrNode *condition = node->operands[0];
   int uses = differs(lanes, condition);
   if (uses < 0)
     return NULL;
+  if (!uses && !may_always_happen(lanes, condition))
+    return give_up(lanes);
   if (!uses) {
     const BpIrNode *otherwise =
         node->num_operands > 2 ? vector_statement(lanes, node->operands[2]) : NULL;
@@ -378,7 +413,7 @@ static const BpIrNode *vector_if(Lanes *lanes, const BpIrNode *node) {
   }
   const BpIrNode *first, *mask;
   if (node->num_operands > 2 || !lane_condition(lanes, condition, &first, &mask))
-    return give_up(lanes);
+    return masked_if(lanes, node);
   return bp_ir_if(module, first, under_mask(lanes, mask, node->operands[1]), NULL);
 }
 
@@ -396,8 +431,9 @@ static const BpIrNode *vector_seq(Lanes *lanes, const BpIrNode *node) {
 }
 
 static const BpIrNode *vector_for(Lanes *lanes, const BpIrNode *node) {
-  if (differs(lanes, node->operands[1]) != 0 || differs(lanes, node->operands[2]) != 0)
-    return give_up(lanes);
+  for (int32_t i = 1; i < 3; i++)
+    if (differs(lanes, node->operands[i]) != 0 || !may_always_happen(lanes, node->operands[i]))
+      return give_up(lanes);
   return bp_ir_for(lanes->lowering->module, node->operands[0], node->operands[1], node->operands[2],
                    (int32_t)node->int_value, node->str_value,
                    vector_statement(lanes, node->operands[3]));
@@ -432,6 +468,8 @@ static const BpIrNode *name_vector(Lanes *lanes, const BpIrNode *node) {
 static const BpIrNode *vector_let(Lanes *lanes, const BpIrNode *node) {
   BpIrModule *module = lanes->lowering->module;
   int uses = differs(lanes, node->operands[1]);
+  if (uses == 0 && !may_always_happen(lanes, node->operands[1]))
+    return give_up(lanes);
   if (uses == 0)
     return bp_ir_let(module, node->operands[0], node->operands[1],
                      vector_statement(lanes, node->operands[2]));

@@ -281,8 +281,7 @@ bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *r
 const BpStageInfo *bp__info_own_input(const BpStageInfo *reader, const BpAccess *access) {
   const BpTeTensor *source = bp__analysis_source(reader->analysis, access->read);
   const BpStageInfo *info = source ? bp__analysis_find(reader->analysis, source) : NULL;
-  bool is_own = info && info->num_roots == info->ndim && !info->stage->scan &&
-                !bp__stage_is_scheduled(info->stage) &&
+  bool is_own = info && bp__te_is_pointwise(info->stage) && !bp__stage_is_scheduled(info->stage) &&
                 !bp__info_has_other_readers(reader->analysis, reader, source);
   return is_own ? info : NULL;
 }

@@ -8,6 +8,8 @@
 
 /* More nodes than this are computed once rather than wherever they are read. */
 #define CHEAP_NODES 16
+/* More often than anything is computed. */
+#define MANY 1e300
 
 typedef struct Expense {
   int32_t nodes;
@@ -43,7 +45,7 @@ static int visit_reader(void *context, const BpIrNode *node) {
   const BpTeTensor *tensor = reader->stage->tensor, *source = reader->source->tensor;
   if (!bp__te_reads_stage(node, reader->source))
     return 0;
-  bool is_in_place = tensor->ndim == source->ndim;
+  bool is_in_place = tensor->ndim == source->ndim && !reader->stage->is_statements;
   for (int32_t i = 0; is_in_place && i < source->ndim; i++)
     is_in_place = tensor->shape[i] == source->shape[i] &&
                   (source->shape[i] == 1 || node->operands[1 + i] == reader->stage->axes[i]->var);
@@ -62,7 +64,9 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
       continue;
     if (bp__ir_visit_once(tensor->stage->body, visit_reader, &reader) != 0)
       return -1;
-    reads += reader.reads * bp__stage_iterations(tensor->stage);
+    /* Nobody knows how often statements read. */
+    reads +=
+        reader.reads * (tensor->stage->is_statements ? MANY : bp__stage_iterations(tensor->stage));
     is_in_place |= reader.is_in_place;
   }
   /* All that read in place end up in one element of the output, where it is computed once. */
@@ -120,6 +124,8 @@ static bool is_for_itself(const BpTeStage *stage) {
 static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
   if (bp__stage_is_scheduled(info->stage) || !is_for_itself(info->stage))
     return 0;
+  if (info->stage->is_statements)
+    return bp__schedule_statements(info, machine);
   if (!is_reduction(info))
     return bp__schedule_elementwise(info, machine);
   return bp__info_reduces_rows(info) ? bp__schedule_row(info, machine)
@@ -128,7 +134,7 @@ static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
 
 const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStageInfo *output) {
   const BpStageInfo *work = NULL;
-  if (is_reduction(output) || bp__stage_is_scheduled(output->stage) || output->stage->scan)
+  if (!bp__te_is_pointwise(output->stage) || bp__stage_is_scheduled(output->stage))
     return NULL;
   for (int32_t i = 0; i < output->num_accesses; i++) {
     const BpTeTensor *source = bp__analysis_source(analysis, output->accesses[i].read);

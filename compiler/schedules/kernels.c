@@ -25,7 +25,7 @@ static int visit_read(void *context, const BpIrNode *node) {
   if (!bp__te_reads_stage(node, reads->source))
     return 0;
   reads->count++;
-  reads->are_in_place &= tensor->ndim == result->ndim;
+  reads->are_in_place &= tensor->ndim == result->ndim && !reads->reader->is_statements;
   for (int32_t i = 0; i < tensor->ndim && i < result->ndim; i++)
     reads->are_in_place &= node->operands[1 + i] == reads->reader->axes[i]->var ||
                            (tensor->shape[i] == 1 && result->shape[i] == 1);

@@ -10,6 +10,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/pooled.c \
 	compiler/schedules/reduce.c \
 	compiler/schedules/scan.c \
+	compiler/schedules/statements.c \
 	compiler/schedules/thread_block.c \
 	compiler/schedules/thread_rows.c \
 	compiler/schedules/thread_tile.c \

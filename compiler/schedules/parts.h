@@ -54,6 +54,9 @@ int bp__inline_stages(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs)
  */
 int bp__schedule_scans(const BpAnalysis *analysis, const BpMachine *machine);
 
+/* What statements compute: their rows. (statements.c) */
+int bp__schedule_statements(const BpStageInfo *info, const BpMachine *machine);
+
 /* Fuses data axes first <= i < end, which must not be split or fused yet. */
 int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused);
 /* Vectorises one axis in `lanes`, after giving `cores` each a share of it. */

@@ -196,7 +196,7 @@ int32_t bp__count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output
     return 0;
   for (int32_t i = 0; i < analysis->num_stages; i++) {
     const BpStageInfo *info = &analysis->stages[i];
-    if (info->stage->scan || bp__stage_is_scheduled(info->stage) ||
+    if (info->stage->scan || info->stage->is_statements || bp__stage_is_scheduled(info->stage) ||
         !stays_in_row(analysis, info, rows) || (info != output && bp__lower_is_output(info->s)))
       return 0;
     if (info->num_roots > info->ndim && !bp__info_reduces_rows(info))

@@ -92,6 +92,8 @@ static bool wants_whole_blocks(const BpStageInfo *info, const BpMachine *machine
 static int schedule_stage(const BpStageInfo *info, const BpMachine *machine) {
   if (bp__stage_is_scheduled(info->stage) || info->stage->scan || info->stage->inside)
     return 0;
+  if (info->stage->is_statements)
+    return bp__schedule_statements(info, machine);
   if (info->stage->reduce_op < 0)
     return schedule_elementwise(info, machine);
   if (wants_whole_blocks(info, machine))

@@ -80,9 +80,9 @@ BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
 }
 
 static int check_unscheduled(const BpTeStage *stage, const char *what) {
-  if (stage->scan)
-    return bp_error_raise(BP_ERROR_VALUE, "%s of tensor %s, which is a scan", what,
-                          stage->tensor->name);
+  if (stage->scan || stage->is_statements)
+    return bp_error_raise(BP_ERROR_VALUE, "%s of tensor %s, which is computed by %s", what,
+                          stage->tensor->name, stage->scan ? "a scan" : "statements");
   if (stage->num_axes == stage->ndim + stage->num_reduce_axes && !stage->is_inlined)
     return 0;
   return bp_error_raise(BP_ERROR_VALUE, "%s of tensor %s comes before its schedule is changed",

@@ -7,4 +7,5 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/te/schedule.c \
 	compiler/te/cache.c \
 	compiler/te/widen.c \
-	compiler/te/scan.c
+	compiler/te/scan.c \
+	compiler/te/statements.c

@@ -234,6 +234,10 @@ int bp_te_bind(BpTeStage *stage, BpTeAxis *axis, const char *thread_axis) {
 int bp_te_compute_at(BpTeStage *stage, BpTeStage *consumer, BpTeAxis *axis) {
   if (!stage || leaf_position(consumer, axis) < 0)
     return -1;
+  if (stage->is_statements)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "tensor %s is computed by statements, which run at the root",
+                          stage->tensor->name);
   for (const BpTeStage *s = consumer; s; s = s->attach_stage)
     if (s == stage)
       return bp_error_raise(BP_ERROR_VALUE, "tensor %s cannot be computed inside itself",
@@ -248,7 +252,10 @@ int bp_te_compute_inline(BpTeStage *stage) {
     return -1;
   if (!bp__te_is_pointwise(stage))
     return bp_error_raise(BP_ERROR_VALUE, "tensor %s is a %s and cannot be inlined",
-                          stage->tensor->name, stage->scan ? "scan" : "reduction");
+                          stage->tensor->name,
+                          stage->is_statements ? "computation by statements"
+                          : stage->scan        ? "scan"
+                                               : "reduction");
   stage->is_inlined = 1;
   return 0;
 }

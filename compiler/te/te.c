@@ -620,23 +620,29 @@ int bp_te_compute_tuple(BpTe *te, const char *name, const int64_t *shape, int32_
   return 0;
 }
 
+int bp__te_convert_indices(BpTe *te, const BpTeTensor *tensor, const BpIrNode *const *indices,
+                           const BpIrNode **converted) {
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    if (!indices[i])
+      return -1;
+    if (!bp__dtype_is_int(indices[i]->dtype)) {
+      char text[32];
+      bp_dtype_format(indices[i]->dtype, text);
+      return bp_error_raise(BP_ERROR_TYPE, "index %d of tensor %s is of %s, and no integer", i,
+                            tensor->name, text);
+    }
+    if (!(converted[i] = bp_ir_cast(te->ir, bp__dtype_int64(), indices[i])))
+      return -1;
+  }
+  return 0;
+}
+
 const BpIrNode *bp_te_read(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices) {
   if (!tensor)
     return NULL;
   const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {tensor->buffer};
-  for (int32_t i = 0; i < tensor->ndim; i++) {
-    if (!indices[i])
-      return NULL;
-    if (!bp__dtype_is_int(indices[i]->dtype)) {
-      char text[32];
-      bp_dtype_format(indices[i]->dtype, text);
-      bp_error_raise(BP_ERROR_TYPE, "index %d of tensor %s is of %s, and no integer", i,
-                     tensor->name, text);
-      return NULL;
-    }
-    if (!(operands[1 + i] = bp_ir_cast(te->ir, bp__dtype_int64(), indices[i])))
-      return NULL;
-  }
+  if (bp__te_convert_indices(te, tensor, indices, operands + 1) != 0)
+    return NULL;
   return bp_ir_make(te->ir, BP_IR_CALL, tensor->dtype, operands, 1 + tensor->ndim,
                     BP_IR_CALL_INTRINSIC, 0, BP__TE_READ);
 }

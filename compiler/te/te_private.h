@@ -3,6 +3,7 @@
  *
  * Expressions are IR nodes with calls of our own, which exist only before storage flattening:
  *   te.read(buffer, i0, i1, ...)  an element of the tensor that the BUFFER node stands for
+ *   te.write(buffer, value, i0, i1, ...)  in an EVALUATE: stores it there
  *   te.sum|prod|min|max(value, axis...)  a reduction, at the top of a body only
  *   te.fold(number, value..., axis...)  a reduction of several values at once; te.part(fold, i) is
  * one of its results, at the top of a body only te.tuple(value...)  the body of a stage with
@@ -16,6 +17,7 @@
 #include <backplane/compiler/te.h>
 
 #define BP__TE_READ  "te.read"
+#define BP__TE_WRITE "te.write"
 #define BP__TE_FOLD  "te.fold"
 #define BP__TE_PART  "te.part"
 #define BP__TE_TUPLE "te.tuple"
@@ -104,6 +106,7 @@ struct BpTeStage {
   const BpIrNode *body; /* the value, without the reduction around it; or te.tuple of the values */
   int32_t reduce_op;    /* BP_TE_SUM ..., BP__TE_FOLD_OP, or -1 */
   const BpTeFold *fold; /* of BP__TE_FOLD_OP */
+  int is_statements;    /* its body is a statement, for each of the rows that its axes are */
   BpTeScan *scan;       /* of a scan */
   BpTeStage *inside;    /* the scan to whose steps it belongs, or NULL */
   BpTeAxis *axes[BP__TE_MAX_AXES];
@@ -133,6 +136,9 @@ struct BpTe {
 void *bp__te_alloc(BpTe *te, size_t size);
 const char *bp__te_strdup(BpTe *te, const char *text);
 
+/* The indices of an access, as int64; refuses what is no integer. */
+int bp__te_convert_indices(BpTe *te, const BpTeTensor *tensor, const BpIrNode *const *indices,
+                           const BpIrNode **converted);
 /* The tensor that a BUFFER node stands for, or NULL. */
 BpTeTensor *bp__te_tensor_of(const BpTe *te, const BpIrNode *buffer);
 /* New variables for data axes. */
@@ -174,9 +180,9 @@ bool bp__te_reads_stage(const BpIrNode *node, const BpTeStage *stage);
 static inline bool bp__te_is_first(const BpTeTensor *tensor) {
   return tensor->stage && tensor->stage->body && tensor->stage->tensor == tensor;
 }
-/* Whether a stage computes each element by an expression: no reduction, no scan. */
+/* Whether a stage computes each element by an expression: no reduction, no scan, no statements. */
 static inline bool bp__te_is_pointwise(const BpTeStage *stage) {
-  return stage->reduce_op < 0 && !stage->scan;
+  return stage->reduce_op < 0 && !stage->scan && !stage->is_statements;
 }
 /* Value `index` of a stage's body, or of what became of it. */
 static inline const BpIrNode *bp__te_value(const BpTeStage *stage, const BpIrNode *body,

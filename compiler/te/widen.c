@@ -54,7 +54,7 @@ static bool computes_with_halves(const Widening *widening, const BpIrNode *node)
            bp__ir_map_get(&widening->wide, node->operands[2]);
   if (node->kind == BP_IR_CALL &&
       (node->int_value != BP_IR_CALL_INTRINSIC || bp__te_is_read(node) ||
-       strcmp(node->str_value, BP__TE_TUPLE) == 0))
+       strcmp(node->str_value, BP__TE_WRITE) == 0 || strcmp(node->str_value, BP__TE_TUPLE) == 0))
     return false;
   bool computes = node->kind == BP_IR_CALL || (node->kind >= BP_IR_ADD && node->kind <= BP_IR_SHR);
   return computes && node->num_operands > 0 && bp__dtype_is_half(node->operands[0]->dtype);

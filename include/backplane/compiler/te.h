@@ -9,6 +9,7 @@
 #define BACKPLANE_COMPILER_TE_H
 
 #include <backplane/api.h>
+#include <backplane/compiler/block.h>
 #include <backplane/compiler/ir.h>
 #include <backplane/target.h>
 
@@ -128,6 +129,31 @@ BP_API int bp_te_scan_limit(BpTeScan *scan, BpTeBody limit, void *context);
 BP_API int bp_te_scan_end(BpTeScan *scan, BpTeTupleBody body, void *context, int32_t num_values,
                           BpTeTensor **each, BpTeTensor **last);
 
+/* ---- Statements -------------------------------------------------------------------------- */
+
+/* One tensor that statements compute; the shape is copied. */
+typedef struct BpTeResult {
+  BpDataType dtype;
+  const int64_t *shape;
+  int32_t ndim;
+} BpTeResult;
+
+/* Writes the statements of one row into `block`; 0, or -1 with an error. They read tensors with
+ * bp_te_read, their own too, and write their own with bp_te_write. */
+typedef int (*BpTeStatements)(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
+                              BpTeTensor *const *tensors, void *context);
+
+/* Tensors computed by statements, which run once for each of the rows, a domain of `num_rows`
+ * dimensions (0: once). Rows may run at once and in any order: each reads what it wrote itself, and
+ * no two write one element. Between them they write every element; the tensors' shapes need not be
+ * those of the rows. A result that nobody reads is memory for the statements to use. */
+BP_API int bp_te_statements(BpTe *te, const char *name, const int64_t *rows, int32_t num_rows,
+                            const BpTeResult *results, int32_t num_results, BpTeStatements body,
+                            void *context, BpTeTensor **tensors);
+/* The statement tensor[indices] = value, of the tensor's type. */
+BP_API const BpIrNode *bp_te_write(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices,
+                                   const BpIrNode *value);
+
 /* What a tensor is like; the shape is borrowed. Never fail. */
 BP_API int32_t bp_te_tensor_ndim(const BpTeTensor *tensor);
 BP_API const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor);
@@ -135,10 +161,10 @@ BP_API BpDataType bp_te_tensor_dtype(const BpTeTensor *tensor);
 
 /* ---- Schedules --------------------------------------------------------------------------- */
 
-/* The stage of a computed tensor. By default it runs at the root, its axes serial, in order: data
- * axes, then reduction axes. In the steps of a scan it runs where the scan's axis is known by
- * default. The axis of a scan keeps its order: it is not fused with others, and its iterations run
- * one after the other. */
+/* The stage of a computed tensor; its axes are the rows where statements compute it. By default it
+ * runs at the root, its axes serial, in order: data axes, then reduction axes. In the steps of a
+ * scan it runs where the scan's axis is known by default. The axis of a scan keeps its order: it is
+ * not fused with others, and its iterations run one after the other. */
 BP_API BpTeStage *bp_te_stage(BpTe *te, BpTeTensor *tensor);
 /* The tensors of a stage, in the order in which its computation gives them; NULL and an error out
  * of range. */
@@ -181,9 +207,11 @@ BP_API int bp_te_vectorize(BpTeStage *stage, BpTeAxis *axis);
 BP_API int bp_te_unroll(BpTeStage *stage, BpTeAxis *axis);
 /* Binds to "blockIdx.x|y|z" or "threadIdx.x|y|z". */
 BP_API int bp_te_bind(BpTeStage *stage, BpTeAxis *axis, const char *thread_axis);
-/* Computes this stage where `axis` of `consumer` runs, just the part that is needed there. */
+/* Computes this stage where `axis` of `consumer` runs, just the part that is needed there; not for
+ * statements. */
 BP_API int bp_te_compute_at(BpTeStage *stage, BpTeStage *consumer, BpTeAxis *axis);
-/* Substitutes this stage's expression in its readers; not for reductions, scans and outputs. */
+/* Substitutes this stage's expression in its readers; not for reductions, scans, statements and
+ * outputs. */
 BP_API int bp_te_compute_inline(BpTeStage *stage);
 /* BP_IR_SCOPE_*; the default is GLOBAL at the root and LOCAL inside another stage. Of a scan it is
  * the scope of its states: by default LOCAL, or where threads share what a step computes, GLOBAL.

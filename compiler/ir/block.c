@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Statements written one after the other: a stack of what is open, each with its statements so far.
+ * A name or an array is open too: what comes after it is its body. */
+
+#include <stdlib.h>
+
+#include <backplane/compiler/block.h>
+
+#include "compiler/ir/ir.h"
+
+/* What is open: `make` gives the statement around the body. */
+typedef struct Open {
+  struct Open *outer;
+  int32_t kind;              /* BP_IR_SEQ: the block itself; FOR, WHILE, IF, LET, ALLOCATE */
+  const BpIrNode *a, *b, *c; /* operands before the body */
+  const BpIrNode *then_body; /* of an IF in its other branch */
+  const BpIrNode **statements;
+  int32_t count, capacity;
+} Open;
+
+struct BpIrBlock {
+  BpIrModule *module;
+  Open *open;
+  bool has_failed;
+};
+
+static void fail(BpIrBlock *block) {
+  block->has_failed = true;
+}
+
+static void open_construct(BpIrBlock *block, int32_t kind, const BpIrNode *a, const BpIrNode *b,
+                           const BpIrNode *c) {
+  Open *open = block->has_failed ? NULL : bp__ir_alloc(block->module, sizeof *open);
+  if (!open) {
+    fail(block);
+    return;
+  }
+  *open = (Open){.outer = block->open, .kind = kind, .a = a, .b = b, .c = c};
+  block->open = open;
+}
+
+BpIrBlock *bp_ir_block_begin(BpIrModule *module) {
+  BpIrBlock *block = calloc(1, sizeof *block);
+  if (!block) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a block of statements");
+    return NULL;
+  }
+  block->module = module;
+  open_construct(block, BP_IR_SEQ, NULL, NULL, NULL);
+  return block;
+}
+
+void bp_ir_block_add(BpIrBlock *block, const BpIrNode *statement) {
+  if (!statement)
+    fail(block);
+  if (block->has_failed)
+    return;
+  Open *open = block->open;
+  if (open->count == open->capacity) {
+    int32_t capacity = open->capacity ? 2 * open->capacity : 8;
+    const BpIrNode **larger = bp__ir_alloc(block->module, (size_t)capacity * sizeof *larger);
+    if (!larger) {
+      fail(block);
+      return;
+    }
+    if (open->count > 0)
+      memcpy(larger, open->statements, (size_t)open->count * sizeof *larger);
+    open->statements = larger;
+    open->capacity = capacity;
+  }
+  open->statements[open->count++] = statement;
+}
+
+/* ---- Closing ----------------------------------------------------------------------------- */
+
+static const BpIrNode *body_of(const BpIrBlock *block, const Open *open) {
+  return bp_ir_seq(block->module, open->statements, open->count);
+}
+
+static const BpIrNode *statement_of(const BpIrBlock *block, const Open *open) {
+  const BpIrNode *body = body_of(block, open);
+  switch (open->kind) {
+  case BP_IR_FOR:
+    return bp_ir_for(block->module, open->a, open->b, open->c, BP_IR_FOR_SERIAL, "", body);
+  case BP_IR_WHILE:
+    return bp__ir_while(block->module, open->a, body);
+  case BP_IR_IF:
+    return open->then_body ? bp_ir_if(block->module, open->a, open->then_body, body)
+                           : bp_ir_if(block->module, open->a, body, NULL);
+  case BP_IR_LET:
+    return bp_ir_let(block->module, open->a, open->b, body);
+  case BP_IR_ALLOCATE:
+    return bp_ir_allocate(block->module, open->a, body);
+  default:
+    return body;
+  }
+}
+
+static void close_one(BpIrBlock *block) {
+  const Open *open = block->open;
+  block->open = open->outer;
+  bp_ir_block_add(block, statement_of(block, open));
+}
+
+/* Closes the names and arrays inside of the construct that is open. */
+static void close_names(BpIrBlock *block) {
+  while (!block->has_failed &&
+         (block->open->kind == BP_IR_LET || block->open->kind == BP_IR_ALLOCATE))
+    close_one(block);
+}
+
+void bp_ir_block_close(BpIrBlock *block) {
+  close_names(block);
+  if (block->has_failed)
+    return;
+  if (block->open->outer) {
+    close_one(block);
+    return;
+  }
+  bp_error_raise(BP_ERROR_VALUE, "a block of statements closes more than it opened");
+  fail(block);
+}
+
+void bp_ir_block_else(BpIrBlock *block) {
+  close_names(block);
+  if (block->has_failed)
+    return;
+  Open *open = block->open;
+  if (open->kind != BP_IR_IF || open->then_body) {
+    bp_error_raise(BP_ERROR_VALUE, "the other branch of a choice begins where none is open");
+    fail(block);
+    return;
+  }
+  open->then_body = body_of(block, open);
+  open->count = open->capacity = 0;
+  if (!open->then_body)
+    fail(block);
+}
+
+const BpIrNode *bp_ir_block_end(BpIrBlock *block) {
+  if (!block)
+    return NULL;
+  const BpIrNode *statements = NULL;
+  close_names(block);
+  if (!block->has_failed && block->open->outer)
+    bp_error_raise(BP_ERROR_VALUE, "a block of statements ends before it closes what it opened");
+  else if (!block->has_failed)
+    statements = statement_of(block, block->open);
+  free(block);
+  return statements;
+}
+
+/* ---- Constructs -------------------------------------------------------------------------- */
+
+const BpIrNode *bp_ir_block_for(BpIrBlock *block, const char *name, const BpIrNode *min,
+                                const BpIrNode *extent) {
+  const BpIrNode *var = bp_ir_var(block->module, name, bp__dtype_int64());
+  if (!var || !min || !extent)
+    fail(block);
+  open_construct(block, BP_IR_FOR, var, min, extent);
+  return block->has_failed ? NULL : var;
+}
+
+void bp_ir_block_while(BpIrBlock *block, const BpIrNode *condition) {
+  if (!condition)
+    fail(block);
+  open_construct(block, BP_IR_WHILE, condition, NULL, NULL);
+}
+
+void bp_ir_block_if(BpIrBlock *block, const BpIrNode *condition) {
+  if (!condition)
+    fail(block);
+  open_construct(block, BP_IR_IF, condition, NULL, NULL);
+}
+
+const BpIrNode *bp_ir_block_let(BpIrBlock *block, const char *name, const BpIrNode *value) {
+  const BpIrNode *var = value ? bp_ir_var(block->module, name, value->dtype) : NULL;
+  if (!var)
+    fail(block);
+  open_construct(block, BP_IR_LET, var, value, NULL);
+  return block->has_failed ? NULL : var;
+}
+
+const BpIrNode *bp_ir_block_array(BpIrBlock *block, const char *name, BpDataType dtype,
+                                  const BpIrNode *extent) {
+  const BpIrNode *buffer =
+      extent ? bp_ir_buffer(block->module, name, dtype, BP_IR_SCOPE_LOCAL, &extent, 1) : NULL;
+  if (!buffer)
+    fail(block);
+  open_construct(block, BP_IR_ALLOCATE, buffer, NULL, NULL);
+  return block->has_failed ? NULL : buffer;
+}
+
+const BpIrNode *bp_ir_block_variable(BpIrBlock *block, const char *name, const BpIrNode *value) {
+  if (!value) {
+    fail(block);
+    return NULL;
+  }
+  const BpIrNode *variable =
+      bp_ir_block_array(block, name, value->dtype, bp__ir_int64(block->module, 1));
+  bp_ir_block_assign(block, variable, value);
+  return variable;
+}
+
+const BpIrNode *bp_ir_block_value(BpIrBlock *block, const BpIrNode *variable) {
+  return variable ? bp_ir_load(block->module, variable, bp__ir_int64(block->module, 0), NULL)
+                  : NULL;
+}
+
+void bp_ir_block_assign(BpIrBlock *block, const BpIrNode *variable, const BpIrNode *value) {
+  bp_ir_block_add(block, variable ? bp_ir_store(block->module, variable,
+                                                bp__ir_int64(block->module, 0), value, NULL)
+                                  : NULL);
+}
