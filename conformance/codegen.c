@@ -277,14 +277,13 @@ static void run_type(Kit *kit, const char *type) {
 
 static const char *const core_types[] = {"int32", "float32"};
 
-static gboolean has_threads(const Kit *kit) {
-  return bp_target_get_int(kit->target, BP_TARGET_THREAD_AXES, 0) != 0;
-}
-
 static gboolean is_possible(const Kit *kit, const StatementRow *row, const char *type) {
   if (row->letters && !strchr(row->letters, bp__program_letter(bp__program_dtype(type))))
     return FALSE;
-  return row->where == PROGRAM_ANYWHERE || (row->where == PROGRAM_THREADS) == has_threads(kit);
+  if (strstr(row->body, "threadIdx") && bp__kit_block(kit, PROGRAM_BLOCK) < PROGRAM_BLOCK)
+    return FALSE;
+  return row->where == PROGRAM_ANYWHERE ||
+         (row->where == PROGRAM_HOST ? bp__kit_runs_on_host(kit) : bp__kit_has_threads(kit));
 }
 
 /* Adds the statements of a construct that can be on the target. How many it has at all. */

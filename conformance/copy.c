@@ -188,9 +188,9 @@ static void run_order(Kit *kit) {
 
 /* Memory is freed while copies from and to it are queued, and asked for anew at once. */
 static void run_freed(Kit *kit) {
-  const size_t size = 262144;
-  uint8_t *sent = g_malloc(size), *other = g_malloc(size), *got = g_malloc0(size);
   bp__kit_open_device(kit);
+  const size_t size = bp__kit_piece(kit, 32);
+  uint8_t *sent = g_malloc(size), *other = g_malloc(size), *got = g_malloc0(size);
   bp__kit_fill(sent, size, kit->seed);
   memset(other, 0x5a, size);
   void *last = bp__kit_alloc(kit, size);

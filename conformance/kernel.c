@@ -57,6 +57,21 @@ void bp__kit_open_target(Kit *kit) {
   KIT_OK(bp_device_set_current(kit->target_device, NULL), "set_device");
 }
 
+gboolean bp__kit_runs_on_host(const Kit *kit) {
+  return bp_target_device_type(kit->target) == BP_DEVICE_CPU;
+}
+
+gboolean bp__kit_has_threads(const Kit *kit) {
+  return bp_target_get_int(kit->target, BP_TARGET_THREAD_AXES, 0) != 0;
+}
+
+int64_t bp__kit_block(const Kit *kit, int64_t wanted) {
+  int64_t most = bp_target_get_int(kit->target, BP_TARGET_MAX_NUM_THREADS, 1);
+  while (bp__kit_has_threads(kit) && wanted > 1 && wanted > most)
+    wanted /= 2;
+  return wanted;
+}
+
 /* ---- Code -------------------------------------------------------------------------------- */
 
 static BpIrModule *legalize(const Kit *kit, BpIrModule *module) {

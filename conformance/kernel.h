@@ -9,6 +9,15 @@
  * its code runs is kit->target_device, which is opened if it is the plugin's. bp__kit_absent if
  * there is none. */
 void bp__kit_open_target(Kit *kit);
+/* Whether the target's functions run on the host's processor, on the host's memory. They alone call
+ * packed functions, take strings and addresses, assert, and allocate global memory. */
+gboolean bp__kit_runs_on_host(const Kit *kit);
+/* Whether the target has thread axes: then a function is launched over a grid, and else it loops.
+ */
+gboolean bp__kit_has_threads(const Kit *kit);
+/* How many threads a block has where `wanted` of them, a power of two, are of use: as many, or the
+ * largest power of two that the target's max_num_threads allows. */
+int64_t bp__kit_block(const Kit *kit, int64_t wanted);
 
 /* Code for the target. */
 typedef struct KitCode {

@@ -116,6 +116,14 @@ void bp__kit_free(const Kit *kit, void *handle) {
   KIT_OK(kit->api->free_data_space(kit->device.device_id, handle), "free_data_space");
 }
 
+size_t bp__kit_piece(const Kit *kit, int count) {
+  int64_t free_bytes = bp__kit_int_attr(kit, BP_ATTR_AVAILABLE_GLOBAL_MEMORY, INT64_MAX);
+  size_t piece = (size_t)256 << 10;
+  while (piece > 1024 && (int64_t)piece > free_bytes / 2 / count)
+    piece /= 2;
+  return piece;
+}
+
 KitTurnover bp__kit_turnover(BpDevice device) {
   const uint64_t most = (uint64_t)64 << 20;
   BpValue value = {.type_index = BP_TYPE_NONE};

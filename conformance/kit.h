@@ -141,6 +141,9 @@ void bp__kit_fill(void *data, size_t size, uint64_t seed);
 /* Data space of the device; it lives until bp__kit_free. */
 void *bp__kit_alloc(const Kit *kit, uint64_t size);
 void bp__kit_free(const Kit *kit, void *handle);
+/* Bytes of a piece, `count` of which take up at most half of the free memory: 256 KiB, or a smaller
+ * power of two on a device that has little. */
+size_t bp__kit_piece(const Kit *kit, int count);
 /* A size and how often to allocate it for twice the device's memory to be had in all, or 16 GiB. */
 typedef struct KitTurnover {
   uint64_t chunk;

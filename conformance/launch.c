@@ -6,11 +6,11 @@
 
 #define EXTENT 4096
 
-/* Adds 1 to each element. */
-static const char step_text[] =
-    "(module (function \"increase\" (buffer A int32 global 4096)"
-    " (for b:int64 0 64 bound \"blockIdx.x\" (for t:int64 0 64 bound \"threadIdx.x\""
-    " (store A (add (mul b 64) t) (add (load A (add (mul b 64) t)) 1:int32))))))";
+/* Adds 1 to each element: $1 blocks of $2 threads. */
+#define STEP_TEXT                                                                                  \
+  "(module (function \"increase\" (buffer A int32 global 4096)"                                    \
+  " (for b:int64 0 %1$d bound \"blockIdx.x\" (for t:int64 0 %2$d bound \"threadIdx.x\""            \
+  " (store A (add (mul b %2$d) t) (add (load A (add (mul b %2$d) t)) 1:int32))))))"
 
 typedef struct Step {
   KitCode code;
@@ -21,7 +21,10 @@ typedef struct Step {
 
 static void open_step(Kit *kit, Step *step) {
   bp__kit_open_target(kit);
-  *step = (Step){.code = bp__kit_build(kit, step_text)};
+  int threads = (int)bp__kit_block(kit, 64);
+  char *text = g_strdup_printf(STEP_TEXT, EXTENT / threads, threads);
+  *step = (Step){.code = bp__kit_build(kit, text)};
+  g_free(text);
   step->function = bp__kit_function(step->code.module, "increase");
   bp__kit_buffer_create(kit, &step->buffer, KIT_INT32, EXTENT);
   bp__kit_args_add(&step->args, bp__kit_buffer_value(&step->buffer));

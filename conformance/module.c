@@ -7,17 +7,38 @@
 #include <backplane/tensor.h>
 
 #include "conformance/kernel.h"
+#include "conformance/programs.h"
 #include "conformance/random.h"
 
-/* b[i] = a[i] + x, one element a thread, 8 blocks of 4. */
+/* b[i] = a[i] + x, one element a thread, by default 8 blocks of 4. */
 #define EXTENT 32
+#define THREAD                                                                                     \
+  "(for b:int64 0 @blocks bound \"blockIdx.x\" (for t:int64 0 @threads bound \"threadIdx.x\""
+#define ELEMENT "(add (mul b @threads) t)"
 static const char add_text[] =
-    "(module (function \"add\" (buffer A int32 global 32) (buffer B int32 global 32) x:int32"
-    " (for b:int64 0 8 bound \"blockIdx.x\" (for t:int64 0 4 bound \"threadIdx.x\""
-    " (store B (add (mul b 4) t) (add (load A (add (mul b 4) t)) x)))))"
+    "(module (function \"@add\" (buffer A int32 global 32) (buffer B int32 global 32) x:int32"
+    " " THREAD " (store B " ELEMENT " (add (load A " ELEMENT ") x)))))"
     " (function \"negate\" (buffer A int32 global 32)"
-    " (for b:int64 0 8 bound \"blockIdx.x\" (for t:int64 0 4 bound \"threadIdx.x\""
-    " (store A (add (mul b 4) t) (sub 0:int32 (load A (add (mul b 4) t))))))))";
+    " " THREAD " (store A " ELEMENT " (sub 0:int32 (load A " ELEMENT ")))))))";
+
+/* Code with the two functions, of which the first has the name. */
+static KitCode build_as(const Kit *kit, const char *name) {
+  int64_t threads = bp__kit_block(kit, 4);
+  char *blocks = g_strdup_printf("%" G_GINT64_FORMAT, EXTENT / threads);
+  char *block = g_strdup_printf("%" G_GINT64_FORMAT, threads);
+  const char *const words[][2] = {
+      {"@blocks", blocks}, {"@threads", block}, {"@add", name}, {NULL, NULL}};
+  char *text = bp__program_fill(add_text, words);
+  KitCode code = bp__kit_build(kit, text);
+  g_free(blocks);
+  g_free(block);
+  g_free(text);
+  return code;
+}
+
+static KitCode build_add(const Kit *kit) {
+  return build_as(kit, "add");
+}
 
 /* Buffers and arguments of `add`. */
 typedef struct Add {
@@ -72,7 +93,7 @@ typedef struct Built {
 
 static void open_built(Kit *kit, Built *built) {
   bp__kit_open_target(kit);
-  built->code = bp__kit_build(kit, add_text);
+  built->code = build_add(kit);
   built->function = bp__kit_function(built->code.module, "add");
   add_create(kit, &built->code, &built->add);
 }
@@ -88,7 +109,7 @@ static void close_built(const Kit *kit, Built *built, const char *what) {
 static void run_build(Kit *kit) {
   BpFunction *function = NULL;
   bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
+  KitCode code = build_add(kit);
   bp_object_release(bp__kit_function(code.module, "add"));
   bp_object_release(bp__kit_function(code.module, "negate"));
   KIT_OK(bp_module_get_function(code.module, "no_such_function", 1, &function),
@@ -99,7 +120,7 @@ static void run_build(Kit *kit) {
 
 static void run_call(Kit *kit) {
   bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
+  KitCode code = build_add(kit);
   BpFunction *function = bp__kit_function(code.module, "add");
   for (int i = 0; i < 3; i++)
     expect_adds(kit, &code, function, "add, called");
@@ -133,22 +154,36 @@ static void run_grid_yz(Kit *kit) {
               60);
 }
 
+/* Thirteen threads, or as many as the target allows. */
 static void run_block(Kit *kit) {
   bp__kit_open_target(kit);
-  expect_grid(kit,
-              "(for b:int64 0 7 bound \"blockIdx.x\" (for t:int64 0 13 bound \"threadIdx.x\""
-              " (store A (add (mul b 13) t) (cast int32 (add (mul b 100) t)))))",
-              91);
+  int64_t most = bp_target_get_int(kit->target, BP_TARGET_MAX_NUM_THREADS, 1);
+  int64_t threads = bp__kit_has_threads(kit) ? CLAMP(most, 1, 13) : 13;
+  char *count = g_strdup_printf("%" G_GINT64_FORMAT, threads);
+  const char *const words[][2] = {{"@threads", count}, {NULL, NULL}};
+  char *body = bp__program_fill(
+      "(for b:int64 0 7 bound \"blockIdx.x\" (for t:int64 0 @threads bound \"threadIdx.x\""
+      " (store A (add (mul b @threads) t) (cast int32 (add (mul b 100) t)))))",
+      words);
+  expect_grid(kit, body, 7 * threads);
+  g_free(body);
+  g_free(count);
 }
 
+/* The axes have different extents where the target's block has room for that. */
 static void run_block_yz(Kit *kit) {
   bp__kit_open_target(kit);
-  expect_grid(kit,
-              "(for b:int64 0 2 bound \"blockIdx.x\" (for z:int64 0 2 bound \"threadIdx.z\""
-              " (for y:int64 0 3 bound \"threadIdx.y\" (for x:int64 0 4 bound \"threadIdx.x\""
-              " (store A (add (mul (add (mul (add (mul b 2) z) 3) y) 4) x)"
-              " (cast int32 (add (add (mul z 100) (mul y 10)) x)))))))",
-              48);
+  gboolean has_room = bp__kit_block(kit, 32) == 32;
+  int64_t side = bp__kit_block(kit, 8) == 8 ? 2 : 1;
+  int64_t x = has_room ? 4 : side, y = has_room ? 3 : side, z = has_room ? 2 : side;
+  char *body = g_strdup_printf(
+      "(for b:int64 0 2 bound \"blockIdx.x\" (for z:int64 0 %d bound \"threadIdx.z\""
+      " (for y:int64 0 %d bound \"threadIdx.y\" (for x:int64 0 %d bound \"threadIdx.x\""
+      " (store A (add (mul (add (mul (add (mul b %d) z) %d) y) %d) x)"
+      " (cast int32 (add (add (mul z 100) (mul y 10)) x)))))))",
+      (int)z, (int)y, (int)x, (int)z, (int)y, (int)x);
+  expect_grid(kit, body, 2 * x * y * z);
+  g_free(body);
 }
 
 /* How many blocks a launch may have along x; `otherwise` if the device does not say. */
@@ -191,17 +226,19 @@ static void run_most_threads(Kit *kit) {
 static void run_most_shared(Kit *kit) {
   bp__kit_open_target(kit);
   int64_t words = bp_target_get_int(kit->target, BP_TARGET_MAX_SHARED_MEMORY, 0) / 4;
-  if (words < 64)
+  int64_t threads = bp__kit_block(kit, 32);
+  if (words < 2 * threads || !bp__kit_has_threads(kit))
     bp__kit_skip("the target has no shared memory");
   char *text = g_strdup_printf(
-      "(module (function \"f\" (buffer A int32 global 128) (for b:int64 0 2 bound \"blockIdx.x\""
-      " (allocate (buffer S int32 shared %" G_GINT64_FORMAT ") (for t:int64 0 32 bound"
+      "(module (function \"f\" (buffer A int32 global %d) (for b:int64 0 2 bound \"blockIdx.x\""
+      " (allocate (buffer S int32 shared %" G_GINT64_FORMAT ") (for t:int64 0 %d bound"
       " \"threadIdx.x\" (seq (store S t (cast int32 (add (mul b 100) t)))"
       " (store S (sub %" G_GINT64_FORMAT " t) (cast int32 (sub (mul b 100) t)))"
-      " (barrier \"shared\") (store A (add (mul b 64) t) (load S (sub 31 t)))"
-      " (store A (add (add (mul b 64) 32) t) (load S (add %" G_GINT64_FORMAT " t)))))))))",
-      words, words - 1, words - 32);
-  bp__kit_expect_agrees(kit, text, "f", 128);
+      " (barrier \"shared\") (store A (add (mul b %d) t) (load S (sub %d t)))"
+      " (store A (add (add (mul b %d) %d) t) (load S (add %" G_GINT64_FORMAT " t)))))))))",
+      4 * (int)threads, words, (int)threads, words - 1, 2 * (int)threads, (int)threads - 1,
+      2 * (int)threads, (int)threads, words - threads);
+  bp__kit_expect_agrees(kit, text, "f", 4 * threads);
   g_free(text);
 }
 
@@ -294,7 +331,7 @@ static void run_handles(Kit *kit) {
   int32_t got[EXTENT] = {0};
   open_built(kit, &built);
   Add *add = &built.add;
-  if (add->args.count == 3)
+  if (bp__kit_runs_on_host(kit))
     bp__kit_skip("the target's functions run on the host, where a buffer is a tensor");
   add->args.values[0] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = add->a.handle};
   add->args.values[1] = (BpValue){.type_index = BP_TYPE_POINTER, .v_ptr = add->b.handle};
@@ -370,7 +407,7 @@ static void run_extents(Kit *kit) {
   open_built(kit, &built);
   Add *add = &built.add;
   if (add->args.count == 3)
-    bp__kit_skip("the target's functions run on the host, and have no launch");
+    bp__kit_skip("the target has no thread axes, and its functions no launch");
   for (int32_t k = 3; k < add->args.count; k++)
     for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
       KitArgs args = add->args;
@@ -390,7 +427,7 @@ static void run_extents(Kit *kit) {
 
 static void run_lifetime(Kit *kit) {
   bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
+  KitCode code = build_add(kit);
   BpFunction *function = bp__kit_function(code.module, "add");
   bp_object_release(code.module);
   code.module = NULL;
@@ -421,7 +458,7 @@ static void *call_often(void *context) {
 static void run_threads(Kit *kit) {
   pthread_t threads[THREADS];
   bp__kit_open_target(kit);
-  Shared shared = {kit, bp__kit_build(kit, add_text)};
+  Shared shared = {kit, build_add(kit)};
   for (int i = 0; i < THREADS; i++)
     KIT_TRUE(pthread_create(&threads[i], NULL, call_often, &shared) == 0, "no thread");
   for (int i = 0; i < THREADS; i++)
@@ -433,7 +470,7 @@ static void run_threads(Kit *kit) {
 
 static void run_names(Kit *kit) {
   bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
+  KitCode code = build_add(kit);
   char **names = bp_module_list_functions(code.module, NULL);
   KIT_TRUE(names, "visit_functions failed: %s", bp_error_message());
   if (!names[0] && bp_module_num_imports(code.module) == 0)
@@ -448,7 +485,7 @@ static void run_names(Kit *kit) {
 static void run_source(Kit *kit) {
   BpOwnedBytes source = {0};
   bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
+  KitCode code = build_add(kit);
   KIT_REFUSED(bp_module_get_source(code.module, "no-such-format", &source), BP_ERROR_VALUE,
               "get_source in a format that there is not");
   if (bp_module_get_source(code.module, "", &source) != 0)
@@ -487,7 +524,7 @@ static BpModule *load_copy(BpModule *of, const BpOwnedBytes *bytes) {
 static void run_save(Kit *kit) {
   BpOwnedBytes bytes = {0}, again = {0};
   bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
+  KitCode code = build_add(kit);
   BpModule *saved = require_serializable(&code);
   KIT_OK(bp_module_save_to_bytes(saved, &bytes), "save_to_bytes");
   BpModule *loaded = load_copy(saved, &bytes);
@@ -512,12 +549,8 @@ static void run_save(Kit *kit) {
 
 /* As a library with whatever belongs to the module, and another as its import. */
 static void run_export(Kit *kit) {
-  static const char other_text[] =
-      "(module (function \"other\" (buffer A int32 global 32) (buffer B int32 global 32) x:int32"
-      " (for b:int64 0 8 bound \"blockIdx.x\" (for t:int64 0 4 bound \"threadIdx.x\""
-      " (store B (add (mul b 4) t) (add (load A (add (mul b 4) t)) x))))))";
   bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text), other = bp__kit_build(kit, other_text);
+  KitCode code = build_add(kit), other = build_as(kit, "other");
   int32_t flags = bp_module_get_property(code.module);
   if (!(flags & (BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_COMPILATION_EXPORT)))
     bp__kit_skip("modules of kind %s are not exported", bp_module_kind(code.module));
@@ -602,7 +635,7 @@ static void run_compile_error(Kit *kit) {
   BpOwnedBytes bytes = {0}, source = {0};
   Add add;
   bp__kit_open_target(kit);
-  KitCode code = bp__kit_build(kit, add_text);
+  KitCode code = build_add(kit);
   BpModule *saved = require_serializable(&code);
   KIT_OK(bp_module_save_to_bytes(saved, &bytes), "save_to_bytes");
   if (bp_module_get_source(saved, "", &source) != 0 || source.size < sizeof garbage)

@@ -33,6 +33,15 @@ static gboolean measure_again(Tries *tries, gboolean is_fine) {
 
 /* ---- Copies ------------------------------------------------------------------------------ */
 
+/* 16 MiB, or what the device has room for, in whole sixteenths. */
+static size_t large_copy(const Kit *kit) {
+  int64_t free_bytes = bp__kit_int_attr(kit, BP_ATTR_AVAILABLE_GLOBAL_MEMORY, INT64_MAX);
+  int64_t most = MIN(free_bytes / 2, bp__kit_int_attr(kit, BP_ATTR_MAX_ALLOCATION, INT64_MAX));
+  if (most < (int64_t)1 << 20)
+    bp__kit_skip("the device has no room for a copy of 1 MiB, and shorter ones tell nothing");
+  return (size_t)MIN(most, (int64_t)16 << 20) / 16 * 16;
+}
+
 static gint64 time_upload(const Kit *kit, const void *data, void *handle, size_t size) {
   gint64 began = g_get_monotonic_time();
   bp__kit_upload(kit, data, handle, 0, size, NULL);
@@ -42,8 +51,8 @@ static gint64 time_upload(const Kit *kit, const void *data, void *handle, size_t
 
 /* Sixteen times as much takes at most some sixteen times as long. */
 static void run_linear(Kit *kit) {
-  const size_t small = (size_t)1 << 20, large = 16 * small;
   bp__kit_open_device(kit);
+  const size_t large = large_copy(kit), small = large / 16;
   uint8_t *data = g_malloc0(large);
   void *handle = bp__kit_alloc(kit, large);
   gint64 one = G_MAXINT64, many = G_MAXINT64;
@@ -55,9 +64,9 @@ static void run_linear(Kit *kit) {
     is_linear = many <= (one + 1000) * 16 * 8;
   } while (measure_again(&tries, is_linear));
   KIT_TRUE(is_linear,
-           "a copy of 16 MiB takes %" G_GINT64_FORMAT " us, and one of 1 MiB %" G_GINT64_FORMAT
+           "a copy of %zu bytes takes %" G_GINT64_FORMAT " us, and one of %zu %" G_GINT64_FORMAT
            " us",
-           many, one);
+           large, many, small, one);
   bp__kit_free(kit, handle);
   g_free(data);
 }
@@ -71,8 +80,8 @@ static gint64 time_memcpy(uint8_t *from, uint8_t *to, size_t size) {
 
 /* A device's copy is no byte by byte affair: 100 times memcpy's time is plenty for any bus. */
 static void run_bandwidth(Kit *kit) {
-  const size_t size = (size_t)16 << 20;
   bp__kit_open_device(kit);
+  const size_t size = large_copy(kit);
   uint8_t *data = g_malloc0(size), *other = g_malloc0(size);
   void *handle = bp__kit_alloc(kit, size);
   gint64 memory = G_MAXINT64, device = G_MAXINT64;
@@ -84,9 +93,9 @@ static void run_bandwidth(Kit *kit) {
     is_fast = device <= (memory + 100) * 100;
   } while (measure_again(&tries, is_fast));
   KIT_TRUE(is_fast,
-           "a copy of 16 MiB to the device takes %" G_GINT64_FORMAT
+           "a copy of %zu bytes to the device takes %" G_GINT64_FORMAT
            " us; memcpy does it in %" G_GINT64_FORMAT " us",
-           device, memory);
+           size, device, memory);
   bp__kit_free(kit, handle);
   g_free(data);
   g_free(other);
@@ -202,7 +211,7 @@ static void run_asynchronous(Kit *kit) {
   bp__kit_open_target(kit);
   if (!kit->target_api || !kit->target_api->create_stream)
     bp__kit_skip("the device has one queue, and may run what it is given at once");
-  open_chain(kit, &chain, 64);
+  open_chain(kit, &chain, (int)bp__kit_block(kit, 64));
   calibrate(kit, &chain);
   do {
     Launch launch = time_chain(kit, &chain);
@@ -218,8 +227,9 @@ static void run_asynchronous(Kit *kit) {
 }
 
 static const Check copy_checks[] = {
-    {"performance.copy-linear", "16 MiB take at most some sixteen times as long as one",
-     "copy.large", CHECK_OPTIONAL | CHECK_PERFORMANCE, run_linear},
+    {"performance.copy-linear",
+     "16 MiB, or what fits, take at most some sixteen times as long as one", "copy.large",
+     CHECK_OPTIONAL | CHECK_PERFORMANCE, run_linear},
     {"performance.copy-bandwidth", "a copy to the device takes at most 100 times memcpy's time",
      "copy.large", CHECK_OPTIONAL | CHECK_PERFORMANCE, run_bandwidth},
 };

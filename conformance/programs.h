@@ -104,6 +104,7 @@ char *bp__program_function(const char *name, const char *type, const char *resul
 /* ---- Statements, memory, calls ----------------------------------------------------------- */
 
 #define PROGRAM_ELEMENTS 8
+#define PROGRAM_BLOCK    4 /* the most threads of a block */
 
 /* Where it can be. */
 #define PROGRAM_ANYWHERE 0

@@ -5,7 +5,14 @@
 
 #include "conformance/kit.h"
 
-#define SIZE ((size_t)256 << 10)
+#define STREAMS 4  /* at once */
+#define CHAIN   16 /* pieces of memory that each copies along */
+
+/* Bytes of a piece: found when nothing is allocated yet. */
+static size_t piece_size(const Kit *kit) {
+  static size_t size; /* while nothing is allocated yet */
+  return size ? size : (size = bp__kit_piece(kit, STREAMS * CHAIN));
+}
 
 static void open_streams(Kit *kit) {
   bp__kit_open_device(kit);
@@ -43,20 +50,20 @@ static void run_create(Kit *kit) {
 /* Nothing is queued, and then much: both are waited for. */
 static void run_sync(Kit *kit) {
   enum { COUNT = 64 };
-  const size_t piece = SIZE / COUNT;
-  uint8_t *sent = g_malloc(SIZE), *got = g_malloc(SIZE);
   bp__kit_open_device(kit);
+  const size_t size = piece_size(kit), piece = size / COUNT;
+  uint8_t *sent = g_malloc(size), *got = g_malloc(size);
   bp__kit_sync(kit, NULL);
-  void *handle = bp__kit_alloc(kit, SIZE);
+  void *handle = bp__kit_alloc(kit, size);
   for (uint64_t round = 0; round < 8; round++) {
-    bp__kit_fill(sent, SIZE, kit->seed + round);
-    memset(got, 0, SIZE);
+    bp__kit_fill(sent, size, kit->seed + round);
+    memset(got, 0, size);
     for (size_t i = 0; i < COUNT; i++)
       bp__kit_upload(kit, sent + i * piece, handle, i * piece, piece, NULL);
     for (size_t i = 0; i < COUNT; i++)
       bp__kit_download(kit, handle, i * piece, got + i * piece, piece, NULL);
     bp__kit_sync(kit, NULL);
-    bp__kit_expect_bytes(got, sent, SIZE, "what was queued before stream_sync returned");
+    bp__kit_expect_bytes(got, sent, size, "what was queued before stream_sync returned");
   }
   bp__kit_sync(kit, NULL);
   bp__kit_free(kit, handle);
@@ -66,19 +73,18 @@ static void run_sync(Kit *kit) {
 
 /* ---- Order between streams --------------------------------------------------------------- */
 
-#define CHAIN 16
-
 /* Queues, on a stream, a long way for bytes to take: from the host to the last handle. */
 static void queue_chain(const Kit *kit, const uint8_t *sent, void *const handles[CHAIN],
                         void *stream) {
-  bp__kit_upload(kit, sent, handles[0], 0, SIZE, stream);
+  const size_t size = piece_size(kit);
+  bp__kit_upload(kit, sent, handles[0], 0, size, stream);
   for (int i = 1; i < CHAIN; i++)
-    bp__kit_copy(kit, handles[i - 1], 0, handles[i], 0, SIZE, stream);
+    bp__kit_copy(kit, handles[i - 1], 0, handles[i], 0, size, stream);
 }
 
 static void make_chain(const Kit *kit, void *handles[CHAIN]) {
   for (int i = 0; i < CHAIN; i++)
-    handles[i] = bp__kit_alloc(kit, SIZE);
+    handles[i] = bp__kit_alloc(kit, piece_size(kit));
 }
 
 static void free_chain(const Kit *kit, void *const handles[CHAIN]) {
@@ -88,17 +94,18 @@ static void free_chain(const Kit *kit, void *const handles[CHAIN]) {
 
 /* What `to` does after the order was asked for comes after what `from` had to do. */
 static void expect_order(const Kit *kit, void *from, void *to, const char *what) {
-  void *handles[CHAIN], *result = bp__kit_alloc(kit, SIZE);
-  uint8_t *sent = g_malloc(SIZE), *got = g_malloc0(SIZE);
+  const size_t size = piece_size(kit);
+  void *handles[CHAIN], *result = bp__kit_alloc(kit, size);
+  uint8_t *sent = g_malloc(size), *got = g_malloc0(size);
   make_chain(kit, handles);
   for (uint64_t round = 0; round < 8; round++) {
-    bp__kit_fill(sent, SIZE, kit->seed + round);
+    bp__kit_fill(sent, size, kit->seed + round);
     queue_chain(kit, sent, handles, from);
     KIT_OK(kit->api->sync_stream_from_to(kit->device.device_id, from, to), "sync_stream_from_to");
-    bp__kit_copy(kit, handles[CHAIN - 1], 0, result, 0, SIZE, to);
-    bp__kit_download(kit, result, 0, got, SIZE, to);
+    bp__kit_copy(kit, handles[CHAIN - 1], 0, result, 0, size, to);
+    bp__kit_download(kit, result, 0, got, size, to);
     bp__kit_sync(kit, to);
-    bp__kit_expect_bytes(got, sent, SIZE, what);
+    bp__kit_expect_bytes(got, sent, size, what);
   }
   bp__kit_sync(kit, from);
   free_chain(kit, handles);
@@ -119,21 +126,21 @@ static void run_order(Kit *kit) {
 
 /* Waiting for one stream waits for all that is on it, whatever others do. */
 static void run_independent(Kit *kit) {
-  enum { STREAMS = 4 };
   void *streams[STREAMS], *handles[STREAMS][CHAIN];
-  uint8_t *sent[STREAMS], *got = g_malloc0(SIZE);
   open_streams(kit);
+  const size_t size = piece_size(kit);
+  uint8_t *sent[STREAMS], *got = g_malloc0(size);
   for (uint64_t i = 0; i < STREAMS; i++) {
     streams[i] = make_stream(kit);
     make_chain(kit, handles[i]);
-    sent[i] = g_malloc(SIZE);
-    bp__kit_fill(sent[i], SIZE, kit->seed + i);
+    sent[i] = g_malloc(size);
+    bp__kit_fill(sent[i], size, kit->seed + i);
     queue_chain(kit, sent[i], handles[i], streams[i]);
   }
   for (int i = STREAMS; i-- > 0;) {
-    bp__kit_download(kit, handles[i][CHAIN - 1], 0, got, SIZE, streams[i]);
+    bp__kit_download(kit, handles[i][CHAIN - 1], 0, got, size, streams[i]);
     bp__kit_sync(kit, streams[i]);
-    bp__kit_expect_bytes(got, sent[i], SIZE, "one of several streams");
+    bp__kit_expect_bytes(got, sent[i], size, "one of several streams");
     free_chain(kit, handles[i]);
     free_stream(kit, streams[i]);
     g_free(sent[i]);
@@ -144,19 +151,20 @@ static void run_independent(Kit *kit) {
 /* Work of a stream that is freed still completes; the default stream sees it once all is done. */
 static void run_freed(Kit *kit) {
   void *handles[CHAIN];
-  uint8_t *sent = g_malloc(SIZE), *got = g_malloc0(SIZE);
   open_streams(kit);
+  const size_t size = piece_size(kit);
+  uint8_t *sent = g_malloc(size), *got = g_malloc0(size);
   make_chain(kit, handles);
   for (uint64_t round = 0; round < 4; round++) {
     void *stream = make_stream(kit);
-    bp__kit_fill(sent, SIZE, kit->seed + round);
+    bp__kit_fill(sent, size, kit->seed + round);
     queue_chain(kit, sent, handles, stream);
     KIT_OK(kit->api->sync_stream_from_to(kit->device.device_id, stream, NULL),
            "sync_stream_from_to");
     free_stream(kit, stream);
-    bp__kit_download(kit, handles[CHAIN - 1], 0, got, SIZE, NULL);
+    bp__kit_download(kit, handles[CHAIN - 1], 0, got, size, NULL);
     bp__kit_sync(kit, NULL);
-    bp__kit_expect_bytes(got, sent, SIZE, "the work of a stream that was freed");
+    bp__kit_expect_bytes(got, sent, size, "the work of a stream that was freed");
   }
   free_chain(kit, handles);
   g_free(sent);
@@ -214,8 +222,8 @@ static void run_threads(Kit *kit) {
  * host sees from before the start until after the end. */
 static void run_timer(Kit *kit) {
   void *handles[CHAIN];
-  uint8_t *sent = g_malloc0(SIZE);
   bp__kit_open_device(kit);
+  uint8_t *sent = g_malloc0(piece_size(kit));
   if (!kit->api->timer_start)
     bp__kit_skip("the device has no timers");
   make_chain(kit, handles);
@@ -243,32 +251,33 @@ static void run_timer(Kit *kit) {
 
 /* What is recorded does not run, and runs at each replay on what is there then. */
 static void run_recording(Kit *kit) {
-  uint8_t *old = g_malloc(SIZE), *sent = g_malloc(SIZE), *got = g_malloc0(SIZE);
   BpRecording *recording = NULL;
   bp__kit_open_device(kit);
+  const size_t size = piece_size(kit);
+  uint8_t *old = g_malloc(size), *sent = g_malloc(size), *got = g_malloc0(size);
   if (!kit->api->record_begin)
     bp__kit_skip("the device does not record");
   void *stream = kit->api->create_stream ? make_stream(kit) : NULL;
-  void *from = bp__kit_alloc(kit, SIZE), *to = bp__kit_alloc(kit, SIZE);
-  bp__kit_fill(old, SIZE, kit->seed);
-  bp__kit_upload(kit, old, to, 0, SIZE, stream);
-  bp__kit_upload(kit, old, from, 0, SIZE, stream);
+  void *from = bp__kit_alloc(kit, size), *to = bp__kit_alloc(kit, size);
+  bp__kit_fill(old, size, kit->seed);
+  bp__kit_upload(kit, old, to, 0, size, stream);
+  bp__kit_upload(kit, old, from, 0, size, stream);
   bp__kit_sync(kit, stream);
   KIT_OK(kit->api->record_begin(kit->device.device_id, stream), "record_begin");
-  bp__kit_copy(kit, from, 0, to, 0, SIZE, stream);
+  bp__kit_copy(kit, from, 0, to, 0, size, stream);
   KIT_OK(kit->api->record_end(kit->device.device_id, stream, &recording), "record_end");
   KIT_TRUE(recording, "record_end gave NULL");
   for (uint64_t round = 1; round < 4; round++) {
-    bp__kit_fill(sent, SIZE, kit->seed + round);
-    bp__kit_upload(kit, sent, from, 0, SIZE, stream);
-    bp__kit_download(kit, to, 0, got, SIZE, stream);
+    bp__kit_fill(sent, size, kit->seed + round);
+    bp__kit_upload(kit, sent, from, 0, size, stream);
+    bp__kit_download(kit, to, 0, got, size, stream);
     bp__kit_sync(kit, stream);
-    bp__kit_expect_bytes(got, old, SIZE, "the destination of a recorded copy before a replay");
+    bp__kit_expect_bytes(got, old, size, "the destination of a recorded copy before a replay");
     KIT_OK(kit->api->record_replay(recording, stream), "record_replay");
-    bp__kit_download(kit, to, 0, got, SIZE, stream);
+    bp__kit_download(kit, to, 0, got, size, stream);
     bp__kit_sync(kit, stream);
-    bp__kit_expect_bytes(got, sent, SIZE, "the destination of a recorded copy after a replay");
-    memcpy(old, sent, SIZE);
+    bp__kit_expect_bytes(got, sent, size, "the destination of a recorded copy after a replay");
+    memcpy(old, sent, size);
   }
   KIT_OK(kit->api->record_free(recording), "record_free");
   bp__kit_free(kit, from);

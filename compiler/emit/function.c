@@ -255,8 +255,8 @@ void bp__end_streams(BpEmitter *e) {
 static void open_function(BpEmitter *e, const BpIrNode *function) {
   const BpDialect *d = e->dialect;
   int is_kernel = e->ir->find_attr(function, BP_IR_ATTR_KERNEL) != NULL;
-  int are_global = is_kernel && (d->flags & BP_DIALECT_PARAMS_GLOBAL);
-  int are_local = is_kernel && (d->flags & BP_DIALECT_PARAMS_LOCAL);
+  int are_global = !is_host(e) && (d->flags & BP_DIALECT_PARAMS_GLOBAL);
+  int are_local = !is_host(e) && (d->flags & BP_DIALECT_PARAMS_LOCAL);
   if (is_kernel ? !d->kernel : !d->function) {
     bp__fail(e, BP_ERROR_NOT_IMPLEMENTED,
              is_kernel

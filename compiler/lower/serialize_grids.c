@@ -3,7 +3,8 @@
  *
  * What runs as one grid (a kernel's body, or an outermost bound loop) becomes a nest of loops, one
  * an axis, with the body of one thread inside; blocks run in parallel. Threads that never meet at a
- * barrier cannot tell. A bound loop becomes its body under a name for its variable. */
+ * barrier cannot tell. A bound loop becomes its body under a name for its variable. A buffer that a
+ * block's threads share becomes each thread's own. */
 
 #include "compiler/lower/passes.h"
 
@@ -96,14 +97,43 @@ static const BpIrNode *serialize(BpIrModule *module, const BpIrNode *body, const
   return result;
 }
 
-/* In a function that is no kernel: each outermost bound loop. */
+static bool allocates_shared(const BpIrNode *node) {
+  return node->kind == BP_IR_ALLOCATE && node->operands[0]->int_value == BP_IR_SCOPE_SHARED;
+}
+
+static int visit_blocks(void *context, const BpIrNode *node) {
+  (void)context;
+  return is_bound(node) && strncmp(node->str_value, "blockIdx", 8) == 0;
+}
+
+/* Whether what a block's threads share is allocated around more than the loops of one launch: 1, 0,
+ * or -1 with an error. */
+static int holds_launches(const BpIrNode *node) {
+  while (node->kind == BP_IR_ALLOCATE || node->kind == BP_IR_LET)
+    node = node->operands[node->num_operands - 1];
+  return is_bound(node) ? 0 : bp__ir_visit_once(node, visit_blocks, NULL);
+}
+
+/* In a function that is no kernel: each outermost bound loop, with the buffers that its blocks
+ * share. */
 static int enter_launch(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
-  if (!is_bound(node)) {
+  if (!is_bound(node) && !allocates_shared(node)) {
     *result = node;
     return node->kind < BP_IR_SEQ;
   }
-  *result = serialize(rewriter->module, node, rewriter->context);
+  int holds_several = holds_launches(node);
+  if (holds_several > 0)
+    bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                   "function '%s' allocates a shared buffer around several grids of threads; "
+                   "allocate it in each, or in global memory",
+                   (const char *)rewriter->context);
+  *result = holds_several ? NULL : serialize(rewriter->module, node, rewriter->context);
   return *result ? 1 : -1;
+}
+
+/* Outside of a launch a barrier does nothing. */
+static const BpIrNode *drop_barrier(BpIrRewriter *rewriter, const BpIrNode *node) {
+  return node->kind == BP_IR_BARRIER ? bp_ir_seq(rewriter->module, NULL, 0) : node;
 }
 
 /* ---- Functions --------------------------------------------------------------------------- */
@@ -129,8 +159,10 @@ static const BpIrNode *serialize_kernel(BpIrModule *module, const BpIrNode *func
 const BpIrNode *bp__pass_serialize_grids(BpIrModule *module, const BpIrNode *function) {
   if (bp__ir_attr_int(function, BP_IR_ATTR_KERNEL, 0))
     return serialize_kernel(module, function);
-  BpIrRewriter rewriter = {
-      .module = module, .context = (void *)function->str_value, .enter = enter_launch};
+  BpIrRewriter rewriter = {.module = module,
+                           .context = (void *)function->str_value,
+                           .enter = enter_launch,
+                           .leave = drop_barrier};
   const BpIrNode *result = bp__ir_rewrite(&rewriter, function);
   bp__ir_rewriter_clear(&rewriter);
   return result;

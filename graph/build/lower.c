@@ -10,6 +10,7 @@
 
 #include <glib.h>
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
 
@@ -205,6 +206,22 @@ static int lower_function(const BpBuild *build, const BpGroup *group, BpIrModule
   return status;
 }
 
+static int has_thread_axes(const BpBuild *build) {
+  return bp_target_get_int(build->target, BP_TARGET_THREAD_AXES, 0) != 0;
+}
+
+/* Functions without thread axes are called, not launched: legalisation makes their grids loops. */
+static int forget_launches(BpGroups *groups, BpKernelList *list) {
+  size_t count = (size_t)list->num_kernels;
+  BpKernelLaunch *kernels = bp__arena_alloc_array(&groups->arena, count, sizeof(*kernels));
+  for (size_t i = 0; kernels && i < count; i++) {
+    kernels[i] = list->kernels[i];
+    kernels[i].num_launch = 0;
+  }
+  list->kernels = kernels;
+  return kernels ? 0 : -1;
+}
+
 /* As the kernels that do its work. */
 static int lower_device(const BpBuild *build, BpGroups *groups, BpGroup *group,
                         BpIrModule *module) {
@@ -213,15 +230,17 @@ static int lower_device(const BpBuild *build, BpGroups *groups, BpGroup *group,
   int status = -1;
   if (whole && !lower_function(build, group, whole))
     status = bp_ir_split_kernels(whole, group->function, 1, module, kernels);
+  if (!status && !has_thread_axes(build))
+    status = forget_launches(groups, kernels);
   group->kernels = kernels;
   bp_object_release(whole);
   return status;
 }
 
 static int lower_group(const BpBuild *build, BpGroups *groups, BpGroup *group, BpIrModule *module) {
-  int has_threads = bp_target_get_int(build->target, BP_TARGET_THREAD_AXES, 0) != 0;
-  int status = has_threads ? lower_device(build, groups, group, module)
-                           : lower_function(build, group, module);
+  int is_device = has_thread_axes(build) || bp_target_device_type(build->target) != BP_DEVICE_CPU;
+  int status =
+      is_device ? lower_device(build, groups, group, module) : lower_function(build, group, module);
   return status ? bp_error_add_context("while generating '%s'", group->function) : 0;
 }
 

@@ -310,9 +310,13 @@ static const char *const grids[] = {
     "(for y:int64 0 2 bound \"blockIdx.y\" (for x:int64 1 3 bound \"blockIdx.x\""
     " (for z:int64 0 2 bound \"threadIdx.z\""
     " (store A (add (add (mul y 8) (mul x 2)) z) (add (mul y 100) (add (mul x 10) z))))))",
+    "(allocate (buffer S int64 shared 4) (for b:int64 0 4 bound \"blockIdx.x\""
+    " (for t:int64 0 4 bound \"threadIdx.x\" (seq (store S t (add b t))"
+    " (store A (add (mul b 4) t) (load S t))))))",
     "(seq (for b:int64 0 4 bound \"blockIdx.x\" (store A b b))"
     " (for b:int64 0 4 bound \"blockIdx.x\" (store A b (add (load A b) (load A 3)))))",
 };
+#define TWO_GRIDS grids[G_N_ELEMENTS(grids) - 1]
 
 static void test_grids_become_loops(void) {
   for (size_t i = 0; i < G_N_ELEMENTS(grids) - 1; i++) {
@@ -322,6 +326,7 @@ static void test_grids_become_loops(void) {
     BpIrModule *legal = legalize(module, "test_plain");
     char *printed = bp_ir_print(legal);
     g_assert_null(strstr(printed, "bound"));
+    g_assert_null(strstr(printed, "shared"));
     g_assert_nonnull(strstr(printed, "parallel"));
     assert_same_meaning(module, legal, 5);
     bp_str_free(printed);
@@ -342,6 +347,14 @@ static void test_two_loops_of_one_axis_share_its_threads(void) {
                "          (store A (add (mul blockIdx.x 4) threadIdx.x) 1)\n"
                "          (if (lt threadIdx.x 3)\n"
                "            (store A (add (mul blockIdx.x 4) threadIdx.x) 2)))))");
+}
+
+static void test_outside_of_a_launch_barriers_go(void) {
+  assert_legal("test_plain",
+               "(seq (barrier \"shared\") (store A 0 1) (barrier \"global\") (store A 1 n))",
+               "(seq\n"
+               "      (store A 0 1)\n"
+               "      (store A 1 n))");
 }
 
 static void test_a_kernel_loses_its_launch(void) {
@@ -552,8 +565,12 @@ static void test_what_cannot_be_is_refused(void) {
   assert_refused("test_plain",
                  "(for t:int64 0 8 bound \"threadIdx.x\" (seq (barrier \"shared\") (store A t t)))",
                  BP_ERROR_NOT_IMPLEMENTED, "function 'f' has a barrier");
-  assert_refused("test_gpu", grids[3], BP_ERROR_NOT_IMPLEMENTED,
+  assert_refused("test_gpu", TWO_GRIDS, BP_ERROR_NOT_IMPLEMENTED,
                  "function 'f' has statements around or between its grids");
+  char *around = g_strdup_printf("(allocate (buffer S int64 shared 4) %s)", TWO_GRIDS);
+  assert_refused("test_plain", around, BP_ERROR_NOT_IMPLEMENTED,
+                 "function 'f' allocates a shared buffer around several grids");
+  g_free(around);
   assert_refused("test_gpu",
                  "(allocate (buffer G int64 global 8)"
                  " (for i:int64 0 8 parallel (store A i (load G i))))",
@@ -856,6 +873,8 @@ int main(int argc, char **argv) {
                   test_only_what_may_be_undefined_is_guarded);
   g_test_add_func("/ir/legalize/shared-expressions-get-names", test_shared_expressions_get_names);
   g_test_add_func("/ir/legalize/grids-become-loops", test_grids_become_loops);
+  g_test_add_func("/ir/legalize/outside-of-a-launch-barriers-go",
+                  test_outside_of_a_launch_barriers_go);
   g_test_add_func("/ir/legalize/two-loops-of-one-axis-share-its-threads",
                   test_two_loops_of_one_axis_share_its_threads);
   g_test_add_func("/ir/legalize/a-kernel-loses-its-launch", test_a_kernel_loses_its_launch);

@@ -47,7 +47,7 @@ rows_of_checks() {
 }
 
 rows_of_mutants() {
-  sed -nE '/^\[/ { N; s/^\[(.*)\] (.*)\n(.*)/| `\1` | \3 | `\2` |/p }' "$top_srcdir/tests/conformance/mutants.txt"
+  sed -nE '/^\[[^ ]*\] [a-z]/ { N; s/^\[(.*)\] (.*)\n(.*)/| `\1` | \3 | `\2` |/p }' "$top_srcdir/tests/conformance/mutants.txt"
 }
 
 documented() {

@@ -39,7 +39,12 @@ classifies() {
   done
 }
 
-echo 1..6
+installs_the_plugin_alone() {
+  ls "$plugins"/backplane-acme*
+  [ "$(cd "$plugins" && echo backplane-acme*)" = backplane-acme.so ]
+}
+
+echo 1..7
 ok installs install_staged
 cd "$work" || exit 1
 # shellcheck disable=SC2086
@@ -50,6 +55,7 @@ if [ -z "$kinds" ]; then
 else
   ok plugin-of-meson-exports-its-entry-point-alone exports_entry acmemeson acme-meson/build/backplane-acmemeson.so
 fi
+ok installs-the-plugin-and-no-libtool-archive installs_the_plugin_alone
 ok plugin-exports-its-entry-point-alone exports_entry acme "$plugins/backplane-acme.so"
 ok linked-statically-it-gets-the-same-verdicts conforms_linked_as_loaded
 BACKPLANE_PLUGIN_PATH=$plugins ok installed-plugin-classifies-digits classifies

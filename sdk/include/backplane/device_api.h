@@ -94,9 +94,9 @@ typedef struct BpDeviceApi {
   int32_t (*set_device)(int32_t device_id);
 
   /* Allocates `size` bytes (0 gives a valid handle as well) aligned to `alignment`, a power of
-   * two. `dtype_hint` is the element type, for devices that care. `mem_scope` is NULL or the name
-   * of a scope ("global"); an unknown scope is an error. Exhaustion raises BP_ERROR_MEMORY and the
-   * device stays usable. */
+   * two from 1 to 4096. `dtype_hint` is the element type, for devices that care. `mem_scope` is
+   * NULL or the name of a scope ("global"); an unknown scope is an error. Exhaustion raises
+   * BP_ERROR_MEMORY and the device stays usable. */
   int32_t (*alloc_data_space)(int32_t device_id, uint64_t size, uint64_t alignment,
                               BpDataType dtype_hint, const char *mem_scope, void **handle);
 
@@ -109,8 +109,10 @@ typedef struct BpDeviceApi {
                              void **handle);
   int32_t (*free_workspace)(int32_t device_id, void *handle);
 
-  /* Queues a copy on `stream`. Host to device: the source has been consumed on return. Device to
-   * host: the destination must stay valid until the stream is synchronised. */
+  /* Queues a copy on `stream`, or waits for the stream and copies at once. Host to device: the
+   * source has been consumed on return. Device to host: the destination must stay valid until the
+   * stream is synchronised. Any offset and any size is valid; a device whose memory is moved in
+   * larger units reads, changes and writes the units at both ends. */
   int32_t (*copy)(const BpCopy *copy, void *stream);
 
   /* (optional, the three together: the device has one queue, its default stream) */

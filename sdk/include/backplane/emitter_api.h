@@ -57,7 +57,7 @@ typedef struct BpDialectAxis {
 #define BP_DIALECT_HOST          1  /* functions are packed functions; see docs/codegen.md */
 #define BP_DIALECT_POINTERS      2  /* the language has pointers: ADDRESS works */
 #define BP_DIALECT_VECTORS       4  /* + - * / etc. work on vectors, see `vector_type` */
-#define BP_DIALECT_PARAMS_GLOBAL 8  /* kernel parameters are declarations before the function */
+#define BP_DIALECT_PARAMS_GLOBAL 8  /* a device's parameters are declared before the function */
 #define BP_DIALECT_SHARED_GLOBAL 16 /* shared arrays are declared before the function */
 #define BP_DIALECT_STRICT_BOOL   32 /* a bool is no number, and is a uint8 in memory */
 #define BP_DIALECT_WRAPS         64 /* overflow of signed integers is defined: it wraps */
@@ -65,8 +65,8 @@ typedef struct BpDialectAxis {
  * `compute_bits`: each rounds once, to the same number as the way there and back would. So are the
  * intrinsics with a row of 16 bits, and vectors are converted by `vector_convert`. */
 #define BP_DIALECT_HALVES 128
-/* Kernel parameters are statements at the beginning of its body: for a language, or a driver, that
- * hands a kernel one block of arguments. */
+/* A device function's parameters are statements at the beginning of its body: for a language, or a
+ * driver, that hands it one block of arguments. */
 #define BP_DIALECT_PARAMS_LOCAL 256
 
 /* A language. `struct_size` is that of the headers it was made with. */
@@ -89,7 +89,8 @@ typedef struct BpDialect {
   /* The head of a kernel: $1 name, $2 parameters, $3 threads in a block, $4 $5 $6 of them along x,
    * y and z. NULL: kernels are refused. */
   const char *kernel;
-  /* The head of another function: $1 name, $2 parameters. NULL: refused. */
+  /* The head of a function without a launch, as a host has them, and a device of whose target the
+   * attribute thread_axes is false: $1 name, $2 parameters. NULL: refused. */
   const char *function;
   /* Statement at the beginning of a packed function, $1 its name. NULL: nothing */
   const char *entry;

@@ -36,12 +36,18 @@ typedef struct BpTargetAttr {
 #define BP_TARGET_INDEX_BITS       "index_bits" /* int: 32: indices that fit are int32; or 64 [64] */
 /* int: cores that share memory, 1 to 65536; code runs on any number, but work is cut into shares
  * for at most so many [1 with thread_axes, else 64] */
-#define BP_TARGET_NUM_CORES         "num_cores"
-#define BP_TARGET_L1_BYTES          "l1_bytes" /* int: data cache of a core, 1024 to 2^40 [32768] */
-#define BP_TARGET_L2_BYTES          "l2_bytes" /* int, 1024 to 2^40 [1048576] */
-#define BP_TARGET_WINOGRAD          "winograd" /* bool: convolutions by transforms [false] */
-#define BP_TARGET_THREAD_AXES       "thread_axes" /* bool: kernels over blockIdx/threadIdx [false] */
-#define BP_TARGET_MAX_NUM_THREADS   "max_num_threads" /* int: threads in a block, 1 to 2^31-1 [1] */
+#define BP_TARGET_NUM_CORES "num_cores"
+#define BP_TARGET_L1_BYTES  "l1_bytes" /* int: data cache of a core, 1024 to 2^40 [32768] */
+#define BP_TARGET_L2_BYTES  "l2_bytes" /* int, 1024 to 2^40 [1048576] */
+#define BP_TARGET_WINOGRAD  "winograd" /* bool: convolutions by transforms [false] */
+/* bool: functions are kernels, launched over blockIdx and threadIdx [false]. Without it a function
+ * is called with its arguments alone and has loops, no launch, no barrier and no shared memory. If
+ * the target's device is not the CPU, such a function is one step of the work, as a kernel is: its
+ * buffers are the device's, it allocates local memory alone, and calls intrinsics alone. */
+#define BP_TARGET_THREAD_AXES "thread_axes"
+/* int: threads in a block, 1 to 2^31-1 [1]. No launch has more; 1 is a device without threads whose
+ * blocks are its grid. */
+#define BP_TARGET_MAX_NUM_THREADS   "max_num_threads"
 #define BP_TARGET_THREAD_WARP_SIZE  "thread_warp_size" /* int: a power of two from 1 to 1024 [1] */
 #define BP_TARGET_MAX_SHARED_MEMORY "max_shared_memory_per_block" /* int, bytes, 0 to 2^40 [0] */
 /* int: bytes of a tensor that a kernel takes, 1024 to 2^40 [134217728] */
