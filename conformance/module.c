@@ -15,20 +15,20 @@
 #define THREAD                                                                                     \
   "(for b:int64 0 @blocks bound \"blockIdx.x\" (for t:int64 0 @threads bound \"threadIdx.x\""
 #define ELEMENT "(add (mul b @threads) t)"
+#define ADD(name)                                                                                  \
+  "(function \"" name "\" (buffer A int32 global 32) (buffer B int32 global 32) x:int32 " THREAD   \
+  " (store B " ELEMENT " (add (load A " ELEMENT ") x)))))"
 static const char add_text[] =
-    "(module (function \"@add\" (buffer A int32 global 32) (buffer B int32 global 32) x:int32"
-    " " THREAD " (store B " ELEMENT " (add (load A " ELEMENT ") x)))))"
-    " (function \"negate\" (buffer A int32 global 32)"
-    " " THREAD " (store A " ELEMENT " (sub 0:int32 (load A " ELEMENT ")))))))";
+    "(module " ADD("add") " (function \"negate\" (buffer A int32 global 32) " THREAD
+                          " (store A " ELEMENT " (sub 0:int32 (load A " ELEMENT ")))))))";
+static const char other_text[] = "(module " ADD("other") ")";
 
-/* Code with the two functions, of which the first has the name. */
-static KitCode build_as(const Kit *kit, const char *name) {
+static KitCode build_text(const Kit *kit, const char *template) {
   int64_t threads = bp__kit_block(kit, 4);
   char *blocks = g_strdup_printf("%" G_GINT64_FORMAT, EXTENT / threads);
   char *block = g_strdup_printf("%" G_GINT64_FORMAT, threads);
-  const char *const words[][2] = {
-      {"@blocks", blocks}, {"@threads", block}, {"@add", name}, {NULL, NULL}};
-  char *text = bp__program_fill(add_text, words);
+  const char *const words[][2] = {{"@blocks", blocks}, {"@threads", block}, {NULL, NULL}};
+  char *text = bp__program_fill(template, words);
   KitCode code = bp__kit_build(kit, text);
   g_free(blocks);
   g_free(block);
@@ -37,7 +37,7 @@ static KitCode build_as(const Kit *kit, const char *name) {
 }
 
 static KitCode build_add(const Kit *kit) {
-  return build_as(kit, "add");
+  return build_text(kit, add_text);
 }
 
 /* Buffers and arguments of `add`. */
@@ -550,7 +550,7 @@ static void run_save(Kit *kit) {
 /* As a library with whatever belongs to the module, and another as its import. */
 static void run_export(Kit *kit) {
   bp__kit_open_target(kit);
-  KitCode code = build_add(kit), other = build_as(kit, "other");
+  KitCode code = build_add(kit), other = build_text(kit, other_text);
   int32_t flags = bp_module_get_property(code.module);
   if (!(flags & (BP_MODULE_BINARY_SERIALIZABLE | BP_MODULE_COMPILATION_EXPORT)))
     bp__kit_skip("modules of kind %s are not exported", bp_module_kind(code.module));
