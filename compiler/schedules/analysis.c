@@ -11,15 +11,14 @@
 BpMachine bp__machine(const BpTarget *target) {
   bool has_kernels = target && bp_target_get_int(target, BP_TARGET_THREAD_AXES, 0) != 0;
   BpMachine machine = {
-      .lanes = target ? bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / 32 : 4,
+      .vector_bits = target ? bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) : 128,
       .registers = target ? bp_target_get_int(target, BP_TARGET_VECTOR_REGISTERS, 16) : 16,
       .cores =
           target ? bp_target_get_int(target, BP_TARGET_NUM_CORES, has_kernels ? 1 : MOST_CORES) : 1,
       .l1 = target ? bp_target_get_int(target, BP_TARGET_L1_BYTES, 32768) : 32768,
       .l2 = target ? bp_target_get_int(target, BP_TARGET_L2_BYTES, 1 << 20) : 1 << 20,
   };
-  if (machine.lanes < 1)
-    machine.lanes = 1;
+  machine.lanes = machine.vector_bits < 64 ? 1 : machine.vector_bits / 32;
   machine.has_kernels = has_kernels;
   machine.threads = machine.most_threads = 1;
   if (!machine.has_kernels)
@@ -135,7 +134,7 @@ static int analyse_stage(BpLowering *lowering, const BpLowerStage *s, BpStageInf
     if (analyse_access(lowering, info, &info->accesses[i]) != 0)
       return -1;
   }
-  return 0;
+  return bp__info_set_bits(info);
 }
 
 /* ---- Analyses ---------------------------------------------------------------------------- */

@@ -17,10 +17,11 @@ static inline int64_t bp__divide_up(int64_t a, int64_t b) {
 }
 
 typedef struct BpMachine {
-  int64_t lanes;     /* of 32 bits in a vector register; 1: no vectors */
-  int64_t registers; /* vector registers */
-  int64_t cores;     /* for which work is cut at most; see bp__cores_for */
-  int64_t l1, l2;    /* bytes */
+  int64_t vector_bits; /* of a vector register; 0: no vectors */
+  int64_t lanes;       /* of 32 bits in one, or as bp__machine_for says; 1: no vectors */
+  int64_t registers;   /* vector registers */
+  int64_t cores;       /* for which work is cut at most; see bp__cores_for */
+  int64_t l1, l2;      /* bytes */
   /* Of a device whose kernels run over blocks of threads: */
   bool has_kernels;
   int64_t threads;       /* in lock-step; 1: a thread has vectors instead */
@@ -54,7 +55,13 @@ typedef struct BpStageInfo {
   int64_t extent[BP__TE_MAX_AXES];
   BpAccess *accesses;
   int32_t num_accesses;
+  int64_t bits; /* of the widest value that it computes with */
 } BpStageInfo;
+
+/* Sets `bits`, when all else is known. (types.c) */
+int bp__info_set_bits(BpStageInfo *info);
+/* The machine with as many lanes as its vectors have of the stage's values. (types.c) */
+BpMachine bp__machine_for(const BpMachine *machine, const BpStageInfo *info);
 
 /* A view of the stages that some outputs need, as inlining stands now; producers first. */
 typedef struct BpAnalysis {

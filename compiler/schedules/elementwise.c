@@ -163,7 +163,8 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) 
     return -1;
   if (cores > 1 && share_outer(info->stage, outer, count, cores, &is_shared) != 0)
     return -1;
-  return bp__schedule_run(info->stage, run, has_vectors ? machine->lanes : 1,
+  BpMachine own = bp__machine_for(machine, info);
+  return bp__schedule_run(info->stage, run, has_vectors ? own.lanes : 1,
                           !is_shared && first == 0 ? cores : 1);
 }
 

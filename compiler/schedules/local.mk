@@ -18,4 +18,5 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/threads.c compiler/schedules/threads.h \
 	compiler/schedules/tile.c \
 	compiler/schedules/transform.c \
+	compiler/schedules/types.c \
 	compiler/schedules/window.c

@@ -57,6 +57,10 @@ int bp__schedule_scans(const BpAnalysis *analysis, const BpMachine *machine);
 /* What statements compute: their rows. (statements.c) */
 int bp__schedule_statements(const BpStageInfo *info, const BpMachine *machine);
 
+/* Gives reductions copies of operands in the type that they compute with, where converting each
+ * value once costs less than wherever it is read; after inlining. (types.c) */
+int bp__convert_operands(BpTe *te, BpTeTensor *const *outputs, int32_t num_outputs);
+
 /* Fuses data axes first <= i < end, which must not be split or fused yet. */
 int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused);
 /* Vectorises one axis in `lanes`, after giving `cores` each a share of it. */

@@ -39,8 +39,8 @@ const BpStageInfo *bp__find_pooled_work(const BpAnalysis *analysis, const BpStag
     if (!info)
       continue;
     if (work || info->stage->reduce_op < 0 || info->ndim != pool->ndim ||
-        info->extent[info->ndim - 1] != machine->lanes || bp__info_is_window(info, machine) ||
-        bp__info_has_other_readers(analysis, pool, source) ||
+        info->extent[info->ndim - 1] != bp__machine_for(machine, info).lanes ||
+        bp__info_is_window(info, machine) || bp__info_has_other_readers(analysis, pool, source) ||
         !is_side_by_side(pool, &pool->accesses[i], source, scale))
       return NULL;
     work = info;
@@ -138,7 +138,8 @@ static int place_padded(const BpStageInfo *work, BpTeStage *output, BpTeAxis *ro
       continue;
     if (bp_te_set_scope(info->stage, BP_IR_SCOPE_GLOBAL) != 0 ||
         bp_te_compute_at(info->stage, output, rows) != 0 ||
-        bp__schedule_run(info->stage, info->stage->axes[info->ndim - 1], machine->lanes, 1) != 0)
+        bp__schedule_run(info->stage, info->stage->axes[info->ndim - 1],
+                         bp__machine_for(machine, info).lanes, 1) != 0)
       return -1;
   }
   return 0;

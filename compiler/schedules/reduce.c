@@ -120,7 +120,7 @@ static int use_lanes(const BpStageInfo *info, const BpMachine *machine, Parts *p
   parts->count = 0;
   if (info->num_roots == info->ndim || fuse_reduction(info, &run) != 0)
     return info->num_roots == info->ndim ? 0 : -1;
-  int64_t extent = bp_te_axis_extent(run), lanes = machine->lanes;
+  int64_t extent = bp_te_axis_extent(run), lanes = bp__machine_for(machine, info).lanes;
   if (lanes == 1 || extent < 2 * lanes)
     return 0;
   int64_t vectors = extent / lanes < MOST_PARTIALS ? extent / lanes : MOST_PARTIALS;
@@ -216,7 +216,7 @@ int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
   bool is_parallel = bp__cores_for(machine, work, BP__PARALLEL_ELEMENTS) > 1;
   if (bp__fuse_axes(output->stage, 0, rows, &row) != 0 ||
       bp__fuse_axes(output->stage, rows, output->ndim, &run) != 0 ||
-      bp__schedule_run(output->stage, run, machine->lanes, 1) != 0 ||
+      bp__schedule_run(output->stage, run, bp__machine_for(machine, output).lanes, 1) != 0 ||
       (is_parallel && bp_te_parallel(output->stage, row) != 0))
     return -1;
   for (int32_t i = 0; i < analysis->num_stages; i++) {
@@ -230,7 +230,8 @@ int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
       BpTeAxis *last = info->ndim > 0 ? last_axis(info->stage) : NULL;
       if (use_lanes(info, machine, &parts) != 0 || attach_parts(&parts, info->stage, last) != 0)
         return -1;
-    } else if (bp__schedule_run(info->stage, last_axis(info->stage), machine->lanes, 1) != 0) {
+    } else if (bp__schedule_run(info->stage, last_axis(info->stage),
+                                bp__machine_for(machine, info).lanes, 1) != 0) {
       return -1;
     }
   }

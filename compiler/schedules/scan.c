@@ -135,7 +135,7 @@ static int64_t lanes_for(const Scan *scan) {
   for (int32_t i = 0; i < scan->stage->num_tensors; i++)
     if (scan->stage->tensors[i]->dtype.bits > bits)
       bits = scan->stage->tensors[i]->dtype.bits;
-  int64_t lanes = scan->machine->lanes * 32 / bits;
+  int64_t lanes = scan->machine->vector_bits / bits;
   return lanes > 1 ? lanes : 1;
 }
 

@@ -443,16 +443,16 @@ static int place_producers(const BpStageInfo *work, const BpStageInfo *output, c
                            const BpMachine *machine, BpTeAxis *around) {
   for (int32_t i = 0; i < work->num_accesses; i++) {
     const BpStageInfo *info = near_producer(work, &work->accesses[i], tile, machine);
-    if (info &&
-        (bp_te_compute_at(info->stage, output->stage, around) != 0 ||
-         bp__schedule_run(info->stage, info->stage->axes[info->ndim - 1], machine->lanes, 1) != 0))
+    if (info && (bp_te_compute_at(info->stage, output->stage, around) != 0 ||
+                 bp__schedule_run(info->stage, info->stage->axes[info->ndim - 1],
+                                  bp__machine_for(machine, info).lanes, 1) != 0))
       return -1;
   }
   return 0;
 }
 
-int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output,
-                      const BpMachine *machine) {
+int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output, const BpMachine *given) {
+  BpMachine own = bp__machine_for(given, work), *machine = &own;
   BpTe *te = work->stage->te;
   Places places;
   if (work->ndim == 0 || bp__info_size(work, 0, work->num_roots) == 0)
@@ -487,9 +487,8 @@ static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void 
   return bp_te_reduce(te, BP_TE_SUM, bp_ir_binary(bp_te_ir(te), BP_IR_MUL, a, b), &k, 1);
 }
 
-int64_t bp_schedule_panel_columns(const BpTarget *target, int64_t rows, int64_t inner,
-                                  int64_t columns) {
-  const BpDataType f32 = {BP_DTYPE_FLOAT, 32, 1};
+int64_t bp_schedule_panel_columns(const BpTarget *target, BpDataType dtype, int64_t rows,
+                                  int64_t inner, int64_t columns) {
   const int64_t a[] = {rows, inner}, b[] = {inner, columns}, c[] = {rows, columns};
   BpMachine machine = bp__machine(target);
   BpAnalysis analysis = {0};
@@ -497,11 +496,14 @@ int64_t bp_schedule_panel_columns(const BpTarget *target, int64_t rows, int64_t 
   BpTe *te = bp_te_create();
   if (!te)
     return -1;
-  Product product = {bp_te_placeholder(te, "a", f32, a, 2), bp_te_placeholder(te, "b", f32, b, 2),
-                     inner};
+  Product product = {bp_te_placeholder(te, "a", dtype, a, 2),
+                     bp_te_placeholder(te, "b", dtype, b, 2), inner};
   BpTeTensor *sums = bp_te_compute(te, "c", c, 2, product_body, &product);
-  if (sums && bp__analysis_init(&analysis, te, &sums, 1) == 0) {
-    panel = choose_tile(bp__analysis_find(&analysis, sums), &machine).vectors * machine.lanes;
+  if (sums && bp__convert_operands(te, &sums, 1) == 0 &&
+      bp__analysis_init(&analysis, te, &sums, 1) == 0) {
+    const BpStageInfo *info = bp__analysis_find(&analysis, sums);
+    machine = bp__machine_for(&machine, info);
+    panel = choose_tile(info, &machine).vectors * machine.lanes;
     bp__analysis_clear(&analysis);
   }
   bp_te_free(te);

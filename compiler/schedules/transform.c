@@ -117,6 +117,7 @@ static int schedule_product(const BpStageInfo *info, Block block, const BpMachin
 static int schedule_stages(const BpAnalysis *analysis, const BpTransformStages *stages,
                            BpTeStage *output, const BpMachine *machine) {
   const BpStageInfo *product = bp__analysis_find(analysis, stages->product);
+  const BpStageInfo *padding = bp__analysis_find(analysis, stages->padded);
   BpTeStage *padded = stages->padded->stage;
   double products = bp__info_size(product, 0, product->num_roots);
   int64_t cores = bp__cores_for(machine, products, BP__PARALLEL_PRODUCTS);
@@ -124,7 +125,8 @@ static int schedule_stages(const BpAnalysis *analysis, const BpTransformStages *
   BpTeAxis *blocks, *tiles;
   if (schedule_output(output, stages->tile, block, cores > 1, &blocks, &tiles) != 0 ||
       compute_for_block(padded, output, blocks, machine) != 0 ||
-      bp__schedule_run(padded, padded->axes[OUT_CHANNEL], machine->lanes, 1) != 0 ||
+      bp__schedule_run(padded, padded->axes[OUT_CHANNEL], bp__machine_for(machine, padding).lanes,
+                       1) != 0 ||
       schedule_input(stages->input->stage, stages->input_rows->stage) != 0 ||
       compute_for_block(stages->input->stage, output, blocks, machine) != 0 ||
       schedule_product(product, block, machine) != 0 ||

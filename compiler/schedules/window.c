@@ -14,9 +14,10 @@
 
 bool bp__info_is_window(const BpStageInfo *info, const BpMachine *machine) {
   int32_t vector = info->ndim - 1;
+  int64_t lanes = bp__machine_for(machine, info).lanes;
   double taps = bp__info_size(info, info->ndim, info->num_roots);
-  if (info->ndim < 3 || machine->lanes == 1 || taps < 2 || taps > MAX_TAPS ||
-      info->extent[vector] > machine->lanes || info->extent[vector] * 4 < machine->lanes)
+  if (info->ndim < 3 || lanes == 1 || taps < 2 || taps > MAX_TAPS || info->extent[vector] > lanes ||
+      info->extent[vector] * 4 < lanes)
     return false;
   for (int32_t i = 0; i < info->num_accesses; i++)
     if (!info->accesses[i].is_linear[vector] || info->accesses[i].stride[vector] != 1)
@@ -50,7 +51,8 @@ static const BpStageInfo *find_padded(const BpStageInfo *work) {
 static int64_t choose_rows(const BpStageInfo *work, const BpStageInfo *padded, int32_t rows,
                            const BpMachine *machine, int64_t cores) {
   double planes = bp__info_size(work, 0, rows);
-  double plane_bytes = bp__info_size(padded, rows, padded->ndim) * 4;
+  double plane_bytes =
+      bp__info_size(padded, rows, padded->ndim) * (double)padded->stage->tensor->dtype.bits / 8;
   int64_t extent = work->extent[rows],
           blocks = bp__divide_up((int64_t)plane_bytes, machine->l2 / 8);
   while (cores > 1 && planes * (double)blocks < 4.0 * (double)cores && extent >= 8 * (blocks + 1))

@@ -79,6 +79,35 @@ BpTeTensor *bp_te_cache_read(BpTe *te, BpTeTensor *tensor, int32_t scope,
   return cache;
 }
 
+typedef struct Copying {
+  const BpTeTensor *tensor, *copy;
+} Copying;
+
+static const BpIrNode *read_copy(BpIrRewriter *rewriter, const BpIrNode *node) {
+  const Copying *copying = rewriter->context;
+  const BpIrNode *operands[1 + BP_TE_MAX_NDIM] = {copying->copy->buffer};
+  if (node->kind != BP_IR_CAST || !bp__dtype_equal(node->dtype, copying->copy->dtype) ||
+      !bp__te_is_read(node->operands[0]) ||
+      node->operands[0]->operands[0] != copying->tensor->buffer)
+    return node;
+  const BpIrNode *read = node->operands[0];
+  for (int32_t i = 1; i < read->num_operands; i++)
+    operands[i] = read->operands[i];
+  return bp_ir_make(rewriter->module, BP_IR_CALL, node->dtype, operands, read->num_operands,
+                    BP_IR_CALL_INTRINSIC, 0, BP__TE_READ);
+}
+
+int bp__te_read_copy(BpTeStage *reader, const BpTeTensor *tensor, const BpTeTensor *copy) {
+  Copying copying = {tensor, copy};
+  BpIrRewriter rewriter = {.module = reader->te->ir, .context = &copying, .leave = read_copy};
+  const BpIrNode *body = bp__ir_rewrite(&rewriter, reader->body);
+  bp__ir_rewriter_clear(&rewriter);
+  if (!body)
+    return -1;
+  reader->body = body;
+  return 0;
+}
+
 static int check_unscheduled(const BpTeStage *stage, const char *what) {
   if (stage->scan || stage->is_statements)
     return bp_error_raise(BP_ERROR_VALUE, "%s of tensor %s, which is computed by %s", what,

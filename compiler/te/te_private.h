@@ -174,6 +174,9 @@ void bp__te_reset_leaves(BpTeStage *stage);
 const BpIrNode *bp__te_widen(BpIrModule *module, const BpIrNode *body);
 
 int bp__te_is_read(const BpIrNode *node);
+/* Replaces reads of `tensor` that are cast to the type of `copy`, a tensor of its shape, by reads
+ * of that. (cache.c) */
+int bp__te_read_copy(BpTeStage *reader, const BpTeTensor *tensor, const BpTeTensor *copy);
 /* Whether a node reads a tensor of this stage. */
 bool bp__te_reads_stage(const BpIrNode *node, const BpTeStage *stage);
 /* Whether a tensor stands for its stage, which has a body: one of the tensors of a stage does. */

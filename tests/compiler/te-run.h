@@ -45,23 +45,43 @@ static inline float *te_floats(TeArray *array) {
   return array->view.data;
 }
 
-/* Small integers as floats, so that sums are exact in any order. */
+/* The bits of one element. */
+static inline uint64_t te_bits(const TeArray *array, int64_t i) {
+  size_t size = bp_dtype_bytes(array->view.dtype);
+  uint64_t bits = 0;
+  memcpy(&bits, (const char *)array->view.data + (size_t)i * size, size);
+  return bits;
+}
+
+/* A small integer as a number of the type, as bits. */
+static inline uint64_t te_bits_of(BpDataType dtype, int value) {
+  union {
+    float f;
+    double d;
+    uint32_t u32;
+    uint64_t u64;
+  } number = {.u64 = 0};
+  if (dtype.code != BP_DTYPE_FLOAT && dtype.code != BP_DTYPE_BFLOAT)
+    return dtype.code == BP_DTYPE_INT ? (uint64_t)(int64_t)value : (uint64_t)(value & 1);
+  if (dtype.bits == 64) {
+    number.d = value;
+    return number.u64;
+  }
+  number.f = (float)value;
+  if (dtype.bits == 32)
+    return number.u32;
+  if (dtype.code == BP_DTYPE_BFLOAT)
+    return number.u32 >> 16;
+  uint32_t rest = number.u32 & 0x7fffffff;
+  return (number.u32 >> 16 & 0x8000) | (rest ? (rest >> 13) - 0x1c000 : 0);
+}
+
+/* Small integers, so that sums are exact in any order. */
 static inline void te_fill(TeArray *array, GRand *random) {
-  BpDataType dtype = array->view.dtype;
+  size_t size = bp_dtype_bytes(array->view.dtype);
   for (int64_t i = 0; i < array->size; i++) {
-    int value = g_rand_int_range(random, -4, 5);
-    if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 32)
-      ((float *)array->view.data)[i] = (float)value;
-    else if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 64)
-      ((double *)array->view.data)[i] = value;
-    else if (dtype.bits == 64)
-      ((int64_t *)array->view.data)[i] = value;
-    else if (dtype.bits == 32)
-      ((int32_t *)array->view.data)[i] = value;
-    else if (dtype.bits == 8)
-      ((int8_t *)array->view.data)[i] = (int8_t)(dtype.code == BP_DTYPE_INT ? value : value & 1);
-    else
-      g_assert_not_reached();
+    uint64_t bits = te_bits_of(array->view.dtype, g_rand_int_range(random, -4, 5));
+    memcpy((char *)array->view.data + (size_t)i * size, &bits, size);
   }
 }
 

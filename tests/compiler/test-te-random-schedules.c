@@ -13,7 +13,8 @@
 /* A computation: its arguments, and the computed tensors, producers first. */
 typedef struct Work {
   BpTe *te;
-  GRand *random; /* of the shapes; the schedule has one of its own */
+  GRand *random;   /* of the shapes; the schedule has one of its own */
+  BpDataType type; /* of most tensors */
   BpTeTensor *args[MAX_ARGS];
   int32_t num_args;
   BpTeTensor *computed[MAX_WORKS];
@@ -73,24 +74,41 @@ static BpTeTensor *last(const Work *work) {
   return work->computed[work->num_computed - 1];
 }
 
+/* A number of the type of `like`. */
+static const BpIrNode *number(BpTe *te, const BpIrNode *like, int value) {
+  BpDataType dtype = bp_ir_table()->dtype(like);
+  return dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT
+             ? bp_ir_float(bp_te_ir(te), dtype, value)
+             : bp_ir_int(bp_te_ir(te), dtype, value);
+}
+
+/* In the type in which reductions give it, and as tensors keep it. */
+static const BpIrNode *wide(const Work *work, const BpIrNode *x) {
+  return bp_ir_cast(bp_te_ir(work->te), bp_te_accumulator(work->type), x);
+}
+
+static const BpIrNode *stored(const Work *work, const BpIrNode *x) {
+  return bp_ir_cast(bp_te_ir(work->te), work->type, x);
+}
+
 /* ---- Computations ------------------------------------------------------------------------ */
 
 static const BpIrNode *scale_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const BpIrNode *x = bp_te_read(te, work->inputs[0], axes);
-  return te_op(te, BP_IR_ADD, te_op(te, BP_IR_MUL, x, te_float(te, 2)), te_float(te, 1));
+  return te_op(te, BP_IR_ADD, te_op(te, BP_IR_MUL, x, number(te, x, 2)), number(te, x, 1));
 }
 
 static const BpIrNode *chain_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const BpIrNode *x = bp_te_read(te, last(work), axes);
-  return te_op(te, BP_IR_SUB, te_op(te, BP_IR_MAX, x, te_float(te, 0)),
+  return te_op(te, BP_IR_SUB, te_op(te, BP_IR_MAX, x, number(te, x, 0)),
                bp_te_read(te, work->inputs[0], axes));
 }
 
 static void make_chain(Work *work) {
   int64_t shape[] = {some(work, 0, 9), some(work, 1, 11), some(work, 1, 40)};
-  work->inputs[0] = input(work, "x", te_f32, shape, 3);
+  work->inputs[0] = input(work, "x", work->type, shape, 3);
   compute(work, "scaled", shape, 3, scale_body, false);
   compute(work, "chained", shape, 3, chain_body, some(work, 0, 1));
   compute(work, "again", shape, 3, chain_body, true);
@@ -107,16 +125,16 @@ static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *
 static const BpIrNode *bias_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const BpIrNode *x = te_op(te, BP_IR_ADD, bp_te_read(te, last(work), axes),
-                            te_read1(te, work->inputs[2], axes[1]));
-  return te_op(te, BP_IR_MAX, x, te_float(te, 0));
+                            wide(work, te_read1(te, work->inputs[2], axes[1])));
+  return stored(work, te_op(te, BP_IR_MAX, x, number(te, x, 0)));
 }
 
 static void make_matmul(Work *work) {
   int64_t m = some(work, 1, 20), n = some(work, 1, 40), k = some(work, 0, 20);
   work->numbers[0] = k;
-  work->inputs[0] = input(work, "a", te_f32, (int64_t[]){m, k}, 2);
-  work->inputs[1] = input(work, "b", te_f32, (int64_t[]){k, n}, 2);
-  work->inputs[2] = input(work, "bias", te_f32, &n, 1);
+  work->inputs[0] = input(work, "a", work->type, (int64_t[]){m, k}, 2);
+  work->inputs[1] = input(work, "b", work->type, (int64_t[]){k, n}, 2);
+  work->inputs[2] = input(work, "bias", work->type, &n, 1);
   compute(work, "product", (int64_t[]){m, n}, 2, matmul_body, some(work, 0, 3) == 0);
   compute(work, "out", (int64_t[]){m, n}, 2, bias_body, true);
 }
@@ -134,8 +152,8 @@ static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *con
     const BpIrNode *both = te_op(te, BP_IR_AND, low, high);
     inside = inside ? te_op(te, BP_IR_AND, inside, both) : both;
   }
-  return bp_ir_select(bp_te_ir(te), inside, bp_te_read(te, work->inputs[0], index),
-                      te_float(te, work->numbers[6]));
+  const BpIrNode *x = bp_te_read(te, work->inputs[0], index);
+  return bp_ir_select(bp_te_ir(te), inside, x, number(te, x, (int)work->numbers[6]));
 }
 
 static const BpIrNode *conv_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -152,7 +170,8 @@ static const BpIrNode *conv_body(BpTe *te, const BpIrNode *const *axes, void *co
 }
 
 static const BpIrNode *relu_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  return te_op(te, BP_IR_MAX, bp_te_read(te, last(context), axes), te_float(te, 0));
+  const BpIrNode *x = bp_te_read(te, last(context), axes);
+  return stored(context, te_op(te, BP_IR_MAX, x, number(te, x, 0)));
 }
 
 static void make_conv(Work *work) {
@@ -167,8 +186,8 @@ static void make_conv(Work *work) {
   int64_t out = some(work, 1, 5);
   int64_t padded[] = {n[5], n[0] + 2 * n[2], n[1] + 2 * n[2]};
   int64_t shape[] = {out, (padded[1] - n[4]) / n[3] + 1, (padded[2] - n[4]) / n[3] + 1};
-  work->inputs[0] = input(work, "x", te_f32, (int64_t[]){n[5], n[0], n[1]}, 3);
-  work->inputs[1] = input(work, "w", te_f32, (int64_t[]){out, n[5], n[4], n[4]}, 4);
+  work->inputs[0] = input(work, "x", work->type, (int64_t[]){n[5], n[0], n[1]}, 3);
+  work->inputs[1] = input(work, "w", work->type, (int64_t[]){out, n[5], n[4], n[4]}, 4);
   compute(work, "padded", padded, 3, pad_body, false);
   compute(work, "conv", shape, 3, conv_body, false);
   compute(work, "relu", shape, 3, relu_body, true);
@@ -183,22 +202,22 @@ static const BpIrNode *row_max_body(BpTe *te, const BpIrNode *const *axes, void 
 static const BpIrNode *row_sum_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
-  const BpIrNode *x = te_op(te, BP_IR_SUB, te_read2(te, work->inputs[0], axes[0], k),
+  const BpIrNode *x = te_op(te, BP_IR_SUB, wide(work, te_read2(te, work->inputs[0], axes[0], k)),
                             te_read1(te, work->computed[0], axes[0]));
   return bp_te_reduce(te, BP_TE_SUM, x, &k, 1);
 }
 
 static const BpIrNode *normal_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
-  const BpIrNode *x = te_op(te, BP_IR_SUB, bp_te_read(te, work->inputs[0], axes),
+  const BpIrNode *x = te_op(te, BP_IR_SUB, wide(work, bp_te_read(te, work->inputs[0], axes)),
                             te_read1(te, work->computed[0], axes[0]));
-  return te_op(te, BP_IR_MUL, x, te_read1(te, work->computed[1], axes[0]));
+  return stored(work, te_op(te, BP_IR_MUL, x, te_read1(te, work->computed[1], axes[0])));
 }
 
 static void make_softmax(Work *work) {
   int64_t shape[] = {some(work, 1, 12), some(work, 1, 50)};
   work->numbers[0] = shape[1];
-  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  work->inputs[0] = input(work, "x", work->type, shape, 2);
   compute(work, "most", shape, 1, row_max_body, false);
   compute(work, "sum", shape, 1, row_sum_body, some(work, 0, 2) == 0);
   compute(work, "out", shape, 2, normal_body, true);
@@ -234,7 +253,7 @@ static void make_pick(Work *work) {
   work->numbers[0] = shape[1];
   work->numbers[1] = total;
   BpDataType narrow = {BP_DTYPE_INT, some(work, 0, 1) ? 8 : 32, 1};
-  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  work->inputs[0] = input(work, "x", work->type, shape, 2);
   work->inputs[1] = input(work, "index", narrow, &count, 1);
   compute(work, "flat", &total, 1, flat_body, false);
   compute(work, "joined", &twice, 1, joined_body, false);
@@ -267,7 +286,7 @@ static void make_pool(Work *work) {
   int64_t larger[] = {2 * shape[0], 2 * shape[1]};
   work->numbers[0] = shape[0];
   work->numbers[1] = shape[1];
-  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  work->inputs[0] = input(work, "x", work->type, shape, 2);
   compute(work, "upscaled", larger, 2, upscaled_body, false);
   compute(work, "pooled", larger, 2, pooled_body, true);
 }
@@ -316,7 +335,7 @@ static void make_total(Work *work) {
   int64_t shape[] = {some(work, 0, 9), some(work, 1, 70)};
   work->numbers[0] = shape[0];
   work->numbers[1] = shape[1];
-  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  work->inputs[0] = input(work, "x", work->type, shape, 2);
   compute(work, "total", NULL, 0, total_body, true);
 }
 
@@ -336,11 +355,12 @@ static int arg_combine(BpTe *te, const BpIrNode *const *a, const BpIrNode *const
 /* numbers: the extent that is reduced, and whether it is the first one */
 static int arg_body(BpTe *te, const BpIrNode *const *axes, void *context, const BpIrNode **values) {
   Work *work = context;
-  const BpIrNode *identities[] = {te_float(te, -100), te_int(te, 1000)};
-  const BpTeReducer reducer = {.combine = arg_combine, .identities = identities};
   const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
   const BpIrNode *x = work->numbers[1] ? te_read2(te, work->inputs[0], k, axes[0])
                                        : te_read2(te, work->inputs[0], axes[0], k);
+  x = wide(work, x);
+  const BpIrNode *identities[] = {number(te, x, -100), te_int(te, 1000)};
+  const BpTeReducer reducer = {.combine = arg_combine, .identities = identities};
   return bp_te_reduce_tuple(te, &reducer, (const BpIrNode *[]){x, k}, 2, &k, 1, values);
 }
 
@@ -350,7 +370,7 @@ static const BpIrNode *placed_body(BpTe *te, const BpIrNode *const *axes, void *
   const BpIrNode *at = te_read1(te, bp_te_stage_tensor(stage, 1), axes[0]);
   const BpIrNode *is_there = te_op(te, BP_IR_EQ, at, axes[1]);
   const BpIrNode *most = te_read1(te, work->computed[0], axes[0]);
-  return bp_ir_select(bp_te_ir(te), is_there, most, te_float(te, 0));
+  return bp_ir_select(bp_te_ir(te), is_there, most, number(te, most, 0));
 }
 
 static void make_arg(Work *work) {
@@ -359,7 +379,7 @@ static void make_arg(Work *work) {
   work->numbers[0] = shape[is_first ? 0 : 1];
   work->numbers[1] = is_first;
   int64_t rows = shape[is_first ? 1 : 0];
-  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  work->inputs[0] = input(work, "x", work->type, shape, 2);
   bool alone = some(work, 0, 1);
   compute_two(work, "arg", &rows, 1, arg_body, alone, alone || some(work, 0, 1));
   if (!alone)
@@ -380,14 +400,14 @@ static int both_body(BpTe *te, const BpIrNode *const *axes, void *context,
 static const BpIrNode *chosen_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   BpTeTensor *larger = bp_te_stage_tensor(bp_te_stage(te, work->computed[0]), 1);
-  return bp_ir_select(bp_te_ir(te), bp_te_read(te, larger, axes),
-                      bp_te_read(te, work->computed[0], axes), te_float(te, 0));
+  const BpIrNode *sum = bp_te_read(te, work->computed[0], axes);
+  return bp_ir_select(bp_te_ir(te), bp_te_read(te, larger, axes), sum, number(te, sum, 0));
 }
 
 static void make_both(Work *work) {
   int64_t shape[] = {some(work, 1, 20), some(work, 1, 40)};
-  work->inputs[0] = input(work, "a", te_f32, shape, 2);
-  work->inputs[1] = input(work, "b", te_f32, (int64_t[]){shape[1], shape[0]}, 2);
+  work->inputs[0] = input(work, "a", work->type, shape, 2);
+  work->inputs[1] = input(work, "b", work->type, (int64_t[]){shape[1], shape[0]}, 2);
   int which = (int)some(work, 0, 3);
   compute_two(work, "both", shape, 2, both_body, which & 1, which & 2);
   if (which != 3)
@@ -422,7 +442,8 @@ static void end_scan(Work *work, BpTeScan *scan, BpTeTupleBody body, int32_t num
 }
 
 static const BpIrNode *twice_each_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  return te_op(te, BP_IR_MUL, bp_te_read(te, last(context), axes), te_float(te, 2));
+  const BpIrNode *x = bp_te_read(te, last(context), axes);
+  return te_op(te, BP_IR_MUL, x, number(te, x, 2));
 }
 
 static void make_running(Work *work) {
@@ -430,12 +451,12 @@ static void make_running(Work *work) {
   BpTeTensor *each[2];
   bool is_bounded = some(work, 0, 1);
   work->numbers[0] = axis;
-  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  work->inputs[0] = input(work, "x", work->type, shape, 2);
   if (is_bounded)
     work->inputs[1] = input(work, "limits", te_i64, &shape[!axis], 1);
   BpTeScan *scan =
       bp_te_scan_begin(work->te, "running", shape, 2, (int32_t)axis, (int32_t)some(work, 0, 1));
-  work->inputs[2] = bp_te_scan_state(scan, "sum", te_f32, NULL, NULL);
+  work->inputs[2] = bp_te_scan_state(scan, "sum", work->type, NULL, NULL);
   if (is_bounded && bp_te_scan_limit(scan, row_limit_body, work) != 0)
     g_error("%s", bp_error_message());
   end_scan(work, scan, running_body, 2, each);
@@ -458,10 +479,10 @@ static const BpIrNode *state_product_body(BpTe *te, const BpIrNode *const *axes,
 static int recurrence_body(BpTe *te, const BpIrNode *const *axes, void *context,
                            const BpIrNode **values) {
   Work *work = context;
-  const BpIrNode *sum =
-      te_op(te, BP_IR_ADD, bp_te_read(te, last(work), axes), bp_te_read(te, work->inputs[0], axes));
-  sum = te_op(te, BP_IR_MAX, sum, te_float(te, -3));
-  values[0] = te_op(te, BP_IR_MIN, sum, te_float(te, 3));
+  const BpIrNode *sum = te_op(te, BP_IR_ADD, bp_te_read(te, last(work), axes),
+                              wide(work, bp_te_read(te, work->inputs[0], axes)));
+  sum = te_op(te, BP_IR_MAX, sum, number(te, sum, -3));
+  values[0] = stored(work, te_op(te, BP_IR_MIN, sum, number(te, sum, 3)));
   return 0;
 }
 
@@ -469,10 +490,10 @@ static void make_recurrence(Work *work) {
   int64_t shape[] = {some(work, 1, 6), some(work, 1, 5), some(work, 1, 20)};
   BpTeTensor *each[1];
   work->numbers[1] = shape[2];
-  work->inputs[0] = input(work, "x", te_f32, shape, 3);
-  work->inputs[1] = input(work, "w", te_f32, (int64_t[]){shape[2], shape[2]}, 2);
+  work->inputs[0] = input(work, "x", work->type, shape, 3);
+  work->inputs[1] = input(work, "w", work->type, (int64_t[]){shape[2], shape[2]}, 2);
   BpTeScan *scan = bp_te_scan_begin(work->te, "h", shape, 3, 0, (int32_t)some(work, 0, 1));
-  work->inputs[2] = bp_te_scan_state(scan, "state", te_f32, NULL, NULL);
+  work->inputs[2] = bp_te_scan_state(scan, "state", work->type, NULL, NULL);
   compute(work, "product", shape, 3, state_product_body, false);
   end_scan(work, scan, recurrence_body, 1, each);
   add_output(work, each[0]);
@@ -671,10 +692,17 @@ static void schedule_randomly(GRand *random, Work *work, bool attach) {
 
 /* ---- Comparing --------------------------------------------------------------------------- */
 
+static const BpDataType types[] = {
+    {BP_DTYPE_FLOAT, 32, 1}, {BP_DTYPE_FLOAT, 16, 1},  {BP_DTYPE_INT, 8, 1},
+    {BP_DTYPE_FLOAT, 64, 1}, {BP_DTYPE_BFLOAT, 16, 1}, {BP_DTYPE_INT, 32, 1},
+    {BP_DTYPE_FLOAT, 32, 1}, {BP_DTYPE_INT, 16, 1},    {BP_DTYPE_INT, 64, 1},
+};
+
 static void make_work(Work *work, uint32_t seed) {
   memset(work, 0, sizeof *work);
   work->te = bp_te_create();
   work->random = g_rand_new_with_seed(seed);
+  work->type = types[seed / G_N_ELEMENTS(computations) % G_N_ELEMENTS(types)];
   computations[seed % G_N_ELEMENTS(computations)].make(work);
 }
 
@@ -719,15 +747,18 @@ static int run_scheduled(Work *work, TeArray **arrays, uint32_t seed, bool attac
 }
 
 /* Equal as numbers: 0 + -0 is 0, and a sum that starts with its first term has -0. */
+/* Zeros of either sign are equal: min and max may give either. */
 static bool are_equal(const TeArray *a, const TeArray *b) {
   BpDataType dtype = a->view.dtype;
-  if (dtype.code == BP_DTYPE_FLOAT && dtype.bits == 32) {
-    for (int64_t i = 0; i < a->size; i++)
-      if (((float *)a->view.data)[i] != ((float *)b->view.data)[i])
-        return false;
-    return true;
+  bool is_float = dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT;
+  if (!is_float)
+    return memcmp(a->view.data, b->view.data, (gsize)a->size * bp_dtype_bytes(dtype)) == 0;
+  for (int64_t i = 0; i < a->size; i++) {
+    uint64_t x = te_bits(a, i), y = te_bits(b, i), sign = UINT64_C(1) << (dtype.bits - 1);
+    if (x != y && ((x | y) & ~sign) != 0)
+      return false;
   }
-  return memcmp(a->view.data, b->view.data, (gsize)a->size * bp_dtype_bytes(dtype)) == 0;
+  return true;
 }
 
 static char *lowered_text(Work *work) {

@@ -12,11 +12,11 @@
 extern "C" {
 #endif
 
-/* How many columns of the second operand (inner, columns) of a product with `rows` rows of float32
- * a tile spans on this target: packed as (columns / panel, inner, panel), its last panel padded, it
- * is read from front to back. -1 with an error. */
-BP_API int64_t bp_schedule_panel_columns(const BpTarget *target, int64_t rows, int64_t inner,
-                                         int64_t columns);
+/* How many columns of the second operand (inner, columns) of a product with `rows` rows of a number
+ * type a tile spans on this target: packed as (columns / panel, inner, panel), its last panel
+ * padded, it is read from front to back. -1 with an error. */
+BP_API int64_t bp_schedule_panel_columns(const BpTarget *target, BpDataType dtype, int64_t rows,
+                                         int64_t inner, int64_t columns);
 
 /* The stages of a convolution by transforms (Winograd's algorithm) of tiles of its output;
  * dimensions of `padded` and the output: [n, block, y, x, channel]. In the plain layout a block is
