@@ -737,3 +737,68 @@ bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNo
   *rest = linear.failed ? NULL : linear_node(context, &linear);
   return *rest != NULL;
 }
+
+/* ---- Signs ------------------------------------------------------------------------------- */
+
+/* The term with a quotient that depends on the variable, or -1; -2 with an error. */
+static int32_t find_quotient(const Linear *linear, const BpIrNode *var) {
+  for (int32_t i = 0; i < linear->count; i++) {
+    const BpIrNode *atom = linear->terms[i].atom;
+    if (!is_division(atom, BP_IR_DIV) && !is_division(atom, BP_IR_FLOORDIV))
+      continue;
+    int uses = bp__ir_uses(atom, var);
+    if (uses != 0)
+      return uses < 0 ? -2 : i;
+  }
+  return -1;
+}
+
+/* For linear = m * floor(e / c) + rest, where m divides all of the rest but its constant: a linear
+ * form in e of the same sign. False: m does not divide it. */
+static bool open_quotient(BpIndexContext *context, Linear *linear, int32_t at) {
+  Term term = linear->terms[at];
+  int64_t divisor = term.atom->operands[1]->int_value, size = llabs(term.multiple);
+  Linear rest = {.constant = floor_div(linear->constant, size), .failed = linear->failed}, inner;
+  for (int32_t i = 0; i < linear->count; i++) {
+    if (i == at)
+      continue;
+    if (linear->terms[i].multiple % size != 0)
+      return false;
+    add_term(&rest, linear->terms[i].atom, linear->terms[i].multiple / size);
+  }
+  linear_of(context, term.atom->operands[0], &inner);
+  *linear = (Linear){.constant = term.multiple < 0 ? divisor - 1 : 0};
+  add_scaled(linear, &rest, divisor);
+  add_scaled(linear, &inner, term.multiple < 0 ? -1 : 1);
+  return true;
+}
+
+int bp__index_apart(BpIndexContext *context, const BpIrNode *node, const BpIrNode *var,
+                    const BpIrNode **moving, const BpIrNode **rest) {
+  Linear linear, with = {0}, without = {0};
+  linear_of(context, node, &linear);
+  recombine(context, &linear);
+  with.failed = without.failed = linear.failed;
+  without.constant = linear.constant;
+  for (int32_t i = 0; i < linear.count; i++) {
+    int uses = bp__ir_uses(linear.terms[i].atom, var);
+    if (uses < 0)
+      return -1;
+    add_term(uses ? &with : &without, linear.terms[i].atom, linear.terms[i].multiple);
+  }
+  *moving = linear.failed ? node : linear_node(context, &with);
+  *rest = linear.failed ? bp__ir_int64(context->module, 0) : linear_node(context, &without);
+  return *moving && *rest ? 0 : -1;
+}
+
+const BpIrNode *bp__index_sign_form(BpIndexContext *context, const BpIrNode *node,
+                                    const BpIrNode *var) {
+  Linear linear;
+  int32_t at;
+  linear_of(context, node, &linear);
+  recombine(context, &linear);
+  while ((at = find_quotient(&linear, var)) >= 0)
+    if (!open_quotient(context, &linear, at))
+      return node;
+  return at == -2 ? NULL : linear.failed ? node : linear_node(context, &linear);
+}

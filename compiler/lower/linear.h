@@ -74,4 +74,14 @@ int64_t bp__greatest_divisor(int64_t a, int64_t b);
 bool bp__index_split(BpIndexContext *context, const BpIrNode *node, const BpIrNode *var,
                      int64_t *multiple, const BpIrNode **rest);
 
+/* Sets node = moving + rest, where the rest is free of var, and as much as can be is in it. */
+int bp__index_apart(BpIndexContext *context, const BpIrNode *node, const BpIrNode *var,
+                    const BpIrNode **moving, const BpIrNode **rest);
+
+/* An expression that is negative exactly where `node` is, without quotients that depend on `var` as
+ * far as they can be multiplied out: floor(x / c) - 5 is negative where x - 5 * c is. `node` itself
+ * if there are none; NULL with an error. */
+const BpIrNode *bp__index_sign_form(BpIndexContext *context, const BpIrNode *node,
+                                    const BpIrNode *var);
+
 #endif

@@ -3,16 +3,18 @@
 
 #include "compiler/lower/lowering.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 /* In the order in which they run. docs/lowering.md says what each does. */
 static const struct {
   const char *name;
   const BpIrNode *(*run)(BpLowering *lowering, const BpIrNode *body);
+  bool is_optional; /* the IR has its final form without it, too */
 } passes[] = {
-    {"build", bp__lower_build},         {"flatten", bp__lower_flatten},
-    {"vectorize", bp__lower_vectorize}, {"unroll", bp__lower_unroll},
-    {"tidy", bp__lower_tidy},
+    {"build", bp__lower_build, false},     {"partition", bp__lower_partition, true},
+    {"flatten", bp__lower_flatten, false}, {"vectorize", bp__lower_vectorize, true},
+    {"unroll", bp__lower_unroll, true},    {"tidy", bp__lower_tidy, true},
 };
 
 /* The positions of the outputs that are streamed, as an attribute; NULL: there are none. */
@@ -54,11 +56,32 @@ static int dump(BpLowering *lowering, const char *pass, const BpIrNode *function
   return 0;
 }
 
+/* The pass that the options leave out, NULL: none. */
+static const char *left_out(const BpLowerOptions *options) {
+  bool has_member = options && options->struct_size >=
+                                   offsetof(BpLowerOptions, without) + sizeof options->without;
+  return has_member ? options->without : NULL;
+}
+
+static int check_left_out(const char *without) {
+  for (size_t i = 0; without && i < sizeof passes / sizeof *passes; i++)
+    if (passes[i].is_optional && strcmp(passes[i].name, without) == 0)
+      return 0;
+  return without ? bp_error_raise(BP_ERROR_VALUE,
+                                  "there is no pass '%s' that can be left out of lowering; "
+                                  "partition, vectorize, unroll and tidy can",
+                                  without)
+                 : 0;
+}
+
 static const BpIrNode *run_passes(BpLowering *lowering) {
   const BpIrNode *body = bp__ir_nothing(lowering->module), *function = NULL;
-  if (!body || bp__lower_normalize(lowering) != 0)
+  const char *without = left_out(lowering->options);
+  if (!body || check_left_out(without) != 0 || bp__lower_normalize(lowering) != 0)
     return NULL;
   for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+    if (without && strcmp(passes[i].name, without) == 0)
+      continue;
     body = passes[i].run(lowering, body);
     function = body ? make_function(lowering, body) : NULL;
     if (!function || dump(lowering, passes[i].name, function) != 0 ||

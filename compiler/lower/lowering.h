@@ -82,6 +82,7 @@ int bp__lower_check_reads(BpLowering *lowering, const BpLowerStage *s);
 
 /* The passes. Each gives the new body, or NULL with an error. */
 const BpIrNode *bp__lower_build(BpLowering *lowering, const BpIrNode *body);
+const BpIrNode *bp__lower_partition(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_flatten(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_vectorize(BpLowering *lowering, const BpIrNode *body);
 const BpIrNode *bp__lower_unroll(BpLowering *lowering, const BpIrNode *body);

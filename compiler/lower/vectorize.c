@@ -299,7 +299,101 @@ static bool spares_fit(Lanes *lanes, const BpIrNode *buffer, const BpIrNode *ind
          range.max + lanes->count <= row->int_value;
 }
 
-static const BpIrNode *vector_store(Lanes *lanes, const BpIrNode *store) {
+/* ---- Masks of all lanes ------------------------------------------------------------------ */
+
+/* Conditions of one store that become branches. */
+#define MAX_BRANCHES 8
+
+typedef struct MaskSearch {
+  const Lanes *lanes;
+  const BpIrNode *found;
+} MaskSearch;
+
+/* Sets `found` to a condition in a mask that is the same in all lanes, if there is one. */
+static int search_mask(MaskSearch *search, const BpIrNode *mask) {
+  if (mask->kind == BP_IR_AND || mask->kind == BP_IR_OR || mask->kind == BP_IR_NOT) {
+    for (int32_t i = 0; i < mask->num_operands && !search->found; i++)
+      if (search_mask(search, mask->operands[i]) != 0)
+        return -1;
+    return 0;
+  }
+  int uses = bp__ir_uses(mask, search->lanes->var);
+  if (uses == 0 && mask->num_operands > 0)
+    search->found = mask;
+  return uses < 0 ? -1 : 0;
+}
+
+static int visit_mask(void *context, const BpIrNode *node) {
+  MaskSearch *search = context;
+  if (node->kind != BP_IR_LOAD || node->num_operands < 3 || search->found)
+    return 0;
+  return search_mask(search, node->operands[2]);
+}
+
+typedef struct Assumption {
+  const BpIrNode *condition, *opposite;
+  bool holds;
+} Assumption;
+
+static int enter_assumption(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  const Assumption *assumption = rewriter->context;
+  if (!bp__dtype_is_bool(node->dtype))
+    return 0;
+  bool is_same = bp__ir_equal(node, assumption->condition);
+  if (!is_same && !bp__ir_equal(node, assumption->opposite))
+    return 0;
+  *result = bp__ir_bool(rewriter->module, is_same == assumption->holds);
+  return *result ? 1 : -1;
+}
+
+/* Loads whose mask is known, as what they are. */
+static const BpIrNode *leave_assumption(BpIrRewriter *rewriter, const BpIrNode *node) {
+  int64_t known;
+  if (node->kind != BP_IR_LOAD || node->num_operands < 3 ||
+      !bp__ir_const_int(node->operands[2], &known))
+    return node;
+  return known ? bp_ir_load(rewriter->module, node->operands[0], node->operands[1], NULL)
+               : bp__ir_number(rewriter->module, node->dtype, 0);
+}
+
+/* A store where a condition is known. */
+static const BpIrNode *assume(BpIrModule *module, const BpIrNode *store, const BpIrNode *condition,
+                              bool holds) {
+  Assumption assumption = {condition, bp_ir_not(module, condition), holds};
+  BpIrRewriter rewriter = {.module = module,
+                           .context = &assumption,
+                           .enter = enter_assumption,
+                           .leave = leave_assumption};
+  const BpIrNode *result = assumption.opposite ? bp__ir_rewrite(&rewriter, store) : NULL;
+  bp__ir_rewriter_clear(&rewriter);
+  return result;
+}
+
+static const BpIrNode *store_lanes(Lanes *lanes, const BpIrNode *store);
+
+/* What loads from two places, one of them masked off in all lanes, becomes a branch: that place may
+ * be far outside of its buffer, where even a masked load is slow. Sums are not taken apart, as
+ * their elements live in registers. */
+static const BpIrNode *vector_store(Lanes *lanes, const BpIrNode *store, int32_t branches) {
+  BpIrModule *module = lanes->lowering->module;
+  MaskSearch search = {.lanes = lanes};
+  int sums = bp__ir_uses(store->operands[2], store->operands[0]);
+  if (sums == 0 && branches < MAX_BRANCHES)
+    sums = bp__ir_visit_once(store->operands[2], visit_mask, &search);
+  if (sums < 0)
+    return NULL;
+  if (!search.found)
+    return store_lanes(lanes, store);
+  const BpIrNode *sides[2];
+  for (int32_t i = 0; i < 2; i++) {
+    const BpIrNode *side = assume(module, store, search.found, !i);
+    if (!side || !(sides[i] = vector_store(lanes, side, branches + 1)))
+      return NULL;
+  }
+  return bp_ir_if(module, search.found, sides[0], sides[1]);
+}
+
+static const BpIrNode *store_lanes(Lanes *lanes, const BpIrNode *store) {
   BpIrModule *module = lanes->lowering->module;
   if (store->num_operands > 3)
     return give_up(lanes);
@@ -488,7 +582,7 @@ static const BpIrNode *vector_statement(Lanes *lanes, const BpIrNode *node) {
   case BP_IR_FOR:
     return vector_for(lanes, node);
   case BP_IR_STORE:
-    return vector_store(lanes, node);
+    return vector_store(lanes, node, 0);
   case BP_IR_IF:
     return vector_if(lanes, node);
   case BP_IR_LET:

@@ -100,6 +100,25 @@ static int find_piece(BpLowering *lowering, const BpIrNode *index, const BpStage
   return 0;
 }
 
+/* A minimum or maximum as the side that moves with the variable. */
+static const BpIrNode *choose_moving_side(BpIrRewriter *rewriter, const BpIrNode *node) {
+  if (node->kind != BP_IR_MIN && node->kind != BP_IR_MAX)
+    return node;
+  int uses = bp__ir_uses(node->operands[0], rewriter->context);
+  return uses < 0 ? NULL : node->operands[!uses];
+}
+
+static int find_clamped_stride(BpLowering *lowering, const BpIrNode *index, const BpIrNode *var,
+                               int64_t *stride) {
+  BpIrRewriter rewriter = {
+      .module = lowering->module, .context = (void *)var, .leave = choose_moving_side};
+  const BpIrNode *moving = bp__ir_rewrite(&rewriter, index), *rest;
+  bp__ir_rewriter_clear(&rewriter);
+  if (moving && !bp__index_split(&lowering->index, moving, var, stride, &rest))
+    *stride = 0;
+  return moving ? 0 : -1;
+}
+
 static int analyse_access(BpLowering *lowering, const BpStageInfo *info, BpAccess *access) {
   const BpIrNode *index = element_index(lowering, access->read), *rest;
   if (!index)
@@ -107,7 +126,9 @@ static int analyse_access(BpLowering *lowering, const BpStageInfo *info, BpAcces
   for (int32_t i = 0; i < info->num_roots; i++) {
     access->is_linear[i] =
         bp__index_split(&lowering->index, index, info->s->vars[i], &access->stride[i], &rest);
-    if (!access->is_linear[i] && find_piece(lowering, index, info, i, access) != 0)
+    if (!access->is_linear[i] &&
+        (find_piece(lowering, index, info, i, access) != 0 ||
+         find_clamped_stride(lowering, index, info->s->vars[i], &access->clamped_stride[i]) != 0))
       return -1;
   }
   return 0;

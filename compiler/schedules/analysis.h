@@ -44,6 +44,9 @@ typedef struct BpAccess {
   /* By root axis: where it is not, the length of the aligned pieces of the axis in each of which it
    * is linear with that stride, as in a packed operand; 0: there are none. */
   int64_t piece[BP__TE_MAX_AXES];
+  /* By root axis: where minima and maxima alone keep it from being linear, as at the edges of a
+   * picture, its stride between them; 0: it is something else. */
+  int64_t clamped_stride[BP__TE_MAX_AXES];
 } BpAccess;
 
 /* A stage with what is inlined in it. */

@@ -43,7 +43,9 @@ static int wants_vectors(const BpStageInfo *info, int32_t axis) {
     return computes;
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
-    if (!access->is_linear[axis] || (access->stride[axis] != 0 && access->stride[axis] != 1))
+    int64_t stride = access->is_linear[axis] ? access->stride[axis] : access->clamped_stride[axis];
+    bool is_fixed = access->is_linear[axis] && stride == 0;
+    if (!is_fixed && stride != 1 && stride != -1)
       return 0;
   }
   return 1;

@@ -186,8 +186,10 @@ static void dump_pass(void *context, const char *pass, const char *text) {
 
 static int lower_function(const BpBuild *build, const BpGroup *group, BpIrModule *module) {
   Dump dump = {build, group->function};
-  BpLowerOptions options = {sizeof(options), build->target,
-                            build->options->dump_dir ? dump_pass : NULL, &dump};
+  BpLowerOptions options = {.struct_size = sizeof(options),
+                            .target = build->target,
+                            .dump = build->options->dump_dir ? dump_pass : NULL,
+                            .dump_context = &dump};
   BpTe *te = bp_te_create();
   BpTransformStages transforms = {0};
   Lowering lowering = {.te = te, .group = group, .transforms = &transforms};

@@ -393,11 +393,12 @@ SIZE(BpTeResult, 24);
 AT(BpTeResult, dtype, 0);
 AT(BpTeResult, shape, 8);
 AT(BpTeResult, ndim, 16);
-SIZE(BpLowerOptions, 32);
+SIZE(BpLowerOptions, 40);
 AT(BpLowerOptions, struct_size, 0);
 AT(BpLowerOptions, target, 8);
 AT(BpLowerOptions, dump, 16);
 AT(BpLowerOptions, dump_context, 24);
+AT(BpLowerOptions, without, 32);
 
 /* <backplane/graph/model.h> */
 SIZE(BpInputShape, 24);

@@ -18,6 +18,7 @@ test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h
 test_programs += tests/compiler/test-te-random-schedules tests/compiler/test-te-tuples \
 	tests/compiler/test-te-scan tests/compiler/test-te-statements
+test_programs += tests/compiler/test-te-partition
 EXTRA_DIST += tests/compiler/te-run.h
 test_programs += tests/compiler/test-codegen
 EXTRA_DIST += tests/compiler/codegen-util.h

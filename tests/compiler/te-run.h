@@ -85,20 +85,25 @@ static inline void te_fill(TeArray *array, GRand *random) {
   }
 }
 
-/* Lowers to function "f" of a new module, checks it and runs it. */
-static inline void te_run(BpTe *te, BpTeTensor *const *args, TeArray *const *arrays,
-                          int32_t count) {
-  BpIrModule *module = bp_ir_module_create();
+/* Checks function "f" of a module and runs it. */
+static inline void te_run_module(BpIrModule *module, TeArray *const *arrays, int32_t count) {
   BpValue values[16];
-  g_assert_nonnull(module);
-  if (bp_te_lower(te, "f", args, count, NULL, module) != 0)
-    g_error("lowering failed: %s", bp_error_message());
   if (bp_ir_verify(module) != 0)
     g_error("not well-formed: %s\n%s", bp_error_message(), bp_ir_print(module));
   for (int32_t i = 0; i < count; i++)
     values[i] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &arrays[i]->view};
   if (bp_ir_interpret(module, "f", values, count) != 0)
     g_error("running failed: %s\n%s", bp_error_message(), bp_ir_print(module));
+}
+
+/* Lowers to function "f" of a new module, checks it and runs it. */
+static inline void te_run(BpTe *te, BpTeTensor *const *args, TeArray *const *arrays,
+                          int32_t count) {
+  BpIrModule *module = bp_ir_module_create();
+  g_assert_nonnull(module);
+  if (bp_te_lower(te, "f", args, count, NULL, module) != 0)
+    g_error("lowering failed: %s", bp_error_message());
+  te_run_module(module, arrays, count);
   bp_object_release(module);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever its schedule, a computation gives the same result: random computations under random
- * schedules beside the default schedule, both run by the reference interpreter. */
+ * schedules beside the default schedule, whose loops are not partitioned, both run by the reference
+ * interpreter. */
 
 #include <backplane/compiler/schedules.h>
 
@@ -499,6 +500,101 @@ static void make_recurrence(Work *work) {
   add_output(work, each[0]);
 }
 
+/* Three tensors joined along the middle axis, each read where the index is in its part.
+ * numbers: where the parts end. */
+static const BpIrNode *parts_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const int64_t *end = work->numbers;
+  const BpIrNode *result = NULL;
+  for (int i = 2; i >= 0; i--) {
+    const BpIrNode *start = te_int(te, i ? end[i - 1] : 0);
+    const BpIrNode *at[] = {axes[0], te_op(te, BP_IR_SUB, axes[1], start), axes[2]};
+    const BpIrNode *inside = te_op(te, BP_IR_AND, te_op(te, BP_IR_GE, axes[1], start),
+                                   te_op(te, BP_IR_LT, axes[1], te_int(te, end[i])));
+    const BpIrNode *value = bp_te_read(te, work->inputs[i], at);
+    result = result ? bp_ir_select(bp_te_ir(te), inside, value, result) : value;
+  }
+  return result;
+}
+
+static void make_parts(Work *work) {
+  int64_t shape[] = {some(work, 1, 5), 0, some(work, 1, 19)};
+  for (int i = 0; i < 3; i++) {
+    int64_t part[] = {shape[0], some(work, 1, 6), shape[2]};
+    work->inputs[i] = input(work, "part", te_f32, part, 3);
+    work->numbers[i] = shape[1] += part[1];
+  }
+  compute(work, "joined", shape, 3, parts_body, some(work, 0, 1));
+  compute(work, "relu", shape, 3, relu_body, true);
+}
+
+/* Every element of a tensor, mirrored beyond its edges. numbers: extents, pads. */
+static const BpIrNode *mirror_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *at[2];
+  for (int i = 0; i < 2; i++) {
+    const BpIrNode *x = te_op(te, BP_IR_SUB, axes[i], te_int(te, work->numbers[2 + i]));
+    x = te_op(te, BP_IR_MAX, x, te_op(te, BP_IR_SUB, te_int(te, 0), x));
+    at[i] = te_op(te, BP_IR_MIN, x, te_op(te, BP_IR_SUB, te_int(te, 2 * work->numbers[i] - 2), x));
+  }
+  return bp_te_read(te, work->inputs[0], at);
+}
+
+static void make_mirror(Work *work) {
+  int64_t shape[] = {some(work, 4, 8), some(work, 4, 30)}, larger[2];
+  for (int i = 0; i < 2; i++) {
+    work->numbers[i] = shape[i];
+    work->numbers[2 + i] = some(work, 0, 3);
+    larger[i] = shape[i] + 2 * work->numbers[2 + i];
+  }
+  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  compute(work, "mirrored", larger, 2, mirror_body, true);
+}
+
+/* The largest of the elements of a window that are inside, and whether a place in memory is in the
+ * first third. numbers: extents, kernel, pad. */
+static const BpIrNode *largest_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const int64_t *n = work->numbers;
+  const BpIrNode *r[2] = {bp_te_reduce_axis(te, "kh", n[2]), bp_te_reduce_axis(te, "kw", n[2])};
+  const BpIrNode *at[2], *inside = NULL;
+  for (int i = 0; i < 2; i++) {
+    at[i] = te_op(te, BP_IR_SUB, te_op(te, BP_IR_ADD, axes[i], r[i]), te_int(te, n[3]));
+    const BpIrNode *low = te_op(te, BP_IR_GE, at[i], te_int(te, 0));
+    const BpIrNode *high = te_op(te, BP_IR_LT, at[i], te_int(te, n[i]));
+    inside = inside ? te_op(te, BP_IR_AND, inside, low) : low;
+    inside = te_op(te, BP_IR_AND, inside, high);
+  }
+  const BpIrNode *x =
+      bp_ir_select(bp_te_ir(te), inside, bp_te_read(te, work->inputs[0], at), te_float(te, -100));
+  return bp_te_reduce(te, BP_TE_MAX, x, r, 2);
+}
+
+static const BpIrNode *third_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Work *work = context;
+  const BpIrNode *place =
+      te_op(te, BP_IR_ADD, te_op(te, BP_IR_MUL, axes[0], te_int(te, work->numbers[4])), axes[1]);
+  const BpIrNode *is_first = te_op(te, BP_IR_LT, te_op(te, BP_IR_FLOORDIV, place, te_int(te, 3)),
+                                   te_int(te, work->numbers[5]));
+  return bp_ir_select(bp_te_ir(te), is_first, bp_te_read(te, last(work), axes), te_float(te, 1));
+}
+
+static void make_largest(Work *work) {
+  int64_t shape[] = {some(work, 3, 9), some(work, 3, 20)}, pooled[2];
+  int64_t kernel = some(work, 1, 3), pad = some(work, 0, kernel);
+  for (int i = 0; i < 2; i++) {
+    work->numbers[i] = shape[i];
+    pooled[i] = shape[i] + 2 * pad - kernel + 1;
+  }
+  work->numbers[2] = kernel;
+  work->numbers[3] = pad;
+  work->numbers[4] = pooled[1];
+  work->numbers[5] = pooled[0] * pooled[1] / 9;
+  work->inputs[0] = input(work, "x", te_f32, shape, 2);
+  compute(work, "largest", pooled, 2, largest_body, false);
+  compute(work, "third", pooled, 2, third_body, true);
+}
+
 static const struct {
   const char *name;
   void (*make)(Work *work);
@@ -507,6 +603,7 @@ static const struct {
     {"softmax", make_softmax}, {"pick", make_pick},       {"pool", make_pool},
     {"count", make_count},     {"total", make_total},     {"arg", make_arg},
     {"both", make_both},       {"running", make_running}, {"recurrence", make_recurrence},
+    {"parts", make_parts},     {"mirror", make_mirror},   {"largest", make_largest},
 };
 
 /* ---- Random schedules -------------------------------------------------------------------- */
@@ -720,12 +817,14 @@ static void make_arrays(const Work *work, TeArray **arrays, uint32_t seed) {
   g_rand_free(random);
 }
 
-/* Lowers and runs. 0: done; 1: the schedule is not a valid one, for the reason given. */
-static int run_work(Work *work, TeArray **arrays) {
+/* Lowers, without a pass if one is named, and runs. 0: done; 1: the schedule is not a valid one,
+ * for the reason given. */
+static int run_work(Work *work, TeArray **arrays, const char *without) {
+  BpLowerOptions options = {.struct_size = sizeof options, .without = without};
   BpIrModule *module = bp_ir_module_create();
-  if (bp_te_lower(work->te, "f", work->args, work->num_args, NULL, module) == 0) {
+  if (bp_te_lower(work->te, "f", work->args, work->num_args, &options, module) == 0) {
+    te_run_module(module, arrays, work->num_args);
     bp_object_release(module);
-    te_run(work->te, work->args, arrays, work->num_args);
     return 0;
   }
   const char *message = bp_error_message();
@@ -743,7 +842,7 @@ static int run_scheduled(Work *work, TeArray **arrays, uint32_t seed, bool attac
   make_work(work, seed);
   schedule_randomly(random, work, attach);
   g_rand_free(random);
-  return run_work(work, arrays);
+  return run_work(work, arrays, NULL);
 }
 
 /* Equal as numbers: 0 + -0 is 0, and a sum that starts with its first term has -0. */
@@ -795,14 +894,14 @@ static void check_auto(uint32_t seed) {
   make_work(&scheduled, seed);
   make_arrays(&plain, expected, seed);
   make_arrays(&plain, found, seed);
-  g_assert_cmpint(run_work(&plain, expected), ==, 0);
+  g_assert_cmpint(run_work(&plain, expected, "partition"), ==, 0);
   BpTarget *target = bp_target_parse(targets[seed % G_N_ELEMENTS(targets)]);
   if (!target)
     g_error("%s", bp_error_message());
   if (bp_schedule_auto(scheduled.te, scheduled.outputs, scheduled.num_outputs, target) != 0)
     g_error("%s", bp_error_message());
   bp_object_release(target);
-  g_assert_cmpint(run_work(&scheduled, found), ==, 0);
+  g_assert_cmpint(run_work(&scheduled, found, NULL), ==, 0);
   compare(&plain, &scheduled, expected, found, seed);
 }
 
@@ -813,7 +912,7 @@ static bool check_seed(uint32_t seed) {
   make_work(&plain, seed);
   make_arrays(&plain, expected, seed);
   make_arrays(&plain, found, seed);
-  g_assert_cmpint(run_work(&plain, expected), ==, 0);
+  g_assert_cmpint(run_work(&plain, expected, "partition"), ==, 0);
   bool attached = run_scheduled(&scheduled, found, seed, true) == 0;
   if (!attached) {
     free_work(&scheduled);
@@ -822,7 +921,7 @@ static bool check_seed(uint32_t seed) {
       g_assert_cmpint(plain.scan_axis[0] + plain.scan_axis[1], !=, 0);
       free_work(&scheduled);
       make_work(&scheduled, seed);
-      g_assert_cmpint(run_work(&scheduled, found), ==, 0);
+      g_assert_cmpint(run_work(&scheduled, found, NULL), ==, 0);
     }
   }
   compare(&plain, &scheduled, expected, found, seed);

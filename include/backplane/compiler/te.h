@@ -251,6 +251,9 @@ typedef struct BpLowerOptions {
   const BpTarget *target; /* NULL: none of its attributes are used */
   BpLowerDump dump;       /* or NULL */
   void *dump_context;
+  /* NULL, or a pass to leave out, to tell whether it is at fault: "partition", "vectorize",
+   * "unroll" or "tidy"; any other is an error of kind BP_ERROR_VALUE. */
+  const char *without;
 } BpLowerOptions;
 
 /* Lowers the schedule to a function `name` of `module`; its parameters are `args` in that order,

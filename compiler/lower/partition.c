@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loop partitioning: where a condition inside a loop changes as its variable grows, the loop is
+ * taken apart into one loop before and one after that place, and neither has the condition. So the
+ * parts of a concatenation are copied by loops of their own, and padding has loops beside the
+ * inside of a picture. Halide and TVM have a pass of this kind.
+ *
+ * A condition is a comparison of indices, or a minimum or maximum of them, which chooses as well.
+ * It is decided by the innermost serial loop on whose variable it depends: outer loops may hold
+ * much other code. What depends on variables of vectors and of unrolled loops, too, is decided
+ * except in the few iterations where their lanes differ. A condition that no loop around it
+ * decides, since all its variables are outside, becomes an IF around the loop. Code may grow by a
+ * bounded amount. */
+
+#include "compiler/lower/lowering.h"
+
+/* Writes that a function may get more, those of unrolled loops counted as often as they will be
+ * written out. */
+#define MAX_GROWTH 512
+/* Conditions of one loop that are looked at. */
+#define MAX_CHOICES 32
+
+typedef struct Partition {
+  BpLowering *lowering;
+  int64_t growth;        /* so far */
+  const BpIrNode *other; /* stands for all variables of inner serial loops */
+} Partition;
+
+/* A comparison, MIN or MAX that chooses its first side where `difference` >= 0. */
+typedef struct Choice {
+  const BpIrNode *node, *difference;
+} Choice;
+
+/* What the body of one loop decides. */
+typedef struct Scan {
+  Partition *partition;
+  BpIrMap values; /* of names in the body; variables of vectors and unrolled loops are free */
+  Choice choices[MAX_CHOICES];
+  int32_t count;
+  bool is_foreign; /* there is a statement that is not taken apart */
+} Scan;
+
+static const BpIrNode *partition_statement(Partition *partition, const BpIrNode *node);
+
+static const BpIrNode *simplified(const Partition *partition, const BpIrNode *node) {
+  return bp__index_simplify(&partition->lowering->index, node);
+}
+
+static const BpIrNode *binary(const Partition *partition, int32_t kind, const BpIrNode *a,
+                              const BpIrNode *b) {
+  return simplified(partition, bp_ir_binary(partition->lowering->module, kind, a, b));
+}
+
+static const BpIrNode *integer(const Partition *partition, int64_t value) {
+  return bp__ir_int64(partition->lowering->module, value);
+}
+
+/* ---- Finding choices --------------------------------------------------------------------- */
+
+static bool is_thread_loop(const BpIrNode *node) {
+  return node->kind == BP_IR_FOR && node->int_value == BP_IR_FOR_BOUND;
+}
+
+static bool is_lanes(const BpIrNode *loop) {
+  return loop->int_value == BP_IR_FOR_VECTORIZED || loop->int_value == BP_IR_FOR_UNROLLED;
+}
+
+/* The difference that is not negative where the node chooses its first side; NULL: no choice. */
+static const BpIrNode *difference_of(const Partition *partition, const BpIrNode *node) {
+  const BpIrNode *const *x = node->operands;
+  if (node->num_operands != 2 || !bp__dtype_equal(x[0]->dtype, bp__dtype_int64()))
+    return NULL;
+  switch (node->kind) {
+  case BP_IR_LT:
+    return binary(partition, BP_IR_SUB, binary(partition, BP_IR_SUB, x[1], x[0]),
+                  integer(partition, 1));
+  case BP_IR_LE:
+  case BP_IR_MIN:
+    return binary(partition, BP_IR_SUB, x[1], x[0]);
+  case BP_IR_GT:
+    return binary(partition, BP_IR_SUB, binary(partition, BP_IR_SUB, x[0], x[1]),
+                  integer(partition, 1));
+  case BP_IR_GE:
+  case BP_IR_MAX:
+    return binary(partition, BP_IR_SUB, x[0], x[1]);
+  default:
+    return NULL;
+  }
+}
+
+static int visit_memory(void *context, const BpIrNode *node) {
+  (void)context;
+  return node->kind == BP_IR_CALL || node->kind == BP_IR_LOAD;
+}
+
+static int visit_choice(void *context, const BpIrNode *node) {
+  Scan *scan = context;
+  const Partition *partition = scan->partition;
+  bool may_choose = (node->kind >= BP_IR_LT && node->kind <= BP_IR_GE) || node->kind == BP_IR_MIN ||
+                    node->kind == BP_IR_MAX;
+  if (!may_choose || scan->count == MAX_CHOICES ||
+      !bp__dtype_equal(node->operands[0]->dtype, bp__dtype_int64()))
+    return 0;
+  const BpIrNode *seen = bp__ir_substitute(partition->lowering->module, node, &scan->values);
+  int memory = seen ? bp__ir_visit_once(seen, visit_memory, NULL) : -1;
+  if (memory != 0)
+    return memory < 0 ? -1 : 0;
+  const BpIrNode *difference = difference_of(partition, seen);
+  if (!difference)
+    return 0;
+  int is_other = bp__ir_uses(difference, partition->other);
+  if (is_other == 0)
+    scan->choices[scan->count++] = (Choice){node, difference};
+  return is_other < 0 ? -1 : 0;
+}
+
+static int scan_statement(Scan *scan, const BpIrNode *node);
+
+/* A variable of lanes as a free one, any other as the one that stands for all. */
+static int scan_loop(Scan *scan, const BpIrNode *loop) {
+  BpIndexContext *index = &scan->partition->lowering->index;
+  const BpIrNode *var = loop->operands[0], *seen = scan->partition->other;
+  if (is_lanes(loop)) {
+    BpRange range = bp__index_range(index, var);
+    seen = bp_ir_var(index->module, var->str_value, var->dtype);
+    if (!seen || bp__index_set_range(index, seen, range.min, range.max, true) != 0)
+      return -1;
+  }
+  return bp__ir_map_set(&scan->values, var, seen) == 0 ? scan_statement(scan, loop->operands[3])
+                                                       : -1;
+}
+
+/* A name for an index as what it stands for; any other name holds data, and chooses as data does.
+ */
+static int scan_let(Scan *scan, const BpIrNode *let) {
+  const BpIrNode *var = let->operands[0], *value = let->operands[1];
+  int is_data = !bp__dtype_equal(var->dtype, bp__dtype_int64());
+  if (!is_data)
+    is_data = bp__ir_visit_once(value, visit_memory, NULL);
+  if (is_data < 0)
+    return -1;
+  if (is_data && bp__ir_visit_once(value, visit_choice, scan) != 0)
+    return -1;
+  value = bp__ir_substitute(scan->partition->lowering->module, value, &scan->values);
+  return value && bp__ir_map_set(&scan->values, var, value) == 0
+             ? scan_statement(scan, let->operands[2])
+             : -1;
+}
+
+static int scan_statement(Scan *scan, const BpIrNode *node) {
+  int rc = 0;
+  switch (node->kind) {
+  case BP_IR_FOR:
+    scan->is_foreign |= is_thread_loop(node);
+    return scan_loop(scan, node);
+  case BP_IR_LET:
+    return scan_let(scan, node);
+  case BP_IR_ALLOCATE:
+    return scan_statement(scan, node->operands[1]);
+  case BP_IR_EVALUATE:
+    return bp__ir_visit_once(node, visit_choice, scan);
+  case BP_IR_IF:
+    rc = bp__ir_visit_once(node->operands[0], visit_choice, scan);
+    for (int32_t i = 1; i < node->num_operands && rc == 0; i++)
+      rc = scan_statement(scan, node->operands[i]);
+    return rc;
+  case BP_IR_SEQ:
+    for (int32_t i = 0; i < node->num_operands && rc == 0; i++)
+      rc = scan_statement(scan, node->operands[i]);
+    return rc;
+  default:
+    scan->is_foreign = true;
+    return 0;
+  }
+}
+
+/* ---- Weight ------------------------------------------------------------------------------ */
+
+/* Writes of a statement, as often as unrolling will write them out. */
+static int64_t weight_of(const BpIrNode *node) {
+  int64_t total = 0, times = 1;
+  switch (node->kind) {
+  case BP_IR_EVALUATE:
+    return 1;
+  case BP_IR_FOR:
+    if (node->int_value == BP_IR_FOR_UNROLLED)
+      times = node->operands[2]->int_value;
+    total = weight_of(node->operands[3]);
+    break;
+  case BP_IR_LET:
+    return weight_of(node->operands[2]);
+  case BP_IR_ALLOCATE:
+    return weight_of(node->operands[1]);
+  case BP_IR_IF:
+  case BP_IR_SEQ:
+    for (int32_t i = node->kind == BP_IR_IF; i < node->num_operands && total < MAX_GROWTH; i++)
+      total += weight_of(node->operands[i]);
+    return total;
+  default:
+    return 1;
+  }
+  return times > MAX_GROWTH ? times : total * times;
+}
+
+/* Whether `parts` may take the place of `node`; counts them if so. */
+static bool can_afford(Partition *partition, const BpIrNode *node, const BpIrNode *const *parts,
+                       int32_t count) {
+  int64_t growth = -weight_of(node);
+  for (int32_t i = 0; i < count; i++)
+    growth += weight_of(parts[i]);
+  if (growth > 0 && partition->growth + growth > MAX_GROWTH)
+    return false;
+  partition->growth += growth > 0 ? growth : 0;
+  return true;
+}
+
+/* ---- Copies in which choices are made ---------------------------------------------------- */
+
+typedef struct Copy {
+  Partition *partition;
+  const Scan *scan;
+  const BpIrNode *difference; /* of the choice that is made; NULL: none is */
+  bool is_first;              /* it is at least 0 here */
+} Copy;
+
+/* Whether a choice with that difference is made by the copy's: 1 first side, 0 second, -1 unknown.
+ */
+static int is_decided(const Copy *copy, const BpIrNode *difference) {
+  BpIndexContext *index = &copy->partition->lowering->index;
+  const BpIrNode *known = copy->difference;
+  int64_t apart;
+  if (!known)
+    return -1;
+  if (bp__index_difference(index, difference, known, &apart)) {
+    if (copy->is_first)
+      return apart >= 0 ? 1 : -1;
+    return apart <= 0 ? 0 : -1;
+  }
+  if (!bp__index_difference(index, difference,
+                            binary(copy->partition, BP_IR_SUB, integer(copy->partition, 0), known),
+                            &apart))
+    return -1;
+  if (copy->is_first)
+    return apart < 0 ? 0 : -1;
+  return apart >= -1 ? 1 : -1;
+}
+
+/* A new name with the narrower range that it has here. */
+static const BpIrNode *copy_let(BpIrRewriter *rewriter, const BpIrNode *node) {
+  const Copy *copy = rewriter->context;
+  BpIndexContext *index = &copy->partition->lowering->index;
+  const BpIrNode *var = node->operands[0];
+  const BpIrNode *value = simplified(copy->partition, bp__ir_rewrite(rewriter, node->operands[1]));
+  const BpIrNode *fresh = bp_ir_var(rewriter->module, var->str_value, var->dtype);
+  if (!value || !fresh)
+    return NULL;
+  BpRange range = bp__index_range(index, value), known = bp__index_range(index, var);
+  if (range.min < known.min)
+    range.min = known.min;
+  if (range.max > known.max)
+    range.max = known.max;
+  if (bp__index_set_range(index, fresh, range.min, range.max, false) != 0 ||
+      bp__ir_map_set(&rewriter->done, var, fresh) != 0)
+    return NULL;
+  return bp_ir_let(rewriter->module, fresh, value, bp__ir_rewrite(rewriter, node->operands[2]));
+}
+
+static int enter_copy(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  const Copy *copy = rewriter->context;
+  *result = NULL;
+  if (node->kind == BP_IR_BUFFER) {
+    *result = node;
+  } else if (node->kind == BP_IR_LET) {
+    *result = copy_let(rewriter, node);
+  } else {
+    int32_t i = 0;
+    while (i < copy->scan->count && copy->scan->choices[i].node != node)
+      i++;
+    int decided = i < copy->scan->count ? is_decided(copy, copy->scan->choices[i].difference) : -1;
+    if (decided < 0)
+      return 0;
+    *result = bp__dtype_is_bool(node->dtype) ? bp__ir_bool(rewriter->module, decided)
+                                             : bp__ir_rewrite(rewriter, node->operands[!decided]);
+  }
+  return *result ? 1 : -1;
+}
+
+/* What the ranges of variables decide now, and no statement around nothing. */
+static const BpIrNode *leave_copy(BpIrRewriter *rewriter, const BpIrNode *node) {
+  const Copy *copy = rewriter->context;
+  BpIndexContext *index = &copy->partition->lowering->index;
+  if (node->kind == BP_IR_MIN || node->kind == BP_IR_MAX)
+    return simplified(copy->partition, node);
+  if (node->kind == BP_IR_IF && node->num_operands == 2 && bp__ir_is_nothing(node->operands[1]))
+    return node->operands[1];
+  if (!bp__dtype_is_bool(node->dtype) || node->dtype.lanes != 1 || node->kind >= BP_IR_SEQ)
+    return node;
+  int known = bp__index_decide(index, node);
+  return known < 0 ? node : bp__ir_bool(rewriter->module, known);
+}
+
+/* `node` with `var` as `value` and what `copy` decides. */
+static const BpIrNode *make_copy(Copy *copy, const BpIrNode *node, const BpIrNode *var,
+                                 const BpIrNode *value) {
+  BpIrRewriter rewriter = {.module = copy->partition->lowering->module,
+                           .context = copy,
+                           .enter = enter_copy,
+                           .leave = leave_copy};
+  bool failed = !value || (var && bp__ir_map_set(&rewriter.done, var, value) != 0);
+  const BpIrNode *result = failed ? NULL : bp__ir_rewrite(&rewriter, node);
+  bp__ir_rewriter_clear(&rewriter);
+  return result;
+}
+
+/* ---- Taking a loop apart ----------------------------------------------------------------- */
+
+/* Where a choice changes along a loop: before `open` one side is taken, from `shut` on the other,
+ * and between them it differs among lanes. */
+typedef struct Cut {
+  const BpIrNode *open, *shut;
+  bool is_first_before; /* the first side is the one before */
+} Cut;
+
+typedef struct Bounds {
+  const BpIrNode *first, *end;
+} Bounds;
+
+static const BpIrNode *quotient(const Partition *partition, const BpIrNode *a, int64_t divisor) {
+  return binary(partition, BP_IR_FLOORDIV, a, integer(partition, divisor));
+}
+
+/* The place along a loop where the least (or the greatest) value that `form` has, whatever its free
+ * variables are, changes its sign: 1, 0 if there is none, -1 with an error. */
+static int find_place(const Partition *partition, const BpIrNode *form, const BpIrNode *var,
+                      bool is_least, const BpIrNode **place, bool *is_rising) {
+  BpIndexContext *index = &partition->lowering->index;
+  const BpIrNode *rest;
+  BpInterval sweep;
+  int64_t step;
+  bool is_bounded;
+  if (!(form = bp__index_sign_form(index, form, var)))
+    return -1;
+  if (!bp__index_split(index, form, var, &step, &rest) || step == 0)
+    return 0;
+  if (bp__index_interval(index, rest, &sweep, &is_bounded) != 0)
+    return -1;
+  if (!is_bounded)
+    return 0;
+  int64_t shift = is_least ? 0 : sweep.extent - 1;
+  rest = binary(partition, BP_IR_ADD, sweep.min, integer(partition, shift));
+  *is_rising = step > 0;
+  if (step > 0) /* step * var >= -rest */
+    *place =
+        quotient(partition, binary(partition, BP_IR_SUB, integer(partition, step - 1), rest), step);
+  else /* -step * var <= rest */
+    *place = binary(partition, BP_IR_ADD, quotient(partition, rest, -step), integer(partition, 1));
+  return *place ? 1 : -1;
+}
+
+/* Finds the cut of a choice by the loop's variable: 1, 0 if there is none, -1 with an error. */
+static int find_cut(const Partition *partition, const BpIrNode *var, const Choice *choice,
+                    Cut *cut) {
+  BpIndexContext *index = &partition->lowering->index;
+  const BpIrNode *moving, *rest, *least, *most;
+  BpInterval sweep;
+  bool is_bounded, is_rising;
+  if (bp__index_apart(index, choice->difference, var, &moving, &rest) != 0 ||
+      bp__index_interval(index, rest, &sweep, &is_bounded) != 0)
+    return -1;
+  if (!is_bounded)
+    return 0;
+  least = binary(partition, BP_IR_ADD, moving, sweep.min);
+  most = binary(partition, BP_IR_ADD, least, integer(partition, sweep.extent - 1));
+  int found = find_place(partition, least, var, true, &least, &is_rising);
+  if (found == 1)
+    found = find_place(partition, most, var, false, &most, &is_rising);
+  cut->is_first_before = !is_rising;
+  cut->open = is_rising ? most : least;
+  cut->shut = is_rising ? least : most;
+  return found;
+}
+
+/* Brings a place into the bounds. */
+static const BpIrNode *clamp(const Partition *partition, const BpIrNode *at, Bounds bounds) {
+  return binary(partition, BP_IR_MIN, binary(partition, BP_IR_MAX, at, bounds.first), bounds.end);
+}
+
+static BpRange distance(const Partition *partition, const BpIrNode *from, const BpIrNode *to) {
+  return bp__index_range(&partition->lowering->index, binary(partition, BP_IR_SUB, to, from));
+}
+
+/* Whether some iteration may be decided by the cut, which is brought into the bounds. */
+static bool is_useful(const Partition *partition, Bounds bounds, Cut *cut) {
+  BpRange all = distance(partition, bounds.first, bounds.end);
+  BpRange apart = distance(partition, cut->open, cut->shut);
+  cut->open = clamp(partition, cut->open, bounds);
+  cut->shut = apart.max == 0 ? cut->open : clamp(partition, cut->shut, bounds);
+  if (!cut->open || !cut->shut || apart.min >= all.max)
+    return false;
+  return distance(partition, bounds.first, cut->open).max > 0 ||
+         distance(partition, cut->shut, bounds.end).max > 0;
+}
+
+/* The iterations between two places, with what the copy decides. */
+static const BpIrNode *make_part(Copy *copy, const BpIrNode *loop, const BpIrNode *first,
+                                 const BpIrNode *end) {
+  const Partition *partition = copy->partition;
+  BpIndexContext *index = &partition->lowering->index;
+  BpIrModule *module = partition->lowering->module;
+  const BpIrNode *extent = binary(partition, BP_IR_SUB, end, first), *var = loop->operands[0];
+  if (!extent)
+    return NULL;
+  if (bp__index_range(index, extent).max <= 0)
+    return bp__ir_nothing(module);
+  if (bp__ir_is_int_value(extent, 1))
+    return make_copy(copy, loop->operands[3], var, first);
+  const BpIrNode *fresh = bp_ir_var(module, var->str_value, var->dtype);
+  if (!fresh || bp__index_set_range(index, fresh, bp__index_range(index, first).min,
+                                    bp__index_range(index, end).max - 1, false) != 0)
+    return NULL;
+  return bp_ir_for(module, fresh, first, extent, BP_IR_FOR_SERIAL, "",
+                   make_copy(copy, loop->operands[3], var, fresh));
+}
+
+/* A name for a place that is no constant: *let is the variable, or NULL. */
+static const BpIrNode *name_place(Partition *partition, const BpIrNode *place, Bounds bounds,
+                                  const BpIrNode **let) {
+  BpIndexContext *index = &partition->lowering->index;
+  *let = NULL;
+  if (place->num_operands == 0)
+    return place;
+  *let = bp_ir_var(index->module, "cut", bp__dtype_int64());
+  BpRange first = bp__index_range(index, bounds.first), end = bp__index_range(index, bounds.end);
+  return *let && bp__index_set_range(index, *let, first.min, end.max, false) == 0 ? *let : NULL;
+}
+
+static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *loop);
+
+/* The loop as up to three, or as it was if that were too much code. */
+static const BpIrNode *split_loop(Partition *partition, const BpIrNode *loop, const Scan *scan,
+                                  const Choice *choice, const Cut *cut) {
+  BpIrModule *module = partition->lowering->module;
+  const BpIrNode *min = loop->operands[1], *parts[3], *open_let, *shut_let = NULL;
+  Bounds bounds = {min, binary(partition, BP_IR_ADD, min, loop->operands[2])};
+  Copy before = {partition, scan, choice->difference, cut->is_first_before};
+  Copy between = {partition, scan, NULL, false};
+  Copy after = {partition, scan, choice->difference, !cut->is_first_before};
+  const BpIrNode *open = name_place(partition, cut->open, bounds, &open_let), *shut = open;
+  if (cut->shut != cut->open)
+    shut = name_place(partition, cut->shut, bounds, &shut_let);
+  if (!open || !shut || !(parts[0] = make_part(&before, loop, bounds.first, open)) ||
+      !(parts[1] = make_part(&between, loop, open, shut)) ||
+      !(parts[2] = make_part(&after, loop, shut, bounds.end)))
+    return NULL;
+  if (!can_afford(partition, loop, parts, 3))
+    return partition_inside(partition, loop);
+  parts[0] = partition_statement(partition, parts[0]);
+  parts[1] = partition_inside(partition, parts[1]);
+  parts[2] = partition_statement(partition, parts[2]);
+  const BpIrNode *all = bp_ir_seq(module, parts, 3);
+  if (shut_let)
+    all = bp_ir_let(module, shut_let, cut->shut, all);
+  return open_let ? bp_ir_let(module, open_let, cut->open, all) : all;
+}
+
+/* Whether nothing that is bound by the loop or inside of it is in the choice: 1, 0 or -1. */
+static int is_outside(const Partition *partition, const BpIrNode *var, const Choice *choice) {
+  int uses = bp__ir_uses(choice->difference, var);
+  int is_free = bp__index_has_free(&partition->lowering->index, choice->difference);
+  return uses < 0 || is_free < 0 ? -1 : !uses && !is_free;
+}
+
+/* The loop in two versions, one of which is chosen before it. */
+static const BpIrNode *unswitch_loop(Partition *partition, const BpIrNode *loop, const Scan *scan,
+                                     const Choice *choice) {
+  const BpIrNode *parts[2];
+  for (int32_t i = 0; i < 2; i++) {
+    Copy copy = {partition, scan, choice->difference, !i};
+    if (!(parts[i] = make_copy(&copy, loop, NULL, loop)))
+      return NULL;
+  }
+  if (!can_afford(partition, loop, parts, 2))
+    return partition_inside(partition, loop);
+  const BpIrNode *condition =
+      binary(partition, BP_IR_GE, choice->difference, integer(partition, 0));
+  return bp_ir_if(partition->lowering->module, condition, partition_statement(partition, parts[0]),
+                  partition_statement(partition, parts[1]));
+}
+
+static const BpIrNode *decide_loop(Partition *partition, const BpIrNode *loop, const Scan *scan) {
+  const BpIrNode *min = loop->operands[1];
+  Bounds bounds = {min, binary(partition, BP_IR_ADD, min, loop->operands[2])};
+  if (!bounds.end)
+    return NULL;
+  for (int32_t i = 0; i < scan->count; i++) {
+    const Choice *choice = &scan->choices[i];
+    Cut cut;
+    int outside = is_outside(partition, loop->operands[0], choice);
+    if (outside != 0)
+      return outside < 0 ? NULL : unswitch_loop(partition, loop, scan, choice);
+    if (loop->int_value != BP_IR_FOR_SERIAL)
+      continue;
+    int found = find_cut(partition, loop->operands[0], choice, &cut);
+    if (found < 0)
+      return NULL;
+    if (found && is_useful(partition, bounds, &cut))
+      return split_loop(partition, loop, scan, choice, &cut);
+  }
+  return partition_inside(partition, loop);
+}
+
+/* ---- Walking ----------------------------------------------------------------------------- */
+
+/* The loops inside a loop, or inside what an iteration of it became. */
+static const BpIrNode *partition_inside(Partition *partition, const BpIrNode *loop) {
+  if (loop->kind != BP_IR_FOR)
+    return partition_statement(partition, loop);
+  const BpIrNode *const *x = loop->operands;
+  const BpIrNode *operands[] = {x[0], x[1], x[2], partition_statement(partition, x[3])};
+  return bp__ir_with_operands(partition->lowering->module, loop, operands);
+}
+
+static const BpIrNode *partition_loop(Partition *partition, const BpIrNode *loop) {
+  bool is_thread = is_thread_loop(loop);
+  /* Threads in lock-step would run all versions in turn. */
+  if (is_thread && strncmp(loop->str_value, "threadIdx", 9) == 0)
+    return loop;
+  Scan scan = {.partition = partition};
+  const BpIrNode *result = NULL;
+  if (is_thread)
+    return partition_inside(partition, loop);
+  if (scan_statement(&scan, loop->operands[3]) == 0)
+    result =
+        scan.is_foreign ? partition_inside(partition, loop) : decide_loop(partition, loop, &scan);
+  bp__ir_map_clear(&scan.values);
+  return result;
+}
+
+static const BpIrNode *partition_statement(Partition *partition, const BpIrNode *node) {
+  BpIrModule *module = partition->lowering->module;
+  int32_t first = node->kind == BP_IR_LET ? 2 : 1;
+  switch (node->kind) {
+  case BP_IR_FOR:
+    return partition_loop(partition, node);
+  case BP_IR_SEQ:
+    first = 0;
+    break;
+  case BP_IR_LET:
+  case BP_IR_IF:
+  case BP_IR_ALLOCATE:
+    break;
+  default:
+    return node;
+  }
+  const BpIrNode **operands =
+      bp__ir_alloc(module, (size_t)(node->num_operands + 1) * sizeof *operands);
+  if (!operands)
+    return NULL;
+  for (int32_t i = 0; i < node->num_operands; i++)
+    if (!(operands[i] =
+              i < first ? node->operands[i] : partition_statement(partition, node->operands[i])))
+      return NULL;
+  return bp__ir_with_operands(module, node, operands);
+}
+
+const BpIrNode *bp__lower_partition(BpLowering *lowering, const BpIrNode *body) {
+  Partition partition = {.lowering = lowering,
+                         .other = bp_ir_var(lowering->module, "other", bp__dtype_int64())};
+  return partition.other ? partition_statement(&partition, body) : NULL;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loop partitioning: what is left to decide inside loops, and how much code that costs. That the
+ * results stay what they were is seen by test-te-random-schedules. */
+
+#include "te-run.h"
+
+#include <stdio.h>
+
+/* What a lowering said after the pass that is looked for. */
+typedef struct Seen {
+  const char *pass;
+  char *text;
+} Seen;
+
+static void keep_text(void *context, const char *pass, const char *text) {
+  Seen *seen = context;
+  if (strcmp(pass, seen->pass) == 0) {
+    g_free(seen->text);
+    seen->text = g_strdup(text);
+  }
+}
+
+/* The text after `pass` (g_free). */
+static char *text_after(const char *pass, BpTe *te, BpTeTensor *const *args, int32_t count,
+                        const char *without) {
+  Seen seen = {.pass = pass};
+  BpLowerOptions options = {
+      .struct_size = sizeof options, .dump = keep_text, .dump_context = &seen, .without = without};
+  BpIrModule *module = bp_ir_module_create();
+  if (bp_te_lower(te, "f", args, count, &options, module) != 0)
+    g_error("%s", bp_error_message());
+  bp_object_release(module);
+  g_assert_nonnull(seen.text);
+  return seen.text;
+}
+
+static int count_of(const char *text, const char *word) {
+  int count = 0;
+  for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
+    count++;
+  return count;
+}
+
+/* Fails unless `text` has a word so many times. */
+static void expect_count(const char *text, const char *word, int count) {
+  if (count_of(text, word) != count)
+    g_error("'%s' is there %d times and not %d:\n%s", word, count_of(text, word), count, text);
+}
+
+/* ---- Parts ------------------------------------------------------------------------------- */
+
+typedef struct Parts {
+  BpTeTensor *first, *second;
+  int64_t length; /* of the first */
+} Parts;
+
+static const BpIrNode *join_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Parts *parts = context;
+  const BpIrNode *beyond = te_op(te, BP_IR_SUB, axes[1], te_int(te, parts->length));
+  return bp_ir_select(bp_te_ir(te), te_op(te, BP_IR_LT, axes[1], te_int(te, parts->length)),
+                      te_read2(te, parts->first, axes[0], axes[1]),
+                      te_read2(te, parts->second, axes[0], beyond));
+}
+
+/* [4, length] and [4, 32 - length] joined to [4, 32]. */
+static BpTeTensor *join(BpTe *te, int64_t length, BpTeTensor **args) {
+  Parts parts = {bp_te_placeholder(te, "first", te_f32, (int64_t[]){4, length}, 2),
+                 bp_te_placeholder(te, "second", te_f32, (int64_t[]){4, 32 - length}, 2), length};
+  args[0] = parts.first;
+  args[1] = parts.second;
+  return args[2] = bp_te_compute(te, "joined", (int64_t[]){4, 32}, 2, join_body, &parts);
+}
+
+static void split_vectors(BpTeStage *stage, int32_t axis) {
+  BpTeAxis *tile, *lane;
+  if (bp_te_split(stage, bp_te_stage_axis(stage, axis), 8, BP_TE_TAIL_PEEL, &tile, &lane) != 0 ||
+      bp_te_vectorize(stage, lane) != 0)
+    g_error("%s", bp_error_message());
+}
+
+static void test_each_part_has_a_loop(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[3];
+  BpTeStage *stage = bp_te_stage(te, join(te, 16, args));
+  split_vectors(stage, 1);
+  char *text = text_after("partition", te, args, 3, NULL);
+  expect_count(text, "select", 0);
+  expect_count(text, "te.write", 2);
+  g_free(text);
+  bp_te_free(te);
+}
+
+/* The vector in which the parts meet keeps the choice; those before and after it do not. */
+static void test_only_the_vector_between_parts_chooses(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[3];
+  BpTeStage *stage = bp_te_stage(te, join(te, 13, args));
+  split_vectors(stage, 1);
+  char *text = text_after("partition", te, args, 3, NULL);
+  expect_count(text, "select", 1);
+  expect_count(text, "te.write", 3);
+  g_free(text);
+  bp_te_free(te);
+}
+
+/* As a place in memory is taken apart: axes fused, and a quotient of the fused one compared. */
+static void test_a_quotient_is_compared(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[3];
+  BpTeStage *stage = bp_te_stage(te, join(te, 16, args));
+  BpTeAxis *rows = bp_te_stage_axis(stage, 1), *tile, *inside, *fused;
+  if (bp_te_split(stage, rows, 4, BP_TE_TAIL_GUARD, &tile, &inside) != 0 ||
+      bp_te_reorder(stage, (BpTeAxis *const[]){tile, bp_te_stage_axis(stage, 0), inside}, 3) != 0 ||
+      bp_te_fuse(stage, tile, bp_te_stage_axis(stage, 0), &fused) != 0 ||
+      bp_te_unroll(stage, inside) != 0)
+    g_error("%s", bp_error_message());
+  char *text = text_after("partition", te, args, 3, NULL);
+  expect_count(text, "select", 0);
+  g_free(text);
+  bp_te_free(te);
+}
+
+/* A loop whose iterations are tasks stays one; inside of it there is one branch. */
+static void test_a_parallel_loop_is_not_split(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[3];
+  BpTeStage *stage = bp_te_stage(te, join(te, 16, args));
+  BpTeAxis *const order[] = {bp_te_stage_axis(stage, 1), bp_te_stage_axis(stage, 0)};
+  if (bp_te_reorder(stage, order, 2) != 0 || bp_te_parallel(stage, order[0]) != 0)
+    g_error("%s", bp_error_message());
+  char *text = text_after("partition", te, args, 3, NULL);
+  expect_count(text, "parallel", 1);
+  expect_count(text, "(if ", 1);
+  expect_count(text, "select", 0);
+  g_free(text);
+  bp_te_free(te);
+}
+
+/* ---- Edges ------------------------------------------------------------------------------- */
+
+#define MOST_DIMS 7
+
+static const BpIrNode *mirror_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  BpTeTensor *source = context;
+  const BpIrNode *at[MOST_DIMS];
+  for (int32_t i = 0; i < bp_te_tensor_ndim(source); i++) {
+    const BpIrNode *x = te_op(te, BP_IR_SUB, axes[i], te_int(te, 1));
+    x = te_op(te, BP_IR_MAX, x, te_op(te, BP_IR_SUB, te_int(te, 0), x));
+    const BpIrNode *last = te_int(te, 2 * bp_te_tensor_shape(source)[i] - 2);
+    at[i] = te_op(te, BP_IR_MIN, x, te_op(te, BP_IR_SUB, last, x));
+  }
+  return bp_te_read(te, source, at);
+}
+
+/* A tensor mirrored at the edges of all its dimensions. */
+static BpTeTensor *mirror(BpTe *te, int32_t ndim, BpTeTensor **args) {
+  int64_t shape[MOST_DIMS], larger[MOST_DIMS];
+  for (int32_t i = 0; i < ndim; i++)
+    larger[i] = (shape[i] = 4 + i) + 2;
+  args[0] = bp_te_placeholder(te, "source", te_f32, shape, ndim);
+  return args[1] = bp_te_compute(te, "mirrored", larger, ndim, mirror_body, args[0]);
+}
+
+static void test_edges_have_loops_of_their_own(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[2];
+  mirror(te, 2, args);
+  char *text = text_after("partition", te, args, 2, NULL);
+  expect_count(text, "(min", 0);
+  expect_count(text, "(max", 0);
+  expect_count(text, "te.write", 9);
+  g_free(text);
+  bp_te_free(te);
+}
+
+/* Edges of seven dimensions would be 2,187 loops. */
+static void test_code_grows_by_a_bounded_amount(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[2];
+  mirror(te, MOST_DIMS, args);
+  char *text = text_after("partition", te, args, 2, NULL);
+  g_assert_cmpint(count_of(text, "te.write"), >, 100);
+  g_assert_cmpint(count_of(text, "te.write"), <=, 513);
+  g_free(text);
+  bp_te_free(te);
+}
+
+/* ---- Masks ------------------------------------------------------------------------------- */
+
+/* Which tensor a vector is of is the same for all of its lanes: a branch, as the address in the
+ * other tensor may be far outside of it. */
+static void test_lanes_that_agree_take_a_branch(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[3];
+  BpTeStage *stage = bp_te_stage(te, join(te, 16, args));
+  BpTeAxis *rows = bp_te_stage_axis(stage, 0);
+  BpTeAxis *const order[] = {bp_te_stage_axis(stage, 1), rows};
+  if (bp_te_reorder(stage, order, 2) != 0 || bp_te_vectorize(stage, rows) != 0)
+    g_error("%s", bp_error_message());
+  char *text = text_after("vectorize", te, args, 3, "partition");
+  expect_count(text, "(if ", 1);
+  expect_count(text, "select", 0);
+  expect_count(text, "(load", 2);
+  g_free(text);
+  bp_te_free(te);
+}
+
+static void test_only_a_pass_can_be_left_out(void) {
+  BpTe *te = bp_te_create();
+  BpTeTensor *args[2];
+  BpIrModule *module = bp_ir_module_create();
+  BpLowerOptions options = {.struct_size = sizeof options, .without = "flatten"};
+  mirror(te, 1, args);
+  g_assert_cmpint(bp_te_lower(te, "f", args, 2, &options, module), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "'flatten'"));
+  bp_error_clear();
+  bp_object_release(module);
+  bp_te_free(te);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/te/partition/each-part-has-a-loop", test_each_part_has_a_loop);
+  g_test_add_func("/te/partition/only-the-vector-between-parts-chooses",
+                  test_only_the_vector_between_parts_chooses);
+  g_test_add_func("/te/partition/a-quotient-is-compared", test_a_quotient_is_compared);
+  g_test_add_func("/te/partition/a-parallel-loop-is-not-split", test_a_parallel_loop_is_not_split);
+  g_test_add_func("/te/partition/edges-have-loops-of-their-own",
+                  test_edges_have_loops_of_their_own);
+  g_test_add_func("/te/partition/code-grows-by-a-bounded-amount",
+                  test_code_grows_by_a_bounded_amount);
+  g_test_add_func("/te/vectorize/lanes-that-agree-take-a-branch",
+                  test_lanes_that_agree_take_a_branch);
+  g_test_add_func("/te/passes/only-a-pass-can-be-left-out", test_only_a_pass_can_be_left_out);
+  return g_test_run();
+}
