@@ -4,12 +4,16 @@
 
 #include <errno.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <backplane/version.h>
+
+/* How long exit may take. */
+#define EXIT_SECONDS 30
 
 static const Command commands[] = {
     {"list", "the plugins that are installed, with their devices and targets", cmd_list},
@@ -74,21 +78,61 @@ static int run_command(int argc, char **argv) {
   return run_named(argv[1], argc - 1, argv + 1);
 }
 
-static int status = EXIT_OK;
+static volatile sig_atomic_t status = EXIT_OK;
 
-/* At exit: GLib ends the program itself after a command's --help. A usage error was said on stderr,
- * where all is that there is to say of it. */
-static void check_output(void) {
-  if (status == EXIT_USAGE || (fflush(command_out()) == 0 && !ferror(command_out())))
-    return;
+/* ---- The end ----------------------------------------------------------------------------- */
+
+/* Whether the output could be written; asked again, yes. A usage error was said on stderr. */
+static gboolean check_output(void) {
+  static gboolean is_checked;
+  if (is_checked || status == EXIT_USAGE)
+    return TRUE;
+  is_checked = TRUE;
+  if (fflush(command_out()) == 0 && !ferror(command_out()))
+    return TRUE;
   fprintf(stderr, "backplane: cannot write the output: %s\n", g_strerror(errno));
-  _exit(EXIT_FAIL);
+  return FALSE;
+}
+
+/* GLib ends the program itself after a command's --help. */
+static void check_output_at_exit(void) {
+  if (!check_output())
+    _exit(EXIT_FAIL);
+}
+
+static void end_at_once(int number) {
+  static const char crashed[] = "backplane: warning: a plugin or driver crashed while the program "
+                                "ended; the results are complete\n",
+                    hung[] = "backplane: warning: a plugin or driver did not let the program end; "
+                             "the results are complete\n";
+  ssize_t size = number == SIGALRM ? write(STDERR_FILENO, hung, sizeof hung - 1)
+                                   : write(STDERR_FILENO, crashed, sizeof crashed - 1);
+  (void)size;
+  _exit(status);
+}
+
+/* What plugins and drivers run at exit may crash or hang. Then the work is done and its output
+ * written, and that is what the exit status tells. */
+static void guard_exit(void) {
+  static const int signals[] = {SIGABRT, SIGALRM, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+  const struct sigaction action = {.sa_handler = end_at_once};
+  sigset_t unblocked;
+  sigemptyset(&unblocked);
+  for (size_t i = 0; i < G_N_ELEMENTS(signals); i++) {
+    sigaction(signals[i], &action, NULL);
+    sigaddset(&unblocked, signals[i]);
+  }
+  pthread_sigmask(SIG_UNBLOCK, &unblocked, NULL);
+  alarm(EXIT_SECONDS);
 }
 
 int main(int argc, char **argv) {
-  atexit(check_output);
+  atexit(check_output_at_exit);
   setlocale(LC_CTYPE, "");
   bp_log_set_callback(print_log, NULL);
   status = run_command(argc, argv);
+  if (!check_output())
+    status = EXIT_FAIL;
+  guard_exit();
   return status;
 }

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* backplane-trial: tries a plugin out in a process of its own, for libbackplane, which starts it.
  *
- *   backplane-trial LIBRARY PLUGIN MILLISECONDS HOST
+ *   backplane-trial LIBRARY PLUGIN MILLISECONDS HOST RIGHTS
  *
  * LIBRARY is the libbackplane that asks, PLUGIN the plugin's path for messages, HOST the number of
- * the process that asks. Descriptor 3 takes the report, 4 is the plugin's file. The plugin runs in
- * a child. This process watches it, ends it at the deadline, or with the host, and all that it
- * started too, whatever group or session that is in, and adds the report's last lines:
+ * the process that asks; RIGHTS are "user", or "privileged" if that process has more than its user.
+ * Descriptor 0 ends the trial when something comes or it is closed, 3 takes the report, 4 is the
+ * plugin's file. The plugin runs in a child. This process watches it, ends it at the deadline, or
+ * with the host, and all that it started too, whatever group or session that is in. Its lines in
+ * the report are the first and the last:
  *
+ *   helper=1                    the version of this protocol
+ *   impossible=WHY              the trial could not begin
  *   left=yes                    processes were still there a while after the child's end
  *   end=exit N|signal N|stop N|timeout */
 
@@ -16,20 +20,25 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define REPORT_FD 3
-#define PLUGIN_FD 4
+#define CONTROL_FD 0
+#define NULL_FD    1
+#define REPORT_FD  3
+#define PLUGIN_FD  4
 
 /* Processes that the plugin started may end on their own before they count as left behind. */
 #define GRACE_MS 200
@@ -38,8 +47,14 @@
 
 #define FILE_SIZE_MAX (256u << 20)
 
+/* The processor time of the child after SIGXCPU, in seconds. */
+#define CPU_GRACE 2
+
 /* Comes when the host has ended. */
 #define HOST_ENDED SIGTERM
+
+/* How often to look at the child where nothing tells of its end. */
+#define POLL_MS 50
 
 typedef void (*TrialFunction)(int plugin_fd, const char *path, int report_fd);
 
@@ -49,27 +64,39 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void say(const char *line) {
-  if (write(REPORT_FD, line, strlen(line)) < 0)
-    _exit(1);
+/* A report that nobody reads any more is no reason to leave anything behind. */
+__attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
+  char line[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(line, sizeof line - 1, format, arguments);
+  va_end(arguments);
+  if (length < 0 || (size_t)length >= sizeof line - 1)
+    length = (int)sizeof line - 2;
+  line[length++] = '\n';
+  while (write(REPORT_FD, line, (size_t)length) < 0 && errno == EINTR) {
+  }
 }
 
 /* ---- The child --------------------------------------------------------------------------- */
 
-static void limit(int resource, rlim_t value) {
+static void limit(int resource, rlim_t value, rlim_t most) {
   struct rlimit now;
   if (getrlimit(resource, &now))
     return;
-  if (now.rlim_max == RLIM_INFINITY || now.rlim_max > value)
-    setrlimit(resource, &(struct rlimit){value, value});
+  if (now.rlim_max == RLIM_INFINITY || now.rlim_max > most)
+    now.rlim_max = most;
+  now.rlim_cur = now.rlim_max < value ? now.rlim_max : value;
+  setrlimit(resource, &now);
 }
 
 /* No address-space limit: GPU drivers reserve far more than they use. When memory runs out, this
  * process is the one to go. */
 static void set_limits(int milliseconds) {
-  limit(RLIMIT_CORE, 0);
-  limit(RLIMIT_FSIZE, FILE_SIZE_MAX);
-  limit(RLIMIT_CPU, (rlim_t)milliseconds / 1000 + 2);
+  rlim_t seconds = (rlim_t)milliseconds / 1000 + 2;
+  limit(RLIMIT_CORE, 0, 0);
+  limit(RLIMIT_FSIZE, FILE_SIZE_MAX, FILE_SIZE_MAX);
+  limit(RLIMIT_CPU, seconds, seconds + CPU_GRACE);
   int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (fd < 0)
     return;
@@ -78,49 +105,110 @@ static void set_limits(int milliseconds) {
   close(fd);
 }
 
-static _Noreturn void run_trial(const char *library, const char *path, int milliseconds) {
+static void (*find_function(void *library, const char *name))(void) {
+  void *symbol = dlsym(library, name);
+  void (*function)(void);
+  memcpy(&function, &symbol, sizeof function);
+  return function;
+}
+
+/* The functions of the library that asks; it and this program belong together. */
+static TrialFunction load_library(const char *path, int is_privileged) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void (*trial)(void) = library ? find_function(library, "bp_plugin_trial") : NULL;
+  void (*assume)(void) = library ? find_function(library, "bp_assume_privileged") : NULL;
+  if (!trial || !assume) {
+    say("impossible=cannot load this library; install the two together: %s", dlerror());
+    _exit(127);
+  }
+  if (is_privileged)
+    assume();
+  return (TrialFunction)trial;
+}
+
+/* What runs at the end of a program is a part of the trial. */
+static _Noreturn void run_trial(char **argv, int milliseconds) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  dup2(NULL_FD, CONTROL_FD);
   set_limits(milliseconds);
-  void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  void *symbol = handle ? dlsym(handle, "bp_plugin_trial") : NULL;
-  if (!symbol)
-    _exit(127);
-  TrialFunction trial;
-  memcpy(&trial, &symbol, sizeof trial);
-  trial(PLUGIN_FD, path, REPORT_FD);
-  _exit(0); /* nothing of the plugin's runs after the report */
+  TrialFunction trial = load_library(argv[1], strcmp(argv[5], "user") != 0);
+  trial(PLUGIN_FD, argv[2], REPORT_FD);
+  exit(0);
 }
 
 /* ---- Ending what is left ----------------------------------------------------------------- */
 
-/* The parent of a process, from its /proc/PID/stat; 0 if it is gone. */
-static pid_t parent_of(const char *pid) {
-  char path[64], text[512];
-  snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+/* A process as its /proc/PID/status tells. In the /proc of another PID namespace the numbers are
+ * others than here: NSpid has all that a process has, from that namespace inwards. */
+typedef struct Process {
+  pid_t number; /* in the namespace of /proc */
+  pid_t parent;
+  const char *numbers; /* of NSpid, in `text`; "" if they are not within it */
+  char text[4096];
+} Process;
+
+static long number_after(const char *text, const char *key) {
+  const char *found = strstr(text, key);
+  return found ? atol(found + strlen(key)) : 0;
+}
+
+/* -1: it is gone. */
+static int read_process(const char *pid, Process *process) {
+  static const char key[] = "\nNSpid:";
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%.20s/status", pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+  ssize_t got = fd < 0 ? -1 : read(fd, process->text, sizeof process->text - 1);
   if (fd >= 0)
     close(fd);
   if (got <= 0)
-    return 0;
-  text[got] = '\0';
-  const char *after_name = strrchr(text, ')');
-  int parent = 0;
-  if (!after_name || sscanf(after_name + 1, " %*c %d", &parent) != 1)
-    return 0;
-  return parent;
+    return -1;
+  process->text[got] = '\0';
+  process->number = (pid_t)number_after(process->text, "\nPid:");
+  process->parent = (pid_t)number_after(process->text, "\nPPid:");
+  const char *numbers = strstr(process->text, key);
+  process->numbers = numbers ? numbers + strlen(key) : "";
+  return 0;
+}
+
+/* The number that comes after `depth` others; 0 if there are fewer. */
+static pid_t number_at(const char *numbers, int depth) {
+  long number = 0;
+  for (int i = 0; i <= depth; i++) {
+    char *end;
+    number = strtol(numbers, &end, 10);
+    if (end == numbers || *numbers == '\n')
+      return 0;
+    numbers = end;
+  }
+  return (pid_t)number;
+}
+
+/* How many namespaces lie between that of /proc and this process'; -1: it cannot be told. */
+static int find_depth(const Process *self) {
+  int count = 0;
+  while (number_at(self->numbers, count))
+    count++;
+  return count ? count - 1 : self->number == getpid() ? 0 : -1;
 }
 
 /* This process is its descendants' reaper: whoever loses its parent becomes a child of it. */
 static void kill_children(void) {
-  DIR *processes = opendir("/proc");
-  for (const struct dirent *entry; processes && (entry = readdir(processes));)
-    if (isdigit((unsigned char)*entry->d_name) && parent_of(entry->d_name) == getpid())
-      kill((pid_t)atol(entry->d_name), SIGKILL);
+  Process self, other;
+  int depth = read_process("self", &self) ? -1 : find_depth(&self);
+  DIR *processes = depth < 0 ? NULL : opendir("/proc");
+  for (const struct dirent *entry; processes && (entry = readdir(processes));) {
+    if (!isdigit((unsigned char)*entry->d_name) || read_process(entry->d_name, &other) ||
+        other.parent != self.number)
+      continue;
+    pid_t child = depth ? number_at(other.numbers, depth) : other.number;
+    if (child > 0)
+      kill(child, SIGKILL);
+  }
   if (processes)
     closedir(processes);
 }
@@ -158,30 +246,44 @@ static int has_children_left(void) {
 
 /* ---- Watching ---------------------------------------------------------------------------- */
 
+/* How the child ended: 1 by itself; 0 if it was stopped; -1: it has not. */
+static int take_end(pid_t child, char *end, size_t size) {
+  int status;
+  for (pid_t got; (got = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
+    if (got != child)
+      continue;
+    if (WIFEXITED(status))
+      return snprintf(end, size, "exit %d", WEXITSTATUS(status)), 1;
+    if (WIFSIGNALED(status))
+      return snprintf(end, size, "signal %d", WTERMSIG(status)), 1;
+    if (WIFSTOPPED(status))
+      return snprintf(end, size, "stop %d", WSTOPSIG(status)), 0;
+  }
+  return -1;
+}
+
 /* Waits for the child's end, or its stop, until the deadline, or until nobody asks any more because
- * `host` has ended; writes what `end` says. 1 if the child ended by itself. */
+ * `host` has ended or has heard enough; writes what `end` says. 1 if the child ended by itself. */
 static int watch(pid_t child, pid_t host, int64_t deadline, char *end, size_t size) {
   sigset_t ended;
-  int status;
+  struct signalfd_siginfo info;
   sigemptyset(&ended);
   sigaddset(&ended, SIGCHLD);
   sigaddset(&ended, HOST_ENDED);
-  for (;;) {
-    pid_t got = waitpid(-1, &status, WNOHANG | WUNTRACED);
-    if (got == child && WIFEXITED(status))
-      return snprintf(end, size, "end=exit %d\n", WEXITSTATUS(status)), 1;
-    if (got == child && WIFSIGNALED(status))
-      return snprintf(end, size, "end=signal %d\n", WTERMSIG(status)), 1;
-    if (got == child && WIFSTOPPED(status))
-      return snprintf(end, size, "end=stop %d\n", WSTOPSIG(status)), 0;
-    if (got > 0)
-      continue;
+  int signals = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
+  struct pollfd fds[] = {{.fd = CONTROL_FD, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+  int is_ended;
+  while ((is_ended = take_end(child, end, size)) < 0) {
     int64_t left = deadline - now_ms();
-    if (left <= 0 || getppid() != host)
-      return snprintf(end, size, "end=timeout\n"), 0;
-    struct timespec wait = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
-    sigtimedwait(&ended, NULL, &wait);
+    if (left <= 0 || getppid() != host || fds[0].revents) {
+      snprintf(end, size, "timeout");
+      return 0;
+    }
+    poll(fds, 2, (int)(signals < 0 && left > POLL_MS ? POLL_MS : left));
+    while (signals >= 0 && read(signals, &info, sizeof info) > 0) {
+    }
   }
+  return is_ended;
 }
 
 /* What the program that asks had open and did not mean to pass on. */
@@ -194,7 +296,7 @@ static void close_others(void) {
 
 int main(int argc, char **argv) {
   sigset_t all;
-  if (argc != 5 || atoi(argv[3]) <= 0)
+  if (argc != 6 || atoi(argv[3]) <= 0)
     return 2;
   int milliseconds = atoi(argv[3]);
   pid_t host = (pid_t)atol(argv[4]); /* who is the parent now may be another already */
@@ -204,18 +306,24 @@ int main(int argc, char **argv) {
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, NULL); /* what the plugin sends its parent has no effect */
   prctl(PR_SET_PDEATHSIG, HOST_ENDED);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
   int64_t deadline = now_ms() + milliseconds;
-  pid_t child = fork();
-  if (child < 0)
+  say("helper=1");
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1)) {
+    say("impossible=cannot become its descendants' reaper: %s", strerror(errno));
     return 1;
+  }
+  pid_t child = fork();
+  if (child < 0) {
+    say("impossible=cannot start a process: %s", strerror(errno));
+    return 1;
+  }
   if (!child)
-    run_trial(argv[1], argv[2], milliseconds);
+    run_trial(argv, milliseconds);
   char end[64];
   int is_ended = watch(child, host, deadline, end, sizeof end);
   if (is_ended && has_children_left())
-    say("left=yes\n");
+    say("left=yes");
   end_children(child);
-  say(end);
+  say("end=%s", end);
   return 0;
 }

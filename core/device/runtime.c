@@ -4,8 +4,7 @@
 
 #include "core/device/device.h"
 #include "core/device/library_slots.h"
-#include "core/module/cache.h"
-#include "core/registry/cache_dir.h"
+#include "core/registry/cache.h"
 #include "core/system/env.h"
 #include "core/registry/host.h"
 

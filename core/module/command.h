@@ -8,11 +8,11 @@
 /* What a program said, in the directory in which it ran. */
 #define BP_COMMAND_LOG "compiler.log"
 
-/* Runs `argv` (NULL-terminated, the program found as a shell would) in a directory, with signals as
- * a program expects them and its messages in ASCII, and waits. Where this program has more rights
- * than its user, the program is one of the system's and is given nothing of the environment.
- * *status is what waitpid gives; 0 where the application ignores SIGCHLD, which leaves none: the
- * files that it made will tell. Returns 0, or the errno that kept it from starting. */
+/* Runs `argv` (NULL-terminated) in a directory and waits. The program is found as a shell would
+ * find it from this process' working directory, and its messages are in ASCII. Where this process
+ * has more rights than its user, the program is one of the system's and is given nothing of the
+ * environment. *status is what waitpid gives. Returns 0, or the errno that kept it from starting.
+ */
 int bp__command_run(const BpWorkdir *dir, char *const *argv, int *status);
 
 /* Text that changes when the program does: its path, its file's time of change and size (transfer

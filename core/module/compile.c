@@ -5,7 +5,6 @@
 
 #include "core/module/compile.h"
 
-#include "core/module/cache.h"
 #include "core/module/cc.h"
 #include "core/module/library.h"
 
@@ -13,9 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define KEY_SIZE 80
+#define KEY_SIZE  80
+#define NAME_SIZE (KEY_SIZE + 8)
+#define SUBJECT   "c" /* of the cache */
 
 /* ---- Keys -------------------------------------------------------------------------------- */
 
@@ -67,10 +67,9 @@ static int compute_key(const char *purpose, const BpByteArray *input, const char
   return 0;
 }
 
-static void locate(const char *key, const char *extension, char *place) {
-  char name[KEY_SIZE + 8];
-  snprintf(name, sizeof name, "%s%s", key, extension);
-  bp__cache_locate(BP_CACHE_C, name, place);
+/* The name of a file in the cache. */
+static void name_file(const char *key, const char *extension, char *name) {
+  snprintf(name, NAME_SIZE, "%s%s", key, extension);
 }
 
 /* ---- Steps ------------------------------------------------------------------------------- */
@@ -95,15 +94,13 @@ static int run(const BpWorkdir *dir, const char *const *before, const char *cons
   return rc;
 }
 
-static int make_object(const BpWorkdir *dir, const char *name, const BpByteArray *source,
-                       const char *const *flags, char *object) {
-  char source_name[64], object_name[64];
+static int make_object(const BpWorkdir *dir, const char *name, const char *object,
+                       const BpByteArray *source, const char *const *flags) {
+  char source_name[64];
   snprintf(source_name, sizeof source_name, "%.48s.c", name);
-  snprintf(object_name, sizeof object_name, "%.48s.o", name);
-  const char *const before[] = {"-c", "-fPIC",     "-O2",       "-std=gnu11", "-w",
-                                "-o", object_name, source_name, NULL};
-  return bp__workdir_path(dir, object_name, object) ||
-                 bp__workdir_write(dir, source_name, source) ||
+  const char *const before[] = {"-c", "-fPIC", "-O2",       "-std=gnu11", "-w",
+                                "-o", object,  source_name, NULL};
+  return bp__workdir_write(dir, source_name, source) ||
                  run(dir, before, flags, NULL, "compile a module")
              ? -1
              : 0;
@@ -111,67 +108,94 @@ static int make_object(const BpWorkdir *dir, const char *name, const BpByteArray
 
 int bp__compile_object(const BpWorkdir *dir, const char *name, const BpByteArray *source,
                        const char *const *flags, char *object) {
-  char key[KEY_SIZE], place[PATH_MAX];
+  char key[KEY_SIZE], kept[NAME_SIZE], made[64];
   if (compute_key("object", source, flags, key))
     return -1;
-  locate(key, ".o", place);
-  if (bp__cache_has(place)) {
-    snprintf(object, PATH_MAX, "%s", place);
-    return 0;
-  }
-  if (make_object(dir, name, source, flags, object))
+  name_file(key, ".o", kept);
+  if (dir->cache && bp__cache_has(dir->cache, kept))
+    return bp__cache_path(dir->cache, kept, object);
+  snprintf(made, sizeof made, "%.48s.o", name);
+  if (make_object(dir, name, made, source, flags))
     return -1;
-  bp__cache_move_in(place, object);
-  return 0;
+  return bp__workdir_keep(dir, made, kept, object);
 }
 
-/* Links an object into the library at `place` in the cache, or in `dir`, and opens it. */
+/* Links an object into the library `kept` in the cache, or in `dir`, and opens it. */
 static BpModule *link_and_load(const BpWorkdir *dir, const char *object, const char *const *flags,
-                               const char *place) {
+                               const char *kept) {
   static const char output[] = "module.so";
   char path[PATH_MAX];
   const char *const before[] = {"-shared", "-Wl,-Bsymbolic", "-o", output, object, NULL};
   const char *const after[] = {"-lm", NULL};
-  if (bp__workdir_path(dir, output, path) || run(dir, before, flags, after, "link a module"))
+  if (run(dir, before, flags, after, "link a module") || bp__workdir_keep(dir, output, kept, path))
     return NULL;
-  bp__cache_move_in(place, path);
   return bp__library_load(path);
 }
 
-/* The module at `place` in the cache; NULL, with no error raised, if it has to be made. */
-static BpModule *load_cached(const char *place) {
-  BpModule *module = bp__cache_has(place) ? bp__library_load(place) : NULL;
+/* The module `kept` in the cache; NULL, with no error raised, if it has to be made. */
+static BpModule *load_cached(const BpCache *cache, const char *kept) {
+  char path[PATH_MAX];
+  BpModule *module = NULL;
+  if (bp__cache_has(cache, kept) && !bp__cache_path(cache, kept, path))
+    module = bp__library_load(path);
   if (!module)
     bp_error_clear();
   return module;
 }
 
-BpModule *bp__compile_load_c(const BpByteArray *source, const char *const *flags) {
-  char key[KEY_SIZE], place[PATH_MAX], object[PATH_MAX];
-  if (compute_key("library of source", source, flags, key))
-    return NULL;
-  locate(key, ".so", place);
-  BpModule *module = load_cached(place);
+/* Makes the object file of a library in `dir`; its path into `object`, of PATH_MAX bytes. */
+typedef int (*MakeObject)(const BpWorkdir *dir, const BpByteArray *input, const char *const *flags,
+                          char *object);
+
+static int compile_input(const BpWorkdir *dir, const BpByteArray *input, const char *const *flags,
+                         char *object) {
+  return bp__compile_object(dir, "module", input, flags, object);
+}
+
+static int write_input(const BpWorkdir *dir, const BpByteArray *input, const char *const *flags,
+                       char *object) {
+  static const char name[] = "module.o";
+  (void)flags;
+  return bp__workdir_write(dir, name, input) ? -1 : bp__workdir_path(dir, name, object);
+}
+
+static BpModule *make_module(const BpCache *cache, MakeObject make, const BpByteArray *input,
+                             const char *const *flags, const char *kept) {
+  char object[PATH_MAX];
+  BpModule *module = NULL;
   BpWorkdir dir;
-  if (module || bp__cache_workdir(BP_CACHE_C, &dir))
-    return module;
-  if (!bp__compile_object(&dir, "module", source, flags, object))
-    module = link_and_load(&dir, object, flags, place);
+  if (bp__workdir_create(&dir, cache))
+    return NULL;
+  if (!make(&dir, input, flags, object))
+    module = link_and_load(&dir, object, flags, kept);
   bp__workdir_remove(&dir);
   return module;
 }
 
-BpModule *bp__compile_load_object(const BpByteArray *object) {
-  char key[KEY_SIZE], place[PATH_MAX];
-  if (compute_key("library of object", object, NULL, key))
+/* The module of what the compiler makes of `input`, from the cache or made now. */
+static BpModule *get_module(const char *purpose, MakeObject make, const BpByteArray *input,
+                            const char *const *flags) {
+  char key[KEY_SIZE], kept[NAME_SIZE];
+  BpCache cache;
+  if (compute_key(purpose, input, flags, key))
     return NULL;
-  locate(key, ".so", place);
-  BpModule *module = load_cached(place);
-  BpWorkdir dir;
-  if (module || bp__cache_workdir(BP_CACHE_C, &dir))
-    return module;
-  if (!bp__workdir_write(&dir, "module.o", object))
-    module = link_and_load(&dir, "module.o", NULL, place);
-  bp__workdir_remove(&dir);
+  name_file(key, ".so", kept);
+  bp__cache_try_open(&cache, SUBJECT);
+  BpModule *module = load_cached(&cache, kept);
+  if (!module)
+    module = make_module(&cache, make, input, flags, kept);
+  bp__cache_close(&cache);
   return module;
+}
+
+BpModule *bp__compile_load_c(const BpByteArray *source, const char *const *flags) {
+  return get_module("library of source", compile_input, source, flags);
+}
+
+BpModule *bp__compile_load_object(const BpByteArray *object) {
+  return get_module("library of object", write_input, object, NULL);
+}
+
+void bp__compile_open_cache(BpCache *cache) {
+  bp__cache_try_open(cache, SUBJECT);
 }

@@ -7,9 +7,12 @@
 
 #include <backplane/module.h>
 
-/* Compiles C source to an object file: found in the cache, or made in `dir` under `name` (without
- * its extension) and moved there. `flags` is NULL or a NULL-terminated list. `object`, of PATH_MAX
- * bytes, receives its path. */
+/* Opens the cache of what the C compiler makes; where it cannot be used, the log says why. */
+void bp__compile_open_cache(BpCache *cache);
+
+/* Compiles C source to an object file: found in the cache that `dir` lies in, or made in `dir`
+ * under `name` (without its extension) and kept there. `flags` is NULL or a NULL-terminated list.
+ * `object`, of PATH_MAX bytes, receives its path. */
 int bp__compile_object(const BpWorkdir *dir, const char *name, const BpByteArray *source,
                        const char *const *flags, char *object);
 

@@ -4,13 +4,13 @@
  * together are the library itself in the blob's import tree. */
 
 #include "core/module/blob.h"
-#include "core/module/cache.h"
 #include "core/module/cc.h"
 #include "core/module/compile.h"
 #include "core/module/library_file.h"
 #include "core/module/load.h"
 #include "core/module/module.h"
 #include "core/registry/given.h"
+#include "core/system/file.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -203,15 +203,15 @@ static int write_blob(Export *job, BlobFile *file) {
 }
 
 static int make_blob(Export *job) {
-  char path[PATH_MAX];
-  if (bp__workdir_path(&job->dir, BLOB_NAME, path))
-    return -1;
-  BlobFile file = {.fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+  BlobFile file = {.fd = openat(job->dir.fd, BLOB_NAME, flags, 0600)};
   if (file.fd < 0)
-    return bp_error_raise(BP_ERROR_IO, "cannot make \"%s\": %s", path, strerror(errno));
+    return bp_error_raise(BP_ERROR_IO, "cannot make \"%s/" BLOB_NAME "\": %s", job->dir.path,
+                          strerror(errno));
   int rc = write_blob(job, &file);
   if (close(file.fd) && !rc)
-    rc = bp_error_raise(BP_ERROR_IO, "cannot write \"%s\": %s", path, strerror(errno));
+    rc = bp_error_raise(BP_ERROR_IO, "cannot write \"%s/" BLOB_NAME "\": %s", job->dir.path,
+                        strerror(errno));
   return rc;
 }
 
@@ -336,54 +336,77 @@ static int link_library(Export *job, const char *output) {
   return rc;
 }
 
-/* A name beside `path`, of a file that is there and empty, absolute. */
-static int make_temporary(const char *path, char *temporary) {
-  char *directory = g_path_get_dirname(path), absolute[PATH_MAX];
+/* The library while it is made: beside its place, under a temporary name. */
+typedef struct Unfinished {
+  int folder;
+  char name[BP_TEMPORARY_SIZE];
+  char path[PATH_MAX]; /* absolute, for the linker */
+  mode_t mode;         /* of a program that this process makes */
+} Unfinished;
+
+static int create_beside(const char *path, Unfinished *file) {
+  char *directory = g_path_get_dirname(path), *real = realpath(directory, NULL);
+  struct stat status;
+  file->folder = real ? open(real, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  int fd = file->folder < 0 ? -1 : bp__temporary_file(file->folder, 0777, file->name);
   int rc = 0;
-  if (!realpath(directory, absolute) ||
-      snprintf(temporary, PATH_MAX, "%s/.backplane-XXXXXX", absolute) >= PATH_MAX)
-    rc = -1;
-  int fd = rc ? -1 : mkstemp(temporary);
-  if (fd < 0)
+  if (fd < 0 || fstat(fd, &status))
     rc = bp_error_raise(BP_ERROR_IO, "cannot write to the directory \"%s\" of \"%s\": %s",
                         directory, path, strerror(errno));
+  else if (snprintf(file->path, PATH_MAX, "%s/%s", real, file->name) >= PATH_MAX)
+    rc = bp_error_raise(BP_ERROR_IO, "the path \"%s\" is too long", real);
   else
+    file->mode = status.st_mode & 0777;
+  if (fd >= 0)
     close(fd);
+  free(real);
   g_free(directory);
   return rc;
 }
 
 /* Gives the finished file its name. A compiler that failed unnoticed has left it empty. */
-static int finish(const char *temporary, const char *path) {
+static int finish(const Unfinished *file, const char *path) {
   struct stat status;
-  if (stat(temporary, &status) || !status.st_size)
+  if (fstatat(file->folder, file->name, &status, 0) || !status.st_size)
     return bp_error_raise(BP_ERROR_COMPILE, "the C compiler made no library for \"%s\"", path);
-  mode_t mask = umask(0);
-  umask(mask);
-  if (chmod(temporary, 0777 & ~mask) || rename(temporary, path))
+  if (fchmodat(file->folder, file->name, file->mode, 0) ||
+      renameat(file->folder, file->name, AT_FDCWD, path))
     return bp_error_raise(BP_ERROR_IO, "cannot make \"%s\": %s", path, strerror(errno));
   return 0;
 }
 
 static int make_library(Export *job, const char *path) {
-  char temporary[PATH_MAX];
-  if (make_temporary(path, temporary))
-    return -1;
-  int rc = link_library(job, temporary);
+  Unfinished file = {.folder = -1};
+  int rc = create_beside(path, &file);
   if (!rc)
-    rc = finish(temporary, path);
-  if (rc)
-    unlink(temporary);
+    rc = link_library(job, file.path);
+  if (!rc)
+    rc = finish(&file, path);
+  if (rc && file.folder >= 0)
+    unlinkat(file.folder, file.name, 0);
+  if (file.folder >= 0)
+    close(file.folder);
   return rc;
 }
 
 /* A library of host code alone is a module by itself and needs no blob. */
-static int export_files(Export *job, const char *path) {
+static int make_files(Export *job, const char *path) {
   int needs_blob = job->num_nodes > 1 || job->library_node == NO_NODE;
   return (needs_blob && make_blob(job)) || make_assembly(job) || make_objects(job) ||
                  make_library(job, path)
              ? -1
              : 0;
+}
+
+static int export_files(Export *job, const char *path) {
+  BpCache cache;
+  bp__compile_open_cache(&cache);
+  int rc = bp__workdir_create(&job->dir, &cache);
+  if (!rc)
+    rc = make_files(job, path);
+  bp__workdir_remove(&job->dir);
+  bp__cache_close(&cache);
+  return rc;
 }
 
 static int check_path(const char *path) {
@@ -404,10 +427,7 @@ int bp_module_export_library(BpModule *module, const char *path) {
   if (!rc)
     rc = collect(&job, module);
   if (!rc)
-    rc = bp__cache_workdir(BP_CACHE_C, &job.dir);
-  if (!rc)
     rc = export_files(&job, path);
-  bp__workdir_remove(&job.dir);
   g_ptr_array_free(job.link_inputs, TRUE);
   free(job.modules);
   free(job.nodes);

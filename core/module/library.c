@@ -15,8 +15,9 @@
 #include "core/module/library_file.h"
 #include "core/module/module.h"
 #include "core/module/packed_c.h"
-#include "core/module/workdir.h"
 #include "core/registry/object.h"
+#include "core/system/file.h"
+#include "core/system/process.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -152,7 +153,7 @@ static int write_copy(int fd, const BpLibraryFile *file) {
     end = start + file->blob_bytes.size;
   }
   if (write_at(fd, data, start, 0) || write_at(fd, data + end, size - end, end) ||
-      ftruncate(fd, (off_t)size))
+      bp__set_size(fd, (off_t)size))
     return -1;
   for (size_t i = 0; i < file->num_bindings; ++i)
     if (write_binding(fd, file, &file->bindings[i]))
@@ -163,13 +164,15 @@ static int write_copy(int fd, const BpLibraryFile *file) {
 /* Opens a copy. Its descriptor stays open with it: libraries are told apart by name, and the name
  * has the descriptor's number. */
 static int open_copy(const BpLibraryFile *file, void **handle, int *copy_fd) {
-  char name[64];
+  char name[BP_FD_PATH_SIZE];
   *copy_fd = memfd_create("backplane-module", MFD_CLOEXEC);
   if (*copy_fd < 0 || write_copy(*copy_fd, file)) {
     bp_error_raise(BP_ERROR_IO, "cannot copy \"%s\" to memory to open it: %s", file->path,
                    strerror(errno));
+  } else if (bp__fd_path(*copy_fd, name)) {
+    bp_error_raise(BP_ERROR_IO, "cannot open a copy of \"%s\": /proc is not that of this process",
+                   file->path);
   } else {
-    snprintf(name, sizeof name, "/proc/self/fd/%d", *copy_fd);
     int claimed = open_and_claim(name, file->path, handle);
     if (claimed == 1)
       return 0;

@@ -8,8 +8,6 @@ libbackplane_la_SOURCES += \
 	core/module/blob.h \
 	core/module/bytes.c \
 	core/module/bytes.h \
-	core/module/cache.c \
-	core/module/cache.h \
 	core/module/cc.c \
 	core/module/cc.h \
 	core/module/command.c \

@@ -5,12 +5,12 @@
 #include "core/module/tool.h"
 
 #include "core/module/bytes.h"
-#include "core/module/cache.h"
 #include "core/module/command.h"
 
 #include <backplane/error.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/wait.h>
 
 static int no_program(const char *program, int reason) {
   return bp_error_raise(BP_ERROR_COMPILE, "cannot run \"%s\": %s", program, strerror(reason));
@@ -49,7 +49,8 @@ static char *make_key(const BpCompilerRun *run) {
 
 static void clear(BpOwnedBytes *outputs, int32_t count) {
   for (int32_t i = 0; i < count; ++i) {
-    g_free(outputs[i].data);
+    if (outputs[i].data)
+      outputs[i].free_data(outputs[i].data);
     outputs[i] = (BpOwnedBytes){NULL, 0, NULL};
   }
 }
@@ -105,16 +106,6 @@ static void keep(const BpCompilerRun *run, const BpByteArray *key, const BpOwned
 
 /* ---- A run ------------------------------------------------------------------------------- */
 
-/* A file that is not there leaves `bytes` as it is. */
-static void take_file(const BpWorkdir *dir, const char *name, BpOwnedBytes *bytes) {
-  char path[PATH_MAX], *data;
-  gsize size;
-  if (bp__workdir_path(dir, name, path))
-    bp_error_clear();
-  else if (g_file_get_contents(path, &data, &size, NULL))
-    *bytes = (BpOwnedBytes){data, size, g_free};
-}
-
 static int run_in(const BpWorkdir *dir, const BpCompilerRun *run, BpOwnedBytes *outputs,
                   BpOwnedBytes *log, int *status) {
   for (int32_t i = 0; i < run->num_inputs; ++i)
@@ -123,14 +114,28 @@ static int run_in(const BpWorkdir *dir, const BpCompilerRun *run, BpOwnedBytes *
   int reason = bp__command_run(dir, (char *const *)(uintptr_t)run->command, status);
   if (reason)
     return no_program(run->command[0], reason);
-  take_file(dir, BP_COMMAND_LOG, log);
-  for (int32_t i = 0; i < run->num_outputs; ++i)
-    take_file(dir, run->output_names[i], &outputs[i]);
+  bp__workdir_take(dir, BP_COMMAND_LOG, log);
+  for (int32_t i = 0; i < run->num_outputs && !WIFSIGNALED(*status); ++i)
+    bp__workdir_take(dir, run->output_names[i], &outputs[i]); /* who is killed leaves half a file */
   return 0;
 }
 
-int32_t bp__tool_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log) {
+/* Runs it in a directory where it has room. */
+static int run_anywhere(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log,
+                        int *status) {
+  BpCache cache;
   BpWorkdir dir;
+  bp__cache_try_open(&cache, run->subject);
+  int rc = bp__workdir_create(&dir, &cache);
+  if (!rc) {
+    rc = run_in(&dir, run, outputs, log, status);
+    bp__workdir_remove(&dir);
+  }
+  bp__cache_close(&cache);
+  return rc;
+}
+
+int32_t bp__tool_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log) {
   int status;
   *log = (BpOwnedBytes){NULL, 0, NULL};
   for (int32_t i = 0; i < run->num_outputs; ++i)
@@ -140,10 +145,9 @@ int32_t bp__tool_run(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedByt
     return -1;
   const BpByteArray key = {text, strlen(text)};
   int rc = take_kept(run, &key, outputs);
-  if (rc && !(rc = bp__cache_workdir(run->subject, &dir))) {
-    rc = run_in(&dir, run, outputs, log, &status);
-    bp__workdir_remove(&dir);
-    if (!rc && !status) /* who was killed may have written half a file */
+  if (rc) {
+    rc = run_anywhere(run, outputs, log, &status);
+    if (!rc && !status)
       keep(run, &key, outputs);
   }
   g_free(text);

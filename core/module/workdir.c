@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Temporary directories and the files in them. */
+/* Directories for the files of one run of a compiler. */
 
 #include "core/module/workdir.h"
 
+#include "core/registry/log.h"
 #include "core/system/env.h"
+#include "core/system/file.h"
+#include "core/system/trust.h"
 
 #include <backplane/error.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,67 +17,88 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-int bp__write_all(int fd, const char *data, size_t size) {
-  while (size) {
-    ssize_t written = write(fd, data, size);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return -1;
-    data += written;
-    size -= (size_t)written;
+#define ROOM (32 << 20) /* for what a compiler writes, bytes */
+
+/* ---- Making ------------------------------------------------------------------------------ */
+
+static int create_in(BpWorkdir *dir, int parent, const char *path) {
+  char name[BP_TEMPORARY_SIZE];
+  dir->cache = NULL;
+  dir->path[0] = '\0';
+  dir->fd = parent < 0 ? -1 : bp__temporary_folder(parent, name);
+  if (dir->fd < 0)
+    return bp_error_raise(BP_ERROR_IO, "cannot make a directory for temporary files in \"%s\": %s",
+                          path, strerror(errno));
+  flock(dir->fd, LOCK_EX | LOCK_NB);
+  snprintf(dir->path, sizeof dir->path, "%s/%s", path, name);
+  if (strlen(path) + sizeof name < sizeof dir->path)
+    return 0;
+  close(dir->fd);
+  unlinkat(parent, name, AT_REMOVEDIR);
+  dir->path[0] = '\0';
+  return bp_error_raise(BP_ERROR_IO, "the path \"%s\" is too long for temporary files", path);
+}
+
+/* File systems that cannot tell have room. */
+static int check_room(const BpWorkdir *dir) {
+  static const char name[] = "room";
+  int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  int is_full = fd < 0 ? errno == ENOSPC || errno == EDQUOT : bp__is_full(fd, ROOM);
+  int error = errno;
+  if (fd >= 0)
+    close(fd);
+  unlinkat(dir->fd, name, 0);
+  if (!is_full)
+    return 0;
+  return bp_error_raise(BP_ERROR_IO, "cannot write into \"%s\": %s", dir->path, strerror(error));
+}
+
+static int create_in_cache(BpWorkdir *dir, const BpCache *cache) {
+  if (create_in(dir, cache->fd, cache->path))
+    return -1;
+  if (check_room(dir)) {
+    bp__workdir_remove(dir);
+    return -1;
   }
+  dir->cache = cache;
   return 0;
 }
 
-int bp__workdir_create(BpWorkdir *dir, const char *parent) {
-  const char *temporary = bp__env_get("TMPDIR");
-  const char *where = parent ? parent : temporary && *temporary == '/' ? temporary : "/tmp";
-  int length = snprintf(dir->path, sizeof dir->path, "%s/" BP_WORKDIR_PREFIX "XXXXXX", where);
-  if (length > 0 && (size_t)length < sizeof dir->path && mkdtemp(dir->path)) {
-    dir->lock = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir->lock >= 0)
-      flock(dir->lock, LOCK_EX | LOCK_NB);
-    return 0;
-  }
-  dir->path[0] = '\0';
-  return bp_error_raise(BP_ERROR_IO, "cannot make a directory for temporary files in \"%s\": %s",
-                        where, strerror(errno));
+/* Where temporary files go. What a compiler is given there is run later. */
+static const char *temporary_place(void) {
+  const char *path = bp__env_get("TMPDIR");
+  char *problem = path && *path == '/' ? bp__path_problem(path) : NULL;
+  if (problem)
+    bp__log(BP_LOG_WARNING, "TMPDIR=%s is not used, but /tmp: %s", path, problem);
+  int is_usable = path && *path == '/' && !problem;
+  free(problem);
+  return is_usable ? path : "/tmp";
 }
 
-/* Of the directory behind a descriptor, which is closed. */
-static void remove_files(int fd) {
-  DIR *entries = fdopendir(fd);
-  if (!entries) {
-    close(fd);
-    return;
+int bp__workdir_create(BpWorkdir *dir, const BpCache *cache) {
+  if (cache && cache->fd >= 0) {
+    if (!create_in_cache(dir, cache))
+      return 0;
+    bp__cache_warn();
   }
-  for (struct dirent *entry; (entry = readdir(entries));)
-    unlinkat(dirfd(entries), entry->d_name, 0);
-  closedir(entries);
+  const char *place = temporary_place();
+  int parent = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  int rc = create_in(dir, parent, place);
+  if (parent >= 0)
+    close(parent);
+  return rc;
 }
 
 void bp__workdir_remove(BpWorkdir *dir) {
   if (!dir->path[0])
     return;
-  int fd = dir->lock >= 0 ? dir->lock : open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0)
-    remove_files(fd);
+  bp__remove_files(dir->fd);
+  close(dir->fd);
   rmdir(dir->path);
   dir->path[0] = '\0';
 }
 
-void bp__workdir_remove_abandoned(int parent, const char *name) {
-  int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0)
-    return;
-  if (flock(fd, LOCK_EX | LOCK_NB)) {
-    close(fd);
-    return;
-  }
-  remove_files(fd);
-  unlinkat(parent, name, AT_REMOVEDIR);
-}
+/* ---- Files in it ------------------------------------------------------------------------- */
 
 int bp__workdir_path(const BpWorkdir *dir, const char *name, char *path) {
   int length = snprintf(path, PATH_MAX, "%s/%s", dir->path, name);
@@ -85,10 +108,7 @@ int bp__workdir_path(const BpWorkdir *dir, const char *name, char *path) {
 }
 
 int bp__workdir_write(const BpWorkdir *dir, const char *name, const BpByteArray *bytes) {
-  char path[PATH_MAX];
-  if (bp__workdir_path(dir, name, path))
-    return -1;
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  int fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   int failed = fd < 0 || bp__write_all(fd, bytes->data, bytes->size);
   int reason = errno;
   if (fd >= 0 && close(fd) && !failed) {
@@ -97,22 +117,33 @@ int bp__workdir_write(const BpWorkdir *dir, const char *name, const BpByteArray 
   }
   if (!failed)
     return 0;
-  return bp_error_raise(BP_ERROR_IO, "cannot write \"%s\": %s", path, strerror(reason));
+  return bp_error_raise(BP_ERROR_IO, "cannot write \"%s/%s\": %s", dir->path, name,
+                        strerror(reason));
 }
 
 void bp__workdir_read(const BpWorkdir *dir, const char *name, char *text, size_t size) {
-  char path[PATH_MAX];
-  size_t length = 0;
-  int fd = bp__workdir_path(dir, name, path) ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-  while (fd >= 0 && length < size - 1) {
-    ssize_t got = read(fd, text + length, size - 1 - length);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got <= 0)
-      break;
-    length += (size_t)got;
-  }
+  int fd = openat(dir->fd, name, O_RDONLY | O_CLOEXEC);
+  ssize_t length = fd < 0 ? -1 : bp__read_up_to(fd, text, size - 1);
   if (fd >= 0)
     close(fd);
-  text[length] = '\0';
+  text[length < 0 ? 0 : length] = '\0';
+}
+
+void bp__workdir_take(const BpWorkdir *dir, const char *name, BpOwnedBytes *bytes) {
+  size_t size;
+  int fd = openat(dir->fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  char *data = fd < 0 ? NULL : bp__read_all(fd, SIZE_MAX / 4, &size);
+  if (fd >= 0)
+    close(fd);
+  if (data)
+    *bytes = (BpOwnedBytes){data, size, free};
+}
+
+int bp__workdir_keep(const BpWorkdir *dir, const char *name, const char *kept, char *path) {
+  if (!dir->cache)
+    return bp__workdir_path(dir, name, path);
+  if (!bp__cache_adopt(dir->cache, dir->fd, name, kept))
+    return bp__cache_path(dir->cache, kept, path);
+  bp__cache_warn();
+  return bp__workdir_path(dir, name, path);
 }

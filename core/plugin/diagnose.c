@@ -4,7 +4,7 @@
 #include "core/plugin/container.h"
 #include "core/plugin/trial_cache.h"
 #include "core/plugin/parallel.h"
-#include "core/registry/cache_dir.h"
+#include "core/registry/cache.h"
 #include "core/registry/given.h"
 #include "core/registry/names.h"
 

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the outcome of a trial depends on, as far as it can be known without loading anything: the
- * plugin's file, this library, the user, the boot, the loader's view of libraries, and the device
- * nodes, files and variables that the plugin declares. The libraries that it in fact loads are seen
- * in the trial and kept with its outcome (trial_cache.c). */
+ * plugin's file, this library, the helper program, the user and his limits, the boot, the loader's
+ * view of libraries, and the device nodes, files and variables that the plugin declares. The
+ * libraries that it in fact loads are seen in the trial and kept with its outcome (trial_cache.c).
+ */
 
 #include "core/plugin/trial_cache.h"
 #include "core/system/env.h"
+#include "core/system/process.h"
 #include "core/registry/names.h"
 
 #include <backplane/version.h>
-#include <dlfcn.h>
 #include <glob.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static void append_time(GString *text, struct timespec time) {
@@ -101,20 +104,47 @@ static void append_loader(GString *text) {
       bp__identity_append(text, *directory);
 }
 
-static void append_host(GString *text) {
-  Dl_info self;
-  g_autofree char *boot = NULL;
-  g_string_append_printf(text, "backplane %s abi %s\n", bp_version(), BP_ABI_TEXT);
-  if (dladdr(__extension__(const void *) bp__plugin_key, &self) && self.dli_fname)
-    bp__identity_append(text, self.dli_fname);
-  if (g_file_get_contents("/proc/sys/kernel/random/boot_id", &boot, NULL, NULL))
-    g_string_append(text, boot);
+/* Limits that a trial has from this process. What is above the second number is as good as none. */
+static void append_limits(GString *text) {
+  static const struct {
+    __rlimit_resource_t resource;
+    rlim_t enough;
+  } limits[] = {
+      {RLIMIT_STACK, 8 << 20},    {RLIMIT_AS, RLIM_INFINITY}, {RLIMIT_DATA, RLIM_INFINITY},
+      {RLIMIT_NOFILE, 1024},      {RLIMIT_NPROC, 1024},       {RLIMIT_MEMLOCK, 64 << 20},
+      {RLIMIT_FSIZE, 256u << 20}, {RLIMIT_CPU, 3600},
+  };
+  g_string_append(text, "limits");
+  for (size_t i = 0; i < G_N_ELEMENTS(limits); i++) {
+    struct rlimit now = {.rlim_cur = RLIM_INFINITY};
+    getrlimit(limits[i].resource, &now);
+    g_string_append_printf(text, " %llx", (unsigned long long)MIN(now.rlim_cur, limits[i].enough));
+  }
+  g_string_append_c(text, '\n');
+}
+
+static void append_user(GString *text) {
   gid_t groups[256];
   int count = getgroups(G_N_ELEMENTS(groups), groups);
   g_string_append_printf(text, "user %u:%u", (unsigned)geteuid(), (unsigned)getegid());
   for (int i = 0; i < count; i++)
     g_string_append_printf(text, " %u", (unsigned)groups[i]);
   g_string_append_c(text, '\n');
+}
+
+static void append_host(GString *text) {
+  BpMapping library;
+  g_autofree char *boot = NULL;
+  g_string_append_printf(text, "backplane %s abi %s\n", bp_version(), BP_ABI_TEXT);
+  if (!bp__find_mapping(__extension__(const void *) bp__plugin_key, &library)) {
+    bp__identity_append(text, library.path);
+    free(library.path);
+  }
+  bp__identity_append(text, bp__trial_program());
+  if (g_file_get_contents("/proc/sys/kernel/random/boot_id", &boot, NULL, NULL))
+    g_string_append(text, boot);
+  append_user(text);
+  append_limits(text);
 }
 
 void bp__plugin_key(const Plugin *plugin, char key[BP_HASH_TEXT]) {

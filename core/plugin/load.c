@@ -2,19 +2,19 @@
 /* Loading the file that was checked, and no other.
  *
  * The file is opened, found to be the one whose descriptor was read, and mapped through
- * /proc/PID/fd/N, so that a path that is changed in between leads nowhere else. The dynamic loader
- * remembers libraries by that name: the descriptor stays open for ever, so that N is not used
- * again, and in case somebody closed it all the same, the mapped file is compared with it. */
+ * its entry in /proc, so that a path that is changed in between leads nowhere else. The dynamic
+ * loader remembers libraries by that name: the descriptor stays open for ever, so that N is not
+ * used again, and in case somebody closed it all the same, the mapped file is compared with it. */
 
 #include "core/plugin/trial.h"
 
 #include "core/system/file.h"
+#include "core/system/process.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
-#include <inttypes.h>
 #include <link.h>
 #include <locale.h>
 #include <stdio.h>
@@ -43,43 +43,32 @@ int bp__plugin_open(Plugin *plugin) {
 
 /* ---- What is mapped ---------------------------------------------------------------------- */
 
-/* Device and inode, as /proc/self/maps shows them: on some file systems they are not fstat's. */
-typedef struct MappedFile {
-  unsigned major, minor;
-  uint64_t inode;
-} MappedFile;
-
-/* The file mapped at an address; whether there is one. */
-static int find_mapped(const char *maps, const void *address, MappedFile *file) {
-  for (const char *line = maps; *line;) {
-    uintptr_t start, end;
-    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s %*x %x:%x %" SCNu64, &start, &end, &file->major,
-               &file->minor, &file->inode) == 5 &&
-        start <= (uintptr_t)address && (uintptr_t)address < end)
-      return file->inode != 0;
-    line += strcspn(line, "\n");
-    line += *line == '\n';
-  }
-  return 0;
-}
-
 /* Whether a library was mapped from the file open as `fd`: a page of that is mapped beside. */
 static int is_mapped_from(void *library, int fd) {
-  g_autofree char *maps = NULL;
-  MappedFile loaded, probe;
+  BpMapping loaded, probe;
   struct link_map *map;
-  if (dlinfo(library, RTLD_DI_LINKMAP, &map))
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map) || bp__find_mapping(map->l_ld, &loaded))
     return 0;
+  free(loaded.path);
   size_t size = (size_t)sysconf(_SC_PAGESIZE);
   void *page = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (page == MAP_FAILED)
     return 0;
-  int is_same = g_file_get_contents("/proc/self/maps", &maps, NULL, NULL) &&
-                find_mapped(maps, map->l_ld, &loaded) && find_mapped(maps, page, &probe) &&
-                loaded.major == probe.major && loaded.minor == probe.minor &&
-                loaded.inode == probe.inode;
+  int is_found = !bp__find_mapping(page, &probe);
   munmap(page, size);
-  return is_same;
+  if (is_found)
+    free(probe.path);
+  return is_found && loaded.major == probe.major && loaded.minor == probe.minor &&
+         loaded.inode == probe.inode;
+}
+
+/* Whether nobody wrote into the open file since its descriptor was read. Its time of status is no
+ * sign of that: it changes when the file is replaced, and goes on to exist as what is open here. */
+static int is_unwritten(const Plugin *plugin) {
+  struct stat status;
+  return !fstat(plugin->fd, &status) && status.st_size == plugin->status.st_size &&
+         status.st_mtim.tv_sec == plugin->status.st_mtim.tv_sec &&
+         status.st_mtim.tv_nsec == plugin->status.st_mtim.tv_nsec;
 }
 
 /* ---- Loading ----------------------------------------------------------------------------- */
@@ -100,12 +89,9 @@ static char *loader_message(const char *name, const char *path) {
 
 static int explain_dlopen(const Plugin *plugin, const char *name) {
   g_autofree char *cause = loader_message(name, plugin->path);
-  int is_missing = strstr(cause, "cannot open shared object file") != NULL;
   if (strstr(cause, "Too many open files") || strcasestr(cause, "cannot allocate memory"))
     return bp__reason_raise(REASON_RESOURCES, "it cannot be loaded: %s", cause);
-  if (is_missing && access("/proc/self/fd", X_OK))
-    return bp__reason_raise(REASON_PROC_MISSING, "it cannot be loaded: /proc is not mounted");
-  if (!is_missing)
+  if (!strstr(cause, "cannot open shared object file"))
     return bp__reason_raise(REASON_LOAD_FAILED, "it cannot be loaded: %s", cause);
   /* "LIBRARY: cannot open shared object file: ..." */
   g_autofree char *library = g_strndup(cause, strcspn(cause, ":"));
@@ -116,24 +102,38 @@ static int explain_dlopen(const Plugin *plugin, const char *name) {
                           package ? package : "that holds what is missing");
 }
 
-BpPluginEntry bp__plugin_load(Plugin *plugin) {
-  char name[64];
-  /* Not /proc/self: a debugger reads the name, too. */
-  snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)getpid(), plugin->fd);
+/* Maps the file; -1 with an error. */
+static int map(Plugin *plugin, void **library) {
+  char name[BP_FD_PATH_SIZE];
+  if (bp__fd_path(plugin->fd, name))
+    return bp__reason_raise(REASON_PROC_MISSING,
+                            "it cannot be loaded: /proc is not mounted, or not that of this "
+                            "process (%s)",
+                            strerror(errno));
+  if (!is_unwritten(plugin))
+    return bp__reason_raise(REASON_FILE_CHANGED,
+                            "the file was overwritten after its descriptor was read; try again");
   /* Plugins stay mapped for ever: the handle is not kept because it is never closed. */
-  void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    explain_dlopen(plugin, name);
-    return NULL;
-  }
+  *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (!*library)
+    return explain_dlopen(plugin, name);
   plugin->is_mapped = 1;
-  if (!is_mapped_from(library, plugin->fd)) {
-    bp__reason_raise(REASON_FILE_CHANGED,
-                     "the loader gave another file than the one that was checked; was descriptor "
-                     "%d of this process closed?",
-                     plugin->fd);
+  if (!is_mapped_from(*library, plugin->fd))
+    return bp__reason_raise(REASON_FILE_CHANGED,
+                            "the loader gave another file than the one that was checked; was "
+                            "descriptor %d of this process closed?",
+                            plugin->fd);
+  if (!is_unwritten(plugin))
+    return bp__reason_raise(REASON_FILE_CHANGED,
+                            "the file was overwritten while it was loaded; replace plugins by "
+                            "renaming, as packages do, and start the program again");
+  return 0;
+}
+
+BpPluginEntry bp__plugin_load(Plugin *plugin) {
+  void *library = NULL;
+  if (map(plugin, &library))
     return NULL;
-  }
   void *symbol = dlsym(library, plugin->descriptor.entry);
   if (!symbol) {
     bp__reason_raise(REASON_ENTRY_MISSING,

@@ -2,7 +2,6 @@
 /* Lists of plugins, why one is not there, and those that are linked into the program. */
 
 #include "core/plugin/trial_cache.h"
-
 #include "core/registry/given.h"
 #include "core/registry/names.h"
 
@@ -49,28 +48,27 @@ static BpPluginInfo describe(const Plugin *plugin) {
 }
 
 /* What earlier processes learned of a plugin that this one has not used. */
-static void add_quarantine(const Plugin *plugin, int directory, BpPluginInfo *info) {
+static void add_quarantine(const Plugin *plugin, const BpCache *folder, BpPluginInfo *info) {
   Reason verdict;
   char *text;
-  if (!bp__trial_cache_quarantine(directory, plugin, &verdict, &text))
+  if (!bp__trial_cache_quarantine(folder, plugin, &verdict, &text))
     return;
   g_free((char *)(uintptr_t)info->reason);
-  info->reason = g_strdup(text ? text : "");
+  info->reason = text;
   info->code = bp__reason_info(verdict)->code;
   info->state = BP_PLUGIN_QUARANTINED;
-  free(text);
 }
 
 /* Without the lock: it may have something to log. */
 static void add_quarantines(BpPluginList *list, const GPtrArray *all) {
-  int directory = bp__trial_cache_directory();
-  for (guint i = 0; i < all->len && directory >= 0; i++) {
+  BpCache folder;
+  bp__trial_cache_folder(&folder);
+  for (guint i = 0; i < all->len && folder.fd >= 0; i++) {
     const Plugin *plugin = g_ptr_array_index(all, i);
     if (list->infos[i].state == BP_PLUGIN_FOUND && !plugin->entry)
-      add_quarantine(plugin, directory, &list->infos[i]);
+      add_quarantine(plugin, &folder, &list->infos[i]);
   }
-  if (directory >= 0)
-    close(directory);
+  bp__cache_close(&folder);
 }
 
 /* ---- Of each name one -------------------------------------------------------------------- */

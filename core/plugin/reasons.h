@@ -135,9 +135,12 @@
   X(TRIAL_GARBLED, "trial-garbled", PROBE, ERROR, PLUGIN, \
     "the report of the trial cannot be read", \
     "update the plugin or the vendor's driver, then `backplane doctor`") \
-  X(TRIAL_IMPOSSIBLE, "trial-impossible", PROBE, WARNING, PLUGIN, \
-    "the plugin cannot be tried out before it is used", \
+  X(HELPER_MISSING, "helper-missing", PROBE, WARNING, PLUGIN, \
+    "the helper program is not installed, so plugins are used without having been tried out", \
     "install backplane completely, or name its helper program in BACKPLANE_TRIAL_PROGRAM") \
+  X(TRIAL_IMPOSSIBLE, "trial-impossible", PROBE, ERROR, PLUGIN, \
+    "the plugin could not be tried out, for reasons that are not its own", \
+    "remove the cause that the text names; BACKPLANE_PLUGIN_DEADLINE=0 uses plugins untried") \
   X(FORKED, "forked", PROBE, ERROR, PLUGIN, \
     "the process was forked while the plugin initialised", \
     "activate the plugin before or after the fork") \

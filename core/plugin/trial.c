@@ -4,28 +4,29 @@
 #include "core/plugin/trial.h"
 
 #include "core/plugin/trial_cache.h"
-#include "core/system/env.h"
+#include "core/registry/lines.h"
 #include "core/registry/log.h"
+#include "core/system/env.h"
+#include "core/system/file.h"
+#include "core/system/process.h"
+#include "core/system/spawn.h"
+#include "core/system/trust.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define DEADLINE_DEFAULT 20.0
 #define DEADLINE_MAX     3600.0
-
-/* The helper's descriptors. */
-#define REPORT_FD 3
-#define PLUGIN_FD 4
 
 /* The helper ends by itself at the deadline; when it has not after these, it is woken, then killed.
  */
@@ -48,164 +49,225 @@ int bp__trial_deadline(void) {
   return (int)(seconds * 1000 + 0.999); /* up: 0 would be no trial */
 }
 
-/* ---- Starting the helper ----------------------------------------------------------------- */
-
-typedef struct Helper {
-  pid_t pid;
-  int report; /* the end that is read */
-} Helper;
-
-static void add_actions(posix_spawn_file_actions_t *actions, int report, int plugin) {
-  for (int fd = 0; fd <= 2; fd++)
-    posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
-  posix_spawn_file_actions_adddup2(actions, report, REPORT_FD);
-  posix_spawn_file_actions_adddup2(actions, plugin, PLUGIN_FD);
-}
-
-/* A group of its own, and no signal blocked, ignored or handled as in this program. */
-static void set_attributes(posix_spawnattr_t *attributes) {
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setpgroup(attributes, 0);
-  posix_spawnattr_setsigmask(attributes, &none);
-  posix_spawnattr_setsigdefault(attributes, &all);
-  posix_spawnattr_setflags(attributes,
-                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-}
-
-static int spawn_helper(const char *program, char *const *arguments, int report, int plugin,
-                        pid_t *pid) {
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  add_actions(&actions, report, plugin);
-  set_attributes(&attributes);
-  int error = posix_spawn(pid, program, &actions, &attributes, arguments, environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  return error;
-}
-
-static int raise_impossible(const char *doing, int error) {
-  return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE, "cannot %s: %s", doing, g_strerror(error));
-}
-
-/* A copy of a descriptor above those that the helper's are put on. */
-static int copy_above(int fd) {
-  return fcntl(fd, F_DUPFD_CLOEXEC, PLUGIN_FD + 1);
-}
-
-static int start_with(const Plugin *plugin, int write_end, Helper *helper) {
-  Dl_info self;
-  char deadline[16], host[16];
-  const char *program = bp__env_get("BACKPLANE_TRIAL_PROGRAM");
-  if (!dladdr(__extension__(const void *) bp__trial_run, &self) || !self.dli_fname)
-    return raise_impossible("find this library's file", ENOENT);
-  snprintf(deadline, sizeof deadline, "%d", bp__trial_deadline());
-  snprintf(host, sizeof host, "%d", (int)getpid());
-  if (!program)
-    program = BP_TRIAL_PROGRAM;
-  char *arguments[] = {(char *)(uintptr_t)program,
-                       (char *)(uintptr_t)self.dli_fname,
-                       plugin->path,
-                       deadline,
-                       host,
-                       NULL};
-  int report = copy_above(write_end), file = copy_above(plugin->fd);
-  int error = report < 0 || file < 0 ? EMFILE
-                                     : spawn_helper(program, arguments, report, file, &helper->pid);
-  if (report >= 0)
-    close(report);
-  if (file >= 0)
-    close(file);
-  return error ? bp__reason_raise(REASON_TRIAL_IMPOSSIBLE, "cannot start %s: %s", program,
-                                  g_strerror(error))
-               : 0;
-}
-
-static int start_helper(const Plugin *plugin, Helper *helper) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC))
-    return raise_impossible("make a pipe", errno);
-  int rc = start_with(plugin, ends[1], helper);
-  close(ends[1]);
-  helper->report = ends[0];
-  if (rc)
-    close(ends[0]);
-  return rc;
-}
-
-/* ---- Its report -------------------------------------------------------------------------- */
-
 static int64_t now_ms(void) {
   return g_get_monotonic_time() / 1000;
 }
 
-/* Waits until there is something to read: 1; 0 when the helper had to be killed. */
-static int wait_readable(const Helper *helper, int64_t deadline) {
-  struct pollfd poll_fd = {.fd = helper->report, .events = POLLIN};
+/* ---- Starting the helper ----------------------------------------------------------------- */
+
+typedef struct Helper {
+  pid_t pid;
+  int pidfd;        /* readable once it has ended; -1: the kernel has none */
+  int report;       /* the end that is read */
+  int control;      /* its standard input: closed, it ends the trial; -1: closed */
+  int64_t deadline; /* by which it ends by itself */
+} Helper;
+
+static int raise_impossible(const char *doing, int error) {
+  return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE, "it cannot be tried out: cannot %s: %s", doing,
+                          g_strerror(error));
+}
+
+const char *bp__trial_program(void) {
+  const char *program = bp__env_get("BACKPLANE_TRIAL_PROGRAM");
+  return program ? program : BP_TRIAL_PROGRAM;
+}
+
+/* A relative path would lead to another program in another working directory. One that is not there
+ * is not installed; whatever else keeps it from being started is no reason to do without it. */
+static int check_program(const char *program) {
+  struct stat status;
+  if (*program != '/')
+    return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE,
+                            "it cannot be tried out: BACKPLANE_TRIAL_PROGRAM is \"%s\"; give an "
+                            "absolute path",
+                            program);
+  if (!stat(program, &status))
+    return 0;
+  if (errno == ENOENT || errno == ENOTDIR)
+    return bp__reason_raise(REASON_HELPER_MISSING, "there is no %s", program);
+  return raise_impossible(program, errno);
+}
+
+/* This library's file, by an absolute path (transfer full, free): the loader gives it as it was
+ * asked for, and the working directory may be another by now. */
+static char *find_library(void) {
+  Dl_info self;
+  BpMapping mapping;
+  const void *here = __extension__(const void *) bp__trial_run;
+  if (dladdr(here, &self) && self.dli_fname && *self.dli_fname == '/')
+    return strdup(self.dli_fname);
+  if (bp__find_mapping(here, &mapping))
+    return NULL;
+  if (*mapping.path == '/')
+    return mapping.path;
+  free(mapping.path);
+  return NULL;
+}
+
+static int spawn_helper(const Plugin *plugin, const char *library, int report, int control,
+                        pid_t *pid) {
+  char deadline[16], host[16];
+  const char *program = bp__trial_program();
+  snprintf(deadline, sizeof deadline, "%d", bp__trial_deadline());
+  snprintf(host, sizeof host, "%d", (int)getpid());
+  char *const arguments[] = {(char *)(uintptr_t)program,
+                             (char *)(uintptr_t)library,
+                             plugin->path,
+                             deadline,
+                             host,
+                             (char *)(uintptr_t)(bp__is_privileged() ? "privileged" : "user"),
+                             NULL};
+  char *const no_settings[] = {NULL};
+  char **environment = bp__spawn_environment(no_settings);
+  const BpSpawn what = {.program = program,
+                        .arguments = arguments,
+                        .environment = environment,
+                        .input = control,
+                        .output = -1,
+                        .passed = {report, plugin->fd},
+                        .num_passed = 2,
+                        .is_leader = 1};
+  int error = environment ? bp__spawn(&what, pid) : ENOMEM;
+  free(environment);
+  return error;
+}
+
+/* report[1] and control[0] are the helper's. */
+static int start_with(const Plugin *plugin, const int *report, const int *control, Helper *helper) {
+  const char *program = bp__trial_program();
+  if (check_program(program))
+    return -1;
+  char *library = find_library();
+  int error = library ? spawn_helper(plugin, library, report[1], control[0], &helper->pid) : ENOENT;
+  free(library);
+  if (error)
+    return raise_impossible(program, error);
+  helper->report = report[0];
+  helper->control = control[1];
+  helper->pidfd = (int)syscall(SYS_pidfd_open, helper->pid, 0);
+  helper->deadline = now_ms() + bp__trial_deadline();
+  return 0;
+}
+
+static void close_pipe(int *ends, int first, int second) {
+  if (first)
+    close(ends[0]);
+  if (second)
+    close(ends[1]);
+}
+
+static int start_helper(const Plugin *plugin, Helper *helper) {
+  int report[2], control[2];
+  if (pipe2(report, O_CLOEXEC))
+    return raise_impossible("make a pipe", errno);
+  if (pipe2(control, O_CLOEXEC)) {
+    raise_impossible("make a pipe", errno);
+    close_pipe(report, 1, 1);
+    return -1;
+  }
+  int rc = start_with(plugin, report, control, helper);
+  close_pipe(report, rc, 1);
+  close_pipe(control, 1, rc);
+  return rc;
+}
+
+/* By its descriptor: its number may be another process' once somebody here has waited for it. */
+static void signal_helper(const Helper *helper, int number) {
+  if (helper->pidfd < 0)
+    kill(helper->pid, number);
+  else
+    syscall(SYS_pidfd_send_signal, helper->pidfd, number, NULL, 0);
+}
+
+/* A byte as well as the end: a process that this one forked may hold the other end, too. */
+static void end_trial(Helper *helper) {
+  if (helper->control < 0)
+    return;
+  bp__write_all(helper->control, "", 1);
+  close(helper->control);
+  helper->control = -1;
+}
+
+/* Somebody else in this program may have waited for it already. */
+static void finish_helper(Helper *helper) {
+  end_trial(helper);
+  close(helper->report);
+  if (helper->pidfd >= 0)
+    close(helper->pidfd);
+  while (waitpid(helper->pid, NULL, 0) < 0 && errno == EINTR) {
+  }
+}
+
+/* ---- Its report -------------------------------------------------------------------------- */
+
+/* Waits until there is something to read: 1; 0: the helper has ended; -1: it had to be killed. */
+static int wait_readable(const Helper *helper) {
+  struct pollfd fds[] = {{.fd = helper->report, .events = POLLIN},
+                         {.fd = helper->pidfd, .events = POLLIN}};
   int is_woken = 0;
   for (;;) {
-    int64_t until = deadline + (is_woken ? KILL_AFTER_MS : WAKE_AFTER_MS) - now_ms();
-    int got = poll(&poll_fd, 1, (int)CLAMP(until, 0, G_MAXINT));
+    int64_t until = helper->deadline + (is_woken ? KILL_AFTER_MS : WAKE_AFTER_MS) - now_ms();
+    int got = poll(fds, G_N_ELEMENTS(fds), (int)CLAMP(until, 0, G_MAXINT));
     if (got > 0)
-      return 1;
+      return fds[0].revents ? 1 : 0;
     if (until > 0)
       continue;
     if (is_woken)
       break;
-    kill(helper->pid, SIGCONT); /* the plugin may have stopped it */
+    signal_helper(helper, SIGCONT); /* the plugin may have stopped it */
     is_woken = 1;
   }
-  kill(helper->pid, SIGKILL); /* the kernel then kills its child, which asked for that */
-  return 0;
+  signal_helper(helper, SIGKILL); /* the kernel then kills its child, which asked for that */
+  return -1;
 }
 
-/* Reads up to the end of the report or of what is allowed. */
-static GString *read_report(const Helper *helper, int64_t deadline) {
-  GString *text = g_string_new(NULL);
+/* A trial whose report grows beyond what is allowed is ended, by the helper, which alone finds all
+ * that the plugin started. The rest of the report is of no interest but for its end. */
+static void limit_report(Helper *helper, GString *text) {
+  if (text->len <= BP_TRIAL_REPORT_MAX)
+    return;
+  end_trial(helper);
+  helper->deadline = MIN(helper->deadline, now_ms());
+  g_string_truncate(text, BP_TRIAL_REPORT_MAX + 1);
+}
+
+static int has_end(const Helper *helper, const GString *text) {
+  return helper->pidfd < 0 && g_str_has_suffix(text->str, "\n") && strstr(text->str, "\nend=");
+}
+
+/* Reads up to the end of the report. 0, or -1: the helper had to be killed. */
+static int read_report(Helper *helper, GString *text) {
   char part[4096];
-  while (text->len < BP_TRIAL_REPORT_MAX && wait_readable(helper, deadline)) {
+  int rc;
+  while ((rc = wait_readable(helper)) > 0) {
     ssize_t got = read(helper->report, part, sizeof part);
     if (got < 0 && errno == EINTR)
       continue;
     if (got <= 0)
-      break;
+      return 0;
     g_string_append_len(text, part, got);
-    if (g_str_has_suffix(text->str, "\n") && strstr(text->str, "\nend="))
-      break;
+    limit_report(helper, text);
+    if (has_end(helper, text))
+      return 0;
   }
-  if (text->len >= BP_TRIAL_REPORT_MAX)
-    kill(helper->pid, SIGKILL);
-  return text;
+  return rc;
 }
 
-/* Somebody else in this program may have waited for it already. */
-static void reap(pid_t pid) {
-  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-  }
-}
-
-/* Untrusted: those lines that are UTF-8; control characters stay. */
-static GPtrArray *split_report(const GString *text) {
+/* Untrusted: those lines that are UTF-8; control characters stay. The text is changed. */
+static GPtrArray *split_report(char *text) {
   GPtrArray *lines = g_ptr_array_new_with_free_func(g_free);
-  g_auto(GStrv) all = g_strsplit(text->str, "\n", -1);
-  for (char **line = all; *line; line++)
-    if (**line && g_utf8_validate(*line, -1, NULL))
-      g_ptr_array_add(lines, g_strdup(*line));
+  for (const char *line; (line = bp__line_next(&text));)
+    if (*line && g_utf8_validate(line, -1, NULL))
+      g_ptr_array_add(lines, g_strdup(line));
   return lines;
 }
 
 const char *bp__trial_next(const Trial *trial, const char *key, guint *from) {
-  size_t length = strlen(key);
-  while (*from < trial->lines->len) {
-    const char *line = g_ptr_array_index(trial->lines, (*from)++);
-    if (!strncmp(line, key, length) && line[length] == '=')
-      return line + length + 1;
-  }
-  return NULL;
+  const char *value = NULL;
+  while (!value && *from < trial->lines->len)
+    value = bp__line_value(g_ptr_array_index(trial->lines, (*from)++), key);
+  return value;
 }
 
 static const char *last_of(const Trial *trial, const char *key) {
@@ -232,6 +294,7 @@ static const char *describe_stage(const char *stage) {
       {"initialize", "while it initialised"},
       {"devices", "while it listed its devices"},
       {"libraries", "while its vendor's libraries were opened"},
+      {"exit", "while the program ended"},
   };
   for (size_t i = 0; stage && i < G_N_ELEMENTS(stages); i++)
     if (!strcmp(stages[i][0], stage))
@@ -250,13 +313,10 @@ static void judge(Trial *trial, Reason verdict, const char *format, ...) {
   trial->text = g_strdup_printf("it %s %s", text, describe_stage(last_of(trial, "stage")));
 }
 
-/* `end` is the helper's: "exit N", "signal N", "stop N", "timeout" or NULL when it did not say. */
+/* `end` is the helper's: "exit N", "signal N", "stop N" or "timeout". */
 static void judge_end(Trial *trial, const char *end) {
-  int number = 0;
-  if (!end)
-    judge(trial, REASON_TRIAL_GARBLED,
-          "left no report of its trial that can be read, having ended");
-  else if (!strcmp(end, "timeout"))
+  int number = 0, is_done = last_of(trial, "done") != NULL;
+  if (!strcmp(end, "timeout"))
     judge(trial, REASON_TIMED_OUT, "was not done after %.3g s", bp__trial_deadline() / 1000.0);
   else if (sscanf(end, "signal %d", &number) == 1 && number == SIGXCPU)
     judge(trial, REASON_TIMED_OUT, "used up the processor time that it had");
@@ -265,31 +325,68 @@ static void judge_end(Trial *trial, const char *end) {
   else if (sscanf(end, "stop %d", &number) == 1)
     judge(trial, REASON_STOPPED, "stopped the process (signal %d, %s)", number,
           g_strsignal(number));
-  else if (!last_of(trial, "done"))
+  else if (!is_done || strcmp(end, "exit 0"))
     judge(trial, REASON_EXITED, "ended the process (%s)", end);
   else if (last_of(trial, "left"))
     judge(trial, REASON_LEAVES_PROCESSES, "left processes behind that it started, at the latest");
 }
 
-static void read_trial(const Helper *helper, Trial *trial) {
-  int64_t deadline = now_ms() + bp__trial_deadline();
-  g_autoptr(GString) report = g_string_append_c(read_report(helper, deadline), '\0');
-  *trial = (Trial){.verdict = REASON_OK, .text = g_strdup(""), .lines = split_report(report)};
-  judge_end(trial, last_of(trial, "end"));
+/* By whom nothing tells: memory may have been short, and the next process tries again. */
+static void judge_killed(Trial *trial) {
+  judge(trial, REASON_TRIAL_GARBLED,
+        "was not tried to the end: the helper program was killed, by the plugin or from outside,");
+  trial->is_inconclusive = 1;
+}
+
+/* What a plugin has no part in: a program that is no helper, one that could not start the trial, or
+ * one that ended before the plugin was loaded. It says nothing of the plugin. */
+static int check_helper(const Trial *trial) {
+  const char *why = last_of(trial, "impossible"), *program = bp__trial_program();
+  if (why)
+    return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE, "it cannot be tried out: %s %s", program, why);
+  if (g_strcmp0(last_of(trial, "helper"), BP_TRIAL_PROTOCOL))
+    return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE,
+                            "it cannot be tried out: %s is no helper program of this version, or "
+                            "was ended; install the two together",
+                            program);
+  if (last_of(trial, "stage"))
+    return 0;
+  const char *end = last_of(trial, "end");
+  return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE,
+                          "it cannot be tried out: its trial ended before it was loaded (%s); are "
+                          "memory, stack or time limited?",
+                          end ? end : "the helper program was killed");
+}
+
+/* `is_stuck`: the helper had to be killed; `report` is changed. */
+static int read_trial(Trial *trial, int is_stuck, GString *report) {
+  int is_flooded = report->len > BP_TRIAL_REPORT_MAX;
+  *trial = (Trial){.verdict = REASON_OK, .text = g_strdup(""), .lines = split_report(report->str)};
+  if (is_flooded)
+    judge(trial, REASON_TRIAL_GARBLED, "wrote more than %d KiB into the report of its trial",
+          BP_TRIAL_REPORT_MAX / 1024);
+  else if (is_stuck && last_of(trial, "stage"))
+    judge_end(trial, "timeout");
+  else if (check_helper(trial))
+    return -1;
+  else if (last_of(trial, "end"))
+    judge_end(trial, last_of(trial, "end"));
+  else
+    judge_killed(trial);
+  return 0;
 }
 
 int bp__trial_run(const Plugin *plugin, Trial *trial) {
   Helper helper;
   if (start_helper(plugin, &helper))
     return -1;
-  read_trial(&helper, trial);
-  close(helper.report);
-  reap(helper.pid);
-  if (trial->lines->len > 1 || g_strcmp0(last_of(trial, "end"), "exit 127"))
-    return 0;
-  bp__trial_clear(trial);
-  return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE,
-                          "the helper program cannot load this library; install them together");
+  g_autoptr(GString) report = g_string_new(NULL);
+  int is_stuck = read_report(&helper, report) < 0;
+  finish_helper(&helper);
+  int rc = read_trial(trial, is_stuck, report);
+  if (rc)
+    bp__trial_clear(trial);
+  return rc;
 }
 
 void bp__trial_clear(Trial *trial) {
@@ -309,14 +406,19 @@ static int raise_cached(TrialCache *cache, int *is_known) {
   *is_known = bp__trial_cache_read(cache, &verdict, &text);
   if (!*is_known)
     return 0;
-  int rc = raise_verdict(verdict, text ? text : "");
-  free(text);
+  int rc = raise_verdict(verdict, text);
+  g_free(text);
   return rc;
 }
 
-/* Without the helper program plugins are used as they are. */
+/* Where the helper program is not installed plugins are used as they are; no other failure to try
+ * one out is a reason to run it here. */
 static int go_on_without(void) {
   static atomic_flag is_told = ATOMIC_FLAG_INIT;
+  Reason reason = bp__reason_take(REASON_TRIAL_IMPOSSIBLE);
+  bp__reason_note(reason);
+  if (reason != REASON_HELPER_MISSING)
+    return -1;
   if (!atomic_flag_test_and_set(&is_told))
     bp__log(BP_LOG_WARNING, "plugins are used without having been tried out: %s",
             bp_error_message());

@@ -1,30 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* First contact: a plugin that is new, or changed, is tried out in a process of its own.
  *
- * The host starts the program backplane-trial with the plugin's open file and a pipe for the
- * report. That program runs the trial in a child of its own, bp_plugin_trial() here, and ends
- * whatever is left of it at the deadline. The report is lines of `key=value`; its last line, `end`,
- * is the program's. It guards against plugins that are broken, not against hostile ones: whoever
- * may install a plugin may run code here. */
+ * The host starts the program backplane-trial with the plugin's open file, a pipe for the report
+ * and one that ends the trial when it is closed. That program runs the trial in a child of its own,
+ * bp_plugin_trial() here, and ends whatever is left of it at the deadline. The report is lines of
+ * `key=value`. The program's own are the first, `helper`, with the version of this protocol;
+ * `impossible`, if it could not run the trial, with why; and at the end `left`, if there were
+ * processes still, and `end`.
+ *
+ * It guards against plugins that are broken, not against hostile ones: whoever may install a plugin
+ * may run code here. */
 #ifndef BACKPLANE_CORE_PLUGIN_TRIAL_H
 #define BACKPLANE_CORE_PLUGIN_TRIAL_H
 
 #include "core/plugin/store.h"
 
 #define BP_TRIAL_REPORT_MAX (256 * 1024)
+#define BP_TRIAL_PROTOCOL   "1"
 
 /* What a trial found. */
 typedef struct Trial {
-  Reason verdict;   /* REASON_OK: it may be loaded, whether or not it then works */
-  char *text;       /* why not, for people; "" */
-  GPtrArray *lines; /* the report: char * of `key=value` */
+  Reason verdict;      /* REASON_OK: it may be loaded, whether or not it then works */
+  char *text;          /* why not, for people; "" */
+  GPtrArray *lines;    /* the report: char * of `key=value` */
+  int is_inconclusive; /* the verdict counts in this process alone: its cause may pass */
 } Trial;
 
 /* Milliseconds that a plugin has: BACKPLANE_PLUGIN_DEADLINE, in seconds; 0: none is tried out. */
 int bp__trial_deadline(void);
 
-/* Tries out the file open as plugin->fd, whatever is known of it. -1 with an error (and
- * REASON_TRIAL_IMPOSSIBLE) if the helper program cannot be started. */
+/* The helper program: BACKPLANE_TRIAL_PROGRAM, or the one installed with this library (transfer
+ * none). */
+const char *bp__trial_program(void);
+
+/* Tries out the file open as plugin->fd, whatever is known of it. -1 with an error and
+ * REASON_HELPER_MISSING if the helper program is not installed, or REASON_TRIAL_IMPOSSIBLE if what
+ * went wrong is not the plugin's fault: then nothing is known of it. */
 int bp__trial_run(const Plugin *plugin, Trial *trial);
 void bp__trial_clear(Trial *trial);
 
@@ -35,7 +46,8 @@ const char *bp__trial_next(const Trial *trial, const char *key, guint *from);
 int bp__trial_is_verdict(Reason reason);
 
 /* 0 if the plugin, open as plugin->fd, may be loaded into this process: by what was learned before,
- * or by a trial now. A failure of a plugin that is orderly is none here. */
+ * or by a trial now. An orderly failure of a plugin is none here. Where the helper program is not
+ * installed every plugin may be loaded, and the log says so, once a process. */
 int bp__trial_require(const Plugin *plugin);
 
 /* In the process of a trial: reports how far it has come. Elsewhere: nothing. */

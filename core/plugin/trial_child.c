@@ -5,14 +5,14 @@
 #include "core/plugin/trial.h"
 
 #include "core/registry/names.h"
+#include "core/system/file.h"
+#include "core/system/trust.h"
 
 #include <backplane/device.h>
 #include <backplane/object.h>
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
 #include <string.h>
-#include <unistd.h>
 
 static int report_fd = -1;
 
@@ -32,13 +32,7 @@ static void report(const char *key, const char *format, ...) {
     if ((unsigned char)*at < ' ' && *at != '\t')
       *at = ' ';
   g_autofree char *line = g_strdup_printf("%s=%s\n", key, value);
-  size_t length = strlen(line);
-  for (size_t done = 0; done < length;) {
-    ssize_t wrote = write(report_fd, line + done, length - done);
-    if (wrote < 0 && errno != EINTR)
-      return;
-    done += wrote > 0 ? (size_t)wrote : 0;
-  }
+  bp__write_all(report_fd, line, strlen(line));
 }
 
 void bp__trial_stage(const char *stage) {
@@ -156,4 +150,9 @@ void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
     for_each_word(plugin->descriptor.libraries, report_vendor_library);
   dl_iterate_phdr(report_library, NULL);
   report("done", "yes");
+  bp__trial_stage("exit");
+}
+
+void bp_assume_privileged(void) {
+  bp__assume_privileged();
 }

@@ -5,6 +5,7 @@
 #include "core/registry/config.h"
 
 #include "core/system/env.h"
+#include "core/system/file.h"
 
 #include <backplane/error.h>
 #include <errno.h>
@@ -26,26 +27,16 @@ static char *user_path(void) {
 /* The text of a file, bounded. *text is NULL if there is none. */
 static int read_text(const char *path, char **text) {
   struct stat status;
-  *text = NULL;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-    return 0;
-  ssize_t size = -1;
-  int is_file = 1;
-  if (fd >= 0 && !fstat(fd, &status)) {
-    is_file = S_ISREG(status.st_mode) && status.st_size <= FILE_MAX;
-    *text = is_file ? g_malloc0((gsize)status.st_size + 1) : NULL;
-    size = is_file ? read(fd, *text, (size_t)status.st_size) : -1;
-  }
+  int fd = bp__file_open(AT_FDCWD, path, &status);
+  *text = fd < 0 ? NULL : bp__read_all(fd, FILE_MAX, NULL);
   int error = errno;
   if (fd >= 0)
     close(fd);
-  if (size >= 0)
+  if (*text || (fd < 0 && (error == ENOENT || error == ENOTDIR)))
     return 0;
-  g_free(*text);
-  *text = NULL;
   return bp_error_raise(BP_ERROR_IO, "cannot read the configuration %s: %s", path,
-                        is_file ? g_strerror(error) : "it is no file of at most 64 KiB");
+                        error && error != EFBIG ? strerror(error)
+                                                : "it is no file of at most 64 KiB");
 }
 
 static int get_from(const char *path, const char *group, const char *key, char **value) {

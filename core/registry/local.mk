@@ -16,7 +16,8 @@ libbackplane_la_SOURCES += \
 	core/registry/registry.h \
 	core/registry/value.c \
 	core/registry/version.c \
-	core/registry/cache_dir.c core/registry/cache_dir.h \
+	core/registry/cache.c core/registry/cache.h \
 	core/registry/config.c core/registry/config.h \
+	core/registry/lines.c core/registry/lines.h \
 	core/registry/names.c core/registry/names.h \
 	core/registry/nearest.c core/registry/nearest.h

@@ -3,9 +3,11 @@
 
 #include "core/system/env.h"
 
+#include "core/system/trust.h"
+
 #include <stdlib.h>
 
 const char *bp__env_get(const char *name) {
-  const char *value = secure_getenv(name);
+  const char *value = bp__is_privileged() ? NULL : secure_getenv(name);
   return value && *value ? value : NULL;
 }

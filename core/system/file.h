@@ -1,14 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening files that others made. */
+/* Reading and writing whole files. Every function returns 0 or a pointer, or -1 or NULL with errno;
+ * none raises an error. A file that grows beyond what this process may write is EFBIG, and a pipe
+ * that nobody reads EPIPE: the signals SIGXFSZ and SIGPIPE do not end the program. Any thread. */
 #ifndef BACKPLANE_CORE_SYSTEM_FILE_H
 #define BACKPLANE_CORE_SYSTEM_FILE_H
 
+#include <stddef.h>
 #include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
 
 /* Opens a regular file to read. `directory` is a descriptor or AT_FDCWD. Returns a descriptor
- * (transfer full, close) or -1 with errno. A file of another type is not opened, since opening a
- * device can act on it: -1 with errno 0. *status describes the file; it is zero if that is not
- * known. Any thread. */
+ * (transfer full, close). A file of another type is not opened, since opening a device can act on
+ * it: -1 with errno 0. *status describes the file; it is zero if that is not known. */
 int bp__file_open(int directory, const char *name, struct stat *status);
+
+/* Writes all bytes. */
+int bp__write_all(int fd, const void *data, size_t size);
+/* As ftruncate. */
+int bp__set_size(int fd, off_t size);
+/* Whether a file system has no room for `size` more bytes of a file; 0 if it cannot tell. */
+int bp__is_full(int fd, off_t size);
+
+/* Reads until `size` bytes or the end; returns how many. */
+ssize_t bp__read_up_to(int fd, void *data, size_t size);
+/* The rest of a file, at most `most` bytes, with a NUL added (transfer full, free). EFBIG: there is
+ * more. `size` may be NULL. */
+char *bp__read_all(int fd, size_t most, size_t *size);
+/* The same of a file by its path, whatever it is; it is opened without waiting for a writer. */
+char *bp__read_file(const char *path, size_t most, size_t *size);
+
+/* Names of files and folders that are being made. */
+#define BP_TEMPORARY_PREFIX ".backplane-"
+#define BP_TEMPORARY_SIZE   (sizeof BP_TEMPORARY_PREFIX + 16)
+
+/* Makes an empty file with a temporary name, put into `name` of BP_TEMPORARY_SIZE bytes, in the
+ * folder open as `folder`. Its mode is `mode` less the process' umask. Returns its descriptor. */
+int bp__temporary_file(int folder, mode_t mode, char *name);
+/* Makes such a folder, closed to others. Returns its descriptor. */
+int bp__temporary_folder(int folder, char *name);
+/* Whether a name is one of these. */
+int bp__is_temporary(const char *name);
+
+/* Makes or replaces the file `name`, private to this user, as a whole: it holds all parts, or is as
+ * it was. */
+int bp__replace_file(int folder, const char *name, const struct iovec *parts, int count);
+
+/* Removes the files in a folder. */
+void bp__remove_files(int folder);
 
 #endif

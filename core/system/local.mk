@@ -5,4 +5,6 @@
 libbackplane_la_SOURCES += \
 	core/system/env.c core/system/env.h \
 	core/system/file.c core/system/file.h \
+	core/system/process.c core/system/process.h \
+	core/system/spawn.c core/system/spawn.h \
 	core/system/trust.c core/system/trust.h

@@ -149,8 +149,15 @@ BP_API void bp_plugin_diagnosis_free(BpPluginDiagnosis *diagnosis);
 
 /* For the program that tries plugins out (backplane-trial), in a process that may crash: activates
  * the plugin open as `plugin_fd`, lists its devices and writes what happens to `report_fd`. `path`
- * is its name in messages. The process is of no use afterwards. */
+ * is its name in messages. The process is of no use afterwards but to end, which is part of the
+ * trial. */
 BP_API void bp_plugin_trial(int plugin_fd, const char *path, int report_fd);
+
+/* Makes this process one with more rights than its user, as if it had been started set-user-ID: the
+ * environment and the user's folders are ignored, and what others may change is refused. For the
+ * program that tries plugins out, and for services that act for other users. Call it before
+ * anything else here; it cannot be taken back. */
+BP_API void bp_assume_privileged(void);
 
 /* ---- In the program ---------------------------------------------------------------------- */
 

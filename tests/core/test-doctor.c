@@ -67,7 +67,8 @@ static const Case cases[] = {
     {"exit.so", "exited", "exit 0", "backplane doctor"},
     {"stop.so", "stopped", "signal 19", "backplane doctor"},
     {"double-fork.so", "leaves-processes", "left processes behind", "backplane doctor"},
-    {"kill-parent.so", "trial-garbled", "no report", "backplane doctor"},
+    {"kill-parent.so", "trial-garbled", "helper program was killed", "backplane doctor"},
+    {"many-devices.so", "trial-garbled", "more than 256 KiB", "backplane doctor"},
     {"devices-fail.so", "devices-failed", "the bus is gone", "its own text"},
     {"devices-none.so", "devices-none", "nothing is plugged in", "own text"},
     {"devices-odd.so", "devices-none", "\357\277\275 nothing is plugged in", "own text"},
@@ -85,6 +86,7 @@ static const char *const seen_elsewhere[] = {"directory-unreadable",
                                              "proc-missing",
                                              "node-denied",
                                              "name-taken",
+                                             "helper-missing",
                                              "trial-impossible",
                                              "forked",
                                              "not-selected",
@@ -248,9 +250,9 @@ static void test_helper_missing(void) {
   g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
   write_defect("helpless/plugin.so", 60, "none");
   g_setenv("BACKPLANE_TRIAL_PROGRAM", "/nonexistent/program", TRUE);
-  assert_diagnosed("helpless", "trial-impossible", "install backplane completely");
+  assert_diagnosed("helpless", "helper-missing", "install backplane completely");
   g_setenv("BACKPLANE_TRIAL_PROGRAM", "/bin/false", TRUE);
-  assert_diagnosed("helpless", "trial-garbled", "");
+  assert_diagnosed("helpless", "trial-impossible", "");
   g_setenv("BACKPLANE_TRIAL_PROGRAM", program, TRUE);
 }
 
@@ -344,9 +346,10 @@ static void test_user_without_rights(void) {
 /* A plugin with a defect of its code; the number keeps the names apart. */
 static void write_defects(void) {
   static const char *const defects[] = {
-      "entry-fail",  "entry-abi",    "no-initialize", "init-fail",   "register-less",
-      "crash",       "sleep",        "exit",          "stop",        "double-fork",
-      "kill-parent", "devices-fail", "devices-none",  "devices-odd", "device-unusable"};
+      "entry-fail",    "entry-abi",   "no-initialize",   "init-fail",
+      "register-less", "crash",       "sleep",           "exit",
+      "stop",          "double-fork", "kill-parent",     "devices-fail",
+      "devices-none",  "devices-odd", "device-unusable", "many-devices"};
   for (size_t i = 0; i < G_N_ELEMENTS(defects); i++) {
     g_autofree char *file = g_strdup_printf("%s.so", defects[i]);
     write_defect(file, (int)i + 10, defects[i]);

@@ -476,9 +476,11 @@ static char *cache_folder(const Cache *cache) {
   return g_build_filename(cache->dir, "cache", "c", NULL);
 }
 
-/* Puts a file of `size` bytes, last used `age` seconds ago, into the cache (transfer full). */
-static char *put_file(const Cache *cache, const char *name, gsize size, time_t age) {
+/* Puts a file of `size` bytes, last used `age` seconds ago, into the cache, under the name that its
+ * files have: a hash, here of a number (transfer full). */
+static char *put_file(const Cache *cache, int number, gsize size, time_t age) {
   g_autofree char *folder = cache_folder(cache), *data = g_malloc0(size);
+  g_autofree char *name = g_strdup_printf("%064x.so", number);
   char *path = g_build_filename(folder, name, NULL);
   struct utimbuf times = {time(NULL) - age, time(NULL) - age};
   g_assert_true(g_file_set_contents(path, data, (gssize)size, NULL));
@@ -515,8 +517,8 @@ static void test_least_recently_used_files_go_first(void) {
   int runs = count_runs(&cache);
   age_files(&cache, 9000);
   load_add(); /* its library is used again, its object is not */
-  g_autofree char *oldest = put_file(&cache, "oldest", 600000, 8000);
-  g_autofree char *old = put_file(&cache, "old", 600000, 7000);
+  g_autofree char *oldest = put_file(&cache, 1, 600000, 8000);
+  g_autofree char *old = put_file(&cache, 2, 600000, 7000);
   load_numbered(1);
   g_assert_false(g_file_test(oldest, G_FILE_TEST_EXISTS));
   g_assert_true(g_file_test(old, G_FILE_TEST_EXISTS));
@@ -532,7 +534,7 @@ static void test_files_just_used_are_left_alone(void) {
   cache_begin(&cache);
   g_setenv("BACKPLANE_CACHE_SIZE", "1", TRUE);
   load_add();
-  g_autofree char *used = put_file(&cache, "used", 2000000, 5);
+  g_autofree char *used = put_file(&cache, 3, 2000000, 5);
   load_numbered(1);
   g_assert_true(g_file_test(used, G_FILE_TEST_EXISTS));
   g_unsetenv("BACKPLANE_CACHE_SIZE");
@@ -543,7 +545,7 @@ static void test_no_limit_and_no_number(void) {
   Cache cache;
   cache_begin(&cache);
   load_add();
-  g_autofree char *old = put_file(&cache, "old", 2000000, 8000);
+  g_autofree char *old = put_file(&cache, 2, 2000000, 8000);
   g_setenv("BACKPLANE_CACHE_SIZE", "0", TRUE);
   load_numbered(1);
   g_assert_true(g_file_test(old, G_FILE_TEST_EXISTS));
@@ -576,9 +578,9 @@ static void test_abandoned_working_folders_are_removed(void) {
   int lock;
   cache_begin(&cache);
   load_add();
-  g_autofree char *abandoned = put_workdir(&cache, "backplane-aaaaaa", 3600, NULL);
-  g_autofree char *in_use = put_workdir(&cache, "backplane-bbbbbb", 3600, &lock);
-  g_autofree char *just_made = put_workdir(&cache, "backplane-cccccc", 1, NULL);
+  g_autofree char *abandoned = put_workdir(&cache, ".backplane-aaaaaaaaaaaaaaaa", 3600, NULL);
+  g_autofree char *in_use = put_workdir(&cache, ".backplane-bbbbbbbbbbbbbbbb", 3600, &lock);
+  g_autofree char *just_made = put_workdir(&cache, ".backplane-cccccccccccccccc", 1, NULL);
   load_numbered(1);
   g_assert_false(g_file_test(abandoned, G_FILE_TEST_EXISTS));
   g_assert_true(g_file_test(in_use, G_FILE_TEST_EXISTS));
@@ -599,8 +601,7 @@ static void test_processes_share_a_cache(void) {
   for (int i = 0; i < PROCESSES; i++)
     if ((children[i] = fork()) == 0) {
       for (int round = 0; round < ROUNDS; round++) {
-        g_autofree char *name = g_strdup_printf("big-%d-%d", i, round);
-        g_free(put_file(&cache, name, 1100000, 8000));
+        g_free(put_file(&cache, 1 + i * ROUNDS + round, 1100000, 8000));
         load_numbered(round);
       }
       _exit(warnings ? 1 : 0);
@@ -612,7 +613,7 @@ static void test_processes_share_a_cache(void) {
   }
   GDir *entries = g_dir_open(folder, 0, NULL);
   for (const char *name; (name = g_dir_read_name(entries));)
-    g_assert_false(g_str_has_prefix(name, "backplane-"));
+    g_assert_false(g_str_has_prefix(name, ".backplane-"));
   g_dir_close(entries);
   g_unsetenv("BACKPLANE_CACHE_SIZE");
   cache_end(&cache);
@@ -742,7 +743,7 @@ static void test_what_a_compiler_that_failed_made_is_not_kept(void) {
     cache_begin(&cache);
     for (int k = 1; k <= 2; ++k) {
       char *said, *made = run_compiler(&cache, commands[i], &said);
-      g_assert_cmpstr(made, ==, strstr(commands[i], "half") ? "half\n" : NULL);
+      g_assert_cmpstr(made, ==, strstr(commands[i], "exit 1") ? "half\n" : NULL);
       g_assert_cmpstr(said, ==, strstr(commands[i], "why") ? "why\n" : "");
       g_assert_cmpint(count_runs(&cache), ==, k);
       g_free(made);

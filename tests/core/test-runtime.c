@@ -94,7 +94,7 @@ static void test_cache_directory_that_others_may_write_is_refused(void) {
   char path[512];
   set_cache("open");
   g_assert_cmpint(runtime->get_cache_dir("x", path, sizeof path), ==, 0);
-  g_assert_cmpint(chmod(path, 0770), ==, 0);
+  g_assert_cmpint(chmod(path, 0777), ==, 0);
   assert_error(runtime->get_cache_dir("x", path, sizeof path), BP_ERROR_IO, "chmod go-w");
 }
 

@@ -127,6 +127,10 @@ static void die_of(int number) {
   raise(number);
 }
 
+static void crash_at_exit(void) {
+  die_of(SIGABRT);
+}
+
 static void misbehave(void) {
   static volatile int goes_on = 1;
   if (is("crash"))
@@ -163,6 +167,12 @@ static void misbehave(void) {
     leave_process();
   else if (is("fork-and-sleep"))
     leave_process(), sleep_for_ever();
+  else if (is("fork-and-many"))
+    leave_process();
+  else if (is("exit-crash"))
+    atexit(crash_at_exit);
+  else if (is("exit-sleep"))
+    atexit(sleep_for_ever);
   else if (is("thread-crash"))
     signal(SIGSEGV, SIG_DFL), crash_elsewhere();
   else if (is("stack-overflow"))
@@ -201,7 +211,8 @@ static int32_t get_device_count(int32_t *count, const char **why) {
     exit(3);
   else if (is("devices-fail"))
     return host.error->raise(BP_ERROR_DEVICE, "the bus is gone");
-  *count = !is("devices-none") && !is("devices-odd");
+  *count = is("many-devices") || is("fork-and-many") ? 100000
+                                                     : !is("devices-none") && !is("devices-odd");
   *why = is("devices-odd") ? "\377 nothing is plugged in" : "nothing is plugged in";
   return 0;
 }

@@ -135,10 +135,11 @@ typedef struct BpModuleTable {
                           BpFunction **function);
   /* Runs a compiler that is a program, in a directory of its own and without a shell. outputs[i] is
    * what it made as file i, `data` NULL if nothing; *log what it said. All are owned by the caller,
-   * with a NUL behind them that the size does not count. Whether it succeeded is seen by its files.
-   * Where all were made and it ended with status 0 they are kept in the cache, under the program's
-   * file, the command and the inputs, and *log is empty when they come from there. A program that
-   * cannot be run is an error of kind BP_ERROR_COMPILE. */
+   * with a NUL behind them that the size does not count. Success is determined by the files, not by
+   * the exit status; a program that a signal ended has made none. Where all were made and it ended
+   * with status 0 they are kept in the cache, under the program's file, the command and the inputs,
+   * and *log is empty when they come from there. A program that cannot be run is an error of kind
+   * BP_ERROR_COMPILE. */
   int32_t (*run_compiler)(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log);
 } BpModuleTable;
 

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting programs. */
+
+#include "core/system/spawn.h"
+
+#include "core/system/env.h"
+#include "core/system/trust.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NUM_FDS (3 + BP_SPAWN_PASSED_MAX)
+
+/* ---- Preparing --------------------------------------------------------------------------- */
+
+/* What posix_spawn is given. */
+typedef struct Prepared {
+  const BpSpawn *what;
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  int fds[NUM_FDS]; /* what becomes the program's descriptors, above those; -1: none */
+} Prepared;
+
+/* Without /dev, as in some chroots, a descriptor that can neither be read nor written. */
+static int open_null(void) {
+  int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  return fd >= 0 ? fd : open("/", O_PATH | O_CLOEXEC);
+}
+
+static int copy_above(int fd) {
+  return fcntl(fd, F_DUPFD_CLOEXEC, NUM_FDS);
+}
+
+static int copy_or_null(int fd) {
+  if (fd >= 0)
+    return copy_above(fd);
+  int null = open_null();
+  int copy = null < 0 ? -1 : copy_above(null);
+  if (null >= 0)
+    close(null);
+  return copy;
+}
+
+/* Copies, so that putting one in its place does not close another. */
+static int copy_fds(Prepared *prepared) {
+  const BpSpawn *what = prepared->what;
+  for (int i = 0; i < NUM_FDS; i++)
+    prepared->fds[i] = -1;
+  for (int i = 0; i < 3 + what->num_passed; i++) {
+    prepared->fds[i] =
+        i >= 3 ? copy_above(what->passed[i - 3]) : copy_or_null(i ? what->output : what->input);
+    if (prepared->fds[i] < 0)
+      return errno;
+  }
+  return 0;
+}
+
+static int add_actions(Prepared *prepared) {
+  int error = copy_fds(prepared);
+  if (!error && prepared->what->folder)
+    error = posix_spawn_file_actions_addchdir_np(&prepared->actions, prepared->what->folder);
+  for (int i = 0; i < NUM_FDS && !error; i++)
+    if (prepared->fds[i] >= 0)
+      error = posix_spawn_file_actions_adddup2(&prepared->actions, prepared->fds[i], i);
+  return error;
+}
+
+static void set_attributes(Prepared *prepared) {
+  sigset_t none, defaults;
+  short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+  sigemptyset(&none);
+  sigfillset(&defaults);
+  sigdelset(&defaults, SIGHUP);
+  sigdelset(&defaults, SIGINT);
+  sigdelset(&defaults, SIGQUIT);
+  posix_spawnattr_setsigmask(&prepared->attributes, &none);
+  posix_spawnattr_setsigdefault(&prepared->attributes, &defaults);
+  posix_spawnattr_setpgroup(&prepared->attributes, 0);
+  if (prepared->what->is_leader)
+    flags |= POSIX_SPAWN_SETPGROUP;
+  posix_spawnattr_setflags(&prepared->attributes, flags);
+}
+
+static void unprepare(Prepared *prepared) {
+  for (int i = 0; i < NUM_FDS; i++)
+    if (prepared->fds[i] >= 0)
+      close(prepared->fds[i]);
+  posix_spawnattr_destroy(&prepared->attributes);
+  posix_spawn_file_actions_destroy(&prepared->actions);
+}
+
+/* Returns 0 or an errno; unprepared in either case. */
+static int prepare(const BpSpawn *what, Prepared *prepared) {
+  prepared->what = what;
+  posix_spawn_file_actions_init(&prepared->actions);
+  posix_spawnattr_init(&prepared->attributes);
+  set_attributes(prepared);
+  return add_actions(prepared);
+}
+
+static int start(const Prepared *prepared, pid_t *pid) {
+  return posix_spawn(pid, prepared->what->program, &prepared->actions, &prepared->attributes,
+                     prepared->what->arguments, prepared->what->environment);
+}
+
+int bp__spawn(const BpSpawn *what, pid_t *pid) {
+  Prepared prepared;
+  int error = prepare(what, &prepared);
+  if (!error)
+    error = start(&prepared, pid);
+  unprepare(&prepared);
+  return error;
+}
+
+/* ---- Waiting, unseen --------------------------------------------------------------------- */
+
+/* The program is the child of a process between, which alone waits for it. That one shares this
+ * process' memory, as vfork's child does, while this thread is suspended; it has handlers of
+ * signals of its own. Its end sends no signal, and who waits for any child does not see it. */
+typedef struct Between {
+  const Prepared *prepared;
+  int error;
+  int status;
+} Between;
+
+#define STACK_SIZE (256 * 1024)
+
+static int run_between(void *data) {
+  Between *between = data;
+  const struct sigaction as_ever = {.sa_handler = SIG_DFL};
+  pid_t pid;
+  sigaction(SIGCHLD, &as_ever, NULL);
+  int error = start(between->prepared, &pid);
+  while (!error && waitpid(pid, &between->status, 0) < 0)
+    error = errno == EINTR ? 0 : errno;
+  between->error = error;
+  return 0;
+}
+
+/* No signal is to run a handler of this program in the other process. */
+static int start_between(Between *between, char *stack) {
+  sigset_t all, mask;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &mask);
+  pid_t pid = clone(run_between, stack + STACK_SIZE, CLONE_VM | CLONE_VFORK, between);
+  int error = pid < 0 ? errno : 0;
+  while (!error && waitpid(pid, NULL, __WCLONE) < 0 && errno == EINTR) {
+  }
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
+  return error;
+}
+
+int bp__spawn_and_wait(const BpSpawn *what, int *status) {
+  Prepared prepared;
+  Between between = {.prepared = &prepared, .error = ECHILD}; /* should it be killed */
+  int error = prepare(what, &prepared);
+  char *stack = MAP_FAILED;
+  if (!error) {
+    stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
+                 -1, 0);
+    error = stack == MAP_FAILED ? errno : start_between(&between, stack);
+  }
+  if (stack != MAP_FAILED)
+    munmap(stack, STACK_SIZE);
+  unprepare(&prepared);
+  *status = between.status;
+  return error ? error : between.error;
+}
+
+/* ---- Programs and their environment ------------------------------------------------------ */
+
+static int is_set_by(char *const *settings, const char *variable) {
+  for (; *settings; settings++)
+    if (!strncmp(*settings, variable, strcspn(*settings, "=") + 1))
+      return 1;
+  return 0;
+}
+
+char **bp__spawn_environment(char *const *settings) {
+  size_t num_own = 0, num_settings = 0, used = 0;
+  while (environ && environ[num_own] && !bp__is_privileged())
+    num_own++;
+  while (settings[num_settings])
+    num_settings++;
+  char **environment = malloc((num_own + num_settings + 1) * sizeof *environment);
+  if (!environment)
+    return NULL;
+  for (size_t i = 0; i < num_own; i++)
+    if (!is_set_by(settings, environ[i]))
+      environment[used++] = environ[i];
+  for (size_t i = 0; i < num_settings; i++)
+    environment[used++] = settings[i];
+  environment[used] = NULL;
+  return environment;
+}
+
+/* 0, or the errno that keeps it from being started. */
+static int check_program(const char *path) {
+  struct stat status;
+  if (stat(path, &status))
+    return errno;
+  return !S_ISREG(status.st_mode) || access(path, X_OK) ? EACCES : 0;
+}
+
+/* `folder` joined with a name; relative ones begin in the current directory (transfer full). */
+static char *join(const char *folder, size_t length, const char *name) {
+  char current[PATH_MAX], *path;
+  *current = '\0';
+  if (!(length && *folder == '/') && !getcwd(current, sizeof current))
+    return NULL;
+  int size = asprintf(&path, "%s%s%.*s%s%s", current, *current ? "/" : "", (int)length, folder,
+                      length ? "/" : "", name);
+  return size < 0 ? NULL : path;
+}
+
+char *bp__find_program(const char *program) {
+  static const char system_folders[] = "/usr/bin:/bin";
+  const char *folders = bp__env_get("PATH");
+  if (!folders)
+    folders = system_folders;
+  if (strchr(program, '/'))
+    folders = "";
+  int reason = ENOENT;
+  for (const char *folder = folders;; folder++) {
+    size_t length = strcspn(folder, ":");
+    char *path = *program == '/' ? strdup(program) : join(folder, length, program);
+    int error = path ? check_program(path) : ENOMEM;
+    if (!error)
+      return path;
+    free(path);
+    reason = error == EACCES ? error : reason;
+    folder += length;
+    if (!*folder)
+      break;
+  }
+  errno = reason;
+  return NULL;
+}
