@@ -31,11 +31,11 @@ int bp__build_pack(BpGraph *graph, const BpTarget *target);
 
 /* ---- Groups: nodes that become one function ---------------------------------------------- */
 
-/* A group has one output, that of its last node; nothing else in it is used outside. */
+/* A group's outputs are what is used outside of it: of its nodes, in order. A view has one. */
 typedef struct BpGroup {
-  BpList nodes;        /* BpGraphNode, in order of execution */
-  BpGraphNode *anchor; /* the one whose fusion class is REDUCTION or more, or NULL */
-  BpGraphValue *output;
+  BpList nodes;          /* BpGraphNode, in order of execution */
+  BpGraphNode *anchor;   /* the one whose fusion class is REDUCTION or more, or NULL */
+  BpList outputs;        /* BpGraphValue */
   BpList args;           /* BpGraphValue: inputs, each once; constants of one element are not */
   const char *function;  /* NULL: a view */
   BpGraphValue *view_of; /* of a view: its input */
@@ -52,7 +52,9 @@ typedef struct BpGroups {
   BpList groups; /* BpGroup, in order of execution */
 } BpGroups;
 
-/* Makes a group of one node, whose lists the caller frees. (fuse.c) */
+/* Frees a group's lists. (fuse.c) */
+void bp__group_clear(BpGroup *group);
+/* Makes a group of one node, all of whose outputs are used. (fuse.c) */
 int bp__build_group_of(BpGroup *group, BpGraphNode *node);
 /* Partitions the nodes for a target. (fuse.c) */
 int bp__build_groups(const BpGraph *graph, const BpTarget *target, BpGroups *groups);

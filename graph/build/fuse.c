@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fusion. A node and its immediate post-dominator, the first node that everything computed from it
- * flows through, may share a function if all nodes on the paths between them may: so the result of
- * the function is its only output, and no group can wait for itself (the algorithm is TVM's; Chen
- * et al., OSDI 2018).
+ * flows through, may share a function if all nodes on the paths between them may: so the results of
+ * the function are those of its last node, and no group can wait for itself (the algorithm is
+ * TVM's; Chen et al., OSDI 2018).
  *
  * An anchor (convolution, product, pooling, reduction) takes the element-wise nodes after it, and a
  * convolution then a pooling that it can do in its tile; a
@@ -192,7 +192,8 @@ static int32_t copies(const Fusion *fusion, int32_t id, int32_t to) {
   int32_t sum = 0;
   for (int32_t reader = id + 1; reader <= to; reader++)
     for (int32_t k = 0; k < node_at(fusion, reader)->num_inputs; k++)
-      if (node_at(fusion, reader)->inputs[k] == node_at(fusion, id)->outputs[0])
+      if (node_at(fusion, reader)->inputs[k] &&
+          node_at(fusion, reader)->inputs[k]->producer == node_at(fusion, id))
         sum += fusion->weight[reader];
   return sum;
 }
@@ -249,10 +250,23 @@ static int add_arg(BpGroup *group, BpGraphValue *value) {
   return bp__list_push(&group->args, value);
 }
 
-static int finish_group(BpGroup *group) {
+/* Lists the values of a group for which `is_output` holds, by value id; NULL: all are. */
+static int list_outputs(BpGroup *group, const uint8_t *is_output) {
+  for (size_t i = 0; i < group->nodes.size; i++) {
+    const BpGraphNode *node = group->nodes.items[i];
+    for (int32_t k = 0; k < node->num_outputs; k++)
+      if ((!is_output || is_output[node->outputs[k]->id]) &&
+          bp__list_push(&group->outputs, node->outputs[k]))
+        return -1;
+  }
+  return 0;
+}
+
+static int finish_group(BpGroup *group, const uint8_t *is_output) {
   const BpGraphNode *last = group->nodes.items[group->nodes.size - 1];
-  group->output = last->outputs[0];
   group->place = last->place;
+  if (list_outputs(group, is_output))
+    return -1;
   if (last->op->fusion == BP_FUSE_VIEW) {
     group->view_of = last->inputs[0];
     return bp__list_push(&group->args, last->inputs[0]);
@@ -272,7 +286,31 @@ static int finish_group(BpGroup *group) {
 
 int bp__build_group_of(BpGroup *group, BpGraphNode *node) {
   *group = (BpGroup){0};
-  return bp__list_push(&group->nodes, node) ? -1 : finish_group(group);
+  return bp__list_push(&group->nodes, node) ? -1 : finish_group(group, NULL);
+}
+
+void bp__group_clear(BpGroup *group) {
+  bp__list_free(&group->nodes);
+  bp__list_free(&group->args);
+  bp__list_free(&group->outputs);
+}
+
+/* Marks what is read outside of the group that computes it, by value id (free). */
+static uint8_t *find_outputs(const Fusion *fusion) {
+  uint8_t *is_output = calloc((size_t)fusion->graph->num_values + 1, 1);
+  if (!is_output) {
+    bp_error_raise(BP_ERROR_MEMORY, "out of memory while fusing %d nodes", fusion->count);
+    return NULL;
+  }
+  for (size_t i = 0; i < fusion->graph->outputs.size; i++)
+    is_output[((const BpGraphValue *)fusion->graph->outputs.items[i])->id] = 1;
+  for (int32_t id = 0; id < fusion->count; id++)
+    for (int32_t k = 0; k < node_at(fusion, id)->num_inputs; k++) {
+      const BpGraphValue *value = node_at(fusion, id)->inputs[k];
+      if (value && value->producer && fusion->group[value->producer->id] != fusion->group[id])
+        is_output[value->id] = 1;
+    }
+  return is_output;
 }
 
 /* A group runs where its last node stands: everything it reads has been computed by then. */
@@ -295,10 +333,12 @@ static int list_groups(const Fusion *fusion, BpGroups *groups) {
       return -1;
     }
   }
-  for (size_t i = 0; i < groups->groups.size; i++)
-    if (finish_group(groups->groups.items[i]))
-      return -1;
-  return 0;
+  uint8_t *is_output = find_outputs(fusion);
+  int status = is_output ? 0 : -1;
+  for (size_t i = 0; i < groups->groups.size && !status; i++)
+    status = finish_group(groups->groups.items[i], is_output);
+  free(is_output);
+  return status;
 }
 
 int bp__build_groups(const BpGraph *graph, const BpTarget *target, BpGroups *groups) {
@@ -330,11 +370,8 @@ int bp__build_groups(const BpGraph *graph, const BpTarget *target, BpGroups *gro
 }
 
 void bp__groups_clear(BpGroups *groups) {
-  for (size_t i = 0; i < groups->groups.size; i++) {
-    BpGroup *group = groups->groups.items[i];
-    bp__list_free(&group->nodes);
-    bp__list_free(&group->args);
-  }
+  for (size_t i = 0; i < groups->groups.size; i++)
+    bp__group_clear(groups->groups.items[i]);
   bp__list_free(&groups->groups);
   bp__arena_free(&groups->arena);
 }

@@ -18,16 +18,35 @@ typedef struct Writer {
   const BpGraph *graph;
   BpGroups *groups;
   const BpMemoryPlan *plan;
-  BpList entries;   /* BpGraphValue, by node: every node has one entry */
-  int32_t *node_of; /* by value id: node index, or -1 */
-  size_t num_args;  /* the first nodes: inputs and parameters */
+  BpList entries;   /* BpGraphValue: outputs of nodes, in the order of the nodes */
+  int32_t *node_of; /* by value id: node index, or -1; and which of the node's outputs */
+  int32_t *output_of;
+  int32_t num_nodes;
+  size_t num_args; /* the first nodes: inputs and parameters, of one entry each */
 } Writer;
 
-static int add_entry(Writer *writer, BpGraphValue *value) {
+/* Adds an entry of the node numbered next. */
+static int add_entry(Writer *writer, BpGraphValue *value, int32_t output) {
+  writer->node_of[value->id] = writer->num_nodes;
+  writer->output_of[value->id] = output;
+  return bp__list_push(&writer->entries, value);
+}
+
+/* Adds a node of one output, unless it is there. */
+static int add_argument(Writer *writer, BpGraphValue *value) {
   if (writer->node_of[value->id] >= 0)
     return 0;
-  writer->node_of[value->id] = (int32_t)writer->entries.size;
-  return bp__list_push(&writer->entries, value);
+  int status = add_entry(writer, value, 0);
+  writer->num_nodes++;
+  return status;
+}
+
+static int add_group(Writer *writer, const BpGroup *group) {
+  int status = 0;
+  for (size_t i = 0; i < group->outputs.size; i++)
+    status |= add_entry(writer, group->outputs.items[i], (int32_t)i);
+  writer->num_nodes++;
+  return status;
 }
 
 /* Inputs, parameters, then the groups in order. */
@@ -35,17 +54,18 @@ static int number_nodes(Writer *writer) {
   for (int32_t i = 0; i < writer->graph->num_values; i++)
     writer->node_of[i] = -1;
   for (size_t i = 0; i < writer->graph->inputs.size; i++)
-    if (add_entry(writer, writer->graph->inputs.items[i]))
+    if (add_argument(writer, writer->graph->inputs.items[i]))
       return -1;
   for (size_t g = 0; g < writer->groups->groups.size; g++) {
     const BpGroup *group = writer->groups->groups.items[g];
     for (size_t i = 0; i < group->args.size; i++)
-      if (((BpGraphValue *)group->args.items[i])->data && add_entry(writer, group->args.items[i]))
+      if (((BpGraphValue *)group->args.items[i])->data &&
+          add_argument(writer, group->args.items[i]))
         return -1;
   }
   writer->num_args = writer->entries.size;
   for (size_t g = 0; g < writer->groups->groups.size; g++)
-    if (add_entry(writer, ((BpGroup *)writer->groups->groups.items[g])->output))
+    if (add_group(writer, writer->groups->groups.items[g]))
       return -1;
   return 0;
 }
@@ -64,7 +84,7 @@ static json_t *finish(json_t *json, int status) {
 static json_t *make_reference(const Writer *writer, const BpGraphValue *value) {
   json_t *triple = json_array();
   int status = json_array_append_new(triple, json_integer(writer->node_of[value->id]));
-  status |= json_array_append_new(triple, json_integer(0));
+  status |= json_array_append_new(triple, json_integer(writer->output_of[value->id]));
   status |= json_array_append_new(triple, json_integer(0));
   return finish(triple, status);
 }
@@ -102,16 +122,17 @@ static json_t *make_attrs_of_group(const BpGroup *group) {
       json_object_set_new(attrs, "func_name", json_string(group->is_copy ? "__copy" : function));
   status |= json_object_set_new(attrs, "flatten_data", json_string("0"));
   status |= json_object_set_new(attrs, "num_inputs", json_sprintf("%zu", group->args.size));
-  status |= json_object_set_new(attrs, "num_outputs", json_string("1"));
+  status |= json_object_set_new(attrs, "num_outputs", json_sprintf("%zu", group->outputs.size));
   if (group->kernel)
     status |= json_object_set_new(attrs, "launch", make_launch(group->kernel));
   return finish(attrs, status);
 }
 
 static json_t *make_group(const Writer *writer, const BpGroup *group, size_t index) {
+  const BpGraphValue *first = group->outputs.items[0];
   json_t *node = json_object();
   int status = json_object_set_new(node, "op", json_string("tvm_op"));
-  status |= json_object_set_new(node, "name", json_sprintf("%zu:%s", index, group->output->name));
+  status |= json_object_set_new(node, "name", json_sprintf("%zu:%s", index, first->name));
   status |= json_object_set_new(node, "attrs", make_attrs_of_group(group));
   status |= json_object_set_new(node, "inputs", make_references(writer, &group->args));
   return finish(node, status);
@@ -204,12 +225,25 @@ static json_t *make_indices(size_t count) {
   return finish(indices, status);
 }
 
+/* Where the entries of each node begin, and where the last ones end. */
+static json_t *make_row_ptr(const Writer *writer) {
+  json_t *rows = make_indices(writer->num_args);
+  json_int_t entry = (json_int_t)writer->num_args;
+  int status = rows ? 0 : -1;
+  for (size_t i = 0; i < writer->groups->groups.size; i++) {
+    status |= json_array_append_new(rows, json_integer(entry));
+    entry += (json_int_t)((const BpGroup *)writer->groups->groups.items[i])->outputs.size;
+  }
+  status |= json_array_append_new(rows, json_integer(entry));
+  return finish(rows, status);
+}
+
 static json_t *make_graph(const Writer *writer, const BpGraphParam *params) {
   json_t *graph = json_object();
   int status = json_object_set_new(graph, "nodes", make_nodes(writer, params));
   status |= json_object_set_new(graph, "arg_nodes", make_indices(writer->num_args));
   status |= json_object_set_new(graph, "heads", make_references(writer, &writer->graph->outputs));
-  status |= json_object_set_new(graph, "node_row_ptr", make_indices(writer->entries.size + 1));
+  status |= json_object_set_new(graph, "node_row_ptr", make_row_ptr(writer));
   status |= json_object_set_new(graph, "attrs", make_attrs(writer));
   return finish(graph, status);
 }
@@ -253,7 +287,9 @@ char *bp__build_json(const BpBuild *build, const BpGraph *graph, BpGroups *group
                      int32_t *num_params) {
   Writer writer = {.build = build, .graph = graph, .groups = groups, .plan = plan};
   char *text = NULL;
-  writer.node_of = calloc((size_t)graph->num_values + 1, sizeof(*writer.node_of));
+  size_t count = (size_t)graph->num_values + 1;
+  writer.node_of = calloc(count, 2 * sizeof(*writer.node_of));
+  writer.output_of = writer.node_of ? writer.node_of + count : NULL;
   if (!writer.node_of) {
     bp_error_raise(BP_ERROR_MEMORY, "out of memory while writing the graph");
     return NULL;

@@ -2,17 +2,21 @@
 /* Groups as kernels: on a target with thread axes a group's function was taken apart into kernels,
  * which the executor launches one by one; what one hands to the next becomes a value of the graph,
  * so that the memory plan provides it. */
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include <backplane/error.h>
 
 #include "graph/build/build.h"
 
-/* What an argument of a kernel is: an argument of the group, its output, or a value between. */
+/* What an argument of a kernel is: an argument of the group, one of its outputs, or a value
+ * between.
+ */
 static BpGraphValue *value_of(const BpGroup *group, BpGraphValue *const *between, int32_t arg) {
   if (arg < 0)
     return between[-1 - arg];
-  return (size_t)arg < group->args.size ? group->args.items[arg] : group->output;
+  size_t index = (size_t)arg, count = group->args.size;
+  return index < count ? group->args.items[index] : group->outputs.items[index - count];
 }
 
 static int add_kernel(BpGroups *groups, const BpGroup *whole, const BpKernelLaunch *kernel,
@@ -24,24 +28,27 @@ static int add_kernel(BpGroups *groups, const BpGroup *whole, const BpKernelLaun
   group->function = kernel->name;
   group->kernel = kernel;
   group->place = whole->place;
-  group->output = value_of(whole, between, kernel->args[kernel->num_args - 1]);
-  for (int32_t i = 0; i < kernel->num_args - 1; i++)
-    if (bp__list_push(&group->args, value_of(whole, between, kernel->args[i])))
+  for (int32_t i = 0; i < kernel->num_args; i++) {
+    bool is_read = i < kernel->num_args - kernel->num_outputs;
+    if (bp__list_push(is_read ? &group->args : &group->outputs,
+                      value_of(whole, between, kernel->args[i])))
       return -1;
+  }
   return 0;
 }
 
 /* The values that the kernels of a group hand to each other. */
 static BpGraphValue **values_between(BpGraph *graph, const BpGroup *group) {
   const BpKernelList *list = group->kernels;
+  const BpGraphValue *first = group->outputs.items[0];
   size_t count = (size_t)list->num_buffers + 1;
   BpGraphValue **values = bp__arena_alloc_array(&graph->arena, count, sizeof(BpGraphValue *));
   for (int32_t i = 0; values && i < list->num_buffers; i++) {
-    values[i] = bp__graph_value(graph, group->output->name, list->buffer_dtypes[i],
-                                &list->buffer_elements[i], 1);
+    values[i] =
+        bp__graph_value(graph, first->name, list->buffer_dtypes[i], &list->buffer_elements[i], 1);
     if (!values[i])
       return NULL;
-    values[i]->producer = group->output->producer;
+    values[i]->producer = first->producer;
     values[i]->place = group->place;
   }
   return values;
@@ -63,8 +70,7 @@ static void free_groups(const BpList *list, int are_kernels) {
     BpGroup *group = list->items[i];
     if (are_kernels ? !group->kernel : !group->kernels)
       continue;
-    bp__list_free(&group->nodes);
-    bp__list_free(&group->args);
+    bp__group_clear(group);
   }
 }
 

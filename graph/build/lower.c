@@ -32,20 +32,33 @@ static int32_t index_in(const BpList *list, const void *item) {
   return -1;
 }
 
+/* Which output of its node a value is. */
+static int32_t output_index(const BpGraphValue *value) {
+  int32_t index = 0;
+  while (value->producer->outputs[index] != value)
+    index++;
+  return index;
+}
+
+static void describe_data(FILE *out, const BpGraphValue *value) {
+  char text[BP_VALUE_TEXT];
+  int64_t bytes = bp__value_num_bytes(value);
+  fprintf(out, " %s =", bp__value_format(value, text));
+  for (int64_t i = 0; i < bytes; i++)
+    fprintf(out, "%02x", ((const uint8_t *)value->data)[i]);
+}
+
 static void describe_input(FILE *out, const BpGroup *group, const BpGraphValue *value,
                            int is_argument) {
   char text[BP_VALUE_TEXT];
-  int64_t bytes = value ? bp__value_num_bytes(value) : 0;
   if (!value) {
     fputs(" -", out);
   } else if (value->data && (!is_argument || bp__build_is_immediate(value))) {
-    fprintf(out, " %s =", bp__value_format(value, text));
-    for (int64_t i = 0; i < bytes; i++)
-      fprintf(out, "%02x", ((const uint8_t *)value->data)[i]);
+    describe_data(out, value);
   } else if (index_in(&group->args, value) >= 0) {
     fprintf(out, " a%d %s", index_in(&group->args, value), bp__value_format(value, text));
   } else {
-    fprintf(out, " n%d", index_in(&group->nodes, value->producer));
+    fprintf(out, " n%d.%d", index_in(&group->nodes, value->producer), output_index(value));
   }
 }
 
@@ -55,24 +68,36 @@ static void describe_attr(FILE *out, const BpGraphAttr *attr) {
     fprintf(out, "%" PRId64 ",", attr->ints[i]);
   for (int32_t i = 0; i < attr->count && attr->floats; i++)
     fprintf(out, "%a,", (double)attr->floats[i]);
+  for (int32_t i = 0; i < attr->count && attr->strs; i++)
+    fprintf(out, "%zu:%s,", strlen(attr->strs[i]), attr->strs[i]);
+  if (attr->tensor)
+    describe_data(out, attr->tensor);
+}
+
+static void describe_node(FILE *out, const BpGroup *group, const BpGraphNode *node) {
+  char text[BP_VALUE_TEXT];
+  fprintf(out, "%s %d", node->op->name, node->version);
+  for (int32_t k = 0; k < node->num_outputs; k++)
+    fprintf(out, " %s", bp__value_format(node->outputs[k], text));
+  for (int32_t k = 0; k < node->num_attrs; k++)
+    describe_attr(out, &node->attrs[k]);
+  for (int32_t k = 0; k < node->num_inputs; k++)
+    describe_input(out, group, node->inputs[k], bp__op_argument(node, k) != NULL);
+  fputc('\n', out);
 }
 
 /* A text that two groups have in common exactly if they can share a function (free). */
 static char *describe(const BpGroup *group) {
-  char *text = NULL, shape[BP_VALUE_TEXT];
+  char *text = NULL;
   size_t size;
   FILE *out = open_memstream(&text, &size);
   if (out)
     fprintf(out, "%d\n", group->place);
-  for (size_t i = 0; out && i < group->nodes.size; i++) {
-    const BpGraphNode *node = group->nodes.items[i];
-    fprintf(out, "%s %d %s", node->op->name, node->version,
-            bp__value_format(node->outputs[0], shape));
-    for (int32_t k = 0; k < node->num_attrs; k++)
-      describe_attr(out, &node->attrs[k]);
-    for (int32_t k = 0; k < node->num_inputs; k++)
-      describe_input(out, group, node->inputs[k], bp__op_argument(node, k) != NULL);
-    fputc('\n', out);
+  for (size_t i = 0; out && i < group->nodes.size; i++)
+    describe_node(out, group, group->nodes.items[i]);
+  for (size_t i = 0; out && i < group->outputs.size; i++) {
+    const BpGraphValue *value = group->outputs.items[i];
+    fprintf(out, "-> n%d.%d\n", index_in(&group->nodes, value->producer), output_index(value));
   }
   if (!out || fclose(out)) {
     bp_error_raise(BP_ERROR_MEMORY, "out of memory while naming a function");
@@ -107,8 +132,8 @@ static const char *function_name(const BpBuild *build, BpArena *arena, const BpG
 typedef struct Lowering {
   BpTe *te;
   const BpGroup *group;
-  BpTeTensor **args;  /* by argument of the group, then the output */
-  BpTeTensor **nodes; /* by node of the group */
+  BpTeTensor **args;    /* by argument of the group, then its outputs */
+  BpTeTensor ***values; /* by node of the group and output */
   BpTransformStages *transforms;
 } Lowering;
 
@@ -127,27 +152,31 @@ static BpTeTensor *immediate(BpTe *te, BpGraphValue *value) {
   return tensor && !bp_te_compute_inline(bp_te_stage(te, tensor)) ? tensor : NULL;
 }
 
+/* What a node of the group computes. */
+static BpTeTensor *computed_tensor(const Lowering *lowering, const BpGraphValue *value) {
+  int32_t node = index_in(&lowering->group->nodes, value->producer);
+  return lowering->values[node][output_index(value)];
+}
+
 static BpTeTensor *input_tensor(const Lowering *lowering, BpGraphValue *value) {
   if (bp__build_is_immediate(value))
     return immediate(lowering->te, value);
   if (index_in(&lowering->group->args, value) >= 0)
     return lowering->args[index_in(&lowering->group->args, value)];
-  return lowering->nodes[index_in(&lowering->group->nodes, value->producer)];
+  return computed_tensor(lowering, value);
 }
 
-static BpTeTensor *compute_node(const Lowering *lowering, const BpGraphNode *node) {
+static int compute_node(const Lowering *lowering, const BpGraphNode *node, BpTeTensor **outputs) {
   BpTeTensor *inputs[MAX_INPUTS] = {NULL};
   BpOpCompute op = {lowering->te, node, inputs, lowering->transforms};
-  if (node->num_inputs > MAX_INPUTS) {
-    bp__op_error(node, "it has %d inputs, at most %d work", node->num_inputs, MAX_INPUTS);
-    return NULL;
-  }
+  if (node->num_inputs > MAX_INPUTS)
+    return bp__op_error(node, "it has %d inputs, at most %d work", node->num_inputs, MAX_INPUTS);
   for (int32_t k = 0; k < node->num_inputs; k++) {
     BpGraphValue *value = bp__op_argument(node, k);
     if (value && !(inputs[k] = input_tensor(lowering, value)))
-      return NULL;
+      return -1;
   }
-  return bp__op_compute(&op);
+  return bp__op_compute(&op, outputs);
 }
 
 static int compute_group(const Lowering *lowering) {
@@ -161,11 +190,11 @@ static int compute_group(const Lowering *lowering) {
   }
   for (size_t i = 0; i < group->nodes.size; i++) {
     const BpGraphNode *node = group->nodes.items[i];
-    lowering->nodes[i] = compute_node(lowering, node);
-    if (!lowering->nodes[i])
+    if (compute_node(lowering, node, lowering->values[i]) != 0)
       return bp_error_add_context("node '%s' (%s)", node->name, node->op->name);
   }
-  lowering->args[group->args.size] = lowering->nodes[group->nodes.size - 1];
+  for (size_t i = 0; i < group->outputs.size; i++)
+    lowering->args[group->args.size + i] = computed_tensor(lowering, group->outputs.items[i]);
   return 0;
 }
 
@@ -184,27 +213,45 @@ static void dump_pass(void *context, const char *pass, const char *text) {
     bp_error_clear();
 }
 
+static int begin_lowering(Lowering *lowering) {
+  const BpGroup *group = lowering->group;
+  int failed = 0;
+  lowering->te = bp_te_create();
+  lowering->args = calloc(group->args.size + group->outputs.size, sizeof(BpTeTensor *));
+  lowering->values = calloc(group->nodes.size, sizeof(BpTeTensor **));
+  for (size_t i = 0; lowering->values && i < group->nodes.size; i++) {
+    const BpGraphNode *node = group->nodes.items[i];
+    lowering->values[i] = calloc((size_t)node->num_outputs, sizeof(BpTeTensor *));
+    failed |= !lowering->values[i];
+  }
+  if (lowering->te && lowering->args && lowering->values && !failed)
+    return 0;
+  return bp_error_raise(BP_ERROR_MEMORY, "out of memory while lowering '%s'", group->function);
+}
+
+static void end_lowering(Lowering *lowering) {
+  for (size_t i = 0; lowering->values && i < lowering->group->nodes.size; i++)
+    free(lowering->values[i]);
+  free(lowering->values);
+  free(lowering->args);
+  bp_te_free(lowering->te);
+}
+
 static int lower_function(const BpBuild *build, const BpGroup *group, BpIrModule *module) {
   Dump dump = {build, group->function};
   BpLowerOptions options = {.struct_size = sizeof(options),
                             .target = build->target,
                             .dump = build->options->dump_dir ? dump_pass : NULL,
                             .dump_context = &dump};
-  BpTe *te = bp_te_create();
   BpTransformStages transforms = {0};
-  Lowering lowering = {.te = te, .group = group, .transforms = &transforms};
-  int32_t count = (int32_t)group->args.size + 1;
+  Lowering lowering = {.group = group, .transforms = &transforms};
+  int32_t inputs = (int32_t)group->args.size, outputs = (int32_t)group->outputs.size;
   int status = -1;
-  lowering.args = calloc((size_t)count, sizeof(BpTeTensor *));
-  lowering.nodes = calloc(group->nodes.size, sizeof(BpTeTensor *));
-  if (!lowering.args || !lowering.nodes)
-    bp_error_raise(BP_ERROR_MEMORY, "out of memory while lowering '%s'", group->function);
-  else if (te && !compute_group(&lowering) &&
-           !bp__build_schedule(build, te, &transforms, lowering.nodes[group->nodes.size - 1]))
-    status = bp_te_lower(te, group->function, lowering.args, count, &options, module);
-  free(lowering.args);
-  free(lowering.nodes);
-  bp_te_free(te);
+  if (!begin_lowering(&lowering) && !compute_group(&lowering) &&
+      !bp__build_schedule(build, lowering.te, &transforms, lowering.args + inputs, outputs))
+    status = bp_te_lower(lowering.te, group->function, lowering.args, inputs + outputs, &options,
+                         module);
+  end_lowering(&lowering);
   return status;
 }
 
@@ -231,7 +278,8 @@ static int lower_device(const BpBuild *build, BpGroups *groups, BpGroup *group,
   BpIrModule *whole = kernels ? bp_ir_module_create() : NULL;
   int status = -1;
   if (whole && !lower_function(build, group, whole))
-    status = bp_ir_split_kernels(whole, group->function, 1, module, kernels);
+    status =
+        bp_ir_split_kernels(whole, group->function, (int32_t)group->outputs.size, module, kernels);
   if (!status && !has_thread_axes(build))
     status = forget_launches(groups, kernels);
   group->kernels = kernels;
@@ -285,8 +333,7 @@ int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t
   }
   bp_object_release(code);
   bp_object_release(ir);
-  bp__list_free(&group.nodes);
-  bp__list_free(&group.args);
+  bp__group_clear(&group);
   bp__arena_free(&groups.arena);
   return can_run;
 }

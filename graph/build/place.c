@@ -62,8 +62,7 @@ static BpGraphValue *make_twin(Copies *copies, BpGraphValue *value, BpGraphNode 
     return NULL;
   group->is_copy = 1;
   group->place = place;
-  group->output = twin;
-  return bp__list_push(&group->args, value) ? NULL : twin;
+  return bp__list_push(&group->outputs, twin) || bp__list_push(&group->args, value) ? NULL : twin;
 }
 
 /* The value as it is at a place; NULL with an error. */
@@ -77,10 +76,11 @@ static BpGraphValue *at_place(Copies *copies, BpGraphValue *value, int32_t place
 static int visit_group(Copies *copies, BpGroup *group) {
   if (group->view_of)
     group->place = group->view_of->place;
-  group->output->place = group->place;
+  for (size_t i = 0; i < group->outputs.size; i++)
+    ((BpGraphValue *)group->outputs.items[i])->place = group->place;
+  const BpGraphValue *first = group->outputs.items[0];
   for (size_t i = 0; i < group->args.size; i++) {
-    BpGraphValue *value =
-        at_place(copies, group->args.items[i], group->place, group->output->producer);
+    BpGraphValue *value = at_place(copies, group->args.items[i], group->place, first->producer);
     if (!value)
       return -1;
     group->args.items[i] = value;
@@ -113,7 +113,7 @@ int bp__build_copies(BpGraph *graph, BpGroups *groups) {
   for (size_t i = 0; status && i < copies.list.size; i++) {
     BpGroup *group = copies.list.items[i];
     if (group->is_copy)
-      bp__list_free(&group->args);
+      bp__group_clear(group);
   }
   if (!status) {
     BpList old = groups->groups;

@@ -51,7 +51,8 @@ static void find_lifetimes(const BpGraph *graph, const BpGroups *groups, Planner
   for (size_t g = 0; g < groups->groups.size; g++) {
     const BpGroup *group = groups->groups.items[g];
     if (group->view_of)
-      planner->root[group->output->id] = planner->root[group->view_of->id];
+      planner->root[((const BpGraphValue *)group->outputs.items[0])->id] =
+          planner->root[group->view_of->id];
     for (size_t i = 0; i < group->args.size; i++) {
       const BpGraphValue *value = group->args.items[i];
       int32_t root = planner->root[value->id];
@@ -71,21 +72,31 @@ static void give_own(Planner *planner, const BpGraphValue *value) {
     *storage = new_storage(planner, bp__value_num_bytes(value), value->place);
 }
 
+/* An output that nobody reads, memory between the threads of a kernel mostly, is free after its
+ * group. */
+static void free_unread(Planner *planner, const BpGraphValue *output) {
+  if (planner->last[planner->root[output->id]] < 0)
+    planner->is_free[planner->plan->storage[output->id]] = 1;
+}
+
 static void plan_group(Planner *planner, const BpGroup *group, int32_t index) {
   int32_t *storage = planner->plan->storage;
   for (size_t i = 0; i < group->args.size; i++)
     if (!((const BpGraphValue *)group->args.items[i])->producer)
       give_own(planner, group->args.items[i]);
-  if (group->view_of)
-    storage[group->output->id] = storage[group->view_of->id];
-  else
-    storage[group->output->id] =
-        take_storage(planner, bp__value_num_bytes(group->output), group->output->place);
+  for (size_t i = 0; i < group->outputs.size; i++) {
+    const BpGraphValue *output = group->outputs.items[i];
+    storage[output->id] = group->view_of
+                              ? storage[group->view_of->id]
+                              : take_storage(planner, bp__value_num_bytes(output), output->place);
+  }
   for (size_t i = 0; i < group->args.size; i++) {
     int32_t root = planner->root[((const BpGraphValue *)group->args.items[i])->id];
     if (planner->last[root] == index)
       planner->is_free[storage[root]] = 1;
   }
+  for (size_t i = 0; i < group->outputs.size && !group->view_of; i++)
+    free_unread(planner, group->outputs.items[i]);
 }
 
 int bp__build_plan(const BpGraph *graph, const BpGroups *groups, BpMemoryPlan *plan) {

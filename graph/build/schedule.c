@@ -4,8 +4,8 @@
 #include "graph/build/schedule.h"
 
 int bp__build_schedule(const BpBuild *build, BpTe *te, const BpTransformStages *transforms,
-                       BpTeTensor *output) {
+                       BpTeTensor *const *outputs, int32_t num_outputs) {
   if (transforms->product)
-    return bp_schedule_transformed(te, build->target, transforms, output);
-  return bp_schedule_auto(te, &output, 1, build->target);
+    return bp_schedule_transformed(te, build->target, transforms, outputs[0]);
+  return bp_schedule_auto(te, outputs, num_outputs, build->target);
 }

@@ -7,9 +7,9 @@
 
 #include "graph/build/build.h"
 
-/* Schedules what `output`, the group's result, is computed from; `transforms` is what ConvWinograd
- * said of it, zero in other groups. */
+/* Schedules what a group's outputs are computed from; `transforms` is what ConvWinograd said of it,
+ * zero in other groups. */
 int bp__build_schedule(const BpBuild *build, BpTe *te, const BpTransformStages *transforms,
-                       BpTeTensor *output);
+                       BpTeTensor *const *outputs, int32_t num_outputs);
 
 #endif

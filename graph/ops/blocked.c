@@ -46,7 +46,7 @@ static const BpIrNode *block_body(BpTe *te, const BpIrNode *const *axes, void *c
 BP_ROW_COMPUTE(block) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp_te_compute(op->te, "block", out->shape, 5, block_body, &copy);
+  return bp__op_give(outputs, bp_te_compute(op->te, "block", out->shape, 5, block_body, &copy));
 }
 
 BP_ROW_INFER(unblock) {
@@ -67,7 +67,7 @@ static const BpIrNode *unblock_body(BpTe *te, const BpIrNode *const *axes, void 
 BP_ROW_COMPUTE(unblock) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp_te_compute(op->te, "unblock", out->shape, 4, unblock_body, &copy);
+  return bp__op_give(outputs, bp_te_compute(op->te, "unblock", out->shape, 4, unblock_body, &copy));
 }
 
 /* ---- Concatenation ----------------------------------------------------------------------- */
@@ -132,8 +132,9 @@ BP_ROW_COMPUTE(concat_blocked) {
   const BpGraphValue *out = op->node->outputs[0];
   Concat concat = {.op = op};
   if (read_concat(op->node, &concat))
-    return NULL;
-  return bp_te_compute(op->te, "concat", out->shape, 6, concat_blocked_body, &concat);
+    return -1;
+  return bp__op_give(outputs,
+                     bp_te_compute(op->te, "concat", out->shape, 6, concat_blocked_body, &concat));
 }
 
 /* ---- Convolution ------------------------------------------------------------------------- */
@@ -267,12 +268,13 @@ BP_ROW_COMPUTE(conv_blocked) {
   int is_dense = op->node->inputs[1]->ndim == 6;
   Blocked conv = {.op = op};
   if (read_blocked(op->node, &conv) || pad_input(&conv))
-    return NULL;
+    return -1;
   conv.sums = bp_te_compute(op->te, "conv", out->shape, 5,
                             is_dense ? conv_blocked_body : depthwise_blocked_body, &conv);
   if (!conv.sums || !op->inputs[2])
-    return conv.sums;
-  return bp_te_compute(op->te, "bias", out->shape, 5, blocked_bias_body, &conv);
+    return bp__op_give(outputs, conv.sums);
+  return bp__op_give(outputs,
+                     bp_te_compute(op->te, "bias", out->shape, 5, blocked_bias_body, &conv));
 }
 
 /* ---- Convolution and depth to space ------------------------------------------------------ */
@@ -313,6 +315,7 @@ BP_ROW_COMPUTE(conv_to_space) {
   Blocked conv = {.op = op};
   conv.sums = bp_te_compute(op->te, "conv", out->shape, 7, to_space_body, &conv);
   if (!conv.sums || !op->inputs[2])
-    return conv.sums;
-  return bp_te_compute(op->te, "bias", out->shape, 7, to_space_bias_body, &conv);
+    return bp__op_give(outputs, conv.sums);
+  return bp__op_give(outputs,
+                     bp_te_compute(op->te, "bias", out->shape, 7, to_space_bias_body, &conv));
 }

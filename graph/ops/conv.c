@@ -129,12 +129,12 @@ BP_ROW_COMPUTE(conv) {
   BpOpWindow window;
   ConvBody body = {op, &window, NULL, NULL};
   if (bp__op_window(op->node, op->node->inputs[1]->shape + 2, &window))
-    return NULL;
+    return -1;
   body.input = padded_input(&body);
   if (!body.input)
-    return NULL;
+    return -1;
   body.sums = bp_te_compute(op->te, "conv", out->shape, out->ndim, conv_body, &body);
-  return with_bias(&body);
+  return bp__op_give(outputs, with_bias(&body));
 }
 
 /* ---- Transposed -------------------------------------------------------------------------- */
@@ -232,7 +232,7 @@ BP_ROW_COMPUTE(conv_transpose) {
   BpOpWindow window;
   ConvBody body = {op, &window, NULL, NULL};
   if (transpose_window(op->node, &window))
-    return NULL;
+    return -1;
   body.sums = bp_te_compute(op->te, "conv_transpose", out->shape, out->ndim, transpose_body, &body);
-  return with_bias(&body);
+  return bp__op_give(outputs, with_bias(&body));
 }

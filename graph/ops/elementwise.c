@@ -122,7 +122,8 @@ static const BpIrNode *elementwise_body(BpTe *te, const BpIrNode *const *axes, v
 BP_ROW_COMPUTE(elementwise) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, elementwise_body, &copy);
+  return bp__op_give(outputs, bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim,
+                                            elementwise_body, &copy));
 }
 
 /* ---- Folding and expansion --------------------------------------------------------------- */

@@ -13,12 +13,17 @@
 /* Elements beyond which interpreting takes longer than a person waits. */
 #define MAX_FOLDED_ELEMENTS (1 << 20)
 #define MAX_FOLDED_INPUTS   16
+#define MAX_FOLDED_OUTPUTS  16
+#define MAX_FOLDED_ARGS     (MAX_FOLDED_INPUTS + MAX_FOLDED_OUTPUTS)
 
-/* 1: something about it is not constant, or too large. */
+/* Whether it is constant and not too large. */
 static int is_foldable(const BpGraphNode *node) {
   if (!node->op->compute || node->num_inputs > MAX_FOLDED_INPUTS ||
-      bp__value_num_elements(node->outputs[0]) > MAX_FOLDED_ELEMENTS)
+      node->num_outputs > MAX_FOLDED_OUTPUTS)
     return 0;
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    if (bp__value_num_elements(node->outputs[i]) > MAX_FOLDED_ELEMENTS)
+      return 0;
   for (int32_t i = 0; i < node->num_inputs; i++)
     if (node->inputs[i] &&
         (!node->inputs[i]->data || bp__value_num_elements(node->inputs[i]) > MAX_FOLDED_ELEMENTS))
@@ -26,7 +31,8 @@ static int is_foldable(const BpGraphNode *node) {
   return 1;
 }
 
-static BpTeTensor *build(BpTe *te, const BpGraphNode *node, BpTeTensor **args, int32_t *num_args) {
+/* The arguments of its function: the inputs that it has, then the outputs; -1 is an error. */
+static int build(BpTe *te, const BpGraphNode *node, BpTeTensor **args, int32_t *num_args) {
   BpTeTensor *inputs[MAX_FOLDED_INPUTS] = {NULL};
   BpOpCompute op = {.te = te, .node = node, .inputs = inputs};
   for (int32_t i = 0; i < node->num_inputs; i++) {
@@ -35,11 +41,13 @@ static BpTeTensor *build(BpTe *te, const BpGraphNode *node, BpTeTensor **args, i
       continue;
     inputs[i] = bp_te_placeholder(te, "input", in->dtype, in->shape, in->ndim);
     if (!inputs[i])
-      return NULL;
+      return -1;
     args[(*num_args)++] = inputs[i];
   }
-  args[*num_args] = bp__op_compute(&op);
-  return args[(*num_args)++];
+  if (bp__op_compute(&op, args + *num_args) != 0)
+    return -1;
+  *num_args += node->num_outputs;
+  return 0;
 }
 
 static BpTensorView view_of(const BpGraphValue *value) {
@@ -51,11 +59,12 @@ static BpTensorView view_of(const BpGraphValue *value) {
 }
 
 static int interpret(BpIrModule *module, const BpGraphNode *node) {
-  BpTensorView views[MAX_FOLDED_INPUTS + 1];
-  BpValue values[MAX_FOLDED_INPUTS + 1] = {{0}};
+  BpTensorView views[MAX_FOLDED_ARGS];
+  BpValue values[MAX_FOLDED_ARGS] = {{0}};
   int32_t count = 0;
-  for (int32_t i = 0; i <= node->num_inputs; i++) {
-    const BpGraphValue *value = i < node->num_inputs ? bp__op_argument(node, i) : node->outputs[0];
+  for (int32_t i = 0; i < node->num_inputs + node->num_outputs; i++) {
+    const BpGraphValue *value =
+        i < node->num_inputs ? bp__op_argument(node, i) : node->outputs[i - node->num_inputs];
     if (!value)
       continue;
     views[count] = view_of(value);
@@ -66,16 +75,25 @@ static int interpret(BpIrModule *module, const BpGraphNode *node) {
   return bp_ir_interpret(module, "folded", values, count);
 }
 
+/* Gives the outputs memory. */
+static int give_memory(BpGraph *graph, const BpGraphNode *node) {
+  for (int32_t i = 0; i < node->num_outputs; i++) {
+    size_t size = (size_t)bp__value_num_bytes(node->outputs[i]);
+    node->outputs[i]->data = bp__arena_alloc(&graph->arena, size ? size : 1);
+    if (!node->outputs[i]->data)
+      return -1;
+  }
+  return 0;
+}
+
 static int evaluate(BpGraph *graph, BpGraphNode *node) {
-  BpTeTensor *args[MAX_FOLDED_INPUTS + 1];
+  BpTeTensor *args[MAX_FOLDED_ARGS];
   BpLowerOptions options = {.struct_size = sizeof(options)};
   BpTe *te = bp_te_create();
   BpIrModule *module = bp_ir_module_create();
-  void *data = bp__arena_alloc(&graph->arena, (size_t)bp__value_num_bytes(node->outputs[0]));
   int32_t count = 0;
   int status = -1;
-  node->outputs[0]->data = data;
-  if (te && module && data && build(te, node, args, &count))
+  if (te && module && give_memory(graph, node) == 0 && build(te, node, args, &count) == 0)
     status = bp_te_lower(te, "folded", args, count, &options, module);
   if (!status)
     status = interpret(module, node);
@@ -88,13 +106,9 @@ static int evaluate(BpGraph *graph, BpGraphNode *node) {
 
 int bp__op_fold(BpGraph *graph, BpGraphNode *node) {
   int status = node->op->fold ? node->op->fold(graph, node) : 1;
-  if (status > 0 && is_foldable(node)) {
-    if (bp__value_num_elements(node->outputs[0]) > 0)
-      status = evaluate(graph, node);
-    else
-      status = 0, node->outputs[0]->data = bp__arena_alloc(&graph->arena, 1);
-  }
-  if (status == 0)
-    node->outputs[0]->producer = NULL;
+  if (status > 0 && is_foldable(node))
+    status = evaluate(graph, node);
+  for (int32_t i = 0; i < node->num_outputs && status == 0; i++)
+    node->outputs[i]->producer = NULL;
   return status;
 }

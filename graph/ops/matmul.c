@@ -62,7 +62,8 @@ static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *
 BP_ROW_COMPUTE(matmul) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp_te_compute(op->te, "matmul", out->shape, out->ndim, matmul_body, &copy);
+  return bp__op_give(outputs,
+                     bp_te_compute(op->te, "matmul", out->shape, out->ndim, matmul_body, &copy));
 }
 
 /* ---- With a packed operand --------------------------------------------------------------- */
@@ -99,7 +100,8 @@ static const BpIrNode *panels_body(BpTe *te, const BpIrNode *const *axes, void *
 BP_ROW_COMPUTE(panels) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp_te_compute(op->te, "panels", out->shape, out->ndim, panels_body, &copy);
+  return bp__op_give(outputs,
+                     bp_te_compute(op->te, "panels", out->shape, out->ndim, panels_body, &copy));
 }
 
 BP_ROW_FOLD(panels) {
@@ -163,7 +165,8 @@ static const BpIrNode *matmul_packed_body(BpTe *te, const BpIrNode *const *axes,
 BP_ROW_COMPUTE(matmul_packed) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp_te_compute(op->te, "matmul", out->shape, out->ndim, matmul_packed_body, &copy);
+  return bp__op_give(
+      outputs, bp_te_compute(op->te, "matmul", out->shape, out->ndim, matmul_packed_body, &copy));
 }
 
 /* ---- Gemm -------------------------------------------------------------------------------- */

@@ -57,7 +57,7 @@ static const BpIrNode *transpose_body(BpTe *te, const BpIrNode *const *axes, voi
 }
 
 BP_ROW_COMPUTE(transpose) {
-  return compute_with(op, transpose_body);
+  return bp__op_give(outputs, compute_with(op, transpose_body));
 }
 
 /* Weights are often stored transposed, and are too many for the interpreter. */
@@ -143,7 +143,7 @@ static const BpIrNode *concat_body(BpTe *te, const BpIrNode *const *axes, void *
 }
 
 BP_ROW_COMPUTE(concat) {
-  return compute_with(op, concat_body);
+  return bp__op_give(outputs, compute_with(op, concat_body));
 }
 
 /* ---- Slice and Split --------------------------------------------------------------------- */
@@ -222,7 +222,7 @@ static const BpIrNode *slice_body(BpTe *te, const BpIrNode *const *axes, void *c
 }
 
 BP_ROW_COMPUTE(slice) {
-  return compute_with(op, slice_body);
+  return bp__op_give(outputs, compute_with(op, slice_body));
 }
 
 /* What lies together in a constant is a part of it, however large. */
@@ -379,7 +379,7 @@ static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *con
 }
 
 BP_ROW_COMPUTE(pad) {
-  return compute_with(op, pad_body);
+  return bp__op_give(outputs, compute_with(op, pad_body));
 }
 
 /* ---- Expand and Tile --------------------------------------------------------------------- */
@@ -413,7 +413,7 @@ static const BpIrNode *expand_body(BpTe *te, const BpIrNode *const *axes, void *
 }
 
 BP_ROW_COMPUTE(expand) {
-  return compute_with(op, expand_body);
+  return bp__op_give(outputs, compute_with(op, expand_body));
 }
 
 BP_ROW_INFER(tile) {
@@ -440,7 +440,7 @@ static const BpIrNode *tile_body(BpTe *te, const BpIrNode *const *axes, void *co
 }
 
 BP_ROW_COMPUTE(tile) {
-  return compute_with(op, tile_body);
+  return bp__op_give(outputs, compute_with(op, tile_body));
 }
 
 /* ---- Gather ------------------------------------------------------------------------------ */
@@ -497,7 +497,7 @@ static const BpIrNode *gather_body(BpTe *te, const BpIrNode *const *axes, void *
 }
 
 BP_ROW_COMPUTE(gather) {
-  return compute_with(op, gather_body);
+  return bp__op_give(outputs, compute_with(op, gather_body));
 }
 
 BP_ROW_INFER(gather_elements) {
@@ -527,7 +527,7 @@ static const BpIrNode *gather_elements_body(BpTe *te, const BpIrNode *const *axe
 }
 
 BP_ROW_COMPUTE(gather_elements) {
-  return compute_with(op, gather_elements_body);
+  return bp__op_give(outputs, compute_with(op, gather_elements_body));
 }
 
 /* ---- Between depth and space ------------------------------------------------------------- */
@@ -571,7 +571,7 @@ static const BpIrNode *depth_to_space_body(BpTe *te, const BpIrNode *const *axes
 }
 
 BP_ROW_COMPUTE(depth_to_space) {
-  return compute_with(op, depth_to_space_body);
+  return bp__op_give(outputs, compute_with(op, depth_to_space_body));
 }
 
 BP_ROW_INFER(space_to_depth) {
@@ -606,7 +606,7 @@ static const BpIrNode *space_to_depth_body(BpTe *te, const BpIrNode *const *axes
 }
 
 BP_ROW_COMPUTE(space_to_depth) {
-  return compute_with(op, space_to_depth_body);
+  return bp__op_give(outputs, compute_with(op, space_to_depth_body));
 }
 
 /* ---- Trilu ------------------------------------------------------------------------------- */
@@ -642,5 +642,5 @@ static const BpIrNode *trilu_body(BpTe *te, const BpIrNode *const *axes, void *c
 }
 
 BP_ROW_COMPUTE(trilu) {
-  return compute_with(op, trilu_body);
+  return bp__op_give(outputs, compute_with(op, trilu_body));
 }

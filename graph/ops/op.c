@@ -229,14 +229,20 @@ static const BpIrNode *narrowed_body(BpTe *te, const BpIrNode *const *axes, void
   return bp_ir_cast(bp_te_ir(te), narrowing->dtype, bp_te_read(te, narrowing->tensor, axes));
 }
 
-BpTeTensor *bp__op_compute(const BpOpCompute *op) {
-  const BpGraphValue *out = op->node->outputs[0];
-  BpTeTensor *tensor = op->node->op->compute(op);
-  if (!tensor || bp__dtype_equal(bp_te_tensor_dtype(tensor), out->dtype))
-    return tensor;
-  Narrowing narrowing = {tensor, out->dtype};
-  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, narrowed_body,
-                       &narrowing);
+int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs) {
+  if (op->node->op->compute(op, outputs) != 0)
+    return -1;
+  for (int32_t i = 0; i < op->node->num_outputs; i++) {
+    const BpGraphValue *out = op->node->outputs[i];
+    if (bp__dtype_equal(bp_te_tensor_dtype(outputs[i]), out->dtype))
+      continue;
+    Narrowing narrowing = {outputs[i], out->dtype};
+    outputs[i] =
+        bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, narrowed_body, &narrowing);
+    if (!outputs[i])
+      return -1;
+  }
+  return 0;
 }
 
 /* ---- Appending --------------------------------------------------------------------------- */

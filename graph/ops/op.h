@@ -47,8 +47,8 @@ typedef struct BpOp {
   int (*infer)(BpGraph *graph, BpGraphNode *node);
   /* (optional) One element of the output from the elements of the inputs, for element-wise rows. */
   const BpIrNode *(*scalar)(BpIrModule *ir, const BpGraphNode *node, const BpIrNode *const *args);
-  /* (optional) The output as tensor expressions. */
-  BpTeTensor *(*compute)(const BpOpCompute *op);
+  /* (optional) The outputs as tensor expressions, as many as the node has. */
+  int (*compute)(const BpOpCompute *op, BpTeTensor **outputs);
   /* (optional) Fills outputs[0]->data from constant inputs, without the compiler; 1: not for this
    * node. */
   int (*fold)(BpGraph *graph, BpGraphNode *node);
@@ -63,7 +63,12 @@ const BpOp *bp__op_table(int32_t *count);
 
 /* What the row computes, in the type of the node's output: a row may leave a result of float16 or
  * bfloat16 in the wider type in which it computes. NULL with an error. */
-BpTeTensor *bp__op_compute(const BpOpCompute *op);
+int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs);
+/* Makes a tensor, NULL for an error, the only output: what a `compute` of one output ends with. */
+static inline int bp__op_give(BpTeTensor **outputs, BpTeTensor *tensor) {
+  outputs[0] = tensor;
+  return tensor ? 0 : -1;
+}
 
 /* The input if it is there and the computation has it as an argument, else NULL. */
 BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index);

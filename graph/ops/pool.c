@@ -114,11 +114,12 @@ BP_ROW_COMPUTE(pool) {
   const BpGraphValue *out = op->node->outputs[0];
   PoolBody body = {.op = op, .average = !strcmp(op->node->op->name, "AveragePool")};
   if (bp__op_window(op->node, NULL, &body.window))
-    return NULL;
+    return -1;
   body.pooled = bp_te_compute(op->te, "pool", out->shape, out->ndim, pool_body, &body);
   if (!body.pooled || !body.average)
-    return body.pooled;
-  return bp_te_compute(op->te, "average", out->shape, out->ndim, average_body, &body);
+    return bp__op_give(outputs, body.pooled);
+  return bp__op_give(outputs,
+                     bp_te_compute(op->te, "average", out->shape, out->ndim, average_body, &body));
 }
 
 /* ---- Local response normalisation -------------------------------------------------------- */
@@ -166,6 +167,6 @@ BP_ROW_COMPUTE(lrn) {
   PoolBody body = {.op = op};
   body.pooled = bp_te_compute(op->te, "squares", out->shape, out->ndim, square_sum_body, &body);
   if (!body.pooled)
-    return NULL;
-  return bp_te_compute(op->te, "lrn", out->shape, out->ndim, lrn_body, &body);
+    return -1;
+  return bp__op_give(outputs, bp_te_compute(op->te, "lrn", out->shape, out->ndim, lrn_body, &body));
 }

@@ -169,17 +169,18 @@ BP_ROW_COMPUTE(reduce) {
   ReduceBody body = {op, find_reduction(op->node), &axes, NULL};
   FinishBody finish = {&body, NULL};
   if (read_axes(op->node, &axes))
-    return NULL;
+    return -1;
   if (body.reduction->before == EXPONENTIAL) {
     ReduceBody max_body = {op, &largest, &axes, NULL};
     body.shift = bp_te_compute(op->te, "max", out->shape, out->ndim, reduce_body, &max_body);
     if (!body.shift)
-      return NULL;
+      return -1;
   }
   finish.reduced = bp_te_compute(op->te, "reduce", out->shape, out->ndim, reduce_body, &body);
   if (!finish.reduced || body.reduction->after == NOTHING)
-    return finish.reduced;
-  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, finish_body, &finish);
+    return bp__op_give(outputs, finish.reduced);
+  return bp__op_give(outputs, bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim,
+                                            finish_body, &finish));
 }
 
 /* Global pooling is a reduction over all but the first two axes. */
@@ -239,13 +240,14 @@ BP_ROW_COMPUTE(arg_reduce) {
   Axes axes;
   ReduceBody body = {op, &extreme, &axes, NULL};
   if (arg_axes(op->node, &axes))
-    return NULL;
+    return -1;
   if (!strcmp(op->node->op->name, "ArgMin"))
     extreme.kind = BP_TE_MIN;
   body.shift = bp_te_compute(op->te, "extreme", out->shape, out->ndim, reduce_body, &body);
   if (!body.shift)
-    return NULL;
-  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, arg_body, &body);
+    return -1;
+  return bp__op_give(
+      outputs, bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, arg_body, &body));
 }
 
 /* ---- Softmax ----------------------------------------------------------------------------- */
@@ -325,19 +327,20 @@ BP_ROW_COMPUTE(softmax) {
   Axes axes;
   SoftmaxBody body = {{op, &largest, &axes, NULL}, NULL, NULL};
   if (softmax_axes(op->node, &axes))
-    return NULL;
+    return -1;
   for (int32_t i = 0; i < out->ndim; i++)
     reduced[i] = axes.reduced[i] ? 1 : out->shape[i];
   body.reduce.shift = bp_te_compute(op->te, "max", reduced, out->ndim, reduce_body, &body.reduce);
   if (!body.reduce.shift)
-    return NULL;
+    return -1;
   body.shifted = bp_te_compute(op->te, "exp", out->shape, out->ndim, shifted_body, &body);
   if (!body.shifted)
-    return NULL;
+    return -1;
   body.sum = bp_te_compute(op->te, "sum", reduced, out->ndim, softmax_sum_body, &body);
   if (!body.sum)
-    return NULL;
-  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, softmax_body, &body);
+    return -1;
+  return bp__op_give(outputs, bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim,
+                                            softmax_body, &body));
 }
 
 /* ---- CumSum ------------------------------------------------------------------------------ */
@@ -381,5 +384,6 @@ static const BpIrNode *cumsum_body(BpTe *te, const BpIrNode *const *axes, void *
 BP_ROW_COMPUTE(cumsum) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp_te_compute(op->te, "CumSum", out->shape, out->ndim, cumsum_body, &copy);
+  return bp__op_give(outputs,
+                     bp_te_compute(op->te, "CumSum", out->shape, out->ndim, cumsum_body, &copy));
 }

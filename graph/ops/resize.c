@@ -260,5 +260,6 @@ static const BpIrNode *resize_axis_body(BpTe *te, const BpIrNode *const *axes, v
 BP_ROW_COMPUTE(resize_axis) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp_te_compute(op->te, "ResizeAxis", out->shape, out->ndim, resize_axis_body, &copy);
+  return bp__op_give(
+      outputs, bp_te_compute(op->te, "ResizeAxis", out->shape, out->ndim, resize_axis_body, &copy));
 }

@@ -6,7 +6,7 @@
 #include "graph/ops/op.h"
 
 #define BP_ROW_INFER(name)   int bp__infer_##name(BpGraph *graph, BpGraphNode *node)
-#define BP_ROW_COMPUTE(name) BpTeTensor *bp__compute_##name(const BpOpCompute *op)
+#define BP_ROW_COMPUTE(name) int bp__compute_##name(const BpOpCompute *op, BpTeTensor **outputs)
 #define BP_ROW_SCALAR(name)                                                                        \
   const BpIrNode *bp__scalar_##name(BpIrModule *ir, const BpGraphNode *node,                       \
                                     const BpIrNode *const *args)

@@ -308,7 +308,7 @@ BP_ROW_COMPUTE(conv_winograd) {
   BpTransformStages ignored = {.tile = {0}}, *made = op->transforms ? op->transforms : &ignored;
   Winograd w = {.op = op, .before = op->inputs[0]};
   if (read_winograd(op->node, &w))
-    return NULL;
+    return -1;
   int64_t ty = w.grid[0], tx = w.grid[1], py = w.height.points, px = w.width.points;
   int64_t a = w.is_plain ? 1 : in[4], b = w.is_plain ? 1 : out[4];
   /* The grid of a plain image may end in tiles below the last row of them. */
@@ -327,5 +327,7 @@ BP_ROW_COMPUTE(conv_winograd) {
       &w, "rows_out", (int64_t[]){in[0], out[1], w.tiles[0], w.tiles[1], w.height.tile, px, b}, 7,
       output_rows_body);
   stage(&w, "conv", out, op->node->outputs[0]->ndim, output_body);
-  return op->inputs[2] ? stage(&w, "bias", out, op->node->outputs[0]->ndim, bias_body) : w.before;
+  return bp__op_give(outputs, op->inputs[2]
+                                  ? stage(&w, "bias", out, op->node->outputs[0]->ndim, bias_body)
+                                  : w.before);
 }
