@@ -4,36 +4,22 @@
 #include "core/module/elf_file.h"
 
 #include "core/registry/object.h"
+#include "core/system/elf.h"
 #include "core/system/file.h"
 
 #include <backplane/error.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <gelf.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#define MACHINE      EM_X86_64
-#define MACHINE_NAME "x86-64"
-#elif defined(__aarch64__)
-#define MACHINE      EM_AARCH64
-#define MACHINE_NAME "AArch64"
-#elif defined(__riscv)
-#define MACHINE      EM_RISCV
-#define MACHINE_NAME "RISC-V"
-#else
-#error "the layouts of this ABI are those of 64-bit little-endian machines"
-#endif
-
 /* ---- Mapping ----------------------------------------------------------------------------- */
 
-/* Mappings begin and end in whole pages, as the kernel makes them: of a page that ends in part the
- * thread sanitizer keeps what was done there, and blames who gets the address next. */
+/* Whole pages are unmapped: the thread sanitizer keeps its state of a partial last page, and
+ * reports false races when the address is used again. */
 static size_t whole_pages(size_t size) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   return (size + page - 1) / page * page;
@@ -89,37 +75,8 @@ typedef struct Library {
 } Library;
 
 static int damaged(const Library *library, const char *what) {
-  return bp_error_raise(BP_ERROR_FORMAT, "\"%s\" is no usable shared library: %s", library->path,
+  return bp_error_raise(BP_ERROR_FORMAT, "\"%s\" is no usable shared library: it %s", library->path,
                         what);
-}
-
-static int check_header(const Library *library) {
-  GElf_Ehdr header;
-  if (elf_kind(library->elf) != ELF_K_ELF || !gelf_getehdr(library->elf, &header))
-    return damaged(library, "it is no ELF file");
-  if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-      header.e_machine != MACHINE)
-    return damaged(library, "it was built for another machine; this one is " MACHINE_NAME);
-  if (header.e_type != ET_DYN)
-    return damaged(library, "it is an executable or an object file");
-  return 0;
-}
-
-/* The loader of the C library maps segments without looking at the file's size, and a missing page
- * kills the process. */
-static int check_segments(const Library *library) {
-  size_t count;
-  GElf_Phdr segment;
-  if (elf_getphdrnum(library->elf, &count) || !count)
-    return damaged(library, "its program headers are missing; the file is truncated or damaged");
-  for (size_t i = 0; i < count; ++i) {
-    if (!gelf_getphdr(library->elf, (int)i, &segment))
-      return damaged(library, "its program headers are cut off; the file is truncated or damaged");
-    if (segment.p_offset > library->file->size ||
-        segment.p_filesz > library->file->size - segment.p_offset)
-      return damaged(library, "a segment lies beyond its end; the file is truncated or damaged");
-  }
-  return 0;
 }
 
 /* The file's bytes from a virtual address to the end of its segment. */
@@ -142,14 +99,14 @@ static int visit_table(const Library *library, Elf_Scn *section, const GElf_Shdr
                        int (*visit)(void *, const BpElfSymbol *), void *context) {
   Elf_Data *data = elf_getdata(section, NULL);
   if (!data || header->sh_entsize != sizeof(Elf64_Sym))
-    return damaged(library, "its dynamic symbol table is cut off");
+    return damaged(library, "has a dynamic symbol table that is cut off");
   GElf_Sym symbol;
   for (int i = 0; gelf_getsym(data, i, &symbol); ++i) {
     int type = GELF_ST_TYPE(symbol.st_info);
     int is_defined = symbol.st_shndx != SHN_UNDEF;
     const char *name = elf_strptr(library->elf, header->sh_link, symbol.st_name);
     if (!name)
-      return damaged(library, "a symbol's name lies outside the file");
+      return damaged(library, "has a symbol whose name lies outside the file");
     BpElfSymbol found = {.name = name,
                          .is_defined = is_defined,
                          .is_weak = GELF_ST_BIND(symbol.st_info) == STB_WEAK,
@@ -166,30 +123,19 @@ static int visit_table(const Library *library, Elf_Scn *section, const GElf_Shdr
 
 static int visit_library(const Library *library, int (*visit)(void *, const BpElfSymbol *),
                          void *context) {
-  if (check_header(library) || check_segments(library))
-    return -1;
   GElf_Shdr header;
   for (Elf_Scn *section = NULL; (section = elf_nextscn(library->elf, section));)
     if (gelf_getshdr(section, &header) && header.sh_type == SHT_DYNSYM)
       return visit_table(library, section, &header, visit, context);
-  return damaged(library, "it has no dynamic symbol table; the file is truncated or stripped");
-}
-
-static void start_libelf(void) {
-  elf_version(EV_CURRENT);
-}
-
-static Elf *open_elf(const BpMappedFile *file) {
-  static pthread_once_t started = PTHREAD_ONCE_INIT;
-  pthread_once(&started, start_libelf);
-  return elf_memory((char *)(uintptr_t)file->data, file->size);
+  return damaged(library, "has no dynamic symbol table; the file is truncated or stripped");
 }
 
 int bp__elf_visit_symbols(const BpMappedFile *file, const char *path,
                           int (*visit)(void *context, const BpElfSymbol *symbol), void *context) {
-  Library library = {file, path, open_elf(file)};
+  BpElfFault fault;
+  Library library = {file, path, bp__elf_open_memory(file->data, file->size, &fault)};
   if (!library.elf)
-    return damaged(&library, "it is no ELF file");
+    return damaged(&library, bp__elf_describe(fault));
   int rc = visit_library(&library, visit, context);
   elf_end(library.elf);
   return rc;
@@ -208,7 +154,8 @@ static int section_needs(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, co
 }
 
 int bp__elf_needs(const BpMappedFile *file, const char *prefix) {
-  Elf *elf = open_elf(file);
+  BpElfFault fault;
+  Elf *elf = bp__elf_open_memory(file->data, file->size, &fault);
   GElf_Shdr header;
   int needs = 0;
   for (Elf_Scn *section = NULL; elf && (section = elf_nextscn(elf, section));)

@@ -8,7 +8,6 @@ libbackplane_la_SOURCES += \
 	core/plugin/container.c core/plugin/container.h \
 	core/plugin/descriptor.c core/plugin/descriptor.h \
 	core/plugin/diagnose.c \
-	core/plugin/elf_note.c core/plugin/elf_note.h \
 	core/plugin/identity.c \
 	core/plugin/trial_cache.c core/plugin/trial_cache.h \
 	core/plugin/load.c \

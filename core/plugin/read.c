@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One plugin file: from its descriptor to a record. */
 
-#include "core/plugin/elf_note.h"
 #include "core/plugin/store.h"
+#include "core/system/elf.h"
 #include "core/system/file.h"
 #include "core/system/trust.h"
 
@@ -31,6 +31,41 @@ static int check_trust(const Plugin *plugin) {
                           plugin->warning);
 }
 
+static Reason reason_of(BpElfFault fault) {
+  static const Reason reasons[] = {
+      [BP_ELF_NOT_ELF] = REASON_FILE_NOT_ELF,
+      [BP_ELF_OTHER_MACHINE] = REASON_OTHER_ARCHITECTURE,
+      [BP_ELF_NOT_SHARED] = REASON_FILE_NOT_SHARED,
+      [BP_ELF_MALFORMED] = REASON_FILE_MALFORMED,
+      [BP_ELF_TRUNCATED] = REASON_FILE_TRUNCATED,
+  };
+  if (fault == BP_ELF_UNREADABLE)
+    return bp__errno_passes(errno) ? REASON_RESOURCES : REASON_FILE_UNREADABLE;
+  return reasons[fault];
+}
+
+static int raise_fault(BpElfFault fault) {
+  const char *cause = fault == BP_ELF_UNREADABLE ? strerror(errno) : "";
+  return bp__reason_raise(reason_of(fault), "%s%s%s", bp__elf_describe(fault), *cause ? ": " : "",
+                          cause);
+}
+
+/* The descriptor's text (transfer full, free), NULL if there is none. */
+static int read_note(int fd, const Plugin *plugin, char **text, size_t *size) {
+  BpElfFault fault;
+  *size = 0;
+  Elf *elf = bp__elf_open(fd, (uint64_t)plugin->status.st_size, &fault);
+  if (elf)
+    fault = bp__elf_read_note(elf, BP_PLUGIN_NOTE_OWNER, BP_PLUGIN_NOTE_TYPE, BP_DESCRIPTOR_MAX,
+                              text, size);
+  elf_end(elf);
+  if (fault == BP_ELF_MALFORMED && *size)
+    return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
+                            "has a descriptor of %zu bytes; 1 to %d are allowed", *size,
+                            BP_DESCRIPTOR_MAX);
+  return fault ? raise_fault(fault) : 0;
+}
+
 static int read_descriptor(int fd, Plugin *plugin) {
   if (!S_ISREG(plugin->status.st_mode))
     return bp__reason_raise(REASON_FILE_NOT_REGULAR, "is not a regular file");
@@ -38,8 +73,7 @@ static int read_descriptor(int fd, Plugin *plugin) {
     return -1;
   char *text;
   size_t size;
-  if (bp__elf_note_read(fd, (uint64_t)plugin->status.st_size, BP_PLUGIN_NOTE_OWNER,
-                        BP_PLUGIN_NOTE_TYPE, BP_DESCRIPTOR_MAX, &text, &size))
+  if (read_note(fd, plugin, &text, &size))
     return -1;
   if (!text)
     return bp__reason_raise(REASON_DESCRIPTOR_MISSING,

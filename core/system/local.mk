@@ -3,6 +3,7 @@
 # what.
 
 libbackplane_la_SOURCES += \
+	core/system/elf.c core/system/elf.h \
 	core/system/env.c core/system/env.h \
 	core/system/file.c core/system/file.h \
 	core/system/process.c core/system/process.h \

@@ -169,6 +169,13 @@ static void test_files_that_are_no_plugins_are_rejected(void) {
   assert_rejected("/truncated-end.so", "is truncated");
 }
 
+/* A megabyte of empty notes is read once, whatever number of segments lies over it; and sections
+ * are counted by the header alone. */
+static void test_files_that_would_take_long_are_rejected(void) {
+  assert_rejected("/many-notes.so", "malformed");
+  assert_rejected("/many-sections.so", "malformed");
+}
+
 /* Every prefix of a plugin, and every flip of a byte at its beginning: listing survives. */
 static void test_damaged_files_never_crash_the_search(void) {
   g_autofree char *data = NULL;
@@ -488,6 +495,30 @@ static void make_bad_descriptors(void) {
     copy_plugin("odd-bulk-000", changes[i][0], changes[i][1], changes[i][2]);
 }
 
+static void write_many_notes(const Elf64_Ehdr *header) {
+  enum { SEGMENTS = 250, START = 32768, NOTES = 1 << 20 };
+  g_autofree char *data = g_malloc0(START + NOTES);
+  Elf64_Ehdr *start = memcpy(data, header, sizeof *header);
+  Elf64_Phdr *segments = (Elf64_Phdr *)(void *)(data + sizeof *header);
+  start->e_phoff = sizeof *header;
+  start->e_phnum = SEGMENTS;
+  start->e_shoff = 0;
+  start->e_shnum = 0;
+  for (int i = 0; i < SEGMENTS; i++)
+    segments[i] =
+        (Elf64_Phdr){.p_type = PT_NOTE, .p_offset = START, .p_filesz = NOTES, .p_align = 4};
+  write_plugin("many-notes.so", data, START + NOTES);
+}
+
+/* Their number stands in the first of them: half of the address space. */
+static void write_many_sections(const char *plugin, gsize size) {
+  g_autofree char *data = g_memdup2(plugin, size);
+  Elf64_Ehdr *header = (void *)data;
+  header->e_shnum = 0;
+  ((Elf64_Shdr *)(void *)(data + header->e_shoff))->sh_size = (uint64_t)1 << 56;
+  write_plugin("many-sections.so", data, size);
+}
+
 static void make_bad_files(void) {
   g_autofree char *data = NULL, *directory = plugin_file_path("directory.so");
   gsize size;
@@ -499,6 +530,8 @@ static void make_bad_files(void) {
   write_plugin("truncated-half.so", data, size / 2);
   write_plugin("truncated-end.so", data, size - 1);
   Elf64_Ehdr *header = (void *)data;
+  write_many_notes(header);
+  write_many_sections(data, size);
   header->e_machine = EM_SPARCV9;
   write_plugin("other-machine.so", data, size);
   header->e_ident[EI_CLASS] = ELFCLASS32;
@@ -544,6 +577,7 @@ int main(int argc, char **argv) {
   ADD("descriptor/malformed-ones-are-rejected-PLG-4", test_malformed_descriptors_are_rejected);
   ADD("descriptor/other-abi-is-rejected-PLG-2", test_other_abi_is_rejected);
   ADD("file/that-is-no-plugin-is-rejected", test_files_that_are_no_plugins_are_rejected);
+  ADD("file/that-would-take-long-is-rejected-PLG-4", test_files_that_would_take_long_are_rejected);
   ADD("file/damaged-ones-never-crash-the-search-PLG-4", test_damaged_files_never_crash_the_search);
   ADD("file/a-dangling-link-and-a-fifo-do-not-stop-the-search",
       test_a_dangling_link_and_a_fifo_do_not_stop_the_search);
