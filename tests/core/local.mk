@@ -6,6 +6,10 @@ test_programs += tests/core/test-threads
 test_programs += tests/core/test-module
 tests_core_test_module_SOURCES = tests/core/test-module.c tests/core/module-fixture.c \
 	tests/core/module-fixture.h
+test_programs += tests/core/test-compilers
+tests_core_test_compilers_SOURCES = tests/core/test-compilers.c tests/core/module-fixture.c
+# Its umask() is to be libbackplane's.
+tests_core_test_compilers_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 test_programs += tests/core/test-absent-module
 tests_core_test_absent_module_SOURCES = tests/core/test-absent-module.c \
 	tests/core/module-fixture.c

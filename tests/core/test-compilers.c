@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compilers as programs that the host runs: how they are found, how their end is learned whatever
+ * the application does with its children, and what they leave behind. */
+
+#include "tests/core/module-fixture.h"
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <errno.h>
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char *scratch;
+
+static char *path_of(const char *name) {
+  return g_build_filename(scratch, name, NULL);
+}
+
+/* A compiler of the test: commands of the shell, at whose end `cc` may stand (its arguments are
+ * "$@"). */
+static void write_compiler(const char *name, const char *commands) {
+  g_autofree char *path = path_of(name);
+  g_autofree char *text = g_strdup_printf("#!/bin/sh\n%s\n", commands);
+  g_autofree char *folder = g_path_get_dirname(path);
+  g_assert_cmpint(g_mkdir_with_parents(folder, 0700), ==, 0);
+  g_assert_true(g_file_set_contents(path, text, -1, NULL));
+  g_assert_cmpint(g_chmod(path, 0700), ==, 0);
+}
+
+static void use_compiler(const char *name, const char *commands) {
+  g_autofree char *path = path_of(name);
+  write_compiler(name, commands);
+  g_setenv("BACKPLANE_CC", path, TRUE);
+}
+
+/* Each test has a cache of its own. */
+static void begin(const char *name) {
+  g_autofree char *cache = path_of(name);
+  g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
+  bp_error_clear();
+}
+
+static BpModule *load_c(const char *source) {
+  const BpByteArray bytes = {source, strlen(source)};
+  return module_table()->load_from_c(&bytes, NULL);
+}
+
+static void assert_compiles(void) {
+  BpModule *module = load_c(ADD_SOURCE);
+  if (!module)
+    g_error("%s", bp_error_message());
+  bp_object_release(module);
+}
+
+/* ---- Finding one ------------------------------------------------------------------------- */
+
+static void test_relative_path(void) {
+  g_autofree char *before = g_get_current_dir();
+  begin("relative");
+  write_compiler("mycc", "exec cc \"$@\"");
+  g_assert_cmpint(g_chdir(scratch), ==, 0);
+  g_setenv("BACKPLANE_CC", "./mycc", TRUE);
+  assert_compiles();
+  g_assert_cmpint(g_chdir(before), ==, 0);
+}
+
+static void test_relative_folder_of_the_path(void) {
+  g_autofree char *before = g_get_current_dir(), *path = g_strdup(g_getenv("PATH"));
+  g_autofree char *longer = g_strdup_printf("bin:%s", path);
+  begin("relative-folder");
+  write_compiler("bin/mycc", "exec cc \"$@\"");
+  g_assert_cmpint(g_chdir(scratch), ==, 0);
+  g_setenv("BACKPLANE_CC", "mycc", TRUE);
+  g_setenv("PATH", longer, TRUE);
+  assert_compiles();
+  g_setenv("PATH", path, TRUE);
+  g_assert_cmpint(g_chdir(before), ==, 0);
+}
+
+static void test_file_that_is_no_program(void) {
+  begin("no-program");
+  use_compiler("plain", "exec cc \"$@\"");
+  g_autofree char *path = path_of("plain");
+  g_assert_cmpint(g_chmod(path, 0600), ==, 0);
+  g_assert_null(load_c(ADD_SOURCE));
+  g_assert_nonnull(strstr(bp_error_message(), "Permission denied"));
+}
+
+/* ---- Its end ----------------------------------------------------------------------------- */
+
+/* Is killed the first time, when half of the file is written. */
+#define DIES_ONCE                                                                                  \
+  "if [ \"$1\" = -c ] && mkdir '%s' 2>/dev/null; then\n"                                           \
+  "  while [ \"$1\" != -o ]; do shift; done; echo half >\"$2\"; kill -9 $$\n"                      \
+  "fi\nexec cc \"$@\""
+
+static void use_compiler_that_dies_once(const char *name) {
+  g_autofree char *mark = g_strdup_printf("%s/%s-died", scratch, name);
+  g_autofree char *commands = g_strdup_printf(DIES_ONCE, mark);
+  use_compiler(name, commands);
+}
+
+/* In a child, which ends with 0 if it is as it should be. */
+static void run_in_child(int (*act)(void)) {
+  int status;
+  pid_t child = fork();
+  if (!child)
+    _exit(act());
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  g_assert_cmpint(status, ==, 0);
+}
+
+static int fails_with(const char *source, const char *part) {
+  BpModule *module = load_c(source);
+  int is_right = !module && bp_error_is(BP_ERROR_COMPILE) && strstr(bp_error_message(), part);
+  if (!is_right)
+    g_printerr("# %s\n", module ? "it compiled" : bp_error_message());
+  bp_object_release(module);
+  bp_error_clear();
+  return is_right;
+}
+
+static int compile_with_ignored_children(void) {
+  signal(SIGCHLD, SIG_IGN);
+  return !fails_with(ADD_SOURCE, "signal 9") || !fails_with("int f( {", "error:");
+}
+
+static void test_ignored_children(void) {
+  begin("ignored");
+  use_compiler_that_dies_once("half-cc");
+  run_in_child(compile_with_ignored_children);
+  assert_compiles();
+}
+
+static atomic_int is_over, num_signals;
+
+static void count_signal(int number) {
+  (void)number;
+  atomic_fetch_add(&num_signals, 1);
+}
+
+static void *wait_for_any(void *unused) {
+  while (!atomic_load(&is_over))
+    if (waitpid(-1, NULL, 0) < 0)
+      g_usleep(100);
+  return unused;
+}
+
+static int compile_beside_a_waiter(void) {
+  pthread_t waiter;
+  signal(SIGCHLD, count_signal);
+  if (pthread_create(&waiter, NULL, wait_for_any, NULL))
+    return 1;
+  int is_right = fails_with(ADD_SOURCE, "signal 9") && fails_with("int f( {", "error:");
+  atomic_store(&is_over, 1);
+  pthread_join(waiter, NULL);
+  return !is_right || atomic_load(&num_signals);
+}
+
+static void test_application_that_waits_for_any_child(void) {
+  begin("waiter");
+  use_compiler_that_dies_once("half-cc-2");
+  run_in_child(compile_beside_a_waiter);
+  assert_compiles();
+}
+
+/* What the program's own child was is its own to learn. */
+static void test_children_of_the_application(void) {
+  int status;
+  begin("children");
+  use_compiler("cc-of-children", "exec cc \"$@\"");
+  pid_t child = fork();
+  if (!child)
+    _exit(7);
+  assert_compiles();
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  g_assert_cmpint(WEXITSTATUS(status), ==, 7);
+}
+
+/* The program starts with no signal blocked, or ignored that it does not expect to be. */
+static void test_signals_of_the_application(void) {
+  sigset_t blocked, before;
+  begin("signals");
+  g_autofree char *status = path_of("status");
+  g_autofree char *commands =
+      g_strdup_printf("grep -E '^Sig(Blk|Ign)' /proc/$$/status >'%s'\nexec cc \"$@\"", status);
+  use_compiler("cc-of-signals", commands);
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  void (*pipe_before)(int) = signal(SIGPIPE, SIG_IGN);
+  assert_compiles();
+  signal(SIGPIPE, pipe_before);
+  sigset_t now;
+  pthread_sigmask(SIG_SETMASK, &before, &now);
+  g_assert_true(sigismember(&now, SIGUSR1));
+  g_assert_false(sigismember(&now, SIGTERM));
+  g_autofree char *text = NULL;
+  g_assert_true(g_file_get_contents(status, &text, NULL, NULL));
+  g_assert_nonnull(strstr(text, "SigBlk:\t0000000000000000"));
+  guint64 ignored = g_ascii_strtoull(strstr(text, "SigIgn:") + 7, NULL, 16);
+  g_assert_cmpuint(ignored >> (SIGPIPE - 1) & 1, ==, 0);
+}
+
+/* ---- What is left ------------------------------------------------------------------------ */
+
+static atomic_int num_umasks;
+
+/* In the place of the C library's, for libbackplane too: what it changes, if for a moment alone,
+ * changes the files that other threads make. */
+__attribute__((visibility("default"))) mode_t umask(mode_t mask);
+mode_t umask(mode_t mask) {
+  atomic_fetch_add(&num_umasks, 1);
+  return (mode_t)syscall(SYS_umask, mask);
+}
+
+static void test_mode_of_an_exported_library(void) {
+  struct stat status;
+  begin("umask");
+  use_compiler("cc-of-export", "exec cc \"$@\"");
+  g_autofree char *path = path_of("exported.so");
+  mode_t before = umask(027);
+  atomic_store(&num_umasks, 0);
+  export_small(path);
+  g_assert_cmpint(atomic_load(&num_umasks), ==, 0);
+  g_assert_cmpint(stat(path, &status), ==, 0);
+  g_assert_cmpuint(status.st_mode & 0777, ==, 0750);
+  umask(before);
+}
+
+static void test_nothing_is_left_of_a_failure(void) {
+  begin("failure");
+  use_compiler("cc-that-fails", "case \"$*\" in *-shared*) exit 1;; esac\nexec cc \"$@\"");
+  g_autofree char *folder = path_of("failed"), *path = g_build_filename(folder, "a.so", NULL);
+  g_assert_cmpint(g_mkdir(folder, 0700), ==, 0);
+  BpModule *module = fake_host_module(CALL_SOURCE, NULL);
+  g_assert_cmpint(bp_module_export_library(module, path), ==, -1);
+  bp_object_release(module);
+  g_assert_cmpint(g_rmdir(folder), ==, 0);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  scratch = g_dir_make_tmp("backplane-compilers-XXXXXX", NULL);
+  fixture_begin();
+#define ADD(path, test) g_test_add_func("/compilers/" path, test)
+  ADD("relative_path_is_one_of_this_process", test_relative_path);
+  ADD("relative_folder_of_PATH_is_one_of_this_process", test_relative_folder_of_the_path);
+  ADD("file_that_is_no_program_is_denied", test_file_that_is_no_program);
+  ADD("half_a_file_is_not_kept_where_SIGCHLD_is_ignored", test_ignored_children);
+  ADD("application_that_waits_for_any_child_takes_nothing_and_sees_nothing",
+      test_application_that_waits_for_any_child);
+  ADD("children_of_the_application_stay_its_own", test_children_of_the_application);
+  ADD("signals_of_the_application_do_not_reach_it", test_signals_of_the_application);
+  ADD("exported_library_has_the_mode_of_the_umask_which_is_not_touched",
+      test_mode_of_an_exported_library);
+  ADD("nothing_is_left_beside_a_library_that_failed", test_nothing_is_left_of_a_failure);
+  int rc = g_test_run();
+  remove_tree(scratch);
+  g_free(scratch);
+  return rc;
+}
