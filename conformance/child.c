@@ -3,6 +3,7 @@
  * facts of the report's head. It reports through a pipe, one line for each event:
  *
  *   fact NAME VALUE      for the report's head
+ *   identity - TEXT      what the device says of itself
  *   refused - TEXT       there is no such plugin, or the options do not fit it
  *   begin INDEX -        a check starts; the deadline counts from here
  *   going INDEX -        it goes on with another part; the deadline counts from here
@@ -244,6 +245,20 @@ static void check_target_option(const Kit *kit) {
   bp_error_clear();
 }
 
+/* For checks, which run in other processes. */
+static void tell_identity(const Kit *kit) {
+  BpDevice device;
+  int32_t count = 0;
+  if (kit->activation_error || !kit->kinds[0] || bp_device_parse(kit->kinds[0], &device) != 0 ||
+      bp_device_count(device.device_type, &count, NULL) != 0 || kit->device_index >= count)
+    return;
+  device.device_id = kit->device_index;
+  char *text = bp__kit_describe(device);
+  if (text)
+    tell("identity", "-", text);
+  g_free(text);
+}
+
 void bp__child_identify(Run *run, guint first) {
   const Kit *kit = &run->kit;
   (void)first;
@@ -256,6 +271,8 @@ void bp__child_identify(Run *run, guint first) {
   tell("fact", "abi", kit->info->abi);
   tell_file(kit->info->path);
   tell_devices(kit);
+  tell_identity(kit);
+  bp_error_clear();
   check_target_option(kit);
 }
 

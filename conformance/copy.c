@@ -106,6 +106,85 @@ static void run_within(Kit *kit) {
   bp__kit_free(kit, from);
 }
 
+/* ---- Every size -------------------------------------------------------------------------- */
+
+#define LINE  64             /* what devices move at once, most often */
+#define SIZES (2 * LINE + 6) /* all up to two lines, and those about the device's own alignment */
+
+/* Which way bytes go. */
+typedef enum Way { UPLOAD, DOWNLOAD, WITHIN } Way;
+
+/* A piece of each buffer, of which some bytes are copied. */
+static Window window_of(size_t i, size_t unit) {
+  const size_t about[] = {unit - 1, unit, unit + 1, 2 * unit - 1, 2 * unit, 2 * unit - 17};
+  size_t size = i < 2 * LINE ? i + 1 : about[i - 2 * LINE];
+  return (Window){13 * i % (2 * unit), (29 * i + 7) % (2 * unit), size};
+}
+
+static void copy_windows(const Kit *kit, Way way, size_t unit, const void *from, void *to) {
+  BpDevice host = KIT_HOST;
+  for (size_t i = 0; i < SIZES; i++) {
+    Window window = window_of(i, unit);
+    BpCopy copy = {.from = from, .from_offset = i * 4 * unit + window.from, .size = window.size};
+    copy.from_device = way == UPLOAD ? host : kit->device;
+    copy.to = to;
+    copy.to_offset = i * 4 * unit + window.to;
+    copy.to_device = way == DOWNLOAD ? host : kit->device;
+    KIT_OK(kit->api->copy(&copy, NULL), "a copy of some bytes");
+  }
+}
+
+static void expect_windows(Way way, size_t unit, const uint8_t *got, const uint8_t *expected) {
+  static const char *const ways[] = {"to the device", "to the host", "within the device"};
+  for (size_t i = 0; i < SIZES; i++) {
+    Window window = window_of(i, unit);
+    char what[160];
+    g_snprintf(what, sizeof what,
+               "%zu bytes %s, from offset %zu to offset %zu: the piece that they are copied to",
+               window.size, ways[way], i * 4 * unit + window.from, i * 4 * unit + window.to);
+    bp__kit_expect_bytes(got + i * 4 * unit, expected + i * 4 * unit, 4 * unit, what);
+  }
+}
+
+static void run_sizes(Kit *kit, Way way) {
+  bp__kit_open_device(kit);
+  size_t unit = (size_t)CLAMP(bp__kit_int_attr(kit, BP_ATTR_DATA_ALIGNMENT, LINE), LINE, 1024);
+  size_t room = SIZES * 4 * unit;
+  uint8_t *sent = g_malloc(room), *expected = g_malloc(room), *got = g_malloc(room);
+  void *from = bp__kit_alloc(kit, room), *to = bp__kit_alloc(kit, room);
+  bp__kit_fill(sent, room, kit->seed);
+  bp__kit_fill(expected, room, kit->seed + 1);
+  bp__kit_upload(kit, sent, from, 0, room, NULL);
+  bp__kit_upload(kit, expected, to, 0, room, NULL);
+  memcpy(got, expected, room);
+  copy_windows(kit, way, unit, way == UPLOAD ? sent : from, way == DOWNLOAD ? got : to);
+  if (way != DOWNLOAD)
+    bp__kit_download(kit, to, 0, got, room, NULL);
+  bp__kit_sync(kit, NULL);
+  for (size_t i = 0; i < SIZES; i++) {
+    Window window = window_of(i, unit);
+    memcpy(expected + i * 4 * unit + window.to, sent + i * 4 * unit + window.from, window.size);
+  }
+  expect_windows(way, unit, got, expected);
+  bp__kit_free(kit, from);
+  bp__kit_free(kit, to);
+  g_free(sent);
+  g_free(expected);
+  g_free(got);
+}
+
+static void run_sizes_up(Kit *kit) {
+  run_sizes(kit, UPLOAD);
+}
+
+static void run_sizes_down(Kit *kit) {
+  run_sizes(kit, DOWNLOAD);
+}
+
+static void run_sizes_within(Kit *kit) {
+  run_sizes(kit, WITHIN);
+}
+
 /* Both ends in one buffer, which do not overlap. */
 static void run_same(Kit *kit) {
   uint8_t held[ROOM];
@@ -278,6 +357,12 @@ static const Check checks[] = {
      "copy.offsets.upload", CHECK_CORE, run_offsets_down},
     {"copy.device", "copies within the device, with offsets", "copy.offsets.upload", CHECK_CORE,
      run_within},
+    {"copy.sizes.upload", "to the device, any number of bytes at any offset", "copy.offsets.upload",
+     CHECK_CORE, run_sizes_up},
+    {"copy.sizes.download", "to the host, any number of bytes at any offset",
+     "copy.offsets.download", CHECK_CORE, run_sizes_down},
+    {"copy.sizes.device", "within the device, any number of bytes at any offset", "copy.device",
+     CHECK_CORE, run_sizes_within},
     {"copy.same-buffer", "copies from one part of a buffer to another", "copy.device", CHECK_CORE,
      run_same},
     {"copy.order", "copies queued on one stream are done in order", "copy.device", CHECK_CORE,

@@ -234,30 +234,44 @@ static void run_attr_target(Kit *kit) {
 
 /* ---- Threads, facts ---------------------------------------------------------------------- */
 
-static char *describe_attrs(const Kit *kit) {
+/* Those that tell what is so now. */
+static gboolean is_passing(int32_t attr) {
+  return attr == BP_ATTR_AVAILABLE_GLOBAL_MEMORY || attr == BP_ATTR_MAX_CLOCK_RATE;
+}
+
+char *bp__kit_describe(BpDevice device) {
   GString *text = g_string_new(NULL);
   for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
     BpValue value = {.type_index = BP_TYPE_NONE};
     BpByteArray view;
-    if (attr == BP_ATTR_AVAILABLE_GLOBAL_MEMORY || attr == BP_ATTR_MAX_CLOCK_RATE)
+    if (is_passing(attr))
       continue;
-    KIT_OK(kit->api->get_attr(kit->device.device_id, attr, &value), "get_attr");
-    if (attr_types[attr] == BP_TYPE_STR && value.type_index != BP_TYPE_NONE) {
-      KIT_OK(bp_value_view_str(&value, &view), "reading a string");
-      g_string_append_len(text, view.data, (gssize)view.size);
-    } else if (value.type_index < BP_TYPE_OBJECT) {
-      g_string_append_printf(text, "%" G_GINT64_FORMAT, value.v_int64);
+    if (bp_device_get_attr(device, attr, &value) != 0) {
+      g_string_free(text, TRUE);
+      return NULL;
     }
+    g_string_append_printf(text, "%s: ", bp_device_attr_name(attr));
+    if (attr_types[attr] == BP_TYPE_STR && bp_value_view_str(&value, &view) == 0)
+      g_string_append_len(text, view.data, (gssize)view.size);
+    else if (value.type_index < BP_TYPE_OBJECT && value.type_index != BP_TYPE_NONE)
+      g_string_append_printf(text, "%" G_GINT64_FORMAT, value.v_int64);
     g_string_append_c(text, '\n');
     bp_value_clear(&value);
+    bp_error_clear();
   }
   return g_string_free(text, FALSE);
+}
+
+static char *describe(const Kit *kit) {
+  char *text = bp__kit_describe(kit->device);
+  KIT_TRUE(text, "get_attr: %s", bp_error_message());
+  return text;
 }
 
 static void *describe_in_thread(void *context) {
   const Kit *kit = context;
   KIT_OK(bp_device_set_current(kit->device, NULL), "set_device in another thread");
-  return describe_attrs(kit);
+  return describe(kit);
 }
 
 #define THREADS 4
@@ -265,7 +279,7 @@ static void *describe_in_thread(void *context) {
 static void run_attr_threads(Kit *kit) {
   pthread_t threads[THREADS];
   bp__kit_open_device(kit);
-  char *expected = describe_attrs(kit);
+  char *expected = describe(kit);
   for (int i = 0; i < THREADS; i++)
     KIT_TRUE(pthread_create(&threads[i], NULL, describe_in_thread, kit) == 0, "no thread");
   for (int i = 0; i < THREADS; i++) {
@@ -276,6 +290,21 @@ static void run_attr_threads(Kit *kit) {
     g_free(text);
   }
   g_free(expected);
+}
+
+/* A device is found again, and artifacts are cached, by what it says of itself. */
+static void run_attr_processes(Kit *kit) {
+  bp__kit_open_device(kit);
+  if (!kit->identity)
+    bp__kit_absent("another process was told nothing of the device");
+  char *text = describe(kit);
+  char **here = g_strsplit(text, "\n", -1), **there = g_strsplit(kit->identity, "\n", -1);
+  for (guint i = 0; here[i] && there[i]; i++)
+    KIT_TRUE(strcmp(here[i], there[i]) == 0, "in one process it is \"%s\", in another \"%s\"",
+             there[i], here[i]);
+  g_strfreev(here);
+  g_strfreev(there);
+  g_free(text);
 }
 
 typedef struct Visits {
@@ -321,6 +350,8 @@ static const Check checks[] = {
      "device.attributes.types", CHECK_OPTIONAL, run_attr_target},
     {"device.attributes.threads", "attributes are the same in every thread, at once too",
      "device.attributes.types", CHECK_CORE, run_attr_threads},
+    {"device.attributes.processes", "attributes are the same in every process",
+     "device.attributes.types", CHECK_CORE, run_attr_processes},
     {"device.facts", "facts have names and values, and the visitor can end the visit",
      "device.present", CHECK_OPTIONAL, run_facts},
 };

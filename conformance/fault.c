@@ -128,7 +128,8 @@ static const Check checks[] = {
      CHECK_OPTIONAL | CHECK_FAULT | CHECK_STRESS, run_host_memory},
     {"fault.descriptors", "without file descriptors there is an error, and the device goes on",
      "copy.roundtrip", CHECK_OPTIONAL | CHECK_FAULT, run_descriptors},
-    {"fault.exit", "a process that has used the device, and freed nothing, ends cleanly",
+    {"fault.exit",
+     "a process that has used the device, and freed nothing, ends and leaves no other",
      "copy.roundtrip", CHECK_CORE | CHECK_FAULT, run_exit},
 };
 

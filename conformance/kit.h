@@ -52,8 +52,8 @@ extern const size_t bp__kit_num_sections;
 
 extern const Section bp__kit_plugin_section, bp__kit_device_section, bp__kit_memory_section,
     bp__kit_copy_section, bp__kit_used_memory_section, bp__kit_module_section,
-    bp__kit_copy_performance_section, bp__kit_launch_performance_section, bp__kit_stream_section,
-    bp__kit_launch_section, bp__kit_codegen_section, bp__kit_types_section,
+    bp__kit_reload_section, bp__kit_copy_performance_section, bp__kit_launch_performance_section,
+    bp__kit_stream_section, bp__kit_launch_section, bp__kit_codegen_section, bp__kit_types_section,
     bp__kit_intrinsics_section, bp__kit_random_section, bp__kit_fault_section;
 
 /* ---- How a check ends -------------------------------------------------------------------- */
@@ -98,6 +98,7 @@ struct Kit {
   int32_t device_index;
   const char *target_option; /* NULL: the device's own */
   const char *folder;        /* for files of the run, which are removed with it */
+  const char *identity;      /* what another process was told of the device; NULL: nothing */
 
   /* Filled in when the child starts. */
   BpPluginList *plugins;
@@ -127,6 +128,9 @@ void bp__kit_require_device(const Kit *kit);
 void bp__kit_open_device(Kit *kit);
 /* The device's text, as "opencl:0"; static. */
 const char *bp__kit_device_text(const Kit *kit);
+/* All attributes of a device that do not change, a line each (transfer full). NULL with an error.
+ */
+char *bp__kit_describe(BpDevice device);
 /* Reads an attribute of type int; `otherwise` if it is None. */
 int64_t bp__kit_int_attr(const Kit *kit, int32_t attr, int64_t otherwise);
 
@@ -158,6 +162,9 @@ void bp__kit_download(const Kit *kit, const void *from, uint64_t offset, void *t
 void bp__kit_copy(const Kit *kit, const void *from, uint64_t from_offset, void *to,
                   uint64_t to_offset, uint64_t size, void *stream);
 void bp__kit_sync(const Kit *kit, void *stream);
+/* Does the work several times. The check fails if after the first time each one leaves threads or
+ * open descriptors, or at least so many bytes of the heap, behind: a pool grows, and stops. */
+void bp__kit_expect_no_leak(void (*work)(void *data), void *data, gint64 bytes, const char *what);
 /* The bytes are as expected, or the check fails and says where `what` differs first. */
 void bp__kit_expect_bytes(const void *got, const void *expected, size_t size, const char *what);
 

@@ -19,16 +19,21 @@ typedef struct Step {
   KitArgs args;
 } Step;
 
-static void open_step(Kit *kit, Step *step) {
-  bp__kit_open_target(kit);
-  int threads = (int)bp__kit_block(kit, 64);
-  char *text = g_strdup_printf(STEP_TEXT, EXTENT / threads, threads);
+/* A kernel of so many blocks and threads. */
+static void open_grid(Kit *kit, Step *step, int blocks, int threads) {
+  char *text = g_strdup_printf(STEP_TEXT, blocks, threads);
   *step = (Step){.code = bp__kit_build(kit, text)};
   g_free(text);
   step->function = bp__kit_function(step->code.module, "increase");
   bp__kit_buffer_create(kit, &step->buffer, KIT_INT32, EXTENT);
   bp__kit_args_add(&step->args, bp__kit_buffer_value(&step->buffer));
   bp__kit_args_add_launch(&step->args, &step->code, "increase", EXTENT);
+}
+
+static void open_step(Kit *kit, Step *step) {
+  bp__kit_open_target(kit);
+  int threads = (int)bp__kit_block(kit, 64);
+  open_grid(kit, step, EXTENT / threads, threads);
 }
 
 static void close_step(Kit *kit, Step *step) {
@@ -160,6 +165,32 @@ static void run_released(Kit *kit) {
   close_step(kit, &step);
 }
 
+typedef struct Launches {
+  const Kit *kit;
+  const Step *step;
+} Launches;
+
+#define LAUNCHES 500
+
+static void launch_often(void *data) {
+  const Launches *launches = data;
+  for (int i = 1; i <= LAUNCHES; i++) {
+    KIT_OK(bp__kit_launch(launches->step->function, &launches->step->args),
+           "the call of a function");
+    if (i % 50 == 0)
+      KIT_OK(bp_stream_sync(launches->kit->target_device, NULL), "stream_sync");
+  }
+}
+
+static void run_leaks(Kit *kit) {
+  Step step;
+  bp__kit_open_target(kit);
+  open_grid(kit, &step, 1, 1);
+  Launches launches = {kit, &step};
+  bp__kit_expect_no_leak(launch_often, &launches, 256 * LAUNCHES, "500 launches");
+  close_step(kit, &step);
+}
+
 /* Launches are part of what is recorded. */
 static void run_recording(Kit *kit) {
   Step step;
@@ -206,6 +237,8 @@ static const Check checks[] = {
      CHECK_CORE, run_freed},
     {"launch.released", "memory that launches used can be had again", "launch.order", CHECK_CORE,
      run_released},
+    {"launch.leaks", "launches leave no threads, descriptors or memory of the host behind",
+     "launch.order", CHECK_CORE, run_leaks},
     {"launch.recording", "recorded launches run at each replay", "launch.order stream.recording",
      CHECK_OPTIONAL, run_recording},
 };

@@ -166,27 +166,71 @@ static void run_released(Kit *kit) {
 
 #define MANY 512
 
-/* Each space keeps what was written to it while others come and go. */
+#define PIECE 96
+#define WIDE  160
+
+static void *make_space(const Kit *kit, size_t size, size_t number) {
+  uint8_t sent[WIDE];
+  void *handle = bp__kit_alloc(kit, size);
+  bp__kit_fill(sent, size, kit->seed + number);
+  bp__kit_upload(kit, sent, handle, 0, size, NULL);
+  return handle;
+}
+
+static void expect_kept(const Kit *kit, void *handle, size_t size, size_t number) {
+  uint8_t sent[WIDE], got[WIDE] = {0};
+  bp__kit_fill(sent, size, kit->seed + number);
+  bp__kit_download(kit, handle, 0, got, size, NULL);
+  bp__kit_sync(kit, NULL);
+  bp__kit_expect_bytes(got, sent, size, "one of many data spaces");
+}
+
+/* Each space keeps what was written to it while others come and go: every second is freed, and what
+ * comes then is smaller or larger than the gaps. */
 static void run_many(Kit *kit) {
   void *handles[MANY];
-  uint8_t sent[96], got[96];
   bp__kit_open_device(kit);
-  for (size_t i = 0; i < MANY; i++) {
-    handles[i] = bp__kit_alloc(kit, sizeof sent);
-    bp__kit_fill(sent, sizeof sent, kit->seed + i);
-    bp__kit_upload(kit, sent, handles[i], 0, sizeof sent, NULL);
-  }
+  for (size_t i = 0; i < MANY; i++)
+    handles[i] = make_space(kit, PIECE, i);
   expect_distinct(handles, MANY);
   for (size_t i = 0; i < MANY; i += 2)
     bp__kit_free(kit, handles[i]);
-  for (size_t i = 1; i < MANY; i += 2) {
-    memset(got, 0, sizeof got);
-    bp__kit_fill(sent, sizeof sent, kit->seed + i);
-    bp__kit_download(kit, handles[i], 0, got, sizeof got, NULL);
-    bp__kit_sync(kit, NULL);
-    bp__kit_expect_bytes(got, sent, sizeof sent, "one of many data spaces");
+  bp__kit_sync(kit, NULL); /* now nothing uses them any more */
+  for (size_t i = 0; i < MANY; i += 2)
+    handles[i] = make_space(kit, i % 4 ? WIDE : PIECE / 2, MANY + i);
+  expect_distinct(handles, MANY);
+  for (size_t i = 0; i < MANY; i++) {
+    gboolean is_new = i % 2 == 0;
+    size_t size = !is_new ? PIECE : i % 4 ? WIDE : PIECE / 2;
+    expect_kept(kit, handles[i], size, is_new ? MANY + i : i);
     bp__kit_free(kit, handles[i]);
   }
+}
+
+static int64_t available(const Kit *kit) {
+  return bp__kit_int_attr(kit, BP_ATTR_AVAILABLE_GLOBAL_MEMORY, INT64_MIN);
+}
+
+/* Others may use the device, so one time of several tells. */
+static void run_available(Kit *kit) {
+  enum { ROUNDS = 4, TRIES = 10 };
+  bp__kit_open_device(kit);
+  if (available(kit) == INT64_MIN)
+    bp__kit_skip("the device does not say how much memory is free");
+  int64_t chunk = (int64_t)bp__kit_turnover(kit->device).chunk, before = 0, after = 0;
+  gboolean is_kept = FALSE;
+  for (int i = 0; i < TRIES && !is_kept; i++) {
+    before = available(kit);
+    for (int k = 0; k < ROUNDS; k++)
+      bp__kit_free(kit, bp__kit_alloc(kit, (uint64_t)chunk));
+    bp__kit_sync(kit, NULL);
+    after = available(kit);
+    is_kept = ABS(after - before) < ROUNDS / 2 * chunk;
+  }
+  KIT_TRUE(is_kept,
+           "%" G_GINT64_FORMAT " bytes were free, and %" G_GINT64_FORMAT " when %d times"
+           " %" G_GINT64_FORMAT " had been allocated and freed",
+           before, after, ROUNDS, chunk);
 }
 
 /* ---- Workspace --------------------------------------------------------------------------- */
@@ -242,6 +286,8 @@ static const Check used_checks[] = {
      "memory.exhaustion memory.free", CHECK_OPTIONAL | CHECK_FAULT | CHECK_STRESS, run_fill},
     {"memory.many", "many data spaces at once do not overlap", "memory.alloc copy.roundtrip",
      CHECK_CORE | CHECK_STRESS, run_many},
+    {"memory.available", "what is free is the same when what was allocated is freed", "memory.free",
+     CHECK_OPTIONAL, run_available},
     {"memory.workspace", "workspace holds what is written, and is freed in any order",
      "memory.alloc copy.roundtrip", CHECK_CORE, run_workspace},
 };

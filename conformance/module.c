@@ -547,6 +547,39 @@ static void run_save(Kit *kit) {
   bp__kit_code_clear(&code);
 }
 
+typedef struct Reload {
+  const Kit *kit;
+  const KitCode *code;
+  BpModule *saved;
+  const BpOwnedBytes *bytes;
+} Reload;
+
+#define RELOADS 5
+
+static void reload_often(void *data) {
+  const Reload *reload = data;
+  for (int i = 0; i < RELOADS; i++) {
+    BpModule *loaded = load_copy(reload->saved, reload->bytes);
+    KIT_TRUE(loaded, "loading what was saved: %s", bp_error_message());
+    BpFunction *function = bp__kit_function(loaded, "add");
+    expect_adds(reload->kit, reload->code, function, "a function of a loaded module");
+    bp_object_release(function);
+    bp_object_release(loaded);
+  }
+}
+
+static void run_leaks(Kit *kit) {
+  BpOwnedBytes bytes = {0};
+  bp__kit_open_target(kit);
+  KitCode code = build_add(kit);
+  Reload reload = {kit, &code, require_serializable(&code), &bytes};
+  KIT_OK(bp_module_save_to_bytes(reload.saved, &bytes), "save_to_bytes");
+  bp__kit_expect_no_leak(reload_often, &reload, RELOADS * ((gint64)128 << 10),
+                         "modules that came, ran and went");
+  bp_owned_bytes_clear(&bytes);
+  bp__kit_code_clear(&code);
+}
+
 /* As a library with whatever belongs to the module, and another as its import. */
 static void run_export(Kit *kit) {
   bp__kit_open_target(kit);
@@ -578,14 +611,15 @@ static void run_export(Kit *kit) {
 
 /* ---- Damage ------------------------------------------------------------------------------ */
 
-/* Loads bytes that are no module; that it fails with an error, or works, is all that is asked. */
-static void load_damaged(BpModule *of, const char *data, size_t size) {
+/* Loads bytes that are no module; that it fails with an error, or works, is all that is asked.
+ * Asking for a function may start a compiler. */
+static void load_damaged(BpModule *of, const char *data, size_t size, gboolean asks) {
   char *copy = g_memdup2(data, size); /* so that reading beyond the end can be seen */
   BpByteArray view = {copy, size};
   BpFunction *function = NULL;
   BpModule *module = bp_module_load_from_bytes(bp_module_kind(of), &view);
   KIT_TRUE(module || *bp_error_message(), "loading damaged bytes failed without an error");
-  if (module && bp_module_get_function(module, "add", 1, &function) == 0)
+  if (module && asks && bp_module_get_function(module, "add", 1, &function) == 0)
     bp_object_release(function);
   bp_error_clear();
   bp_object_release(module);
@@ -622,7 +656,7 @@ static void run_flipped(Kit *kit) {
     size_t at = bp__random_next(&state) % (i % 2 ? bytes.size : MIN(bytes.size, 160));
     char flip = (char)(1 << bp__random_next(&state) % 8);
     bytes.data[at] ^= flip;
-    load_damaged(saved, bytes.data, bytes.size);
+    load_damaged(saved, bytes.data, bytes.size, i % 9 == 0);
     bytes.data[at] ^= flip;
   }
   bp_owned_bytes_clear(&bytes);
@@ -721,4 +755,11 @@ static const Check checks[] = {
      "module.save", CHECK_OPTIONAL | CHECK_FAULT, run_compile_error},
 };
 
+static const Check reload_checks[] = {
+    {"module.leaks", "modules that come and go leave no threads, descriptors or memory behind",
+     "module.save launch.leaks", CHECK_OPTIONAL, run_leaks},
+};
+
+const Section bp__kit_reload_section = {"module", NEEDS_TARGET, reload_checks,
+                                        G_N_ELEMENTS(reload_checks)};
 const Section bp__kit_module_section = {"module", NEEDS_TARGET, checks, G_N_ELEMENTS(checks)};

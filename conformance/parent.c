@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Running checks in child processes, each with a group of its own, so that a compiler that a plugin
- * started ends with the child. A child runs the checks of a section until one fails; then another
- * goes on. What comes through its pipe (child.c says what does) is not to be trusted: the plugin
- * has the descriptor, too. */
+ * started ends with the child; so does what has left the group. A child runs the checks of a
+ * section until one fails; then another goes on. What comes through its pipe (child.c says what
+ * does) is not to be trusted: the plugin has the descriptor, too. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,7 +38,9 @@ typedef struct Child {
   int first;      /* check that it is to run; -1: none, it is asked for facts */
   int index;      /* of the check that began last, or `first` */
   ChildState state;
-  char *refusal; /* why there is nothing to check, or NULL */
+  char *refusal;  /* why there is nothing to check, or NULL */
+  char *left;     /* what it leaves behind at a clean end, or NULL */
+  GArray *others; /* processes that there were before it */
 } Child;
 
 /* ---- Signals ----------------------------------------------------------------------------- */
@@ -93,6 +96,8 @@ static gboolean take_fact(Run *run, Child *child, const char *event, const char 
     add_fact(run, name, text);
   else if (strcmp(event, "refused") == 0 && !child->refusal)
     child->refusal = g_strdup(text);
+  else if (strcmp(event, "identity") == 0 && !run->identity)
+    run->kit.identity = run->identity = g_strdup(text);
   else
     return FALSE;
   return TRUE;
@@ -239,6 +244,91 @@ static int reap(const Child *child) {
   return status;
 }
 
+/* ---- What it leaves behind --------------------------------------------------------------- */
+
+/* How long a process that a child has started may run on when that has ended. */
+#define GRACE (2 * G_USEC_PER_SEC)
+
+/* Adds the processes whose parent a thread of this one is. */
+static void add_children(const char *thread, GArray *pids) {
+  char *path = g_strdup_printf("/proc/self/task/%s/children", thread), *text = NULL;
+  if (g_file_get_contents(path, &text, NULL, NULL)) {
+    char **words = g_strsplit_set(text, " \n", -1);
+    for (char **word = words; *word; word++) {
+      pid_t pid = (pid_t)g_ascii_strtoll(*word, NULL, 10);
+      if (pid > 0)
+        g_array_append_val(pids, pid);
+    }
+    g_strfreev(words);
+  }
+  g_free(text);
+  g_free(path);
+}
+
+/* The children of this process, as pid_t (transfer full); empty where the system does not tell. */
+static GArray *list_children(void) {
+  GArray *pids = g_array_new(FALSE, FALSE, sizeof(pid_t));
+  GDir *threads = g_dir_open("/proc/self/task", 0, NULL);
+  const char *thread;
+  while (threads && (thread = g_dir_read_name(threads)))
+    add_children(thread, pids);
+  if (threads)
+    g_dir_close(threads);
+  return pids;
+}
+
+static gboolean has_pid(const GArray *pids, pid_t pid) {
+  for (guint i = 0; i < pids->len; i++)
+    if (g_array_index(pids, pid_t, i) == pid)
+      return TRUE;
+  return FALSE;
+}
+
+/* Processes whose parents have ended come to this one. Those that are here for the child: neither
+ * itself nor one that there was before it; of those, the ones that have ended are taken up. */
+static GArray *list_strays(const Child *child) {
+  GArray *pids = list_children();
+  for (guint i = pids->len; i-- > 0;) {
+    pid_t pid = g_array_index(pids, pid_t, i);
+    if (pid == child->pid || has_pid(child->others, pid) || waitpid(pid, NULL, WNOHANG) != 0)
+      g_array_remove_index(pids, i);
+  }
+  return pids;
+}
+
+/* Those that a child which has ended leaves behind, for longer than a while: their numbers and
+ * names, or NULL (g_free). */
+static char *describe_strays(const Child *child) {
+  gint64 deadline = g_get_monotonic_time() + GRACE;
+  GArray *pids = list_strays(child);
+  while (pids->len && g_get_monotonic_time() < deadline) {
+    g_array_unref(pids);
+    g_usleep(5000);
+    pids = list_strays(child);
+  }
+  GString *text = g_string_new(NULL);
+  for (guint i = 0; i < pids->len; i++) {
+    int pid = (int)g_array_index(pids, pid_t, i);
+    char *path = g_strdup_printf("/proc/%d/comm", pid), *name = NULL;
+    g_file_get_contents(path, &name, NULL, NULL);
+    g_string_append_printf(text, "%s%d (%s)", i ? ", " : "", pid, name ? g_strchomp(name) : "?");
+    g_free(name);
+    g_free(path);
+  }
+  g_array_unref(pids);
+  return g_string_free(text, text->len == 0);
+}
+
+static void end_strays(const Child *child) {
+  GArray *pids = list_strays(child);
+  for (guint i = 0; i < pids->len; i++) {
+    pid_t pid = g_array_index(pids, pid_t, i);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+  }
+  g_array_unref(pids);
+}
+
 /* ---- What its end means ------------------------------------------------------------------ */
 
 static char *describe_garbled(const GString *input) {
@@ -270,11 +360,14 @@ static void judge_end(Run *run, const Child *child, Ending ending, int status) {
   const Result *result = &g_array_index(run->results, Result, child->index);
   if (child->state == CHILD_BETWEEN && (is_clean || result->outcome == OUTCOME_FAILED))
     return;
-  if (is_clean && child->state == CHILD_EXITING) {
+  if (is_clean && child->state == CHILD_EXITING && !child->left) {
     finish_check(run, child, OUTCOME_PASSED, NULL);
     return;
   }
-  char *text = describe_end(run, child, ending, status);
+  char *text = child->left ? g_strdup_printf("the process has ended, and left others: %s; what a "
+                                             "plugin starts is to end with its process",
+                                             child->left)
+                           : describe_end(run, child, ending, status);
   finish_check(run, child, OUTCOME_FAILED, text);
   g_free(text);
 }
@@ -308,12 +401,17 @@ static int start(Run *run, Child *child, ChildWork *work) {
 
 /* Runs `work` in a child, and follows it to its end. first: the check that it is to start with. */
 static int run_child(Run *run, ChildWork *work, int first) {
-  Child child = {.first = first, .index = first};
-  if (start(run, &child, work))
+  Child child = {.first = first, .index = first, .others = list_children()};
+  if (start(run, &child, work)) {
+    g_array_unref(child.others);
     return -1;
+  }
   child.input = g_string_new(NULL);
   Ending ending = follow(run, &child);
+  if (ending == ENDING_OWN && child.state == CHILD_EXITING)
+    child.left = describe_strays(&child);
   int status = reap(&child), rc = 0;
+  end_strays(&child);
   if (child.fd >= 0)
     close(child.fd);
   if (ending == ENDING_INTERRUPTED)
@@ -323,7 +421,9 @@ static int run_child(Run *run, ChildWork *work, int first) {
   else if (first >= 0)
     judge_end(run, &child, ending, status);
   g_string_free(child.input, TRUE);
+  g_array_unref(child.others);
   g_free(child.refusal);
+  g_free(child.left);
   return rc;
 }
 
@@ -339,7 +439,7 @@ static gboolean is_failure(const Result *result) {
   return result->outcome == OUTCOME_FAILED && !result->is_expected_to_fail;
 }
 
-int bp__run_checks(Run *run) {
+static int run_all(Run *run) {
   gboolean has_failed = FALSE;
   for (guint i = 0; i < run->results->len; i++) {
     Result *result = &g_array_index(run->results, Result, i);
@@ -352,4 +452,13 @@ int bp__run_checks(Run *run) {
     bp__report_progress(run, run->report);
   }
   return 0;
+}
+
+int bp__run_checks(Run *run) {
+  int was_reaper = 0;
+  prctl(PR_GET_CHILD_SUBREAPER, &was_reaper);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  int rc = run_all(run);
+  prctl(PR_SET_CHILD_SUBREAPER, was_reaper);
+  return rc;
 }

@@ -40,6 +40,7 @@ void bp__run_create(Run *run) {
 void bp__run_clear(Run *run) {
   g_array_unref(run->results);
   g_array_unref(run->facts);
+  g_free(run->identity);
 }
 
 /* ---- Which ------------------------------------------------------------------------------- */

@@ -45,6 +45,7 @@ typedef struct Run {
   GArray *facts;      /* of Fact */
   FILE *out;          /* where the report goes */
   Report *report;     /* NULL before the facts are known */
+  char *identity;     /* of the device, as kit.identity; NULL: not known */
 } Run;
 
 /* ---- child.c: in a child process --------------------------------------------------------- */

@@ -11,6 +11,7 @@ const Section *const bp__kit_sections[] = {
     &bp__kit_stream_section,             /* streams, timers, recordings */
     &bp__kit_module_section,             /* code, calls, launches, saving */
     &bp__kit_launch_section,             /* launches on streams */
+    &bp__kit_reload_section,             /* modules again and again */
     &bp__kit_copy_performance_section,   /* in comparison with themselves */
     &bp__kit_launch_performance_section, /* likewise */
     &bp__kit_fault_section,              /* faults of the process */

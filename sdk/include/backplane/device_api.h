@@ -59,7 +59,8 @@ extern "C" {
 
 /* Directions are told from the device types of the two ends; the host's side of a copy has
  * device_type BP_DEVICE_CPU and `data` an address. A copy within one kind of device may go between
- * two of its devices. Offsets and sizes are in bytes and were checked against the tensors. */
+ * two of its devices. Offsets and sizes are in bytes and were checked against the tensors; `size`
+ * is not 0. */
 typedef struct BpCopy {
   const void *from;
   uint64_t from_offset;

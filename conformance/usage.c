@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the process has taken of its system: threads, descriptors, memory of the heap. */
+#include <malloc.h>
+
+#include "conformance/kit.h"
+
+typedef struct Usage {
+  gint64 threads, descriptors, bytes;
+} Usage;
+
+/* Entries of a folder of /proc; 0 where there is none. */
+static gint64 count_entries(const char *path) {
+  GDir *folder = g_dir_open(path, 0, NULL);
+  gint64 count = 0;
+  while (folder && g_dir_read_name(folder))
+    count++;
+  if (folder)
+    g_dir_close(folder);
+  return count;
+}
+
+/* Bytes that malloc has given; 0 where it does not say, as under the sanitizers. */
+static gint64 heap_bytes(void) {
+#ifdef __GLIBC__
+#if __GLIBC_PREREQ(2, 33)
+  struct mallinfo2 info = mallinfo2();
+  return (gint64)(info.uordblks + info.hblkhd);
+#endif
+#endif
+  return 0;
+}
+
+static Usage usage_now(void) {
+  return (Usage){.threads = count_entries("/proc/self/task"),
+                 .descriptors = count_entries("/proc/self/fd"),
+                 .bytes = heap_bytes()};
+}
+
+/* Fewer more of threads, or of descriptors, than these are no leak. */
+#define SLACK 4
+
+static gboolean has_grown(Usage before, Usage after, gint64 bytes) {
+  return after.threads >= before.threads + SLACK ||
+         after.descriptors >= before.descriptors + SLACK || after.bytes >= before.bytes + bytes;
+}
+
+void bp__kit_expect_no_leak(void (*work)(void *data), void *data, gint64 bytes, const char *what) {
+  enum { TRIES = 3 };
+  gboolean is_leak = TRUE;
+  Usage before, after = {0, 0, 0};
+  for (int i = 0; i <= TRIES && is_leak; i++) {
+    before = i ? after : (Usage){0, 0, 0};
+    work(data);
+    after = usage_now();
+    is_leak = i == 0 || has_grown(before, after, bytes);
+  }
+  KIT_TRUE(!is_leak,
+           "%s: each time the process has more than before: %d and then %d threads, %d and then %d"
+           " open descriptors, %" G_GINT64_FORMAT " and then %" G_GINT64_FORMAT
+           " bytes of host memory",
+           what, (int)before.threads, (int)after.threads, (int)before.descriptors,
+           (int)after.descriptors, before.bytes, after.bytes);
+}
