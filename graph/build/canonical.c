@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rewrites towards fewer kinds of nodes: transposes that move nothing or meet another, convolutions
  * over one dimension, transposed convolutions that do not overlap, constant factors. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -172,8 +173,8 @@ static int is_tiling(const BpGraphNode *node) {
   const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1], *out = node->outputs[0];
   BpOpWindow w;
   if (in->ndim != 4 || bp__node_int(node, "group", 1) != 1 || !weights->data ||
-      (bp__node_input(node, 2) && !node->inputs[2]->data) ||
-      !bp__dtype_equal(in->dtype, BP__FLOAT32) || bp__op_read_window(node, weights->shape + 2, &w))
+      (bp__node_input(node, 2) && !node->inputs[2]->data) || !bp__dtype_is_float(in->dtype) ||
+      bp__op_read_window(node, weights->shape + 2, &w))
     return 0;
   for (int32_t i = 0; i < 2; i++)
     if (w.kernel[i] != w.strides[i] || w.dilations[i] != 1 || w.pad_begin[i] != 0 ||
@@ -187,21 +188,18 @@ static BpGraphValue *tap_weights(BpGraph *graph, const BpGraphValue *from) {
   int64_t in = from->shape[0], out = from->shape[1], taps = from->shape[2] * from->shape[3];
   int64_t shape[4] = {taps * out, in, 1, 1};
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 4, NULL);
-  const float *source = from->data;
-  float *target = to ? bp__graph_constant_data(to) : NULL;
   for (int64_t i = 0; to && i < in; i++)
     for (int64_t o = 0; o < out; o++)
       for (int64_t t = 0; t < taps; t++)
-        target[(t * out + o) * in + i] = source[(i * out + o) * taps + t];
+        bp__value_copy_element(to, (t * out + o) * in + i, from, (i * out + o) * taps + t);
   return to;
 }
 
 static BpGraphValue *tap_bias(BpGraph *graph, const BpGraphValue *from, int64_t taps) {
   int64_t out = from->shape[0], total = out * taps;
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, &total, 1, NULL);
-  for (int64_t t = 0; to && t < taps; t++)
-    memcpy((float *)bp__graph_constant_data(to) + t * out, from->data,
-           (size_t)bp__value_num_bytes(from));
+  for (int64_t i = 0; to && i < total; i++)
+    bp__value_copy_element(to, i, from, i % out);
   return to;
 }
 
@@ -231,8 +229,7 @@ static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
 
 /* Of one element. */
 static int is_factor(const BpGraphValue *value) {
-  return value->data && bp__dtype_equal(value->dtype, BP__FLOAT32) &&
-         bp__value_num_elements(value) == 1;
+  return value->data && bp__dtype_is_float(value->dtype) && bp__value_num_elements(value) == 1;
 }
 
 /* A product with a constant of one element: sets *constant to that and gives the other operand. */
@@ -245,41 +242,47 @@ static BpGraphValue *scaled(const BpGraphNode *node, BpGraphValue **constant) {
   return NULL;
 }
 
+/* Makes *factor of a number, in the type and shape of `like`: 1, -1 with an error, or 0 if it is
+ * not of full precision: 1e30 twice is infinite, and x times 1e30 twice need not be. It may change
+ * the last bit of what it multiplies; of float16 and bfloat16, whose last bit counts for much, it
+ * has to be exact. */
+static int make_factor(BpGraph *graph, const BpGraphValue *like, double number,
+                       BpGraphValue **factor) {
+  BpDataType wide = bp_te_accumulator(like->dtype);
+  double least = wide.bits == 64 ? DBL_MIN : (double)FLT_MIN;
+  double most = wide.bits == 64 ? DBL_MAX : (double)FLT_MAX;
+  if (!(fabs(number) >= least && fabs(number) <= most))
+    return 0;
+  *factor = bp__graph_constant(graph, like->name, like->dtype, like->shape, like->ndim, NULL);
+  if (!*factor)
+    return -1;
+  bp__value_put_float(*factor, 0, number);
+  return bp__dtype_equal(wide, like->dtype) || bp__value_get_float(*factor, 0) == number;
+}
+
 static BpGraphValue *product(BpRewrite *rewrite, const BpGraphNode *node, BpGraphValue *a,
                              BpGraphValue *b) {
   BpGraphValue *inputs[2] = {a, b};
   return bp__op_apply(rewrite->graph, "", "Mul", node->name, inputs, 2, NULL, 0);
 }
 
-/* For a division: by the reciprocal, if that is of full precision. It may change the last bit, and
- * is many times as fast. */
-static int multiply_instead(BpRewrite *rewrite, BpGraphNode *node) {
-  const BpGraphValue *divisor = node->inputs[1];
-  float inverse = 1 / *(const float *)divisor->data;
-  BpGraphValue *factor;
-  if (!isnormal(inverse))
-    return 0;
-  factor = bp__graph_constant(rewrite->graph, divisor->name, divisor->dtype, divisor->shape,
-                              divisor->ndim, NULL);
-  if (!factor)
-    return -1;
-  *(float *)bp__graph_constant_data(factor) = inverse;
-  return replace(rewrite, node, product(rewrite, node, node->inputs[0], factor));
-}
-
-/* Constant divisors become factors, and two factors one, if that has full precision: 1e30 twice is
- * infinite, and x times 1e30 twice need not be. */
+/* Constant divisors become factors, which are many times as fast, and two factors one. */
 static int factor_rule(BpRewrite *rewrite, BpGraphNode *node) {
-  BpGraphValue *factor, *first, *value;
-  if (is_op(node, "Div") && is_factor(node->inputs[1]) && !node->inputs[0]->data)
-    return multiply_instead(rewrite, node);
-  value = scaled(node, &factor);
-  if (!value || !(value = scaled(value->producer, &first)) ||
-      !bp__value_same_shape(value, node->outputs[0]) ||
-      !isnormal(*(const float *)first->data * *(const float *)factor->data))
-    return 0;
-  return replace(rewrite, node,
-                 product(rewrite, node, value, product(rewrite, node, first, factor)));
+  BpGraphValue *constant, *first, *value, *factor;
+  double number;
+  if (is_op(node, "Div") && is_factor(node->inputs[1]) && !node->inputs[0]->data) {
+    value = node->inputs[0];
+    constant = node->inputs[1];
+    number = 1 / bp__value_get_float(constant, 0);
+  } else {
+    value = scaled(node, &constant);
+    if (!value || !(value = scaled(value->producer, &first)) ||
+        !bp__value_same_shape(value, node->outputs[0]))
+      return 0;
+    number = bp__value_get_float(first, 0) * bp__value_get_float(constant, 0);
+  }
+  int made = make_factor(rewrite->graph, constant, number, &factor);
+  return made > 0 ? replace(rewrite, node, product(rewrite, node, value, factor)) : made;
 }
 
 /* ---- All rules --------------------------------------------------------------------------- */

@@ -24,7 +24,7 @@
 typedef struct Layout {
   BpGraph *graph;
   const BpTarget *target;
-  int64_t lanes;          /* floats in a vector */
+  int64_t lanes;          /* float32 in a vector; blocks are of so many channels of any type */
   int64_t threads;        /* in lock-step */
   BpGraphValue **plain;   /* by id of the values before the pass: what they are now, */
   BpGraphValue **blocked; /* in either layout, or NULL */
@@ -50,13 +50,12 @@ static BpGraphValue *pack_dense(BpGraph *graph, const BpGraphValue *from, int64_
   const int64_t *s = from->shape;
   int64_t shape[6] = {blocks(s[0], b), blocks(s[1], a), s[2], s[3], a, b}, taps = s[2] * s[3];
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 6, NULL);
-  const float *source = from->data;
-  float *target = to ? bp__graph_constant_data(to) : NULL;
   for (int64_t o = 0; to && o < s[0]; o++)
     for (int64_t i = 0; i < s[1]; i++)
       for (int64_t t = 0; t < taps; t++)
-        target[((((o / b) * shape[1] + i / a) * taps + t) * a + i % a) * b + o % b] =
-            source[(o * s[1] + i) * taps + t];
+        bp__value_copy_element(to,
+                               ((((o / b) * shape[1] + i / a) * taps + t) * a + i % a) * b + o % b,
+                               from, (o * s[1] + i) * taps + t);
   return to;
 }
 
@@ -65,11 +64,9 @@ static BpGraphValue *pack_depthwise(BpGraph *graph, const BpGraphValue *from, in
   const int64_t *s = from->shape;
   int64_t shape[4] = {blocks(s[0], b), s[2], s[3], b}, taps = s[2] * s[3];
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 4, NULL);
-  const float *source = from->data;
-  float *target = to ? bp__graph_constant_data(to) : NULL;
   for (int64_t o = 0; to && o < s[0]; o++)
     for (int64_t t = 0; t < taps; t++)
-      target[((o / b) * taps + t) * b + o % b] = source[o * taps + t];
+      bp__value_copy_element(to, ((o / b) * taps + t) * b + o % b, from, o * taps + t);
   return to;
 }
 
@@ -170,7 +167,7 @@ static BpGraphAttr channels_attr(Layout *layout, const BpGraphNode *conv) {
 static int is_blockable_conv(const BpGraphNode *node) {
   const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
   int64_t groups = bp__node_int(node, "group", 1);
-  return in->ndim == 4 && bp__dtype_equal(in->dtype, BP__FLOAT32) && weights->data &&
+  return in->ndim == 4 && bp__dtype_is_float(in->dtype) && weights->data &&
          bp__value_num_elements(node->outputs[0]) > 0 &&
          (!bp__node_input(node, 2) || node->inputs[2]->data) &&
          (groups == 1 || (groups == in->shape[1] && groups == weights->shape[0] && groups > 1));
@@ -298,12 +295,10 @@ static BpGraphValue *pack_places(BpGraph *graph, const BpGraphValue *from, int64
   int64_t in = from->shape[1], out = from->shape[0] / (k * k);
   int64_t shape[6] = {k, k, blocks(out, b), blocks(in, a), a, b};
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 6, NULL);
-  const float *source = from->data;
-  float *target = to ? bp__graph_constant_data(to) : NULL;
   for (int64_t row = 0; to && row < from->shape[0]; row++) {
     int64_t o = row % out, block = row / out * shape[2] + o / b;
     for (int64_t i = 0; i < in; i++)
-      target[(block * shape[3] * a + i) * b + o % b] = source[row * in + i];
+      bp__value_copy_element(to, (block * shape[3] * a + i) * b + o % b, from, row * in + i);
   }
   return to;
 }
@@ -312,10 +307,8 @@ static BpGraphValue *pack_place_bias(BpGraph *graph, const BpGraphValue *from, i
                                      int64_t b) {
   int64_t out = from->shape[0] / (k * k), shape[4] = {k, k, blocks(out, b), b};
   BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 4, NULL);
-  float *target = to ? bp__graph_constant_data(to) : NULL;
-  for (int64_t place = 0; to && place < k * k; place++)
-    memcpy(target + place * shape[2] * b, (const float *)from->data + place * out,
-           (size_t)out * sizeof(float));
+  for (int64_t row = 0; to && row < from->shape[0]; row++)
+    bp__value_copy_element(to, row / out * shape[2] * b + row % out, from, row);
   return to;
 }
 
@@ -458,8 +451,7 @@ static int convert_concat(Layout *layout, BpGraphNode *node) {
   BpGraphValue *inputs[BP_BLOCKED_MAX_INPUTS], *out = node->outputs[0];
   BpGraphAttr attr = bp__attr_int(layout->graph, "axis", axis);
   int any = 0, is_whole = 1;
-  if (out->ndim != 4 || axis < 1 || node->num_inputs > BP_BLOCKED_MAX_INPUTS ||
-      !bp__dtype_equal(out->dtype, BP__FLOAT32))
+  if (out->ndim != 4 || axis < 1 || node->num_inputs > BP_BLOCKED_MAX_INPUTS)
     return 0;
   b = block_of(layout, out->shape[1]);
   for (int32_t i = 0; i < node->num_inputs; i++) {

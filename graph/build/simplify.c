@@ -20,8 +20,7 @@ static int64_t weight_channel(const BpGraphNode *conv, int64_t index) {
 /* A convolution whose output only the node at hand reads, with constant weights. */
 static int is_foldable_conv(const BpGraphValue *value) {
   const BpGraphNode *node = value->producer;
-  if (!node || value->num_uses != 1 || node->op->domain[0] ||
-      !bp__dtype_equal(value->dtype, BP__FLOAT32))
+  if (!node || value->num_uses != 1 || node->op->domain[0] || !bp__dtype_is_float(value->dtype))
     return 0;
   if (strcmp(node->op->name, "Conv") &&
       (strcmp(node->op->name, "ConvTranspose") || bp__node_int(node, "group", 1) != 1))
@@ -31,7 +30,7 @@ static int is_foldable_conv(const BpGraphValue *value) {
 
 /* Whether a constant has one element, or one for each channel of `like`. */
 static int is_per_channel(const BpGraphValue *constant, const BpGraphValue *like) {
-  if (!constant->data || !bp__dtype_equal(constant->dtype, BP__FLOAT32) ||
+  if (!constant->data || !bp__dtype_equal(constant->dtype, like->dtype) ||
       constant->ndim > like->ndim)
     return 0;
   for (int32_t i = 0; i < constant->ndim; i++) {
@@ -42,42 +41,42 @@ static int is_per_channel(const BpGraphValue *constant, const BpGraphValue *like
   return 1;
 }
 
-static float channel_value(const BpGraphValue *constant, int64_t channel) {
-  return ((const float *)constant->data)[bp__value_num_elements(constant) == 1 ? 0 : channel];
+static double channel_value(const BpGraphValue *constant, int64_t channel) {
+  return bp__value_get_float(constant, bp__value_num_elements(constant) == 1 ? 0 : channel);
 }
 
+/* A copy of a constant; of NULL, `channels` zeros. */
 static BpGraphValue *copy_constant(BpGraph *graph, const BpGraphValue *from, const char *name,
-                                   int64_t channels) {
+                                   BpDataType dtype, int64_t channels) {
   BpGraphValue *copy =
       from ? bp__graph_constant(graph, name, from->dtype, from->shape, from->ndim, NULL)
-           : bp__graph_constant(graph, name, BP__FLOAT32, &channels, 1, NULL);
+           : bp__graph_constant(graph, name, dtype, &channels, 1, NULL);
   if (copy && from)
     memcpy(bp__graph_constant_data(copy), from->data, (size_t)bp__value_num_bytes(from));
   return copy;
+}
+
+static double folded(char op, double a, double b) {
+  return op == '*' ? a * b : op == '/' ? a / b : op == '+' ? a + b : a - b;
 }
 
 /* A copy of the convolution that computes what `op` makes of its output. */
 static BpGraphValue *fold(BpGraph *graph, const BpGraphNode *conv, char op,
                           const BpGraphValue *constant) {
   int64_t channels = conv->outputs[0]->shape[1];
-  BpGraphValue *weights = copy_constant(graph, conv->inputs[1], conv->inputs[1]->name, 0);
-  BpGraphValue *bias = copy_constant(graph, bp__node_input(conv, 2), conv->name, channels), *result;
-  float *w, *b;
+  BpDataType dtype = conv->outputs[0]->dtype;
+  BpGraphValue *weights = copy_constant(graph, conv->inputs[1], conv->inputs[1]->name, dtype, 0);
+  BpGraphValue *bias = copy_constant(graph, bp__node_input(conv, 2), conv->name, dtype, channels);
+  BpGraphValue *result;
   if (!weights || !bias)
     return NULL;
-  w = bp__graph_constant_data(weights);
-  b = bp__graph_constant_data(bias);
-  for (int64_t i = 0, n = bp__value_num_elements(weights); i < n && (op == '*' || op == '/'); i++) {
-    float factor = channel_value(constant, weight_channel(conv, i));
-    w[i] = op == '*' ? w[i] * factor : w[i] / factor;
-  }
-  for (int64_t c = 0; c < channels; c++) {
-    float value = channel_value(constant, c);
-    b[c] = op == '*'   ? b[c] * value
-           : op == '/' ? b[c] / value
-           : op == '+' ? b[c] + value
-                       : b[c] - value;
-  }
+  for (int64_t i = 0, n = bp__value_num_elements(weights); i < n && (op == '*' || op == '/'); i++)
+    bp__value_put_float(weights, i,
+                        folded(op, bp__value_get_float(weights, i),
+                               channel_value(constant, weight_channel(conv, i))));
+  for (int64_t c = 0; c < channels; c++)
+    bp__value_put_float(bias, c,
+                        folded(op, bp__value_get_float(bias, c), channel_value(constant, c)));
   result = bp__op_apply(graph, "", conv->op->name, conv->name,
                         (BpGraphValue *[]){conv->inputs[0], weights, bias}, 3, conv->attrs,
                         conv->num_attrs);

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include <backplane/compiler/te.h>
+
 #include "graph/ops/winograd.h"
 
 /* What a core does in a cycle: multiply-adds of vectors, and bytes from its second cache and from
@@ -109,15 +111,17 @@ int bp__winograd_pays(const BpWinogradSite *site, BpWinogradPlan *plan) {
 }
 
 /* G filter G', for one pair of channels; `step` elements between the points of the result. */
-static void transform_filter(const BpWinograd *height, const BpWinograd *width, const float *filter,
-                             float *result, int64_t step) {
+static void transform_filter(const BpWinograd *height, const BpWinograd *width,
+                             const BpGraphValue *from, int64_t first, BpGraphValue *to, int64_t at,
+                             int64_t step) {
   for (int32_t py = 0; py < height->points; py++)
     for (int32_t px = 0; px < width->points; px++) {
       double sum = 0;
       for (int32_t y = 0; y < height->taps; y++)
         for (int32_t x = 0; x < width->taps; x++)
-          sum += height->filter[py][y] * width->filter[px][x] * (double)filter[y * width->taps + x];
-      result[(py * width->points + px) * step] = (float)sum;
+          sum += height->filter[py][y] * width->filter[px][x] *
+                 bp__value_get_float(from, first + y * width->taps + x);
+      bp__value_put_float(to, at + (py * width->points + px) * step, sum);
     }
 }
 
@@ -128,14 +132,14 @@ BpGraphValue *bp__winograd_weights(BpGraph *graph, const BpGraphValue *from, con
   bp__winograd_init(&height, (int32_t)tile[0], (int32_t)s[2]);
   bp__winograd_init(&width, (int32_t)tile[1], (int32_t)s[3]);
   int64_t shape[6] = {height.points, width.points, site->out_blocks, site->in_blocks, a, b};
-  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 6, NULL);
-  const float *source = from->data;
-  float *target = to ? bp__graph_constant_data(to) : NULL;
+  /* Transformed, they need more digits than the result. */
+  BpGraphValue *to =
+      bp__graph_constant(graph, from->name, bp_te_accumulator(from->dtype), shape, 6, NULL);
   int64_t step = site->out_blocks * site->in_blocks * a * b;
   for (int64_t o = 0; to && o < s[0]; o++)
     for (int64_t i = 0; i < s[1]; i++) {
       int64_t at = (((o / b) * site->in_blocks + i / a) * a + i % a) * b + o % b;
-      transform_filter(&height, &width, source + (o * s[1] + i) * s[2] * s[3], target + at, step);
+      transform_filter(&height, &width, from, (o * s[1] + i) * s[2] * s[3], to, at, step);
     }
   return to;
 }

@@ -169,6 +169,49 @@ double bp__value_get_float(const BpGraphValue *constant, int64_t index) {
   return ((const float *)constant->data)[index];
 }
 
+/* The upper bits of a float32, ties to even; a NaN stays one. */
+static uint16_t float_to_bfloat(uint32_t bits) {
+  if ((bits & 0x7fffffff) > 0x7f800000)
+    return (uint16_t)(bits >> 16 | 0x40);
+  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Half the bits of a float32 to the nearest binary16, ties to even. */
+static uint16_t float_to_half(uint32_t bits) {
+  uint32_t sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
+  float magnitude;
+  if (rest > 0x7f800000)
+    return (uint16_t)(sign | 0x7e00);
+  if (rest >= 0x477ff000)
+    return (uint16_t)(sign | 0x7c00);
+  memcpy(&magnitude, &rest, sizeof(magnitude));
+  if (rest < 0x38800000)
+    return (uint16_t)(sign | (uint32_t)lrintf(ldexpf(magnitude, 24)));
+  return (uint16_t)(sign | (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
+}
+
+void bp__value_put_float(BpGraphValue *constant, int64_t index, double number) {
+  void *data = bp__graph_constant_data(constant);
+  float value = (float)number;
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  if (constant->dtype.code == BP_DTYPE_BFLOAT)
+    ((uint16_t *)data)[index] = float_to_bfloat(bits);
+  else if (constant->dtype.bits == 16)
+    ((uint16_t *)data)[index] = float_to_half(bits);
+  else if (constant->dtype.bits == 32)
+    ((float *)data)[index] = value;
+  else
+    ((double *)data)[index] = number;
+}
+
+void bp__value_copy_element(BpGraphValue *target, int64_t to, const BpGraphValue *source,
+                            int64_t from) {
+  size_t size = bp_dtype_bytes(source->dtype);
+  memcpy((char *)bp__graph_constant_data(target) + (size_t)to * size,
+         (const char *)source->data + (size_t)from * size, size);
+}
+
 const char *bp__value_format(const BpGraphValue *value, char *text) {
   char dtype[32];
   int used;

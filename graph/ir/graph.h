@@ -104,6 +104,11 @@ int64_t bp__value_num_bytes(const BpGraphValue *value);
 int bp__value_same_shape(const BpGraphValue *a, const BpGraphValue *b);
 /* Element `index` of a constant as a number of any real type; it is not checked to be one. */
 double bp__value_get_float(const BpGraphValue *constant, int64_t index);
+/* Sets element `index` of a constant of a float type to the nearest number that it has. */
+void bp__value_put_float(BpGraphValue *constant, int64_t index, double number);
+/* Element `to` of one constant becomes element `from` of another, of the same type. */
+void bp__value_copy_element(BpGraphValue *target, int64_t to, const BpGraphValue *source,
+                            int64_t from);
 int64_t bp__value_get_int(const BpGraphValue *constant, int64_t index);
 int bp__dtype_equal(BpDataType a, BpDataType b);
 static inline int bp__dtype_is_float(BpDataType dtype) {
