@@ -4,13 +4,13 @@
 #include "core/plugin/container.h"
 #include "core/plugin/trial_cache.h"
 #include "core/plugin/parallel.h"
+#include "core/plugin/pattern.h"
 #include "core/registry/cache.h"
 #include "core/registry/given.h"
 #include "core/registry/names.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,37 +140,45 @@ static int add_node(const Subject *subject, const char *path) {
   return 0;
 }
 
+/* The nodes that fit a pattern. */
+typedef struct Nodes {
+  const Subject *subject;
+  int count;
+  int faults;
+} Nodes;
+
+static void visit_node(void *context, const char *path) {
+  Nodes *nodes = context;
+  nodes->count++;
+  nodes->faults += !add_node(nodes->subject, path);
+}
+
 /* Whether there is a fault. */
-static int add_nodes_of(const Subject *subject, const char *pattern, int is_required) {
-  glob_t found;
-  if (glob(pattern, 0, NULL, &found)) {
-    if (is_required)
-      add(subject, BP_STAGE_PERMISSIONS, REASON_NODE_MISSING,
-          g_strdup_printf("there is no %s", pattern), NULL);
-    return is_required;
-  }
-  int usable = 1;
-  for (size_t i = 0; i < found.gl_pathc; i++)
-    usable &= add_node(subject, found.gl_pathv[i]);
-  globfree(&found);
-  return !usable;
+static int add_nodes_of(const Subject *subject, const char *pattern, int is_required, int *work) {
+  Nodes nodes = {.subject = subject};
+  bp__pattern_visit(pattern, work, visit_node, &nodes);
+  if (nodes.count || !is_required || *work <= 0)
+    return nodes.faults;
+  add(subject, BP_STAGE_PERMISSIONS, REASON_NODE_MISSING,
+      g_strdup_printf("there is no %s", pattern), NULL);
+  return 1;
 }
 
 /* What a plugin's `files` name below /dev are the nodes of some of its devices: they need not be
  * there, but who has them must be allowed to use them. */
 static void add_permissions(const Subject *subject) {
   const Descriptor *descriptor = &subject->plugin->descriptor;
-  int faults = 0;
+  int faults = 0, work = BP_PATTERN_WORK;
   size_t length = 0;
   for (const char *word = descriptor->nodes; (word = bp__words_next(word, &length));) {
     g_autofree char *pattern = g_strndup(word, length);
-    faults |= add_nodes_of(subject, pattern, 1);
+    faults |= add_nodes_of(subject, pattern, 1, &work);
   }
   length = 0;
   for (const char *word = descriptor->files; (word = bp__words_next(word, &length));) {
     g_autofree char *pattern = g_strndup(word, length);
     if (g_str_has_prefix(pattern, "/dev/"))
-      faults |= add_nodes_of(subject, pattern, 0);
+      faults |= add_nodes_of(subject, pattern, 0, &work);
   }
   if (!faults)
     add_ok(subject, BP_STAGE_PERMISSIONS,

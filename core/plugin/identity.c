@@ -5,13 +5,13 @@
  * libraries that it in fact loads are seen in the trial and kept with its outcome (trial_cache.c).
  */
 
+#include "core/plugin/pattern.h"
 #include "core/plugin/trial_cache.h"
 #include "core/system/env.h"
 #include "core/system/process.h"
 #include "core/registry/names.h"
 
 #include <backplane/version.h>
-#include <glob.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,29 +49,32 @@ void bp__identity_append(GString *text, const char *path) {
   g_string_append_c(text, '\n');
 }
 
-/* The paths that fit a pattern; what is in them, where they are directories. */
-static void append_pattern(GString *text, const char *pattern, int depth) {
-  glob_t found;
-  g_string_append_printf(text, "%s\n", pattern);
-  if (glob(pattern, 0, NULL, &found))
-    return;
-  for (size_t i = 0; i < found.gl_pathc; i++) {
-    const char *path = found.gl_pathv[i];
-    g_string_append_printf(text, "%s ", path);
-    bp__identity_append(text, path);
-    if (depth && g_file_test(path, G_FILE_TEST_IS_DIR)) {
-      g_autofree char *inside = g_strdup_printf("%s/*", path);
-      append_pattern(text, inside, depth - 1);
-    }
-  }
-  globfree(&found);
+/* What is appended of the paths that fit patterns. */
+typedef struct Watched {
+  GString *text;
+  int work; /* what is left of BP_PATTERN_WORK */
+} Watched;
+
+static void append_path(void *context, const char *path) {
+  Watched *watched = context;
+  g_string_append_printf(watched->text, "%s ", path);
+  bp__identity_append(watched->text, path);
 }
 
-static void append_patterns(GString *text, const char *list, int depth) {
+static void append_tree(void *context, const char *path) {
+  Watched *watched = context;
+  append_path(watched, path);
+  if (g_file_test(path, G_FILE_TEST_IS_DIR))
+    bp__pattern_visit_inside(path, &watched->work, append_path, watched);
+}
+
+static void append_patterns(Watched *watched, const char *list,
+                            void (*append)(void *context, const char *path)) {
   size_t length = 0;
   for (const char *word = list; (word = bp__words_next(word, &length));) {
     g_autofree char *pattern = g_strndup(word, length);
-    append_pattern(text, pattern, depth);
+    g_string_append_printf(watched->text, "%s\n", pattern);
+    bp__pattern_visit(pattern, &watched->work, append, watched);
   }
 }
 
@@ -91,12 +94,14 @@ static void append_variables(GString *text, const char *list) {
 /* A library that appears or goes changes one of these. */
 static void append_loader(GString *text) {
   static const char *const places[] = {
-      "/etc/ld.so.cache", "/etc/ld.so.preload", "/lib",           "/usr/lib",
-      "/lib64",           "/usr/lib64",         "/usr/local/lib", "/usr/lib/*-linux-*"};
+      "/etc/ld.so.cache", "/etc/ld.so.preload", "/lib",          "/usr/lib",
+      "/lib64",           "/usr/lib64",         "/usr/local/lib"};
+  Watched watched = {text, BP_PATTERN_WORK};
   append_variable(text, "LD_LIBRARY_PATH");
   append_variable(text, "LD_PRELOAD");
   for (size_t i = 0; i < G_N_ELEMENTS(places); i++)
-    append_pattern(text, places[i], 0);
+    bp__identity_append(text, places[i]);
+  append_patterns(&watched, "/usr/lib/*-linux-*", append_path);
   const char *path = bp__env_get("LD_LIBRARY_PATH");
   g_auto(GStrv) directories = g_strsplit(path ? path : "", ":", -1);
   for (char **directory = directories; *directory; directory++)
@@ -147,6 +152,11 @@ static void append_host(GString *text) {
   append_limits(text);
 }
 
+static void hash_text(const GString *text, char hash[BP_HASH_TEXT]) {
+  g_autofree char *sum = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text->str, -1);
+  g_strlcpy(hash, sum, BP_HASH_TEXT);
+}
+
 void bp__plugin_key(const Plugin *plugin, char key[BP_HASH_TEXT]) {
   const Descriptor *descriptor = &plugin->descriptor;
   g_autoptr(GString) text = g_string_new(plugin->path);
@@ -156,8 +166,13 @@ void bp__plugin_key(const Plugin *plugin, char key[BP_HASH_TEXT]) {
   append_host(text);
   append_loader(text);
   append_variables(text, descriptor->variables);
-  append_patterns(text, descriptor->nodes, 0);
-  append_patterns(text, descriptor->files, 1);
-  g_autofree char *hash = g_compute_checksum_for_string(G_CHECKSUM_SHA256, text->str, -1);
-  g_strlcpy(key, hash, BP_HASH_TEXT);
+  hash_text(text, key);
+}
+
+void bp__plugin_watched(const Plugin *plugin, char hash[BP_HASH_TEXT]) {
+  g_autoptr(GString) text = g_string_new(NULL);
+  Watched watched = {text, BP_PATTERN_WORK};
+  append_patterns(&watched, plugin->descriptor.nodes, append_path);
+  append_patterns(&watched, plugin->descriptor.files, append_tree);
+  hash_text(text, hash);
 }

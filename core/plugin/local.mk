@@ -13,6 +13,7 @@ libbackplane_la_SOURCES += \
 	core/plugin/load.c \
 	core/plugin/machine.c core/plugin/machine.h \
 	core/plugin/parallel.c core/plugin/parallel.h \
+	core/plugin/pattern.c core/plugin/pattern.h \
 	core/plugin/plugins.c \
 	core/plugin/read.c \
 	core/plugin/reasons.c core/plugin/reasons.h \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of what trials found.
  *
- *   backplane-trial 1
+ *   backplane-trial 2
  *   key=HASH
+ *   watched=HASH            of the files and nodes that the descriptor names
  *   time=SECONDS            since 1970
  *   deadline=MILLISECONDS   that it had
  *   failures=N              quarantines in a row
@@ -24,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_LINE "backplane-trial 1"
+#define FIRST_LINE "backplane-trial 2"
 #define QUARANTINE ".quarantine"
 
 /* How long a quarantine lasts when nothing changes that would end it, by failures in a row. */
@@ -58,6 +59,7 @@ void bp__trial_cache_open(TrialCache *cache, const Plugin *plugin) {
     return;
   name_file(plugin, cache->name);
   bp__plugin_key(plugin, cache->key);
+  bp__plugin_watched(plugin, cache->watched);
 }
 
 void bp__trial_cache_close(TrialCache *cache) {
@@ -110,13 +112,15 @@ typedef struct Record {
   int64_t time;
   int deadline;
   int failures;
-  int has_changed; /* a library that the trial saw is another now */
+  int has_changed; /* what the plugin watches, or a library that the trial saw, is another now */
 } Record;
 
-static void read_line(const char *line, Record *record) {
+static void read_line(const TrialCache *cache, const char *line, Record *record) {
   const char *value;
   if ((value = bp__line_value(line, "key")))
     record->key = value;
+  else if ((value = bp__line_value(line, "watched")))
+    record->has_changed |= *cache->watched && strcmp(value, cache->watched);
   else if ((value = bp__line_value(line, "time")))
     record->time = g_ascii_strtoll(value, NULL, 10);
   else if ((value = bp__line_value(line, "deadline")))
@@ -147,7 +151,7 @@ static int read_record(const TrialCache *cache, char *lines, Record *record) {
   if (!line || strcmp(line, FIRST_LINE))
     return 0;
   while ((line = bp__line_next(&lines))) {
-    read_line(line, record);
+    read_line(cache, line, record);
     if (strcmp(record->key, cache->key) || record->has_changed)
       return 0;
   }
@@ -214,8 +218,8 @@ int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin, Reas
 static GString *format_record(const TrialCache *cache, const Trial *trial) {
   const BpPluginReason *verdict = bp__reason_info(trial->verdict);
   GString *text = g_string_new(FIRST_LINE "\n");
-  g_string_append_printf(text, "key=%s\ntime=%" G_GINT64_FORMAT "\ndeadline=%d\n", cache->key,
-                         (gint64)time(NULL), bp__trial_deadline());
+  g_string_append_printf(text, "key=%s\nwatched=%s\ntime=%" G_GINT64_FORMAT "\ndeadline=%d\n",
+                         cache->key, cache->watched, (gint64)time(NULL), bp__trial_deadline());
   g_string_append_printf(text, "failures=%d\nverdict=%s\ntext=%s\n",
                          trial->verdict == REASON_OK ? 0 : cache->failures + 1, verdict->code,
                          trial->text);

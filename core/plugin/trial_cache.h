@@ -18,14 +18,15 @@ typedef struct TrialCache {
   int lock;                /* -1: not held */
   char name[BP_HASH_TEXT]; /* of the file; one of a quarantine is called so with a suffix */
   char key[BP_HASH_TEXT];
-  int failures; /* trials in a row that ended in quarantine, as read */
+  char watched[BP_HASH_TEXT]; /* "" when a record is only to be listed */
+  int failures;               /* trials in a row that ended in quarantine, as read */
 } TrialCache;
 
 /* The folder of all files. Never fails: where there is none, nothing is found and nothing kept. */
 void bp__trial_cache_folder(BpCache *folder);
 
-/* As bp__trial_cache_read, of a quarantine alone; quick where there is none, as there usually is.
- */
+/* As bp__trial_cache_read, of a quarantine alone and for a list: quick where there is none, as
+ * there usually is, and without a look at the files and nodes that the descriptor names. */
 int bp__trial_cache_quarantine(const BpCache *folder, const Plugin *plugin, Reason *verdict,
                                char **text);
 
@@ -41,8 +42,11 @@ int bp__trial_cache_read(TrialCache *cache, Reason *verdict, char **text);
 /* Keeps a trial's verdict, if it is conclusive. */
 void bp__trial_cache_write(const TrialCache *cache, const Trial *trial);
 
-/* The key: a hash of all that is known before a trial and may change its outcome (identity.c). */
+/* The key: a hash of all that is known before a trial and may change its outcome, but the files and
+ * nodes that the descriptor names (identity.c). */
 void bp__plugin_key(const Plugin *plugin, char key[BP_HASH_TEXT]);
+/* A hash of those: patterns of a descriptor, which take a moment. */
+void bp__plugin_watched(const Plugin *plugin, char hash[BP_HASH_TEXT]);
 
 /* Appends what tells a file from what was there before under its path, and a line's end. */
 void bp__identity_append(GString *text, const char *path);

@@ -42,6 +42,8 @@ mkdir "$work/plugins"
 abi=$(sed -n 's/^#define BP_ABI_TEXT *"\(.*\)"/\1/p' "$top_srcdir/sdk/include/backplane/plugin.h")
 if [ "$(uname -m)" = x86_64 ]; then foreign=sve; else foreign=fma; fi
 copy good.so ''
+copy crash.so 's/azazazazazazaz/azazazazazazc8/g; s/defect=none /defect=crash/
+  s|files=\n\(.*\)padding=xxxxxxxx|files=/opt/*/x\n\1padding=|'
 copy vendor.so 's/libc.so.6/libOpenCL/'
 copy rejected-abi.so "s/abi=$abi/abi=9.9/"
 copy rejected-cpu.so "s/isa=\(.*\)padding=xxxx/isa=$foreign \1padding=/"
@@ -74,6 +76,12 @@ for code in abi-too-new cpu-too-old sanitizer-mismatch other-architecture; do
   grep -q "error *$code" "$work/out"
   report $? "one is rejected for $code PLG-2"
 done
+
+trace list
+grep -q quarantined "$work/out"
+report $? "a later process lists the quarantine"
+absent '/opt'
+report $? "listing looks at none of the files that a descriptor names PLG-1"
 
 trace inspect device "defect-azazazazazazaz"
 absent "mmap.*PROT_EXEC.*$work/plugins/rejected"

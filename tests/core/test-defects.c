@@ -4,7 +4,7 @@
  *
  * Each host is a process of its own, this program once more: `--host CODE...` uses the devices 1, 2
  * and so on, and checks each against the reason code expected of its plugin. What BP_TEST_WARNING
- * says must be in one warning, and one alone. */
+ * says must be in one warning, and one alone; after BP_TEST_SECONDS the host is ended. */
 
 #include "tests/core/defects.h"
 
@@ -72,6 +72,8 @@ static void check_plugin(int number, const char *code) {
 }
 
 static int be_host(char **codes) {
+  const char *seconds = g_getenv("BP_TEST_SECONDS");
+  alarm(seconds ? (unsigned)atoi(seconds) : 0);
   bp_log_set_callback(read_log, NULL);
   for (int i = 0; codes[i]; i++)
     check_plugin(i + 1, codes[i]);
@@ -279,6 +281,23 @@ static void test_what_a_plugin_depends_on_ends_its_quarantine(void) {
   g_unsetenv("BP_DEFECT_VARIABLE");
   write_one("quarantine", "none");
   assert_host("quarantine", "ok");
+}
+
+/* A directory with links to itself has as many paths as one likes. The host that looked at all of
+ * them would not end. */
+static void test_patterns_without_end_are_bounded(void) {
+  g_autofree char *folder = plugin_file_path("w"), *pattern = NULL;
+  g_assert_cmpint(g_mkdir(folder, 0700), ==, 0);
+  for (char name = 'a'; name <= 'p'; name++) {
+    g_autofree char *link = g_strdup_printf("%s/%c", folder, name);
+    g_assert_cmpint(symlink(".", link), ==, 0);
+  }
+  pattern = g_strconcat(folder, "/*/*/*/*/*/*/*/*", NULL);
+  write_one("patterns", "none");
+  declare("patterns/plugin.so", NULL, NULL, NULL, pattern);
+  g_setenv("BP_TEST_SECONDS", "20", TRUE);
+  assert_host("patterns", "ok");
+  g_unsetenv("BP_TEST_SECONDS");
 }
 
 /* The watcher was told of a host that is not there: it does not wait for the deadline. */
@@ -596,6 +615,7 @@ int main(int argc, char **argv) {
   ADD("learned/quarantine-is-listed-without-loading", test_quarantine_is_listed_without_loading);
   ADD("learned/what-a-plugin-depends-on-ends-its-quarantine-PLG-9",
       test_what_a_plugin_depends_on_ends_its_quarantine);
+  ADD("learned/patterns-without-end-are-bounded-PLG-4", test_patterns_without_end_are_bounded);
   ADD("learned/a-changed-device-node-ends-a-quarantine-PLG-9",
       test_a_device_node_ends_a_quarantine);
   ADD("learned/more-time-ends-a-quarantine-for-lack-of-it-PLG-9",
