@@ -138,7 +138,7 @@ static void append_user(GString *text) {
 }
 
 static void append_host(GString *text) {
-  BpMapping library;
+  BpMapping library = {0};
   g_autofree char *boot = NULL;
   g_string_append_printf(text, "backplane %s abi %s\n", bp_version(), BP_ABI_TEXT);
   if (!bp__find_mapping(__extension__(const void *) bp__plugin_key, &library)) {

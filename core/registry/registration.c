@@ -61,7 +61,9 @@ static int append(Registration *registration, const char *name, BpFunction *func
     free(copy);
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to register \"%s\"", name);
   }
-  names[registration->count++] = (RegisteredName){copy, bp_object_retain(function)};
+  RegisteredName *added = &names[registration->count++];
+  added->name = copy;
+  added->function = bp_object_retain(function);
   return 0;
 }
 
