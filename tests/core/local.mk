@@ -16,7 +16,7 @@ tests_core_test_absent_module_SOURCES = tests/core/test-absent-module.c \
 test_programs += tests/core/test-memory
 tests_core_test_memory_SOURCES = tests/core/test-memory.c tests/core/module-fixture.c
 test_programs += tests/core/test-plugins tests/core/test-registration tests/core/test-candidates
-test_programs += tests/core/test-trust tests/core/test-cache
+test_programs += tests/core/test-trust tests/core/test-cache tests/core/test-trial
 EXTRA_DIST += tests/core/plugin_files.h
 # Started without libtool's script, whose LD_LIBRARY_PATH a privileged program ignores.
 test_programs += tests/core/test-privileged

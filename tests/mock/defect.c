@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -131,6 +132,28 @@ static void crash_at_exit(void) {
   die_of(SIGABRT);
 }
 
+/* The kernel kills a trial whose helper ends. */
+static int is_trial(void) {
+  int number = 0;
+  return prctl(PR_GET_PDEATHSIG, &number) == 0 && number;
+}
+
+/* As with cp: the same bytes, and the file counts as changed. */
+static void overwrite_file(void) {
+  const char *path = getenv("BP_DEFECT_OVERWRITTEN_FILE");
+  char byte;
+  int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+  if (fd >= 0 && pread(fd, &byte, 1, 0) == 1 && pwrite(fd, &byte, 1, 0) == 1)
+    close(fd);
+}
+
+static int use_stack(void) {
+  volatile char frame[1 << 20];
+  for (size_t i = 0; i < sizeof frame; i += 1024)
+    frame[i] = 1;
+  return frame[0];
+}
+
 static void misbehave(void) {
   static volatile int goes_on = 1;
   if (is("crash"))
@@ -173,6 +196,14 @@ static void misbehave(void) {
     atexit(crash_at_exit);
   else if (is("exit-sleep"))
     atexit(sleep_for_ever);
+  else if (is("exit-crash-later") && !is_trial())
+    atexit(crash_at_exit);
+  else if (is("exit-sleep-later") && !is_trial())
+    atexit(sleep_for_ever);
+  else if (is("overwritten"))
+    overwrite_file();
+  else if (is("big-stack"))
+    signal(SIGSEGV, SIG_DFL), use_stack();
   else if (is("thread-crash"))
     signal(SIGSEGV, SIG_DFL), crash_elsewhere();
   else if (is("stack-overflow"))

@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trials where the set-up is at fault, not the plugin: no process, no memory, another helper
+ * program, odd working directories, namespaces and file systems. A plugin never runs untried but
+ * where no helper is installed, and what is no fault of its own is not remembered.
+ *
+ * Each host is a process of its own, this program once more: `--use FILE [FOLDER]` activates a
+ * plugin, after changing to the folder, and says its state, code and error. */
+
+#include "tests/core/defects.h"
+
+#include <backplane/error.h>
+#include <backplane/plugins.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SOME_USER 65534
+#define NO_SETUP  77 /* status of a host that could not be set up as the test wants */
+
+/* ---- A host ------------------------------------------------------------------------------ */
+
+static int is_untried;
+
+static void read_log(void *context, int32_t level, const char *message) {
+  (void)context;
+  is_untried |= level >= BP_LOG_WARNING && strstr(message, "without having been tried out");
+}
+
+static int be_host(const char *path, const char *folder) {
+  bp_log_set_callback(read_log, NULL);
+  if (folder && chdir(folder))
+    return NO_SETUP;
+  const char *state = bp_plugin_activate(path) ? "unusable" : "active";
+  printf("%s%s: %s\n", state, is_untried ? " untried" : "", bp_error_message());
+  return 0;
+}
+
+/* Changes a process before it becomes a host; -1 with errno if it may not. */
+typedef int (*SetUp)(void);
+
+static void start(const char *file, const char *folder, SetUp set_up) {
+  g_autofree char *path = plugin_file_path(file);
+  if (set_up && set_up())
+    _exit(NO_SETUP);
+  execl("/proc/self/exe", "test-trial", "--use", path, folder, (char *)NULL);
+  _exit(NO_SETUP);
+}
+
+/* What a host says (transfer full); NULL if it cannot be set up. */
+static char *use_in(const char *file, const char *folder, SetUp set_up) {
+  int ends[2], status;
+  char said[4096];
+  g_assert_cmpint(pipe(ends), ==, 0);
+  pid_t child = fork();
+  if (!child) {
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    start(file, folder, set_up);
+  }
+  close(ends[1]);
+  size_t size = 0;
+  for (ssize_t got; (got = read(ends[0], said + size, sizeof said - 1 - size)) > 0;)
+    size += (size_t)got;
+  close(ends[0]);
+  said[size] = '\0';
+  g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == NO_SETUP)
+    return NULL;
+  if (status)
+    g_error("%s: the host ended with status %d, saying \"%s\"", file, status, said);
+  return g_strdup(said);
+}
+
+/* Whether it could be set up; what the host says must have the parts. */
+static int try_says(const char *file, const char *folder, SetUp set_up, const char *state,
+                    const char *part) {
+  g_autofree char *said = use_in(file, folder, set_up);
+  if (!said) {
+    g_test_skip("this process may not be set up so");
+    return 0;
+  }
+  g_autofree char *prefix = g_strconcat(state, ":", NULL);
+  if (!g_str_has_prefix(said, prefix) || !strstr(said, part))
+    g_error("%s: the host says \"%s\", not \"%s ... %s\"", file, said, prefix, part);
+  return 1;
+}
+
+static void assert_says(const char *file, const char *state, const char *part) {
+  try_says(file, NULL, NULL, state, part);
+}
+
+/* How often the plugin's code ran in any process since this was asked last. */
+static int count_traces(void) {
+  g_autofree char *path = plugin_file_path("trace");
+  struct stat status;
+  int count = stat(path, &status) ? 0 : (int)status.st_size;
+  g_unlink(path);
+  return count;
+}
+
+/* A plugin and a cache that know nothing of each other yet. */
+static void begin(const char *file, const char *defect) {
+  g_autofree char *name = g_strdup_printf("cache-%s", file), *cache = plugin_file_path(name);
+  write_defect(file, 1, defect);
+  g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
+  count_traces();
+}
+
+/* ---- The helper program ------------------------------------------------------------------ */
+
+/* A program that is to be no helper, by its path and whether that is in the directory. */
+typedef struct Wrong {
+  const char *program;
+  const char *script; /* NULL: it is the system's */
+  mode_t mode;
+  const char *why;
+} Wrong;
+
+static const Wrong wrongs[] = {
+    {"/bin/true", NULL, 0, "no helper program"},
+    {"/bin/cat", NULL, 0, "no helper program"},
+    {"forger", "#!/bin/sh\necho end=exit 0 >&3\necho done=yes >&3\n", 0700, "no helper program"},
+    {"killed", "#!/bin/sh\nkill -9 $$\n", 0700, "no helper program"},
+    {"later", "#!/bin/sh\necho helper=1 >&3\nkill -9 $$\n", 0700, "the helper program was killed"},
+    {"plain", "#!/bin/sh\n", 0600, "Permission denied"},
+    {"garbage", "\1\2\3", 0700, "Exec format error"},
+    {"./backplane-trial", NULL, 0, "absolute path"},
+};
+
+static void test_wrong_programs(void) {
+  g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
+  begin("wrong.so", "abort");
+  for (size_t i = 0; i < G_N_ELEMENTS(wrongs); i++) {
+    const Wrong *wrong = &wrongs[i];
+    g_autofree char *path = plugin_file_path(wrong->program);
+    if (wrong->script) {
+      g_assert_true(g_file_set_contents(path, wrong->script, -1, NULL));
+      g_assert_cmpint(g_chmod(path, wrong->mode), ==, 0);
+    }
+    g_setenv("BACKPLANE_TRIAL_PROGRAM", wrong->script ? path : wrong->program, TRUE);
+    assert_says("wrong.so", "unusable", wrong->why);
+    g_assert_cmpint(count_traces(), ==, 0);
+  }
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", program, TRUE);
+  write_defect("wrong.so", 1, "none");
+  assert_says("wrong.so", "active", "");
+}
+
+/* Corrected, the next process tries again at once. */
+static void test_nothing_is_remembered_of_a_wrong_program(void) {
+  g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
+  begin("corrected.so", "none");
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", "/bin/true", TRUE);
+  assert_says("corrected.so", "unusable", "no helper program");
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", program, TRUE);
+  assert_says("corrected.so", "active", "");
+}
+
+static void test_missing_program(void) {
+  g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
+  begin("missing.so", "none");
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", "/nonexistent/backplane-trial", TRUE);
+  assert_says("missing.so", "active untried", "");
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", "/dev/null/backplane-trial", TRUE);
+  assert_says("missing.so", "active untried", "");
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", program, TRUE);
+}
+
+/* Nobody can tell who killed it: each process tries again, and none runs the plugin. */
+static void test_helper_that_is_killed(void) {
+  begin("killer.so", "kill-parent");
+  for (int i = 0; i < 3; i++) {
+    assert_says("killer.so", "unusable", "the helper program was killed");
+    g_assert_cmpint(count_traces(), ==, 1);
+  }
+}
+
+/* ---- Limits ------------------------------------------------------------------------------ */
+
+static int num_processes;
+
+/* As a user whom the limit holds for. */
+static int limit_processes(void) {
+  const struct rlimit few = {(rlim_t)num_processes, (rlim_t)num_processes};
+  if (!geteuid() && setresuid(SOME_USER, SOME_USER, SOME_USER))
+    return -1;
+  return setrlimit(RLIMIT_NPROC, &few);
+}
+
+static int be_user(void) {
+  return geteuid() ? 0 : setresuid(SOME_USER, SOME_USER, SOME_USER);
+}
+
+/* From no helper over one that cannot fork to a trial that succeeds: a plugin that ends the process
+ * never runs in the host, whose death would show. */
+static void test_limit_of_processes(void) {
+  begin("processes.so", "abort");
+  for (num_processes = 0; num_processes < 6; num_processes++) {
+    g_autofree char *said = use_in("processes.so", NULL, limit_processes);
+    if (!said) {
+      g_test_skip("processes cannot be limited, or others may not run this program");
+      return;
+    }
+    g_assert_true(g_str_has_prefix(said, "unusable:"));
+  }
+  write_defect("processes.so", 1, "none");
+  num_processes = 1;
+  if (try_says("processes.so", NULL, limit_processes, "unusable", "cannot be tried out"))
+    try_says("processes.so", NULL, be_user, "active", "");
+}
+
+static int limit_stack(void) {
+  const struct rlimit little = {256 << 10, 256 << 10};
+  return setrlimit(RLIMIT_STACK, &little);
+}
+
+/* A verdict holds for processes with the same limit. */
+static void test_limit_of_stack(void) {
+  begin("stack.so", "big-stack");
+  if (!try_says("stack.so", NULL, limit_stack, "unusable", "crashed"))
+    return;
+  g_assert_cmpint(count_traces(), ==, 1);
+  try_says("stack.so", NULL, limit_stack, "unusable", "crashed");
+  g_assert_cmpint(count_traces(), ==, 0);
+  assert_says("stack.so", "active", "");
+  g_assert_cmpint(count_traces(), ==, 2);
+}
+
+static int limit_memory(void) {
+  const struct rlimit little = {40 << 20, 40 << 20};
+  return setrlimit(RLIMIT_AS, &little);
+}
+
+/* Of the plugin nothing is known: the trial has not come so far, or ended in order. */
+static void test_limit_of_memory(void) {
+  begin("memory.so", "none");
+  g_autofree char *said = use_in("memory.so", NULL, limit_memory);
+  if (!said)
+    g_test_skip("this program needs more memory");
+  assert_says("memory.so", "active", "");
+}
+
+static int limit_files(void) {
+  const struct rlimit none = {0, 0};
+  signal(SIGXFSZ, SIG_DFL);
+  g_unsetenv("BP_DEFECT_TRACE_FILE"); /* the plugin cannot write, either */
+  return setrlimit(RLIMIT_FSIZE, &none);
+}
+
+/* What was found cannot be kept; standard output is a pipe. */
+static void test_limit_of_file_sizes(void) {
+  begin("files.so", "none");
+  try_says("files.so", NULL, limit_files, "active", "");
+}
+
+static int ignore_children(void) {
+  return signal(SIGCHLD, SIG_IGN) == SIG_ERR ? -1 : 0;
+}
+
+static void test_ignored_children(void) {
+  begin("ignored.so", "none");
+  try_says("ignored.so", NULL, ignore_children, "active", "");
+  write_defect("ignored.so", 1, "abort");
+  try_says("ignored.so", NULL, ignore_children, "unusable", "crashed");
+}
+
+/* ---- The library ------------------------------------------------------------------------- */
+
+static char *library_folder; /* beside which libbackplane is found: relative */
+
+static int use_relative_library(void) {
+  g_autofree char *before = g_strdup(g_getenv("LD_LIBRARY_PATH"));
+  g_autofree char *path = before ? g_strdup_printf("lib:%s", before) : g_strdup("lib");
+  g_setenv("LD_LIBRARY_PATH", path, TRUE);
+  return chdir(library_folder);
+}
+
+/* The loader names a library as it was asked for, relative to a folder that is no longer the
+ * current one: there another lies in wait. */
+static void test_library_by_a_relative_path(void) {
+  Dl_info library;
+  g_assert_cmpint(dladdr(__extension__(const void *) bp_plugin_list, &library), !=, 0);
+  g_autofree char *real = realpath(library.dli_fname, NULL);
+  g_autofree char *soname = g_path_get_basename(library.dli_fname);
+  g_autofree char *link = g_strdup_printf("found/lib/%s", soname);
+  g_autofree char *planted = g_strdup_printf("current/lib/%s", soname);
+  g_autofree char *at = plugin_file_path(link), *current = plugin_file_path("current");
+  begin("library.so", "none");
+  write_defect(planted, 2, "none"); /* it leaves a trace when it is loaded */
+  write_plugin(link, "", 0);
+  g_unlink(at);
+  g_assert_cmpint(symlink(real, at), ==, 0);
+  library_folder = plugin_file_path("found");
+  try_says("library.so", current, use_relative_library, "active", "");
+  g_assert_cmpint(count_traces(), ==, 2); /* the plugin's, in the trial and in the host */
+  write_defect("library.so", 1, "abort");
+  try_says("library.so", current, use_relative_library, "unusable", "crashed");
+  g_free(library_folder);
+}
+
+/* ---- The file ---------------------------------------------------------------------------- */
+
+/* Its trial overwrites it in place, as cp would at that moment. */
+static void test_overwritten_file(void) {
+  begin("overwritten.so", "overwritten");
+  g_autofree char *path = plugin_file_path("overwritten.so");
+  g_setenv("BP_DEFECT_OVERWRITTEN_FILE", path, TRUE);
+  assert_says("overwritten.so", "unusable", "was overwritten");
+  g_assert_cmpint(count_traces(), ==, 1);
+  g_unsetenv("BP_DEFECT_OVERWRITTEN_FILE");
+  assert_says("overwritten.so", "active", "");
+}
+
+/* ---- Namespaces and file systems --------------------------------------------------------- */
+
+/* The host is the second process of a namespace whose numbers are not those of /proc. */
+static int enter_pid_namespace(void) {
+  int status;
+  if (unshare(CLONE_NEWPID) && unshare(CLONE_NEWUSER | CLONE_NEWPID))
+    return -1;
+  pid_t first = fork();
+  if (first > 0) {
+    waitpid(first, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+  pid_t second = first < 0 ? -1 : fork();
+  if (second > 0) {
+    waitpid(second, &status, 0);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+  return second;
+}
+
+static void test_proc_of_another_namespace(void) {
+  begin("namespace.so", "none");
+  if (!try_says("namespace.so", NULL, enter_pid_namespace, "active", ""))
+    return;
+  g_assert_cmpint(count_traces(), ==, 2);
+  write_defect("namespace.so", 1, "double-fork");
+  try_says("namespace.so", NULL, enter_pid_namespace, "unusable", "left processes behind");
+}
+
+static int mount_over(const char *folder) {
+  if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+    return -1;
+  return mount("tmpfs", folder, "tmpfs", 0, "size=64k,mode=755");
+}
+
+static int hide_devices(void) {
+  return mount_over("/dev");
+}
+
+static void test_without_devices(void) {
+  begin("devices.so", "none");
+  if (!try_says("devices.so", NULL, hide_devices, "active", ""))
+    return;
+  write_defect("devices.so", 1, "abort");
+  try_says("devices.so", NULL, hide_devices, "unusable", "crashed");
+}
+
+/* The host program is found by /proc itself. */
+static void start_without_proc(void) {
+  g_autofree char *path = plugin_file_path("proc.so");
+  if (mount_over("/proc"))
+    _exit(NO_SETUP);
+  int status = be_host(path, NULL);
+  fflush(stdout);
+  _exit(status);
+}
+
+static int hide_proc(void) {
+  start_without_proc();
+  return -1;
+}
+
+static void test_without_proc(void) {
+  begin("proc.so", "none");
+  try_says("proc.so", NULL, hide_proc, "unusable", "/proc is not mounted");
+}
+
+int main(int argc, char **argv) {
+  if (argc > 2 && !strcmp(argv[1], "--use"))
+    return be_host(argv[2], argv[3]);
+  g_test_init(&argc, &argv, NULL);
+  make_plugin_directory();
+  g_assert_cmpint(g_chmod(plugin_directory, 0755), ==, 0); /* some hosts are another user's */
+  g_autofree char *trace = plugin_file_path("trace");
+  g_setenv("BP_DEFECT_TRACE_FILE", trace, TRUE);
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
+#define ADD(path, test) g_test_add_func("/trial/" path, test)
+  ADD("wrong_helper_program_lets_nothing_run_PLG-26", test_wrong_programs);
+  ADD("wrong_helper_program_is_not_remembered_PLG-9",
+      test_nothing_is_remembered_of_a_wrong_program);
+  ADD("missing_helper_program_lets_plugins_run_PLG-26", test_missing_program);
+  ADD("killed_helper_program_is_not_remembered_PLG-9", test_helper_that_is_killed);
+  ADD("limit_of_processes_lets_nothing_run_untried_PLG-5", test_limit_of_processes);
+  ADD("limit_of_stack_is_a_condition_of_the_verdict_PLG-9", test_limit_of_stack);
+  ADD("limit_of_memory_is_not_remembered_PLG-9", test_limit_of_memory);
+  ADD("limit_of_file_sizes_ends_nothing_PLG-10", test_limit_of_file_sizes);
+  ADD("ignored_SIGCHLD_changes_nothing_PLG-7", test_ignored_children);
+  ADD("library_found_by_a_relative_path_is_the_one_tried_with_PLG-17",
+      test_library_by_a_relative_path);
+  ADD("file_that_is_overwritten_during_its_trial_is_not_loaded_PLG-12", test_overwritten_file);
+  ADD("proc_of_another_PID_namespace_serves_PLG-6", test_proc_of_another_namespace);
+  ADD("trial_needs_no_dev_null_PLG-5", test_without_devices);
+  ADD("missing_proc_is_named", test_without_proc);
+  int rc = g_test_run();
+  remove_plugin_directory();
+  return rc;
+}
