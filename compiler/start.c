@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The start of the compiler library: its tables and functions are handed to the host with the first
  * module. */
-#include <pthread.h>
-#include <stdbool.h>
+#include <stdatomic.h>
 
 #include <backplane/object.h>
 #include <backplane/plugins.h>
@@ -10,9 +9,6 @@
 #include "compiler/emit/table.h"
 #include "compiler/ir/ir.h"
 #include "compiler/lower/passes.h"
-
-static pthread_mutex_t initialize_lock = PTHREAD_MUTEX_INITIALIZER;
-static bool initialized;
 
 static int add_tables(void) {
   if (bp_host_add_table(BP_TABLE_IR, BP_TABLE_IR_VERSION, bp_ir_table()) != 0)
@@ -27,13 +23,12 @@ static int add_functions(void) {
   return rc;
 }
 
+/* Two threads may do it at once: adding a thing again changes nothing. */
 int bp__compiler_initialize(void) {
-  pthread_mutex_lock(&initialize_lock);
-  int rc = 0;
-  if (!initialized) {
-    rc = add_tables() || add_functions() ? -1 : 0;
-    initialized = rc == 0;
-  }
-  pthread_mutex_unlock(&initialize_lock);
+  static atomic_bool is_done;
+  if (atomic_load(&is_done))
+    return 0;
+  int rc = add_tables() || add_functions() ? -1 : 0;
+  atomic_store(&is_done, rc == 0);
   return rc;
 }

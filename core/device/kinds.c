@@ -10,6 +10,7 @@
 
 #include "core/device/forked.h"
 #include "core/system/env.h"
+#include "core/system/lock.h"
 #include "core/registry/given.h"
 #include "core/registry/host.h"
 #include "core/registry/names.h"
@@ -19,7 +20,6 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 #include <glib.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,7 @@ typedef struct Kind {
 /* By device type. It is large but not touched where no kind is. */
 static _Atomic(Kind *) kinds[TYPES];
 
-/* Guards entering a kind. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by BP__LOCK_STATE, as is entering a kind. */
 static GPtrArray *used; /* Kind */
 
 /* ---- Published numbers ------------------------------------------------------------------- */
@@ -86,23 +85,10 @@ int bp__device_check_fork(void) {
              : 0;
 }
 
-static void before_fork(void) {
-  pthread_mutex_lock(&lock);
-}
-
-static void after_fork_in_parent(void) {
-  pthread_mutex_unlock(&lock);
-}
-
 static void after_fork_in_child(void) {
   for (guint i = 0; used && i < used->len; i++)
     bp__device_api_make_forked(&((Kind *)g_ptr_array_index(used, i))->api);
   atomic_store(&is_forked, used != NULL);
-  pthread_mutex_unlock(&lock);
-}
-
-static void watch_forks(void) {
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 /* ---- Taking a table over ----------------------------------------------------------------- */
@@ -184,6 +170,8 @@ static Kind *enter_kind(Kind *kind) {
     free(kind);
     return NULL;
   }
+  static BpForkHook hook = {after_fork_in_child, NULL};
+  bp__fork_hook_add(&hook);
   if (!used)
     used = g_ptr_array_new();
   g_ptr_array_add(used, kind);
@@ -235,13 +223,13 @@ static const BpDeviceApi *fetch_table(const char *name) {
 
 static Kind *find_used(const char *name) {
   Kind *found = NULL;
-  pthread_mutex_lock(&lock);
+  bp__lock(BP__LOCK_STATE);
   for (guint i = 0; used && i < used->len && !found; i++) {
     Kind *kind = g_ptr_array_index(used, i);
     if (!strcmp(kind->name, name))
       found = kind;
   }
-  pthread_mutex_unlock(&lock);
+  bp__unlock(BP__LOCK_STATE);
   return found;
 }
 
@@ -255,11 +243,9 @@ const BpDeviceApi *bp__device_api_by_name(const char *name) {
   kind = api ? create_kind(name, api) : NULL;
   if (!kind)
     return NULL;
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, watch_forks);
-  pthread_mutex_lock(&lock);
+  bp__lock(BP__LOCK_STATE);
   kind = enter_kind(kind);
-  pthread_mutex_unlock(&lock);
+  bp__unlock(BP__LOCK_STATE);
   return kind ? &kind->api : NULL;
 }
 
@@ -329,12 +315,12 @@ static int add_declared(const BpPluginList *plugins, BpNames *names) {
 
 static int add_used(BpNames *names) {
   int rc = 0;
-  pthread_mutex_lock(&lock);
+  bp__lock(BP__LOCK_STATE);
   for (guint i = 0; !rc && used && i < used->len; i++) {
     const Kind *kind = g_ptr_array_index(used, i);
     rc = bp__names_add(names, kind->name, strlen(kind->name));
   }
-  pthread_mutex_unlock(&lock);
+  bp__unlock(BP__LOCK_STATE);
   return rc;
 }
 

@@ -4,14 +4,13 @@
  * A plugin takes a stream's handle for what it is. The streams that were made and not freed are
  * kept here, so that another pointer, or one to what is gone, is an error instead.
  */
-#include <pthread.h>
-
 #include <glib.h>
 
 #include <backplane/error.h>
 
 #include "core/device/device.h"
 #include "core/registry/given.h"
+#include "core/system/lock.h"
 
 /* ---- Those that there are ---------------------------------------------------------------- */
 
@@ -20,8 +19,7 @@ typedef struct Stream {
   void *handle;
 } Stream;
 
-/* In the child of a fork a thread that is gone may hold it: it is taken once there was no fork. */
-static pthread_rwlock_t streams_lock = PTHREAD_RWLOCK_INITIALIZER;
+/* Guarded by BP__LOCK_STATE. */
 static GHashTable *streams; /* a set of Stream */
 
 static guint hash_stream(gconstpointer key) {
@@ -38,11 +36,11 @@ static gboolean is_same_stream(gconstpointer a, gconstpointer b) {
 static void add_stream(BpDevice device, void *handle) {
   Stream *stream = g_new(Stream, 1);
   *stream = (Stream){device, handle};
-  pthread_rwlock_wrlock(&streams_lock);
+  bp__lock(BP__LOCK_STATE);
   if (!streams)
     streams = g_hash_table_new_full(hash_stream, is_same_stream, g_free, NULL);
   g_hash_table_add(streams, stream);
-  pthread_rwlock_unlock(&streams_lock);
+  bp__unlock(BP__LOCK_STATE);
 }
 
 static int raise_unknown(BpDevice device, const void *handle) {
@@ -55,9 +53,9 @@ static int raise_unknown(BpDevice device, const void *handle) {
 /* One of two threads that free it at once finds it. */
 static int take_stream(BpDevice device, void *handle) {
   const Stream stream = {device, handle};
-  pthread_rwlock_wrlock(&streams_lock);
+  bp__lock(BP__LOCK_STATE);
   int is_there = streams && g_hash_table_remove(streams, &stream);
-  pthread_rwlock_unlock(&streams_lock);
+  bp__unlock(BP__LOCK_STATE);
   return is_there ? 0 : raise_unknown(device, handle);
 }
 
@@ -65,9 +63,9 @@ int bp__stream_check(BpDevice device, void *handle) {
   const Stream stream = {device, handle};
   if (!handle)
     return 0;
-  pthread_rwlock_rdlock(&streams_lock);
+  bp__lock(BP__LOCK_STATE);
   int is_there = streams && g_hash_table_contains(streams, &stream);
-  pthread_rwlock_unlock(&streams_lock);
+  bp__unlock(BP__LOCK_STATE);
   return is_there ? 0 : raise_unknown(device, handle);
 }
 

@@ -6,20 +6,20 @@
 
 #include "core/device/team.h"
 #include "core/system/env.h"
+#include "core/system/lock.h"
 #include "core/registry/log.h"
 
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <glib.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Idle teams: one within reach of an exchange, further ones in a list. */
+/* Idle teams: one within reach of an exchange, further ones in a list that BP__LOCK_STATE guards.
+ */
 static _Atomic(Team *) ready;
-static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
 static GPtrArray *idle;
 
 static atomic_int num_threads; /* 0 before it is first needed */
@@ -70,22 +70,16 @@ int32_t bp_threads_get(void) {
 
 /* ---- Forks ------------------------------------------------------------------------------- */
 
-static void before_fork(void) {
-  pthread_mutex_lock(&idle_lock);
-}
-
-static void after_fork_in_parent(void) {
-  pthread_mutex_unlock(&idle_lock);
-}
-
-/* The handlers are there because there was a team. */
-static void after_fork_in_child(void) {
+static void lose_threads(void) {
   atomic_store(&is_lost, 1);
-  pthread_mutex_unlock(&idle_lock);
 }
 
+/* Before there is a team. */
 static void watch_forks(void) {
-  pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+  static BpForkHook hook = {lose_threads, NULL};
+  bp__lock(BP__LOCK_STATE);
+  bp__fork_hook_add(&hook);
+  bp__unlock(BP__LOCK_STATE);
 }
 
 /* ---- Teams ------------------------------------------------------------------------------- */
@@ -94,10 +88,10 @@ static Team *pop_idle(void) {
   Team *team = atomic_exchange(&ready, NULL);
   if (team)
     return team;
-  pthread_mutex_lock(&idle_lock);
+  bp__lock(BP__LOCK_STATE);
   if (idle && idle->len)
     team = g_ptr_array_remove_index_fast(idle, idle->len - 1);
-  pthread_mutex_unlock(&idle_lock);
+  bp__unlock(BP__LOCK_STATE);
   return team;
 }
 
@@ -107,8 +101,7 @@ static Team *take_team(int threads) {
       return team;
     bp__team_destroy(team);
   }
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, watch_forks);
+  watch_forks();
   return bp__team_create(threads, threads <= usable_cores());
 }
 
@@ -116,11 +109,11 @@ static void give_back_team(Team *team) {
   Team *none = NULL;
   if (atomic_compare_exchange_strong(&ready, &none, team))
     return;
-  pthread_mutex_lock(&idle_lock);
+  bp__lock(BP__LOCK_STATE);
   if (!idle)
     idle = g_ptr_array_new();
   g_ptr_array_add(idle, team);
-  pthread_mutex_unlock(&idle_lock);
+  bp__unlock(BP__LOCK_STATE);
 }
 
 int bp_threads_set(int32_t count) {

@@ -137,14 +137,16 @@ static BpModule *load_bytes(const BpBlob *blob, size_t index, const BpByteArray 
   return module;
 }
 
-/* The bytes become an object, which keeps them for as long as they are used. */
+/* The bytes become an object, which keeps them for as long as they are used; a few bytes need none,
+ * and are valid for the call alone. */
 static BpModule *load_converted(const BpBlob *blob, size_t index, const BpOwnedBytes *converted) {
   BpValue value;
   BpByteArray bytes;
   if (bp_value_make_bytes(&value, converted->data, converted->size))
     return NULL;
+  BpObject *owner = value.type_index >= BP_TYPE_OBJECT ? value.v_obj : NULL;
   BpModule *module =
-      bp_value_view_str(&value, &bytes) ? NULL : load_bytes(blob, index, &bytes, value.v_obj);
+      bp_value_view_str(&value, &bytes) ? NULL : load_bytes(blob, index, &bytes, owner);
   bp_value_clear(&value);
   return module;
 }

@@ -5,11 +5,11 @@
 
 #include "core/module/command.h"
 #include "core/system/env.h"
+#include "core/system/lock.h"
 
 #include <backplane/error.h>
 #include <errno.h>
 #include <glib.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,10 +87,9 @@ int bp__cc_run(const BpWorkdir *dir, const char *const *args, const char *purpos
 /* Asking a compiler for its version takes milliseconds, so the answer is kept for the process, with
  * what it was asked for. */
 static struct {
-  pthread_mutex_t lock;
   char *file; /* command, path, time and size */
   char *identity;
-} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} known;
 
 static char *print(const char *format, ...) BP_PRINTF(1, 2);
 static char *print(const char *format, ...) {
@@ -152,15 +151,15 @@ char *bp__cc_identity(void) {
   char *file = describe_file(), *identity = NULL;
   if (!file)
     return NULL;
-  pthread_mutex_lock(&known.lock);
+  bp__lock(BP__LOCK_STATE);
   int is_known = known.file && !strcmp(known.file, file);
   if (is_known && !(identity = strdup(known.identity)))
     bp_error_raise(BP_ERROR_MEMORY, "no memory to describe the C compiler");
-  pthread_mutex_unlock(&known.lock);
+  bp__unlock(BP__LOCK_STATE);
   if (!is_known && (identity = ask_version(file))) {
-    pthread_mutex_lock(&known.lock);
+    bp__lock(BP__LOCK_STATE);
     remember(file, identity);
-    pthread_mutex_unlock(&known.lock);
+    bp__unlock(BP__LOCK_STATE);
   }
   free(file);
   return identity;

@@ -17,6 +17,7 @@
 #include "core/module/packed_c.h"
 #include "core/registry/object.h"
 #include "core/system/file.h"
+#include "core/system/lock.h"
 #include "core/system/process.h"
 
 #include <backplane/error.h>
@@ -24,7 +25,6 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,8 +47,7 @@ typedef struct LibraryModule {
   char **names;          /* sorted */
   int is_packed_c;
   char *main_name; /* of the function that BP_SYMBOL_MAIN names, or NULL */
-  pthread_mutex_t lock;
-  Found *found; /* guarded by `lock` */
+  Found *found;    /* guarded by BP__LOCK_STATE */
 } LibraryModule;
 
 static const BpModuleApi library_api, packed_c_api;
@@ -58,11 +57,10 @@ static const BpModuleApi library_api, packed_c_api;
 /* The handles that library modules have open, so that of two threads that open a file at once one
  * makes a copy. */
 static struct {
-  pthread_mutex_t lock;
   void **handles;
   size_t count;
   size_t capacity;
-} open_libraries = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} open_libraries;
 
 static int add_handle(void *handle) {
   if (open_libraries.count == open_libraries.capacity) {
@@ -86,9 +84,9 @@ static int has_handle(void *handle) {
 
 /* 1: the handle is this module's alone; 0: another module has it; -1: failed. */
 static int claim_handle(void *handle) {
-  pthread_mutex_lock(&open_libraries.lock);
+  bp__lock(BP__LOCK_STATE);
   int rc = has_handle(handle) ? 0 : add_handle(handle) ? -1 : 1;
-  pthread_mutex_unlock(&open_libraries.lock);
+  bp__unlock(BP__LOCK_STATE);
   return rc;
 }
 
@@ -97,13 +95,13 @@ static void close_library(void *handle, int copy_fd) {
   dlclose(handle);
   if (copy_fd >= 0)
     close(copy_fd);
-  pthread_mutex_lock(&open_libraries.lock);
+  bp__lock(BP__LOCK_STATE);
   for (size_t i = 0; i < open_libraries.count; ++i)
     if (open_libraries.handles[i] == handle) {
       open_libraries.handles[i] = open_libraries.handles[--open_libraries.count];
       break;
     }
-  pthread_mutex_unlock(&open_libraries.lock);
+  bp__unlock(BP__LOCK_STATE);
 }
 
 /* Opens `name`. 1: *handle is this module's alone; 0: somebody has the library open; -1: failed. */
@@ -212,7 +210,6 @@ static void destroy_library(void *context) {
   }
   if (library->handle)
     close_library(library->handle, library->copy_fd);
-  pthread_mutex_destroy(&library->lock);
   free(library->path);
   free(library->exports.text);
   free(library->names);
@@ -322,11 +319,11 @@ static const BpModuleApi packed_c_api = {
 /* ---- Looking up for the library ---------------------------------------------------------- */
 
 static BpFunction *find_kept(LibraryModule *library, const char *name) {
-  pthread_mutex_lock(&library->lock);
+  bp__lock(BP__LOCK_STATE);
   Found *found = library->found;
   while (found && strcmp(found->name, name))
     found = found->next;
-  pthread_mutex_unlock(&library->lock);
+  bp__unlock(BP__LOCK_STATE);
   return found ? found->function : NULL;
 }
 
@@ -340,10 +337,10 @@ static int keep_function(LibraryModule *library, const char *name, BpFunction *f
   }
   found->function = function;
   memcpy(found->name, name, size);
-  pthread_mutex_lock(&library->lock);
+  bp__lock(BP__LOCK_STATE);
   found->next = library->found;
   library->found = found;
-  pthread_mutex_unlock(&library->lock);
+  bp__unlock(BP__LOCK_STATE);
   return 0;
 }
 
@@ -430,7 +427,6 @@ static BpModule *create_module(BpLibraryFile *file) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a library module");
     return NULL;
   }
-  pthread_mutex_init(&library->lock, NULL);
   library->copy_fd = -1;
   BpModule *module = bp_module_create(file->is_packed_c ? &packed_c_api : &library_api, library);
   if (!module)

@@ -10,10 +10,10 @@
 #include "core/registry/host.h"
 #include "core/registry/names.h"
 #include "core/registry/object.h"
+#include "core/system/lock.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +21,7 @@
 /* A list of imports; `count` grows up to `capacity`. */
 typedef struct ImportList {
   struct ImportList *outgrown;
+  struct ImportList *next; /* of the lists that wait to be released */
   size_t capacity;
   atomic_size_t count;
   BpModule *items[];
@@ -31,31 +32,44 @@ struct BpModule {
   const BpModuleApi *api;
   void *context;
   _Atomic(ImportList *) imports;
-  size_t stamp; /* guarded by `graph`: the last walk that came by here */
+  size_t stamp; /* guarded by BP__LOCK_STATE: the last walk that came by here */
 };
 
-/* Guards the shape of all import graphs: adding an edge must see that it closes no cycle. */
-static struct {
-  pthread_mutex_t lock;
-  size_t stamp;
-} graph = {.lock = PTHREAD_MUTEX_INITIALIZER};
+/* Of the last walk. BP__LOCK_STATE guards the shape of all import graphs: adding an edge must see
+ * that it closes no cycle. */
+static size_t last_stamp;
 
-static void free_imports(ImportList *list) {
-  size_t count = list ? atomic_load(&list->count) : 0;
-  for (size_t i = 0; i < count; ++i)
-    bp_object_release(list->items[i]);
-  while (list) {
-    ImportList *outgrown = list->outgrown;
-    free(list);
-    list = outgrown;
+/* Releases the imports of a module that is gone. What they import in turn waits in a list of the
+ * thread's, so that the stack does not grow with the depth of a graph. */
+static void release_imports(ImportList *list) {
+  static _Thread_local ImportList *pending;
+  static _Thread_local int is_releasing;
+  if (!list)
+    return;
+  list->next = pending;
+  pending = list;
+  if (is_releasing)
+    return;
+  is_releasing = 1;
+  while ((list = pending)) {
+    pending = list->next;
+    size_t count = atomic_load(&list->count);
+    for (size_t i = 0; i < count; ++i)
+      bp_object_release(list->items[i]);
+    while (list) {
+      ImportList *outgrown = list->outgrown;
+      free(list);
+      list = outgrown;
+    }
   }
+  is_releasing = 0;
 }
 
 static void delete_module(void *self, int flags) {
   BpModule *module = self;
   if (flags & BP_DELETER_STRONG) {
     module->api->destroy(module->context);
-    free_imports(atomic_load(&module->imports));
+    release_imports(atomic_load(&module->imports));
   }
   if (flags & BP_DELETER_WEAK)
     free(module);
@@ -230,7 +244,7 @@ static int walk_step(Walk *walk, size_t stamp) {
 
 static BpModule **flatten_locked(BpModule *module, size_t *count) {
   Walk walk = {0};
-  size_t stamp = ++graph.stamp;
+  size_t stamp = ++last_stamp;
   int rc = walk_reserve(&walk, 1);
   if (!rc)
     walk.todo[walk.num_todo++] = module;
@@ -245,9 +259,9 @@ static BpModule **flatten_locked(BpModule *module, size_t *count) {
 }
 
 BpModule **bp__module_flatten(BpModule *module, size_t *count) {
-  pthread_mutex_lock(&graph.lock);
+  bp__lock(BP__LOCK_STATE);
   BpModule **items = flatten_locked(module, count);
-  pthread_mutex_unlock(&graph.lock);
+  bp__unlock(BP__LOCK_STATE);
   return items;
 }
 
@@ -261,6 +275,7 @@ static int append_import(BpModule *module, BpModule *imported) {
     if (!larger)
       return bp_error_raise(BP_ERROR_MEMORY, "no memory to import a module");
     larger->outgrown = list;
+    larger->next = NULL;
     larger->capacity = capacity;
     atomic_init(&larger->count, count);
     if (count)
@@ -280,7 +295,7 @@ static int import_locked(BpModule *module, BpModule *imported) {
     return -1;
   free(reached);
   /* The walk has stamped all that `imported` reaches. */
-  if (module->stamp == graph.stamp)
+  if (module->stamp == last_stamp)
     return bp_error_raise(BP_ERROR_VALUE,
                           "importing a module of kind \"%s\" into one of kind \"%s\" would close a "
                           "cycle",
@@ -293,9 +308,9 @@ int bp_module_import(BpModule *module, BpModule *imported) {
     return -1;
   if (imported->header.type_index != BP_TYPE_MODULE)
     return bp_error_raise(BP_ERROR_TYPE, "only a module can be imported into a module");
-  pthread_mutex_lock(&graph.lock);
+  bp__lock(BP__LOCK_STATE);
   int rc = import_locked(module, imported);
-  pthread_mutex_unlock(&graph.lock);
+  bp__unlock(BP__LOCK_STATE);
   return rc;
 }
 

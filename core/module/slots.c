@@ -3,6 +3,7 @@
  * of the tvm-ffi world. */
 
 #include "core/module/library.h"
+#include "core/system/lock.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -20,6 +21,8 @@ typedef struct SlotEntry {
 static _Atomic(SlotEntry *) slots;
 
 int bp__library_add_slot(const char *name, void (*function)(void)) {
+  if (bp__library_find_slot(name) == function)
+    return 0;
   SlotEntry *entry = malloc(sizeof *entry);
   if (!entry)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to add the slot \"%s\"", name);
@@ -62,27 +65,54 @@ static void error_set_raised_parts(const char *kind, const char **parts, int32_t
   free(message);
 }
 
-/* Handles being initialised now, each by one thread. The list is guarded by `lock`, which is not
- * held while an initialiser runs; whoever wants the same handle waits. */
+/* Handles that threads initialise now. BP__LOCK_STATE guards the list; it is not held while an
+ * initialiser runs. Other threads that want the same handle wait. */
 typedef struct Initialising {
   void **handle;
+  pthread_t thread;
   struct Initialising *next;
 } Initialising;
 
 static struct {
-  pthread_mutex_t lock;
   pthread_cond_t changed;
   Initialising *list;
-} initialising = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} initialising = {.changed = PTHREAD_COND_INITIALIZER};
 
-static int is_initialising(void **handle) {
-  for (Initialising *item = initialising.list; item; item = item->next)
-    if (item->handle == handle)
-      return 1;
+/* Threads that are not in the child of a fork finish nothing there. */
+static void forget_other_threads(void) {
+  initialising.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+  for (Initialising **link = &initialising.list; *link;)
+    if (pthread_equal((*link)->thread, pthread_self()))
+      link = &(*link)->next;
+    else
+      *link = (*link)->next;
+}
+
+static Initialising *find_initialising(void **handle) {
+  Initialising *item = initialising.list;
+  while (item && item->handle != handle)
+    item = item->next;
+  return item;
+}
+
+/* Waits until no other thread initialises the handle. -1: this thread does. */
+static int wait_for_handle(void **handle) {
+  for (const Initialising *item; (item = find_initialising(handle));) {
+    if (pthread_equal(item->thread, pthread_self()))
+      return -1;
+    bp__lock_wait(BP__LOCK_STATE, &initialising.changed);
+  }
   return 0;
 }
 
-static void stop_initialising(Initialising *mine) {
+static void start_initialising(Initialising *mine) {
+  static BpForkHook hook = {forget_other_threads, NULL};
+  bp__fork_hook_add(&hook);
+  mine->next = initialising.list;
+  initialising.list = mine;
+}
+
+static void stop_initialising(const Initialising *mine) {
   Initialising **link = &initialising.list;
   while (*link != mine)
     link = &(*link)->next;
@@ -90,27 +120,32 @@ static void stop_initialising(Initialising *mine) {
   pthread_cond_broadcast(&initialising.changed);
 }
 
+/* With the lock held, which is free while `init` runs. */
+static int init_handle(void **handle, int (*init)(void **result)) {
+  Initialising mine = {handle, pthread_self(), NULL};
+  void *result = NULL;
+  start_initialising(&mine);
+  bp__unlock(BP__LOCK_STATE);
+  int rc = init(&result);
+  bp__lock(BP__LOCK_STATE);
+  if (!rc)
+    __atomic_store_n(handle, result, __ATOMIC_RELEASE);
+  stop_initialising(&mine);
+  return rc;
+}
+
 static int handle_init_once(void **handle, int (*init)(void **result)) {
   if (__atomic_load_n(handle, __ATOMIC_ACQUIRE))
     return 0;
-  Initialising mine = {.handle = handle};
-  int rc = 0;
-  pthread_mutex_lock(&initialising.lock);
-  while (is_initialising(handle))
-    pthread_cond_wait(&initialising.changed, &initialising.lock);
-  if (!__atomic_load_n(handle, __ATOMIC_ACQUIRE)) {
-    mine.next = initialising.list;
-    initialising.list = &mine;
-    pthread_mutex_unlock(&initialising.lock);
-    void *result = NULL;
-    rc = init(&result);
-    pthread_mutex_lock(&initialising.lock);
-    if (!rc)
-      __atomic_store_n(handle, result, __ATOMIC_RELEASE);
-    stop_initialising(&mine);
-  }
-  pthread_mutex_unlock(&initialising.lock);
-  return rc;
+  bp__lock(BP__LOCK_STATE);
+  int waits_for_itself = wait_for_handle(handle) != 0, rc = 0;
+  if (!waits_for_itself && !__atomic_load_n(handle, __ATOMIC_ACQUIRE))
+    rc = init_handle(handle, init);
+  bp__unlock(BP__LOCK_STATE);
+  return waits_for_itself ? bp_error_raise(BP_ERROR_RUNTIME,
+                                           "the initialiser of a library's handle asks for the "
+                                           "handle that it initialises")
+                          : rc;
 }
 
 /* A compiled Relax function keeps its registers in a list of values that its caller owns. */

@@ -69,7 +69,10 @@ static int check_failed(Reason reason, const char *what) {
 
 static int shake_hands(BpPluginEntry entry, BpPlugin *plugin) {
   *plugin = (BpPlugin){.struct_size = sizeof *plugin};
-  if (entry(bp__host(), plugin))
+  const BpHost *host = bp__host();
+  if (!host)
+    return -1;
+  if (entry(host, plugin))
     return check_failed(REASON_ENTRY_FAILED, "entry point");
   if (!bp_abi_fits(plugin->abi_version, BP_ABI_VERSION))
     return bp__reason_raise(REASON_ENTRY_OTHER_ABI,

@@ -99,8 +99,7 @@ static int activate_provider(const char *registry_name) {
 }
 
 int bp__plugin_start(void) {
-  if (bp__plugins_start())
-    return -1;
+  bp__plugins_watch_forks();
   bp__registry_set_resolver(activate_provider);
   return 0;
 }

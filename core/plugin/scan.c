@@ -10,6 +10,7 @@
 #include "core/registry/log.h"
 #include "core/registry/names.h"
 #include "core/system/env.h"
+#include "core/system/lock.h"
 #include "core/system/trust.h"
 
 #include <backplane/error.h>
@@ -20,7 +21,6 @@
 #include <string.h>
 
 static struct {
-  pthread_mutex_t lock;
   pthread_cond_t changed;
   GPtrArray *known;        /* Plugin: every record ever made */
   GPtrArray *added;        /* Plugin: linked in or given by path */
@@ -31,7 +31,7 @@ static struct {
   GHashTable *by_name;     /* name -> GPtrArray of Plugin, in search order */
   GHashTable *by_provided; /* registry name -> the same */
   GPtrArray *problems;     /* SearchProblem: of the last search */
-} plugins = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} plugins = {.changed = PTHREAD_COND_INITIALIZER};
 
 /* A search under way. */
 typedef struct Scan {
@@ -46,15 +46,15 @@ typedef struct Scan {
 } Scan;
 
 void bp__plugins_lock(void) {
-  pthread_mutex_lock(&plugins.lock);
+  bp__lock(BP__LOCK_PLUGINS);
 }
 
 void bp__plugins_unlock(void) {
-  pthread_mutex_unlock(&plugins.lock);
+  bp__unlock(BP__LOCK_PLUGINS);
 }
 
 void bp__plugins_wait(void) {
-  pthread_cond_wait(&plugins.changed, &plugins.lock);
+  bp__lock_wait(BP__LOCK_PLUGINS, &plugins.changed);
 }
 
 void bp__plugins_wake(void) {
@@ -443,12 +443,9 @@ static void after_fork_in_child(void) {
     plugin->code = REASON_FORKED;
     plugin->reason = strdup("the process was forked while it initialised");
   }
-  bp__plugins_unlock();
 }
 
-int bp__plugins_start(void) {
-  int error = pthread_atfork(bp__plugins_lock, bp__plugins_unlock, after_fork_in_child);
-  if (error)
-    return bp_error_raise(BP_ERROR_MEMORY, "cannot prepare for forks: %s", strerror(error));
-  return 0;
+void bp__plugins_watch_forks(void) {
+  static BpForkHook hook = {after_fork_in_child, NULL};
+  bp__fork_hook_add(&hook);
 }

@@ -5,21 +5,18 @@
 #include "core/plugin/store.h"
 #include "core/module/module.h"
 #include "core/registry/host.h"
-#include "core/registry/log.h"
 #include "core/target/target.h"
 
 #include <backplane/error.h>
 
 typedef int (*StartRoom)(void);
 
-void bp__core_start_rooms(void) {
+int bp__core_start_rooms(void) {
   static const StartRoom rooms[] = {
       bp__registry_start, bp__module_start, bp__device_start, bp__target_start, bp__plugin_start,
   };
-  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; ++i) {
-    if (!rooms[i]())
-      continue;
-    bp__log(BP_LOG_WARNING, "the core did not start completely: %s", bp_error_message());
-    bp_error_clear();
-  }
+  for (size_t i = 0; i < sizeof rooms / sizeof *rooms; ++i)
+    if (rooms[i]())
+      return bp_error_add_context("the core cannot start");
+  return 0;
 }

@@ -106,7 +106,7 @@ void bp__plugin_reject(Plugin *plugin, int32_t state);
 void bp__plugins_search_nothing(void);
 
 /* Prepares the store for forks. */
-int bp__plugins_start(void);
+void bp__plugins_watch_forks(void);
 
 /* Loads and initialises a plugin, or waits until another thread has (activate.c). Without the lock.
  * BP_ERROR_NOT_READY in a thread that is initialising a plugin. */

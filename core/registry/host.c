@@ -7,11 +7,11 @@
 #include "core/registry/log.h"
 #include "core/registry/object.h"
 #include "core/registry/registry.h"
+#include "core/system/lock.h"
 
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/plugins.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,6 @@ typedef struct TableEntry {
 } TableEntry;
 
 static _Atomic(TableEntry *) tables;
-static pthread_mutex_t tables_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static const void *find_table(const char *name, uint32_t version) {
   for (TableEntry *entry = atomic_load(&tables); entry; entry = entry->next)
@@ -53,25 +52,25 @@ static int insert_table(const char *name, uint32_t version, const void *table) {
 int bp_host_add_table(const char *name, uint32_t version, const void *table) {
   if (!name || !table)
     return bp_error_raise(BP_ERROR_VALUE, "a host table needs a name and an address");
-  pthread_mutex_lock(&tables_lock);
+  bp__lock(BP__LOCK_STATE);
   int rc = insert_table(name, version, table);
-  pthread_mutex_unlock(&tables_lock);
+  bp__unlock(BP__LOCK_STATE);
   return rc;
 }
 
-static pthread_once_t started = PTHREAD_ONCE_INIT;
-static _Thread_local int starting;
-
-static void start_rooms(void) {
-  bp__core_start_rooms();
-}
-
-void bp__core_start(void) {
-  if (starting)
-    return;
-  starting = 1;
-  pthread_once(&started, start_rooms);
-  starting = 0;
+/* Rooms that start call what starts the core. */
+int bp__core_start(void) {
+  static atomic_int is_started;
+  static _Thread_local int is_starting;
+  if (__builtin_expect(atomic_load(&is_started), 1) || is_starting)
+    return 0;
+  is_starting = 1;
+  bp__lock(BP__LOCK_START);
+  int rc = atomic_load(&is_started) ? 0 : bp__core_start_rooms();
+  atomic_store(&is_started, !rc);
+  bp__unlock(BP__LOCK_START);
+  is_starting = 0;
+  return rc;
 }
 
 static const void *get_table(const char *name, uint32_t version) {
@@ -81,8 +80,7 @@ static const void *get_table(const char *name, uint32_t version) {
 const BpHost *bp__host(void) {
   static const BpHost host = {
       .struct_size = sizeof(BpHost), .abi_version = BP_ABI_VERSION, .get_table = get_table};
-  bp__core_start();
-  return &host;
+  return bp__core_start() ? NULL : &host;
 }
 
 static const BpErrorTable error_table = {
@@ -123,6 +121,7 @@ static const BpRegistryTable registry_table = {
 };
 
 int bp__registry_start(void) {
+  bp__registry_watch_forks();
   if (bp_host_add_table(BP_TABLE_ERROR, BP_TABLE_ERROR_VERSION, &error_table) ||
       bp_host_add_table(BP_TABLE_OBJECT, BP_TABLE_OBJECT_VERSION, &object_table))
     return -1;

@@ -12,18 +12,20 @@
   ((table)->struct_size >= offsetof(__typeof__(*(table)), member) + sizeof((table)->member) &&     \
    (table)->member != 0)
 
-/* The host, for ever valid; the core is started. Tables are added with bp_host_add_table(). */
+/* The host, valid for ever, with the core started; NULL with an error. Tables are added with
+ * bp_host_add_table(). */
 const BpHost *bp__host(void);
 
 /* Starts the core, once per process: each room adds its tables, its functions and its hooks.
  * Nothing of ours runs when the library is loaded, so whatever depends on the other rooms (a
- * registry name that is not there, the host's tables) calls this first. Calls made from within a
- * start return at once. Any thread. */
-void bp__core_start(void);
+ * registry name that is not there, the host's tables) calls this first. -1 with an error: there is
+ * no memory; the next call tries again. Calls made from within a start return 0 at once. Any
+ * thread. */
+int bp__core_start(void);
 
-/* The start of all rooms, defined in the topmost one (core/plugin/start.c), called once by
- * bp__core_start. What fails is reported to the log: the names it was to give are then missing. */
-void bp__core_start_rooms(void);
+/* The start of all rooms, defined in the topmost one (core/plugin/start.c), called by
+ * bp__core_start alone. What an earlier start that failed has added is added no second time. */
+int bp__core_start_rooms(void);
 
 /* The start of this room. */
 int bp__registry_start(void);

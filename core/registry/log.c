@@ -3,29 +3,28 @@
 
 #include "core/registry/log.h"
 
-#include <pthread.h>
+#include "core/system/lock.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 static struct {
-  pthread_mutex_t lock;
   BpLogCallback callback;
   void *context;
-} sink = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} sink;
 
 void bp_log_set_callback(BpLogCallback callback, void *context) {
-  pthread_mutex_lock(&sink.lock);
+  bp__lock(BP__LOCK_STATE);
   sink.callback = callback;
   sink.context = context;
-  pthread_mutex_unlock(&sink.lock);
+  bp__unlock(BP__LOCK_STATE);
 }
 
 void bp__log(int32_t level, const char *format, ...) {
-  pthread_mutex_lock(&sink.lock);
+  bp__lock(BP__LOCK_STATE);
   BpLogCallback callback = sink.callback;
   void *context = sink.context;
-  pthread_mutex_unlock(&sink.lock);
+  bp__unlock(BP__LOCK_STATE);
   if (!callback)
     return;
   va_list args;

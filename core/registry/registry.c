@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The global registry: an open-addressed hash table that readers walk without a lock.
  *
- * Entries never change: a writer (one at a time, under a mutex) stores a pointer to a new one, and
+ * Entries never change: a writer (one at a time, under the lock) stores a pointer to a new one, and
  * a full table is replaced by a larger one. What a writer has unlinked may still be in the hands of
  * a reader, so it goes to a list of garbage first. A reader announces itself in one of several
  * counters, spread over cache lines; garbage that is older than a moment at which every counter has
@@ -13,9 +13,9 @@
 #include "core/registry/host.h"
 #include "core/registry/object.h"
 #include "core/registry/registration.h"
+#include "core/system/lock.h"
 
 #include <backplane/error.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,8 +53,7 @@ static _Atomic(Table *) current;
 static atomic_int garbage_waits;
 static int (*resolver)(const char *name);
 
-/* Guarded by `lock`. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guarded by BP__LOCK_STATE. */
 static size_t used_slots; /* entries and tombstones */
 static size_t num_entries;
 static Garbage *garbage;
@@ -105,10 +104,9 @@ static void free_garbage(Garbage *list);
 
 /* The last reader out takes away what a writer could not. */
 static void sweep_as_reader(void) {
-  if (pthread_mutex_trylock(&lock))
-    return;
+  bp__lock(BP__LOCK_STATE);
   Garbage *list = collect_garbage();
-  pthread_mutex_unlock(&lock);
+  bp__unlock(BP__LOCK_STATE);
   free_garbage(list);
 }
 
@@ -191,8 +189,7 @@ void bp__registry_set_resolver(int (*activate)(const char *name)) {
 
 /* The name was not there: it may come with the start of the core, or with a plugin. */
 static int resolve(const char *name, BpFunction **function) {
-  bp__core_start();
-  if (bp__registry_find(name, function))
+  if (bp__core_start() || bp__registry_find(name, function))
     return -1;
   if (*function || !resolver)
     return 0;
@@ -208,6 +205,17 @@ int bp_registry_get(const char *name, BpFunction **function) {
   if (__builtin_expect(bp__registry_find(name, function) != 0, 0))
     return -1;
   return __builtin_expect(*function != NULL, 1) ? 0 : resolve(name, function);
+}
+
+/* Readers of other threads do not go on in the child of a fork. */
+static void forget_readers(void) {
+  for (int i = 0; i < READER_COUNTERS; ++i)
+    atomic_store(&readers[i].active, 0);
+}
+
+void bp__registry_watch_forks(void) {
+  static BpForkHook hook = {forget_readers, NULL};
+  bp__fork_hook_add(&hook);
 }
 
 /* ---- Writing (under the lock) ------------------------------------------------------------ */
@@ -327,10 +335,10 @@ static int set_canonical(const char *name, BpFunction *function, int override) {
   if (!entry || !item) {
     rc = bp_error_raise(BP_ERROR_MEMORY, "no memory to register \"%s\"", name);
   } else {
-    pthread_mutex_lock(&lock);
+    bp__lock(BP__LOCK_STATE);
     rc = link_entry(entry, item, override);
     Garbage *list = collect_garbage();
-    pthread_mutex_unlock(&lock);
+    bp__unlock(BP__LOCK_STATE);
     free_garbage(list);
   }
   if (rc) {
@@ -360,9 +368,8 @@ static int set(const char *name, BpFunction *function, int override) {
 }
 
 int bp_registry_set(const char *name, BpFunction *function, int override) {
-  if (check_entry(name, function))
+  if (check_entry(name, function) || bp__core_start())
     return -1;
-  bp__core_start();
   return set(name, function, override);
 }
 
@@ -382,9 +389,10 @@ int bp__registry_set_of_plugin(const char *name, BpFunction *function, int32_t o
   return set(name, function, override);
 }
 
+/* A start that is tried again meets what the one before has registered. */
 int bp__registry_set_call(const char *name, BpPackedCall call) {
   BpFunction *function = bp_function_create(call, NULL, NULL);
-  int rc = function ? set_canonical(name, function, 0) : -1;
+  int rc = function ? set_canonical(name, function, 1) : -1;
   bp_object_release(function);
   return rc;
 }
@@ -407,10 +415,10 @@ static int remove_canonical(const char *name, const BpFunction *function) {
   Garbage *item = malloc(sizeof *item);
   if (!item)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory to remove \"%s\"", name);
-  pthread_mutex_lock(&lock);
+  bp__lock(BP__LOCK_STATE);
   int rc = unlink_name(name, function, item);
   Garbage *list = collect_garbage();
-  pthread_mutex_unlock(&lock);
+  bp__unlock(BP__LOCK_STATE);
   free_garbage(list);
   if (rc)
     free(item);
@@ -418,9 +426,8 @@ static int remove_canonical(const char *name, const BpFunction *function) {
 }
 
 int bp_registry_remove(const char *name) {
-  if (check_name(name))
+  if (check_name(name) || bp__core_start())
     return -1;
-  bp__core_start();
   char *ours = canonical_name(name);
   int rc = ours ? remove_canonical(ours, NULL) : -1;
   free(ours);
@@ -463,11 +470,12 @@ static char **copy_names(void) {
 }
 
 char **bp_registry_list(size_t *count) {
-  bp__core_start();
-  pthread_mutex_lock(&lock);
+  if (bp__core_start())
+    return NULL;
+  bp__lock(BP__LOCK_STATE);
   char **names = copy_names();
   size_t size = num_entries;
-  pthread_mutex_unlock(&lock);
+  bp__unlock(BP__LOCK_STATE);
   if (!names) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for the list of %zu registry names", size);
     return NULL;

@@ -22,6 +22,9 @@ int bp__registry_publish(const char *name, BpFunction *function);
 /* Removes a name if it is registered for this function still. */
 void bp__registry_withdraw(const char *name, const BpFunction *function);
 
+/* Prepares the counting of readers for forks. */
+void bp__registry_watch_forks(void);
+
 /* Registers `call` under `name` while the core starts. */
 int bp__registry_set_call(const char *name, BpPackedCall call);
 

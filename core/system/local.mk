@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the core wants of the operating system: the environment, files, programs, and who may change
-# what.
+# What the core wants of the operating system: the environment, files, locks, programs, and who may
+# change what.
 
 libbackplane_la_SOURCES += \
 	core/system/elf.c core/system/elf.h \
 	core/system/env.c core/system/env.h \
 	core/system/file.c core/system/file.h \
+	core/system/lock.c core/system/lock.h \
 	core/system/process.c core/system/process.h \
 	core/system/spawn.c core/system/spawn.h \
 	core/system/trust.c core/system/trust.h

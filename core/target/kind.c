@@ -2,7 +2,6 @@
 /* Target kinds by name: registered by plugins, found by activating them. */
 #include "core/target/target.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include <backplane/device.h>
@@ -13,16 +12,16 @@
 #include "core/registry/host.h"
 #include "core/registry/names.h"
 #include "core/registry/nearest.h"
+#include "core/system/lock.h"
 
 #define MAX_KINDS 256
 
-/* All that changes, under one lock. */
+/* Guarded by BP__LOCK_STATE. */
 static struct {
-  pthread_mutex_t lock;
   const BpTargetKind *kinds[MAX_KINDS];
   const char *owners[MAX_KINDS]; /* the names of their plugins, each told by its address */
   size_t count;
-} registered = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} registered;
 
 static const BpTargetKind *find_locked(const char *name) {
   for (size_t i = 0; i < registered.count; i++)
@@ -32,9 +31,9 @@ static const BpTargetKind *find_locked(const char *name) {
 }
 
 static const BpTargetKind *find_registered(const char *name) {
-  pthread_mutex_lock(&registered.lock);
+  bp__lock(BP__LOCK_STATE);
   const BpTargetKind *kind = find_locked(name);
-  pthread_mutex_unlock(&registered.lock);
+  bp__unlock(BP__LOCK_STATE);
   return kind;
 }
 
@@ -81,14 +80,14 @@ int bp__target_kind_register(const BpTargetKind *kind) {
   const Registration *registration = bp__registration_current();
   if (check_kind(kind) || check_plugin(kind, registration))
     return -1;
-  pthread_mutex_lock(&registered.lock);
+  bp__lock(BP__LOCK_STATE);
   int taken = find_locked(kind->name) != NULL;
   int full = registered.count == MAX_KINDS;
   if (!taken && !full) {
     registered.owners[registered.count] = registration->plugin;
     registered.kinds[registered.count++] = kind;
   }
-  pthread_mutex_unlock(&registered.lock);
+  bp__unlock(BP__LOCK_STATE);
   if (taken)
     return bp_error_raise(BP_ERROR_VALUE, "target kind \"%s\" is registered already", kind->name);
   if (full)
@@ -98,7 +97,7 @@ int bp__target_kind_register(const BpTargetKind *kind) {
 
 void bp__target_kinds_withdraw(const Registration *registration) {
   size_t kept = 0;
-  pthread_mutex_lock(&registered.lock);
+  bp__lock(BP__LOCK_STATE);
   for (size_t i = 0; i < registered.count; i++) {
     if (registered.owners[i] == registration->plugin)
       continue;
@@ -106,7 +105,7 @@ void bp__target_kinds_withdraw(const Registration *registration) {
     registered.kinds[kept++] = registered.kinds[i];
   }
   registered.count = kept;
-  pthread_mutex_unlock(&registered.lock);
+  bp__unlock(BP__LOCK_STATE);
 }
 
 /* Asking for the code generator's name activates the plugin that has it. */
@@ -175,10 +174,10 @@ static int add_declared(BpNames *names) {
 
 static int add_registered(BpNames *names) {
   int status = 0;
-  pthread_mutex_lock(&registered.lock);
+  bp__lock(BP__LOCK_STATE);
   for (size_t i = 0; status == 0 && i < registered.count; i++)
     status = bp__names_add(names, registered.kinds[i]->name, strlen(registered.kinds[i]->name));
-  pthread_mutex_unlock(&registered.lock);
+  bp__unlock(BP__LOCK_STATE);
   return status;
 }
 

@@ -227,8 +227,7 @@ static BpTarget *parse_options(const char *text) {
 }
 
 BpTarget *bp_target_parse(const char *text) {
-  bp__core_start();
-  if (!BP_GIVEN(text))
+  if (!BP_GIVEN(text) || bp__core_start())
     return NULL;
   if (strnlen(text, MAX_TEXT) == MAX_TEXT) {
     bp_error_raise(BP_ERROR_VALUE, "a target's text is longer than %d bytes", MAX_TEXT);

@@ -20,10 +20,13 @@ typedef struct Block {
   uint64_t size;
 } Block;
 
+/* Guards the lists of all pools, in short sections. A fork takes it: a lock of each pool could be
+ * held, in the child, by a thread that is not there. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 struct BpRelaxPool {
   atomic_int references;
   BpDevice device;
-  pthread_mutex_t lock;
   Block *free; /* guarded by `lock`, as what follows */
   size_t num_free;
   size_t capacity;
@@ -36,7 +39,21 @@ typedef struct Storage {
   int is_scoped;
 } Storage;
 
+static void lock_pools(void) {
+  pthread_mutex_lock(&lock);
+}
+
+static void unlock_pools(void) {
+  pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void) {
+  pthread_atfork(lock_pools, unlock_pools, unlock_pools);
+}
+
 BpRelaxPool *bp__relax_pool_create(BpDevice device) {
+  static pthread_once_t watched = PTHREAD_ONCE_INIT;
+  pthread_once(&watched, watch_forks);
   BpRelaxPool *pool = calloc(1, sizeof(*pool));
   if (!pool) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a pool");
@@ -44,7 +61,6 @@ BpRelaxPool *bp__relax_pool_create(BpDevice device) {
   }
   atomic_init(&pool->references, 1);
   pool->device = device;
-  pthread_mutex_init(&pool->lock, NULL);
   return pool;
 }
 
@@ -61,7 +77,6 @@ void bp__relax_pool_release(BpRelaxPool *pool) {
     return;
   for (size_t i = 0; i < pool->num_free; i++)
     free_block(pool->device, pool->free[i].handle);
-  pthread_mutex_destroy(&pool->lock);
   free(pool->free);
   free(pool);
 }
@@ -71,7 +86,7 @@ void bp__relax_pool_release(BpRelaxPool *pool) {
 /* Takes the block that fits best out of the list, or the largest one, which is too small. */
 static Block take_block(BpRelaxPool *pool, uint64_t size) {
   Block taken = {NULL, 0};
-  pthread_mutex_lock(&pool->lock);
+  lock_pools();
   size_t best = 0;
   for (size_t i = 1; i < pool->num_free; i++) {
     uint64_t have = pool->free[best].size, other = pool->free[i].size;
@@ -82,14 +97,14 @@ static Block take_block(BpRelaxPool *pool, uint64_t size) {
     taken = pool->free[best];
     pool->free[best] = pool->free[--pool->num_free];
   }
-  pthread_mutex_unlock(&pool->lock);
+  unlock_pools();
   return taken;
 }
 
 /* Keeps a block for reuse; -1 (no error raised) if the list cannot grow. */
 static int keep_block(BpRelaxPool *pool, Block block) {
   int status = 0;
-  pthread_mutex_lock(&pool->lock);
+  lock_pools();
   if (pool->num_free == pool->capacity) {
     size_t capacity = 2 * pool->capacity + 16;
     Block *grown = realloc(pool->free, capacity * sizeof(*grown));
@@ -102,7 +117,7 @@ static int keep_block(BpRelaxPool *pool, Block block) {
   }
   if (status == 0)
     pool->free[pool->num_free++] = block;
-  pthread_mutex_unlock(&pool->lock);
+  unlock_pools();
   return status;
 }
 

@@ -43,7 +43,9 @@ BP_API void bp_error_put(BpError *error);
  * from any thread, also at once from several. level: BP_LOG_*. */
 typedef void (*BpLogCallback)(void *context, int32_t level, const char *message);
 
-/* Sets the log callback of the process; NULL (as at the start): messages are dropped. */
+/* Sets the log callback of the process; NULL (as at the start): messages are dropped. The callback
+ * before may still be running in another thread when this returns, so its context has to outlive
+ * such calls. */
 BP_API void bp_log_set_callback(BpLogCallback callback, void *context);
 
 #ifdef __cplusplus

@@ -41,3 +41,5 @@ thread_tests += tests/core/test-registry tests/core/test-object tests/core/test-
 	tests/core/test-defects \
 	tests/core/test-doctor tests/core/test-load tests/core/test-select tests/core/test-device \
 	tests/core/test-simdev tests/core/test-target tests/core/test-runtime
+test_programs += tests/core/test-fork
+tests_core_test_fork_SOURCES = tests/core/test-fork.c tests/core/module-fixture.c

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib.h>
+#include <pthread.h>
 #include <glib/gstdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -144,6 +145,29 @@ static void test_import_cycle_is_an_error(void) {
 }
 
 /* With every module imported twice by the one above, the paths to the last are 2^60. */
+static void *release_in_thread(void *module) {
+  bp_object_release(module);
+  return NULL;
+}
+
+static void test_a_long_chain_of_imports_is_released_on_a_small_stack(void) {
+  BpModule *root = fake_module("test_dev", "0"), *last = root;
+  pthread_attr_t small;
+  pthread_t thread;
+  for (int i = 0; i < 200000; ++i) {
+    BpModule *next = fake_module("test_dev", "0");
+    g_assert_cmpint(bp_module_import(last, next), ==, 0);
+    bp_object_release(next);
+    last = next;
+  }
+  pthread_attr_init(&small);
+  g_assert_cmpint(pthread_attr_setstacksize(&small, 64 << 10), ==, 0);
+  g_assert_cmpint(pthread_create(&thread, &small, release_in_thread, root), ==, 0);
+  pthread_join(thread, NULL);
+  pthread_attr_destroy(&small);
+  g_assert_cmpint(fake_modules_alive(), ==, 0);
+}
+
 static void test_search_visits_each_module_once(void) {
   BpModule *levels[60];
   BpFunction *function;
@@ -835,6 +859,28 @@ static void test_function_keeps_its_library_mapped(void) {
   g_free(path);
 }
 
+static void test_handle_that_waits_for_itself_is_an_error(void) {
+  static const char source[] =
+      "typedef struct { int type; unsigned pad; long long v; } Any;\n"
+      "__attribute__((weak)) int (*__TVMFFIHandleInitOnce)(void **, int (*)(void **));\n"
+      "static void *handle;\n"
+      "static int init(void **result) { return __TVMFFIHandleInitOnce(&handle, init); }\n"
+      "int __tvm_ffi_ask(void *self, const Any *args, int n, Any *result) {\n"
+      "  return __TVMFFIHandleInitOnce(&handle, init);\n"
+      "}\n";
+  BpModule *module = load_c(source);
+  BpFunction *function;
+  BpValue result;
+  g_assert_nonnull(module);
+  g_assert_cmpint(bp_module_get_function(module, "ask", 0, &function), ==, 0);
+  for (int i = 0; i < 2; ++i) { /* the first leaves nothing behind */
+    g_assert_cmpint(bp_function_call(function, NULL, 0, &result), ==, -1);
+    g_assert_nonnull(strstr(bp_error_message(), "initialises"));
+  }
+  bp_object_release(function);
+  bp_object_release(module);
+}
+
 static void test_library_calls_the_registry_after_its_imports(void) {
   BpModule *module = load_c(CALL_SOURCE);
   BpFunction *function;
@@ -1099,6 +1145,8 @@ static void add_object_tests(void) {
   g_test_add_func("/module/function-keeps-its-module-alive", test_function_keeps_its_module_alive);
   g_test_add_func("/module/imports-are-searched", test_imports_are_searched);
   g_test_add_func("/module/import-cycle-is-an-error", test_import_cycle_is_an_error);
+  g_test_add_func("/module/a-long-chain-of-imports-is-released-on-a-small-stack",
+                  test_a_long_chain_of_imports_is_released_on_a_small_stack);
   g_test_add_func("/module/search-visits-each-module-once", test_search_visits_each_module_once);
   g_test_add_func("/module/bytes-make-the-module-again", test_bytes_make_the_module_again);
   g_test_add_func("/module/unknown-kind-is-an-error", test_unknown_kind_is_an_error);
@@ -1158,6 +1206,8 @@ static void add_library_tests(void) {
                   test_export_that_cannot_be_is_an_error);
   g_test_add_func("/module/load/function-keeps-its-library-mapped",
                   test_function_keeps_its_library_mapped);
+  g_test_add_func("/module/load/handle-that-waits-for-itself-is-an-error",
+                  test_handle_that_waits_for_itself_is_an_error);
   g_test_add_func("/module/load/library-calls-the-registry-after-its-imports",
                   test_library_calls_the_registry_after_its_imports);
   g_test_add_func("/module/load/files-that-are-no-library-are-errors",
