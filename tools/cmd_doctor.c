@@ -2,11 +2,19 @@
 /* `backplane doctor`: each plugin, stage by stage, with what to do about what is the matter. */
 #include "tools/command.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <backplane/object.h>
 #include <backplane/plugins.h>
+
+/* For choosing a device, when each plugin has been tried out. */
+#define CHOICE_SECONDS 120
 
 static const char *const severity_names[] = {"ok", "note", "warning", "error"};
 
@@ -36,18 +44,67 @@ static const char *choice_remedy(const BpPluginList *list) {
                       : "do what is said above of the plugins";
 }
 
-static void choose(Choice *choice, const BpPluginList *list) {
+/* What the process that chooses a device answers, in memory that it shares with this one. */
+typedef struct Answer {
+  char device[64];
+  char report[(1 << 20) - 80]; /* what does not fit is cut off */
+  gboolean is_complete;
+} Answer;
+
+static void answer_choice(Answer *answer) {
   BpDevice device;
   char *report = NULL;
-  if (bp_device_select(NULL, &device, &report) == 0) {
-    bp_device_format(device, choice->device);
-    choice->report = g_strdup(report);
-    bp_str_free(report);
+  gboolean is_found = bp_device_select(NULL, &device, &report) == 0;
+  if (is_found)
+    bp_device_format(device, answer->device);
+  g_strlcpy(answer->report, is_found ? report : bp_error_message(), sizeof answer->report);
+  answer->is_complete = TRUE;
+}
+
+/* How the process that chooses ended without an answer (transfer full). */
+static char *describe_end(int status) {
+  int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  if (number == SIGALRM)
+    return g_strdup_printf("no device was chosen in %d s: a plugin that works in its trial hangs "
+                           "in a program",
+                           CHOICE_SECONDS);
+  return g_strdup_printf("the process that chose a device was ended (%s): a plugin that works in "
+                         "its trial ends a program",
+                         number ? g_strsignal(number) : "without a signal");
+}
+
+static void start_choice(Choice *choice, Answer *answer) {
+  int status = 0;
+  pid_t child = fork();
+  if (child == 0) {
+    signal(SIGALRM, SIG_DFL);
+    alarm(CHOICE_SECONDS);
+    answer_choice(answer);
+    _exit(0);
+  }
+  if (child < 0) {
+    choice->report = g_strdup_printf("cannot start a process that chooses: %s", g_strerror(errno));
     return;
   }
-  choice->report = g_strdup(bp_error_message());
-  bp_error_clear();
-  choice->remedy = choice_remedy(list);
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (answer->is_complete)
+    g_strlcpy(choice->device, answer->device, sizeof choice->device);
+  choice->report = answer->is_complete ? g_strdup(answer->report) : describe_end(status);
+}
+
+/* In a process of its own, since choosing a device loads plugins. */
+static void choose(Choice *choice, const BpPluginList *list) {
+  Answer *answer =
+      mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (answer == MAP_FAILED) {
+    choice->report = g_strdup_printf("there is no memory to choose: %s", g_strerror(errno));
+  } else {
+    start_choice(choice, answer);
+    munmap(answer, sizeof *answer);
+  }
+  if (!*choice->device)
+    choice->remedy = choice_remedy(list);
 }
 
 /* ---- Selection --------------------------------------------------------------------------- */

@@ -14,10 +14,10 @@
 #include <stdint.h>
 #include <sys/wait.h>
 
-/* Overwrites "KEY=none..." by "KEY=VALUE...", which is not longer. */
+/* Chooses the defect of a plugin. */
 static inline void set_defect(char *data, gsize size, const char *defect) {
-  g_autofree char *text = g_strdup_printf("defect=%-22s", defect);
-  replace_bytes(data, size, "defect=none                  ", text);
+  g_autofree char *text = g_strdup_printf("defect=%-38s", defect);
+  replace_bytes(data, size, "defect=none                                  ", text);
 }
 
 /* The name of plugin and device NUMBER, 0 to 127 (transfer full); see tests/mock/defect.c. */

@@ -71,6 +71,9 @@ grep -qE "mmap.*PROT_EXEC.*$work/plugins/good.so" "$work/trace"
 report $? "a diagnosis maps a good plugin, in its trial"
 absent "mmap.*PROT_EXEC.*$work/plugins/rejected"
 report $? "a rejected plugin is never mapped executable PLG-2"
+strace -y -e trace=mmap -o "$work/trace" "$backplane" doctor >"$work/out" 2>&1
+grep -q "selected *ok" "$work/out" && absent "mmap.*PROT_EXEC.*$work/plugins"
+report $? "a diagnosis that chooses a device maps no plugin into its own process PLG-25"
 for code in abi-too-new cpu-too-old sanitizer-mismatch other-architecture; do
   cp "$work/out" "$work/found"
   grep -q "error *$code" "$work/out"

@@ -105,10 +105,10 @@ typedef struct Obstacle {
 } Obstacle;
 
 static const Obstacle obstacles[] = {
-    {"crash", "quarantined", 1},       {"load-exit", "quarantined", 1},
+    {"crash", "quarantined", 1},       {"exit@load", "quarantined", 1},
     {"kill-parent", "quarantined", 1}, {"entry-fail", "failed", 1},
     {"entry-abi", "failed", 1},        {"init-fail", "failed", 1},
-    {"register-less", "failed", 0},    {"devices-crash", "quarantined", 0},
+    {"register-less", "failed", 0},    {"crash@count", "quarantined", 0},
 };
 
 static void test_next_of_the_name_is_used(gconstpointer data) {

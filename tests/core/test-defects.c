@@ -106,10 +106,10 @@ typedef struct Defect {
 
 static const Defect defects[] = {
     {"none", "ok", 0},
-    {"load-crash", "crashed", 0},
-    {"load-exit", "exited", 0},
-    {"load-sleep", "timed-out", 1},
-    {"entry-crash", "crashed", 0},
+    {"crash@load", "crashed", 0},
+    {"exit@load", "exited", 0},
+    {"sleep@load", "timed-out", 1},
+    {"crash@entry", "crashed", 0},
     {"entry-fail", "entry-failed", 0},
     {"entry-abi", "entry-other-abi", 0},
     {"no-initialize", "initialize-missing", 0},
@@ -131,14 +131,14 @@ static const Defect defects[] = {
     {"close-all", "crashed", 0},
     {"many-devices", "trial-garbled", 0},
     {"fork-and-many", "trial-garbled", 0},
-    {"exit-crash", "crashed", 0},
-    {"exit-sleep", "timed-out", 1},
+    {"abort@exit", "crashed", 0},
+    {"sleep@exit", "timed-out", 1},
     {"flood", "ok", 0},
     {"init-fail", "initialize-failed", 0},
     {"register-less", "name-not-registered", 0},
-    {"devices-crash", "crashed", 0},
-    {"devices-sleep", "timed-out", 1},
-    {"devices-exit", "exited", 0},
+    {"crash@count", "crashed", 0},
+    {"sleep@count", "timed-out", 1},
+    {"exit@count", "exited", 0},
     {"devices-fail", "devices-failed", 0},
     {"devices-none", "devices-none", 0},
 };
@@ -304,7 +304,7 @@ static void test_patterns_without_end_are_bounded(void) {
 static void test_trial_of_a_host_that_ended_ends(void) {
   const char *trial = g_getenv("BACKPLANE_TRIAL_PROGRAM");
   Dl_info library;
-  write_one("orphan", "load-sleep");
+  write_one("orphan", "sleep@load");
   g_autofree char *plugin = plugin_file_path("orphan/plugin.so");
   g_autofree char *report = plugin_file_path("report");
   g_assert_nonnull(trial);
@@ -414,6 +414,22 @@ static void test_a_diagnosis_tries_a_quarantined_plugin(void) {
   g_assert_cmpint(count_traces(), ==, 1);
 }
 
+/* The process that chooses a device ends, and the diagnosis says so: it ends in order itself. */
+static void test_a_diagnosis_survives_the_choice_of_a_device(void) {
+  g_autofree char *doctor = g_build_filename(g_getenv("top_builddir"), "backplane", NULL);
+  g_autofree char *path = plugin_file_path("survived"), *said = NULL;
+  char *argv[] = {doctor, (char *)(uintptr_t) "doctor", (char *)(uintptr_t) "--json", NULL};
+  int status;
+  write_one("survived", "abort!load");
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  g_assert_true(
+      g_spawn_sync(NULL, argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &said, NULL, &status, NULL));
+  g_assert_true(WIFEXITED(status));
+  g_assert_cmpint(WEXITSTATUS(status), ==, 5);
+  g_assert_nonnull(strstr(said, "a plugin that works in its trial ends a program"));
+  g_assert_nonnull(strstr(said, "\"findings\""));
+}
+
 /* Whatever is put where the loader looks may be what was missing. */
 static void test_an_installed_library_ends_a_quarantine(void) {
   g_autofree char *before = g_strdup(g_getenv("LD_LIBRARY_PATH"));
@@ -436,7 +452,7 @@ static void test_an_installed_library_ends_a_quarantine(void) {
 }
 
 static void test_more_time_ends_a_quarantine_for_lack_of_it(void) {
-  write_one("slow", "load-sleep");
+  write_one("slow", "sleep@load");
   count_traces();
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "0.2", TRUE);
   assert_host("slow", "timed-out");
@@ -623,6 +639,8 @@ int main(int argc, char **argv) {
   ADD("learned/time-ends-a-quarantine-PLG-9", test_time_ends_a_quarantine);
   ADD("learned/a-diagnosis-tries-a-quarantined-plugin-PLG-9",
       test_a_diagnosis_tries_a_quarantined_plugin);
+  ADD("diagnosis_survives_a_plugin_that_ends_programs_PLG-25",
+      test_a_diagnosis_survives_the_choice_of_a_device);
   ADD("learned/an-installed-library-ends-a-quarantine-PLG-9",
       test_an_installed_library_ends_a_quarantine);
   ADD("a-plugin-that-others-may-change-is-warned-of-when-used-PLG-16",

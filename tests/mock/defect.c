@@ -40,24 +40,70 @@ BP_PLUGIN_DESCRIPTOR(DEFECT_DEPENDS DEFECT_PADDING "abi=" BP_ABI_TEXT "\n"
                                                    "rank=+000\n"
                                                    "variables=BP_DEFECT_VARIABLE\n");
 
-static const volatile char defect[32] = "defect=none                   ";
+/* What goes wrong: "OUTCOME", one that this file asks for by name, or "ACT@PLACE", an act of the
+ * table below and where it is done, "initialize" if no place is given. With '!' in the place of '@'
+ * it is done outside of trials alone. */
+static const volatile char defect[48] = "defect=none                                   ";
 static const char *const volatile name = NAME; /* not to be computed with by the compiler */
 
 static BpPluginTables host;
 
+/* The length of a word at that position of the defect; 0: it is another. */
+static size_t word_at(size_t at, const char *what) {
+  size_t length = strlen(what), i = 0;
+  while (i < length && defect[at + i] == what[i])
+    i++;
+  char end = i == length ? defect[at + i] : 'x';
+  return end == ' ' || end == '@' || end == '!' ? length : 0;
+}
+
 /* Whether the defect has this name. */
 static int is(const char *what) {
-  size_t length = strlen(what), i = 0;
-  while (i < length && defect[7 + i] == what[i])
-    i++;
-  return i == length && defect[7 + i] == ' ';
+  size_t length = word_at(7, what);
+  return length && defect[7 + length] == ' ';
 }
 
 /* ---- Ways to go wrong -------------------------------------------------------------------- */
 
+/* Ends itself so that no handler of a sanitizer turns the signal into an exit. */
+static void die_of(int number) {
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+static void crash(void) {
+  die_of(SIGSEGV);
+}
+
+static void die_of_abort(void) {
+  die_of(SIGABRT);
+}
+
+static void run_bad_instruction(void) {
+  die_of(SIGILL);
+}
+
+static void raise_term(void) {
+  die_of(SIGTERM);
+}
+
+static void loop(void) {
+  static volatile int goes_on = 1;
+  while (goes_on) {
+  }
+}
+
 static void sleep_for_ever(void) {
   for (;;)
     pause();
+}
+
+static void end_in_order(void) {
+  exit(0);
+}
+
+static void end_at_once(void) {
+  syscall(SYS_exit_group, 0);
 }
 
 /* Until so many processes have run this code. */
@@ -68,10 +114,22 @@ static void meet(void) {
     usleep(1000);
 }
 
-static int overflow_stack(int depth) {
+static int recurse(int depth) {
   volatile char frame[65536];
   frame[0] = (char)depth;
-  return depth > 1000000 ? frame[0] : overflow_stack(depth + 1) + frame[0];
+  return depth > 1000000 ? frame[0] : recurse(depth + 1) + frame[0];
+}
+
+static void overflow_stack(void) {
+  signal(SIGSEGV, SIG_DFL);
+  recurse(0);
+}
+
+static void use_stack(void) {
+  volatile char frame[1 << 20];
+  signal(SIGSEGV, SIG_DFL);
+  for (size_t i = 0; i < sizeof frame; i += 1024)
+    frame[i] = 1;
 }
 
 /* Leaves a process in a session of its own, whose number is told to who asked for it. */
@@ -90,12 +148,35 @@ static void leave_process(void) {
   sleep_for_ever();
 }
 
+static void leave_process_and_sleep(void) {
+  leave_process();
+  sleep_for_ever();
+}
+
 static void flood(void) {
   static char page[65536];
   memset(page, 'x', sizeof page);
   for (int i = 0; i < 256; i++)
     if (write(1, page, sizeof page) < 0 || write(2, page, sizeof page) < 0)
       return;
+}
+
+static void stop(void) {
+  raise(SIGSTOP);
+}
+
+static void stop_parent(void) {
+  kill(getppid(), SIGSTOP);
+  sleep_for_ever();
+}
+
+static void kill_parent(void) {
+  kill(getppid(), SIGKILL);
+  sleep_for_ever();
+}
+
+static void kill_group(void) {
+  kill(0, SIGKILL);
 }
 
 /* A file of a terabyte, which takes no room. */
@@ -105,6 +186,21 @@ static void grow_file(void) {
     fclose(file);
 }
 
+/* A file without a name as large as may be. */
+static void fill_disk(void) {
+  static char page[65536];
+  FILE *file = tmpfile();
+  while (file && write(fileno(file), page, sizeof page) > 0) {
+  }
+}
+
+/* For processes whose memory is limited. */
+static void take_memory(void) {
+  for (size_t size = (size_t)1 << 30; size >= 64; size /= 2)
+    for (void *volatile taken = malloc(size); taken;)
+      taken = malloc(size);
+}
+
 static void *crash_in_thread(void *unused) {
   raise(SIGSEGV);
   return unused;
@@ -112,30 +208,31 @@ static void *crash_in_thread(void *unused) {
 
 static void crash_elsewhere(void) {
   pthread_t thread;
+  signal(SIGSEGV, SIG_DFL);
   if (!pthread_create(&thread, NULL, crash_in_thread, NULL))
     pthread_join(thread, NULL);
 }
 
-static void close_all(void) {
+static void close_files(void) {
   for (int fd = 0; fd < 256; fd++)
     close(fd);
+}
+
+static void close_files_and_abort(void) {
+  signal(SIGABRT, SIG_DFL);
+  close_files();
   abort();
 }
 
-/* Ends itself so that no handler of a sanitizer turns the signal into an exit. */
-static void die_of(int number) {
-  signal(number, SIG_DFL);
-  raise(number);
-}
-
-static void crash_at_exit(void) {
-  die_of(SIGABRT);
-}
-
-/* The kernel kills a trial whose helper ends. */
-static int is_trial(void) {
-  int number = 0;
-  return prctl(PR_GET_PDEATHSIG, &number) == 0 && number;
+/* What a process passes on to all of its code. */
+static void change_process(void) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, NULL);
+  umask(0777);
+  clearenv();
+  if (chdir("/proc"))
+    return;
 }
 
 /* As with cp: the same bytes, and the file counts as changed. */
@@ -147,69 +244,68 @@ static void overwrite_file(void) {
     close(fd);
 }
 
-static int use_stack(void) {
-  volatile char frame[1 << 20];
-  for (size_t i = 0; i < sizeof frame; i += 1024)
-    frame[i] = 1;
-  return frame[0];
+static const struct {
+  const char *name;
+  void (*run)(void);
+} acts[] = {
+    {"crash", crash},
+    {"abort", die_of_abort},
+    {"bad-instruction", run_bad_instruction},
+    {"term", raise_term},
+    {"thread-crash", crash_elsewhere},
+    {"stack-overflow", overflow_stack},
+    {"big-stack", use_stack},
+    {"loop", loop},
+    {"sleep", sleep_for_ever},
+    {"meet", meet},
+    {"exit", end_in_order},
+    {"quick-exit", end_at_once},
+    {"stop", stop},
+    {"stop-parent", stop_parent},
+    {"kill-parent", kill_parent},
+    {"kill-group", kill_group},
+    {"double-fork", leave_process},
+    {"fork-and-many", leave_process},
+    {"fork-and-sleep", leave_process_and_sleep},
+    {"flood", flood},
+    {"big-file", grow_file},
+    {"fill-disk", fill_disk},
+    {"take-memory", take_memory},
+    {"close-files", close_files},
+    {"close-all", close_files_and_abort},
+    {"change-process", change_process},
+    {"overwritten", overwrite_file},
+};
+
+/* The kernel kills a trial whose helper ends. */
+static int is_trial(void) {
+  int number = 0;
+  return prctl(PR_GET_PDEATHSIG, &number) == 0 && number;
 }
 
-static void misbehave(void) {
-  static volatile int goes_on = 1;
-  if (is("crash"))
-    die_of(SIGSEGV);
-  else if (is("abort"))
-    die_of(SIGABRT);
-  else if (is("bad-instruction"))
-    die_of(SIGILL);
-  else if (is("loop"))
-    while (goes_on) {
-    }
-  else if (is("sleep"))
-    sleep_for_ever();
-  else if (is("meet"))
-    meet();
-  else if (is("exit"))
-    exit(0);
-  else if (is("quick-exit"))
-    syscall(SYS_exit_group, 0);
-  else if (is("flood"))
-    flood();
-  else if (is("stop"))
-    raise(SIGSTOP);
-  else if (is("stop-parent")) {
-    kill(getppid(), SIGSTOP);
-    sleep_for_ever();
-  } else if (is("kill-parent"))
-    kill(getppid(), SIGKILL), sleep_for_ever();
-  else if (is("kill-group"))
-    kill(0, SIGKILL);
-  else if (is("big-file"))
-    grow_file();
-  else if (is("double-fork"))
-    leave_process();
-  else if (is("fork-and-sleep"))
-    leave_process(), sleep_for_ever();
-  else if (is("fork-and-many"))
-    leave_process();
-  else if (is("exit-crash"))
-    atexit(crash_at_exit);
-  else if (is("exit-sleep"))
-    atexit(sleep_for_ever);
-  else if (is("exit-crash-later") && !is_trial())
-    atexit(crash_at_exit);
-  else if (is("exit-sleep-later") && !is_trial())
-    atexit(sleep_for_ever);
-  else if (is("overwritten"))
-    overwrite_file();
-  else if (is("big-stack"))
-    signal(SIGSEGV, SIG_DFL), use_stack();
-  else if (is("thread-crash"))
-    signal(SIGSEGV, SIG_DFL), crash_elsewhere();
-  else if (is("stack-overflow"))
-    signal(SIGSEGV, SIG_DFL), overflow_stack(0);
-  else if (is("close-all"))
-    signal(SIGABRT, SIG_DFL), close_all();
+/* Whether the act whose name has that length is due at this place. */
+static int is_due(size_t length, const char *place) {
+  char mark = defect[7 + length];
+  if (mark == ' ')
+    return !strcmp(place, "initialize");
+  return word_at(7 + length + 1, place) && (mark == '@' || !is_trial());
+}
+
+/* Goes wrong if it is to do so at this place. */
+static void misbehave(const char *place) {
+  for (size_t i = 0; i < sizeof acts / sizeof *acts; i++) {
+    size_t length = word_at(7, acts[i].name);
+    if (length && is_due(length, place))
+      acts[i].run();
+  }
+}
+
+static void misbehave_at_exit(void) {
+  misbehave("exit");
+}
+
+__attribute__((destructor)) static void destruct(void) {
+  misbehave("unload");
 }
 
 /* Adds a byte to a file for each process that runs this code. */
@@ -223,24 +319,14 @@ static void leave_trace(void) {
 /* In a constructor, before the host can call anything. */
 __attribute__((constructor)) static void construct(void) {
   leave_trace();
-  if (is("load-crash"))
-    die_of(SIGSEGV);
-  else if (is("load-exit"))
-    exit(0);
-  else if (is("load-sleep"))
-    sleep_for_ever();
+  misbehave("load");
 }
 
 /* ---- The device -------------------------------------------------------------------------- */
 
 static int32_t get_device_count(int32_t *count, const char **why) {
-  if (is("devices-crash"))
-    die_of(SIGSEGV);
-  else if (is("devices-sleep"))
-    sleep_for_ever();
-  else if (is("devices-exit"))
-    exit(3);
-  else if (is("devices-fail"))
+  misbehave("count");
+  if (is("devices-fail"))
     return host.error->raise(BP_ERROR_DEVICE, "the bus is gone");
   *count = is("many-devices") || is("fork-and-many") ? 100000
                                                      : !is("devices-none") && !is("devices-odd");
@@ -250,6 +336,7 @@ static int32_t get_device_count(int32_t *count, const char **why) {
 
 static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   (void)device_id;
+  misbehave("attr");
   if (attr == BP_ATTR_EXIST) {
     result->type_index = BP_TYPE_BOOL;
     result->v_int64 = !is("device-unusable");
@@ -265,6 +352,7 @@ static int32_t alloc_data_space(int32_t device_id, uint64_t size, uint64_t align
   (void)device_id;
   (void)hint;
   (void)mem_scope;
+  misbehave("alloc");
   *handle = aligned_alloc(alignment, (size + alignment) / alignment * alignment);
   return *handle ? 0 : host.error->raise(BP_ERROR_MEMORY, "no memory");
 }
@@ -277,6 +365,7 @@ static int32_t free_data_space(int32_t device_id, void *handle) {
 
 static int32_t copy(const BpCopy *what, void *stream) {
   (void)stream;
+  misbehave("copy");
   memcpy((char *)what->to + what->to_offset, (const char *)what->from + what->from_offset,
          what->size);
   return 0;
@@ -291,6 +380,7 @@ static int32_t stream_sync(int32_t device_id, void *stream) {
 static int add_one(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   (void)self;
   (void)result;
+  misbehave("call");
   if (num_args != 2)
     return host.error->raise(BP_ERROR_TYPE, "add_one takes 2 arguments");
   float *data = args[0].v_ptr;
@@ -321,7 +411,8 @@ static int number_of(const char *pairs) {
 }
 
 static int32_t initialize(void) {
-  misbehave();
+  atexit(misbehave_at_exit);
+  misbehave("initialize");
   if (is("init-fail"))
     return host.error->raise(BP_ERROR_DEVICE, "no such hardware");
   device_api.device_type = 62000 + number_of(name + strlen("defect-"));
@@ -335,8 +426,7 @@ static int32_t initialize(void) {
 BP_PLUGIN_EXPORT int32_t ENTRY(const BpHost *from, BpPlugin *plugin);
 
 int32_t ENTRY(const BpHost *from, BpPlugin *plugin) {
-  if (is("entry-crash"))
-    die_of(SIGSEGV);
+  misbehave("entry");
   if (is("entry-fail"))
     return -1;
   plugin->abi_version = is("entry-abi") ? (uint32_t)7 << 16 : BP_ABI_VERSION;
