@@ -40,6 +40,11 @@ int bp__device_is_host(BpDevice device);
 /* 0 for a stream that bp_stream_create made on the device and for NULL, else -1 with an error. */
 int bp__stream_check(BpDevice device, void *stream);
 
+/* The number of the device's stream that is current in this thread, which no other stream ever
+ * has; 0 for the default stream. The stream of a number was not freed: 0 is always alive. */
+uint64_t bp__stream_current_number(BpDevice device);
+int bp__stream_is_alive(uint64_t number);
+
 /* Host memory for devices and hosts; alignment is a power of two. NULL with an error when
  * exhausted. */
 void *bp__host_alloc(uint64_t size, uint64_t alignment);

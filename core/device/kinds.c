@@ -24,20 +24,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TYPES 65536
+#define TYPES   65536
+#define BUCKETS 64
 
 /* A kind in use; lives for ever. */
 typedef struct Kind {
   BpDeviceApi api; /* first: an api's address is its kind's */
   atomic_int count;
+  struct Kind *next; /* in its bucket */
   char name[];
 } Kind;
 
-/* By device type. It is large but not touched where no kind is. */
-static _Atomic(Kind *) kinds[TYPES];
-
-/* Guarded by BP__LOCK_STATE, as is entering a kind. */
-static GPtrArray *used; /* Kind */
+/* By device type modulo BUCKETS. BP__LOCK_STATE guards entering a kind; readers need no lock. */
+static _Atomic(Kind *) kinds[BUCKETS];
 
 /* ---- Published numbers ------------------------------------------------------------------- */
 
@@ -67,7 +66,19 @@ int32_t bp__device_type_published(const char *name) {
 }
 
 static Kind *find_kind(int32_t device_type) {
-  return device_type > 0 && device_type < TYPES ? atomic_load(&kinds[device_type]) : NULL;
+  Kind *kind = atomic_load(&kinds[(uint32_t)device_type % BUCKETS]);
+  while (kind && kind->api.device_type != device_type)
+    kind = kind->next;
+  return kind;
+}
+
+/* Calls `visit` for each kind in use until it returns non-zero, which is then the result. */
+static int visit_kinds(int (*visit)(Kind *kind, void *context), void *context) {
+  int rc = 0;
+  for (size_t i = 0; i < BUCKETS && !rc; i++)
+    for (Kind *kind = atomic_load(&kinds[i]); kind && !rc; kind = kind->next)
+      rc = visit(kind, context);
+  return rc;
 }
 
 const char *bp__device_type_name(int32_t device_type) {
@@ -85,10 +96,15 @@ int bp__device_check_fork(void) {
              : 0;
 }
 
+static int make_forked(Kind *kind, void *context) {
+  (void)context;
+  bp__device_api_make_forked(&kind->api);
+  atomic_store(&is_forked, 1);
+  return 0;
+}
+
 static void after_fork_in_child(void) {
-  for (guint i = 0; used && i < used->len; i++)
-    bp__device_api_make_forked(&((Kind *)g_ptr_array_index(used, i))->api);
-  atomic_store(&is_forked, used != NULL);
+  visit_kinds(make_forked, NULL);
 }
 
 /* ---- Taking a table over ----------------------------------------------------------------- */
@@ -159,7 +175,7 @@ static Kind *create_kind(const char *name, const BpDeviceApi *api) {
 
 /* With the lock held. The kind in use from now on; NULL if another has its number. */
 static Kind *enter_kind(Kind *kind) {
-  Kind *other = atomic_load(&kinds[kind->api.device_type]);
+  Kind *other = find_kind(kind->api.device_type);
   if (other && !strcmp(other->name, kind->name)) {
     free(kind);
     return other;
@@ -172,10 +188,9 @@ static Kind *enter_kind(Kind *kind) {
   }
   static BpForkHook hook = {after_fork_in_child, NULL};
   bp__fork_hook_add(&hook);
-  if (!used)
-    used = g_ptr_array_new();
-  g_ptr_array_add(used, kind);
-  atomic_store(&kinds[kind->api.device_type], kind);
+  _Atomic(Kind *) *bucket = &kinds[(uint32_t)kind->api.device_type % BUCKETS];
+  kind->next = atomic_load(bucket);
+  atomic_store(bucket, kind);
   return kind;
 }
 
@@ -222,15 +237,11 @@ static const BpDeviceApi *fetch_table(const char *name) {
 }
 
 static Kind *find_used(const char *name) {
-  Kind *found = NULL;
-  bp__lock(BP__LOCK_STATE);
-  for (guint i = 0; used && i < used->len && !found; i++) {
-    Kind *kind = g_ptr_array_index(used, i);
-    if (!strcmp(kind->name, name))
-      found = kind;
-  }
-  bp__unlock(BP__LOCK_STATE);
-  return found;
+  for (size_t i = 0; i < BUCKETS; i++)
+    for (Kind *kind = atomic_load(&kinds[i]); kind; kind = kind->next)
+      if (!strcmp(kind->name, name))
+        return kind;
+  return NULL;
 }
 
 const BpDeviceApi *bp__device_api_by_name(const char *name) {
@@ -313,20 +324,13 @@ static int add_declared(const BpPluginList *plugins, BpNames *names) {
   return rc;
 }
 
-static int add_used(BpNames *names) {
-  int rc = 0;
-  bp__lock(BP__LOCK_STATE);
-  for (guint i = 0; !rc && used && i < used->len; i++) {
-    const Kind *kind = g_ptr_array_index(used, i);
-    rc = bp__names_add(names, kind->name, strlen(kind->name));
-  }
-  bp__unlock(BP__LOCK_STATE);
-  return rc;
+static int add_name(Kind *kind, void *names) {
+  return bp__names_add(names, kind->name, strlen(kind->name));
 }
 
 char **bp__device_kinds(const BpPluginList *plugins, size_t *count) {
   BpNames names = {.text = NULL};
-  if (!add_declared(plugins, &names) && !add_used(&names))
+  if (!add_declared(plugins, &names) && !visit_kinds(add_name, &names))
     return bp__names_finish(&names, count);
   bp__names_clear(&names);
   return NULL;

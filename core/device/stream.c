@@ -17,10 +17,12 @@
 typedef struct Stream {
   BpDevice device;
   void *handle;
+  uint64_t number; /* from 1; of no other stream, also after this one was freed */
 } Stream;
 
 /* Guarded by BP__LOCK_STATE. */
 static GHashTable *streams; /* a set of Stream */
+static uint64_t last_number;
 
 static guint hash_stream(gconstpointer key) {
   const Stream *stream = key;
@@ -35,8 +37,8 @@ static gboolean is_same_stream(gconstpointer a, gconstpointer b) {
 
 static void add_stream(BpDevice device, void *handle) {
   Stream *stream = g_new(Stream, 1);
-  *stream = (Stream){device, handle};
   bp__lock(BP__LOCK_STATE);
+  *stream = (Stream){device, handle, ++last_number};
   if (!streams)
     streams = g_hash_table_new_full(hash_stream, is_same_stream, g_free, NULL);
   g_hash_table_add(streams, stream);
@@ -52,7 +54,7 @@ static int raise_unknown(BpDevice device, const void *handle) {
 
 /* One of two threads that free it at once finds it. */
 static int take_stream(BpDevice device, void *handle) {
-  const Stream stream = {device, handle};
+  const Stream stream = {device, handle, 0};
   bp__lock(BP__LOCK_STATE);
   int is_there = streams && g_hash_table_remove(streams, &stream);
   bp__unlock(BP__LOCK_STATE);
@@ -60,7 +62,7 @@ static int take_stream(BpDevice device, void *handle) {
 }
 
 int bp__stream_check(BpDevice device, void *handle) {
-  const Stream stream = {device, handle};
+  const Stream stream = {device, handle, 0};
   if (!handle)
     return 0;
   bp__lock(BP__LOCK_STATE);
@@ -124,6 +126,32 @@ void bp_device_get_current(int32_t device_type, int32_t *device_id, void **strea
   const Current *entry = find_current(device_type);
   *device_id = entry ? entry->device_id : 0;
   *stream = entry ? entry->stream : NULL;
+}
+
+uint64_t bp__stream_current_number(BpDevice device) {
+  const Current *entry = find_current(device.device_type);
+  if (!entry || !entry->stream || entry->device_id != device.device_id)
+    return 0;
+  const Stream wanted = {device, entry->stream, 0};
+  bp__lock(BP__LOCK_STATE);
+  const Stream *stream = streams ? g_hash_table_lookup(streams, &wanted) : NULL;
+  uint64_t number = stream ? stream->number : 0;
+  bp__unlock(BP__LOCK_STATE);
+  return number;
+}
+
+static gboolean has_number(gpointer key, gpointer value, gpointer number) {
+  (void)value;
+  return ((const Stream *)key)->number == *(const uint64_t *)number;
+}
+
+int bp__stream_is_alive(uint64_t number) {
+  if (!number)
+    return 1;
+  bp__lock(BP__LOCK_STATE);
+  int is_alive = streams && g_hash_table_find(streams, has_number, &number);
+  bp__unlock(BP__LOCK_STATE);
+  return is_alive;
 }
 
 /* ---- Making, freeing, waiting ------------------------------------------------------------ */

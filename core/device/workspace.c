@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The workspace pool, for devices that have none of their own: blocks of data space that each
- * thread keeps for reuse, since operators ask for the same sizes over and over. */
+ * thread keeps for reuse, since operators ask for the same sizes over and over.
+ *
+ * A block belongs to the stream that was current when it was allocated. Work that is queued there
+ * may still use the block after it was freed, so only that stream gets it again. */
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -15,6 +18,7 @@
 typedef struct Block {
   struct Block *next;
   BpDevice device;
+  uint64_t stream; /* its number */
   uint64_t size;
   void *handle;
 } Block;
@@ -72,41 +76,54 @@ static int same_device(BpDevice a, BpDevice b) {
   return a.device_type == b.device_type && a.device_id == b.device_id;
 }
 
-/* Takes the smallest free block that is large enough. */
-static Block *take_unused(Pool *pool, BpDevice device, uint64_t size) {
-  Block **best = NULL;
-  for (Block **link = &pool->unused; *link; link = &(*link)->next)
-    if (same_device((*link)->device, device) && (*link)->size >= size &&
-        (!best || (*link)->size < (*best)->size))
-      best = link;
-  if (!best)
-    return NULL;
-  Block *block = *best;
-  *best = block->next;
+static int belongs_to(const Block *block, BpDevice device, uint64_t stream) {
+  return same_device(block->device, device) && block->stream == stream;
+}
+
+static Block *unlink_block(Block **link) {
+  Block *block = *link;
+  *link = block->next;
   return block;
 }
 
-/* Frees the largest of the free blocks, all of which were too small for what was asked: so a device
- * never has more blocks than were once in use together. */
-static void drop_unused(Pool *pool, BpDevice device) {
-  Block **largest = NULL;
+/* Takes the smallest free block of the stream that is large enough. */
+static Block *take_unused(Pool *pool, BpDevice device, uint64_t stream, uint64_t size) {
+  Block **best = NULL;
   for (Block **link = &pool->unused; *link; link = &(*link)->next)
-    if (same_device((*link)->device, device) && (!largest || (*link)->size > (*largest)->size))
-      largest = link;
-  if (!largest)
-    return;
-  Block *block = *largest;
-  *largest = block->next;
-  free_block(block);
+    if (belongs_to(*link, device, stream) && (*link)->size >= size &&
+        (!best || (*link)->size < (*best)->size))
+      best = link;
+  return best ? unlink_block(best) : NULL;
 }
 
-static Block *create_block(BpDevice device, uint64_t size, BpDataType hint) {
+/* Frees the blocks of streams that were freed. */
+static void drop_orphans(Pool *pool) {
+  for (Block **link = &pool->unused; *link;)
+    if (bp__stream_is_alive((*link)->stream))
+      link = &(*link)->next;
+    else
+      free_block(unlink_block(link));
+}
+
+/* Frees the stream's largest free block, which was too small. So a stream has never more blocks
+ * than were in use together. */
+static void drop_unused(Pool *pool, BpDevice device, uint64_t stream) {
+  Block **largest = NULL;
+  for (Block **link = &pool->unused; *link; link = &(*link)->next)
+    if (belongs_to(*link, device, stream) && (!largest || (*link)->size > (*largest)->size))
+      largest = link;
+  if (largest)
+    free_block(unlink_block(largest));
+}
+
+static Block *create_block(BpDevice device, uint64_t stream, uint64_t size, BpDataType hint) {
   Block *block = calloc(1, sizeof(*block));
   if (!block) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a workspace");
     return NULL;
   }
   block->device = device;
+  block->stream = stream;
   block->size = (size + PAGE - 1) / PAGE * PAGE;
   if (bp_device_alloc(device, block->size, ALIGNMENT, hint, NULL, &block->handle) == 0)
     return block;
@@ -120,10 +137,12 @@ static int pool_alloc(BpDevice device, uint64_t size, BpDataType hint, void **ha
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a workspace pool");
   if (size > UINT64_MAX - PAGE)
     return bp_error_raise(BP_ERROR_MEMORY, "a workspace larger than any memory");
-  Block *block = take_unused(pool, device, size);
+  uint64_t stream = bp__stream_current_number(device);
+  Block *block = take_unused(pool, device, stream, size);
   if (!block) {
-    drop_unused(pool, device);
-    block = create_block(device, size, hint);
+    drop_orphans(pool);
+    drop_unused(pool, device, stream);
+    block = create_block(device, stream, size, hint);
   }
   if (!block)
     return -1;
@@ -135,11 +154,8 @@ static int pool_alloc(BpDevice device, uint64_t size, BpDataType hint, void **ha
 
 static Block *take_used(Pool *pool, BpDevice device, const void *handle) {
   for (Block **link = &pool->used; *link; link = &(*link)->next)
-    if ((*link)->handle == handle && same_device((*link)->device, device)) {
-      Block *block = *link;
-      *link = block->next;
-      return block;
-    }
+    if ((*link)->handle == handle && same_device((*link)->device, device))
+      return unlink_block(link);
   return NULL;
 }
 

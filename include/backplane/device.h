@@ -79,7 +79,9 @@ BP_API int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, B
                            const char *mem_scope, void **handle);
 BP_API int bp_device_free(BpDevice device, void *handle);
 BP_API int bp_device_copy(const BpCopy *copy, void *stream);
-/* Short-lived memory from a pool of the calling thread; freed by the same thread, in any order. */
+/* Short-lived memory from a pool of the calling thread; freed by the same thread, in any order. It
+ * belongs to the device's stream that is current in the thread: work on that stream may use it, and
+ * may be unfinished when it is freed. */
 BP_API int bp_workspace_alloc(BpDevice device, uint64_t size, BpDataType hint, void **handle);
 BP_API int bp_workspace_free(BpDevice device, void *handle);
 

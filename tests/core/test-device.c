@@ -453,6 +453,34 @@ static void test_workspace_of_nobody_is_an_error(const void *data) {
   assert_error(bp_workspace_free(device, space), BP_ERROR_VALUE);
 }
 
+/* Work that was queued on the first stream may not be done. */
+static void test_workspace_goes_to_no_other_stream(const void *data) {
+  BpDevice device = device_of(data);
+  void *streams[3], *spaces[3], *again;
+  const BpDeviceApi *api = bp_device_api(device.device_type);
+  g_assert_nonnull(api);
+  if (!api->create_stream || api->alloc_workspace) {
+    g_test_skip("the device has one stream, or workspace of its own");
+    return;
+  }
+  for (int i = 0; i < 3; i++) {
+    assert_ok(bp_stream_create(device, &streams[i]));
+    assert_ok(bp_device_set_current(device, streams[i]));
+    assert_ok(bp_workspace_alloc(device, 12345, float32, &spaces[i]));
+    assert_ok(bp_workspace_free(device, spaces[i]));
+    for (int j = 0; j < i; j++)
+      g_assert_true(spaces[i] != spaces[j]);
+  }
+  for (int i = 0; i < 3; i++) {
+    assert_ok(bp_device_set_current(device, streams[i]));
+    assert_ok(bp_workspace_alloc(device, 12345, float32, &again));
+    g_assert_true(again == spaces[i]);
+    assert_ok(bp_workspace_free(device, again));
+    assert_ok(bp_stream_free(device, streams[i]));
+  }
+  assert_ok(bp_device_set_current((BpDevice){device.device_type, 0}, NULL));
+}
+
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
 static void test_tensors_and_views_hold_their_values(const void *data) {
@@ -691,6 +719,7 @@ static const struct {
     {"workspace/is-freed-in-any-order", test_workspace_is_freed_in_any_order},
     {"workspace/is-memory", test_workspace_is_memory},
     {"workspace/of-nobody-is-an-error", test_workspace_of_nobody_is_an_error},
+    {"workspace/goes-to-no-other-stream", test_workspace_goes_to_no_other_stream},
     {"tensor/and-views-hold-their-values", test_tensors_and_views_hold_their_values},
     {"tensor/views-of-one-copy-to-each-other", test_views_of_one_tensor_copy_to_each_other},
     {"tensor/packed-elements-have-their-bytes", test_packed_elements_have_their_bytes},
