@@ -43,12 +43,23 @@ static BpDialect copy_dialect(const BpDialect *given) {
   return dialect;
 }
 
+static int check_reserved(const BpDialect *dialect) {
+  if (!dialect->reserved && !dialect->reserved_end)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "a dialect has %d in `reserved` and %d in `reserved_end`, which have to be "
+                        "0",
+                        dialect->reserved, dialect->reserved_end);
+}
+
 /* The functions from `first` up to `end`. */
 static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
                           const BpDialect *given, BpOwnedBytes *text) {
   const BpDialect copy = copy_dialect(given), *dialect = &copy;
   BpEmitter e = {.ir = bp_ir_table(), .dialect = dialect};
   BpText whole = {NULL, 0, 0};
+  if (check_reserved(dialect))
+    return -1;
   for (int32_t i = first; i < end && !e.failed; i++)
     bp__function(&e, e.ir->get_function(module, i));
   bp__append(&e, &whole, dialect->prologue, strlen(dialect->prologue));

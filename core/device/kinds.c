@@ -132,6 +132,11 @@ static int check_identity(const char *name, const BpDeviceApi *api) {
   if (!BP_TABLE_HAS(api, name) || strcmp(api->name, name))
     return bp_error_raise(BP_ERROR_PLUGIN, "device_api.%s gives the table of another kind, \"%s\"",
                           name, api->name ? api->name : "");
+  if (api->reserved)
+    return bp_error_raise(BP_ERROR_PLUGIN,
+                          "the DeviceAPI of %s has %d in `reserved`, which has to be 0; this is a "
+                          "defect of the plugin",
+                          name, api->reserved);
   int32_t number = bp__device_type_published(name);
   const char *owner = published_name(api->device_type);
   if (api->device_type <= 0 || api->device_type >= TYPES ||

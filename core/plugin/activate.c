@@ -79,6 +79,11 @@ static int shake_hands(BpPluginEntry entry, BpPlugin *plugin) {
                             "its entry point answers with plugin ABI %u.%u and this host has %s; "
                             "install a build of the plugin that matches",
                             plugin->abi_version >> 16, plugin->abi_version & 0xffff, BP_ABI_TEXT);
+  if (plugin->reserved)
+    return bp__reason_raise(REASON_ENTRY_FAILED,
+                            "its entry point sets BpPlugin::reserved to %u, which has to be 0; "
+                            "this is a defect of the plugin",
+                            plugin->reserved);
   if (!plugin->initialize)
     return bp__reason_raise(REASON_INITIALIZE_MISSING,
                             "its entry point gives no initialize; this is a defect of the plugin");

@@ -42,11 +42,26 @@ static int is_attr_type(int32_t type) {
          type == BP_TYPE_STR;
 }
 
+/* A later version may give these members a meaning, and 0 will say that they are not used. */
+static int check_reserved(const BpTargetKind *kind) {
+  int32_t at = 0;
+  while (at < kind->num_attrs && !kind->attrs[at].reserved)
+    at++;
+  if (!kind->reserved && at >= kind->num_attrs)
+    return 0;
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "target kind \"%s\" has %d in `reserved` of %s, which has to be 0",
+                        kind->name, kind->reserved ? kind->reserved : kind->attrs[at].reserved,
+                        kind->reserved ? "the kind" : "an attribute");
+}
+
 /* A kind that could not serve is refused when it comes, not when it is first used. */
 static int check_kind(const BpTargetKind *kind) {
   if (!BP_TABLE_HAS(kind, attrs) || !BP_TABLE_HAS(kind, description) || !*kind->name)
     return bp_error_raise(BP_ERROR_VALUE,
                           "a target kind needs a name, attributes and a description");
+  if (check_reserved(kind))
+    return -1;
   for (int32_t i = 0; i < kind->num_attrs; i++) {
     const BpTargetAttr *attr = &kind->attrs[i];
     if (!attr->name || !*attr->name || !strcmp(attr->name, "kind") || !is_attr_type(attr->type) ||

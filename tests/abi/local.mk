@@ -26,6 +26,8 @@ tests_abi_frozen_now_la_SOURCES = sdk/abi/0.1/frozen.c
 tests_abi_frozen_now_la_CPPFLAGS = -I$(srcdir)/sdk/include -DFROZEN=now -DFROZEN_DEVICE_TYPE=65002
 tests_abi_frozen_now_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 EXTRA_DIST += $(frozen_headers)
+test_scripts += tests/abi/other-machines.sh
+EXTRA_DIST += tests/abi/other-machines.sh
 test_scripts += tests/abi/tvm-ffi-layout.sh tests/abi/abi-baseline.sh
 EXTRA_DIST += tests/abi/tvm-ffi-layout.sh tests/abi/tvm_ffi_layout.c
 EXTRA_DIST += scripts/abi-baseline tests/abi/abi-baseline.sh tests/abi/baseline/numbers \

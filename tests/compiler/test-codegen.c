@@ -342,6 +342,22 @@ static void test_texels_of_many_variables(void) {
   g_string_free(text, TRUE);
 }
 
+static void test_reserved_members_of_a_dialect(void) {
+  BpIrModule *module = parse_verified("(module (function \"f\" (buffer A float32 global 64)"
+                                      " (attr \"noalias\" 1) (store A 0 (load A 1))))");
+  const BpEmitterTable *emitter =
+      host_tables()->host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  BpDialect dialect = *emitter->get_dialect("c");
+  BpOwnedBytes code;
+  assert_ok(emitter->emit(module, &dialect, &code));
+  bp_owned_bytes_clear(&code);
+  dialect.reserved_end = 5;
+  g_assert_cmpint(emitter->emit(module, &dialect, &code), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "5 in `reserved_end`"));
+  bp_error_clear();
+  bp_object_release(module);
+}
+
 /* ---- Memory, vectors, statements --------------------------------------------------------- */
 
 /* Bodies over A and B of 64 float32 and I of 64 int32. */
@@ -888,6 +904,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/codegen/simdev-refuses-more-shared-memory-than-there-is",
                   test_simdev_refuses_more_shared_memory_than_there_is);
   g_test_add_func("/codegen/texels-of-many-variables", test_texels_of_many_variables);
+  g_test_add_func("/codegen/reserved_members_of_a_dialect_are_zero",
+                  test_reserved_members_of_a_dialect);
   for (size_t i = 0; i < G_N_ELEMENTS(host_targets); i++) {
     if (!strcmp(host_targets[i].name, "llvm") && !bp_target_kind_info("llvm"))
       continue;

@@ -2,6 +2,7 @@
 /* What a plugin may register while it initialises, and what is left of one that fails. The plugins
  * are linked into this program. */
 
+#include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/plugin_helpers.h>
@@ -235,6 +236,58 @@ static void test_only_declared_kinds_are_registered(void) {
   g_assert_false(is_kind("foreign"));
 }
 
+/* ---- Reserved members -------------------------------------------------------------------- */
+
+static int32_t entry_with_reserved(const BpHost *from, BpPlugin *plugin) {
+  plugin->reserved = 7;
+  return entry(from, plugin);
+}
+
+static void test_reserved_member_of_an_answer(void) {
+  g_assert_cmpint(bp_plugin_register_static(
+                      "abi=" BP_ABI_TEXT "\nname=answer\nversion=1\nlicense=MIT\ndescription=x\n"
+                      "entry=bp_plugin_entry_answer\nprovides=answer.name\ntargets=\n",
+                      entry_with_reserved),
+                  ==, 0);
+  assert_fails(bp_plugin_activate("answer"), "BpPlugin::reserved to 7");
+}
+
+static const BpTargetAttr reserved_attrs[] = {{"size", BP_TYPE_INT, 0, NULL, "x"},
+                                              {"other", BP_TYPE_INT, 8, NULL, "x"}};
+static BpTargetKind reserved_kind = KIND("reserving");
+
+static int32_t register_reserved_kinds(void) {
+  reserved_kind.reserved = 9;
+  g_assert_cmpint(host.target->register_kind(&reserved_kind), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "9 in `reserved` of the kind"));
+  reserved_kind = (BpTargetKind)KIND("reserving");
+  reserved_kind.attrs = reserved_attrs;
+  reserved_kind.num_attrs = 2;
+  return host.target->register_kind(&reserved_kind);
+}
+
+static void test_reserved_member_of_a_target_kind(void) {
+  assert_fails(activate("reserving", "reserving.name", "reserving", register_reserved_kinds),
+               "8 in `reserved` of an attribute");
+}
+
+static BpDeviceApi reserved_api = {
+    .struct_size = sizeof(BpDeviceApi), .device_type = 62999, .reserved = 6, .name = "reserved"};
+
+static int32_t register_reserved_device(void) {
+  return bp_plugin_register_device_api(&host, "device_api.reserved", &reserved_api);
+}
+
+static void test_reserved_member_of_a_device_api(void) {
+  int32_t count;
+  g_assert_cmpint(activate("reserved", "device_api.reserved", "", register_reserved_device), ==, 0);
+  BpDevice device;
+  assert_fails(
+      bp_device_parse("reserved", &device) || bp_device_count(device.device_type, &count, NULL) ? -1
+                                                                                                : 0,
+      "has 6 in `reserved`");
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_unsetenv("BACKPLANE_PLUGIN_PATH");
@@ -254,5 +307,8 @@ int main(int argc, char **argv) {
       test_names_are_not_found_before_initialize_ended);
   ADD("failed-plugin-leaves-no-target-kind-PLG-20", test_failed_plugin_leaves_no_target_kind);
   ADD("only-declared-kinds-are-registered-PLG-20", test_only_declared_kinds_are_registered);
+  ADD("reserved_member_of_an_answer_is_zero", test_reserved_member_of_an_answer);
+  ADD("reserved_member_of_a_target_kind_is_zero", test_reserved_member_of_a_target_kind);
+  ADD("reserved_member_of_a_device_api_is_zero", test_reserved_member_of_a_device_api);
   return g_test_run();
 }

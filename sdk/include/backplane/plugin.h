@@ -78,7 +78,10 @@ typedef struct BpPlugin {
  * touches no hardware. Returns 0; -1 if it cannot serve a host of that abi_version. */
 typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
 
-#if defined(__GNUC__)
+#if !defined(__GNUC__) || !defined(__ELF__)
+#error "a plugin is an ELF file, made by gcc, clang or a compiler with their extensions"
+#endif
+
 #define BP_PLUGIN_EXPORT __attribute__((visibility("default")))
 
 /* Defines a note in the object file. `owner` and `text` are string literals. */
@@ -145,7 +148,6 @@ typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
  * "[{\"feature\":\"opencl\",\"priority\":\"recommended\",\"soname\":[\"libOpenCL.so.1\"]}]". */
 #define BP_PLUGIN_DLOPEN_NOTE(json)                                                                \
   BP_ELF_NOTE(bp_plugin_dlopen_note, ".note.dlopen", "FDO", 0x407c0c0au, json)
-#endif
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if UINTPTR_MAX != 0xffffffffffffffffu || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "Backplane's layouts are those of 64-bit little-endian machines; this one is another"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
