@@ -106,10 +106,11 @@ static void run_bandwidth(Kit *kit) {
 /* A kernel of %d threads whose time grows with `rounds`: a chain of sums and products that no one
  * can skip. The loops are nested, as there are drivers that end one after 65,536 turns. */
 #define LONG_TEXT                                                                                  \
-  "(module (function \"chain\" (buffer A int32 global 64) rounds:int64"                            \
+  "(module (function \"chain\" (buffer A int32 global 64) rounds:int32"                            \
   " (for t:int64 0 %d bound \"threadIdx.x\" (allocate (buffer L int32 local 1) (seq"               \
-  " (store L 0 (load A t)) (for i:int64 0 rounds serial (for j:int64 0 1000 serial (store L 0"     \
-  " (add (mul (load L 0) 1664525:int32) (bit_xor (cast int32 (add i j)) 1013904223:int32)))))"     \
+  " (store L 0 (load A t)) (for i:int32 0:int32 rounds serial (for j:int32 0:int32 1000:int32"     \
+  " serial (store L 0 (add (mul (load L 0) 1664525:int32)"                                         \
+  " (bit_xor (add i j) 1013904223:int32)))))"                                                      \
   " (store A t (load L 0)))))))"
 
 typedef struct Chain {

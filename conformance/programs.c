@@ -177,7 +177,9 @@ const StatementRow bp__program_statements[] = {
      "5040....", NULL, PROGRAM_ANYWHERE},
     {BP_IR_SHUFFLE, "(store C 0 (shuffle 2 x (load A (ramp 6 1 2)) 2))", "7.......", NULL,
      PROGRAM_ANYWHERE},
-    {BP_IR_CALL, "(store C (cast int64 (call float32 intrinsic \"floor\" 3.5:float32)) (load A 1))",
+    {BP_IR_CALL,
+     "(store C (cast int64 (cast int32 (call float32 intrinsic \"floor\" 3.5:float32))) (load A "
+     "1))",
      "...1....", NULL, PROGRAM_ANYWHERE},
     {BP_IR_CALL, "(evaluate (call void packed \"@other\" A C x))", "...4....", NULL, PROGRAM_HOST},
     {BP_IR_CALL, "(store C 0 (call @T packed \"backplane.program.same\" x))", "5.......", NULL,
@@ -238,8 +240,8 @@ const StatementRow bp__program_statements[] = {
     {BP_IR_ASSERT, "(seq (store C 0 x) (assert (eq 1 1) \"not this\") (store C 1 x))", "55......",
      NULL, PROGRAM_HOST},
     {BP_IR_WHILE,
-     "(allocate (buffer n int64 local 1) (seq (store n 0 0) (while (lt (load n 0) 3) (seq"
-     " (store C (load n 0) x) (store n 0 (add (load n 0) 1))))))",
+     "(allocate (buffer n int32 local 1) (seq (store n 0 0:int32) (while (lt (load n 0) 3:int32)"
+     " (seq (store C (cast int64 (load n 0)) x) (store n 0 (add (load n 0) 1:int32))))))",
      "555.....", NULL, PROGRAM_ANYWHERE},
     {BP_IR_BUFFER, "(allocate (buffer D @T local) (seq (store D 0 x) (store C 7 (load D 0))))",
      ".......5", NULL, PROGRAM_ANYWHERE},

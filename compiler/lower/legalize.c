@@ -48,8 +48,12 @@ static bool has_axes_alone(const BpTarget *target) {
   return has_axes(target) && !has_vectors(target);
 }
 
+static bool lacks_int64(const BpTarget *target) {
+  return bp_target_get_int(target, BP_TARGET_SUPPORTS_INT64, 1) == 0;
+}
+
 static bool has_short_indices(const BpTarget *target) {
-  return bp_target_get_int(target, BP_TARGET_INDEX_BITS, 64) == 32;
+  return bp_target_get_int(target, BP_TARGET_INDEX_BITS, 64) == 32 || lacks_int64(target);
 }
 
 /* In the order in which they run; `wanted` NULL: for every target. docs/ir.md says what each does.
@@ -67,6 +71,7 @@ static const struct {
     {"scalarize", bp__pass_scalarize, has_axes_alone},
     {"name_shared", bp__pass_name_shared, NULL},
     {"narrow", bp__pass_narrow, has_short_indices},
+    {"refuse_int64", bp__pass_refuse_int64, lacks_int64},
 };
 
 static const BpIrNode *run_passes(BpIrModule *module, const BpIrNode *function,

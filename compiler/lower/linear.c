@@ -121,14 +121,67 @@ static BpRange dtype_range(BpDataType dtype) {
   return (BpRange){-(INT64_C(1) << (dtype.bits - 1)), (INT64_C(1) << (dtype.bits - 1)) - 1};
 }
 
+static bool is_uint64(BpDataType dtype) {
+  return dtype.code == BP_DTYPE_UINT && dtype.bits == 64;
+}
+
 static const BpVarRange *var_range(BpIndexContext *context, const BpIrNode *var) {
   return bp__ir_map_get(&context->vars, var);
+}
+
+/* Of products of which one factor is a constant, or both are far from overflow. */
+static BpRange range_product(BpRange a, BpRange b) {
+  if (b.min == b.max)
+    return range_multiply(a, b.min);
+  if (a.min < INT32_MIN || a.max > INT32_MAX || b.min < INT32_MIN || b.max > INT32_MAX)
+    return a.min == a.max ? range_multiply(b, a.min) : everything;
+  return range_union(range_multiply(a, b.min), range_multiply(a, b.max));
+}
+
+/* A conversion between integers wraps. */
+static BpRange range_cast(BpRange range, BpDataType from, BpDataType to) {
+  BpRange limits = dtype_range(to);
+  if (bp__dtype_is_float(from))
+    return limits;
+  if (is_uint64(to))
+    limits.min = 0;
+  return range.min >= limits.min && range.max <= limits.max ? range : dtype_range(to);
+}
+
+/* Of an int64, or every lane of a vector of them; what has another type wraps. Sums of scalars are
+ * linear forms and do not come here. */
+static BpRange range_of_arithmetic(BpIndexContext *context, const BpIrNode *node) {
+  if (node->dtype.code != BP_DTYPE_INT || node->dtype.bits != 64)
+    return dtype_range(node->dtype);
+  BpRange a = bp__index_range(context, node->operands[0]);
+  BpRange b = bp__index_range(context, node->operands[1]);
+  if (node->kind == BP_IR_MUL)
+    return range_product(a, b);
+  return range_add(a, node->kind == BP_IR_SUB ? range_multiply(b, -1) : b);
+}
+
+static BpRange range_of_ramp(BpIndexContext *context, const BpIrNode *node) {
+  BpRange first = bp__index_range(context, node->operands[0]);
+  BpRange step = bp__index_range(context, node->operands[1]);
+  if (node->dtype.code != BP_DTYPE_INT || node->dtype.bits != 64)
+    return dtype_range(node->dtype);
+  return range_union(first, range_add(first, range_multiply(step, node->dtype.lanes - 1)));
 }
 
 static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
   const BpIrNode *const *x = node->operands;
   int64_t divisor;
+  if (is_uint64(node->dtype) && node->kind != BP_IR_CAST)
+    return everything; /* large ones are negative by their bits */
   switch (node->kind) {
+  case BP_IR_ADD:
+  case BP_IR_SUB:
+  case BP_IR_MUL:
+    return range_of_arithmetic(context, node);
+  case BP_IR_RAMP:
+    return range_of_ramp(context, node);
+  case BP_IR_BROADCAST:
+    return bp__index_range(context, x[0]);
   case BP_IR_VAR: {
     const BpVarRange *known = var_range(context, node);
     return known ? known->range : dtype_range(node->dtype);
@@ -165,8 +218,7 @@ static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
   case BP_IR_SELECT:
     return range_union(bp__index_range(context, x[1]), bp__index_range(context, x[2]));
   case BP_IR_CAST:
-    return bp__dtype_is_float(x[0]->dtype) ? dtype_range(node->dtype)
-                                           : bp__index_range(context, x[0]);
+    return range_cast(bp__index_range(context, x[0]), x[0]->dtype, node->dtype);
   default:
     return dtype_range(node->dtype);
   }

@@ -47,7 +47,7 @@ int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t mi
  * where the ranges allow it, floor division and modulus by DIV and MOD where nothing is negative.
  * Anything but an int64 scalar comes back as it is. */
 const BpIrNode *bp__index_simplify(BpIndexContext *context, const BpIrNode *node);
-/* The values that an integer scalar can take. */
+/* The values that an integer, or any lane of a vector of integers, can take. */
 BpRange bp__index_range(BpIndexContext *context, const BpIrNode *node);
 /* Whether a condition is known: 1 true, 0 false, -1 unknown. */
 int bp__index_decide(BpIndexContext *context, const BpIrNode *condition);

@@ -23,6 +23,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/mark_kernels.c \
 	compiler/lower/name_shared.c \
 	compiler/lower/narrow.c \
+	compiler/lower/refuse_int64.c \
 	compiler/lower/scalarize.c \
 	compiler/lower/serialize_grids.c \
 	compiler/lower/simplify.c \

@@ -3,7 +3,7 @@
  *
  * An int64 expression whose range fits, by the ranges of the loop variables in it, is computed in
  * int32 as far down as the ranges of its parts fit, too; what does not is cast. Loop variables and
- * names become int32 where all their values are. */
+ * names become int32 where all their values are. Vectors are treated as their lanes are. */
 
 #include "compiler/lower/linear.h"
 #include "compiler/lower/passes.h"
@@ -15,12 +15,18 @@ typedef struct Narrower {
   BpIrMap done; /* int64 expression -> itself as an int32 */
 } Narrower;
 
-static BpDataType int32_type(void) {
-  return bp__dtype(BP_DTYPE_INT, 32, 1);
+static BpDataType narrow_type(const BpIrNode *node) {
+  return bp__dtype(BP_DTYPE_INT, 32, node->dtype.lanes);
 }
 
 static bool is_wide(const BpIrNode *node) {
-  return bp__dtype_equal(node->dtype, bp__dtype_int64()) && node->kind < BP_IR_SEQ;
+  return bp__dtype_equal(bp__dtype_element(node->dtype), bp__dtype_int64()) &&
+         node->kind < BP_IR_SEQ;
+}
+
+/* An integer or bool whose conversion to int32 keeps each value that int32 has. */
+static bool is_shorter(BpDataType dtype) {
+  return dtype.bits <= 32 && !bp__dtype_is_float(dtype);
 }
 
 static bool fits(Narrower *n, const BpIrNode *node) {
@@ -34,29 +40,40 @@ static bool is_arithmetic(int32_t kind) {
 
 static const BpIrNode *narrowed(Narrower *n, const BpIrNode *node);
 
+/* The operands alone: the whole would come back here. */
+static const BpIrNode *cast_narrow(Narrower *n, const BpIrNode *node) {
+  BpIrModule *module = n->rewriter.module;
+  const BpIrNode **operands =
+      bp__ir_alloc(module, (size_t)(node->num_operands + 1) * sizeof *operands);
+  if (!operands)
+    return NULL;
+  for (int32_t i = 0; i < node->num_operands; i++)
+    if (!(operands[i] = bp__ir_rewrite(&n->rewriter, node->operands[i])))
+      return NULL;
+  return bp_ir_cast(module, narrow_type(node), bp__ir_with_operands(module, node, operands));
+}
+
 static const BpIrNode *make_narrow(Narrower *n, const BpIrNode *node) {
   BpIrModule *module = n->rewriter.module;
   const BpIrNode *const *x = node->operands;
   if (node->kind == BP_IR_INT_IMM)
-    return bp_ir_int(module, int32_type(), node->int_value);
+    return bp_ir_int(module, narrow_type(node), node->int_value);
   if (node->kind == BP_IR_VAR) {
     const BpIrNode *var = bp__ir_map_get(&n->vars, node);
-    return var ? var : bp_ir_cast(module, int32_type(), node);
+    return var ? var : bp_ir_cast(module, narrow_type(node), node);
   }
   if (is_arithmetic(node->kind) && fits(n, x[0]) && fits(n, x[1]))
     return bp_ir_binary(module, node->kind, narrowed(n, x[0]), narrowed(n, x[1]));
-  if (node->kind == BP_IR_CAST && bp__dtype_equal(x[0]->dtype, int32_type()))
-    return bp__ir_rewrite(&n->rewriter, x[0]);
+  if (node->kind == BP_IR_CAST && is_shorter(x[0]->dtype))
+    return bp_ir_cast(module, narrow_type(node), bp__ir_rewrite(&n->rewriter, x[0]));
   if (node->kind == BP_IR_SELECT && fits(n, x[1]) && fits(n, x[2]))
     return bp_ir_select(module, bp__ir_rewrite(&n->rewriter, x[0]), narrowed(n, x[1]),
                         narrowed(n, x[2]));
-  /* The parts alone: the whole would come back here. */
-  const BpIrNode *operands[16];
-  if (node->num_operands > 16)
-    return bp_ir_cast(module, int32_type(), node);
-  for (int32_t i = 0; i < node->num_operands; i++)
-    operands[i] = bp__ir_rewrite(&n->rewriter, x[i]);
-  return bp_ir_cast(module, int32_type(), bp__ir_with_operands(module, node, operands));
+  if (node->kind == BP_IR_BROADCAST)
+    return bp_ir_broadcast(module, narrowed(n, x[0]), node->dtype.lanes);
+  if (node->kind == BP_IR_RAMP && fits(n, x[0]) && fits(n, x[1]))
+    return bp_ir_ramp(module, narrowed(n, x[0]), narrowed(n, x[1]), node->dtype.lanes);
+  return cast_narrow(n, node);
 }
 
 /* An int64 that fits, as an int32. */
@@ -92,7 +109,7 @@ static const BpIrNode *narrow_for(Narrower *n, const BpIrNode *node) {
   const BpIrNode *const *x = node->operands;
   BpRange range = loop_range(bp__index_range(&n->index, x[1]), bp__index_range(&n->index, x[2]));
   bool is_narrow = range.min >= INT32_MIN && range.max <= INT32_MAX && fits(n, x[2]);
-  const BpIrNode *var = is_narrow ? bp_ir_var(module, x[0]->str_value, int32_type()) : x[0];
+  const BpIrNode *var = is_narrow ? bp_ir_var(module, x[0]->str_value, narrow_type(x[0])) : x[0];
   const BpIrNode *min = is_narrow ? narrowed(n, x[1]) : bp__ir_rewrite(&n->rewriter, x[1]);
   const BpIrNode *extent = is_narrow ? narrowed(n, x[2]) : bp__ir_rewrite(&n->rewriter, x[2]);
   if (!var || !min || !extent || bind(n, x[0], var, range))
@@ -106,7 +123,7 @@ static const BpIrNode *narrow_let(Narrower *n, const BpIrNode *node) {
   BpIrModule *module = n->rewriter.module;
   const BpIrNode *const *x = node->operands;
   bool is_narrow = fits(n, x[1]);
-  const BpIrNode *var = is_narrow ? bp_ir_var(module, x[0]->str_value, int32_type()) : x[0];
+  const BpIrNode *var = is_narrow ? bp_ir_var(module, x[0]->str_value, narrow_type(x[0])) : x[0];
   const BpIrNode *value = is_narrow ? narrowed(n, x[1]) : bp__ir_rewrite(&n->rewriter, x[1]);
   if (!var || !value || bind(n, x[0], var, bp__index_range(&n->index, x[1])))
     return NULL;
@@ -129,6 +146,11 @@ static const BpIrNode *narrow_access(Narrower *n, const BpIrNode *node) {
   return bp__ir_with_operands(n->rewriter.module, node, operands);
 }
 
+/* A conversion of an int64 that fits, to whatever type. */
+static bool is_wide_cast(Narrower *n, const BpIrNode *node) {
+  return node->kind == BP_IR_CAST && is_wide(node->operands[0]) && fits(n, node->operands[0]);
+}
+
 static bool is_wide_comparison(Narrower *n, const BpIrNode *node) {
   return node->kind >= BP_IR_EQ && node->kind <= BP_IR_GE && is_wide(node->operands[0]) &&
          fits(n, node->operands[0]) && fits(n, node->operands[1]);
@@ -148,9 +170,11 @@ static int enter(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **
   else if (is_wide_comparison(n, node))
     *result = bp_ir_binary(module, node->kind, narrowed(n, node->operands[0]),
                            narrowed(n, node->operands[1]));
+  else if (!is_wide(node) && is_wide_cast(n, node))
+    *result = bp_ir_cast(module, node->dtype, narrowed(n, node->operands[0]));
   else if (is_wide(node) && fits(n, node) &&
            (node->kind != BP_IR_VAR || bp__ir_map_get(&n->vars, node)))
-    *result = bp_ir_cast(module, bp__dtype_int64(), narrowed(n, node));
+    *result = bp_ir_cast(module, node->dtype, narrowed(n, node));
   else
     return 0;
   return *result ? 1 : -1;

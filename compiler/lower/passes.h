@@ -21,6 +21,8 @@ const BpIrNode *bp__pass_expand_intrinsics(BpIrModule *module, const BpIrNode *f
 const BpIrNode *bp__pass_scalarize(BpIrModule *module, const BpIrNode *function);
 /* int64 arithmetic in int32 where the ranges of loop variables show that it fits. */
 const BpIrNode *bp__pass_narrow(BpIrModule *module, const BpIrNode *function);
+/* Refuses 64-bit integers, with an error of kind NotImplementedError that names what needs one. */
+const BpIrNode *bp__pass_refuse_int64(BpIrModule *module, const BpIrNode *function);
 /* Within a statement, each expression that is used more than once gets a name by a LET, so that
  * nobody writes or computes it twice. */
 const BpIrNode *bp__pass_name_shared(BpIrModule *module, const BpIrNode *function);

@@ -22,7 +22,7 @@ static const BpTargetAttr attrs[] = {
      "32-bit elements that a kernel only reads are read as texels"},
     {"supports_int8", BP_TYPE_BOOL, 0, "true", "8-bit integers and bools, also in buffers"},
     {"supports_int16", BP_TYPE_BOOL, 0, "true", "16-bit integers and floats, also in buffers"},
-    {"supports_int64", BP_TYPE_BOOL, 0, "true", "64-bit integers"},
+    {BP_TARGET_SUPPORTS_INT64, BP_TYPE_BOOL, 0, "true", "64-bit integers"},
     {"supports_float64", BP_TYPE_BOOL, 0, "false", "64-bit floats"},
     {"supports_float16", BP_TYPE_BOOL, 0, "false",
      "arithmetic of 16-bit floats that rounds to even"},
@@ -71,7 +71,7 @@ static const char *attribute_of(BpDataType dtype) {
     return "supports_int8";
   if (dtype.bits == 16)
     return "supports_int16";
-  return is_float ? "supports_float64" : "supports_int64";
+  return is_float ? "supports_float64" : BP_TARGET_SUPPORTS_INT64;
 }
 
 static int32_t restrict_texels(BpLanguage *language, const BpTarget *target) {

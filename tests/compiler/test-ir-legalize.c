@@ -15,7 +15,8 @@
 static const BpTargetAttr vector_attrs[] = {
     {BP_TARGET_VECTOR_BITS, BP_TYPE_INT, 0, "512", "width of a vector register"}};
 static const BpTargetAttr plain_attrs[] = {
-    {BP_TARGET_INDEX_BITS, BP_TYPE_INT, 0, "64", "width of indices"}};
+    {BP_TARGET_INDEX_BITS, BP_TYPE_INT, 0, "64", "width of indices"},
+    {BP_TARGET_SUPPORTS_INT64, BP_TYPE_BOOL, 0, "true", "64-bit integers"}};
 static const BpTargetAttr gpu_attrs[] = {
     {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels over thread axes"}};
 
@@ -25,7 +26,7 @@ static const BpTargetKind kinds[] = {
      .device_type = BP_DEVICE_CPU,
      .ir_level = BP_IR_LEVEL,
      .attrs = plain_attrs,
-     .num_attrs = 1,
+     .num_attrs = G_N_ELEMENTS(plain_attrs),
      .description = "nothing special"},
     {.struct_size = sizeof(BpTargetKind),
      .name = "test_vector",
@@ -537,6 +538,111 @@ static void test_indices_become_narrow(void) {
                "      (store A i (mul (cast int64 i) 4294967296)))");
 }
 
+/* A conversion to a narrower type wraps, whatever is known of what is converted. */
+static void test_ranges_of_conversions_are_their_types(void) {
+  static const char *const bodies[] = {
+      "(for i:int64 0 64 serial (if (lt (cast int64 (cast int8 (mul i 5))) 0) (store A i n)))",
+      "(for i:int64 0 64 serial (store A i (floordiv (cast int64 (cast uint8 (sub i 9))) 8)))",
+      "(for i:int64 0 64 serial (if (gt (cast int64 (cast uint32 (sub i 9))) 60) (store A i n)))",
+      "(for i:int64 0 64 serial (if (le (cast int64 (cast bool i)) 1) (store A i n)))",
+      "(for i:int64 0 64 serial (store A i"
+      " (cast int64 (floordiv (cast uint64 (sub i 9)) 4294967296:uint64))))",
+  };
+  static const char *const targets[] = {"test_plain", "test_plain -index_bits=32"};
+  for (size_t i = 0; i < G_N_ELEMENTS(bodies); i++)
+    for (size_t t = 0; t < G_N_ELEMENTS(targets); t++) {
+      char *text = g_strdup_printf(
+          "(module (function \"f\" (buffer A int64 global 64) n:int64 %s))", bodies[i]);
+      BpIrModule *module = parse_verified(text), *legal = legalize(module, targets[t]);
+      assert_same_meaning(module, legal, 5);
+      bp_object_release(legal);
+      bp_object_release(module);
+      g_free(text);
+    }
+}
+
+/* ---- Targets without int64 --------------------------------------------------------------- */
+
+/* A function over 64 numbers. */
+static BpIrModule *with_floats(const char *body) {
+  char *text = g_strdup_printf("(module (function \"f\" (buffer A float32 global 64)"
+                               " (buffer I int32 global 64) m:int32 %s))",
+                               body);
+  BpIrModule *module = parse_verified(text);
+  g_free(text);
+  return module;
+}
+
+static void run_floats(BpIrModule *module, float *result) {
+  int32_t places[64];
+  Array floats, ints;
+  for (int i = 0; i < 64; i++) {
+    result[i] = (float)i / 2;
+    places[i] = i * 37 % 61;
+  }
+  BpValue args[] = {array_value(&floats, result, dtype_of("float32"), 64),
+                    array_value(&ints, places, dtype_of("int32"), 64),
+                    {.type_index = BP_TYPE_INT}};
+  args[2].v_int64 = 12;
+  assert_ok(bp_ir_interpret(module, "f", args, 3));
+}
+
+static void test_without_int64_indices_are_int32(void) {
+  static const char *const bodies[] = {
+      "(for i:int64 0 16 serial (store A (add (mul i 4) 3) (cast float32 (mul i 9))))",
+      "(for i:int64 0 8 serial (store A (ramp (mul i 8) 1 8) (load A (ramp (sub 63 i) -2 8))))",
+      "(for i:int64 0 9 serial (store A (ramp (mul i 7) 1 8) (load A (ramp (mul i 7) 1 8)"
+      " (lt (add (ramp 0 1 8) (broadcast (mul i 7) 8)) (broadcast 61 8)))"
+      " (lt (ramp (mul i 7) 1 8) (broadcast 62 8))))",
+      "(let k:int64x4 (max (cast int64x4 (load I (ramp 8 1 4))) (broadcast 3 4))"
+      " (store A (ramp 0 1 4) (load A (min k (broadcast 63 4)))))",
+      "(for i:int64 0 (cast int64 m) serial (store A (cast int64 (load I i))"
+      " (select (eq (floormod i 3) 1) 1:float32 (cast float32 (cast int8 (mul (mod i 32) 50))))))",
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(bodies); i++) {
+    BpIrModule *module = with_floats(bodies[i]);
+    BpIrModule *legal = legalize(module, "test_plain -supports_int64=false");
+    if (!legal)
+      g_error("%s: %s", bodies[i], bp_error_message());
+    float before[64], after[64];
+    char *printed = bp_ir_print(legal);
+    g_assert_null(strstr(printed, "int64"));
+    run_floats(module, before);
+    run_floats(legal, after);
+    g_assert_cmpmem(before, sizeof before, after, sizeof after);
+    bp_str_free(printed);
+    bp_object_release(legal);
+    bp_object_release(module);
+  }
+}
+
+static void test_without_int64_values_of_it_are_refused(void) {
+  static const struct {
+    const char *body, *message;
+  } cases[] = {
+      {"(store A 0 (cast float32 (mul (cast int64 (load I 0)) (cast int64 (load I 1)))))",
+       "a value is not known to fit 32 bits: (mul (cast int64 (load I"},
+      {"(store A 0 (cast float32 (cast uint64 (load I 0))))", "a value is not known to fit"},
+      {"(allocate (buffer L int64 local 1) (seq (store L 0 1) (store A (load L 0) 1:float32)))",
+       "a buffer holds them: L"},
+      {"(store A 0 (load A (add (cast int64 m) 2147483647)))", "an index is not known to fit"},
+      {"(for i:int64 0 (mul (cast int64 m) 2) serial (store A 0 1:float32))",
+       "the end of a loop is not known to fit 32 bits: (mul (cast int64 m"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    BpIrModule *module = with_floats(cases[i].body);
+    g_assert_null(legalize(module, "test_plain -supports_int64=false"));
+    g_assert_nonnull(strstr(bp_error_message(), "function 'f': the target has no 64-bit integers"));
+    assert_error(BP_ERROR_NOT_IMPLEMENTED, cases[i].message);
+    bp_object_release(module);
+  }
+  BpIrModule *large = parse_verified("(module (function \"f\" (buffer A int8 global 4294967296)"
+                                     " (for i:int64 0 4294967296 parallel (store A i 1:int8))))");
+  g_assert_null(legalize(large, "test_plain -supports_int64=false"));
+  assert_error(BP_ERROR_NOT_IMPLEMENTED, "the end of a loop is not known to fit");
+  bp_object_release(large);
+}
+
 static void test_what_is_no_kernel_is_refused(void) {
   static const struct {
     const char *body, *says;
@@ -884,6 +990,12 @@ int main(int argc, char **argv) {
                   test_a_kernel_need_not_state_its_launch);
   g_test_add_func("/ir/legalize/vectors-become-scalars", test_vectors_become_scalars);
   g_test_add_func("/ir/legalize/indices-become-narrow", test_indices_become_narrow);
+  g_test_add_func("/ir/legalize/ranges_of_conversions_are_their_types",
+                  test_ranges_of_conversions_are_their_types);
+  g_test_add_func("/ir/legalize/without_int64_indices_are_int32",
+                  test_without_int64_indices_are_int32);
+  g_test_add_func("/ir/legalize/without_int64_values_of_it_are_refused",
+                  test_without_int64_values_of_it_are_refused);
   g_test_add_func("/ir/kernels/functions-split", test_functions_split_into_kernels);
   g_test_add_func("/ir/kernels/several-outputs", test_a_kernel_has_several_outputs);
   g_test_add_func("/ir/kernels/what-is-none-is-refused", test_what_is_no_kernel_is_refused);

@@ -346,6 +346,69 @@ static void test_gelu(void) {
   check(&c);
 }
 
+/* ---- Devices without int64 --------------------------------------------------------------- */
+
+/* y is x as int64, times 100,000 and divided by it: the products are beyond int32. */
+static GByteArray *model_of_long_products(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4");
+  onnx_ints(builder, "factor", "100000");
+  onnx_node(builder, "Cast", "x", "a", "to=7");
+  onnx_node(builder, "Mul", "a,factor", "b", "");
+  onnx_node(builder, "Div", "b,factor", "c", "");
+  onnx_node(builder, "Cast", "c", "y", "to=1");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  onnx_builder_free(builder);
+  return bytes;
+}
+
+static void run_long_products(BpModule *module, int32_t device_type) {
+  static const float x[] = {100000, 200000, 3, -100000};
+  const BpDevice devices[] = {{device_type, 0}, {BP_DEVICE_CPU, 0}};
+  BpModel *model = bp_model_create(module, devices, 2);
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  BpTensor *input =
+      bp_tensor_create((int64_t[]){4}, 1, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, devices[1], NULL);
+  BpTensor *output = NULL;
+  float y[4];
+  if (!context || !input || bp_tensor_copy_from_host(&input->view, x, sizeof x) ||
+      bp_model_set_input(context, "x", &input->view) || bp_model_run(context) ||
+      !(output = bp_model_get_output(context, 0)) ||
+      bp_tensor_copy_to_host(&output->view, y, sizeof y))
+    g_error("%s", bp_error_message());
+  g_assert_cmpmem(x, sizeof x, y, sizeof y);
+  bp_object_release(input);
+  bp_model_context_free(context);
+  bp_model_release(model);
+}
+
+static void test_without_int64(void) {
+  GByteArray *bytes = model_of_long_products();
+  char *path = onnx_write(bytes);
+  BpTarget *target = bp_target_parse("vulkan -supports_int64=false"), *c = bp_target_parse("c");
+  const BpTarget *targets[] = {target};
+  BpCompileOptions options = {.struct_size = sizeof(options), .targets = targets, .num_targets = 1};
+  int32_t devices = 0;
+  const char *why;
+  g_assert_null(bp_model_compile(path, &options));
+  g_assert_true(bp_error_is(BP_ERROR_NOT_IMPLEMENTED));
+  g_assert_nonnull(strstr(bp_error_message(), "the target has no 64-bit integers"));
+  bp_error_clear();
+  options.fallback = c;
+  BpModule *module = bp_model_compile(path, &options);
+  if (!module || bp_device_count(BP_DEVICE_VULKAN, &devices, &why))
+    g_error("%s", bp_error_message());
+  if (devices > 0)
+    run_long_products(module, BP_DEVICE_VULKAN);
+  unlink(path);
+  g_free(path);
+  bp_object_release(module);
+  bp_object_release(target);
+  bp_object_release(c);
+  g_byte_array_unref(bytes);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/types/mean_beyond_the_range_of_a_sum_is_right", test_mean);
@@ -357,5 +420,6 @@ int main(int argc, char **argv) {
   g_test_add_func("/types/convolution_is_rounded_once", test_convolution);
   g_test_add_func("/types/network_of_each_type_agrees_with_float32", test_network);
   g_test_add_func("/types/activation_is_rounded_once", test_gelu);
+  g_test_add_func("/types/int64_is_refused_or_left_to_the_fallback", test_without_int64);
   return g_test_run();
 }

@@ -702,6 +702,28 @@ static void test_types_that_the_target_lacks(void) {
   bp_object_release(module);
 }
 
+/* Without 64-bit integers the same kernels run on indices of 32 bits. */
+static void test_indices_without_int64(void) {
+  static const char text[] =
+      "(module (function \"f\" (buffer X float32 global 8 33) (buffer P int32 global 8)"
+      " (for b:int64 0 8 bound \"blockIdx.x\" (for t:int64 0 33 bound \"threadIdx.x\""
+      " (store X (add (mul b 33) t) (add (cast float32 (mul t 70000)) (cast float32 (load P"
+      " (max 0 (min 7 (cast int64 (load P b))))))))))))";
+  static const char target[] = "vulkan -supports_int64=false";
+  BpIrModule *module = parse_verified(text);
+  BpOwnedBytes glsl;
+  if (!has_compiler())
+    return;
+  BpModule *built = build_ok(module, target);
+  assert_ok(bp_module_get_source(built, "glsl", &glsl));
+  g_assert_null(strstr(strstr(glsl.data, "void main()"), "int64"));
+  bp_owned_bytes_clear(&glsl);
+  bp_object_release(built);
+  bp_object_release(module);
+  if (can_run())
+    assert_text_agrees(text, target);
+}
+
 static void test_targets_that_contradict_themselves(void) {
   static const char *const texts[] = {
       "vulkan -supports_int16=false -supports_float16=true",
@@ -757,6 +779,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/vulkan/types-that-the-target-lacks", test_types_that_the_target_lacks);
   g_test_add_func("/vulkan/targets-that-contradict-themselves",
                   test_targets_that_contradict_themselves);
+  g_test_add_func("/vulkan/indices_without_int64_are_int32", test_indices_without_int64);
   g_test_add_func("/vulkan/halves", test_halves);
   g_test_add_func("/vulkan/fork", test_fork);
   g_test_add_func("/vulkan/staged-copies", test_staged_copies);

@@ -34,6 +34,10 @@ typedef struct BpTargetAttr {
 #define BP_TARGET_VECTOR_BITS      "vector_bits"
 #define BP_TARGET_VECTOR_REGISTERS "vector_registers" /* int: how many of them, 1 to 1024 [16] */
 #define BP_TARGET_INDEX_BITS       "index_bits" /* int: 32: indices that fit are int32; or 64 [64] */
+/* bool: functions may have 64-bit integers [true]. Without, indices are int32, and a function whose
+ * values are 64-bit integers, or whose indices may be beyond int32, is refused before the generator
+ * sees it: what it meets of int64 are numbers in attributes, extents of buffers and shuffles. */
+#define BP_TARGET_SUPPORTS_INT64 "supports_int64"
 /* int: cores that share memory, 1 to 65536; code runs on any number, but work is cut into shares
  * for at most so many [1 with thread_axes, else 64] */
 #define BP_TARGET_NUM_CORES "num_cores"
