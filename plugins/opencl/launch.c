@@ -50,11 +50,15 @@ static cl_kernel get_kernel(const BpKernelModule *module, const BpKernelEntry *k
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-/* Parts of buffers, made for one launch. */
+/* The memory of a launch's arguments, buffers and parts of them, with references. */
 typedef struct Parts {
-  cl_mem items[BP_KERNEL_MOST_ARGS];
+  cl_mem items[2 * BP_KERNEL_MOST_ARGS];
   int32_t count;
 } Parts;
+
+static cl_mem hold(Parts *parts, cl_mem memory) {
+  return parts->items[parts->count++] = memory;
+}
 
 /* The buffer of a tensor, or the part of it that the tensor begins with. */
 static int32_t get_buffer(const BpKernelEntry *kernel, const BpOpenclDevice *device, int32_t i,
@@ -67,18 +71,18 @@ static int32_t get_buffer(const BpKernelEntry *kernel, const BpOpenclDevice *dev
     return -1;
   if (bp_opencl_find(device, given.data, &buffer) != 0)
     return bp_opencl_host.error->add_context("%s: argument %d", kernel->call.name, i);
+  *memory = hold(parts, buffer.memory);
   if (bp_argument_check_part(&bp_opencl_host, &kernel->call, i, &given, device->alignment,
                              buffer.size) != 0)
     return -1;
-  *memory = buffer.memory;
   if (given.offset == 0 || given.size == 0)
     return 0;
   cl_buffer_region region = {given.offset, given.size};
-  *memory = bp_cl.clCreateSubBuffer(buffer.memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION,
-                                    &region, &status);
+  cl_mem part = bp_cl.clCreateSubBuffer(buffer.memory, CL_MEM_READ_WRITE,
+                                        CL_BUFFER_CREATE_TYPE_REGION, &region, &status);
   if (status != CL_SUCCESS)
     return bp_opencl_raise(status, "clCreateSubBuffer");
-  parts->items[parts->count++] = *memory;
+  *memory = hold(parts, part);
   return 0;
 }
 

@@ -38,21 +38,26 @@ int32_t bp_opencl_find(const BpOpenclDevice *device, const void *handle, BpOpenc
   pthread_mutex_lock(&lock);
   const BpOpenclBuffer *found = bp_handle_get(&table, handle);
   int is_there = found && found->device == device;
-  if (is_there)
+  if (is_there) {
     *buffer = *found;
+    bp_cl.clRetainMemObject(buffer->memory);
+  }
   pthread_mutex_unlock(&lock);
   return is_there ? 0 : no_buffer(device, handle);
 }
 
-/* As bp_opencl_find, and ends the handle. */
-static int32_t remove_buffer(const BpOpenclDevice *device, void *handle, BpOpenclBuffer *buffer) {
-  if (bp_opencl_find(device, handle, buffer) != 0)
-    return -1;
+/* Ends a handle; its reference to the memory is the caller's. */
+static int32_t remove_buffer(const BpOpenclDevice *device, void *handle, cl_mem *memory) {
   pthread_mutex_lock(&lock);
-  void *found = bp_handle_remove(&table, handle);
+  BpOpenclBuffer *found = bp_handle_get(&table, handle);
+  int is_there = found && found->device == device;
+  if (is_there) {
+    *memory = found->memory;
+    bp_handle_remove(&table, handle);
+    free(found);
+  }
   pthread_mutex_unlock(&lock);
-  free(found);
-  return found ? 0 : no_buffer(device, handle); /* another thread was first */
+  return is_there ? 0 : no_buffer(device, handle);
 }
 
 /* ---- Data space -------------------------------------------------------------------------- */
@@ -87,13 +92,13 @@ int32_t bp_opencl_alloc(int32_t device_id, uint64_t size, uint64_t alignment, Bp
 }
 
 int32_t bp_opencl_free(int32_t device_id, void *handle) {
-  BpOpenclBuffer buffer;
+  cl_mem memory = NULL;
   if (!handle)
     return 0;
   const BpOpenclDevice *device = bp_opencl_device(device_id);
-  if (!device || remove_buffer(device, handle, &buffer) != 0)
+  if (!device || remove_buffer(device, handle, &memory) != 0)
     return -1;
-  cl_int status = bp_cl.clReleaseMemObject(buffer.memory);
+  cl_int status = bp_cl.clReleaseMemObject(memory);
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clReleaseMemObject");
 }
 
@@ -103,16 +108,23 @@ static cl_command_queue queue_of(BpOpenclDevice *device, void *stream) {
   return bp_opencl_stream(device, stream)->queue;
 }
 
-/* One end of a copy, in data space. */
+/* One end of a copy, in data space, with a reference to the memory. */
 typedef struct End {
   BpOpenclDevice *device;
   cl_mem memory;
 } End;
 
-/* The end of a copy of `size` bytes, which stays inside of its buffer. */
+static void release_end(End *end) {
+  if (end->memory)
+    bp_cl.clReleaseMemObject(end->memory);
+}
+
+/* Sets the end of a copy of `size` bytes, which stays inside of its buffer. It is to be released,
+ * also after an error. */
 static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, uint64_t size,
                         End *end) {
   BpOpenclBuffer buffer;
+  end->memory = NULL;
   end->device = bp_opencl_device(device.device_id);
   if (!end->device || bp_opencl_find(end->device, handle, &buffer) != 0)
     return -1;
@@ -148,18 +160,22 @@ static int32_t read_from(const End *from, uint64_t offset, void *bytes, uint64_t
 
 static int32_t to_device(const BpCopy *copy, void *stream) {
   End to;
-  if (find_to(copy, &to) != 0)
-    return -1;
-  return write_to(&to, copy->to_offset, (const char *)copy->from + copy->from_offset, copy->size,
+  int32_t rc = find_to(copy, &to);
+  if (rc == 0)
+    rc = write_to(&to, copy->to_offset, (const char *)copy->from + copy->from_offset, copy->size,
                   stream);
+  release_end(&to);
+  return rc;
 }
 
 static int32_t from_device(const BpCopy *copy, void *stream) {
   End from;
-  if (find_from(copy, &from) != 0)
-    return -1;
-  return read_from(&from, copy->from_offset, (char *)copy->to + copy->to_offset, copy->size,
+  int32_t rc = find_from(copy, &from);
+  if (rc == 0)
+    rc = read_from(&from, copy->from_offset, (char *)copy->to + copy->to_offset, copy->size,
                    CL_FALSE, stream);
+  release_end(&from);
+  return rc;
 }
 
 /* Between two devices, which share no context: through host memory. The stream is the source's. */
@@ -174,18 +190,27 @@ static int32_t through_host(const BpCopy *copy, const End *from, const End *to, 
   return rc;
 }
 
-static int32_t between_buffers(const BpCopy *copy, void *stream) {
-  End from, to;
-  if (find_from(copy, &from) != 0 || find_to(copy, &to) != 0)
-    return -1;
-  if (from.device != to.device)
-    return through_host(copy, &from, &to, stream);
+static int32_t copy_ends(const BpCopy *copy, const End *from, const End *to, void *stream) {
+  if (from->device != to->device)
+    return through_host(copy, from, to, stream);
   if (bp_argument_check_overlap(&bp_opencl_host, &bp_opencl_device_api, copy) != 0)
     return -1;
   cl_int status =
-      bp_cl.clEnqueueCopyBuffer(queue_of(to.device, stream), from.memory, to.memory,
+      bp_cl.clEnqueueCopyBuffer(queue_of(to->device, stream), from->memory, to->memory,
                                 copy->from_offset, copy->to_offset, copy->size, 0, NULL, NULL);
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueCopyBuffer");
+}
+
+static int32_t between_buffers(const BpCopy *copy, void *stream) {
+  End from, to = {NULL, NULL};
+  int32_t rc = find_from(copy, &from);
+  if (rc == 0)
+    rc = find_to(copy, &to);
+  if (rc == 0)
+    rc = copy_ends(copy, &from, &to, stream);
+  release_end(&from);
+  release_end(&to);
+  return rc;
 }
 
 int32_t bp_opencl_copy(const BpCopy *copy, void *stream) {

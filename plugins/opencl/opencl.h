@@ -40,6 +40,7 @@ extern BpPluginTables bp_opencl_host;
   X(clReleaseCommandQueue)                                                                         \
   X(clCreateBuffer)                                                                                \
   X(clCreateSubBuffer)                                                                             \
+  X(clRetainMemObject)                                                                             \
   X(clReleaseMemObject)                                                                            \
   X(clEnqueueReadBuffer)                                                                           \
   X(clEnqueueWriteBuffer)                                                                          \
@@ -119,7 +120,8 @@ typedef struct BpOpenclBuffer {
   uint64_t size; /* as it was asked for */
 } BpOpenclBuffer;
 
-/* Copies what a handle stands for; an error if that is no buffer of the device. */
+/* Copies what a handle stands for, with a reference to the memory, so that another thread may free
+ * the handle meanwhile; an error if that is no buffer of the device. */
 int32_t bp_opencl_find(const BpOpenclDevice *device, const void *handle, BpOpenclBuffer *buffer);
 
 int32_t bp_opencl_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,

@@ -9,13 +9,19 @@
 
 #define STAGING_BYTES (8 << 20)
 
-/* One end of a copy in data space. */
+/* One end of a copy in data space, with a reference to the buffer. */
 typedef struct End {
   BpVulkanDevice *device;
   BpVulkanBuffer *buffer;
   uint64_t offset;
 } End;
 
+static void release_end(End *end) {
+  if (end->buffer)
+    bp_vulkan_release(&end->buffer->shared);
+}
+
+/* Sets an end, which is to be released, also after an error. */
 static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, uint64_t size,
                         End *end) {
   end->device = bp_vulkan_device(device.device_id);
@@ -30,10 +36,11 @@ static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, ui
       (unsigned long long)size, (unsigned long long)offset, (unsigned long long)end->buffer->size);
 }
 
-/* Waits for what is queued on the stream if that may use the buffer. */
+/* Waits for what is queued on the stream if that may use the buffer: the handle and this copy have
+ * one reference each. */
 static int32_t wait_for_use(BpVulkanStream *stream, const BpVulkanBuffer *buffer) {
   bp_vulkan_collect(stream->device);
-  int is_used = __atomic_load_n(&buffer->shared.references, __ATOMIC_ACQUIRE) > 1;
+  int is_used = __atomic_load_n(&buffer->shared.references, __ATOMIC_ACQUIRE) > 2;
   pthread_mutex_lock(&stream->lock);
   is_used |= stream->num_waits > 0;
   pthread_mutex_unlock(&stream->lock);
@@ -83,18 +90,23 @@ static int32_t stage_to_device(const End *end, const char *from, uint64_t size,
   return rc;
 }
 
+static int32_t write_end(const End *end, const char *from, uint64_t size, BpVulkanStream *stream) {
+  if (!end->buffer->mapped)
+    return stage_to_device(end, from, size, stream);
+  if (wait_for_use(stream, end->buffer) != 0)
+    return -1;
+  memcpy(end->buffer->mapped + end->offset, from, size);
+  return 0;
+}
+
 static int32_t to_device(const BpCopy *copy, void *stream) {
   End end;
-  const char *from = (const char *)copy->from + copy->from_offset;
-  if (find_end(copy->to_device, copy->to, copy->to_offset, copy->size, &end) != 0)
-    return -1;
-  BpVulkanStream *queue = bp_vulkan_stream(end.device, stream);
-  if (!end.buffer->mapped)
-    return stage_to_device(&end, from, copy->size, queue);
-  if (wait_for_use(queue, end.buffer) != 0)
-    return -1;
-  memcpy(end.buffer->mapped + end.offset, from, copy->size);
-  return 0;
+  int32_t rc = find_end(copy->to_device, copy->to, copy->to_offset, copy->size, &end);
+  if (rc == 0)
+    rc = write_end(&end, (const char *)copy->from + copy->from_offset, copy->size,
+                   bp_vulkan_stream(end.device, stream));
+  release_end(&end);
+  return rc;
 }
 
 /* ---- Device to host ---------------------------------------------------------------------- */
@@ -114,30 +126,40 @@ static int32_t stage_from_device(const End *end, char *to, uint64_t size, BpVulk
   return rc;
 }
 
+static int32_t read_end(const End *end, char *to, uint64_t size, BpVulkanStream *stream) {
+  if (!end->buffer->mapped)
+    return stage_from_device(end, to, size, stream);
+  if (wait_for_use(stream, end->buffer) != 0)
+    return -1;
+  memcpy(to, end->buffer->mapped + end->offset, size);
+  return 0;
+}
+
 static int32_t from_device(const BpCopy *copy, void *stream) {
   End end;
-  char *to = (char *)copy->to + copy->to_offset;
-  if (find_end(copy->from_device, copy->from, copy->from_offset, copy->size, &end) != 0)
-    return -1;
-  BpVulkanStream *queue = bp_vulkan_stream(end.device, stream);
-  if (!end.buffer->mapped)
-    return stage_from_device(&end, to, copy->size, queue);
-  if (wait_for_use(queue, end.buffer) != 0)
-    return -1;
-  memcpy(to, end.buffer->mapped + end.offset, copy->size);
-  return 0;
+  int32_t rc = find_end(copy->from_device, copy->from, copy->from_offset, copy->size, &end);
+  if (rc == 0)
+    rc = read_end(&end, (char *)copy->to + copy->to_offset, copy->size,
+                  bp_vulkan_stream(end.device, stream));
+  release_end(&end);
+  return rc;
 }
 
 /* ---- Between buffers --------------------------------------------------------------------- */
 
 static int32_t within_device(const BpCopy *copy, void *stream) {
-  End from, to;
-  if (find_end(copy->from_device, copy->from, copy->from_offset, copy->size, &from) != 0 ||
-      find_end(copy->to_device, copy->to, copy->to_offset, copy->size, &to) != 0 ||
-      bp_argument_check_overlap(&bp_vulkan_host, &bp_vulkan_device_api, copy) != 0)
-    return -1;
-  return record(bp_vulkan_stream(to.device, stream), from.buffer, to.buffer,
+  End from, to = {NULL, NULL, 0};
+  int32_t rc = find_end(copy->from_device, copy->from, copy->from_offset, copy->size, &from);
+  if (rc == 0)
+    rc = find_end(copy->to_device, copy->to, copy->to_offset, copy->size, &to);
+  if (rc == 0)
+    rc = bp_argument_check_overlap(&bp_vulkan_host, &bp_vulkan_device_api, copy);
+  if (rc == 0)
+    rc = record(bp_vulkan_stream(to.device, stream), from.buffer, to.buffer,
                 (VkBufferCopy){from.offset, to.offset, copy->size}, NULL);
+  release_end(&from);
+  release_end(&to);
+  return rc;
 }
 
 /* Through host memory. The stream is the source's; the copy is done on return. */

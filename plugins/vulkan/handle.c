@@ -36,6 +36,8 @@ static BpVulkanBuffer *find(const BpVulkanDevice *device, const void *handle) {
 BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle) {
   pthread_mutex_lock(&lock);
   BpVulkanBuffer *buffer = find(device, handle);
+  if (buffer)
+    bp_vulkan_retain(&buffer->shared);
   pthread_mutex_unlock(&lock);
   if (!buffer)
     no_buffer(device, handle);

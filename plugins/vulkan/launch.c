@@ -11,8 +11,10 @@ typedef struct Launch {
   BpVulkanPipeline *pipeline;
   uint32_t groups[3];
   char scalars[BP_KERNEL_MOST_ARGS * 8];
+  int32_t num_held;
+  BpVulkanBuffer *held[BP_KERNEL_MOST_ARGS]; /* with references, until the launch is recorded */
   int32_t num_buffers;
-  BpVulkanBuffer *buffers[BP_KERNEL_MOST_ARGS];
+  BpVulkanBuffer *buffers[BP_KERNEL_MOST_ARGS]; /* that the kernel uses */
   VkDescriptorBufferInfo parts[BP_KERNEL_MOST_ARGS];
   VkBufferView views[BP_KERNEL_MOST_ARGS];
   VkWriteDescriptorSet writes[BP_KERNEL_MOST_ARGS];
@@ -38,6 +40,7 @@ static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanB
   *buffer = bp_vulkan_find(launch->device, given.data);
   if (!*buffer)
     return bp_vulkan_host.error->add_context("%s: argument %d", launch->kernel->call->name, i);
+  launch->held[launch->num_held++] = *buffer;
   if (bp_argument_check_part(&bp_vulkan_host, launch->kernel->call, i, &given,
                              bp_vulkan_alignment(info), (*buffer)->size) != 0)
     return -1;
@@ -171,6 +174,21 @@ static int32_t record(Launch *launch, BpVulkanStream *stream) {
   return 0;
 }
 
+static int32_t launch_on(Launch *launch, const BpValue *args, void *handle) {
+  if (read_args(launch, args) != 0)
+    return -1;
+  if (bp_vulkan_is_lost(launch->device))
+    return bp_vulkan_raise(VK_ERROR_DEVICE_LOST, launch->kernel->call->name);
+  launch->pipeline = bp_vulkan_pipeline(launch->kernel, launch->device);
+  if (!launch->pipeline)
+    return -1;
+  BpVulkanStream *stream = bp_vulkan_stream(launch->device, handle);
+  pthread_mutex_lock(&stream->lock);
+  int32_t rc = record(launch, stream);
+  pthread_mutex_unlock(&stream->lock);
+  return rc;
+}
+
 int32_t bp_vulkan_launch(BpKernelModule *module, BpKernelEntry *entry, const BpValue *args,
                          int32_t num_args) {
   (void)module;
@@ -182,19 +200,11 @@ int32_t bp_vulkan_launch(BpKernelModule *module, BpKernelEntry *entry, const BpV
     return -1;
   bp_vulkan_host.runtime->get_current(BP_DEVICE_VULKAN, &device_id, &handle);
   launch.kernel = kernel;
-  launch.num_buffers = 0;
+  launch.num_held = launch.num_buffers = 0;
   memset(launch.scalars, 0, kernel->push_bytes);
   launch.device = bp_vulkan_device(device_id);
-  if (!launch.device || read_args(&launch, args) != 0)
-    return -1;
-  if (bp_vulkan_is_lost(launch.device))
-    return bp_vulkan_raise(VK_ERROR_DEVICE_LOST, kernel->call->name);
-  launch.pipeline = bp_vulkan_pipeline(kernel, launch.device);
-  if (!launch.pipeline)
-    return -1;
-  BpVulkanStream *stream = bp_vulkan_stream(launch.device, handle);
-  pthread_mutex_lock(&stream->lock);
-  int32_t rc = record(&launch, stream);
-  pthread_mutex_unlock(&stream->lock);
+  int32_t rc = launch.device ? launch_on(&launch, args, handle) : -1;
+  for (int32_t i = 0; i < launch.num_held; i++)
+    bp_vulkan_release(&launch.held[i]->shared);
   return rc;
 }

@@ -237,7 +237,8 @@ VkBufferView bp_vulkan_buffer_view(BpVulkanBuffer *buffer, VkFormat format, uint
 
 /* ---- handle.c ---------------------------------------------------------------------------- */
 
-/* The live buffer of a handle of the device (transfer none); NULL with an error. */
+/* The buffer of a handle of the device (transfer full, so that another thread may free the handle
+ * meanwhile); NULL with an error. */
 BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle);
 int32_t bp_vulkan_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
                         const char *mem_scope, void **handle);

@@ -10,6 +10,7 @@
 #include <backplane/tensor.h>
 #include <glib.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -316,6 +317,51 @@ static void test_null_is_an_error(void) {
   REFUSES(!bp_tensor_to_dlpack_versioned(NULL));
   REFUSES(!bp_tensor_from_dlpack(NULL));
   REFUSES(!bp_tensor_from_dlpack_versioned(NULL));
+}
+
+#define FREED_BYTES ((size_t)32 << 20) /* a copy takes milliseconds */
+
+typedef struct Freed {
+  BpDevice device;
+  void *_Atomic handle;
+  atomic_int is_over;
+} Freed;
+
+/* Copies to and from a buffer that another thread frees: each copy is done, or is an error. */
+static void *copy_while_freed(void *data) {
+  Freed *freed = data;
+  g_autofree char *bytes = g_malloc0(FREED_BYTES);
+  while (!atomic_load(&freed->is_over)) {
+    void *handle = atomic_load(&freed->handle);
+    if (upload(freed->device, bytes, handle, 0, FREED_BYTES, NULL) ||
+        download(freed->device, handle, 0, bytes, FREED_BYTES, NULL))
+      assert_error(-1, BP_ERROR_VALUE);
+    assert_ok(bp_stream_sync(freed->device, NULL));
+  }
+  return NULL;
+}
+
+static void test_freeing_while_another_thread_copies_is_no_crash(const void *data) {
+  Freed freed = {.device = device_of(data)};
+  pthread_t thread;
+  void *handle;
+  if (freed.device.device_type != BP_DEVICE_OPENCL &&
+      freed.device.device_type != BP_DEVICE_VULKAN) {
+    g_test_skip("its handles are addresses, which the caller guards");
+    return;
+  }
+  assert_ok(bp_device_alloc(freed.device, FREED_BYTES, 256, float32, NULL, &handle));
+  atomic_store(&freed.handle, handle);
+  g_assert_cmpint(pthread_create(&thread, NULL, copy_while_freed, &freed), ==, 0);
+  for (int i = 0; i < 20; i++) {
+    void *next;
+    assert_ok(bp_device_alloc(freed.device, FREED_BYTES, 256, float32, NULL, &next));
+    g_usleep(5000 + 700 * (gulong)i);
+    assert_ok(bp_device_free(freed.device, atomic_exchange(&freed.handle, next)));
+  }
+  atomic_store(&freed.is_over, 1);
+  g_assert_cmpint(pthread_join(thread, NULL), ==, 0);
+  assert_ok(bp_device_free(freed.device, atomic_load(&freed.handle)));
 }
 
 /* ---- Streams ----------------------------------------------------------------------------- */
@@ -712,6 +758,8 @@ static const struct {
     {"memory/empty-is-memory", test_empty_memory_is_memory},
     {"memory/bad-requests-are-errors", test_bad_requests_are_errors},
     {"memory/exhaustion-leaves-the-device-usable", test_exhaustion_leaves_the_device_usable},
+    {"memory/freeing-while-another-thread-copies-is-no-crash",
+     test_freeing_while_another_thread_copies_is_no_crash},
     {"stream/in-order-and-can-be-ordered", test_streams_are_in_order_and_can_be_ordered},
     {"stream/freed-or-foreign-is-an-error", test_freed_or_foreign_stream_is_an_error},
     {"stream/freeing-defers-past-queued-work", test_freeing_defers_past_queued_work},
