@@ -187,18 +187,6 @@ static void add_permissions(const Subject *subject) {
 
 /* ---- Probe and devices ------------------------------------------------------------------- */
 
-/* The orderly failure that a trial reported, with its text (borrowed); NUM_REASONS if none. */
-static Reason find_fault(const Trial *trial, const char **text) {
-  guint from = 0;
-  const char *line = bp__trial_next(trial, "fault", &from);
-  const char *tab = line ? strchr(line, '\t') : NULL;
-  if (!tab)
-    return NUM_REASONS;
-  g_autofree char *code = g_strndup(line, (gsize)(tab - line));
-  *text = tab + 1;
-  return bp__reason_by_code(code);
-}
-
 /* Whether there is one that can be used. */
 static int add_devices(const Subject *subject, const Trial *trial) {
   int usable = 0;
@@ -241,7 +229,7 @@ static void add_surroundings(const Subject *subject, int has_libraries) {
 
 static void add_probe(const Subject *subject, const Trial *trial, int has_libraries) {
   const char *text = "";
-  Reason fault = find_fault(trial, &text);
+  Reason fault = bp__trial_fault(trial, &text);
   if (trial->verdict != REASON_OK) {
     add_reason(subject, trial->verdict, trial->text);
     return;
@@ -262,7 +250,7 @@ static void add_probe(const Subject *subject, const Trial *trial, int has_librar
 
 static void add_trial(const Subject *subject, const Trial *trial) {
   const char *text;
-  Reason fault = find_fault(trial, &text);
+  Reason fault = bp__trial_fault(trial, &text);
   int is_unloadable = fault < NUM_REASONS && bp__reason_info(fault)->stage < BP_STAGE_PERMISSIONS;
   if (is_unloadable) {
     guint from = 0;

@@ -278,6 +278,17 @@ static const char *last_of(const Trial *trial, const char *key) {
   return last;
 }
 
+Reason bp__trial_fault(const Trial *trial, const char **text) {
+  guint from = 0;
+  const char *line = bp__trial_next(trial, "fault", &from);
+  const char *tab = line ? strchr(line, '\t') : NULL;
+  if (!tab)
+    return NUM_REASONS;
+  g_autofree char *code = g_strndup(line, (gsize)(tab - line));
+  *text = tab + 1;
+  return bp__reason_by_code(code);
+}
+
 /* ---- The verdict ------------------------------------------------------------------------- */
 
 int bp__trial_is_verdict(Reason reason) {
@@ -320,9 +331,10 @@ static void judge_end(Trial *trial, const char *end) {
     judge(trial, REASON_TIMED_OUT, "was not done after %.3g s", bp__trial_deadline() / 1000.0);
   else if (sscanf(end, "signal %d", &number) == 1 && number == SIGXCPU)
     judge(trial, REASON_TIMED_OUT, "used up the processor time that it had");
-  else if (sscanf(end, "signal %d", &number) == 1)
+  else if (sscanf(end, "signal %d", &number) == 1) {
     judge(trial, REASON_CRASHED, "crashed (signal %d, %s)", number, g_strsignal(number));
-  else if (sscanf(end, "stop %d", &number) == 1)
+    trial->is_inconclusive = number == SIGKILL; /* as judge_killed says */
+  } else if (sscanf(end, "stop %d", &number) == 1)
     judge(trial, REASON_STOPPED, "stopped the process (signal %d, %s)", number,
           g_strsignal(number));
   else if (!is_done || strcmp(end, "exit 0"))
@@ -373,6 +385,9 @@ static int read_trial(Trial *trial, int is_stuck, GString *report) {
     judge_end(trial, last_of(trial, "end"));
   else
     judge_killed(trial);
+  const char *text;
+  Reason fault = bp__trial_fault(trial, &text);
+  trial->is_inconclusive |= fault != NUM_REASONS && fault != REASON_DEVICES_FAILED;
   return 0;
 }
 
@@ -427,6 +442,14 @@ static int go_on_without(void) {
   return 0;
 }
 
+/* One that failed in order does not run here: it was not seen to do no harm. Nothing is kept of it,
+ * so that the reason is always the present one. */
+static int raise_fault(const Trial *trial) {
+  const char *text;
+  Reason fault = bp__trial_fault(trial, &text);
+  return fault == NUM_REASONS || fault == REASON_DEVICES_FAILED ? 0 : raise_verdict(fault, text);
+}
+
 static int try_and_learn(const Plugin *plugin, TrialCache *cache) {
   Trial trial;
   int is_known;
@@ -437,7 +460,7 @@ static int try_and_learn(const Plugin *plugin, TrialCache *cache) {
   if (bp__trial_run(plugin, &trial))
     return go_on_without();
   bp__trial_cache_write(cache, &trial);
-  rc = raise_verdict(trial.verdict, trial.text);
+  rc = raise_verdict(trial.verdict, trial.text) || raise_fault(&trial) ? -1 : 0;
   bp__trial_clear(&trial);
   return rc;
 }

@@ -20,10 +20,10 @@
 
 /* What a trial found. */
 typedef struct Trial {
-  Reason verdict;      /* REASON_OK: it may be loaded, whether or not it then works */
+  Reason verdict;      /* REASON_OK: it did no harm; bp__trial_fault says whether it works */
   char *text;          /* why not, for people; "" */
   GPtrArray *lines;    /* the report: char * of `key=value` */
-  int is_inconclusive; /* the verdict counts in this process alone: its cause may pass */
+  int is_inconclusive; /* what was found counts in this process alone: its cause may pass */
 } Trial;
 
 /* Milliseconds that a plugin has: BACKPLANE_PLUGIN_DEADLINE, in seconds; 0: none is tried out. */
@@ -42,12 +42,16 @@ void bp__trial_clear(Trial *trial);
 /* The values of the lines of a key, one after another: start with `from` = 0; NULL at the end. */
 const char *bp__trial_next(const Trial *trial, const char *key, guint *from);
 
+/* The orderly failure that a trial reported, with its text (borrowed); NUM_REASONS if none. */
+Reason bp__trial_fault(const Trial *trial, const char **text);
+
 /* Whether a reason is a trial's verdict, which keeps a plugin from being loaded here. */
 int bp__trial_is_verdict(Reason reason);
 
 /* 0 if the plugin, open as plugin->fd, may be loaded into this process: by what was learned before,
- * or by a trial now. An orderly failure of a plugin is none here. Where the helper program is not
- * installed every plugin may be loaded, and the log says so, once a process. */
+ * or by a trial now. -1 with an error and a reason if it may not: a verdict, an orderly failure in
+ * its trial, or why there was none. Where the helper program is not installed every plugin may be
+ * loaded, and the log says so, once a process. */
 int bp__trial_require(const Plugin *plugin);
 
 /* In the process of a trial: reports how far it has come. Elsewhere: nothing. */

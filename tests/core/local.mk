@@ -32,6 +32,9 @@ test_scripts += tests/core/tvm-ffi-loads.sh tests/core/plugins-strace.sh \
 	tests/core/plugin-requirements.sh tests/core/doctor-container.sh
 EXTRA_DIST += tests/core/plugins-strace.sh tests/core/plugin-requirements.sh \
 	tests/core/doctor-container.sh
+test_scripts += tests/core/test-broken-plugins.sh
+EXTRA_DIST += tests/core/test-broken-plugins.sh tests/core/broken_plugins.py
+slow_tests += tests/core/test-broken-plugins.sh
 EXTRA_DIST += tests/core/tvm-ffi-loads.sh tests/core/tvm_ffi_loads.py
 test_programs += tests/core/test-defects
 test_programs += tests/core/test-doctor tests/core/test-order tests/core/test-load

@@ -253,6 +253,26 @@ static void test_a_quarantined_plugin_does_not_run_again(void) {
   g_assert_cmpint(count_traces(), ==, 0);
 }
 
+/* It is tried again by each process, and runs in none. */
+static void test_a_failure_in_order_stays_in_the_trial(void) {
+  write_one("orderly", "init-fail");
+  count_traces();
+  for (int i = 0; i < 2; i++) {
+    assert_host("orderly", "initialize-failed");
+    g_assert_cmpint(count_traces(), ==, 1);
+  }
+}
+
+/* Whether the plugin did it, or the kernel that ran out of memory, nothing tells. */
+static void test_a_killed_trial_is_not_remembered(void) {
+  write_one("killed-trial", "kill-group");
+  count_traces();
+  for (int i = 0; i < 2; i++) {
+    assert_host("killed-trial", "crashed");
+    g_assert_cmpint(count_traces(), ==, 1);
+  }
+}
+
 static void test_quarantine_is_listed_without_loading(void) {
   g_autofree char *path = plugin_file_path("quarantine");
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
@@ -628,6 +648,9 @@ int main(int argc, char **argv) {
   ADD("learned/a-good-plugin-is-tried-once-PLG-8", test_a_good_plugin_is_tried_once);
   ADD("learned/a-quarantined-plugin-does-not-run-again-PLG-8",
       test_a_quarantined_plugin_does_not_run_again);
+  ADD("learned/failure_in_order_runs_in_no_program_PLG-5",
+      test_a_failure_in_order_stays_in_the_trial);
+  ADD("learned/killed_trial_is_not_remembered_PLG-9", test_a_killed_trial_is_not_remembered);
   ADD("learned/quarantine-is-listed-without-loading", test_quarantine_is_listed_without_loading);
   ADD("learned/what-a-plugin-depends-on-ends-its-quarantine-PLG-9",
       test_what_a_plugin_depends_on_ends_its_quarantine);

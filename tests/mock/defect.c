@@ -224,13 +224,12 @@ static void close_files_and_abort(void) {
   abort();
 }
 
-/* What a process passes on to all of its code. */
+/* What all code of a process shares. */
 static void change_process(void) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, NULL);
   umask(0777);
-  clearenv();
   if (chdir("/proc"))
     return;
 }
