@@ -177,12 +177,41 @@ static void print_text(const BpPluginList *list, const GPtrArray *rows) {
     print_devices(rows);
 }
 
+/* Whether the kinds of device of all plugins are among these: the search for them may have missed a
+ * plugin for want of a descriptor, or one came meanwhile. */
+static gboolean has_all_kinds(const BpPluginList *list, char *const *kinds) {
+  gboolean has_all = TRUE;
+  for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
+    char **words = g_strsplit(bp_plugin_list_get(list, i)->devices, " ", -1);
+    for (char **word = words; *word; word++)
+      has_all &= !**word || g_strv_contains((const char *const *)kinds, *word);
+    g_strfreev(words);
+  }
+  return has_all;
+}
+
+/* The rows of all kinds (transfer full), NULL with an error. */
+static GPtrArray *probe_devices(void) {
+  GPtrArray *rows = NULL;
+  gboolean has_all = FALSE;
+  for (int i = 0; i < 2 && !has_all; i++) {
+    char **kinds = bp_device_kinds(NULL);
+    if (rows)
+      g_ptr_array_unref(rows);
+    rows = kinds ? collect_rows(kinds) : NULL;
+    BpPluginList *list = kinds ? bp_plugin_list() : NULL;
+    has_all = !kinds || has_all_kinds(list, kinds);
+    bp_plugin_list_free(list);
+    bp_names_free(kinds);
+  }
+  return rows;
+}
+
 /* The plugins are listed after the devices, with what came of their use. */
 static int list_plugins(gboolean json, gboolean probe) {
-  char **kinds = probe ? bp_device_kinds(NULL) : NULL;
-  if (probe && !kinds)
+  GPtrArray *rows = probe ? probe_devices() : NULL;
+  if (probe && !rows)
     return command_fail(json);
-  GPtrArray *rows = probe ? collect_rows(kinds) : NULL;
   BpPluginList *list = bp_plugin_list();
   if (json)
     print_json(list, rows);
@@ -191,7 +220,6 @@ static int list_plugins(gboolean json, gboolean probe) {
   bp_plugin_list_free(list);
   if (rows)
     g_ptr_array_unref(rows);
-  bp_names_free(kinds);
   return EXIT_OK;
 }
 

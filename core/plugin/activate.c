@@ -232,8 +232,11 @@ void bp__plugin_forgive(Plugin *plugin) {
   plugin->state = BP_PLUGIN_FOUND;
 }
 
-/* With the lock held. What is no fault of the plugin's is not remembered. */
+/* With the lock held. What is no fault of the plugin's is not remembered, but for a trial's report.
+ */
 static void forgive_passing(Plugin *plugin) {
+  if (bp__trial_is_here())
+    return;
   if (plugin->code == REASON_RESOURCES || plugin->code == REASON_TRIAL_IMPOSSIBLE)
     bp__plugin_forgive(plugin);
 }

@@ -82,14 +82,20 @@ static int is_mapped(const GElf_Phdr *segment) {
   return segment->p_type == PT_LOAD || segment->p_type == PT_DYNAMIC || segment->p_type == PT_NOTE;
 }
 
+/* Why libelf failed; errno was 0 before. */
+static BpElfFault explain_failure(void) {
+  return errno == EIO || errno == ENOMEM || errno == EINTR ? BP_ELF_UNREADABLE : BP_ELF_MALFORMED;
+}
+
 static BpElfFault check_segments(Elf *elf, uint64_t file_size) {
   size_t count;
   GElf_Phdr segment;
+  errno = 0;
   if (elf_getphdrnum(elf, &count))
-    return BP_ELF_MALFORMED;
+    return explain_failure();
   for (size_t i = 0; i < count; ++i) {
     if (!gelf_getphdr(elf, (int)i, &segment))
-      return BP_ELF_MALFORMED;
+      return explain_failure();
     if (is_mapped(&segment) && !lies_inside(segment.p_offset, segment.p_filesz, file_size))
       return BP_ELF_TRUNCATED;
   }
@@ -109,7 +115,7 @@ static void start(void) {
 
 /* `elf` if it is good. */
 static Elf *finish(Elf *elf, uint64_t size, BpElfFault *fault) {
-  *fault = elf ? check_segments(elf, size) : BP_ELF_MALFORMED;
+  *fault = elf ? check_segments(elf, size) : explain_failure();
   if (!*fault)
     return elf;
   elf_end(elf);
@@ -123,6 +129,7 @@ Elf *bp__elf_open_memory(const void *data, size_t size, BpElfFault *fault) {
   if ((*fault = check_start(&header, there, size)))
     return NULL;
   start();
+  errno = 0;
   return finish(elf_memory((char *)(uintptr_t)data, size), size, fault);
 }
 
@@ -136,6 +143,7 @@ Elf *bp__elf_open(int fd, uint64_t size, BpElfFault *fault) {
   if (*fault)
     return NULL;
   start();
+  errno = 0;
   return finish(elf_begin(fd, ELF_C_READ, NULL), size, fault);
 }
 
@@ -179,9 +187,10 @@ static BpElfFault search_notes(Elf_Data *data, const Wanted *wanted) {
 }
 
 static BpElfFault search_segment(Elf *elf, const GElf_Phdr *segment, const Wanted *wanted) {
+  errno = 0;
   Elf_Data *data = elf_getdata_rawchunk(elf, (int64_t)segment->p_offset, segment->p_filesz,
                                         segment->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
-  return data ? search_notes(data, wanted) : BP_ELF_MALFORMED;
+  return data ? search_notes(data, wanted) : explain_failure();
 }
 
 BpElfFault bp__elf_read_note(Elf *elf, const char *owner, uint32_t type, size_t max_size,

@@ -184,8 +184,8 @@ class Set:
             self.write_plugin(self.path(case, "plugins", "bad.so"), f"{act}@{place}", b"azazazazazc8az")
         return case
 
-    def run(self, case, limit, deadline, cache="cache"):
-        """The status and what is listed."""
+    def run(self, case, limit, deadline, cache="cache", before=(), settings=None):
+        """The status and what is listed, or what is said instead. `before`: a program that starts the command."""
         environment = {
             "PATH": "/usr/bin:/bin",
             "HOME": self.path(case, "home"),
@@ -196,11 +196,12 @@ class Set:
         }
         if self.trial:
             environment.update(BACKPLANE_TRIAL_PROGRAM=self.trial, LD_LIBRARY_PATH=self.libraries)
+        environment.update(settings or {})
         for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS"):
             if name in os.environ:
                 environment[name] = os.environ[name]
         ids = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if self.user == "nobody" else {}
-        with subprocess.Popen([self.command, "list", "--probe", "--json"], cwd=self.path(case, "cwd"), env=environment,
+        with subprocess.Popen([*before, self.command, "list", "--probe", "--json"], cwd=self.path(case, "cwd"), env=environment,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limit,
                               **ids) as process:
             try:
