@@ -13,7 +13,7 @@ typedef struct CompileOptions {
   char *fallback;
   char *output;
   char *dump_dir;
-  char **shapes;
+  OnnxOptions onnx;
   gboolean json;
 } CompileOptions;
 
@@ -47,7 +47,7 @@ static int compile_to(const char *path, const char *targets, const CompileOption
   gint64 start = g_get_monotonic_time();
   char *devices;
   BpModule *module =
-      model_compile(path, targets, options->fallback, options->shapes, options->dump_dir, &devices);
+      model_compile(path, targets, options->fallback, &options->onnx, options->dump_dir, &devices);
   int status = module ? bp_module_export_library(module, options->output) : -1;
   bp_object_release(module);
   double seconds = (double)(g_get_monotonic_time() - start) / 1e6;
@@ -89,15 +89,15 @@ static int check_and_compile(int argc, char **argv, const CompileOptions *option
 }
 
 int cmd_compile(int argc, char **argv) {
-  CompileOptions options = {NULL, NULL, NULL, NULL, NULL, FALSE};
+  CompileOptions options = {0};
   const GOptionEntry entries[] = {
       {"target", 't', 0, OPTION_TEXT_ARRAY, &options.targets,
        "targets to generate code for, comma-separated; may be repeated", "TARGET[,TARGET...]"},
       {"fallback", 0, 0, OPTION_TEXT, &options.fallback,
        "target whose code runs what the others refuse, each node of which is reported", "TARGET"},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "the library to write", "FILE.so"},
-      {"shape", 's', 0, OPTION_TEXT_ARRAY, &options.shapes,
-       "fixes an input's shape; may be repeated", "NAME=1x3x48x192"},
+      ONNX_SHAPE_ENTRY(&options.onnx),
+      ONNX_LIMIT_ENTRY(&options.onnx),
       {"dump", 0, 0, G_OPTION_ARG_FILENAME, &options.dump_dir,
        "write graphs, IR after each pass and sources to a folder that is there", "DIR"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "machine-readable output", NULL},
@@ -112,6 +112,6 @@ int cmd_compile(int argc, char **argv) {
   g_free(options.fallback);
   g_free(options.output);
   g_free(options.dump_dir);
-  g_strfreev(options.shapes);
+  onnx_options_clear(&options.onnx);
   return status;
 }

@@ -314,7 +314,7 @@ static int inspect_without_device(const char *path, const ModelOptions *options,
 static int inspect_model(const char *path, const ModelOptions *options, Facts *facts) {
   gboolean is_onnx = path_has_extension(path, ".onnx");
   LoadedModel loaded;
-  if (is_onnx && !options->shapes && !options->target && !options->device)
+  if (is_onnx && !options->onnx.shapes && !options->target && !options->device)
     return bp_onnx_visit_tensors(path, visit_tensor, facts);
   if (model_open(path, options, &loaded) < 0)
     return !is_onnx && !options->device && bp_error_is(BP_ERROR_NOT_FOUND)

@@ -112,11 +112,31 @@ void table_print(Table *table);
 
 /* ---- Models ------------------------------------------------------------------------------ */
 
+/* How an ONNX file is compiled. */
+typedef struct OnnxOptions {
+  char **shapes; /* NAME=1x3x48x192 */
+  char **limits; /* NAME=NUMBER */
+} OnnxOptions;
+void onnx_options_clear(OnnxOptions *options);
+/* Their entries in the lists of commands. */
+#define ONNX_SHAPE_ENTRY(options)                                                                  \
+  {                                                                                                \
+    "shape", 's', 0, OPTION_TEXT_ARRAY, &(options)->shapes,                                        \
+        "fixes an input's shape; may be repeated", "NAME=1x3x48x192"                               \
+  }
+#define ONNX_LIMIT_ENTRY(options)                                                                  \
+  {                                                                                                \
+    "limit", 0, 0, OPTION_TEXT_ARRAY, &(options)->limits,                                          \
+        "most that compiling may take of nodes, constant-bytes, fold-work, functions; may be "     \
+        "repeated",                                                                                \
+        "NAME=N"                                                                                   \
+  }
+
 /* Options that run, bench and profile have in common. */
 typedef struct ModelOptions {
   char *device;
   char *target;
-  char **shapes; /* NAME=1x3x48x192 */
+  OnnxOptions onnx;
   char **inputs; /* NAME=FILE.npy|FILE.png */
   char *library; /* of a graph of TVM's, or NULL */
   char *params;
@@ -165,7 +185,7 @@ int model_set_inputs(LoadedModel *loaded, const ModelOptions *options);
  * fallback: NULL, or the target for nodes that one of them refuses, which are reported. *devices:
  * where that happened, what a run needs together, "vulkan,cpu" (transfer full); else NULL. */
 BpModule *model_compile(const char *path, const char *targets, const char *fallback,
-                        char *const *shapes, const char *dump_dir, char **devices);
+                        const OnnxOptions *onnx, const char *dump_dir, char **devices);
 
 /* Whether the path ends in that extension (".onnx"), in whatever case. */
 gboolean path_has_extension(const char *path, const char *extension);

@@ -21,8 +21,8 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
        "LIST"},
       {"target", 't', 0, OPTION_TEXT, &options->target,
        "target to compile an ONNX file for (default: what fits the device)", "TARGET"},
-      {"shape", 's', 0, OPTION_TEXT_ARRAY, &options->shapes,
-       "fixes an input's shape; may be repeated", "NAME=1x3x48x192"},
+      ONNX_SHAPE_ENTRY(&options->onnx),
+      ONNX_LIMIT_ENTRY(&options->onnx),
       {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options->inputs,
        "an input's value, .npy or .png; may be repeated", "NAME=FILE"},
       {"library", 0, 0, G_OPTION_ARG_FILENAME, &options->library,
@@ -44,10 +44,15 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
   return entries;
 }
 
+void onnx_options_clear(OnnxOptions *options) {
+  g_strfreev(options->shapes);
+  g_strfreev(options->limits);
+}
+
 void model_options_clear(ModelOptions *options) {
   g_free(options->device);
   g_free(options->target);
-  g_strfreev(options->shapes);
+  onnx_options_clear(&options->onnx);
   g_strfreev(options->inputs);
   g_free(options->library);
   g_free(options->params);
@@ -135,6 +140,33 @@ static BpInputShape *parse_shapes(char *const *options, guint count) {
 
 /* ---- Compiling --------------------------------------------------------------------------- */
 
+/* Sets the limits that are given as NAME=NUMBER; -1 with an error. */
+static int parse_limits(char *const *texts, BpCompileLimits *limits) {
+  const struct {
+    const char *name;
+    int64_t *value;
+  } known[] = {{"nodes", &limits->nodes},
+               {"constant-bytes", &limits->constant_bytes},
+               {"fold-work", &limits->fold_work},
+               {"functions", &limits->functions}};
+  for (; texts && *texts; texts++) {
+    const char *equals = strchr(*texts, '=');
+    size_t length = equals ? (size_t)(equals - *texts) : 0;
+    gint64 number;
+    int64_t *value = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++)
+      if (strlen(known[i].name) == length && strncmp(*texts, known[i].name, length) == 0)
+        value = known[i].value;
+    if (!value || !g_ascii_string_to_signed(equals + 1, 10, 1, G_MAXINT64, &number, NULL))
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "--limit %s: it is NAME=N, with nodes, constant-bytes, fold-work or "
+                            "functions for NAME and a positive number for N",
+                            *texts);
+    *value = number;
+  }
+  return 0;
+}
+
 static void show_progress(void *context, const char *stage, int32_t done, int32_t total) {
   (void)context;
   fprintf(stderr, "\r\033[K%s %d/%d", stage, done, total);
@@ -220,11 +252,14 @@ static void show_placed(void *context, const char *node, const char *target, con
 
 /* *devices: those that the result needs together (transfer full), or NULL if one is enough. */
 static BpModule *compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
-                         char *const *shapes, const char *dump_dir, char **devices) {
+                         const OnnxOptions *onnx, const char *dump_dir, char **devices) {
   Placing placing = {targets, fallback, NULL};
-  guint num_shapes = shapes ? g_strv_length((char **)shapes) : 0;
-  BpInputShape *parsed = parse_shapes(shapes, num_shapes);
+  BpCompileLimits limits = {.struct_size = sizeof(limits)};
+  guint num_shapes = onnx->shapes ? g_strv_length(onnx->shapes) : 0;
   *devices = NULL;
+  if (parse_limits(onnx->limits, &limits) < 0)
+    return NULL;
+  BpInputShape *parsed = parse_shapes(onnx->shapes, num_shapes);
   if (!parsed)
     return NULL;
   gboolean terminal = isatty(STDERR_FILENO);
@@ -239,6 +274,7 @@ static BpModule *compile(const char *path, const GPtrArray *targets, const BpTar
       .fallback = fallback,
       .placed = show_placed,
       .placed_context = &placing,
+      .limits = &limits,
   };
   BpModule *module = bp_model_compile(path, &options);
   if (terminal)
@@ -249,13 +285,13 @@ static BpModule *compile(const char *path, const GPtrArray *targets, const BpTar
 }
 
 BpModule *model_compile(const char *path, const char *targets, const char *fallback,
-                        char *const *shapes, const char *dump_dir, char **devices) {
+                        const OnnxOptions *onnx, const char *dump_dir, char **devices) {
   *devices = NULL;
   GPtrArray *parsed = parse_targets(targets);
   BpTarget *beside = parsed && fallback ? parse_target("--fallback", fallback) : NULL;
   BpModule *module = NULL;
   if (parsed && (beside || !fallback))
-    module = compile(path, parsed, beside, shapes, dump_dir, devices);
+    module = compile(path, parsed, beside, onnx, dump_dir, devices);
   bp_object_release(beside);
   if (parsed)
     g_ptr_array_free(parsed, TRUE);
@@ -326,7 +362,7 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   gint64 start = g_get_monotonic_time();
   BpTarget *fallback = choose_fallback(options, loaded);
   char *devices = NULL; /* they are the loaded model's */
-  BpModule *module = compile(path, targets, fallback, options->shapes, NULL, &devices);
+  BpModule *module = compile(path, targets, fallback, &options->onnx, NULL, &devices);
   g_free(devices);
   bp_object_release(fallback);
   loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
@@ -346,7 +382,7 @@ BpModule *model_load(const char *path, const ModelOptions *options) {
 
 static BpModule *load_for_device(const char *path, const ModelOptions *options,
                                  LoadedModel *loaded) {
-  gboolean is_shaped = options->shapes && !options->fills;
+  gboolean is_shaped = options->onnx.shapes && !options->fills;
   if (is_shaped || options->target) {
     bp_error_raise(BP_ERROR_VALUE, "%s: %s is for ONNX files; a compiled one %s", path,
                    is_shaped ? "--shape" : "--target",
@@ -521,7 +557,7 @@ static int check_shapes(const BpModel *model, const ModelOptions *options,
           bp_model_input_info(model, k, &info) == 0 && strcmp(info.name, shapes[i].name) == 0;
     if (is_found)
       continue;
-    raise_no_input(model, options->shapes[i]);
+    raise_no_input(model, options->onnx.shapes[i]);
     return -1;
   }
   return 0;
@@ -548,8 +584,9 @@ static int complete_input(LoadedModel *loaded, BpModelTensorInfo info, const BpI
  * run knows. */
 static int complete_inputs(LoadedModel *loaded, const ModelOptions *options,
                            const gboolean *given) {
-  guint num_shapes = options->fills && options->shapes ? g_strv_length(options->shapes) : 0;
-  BpInputShape *shapes = parse_shapes(options->shapes, num_shapes);
+  guint num_shapes =
+      options->fills && options->onnx.shapes ? g_strv_length(options->onnx.shapes) : 0;
+  BpInputShape *shapes = parse_shapes(options->onnx.shapes, num_shapes);
   if (!shapes)
     return -1;
   GRand *random = options->fills ? g_rand_new_with_seed(SEED) : NULL;

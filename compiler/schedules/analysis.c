@@ -277,13 +277,6 @@ bool bp__access_depends_on(const BpAccess *access, int32_t axis) {
   return !access->is_linear[axis] || access->stride[axis] != 0;
 }
 
-double bp__stage_iterations(const BpTeStage *stage) {
-  double count = 1;
-  for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes; i++)
-    count *= (double)stage->axes[i]->extent;
-  return count;
-}
-
 bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,
                                 const BpTeTensor *tensor) {
   const BpStageInfo *info = bp__analysis_find(analysis, tensor);

@@ -89,8 +89,6 @@ double bp__buffer_bytes(const BpIrNode *buffer);
 bool bp__stage_is_scheduled(const BpTeStage *stage);
 /* Whether the element that is read differs along a root axis. */
 bool bp__access_depends_on(const BpAccess *access, int32_t axis);
-/* How often the body of a stage runs, where it is computed once. */
-double bp__stage_iterations(const BpTeStage *stage);
 /* Whether a stage other than `reader` reads a tensor of the stage that computes this one, or the
  * function's caller does. */
 bool bp__info_has_other_readers(const BpAnalysis *analysis, const BpStageInfo *reader,

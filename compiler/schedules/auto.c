@@ -66,12 +66,12 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
       return -1;
     /* Nobody knows how often statements read. */
     reads +=
-        reader.reads * (tensor->stage->is_statements ? MANY : bp__stage_iterations(tensor->stage));
+        reader.reads * (tensor->stage->is_statements ? MANY : bp__te_iterations(tensor->stage));
     is_in_place |= reader.is_in_place;
   }
   /* All that read in place end up in one element of the output, where it is computed once. */
-  reads += is_in_place ? bp__stage_iterations(stage) : 0;
-  if (reads <= bp__stage_iterations(stage))
+  reads += is_in_place ? bp__te_iterations(stage) : 0;
+  if (reads <= bp__te_iterations(stage))
     return 1;
   /* The steps of a scan are its innermost loops: what a product reads is computed once for each. */
   return stage->inside ? 0 : is_cheap(stage);

@@ -46,9 +46,8 @@ static int pays_to_inline(const BpTe *te, const BpTeStage *stage) {
     if (reads.count == 0)
       continue;
     readers++;
-    bool is_light =
-        reads.count == 1 && tensor->stage->reduce_op >= 0 &&
-        bp__stage_iterations(tensor->stage) < KEPT_INTENSITY * bp__stage_iterations(stage);
+    bool is_light = reads.count == 1 && tensor->stage->reduce_op >= 0 &&
+                    bp__te_iterations(tensor->stage) < KEPT_INTENSITY * bp__te_iterations(stage);
     pays &= (reads.are_in_place && reads.count <= MOST_READS) || is_light;
   }
   return readers == 1 && pays;

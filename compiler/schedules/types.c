@@ -115,7 +115,7 @@ static int pays_to_convert(const BpTeStage *reader, const BpTeTensor *tensor,
     is_broadcast |= is_last && !depends;
     is_last = false;
   }
-  double reads = bp__stage_iterations(reader) / (elements > 0 ? elements : 1);
+  double reads = bp__te_iterations(reader) / (elements > 0 ? elements : 1);
   return (is_own && reads >= OWN_READS) || (is_broadcast && reads >= BROADCAST_READS);
 }
 

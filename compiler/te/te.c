@@ -146,6 +146,21 @@ const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor) {
   return tensor->shape;
 }
 
+double bp__te_iterations(const BpTeStage *stage) {
+  double count = 1;
+  for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes; i++)
+    count *= (double)stage->axes[i]->extent;
+  return count;
+}
+
+double bp_te_work(const BpTe *te) {
+  double work = 0;
+  for (const BpTeTensor *tensor = te->tensors; tensor; tensor = tensor->next)
+    if (bp__te_is_first(tensor))
+      work += tensor->stage->is_statements ? INFINITY : bp__te_iterations(tensor->stage);
+  return work;
+}
+
 BpDataType bp_te_tensor_dtype(const BpTeTensor *tensor) {
   return tensor->dtype;
 }

@@ -183,6 +183,8 @@ bool bp__te_reads_stage(const BpIrNode *node, const BpTeStage *stage);
 static inline bool bp__te_is_first(const BpTeTensor *tensor) {
   return tensor->stage && tensor->stage->body && tensor->stage->tensor == tensor;
 }
+/* How often the body of a stage runs, where it is computed once. */
+double bp__te_iterations(const BpTeStage *stage);
 /* Whether a stage computes each element by an expression: no reduction, no scan, no statements. */
 static inline bool bp__te_is_pointwise(const BpTeStage *stage) {
   return stage->reduce_op < 0 && !stage->scan && !stage->is_statements;

@@ -93,7 +93,8 @@ typedef struct BpBuild {
 int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t size);
 /* Gives every group a function of the module of its place, equal groups the same; for a target with
  * thread axes the kernels that do its work. (lower.c) */
-int bp__build_functions(const BpBuild *build, BpGroups *groups, BpIrModule *const modules[2]);
+int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
+                        BpIrModule *const modules[2]);
 /* Writes a text into the dump directory, if there is one. (compile.c) */
 int bp__build_dump(const BpBuild *build, const char *name, const char *text);
 

@@ -2,6 +2,7 @@
 /* bp_model_compile: an ONNX file becomes an artifact with code for each target. build_graph is the
  * list of passes. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,9 +56,30 @@ static void report(const BpBuild *build, const char *stage, int32_t done, int32_
 
 /* ---- One target -------------------------------------------------------------------------- */
 
+/* A member of the limits; 0 where there are none, or where an older program's end before it. */
+#define LIMIT(limits, member)                                                                      \
+  ((limits) && (limits)->struct_size >= offsetof(BpCompileLimits, member) + sizeof(int64_t)        \
+       ? (limits)->member                                                                          \
+       : 0)
+
+static int set_budget(const BpCompileOptions *options, BpGraphBudget *budget) {
+  size_t needed = offsetof(BpCompileOptions, limits) + sizeof(options->limits);
+  const BpCompileLimits *limits = options->struct_size >= needed ? options->limits : NULL;
+  budget->most_nodes = LIMIT(limits, nodes);
+  budget->most_bytes = LIMIT(limits, constant_bytes);
+  budget->most_work = LIMIT(limits, fold_work);
+  budget->most_functions = LIMIT(limits, functions);
+  if (budget->most_nodes < 0 || budget->most_bytes < 0 || budget->most_work < 0 ||
+      budget->most_functions < 0)
+    return bp_error_raise(BP_ERROR_VALUE, "a limit of compiling is negative; 0 is the default");
+  return 0;
+}
+
 /* The passes over the graph, in order. */
 static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *graph) {
   const BpCompileOptions *options = build->options;
+  if (set_budget(options, &graph->budget))
+    return -1;
   if (bp__onnx_import(graph, model, options->shapes, options->num_shapes))
     return -1;
   bp__graph_remove_dead(graph);
@@ -83,8 +105,10 @@ static BpModule *refuse(const BpBuild *build) {
 }
 
 /* The target's code, with the fallback's as an import if there is any. */
-static BpModule *build_code(const BpBuild *build, BpGroups *groups, BpIrModule *const irs[2]) {
-  if (!irs[0] || !irs[1] || bp__build_functions(build, groups, irs) || dump_module(build, irs[0]))
+static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
+                            BpIrModule *const irs[2]) {
+  if (!irs[0] || !irs[1] || bp__build_functions(build, graph, groups, irs) ||
+      dump_module(build, irs[0]))
     return refuse(build);
   report(build, "code", 0, 1);
   BpModule *code = bp_target_build(irs[0], build->target), *beside = NULL;
@@ -125,7 +149,7 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
     return -1;
   for (int i = 0; i < 2; i++)
     result->irs[i] = bp_ir_module_create();
-  result->code = build_code(build, &result->groups, result->irs);
+  result->code = build_code(build, &result->graph, &result->groups, result->irs);
   if (result->code && !bp__build_kernels(&result->graph, &result->groups) &&
       !bp__build_copies(&result->graph, &result->groups) &&
       !bp__build_plan(&result->graph, &result->groups, &plan))

@@ -21,6 +21,10 @@
 #define MAX_EXPRESSION_WEIGHT 256
 #define MAX_COPIES            8
 
+/* Injective nodes that may join a group. Scheduling a group takes time that grows with the square
+ * of its nodes, and more of them save no memory traffic worth having. */
+#define MAX_JOINED 256
+
 #define NOWHERE (-1) /* the outputs of the graph */
 
 typedef struct Fusion {
@@ -32,6 +36,7 @@ typedef struct Fusion {
   int32_t *group;     /* by node id: the id of the node that began its group, -1 for none yet */
   int32_t *weight;    /* by node id: after an anchor, how many expressions its value takes; before
                          the end of a chain, how many copies of it are computed */
+  int32_t *joined;    /* by the id of a group's first node: injective nodes that have joined it */
 } Fusion;
 
 static BpGraphNode *node_at(const Fusion *fusion, int32_t id) {
@@ -204,7 +209,8 @@ static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
   int32_t to = fusion->dominator[id], leader = to == NOWHERE ? -1 : fusion->group[to], weight;
   Growth growth = {leader, -1, NULL};
   fusion->group[id] = id;
-  if (leader < 0 || node_at(fusion, leader)->op->fusion > BP_FUSE_REDUCTION ||
+  if (leader < 0 || fusion->joined[leader] == MAX_JOINED ||
+      node_at(fusion, leader)->op->fusion > BP_FUSE_REDUCTION ||
       node_at(fusion, leader)->place != node_at(fusion, id)->place ||
       (node_at(fusion, leader)->op->fusion == BP_FUSE_REDUCTION && to > leader) ||
       !between(fusion, &growth, id, to, reached))
@@ -212,6 +218,7 @@ static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
   weight = copies(fusion, id, to);
   if (weight > MAX_COPIES)
     return;
+  fusion->joined[leader]++;
   fusion->group[id] = leader;
   fusion->weight[id] = weight;
 }
@@ -351,13 +358,14 @@ int bp__build_groups(const BpGraph *graph, const BpTarget *target, BpGroups *gro
   int status = -1;
   if (count == 0)
     return 0;
-  memory = calloc(count, 4 * sizeof(*memory));
+  memory = calloc(count, 5 * sizeof(*memory));
   reached = calloc(count + 1, 1);
   if (memory && reached) {
     fusion.dominator = memory;
     fusion.depth = memory + count;
     fusion.group = memory + 2 * count;
     fusion.weight = memory + 3 * count;
+    fusion.joined = memory + 4 * count;
     find_dominators(&fusion);
     partition(&fusion, reached);
     status = list_groups(&fusion, groups);

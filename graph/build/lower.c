@@ -295,8 +295,8 @@ static int lower_group(const BpBuild *build, BpGroups *groups, BpGroup *group, B
 }
 
 /* Gives the group a function, that of an equal group if there is one. */
-static int name_group(const BpBuild *build, BpGroups *groups, BpGroup *group, GHashTable *known,
-                      BpIrModule *const modules[2]) {
+static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *groups, BpGroup *group,
+                      GHashTable *known, BpIrModule *const modules[2]) {
   const BpBuild beside = {build->options, build->fallback, NULL, build->dump_prefix};
   char *text = describe(group);
   if (!text)
@@ -307,6 +307,10 @@ static int name_group(const BpBuild *build, BpGroups *groups, BpGroup *group, GH
     group->kernels = equal->kernels;
     free(text);
     return 0;
+  }
+  if (bp__graph_check_functions(graph, g_hash_table_size(known) + 1)) {
+    free(text);
+    return -1;
   }
   group->function = function_name(build, &groups->arena, group, g_hash_table_size(known));
   g_hash_table_insert(known, text, group);
@@ -338,13 +342,14 @@ int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t
   return can_run;
 }
 
-int bp__build_functions(const BpBuild *build, BpGroups *groups, BpIrModule *const modules[2]) {
+int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
+                        BpIrModule *const modules[2]) {
   GHashTable *known = g_hash_table_new_full(g_str_hash, g_str_equal, free, NULL);
   int status = 0;
   for (size_t i = 0; i < groups->groups.size && !status; i++) {
     BpGroup *group = groups->groups.items[i];
     if (!group->view_of)
-      status = name_group(build, groups, group, known, modules);
+      status = name_group(build, graph, groups, group, known, modules);
     if (build->options->progress)
       build->options->progress(build->options->progress_context, "lowering", (int32_t)i + 1,
                                (int32_t)groups->groups.size);

@@ -10,14 +10,79 @@
 #include <backplane/error.h>
 #include <backplane/object.h>
 
-#define MAX_BYTES          ((int64_t)1 << 62)
-#define MAX_CONSTANT_BYTES ((int64_t)1 << 31)
+#define MAX_BYTES ((int64_t)1 << 62)
 
 void bp__graph_clear(BpGraph *graph) {
   bp__list_free(&graph->nodes);
   bp__list_free(&graph->inputs);
   bp__list_free(&graph->outputs);
   bp__arena_free(&graph->arena);
+}
+
+/* ---- The budget -------------------------------------------------------------------------- */
+
+/* The defaults of BpCompileLimits. */
+#define MOST_NODES       200000
+#define MOST_BYTES       ((int64_t)1 << 30)
+#define MOST_BYTES_GIVEN 8 /* for each that the model has */
+#define MOST_WORK        ((int64_t)1 << 34)
+#define MOST_FUNCTIONS   5000
+
+static int64_t most_bytes(const BpGraphBudget *budget) {
+  return budget->most_bytes ? budget->most_bytes : MOST_BYTES + MOST_BYTES_GIVEN * budget->given;
+}
+
+int bp__graph_has_bytes(const BpGraph *graph, int64_t bytes) {
+  return bytes <= most_bytes(&graph->budget) - graph->budget.bytes;
+}
+
+int bp__graph_use_work(BpGraph *graph, double work) {
+  BpGraphBudget *budget = &graph->budget;
+  int64_t most = budget->most_work ? budget->most_work : MOST_WORK;
+  if (!(work <= (double)(most - budget->work)))
+    return 0;
+  budget->work += (int64_t)work;
+  return 1;
+}
+
+int bp__graph_check_functions(const BpGraph *graph, int64_t count) {
+  const BpGraphBudget *budget = &graph->budget;
+  int64_t most = budget->most_functions ? budget->most_functions : MOST_FUNCTIONS;
+  return count <= most ? 0
+                       : bp_error_raise(BP_ERROR_VALUE,
+                                        "it takes more than %lld different functions, the limit; "
+                                        "where the model is trusted, raise it "
+                                        "(BpCompileLimits.functions, --limit functions=N)",
+                                        (long long)most);
+}
+
+static int use_node(BpGraph *graph) {
+  BpGraphBudget *budget = &graph->budget;
+  int64_t most = budget->most_nodes ? budget->most_nodes : MOST_NODES;
+  if (budget->nodes < most) {
+    budget->nodes++;
+    return 0;
+  }
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "it takes more than %lld nodes, the limit; where the model is trusted, "
+                        "raise it (BpCompileLimits.nodes, --limit nodes=N)",
+                        (long long)most);
+}
+
+void *bp__graph_new_data(BpGraph *graph, const BpGraphValue *value) {
+  BpGraphBudget *budget = &graph->budget;
+  int64_t bytes = bp__value_num_bytes(value);
+  if (!bp__graph_has_bytes(graph, bytes)) {
+    bp_error_raise(BP_ERROR_VALUE,
+                   "constant '%s' takes %lld bytes, and constants that the model does not contain "
+                   "may take %lld, of which %lld are left; where the model is trusted, raise that "
+                   "(BpCompileLimits.constant_bytes, --limit constant-bytes=N)",
+                   value->name, (long long)bytes, (long long)most_bytes(budget),
+                   (long long)(most_bytes(budget) - budget->bytes));
+    return NULL;
+  }
+  budget->bytes += bytes;
+  return bp__arena_alloc(&graph->arena, bytes > 0 ? (size_t)bytes : 1);
 }
 
 /* ---- Values ------------------------------------------------------------------------------ */
@@ -68,13 +133,12 @@ BpGraphValue *bp__graph_value(BpGraph *graph, const char *name, BpDataType dtype
 BpGraphValue *bp__graph_constant(BpGraph *graph, const char *name, BpDataType dtype,
                                  const int64_t *shape, int32_t ndim, const void *data) {
   BpGraphValue *value = bp__graph_value(graph, name, dtype, shape, ndim);
-  if (value && !data && bp__value_num_bytes(value) > MAX_CONSTANT_BYTES) {
-    bp_error_raise(BP_ERROR_VALUE, "constant '%s' would take more than 2 GiB", name);
+  if (!value)
     return NULL;
-  }
-  if (value)
-    value->data = data ? data : bp__arena_alloc(&graph->arena, (size_t)bp__value_num_bytes(value));
-  return value && value->data ? value : NULL;
+  if (data)
+    graph->budget.given += bp__value_num_bytes(value);
+  value->data = data ? data : bp__graph_new_data(graph, value);
+  return value->data ? value : NULL;
 }
 
 void *bp__graph_constant_data(BpGraphValue *constant) {
@@ -237,7 +301,7 @@ static void *copy_array(BpArena *arena, const void *items, int32_t count, size_t
 BpGraphNode *bp__graph_node(BpGraph *graph, const struct BpOp *op, const char *name,
                             BpGraphValue *const *inputs, int32_t num_inputs, int32_t num_outputs,
                             const BpGraphAttr *attrs, int32_t num_attrs) {
-  BpGraphNode *node = bp__arena_alloc(&graph->arena, sizeof(*node));
+  BpGraphNode *node = use_node(graph) ? NULL : bp__arena_alloc(&graph->arena, sizeof(*node));
   if (!node)
     return NULL;
   while (num_inputs > 0 && !inputs[num_inputs - 1])

@@ -73,8 +73,17 @@ struct BpGraphNode {
   int32_t place; /* BP_PLACE_* */
 };
 
+/* What a graph may make of its model, so that a small file cannot ask for much. Limits of 0 are the
+ * defaults of BpCompileLimits (backplane/graph/model.h), which says what is counted. */
+typedef struct BpGraphBudget {
+  int64_t most_nodes, most_bytes, most_work, most_functions;
+  int64_t nodes, bytes, work; /* used so far */
+  int64_t given;              /* bytes of the constants that were there */
+} BpGraphBudget;
+
 typedef struct BpGraph {
   BpArena arena;
+  BpGraphBudget budget;
   BpList nodes;   /* BpGraphNode */
   BpList inputs;  /* BpGraphValue */
   BpList outputs; /* BpGraphValue */
@@ -95,6 +104,14 @@ BpGraphValue *bp__graph_value(BpGraph *graph, const char *name, BpDataType dtype
 BpGraphValue *bp__graph_constant(BpGraph *graph, const char *name, BpDataType dtype,
                                  const int64_t *shape, int32_t ndim, const void *data);
 void *bp__graph_constant_data(BpGraphValue *constant);
+/* Zeroed memory for the elements of a value that becomes a constant. NULL with an error, also where
+ * the budget has no more bytes; bp__graph_has_bytes tells that beforehand. */
+void *bp__graph_new_data(BpGraph *graph, const BpGraphValue *value);
+int bp__graph_has_bytes(const BpGraph *graph, int64_t bytes);
+/* Uses up some of the work; 0, and nothing was used: there is not so much left. */
+int bp__graph_use_work(BpGraph *graph, double work);
+/* -1 with an error if a target may not have so many different functions. */
+int bp__graph_check_functions(const BpGraph *graph, int64_t count);
 /* Convenience: constants of float32 and int64. A scalar has ndim 0. */
 BpGraphValue *bp__graph_float_scalar(BpGraph *graph, float value);
 BpGraphValue *bp__graph_int_vector(BpGraph *graph, const int64_t *values, int64_t count);

@@ -390,14 +390,15 @@ static BpGraphNode *make_node(Import *import, const OnnxNode *from, const char *
     num_outputs--;
   if (!inputs || !attrs || read_inputs(import, from, name, inputs))
     return NULL;
-  node = from->n_input > INT16_MAX || num_outputs > INT16_MAX
-             ? NULL
-             : bp__graph_node(graph, find_op(import, from), name, inputs, (int32_t)from->n_input,
-                              (int32_t)num_outputs, NULL, 0);
-  if (!node) {
-    bp_error_raise(BP_ERROR_FORMAT, "node '%s' has too many inputs or outputs", name);
+  if (from->n_input > INT16_MAX || num_outputs > INT16_MAX) {
+    bp_error_raise(BP_ERROR_FORMAT, "node '%s' has %zu inputs and %zu outputs, at most %d work",
+                   name, from->n_input, num_outputs, INT16_MAX);
     return NULL;
   }
+  node = bp__graph_node(graph, find_op(import, from), name, inputs, (int32_t)from->n_input,
+                        (int32_t)num_outputs, NULL, 0);
+  if (!node)
+    return NULL;
   node->version = import->version;
   node->attrs = attrs;
   for (size_t i = 0; i < from->n_attribute; i++)

@@ -136,7 +136,7 @@ BP_ROW_FOLD(cast) {
   float *data;
   if (!in->data || !bp__dtype_equal(out->dtype, BP__FLOAT32))
     return 1;
-  data = bp__arena_alloc_array(&graph->arena, (size_t)count, sizeof(*data));
+  data = bp__graph_new_data(graph, out);
   if (!data)
     return -1;
   for (int64_t i = 0; i < count; i++)

@@ -1,53 +1,90 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folding: a node whose inputs are constants is computed now. Shape arithmetic disappears so. Rows
- * that have a `fold` do it themselves; all others are lowered as they are and interpreted, which is
- * slow and therefore bounded. */
+ * that have a `fold` do it themselves; all others are lowered. What is little work is interpreted;
+ * more is compiled for this machine's CPU and run, if there is a compiler. What is too much for the
+ * graph's budget stays a node. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <backplane/compiler/schedules.h>
 #include <backplane/error.h>
+#include <backplane/module.h>
 #include <backplane/object.h>
 
 #include "graph/ops/op.h"
 
-/* Elements beyond which interpreting takes longer than a person waits. */
-#define MAX_FOLDED_ELEMENTS (1 << 20)
-#define MAX_FOLDED_INPUTS   16
-#define MAX_FOLDED_OUTPUTS  16
-#define MAX_FOLDED_ARGS     (MAX_FOLDED_INPUTS + MAX_FOLDED_OUTPUTS)
+#define MAX_FOLDED_INPUTS  16
+#define MAX_FOLDED_OUTPUTS 16
+#define MAX_FOLDED_ARGS    (MAX_FOLDED_INPUTS + MAX_FOLDED_OUTPUTS)
 
-/* Whether it is constant and not too large. */
-static int is_foldable(const BpGraphNode *node) {
+/* Iterations up to which interpreting takes no longer than a compiler; and how far it goes where
+ * there is none, or where nobody knows how many there will be. */
+#define LITTLE_WORK      (1 << 20)
+#define MOST_INTERPRETED (1 << 22)
+
+/* What is used of the budget: the unit is an iteration of compiled code, some nanoseconds. */
+#define COST_INTERPRETED 64        /* of an iteration */
+#define COST_OF_COMPILER (1 << 28) /* of one function */
+
+/* Statements of the interpreter for an iteration: loops around it, and names in it. */
+#define STATEMENTS 16
+
+/* Elements beyond which a constant is not made of smaller ones by repeating them alone. */
+#define MANY_ELEMENTS (1 << 20)
+
+/* What is computed: the arguments of its function are the inputs that it has, then the outputs. */
+typedef struct Fold {
+  BpGraphNode *node;
+  BpTe *te;
+  BpTeTensor *args[MAX_FOLDED_ARGS];
+  int32_t num_args;
+  double work; /* iterations */
+} Fold;
+
+static int is_constant(const BpGraphNode *node) {
   if (!node->op->compute || node->num_inputs > MAX_FOLDED_INPUTS ||
       node->num_outputs > MAX_FOLDED_OUTPUTS)
     return 0;
-  for (int32_t i = 0; i < node->num_outputs; i++)
-    if (bp__value_num_elements(node->outputs[i]) > MAX_FOLDED_ELEMENTS)
-      return 0;
   for (int32_t i = 0; i < node->num_inputs; i++)
-    if (node->inputs[i] &&
-        (!node->inputs[i]->data || bp__value_num_elements(node->inputs[i]) > MAX_FOLDED_ELEMENTS))
+    if (node->inputs[i] && !node->inputs[i]->data)
       return 0;
   return 1;
 }
 
-/* The arguments of its function: the inputs that it has, then the outputs; -1 is an error. */
-static int build(BpTe *te, const BpGraphNode *node, BpTeTensor **args, int32_t *num_args) {
+static int make_tensors(Fold *fold) {
   BpTeTensor *inputs[MAX_FOLDED_INPUTS] = {NULL};
-  BpOpCompute op = {.te = te, .node = node, .inputs = inputs};
-  for (int32_t i = 0; i < node->num_inputs; i++) {
-    const BpGraphValue *in = bp__op_argument(node, i);
+  BpOpCompute op = {.te = fold->te, .node = fold->node, .inputs = inputs};
+  for (int32_t i = 0; i < fold->node->num_inputs; i++) {
+    const BpGraphValue *in = bp__op_argument(fold->node, i);
     if (!in)
       continue;
-    inputs[i] = bp_te_placeholder(te, "input", in->dtype, in->shape, in->ndim);
+    inputs[i] = bp_te_placeholder(fold->te, "input", in->dtype, in->shape, in->ndim);
     if (!inputs[i])
       return -1;
-    args[(*num_args)++] = inputs[i];
+    fold->args[fold->num_args++] = inputs[i];
   }
-  if (bp__op_compute(&op, args + *num_args) != 0)
+  if (bp__op_compute(&op, fold->args + fold->num_args) != 0)
     return -1;
-  *num_args += node->num_outputs;
+  fold->num_args += fold->node->num_outputs;
+  fold->work = bp_te_work(fold->te);
   return 0;
+}
+
+static int64_t total_elements(BpGraphValue *const *values, int32_t count) {
+  int64_t total = 0;
+  for (int32_t i = 0; i < count; i++)
+    total += values[i] ? bp__value_num_elements(values[i]) : 0;
+  return total;
+}
+
+/* Whether the constant is worth its memory: repeated elements are as quickly read where they are.
+ */
+static int is_worth_keeping(const Fold *fold) {
+  const BpGraphNode *node = fold->node;
+  int64_t elements = total_elements(node->outputs, node->num_outputs);
+  return elements <= MANY_ELEMENTS || elements <= total_elements(node->inputs, node->num_inputs) ||
+         fold->work >= 4.0 * (double)elements;
 }
 
 static BpTensorView view_of(const BpGraphValue *value) {
@@ -58,55 +95,129 @@ static BpTensorView view_of(const BpGraphValue *value) {
                         .shape = (int64_t *)(uintptr_t)value->shape};
 }
 
-static int interpret(BpIrModule *module, const BpGraphNode *node) {
+typedef struct Arguments {
   BpTensorView views[MAX_FOLDED_ARGS];
-  BpValue values[MAX_FOLDED_ARGS] = {{0}};
-  int32_t count = 0;
+  BpValue values[MAX_FOLDED_ARGS];
+  int32_t count;
+} Arguments;
+
+static void make_arguments(const BpGraphNode *node, Arguments *args) {
+  memset(args, 0, sizeof(*args));
   for (int32_t i = 0; i < node->num_inputs + node->num_outputs; i++) {
     const BpGraphValue *value =
         i < node->num_inputs ? bp__op_argument(node, i) : node->outputs[i - node->num_inputs];
     if (!value)
       continue;
-    views[count] = view_of(value);
-    values[count].type_index = BP_TYPE_TENSOR_VIEW;
-    values[count].v_view = &views[count];
-    count++;
+    args->views[args->count] = view_of(value);
+    args->values[args->count].type_index = BP_TYPE_TENSOR_VIEW;
+    args->values[args->count].v_view = &args->views[args->count];
+    args->count++;
   }
-  return bp_ir_interpret(module, "folded", values, count);
 }
 
-/* Gives the outputs memory. */
-static int give_memory(BpGraph *graph, const BpGraphNode *node) {
-  for (int32_t i = 0; i < node->num_outputs; i++) {
-    size_t size = (size_t)bp__value_num_bytes(node->outputs[i]);
-    node->outputs[i]->data = bp__arena_alloc(&graph->arena, size ? size : 1);
-    if (!node->outputs[i]->data)
-      return -1;
+/* ---- Two ways ---------------------------------------------------------------------------- */
+
+/* 0: the data is there; 1: it takes too long; -1: an error. */
+static int interpret(const Fold *fold) {
+  BpLowerOptions options = {.struct_size = sizeof(options)};
+  int64_t steps = (int64_t)MOST_INTERPRETED * STATEMENTS;
+  BpIrModule *module = bp_ir_module_create();
+  Arguments args;
+  make_arguments(fold->node, &args);
+  int status =
+      module ? bp_te_lower(fold->te, "folded", fold->args, fold->num_args, &options, module) : -1;
+  if (!status)
+    status = bp_ir_interpret_steps(module, "folded", args.values, args.count, &steps);
+  bp_object_release(module);
+  if (!status || steps > 0)
+    return status;
+  bp_error_clear();
+  return 1;
+}
+
+/* The function for this machine (transfer full); NULL, and no error raised: there is no compiler.
+ */
+static BpModule *compile(BpGraphNode *node) {
+  BpTarget *target = bp_target_parse("c");
+  BpLowerOptions options = {.struct_size = sizeof(options), .target = target};
+  BpIrModule *module = target ? bp_ir_module_create() : NULL;
+  Fold fold = {.node = node, .te = module ? bp_te_create() : NULL};
+  BpModule *code = NULL;
+  if (fold.te && !make_tensors(&fold) &&
+      !bp_schedule_auto(fold.te, fold.args + fold.num_args - node->num_outputs, node->num_outputs,
+                        target) &&
+      !bp_te_lower(fold.te, "folded", fold.args, fold.num_args, &options, module))
+    code = bp_target_build(module, target);
+  bp_te_free(fold.te);
+  bp_object_release(module);
+  bp_object_release(target);
+  if (!code)
+    bp_error_clear();
+  return code;
+}
+
+static int run_compiled(const Fold *fold, BpModule *code) {
+  BpFunction *function = NULL;
+  BpValue result = {0};
+  Arguments args;
+  make_arguments(fold->node, &args);
+  int status = bp_module_get_function(code, "folded", 0, &function);
+  if (!status)
+    status = bp_function_call(function, args.values, args.count, &result);
+  bp_value_clear(&result);
+  bp_object_release(function);
+  return status;
+}
+
+/* As the work is: 0, 1 or -1, as of interpret(). */
+static int compute(BpGraph *graph, const Fold *fold) {
+  double interpreted = isinf(fold->work) ? MOST_INTERPRETED : fold->work;
+  BpModule *code = NULL;
+  if (interpreted > LITTLE_WORK && !isinf(fold->work) &&
+      bp__graph_use_work(graph, COST_OF_COMPILER + fold->work))
+    code = compile(fold->node);
+  if (code) {
+    int status = run_compiled(fold, code);
+    bp_object_release(code);
+    return status;
   }
+  if (interpreted > MOST_INTERPRETED || !bp__graph_use_work(graph, COST_INTERPRETED * interpreted))
+    return 1;
+  return interpret(fold);
+}
+
+/* Gives the outputs memory: 0, 1 if the budget has not so much, or -1. */
+static int give_memory(BpGraph *graph, const BpGraphNode *node) {
+  int64_t bytes = 0;
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    bytes += bp__value_num_bytes(node->outputs[i]);
+  if (!bp__graph_has_bytes(graph, bytes))
+    return 1;
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    if (!(node->outputs[i]->data = bp__graph_new_data(graph, node->outputs[i])))
+      return -1;
   return 0;
 }
 
+/* 0, 1 or -1, as of interpret(). */
 static int evaluate(BpGraph *graph, BpGraphNode *node) {
-  BpTeTensor *args[MAX_FOLDED_ARGS];
-  BpLowerOptions options = {.struct_size = sizeof(options)};
-  BpTe *te = bp_te_create();
-  BpIrModule *module = bp_ir_module_create();
-  int32_t count = 0;
-  int status = -1;
-  if (te && module && give_memory(graph, node) == 0 && build(te, node, args, &count) == 0)
-    status = bp_te_lower(te, "folded", args, count, &options, module);
+  Fold fold = {.node = node, .te = bp_te_create()};
+  int status = fold.te && !make_tensors(&fold) ? !is_worth_keeping(&fold) : -1;
   if (!status)
-    status = interpret(module, node);
-  bp_te_free(te);
-  bp_object_release(module);
-  if (status)
+    status = give_memory(graph, node);
+  if (!status)
+    status = compute(graph, &fold);
+  for (int32_t i = 0; i < node->num_outputs && status; i++)
+    node->outputs[i]->data = NULL;
+  bp_te_free(fold.te);
+  if (status < 0)
     bp_error_add_context("while computing the constant '%s'", node->name);
   return status;
 }
 
 int bp__op_fold(BpGraph *graph, BpGraphNode *node) {
   int status = node->op->fold ? node->op->fold(graph, node) : 1;
-  if (status > 0 && is_foldable(node))
+  if (status > 0 && is_constant(node))
     status = evaluate(graph, node);
   for (int32_t i = 0; i < node->num_outputs && status == 0; i++)
     node->outputs[i]->producer = NULL;

@@ -111,7 +111,7 @@ BP_ROW_FOLD(panels) {
   size_t element = (size_t)in->dtype.bits / 8;
   if (!in->data)
     return 1;
-  char *target = bp__arena_alloc(&graph->arena, (size_t)bp__value_num_bytes(out));
+  char *target = bp__graph_new_data(graph, out);
   const char *source = in->data, *end = source + bp__value_num_bytes(in);
   if (!target)
     return -1;

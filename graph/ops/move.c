@@ -68,7 +68,7 @@ BP_ROW_FOLD(transpose) {
   char *data;
   if (!in->data)
     return 1;
-  data = bp__arena_alloc(&graph->arena, (size_t)bp__value_num_bytes(out));
+  data = bp__graph_new_data(graph, out);
   if (!data || read_permutation(node, perm))
     return -1;
   for (int32_t i = 0; i < out->ndim; i++) {

@@ -496,6 +496,28 @@ static void test_arguments(void) {
   bp_object_release(module);
 }
 
+/* A loop without end, and one that calls for as long. */
+static void test_statements_are_limited(void) {
+  BpIrModule *module =
+      parse_verified("(module (function \"endless\" (buffer A int64 global 1) (while (ge (load A "
+                     "0) 0) (store A 0 1)))"
+                     " (function \"calls\" (buffer B int64 global 1)"
+                     "  (seq (store B 0 2) (evaluate (call void packed \"endless\" B)))))");
+  int64_t data[] = {0}, steps = 1000;
+  Array array;
+  BpValue arg = array_value(&array, data, dtype_of("int64"), 1);
+  g_assert_cmpint(bp_ir_interpret_steps(module, "calls", &arg, 1, &steps), ==, -1);
+  assert_error(BP_ERROR_RUNTIME, "more statements than were allowed");
+  g_assert_cmpint(steps, ==, 0);
+  g_assert_cmpint(data[0], ==, 1);
+  data[0] = -1;
+  steps = 10;
+  assert_ok(bp_ir_interpret_steps(module, "endless", &arg, 1, &steps));
+  g_assert_cmpint(steps, >, 0);
+  g_assert_cmpint(steps, <, 10);
+  bp_object_release(module);
+}
+
 static void test_wrong_arguments_are_errors(void) {
   BpIrModule *module = parse_verified(scale_text);
   float data[] = {1, 2, 3};
@@ -615,6 +637,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/ir/interpret/a-kernel-is-one-launch", test_a_kernel_is_one_launch);
   g_test_add_func("/ir/interpret/bad-grids-are-errors", test_bad_grids_are_errors);
   g_test_add_func("/ir/interpret/arguments", test_arguments);
+  g_test_add_func("/ir/interpret/statements-are-limited", test_statements_are_limited);
   g_test_add_func("/ir/interpret/wrong-arguments-are-errors", test_wrong_arguments_are_errors);
   g_test_add_func("/ir/interpret/byte-offsets-are-kept", test_byte_offsets_are_kept);
   g_test_add_func("/ir/interpret/packed-calls", test_packed_calls);

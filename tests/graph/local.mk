@@ -12,7 +12,7 @@ tests_graph_libgraphtest_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 graphtest_LDADD = tests/graph/libgraphtest.la $(LDADD) $(PROTOBUF_C_LIBS) -lm
 
 test_programs += tests/graph/test-onnx tests/graph/test-compile tests/graph/test-convolution \
-	tests/graph/test-types tests/graph/test-together
+	tests/graph/test-limits tests/graph/test-types tests/graph/test-together
 thread_tests += tests/graph/test-together
 tests_graph_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_onnx_LDADD = $(graphtest_LDADD)
@@ -20,6 +20,8 @@ tests_graph_test_compile_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_compile_LDADD = $(graphtest_LDADD)
 tests_graph_test_convolution_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_convolution_LDADD = $(graphtest_LDADD)
+tests_graph_test_limits_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_limits_LDADD = $(graphtest_LDADD)
 tests_graph_test_types_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_types_LDADD = $(graphtest_LDADD)
 tests_graph_test_together_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)

@@ -325,7 +325,7 @@ static void test_enormous_constant(void) {
   OnnxBuilder *builder = small();
   onnx_ints(builder, "s", "1000000,1000000,1000");
   onnx_node(builder, "ConstantOfShape", "s", "z", "");
-  assert_refused(builder, NULL, 0, BP_ERROR_VALUE, "2 GiB");
+  assert_refused(builder, NULL, 0, BP_ERROR_VALUE, "--limit constant-bytes=N");
 }
 
 int main(int argc, char **argv) {

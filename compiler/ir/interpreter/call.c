@@ -189,7 +189,7 @@ static int call_with(BpThread *thread, const BpOp *op, const CallArgs *args, BpI
   const BpIrNode *callee = bp_ir_module_find(program->module, op->node->str_value);
   BpValue value = {0};
   int rc = callee ? bp__interpreter_run(program->module, callee, args->values, op->num_operands,
-                                        program->depth + 1)
+                                        program->depth + 1, program->left)
                   : call_registered(op, args, &value);
   if (!rc && !bp__dtype_is_void(op->dtype) && !from_value(op->dtype, &value, result))
     rc = bp_error_raise(BP_ERROR_TYPE, "function '%s' returned %s", op->node->str_value,

@@ -236,6 +236,9 @@ static int step_by_kind(BpThread *thread, BpStep *top, BpOp *op) {
 static int step(BpThread *thread) {
   BpStep *top = &thread->steps[thread->num_steps - 1];
   BpOp *op = top->op;
+  if (*thread->program->left == 0)
+    return bp_error_raise(BP_ERROR_RUNTIME, "it ran for more statements than were allowed");
+  --*thread->program->left;
   bp__interpreter_begin(thread);
   if (!step_by_kind(thread, top, op))
     return 0;
@@ -389,19 +392,25 @@ static int run_program(BpProgram *program, const BpValue *args, int32_t num_args
 }
 
 int bp__interpreter_run(const BpIrModule *module, const BpIrNode *function, const BpValue *args,
-                        int32_t num_args, int depth) {
+                        int32_t num_args, int depth, int64_t *left) {
   if (bp__ir_verify_function(function))
     return -1;
-  BpProgram program = {.module = module, .function = function, .depth = depth};
+  BpProgram program = {.module = module, .function = function, .depth = depth, .left = left};
   int rc = run_program(&program, args, num_args);
   bp__interpreter_program_clear(&program);
   return rc ? bp_error_add_context("IR function '%s'", function->str_value) : 0;
 }
 
-int bp_ir_interpret(const BpIrModule *module, const char *function, const BpValue *args,
-                    int32_t num_args) {
+int bp_ir_interpret_steps(const BpIrModule *module, const char *function, const BpValue *args,
+                          int32_t num_args, int64_t *steps) {
   const BpIrNode *found = bp_ir_module_find(module, function);
   if (!found)
     return bp_error_raise(BP_ERROR_NOT_FOUND, "the IR module has no function '%s'", function);
-  return bp__interpreter_run(module, found, args, num_args, 0);
+  return bp__interpreter_run(module, found, args, num_args, 0, steps);
+}
+
+int bp_ir_interpret(const BpIrModule *module, const char *function, const BpValue *args,
+                    int32_t num_args) {
+  int64_t steps = INT64_MAX;
+  return bp_ir_interpret_steps(module, function, args, num_args, &steps);
 }

@@ -48,6 +48,7 @@ typedef struct BpProgram {
   BpOp **params;
   BpLaunch *kernel; /* the whole body, if it is a kernel */
   int depth;        /* of packed calls between functions of the module */
+  int64_t *left;    /* statements that may still run */
 } BpProgram;
 
 /* The memory that a BUFFER stands for. */
@@ -102,8 +103,8 @@ int bp__interpreter_buffer_size(BpThread *thread, const BpOp *buffer, int64_t *s
 int bp__interpreter_call(BpThread *thread, const BpOp *op, BpIrScalar *result);
 /* Puts the arguments of a call of the function into the frame and the buffers. */
 int bp__interpreter_bind_args(BpThread *thread, const BpValue *args, int32_t num_args);
-/* run.c: runs a function at a depth of calls. */
+/* run.c: runs a function at a depth of calls, for at most *left statements. */
 int bp__interpreter_run(const BpIrModule *module, const BpIrNode *function, const BpValue *args,
-                        int32_t num_args, int depth);
+                        int32_t num_args, int depth, int64_t *left);
 
 #endif

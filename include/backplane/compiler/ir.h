@@ -96,6 +96,10 @@ BP_API int bp_ir_verify(const BpIrModule *module);
  * int or float. Slow and simple; bounds of every access are checked. */
 BP_API int bp_ir_interpret(const BpIrModule *module, const char *function, const BpValue *args,
                            int32_t num_args);
+/* The same for at most *steps statements, a loop's counting one for each iteration; *steps becomes
+ * what is left of them. Code that runs on is an error of kind BP_ERROR_RUNTIME, with *steps 0. */
+BP_API int bp_ir_interpret_steps(const BpIrModule *module, const char *function,
+                                 const BpValue *args, int32_t num_args, int64_t *steps);
 
 #ifdef __cplusplus
 }

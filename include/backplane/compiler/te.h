@@ -154,6 +154,10 @@ BP_API int bp_te_statements(BpTe *te, const char *name, const int64_t *rows, int
 BP_API const BpIrNode *bp_te_write(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices,
                                    const BpIrNode *value);
 
+/* How often the bodies of all tensors run where each is computed once. Infinite if statements
+ * compute one of them, of which nobody knows. Never fails. */
+BP_API double bp_te_work(const BpTe *te);
+
 /* What a tensor is like; the shape is borrowed. Never fail. */
 BP_API int32_t bp_te_tensor_ndim(const BpTeTensor *tensor);
 BP_API const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor);

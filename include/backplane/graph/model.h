@@ -33,6 +33,20 @@ typedef void (*BpProgress)(void *context, const char *stage, int32_t done, int32
 /* A node that is left to the fallback: the target that refused it, and why; texts are borrowed. */
 typedef void (*BpPlaced)(void *context, const char *node, const char *target, const char *why);
 
+/* What compiling one model for one target may cost, so that a small file from a stranger cannot ask
+ * for much; 0 is the default of a member. A model that needs more nodes, bytes or functions is an
+ * error that names the limit; constants that cost more than `fold_work` are computed in each run
+ * instead. */
+typedef struct BpCompileLimits {
+  uint64_t struct_size;
+  int64_t nodes;          /* operators, with those that they are expressed by; default 200,000 */
+  int64_t constant_bytes; /* of constants that the file does not contain; default 1 GiB and eight
+                             times the size of the file */
+  int64_t fold_work;      /* spent on computing constants, about nanoseconds; default 2^34 */
+  int64_t functions;      /* that differ, each of which a compiler takes some hundredths of a second
+                             for; default 5,000 */
+} BpCompileLimits;
+
 /* How to compile; zero is the default of every member that has one. */
 typedef struct BpCompileOptions {
   uint64_t struct_size;
@@ -48,6 +62,7 @@ typedef struct BpCompileOptions {
   const BpTarget *fallback;
   BpPlaced placed;
   void *placed_context;
+  const BpCompileLimits *limits; /* NULL: the defaults */
 } BpCompileOptions;
 
 /* Compiles an ONNX file. The result (transfer full) is a module of kind "backplane.graph" with the

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What compiling a model may cost: a small file cannot ask for much, and constants are computed as
+ * long as that is worth its while. */
+#include <string.h>
+#include <unistd.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+
+#include "tests/graph/compile_check.h"
+
+#define SIZE 700
+
+/* Compiles for "c" and frees the builder; NULL with an error. */
+static BpModule *compile_within(OnnxBuilder *builder, const BpCompileLimits *limits) {
+  BpTarget *target = bp_target_parse("c");
+  const BpTarget *targets[1] = {target};
+  BpCompileOptions options = {
+      .struct_size = sizeof(options), .targets = targets, .num_targets = 1, .limits = limits};
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpModule *module = bp_model_compile(path, &options);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  bp_object_release(target);
+  return module;
+}
+
+/* x plus the product with itself of a square constant that is filled with zeros, plus one. */
+static OnnxBuilder *product_model(int size) {
+  OnnxBuilder *builder = onnx_builder_new();
+  char *shape = g_strdup_printf("%d,%d", size, size);
+  onnx_input(builder, "x", ONNX_FLOAT, "");
+  onnx_ints(builder, "shape", shape);
+  onnx_node(builder, "ConstantOfShape", "shape", "zeros", "");
+  onnx_node(builder, "Cos", "zeros", "ones", "");
+  onnx_node(builder, "MatMul", "ones,ones", "product", "");
+  onnx_node(builder, "Add", "x,product", "y", "");
+  onnx_output(builder, "y");
+  g_free(shape);
+  return builder;
+}
+
+/* Runs the model of a product (frees its module) and says whether it computes the product, too. */
+static gboolean run_product(BpModule *module, int size) {
+  float x = 0.5f;
+  int64_t count;
+  if (!module)
+    g_error("%s", bp_error_message());
+  BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
+  char *json = bp_model_graph_json(model);
+  gboolean computes = strstr(json, "matmul") != NULL;
+  bp_str_free(json);
+  float *y = run_model(model, &x, &count);
+  g_assert_cmpint(count, ==, (int64_t)size * size);
+  for (int64_t i = 0; i < count; i++)
+    if (y[i] != (float)size + 0.5f)
+      g_error("element %d is %g", (int)i, (double)y[i]);
+  g_free(y);
+  bp_object_release(module);
+  return computes;
+}
+
+/* Interpreted, these 343 million products would take a minute. */
+static void test_a_product_of_constants_is_compiled(void) {
+  BpModule *module = compile_within(product_model(SIZE), NULL);
+  g_assert_false(run_product(module, SIZE));
+}
+
+static void test_a_small_product_is_computed(void) {
+  BpModule *module = compile_within(product_model(3), NULL);
+  g_assert_false(run_product(module, 3));
+}
+
+static void test_work_beyond_the_limit_is_left_to_runs(void) {
+  BpCompileLimits limits = {.struct_size = sizeof(limits), .fold_work = 10000};
+  BpModule *module = compile_within(product_model(20), &limits);
+  g_assert_true(run_product(module, 20));
+}
+
+static void expect_refusal(BpModule *module, const char *first, const char *second) {
+  g_assert_null(module);
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_VALUE);
+  if (!strstr(bp_error_message(), first) || !strstr(bp_error_message(), second))
+    g_error("'%s' and '%s' are not in: %s", first, second, bp_error_message());
+  bp_error_clear();
+}
+
+static void test_too_many_nodes_are_refused(void) {
+  BpCompileLimits limits = {.struct_size = sizeof(limits), .nodes = 3};
+  expect_refusal(compile_within(product_model(3), &limits), "more than 3 nodes", "--limit nodes=N");
+}
+
+static void test_nodes_that_stand_for_one_count(void) {
+  BpCompileLimits limits = {.struct_size = sizeof(limits), .nodes = 3};
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4x4");
+  onnx_node(builder, "Sum", "x,x,x,x,x,x", "y", "");
+  onnx_output(builder, "y");
+  expect_refusal(compile_within(builder, &limits), "more than 3 nodes", "--limit nodes=N");
+}
+
+static void test_a_large_constant_is_refused(void) {
+  expect_refusal(compile_within(product_model(1 << 16), NULL), "takes 17179869184 bytes",
+                 "--limit constant-bytes=N");
+}
+
+static void test_constants_count_together(void) {
+  BpCompileLimits limits = {.struct_size = sizeof(limits), .constant_bytes = 200000};
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "");
+  onnx_ints(builder, "shape", "30000");
+  onnx_node(builder, "ConstantOfShape", "shape", "a", "");
+  onnx_node(builder, "ConstantOfShape", "shape", "b", "");
+  onnx_node(builder, "Sum", "x,a,b", "y", "");
+  onnx_output(builder, "y");
+  expect_refusal(compile_within(builder, &limits), "of which 7", "takes 120000 bytes");
+}
+
+/* Adds x to itself `count` times, one after the other. */
+static OnnxBuilder *chain_model(int count) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4");
+  for (int i = 0; i < count; i++) {
+    char *in = i ? g_strdup_printf("y%d", i) : g_strdup("x"), *out = g_strdup_printf("y%d", i + 1);
+    char *pair = g_strdup_printf("%s,x", in);
+    onnx_node(builder, "Add", pair, out, "");
+    if (i + 1 == count)
+      onnx_output(builder, out);
+    g_free(in);
+    g_free(out);
+    g_free(pair);
+  }
+  return builder;
+}
+
+static void test_too_many_functions_are_refused(void) {
+  BpCompileLimits limits = {.struct_size = sizeof(limits), .functions = 1};
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4x4");
+  onnx_node(builder, "ReduceMax", "x", "a", "keepdims=1");
+  onnx_node(builder, "ReduceMin", "a", "y", "keepdims=1");
+  onnx_output(builder, "y");
+  expect_refusal(compile_within(builder, &limits), "more than 1 different functions",
+                 "--limit functions=N");
+}
+
+/* In one function, 20,000 additions take minutes. */
+static void test_a_long_chain_is_cut(void) {
+  float x[4] = {0, 1, 2, 3};
+  int64_t count;
+  BpModule *module = compile_within(chain_model(20000), NULL);
+  if (!module)
+    g_error("%s", bp_error_message());
+  float *y = run_model(bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1), x, &count);
+  for (int64_t i = 0; i < count; i++)
+    g_assert_cmpfloat(y[i], ==, 20001.f * x[i]);
+  g_free(y);
+  bp_object_release(module);
+}
+
+static void test_a_negative_limit_is_refused(void) {
+  BpCompileLimits limits = {.struct_size = sizeof(limits), .nodes = -1};
+  expect_refusal(compile_within(product_model(3), &limits), "negative", "limit");
+}
+
+/* A constant of one element repeated four million times stays one. */
+static void test_repeated_elements_are_not_kept(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  uint64_t parameters, planned;
+  onnx_input(builder, "x", ONNX_FLOAT, "");
+  onnx_floats(builder, "row", "2048");
+  onnx_ints(builder, "shape", "2048,2048");
+  onnx_node(builder, "Expand", "row,shape", "rows", "");
+  onnx_node(builder, "Add", "x,rows", "y", "");
+  onnx_output(builder, "y");
+  BpModule *module = compile_within(builder, NULL);
+  if (!module)
+    g_error("%s", bp_error_message());
+  BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
+  bp_model_memory(model, &parameters, &planned);
+  g_assert_cmpuint(parameters, <, 100000);
+  bp_model_release(model);
+  bp_object_release(module);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/compile/limits/a-product-of-constants-is-compiled",
+                  test_a_product_of_constants_is_compiled);
+  g_test_add_func("/compile/limits/a-small-product-is-computed", test_a_small_product_is_computed);
+  g_test_add_func("/compile/limits/work-beyond-the-limit-is-left-to-runs",
+                  test_work_beyond_the_limit_is_left_to_runs);
+  g_test_add_func("/compile/limits/too-many-nodes-are-refused", test_too_many_nodes_are_refused);
+  g_test_add_func("/compile/limits/nodes-that-stand-for-one-count",
+                  test_nodes_that_stand_for_one_count);
+  g_test_add_func("/compile/limits/a-large-constant-is-refused", test_a_large_constant_is_refused);
+  g_test_add_func("/compile/limits/constants-count-together", test_constants_count_together);
+  g_test_add_func("/compile/limits/too-many-functions-are-refused",
+                  test_too_many_functions_are_refused);
+  g_test_add_func("/compile/limits/a-long-chain-is-cut", test_a_long_chain_is_cut);
+  g_test_add_func("/compile/limits/a-negative-limit-is-refused", test_a_negative_limit_is_refused);
+  g_test_add_func("/compile/limits/repeated-elements-are-not-kept",
+                  test_repeated_elements_are_not_kept);
+  return g_test_run();
+}
