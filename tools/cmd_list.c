@@ -177,12 +177,15 @@ static void print_text(const BpPluginList *list, const GPtrArray *rows) {
     print_devices(rows);
 }
 
-/* Whether the kinds of device of all plugins are among these: the search for them may have missed a
- * plugin for want of a descriptor, or one came meanwhile. */
+/* Whether the kinds of device of all plugins that count are among these: the search for them may
+ * have missed a plugin for want of a descriptor, or one came meanwhile. */
 static gboolean has_all_kinds(const BpPluginList *list, char *const *kinds) {
   gboolean has_all = TRUE;
   for (size_t i = 0; i < bp_plugin_list_size(list); i++) {
-    char **words = g_strsplit(bp_plugin_list_get(list, i)->devices, " ", -1);
+    const BpPluginInfo *info = bp_plugin_list_get(list, i);
+    if (info->state == BP_PLUGIN_REJECTED || info->state == BP_PLUGIN_SHADOWED)
+      continue;
+    char **words = g_strsplit(info->devices, " ", -1);
     for (char **word = words; *word; word++)
       has_all &= !**word || g_strv_contains((const char *const *)kinds, *word);
     g_strfreev(words);

@@ -2,7 +2,7 @@
 """Broken plugins beside a good one, generated from tables: an act, the place where it is done, what limits the process, whose
 process it is. The command lists the good one and its device, says of the broken one what is the matter, ends in time, and
 leaves neither a process nor a file. Prints TAP. Arguments: build folder; then --sample, or names of cases, or none for all.
-BP_TEST_PREFIX: where a package is installed that is tried in the place of the build."""
+BP_TEST_COMMAND: the command of an installed package, which is tried in the place of the build's with the same plugins."""
 
 import ctypes
 import itertools
@@ -122,12 +122,12 @@ class Set:
         self.number = 0
         with open(os.path.join(build, "tests/mock/.libs/defect.so"), "rb") as stream:
             self.plugin = stream.read()
-        prefix = os.environ.get("BP_TEST_PREFIX")
-        self.command = os.path.join(prefix, "bin/backplane") if prefix else self.copy(build, ".libs/backplane")
-        self.trial = None if prefix else self.copy(build, "backplane-trial")
         self.made = {}
-        self.libraries = None if prefix else os.path.join(self.folder, "lib")
-        if self.libraries:
+        self.command, self.trial = os.environ.get("BP_TEST_COMMAND"), None
+        self.libraries = os.environ.get("LD_LIBRARY_PATH", "")
+        if not self.command:
+            self.command, self.trial = self.copy(build, ".libs/backplane"), self.copy(build, "backplane-trial")
+            self.libraries = self.path("lib")
             os.mkdir(self.libraries)
             for name in os.listdir(os.path.join(build, ".libs")):
                 if re.fullmatch(r"libbackplane[-a-z]*\.so\.\d+", name):
@@ -194,8 +194,10 @@ class Set:
             "BACKPLANE_CACHE_DIR": self.owned_cache(case) if cache == "cache" else cache,
             "BACKPLANE_PLUGIN_DEADLINE": str(deadline),
         }
+        if self.libraries:
+            environment["LD_LIBRARY_PATH"] = self.libraries
         if self.trial:
-            environment.update(BACKPLANE_TRIAL_PROGRAM=self.trial, LD_LIBRARY_PATH=self.libraries)
+            environment["BACKPLANE_TRIAL_PROGRAM"] = self.trial
         environment.update(settings or {})
         for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS"):
             if name in os.environ:

@@ -450,6 +450,22 @@ static void test_a_diagnosis_survives_the_choice_of_a_device(void) {
   g_assert_nonnull(strstr(said, "\"findings\""));
 }
 
+/* A plugin that ends in order in its trial, and not in the program: its results are what counts. */
+static void test_the_command_ends_well_beside_an_end_that_crashes(void) {
+  g_autofree char *command = g_build_filename(g_getenv("top_builddir"), "backplane", NULL);
+  g_autofree char *path = plugin_file_path("ends"), *said = NULL, *warned = NULL;
+  char *argv[] = {command, (char *)(uintptr_t) "list", (char *)(uintptr_t) "--probe", NULL};
+  int status;
+  write_one("ends", "fault!exit");
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  g_assert_true(
+      g_spawn_sync(NULL, argv, NULL, G_SPAWN_DEFAULT, NULL, NULL, &said, &warned, &status, NULL));
+  g_assert_true(WIFEXITED(status));
+  g_assert_cmpint(WEXITSTATUS(status), ==, 0);
+  g_assert_nonnull(strstr(said, ":0  A defect"));
+  g_assert_nonnull(strstr(warned, "crashed while the program ended; the results are complete"));
+}
+
 /* Whatever is put where the loader looks may be what was missing. */
 static void test_an_installed_library_ends_a_quarantine(void) {
   g_autofree char *before = g_strdup(g_getenv("LD_LIBRARY_PATH"));
@@ -664,6 +680,8 @@ int main(int argc, char **argv) {
       test_a_diagnosis_tries_a_quarantined_plugin);
   ADD("diagnosis_survives_a_plugin_that_ends_programs_PLG-25",
       test_a_diagnosis_survives_the_choice_of_a_device);
+  ADD("command_ends_well_beside_a_plugin_that_crashes_at_exit_PLG-7",
+      test_the_command_ends_well_beside_an_end_that_crashes);
   ADD("learned/an-installed-library-ends-a-quarantine-PLG-9",
       test_an_installed_library_ends_a_quarantine);
   ADD("a-plugin-that-others-may-change-is-warned-of-when-used-PLG-16",

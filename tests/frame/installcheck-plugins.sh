@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make installcheck`: what only an installed backplane shows: the configuration of the whole system,
 # and a program with raised rights, which takes no helper program from its environment. Prints TAP.
-# Needs in its environment: PKG_CONFIG, CC, libdir, bindir, sysconfdir.
+# Needs in its environment: PKG_CONFIG, CC, srcdir, libdir, bindir, sysconfdir.
 set -u
 
 work=$(mktemp -d)
@@ -70,6 +70,17 @@ else
   else
     skip "the system's configuration is read" "this user may not write it"
   fi
+fi
+
+# ---- Broken plugins --------------------------------------------------------------------------
+
+# Those of the tests, if they were built, for the helper program and the library of the package.
+if [ -e tests/mock/.libs/defect.so ] && command -v python3 >/dev/null; then
+  BP_TEST_COMMAND=$bindir/backplane top_srcdir=$srcdir top_builddir=. \
+    bash "$srcdir/tests/core/test-broken-plugins.sh" >"$work/log" 2>&1 && ! grep -q '^not ok' "$work/log"
+  report $? "broken plugins harm no good one beside them PLG-7"
+else
+  skip "broken plugins harm no good one beside them" "they are not built, or there is no python3"
 fi
 
 # ---- Raised rights ---------------------------------------------------------------------------

@@ -12,6 +12,6 @@ installcheck-local:
 if !SANITIZED
 	@PKG_CONFIG='$(PKG_CONFIG)' CC='$(CC)' libdir='$(libdir)' \
 	  bash $(srcdir)/tests/frame/installcheck.sh
-	@PKG_CONFIG='$(PKG_CONFIG)' CC='$(CC)' libdir='$(libdir)' bindir='$(bindir)' \
+	@PKG_CONFIG='$(PKG_CONFIG)' CC='$(CC)' srcdir='$(srcdir)' libdir='$(libdir)' bindir='$(bindir)' \
 	  sysconfdir='$(sysconfdir)' bash $(srcdir)/tests/frame/installcheck-plugins.sh
 endif

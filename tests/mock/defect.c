@@ -75,6 +75,11 @@ static void crash(void) {
   die_of(SIGSEGV);
 }
 
+/* As code does that knows of no handler. */
+static void fault(void) {
+  raise(SIGSEGV);
+}
+
 static void die_of_abort(void) {
   die_of(SIGABRT);
 }
@@ -248,6 +253,7 @@ static const struct {
   void (*run)(void);
 } acts[] = {
     {"crash", crash},
+    {"fault", fault},
     {"abort", die_of_abort},
     {"bad-instruction", run_bad_instruction},
     {"term", raise_term},
