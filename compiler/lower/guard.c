@@ -192,6 +192,12 @@ static const BpIrNode *guard_cast(BpIrModule *module, const BpIrNode *node) {
 
 static const BpIrNode *leave(BpIrRewriter *rewriter, const BpIrNode *node) {
   switch (node->kind) {
+  case BP_IR_BROADCAST: { /* what an operation on broadcasts was folded to on the way */
+    const BpIrNode *scalar = leave(rewriter, node->operands[0]);
+    return scalar == node->operands[0]
+               ? node
+               : bp_ir_broadcast(rewriter->module, scalar, node->dtype.lanes);
+  }
   case BP_IR_DIV:
   case BP_IR_MOD:
   case BP_IR_FLOORDIV:

@@ -157,6 +157,8 @@ static const Operation operations[] = {
      "float32", "int32"},
     {"bits_to_int", "(reinterpret int32@X @a)", "float32", "int32"},
     {"bits_to_float", "(reinterpret float64@X @a)", "int64 uint64", "float64"},
+    {"bits_of_constant", "(bit_xor (reinterpret int8@X @a) (reinterpret int8@X @7))", "uint8",
+     "int8"},
     {"bits_of_half", "(reinterpret int16@X @a)", "float16 bfloat16", "int16"},
     {"abs", "(call @T@X intrinsic \"abs\" @a)", ALL, NULL},
     {"popcount", "(call @T@X intrinsic \"popcount\" @a)", INTS, NULL},

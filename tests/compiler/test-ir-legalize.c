@@ -538,6 +538,30 @@ static void test_indices_become_narrow(void) {
                "      (store A i (mul (cast int64 i) 4294967296)))");
 }
 
+/* Operations on vectors whose operands become broadcasts are guarded as others are. */
+static void test_operations_on_broadcasts_are_guarded(void) {
+  static const struct {
+    const char *body, *guard;
+  } cases[] = {
+      {"(store A (ramp 0 1 4) (div (cast int64x4 (broadcast 3:float64 4)) (broadcast n 4)))",
+       "(eq n 0)"},
+      {"(store A (ramp 0 1 4) (shl (cast int64x4 (broadcast 3:float64 4)) (broadcast n 4)))",
+       "(lt n 64)"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    char *text = g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 %s))",
+                                 cases[i].body);
+    BpIrModule *module = parse_verified(text), *legal = legalize(module, "test_plain");
+    char *printed = bp_ir_print(legal);
+    if (!strstr(printed, cases[i].guard))
+      g_error("%s is not in %s", cases[i].guard, printed);
+    bp_str_free(printed);
+    bp_object_release(legal);
+    bp_object_release(module);
+    g_free(text);
+  }
+}
+
 /* A conversion to a narrower type wraps, whatever is known of what is converted. */
 static void test_ranges_of_conversions_are_their_types(void) {
   static const char *const bodies[] = {
@@ -990,6 +1014,8 @@ int main(int argc, char **argv) {
                   test_a_kernel_need_not_state_its_launch);
   g_test_add_func("/ir/legalize/vectors-become-scalars", test_vectors_become_scalars);
   g_test_add_func("/ir/legalize/indices-become-narrow", test_indices_become_narrow);
+  g_test_add_func("/ir/legalize/operations_on_broadcasts_are_guarded",
+                  test_operations_on_broadcasts_are_guarded);
   g_test_add_func("/ir/legalize/ranges_of_conversions_are_their_types",
                   test_ranges_of_conversions_are_their_types);
   g_test_add_func("/ir/legalize/without_int64_indices_are_int32",
