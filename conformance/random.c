@@ -61,7 +61,10 @@ static const BpIrNode *widen(RandomExpressions *random, const BpIrNode *scalar, 
   return make(random, BP_IR_BROADCAST, dtype, scalar, NULL, NULL);
 }
 
-static const BpIrNode *leaf(RandomExpressions *random, int type, uint16_t lanes) {
+static const BpIrNode *leaf(RandomExpressions *random, int type, uint16_t lanes, int depth) {
+  const BpIrNode *given = random->leaf ? random->leaf(random, type, lanes, depth) : NULL;
+  if (given)
+    return given;
   const BpIrNode *scalar = bp__random_below(random, 2)
                                ? random->vars[type][bp__random_below(random, RANDOM_VARS)]
                                : constant(random, type);
@@ -136,7 +139,7 @@ static const BpIrNode *cast(RandomExpressions *random, int type, uint16_t lanes,
 static const BpIrNode *operation(RandomExpressions *random, int type, uint16_t lanes, int depth) {
   switch (bp__random_below(random, 8)) {
   case 0:
-    return leaf(random, type, lanes);
+    return leaf(random, type, lanes, depth);
   case 1:
     return choice(random, type, lanes, depth);
   case 2:
@@ -159,5 +162,5 @@ static const BpIrNode *operation(RandomExpressions *random, int type, uint16_t l
 
 const BpIrNode *bp__random_expression(RandomExpressions *random, int type, uint16_t lanes,
                                       int depth) {
-  return depth > 0 ? operation(random, type, lanes, depth) : leaf(random, type, lanes);
+  return depth > 0 ? operation(random, type, lanes, depth) : leaf(random, type, lanes, depth);
 }

@@ -12,7 +12,8 @@ uint64_t bp__random_next(uint64_t *state);
 
 #define RANDOM_VARS 3
 
-typedef struct RandomExpressions {
+typedef struct RandomExpressions RandomExpressions;
+struct RandomExpressions {
   BpIrModule *module; /* of which the expressions are */
   uint64_t state;     /* the seed */
   /* By type of bp__program_types; bool, which is the first, is always there. */
@@ -21,7 +22,9 @@ typedef struct RandomExpressions {
   const BpIrNode *vars[PROGRAM_TYPES][RANDOM_VARS];
   /* Floats are small integers, of which sums and products are exact in float32. */
   gboolean is_exact;
-} RandomExpressions;
+  /* Or NULL: another leaf than a variable or a constant; NULL from it: none. */
+  const BpIrNode *(*leaf)(RandomExpressions *random, int type, uint16_t lanes, int depth);
+};
 
 /* A number below the limit. */
 int bp__random_below(RandomExpressions *random, int limit);

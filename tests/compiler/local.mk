@@ -13,6 +13,9 @@ test_programs += tests/compiler/test-ir-memory
 endif
 test_programs += tests/compiler/test-ir-random
 tests_compiler_test_ir_random_LDADD = libbackplane-conformance.la $(LDADD) $(JANSSON_LIBS) -lm
+test_programs += tests/compiler/test-ir-programs
+tests_compiler_test_ir_programs_LDADD = libbackplane-conformance.la $(LDADD) $(JANSSON_LIBS) -lm
+slow_tests += tests/compiler/test-ir-programs
 test_programs += tests/compiler/test-ir-text
 test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h
