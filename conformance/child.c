@@ -205,7 +205,7 @@ static void tell_devices(const Kit *kit) {
       continue;
     for (device.device_id = 0; device.device_id < count; device.device_id++) {
       char name[64];
-      bp_device_format(device, name);
+      bp_device_format(device, name, sizeof name);
       tell_str_attr(device, name, BP_ATTR_DEVICE_NAME);
       tell_str_attr(device, "driver", BP_ATTR_DRIVER_VERSION);
     }

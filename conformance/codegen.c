@@ -537,7 +537,7 @@ static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNod
   int64_t extent = (int64_t)dtype.lanes * RANDOM_LOOPS;
   dtype.lanes = 1;
   char type[32];
-  bp_dtype_format(dtype, type);
+  bp_dtype_format(dtype, type, sizeof type);
   bp__judge_add(&call, type, extent);
   int64_t k = bp__judge_run(kit, &code, "f", &call);
   if (k >= 0)

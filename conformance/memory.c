@@ -70,7 +70,7 @@ static void run_hints(Kit *kit) {
   for (size_t i = 0; i < G_N_ELEMENTS(hints); i++) {
     char what[80], dtype[32];
     void *handle = NULL;
-    bp_dtype_format(hints[i], dtype);
+    bp_dtype_format(hints[i], dtype, sizeof dtype);
     g_snprintf(what, sizeof what, "alloc_data_space with the hint %s", dtype);
     KIT_OK(kit->api->alloc_data_space(kit->device.device_id, 256, 64, hints[i], NULL, &handle),
            what);

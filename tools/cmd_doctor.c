@@ -56,7 +56,7 @@ static void answer_choice(Answer *answer) {
   char *report = NULL;
   gboolean is_found = bp_device_select(NULL, &device, &report) == 0;
   if (is_found)
-    bp_device_format(device, answer->device);
+    bp_device_format(device, answer->device, sizeof answer->device);
   g_strlcpy(answer->report, is_found ? report : bp_error_message(), sizeof answer->report);
   answer->is_complete = TRUE;
 }

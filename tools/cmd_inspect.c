@@ -193,7 +193,7 @@ static int inspect_device(const char *name, const ModelOptions *options, Facts *
   const BpDeviceApi *api = bp_device_api(device.device_type);
   if (!api)
     return -1;
-  bp_device_format(device, text);
+  bp_device_format(device, text, sizeof text);
   add_text(facts, "device", text);
   for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
     BpValue value = {.type_index = BP_TYPE_NONE};
@@ -255,7 +255,7 @@ static int inspect_function(const char *name, const ModelOptions *options, Facts
 
 static void add_tensor(Facts *facts, const char *role, const BpModelTensorInfo *info) {
   char dtype[32];
-  bp_dtype_format(info->dtype, dtype);
+  bp_dtype_format(info->dtype, dtype, sizeof dtype);
   char *shape = shape_to_text(info->shape, info->ndim);
   char *text = info->ndim < 0 ? g_strdup_printf("%s: known in a run", info->name)
                               : g_strdup_printf("%s: %s %s", info->name, dtype, shape);

@@ -90,7 +90,7 @@ static int collect_output(const LoadedModel *loaded, int32_t index, const char *
   if (!output->tensor)
     return -1;
   const BpTensorView *view = &output->tensor->view;
-  bp_dtype_format(view->dtype, output->dtype);
+  bp_dtype_format(view->dtype, output->dtype, sizeof output->dtype);
   output->shape = shape_to_text(view->shape, view->ndim);
   if (dir)
     return write_output(output, dir);

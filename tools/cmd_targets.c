@@ -32,7 +32,7 @@ static json_t *kind_json(const char *name) {
   }
   char device[64];
   json_t *attrs = json_array();
-  bp_device_format((BpDevice){kind->device_type, 0}, device);
+  bp_device_format((BpDevice){kind->device_type, 0}, device, sizeof device);
   json_add_str(object, "device", device);
   json_add_str(object, "description", kind->description);
   for (int32_t i = 0; i < kind->num_attrs; i++)

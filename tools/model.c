@@ -230,7 +230,7 @@ typedef struct Placing {
 
 static char *device_kind(const BpTarget *target) {
   char text[64];
-  bp_device_format((BpDevice){bp_target_device_type(target), 0}, text);
+  bp_device_format((BpDevice){bp_target_device_type(target), 0}, text, sizeof text);
   return g_strndup(text, strcspn(text, ":"));
 }
 
@@ -391,8 +391,9 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
     return NULL;
   }
   BpModule *module = model_load(path, options);
-  if (!module || bp_model_select_devices(module, options->device, loaded->devices,
-                                         &loaded->num_devices, &loaded->report) == 0)
+  if (!module ||
+      bp_model_select_devices(module, options->device, loaded->devices, BP_MODEL_MOST_DEVICES,
+                              &loaded->num_devices, &loaded->report) == 0)
     return module;
   bp_error_add_context("%s", path);
   bp_object_release(module);
@@ -404,7 +405,7 @@ static void format_devices(LoadedModel *loaded) {
   const BpDevice *devices = bp_model_devices(loaded->model, &loaded->num_devices);
   char text[64];
   for (size_t i = 0; i < loaded->num_devices; i++) {
-    bp_device_format(devices[i], text);
+    bp_device_format(devices[i], text, sizeof text);
     g_strlcat(loaded->device_text, i ? " and " : "", sizeof(loaded->device_text));
     g_strlcat(loaded->device_text, text, sizeof(loaded->device_text));
   }

@@ -55,8 +55,8 @@ static int check_type(const BpTeTensor *state, const char *what, const BpIrNode 
   char have[32], want[32];
   if (bp__dtype_equal(value->dtype, state->dtype))
     return 0;
-  bp_dtype_format(value->dtype, have);
-  bp_dtype_format(state->dtype, want);
+  bp_dtype_format(value->dtype, have, sizeof have);
+  bp_dtype_format(state->dtype, want, sizeof want);
   return bp_error_raise(BP_ERROR_TYPE, "state %s is of %s, and its value %s of %s", state->name,
                         want, what, have);
 }

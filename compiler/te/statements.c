@@ -13,8 +13,8 @@ const BpIrNode *bp_te_write(BpTe *te, BpTeTensor *tensor, const BpIrNode *const 
   const BpIrNode *operands[2 + BP_TE_MAX_NDIM] = {tensor->buffer, value};
   if (!bp__dtype_equal(value->dtype, tensor->dtype)) {
     char have[32], want[32];
-    bp_dtype_format(value->dtype, have);
-    bp_dtype_format(tensor->dtype, want);
+    bp_dtype_format(value->dtype, have, sizeof have);
+    bp_dtype_format(tensor->dtype, want, sizeof want);
     bp_error_raise(BP_ERROR_TYPE, "tensor %s is of %s, and a value of %s is written to it",
                    tensor->name, want, have);
     return NULL;

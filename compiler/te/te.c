@@ -71,7 +71,7 @@ static int check_dtype(const char *name, BpDataType dtype) {
   char text[32];
   if (bp__dtype_is_number(dtype) && dtype.lanes == 1)
     return 0;
-  bp_dtype_format(dtype, text);
+  bp_dtype_format(dtype, text, sizeof text);
   return bp_error_raise(BP_ERROR_TYPE,
                         "tensor %s has elements of %s; possible are bool, integers of 8 to 64 "
                         "bits, bfloat16, and floats of 16, 32 and 64",
@@ -361,7 +361,7 @@ const BpIrNode *bp_te_reduce(BpTe *te, int32_t op, const BpIrNode *value,
   const char *wanted = bp__ir_wanted_type(reductions[op].kind, value->dtype);
   if (wanted) {
     char text[32];
-    bp_dtype_format(value->dtype, text);
+    bp_dtype_format(value->dtype, text, sizeof text);
     bp_error_raise(BP_ERROR_TYPE, "a reduction by %s takes %s, not %s", reductions[op].name, wanted,
                    text);
     return NULL;
@@ -394,8 +394,8 @@ static int check_types(const char *what, const BpIrNode *const *found,
       return -1;
     if (bp__dtype_equal(found[i]->dtype, wanted[i]->dtype))
       continue;
-    bp_dtype_format(found[i]->dtype, have);
-    bp_dtype_format(wanted[i]->dtype, want);
+    bp_dtype_format(found[i]->dtype, have, sizeof have);
+    bp_dtype_format(wanted[i]->dtype, want, sizeof want);
     return bp_error_raise(BP_ERROR_TYPE, "%s %d of a reduction is of %s, and its value of %s", what,
                           i, have, want);
   }
@@ -642,7 +642,7 @@ int bp__te_convert_indices(BpTe *te, const BpTeTensor *tensor, const BpIrNode *c
       return -1;
     if (!bp__dtype_is_int(indices[i]->dtype)) {
       char text[32];
-      bp_dtype_format(indices[i]->dtype, text);
+      bp_dtype_format(indices[i]->dtype, text, sizeof text);
       return bp_error_raise(BP_ERROR_TYPE, "index %d of tensor %s is of %s, and no integer", i,
                             tensor->name, text);
     }

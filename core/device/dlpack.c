@@ -94,7 +94,7 @@ static int check_packed(const BpManagedTensorVersioned *managed) {
   BpDataType dtype = managed->view.dtype;
   if (!(managed->flags & BP_DLPACK_SUBBYTE_PADDED) || dtype.bits % 8 == 0)
     return 0;
-  bp_dtype_format(dtype, name);
+  bp_dtype_format(dtype, name, sizeof name);
   return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                         "a DLPack tensor of %s whose elements are padded to whole bytes; export it "
                         "packed, or as uint8",

@@ -311,12 +311,11 @@ int bp_device_parse(const char *text, BpDevice *device) {
   return 0;
 }
 
-void bp_device_format(BpDevice device, char *text) {
+size_t bp_device_format(BpDevice device, char *text, size_t capacity) {
   const char *name = bp__device_type_name(device.device_type);
-  if (name)
-    g_snprintf(text, 64, "%.40s:%d", name, device.device_id);
-  else
-    g_snprintf(text, 64, "type %d:%d", device.device_type, device.device_id);
+  int size = name ? g_snprintf(text, capacity, "%s:%d", name, device.device_id)
+                  : g_snprintf(text, capacity, "type %d:%d", device.device_type, device.device_id);
+  return (size_t)size;
 }
 
 static int add_declared(const BpPluginList *plugins, BpNames *names) {
@@ -352,7 +351,7 @@ char **bp_device_kinds(size_t *count) {
 
 int bp__device_failed(BpDevice device, const char *slot) {
   char text[64];
-  bp_device_format(device, text);
+  bp_device_format(device, text, sizeof text);
   if (!*bp_error_kind())
     bp_error_raise(BP_ERROR_DEVICE, "the plugin gives no reason");
   return bp_error_add_context("%s: %s", text, slot);
@@ -411,9 +410,9 @@ int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
 
 static int raise_absent(BpDevice device, int32_t count, const char *why) {
   char text[64], present[160] = "none of its kind", first[64], last[64];
-  bp_device_format(device, text);
-  bp_device_format((BpDevice){device.device_type, 0}, first);
-  bp_device_format((BpDevice){device.device_type, count - 1}, last);
+  bp_device_format(device, text, sizeof text);
+  bp_device_format((BpDevice){device.device_type, 0}, first, sizeof first);
+  bp_device_format((BpDevice){device.device_type, count - 1}, last, sizeof last);
   if (count == 1)
     g_snprintf(present, sizeof present, "only %s", first);
   else if (count > 1)

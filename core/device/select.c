@@ -437,7 +437,7 @@ static char *list_present(void) {
     char device[64];
     if (!candidate->is_usable)
       continue;
-    bp_device_format(candidate->device, device);
+    bp_device_format(candidate->device, device, sizeof device);
     g_string_append_printf(text, "%s%s", text->len ? ", " : "", device);
     if (*candidate->name)
       g_string_append_printf(text, " (%s)", candidate->name);
@@ -479,7 +479,7 @@ static char *list_types(const Selection *selection) {
   BpNames names = {.text = NULL};
   for (size_t i = 0; i < selection->num_types; i++) {
     char text[64];
-    bp_device_format((BpDevice){selection->types[i], 0}, text);
+    bp_device_format((BpDevice){selection->types[i], 0}, text, sizeof text);
     bp__names_add(&names, text, strcspn(text, ":"));
   }
   char **kinds = bp__names_finish(&names, NULL);
@@ -580,16 +580,14 @@ int bp_device_select_among(const int32_t *device_types, size_t count, const char
 
 /* ---- Hardware ---------------------------------------------------------------------------- */
 
-void bp_device_hardware(BpDevice device, char *text) {
-  char value[60];
+size_t bp_device_hardware(BpDevice device, char *text, size_t capacity) {
+  char value[128];
   get_text(device, BP_ATTR_PCI_ADDRESS, value, sizeof value);
   const char *key = "pci";
   if (!*value) {
     get_text(device, BP_ATTR_UUID, value, sizeof value);
     key = "uuid";
   }
-  if (*value)
-    g_snprintf(text, 64, "%s:%s", key, value);
-  else
-    *text = '\0';
+  return (size_t)(*value ? g_snprintf(text, capacity, "%s:%s", key, value)
+                         : g_snprintf(text, capacity, "%s", ""));
 }

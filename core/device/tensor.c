@@ -186,8 +186,8 @@ static int check_compact(const BpTensorView *view, const char *role) {
 static int check_alike(const BpTensorView *from, const BpTensorView *to) {
   if (memcmp(&from->dtype, &to->dtype, sizeof(from->dtype)) != 0) {
     char have[32], want[32];
-    bp_dtype_format(from->dtype, have);
-    bp_dtype_format(to->dtype, want);
+    bp_dtype_format(from->dtype, have, sizeof have);
+    bp_dtype_format(to->dtype, want, sizeof want);
     return bp_error_raise(BP_ERROR_TYPE,
                           "a copy from a tensor of %s to one of %s; a copy converts nothing", have,
                           want);

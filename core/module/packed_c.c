@@ -107,7 +107,7 @@ static int fold_offset(BpTensorView *view, int32_t index) {
 /* Before 0.20 TVM gives elements of less than a byte whole bytes, and here they are packed. */
 static int refuse_subbyte(BpDataType dtype, int32_t index) {
   char text[32];
-  bp_dtype_format(dtype, text);
+  bp_dtype_format(dtype, text, sizeof text);
   return bp_error_raise(BP_ERROR_TYPE,
                         "argument %d: a tensor of %s; code of TVM 0.19 or older takes elements of "
                         "whole bytes",

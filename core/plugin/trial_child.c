@@ -76,7 +76,7 @@ static char *text_attr(BpDevice device, int32_t attr) {
 static void report_device(BpDevice device) {
   char where[64];
   BpValue is_there = {.type_index = BP_TYPE_NONE};
-  bp_device_format(device, where);
+  bp_device_format(device, where, sizeof where);
   bp_device_get_attr(device, BP_ATTR_EXIST, &is_there);
   g_autofree char *name = text_attr(device, BP_ATTR_DEVICE_NAME);
   report("device", "%s\t%d\t%s", where, is_there.v_int64 != 0, name);

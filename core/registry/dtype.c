@@ -41,24 +41,28 @@ static const struct {
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define TEXT_SIZE    32
 
-static size_t format_scalar(BpDataType dtype, char *text) {
+static void format_scalar(BpDataType dtype, char *text) {
   for (size_t i = 0; i < COUNT(whole_names); ++i)
-    if (whole_names[i].code == dtype.code && whole_names[i].bits == dtype.bits)
-      return (size_t)snprintf(text, TEXT_SIZE, "%s", whole_names[i].name);
+    if (whole_names[i].code == dtype.code && whole_names[i].bits == dtype.bits) {
+      snprintf(text, TEXT_SIZE, "%s", whole_names[i].name);
+      return;
+    }
   for (size_t i = 0; i < COUNT(sized_names); ++i)
-    if (sized_names[i].code == dtype.code)
-      return (size_t)snprintf(text, TEXT_SIZE, "%s%u", sized_names[i].name, dtype.bits);
-  return (size_t)snprintf(text, TEXT_SIZE, "custom[%u]%u", dtype.code, dtype.bits);
+    if (sized_names[i].code == dtype.code) {
+      snprintf(text, TEXT_SIZE, "%s%u", sized_names[i].name, dtype.bits);
+      return;
+    }
+  snprintf(text, TEXT_SIZE, "custom[%u]%u", dtype.code, dtype.bits);
 }
 
-void bp_dtype_format(BpDataType dtype, char *text) {
-  if (dtype.code == BP_DTYPE_HANDLE && dtype.bits == 0 && dtype.lanes == 0) {
-    snprintf(text, TEXT_SIZE, "void");
-    return;
-  }
-  size_t size = format_scalar(dtype, text);
-  if (dtype.lanes != 1)
-    snprintf(text + size, TEXT_SIZE - size, "x%u", dtype.lanes);
+size_t bp_dtype_format(BpDataType dtype, char *text, size_t capacity) {
+  char scalar[TEXT_SIZE];
+  if (dtype.code == BP_DTYPE_HANDLE && dtype.bits == 0 && dtype.lanes == 0)
+    return (size_t)snprintf(text, capacity, "void");
+  format_scalar(dtype, scalar);
+  if (dtype.lanes == 1)
+    return (size_t)snprintf(text, capacity, "%s", scalar);
+  return (size_t)snprintf(text, capacity, "%sx%u", scalar, dtype.lanes);
 }
 
 /* Reads decimal digits at *text, at least one, without sign or leading zero; 0 on failure. */

@@ -324,7 +324,7 @@ BpTarget *bp_target_from_device(BpDevice device) {
   char name[64];
   if (bp_device_get_attr(device, BP_ATTR_TARGET, &text) < 0)
     return NULL;
-  bp_device_format(device, name);
+  bp_device_format(device, name, sizeof name);
   if (text.type_index == BP_TYPE_NONE) {
     bp_error_raise(BP_ERROR_NOT_FOUND, "%s does not say what target fits it; name one", name);
     return NULL;

@@ -197,7 +197,7 @@ static gboolean show_row(const char *onnx, const GArray *digits, BpDevice device
   BpModel *model = compile_for(onnx, target, device);
   gboolean good = model && classify_all(model, digits, &outcome) == 0;
   bp_model_release(model);
-  bp_device_format(device, name);
+  bp_device_format(device, name, sizeof name);
   char *plugin = plugin_of(bp_target_kind(target), TRUE);
   if (good) {
     snprintf(rest, sizeof(rest), "%-12.1e %.3f ms", outcome.difference, outcome.milliseconds);

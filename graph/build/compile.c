@@ -94,7 +94,7 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
 static BpModule *refuse(const BpBuild *build) {
   char kind[64];
   int32_t type = bp_target_device_type(build->target);
-  bp_device_format((BpDevice){type, 0}, kind);
+  bp_device_format((BpDevice){type, 0}, kind, sizeof kind);
   if (!build->fallback && type != BP_DEVICE_CPU && bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
     bp_error_add_context(
         "target %s refuses a part of the model, which a second target may run: "

@@ -163,7 +163,7 @@ static json_t *make_shape(const Writer *writer, const BpGraphValue *value) {
 static json_t *make_dtype(const Writer *writer, const BpGraphValue *value) {
   char text[32];
   (void)writer;
-  bp_dtype_format(value->dtype, text);
+  bp_dtype_format(value->dtype, text, sizeof text);
   return json_string(text);
 }
 

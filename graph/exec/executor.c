@@ -234,7 +234,7 @@ static int check_places(const BpExecutorPlan *plan) {
   for (uint32_t i = 0; i < plan->graph->num_entries; i++) {
     if (bp__executor_place(plan, i) < plan->num_devices)
       continue;
-    bp_device_format((BpDevice){plan->graph->entries[i].device_type, 0}, device);
+    bp_device_format((BpDevice){plan->graph->entries[i].device_type, 0}, device, sizeof device);
     return bp_error_raise(BP_ERROR_VALUE,
                           "the graph has values on %.*s, and no device of that kind was given",
                           (int)strcspn(device, ":"), device);
@@ -318,7 +318,7 @@ const BpTensorView *bp__executor_arg(const BpExecutor *executor, uint32_t arg) {
 
 static void append_shape(char *text, size_t size, const BpTensorView *view) {
   char dtype[32];
-  bp_dtype_format(view->dtype, dtype);
+  bp_dtype_format(view->dtype, dtype, sizeof dtype);
   size_t used = (size_t)snprintf(text, size, "%s", dtype);
   for (int32_t i = 0; i < view->ndim && used < size; i++)
     used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i ? "x" : " ", view->shape[i]);
@@ -396,8 +396,8 @@ int bp__executor_bind_input(BpExecutor *executor, uint32_t arg, BpTensor *value)
   BpDevice device = bp__executor_arg(executor, arg)->device;
   if (memcmp(&value->view.device, &device, sizeof(device)) != 0) {
     char have[64], want[64];
-    bp_device_format(value->view.device, have);
-    bp_device_format(device, want);
+    bp_device_format(value->view.device, have, sizeof have);
+    bp_device_format(device, want, sizeof want);
     return bp_error_raise(BP_ERROR_VALUE,
                           "input '%s' is bound to memory of its device, %s, and the tensor is on "
                           "%s; copy it in instead",

@@ -53,7 +53,7 @@ static void list_targets(const BpGraphContent *content, char *names, size_t size
 
 static int no_variant(const BpGraphContent *content, BpDevice device) {
   char wanted[64], names[1024];
-  bp_device_format(device, wanted);
+  bp_device_format(device, wanted, sizeof wanted);
   list_targets(content, names, sizeof(names));
   return bp_error_raise(BP_ERROR_NOT_FOUND,
                         "the model has no code for %s; it was compiled for %s. Compile it for a "
@@ -97,8 +97,8 @@ static int32_t type_beside(const BpGraph *graph, int32_t device_type) {
 /* To the error of a second device that is not there: what to ask for. */
 static int add_second_device(int32_t first, int32_t second) {
   char kinds[2][64];
-  bp_device_format((BpDevice){first, 0}, kinds[0]);
-  bp_device_format((BpDevice){second, 0}, kinds[1]);
+  bp_device_format((BpDevice){first, 0}, kinds[0], sizeof kinds[0]);
+  bp_device_format((BpDevice){second, 0}, kinds[1], sizeof kinds[1]);
   for (int i = 0; i < 2; i++)
     kinds[i][strcspn(kinds[i], ":")] = '\0';
   return bp_error_add_context(
@@ -247,25 +247,33 @@ static int select_by_target(const BpGraphContent *content, const char *preferenc
 
 /* The device of the second kind that a graph needs on the first one, by the same list. */
 static int select_second(const BpGraphContent *content, const char *preferences, BpDevice *devices,
-                         size_t *num_devices) {
+                         size_t capacity, size_t *num_devices) {
   const BpGraph *graph = bp__graph_variant_graph(find_variant(content, devices[0].device_type));
   int32_t type = graph ? type_beside(graph, devices[0].device_type) : 0;
   if (!type)
     return graph ? 0 : -1;
+  if (capacity < 2)
+    return bp_error_raise(
+        BP_ERROR_VALUE,
+        "the model runs on 2 devices, and there is room for %zu; pass an array of "
+        "BP_MODEL_MOST_DEVICES",
+        capacity);
   if (bp_device_select_among(&type, 1, preferences, &devices[1], NULL) < 0)
     return add_second_device(devices[0].device_type, type);
   *num_devices = 2;
   return 0;
 }
 
-int bp_model_select_devices(BpModule *module, const char *preferences,
-                            BpDevice devices[BP_MODEL_MOST_DEVICES], size_t *num_devices,
-                            char **report) {
+int bp_model_select_devices(BpModule *module, const char *preferences, BpDevice *devices,
+                            size_t capacity, size_t *num_devices, char **report) {
   if (report)
     *report = NULL;
   if (!BP_GIVEN(module) || !BP_GIVEN(devices) || !BP_GIVEN(num_devices) ||
       bp_graph_initialize() < 0)
     return -1;
+  if (!capacity)
+    return bp_error_raise(BP_ERROR_VALUE, "a model runs on at least 1 device, and there is room "
+                                          "for 0; pass an array of BP_MODEL_MOST_DEVICES");
   *num_devices = 1;
   if (bp__relax_module_executable(module))
     return bp__code_select_device(module, preferences, devices, report);
@@ -276,7 +284,7 @@ int bp_model_select_devices(BpModule *module, const char *preferences,
   if ((content->factory ? bp__code_select_device(module, preferences, devices, report)
                         : select_by_target(content, preferences, devices, report)) < 0)
     return -1;
-  if (select_second(content, preferences, devices, num_devices) == 0)
+  if (select_second(content, preferences, devices, capacity, num_devices) == 0)
     return 0;
   if (report) {
     bp_str_free(*report);

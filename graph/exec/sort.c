@@ -147,7 +147,7 @@ static int take_tensor(const BpValue *arg, const BpTensorView **view) {
                           bp_type_name(arg->type_index));
   if ((*view)->device.device_type != BP_DEVICE_CPU) {
     char device[64];
-    bp_device_format((*view)->device, device);
+    bp_device_format((*view)->device, device, sizeof device);
     return bp_error_raise(BP_ERROR_VALUE,
                           "cannot sort: a tensor is on %s, and only the CPU sorts; compile for the "
                           "CPU, or copy it there and back",

@@ -187,7 +187,7 @@ static int format_header(const BpTensorView *tensor, char *text, size_t size) {
       letter = letters[i].letter;
   if (!letter || tensor->dtype.lanes != 1 || tensor->dtype.bits % 8 || tensor->ndim > MAX_NDIM) {
     char dtype[32];
-    bp_dtype_format(tensor->dtype, dtype);
+    bp_dtype_format(tensor->dtype, dtype, sizeof dtype);
     return bp_error_raise(BP_ERROR_TYPE, "NumPy's format has no place for %s elements", dtype);
   }
   int bytes = tensor->dtype.bits / 8;

@@ -95,7 +95,7 @@ static int check_shape(const char *name, BpDataType dtype, const int64_t *shape,
                           BP_GRAPH_MAX_NDIM);
   if (dtype.bits % 8) {
     char text[32];
-    bp_dtype_format(dtype, text);
+    bp_dtype_format(dtype, text, sizeof text);
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "tensor '%s' has elements of %s; a graph has elements of whole bytes",
                           name, text);
@@ -279,7 +279,7 @@ void bp__value_copy_element(BpGraphValue *target, int64_t to, const BpGraphValue
 const char *bp__value_format(const BpGraphValue *value, char *text) {
   char dtype[32];
   int used;
-  bp_dtype_format(value->dtype, dtype);
+  bp_dtype_format(value->dtype, dtype, sizeof dtype);
   used = snprintf(text, BP_VALUE_TEXT, "%s ", dtype);
   if (value->ndim == 0)
     snprintf(text + used, (size_t)(BP_VALUE_TEXT - used), "scalar");

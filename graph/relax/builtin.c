@@ -293,8 +293,8 @@ static int check_tensor_info(BpRelaxMachine *machine, const BpValue *args, int32
   if (num_args == 4 && args[2].type_index == BP_TYPE_DTYPE &&
       memcmp(&args[2].v_dtype, &view->dtype, sizeof(BpDataType))) {
     char wanted[32], given[32];
-    bp_dtype_format(args[2].v_dtype, wanted);
-    bp_dtype_format(view->dtype, given);
+    bp_dtype_format(args[2].v_dtype, wanted, sizeof wanted);
+    bp_dtype_format(view->dtype, given, sizeof given);
     return bp_error_raise(BP_ERROR_VALUE, "%s expect Tensor with dtype %s but get %s", context,
                           wanted, given);
   }
@@ -344,7 +344,7 @@ static int check_prim_value_info(BpRelaxMachine *machine, const BpValue *args, i
     return -1;
   if (prim_value_fits(&args[0], dtype))
     return 0;
-  bp_dtype_format(dtype, wanted);
+  bp_dtype_format(dtype, wanted, sizeof wanted);
   return bp_error_raise(BP_ERROR_TYPE, "%s expect a %s but get %s", context_of(&args[2]), wanted,
                         bp_type_name(args[0].type_index));
 }

@@ -51,7 +51,7 @@ static void find_types(BpModule *module, CodeTypes *found) {
     found->types[found->count++] = BP_DEVICE_CPU;
   for (size_t i = 0; i < found->count && used < sizeof(found->names); i++) {
     char name[64];
-    bp_device_format((BpDevice){found->types[i], 0}, name);
+    bp_device_format((BpDevice){found->types[i], 0}, name, sizeof name);
     used += (size_t)snprintf(found->names + used, sizeof(found->names) - used, "%s%.*s",
                              i ? ", " : "", (int)strcspn(name, ":"), name);
   }
@@ -71,7 +71,7 @@ int bp__code_check_device(BpModule *module, BpDevice device) {
   for (size_t i = 0; i < found.count; i++)
     if (found.types[i] == device.device_type)
       return 0;
-  bp_device_format(device, wanted);
+  bp_device_format(device, wanted, sizeof wanted);
   return bp_error_raise(BP_ERROR_NOT_FOUND,
                         "the model has no code for %s; TVM compiled it for %s. Compile it for that "
                         "device, or choose another",
@@ -217,8 +217,8 @@ static int check_type(const BpModelTensorInfo *info, const BpTensorView *value) 
   char wanted[32], given[32];
   if (info->ndim < 0) /* the function says nothing of this argument */
     return 0;
-  bp_dtype_format(info->dtype, wanted);
-  bp_dtype_format(value->dtype, given);
+  bp_dtype_format(info->dtype, wanted, sizeof wanted);
+  bp_dtype_format(value->dtype, given, sizeof given);
   if (memcmp(&info->dtype, &value->dtype, sizeof(info->dtype)) != 0 || info->ndim != value->ndim)
     return bp_error_raise(BP_ERROR_VALUE,
                           "input '%s' is %s of %d dimensions, and the value given is %s of %d",

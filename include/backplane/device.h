@@ -16,8 +16,9 @@ extern "C" {
 
 /* Parses "cpu", "opencl:1" and the like. The kind need not be installed if its number is known. */
 BP_API int bp_device_parse(const char *text, BpDevice *device);
-/* "opencl:1"; `text` holds at least 64 bytes. */
-BP_API void bp_device_format(BpDevice device, char *text);
+/* Writes "opencl:1": at most `capacity` bytes with the NUL. Returns the length of the whole text,
+ * as snprintf does, so a result of `capacity` or more says that `text` was cut. */
+BP_API size_t bp_device_format(BpDevice device, char *text, size_t capacity);
 
 /* Picks a device. `preferences` is a comma-separated list of what is wanted, in order: KIND,
  * KIND:INDEX, KIND:GLOB, name:GLOB, plugin:NAME, pci:ADDRESS, uuid:UUID or auto, the best by rank;
@@ -42,8 +43,8 @@ BP_API const char *bp_device_select_help(void);
 
 /* What a device is a view of: "pci:0000:01:00.0", else "uuid:...", else "". The devices of two
  * plugins that have it in common are one piece of hardware; it is an entry for bp_device_select.
- * `text` holds at least 64 bytes. */
-BP_API void bp_device_hardware(BpDevice device, char *text);
+ * `text` and the result are as for bp_device_format. */
+BP_API size_t bp_device_hardware(BpDevice device, char *text, size_t capacity);
 
 /* Frees a string that a function of this library gave; NULL is let pass. */
 BP_API void bp_str_free(char *text);

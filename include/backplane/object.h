@@ -27,8 +27,10 @@ BP_API int bp_value_view_str(const BpValue *value, BpByteArray *view);
 /* The name of a BP_TYPE_* for messages: "int", "Tensor". Static. */
 BP_API const char *bp_type_name(int32_t type_index);
 
-/* A data type as text, "float32", "int8x4", "bool", and back. `text` holds at least 32 bytes. */
-BP_API void bp_dtype_format(BpDataType dtype, char *text);
+/* A data type as text, "float32", "int8x4", "bool", and back. Formatting writes at most `capacity`
+ * bytes with the NUL and returns the length of the whole text, as snprintf does. 32 bytes hold any
+ * data type. */
+BP_API size_t bp_dtype_format(BpDataType dtype, char *text, size_t capacity);
 BP_API int bp_dtype_parse(const char *text, BpDataType *dtype);
 /* Bytes of one element, all lanes, rounded up. Elements whose bits are no multiple of 8 are packed:
  * bp_dtype_array_bytes and bp_view_num_bytes compute the bytes of several. */

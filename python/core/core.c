@@ -144,7 +144,7 @@ static PyObject *format_device(PyObject *self, PyObject *object) {
   (void)self;
   if (bp_py_get_device(object, &device) < 0)
     return NULL;
-  bp_device_format(device, text);
+  bp_device_format(device, text, sizeof text);
   return PyUnicode_FromString(text);
 }
 
@@ -309,7 +309,8 @@ static PyObject *select_model_devices(PyObject *self, PyObject *args) {
   if (!PyArg_ParseTuple(args, "Oz", &module, &preferences) ||
       !(held = bp_py_held(module, bp_py_module_type)))
     return NULL;
-  Py_BEGIN_ALLOW_THREADS status = bp_model_select_devices(held, preferences, devices, &count, NULL);
+  Py_BEGIN_ALLOW_THREADS status =
+      bp_model_select_devices(held, preferences, devices, BP_MODEL_MOST_DEVICES, &count, NULL);
   Py_END_ALLOW_THREADS if (status) return bp_py_raise();
   PyObject *tuple = PyTuple_New((Py_ssize_t)count);
   for (size_t i = 0; tuple && i < count; i++) {

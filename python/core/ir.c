@@ -121,7 +121,7 @@ static PyObject *describe_params(PyObject *self, PyObject *args) {
   for (int32_t i = 0; list && i < count; i++) {
     const BpIrNode *param = ir->operand(function, i);
     char dtype[32];
-    bp_dtype_format(ir->dtype(param), dtype);
+    bp_dtype_format(ir->dtype(param), dtype, sizeof dtype);
     PyObject *shape = describe_shape(ir, param);
     PyObject *item = shape ? Py_BuildValue("ssN", ir->str_value(param), dtype, shape) : NULL;
     if (!item || PyList_SetItem(list, i, item) < 0)
@@ -148,7 +148,7 @@ static PyObject *describe_kernel(const BpKernelLaunch *kernel) {
 
 static PyObject *describe_buffer(const BpKernelList *list, int32_t index) {
   char dtype[32];
-  bp_dtype_format(list->buffer_dtypes[index], dtype);
+  bp_dtype_format(list->buffer_dtypes[index], dtype, sizeof dtype);
   return Py_BuildValue("sL", dtype, (long long)list->buffer_elements[index]);
 }
 

@@ -63,7 +63,7 @@ static void model_dealloc(PyObject *object) {
  * known. */
 static PyObject *describe(const BpModelTensorInfo *info) {
   char dtype[32];
-  bp_dtype_format(info->dtype, dtype);
+  bp_dtype_format(info->dtype, dtype, sizeof dtype);
   if (info->ndim < 0)
     return Py_BuildValue("sOO", info->name, Py_None, Py_None);
   PyObject *shape = bp_py_make_extents(info->shape, info->ndim);

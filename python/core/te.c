@@ -135,7 +135,7 @@ static PyObject *get_dtype(PyObject *self, PyObject *object) {
   char text[32];
   if (!node)
     return NULL;
-  bp_dtype_format(bp_ir_table()->dtype(node), text);
+  bp_dtype_format(bp_ir_table()->dtype(node), text, sizeof text);
   return PyUnicode_FromString(text);
 }
 
@@ -166,7 +166,7 @@ static int get_integer(PyObject *number, BpDataType dtype, int64_t *value) {
   if (*value >= least && *value <= most)
     return 0;
   char text[32];
-  bp_dtype_format(dtype, text);
+  bp_dtype_format(dtype, text, sizeof text);
   PyErr_Format(PyExc_OverflowError, "%R is no value of %s", number, text);
   return -1;
 }
@@ -351,7 +351,7 @@ static PyObject *describe(PyObject *self, PyObject *object) {
   char dtype[32];
   if (!tensor)
     return NULL;
-  bp_dtype_format(bp_te_tensor_dtype(tensor), dtype);
+  bp_dtype_format(bp_te_tensor_dtype(tensor), dtype, sizeof dtype);
   PyObject *shape = bp_py_make_extents(bp_te_tensor_shape(tensor), bp_te_tensor_ndim(tensor));
   return shape ? Py_BuildValue("Ns", shape, dtype) : NULL;
 }

@@ -25,7 +25,7 @@ static PyObject *get_shape(PyObject *self, void *closure) {
 static PyObject *get_dtype(PyObject *self, void *closure) {
   char text[32];
   (void)closure;
-  bp_dtype_format(tensor_of(self)->view.dtype, text);
+  bp_dtype_format(tensor_of(self)->view.dtype, text, sizeof text);
   return PyUnicode_FromString(text);
 }
 

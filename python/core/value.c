@@ -376,7 +376,7 @@ static PyObject *make_list(const BpArray *array) {
 
 static PyObject *make_dtype(BpDataType dtype) {
   char text[32];
-  bp_dtype_format(dtype, text);
+  bp_dtype_format(dtype, text, sizeof text);
   return PyUnicode_FromString(text);
 }
 

@@ -158,7 +158,7 @@ static void test_unknown_attributes_and_devices_are_errors(const void *data) {
 static void test_text_parses_back(const void *data) {
   char text[64];
   BpDevice device = device_of(data), again;
-  bp_device_format(device, text);
+  bp_device_format(device, text, sizeof text);
   g_assert_cmpstr(text, ==, data);
   assert_ok(bp_device_parse(text, &again));
   g_assert_cmpint(again.device_type, ==, device.device_type);

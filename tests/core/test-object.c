@@ -197,21 +197,32 @@ static void test_data_types_have_names(void) {
     g_assert_cmpint(dtype.code, ==, cases[i].dtype.code);
     g_assert_cmpint(dtype.bits, ==, cases[i].dtype.bits);
     g_assert_cmpint(dtype.lanes, ==, cases[i].dtype.lanes);
-    bp_dtype_format(dtype, text);
+    bp_dtype_format(dtype, text, sizeof text);
     g_assert_cmpstr(text, ==, cases[i].text);
     g_assert_cmpuint(bp_dtype_bytes(dtype), ==, cases[i].bytes);
   }
 }
 
-static void test_every_data_type_has_text_that_fits(void) {
+static void test_32_bytes_hold_every_data_type(void) {
   for (unsigned code = 0; code < 256; ++code)
     for (unsigned bits = 0; bits < 256; ++bits) {
       char text[33];
+      BpDataType dtype = {(uint8_t)code, (uint8_t)bits, 65535};
       text[32] = '#';
-      bp_dtype_format((BpDataType){(uint8_t)code, (uint8_t)bits, 65535}, text);
+      g_assert_cmpuint(bp_dtype_format(dtype, text, 32), ==, strlen(text));
       g_assert_cmpuint(strlen(text), <, 32);
       g_assert_cmpint(text[32], ==, '#');
     }
+}
+
+static void test_short_buffer_takes_the_beginning_of_a_data_type(void) {
+  const BpDataType wide = {BP_DTYPE_FLOAT, 32, 65535}, none = {BP_DTYPE_HANDLE, 0, 0};
+  char text[] = "############";
+  g_assert_cmpuint(bp_dtype_format(wide, text, 10), ==, strlen("float32x65535"));
+  g_assert_cmpmem(text, sizeof text, "float32x6\0##", sizeof text);
+  g_assert_cmpuint(bp_dtype_format(none, text, 3), ==, strlen("void"));
+  g_assert_cmpmem(text, 4, "vo\0a", 4);
+  g_assert_cmpuint(bp_dtype_format(wide, NULL, 0), ==, strlen("float32x65535"));
 }
 
 static void test_malformed_data_type_is_an_error(void) {
@@ -327,7 +338,9 @@ int main(int argc, char **argv) {
                   test_references_are_counted_from_all_threads);
   g_test_add_func("/object/function-is-called", test_function_is_called);
   g_test_add_func("/dtype/names", test_data_types_have_names);
-  g_test_add_func("/dtype/every-one-has-text-that-fits", test_every_data_type_has_text_that_fits);
+  g_test_add_func("/dtype/32-bytes-hold-every-one", test_32_bytes_hold_every_data_type);
+  g_test_add_func("/dtype/short-buffer-takes-the-beginning",
+                  test_short_buffer_takes_the_beginning_of_a_data_type);
   g_test_add_func("/dtype/malformed-is-an-error", test_malformed_data_type_is_an_error);
   g_test_add_func("/error/none-at-first", test_no_error_at_first);
   g_test_add_func("/error/messages-are-utf8", test_messages_are_utf8);

@@ -137,7 +137,7 @@ static void assert_selects(const char *preferences, const char *expected, const 
   char text[64], *report;
   if (bp_device_select(preferences, &device, &report))
     g_error("%s: %s", preferences, bp_error_message());
-  bp_device_format(device, text);
+  bp_device_format(device, text, sizeof text);
   g_assert_cmpstr(text, ==, expected);
   if (*passed)
     assert_contains(report, passed);
@@ -279,6 +279,16 @@ static void test_help(void) {
   assert_selects_nothing("slow, help", BP_ERROR_VALUE, bp_device_select_help());
 }
 
+static void test_short_buffer_takes_the_beginning_of_a_device(void) {
+  char text[] = "########";
+  BpDevice device;
+  g_assert_cmpint(bp_device_parse("fast:1", &device), ==, 0);
+  g_assert_cmpuint(bp_device_format(device, text, 4), ==, strlen("fast:1"));
+  g_assert_cmpmem(text, sizeof text, "fas\0####", sizeof text);
+  g_assert_cmpuint(bp_device_hardware(device, text, 5), ==, strlen("pci:0000:01:00.0"));
+  g_assert_cmpmem(text, sizeof text, "pci:\0###", sizeof text);
+}
+
 static void test_hardware(void) {
   char text[64];
   BpDevice device;
@@ -286,7 +296,7 @@ static void test_hardware(void) {
       {"fast:0", "uuid:fast-0"}, {"fast:1", "pci:0000:01:00.0"}, {"slow:0", ""}};
   for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
     g_assert_cmpint(bp_device_parse(expected[i][0], &device), ==, 0);
-    bp_device_hardware(device, text);
+    bp_device_hardware(device, text, sizeof text);
     g_assert_cmpstr(text, ==, expected[i][1]);
   }
 }
@@ -436,7 +446,7 @@ static void test_numbers_and_names(void) {
   g_assert_cmpint(bp_device_parse("vulkan:3", &device), ==, 0);
   g_assert_cmpint(device.device_type, ==, BP_DEVICE_VULKAN);
   g_assert_cmpint(device.device_id, ==, 3);
-  bp_device_format((BpDevice){4711, 2}, text);
+  bp_device_format((BpDevice){4711, 2}, text, sizeof text);
   g_assert_cmpstr(text, ==, "type 4711:2");
   g_assert_null(bp_device_api(4711));
   g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
@@ -498,6 +508,7 @@ int main(int argc, char **argv) {
   ADD("entries-that-match-nothing-are-errors-PLG-28", test_entries_that_match_nothing_are_errors);
   ADD("help", test_help);
   ADD("hardware-PLG-30", test_hardware);
+  ADD("short-buffer-takes-the-beginning", test_short_buffer_takes_the_beginning_of_a_device);
   ADD("configuration-file-PLG-29", test_configuration_file);
   ADD("variable-of-the-environment", test_variable_of_the_environment);
   ADD("kinds-without-code-are-left-out", test_kinds_without_code_are_left_out);

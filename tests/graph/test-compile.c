@@ -54,16 +54,17 @@ static void test_device_is_one_that_there_is_code_for(void) {
   BpModule *module = compile_for(path, target), *code = bp_module_get_import(module, 0);
   BpDevice devices[BP_MODEL_MOST_DEVICES];
   size_t count;
-  g_assert_cmpint(bp_model_select_devices(module, "opencl,cpu", devices, &count, &report), ==, 0);
+  g_assert_cmpint(bp_model_select_devices(module, "opencl,cpu", devices, 2, &count, &report), ==,
+                  0);
   g_assert_cmpuint(count, ==, 1);
   g_assert_cmpint(devices[0].device_type, ==, BP_DEVICE_CPU);
   g_assert_nonnull(strstr(report, "opencl: there is no code for it"));
   bp_str_free(report);
-  g_assert_cmpint(bp_model_select_devices(module, "opencl", devices, &count, &report), ==, -1);
+  g_assert_cmpint(bp_model_select_devices(module, "opencl", devices, 2, &count, &report), ==, -1);
   g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_NOT_FOUND);
   g_assert_nonnull(strstr(bp_error_message(), "among those that there is code for (cpu)"));
   g_assert_null(report);
-  g_assert_cmpint(bp_model_select_devices(code, NULL, devices, &count, NULL), ==, -1);
+  g_assert_cmpint(bp_model_select_devices(code, NULL, devices, 2, &count, NULL), ==, -1);
   g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_TYPE);
   bp_error_clear();
   unlink(path);
@@ -451,7 +452,7 @@ static char *list_devices(const BpDevice *devices, size_t count) {
   GString *list = g_string_new(NULL);
   char text[64];
   for (size_t i = 0; i < count; i++) {
-    bp_device_format(devices[i], text);
+    bp_device_format(devices[i], text, sizeof text);
     g_string_append_printf(list, "%s%s", i ? "," : "", text);
   }
   return g_string_free(list, FALSE);
@@ -496,6 +497,20 @@ static void test_input_from_elsewhere(void) {
   onnx_builder_free(builder);
 }
 
+/* With room for one device nothing is written behind it. */
+static void check_room(BpModule *module, const char *list) {
+  BpDevice devices[2] = {{0, 0}, {-7, -7}};
+  size_t count;
+  g_assert_cmpint(bp_model_select_devices(module, list, devices, 1, &count, NULL), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), "runs on 2 devices, and there is room for 1"));
+  bp_error_clear();
+  g_assert_cmpint(devices[1].device_type, ==, -7);
+  g_assert_cmpint(bp_model_select_devices(module, list, devices, 0, &count, NULL), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_error_clear();
+}
+
 /* The model runs on the devices that were named, and without the second it does not begin. */
 static void run_on(BpModule *module, const char *library, const BpDevice *devices) {
   float *x = onnx_float_values(15), *w = onnx_float_values(15);
@@ -505,15 +520,17 @@ static void run_on(BpModule *module, const char *library, const BpDevice *device
   BpModel *model = bp_model_create(module, devices, 2);
   check_devices(model, devices);
   run_two_devices(model, x, w);
-  g_assert_cmpint(bp_model_select_devices(module, list, chosen, &count, NULL), ==, 0);
+  g_assert_cmpint(bp_model_select_devices(module, list, chosen, 2, &count, NULL), ==, 0);
+  g_assert_cmpuint(count, ==, 2);
   g_assert_cmpmem(chosen, count * sizeof(*chosen), devices, 2 * sizeof(*devices));
   model = bp_model_load(library, chosen, count);
   check_devices(model, devices);
+  check_room(module, list);
   run_two_devices(model, x, w);
   g_assert_null(bp_model_create(module, devices, 1));
   g_assert_true(bp_error_is(BP_ERROR_VALUE));
   g_assert_nonnull(strstr(bp_error_message(), "second device, of kind"));
-  g_assert_cmpint(bp_model_select_devices(module, first, chosen, &count, NULL), ==, -1);
+  g_assert_cmpint(bp_model_select_devices(module, first, chosen, 2, &count, NULL), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_NOT_FOUND));
   g_assert_nonnull(strstr(bp_error_message(), "name one after the first, as in \""));
   bp_error_clear();

@@ -600,9 +600,9 @@ static void test_null_arguments_are_errors(void) {
   REFUSES(!bp_model_open_parts("net.json", NULL, NULL));
   REFUSES(!bp_model_create(NULL, &cpu, 1));
   REFUSES(!bp_model_create(module, NULL, 1));
-  REFUSES(bp_model_select_devices(NULL, NULL, devices, &count, NULL));
-  REFUSES(bp_model_select_devices(module, NULL, NULL, &count, NULL));
-  REFUSES(bp_model_select_devices(module, NULL, devices, NULL, NULL));
+  REFUSES(bp_model_select_devices(NULL, NULL, devices, 2, &count, NULL));
+  REFUSES(bp_model_select_devices(module, NULL, NULL, 2, &count, NULL));
+  REFUSES(bp_model_select_devices(module, NULL, devices, 2, NULL, NULL));
   REFUSES(bp_model_visit_tensors(NULL, end_visit, NULL));
   REFUSES(bp_model_visit_tensors(module, NULL, NULL));
   REFUSES(bp_onnx_visit_tensors(NULL, end_visit, NULL));

@@ -76,7 +76,8 @@ BP_API BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions 
 typedef struct BpModel BpModel;
 typedef struct BpModelContext BpModelContext;
 
-/* A graph that was compiled with a fallback runs on two devices. */
+/* The most devices that a model of this version uses: a graph that was compiled with a fallback
+ * runs on two. */
 #define BP_MODEL_MOST_DEVICES 2
 
 /* Opens the module of a model (transfer full): `path` is that of an exported library; or, for what
@@ -102,12 +103,13 @@ BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t 
  * pass. */
 BP_API BpModel *bp_model_retain(BpModel *model);
 BP_API void bp_model_release(BpModel *model);
-/* Picks the devices for such a module, one or two: the model's as bp_device_select does (see
+/* Picks the devices for such a module: the model's as bp_device_select does (see
  * backplane/device.h for preferences and report), among the kinds of device that the module has
- * code for; of the other kind that its graph needs there, the first in the same list. */
-BP_API int bp_model_select_devices(BpModule *module, const char *preferences,
-                                   BpDevice devices[BP_MODEL_MOST_DEVICES], size_t *num_devices,
-                                   char **report);
+ * code for; of the other kind that its graph needs there, the first in the same list. `devices` has
+ * room for `capacity` devices, of which *num_devices are written. A model that needs more devices
+ * than that is BP_ERROR_VALUE. */
+BP_API int bp_model_select_devices(BpModule *module, const char *preferences, BpDevice *devices,
+                                   size_t capacity, size_t *num_devices, char **report);
 
 /* Describes an input or output: name, dtype, shape; borrowed from the model. In a model that TVM
  * compiled, an extent of -1 is known only in a run, and ndim -1 means that the type is unknown:
