@@ -4,6 +4,7 @@
 #include <backplane/graph/npy.h>
 
 #include <errno.h>
+#include <glib.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +18,14 @@
 
 #include "graph/io/given.h"
 
-#define MAGIC       "\x93NUMPY"
-#define MAGIC_SIZE  6
-#define MAX_HEADER  65536
-#define MAX_NDIM    32
-#define ALIGNMENT   64
-#define MAX_ELEMENT 16
+#define MAGIC              "\x93NUMPY"
+#define MAGIC_SIZE         6
+#define START_SIZE         (MAGIC_SIZE + 4) /* and the version, and the length of the header */
+#define MAX_HEADER         65536
+#define MAX_WRITTEN_HEADER 2048
+#define MAX_NDIM           32
+#define ALIGNMENT          64
+#define MAX_ELEMENT        16
 
 /* Element types by NumPy's letter. A type that DLPack has and NumPy lacks has none. */
 static const struct {
@@ -179,7 +182,8 @@ BpTensor *bp_npy_read(const char *path) {
   return tensor;
 }
 
-/* Formats the header so that the elements start at a multiple of ALIGNMENT. */
+/* Formats what is before the elements, so that they start at a multiple of ALIGNMENT, and returns
+ * its size. */
 static int format_header(const BpTensorView *tensor, char *text, size_t size) {
   char letter = 0;
   for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
@@ -191,57 +195,47 @@ static int format_header(const BpTensorView *tensor, char *text, size_t size) {
     return bp_error_raise(BP_ERROR_TYPE, "NumPy's format has no place for %s elements", dtype);
   }
   int bytes = tensor->dtype.bits / 8;
-  int used = snprintf(text, size, "{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
-                      bytes == 1 ? '|' : '<', letter, bytes);
+  int used =
+      snprintf(text, size, MAGIC "\1%c%c%c{'descr': '%c%c%d', 'fortran_order': False, 'shape': (",
+               0, 0, 0, bytes == 1 ? '|' : '<', letter, bytes);
   for (int32_t i = 0; i < tensor->ndim; i++)
     used += snprintf(text + used, size - (size_t)used, "%" PRId64 ",%s", tensor->shape[i],
                      i + 1 < tensor->ndim ? " " : "");
   used += snprintf(text + used, size - (size_t)used, "), }");
-  int padded = (MAGIC_SIZE + 4 + used + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  int length = padded - MAGIC_SIZE - 4;
-  memset(text + used, ' ', (size_t)(length - used));
-  text[length - 1] = '\n';
-  return length;
+  int padded = (used + 1 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  int length = padded - START_SIZE;
+  memset(text + used, ' ', (size_t)(padded - used));
+  text[padded - 1] = '\n';
+  text[START_SIZE - 2] = (char)(length & 0xff);
+  text[START_SIZE - 1] = (char)(length >> 8);
+  return padded;
 }
 
-static int write_file(const char *path, const char *header, int length, const void *data,
-                      size_t bytes) {
-  unsigned char head[MAGIC_SIZE + 4] = MAGIC "\x01";
-  head[8] = (unsigned char)(length & 0xff);
-  head[9] = (unsigned char)(length >> 8);
-  FILE *file = fopen(path, "wb");
-  if (!file)
-    return bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
-  int ok = fwrite(head, 1, sizeof(head), file) == sizeof(head) &&
-           fwrite(header, 1, (size_t)length, file) == (size_t)length &&
-           fwrite(data, 1, bytes, file) == bytes;
-  ok = fclose(file) == 0 && ok;
-  return ok ? 0 : bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
+/* As a whole or not at all, whoever else writes it. */
+static int write_file(const char *path, const char *data, size_t size) {
+  g_autoptr(GError) error = NULL;
+  if (!g_file_set_contents_full(path, data, (gssize)size, G_FILE_SET_CONTENTS_CONSISTENT, 0666,
+                                &error))
+    return bp_error_raise(BP_ERROR_IO, "%s", error->message);
+  return 0;
 }
 
 int bp_npy_write(const char *path, const BpTensorView *tensor) {
   if (!BP_GIVEN(path) || !BP_GIVEN(tensor))
     return -1;
-  char header[2048];
-  int length = format_header(tensor, header, sizeof(header));
+  char header[MAX_WRITTEN_HEADER];
+  int head = format_header(tensor, header, sizeof header);
   int64_t bytes = bp_view_num_bytes(tensor);
-  if (length < 0 || bytes < 0)
+  if (head < 0 || bytes < 0)
     return bp_error_add_context("%s", path);
-  size_t name_size = strlen(path) + 16;
-  char *temporary = malloc(name_size);
-  void *data = malloc(bytes ? (size_t)bytes : 1);
-  int status = -1;
-  if (!temporary || !data) {
-    bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for %" PRId64 " bytes", path, bytes);
-  } else if (bp_tensor_copy_to_host(tensor, data, (uint64_t)bytes) == 0) {
-    snprintf(temporary, name_size, "%s.%d.tmp", path, (int)getpid());
-    status = write_file(temporary, header, length, data, (size_t)bytes);
-    if (status == 0 && rename(temporary, path) < 0)
-      status = bp_error_raise(BP_ERROR_IO, "%s: %s", path, strerror(errno));
-    if (status < 0)
-      unlink(temporary);
-  }
-  free(temporary);
-  free(data);
-  return status;
+  size_t size = (size_t)head + (size_t)bytes;
+  char *file = malloc(size);
+  if (!file)
+    return bp_error_raise(BP_ERROR_MEMORY, "%s: no memory for %zu bytes", path, size);
+  memcpy(file, header, (size_t)head);
+  int rc = bp_tensor_copy_to_host(tensor, file + head, (uint64_t)bytes);
+  if (!rc)
+    rc = write_file(path, file, size);
+  free(file);
+  return rc;
 }

@@ -2,6 +2,7 @@
 /* .npy files: what NumPy writes is read, what is damaged is refused. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <glib.h>
 #include <glib/gstdio.h>
@@ -131,6 +132,23 @@ static void test_damaged_file(void) {
   }
 }
 
+/* Folders that several users write in, such as /tmp: a name that can be guessed may be a link. */
+static void test_write_follows_no_link(void) {
+  static float value = 1;
+  const BpTensorView view = {
+      .data = &value, .device = {BP_DEVICE_CPU, 0}, .ndim = 0, .dtype = {BP_DTYPE_FLOAT, 32, 1}};
+  g_autofree char *path = path_of("written.npy"), *victim = path_of("victim"), *text = NULL;
+  g_autofree char *guessed = g_strdup_printf("%s.%d.tmp", path, (int)getpid());
+  g_assert_true(g_file_set_contents(victim, "kept", -1, NULL));
+  g_assert_cmpint(symlink(victim, guessed), ==, 0);
+  g_assert_cmpint(bp_npy_write(path, &view), ==, 0);
+  g_assert_true(g_file_get_contents(victim, &text, NULL, NULL));
+  g_assert_cmpstr(text, ==, "kept");
+  g_unlink(path);
+  g_unlink(guessed);
+  g_unlink(victim);
+}
+
 static void test_missing(void) {
   char *path = path_of("nowhere/none.npy");
   const float value = 1;
@@ -151,6 +169,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/npy/read/headers-as-numpy-writes-them", test_numpy_headers);
   g_test_add_func("/npy/read/unsupported-headers-say-why", test_refused_headers);
   g_test_add_func("/npy/read/truncated-or-flipped-file-is-no-crash", test_damaged_file);
+  g_test_add_func("/npy/write/follows-no-link-beside-the-file", test_write_follows_no_link);
   g_test_add_func("/npy/missing-folder-is-an-io-error", test_missing);
   int status = g_test_run();
   g_rmdir(folder);
