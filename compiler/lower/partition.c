@@ -362,7 +362,7 @@ static int find_cut(const Partition *partition, const BpIrNode *var, const Choic
   BpIndexContext *index = &partition->lowering->index;
   const BpIrNode *moving, *rest, *least, *most;
   BpInterval sweep;
-  bool is_bounded, is_rising;
+  bool is_bounded, is_rising = false;
   if (bp__index_apart(index, choice->difference, var, &moving, &rest) != 0 ||
       bp__index_interval(index, rest, &sweep, &is_bounded) != 0)
     return -1;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drives a fuzz target without libFuzzer: a fixed number of mutations of its seeds, the same in
+/* Drives a fuzz target without libFuzzer: the inputs in tests/fuzz/corpus/TARGET, each of which
+ * libFuzzer saw take a way of its own, and a fixed number of mutations of the seeds, the same in
  * every run. BP_TEST_LONG in the environment makes it a hundred times as many, or as many as ten
- * minutes allow. */
+ * minutes allow. With `--write FOLDER` it writes the seeds and, as FOLDER.dict, the pieces for
+ * libFuzzer. */
 
 #include <glib.h>
 #include <string.h>
@@ -80,6 +82,13 @@ static void mutate(Input *input, GRand *random) {
   }
 }
 
+/* Exactly as large as it is, so that a read beyond its end is seen. */
+static void try_exactly(const void *data, size_t size) {
+  uint8_t *exact = g_memdup2(data, size);
+  LLVMFuzzerTestOneInput(exact, size);
+  g_free(exact);
+}
+
 static void test_mutations(void) {
   GRand *random = g_rand_new_with_seed(1);
   Input *input = g_new0(Input, 1);
@@ -91,17 +100,70 @@ static void test_mutations(void) {
     input->size = seed->size;
     for (size_t times = below(random, 6); times > 0; times--)
       mutate(input, random);
-    /* Exactly as large as it is, so that a read beyond its end is seen. */
-    uint8_t *exact = g_memdup2(input->data, input->size);
-    LLVMFuzzerTestOneInput(exact, input->size);
-    g_free(exact);
+    try_exactly(input->data, input->size);
   }
   g_free(input);
   g_rand_free(random);
 }
 
+/* ---- Inputs in files --------------------------------------------------------------------- */
+
+static void try_file(const char *path) {
+  g_autofree char *data = NULL;
+  gsize size;
+  if (!g_file_get_contents(path, &data, &size, NULL))
+    g_error("cannot read %s", path);
+  try_exactly(data, size);
+}
+
+/* test-ir-text has its inputs in corpus/ir_text. */
+static void test_corpus(const void *program) {
+  g_autofree char *name = g_path_get_basename(program);
+  const char *target = g_strdelimit(strstr(name, "test-") + strlen("test-"), "-", '_');
+  g_autofree char *folder =
+      g_build_filename(g_getenv("top_srcdir"), "tests/fuzz/corpus", target, NULL);
+  g_autoptr(GDir) files = g_dir_open(folder, 0, NULL);
+  if (!files)
+    g_error("%s is not there", folder);
+  for (const char *file; (file = g_dir_read_name(files));) {
+    g_autofree char *path = g_build_filename(folder, file, NULL);
+    try_file(path);
+  }
+}
+
+static void write_seeds(const char *folder) {
+  size_t count;
+  const FuzzSeed *seeds = fuzz_seeds(&count);
+  for (size_t i = 0; i < count; i++) {
+    g_autofree char *path = g_strdup_printf("%s/seed-%zu", folder, i);
+    if (!g_file_set_contents(path, seeds[i].data, (gssize)seeds[i].size, NULL))
+      g_error("cannot write %s", path);
+  }
+}
+
+static void write_dictionary(const char *folder) {
+  g_autofree char *path = g_strdup_printf("%s.dict", folder);
+  g_autoptr(GString) text = g_string_new(NULL);
+  size_t count;
+  const FuzzSeed *pieces = fuzz_pieces(&count);
+  for (size_t i = 0; i < count; i++) {
+    g_string_append_c(text, '"');
+    for (size_t k = 0; k < pieces[i].size; k++)
+      g_string_append_printf(text, "\\x%02x", ((const uint8_t *)pieces[i].data)[k]);
+    g_string_append(text, "\"\n");
+  }
+  if (!g_file_set_contents(path, text->str, (gssize)text->len, NULL))
+    g_error("cannot write %s", path);
+}
+
 int main(int argc, char **argv) {
+  if (argc == 3 && !strcmp(argv[1], "--write")) {
+    write_seeds(argv[2]);
+    write_dictionary(argv[2]);
+    return 0;
+  }
   g_test_init(&argc, &argv, NULL);
+  g_test_add_data_func("/fuzz/corpus-is-survived", argv[0], test_corpus);
   g_test_add_func("/fuzz/mutations-are-survived", test_mutations);
   return g_test_run();
 }

@@ -1,77 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzing of what reads untrusted input. `make check` runs each target over mutations of its seeds;
+# Fuzz targets, NAME being fuzz_NAME.c. In `make check` the driver tries the inputs in corpus/NAME
+# and mutations of the target's seeds.
+#
 # `make fuzz`, in a build configured with --enable-asan --enable-ubsan CC=clang
-# CFLAGS="-g -O1 -fsanitize=fuzzer-no-link", lets libFuzzer look for FUZZ_SECONDS at each. A target
-# NAME is fuzz_NAME.c, and the lines of the one below.
+# CFLAGS="-g -O1 -fsanitize=fuzzer-no-link", lets libFuzzer look for FUZZ_SECONDS at each, starting
+# with both, and with the target's pieces as its dictionary. All inputs that take ways of their own
+# are then in tests/fuzz/NAME.corpus, one that fails is in the current folder. `make fuzz-corpora`
+# takes the smallest of them over into the source.
 
-fuzzers =
 FUZZ_SECONDS = 60
-EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/driver.c
+# What a program asks for is no fault of who runs it.
+fuzz_flags_relax = -malloc_limit_mb=65536
 
-test_programs += tests/fuzz/test-ir-text
-tests_fuzz_test_ir_text_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_ir_text.c tests/fuzz/fuzz.h
-fuzzers += tests/fuzz/fuzz_ir_text
+fuzz_targets = blob device_code graph_json ir_text mblob npy onnx params \
+	plugin preferences relax target
+fuzzers = $(fuzz_targets:%=tests/fuzz/fuzz_%)
+EXTRA_PROGRAMS += tests/fuzz/fuzz_blob \
+	tests/fuzz/fuzz_device_code \
+	tests/fuzz/fuzz_graph_json \
+	tests/fuzz/fuzz_ir_text \
+	tests/fuzz/fuzz_mblob \
+	tests/fuzz/fuzz_npy \
+	tests/fuzz/fuzz_onnx \
+	tests/fuzz/fuzz_params \
+	tests/fuzz/fuzz_plugin \
+	tests/fuzz/fuzz_preferences \
+	tests/fuzz/fuzz_relax \
+	tests/fuzz/fuzz_target
+CLEANFILES += $(fuzzers)
+EXTRA_DIST += tests/fuzz/fuzz.h tests/fuzz/keep-small tests/fuzz/corpus
 
-test_programs += tests/fuzz/test-blob tests/fuzz/test-device-code
-tests_fuzz_test_blob_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_blob.c \
-	tests/core/module-fixture.c
-tests_fuzz_test_device_code_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_device_code.c \
-	tests/core/module-fixture.c
-fuzzers += tests/fuzz/fuzz_blob tests/fuzz/fuzz_device_code
+test_programs += tests/fuzz/test-blob
+tests_fuzz_test_blob_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_blob.c tests/core/module-fixture.c
+tests_fuzz_fuzz_blob_SOURCES = tests/fuzz/fuzz_blob.c tests/core/module-fixture.c
+
+test_programs += tests/fuzz/test-device-code
+tests_fuzz_test_device_code_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_device_code.c tests/core/module-fixture.c
+tests_fuzz_fuzz_device_code_SOURCES = tests/fuzz/fuzz_device_code.c tests/core/module-fixture.c
 
 test_programs += tests/fuzz/test-graph-json
 tests_fuzz_test_graph_json_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_graph_json.c
-fuzzers += tests/fuzz/fuzz_graph_json
 
-test_programs += tests/fuzz/test-target
-tests_fuzz_test_target_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_target.c
-fuzzers += tests/fuzz/fuzz_target
-tests_fuzz_fuzz_target_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-tests_fuzz_fuzz_target_LDADD = libbackplane.la $(GLIB_LIBS)
+test_programs += tests/fuzz/test-ir-text
+tests_fuzz_test_ir_text_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_ir_text.c
+
+test_programs += tests/fuzz/test-mblob
+tests_fuzz_test_mblob_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_mblob.c tests/tvm/network.c tests/tvm/artifact.c
+tests_fuzz_fuzz_mblob_SOURCES = tests/fuzz/fuzz_mblob.c tests/tvm/network.c tests/tvm/artifact.c
+
+test_programs += tests/fuzz/test-npy
+tests_fuzz_test_npy_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_npy.c
 
 test_programs += tests/fuzz/test-onnx
 tests_fuzz_test_onnx_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_onnx.c
 tests_fuzz_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_fuzz_test_onnx_LDADD = $(graphtest_LDADD)
-fuzzers += tests/fuzz/fuzz_onnx
+tests_fuzz_fuzz_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_fuzz_fuzz_onnx_LDADD = $(graphtest_LDADD)
+
+test_programs += tests/fuzz/test-params
+tests_fuzz_test_params_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_params.c
+
+test_programs += tests/fuzz/test-plugin
+tests_fuzz_test_plugin_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_plugin.c
+
+test_programs += tests/fuzz/test-preferences
+tests_fuzz_test_preferences_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_preferences.c
 
 test_programs += tests/fuzz/test-relax
 tests_fuzz_test_relax_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_relax.c
-fuzzers += tests/fuzz/fuzz_relax
-tests_fuzz_fuzz_relax_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 
-test_programs += tests/fuzz/test-params tests/fuzz/test-mblob
-tests_fuzz_test_params_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_params.c
-tests_fuzz_test_mblob_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_mblob.c tests/tvm/network.c \
-	tests/tvm/artifact.c
-fuzzers += tests/fuzz/fuzz_params tests/fuzz/fuzz_mblob
-tests_fuzz_fuzz_params_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-tests_fuzz_fuzz_params_LDADD = libbackplane-graph.la libbackplane.la $(GLIB_LIBS)
-tests_fuzz_fuzz_mblob_SOURCES = tests/fuzz/fuzz_mblob.c tests/tvm/network.c tests/tvm/artifact.c
-tests_fuzz_fuzz_mblob_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-tests_fuzz_fuzz_mblob_LDADD = libbackplane-graph.la libbackplane.la $(GLIB_LIBS)
+test_programs += tests/fuzz/test-target
+tests_fuzz_test_target_SOURCES = tests/fuzz/driver.c tests/fuzz/fuzz_target.c
 
-EXTRA_PROGRAMS += $(fuzzers)
-CLEANFILES += $(fuzzers)
-tests_fuzz_fuzz_ir_text_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-tests_fuzz_fuzz_ir_text_LDADD = libbackplane-compiler.la libbackplane.la $(GLIB_LIBS)
-tests_fuzz_fuzz_blob_SOURCES = tests/fuzz/fuzz_blob.c tests/core/module-fixture.c
-tests_fuzz_fuzz_blob_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-tests_fuzz_fuzz_blob_LDADD = libbackplane.la $(GLIB_LIBS)
-tests_fuzz_fuzz_device_code_SOURCES = tests/fuzz/fuzz_device_code.c tests/core/module-fixture.c
-tests_fuzz_fuzz_device_code_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-tests_fuzz_fuzz_device_code_LDADD = libbackplane.la $(GLIB_LIBS)
-tests_fuzz_fuzz_graph_json_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-tests_fuzz_fuzz_graph_json_LDADD = libbackplane-graph.la libbackplane.la $(GLIB_LIBS)
-tests_fuzz_fuzz_onnx_SOURCES = tests/fuzz/fuzz_onnx.c
-tests_fuzz_fuzz_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
-tests_fuzz_fuzz_onnx_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-tests_fuzz_fuzz_onnx_LDADD = tests/graph/libgraphtest.la libbackplane-graph.la libbackplane-compiler.la libbackplane.la \
-	$(GLIB_LIBS) $(PROTOBUF_C_LIBS)
-
-fuzz: $(fuzzers)
-	for fuzzer in $(fuzzers); do \
-	  $(MKDIR_P) $$fuzzer.corpus && $(AM_TESTS_ENVIRONMENT) \
-	  ./$$fuzzer -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 $$fuzzer.corpus || exit 1; \
+fuzz: all
+	$(MAKE) $(AM_MAKEFLAGS) $(fuzz_targets:%=fuzz-%)
+# libFuzzer brings main().
+fuzz-%: all
+	$(MAKE) $(AM_MAKEFLAGS) tests/fuzz/fuzz_$* AM_LDFLAGS='$(AM_LDFLAGS) -fsanitize=fuzzer'
+	test=tests/fuzz/test-`echo $* | tr _ -` && $(MAKE) $(AM_MAKEFLAGS) $$test && \
+	$(MKDIR_P) tests/fuzz/$*.corpus && ./$$test --write tests/fuzz/$*.corpus
+	$(AM_TESTS_ENVIRONMENT) ASAN_OPTIONS="max_allocation_size_mb=4096:$$ASAN_OPTIONS" ./tests/fuzz/fuzz_$* -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+	  -rss_limit_mb=2048 -max_len=8192 -print_final_stats=1 $(fuzz_flags_$*) -dict=tests/fuzz/$*.corpus.dict \
+	  tests/fuzz/$*.corpus $(srcdir)/tests/fuzz/corpus/$*
+fuzz-corpora:
+	for target in $(fuzz_targets); do \
+	  $(srcdir)/tests/fuzz/keep-small tests/fuzz/fuzz_$$target tests/fuzz/$$target.corpus \
+	    $(srcdir)/tests/fuzz/corpus/$$target || exit 1; \
 	done
-.PHONY: fuzz
+.PHONY: fuzz fuzz-corpora
