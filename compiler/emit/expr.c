@@ -196,12 +196,12 @@ static BpExpr cast_text(BpEmitter *e, BpDataType to, BpExpr value) {
   return bp__text(bp__apply(e, e->dialect->cast, bp__type(e, to), value.text));
 }
 
-/* a OP b of integers, wrapping. */
+/* a OP b of integers, wrapping; only of int64 are indices known not to. */
 static BpExpr wrapping(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpExpr b) {
   const char *text = operator_text(kind);
   int wraps = (e->dialect->flags & BP_DIALECT_WRAPS) != 0;
-  if (e->index_depth > 0 || wraps ||
-      (dtype.code == BP_DTYPE_UINT && (dtype.bits >= 32 || dtype.lanes > 1)))
+  int is_index = e->index_depth > 0 && dtype.code == BP_DTYPE_INT && dtype.bits == 64;
+  if (is_index || wraps || (dtype.code == BP_DTYPE_UINT && (dtype.bits >= 32 || dtype.lanes > 1)))
     return infix(e, text, a, b);
   if (dtype.lanes > 1) {
     BpDataType wide = bp__dtype(BP_DTYPE_UINT, dtype.bits, dtype.lanes);
@@ -244,7 +244,7 @@ static BpExpr divide(BpEmitter *e, int32_t kind, BpDataType dtype, BpExpr a, BpE
   if (dtype.lanes > 1 && !is_constant)
     return lane_by_lane(e, kind, dtype, a, b);
   const char *text = operator_text(kind);
-  int is_exact = is_constant || dtype.code == BP_DTYPE_UINT || e->index_depth > 0;
+  int is_exact = is_constant || dtype.code == BP_DTYPE_UINT;
   const char *remainder = dtype.code == BP_DTYPE_INT ? e->dialect->remainder : NULL;
   if (is_exact && (kind == BP_IR_DIV || !remainder))
     return infix(e, text, a, b);

@@ -375,6 +375,11 @@ static const char *const bodies[] = {
     "(for i:int64 0 5 serial (store A (ramp (mul i 16) 1 16) (load B (ramp (mul i 16) 1 16)"
     " (broadcast (lt i 3) 16)) (broadcast (lt i 4) 16)))",
     "(store I (ramp 0 1 16) (ramp 5:int32 -3:int32 16))",
+    /* numbers of narrow types wrap in indices and extents, too */
+    "(for i:int64 0 64 serial (store I (floordiv (cast int64 (sub (cast uint8 i) 200:uint8)) 4)"
+    " (cast int32 i)))",
+    "(for i:int64 0 (cast int64 (sub 0:uint8 (cast uint8 (bit_or (load I 0) 1:int32)))) serial"
+    " (store I (floordiv i 4) (cast int32 i)))",
     "(store I (ramp 0 1 16) (cast int32x16 (lt (load A (ramp 0 1 16)) (load B (ramp 0 1 16)))))",
     /* vectors */
     "(store A (ramp 0 1 8) (shuffle 2 (load A (ramp 0 1 8)) (load B (ramp 0 1 8)) 0 8 1 9 2 10 3 "

@@ -30,6 +30,7 @@
 #define BATCH       4 /* programs that are compiled at once */
 #define MAX_LOCALS  4
 #define BOOL        0
+#define INT64       7 /* the first of 64 bits */
 #define FIRST_FLOAT 9
 
 /* ---- A program --------------------------------------------------------------------------- */
@@ -98,13 +99,13 @@ static const BpIrNode *expression(Program *program, int type, uint16_t lanes, in
 
 /* ---- Indices ----------------------------------------------------------------------------- */
 
-/* Any integers, brought into 0 <= i < limit. */
+/* Any integers, brought into 0 <= i < limit; no int64, of which sums in indices do not overflow. */
 static const BpIrNode *gathered(Program *program, uint16_t lanes, int64_t limit, int depth) {
   BpIrModule *module = program->random.module;
   int type;
   do
     type = bp__random_type(&program->random);
-  while (!is_int(type));
+  while (!is_int(type) || type_with(type, 1).bits == 64);
   const BpIrNode *any = expression(program, type, lanes, depth);
   any = bp_ir_cast(module, dtype_of("int64"), any);
   return bp_ir_binary(module, BP_IR_FLOORMOD, any, number(program, limit));
@@ -446,11 +447,10 @@ static const BpIrNode *buffer(Program *program, const char *name, int i, int typ
                       1);
 }
 
-/* An integer type at least, so that there are indices. */
+/* An integer type for indices at least. */
 static void choose_types(Program *program) {
   for (int i = 0; i < NUM_TYPES; i++) {
-    program->types[i] =
-        i == 0 ? 1 + below(program, FIRST_FLOAT - 1) : below(program, PROGRAM_TYPES);
+    program->types[i] = i == 0 ? 1 + below(program, INT64 - 1) : below(program, PROGRAM_TYPES);
     program->random.is_used[program->types[i]] = TRUE;
     program->inputs[i] = buffer(program, "I", i, program->types[i], INPUT);
     program->outputs[i] = buffer(program, "O", i, program->types[i], (int64_t)NUM_THREADS * PART);
@@ -610,11 +610,12 @@ static char *difference_of(const Args *got, const Args *expected) {
 
 /* ---- Running ----------------------------------------------------------------------------- */
 
-/* Lavapipe takes a product with the constant 0 for 0, whatever the other factor is. */
+/* Lavapipe takes a product with the constant 0 for 0, whatever the other factor is, and gets
+ * comparisons of int64 wrong (docs/plugin-vulkan.md). */
 static Place places[] = {
     {"c -options=-O1", FALSE, TRUE, FALSE},
     {"opencl", TRUE, TRUE, FALSE},
-    {"vulkan -supports_float64", TRUE, FALSE, FALSE},
+    {"vulkan -supports_float64 -supports_int64=false", TRUE, FALSE, FALSE},
     {"llvm -opt=1", FALSE, TRUE, FALSE},
     {"vulkan -supports_float64 -supports_int64=false -supports_float16", TRUE, FALSE, FALSE},
     {"c -mcpu=x86-64 -options=-O1", FALSE, TRUE, FALSE},
