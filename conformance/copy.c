@@ -57,7 +57,10 @@ static void run_offsets_up(Kit *kit) {
     const Window *window = &windows[i];
     void *handle = make_filled(kit, held, kit->seed);
     bp__kit_fill(sent, ROOM, kit->seed + 1);
-    BpCopy copy = {.from = sent, .from_offset = window->from, .from_device = KIT_HOST};
+    BpCopy copy = {.struct_size = sizeof(BpCopy),
+                   .from = sent,
+                   .from_offset = window->from,
+                   .from_device = KIT_HOST};
     copy.to = handle;
     copy.to_offset = window->to;
     copy.to_device = kit->device;
@@ -77,7 +80,10 @@ static void run_offsets_down(Kit *kit) {
     const Window *window = &windows[i];
     bp__kit_fill(got, ROOM, kit->seed + 2);
     memcpy(expected, got, ROOM);
-    BpCopy copy = {.from = handle, .from_offset = window->from, .from_device = kit->device};
+    BpCopy copy = {.struct_size = sizeof(BpCopy),
+                   .from = handle,
+                   .from_offset = window->from,
+                   .from_device = kit->device};
     copy.to = got;
     copy.to_offset = window->to;
     copy.to_device = KIT_HOST;
@@ -125,7 +131,10 @@ static void copy_windows(const Kit *kit, Way way, size_t unit, const void *from,
   BpDevice host = KIT_HOST;
   for (size_t i = 0; i < SIZES; i++) {
     Window window = window_of(i, unit);
-    BpCopy copy = {.from = from, .from_offset = i * 4 * unit + window.from, .size = window.size};
+    BpCopy copy = {.struct_size = sizeof(BpCopy),
+                   .from = from,
+                   .from_offset = i * 4 * unit + window.from,
+                   .size = window.size};
     copy.from_device = way == UPLOAD ? host : kit->device;
     copy.to = to;
     copy.to_offset = i * 4 * unit + window.to;
@@ -334,7 +343,7 @@ static void run_devices(Kit *kit) {
   Kit second = *kit;
   second.device.device_id = kit->device.device_id == 0 ? 1 : 0;
   void *here = make_filled(kit, sent, kit->seed), *there = bp__kit_alloc(&second, ROOM);
-  BpCopy copy = {here, 0, kit->device, there, 0, second.device, ROOM};
+  BpCopy copy = {sizeof(BpCopy), here, 0, kit->device, there, 0, second.device, ROOM};
   KIT_OK(kit->api->copy(&copy, NULL), "a copy to another device");
   bp__kit_sync(kit, NULL);
   bp__kit_download(&second, there, 0, got, ROOM, NULL);

@@ -21,7 +21,8 @@ static uint64_t address_space(void) {
 
 /* A copy that is refused is one for which there was no room. */
 static void upload_or_refuse(const Kit *kit, const void *data, void *handle, size_t size) {
-  BpCopy copy = {.from = data, .from_device = KIT_HOST, .to = handle};
+  BpCopy copy = {
+      .struct_size = sizeof(BpCopy), .from = data, .from_device = KIT_HOST, .to = handle};
   copy.to_device = kit->device;
   copy.size = size;
   int rc = kit->api->copy(&copy, NULL);

@@ -134,14 +134,18 @@ void bp__kit_buffer_free(const Kit *kit, KitBuffer *buffer) {
 }
 
 void bp__kit_buffer_set(const Kit *kit, KitBuffer *buffer, const void *data, void *stream) {
-  BpCopy copy = {.from = data, .from_device = KIT_HOST, .to = buffer->handle};
+  BpCopy copy = {
+      .struct_size = sizeof(BpCopy), .from = data, .from_device = KIT_HOST, .to = buffer->handle};
   copy.to_device = kit->target_device;
   copy.size = buffer->bytes;
   KIT_OK(bp_device_copy(&copy, stream), "a copy from the host to the device");
 }
 
 void bp__kit_buffer_get(const Kit *kit, const KitBuffer *buffer, void *data, void *stream) {
-  BpCopy copy = {.from = buffer->handle, .from_device = kit->target_device, .to = data};
+  BpCopy copy = {.struct_size = sizeof(BpCopy),
+                 .from = buffer->handle,
+                 .from_device = kit->target_device,
+                 .to = data};
   copy.to_device = KIT_HOST;
   copy.size = buffer->bytes;
   KIT_OK(bp_device_copy(&copy, stream), "a copy from the device to the host");

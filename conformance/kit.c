@@ -135,7 +135,11 @@ KitTurnover bp__kit_turnover(BpDevice device) {
 
 void bp__kit_upload(const Kit *kit, const void *from, void *to, uint64_t offset, uint64_t size,
                     void *stream) {
-  BpCopy copy = {.from = from, .from_device = KIT_HOST, .to = to, .to_offset = offset};
+  BpCopy copy = {.struct_size = sizeof(BpCopy),
+                 .from = from,
+                 .from_device = KIT_HOST,
+                 .to = to,
+                 .to_offset = offset};
   copy.to_device = kit->device;
   copy.size = size;
   KIT_OK(kit->api->copy(&copy, stream), "a copy from the host to the device");
@@ -143,7 +147,11 @@ void bp__kit_upload(const Kit *kit, const void *from, void *to, uint64_t offset,
 
 void bp__kit_download(const Kit *kit, const void *from, uint64_t offset, void *to, uint64_t size,
                       void *stream) {
-  BpCopy copy = {.from = from, .from_offset = offset, .from_device = kit->device, .to = to};
+  BpCopy copy = {.struct_size = sizeof(BpCopy),
+                 .from = from,
+                 .from_offset = offset,
+                 .from_device = kit->device,
+                 .to = to};
   copy.to_device = KIT_HOST;
   copy.size = size;
   KIT_OK(kit->api->copy(&copy, stream), "a copy from the device to the host");
@@ -151,7 +159,7 @@ void bp__kit_download(const Kit *kit, const void *from, uint64_t offset, void *t
 
 void bp__kit_copy(const Kit *kit, const void *from, uint64_t from_offset, void *to,
                   uint64_t to_offset, uint64_t size, void *stream) {
-  BpCopy copy = {from, from_offset, kit->device, to, to_offset, kit->device, size};
+  BpCopy copy = {sizeof(BpCopy), from, from_offset, kit->device, to, to_offset, kit->device, size};
   KIT_OK(kit->api->copy(&copy, stream), "a copy within the device");
 }
 

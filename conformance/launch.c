@@ -131,7 +131,7 @@ static void run_freed(Kit *kit) {
     bp__kit_buffer_set(kit, &passing, zero, NULL);
     for (int i = 0; i < 20; i++)
       KIT_OK(bp__kit_launch(step.function, &args), "the call of a function");
-    BpCopy move = {passing.handle,     0,         kit->target_device, copy.handle, 0,
+    BpCopy move = {sizeof(BpCopy),     passing.handle, 0, kit->target_device, copy.handle, 0,
                    kit->target_device, copy.bytes};
     KIT_OK(bp_device_copy(&move, NULL), "a copy within the device");
     bp__kit_buffer_free(kit, &passing);

@@ -70,9 +70,11 @@ static void check_target_kind(const char *name) {
   KIT_TRUE(kind, "target kind %s: %s", name, bp_error_message());
   KIT_TRUE(kind->description && *kind->description, "target kind %s has no description", name);
   KIT_TRUE(kind->ir_level >= 0, "target kind %s has IR level %d", name, kind->ir_level);
-  for (int32_t i = 0; i < kind->num_attrs; i++)
-    KIT_TRUE(kind->attrs[i].description && *kind->attrs[i].description,
-             "attribute %s of target kind %s has no description", kind->attrs[i].name, name);
+  for (int32_t i = 0; i < kind->num_attrs; i++) {
+    const BpTargetAttr *attr = bp_target_kind_attr(kind, i);
+    KIT_TRUE(attr->description && *attr->description,
+             "attribute %s of target kind %s has no description", attr->name, name);
+  }
   BpTarget *target = bp_target_parse(name);
   KIT_TRUE(target, "target \"%s\", with nothing but defaults: %s", name, bp_error_message());
   char *text = bp_target_format(target);

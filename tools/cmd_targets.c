@@ -36,7 +36,7 @@ static json_t *kind_json(const char *name) {
   json_add_str(object, "device", device);
   json_add_str(object, "description", kind->description);
   for (int32_t i = 0; i < kind->num_attrs; i++)
-    json_append(attrs, attr_json(&kind->attrs[i]));
+    json_append(attrs, attr_json(bp_target_kind_attr(kind, i)));
   json_add(object, "attributes", attrs);
   return object;
 }
@@ -60,7 +60,7 @@ static void print_kind(const char *name) {
   command_print(command_out(), "%s: %s\n", name, kind->description);
   Table *table = table_new(headers);
   for (int32_t i = 0; i < kind->num_attrs; i++) {
-    const BpTargetAttr *attr = &kind->attrs[i];
+    const BpTargetAttr *attr = bp_target_kind_attr(kind, i);
     char *indented = g_strdup_printf("  %s", attr->name);
     table_add(table, indented, bp_type_name(attr->type), attr_default(attr), attr->description);
     g_free(indented);

@@ -12,6 +12,7 @@
 #include "core/device/device.h"
 #include "core/device/tensor.h"
 #include "core/registry/given.h"
+#include "core/registry/sized.h"
 
 /* Host memory that a copy between two kinds of device takes at most. */
 #define STAGING_SIZE ((uint64_t)16 << 20)
@@ -105,9 +106,11 @@ static int copy_through_host(const BpCopy *copy, void *stream) {
   int rc = staging ? 0 : -1;
   for (uint64_t at = 0; !rc && at < copy->size; at += most) {
     uint64_t size = copy->size - at < most ? copy->size - at : most;
-    const BpCopy out = {copy->from, copy->from_offset + at, copy->from_device, staging, 0, host,
-                        size};
-    const BpCopy in = {staging, 0, host, copy->to, copy->to_offset + at, copy->to_device, size};
+    const BpCopy out = {
+        sizeof(BpCopy), copy->from, copy->from_offset + at, copy->from_device, staging, 0,
+        host,           size};
+    const BpCopy in = {sizeof(BpCopy),       staging,         0,   host, copy->to,
+                       copy->to_offset + at, copy->to_device, size};
     if (copy_by_device(&out, from_stream) || bp_stream_sync(copy->from_device, from_stream) ||
         copy_by_device(&in, stream))
       rc = -1;
@@ -116,8 +119,14 @@ static int copy_through_host(const BpCopy *copy, void *stream) {
   return rc;
 }
 
-int bp_device_copy(const BpCopy *copy, void *stream) {
-  if (!BP_GIVEN(copy) || bp__device_check_fork())
+/* The size that BpCopy had in the first version that has a size. */
+#define LEAST_COPY (offsetof(BpCopy, size) + sizeof(uint64_t))
+
+int bp_device_copy(const BpCopy *given, void *stream) {
+  BpCopy known;
+  const BpCopy *copy = &known;
+  if (!BP_GIVEN(given) || bp__device_check_fork() ||
+      bp__sized_read(&known, sizeof known, LEAST_COPY, given, "BpCopy"))
     return -1;
   if (copy->size == 0)
     return 0;

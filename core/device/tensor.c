@@ -211,8 +211,8 @@ int bp_tensor_copy(const BpTensorView *from, const BpTensorView *to, void *strea
   if (bytes < 0 || bp_view_num_bytes(to) < 0 || check_alike(from, to) < 0 ||
       check_compact(from, "source") < 0 || check_compact(to, "destination") < 0)
     return -1;
-  const BpCopy copy = {from->data,      from->byte_offset, from->device,   to->data,
-                       to->byte_offset, to->device,        (uint64_t)bytes};
+  const BpCopy copy = {sizeof(BpCopy), from->data,      from->byte_offset, from->device,
+                       to->data,       to->byte_offset, to->device,        (uint64_t)bytes};
   return bp_device_copy(&copy, stream);
 }
 

@@ -14,6 +14,7 @@ libbackplane_la_SOURCES += \
 	core/registry/registration.c core/registry/registration.h \
 	core/registry/registry.c \
 	core/registry/registry.h \
+	core/registry/sized.c core/registry/sized.h \
 	core/registry/value.c \
 	core/registry/version.c \
 	core/registry/cache.c core/registry/cache.h \

@@ -112,7 +112,7 @@ static int add_members(json_t *object, const BpTarget *target) {
     return -1;
   for (int32_t i = 0; i < kind->num_attrs; i++)
     if (target->values[i].type_index != BP_TYPE_NONE &&
-        add_member(object, kind->attrs[i].name, &target->values[i]) < 0)
+        add_member(object, bp_target_kind_attr(kind, i)->name, &target->values[i]) < 0)
       return -1;
   return 0;
 }

@@ -2,6 +2,7 @@
 /* Target kinds by name: registered by plugins, found by activating them. */
 #include "core/target/target.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include <backplane/device.h>
@@ -42,17 +43,20 @@ static int is_attr_type(int32_t type) {
          type == BP_TYPE_STR;
 }
 
+/* The size that an attribute had in the first version that has a size. */
+#define LEAST_ATTR (offsetof(BpTargetAttr, description) + sizeof(const char *))
+
 /* A later version may give these members a meaning, and 0 will say that they are not used. */
 static int check_reserved(const BpTargetKind *kind) {
   int32_t at = 0;
-  while (at < kind->num_attrs && !kind->attrs[at].reserved)
+  while (at < kind->num_attrs && !bp_target_kind_attr(kind, at)->reserved)
     at++;
   if (!kind->reserved && at >= kind->num_attrs)
     return 0;
-  return bp_error_raise(BP_ERROR_VALUE,
-                        "target kind \"%s\" has %d in `reserved` of %s, which has to be 0",
-                        kind->name, kind->reserved ? kind->reserved : kind->attrs[at].reserved,
-                        kind->reserved ? "the kind" : "an attribute");
+  return bp_error_raise(
+      BP_ERROR_VALUE, "target kind \"%s\" has %d in `reserved` of %s, which has to be 0",
+      kind->name, kind->reserved ? kind->reserved : bp_target_kind_attr(kind, at)->reserved,
+      kind->reserved ? "the kind" : "an attribute");
 }
 
 /* A kind that could not serve is refused when it comes, not when it is first used. */
@@ -60,10 +64,15 @@ static int check_kind(const BpTargetKind *kind) {
   if (!BP_TABLE_HAS(kind, attrs) || !BP_TABLE_HAS(kind, description) || !*kind->name)
     return bp_error_raise(BP_ERROR_VALUE,
                           "a target kind needs a name, attributes and a description");
+  if (kind->num_attrs && kind->attr_size < LEAST_ATTR)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "target kind \"%s\" has an attr_size of %" PRIu64 "; set it to "
+                          "sizeof(BpTargetAttr), here %zu",
+                          kind->name, kind->attr_size, sizeof(BpTargetAttr));
   if (check_reserved(kind))
     return -1;
   for (int32_t i = 0; i < kind->num_attrs; i++) {
-    const BpTargetAttr *attr = &kind->attrs[i];
+    const BpTargetAttr *attr = bp_target_kind_attr(kind, i);
     if (!attr->name || !*attr->name || !strcmp(attr->name, "kind") || !is_attr_type(attr->type) ||
         bp__target_attr_index(kind, attr->name) != i)
       return bp_error_raise(BP_ERROR_VALUE,
@@ -166,7 +175,7 @@ const BpTargetKind *bp__target_kind_find(const char *name) {
 
 int32_t bp__target_attr_index(const BpTargetKind *kind, const char *name) {
   for (int32_t i = 0; i < kind->num_attrs; i++)
-    if (strcmp(kind->attrs[i].name, name) == 0)
+    if (strcmp(bp_target_kind_attr(kind, i)->name, name) == 0)
       return i;
   return -1;
 }

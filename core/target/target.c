@@ -41,13 +41,14 @@ BpTarget *bp__target_create(const BpTargetKind *kind) {
   }
   bp__object_init(&target->header, BP_TYPE_TARGET, delete_target);
   target->kind = kind;
-  for (int32_t i = 0; i < kind->num_attrs; i++)
-    if (kind->attrs[i].default_value &&
-        bp__target_set_text(target, kind->attrs[i].name, kind->attrs[i].default_value) < 0) {
-      bp_error_add_context("default of '%s'", kind->attrs[i].name);
+  for (int32_t i = 0; i < kind->num_attrs; i++) {
+    const BpTargetAttr *attr = bp_target_kind_attr(kind, i);
+    if (attr->default_value && bp__target_set_text(target, attr->name, attr->default_value) < 0) {
+      bp_error_add_context("default of '%s'", attr->name);
       bp_object_release(target);
       return NULL;
     }
+  }
   return target;
 }
 
@@ -66,7 +67,7 @@ static int unknown_attr(const BpTargetKind *kind, const char *name) {
   char hint[BP_HINT_MAX];
   const char **names = calloc((size_t)kind->num_attrs + 1, sizeof(*names));
   for (int32_t i = 0; names && i < kind->num_attrs; i++)
-    names[i] = kind->attrs[i].name;
+    names[i] = bp_target_kind_attr(kind, i)->name;
   bp_error_raise(BP_ERROR_NOT_FOUND,
                  "target kind '%s' has no attribute '%s'%s; `backplane targets` lists them",
                  kind->name, name,
@@ -81,11 +82,11 @@ static int find_attr(const BpTarget *target, const char *name) {
 }
 
 static int wrong_type(const BpTargetKind *kind, int32_t index, const char *got) {
+  const BpTargetAttr *attr = bp_target_kind_attr(kind, index);
   return bp_error_raise(BP_ERROR_TYPE,
                         "attribute '%s' of target kind '%s' is of type %s, and was "
                         "given %s",
-                        kind->attrs[index].name, kind->name, bp_type_name(kind->attrs[index].type),
-                        got);
+                        attr->name, kind->name, bp_type_name(attr->type), got);
 }
 
 static int parse_bool(const char *text, int64_t *value) {
@@ -123,7 +124,7 @@ int bp__target_set_text(BpTarget *target, const char *name, const char *text) {
   if (index < 0)
     return -1;
   BpValue value;
-  if (parse_value(target->kind->attrs[index].type, text, &value) < 0) {
+  if (parse_value(bp_target_kind_attr(target->kind, index)->type, text, &value) < 0) {
     char quoted[80];
     g_snprintf(quoted, sizeof(quoted), "'%s'", text);
     return wrong_type(target->kind, index, quoted);
@@ -135,7 +136,7 @@ int bp__target_set_value(BpTarget *target, const char *name, const BpValue *valu
   int32_t index = find_attr(target, name);
   if (index < 0)
     return -1;
-  int32_t type = target->kind->attrs[index].type;
+  int32_t type = bp_target_kind_attr(target->kind, index)->type;
   BpValue copy = {.type_index = BP_TYPE_NONE};
   BpByteArray text;
   if (type == BP_TYPE_STR) {
@@ -278,7 +279,7 @@ char *bp_target_format(const BpTarget *target) {
   const BpTargetKind *kind = target->kind;
   GString *out = g_string_new(kind->name);
   for (int32_t i = 0; i < kind->num_attrs; i++) {
-    const BpTargetAttr *attr = &kind->attrs[i];
+    const BpTargetAttr *attr = bp_target_kind_attr(kind, i);
     if (target->values[i].type_index == BP_TYPE_NONE)
       continue;
     char *text = value_text(&target->values[i]);

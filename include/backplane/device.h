@@ -75,7 +75,8 @@ BP_API int32_t bp_device_attr_by_name(const char *name);
  * bp_device_copy also goes between two kinds of device, in pieces through host memory: `stream` is
  * then one of the destination, on which the writes are queued; what the source holds once its
  * stream that is current in this thread (the default one, if another device of the kind is current)
- * has been synchronised is what is copied, and the call waits for that. */
+ * has been synchronised is what is copied, and the call waits for that. A BpCopy whose struct_size
+ * is not set, or in which a member is set that this version does not know, is BP_ERROR_VALUE. */
 BP_API int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataType hint,
                            const char *mem_scope, void **handle);
 BP_API int bp_device_free(BpDevice device, void *handle);

@@ -19,6 +19,7 @@ const BpTargetKind bp_cpu_c_kind = {
     .device_type = BP_DEVICE_CPU,
     .ir_level = BP_IR_LEVEL,
     .attrs = attrs,
+    .attr_size = sizeof(BpTargetAttr),
     .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
     .description = "C source, built by the system's C compiler",
     .complete = bp_cpu_complete_target,

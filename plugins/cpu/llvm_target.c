@@ -24,6 +24,7 @@ const BpTargetKind bp_cpu_llvm_kind = {
     .device_type = BP_DEVICE_CPU,
     .ir_level = BP_IR_LEVEL,
     .attrs = attrs,
+    .attr_size = sizeof(BpTargetAttr),
     .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
     .description = "Machine code by LLVM, for this CPU or another",
     .complete = bp_cpu_complete_target,

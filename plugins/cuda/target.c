@@ -62,6 +62,7 @@ const BpTargetKind bp_cuda_kind = {
     .device_type = BP_DEVICE_CUDA,
     .ir_level = BP_IR_LEVEL,
     .attrs = attrs,
+    .attr_size = sizeof(BpTargetAttr),
     .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
     .description = "CUDA C++, compiled by NVRTC",
     .complete = complete,

@@ -29,6 +29,7 @@ const BpTargetKind bp_opencl_kind = {
     .device_type = BP_DEVICE_OPENCL,
     .ir_level = BP_IR_LEVEL,
     .attrs = attrs,
+    .attr_size = sizeof(BpTargetAttr),
     .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
     .description = "OpenCL C 1.2, built by the device's driver",
     .complete = complete,

@@ -55,6 +55,7 @@ const BpTargetKind bp_vulkan_kind = {
     .device_type = BP_DEVICE_VULKAN,
     .ir_level = BP_IR_LEVEL,
     .attrs = attrs,
+    .attr_size = sizeof(BpTargetAttr),
     .num_attrs = sizeof(attrs) / sizeof(attrs[0]),
     .description = "GLSL for Vulkan 1.2, compiled to SPIR-V",
     .complete = complete,

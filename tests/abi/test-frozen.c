@@ -43,7 +43,7 @@ static void test_listed(gconstpointer name) {
     if (strcmp(info->name, name) != 0)
       continue;
     found = TRUE;
-    g_assert_cmpstr(info->abi, ==, "0.1");
+    g_assert_cmpstr(info->abi, ==, BP_ABI_TEXT);
     g_assert_cmpstr(info->reason, ==, "");
   }
   g_assert_true(found);

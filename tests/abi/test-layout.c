@@ -90,14 +90,15 @@ AT(BpManagedTensorVersioned, view, 32);
  * what it has); no offset ever changes. */
 
 /* <backplane/device_api.h> */
-SIZE(BpCopy, 56);
-AT(BpCopy, from, 0);
-AT(BpCopy, from_offset, 8);
-AT(BpCopy, from_device, 16);
-AT(BpCopy, to, 24);
-AT(BpCopy, to_offset, 32);
-AT(BpCopy, to_device, 40);
-AT(BpCopy, size, 48);
+SIZE(BpCopy, 64);
+AT(BpCopy, struct_size, 0);
+AT(BpCopy, from, 8);
+AT(BpCopy, from_offset, 16);
+AT(BpCopy, from_device, 24);
+AT(BpCopy, to, 32);
+AT(BpCopy, to_offset, 40);
+AT(BpCopy, to_device, 48);
+AT(BpCopy, size, 56);
 SIZE(BpDeviceApi, 184);
 AT(BpDeviceApi, struct_size, 0);
 AT(BpDeviceApi, device_type, 8);
@@ -338,16 +339,17 @@ AT(BpTargetAttr, type, 8);
 AT(BpTargetAttr, reserved, 12);
 AT(BpTargetAttr, default_value, 16);
 AT(BpTargetAttr, description, 24);
-SIZE(BpTargetKind, 56);
+SIZE(BpTargetKind, 64);
 AT(BpTargetKind, struct_size, 0);
 AT(BpTargetKind, name, 8);
 AT(BpTargetKind, device_type, 16);
 AT(BpTargetKind, ir_level, 20);
 AT(BpTargetKind, attrs, 24);
-AT(BpTargetKind, num_attrs, 32);
-AT(BpTargetKind, reserved, 36);
-AT(BpTargetKind, description, 40);
-AT(BpTargetKind, complete, 48);
+AT(BpTargetKind, attr_size, 32);
+AT(BpTargetKind, num_attrs, 40);
+AT(BpTargetKind, reserved, 44);
+AT(BpTargetKind, description, 48);
+AT(BpTargetKind, complete, 56);
 
 /* <backplane/value.h> */
 AT(BpByteArray, data, 0);

@@ -48,13 +48,13 @@ static void *alloc(BpDevice device, uint64_t size) {
 
 static int upload(BpDevice device, const void *from, void *to, uint64_t offset, uint64_t size,
                   void *stream) {
-  BpCopy copy = {from, 0, host, to, offset, device, size};
+  BpCopy copy = {sizeof(BpCopy), from, 0, host, to, offset, device, size};
   return bp_device_copy(&copy, stream);
 }
 
 static int download(BpDevice device, const void *from, uint64_t offset, void *to, uint64_t size,
                     void *stream) {
-  BpCopy copy = {from, offset, device, to, 0, host, size};
+  BpCopy copy = {sizeof(BpCopy), from, offset, device, to, 0, host, size};
   return bp_device_copy(&copy, stream);
 }
 
@@ -193,7 +193,7 @@ static void test_copies_have_offsets(const void *data) {
   void *a = alloc(device, 256), *b = alloc(device, 512);
   assert_ok(upload(device, out, a, 0, 256, NULL));
   assert_ok(upload(device, out, a, 100, 7, NULL));
-  BpCopy copy = {a, 96, device, b, 300, device, 40};
+  BpCopy copy = {sizeof(BpCopy), a, 96, device, b, 300, device, 40};
   assert_ok(bp_device_copy(&copy, NULL));
   assert_ok(download(device, b, 300, in, 40, NULL));
   assert_ok(bp_stream_sync(device, NULL));
@@ -250,12 +250,12 @@ static void test_copy_between_kinds_keeps_order(const void *data) {
   assert_ok(bp_stream_create(device, &second));
   assert_ok(bp_device_set_current(device, first));
   assert_ok(upload(device, out, a, 3, LARGE, first));
-  const BpCopy there = {a, 3, device, b, 7, other, LARGE};
+  const BpCopy there = {sizeof(BpCopy), a, 3, device, b, 7, other, LARGE};
   assert_ok(bp_device_copy(&there, NULL));
   g_assert_true(other.device_type == BP_DEVICE_CPU || !memcmp((char *)b + 7, out, LARGE));
   for (uint64_t i = 0; i < LARGE; i++)
     ((char *)b)[7 + i] ^= 1;
-  const BpCopy back = {b, 7, other, a, 0, device, LARGE};
+  const BpCopy back = {sizeof(BpCopy), b, 7, other, a, 0, device, LARGE};
   assert_ok(bp_device_copy(&back, second));
   assert_ok(download(device, a, 0, in, LARGE, second));
   assert_ok(bp_stream_sync(device, second));
@@ -277,7 +277,7 @@ static void test_copy_between_kinds_says_what_fails(const void *data) {
   }
   char byte;
   void *a = alloc(device, 16);
-  const BpCopy absent = {a, 0, device, &byte, 0, {other.device_type, 9}, 1};
+  const BpCopy absent = {sizeof(BpCopy), a, 0, device, &byte, 0, {other.device_type, 9}, 1};
   assert_error(bp_device_copy(&absent, NULL), BP_ERROR_NOT_FOUND);
   assert_ok(bp_device_free(device, a));
 }
@@ -387,7 +387,8 @@ static void test_freed_or_foreign_stream_is_an_error(const void *data) {
   BpDevice device = device_of(data), current = {device.device_type, -1};
   void *stream, *other, *handle = alloc(device, 4), *made_up = &current;
   int number = 0;
-  const BpCopy copy = {&number, 0, {BP_DEVICE_CPU, 0}, handle, 0, device, sizeof number};
+  const BpCopy copy = {sizeof(BpCopy), &number, 0,      {BP_DEVICE_CPU, 0},
+                       handle,         0,       device, sizeof number};
   assert_ok(bp_stream_create(device, &stream));
   if (stream) {
     assert_ok(bp_device_set_current(device, stream));
@@ -415,7 +416,8 @@ static void test_freeing_defers_past_queued_work(const void *data) {
   for (int i = 0; i < 8; i++) {
     void *handle = alloc(device, sizeof i);
     assert_ok(upload(device, &i, handle, 0, sizeof i, NULL));
-    BpCopy copy = {handle, 0, device, target, (uint64_t)i * sizeof i, device, sizeof i};
+    BpCopy copy = {sizeof(BpCopy),         handle, 0,       device, target,
+                   (uint64_t)i * sizeof i, device, sizeof i};
     assert_ok(bp_device_copy(&copy, NULL));
     assert_ok(bp_device_free(device, handle));
   }
@@ -679,7 +681,7 @@ static void *work_in_thread(void *data) {
     void *handle = alloc(device, sizeof i), *space;
     assert_ok(bp_workspace_alloc(device, sizeof i, float32, &space));
     assert_ok(upload(device, &i, handle, 0, sizeof i, stream));
-    BpCopy copy = {handle, 0, device, space, 0, device, sizeof i};
+    BpCopy copy = {sizeof(BpCopy), handle, 0, device, space, 0, device, sizeof i};
     assert_ok(bp_device_copy(&copy, stream));
     assert_ok(download(device, space, 0, &in, sizeof in, stream));
     assert_ok(bp_stream_sync(device, stream));
@@ -707,7 +709,7 @@ static int count_successes(BpDevice device, const BpDeviceApi *api, void *handle
   int32_t count;
   void *out;
   BpValue value;
-  BpCopy copy = {handle, 0, device, handle, 0, device, 1};
+  BpCopy copy = {sizeof(BpCopy), handle, 0, device, handle, 0, device, 1};
   int failures = bp_device_alloc(device, 1, 64, float32, NULL, &out) != 0;
   failures += bp_device_copy(&copy, NULL) != 0;
   failures += bp_stream_sync(device, NULL) != 0;

@@ -198,8 +198,8 @@ static void test_names_are_not_found_before_initialize_ended(void) {
 static const BpTargetAttr attrs[] = {{"size", BP_TYPE_INT, 0, NULL, "x"}};
 #define KIND(text)                                                                                 \
   {                                                                                                \
-    .struct_size = sizeof(BpTargetKind), .name = text, .attrs = attrs, .num_attrs = 1,             \
-    .description = "x"                                                                             \
+    .struct_size = sizeof(BpTargetKind), .name = text, .attrs = attrs,                             \
+    .attr_size = sizeof(BpTargetAttr), .num_attrs = 1, .description = "x"                          \
   }
 static const BpTargetKind kinds[] = {KIND("lent"), KIND("foreign")};
 

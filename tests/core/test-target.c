@@ -43,6 +43,7 @@ static const BpTargetKind odd_kind = {.struct_size = sizeof odd_kind,
                                       .device_type = BP_DEVICE_EXT,
                                       .ir_level = BP_IR_LEVEL,
                                       .attrs = attrs,
+                                      .attr_size = sizeof(BpTargetAttr),
                                       .num_attrs = G_N_ELEMENTS(attrs),
                                       .description = "A kind for tests",
                                       .complete = complete};
@@ -51,6 +52,7 @@ static const BpTargetKind plain_kind = {.struct_size = sizeof plain_kind,
                                         .device_type = BP_DEVICE_CPU,
                                         .ir_level = BP_IR_LEVEL,
                                         .attrs = attrs,
+                                        .attr_size = sizeof(BpTargetAttr),
                                         .num_attrs = 1,
                                         .description = "Another"};
 
@@ -72,6 +74,7 @@ static const BpTargetKind numbers_kind = {.struct_size = sizeof numbers_kind,
                                           .device_type = BP_DEVICE_CPU,
                                           .ir_level = BP_IR_LEVEL,
                                           .attrs = number_attrs,
+                                          .attr_size = sizeof(BpTargetAttr),
                                           .num_attrs = G_N_ELEMENTS(number_attrs),
                                           .description = "What the compiler reads"};
 
@@ -409,6 +412,7 @@ static int32_t register_bad_kinds(void) {
   BpTargetKind kind = {.struct_size = sizeof kind,
                        .name = "bad",
                        .attrs = &attr,
+                       .attr_size = sizeof(BpTargetAttr),
                        .num_attrs = 1,
                        .description = "x"};
   assert_kind_refused(&kind);
@@ -446,8 +450,11 @@ static void test_kinds_that_cannot_serve_are_refused(void) {
 }
 
 static void test_kinds_come_while_a_plugin_initialises(void) {
-  static const BpTargetKind late = {
-      .struct_size = sizeof late, .name = "late", .attrs = attrs, .description = "x"};
+  static const BpTargetKind late = {.struct_size = sizeof late,
+                                    .name = "late",
+                                    .attrs = attrs,
+                                    .attr_size = sizeof(BpTargetAttr),
+                                    .description = "x"};
   bp_object_release(parse("odd"));
   g_assert_cmpint(table->register_kind(&late), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_RUNTIME));

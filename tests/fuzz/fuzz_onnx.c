@@ -122,6 +122,7 @@ static int32_t initialize(void) {
                                     .device_type = BP_DEVICE_CPU,
                                     .ir_level = BP_IR_LEVEL,
                                     .attrs = attrs,
+                                    .attr_size = sizeof(BpTargetAttr),
                                     .num_attrs = 1,
                                     .description = "Makes nothing"};
   BpFunction *function = bp_function_create(build, NULL, NULL);

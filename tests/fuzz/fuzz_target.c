@@ -52,6 +52,7 @@ static const BpTargetKind kind = {.struct_size = sizeof kind,
                                   .device_type = BP_DEVICE_EXT,
                                   .ir_level = BP_IR_LEVEL,
                                   .attrs = attrs,
+                                  .attr_size = sizeof(BpTargetAttr),
                                   .num_attrs = sizeof attrs / sizeof *attrs,
                                   .description = "x"};
 

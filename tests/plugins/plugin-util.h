@@ -78,7 +78,8 @@ static inline void assert_allocations_are_checked(BpDevice device, const char *m
 
 static inline int copy_bytes(const void *from, uint64_t from_offset, BpDevice from_device, void *to,
                              uint64_t to_offset, BpDevice to_device, uint64_t size) {
-  BpCopy copy = {.from = from,
+  BpCopy copy = {.struct_size = sizeof(BpCopy),
+                 .from = from,
                  .from_offset = from_offset,
                  .from_device = from_device,
                  .to = to,

@@ -70,7 +70,7 @@ static void test_memory(void) {
 
 static void test_copies(void) {
   char from[] = "abcdefgh", to[] = "........";
-  BpCopy copy = {.from = from, .from_offset = 2, .from_device = CPU};
+  BpCopy copy = {.struct_size = sizeof(BpCopy), .from = from, .from_offset = 2, .from_device = CPU};
   copy.to = to;
   copy.to_offset = 1;
   copy.to_device = CPU;

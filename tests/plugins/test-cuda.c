@@ -404,7 +404,11 @@ static void test_recordings(void) {
   void *beside = allocate_on(GPU0, 16);                 /* is no part of it */
   assert_ok(bp_device_free(GPU0, beside));
   assert_ok(bp_function_call(scale, args, 5, &result));
-  BpCopy copy = {.from = data, .from_device = CPU, .to = tensor->view.data, .to_device = GPU0};
+  BpCopy copy = {.struct_size = sizeof(BpCopy),
+                 .from = data,
+                 .from_device = CPU,
+                 .to = tensor->view.data,
+                 .to_device = GPU0};
   copy.size = 4;
   g_assert_cmpint(bp_device_copy(&copy, NULL), ==, -1);
   assert_error(BP_ERROR_NOT_IMPLEMENTED, "cannot be recorded");

@@ -55,12 +55,22 @@ static void test_copies_are_checked(void) {
     return;
   char bytes[64] = {0};
   void *handle = allocate_on(CL0, 64);
-  BpCopy copy = {.from = bytes, .from_device = CPU, .to = handle, .to_device = CL0, .size = 64};
+  BpCopy copy = {.struct_size = sizeof(BpCopy),
+                 .from = bytes,
+                 .from_device = CPU,
+                 .to = handle,
+                 .to_device = CL0,
+                 .size = 64};
   assert_ok(bp_device_copy(&copy, NULL));
   copy.to_offset = 1;
   g_assert_cmpint(bp_device_copy(&copy, NULL), ==, -1);
   assert_error(BP_ERROR_VALUE, "in a buffer of 64");
-  copy = (BpCopy){.from = handle, .from_device = CL0, .to = bytes, .to_device = CPU, .size = 32};
+  copy = (BpCopy){.struct_size = sizeof(BpCopy),
+                  .from = handle,
+                  .from_device = CL0,
+                  .to = bytes,
+                  .to_device = CPU,
+                  .size = 32};
   copy.from_offset = 33;
   g_assert_cmpint(bp_device_copy(&copy, NULL), ==, -1);
   assert_error(BP_ERROR_VALUE, "in a buffer of 64");

@@ -62,6 +62,7 @@ extern "C" {
  * two of its devices. Offsets and sizes are in bytes and were checked against the tensors; `size`
  * is not 0. */
 typedef struct BpCopy {
+  uint64_t struct_size; /* sizeof(BpCopy) of the headers of whoever fills it in */
   const void *from;
   uint64_t from_offset;
   BpDevice from_device;

@@ -18,7 +18,7 @@ extern "C" {
 /* A target: an immutable, reference-counted object of type BP_TYPE_TARGET. */
 typedef struct BpTarget BpTarget;
 
-/* One attribute of a kind. */
+/* One attribute of a kind, a row of BpTargetKind::attrs. */
 typedef struct BpTargetAttr {
   const char *name;          /* "max_num_threads" */
   int32_t type;              /* BP_TYPE_INT, BP_TYPE_BOOL, BP_TYPE_FLOAT or BP_TYPE_STR */
@@ -65,8 +65,9 @@ typedef struct BpTargetKind {
   uint64_t struct_size;
   const char *name; /* "c", "llvm", "opencl": static */
   int32_t device_type;
-  int32_t ir_level; /* the newest BP_IR_LEVEL whose constructs the generator accepts */
-  const BpTargetAttr *attrs;
+  int32_t ir_level;          /* the newest BP_IR_LEVEL whose constructs the generator accepts */
+  const BpTargetAttr *attrs; /* read with bp_target_kind_attr: rows may be longer, or shorter */
+  uint64_t attr_size;        /* sizeof(BpTargetAttr) of the plugin's headers */
   int32_t num_attrs;
   int32_t reserved; /* zero */
   const char *description;
@@ -75,6 +76,11 @@ typedef struct BpTargetKind {
    * with BpTargetTable::get_attr and sets dependent ones with set_attr. Called by any thread. */
   int32_t (*complete)(BpTarget *target);
 } BpTargetKind;
+
+/* Attribute `index` of a kind. Members beyond kind->attr_size are not there. */
+static inline const BpTargetAttr *bp_target_kind_attr(const BpTargetKind *kind, int32_t index) {
+  return (const BpTargetAttr *)((const char *)kind->attrs + kind->attr_size * (uint64_t)index);
+}
 
 #ifdef __cplusplus
 }

@@ -27,6 +27,7 @@ const BpTargetKind simdev_target_kind = {
     .device_type = SIMDEV_DEVICE_TYPE,
     .ir_level = BP_IR_LEVEL,
     .attrs = attrs,
+    .attr_size = sizeof(BpTargetAttr),
     .num_attrs = sizeof attrs / sizeof *attrs,
     .description = "C for the simulated devices of the plugin simdev",
     .complete = complete,

@@ -26,12 +26,12 @@ static const BpDevice host = {BP_DEVICE_CPU, 0};
 static const BpDataType bytes = {BP_DTYPE_UINT, 8, 1};
 
 static int upload(BpDevice device, const void *from, void *to, uint64_t size) {
-  const BpCopy copy = {from, 0, host, to, 0, device, size};
+  const BpCopy copy = {sizeof(BpCopy), from, 0, host, to, 0, device, size};
   return bp_device_copy(&copy, NULL);
 }
 
 static int download(BpDevice device, const void *from, void *to, uint64_t size) {
-  const BpCopy copy = {from, 0, device, to, 0, host, size};
+  const BpCopy copy = {sizeof(BpCopy), from, 0, device, to, 0, host, size};
   return bp_device_copy(&copy, NULL);
 }
 
@@ -99,7 +99,7 @@ static void test_timer_outlives_its_stream(BpDevice device) {
 static void test_open_recording_ends_with_its_stream(BpDevice device) {
   void *stream, *handle = alloc(device, 16);
   char here[16] = "";
-  const BpCopy copy = {here, 0, host, handle, 0, device, sizeof here};
+  const BpCopy copy = {sizeof(BpCopy), here, 0, host, handle, 0, device, sizeof here};
   CHECK(bp_stream_create(device, &stream) == 0);
   CHECK(simdev_device_api.record_begin(device.device_id, stream) == 0);
   CHECK(bp_device_copy(&copy, stream) == 0);

@@ -59,8 +59,10 @@ extern "C" {
 
 /* Directions are told from the device types of the two ends; the host's side of a copy has
  * device_type BP_DEVICE_CPU and `data` an address. A copy within one kind of device may go between
- * two of its devices. Offsets and sizes are in bytes and were checked against the tensors. */
+ * two of its devices. Offsets and sizes are in bytes and were checked against the tensors; `size`
+ * is not 0. */
 typedef struct BpCopy {
+  uint64_t struct_size; /* sizeof(BpCopy) of the headers of whoever fills it in */
   const void *from;
   uint64_t from_offset;
   BpDevice from_device;
@@ -89,13 +91,14 @@ typedef struct BpDeviceApi {
   int32_t (*get_attr)(int32_t device_id, int32_t attr, BpValue *result);
 
   /* (optional: nothing) Makes the device current for the calling thread, for vendor APIs that have
-   * such a notion. The host calls it before it calls launched functions from a new thread. */
+   * such a notion. The host calls it when the thread chooses another device (index 0 is current in
+   * one that chose none); slots that get a device_id do not rely on it. */
   int32_t (*set_device)(int32_t device_id);
 
   /* Allocates `size` bytes (0 gives a valid handle as well) aligned to `alignment`, a power of
-   * two. `dtype_hint` is the element type, for devices that care. `mem_scope` is NULL or the name
-   * of a scope ("global"); an unknown scope is an error. Exhaustion raises BP_ERROR_MEMORY and the
-   * device stays usable. */
+   * two from 1 to 4096. `dtype_hint` is the element type, for devices that care. `mem_scope` is
+   * NULL or the name of a scope ("global"); an unknown scope is an error. Exhaustion raises
+   * BP_ERROR_MEMORY and the device stays usable. */
   int32_t (*alloc_data_space)(int32_t device_id, uint64_t size, uint64_t alignment,
                               BpDataType dtype_hint, const char *mem_scope, void **handle);
 
@@ -108,12 +111,15 @@ typedef struct BpDeviceApi {
                              void **handle);
   int32_t (*free_workspace)(int32_t device_id, void *handle);
 
-  /* Queues a copy on `stream`. Host to device: the source has been consumed on return. Device to
-   * host: the destination must stay valid until the stream is synchronised. */
+  /* Queues a copy on `stream`, or waits for the stream and copies at once. Host to device: the
+   * source has been consumed on return. Device to host: the destination must stay valid until the
+   * stream is synchronised. Any offset and any size is valid; a device whose memory is moved in
+   * larger units reads, changes and writes the units at both ends. */
   int32_t (*copy)(const BpCopy *copy, void *stream);
 
   /* (optional, the three together: the device has one queue, its default stream) */
   int32_t (*create_stream)(int32_t device_id, void **stream);
+  /* What is queued on the stream still completes. */
   int32_t (*free_stream)(int32_t device_id, void *stream);
   /* Makes work queued on `to` later wait for what is queued on `from` now. */
   int32_t (*sync_stream_from_to)(int32_t device_id, void *from, void *to);
@@ -132,6 +138,7 @@ typedef struct BpDeviceApi {
   int32_t (*record_begin)(int32_t device_id, void *stream);
   int32_t (*record_end)(int32_t device_id, void *stream, BpRecording **recording);
   int32_t (*record_replay)(BpRecording *recording, void *stream);
+  /* Replays that are queued still complete. */
   int32_t (*record_free)(BpRecording *recording);
 
   /* (optional: None) Extra facts for `backplane inspect`, name by name: calls `visit` with a

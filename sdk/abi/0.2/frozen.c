@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin as it was written for ABI 0.1, kept as it is: it is built against the headers beside it
+/* A plugin as it was written for ABI 0.2, kept as it is: it is built against the headers beside it
  * and against today's, and both must work in today's host. It uses every table that every host has.
  *
  * FROZEN: the word after "frozen-" in its names; FROZEN_DEVICE_TYPE: a private number. */
@@ -243,6 +243,7 @@ static const BpTargetKind target_kind = {
     .device_type = FROZEN_DEVICE_TYPE,
     .ir_level = 1,
     .attrs = attrs,
+    .attr_size = sizeof(BpTargetAttr),
     .num_attrs = sizeof attrs / sizeof *attrs,
     .description = "A frozen target",
     .complete = complete,

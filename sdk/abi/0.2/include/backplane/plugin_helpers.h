@@ -66,12 +66,62 @@ static inline int32_t bp_plugin_register_device_api(const BpPluginTables *tables
   return bp_plugin_register(tables, name, bp_plugin_answer_context, (void *)(uintptr_t)api);
 }
 
+/* ---- Memory, errors, targets ---------------------------------------------------------------- */
+
+/* Zeroed memory of the host's, for free(); NULL with an error. */
+static inline void *bp_plugin_calloc(const BpPluginTables *tables, size_t size) {
+  void *memory = __builtin_calloc(1, size);
+  if (!memory)
+    tables->error->raise(BP_ERROR_MEMORY, "no host memory for %zu bytes", size);
+  return memory;
+}
+
+/* Raises, as an error of the device, what was taken in a thread that worked for it, and releases
+ * it: -1. NULL: nothing failed, 0. */
+static inline int32_t bp_plugin_raise_failure(const BpPluginTables *tables, BpError *failure) {
+  if (!failure)
+    return 0;
+  tables->error->raise(BP_ERROR_DEVICE, "%.*s", (int)failure->message.size, failure->message.data);
+  tables->object->release(failure);
+  return -1;
+}
+
+/* For BpTargetKind::complete: refuses an integer attribute beyond these bounds; unset it is let
+ * pass. */
+static inline int32_t bp_plugin_check_range(const BpPluginTables *tables, const BpTarget *target,
+                                            const char *attr, int64_t least, int64_t most) {
+  BpValue value;
+  if (tables->target->get_attr(target, attr, &value) != 0)
+    return -1;
+  if (value.type_index == BP_TYPE_NONE || (value.v_int64 >= least && value.v_int64 <= most))
+    return 0;
+  return tables->error->raise(BP_ERROR_VALUE, "target %s: -%s=%lld: it is from %lld to %lld",
+                              tables->target->get_kind(target), attr, (long long)value.v_int64,
+                              (long long)least, (long long)most);
+}
+
 /* ---- Answers of BpDeviceApi::get_attr, and of others ------------------------------------- */
 
 /* An integer, or a bool. type: BP_TYPE_INT or BP_TYPE_BOOL. */
 static inline int32_t bp_plugin_answer_int(BpValue *result, int32_t type, int64_t number) {
   result->type_index = type;
   result->v_int64 = number;
+  return 0;
+}
+
+/* An attribute that is a number and never changes. */
+typedef struct BpPluginNumber {
+  int32_t attr;
+  int32_t type; /* BP_TYPE_INT or BP_TYPE_BOOL */
+  int64_t number;
+} BpPluginNumber;
+
+/* The number of an attribute, or None if it is not among them. */
+static inline int32_t bp_plugin_answer_number(BpValue *result, const BpPluginNumber *numbers,
+                                              size_t count, int32_t attr) {
+  for (size_t i = 0; i < count; i++)
+    if (numbers[i].attr == attr)
+      return bp_plugin_answer_int(result, numbers[i].type, numbers[i].number);
   return 0;
 }
 
@@ -88,6 +138,15 @@ static inline int32_t bp_plugin_answer_extents(const BpPluginTables *tables, BpV
     return -1;
   result->type_index = BP_TYPE_SHAPE;
   result->v_obj = &shape->header;
+  return 0;
+}
+
+/* A module, which the caller of the function then owns; NULL: -1, for an error that was raised. */
+static inline int32_t bp_plugin_answer_module(BpValue *result, BpModule *module) {
+  if (!module)
+    return -1;
+  result->type_index = BP_TYPE_MODULE;
+  result->v_obj = (BpObject *)(void *)module;
   return 0;
 }
 

@@ -75,8 +75,11 @@ typedef struct BpObjectTable {
 /* Functions by name. Names are the extension points: `device_api.X`, `target.build.X`, ... */
 typedef struct BpRegistryTable {
   uint64_t struct_size;
-  /* Registers a function by name; the registry takes a reference of its own. A name that is taken
-   * is an error unless `override` is non-zero. */
+  /* Registers a function by name, which the plugin's descriptor says that it provides. Only from
+   * within BpPlugin::initialize, in the thread that it runs in; else an error of kind
+   * BP_ERROR_RUNTIME. The registry takes a reference of its own. Nobody finds the name before
+   * initialize has succeeded. A name that somebody else registered is an error; so is one that the
+   * plugin has registered itself, unless `override` is non-zero. */
   int32_t (*set)(const char *name, BpFunction *function, int32_t override);
   /* Finds a function: *function is owned by the caller, NULL when the name is not there, which is
    * no error. May activate the plugin that provides the name; while the calling plugin initialises
@@ -132,10 +135,11 @@ typedef struct BpModuleTable {
                           BpFunction **function);
   /* Runs a compiler that is a program, in a directory of its own and without a shell. outputs[i] is
    * what it made as file i, `data` NULL if nothing; *log what it said. All are owned by the caller,
-   * with a NUL behind them that the size does not count. Whether it succeeded is seen by its files.
-   * Where all were made they are kept in the cache, under the program's file, the command and the
-   * inputs, and *log is empty when they come from there. A program that cannot be run is an error
-   * of kind BP_ERROR_COMPILE. */
+   * with a NUL behind them that the size does not count. Success is determined by the files, not by
+   * the exit status; a program that a signal ended has made none. Where all were made and it ended
+   * with status 0 they are kept in the cache, under the program's file, the command and the inputs,
+   * and *log is empty when they come from there. A program that cannot be run is an error of kind
+   * BP_ERROR_COMPILE. */
   int32_t (*run_compiler)(const BpCompilerRun *run, BpOwnedBytes *outputs, BpOwnedBytes *log);
 } BpModuleTable;
 
@@ -146,8 +150,9 @@ typedef struct BpModuleTable {
 /* Target kinds, and the attributes of targets. */
 typedef struct BpTargetTable {
   uint64_t struct_size;
-  /* Registers a kind, which must live for ever. Only from within BpPlugin::initialize, in the
-   * thread that it runs in; else an error of kind BP_ERROR_RUNTIME. */
+  /* Registers a kind, which must live for ever and be among the descriptor's `targets`. Only from
+   * within BpPlugin::initialize, in the thread that it runs in; else an error of kind
+   * BP_ERROR_RUNTIME. */
   int32_t (*register_kind)(const BpTargetKind *kind);
   /* The name of a target's kind; static. */
   const char *(*get_kind)(const BpTarget *target);

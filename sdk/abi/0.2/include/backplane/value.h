@@ -13,6 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if UINTPTR_MAX != 0xffffffffffffffffu || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "Backplane's layouts are those of 64-bit little-endian machines; this one is another"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -26,7 +30,19 @@ extern "C" {
 #define BP_DTYPE_HANDLE  3
 #define BP_DTYPE_BFLOAT  4
 #define BP_DTYPE_COMPLEX 5
-#define BP_DTYPE_BOOL    6
+#define BP_DTYPE_BOOL    6 /* of 8 bits */
+/* Floats of 8, 6 and 4 bits, named by their bits of exponent and mantissa. */
+#define BP_DTYPE_FLOAT8_E3M4        7
+#define BP_DTYPE_FLOAT8_E4M3        8
+#define BP_DTYPE_FLOAT8_E4M3B11FNUZ 9
+#define BP_DTYPE_FLOAT8_E4M3FN      10
+#define BP_DTYPE_FLOAT8_E4M3FNUZ    11
+#define BP_DTYPE_FLOAT8_E5M2        12
+#define BP_DTYPE_FLOAT8_E5M2FNUZ    13
+#define BP_DTYPE_FLOAT8_E8M0FNU     14
+#define BP_DTYPE_FLOAT6_E2M3FN      15
+#define BP_DTYPE_FLOAT6_E3M2FN      16
+#define BP_DTYPE_FLOAT4_E2M1FN      17
 
 /* The type of one element: `lanes` values of `bits` bits each. 4 bytes. */
 typedef struct BpDataType {
@@ -34,6 +50,17 @@ typedef struct BpDataType {
   uint8_t bits;   /* width of one lane */
   uint16_t lanes; /* 1 for a scalar */
 } BpDataType;
+
+/* Computes the bytes of `count` elements that follow each other. Elements are packed, as in DLPack
+ * 1.1: element i begins at bit i * bits * lanes, counted from the lowest bit of the first byte, and
+ * the last byte is padded. Returns 0; -1 if *bytes would exceed UINT64_MAX. Any thread. */
+static inline int bp_dtype_array_bytes(BpDataType dtype, uint64_t count, uint64_t *bytes) {
+  uint64_t bits = (uint64_t)dtype.bits * dtype.lanes, rest = (count % 8 * bits + 7) / 8;
+  if (bits && count / 8 > (UINT64_MAX - rest) / bits)
+    return -1;
+  *bytes = count / 8 * bits + rest;
+  return 0;
+}
 
 /* ---- Devices (DLDevice) ------------------------------------------------------------------ */
 

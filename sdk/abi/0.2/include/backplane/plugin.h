@@ -4,14 +4,14 @@
  * The descriptor is an ELF note (owner "Backplane", type BP_PLUGIN_NOTE_TYPE) of lines `key=value`
  * that the host reads without loading the plugin. Keys, one line each:
  *
- *   abi          "0.1": the ABI it was built for; while this is 0.N the host's N must be the same
+ *   abi          "0.2": the ABI it was built for; while this is 0.N the host's N must be the same
  *   name         identifier of lower-case letters, digits and '-'; unique on a machine
  *   version      of the plugin
  *   license      SPDX expression
  *   description  one line
  *   entry        the exported symbol: bp_plugin_entry_ and the name with '-' as '_'
  *   provides     registry names, space-separated: device_api.X target.build.X runtime.module...
- *   devices      (optional) device kinds, space-separated
+ *   devices      (optional) device kinds, space-separated; none of BP_DEVICE_RESERVED_KINDS
  *   targets      (optional) target kinds, space-separated
  *   libraries    (optional) sonames that it opens at run time, space-separated; between those of
  *                which one is enough stands '|': "libcuda.so.1 libnvrtc.so.12|libnvrtc.so.13"
@@ -44,8 +44,8 @@ extern "C" {
 
 /* The ABI of these headers: major in the upper half. */
 #define BP_ABI_MAJOR   0
-#define BP_ABI_MINOR   1
-#define BP_ABI_TEXT    "0.1"
+#define BP_ABI_MINOR   2
+#define BP_ABI_TEXT    "0.2"
 #define BP_ABI_VERSION (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_MINOR)
 
 /* Whether a plugin for one ABI works in a host of another, both as BP_ABI_VERSION: 0.N in 0.N
@@ -56,6 +56,9 @@ static inline int32_t bp_abi_fits(uint32_t plugin, uint32_t host) {
     return 0;
   return host >> 16 == 0 ? plugin == host : plugin <= host;
 }
+
+/* Words that mean something else in a list of preferences for devices (docs/devices.md). */
+#define BP_DEVICE_RESERVED_KINDS "auto help name pci plugin uuid"
 
 #define BP_PLUGIN_NOTE_OWNER "Backplane"
 #define BP_PLUGIN_NOTE_TYPE  0x42500001u
@@ -75,7 +78,10 @@ typedef struct BpPlugin {
  * touches no hardware. Returns 0; -1 if it cannot serve a host of that abi_version. */
 typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
 
-#if defined(__GNUC__)
+#if !defined(__GNUC__) || !defined(__ELF__)
+#error "a plugin is an ELF file, made by gcc, clang or a compiler with their extensions"
+#endif
+
 #define BP_PLUGIN_EXPORT __attribute__((visibility("default")))
 
 /* Defines a note in the object file. `owner` and `text` are string literals. */
@@ -142,7 +148,6 @@ typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
  * "[{\"feature\":\"opencl\",\"priority\":\"recommended\",\"soname\":[\"libOpenCL.so.1\"]}]". */
 #define BP_PLUGIN_DLOPEN_NOTE(json)                                                                \
   BP_ELF_NOTE(bp_plugin_dlopen_note, ".note.dlopen", "FDO", 0x407c0c0au, json)
-#endif
 
 #ifdef __cplusplus
 }

@@ -57,7 +57,8 @@ typedef struct BpModuleApi {
   int32_t (*get_source)(void *context, const char *format, BpOwnedBytes *source);
 
   /* (optional: none) Calls `visit` with each function name and, as JSON text or NULL, what is known
-   * of its signature, until it returns non-zero. Both strings are borrowed for the call. */
+   * of its signature, until it returns non-zero, which only ends the visit. Both strings are
+   * borrowed for the call. */
   int32_t (*visit_functions)(void *context,
                              int32_t (*visit)(void *visitor, const char *name,
                                               const char *signature),

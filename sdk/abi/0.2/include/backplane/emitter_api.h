@@ -57,13 +57,17 @@ typedef struct BpDialectAxis {
 #define BP_DIALECT_HOST          1  /* functions are packed functions; see docs/codegen.md */
 #define BP_DIALECT_POINTERS      2  /* the language has pointers: ADDRESS works */
 #define BP_DIALECT_VECTORS       4  /* + - * / etc. work on vectors, see `vector_type` */
-#define BP_DIALECT_PARAMS_GLOBAL 8  /* kernel parameters are declarations before the function */
+#define BP_DIALECT_PARAMS_GLOBAL 8  /* a device's parameters are declared before the function */
 #define BP_DIALECT_SHARED_GLOBAL 16 /* shared arrays are declared before the function */
 #define BP_DIALECT_STRICT_BOOL   32 /* a bool is no number, and is a uint8 in memory */
 #define BP_DIALECT_WRAPS         64 /* overflow of signed integers is defined: it wraps */
-/* + - * and comparisons of float16 are done in the type itself, whatever its `compute_bits`: each
- * rounds once, to the same number as the way there and back would. */
+/* + - *, min, max and comparisons of float16 are done in the type itself, whatever its
+ * `compute_bits`: each rounds once, to the same number as the way there and back would. So are the
+ * intrinsics with a row of 16 bits, and vectors are converted by `vector_convert`. */
 #define BP_DIALECT_HALVES 128
+/* A device function's parameters are statements at the beginning of its body: for a language, or a
+ * driver, that hands it one block of arguments. */
+#define BP_DIALECT_PARAMS_LOCAL 256
 
 /* A language. `struct_size` is that of the headers it was made with. */
 typedef struct BpDialect {
@@ -85,12 +89,13 @@ typedef struct BpDialect {
   /* The head of a kernel: $1 name, $2 parameters, $3 threads in a block, $4 $5 $6 of them along x,
    * y and z. NULL: kernels are refused. */
   const char *kernel;
-  /* The head of another function: $1 name, $2 parameters. NULL: refused. */
+  /* The head of a function without a launch, as a host has them, and a device of whose target the
+   * attribute thread_axes is false: $1 name, $2 parameters. NULL: refused. */
   const char *function;
   /* Statement at the beginning of a packed function, $1 its name. NULL: nothing */
   const char *entry;
   /* $1 element type, $2 name, $3 position, $4 `no_alias` or nothing: one parameter; the text of a
-   * global declaration with BP_DIALECT_PARAMS_GLOBAL. */
+   * global declaration with BP_DIALECT_PARAMS_GLOBAL, of a statement with _PARAMS_LOCAL. */
   const char *buffer_param;
   const char *scalar_param;
   const char *no_alias; /* the word on a pointer to what no other one points to: "restrict" */
@@ -161,6 +166,12 @@ typedef struct BpDialect {
   const char *texel_type;  /* $1 element type: of a texel that was loaded */
   const char *texel_load;  /* $1 name, $2 number of the texel */
   const char *texel_lane;  /* $1 texel, $2 number of the element in it */
+
+  /* -- more of vectors: those of a type with compute_bits in the compute type, and back. $1 to
+   * type, $2 value, $3 from type, $4 lanes, $5 short name of the type with compute_bits: "f16".
+   * Both or none; NULL: lane by lane */
+  const char *vector_widen;
+  const char *vector_narrow;
 } BpDialect;
 
 /* ---- The emitter ------------------------------------------------------------------------- */
@@ -168,7 +179,7 @@ typedef struct BpDialect {
 #define BP_TABLE_EMITTER         "emitter"
 #define BP_TABLE_EMITTER_VERSION 1
 
-/* The emitter. Both functions may be called from any thread. */
+/* The emitter. Its functions may be called from any thread. */
 typedef struct BpEmitterTable {
   uint64_t struct_size;
   /* A built-in dialect: "c", "cuda", "glsl" or "opencl"; static. NULL, with an error, for another

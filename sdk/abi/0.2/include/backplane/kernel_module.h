@@ -32,15 +32,25 @@ typedef struct BpKernelModuleKind {
    * module lives until it returns. 0, or -1 with an error raised. */
   int32_t (*call)(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
                   int32_t num_args);
-  /* Frees what `call` left in `built` of the module and of its kernels. Any thread. */
+  /* Frees what `prepare` and `call` left in `built` of the module and of its kernels. All of these
+   * are NULL in a module that is given up before `prepare`. Any thread. */
   void (*forget)(BpKernelModule *module);
+  /* (optional: nothing) Looks at the code of a module that is whole but for `self`, so that what is
+   * wrong is found when it is loaded, and fills `built`. 0, or -1 with an error raised; `forget` is
+   * called then, too. */
+  int32_t (*prepare)(BpKernelModule *module);
+  /* (optional: none) Other formats of the code; ends with NULL. */
+  const char *const *other_formats;
+  int32_t takes_shared; /* (optional: 0) see BpKernel */
 } BpKernelModuleKind;
 
 /* A module. */
 struct BpKernelModule {
   const BpKernelModuleKind *kind;
-  BpModule *self;   /* the host's object; not a reference */
-  BpByteArray code; /* with a NUL after it */
+  BpModule *self;     /* the host's object; not a reference */
+  const char *format; /* of the code; one of the kind's */
+  BpByteArray code;   /* with a NUL after it */
+  char *source;       /* what the code was made from; NULL: not known, or the code itself */
   BpKernelEntry *kernels;
   int32_t num_kernels;
   void *built; /* the plugin's, NULL at first */
@@ -60,6 +70,7 @@ static inline void bp_kernel_module_destroy_(void *context) {
     bp_kernel_clear(&module->kernels[i].call);
   __builtin_free(module->kernels);
   __builtin_free((void *)(uintptr_t)module->code.data);
+  __builtin_free(module->source);
   __builtin_free(module);
 }
 
@@ -115,26 +126,33 @@ static inline int32_t bp_kernel_module_save_(void *context, BpOwnedBytes *bytes)
   for (size_t i = 0; rc == 0 && i < count; i++)
     infos[i] = bp_kernel_info(&module->kernels[i].call, tags[i]);
   if (rc == 0)
-    rc = module->kind->host->module->encode_device_code(module->kind->format, infos,
-                                                        module->num_kernels, &module->code, bytes);
+    rc = module->kind->host->module->encode_device_code(module->format, infos, module->num_kernels,
+                                                        &module->code, bytes);
   __builtin_free(infos);
   __builtin_free(tags);
   return rc;
+}
+
+/* Answers a copy of bytes, with a NUL after it; for slots of a plugin's own. */
+static inline int32_t bp_kernel_module_answer_bytes(const BpKernelModule *module, const void *data,
+                                                    size_t size, BpOwnedBytes *bytes) {
+  bytes->data = (char *)__builtin_malloc(size + 1);
+  if (!bytes->data)
+    return bp_kernel_module_no_memory_(module);
+  __builtin_memcpy(bytes->data, data, size);
+  bytes->data[size] = '\0';
+  bytes->size = size;
+  bytes->free_data = bp_kernel_module_free_;
+  return 0;
 }
 
 static inline int32_t bp_kernel_module_get_source_(void *context, const char *format,
                                                    BpOwnedBytes *source) {
   const BpKernelModule *module = (const BpKernelModule *)context;
   __builtin_memset(source, 0, sizeof(*source));
-  if (format[0] && __builtin_strcmp(format, module->kind->format) != 0)
+  if (format[0] && __builtin_strcmp(format, module->format) != 0)
     return 0;
-  source->data = (char *)__builtin_malloc(module->code.size + 1);
-  if (!source->data)
-    return bp_kernel_module_no_memory_(module);
-  __builtin_memcpy(source->data, module->code.data, module->code.size + 1);
-  source->size = module->code.size;
-  source->free_data = bp_kernel_module_free_;
-  return 0;
+  return bp_kernel_module_answer_bytes(module, module->code.data, module->code.size, source);
 }
 
 static inline int32_t bp_kernel_module_visit_(void *context,
@@ -148,12 +166,13 @@ static inline int32_t bp_kernel_module_visit_(void *context,
   return rc < 0 ? -1 : 0;
 }
 
-/* The table of a module's functions; `kind` is the KIND of the loader's name. */
-#define BP_KERNEL_MODULE_API(kind)                                                                 \
+/* The table of a module's functions; `kind` is the KIND of the loader's name. The second is for a
+ * plugin with a get_source of its own, whose context is the BpKernelModule. */
+#define BP_KERNEL_MODULE_API(kind) BP_KERNEL_MODULE_API_WITH(kind, bp_kernel_module_get_source_)
+#define BP_KERNEL_MODULE_API_WITH(kind, get_source)                                                \
   {                                                                                                \
     sizeof(BpModuleApi), kind, bp_kernel_module_get_function_, bp_kernel_module_get_property_,     \
-        bp_kernel_module_save_, bp_kernel_module_get_source_, bp_kernel_module_visit_,             \
-        bp_kernel_module_destroy_                                                                  \
+        bp_kernel_module_save_, get_source, bp_kernel_module_visit_, bp_kernel_module_destroy_     \
   }
 
 /* ---- Making modules ---------------------------------------------------------------------- */
@@ -165,6 +184,7 @@ static inline BpKernelModule *bp_kernel_module_new_(const BpKernelModuleKind *ki
     return NULL;
   }
   module->kind = kind;
+  module->format = kind->format;
   return module;
 }
 
@@ -179,6 +199,7 @@ static inline BpKernel *bp_kernel_module_append_(BpKernelModule *module) {
   }
   module->kernels = grown;
   __builtin_memset(&grown[count], 0, sizeof(*grown));
+  grown[count].call.takes_shared = module->kind->takes_shared;
   module->num_kernels++;
   return &grown[count].call;
 }
@@ -189,41 +210,85 @@ static inline int32_t bp_kernel_module_add_info_(void *context, const BpKernelIn
   return kernel ? bp_kernel_from_info(module->kind->host, info, kernel) : -1;
 }
 
-/* Gives the module its code and makes the host's object, or destroys it if `rc` is not 0. */
-static inline BpModule *bp_kernel_module_finish_(BpKernelModule *module, int32_t rc,
-                                                 const BpByteArray *code) {
-  char *copy = rc == 0 ? (char *)__builtin_malloc(code->size + 1) : NULL;
-  if (rc == 0 && !copy)
-    bp_kernel_module_no_memory_(module);
-  if (!copy) {
-    bp_kernel_module_destroy_(module);
-    return NULL;
-  }
+/* Sets a copy of the code, with a NUL after it. */
+static inline int32_t bp_kernel_module_set_code_(BpKernelModule *module, const BpByteArray *code) {
+  char *copy = (char *)__builtin_malloc(code->size + 1);
+  if (!copy)
+    return bp_kernel_module_no_memory_(module);
   if (code->size)
     __builtin_memcpy(copy, code->data, code->size);
   copy[code->size] = '\0';
   module->code.data = copy;
   module->code.size = code->size;
+  return 0;
+}
+
+/* Gives the module its code and makes the host's object, or destroys it if `rc` is not 0. */
+static inline BpModule *bp_kernel_module_finish_(BpKernelModule *module, int32_t rc,
+                                                 const BpByteArray *code) {
+  if (rc == 0)
+    rc = bp_kernel_module_set_code_(module, code);
+  if (rc == 0 && module->kind->prepare)
+    rc = module->kind->prepare(module);
+  if (rc != 0) {
+    bp_kernel_module_destroy_(module);
+    return NULL;
+  }
   BpModule *made = module->kind->host->module->create(module->kind->api, module);
   if (made)
     module->self = made;
   return made;
 }
 
-/* A module of the kernels of an IR module and their code, which is copied. NULL with an error. */
-static inline BpModule *bp_kernel_module_from_ir(const BpKernelModuleKind *kind,
-                                                 const BpIrTable *ir, const BpIrModule *functions,
-                                                 const BpByteArray *code) {
+/* What the kernels of an IR module were compiled to. */
+typedef struct BpKernelCode {
+  const char *format; /* one of the kind's; static */
+  BpByteArray bytes;
+  const char *source; /* what it was made from, or NULL */
+} BpKernelCode;
+
+/* A module of the kernels of an IR module and what they were compiled to, which is copied. NULL
+ * with an error. */
+static inline BpModule *bp_kernel_module_from_code(const BpKernelModuleKind *kind,
+                                                   const BpIrTable *ir, const BpIrModule *functions,
+                                                   const BpKernelCode *code) {
   BpKernelModule *module = bp_kernel_module_new_(kind);
   if (!module)
     return NULL;
-  int32_t rc = 0;
+  module->format = code->format;
+  module->source = code->source ? __builtin_strdup(code->source) : NULL;
+  int32_t rc = code->source && !module->source ? bp_kernel_module_no_memory_(module) : 0;
   for (int32_t i = 0; rc == 0 && i < ir->num_functions(functions); i++) {
     BpKernel *kernel = bp_kernel_module_append_(module);
     rc = kernel ? bp_kernel_from_function(kind->host, ir, ir->get_function(functions, i), kernel)
                 : -1;
   }
-  return bp_kernel_module_finish_(module, rc, code);
+  return bp_kernel_module_finish_(module, rc, &code->bytes);
+}
+
+/* The same where the code is its own source, in the kind's first format. */
+static inline BpModule *bp_kernel_module_from_ir(const BpKernelModuleKind *kind,
+                                                 const BpIrTable *ir, const BpIrModule *functions,
+                                                 const BpByteArray *code) {
+  BpKernelCode own = {kind->format, *code, NULL};
+  return bp_kernel_module_from_code(kind, ir, functions, &own);
+}
+
+/* Sets the format that bytes say they have. */
+static inline int32_t bp_kernel_module_set_format_(BpKernelModule *module,
+                                                   const BpByteArray *name) {
+  const BpKernelModuleKind *kind = module->kind;
+  const char *const *others = kind->other_formats;
+  for (module->format = kind->format; module->format;
+       module->format = others && *others ? *others++ : NULL) {
+    if (__builtin_strlen(module->format) == name->size &&
+        __builtin_memcmp(module->format, name->data, name->size) == 0)
+      return 0;
+  }
+  return kind->host->error->raise(BP_ERROR_FORMAT,
+                                  "module of kind %s: format \"%.*s\", not \"%s\"%s",
+                                  kind->api->kind, (int)name->size, name->data, kind->format,
+                                  kind->other_formats ? " or another that it takes" : "");
 }
 
 /* A module of the bytes that it was saved as, which are untrusted and copied. NULL with an error.
@@ -236,22 +301,12 @@ static inline BpModule *bp_kernel_module_from_bytes(const BpKernelModuleKind *ki
     return NULL;
   int32_t rc = kind->host->module->decode_device_code(bytes, &format, bp_kernel_module_add_info_,
                                                       module, &code);
-  if (rc == 0 && (format.size != __builtin_strlen(kind->format) ||
-                  __builtin_memcmp(format.data, kind->format, format.size) != 0))
-    rc = kind->host->error->raise(BP_ERROR_FORMAT, "module of kind %s: format \"%.*s\", not \"%s\"",
-                                  kind->api->kind, (int)format.size, format.data, kind->format);
+  if (rc == 0)
+    rc = bp_kernel_module_set_format_(module, &format);
   return bp_kernel_module_finish_(module, rc, &code);
 }
 
 /* ---- Registered functions ---------------------------------------------------------------- */
-
-static inline int bp_kernel_module_answer_(BpModule *module, BpValue *result) {
-  if (!module)
-    return -1;
-  result->type_index = BP_TYPE_MODULE;
-  result->v_obj = (BpObject *)(void *)module;
-  return 0;
-}
 
 /* The loader `runtime.module.loadbinary_KIND`, whose context is the BpKernelModuleKind: it gets the
  * bytes and, where they lie in a file, their owner. */
@@ -266,7 +321,7 @@ static inline int bp_kernel_module_loadbinary(void *self, const BpValue *args, i
                                     kind->api->kind, num_args);
   if (kind->host->object->view_str(&args[0], &bytes) != 0)
     return -1;
-  return bp_kernel_module_answer_(bp_kernel_module_from_bytes(kind, &bytes), result);
+  return bp_plugin_answer_module(result, bp_kernel_module_from_bytes(kind, &bytes));
 }
 
 /* A code generator: makes a module of an IR module for a target. NULL with an error. */
@@ -279,9 +334,8 @@ static inline int bp_kernel_module_build(const BpKernelModuleKind *kind, BpKerne
       args[1].type_index != BP_TYPE_TARGET)
     return kind->host->error->raise(
         BP_ERROR_TYPE, "target.build.%s: expected an IR module and a target", kind->api->kind);
-  return bp_kernel_module_answer_(build((const BpIrModule *)(const void *)args[0].v_obj,
-                                        (const BpTarget *)(const void *)args[1].v_obj),
-                                  result);
+  return bp_plugin_answer_module(result, build((const BpIrModule *)(const void *)args[0].v_obj,
+                                               (const BpTarget *)(const void *)args[1].v_obj));
 }
 
 #ifdef __cplusplus

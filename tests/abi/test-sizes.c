@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Structures of programs that were built with older and with newer headers than this host. */
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/plugins.h>
+#include <backplane/target.h>
+#include <glib.h>
+#include <string.h>
+
+/* ---- Copies ------------------------------------------------------------------------------ */
+
+/* BpCopy as a later version may have it. */
+typedef struct LaterCopy {
+  BpCopy copy;
+  uint64_t flags;
+} LaterCopy;
+
+static const BpDevice cpu = {BP_DEVICE_CPU, 0};
+
+static LaterCopy make_copy(const char *from, char *to, uint64_t struct_size) {
+  LaterCopy later = {.copy = {.struct_size = struct_size, .from = from, .from_device = cpu}};
+  later.copy.to = to;
+  later.copy.to_device = cpu;
+  later.copy.size = 4;
+  return later;
+}
+
+static void test_longer_copy_works_if_its_new_members_are_zero(void) {
+  char to[] = "....";
+  LaterCopy later = make_copy("abcd", to, sizeof later);
+  g_assert_cmpint(bp_device_copy(&later.copy, NULL), ==, 0);
+  g_assert_cmpstr(to, ==, "abcd");
+}
+
+static void assert_copy_refused(const LaterCopy *later, const char *to, const char *part) {
+  g_assert_cmpint(bp_device_copy(&later->copy, NULL), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), part));
+  bp_error_clear();
+  g_assert_cmpstr(to, ==, "....");
+}
+
+static void test_longer_copy_with_a_new_member_set_is_refused(void) {
+  char to[] = "....";
+  LaterCopy later = make_copy("abcd", to, sizeof later);
+  later.flags = 1;
+  assert_copy_refused(&later, to, "a member set at byte 64");
+}
+
+static void test_bytes_behind_a_copy_are_not_read(void) {
+  char to[] = "....";
+  LaterCopy later = make_copy("abcd", to, sizeof(BpCopy));
+  later.flags = 1;
+  g_assert_cmpint(bp_device_copy(&later.copy, NULL), ==, 0);
+  g_assert_cmpstr(to, ==, "abcd");
+}
+
+static void test_copy_without_its_size_is_refused(void) {
+  static const uint64_t sizes[] = {0, sizeof(BpCopy) - 1, UINT64_MAX};
+  for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+    char to[] = "....";
+    LaterCopy later = make_copy("abcd", to, sizes[i]);
+    assert_copy_refused(&later, to, "BpCopy::struct_size is ");
+  }
+}
+
+/* ---- Attributes of a target kind --------------------------------------------------------- */
+
+/* BpTargetAttr as a later version may have it. */
+typedef struct LaterAttr {
+  BpTargetAttr attr;
+  const char *unit;
+} LaterAttr;
+
+static const LaterAttr later_attrs[] = {{{"first", BP_TYPE_INT, 0, "1", "x"}, "bytes"},
+                                        {{"second", BP_TYPE_INT, 0, "2", "x"}, "bytes"}};
+static const BpTargetTable *table;
+
+static int build_nothing(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  (void)self, (void)args, (void)num_args, (void)result;
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "it makes nothing");
+}
+
+static int32_t register_build(void) {
+  BpFunction *function = bp_function_create(build_nothing, NULL, NULL);
+  int32_t rc = function && !bp_registry_set("target.build.later", function, 0) ? 0 : -1;
+  bp_object_release(function);
+  return rc;
+}
+
+static int32_t register_kinds(void) {
+  static const BpTargetKind later = {.struct_size = sizeof later,
+                                     .name = "later",
+                                     .device_type = BP_DEVICE_CPU,
+                                     .attrs = &later_attrs[0].attr,
+                                     .attr_size = sizeof(LaterAttr),
+                                     .num_attrs = 2,
+                                     .description = "x"};
+  BpTargetKind unsized_kind = later;
+  unsized_kind.attr_size = 0;
+  g_assert_cmpint(table->register_kind(&unsized_kind), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "has an attr_size of 0"));
+  bp_error_clear();
+  return table->register_kind(&later) ? -1 : register_build();
+}
+
+static int32_t entry(const BpHost *host, BpPlugin *plugin) {
+  table = host->get_table(BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
+  plugin->abi_version = BP_ABI_VERSION;
+  plugin->initialize = register_kinds;
+  return 0;
+}
+
+static void test_rows_of_attributes_are_as_long_as_the_plugin_says(void) {
+  g_assert_cmpint(bp_plugin_register_static("abi=" BP_ABI_TEXT
+                                            "\nname=later\nversion=1\nlicense=MIT\n"
+                                            "description=x\nentry=bp_plugin_entry_later\n"
+                                            "provides=target.build.later\ntargets=later\n",
+                                            entry),
+                  ==, 0);
+  BpTarget *target = bp_target_parse("later -second=5");
+  if (!target)
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(bp_target_get_int(target, "first", 0), ==, 1);
+  g_assert_cmpint(bp_target_get_int(target, "second", 0), ==, 5);
+  bp_object_release(target);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+#define ADD(path, test) g_test_add_func("/sizes/" path, test)
+  ADD("longer-copy-works-if-its-new-members-are-zero",
+      test_longer_copy_works_if_its_new_members_are_zero);
+  ADD("longer-copy-with-a-new-member-set-is-refused",
+      test_longer_copy_with_a_new_member_set_is_refused);
+  ADD("bytes-behind-a-copy-are-not-read", test_bytes_behind_a_copy_are_not_read);
+  ADD("copy-without-its-size-is-refused", test_copy_without_its_size_is_refused);
+  ADD("rows-of-attributes-are-as-long-as-the-plugin-says",
+      test_rows_of_attributes_are_as_long_as_the_plugin_says);
+  return g_test_run();
+}
