@@ -104,13 +104,14 @@ static int visit_choice(void *context, const BpIrNode *node) {
   int memory = seen ? bp__ir_visit_once(seen, visit_memory, NULL) : -1;
   if (memory != 0)
     return memory < 0 ? -1 : 0;
+  /* Before the difference is taken: in it two variables that are one name here would cancel. */
+  int is_other = bp__ir_uses(seen, partition->other);
+  if (is_other != 0)
+    return is_other < 0 ? -1 : 0;
   const BpIrNode *difference = difference_of(partition, seen);
-  if (!difference)
-    return 0;
-  int is_other = bp__ir_uses(difference, partition->other);
-  if (is_other == 0)
+  if (difference)
     scan->choices[scan->count++] = (Choice){node, difference};
-  return is_other < 0 ? -1 : 0;
+  return 0;
 }
 
 static int scan_statement(Scan *scan, const BpIrNode *node);

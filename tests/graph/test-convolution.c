@@ -214,6 +214,117 @@ static void test_small_conv_transpose(void) {
   g_free(b);
 }
 
+/* A square transposed convolution of 5x4 inputs; of one dimension if kernel and stride are 1 high.
+ */
+typedef struct Transposed {
+  int64_t in, out, kernel[2], stride[2], begin[2], end[2], extra[2];
+} Transposed;
+
+static float *transposed_reference(const Transposed *c, const float *x, const float *w,
+                                   const float *b, int64_t *size) {
+  const int64_t in[2] = {5, 4};
+  int64_t out[2];
+  for (int i = 0; i < 2; i++)
+    out[i] = (in[i] - 1) * c->stride[i] + c->extra[i] + c->kernel[i] - c->begin[i] - c->end[i];
+  size[0] = out[0];
+  size[1] = out[1];
+  float *y = g_new(float, (gsize)(c->out * out[0] * out[1]));
+  for (int64_t i = 0; i < c->out * out[0] * out[1]; i++)
+    y[i] = b[i / (out[0] * out[1])];
+  for (int64_t i = 0; i < c->in * c->out * c->kernel[0] * c->kernel[1] * in[0] * in[1]; i++) {
+    int64_t from = i % (in[0] * in[1]), weight = i / (in[0] * in[1]);
+    int64_t tap = weight % (c->kernel[0] * c->kernel[1]);
+    int64_t pair = weight / (c->kernel[0] * c->kernel[1]), o = pair % c->out;
+    int64_t row = from / in[1] * c->stride[0] + tap / c->kernel[1] - c->begin[0];
+    int64_t column = from % in[1] * c->stride[1] + tap % c->kernel[1] - c->begin[1];
+    if (row >= 0 && row < out[0] && column >= 0 && column < out[1])
+      y[(o * out[0] + row) * out[1] + column] +=
+          x[pair / c->out * in[0] * in[1] + from] * w[weight];
+  }
+  return y;
+}
+
+/* Windows that overlap or leave gaps, at all edges: each is computed, and one with a tap for every
+ * output by convolutions. */
+static void test_conv_transpose_with_overlap(void) {
+  static const Transposed cases[] = {
+      {6, 5, {4, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0}}, /* each dimension has two kinds of outputs */
+      {20, 17, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}, /* of one and two taps */
+      {3, 4, {3, 3}, {2, 2}, {0, 1}, {1, 0}, {0, 0}},   /* an odd number of outputs */
+      {4, 3, {4, 4}, {2, 2}, {0, 0}, {0, 0}, {0, 0}},   /* one kind of outputs, of two taps */
+      {4, 3, {5, 7}, {3, 2}, {2, 3}, {1, 2}, {2, 1}},   /* three kinds, strides that differ */
+      {4, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}},   /* a stride of one */
+      {4, 3, {2, 2}, {2, 2}, {1, 1}, {3, 3}, {0, 0}},   /* inputs that nothing is computed from */
+      {4, 3, {2, 2}, {3, 3}, {0, 0}, {0, 0}, {2, 2}},   /* outputs without a tap */
+      {4, 3, {3, 3}, {2, 2}, {2, 2}, {0, 0}, {0, 0}},   /* a first tap beyond the first input */
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+    const Transposed *c = &cases[i];
+    OnnxBuilder *builder = onnx_builder_new();
+    char *in = g_strdup_printf("1x%dx5x4", (int)c->in);
+    char *weights = g_strdup_printf("%dx%dx%dx%d", (int)c->in, (int)c->out, (int)c->kernel[0],
+                                    (int)c->kernel[1]);
+    char *bias = g_strdup_printf("%d", (int)c->out);
+    char *attrs =
+        g_strdup_printf("strides=%d,%d pads=%d,%d,%d,%d output_padding=%d,%d", (int)c->stride[0],
+                        (int)c->stride[1], (int)c->begin[0], (int)c->begin[1], (int)c->end[0],
+                        (int)c->end[1], (int)c->extra[0], (int)c->extra[1]);
+    float *x = onnx_float_values(c->in * 20), *b = onnx_float_values(c->out);
+    float *w = onnx_float_values(c->in * c->out * c->kernel[0] * c->kernel[1]);
+    int64_t size[2];
+    float *y = transposed_reference(c, x, w, b, size);
+    onnx_input(builder, "x", ONNX_FLOAT, in);
+    onnx_floats(builder, "w", weights);
+    onnx_floats(builder, "b", bias);
+    onnx_node(builder, "ConvTranspose", "x,w,b", "y", attrs);
+    onnx_output(builder, "y");
+    check_model(builder, x, y, c->out * size[0] * size[1]);
+    g_free(in);
+    g_free(weights);
+    g_free(bias);
+    g_free(attrs);
+    g_free(x);
+    g_free(w);
+    g_free(b);
+    g_free(y);
+  }
+}
+
+/* Nothing is computed from inputs that a window does not reach: infinity stays where it is. */
+static void test_conv_transpose_of_infinity(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float x[3] = {1, INFINITY, 2}, w[3], y[5];
+  float *values = onnx_float_values(3);
+  memcpy(w, values, sizeof w);
+  onnx_input(builder, "x", ONNX_FLOAT, "1x1x1x3");
+  onnx_floats(builder, "w", "1x1x1x3");
+  onnx_node(builder, "ConvTranspose", "x,w", "y", "strides=1,2 pads=0,1,0,1");
+  onnx_output(builder, "y");
+  y[0] = x[0] * w[1];
+  y[1] = x[0] * w[2] + x[1] * w[0];
+  y[2] = x[1] * w[1];
+  y[3] = x[1] * w[2] + x[2] * w[0];
+  y[4] = x[2] * w[1];
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpTarget *target = bp_target_parse("c");
+  BpModule *module = compile_for(path, target);
+  int64_t count;
+  float *found = run_module(module, BP_DEVICE_CPU, x, &count);
+  g_assert_cmpint(count, ==, 5);
+  for (int i = 0; i < 5; i++)
+    if (isinf(y[i]) ? found[i] != y[i] : !(fabsf(found[i] - y[i]) < 1e-5f))
+      g_error("element %d is %g, not %g", i, (double)found[i], (double)y[i]);
+  g_free(found);
+  g_free(values);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  bp_object_release(target);
+  bp_object_release(module);
+}
+
 static void test_conv_transpose(void) {
   check_conv_transpose(6, 3, 2);
   check_conv_transpose(20, 24, 2);
@@ -435,6 +546,8 @@ int main(int argc, char **argv) {
                   test_conv_slices);
   g_test_add_func("/compile/convolution/block-of-a-network", test_block);
   g_test_add_func("/compile/convolution/transposed", test_conv_transpose);
+  g_test_add_func("/compile/convolution/transposed-with-overlap", test_conv_transpose_with_overlap);
+  g_test_add_func("/compile/convolution/transposed-infinity", test_conv_transpose_of_infinity);
   g_test_add_func("/compile/convolution/transposed-and-small", test_small_conv_transpose);
   g_test_add_func("/compile/concatenation/of-channels", test_concat);
   g_test_add_func("/compile/spare-channels/reach-no-convolution", test_spare_channels);
