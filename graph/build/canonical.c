@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rewrites towards fewer kinds of nodes: transposes that move nothing or meet another, convolutions
- * over one dimension, transposed convolutions that do not overlap, constant factors. */
+ * over one dimension, transposed convolutions, constant factors. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -168,61 +168,223 @@ static int conv_rule(BpRewrite *rewrite, BpGraphNode *node) {
 
 /* ---- Transposed convolutions ------------------------------------------------------------- */
 
-/* Whether the windows of a transposed convolution lie side by side, in squares. */
-static int is_tiling(const BpGraphNode *node) {
-  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1], *out = node->outputs[0];
+/* Of the outputs of a transposed convolution of stride s, those whose remainder by s is in a range
+ * read the same inputs in one dimension: output q * s + remainder reads input q + first and
+ * `taps` - 1 after it. */
+typedef struct Phases {
+  int64_t begin, count; /* the remainders */
+  int64_t first, taps;
+} Phases;
+
+/* Taps that begin and end differ at one remainder each, so a dimension has at most so many. */
+#define MAX_PHASES 3
+
+typedef struct Transposed {
+  BpGraph *graph;
+  const BpGraphNode *node;
   BpOpWindow w;
-  if (in->ndim != 4 || bp__node_int(node, "group", 1) != 1 || !weights->data ||
-      (bp__node_input(node, 2) && !node->inputs[2]->data) || !bp__dtype_is_float(in->dtype) ||
-      bp__op_read_window(node, weights->shape + 2, &w))
-    return 0;
-  for (int32_t i = 0; i < 2; i++)
-    if (w.kernel[i] != w.strides[i] || w.dilations[i] != 1 || w.pad_begin[i] != 0 ||
-        out->shape[2 + i] != in->shape[2 + i] * w.strides[i])
-      return 0;
-  return w.kernel[0] == w.kernel[1];
+  Phases phases[BP_GRAPH_MAX_NDIM][MAX_PHASES];
+  int32_t num_phases[BP_GRAPH_MAX_NDIM];
+  const Phases *chosen[BP_GRAPH_MAX_NDIM]; /* by dimension: those being computed */
+  int64_t places[BP_GRAPH_MAX_NDIM];       /* how many q there are */
+} Transposed;
+
+static int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b < 0);
 }
 
-/* Weights (in, out, k, k) as those of a pointwise convolution to (k, k, out) channels. */
-static BpGraphValue *tap_weights(BpGraph *graph, const BpGraphValue *from) {
-  int64_t in = from->shape[0], out = from->shape[1], taps = from->shape[2] * from->shape[3];
-  int64_t shape[4] = {taps * out, in, 1, 1};
-  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, shape, 4, NULL);
-  for (int64_t i = 0; to && i < in; i++)
-    for (int64_t o = 0; o < out; o++)
-      for (int64_t t = 0; t < taps; t++)
-        bp__value_copy_element(to, (t * out + o) * in + i, from, (i * out + o) * taps + t);
+/* Finds the phases of dimension `i`. Output y is the sum over k of input (y + pad - k) / stride,
+ * where that divides. Returns 0 for what a convolution cannot compute: no taps, negative padding.
+ */
+static int find_phases(Transposed *transposed, int32_t i) {
+  const BpOpWindow *w = &transposed->w;
+  int64_t stride = w->strides[i], pad = w->pad_begin[i];
+  Phases *last = NULL;
+  transposed->places[i] = (transposed->node->outputs[0]->shape[2 + i] + stride - 1) / stride;
+  if (w->kernel[i] < stride || w->dilations[i] != 1 || transposed->places[i] < 1)
+    return 0;
+  for (int64_t r = 0; r < stride; r++) {
+    int64_t first = -floor_div(w->kernel[i] - 1 - pad - r, stride);
+    int64_t taps = floor_div(r + pad, stride) - first + 1;
+    if (first > 0)
+      return 0;
+    if (!last || last->first != first || last->taps != taps) {
+      last = &transposed->phases[i][transposed->num_phases[i]++];
+      *last = (Phases){r, 0, first, taps};
+    }
+    last->count++;
+  }
+  return 1;
+}
+
+/* Whether convolutions can compute it. */
+static int read_transposed(Transposed *transposed) {
+  const BpGraphNode *node = transposed->node;
+  const BpGraphValue *weights = node->inputs[1], *bias = bp__node_input(node, 2);
+  if (bp__node_int(node, "group", 1) != 1 || !weights->data || (bias && !bias->data) ||
+      !bp__dtype_is_float(weights->dtype) || 2 + 2 * (weights->ndim - 2) > BP_GRAPH_MAX_NDIM ||
+      bp__op_read_window(node, weights->shape + 2, &transposed->w)) {
+    bp_error_clear();
+    return 0;
+  }
+  for (int32_t i = 0; i < transposed->w.rank; i++)
+    if (!find_phases(transposed, i))
+      return 0;
+  return 1;
+}
+
+/* How many of the outputs between two neighbours in q the chosen phases are. */
+static int64_t count_chosen(const Transposed *transposed) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < transposed->w.rank; i++)
+    count *= transposed->chosen[i]->count;
+  return count;
+}
+
+/* The place in the weights of one channel that the chosen convolution's place `at` has, whose
+ * dimensions are the remainders, then the taps. */
+static int64_t weight_of(const Transposed *transposed, int64_t remainder, int64_t tap) {
+  int64_t from = 0, size = 1;
+  for (int32_t i = transposed->w.rank - 1; i >= 0; i--) {
+    const Phases *phases = transposed->chosen[i];
+    int64_t r = phases->begin + remainder % phases->count, t = tap % phases->taps;
+    int64_t k = r + transposed->w.pad_begin[i] - (phases->first + t) * transposed->w.strides[i];
+    from += k * size;
+    size *= transposed->w.kernel[i];
+    remainder /= phases->count;
+    tap /= phases->taps;
+  }
+  return from;
+}
+
+/* Weights (in, out, k...) as those of the chosen convolution, (remainders * out, in, taps...). */
+static BpGraphValue *phase_weights(const Transposed *transposed) {
+  const BpGraphValue *from = transposed->node->inputs[1];
+  int64_t in = from->shape[0], out = from->shape[1], kernel = 1, taps = 1;
+  int64_t remainders = count_chosen(transposed), shape[BP_GRAPH_MAX_NDIM] = {remainders * out, in};
+  for (int32_t i = 0; i < transposed->w.rank; i++) {
+    shape[2 + i] = transposed->chosen[i]->taps;
+    taps *= shape[2 + i];
+    kernel *= transposed->w.kernel[i];
+  }
+  BpGraphValue *to =
+      bp__graph_constant(transposed->graph, from->name, from->dtype, shape, from->ndim, NULL);
+  for (int64_t r = 0; to && r < remainders; r++)
+    for (int64_t t = 0; t < taps; t++) {
+      int64_t place = weight_of(transposed, r, t);
+      for (int64_t c = 0; c < out * in; c++)
+        bp__value_copy_element(to, (r * out * in + c) * taps + t, from,
+                               (c % in * out + c / in) * kernel + place);
+    }
   return to;
 }
 
-static BpGraphValue *tap_bias(BpGraph *graph, const BpGraphValue *from, int64_t taps) {
-  int64_t out = from->shape[0], total = out * taps;
-  BpGraphValue *to = bp__graph_constant(graph, from->name, from->dtype, &total, 1, NULL);
+static BpGraphValue *phase_bias(const Transposed *transposed) {
+  const BpGraphValue *from = transposed->node->inputs[2];
+  int64_t out = from->shape[0], total = out * count_chosen(transposed);
+  BpGraphValue *to =
+      bp__graph_constant(transposed->graph, from->name, from->dtype, &total, 1, NULL);
   for (int64_t i = 0; to && i < total; i++)
     bp__value_copy_element(to, i, from, i % out);
   return to;
 }
 
-static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
-  BpGraph *graph = rewrite->graph;
-  BpGraphValue *inputs[3], *result;
-  BpGraphAttr block;
-  int64_t k;
-  if (!is_op(node, "ConvTranspose"))
-    return 0;
-  if (!is_tiling(node)) {
-    bp_error_clear();
-    return 0;
+/* The chosen phases, by a convolution: (n, remainders * out, places...). */
+static BpGraphValue *phase_conv(const Transposed *transposed) {
+  const BpGraphNode *node = transposed->node;
+  int32_t rank = transposed->w.rank, num_inputs = bp__node_input(node, 2) ? 3 : 2;
+  BpGraphValue *inputs[3] = {node->inputs[0], phase_weights(transposed), NULL}, *result;
+  int64_t *pads = bp__arena_alloc_array(&transposed->graph->arena, 2 * (size_t)rank, sizeof(*pads));
+  if (!pads)
+    return NULL;
+  for (int32_t i = 0; i < rank; i++) {
+    const Phases *phases = transposed->chosen[i];
+    int64_t end = transposed->places[i] + phases->first + phases->taps - 1 - transposed->w.in[i];
+    pads[i] = -phases->first;
+    pads[rank + i] = end > 0 ? end : 0;
   }
-  k = node->inputs[1]->shape[2];
-  inputs[0] = node->inputs[0];
-  inputs[1] = tap_weights(graph, node->inputs[1]);
-  inputs[2] = bp__node_input(node, 2) ? tap_bias(graph, node->inputs[2], k * k) : NULL;
-  result =
-      bp__op_apply(graph, "", "Conv", node->name, inputs, bp__node_input(node, 2) ? 3 : 2, NULL, 0);
-  block = bp__attr_int(graph, "blocksize", k);
-  return replace(rewrite, node,
-                 bp__op_apply(graph, "", "DepthToSpace", node->name, &result, 1, &block, 1));
+  if (num_inputs == 3)
+    inputs[2] = phase_bias(transposed);
+  BpGraphAttr attr = bp__attr_ints("pads", pads, 2 * rank);
+  result = bp__op_apply(transposed->graph, "", "Conv", node->name, inputs, num_inputs, &attr, 1);
+  for (int32_t i = 0; i < rank && result; i++)
+    if (result->shape[2 + i] > transposed->places[i])
+      result = bp__op_slice(transposed->graph, node, result, 2 + i, 0, transposed->places[i]);
+  return result;
+}
+
+/* All phases of the dimensions from `dimension` on, of the chosen ones of those before: (n,
+ * remainders of each dimension..., out, places...). */
+static BpGraphValue *all_phases(Transposed *transposed, int32_t dimension) {
+  const BpGraphValue *out = transposed->node->outputs[0];
+  int32_t rank = transposed->w.rank, count = transposed->num_phases[dimension];
+  BpGraphValue *parts[MAX_PHASES];
+  if (dimension == rank) {
+    int64_t shape[BP_GRAPH_MAX_NDIM] = {out->shape[0]};
+    for (int32_t i = 0; i < rank; i++) {
+      shape[1 + i] = transposed->chosen[i]->count;
+      shape[2 + rank + i] = transposed->places[i];
+    }
+    shape[1 + rank] = out->shape[1];
+    return bp__op_reshape(transposed->graph, transposed->node, phase_conv(transposed), shape,
+                          2 + 2 * rank);
+  }
+  for (int32_t p = 0; p < count; p++) {
+    transposed->chosen[dimension] = &transposed->phases[dimension][p];
+    parts[p] = all_phases(transposed, dimension + 1);
+  }
+  if (count == 1)
+    return parts[0];
+  BpGraphAttr axis = bp__attr_int(transposed->graph, "axis", 1 + dimension);
+  return bp__op_apply(transposed->graph, "", "Concat", transposed->node->name, parts, count, &axis,
+                      1);
+}
+
+/* (n, remainders..., out, places...) as (n, out, outputs...). */
+static BpGraphValue *interleave(const Transposed *transposed, BpGraphValue *phases) {
+  int32_t rank = transposed->w.rank;
+  int64_t perm[BP_GRAPH_MAX_NDIM] = {0, 1 + rank}, shape[BP_GRAPH_MAX_NDIM];
+  const BpGraphValue *out = transposed->node->outputs[0];
+  memcpy(shape, out->shape, 2 * sizeof(*shape));
+  for (int32_t i = 0; i < rank; i++) {
+    perm[2 + 2 * i] = 2 + rank + i;
+    perm[3 + 2 * i] = 1 + i;
+    shape[2 + i] = transposed->places[i] * transposed->w.strides[i];
+  }
+  return bp__op_reshape(
+      transposed->graph, transposed->node,
+      bp__op_transpose(transposed->graph, transposed->node, phases, perm, 2 + 2 * rank), shape,
+      2 + rank);
+}
+
+/* One convolution to the places of squares, which the layout pass may compute where they go. */
+static int is_depth_to_space(const Transposed *transposed) {
+  return transposed->w.rank == 2 && transposed->w.strides[0] == transposed->w.strides[1] &&
+         transposed->num_phases[0] == 1 && transposed->num_phases[1] == 1;
+}
+
+static BpGraphValue *depth_to_space(Transposed *transposed) {
+  BpGraphAttr block = bp__attr_int(transposed->graph, "blocksize", transposed->w.strides[0]);
+  for (int32_t i = 0; i < 2; i++)
+    transposed->chosen[i] = &transposed->phases[i][0];
+  BpGraphValue *conv = phase_conv(transposed);
+  return bp__op_apply(transposed->graph, "", "DepthToSpace", transposed->node->name, &conv, 1,
+                      &block, 1);
+}
+
+/* As convolutions, each of the outputs that have the same taps, which are then interleaved. */
+static int conv_transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  Transposed transposed = {.graph = rewrite->graph, .node = node};
+  const BpGraphValue *out = node->outputs[0];
+  if (!is_op(node, "ConvTranspose") || !read_transposed(&transposed))
+    return 0;
+  BpGraphValue *result = is_depth_to_space(&transposed)
+                             ? depth_to_space(&transposed)
+                             : interleave(&transposed, all_phases(&transposed, 0));
+  for (int32_t i = 2; i < out->ndim && result; i++)
+    if (result->shape[i] > out->shape[i])
+      result = bp__op_slice(rewrite->graph, node, result, i, 0, out->shape[i]);
+  return replace(rewrite, node, result);
 }
 
 /* ---- Constant factors -------------------------------------------------------------------- */
