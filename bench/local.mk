@@ -6,6 +6,7 @@ bench_libraries =
 beside_driver = bench/beside_driver.c bench/beside_driver.h
 EXTRA_DIST += $(beside_driver)
 include bench/models/local.mk
+include bench/operators/local.mk
 include bench/ffi/local.mk
 include bench/cuda/local.mk
 include bench/executor/local.mk

@@ -10,4 +10,5 @@ dist_doc_DATA = docs/abi.md docs/artifacts.md docs/building.md docs/codegen.md d
 measurementsdir = $(docdir)/measurements
 dist_measurements_DATA = docs/measurements/matmul.md docs/measurements/models-2026-11-21.md \
 	docs/measurements/models-2026-11-22.md \
+	docs/measurements/operators.md \
 	docs/measurements/tvm-2026-11-22.md docs/measurements/vulkan.md
