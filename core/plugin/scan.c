@@ -272,18 +272,27 @@ static int compare_entries(const void *a, const void *b) {
   return ranks ? ranks : strcmp(first->path, second->path);
 }
 
-static void scan_files(Scan *scan, DIR *stream, const char *path, const char *problem) {
+/* The next of a directory; NULL at its end, with errno if the rest cannot be read. */
+static const struct dirent *read_next(DIR *stream) {
+  errno = 0;
+  return readdir(stream);
+}
+
+/* 0, or the errno because of which there may be more files than were found. */
+static int scan_files(Scan *scan, DIR *stream, const char *path, const char *problem) {
   g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(Entry));
-  for (const struct dirent *entry; (entry = readdir(stream));) {
+  for (const struct dirent *entry; (entry = read_next(stream));) {
     if (!g_str_has_suffix(entry->d_name, ".so") || entry->d_name[0] == '.')
       continue;
     read_entry(scan, dirfd(stream), path, entry->d_name, problem, found);
   }
+  int error = errno;
   g_array_sort(found, compare_entries);
   for (guint i = 0; i < found->len; i++) {
     const Entry *entry = &g_array_index(found, Entry, i);
     enter(scan, entry->plugin, entry->is_new);
   }
+  return error;
 }
 
 static int was_searched(Scan *scan, const struct stat *status) {
@@ -308,26 +317,32 @@ static void add_problem(Scan *scan, Reason reason, const char *path, const char 
   g_ptr_array_add(scan->problems, create_problem(reason, path, text));
 }
 
+static void add_unreadable(Scan *scan, const char *path, int error) {
+  g_autofree char *text = g_strdup_printf("it cannot be searched: %s", strerror(error));
+  scan->is_incomplete |= bp__errno_passes(error);
+  add_problem(scan, REASON_DIRECTORY_UNREADABLE, path, text);
+}
+
+static int scan_stream(Scan *scan, DIR *stream, const char *path) {
+  struct stat status;
+  if (fstat(dirfd(stream), &status))
+    return errno;
+  if (was_searched(scan, &status))
+    return 0;
+  char *problem = bp__path_problem(path);
+  int error = scan_files(scan, stream, path, problem);
+  free(problem);
+  return error;
+}
+
 /* A directory that is asked for by name should be there; the usual ones need not be. */
 static void scan_directory(Scan *scan, const char *path, int asked_for) {
   DIR *stream = opendir(path);
-  struct stat status;
-  if (!stream || fstat(dirfd(stream), &status)) {
-    scan->is_incomplete |= bp__errno_passes(errno);
-    if (asked_for || errno != ENOENT) {
-      g_autofree char *text = g_strdup_printf("it cannot be searched: %s", strerror(errno));
-      add_problem(scan, REASON_DIRECTORY_UNREADABLE, path, text);
-    }
-    if (stream)
-      closedir(stream);
-    return;
-  }
-  if (!was_searched(scan, &status)) {
-    char *problem = bp__path_problem(path);
-    scan_files(scan, stream, path, problem);
-    free(problem);
-  }
-  closedir(stream);
+  int error = stream ? scan_stream(scan, stream, path) : errno;
+  if (error && (asked_for || error != ENOENT))
+    add_unreadable(scan, path, error);
+  if (stream)
+    closedir(stream);
 }
 
 static void scan_user_directory(Scan *scan) {

@@ -22,6 +22,7 @@ SECONDS = 30  # for the command: it has 20 for each round of trials
 GRACE = 1  # for processes that the kernel is ending, those of a helper program that was killed
 NOBODY = 65534
 PR_SET_CHILD_SUBREAPER = 36
+LIST = ["list", "--probe", "--json"]
 
 # What is found of an act that is done while the plugin is tried out.
 ACTS = {
@@ -184,7 +185,7 @@ class Set:
             self.write_plugin(self.path(case, "plugins", "bad.so"), f"{act}@{place}", b"azazazazazc8az")
         return case
 
-    def run(self, case, limit, deadline, cache="cache", before=(), settings=None):
+    def run(self, case, limit, deadline, cache="cache", before=(), settings=None, arguments=LIST):
         """The status and what is listed, or what is said instead. `before`: a program that starts the command."""
         environment = {
             "PATH": "/usr/bin:/bin",
@@ -203,7 +204,7 @@ class Set:
             if name in os.environ:
                 environment[name] = os.environ[name]
         ids = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if self.user == "nobody" else {}
-        with subprocess.Popen([*before, self.command, "list", "--probe", "--json"], cwd=self.path(case, "cwd"), env=environment,
+        with subprocess.Popen([*before, self.command, *arguments], cwd=self.path(case, "cwd"), env=environment,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limit,
                               **ids) as process:
             try:
@@ -230,9 +231,10 @@ class Set:
             for child in read_children().split():
                 os.kill(int(child), signal.SIGKILL)
             reap(SECONDS)
-        for name in ("cwd", "tmp", "home"):
-            files = os.listdir(self.path(case, name))
-            if files:
+        for name in ("cwd", "tmp", "home", "home/.cache"):
+            files = os.listdir(self.path(case, name)) if os.path.exists(self.path(case, name)) else []
+            files = [f for f in files if name != "home" or f != ".cache"]
+            if files and (name != "home/.cache" or "backplane" in files):  # drivers keep theirs there
                 found.append(f"left in {name}: {files}")
         for folder, _, files in os.walk(self.path(case, "cache")):
             odd = [f for f in files if not re.fullmatch(r"[0-9a-f]{64}(\.lock|\.quarantine)?", f)]

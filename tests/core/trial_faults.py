@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets each system call of a trial fail once, of the command that asks for it and of the helper program and its child, or kills
+"""Lets each system call of a trial fail once, of the commands that ask for it and of the helper program and its child, or kills
 the latter there; strace does it. A good plugin and one that aborts are listed: the command ends in order, the one that aborts
 runs in trials alone, nothing is left, and a second command without faults finds both as they are. Prints TAP. Arguments: build
 folder; then --sample, or names of cases, or none for all."""
@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-from broken_plugins import PR_SET_CHILD_SUBREAPER, Set, describe
+from broken_plugins import LIST, PR_SET_CHILD_SUBREAPER, Set, describe
 
 # How calls fail, by their names. What is not here is asked for nothing that may run out. Without memory from brk(), or with a
 # futex() that was interrupted, the C library ends the program itself.
@@ -52,7 +52,7 @@ ERRORS = {
     "faccessat2": ["EIO"],
     "readlink": ["ENOMEM"],
 }
-ROLES = ["host", "helper"]
+ROLES = ["host", "doctor", "helper"]  # list --probe, another command, and what both start
 DEADLINE = 5
 
 
@@ -81,10 +81,11 @@ class Tracer:
         return self.set.begin("abort", "initialize")
 
     def run(self, folder, role, options):
-        """`options` of strace, for the host and its threads, or the helper and its child."""
+        """`options` of strace, for a command and its threads, or the helper and its child."""
         strace = ["strace", "-qqq", "-f", *options]
-        if role == "host":
-            return self.set.run(folder, None, DEADLINE, before=[*strace, "-b", "execve"])
+        if role != "helper":
+            arguments = LIST if role == "host" else ["doctor", "--json"]
+            return self.set.run(folder, None, DEADLINE, before=[*strace, "-b", "execve"], arguments=arguments)
         return self.set.run(folder, None, DEADLINE, settings={"BP_TEST_TRACE": " ".join([*strace, "-D"])})
 
     def count_calls(self, role):
@@ -121,7 +122,7 @@ class Tracer:
         for role in ROLES:
             for call, count in sorted(self.count_calls(role).items()):
                 for fault in ERRORS.get(call, []) + (["KILL"] if role == "helper" else []):
-                    for number in range(1 + (loading.get(call, 0) if role == "host" else 0), count + 1):
+                    for number in range(1 + (loading.get(call, 0) if role != "helper" else 0), count + 1):
                         yield Case(role, call, number, fault)
 
     def check(self, case):
@@ -132,7 +133,7 @@ class Tracer:
         if status is None or status < 0:
             faults.append(f"status {status}: {listed}")
         elif isinstance(listed, dict):
-            faults += check_list(listed)
+            faults += check_findings(listed) if case.role == "doctor" else check_list(listed)
         elif "stderr b''" in listed:
             faults.append(f"it fails and gives no reason: {listed}")
         _, listed = self.set.run(folder, None, DEADLINE)
@@ -159,6 +160,14 @@ def check_list(listed):
         if devices and plugin["path"].endswith("bad.so"):
             faults.append("the plugin that aborts was used")
     return faults
+
+
+def check_findings(diagnosis):
+    """Both plugins are found, or why they may not have been."""
+    findings = diagnosis["findings"]
+    found = {os.path.basename(f["path"]) for f in findings}
+    is_short = any(not f["path"] and f["severity"] != "ok" for f in findings)
+    return [] if is_short or {"good.so", "bad.so"} <= found else [f"there is nothing of some of the plugins: {findings}"]
 
 
 def work(tracer, cases):
