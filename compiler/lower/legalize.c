@@ -95,7 +95,10 @@ static int legalize_function(BpIrModule *result, const BpIrNode *function, const
   BpIrMap done = {0};
   function = bp__ir_copy(result, function, &done);
   bp__ir_map_clear(&done);
-  return bp_ir_module_add(result, run_passes(result, function, target));
+  function = run_passes(result, function, target);
+  if (!function || bp__check_iterations(function, target) != 0)
+    return -1;
+  return bp_ir_module_add(result, function);
 }
 
 BpIrModule *bp__legalize(const BpIrModule *module, const BpTarget *target) {

@@ -19,6 +19,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/lower/passes.h \
 	compiler/lower/expand_intrinsics.c \
 	compiler/lower/guard.c \
+	compiler/lower/iterations.c \
 	compiler/lower/legalize.c \
 	compiler/lower/mark_kernels.c \
 	compiler/lower/name_shared.c \

@@ -34,6 +34,10 @@ const BpIrNode *bp__pass_serialize_grids(BpIrModule *module, const BpIrNode *fun
  * one kernel is refused. */
 const BpIrNode *bp__pass_mark_kernels(BpIrModule *module, const BpIrNode *function);
 
+/* Refuses a function whose loops have more iterations than the target's max_iterations, if it has
+ * that. */
+int bp__check_iterations(const BpIrNode *function, const BpTarget *target);
+
 /* A new module (transfer full) whose functions are those of `module`, made fit for the target's
  * kind; an error names the function and the construct that it cannot have. */
 BpIrModule *bp__legalize(const BpIrModule *module, const BpTarget *target);

@@ -25,6 +25,8 @@ static const Range ranges[] = {
     {BP_TARGET_THREAD_WARP_SIZE, 1, 1024, POWER_OF_TWO},
     {BP_TARGET_MAX_SHARED_MEMORY, 0, INT64_C(1) << 40, ANY_NUMBER},
     {BP_TARGET_MAX_BUFFER_BYTES, 1024, INT64_C(1) << 40, ANY_NUMBER},
+    {BP_TARGET_MAX_BUFFERS, 4, 64, ANY_NUMBER},
+    {BP_TARGET_MAX_ITERATIONS, 0, INT64_C(1) << 40, ANY_NUMBER},
 };
 
 static int is_in(const Range *range, int64_t value) {

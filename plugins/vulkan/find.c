@@ -259,6 +259,19 @@ static long num_cores(const BpVulkanInfo *info) {
   return cores > 0 ? cores : 1;
 }
 
+/* Of a kernel; those that it only reads may be texel buffers. */
+static uint32_t most_buffers(const VkPhysicalDeviceLimits *limits) {
+  uint32_t storage = limits->maxPerStageDescriptorStorageBuffers;
+  uint32_t texels = limits->maxPerStageDescriptorStorageImages;
+  uint32_t least = storage < texels ? storage : texels;
+  return least < BP_KERNEL_MOST_ARGS ? least : BP_KERNEL_MOST_ARGS;
+}
+
+/* llvmpipe ends the loops of a thread after 65,535 iterations, all together. */
+static int most_iterations(const BpVulkanInfo *info) {
+  return !is_gpu(info) && strstr(info->properties.deviceName, "llvmpipe") ? 65535 : 0;
+}
+
 static int32_t answer_target(BpValue *result, const BpVulkanInfo *info) {
   const VkPhysicalDeviceLimits *limits = &info->properties.limits;
   const BpVulkanFeatures *has = &info->features;
@@ -268,12 +281,13 @@ static int32_t answer_target(BpValue *result, const BpVulkanInfo *info) {
            "vulkan -max_num_threads=%u -thread_warp_size=%u -max_shared_memory_per_block=%u "
            "-serial_warps=%d -num_cores=%ld -texel_buffers=%d -supports_int8=%d "
            "-supports_int16=%d -supports_int64=%d -supports_float64=%d "
-           "-supports_float16=%d -winograd=%d -max_buffer_bytes=%u",
+           "-supports_float16=%d -winograd=%d -max_buffer_bytes=%u -max_buffers=%u "
+           "-max_iterations=%d",
            limits->maxComputeWorkGroupInvocations, info->subgroup_size,
            limits->maxComputeSharedMemorySize, is_cpu, num_cores(info), is_cpu,
            has->int8 && has->storage8, has->int16 && has->storage16, (int)has->int64,
            (int)has->float64, has->even16 && has->int16 && has->storage16, is_cpu,
-           limits->maxStorageBufferRange);
+           limits->maxStorageBufferRange, most_buffers(limits), most_iterations(info));
   return answer_text(result, text);
 }
 

@@ -18,7 +18,8 @@ static const BpTargetAttr plain_attrs[] = {
     {BP_TARGET_INDEX_BITS, BP_TYPE_INT, 0, "64", "width of indices"},
     {BP_TARGET_SUPPORTS_INT64, BP_TYPE_BOOL, 0, "true", "64-bit integers"}};
 static const BpTargetAttr gpu_attrs[] = {
-    {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels over thread axes"}};
+    {BP_TARGET_THREAD_AXES, BP_TYPE_BOOL, 0, "true", "kernels over thread axes"},
+    {BP_TARGET_MAX_ITERATIONS, BP_TYPE_INT, 0, "0", "iterations of a thread"}};
 
 static const BpTargetKind kinds[] = {
     {.struct_size = sizeof(BpTargetKind),
@@ -43,7 +44,7 @@ static const BpTargetKind kinds[] = {
      .ir_level = BP_IR_LEVEL,
      .attrs = gpu_attrs,
      .attr_size = sizeof(BpTargetAttr),
-     .num_attrs = 1,
+     .num_attrs = 2,
      .description = "threads"},
     {.struct_size = sizeof(BpTargetKind),
      .name = "test_old",
@@ -714,6 +715,27 @@ static void test_what_cannot_be_is_refused(void) {
   assert_refused("test_plain", "(store A 0 1:int8)", BP_ERROR_VALUE, "operand 2 of store is int8");
 }
 
+/* What a device would end early. Loops over threads are no iterations of one. */
+static void test_endless_threads_are_refused(void) {
+  static const char loops[] = "(for t:int64 0 64 bound \"threadIdx.x\" (for i:int64 0 10 serial "
+                              "(for k:int64 0 9 serial (store A t (add i k)))))";
+  assert_refused(
+      "test_gpu -max_iterations=99", loops, BP_ERROR_NOT_IMPLEMENTED,
+      "'f': the loops of a thread have 100 iterations, and the device ends them after 99");
+  for (int i = 0; i < 2; i++) {
+    char *text =
+        g_strdup_printf("(module (function \"f\" (buffer A int64 global 64) n:int64 %s))", loops);
+    BpIrModule *module = parse_ok(text);
+    BpIrModule *legal =
+        legalize(module, i ? "test_gpu -max_iterations=100" : "test_gpu -max_iterations=0");
+    if (!legal)
+      g_error("%s", bp_error_message());
+    bp_object_release(legal);
+    bp_object_release(module);
+    g_free(text);
+  }
+}
+
 /* ---- Intrinsics -------------------------------------------------------------------------- */
 
 #define CHUNK 4096
@@ -1029,6 +1051,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/ir/kernels/functions-split", test_functions_split_into_kernels);
   g_test_add_func("/ir/kernels/several-outputs", test_a_kernel_has_several_outputs);
   g_test_add_func("/ir/kernels/what-is-none-is-refused", test_what_is_no_kernel_is_refused);
+  g_test_add_func("/ir/legalize/what-a-device-would-end-is-refused",
+                  test_endless_threads_are_refused);
   g_test_add_func("/ir/legalize/what-cannot-be-is-refused", test_what_cannot_be_is_refused);
   g_test_add_func("/ir/graphs/are-walked-once", test_graphs_are_walked_once);
   g_test_add_func("/ir/graphs/are-compared-once", test_graphs_are_compared_once);

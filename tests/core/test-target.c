@@ -67,6 +67,8 @@ static const BpTargetAttr number_attrs[] = {
     {BP_TARGET_THREAD_WARP_SIZE, BP_TYPE_INT, 0, NULL, "x"},
     {BP_TARGET_MAX_SHARED_MEMORY, BP_TYPE_INT, 0, NULL, "x"},
     {BP_TARGET_MAX_BUFFER_BYTES, BP_TYPE_INT, 0, NULL, "x"},
+    {BP_TARGET_MAX_BUFFERS, BP_TYPE_INT, 0, NULL, "x"},
+    {BP_TARGET_MAX_ITERATIONS, BP_TYPE_INT, 0, NULL, "x"},
     {"other", BP_TYPE_INT, 0, NULL, "x"},
 };
 static const BpTargetKind numbers_kind = {.struct_size = sizeof numbers_kind,
@@ -320,6 +322,11 @@ static void test_numbers_out_of_range_are_errors(void) {
        "from 1024 to 1099511627776",
        {"1024", "134217728", "1099511627776"},
        {"0", "-1", "1023", "1099511627777"}},
+      {"max_buffers", "from 4 to 64", {"4", "32", "64"}, {"0", "-1", "3", "65"}},
+      {"max_iterations",
+       "from 0 to 1099511627776",
+       {"0", "65535", "1099511627776"},
+       {"-1", "-65535", "1099511627777", "9223372036854775807"}},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     for (size_t k = 0; k < G_N_ELEMENTS(cases[i].good); k++) {

@@ -59,6 +59,10 @@ typedef struct BpTargetAttr {
 /* bool: a core runs one warp after the other, as drivers for CPUs do [false]: more of them hide no
  * latency, and memory that they share is no faster */
 #define BP_TARGET_SERIAL_WARPS "serial_warps"
+#define BP_TARGET_MAX_BUFFERS  "max_buffers" /* int: tensors that a kernel takes, 4 to 64 [64] */
+/* int: iterations of all loops of a thread together, after which the driver ends them without an
+ * error, 1 to 2^40, or 0: any number; what has more is refused [0] */
+#define BP_TARGET_MAX_ITERATIONS "max_iterations"
 
 /* A target kind, as a plugin registers it with BpTargetTable::register_kind. */
 typedef struct BpTargetKind {
