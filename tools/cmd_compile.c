@@ -98,6 +98,7 @@ int cmd_compile(int argc, char **argv) {
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "the library to write", "FILE.so"},
       ONNX_SHAPE_ENTRY(&options.onnx),
       ONNX_LIMIT_ENTRY(&options.onnx),
+      ONNX_REFERENCE_ENTRY(&options.onnx),
       {"dump", 0, 0, G_OPTION_ARG_FILENAME, &options.dump_dir,
        "write graphs, IR after each pass and sources to a folder that is there", "DIR"},
       {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "machine-readable output", NULL},

@@ -116,6 +116,7 @@ void table_print(Table *table);
 typedef struct OnnxOptions {
   char **shapes; /* NAME=1x3x48x192 */
   char **limits; /* NAME=NUMBER */
+  gboolean is_reference;
 } OnnxOptions;
 void onnx_options_clear(OnnxOptions *options);
 /* Their entries in the lists of commands. */
@@ -130,6 +131,11 @@ void onnx_options_clear(OnnxOptions *options);
         "most that compiling may take of nodes, constant-bytes, fold-work, functions; may be "     \
         "repeated",                                                                                \
         "NAME=N"                                                                                   \
+  }
+#define ONNX_REFERENCE_ENTRY(options)                                                              \
+  {                                                                                                \
+    "reference", 0, 0, G_OPTION_ARG_NONE, &(options)->is_reference,                                \
+        "compile each operator by itself, in plain loops: slow, to find what went wrong", NULL     \
   }
 
 /* Options that run, bench and profile have in common. */

@@ -23,6 +23,7 @@ GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *ex
        "target to compile an ONNX file for (default: what fits the device)", "TARGET"},
       ONNX_SHAPE_ENTRY(&options->onnx),
       ONNX_LIMIT_ENTRY(&options->onnx),
+      ONNX_REFERENCE_ENTRY(&options->onnx),
       {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options->inputs,
        "an input's value, .npy or .png; may be repeated", "NAME=FILE"},
       {"library", 0, 0, G_OPTION_ARG_FILENAME, &options->library,
@@ -275,6 +276,7 @@ static BpModule *compile(const char *path, const GPtrArray *targets, const BpTar
       .placed = show_placed,
       .placed_context = &placing,
       .limits = &limits,
+      .is_reference = onnx->is_reference,
   };
   BpModule *module = bp_model_compile(path, &options);
   if (terminal)
@@ -383,9 +385,11 @@ BpModule *model_load(const char *path, const ModelOptions *options) {
 static BpModule *load_for_device(const char *path, const ModelOptions *options,
                                  LoadedModel *loaded) {
   gboolean is_shaped = options->onnx.shapes && !options->fills;
-  if (is_shaped || options->target) {
+  if (is_shaped || options->target || options->onnx.is_reference) {
     bp_error_raise(BP_ERROR_VALUE, "%s: %s is for ONNX files; a compiled one %s", path,
-                   is_shaped ? "--shape" : "--target",
+                   is_shaped         ? "--shape"
+                   : options->target ? "--target"
+                                     : "--reference",
                    is_shaped ? "takes the values of its inputs as they are"
                              : "has its code already");
     return NULL;

@@ -4,12 +4,23 @@
 #ifndef BACKPLANE_GRAPH_BUILD_BUILD_H
 #define BACKPLANE_GRAPH_BUILD_BUILD_H
 
+#include <glib.h>
+
 #include <backplane/compiler/kernels.h>
 #include <backplane/compiler/te.h>
 #include <backplane/graph/model.h>
 
 #include "graph/exec/artifact.h"
 #include "graph/ir/graph.h"
+
+/* Where one target's compilation stands; for progress and dumps. */
+typedef struct BpBuild {
+  const BpCompileOptions *options;
+  const BpTarget *target;
+  const BpTarget *fallback; /* or NULL */
+  int32_t is_reference;     /* BpCompileOptions.is_reference */
+  const char *dump_prefix;  /* of files in options->dump_dir: "0-llvm-" */
+} BpBuild;
 
 /* ---- Passes over the graph --------------------------------------------------------------- */
 
@@ -52,12 +63,24 @@ typedef struct BpGroups {
   BpList groups; /* BpGroup, in order of execution */
 } BpGroups;
 
+/* Whether two groups can share a function, and a hash for that, as GLib's tables want them.
+ * (same.c)
+ */
+gboolean bp__group_equal(gconstpointer a, gconstpointer b);
+guint bp__group_hash(gconstpointer group);
+/* Whether two constants are equal: type, shape and bytes. */
+int bp__value_same_data(const BpGraphValue *a, const BpGraphValue *b);
+/* Which output of its node a value is. */
+int32_t bp__value_output_index(const BpGraphValue *value);
+/* Goes on with a hash. */
+uint64_t bp__hash_bytes(uint64_t hash, const void *data, size_t size);
+
 /* Frees a group's lists. (fuse.c) */
 void bp__group_clear(BpGroup *group);
 /* Makes a group of one node, all of whose outputs are used. (fuse.c) */
 int bp__build_group_of(BpGroup *group, BpGraphNode *node);
-/* Partitions the nodes for a target. (fuse.c) */
-int bp__build_groups(const BpGraph *graph, const BpTarget *target, BpGroups *groups);
+/* Partitions the nodes: what runs together fast, or, for a reference, each by itself. (fuse.c) */
+int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *groups);
 void bp__groups_clear(BpGroups *groups);
 /* Whether a value is written into the code of functions that read it. */
 int bp__build_is_immediate(const BpGraphValue *value);
@@ -81,14 +104,6 @@ void bp__plan_clear(BpMemoryPlan *plan);
 
 /* ---- Code -------------------------------------------------------------------------------- */
 
-/* Where one target's compilation stands; for progress and dumps. */
-typedef struct BpBuild {
-  const BpCompileOptions *options;
-  const BpTarget *target;
-  const BpTarget *fallback; /* or NULL */
-  const char *dump_prefix;  /* of files in options->dump_dir: "0-llvm-" */
-} BpBuild;
-
 /* Whether the target can run a node: 1; 0 with why in `why`; -1: another error. (lower.c) */
 int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t size);
 /* Gives every group a function of the module of its place, equal groups the same; for a target with
@@ -109,8 +124,15 @@ int bp__build_copies(BpGraph *graph, BpGroups *groups);
 /* ---- The artifact ------------------------------------------------------------------------ */
 
 /* Tensors of an artifact, each content once. (params.c) */
+typedef struct BpParamPlace {
+  uint64_t hash; /* of the tensor's bytes */
+  int64_t index; /* of the tensor, or -1 */
+} BpParamPlace;
+
 typedef struct BpParamTable {
   BpList tensors; /* BpTensor, owned */
+  BpParamPlace *places;
+  size_t num_places; /* a power of two, or 0 */
 } BpParamTable;
 
 /* The index of a tensor equal to the constant, added if need be; -1 with an error. */

@@ -75,6 +75,14 @@ static int set_budget(const BpCompileOptions *options, BpGraphBudget *budget) {
   return 0;
 }
 
+/* The passes that make the graph faster, in order. */
+static int optimize_graph(const BpBuild *build, BpGraph *graph) {
+  return bp__build_fold_scales(graph) || bp__build_canonical(graph) ||
+                 bp__build_layout(graph, build->target) || bp__build_pack(graph, build->target)
+             ? -1
+             : 0;
+}
+
 /* The passes over the graph, in order. */
 static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *graph) {
   const BpCompileOptions *options = build->options;
@@ -83,9 +91,8 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
   if (bp__onnx_import(graph, model, options->shapes, options->num_shapes))
     return -1;
   bp__graph_remove_dead(graph);
-  if (dump_graph(build, graph, "imported.txt") || bp__build_fold_scales(graph) ||
-      bp__build_canonical(graph) || bp__build_layout(graph, build->target) ||
-      bp__build_pack(graph, build->target) || bp__build_own_outputs(graph))
+  if (dump_graph(build, graph, "imported.txt") ||
+      (!build->is_reference && optimize_graph(build, graph)) || bp__build_own_outputs(graph))
     return -1;
   return dump_graph(build, graph, "optimized.txt");
 }
@@ -145,7 +152,7 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   result->text = bp_target_format(build->target);
   if (!result->text || build_graph(build, model, &result->graph) ||
       bp__build_place(build, &result->graph) ||
-      bp__build_groups(&result->graph, build->target, &result->groups))
+      bp__build_groups(build, &result->graph, &result->groups))
     return -1;
   for (int i = 0; i < 2; i++)
     result->irs[i] = bp_ir_module_create();
@@ -188,11 +195,9 @@ static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuil
   return bp__graph_module_create(&artifact);
 }
 
-/* An older program's options end before it and what belongs to it. */
-static const BpTarget *fallback_of(const BpCompileOptions *options) {
-  size_t needed = offsetof(BpCompileOptions, placed_context) + sizeof(options->placed_context);
-  return options->struct_size >= needed ? options->fallback : NULL;
-}
+/* Whether the options have `member`: an older program's end before it. */
+#define HAS_MEMBER(options, member)                                                                \
+  ((options)->struct_size >= offsetof(BpCompileOptions, member) + sizeof((options)->member))
 
 static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options) {
   TargetBuild built[MAX_TARGETS] = {0};
@@ -201,7 +206,13 @@ static BpModule *compile(const OnnxModel *model, const BpCompileOptions *options
   int status = 0;
   for (int32_t i = 0; i < options->num_targets && !status; i++) {
     char prefix[64];
-    BpBuild build = {options, options->targets[i], fallback_of(options), prefix};
+    BpBuild build = {
+        .options = options,
+        .target = options->targets[i],
+        .fallback = HAS_MEMBER(options, placed_context) ? options->fallback : NULL,
+        .is_reference = HAS_MEMBER(options, is_reference) && options->is_reference,
+        .dump_prefix = prefix,
+    };
     snprintf(prefix, sizeof(prefix), "%d-%s-", i, bp_target_kind(options->targets[i]));
     status = build_target(&build, model, &params, &built[i]);
   }

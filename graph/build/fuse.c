@@ -30,13 +30,16 @@
 typedef struct Fusion {
   const BpGraph *graph;
   int32_t count;
+  int32_t most_args;  /* of a group */
   int has_lanes;      /* threads in lock-step run kernels, each with one reduction at most */
   int32_t *dominator; /* by node id: the immediate post-dominator, NOWHERE for none */
   int32_t *depth;     /* in that tree; NOWHERE has 0 */
   int32_t *group;     /* by node id: the id of the node that began its group, -1 for none yet */
-  int32_t *weight;    /* by node id: after an anchor, how many expressions its value takes; before
-                         the end of a chain, how many copies of it are computed */
-  int32_t *joined;    /* by the id of a group's first node: injective nodes that have joined it */
+  int32_t *args; /* by node id, of one that began a group: how many arguments its nodes have, those
+                    counted twice that two nodes read */
+  int32_t *weight; /* by node id: after an anchor, how many expressions its value takes; before
+                      the end of a chain, how many copies of it are computed */
+  int32_t *joined; /* by the id of a group's first node: injective nodes that have joined it */
 } Fusion;
 
 static BpGraphNode *node_at(const Fusion *fusion, int32_t id) {
@@ -83,6 +86,31 @@ static void find_dominators(Fusion *fusion) {
     for (int32_t k = 0; k < node->num_inputs; k++)
       meet(fusion, node->inputs[k], id);
   }
+}
+
+/* ---- Arguments --------------------------------------------------------------------------- */
+
+/* How many arguments the group of `leader` gets by a node: its inputs, less those that the group
+ * computes, and less the node's output where the group reads it. */
+static int32_t added_args(const Fusion *fusion, int32_t leader, int32_t id, int32_t last) {
+  const BpGraphNode *node = node_at(fusion, id);
+  int32_t count = 0;
+  for (int32_t k = 0; k < node->num_inputs; k++) {
+    const BpGraphValue *value = bp__op_argument(node, k);
+    count += value && !bp__build_is_immediate(value) &&
+             !(value->producer && fusion->group[value->producer->id] == leader);
+  }
+  for (int32_t reader = id + 1; reader <= last; reader++)
+    for (int32_t k = 0; fusion->group[reader] == leader && k < node_at(fusion, reader)->num_inputs;
+         k++)
+      count -= node_at(fusion, reader)->inputs[k] &&
+               node_at(fusion, reader)->inputs[k]->producer == node;
+  return count;
+}
+
+static void begin_group(Fusion *fusion, int32_t id) {
+  fusion->args[id] = added_args(fusion, id, id, id);
+  fusion->group[id] = id;
 }
 
 /* ---- Growing groups ---------------------------------------------------------------------- */
@@ -132,19 +160,23 @@ static int32_t expression_weight(const Fusion *fusion, const BpGraphNode *node, 
   return weight;
 }
 
-/* Takes what `reached` marks into the group; 0 and nothing taken if that would weigh too much. */
+/* Takes what `reached` marks into the group; 0 and nothing taken if that would weigh too much or
+ * have too many arguments. */
 static int take(Fusion *fusion, const Growth *growth, int32_t from, int32_t to,
                 const uint8_t *reached) {
-  int32_t last = from;
+  int32_t last = from, args = fusion->args[growth->leader];
   for (int32_t id = from + 1; id <= to; id++) {
     if (!reached[id - from])
       continue;
+    args += added_args(fusion, growth->leader, id, id);
     fusion->group[id] = growth->leader;
     fusion->weight[id] = expression_weight(fusion, node_at(fusion, id), growth->leader);
     last = id;
   }
-  if (fusion->weight[last] <= MAX_EXPRESSION_WEIGHT)
+  if (fusion->weight[last] <= MAX_EXPRESSION_WEIGHT && args <= fusion->most_args) {
+    fusion->args[growth->leader] = args;
     return 1;
+  }
   for (int32_t id = from + 1; id <= to; id++)
     if (reached[id - from])
       fusion->group[id] = -1;
@@ -156,7 +188,7 @@ static void grow(Fusion *fusion, int32_t leader, int32_t most, const BpGraphValu
                  uint8_t *reached) {
   Growth growth = {leader, most, shape};
   int32_t end = leader, next;
-  fusion->group[leader] = leader;
+  begin_group(fusion, leader);
   while ((next = fusion->dominator[end]) != NOWHERE && may_join(fusion, &growth, next) &&
          between(fusion, &growth, end, next, reached) && take(fusion, &growth, end, next, reached))
     end = next;
@@ -206,19 +238,20 @@ static int32_t copies(const Fusion *fusion, int32_t id, int32_t to) {
 /* An injective node is computed inside the group of its dominator, if that is a chain of such nodes
  * or a reduction that has not yet been done there; else it begins a group. */
 static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
-  int32_t to = fusion->dominator[id], leader = to == NOWHERE ? -1 : fusion->group[to], weight;
+  int32_t to = fusion->dominator[id], leader = to == NOWHERE ? -1 : fusion->group[to];
   Growth growth = {leader, -1, NULL};
-  fusion->group[id] = id;
+  begin_group(fusion, id);
   if (leader < 0 || fusion->joined[leader] == MAX_JOINED ||
       node_at(fusion, leader)->op->fusion > BP_FUSE_REDUCTION ||
       node_at(fusion, leader)->place != node_at(fusion, id)->place ||
       (node_at(fusion, leader)->op->fusion == BP_FUSE_REDUCTION && to > leader) ||
       !between(fusion, &growth, id, to, reached))
     return;
-  weight = copies(fusion, id, to);
-  if (weight > MAX_COPIES)
+  int32_t weight = copies(fusion, id, to), args = added_args(fusion, leader, id, to);
+  if (weight > MAX_COPIES || fusion->args[leader] + args > fusion->most_args)
     return;
   fusion->joined[leader]++;
+  fusion->args[leader] += args;
   fusion->group[id] = leader;
   fusion->weight[id] = weight;
 }
@@ -234,11 +267,16 @@ static void partition(Fusion *fusion, uint8_t *reached) {
     if (node->op->fusion == BP_FUSE_ANCHOR || node->op->fusion == BP_FUSE_REDUCTION)
       grow_anchor(fusion, id, reached);
     else if (node->op->fusion > BP_FUSE_REDUCTION)
-      fusion->group[id] = id;
+      begin_group(fusion, id);
   }
   for (int32_t id = fusion->count - 1; id >= 0; id--)
     if (fusion->group[id] < 0)
       join_dominator(fusion, id, reached);
+}
+
+static void keep_apart(Fusion *fusion) {
+  for (int32_t id = 0; id < fusion->count; id++)
+    fusion->group[id] = id;
 }
 
 /* ---- The list of groups ------------------------------------------------------------------ */
@@ -348,26 +386,37 @@ static int list_groups(const Fusion *fusion, BpGroups *groups) {
   return status;
 }
 
-int bp__build_groups(const BpGraph *graph, const BpTarget *target, BpGroups *groups) {
+/* Of a kernel's arguments some are left for what the kernels of a group hand to each other. */
+static int32_t most_arguments(const BpTarget *target) {
+  return (int32_t)bp_target_get_int(target, BP_TARGET_MAX_BUFFERS, 64) * 3 / 4;
+}
+
+int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *groups) {
   size_t count = graph->nodes.size;
   Fusion fusion = {.graph = graph,
                    .count = (int32_t)count,
-                   .has_lanes = bp_target_get_int(target, BP_TARGET_THREAD_WARP_SIZE, 1) > 1};
+                   .most_args = most_arguments(build->target),
+                   .has_lanes =
+                       bp_target_get_int(build->target, BP_TARGET_THREAD_WARP_SIZE, 1) > 1};
   int32_t *memory;
   uint8_t *reached;
   int status = -1;
   if (count == 0)
     return 0;
-  memory = calloc(count, 5 * sizeof(*memory));
+  memory = calloc(count, 6 * sizeof(*memory));
   reached = calloc(count + 1, 1);
   if (memory && reached) {
     fusion.dominator = memory;
     fusion.depth = memory + count;
     fusion.group = memory + 2 * count;
     fusion.weight = memory + 3 * count;
-    fusion.joined = memory + 4 * count;
+    fusion.args = memory + 4 * count;
+    fusion.joined = memory + 5 * count;
     find_dominators(&fusion);
-    partition(&fusion, reached);
+    if (build->is_reference)
+      keep_apart(&fusion);
+    else
+      partition(&fusion, reached);
     status = list_groups(&fusion, groups);
   } else {
     bp_error_raise(BP_ERROR_MEMORY, "out of memory while fusing %zu nodes", count);

@@ -14,8 +14,6 @@
 
 /* Vectors of fewer floats than these do not pay, nor do blocks of fewer channels. */
 #define FEWEST_LANES 4
-/* Operands of an element-wise operator. */
-#define MOST_OPERANDS 16
 /* Dimensions of a blocked tensor, (n, c / b, h, w, b), */
 #define BLOCKED_NDIM 5
 /* and of one as ConvToSpace makes it, before a view joins the places: (n, c / b, h, k, w, k, b). */
@@ -430,7 +428,7 @@ static int64_t part_of(const Layout *layout, const BpGraphNode *node, int64_t bl
 /* Along the channels, where inputs begin inside of blocks. */
 static BpGraphValue *concat_parts(Layout *layout, const BpGraphNode *node, int64_t block,
                                   int64_t part, BpGraphValue *const *inputs) {
-  int64_t channels[BP_BLOCKED_MAX_INPUTS];
+  int64_t channels[BP_OP_MAX_INPUTS];
   const int64_t *out = node->outputs[0]->shape;
   BpGraphAttr attrs[3];
   BpGraphValue *result;
@@ -448,10 +446,10 @@ static BpGraphValue *concat_parts(Layout *layout, const BpGraphNode *node, int64
 /* Along the channels or behind them; parts of a few channels would be moved one by one. */
 static int convert_concat(Layout *layout, BpGraphNode *node) {
   int64_t axis = bp__node_int(node, "axis", 1), b, part;
-  BpGraphValue *inputs[BP_BLOCKED_MAX_INPUTS], *out = node->outputs[0];
+  BpGraphValue *inputs[BP_OP_MAX_INPUTS], *out = node->outputs[0];
   BpGraphAttr attr = bp__attr_int(layout->graph, "axis", axis);
   int any = 0, is_whole = 1;
-  if (out->ndim != 4 || axis < 1 || node->num_inputs > BP_BLOCKED_MAX_INPUTS)
+  if (out->ndim != 4 || axis < 1)
     return 0;
   b = block_of(layout, out->shape[1]);
   for (int32_t i = 0; i < node->num_inputs; i++) {
@@ -512,10 +510,10 @@ static int look_through_views(const BpGraphNode *node, BpGraphValue **inputs) {
 
 static int convert_elementwise(Layout *layout, BpGraphNode *node) {
   const BpGraphValue *out = node->outputs[0];
-  BpGraphValue *inputs[MOST_OPERANDS] = {NULL}, *result;
+  BpGraphValue *inputs[BP_OP_MAX_INPUTS] = {NULL}, *result;
   BpGraphNode *converted;
   int any = 0, is_view;
-  if (out->ndim != 4 || out->shape[1] < 2 || node->num_inputs > MOST_OPERANDS)
+  if (out->ndim != 4 || out->shape[1] < 2)
     return 0;
   for (int32_t i = 0; i < node->num_inputs; i++)
     any |= is_blocked(layout, node->inputs[i]) && node->inputs[i]->shape[1] == out->shape[1];

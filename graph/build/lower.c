@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lowering: every group becomes tensor expressions, a schedule, and a function of the IR module.
- * Groups that say the same (operators, attributes, shapes, written-in numbers) share a function:
- * constants are arguments, so layers of one shape do. */
+ * Groups that compute the same (same.c) share a function: constants are arguments, so layers of one
+ * shape do. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,93 +19,9 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/op.h"
 
-#define MAX_NAME   64
-#define MAX_INPUTS 64
+#define MAX_NAME 64
 
-/* ---- What a group says ------------------------------------------------------------------- */
-
-/* How a group names a value: its argument, or its node; -1 for what is neither. */
-static int32_t index_in(const BpList *list, const void *item) {
-  for (size_t i = 0; i < list->size; i++)
-    if (list->items[i] == item)
-      return (int32_t)i;
-  return -1;
-}
-
-/* Which output of its node a value is. */
-static int32_t output_index(const BpGraphValue *value) {
-  int32_t index = 0;
-  while (value->producer->outputs[index] != value)
-    index++;
-  return index;
-}
-
-static void describe_data(FILE *out, const BpGraphValue *value) {
-  char text[BP_VALUE_TEXT];
-  int64_t bytes = bp__value_num_bytes(value);
-  fprintf(out, " %s =", bp__value_format(value, text));
-  for (int64_t i = 0; i < bytes; i++)
-    fprintf(out, "%02x", ((const uint8_t *)value->data)[i]);
-}
-
-static void describe_input(FILE *out, const BpGroup *group, const BpGraphValue *value,
-                           int is_argument) {
-  char text[BP_VALUE_TEXT];
-  if (!value) {
-    fputs(" -", out);
-  } else if (value->data && (!is_argument || bp__build_is_immediate(value))) {
-    describe_data(out, value);
-  } else if (index_in(&group->args, value) >= 0) {
-    fprintf(out, " a%d %s", index_in(&group->args, value), bp__value_format(value, text));
-  } else {
-    fprintf(out, " n%d.%d", index_in(&group->nodes, value->producer), output_index(value));
-  }
-}
-
-static void describe_attr(FILE *out, const BpGraphAttr *attr) {
-  fprintf(out, " %s=%s", attr->name, attr->str ? attr->str : "");
-  for (int32_t i = 0; i < attr->count && attr->ints; i++)
-    fprintf(out, "%" PRId64 ",", attr->ints[i]);
-  for (int32_t i = 0; i < attr->count && attr->floats; i++)
-    fprintf(out, "%a,", (double)attr->floats[i]);
-  for (int32_t i = 0; i < attr->count && attr->strs; i++)
-    fprintf(out, "%zu:%s,", strlen(attr->strs[i]), attr->strs[i]);
-  if (attr->tensor)
-    describe_data(out, attr->tensor);
-}
-
-static void describe_node(FILE *out, const BpGroup *group, const BpGraphNode *node) {
-  char text[BP_VALUE_TEXT];
-  fprintf(out, "%s %d", node->op->name, node->version);
-  for (int32_t k = 0; k < node->num_outputs; k++)
-    fprintf(out, " %s", bp__value_format(node->outputs[k], text));
-  for (int32_t k = 0; k < node->num_attrs; k++)
-    describe_attr(out, &node->attrs[k]);
-  for (int32_t k = 0; k < node->num_inputs; k++)
-    describe_input(out, group, node->inputs[k], bp__op_argument(node, k) != NULL);
-  fputc('\n', out);
-}
-
-/* A text that two groups have in common exactly if they can share a function (free). */
-static char *describe(const BpGroup *group) {
-  char *text = NULL;
-  size_t size;
-  FILE *out = open_memstream(&text, &size);
-  if (out)
-    fprintf(out, "%d\n", group->place);
-  for (size_t i = 0; out && i < group->nodes.size; i++)
-    describe_node(out, group, group->nodes.items[i]);
-  for (size_t i = 0; out && i < group->outputs.size; i++) {
-    const BpGraphValue *value = group->outputs.items[i];
-    fprintf(out, "-> n%d.%d\n", index_in(&group->nodes, value->producer), output_index(value));
-  }
-  if (!out || fclose(out)) {
-    bp_error_raise(BP_ERROR_MEMORY, "out of memory while naming a function");
-    free(text);
-    return NULL;
-  }
-  return text;
-}
+/* ---- Names ------------------------------------------------------------------------------- */
 
 /* "fused_conv_add_relu", made unique by a number. */
 static const char *function_name(const BpBuild *build, BpArena *arena, const BpGroup *group,
@@ -154,23 +70,21 @@ static BpTeTensor *immediate(BpTe *te, BpGraphValue *value) {
 
 /* What a node of the group computes. */
 static BpTeTensor *computed_tensor(const Lowering *lowering, const BpGraphValue *value) {
-  int32_t node = index_in(&lowering->group->nodes, value->producer);
-  return lowering->values[node][output_index(value)];
+  int32_t node = bp__list_index(&lowering->group->nodes, value->producer);
+  return lowering->values[node][bp__value_output_index(value)];
 }
 
 static BpTeTensor *input_tensor(const Lowering *lowering, BpGraphValue *value) {
   if (bp__build_is_immediate(value))
     return immediate(lowering->te, value);
-  if (index_in(&lowering->group->args, value) >= 0)
-    return lowering->args[index_in(&lowering->group->args, value)];
+  if (bp__list_index(&lowering->group->args, value) >= 0)
+    return lowering->args[bp__list_index(&lowering->group->args, value)];
   return computed_tensor(lowering, value);
 }
 
 static int compute_node(const Lowering *lowering, const BpGraphNode *node, BpTeTensor **outputs) {
-  BpTeTensor *inputs[MAX_INPUTS] = {NULL};
+  BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL};
   BpOpCompute op = {lowering->te, node, inputs, lowering->transforms};
-  if (node->num_inputs > MAX_INPUTS)
-    return bp__op_error(node, "it has %d inputs, at most %d work", node->num_inputs, MAX_INPUTS);
   for (int32_t k = 0; k < node->num_inputs; k++) {
     BpGraphValue *value = bp__op_argument(node, k);
     if (value && !(inputs[k] = input_tensor(lowering, value)))
@@ -297,23 +211,19 @@ static int lower_group(const BpBuild *build, BpGroups *groups, BpGroup *group, B
 /* Gives the group a function, that of an equal group if there is one. */
 static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *groups, BpGroup *group,
                       GHashTable *known, BpIrModule *const modules[2]) {
-  const BpBuild beside = {build->options, build->fallback, NULL, build->dump_prefix};
-  char *text = describe(group);
-  if (!text)
-    return -1;
-  const BpGroup *equal = g_hash_table_lookup(known, text);
+  BpBuild beside = *build;
+  beside.target = build->fallback;
+  beside.fallback = NULL;
+  const BpGroup *equal = g_hash_table_lookup(known, group);
   if (equal) {
     group->function = equal->function;
     group->kernels = equal->kernels;
-    free(text);
     return 0;
   }
-  if (bp__graph_check_functions(graph, g_hash_table_size(known) + 1)) {
-    free(text);
+  if (bp__graph_check_functions(graph, g_hash_table_size(known) + 1))
     return -1;
-  }
   group->function = function_name(build, &groups->arena, group, g_hash_table_size(known));
-  g_hash_table_insert(known, text, group);
+  g_hash_table_insert(known, group, group);
   if (!group->function)
     return -1;
   return lower_group(group->place == BP_PLACE_FALLBACK ? &beside : build, groups, group,
@@ -344,7 +254,7 @@ int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t
 
 int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
                         BpIrModule *const modules[2]) {
-  GHashTable *known = g_hash_table_new_full(g_str_hash, g_str_equal, free, NULL);
+  GHashTable *known = g_hash_table_new(bp__group_hash, bp__group_equal);
   int status = 0;
   for (size_t i = 0; i < groups->groups.size && !status; i++) {
     BpGroup *group = groups->groups.items[i];

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of parameters: constants as tensors, equal ones once. */
+#include <stdlib.h>
 #include <string.h>
 
+#include <backplane/error.h>
 #include <backplane/object.h>
 #include <backplane/tensor.h>
 
 #include "graph/build/build.h"
+
+#define LEAST_PLACES 64
 
 static int is_equal(const BpTensor *tensor, const BpGraphValue *constant) {
   return tensor->view.ndim == constant->ndim &&
@@ -15,27 +19,75 @@ static int is_equal(const BpTensor *tensor, const BpGraphValue *constant) {
          !memcmp(tensor->view.data, constant->data, (size_t)bp__value_num_bytes(constant));
 }
 
-int64_t bp__params_add(BpParamTable *table, const BpGraphValue *constant) {
+/* ---- Places by hash ---------------------------------------------------------------------- */
+
+/* Where a constant of that hash is, or belongs: the first place, from that of the hash on, that has
+ * it or is empty. */
+static size_t find_place(const BpParamTable *table, const BpGraphValue *constant, uint64_t hash) {
+  size_t at = hash & (table->num_places - 1);
+  while (table->places[at].index >= 0 &&
+         (table->places[at].hash != hash ||
+          !is_equal(table->tensors.items[table->places[at].index], constant)))
+    at = (at + 1) & (table->num_places - 1);
+  return at;
+}
+
+/* Makes the places twice as many, before more than half of them are taken. */
+static int make_room(BpParamTable *table) {
+  if (table->tensors.size * 2 < table->num_places)
+    return 0;
+  size_t count = table->num_places ? table->num_places * 2 : LEAST_PLACES;
+  BpParamPlace *places = malloc(count * sizeof(*places));
+  if (!places)
+    return bp_error_raise(BP_ERROR_MEMORY, "out of memory for %zu parameters", count);
+  for (size_t i = 0; i < count; i++)
+    places[i].index = -1;
+  for (size_t i = 0; i < table->num_places; i++) {
+    size_t at = table->places[i].hash & (count - 1);
+    if (table->places[i].index < 0)
+      continue;
+    while (places[at].index >= 0)
+      at = (at + 1) & (count - 1);
+    places[at] = table->places[i];
+  }
+  free(table->places);
+  table->places = places;
+  table->num_places = count;
+  return 0;
+}
+
+/* ---- The table --------------------------------------------------------------------------- */
+
+static BpTensor *make_tensor(const BpGraphValue *constant) {
   int64_t bytes = bp__value_num_bytes(constant);
-  BpTensor *tensor;
-  for (size_t i = 0; i < table->tensors.size; i++)
-    if (is_equal(table->tensors.items[i], constant))
-      return (int64_t)i;
-  tensor = bp_tensor_create(constant->shape, constant->ndim, constant->dtype,
-                            (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  BpTensor *tensor = bp_tensor_create(constant->shape, constant->ndim, constant->dtype,
+                                      (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  if (tensor && bytes > 0)
+    memcpy((char *)tensor->view.data + tensor->view.byte_offset, constant->data, (size_t)bytes);
+  return tensor;
+}
+
+int64_t bp__params_add(BpParamTable *table, const BpGraphValue *constant) {
+  uint64_t hash = bp__hash_bytes(1, constant->data, (size_t)bp__value_num_bytes(constant));
+  if (make_room(table))
+    return -1;
+  size_t at = find_place(table, constant, hash);
+  if (table->places[at].index >= 0)
+    return table->places[at].index;
+  BpTensor *tensor = make_tensor(constant);
   if (!tensor)
     return -1;
-  if (bytes > 0)
-    memcpy((char *)tensor->view.data + tensor->view.byte_offset, constant->data, (size_t)bytes);
   if (bp__list_push(&table->tensors, tensor)) {
     bp_object_release(tensor);
     return -1;
   }
-  return (int64_t)table->tensors.size - 1;
+  table->places[at] = (BpParamPlace){hash, (int64_t)table->tensors.size - 1};
+  return table->places[at].index;
 }
 
 void bp__params_clear(BpParamTable *table) {
   for (size_t i = 0; i < table->tensors.size; i++)
     bp_object_release(table->tensors.items[i]);
   bp__list_free(&table->tensors);
+  free(table->places);
 }

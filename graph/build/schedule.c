@@ -5,6 +5,8 @@
 
 int bp__build_schedule(const BpBuild *build, BpTe *te, const BpTransformStages *transforms,
                        BpTeTensor *const *outputs, int32_t num_outputs) {
+  if (build->is_reference)
+    return 0;
   if (transforms->product)
     return bp_schedule_transformed(te, build->target, transforms, outputs[0]);
   return bp_schedule_auto(te, outputs, num_outputs, build->target);

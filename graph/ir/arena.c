@@ -101,6 +101,13 @@ int bp__list_push(BpList *list, void *item) {
   return 0;
 }
 
+int32_t bp__list_index(const BpList *list, const void *item) {
+  for (size_t i = 0; i < list->size; i++)
+    if (list->items[i] == item)
+      return (int32_t)i;
+  return -1;
+}
+
 void bp__list_free(BpList *list) {
   free(list->items);
   *list = (BpList){0};

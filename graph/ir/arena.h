@@ -30,6 +30,8 @@ typedef struct BpList {
 } BpList;
 
 int bp__list_push(BpList *list, void *item);
+/* The place of an item in the list, or -1. */
+int32_t bp__list_index(const BpList *list, const void *item);
 void bp__list_free(BpList *list);
 
 #endif

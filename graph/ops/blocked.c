@@ -77,13 +77,12 @@ BP_ROW_COMPUTE(unblock) {
  * and the channels of the inputs. */
 typedef struct Concat {
   const BpOpCompute *op;
-  int64_t part, channels[BP_BLOCKED_MAX_INPUTS];
+  int64_t part, channels[BP_OP_MAX_INPUTS];
 } Concat;
 
 static int read_concat(const BpGraphNode *node, Concat *concat) {
   concat->part = bp__node_int(node, "part", 1);
-  if (bp__op_ints(node, -1, "channels", concat->channels, BP_BLOCKED_MAX_INPUTS) !=
-      node->num_inputs)
+  if (bp__op_ints(node, -1, "channels", concat->channels, BP_OP_MAX_INPUTS) != node->num_inputs)
     return bp__op_bad(node, "an attribute is missing");
   return 0;
 }

@@ -8,8 +8,6 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-#define MAX_ARGS 16
-
 static int same_types(const BpGraphNode *node, int32_t from) {
   char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
   for (int32_t i = from + 1; i < node->num_inputs; i++)
@@ -23,8 +21,6 @@ static int same_types(const BpGraphNode *node, int32_t from) {
 static int broadcast_output(BpGraph *graph, BpGraphNode *node, BpDataType dtype) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
   int32_t ndim;
-  if (node->num_inputs > MAX_ARGS)
-    return bp__op_error(node, "it has %d inputs, at most %d work", node->num_inputs, MAX_ARGS);
   if (bp__op_broadcast(node, shape, &ndim))
     return -1;
   return bp__node_set_output(graph, node, 0, dtype, shape, ndim);
@@ -107,7 +103,7 @@ static const BpIrNode *read_broadcast(BpTe *te, BpTeTensor *tensor, const BpIrNo
 
 static const BpIrNode *elementwise_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
-  const BpIrNode *args[MAX_ARGS] = {NULL};
+  const BpIrNode *args[BP_OP_MAX_INPUTS] = {NULL};
   for (int32_t i = 0; i < op->node->num_inputs; i++) {
     if (!op->inputs[i])
       continue;
@@ -163,6 +159,13 @@ static BpGraphValue *chain(BpGraph *graph, BpGraphNode *node, const char *op) {
 
 BP_ROW_EXPAND(sum) {
   node->outputs[0] = chain(graph, node, "Add");
+  return node->outputs[0] ? 0 : -1;
+}
+
+BP_ROW_EXPAND(extreme) {
+  if (node->num_inputs == 2)
+    return 1;
+  node->outputs[0] = chain(graph, node, node->op->name);
   return node->outputs[0] ? 0 : -1;
 }
 

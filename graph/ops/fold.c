@@ -14,9 +14,8 @@
 
 #include "graph/ops/op.h"
 
-#define MAX_FOLDED_INPUTS  16
 #define MAX_FOLDED_OUTPUTS 16
-#define MAX_FOLDED_ARGS    (MAX_FOLDED_INPUTS + MAX_FOLDED_OUTPUTS)
+#define MAX_FOLDED_ARGS    (BP_OP_MAX_INPUTS + MAX_FOLDED_OUTPUTS)
 
 /* Iterations up to which interpreting takes no longer than a compiler; and how far it goes where
  * there is none, or where nobody knows how many there will be. */
@@ -43,8 +42,7 @@ typedef struct Fold {
 } Fold;
 
 static int is_constant(const BpGraphNode *node) {
-  if (!node->op->compute || node->num_inputs > MAX_FOLDED_INPUTS ||
-      node->num_outputs > MAX_FOLDED_OUTPUTS)
+  if (!node->op->compute || node->num_outputs > MAX_FOLDED_OUTPUTS)
     return 0;
   for (int32_t i = 0; i < node->num_inputs; i++)
     if (node->inputs[i] && !node->inputs[i]->data)
@@ -53,7 +51,7 @@ static int is_constant(const BpGraphNode *node) {
 }
 
 static int make_tensors(Fold *fold) {
-  BpTeTensor *inputs[MAX_FOLDED_INPUTS] = {NULL};
+  BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL};
   BpOpCompute op = {.te = fold->te, .node = fold->node, .inputs = inputs};
   for (int32_t i = 0; i < fold->node->num_inputs; i++) {
     const BpGraphValue *in = bp__op_argument(fold->node, i);

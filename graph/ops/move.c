@@ -146,6 +146,28 @@ BP_ROW_COMPUTE(concat) {
   return bp__op_give(outputs, compute_with(op, concat_body));
 }
 
+BP_ROW_EXPAND(concat) {
+  int32_t parts = (node->num_inputs + BP_OP_MAX_INPUTS - 1) / BP_OP_MAX_INPUTS;
+  BpGraphValue **inputs = bp__arena_alloc_array(&graph->arena, (size_t)parts, sizeof(*inputs));
+  if (parts == 1)
+    return 1;
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    if (!node->inputs[i])
+      return bp__op_bad(node, "input %d is missing", i);
+  for (int32_t i = 0; inputs && i < parts; i++) {
+    int32_t first = i * BP_OP_MAX_INPUTS, rest = node->num_inputs - first;
+    inputs[i] = bp__op_apply(graph, "", "Concat", node->name, node->inputs + first,
+                             rest < BP_OP_MAX_INPUTS ? rest : BP_OP_MAX_INPUTS, node->attrs,
+                             node->num_attrs);
+    if (!inputs[i])
+      return -1;
+  }
+  if (inputs)
+    node->outputs[0] =
+        bp__op_apply(graph, "", "Concat", node->name, inputs, parts, node->attrs, node->num_attrs);
+  return node->outputs[0] ? 0 : -1;
+}
+
 /* ---- Slice and Split --------------------------------------------------------------------- */
 
 typedef struct Slices {
@@ -246,7 +268,7 @@ BP_ROW_FOLD(slice) {
 }
 
 static int split_lengths(const BpGraphNode *node, int64_t extent, int64_t *lengths) {
-  int32_t count = bp__op_ints(node, 1, "split", lengths, 64), outputs = node->num_outputs;
+  int32_t outputs = node->num_outputs, count = bp__op_ints(node, 1, "split", lengths, outputs);
   int64_t chunk = (extent + outputs - 1) / outputs, total = 0;
   if (count == -1)
     return -1;
@@ -266,9 +288,11 @@ static int split_lengths(const BpGraphNode *node, int64_t extent, int64_t *lengt
 }
 
 BP_ROW_EXPAND(split) {
-  int64_t lengths[64], start = 0;
+  int64_t *lengths =
+      bp__arena_alloc_array(&graph->arena, (size_t)node->num_outputs, sizeof(*lengths));
+  int64_t start = 0;
   int32_t axis;
-  if (bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, &axis) ||
+  if (!lengths || bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, &axis) ||
       split_lengths(node, node->inputs[0]->shape[axis], lengths))
     return -1;
   for (int32_t i = 0; i < node->num_outputs; i++) {

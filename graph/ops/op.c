@@ -256,18 +256,23 @@ static int check_arity(const BpGraphNode *node) {
   for (int32_t i = 0; i < op->min_inputs; i++)
     if (!node->inputs[i])
       return bp__op_bad(node, "input %d is missing", i);
-  if (node->num_outputs < 1 || node->num_outputs > op->max_outputs)
+  if (node->num_outputs < 1 || (op->max_outputs >= 0 && node->num_outputs > op->max_outputs))
     return bp__op_error(node, "it has %d outputs, 1 to %d work", node->num_outputs,
                         op->max_outputs);
   return 0;
 }
 
 int bp__op_append(BpGraph *graph, BpGraphNode *node) {
-  int left;
+  int left = 1;
   if (check_arity(node))
     return -1;
   if (node->op->expand)
-    return node->op->expand(graph, node);
+    left = node->op->expand(graph, node);
+  if (left <= 0)
+    return left;
+  if (node->num_inputs > BP_OP_MAX_INPUTS)
+    return bp__op_error(node, "it has %d inputs, at most %d work", node->num_inputs,
+                        BP_OP_MAX_INPUTS);
   if (node->op->infer(graph, node))
     return -1;
   left = bp__op_fold(graph, node);

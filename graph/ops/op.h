@@ -13,6 +13,9 @@
 
 #include "graph/ir/graph.h"
 
+/* A node that is computed has at most so many inputs; one with more is expanded. */
+#define BP_OP_MAX_INPUTS 16
+
 /* How an operator may share a function with its neighbours. */
 #define BP_FUSE_ELEMENTWISE 0 /* an element needs the elements at its place, or broadcast ones */
 #define BP_FUSE_INJECTIVE   1 /* an element needs single elements of the inputs, at any place */
@@ -37,11 +40,11 @@ typedef struct BpOp {
   const char *domain; /* "" is ONNX's own, "backplane" that of operators which passes make */
   int16_t since;      /* first version whose rules are followed */
   int16_t min_inputs;
-  int16_t max_inputs; /* -1: any number */
-  int16_t max_outputs;
-  uint16_t known;    /* bit i: input i steers inference and is no argument of the computation */
-  int32_t fusion;    /* BP_FUSE_* */
-  const char *attrs; /* accepted ones as "name:type ...", type i, is, f, fs, s, ss or t */
+  int16_t max_inputs;  /* -1: any number */
+  int16_t max_outputs; /* -1: any number */
+  uint16_t known;      /* bit i: input i steers inference and is no argument of the computation */
+  int32_t fusion;      /* BP_FUSE_* */
+  const char *attrs;   /* accepted ones as "name:type ...", type i, is, f, fs, s, ss or t */
 
   /* Makes the outputs with bp__node_set_output. */
   int (*infer)(BpGraph *graph, BpGraphNode *node);
@@ -52,7 +55,8 @@ typedef struct BpOp {
   /* (optional) Fills outputs[0]->data from constant inputs, without the compiler; 1: not for this
    * node. */
   int (*fold)(BpGraph *graph, BpGraphNode *node);
-  /* (optional) Instead of all this: appends other nodes and sets outputs to what they give. */
+  /* (optional) Instead of all this: appends other nodes and sets outputs to what they give; 1: this
+   * node is computed. */
   int (*expand)(BpGraph *graph, BpGraphNode *node);
 } BpOp;
 

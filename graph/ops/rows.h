@@ -28,6 +28,7 @@ BP_ROW_COMPUTE(elementwise); /* by the row's scalar */
 BP_ROW_FOLD(cast);
 BP_ROW_EXPAND(mean);
 BP_ROW_EXPAND(sum);
+BP_ROW_EXPAND(extreme); /* Max and Min, of any number but two */
 
 /* scalar.c */
 BP_ROW_SCALAR(abs);
@@ -118,6 +119,7 @@ BP_ROW_INFER(trilu);
 BP_ROW_INFER(tile);
 BP_ROW_COMPUTE(transpose);
 BP_ROW_COMPUTE(concat);
+BP_ROW_EXPAND(concat); /* of many as one of concatenations */
 BP_ROW_COMPUTE(slice);
 BP_ROW_COMPUTE(pad);
 BP_ROW_COMPUTE(gather);
@@ -149,7 +151,6 @@ BP_ROW_COMPUTE(conv);
 BP_ROW_COMPUTE(conv_transpose);
 
 /* blocked.c: the channel-blocked layout */
-#define BP_BLOCKED_MAX_INPUTS 16 /* of ConcatBlocked */
 BP_ROW_INFER(block);
 BP_ROW_INFER(unblock);
 BP_ROW_INFER(conv_blocked);

@@ -243,6 +243,8 @@ BINARY(add, BP_IR_ADD)
 BINARY(sub, BP_IR_SUB)
 BINARY(mul, BP_IR_MUL)
 BINARY(div, BP_IR_DIV)
+BINARY(min, BP_IR_MIN)
+BINARY(max, BP_IR_MAX)
 BINARY(equal, BP_IR_EQ)
 BINARY(less, BP_IR_LT)
 BINARY(less_or_equal, BP_IR_LE)
@@ -291,22 +293,6 @@ BP_ROW_SCALAR(pow) {
     return NULL;
   return bp_ir_cast(ir, x_dtype(x),
                     bp_ir_call(ir, x_dtype(pair[0]), BP_IR_CALL_INTRINSIC, "pow", pair, 2));
-}
-
-static const BpIrNode *fold_args(BpIrModule *ir, const BpGraphNode *node,
-                                 const BpIrNode *const *args, int32_t kind) {
-  const BpIrNode *result = args[0];
-  for (int32_t i = 1; i < node->num_inputs; i++)
-    result = bp_ir_binary(ir, kind, result, args[i]);
-  return result;
-}
-
-BP_ROW_SCALAR(min) {
-  return fold_args(ir, node, args, BP_IR_MIN);
-}
-
-BP_ROW_SCALAR(max) {
-  return fold_args(ir, node, args, BP_IR_MAX);
 }
 
 BP_ROW_SCALAR(bit_shift) {

@@ -93,9 +93,9 @@ static const BpOp table[] = {
     {"CastLike", "", 15, 2, 2, 1, 2, BP_FUSE_ELEMENTWISE, "saturate:i round_mode:s",
      bp__infer_cast_like, bp__scalar_cast, bp__compute_elementwise, NULL, NULL},
     {"Min", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_min,
-     bp__compute_elementwise, NULL, NULL},
+     bp__compute_elementwise, NULL, bp__expand_extreme},
     {"Max", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_max,
-     bp__compute_elementwise, NULL, NULL},
+     bp__compute_elementwise, NULL, bp__expand_extreme},
     EXPANDED("Sum", 6, 1, -1, 1, "", sum),
     EXPANDED("Mean", 6, 1, -1, 1, "", mean),
 
@@ -118,11 +118,13 @@ static const BpOp table[] = {
     /* Moving elements. */
     {"Transpose", "", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "perm:is", bp__infer_transpose, NULL,
      bp__compute_transpose, bp__fold_transpose, NULL},
-    /* Alone: what is fused into it would be computed for the parts of the other inputs as well. */
-    COMPUTED("Concat", 4, 1, -1, 0, BP_FUSE_OPAQUE, "axis:i", concat, concat),
+    /* Not fused: a fused producer would be evaluated for every element of the output, also for
+     * those that other inputs give. */
+    {"Concat", "", 4, 1, -1, 1, 0, BP_FUSE_OPAQUE, "axis:i", bp__infer_concat, NULL,
+     bp__compute_concat, NULL, bp__expand_concat},
     {"Slice", "", 1, 1, 5, 1, 30, BP_FUSE_INJECTIVE, "starts:is ends:is axes:is", bp__infer_slice,
      NULL, bp__compute_slice, bp__fold_slice, NULL},
-    EXPANDED("Split", 2, 1, 2, 64, "axis:i split:is num_outputs:i", split),
+    EXPANDED("Split", 2, 1, 2, -1, "axis:i split:is num_outputs:i", split),
     COMPUTED("Pad", 2, 1, 4, 10, BP_FUSE_INJECTIVE, "mode:s pads:is value:f", pad, pad),
     COMPUTED("Expand", 8, 2, 2, 2, BP_FUSE_INJECTIVE, "", expand, expand),
     COMPUTED("Tile", 6, 2, 2, 2, BP_FUSE_INJECTIVE, "", tile, tile),
@@ -208,7 +210,7 @@ static const BpOp table[] = {
      bp__infer_conv_winograd, NULL, bp__compute_conv_winograd, NULL, NULL},
     {"ConvToSpace", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "channels:i",
      bp__infer_conv_to_space, NULL, bp__compute_conv_to_space, NULL, NULL},
-    {"ConcatBlocked", "backplane", 1, 1, BP_BLOCKED_MAX_INPUTS, 1, 0, BP_FUSE_INJECTIVE,
+    {"ConcatBlocked", "backplane", 1, 1, BP_OP_MAX_INPUTS, 1, 0, BP_FUSE_INJECTIVE,
      "block:i part:i channels:is", bp__infer_concat_blocked, NULL, bp__compute_concat_blocked, NULL,
      NULL},
     {"Copy", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise,

@@ -371,15 +371,17 @@ static int add_shapes(Compilation *compilation, PyObject *shapes) {
   return 0;
 }
 
-/* (path of an ONNX file, targets, shapes by input, the fallback's target or None) */
+/* (path of an ONNX file, targets, shapes by input, the fallback's target or None, whether it is a
+ * reference) */
 static PyObject *compile_model(PyObject *self, PyObject *args) {
   PyObject *encoded, *targets, *shapes;
   const char *fallback_text;
   BpTarget *fallback = NULL;
   BpModule *module = NULL;
+  int is_reference;
   (void)self;
-  if (!PyArg_ParseTuple(args, "O&O!O!z", PyUnicode_FSConverter, &encoded, &PyTuple_Type, &targets,
-                        &PyDict_Type, &shapes, &fallback_text))
+  if (!PyArg_ParseTuple(args, "O&O!O!zp", PyUnicode_FSConverter, &encoded, &PyTuple_Type, &targets,
+                        &PyDict_Type, &shapes, &fallback_text, &is_reference))
     return NULL;
   Compilation *compilation = calloc(1, sizeof(*compilation));
   if (!compilation) {
@@ -391,7 +393,8 @@ static PyObject *compile_model(PyObject *self, PyObject *args) {
                                       .num_targets = compilation->num_targets,
                                       .shapes = compilation->shapes,
                                       .num_shapes = compilation->num_shapes,
-                                      .fallback = fallback};
+                                      .fallback = fallback,
+                                      .is_reference = is_reference};
     Py_BEGIN_ALLOW_THREADS module = bp_model_compile(PyBytes_AsString(encoded), &options);
     Py_END_ALLOW_THREADS
   }

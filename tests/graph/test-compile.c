@@ -342,6 +342,37 @@ static void test_remainders(void) {
   }
 }
 
+/* 100 operands, of operators that take any number: a kernel of a device takes fewer. */
+static void test_many_operands(void) {
+  enum { COUNT = 100 };
+  OnnxBuilder *builder = onnx_builder_new();
+  GString *parts = g_string_new(NULL), *backwards = g_string_new(NULL);
+  float *x = onnx_float_values(COUNT), y[COUNT], most = -1, least = 1, sum = 0;
+  for (int i = 0; i < COUNT; i++) {
+    g_string_append_printf(parts, "%ss%d", i ? "," : "", i);
+    g_string_append_printf(backwards, "%ss%d", i ? "," : "", COUNT - 1 - i);
+    most = fmaxf(most, x[i]);
+    least = fminf(least, x[i]);
+    sum += x[i];
+  }
+  onnx_input(builder, "x", ONNX_FLOAT, "100");
+  onnx_node(builder, "Split", "x", parts->str, "axis=0");
+  onnx_node(builder, "Concat", backwards->str, "c", "axis=0");
+  onnx_node(builder, "Max", parts->str, "most", "");
+  onnx_node(builder, "Min", parts->str, "least", "");
+  onnx_node(builder, "Sum", parts->str, "sum", "");
+  onnx_node(builder, "Sub", "most,least", "range", "");
+  onnx_node(builder, "Mul", "c,range", "m", "");
+  onnx_node(builder, "Add", "m,sum", "y", "");
+  onnx_output(builder, "y");
+  for (int i = 0; i < COUNT; i++)
+    y[i] = x[COUNT - 1 - i] * (most - least) + sum;
+  check_model(builder, x, y, COUNT);
+  g_string_free(parts, TRUE);
+  g_string_free(backwards, TRUE);
+  g_free(x);
+}
+
 static void test_outputs_without_nodes(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(6), *w = onnx_float_values(6);
@@ -356,6 +387,45 @@ static void test_outputs_without_nodes(void) {
   check_model(builder, x, w, 6);
   g_free(x);
   g_free(w);
+}
+
+/* As a reference, each operator is computed as it stands: quotients are not products, and a
+ * function is one operator's. */
+static void test_reference(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(20), *f = onnx_float_values(1);
+  int64_t count;
+  onnx_input(builder, "x", ONNX_FLOAT, "4x5");
+  onnx_floats(builder, "f", "1");
+  onnx_node(builder, "Div", "x,f", "d", "");
+  onnx_node(builder, "Relu", "d", "y", "");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  const BpTarget *target = bp_target_parse("c");
+  const BpCompileOptions options = {
+      .struct_size = sizeof(options), .targets = &target, .num_targets = 1, .is_reference = 1};
+  BpModule *module = bp_model_compile(path, &options);
+  BpModel *model = module ? bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1) : NULL;
+  char *json = model ? bp_model_graph_json(model) : NULL;
+  if (!json)
+    g_error("%s", bp_error_message());
+  g_assert_nonnull(strstr(json, "\"fused_div_0\""));
+  g_assert_nonnull(strstr(json, "\"fused_relu_1\""));
+  float *got = run_model(model, x, &count);
+  g_assert_cmpint(count, ==, 20);
+  for (int i = 0; i < 20; i++)
+    g_assert_true(got[i] == fmaxf(x[i] / f[0], 0));
+  g_free(got);
+  g_free(x);
+  g_free(f);
+  bp_str_free(json);
+  bp_object_release(module);
+  bp_object_release((void *)(uintptr_t)target);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
 }
 
 /* ---- Artifacts --------------------------------------------------------------------------- */
@@ -959,7 +1029,9 @@ int main(int argc, char **argv) {
                        test_slices_of_a_constant);
   g_test_add_data_func("/compile/slices/of-a-constant-every-other", "every-other",
                        test_slices_of_a_constant);
+  g_test_add_func("/compile/operands/are-any-number", test_many_operands);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
+  g_test_add_func("/compile/reference/computes-operators-as-they-stand", test_reference);
   g_test_add_func("/compile/two-devices/an-input-may-be-on-another", test_input_from_elsewhere);
   g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-the-host", beside_host,
                        test_two_devices);

@@ -18,7 +18,7 @@ rows() {
     }
     match($0, /^ *\{"[A-Za-z0-9]+", "", [0-9]+/) {
       split($0, quoted, "\""); split(quoted[5], numbers, ",")
-      print "| " quoted[2] " |" numbers[2] " | " (($0 ~ /OPAQUE/) ? "from the shape" : kind($0)) " |"
+      print "| " quoted[2] " |" numbers[2] " | " (($0 ~ /infer_(shape|size),/) ? "from the shape" : kind($0)) " |"
     }' "$table" | LC_ALL=C sort -f
 }
 

@@ -144,6 +144,15 @@ compile() {
   "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/digits.so"
 }
 
+# As a reference each operator is a function, so that there are more intermediates; the answer is the same.
+each_operator_by_itself() {
+  mkdir -p "$work/plain" "$work/reference" || return 1
+  "$backplane" profile "$work/digits.so" --dump-dir "$work/plain" --runs 1 --seconds 0 >"$work/out" &&
+    says 'that each took' "$backplane" profile "$digits/digits.onnx" --reference --target c --shape $shape \
+      --dump-dir "$work/reference" --runs 1 --seconds 0 &&
+    [ "$(find "$work/reference" -name '*.npy' | wc -l)" -gt "$(find "$work/plain" -name '*.npy' | wc -l)" ]
+}
+
 every_intermediate() {
   mkdir -p "$work/dump" || return 1
   says 'that each took in 3 runs' "$backplane" profile "$work/digits.so" --trace "$work/trace.json" --dump-dir "$work/dump" --runs 3 --seconds 0 &&
@@ -467,6 +476,7 @@ ok input-without-a-file-says-the-form fails 1 "has the form NAME=FILE" "$backpla
 ok extension-in-capitals-is-read run_digit "$work/DIGITS.ONNX" "$digits/images/7-3710.png" --shape $shape
 ok bench-json-has-the-percentiles-and-their-unit says '"p90_ms"' "$backplane" bench "$work/digits.so" --seconds 0 --runs 3 --json
 ok profile-writes-a-trace-and-every-intermediate every_intermediate
+ok profile-of-a-reference-has-more-operators each_operator_by_itself
 ok random-half-floats-are-from-0-to-1 random_halves
 ok open-dimensions-are-shown-and-have-an-example example_of_a_shape
 
@@ -520,6 +530,7 @@ ok shape-of-what-is-filled-is-checked fails 1 "1x1x28x28" "$backplane" bench "$w
 ok shape-of-no-input-lists-those-that-are fails 1 "no input 'picture'; it has: image" "$backplane" bench "$work/digits.so" --shape picture=1
 ok target-for-an-artifact-is-refused fails 1 "--target is for ONNX files" "$backplane" bench "$work/digits.so" --target c
 ok quickstart-has-help says "./quickstart check" "$top_srcdir/quickstart" --help
+ok reference-for-an-artifact-is-refused fails 1 "--reference is for ONNX files" "$backplane" run "$work/digits.so" --reference
 ok shape-for-an-artifact-is-refused fails 1 "--shape is for ONNX files" "$backplane" run "$work/digits.so" --shape $shape
 ok unknown-device-lists-what-is-there fails 1 cpu "$backplane" run "$work/digits.so" --device quantum
 ok unknown-target-names-the-kind fails 1 "'cc'" "$backplane" run "$digits/digits.onnx" --shape $shape --target cc

@@ -63,6 +63,10 @@ typedef struct BpCompileOptions {
   BpPlaced placed;
   void *placed_context;
   const BpCompileLimits *limits; /* NULL: the defaults */
+  /* Not 0: each operator becomes a function of its own, in plain loops in the order that its
+   * definition has. Canonical forms, layouts, packing, fusion and schedules are left out. Slow: to
+   * find out whether one of them made a result wrong. */
+  int32_t is_reference;
 } BpCompileOptions;
 
 /* Compiles an ONNX file. The result (transfer full) is a module of kind "backplane.graph" with the

@@ -309,16 +309,18 @@ def load_from_bytes(kind: str, data: bytes) -> Module:
 def compile(path: Path,  # pylint: disable=redefined-builtin
             targets: str | Target | Sequence[str | Target],
             shapes: Mapping[str, Sequence[int]] | None = None,
-            fallback: str | Target | None = None) -> Module:
+            fallback: str | Target | None = None,
+            reference: bool = False) -> Module:
     """Compiles an ONNX file for one target or several ("c,opencl", ["c", "opencl"]): a module for
     Model or export_library. What a target refuses is compiled for `fallback`, if there is one, and
-    runs on a second device then: Model(module, "opencl,cpu")."""
+    runs on a second device then: Model(module, "opencl,cpu"). With `reference` each operator is a
+    function in plain loops: slow, to find out whether an optimisation made a result wrong."""
     names = target_texts(targets)
     if shapes is not None and not isinstance(shapes, Mapping):
         raise errors.InvalidTypeError(
             f'shapes are given by the names of inputs, as {{"x": (1, 3, 224, 224)}}, not as {shapes!r}')
     beside = None if fallback is None else str(as_target(fallback))
-    module: Module = _core.compile_model(path, names, dict(shapes or {}), beside)
+    module: Module = _core.compile_model(path, names, dict(shapes or {}), beside, reference)
     return module
 
 

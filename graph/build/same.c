@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The identity of functions: two groups can share one exactly if they compute the same of their
+ * arguments. Everything that an operator's computation may look at takes part: all that an
+ * attribute holds, types and shapes, the data of constants that are written into the code. */
+#include <string.h>
+
+#include "graph/build/build.h"
+#include "graph/ops/op.h"
+
+int32_t bp__value_output_index(const BpGraphValue *value) {
+  int32_t index = 0;
+  while (value->producer->outputs[index] != value)
+    index++;
+  return index;
+}
+
+/* What a group's node reads, as seen from inside the group. */
+enum { ABSENT, WRITTEN, ARGUMENT, INNER };
+
+typedef struct Source {
+  int32_t kind;
+  int32_t index;  /* of an argument, or of the node in the group */
+  int32_t output; /* of that node */
+} Source;
+
+static Source inner_source(const BpGroup *group, const BpGraphValue *value) {
+  return (Source){INNER, bp__list_index(&group->nodes, value->producer),
+                  bp__value_output_index(value)};
+}
+
+static Source source_of(const BpGroup *group, const BpGraphNode *node, int32_t input) {
+  const BpGraphValue *value = node->inputs[input];
+  if (!value)
+    return (Source){ABSENT, 0, 0};
+  if (value->data && (!bp__op_argument(node, input) || bp__build_is_immediate(value)))
+    return (Source){WRITTEN, 0, 0};
+  int32_t index = bp__list_index(&group->args, value);
+  return index >= 0 ? (Source){ARGUMENT, index, 0} : inner_source(group, value);
+}
+
+/* ---- Equality ---------------------------------------------------------------------------- */
+
+static int same_type(const BpGraphValue *a, const BpGraphValue *b) {
+  return bp__dtype_equal(a->dtype, b->dtype) && bp__value_same_shape(a, b);
+}
+
+int bp__value_same_data(const BpGraphValue *a, const BpGraphValue *b) {
+  size_t bytes = (size_t)bp__value_num_bytes(a);
+  return same_type(a, b) && (bytes == 0 || !memcmp(a->data, b->data, bytes));
+}
+
+/* Whether two parts of `count` elements are there in both, and equal, or in neither. */
+static int same_part(const void *a, const void *b, int32_t count, size_t size) {
+  return !a == !b && (!a || count == 0 || !memcmp(a, b, (size_t)count * size));
+}
+
+static int same_text(const char *a, const char *b) {
+  return !a == !b && (!a || !strcmp(a, b));
+}
+
+static int same_attr(const BpGraphAttr *a, const BpGraphAttr *b) {
+  if (strcmp(a->name, b->name) || a->count != b->count || !a->strs != !b->strs ||
+      !a->tensor != !b->tensor || !same_part(a->ints, b->ints, a->count, sizeof(*a->ints)) ||
+      !same_part(a->floats, b->floats, a->count, sizeof(*a->floats)) ||
+      !same_text(a->str, b->str) || (a->tensor && !bp__value_same_data(a->tensor, b->tensor)))
+    return 0;
+  for (int32_t i = 0; a->strs && i < a->count; i++)
+    if (!same_text(a->strs[i], b->strs[i]))
+      return 0;
+  return 1;
+}
+
+static int same_input(const BpGroup *a, const BpGraphNode *x, const BpGroup *b,
+                      const BpGraphNode *y, int32_t input) {
+  Source p = source_of(a, x, input), q = source_of(b, y, input);
+  if (memcmp(&p, &q, sizeof(p)))
+    return 0;
+  return p.kind == WRITTEN ? bp__value_same_data(x->inputs[input], y->inputs[input])
+                           : p.kind == ABSENT || same_type(x->inputs[input], y->inputs[input]);
+}
+
+static int same_node(const BpGroup *a, const BpGraphNode *x, const BpGroup *b,
+                     const BpGraphNode *y) {
+  if (x->op != y->op || x->version != y->version || x->num_attrs != y->num_attrs ||
+      x->num_inputs != y->num_inputs || x->num_outputs != y->num_outputs)
+    return 0;
+  for (int32_t i = 0; i < x->num_outputs; i++)
+    if (!same_type(x->outputs[i], y->outputs[i]))
+      return 0;
+  for (int32_t i = 0; i < x->num_attrs; i++)
+    if (!same_attr(&x->attrs[i], &y->attrs[i]))
+      return 0;
+  for (int32_t i = 0; i < x->num_inputs; i++)
+    if (!same_input(a, x, b, y, i))
+      return 0;
+  return 1;
+}
+
+gboolean bp__group_equal(gconstpointer left, gconstpointer right) {
+  const BpGroup *a = left, *b = right;
+  if (a->place != b->place || a->nodes.size != b->nodes.size || a->args.size != b->args.size ||
+      a->outputs.size != b->outputs.size)
+    return FALSE;
+  for (size_t i = 0; i < a->nodes.size; i++)
+    if (!same_node(a, a->nodes.items[i], b, b->nodes.items[i]))
+      return FALSE;
+  for (size_t i = 0; i < a->outputs.size; i++) {
+    Source p = inner_source(a, a->outputs.items[i]), q = inner_source(b, b->outputs.items[i]);
+    if (memcmp(&p, &q, sizeof(p)))
+      return FALSE;
+  }
+  return TRUE;
+}
+
+/* ---- Hashes ------------------------------------------------------------------------------ */
+
+uint64_t bp__hash_bytes(uint64_t hash, const void *data, size_t size) {
+  const uint8_t *bytes = data;
+  for (; size >= 8; size -= 8, bytes += 8) {
+    uint64_t word;
+    memcpy(&word, bytes, 8);
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  }
+  for (; size > 0; size--, bytes++)
+    hash = (hash ^ *bytes) * 0x100000001b3u;
+  return hash;
+}
+
+/* Of what mostly tells groups apart: operators and shapes. Equal groups have equal ones. */
+guint bp__group_hash(gconstpointer key) {
+  const BpGroup *group = key;
+  uint64_t hash = (uint64_t)group->place + 1;
+  for (size_t i = 0; i < group->nodes.size; i++) {
+    const BpGraphNode *node = group->nodes.items[i];
+    const BpGraphValue *out = node->outputs[0];
+    hash = bp__hash_bytes(hash, node->op->name, strlen(node->op->name));
+    hash = bp__hash_bytes(hash, out->shape, (size_t)out->ndim * sizeof(*out->shape));
+    for (int32_t k = 0; k < node->num_inputs; k++) {
+      Source source = source_of(group, node, k);
+      hash = bp__hash_bytes(hash, &source, sizeof(source));
+      if (source.kind == WRITTEN)
+        hash = bp__hash_bytes(hash, node->inputs[k]->data,
+                              (size_t)bp__value_num_bytes(node->inputs[k]));
+    }
+    for (int32_t k = 0; k < node->num_attrs; k++)
+      if (node->attrs[k].ints)
+        hash = bp__hash_bytes(hash, node->attrs[k].ints,
+                              (size_t)node->attrs[k].count * sizeof(*node->attrs[k].ints));
+  }
+  return (guint)(hash ^ hash >> 32);
+}
