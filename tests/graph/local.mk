@@ -6,7 +6,8 @@ thread_tests += tests/graph/test-executor
 # What tests share that make ONNX files, with the messages, which the library keeps to itself.
 check_LTLIBRARIES += tests/graph/libgraphtest.la
 tests_graph_libgraphtest_la_SOURCES = tests/graph/onnx_builder.c tests/graph/onnx_builder.h \
-	tests/graph/compile_check.c tests/graph/compile_check.h
+	tests/graph/compile_check.c tests/graph/compile_check.h \
+	tests/graph/random_graph.c tests/graph/random_graph.h
 nodist_tests_graph_libgraphtest_la_SOURCES = graph/onnx/onnx.pb-c.c
 tests_graph_libgraphtest_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 graphtest_LDADD = tests/graph/libgraphtest.la $(LDADD) $(PROTOBUF_C_LIBS) -lm
@@ -14,6 +15,12 @@ graphtest_LDADD = tests/graph/libgraphtest.la $(LDADD) $(PROTOBUF_C_LIBS) -lm
 test_programs += tests/graph/test-onnx tests/graph/test-compile tests/graph/test-convolution \
 	tests/graph/test-limits tests/graph/test-types tests/graph/test-together
 thread_tests += tests/graph/test-together
+
+test_programs += tests/graph/test-random-graphs
+slow_tests += tests/graph/test-random-graphs
+tests_graph_test_random_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_random_graphs_LDADD = $(graphtest_LDADD)
+
 tests_graph_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_onnx_LDADD = $(graphtest_LDADD)
 tests_graph_test_compile_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)

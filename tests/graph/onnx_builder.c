@@ -135,6 +135,22 @@ void onnx_ints(OnnxBuilder *builder, const char *name, const char *values) {
   g_ptr_array_add(builder->initializers, tensor);
 }
 
+void onnx_data(OnnxBuilder *builder, const char *name, int32_t type, const int64_t *shape,
+               int32_t rank, const void *data, size_t size) {
+  Backplane__Onnx__TensorProto *tensor = NEW(builder, TensorProto, tensor_proto);
+  tensor->name = copy(builder, name);
+  tensor->has_data_type = 1;
+  tensor->data_type = type;
+  tensor->n_dims = (size_t)rank;
+  tensor->dims = take(builder, g_new0(int64_t, tensor->n_dims + 1));
+  memcpy(tensor->dims, shape, tensor->n_dims * sizeof(*shape));
+  tensor->has_raw_data = 1;
+  tensor->raw_data.len = size;
+  tensor->raw_data.data = take(builder, g_malloc0(size + 1));
+  memcpy(tensor->raw_data.data, data, size);
+  g_ptr_array_add(builder->initializers, tensor);
+}
+
 static ProtobufCBinaryData *parse_strings(OnnxBuilder *builder, const char *text, size_t *count) {
   char **parts = g_strsplit(text, ",", -1);
   ProtobufCBinaryData *list;

@@ -29,6 +29,9 @@ void onnx_output(OnnxBuilder *builder, const char *name);
 /* A constant of floats from -1 to 1 that repeats nothing soon, or of the integers in `values`. */
 void onnx_floats(OnnxBuilder *builder, const char *name, const char *shape);
 void onnx_ints(OnnxBuilder *builder, const char *name, const char *values);
+/* A constant of any type, from the elements as they lie in memory, which are copied. */
+void onnx_data(OnnxBuilder *builder, const char *name, int32_t type, const int64_t *shape,
+               int32_t rank, const void *data, size_t size);
 /* inputs and outputs: "x,w,,b"; attrs: "group=2 pads=1,1,1,1 alpha=0.5f mode=nearest", where a
  * number with a point or an f is a float, one with a comma a list ("3," has one element); so are
  * words with commas. Returns the node, for what these words cannot say. */

@@ -1,0 +1,1200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random graphs: values that are given, a generator for each operator, and the ONNX file. */
+#include "tests/graph/random_graph.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FLOAT = 1, UINT8 = 2, INT8 = 3, INT32 = 6, INT64 = 7, BOOL = 9, FLOAT16 = 10 };
+
+/* Sets of types, by 1 << type. */
+#define FLOATS   (1 << FLOAT | 1 << FLOAT16)
+#define INTEGERS (1 << UINT8 | 1 << INT8 | 1 << INT32 | 1 << INT64)
+#define NUMBERS  (FLOATS | INTEGERS)
+#define ANY      (NUMBERS | 1 << BOOL)
+
+#define MAX_ELEMENTS 2500 /* of a value that is read again */
+
+/* ---- Random numbers ---------------------------------------------------------------------- */
+
+static int64_t below(RandomGraph *g, int64_t end) {
+  g->state ^= g->state << 13;
+  g->state ^= g->state >> 7;
+  g->state ^= g->state << 17;
+  return (int64_t)((g->state * 0x2545f4914f6cdd1du >> 33) % (uint64_t)end);
+}
+
+static int64_t between(RandomGraph *g, int64_t first, int64_t last) {
+  return first + below(g, last - first + 1);
+}
+
+/* Odd extents, and those beside the lanes of vectors. */
+static int64_t extent(RandomGraph *g) {
+  static const int8_t extents[] = {1, 2, 3, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 19, 24, 31, 33};
+  return extents[below(g, G_N_ELEMENTS(extents))];
+}
+
+/* One of the words between bars. */
+static char *choice(RandomGraph *g, const char *words) {
+  char **parts = g_strsplit(words, "|", -1);
+  char *word = g_strdup(parts[0] ? parts[below(g, g_strv_length(parts))] : "");
+  g_strfreev(parts);
+  return word;
+}
+
+/* ---- Values ------------------------------------------------------------------------------ */
+
+static size_t width_of(int32_t type) {
+  return type == INT64 ? 8 : type == FLOAT || type == INT32 ? 4 : type == FLOAT16 ? 2 : 1;
+}
+
+static gboolean is_float(int32_t type) {
+  return (1 << type & FLOATS) != 0;
+}
+
+RandomValue *random_graph_value(const RandomGraph *graph, int32_t index) {
+  return &g_array_index(graph->values, RandomValue, index);
+}
+
+static RandomNode *node_at(const RandomGraph *graph, int32_t index) {
+  return &g_array_index(graph->nodes, RandomNode, index);
+}
+
+int64_t random_value_count(const RandomValue *value) {
+  int64_t count = 1;
+  for (int32_t i = 0; i < value->rank; i++)
+    count *= value->shape[i];
+  return count;
+}
+
+size_t random_value_bytes(const RandomValue *value) {
+  return (size_t)random_value_count(value) * width_of(value->type);
+}
+
+/* A float16 that is one exactly: a small multiple of 1/8. */
+static uint16_t half_of(double value) {
+  int exponent;
+  double significand = frexp(fabs(value), &exponent);
+  uint16_t sign = value < 0 ? 0x8000 : 0;
+  if (value == 0)
+    return 0;
+  return (uint16_t)(sign | (exponent + 14) << 10 | ((int)ldexp(significand, 11) & 0x3ff));
+}
+
+static void put(void *data, int32_t type, int64_t at, double value) {
+  if (type == FLOAT)
+    ((float *)data)[at] = (float)value;
+  else if (type == FLOAT16)
+    ((uint16_t *)data)[at] = half_of(value);
+  else if (type == INT64)
+    ((int64_t *)data)[at] = (int64_t)value;
+  else if (type == INT32)
+    ((int32_t *)data)[at] = (int32_t)value;
+  else
+    ((uint8_t *)data)[at] = (uint8_t)(int)value;
+}
+
+/* Multiples of 1/8 below 2, integers below 8 (of uint8 none negative), of bool both. */
+static void fill(RandomGraph *g, RandomValue *value) {
+  value->data = g_malloc0(random_value_bytes(value) + 1);
+  value->fraction = is_float(value->type) ? 3 : 0;
+  value->magnitude = is_float(value->type) ? 1 : 3;
+  value->error = 0;
+  for (int64_t i = 0; i < random_value_count(value); i++)
+    put(value->data, value->type, i,
+        value->type == BOOL     ? (double)below(g, 2)
+        : is_float(value->type) ? (double)between(g, -15, 15) / 8
+        : value->type == UINT8  ? (double)below(g, 8)
+                                : (double)between(g, -7, 7));
+}
+
+static int32_t add_value(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+  RandomValue value = {.type = type, .rank = rank, .node = -1};
+  g_assert_cmpint(rank, <=, MAX_RANK);
+  memcpy(value.shape, shape, (size_t)rank * sizeof(*shape));
+  g_array_append_val(g->values, value);
+  return (int32_t)g->values->len - 1;
+}
+
+/* A value that is given, as a constant or an input. */
+static int32_t given(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank,
+                     gboolean is_part) {
+  int32_t value = add_value(g, type, shape, rank);
+  fill(g, random_graph_value(g, value));
+  random_graph_value(g, value)->is_part = is_part;
+  return value;
+}
+
+static int32_t weights(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+  return given(g, type, shape, rank, TRUE);
+}
+
+static int32_t int_list(RandomGraph *g, const int64_t *ints, int32_t count) {
+  int32_t value = weights(g, INT64, (int64_t[]){count}, 1);
+  memcpy(random_graph_value(g, value)->data, ints, (size_t)count * sizeof(*ints));
+  return value;
+}
+
+static int32_t number(RandomGraph *g, int32_t type, double content) {
+  int32_t value = weights(g, type, NULL, 0);
+  put(random_graph_value(g, value)->data, type, 0, content);
+  return value;
+}
+
+/* Infinities and NaN here and there: nothing that is computed of them is exact. */
+static void add_specials(RandomGraph *g, RandomValue *value) {
+  static const float specials[] = {INFINITY, -INFINITY, NAN, -0.0f};
+  int64_t count = random_value_count(value);
+  if (value->type != FLOAT)
+    return;
+  for (int64_t i = 0; i < 1 + count / 50; i++)
+    ((float *)value->data)[below(g, count)] = specials[below(g, G_N_ELEMENTS(specials))];
+  value->error = 1.2e-7;
+}
+
+static int32_t new_input(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank) {
+  static const int8_t wide[] = {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT, FLOAT16,
+                                INT32, INT64, UINT8, INT8,  BOOL};
+  int32_t type, rank = (int32_t)between(g, min_rank, max_rank);
+  int64_t shape[MAX_RANK], count = 1;
+  do
+    type = wide[below(g, G_N_ELEMENTS(wide))];
+  while (!(1 << type & types));
+  for (int32_t i = 0; i < rank; i++) {
+    shape[i] = i == 0 && rank > 2 ? between(g, 1, 2) : extent(g);
+    while (count * shape[i] > MAX_ELEMENTS)
+      shape[i] = (shape[i] + 1) / 2;
+    count *= shape[i];
+  }
+  int32_t value = given(g, type, shape, rank, FALSE);
+  return value;
+}
+
+static gboolean fits(const RandomValue *value, int32_t types, int32_t min_rank, int32_t max_rank,
+                     gboolean exact) {
+  return (1 << value->type & types) && value->rank >= min_rank && value->rank <= max_rank &&
+         (!exact || value->error == 0) && !value->is_part &&
+         random_value_count(value) <= MAX_ELEMENTS;
+}
+
+/* A value for a node to read, mostly what another gives; a new one if there is none that fits. */
+static int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank,
+                       gboolean exact) {
+  for (int32_t tries = 0; tries < 12 && g->values->len; tries++) {
+    int32_t back = (int32_t)below(g, tries < 6 ? MIN(g->values->len, 6) : g->values->len);
+    int32_t value = (int32_t)g->values->len - 1 - back;
+    if (fits(random_graph_value(g, value), types, min_rank, max_rank, exact))
+      return value;
+  }
+  int32_t value = new_input(g, types, min_rank, max_rank);
+  if (!exact && below(g, 8) == 0)
+    add_specials(g, random_graph_value(g, value));
+  return value;
+}
+
+static int32_t pick(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank) {
+  return pick_of(g, types, min_rank, max_rank, FALSE);
+}
+
+/* ---- Nodes ------------------------------------------------------------------------------- */
+
+static double rounding_of(int32_t type) {
+  return type == FLOAT16 ? 1e-3 : is_float(type) ? 2e-7 : 0;
+}
+
+/* Says how exact a result is: `grows` bits more than what is known of the operands, or not. */
+enum { ROUNDED = -1 };
+static void set_error(RandomGraph *g, const RandomNode *node, int32_t result, int32_t fraction,
+                      int32_t magnitude) {
+  RandomValue *value = random_graph_value(g, result);
+  double error = 0;
+  for (int32_t i = 0; i < node->num_reads; i++)
+    if (node->reads[i] >= 0)
+      error = MAX(error, random_graph_value(g, node->reads[i])->error);
+  int32_t bits = value->type == FLOAT16 ? 9 : value->type == FLOAT ? 20 : 30;
+  if (is_float(value->type) && (fraction == ROUNDED || fraction + magnitude > bits))
+    error = MAX(error, rounding_of(value->type));
+  value->error = error;
+  value->fraction = MAX(fraction, 0);
+  value->magnitude = magnitude;
+}
+
+/* Appends a node with one result; `attrs` is taken over. */
+static int32_t apply(RandomGraph *g, const char *op, char *attrs, const int32_t *reads,
+                     int32_t num_reads, int32_t type, const int64_t *shape, int32_t rank) {
+  RandomNode node = {.op = op, .attrs = attrs, .num_reads = num_reads, .num_results = 1};
+  int32_t fraction = 0, magnitude = 0, result = add_value(g, type, shape, rank);
+  memcpy(node.reads, reads, (size_t)num_reads * sizeof(*reads));
+  node.results[0] = result;
+  random_graph_value(g, result)->node = (int32_t)g->nodes->len;
+  for (int32_t i = 0; i < num_reads; i++)
+    if (reads[i] >= 0) {
+      fraction = MAX(fraction, random_graph_value(g, reads[i])->fraction);
+      magnitude = MAX(magnitude, random_graph_value(g, reads[i])->magnitude);
+    }
+  g_array_append_val(g->nodes, node);
+  set_error(g, &node, result, fraction, magnitude);
+  return result;
+}
+
+static int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+  int32_t result = add_value(g, type, shape, rank);
+  RandomNode *node = node_at(g, (int32_t)g->nodes->len - 1);
+  const RandomValue *first = random_graph_value(g, node->results[0]);
+  RandomValue *value = random_graph_value(g, result);
+  node->results[node->num_results++] = result;
+  value->node = first->node;
+  value->error = first->error;
+  value->fraction = first->fraction;
+  value->magnitude = first->magnitude;
+  return result;
+}
+
+static void rounded(RandomGraph *g, int32_t result) {
+  RandomValue *value = random_graph_value(g, result);
+  value->error = MAX(value->error, rounding_of(value->type));
+}
+
+static void bits(RandomGraph *g, int32_t result, int32_t fraction, int32_t magnitude) {
+  set_error(g, node_at(g, random_graph_value(g, result)->node), result, fraction, magnitude);
+}
+
+/* ---- Generators -------------------------------------------------------------------------- */
+
+/* An operator, the generator, and what that wants to know. */
+typedef struct Row {
+  const char *op;
+  void (*make)(RandomGraph *g, const struct Row *row);
+  const char *attrs; /* choices between bars */
+  int32_t types;
+  int32_t how; /* below */
+} Row;
+
+enum {
+  EXACT = 1, /* gives multiples as fine as it gets */
+  SHARP = 2, /* jumps: operands have to be exact, else a rounding may change all */
+  WHOLE = 4, /* gives integers */
+};
+
+static void finish(RandomGraph *g, const Row *row, int32_t result) {
+  if (!(row->how & EXACT))
+    rounded(g, result);
+  if (row->how & WHOLE)
+    random_graph_value(g, result)->fraction = 0;
+}
+
+static void make_unary(RandomGraph *g, const Row *row) {
+  int32_t x = pick_of(g, row->types, 0, MAX_RANK, row->how & SHARP);
+  const RandomValue in = *random_graph_value(g, x);
+  finish(g, row, apply(g, row->op, choice(g, row->attrs), &x, 1, in.type, in.shape, in.rank));
+}
+
+static void make_predicate(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, 1 << FLOAT, 0, MAX_RANK);
+  const RandomValue in = *random_graph_value(g, x);
+  apply(g, row->op, choice(g, row->attrs), &x, 1, BOOL, in.shape, in.rank);
+}
+
+/* float16 holds these integers, bool all. Nothing is said of floats beyond an integer's range. */
+static void make_cast(RandomGraph *g, const Row *row) {
+  static const int8_t to[] = {FLOAT, FLOAT16, INT32, INT64, BOOL};
+  int32_t x = pick_of(g, ANY, 0, MAX_RANK, TRUE), type = to[below(g, G_N_ELEMENTS(to))];
+  const RandomValue in = *random_graph_value(g, x);
+  gboolean is_like = !strcmp(row->op, "CastLike");
+  if (in.magnitude > 10)
+    type = BOOL;
+  if (is_float(type) && in.type != BOOL && in.magnitude + in.fraction > 9)
+    type = in.type == FLOAT ? FLOAT : BOOL;
+  int32_t reads[2] = {x, is_like ? weights(g, type, (int64_t[]){3}, 1) : -1};
+  int32_t result = apply(g, row->op, is_like ? g_strdup("") : g_strdup_printf("to=%d", type), reads,
+                         is_like ? 2 : 1, type, in.shape, in.rank);
+  random_graph_value(g, result)->fraction = is_float(type) ? in.fraction : 0;
+}
+
+static void make_clip(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, NUMBERS & ~(1 << FLOAT16), 0, MAX_RANK);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t low = below(g, 3) ? number(g, in.type, is_float(in.type) ? -0.75 : 1) : -1;
+  int32_t high = below(g, 3) ? number(g, in.type, is_float(in.type) ? 1.25 : 5) : -1;
+  apply(g, row->op, g_strdup(""), (int32_t[]){x, low, high},
+        high >= 0  ? 3
+        : low >= 0 ? 2
+                   : 1,
+        in.type, in.shape, in.rank);
+}
+
+/* A second operand: a value of that shape, or a new one that broadcasts to it. */
+static int32_t operand(RandomGraph *g, int32_t x, gboolean exact) {
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK];
+  int32_t first = (int32_t)below(g, in.rank + 1);
+  if (below(g, 3) == 0)
+    first = 0;
+  for (int32_t tries = 0; tries < 10; tries++) {
+    int32_t other = (int32_t)below(g, g->values->len);
+    const RandomValue *value = random_graph_value(g, other);
+    if (value->type == in.type && value->rank == in.rank && (!exact || value->error == 0) &&
+        !value->is_part && !memcmp(value->shape, in.shape, (size_t)in.rank * sizeof(*in.shape)))
+      return other;
+  }
+  for (int32_t i = first; i < in.rank; i++)
+    shape[i - first] = below(g, 3) ? in.shape[i] : 1;
+  return given(g, in.type, shape, in.rank - first, below(g, 2) == 0);
+}
+
+static void make_binary(RandomGraph *g, const Row *row) {
+  int32_t x = pick_of(g, row->types, 0, MAX_RANK, row->how & SHARP);
+  int32_t y = operand(g, x, row->how & SHARP);
+  const RandomValue a = *random_graph_value(g, x), b = *random_graph_value(g, y);
+  gboolean is_product = !strcmp(row->op, "Mul"),
+           is_sum = !strcmp(row->op, "Add") || !strcmp(row->op, "Sub");
+  gboolean swaps = strcmp(row->op, "PRelu") && below(g, 2);
+  int32_t result =
+      apply(g, row->op, choice(g, row->attrs), swaps ? (int32_t[]){y, x} : (int32_t[]){x, y}, 2,
+            row->how & WHOLE ? BOOL : a.type, a.shape, a.rank);
+  if (is_product || !strcmp(row->op, "PRelu"))
+    bits(g, result, a.fraction + b.fraction, a.magnitude + b.magnitude);
+  else if (is_sum)
+    bits(g, result, MAX(a.fraction, b.fraction), MAX(a.magnitude, b.magnitude) + 1);
+  else
+    finish(g, row, result);
+}
+
+/* Integers are divided by numbers other than 0, to which no bits are shifted beyond them. */
+static void make_division(RandomGraph *g, const Row *row) {
+  int32_t x = pick_of(g, row->types, 0, MAX_RANK, TRUE);
+  const RandomValue a = *random_graph_value(g, x);
+  int32_t y = weights(g, a.type, a.shape, a.rank);
+  RandomValue *b = random_graph_value(g, y);
+  for (int64_t i = 0; i < random_value_count(b); i++)
+    put(b->data, b->type, i, (double)between(g, 1, 7));
+  char *attrs = choice(g, row->attrs);
+  if (!strcmp(row->op, "Mod") && is_float(a.type)) {
+    g_free(attrs);
+    attrs = g_strdup("fmod=1");
+  }
+  int32_t result = apply(g, row->op, attrs, (int32_t[]){x, y}, 2, a.type, a.shape, a.rank);
+  if (is_float(a.type))
+    rounded(g, result);
+}
+
+static void make_where(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 0, MAX_RANK), y = operand(g, x, FALSE);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t condition = given(g, BOOL, in.shape, in.rank, below(g, 2) == 0);
+  apply(g, row->op, g_strdup(""), (int32_t[]){condition, x, y}, 3, in.type, in.shape, in.rank);
+}
+
+static void make_many(RandomGraph *g, const Row *row) {
+  int32_t reads[MAX_READS], count = (int32_t)between(g, 1, below(g, 5) ? 4 : 16);
+  int32_t x = pick(g, row->types, 0, MAX_RANK), fraction = 0, magnitude = 0;
+  reads[0] = x;
+  for (int32_t i = 1; i < count; i++)
+    reads[i] = operand(g, x, FALSE);
+  for (int32_t i = 0; i < count; i++) {
+    fraction = MAX(fraction, random_graph_value(g, reads[i])->fraction);
+    magnitude = MAX(magnitude, random_graph_value(g, reads[i])->magnitude);
+  }
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t result = apply(g, row->op, g_strdup(""), reads, count, in.type, in.shape, in.rank);
+  if (!strcmp(row->op, "Sum"))
+    bits(g, result, fraction, magnitude + 4);
+  else
+    finish(g, row, result);
+}
+
+/* ---- Shapes ---- */
+
+static void make_reshape(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, MAX_RANK);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t count = random_value_count(&in), first = below(g, 2) ? in.shape[in.rank - 1] : 1;
+  int64_t shape[3] = {first, 1, count / first};
+  int32_t list = int_list(g, (int64_t[]){first, 1, -1}, 3);
+  apply(g, row->op, g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, 3);
+}
+
+static void make_flatten(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, MAX_RANK), axis;
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[2] = {1, 1};
+  axis = (int32_t)below(g, in.rank + 1);
+  for (int32_t i = 0; i < in.rank; i++)
+    shape[i >= axis] *= in.shape[i];
+  apply(g, row->op, g_strdup_printf("axis=%d", axis), &x, 1, in.type, shape, 2);
+}
+
+static int32_t unsqueeze(RandomGraph *g, int32_t x) {
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], axis = below(g, in.rank + 1);
+  for (int32_t i = 0; i <= in.rank; i++)
+    shape[i] = i == axis ? 1 : in.shape[i - (i > axis)];
+  int32_t list = int_list(g, &axis, 1);
+  return apply(g, "Unsqueeze", g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, in.rank + 1);
+}
+
+static void make_unsqueeze(RandomGraph *g, const Row *row) {
+  (void)row;
+  unsqueeze(g, pick(g, ANY, 0, MAX_RANK - 1));
+}
+
+static void make_squeeze(RandomGraph *g, const Row *row) {
+  int32_t x = unsqueeze(g, pick(g, ANY, 0, MAX_RANK - 1)), rank = 0;
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], axis = 0;
+  while (in.shape[axis] != 1)
+    axis++;
+  for (int32_t i = 0; i < in.rank; i++)
+    if (i != axis)
+      shape[rank++] = in.shape[i];
+  int32_t list = int_list(g, &axis, 1);
+  apply(g, row->op, g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, rank);
+}
+
+static void make_constant(RandomGraph *g, const Row *row) {
+  int32_t constant = apply(g, row->op, g_strdup("value_float=0.75"), NULL, 0, FLOAT, NULL, 0);
+  random_graph_value(g, constant)->fraction = 2;
+  int32_t x = pick(g, 1 << FLOAT, 0, MAX_RANK);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t sum =
+      apply(g, "Add", g_strdup(""), (int32_t[]){x, constant}, 2, FLOAT, in.shape, in.rank);
+  bits(g, sum, MAX(in.fraction, 2), in.magnitude + 1);
+}
+
+static void make_constant_of_shape(RandomGraph *g, const Row *row) {
+  int64_t shape[2] = {extent(g), extent(g)};
+  int32_t list = int_list(g, shape, 2);
+  apply(g, row->op, g_strdup(""), &list, 1, FLOAT, shape, 2);
+}
+
+static void make_range(RandomGraph *g, const Row *row) {
+  int64_t count = extent(g);
+  int32_t type = below(g, 2) ? INT64 : FLOAT;
+  int32_t reads[3] = {number(g, type, 1), number(g, type, (double)(1 + 2 * count)),
+                      number(g, type, 2)};
+  bits(g, apply(g, row->op, g_strdup(""), reads, 3, type, &count, 1), 0, 7);
+}
+
+static void make_shape(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, MAX_RANK);
+  gboolean is_size = !strcmp(row->op, "Size");
+  int64_t rank = random_graph_value(g, x)->rank;
+  int32_t result = apply(g, row->op, g_strdup(""), &x, 1, INT64, &rank, is_size ? 0 : 1);
+  random_graph_value(g, result)->error = 0;
+  bits(g, result, 0, 12);
+  random_graph_value(g, result)->error = 0;
+}
+
+/* ---- Moves ---- */
+
+static void make_transpose(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 2, MAX_RANK), perm[MAX_RANK];
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK];
+  GString *attrs = g_string_new("perm=");
+  for (int32_t i = 0; i < in.rank; i++) {
+    int32_t at = (int32_t)below(g, i + 1);
+    perm[i] = perm[at];
+    perm[at] = i;
+  }
+  for (int32_t i = 0; i < in.rank; i++) {
+    shape[i] = in.shape[perm[i]];
+    g_string_append_printf(attrs, "%d,", perm[i]);
+  }
+  apply(g, row->op, g_string_free(attrs, FALSE), &x, 1, in.type, shape, in.rank);
+}
+
+static void make_concat(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, MAX_RANK), reads[MAX_READS], count = (int32_t)between(g, 1, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t axis = (int32_t)(below(g, 2) && in.rank > 1 ? 1 : below(g, in.rank));
+  int64_t shape[MAX_RANK], total = 0;
+  for (int32_t i = 0; i < count; i++) {
+    memcpy(shape, in.shape, sizeof(shape));
+    shape[axis] = between(g, 1, MIN(in.shape[axis] + 3, 20));
+    reads[i] = i == count / 2 ? x : given(g, in.type, shape, in.rank, below(g, 3) == 0);
+    total += random_graph_value(g, reads[i])->shape[axis];
+  }
+  memcpy(shape, in.shape, sizeof(shape));
+  shape[axis] = total;
+  apply(g, row->op, g_strdup_printf("axis=%d", axis), reads, count, in.type, shape, in.rank);
+}
+
+static void make_slice(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, MAX_RANK);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], axis = below(g, in.rank), length = in.shape[axis];
+  int64_t start = below(g, length), end = between(g, start + 1, length), step = between(g, 1, 3);
+  memcpy(shape, in.shape, sizeof(shape));
+  shape[axis] = (end - start + step - 1) / step;
+  gboolean back = below(g, 3) == 0; /* the elements from end - 1 down to start */
+  int32_t reads[5] = {x, int_list(g, (int64_t[]){back ? end - 1 : start}, 1),
+                      int_list(g, (int64_t[]){back ? start - 1 - length : end}, 1),
+                      int_list(g, &axis, 1), int_list(g, (int64_t[]){back ? -step : step}, 1)};
+  if (back && start == 0)
+    ((int64_t *)random_graph_value(g, reads[2])->data)[0] = -length - 1;
+  apply(g, row->op, g_strdup(""), reads, 5, in.type, shape, in.rank);
+}
+
+static void make_split(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, MAX_RANK);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], axis = below(g, in.rank), first = between(g, 1, in.shape[axis]);
+  int64_t rest = in.shape[axis] - first;
+  memcpy(shape, in.shape, sizeof(shape));
+  shape[axis] = first;
+  int32_t list = int_list(g, (int64_t[]){first, rest}, rest ? 2 : 1);
+  apply(g, row->op, g_strdup_printf("axis=%d", (int)axis), (int32_t[]){x, list}, 2, in.type, shape,
+        in.rank);
+  shape[axis] = rest;
+  if (rest)
+    add_result(g, in.type, shape, in.rank);
+}
+
+static void make_pad(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], pads[2 * MAX_RANK];
+  char *attrs = choice(g, "mode=constant|mode=constant|mode=reflect|mode=edge");
+  for (int32_t i = 0; i < in.rank; i++) {
+    int64_t most = MIN(3, in.shape[i] - 1);
+    pads[i] = below(g, 2) ? between(g, 0, most) : 0;
+    pads[in.rank + i] = below(g, 2) ? between(g, 0, most) : 0;
+    shape[i] = in.shape[i] + pads[i] + pads[in.rank + i];
+  }
+  int32_t list = int_list(g, pads, 2 * in.rank);
+  apply(g, row->op, attrs, (int32_t[]){x, list}, 2, in.type, shape, in.rank);
+}
+
+static void make_expand(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, 3), rank;
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK] = {2};
+  rank = in.rank + 1;
+  for (int32_t i = 0; i < in.rank; i++)
+    shape[i + 1] = in.shape[i] == 1 ? 5 : in.shape[i];
+  int32_t list = int_list(g, shape, rank);
+  apply(g, row->op, g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, rank);
+}
+
+static void make_tile(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, MAX_RANK);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], repeats[MAX_RANK], axis = below(g, in.rank);
+  for (int32_t i = 0; i < in.rank; i++) {
+    repeats[i] = i == axis ? between(g, 1, 3) : 1;
+    shape[i] = in.shape[i] * repeats[i];
+  }
+  int32_t list = int_list(g, repeats, in.rank);
+  apply(g, row->op, g_strdup(""), (int32_t[]){x, list}, 2, in.type, shape, in.rank);
+}
+
+/* Indices into that many elements, some of them counted from the end. */
+static int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end) {
+  int32_t list = given(g, INT64, shape, rank, below(g, 2) == 0);
+  RandomValue *value = random_graph_value(g, list);
+  for (int64_t i = 0; i < random_value_count(value); i++)
+    ((int64_t *)value->data)[i] = between(g, -end, end - 1);
+  value->magnitude = 6;
+  value->is_part = TRUE; /* other numbers would be beyond the elements */
+  return list;
+}
+
+static void make_gather(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  gboolean by_element = !strcmp(row->op, "GatherElements");
+  int64_t shape[MAX_RANK], axis = below(g, in.rank), count = between(g, 1, 9);
+  memcpy(shape, in.shape, sizeof(shape));
+  shape[axis] = count;
+  int32_t list = by_element ? indices(g, shape, in.rank, in.shape[axis])
+                            : indices(g, &count, 1, in.shape[axis]);
+  int32_t result = apply(g, row->op, g_strdup_printf("axis=%d", (int)axis), (int32_t[]){x, list}, 2,
+                         in.type, shape, in.rank);
+  bits(g, result, in.fraction, in.magnitude);
+}
+
+static void make_depth_space(RandomGraph *g, const Row *row) {
+  gboolean to_space = row->op[0] == 'D';
+  int64_t c = between(g, 1, 9), h = between(g, 1, 6), w = between(g, 1, 6);
+  int64_t deep[4] = {1, 4 * c, h, w}, flat[4] = {1, c, 2 * h, 2 * w};
+  int32_t type = below(g, 3) ? FLOAT : UINT8;
+  int32_t x = given(g, type, to_space ? deep : flat, 4, FALSE);
+  apply(g, row->op, choice(g, row->attrs), &x, 1, type, to_space ? flat : deep, 4);
+}
+
+static void make_trilu(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 2, MAX_RANK), k = number(g, INT64, (double)between(g, -2, 2));
+  const RandomValue in = *random_graph_value(g, x);
+  apply(g, row->op, choice(g, row->attrs), (int32_t[]){x, k}, 2, in.type, in.shape, in.rank);
+}
+
+static void make_resize(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, 1 << FLOAT, 4, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[4] = {in.shape[0], in.shape[1], in.shape[2] * 2, in.shape[3] * 2};
+  gboolean is_upsample = row->op[0] == 'U';
+  char *attrs = choice(g, row->attrs);
+  if (!is_upsample && below(g, 2)) {
+    shape[2] = between(g, 1, 12);
+    shape[3] = between(g, 1, 12);
+  }
+  int32_t scales = weights(g, FLOAT, (int64_t[]){4}, 1);
+  memcpy(random_graph_value(g, scales)->data, (float[]){1, 1, 2, 2}, 4 * sizeof(float));
+  int32_t result;
+  if (is_upsample)
+    result = apply(g, row->op, attrs, (int32_t[]){x, scales}, 2, FLOAT, shape, 4);
+  else
+    result =
+        apply(g, row->op, attrs, (int32_t[]){x, -1, -1, int_list(g, shape, 4)}, 4, FLOAT, shape, 4);
+  rounded(g, result);
+}
+
+/* ---- Reductions ---- */
+
+static void make_reduce(RandomGraph *g, const Row *row) {
+  int32_t x = pick_of(g, row->types, 1, MAX_RANK, row->how & SHARP), rank = 0;
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t first = (int32_t)below(g, in.rank), last = (int32_t)between(g, first, in.rank - 1);
+  gboolean is_arg = row->op[0] == 'A', keep = below(g, 2) == 1;
+  int64_t shape[MAX_RANK], axes[MAX_RANK], count = 1;
+  if (is_arg)
+    last = first;
+  for (int32_t i = 0; i < in.rank; i++) {
+    if (i < first || i > last || keep)
+      shape[rank++] = i < first || i > last ? in.shape[i] : 1;
+    if (i >= first && i <= last)
+      axes[i - first] = i;
+    count *= i >= first && i <= last ? in.shape[i] : 1;
+  }
+  if (is_arg) {
+    bits(g,
+         apply(g, row->op, g_strdup_printf("axis=%d keepdims=%d", first, keep), &x, 1, INT64, shape,
+               rank),
+         0, 6);
+    return;
+  }
+  /* Older versions have the axes of all but ReduceSum as an attribute. */
+  int32_t list = int_list(g, axes, last - first + 1);
+  int32_t result = apply(g, row->op, g_strdup_printf("keepdims=%d", keep), (int32_t[]){x, list}, 2,
+                         in.type, shape, rank);
+  int32_t more = 1 + (int32_t)ceil(log2((double)count));
+  if (!strcmp(row->op, "ReduceSum") || !strcmp(row->op, "ReduceL1"))
+    bits(g, result, in.fraction, in.magnitude + more);
+  else if (!strcmp(row->op, "ReduceSumSquare"))
+    bits(g, result, 2 * in.fraction, 2 * in.magnitude + more);
+  else
+    finish(g, row, result);
+}
+
+static void make_along(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, row->types, 1, MAX_RANK);
+  const RandomValue in = *random_graph_value(g, x);
+  char *attrs = g_strdup_printf("%saxis=%d", row->attrs, (int)below(g, in.rank));
+  finish(g, row, apply(g, row->op, attrs, &x, 1, in.type, in.shape, in.rank));
+}
+
+static void make_cumsum(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, 1 << FLOAT | 1 << INT32 | 1 << INT64, 1, MAX_RANK);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t axis = number(g, INT64, (double)below(g, in.rank));
+  bits(
+      g,
+      apply(g, row->op, choice(g, row->attrs), (int32_t[]){x, axis}, 2, in.type, in.shape, in.rank),
+      in.fraction, in.magnitude + 6);
+}
+
+/* ---- Windows ---- */
+
+/* A picture, often what another node gives, so that layers follow each other. */
+static int32_t picture(RandomGraph *g, int32_t types) {
+  for (int32_t tries = 0; tries < 12 && g->values->len; tries++) {
+    int32_t value = (int32_t)below(g, g->values->len);
+    if (fits(random_graph_value(g, value), types, 4, 4, FALSE))
+      return value;
+  }
+  int64_t shape[4] = {between(g, 1, 2), below(g, 2) ? between(g, 1, 20) : extent(g),
+                      between(g, 3, 9), between(g, 3, 9)};
+  int32_t type = types & 1 << FLOAT16 && below(g, 5) == 0 ? FLOAT16 : FLOAT;
+  while (shape[0] * shape[1] * shape[2] * shape[3] > MAX_ELEMENTS)
+    shape[2] = shape[3] = 3;
+  return given(g, type, shape, 4, FALSE);
+}
+
+static int32_t log2_up(int64_t count) {
+  return 1 + (int32_t)ceil(log2((double)count));
+}
+
+static void make_conv(RandomGraph *g, const Row *row) {
+  int32_t x = picture(g, FLOATS);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t kernel = MIN(between(g, 0, 2) * 2 + 1, MIN(in.shape[2], in.shape[3]));
+  int64_t pad = between(g, 0, kernel / 2), stride = between(g, 1, 2);
+  int64_t group = below(g, 4) ? 1 : in.shape[1];
+  int64_t channels = group > 1 ? group * between(g, 1, 2) : between(g, 1, 20);
+  int64_t shape[4] = {in.shape[0], channels, (in.shape[2] + 2 * pad - kernel) / stride + 1,
+                      (in.shape[3] + 2 * pad - kernel) / stride + 1};
+  int32_t w = weights(g, in.type, (int64_t[]){channels, in.shape[1] / group, kernel, kernel}, 4);
+  int32_t b = below(g, 2) ? weights(g, in.type, &channels, 1) : -1;
+  int32_t result =
+      apply(g, row->op,
+            g_strdup_printf("kernel_shape=%d,%d strides=%d,%d pads=%d,%d,%d,%d group=%d",
+                            (int)kernel, (int)kernel, (int)stride, (int)stride, (int)pad, (int)pad,
+                            (int)pad, (int)pad, (int)group),
+            (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
+  bits(g, result, in.fraction + 3,
+       in.magnitude + 1 + log2_up(in.shape[1] / group * kernel * kernel + 1));
+}
+
+static void make_conv_transpose(RandomGraph *g, const Row *row) {
+  int32_t x = picture(g, 1 << FLOAT);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t kernel = between(g, 1, 3), stride = between(g, 1, 2), channels = between(g, 1, 9);
+  int64_t shape[4] = {in.shape[0], channels, (in.shape[2] - 1) * stride + kernel,
+                      (in.shape[3] - 1) * stride + kernel};
+  int32_t w = weights(g, in.type, (int64_t[]){in.shape[1], channels, kernel, kernel}, 4);
+  int32_t b = below(g, 2) ? weights(g, in.type, &channels, 1) : -1;
+  int32_t result = apply(g, row->op,
+                         g_strdup_printf("kernel_shape=%d,%d strides=%d,%d", (int)kernel,
+                                         (int)kernel, (int)stride, (int)stride),
+                         (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
+  bits(g, result, in.fraction + 3, in.magnitude + 1 + log2_up(in.shape[1] * kernel * kernel + 1));
+}
+
+static void make_pool(RandomGraph *g, const Row *row) {
+  int32_t x = picture(g, FLOATS);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t kernel = MIN(between(g, 1, 3), MIN(in.shape[2], in.shape[3]));
+  int64_t pad = between(g, 0, kernel / 2), stride = between(g, 1, 2);
+  int64_t shape[4] = {in.shape[0], in.shape[1], (in.shape[2] + 2 * pad - kernel) / stride + 1,
+                      (in.shape[3] + 2 * pad - kernel) / stride + 1};
+  char *more = choice(g, row->attrs);
+  int32_t result = apply(g, row->op,
+                         g_strdup_printf("kernel_shape=%d,%d strides=%d,%d pads=%d,%d,%d,%d%s",
+                                         (int)kernel, (int)kernel, (int)stride, (int)stride,
+                                         (int)pad, (int)pad, (int)pad, (int)pad, more),
+                         &x, 1, in.type, shape, 4);
+  g_free(more);
+  finish(g, row, result);
+}
+
+static void make_global_pool(RandomGraph *g, const Row *row) {
+  int32_t x = picture(g, FLOATS);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[4] = {in.shape[0], in.shape[1], 1, 1};
+  finish(g, row, apply(g, row->op, g_strdup(""), &x, 1, in.type, shape, 4));
+}
+
+static void make_picture(RandomGraph *g, const Row *row) {
+  int32_t x = picture(g, row->types);
+  const RandomValue in = *random_graph_value(g, x);
+  finish(g, row, apply(g, row->op, choice(g, row->attrs), &x, 1, in.type, in.shape, 4));
+}
+
+/* ---- Products ---- */
+
+static void make_matmul(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, FLOATS, 2, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], depth = in.shape[in.rank - 1], columns = extent(g);
+  int64_t w_shape[MAX_RANK];
+  int32_t w_rank = below(g, 2) ? 2 : in.rank;
+  memcpy(shape, in.shape, sizeof(shape));
+  memcpy(w_shape, in.shape + in.rank - w_rank, (size_t)w_rank * sizeof(*w_shape));
+  shape[in.rank - 1] = columns;
+  w_shape[w_rank - 2] = depth;
+  w_shape[w_rank - 1] = columns;
+  int32_t w = given(g, in.type, w_shape, w_rank, below(g, 3) > 0);
+  bits(g, apply(g, row->op, g_strdup(""), (int32_t[]){x, w}, 2, in.type, shape, in.rank),
+       in.fraction + 3, in.magnitude + 1 + log2_up(depth));
+}
+
+static void make_gemm(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, FLOATS, 2, 2);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t flip_a = below(g, 2), flip_b = below(g, 2), columns = extent(g);
+  int64_t rows = in.shape[flip_a], depth = in.shape[1 - flip_a];
+  int64_t w_shape[2] = {flip_b ? columns : depth, flip_b ? depth : columns};
+  int32_t w = given(g, in.type, w_shape, 2, below(g, 3) > 0);
+  int32_t c = below(g, 2) ? weights(g, in.type, &columns, 1) : -1;
+  rounded(g, apply(g, row->op,
+                   g_strdup_printf("alpha=0.5f beta=2.0f transA=%d transB=%d", (int)flip_a,
+                                   (int)flip_b),
+                   (int32_t[]){x, w, c}, c >= 0 ? 3 : 2, in.type, (int64_t[]){rows, columns}, 2));
+}
+
+/* ---- Norms and recurrent layers ---- */
+
+static int32_t positive(RandomGraph *g, int32_t type, int64_t count) {
+  int32_t value = weights(g, type, &count, 1);
+  for (int64_t i = 0; i < count; i++)
+    put(random_graph_value(g, value)->data, type, i, (double)between(g, 4, 15) / 8);
+  return value;
+}
+
+/* Scale and bias, and for batches mean and variance, of as many elements as there are channels, or
+ * elements along the last axis. */
+static void make_norm(RandomGraph *g, const Row *row) {
+  gboolean is_layer = row->op[0] == 'L', is_batch = row->op[0] == 'B';
+  int32_t x = is_layer ? pick(g, 1 << FLOAT, 2, 4) : picture(g, 1 << FLOAT);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t count = in.shape[is_layer ? in.rank - 1 : 1];
+  int32_t reads[5] = {x, positive(g, FLOAT, count), weights(g, FLOAT, &count, 1), -1, -1};
+  if (is_batch) {
+    reads[3] = weights(g, FLOAT, &count, 1);
+    reads[4] = positive(g, FLOAT, count);
+  }
+  rounded(g, apply(g, row->op, choice(g, row->attrs), reads, is_batch ? 5 : 3, FLOAT, in.shape,
+                   in.rank));
+}
+
+static void make_recurrent(RandomGraph *g, const Row *row) {
+  int64_t gates = row->op[0] == 'L' ? 4 : row->op[0] == 'G' ? 3 : 1;
+  int64_t steps = between(g, 1, 4), batch = between(g, 1, 3), inputs = extent(g);
+  int64_t hidden = between(g, 1, 9), directions = between(g, 1, 2);
+  int32_t reads[4] = {given(g, FLOAT, (int64_t[]){steps, batch, inputs}, 3, FALSE),
+                      weights(g, FLOAT, (int64_t[]){directions, gates * hidden, inputs}, 3),
+                      weights(g, FLOAT, (int64_t[]){directions, gates * hidden, hidden}, 3),
+                      weights(g, FLOAT, (int64_t[]){directions, 2 * gates * hidden}, 2)};
+  rounded(g, apply(g, row->op,
+                   g_strdup_printf("hidden_size=%d direction=%s", (int)hidden,
+                                   directions == 2 ? "bidirectional" : "forward"),
+                   reads, (int32_t)between(g, 3, 4), FLOAT,
+                   (int64_t[]){steps, directions, batch, hidden}, 4));
+  add_result(g, FLOAT, (int64_t[]){directions, batch, hidden}, 3);
+}
+
+#define UNARY(op, attrs)                                                                           \
+  { op, make_unary, attrs, FLOATS, 0 }
+
+static const Row rows[] = {
+    {"Abs", make_unary, "", NUMBERS & ~(1 << UINT8), EXACT},
+    {"Neg", make_unary, "", NUMBERS & ~(1 << UINT8), EXACT},
+    UNARY("Sqrt", ""),
+    UNARY("Exp", ""),
+    UNARY("Log", ""),
+    UNARY("Sin", ""),
+    UNARY("Cos", ""),
+    UNARY("Tanh", ""),
+    UNARY("Erf", ""),
+    {"Floor", make_unary, "", FLOATS, EXACT | SHARP | WHOLE},
+    {"Ceil", make_unary, "", FLOATS, EXACT | SHARP | WHOLE},
+    {"Round", make_unary, "", FLOATS, EXACT | SHARP | WHOLE},
+    {"Sign", make_unary, "", NUMBERS, EXACT | SHARP | WHOLE},
+    UNARY("Reciprocal", ""),
+    {"Relu", make_unary, "", FLOATS, EXACT},
+    UNARY("LeakyRelu", "|alpha=0.3f"),
+    {"ThresholdedRelu", make_unary, "|alpha=0.3f", FLOATS, EXACT | SHARP},
+    UNARY("Elu", "|alpha=0.7f"),
+    UNARY("Selu", ""),
+    UNARY("Celu", "|alpha=0.7f"),
+    UNARY("Sigmoid", ""),
+    UNARY("HardSigmoid", "|alpha=0.3f beta=0.4f"),
+    UNARY("HardSwish", ""),
+    UNARY("Softplus", ""),
+    UNARY("Softsign", ""),
+    UNARY("Mish", ""),
+    UNARY("Gelu", "|approximate=tanh"),
+    {"Shrink", make_unary, "lambd=0.5f|bias=0.25f lambd=0.5f", FLOATS, EXACT | SHARP},
+    {"Not", make_unary, "", 1 << BOOL, EXACT},
+    {"BitwiseNot", make_unary, "", INTEGERS, EXACT},
+    {"IsNaN", make_predicate, "", 0, EXACT},
+    {"IsInf", make_predicate, "|detect_negative=0", 0, EXACT},
+    {"Cast", make_cast, "", 0, 0},
+    {"CastLike", make_cast, "", 0, 0},
+    {"Clip", make_clip, "", 0, 0},
+    {"Add", make_binary, "", NUMBERS, EXACT},
+    {"Sub", make_binary, "", NUMBERS, EXACT},
+    {"Mul", make_binary, "", NUMBERS, EXACT},
+    {"Div", make_division, "", NUMBERS, 0},
+    {"Mod", make_division, "|fmod=1", 1 << FLOAT | INTEGERS, 0},
+    {"Pow", make_binary, "", 1 << FLOAT, SHARP},
+    {"PRelu", make_binary, "", FLOATS, EXACT},
+    {"Equal", make_binary, "", ANY, EXACT | SHARP | WHOLE},
+    {"Less", make_binary, "", NUMBERS, EXACT | SHARP | WHOLE},
+    {"LessOrEqual", make_binary, "", NUMBERS, EXACT | SHARP | WHOLE},
+    {"Greater", make_binary, "", NUMBERS, EXACT | SHARP | WHOLE},
+    {"GreaterOrEqual", make_binary, "", NUMBERS, EXACT | SHARP | WHOLE},
+    {"And", make_binary, "", 1 << BOOL, EXACT},
+    {"Or", make_binary, "", 1 << BOOL, EXACT},
+    {"Xor", make_binary, "", 1 << BOOL, EXACT},
+    {"BitwiseAnd", make_binary, "", INTEGERS, EXACT},
+    {"BitwiseOr", make_binary, "", INTEGERS, EXACT},
+    {"BitwiseXor", make_binary, "", INTEGERS, EXACT},
+    {"BitShift", make_division, "direction=LEFT|direction=RIGHT", 1 << UINT8, 0},
+    {"Where", make_where, "", 0, 0},
+    {"Min", make_many, "", NUMBERS, EXACT},
+    {"Max", make_many, "", NUMBERS, EXACT},
+    {"Sum", make_many, "", FLOATS, EXACT},
+    {"Mean", make_many, "", FLOATS, 0},
+    {"Reshape", make_reshape, "", 0, 0},
+    {"Flatten", make_flatten, "", 0, 0},
+    {"Squeeze", make_squeeze, "", 0, 0},
+    {"Unsqueeze", make_unsqueeze, "", 0, 0},
+    {"Identity", make_unary, "", ANY, EXACT},
+    {"Dropout", make_unary, "", FLOATS, EXACT},
+    {"Constant", make_constant, "", 0, 0},
+    {"ConstantOfShape", make_constant_of_shape, "", 0, 0},
+    {"Range", make_range, "", 0, 0},
+    {"Shape", make_shape, "", 0, 0},
+    {"Size", make_shape, "", 0, 0},
+    {"Transpose", make_transpose, "", 0, 0},
+    {"Concat", make_concat, "", 0, 0},
+    {"Slice", make_slice, "", 0, 0},
+    {"Split", make_split, "", 0, 0},
+    {"Pad", make_pad, "", 0, 0},
+    {"Expand", make_expand, "", 0, 0},
+    {"Tile", make_tile, "", 0, 0},
+    {"Gather", make_gather, "", 0, 0},
+    {"GatherElements", make_gather, "", 0, 0},
+    {"DepthToSpace", make_depth_space, "blocksize=2|blocksize=2 mode=CRD", 0, 0},
+    {"SpaceToDepth", make_depth_space, "blocksize=2", 0, 0},
+    {"Trilu", make_trilu, "upper=1|upper=0", 0, 0},
+    {"Resize", make_resize, "mode=nearest|mode=linear|mode=cubic", 0, 0},
+    {"Upsample", make_resize, "mode=nearest|mode=linear", 0, 0},
+    {"ReduceSum", make_reduce, "", NUMBERS & ~(1 << UINT8 | 1 << INT8), 0},
+    {"ReduceMean", make_reduce, "", FLOATS, 0},
+    {"ReduceMax", make_reduce, "", NUMBERS, EXACT},
+    {"ReduceMin", make_reduce, "", NUMBERS, EXACT},
+    {"ReduceProd", make_reduce, "", 1 << FLOAT, 0},
+    {"ReduceL1", make_reduce, "", FLOATS, 0},
+    {"ReduceL2", make_reduce, "", FLOATS, 0},
+    {"ReduceSumSquare", make_reduce, "", FLOATS, 0},
+    {"ReduceLogSum", make_reduce, "", FLOATS, 0},
+    {"ReduceLogSumExp", make_reduce, "", FLOATS, 0},
+    {"ArgMax", make_reduce, "", NUMBERS, SHARP},
+    {"ArgMin", make_reduce, "", NUMBERS, SHARP},
+    {"Softmax", make_along, "", FLOATS, 0},
+    {"LogSoftmax", make_along, "", FLOATS, 0},
+    {"CumSum", make_cumsum, "|reverse=1|exclusive=1|exclusive=1 reverse=1", 0, 0},
+    {"GlobalAveragePool", make_global_pool, "", 0, 0},
+    {"GlobalMaxPool", make_global_pool, "", 0, EXACT},
+    {"Conv", make_conv, "", 0, 0},
+    {"ConvTranspose", make_conv_transpose, "", 0, 0},
+    {"MaxPool", make_pool, "", 0, EXACT},
+    {"AveragePool", make_pool, "| count_include_pad=1", 0, 0},
+    {"LRN", make_picture, "size=3|size=5 alpha=0.01f", 1 << FLOAT, 0},
+    {"MatMul", make_matmul, "", 0, 0},
+    {"Gemm", make_gemm, "", 0, 0},
+    {"BatchNormalization", make_norm, "", 0, 0},
+    {"InstanceNormalization", make_norm, "", 0, 0},
+    {"LayerNormalization", make_norm, "", 0, 0},
+    {"GroupNormalization", make_norm, "num_groups=1", 0, 0},
+    {"LpNormalization", make_along, "p=2 ", FLOATS, 0},
+    {"LSTM", make_recurrent, "", 0, 0},
+    {"GRU", make_recurrent, "", 0, 0},
+    {"RNN", make_recurrent, "", 0, 0},
+};
+
+int32_t random_graph_num_ops(void) {
+  return G_N_ELEMENTS(rows);
+}
+
+const char *random_graph_op(int32_t index) {
+  return rows[index].op;
+}
+
+/* ---- Graphs ------------------------------------------------------------------------------ */
+
+/* Outputs are what no node reads, and now and then what one does. */
+static void choose_outputs(RandomGraph *g) {
+  gboolean *read = g_new0(gboolean, g->values->len);
+  for (guint i = 0; i < g->nodes->len; i++) {
+    const RandomNode *node = node_at(g, (int32_t)i);
+    for (int32_t k = 0; k < node->num_reads; k++)
+      if (node->reads[k] >= 0)
+        read[node->reads[k]] = TRUE;
+  }
+  for (int32_t i = 0; i < (int32_t)g->values->len; i++)
+    if (random_graph_value(g, i)->node >= 0 && (!read[i] || below(g, 6) == 0))
+      g_array_append_val(g->outputs, i);
+  g_free(read);
+}
+
+RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, int32_t size) {
+  RandomGraph *g = g_new0(RandomGraph, 1);
+  g->values = g_array_new(FALSE, TRUE, sizeof(RandomValue));
+  g->nodes = g_array_new(FALSE, TRUE, sizeof(RandomNode));
+  g->outputs = g_array_new(FALSE, TRUE, sizeof(int32_t));
+  g->state = seed * 0x9e3779b97f4a7c15u + 0x1234567;
+  for (int32_t i = 0; i < 4; i++)
+    below(g, 2);
+  for (int32_t i = 0; i < size; i++) {
+    gboolean is_first = i % 2 == 0 && i / 2 < num_first;
+    const Row *row = &rows[is_first ? (first + i / 2) % random_graph_num_ops()
+                                    : below(g, random_graph_num_ops())];
+    row->make(g, row);
+  }
+  choose_outputs(g);
+  return g;
+}
+
+void random_graph_free(RandomGraph *graph) {
+  for (guint i = 0; i < graph->values->len; i++)
+    g_free(random_graph_value(graph, (int32_t)i)->data);
+  for (guint i = 0; i < graph->nodes->len; i++)
+    g_free(node_at(graph, (int32_t)i)->attrs);
+  g_array_unref(graph->values);
+  g_array_unref(graph->nodes);
+  g_array_unref(graph->outputs);
+  g_free(graph);
+}
+
+void random_graph_cut(RandomGraph *graph, int32_t value) {
+  random_graph_value(graph, value)->node = -1;
+  fill(graph, random_graph_value(graph, value));
+}
+
+void random_graph_uncut(RandomGraph *graph, int32_t value, const RandomValue *old) {
+  g_free(random_graph_value(graph, value)->data);
+  *random_graph_value(graph, value) = *old;
+}
+
+gboolean *random_graph_needed(const RandomGraph *graph) {
+  gboolean *needed = g_new0(gboolean, graph->values->len);
+  for (guint i = 0; i < graph->outputs->len; i++)
+    needed[g_array_index(graph->outputs, int32_t, i)] = TRUE;
+  for (int32_t i = (int32_t)graph->nodes->len - 1; i >= 0; i--) {
+    const RandomNode *node = node_at(graph, i);
+    gboolean is_needed = FALSE;
+    for (int32_t k = 0; k < node->num_results; k++)
+      is_needed |=
+          needed[node->results[k]] && random_graph_value(graph, node->results[k])->node == i;
+    for (int32_t k = 0; k < node->num_reads && is_needed; k++)
+      if (node->reads[k] >= 0)
+        needed[node->reads[k]] = TRUE;
+  }
+  return needed;
+}
+
+/* ---- The file ---------------------------------------------------------------------------- */
+
+static char *shape_text(const RandomValue *value) {
+  GString *text = g_string_new("");
+  for (int32_t i = 0; i < value->rank; i++)
+    g_string_append_printf(text, "%s%d", i ? "x" : "", (int)value->shape[i]);
+  return g_string_free(text, FALSE);
+}
+
+static void emit_given(OnnxBuilder *builder, const RandomValue *value, const char *name,
+                       RandomForm form) {
+  if (value->is_part || form != FORM_INPUTS) {
+    onnx_data(builder, name, value->type, value->shape, value->rank, value->data,
+              random_value_bytes(value));
+  } else {
+    char *shape = shape_text(value);
+    onnx_input(builder, name, value->type, shape);
+    g_free(shape);
+  }
+}
+
+/* Multiplies by numbers near 1, others for neighbours. */
+static void emit_disturbed(OnnxBuilder *builder, const RandomValue *value, const char *from,
+                           const char *to) {
+  int64_t count = value->rank ? value->shape[value->rank - 1] : 1;
+  float *factors = g_new(float, (gsize)count);
+  char *name = g_strdup_printf("%s_noise", to), *half = g_strdup_printf("%s_half", to);
+  for (int64_t i = 0; i < count; i++)
+    factors[i] = 1.0f + (float)(4 * rounding_of(value->type) * (i % 3 == 1 ? -1.0 : 1.0));
+  onnx_data(builder, name, FLOAT, &count, value->rank ? 1 : 0, factors,
+            (size_t)count * sizeof(float));
+  onnx_node(builder, "Cast", name, half, value->type == FLOAT16 ? "to=10" : "to=1");
+  char *both = g_strdup_printf("%s,%s", from, half);
+  onnx_node(builder, "Mul", both, to, "");
+  g_free(both);
+  g_free(half);
+  g_free(name);
+  g_free(factors);
+}
+
+static void emit_node(OnnxBuilder *builder, const RandomGraph *graph, int32_t index,
+                      RandomForm form) {
+  const RandomNode *node = node_at(graph, index);
+  GString *reads = g_string_new(""), *results = g_string_new("");
+  for (int32_t i = 0; i < node->num_reads; i++) {
+    g_string_append(reads, i ? "," : "");
+    if (node->reads[i] >= 0)
+      g_string_append_printf(reads, "v%d", node->reads[i]);
+  }
+  for (int32_t i = 0; i < node->num_results; i++) {
+    const RandomValue *value = random_graph_value(graph, node->results[i]);
+    gboolean raw =
+        value->node < 0 || (form == FORM_DISTURBED && value->error > 0 && is_float(value->type));
+    g_string_append_printf(results, "%sv%d%s", i ? "," : "", node->results[i], raw ? "_raw" : "");
+  }
+  onnx_node(builder, node->op, reads->str, results->str, node->attrs);
+  for (int32_t i = 0; i < node->num_results; i++) {
+    const RandomValue *value = random_graph_value(graph, node->results[i]);
+    if (value->node >= 0 && form == FORM_DISTURBED && value->error > 0 && is_float(value->type)) {
+      char *to = g_strdup_printf("v%d", node->results[i]), *from = g_strdup_printf("%s_raw", to);
+      emit_disturbed(builder, value, from, to);
+      g_free(from);
+      g_free(to);
+    }
+  }
+  g_string_free(reads, TRUE);
+  g_string_free(results, TRUE);
+}
+
+static gboolean is_node_needed(const RandomGraph *graph, const gboolean *needed, int32_t index) {
+  const RandomNode *node = node_at(graph, index);
+  for (int32_t k = 0; k < node->num_results; k++)
+    if (needed[node->results[k]] && random_graph_value(graph, node->results[k])->node == index)
+      return TRUE;
+  return FALSE;
+}
+
+GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
+  OnnxBuilder *builder = onnx_builder_new();
+  gboolean *needed = random_graph_needed(graph);
+  builder->version = 21;
+  for (int32_t i = 0; i < (int32_t)graph->values->len; i++) {
+    const RandomValue *value = random_graph_value(graph, i);
+    char *name = g_strdup_printf("v%d", i);
+    if (needed[i] && value->node < 0)
+      emit_given(builder, value, name, form);
+    g_free(name);
+  }
+  for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++)
+    if (is_node_needed(graph, needed, i))
+      emit_node(builder, graph, i, form);
+  for (guint i = 0; i < graph->outputs->len; i++) {
+    char *name = g_strdup_printf("v%d", g_array_index(graph->outputs, int32_t, i));
+    onnx_output(builder, name);
+    g_free(name);
+  }
+  GByteArray *bytes = onnx_bytes(builder);
+  onnx_builder_free(builder);
+  g_free(needed);
+  return bytes;
+}
+
+const RandomValue *random_graph_input(const RandomGraph *graph, const char *name) {
+  return random_graph_value(graph, (int32_t)g_ascii_strtoll(name + 1, NULL, 10));
+}
+
+char *random_graph_print(const RandomGraph *graph) {
+  gboolean *needed = random_graph_needed(graph);
+  GString *text = g_string_new("");
+  for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++) {
+    const RandomNode *node = node_at(graph, i);
+    if (!is_node_needed(graph, needed, i))
+      continue;
+    g_string_append_printf(text, "  %s(", node->op);
+    for (int32_t k = 0; k < node->num_reads; k++) {
+      const RandomValue *value =
+          node->reads[k] < 0 ? NULL : random_graph_value(graph, node->reads[k]);
+      char *shape = value ? shape_text(value) : g_strdup("absent");
+      if (value)
+        g_string_append_printf(text, "%sv%d %s %d:%s", k ? ", " : "", node->reads[k],
+                               value->node >= 0 ? "="
+                               : value->is_part ? "constant"
+                                                : "input",
+                               value->type, shape);
+      g_free(shape);
+    }
+    g_string_append_printf(text, ") %s -> v%d\n", node->attrs, node->results[0]);
+  }
+  g_free(needed);
+  return g_string_free(text, FALSE);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random graphs for tests: a generator for each row of the operator table, and the ONNX file of a
+ * graph or of a part of it. The same seed gives the same graph. Test code: anything wrong ends the
+ * test program. */
+#ifndef BACKPLANE_TESTS_GRAPH_RANDOM_GRAPH_H
+#define BACKPLANE_TESTS_GRAPH_RANDOM_GRAPH_H
+
+#include "tests/graph/onnx_builder.h"
+
+#define MAX_RANK    5
+#define MAX_READS   16
+#define MAX_RESULTS 3
+
+/* A tensor: data that the graph is given, or what a node gives. */
+typedef struct RandomValue {
+  int32_t type; /* ONNX_* */
+  int32_t rank;
+  int64_t shape[MAX_RANK];
+  int32_t node;     /* that gives it, or -1 */
+  gboolean is_part; /* of the graph's definition, as a constant; else an input may hold it */
+  void *data;       /* of a value that no node gives */
+  /* What is known of its elements: multiples of 2^-fraction that are less than 2^magnitude. If both
+   * are small, sums and products are exact in any order. `error` is the relative error of one
+   * rounding on the way to it, 0 if the elements are exact. */
+  int32_t fraction, magnitude;
+  double error;
+} RandomValue;
+
+typedef struct RandomNode {
+  const char *op;
+  char *attrs;                         /* as onnx_node takes them */
+  int32_t reads[MAX_READS], num_reads; /* -1: absent */
+  int32_t results[MAX_RESULTS], num_results;
+} RandomNode;
+
+typedef struct RandomGraph {
+  GArray *values;  /* RandomValue */
+  GArray *nodes;   /* RandomNode */
+  GArray *outputs; /* int32_t, indices of values */
+  uint64_t state;
+} RandomGraph;
+
+/* How many operators have a generator, and their names. */
+int32_t random_graph_num_ops(void);
+const char *random_graph_op(int32_t index);
+
+/* `size` nodes or a few more; the operators `first` and the ones after it are among them. */
+RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, int32_t size);
+void random_graph_free(RandomGraph *graph);
+RandomValue *random_graph_value(const RandomGraph *graph, int32_t index);
+int64_t random_value_count(const RandomValue *value);
+size_t random_value_bytes(const RandomValue *value);
+/* Makes an input of what a node gives, with new data. */
+void random_graph_cut(RandomGraph *graph, int32_t value);
+/* Takes that back: `old` is a copy of the value before. */
+void random_graph_uncut(RandomGraph *graph, int32_t value, const RandomValue *old);
+/* Marks what the outputs need (g_free). */
+gboolean *random_graph_needed(const RandomGraph *graph);
+
+/* How the inputs get into the file: as inputs; as constants, so that the whole graph is one; as
+ * constants, and each value that has an error is changed by a few such errors. */
+typedef enum RandomForm { FORM_INPUTS, FORM_CONSTANTS, FORM_DISTURBED } RandomForm;
+GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form);
+/* The input of that name. */
+const RandomValue *random_graph_input(const RandomGraph *graph, const char *name);
+/* The nodes that the outputs need, one a line (g_free). */
+char *random_graph_print(const RandomGraph *graph);
+
+#endif

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random whole graphs, compiled for several targets, beside the interpreter: with their inputs as
+ * constants they are computed while they are read, operator by operator, as each is defined; no
+ * pass over graphs, no fusion, no layout and no schedule takes part. How far a result may be off is
+ * found in the same way, from a graph whose inner values are changed by a few roundings each.
+ *
+ * A graph whose results differ is made as small as it still differs, and written to
+ * tests/graph of the build. In the environment: BP_TEST_SEED, the first seed; BP_TEST_COUNT, how
+ * many graphs; BP_TEST_SECONDS, how long to go on with more (ten minutes with BP_TEST_LONG);
+ * BP_TEST_TARGET, the only one of the targets below. */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+#include <backplane/tensor.h>
+
+#include "tests/graph/compile_check.h"
+#include "tests/graph/random_graph.h"
+
+/* A target takes part in one graph of `share`. Vectors of other widths, as this processor has
+ * them; the compiler of C is slower. */
+typedef struct Share {
+  const char *text;
+  int32_t share;
+} Share;
+
+static const Share shares[] = {
+    {"llvm -opt=1", 1},
+    {"llvm -opt=1 -vector_bits=0", 4},
+    {"llvm -opt=1 -vector_bits=256 -num_cores=3 -l2_bytes=65536", 2},
+    {"llvm -opt=1 -vector_bits=128", 4},
+    {"c -options=-O1", 8},
+    {"opencl", 8},
+    {"opencl -thread_warp_size=8", 16},
+    {"vulkan", 8},
+};
+
+/* ---- Running ----------------------------------------------------------------------------- */
+
+/* Outputs as numbers: float16 and the integers as double. */
+typedef struct Results {
+  GPtrArray *outputs; /* GArray of double */
+} Results;
+
+static void results_free(Results *results) {
+  if (results)
+    g_ptr_array_unref(results->outputs);
+  g_free(results);
+}
+
+static double half_to_double(uint16_t bits) {
+  double sign = bits >> 15 ? -1 : 1;
+  int exponent = bits >> 10 & 31, significand = bits & 1023;
+  if (exponent == 31)
+    return significand ? (double)NAN : sign * (double)INFINITY;
+  return sign * (exponent ? ldexp(1024 + significand, exponent - 25) : ldexp(significand, -24));
+}
+
+static double element(const void *data, BpDataType dtype, int64_t i) {
+  if (dtype.code == BP_DTYPE_FLOAT)
+    return dtype.bits == 32 ? (double)((const float *)data)[i]
+                            : half_to_double(((const uint16_t *)data)[i]);
+  if (dtype.bits == 64)
+    return (double)((const int64_t *)data)[i];
+  if (dtype.bits == 32)
+    return ((const int32_t *)data)[i];
+  return dtype.code == BP_DTYPE_INT ? ((const int8_t *)data)[i] : ((const uint8_t *)data)[i];
+}
+
+static GArray *read_output(BpTensor *tensor) {
+  GArray *values = g_array_new(FALSE, FALSE, sizeof(double));
+  uint64_t bytes = (uint64_t)bp_view_num_bytes(&tensor->view);
+  void *data = g_malloc0(bytes + 1);
+  if (bp_tensor_copy_to_host(&tensor->view, data, bytes))
+    g_error("%s", bp_error_message());
+  for (int64_t i = 0; i < bp_view_num_elements(&tensor->view); i++) {
+    double value = element(data, tensor->view.dtype, i);
+    g_array_append_val(values, value);
+  }
+  g_free(data);
+  return values;
+}
+
+static int set_inputs(BpModel *model, BpModelContext *context, const RandomGraph *graph) {
+  int status = 0;
+  for (int32_t i = 0; i < bp_model_num_inputs(model) && !status; i++) {
+    BpModelTensorInfo info;
+    if (bp_model_input_info(model, i, &info))
+      return -1;
+    const RandomValue *value = random_graph_input(graph, info.name);
+    BpTensor *tensor =
+        bp_tensor_create(info.shape, info.ndim, info.dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+    status = !tensor ||
+             bp_tensor_copy_from_host(&tensor->view, value->data, random_value_bytes(value)) ||
+             bp_model_set_input(context, info.name, &tensor->view);
+    bp_object_release(tensor);
+  }
+  return status;
+}
+
+/* NULL with an error. */
+static Results *run(BpModule *module, const RandomGraph *graph, int32_t device_type) {
+  BpModel *model = bp_model_create(module, &(BpDevice){device_type, 0}, 1);
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  Results *results = NULL;
+  if (context && !set_inputs(model, context, graph) && !bp_model_run(context)) {
+    results = g_new0(Results, 1);
+    results->outputs = g_ptr_array_new_with_free_func((GDestroyNotify)g_array_unref);
+    for (int32_t i = 0; i < bp_model_num_outputs(model) && results; i++) {
+      BpTensor *output = bp_model_get_output(context, i);
+      if (output)
+        g_ptr_array_add(results->outputs, read_output(output));
+      if (!output)
+        g_clear_pointer(&results, results_free);
+    }
+  }
+  bp_model_context_free(context);
+  bp_model_release(model);
+  return results;
+}
+
+/* NULL with an error. */
+static Results *compute(const RandomGraph *graph, RandomForm form, const char *target_text) {
+  GByteArray *bytes = random_graph_bytes(graph, form);
+  char *path = onnx_write(bytes);
+  const BpTarget *target = bp_target_parse(target_text);
+  BpCompileOptions options = {.struct_size = sizeof(options),
+                              .targets = &target,
+                              .num_targets = 1,
+                              .is_reference = form != FORM_INPUTS};
+  BpModule *module = target ? bp_model_compile(path, &options) : NULL;
+  Results *results = module ? run(module, graph, bp_target_device_type(target)) : NULL;
+  bp_object_release(module);
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  return results;
+}
+
+/* ---- Comparing --------------------------------------------------------------------------- */
+
+/* What is right, and what it becomes if it is disturbed. */
+typedef struct Expected {
+  Results *plain, *disturbed;
+} Expected;
+
+static void expected_clear(Expected *expected) {
+  results_free(expected->plain);
+  results_free(expected->disturbed);
+}
+
+static gboolean is_close(double got, double want, double disturbed, double error, double largest) {
+  if (isnan(want) || isinf(want) || isnan(disturbed) || isinf(disturbed)) {
+    gboolean alike = (isnan(want) && isnan(disturbed)) || want == disturbed;
+    return !alike || (isnan(want) ? isnan(got) : got == want);
+  }
+  double most = 30 * fabs(want - disturbed) + 50 * error * fabs(want) + 20 * error * largest;
+  return fabs(got - want) <= most;
+}
+
+/* The first output that differs, -1 for none, and why (g_free). */
+static int32_t difference(const RandomGraph *graph, const Results *got, const Expected *expected,
+                          char **why) {
+  for (guint i = 0; i < got->outputs->len; i++) {
+    int32_t index = g_array_index(graph->outputs, int32_t, i);
+    const RandomValue *value = random_graph_value(graph, index);
+    const GArray *a = got->outputs->pdata[i], *b = expected->plain->outputs->pdata[i],
+                 *c = expected->disturbed->outputs->pdata[i];
+    double largest = 0;
+    if (a->len != b->len || a->len != random_value_count(value)) {
+      *why = g_strdup_printf("v%d has %u elements instead of %u (%d)", index, a->len, b->len,
+                             (int)random_value_count(value));
+      return (int32_t)i;
+    }
+    for (guint k = 0; k < b->len; k++)
+      if (isfinite(g_array_index(b, double, k)))
+        largest = fmax(largest, fabs(g_array_index(b, double, k)));
+    for (guint k = 0; k < a->len; k++) {
+      double x = g_array_index(a, double, k), y = g_array_index(b, double, k);
+      double z = g_array_index(c, double, k);
+      if (!is_close(x, y, z, value->error, largest)) {
+        *why = g_strdup_printf("v%d[%u] is %.9g instead of %.9g (%.9g disturbed; error %g)", index,
+                               k, x, y, z, value->error);
+        return (int32_t)i;
+      }
+    }
+  }
+  return -1;
+}
+
+/* Copies constants to the outputs. */
+static const char *reference_target(void) {
+  BpTarget *target = bp_target_parse("llvm");
+  bp_object_release(target);
+  bp_error_clear();
+  return target ? "llvm -opt=0" : "c -options=-O0";
+}
+
+static int expect(const RandomGraph *graph, Expected *expected) {
+  *expected = (Expected){compute(graph, FORM_CONSTANTS, reference_target()),
+                         compute(graph, FORM_DISTURBED, reference_target())};
+  if (expected->plain && expected->disturbed)
+    return 0;
+  expected_clear(expected);
+  return -1;
+}
+
+/* What is wrong with a graph on a target (g_free), or NULL; an error is wrong, too, but that a
+ * target lacks a type. */
+static char *fault(const RandomGraph *graph, const Expected *expected, const char *target) {
+  char *why = NULL;
+  Results *got = compute(graph, FORM_INPUTS, target);
+  if (got)
+    difference(graph, got, expected, &why);
+  else if (!bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
+    why = g_strdup(bp_error_message());
+  else
+    g_test_message("not run on %s: %s", target, bp_error_message());
+  bp_error_clear();
+  results_free(got);
+  return why;
+}
+
+/* ---- Making graphs smaller --------------------------------------------------------------- */
+
+static char *fault_alone(const RandomGraph *graph, const char *target) {
+  Expected expected;
+  char *why;
+  if (expect(graph, &expected)) {
+    why = NULL;
+    bp_error_clear();
+    return why;
+  }
+  why = fault(graph, &expected, target);
+  expected_clear(&expected);
+  return why;
+}
+
+/* Leaves the first output that is wrong alone. */
+static void reduce_outputs(RandomGraph *graph, const char *target) {
+  GArray *all = graph->outputs;
+  graph->outputs = g_array_new(FALSE, TRUE, sizeof(int32_t));
+  for (guint i = 0; i < all->len; i++) {
+    g_array_set_size(graph->outputs, 0);
+    g_array_append_val(graph->outputs, g_array_index(all, int32_t, i));
+    char *why = fault_alone(graph, target);
+    g_free(why);
+    if (why) {
+      g_array_unref(all);
+      return;
+    }
+  }
+  g_array_unref(graph->outputs);
+  graph->outputs = all;
+}
+
+/* Inputs instead of what nodes give, as long as it stays wrong. */
+static void reduce_nodes(RandomGraph *graph, const char *target) {
+  for (int32_t i = (int32_t)graph->values->len - 1; i >= 0; i--) {
+    RandomValue old = *random_graph_value(graph, i);
+    gboolean *needed = random_graph_needed(graph), is_output = FALSE, use = needed[i];
+    g_free(needed);
+    for (guint k = 0; k < graph->outputs->len; k++)
+      is_output |= g_array_index(graph->outputs, int32_t, k) == i;
+    if (old.node < 0 || is_output || !use)
+      continue;
+    random_graph_cut(graph, i);
+    char *why = fault_alone(graph, target);
+    if (!why)
+      random_graph_uncut(graph, i, &old);
+    g_free(why);
+  }
+}
+
+static char *report(RandomGraph *graph, const char *target, uint64_t seed, const char *why) {
+  reduce_outputs(graph, target);
+  reduce_nodes(graph, target);
+  GByteArray *bytes = random_graph_bytes(graph, FORM_INPUTS);
+  char *small = fault_alone(graph, target), *text = random_graph_print(graph);
+  char *path = g_strdup_printf("%s/tests/graph/random-graph-%" G_GUINT64_FORMAT ".onnx",
+                               g_getenv("top_builddir") ? g_getenv("top_builddir") : ".", seed);
+  gboolean written = g_file_set_contents(path, (const char *)bytes->data, bytes->len, NULL);
+  char *result = g_strdup_printf("BP_TEST_SEED=%" G_GUINT64_FORMAT " BP_TEST_COUNT=1 "
+                                 "BP_TEST_TARGET='%s': %s\nin %s, the part:\n%swhere %s",
+                                 seed, target, why, written ? path : "no file", text,
+                                 small ? small : "nothing is wrong any more");
+  g_byte_array_unref(bytes);
+  g_free(path);
+  g_free(text);
+  g_free(small);
+  return result;
+}
+
+/* ---- Tests ------------------------------------------------------------------------------- */
+
+static uint64_t setting(const char *name, uint64_t otherwise) {
+  const char *text = g_getenv(name);
+  return text ? g_ascii_strtoull(text, NULL, 10) : otherwise;
+}
+
+static gboolean takes_part(const Share *share, size_t index, uint64_t seed) {
+  const char *only = g_getenv("BP_TEST_TARGET");
+  BpTarget *target;
+  if (only ? strcmp(only, share->text) : (seed + index) % (uint64_t)share->share != 0)
+    return FALSE;
+  target = bp_target_parse(share->text);
+  gboolean has = target && has_device(bp_target_device_type(target));
+  bp_error_clear();
+  bp_object_release(target);
+  return has;
+}
+
+/* The graph of a seed has operators that follow each other in the table, and others. */
+#define FIRST_OPS 6
+#define NUM_NODES 14
+
+static void check_seed(uint64_t seed) {
+  RandomGraph *graph = random_graph_new(
+      seed, (int32_t)(seed * FIRST_OPS % (uint64_t)random_graph_num_ops()), FIRST_OPS, NUM_NODES);
+  Expected expected;
+  if (expect(graph, &expected)) {
+    char *text = random_graph_print(graph);
+    g_test_message("seed %" G_GUINT64_FORMAT ": %s\n%s", seed, bp_error_message(), text);
+    g_test_fail();
+    bp_error_clear();
+    g_free(text);
+    random_graph_free(graph);
+    return;
+  }
+  for (size_t i = 0; i < G_N_ELEMENTS(shares); i++) {
+    char *why = takes_part(&shares[i], i, seed) ? fault(graph, &expected, shares[i].text) : NULL;
+    if (why) {
+      char *text = report(graph, shares[i].text, seed, why);
+      g_test_message("%s", text);
+      g_test_fail();
+      g_free(text);
+      g_free(why);
+      break;
+    }
+  }
+  expected_clear(&expected);
+  random_graph_free(graph);
+}
+
+static void test_results(void) {
+  uint64_t first = setting("BP_TEST_SEED", 1);
+  uint64_t all = (uint64_t)(random_graph_num_ops() + FIRST_OPS - 1) / FIRST_OPS;
+  uint64_t count = setting("BP_TEST_COUNT", all);
+  uint64_t seconds = setting("BP_TEST_SECONDS", g_getenv("BP_TEST_LONG") ? 600 : 0);
+  gint64 end = g_get_monotonic_time() + (gint64)seconds * G_USEC_PER_SEC;
+  for (uint64_t i = 0; i < count || g_get_monotonic_time() < end; i++)
+    check_seed(first + i);
+}
+
+static gboolean has_generator(const char *op) {
+  for (int32_t i = 0; i < random_graph_num_ops(); i++)
+    if (!strcmp(random_graph_op(i), op))
+      return TRUE;
+  return FALSE;
+}
+
+/* docs/operators.md lists the table: tests/graph/test-operators.sh keeps the two together. */
+static void test_generators(void) {
+  char *path = g_build_filename(g_getenv("top_srcdir"), "docs", "operators.md", NULL), *text;
+  int32_t count = 0;
+  g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+  char **lines = g_strsplit(text, "\n", -1);
+  for (char **line = lines; *line; line++) {
+    char **cells = g_strsplit(*line, "|", -1);
+    if (g_strv_length(cells) == 5 && g_ascii_isdigit(g_strstrip(cells[2])[0])) {
+      count++;
+      if (!has_generator(g_strstrip(cells[1])))
+        g_error("%s has no generator in tests/graph/random_graph.c", cells[1]);
+    }
+    g_strfreev(cells);
+  }
+  g_assert_cmpint(count, ==, random_graph_num_ops());
+  g_strfreev(lines);
+  g_free(text);
+  g_free(path);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/random-graphs/every_operator_has_a_generator", test_generators);
+  g_test_add_func("/random-graphs/compiled_graphs_agree_with_the_interpreter", test_results);
+  return g_test_run();
+}
