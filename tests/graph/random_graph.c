@@ -728,7 +728,8 @@ static int32_t log2_up(int64_t count) {
 static void make_conv(RandomGraph *g, const Row *row) {
   int32_t x = picture(g, FLOATS);
   const RandomValue in = *random_graph_value(g, x);
-  int64_t kernel = MIN(between(g, 0, 2) * 2 + 1, MIN(in.shape[2], in.shape[3]));
+  int64_t kernel = between(g, 0, 2) * 2 + 1; /* MIN evaluates its arguments twice */
+  kernel = MIN(kernel, MIN(in.shape[2], in.shape[3]));
   int64_t pad = between(g, 0, kernel / 2), stride = between(g, 1, 2);
   int64_t group = below(g, 4) ? 1 : in.shape[1];
   int64_t channels = group > 1 ? group * between(g, 1, 2) : between(g, 1, 20);
@@ -742,8 +743,7 @@ static void make_conv(RandomGraph *g, const Row *row) {
                             (int)kernel, (int)kernel, (int)stride, (int)stride, (int)pad, (int)pad,
                             (int)pad, (int)pad, (int)group),
             (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
-  bits(g, result, in.fraction + 3,
-       in.magnitude + 1 + log2_up(in.shape[1] / group * kernel * kernel + 1));
+  rounded(g, result); /* Winograd's algorithm rounds */
 }
 
 static void make_conv_transpose(RandomGraph *g, const Row *row) {
@@ -758,13 +758,14 @@ static void make_conv_transpose(RandomGraph *g, const Row *row) {
                          g_strdup_printf("kernel_shape=%d,%d strides=%d,%d", (int)kernel,
                                          (int)kernel, (int)stride, (int)stride),
                          (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
-  bits(g, result, in.fraction + 3, in.magnitude + 1 + log2_up(in.shape[1] * kernel * kernel + 1));
+  rounded(g, result); /* Winograd's algorithm rounds */
 }
 
 static void make_pool(RandomGraph *g, const Row *row) {
   int32_t x = picture(g, FLOATS);
   const RandomValue in = *random_graph_value(g, x);
-  int64_t kernel = MIN(between(g, 1, 3), MIN(in.shape[2], in.shape[3]));
+  int64_t kernel = between(g, 1, 3);
+  kernel = MIN(kernel, MIN(in.shape[2], in.shape[3]));
   int64_t pad = between(g, 0, kernel / 2), stride = between(g, 1, 2);
   int64_t shape[4] = {in.shape[0], in.shape[1], (in.shape[2] + 2 * pad - kernel) / stride + 1,
                       (in.shape[3] + 2 * pad - kernel) / stride + 1};
