@@ -23,41 +23,51 @@ BP_API void *realloc(void *memory, size_t size);
 BP_API int posix_memalign(void **memory, size_t alignment, size_t size);
 BP_API void free(void *memory);
 
-/* The allocation of this thread that is to fail, counted from arming; -1: none. */
-static __thread long fail_at = -1, count;
-static __thread int keep_failing;
-static __thread long held; /* blocks allocated less those freed */
+/* Whose allocations count: this thread's, or _Atomic for those of the process. */
+#ifndef FAILING_SCOPE
+#define FAILING_SCOPE __thread
+#endif
 
-static int fails(void) {
-  if (fail_at < 0)
+/* The allocation that is to fail, counted from arming; -1: none. */
+static FAILING_SCOPE long fail_at = -1, count;
+static FAILING_SCOPE int keep_failing;
+static FAILING_SCOPE size_t least_size; /* smaller allocations do not count, and never fail */
+static FAILING_SCOPE long held;         /* blocks allocated less those freed */
+
+static void (*at_failure)(void); /* called when an allocation fails; or NULL */
+
+static int fails(size_t size) {
+  if (fail_at < 0 || size < least_size)
     return 0;
   long number = count++;
   if (keep_failing ? number < fail_at : number != fail_at)
     return 0;
+  if (at_failure)
+    at_failure();
   errno = ENOMEM;
   return 1;
 }
 
 void *malloc(size_t size) {
-  void *memory = fails() ? NULL : __libc_malloc(size);
+  void *memory = fails(size) ? NULL : __libc_malloc(size);
   held += memory != NULL;
   return memory;
 }
 
 void *calloc(size_t number, size_t size) {
-  void *memory = fails() ? NULL : __libc_calloc(number, size);
+  void *memory = fails(number * size) ? NULL : __libc_calloc(number, size);
   held += memory != NULL;
   return memory;
 }
 
 void *realloc(void *memory, size_t size) {
-  void *moved = fails() ? NULL : __libc_realloc(memory, size);
+  void *moved = fails(size) ? NULL : __libc_realloc(memory, size);
   held += !memory && moved;
   return moved;
 }
 
 int posix_memalign(void **memory, size_t alignment, size_t size) {
-  void *fresh = fails() ? NULL : __libc_memalign(alignment, size);
+  void *fresh = fails(size) ? NULL : __libc_memalign(alignment, size);
   held += fresh != NULL;
   if (fresh)
     *memory = fresh;
@@ -72,7 +82,7 @@ void free(void *memory) {
 /* Does the work (0, or -1 with an error) with one allocation failing, or all from it on if it
  * `keeps` failing: that succeeds or ends in an error of memory. Whether there is such an
  * allocation. */
-static int fail_allocation(int (*work)(void), long number, int keeps) {
+G_GNUC_UNUSED static int fail_allocation(int (*work)(void), long number, int keeps) {
   count = 0;
   keep_failing = keeps;
   fail_at = number;
@@ -88,7 +98,7 @@ static int fail_allocation(int (*work)(void), long number, int keeps) {
 
 /* Does it again and again; in run n the n-th allocation fails. No run holds anything back. Returns
  * how many allocations there are. */
-static long fail_every_allocation(int (*work)(void), int keeps) {
+G_GNUC_UNUSED static long fail_every_allocation(int (*work)(void), int keeps) {
   g_assert_cmpint(work(), ==, 0);
   bp_error_clear(); /* one from before would count as freed by the first that fails */
   for (long number = 0;; number++) {

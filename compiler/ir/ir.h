@@ -152,6 +152,9 @@ int bp__ir_verify_pass(const BpIrNode *function, const char *pass);
 
 /* Memory of the module, freed with it; aligned for any type. NULL with an error raised. */
 void *bp__ir_alloc(BpIrModule *module, size_t size);
+/* 0, or -1 with an error once an allocation has failed: every later one fails too, so that an
+ * expression which lacks a part is not taken for one that has none. */
+int bp__ir_check_memory(const BpIrModule *module);
 /* A copy of a string in the module. */
 const char *bp__ir_strdup(BpIrModule *module, const char *text);
 

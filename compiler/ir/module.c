@@ -21,6 +21,7 @@ struct BpIrModule {
   const BpIrNode **functions;
   int32_t num_functions, capacity;
   BpNames names; /* of the functions: index + 1 */
+  bool is_exhausted;
 };
 
 /* ---- The object -------------------------------------------------------------------------- */
@@ -56,6 +57,10 @@ BpIrModule *bp_ir_module_create(void) {
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
+static int raise_exhausted(void) {
+  return bp_error_raise(BP_ERROR_MEMORY, "no memory for more IR");
+}
+
 static Chunk *add_chunk(BpIrModule *module, size_t size) {
   size_t last = module->chunks ? module->chunks->size : FIRST_CHUNK / 2;
   size_t wanted = last < LAST_CHUNK ? last * 2 : LAST_CHUNK;
@@ -63,7 +68,8 @@ static Chunk *add_chunk(BpIrModule *module, size_t size) {
     wanted = size;
   Chunk *chunk = malloc(sizeof *chunk + wanted);
   if (!chunk) {
-    bp_error_raise(BP_ERROR_MEMORY, "no memory for %zu bytes of IR", wanted);
+    module->is_exhausted = true;
+    raise_exhausted();
     return NULL;
   }
   chunk->size = wanted;
@@ -73,7 +79,13 @@ static Chunk *add_chunk(BpIrModule *module, size_t size) {
   return chunk;
 }
 
+int bp__ir_check_memory(const BpIrModule *module) {
+  return module->is_exhausted ? raise_exhausted() : 0;
+}
+
 void *bp__ir_alloc(BpIrModule *module, size_t size) {
+  if (bp__ir_check_memory(module))
+    return NULL;
   size = (size + 15) & ~(size_t)15;
   Chunk *chunk = module->chunks;
   if (!chunk || chunk->size - chunk->used < size) {

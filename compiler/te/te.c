@@ -579,6 +579,8 @@ static int visit_scan(void *context, const BpIrNode *node) {
 
 int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
   int32_t op = reduction_of(bp__te_value(stage, body, 0));
+  if (bp__ir_check_memory(stage->te->ir))
+    return -1;
   stage->body = body;
   stage->reduce_op = op;
   if (op == BP__TE_FOLD_OP && take_fold(stage, body) != 0)

@@ -74,7 +74,10 @@ typedef struct Library {
   Elf *elf;
 } Library;
 
+/* Raises what a failure of libelf means; errno was cleared when the file was opened. */
 static int damaged(const Library *library, const char *what) {
+  if (errno == ENOMEM)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory to read \"%s\"", library->path);
   return bp_error_raise(BP_ERROR_FORMAT, "\"%s\" is no usable shared library: it %s", library->path,
                         what);
 }
@@ -153,14 +156,18 @@ static int section_needs(Elf *elf, Elf_Scn *section, const GElf_Shdr *header, co
   return 0;
 }
 
-int bp__elf_needs(const BpMappedFile *file, const char *prefix) {
+int bp__elf_needs(const BpMappedFile *file, const char *path, const char *prefix) {
   BpElfFault fault;
-  Elf *elf = bp__elf_open_memory(file->data, file->size, &fault);
+  Library library = {file, path, bp__elf_open_memory(file->data, file->size, &fault)};
   GElf_Shdr header;
   int needs = 0;
-  for (Elf_Scn *section = NULL; elf && (section = elf_nextscn(elf, section));)
+  if (!library.elf)
+    return damaged(&library, bp__elf_describe(fault));
+  for (Elf_Scn *section = NULL; (section = elf_nextscn(library.elf, section));)
     if (gelf_getshdr(section, &header) && header.sh_type == SHT_DYNAMIC)
-      needs |= section_needs(elf, section, &header, prefix);
-  elf_end(elf);
+      needs |= section_needs(library.elf, section, &header, prefix);
+  if (errno == ENOMEM)
+    needs = damaged(&library, "");
+  elf_end(library.elf);
   return needs;
 }

@@ -34,7 +34,8 @@ typedef struct BpElfSymbol {
 int bp__elf_visit_symbols(const BpMappedFile *file, const char *path,
                           int (*visit)(void *context, const BpElfSymbol *symbol), void *context);
 
-/* Whether the file lists a library whose name begins with `prefix` among those that it needs. */
-int bp__elf_needs(const BpMappedFile *file, const char *prefix);
+/* Whether the file lists a library whose name begins with `prefix` among those that it needs; -1
+ * with an error if it cannot be read. */
+int bp__elf_needs(const BpMappedFile *file, const char *path, const char *prefix);
 
 #endif

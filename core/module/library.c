@@ -112,11 +112,14 @@ static int open_and_claim(const char *name, const char *path, void **handle) {
     return 0;
   }
   dlerror();
+  errno = 0;
   opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (!opened) {
+    int is_memory = errno == ENOMEM; /* the message does not always say so */
     const char *reason = dlerror();
-    return bp_error_raise(BP_ERROR_RUNTIME, "cannot open the library \"%s\": %s", path,
-                          reason ? reason : "unknown reason");
+    return bp_error_raise(
+        is_memory ? BP_ERROR_MEMORY : BP_ERROR_RUNTIME, "cannot open the library \"%s\"%s: %s",
+        path, is_memory ? " for want of memory" : "", reason ? reason : "unknown reason");
   }
   int claimed = claim_handle(opened);
   if (claimed == 1)

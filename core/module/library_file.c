@@ -232,7 +232,10 @@ static int check_trust(const BpLibraryFile *library) {
 static int read_file(BpLibraryFile *library, Scan *scan) {
   if (!(library->file = bp__file_map(library->path)) || check_trust(library))
     return -1;
-  scan->links_tvm_ffi = bp__elf_needs(library->file, BP_TVM_FFI_LIBRARY);
+  int needs = bp__elf_needs(library->file, library->path, BP_TVM_FFI_LIBRARY);
+  if (needs < 0)
+    return -1;
+  scan->links_tvm_ffi = needs;
   if (bp__elf_visit_symbols(library->file, library->path, scan_symbol, scan) ||
       settle_convention(scan) || check_use(library) ||
       take_names(&library->functions, &scan->functions) ||

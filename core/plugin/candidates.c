@@ -95,7 +95,7 @@ static int activate_provider(const char *registry_name) {
     bp_error_clear();
     rc = activate_first(newer, bp__plugin_activate);
   }
-  return rc < 0 ? -1 : 0;
+  return rc ? MIN(rc, 0) : bp__plugins_check_search();
 }
 
 int bp__plugin_start(void) {
@@ -207,8 +207,6 @@ static int activate_path(const char *path) {
   char *problem = bp__path_problem(directory);
   Plugin *plugin = bp__plugin_read(AT_FDCWD, path, path, problem);
   free(problem);
-  if (!plugin)
-    return -1;
   if (plugin->code == REASON_FILE_MISSING || bp__plugin_is_unread(plugin)) {
     bp_error_raise(BP_ERROR_IO, "plugin %s %s", path, plugin->reason);
     bp__plugin_free(plugin);

@@ -284,9 +284,9 @@ static void try_out(const Subject *subject, Plugin *file) {
 static void diagnose_file(const Subject *subject) {
   /* A record of its own: another thread may be activating the plugin. */
   Plugin *file = bp__plugin_read(AT_FDCWD, subject->plugin->path, subject->plugin->path, NULL);
-  if (!file || file->state != BP_PLUGIN_FOUND || bp__plugin_open(file)) {
-    add_reason(subject, bp__reason_take(file ? file->code : REASON_FILE_CHANGED),
-               file && file->reason ? file->reason : bp_error_message());
+  if (file->state != BP_PLUGIN_FOUND || bp__plugin_open(file)) {
+    add_reason(subject, bp__reason_take(file->code),
+               file->reason ? file->reason : bp_error_message());
     bp_error_clear();
   } else {
     add_passed(subject, BP_STAGE_DEPENDENCIES);

@@ -43,23 +43,27 @@ int bp__plugin_open(Plugin *plugin) {
 
 /* ---- What is mapped ---------------------------------------------------------------------- */
 
-/* Whether a library was mapped from the file open as `fd`: a page of that is mapped beside. */
+/* Whether a library was mapped from the file open as `fd`: a page of that is mapped beside. -1 with
+ * errno if that cannot be found out. */
 static int is_mapped_from(void *library, int fd) {
   BpMapping loaded, probe;
   struct link_map *map;
-  if (dlinfo(library, RTLD_DI_LINKMAP, &map) || bp__find_mapping(map->l_ld, &loaded))
+  if (dlinfo(library, RTLD_DI_LINKMAP, &map))
     return 0;
+  if (bp__find_mapping(map->l_ld, &loaded))
+    return errno == ENOENT ? 0 : -1;
   free(loaded.path);
   size_t size = (size_t)sysconf(_SC_PAGESIZE);
   void *page = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
   if (page == MAP_FAILED)
-    return 0;
-  int is_found = !bp__find_mapping(page, &probe);
+    return -1;
+  int is_found = !bp__find_mapping(page, &probe), error = errno;
   munmap(page, size);
-  if (is_found)
-    free(probe.path);
-  return is_found && loaded.major == probe.major && loaded.minor == probe.minor &&
-         loaded.inode == probe.inode;
+  errno = error;
+  if (!is_found)
+    return -1;
+  free(probe.path);
+  return loaded.major == probe.major && loaded.minor == probe.minor && loaded.inode == probe.inode;
 }
 
 /* Whether nobody wrote into the open file since its descriptor was read. Its time of status is no
@@ -87,9 +91,12 @@ static char *loader_message(const char *name, const char *path) {
   return g_strjoinv(path, parts);
 }
 
-static int explain_dlopen(const Plugin *plugin, const char *name) {
+/* `error`: errno after dlopen, whose message does not always name want of memory. */
+static int explain_dlopen(const Plugin *plugin, const char *name, int error) {
   g_autofree char *cause = loader_message(name, plugin->path);
-  if (strstr(cause, "Too many open files") || strcasestr(cause, "cannot allocate memory"))
+  if (error == ENOMEM)
+    return bp__reason_raise(REASON_RESOURCES, "it cannot be loaded for want of memory: %s", cause);
+  if (strstr(cause, "Too many open files"))
     return bp__reason_raise(REASON_RESOURCES, "it cannot be loaded: %s", cause);
   if (!strstr(cause, "cannot open shared object file"))
     return bp__reason_raise(REASON_LOAD_FAILED, "it cannot be loaded: %s", cause);
@@ -114,11 +121,16 @@ static int map(Plugin *plugin, void **library) {
     return bp__reason_raise(REASON_FILE_CHANGED,
                             "the file was overwritten after its descriptor was read; try again");
   /* Plugins stay mapped for ever: the handle is not kept because it is never closed. */
+  errno = 0;
   *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (!*library)
-    return explain_dlopen(plugin, name);
+    return explain_dlopen(plugin, name, errno);
   plugin->is_mapped = 1;
-  if (!is_mapped_from(*library, plugin->fd))
+  int is_same = is_mapped_from(*library, plugin->fd);
+  if (is_same < 0)
+    return bp__reason_raise(REASON_RESOURCES, "it cannot be compared with the checked file: %s",
+                            strerror(errno));
+  if (!is_same)
     return bp__reason_raise(REASON_FILE_CHANGED,
                             "the loader gave another file than the one that was checked; was "
                             "descriptor %d of this process closed?",

@@ -225,8 +225,6 @@ int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry) {
   if (!BP_GIVEN(descriptor) || !BP_GIVEN(entry))
     return -1;
   Plugin *plugin = bp__plugin_create("");
-  if (!plugin)
-    return -1;
   plugin->entry = entry;
   if (bp__descriptor_parse(&plugin->descriptor, descriptor, strlen(descriptor))) {
     bp__plugin_free(plugin);

@@ -9,6 +9,7 @@
 #include <backplane/error.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glib.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@
 void bp__plugin_reject(Plugin *plugin, int32_t state) {
   const char *message = bp_error_message();
   free(plugin->reason);
-  plugin->reason = strdup(*message ? message : "it failed without saying why");
+  plugin->reason = g_strdup(*message ? message : "it failed without saying why");
   plugin->code = bp__reason_take(REASON_INITIALIZE_FAILED);
   plugin->state = state;
   bp_error_clear();
@@ -84,12 +85,8 @@ static int read_descriptor(int fd, Plugin *plugin) {
 }
 
 Plugin *bp__plugin_create(const char *path) {
-  Plugin *plugin = calloc(1, sizeof *plugin);
-  if (!plugin || !(plugin->path = strdup(path))) {
-    free(plugin);
-    bp_error_raise(BP_ERROR_MEMORY, "no memory to read plugin %s", path);
-    return NULL;
-  }
+  Plugin *plugin = g_new0(Plugin, 1);
+  plugin->path = g_strdup(path);
   bp__descriptor_clear(&plugin->descriptor);
   plugin->state = BP_PLUGIN_FOUND;
   plugin->fd = -1;
@@ -107,7 +104,7 @@ static char *find_problem(int directory, const char *name, const Plugin *plugin,
     if (problem)
       return problem;
   }
-  return directory_problem ? strdup(directory_problem) : NULL;
+  return g_strdup(directory_problem);
 }
 
 static int raise_unreadable(void) {
@@ -132,8 +129,6 @@ int bp__plugin_is_unread(const Plugin *plugin) {
 Plugin *bp__plugin_read(int directory, const char *name, const char *path,
                         const char *directory_problem) {
   Plugin *plugin = bp__plugin_create(path);
-  if (!plugin)
-    return NULL;
   int fd = bp__file_open(directory, name, &plugin->status);
   int rc = fd < 0 ? raise_unreadable() : 0;
   if (!rc) {
@@ -148,8 +143,6 @@ Plugin *bp__plugin_read(int directory, const char *name, const char *path,
 
 Plugin *bp__plugin_read_open(int fd, const char *path) {
   Plugin *plugin = bp__plugin_create(path);
-  if (!plugin)
-    return NULL;
   plugin->fd = fd;
   if (fstat(fd, &plugin->status))
     raise_unreadable();

@@ -26,7 +26,7 @@ static struct {
   GPtrArray *added;        /* Plugin: linked in or given by path */
   int added_since;         /* one came after the last search */
   int search_nothing;      /* this process is for one plugin */
-  int is_incomplete;       /* the last search lacked descriptors or memory */
+  char *shortage;          /* of descriptors or memory in the last search; or NULL */
   GPtrArray *order;        /* Plugin: the last search; NULL before the first */
   GHashTable *by_name;     /* name -> GPtrArray of Plugin, in search order */
   GHashTable *by_provided; /* registry name -> the same */
@@ -40,7 +40,7 @@ typedef struct Scan {
   GHashTable *by_provided;
   GPtrArray *directories; /* struct stat: those searched already */
   GPtrArray *problems;    /* SearchProblem */
-  int is_incomplete;      /* there were too few descriptors, or no memory */
+  char *shortage;         /* the first, of descriptors or memory; or NULL */
   GPtrArray *infos;       /* to be logged when the lock is free: what concerns one plugin */
   GPtrArray *warnings;    /* and what concerns the path itself */
 } Scan;
@@ -182,12 +182,18 @@ static void say_unused(Scan *scan, const Plugin *plugin, const char *reason) {
   say(scan->infos, "plugin %s is not used: %s", where(plugin->path), reason);
 }
 
+static void note_shortage(Scan *scan, const char *path, const char *text) {
+  if (!scan->shortage)
+    scan->shortage = g_strdup_printf("%s %s", path, text);
+}
+
 static void enter(Scan *scan, Plugin *plugin, int is_new) {
   const Descriptor *descriptor = &plugin->descriptor;
   if (g_ptr_array_find(scan->order, plugin, NULL))
     return;
   g_ptr_array_add(scan->order, plugin);
-  scan->is_incomplete |= plugin->code == REASON_RESOURCES && bp__plugin_is_unread(plugin);
+  if (plugin->code == REASON_RESOURCES && bp__plugin_is_unread(plugin))
+    note_shortage(scan, plugin->path, plugin->reason);
   const GPtrArray *namesakes =
       index_under(scan->by_name, descriptor->name, strlen(descriptor->name), plugin);
   if (is_new && plugin->reason)
@@ -237,32 +243,25 @@ typedef struct Entry {
   int is_new;
 } Entry;
 
-/* A record of the file as it is now; no plugin without memory. */
+/* A record of the file as it is now. */
 static Entry read_anew(int directory, const char *name, const char *path, const char *problem) {
   Plugin *plugin = bp__plugin_read(directory, name, path, problem);
-  Plugin *before = plugin && bp__plugin_is_unread(plugin) ? find_unread(plugin) : NULL;
+  Plugin *before = bp__plugin_is_unread(plugin) ? find_unread(plugin) : NULL;
   if (before) {
     bp__plugin_free(plugin);
     return (Entry){before, 0};
   }
-  if (plugin)
-    add_to(&plugins.known, plugin);
+  add_to(&plugins.known, plugin);
   return (Entry){plugin, 1};
 }
 
-static void read_entry(Scan *scan, int directory, const char *folder, const char *name,
-                       const char *problem, GArray *found) {
+static void read_entry(int directory, const char *folder, const char *name, const char *problem,
+                       GArray *found) {
   g_autofree char *path = g_strconcat(folder, "/", name, NULL);
   Entry entry = {find_known(directory, name, path), 0};
   if (!entry.plugin)
     entry = read_anew(directory, name, path, problem);
-  if (entry.plugin) {
-    g_array_append_val(found, entry);
-    return;
-  }
-  say(scan->warnings, "%s", bp_error_message());
-  bp_error_clear();
-  scan->is_incomplete = 1;
+  g_array_append_val(found, entry);
 }
 
 /* The higher rank first, then by the file's name: whatever order the directory is read in. */
@@ -284,7 +283,7 @@ static int scan_files(Scan *scan, DIR *stream, const char *path, const char *pro
   for (const struct dirent *entry; (entry = read_next(stream));) {
     if (!g_str_has_suffix(entry->d_name, ".so") || entry->d_name[0] == '.')
       continue;
-    read_entry(scan, dirfd(stream), path, entry->d_name, problem, found);
+    read_entry(dirfd(stream), path, entry->d_name, problem, found);
   }
   int error = errno;
   g_array_sort(found, compare_entries);
@@ -319,7 +318,8 @@ static void add_problem(Scan *scan, Reason reason, const char *path, const char 
 
 static void add_unreadable(Scan *scan, const char *path, int error) {
   g_autofree char *text = g_strdup_printf("it cannot be searched: %s", strerror(error));
-  scan->is_incomplete |= bp__errno_passes(error);
+  if (bp__errno_passes(error))
+    note_shortage(scan, path, text);
   add_problem(scan, REASON_DIRECTORY_UNREADABLE, path, text);
 }
 
@@ -403,7 +403,8 @@ static void search(Scan *scan) {
     g_hash_table_unref(plugins.by_provided);
     g_ptr_array_unref(plugins.problems);
   }
-  plugins.is_incomplete = scan->is_incomplete;
+  g_free(plugins.shortage);
+  plugins.shortage = scan->shortage;
   plugins.problems = scan->problems;
   plugins.order = scan->order;
   plugins.by_name = scan->by_name;
@@ -420,7 +421,7 @@ static void scan_and_log(int again, int32_t level_of_problems) {
   Scan scan = {.infos = g_ptr_array_new_with_free_func(g_free),
                .warnings = g_ptr_array_new_with_free_func(g_free)};
   bp__plugins_lock();
-  if (again || !plugins.order || plugins.added_since || plugins.is_incomplete)
+  if (again || !plugins.order || plugins.added_since || plugins.shortage)
     search(&scan);
   bp__plugins_unlock();
   log_all(BP_LOG_INFO, scan.infos);
@@ -433,6 +434,14 @@ void bp__plugins_scan(int again) {
 
 void bp__plugins_scan_for_report(void) {
   scan_and_log(1, BP_LOG_INFO);
+}
+
+int bp__plugins_check_search(void) {
+  bp__plugins_lock();
+  g_autofree char *shortage = g_strdup(plugins.shortage);
+  bp__plugins_unlock();
+  return shortage ? bp_error_raise(BP_ERROR_PLUGIN, "not all plugins could be read: %s", shortage)
+                  : 0;
 }
 
 void bp__plugins_add(Plugin *plugin) {
@@ -456,7 +465,7 @@ static void after_fork_in_child(void) {
       continue;
     plugin->state = BP_PLUGIN_FAILED;
     plugin->code = REASON_FORKED;
-    plugin->reason = strdup("the process was forked while it initialised");
+    plugin->reason = g_strdup("the process was forked while it initialised");
   }
 }
 

@@ -44,6 +44,9 @@ void bp__plugins_wake(void);
 void bp__plugins_scan(int again);
 /* The same, every time, for who reports bp__plugins_problems: they are no warnings then. */
 void bp__plugins_scan_for_report(void);
+/* 0, or -1 with an error if the last search lacked descriptors or memory, so that a plugin that
+ * was not found may be there. Takes the lock itself. */
+int bp__plugins_check_search(void);
 
 /* With the lock held, after a scan. Plugins in search order: all; those of a name, rejected ones
  * too; those that provide a registry name, without the rejected. Borrowed until the next scan. NULL
@@ -72,15 +75,12 @@ GPtrArray *bp__plugins_problems(void);
  * program); ownership passes to the store. */
 void bp__plugins_add(Plugin *plugin);
 
-/* An empty record of `path`, "" for one linked into the program (transfer full). NULL with an
- * error.
- */
+/* An empty record of `path`, "" for one linked into the program (transfer full). */
 Plugin *bp__plugin_create(const char *path);
 
 /* Reads the descriptor of a file (transfer full until it is in the store). A file that is no
  * plugin, cannot be read or is not one for this host, is a Plugin as well, with a state that says
- * so. `directory_problem`: what bp__path_problem says of its directory. NULL with an error: there
- * is no memory. */
+ * so. `directory_problem`: what bp__path_problem says of its directory. */
 Plugin *bp__plugin_read(int directory, const char *name, const char *path,
                         const char *directory_problem);
 /* The same of a file that is open; `fd` passes to the plugin. */

@@ -136,9 +136,7 @@ static int activate(Plugin *plugin) {
 void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
   report_fd = fd;
   Plugin *plugin = bp__plugin_read_open(plugin_fd, path);
-  if (!plugin)
-    report_fault(REASON_LOAD_FAILED, bp_error_message());
-  else if (activate(plugin))
+  if (activate(plugin))
     report_fault(plugin->code, plugin->reason);
   else {
     dl_iterate_phdr(report_library, NULL); /* it may not come further */

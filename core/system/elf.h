@@ -24,8 +24,8 @@ const char *bp__elf_describe(BpElfFault fault);
 /* Opens a shared object for this machine (transfer full, elf_end), of `size` bytes: one that is
  * open as `fd`, which is read and must stay open, or one in memory. Its program and section headers
  * and all that the loader would map lie in the file: the C library's loader maps segments without
- * looking at the file's size, and a missing page kills the process. NULL with a fault. Any thread.
- */
+ * looking at the file's size, and a missing page kills the process. NULL with a fault, which is
+ * BP_ELF_UNREADABLE with ENOMEM when memory is exhausted; errno is 0 after success. Any thread. */
 Elf *bp__elf_open(int fd, uint64_t size, BpElfFault *fault);
 Elf *bp__elf_open_memory(const void *data, size_t size, BpElfFault *fault);
 

@@ -53,6 +53,8 @@ static int read_line(const char *line, const void *address, BpMapping *mapping) 
 int bp__find_mapping(const void *address, BpMapping *mapping) {
   char *maps = bp__read_file("/proc/self/maps", MAPS_MAX, NULL);
   int rc = -1;
+  if (maps)
+    errno = ENOENT; /* read_line has another one if it fails */
   for (const char *line = maps; line && *line && rc;) {
     rc = read_line(line, address, mapping);
     line += strcspn(line, "\n");

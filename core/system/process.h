@@ -20,7 +20,8 @@ typedef struct BpMapping {
   char *path; /* as it was when it was mapped; free */
 } BpMapping;
 
-/* The file mapped at an address; `mapping->path` is the caller's. -1: there is none. */
+/* The file mapped at an address; `mapping->path` is the caller's. -1 with errno: ENOENT if there is
+ * none. */
 int bp__find_mapping(const void *address, BpMapping *mapping);
 
 #endif

@@ -2,6 +2,7 @@
 /* The JSON form of a target: one flat object, {"kind": "c", "mcpu": "x86-64-v3"}. */
 #include "core/target/target.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,11 +67,12 @@ static BpTarget *from_object(json_t *object) {
 
 BpTarget *bp__target_parse_json(const char *text) {
   json_error_t error;
+  errno = 0; /* jansson calls some failures to allocate a bad token */
   json_t *document = json_loads(text, JSON_REJECT_DUPLICATES, &error);
   BpTarget *target = NULL;
   if (document)
     target = from_object(document);
-  else if (json_error_code(&error) == json_error_out_of_memory)
+  else if (errno == ENOMEM)
     bp_error_raise(BP_ERROR_MEMORY, "no memory to read a target's JSON");
   else
     bp_error_raise(BP_ERROR_VALUE, "a target's JSON cannot be read: line %d, column %d: %s",

@@ -3,6 +3,7 @@
  * member is checked, so that the executors index without checks. */
 #include "graph/exec/graph_json.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -593,6 +594,25 @@ static int read_graph(BpGraph *graph, json_t *root) {
   return plan_storage(graph) < 0 ? -1 : check_storage(graph);
 }
 
+typedef struct Text {
+  const char *next;
+  size_t left;
+  int lacks_memory;
+} Text;
+
+/* Byte by byte: where jansson has no memory for a longer token, it drops a byte of it and goes on,
+ * and the next number clears errno. */
+static size_t read_byte(void *buffer, size_t size, void *data) {
+  Text *text = data;
+  (void)size;
+  text->lacks_memory |= errno == ENOMEM;
+  if (text->lacks_memory || !text->left)
+    return 0;
+  *(char *)buffer = *text->next++;
+  text->left--;
+  return 1;
+}
+
 /* Duplicate names are an error: readers differ on which one counts. */
 static json_t *load(const char *text) {
   json_error_t error;
@@ -601,10 +621,15 @@ static json_t *load(const char *text) {
     bad_graph("longer than %u MiB", MAX_BYTES >> 20);
     return NULL;
   }
-  json_t *document = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
-  if (!document && json_error_code(&error) == json_error_out_of_memory)
+  Text rest = {text, size, 0};
+  errno = 0;
+  json_t *document = json_load_callback(read_byte, &rest, JSON_REJECT_DUPLICATES, &error);
+  if (rest.lacks_memory || errno == ENOMEM) {
+    json_decref(document);
     bp_error_raise(BP_ERROR_MEMORY, "graph JSON: no memory for %zu bytes of text", size);
-  else if (!document)
+    return NULL;
+  }
+  if (!document)
     bad_graph("line %d, column %d: %s", error.line, error.column, error.text);
   return document;
 }

@@ -4,7 +4,7 @@
 #include <backplane/graph/npy.h>
 
 #include <errno.h>
-#include <glib.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,13 +211,46 @@ static int format_header(const BpTensorView *tensor, char *text, size_t size) {
   return padded;
 }
 
+/* Creates a file with a name of its own beside `path` (transfer full, free). */
+static int create_beside(const char *path, char **name) {
+  size_t size = strlen(path) + sizeof ".01234567.tmp";
+  uint32_t number;
+  int fd = -1;
+  if (!(*name = malloc(size)))
+    return -1;
+  do {
+    if (getentropy(&number, sizeof number))
+      break;
+    snprintf(*name, size, "%s.%08" PRIx32 ".tmp", path, number);
+    fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (fd < 0 && errno == EEXIST);
+  return fd;
+}
+
+static int write_all(int fd, const char *data, size_t size) {
+  while (size) {
+    ssize_t written = write(fd, data, size);
+    if (written < 0 && errno != EINTR)
+      return -1;
+    data += written < 0 ? 0 : written;
+    size -= written < 0 ? 0 : (size_t)written;
+  }
+  return 0;
+}
+
 /* As a whole or not at all, whoever else writes it. */
 static int write_file(const char *path, const char *data, size_t size) {
-  g_autoptr(GError) error = NULL;
-  if (!g_file_set_contents_full(path, data, (gssize)size, G_FILE_SET_CONTENTS_CONSISTENT, 0666,
-                                &error))
-    return bp_error_raise(BP_ERROR_IO, "%s", error->message);
-  return 0;
+  char *name;
+  int fd = create_beside(path, &name);
+  int rc = fd < 0 || write_all(fd, data, size);
+  rc = (fd >= 0 && close(fd)) || rc || rename(name, path);
+  if (rc) {
+    bp_error_raise(name ? BP_ERROR_IO : BP_ERROR_MEMORY, "%s: %s", path, strerror(errno));
+    if (fd >= 0)
+      unlink(name);
+  }
+  free(name);
+  return rc ? -1 : 0;
 }
 
 int bp_npy_write(const char *path, const BpTensorView *tensor) {

@@ -21,6 +21,7 @@
 
 typedef struct Budget {
   size_t left;
+  int is_out_of_memory;
 } Budget;
 
 static void *budget_alloc(void *data, size_t size) {
@@ -28,7 +29,9 @@ static void *budget_alloc(void *data, size_t size) {
   if (size > budget->left)
     return NULL;
   budget->left -= size;
-  return malloc(size);
+  void *memory = malloc(size);
+  budget->is_out_of_memory |= !memory;
+  return memory;
 }
 
 static void budget_free(void *data, void *pointer) {
@@ -79,9 +82,13 @@ static uint8_t *read_file(int file, const char *path, size_t *size) {
 }
 
 static OnnxModel *decode(const char *path, const uint8_t *bytes, size_t size) {
-  Budget budget = {BUDGET_BASE + BUDGET_FACTOR * size};
+  Budget budget = {BUDGET_BASE + BUDGET_FACTOR * size, 0};
   ProtobufCAllocator allocator = {budget_alloc, budget_free, &budget};
   OnnxModel *model = backplane__onnx__model_proto__unpack(&allocator, size, bytes);
+  if (!model && budget.is_out_of_memory) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory to decode '%s'", path);
+    return NULL;
+  }
   if (!model) {
     bp_error_raise(BP_ERROR_FORMAT,
                    "'%s' is no ONNX model, or it is damaged: it does not decode; check it with "

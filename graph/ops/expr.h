@@ -47,8 +47,9 @@ static inline const BpIrNode *x_number(BpIrModule *ir, BpDataType dtype, double 
 static inline const BpIrNode *x_call1(BpIrModule *ir, const char *name, const BpIrNode *a) {
   return a ? bp_ir_call(ir, bp_ir_table()->dtype(a), BP_IR_CALL_INTRINSIC, name, &a, 1) : NULL;
 }
+/* No type of nothing, which is what there was no memory for. */
 static inline BpDataType x_dtype(const BpIrNode *a) {
-  return bp_ir_table()->dtype(a);
+  return a ? bp_ir_table()->dtype(a) : (BpDataType){0, 0, 0};
 }
 /* In the type in which values of its type are computed: float32 for float16 and bfloat16. */
 static inline const BpIrNode *x_wide(BpIrModule *ir, const BpIrNode *a) {

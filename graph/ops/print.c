@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The graph as text: one line a node, for people who read dumps. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ static void print_node(FILE *out, const BpGraphNode *node) {
 char *bp__graph_print(const BpGraph *graph) {
   char *text = NULL;
   size_t size;
+  errno = 0; /* without memory the C library drops text, and only errno tells */
   FILE *out = open_memstream(&text, &size);
   if (!out) {
     bp_error_raise(BP_ERROR_MEMORY, "out of memory while printing the graph");
@@ -64,7 +66,7 @@ char *bp__graph_print(const BpGraph *graph) {
     print_value(out, graph->outputs.items[i]);
     fprintf(out, "  # %s\n", graph->output_names[i]);
   }
-  if (fclose(out)) {
+  if (fclose(out) || errno == ENOMEM) {
     free(text);
     bp_error_raise(BP_ERROR_MEMORY, "out of memory while printing the graph");
     return NULL;

@@ -15,8 +15,9 @@ extern "C" {
 #endif
 
 /* Raises an error. kind: BP_ERROR_*, or any name, copied. Always returns -1. Even when memory is
- * exhausted an error is raised (a static one of kind BP_ERROR_MEMORY). Whatever is quoted in it,
- * the message is UTF-8: bytes that are not become '?'. */
+ * exhausted an error is raised (a static one of kind BP_ERROR_MEMORY; docs/trust.md says when GLib
+ * ends the process instead). Whatever is quoted in it, the message is UTF-8: bytes that are not
+ * become '?'. */
 BP_API int bp_error_raise(const char *kind, const char *format, ...) BP_PRINTF(2, 3);
 
 /* Puts "text: " before the message of this thread's error; nothing if there is none. Returns -1. */

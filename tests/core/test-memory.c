@@ -144,7 +144,7 @@ static void test_device_code(void) {
 }
 
 static void test_library(void) {
-  library_path = temporary_path("memory.so");
+  library_path = temporary_path("exhausted.so");
   export_small(library_path);
   long number = 0;
   /* Its blocks are not counted: the C library's loader itself keeps some when it fails. */

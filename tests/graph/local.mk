@@ -36,7 +36,7 @@ tests_graph_test_together_LDADD = $(graphtest_LDADD)
 
 # It replaces malloc, which the sanitizers do themselves.
 if !SANITIZED
-test_programs += tests/graph/test-memory
+test_programs += tests/graph/test-memory tests/graph/test-exhaustion
 endif
 
 test_scripts += tests/graph/test-operators.sh
