@@ -131,12 +131,7 @@ static bool are_all_rows(const Scan *scan) {
 }
 
 static int64_t lanes_for(const Scan *scan) {
-  int64_t bits = 32;
-  for (int32_t i = 0; i < scan->stage->num_tensors; i++)
-    if (scan->stage->tensors[i]->dtype.bits > bits)
-      bits = scan->stage->tensors[i]->dtype.bits;
-  int64_t lanes = scan->machine->vector_bits / bits;
-  return lanes > 1 ? lanes : 1;
+  return bp__machine_for(scan->machine, scan->info).lanes;
 }
 
 /* Shares the leading leaves of `order` among cores. */
@@ -370,7 +365,7 @@ static int share_columns(const BpStageInfo *info) {
 /* A stage that is computed once a step, for the rows that make it together. */
 static int compute_in_step(const Scan *scan, const BpStageInfo *info, const int32_t *alignment,
                            const Steps *steps) {
-  BpMachine alone = *scan->machine;
+  BpMachine alone = bp__machine_for(scan->machine, info);
   BpStageInfo part = *info;
   alone.cores = 1;
   for (int32_t d = 0; d < info->ndim; d++) {

@@ -45,13 +45,14 @@ int bp__schedule_statements(const BpStageInfo *info, const BpMachine *machine) {
       return -1;
     return bp__bind_run(stage, rows, bp__block_threads(machine, count), true);
   }
-  bool has_vectors = machine->lanes > 1 && has_neighbours(info);
+  int64_t lanes = bp__machine_for(machine, info).lanes;
+  bool has_vectors = lanes > 1 && has_neighbours(info);
   if (bp__fuse_axes(stage, 0, has_vectors ? info->ndim - 1 : info->ndim, &rows) != 0)
     return -1;
   if (has_vectors) {
     BpTeAxis *tiles;
-    if (bp_te_split(stage, stage->axes[info->ndim - 1], machine->lanes, BP_TE_TAIL_PEEL, &tiles,
-                    &lane) != 0 ||
+    if (bp_te_split(stage, stage->axes[info->ndim - 1], lanes, BP_TE_TAIL_PEEL, &tiles, &lane) !=
+            0 ||
         bp_te_vectorize(stage, lane) != 0)
       return -1;
     if (info->ndim == 1)
