@@ -42,10 +42,7 @@ static const BpCpu cpus[] = {
     {"neoverse-v1", "aarch64", 128, 32, ARM82 ",bf16,i8mm"},
     {"ppc64le", "ppc64le", 128, 64, ""},
     {"riscv64", "riscv64", 0, 32, ""},
-    {"s390x", "s390x", 0, 16, ""},
     {"loongarch64", "loongarch64", 0, 32, ""},
-    {"arm", "arm", 0, 16, ""},
-    {"i386", "i386", 0, 8, ""},
     {"generic", "another", 0, 16, ""},
 };
 #define NUM_CPUS   (sizeof(cpus) / sizeof(cpus[0]))
@@ -59,14 +56,8 @@ static const BpCpu cpus[] = {
 #define THIS_ARCH "ppc64le"
 #elif defined(__riscv) && __riscv_xlen == 64
 #define THIS_ARCH "riscv64"
-#elif defined(__s390x__)
-#define THIS_ARCH "s390x"
 #elif defined(__loongarch_lp64)
 #define THIS_ARCH "loongarch64"
-#elif defined(__arm__)
-#define THIS_ARCH "arm"
-#elif defined(__i386__)
-#define THIS_ARCH "i386"
 #else
 #define THIS_ARCH "another"
 #endif
