@@ -86,14 +86,20 @@ static int32_t scope_of_states(const BpLowering *lowering, const BpTeStage *stag
 /* How much of an axis the loops made so far have settled. */
 enum { NONE_SETTLED, SOME_SETTLED, ALL_SETTLED };
 
+static bool has_one_place(const BpNest *nest, const BpTeAxis *axis) {
+  return nest->extent[axis->index] == 1;
+}
+
 static int settled(const BpNest *nest, const BpTeAxis *axis) {
   const BpTeRelation *use = axis->used_by;
-  if (nest->extent[axis->index] == 1)
+  if (has_one_place(nest, axis))
     return ALL_SETTLED;
   if (!use)
     return nest->is_bound[axis->index] ? ALL_SETTLED : NONE_SETTLED;
   if (use->kind == BP__TE_FUSE)
     return settled(nest, use->parent);
+  if (has_one_place(nest, use->inner))
+    return settled(nest, use->outer);
   int outer = settled(nest, use->outer), inner = settled(nest, use->inner);
   return outer == inner ? outer : SOME_SETTLED;
 }
@@ -107,6 +113,8 @@ static bool goes_through_all(const BpNest *nest, const BpTeAxis *axis) {
     return false;
   if (settled(nest, use->outer) == ALL_SETTLED)
     return goes_through_all(nest, use->inner);
+  if (has_one_place(nest, use->inner))
+    return goes_through_all(nest, use->outer);
   return settled(nest, use->inner) == NONE_SETTLED && goes_through_all(nest, use->outer);
 }
 
