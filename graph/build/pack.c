@@ -8,7 +8,7 @@
 #include <backplane/object.h>
 
 #include "graph/build/build.h"
-#include "graph/ops/op.h"
+#include "graph/ops/rows.h"
 
 /* Rows of the result from which on packing a computed operand pays. */
 #define PACKED_ROWS 64
@@ -50,7 +50,28 @@ static BpGraphValue *packed(BpRewrite *rewrite, BpGraphValue *operand, int64_t p
   return made;
 }
 
+/* Whether a node makes the steps of a recurrent layer, with weights to be packed. */
+static int has_weights_of_state(const BpGraphNode *node) {
+  return node->op->compute == bp__compute_lstm_steps ||
+         node->op->compute == bp__compute_gru_steps || node->op->compute == bp__compute_rnn_steps;
+}
+
+/* The weights of a state in panels as wide as a vector: a tile of the state reads one of each gate
+ * from front to back. */
+static int pack_steps(BpRewrite *rewrite, BpGraphNode *node) {
+  const BpTarget *target = ((Packing *)rewrite->context)->target;
+  BpGraphValue *weights = node->inputs[1];
+  int64_t bits = bp_te_accumulator(weights->dtype).bits;
+  int64_t panel = bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) / bits;
+  if (!weights->data || weights->ndim != 2 || weights->shape[0] % panel != 0)
+    return 0;
+  node->inputs[1] = packed(rewrite, weights, panel);
+  return node->inputs[1] ? 0 : -1;
+}
+
 static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
+  if (has_weights_of_state(node))
+    return pack_steps(rewrite, node);
   const BpTarget *target = ((Packing *)rewrite->context)->target;
   if (!is_product(node) || (!node->inputs[1]->data && !pays_to_pack(node, target)))
     return 0;

@@ -10,7 +10,8 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/matmul.c \
 	graph/ops/move.c \
 	graph/ops/normalize.c \
-	graph/ops/recurrent.c \
+	graph/ops/recurrent.c graph/ops/recurrent.h \
+	graph/ops/gru.c graph/ops/lstm.c graph/ops/rnn.c \
 	graph/ops/op.c graph/ops/op.h \
 	graph/ops/pool.c \
 	graph/ops/print.c \

@@ -1,42 +1,217 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Recurrent layers, said in terms of other operators: what the inputs of all steps give is one
- * product, then each step is a product with the state and a few element-wise operators. Steps
- * differ in constants alone, so all of them share their functions. */
+/* Recurrent layers: LSTM, GRU and RNN as products and steps, and what the steps share. */
+#include "graph/ops/recurrent.h"
+
 #include <string.h>
 #include <strings.h>
 
-#include "graph/ops/rows.h"
-
-#define MAX_STEPS      4096
 #define MAX_DIRECTIONS 2
-#define JOINED         16 /* inputs of one Concat */
+
+/* ---- Activations ------------------------------------------------------------------------- */
+
+/* The numbers that a function takes, and their defaults. */
+typedef struct Activation {
+  const char *name;
+  int32_t num_numbers;
+  double alpha, beta;
+} Activation;
+
+static const Activation activations[] = {
+    {"Sigmoid", 0, 0, 0},      {"Tanh", 0, 0, 0},       {"Relu", 0, 0, 0},
+    {"Softsign", 0, 0, 0},     {"Softplus", 0, 0, 0},   {"HardSigmoid", 2, 0.2, 0.5},
+    {"LeakyRelu", 1, 0.01, 0}, {"Elu", 1, 1, 0},        {"ThresholdedRelu", 1, 1, 0},
+    {"Affine", 2, 1, 0},       {"ScaledTanh", 2, 1, 1},
+};
+
+static const Activation *find_activation(const char *name) {
+  for (size_t i = 0; i < sizeof(activations) / sizeof(activations[0]); i++)
+    if (!strcasecmp(activations[i].name, name))
+      return &activations[i];
+  return NULL;
+}
+
+static const BpIrNode *softplus(BpIrModule *ir, const BpIrNode *x) {
+  const BpIrNode *one = x_number(ir, x_dtype(x), 1), *zero = x_number(ir, x_dtype(x), 0);
+  const BpIrNode *below = x_min(ir, x, x_sub(ir, zero, x));
+  return x_add(ir, x_max(ir, x, zero),
+               x_call1(ir, "log", x_add(ir, one, x_call1(ir, "exp", below))));
+}
+
+static const BpIrNode *apply_activation(BpIrModule *ir, const char *name, const BpIrNode *x,
+                                        double alpha, double beta) {
+  if (!x)
+    return NULL;
+  const BpIrNode *one = x_number(ir, x_dtype(x), 1), *zero = x_number(ir, x_dtype(x), 0);
+  const BpIrNode *a = x_number(ir, x_dtype(x), alpha), *b = x_number(ir, x_dtype(x), beta);
+  if (!strcmp(name, "Sigmoid"))
+    return x_call1(ir, "sigmoid", x);
+  if (!strcmp(name, "Tanh"))
+    return x_call1(ir, "tanh", x);
+  if (!strcmp(name, "Relu"))
+    return x_max(ir, x, zero);
+  if (!strcmp(name, "Softsign"))
+    return x_div(ir, x, x_add(ir, one, x_call1(ir, "abs", x)));
+  if (!strcmp(name, "Softplus"))
+    return softplus(ir, x);
+  if (!strcmp(name, "HardSigmoid"))
+    return x_min(ir, one, x_max(ir, zero, x_add(ir, x_mul(ir, a, x), b)));
+  if (!strcmp(name, "LeakyRelu"))
+    return bp_ir_select(ir, x_lt(ir, x, zero), x_mul(ir, a, x), x);
+  if (!strcmp(name, "Elu"))
+    return bp_ir_select(ir, x_lt(ir, x, zero),
+                        x_mul(ir, a, x_sub(ir, x_call1(ir, "exp", x_min(ir, x, zero)), one)), x);
+  if (!strcmp(name, "ThresholdedRelu"))
+    return bp_ir_select(ir, bp_ir_binary(ir, BP_IR_GT, x, a), x, zero);
+  if (!strcmp(name, "Affine"))
+    return x_add(ir, x_mul(ir, a, x), b);
+  return x_mul(ir, a, x_call1(ir, "tanh", x_mul(ir, b, x))); /* ScaledTanh */
+}
+
+/* ---- Cells ------------------------------------------------------------------------------- */
+
+typedef struct Start {
+  const BpCell *cell;
+  BpTeTensor *tensor;
+} Start;
+
+static const BpIrNode *start_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return bp_te_read(te, ((const Start *)context)->tensor, axes);
+}
+
+BpTeTensor *bp__cell_state(BpCell *cell, const char *name, int32_t input) {
+  Start start = {cell, cell->op->inputs[input]};
+  return bp_te_scan_state(cell->scan, name, cell->op->node->outputs[0]->dtype,
+                          start.tensor ? start_body : NULL, &start);
+}
+
+static const BpIrNode *limit_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  return bp_te_read(te, ((const Start *)context)->tensor, axes);
+}
+
+int bp__cell_begin(BpCell *cell, const BpOpCompute *op) {
+  const BpGraphValue *out = op->node->outputs[0];
+  Start lengths = {cell, op->inputs[3]};
+  *cell = (BpCell){.op = op,
+                   .te = op->te,
+                   .ir = bp_te_ir(op->te),
+                   .steps = out->shape[0],
+                   .batch = out->shape[1],
+                   .hidden = out->shape[2]};
+  cell->scan = bp_te_scan_begin(op->te, op->node->op->name, out->shape, 3, 0,
+                                (int32_t)bp__node_int(op->node, "reverse", 0));
+  if (!cell->scan || (lengths.tensor && bp_te_scan_limit(cell->scan, limit_body, &lengths)))
+    return -1;
+  cell->state = bp__cell_state(cell, "state", 2);
+  return cell->state ? 0 : -1;
+}
+
+typedef struct Product {
+  const BpCell *cell;
+  BpTeTensor *state;
+  int64_t first;
+} Product;
+
+/* The weight of term `k` for a column, which may be one of a panel (graph/build/pack.c). */
+static const BpIrNode *read_weight(const BpCell *cell, const BpIrNode *k, const BpIrNode *column) {
+  const BpGraphValue *weights = cell->op->node->inputs[1];
+  if (weights->ndim == 2)
+    return bp_te_read(cell->te, cell->op->inputs[1], (const BpIrNode *[]){k, column});
+  const BpIrNode *panel = x_index(cell->ir, weights->shape[2]);
+  const BpIrNode *at[] = {bp_ir_binary(cell->ir, BP_IR_FLOORDIV, column, panel), k,
+                          bp_ir_binary(cell->ir, BP_IR_FLOORMOD, column, panel)};
+  return bp_te_read(cell->te, cell->op->inputs[1], at);
+}
+
+/* axes: step, row of the batch, gate, column */
+static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Product *product = context;
+  BpIrModule *ir = product->cell->ir;
+  const BpIrNode *k = bp_te_reduce_axis(te, "k", product->cell->hidden);
+  const BpIrNode *gate = x_add(ir, axes[2], x_index(ir, product->first));
+  const BpIrNode *column = x_add(ir, x_mul(ir, gate, x_index(ir, product->cell->hidden)), axes[3]);
+  const BpIrNode *state = bp_te_read(te, product->state, (const BpIrNode *[]){axes[0], axes[1], k});
+  const BpIrNode *weight = read_weight(product->cell, k, column);
+  return bp_te_reduce(te, BP_TE_SUM, x_mul(ir, x_wide(ir, state), x_wide(ir, weight)), &k, 1);
+}
+
+BpTeTensor *bp__cell_product(BpCell *cell, BpTeTensor *state, int64_t first, int64_t gates) {
+  Product product = {cell, state, first};
+  int64_t shape[] = {cell->steps, cell->batch, gates, cell->hidden};
+  return bp_te_compute(cell->te, "product", shape, 4, product_body, &product);
+}
+
+int bp__cell_end(BpCell *cell, BpTeTupleBody body, void *context, BpTeTensor **outputs) {
+  BpTeTensor *each[2], *last[2];
+  int32_t states = cell->op->node->num_outputs - 1;
+  if (bp_te_scan_end(cell->scan, body, context, states, each, last))
+    return -1;
+  outputs[0] = each[0];
+  memcpy(outputs + 1, last, (size_t)states * sizeof(*last));
+  return 0;
+}
+
+const BpIrNode *bp__cell_input(const BpCell *cell, const BpIrNode *const *axes, int64_t gate) {
+  BpIrModule *ir = cell->ir;
+  const BpIrNode *at[] = {axes[0], axes[1], x_add(ir, axes[2], x_index(ir, gate * cell->hidden))};
+  return x_wide(ir, bp_te_read(cell->te, cell->op->inputs[0], at));
+}
+
+const BpIrNode *bp__cell_gate(const BpCell *cell, BpTeTensor *product, const BpIrNode *const *axes,
+                              int64_t gate) {
+  const BpIrNode *at[] = {axes[0], axes[1], x_index(cell->ir, gate), axes[2]};
+  return bp_te_read(cell->te, product, at);
+}
+
+const BpIrNode *bp__cell_vector(const BpCell *cell, BpTeTensor *vector, const BpIrNode *const *axes,
+                                int64_t part) {
+  const BpIrNode *at = x_add(cell->ir, axes[2], x_index(cell->ir, part * cell->hidden));
+  return x_wide(cell->ir, bp_te_read(cell->te, vector, &at));
+}
+
+const BpIrNode *bp__cell_activate(const BpCell *cell, int32_t index, const BpIrNode *value) {
+  const BpGraphNode *node = cell->op->node;
+  const BpGraphAttr *numbers = bp__node_attr(node, "numbers");
+  double clip = (double)bp__node_float(node, "clip", 0);
+  if (value && clip > 0) {
+    value = x_min(cell->ir, value, x_number(cell->ir, x_dtype(value), clip));
+    value = x_max(cell->ir, value, x_number(cell->ir, x_dtype(value), -clip));
+  }
+  return apply_activation(cell->ir, bp__node_attr(node, "activations")->strs[index], value,
+                          (double)numbers->floats[2 * index],
+                          (double)numbers->floats[2 * index + 1]);
+}
+
+/* ---- Inference --------------------------------------------------------------------------- */
+
+/* Of the operators that make the steps, which only this file makes: shapes are right. */
+BP_ROW_INFER(recurrent_steps) {
+  const BpGraphValue *x = node->inputs[0];
+  const BpGraphValue *weights = node->inputs[1];
+  int64_t hidden = weights->shape[weights->ndim - 2];
+  int64_t each[] = {x->shape[0], x->shape[1], hidden}, last[] = {x->shape[1], hidden};
+  if (bp__node_set_output(graph, node, 0, x->dtype, each, 3))
+    return -1;
+  for (int32_t i = 1; i < node->num_outputs; i++)
+    if (bp__node_set_output(graph, node, i, x->dtype, last, 2))
+      return -1;
+  return 0;
+}
+
+/* ---- Reading a layer --------------------------------------------------------------------- */
 
 typedef struct Recurrent {
   BpGraph *graph;
   BpGraphNode *node;
   BpGraphValue *x; /* (steps, batch, input) */
+  const char *steps_name;
   int64_t steps, batch, input, hidden, directions;
-  int32_t gates, functions;
-  const char **activations; /* of one direction */
+  int32_t gates, functions, states;
+  const char **names; /* of activations, of the graph's memory */
+  float *numbers;     /* two for each, likewise */
 } Recurrent;
-
-/* One direction: its weights, and its state before and after each step. */
-typedef struct Direction {
-  BpGraphValue *from_input;    /* (steps, batch, gates * hidden), biases added */
-  BpGraphValue *recurrence[2]; /* (hidden, gates * hidden), in one or two parts */
-  BpGraphValue *state_bias[2]; /* of a GRU: what is added to these, or NULL */
-  BpGraphValue *peepholes[3];  /* of an LSTM: (hidden), or NULL */
-  BpGraphValue *hidden;        /* (batch, hidden) */
-  BpGraphValue *cell;          /* of an LSTM: the same */
-  BpGraphValue **each;         /* hidden after each step */
-} Direction;
 
 static BpGraphValue *binary(const Recurrent *r, const char *op, BpGraphValue *a, BpGraphValue *b) {
   return bp__op_binary(r->graph, r->node, op, a, b);
-}
-
-static BpGraphValue *activate(const Recurrent *r, int32_t function, BpGraphValue *value) {
-  return bp__op_unary(r->graph, r->node, r->activations[function], value);
 }
 
 static BpGraphValue *transpose(const Recurrent *r, BpGraphValue *value, const int64_t *perm,
@@ -46,7 +221,8 @@ static BpGraphValue *transpose(const Recurrent *r, BpGraphValue *value, const in
 
 /* Of an optional input (directions, ...) what belongs to one direction; NULL if it is absent. */
 static BpGraphValue *part(const Recurrent *r, BpGraphValue *whole, int64_t direction) {
-  BpGraphValue *slice = bp__op_slice(r->graph, r->node, whole, 0, direction, direction + 1);
+  BpGraphValue *slice =
+      whole ? bp__op_slice(r->graph, r->node, whole, 0, direction, direction + 1) : NULL;
   return slice ? bp__op_reshape(r->graph, r->node, slice, whole->shape + 1, whole->ndim - 1) : NULL;
 }
 
@@ -58,8 +234,6 @@ static BpGraphValue *of_gates(const Recurrent *r, BpGraphValue *value, int64_t f
                : NULL;
 }
 
-/* ---- Reading ----------------------------------------------------------------------------- */
-
 static int check_shape(const BpGraphNode *node, int32_t input, const int64_t *shape, int32_t ndim) {
   const BpGraphValue *value = bp__node_input(node, input);
   if (value && (value->ndim != ndim ||
@@ -69,63 +243,56 @@ static int check_shape(const BpGraphNode *node, int32_t input, const int64_t *sh
   return 0;
 }
 
-static int check_lengths(const Recurrent *r) {
-  const BpGraphValue *lengths = bp__node_input(r->node, 4);
-  int64_t count = lengths ? bp__value_num_elements(lengths) : 0;
-  for (int64_t i = 0; i < count; i++)
-    if (!lengths->data || bp__value_get_int(lengths, i) != r->steps)
-      return bp__op_error(r->node,
-                          "sequence_lens other than a constant of all %lld steps are not "
-                          "supported",
-                          (long long)r->steps);
-  return 0;
-}
-
 static int check_inputs(const Recurrent *r) {
   int64_t rows = r->gates * r->hidden;
   int64_t state[] = {r->directions, r->batch, r->hidden};
-  if (r->steps > MAX_STEPS)
-    return bp__op_error(r->node, "it has %lld steps, at most %d work", (long long)r->steps,
-                        MAX_STEPS);
   if (check_shape(r->node, 1, (int64_t[]){r->directions, rows, r->input}, 3) ||
       check_shape(r->node, 2, (int64_t[]){r->directions, rows, r->hidden}, 3) ||
       check_shape(r->node, 3, (int64_t[]){r->directions, 2 * rows}, 2) ||
+      check_shape(r->node, 4, &r->batch, 1) ||
       check_shape(r->node, 7, (int64_t[]){r->directions, 3 * r->hidden}, 2))
     return -1;
   if (bp__node_int(r->node, "layout", 0))
     memcpy(state, (int64_t[]){r->batch, r->directions, r->hidden}, sizeof(state));
-  return check_shape(r->node, 5, state, 3) || check_shape(r->node, 6, state, 3) || check_lengths(r);
+  return check_shape(r->node, 5, state, 3) || check_shape(r->node, 6, state, 3) ? -1 : 0;
 }
 
-/* Those that need no number of their own, by the names of their operators. */
-static const char *known_activation(const char *name) {
-  static const char *const known[] = {"Sigmoid",     "Tanh",     "Relu",
-                                      "HardSigmoid", "Softsign", "Softplus"};
-  for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-    if (!strcasecmp(known[i], name))
-      return known[i];
-  return NULL;
+/* The next number of a list for functions that take one; `otherwise` beyond its end. */
+static float next_number(const BpGraphAttr *list, int32_t *used, double otherwise) {
+  return list && *used < list->count ? list->floats[(*used)++] : (float)otherwise;
 }
 
-/* Fills in a name for each function of each direction. */
-static int read_activations(const Recurrent *r, const char **names) {
+/* The functions of all directions and their numbers, which the lists give in the order of the
+ * functions that take any. */
+static int read_activations(Recurrent *r) {
   static const char *const defaults[] = {"Sigmoid", "Tanh", "Tanh"};
   const BpGraphAttr *attr = bp__node_attr(r->node, "activations");
-  int32_t count = r->functions * (int32_t)r->directions;
+  const BpGraphAttr *alphas = bp__node_attr(r->node, "activation_alpha");
+  const BpGraphAttr *betas = bp__node_attr(r->node, "activation_beta");
+  int32_t count = r->functions * (int32_t)r->directions, num_alphas = 0, num_betas = 0;
+  r->names = bp__arena_alloc_array(&r->graph->arena, (size_t)count, sizeof(*r->names));
+  r->numbers = bp__arena_alloc_array(&r->graph->arena, 2 * (size_t)count, sizeof(*r->numbers));
+  if (!r->names || !r->numbers)
+    return -1;
   if (attr && attr->count != count)
     return bp__op_bad(r->node, "it names %d activations instead of %d", attr->count, count);
   for (int32_t i = 0; i < count; i++) {
     const char *name = attr                ? attr->strs[i]
                        : r->functions == 1 ? "Tanh"
                                            : defaults[i % r->functions];
-    names[i] = known_activation(name);
-    if (!names[i])
+    const Activation *known = find_activation(name);
+    if (!known)
       return bp__op_error(r->node, "activation '%s' is not supported", name);
+    r->names[i] = known->name;
+    if (known->num_numbers > 0)
+      r->numbers[2 * i] = next_number(alphas, &num_alphas, known->alpha);
+    if (known->num_numbers > 1)
+      r->numbers[2 * i + 1] = next_number(betas, &num_betas, known->beta);
   }
   return 0;
 }
 
-static int read_recurrent(Recurrent *r) {
+static int read_layer(Recurrent *r) {
   const BpGraphNode *node = r->node;
   const char *direction = bp__node_str(node, "direction", "forward");
   int batch_first = bp__node_int(node, "layout", 0) != 0;
@@ -135,6 +302,8 @@ static int read_recurrent(Recurrent *r) {
                       direction);
   if (r->x->ndim != 3 || node->inputs[2]->ndim != 3)
     return bp__op_bad(node, "its input and weights do not have 3 dimensions");
+  if (!bp__dtype_is_float(r->x->dtype))
+    return bp__op_bad(node, "its input is of no float type");
   r->steps = r->x->shape[batch_first];
   r->batch = r->x->shape[!batch_first];
   r->input = r->x->shape[2];
@@ -144,9 +313,7 @@ static int read_recurrent(Recurrent *r) {
     return bp__op_bad(node, "its input or its state is empty");
   if (bp__node_int(node, "hidden_size", r->hidden) != r->hidden)
     return bp__op_bad(node, "hidden_size is not that of its weights");
-  if (bp__node_int(node, "input_forget", 0))
-    return bp__op_error(node, "input_forget 1 is not supported");
-  if (check_inputs(r))
+  if (check_inputs(r) || read_activations(r))
     return -1;
   if (batch_first)
     r->x = transpose(r, r->x, (int64_t[]){1, 0, 2}, 3);
@@ -155,14 +322,16 @@ static int read_recurrent(Recurrent *r) {
 
 /* ---- One direction ----------------------------------------------------------------------- */
 
-static BpGraphValue *first_state(const Recurrent *r, int32_t input, int64_t direction) {
+/* (batch, hidden) of an optional input. */
+static int first_state(const Recurrent *r, int32_t input, int64_t direction, BpGraphValue **state) {
   BpGraphValue *given = bp__node_input(r->node, input);
-  int64_t shape[] = {r->batch, r->hidden};
+  *state = NULL;
   if (!given)
-    return bp__graph_constant(r->graph, r->node->name, r->x->dtype, shape, 2, NULL);
+    return 0;
   if (bp__node_int(r->node, "layout", 0))
     given = transpose(r, given, (int64_t[]){1, 0, 2}, 3);
-  return given ? part(r, given, direction) : NULL;
+  *state = part(r, given, direction);
+  return *state ? 0 : -1;
 }
 
 /* All steps' x W' + bias. */
@@ -177,188 +346,146 @@ static BpGraphValue *project_input(const Recurrent *r, BpGraphValue *bias, int64
   return x ? bp__op_reshape(r->graph, r->node, x, shape, 3) : NULL;
 }
 
-/* A GRU's bias of the state is added where the state is; all others to the input's. */
-static int begin_input(const Recurrent *r, Direction *d, int64_t direction, int64_t cut) {
-  BpGraphValue *bias = bp__node_input(r->node, 3), *of_state = NULL;
-  if (bias) {
-    BpGraphValue *both = part(r, bias, direction);
-    bias = of_gates(r, both, 0, r->gates);
-    of_state = of_gates(r, both, r->gates, 2 * r->gates);
-    if (!bias || !of_state)
+/* Both biases go to the input's product; but a GRU's for the state of the last gate stays apart,
+ * where a reset may come between. */
+static int read_biases(const Recurrent *r, int64_t direction, BpGraphValue **bias,
+                       BpGraphValue **apart) {
+  int keeps_apart = r->functions == 2 && bp__node_int(r->node, "linear_before_reset", 0);
+  BpGraphValue *both = bp__node_input(r->node, 3);
+  *bias = *apart = NULL;
+  if (!both)
+    return 0;
+  both = part(r, both, direction);
+  BpGraphValue *of_state = of_gates(r, both, r->gates, 2 * r->gates);
+  *bias = of_gates(r, both, 0, r->gates);
+  if (keeps_apart && of_state) {
+    int64_t shape[] = {r->hidden};
+    *apart = of_gates(r, of_state, 2, 3);
+    BpGraphValue *zeros =
+        bp__graph_constant(r->graph, r->node->name, of_state->dtype, shape, 1, NULL);
+    BpGraphAttr axis = bp__attr_int(r->graph, "axis", 0);
+    BpGraphValue *joined[] = {of_gates(r, of_state, 0, 2), zeros};
+    of_state = bp__op_apply(r->graph, "", "Concat", r->node->name, joined, 2, &axis, 1);
+    if (!*apart)
       return -1;
   }
-  if (of_state && r->functions != 2)
-    bias = binary(r, "Add", bias, of_state);
-  d->from_input = project_input(r, bias, direction);
-  for (int64_t i = 0; of_state && r->functions == 2 && i < 2; i++)
-    d->state_bias[i] = of_gates(r, of_state, i ? cut : 0, i ? r->gates : cut);
-  return d->from_input ? 0 : -1;
+  *bias = *bias && of_state ? binary(r, "Add", *bias, of_state) : NULL;
+  return *bias ? 0 : -1;
 }
 
-/* A GRU that resets the state before its product needs that of the last gate apart. */
-static int begin(const Recurrent *r, Direction *d, int64_t direction) {
-  int is_apart = r->functions == 2 && !bp__node_int(r->node, "linear_before_reset", 0);
-  int64_t cut = is_apart ? 2 : r->gates;
-  BpGraphValue *recurrence = part(r, r->node->inputs[2], direction);
-  BpGraphValue *peepholes = bp__node_input(r->node, 7);
-  for (int64_t i = 0; i <= is_apart; i++) {
-    BpGraphValue *rows =
-        recurrence ? bp__op_slice(r->graph, r->node, recurrence, 0, i ? cut * r->hidden : 0,
-                                  (i ? r->gates : cut) * r->hidden)
-                   : NULL;
-    d->recurrence[i] = transpose(r, rows, (int64_t[]){1, 0}, 2);
-    if (!d->recurrence[i])
-      return -1;
-  }
-  if (peepholes)
-    peepholes = part(r, peepholes, direction);
-  for (int64_t i = 0; i < 3 && bp__node_input(r->node, 7); i++)
-    if (!(d->peepholes[i] = of_gates(r, peepholes, i, i + 1)))
-      return -1;
-  d->hidden = first_state(r, 5, direction);
-  d->cell = first_state(r, 6, direction);
-  d->each = bp__arena_alloc_array(&r->graph->arena, (size_t)r->steps, sizeof(*d->each));
-  return d->hidden && d->cell && d->each ? begin_input(r, d, direction, cut) : -1;
+/* What the operator for the steps gets besides its inputs. */
+static int32_t list_attrs(const Recurrent *r, int64_t direction, BpGraphAttr *attrs) {
+  const char *way = bp__node_str(r->node, "direction", "");
+  int32_t first = (int32_t)direction * r->functions, count = 0;
+  attrs[count++] = bp__attr_int(r->graph, "reverse", direction == 1 || !strcmp(way, "reverse"));
+  attrs[count++] = (BpGraphAttr){.name = "activations",
+                                 .type = BP_GRAPH_ATTR_STRINGS,
+                                 .count = r->functions,
+                                 .strs = r->names + first};
+  attrs[count++] = (BpGraphAttr){.name = "numbers",
+                                 .type = BP_GRAPH_ATTR_FLOATS,
+                                 .count = 2 * r->functions,
+                                 .floats = r->numbers + 2 * first};
+  static const char *const passed[] = {"clip", "input_forget", "linear_before_reset"};
+  for (size_t i = 0; i < sizeof(passed) / sizeof(passed[0]); i++)
+    if (bp__node_attr(r->node, passed[i]))
+      attrs[count++] = *bp__node_attr(r->node, passed[i]);
+  return count;
 }
 
-/* A gate of an LSTM, which may look at the cell. */
-static BpGraphValue *lstm_gate(const Recurrent *r, const Direction *d, BpGraphValue *gates,
-                               int64_t gate, BpGraphValue *peephole) {
-  BpGraphValue *sum = of_gates(r, gates, gate, gate + 1);
-  if (peephole)
-    sum = binary(r, "Add", sum, binary(r, "Mul", peephole, d->cell));
-  return activate(r, 0, sum);
-}
-
-/* state * recurrence + its bias. */
-static BpGraphValue *recur(const Recurrent *r, const Direction *d, BpGraphValue *state,
-                           int32_t which) {
-  BpGraphValue *sum = binary(r, "MatMul", state, d->recurrence[which]);
-  return d->state_bias[which] ? binary(r, "Add", sum, d->state_bias[which]) : sum;
-}
-
-/* Gates: input, output, forget, cell. */
-static BpGraphValue *step_lstm(const Recurrent *r, Direction *d, BpGraphValue *x) {
-  BpGraphValue *gates = binary(r, "Add", recur(r, d, d->hidden, 0), x);
-  BpGraphValue *kept = binary(r, "Mul", lstm_gate(r, d, gates, 2, d->peepholes[2]), d->cell);
-  BpGraphValue *added = binary(r, "Mul", lstm_gate(r, d, gates, 0, d->peepholes[0]),
-                               activate(r, 1, of_gates(r, gates, 3, 4)));
-  d->cell = binary(r, "Add", kept, added);
-  return binary(r, "Mul", lstm_gate(r, d, gates, 1, d->peepholes[1]), activate(r, 2, d->cell));
-}
-
-/* Gates: update, reset, hidden. new + update * (old - new) is (1 - update) * new + update * old. */
-static BpGraphValue *step_gru(const Recurrent *r, Direction *d, BpGraphValue *x) {
-  BpGraphValue *known = recur(r, d, d->hidden, 0), *update, *reset, *fresh;
-  update = activate(r, 0, binary(r, "Add", of_gates(r, x, 0, 1), of_gates(r, known, 0, 1)));
-  reset = activate(r, 0, binary(r, "Add", of_gates(r, x, 1, 2), of_gates(r, known, 1, 2)));
-  fresh = d->recurrence[1] ? recur(r, d, binary(r, "Mul", reset, d->hidden), 1)
-                           : binary(r, "Mul", reset, of_gates(r, known, 2, 3));
-  fresh = activate(r, 1, binary(r, "Add", of_gates(r, x, 2, 3), fresh));
-  return binary(r, "Add", fresh, binary(r, "Mul", update, binary(r, "Sub", d->hidden, fresh)));
-}
-
-static BpGraphValue *step_rnn(const Recurrent *r, Direction *d, BpGraphValue *x) {
-  return activate(r, 0, binary(r, "Add", recur(r, d, d->hidden, 0), x));
-}
-
-typedef BpGraphValue *(*Step)(const Recurrent *r, Direction *d, BpGraphValue *x);
-
-static int run_direction(const Recurrent *r, Direction *d, int64_t direction, Step step) {
-  int is_reverse = direction == 1 || !strcmp(bp__node_str(r->node, "direction", ""), "reverse");
-  if (begin(r, d, direction))
+/* Makes the steps of one direction: all states, then the last ones. */
+static int run_direction(const Recurrent *r, int64_t direction, BpGraphValue **results) {
+  BpGraphValue *inputs[6] = {NULL}, *bias, *apart;
+  BpGraphAttr attrs[6];
+  if (read_biases(r, direction, &bias, &apart) || first_state(r, 5, direction, &inputs[2]))
     return -1;
-  for (int64_t i = 0; i < r->steps; i++) {
-    int64_t at = is_reverse ? r->steps - 1 - i : i;
-    BpGraphValue *index = bp__graph_constant(r->graph, r->node->name, BP__INT64, NULL, 0, NULL);
-    if (!index)
-      return -1;
-    *(int64_t *)bp__graph_constant_data(index) = at;
-    d->hidden = step(r, d, binary(r, "Gather", d->from_input, index));
-    if (!d->hidden)
-      return -1;
-    d->each[at] = d->hidden;
-  }
+  inputs[0] = project_input(r, bias, direction);
+  inputs[1] = transpose(r, part(r, r->node->inputs[2], direction), (int64_t[]){1, 0}, 2);
+  inputs[3] = bp__node_input(r->node, 4);
+  inputs[4] = apart;
+  if (r->states == 2 &&
+      (first_state(r, 6, direction, &inputs[4]) ||
+       (bp__node_input(r->node, 7) && !(inputs[5] = part(r, r->node->inputs[7], direction)))))
+    return -1;
+  if (!inputs[0] || !inputs[1])
+    return -1;
+  int32_t num_attrs = list_attrs(r, direction, attrs);
+  BpGraphNode *steps = bp__graph_node(r->graph, bp__op_find("backplane", r->steps_name),
+                                      r->node->name, inputs, 6, 1 + r->states, attrs, num_attrs);
+  if (!steps || bp__op_append(r->graph, steps))
+    return -1;
+  memcpy(results, steps->outputs, (size_t)(1 + r->states) * sizeof(*results));
   return 0;
 }
 
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
-/* Joins `values`, which it overwrites, along an axis. */
-static BpGraphValue *join(const Recurrent *r, BpGraphValue **values, int64_t count, int64_t axis) {
+/* Joins what both directions give; `shape` is that of one, with a dimension for the direction. */
+static BpGraphValue *join(const Recurrent *r, BpGraphValue *const *values, const int64_t *shape,
+                          int32_t ndim, int64_t axis) {
   BpGraphAttr attr = bp__attr_int(r->graph, "axis", axis);
-  while (count > 1) {
-    int64_t joined = 0;
-    for (int64_t i = 0; i < count; i += JOINED) {
-      int64_t some = count - i < JOINED ? count - i : JOINED;
-      values[joined] =
-          bp__op_apply(r->graph, "", "Concat", r->node->name, values + i, (int32_t)some, &attr, 1);
-      if (!values[joined++])
-        return NULL;
-    }
-    count = joined;
-  }
-  return values[0];
-}
-
-/* (directions, batch, hidden), of each direction's last state. */
-static BpGraphValue *last_states(const Recurrent *r, BpGraphValue *const *states) {
-  int64_t shape[] = {1, r->batch, r->hidden};
-  BpGraphValue *parts[MAX_DIRECTIONS], *all;
+  BpGraphValue *parts[MAX_DIRECTIONS];
   for (int64_t i = 0; i < r->directions; i++)
-    parts[i] = bp__op_reshape(r->graph, r->node, states[i], shape, 3);
-  all = join(r, parts, r->directions, 0);
-  return all && bp__node_int(r->node, "layout", 0) ? transpose(r, all, (int64_t[]){1, 0, 2}, 3)
-                                                   : all;
+    parts[i] = bp__op_reshape(r->graph, r->node, values[i], shape, ndim);
+  if (r->directions == 1)
+    return parts[0];
+  return bp__op_apply(r->graph, "", "Concat", r->node->name, parts, (int32_t)r->directions, &attr,
+                      1);
 }
 
-/* (steps, directions, batch, hidden). */
-static BpGraphValue *all_states(const Recurrent *r, Direction *directions) {
-  int64_t shape[] = {1, 1, r->batch, r->hidden};
-  BpGraphValue *parts[MAX_DIRECTIONS], *all;
-  for (int64_t i = 0; i < r->directions; i++) {
-    for (int64_t s = 0; s < r->steps; s++)
-      directions[i].each[s] = bp__op_reshape(r->graph, r->node, directions[i].each[s], shape, 4);
-    parts[i] = join(r, directions[i].each, r->steps, 0);
-  }
-  all = join(r, parts, r->directions, 1);
-  return all && bp__node_int(r->node, "layout", 0) ? transpose(r, all, (int64_t[]){2, 0, 1, 3}, 4)
-                                                   : all;
+/* Output `index` of the layer from those of the directions. */
+static BpGraphValue *make_output(const Recurrent *r, BpGraphValue *const *values, int32_t index) {
+  int batch_first = bp__node_int(r->node, "layout", 0) != 0;
+  int64_t each[] = {r->steps, 1, r->batch, r->hidden}, last[] = {1, r->batch, r->hidden};
+  BpGraphValue *all = index == 0 ? join(r, values, each, 4, 1) : join(r, values, last, 3, 0);
+  if (!all || !batch_first)
+    return all;
+  return index == 0 ? transpose(r, all, (int64_t[]){2, 0, 1, 3}, 4)
+                    : transpose(r, all, (int64_t[]){1, 0, 2}, 3);
 }
 
-static int expand(BpGraph *graph, BpGraphNode *node, int32_t gates, int32_t functions, Step step) {
-  Recurrent r = {
-      .graph = graph, .node = node, .x = node->inputs[0], .gates = gates, .functions = functions};
-  const char *names[3 * MAX_DIRECTIONS];
-  BpGraphValue *hidden[MAX_DIRECTIONS], *cells[MAX_DIRECTIONS];
-  Direction *directions = bp__arena_alloc_array(&graph->arena, MAX_DIRECTIONS, sizeof(*directions));
-  if (!directions || read_recurrent(&r) || read_activations(&r, names))
+static int expand(Recurrent *r) {
+  BpGraphValue *results[MAX_DIRECTIONS][3];
+  if (read_layer(r))
     return -1;
-  for (int64_t i = 0; i < r.directions; i++) {
-    r.activations = names + i * functions;
-    if (run_direction(&r, &directions[i], i, step))
+  for (int64_t i = 0; i < r->directions; i++)
+    if (run_direction(r, i, results[i]))
       return -1;
-    hidden[i] = directions[i].hidden;
-    cells[i] = directions[i].cell;
-  }
-  for (int32_t i = 0; i < node->num_outputs; i++) {
-    node->outputs[i] = i == 0   ? all_states(&r, directions)
-                       : i == 1 ? last_states(&r, hidden)
-                                : last_states(&r, cells);
-    if (!node->outputs[i])
+  for (int32_t i = 0; i < r->node->num_outputs; i++) {
+    BpGraphValue *values[] = {results[0][i], results[r->directions - 1][i]};
+    r->node->outputs[i] = make_output(r, values, i);
+    if (!r->node->outputs[i])
       return -1;
   }
   return 0;
 }
 
 BP_ROW_EXPAND(lstm) {
-  return expand(graph, node, 4, 3, step_lstm);
+  return expand(&(Recurrent){.graph = graph,
+                             .node = node,
+                             .x = node->inputs[0],
+                             .steps_name = "LSTMSteps",
+                             .gates = 4,
+                             .functions = 3,
+                             .states = 2});
 }
 
 BP_ROW_EXPAND(gru) {
-  return expand(graph, node, 3, 2, step_gru);
+  return expand(&(Recurrent){.graph = graph,
+                             .node = node,
+                             .x = node->inputs[0],
+                             .steps_name = "GRUSteps",
+                             .gates = 3,
+                             .functions = 2,
+                             .states = 1});
 }
 
 BP_ROW_EXPAND(rnn) {
-  return expand(graph, node, 1, 1, step_rnn);
+  return expand(&(Recurrent){.graph = graph,
+                             .node = node,
+                             .x = node->inputs[0],
+                             .steps_name = "RNNSteps",
+                             .gates = 1,
+                             .functions = 1,
+                             .states = 1});
 }

@@ -189,10 +189,14 @@ BP_ROW_EXPAND(layer_normalization);
 BP_ROW_EXPAND(group_normalization);
 BP_ROW_EXPAND(lp_normalization);
 
-/* recurrent.c: recurrent layers, in terms of others */
+/* recurrent.c: recurrent layers, as products and steps; and the steps of each sort */
 BP_ROW_EXPAND(lstm);
 BP_ROW_EXPAND(gru);
 BP_ROW_EXPAND(rnn);
+BP_ROW_INFER(recurrent_steps);
+BP_ROW_COMPUTE(lstm_steps); /* lstm.c */
+BP_ROW_COMPUTE(gru_steps);  /* gru.c */
+BP_ROW_COMPUTE(rnn_steps);  /* rnn.c */
 
 /* resize.c */
 BP_ROW_EXPAND(resize);

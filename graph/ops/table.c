@@ -26,9 +26,17 @@
         bp__expand_##expand                                                                        \
   }
 
-#define WINDOW_ATTRS    "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
-#define RECURRENT_ATTRS "activations:ss direction:s hidden_size:i layout:i "
-#define REDUCE_ATTRS    "axes:is keepdims:i noop_with_empty_axes:i"
+#define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
+#define RECURRENT_ATTRS                                                                            \
+  "activations:ss activation_alpha:fs activation_beta:fs clip:f direction:s hidden_size:i "        \
+  "layout:i "
+#define STEP_ATTRS "reverse:i activations:ss numbers:fs clip:f "
+#define STEPS(name, outputs, attrs, compute)                                                       \
+  {                                                                                                \
+    name, "backplane", 1, 2, 6, outputs, 0, BP_FUSE_OPAQUE, STEP_ATTRS attrs,                      \
+        bp__infer_recurrent_steps, NULL, bp__compute_##compute, NULL, NULL                         \
+  }
+#define REDUCE_ATTRS "axes:is keepdims:i noop_with_empty_axes:i"
 
 static const BpOp table[] = {
     /* One operand. */
@@ -193,6 +201,9 @@ static const BpOp table[] = {
     EXPANDED("RNN", 7, 3, 6, 2, RECURRENT_ATTRS, rnn),
 
     /* Made by other rows and by passes. */
+    STEPS("LSTMSteps", 3, "input_forget:i", lstm_steps),
+    STEPS("GRUSteps", 2, "linear_before_reset:i", gru_steps),
+    STEPS("RNNSteps", 2, "", rnn_steps),
     {"ResizeAxis", "backplane", 1, 1, 3, 1, 0, BP_FUSE_INJECTIVE, "axis:i repeat:i",
      bp__infer_resize_axis, NULL, bp__compute_resize_axis, NULL, NULL},
     {"Block", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "block:i", bp__infer_block, NULL,

@@ -228,7 +228,7 @@ static void assert_layer_refused(const char *inputs, const char *attrs, const ch
   onnx_floats(builder, "r", "1x20x5");
   onnx_floats(builder, "few", "1x10x5");
   onnx_floats(builder, "none", "1x0x4611686018427387904");
-  onnx_ints(builder, "lengths", "3,2");
+  onnx_ints(builder, "lengths", "3,2,1");
   onnx_node(builder, "LSTM", inputs, "y", attrs);
   onnx_output(builder, "y");
   assert_refused(builder, NULL, 0,
@@ -242,10 +242,9 @@ static void test_recurrent_layers(void) {
   assert_layer_refused("x,w,r", "hidden_size=6", "the LSTM|hidden_size");
   assert_layer_refused("x,w,r", "direction=sideways", "the LSTM|'sideways'");
   assert_layer_refused("x,w,r", "direction=bidirectional", "the LSTM|shape of input 1");
-  assert_layer_refused("x,w,r,,lengths", "", "the LSTM|sequence_lens|3 steps|not supported");
+  assert_layer_refused("x,w,r,,lengths", "", "the LSTM|shape of input 4");
   assert_layer_refused("x,w,r", "activations=Tanh,Tanh", "the LSTM|2 activations instead of 3");
-  assert_layer_refused("x,w,r", "activations=Affine,Tanh,Tanh", "'Affine'|not supported");
-  assert_layer_refused("x,w,r", "input_forget=1", "the LSTM|input_forget|not supported");
+  assert_layer_refused("x,w,r", "activations=Sine,Tanh,Tanh", "'Sine'|not supported");
 }
 
 /* ---- Names and shapes -------------------------------------------------------------------- */

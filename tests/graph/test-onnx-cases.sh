@@ -1,0 +1,9 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# ONNX's own cases of recurrent layers give what they expect.
+if [ -z "${BP_TEST_PYTHON-}" ]; then
+  echo "1..0 # SKIP no Python with onnx; run ./quickstart check"
+  exit 0
+fi
+. "$top_srcdir/tests/tap.sh"
+"$BP_TEST_PYTHON" "$top_srcdir/tests/graph/onnx_cases.py" "$top_builddir/backplane" "$work" llvm LSTM GRU RNN
