@@ -794,8 +794,9 @@ static void add_half_function(GString *module, const char *type, uint32_t infini
   char vector[8] = "";
   if (lanes > 1)
     g_snprintf(vector, sizeof vector, "x%d", lanes);
-  char *at = lanes > 1 ? g_strdup_printf("(ramp (mul i %d) 1 %d)", lanes, lanes) : g_strdup("i");
-  g_autofree char *index = at, *zero = lanes_of(0, "uint32", lanes);
+  g_autofree char *at =
+      lanes > 1 ? g_strdup_printf("(ramp (mul i %d) 1 %d)", lanes, lanes) : g_strdup("i");
+  g_autofree char *zero = lanes_of(0, "uint32", lanes);
   g_autofree char *mask = lanes_of(0x7fff, "uint32", lanes);
   g_autofree char *largest = lanes_of(infinity, "uint32", lanes);
   g_autofree char *more = lanes_of(delta, "uint32", lanes);

@@ -574,8 +574,8 @@ static void test_ranges_of_conversions_are_their_types(void) {
       "(for i:int64 0 64 serial (store A i (floordiv (cast int64 (cast uint8 (sub i 9))) 8)))",
       "(for i:int64 0 64 serial (if (gt (cast int64 (cast uint32 (sub i 9))) 60) (store A i n)))",
       "(for i:int64 0 64 serial (if (le (cast int64 (cast bool i)) 1) (store A i n)))",
-      "(for i:int64 0 64 serial (store A i"
-      " (cast int64 (floordiv (cast uint64 (sub i 9)) 4294967296:uint64))))",
+      ("(for i:int64 0 64 serial (store A i"
+       " (cast int64 (floordiv (cast uint64 (sub i 9)) 4294967296:uint64))))"),
   };
   static const char *const targets[] = {"test_plain", "test_plain -index_bits=32"};
   for (size_t i = 0; i < G_N_ELEMENTS(bodies); i++)
