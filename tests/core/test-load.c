@@ -347,6 +347,9 @@ static void test_meeting(void) {
 #define CANNOT_UNMOUNT 77
 
 static int be_without_proc(void) {
+#if defined(__SANITIZE_ADDRESS__)
+  return CANNOT_UNMOUNT; /* it reads /proc itself */
+#endif
   if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
       umount2("/proc", MNT_DETACH))
     return CANNOT_UNMOUNT;

@@ -43,12 +43,20 @@ static int be_host(const char *path, const char *folder) {
   return 0;
 }
 
+/* The address sanitizer needs memory, processes and files that a set-up denies, and reports an
+ * overflow of the stack in its own way. */
+#if defined(__SANITIZE_ADDRESS__)
+#define CAN_BE_SET_UP 0
+#else
+#define CAN_BE_SET_UP 1
+#endif
+
 /* Changes a process before it becomes a host; -1 with errno if it may not. */
 typedef int (*SetUp)(void);
 
 static void start(const char *file, const char *folder, SetUp set_up) {
   g_autofree char *path = plugin_file_path(file);
-  if (set_up && set_up())
+  if (set_up && (!CAN_BE_SET_UP || set_up()))
     _exit(NO_SETUP);
   execl("/proc/self/exe", "test-trial", "--use", path, folder, (char *)NULL);
   _exit(NO_SETUP);
@@ -300,8 +308,8 @@ static void test_library_by_a_relative_path(void) {
   g_unlink(at);
   g_assert_cmpint(symlink(real, at), ==, 0);
   library_folder = plugin_file_path("found");
-  try_says("library.so", current, use_relative_library, "active", "");
-  g_assert_cmpint(count_traces(), ==, 2); /* the plugin's, in the trial and in the host */
+  if (try_says("library.so", current, use_relative_library, "active", ""))
+    g_assert_cmpint(count_traces(), ==, 2); /* the plugin's, in the trial and in the host */
   write_defect("library.so", 1, "abort");
   try_says("library.so", current, use_relative_library, "unusable", "crashed");
   g_free(library_folder);
