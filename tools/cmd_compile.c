@@ -10,19 +10,121 @@
 
 typedef struct CompileOptions {
   char **targets; /* each of them comma-separated */
+  char **devices; /* lists of preferences, each of which chooses one */
+  gboolean is_portable;
   char *fallback;
   char *output;
   char *dump_dir;
+  char **inputs;
   OnnxOptions onnx;
   gboolean json;
 } CompileOptions;
 
-static void print_json(const char *targets, const char *devices, const CompileOptions *options,
+/* What the artifact has code for. */
+typedef struct Code {
+  GPtrArray *targets; /* BpTarget */
+  GPtrArray *devices; /* for each, the device that it is tuned for, "opencl:0", or "" */
+  char *text;         /* of all, as they were asked for */
+} Code;
+
+static void code_clear(Code *code) {
+  g_ptr_array_unref(code->targets);
+  g_ptr_array_unref(code->devices);
+  g_free(code->text);
+}
+
+/* ---- Choosing targets -------------------------------------------------------------------- */
+
+/* The target of the device that `preferences` choose; NULL chooses as `run` does. */
+static int add_device(const char *preferences, Code *code) {
+  BpDevice device;
+  char text[64];
+  BpTarget *target =
+      bp_device_select(preferences, &device, NULL) < 0 ? NULL : bp_target_from_device(device);
+  if (!target)
+    return -1;
+  bp_device_format(device, text, sizeof text);
+  g_ptr_array_add(code->targets, target);
+  g_ptr_array_add(code->devices, g_strdup(text));
+  return 0;
+}
+
+/* Replaces each target by that of its kind which every device runs. */
+static int make_portable(Code *code) {
+  for (guint i = 0; i < code->targets->len; i++) {
+    BpTarget *target = code->targets->pdata[i];
+    if (!*(const char *)code->devices->pdata[i] && !target_is_default(target)) {
+      char *text = bp_target_format(target);
+      bp_error_raise(
+          BP_ERROR_VALUE,
+          "--portable takes a target as its kind alone; \"%s\" says what its devices are", text);
+      bp_str_free(text);
+      return -1;
+    }
+    BpTarget *portable = target_make_portable(bp_target_kind(target));
+    if (!portable)
+      return -1;
+    bp_object_release(target);
+    code->targets->pdata[i] = portable;
+    g_free(code->devices->pdata[i]);
+    code->devices->pdata[i] = g_strdup("");
+  }
+  return 0;
+}
+
+static char *join_kinds(const GPtrArray *targets) {
+  GString *text = g_string_new(NULL);
+  for (guint i = 0; i < targets->len; i++)
+    g_string_append_printf(text, "%s%s", i ? "," : "", bp_target_kind(targets->pdata[i]));
+  return g_string_free(text, FALSE);
+}
+
+static int choose_targets(const CompileOptions *options, Code *code) {
+  *code = (Code){g_ptr_array_new_with_free_func(bp_object_release),
+                 g_ptr_array_new_with_free_func(g_free), NULL};
+  for (char **text = options->targets; text && *text; text++)
+    if (targets_parse(*text, code->targets) < 0)
+      return -1;
+  while (code->devices->len < code->targets->len)
+    g_ptr_array_add(code->devices, g_strdup(""));
+  for (char **list = options->devices; list && *list; list++)
+    if (add_device(*list, code) < 0)
+      return -1;
+  if (code->targets->len == 0 && add_device(NULL, code) < 0)
+    return -1;
+  if (options->is_portable && make_portable(code) < 0)
+    return -1;
+  code->text = options->targets && !options->devices ? g_strjoinv(",", options->targets)
+                                                     : join_kinds(code->targets);
+  return 0;
+}
+
+/* ---- Reports ----------------------------------------------------------------------------- */
+
+static json_t *code_json(const Code *code, gboolean is_portable) {
+  json_t *array = json_array();
+  for (guint i = 0; i < code->targets->len; i++) {
+    const BpTarget *target = code->targets->pdata[i];
+    const char *device = code->devices->pdata[i];
+    char *text = bp_target_format(target);
+    json_t *object = json_object();
+    json_add_str(object, "kind", bp_target_kind(target));
+    json_add_str(object, "target", text ? text : "");
+    if (*device)
+      json_add_str(object, "device", device);
+    json_add(object, "portable", json_boolean(is_portable));
+    json_append(array, object);
+    bp_str_free(text);
+  }
+  return array;
+}
+
+static void print_json(const Code *code, const char *devices, const CompileOptions *options,
                        gint64 bytes, double seconds) {
   json_t *root = json_object();
   json_add_str(root, "output", options->output);
   json_add_int(root, "bytes", bytes);
-  json_add_str(root, "target", targets);
+  json_add(root, "targets", code_json(code, options->is_portable));
   if (devices) {
     json_add_str(root, "fallback", options->fallback);
     json_add_str(root, "devices", devices);
@@ -31,23 +133,63 @@ static void print_json(const char *targets, const char *devices, const CompileOp
   command_print_json(root);
 }
 
+/* One line that says which devices the code of a target is for. */
+static void print_code(const BpTarget *target, const char *device, gboolean is_portable) {
+  char *devices = target_device_kind(target);
+  gboolean is_cpu = bp_target_device_type(target) == BP_DEVICE_CPU;
+  char *text;
+  if (*device)
+    text = g_strdup_printf("for %s of this machine (--portable: for every %s device)", device,
+                           devices);
+  else if (is_portable && is_cpu)
+    text = g_strdup("for every cpu of this architecture");
+  else if (is_portable)
+    text = g_strdup_printf("for every %s device", devices);
+  else if (!target_is_default(target))
+    text = g_strdup_printf("for %s devices as the target describes them", devices);
+  else if (is_cpu)
+    text = g_strdup("for the cpu of this machine (--portable: for every cpu)");
+  else
+    text = g_strdup_printf("for every %s device (--device %s: for that of this machine, faster)",
+                           devices, devices);
+  command_print_line(command_out(), "  %s: %s", bp_target_kind(target), text);
+  g_free(text);
+  g_free(devices);
+}
+
 /* `devices`: those that a run needs together, or NULL. */
-static void print_text(const char *targets, const char *devices, const CompileOptions *options,
+static void print_text(const Code *code, const char *devices, const CompileOptions *options,
                        gint64 bytes, double seconds) {
   char *size = size_to_text((uint64_t)bytes);
-  command_print(command_out(), "%s: %s for %s%s%s, in %.1f s\n", options->output, size, targets,
+  command_print(command_out(), "%s: %s for %s%s%s, in %.1f s\n", options->output, size, code->text,
                 devices ? " with " : "", devices ? options->fallback : "", seconds);
+  for (guint i = 0; i < code->targets->len; i++)
+    print_code(code->targets->pdata[i], code->devices->pdata[i], options->is_portable);
   if (devices)
     command_print(command_out(), "On %.*s it takes a second device, as in --device %s\n",
                   (int)strcspn(devices, ","), devices, devices);
   g_free(size);
 }
 
-static int compile_to(const char *path, const char *targets, const CompileOptions *options) {
+/* ---- Compiling --------------------------------------------------------------------------- */
+
+static BpModule *compile_code(const char *path, const Code *code, const CompileOptions *options,
+                              char **devices) {
+  BpTarget *fallback = options->fallback ? target_parse_one("--fallback", options->fallback) : NULL;
+  BpModule *module = NULL;
+  if (fallback || !options->fallback)
+    module = model_compile(path, code->targets, fallback, &options->onnx, options->inputs,
+                           options->dump_dir, devices);
+  bp_object_release(fallback);
+  return module;
+}
+
+static int compile_to(const char *path, const CompileOptions *options) {
   gint64 start = g_get_monotonic_time();
-  char *devices;
+  char *devices = NULL;
+  Code code;
   BpModule *module =
-      model_compile(path, targets, options->fallback, &options->onnx, options->dump_dir, &devices);
+      choose_targets(options, &code) < 0 ? NULL : compile_code(path, &code, options, &devices);
   int status = module ? bp_module_export_library(module, options->output) : -1;
   bp_object_release(module);
   double seconds = (double)(g_get_monotonic_time() - start) / 1e6;
@@ -56,8 +198,9 @@ static int compile_to(const char *path, const char *targets, const CompileOption
   if (status < 0)
     status = command_fail(options->json);
   else
-    (options->json ? print_json : print_text)(targets, devices, options, file.st_size, seconds);
+    (options->json ? print_json : print_text)(&code, devices, options, file.st_size, seconds);
   g_free(devices);
+  code_clear(&code);
   return status;
 }
 
@@ -73,30 +216,33 @@ static int prepare(const char *path, const CompileOptions *options) {
 static int check_and_compile(int argc, char **argv, const CompileOptions *options) {
   if (argc != 2)
     return command_usage_error("compile takes one ONNX file");
-  if (!options->targets)
-    return command_usage_error("compile needs --target; `backplane targets` lists the kinds");
   if (!options->output)
     return command_usage_error("compile needs --output FILE.so");
   if (!g_str_has_suffix(options->output, ".so"))
     return command_usage_error("--output must end in .so, by which it is known when it is loaded");
   int status = prepare(argv[1], options);
-  if (status != EXIT_OK)
-    return status;
-  char *targets = g_strjoinv(",", options->targets);
-  status = compile_to(argv[1], targets, options);
-  g_free(targets);
-  return status;
+  return status == EXIT_OK ? compile_to(argv[1], options) : status;
 }
 
 int cmd_compile(int argc, char **argv) {
   CompileOptions options = {0};
   const GOptionEntry entries[] = {
+      {"device", 'd', 0, OPTION_TEXT_ARRAY, &options.devices,
+       "generate code for the device that this list of preferences chooses (default, without "
+       "--target: as run chooses); repeat it for code for several",
+       "LIST"},
       {"target", 't', 0, OPTION_TEXT_ARRAY, &options.targets,
-       "targets to generate code for, comma-separated; may be repeated", "TARGET[,TARGET...]"},
+       "generate code for targets as they are written, whatever devices are here; comma-separated, "
+       "may be repeated",
+       "TARGET[,TARGET...]"},
+      {"portable", 'p', 0, G_OPTION_ARG_NONE, &options.is_portable,
+       "generate code that every device of the kind runs, and slower than that for one", NULL},
       {"fallback", 0, 0, OPTION_TEXT, &options.fallback,
        "target whose code runs what the others refuse, each node of which is reported", "TARGET"},
       {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "the library to write", "FILE.so"},
       ONNX_SHAPE_ENTRY(&options.onnx),
+      {"input", 'i', 0, G_OPTION_ARG_FILENAME_ARRAY, &options.inputs,
+       "fixes an input's shape as a .npy or .png file has it; may be repeated", "NAME=FILE"},
       ONNX_LIMIT_ENTRY(&options.onnx),
       ONNX_REFERENCE_ENTRY(&options.onnx),
       {"dump", 0, 0, G_OPTION_ARG_FILENAME, &options.dump_dir,
@@ -110,6 +256,8 @@ int cmd_compile(int argc, char **argv) {
     return EXIT_USAGE;
   int status = check_and_compile(argc, argv, &options);
   g_strfreev(options.targets);
+  g_strfreev(options.devices);
+  g_strfreev(options.inputs);
   g_free(options.fallback);
   g_free(options.output);
   g_free(options.dump_dir);

@@ -238,7 +238,7 @@ static json_t *finding_json(const BpPluginFinding *finding) {
 }
 
 static void print_codes_json(void) {
-  json_t *codes = json_array();
+  json_t *root = json_object(), *codes = json_array();
   const BpPluginReason *reason;
   for (size_t i = 0; (reason = bp_plugin_reason(i)); i++) {
     json_t *code = json_object();
@@ -249,7 +249,8 @@ static void print_codes_json(void) {
     json_add_str(code, "remedy", reason->remedy);
     json_append(codes, code);
   }
-  command_print_json(codes);
+  json_add(root, "codes", codes);
+  command_print_json(root);
 }
 
 static void print_json(const GArray *findings, const Choice *choice) {

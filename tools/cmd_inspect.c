@@ -9,8 +9,8 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
-/* One fact: its text for people and its value for programs. An item is one of a list: in JSON the
- * items of one name are an array. */
+/* One fact: its text for people and its value for programs, either of which may be NULL. An item is
+ * one of a list: in JSON the items of one name are an array. */
 typedef struct Fact {
   char *name;
   char *text;
@@ -207,25 +207,48 @@ static int inspect_device(const char *name, const ModelOptions *options, Facts *
   return 0;
 }
 
-static int add_module(BpModule *module, const char *prefix, Facts *facts) {
-  char *name = g_strdup_printf("%skind", prefix);
-  add_text(facts, name, bp_module_kind(module));
-  g_free(name);
+/* The functions of a module as one text and as an array; *json gets the array. -1 with an error. */
+static char *describe_functions(BpModule *module, json_t **json) {
   char **functions = bp_module_list_functions(module, NULL);
   if (!functions)
-    return -1;
-  name = g_strdup_printf("%sfunctions", prefix);
-  add_list(facts, name, functions);
-  g_free(name);
+    return NULL;
+  *json = json_array();
+  for (char **name = functions; *name; name++)
+    json_append(*json, text_json(*name));
+  char *text = g_strjoinv(" ", functions);
   bp_names_free(functions);
-  for (size_t i = 0; i < bp_module_num_imports(module); i++) {
-    char *nested = g_strdup_printf("%simports[%zu].", prefix, i);
-    int status = add_module(bp_module_get_import(module, i), nested, facts);
-    g_free(nested);
-    if (status < 0)
-      return -1;
+  return text;
+}
+
+/* A module and what it imports, as an object; and for people as a row for each member of it, whose
+ * name is its path. NULL with an error. */
+static json_t *add_module(BpModule *module, const char *prefix, Facts *facts) {
+  json_t *functions, *imports = json_array(), *object = json_object();
+  char *text = describe_functions(module, &functions), *name;
+  int status = text ? 0 : -1;
+  json_add_str(object, "kind", bp_module_kind(module));
+  if (text) {
+    json_add(object, "functions", functions);
+    name = g_strdup_printf("%skind", prefix);
+    add_fact(facts, name, g_strdup(bp_module_kind(module)), NULL);
+    g_free(name);
+    name = g_strdup_printf("%sfunctions", prefix);
+    add_fact(facts, name, text, NULL);
+    g_free(name);
   }
-  return 0;
+  for (size_t i = 0; i < bp_module_num_imports(module) && status == 0; i++) {
+    name = g_strdup_printf("%simports[%zu].", prefix, i);
+    json_t *import = add_module(bp_module_get_import(module, i), name, facts);
+    status = import ? 0 : -1;
+    if (import)
+      json_append(imports, import);
+    g_free(name);
+  }
+  json_add(object, "imports", imports);
+  if (status == 0)
+    return object;
+  json_decref(object);
+  return NULL;
 }
 
 static int inspect_module(const char *path, const ModelOptions *options, Facts *facts) {
@@ -234,9 +257,15 @@ static int inspect_module(const char *path, const ModelOptions *options, Facts *
   BpModule *module = bp_model_open(path);
   if (!module)
     return -1;
-  int status = add_module(module, "", facts);
+  json_t *object = add_module(module, "", facts);
   bp_object_release(module);
-  return status;
+  if (!object)
+    return -1;
+  const char *name;
+  json_t *member;
+  json_object_foreach(object, name, member) add_fact(facts, name, NULL, json_incref(member));
+  json_decref(object);
+  return 0;
 }
 
 static int inspect_function(const char *name, const ModelOptions *options, Facts *facts) {
@@ -340,7 +369,8 @@ static void print_text(const Facts *facts) {
   Table *table = table_new(headers);
   for (guint i = 0; i < facts->len; i++) {
     const Fact *fact = &g_array_index(facts, Fact, i);
-    table_add(table, fact->name, *fact->text ? fact->text : "-");
+    if (fact->text)
+      table_add(table, fact->name, *fact->text ? fact->text : "-");
   }
   table_print(table);
 }
@@ -359,7 +389,7 @@ static void print_json(const Facts *facts) {
   json_t *root = json_object();
   for (guint i = 0; i < facts->len; i++) {
     const Fact *fact = &g_array_index(facts, Fact, i);
-    if (!json_object_get(root, fact->name))
+    if (fact->value && !json_object_get(root, fact->name))
       json_add(root, fact->name,
                fact->is_item ? items_json(facts, fact->name) : json_incref(fact->value));
   }

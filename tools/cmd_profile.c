@@ -160,12 +160,12 @@ static int write_trace(const char *path, const GArray *records) {
     json_append(events, event);
   }
   json_add(root, "traceEvents", events);
-  char *text = json_finish(root, JSON_COMPACT);
+  char *text = json_finish(root, TRUE);
   FILE *file = fopen(path, "w");
   int status = file && fputs(text, file) >= 0 ? 0 : -1;
   if ((file && fclose(file) != 0) || status < 0)
     status = bp_error_raise(BP_ERROR_IO, "%s: cannot write the trace: %s", path, g_strerror(errno));
-  free(text);
+  g_free(text);
   return status;
 }
 

@@ -49,9 +49,10 @@ int cmd_new_plugin(int argc, char **argv);
  * command_out. */
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details);
-/* Says "backplane: ..." on stderr. Returns EXIT_USAGE. */
+/* Says "backplane: ..." on stderr, and as JSON on stdout if the command line has --json. Returns
+ * EXIT_USAGE. */
 int command_usage_error(const char *format, ...) G_GNUC_PRINTF(1, 2);
-/* Checks, before the work, that files can be made in a folder; NULL is let pass. 0 or -1 with an
+/* Checks, before the work, that files can be made in a folder; NULL is ignored. 0 or -1 with an
  * error. */
 int command_check_folder(const char *path);
 /* Says this thread's error on stderr, as JSON on stdout if `json`. Returns EXIT_FAIL. */
@@ -76,8 +77,9 @@ void json_add_int(json_t *object, const char *name, gint64 value);
 void json_add_double(json_t *object, const char *name, double value);
 /* Adds "name": ["a", "b"] of space-separated words. */
 void json_add_words(json_t *object, const char *name, const char *words);
-/* The document as text by jansson's flags (transfer full, free); or prints it, indented. */
-char *json_finish(json_t *document, size_t flags);
+/* The document, which is released, as text (transfer full, g_free), in which each number is the
+ * shortest that reads back; or prints it, indented. */
+char *json_finish(json_t *document, gboolean is_compact);
 void command_print_json(json_t *document);
 /* "1x3x48x192" (transfer full); "scalar" when there are no dimensions. */
 char *shape_to_text(const int64_t *shape, int32_t ndim);
@@ -111,6 +113,28 @@ void table_add(Table *table, ...);
 void table_print(Table *table);
 
 /* ---- Models ------------------------------------------------------------------------------ */
+
+/* Targets. Appends those of a comma-separated text (BpTarget, owned by the array); -1 with an
+ * error. And the one target that an option takes (transfer full); NULL with an error. */
+int targets_parse(const char *text, GPtrArray *targets);
+BpTarget *target_parse_one(const char *option, const char *text);
+/* The kind of its devices, "cpu" (transfer full). Whether it is what its kind alone is. */
+char *target_device_kind(const BpTarget *target);
+gboolean target_is_default(const BpTarget *target);
+/* The target of a kind whose code runs on every device of the kind, or, of one of CPUs, on every
+ * CPU of this machine's architecture (transfer full); NULL with an error. */
+BpTarget *target_make_portable(const char *kind);
+
+/* Shapes: BpInputShape, owned by the array. Those of options NAME=1x3x48x192, which may be NULL
+ * (transfer full, g_array_unref); NULL with an error. That of an input, or NULL. */
+GArray *shapes_parse(char *const *options);
+const BpInputShape *shapes_find(const GArray *shapes, const char *name);
+/* Adds the shapes of files, as options NAME=FILE give them, for inputs whose extents the ONNX file
+ * at `path` and the shapes leave open. 0 or -1 with an error. */
+int shapes_add_inputs(GArray *shapes, const char *path, char *const *inputs);
+/* Whether the option NAME=FILE is of that input. The value of an input (transfer full). */
+gboolean input_is_named(const char *option, const char *name);
+BpTensor *input_read(const char *path, const BpModelTensorInfo *info);
 
 /* How an ONNX file is compiled. */
 typedef struct OnnxOptions {
@@ -187,11 +211,14 @@ void model_close(LoadedModel *loaded);
  * seeded random numbers, if that is so of the command, or an error names all of them. */
 int model_set_inputs(LoadedModel *loaded, const ModelOptions *options);
 
-/* Compiles an ONNX file for comma-separated targets, with progress on a terminal (transfer full).
- * fallback: NULL, or the target for nodes that one of them refuses, which are reported. *devices:
- * where that happened, what a run needs together, "vulkan,cpu" (transfer full); else NULL. */
-BpModule *model_compile(const char *path, const char *targets, const char *fallback,
-                        const OnnxOptions *onnx, const char *dump_dir, char **devices);
+/* Compiles an ONNX file for targets (BpTarget), with progress on a terminal (transfer full).
+ * fallback: NULL, or the target for nodes that one of them refuses, which are reported. inputs:
+ * NULL, or options NAME=FILE whose files fix the shapes that the model and --shape leave open.
+ * *devices: where nodes were refused, what a run needs together, "vulkan,cpu" (transfer full); else
+ * NULL. */
+BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
+                        const OnnxOptions *onnx, char *const *inputs, const char *dump_dir,
+                        char **devices);
 
 /* Whether the path ends in that extension (".onnx"), in whatever case. */
 gboolean path_has_extension(const char *path, const char *extension);

@@ -2,17 +2,14 @@
 /* Models on the command line: options, opening, inputs. */
 #include "tools/command.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <backplane/graph/executor.h>
-#include <backplane/graph/npy.h>
 #include <backplane/object.h>
 
-#define MAX_NDIM 32
-#define SEED     20260101u
+#define SEED 20260101u
 
 GOptionEntry *model_option_entries(ModelOptions *options, const GOptionEntry *extra) {
   const GOptionEntry common[] = {
@@ -82,63 +79,6 @@ char *name_to_file_name(const char *name) {
   return text;
 }
 
-/* ---- Shapes ------------------------------------------------------------------------------ */
-
-/* Splits "NAME=EXTENTS" at the last '=', since names may hold one. */
-static int split_shape(const char *text, char **name, const char **extents) {
-  const char *equals = strrchr(text, '=');
-  if (!equals || equals == text || !equals[1]) {
-    bp_error_raise(BP_ERROR_VALUE, "--shape %s: it has the form NAME=1x3x48x192", text);
-    return -1;
-  }
-  *name = g_strndup(text, (gsize)(equals - text));
-  *extents = equals + 1;
-  return 0;
-}
-
-static int parse_extents(const char *option, const char *text, int64_t *extents, int32_t *ndim) {
-  for (*ndim = 0;; text++) {
-    char *end;
-    gint64 extent = g_ascii_strtoll(text, &end, 10);
-    if (end == text || extent < 0 || *ndim == MAX_NDIM || (*end && *end != 'x'))
-      return bp_error_raise(BP_ERROR_VALUE,
-                            "--shape %s: a shape is numbers with 'x' between them, as 1x3x48x192",
-                            option);
-    extents[(*ndim)++] = extent;
-    if (!*end)
-      return 0;
-    text = end;
-  }
-}
-
-static void free_shapes(BpInputShape *shapes, guint count) {
-  for (guint i = 0; i < count; i++) {
-    g_free((char *)shapes[i].name);
-    g_free((int64_t *)shapes[i].shape);
-  }
-  g_free(shapes);
-}
-
-static BpInputShape *parse_shapes(char *const *options, guint count) {
-  BpInputShape *shapes = g_new0(BpInputShape, count + 1);
-  for (guint i = 0; i < count; i++) {
-    const char *rest;
-    char *name;
-    if (split_shape(options[i], &name, &rest) < 0) {
-      free_shapes(shapes, count);
-      return NULL;
-    }
-    int64_t *extents = g_new(int64_t, MAX_NDIM);
-    shapes[i].name = name;
-    shapes[i].shape = extents;
-    if (parse_extents(options[i], rest, extents, &shapes[i].ndim) < 0) {
-      free_shapes(shapes, count);
-      return NULL;
-    }
-  }
-  return shapes;
-}
-
 /* ---- Compiling --------------------------------------------------------------------------- */
 
 /* Sets the limits that are given as NAME=NUMBER; -1 with an error. */
@@ -173,67 +113,12 @@ static void show_progress(void *context, const char *stage, int32_t done, int32_
   fprintf(stderr, "\r\033[K%s %d/%d", stage, done, total);
 }
 
-/* Splits at commas outside braces and quotes: JSON targets hold commas. */
-static char **split_targets(const char *text) {
-  GPtrArray *parts = g_ptr_array_new();
-  GString *part = g_string_new(NULL);
-  int depth = 0;
-  gboolean quoted = FALSE;
-  for (const char *c = text; *c; c++) {
-    quoted ^= *c == '"';
-    depth += quoted ? 0 : (*c == '{') - (*c == '}');
-    if (*c == ',' && depth == 0 && !quoted) {
-      g_ptr_array_add(parts, g_string_free(part, FALSE));
-      part = g_string_new(NULL);
-    } else {
-      g_string_append_c(part, *c);
-    }
-  }
-  g_ptr_array_add(parts, g_string_free(part, FALSE));
-  g_ptr_array_add(parts, NULL);
-  return (char **)g_ptr_array_free(parts, FALSE);
-}
-
-static GPtrArray *parse_targets(const char *text) {
-  char **names = split_targets(text);
-  GPtrArray *targets = g_ptr_array_new_with_free_func(bp_object_release);
-  for (char **name = names; *name; name++) {
-    BpTarget *target = bp_target_parse(*name);
-    if (!target) {
-      g_ptr_array_free(targets, TRUE);
-      targets = NULL;
-      break;
-    }
-    g_ptr_array_add(targets, target);
-  }
-  g_strfreev(names);
-  return targets;
-}
-
-/* The one target that an option takes (transfer full); NULL with an error. */
-static BpTarget *parse_target(const char *option, const char *text) {
-  GPtrArray *parsed = parse_targets(text);
-  BpTarget *target = parsed && parsed->len == 1 ? bp_object_retain(parsed->pdata[0]) : NULL;
-  if (parsed && !target)
-    bp_error_raise(BP_ERROR_VALUE, "%s %s: it is one target, and these are %u", option, text,
-                   parsed->len);
-  if (parsed)
-    g_ptr_array_free(parsed, TRUE);
-  return target;
-}
-
 /* Whose code runs what a target refuses, and the devices that this takes. */
 typedef struct Placing {
   const GPtrArray *targets;
   const BpTarget *fallback;
   char *devices; /* "vulkan,cpu"; NULL while nothing was refused */
 } Placing;
-
-static char *device_kind(const BpTarget *target) {
-  char text[64];
-  bp_device_format((BpDevice){bp_target_device_type(target), 0}, text, sizeof text);
-  return g_strndup(text, strcspn(text, ":"));
-}
 
 static void show_placed(void *context, const char *node, const char *target, const char *why) {
   Placing *placing = context;
@@ -244,59 +129,44 @@ static void show_placed(void *context, const char *node, const char *target, con
     size_t length = strlen(bp_target_kind(refusing));
     if (strncmp(target, bp_target_kind(refusing), length) != 0 || !strchr(" ", target[length]))
       continue;
-    char *first = device_kind(refusing), *second = device_kind(placing->fallback);
+    char *first = target_device_kind(refusing), *second = target_device_kind(placing->fallback);
     placing->devices = g_strdup_printf("%s,%s", first, second);
     g_free(first);
     g_free(second);
   }
 }
 
-/* *devices: those that the result needs together (transfer full), or NULL if one is enough. */
-static BpModule *compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
-                         const OnnxOptions *onnx, const char *dump_dir, char **devices) {
+BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,
+                        const OnnxOptions *onnx, char *const *inputs, const char *dump_dir,
+                        char **devices) {
   Placing placing = {targets, fallback, NULL};
   BpCompileLimits limits = {.struct_size = sizeof(limits)};
-  guint num_shapes = onnx->shapes ? g_strv_length(onnx->shapes) : 0;
   *devices = NULL;
-  if (parse_limits(onnx->limits, &limits) < 0)
-    return NULL;
-  BpInputShape *parsed = parse_shapes(onnx->shapes, num_shapes);
-  if (!parsed)
-    return NULL;
-  gboolean terminal = isatty(STDERR_FILENO);
-  BpCompileOptions options = {
-      .struct_size = sizeof(options),
-      .targets = (const BpTarget *const *)targets->pdata,
-      .num_targets = (int32_t)targets->len,
-      .shapes = parsed,
-      .num_shapes = (int32_t)num_shapes,
-      .progress = terminal ? show_progress : NULL,
-      .dump_dir = dump_dir,
-      .fallback = fallback,
-      .placed = show_placed,
-      .placed_context = &placing,
-      .limits = &limits,
-      .is_reference = onnx->is_reference,
-  };
-  BpModule *module = bp_model_compile(path, &options);
-  if (terminal)
-    fputs("\r\033[K", stderr);
-  free_shapes(parsed, num_shapes);
-  *devices = placing.devices;
-  return module;
-}
-
-BpModule *model_compile(const char *path, const char *targets, const char *fallback,
-                        const OnnxOptions *onnx, const char *dump_dir, char **devices) {
-  *devices = NULL;
-  GPtrArray *parsed = parse_targets(targets);
-  BpTarget *beside = parsed && fallback ? parse_target("--fallback", fallback) : NULL;
+  GArray *shapes = parse_limits(onnx->limits, &limits) < 0 ? NULL : shapes_parse(onnx->shapes);
   BpModule *module = NULL;
-  if (parsed && (beside || !fallback))
-    module = compile(path, parsed, beside, onnx, dump_dir, devices);
-  bp_object_release(beside);
-  if (parsed)
-    g_ptr_array_free(parsed, TRUE);
+  if (shapes && shapes_add_inputs(shapes, path, inputs) == 0) {
+    gboolean terminal = isatty(STDERR_FILENO);
+    BpCompileOptions options = {
+        .struct_size = sizeof(options),
+        .targets = (const BpTarget *const *)targets->pdata,
+        .num_targets = (int32_t)targets->len,
+        .shapes = (const BpInputShape *)(const void *)shapes->data,
+        .num_shapes = (int32_t)shapes->len,
+        .progress = terminal ? show_progress : NULL,
+        .dump_dir = dump_dir,
+        .fallback = fallback,
+        .placed = show_placed,
+        .placed_context = &placing,
+        .limits = &limits,
+        .is_reference = onnx->is_reference,
+    };
+    module = bp_model_compile(path, &options);
+    if (terminal)
+      fputs("\r\033[K", stderr);
+  }
+  if (shapes)
+    g_array_unref(shapes);
+  *devices = placing.devices;
   return module;
 }
 
@@ -307,13 +177,13 @@ static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded)
     return bp_device_select(options->device, loaded->devices, &loaded->report) < 0
                ? NULL
                : bp_target_from_device(loaded->devices[0]);
-  BpTarget *target = parse_target("--target", options->target);
+  BpTarget *target = target_parse_one("--target", options->target);
   if (!target)
     return NULL;
   int32_t type = bp_target_device_type(target);
   if (bp_device_select_among(&type, 1, options->device, loaded->devices, &loaded->report) == 0)
     return target;
-  char *kind = device_kind(target);
+  char *kind = target_device_kind(target);
   bp_error_add_context("--target %s is code for devices of kind %s", options->target, kind);
   g_free(kind);
   bp_object_release(target);
@@ -364,7 +234,8 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   gint64 start = g_get_monotonic_time();
   BpTarget *fallback = choose_fallback(options, loaded);
   char *devices = NULL; /* they are the loaded model's */
-  BpModule *module = compile(path, targets, fallback, &options->onnx, NULL, &devices);
+  BpModule *module =
+      model_compile(path, targets, fallback, &options->onnx, options->inputs, NULL, &devices);
   g_free(devices);
   bp_object_release(fallback);
   loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
@@ -482,7 +353,7 @@ static int32_t find_input(const BpModel *model, const char *option) {
     if (bp_model_input_info(model, i, &info) < 0)
       return -1;
     size_t length = strlen(info.name);
-    if (strncmp(option, info.name, length) != 0 || option[length] != '=' || length < longest)
+    if (!input_is_named(option, info.name) || length < longest)
       continue;
     found = i;
     longest = length;
@@ -505,10 +376,7 @@ static int set_from_file(LoadedModel *loaded, const char *option, gboolean *give
   if (given[index])
     return bp_error_raise(BP_ERROR_VALUE, "--input %s: input '%s' has a value already", option,
                           info.name);
-  BpTensor *value =
-      path_has_extension(path, ".png") ? png_read(path, info.shape, info.ndim) : bp_npy_read(path);
-  if (!value && !path_has_extension(path, ".png") && !path_has_extension(path, ".npy"))
-    return bp_error_add_context("a value is a .npy file, or a picture as .png");
+  BpTensor *value = input_read(path, &info);
   if (!value)
     return -1;
   int status = bp_model_set_input(loaded->context, info.name, &value->view);
@@ -552,14 +420,13 @@ static gboolean has_known_type(const BpModelTensorInfo *info) {
 }
 
 /* That each of the shapes is of an input of the model. */
-static int check_shapes(const BpModel *model, const ModelOptions *options,
-                        const BpInputShape *shapes, guint count) {
-  for (guint i = 0; i < count; i++) {
+static int check_shapes(const BpModel *model, const ModelOptions *options, const GArray *shapes) {
+  for (guint i = 0; i < shapes->len; i++) {
+    const char *name = g_array_index(shapes, BpInputShape, i).name;
     gboolean is_found = FALSE;
     BpModelTensorInfo info;
     for (int32_t k = 0; k < bp_model_num_inputs(model) && !is_found; k++)
-      is_found =
-          bp_model_input_info(model, k, &info) == 0 && strcmp(info.name, shapes[i].name) == 0;
+      is_found = bp_model_input_info(model, k, &info) == 0 && strcmp(info.name, name) == 0;
     if (is_found)
       continue;
     raise_no_input(model, options->onnx.shapes[i]);
@@ -570,13 +437,13 @@ static int check_shapes(const BpModel *model, const ModelOptions *options,
 
 /* Fills an input that no file gave, where that is asked for and its shape is known, or adds it to
  * what is missing. */
-static int complete_input(LoadedModel *loaded, BpModelTensorInfo info, const BpInputShape *shapes,
-                          guint num_shapes, GRand *random, GString *missing) {
-  for (guint i = 0; i < num_shapes; i++)
-    if (strcmp(shapes[i].name, info.name) == 0) {
-      info.shape = shapes[i].shape;
-      info.ndim = shapes[i].ndim;
-    }
+static int complete_input(LoadedModel *loaded, BpModelTensorInfo info, const GArray *shapes,
+                          GRand *random, GString *missing) {
+  const BpInputShape *given = shapes_find(shapes, info.name);
+  if (given) {
+    info.shape = given->shape;
+    info.ndim = given->ndim;
+  }
   if (random && has_known_type(&info))
     return set_random(loaded, &info, random);
   char *shape = shape_to_text(info.shape, info.ndim);
@@ -589,21 +456,19 @@ static int complete_input(LoadedModel *loaded, BpModelTensorInfo info, const BpI
  * run knows. */
 static int complete_inputs(LoadedModel *loaded, const ModelOptions *options,
                            const gboolean *given) {
-  guint num_shapes =
-      options->fills && options->onnx.shapes ? g_strv_length(options->onnx.shapes) : 0;
-  BpInputShape *shapes = parse_shapes(options->onnx.shapes, num_shapes);
+  GArray *shapes = shapes_parse(options->fills ? options->onnx.shapes : NULL);
   if (!shapes)
     return -1;
   GRand *random = options->fills ? g_rand_new_with_seed(SEED) : NULL;
   GString *missing = g_string_new(NULL);
-  int status = check_shapes(loaded->model, options, shapes, num_shapes);
+  int status = check_shapes(loaded->model, options, shapes);
   for (int32_t i = 0; status == 0 && i < bp_model_num_inputs(loaded->model); i++) {
     BpModelTensorInfo info;
     if (given[i])
       continue;
     status = bp_model_input_info(loaded->model, i, &info);
     if (status == 0)
-      status = complete_input(loaded, info, shapes, num_shapes, random, missing);
+      status = complete_input(loaded, info, shapes, random, missing);
   }
   if (status == 0 && missing->len)
     status = bp_error_raise(BP_ERROR_VALUE,
@@ -613,7 +478,7 @@ static int complete_inputs(LoadedModel *loaded, const ModelOptions *options,
   g_string_free(missing, TRUE);
   if (random)
     g_rand_free(random);
-  free_shapes(shapes, num_shapes);
+  g_array_unref(shapes);
   return status;
 }
 

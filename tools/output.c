@@ -21,6 +21,9 @@ FILE *command_out(void) {
   return results ? results : stdout;
 }
 
+/* Whether the command line has --json, if only in the wrong place. */
+static gboolean is_json;
+
 /* What else prints, a plugin or a program that it starts, prints to stderr from here on. */
 static void keep_stdout(void) {
   int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -34,6 +37,7 @@ static void keep_stdout(void) {
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details) {
   char *name = g_strdup_printf("backplane %s", (*argv)[0]);
+  is_json = g_strv_contains((const char *const *)*argv, "--json");
   g_set_prgname(name);
   (*argv)[0] = name;
   GOptionContext *context = g_option_context_new(arguments);
@@ -98,13 +102,23 @@ void command_print_line(FILE *out, const char *format, ...) {
   va_end(args);
 }
 
+static void print_error_json(const char *kind, const char *message) {
+  json_t *root = json_object(), *error = json_object();
+  json_add_str(error, "kind", kind);
+  json_add_str(error, "message", message);
+  json_add(root, "error", error);
+  command_print_json(root);
+}
+
 int command_usage_error(const char *format, ...) {
   va_list args;
   va_start(args, format);
-  fputs("backplane: ", stderr);
-  print_clean(stderr, "\t\n", format, args);
-  fputc('\n', stderr);
+  char *message = g_strdup_vprintf(format, args);
   va_end(args);
+  if (is_json)
+    print_error_json("UsageError", message);
+  command_print(stderr, "backplane: %s\n", message);
+  g_free(message);
   return EXIT_USAGE;
 }
 
@@ -122,13 +136,8 @@ int command_check_folder(const char *path) {
 }
 
 int command_fail(gboolean json) {
-  if (json) {
-    json_t *root = json_object(), *error = json_object();
-    json_add_str(error, "kind", bp_error_kind());
-    json_add_str(error, "message", bp_error_message());
-    json_add(root, "error", error);
-    command_print_json(root);
-  }
+  if (json)
+    print_error_json(bp_error_kind(), bp_error_message());
   command_print(stderr, "backplane: %s: %s\n", bp_error_kind(), bp_error_message());
   bp_error_clear();
   return EXIT_FAIL;
@@ -141,18 +150,91 @@ static void end_for_lack_of_memory(void) {
   exit(EXIT_FAIL);
 }
 
-char *json_finish(json_t *document, size_t flags) {
-  char *text = json_dumps(document, flags);
+/* The shortest text that reads back as the number, with a point or an exponent: a real. */
+static void append_real(GString *out, double number) {
+  char text[32];
+  for (int digits = 15; digits <= 17; digits++) {
+    g_snprintf(text, sizeof text, "%.*g", digits, number);
+    if (g_ascii_strtod(text, NULL) == number)
+      break;
+  }
+  g_string_append(out, text);
+  if (!text[strcspn(text, ".e")])
+    g_string_append(out, ".0");
+}
+
+/* Begins a line within `depth` brackets, or nothing in a compact document. */
+static void append_break(GString *out, int depth) {
+  if (depth >= 0)
+    g_string_append_printf(out, "\n%*s", 2 * depth, "");
+}
+
+static void append_json(GString *out, json_t *value, int depth);
+
+static void append_scalar(GString *out, const json_t *value) {
+  char *text = json_dumps(value, JSON_ENCODE_ANY);
   if (!text)
     end_for_lack_of_memory();
+  g_string_append(out, text);
+  free(text);
+}
+
+static void append_object(GString *out, json_t *object, int depth) {
+  const char *separator = "", *name;
+  json_t *member;
+  int inner = depth < 0 ? depth : depth + 1;
+  g_string_append_c(out, '{');
+  json_object_foreach(object, name, member) {
+    json_t *key = text_json(name);
+    g_string_append(out, separator);
+    append_break(out, inner);
+    append_scalar(out, key);
+    g_string_append(out, depth < 0 ? ":" : ": ");
+    append_json(out, member, inner);
+    json_decref(key);
+    separator = ",";
+  }
+  if (*separator)
+    append_break(out, depth);
+  g_string_append_c(out, '}');
+}
+
+static void append_array(GString *out, json_t *array, int depth) {
+  int inner = depth < 0 ? depth : depth + 1;
+  g_string_append_c(out, '[');
+  for (size_t i = 0; i < json_array_size(array); i++) {
+    g_string_append(out, i ? "," : "");
+    append_break(out, inner);
+    append_json(out, json_array_get(array, i), inner);
+  }
+  if (json_array_size(array))
+    append_break(out, depth);
+  g_string_append_c(out, ']');
+}
+
+/* depth: of brackets around the value; -1: in one line. jansson writes reals with 17 digits. */
+static void append_json(GString *out, json_t *value, int depth) {
+  if (json_is_object(value))
+    append_object(out, value, depth);
+  else if (json_is_array(value))
+    append_array(out, value, depth);
+  else if (json_is_real(value))
+    append_real(out, json_real_value(value));
+  else
+    append_scalar(out, value);
+}
+
+char *json_finish(json_t *document, gboolean is_compact) {
+  GString *text = g_string_new(NULL);
+  append_json(text, document, is_compact ? -1 : 0);
   json_decref(document);
-  return text;
+  return g_string_free(text, FALSE);
 }
 
 void command_print_json(json_t *document) {
-  char *text = json_finish(document, JSON_INDENT(2));
+  char *text = json_finish(document, FALSE);
   fprintf(command_out(), "%s\n", text);
-  free(text);
+  g_free(text);
 }
 
 json_t *text_json(const char *text) {

@@ -159,6 +159,62 @@ every_intermediate() {
     grep -q traceEvents "$work/trace.json" && [ "$(find "$work/dump" -name '*.npy' | wc -l)" -ge 3 ]
 }
 
+# describes TEXT COMMAND...: as `says`, of output without spaces and ends of lines.
+describes() {
+  local text=$1
+  shift
+  "$@" | tr -d ' \n' | tee "$work/out" | grep -qF -- "$text"
+}
+
+# Code for the device that a run would choose, which is what the report says.
+compiles_for_the_device_at_hand() {
+  local digits_of=("$backplane" compile "$digits/digits.onnx" --shape $shape -o "$work/here.so")
+  says "  c: for cpu:0 of this machine" "${digits_of[@]}" && predicts "$work/here.so" "$digits/images/7-3710.png" &&
+    describes '"device":"cpu:0","portable":false' "${digits_of[@]}" --json &&
+    fails 1 'no installed plugin has devices of kind "quantum"' "${digits_of[@]}" --device quantum
+}
+
+# The target of a device that is named is the device's own, not that of any device of its kind.
+compiles_for_the_device_named() {
+  local target digits_of=("$backplane" compile "$digits/digits.onnx" --shape $shape -o "$work/here.so")
+  target=$("$backplane" inspect device opencl --json | sed -n 's/^  "target": "\(.*\)",$/\1/p' | cut -d' ' -f1-3)
+  says "opencl: for every opencl device (--device opencl: for that of this machine, faster)" "${digits_of[@]}" --target opencl &&
+    says "$target" "${digits_of[@]}" --device cpu --device opencl --json && grep -q '"device": "opencl:0"' "$work/out" &&
+    predicts "$work/here.so" "$digits/images/7-3710.png" --device opencl
+}
+
+portable_code_is_for_the_least_cpu() {
+  local digits_of=("$backplane" compile "$digits/digits.onnx" --shape $shape -o "$work/any.so" --portable)
+  says "  c: for every cpu of this architecture" "${digits_of[@]}" && predicts "$work/any.so" "$digits/images/7-3710.png" &&
+    says "\"c -mcpu=$(uname -m | tr _ -)" "${digits_of[@]}" --target c --json &&
+    fails 1 "--portable takes a target as its kind alone" "${digits_of[@]}" --target "c -num_cores=1"
+}
+
+# The picture has the extents that the model leaves open; so has an array.
+shape_comes_from_the_value() {
+  predicts "$digits/digits.onnx" "$digits/images/7-3710.png" &&
+    "$backplane" compile "$digits/digits.onnx" --input "image=$digits/images/7-3710.png" -o "$work/given.so" &&
+    says "image: float32 1x1x28x28" "$backplane" inspect model "$work/given.so" &&
+    relu 01 "$(part 0a "$(part 12 6e)")$(part 0a 080a)" >"$work/open.onnx" &&
+    says "y       float32  1x10" "$backplane" run "$work/open.onnx" --input "x=$work/out-dir/logits.npy" &&
+    fails 1 "No such file" "$backplane" run "$work/open.onnx" --input "x=$work/nowhere.npy"
+}
+
+dump_has_the_sources() {
+  mkdir -p "$work/sources" &&
+    "$backplane" compile "$digits/digits.onnx" --target c --shape $shape --dump "$work/sources" -o "$work/x.so" &&
+    grep -q fused_ "$work/sources/0-c-c.c" && grep -q '__tvm_ffi_' "$work/sources/0-c-c.c"
+}
+
+imports_are_objects() {
+  describes '{"kind":"backplane.graph","functions":[],"imports":[{"kind":"library","functions":["fused_' \
+    "$backplane" inspect module "$work/digits.so" --json
+}
+
+usage_errors_are_json_too() {
+  ends_saying 2 '"kind": "UsageError"' "$backplane" run --json && ends_saying 2 '"kind": "UsageError"' "$backplane" list --wings --json
+}
+
 no_compiler_makes_no_library() {
   BACKPLANE_CC=/nowhere/cc BACKPLANE_CACHE_DIR=$work/cache fails 1 BACKPLANE_CC \
     "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/none.so" &&
@@ -258,10 +314,10 @@ every_type() {
     shown_as "128, 255" 255 uint8 1 8 1 2 80ff &&
     shown_as 65535 65535 uint16 1 16 1 1 ffff &&
     shown_as 4294967295 4294967295 uint32 1 32 1 1 ffffffff &&
-    shown_as "18446744073709551615, 1" 1.8446744073709552e19 uint64 1 64 1 2 ffffffffffffffff0100000000000000 &&
-    shown_as "1.5, 5.96046e-08, -inf" 5.9604644775390625e-8 float16 2 16 1 3 003e010000fc &&
+    shown_as "18446744073709551615, 1" 1.8446744073709552e+19 uint64 1 64 1 2 ffffffffffffffff0100000000000000 &&
+    shown_as "1.5, 5.96046e-08, -inf" 5.9604644775390625e-08 float16 2 16 1 3 003e010000fc &&
     shown_as "1.5, nan" null float32 2 32 1 2 0000c03f0000c07f &&
-    shown_as -0.1 -0.10000000000000001 float64 2 64 1 1 9a9999999999b9bf &&
+    shown_as -0.1 -0.1 float64 2 64 1 1 9a9999999999b9bf &&
     shown_as "1.5, -2, inf" -2.0 bfloat16 4 16 1 3 c03f00c0807f &&
     shown_as "1, 0" 1 bool 6 8 1 2 0100 &&
     json_status=1 shown_as "elements of complex64 are not shown" "complex64 $refused" complex64 5 64 1 1 0000803f00000000 &&
@@ -290,6 +346,18 @@ completes() {
   PATH=$top_builddir:$PATH bash -c '. "$0" && COMP_WORDS=("${@:1:$#-1}") && COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) &&
     _backplane && printf "%s\n" "${COMPREPLY[@]}" | grep -qxF -- "${@: -1}"' \
     "$top_srcdir/tools/completion/backplane" backplane "$@"
+}
+
+# completions WORDS...: what the last of the words may be completed to.
+completions() {
+  PATH=$top_builddir:$PATH bash -c '. "$0" && COMP_WORDS=("$@") && COMP_CWORD=$(($# - 1)) && _backplane &&
+    printf "%s\n" "${COMPREPLY[@]}"' "$top_srcdir/tools/completion/backplane" backplane "$@"
+}
+
+# Kinds of devices alone, and each option once.
+completes_nothing_else() {
+  completions run --device "" | tee "$work/out" | grep -qx cpu && ! grep -qxE 'llvm|c|targets|devices' "$work/out" &&
+    [ "$(completions run -- | sort | uniq -d | wc -l)" = 0 ]
 }
 
 every_completion() {
@@ -407,13 +475,14 @@ ok list-probe-names-the-device says cpu:0 "$backplane" list --probe
 if "$backplane" list | grep -q '^opencl '; then
   ok second-device-that-a-library-takes-is-told second_device_is_told
   ok target-without-thread-axes-is-told fails 1 "no kernel, as the target attribute thread_axes has it" "$backplane" compile "$digits/digits.onnx" --target "opencl -thread_axes=false" --shape $shape -o "$work/x.so"
+  ok compile-is-for-the-device-that-is-named compiles_for_the_device_named
   ok library-runs-where-the-plugin-of-a-part-is-missing runs_where_a_plugin_is_missing
   ok list-probe-names-the-kind-without-a-device env OCL_ICD_VENDORS=/nowhere OCL_ICD_FILENAMES= bash -c '"$@" --probe | grep -E "^opencl +none +[^ ]" && "$@" --probe --json | tr -d " \n" | grep -F "{\"kind\":\"opencl\",\"reason\":"' - "$backplane" list
 fi
 ok doctor-finds-nothing-wrong says "A program that asks for no device gets" env BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
 ok doctor-names-every-stage-in-json every_stage
 ok doctor-lists-its-codes says library-missing "$backplane" doctor --codes
-ok doctor-lists-its-codes-as-json says '"code": "library-missing"' "$backplane" doctor --codes --json
+ok doctor-lists-its-codes-as-json describes '{"codes":[{"stage":' "$backplane" doctor --codes --json
 ok doctor-without-plugins-says-where-they-are-from ends_saying 5 "install a backend" env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
 ok doctor-blames-what-asks-for-a-device ends_saying 5 "change what asks for it" env BACKPLANE_DEVICE=cpu:7 BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
 ok doctor-finds-a-missing-folder-once finds_missing_folder_once
@@ -448,6 +517,13 @@ ok inspect-device says multi_processor_count "$backplane" inspect device cpu
 ok inspect-device-shows-units attributes_have_units
 ok inspect-function says Function "$backplane" inspect function device_api.cpu
 ok compile-writes-a-library compile
+ok compile-is-for-the-device-at-hand compiles_for_the_device_at_hand
+ok portable-code-is-for-the-least-cpu portable_code_is_for_the_least_cpu
+ok shape-comes-from-the-value shape_comes_from_the_value
+ok dump-has-the-sources dump_has_the_sources
+ok json-of-a-module-has-its-imports-as-objects imports_are_objects
+ok json-of-a-usage-error-says-what-is-wrong usage_errors_are_json_too
+ok shell-completes-kinds-of-devices-alone completes_nothing_else
 ok run-classifies-from-the-artifact predicts_all "$work/digits.so"
 ok run-says-apart-what-it-passed-over fails 0 "opencl: there is no code for it" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl,cpu
 ok compile-takes-targets-one-by-one fails 1 "targets c and llvm" "$backplane" compile "$digits/digits.onnx" --target c --target llvm --shape $shape -o "$work/x.so"
@@ -482,7 +558,7 @@ ok open-dimensions-are-shown-and-have-an-example example_of_a_shape
 
 ok unknown-command-is-a-usage-error fails 2 "no command 'walk'" "$backplane" walk
 ok unknown-option-is-a-usage-error fails 2 --wings "$backplane" run --wings x.onnx
-ok compile-without-target-is-a-usage-error fails 2 --target "$backplane" compile "$digits/digits.onnx" -o "$work/x.so"
+ok compile-without-output-is-a-usage-error fails 2 --output "$backplane" compile "$digits/digits.onnx"
 ok compile-to-another-name-than-a-library-is-a-usage-error fails 2 "end in .so" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x"
 cp "$digits/digits.onnx" "$work/model.so"
 ok compile-does-not-write-over-the-model fails 2 "the model itself" "$backplane" compile "$work/model.so" --target c --shape $shape -o "$work/model.so"

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shapes of inputs on the command line: of --shape, and of the files that --input names. */
+#include "tools/command.h"
+
+#include <string.h>
+
+#include <backplane/graph/npy.h>
+#include <backplane/object.h>
+
+#define MAX_NDIM 32
+
+/* ---- --shape ----------------------------------------------------------------------------- */
+
+/* Splits "NAME=EXTENTS" at the last '=', since names may hold one. */
+static int split_shape(const char *text, char **name, const char **extents) {
+  const char *equals = strrchr(text, '=');
+  if (!equals || equals == text || !equals[1]) {
+    bp_error_raise(BP_ERROR_VALUE, "--shape %s: it has the form NAME=1x3x48x192", text);
+    return -1;
+  }
+  *name = g_strndup(text, (gsize)(equals - text));
+  *extents = equals + 1;
+  return 0;
+}
+
+static int parse_extents(const char *option, const char *text, int64_t *extents, int32_t *ndim) {
+  for (*ndim = 0;; text++) {
+    char *end;
+    gint64 extent = g_ascii_strtoll(text, &end, 10);
+    if (end == text || extent < 0 || *ndim == MAX_NDIM || (*end && *end != 'x'))
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "--shape %s: a shape is numbers with 'x' between them, as 1x3x48x192",
+                            option);
+    extents[(*ndim)++] = extent;
+    if (!*end)
+      return 0;
+    text = end;
+  }
+}
+
+static void clear_shape(void *item) {
+  BpInputShape *shape = item;
+  g_free((char *)shape->name);
+  g_free((int64_t *)shape->shape);
+}
+
+static int parse_shape(const char *option, GArray *shapes) {
+  const char *rest;
+  char *name;
+  int64_t extents[MAX_NDIM];
+  int32_t ndim;
+  if (split_shape(option, &name, &rest) < 0)
+    return -1;
+  if (parse_extents(option, rest, extents, &ndim) < 0) {
+    g_free(name);
+    return -1;
+  }
+  const BpInputShape shape = {name, g_memdup2(extents, (gsize)ndim * sizeof *extents), ndim};
+  g_array_append_val(shapes, shape);
+  return 0;
+}
+
+GArray *shapes_parse(char *const *options) {
+  GArray *shapes = g_array_new(FALSE, FALSE, sizeof(BpInputShape));
+  g_array_set_clear_func(shapes, clear_shape);
+  for (; options && *options; options++)
+    if (parse_shape(*options, shapes) < 0) {
+      g_array_unref(shapes);
+      return NULL;
+    }
+  return shapes;
+}
+
+const BpInputShape *shapes_find(const GArray *shapes, const char *name) {
+  for (guint i = 0; i < shapes->len; i++)
+    if (strcmp(g_array_index(shapes, BpInputShape, i).name, name) == 0)
+      return &g_array_index(shapes, BpInputShape, i);
+  return NULL;
+}
+
+/* ---- --input ----------------------------------------------------------------------------- */
+
+gboolean input_is_named(const char *option, const char *name) {
+  size_t length = strlen(name);
+  return strncmp(option, name, length) == 0 && option[length] == '=';
+}
+
+BpTensor *input_read(const char *path, const BpModelTensorInfo *info) {
+  if (path_has_extension(path, ".png"))
+    return png_read(path, info->shape, info->ndim);
+  BpTensor *value = bp_npy_read(path);
+  if (!value && !path_has_extension(path, ".npy"))
+    bp_error_add_context("a value is a .npy file, or a picture as .png");
+  return value;
+}
+
+/* The inputs of a model that leave an extent open, and the shapes that files give them. */
+typedef struct Opened {
+  char *const *inputs;
+  GArray *shapes;
+} Opened;
+
+static gboolean is_open(const BpModelTensorInfo *info) {
+  for (int32_t i = 0; i < info->ndim; i++)
+    if (info->shape[i] < 0)
+      return TRUE;
+  return info->ndim < 0;
+}
+
+static int add_shape_of_file(void *visitor, int32_t is_output, const BpModelTensorInfo *info) {
+  const Opened *opened = visitor;
+  if (is_output || !is_open(info) || shapes_find(opened->shapes, info->name))
+    return 0;
+  for (char *const *input = opened->inputs; *input; input++) {
+    if (!input_is_named(*input, info->name))
+      continue;
+    BpTensor *value = input_read(*input + strlen(info->name) + 1, info);
+    if (!value)
+      return -1;
+    const BpTensorView *view = &value->view;
+    const BpInputShape shape = {g_strdup(info->name),
+                                g_memdup2(view->shape, (gsize)view->ndim * sizeof *view->shape),
+                                view->ndim};
+    g_array_append_val(opened->shapes, shape);
+    bp_object_release(value);
+    return 0;
+  }
+  return 0;
+}
+
+int shapes_add_inputs(GArray *shapes, const char *path, char *const *inputs) {
+  Opened opened = {inputs, shapes};
+  return inputs ? bp_onnx_visit_tensors(path, add_shape_of_file, &opened) : 0;
+}
