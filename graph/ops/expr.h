@@ -56,6 +56,18 @@ static inline const BpIrNode *x_wide(BpIrModule *ir, const BpIrNode *a) {
   return a ? bp_ir_cast(ir, bp_te_accumulator(x_dtype(a)), a) : NULL;
 }
 
+/* An index into `extent` elements, as int64: one below zero counts from the end. */
+static inline const BpIrNode *x_from_end(BpIrModule *ir, const BpIrNode *index, int64_t extent) {
+  const BpIrNode *wide = index ? bp_ir_cast(ir, (BpDataType){BP_DTYPE_INT, 64, 1}, index) : NULL;
+  return bp_ir_select(ir, x_lt(ir, wide, x_index(ir, 0)), x_add(ir, wide, x_index(ir, extent)),
+                      wide);
+}
+/* The same, inside the elements whatever the data says. */
+static inline const BpIrNode *x_inside(BpIrModule *ir, const BpIrNode *index, int64_t extent) {
+  return x_min(ir, x_max(ir, x_from_end(ir, index, extent), x_index(ir, 0)),
+               x_index(ir, extent - 1));
+}
+
 /* Reduction axes over the `channels` of a tensor in blocks (blocked.c), and in `at` the block and
  * the place in it that they stand for. Spare channels are never read: where the last block has any,
  * the one axis runs over the channels, and schedules take it in whole blocks and a rest. Returns

@@ -4,9 +4,11 @@
 libbackplane_graph_la_SOURCES += \
 	graph/ops/blocked.c \
 	graph/ops/conv.c \
+	graph/ops/einsum.c \
 	graph/ops/elementwise.c \
 	graph/ops/expr.h \
 	graph/ops/fold.c \
+	graph/ops/mark.c \
 	graph/ops/matmul.c \
 	graph/ops/move.c \
 	graph/ops/normalize.c \
@@ -19,6 +21,8 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/resize.c \
 	graph/ops/rows.h \
 	graph/ops/scalar.c \
+	graph/ops/scatter.c \
 	graph/ops/shape.c \
 	graph/ops/table.c \
+	graph/ops/topk.c \
 	graph/ops/winograd.c graph/ops/winograd.h

@@ -476,14 +476,6 @@ static int check_indices(const BpGraphNode *node) {
   return 0;
 }
 
-/* Counts from the end if negative; whatever the data says, the result is inside the tensor. */
-static const BpIrNode *safe_index(BpIrModule *ir, const BpIrNode *index, int64_t extent) {
-  const BpIrNode *wide = bp_ir_cast(ir, BP__INT64, index), *zero = x_index(ir, 0);
-  const BpIrNode *positive =
-      bp_ir_select(ir, x_lt(ir, wide, zero), x_add(ir, wide, x_index(ir, extent)), wide);
-  return x_min(ir, x_max(ir, positive, zero), x_index(ir, extent - 1));
-}
-
 BP_ROW_INFER(gather) {
   const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
   int64_t shape[2 * BP_GRAPH_MAX_NDIM];
@@ -516,7 +508,7 @@ static const BpIrNode *gather_body(BpTe *te, const BpIrNode *const *axes, void *
   for (int32_t i = 0; i < in->ndim; i++)
     indices[i] = i < axis   ? axes[i]
                  : i > axis ? axes[i - 1 + inner]
-                            : safe_index(bp_te_ir(te), index, in->shape[axis]);
+                            : x_inside(bp_te_ir(te), index, in->shape[axis]);
   return bp_te_read(te, op->inputs[0], indices);
 }
 
@@ -546,12 +538,83 @@ static const BpIrNode *gather_elements_body(BpTe *te, const BpIrNode *const *axe
   if (!index || bp__op_axis(op->node, bp__node_int(op->node, "axis", 0), in->ndim, &axis))
     return NULL;
   memcpy(indices, axes, (size_t)in->ndim * sizeof(*indices));
-  indices[axis] = safe_index(bp_te_ir(te), index, in->shape[axis]);
+  indices[axis] = x_inside(bp_te_ir(te), index, in->shape[axis]);
   return bp_te_read(te, op->inputs[0], indices);
 }
 
 BP_ROW_COMPUTE(gather_elements) {
   return bp__op_give(outputs, compute_with(op, gather_elements_body));
+}
+
+/* ---- GatherND ---------------------------------------------------------------------------- */
+
+/* Of the output's dimensions, the first `batch` are those of both inputs, and those up to `outer`
+ * those of the indices, whose last one holds `depth` indices. */
+typedef struct GatherNd {
+  int32_t batch, outer, depth;
+} GatherNd;
+
+static int read_gather_nd(const BpGraphNode *node, GatherNd *at) {
+  const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
+  int64_t batch = bp__node_int(node, "batch_dims", 0);
+  if (check_indices(node))
+    return -1;
+  if (in->ndim < 1 || indices->ndim < 1 || batch < 0 || batch >= in->ndim || batch >= indices->ndim)
+    return bp__op_bad(node, "batch_dims %lld does not fit tensors of %d and %d dimensions",
+                      (long long)batch, in->ndim, indices->ndim);
+  int64_t depth = indices->shape[indices->ndim - 1];
+  if (depth < 1 || depth > in->ndim - batch)
+    return bp__op_bad(node, "its indices are rows of %lld, for data of %d dimensions",
+                      (long long)depth, in->ndim);
+  for (int32_t i = 0; i < batch; i++)
+    if (in->shape[i] != indices->shape[i])
+      return bp__op_bad(node, "its inputs differ in the extent of batch dimension %d", i);
+  *at = (GatherNd){(int32_t)batch, indices->ndim - 1, (int32_t)depth};
+  return 0;
+}
+
+BP_ROW_INFER(gather_nd) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t shape[2 * BP_GRAPH_MAX_NDIM];
+  GatherNd at;
+  if (read_gather_nd(node, &at))
+    return -1;
+  int32_t ndim = at.outer, first = at.batch + at.depth;
+  memcpy(shape, node->inputs[1]->shape, (size_t)ndim * sizeof(*shape));
+  for (int32_t i = first; i < in->ndim; i++)
+    shape[ndim++] = in->shape[i];
+  if (set_output_like(graph, node, shape, ndim))
+    return -1;
+  if (bp__value_num_elements(in) == 0 && bp__value_num_elements(node->outputs[0]) > 0)
+    return bp__op_bad(node, "it gathers from data that is empty");
+  return 0;
+}
+
+static const BpIrNode *gather_nd_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpGraphValue *in = op->node->inputs[0];
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *place[BP_GRAPH_MAX_NDIM];
+  GatherNd at;
+  if (read_gather_nd(op->node, &at))
+    return NULL;
+  memcpy(place, axes, (size_t)at.outer * sizeof(*place));
+  for (int32_t i = 0; i < in->ndim; i++) {
+    int32_t k = i - at.batch;
+    if (k < 0)
+      indices[i] = axes[i];
+    else if (k >= at.depth)
+      indices[i] = axes[at.outer + k - at.depth];
+    else {
+      place[at.outer] = x_index(ir, k);
+      indices[i] = x_inside(ir, bp_te_read(te, op->inputs[1], place), in->shape[i]);
+    }
+  }
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(gather_nd) {
+  return bp__op_give(outputs, compute_with(op, gather_nd_body));
 }
 
 /* ---- Between depth and space ------------------------------------------------------------- */

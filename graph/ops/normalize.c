@@ -151,3 +151,48 @@ BP_ROW_EXPAND(lp_normalization) {
   node->outputs[0] = bp__op_binary(graph, node, "Div", x, norm);
   return node->outputs[0] ? 0 : -1;
 }
+
+/* x / sqrt(mean of squares + epsilon) * scale, over the axes from `axis` on; all but the scale is
+ * computed in the type of stash_type, which is float32 or the wider one of x. */
+BP_ROW_EXPAND(rms_normalization) {
+  BpGraphValue *x = node->inputs[0], *wide, *square;
+  float epsilon = bp__node_float(node, "epsilon", 1e-5f);
+  int64_t axes[BP_GRAPH_MAX_NDIM];
+  int32_t axis, count = 0;
+  if (bp__node_int(node, "stash_type", 1) != 1)
+    return bp__op_error(node, "stash_type %lld is not supported",
+                        (long long)bp__node_int(node, "stash_type", 1));
+  if (bp__op_axis(node, bp__node_int(node, "axis", -1), x->ndim, &axis))
+    return -1;
+  while (axis < x->ndim)
+    axes[count++] = axis++;
+  wide = bp__op_cast(graph, node, x, bp_te_accumulator(x->dtype));
+  square = bp__op_binary(graph, node, "ReduceMean", bp__op_binary(graph, node, "Mul", wide, wide),
+                         bp__graph_int_vector(graph, axes, count));
+  square = bp__op_binary(graph, node, "Add", square, bp__op_scalar(graph, node, square, epsilon));
+  wide = bp__op_binary(graph, node, "Div", wide, bp__op_unary(graph, node, "Sqrt", square));
+  node->outputs[0] =
+      bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, wide, x->dtype), node->inputs[1]);
+  return node->outputs[0] ? 0 : -1;
+}
+
+BP_ROW_EXPAND(mean_variance_normalization) {
+  BpGraphValue *x = node->inputs[0], *wide, *list, *centred, *deviation;
+  int64_t axes[BP_GRAPH_MAX_NDIM] = {0, 2, 3};
+  int32_t count = bp__op_ints(node, -1, "axes", axes, BP_GRAPH_MAX_NDIM);
+  if (count == -1)
+    return -1;
+  list = bp__graph_int_vector(graph, axes, count < 0 ? 3 : count);
+  wide = bp__op_cast(graph, node, x, bp_te_accumulator(x->dtype));
+  centred =
+      bp__op_binary(graph, node, "Sub", wide, bp__op_binary(graph, node, "ReduceMean", wide, list));
+  deviation =
+      bp__op_unary(graph, node, "Sqrt",
+                   bp__op_binary(graph, node, "ReduceMean",
+                                 bp__op_binary(graph, node, "Mul", centred, centred), list));
+  deviation =
+      bp__op_binary(graph, node, "Add", deviation, bp__op_scalar(graph, node, deviation, 1e-9f));
+  node->outputs[0] =
+      bp__op_cast(graph, node, bp__op_binary(graph, node, "Div", centred, deviation), x->dtype);
+  return node->outputs[0] ? 0 : -1;
+}

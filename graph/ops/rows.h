@@ -38,7 +38,16 @@ BP_ROW_SCALAR(exp);
 BP_ROW_SCALAR(log);
 BP_ROW_SCALAR(sin);
 BP_ROW_SCALAR(cos);
+BP_ROW_SCALAR(tan);
+BP_ROW_SCALAR(asin);
+BP_ROW_SCALAR(acos);
+BP_ROW_SCALAR(atan);
+BP_ROW_SCALAR(sinh);
+BP_ROW_SCALAR(cosh);
 BP_ROW_SCALAR(tanh);
+BP_ROW_SCALAR(asinh);
+BP_ROW_SCALAR(acosh);
+BP_ROW_SCALAR(atanh);
 BP_ROW_SCALAR(erf);
 BP_ROW_SCALAR(floor);
 BP_ROW_SCALAR(ceil);
@@ -58,6 +67,7 @@ BP_ROW_SCALAR(softplus);
 BP_ROW_SCALAR(softsign);
 BP_ROW_SCALAR(mish);
 BP_ROW_SCALAR(gelu);
+BP_ROW_SCALAR(swish);
 BP_ROW_SCALAR(shrink);
 BP_ROW_SCALAR(clip);
 BP_ROW_SCALAR(prelu);
@@ -113,6 +123,7 @@ BP_ROW_INFER(pad);
 BP_ROW_INFER(expand);
 BP_ROW_INFER(gather);
 BP_ROW_INFER(gather_elements);
+BP_ROW_INFER(gather_nd);
 BP_ROW_INFER(depth_to_space);
 BP_ROW_INFER(space_to_depth);
 BP_ROW_INFER(trilu);
@@ -124,6 +135,7 @@ BP_ROW_COMPUTE(slice);
 BP_ROW_COMPUTE(pad);
 BP_ROW_COMPUTE(gather);
 BP_ROW_COMPUTE(gather_elements);
+BP_ROW_COMPUTE(gather_nd);
 BP_ROW_COMPUTE(depth_to_space);
 BP_ROW_COMPUTE(space_to_depth);
 BP_ROW_COMPUTE(trilu);
@@ -132,6 +144,28 @@ BP_ROW_COMPUTE(expand);
 BP_ROW_FOLD(transpose);
 BP_ROW_FOLD(slice);
 BP_ROW_EXPAND(split);
+
+/* scatter.c: updates of elements */
+BP_ROW_INFER(scatter_elements);
+BP_ROW_INFER(scatter_nd);
+BP_ROW_COMPUTE(scatter_elements);
+BP_ROW_COMPUTE(scatter_nd);
+
+/* topk.c */
+BP_ROW_INFER(topk);
+BP_ROW_COMPUTE(topk);
+
+/* einsum.c */
+BP_ROW_EXPAND(einsum);
+
+/* mark.c: operators that tell places apart by their indices */
+BP_ROW_EXPAND(one_hot);
+BP_ROW_EXPAND(hardmax);
+BP_ROW_EXPAND(eye_like);
+BP_ROW_EXPAND(non_zero);
+BP_ROW_EXPAND(compress);
+BP_ROW_INFER(reverse_sequence);
+BP_ROW_COMPUTE(reverse_sequence);
 
 /* reduce.c */
 BP_ROW_INFER(reduce);
@@ -188,6 +222,8 @@ BP_ROW_EXPAND(instance_normalization);
 BP_ROW_EXPAND(layer_normalization);
 BP_ROW_EXPAND(group_normalization);
 BP_ROW_EXPAND(lp_normalization);
+BP_ROW_EXPAND(rms_normalization);
+BP_ROW_EXPAND(mean_variance_normalization);
 
 /* recurrent.c: recurrent layers, as products and steps; and the steps of each sort */
 BP_ROW_EXPAND(lstm);

@@ -33,7 +33,16 @@ INTRINSIC(exp, "exp")
 INTRINSIC(log, "log")
 INTRINSIC(sin, "sin")
 INTRINSIC(cos, "cos")
+INTRINSIC(tan, "tan")
+INTRINSIC(asin, "asin")
+INTRINSIC(acos, "acos")
+INTRINSIC(atan, "atan")
+INTRINSIC(sinh, "sinh")
+INTRINSIC(cosh, "cosh")
 INTRINSIC(tanh, "tanh")
+INTRINSIC(asinh, "asinh")
+INTRINSIC(acosh, "acosh")
+INTRINSIC(atanh, "atanh")
 INTRINSIC(erf, "erf")
 INTRINSIC(sigmoid, "sigmoid")
 INTRINSIC(floor, "floor")
@@ -169,6 +178,12 @@ BP_ROW_SCALAR(softsign) {
 BP_ROW_SCALAR(mish) {
   (void)node;
   return x_mul(ir, args[0], x_call1(ir, "tanh", softplus(ir, args[0])));
+}
+
+BP_ROW_SCALAR(swish) {
+  const BpIrNode *x = args[0];
+  return x_mul(ir, x,
+               x_call1(ir, "sigmoid", x_mul(ir, x, attr_number(ir, node, x, "alpha", 1.0f))));
 }
 
 BP_ROW_SCALAR(gelu) {

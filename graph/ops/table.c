@@ -47,7 +47,16 @@ static const BpOp table[] = {
     SCALAR("Log", 6, 1, elementwise, log, ""),
     SCALAR("Sin", 7, 1, elementwise, sin, ""),
     SCALAR("Cos", 7, 1, elementwise, cos, ""),
+    SCALAR("Tan", 7, 1, elementwise, tan, ""),
+    SCALAR("Asin", 7, 1, elementwise, asin, ""),
+    SCALAR("Acos", 7, 1, elementwise, acos, ""),
+    SCALAR("Atan", 7, 1, elementwise, atan, ""),
+    SCALAR("Sinh", 9, 1, elementwise, sinh, ""),
+    SCALAR("Cosh", 9, 1, elementwise, cosh, ""),
     SCALAR("Tanh", 6, 1, elementwise, tanh, ""),
+    SCALAR("Asinh", 9, 1, elementwise, asinh, ""),
+    SCALAR("Acosh", 9, 1, elementwise, acosh, ""),
+    SCALAR("Atanh", 9, 1, elementwise, atanh, ""),
     SCALAR("Erf", 9, 1, elementwise, erf, ""),
     SCALAR("Floor", 6, 1, elementwise, floor, ""),
     SCALAR("Ceil", 6, 1, elementwise, ceil, ""),
@@ -67,6 +76,7 @@ static const BpOp table[] = {
     SCALAR("Softsign", 1, 1, elementwise, softsign, ""),
     SCALAR("Mish", 18, 1, elementwise, mish, ""),
     SCALAR("Gelu", 20, 1, elementwise, gelu, "approximate:s"),
+    SCALAR("Swish", 24, 1, elementwise, swish, "alpha:f"),
     SCALAR("Shrink", 9, 1, elementwise, shrink, "bias:f lambd:f"),
     SCALAR("Not", 1, 1, elementwise, not, ""),
     SCALAR("BitwiseNot", 18, 1, elementwise, bit_not, ""),
@@ -139,6 +149,9 @@ static const BpOp table[] = {
     COMPUTED("Gather", 1, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather, gather),
     COMPUTED("GatherElements", 11, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather_elements,
              gather_elements),
+    COMPUTED("GatherND", 11, 2, 2, 0, BP_FUSE_INJECTIVE, "batch_dims:i", gather_nd, gather_nd),
+    COMPUTED("ReverseSequence", 10, 2, 2, 0, BP_FUSE_INJECTIVE, "batch_axis:i time_axis:i",
+             reverse_sequence, reverse_sequence),
     COMPUTED("DepthToSpace", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s", depth_to_space,
              depth_to_space),
     COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s", space_to_depth,
@@ -150,6 +163,19 @@ static const BpOp table[] = {
              "keep_aspect_ratio_policy:s",
              resize),
     EXPANDED("Upsample", 7, 1, 2, 1, "mode:s scales:fs", upsample),
+
+    EXPANDED("OneHot", 9, 3, 3, 1, "axis:i", one_hot),
+    EXPANDED("EyeLike", 9, 1, 1, 1, "dtype:i k:i", eye_like),
+    EXPANDED("NonZero", 9, 1, 1, 1, "", non_zero),
+    EXPANDED("Compress", 9, 2, 2, 1, "axis:i", compress),
+
+    /* Statements. */
+    COMPUTED("ScatterElements", 11, 3, 3, 0, BP_FUSE_OPAQUE, "axis:i reduction:s", scatter_elements,
+             scatter_elements),
+    COMPUTED("Scatter", 9, 3, 3, 0, BP_FUSE_OPAQUE, "axis:i", scatter_elements, scatter_elements),
+    COMPUTED("ScatterND", 11, 3, 3, 0, BP_FUSE_OPAQUE, "reduction:s", scatter_nd, scatter_nd),
+    {"TopK", "", 1, 1, 2, 2, 2, BP_FUSE_OPAQUE, "axis:i k:i largest:i sorted:i", bp__infer_topk,
+     NULL, bp__compute_topk, NULL, NULL},
 
     /* Reductions. */
     COMPUTED("ReduceSum", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
@@ -169,6 +195,7 @@ static const BpOp table[] = {
     COMPUTED("Softmax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i", softmax, softmax),
     COMPUTED("LogSoftmax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i", softmax, softmax),
     COMPUTED("CumSum", 11, 2, 2, 2, BP_FUSE_OPAQUE, "exclusive:i reverse:i", cumsum, cumsum),
+    EXPANDED("Hardmax", 1, 1, 1, 1, "axis:i", hardmax),
     EXPANDED("GlobalAveragePool", 1, 1, 1, 1, "", global_pool),
     EXPANDED("GlobalMaxPool", 1, 1, 1, 1, "", global_pool),
 
@@ -183,6 +210,7 @@ static const BpOp table[] = {
              WINDOW_ATTRS "ceil_mode:i count_include_pad:i", pool, pool),
     COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
     COMPUTED("MatMul", 1, 2, 2, 0, BP_FUSE_ANCHOR, "", matmul, matmul),
+    EXPANDED("Einsum", 12, 1, -1, 1, "equation:s", einsum),
     EXPANDED("Gemm", 7, 2, 3, 1, "alpha:f beta:f transA:i transB:i", gemm),
 
     /* Normalisation. */
@@ -194,6 +222,9 @@ static const BpOp table[] = {
     EXPANDED("GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i",
              group_normalization),
     EXPANDED("LpNormalization", 1, 1, 1, 1, "axis:i p:i", lp_normalization),
+
+    EXPANDED("RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i", rms_normalization),
+    EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
 
     /* Recurrent layers. */
     EXPANDED("LSTM", 7, 3, 8, 3, RECURRENT_ATTRS "input_forget:i", lstm),

@@ -171,14 +171,15 @@ static Backplane__Onnx__AttributeProto *attribute(OnnxBuilder *builder, const ch
   int is_number = g_ascii_isdigit(value[0]) || value[0] == '-';
   attr->name = copy(builder, sides[0]);
   attr->has_type = 1;
-  if (!is_number && strchr(value, ',')) {
+  gboolean is_quoted = value[0] == '\'';
+  if (!is_number && !is_quoted && strchr(value, ',')) {
     attr->type = 8;
     attr->strings = parse_strings(builder, value, &attr->n_strings);
   } else if (!is_number) {
     attr->type = 3;
     attr->has_s = 1;
-    attr->s.data = (uint8_t *)copy(builder, value);
-    attr->s.len = strlen(value);
+    attr->s.data = (uint8_t *)copy(builder, value + is_quoted);
+    attr->s.len = strlen(value) - (is_quoted ? 2 : 0);
   } else if (strchr(value, ',')) {
     attr->type = 7;
     attr->ints = parse_ints(builder, value, &attr->n_ints);

@@ -34,7 +34,8 @@ void onnx_data(OnnxBuilder *builder, const char *name, int32_t type, const int64
                int32_t rank, const void *data, size_t size);
 /* inputs and outputs: "x,w,,b"; attrs: "group=2 pads=1,1,1,1 alpha=0.5f mode=nearest", where a
  * number with a point or an f is a float, one with a comma a list ("3," has one element); so are
- * words with commas. Returns the node, for what these words cannot say. */
+ * words with commas that are not between apostrophes. Returns the node, for what these words cannot
+ * say. */
 Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, const char *inputs,
                                       const char *outputs, const char *attrs);
 

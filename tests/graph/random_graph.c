@@ -614,6 +614,148 @@ static void make_gather(RandomGraph *g, const Row *row) {
   bits(g, result, in.fraction, in.magnitude);
 }
 
+/* A row of indices for each place, each into its own axis from `batch` on. */
+static int32_t index_rows(RandomGraph *g, const RandomValue *in, int32_t batch, int64_t count,
+                          int64_t depth) {
+  int64_t shape[MAX_RANK] = {in->shape[0], count, depth};
+  int32_t list = indices(g, shape + (batch ? 0 : 1), batch ? 3 : 2, 1);
+  RandomValue *value = random_graph_value(g, list);
+  for (int64_t i = 0; i < random_value_count(value); i++) {
+    int64_t end = in->shape[batch + i % depth];
+    ((int64_t *)value->data)[i] = between(g, -end, end - 1);
+  }
+  return list;
+}
+
+static void make_gather_nd(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 2, 4), batch = (int32_t)below(g, 2), rank = batch;
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK] = {in.shape[0]}, depth = between(g, 1, in.rank - batch);
+  int64_t count = between(g, 1, 9);
+  shape[rank++] = count;
+  for (int32_t i = batch + (int32_t)depth; i < in.rank; i++)
+    shape[rank++] = in.shape[i];
+  int32_t list = index_rows(g, &in, batch, count, depth);
+  bits(g,
+       apply(g, row->op, g_strdup_printf("batch_dims=%d", batch), (int32_t[]){x, list}, 2, in.type,
+             shape, rank),
+       in.fraction, in.magnitude);
+}
+
+/* One of the ways to combine an element and its updates, of which there are at most 9. */
+static void scatter(RandomGraph *g, const Row *row, int32_t x, int32_t list, int32_t updates,
+                    const char *attrs) {
+  const RandomValue in = *random_graph_value(g, x);
+  char *how = choice(g, in.type == BOOL ? "none" : row->attrs);
+  char *all = row->attrs[0] ? g_strdup_printf("%s%sreduction=%s", attrs, attrs[0] ? " " : "", how)
+                            : g_strdup(attrs);
+  int32_t magnitude = MAX(in.magnitude, random_graph_value(g, updates)->magnitude);
+  int32_t fraction = MAX(in.fraction, random_graph_value(g, updates)->fraction);
+  int32_t result =
+      apply(g, row->op, all, (int32_t[]){x, list, updates}, 3, in.type, in.shape, in.rank);
+  if (!strcmp(how, "mul"))
+    bits(g, result, 10 * fraction, 10 * magnitude);
+  else
+    bits(g, result, fraction, magnitude + (strcmp(how, "add") ? 0 : 4));
+  g_free(how);
+}
+
+static void make_scatter_elements(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], axis = below(g, in.rank);
+  for (int32_t i = 0; i < in.rank; i++)
+    shape[i] = i == axis ? between(g, 1, 9) : between(g, 1, in.shape[i]);
+  int32_t list = indices(g, shape, in.rank, in.shape[axis]);
+  int32_t updates = given(g, in.type, shape, in.rank, FALSE);
+  char *attrs = g_strdup_printf("axis=%d", (int)axis);
+  scatter(g, row, x, list, updates, attrs);
+  g_free(attrs);
+}
+
+static void make_scatter_nd(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 1, 4), rank = 1;
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t depth = between(g, 1, in.rank), shape[MAX_RANK] = {between(g, 1, 9)};
+  for (int32_t i = (int32_t)depth; i < in.rank; i++)
+    shape[rank++] = in.shape[i];
+  int32_t list = index_rows(g, &in, 0, shape[0], depth);
+  scatter(g, row, x, list, given(g, in.type, shape, rank, FALSE), "");
+}
+
+/* Equal elements are told apart by their places. */
+static void make_topk(RandomGraph *g, const Row *row) {
+  int32_t x = pick_of(g, NUMBERS, 1, MAX_RANK, TRUE);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], axis = below(g, in.rank);
+  memcpy(shape, in.shape, sizeof(shape));
+  shape[axis] = below(g, 3) ? between(g, 1, in.shape[axis]) : in.shape[axis];
+  int32_t k = int_list(g, &shape[axis], 1);
+  apply(g, row->op, g_strdup_printf("axis=%d largest=%d", (int)axis, (int)below(g, 2)),
+        (int32_t[]){x, k}, 2, in.type, shape, in.rank);
+  int32_t places = add_result(g, INT64, shape, in.rank);
+  random_graph_value(g, places)->fraction = 0;
+  random_graph_value(g, places)->magnitude = 6;
+}
+
+static void make_reverse_sequence(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 2, 4), batch = (int32_t)below(g, 2);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t lengths = weights(g, INT64, &in.shape[batch], 1);
+  for (int64_t i = 0; i < in.shape[batch]; i++)
+    ((int64_t *)random_graph_value(g, lengths)->data)[i] = between(g, 1, in.shape[1 - batch]);
+  int32_t result =
+      apply(g, row->op, g_strdup_printf("batch_axis=%d time_axis=%d", batch, 1 - batch),
+            (int32_t[]){x, lengths}, 2, in.type, in.shape, in.rank);
+  bits(g, result, in.fraction, in.magnitude);
+}
+
+/* Some of the indices are outside of the depth. */
+static void make_one_hot(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, 1 << INT32 | 1 << INT64, 0, MAX_RANK - 1);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], axis = below(g, in.rank + 1), depth = between(g, 1, 7), pair = 2;
+  for (int32_t i = 0; i <= in.rank; i++)
+    shape[i] = i == axis ? depth : in.shape[i - (i > axis)];
+  int32_t type = below(g, 2) ? FLOAT : INT32;
+  int32_t values = given(g, type, &pair, 1, below(g, 2) == 0);
+  const RandomValue on_off = *random_graph_value(g, values);
+  int32_t result =
+      apply(g, row->op, g_strdup_printf("axis=%d", (int)axis),
+            (int32_t[]){x, number(g, INT64, (double)depth), values}, 3, type, shape, in.rank + 1);
+  bits(g, result, on_off.fraction, on_off.magnitude);
+}
+
+static void make_eye(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, ANY, 2, 2);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t result = apply(g, row->op, choice(g, row->attrs), &x, 1, in.type, in.shape, 2);
+  random_graph_value(g, result)->error = 0;
+}
+
+/* Both give as many elements as a constant marks. */
+static void make_marked(RandomGraph *g, const Row *row) {
+  gboolean is_compress = row->op[0] == 'C';
+  int32_t x =
+      is_compress ? pick(g, ANY, 1, 4) : weights(g, BOOL, (int64_t[]){extent(g), extent(g)}, 2);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t axis = below(g, in.rank), shape[MAX_RANK];
+  int32_t mask = is_compress ? weights(g, BOOL, &in.shape[axis], 1) : x;
+  const RandomValue *marks = random_graph_value(g, mask);
+  int64_t count = 0;
+  ((uint8_t *)marks->data)[0] = 1;
+  for (int64_t i = 0; i < random_value_count(marks); i++)
+    count += ((const uint8_t *)marks->data)[i];
+  if (!is_compress) {
+    bits(g, apply(g, row->op, g_strdup(""), &x, 1, INT64, (int64_t[]){2, count}, 2), 0, 6);
+    return;
+  }
+  memcpy(shape, in.shape, sizeof(shape));
+  shape[axis] = count;
+  apply(g, row->op, g_strdup_printf("axis=%d", (int)axis), (int32_t[]){x, mask}, 2, in.type, shape,
+        in.rank);
+}
+
 static void make_depth_space(RandomGraph *g, const Row *row) {
   gboolean to_space = row->op[0] == 'D';
   int64_t c = between(g, 1, 9), h = between(g, 1, 6), w = between(g, 1, 6);
@@ -688,7 +830,7 @@ static void make_reduce(RandomGraph *g, const Row *row) {
 }
 
 static void make_along(RandomGraph *g, const Row *row) {
-  int32_t x = pick(g, row->types, 1, MAX_RANK);
+  int32_t x = pick_of(g, row->types, 1, MAX_RANK, row->how & SHARP);
   const RandomValue in = *random_graph_value(g, x);
   char *attrs = g_strdup_printf("%saxis=%d", row->attrs, (int)below(g, in.rank));
   finish(g, row, apply(g, row->op, attrs, &x, 1, in.type, in.shape, in.rank));
@@ -824,6 +966,30 @@ static void make_gemm(RandomGraph *g, const Row *row) {
                    (int32_t[]){x, w, c}, c >= 0 ? 3 : 2, in.type, (int64_t[]){rows, columns}, 2));
 }
 
+/* The extents of letters are chosen at random. */
+static void make_einsum(RandomGraph *g, const Row *row) {
+  char *text = choice(g, row->attrs), **sides = g_strsplit(text, "->", 2);
+  char **terms = g_strsplit(sides[0], ",", -1);
+  int64_t extents[128], shape[MAX_RANK];
+  int32_t reads[MAX_READS], count = 0, type = below(g, 4) ? FLOAT : INT32;
+  for (int32_t i = 0; i < 128; i++)
+    extents[i] = between(g, 1, 9);
+  for (; terms[count]; count++) {
+    for (int32_t i = 0; terms[count][i]; i++)
+      shape[i] = extents[(int)terms[count][i]];
+    reads[count] = given(g, type, shape, (int32_t)strlen(terms[count]), below(g, 3) == 0);
+  }
+  for (int32_t i = 0; sides[1][i]; i++)
+    shape[i] = extents[(int)sides[1][i]];
+  bits(g,
+       apply(g, row->op, g_strdup_printf("equation='%s'", text), reads, count, type, shape,
+             (int32_t)strlen(sides[1])),
+       9, 12);
+  g_strfreev(terms);
+  g_strfreev(sides);
+  g_free(text);
+}
+
 /* ---- Norms and recurrent layers ---- */
 
 static int32_t positive(RandomGraph *g, int32_t type, int64_t count) {
@@ -836,7 +1002,8 @@ static int32_t positive(RandomGraph *g, int32_t type, int64_t count) {
 /* Scale and bias, and for batches mean and variance, of as many elements as there are channels, or
  * elements along the last axis. */
 static void make_norm(RandomGraph *g, const Row *row) {
-  gboolean is_layer = row->op[0] == 'L', is_batch = row->op[0] == 'B';
+  gboolean is_rms = row->op[0] == 'R', is_layer = row->op[0] == 'L' || is_rms;
+  gboolean is_batch = row->op[0] == 'B';
   int32_t x = is_layer ? pick(g, 1 << FLOAT, 2, 4) : picture(g, 1 << FLOAT);
   const RandomValue in = *random_graph_value(g, x);
   int64_t count = in.shape[is_layer ? in.rank - 1 : 1];
@@ -845,8 +1012,11 @@ static void make_norm(RandomGraph *g, const Row *row) {
     reads[3] = weights(g, FLOAT, &count, 1);
     reads[4] = positive(g, FLOAT, count);
   }
-  rounded(g, apply(g, row->op, choice(g, row->attrs), reads, is_batch ? 5 : 3, FLOAT, in.shape,
-                   in.rank));
+  rounded(g, apply(g, row->op, choice(g, row->attrs), reads,
+                   is_batch ? 5
+                   : is_rms ? 2
+                            : 3,
+                   FLOAT, in.shape, in.rank));
 }
 
 static void make_recurrent(RandomGraph *g, const Row *row) {
@@ -876,7 +1046,16 @@ static const Row rows[] = {
     UNARY("Log", ""),
     UNARY("Sin", ""),
     UNARY("Cos", ""),
+    UNARY("Tan", ""),
+    UNARY("Asin", ""),
+    UNARY("Acos", ""),
+    UNARY("Atan", ""),
+    UNARY("Sinh", ""),
+    UNARY("Cosh", ""),
     UNARY("Tanh", ""),
+    UNARY("Asinh", ""),
+    UNARY("Acosh", ""),
+    UNARY("Atanh", ""),
     UNARY("Erf", ""),
     {"Floor", make_unary, "", FLOATS, EXACT | SHARP | WHOLE},
     {"Ceil", make_unary, "", FLOATS, EXACT | SHARP | WHOLE},
@@ -896,6 +1075,7 @@ static const Row rows[] = {
     UNARY("Softsign", ""),
     UNARY("Mish", ""),
     UNARY("Gelu", "|approximate=tanh"),
+    UNARY("Swish", "|alpha=0.7f"),
     {"Shrink", make_unary, "lambd=0.5f|bias=0.25f lambd=0.5f", FLOATS, EXACT | SHARP},
     {"Not", make_unary, "", 1 << BOOL, EXACT},
     {"BitwiseNot", make_unary, "", INTEGERS, EXACT},
@@ -948,6 +1128,16 @@ static const Row rows[] = {
     {"Tile", make_tile, "", 0, 0},
     {"Gather", make_gather, "", 0, 0},
     {"GatherElements", make_gather, "", 0, 0},
+    {"GatherND", make_gather_nd, "", 0, 0},
+    {"ScatterElements", make_scatter_elements, "none|add|mul|max|min", 0, 0},
+    {"Scatter", make_scatter_elements, "", 0, 0},
+    {"ScatterND", make_scatter_nd, "none|add|mul|max|min", 0, 0},
+    {"TopK", make_topk, "", 0, 0},
+    {"ReverseSequence", make_reverse_sequence, "", 0, 0},
+    {"OneHot", make_one_hot, "", 0, 0},
+    {"EyeLike", make_eye, "|k=1|k=-2", 0, 0},
+    {"NonZero", make_marked, "", 0, 0},
+    {"Compress", make_marked, "", 0, 0},
     {"DepthToSpace", make_depth_space, "blocksize=2|blocksize=2 mode=CRD", 0, 0},
     {"SpaceToDepth", make_depth_space, "blocksize=2", 0, 0},
     {"Trilu", make_trilu, "upper=1|upper=0", 0, 0},
@@ -966,6 +1156,7 @@ static const Row rows[] = {
     {"ArgMax", make_reduce, "", NUMBERS, SHARP},
     {"ArgMin", make_reduce, "", NUMBERS, SHARP},
     {"Softmax", make_along, "", FLOATS, 0},
+    {"Hardmax", make_along, "", FLOATS, EXACT | SHARP | WHOLE},
     {"LogSoftmax", make_along, "", FLOATS, 0},
     {"CumSum", make_cumsum, "|reverse=1|exclusive=1|exclusive=1 reverse=1", 0, 0},
     {"GlobalAveragePool", make_global_pool, "", 0, 0},
@@ -977,10 +1168,16 @@ static const Row rows[] = {
     {"LRN", make_picture, "size=3|size=5 alpha=0.01f", 1 << FLOAT, 0},
     {"MatMul", make_matmul, "", 0, 0},
     {"Gemm", make_gemm, "", 0, 0},
+    {"Einsum", make_einsum,
+     "ij,jk->ik|bij,bkj->bik|bhid,bhjd->bhij|ii->i|iji->ji|ij->ji|ij,ij->i|i,j->ji|ij,jk,kl->il|"
+     "ijk->k|ij,k->i|bq,bqa,a->b",
+     0, 0},
     {"BatchNormalization", make_norm, "", 0, 0},
     {"InstanceNormalization", make_norm, "", 0, 0},
     {"LayerNormalization", make_norm, "", 0, 0},
     {"GroupNormalization", make_norm, "num_groups=1", 0, 0},
+    {"RMSNormalization", make_norm, "", 0, 0},
+    {"MeanVarianceNormalization", make_picture, "|axes=1,2", 1 << FLOAT, 0},
     {"LpNormalization", make_along, "p=2 ", FLOATS, 0},
     {"LSTM", make_recurrent, "", 0, 0},
     {"GRU", make_recurrent, "", 0, 0},
@@ -1148,7 +1345,7 @@ static gboolean is_node_needed(const RandomGraph *graph, const gboolean *needed,
 GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
   OnnxBuilder *builder = onnx_builder_new();
   gboolean *needed = random_graph_needed(graph);
-  builder->version = 21;
+  builder->version = 24;
   for (int32_t i = 0; i < (int32_t)graph->values->len; i++) {
     const RandomValue *value = random_graph_value(graph, i);
     char *name = g_strdup_printf("v%d", i);

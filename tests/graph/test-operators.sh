@@ -30,7 +30,8 @@ What the importer reads, from ONNX's own domain, operator sets 7 to 28. The list
 operator table, `graph/ops/table.c`, by `tests/graph/test-operators.sh --write`; a test keeps the two
 together. An operator has the meaning of ONNX's specification; a use of one that is not computed (an
 attribute, a type, an input that would have to be constant) is refused when the model is compiled,
-naming the node.
+naming the node. An index that is outside of the data reads the nearest element there (`Gather` and its kin) or
+changes nothing (`Scatter` and its kin). `NonZero` and `Compress` take constants alone, since the shape of what they give depends on them.
 
 *Computed*: by generated code of its own. *Element by element*: joins the code of its neighbours. *A
 view*: no code at all. *By other operators*: replaced when the model is read.

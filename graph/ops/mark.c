@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators that tell places apart by their indices: marks at one place of a row, places that hold
+ * something, the turned start of a sequence. */
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+/* ---- Marks ------------------------------------------------------------------------------- */
+
+/* Whether the index that each row has is that of the place, along `axis` of the result; in `rows`
+ * that axis has extent 1. */
+static BpGraphValue *marks(BpGraph *graph, const BpGraphNode *node, BpGraphValue *rows,
+                           int32_t axis, int64_t extent) {
+  int64_t shape[BP_GRAPH_MAX_NDIM] = {extent};
+  for (int32_t i = axis + 1; rows && i < rows->ndim; i++)
+    shape[i - axis] = 1;
+  BpGraphValue *places =
+      rows ? bp__graph_constant(graph, node->name, BP__INT64, shape, rows->ndim - axis, NULL)
+           : NULL;
+  for (int64_t i = 0; places && i < extent; i++)
+    ((int64_t *)bp__graph_constant_data(places))[i] = i;
+  return bp__op_binary(graph, node, "Equal", rows, places);
+}
+
+static int read_depth(const BpGraphNode *node, int64_t *depth) {
+  const BpGraphValue *value = node->inputs[1];
+  if (!value->data || bp__value_num_elements(value) != 1)
+    return bp__op_error(node, "input 1, its depth, must be a constant scalar");
+  double number = bp__value_get_float(value, 0);
+  if (!(number >= 1 && number <= (double)INT32_MAX))
+    return bp__op_bad(node, "its depth is %g", number);
+  *depth = (int64_t)number;
+  return 0;
+}
+
+/* Indices below zero count from the depth; those outside of it mark nothing. */
+BP_ROW_EXPAND(one_hot) {
+  BpGraphValue *indices = node->inputs[0], *values = node->inputs[2], *wide, *rows;
+  int64_t shape[BP_GRAPH_MAX_NDIM + 1], zero = 0, depth;
+  int32_t axis, ndim = indices->ndim + 1;
+  if (read_depth(node, &depth) || bp__op_axis(node, bp__node_int(node, "axis", -1), ndim, &axis))
+    return -1;
+  if (values->ndim != 1 || values->shape[0] != 2)
+    return bp__op_bad(node, "its values are not a pair");
+  if (ndim > BP_GRAPH_MAX_NDIM)
+    return bp__op_error(node, "its output has more than %d dimensions", BP_GRAPH_MAX_NDIM);
+  for (int32_t i = 0; i < ndim; i++)
+    shape[i] = i == axis ? 1 : indices->shape[i - (i > axis)];
+  wide = bp__op_reshape(graph, node, bp__op_cast(graph, node, indices, BP__INT64), shape, ndim);
+  rows = bp__op_binary(graph, node, "Less", wide, bp__graph_int_vector(graph, &zero, 1));
+  rows = bp__op_apply(graph, "", "Where", node->name,
+                      (BpGraphValue *[]){rows,
+                                         bp__op_binary(graph, node, "Add", wide,
+                                                       bp__graph_int_vector(graph, &depth, 1)),
+                                         wide},
+                      3, NULL, 0);
+  node->outputs[0] = bp__op_apply(graph, "", "Where", node->name,
+                                  (BpGraphValue *[]){marks(graph, node, rows, axis, depth),
+                                                     bp__op_slice(graph, node, values, 0, 1, 2),
+                                                     bp__op_slice(graph, node, values, 0, 0, 1)},
+                                  3, NULL, 0);
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* One at the first of the largest elements, else zero. Before version 13 all axes from `axis` on
+ * are one. */
+BP_ROW_EXPAND(hardmax) {
+  BpGraphValue *x = node->inputs[0];
+  const BpGraphValue *in = x;
+  int64_t flat[2] = {1, 1};
+  int32_t axis;
+  if (bp__op_axis(node, bp__node_int(node, "axis", node->version < 13 ? 1 : -1), x->ndim, &axis))
+    return -1;
+  if (node->version < 13) {
+    for (int32_t i = 0; i < in->ndim; i++)
+      flat[i >= axis] *= in->shape[i];
+    x = bp__op_reshape(graph, node, x, flat, 2);
+    axis = 1;
+  }
+  if (!x)
+    return -1;
+  int64_t extent = x->shape[axis];
+  BpGraphAttr attr = bp__attr_int(graph, "axis", axis);
+  BpGraphValue *largest = bp__op_apply(graph, "", "ArgMax", node->name, &x, 1, &attr, 1);
+  BpGraphValue *found = marks(graph, node, largest, axis, extent);
+  found = bp__op_cast(graph, node, found, in->dtype);
+  node->outputs[0] = bp__op_reshape(graph, node, found, in->shape, in->ndim);
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* ---- Constants --------------------------------------------------------------------------- */
+
+BP_ROW_EXPAND(eye_like) {
+  const BpGraphValue *in = node->inputs[0];
+  BpGraphValue *eye, *one;
+  BpDataType dtype = in->dtype;
+  int64_t k = bp__node_int(node, "k", 0);
+  if (in->ndim != 2)
+    return bp__op_bad(node, "its input has %d dimensions, not 2", in->ndim);
+  if (bp__node_attr(node, "dtype") && bp__dtype_from_onnx(bp__node_int(node, "dtype", 1), &dtype))
+    return bp__op_error(node, "type number %lld is not supported",
+                        (long long)bp__node_int(node, "dtype", 1));
+  eye = bp__graph_constant(graph, node->name, dtype, in->shape, 2, NULL);
+  one = bp__op_cast(graph, node, bp__graph_float_scalar(graph, 1.0f), dtype);
+  if (!eye || !one)
+    return -1;
+  for (int64_t row = 0; row < in->shape[0]; row++)
+    if (k >= -row && k < in->shape[1] - row)
+      bp__value_copy_element(eye, row * in->shape[1] + row + k, one, 0);
+  node->outputs[0] = eye;
+  return 0;
+}
+
+/* How many places of a constant hold something other than zero. */
+static int64_t count_marked(const BpGraphValue *value) {
+  int64_t count = 0;
+  for (int64_t i = 0, n = bp__value_num_elements(value); i < n; i++)
+    count += bp__value_get_float(value, i) != 0;
+  return count;
+}
+
+/* The shape of the result is the number of elements that are found, so they have to be known. */
+BP_ROW_EXPAND(non_zero) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t shape[2] = {in->ndim, 0}, found = 0;
+  if (!in->data)
+    return bp__op_error(node,
+                        "its input must be a constant: the shape of its output depends on it");
+  shape[1] = count_marked(in);
+  node->outputs[0] = bp__graph_constant(graph, node->name, BP__INT64, shape, 2, NULL);
+  if (!node->outputs[0])
+    return -1;
+  int64_t *data = bp__graph_constant_data(node->outputs[0]);
+  for (int64_t i = 0, n = bp__value_num_elements(in); i < n; i++) {
+    if (bp__value_get_float(in, i) == 0)
+      continue;
+    int64_t rest = i;
+    for (int32_t d = in->ndim - 1; d >= 0; d--) {
+      data[d * shape[1] + found] = rest % in->shape[d];
+      rest /= in->shape[d];
+    }
+    found++;
+  }
+  return 0;
+}
+
+/* Gathers what a constant condition selects, along an axis or of all elements. */
+BP_ROW_EXPAND(compress) {
+  BpGraphValue *in = node->inputs[0], *chosen;
+  const BpGraphValue *condition = node->inputs[1];
+  int64_t total = bp__value_num_elements(in), count, found = 0;
+  int32_t axis = 0;
+  if (!condition->data)
+    return bp__op_error(node,
+                        "its condition must be a constant: the shape of its output depends on it");
+  if (!bp__node_attr(node, "axis"))
+    in = bp__op_reshape(graph, node, in, &total, 1);
+  else if (bp__op_axis(node, bp__node_int(node, "axis", 0), in->ndim, &axis))
+    return -1;
+  count = count_marked(condition);
+  chosen = bp__graph_constant(graph, node->name, BP__INT64, &count, 1, NULL);
+  if (!in || !chosen)
+    return -1;
+  if (condition->ndim != 1 || condition->shape[0] > in->shape[axis])
+    return bp__op_bad(node, "its condition is longer than axis %d, or no vector", axis);
+  for (int64_t i = 0; i < condition->shape[0]; i++)
+    if (bp__value_get_int(condition, i))
+      ((int64_t *)bp__graph_constant_data(chosen))[found++] = i;
+  BpGraphAttr attr = bp__attr_int(graph, "axis", axis);
+  node->outputs[0] =
+      bp__op_apply(graph, "", "Gather", node->name, (BpGraphValue *[]){in, chosen}, 2, &attr, 1);
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* ---- ReverseSequence --------------------------------------------------------------------- */
+
+static int read_sequence(const BpGraphNode *node, int32_t *batch, int32_t *time) {
+  const BpGraphValue *in = node->inputs[0], *lengths = node->inputs[1];
+  if (bp__op_axis(node, bp__node_int(node, "batch_axis", 1), in->ndim, batch) ||
+      bp__op_axis(node, bp__node_int(node, "time_axis", 0), in->ndim, time))
+    return -1;
+  if (*batch == *time || lengths->dtype.code != BP_DTYPE_INT || lengths->ndim != 1 ||
+      lengths->shape[0] != in->shape[*batch])
+    return bp__op_bad(node,
+                      "its axes are one, or its lengths are not integers, one for each of "
+                      "%lld sequences",
+                      (long long)in->shape[*batch]);
+  return 0;
+}
+
+BP_ROW_INFER(reverse_sequence) {
+  const BpGraphValue *in = node->inputs[0];
+  int32_t batch, time;
+  if (read_sequence(node, &batch, &time))
+    return -1;
+  return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
+}
+
+static const BpIrNode *reverse_sequence_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpGraphValue *in = op->node->inputs[0];
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *length, *turned;
+  int32_t batch, time;
+  if (read_sequence(op->node, &batch, &time))
+    return NULL;
+  memcpy(indices, axes, (size_t)in->ndim * sizeof(*indices));
+  length = bp_te_read(te, op->inputs[1], &axes[batch]);
+  length =
+      length ? x_min(ir, bp_ir_cast(ir, BP__INT64, length), x_index(ir, in->shape[time])) : NULL;
+  turned = x_sub(ir, x_sub(ir, length, x_index(ir, 1)), axes[time]);
+  indices[time] = bp_ir_select(ir, x_lt(ir, axes[time], length), turned, axes[time]);
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(reverse_sequence) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp__op_give(outputs, bp_te_compute(op->te, "ReverseSequence", out->shape, out->ndim,
+                                            reverse_sequence_body, &copy));
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scattering: a copy of the data, of which some elements are replaced by updates or combined with
+ * them. Rows of the output that no update leaves run at once; the updates of a row come in their
+ * order, so the last of several for one element stays. An index outside of the data changes
+ * nothing. */
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+/* What combines an element with its update; BP_IR_NONE replaces it. */
+static int read_reduction(const BpGraphNode *node, int32_t *kind) {
+  static const struct {
+    const char *name;
+    int32_t kind;
+  } reductions[] = {{"none", BP_IR_NONE},
+                    {"add", BP_IR_ADD},
+                    {"mul", BP_IR_MUL},
+                    {"max", BP_IR_MAX},
+                    {"min", BP_IR_MIN}};
+  const char *name = bp__node_str(node, "reduction", "none");
+  for (size_t i = 0; i < sizeof(reductions) / sizeof(reductions[0]); i++)
+    if (!strcmp(name, reductions[i].name)) {
+      *kind = reductions[i].kind;
+      return *kind == BP_IR_NONE || node->inputs[0]->dtype.code != BP_DTYPE_BOOL
+                 ? 0
+                 : bp__op_error(node, "reduction %s of bool is not supported", name);
+    }
+  return bp__op_bad(node, "reduction '%s' is none of none, add, mul, max and min", name);
+}
+
+static int check_types(const BpGraphNode *node) {
+  int32_t kind;
+  if (node->inputs[1]->dtype.code != BP_DTYPE_INT)
+    return bp__op_bad(node, "its indices are not integers");
+  if (!bp__dtype_equal(node->inputs[0]->dtype, node->inputs[2]->dtype))
+    return bp__op_bad(node, "its data and its updates differ in type");
+  return read_reduction(node, &kind);
+}
+
+typedef struct Scatter {
+  const BpOpCompute *op;
+  BpIrModule *ir;
+  BpIrBlock *block;
+  BpTeTensor *out;
+  const BpGraphValue *data, *indices;
+  int32_t axis;      /* of ScatterElements */
+  int32_t reduction; /* BP_IR_* */
+} Scatter;
+
+static int begin_scatter(Scatter *scatter, const BpOpCompute *op) {
+  *scatter = (Scatter){.op = op,
+                       .ir = bp_te_ir(op->te),
+                       .data = op->node->inputs[0],
+                       .indices = op->node->inputs[1]};
+  return read_reduction(op->node, &scatter->reduction);
+}
+
+static const BpIrNode *loop(const Scatter *scatter, const char *name, int64_t extent) {
+  return bp_ir_block_for(scatter->block, name, x_index(scatter->ir, 0),
+                         x_index(scatter->ir, extent));
+}
+
+static void copy_element(const Scatter *scatter, const BpIrNode *const *at) {
+  bp_ir_block_add(scatter->block,
+                  bp_te_write(scatter->op->te, scatter->out, at,
+                              bp_te_read(scatter->op->te, scatter->op->inputs[0], at)));
+}
+
+/* Element `at` of the output, by the one of the updates at `from`. */
+static void update_element(const Scatter *scatter, const BpIrNode *const *at,
+                           const BpIrNode *const *from) {
+  BpTe *te = scatter->op->te;
+  const BpIrNode *value = bp_te_read(te, scatter->op->inputs[2], from);
+  if (scatter->reduction != BP_IR_NONE)
+    value = bp_ir_cast(
+        scatter->ir, scatter->data->dtype,
+        bp_ir_binary(scatter->ir, scatter->reduction, bp_te_read(te, scatter->out, at), value));
+  bp_ir_block_add(scatter->block, bp_te_write(te, scatter->out, at, value));
+}
+
+/* The index at `from`, counted from the start, of an axis of the data; `inside` becomes whether it
+ * and those before it are in there. */
+static const BpIrNode *read_index(const Scatter *scatter, const BpIrNode *const *from, int32_t axis,
+                                  const BpIrNode **inside) {
+  BpIrModule *ir = scatter->ir;
+  int64_t extent = scatter->data->shape[axis];
+  const BpIrNode *index = bp_te_read(scatter->op->te, scatter->op->inputs[1], from);
+  index = bp_ir_block_let(scatter->block, "at", x_from_end(ir, index, extent));
+  const BpIrNode *within =
+      x_and(ir, x_ge(ir, index, x_index(ir, 0)), x_lt(ir, index, x_index(ir, extent)));
+  *inside = *inside ? x_and(ir, *inside, within) : within;
+  return index;
+}
+
+static int compute_rows(Scatter *scatter, const int64_t *rows, int32_t num_rows,
+                        BpTeStatements body, BpTeTensor **outputs) {
+  const BpGraphValue *out = scatter->op->node->outputs[0];
+  BpTeResult result = {out->dtype, out->shape, out->ndim};
+  return bp_te_statements(scatter->op->te, scatter->op->node->op->name, rows, num_rows, &result, 1,
+                          body, scatter, outputs);
+}
+
+/* ---- Along an axis ----------------------------------------------------------------------- */
+
+static int scatter_axis(const BpGraphNode *node, int32_t *axis) {
+  return bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, axis);
+}
+
+BP_ROW_INFER(scatter_elements) {
+  const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1];
+  int32_t axis;
+  if (check_types(node) || scatter_axis(node, &axis))
+    return -1;
+  if (indices->ndim != in->ndim || !bp__value_same_shape(indices, node->inputs[2]))
+    return bp__op_bad(node, "its indices and updates differ in shape, or from the data in their "
+                            "number of dimensions");
+  for (int32_t i = 0; i < in->ndim; i++)
+    if (i != axis && indices->shape[i] > in->shape[i])
+      return bp__op_bad(node, "its indices are larger than its data along axis %d", i);
+  return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
+}
+
+/* A row is all along the axis. */
+static int scatter_elements_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
+                                 BpTeTensor *const *tensors, void *context) {
+  Scatter *scatter = context;
+  const BpIrNode *at[BP_GRAPH_MAX_NDIM], *from[BP_GRAPH_MAX_NDIM], *inside = NULL;
+  (void)te;
+  scatter->block = block;
+  scatter->out = tensors[0];
+  for (int32_t i = 0, row = 0; i < scatter->data->ndim; i++)
+    at[i] = i == scatter->axis ? loop(scatter, "k", scatter->data->shape[i]) : rows[row++];
+  copy_element(scatter, at);
+  bp_ir_block_close(block);
+  for (int32_t i = 0; i < scatter->data->ndim; i++)
+    if (i != scatter->axis && scatter->indices->shape[i] < scatter->data->shape[i])
+      bp_ir_block_if(block,
+                     x_lt(scatter->ir, at[i], x_index(scatter->ir, scatter->indices->shape[i])));
+  memcpy(from, at, sizeof(from));
+  from[scatter->axis] = loop(scatter, "update", scatter->indices->shape[scatter->axis]);
+  at[scatter->axis] = read_index(scatter, from, scatter->axis, &inside);
+  bp_ir_block_if(block, inside);
+  update_element(scatter, at, from);
+  bp_ir_block_close(block);
+  bp_ir_block_close(block);
+  for (int32_t i = 0; i < scatter->data->ndim; i++)
+    if (i != scatter->axis && scatter->indices->shape[i] < scatter->data->shape[i])
+      bp_ir_block_close(block);
+  return 0;
+}
+
+BP_ROW_COMPUTE(scatter_elements) {
+  int64_t rows[BP_GRAPH_MAX_NDIM];
+  int32_t num_rows = 0;
+  Scatter scatter;
+  if (begin_scatter(&scatter, op) || scatter_axis(op->node, &scatter.axis))
+    return -1;
+  for (int32_t i = 0; i < scatter.data->ndim; i++)
+    if (i != scatter.axis)
+      rows[num_rows++] = scatter.data->shape[i];
+  return compute_rows(&scatter, rows, num_rows, scatter_elements_body, outputs);
+}
+
+/* ---- Whole parts ------------------------------------------------------------------------- */
+
+BP_ROW_INFER(scatter_nd) {
+  const BpGraphValue *in = node->inputs[0], *indices = node->inputs[1], *updates = node->inputs[2];
+  if (check_types(node))
+    return -1;
+  if (indices->ndim < 1 || in->ndim < 1)
+    return bp__op_bad(node, "its indices or its data have no dimensions");
+  int32_t outer = indices->ndim - 1;
+  int64_t depth = indices->shape[outer];
+  if (depth < 1 || depth > in->ndim)
+    return bp__op_bad(node, "its indices are rows of %lld, for data of %d dimensions",
+                      (long long)depth, in->ndim);
+  int fits = updates->ndim == outer + in->ndim - depth;
+  for (int32_t i = 0; i < updates->ndim && fits; i++)
+    fits = updates->shape[i] ==
+           (i < outer ? indices->shape[i] : in->shape[i - outer + (int32_t)depth]);
+  if (!fits)
+    return bp__op_bad(node, "the shape of its updates is not that of its indices and then that of "
+                            "the parts of its data");
+  return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
+}
+
+/* A row is one place of the parts, in all of them. */
+static int scatter_nd_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
+                           BpTeTensor *const *tensors, void *context) {
+  Scatter *scatter = context;
+  const BpIrNode *at[BP_GRAPH_MAX_NDIM] = {NULL}, *place[BP_GRAPH_MAX_NDIM],
+                 *from[BP_GRAPH_MAX_NDIM];
+  const BpIrNode *inside = NULL;
+  int32_t outer = scatter->indices->ndim - 1, depth = (int32_t)scatter->indices->shape[outer];
+  int32_t inner = scatter->data->ndim - depth;
+  (void)te;
+  scatter->block = block;
+  scatter->out = tensors[0];
+  for (int32_t i = 0; i < depth; i++)
+    at[i] = loop(scatter, "k", scatter->data->shape[i]);
+  if (inner > 0)
+    memcpy(at + depth, rows, (size_t)inner * sizeof(*at));
+  copy_element(scatter, at);
+  for (int32_t i = 0; i < depth; i++)
+    bp_ir_block_close(block);
+  for (int32_t i = 0; i < outer; i++)
+    from[i] = place[i] = loop(scatter, "update", scatter->indices->shape[i]);
+  if (inner > 0)
+    memcpy(from + outer, rows, (size_t)inner * sizeof(*from));
+  for (int32_t i = 0; i < depth; i++) {
+    place[outer] = x_index(scatter->ir, i);
+    at[i] = read_index(scatter, place, i, &inside);
+  }
+  bp_ir_block_if(block, inside);
+  update_element(scatter, at, from);
+  bp_ir_block_close(block);
+  for (int32_t i = 0; i < outer; i++)
+    bp_ir_block_close(block);
+  return 0;
+}
+
+BP_ROW_COMPUTE(scatter_nd) {
+  Scatter scatter;
+  if (begin_scatter(&scatter, op))
+    return -1;
+  int32_t depth = (int32_t)scatter.indices->shape[scatter.indices->ndim - 1];
+  return compute_rows(&scatter, scatter.data->shape + depth, scatter.data->ndim - depth,
+                      scatter_nd_body, outputs);
+}
