@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # Documentation. All of it is installed, for its pages refer to each other.
 
-dist_doc_DATA = docs/abi.md docs/artifacts.md docs/building.md docs/codegen.md docs/conformance.md \
-	docs/decisions.md docs/devices.md docs/graph.md docs/ir.md docs/lowering.md docs/measuring.md \
+dist_doc_DATA = docs/abi.md docs/architecture.md docs/artifacts.md docs/building.md docs/codegen.md docs/conformance.md \
+	docs/decisions.md docs/devices.md docs/faq.md docs/graph.md docs/ir.md docs/lowering.md docs/measuring.md \
 	docs/models.md docs/operators.md docs/packaging.md docs/plugin-cpu.md docs/plugin-cuda.md \
-	docs/plugin-opencl.md docs/plugin-vulkan.md docs/plugins.md docs/python.md docs/targets.md docs/testing.md \
-	docs/trust.md docs/tvm.md docs/vendor-guide.md
+	docs/plugin-opencl.md docs/plugin-vulkan.md docs/plugins.md docs/python.md docs/releasing.md docs/running.md \
+	docs/targets.md docs/testing.md docs/troubleshooting.md docs/trust.md docs/tvm.md docs/vendor-guide.md
 
 measurementsdir = $(docdir)/measurements
 dist_measurements_DATA = docs/measurements/matmul.md docs/measurements/models-2026-11-21.md \
 	docs/measurements/models-2026-11-22.md \
 	docs/measurements/operators.md \
 	docs/measurements/tvm-2026-11-22.md docs/measurements/vulkan.md
+
+# The picture is drawn by the script beside it; a test compares the two.
+picturesdir = $(docdir)/pictures
+dist_pictures_DATA = docs/pictures/overview.svg
+EXTRA_DIST += docs/pictures/draw.py

@@ -78,6 +78,7 @@ include tests/plugins/local.mk
 include tests/conformance/local.mk
 include tests/sdk/local.mk
 include tests/tools/local.mk
+include tests/docs/local.mk
 include tests/models/local.mk
 include tests/tvm/local.mk
 include tests/python/local.mk

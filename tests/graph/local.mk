@@ -41,5 +41,5 @@ endif
 
 test_scripts += tests/graph/test-operators.sh tests/graph/test-onnx-cases.sh tests/graph/test-recurrent.sh
 slow_tests += tests/graph/test-onnx-cases.sh tests/graph/test-recurrent.sh
-EXTRA_DIST += tests/graph/test-operators.sh tests/graph/test-onnx-cases.sh tests/graph/onnx_cases.py \
+EXTRA_DIST += tests/graph/test-operators.sh tests/graph/onnx-operators.txt tests/graph/test-onnx-cases.sh tests/graph/onnx_cases.py \
 	tests/graph/test-recurrent.sh tests/graph/recurrent_cases.py

@@ -1,10 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# docs/operators.md lists the rows of the operator table. With --write it is made anew.
+# docs/operators.md lists the rows of the operator table, and ONNX's operators (onnx-operators.txt) without a row. With --write
+# it is made anew.
 set -u
 root=${top_srcdir:-$(dirname "$0")/../..}
 table=$root/graph/ops/table.c
 page=$root/docs/operators.md
+all=$root/tests/graph/onnx-operators.txt
 
 rows() {
   awk '
@@ -22,11 +24,17 @@ rows() {
     }' "$table" | LC_ALL=C sort -f
 }
 
+# ONNX's operators that have no row, in a paragraph of lines of 120 characters.
+missing() {
+  comm -13 <(rows | cut -d' ' -f2 | LC_ALL=C sort) <(grep -v '^#' "$all" | LC_ALL=C sort) | LC_ALL=C sort -f |
+    sed '$!s/$/,/' | tr '\n' ' ' | fold -s -w 120 | sed 's/ *$//'
+}
+
 page_text() {
   cat <<'HEAD'
 # Operators
 
-What the importer reads, from ONNX's own domain, operator sets 7 to 28. The list is made from the
+What the importer reads, from ONNX's own domain, operator sets 7 to 28; [what is missing](#missing) stands at the end. The list is made from the
 operator table, `graph/ops/table.c`, by `tests/graph/test-operators.sh --write`; a test keeps the two
 together. An operator has the meaning of ONNX's specification; a use of one that is not computed (an
 attribute, a type, an input that would have to be constant) is refused when the model is compiled,
@@ -48,16 +56,31 @@ name: exp, pow (of integers, too) and fmod of float64.
 |---|---|---|
 HEAD
   rows
+  cat <<'TAIL'
+
+## Missing
+
+Of ONNX 1.23.2's own operators these have no row. A model that has one is refused when it is read, with all that are missing in one
+message. Operators of other domains (`ai.onnx.ml`, `com.microsoft`) are refused, too.
+
+TAIL
+  missing
+  echo
 }
 
 if [ "${1:-}" = --write ]; then
   page_text >"$page"
   exit
 fi
-echo 1..2
+echo 1..3
 if [ "$(rows | wc -l)" -gt 100 ]; then echo "ok 1 - /operators/table/is-found"; else echo "not ok 1 - /operators/table/is-found"; fi
 if diff <(page_text) "$page" >&2; then
   echo "ok 2 - /operators/page/lists-the-table"
 else
   echo "not ok 2 - /operators/page/lists-the-table # run tests/graph/test-operators.sh --write"
+fi
+if missing | grep -q 'If' && ! missing | grep -qw Relu; then
+  echo "ok 3 - /operators/page/names-what-is-missing"
+else
+  echo "not ok 3 - /operators/page/names-what-is-missing"
 fi

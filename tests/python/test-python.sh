@@ -30,4 +30,10 @@ ok /python/stubs-match "$BP_TEST_PYTHON" -m mypy.stubtest backplane._core \
   --allowlist "$work/allowed" --ignore-unused-allowlist
 ok /python/tests-pass "$BP_TEST_PYTHON" -m pytest -q -p no:cacheprovider tests
 ok /python/example-runs "$BP_TEST_PYTHON" "$top_srcdir/python/examples/first_steps.py"
+# The program of the README, in a folder with what it loads.
+readme_runs() {
+  "$top_builddir/backplane" compile "$top_srcdir/examples/digits/digits.onnx" --shape image=1x1x28x28 --target c -o "$work/digits.so" &&
+    says "This is a 1" "$BP_TEST_PYTHON" "$top_srcdir/tests/docs/check_pages.py" --python "$top_srcdir/README.md" "$work"
+}
+ok /python/readme-runs readme_runs
 echo "1..$count"

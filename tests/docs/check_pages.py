@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what the pages say: check_pages.py ROOT BUILD prints TAP.
+
+In the pages of EXECUTED, in their order and each page in a folder of its own:
+
+    ```c FILE, ```sh FILE       the block is written to that file
+    ```console                  lines that begin with "$ " are commands for one shell, which must succeed; the lines below
+                                are what they print, where numbers and the width of columns may differ and a line "..."
+                                stands for any lines
+    ```python                   run by tests/python/test-python.sh: check_pages.py --python PAGE FOLDER
+
+In every page: links lead somewhere, commands of the tool and their options exist, and functions that are named with a file
+are in it. Numbers of the README in bold are in the page of measurements that is linked next.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+EXECUTED = ["README.md", "docs/running.md", "docs/troubleshooting.md"]
+README_LINES = 150
+NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
+MARK = "\x1e"
+
+
+def blocks(text):
+    """Yields the first word after the fence, the rest of that line, and the lines of each block."""
+    for match in re.finditer(r"^```([^\n]*)\n(.*?)^```$", text, re.M | re.S):
+        kind, _, name = match[1].partition(" ")
+        yield kind, name, match[2]
+
+
+def split_session(block):
+    """Commands, each with the lines that it prints."""
+    session = []
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            session.append((line[2:], []))
+        elif session[-1][0].endswith("\\"):
+            session[-1] = (session[-1][0] + "\n" + line, [])
+        else:
+            session[-1][1].append(line)
+    return session
+
+
+def pattern_of(line):
+    """What a line may be: any number for a number, any blanks for blanks, anything for "..." alone."""
+    if line.strip() == "...":
+        return r"(?:.*\n)*?"
+    parts = re.split(r"(\s+)|([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)", line.rstrip())
+    found = ""
+    for text, blank, number in zip(parts[::3], parts[1::3] + [None], parts[2::3] + [None]):
+        found += re.escape(text) + (r"\s+" if blank else "") + (NUMBER.pattern if number else "")
+    return found + r"\s*\n"
+
+
+class Page:
+    def __init__(self, root, path):
+        self.root, self.path = root, path
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            self.text = file.read()
+
+    def prose(self):
+        """The text without its blocks."""
+        return re.sub(r"^```.*?^```$", "", self.text, flags=re.M | re.S)
+
+    def anchors(self):
+        titles = re.findall(r"^#+ (.*)$", self.prose(), re.M)
+        return {re.sub(r"[^\w\- ]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title)).lower().replace(" ", "-") for title in titles}
+
+
+# ---- Pages that are executed ----------------------------------------------------------------
+
+def run_session(session, folder, environment):
+    """Runs the commands in one shell; returns the output of each, None for those after one that failed."""
+    script = "".join(f"{command}\nstatus=$?; printf '{MARK}%d{MARK}' $status; [ $status = 0 ] || exit 1\n" for command, _ in session)
+    done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300, check=False)
+    parts = done.stdout.split(MARK)
+    outputs = [(parts[i], parts[i + 1]) for i in range(0, len(parts) - 1, 2)]
+    return outputs + [(parts[-1], "none")] * (len(session) - len(outputs))
+
+
+def execute(page, folder, environment):
+    session = []
+    for kind, name, block in blocks(page.text):
+        if name:
+            command = f"cat >{name} <<'END_OF_BLOCK'\n{block}END_OF_BLOCK"
+            session.append((command, []))
+        elif kind == "console":
+            session += split_session(block)
+    for (command, expected), (output, status) in zip(session, run_session(session, folder, environment)):
+        output += "" if output.endswith("\n") or not output else "\n"
+        if status != "0":
+            yield f"$ {command}\nended with status {status}:\n{output}"
+        elif expected and not re.fullmatch("".join(map(pattern_of, expected)), output):
+            yield f"$ {command}\nprints\n{output}and the page says\n" + "\n".join(expected)
+
+
+def execute_in_copy(root, build, page):
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(os.path.join(root, "examples"), os.path.join(folder, "examples"))
+        subprocess.run(["chmod", "-R", "u+w", folder], check=True)
+        pkgconfig = os.path.join(folder, "pkgconfig")
+        os.mkdir(pkgconfig)
+        includes = f"-I{root}/include -I{root}/sdk/include"
+        libraries = f"-L{build}/.libs -lbackplane-graph -lbackplane-compiler -lbackplane -Wl,-rpath,{build}/.libs"
+        with open(os.path.join(pkgconfig, "backplane-graph.pc"), "w", encoding="utf-8") as file:
+            file.write(f"Name: backplane-graph\nDescription: this build's\nVersion: 0\nCflags: {includes}\nLibs: {libraries}\n")
+        environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", PKG_CONFIG_PATH=pkgconfig, BACKPLANE_DEVICE="cpu")
+        yield from execute(page, folder, environment)
+
+
+# ---- All pages ------------------------------------------------------------------------------
+
+def check_links(root, pages):
+    anchors = {page.path: page.anchors() for page in pages}
+    for page in pages:
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.prose()):
+            if re.match(r"[a-z]+:", target):
+                continue
+            path, _, anchor = target.partition("#")
+            found = os.path.normpath(os.path.join(os.path.dirname(page.path), path)) if path else page.path
+            if not os.path.exists(os.path.join(root, found)):
+                yield f"{page.path}: there is no {found}"
+            elif anchor and found in anchors and anchor not in anchors[found]:
+                yield f"{page.path}: {found} has no section #{anchor}"
+
+
+def options_of(build, words):
+    help_text = subprocess.run([os.path.join(build, "backplane"), *words, "--help"], stdin=subprocess.DEVNULL,
+                               capture_output=True, text=True, check=False).stdout
+    return set(re.findall(r"--[a-z-]+", help_text)) | set(re.findall(r"^ +(-[a-z]), ", help_text, re.M)) | {"--help"}
+
+
+def command_lines(text):
+    """What follows the tool's name in every block and every quotation of code."""
+    code = [block for _, _, block in blocks(text)] + re.findall(r"^(?: {4}|\t).*$", text, re.M)
+    code += re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
+    for part in code:
+        part = part.replace("\\\n", " ")
+        for match in re.finditer(r"(?:^|[\s/(])backplane ((?:[a-z][a-z-]*)\b[^\n#|;&]*)", part):
+            yield match[1]
+
+
+def check_commands(build, pages):
+    commands = set(re.findall(r"^  ([a-z][a-z-]+) +\S", subprocess.run(
+        [os.path.join(build, "backplane"), "--help"], capture_output=True, text=True, check=True).stdout, re.M))
+    known = {}
+    for page in pages:
+        for line in command_lines(page.text):
+            words = line.split()
+            if words[0] not in commands:
+                if re.search(r" --?[a-z]", line):
+                    yield f"{page.path}: there is no command: backplane {line}"
+                continue
+            key = (words[0], "--conformance") if "--conformance" in words else (words[0],)
+            if key not in known:
+                known[key] = options_of(build, key)
+            for option in re.findall(r"(?:^| )(--[a-z][a-z-]*|-[a-z])(?=[ =]|$)", re.sub(r"\"[^\"]*\"|'[^']*'", "", line)):
+                if option not in known[key] and option != "--conformance":
+                    yield f"{page.path}: {' '.join(key)} has no option {option}: backplane {line}"
+
+
+def check_functions(root, pages):
+    """`function` (`folder/file.c`) in a page: the file defines the function."""
+    for page in pages:
+        for function, path in re.findall(r"`(\w+)(?:\(\))?` \(`([\w.-]+/[\w/.-]+\.[ch])`\)", page.prose()):
+            try:
+                with open(os.path.join(root, path), encoding="utf-8") as file:
+                    found = re.search(rf"^[\w *]*\b{function}\([^;]*?\)\s*\{{", file.read(), re.M | re.S)
+            except OSError:
+                found = None
+            if not found:
+                yield f"{page.path}: {path} does not define {function}"
+
+
+def check_numbers(root, page):
+    """Each number in bold stands in the measurements that are linked next."""
+    seen = 0
+    for item in re.split(r"(?=^- |\n\n)", page.prose(), flags=re.M):
+        for before, target in re.findall(r"(.*?)\]\((docs/measurements/[^)#]+)[^)]*\)", item, re.S):
+            with open(os.path.join(root, target), encoding="utf-8") as file:
+                measured = file.read()
+            for number in re.findall(r"\*\*(\d[\d.]*(?: ms)?)\*\*", before):
+                seen += 1
+                if not re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.]*\d)", measured):
+                    yield f"{page.path}: {target} does not have {number}"
+    if seen < 4:
+        yield f"{page.path}: {seen} numbers are measured, and four facts are promised"
+
+
+def check_length(page):
+    lines = page.text.count("\n")
+    if lines > README_LINES:
+        yield f"{page.path} has {lines} lines, more than {README_LINES}"
+
+
+def check_versions(root):
+    """docs/releasing.md names these files."""
+    found = {}
+    for path, pattern in [("configure.ac", r"AC_INIT\(\[backplane\],\[([^]]+)\]"), ("debian/changelog", r"^backplane \(([^)]+)\)"),
+                          ("packaging/backplane.spec", r"^Version: +(\S+)")]:
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            found[path] = re.search(pattern, file.read(), re.M)[1]
+    if len(set(found.values())) != 1:
+        yield f"the version is {found}"
+
+
+def check_picture(root):
+    path = os.path.join(root, "docs/pictures/overview.svg")
+    drawn = subprocess.run([sys.executable, os.path.join(root, "docs/pictures/draw.py")], capture_output=True, text=True, check=True).stdout
+    with open(path, encoding="utf-8") as file:
+        if file.read() != drawn:
+            yield "docs/pictures/overview.svg is not what docs/pictures/draw.py draws; run it"
+
+
+# ---- TAP ------------------------------------------------------------------------------------
+
+def find_pages(root):
+    paths = [name for name in sorted(os.listdir(root)) if name.endswith(".md")]
+    for folder in ("docs", "docs/measurements", "examples/digits"):
+        paths += [f"{folder}/{name}" for name in sorted(os.listdir(os.path.join(root, folder))) if name.endswith(".md")]
+    return [Page(root, path) for path in paths]
+
+
+def run_python(path, folder):
+    """Runs the blocks of Python of a page as one program, in the folder."""
+    program = "".join(block for kind, _, block in blocks(Page("", path).text) if kind == "python")
+    assert program, f"{path} has no block of Python"
+    subprocess.run([sys.executable, "-c", program], cwd=folder, check=True)
+
+
+def main():
+    if sys.argv[1] == "--python":
+        run_python(*sys.argv[2:])
+        return
+    root, build = map(os.path.abspath, sys.argv[1:])
+    pages = find_pages(root)
+    by_path = {page.path: page for page in pages}
+    checks = [("links-lead-somewhere", check_links(root, pages)),
+              ("commands-and-options-exist", check_commands(build, pages)),
+              ("functions-are-where-pages-say", check_functions(root, pages)),
+              ("figures-are-those-measured", check_numbers(root, by_path["README.md"])),
+              ("readme-is-short", check_length(by_path["README.md"])),
+              ("version-is-one", check_versions(root)),
+              ("picture-is-what-the-script-draws", check_picture(root))]
+    checks += [(f"does-as-it-says/{path}", execute_in_copy(root, build, by_path[path])) for path in EXECUTED]
+    print(f"1..{len(checks)}")
+    for number, (name, faults) in enumerate(checks, 1):
+        faults = list(faults)
+        print(f"{'not ' if faults else ''}ok {number} /docs/{name}")
+        for fault in faults:
+            print("# " + fault.rstrip().replace("\n", "\n# "))
+
+
+if __name__ == "__main__":
+    main()
