@@ -11,10 +11,12 @@
 #include <backplane/device.h>
 #include <backplane/object.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <string.h>
 
 static int report_fd = -1;
+static int report_error; /* errno of the first line that could not be written */
 
 int bp__trial_is_here(void) {
   return report_fd >= 0;
@@ -32,7 +34,14 @@ static void report(const char *key, const char *format, ...) {
     if ((unsigned char)*at < ' ' && *at != '\t')
       *at = ' ';
   g_autofree char *line = g_strdup_printf("%s=%s\n", key, value);
-  bp__write_all(report_fd, line, strlen(line));
+  if (bp__write_all(report_fd, line, strlen(line)) && !report_error)
+    report_error = errno ? errno : EIO;
+}
+
+/* Without one of its lines a report would say something else of the plugin. */
+static void report_loss(void) {
+  if (report_error)
+    report("impossible", "cannot write what it found: %s", g_strerror(report_error));
 }
 
 void bp__trial_stage(const char *stage) {
@@ -149,6 +158,7 @@ void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
   dl_iterate_phdr(report_library, NULL);
   report("done", "yes");
   bp__trial_stage("exit");
+  report_loss();
 }
 
 void bp_assume_privileged(void) {
