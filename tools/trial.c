@@ -13,6 +13,7 @@
  *   helper=1                    the version of this protocol
  *   impossible=WHY              the trial could not begin
  *   left=yes                    processes were still there a while after the child's end
+ *   words=TEXT                  the end of what the child printed, in one line
  *   end=exit N|signal N|stop N|timeout */
 
 #include <ctype.h>
@@ -47,6 +48,9 @@
 
 #define FILE_SIZE_MAX (256u << 20)
 
+/* How much is kept of the end of what the child prints. */
+#define WORDS_SIZE 500
+
 /* The processor time of the child after SIGXCPU, in seconds. */
 #define CPU_GRACE 2
 
@@ -76,6 +80,53 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...) {
   line[length++] = '\n';
   while (write(REPORT_FD, line, (size_t)length) < 0 && errno == EINTR) {
   }
+}
+
+/* ---- What the child prints --------------------------------------------------------------- */
+
+/* The end of it, and where it comes from: the end of a pipe that is read, or -1. */
+typedef struct Words {
+  int fd;
+  size_t size;
+  char text[WORDS_SIZE];
+} Words;
+
+/* A pipe for it. Neither end waits: what nobody has read when the pipe is full is lost, for a
+ * plugin must not hang because it prints. The number of the other end, or -1: it is all lost. */
+static int open_words(Words *words) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+    ends[0] = ends[1] = -1;
+  *words = (Words){.fd = ends[0]};
+  return ends[1];
+}
+
+/* Takes up what is there, but no more than a pipe holds: the child may go on printing. */
+static void read_words(Words *words) {
+  char bytes[4096];
+  ssize_t got;
+  for (int i = 0; i < 16 && words->fd >= 0 && (got = read(words->fd, bytes, sizeof bytes)) > 0;
+       i++) {
+    size_t taken = (size_t)got < WORDS_SIZE ? (size_t)got : WORDS_SIZE;
+    size_t kept = words->size + taken > WORDS_SIZE ? WORDS_SIZE - taken : words->size;
+    memmove(words->text, words->text + words->size - kept, kept);
+    memcpy(words->text + kept, bytes + (size_t)got - taken, taken);
+    words->size = kept + taken;
+  }
+}
+
+/* In one line of ASCII, for the report's lines are UTF-8 and this may have been cut anywhere. */
+static void say_words(Words *words) {
+  read_words(words);
+  for (size_t i = 0; i < words->size; i++)
+    if (isspace((unsigned char)words->text[i]))
+      words->text[i] = ' ';
+    else if (words->text[i] < ' ' || words->text[i] > '~')
+      words->text[i] = '?';
+  while (words->size > 0 && words->text[words->size - 1] == ' ')
+    words->size--;
+  if (words->size > 0)
+    say("words=%.*s", (int)words->size, words->text);
 }
 
 /* ---- The child --------------------------------------------------------------------------- */
@@ -127,13 +178,17 @@ static TrialFunction load_library(const char *path, int is_privileged) {
 }
 
 /* What runs at the end of a program is a part of the trial. */
-static _Noreturn void run_trial(char **argv, int milliseconds) {
+static _Noreturn void run_trial(char **argv, int milliseconds, int output) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   dup2(NULL_FD, CONTROL_FD);
+  if (output >= 0) {
+    dup2(output, STDOUT_FILENO);
+    dup2(output, STDERR_FILENO);
+  }
   set_limits(milliseconds);
   TrialFunction trial = load_library(argv[1], strcmp(argv[5], "user") != 0);
   trial(PLUGIN_FD, argv[2], REPORT_FD);
@@ -264,14 +319,16 @@ static int take_end(pid_t child, char *end, size_t size) {
 
 /* Waits for the child's end, or its stop, until the deadline, or until nobody asks any more because
  * `host` has ended or has heard enough; writes what `end` says. 1 if the child ended by itself. */
-static int watch(pid_t child, pid_t host, int64_t deadline, char *end, size_t size) {
+static int watch(pid_t child, pid_t host, int64_t deadline, Words *words, char *end, size_t size) {
   sigset_t ended;
   struct signalfd_siginfo info;
   sigemptyset(&ended);
   sigaddset(&ended, SIGCHLD);
   sigaddset(&ended, HOST_ENDED);
   int signals = signalfd(-1, &ended, SFD_CLOEXEC | SFD_NONBLOCK);
-  struct pollfd fds[] = {{.fd = CONTROL_FD, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+  struct pollfd fds[] = {{.fd = CONTROL_FD, .events = POLLIN},
+                         {.fd = signals, .events = POLLIN},
+                         {.fd = words->fd, .events = POLLIN}};
   int is_ended;
   while ((is_ended = take_end(child, end, size)) < 0) {
     int64_t left = deadline - now_ms();
@@ -279,7 +336,10 @@ static int watch(pid_t child, pid_t host, int64_t deadline, char *end, size_t si
       snprintf(end, size, "timeout");
       return 0;
     }
-    poll(fds, 2, (int)(signals < 0 && left > POLL_MS ? POLL_MS : left));
+    poll(fds, 3, (int)(signals < 0 && left > POLL_MS ? POLL_MS : left));
+    if (fds[2].revents & POLLHUP) /* it closed all its output */
+      fds[2].fd = -1;
+    read_words(words);
     while (signals >= 0 && read(signals, &info, sizeof info) > 0) {
     }
   }
@@ -312,18 +372,23 @@ int main(int argc, char **argv) {
     say("impossible=cannot become its descendants' reaper: %s", strerror(errno));
     return 1;
   }
+  Words words;
+  int output = open_words(&words);
   pid_t child = fork();
   if (child < 0) {
     say("impossible=cannot start a process: %s", strerror(errno));
     return 1;
   }
   if (!child)
-    run_trial(argv, milliseconds);
+    run_trial(argv, milliseconds, output);
+  if (output >= 0)
+    close(output);
   char end[64];
-  int is_ended = watch(child, host, deadline, end, sizeof end);
+  int is_ended = watch(child, host, deadline, &words, end, sizeof end);
   if (is_ended && has_children_left())
     say("left=yes");
   end_children(child);
+  say_words(&words);
   say("end=%s", end);
   return 0;
 }

@@ -321,7 +321,10 @@ static void judge(Trial *trial, Reason verdict, const char *format, ...) {
   va_end(arguments);
   trial->verdict = verdict;
   g_free(trial->text);
-  trial->text = g_strdup_printf("it %s %s", text, describe_stage(last_of(trial, "stage")));
+  const char *words = last_of(trial, "words");
+  trial->text = g_strdup_printf("it %s %s%s%s%s", text, describe_stage(last_of(trial, "stage")),
+                                words ? "; the last that it printed: \"" : "", words ? words : "",
+                                words ? "\"" : "");
 }
 
 /* `end` is the helper's: "exit N", "signal N", "stop N" or "timeout". */

@@ -285,6 +285,19 @@ static void test_quarantine_is_listed_without_loading(void) {
   bp_plugin_list_free(list);
 }
 
+static void test_the_last_words_of_a_crash_are_in_its_reason(void) {
+  write_one("words", "crash-words");
+  assert_host("words", "crashed");
+  g_autofree char *path = plugin_file_path("words");
+  g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
+  BpPluginList *list = bp_plugin_list();
+  const char *reason = bp_plugin_list_get(list, 0)->reason;
+  g_assert_nonnull(strstr(reason, "while it initialised; the last that it printed: \""));
+  g_assert_nonnull(strstr(reason, "line 999 of a driver that prints the bus  is on ?? fire\""));
+  g_assert_null(strstr(reason, "line 900"));
+  bp_plugin_list_free(list);
+}
+
 static void test_what_a_plugin_depends_on_ends_its_quarantine(void) {
   g_autofree char *watched = plugin_file_path("watched");
   write_one("quarantine", "crash");
@@ -668,6 +681,8 @@ int main(int argc, char **argv) {
       test_a_failure_in_order_stays_in_the_trial);
   ADD("learned/killed_trial_is_not_remembered_PLG-9", test_a_killed_trial_is_not_remembered);
   ADD("learned/quarantine-is-listed-without-loading", test_quarantine_is_listed_without_loading);
+  ADD("learned/last-words-of-a-crash-are-in-its-reason",
+      test_the_last_words_of_a_crash_are_in_its_reason);
   ADD("learned/what-a-plugin-depends-on-ends-its-quarantine-PLG-9",
       test_what_a_plugin_depends_on_ends_its_quarantine);
   ADD("learned/patterns-without-end-are-bounded-PLG-4", test_patterns_without_end_are_bounded);

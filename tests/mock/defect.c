@@ -75,6 +75,14 @@ static void crash(void) {
   die_of(SIGSEGV);
 }
 
+/* Much, and then why it crashes. */
+static void crash_with_words(void) {
+  for (int i = 0; i < 1000; i++)
+    fprintf(stderr, "line %d of a driver that prints\n", i);
+  fprintf(stderr, "the bus\n\tis on \xc3\xbc fire\n\n");
+  die_of(SIGSEGV);
+}
+
 /* As code does that knows of no handler. */
 static void fault(void) {
   raise(SIGSEGV);
@@ -253,6 +261,7 @@ static const struct {
   void (*run)(void);
 } acts[] = {
     {"crash", crash},
+    {"crash-words", crash_with_words},
     {"fault", fault},
     {"abort", die_of_abort},
     {"bad-instruction", run_bad_instruction},
