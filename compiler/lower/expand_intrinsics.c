@@ -111,7 +111,9 @@ static const BpIrNode *expand_sigmoid(const Maker *m, const BpIrNode *x) {
   return divide(m, pick(m, is_negative, e, one), add(m, one, e));
 }
 
-/* x P(x^2) / Q(x^2) up to where the result is 1, and never beyond. */
+/* x P(x^2) / Q(x^2), never beyond 1. At `limit` the quotient exceeds 1 by several units of the last
+ * place, so that from there on the result is 1 exactly however the arithmetic is rounded: 1 +
+ * erf(x) has to be 0 for large negative x, which gelu multiplies by it. */
 static const BpIrNode *odd_quotient(const Maker *m, const BpIrNode *x, double limit,
                                     const double *p, int p_count, const double *q, int q_count) {
   x = at_most(m, at_least(m, x, -limit), limit);
@@ -126,7 +128,7 @@ static const BpIrNode *expand_tanh(const Maker *m, const BpIrNode *x) {
                              1.34198408836e-8};
   static const double q[] = {1, 0.46717313817, 0.0258902579935, 0.000329105458509,
                              7.80476704243e-7};
-  return odd_quotient(m, x, 9, p, COUNT(p), q, COUNT(q));
+  return odd_quotient(m, x, 9.5, p, COUNT(p), q, COUNT(q));
 }
 
 static const BpIrNode *expand_erf(const Maker *m, const BpIrNode *x) {
@@ -134,7 +136,7 @@ static const BpIrNode *expand_erf(const Maker *m, const BpIrNode *x) {
                              0.00380760038793, 0.000284656091868, 2.02574588401e-6};
   static const double q[] = {
       1, 0.503080527304, 0.114554971591, 0.0150539892754, 0.00117055357868, 3.78284474345e-5};
-  return odd_quotient(m, x, 3.95, p, COUNT(p), q, COUNT(q));
+  return odd_quotient(m, x, 4.2, p, COUNT(p), q, COUNT(q));
 }
 
 /* x = 2^n (1 + f), 2/3 <= 1 + f < 4/3: log(x) = n ln 2 + f - f^2 / 2 + f^3 r(f). Subnormal x is

@@ -222,6 +222,8 @@ static double bfloat_to_double(uint16_t bits) {
 }
 
 double bp__value_get_float(const BpGraphValue *constant, int64_t index) {
+  if (constant->dtype.code == BP_DTYPE_UINT && constant->dtype.bits == 64)
+    return (double)((const uint64_t *)constant->data)[index];
   if (!bp__dtype_is_float(constant->dtype))
     return (double)bp__value_get_int(constant, index);
   if (constant->dtype.code == BP_DTYPE_BFLOAT)

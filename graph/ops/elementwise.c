@@ -124,13 +124,15 @@ BP_ROW_COMPUTE(elementwise) {
 
 /* ---- Folding and expansion --------------------------------------------------------------- */
 
-/* Large weights that a model stores as float16 become float32 here, not in the interpreter. */
+/* Large weights that a model stores as float16 become float32 here, not in the interpreter. 64-bit
+ * integers would be rounded twice. */
 BP_ROW_FOLD(cast) {
   const BpGraphValue *in = node->inputs[0];
   BpGraphValue *out = node->outputs[0];
   int64_t count = bp__value_num_elements(in);
   float *data;
-  if (!in->data || !bp__dtype_equal(out->dtype, BP__FLOAT32))
+  if (!in->data || !bp__dtype_equal(out->dtype, BP__FLOAT32) ||
+      (in->dtype.bits == 64 && !bp__dtype_is_float(in->dtype)))
     return 1;
   data = bp__graph_new_data(graph, out);
   if (!data)

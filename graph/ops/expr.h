@@ -51,6 +51,13 @@ static inline const BpIrNode *x_call1(BpIrModule *ir, const char *name, const Bp
 static inline BpDataType x_dtype(const BpIrNode *a) {
   return a ? bp_ir_table()->dtype(a) : (BpDataType){0, 0, 0};
 }
+/* The magnitude of a number of any type; that of the least integer is itself. */
+static inline const BpIrNode *x_abs(BpIrModule *ir, const BpIrNode *a) {
+  BpDataType dtype = x_dtype(a);
+  if (bp__dtype_is_float(dtype))
+    return x_call1(ir, "abs", a);
+  return dtype.code == BP_DTYPE_UINT ? a : x_max(ir, a, x_sub(ir, x_number(ir, dtype, 0), a));
+}
 /* In the type in which values of its type are computed: float32 for float16 and bfloat16. */
 static inline const BpIrNode *x_wide(BpIrModule *ir, const BpIrNode *a) {
   return a ? bp_ir_cast(ir, bp_te_accumulator(x_dtype(a)), a) : NULL;

@@ -118,6 +118,15 @@ static int32_t input_indices(BpTe *te, const BpGraphValue *in, const Axes *axes,
   return count;
 }
 
+/* The largest element, or 0 if it is infinite: infinity minus itself would be NaN. */
+static const BpIrNode *read_shift(BpTe *te, BpTeTensor *shift, const BpIrNode *const *axes) {
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *largest = bp_te_read(te, shift, axes);
+  const BpIrNode *infinity = x_number(ir, x_dtype(largest), HUGE_VAL);
+  return bp_ir_select(ir, x_lt(ir, x_abs(ir, largest), infinity), largest,
+                      x_number(ir, x_dtype(largest), 0));
+}
+
 static const BpIrNode *reduce_body(BpTe *te, const BpIrNode *const *out_axes, void *context) {
   const ReduceBody *body = context;
   BpIrModule *ir = bp_te_ir(te);
@@ -128,13 +137,11 @@ static const BpIrNode *reduce_body(BpTe *te, const BpIrNode *const *out_axes, vo
   if (!value)
     return NULL;
   if (body->reduction->before == ABSOLUTE)
-    value = bp__dtype_is_float(x_dtype(value))
-                ? x_call1(ir, "abs", value)
-                : x_max(ir, value, x_sub(ir, x_number(ir, x_dtype(value), 0), value));
+    value = x_abs(ir, value);
   else if (body->reduction->before == SQUARE)
     value = x_mul(ir, value, value);
   else if (body->reduction->before == EXPONENTIAL)
-    value = x_call1(ir, "exp", x_sub(ir, value, bp_te_read(te, body->shift, out_axes)));
+    value = x_call1(ir, "exp", x_sub(ir, value, read_shift(te, body->shift, out_axes)));
   return bp_te_reduce(te, body->reduction->kind, value, reduce_axes, count);
 }
 
@@ -159,7 +166,7 @@ static const BpIrNode *finish_body(BpTe *te, const BpIrNode *const *axes, void *
   if (reduce->reduction->after == ROOT)
     return x_call1(ir, "sqrt", value);
   value = x_call1(ir, "log", value);
-  return reduce->shift ? x_add(ir, value, bp_te_read(te, reduce->shift, axes)) : value;
+  return reduce->shift ? x_add(ir, value, read_shift(te, reduce->shift, axes)) : value;
 }
 
 BP_ROW_COMPUTE(reduce) {
@@ -219,16 +226,18 @@ BP_ROW_INFER(arg_reduce) {
   return set_reduced(graph, node, &axes, BP__INT64);
 }
 
-/* The first (or last) place whose element is the extreme one, which `shift` holds. */
+/* The first (or last) place whose element is the extreme one, which `shift` holds. NaN is extreme.
+ */
 static const BpIrNode *arg_body(BpTe *te, const BpIrNode *const *out_axes, void *context) {
   const ReduceBody *body = context;
   BpIrModule *ir = bp_te_ir(te);
   int last = bp__node_int(body->op->node, "select_last_index", 0) != 0;
-  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *axis[1], *extreme, *equal;
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *axis[1], *value, *equal;
   input_indices(te, body->op->node->inputs[0], body->axes, out_axes, indices, axis);
-  extreme = bp_te_read(te, body->shift, out_axes);
-  equal =
-      bp_ir_binary(ir, BP_IR_EQ, x_wide(ir, bp_te_read(te, body->op->inputs[0], indices)), extreme);
+  value = x_wide(ir, bp_te_read(te, body->op->inputs[0], indices));
+  equal = bp_ir_binary(ir, BP_IR_EQ, value, bp_te_read(te, body->shift, out_axes));
+  if (bp__dtype_is_float(x_dtype(value)))
+    equal = bp_ir_binary(ir, BP_IR_OR, equal, bp_ir_binary(ir, BP_IR_NE, value, value));
   return bp_te_reduce(
       te, last ? BP_TE_MAX : BP_TE_MIN,
       bp_ir_select(ir, equal, axis[0], x_index(ir, last ? 0 : body->axes->count - 1)), axis, 1);

@@ -15,7 +15,7 @@ typedef struct Resize {
   const BpGraphNode *node;
   const char *mode;       /* nearest, linear, cubic */
   const char *coordinate; /* coordinate_transformation_mode */
-  const char *nearest;    /* nearest_mode */
+  const char *nearest;    /* nearest_mode; "shrinking": ceil where an axis shrinks, else floor */
   float cubic_a;
   int exclude_outside;
 } Resize;
@@ -37,11 +37,12 @@ static float source_coordinate(const Resize *r, int64_t i, int64_t in, int64_t o
   return (x + 0.5f) / scale - 0.5f;
 }
 
-static float round_nearest(const Resize *r, float x) {
-  if (!strcmp(r->nearest, "floor"))
-    return floorf(x);
-  if (!strcmp(r->nearest, "ceil"))
+static float round_nearest(const Resize *r, float x, float scale) {
+  int shrinking = !strcmp(r->nearest, "shrinking");
+  if (!strcmp(r->nearest, "ceil") || (shrinking && scale < 1.0f))
     return ceilf(x);
+  if (!strcmp(r->nearest, "floor") || shrinking)
+    return floorf(x);
   if (!strcmp(r->nearest, "round_prefer_ceil"))
     return floorf(x + 0.5f);
   return ceilf(x - 0.5f);
@@ -60,9 +61,10 @@ static void cubic_weights(float a, float t, float *w) {
 }
 
 /* Fills one row of the tables. */
-static void fill_taps(const Resize *r, float x, int64_t in, int32_t *place, float *weight) {
+static void fill_taps(const Resize *r, float x, float scale, int64_t in, int32_t *place,
+                      float *weight) {
   int32_t taps = num_taps(r);
-  float base = taps == 1 ? round_nearest(r, x) : floorf(x), total = 0.0f;
+  float base = taps == 1 ? round_nearest(r, x, scale) : floorf(x), total = 0.0f;
   if (taps == 2) {
     weight[1] = x - base;
     weight[0] = 1.0f - weight[1];
@@ -105,7 +107,7 @@ static BpGraphValue *resize_along(BpGraph *graph, const Resize *r, BpGraphValue 
   if (!places || !weights)
     return NULL;
   for (int64_t i = 0; i < out; i++)
-    fill_taps(r, source_coordinate(r, i, in, out, scale), in,
+    fill_taps(r, source_coordinate(r, i, in, out, scale), scale, in,
               (int32_t *)bp__graph_constant_data(places) + i * table[1],
               (float *)bp__graph_constant_data(weights) + i * table[1]);
   factor = table[1] == 1 ? repeat_factor(places->data, in, out) : 0;
@@ -120,16 +122,25 @@ static BpGraphValue *resize_along(BpGraph *graph, const Resize *r, BpGraphValue 
 
 /* ---- The operators ----------------------------------------------------------------------- */
 
+static int is_one_of(const char *word, const char *const *words, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(word, words[i]))
+      return 1;
+  return 0;
+}
+
 static int check_modes(const Resize *r) {
   static const char *const coordinates[] = {"asymmetric", "align_corners", "half_pixel",
                                             "pytorch_half_pixel", "half_pixel_symmetric"};
-  int known = 0;
-  for (size_t i = 0; i < sizeof(coordinates) / sizeof(coordinates[0]); i++)
-    known |= !strcmp(coordinates[i], r->coordinate);
-  if (!known)
+  static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
+                                          "ceil", "shrinking"};
+  static const char *const modes[] = {"nearest", "linear", "cubic"};
+  if (!is_one_of(r->coordinate, coordinates, sizeof(coordinates) / sizeof(coordinates[0])))
     return bp__op_error(r->node, "coordinate_transformation_mode '%s' is not supported",
                         r->coordinate);
-  if (strcmp(r->mode, "nearest") && strcmp(r->mode, "linear") && strcmp(r->mode, "cubic"))
+  if (!is_one_of(r->nearest, roundings, sizeof(roundings) / sizeof(roundings[0])))
+    return bp__op_error(r->node, "nearest_mode '%s' is not supported", r->nearest);
+  if (!is_one_of(r->mode, modes, sizeof(modes) / sizeof(modes[0])))
     return bp__op_error(r->node, "mode '%s' is not supported", r->mode);
   if (bp__node_int(r->node, "antialias", 0))
     return bp__op_error(r->node, "antialias is not supported");
@@ -163,10 +174,10 @@ static int read_scales(const BpGraphNode *node, const BpGraphValue *given, int64
   if (!given->data || given->dtype.code != BP_DTYPE_FLOAT)
     return bp__op_error(node, "its scales must be constant");
   for (int32_t i = 0; i < x->ndim; i++) {
-    double extent;
+    float extent;
     scales[i] = (float)bp__value_get_float(given, i);
-    extent = floor((double)x->shape[i] * (double)scales[i]);
-    if (!(scales[i] > 0.0f) || extent > (double)INT32_MAX)
+    extent = floorf((float)x->shape[i] * scales[i]); /* in float32, as ONNX infers the shape */
+    if (!(scales[i] > 0.0f) || !(extent <= (float)(INT32_MAX / 2)))
       return bp__op_bad(node, "scale %d is %g", i, (double)scales[i]);
     sizes[i] = (int64_t)extent;
   }
@@ -182,7 +193,7 @@ BP_ROW_EXPAND(resize) {
       bp__node_str(node, "mode", "nearest"),
       bp__node_str(node, "coordinate_transformation_mode",
                    node->version < 11 ? "asymmetric" : "half_pixel"),
-      bp__node_str(node, "nearest_mode", node->version < 11 ? "floor" : "round_prefer_floor"),
+      bp__node_str(node, "nearest_mode", node->version < 11 ? "shrinking" : "round_prefer_floor"),
       bp__node_float(node, "cubic_coeff_a", -0.75f),
       bp__node_int(node, "exclude_outside", 0) != 0};
   scale_list = bp__node_input(node, node->version < 11 ? 1 : 2);

@@ -56,9 +56,7 @@ BP_ROW_SCALAR(identity) {
 
 BP_ROW_SCALAR(abs) {
   (void)node;
-  if (is_float(args[0]))
-    return x_call1(ir, "abs", args[0]);
-  return x_max(ir, args[0], x_sub(ir, number(ir, args[0], 0), args[0]));
+  return x_abs(ir, args[0]);
 }
 
 BP_ROW_SCALAR(neg) {
@@ -81,11 +79,12 @@ BP_ROW_SCALAR(round) {
                                    up));
 }
 
+/* NaN and zeros give themselves. */
 BP_ROW_SCALAR(sign) {
-  const BpIrNode *zero = number(ir, args[0], 0), *one = number(ir, args[0], 1);
-  const BpIrNode *negative = x_lt(ir, args[0], zero), *positive = x_lt(ir, zero, args[0]);
+  const BpIrNode *x = args[0], *zero = number(ir, x, 0);
   (void)node;
-  return x_sub(ir, bp_ir_select(ir, positive, one, zero), bp_ir_select(ir, negative, one, zero));
+  return bp_ir_select(ir, x_lt(ir, zero, x), number(ir, x, 1),
+                      bp_ir_select(ir, x_lt(ir, x, zero), number(ir, x, -1), x));
 }
 
 BP_ROW_SCALAR(reciprocal) {

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include <backplane/object.h>
+
 #include "graph/ops/rows.h"
 
 /* ---- Views ------------------------------------------------------------------------------- */
@@ -213,41 +215,79 @@ BP_ROW_EXPAND(constant_of_shape) {
   return 0;
 }
 
-static int fill_range(BpGraphValue *range, double start, double step, int64_t count) {
+/* The integers of a range, which doubles would not hold; -1 without an error: too many, or a step
+ * of 0. */
+static int64_t int_range_count(const int64_t bounds[3]) {
+  int64_t start = bounds[0], limit = bounds[1], step = bounds[2];
+  uint64_t distance =
+      step > 0 ? (uint64_t)limit - (uint64_t)start : (uint64_t)start - (uint64_t)limit;
+  uint64_t length = step > 0 ? (uint64_t)step : -(uint64_t)step, count;
+  if (step == 0)
+    return -1;
+  if (step > 0 ? limit <= start : limit >= start)
+    return 0;
+  count = (distance - 1) / length + 1;
+  return count > INT32_MAX ? -1 : (int64_t)count;
+}
+
+static int64_t float_range_count(const double bounds[3]) {
+  double count = ceil((bounds[1] - bounds[0]) / bounds[2]);
+  if (!isfinite(count) || count > (double)INT32_MAX)
+    return -1;
+  return count > 0 ? (int64_t)count : 0;
+}
+
+static void fill_int_range(BpGraphValue *range, int64_t start, int64_t step, int64_t count) {
+  char *data = bp__graph_constant_data(range);
+  size_t size = bp_dtype_bytes(range->dtype);
+  for (int64_t i = 0; i < count; i++) {
+    uint64_t value = (uint64_t)start + (uint64_t)i * (uint64_t)step;
+    int32_t narrow = (int32_t)value;
+    int16_t narrower = (int16_t)value;
+    memcpy(data + (size_t)i * size,
+           size == 8   ? (const void *)&value
+           : size == 4 ? (const void *)&narrow
+                       : &narrower,
+           size);
+  }
+}
+
+static void fill_float_range(BpGraphValue *range, double start, double step, int64_t count) {
   void *data = bp__graph_constant_data(range);
   for (int64_t i = 0; i < count; i++) {
     double value = start + step * (double)i;
-    if (range->dtype.code == BP_DTYPE_FLOAT && range->dtype.bits == 32)
+    if (range->dtype.bits == 32)
       ((float *)data)[i] = (float)value;
-    else if (range->dtype.code == BP_DTYPE_FLOAT && range->dtype.bits == 64)
-      ((double *)data)[i] = value;
-    else if (range->dtype.code == BP_DTYPE_INT && range->dtype.bits == 64)
-      ((int64_t *)data)[i] = (int64_t)value;
-    else if (range->dtype.code == BP_DTYPE_INT && range->dtype.bits == 32)
-      ((int32_t *)data)[i] = (int32_t)value;
     else
-      return -1;
+      ((double *)data)[i] = value;
   }
-  return 0;
 }
 
 BP_ROW_EXPAND(range) {
-  double bounds[3], count_exact;
-  int64_t count;
+  BpDataType dtype = node->inputs[0]->dtype;
+  int is_int = dtype.code == BP_DTYPE_INT && dtype.bits >= 16;
+  int64_t ints[3], count;
+  double floats[3];
   for (int32_t i = 0; i < 3; i++) {
     const BpGraphValue *value = node->inputs[i];
     if (!value->data || bp__value_num_elements(value) != 1)
       return bp__op_error(node, "input %d must be a constant scalar", i);
-    bounds[i] = bp__value_get_float(value, 0);
+    if (!bp__dtype_equal(value->dtype, dtype))
+      return bp__op_bad(node, "inputs 0 and %d differ in type", i);
+    floats[i] = bp__value_get_float(value, 0);
+    ints[i] = is_int ? bp__value_get_int(value, 0) : 0;
   }
-  count_exact = ceil((bounds[1] - bounds[0]) / bounds[2]);
-  if (!isfinite(count_exact) || count_exact > (double)INT32_MAX)
-    return bp__op_bad(node, "from %g to %g by %g is no range", bounds[0], bounds[1], bounds[2]);
-  count = count_exact > 0 ? (int64_t)count_exact : 0;
-  node->outputs[0] = bp__graph_constant(graph, node->name, node->inputs[0]->dtype, &count, 1, NULL);
+  if (!is_int && (dtype.code != BP_DTYPE_FLOAT || dtype.bits < 32))
+    return bp__op_error(node, "a range of this type is not supported");
+  count = is_int ? int_range_count(ints) : float_range_count(floats);
+  if (count < 0)
+    return bp__op_bad(node, "from %g to %g by %g is no range", floats[0], floats[1], floats[2]);
+  node->outputs[0] = bp__graph_constant(graph, node->name, dtype, &count, 1, NULL);
   if (!node->outputs[0])
     return -1;
-  if (fill_range(node->outputs[0], bounds[0], bounds[2], count))
-    return bp__op_error(node, "a range of this type is not supported");
+  if (is_int)
+    fill_int_range(node->outputs[0], ints[0], ints[2], count);
+  else
+    fill_float_range(node->outputs[0], floats[0], floats[2], count);
   return 0;
 }

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What operators give where numbers end: at NaN, infinities, the largest integers, and sizes that a
+ * float rounds. Every target gives the same, and so does onnxruntime or ONNX's own evaluator. */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+#include <backplane/tensor.h>
+
+#include "tests/graph/compile_check.h"
+
+static const char *const target_texts[] = {"llvm -opt=1", "c -options=-O1", "opencl",
+                                           "opencl -thread_warp_size=8", "vulkan"};
+
+enum { FLOAT = 1, UINT8 = 2, INT64 = 7, UINT32 = 12, UINT64 = 13 };
+
+/* A node: its operator and attributes, its input, and what its output has to be. */
+typedef struct Case {
+  const char *op, *attrs, *shape;
+  int32_t type;
+  double x[6], wanted[6];
+} Case;
+
+#define COUNT(array) ((int32_t)(sizeof(array) / sizeof((array)[0])))
+
+/* ---- Running ----------------------------------------------------------------------------- */
+
+static void put(void *data, BpDataType dtype, int64_t i, double value) {
+  if (dtype.code == BP_DTYPE_FLOAT)
+    ((float *)data)[i] = (float)value;
+  else if (dtype.bits == 32)
+    ((uint32_t *)data)[i] = (uint32_t)value;
+  else
+    ((uint8_t *)data)[i] = (uint8_t)value;
+}
+
+static double element(const void *data, BpDataType dtype, int64_t i) {
+  if (dtype.code == BP_DTYPE_FLOAT)
+    return (double)((const float *)data)[i];
+  if (dtype.bits == 64)
+    return (double)((const int64_t *)data)[i];
+  return dtype.bits == 32 ? ((const uint32_t *)data)[i] : ((const uint8_t *)data)[i];
+}
+
+static void set_input(BpModelContext *context, const BpModelTensorInfo *info, const double *x) {
+  double data[6];
+  BpTensor *tensor =
+      bp_tensor_create(info->shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+  if (!tensor)
+    g_error("%s", bp_error_message());
+  g_assert_cmpint(bp_view_num_elements(&tensor->view), <=, COUNT(data));
+  for (int64_t i = 0; i < bp_view_num_elements(&tensor->view); i++)
+    put(data, info->dtype, i, x[i]);
+  if (bp_tensor_copy_from_host(&tensor->view, data, (uint64_t)bp_view_num_bytes(&tensor->view)) ||
+      bp_model_set_input(context, info->name, &tensor->view))
+    g_error("%s", bp_error_message());
+  bp_object_release(tensor);
+}
+
+static void check_output(BpModelContext *context, int32_t index, const Case *c,
+                         const char *target) {
+  BpTensor *output = bp_model_get_output(context, index);
+  double data[6];
+  if (!output || (uint64_t)bp_view_num_bytes(&output->view) > sizeof(data) ||
+      bp_tensor_copy_to_host(&output->view, data, (uint64_t)bp_view_num_bytes(&output->view)))
+    g_error("%s", bp_error_message());
+  for (int64_t i = 0; i < bp_view_num_elements(&output->view); i++) {
+    double got = element(data, output->view.dtype, i), wanted = c->wanted[i];
+    if (isnan(wanted) ? !isnan(got) : got != wanted && !(fabs(got - wanted) <= 1e-6 * fabs(wanted)))
+      g_error("target %s: element %d of %s %s is %.9g, not %.9g", target, (int)i, c->op, c->attrs,
+              got, wanted);
+  }
+}
+
+/* Runs a model on each target that has a device. Output i is that of case i. */
+static void check(OnnxBuilder *builder, const Case *cases, int32_t num_cases) {
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  for (size_t t = 0; t < G_N_ELEMENTS(target_texts); t++) {
+    BpTarget *target = bp_target_parse(target_texts[t]);
+    if (!target || !has_device(bp_target_device_type(target))) {
+      g_test_message("not run for %s", target_texts[t]);
+      bp_error_clear();
+      bp_object_release(target);
+      continue;
+    }
+    BpModule *module = compile_for(path, target);
+    BpModel *model = bp_model_create(module, &(BpDevice){bp_target_device_type(target), 0}, 1);
+    BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+    BpModelTensorInfo info = {0};
+    if (!context)
+      g_error("%s", bp_error_message());
+    for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+      if (bp_model_input_info(model, i, &info))
+        g_error("%s", bp_error_message());
+      set_input(context, &info, cases[i].x);
+    }
+    if (bp_model_run(context))
+      g_error("%s", bp_error_message());
+    for (int32_t i = 0; i < num_cases; i++)
+      check_output(context, i, &cases[i], target_texts[t]);
+    bp_model_context_free(context);
+    bp_model_release(model);
+    bp_object_release(module);
+    bp_object_release(target);
+  }
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
+static void check_nodes(const Case *cases, int32_t num_cases) {
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 13;
+  for (int32_t i = 0; i < num_cases; i++) {
+    char *x = g_strdup_printf("x%d", i), *y = g_strdup_printf("y%d", i);
+    builder->version = strcmp(cases[i].op, "Gelu") ? builder->version : 20;
+    onnx_input(builder, x, cases[i].type, cases[i].shape);
+    onnx_node(builder, cases[i].op, x, y, cases[i].attrs);
+    onnx_output(builder, y);
+    g_free(x);
+    g_free(y);
+  }
+  check(builder, cases, num_cases);
+}
+
+/* ---- Tests ------------------------------------------------------------------------------- */
+
+static void test_ends(void) {
+  static const Case cases[] = {
+      {"Erf", "", "6", FLOAT, {-INFINITY, -1e6, -5, 5, INFINITY, NAN}, {-1, -1, -1, 1, 1, NAN}},
+      {"Tanh", "", "6", FLOAT, {-INFINITY, -1e6, -10, 10, 99, NAN}, {-1, -1, -1, 1, 1, NAN}},
+      {"Gelu", "", "6", FLOAT, {-INFINITY, -1e6, -5.9, 0, 1e6, NAN}, {NAN, 0, 0, 0, 1e6, NAN}},
+  };
+  check_nodes(cases, COUNT(cases));
+}
+
+static void test_sign(void) {
+  static const Case cases[] = {
+      {"Sign", "", "6", FLOAT, {NAN, -INFINITY, -0.5, 0, 2, INFINITY}, {NAN, -1, -1, 0, 1, 1}},
+      {"Sign", "", "3", UINT8, {0, 1, 255}, {0, 1, 1}},
+  };
+  check_nodes(cases, COUNT(cases));
+}
+
+static void test_extreme_nan(void) {
+  static const Case cases[] = {
+      {"ArgMax", "axis=0", "5", FLOAT, {1, NAN, 7, NAN, 3}, {1}},
+      {"ArgMin", "axis=0", "5", FLOAT, {1, NAN, 7, NAN, 3}, {1}},
+      {"ArgMax", "axis=0 select_last_index=1", "5", FLOAT, {1, NAN, 7, NAN, 3}, {3}},
+      {"ArgMin", "axis=0 select_last_index=1", "5", FLOAT, {1, NAN, 7, NAN, 3}, {3}},
+      {"ArgMax", "axis=0", "4", FLOAT, {-INFINITY, 2, 2, -1}, {1}},
+      {"ArgMax", "axis=0 select_last_index=1", "4", FLOAT, {-INFINITY, 2, 2, -1}, {2}},
+      {"ArgMin", "axis=0", "2", FLOAT, {INFINITY, INFINITY}, {0}},
+  };
+  check_nodes(cases, COUNT(cases));
+}
+
+static void test_log_sum_exp(void) {
+  static const Case cases[] = {
+      {"ReduceLogSumExp", "", "3", FLOAT, {INFINITY, 1, -INFINITY}, {INFINITY}},
+      {"ReduceLogSumExp", "", "2", FLOAT, {-INFINITY, -INFINITY}, {-INFINITY}},
+      {"ReduceLogSumExp", "", "3", FLOAT, {1, NAN, INFINITY}, {NAN}},
+      {"ReduceLogSumExp", "", "2", FLOAT, {1000, 1000}, {1000.6931472}},
+  };
+  check_nodes(cases, COUNT(cases));
+}
+
+static void test_unsigned(void) {
+  static const Case cases[] = {
+      {"Abs", "", "3", UINT8, {1, 127, 200}, {1, 127, 200}},
+      {"Abs", "", "2", UINT32, {1, 4e9}, {1, 4e9}},
+      {"ReduceL1", "", "2", UINT32, {3, 4}, {7}},
+  };
+  check_nodes(cases, COUNT(cases));
+}
+
+/* Doubles do not hold these integers. */
+static void test_long_ranges(void) {
+  static const int64_t bounds[][3] = {{((int64_t)1 << 53) + 1, ((int64_t)1 << 53) + 4, 1},
+                                      {5, -4, -3},
+                                      {INT64_MIN, INT64_MAX, INT64_MAX},
+                                      {3, 3, 1}};
+  static const int64_t firsts[] = {((int64_t)1 << 53) + 1, 5, INT64_MIN, 0};
+  Case cases[4] = {{"Range", "", "", INT64, {0}, {0, 1, 2}},
+                   {"Range", "", "", INT64, {0}, {0, -3, -6}},
+                   {"Range", "", "", INT64, {0}, {0, (double)INT64_MAX, -2}},
+                   {"Range", "", "", INT64, {0}, {0}}};
+  OnnxBuilder *builder = onnx_builder_new();
+  for (int32_t i = 0; i < COUNT(bounds); i++) {
+    char *y = g_strdup_printf("y%d", i), *inputs = g_strdup_printf("a%d,b%d,c%d", i, i, i);
+    char *sums = g_strdup_printf("r%d,f%d", i, i), *range = g_strdup_printf("r%d", i);
+    char **names = g_strsplit(inputs, ",", -1), *first = g_strdup_printf("f%d", i);
+    for (int32_t k = 0; k < 3; k++)
+      onnx_data(builder, names[k], INT64, NULL, 0, &bounds[i][k], sizeof(int64_t));
+    onnx_data(builder, first, INT64, NULL, 0, &firsts[i], sizeof(int64_t));
+    onnx_node(builder, "Range", inputs, range, "");
+    onnx_node(builder, "Sub", sums, y, "");
+    onnx_output(builder, y);
+    g_strfreev(names);
+    g_free(first);
+    g_free(range);
+    g_free(sums);
+    g_free(inputs);
+    g_free(y);
+  }
+  check(builder, cases, COUNT(cases));
+}
+
+/* A constant is cast when the model is read. */
+static void test_constant_casts(void) {
+  static const uint64_t wide[] = {UINT64_MAX, (uint64_t)1 << 63, 1};
+  static const int64_t between[] = {((int64_t)1 << 54) + ((int64_t)1 << 30) + 1};
+  static const Case cases[] = {{"Cast", "", "", 0, {0}, {0x1p64, 0x1p63, 1}},
+                               {"Sub", "", "", 0, {0}, {0x1p31}}};
+  static const float base = 0x1p54f;
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_data(builder, "a", UINT64, (int64_t[]){3}, 1, wide, sizeof(wide));
+  onnx_data(builder, "b", INT64, (int64_t[]){1}, 1, between, sizeof(between));
+  onnx_data(builder, "base", FLOAT, NULL, 0, &base, sizeof(base));
+  onnx_node(builder, "Cast", "a", "y", "to=1");
+  onnx_node(builder, "Cast", "b", "c", "to=1");
+  onnx_node(builder, "Sub", "c,base", "z", "");
+  onnx_output(builder, "y");
+  onnx_output(builder, "z");
+  check(builder, cases, COUNT(cases));
+}
+
+/* 10 * 0.7f is 7 in float32, which the extent is computed in, and less than 7 in float64. */
+static void test_resized_extent(void) {
+  static const float scales[] = {1, 1, 1, 0.7f};
+  OnnxBuilder *builder = onnx_builder_new();
+  const Case extent = {"Resize", "", "", 0, {0}, {1, 1, 1, 7}};
+  onnx_data(builder, "scales", FLOAT, (int64_t[]){4}, 1, scales, sizeof(scales));
+  onnx_floats(builder, "x", "1x1x1x10");
+  onnx_node(builder, "Resize", "x,,scales", "y", "mode=linear");
+  onnx_node(builder, "Shape", "y", "shape", "");
+  onnx_output(builder, "shape");
+  check(builder, &extent, 1);
+}
+
+/* Operator set 10 says nothing of it; onnxruntime does so. */
+static void test_old_resize(void) {
+  static const float scales[] = {1, 1, 0.6f, 1}, x[] = {1, 2, 3, 4, 5};
+  const Case c = {"Resize", "", "", 0, {0}, {1, 3, 5}};
+  OnnxBuilder *builder = onnx_builder_new();
+  builder->version = 10;
+  onnx_data(builder, "scales", FLOAT, (int64_t[]){4}, 1, scales, sizeof(scales));
+  onnx_data(builder, "x", FLOAT, (int64_t[]){1, 1, 5, 1}, 4, x, sizeof(x));
+  onnx_node(builder, "Resize", "x,scales", "y", "mode=nearest");
+  onnx_output(builder, "y");
+  check(builder, &c, 1);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/values/functions_reach_their_limits", test_ends);
+  g_test_add_func("/values/sign_of_nan_is_nan", test_sign);
+  g_test_add_func("/values/nan_is_the_largest_and_the_least", test_extreme_nan);
+  g_test_add_func("/values/log_sum_exp_takes_infinities", test_log_sum_exp);
+  g_test_add_func("/values/unsigned_numbers_are_their_magnitude", test_unsigned);
+  g_test_add_func("/values/long_ranges_are_exact", test_long_ranges);
+  g_test_add_func("/values/constants_of_64_bits_are_rounded_once", test_constant_casts);
+  g_test_add_func("/values/extents_are_resized_in_float32", test_resized_extent);
+  g_test_add_func("/values/old_resize_rounds_up_where_it_shrinks", test_old_resize);
+  return g_test_run();
+}
