@@ -369,30 +369,36 @@ BP_ROW_INFER(cumsum) {
   return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
 }
 
-/* Quadratic in the extent, for want of a scan; models use it on short axes. */
-static const BpIrNode *cumsum_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  const BpOpCompute *op = context;
+typedef struct RunningSum {
+  const BpOpCompute *op;
+  BpTeTensor *sum; /* of the elements before, in the accumulator's type */
+} RunningSum;
+
+/* The sum with the element, and the output: that sum or, if exclusive, the one before. */
+static int cumsum_body(BpTe *te, const BpIrNode *const *axes, void *context,
+                       const BpIrNode **values) {
+  const RunningSum *running = context;
+  const BpGraphNode *node = running->op->node;
   BpIrModule *ir = bp_te_ir(te);
-  const BpGraphValue *in = op->node->inputs[0];
-  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *k, *inside;
-  int exclusive = bp__node_int(op->node, "exclusive", 0) != 0;
-  int32_t axis, kind;
-  if (cumsum_axis(op->node, &axis))
-    return NULL;
-  memcpy(indices, axes, (size_t)in->ndim * sizeof(*indices));
-  k = bp_te_reduce_axis(te, "k", in->shape[axis]);
-  if (bp__node_int(op->node, "reverse", 0))
-    kind = exclusive ? BP_IR_GT : BP_IR_GE;
-  else
-    kind = exclusive ? BP_IR_LT : BP_IR_LE;
-  inside = bp_ir_binary(ir, kind, k, axes[axis]);
-  indices[axis] = k;
-  return bp_te_reduce(te, BP_TE_SUM, bp_te_read_if(te, op->inputs[0], indices, inside), &k, 1);
+  const BpIrNode *before = bp_te_read(te, running->sum, axes);
+  const BpIrNode *element = bp_te_read(te, running->op->inputs[0], axes);
+  values[0] = x_add(ir, before, x_wide(ir, element));
+  values[1] = bp_ir_cast(ir, node->outputs[0]->dtype,
+                         bp__node_int(node, "exclusive", 0) ? before : values[0]);
+  return values[1] ? 0 : -1;
 }
 
 BP_ROW_COMPUTE(cumsum) {
   const BpGraphValue *out = op->node->outputs[0];
-  BpOpCompute copy = *op;
-  return bp__op_give(outputs,
-                     bp_te_compute(op->te, "CumSum", out->shape, out->ndim, cumsum_body, &copy));
+  RunningSum running = {op, NULL};
+  BpTeTensor *each[2], *last[1];
+  int32_t axis;
+  if (cumsum_axis(op->node, &axis))
+    return -1;
+  BpTeScan *scan = bp_te_scan_begin(op->te, "CumSum", out->shape, out->ndim, axis,
+                                    bp__node_int(op->node, "reverse", 0) != 0);
+  running.sum = bp_te_scan_state(scan, "sum", bp_te_accumulator(out->dtype), NULL, NULL);
+  if (!running.sum || bp_te_scan_end(scan, cumsum_body, &running, 2, each, last))
+    return -1;
+  return bp__op_give(outputs, each[1]);
 }
