@@ -11,23 +11,61 @@
  * caches: more than a shared cache beyond them holds besides the inputs. */
 #define STREAMED_CACHES 8.0
 
-/* Whether axes d and d + 1 are one run through memory in every read. */
-static bool is_one_run(const BpStageInfo *info, int32_t d) {
+/* Axes that together have at most so many values are written out for the sake of a choice. */
+#define MAX_CHOICES 64
+
+/* Elements of a run for which a loop around it costs nothing. */
+#define LEAST_RUN 128
+
+/* Whether axis d and the run that begins at axis `next` are one run through memory in every read.
+ */
+static bool is_one_run(const BpStageInfo *info, int32_t d, int32_t next) {
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
-    if (!access->is_linear[d] || !access->is_linear[d + 1] ||
-        access->stride[d] != access->stride[d + 1] * info->extent[d + 1])
+    if (!access->is_linear[d] || !access->is_linear[next] ||
+        access->stride[d] != access->stride[next] * info->extent[next])
       return false;
   }
   return true;
 }
 
-/* The first of the axes that can be fused with the last one. */
+/* The last axis that has more than one place; the last one if none has. */
+static int32_t last_long_axis(const BpStageInfo *info) {
+  for (int32_t d = info->ndim - 1; d >= 0; d--)
+    if (info->extent[d] > 1)
+      return d;
+  return info->ndim - 1;
+}
+
+static int visit_choosing(void *context, const BpIrNode *node) {
+  return node->kind == BP_IR_SELECT ? bp__ir_uses(node->operands[0], context) : 0;
+}
+
+/* Whether a choice depends on a short axis: 1, 0 or -1 with an error. */
+static int is_short_choice(const BpStageInfo *info, int32_t d) {
+  if (info->extent[d] > MAX_CHOICES)
+    return 0;
+  return bp__ir_visit_once(info->s->body, visit_choosing, (void *)info->s->vars[d]);
+}
+
+/* The first of the axes that can be fused with the last one; -1 with an error. An axis of extent 1
+ * joins the run that it stands before, and its stride says nothing of the axes around it. Before a
+ * run that is long enough an axis that can be written out for a choice stays by itself. */
 static int32_t first_of_run(const BpStageInfo *info) {
-  int32_t d = info->ndim - 1;
-  while (d > 0 && (info->extent[d - 1] == 1 || is_one_run(info, d - 1)))
-    d--;
-  return d;
+  int32_t next = last_long_axis(info), first = next;
+  for (int32_t d = next - 1; d >= 0; d--) {
+    if (info->extent[d] > 1) {
+      bool is_long = bp__info_size(info, next, info->ndim) >= LEAST_RUN;
+      int chooses = is_long ? is_short_choice(info, d) : 0;
+      if (chooses < 0)
+        return -1;
+      if (chooses || !is_one_run(info, d, next))
+        break;
+      next = d;
+    }
+    first = d;
+  }
+  return first;
 }
 
 static int visit_call(void *context, const BpIrNode *node) {
@@ -60,9 +98,6 @@ int bp__fuse_axes(BpTeStage *stage, int32_t first, int32_t end, BpTeAxis **fused
 }
 
 /* ---- Choices ----------------------------------------------------------------------------- */
-
-/* Axes that together have at most so many values are written out for the sake of a choice. */
-#define MAX_CHOICES 64
 
 typedef struct Choices {
   const BpStageInfo *info;
@@ -159,8 +194,8 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) 
   int64_t cores = bp__cores_for(machine, bp__info_size(info, 0, info->ndim), BP__PARALLEL_ELEMENTS);
   bool is_shared = false;
   int32_t first = first_of_run(info);
-  int has_vectors = wants_vectors(info, info->ndim - 1);
-  if (has_vectors < 0 || bp__fuse_axes(info->stage, first, info->ndim, &run) != 0 ||
+  int has_vectors = wants_vectors(info, last_long_axis(info));
+  if (has_vectors < 0 || first < 0 || bp__fuse_axes(info->stage, first, info->ndim, &run) != 0 ||
       order_outer(info, first, run, outer, &count) != 0)
     return -1;
   if (cores > 1 && share_outer(info->stage, outer, count, cores, &is_shared) != 0)

@@ -183,6 +183,8 @@ typedef struct Transposed {
   BpGraph *graph;
   const BpGraphNode *node;
   BpOpWindow w;
+  int64_t groups;
+  int are_remainders_first; /* channels of the convolutions: (remainders, out), not (out, ...) */
   Phases phases[BP_GRAPH_MAX_NDIM][MAX_PHASES];
   int32_t num_phases[BP_GRAPH_MAX_NDIM];
   const Phases *chosen[BP_GRAPH_MAX_NDIM]; /* by dimension: those being computed */
@@ -221,8 +223,9 @@ static int find_phases(Transposed *transposed, int32_t i) {
 static int read_transposed(Transposed *transposed) {
   const BpGraphNode *node = transposed->node;
   const BpGraphValue *weights = node->inputs[1], *bias = bp__node_input(node, 2);
-  if (bp__node_int(node, "group", 1) != 1 || !weights->data || (bias && !bias->data) ||
-      !bp__dtype_is_float(weights->dtype) || 2 + 2 * (weights->ndim - 2) > BP_GRAPH_MAX_NDIM ||
+  transposed->groups = bp__node_int(node, "group", 1);
+  if (!weights->data || (bias && !bias->data) || !bp__dtype_is_float(weights->dtype) ||
+      2 + 2 * (weights->ndim - 2) > BP_GRAPH_MAX_NDIM ||
       bp__op_read_window(node, weights->shape + 2, &transposed->w)) {
     bp_error_clear();
     return 0;
@@ -257,11 +260,20 @@ static int64_t weight_of(const Transposed *transposed, int64_t remainder, int64_
   return from;
 }
 
-/* Weights (in, out, k...) as those of the chosen convolution, (remainders * out, in, taps...). */
+/* The channel of the chosen convolution that computes a remainder of channel `out` of all. The
+ * channels of a group have to stay together. */
+static int64_t channel_of(const Transposed *transposed, int64_t out, int64_t remainder) {
+  return transposed->are_remainders_first ? remainder * transposed->node->outputs[0]->shape[1] + out
+                                          : out * count_chosen(transposed) + remainder;
+}
+
+/* Weights (in, out of a group, k...) as those of the chosen convolution, (remainders of all out,
+ * in of a group, taps...). */
 static BpGraphValue *phase_weights(const Transposed *transposed) {
   const BpGraphValue *from = transposed->node->inputs[1];
-  int64_t in = from->shape[0], out = from->shape[1], kernel = 1, taps = 1;
-  int64_t remainders = count_chosen(transposed), shape[BP_GRAPH_MAX_NDIM] = {remainders * out, in};
+  int64_t in = from->shape[0] / transposed->groups, out = from->shape[1], kernel = 1, taps = 1;
+  int64_t remainders = count_chosen(transposed), all = out * transposed->groups;
+  int64_t shape[BP_GRAPH_MAX_NDIM] = {remainders * all, in};
   for (int32_t i = 0; i < transposed->w.rank; i++) {
     shape[2 + i] = transposed->chosen[i]->taps;
     taps *= shape[2 + i];
@@ -272,24 +284,27 @@ static BpGraphValue *phase_weights(const Transposed *transposed) {
   for (int64_t r = 0; to && r < remainders; r++)
     for (int64_t t = 0; t < taps; t++) {
       int64_t place = weight_of(transposed, r, t);
-      for (int64_t c = 0; c < out * in; c++)
-        bp__value_copy_element(to, (r * out * in + c) * taps + t, from,
-                               (c % in * out + c / in) * kernel + place);
+      for (int64_t c = 0; c < all * in; c++) {
+        int64_t channel = c / in, row = channel / out * in + c % in;
+        bp__value_copy_element(to, (channel_of(transposed, channel, r) * in + c % in) * taps + t,
+                               from, (row * out + channel % out) * kernel + place);
+      }
     }
   return to;
 }
 
 static BpGraphValue *phase_bias(const Transposed *transposed) {
   const BpGraphValue *from = transposed->node->inputs[2];
-  int64_t out = from->shape[0], total = out * count_chosen(transposed);
+  int64_t out = from->shape[0], remainders = count_chosen(transposed), total = out * remainders;
   BpGraphValue *to =
       bp__graph_constant(transposed->graph, from->name, from->dtype, &total, 1, NULL);
   for (int64_t i = 0; to && i < total; i++)
-    bp__value_copy_element(to, i, from, i % out);
+    bp__value_copy_element(to, channel_of(transposed, i / remainders, i % remainders), from,
+                           i / remainders);
   return to;
 }
 
-/* The chosen phases, by a convolution: (n, remainders * out, places...). */
+/* The chosen phases, by a convolution: (n, channels, places...). */
 static BpGraphValue *phase_conv(const Transposed *transposed) {
   const BpGraphNode *node = transposed->node;
   int32_t rank = transposed->w.rank, num_inputs = bp__node_input(node, 2) ? 3 : 2;
@@ -305,27 +320,27 @@ static BpGraphValue *phase_conv(const Transposed *transposed) {
   }
   if (num_inputs == 3)
     inputs[2] = phase_bias(transposed);
-  BpGraphAttr attr = bp__attr_ints("pads", pads, 2 * rank);
-  result = bp__op_apply(transposed->graph, "", "Conv", node->name, inputs, num_inputs, &attr, 1);
+  BpGraphAttr attrs[2] = {bp__attr_ints("pads", pads, 2 * rank),
+                          bp__attr_int(transposed->graph, "group", transposed->groups)};
+  result = bp__op_apply(transposed->graph, "", "Conv", node->name, inputs, num_inputs, attrs, 2);
   for (int32_t i = 0; i < rank && result; i++)
     if (result->shape[2 + i] > transposed->places[i])
       result = bp__op_slice(transposed->graph, node, result, 2 + i, 0, transposed->places[i]);
   return result;
 }
 
-/* All phases of the dimensions from `dimension` on, of the chosen ones of those before: (n,
- * remainders of each dimension..., out, places...). */
+/* All phases of the dimensions from `dimension` on, of the chosen ones of those before: (n, out,
+ * remainders of each dimension..., places...). */
 static BpGraphValue *all_phases(Transposed *transposed, int32_t dimension) {
   const BpGraphValue *out = transposed->node->outputs[0];
   int32_t rank = transposed->w.rank, count = transposed->num_phases[dimension];
   BpGraphValue *parts[MAX_PHASES];
   if (dimension == rank) {
-    int64_t shape[BP_GRAPH_MAX_NDIM] = {out->shape[0]};
+    int64_t shape[BP_GRAPH_MAX_NDIM] = {out->shape[0], out->shape[1]};
     for (int32_t i = 0; i < rank; i++) {
-      shape[1 + i] = transposed->chosen[i]->count;
+      shape[2 + i] = transposed->chosen[i]->count;
       shape[2 + rank + i] = transposed->places[i];
     }
-    shape[1 + rank] = out->shape[1];
     return bp__op_reshape(transposed->graph, transposed->node, phase_conv(transposed), shape,
                           2 + 2 * rank);
   }
@@ -335,20 +350,20 @@ static BpGraphValue *all_phases(Transposed *transposed, int32_t dimension) {
   }
   if (count == 1)
     return parts[0];
-  BpGraphAttr axis = bp__attr_int(transposed->graph, "axis", 1 + dimension);
+  BpGraphAttr axis = bp__attr_int(transposed->graph, "axis", 2 + dimension);
   return bp__op_apply(transposed->graph, "", "Concat", transposed->node->name, parts, count, &axis,
                       1);
 }
 
-/* (n, remainders..., out, places...) as (n, out, outputs...). */
+/* (n, out, remainders..., places...) as (n, out, outputs...). */
 static BpGraphValue *interleave(const Transposed *transposed, BpGraphValue *phases) {
   int32_t rank = transposed->w.rank;
-  int64_t perm[BP_GRAPH_MAX_NDIM] = {0, 1 + rank}, shape[BP_GRAPH_MAX_NDIM];
+  int64_t perm[BP_GRAPH_MAX_NDIM] = {0, 1}, shape[BP_GRAPH_MAX_NDIM];
   const BpGraphValue *out = transposed->node->outputs[0];
   memcpy(shape, out->shape, 2 * sizeof(*shape));
   for (int32_t i = 0; i < rank; i++) {
     perm[2 + 2 * i] = 2 + rank + i;
-    perm[3 + 2 * i] = 1 + i;
+    perm[3 + 2 * i] = 2 + i;
     shape[2 + i] = transposed->places[i] * transposed->w.strides[i];
   }
   return bp__op_reshape(
@@ -359,12 +374,14 @@ static BpGraphValue *interleave(const Transposed *transposed, BpGraphValue *phas
 
 /* One convolution to the places of squares, which the layout pass may compute where they go. */
 static int is_depth_to_space(const Transposed *transposed) {
-  return transposed->w.rank == 2 && transposed->w.strides[0] == transposed->w.strides[1] &&
-         transposed->num_phases[0] == 1 && transposed->num_phases[1] == 1;
+  return transposed->groups == 1 && transposed->w.rank == 2 &&
+         transposed->w.strides[0] == transposed->w.strides[1] && transposed->num_phases[0] == 1 &&
+         transposed->num_phases[1] == 1;
 }
 
 static BpGraphValue *depth_to_space(Transposed *transposed) {
   BpGraphAttr block = bp__attr_int(transposed->graph, "blocksize", transposed->w.strides[0]);
+  transposed->are_remainders_first = 1;
   for (int32_t i = 0; i < 2; i++)
     transposed->chosen[i] = &transposed->phases[i][0];
   BpGraphValue *conv = phase_conv(transposed);

@@ -891,14 +891,19 @@ static void make_conv(RandomGraph *g, const Row *row) {
 static void make_conv_transpose(RandomGraph *g, const Row *row) {
   int32_t x = picture(g, 1 << FLOAT);
   const RandomValue in = *random_graph_value(g, x);
-  int64_t kernel = between(g, 1, 3), stride = between(g, 1, 2), channels = between(g, 1, 9);
-  int64_t shape[4] = {in.shape[0], channels, (in.shape[2] - 1) * stride + kernel,
+  int64_t kernel = between(g, 1, 4), stride = between(g, 1, 2), channels = between(g, 1, 9);
+  int64_t groups = 1;
+  if (below(g, 2))
+    for (groups = between(g, 2, 5); in.shape[1] % groups != 0; groups--)
+      continue;
+  int64_t all = groups * channels,
+          shape[4] = {in.shape[0], all, (in.shape[2] - 1) * stride + kernel,
                       (in.shape[3] - 1) * stride + kernel};
   int32_t w = weights(g, in.type, (int64_t[]){in.shape[1], channels, kernel, kernel}, 4);
-  int32_t b = below(g, 2) ? weights(g, in.type, &channels, 1) : -1;
+  int32_t b = below(g, 2) ? weights(g, in.type, &all, 1) : -1;
   int32_t result = apply(g, row->op,
-                         g_strdup_printf("kernel_shape=%d,%d strides=%d,%d", (int)kernel,
-                                         (int)kernel, (int)stride, (int)stride),
+                         g_strdup_printf("kernel_shape=%d,%d strides=%d,%d group=%d", (int)kernel,
+                                         (int)kernel, (int)stride, (int)stride, (int)groups),
                          (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
   rounded(g, result); /* Winograd's algorithm rounds */
 }

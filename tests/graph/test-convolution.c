@@ -217,7 +217,7 @@ static void test_small_conv_transpose(void) {
 /* A square transposed convolution of 5x4 inputs; of one dimension if kernel and stride are 1 high.
  */
 typedef struct Transposed {
-  int64_t in, out, kernel[2], stride[2], begin[2], end[2], extra[2];
+  int64_t in, out, kernel[2], stride[2], begin[2], end[2], extra[2], group;
 } Transposed;
 
 static float *transposed_reference(const Transposed *c, const float *x, const float *w,
@@ -231,15 +231,16 @@ static float *transposed_reference(const Transposed *c, const float *x, const fl
   float *y = g_new(float, (gsize)(c->out * out[0] * out[1]));
   for (int64_t i = 0; i < c->out * out[0] * out[1]; i++)
     y[i] = b[i / (out[0] * out[1])];
-  for (int64_t i = 0; i < c->in * c->out * c->kernel[0] * c->kernel[1] * in[0] * in[1]; i++) {
+  const int64_t of_group = c->out / c->group;
+  for (int64_t i = 0; i < c->in * of_group * c->kernel[0] * c->kernel[1] * in[0] * in[1]; i++) {
     int64_t from = i % (in[0] * in[1]), weight = i / (in[0] * in[1]);
     int64_t tap = weight % (c->kernel[0] * c->kernel[1]);
-    int64_t pair = weight / (c->kernel[0] * c->kernel[1]), o = pair % c->out;
+    int64_t pair = weight / (c->kernel[0] * c->kernel[1]), channel = pair / of_group;
+    int64_t o = channel / (c->in / c->group) * of_group + pair % of_group;
     int64_t row = from / in[1] * c->stride[0] + tap / c->kernel[1] - c->begin[0];
     int64_t column = from % in[1] * c->stride[1] + tap % c->kernel[1] - c->begin[1];
     if (row >= 0 && row < out[0] && column >= 0 && column < out[1])
-      y[(o * out[0] + row) * out[1] + column] +=
-          x[pair / c->out * in[0] * in[1] + from] * w[weight];
+      y[(o * out[0] + row) * out[1] + column] += x[channel * in[0] * in[1] + from] * w[weight];
   }
   return y;
 }
@@ -248,29 +249,33 @@ static float *transposed_reference(const Transposed *c, const float *x, const fl
  * output by convolutions. */
 static void test_conv_transpose_with_overlap(void) {
   static const Transposed cases[] = {
-      {6, 5, {4, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0}}, /* each dimension has two kinds of outputs */
-      {20, 17, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}, /* of one and two taps */
-      {3, 4, {3, 3}, {2, 2}, {0, 1}, {1, 0}, {0, 0}},   /* an odd number of outputs */
-      {4, 3, {4, 4}, {2, 2}, {0, 0}, {0, 0}, {0, 0}},   /* one kind of outputs, of two taps */
-      {4, 3, {5, 7}, {3, 2}, {2, 3}, {1, 2}, {2, 1}},   /* three kinds, strides that differ */
-      {4, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}},   /* a stride of one */
-      {4, 3, {2, 2}, {2, 2}, {1, 1}, {3, 3}, {0, 0}},   /* inputs that nothing is computed from */
-      {4, 3, {2, 2}, {3, 3}, {0, 0}, {0, 0}, {2, 2}},   /* outputs without a tap */
-      {4, 3, {3, 3}, {2, 2}, {2, 2}, {0, 0}, {0, 0}},   /* a first tap beyond the first input */
+      {6, 5, {4, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, 1}, /* each dimension has two kinds of outputs
+                                                          */
+      {20, 17, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}, 1}, /* of one and two taps */
+      {3, 4, {3, 3}, {2, 2}, {0, 1}, {1, 0}, {0, 0}, 1},   /* an odd number of outputs */
+      {4, 3, {4, 4}, {2, 2}, {0, 0}, {0, 0}, {0, 0}, 1},   /* one kind of outputs, of two taps */
+      {4, 3, {5, 7}, {3, 2}, {2, 3}, {1, 2}, {2, 1}, 1},   /* three kinds, strides that differ */
+      {4, 3, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, 1},   /* a stride of one */
+      {4, 3, {2, 2}, {2, 2}, {1, 1}, {3, 3}, {0, 0}, 1}, /* inputs that nothing is computed from */
+      {4, 3, {2, 2}, {3, 3}, {0, 0}, {0, 0}, {2, 2}, 1}, /* outputs without a tap */
+      {4, 3, {3, 3}, {2, 2}, {2, 2}, {0, 0}, {0, 0}, 1}, /* a first tap beyond the first input */
+      {6, 8, {4, 4}, {2, 2}, {1, 1}, {1, 1}, {0, 0}, 2}, /* two groups, of two kinds of outputs */
+      {5, 5, {4, 4}, {2, 2}, {0, 0}, {0, 0}, {0, 0}, 5}, /* each channel by itself, of one kind */
+      {4, 6, {3, 5}, {1, 3}, {0, 1}, {1, 2}, {0, 1}, 2}, /* strides that differ */
   };
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     const Transposed *c = &cases[i];
     OnnxBuilder *builder = onnx_builder_new();
     char *in = g_strdup_printf("1x%dx5x4", (int)c->in);
-    char *weights = g_strdup_printf("%dx%dx%dx%d", (int)c->in, (int)c->out, (int)c->kernel[0],
-                                    (int)c->kernel[1]);
+    char *weights = g_strdup_printf("%dx%dx%dx%d", (int)c->in, (int)(c->out / c->group),
+                                    (int)c->kernel[0], (int)c->kernel[1]);
     char *bias = g_strdup_printf("%d", (int)c->out);
-    char *attrs =
-        g_strdup_printf("strides=%d,%d pads=%d,%d,%d,%d output_padding=%d,%d", (int)c->stride[0],
-                        (int)c->stride[1], (int)c->begin[0], (int)c->begin[1], (int)c->end[0],
-                        (int)c->end[1], (int)c->extra[0], (int)c->extra[1]);
+    char *attrs = g_strdup_printf("strides=%d,%d pads=%d,%d,%d,%d output_padding=%d,%d group=%d",
+                                  (int)c->stride[0], (int)c->stride[1], (int)c->begin[0],
+                                  (int)c->begin[1], (int)c->end[0], (int)c->end[1],
+                                  (int)c->extra[0], (int)c->extra[1], (int)c->group);
     float *x = onnx_float_values(c->in * 20), *b = onnx_float_values(c->out);
-    float *w = onnx_float_values(c->in * c->out * c->kernel[0] * c->kernel[1]);
+    float *w = onnx_float_values(c->in * (c->out / c->group) * c->kernel[0] * c->kernel[1]);
     int64_t size[2];
     float *y = transposed_reference(c, x, w, b, size);
     onnx_input(builder, "x", ONNX_FLOAT, in);
