@@ -56,7 +56,7 @@ int bp__graph_check_functions(const BpGraph *graph, int64_t count) {
                                         (long long)most);
 }
 
-static int use_node(BpGraph *graph) {
+int bp__graph_use_node(BpGraph *graph) {
   BpGraphBudget *budget = &graph->budget;
   int64_t most = budget->most_nodes ? budget->most_nodes : MOST_NODES;
   if (budget->nodes < most) {
@@ -303,7 +303,8 @@ static void *copy_array(BpArena *arena, const void *items, int32_t count, size_t
 BpGraphNode *bp__graph_node(BpGraph *graph, const struct BpOp *op, const char *name,
                             BpGraphValue *const *inputs, int32_t num_inputs, int32_t num_outputs,
                             const BpGraphAttr *attrs, int32_t num_attrs) {
-  BpGraphNode *node = use_node(graph) ? NULL : bp__arena_alloc(&graph->arena, sizeof(*node));
+  BpGraphNode *node =
+      bp__graph_use_node(graph) ? NULL : bp__arena_alloc(&graph->arena, sizeof(*node));
   if (!node)
     return NULL;
   while (num_inputs > 0 && !inputs[num_inputs - 1])

@@ -108,6 +108,8 @@ void *bp__graph_constant_data(BpGraphValue *constant);
  * the budget has no more bytes; bp__graph_has_bytes tells that beforehand. */
 void *bp__graph_new_data(BpGraph *graph, const BpGraphValue *value);
 int bp__graph_has_bytes(const BpGraph *graph, int64_t bytes);
+/* Uses up one of the nodes that a graph may make; -1 with an error: there are no more. */
+int bp__graph_use_node(BpGraph *graph);
 /* Uses up some of the work; 0, and nothing was used: there is not so much left. */
 int bp__graph_use_work(BpGraph *graph, double work);
 /* -1 with an error if a target may not have so many different functions. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The importer: names become values, nodes become operators of the table. */
+/* The importer: names become values, nodes become operators of the table. A call of one of the
+ * model's own functions becomes the nodes of its body, an If those of a branch. */
 #include "graph/onnx/import.h"
 
 #include <inttypes.h>
@@ -18,9 +19,26 @@ typedef struct Import {
   BpGraph *graph;
   const OnnxModel *model;
   const OnnxGraph *onnx;
-  int32_t version;            /* of the default operator set */
-  struct hsearch_data values; /* by name: BpGraphValue */
+  struct hsearch_data functions; /* by domain, name and overload: OnnxFunction */
+  GHashTable *branches;          /* by the bytes of a subgraph: OnnxGraph */
 } Import;
+
+/* How deep calls and branches may nest. */
+#define MAX_DEPTH 32
+
+/* Nodes, and the names that they see: of the model, of a call of a function, or of a branch. */
+typedef struct Scope {
+  Import *import;
+  const struct Scope *outer; /* whose names they see as well, or NULL */
+  const char *path;          /* comes before the names of nodes in errors */
+  OnnxNode *const *nodes;
+  size_t num_nodes;
+  const OnnxAttribute **actuals; /* the attributes of the function in this call, by their names */
+  size_t num_actuals;
+  int32_t version; /* of the default operator set */
+  int32_t depth;
+  struct hsearch_data values; /* by name: BpGraphValue, NULL for an input that a call leaves out */
+} Scope;
 
 static int is_empty(const char *text) {
   return !text || !text[0];
@@ -39,29 +57,43 @@ static const char *check_name(const char *name, const char *what) {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-static int create_names(Import *import) {
-  size_t count = import->onnx->n_input + import->onnx->n_initializer;
-  for (size_t i = 0; i < import->onnx->n_node; i++)
-    count += import->onnx->node[i]->n_output;
-  if (!hcreate_r(count + count / 2 + 1, &import->values))
+static int create_names(Scope *scope, size_t count) {
+  for (size_t i = 0; i < scope->num_nodes; i++)
+    count += scope->nodes[i]->n_output;
+  if (!hcreate_r(count + count / 2 + 1, &scope->values))
     return bp_error_raise(BP_ERROR_MEMORY, "out of memory for %zu names of the model", count);
   return 0;
 }
 
-static BpGraphValue *find_value(Import *import, const char *name) {
+/* Whether the name is known; `*value` is what it stands for. */
+static int look_up(Scope *scope, const char *name, BpGraphValue **value) {
   ENTRY key = {.key = (char *)(uintptr_t)name}, *found = NULL;
-  return hsearch_r(key, FIND, &found, &import->values) ? found->data : NULL;
+  *value = NULL;
+  for (Scope *at = scope; at && !found; at = (Scope *)(uintptr_t)at->outer)
+    if (!hsearch_r(key, FIND, &found, &at->values))
+      found = NULL;
+  if (found)
+    *value = found->data;
+  return found != NULL;
 }
 
-static int add_value(Import *import, const char *name, BpGraphValue *value) {
+static BpGraphValue *find_value(Scope *scope, const char *name) {
+  BpGraphValue *value;
+  look_up(scope, name, &value);
+  return value;
+}
+
+static int set_value(Scope *scope, const char *name, BpGraphValue *value) {
   ENTRY entry = {.key = (char *)(uintptr_t)name, .data = value}, *found = NULL;
-  if (!value)
-    return -1;
-  if (!hsearch_r(entry, ENTER, &found, &import->values))
+  if (!hsearch_r(entry, ENTER, &found, &scope->values))
     return bp_error_raise(BP_ERROR_MEMORY, "out of memory for the names of the model");
   if (found->data != value)
     return bp_error_raise(BP_ERROR_FORMAT, "the model gives the name '%s' to two values", name);
   return 0;
+}
+
+static int add_value(Scope *scope, const char *name, BpGraphValue *value) {
+  return value ? set_value(scope, name, value) : -1;
 }
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
@@ -147,15 +179,16 @@ static int input_shape(const Import *import, const OnnxValueInfo *info, const Bp
   return 0;
 }
 
-static int add_input(Import *import, const OnnxValueInfo *info, const BpInputShape *shapes,
+static int add_input(Scope *scope, const OnnxValueInfo *info, const BpInputShape *shapes,
                      int32_t num_shapes) {
   int64_t extents[BP_GRAPH_MAX_NDIM];
+  Import *import = scope->import;
   BpDataType dtype;
   BpGraphValue *value;
   int32_t ndim;
   if (!check_name(info->name, "an input"))
     return -1;
-  if (find_value(import, info->name))
+  if (find_value(scope, info->name))
     return 0; /* an initializer, which older files list as inputs too */
   if (!info->type || !info->type->tensor_type ||
       bp__dtype_from_onnx(info->type->tensor_type->elem_type, &dtype))
@@ -164,82 +197,132 @@ static int add_input(Import *import, const OnnxValueInfo *info, const BpInputSha
   if (input_shape(import, info, shapes, num_shapes, extents, &ndim))
     return -1;
   value = bp__graph_value(import->graph, info->name, dtype, extents, ndim);
-  return add_value(import, info->name, value) || bp__list_push(&import->graph->inputs, value);
+  return add_value(scope, info->name, value) || bp__list_push(&import->graph->inputs, value);
 }
 
 /* Before the inputs are added: what the map of values holds then are initializers. */
-static int is_input(Import *import, const char *name) {
-  for (size_t i = 0; i < import->onnx->n_input; i++)
-    if (!is_empty(import->onnx->input[i]->name) && !strcmp(import->onnx->input[i]->name, name))
-      return !find_value(import, name);
+static int is_input(Scope *scope, const char *name) {
+  const OnnxGraph *onnx = scope->import->onnx;
+  for (size_t i = 0; i < onnx->n_input; i++)
+    if (!is_empty(onnx->input[i]->name) && !strcmp(onnx->input[i]->name, name))
+      return !find_value(scope, name);
   return 0;
 }
 
-static const char *first_input(Import *import) {
-  for (size_t i = 0; i < import->onnx->n_input; i++)
-    if (!is_empty(import->onnx->input[i]->name) && is_input(import, import->onnx->input[i]->name))
-      return import->onnx->input[i]->name;
+static const char *first_input(Scope *scope) {
+  const OnnxGraph *onnx = scope->import->onnx;
+  for (size_t i = 0; i < onnx->n_input; i++)
+    if (!is_empty(onnx->input[i]->name) && is_input(scope, onnx->input[i]->name))
+      return onnx->input[i]->name;
   return "";
 }
 
-static int check_given_shapes(Import *import, const BpInputShape *shapes, int32_t num_shapes) {
+static int check_given_shapes(Scope *scope, const BpInputShape *shapes, int32_t num_shapes) {
   for (int32_t i = 0; i < num_shapes; i++) {
-    if (!is_input(import, shapes[i].name))
+    if (!is_input(scope, shapes[i].name))
       return bp_error_raise(BP_ERROR_NOT_FOUND,
                             "a shape was given for '%s', which is no input of the model (its first "
                             "is '%s')",
-                            shapes[i].name, first_input(import));
+                            shapes[i].name, first_input(scope));
     if (find_shape(shapes, i, shapes[i].name))
       return bp_error_raise(BP_ERROR_VALUE, "two shapes were given for input '%s'", shapes[i].name);
   }
   return 0;
 }
 
-static int add_inputs(Import *import, const BpInputShape *shapes, int32_t num_shapes) {
-  for (size_t i = 0; i < import->onnx->n_initializer; i++) {
-    const OnnxTensor *tensor = import->onnx->initializer[i];
+static int add_initializers(Scope *scope, const OnnxGraph *onnx) {
+  for (size_t i = 0; i < onnx->n_initializer; i++) {
+    const OnnxTensor *tensor = onnx->initializer[i];
     if (!check_name(tensor->name, "an initializer") ||
-        add_value(import, tensor->name, bp__onnx_constant(import->graph, tensor, tensor->name)))
+        add_value(scope, tensor->name,
+                  bp__onnx_constant(scope->import->graph, tensor, tensor->name)))
       return -1;
   }
-  if (import->onnx->n_sparse_initializer > 0)
+  if (onnx->n_sparse_initializer > 0)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "the model has sparse initializers, which are not supported");
-  if (check_given_shapes(import, shapes, num_shapes))
+  return 0;
+}
+
+static int add_inputs(Scope *scope, const BpInputShape *shapes, int32_t num_shapes) {
+  const OnnxGraph *onnx = scope->import->onnx;
+  if (add_initializers(scope, onnx) || check_given_shapes(scope, shapes, num_shapes))
     return -1;
-  for (size_t i = 0; i < import->onnx->n_input; i++)
-    if (add_input(import, import->onnx->input[i], shapes, num_shapes))
+  for (size_t i = 0; i < onnx->n_input; i++)
+    if (add_input(scope, onnx->input[i], shapes, num_shapes))
       return -1;
   return 0;
 }
 
+/* ---- Functions of the model -------------------------------------------------------------- */
+
+static const char *domain_of(const char *domain) {
+  return is_empty(domain) || !strcmp(domain, "ai.onnx") ? "" : domain;
+}
+
+/* What tells functions apart. */
+static char *function_key(Import *import, const char *domain, const char *name,
+                          const char *overload) {
+  return bp__arena_printf(&import->graph->arena, "%s\n%s\n%s", domain_of(domain), name,
+                          is_empty(overload) ? "" : overload);
+}
+
+static int add_functions(Import *import) {
+  size_t count = import->model->n_functions;
+  if (!hcreate_r(count + count / 2 + 1, &import->functions))
+    return bp_error_raise(BP_ERROR_MEMORY, "out of memory for %zu functions of the model", count);
+  for (size_t i = 0; i < count; i++) {
+    OnnxFunction *function = import->model->functions[i];
+    ENTRY entry = {.data = function}, *found = NULL;
+    if (!check_name(function->name, "a function") ||
+        !(entry.key = function_key(import, function->domain, function->name, function->overload)))
+      return -1;
+    if (!hsearch_r(entry, ENTER, &found, &import->functions) || found->data != function)
+      return bp_error_raise(BP_ERROR_FORMAT, "the model has two functions '%s'", function->name);
+  }
+  return 0;
+}
+
+/* The function that the node calls, or NULL. */
+static const OnnxFunction *find_function(Import *import, const OnnxNode *node) {
+  ENTRY key = {0}, *found = NULL;
+  if (import->model->n_functions == 0 || is_empty(node->op_type))
+    return NULL;
+  key.key = function_key(import, node->domain, node->op_type, node->overload);
+  if (!key.key)
+    bp_error_clear();
+  return key.key && hsearch_r(key, FIND, &found, &import->functions) ? found->data : NULL;
+}
+
 /* ---- Operators --------------------------------------------------------------------------- */
 
-static const char *domain_of(const OnnxNode *node) {
-  return is_empty(node->domain) || !strcmp(node->domain, "ai.onnx") ? "" : node->domain;
-}
-
-static const BpOp *find_op(const Import *import, const OnnxNode *node) {
+static const BpOp *find_op(const Scope *scope, const OnnxNode *node) {
   const BpOp *op;
-  if (is_empty(node->op_type) || !strcmp(domain_of(node), "backplane"))
+  if (is_empty(node->op_type) || !strcmp(domain_of(node->domain), "backplane"))
     return NULL;
-  op = bp__op_find(domain_of(node), node->op_type);
-  return op && op->since <= import->version ? op : NULL;
+  op = bp__op_find(domain_of(node->domain), node->op_type);
+  return op && op->since <= scope->version ? op : NULL;
 }
 
-static const char *node_name(Import *import, size_t index) {
-  const OnnxNode *node = import->onnx->node[index];
-  if (!is_empty(node->name))
-    return check_name(node->name, "a node");
-  return bp__arena_printf(&import->graph->arena, "%s_%zu",
-                          is_empty(node->op_type) ? "" : node->op_type, index);
+static int is_if(const OnnxNode *node) {
+  return !is_empty(node->op_type) && !strcmp(node->op_type, "If") && !*domain_of(node->domain);
 }
 
-static int already_named(const Import *import, size_t before, const OnnxNode *node) {
+static const char *node_name(const Scope *scope, size_t index) {
+  const OnnxNode *node = scope->nodes[index];
+  BpArena *arena = &scope->import->graph->arena;
+  if (is_empty(node->name))
+    return bp__arena_printf(arena, "%s%s_%zu", scope->path,
+                            is_empty(node->op_type) ? "" : node->op_type, index);
+  if (!check_name(node->name, "a node"))
+    return NULL;
+  return *scope->path ? bp__arena_printf(arena, "%s%s", scope->path, node->name) : node->name;
+}
+
+static int already_named(const Scope *scope, size_t before, const OnnxNode *node) {
   for (size_t i = 0; i < before; i++)
-    if (!is_empty(import->onnx->node[i]->op_type) &&
-        !strcmp(import->onnx->node[i]->op_type, node->op_type) &&
-        !strcmp(domain_of(import->onnx->node[i]), domain_of(node)))
+    if (!is_empty(scope->nodes[i]->op_type) && !strcmp(scope->nodes[i]->op_type, node->op_type) &&
+        !strcmp(domain_of(scope->nodes[i]->domain), domain_of(node->domain)))
       return 1;
   return 0;
 }
@@ -247,23 +330,22 @@ static int already_named(const Import *import, size_t before, const OnnxNode *no
 #define MAX_NAMED_OPERATORS 64
 
 /* Names every operator that the table lacks, with the first node that has it. */
-static int check_operators(Import *import) {
+static int check_operators(const Scope *scope) {
   const char *missing = "";
   int32_t count = 0;
-  for (size_t i = 0; i < import->onnx->n_node && count < MAX_NAMED_OPERATORS; i++) {
-    const OnnxNode *node = import->onnx->node[i];
-    const char *name;
-    if (find_op(import, node))
+  for (size_t i = 0; i < scope->num_nodes && count < MAX_NAMED_OPERATORS; i++) {
+    const OnnxNode *node = scope->nodes[i];
+    const char *name, *domain = domain_of(node->domain);
+    if (find_op(scope, node) || is_if(node) || find_function(scope->import, node))
       continue;
-    name = node_name(import, i);
+    name = node_name(scope, i);
     if (!name || !check_name(node->op_type, "the operator of a node") ||
-        !g_utf8_validate(domain_of(node), -1, NULL))
+        !g_utf8_validate(domain, -1, NULL))
       return bp_error_raise(BP_ERROR_FORMAT, "node %zu of the model has no proper operator", i);
-    if (already_named(import, i, node))
+    if (already_named(scope, i, node))
       continue;
-    missing = bp__arena_printf(&import->graph->arena, "%s%s%s%s%s (node '%s')", missing,
-                               count ? ", " : "", domain_of(node), domain_of(node)[0] ? "::" : "",
-                               node->op_type, name);
+    missing = bp__arena_printf(&scope->import->graph->arena, "%s%s%s%s%s (node '%s')", missing,
+                               count ? ", " : "", domain, *domain ? "::" : "", node->op_type, name);
     if (!missing)
       return -1;
     count++;
@@ -273,7 +355,7 @@ static int check_operators(Import *import) {
   return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                         "the model uses %d operator%s that operator set %d of this importer lacks: "
                         "%s; docs/operators.md lists those that are there",
-                        count, count > 1 ? "s" : "", import->version, missing);
+                        count, count > 1 ? "s" : "", scope->version, missing);
 }
 
 /* ---- Attributes -------------------------------------------------------------------------- */
@@ -314,12 +396,31 @@ static int read_strings(BpGraph *graph, const OnnxAttribute *from, BpGraphAttr *
   return attr->strs ? 0 : -1;
 }
 
+/* What an attribute is in this call of a function, where it refers to one of the function: NULL if
+ * the call leaves that out. */
+static int resolve_attribute(const Scope *scope, const OnnxAttribute *from,
+                             const OnnxAttribute **result) {
+  OnnxAttribute *copy;
+  *result = is_empty(from->ref_attr_name) ? from : NULL;
+  for (size_t i = 0; i < scope->num_actuals && !*result; i++) {
+    if (strcmp(scope->actuals[i]->name, from->ref_attr_name))
+      continue;
+    copy = bp__arena_alloc(&scope->import->graph->arena, sizeof(*copy));
+    if (!copy)
+      return -1;
+    *copy = *scope->actuals[i];
+    copy->name = from->name;
+    *result = copy;
+  }
+  return 0;
+}
+
 static int read_attribute(Import *import, const BpGraphNode *node, const OnnxAttribute *from,
                           BpGraphAttr *attr) {
   const char *letter = attribute_letter(from->type);
   if (!check_name(from->name, "an attribute"))
     return bp_error_add_context("node '%s'", node->name);
-  if (!is_empty(from->ref_attr_name) || !letter || !is_accepted(node->op, from->name, letter))
+  if (!letter || !is_accepted(node->op, from->name, letter))
     return bp__op_error(node, "attribute '%s' of type %s is not supported", from->name,
                         letter ? letter : "?");
   *attr = (BpGraphAttr){.name = from->name, .type = from->type, .count = 1};
@@ -363,80 +464,331 @@ static int is_ignored(const OnnxNode *node, const OnnxAttribute *attribute) {
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
-static int read_inputs(Import *import, const OnnxNode *node, const char *name,
+static int read_inputs(Scope *scope, const OnnxNode *node, const char *name,
                        BpGraphValue **inputs) {
-  for (size_t i = 0; i < node->n_input; i++) {
-    if (is_empty(node->input[i]))
-      continue;
-    inputs[i] = find_value(import, node->input[i]);
-    if (!inputs[i])
+  for (size_t i = 0; i < node->n_input; i++)
+    if (!is_empty(node->input[i]) && !look_up(scope, node->input[i], &inputs[i]))
       return bp_error_raise(
           BP_ERROR_FORMAT,
           "node '%s' (%s) reads '%s', which no input, initializer or earlier node "
           "gives",
           name, node->op_type, node->input[i]);
+  return 0;
+}
+
+static int read_attributes(const Scope *scope, const OnnxNode *from, BpGraphNode *node,
+                           BpGraphAttr *attrs) {
+  node->attrs = attrs;
+  for (size_t i = 0; i < from->n_attribute; i++) {
+    const OnnxAttribute *attribute;
+    if (is_ignored(from, from->attribute[i]))
+      continue;
+    if (resolve_attribute(scope, from->attribute[i], &attribute) ||
+        (attribute && read_attribute(scope->import, node, attribute, &attrs[node->num_attrs])))
+      return -1;
+    node->num_attrs += attribute != NULL;
   }
   return 0;
 }
 
-static BpGraphNode *make_node(Import *import, const OnnxNode *from, const char *name) {
-  BpGraph *graph = import->graph;
+static BpGraphNode *make_node(Scope *scope, const OnnxNode *from, const char *name) {
+  BpGraph *graph = scope->import->graph;
   BpGraphValue **inputs = bp__arena_alloc_array(&graph->arena, from->n_input, sizeof(*inputs));
   BpGraphAttr *attrs = bp__arena_alloc_array(&graph->arena, from->n_attribute, sizeof(*attrs));
   size_t num_outputs = from->n_output;
   BpGraphNode *node;
-  int32_t num_attrs = 0;
   while (num_outputs > 0 && is_empty(from->output[num_outputs - 1]))
     num_outputs--;
-  if (!inputs || !attrs || read_inputs(import, from, name, inputs))
+  if (!inputs || !attrs || read_inputs(scope, from, name, inputs))
     return NULL;
   if (from->n_input > INT16_MAX || num_outputs > INT16_MAX) {
     bp_error_raise(BP_ERROR_FORMAT, "node '%s' has %zu inputs and %zu outputs, at most %d work",
                    name, from->n_input, num_outputs, INT16_MAX);
     return NULL;
   }
-  node = bp__graph_node(graph, find_op(import, from), name, inputs, (int32_t)from->n_input,
+  node = bp__graph_node(graph, find_op(scope, from), name, inputs, (int32_t)from->n_input,
                         (int32_t)num_outputs, NULL, 0);
   if (!node)
     return NULL;
-  node->version = import->version;
-  node->attrs = attrs;
-  for (size_t i = 0; i < from->n_attribute; i++)
-    if (!is_ignored(from, from->attribute[i]) &&
-        read_attribute(import, node, from->attribute[i], &attrs[num_attrs++]))
-      return NULL;
-  node->num_attrs = num_attrs;
-  return node;
+  node->version = scope->version;
+  return read_attributes(scope, from, node, attrs) ? NULL : node;
 }
 
-static int add_node(Import *import, size_t index) {
-  const OnnxNode *from = import->onnx->node[index];
-  const char *name = node_name(import, index);
-  BpGraphNode *node = name ? make_node(import, from, name) : NULL;
-  if (!node || bp__op_append(import->graph, node))
+static int add_op(Scope *scope, size_t index, const char *name) {
+  const OnnxNode *from = scope->nodes[index];
+  BpGraphNode *node = make_node(scope, from, name);
+  if (!node || bp__op_append(scope->import->graph, node))
     return -1;
   for (int32_t i = 0; i < node->num_outputs; i++) {
     if (is_empty(from->output[i]))
       continue;
     if (!node->outputs[i])
       return bp__op_error(node, "its output %d is not supported", i);
-    if (add_value(import, from->output[i], node->outputs[i]))
+    if (add_value(scope, from->output[i], node->outputs[i]))
       return -1;
   }
   return 0;
 }
 
-static int add_outputs(Import *import) {
-  BpGraph *graph = import->graph;
-  size_t count = import->onnx->n_output;
+static int add_nodes(Scope *scope);
+
+/* ---- Calls ------------------------------------------------------------------------------- */
+
+static int read_version(Backplane__Onnx__OperatorSetIdProto *const *sets, size_t count,
+                        int32_t *version) {
+  for (size_t i = 0; i < count; i++) {
+    if (*domain_of(sets[i]->domain))
+      continue;
+    if (sets[i]->version < BP_OP_OLDEST_VERSION || sets[i]->version > BP_OP_NEWEST_VERSION)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "the model uses operator set %" PRId64
+                            ", %d to %d work; convert it with "
+                            "onnx.version_converter",
+                            sets[i]->version, BP_OP_OLDEST_VERSION, BP_OP_NEWEST_VERSION);
+    *version = (int32_t)sets[i]->version;
+    return 0;
+  }
+  return 0;
+}
+
+/* Begins what the node at `index` holds; a node of the budget is used up for it. */
+static int enter_scope(const Scope *scope, const char *name, Scope *inner) {
+  *inner = (Scope){.import = scope->import,
+                   .actuals = scope->actuals,
+                   .num_actuals = scope->num_actuals,
+                   .version = scope->version,
+                   .depth = scope->depth + 1};
+  if (inner->depth > MAX_DEPTH)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "node '%s' is a call or a branch in %d others, which is the limit; a "
+                          "function may not call itself",
+                          name, MAX_DEPTH);
+  inner->path = bp__arena_printf(&scope->import->graph->arena, "%s/", name);
+  return inner->path ? bp__graph_use_node(scope->import->graph) : -1;
+}
+
+static const OnnxAttribute *find_attribute(OnnxAttribute *const *list, size_t count,
+                                           const char *name) {
+  for (size_t i = 0; i < count; i++)
+    if (!is_empty(list[i]->name) && !strcmp(list[i]->name, name))
+      return list[i];
+  return NULL;
+}
+
+/* The attributes of a function as a call gives them, else by their defaults. */
+static int read_actuals(const Scope *scope, const OnnxNode *call, const OnnxFunction *function,
+                        Scope *inner) {
+  size_t count = function->n_attribute + function->n_attribute_proto;
+  inner->num_actuals = 0;
+  inner->actuals =
+      bp__arena_alloc_array(&scope->import->graph->arena, count, sizeof(*inner->actuals));
+  for (size_t i = 0; inner->actuals && i < count; i++) {
+    const OnnxAttribute *otherwise =
+        i < function->n_attribute ? NULL : function->attribute_proto[i - function->n_attribute];
+    const char *name = otherwise ? otherwise->name : function->attribute[i];
+    const OnnxAttribute *actual = NULL, *given;
+    if (!check_name(name, "an attribute of a function"))
+      return -1;
+    given = find_attribute(call->attribute, call->n_attribute, name);
+    if (given && resolve_attribute(scope, given, &actual))
+      return -1;
+    actual = actual ? actual : otherwise;
+    if (actual)
+      inner->actuals[inner->num_actuals++] = actual;
+  }
+  return inner->actuals ? 0 : -1;
+}
+
+static int bind_inputs(Scope *scope, const OnnxNode *call, const char *name,
+                       const OnnxFunction *function, Scope *inner) {
+  BpGraphValue **inputs =
+      bp__arena_alloc_array(&scope->import->graph->arena, call->n_input, sizeof(*inputs));
+  if (!inputs || read_inputs(scope, call, name, inputs))
+    return -1;
+  for (size_t i = 0; i < function->n_input; i++)
+    if (!check_name(function->input[i], "an input of a function") ||
+        set_value(inner, function->input[i], i < call->n_input ? inputs[i] : NULL))
+      return -1;
+  return 0;
+}
+
+static int add_body(Scope *scope, const OnnxNode *call, const char *name,
+                    const OnnxFunction *function, Scope *inner) {
+  if (bind_inputs(scope, call, name, function, inner) || check_operators(inner) || add_nodes(inner))
+    return -1;
+  for (size_t i = 0; i < call->n_output; i++) {
+    BpGraphValue *value =
+        is_empty(function->output[i]) ? NULL : find_value(inner, function->output[i]);
+    if (is_empty(call->output[i]))
+      continue;
+    if (!value)
+      return bp_error_raise(BP_ERROR_FORMAT,
+                            "node '%s': function '%s' does not give its output %zu", name,
+                            function->name, i);
+    if (add_value(scope, call->output[i], value))
+      return -1;
+  }
+  return 0;
+}
+
+static int add_call(Scope *scope, const OnnxNode *call, const char *name,
+                    const OnnxFunction *function) {
+  Scope inner;
+  int status;
+  if (call->n_input > function->n_input || call->n_output > function->n_output)
+    return bp_error_raise(
+        BP_ERROR_FORMAT, "node '%s' has %zu inputs and %zu outputs; function '%s' has %zu and %zu",
+        name, call->n_input, call->n_output, function->name, function->n_input, function->n_output);
+  if (enter_scope(scope, name, &inner) || read_actuals(scope, call, function, &inner) ||
+      read_version(function->opset_import, function->n_opset_import, &inner.version))
+    return -1;
+  inner.nodes = function->node;
+  inner.num_nodes = function->n_node;
+  if (create_names(&inner, function->n_input))
+    return -1;
+  status = add_body(scope, call, name, function, &inner);
+  hdestroy_r(&inner.values);
+  return status;
+}
+
+/* ---- If ---------------------------------------------------------------------------------- */
+
+static const OnnxGraph *branch_graph(const Scope *scope, const OnnxNode *node, const char *name,
+                                     const char *attribute_name) {
+  const OnnxAttribute *attribute =
+      find_attribute(node->attribute, node->n_attribute, attribute_name);
+  OnnxGraph *graph;
+  if (attribute && resolve_attribute(scope, attribute, &attribute))
+    return NULL;
+  if (!attribute || !attribute->has_g) {
+    bp_error_raise(BP_ERROR_FORMAT, "node '%s' (If) has no %s", name, attribute_name);
+    return NULL;
+  }
+  graph = g_hash_table_lookup(scope->import->branches, attribute->g.data);
+  if (!graph) {
+    graph = bp__onnx_decode_graph(scope->import->graph, &attribute->g);
+    if (graph)
+      g_hash_table_insert(scope->import->branches, attribute->g.data, graph);
+  }
+  return graph;
+}
+
+static int add_branch_nodes(Scope *inner, const OnnxGraph *onnx, const OnnxNode *node,
+                            const char *name, BpGraphValue **outputs) {
+  if (check_operators(inner) || add_initializers(inner, onnx) || add_nodes(inner))
+    return -1;
+  for (size_t i = 0; i < node->n_output; i++) {
+    const char *output = check_name(onnx->output[i]->name, "an output of a branch");
+    if (!output)
+      return -1;
+    if (!(outputs[i] = find_value(inner, output)))
+      return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (If): its branch does not give '%s'", name,
+                            output);
+  }
+  return 0;
+}
+
+/* The nodes of a branch; what they give for the outputs of the node. */
+static int add_branch(Scope *scope, const OnnxNode *node, const char *name, int is_then,
+                      BpGraphValue **outputs) {
+  const OnnxGraph *onnx = branch_graph(scope, node, name, is_then ? "then_branch" : "else_branch");
+  Scope inner;
+  int status;
+  if (!onnx || enter_scope(scope, name, &inner))
+    return -1;
+  if (onnx->n_input > 0 || onnx->n_output != node->n_output)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "node '%s' (If): a branch has %zu inputs and %zu outputs instead of 0 "
+                          "and %zu",
+                          name, onnx->n_input, onnx->n_output, node->n_output);
+  inner.outer = scope;
+  inner.nodes = onnx->node;
+  inner.num_nodes = onnx->n_node;
+  if (create_names(&inner, onnx->n_initializer))
+    return -1;
+  status = add_branch_nodes(&inner, onnx, node, name, outputs);
+  hdestroy_r(&inner.values);
+  return status;
+}
+
+/* Where the data decides, both branches are computed, and the outputs of one are selected. */
+static BpGraphValue *select_output(BpGraph *graph, const char *name, BpGraphValue *condition,
+                                   BpGraphValue *then, BpGraphValue *otherwise) {
+  char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
+  if (!bp__dtype_equal(then->dtype, otherwise->dtype) || !bp__value_same_shape(then, otherwise)) {
+    bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                   "node '%s' (If): its condition depends on the data, and its branches give %s "
+                   "and %s, which are not of one type and shape",
+                   name, bp__value_format(then, a), bp__value_format(otherwise, b));
+    return NULL;
+  }
+  return bp__op_apply(graph, "", "Where", name, (BpGraphValue *[]){condition, then, otherwise}, 3,
+                      NULL, 0);
+}
+
+static int add_both(Scope *scope, const OnnxNode *node, const char *name, BpGraphValue *condition,
+                    BpGraphValue **outputs) {
+  BpGraph *graph = scope->import->graph;
+  BpGraphValue **others = bp__arena_alloc_array(&graph->arena, node->n_output, sizeof(*others));
+  BpGraphValue *shape[] = {condition, bp__graph_int_vector(graph, NULL, 0)};
+  if (!others || add_branch(scope, node, name, 1, outputs) ||
+      add_branch(scope, node, name, 0, others))
+    return bp_error_add_context("node '%s' (If) has a condition that depends on the data, so both "
+                                "of its branches have to work",
+                                name);
+  condition = bp__op_apply(graph, "", "Reshape", name, shape, 2, NULL, 0);
+  for (size_t i = 0; condition && i < node->n_output; i++)
+    if (!(outputs[i] = select_output(graph, name, condition, outputs[i], others[i])))
+      return -1;
+  return condition ? 0 : -1;
+}
+
+static int add_if(Scope *scope, const OnnxNode *node, const char *name) {
+  BpGraphValue **outputs =
+      bp__arena_alloc_array(&scope->import->graph->arena, node->n_output, sizeof(*outputs));
+  BpGraphValue *condition = NULL;
+  int status;
+  if (!outputs || node->n_input != 1 || read_inputs(scope, node, name, &condition) || !condition ||
+      !bp__dtype_equal(condition->dtype, BP__BOOL) || bp__value_num_elements(condition) != 1)
+    return outputs ? bp_error_raise(BP_ERROR_FORMAT,
+                                    "node '%s' (If): its condition is no bool of one element", name)
+                   : -1;
+  status = condition->data
+               ? add_branch(scope, node, name, bp__value_get_int(condition, 0) != 0, outputs)
+               : add_both(scope, node, name, condition, outputs);
+  for (size_t i = 0; i < node->n_output && !status; i++)
+    if (!is_empty(node->output[i]))
+      status = add_value(scope, node->output[i], outputs[i]);
+  return status;
+}
+
+/* ---- The whole --------------------------------------------------------------------------- */
+
+static int add_nodes(Scope *scope) {
+  for (size_t i = 0; i < scope->num_nodes; i++) {
+    const OnnxNode *node = scope->nodes[i];
+    const OnnxFunction *function = find_function(scope->import, node);
+    const char *name = node_name(scope, i);
+    if (!name || (function      ? add_call(scope, node, name, function)
+                  : is_if(node) ? add_if(scope, node, name)
+                                : add_op(scope, i, name)))
+      return -1;
+  }
+  return 0;
+}
+
+static int add_outputs(Scope *scope) {
+  BpGraph *graph = scope->import->graph;
+  const OnnxGraph *onnx = scope->import->onnx;
+  size_t count = onnx->n_output;
   if (count == 0)
     return bp_error_raise(BP_ERROR_FORMAT, "the model has no outputs");
   graph->output_names = bp__arena_alloc_array(&graph->arena, count, sizeof(char *));
   if (!graph->output_names)
     return -1;
   for (size_t i = 0; i < count; i++) {
-    const char *name = check_name(import->onnx->output[i]->name, "an output");
-    BpGraphValue *value = name ? find_value(import, name) : NULL;
+    const char *name = check_name(onnx->output[i]->name, "an output");
+    BpGraphValue *value = name ? find_value(scope, name) : NULL;
     if (!name)
       return -1;
     if (!value)
@@ -448,40 +800,35 @@ static int add_outputs(Import *import) {
   return 0;
 }
 
-static int read_version(Import *import) {
-  for (size_t i = 0; i < import->model->n_opset_import; i++) {
-    const Backplane__Onnx__OperatorSetIdProto *set = import->model->opset_import[i];
-    if (!is_empty(set->domain) && strcmp(set->domain, "ai.onnx"))
-      continue;
-    if (set->version < BP_OP_OLDEST_VERSION || set->version > BP_OP_NEWEST_VERSION)
-      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                            "the model uses operator set %" PRId64
-                            ", %d to %d work; convert it with "
-                            "onnx.version_converter",
-                            set->version, BP_OP_OLDEST_VERSION, BP_OP_NEWEST_VERSION);
-    import->version = (int32_t)set->version;
-    return 0;
-  }
-  import->version = BP_OP_NEWEST_VERSION; /* no node may be of ONNX's own set then */
-  return 0;
+/* The operators that are missing are named before the first input that is. */
+static int import_graph(Scope *scope, const BpInputShape *shapes, int32_t num_shapes) {
+  return check_operators(scope) || add_inputs(scope, shapes, num_shapes) || add_nodes(scope)
+             ? -1
+             : add_outputs(scope);
 }
 
-static int import_graph(Import *import, const BpInputShape *shapes, int32_t num_shapes) {
-  if (read_version(import) || check_operators(import) || add_inputs(import, shapes, num_shapes))
+static int import_model(Import *import, const BpInputShape *shapes, int32_t num_shapes) {
+  const OnnxModel *model = import->model;
+  /* Where no version is given, no node is of ONNX's own set. */
+  Scope scope = {.import = import,
+                 .path = "",
+                 .nodes = model->graph->node,
+                 .num_nodes = model->graph->n_node,
+                 .version = BP_OP_NEWEST_VERSION};
+  if (read_version(model->opset_import, model->n_opset_import, &scope.version) ||
+      create_names(&scope, model->graph->n_input + model->graph->n_initializer))
     return -1;
-  for (size_t i = 0; i < import->onnx->n_node; i++)
-    if (add_node(import, i))
-      return -1;
-  return add_outputs(import);
+  int status = import_graph(&scope, shapes, num_shapes);
+  hdestroy_r(&scope.values);
+  return status;
 }
 
 int bp__onnx_import(BpGraph *graph, const OnnxModel *model, const BpInputShape *shapes,
                     int32_t num_shapes) {
   Import import = {.graph = graph, .model = model, .onnx = model->graph};
-  int status;
-  if (create_names(&import))
-    return -1;
-  status = import_graph(&import, shapes, num_shapes);
-  hdestroy_r(&import.values);
+  import.branches = g_hash_table_new(NULL, NULL);
+  int status = add_functions(&import) || import_model(&import, shapes, num_shapes) ? -1 : 0;
+  hdestroy_r(&import.functions);
+  g_hash_table_destroy(import.branches);
   return status;
 }

@@ -17,6 +17,7 @@
 #define MAX_FILE_BYTES ((size_t)INT32_MAX)
 /* Memory that decoding may take: packed numbers grow eightfold, messages of a real model less. */
 #define BUDGET_BASE   ((size_t)64 << 20)
+#define SUBGRAPH_BASE ((size_t)1 << 16)
 #define BUDGET_FACTOR 16
 
 typedef struct Budget {
@@ -104,6 +105,41 @@ static OnnxModel *decode(const char *path, const uint8_t *bytes, size_t size) {
   }
   return model;
 }
+
+/* ---- Subgraphs --------------------------------------------------------------------------- */
+
+typedef struct ArenaBudget {
+  BpArena *arena;
+  size_t left;
+  int is_out_of_memory;
+} ArenaBudget;
+
+static void *arena_alloc(void *data, size_t size) {
+  ArenaBudget *budget = data;
+  if (size > budget->left)
+    return NULL;
+  budget->left -= size;
+  void *memory = bp__arena_alloc(budget->arena, size);
+  budget->is_out_of_memory |= !memory;
+  return memory;
+}
+
+static void arena_keep(void *data, void *pointer) {
+  (void)data;
+  (void)pointer;
+}
+
+OnnxGraph *bp__onnx_decode_graph(BpGraph *graph, const ProtobufCBinaryData *bytes) {
+  ArenaBudget budget = {&graph->arena, SUBGRAPH_BASE + BUDGET_FACTOR * bytes->len, 0};
+  ProtobufCAllocator allocator = {arena_alloc, arena_keep, &budget};
+  OnnxGraph *onnx = backplane__onnx__graph_proto__unpack(&allocator, bytes->len, bytes->data);
+  if (!onnx && !budget.is_out_of_memory)
+    bp_error_raise(BP_ERROR_FORMAT, "a subgraph of the model does not decode; check the model with "
+                                    "onnx.checker, or fetch it again");
+  return onnx;
+}
+
+/* ---- Models ------------------------------------------------------------------------------ */
 
 OnnxModel *bp__onnx_read(const char *path) {
   OnnxModel *model = NULL;

@@ -8,6 +8,7 @@
 
 typedef Backplane__Onnx__ModelProto OnnxModel;
 typedef Backplane__Onnx__GraphProto OnnxGraph;
+typedef Backplane__Onnx__FunctionProto OnnxFunction;
 typedef Backplane__Onnx__NodeProto OnnxNode;
 typedef Backplane__Onnx__AttributeProto OnnxAttribute;
 typedef Backplane__Onnx__TensorProto OnnxTensor;
@@ -18,6 +19,10 @@ typedef Backplane__Onnx__Dimension OnnxDimension;
  * large or would take too much memory is an error that names it. */
 OnnxModel *bp__onnx_read(const char *path);
 void bp__onnx_free(OnnxModel *model);
+
+/* Decodes a subgraph, which a message holds as bytes; it lives as long as the graph. NULL with an
+ * error. */
+OnnxGraph *bp__onnx_decode_graph(BpGraph *graph, const ProtobufCBinaryData *bytes);
 
 /* A constant of the graph with the tensor's elements, which it borrows where it can: the message
  * must live as long. */

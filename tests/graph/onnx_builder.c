@@ -11,6 +11,8 @@
 typedef struct Pool {
   OnnxBuilder builder;
   GPtrArray *memory;
+  GPtrArray *functions; /* FunctionProto */
+  GPtrArray *bodies;    /* builders of what the functions have */
 } Pool;
 
 static void *take(OnnxBuilder *builder, void *memory) {
@@ -26,6 +28,8 @@ OnnxBuilder *onnx_builder_new(void) {
   Pool *pool = g_new0(Pool, 1);
   OnnxBuilder *builder = &pool->builder;
   pool->memory = g_ptr_array_new_with_free_func(g_free);
+  pool->functions = g_ptr_array_new();
+  pool->bodies = g_ptr_array_new_with_free_func((GDestroyNotify)onnx_builder_free);
   backplane__onnx__model_proto__init(&builder->model);
   builder->nodes = g_ptr_array_new();
   builder->initializers = g_ptr_array_new();
@@ -37,6 +41,8 @@ OnnxBuilder *onnx_builder_new(void) {
 
 void onnx_builder_free(OnnxBuilder *builder) {
   g_ptr_array_unref(((Pool *)builder)->memory);
+  g_ptr_array_unref(((Pool *)builder)->functions);
+  g_ptr_array_unref(((Pool *)builder)->bodies);
   g_ptr_array_unref(builder->nodes);
   g_ptr_array_unref(builder->initializers);
   g_ptr_array_unref(builder->inputs);
@@ -172,7 +178,10 @@ static Backplane__Onnx__AttributeProto *attribute(OnnxBuilder *builder, const ch
   attr->name = copy(builder, sides[0]);
   attr->has_type = 1;
   gboolean is_quoted = value[0] == '\'';
-  if (!is_number && !is_quoted && strchr(value, ',')) {
+  if (value[0] == '@') {
+    attr->ref_attr_name = copy(builder, value + 1);
+    attr->has_type = 0;
+  } else if (!is_number && !is_quoted && strchr(value, ',')) {
     attr->type = 8;
     attr->strings = parse_strings(builder, value, &attr->n_strings);
   } else if (!is_number) {
@@ -225,14 +234,9 @@ Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, cons
   return node;
 }
 
-GByteArray *onnx_bytes(OnnxBuilder *builder) {
+/* The graph of what the builder has; it borrows all of it. */
+static Backplane__Onnx__GraphProto graph_of(const OnnxBuilder *builder) {
   Backplane__Onnx__GraphProto graph = BACKPLANE__ONNX__GRAPH_PROTO__INIT;
-  Backplane__Onnx__OperatorSetIdProto set = BACKPLANE__ONNX__OPERATOR_SET_ID_PROTO__INIT;
-  Backplane__Onnx__OperatorSetIdProto *sets[1] = {&set};
-  GByteArray *bytes = g_byte_array_new();
-  set.has_version = 1;
-  set.version = builder->version;
-  graph.name = (char[]){"test"};
   graph.node = (void *)builder->nodes->pdata;
   graph.n_node = builder->nodes->len;
   graph.initializer = (void *)builder->initializers->pdata;
@@ -241,7 +245,64 @@ GByteArray *onnx_bytes(OnnxBuilder *builder) {
   graph.n_input = builder->inputs->len;
   graph.output = (void *)builder->outputs->pdata;
   graph.n_output = builder->outputs->len;
+  return graph;
+}
+
+void onnx_branch(OnnxBuilder *builder, Backplane__Onnx__NodeProto *node, const char *name,
+                 OnnxBuilder *branch) {
+  Backplane__Onnx__GraphProto graph = graph_of(branch);
+  Backplane__Onnx__AttributeProto *attr = NEW(builder, AttributeProto, attribute_proto);
+  Backplane__Onnx__AttributeProto **attrs =
+      take(builder, g_new0(Backplane__Onnx__AttributeProto *, node->n_attribute + 1));
+  attr->name = copy(builder, name);
+  attr->has_type = attr->has_g = 1;
+  attr->type = 5;
+  attr->g.len = backplane__onnx__graph_proto__get_packed_size(&graph);
+  attr->g.data = take(builder, g_malloc0(attr->g.len + 1));
+  backplane__onnx__graph_proto__pack(&graph, attr->g.data);
+  for (size_t i = 0; i < node->n_attribute; i++)
+    attrs[i] = node->attribute[i];
+  attrs[node->n_attribute++] = attr;
+  node->attribute = attrs;
+  onnx_builder_free(branch);
+}
+
+void onnx_function(OnnxBuilder *builder, const char *name, const char *inputs, const char *outputs,
+                   const char *attrs, OnnxBuilder *body) {
+  Backplane__Onnx__FunctionProto *function = NEW(builder, FunctionProto, function_proto);
+  Pool *pool = (Pool *)builder;
+  char **words = g_strsplit(attrs, " ", -1);
+  size_t count = attrs[0] ? g_strv_length(words) : 0;
+  function->name = copy(builder, name);
+  function->domain = copy(builder, "own");
+  function->input = names(builder, inputs, &function->n_input);
+  function->output = names(builder, outputs, &function->n_output);
+  function->node = (void *)body->nodes->pdata;
+  function->n_node = body->nodes->len;
+  function->attribute = take(builder, g_new0(char *, count + 1));
+  function->attribute_proto = take(builder, g_new0(Backplane__Onnx__AttributeProto *, count + 1));
+  for (size_t i = 0; i < count; i++) {
+    if (strchr(words[i], '='))
+      function->attribute_proto[function->n_attribute_proto++] = attribute(builder, words[i]);
+    else
+      function->attribute[function->n_attribute++] = copy(builder, words[i]);
+  }
+  g_strfreev(words);
+  g_ptr_array_add(pool->functions, function);
+  g_ptr_array_add(pool->bodies, body);
+}
+
+GByteArray *onnx_bytes(OnnxBuilder *builder) {
+  Backplane__Onnx__GraphProto graph = graph_of(builder);
+  Backplane__Onnx__OperatorSetIdProto set = BACKPLANE__ONNX__OPERATOR_SET_ID_PROTO__INIT;
+  Backplane__Onnx__OperatorSetIdProto *sets[1] = {&set};
+  GByteArray *bytes = g_byte_array_new();
+  set.has_version = 1;
+  set.version = builder->version;
+  graph.name = (char[]){"test"};
   builder->model.graph = &graph;
+  builder->model.functions = (void *)((Pool *)builder)->functions->pdata;
+  builder->model.n_functions = ((Pool *)builder)->functions->len;
   builder->model.opset_import = sets;
   builder->model.n_opset_import = 1;
   builder->model.has_ir_version = 1;
@@ -250,6 +311,7 @@ GByteArray *onnx_bytes(OnnxBuilder *builder) {
                         (guint)backplane__onnx__model_proto__get_packed_size(&builder->model));
   backplane__onnx__model_proto__pack(&builder->model, bytes->data);
   builder->model.graph = NULL;
+  builder->model.n_functions = 0;
   builder->model.n_opset_import = 0;
   return bytes;
 }

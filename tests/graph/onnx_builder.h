@@ -34,10 +34,19 @@ void onnx_data(OnnxBuilder *builder, const char *name, int32_t type, const int64
                int32_t rank, const void *data, size_t size);
 /* inputs and outputs: "x,w,,b"; attrs: "group=2 pads=1,1,1,1 alpha=0.5f mode=nearest", where a
  * number with a point or an f is a float, one with a comma a list ("3," has one element); so are
- * words with commas that are not between apostrophes. Returns the node, for what these words cannot
+ * words with commas that are not between apostrophes; "slope=@alpha" refers to an attribute of the
+ * function around it. Returns the node, for what these words cannot
  * say. */
 Backplane__Onnx__NodeProto *onnx_node(OnnxBuilder *builder, const char *op, const char *inputs,
                                       const char *outputs, const char *attrs);
+
+/* Gives a node a subgraph: what another builder has, which is freed. */
+void onnx_branch(OnnxBuilder *builder, Backplane__Onnx__NodeProto *node, const char *name,
+                 OnnxBuilder *branch);
+/* A function of the model, in the domain "own", whose nodes another builder has, which is taken
+ * over. attrs: "alpha beta=0.5f", names and those with defaults. */
+void onnx_function(OnnxBuilder *builder, const char *name, const char *inputs, const char *outputs,
+                   const char *attrs, OnnxBuilder *body);
 
 /* The file's bytes; g_byte_array_unref. */
 GByteArray *onnx_bytes(OnnxBuilder *builder);

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a model has inside of nodes: the branches of If, and functions of its own. */
+#include <string.h>
+#include <unistd.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+
+#include "tests/graph/compile_check.h"
+
+#define COUNT 12
+
+static OnnxBuilder *model_of_x(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "3x4");
+  onnx_output(builder, "y");
+  return builder;
+}
+
+static OnnxBuilder *branch_of(const char *op, const char *inputs, const char *attrs) {
+  OnnxBuilder *branch = onnx_builder_new();
+  onnx_node(branch, op, inputs, "result", attrs);
+  onnx_output(branch, "result");
+  return branch;
+}
+
+static void add_if(OnnxBuilder *builder, const char *condition, const char *output,
+                   OnnxBuilder *then, OnnxBuilder *otherwise) {
+  Backplane__Onnx__NodeProto *node = onnx_node(builder, "If", condition, output, "");
+  onnx_branch(builder, node, "then_branch", then);
+  onnx_branch(builder, node, "else_branch", otherwise);
+}
+
+/* Compiles what must be refused, with all of the words in the message; frees the builder. */
+static void assert_refused(OnnxBuilder *builder, const char *kind, const char *words) {
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes), **list = g_strsplit(words, "|", -1);
+  const BpTarget *target = bp_target_parse("c");
+  BpCompileOptions options = {.struct_size = sizeof(options), .targets = &target, .num_targets = 1};
+  g_assert_null(bp_model_compile(path, &options));
+  g_assert_cmpstr(bp_error_kind(), ==, kind);
+  for (char **word = list; *word; word++)
+    if (!strstr(bp_error_message(), *word))
+      g_error("'%s' is not in: %s", *word, bp_error_message());
+  bp_error_clear();
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  unlink(path);
+  g_free(path);
+  g_strfreev(list);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
+static void expect(float *x, float *y, float start, float factor, float negative) {
+  for (int i = 0; i < COUNT; i++) {
+    x[i] = start + (float)i;
+    y[i] = x[i] * (x[i] < 0 ? negative : factor);
+  }
+}
+
+/* ---- If ---------------------------------------------------------------------------------- */
+
+/* The shape decides; the branch that is not taken need not work. */
+static void test_known_condition(void) {
+  OnnxBuilder *builder = model_of_x(), *inner = onnx_builder_new();
+  float x[COUNT], y[COUNT];
+  onnx_ints(builder, "rows_cols", "3,4");
+  onnx_node(builder, "Shape", "x", "s", "");
+  onnx_node(builder, "Equal", "s,rows_cols", "same", "");
+  onnx_node(builder, "Cast", "same", "ones", "to=7");
+  onnx_node(builder, "ReduceMin", "ones", "least", "keepdims=0");
+  onnx_node(builder, "Cast", "least", "c", "to=9");
+  onnx_node(inner, "Constant", "", "two", "value_float=2.0");
+  onnx_node(inner, "Not", "c", "d", "");
+  add_if(inner, "d", "result", branch_of("NoSuchOperator", "x", ""), branch_of("Mul", "x,two", ""));
+  onnx_output(inner, "result");
+  add_if(builder, "c", "y", inner, branch_of("NoSuchOperator", "x", ""));
+  expect(x, y, -3, 2, 2);
+  check_model(builder, x, y, COUNT);
+}
+
+/* The data decides: both branches are computed, and the outputs of one are taken. */
+static void test_open_condition(void) {
+  for (int is_up = 0; is_up < 2; is_up++) {
+    OnnxBuilder *builder = model_of_x();
+    float x[COUNT], y[COUNT];
+    onnx_node(builder, "ReduceSum", "x", "sum", "");
+    onnx_node(builder, "Constant", "", "zero", "value_float=0.0");
+    onnx_node(builder, "Greater", "sum,zero", "c", "");
+    add_if(builder, "c", "y", branch_of("Add", "x,x", ""), branch_of("Neg", "x", ""));
+    expect(x, y, is_up ? 1 : -30, 2, -1);
+    check_model(builder, x, y, COUNT);
+  }
+}
+
+static void test_refused_branches(void) {
+  OnnxBuilder *builder = model_of_x();
+  onnx_input(builder, "c", 9, "1");
+  add_if(builder, "c", "y", branch_of("Transpose", "x", ""), branch_of("Neg", "x", ""));
+  assert_refused(builder, BP_ERROR_NOT_IMPLEMENTED,
+                 "the If|depends on the data|float32 4x3 and float32 3x4");
+  builder = model_of_x();
+  onnx_input(builder, "c", 9, "1");
+  add_if(builder, "c", "y", branch_of("NoSuchOperator", "x", ""), branch_of("Neg", "x", ""));
+  assert_refused(builder, BP_ERROR_NOT_IMPLEMENTED, "both|NoSuchOperator|the If/the NoSuch");
+  builder = model_of_x();
+  add_if(builder, "x", "y", branch_of("Neg", "x", ""), branch_of("Neg", "x", ""));
+  assert_refused(builder, BP_ERROR_FORMAT, "the If|no bool");
+}
+
+static void test_bytes_that_are_no_graph(void) {
+  OnnxBuilder *builder = model_of_x();
+  onnx_input(builder, "c", 9, "");
+  add_if(builder, "c", "y", branch_of("Neg", "x", ""), branch_of("Neg", "x", ""));
+  Backplane__Onnx__NodeProto *node = g_ptr_array_index(builder->nodes, 0);
+  memset(node->attribute[1]->g.data, 0xff, node->attribute[1]->g.len);
+  assert_refused(builder, BP_ERROR_FORMAT, "subgraph|does not decode");
+}
+
+/* ---- Functions --------------------------------------------------------------------------- */
+
+static void call(OnnxBuilder *builder, const char *name, const char *inputs, const char *outputs,
+                 const char *attrs) {
+  static char domain[] = "own";
+  onnx_node(builder, name, inputs, outputs, attrs)->domain = domain;
+}
+
+/* One calls another, whose attribute has a default; a name means another value in each. */
+static void test_functions(void) {
+  OnnxBuilder *builder = model_of_x(), *leaky = onnx_builder_new(), *twice = onnx_builder_new();
+  float x[COUNT], y[COUNT];
+  onnx_node(leaky, "LeakyRelu", "y", "z", "alpha=@slope");
+  onnx_function(builder, "Leaky", "y,unused", "z", "slope=0.5f", leaky);
+  call(twice, "Leaky", "x", "y", "slope=@first");
+  call(twice, "Leaky", "y,", "z", "");
+  onnx_function(builder, "Twice", "x", "z", "first", twice);
+  call(builder, "Twice", "x", "y", "first=0.25f");
+  expect(x, y, -6, 1, 0.125f);
+  check_model(builder, x, y, COUNT);
+}
+
+/* An attribute that a call leaves out, without a default, is absent from the nodes as well. */
+static void test_absent_attribute(void) {
+  OnnxBuilder *builder = model_of_x(), *leaky = onnx_builder_new();
+  float x[COUNT], y[COUNT];
+  onnx_node(leaky, "LeakyRelu", "a", "b", "alpha=@slope");
+  onnx_function(builder, "Leaky", "a", "b", "slope", leaky);
+  call(builder, "Leaky", "x", "y", "");
+  expect(x, y, -6, 1, 0.01f);
+  check_model(builder, x, y, COUNT);
+}
+
+static void test_recursion(void) {
+  OnnxBuilder *builder = model_of_x(), *body = onnx_builder_new();
+  call(body, "Again", "a", "b", "");
+  onnx_function(builder, "Again", "a", "b", "", body);
+  call(builder, "Again", "x", "y", "");
+  assert_refused(builder, BP_ERROR_FORMAT, "the Again/the Again|may not call itself");
+}
+
+/* Each calls the next one twice: a small file that would make 2^28 nodes. */
+static void test_many_calls(void) {
+  OnnxBuilder *builder = model_of_x();
+  for (int i = 0; i < 28; i++) {
+    OnnxBuilder *body = onnx_builder_new();
+    char *name = g_strdup_printf("F%d", i), *next = g_strdup_printf("F%d", i + 1);
+    for (int k = 0; k < 2; k++) {
+      if (i < 27)
+        call(body, next, "a", k ? "b" : "c", "");
+      else
+        onnx_node(body, "Relu", "a", k ? "b" : "c", "");
+    }
+    onnx_function(builder, name, "a", "b", "", body);
+    g_free(name);
+    g_free(next);
+  }
+  call(builder, "F0", "x", "y", "");
+  assert_refused(builder, BP_ERROR_VALUE, "--limit nodes=N");
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/nested/if/known_condition_takes_its_branch_alone", test_known_condition);
+  g_test_add_func("/nested/if/open_condition_selects_outputs", test_open_condition);
+  g_test_add_func("/nested/if/branches_that_do_not_fit_are_refused", test_refused_branches);
+  g_test_add_func("/nested/if/bytes_that_are_no_graph_are_an_error", test_bytes_that_are_no_graph);
+  g_test_add_func("/nested/functions/calls_become_their_nodes", test_functions);
+  g_test_add_func("/nested/functions/absent_attribute_stays_absent", test_absent_attribute);
+  g_test_add_func("/nested/functions/recursion_is_an_error", test_recursion);
+  g_test_add_func("/nested/functions/calls_count_as_nodes", test_many_calls);
+  return g_test_run();
+}
