@@ -13,8 +13,8 @@
 #include <backplane/object.h>
 #include <backplane/plugins.h>
 
-/* For choosing a device, when each plugin has been tried out. */
-#define CHOICE_SECONDS 120
+/* For a question that loads plugins, when each plugin has been tried out. */
+#define QUESTION_SECONDS 120
 
 static const char *const severity_names[] = {"ok", "note", "warning", "error"};
 
@@ -44,67 +44,119 @@ static const char *choice_remedy(const BpPluginList *list) {
                       : "do what is said above of the plugins";
 }
 
-/* What the process that chooses a device answers, in memory that it shares with this one. */
+/* ---- Questions to a process of its own --------------------------------------------------- */
+
+/* What the process answers, in memory that it shares with this one. */
 typedef struct Answer {
-  char device[64];
+  char result[64];
   char report[(1 << 20) - 80]; /* what does not fit is cut off */
   gboolean is_complete;
 } Answer;
 
-static void answer_choice(Answer *answer) {
-  BpDevice device;
-  char *report = NULL;
-  gboolean is_found = bp_device_select(NULL, &device, &report) == 0;
-  if (is_found)
-    bp_device_format(device, answer->device, sizeof answer->device);
-  g_strlcpy(answer->report, is_found ? report : bp_error_message(), sizeof answer->report);
-  answer->is_complete = TRUE;
-}
+/* Fills in the result, "" for none, and the report. */
+typedef void (*Answering)(const void *question, Answer *answer);
 
-/* How the process that chooses ended without an answer (transfer full). */
+/* How the process ended without an answer (transfer full). */
 static char *describe_end(int status) {
   int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (number == SIGALRM)
-    return g_strdup_printf("no device was chosen in %d s: a plugin that works in its trial hangs "
+    return g_strdup_printf("there was no answer in %d s: a plugin that works in its trial hangs "
                            "in a program",
-                           CHOICE_SECONDS);
-  return g_strdup_printf("the process that chose a device was ended (%s): a plugin that works in "
-                         "its trial ends a program",
+                           QUESTION_SECONDS);
+  return g_strdup_printf("the process that asked was ended (%s): a plugin that works in its trial "
+                         "ends a program",
                          number ? g_strsignal(number) : "without a signal");
 }
 
-static void start_choice(Choice *choice, Answer *answer) {
+/* Returns the report (transfer full). */
+static char *ask_process(Answering answering, const void *question, Answer *answer) {
   int status = 0;
   pid_t child = fork();
   if (child == 0) {
     signal(SIGALRM, SIG_DFL);
-    alarm(CHOICE_SECONDS);
-    answer_choice(answer);
+    alarm(QUESTION_SECONDS);
+    answering(question, answer);
+    answer->is_complete = TRUE;
     _exit(0);
   }
-  if (child < 0) {
-    choice->report = g_strdup_printf("cannot start a process that chooses: %s", g_strerror(errno));
-    return;
-  }
+  if (child < 0)
+    return g_strdup_printf("cannot start a process: %s", g_strerror(errno));
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (answer->is_complete)
-    g_strlcpy(choice->device, answer->device, sizeof choice->device);
-  choice->report = answer->is_complete ? g_strdup(answer->report) : describe_end(status);
+    return g_strdup(answer->report);
+  *answer->result = '\0';
+  return describe_end(status);
 }
 
-/* In a process of its own, since choosing a device loads plugins. */
-static void choose(Choice *choice, const BpPluginList *list) {
+/* Asks in a process of its own, for the answer loads plugins. Returns the report (transfer full).
+ */
+static char *ask(Answering answering, const void *question, char result[64]) {
   Answer *answer =
       mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (answer == MAP_FAILED) {
-    choice->report = g_strdup_printf("there is no memory to choose: %s", g_strerror(errno));
-  } else {
-    start_choice(choice, answer);
-    munmap(answer, sizeof *answer);
-  }
+  *result = '\0';
+  if (answer == MAP_FAILED)
+    return g_strdup_printf("there is no memory to ask: %s", g_strerror(errno));
+  char *report = ask_process(answering, question, answer);
+  g_strlcpy(result, answer->result, sizeof answer->result);
+  munmap(answer, sizeof *answer);
+  return report;
+}
+
+static void choose_device(const void *question, Answer *answer) {
+  (void)question;
+  BpDevice device;
+  char *report = NULL;
+  gboolean is_found = bp_device_select(NULL, &device, &report) == 0;
+  if (is_found)
+    bp_device_format(device, answer->result, sizeof answer->result);
+  g_strlcpy(answer->report, is_found ? report : bp_error_message(), sizeof answer->report);
+}
+
+static void choose(Choice *choice, const BpPluginList *list) {
+  choice->report = ask(choose_device, NULL, choice->device);
   if (!*choice->device)
     choice->remedy = choice_remedy(list);
+}
+
+/* ---- Code -------------------------------------------------------------------------------- */
+
+static void check_code(const void *question, Answer *answer) {
+  const BpPluginInfo *info = question;
+  char **kinds = g_strsplit(info->targets, " ", -1);
+  GString *done = g_string_new(NULL);
+  int status = 0;
+  for (char **kind = kinds; *kind && status == 0; kind++) {
+    char *text = NULL;
+    status = target_check(*kind, &text);
+    if (status == 0)
+      g_string_append_printf(done, "%s%s", done->len ? ", " : "", text);
+    g_free(text);
+  }
+  g_strlcpy(answer->result, status == 0 ? "ok" : "", sizeof answer->result);
+  g_strlcpy(answer->report, status == 0 ? done->str : bp_error_message(), sizeof answer->report);
+  g_string_free(done, TRUE);
+  g_strfreev(kinds);
+}
+
+/* Whether a model can be compiled for the targets of a plugin, beside the others' findings. The
+ * texts are owned by `texts`. */
+static void add_code(GArray *findings, const BpPluginInfo *info, GPtrArray *texts) {
+  char result[64];
+  char *text = ask(check_code, info, result);
+  const BpPluginReason *reason = *result ? bp_plugin_reason(0) : find_reason("code-failed");
+  BpPluginFinding finding = {
+      .struct_size = sizeof finding,
+      .stage = BP_STAGE_CODE,
+      .severity = reason->severity,
+      .plugin = info->name,
+      .path = info->path,
+      .code = reason->code,
+      .text = text,
+      .remedy = reason->remedy,
+  };
+  g_ptr_array_add(texts, text);
+  g_array_append_val(findings, finding);
 }
 
 /* ---- Selection --------------------------------------------------------------------------- */
@@ -143,22 +195,26 @@ static const BpPluginInfo *find_plugin(const BpPluginList *list, const char *pat
   return NULL;
 }
 
-/* All findings, with what came of each plugin that can be used in the end (transfer full). */
+/* All findings, with what came of each plugin that can be used in the end (transfer full). `texts`
+ * owns those of the findings that are made here. */
 static GArray *collect(const BpPluginDiagnosis *diagnosis, const BpPluginList *list,
-                       const Choice *choice) {
+                       const Choice *choice, GPtrArray *texts) {
   GArray *findings = g_array_new(FALSE, FALSE, sizeof(BpPluginFinding));
   size_t size = bp_plugin_diagnosis_size(diagnosis);
-  gboolean has_device = FALSE;
+  gboolean has_device = FALSE, starts = FALSE;
   for (size_t i = 0; i < size; i++) {
     const BpPluginFinding *finding = bp_plugin_diagnosis_get(diagnosis, i);
     g_array_append_vals(findings, finding, 1);
     has_device |= finding->stage == BP_STAGE_DEVICES && finding->severity == BP_SEVERITY_OK;
+    starts |= finding->stage == BP_STAGE_PROBE && finding->severity == BP_SEVERITY_OK;
     if (i + 1 < size && !strcmp(bp_plugin_diagnosis_get(diagnosis, i + 1)->path, finding->path))
       continue;
     const BpPluginInfo *info = find_plugin(list, finding->path);
     if (info && *info->devices && has_device)
       add_selected(findings, info, choice);
-    has_device = FALSE;
+    if (info && *info->targets && starts)
+      add_code(findings, info, texts);
+    has_device = starts = FALSE;
   }
   return findings;
 }
@@ -275,13 +331,15 @@ static int examine(gboolean json) {
   Choice choice = {.report = NULL};
   BpPluginList *list = bp_plugin_list();
   choose(&choice, list);
-  GArray *findings = collect(diagnosis, list, &choice);
+  GPtrArray *texts = g_ptr_array_new_with_free_func(g_free);
+  GArray *findings = collect(diagnosis, list, &choice, texts);
   if (json)
     print_json(findings, &choice);
   else
     print_text(findings, &choice);
   int status = exit_status(findings, &choice);
   g_array_unref(findings);
+  g_ptr_array_unref(texts);
   bp_plugin_list_free(list);
   g_free(choice.report);
   bp_plugin_diagnosis_free(diagnosis);
@@ -294,11 +352,12 @@ int cmd_doctor(int argc, char **argv) {
       {"json", 0, 0, G_OPTION_ARG_NONE, &json, "machine-readable output", NULL},
       {"codes", 0, 0, G_OPTION_ARG_NONE, &codes, "list all reason codes", NULL},
       {NULL, 0, 0, 0, NULL, NULL, NULL}};
-  if (!command_parse(&argc, &argv, entries, NULL,
-                     "Tries every plugin out in a process of its own and says what to do about "
-                     "what is the matter.",
-                     "Exit status: 0 nothing to be done, 3 a warning, 4 a plugin that cannot be "
-                     "used, 5 no device that fits."))
+  if (!command_parse(
+          &argc, &argv, entries, NULL,
+          "Tries every plugin out in a process of its own, compiles a small model for each "
+          "target, and says what to do about what is the matter.",
+          "Exit status: 0 nothing to be done, 3 a warning, 4 a plugin that cannot be "
+          "used, 5 no device that fits."))
     return EXIT_USAGE;
   if (argc > 1)
     return command_usage_error("doctor takes no argument, and got '%s'", argv[1]);

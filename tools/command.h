@@ -124,6 +124,9 @@ gboolean target_is_default(const BpTarget *target);
 /* The target of a kind whose code runs on every device of the kind, or, of one of CPUs, on every
  * CPU of this machine's architecture (transfer full); NULL with an error. */
 BpTarget *target_make_portable(const char *kind);
+/* Compiles a small model for the kind, and runs it where there is a device. *text says so (transfer
+ * full). 0, or -1 with an error. */
+int target_check(const char *kind, char **text);
 
 /* Shapes: BpInputShape, owned by the array. Those of options NAME=1x3x48x192, which may be NULL
  * (transfer full, g_array_unref); NULL with an error. That of an input, or NULL. */

@@ -68,8 +68,8 @@ const char *bp_plugin_state_name(int32_t state) {
 }
 
 const char *bp_plugin_stage_name(int32_t stage) {
-  static const char *const names[] = {"found", "descriptor",   "abi",
-                                      "path",  "dependencies", "permissions",
-                                      "probe", "devices",      "selected"};
+  static const char *const names[] = {"found",        "descriptor",  "abi",   "path",
+                                      "dependencies", "permissions", "probe", "devices",
+                                      "selected",     "code"};
   return stage >= 0 && stage < (int32_t)(sizeof names / sizeof *names) ? names[stage] : "unknown";
 }

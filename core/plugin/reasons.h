@@ -164,7 +164,10 @@
     "name one of its devices in BACKPLANE_DEVICE") \
   X(SELECTION_FAILED, "selection-failed", SELECTED, ERROR, VALUE, \
     "no device fits what was asked for", \
-    "change what asks for it, BACKPLANE_DEVICE or backplane.conf; `backplane run --device help` explains it")
+    "change what asks for it, BACKPLANE_DEVICE or backplane.conf; `backplane run --device help` explains it") \
+  X(CODE_FAILED, "code-failed", CODE, WARNING, PLUGIN, \
+    "compiled models run, but none can be compiled for a target of the plugin", \
+    "do what the text says: mostly a compiler that it names is to be installed")
 /* clang-format on */
 
 typedef enum Reason {

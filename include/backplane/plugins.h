@@ -98,6 +98,7 @@ BP_API void bp_plugin_try(const char *const *device_kinds);
 #define BP_STAGE_PROBE        6
 #define BP_STAGE_DEVICES      7
 #define BP_STAGE_SELECTED     8
+#define BP_STAGE_CODE         9 /* a model is compiled for its targets; bp_plugin_diagnose does not */
 
 #define BP_SEVERITY_OK      0
 #define BP_SEVERITY_NOTE    1

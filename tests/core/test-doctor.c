@@ -91,6 +91,7 @@ static const char *const seen_elsewhere[] = {"directory-unreadable",
                                              "forked",
                                              "not-selected",
                                              "selection-failed",
+                                             "code-failed",
                                              "cache-home-unwritable",
                                              "container-without-devices"};
 

@@ -45,9 +45,16 @@ configured() {
 every_stage() {
   local stage
   BACKPLANE_PLUGIN_PATH=$work/cpu "$backplane" doctor --json >"$work/doctor.json" || return 1
-  for stage in found descriptor abi path dependencies permissions probe devices selected; do
+  for stage in found descriptor abi path dependencies permissions probe devices selected code; do
     grep -q "\"$stage\"" "$work/doctor.json" || return 1
   done
+}
+
+# Without a C compiler nothing is compiled for the plugin's target: a warning, with the text that says how to get one.
+no_code_without_a_compiler() {
+  BACKPLANE_PLUGIN_PATH=$work/cpu says "c: a model is compiled and runs on cpu:0" "$backplane" doctor &&
+    BACKPLANE_CC=/nowhere/cc BACKPLANE_PLUGIN_PATH=$work/cpu ends_saying 3 "code-failed: target c: " "$backplane" doctor &&
+    grep -q /nowhere/cc "$work/out"
 }
 
 # What came of a plugin's use is listed, of one that was new before.
@@ -481,6 +488,7 @@ if "$backplane" list | grep -q '^opencl '; then
 fi
 ok doctor-finds-nothing-wrong says "A program that asks for no device gets" env BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
 ok doctor-names-every-stage-in-json every_stage
+ok doctor-finds-that-no-model-can-be-compiled no_code_without_a_compiler
 ok doctor-lists-its-codes says library-missing "$backplane" doctor --codes
 ok doctor-lists-its-codes-as-json describes '{"codes":[{"stage":' "$backplane" doctor --codes --json
 ok doctor-without-plugins-says-where-they-are-from ends_saying 5 "install a backend" env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
