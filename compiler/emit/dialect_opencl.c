@@ -101,9 +101,11 @@ static const BpDialectIntrinsic intrinsics[] = {
     {"fma", BP_DTYPE_FLOAT, 16, 1, "fma($1, $2, $3)"},
     BP__EACH_UNARY(UNARY),
     UNARY(rsqrt),
+    /* PoCL 3.1 is wrong on vectors of double. */
+    {"fmod", BP_DTYPE_FLOAT, 64, 0, "fmod($1, $2)"},
+    {"pow", BP_DTYPE_FLOAT, 64, 0, "pow($1, $2)"},
     BP__EACH_BINARY(BINARY),
     {"pow", BP_DTYPE_FLOAT, 32, 1, "pow($1, $2)"},
-    {"pow", BP_DTYPE_FLOAT, 64, 0, "pow($1, $2)"}, /* PoCL 3.1 is wrong on vectors of double */
     {"round", BP_DTYPE_FLOAT, 0, 1, "rint($1)"},
     {"sigmoid", BP_DTYPE_FLOAT, 32, 1, "(1.0f / (1.0f + exp(-$1)))"},
     {"sigmoid", BP_DTYPE_FLOAT, 64, 1, "(1.0 / (1.0 + exp(-$1)))"},
