@@ -15,10 +15,11 @@
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
-/* Floats of operations. A device may take subnormal numbers for zero, so there are none. */
+/* Floats of operations, up to both ends of float32. A device may take subnormal numbers for zero,
+ * so there are none. */
 static const double wide_floats[PROGRAM_VALUES] = {
-    0,    1,   -0.0,     -1,        0.5,         3,  -2.5, 65504,
-    0.75, 0.1, HUGE_VAL, -HUGE_VAL, (double)NAN, -7, 2,    100.25};
+    0,     1,   -0.0,     -1,        0.5,         3,  -2.5, 65504,
+    1e-30, 0.1, HUGE_VAL, -HUGE_VAL, (double)NAN, -7, 2,    -4e-38};
 /* Floats of functions, which lose what they like where these are large. */
 static const double small_floats[PROGRAM_VALUES] = {
     0, 1, -0.0, -1, 0.5, 3, -2.5, 7, 1.5, 0.1, HUGE_VAL, -HUGE_VAL, (double)NAN, -7, 2.25, -0.75};
@@ -44,6 +45,16 @@ static void make_pairs(const char *type, const double *floats, char *a, char *b)
     memcpy(a + i * size, values + i / PROGRAM_VALUES * size, size);
     memcpy(b + i * size, values + i % PROGRAM_VALUES * size, size);
   }
+}
+
+/* The values, one after the other, and then points between -12 and 12, or -1.2 and 1.2: the tangent
+ * has its poles beyond. */
+static void make_points(const char *type, double largest, char *a) {
+  double points[NUM_PAIRS];
+  memcpy(points, small_floats, sizeof small_floats);
+  for (int i = PROGRAM_VALUES; i < NUM_PAIRS; i++)
+    points[i] = largest * (2.0 * (i - PROGRAM_VALUES) / (NUM_PAIRS - PROGRAM_VALUES) - 1);
+  bp__judge_convert("float64", type, points, a, NUM_PAIRS);
 }
 
 /* ---- Types that are claimed -------------------------------------------------------------- */
@@ -88,11 +99,13 @@ static gboolean claims_type(const Kit *kit, const char *type) {
 /* ---- Functions of one module ------------------------------------------------------------- */
 
 /* A function and what it is called with: either a statement's, or one that stores each of some
- * expressions of all pairs of values, first one at a time and then in vectors of four. */
+ * expressions of all pairs of values, first one at a time and then in vectors. */
 typedef struct Function {
   char *name;
   const char *type, *result;
   const double *floats; /* values of the type, if it is one of floats */
+  double largest;       /* not 0: of one float, up to here, instead of pairs */
+  int lanes;            /* of the vectors */
   const StatementRow *row;
   GPtrArray *expressions;
 } Function;
@@ -109,13 +122,25 @@ static GPtrArray *functions_new(void) {
   return g_ptr_array_new_with_free_func(function_free);
 }
 
-static Function *add_function(GPtrArray *functions, const char *type, const char *result,
-                              const double *floats) {
+/* As many as fill the target's vectors, as the host's schedules have them, and at least four.
+ * Languages of kernels have no more of narrow types than of int32. */
+static int count_lanes(const Kit *kit, const char *type, const char *result) {
+  int64_t vector = bp_target_get_int(kit->target, BP_TARGET_VECTOR_BITS, 0);
+  int widest = MAX(bp__program_dtype(type).bits, bp__program_dtype(result).bits), lanes = 4;
+  widest = MAX(widest, bp__kit_has_threads(kit) ? 32 : 8);
+  while (lanes < 64 && 2 * lanes * widest <= vector)
+    lanes *= 2;
+  return lanes;
+}
+
+static Function *add_function(const Kit *kit, GPtrArray *functions, const char *type,
+                              const char *result, const double *floats) {
   Function *function = g_new0(Function, 1);
   function->name = g_strdup_printf("f%u", functions->len);
   function->type = type;
   function->result = result;
   function->floats = floats;
+  function->lanes = count_lanes(kit, type, result);
   function->expressions = g_ptr_array_new_with_free_func(g_free);
   g_ptr_array_add(functions, function);
   return function;
@@ -129,8 +154,6 @@ static const char *expression_at(const Function *function, guint i) {
   return g_ptr_array_index(function->expressions, i);
 }
 
-#define LANES 4
-
 static gboolean gives_scalar(const char *expression) {
   return g_str_has_prefix(expression, "(reduce ");
 }
@@ -140,8 +163,9 @@ static char *text_of_expressions(const Function *function) {
   GString *body = g_string_new("(seq ");
   for (guint i = 0; i < function->expressions->len; i++)
     for (int k = 0; k < (gives_scalar(expression_at(function, i)) ? 1 : 2); k++) {
-      char *loop = bp__program_loop(expression_at(function, i), function->type, k ? LANES : 1,
-                                    (2 * (int)i + k) * NUM_PAIRS, NUM_PAIRS);
+      char *loop =
+          bp__program_loop(expression_at(function, i), function->type, k ? function->lanes : 1,
+                           (2 * (int)i + k) * NUM_PAIRS, NUM_PAIRS);
       g_string_append(body, loop);
       g_free(loop);
     }
@@ -172,12 +196,15 @@ static void run_expressions(const Kit *kit, const KitCode *code, const Function 
   char *b = bp__judge_add(&call, function->type, NUM_PAIRS);
   bp__judge_add(&call, function->result, 2 * function->expressions->len * NUM_PAIRS);
   make_pairs(function->type, function->floats, a, b);
+  if (function->largest > 0) {
+    make_points(function->type, function->largest, a);
+    call.slack = 4e-7;
+  }
   int64_t k = bp__judge_run(kit, code, function->name, &call), pair = k % NUM_PAIRS;
   if (k >= 0)
-    bp__kit_fail("%s of %s%s: a = %.17g, b = %.17g give %.17g and not %.17g",
+    bp__kit_fail("%s of %s, in vectors of %d: a = %.17g, b = %.17g give %.17g and not %.17g",
                  expression_at(function, (guint)(k / NUM_PAIRS / 2)), function->type,
-                 k / NUM_PAIRS % 2 ? ", in vectors of 4" : "",
-                 bp__judge_number(function->type, a, pair),
+                 k / NUM_PAIRS % 2 ? function->lanes : 1, bp__judge_number(function->type, a, pair),
                  bp__judge_number(function->type, b, pair),
                  bp__judge_number(function->result, call.got[2], k),
                  bp__judge_number(function->result, call.expected[2], k));
@@ -231,14 +258,21 @@ static void add_conversions(Function *function) {
     add_expression(function, g_strdup_printf("(reinterpret %s@X @a)", function->result));
 }
 
-/* Of four values each. Sums of floats depend on their order. */
+/* Of the values of a vector each. Sums of floats depend on their order. */
 static void add_reductions(Function *function) {
   static const char *const names[] = {"min", "max", "add", "mul"};
   char letter = bp__program_letter(bp__program_dtype(function->type));
+  int lanes = function->lanes;
   for (int i = 0; i < (letter == 'i' ? 4 : letter == 'f' ? 2 : 0); i++)
-    add_expression(
-        function,
-        g_strdup_printf("(reduce %s (load B (ramp (mul (floormod i 64) 4) 1 4)))", names[i]));
+    add_expression(function,
+                   g_strdup_printf("(reduce %s (load B (ramp (mul (floormod i %d) %d) 1 %d)))",
+                                   names[i], NUM_PAIRS / lanes, lanes, lanes));
+}
+
+/* A load and a store of all elements but the last. */
+static void add_masked(Function *function) {
+  add_expression(function, g_strdup("(load A @i @most)"));
+  add_expression(function, g_strdup("@a @most"));
 }
 
 static void add_operations(Function *function) {
@@ -253,6 +287,7 @@ static void add_operations(Function *function) {
     return;
   add_expression(function, g_strdup("(select (eq @a @b) @a @b)"));
   add_reductions(function);
+  add_masked(function);
 }
 
 static void run_type(Kit *kit, const char *type) {
@@ -265,7 +300,7 @@ static void run_type(Kit *kit, const char *type) {
   for (size_t i = 0; i < PROGRAM_TYPES; i++) {
     if (!claims_type(kit, bp__program_types[i]))
       continue;
-    Function *function = add_function(functions, type, bp__program_types[i], wide_floats);
+    Function *function = add_function(kit, functions, type, bp__program_types[i], wide_floats);
     add_conversions(function);
     add_operations(function);
   }
@@ -296,7 +331,7 @@ static int add_statements(const Kit *kit, int32_t kind, GPtrArray *functions) {
         continue;
       found++;
       if (is_possible(kit, row, core_types[t]))
-        add_function(functions, core_types[t], core_types[t], wide_floats)->row = row;
+        add_function(kit, functions, core_types[t], core_types[t], wide_floats)->row = row;
     }
   return found;
 }
@@ -314,20 +349,20 @@ static char *core_text(const ExpressionRow *row) {
   return number;
 }
 
-static void add_expressions(int32_t kind, GPtrArray *functions) {
+static void add_expressions(const Kit *kit, int32_t kind, GPtrArray *functions) {
   for (size_t i = 0; i < bp__program_num_expressions; i++)
     for (size_t t = 0; t < G_N_ELEMENTS(core_types); t++) {
       const ExpressionRow *row = &bp__program_expressions[i];
       gboolean takes_type = strcmp(row->letters, "b") == 0 || strchr(row->letters, *core_types[t]);
       if (row->kind == kind && takes_type)
-        add_expression(add_function(functions, core_types[t],
+        add_expression(add_function(kit, functions, core_types[t],
                                     row->gives_bool ? "int32" : core_types[t], wide_floats),
                        core_text(row));
     }
 }
 
 /* Constructs of two types or of a vector. */
-static void add_others(int32_t kind, GPtrArray *functions) {
+static void add_others(const Kit *kit, int32_t kind, GPtrArray *functions) {
   static const struct {
     int32_t kind;
     const char *type, *result, *text;
@@ -335,6 +370,10 @@ static void add_others(int32_t kind, GPtrArray *functions) {
       {BP_IR_CAST, "int32", "float32", "(cast float32@X @a)"},
       {BP_IR_CAST, "float32", "int32", "(cast int32@X @a)"},
       {BP_IR_REINTERPRET, "int32", "float32", "(reinterpret float32@X @a)"},
+      {BP_IR_LOAD, "int32", "int32", "(load A @i (lt @a @b))"},
+      {BP_IR_LOAD, "float32", "float32", "(load A @i @most)"},
+      {BP_IR_STORE, "int32", "int32", "@a (lt @a @b)"},
+      {BP_IR_STORE, "float32", "float32", "@a @most"},
       {BP_IR_REDUCE, "int32", "int32", "(reduce add (load A (ramp (mul (floormod i 64) 4) 1 4)))"},
       {BP_IR_REDUCE, "int32", "int32", "(reduce mul (load A (ramp (mul (floormod i 64) 4) 1 4)))"},
       {BP_IR_REDUCE, "int32", "int32", "(reduce min (load B (ramp (mul (floormod i 64) 4) 1 4)))"},
@@ -343,7 +382,7 @@ static void add_others(int32_t kind, GPtrArray *functions) {
   };
   for (size_t i = 0; i < G_N_ELEMENTS(rows); i++)
     if (rows[i].kind == kind)
-      add_expression(add_function(functions, rows[i].type, rows[i].result, wide_floats),
+      add_expression(add_function(kit, functions, rows[i].type, rows[i].result, wide_floats),
                      g_strdup(rows[i].text));
 }
 
@@ -353,8 +392,8 @@ static void run_construct(Kit *kit, int32_t kind) {
   bp__kit_open_target(kit);
   KIT_OK(bp__program_register(), "registering the functions that programs call");
   int found = add_statements(kit, kind, functions);
-  add_expressions(kind, functions);
-  add_others(kind, functions);
+  add_expressions(kit, kind, functions);
+  add_others(kit, kind, functions);
   KIT_TRUE(found > 0 || functions->len > 0, "the kit has no program for it");
   if (functions->len == 0)
     bp__kit_skip("only functions of the host can have it");
@@ -363,10 +402,13 @@ static void run_construct(Kit *kit, int32_t kind) {
 
 /* ---- Intrinsics -------------------------------------------------------------------------- */
 
-static void add_intrinsic(GPtrArray *functions, const IntrinsicRow *row, const char *type) {
+static void add_intrinsic(const Kit *kit, GPtrArray *functions, const IntrinsicRow *row,
+                          const char *type) {
   char *call = bp__program_call(row, row->gives_bool ? "bool" : type);
   Function *function =
-      add_function(functions, type, row->gives_bool ? "int32" : type, small_floats);
+      add_function(kit, functions, type, row->gives_bool ? "int32" : type, small_floats);
+  if (row->num_args == 1 && bp__program_letter(bp__program_dtype(type)) == 'f')
+    function->largest = strcmp(row->name, "tan") == 0 ? 1.2 : 12;
   add_expression(function,
                  row->gives_bool ? g_strdup_printf("(cast int32@X %s)", call) : g_strdup(call));
   g_free(call);
@@ -383,14 +425,14 @@ static void run_intrinsic_of_all(Kit *kit, const IntrinsicRow *row) {
   GPtrArray *all = functions_new();
   for (size_t i = 0; i < PROGRAM_TYPES; i++)
     if (takes_intrinsic(kit, row, bp__program_types[i]))
-      add_intrinsic(all, row, bp__program_types[i]);
+      add_intrinsic(kit, all, row, bp__program_types[i]);
   if (run_functions(kit, all))
     return;
   for (size_t i = 0; i < PROGRAM_TYPES; i++) {
     if (!takes_intrinsic(kit, row, bp__program_types[i]))
       continue;
     GPtrArray *one = functions_new();
-    add_intrinsic(one, row, bp__program_types[i]);
+    add_intrinsic(kit, one, row, bp__program_types[i]);
     if (!run_functions(kit, one) && is_core_type(bp__program_types[i]))
       bp__kit_skip("%s", bp_error_message());
     bp_error_clear();

@@ -1,23 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Section fault: when the process is short of something, or ends. */
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "conformance/kit.h"
-
-/* Bytes of address space that this process uses; 0 if that is not known. */
-static uint64_t address_space(void) {
-  unsigned long long pages = 0;
-  FILE *file = fopen("/proc/self/statm", "re");
-  if (!file)
-    return 0;
-  if (fscanf(file, "%llu", &pages) != 1)
-    pages = 0;
-  fclose(file);
-  return pages * (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 /* A copy that is refused is one for which there was no room. */
 static void upload_or_refuse(const Kit *kit, const void *data, void *handle, size_t size) {
@@ -35,28 +21,22 @@ static void upload_or_refuse(const Kit *kit, const void *data, void *handle, siz
 static void run_host_memory(Kit *kit) {
   const size_t size = (size_t)128 << 20;
   uint8_t sent[64] = {1, 2, 3}, got[64] = {0};
-  struct rlimit old, tight;
   bp__kit_open_device(kit);
   uint64_t total = (uint64_t)bp__kit_int_attr(kit, BP_ATTR_TOTAL_GLOBAL_MEMORY, 0);
   uint64_t largest = (uint64_t)bp__kit_int_attr(kit, BP_ATTR_MAX_ALLOCATION, (int64_t)total);
-  uint64_t used = address_space();
-  if (used == 0 || getrlimit(RLIMIT_AS, &old) != 0)
-    bp__kit_absent("the process cannot limit its memory");
   if (total / 2 < size || largest < size)
     bp__kit_skip("the device does not say that it has 256 MiB, half of them at once");
   void *handle = bp__kit_alloc(kit, size);
   uint8_t *data = g_malloc0(size);
   bp__kit_upload(kit, sent, handle, 0, sizeof sent, NULL);
   bp__kit_sync(kit, NULL);
-  tight = old;
-  tight.rlim_cur = address_space() + ((uint64_t)16 << 20);
-  KIT_TRUE(setrlimit(RLIMIT_AS, &tight) == 0, "the process cannot limit its memory");
+  bp__kit_limit_memory((size_t)16 << 20);
   void *other = NULL;
   int rc = kit->api->alloc_data_space(kit->device.device_id, size, 64, KIT_BYTE, NULL, &other);
   if (rc != 0)
     KIT_REFUSED(rc, BP_ERROR_MEMORY, "alloc_data_space in a process that is short of memory");
   upload_or_refuse(kit, data, handle, size);
-  setrlimit(RLIMIT_AS, &old);
+  bp__kit_unlimit_memory();
   bp__kit_sync(kit, NULL);
   if (rc == 0)
     bp__kit_free(kit, other);

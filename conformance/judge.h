@@ -20,6 +20,7 @@ typedef struct Judged {
   void *sent[KIT_MOST_ARGS], *got[KIT_MOST_ARGS], *expected[KIT_MOST_ARGS];
   int num_buffers;
   BpValue scalar;
+  double slack; /* an error that floats of the last buffer may have whatever they are */
 } Judged;
 
 /* Adds a buffer, and returns what is sent, all of one byte, to be filled in. */

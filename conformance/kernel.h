@@ -36,7 +36,7 @@ BpFunction *bp__kit_function(BpModule *module, const char *name);
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
-#define KIT_MOST_ARGS 16
+#define KIT_MOST_ARGS 64
 
 /* Memory of the target's device, as a tensor of one dimension. */
 typedef struct KitBuffer {

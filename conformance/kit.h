@@ -50,10 +50,11 @@ typedef struct Section {
 extern const Section *const bp__kit_sections[];
 extern const size_t bp__kit_num_sections;
 
-extern const Section bp__kit_plugin_section, bp__kit_device_section, bp__kit_memory_section,
-    bp__kit_copy_section, bp__kit_used_memory_section, bp__kit_module_section,
-    bp__kit_reload_section, bp__kit_copy_performance_section, bp__kit_launch_performance_section,
-    bp__kit_stream_section, bp__kit_launch_section, bp__kit_codegen_section, bp__kit_types_section,
+extern const Section bp__kit_plugin_section, bp__kit_file_section, bp__kit_device_section,
+    bp__kit_memory_section, bp__kit_copy_section, bp__kit_used_memory_section,
+    bp__kit_module_section, bp__kit_sizes_section, bp__kit_reload_section,
+    bp__kit_copy_performance_section, bp__kit_launch_performance_section, bp__kit_stream_section,
+    bp__kit_launch_section, bp__kit_codegen_section, bp__kit_types_section,
     bp__kit_intrinsics_section, bp__kit_random_section, bp__kit_fault_section;
 
 /* ---- How a check ends -------------------------------------------------------------------- */
@@ -165,6 +166,10 @@ void bp__kit_sync(const Kit *kit, void *stream);
 /* Does the work several times. The check fails if after the first time each one leaves threads or
  * open descriptors, or at least so many bytes of the heap, behind: a pool grows, and stops. */
 void bp__kit_expect_no_leak(void (*work)(void *data), void *data, gint64 bytes, const char *what);
+/* Leaves the process at most so many more bytes of address space, until it is to have them all
+ * again. The check ends in bp__kit_absent where that cannot be. */
+void bp__kit_limit_memory(size_t spare);
+void bp__kit_unlimit_memory(void);
 /* The bytes are as expected, or the check fails and says where `what` differs first. */
 void bp__kit_expect_bytes(const void *got, const void *expected, size_t size, const char *what);
 

@@ -191,6 +191,39 @@ static void run_leaks(Kit *kit) {
   close_step(kit, &step);
 }
 
+/* In a process that is short of memory launches work, or fail: then the call says so, or once the
+ * stream's next synchronisation. */
+static void run_failure(Kit *kit) {
+  Step step;
+  int32_t *zero = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
+  open_step(kit, &step);
+  for (int i = 0; i < 2; i++) { /* the first time all is built that is not for one launch */
+    bp__kit_buffer_set(kit, &step.buffer, zero, NULL);
+    bp__kit_call(kit, step.function, &step.args, NULL);
+  }
+  bp__kit_buffer_set(kit, &step.buffer, zero, NULL);
+  KIT_OK(bp_stream_sync(kit->target_device, NULL), "stream_sync");
+  bp__kit_limit_memory((size_t)12 << 20);
+  int call = bp__kit_launch(step.function, &step.args);
+  if (call != 0)
+    KIT_REFUSED(call, NULL, "a launch in a process that is short of memory");
+  int sync = bp_stream_sync(kit->target_device, NULL);
+  if (sync != 0)
+    KIT_REFUSED(sync, NULL, "stream_sync after a launch in a process that is short of memory");
+  bp__kit_unlimit_memory();
+  KIT_OK(bp_stream_sync(kit->target_device, NULL), "stream_sync after one that raised a failure");
+  bp__kit_buffer_get(kit, &step.buffer, got, NULL);
+  if (call == 0 && sync == 0)
+    expect_value(got, 1, "a launch of which no failure was raised");
+  bp__kit_buffer_set(kit, &step.buffer, zero, NULL);
+  bp__kit_call(kit, step.function, &step.args, NULL);
+  bp__kit_buffer_get(kit, &step.buffer, got, NULL);
+  expect_value(got, 1, "a launch when there was memory again");
+  close_step(kit, &step);
+  g_free(zero);
+  g_free(got);
+}
+
 /* Launches are part of what is recorded. */
 static void run_recording(Kit *kit) {
   Step step;
@@ -239,6 +272,8 @@ static const Check checks[] = {
      run_released},
     {"launch.leaks", "launches leave no threads, descriptors or memory of the host behind",
      "launch.order", CHECK_CORE, run_leaks},
+    {"launch.failure", "a launch that fails says so once, and the next one works", "launch.order",
+     CHECK_OPTIONAL | CHECK_FAULT, run_failure},
     {"launch.recording", "recorded launches run at each replay", "launch.order stream.recording",
      CHECK_OPTIONAL, run_recording},
 };

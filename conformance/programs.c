@@ -106,12 +106,18 @@ char *bp__program_loop(const char *expression, const char *type, int lanes, int 
   char *suffix = lanes > 1 ? g_strdup_printf("x%d", lanes) : g_strdup("");
   const char *index = lanes > 1 ? "(ramp (mul i @lanes) 1 @lanes)" : "i";
   const char *place = lanes > 1 ? "(ramp (add (mul i @lanes) @first) 1 @lanes)" : "(add i @first)";
+  const char *most = lanes > 1
+                         ? "(lt (ramp 0 1 @lanes) (broadcast (sub @but (mul i @lanes)) @lanes))"
+                         : "(lt i @but)";
+  char *but = g_strdup_printf("%d", count - 6);
   const char *const words[][2] = {{"@E", expression}, {"@a", "(load A @i)"}, {"@b", "(load B @i)"},
-                                  {"@i", index},      {"@place", place},     {"@lanes", width},
-                                  {"@first", from},   {"@last", last},       {"@X", suffix},
-                                  {"@T", type},       {NULL, NULL}};
+                                  {"@i", index},      {"@most", most},       {"@place", place},
+                                  {"@lanes", width},  {"@but", but},         {"@first", from},
+                                  {"@last", last},    {"@X", suffix},        {"@T", type},
+                                  {NULL, NULL}};
   char *text = bp__program_fill("(for i:int64 0 @last serial (store C @place @E))", words);
   g_free(last);
+  g_free(but);
   g_free(from);
   g_free(width);
   g_free(suffix);
@@ -221,6 +227,12 @@ const StatementRow bp__program_statements[] = {
     ALLOCATED("global", PROGRAM_HOST),
     ALLOCATED("local", PROGRAM_ANYWHERE),
     ALLOCATED("shared", PROGRAM_ANYWHERE),
+    /* each thread of a block has its own, also across a barrier */
+    {BP_IR_ALLOCATE,
+     "(for b:int64 0 2 bound \"blockIdx.x\" (for t:int64 0 4 bound \"threadIdx.x\""
+     " (allocate (buffer D @T local 2) (seq (store D (floormod t 2) (load A (add (mul b 4) t)))"
+     " (barrier \"shared\") (store C (add (mul b 4) t) (load D (floormod t 2)))))))",
+     "01234567", NULL, PROGRAM_THREADS},
     {BP_IR_EVALUATE, "(seq (evaluate (load A 0)) (store C 4 x))", "....5...", NULL,
      PROGRAM_ANYWHERE},
     {BP_IR_EVALUATE, "(seq (evaluate (load A 0)) (evaluate (call void packed \"@other\" A C x)))",

@@ -94,7 +94,8 @@ extern const size_t bp__program_num_intrinsics;
 char *bp__program_call(const IntrinsicRow *row, const char *result);
 
 /* The statement that stores the expression of elements of A and B, `lanes` at a time, to C from
- * element `first` on (g_free): `count` elements of A and B, of the type. */
+ * element `first` on (g_free): `count` elements of A and B, of the type. In it @i is the index, and
+ * @most a mask of all but the last six; what follows the expression is the mask of the store. */
 char *bp__program_loop(const char *expression, const char *type, int lanes, int first, int count);
 /* A function of buffers A, B of `count` elements of the type, and C of `count_result` of another
  * (g_free). */

@@ -4,12 +4,14 @@
 
 const Section *const bp__kit_sections[] = {
     &bp__kit_plugin_section,             /* descriptor, activation */
+    &bp__kit_file_section,               /* what the file asks of the process */
     &bp__kit_device_section,             /* table, attributes */
     &bp__kit_memory_section,             /* data space */
     &bp__kit_copy_section,               /* copies */
     &bp__kit_used_memory_section,        /* exhaustion, workspace: what needs copies to be seen */
     &bp__kit_stream_section,             /* streams, timers, recordings */
     &bp__kit_module_section,             /* code, calls, launches, saving */
+    &bp__kit_sizes_section,              /* large programs, many arguments */
     &bp__kit_launch_section,             /* launches on streams */
     &bp__kit_reload_section,             /* modules again and again */
     &bp__kit_copy_performance_section,   /* in comparison with themselves */

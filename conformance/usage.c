@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process has taken of its system: threads, descriptors, memory of the heap. */
+/* What the process has taken of its system, threads, descriptors, memory of the heap; and a limit
+ * to its memory. */
 #include <malloc.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "conformance/kit.h"
 
@@ -60,4 +64,33 @@ void bp__kit_expect_no_leak(void (*work)(void *data), void *data, gint64 bytes, 
            " bytes of host memory",
            what, (int)before.threads, (int)after.threads, (int)before.descriptors,
            (int)after.descriptors, before.bytes, after.bytes);
+}
+
+/* ---- A limit ----------------------------------------------------------------------------- */
+
+static struct rlimit unlimited;
+
+/* Bytes of address space that this process uses; 0 if that is not known. */
+static uint64_t address_space(void) {
+  unsigned long long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  if (!file)
+    return 0;
+  if (fscanf(file, "%llu", &pages) != 1)
+    pages = 0;
+  fclose(file);
+  return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void bp__kit_limit_memory(size_t spare) {
+  uint64_t used = address_space();
+  if (used == 0 || getrlimit(RLIMIT_AS, &unlimited) != 0)
+    bp__kit_absent("the process cannot limit its memory");
+  struct rlimit tight = unlimited;
+  tight.rlim_cur = used + spare;
+  KIT_TRUE(setrlimit(RLIMIT_AS, &tight) == 0, "the process cannot limit its memory");
+}
+
+void bp__kit_unlimit_memory(void) {
+  setrlimit(RLIMIT_AS, &unlimited);
 }

@@ -20,10 +20,12 @@ class Mutant:
 
     def __init__(self, name, check, lines):
         self.name, self.check, self.fault = name, check, lines[0]
-        self.edits, file, current = [], None, None
+        self.edits, self.flags, file, current = [], [], None, None
         for line in lines[1:]:
             if re.fullmatch(r"[a-z_]+\.[ch]", line):
                 file = line
+            elif line.startswith("flags "):
+                self.flags = line.split()[1:]
             elif line.startswith("- "):
                 current = [file, [line[2:]], None]
                 self.edits.append(current)
@@ -65,12 +67,12 @@ def copy_sources(source, folder):
     shutil.copytree(os.path.join(source, "sdk/include/backplane"), os.path.join(folder, "backplane"))
 
 
-def build(source, folder):
+def build(source, folder, flags):
     """Compiles the plugin of a folder: its path and "", or None and why not."""
     plugin = os.path.join(folder, "mutant.so")
     sources = [os.path.join(folder, f) for f in sorted(os.listdir(folder)) if f.endswith(".c")]
     includes = ["-I" + folder, "-I" + os.path.join(source, "sdk/include")]
-    command = [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, *includes, "-shared", "-o", plugin, *sources]
+    command = [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, *flags, *includes, "-shared", "-o", plugin, *sources]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode == 0:
         return plugin, ""
@@ -93,7 +95,7 @@ def build_and_run(source, build_folder, mutant, folder):
     """What speaks against the mutant's being caught by the check that names it; "" if nothing does."""
     copy_sources(source, folder)
     problem = mutant.apply(folder) if mutant else None
-    plugin, problem = (None, problem) if problem else build(source, folder)
+    plugin, problem = (None, problem) if problem else build(source, folder, mutant.flags if mutant else [])
     if not plugin:
         return problem
     found, status, report = run_kit(build_folder, plugin)

@@ -283,9 +283,9 @@ wrong_options_leave_the_report() {
     ends 2 verify --output "$work/report" --device -1 "$simdev" && [ "$(cat "$work/report")" = earlier ]
 }
 
-# The verdict on each check, whoever holds the plugin.
+# The verdict on each check, whoever holds the plugin. Linked in it has no file.
 results() {
-  sed -n 's/^\(not ok\|ok\) [0-9]* - \(.*\)/\1 \2/p' "$work/out"
+  sed -n 's/^\(not ok\|ok\) [0-9]* - \(.*\)/\1 \2/p' "$work/out" | grep -v ' plugin\.\(exports\|stack\|paths\)'
 }
 
 linked_in_gives_the_same_result() {
