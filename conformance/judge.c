@@ -47,8 +47,8 @@ static double tolerance_of(BpDataType dtype) {
   return dtype.bits == 16 ? 0x1p-10 : dtype.bits == 32 ? 4e-6 : 1e-13;
 }
 
-static gboolean is_same(const char *type, const void *got, const void *expected, int64_t index,
-                        double slack) {
+gboolean bp__judge_agrees(const char *type, const void *got, const void *expected, int64_t index,
+                          double slack) {
   BpDataType dtype = bp__program_dtype(type);
   size_t size = dtype.bits / 8, at = (size_t)index * size;
   if (memcmp((const char *)got + at, (const char *)expected + at, size) == 0)
@@ -136,7 +136,7 @@ int64_t bp__judge_run(const Kit *kit, const KitCode *code, const char *name, Jud
   run_on_device(kit, code, name, call);
   run_interpreted(code, name, call);
   for (int64_t k = 0; k < call->extents[last]; k++)
-    if (!is_same(call->types[last], call->got[last], call->expected[last], k, call->slack))
+    if (!bp__judge_agrees(call->types[last], call->got[last], call->expected[last], k, call->slack))
       return k;
   return -1;
 }

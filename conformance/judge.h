@@ -12,6 +12,11 @@ void bp__judge_convert(const char *from, const char *to, void *source, void *res
 /* An element as a number, for messages and for comparing floats. */
 double bp__judge_number(const char *type, const void *data, int64_t index);
 
+/* Whether element `index` of two arrays is the same number, as far as floats are to agree. slack:
+ * an error that they may have whatever they are. */
+gboolean bp__judge_agrees(const char *type, const void *got, const void *expected, int64_t index,
+                          double slack);
+
 /* A call of a function of buffers, and of a scalar after them if that is not None: the data as they
  * are before it and, when it was judged, as the device left them and as they are to be. */
 typedef struct Judged {

@@ -55,7 +55,8 @@ extern const Section bp__kit_plugin_section, bp__kit_file_section, bp__kit_devic
     bp__kit_module_section, bp__kit_sizes_section, bp__kit_reload_section,
     bp__kit_copy_performance_section, bp__kit_launch_performance_section, bp__kit_stream_section,
     bp__kit_launch_section, bp__kit_codegen_section, bp__kit_types_section,
-    bp__kit_intrinsics_section, bp__kit_random_section, bp__kit_fault_section;
+    bp__kit_intrinsics_section, bp__kit_kernels_section, bp__kit_random_section,
+    bp__kit_fault_section;
 
 /* ---- How a check ends -------------------------------------------------------------------- */
 

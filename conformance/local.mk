@@ -9,6 +9,6 @@ libbackplane_conformance_la_SOURCES = conformance/run.h conformance/kit.h \
 	conformance/stream.c conformance/performance.c \
 	conformance/kernel.h conformance/kernel.c conformance/module.c conformance/launch.c conformance/sizes.c \
 	conformance/programs.h conformance/programs.c conformance/random.h conformance/random.c \
-	conformance/judge.h conformance/judge.c conformance/codegen.c \
+	conformance/judge.h conformance/judge.c conformance/codegen.c conformance/schedules.c \
 	conformance/fault.c
 libbackplane_conformance_la_LDFLAGS = -static

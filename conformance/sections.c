@@ -20,6 +20,7 @@ const Section *const bp__kit_sections[] = {
     &bp__kit_codegen_section,            /* constructs of the IR */
     &bp__kit_types_section,              /* operations on each type */
     &bp__kit_intrinsics_section,         /* functions of numbers */
+    &bp__kit_kernels_section,            /* computations in the host's schedules */
     &bp__kit_random_section,             /* random programs */
 };
 const size_t bp__kit_num_sections = G_N_ELEMENTS(bp__kit_sections);
