@@ -7,7 +7,11 @@
  * A graph whose results differ is made as small as it still differs, and written to
  * tests/graph of the build. In the environment: BP_TEST_SEED, the first seed; BP_TEST_COUNT, how
  * many graphs; BP_TEST_SECONDS, how long to go on with more (ten minutes with BP_TEST_LONG);
- * BP_TEST_TARGET, the only one of the targets below. */
+ * BP_TEST_TARGET, the only one of the targets below.
+ *
+ * With BP_TEST_WRITE, a folder, nothing is compared: for each graph SEED.onnx is written there,
+ * with the value of every node as an output, and SEED.values with what the interpreter says they
+ * are, for tests/graph/onnxruntime_cases.py. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -319,9 +323,58 @@ static gboolean takes_part(const Share *share, size_t index, uint64_t seed) {
 #define FIRST_OPS 6
 #define NUM_NODES 14
 
+static RandomGraph *graph_of(uint64_t seed) {
+  return random_graph_new(seed, (int32_t)(seed * FIRST_OPS % (uint64_t)random_graph_num_ops()),
+                          FIRST_OPS, NUM_NODES);
+}
+
+static void append_number(GByteArray *bytes, double number) {
+  g_byte_array_append(bytes, (const guint8 *)&number, sizeof(number));
+}
+
+/* Appends ONNX's number of the type, the rank, the extents and the elements, all as doubles. */
+static void append_value(GByteArray *bytes, const RandomValue *value, const GArray *elements) {
+  g_assert_cmpint(elements->len, ==, random_value_count(value));
+  append_number(bytes, value->type);
+  append_number(bytes, value->rank);
+  for (int32_t i = 0; i < value->rank; i++)
+    append_number(bytes, (double)value->shape[i]);
+  for (guint i = 0; i < elements->len; i++)
+    append_number(bytes, g_array_index(elements, double, i));
+}
+
+static void write_file(const char *folder, uint64_t seed, const char *suffix,
+                       const GByteArray *bytes) {
+  char *path = g_strdup_printf("%s/%" G_GUINT64_FORMAT ".%s", folder, seed, suffix);
+  GError *error = NULL;
+  if (!g_file_set_contents(path, (const char *)bytes->data, bytes->len, &error))
+    g_error("%s", error->message);
+  g_free(path);
+}
+
+static void write_seed(uint64_t seed, const char *folder) {
+  RandomGraph *graph = graph_of(seed);
+  g_array_set_size(graph->outputs, 0);
+  for (int32_t i = 0; i < (int32_t)graph->values->len; i++)
+    if (random_graph_value(graph, i)->node >= 0)
+      g_array_append_val(graph->outputs, i);
+  Results *results = compute(graph, FORM_CONSTANTS, reference_target());
+  if (!results)
+    g_error("seed %" G_GUINT64_FORMAT ": %s", seed, bp_error_message());
+  GByteArray *model = random_graph_bytes(graph, FORM_CONSTANTS), *values = g_byte_array_new();
+  for (guint i = 0; i < results->outputs->len; i++)
+    append_value(values, random_graph_value(graph, g_array_index(graph->outputs, int32_t, i)),
+                 results->outputs->pdata[i]);
+  write_file(folder, seed, "onnx", model);
+  write_file(folder, seed, "values", values);
+  g_byte_array_unref(values);
+  g_byte_array_unref(model);
+  results_free(results);
+  random_graph_free(graph);
+}
+
 static void check_seed(uint64_t seed) {
-  RandomGraph *graph = random_graph_new(
-      seed, (int32_t)(seed * FIRST_OPS % (uint64_t)random_graph_num_ops()), FIRST_OPS, NUM_NODES);
+  RandomGraph *graph = graph_of(seed);
   Expected expected;
   if (expect(graph, &expected)) {
     char *text = random_graph_print(graph);
@@ -353,8 +406,12 @@ static void test_results(void) {
   uint64_t count = setting("BP_TEST_COUNT", all);
   uint64_t seconds = setting("BP_TEST_SECONDS", g_getenv("BP_TEST_LONG") ? 600 : 0);
   gint64 end = g_get_monotonic_time() + (gint64)seconds * G_USEC_PER_SEC;
+  const char *folder = g_getenv("BP_TEST_WRITE");
   for (uint64_t i = 0; i < count || g_get_monotonic_time() < end; i++)
-    check_seed(first + i);
+    if (folder)
+      write_seed(first + i, folder);
+    else
+      check_seed(first + i);
 }
 
 static gboolean has_generator(const char *op) {

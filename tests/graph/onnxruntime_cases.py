@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares with onnxruntime: onnxruntime_cases.py BACKPLANE FOLDER TARGET...
+
+Operators at the ends of numbers, of attributes and of shapes, the table below: for each target and
+operator set one model of all of them, run by the command `backplane`. Then each node of the random
+graphs that test-random-graphs wrote to FOLDER, alone, from what our interpreter says of its inputs.
+onnxruntime runs each node without any optimisation. Prints TAP."""
+
+import re
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+warnings.filterwarnings("ignore")
+np.seterr(all="ignore")
+onnxruntime.set_default_logger_severity(4)
+
+DEVICES = {"c": "cpu", "llvm": "cpu", "opencl": "opencl", "vulkan": "vulkan"}
+NAN, INF = np.nan, np.inf
+RANDOM = np.random.RandomState(1)
+
+# Where these differ at NaN and infinity: ONNX leaves maxima of NaN open, ours are NaN or its place, as
+# numpy's; onnxruntime clips infinity to the largest number if a bound is left out, takes a running
+# sum for LRN, which stays NaN, and reads beyond the edge of a resized picture with the weight 0.
+OPEN_AT_NAN = {"ArgMax", "ArgMin", "Clip", "GlobalMaxPool", "LRN", "MaxPool", "ReduceMax",
+               "ReduceMin", "Resize", "ScatterElements", "ScatterND", "Upsample"}
+
+
+# ---- Models --------------------------------------------------------------------------------------
+
+
+def node_model(node, inputs, opset):
+    """A model of one node; `inputs` by name."""
+    graph = helper.make_graph(
+        [node], "node",
+        [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype),
+                                       value.shape) for name, value in inputs.items()],
+        [onnx.ValueInfoProto(name=name) for name in node.output if name])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def peer(node, inputs, opset):
+    """The outputs by onnxruntime; None if it lacks the operator for this type, or refuses the use."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(
+            node_model(node, inputs, opset).SerializeToString(), options,
+            providers=["CPUExecutionProvider"])
+        return session.run(None, inputs)
+    except Exception:  # pylint: disable=broad-exception-caught; its own have no common base
+        return None
+
+
+def largest(values):
+    """The largest magnitude of finite floats in a list of arrays."""
+    finite = [np.abs(value[np.isfinite(value)].astype("f8")).max(initial=0)
+              for value in map(np.asarray, values) if value.dtype.kind == "f"]
+    return float(max(finite, default=0))
+
+
+def difference(got, want, inputs):
+    """What differs, or None. A sum is as exact as its largest term."""
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return f"{got.dtype}{got.shape} instead of {want.dtype}{want.shape}"
+    if want.dtype.kind == "f":
+        relative = 2e-3 if want.dtype == np.float16 else 1e-5
+        least = relative * largest([want]) + relative / 50 * largest(inputs)
+        same = np.isclose(got.astype("f8"), want.astype("f8"), 10 * relative, least, equal_nan=True)
+    else:
+        same = got == want
+    if same.all():
+        return None
+    place = tuple(int(i) for i in np.argwhere(~same)[0])
+    return (f"{int((~same).sum())} of {want.size} differ, at {place} {got[place]} instead of "
+            f"{want[place]}")
+
+
+def disturbed(inputs):
+    """The inputs with floats a rounding or two off."""
+    return {name: (value * (1 + 3e-7 * (-1) ** np.arange(value.size).reshape(value.shape))).astype("f4")
+            if value.dtype == np.float32 else value for name, value in inputs.items()}
+
+
+def is_ill_conditioned(node, inputs, opset, want):
+    """Whether such roundings change the peer's outputs by more than they may differ."""
+    other = peer(node, disturbed(inputs), opset)
+    return other is not None and any(
+        a.dtype.kind == "f" and difference(b, a, []) and np.isclose(a, b, .05, equal_nan=True).all()
+        for a, b in zip(want, other))
+
+
+# ---- Operators at the ends -----------------------------------------------------------------------
+
+
+def floats(*values):
+    return np.array(values, "f4")
+
+
+def ints(*values):
+    return np.array(values, "i8")
+
+
+def noise(*shape):
+    return RANDOM.randn(*shape).astype("f4")
+
+
+def unary_cases():
+    ends = floats(NAN, INF, -INF, 0, -0.0, 1, -1, .5, -.5, 1.5, 2.5, -1.5, -2.5, -.3, 88.9, -104,
+                  1e-6, -1e6)
+    for op in ("Abs Neg Sqrt Exp Log Sin Cos Tanh Erf Floor Ceil Round Sign Reciprocal Relu "
+               "LeakyRelu ThresholdedRelu Elu Selu Celu Sigmoid HardSigmoid HardSwish Softplus "
+               "Softsign Mish Gelu IsNaN IsInf").split():
+        yield op, 20, {}, [ends]
+    yield "Shrink", 20, dict(lambd=.5, bias=.25), [ends]
+    yield "Gelu", 20, dict(approximate="tanh"), [ends]
+    others = floats(1, 1, NAN, -0.0, 0, NAN, INF, -INF, NAN, 2, 3, NAN, .25, 2, 10, NAN, 1, 0)
+    for op in "Add Sub Mul Div Max Min Pow Equal Less LessOrEqual Greater GreaterOrEqual".split():
+        yield op, 20, {}, [ends, others]
+        yield op, 20, {}, [others, ends]
+    yield "Mod", 20, dict(fmod=1), [ends, others]
+    yield "PRelu", 20, {}, [ends, others]
+    for low, high in ((-.5, .5), (2, 1), (None, .5), (0, None)):
+        yield "Clip", 20, {}, [floats(-3, -.5, 0, .7, 9), None if low is None else np.float32(low),
+                               None if high is None else np.float32(high)]
+
+
+def integer_cases():
+    for name in "i1 i2 i4 i8 u1 u2 u4 u8".split():
+        info = np.iinfo(name)
+        a = np.array([info.max, info.min, 0, 1, 7, 100, info.max, info.min, 3], name)
+        b = np.array([1, 1, 5, info.max, 3, 100, 2, 2, info.max], name)
+        for op in "Add Sub Mul Div Max Min Equal Less Greater BitwiseXor".split():
+            yield op, 20, {}, [a, b]
+        for op in "Abs Sign BitwiseNot".split():
+            yield op, 20, {}, [a]
+        x = np.array([7, 8, 9, 0] + [-7, -8, -9] * (info.min < 0)).astype(name)
+        y = np.array([3, 3, 5, 2] + [3, -3, -4] * (info.min < 0)).astype(name)
+        yield "Mod", 20, {}, [x, y]
+        yield "Mod", 20, dict(fmod=1), [x, y]
+        yield "Div", 20, {}, [x, y]
+        yield "Clip", 20, {}, [a, np.array(1, name), np.array(50, name)]
+        yield "ArgMax", 20, {}, [a]
+        yield "ArgMin", 20, dict(select_last_index=1), [a]
+        yield "CumSum", 20, {}, [b, np.array(0)]
+        for other in "i1 i2 i4 i8 u1 u2 u4 u8 f4".split():
+            to = helper.np_dtype_to_tensor_dtype(np.dtype(other))
+            yield "Cast", 20, dict(to=to), [a]
+    for name in "u1 u4 u8".split():
+        bits = np.iinfo(name).bits
+        for direction in ("LEFT", "RIGHT"):
+            yield "BitShift", 20, dict(direction=direction), [
+                np.array([1, 255, np.iinfo(name).max], name), np.array([1, 7, bits - 1], name)]
+    for name in "i1 i4 i8 u1".split():
+        yield "Cast", 20, dict(to=helper.np_dtype_to_tensor_dtype(np.dtype(name))), [
+            floats(0, 1.5, 2.5, .99, -.99, 127, 3)]
+    yield "Cast", 20, dict(to=TensorProto.BOOL), [floats(NAN, 0, -0.0, .5, INF)]
+    yield "Cast", 20, dict(to=TensorProto.FLOAT16), [
+        floats(65504, 65519, 65520, 1 + 2.0**-11, 1 + 3 * 2.0**-11, NAN, INF, 6.1e-5)]
+
+
+def window_cases():
+    windows = [dict(kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1, pads=[1, 1, 1, 1]),
+               dict(kernel_shape=[2, 2], strides=[3, 3], ceil_mode=1),
+               dict(kernel_shape=[3, 3], dilations=[2, 3], strides=[2, 2], ceil_mode=1,
+                    pads=[1, 1, 1, 1]),
+               dict(kernel_shape=[3, 2], auto_pad="SAME_LOWER", strides=[2, 2]),
+               dict(kernel_shape=[2, 3], auto_pad="SAME_UPPER", strides=[2, 1]),
+               dict(kernel_shape=[3, 2], auto_pad="VALID", strides=[2, 3], ceil_mode=1)]
+    for window in windows:
+        yield "MaxPool", 22, window, [noise(1, 3, 9, 8)]
+        yield "AveragePool", 22, window, [noise(1, 3, 9, 8)]
+        yield "AveragePool", 22, dict(window, count_include_pad=1), [noise(1, 3, 9, 8)]
+    for attrs in (dict(pads=[1, 2, 3, 0]), dict(auto_pad="SAME_LOWER", strides=[2, 2]),
+                  dict(dilations=[2, 3], pads=[2, 3, 2, 3]), dict(pads=[9, 9, 9, 9]),
+                  dict(auto_pad="VALID", strides=[3, 1])):
+        for inputs, outputs, group in ((3, 4, 1), (4, 6, 2), (4, 4, 4)):
+            yield "Conv", 22, dict(attrs, group=group), [
+                noise(1, inputs, 9, 8), noise(outputs, inputs // group, 3, 2), noise(outputs)]
+    for attrs in (dict(strides=[2, 3], pads=[1, 1, 1, 1]), dict(strides=[2, 2], output_padding=[1, 0]),
+                  dict(auto_pad="SAME_LOWER", strides=[2, 2]), dict(output_shape=[9, 9], strides=[2, 2]),
+                  dict(dilations=[2, 1], strides=[3, 2], pads=[1, 0, 2, 1]), dict(strides=[4, 4])):
+        for inputs, outputs, group in ((3, 4, 1), (4, 3, 2)):
+            yield "ConvTranspose", 22, dict(attrs, group=group), [
+                noise(1, inputs, 5, 4), noise(inputs, outputs, 2, 3), noise(outputs * group)]
+
+
+def resize_cases():
+    for mode in ("nearest", "linear", "cubic"):
+        for rule in ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"):
+            for rounding in ("round_prefer_ceil", "floor", "ceil") if mode == "nearest" else (None,):
+                attrs = dict(mode=mode, coordinate_transformation_mode=rule)
+                attrs.update(dict(nearest_mode=rounding) if rounding else {})
+                yield "Resize", 19, attrs, [noise(1, 2, 5, 10), None, floats(1, 1, 1.5, .7)]
+                yield "Resize", 19, attrs, [noise(1, 2, 5, 4), None, None, ints(1, 2, 7, 1)]
+    for mode in ("nearest", "linear"):
+        yield "Resize", 10, dict(mode=mode), [noise(1, 1, 4, 5), floats(1, 1, .8, 1.7)]
+        yield "Upsample", 9, dict(mode=mode), [noise(1, 1, 3, 4), floats(1, 1, 1.5, 2.5)]
+
+
+def move_cases():
+    for start, end, axis, step in (((0,), (2**63 - 1,), (1,), (2,)), ((-1,), (-2**63,), (-1,), (-1,)),
+                                   ((100,), (-100,), (0,), (-2,)), ((2,), (1,), (1,), (1,)),
+                                   ((3, 1), (0, 5), (1, 0), (-1, 2)), ((4,), (-6,), (1,), (-1,))):
+        yield "Slice", 20, {}, [noise(3, 5), ints(*start), ints(*end), ints(*axis), ints(*step)]
+    for mode, pads in (("constant", (-1, 1, 1, -2)), ("reflect", (0, 2, 0, 1)), ("edge", (0, 5, 0, 7)),
+                       ("wrap", (0, 3, 0, 2)), ("edge", (0, -1, 0, 2))):
+        yield "Pad", 20, dict(mode=mode), [noise(3, 3), ints(*pads)]
+    yield "Pad", 20, {}, [noise(3, 3), ints(2, 1), np.float32(9), ints(-1)]
+    for axis in (0, -1):
+        yield "Gather", 20, dict(axis=axis), [noise(4, 4), np.array([[-1, 0], [3, -4]])]
+        yield "GatherElements", 20, dict(axis=axis), [noise(2, 2), np.array([[-1, 0], [1, -2]])]
+        yield "Concat", 20, dict(axis=axis), [noise(3, 3), noise(3, 3)]
+        yield "CumSum", 20, dict(exclusive=1, reverse=1), [noise(3, 4), np.array(axis)]
+    for diagonal in (-9, -1, 2):
+        yield "Trilu", 20, dict(upper=0), [noise(3, 5), np.array(diagonal)]
+    for axis in (0, 1, -1):
+        for version in (11, 13):
+            yield "Softmax", version, dict(axis=axis), [noise(2, 3, 4)]
+            yield "LogSoftmax", version, dict(axis=axis), [noise(2, 3, 4)]
+            yield "Flatten", version, dict(axis=axis), [noise(2, 3, 4)]
+
+
+def empty_cases():
+    empty = np.zeros((2, 0), "f4")
+    yield "Relu", 20, {}, [empty]
+    yield "Add", 20, {}, [empty, noise(2, 1)]
+    yield "Concat", 20, dict(axis=1), [empty, noise(2, 3)]
+    yield "MatMul", 20, {}, [empty, np.zeros((0, 3), "f4")]
+    yield "Gemm", 20, {}, [empty, np.zeros((0, 3), "f4"), noise(3)]
+    yield "Pad", 20, {}, [empty, ints(0, 1, 0, 1)]
+    yield "Tile", 20, {}, [noise(2, 3), ints(0, 2)]
+    yield "Gather", 20, dict(axis=1), [noise(3, 4), np.zeros((2, 0), "i8")]
+
+
+def reduction_cases():
+    rows = [floats(1, NAN, 2), floats(INF, 1, 2), floats(-INF, -INF, -INF), floats(1e30, 1e30, 1),
+            floats(0, -0.0, 0), floats(100, 200, 300), floats(-INF, 0, 1)]
+    for row in rows:
+        for op in ("ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 "
+                   "ReduceSumSquare").split():
+            yield op, 13, {}, [row]
+        yield "ReduceLogSumExp", 13, {}, [row]
+        yield "Softmax", 13, {}, [row]
+        yield "LogSoftmax", 13, {}, [row]
+    for op in "ReduceL1 ReduceSumSquare ReduceMax ReduceLogSumExp".split():
+        yield op, 18, dict(keepdims=0), [noise(2, 3), ints(-1, 0)]
+        yield op, 18, dict(noop_with_empty_axes=1), [noise(2, 3), ints()]
+    for last in (0, 1):
+        yield "ArgMax", 20, dict(axis=-1, select_last_index=last), [floats(1, 3, 2, 3, 1)]
+        yield "ArgMin", 20, dict(axis=0, select_last_index=last), [floats(INF, INF, INF)]
+    for a, b in (((3,), (3,)), ((3,), (3, 2)), ((4, 2, 3), (3,)), ((4, 1, 2, 3), (5, 3, 2))):
+        yield "MatMul", 20, {}, [noise(*a), noise(*b)]
+    for bias in ((4,), (2, 1), ()):
+        yield "Gemm", 20, dict(transA=1, transB=1, alpha=.5, beta=2.0), [
+            noise(3, 2), noise(4, 3), noise(*bias) if bias else np.float32(3)]
+    for bounds in ((2**53 + 1, 2**53 + 5, 1), (10, -2, -3), (5, 1, 1)):
+        yield "Range", 20, {}, [np.array(bound) for bound in bounds]
+
+
+# What has to be constant is: shapes, axes, scales. The rest are inputs, which are not folded.
+CONSTANT = {"Slice": 30, "Pad": 10, "Trilu": 2, "Tile": 2, "CumSum": 2, "Resize": 14, "Upsample": 2,
+            "Range": 7, "ReduceL1": 2, "ReduceSumSquare": 2, "ReduceMax": 2, "ReduceLogSumExp": 2}
+
+
+class Case:
+    def __init__(self, number, op, opset, attrs, inputs):
+        self.opset, self.inputs = opset, {}
+        names = []
+        for place, value in enumerate(inputs):
+            names.append("" if value is None else f"x{number}_{place}")
+            if value is not None:
+                self.inputs[names[-1]] = np.asarray(value)
+        self.constants = {name for place, name in enumerate(names)
+                          if CONSTANT.get(op, 0) >> place & 1 and name}
+        self.node = helper.make_node(op, names, [f"y{number}"], **attrs)
+        self.text = f"{op}-{opset} {attrs} of " + ", ".join(
+            "nothing" if value is None else f"{np.asarray(value).dtype}{np.shape(value)}"
+            for value in inputs)
+
+
+def operator_cases():
+    sources = (unary_cases, integer_cases, window_cases, resize_cases, move_cases, empty_cases,
+               reduction_cases)
+    number = 0
+    for source in sources:
+        for op, opset, attrs, inputs in source():
+            yield Case(number, op, opset, attrs, inputs)
+            number += 1
+
+
+def run_together(command, folder, target, cases):
+    """The outputs of a model of all cases, which have one operator set, or an error."""
+    opset = cases[0][0].opset
+    folder.mkdir(exist_ok=True)
+    arguments = [command, "run", str(folder / "model.onnx"), "-t", target, "-o", str(folder), "-d",
+                 DEVICES[target.split()[0]]]
+    graph = onnx.GraphProto(name="cases", node=[case.node for case, _ in cases])
+    for case, want in cases:
+        for name, value in case.inputs.items():
+            if name in case.constants:
+                graph.initializer.append(numpy_helper.from_array(value, name))
+                continue
+            graph.input.append(helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape))
+            np.save(folder / f"{name}.npy", value)
+            arguments += ["-i", f"{name}={folder}/{name}.npy"]
+            if 0 in value.shape:
+                arguments += ["-s", name + "=" + "x".join(str(extent) for extent in value.shape)]
+        graph.output.append(helper.make_tensor_value_info(
+            case.node.output[0], helper.np_dtype_to_tensor_dtype(want.dtype), want.shape))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)],
+                                ir_version=8), folder / "model.onnx")
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip())
+    return [np.load(folder / f"{case.node.output[0]}.npy") for case, _ in cases]
+
+
+def check_operators(command, folder, target, cases):
+    """What is wrong, as lines. A node that the target refuses by name is left out."""
+    refused, wrong = [], []
+    while cases:
+        try:
+            outputs = run_together(command, folder, target, cases)
+            break
+        except RuntimeError as error:
+            name = re.search(r"node '(\w+)'", str(error))
+            number = int(name.group(1).rsplit("_", 1)[1]) if name else -1
+            if not 0 <= number < len(cases) or len(refused) > 40:
+                return [str(error)]
+            refused.append(cases.pop(number)[0].text)
+    for (case, want), got in zip(cases, outputs if cases else []):
+        why = difference(got, want, case.inputs.values())
+        if why:
+            wrong.append(f"{case.text}: {why}")
+    for text in refused:
+        print(f"# {target} refuses {text}")
+    return wrong
+
+
+# ---- Nodes of random graphs ----------------------------------------------------------------------
+
+
+def read_values(path, model):
+    """The elements of each output, and of the constants, by name."""
+    values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    numbers, place = np.fromfile(path, "f8"), 0
+    for info in model.graph.output:
+        dtype = helper.tensor_dtype_to_np_dtype(int(numbers[place]))
+        first = place + 2 + int(numbers[place + 1])
+        shape = numbers[place + 2:first].astype("i8")
+        place = first + int(shape.prod())
+        values[info.name] = numbers[first:place].astype(dtype).reshape(shape)
+    return values
+
+
+def check_graph(path, counts):
+    model = onnx.load(path)
+    values = read_values(path.with_suffix(".values"), model)
+    wrong = []
+    for node in model.graph.node:
+        inputs = {name: values[name] for name in node.input if name}
+        is_open = any(value.dtype.kind == "f" and not np.isfinite(value).all()
+                      for value in inputs.values())
+        if is_open and node.op_type in OPEN_AT_NAN:
+            continue
+        want = peer(node, inputs, model.opset_import[0].version)
+        counts["compared" if want else "not by onnxruntime"] += 1
+        for name, value in zip([name for name in node.output if name], want or []):
+            why = difference(values[name], value, inputs.values())
+            if why and not is_ill_conditioned(node, inputs, model.opset_import[0].version, want):
+                wrong.append(f"seed {path.stem}, {node.op_type} that gives {name}: {why}")
+    return wrong
+
+
+# ---- All -----------------------------------------------------------------------------------------
+
+
+def main():
+    command, folder, targets = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    number, failed = 0, 0
+
+    def report(name, wrong):
+        nonlocal number, failed
+        number += 1
+        failed += bool(wrong)
+        print(f"{'not ok' if wrong else 'ok'} {number} /onnxruntime/{name}")
+        for line in wrong:
+            print("# " + line.replace("\n", "\n# "))
+        sys.stdout.flush()
+
+    cases = {}
+    for case in operator_cases():
+        want = peer(case.node, case.inputs, case.opset)
+        is_open = case.node.op_type in OPEN_AT_NAN and any(
+            value.dtype.kind == "f" and np.isnan(value).any() for value in case.inputs.values())
+        if want is not None and not is_open:
+            cases.setdefault(case.opset, []).append((case, want[0]))
+    for target in targets:
+        for opset, some in sorted(cases.items()):
+            report(f"{target.split()[0]}/{len(some)}_operators_of_set_{opset}_agree",
+                   check_operators(command, folder / "cases", target, list(some)))
+    counts, wrong = Counter(), []
+    for path in sorted(folder.glob("*.onnx"), key=lambda path: int(path.stem)):
+        wrong += check_graph(path, counts)
+    print(f"# {dict(counts)}")
+    report("nodes_of_random_graphs_agree_with_the_interpreter",
+           wrong if counts["compared"] else ["no node was compared"])
+    print(f"1..{number}")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Operators at the ends of numbers and shapes, and the nodes of random graphs, give what onnxruntime
+# gives. With BP_TEST_LONG: on all devices, and more graphs. BP_TEST_SEED is the first graph's.
+if ! "${BP_TEST_PYTHON:-false}" -c 'import onnx, onnxruntime' 2>/dev/null; then
+  echo "1..0 # SKIP no Python with onnx and onnxruntime; run ./quickstart check"
+  exit 0
+fi
+. "$top_srcdir/tests/tap.sh"
+targets=("llvm -opt=1")
+graphs=()
+if [ -n "${BP_TEST_LONG-}" ]; then
+  targets+=("c -vector_bits=0")
+  for kind in opencl vulkan; do
+    "$top_builddir/backplane" inspect device "$kind" >/dev/null 2>&1 && targets+=("$kind")
+  done
+  graphs=(BP_TEST_COUNT=400)
+fi
+mkdir "$work/graphs"
+if ! env -u BP_TEST_LONG BP_TEST_WRITE="$work/graphs" "${graphs[@]}" "$top_builddir/tests/graph/test-random-graphs" \
+  >"$work/log" 2>&1; then
+  tail -n 20 "$work/log" | sed 's/^/# /'
+  echo "Bail out! tests/graph/test-random-graphs writes no graphs"
+  exit 1
+fi
+"$BP_TEST_PYTHON" "$top_srcdir/tests/graph/onnxruntime_cases.py" "$top_builddir/backplane" "$work/graphs" "${targets[@]}"
