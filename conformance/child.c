@@ -164,13 +164,15 @@ static void prepare(Kit *kit) {
   kit->targets = g_strsplit(kit->info ? kit->info->targets : "", " ", -1);
 }
 
-/* A plugin that is linked into the program has no file but the program's. */
+/* A plugin that is linked into the program has no file but the program's. What is no file has
+ * perhaps no end. */
 static void tell_file(const char *path) {
   char *data = NULL;
   gsize size = 0;
   char *program = *path ? NULL : g_file_read_link("/proc/self/exe", NULL);
   path = program ? program : path;
-  if (!g_file_get_contents(path, &data, &size, NULL)) {
+  if (!g_file_test(path, G_FILE_TEST_IS_REGULAR) ||
+      !g_file_get_contents(path, &data, &size, NULL)) {
     g_free(program);
     return;
   }

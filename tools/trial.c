@@ -31,6 +31,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -45,6 +46,9 @@
 #define GRACE_MS 200
 /* How long to go on killing what starts others. */
 #define KILL_MS 2000
+
+/* The child's status if the plugin closed the report's descriptor. */
+#define REPORT_CLOSED 113
 
 #define FILE_SIZE_MAX (256u << 20)
 
@@ -191,8 +195,12 @@ static _Noreturn void run_trial(char **argv, int milliseconds, int output) {
   }
   set_limits(milliseconds);
   TrialFunction trial = load_library(argv[1], strcmp(argv[5], "user") != 0);
+  struct stat before, after;
+  int is_open = !fstat(REPORT_FD, &before);
   trial(PLUGIN_FD, argv[2], REPORT_FD);
-  exit(0);
+  is_open = is_open && !fstat(REPORT_FD, &after) && before.st_dev == after.st_dev &&
+            before.st_ino == after.st_ino;
+  exit(is_open ? 0 : REPORT_CLOSED);
 }
 
 /* ---- Ending what is left ----------------------------------------------------------------- */
@@ -320,6 +328,7 @@ static int take_end(pid_t child, char *end, size_t size) {
 /* Waits for the child's end, or its stop, until the deadline, or until nobody asks any more because
  * `host` has ended or has heard enough; writes what `end` says. 1 if the child ended by itself. */
 static int watch(pid_t child, pid_t host, int64_t deadline, Words *words, char *end, size_t size) {
+  int is_parent_seen = getppid() != 0; /* not in another PID namespace */
   sigset_t ended;
   struct signalfd_siginfo info;
   sigemptyset(&ended);
@@ -332,7 +341,7 @@ static int watch(pid_t child, pid_t host, int64_t deadline, Words *words, char *
   int is_ended;
   while ((is_ended = take_end(child, end, size)) < 0) {
     int64_t left = deadline - now_ms();
-    if (left <= 0 || getppid() != host || fds[0].revents) {
+    if (left <= 0 || (is_parent_seen && getppid() != host) || fds[0].revents) {
       snprintf(end, size, "timeout");
       return 0;
     }

@@ -2,8 +2,8 @@
 /* What the outcome of a trial depends on, as far as it can be known without loading anything: the
  * plugin's file, this library, the helper program, the user and his limits, the boot, the loader's
  * view of libraries, and the device nodes, files and variables that the plugin declares. The
- * libraries that it in fact loads are seen in the trial and kept with its outcome (trial_cache.c).
- */
+ * libraries that it in fact loads, and where the loader searches them, are seen in the trial and
+ * kept with its outcome (trial_cache.c). */
 
 #include "core/plugin/pattern.h"
 #include "core/plugin/trial_cache.h"
@@ -91,7 +91,8 @@ static void append_variables(GString *text, const char *list) {
   }
 }
 
-/* A library that appears or goes changes one of these. */
+/* A library that appears or goes changes one of these. What the files of plugins and libraries add
+ * is seen in the trial. */
 static void append_loader(GString *text) {
   static const char *const places[] = {
       "/etc/ld.so.cache", "/etc/ld.so.preload", "/lib",          "/usr/lib",
@@ -103,10 +104,9 @@ static void append_loader(GString *text) {
     bp__identity_append(text, places[i]);
   append_patterns(&watched, "/usr/lib/*-linux-*", append_path);
   const char *path = bp__env_get("LD_LIBRARY_PATH");
-  g_auto(GStrv) directories = g_strsplit(path ? path : "", ":", -1);
+  g_auto(GStrv) directories = g_strsplit_set(path ? path : "", ":;", -1);
   for (char **directory = directories; *directory; directory++)
-    if (**directory)
-      bp__identity_append(text, *directory);
+    bp__identity_append(text, **directory ? *directory : ".");
 }
 
 /* Limits that a trial has from this process. What is above the second number is as good as none. */
@@ -129,8 +129,9 @@ static void append_limits(GString *text) {
 }
 
 static void append_user(GString *text) {
-  gid_t groups[256];
-  int count = getgroups(G_N_ELEMENTS(groups), groups);
+  int count = getgroups(0, NULL);
+  g_autofree gid_t *groups = g_new(gid_t, MAX(count, 1));
+  count = getgroups(count, groups);
   g_string_append_printf(text, "user %u:%u", (unsigned)geteuid(), (unsigned)getegid());
   for (int i = 0; i < count; i++)
     g_string_append_printf(text, " %u", (unsigned)groups[i]);

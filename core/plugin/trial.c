@@ -37,8 +37,9 @@ int bp__trial_deadline(void) {
   static atomic_flag is_told = ATOMIC_FLAG_INIT;
   const char *text = bp__env_get("BACKPLANE_PLUGIN_DEADLINE");
   char *end = NULL;
+  errno = 0;
   double seconds = text ? g_ascii_strtod(text, &end) : DEADLINE_DEFAULT;
-  if (text && (*end || !(seconds >= 0) || seconds > DEADLINE_MAX)) {
+  if (text && (errno || *end || !(seconds >= 0) || seconds > DEADLINE_MAX)) {
     if (!atomic_flag_test_and_set(&is_told))
       bp__log(BP_LOG_WARNING,
               "BACKPLANE_PLUGIN_DEADLINE is \"%.40s\", not a number of seconds from 0 to %.0f; "
@@ -68,6 +69,11 @@ static int raise_impossible(const char *doing, int error) {
                           g_strerror(error));
 }
 
+static int raise_doing(const char *verb, const char *program, int error) {
+  g_autofree char *doing = g_strdup_printf("%s %s", verb, program);
+  return raise_impossible(doing, error);
+}
+
 const char *bp__trial_program(void) {
   const char *program = bp__env_get("BACKPLANE_TRIAL_PROGRAM");
   return program ? program : BP_TRIAL_PROGRAM;
@@ -86,7 +92,7 @@ static int check_program(const char *program) {
     return 0;
   if (errno == ENOENT || errno == ENOTDIR)
     return bp__reason_raise(REASON_HELPER_MISSING, "there is no %s", program);
-  return raise_impossible(program, errno);
+  return raise_doing("look at", program, errno);
 }
 
 /* This library's file, by an absolute path (transfer full, free): the loader gives it as it was
@@ -142,7 +148,7 @@ static int start_with(const Plugin *plugin, const int *report, const int *contro
   int error = library ? spawn_helper(plugin, library, report[1], control[0], &helper->pid) : ENOENT;
   free(library);
   if (error)
-    return raise_impossible(program, error);
+    return raise_doing("start", program, error);
   helper->report = report[0];
   helper->control = control[1];
   helper->pidfd = (int)syscall(SYS_pidfd_open, helper->pid, 0);
@@ -157,8 +163,23 @@ static void close_pipe(int *ends, int first, int second) {
     close(ends[1]);
 }
 
+/* After unshare(CLONE_NEWPID) the next process is the first of a new PID namespace, and no other
+ * can be started once it has ended. */
+static int check_namespace(void) {
+  char link[64];
+  if (readlink("/proc/thread-self/ns/pid", link, sizeof link) < 0 ||
+      readlink("/proc/thread-self/ns/pid_for_children", link, sizeof link) >= 0 || errno != ENOENT)
+    return 0;
+  return bp__reason_raise(REASON_TRIAL_IMPOSSIBLE,
+                          "it cannot be tried out: its trial would be the first process of this "
+                          "program's new PID namespace, which ends with it; start another process "
+                          "first, or use the plugin before unshare()");
+}
+
 static int start_helper(const Plugin *plugin, Helper *helper) {
   int report[2], control[2];
+  if (check_namespace())
+    return -1;
   if (pipe2(report, O_CLOEXEC))
     return raise_impossible("make a pipe", errno);
   if (pipe2(control, O_CLOEXEC)) {
@@ -340,6 +361,9 @@ static void judge_end(Trial *trial, const char *end) {
   } else if (sscanf(end, "stop %d", &number) == 1)
     judge(trial, REASON_STOPPED, "stopped the process (signal %d, %s)", number,
           g_strsignal(number));
+  else if (sscanf(end, "exit %d", &number) == 1 && number == BP_TRIAL_REPORT_CLOSED)
+    judge(trial, REASON_TRIAL_GARBLED,
+          "closed a descriptor that is not its own, the one of its trial's report,");
   else if (!is_done || strcmp(end, "exit 0"))
     judge(trial, REASON_EXITED, "ended the process (%s)", end);
   else if (last_of(trial, "left"))

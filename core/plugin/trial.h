@@ -18,6 +18,10 @@
 #define BP_TRIAL_REPORT_MAX (256 * 1024)
 #define BP_TRIAL_PROTOCOL   "1"
 
+/* The status with which the program lets a trial end whose plugin has closed the report's
+ * descriptor. */
+#define BP_TRIAL_REPORT_CLOSED 113
+
 /* What a trial found. */
 typedef struct Trial {
   Reason verdict;      /* REASON_OK: it did no harm; bp__trial_fault says whether it works */

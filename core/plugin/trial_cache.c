@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The files of what trials found.
  *
- *   backplane-trial 2
+ *   backplane-trial 3
  *   key=HASH
  *   watched=HASH            of the files and nodes that the descriptor names
  *   time=SECONDS            since 1970
@@ -9,7 +9,8 @@
  *   failures=N              quarantines in a row
  *   verdict=CODE            "ok" or a trial's verdict
  *   text=WHY
- *   uses=HASH PATH          a library that the trial saw, and its identity then
+ *   uses=HASH PATH          a library that the trial saw, or a directory in which the loader
+ *                           searched, and its identity then; PATH is escaped as in C
  */
 
 #include "core/plugin/trial_cache.h"
@@ -25,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FIRST_LINE "backplane-trial 2"
+#define FIRST_LINE "backplane-trial 3"
 #define QUARANTINE ".quarantine"
 
 /* How long a quarantine lasts when nothing changes that would end it, by failures in a row. */
@@ -100,7 +101,8 @@ static int is_unchanged(const char *used) {
   char hash[BP_HASH_TEXT];
   if (strlen(used) < BP_HASH_TEXT || used[BP_HASH_TEXT - 1] != ' ')
     return 0;
-  hash_identity(used + BP_HASH_TEXT, hash);
+  g_autofree char *path = g_strcompress(used + BP_HASH_TEXT);
+  hash_identity(path, hash);
   return !memcmp(used, hash, BP_HASH_TEXT - 1);
 }
 
@@ -227,9 +229,10 @@ static GString *format_record(const TrialCache *cache, const Trial *trial) {
   guint from = 0;
   for (const char *path; (path = bp__trial_next(trial, "uses", &from));) {
     char hash[BP_HASH_TEXT];
+    g_autofree char *bytes = g_strcompress(path);
     if (!g_hash_table_add(seen, (char *)(uintptr_t)path))
       continue;
-    hash_identity(path, hash);
+    hash_identity(bytes, hash);
     g_string_append_printf(text, "uses=%s %s\n", hash, path);
   }
   return text;

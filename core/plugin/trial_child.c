@@ -14,12 +14,21 @@
 #include <errno.h>
 #include <link.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static int report_fd = -1;
-static int report_error; /* errno of the first line that could not be written */
+static struct stat report_pipe; /* what report_fd was at first */
+static int report_error;        /* errno of the first line that could not be written */
 
 int bp__trial_is_here(void) {
   return report_fd >= 0;
+}
+
+/* Not if the plugin closed it: a file of its own may be there by now. */
+static int is_report_open(void) {
+  struct stat now;
+  return !fstat(report_fd, &now) && now.st_dev == report_pipe.st_dev &&
+         now.st_ino == report_pipe.st_ino;
 }
 
 /* One line of UTF-8 without control characters, whatever a plugin's text is. */
@@ -34,7 +43,7 @@ static void report(const char *key, const char *format, ...) {
     if ((unsigned char)*at < ' ' && *at != '\t')
       *at = ' ';
   g_autofree char *line = g_strdup_printf("%s=%s\n", key, value);
-  if (bp__write_all(report_fd, line, strlen(line)) && !report_error)
+  if (is_report_open() && bp__write_all(report_fd, line, strlen(line)) && !report_error)
     report_error = errno ? errno : EIO;
 }
 
@@ -61,12 +70,53 @@ void bp__trial_missing(const char *library) {
     report("missing", "%s", library);
 }
 
-static int report_library(struct dl_phdr_info *info, size_t size, void *context) {
+/* `path` as a record has it: a line of ASCII, whatever its bytes are. */
+static void report_use(const char *path) {
+  g_autofree char *escaped = g_strescape(path, NULL);
+  report("uses", "%s", escaped);
+}
+
+/* Those that have a file: the loader gives what is no file no slash. */
+static int collect_name(struct dl_phdr_info *info, size_t size, void *context) {
   (void)size;
-  (void)context;
-  if (info->dlpi_name && *info->dlpi_name == '/' && !g_str_has_prefix(info->dlpi_name, "/proc/"))
-    report("uses", "%s", info->dlpi_name);
+  if (info->dlpi_name && strchr(info->dlpi_name, '/'))
+    g_ptr_array_add(context, g_strdup(info->dlpi_name));
   return 0;
+}
+
+/* The directories in which the loader searches what `library` needs: a library that appears in an
+ * earlier one is loaded in the place of that in a later one. Relative ones stay so: they are others
+ * in another working directory. */
+static void collect_directories(const char *library, GHashTable *directories) {
+  Dl_serinfo count;
+  void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle && !dlinfo(handle, RTLD_DI_SERINFOSIZE, &count)) {
+    g_autofree Dl_serinfo *found = g_malloc0(count.dls_size);
+    dlinfo(handle, RTLD_DI_SERINFOSIZE, found);
+    for (unsigned i = 0; !dlinfo(handle, RTLD_DI_SERINFO, found) && i < found->dls_cnt; i++) {
+      const char *name = found->dls_serpath[i].dls_name;
+      g_hash_table_add(directories, g_strdup(*name ? name : "."));
+    }
+  }
+  if (handle)
+    dlclose(handle);
+}
+
+/* What the loader has loaded, and where another library would have come first. */
+static void report_libraries(void) {
+  g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(GHashTable) paths = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  dl_iterate_phdr(collect_name, names);
+  for (guint i = 0; i < names->len; i++) {
+    const char *name = g_ptr_array_index(names, i);
+    collect_directories(name, paths);
+    if (!g_str_has_prefix(name, "/proc/"))
+      g_hash_table_add(paths, g_strdup(name));
+  }
+  GHashTableIter each;
+  gpointer path;
+  for (g_hash_table_iter_init(&each, paths); g_hash_table_iter_next(&each, &path, NULL);)
+    report_use(path);
 }
 
 /* A text attribute, or "" (transfer full). */
@@ -144,18 +194,19 @@ static int activate(Plugin *plugin) {
 
 void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
   report_fd = fd;
+  fstat(report_fd, &report_pipe);
   Plugin *plugin = bp__plugin_read_open(plugin_fd, path);
   if (activate(plugin))
     report_fault(plugin->code, plugin->reason);
   else {
-    dl_iterate_phdr(report_library, NULL); /* it may not come further */
+    report_libraries(); /* it may not come further */
     bp__trial_stage("devices");
     for_each_word(plugin->descriptor.devices, report_kind);
   }
   bp__trial_stage("libraries");
   if (plugin)
     for_each_word(plugin->descriptor.libraries, report_vendor_library);
-  dl_iterate_phdr(report_library, NULL);
+  report_libraries();
   report("done", "yes");
   bp__trial_stage("exit");
   report_loss();

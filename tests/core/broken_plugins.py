@@ -36,7 +36,7 @@ ACTS = {
     "kill-group": "crashed",
     "exit": "exited",
     "quick-exit": "exited",
-    "close-files": "exited",
+    "close-files": "trial-garbled",
     "stop": "stopped",
     "kill-parent": "trial-garbled",
     "double-fork": "leaves-processes",

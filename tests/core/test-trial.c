@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -315,6 +316,66 @@ static void test_library_by_a_relative_path(void) {
   g_free(library_folder);
 }
 
+static void search_first_in(const char *file, const char *folder) {
+  g_autofree char *data = NULL, *path = plugin_file_path(file), *first = NULL;
+  gsize size;
+  first = g_strdup_printf("%-*s", (int)strlen(DEFECT_RUNPATH), folder);
+  g_strdelimit(first, " ", '/');
+  g_assert_cmpuint(strlen(first), ==, strlen(DEFECT_RUNPATH));
+  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+  replace_bytes(data, size, DEFECT_RUNPATH, first);
+  write_plugin(file, data, size);
+}
+
+/* A library that appears in a folder which the plugin's file names is loaded in the place of that
+ * which the trial saw. */
+static void assert_tried_anew_when_there_is(const char *name) {
+  g_autofree char *folder = plugin_file_path(name), *new_file = g_build_filename(name, "l", NULL);
+  begin("search.so", "none");
+  search_first_in("search.so", folder);
+  assert_says("search.so", "active", "");
+  g_assert_cmpint(count_traces(), ==, 2);
+  assert_says("search.so", "active", "");
+  g_assert_cmpint(count_traces(), ==, 1);
+  write_plugin(new_file, "", 0);
+  assert_says("search.so", "active", "");
+  g_assert_cmpint(count_traces(), ==, 2);
+}
+
+static void test_folders_of_the_loader(void) {
+  assert_tried_anew_when_there_is("run");
+  assert_tried_anew_when_there_is("r\xfc\x01");
+}
+
+static void test_current_folder_of_the_loader(void) {
+  g_autofree char *before = g_strdup(g_getenv("LD_LIBRARY_PATH"));
+  g_autofree char *path = g_strconcat(before ? before : "/lib", ";", NULL);
+  g_autofree char *folder = plugin_file_path("here"), *other = plugin_file_path("there");
+  g_assert_cmpint(g_mkdir(folder, 0700) || g_mkdir(other, 0700), ==, 0);
+  begin("current.so", "none");
+  g_setenv("LD_LIBRARY_PATH", path, TRUE);
+  try_says("current.so", folder, NULL, "active", "");
+  try_says("current.so", folder, NULL, "active", "");
+  g_assert_cmpint(count_traces(), ==, 3);
+  try_says("current.so", other, NULL, "active", "");
+  write_plugin("there/libnew.so", "", 0);
+  try_says("current.so", other, NULL, "active", "");
+  g_assert_cmpint(count_traces(), ==, 4);
+  if (before)
+    g_setenv("LD_LIBRARY_PATH", before, TRUE);
+  else
+    g_unsetenv("LD_LIBRARY_PATH");
+}
+
+/* ---- The deadline ------------------------------------------------------------------------ */
+
+static void test_deadline_that_is_nearly_nothing(void) {
+  begin("deadline.so", "abort");
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "1e-400", TRUE);
+  assert_says("deadline.so", "unusable", "crashed");
+  g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
+}
+
 /* ---- The file ---------------------------------------------------------------------------- */
 
 /* Its trial overwrites it in place, as cp would at that moment. */
@@ -326,6 +387,19 @@ static void test_overwritten_file(void) {
   g_assert_cmpint(count_traces(), ==, 1);
   g_unsetenv("BP_DEFECT_OVERWRITTEN_FILE");
   assert_says("overwritten.so", "active", "");
+}
+
+/* ---- Its descriptors --------------------------------------------------------------------- */
+
+static void test_taken_descriptors(void) {
+  g_autofree char *path = plugin_file_path("taken-file"), *data = NULL;
+  gsize size;
+  begin("taken.so", "take-descriptors");
+  g_setenv("BP_DEFECT_TAKEN_FILE", path, TRUE);
+  assert_says("taken.so", "unusable", "closed a descriptor that is not its own");
+  g_unsetenv("BP_DEFECT_TAKEN_FILE");
+  g_assert_true(g_file_get_contents(path, &data, &size, NULL));
+  g_assert_cmpuint(size, ==, 0);
 }
 
 /* ---- Namespaces and file systems --------------------------------------------------------- */
@@ -355,6 +429,35 @@ static void test_proc_of_another_namespace(void) {
   g_assert_cmpint(count_traces(), ==, 2);
   write_defect("namespace.so", 1, "double-fork");
   try_says("namespace.so", NULL, enter_pid_namespace, "unusable", "left processes behind");
+}
+
+static int leave_pid_namespace(void) {
+  return unshare(CLONE_NEWPID) ? unshare(CLONE_NEWUSER | CLONE_NEWPID) : 0;
+}
+
+static int leave_pid_namespace_with_a_child(void) {
+  pid_t first = leave_pid_namespace() ? -1 : fork();
+  if (!first) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pause();
+    _exit(0);
+  }
+  return first < 0 ? -1 : 0;
+}
+
+/* The trial's parent is in another namespace, which must not pass for a host that has ended. */
+static void test_children_in_another_namespace(void) {
+  begin("children.so", "none");
+  if (!try_says("children.so", NULL, leave_pid_namespace_with_a_child, "active", ""))
+    return;
+  g_assert_cmpint(count_traces(), ==, 2);
+  write_defect("children.so", 1, "abort");
+  try_says("children.so", NULL, leave_pid_namespace_with_a_child, "unusable", "crashed");
+  write_defect("children.so", 1, "none");
+  count_traces();
+  try_says("children.so", NULL, leave_pid_namespace, "unusable", "the first process of");
+  g_assert_cmpint(count_traces(), ==, 0);
+  assert_says("children.so", "active", "");
 }
 
 static int mount_over(const char *folder) {
@@ -417,8 +520,15 @@ int main(int argc, char **argv) {
   ADD("ignored_SIGCHLD_changes_nothing_PLG-7", test_ignored_children);
   ADD("library_found_by_a_relative_path_is_the_one_tried_with_PLG-17",
       test_library_by_a_relative_path);
+  ADD("library_that_may_come_first_is_tried_with_PLG-9", test_folders_of_the_loader);
+  ADD("library_of_the_current_folder_is_tried_with_PLG-9", test_current_folder_of_the_loader);
+  ADD("deadline_that_is_nearly_nothing_is_no_word_for_none_PLG-26",
+      test_deadline_that_is_nearly_nothing);
   ADD("file_that_is_overwritten_during_its_trial_is_not_loaded_PLG-12", test_overwritten_file);
+  ADD("descriptors_that_a_plugin_takes_get_no_report", test_taken_descriptors);
   ADD("proc_of_another_PID_namespace_serves_PLG-6", test_proc_of_another_namespace);
+  ADD("children_in_another_PID_namespace_are_tried_and_not_its_first_PLG-8",
+      test_children_in_another_namespace);
   ADD("trial_needs_no_dev_null_PLG-5", test_without_devices);
   ADD("missing_proc_is_named", test_without_proc);
   int rc = g_test_run();

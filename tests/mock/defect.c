@@ -237,6 +237,15 @@ static void close_files_and_abort(void) {
   abort();
 }
 
+/* Descriptors that others of the process hold lead to a file of this plugin. */
+static void take_descriptors(void) {
+  const char *path = getenv("BP_DEFECT_TAKEN_FILE");
+  close_files();
+  for (int fd = 0; path && fd < 16; fd++)
+    if (open(path, O_RDWR | O_CREAT, 0600) < 0)
+      return;
+}
+
 /* What all code of a process shares. */
 static void change_process(void) {
   sigset_t all;
@@ -287,6 +296,7 @@ static const struct {
     {"take-memory", take_memory},
     {"close-files", close_files},
     {"close-all", close_files_and_abort},
+    {"take-descriptors", take_descriptors},
     {"change-process", change_process},
     {"overwritten", overwrite_file},
 };

@@ -9,6 +9,9 @@
 #define DEFECT_TENS    "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
 #define DEFECT_PADDING "padding=" DEFECT_TENS DEFECT_TENS DEFECT_TENS "\n"
 
+/* Where the loader searches libraries for it first: a folder that is not there. */
+#define DEFECT_RUNPATH "/defect-runpath-xxxxxxxxxxxxxxxxxxxx" DEFECT_TENS
+
 /* How many copies with the defect "meet" wait for each other. */
 #define DEFECT_MEETING 10
 

@@ -137,7 +137,9 @@ tests_mock_odd_bulk_000_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 check_LTLIBRARIES += tests/mock/defect.la
 tests_mock_defect_la_SOURCES = tests/mock/defect.c tests/mock/defect.h
 tests_mock_defect_la_CPPFLAGS = $(CPPFLAGS_PLUGIN) -I$(srcdir)
-tests_mock_defect_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
+# The folder is DEFECT_RUNPATH of defect.h.
+tests_mock_defect_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN) \
+  -Wl,--enable-new-dtags,-rpath,/defect-runpath-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 
 # Simulated devices: the plugin of the SDK's template, as it stands.
 check_LTLIBRARIES += tests/mock/simdev.la
