@@ -277,7 +277,7 @@ BpModule *bp_model_compile(const char *onnx_path, const BpCompileOptions *option
   model = check_targets(options) < 0 ? NULL : bp__onnx_read(onnx_path);
   if (!model)
     return NULL;
-  artifact = compile(model, options);
+  artifact = bp__onnx_load_data(model, onnx_path) ? NULL : compile(model, options);
   bp__onnx_free(model);
   if (!artifact)
     bp_error_add_context("cannot compile '%s'", onnx_path);

@@ -19,6 +19,10 @@ typedef Backplane__Onnx__Dimension OnnxDimension;
  * large or would take too much memory is an error that names it. */
 OnnxModel *bp__onnx_read(const char *path);
 void bp__onnx_free(OnnxModel *model);
+/* Reads the tensors whose data lies in other files: initializers, and those in the attributes of
+ * the graph's nodes. `path` is that of the model, whose folder has the files. Untrusted: a file
+ * outside of the folder, a link and wrong sizes are errors. */
+int bp__onnx_load_data(OnnxModel *model, const char *path);
 
 /* Decodes a subgraph, which a message holds as bytes; it lives as long as the graph. NULL with an
  * error. */

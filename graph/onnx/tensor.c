@@ -40,10 +40,11 @@ static const void *narrow(BpGraph *graph, const List *list, size_t width) {
 }
 
 static int check_storage(const OnnxTensor *tensor, const char *name) {
-  if (tensor->data_location != 0 || tensor->n_external_data > 0)
+  if (tensor->data_location != 0)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "tensor '%s' has its data in another file, which is not read; save the "
-                          "model with its data inside (onnx.save(model, path) after onnx.load)",
+                          "tensor '%s' of a function or a branch has its data in another file, "
+                          "which is not read; save the model with its data inside "
+                          "(onnx.save(model, path) after onnx.load)",
                           name);
   if (tensor->n_dims > BP_GRAPH_MAX_NDIM)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,

@@ -295,16 +295,6 @@ static void test_symbols(void) {
   assert_refused(builder, &unknown, 1, BP_ERROR_NOT_FOUND, "'picture'|'x'");
 }
 
-static void test_external_data(void) {
-  OnnxBuilder *builder = small();
-  Backplane__Onnx__TensorProto *tensor;
-  onnx_floats(builder, "w", "2");
-  tensor = g_ptr_array_index(builder->initializers, 0);
-  tensor->has_data_location = 1;
-  tensor->data_location = 1;
-  assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "'w'|another file|onnx.save");
-}
-
 static void test_wrong_element_count(void) {
   OnnxBuilder *builder = small();
   Backplane__Onnx__TensorProto *tensor;
@@ -346,7 +336,6 @@ int main(int argc, char **argv) {
   g_test_add_func("/onnx/operators/recurrent-layers-are-checked", test_recurrent_layers);
   g_test_add_func("/onnx/names/are-checked", test_names);
   g_test_add_func("/onnx/shapes/symbols-are-bound-or-named", test_symbols);
-  g_test_add_func("/onnx/tensors/external-data-is-refused", test_external_data);
   g_test_add_func("/onnx/tensors/element-count-is-checked", test_wrong_element_count);
   g_test_add_func("/onnx/tensors/enormous-constant-is-refused", test_enormous_constant);
   status = g_test_run();

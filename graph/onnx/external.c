@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensors whose elements lie in files beside the model. A file is in the model's folder or below
+ * it, and no link leads there: a model is untrusted, and what it names would be read into a result.
+ * The bytes of a tensor are those that its shape and type need. */
+#include "graph/onnx/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <glib.h>
+
+#include <backplane/error.h>
+
+#include "graph/ops/op.h"
+
+/* Tensors may share bytes of a file: all of them together take at most so many times what the files
+ * hold. */
+#define MOST_SHARING 4
+
+typedef struct Folder {
+  const char *path; /* of the model */
+  int fd;           /* of its folder, or -1 */
+  char *location;   /* of the file that is open, or NULL */
+  int file;
+  uint64_t size;     /* of that file */
+  GHashTable *known; /* the locations opened so far */
+  uint64_t held;     /* bytes of those files */
+  uint64_t taken;    /* bytes of the tensors so far */
+} Folder;
+
+/* ---- Files ------------------------------------------------------------------------------- */
+
+static int refuse(const Folder *folder, const char *tensor, const char *location, const char *why) {
+  return bp_error_raise(BP_ERROR_FORMAT, "tensor '%s' has its data in '%s' beside '%s', which %s",
+                        tensor, location, folder->path, why);
+}
+
+static int open_error(const Folder *folder, const char *tensor, const char *location) {
+  if (errno == ELOOP || errno == ENOTDIR)
+    return refuse(folder, tensor, location,
+                  "is reached through a link or something that is no folder; links are not "
+                  "followed: put the file itself into the model's folder");
+  return bp_error_raise(BP_ERROR_IO, "cannot open '%s' beside '%s', the data of tensor '%s': %s",
+                        location, folder->path, tensor, strerror(errno));
+}
+
+/* Opens one part of a location after the other, none of which leads out of the folder; the file, or
+ * -1 with an error. */
+static int open_location(const Folder *folder, const char *tensor, const char *location) {
+  char **parts = g_strsplit(location, "/", -1);
+  int at = folder->fd, status = 0;
+  for (int i = 0; parts[i] && !status; i++) {
+    int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | (parts[i + 1] ? O_DIRECTORY : O_NONBLOCK);
+    if (!strcmp(parts[i], ".") && parts[i + 1])
+      continue;
+    if (!*parts[i] || !strcmp(parts[i], ".") || !strcmp(parts[i], "..")) {
+      status = refuse(folder, tensor, location, "is no path below the model's folder");
+      break;
+    }
+    int next = openat(at, parts[i], flags);
+    if (next < 0)
+      status = open_error(folder, tensor, location);
+    if (at != folder->fd)
+      close(at);
+    at = next;
+  }
+  g_strfreev(parts);
+  if (status && at >= 0 && at != folder->fd)
+    close(at);
+  return status ? -1 : at;
+}
+
+static void close_file(Folder *folder) {
+  if (folder->location)
+    close(folder->file);
+  g_free(folder->location);
+  folder->location = NULL;
+}
+
+static int open_folder(Folder *folder) {
+  char *name = g_path_get_dirname(folder->path);
+  folder->fd = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder->fd < 0)
+    bp_error_raise(BP_ERROR_IO, "cannot open '%s', the folder of the model: %s", name,
+                   strerror(errno));
+  g_free(name);
+  return folder->fd < 0 ? -1 : 0;
+}
+
+/* The file at the location becomes the open one. */
+static int open_file(Folder *folder, const char *tensor, const char *location) {
+  struct stat status;
+  if (folder->location && !strcmp(folder->location, location))
+    return 0;
+  close_file(folder);
+  if (folder->fd < 0 && open_folder(folder))
+    return -1;
+  folder->file = open_location(folder, tensor, location);
+  if (folder->file < 0)
+    return -1;
+  folder->location = g_strdup(location);
+  if (fstat(folder->file, &status))
+    return open_error(folder, tensor, location);
+  if (!S_ISREG(status.st_mode))
+    return refuse(folder, tensor, location, "is not a regular file");
+  folder->size = (uint64_t)status.st_size;
+  if (g_hash_table_add(folder->known, g_strdup(location)))
+    folder->held += folder->size;
+  return 0;
+}
+
+static int read_bytes(const Folder *folder, const char *tensor, uint64_t offset, uint8_t *bytes,
+                      uint64_t size) {
+  uint64_t done = 0;
+  while (done < size) {
+    ssize_t got = pread(folder->file, bytes + done, size - done, (off_t)(offset + done));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return bp_error_raise(BP_ERROR_IO, "cannot read '%s', the data of tensor '%s': %s",
+                            folder->location, tensor, strerror(errno));
+    if (got == 0)
+      return refuse(folder, tensor, folder->location, "became shorter while it was read");
+    done += (uint64_t)got;
+  }
+  return 0;
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------- */
+
+/* Where the data of a tensor is said to lie. */
+typedef struct Place {
+  const char *location;
+  uint64_t offset, length;
+  int has_length;
+} Place;
+
+static int read_number(const char *tensor, const char *key, const char *text, uint64_t *number) {
+  char *end = NULL;
+  errno = 0;
+  if (text && g_ascii_isdigit(*text))
+    *number = strtoull(text, &end, 10);
+  if (!end || *end || errno || *number > INT64_MAX)
+    return bp_error_raise(BP_ERROR_FORMAT, "tensor '%s' has the %s '%s', which is no number",
+                          tensor, key, text ? text : "");
+  return 0;
+}
+
+static int read_place(const OnnxTensor *tensor, const char *name, Place *place) {
+  memset(place, 0, sizeof(*place));
+  for (size_t i = 0; i < tensor->n_external_data; i++) {
+    const char *key = tensor->external_data[i]->key, *value = tensor->external_data[i]->value;
+    int status = 0;
+    if (!key)
+      continue;
+    if (!strcmp(key, "location"))
+      place->location = value;
+    else if (!strcmp(key, "offset"))
+      status = read_number(name, key, value, &place->offset);
+    else if (!strcmp(key, "length"))
+      status = read_number(name, key, value, &place->length);
+    place->has_length |= !strcmp(key, "length");
+    if (status)
+      return -1;
+  }
+  if (!place->location || !*place->location || strlen(place->location) >= PATH_MAX ||
+      !g_utf8_validate(place->location, -1, NULL))
+    return bp_error_raise(
+        BP_ERROR_FORMAT,
+        "tensor '%s' has its data in another file, and does not say in which by a path", name);
+  return 0;
+}
+
+/* The bytes that the shape and the type need. */
+static int needed_bytes(const OnnxTensor *tensor, const char *name, uint64_t *bytes) {
+  BpDataType dtype;
+  if (bp__dtype_from_onnx(tensor->data_type, &dtype))
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "tensor '%s' has type number %d, which is not supported", name,
+                          tensor->data_type);
+  *bytes = dtype.bits / 8;
+  for (size_t i = 0; i < tensor->n_dims; i++)
+    if (tensor->dims[i] < 0 || __builtin_mul_overflow(*bytes, (uint64_t)tensor->dims[i], bytes) ||
+        *bytes > INT64_MAX)
+      return bp_error_raise(BP_ERROR_FORMAT,
+                            "tensor '%s' has an extent of %" PRId64 ", and is too large", name,
+                            tensor->dims[i]);
+  return 0;
+}
+
+static int load_tensor(Folder *folder, OnnxTensor *tensor, const char *name) {
+  Place place;
+  uint64_t bytes = 0;
+  uint8_t *data;
+  if (tensor->data_location == 0)
+    return 0;
+  name = name && g_utf8_validate(name, -1, NULL) ? name : "";
+  if (read_place(tensor, name, &place) || needed_bytes(tensor, name, &bytes) ||
+      open_file(folder, name, place.location))
+    return -1;
+  if (place.has_length && place.length != bytes)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "tensor '%s' has %" PRIu64 " bytes in '%s' instead of %" PRIu64, name,
+                          place.length, place.location, bytes);
+  if (place.offset > folder->size || bytes > folder->size - place.offset)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "tensor '%s' has %" PRIu64 " bytes from %" PRIu64 " on of '%s', which "
+                          "has %" PRIu64,
+                          name, bytes, place.offset, place.location, folder->size);
+  if (__builtin_add_overflow(folder->taken, bytes, &folder->taken) ||
+      folder->taken / MOST_SHARING > folder->held)
+    return refuse(folder, name, place.location, "its tensors read again and again");
+  data = malloc(bytes ? bytes : 1);
+  if (!data)
+    return bp_error_raise(BP_ERROR_MEMORY, "out of memory for the %" PRIu64 " bytes of tensor '%s'",
+                          bytes, name);
+  if (read_bytes(folder, name, place.offset, data, bytes)) {
+    free(data);
+    return -1;
+  }
+  free(tensor->raw_data.data);
+  tensor->raw_data = (ProtobufCBinaryData){bytes, data};
+  tensor->has_raw_data = 1;
+  tensor->data_location = 0;
+  return 0;
+}
+
+/* ---- Models ------------------------------------------------------------------------------ */
+
+static int load_attributes(Folder *folder, const OnnxNode *node) {
+  for (size_t i = 0; i < node->n_attribute; i++)
+    if (node->attribute[i]->t && load_tensor(folder, node->attribute[i]->t, node->name))
+      return -1;
+  return 0;
+}
+
+static int load_all(Folder *folder, const OnnxModel *model) {
+  for (size_t i = 0; i < model->graph->n_initializer; i++)
+    if (load_tensor(folder, model->graph->initializer[i], model->graph->initializer[i]->name))
+      return -1;
+  for (size_t i = 0; i < model->graph->n_node; i++)
+    if (load_attributes(folder, model->graph->node[i]))
+      return -1;
+  return 0;
+}
+
+int bp__onnx_load_data(OnnxModel *model, const char *path) {
+  Folder folder = {.path = path, .fd = -1};
+  folder.known = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+  int status = load_all(&folder, model);
+  close_file(&folder);
+  if (folder.fd >= 0)
+    close(folder.fd);
+  g_hash_table_destroy(folder.known);
+  return status;
+}
