@@ -34,15 +34,16 @@ static void print_help(FILE *out) {
         out);
   for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
     fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-  fputs("\n`backplane COMMAND --help` explains one. Environment:\n"
-        "  BACKPLANE_DEVICE       devices to use, in order of preference: opencl:1,cpu\n"
-        "  BACKPLANE_PLUGIN_PATH  folders with plugins, before the system's\n"
+  fputs("\n`backplane COMMAND --help` explains one, `backplane --version` says which this is.\n\n"
+        "Environment:\n"
+        "  BACKPLANE_DEVICE           devices to use, in order of preference: opencl:1,cpu\n"
+        "  BACKPLANE_PLUGIN_PATH      folders with plugins, before the system's\n"
         "  BACKPLANE_PLUGIN_DEADLINE  seconds that a new plugin has to start (20)\n"
-        "  BACKPLANE_TRIAL_PROGRAM  the program that tries new plugins out\n"
-        "  BACKPLANE_NUM_THREADS  threads of the host\n"
-        "  BACKPLANE_CACHE_DIR    where compiled code is kept\n"
-        "  BACKPLANE_CACHE_SIZE   how many MiB of it; 0: no limit\n"
-        "  BACKPLANE_CC           the C compiler\n",
+        "  BACKPLANE_TRIAL_PROGRAM    the program that tries new plugins out\n"
+        "  BACKPLANE_NUM_THREADS      threads of the host\n"
+        "  BACKPLANE_CACHE_DIR        where compiled code is kept\n"
+        "  BACKPLANE_CACHE_SIZE       how many MiB of it; 0: no limit\n"
+        "  BACKPLANE_CC               the C compiler\n",
         out);
 }
 

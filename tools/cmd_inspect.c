@@ -429,9 +429,10 @@ int cmd_inspect(int argc, char **argv) {
           "An ONNX file is shown as it is, and with --shape, --target or --device as it is "
           "compiled.\nLoading a module or a model runs its code's initialisers: only open "
           "what you trust."))
-    status = argc == 3 ? inspect_subject(argv[1], argv[2], &options)
-                       : command_usage_error("inspect takes what it is and its name, as "
-                                             "`backplane inspect device cpu`");
+    status = argc == 3 && strcmp(argv[1], "device") == 0 && explain_preferences(argv[2]) ? EXIT_OK
+             : argc == 3 ? inspect_subject(argv[1], argv[2], &options)
+                         : command_usage_error("inspect takes what it is and its name, as "
+                                               "`backplane inspect device cpu`");
   g_free(entries);
   model_options_clear(&options);
   return status;

@@ -122,8 +122,9 @@ static void print_text(const LoadedModel *loaded, GArray *records, int runs) {
   }
   table_print(table);
   fprintf(command_out(),
-          "%u operators, %.1f us in all on %s: the least that each took in %d runs\n", records->len,
-          total, loaded->device_text, runs);
+          "%u operator%s, %.1f us in all on %s: the least that each took in %d run%s\n",
+          records->len, records->len == 1 ? "" : "s", total, loaded->device_text, runs,
+          runs == 1 ? "" : "s");
 }
 
 static void print_json(const LoadedModel *loaded, const GArray *records, int runs) {

@@ -68,18 +68,7 @@ static void print_kind(const char *name) {
   table_print(table);
 }
 
-int cmd_targets(int argc, char **argv) {
-  gboolean json = FALSE;
-  const GOptionEntry entries[] = {
-      {"json", 0, 0, G_OPTION_ARG_NONE, &json, "machine-readable output", NULL},
-      {NULL, 0, 0, 0, NULL, NULL, NULL}};
-  if (!command_parse(&argc, &argv, entries, NULL,
-                     "Lists the target kinds of the installed plugins, with their attributes.",
-                     "A target is written `kind -name=value ...` or as JSON, "
-                     "{\"kind\":\"c\",\"mcpu\":\"x86-64-v3\"}."))
-    return EXIT_USAGE;
-  if (argc > 1)
-    return command_usage_error("targets takes no argument, and got '%s'", argv[1]);
+static int list_targets(gboolean json) {
   char **kinds = bp_target_kinds(NULL);
   if (!kinds)
     return command_fail(json);
@@ -93,4 +82,32 @@ int cmd_targets(int argc, char **argv) {
           command_out());
   bp_names_free(kinds);
   return EXIT_OK;
+}
+
+/* One kind alone, which is there or an error. */
+static int show_target(const char *name, gboolean json) {
+  char *const kinds[] = {(char *)name, NULL};
+  if (!bp_target_kind_info(name))
+    return command_fail(json);
+  if (json)
+    print_json(kinds);
+  else
+    print_kind(name);
+  return EXIT_OK;
+}
+
+int cmd_targets(int argc, char **argv) {
+  gboolean json = FALSE;
+  const GOptionEntry entries[] = {
+      {"json", 0, 0, G_OPTION_ARG_NONE, &json, "machine-readable output", NULL},
+      {NULL, 0, 0, 0, NULL, NULL, NULL}};
+  if (!command_parse(&argc, &argv, entries, "[KIND]",
+                     "Lists the target kinds of the installed plugins, or one of them, with their "
+                     "attributes.",
+                     "A target is written `kind -name=value ...` or as JSON, "
+                     "{\"kind\":\"c\",\"mcpu\":\"x86-64-v3\"}."))
+    return EXIT_USAGE;
+  if (argc > 2)
+    return command_usage_error("targets takes one kind at most, and got '%s' too", argv[2]);
+  return argc == 2 ? show_target(argv[1], json) : list_targets(json);
 }

@@ -244,6 +244,14 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
 }
 
 BpModule *model_load(const char *path, const ModelOptions *options) {
+  if (options->library && path_has_extension(path, ".so")) {
+    bp_error_raise(
+        BP_ERROR_VALUE,
+        "--library %s: it is for a graph of TVM (.json or a folder), and %s is a library "
+        "itself; leave the option out",
+        options->library, path);
+    return NULL;
+  }
   if (options->library)
     return bp_model_open_parts(path, options->library, options->params);
   if (!options->params)

@@ -502,13 +502,13 @@ static int raise_none(Selection *selection, const char *list) {
   for (guint i = 0; i < wanted->len; i++)
     pass_over_absent(selection, g_ptr_array_index(wanted, i));
   g_autofree char *present = list_present(), *allowed = list_types(selection);
-  return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        "no device fits %s%.200s%s%s. There is: %s. Passed over: %s",
+  return bp_error_raise(BP_ERROR_NOT_FOUND, "no device fits %s%.200s%s%s. There is: %s%s%s",
                         *list ? "\"" : "", *list ? list : "the default", *list ? "\"" : "", allowed,
                         *present ? present : no_plugin,
+                        selection->passed->len ? ". Passed over: " : "",
                         selection->passed->len ? selection->passed->str
-                        : *present             ? "nothing; the list leaves no kind to be tried"
-                                               : "nothing");
+                        : *present             ? "; the list leaves no kind to be tried"
+                                               : "");
 }
 
 static int try_list(Selection *selection, const char *list, BpDevice *device) {

@@ -35,5 +35,11 @@ readme_runs() {
   "$top_builddir/backplane" compile "$top_srcdir/examples/digits/digits.onnx" --shape image=1x1x28x28 --target c -o "$work/digits.so" &&
     says "This is a 1" "$BP_TEST_PYTHON" "$top_srcdir/tests/docs/check_pages.py" --python "$top_srcdir/README.md" "$work"
 }
+# The blocks of the page of Python, as one program.
+page_runs() {
+  cp "$top_srcdir/examples/digits/digits.onnx" "$work/" &&
+    "$BP_TEST_PYTHON" "$top_srcdir/tests/docs/check_pages.py" --python "$top_srcdir/docs/python.md" "$work"
+}
 ok /python/readme-runs readme_runs
+ok /python/page-runs page_runs
 echo "1..$count"

@@ -18,6 +18,13 @@ grouped() {
     [ "$(grep -A1 'pci:0000:42:00.0' "$work/out" | tail -n 1 | grep -c 'the same as defect-azazazazazazaz:0')" = 1 ]
 }
 
+# A kind that is named is shown alone.
+one_target() {
+  says mcpu "$backplane" targets c && [ "$(grep -c '^[a-z]' "$work/out")" = 1 ] &&
+    fails 1 "no installed plugin has the target kind 'cc'" "$backplane" targets cc &&
+    fails 2 "got 'd' too" "$backplane" targets c d
+}
+
 # A "gpu" is no mistyped "cpu".
 lists_kinds() {
   fails 1 '"gpu" (installed: cpu' "$backplane" inspect device gpu && ! grep -q 'did you mean' "$work/err"
@@ -518,6 +525,9 @@ ok device-that-nobody-knows-is-an-error-with-the-nearest fails 1 'did you mean "
 ok configuration-file-selects-the-device configured
 ok list-probe-groups-one-piece-of-hardware-PLG-30 grouped
 ok targets-show-attributes says vector_bits "$backplane" targets
+ok targets-of-one-kind-show-it-alone one_target
+ok inspect-device-help-explains-the-grammar says plugin:NAME "$backplane" inspect device help
+ok library-of-a-library-is-refused fails 1 "it is for a graph of TVM" "$backplane" inspect model "$work/x.so" --library "$work/y.so"
 ok inspect-plugin says device_api.cpu "$backplane" inspect plugin cpu
 ok inspect-plugin-by-relative-path inspects_by_relative_path
 ok inspect-plugin-that-is-no-file-is-an-error fails 1 "there is no plugin './nowhere.so'" "$backplane" inspect plugin ./nowhere.so
