@@ -4,6 +4,7 @@
 #include "core/system/trust.h"
 
 #include <errno.h>
+#include <glib.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -42,9 +43,9 @@ typedef struct Walk {
   int num_links;
 } Walk;
 
+/* Ends the process without memory: no text would say that all is well. */
 static char *join(const char *before, const char *path, const char *after) {
-  char *text;
-  return asprintf(&text, "%s%s%s", before, path, after) < 0 ? NULL : text;
+  return g_strconcat(before, path, after, NULL);
 }
 
 /* In a directory with the sticky bit others cannot replace what is not theirs. */

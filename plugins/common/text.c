@@ -17,13 +17,15 @@ char *bp_source_lines(const char *source, long first, long last) {
   char *text = NULL;
   size_t size;
   FILE *out = open_memstream(&text, &size);
-  for (long line = 1; out && *source && line <= last; line++) {
+  int is_whole = out != NULL;
+  for (long line = 1; is_whole && *source && line <= last; line++) {
     int length = (int)strcspn(source, "\n");
     if (line >= first)
-      fprintf(out, "%6ld  %.*s\n", line, length < LONGEST_LINE ? length : LONGEST_LINE, source);
+      is_whole = fprintf(out, "%6ld  %.*s\n", line, length < LONGEST_LINE ? length : LONGEST_LINE,
+                         source) >= 0;
     source += length + (source[length] != '\0');
   }
-  if (out && fclose(out) == 0)
+  if (out && fclose(out) == 0 && is_whole)
     return text;
   free(text);
   return NULL;

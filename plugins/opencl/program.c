@@ -69,14 +69,14 @@ static char *make_key(const char *source, const BpOpenclDevice *device, size_t *
   if (!out)
     return NULL;
   bp_cl.clGetPlatformInfo(device->platform, CL_PLATFORM_VERSION, sizeof(text) - 1, text, NULL);
-  fprintf(out, "%s\n", text);
+  int is_whole = fprintf(out, "%s\n", text) >= 0;
   for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
     text[0] = '\0';
     bp_cl.clGetDeviceInfo(device->id, facts[i], sizeof(text) - 1, text, NULL);
-    fprintf(out, "%s\n", text);
+    is_whole = fprintf(out, "%s\n", text) >= 0 && is_whole;
   }
-  fputs(source, out);
-  if (fclose(out) == 0)
+  is_whole = fputs(source, out) >= 0 && is_whole;
+  if (fclose(out) == 0 && is_whole)
     return key;
   free(key);
   return NULL;

@@ -115,10 +115,10 @@ static int32_t write_binary(const char *name, const BpOwnedBytes *binary, FILE *
   if (bp_vulkan_mark_exact(name, binary->data, binary->size, &marked) != 0)
     return -1;
   uint32_t num_words = (uint32_t)(marked.size / 4);
-  fwrite(&num_words, 4, 1, out);
-  fwrite(marked.data, 4, num_words, out);
+  int is_written =
+      fwrite(&num_words, 4, 1, out) == 1 && fwrite(marked.data, 4, num_words, out) == num_words;
   free(marked.data);
-  return 0;
+  return is_written ? 0 : no_memory();
 }
 
 /* Writes all binaries, or raises what the compiler says of one that is not there. */

@@ -151,8 +151,8 @@ static int32_t emit(const BpIrTable *ir, const BpEmitterTable *emitter, const Bp
   int32_t rc = out ? 0 : no_memory();
   for (int32_t i = 0; rc == 0 && i < ir->num_functions(module); i++) {
     rc = emitter->emit_function(module, i, dialect, &sources[i]);
-    if (rc == 0)
-      fwrite(sources[i].data, 1, sources[i].size, out);
+    if (rc == 0 && fwrite(sources[i].data, 1, sources[i].size, out) != sources[i].size)
+      rc = no_memory();
   }
   if (out && fclose(out) != 0 && rc == 0)
     rc = no_memory();
