@@ -195,7 +195,13 @@ int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine) 
   bool is_shared = false;
   int32_t first = first_of_run(info);
   int has_vectors = wants_vectors(info, last_long_axis(info));
-  if (has_vectors < 0 || first < 0 || bp__fuse_axes(info->stage, first, info->ndim, &run) != 0 ||
+  if (has_vectors < 0 || first < 0)
+    return -1;
+  int64_t side;
+  int32_t near = bp__find_permuted(info, first, &side);
+  if (near >= 0)
+    return bp__schedule_permuted(info, first, near, side, machine, cores);
+  if (bp__fuse_axes(info->stage, first, info->ndim, &run) != 0 ||
       order_outer(info, first, run, outer, &count) != 0)
     return -1;
   if (cores > 1 && share_outer(info->stage, outer, count, cores, &is_shared) != 0)

@@ -7,6 +7,7 @@ libbackplane_compiler_la_SOURCES += \
 	compiler/schedules/elementwise.c \
 	compiler/schedules/kernels.c \
 	compiler/schedules/parts.h \
+	compiler/schedules/permute.c \
 	compiler/schedules/pooled.c \
 	compiler/schedules/reduce.c \
 	compiler/schedules/scan.c \

@@ -6,6 +6,13 @@
 #include "compiler/schedules/analysis.h"
 
 int bp__schedule_elementwise(const BpStageInfo *info, const BpMachine *machine);
+/* The axis before `first` along which a read goes through memory, if it jumps along the axes from
+ * `first` on, which are one run of the output; -1: there is none. *side: of a tile along it.
+ * (permute.c) */
+int32_t bp__find_permuted(const BpStageInfo *info, int32_t first, int64_t *side);
+/* Schedules these in tiles of that axis and the run. */
+int bp__schedule_permuted(const BpStageInfo *info, int32_t first, int32_t near, int64_t side,
+                          const BpMachine *machine, int64_t cores);
 /* A reduction with its accumulators in registers, and the stage that stores it: the same one, or
  * one that reads it in place. */
 int bp__schedule_tile(const BpStageInfo *work, const BpStageInfo *output, const BpMachine *machine);
