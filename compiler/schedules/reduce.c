@@ -26,19 +26,8 @@ static int32_t last_long_axis(const BpStageInfo *info, int32_t first, int32_t en
   return -1;
 }
 
-bool bp__info_reduces_rows(const BpStageInfo *info) {
-  int32_t data = last_long_axis(info, 0, info->ndim);
-  int32_t reduced = last_long_axis(info, info->ndim, info->num_roots);
-  if (reduced < 0 || !all_move_along(info, reduced))
-    return false;
-  return data < 0 || !all_move_along(info, data);
-}
-
-/* ---- One reduction ----------------------------------------------------------------------- */
-
-/* Fuses the last reduction axes as far as they are one run through memory. */
-static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
-  BpTeStage *stage = info->stage;
+/* The first of the reduction axes that are one run through memory with the last one. */
+static int32_t first_of_run(const BpStageInfo *info) {
   int32_t first = info->num_roots - 1;
   while (first > info->ndim) {
     bool fits = true;
@@ -51,6 +40,29 @@ static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
       break;
     first--;
   }
+  return first;
+}
+
+/* Shorter runs have no vectors of terms: a window of a pooling. */
+#define LEAST_RUN 8
+
+bool bp__info_reduces_rows(const BpStageInfo *info) {
+  int32_t data = last_long_axis(info, 0, info->ndim);
+  int32_t reduced = last_long_axis(info, info->ndim, info->num_roots);
+  if (reduced < 0 || !all_move_along(info, reduced))
+    return false;
+  if (data >= 0 && info->extent[data] >= LEAST_RUN &&
+      bp__info_size(info, first_of_run(info), info->num_roots) < LEAST_RUN)
+    return false;
+  return data < 0 || !all_move_along(info, data);
+}
+
+/* ---- One reduction ----------------------------------------------------------------------- */
+
+/* Fuses the last reduction axes as far as they are one run through memory. */
+static int fuse_reduction(const BpStageInfo *info, BpTeAxis **run) {
+  BpTeStage *stage = info->stage;
+  int32_t first = first_of_run(info);
   *run = stage->axes[first];
   for (int32_t i = first + 1; i < info->num_roots; i++)
     if (bp_te_fuse(stage, *run, stage->axes[i], run) != 0)
