@@ -10,8 +10,8 @@ In the pages of EXECUTED, in their order and each page in a folder of its own:
                                 stands for any lines
     ```python                   run by tests/python/test-python.sh: check_pages.py --python PAGE FOLDER
 
-In every page: links lead somewhere, commands of the tool and their options exist, and functions that are named with a file
-are in it. Numbers of the README in bold are in the page of measurements that is linked next.
+In every page: links lead somewhere, commands of the tool and their options, targets of the makefile and files exist, and
+functions that are named with a file are in it. Numbers of the README in bold are in the page of measurements that is linked next.
 """
 
 import os
@@ -23,6 +23,8 @@ import tempfile
 
 EXECUTED = ["README.md", "docs/running.md", "docs/troubleshooting.md"]
 README_LINES = 150
+# Folders that paths in pages may begin in, besides the root.
+PATH_ROOTS = ["", "tests", "include/backplane", "sdk/template"]
 NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 MARK = "\x1e"
 
@@ -137,12 +139,16 @@ def options_of(build, words):
     return set(re.findall(r"--[a-z-]+", help_text)) | set(re.findall(r"^ +(-[a-z]), ", help_text, re.M)) | {"--help"}
 
 
-def command_lines(text):
-    """What follows the tool's name in every block and every quotation of code."""
+def quotations(text):
+    """Every block, indented line and quotation of code."""
     code = [block for _, _, block in blocks(text)] + re.findall(r"^(?: {4}|\t).*$", text, re.M)
     code += re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))
-    for part in code:
-        part = part.replace("\\\n", " ")
+    return [part.replace("\\\n", " ") for part in code]
+
+
+def command_lines(text):
+    """What follows the tool's name."""
+    for part in quotations(text):
         for match in re.finditer(r"(?:^|[\s/(])backplane ((?:[a-z][a-z-]*)\b[^\n#|;&]*)", part):
             yield match[1]
 
@@ -164,6 +170,32 @@ def check_commands(build, pages):
             for option in re.findall(r"(?:^| )(--[a-z][a-z-]*|-[a-z])(?=[ =]|$)", re.sub(r"\"[^\"]*\"|'[^']*'", "", line)):
                 if option not in known[key] and option != "--conformance":
                     yield f"{page.path}: {' '.join(key)} has no option {option}: backplane {line}"
+
+
+def check_make(build, pages):
+    """`make TARGET`, alone or at the beginning of a line: the makefile has the target."""
+    with open(os.path.join(build, "Makefile"), encoding="utf-8") as file:
+        rules = re.findall(r"^([^\s:#=][^:#=\n]*):(?!=)", file.read(), re.M)
+    targets = {word.replace("$(EXEEXT)", "") for rule in rules for word in rule.split()}
+    for page in pages:
+        for part in quotations(page.text):
+            for target in re.findall(r"(?:^|\n|&& )make((?: [a-z][\w-]*)+)(?=$|\n| &&| PART| TESTS)", part):
+                for name in target.split():
+                    if name not in targets and not (name.startswith("fuzz-") and "fuzz" in targets):
+                        yield f"{page.path}: the makefile has no target {name}"
+
+
+def check_paths(root, pages):
+    """`folder/file` of a folder of the tree, quoted alone: it is there."""
+    folders = "bench|compiler|conformance|core|debian|docs|examples|graph|include|packaging|plugins|python|scripts|sdk|tests|tools"
+    for page in pages:
+        if page.path.startswith("docs/measurements/"):
+            continue
+        for path in re.findall(rf"`((?:{folders})/[\w./+-]+)`", page.prose()):
+            if re.search(r"[A-Z]{4}|\.N|\.\.\.|\.so$|\.log$|plugins/built|debian/build", path):
+                continue
+            if not any(os.path.exists(os.path.join(root, folder, path + end)) for folder in PATH_ROOTS for end in ("", ".c", ".h", ".in")):
+                yield f"{page.path}: there is no {path}"
 
 
 def check_functions(root, pages):
@@ -244,6 +276,8 @@ def main():
     by_path = {page.path: page for page in pages}
     checks = [("links-lead-somewhere", check_links(root, pages)),
               ("commands-and-options-exist", check_commands(build, pages)),
+              ("makefile-has-the-targets", check_make(build, pages)),
+              ("files-are-there", check_paths(root, pages)),
               ("functions-are-where-pages-say", check_functions(root, pages)),
               ("figures-are-those-measured", check_numbers(root, by_path["README.md"])),
               ("readme-is-short", check_length(by_path["README.md"])),
