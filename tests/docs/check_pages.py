@@ -103,6 +103,12 @@ def execute(page, folder, environment):
             yield f"$ {command}\nprints\n{output}and the page says\n" + "\n".join(expected)
 
 
+def is_sanitized(build):
+    """Programs of pages are built plain, and do not load libraries with sanitizers."""
+    with open(os.path.join(build, ".libs/libbackplane.so.0"), "rb") as file:
+        return re.search(rb"__(?:[at]san_init|ubsan_handle)", file.read()) is not None
+
+
 def execute_in_copy(root, build, page):
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(os.path.join(root, "examples"), os.path.join(folder, "examples"))
@@ -283,7 +289,8 @@ def main():
               ("readme-is-short", check_length(by_path["README.md"])),
               ("version-is-one", check_versions(root)),
               ("picture-is-what-the-script-draws", check_picture(root))]
-    checks += [(f"does-as-it-says/{path}", execute_in_copy(root, build, by_path[path])) for path in EXECUTED]
+    if not is_sanitized(build):
+        checks += [(f"does-as-it-says/{path}", execute_in_copy(root, build, by_path[path])) for path in EXECUTED]
     print(f"1..{len(checks)}")
     for number, (name, faults) in enumerate(checks, 1):
         faults = list(faults)
