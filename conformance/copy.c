@@ -65,7 +65,7 @@ static void run_offsets_up(Kit *kit) {
     copy.to_offset = window->to;
     copy.to_device = kit->device;
     copy.size = window->size;
-    KIT_OK(kit->api->copy(&copy, NULL), "a copy from the host with offsets");
+    KIT_OK(kit->api->copy(kit->api->context, &copy, NULL), "a copy from the host with offsets");
     memcpy(held + window->to, sent + window->from, window->size);
     expect_held(kit, handle, held, "a buffer into whose middle was copied");
     bp__kit_free(kit, handle);
@@ -88,7 +88,7 @@ static void run_offsets_down(Kit *kit) {
     copy.to_offset = window->to;
     copy.to_device = KIT_HOST;
     copy.size = window->size;
-    KIT_OK(kit->api->copy(&copy, NULL), "a copy to the host with offsets");
+    KIT_OK(kit->api->copy(kit->api->context, &copy, NULL), "a copy to the host with offsets");
     bp__kit_sync(kit, NULL);
     memcpy(expected + window->to, held + window->from, window->size);
     bp__kit_expect_bytes(got, expected, ROOM, "host memory into whose middle was copied");
@@ -139,7 +139,7 @@ static void copy_windows(const Kit *kit, Way way, size_t unit, const void *from,
     copy.to = to;
     copy.to_offset = i * 4 * unit + window.to;
     copy.to_device = way == DOWNLOAD ? host : kit->device;
-    KIT_OK(kit->api->copy(&copy, NULL), "a copy of some bytes");
+    KIT_OK(kit->api->copy(kit->api->context, &copy, NULL), "a copy of some bytes");
   }
 }
 
@@ -337,14 +337,14 @@ static void run_devices(Kit *kit) {
   const char *why = "";
   uint8_t sent[ROOM], got[ROOM] = {0};
   bp__kit_open_device(kit);
-  KIT_OK(kit->api->get_device_count(&count, &why), "get_device_count");
+  KIT_OK(kit->api->get_device_count(kit->api->context, &count, &why), "get_device_count");
   if (count < 2)
     bp__kit_absent("there is no second device");
   Kit second = *kit;
   second.device.device_id = kit->device.device_id == 0 ? 1 : 0;
   void *here = make_filled(kit, sent, kit->seed), *there = bp__kit_alloc(&second, ROOM);
   BpCopy copy = {sizeof(BpCopy), here, 0, kit->device, there, 0, second.device, ROOM};
-  KIT_OK(kit->api->copy(&copy, NULL), "a copy to another device");
+  KIT_OK(kit->api->copy(kit->api->context, &copy, NULL), "a copy to another device");
   bp__kit_sync(kit, NULL);
   bp__kit_download(&second, there, 0, got, ROOM, NULL);
   bp__kit_sync(&second, NULL);

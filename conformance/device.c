@@ -56,7 +56,7 @@ static void run_count(Kit *kit) {
   for (int i = 0; i < 3; i++) {
     int32_t count = -1;
     const char *why = NULL;
-    KIT_OK(kit->own->get_device_count(&count, &why), "get_device_count");
+    KIT_OK(kit->own->get_device_count(kit->own->context, &count, &why), "get_device_count");
     KIT_TRUE(count >= 0, "the number of devices is %d", count);
     KIT_TRUE(count > 0 || (why && *why), "there are no devices, and *why does not say why");
     KIT_TRUE(i == 0 || count == first, "there were %d devices and are %d now", first, count);
@@ -146,7 +146,7 @@ static void run_attr_types(Kit *kit) {
   for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
     BpValue value = {.type_index = BP_TYPE_NONE};
     const char *name = bp_device_attr_name(attr);
-    KIT_OK(kit->api->get_attr(kit->device.device_id, attr, &value), name);
+    KIT_OK(kit->api->get_attr(kit->api->context, kit->device.device_id, attr, &value), name);
     check_attr(name, attr, &value);
     bp_value_clear(&value);
   }
@@ -157,7 +157,7 @@ static void run_attr_unknown(Kit *kit) {
   bp__kit_open_device(kit);
   for (size_t i = 0; i < G_N_ELEMENTS(unknown); i++) {
     BpValue value = {.type_index = BP_TYPE_NONE};
-    KIT_OK(kit->api->get_attr(kit->device.device_id, unknown[i], &value),
+    KIT_OK(kit->api->get_attr(kit->api->context, kit->device.device_id, unknown[i], &value),
            "get_attr of an attribute that is of a later time");
     KIT_TRUE(value.type_index == BP_TYPE_NONE, "attribute %d, which there is not, is a %s",
              unknown[i], bp_type_name(value.type_index));
@@ -186,7 +186,7 @@ static void run_attr_limits(Kit *kit) {
 static char *str_attr(const Kit *kit, int32_t device_id, int32_t attr) {
   BpValue value = {.type_index = BP_TYPE_NONE};
   BpByteArray view = {NULL, 0};
-  KIT_OK(kit->api->get_attr(device_id, attr, &value), "get_attr");
+  KIT_OK(kit->api->get_attr(kit->api->context, device_id, attr, &value), "get_attr");
   if (value.type_index == BP_TYPE_NONE)
     return NULL;
   KIT_OK(bp_value_view_str(&value, &view), "reading a string");
@@ -201,7 +201,7 @@ static void run_attr_uuid(Kit *kit) {
   int32_t count = 0;
   const char *why = "";
   bp__kit_open_device(kit);
-  KIT_OK(kit->api->get_device_count(&count, &why), "get_device_count");
+  KIT_OK(kit->api->get_device_count(kit->api->context, &count, &why), "get_device_count");
   for (int32_t id = 0; id < count; id++) {
     char *uuid = str_attr(kit, id, BP_ATTR_UUID);
     char *driver = str_attr(kit, id, BP_ATTR_DRIVER_VERSION);
@@ -220,7 +220,8 @@ static void run_attr_uuid(Kit *kit) {
 static void run_attr_target(Kit *kit) {
   BpValue value = {.type_index = BP_TYPE_NONE};
   bp__kit_open_device(kit);
-  KIT_OK(kit->api->get_attr(kit->device.device_id, BP_ATTR_TARGET, &value), "get_attr");
+  KIT_OK(kit->api->get_attr(kit->api->context, kit->device.device_id, BP_ATTR_TARGET, &value),
+         "get_attr");
   if (value.type_index == BP_TYPE_NONE)
     bp__kit_skip("the device names no target");
   bp_value_clear(&value);
@@ -323,8 +324,9 @@ static void run_facts(Kit *kit) {
   bp__kit_open_device(kit);
   if (!kit->api->visit_facts)
     bp__kit_skip("the device has no visit_facts");
-  KIT_OK(kit->api->visit_facts(kit->device.device_id, visit_fact, &all), "visit_facts");
-  KIT_OK(kit->api->visit_facts(kit->device.device_id, visit_fact, &one),
+  KIT_OK(kit->api->visit_facts(kit->api->context, kit->device.device_id, visit_fact, &all),
+         "visit_facts");
+  KIT_OK(kit->api->visit_facts(kit->api->context, kit->device.device_id, visit_fact, &one),
          "visit_facts, whose visitor ended it,");
   KIT_TRUE(one.count == MIN(all.count, 1), "visit_facts went on when the visitor had ended it");
 }

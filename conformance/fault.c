@@ -11,7 +11,7 @@ static void upload_or_refuse(const Kit *kit, const void *data, void *handle, siz
       .struct_size = sizeof(BpCopy), .from = data, .from_device = KIT_HOST, .to = handle};
   copy.to_device = kit->device;
   copy.size = size;
-  int rc = kit->api->copy(&copy, NULL);
+  int rc = kit->api->copy(kit->api->context, &copy, NULL);
   if (rc != 0)
     KIT_REFUSED(rc, BP_ERROR_MEMORY, "a copy for which there is no room");
 }
@@ -32,7 +32,8 @@ static void run_host_memory(Kit *kit) {
   bp__kit_sync(kit, NULL);
   bp__kit_limit_memory((size_t)16 << 20);
   void *other = NULL;
-  int rc = kit->api->alloc_data_space(kit->device.device_id, size, 64, KIT_BYTE, NULL, &other);
+  int rc = kit->api->alloc_data_space(kit->api->context, kit->device.device_id, size, 64, KIT_BYTE,
+                                      NULL, &other);
   if (rc != 0)
     KIT_REFUSED(rc, BP_ERROR_MEMORY, "alloc_data_space in a process that is short of memory");
   upload_or_refuse(kit, data, handle, size);
@@ -59,12 +60,13 @@ static void run_descriptors(Kit *kit) {
   none.rlim_cur = 3;
   setrlimit(RLIMIT_NOFILE, &none);
   void *handle = NULL, *stream = NULL;
-  int rc = kit->api->alloc_data_space(kit->device.device_id, 4096, 64, KIT_BYTE, NULL, &handle);
+  int rc = kit->api->alloc_data_space(kit->api->context, kit->device.device_id, 4096, 64, KIT_BYTE,
+                                      NULL, &handle);
   if (rc != 0)
     KIT_REFUSED(rc, NULL, "alloc_data_space in a process that can open no file");
   int stream_rc = -1;
   if (kit->api->create_stream) {
-    stream_rc = kit->api->create_stream(kit->device.device_id, &stream);
+    stream_rc = kit->api->create_stream(kit->api->context, kit->device.device_id, &stream);
     if (stream_rc != 0)
       KIT_REFUSED(stream_rc, NULL, "create_stream in a process that can open no file");
   }
@@ -72,7 +74,7 @@ static void run_descriptors(Kit *kit) {
   if (rc == 0)
     bp__kit_free(kit, handle);
   if (stream_rc == 0)
-    KIT_OK(kit->api->free_stream(kit->device.device_id, stream), "free_stream");
+    KIT_OK(kit->api->free_stream(kit->api->context, kit->device.device_id, stream), "free_stream");
   handle = bp__kit_alloc(kit, sizeof sent);
   bp__kit_upload(kit, sent, handle, 0, sizeof sent, NULL);
   bp__kit_download(kit, handle, 0, got, sizeof got, NULL);
@@ -85,8 +87,8 @@ static void run_descriptors(Kit *kit) {
 static void run_error_state(Kit *kit) {
   void *handle = NULL;
   bp__kit_open_device(kit);
-  KIT_REFUSED(kit->api->alloc_data_space(kit->device.device_id, UINT64_C(1) << 60, 64, KIT_BYTE,
-                                         NULL, &handle),
+  KIT_REFUSED(kit->api->alloc_data_space(kit->api->context, kit->device.device_id,
+                                         UINT64_C(1) << 60, 64, KIT_BYTE, NULL, &handle),
               BP_ERROR_MEMORY, "alloc_data_space of far too much");
   bp__kit_sync(kit, NULL);
   bp__kit_free(kit, bp__kit_alloc(kit, 64));

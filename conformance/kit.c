@@ -79,7 +79,7 @@ const char *bp__kit_device_text(const Kit *kit) {
 
 int64_t bp__kit_int_attr(const Kit *kit, int32_t attr, int64_t otherwise) {
   BpValue value = {.type_index = BP_TYPE_NONE};
-  KIT_OK(kit->api->get_attr(kit->device.device_id, attr, &value), "get_attr");
+  KIT_OK(kit->api->get_attr(kit->api->context, kit->device.device_id, attr, &value), "get_attr");
   return value.type_index == BP_TYPE_INT || value.type_index == BP_TYPE_BOOL ? value.v_int64
                                                                              : otherwise;
 }
@@ -106,14 +106,16 @@ void *bp__kit_alloc(const Kit *kit, uint64_t size) {
   void *handle = NULL;
   char what[64];
   g_snprintf(what, sizeof what, "alloc_data_space of %" G_GUINT64_FORMAT " bytes", size);
-  KIT_OK(kit->api->alloc_data_space(kit->device.device_id, size, 256, KIT_BYTE, NULL, &handle),
+  KIT_OK(kit->api->alloc_data_space(kit->api->context, kit->device.device_id, size, 256, KIT_BYTE,
+                                    NULL, &handle),
          what);
   KIT_TRUE(handle, "%s gave NULL", what);
   return handle;
 }
 
 void bp__kit_free(const Kit *kit, void *handle) {
-  KIT_OK(kit->api->free_data_space(kit->device.device_id, handle), "free_data_space");
+  KIT_OK(kit->api->free_data_space(kit->api->context, kit->device.device_id, handle),
+         "free_data_space");
 }
 
 size_t bp__kit_piece(const Kit *kit, int count) {
@@ -142,7 +144,7 @@ void bp__kit_upload(const Kit *kit, const void *from, void *to, uint64_t offset,
                  .to_offset = offset};
   copy.to_device = kit->device;
   copy.size = size;
-  KIT_OK(kit->api->copy(&copy, stream), "a copy from the host to the device");
+  KIT_OK(kit->api->copy(kit->api->context, &copy, stream), "a copy from the host to the device");
 }
 
 void bp__kit_download(const Kit *kit, const void *from, uint64_t offset, void *to, uint64_t size,
@@ -154,15 +156,15 @@ void bp__kit_download(const Kit *kit, const void *from, uint64_t offset, void *t
                  .to = to};
   copy.to_device = KIT_HOST;
   copy.size = size;
-  KIT_OK(kit->api->copy(&copy, stream), "a copy from the device to the host");
+  KIT_OK(kit->api->copy(kit->api->context, &copy, stream), "a copy from the device to the host");
 }
 
 void bp__kit_copy(const Kit *kit, const void *from, uint64_t from_offset, void *to,
                   uint64_t to_offset, uint64_t size, void *stream) {
   BpCopy copy = {sizeof(BpCopy), from, from_offset, kit->device, to, to_offset, kit->device, size};
-  KIT_OK(kit->api->copy(&copy, stream), "a copy within the device");
+  KIT_OK(kit->api->copy(kit->api->context, &copy, stream), "a copy within the device");
 }
 
 void bp__kit_sync(const Kit *kit, void *stream) {
-  KIT_OK(kit->api->stream_sync(kit->device.device_id, stream), "stream_sync");
+  KIT_OK(kit->api->stream_sync(kit->api->context, kit->device.device_id, stream), "stream_sync");
 }

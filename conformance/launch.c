@@ -240,16 +240,19 @@ static void run_recording(Kit *kit) {
   bp__kit_buffer_set(kit, &step.buffer, sent, stream);
   KIT_OK(bp__kit_launch(step.function, &step.args), "the call of a function");
   bp__kit_buffer_get(kit, &step.buffer, got, stream);
-  KIT_OK(kit->target_api->record_begin(device_id, stream), "record_begin");
+  KIT_OK(kit->target_api->record_begin(kit->target_api->context, device_id, stream),
+         "record_begin");
   for (int i = 0; i < 3; i++)
     KIT_OK(bp__kit_launch(step.function, &step.args), "the call of a function");
-  KIT_OK(kit->target_api->record_end(device_id, stream, &recording), "record_end");
+  KIT_OK(kit->target_api->record_end(kit->target_api->context, device_id, stream, &recording),
+         "record_end");
   for (int32_t round = 0; round < 4; round++) {
     bp__kit_buffer_get(kit, &step.buffer, got, stream);
     expect_value(got, 1 + 3 * round, "three launches, recorded, before a replay");
-    KIT_OK(kit->target_api->record_replay(recording, stream), "record_replay");
+    KIT_OK(kit->target_api->record_replay(kit->target_api->context, recording, stream),
+           "record_replay");
   }
-  KIT_OK(kit->target_api->record_free(recording), "record_free");
+  KIT_OK(kit->target_api->record_free(kit->target_api->context, recording), "record_free");
   bp__kit_buffer_get(kit, &step.buffer, got, stream);
   expect_value(got, 13, "three launches, recorded and replayed four times");
   KIT_OK(bp_device_set_current(kit->target_device, NULL), "set_device");

@@ -6,8 +6,8 @@
 
 static int32_t alloc(const Kit *kit, uint64_t size, uint64_t alignment, const char *scope,
                      void **handle) {
-  return kit->api->alloc_data_space(kit->device.device_id, size, alignment, KIT_BYTE, scope,
-                                    handle);
+  return kit->api->alloc_data_space(kit->api->context, kit->device.device_id, size, alignment,
+                                    KIT_BYTE, scope, handle);
 }
 
 static void expect_distinct(void *const *handles, size_t count) {
@@ -72,7 +72,8 @@ static void run_hints(Kit *kit) {
     void *handle = NULL;
     bp_dtype_format(hints[i], dtype, sizeof dtype);
     g_snprintf(what, sizeof what, "alloc_data_space with the hint %s", dtype);
-    KIT_OK(kit->api->alloc_data_space(kit->device.device_id, 256, 64, hints[i], NULL, &handle),
+    KIT_OK(kit->api->alloc_data_space(kit->api->context, kit->device.device_id, 256, 64, hints[i],
+                                      NULL, &handle),
            what);
     bp__kit_free(kit, handle);
   }

@@ -22,13 +22,14 @@ static void open_streams(Kit *kit) {
 
 static void *make_stream(const Kit *kit) {
   void *stream = NULL;
-  KIT_OK(kit->api->create_stream(kit->device.device_id, &stream), "create_stream");
+  KIT_OK(kit->api->create_stream(kit->api->context, kit->device.device_id, &stream),
+         "create_stream");
   KIT_TRUE(stream, "create_stream gave NULL, which is the default stream");
   return stream;
 }
 
 static void free_stream(const Kit *kit, void *stream) {
-  KIT_OK(kit->api->free_stream(kit->device.device_id, stream), "free_stream");
+  KIT_OK(kit->api->free_stream(kit->api->context, kit->device.device_id, stream), "free_stream");
 }
 
 static void run_create(Kit *kit) {
@@ -101,7 +102,8 @@ static void expect_order(const Kit *kit, void *from, void *to, const char *what)
   for (uint64_t round = 0; round < 8; round++) {
     bp__kit_fill(sent, size, kit->seed + round);
     queue_chain(kit, sent, handles, from);
-    KIT_OK(kit->api->sync_stream_from_to(kit->device.device_id, from, to), "sync_stream_from_to");
+    KIT_OK(kit->api->sync_stream_from_to(kit->api->context, kit->device.device_id, from, to),
+           "sync_stream_from_to");
     bp__kit_copy(kit, handles[CHAIN - 1], 0, result, 0, size, to);
     bp__kit_download(kit, result, 0, got, size, to);
     bp__kit_sync(kit, to);
@@ -159,7 +161,7 @@ static void run_freed(Kit *kit) {
     void *stream = make_stream(kit);
     bp__kit_fill(sent, size, kit->seed + round);
     queue_chain(kit, sent, handles, stream);
-    KIT_OK(kit->api->sync_stream_from_to(kit->device.device_id, stream, NULL),
+    KIT_OK(kit->api->sync_stream_from_to(kit->api->context, kit->device.device_id, stream, NULL),
            "sync_stream_from_to");
     free_stream(kit, stream);
     bp__kit_download(kit, handles[CHAIN - 1], 0, got, size, NULL);
@@ -231,10 +233,11 @@ static void run_timer(Kit *kit) {
     void *timer = NULL;
     int64_t measured = -1;
     gint64 before = g_get_monotonic_time();
-    KIT_OK(kit->api->timer_start(kit->device.device_id, NULL, &timer), "timer_start");
+    KIT_OK(kit->api->timer_start(kit->api->context, kit->device.device_id, NULL, &timer),
+           "timer_start");
     queue_chain(kit, sent, handles, NULL);
-    KIT_OK(kit->api->timer_stop(timer, NULL), "timer_stop");
-    KIT_OK(kit->api->timer_read(timer, &measured), "timer_read");
+    KIT_OK(kit->api->timer_stop(kit->api->context, timer, NULL), "timer_stop");
+    KIT_OK(kit->api->timer_read(kit->api->context, timer, &measured), "timer_read");
     gint64 elapsed = (g_get_monotonic_time() - before) * 1000;
     KIT_TRUE(measured > 0, "%d copies took %" G_GINT64_FORMAT " ns by the device's clock", CHAIN,
              measured);
@@ -263,9 +266,10 @@ static void run_recording(Kit *kit) {
   bp__kit_upload(kit, old, to, 0, size, stream);
   bp__kit_upload(kit, old, from, 0, size, stream);
   bp__kit_sync(kit, stream);
-  KIT_OK(kit->api->record_begin(kit->device.device_id, stream), "record_begin");
+  KIT_OK(kit->api->record_begin(kit->api->context, kit->device.device_id, stream), "record_begin");
   bp__kit_copy(kit, from, 0, to, 0, size, stream);
-  KIT_OK(kit->api->record_end(kit->device.device_id, stream, &recording), "record_end");
+  KIT_OK(kit->api->record_end(kit->api->context, kit->device.device_id, stream, &recording),
+         "record_end");
   KIT_TRUE(recording, "record_end gave NULL");
   for (uint64_t round = 1; round < 4; round++) {
     bp__kit_fill(sent, size, kit->seed + round);
@@ -273,13 +277,13 @@ static void run_recording(Kit *kit) {
     bp__kit_download(kit, to, 0, got, size, stream);
     bp__kit_sync(kit, stream);
     bp__kit_expect_bytes(got, old, size, "the destination of a recorded copy before a replay");
-    KIT_OK(kit->api->record_replay(recording, stream), "record_replay");
+    KIT_OK(kit->api->record_replay(kit->api->context, recording, stream), "record_replay");
     bp__kit_download(kit, to, 0, got, size, stream);
     bp__kit_sync(kit, stream);
     bp__kit_expect_bytes(got, sent, size, "the destination of a recorded copy after a replay");
     memcpy(old, sent, size);
   }
-  KIT_OK(kit->api->record_free(recording), "record_free");
+  KIT_OK(kit->api->record_free(kit->api->context, recording), "record_free");
   bp__kit_free(kit, from);
   bp__kit_free(kit, to);
   if (stream)

@@ -12,21 +12,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline int32_t bare_count(int32_t *count, const char **why) {
+static inline int32_t bare_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   *count = 1;
   *why = "";
   return 0;
 }
 
-static inline int32_t bare_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static inline int32_t bare_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  (void)context;
   (void)device_id;
   (void)attr;
   (void)result;
   return 0;
 }
 
-static inline int32_t bare_alloc(int32_t device_id, uint64_t size, uint64_t alignment,
-                                 BpDataType hint, const char *mem_scope, void **handle) {
+static inline int32_t bare_alloc(void *context, int32_t device_id, uint64_t size,
+                                 uint64_t alignment, BpDataType hint, const char *mem_scope,
+                                 void **handle) {
+  (void)context;
   (void)device_id;
   (void)size;
   (void)alignment;
@@ -37,13 +41,15 @@ static inline int32_t bare_alloc(int32_t device_id, uint64_t size, uint64_t alig
 }
 
 /* Frees nothing, and waits for nothing. */
-static inline int32_t bare_nothing(int32_t device_id, void *handle_or_stream) {
+static inline int32_t bare_nothing(void *context, int32_t device_id, void *handle_or_stream) {
+  (void)context;
   (void)device_id;
   (void)handle_or_stream;
   return 0;
 }
 
-static inline int32_t bare_copy(const BpCopy *copy, void *stream) {
+static inline int32_t bare_copy(void *context, const BpCopy *copy, void *stream) {
+  (void)context;
   (void)copy;
   (void)stream;
   return 0;
@@ -53,8 +59,10 @@ static inline int32_t bare_copy(const BpCopy *copy, void *stream) {
   .alloc_data_space = bare_alloc, .free_data_space = bare_nothing, .copy = bare_copy,              \
   .stream_sync = bare_nothing
 
-static inline int32_t bare_host_alloc(int32_t device_id, uint64_t size, uint64_t alignment,
-                                      BpDataType hint, const char *mem_scope, void **handle) {
+static inline int32_t bare_host_alloc(void *context, int32_t device_id, uint64_t size,
+                                      uint64_t alignment, BpDataType hint, const char *mem_scope,
+                                      void **handle) {
+  (void)context;
   (void)device_id;
   (void)alignment;
   (void)hint;
@@ -63,13 +71,15 @@ static inline int32_t bare_host_alloc(int32_t device_id, uint64_t size, uint64_t
   return *handle ? 0 : bp_error_raise(BP_ERROR_MEMORY, "no memory");
 }
 
-static inline int32_t bare_host_free(int32_t device_id, void *handle) {
+static inline int32_t bare_host_free(void *context, int32_t device_id, void *handle) {
+  (void)context;
   (void)device_id;
   free(handle);
   return 0;
 }
 
-static inline int32_t bare_host_copy(const BpCopy *copy, void *stream) {
+static inline int32_t bare_host_copy(void *context, const BpCopy *copy, void *stream) {
+  (void)context;
   (void)stream;
   memmove((char *)copy->to + copy->to_offset, (const char *)copy->from + copy->from_offset,
           copy->size);

@@ -203,7 +203,7 @@ static int inspect_device(const char *name, const ModelOptions *options, Facts *
     bp_value_clear(&value);
   }
   if (api->struct_size > G_STRUCT_OFFSET(BpDeviceApi, visit_facts) && api->visit_facts)
-    return api->visit_facts(device.device_id, add_device_fact, facts);
+    return api->visit_facts(api->context, device.device_id, add_device_fact, facts);
   return 0;
 }
 

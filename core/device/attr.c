@@ -51,7 +51,7 @@ int32_t bp_device_attr_by_name(const char *name) {
 /* Whether the device is there is a question, and no answer to it an error. */
 static int get_exist(BpDevice device, BpValue *value) {
   const BpDeviceApi *api = bp__device_get(device);
-  int answered = api && !api->get_attr(device.device_id, BP_ATTR_EXIST, value);
+  int answered = api && !api->get_attr(api->context, device.device_id, BP_ATTR_EXIST, value);
   int exists = answered && (value->type_index != BP_TYPE_BOOL || value->v_int64);
   bp_value_clear(value);
   bp_error_clear();
@@ -70,7 +70,7 @@ int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value) {
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  if (!api->get_attr(device.device_id, attr, value))
+  if (!api->get_attr(api->context, device.device_id, attr, value))
     return 0;
   *value = (BpValue){.type_index = BP_TYPE_NONE};
   return bp__device_failed(device, bp_device_attr_name(attr));

@@ -21,31 +21,33 @@ int bp__device_raise_forked(void) {
     return bp__device_raise_forked();                                                              \
   }
 
-FORKED(get_device_count, int32_t *count, const char **why)
-FORKED(get_attr, int32_t device_id, int32_t attr, BpValue *result)
-FORKED(set_device, int32_t device_id)
-FORKED(alloc_data_space, int32_t device_id, uint64_t size, uint64_t alignment,
+FORKED(get_device_count, void *context, int32_t *count, const char **why)
+FORKED(get_attr, void *context, int32_t device_id, int32_t attr, BpValue *result)
+FORKED(set_device, void *context, int32_t device_id)
+FORKED(alloc_data_space, void *context, int32_t device_id, uint64_t size, uint64_t alignment,
        BpDataType dtype_hint, const char *mem_scope, void **handle)
-FORKED(free_data_space, int32_t device_id, void *handle)
-FORKED(alloc_workspace, int32_t device_id, uint64_t size, BpDataType dtype_hint, void **handle)
-FORKED(copy, const BpCopy *copy, void *stream)
-FORKED(create_stream, int32_t device_id, void **stream)
-FORKED(use_stream, int32_t device_id, void *stream)
-FORKED(sync_stream_from_to, int32_t device_id, void *from, void *to)
-FORKED(timer_start, int32_t device_id, void *stream, void **timer)
-FORKED(timer_stop, void *timer, void *stream)
-FORKED(timer_read, void *timer, int64_t *nanoseconds)
-FORKED(record_end, int32_t device_id, void *stream, BpRecording **recording)
-FORKED(record_replay, BpRecording *recording, void *stream)
-FORKED(record_free, BpRecording *recording)
-FORKED(visit_facts, int32_t device_id,
-       int32_t (*visit)(void *context, const char *name, const BpValue *value), void *context)
+FORKED(free_data_space, void *context, int32_t device_id, void *handle)
+FORKED(alloc_workspace, void *context, int32_t device_id, uint64_t size, BpDataType dtype_hint,
+       void **handle)
+FORKED(copy, void *context, const BpCopy *copy, void *stream)
+FORKED(create_stream, void *context, int32_t device_id, void **stream)
+FORKED(use_stream, void *context, int32_t device_id, void *stream)
+FORKED(sync_stream_from_to, void *context, int32_t device_id, void *from, void *to)
+FORKED(timer_start, void *context, int32_t device_id, void *stream, void **timer)
+FORKED(timer_stop, void *context, void *timer, void *stream)
+FORKED(timer_read, void *context, void *timer, int64_t *nanoseconds)
+FORKED(record_end, void *context, int32_t device_id, void *stream, BpRecording **recording)
+FORKED(record_replay, void *context, BpRecording *recording, void *stream)
+FORKED(record_free, void *context, BpRecording *recording)
+FORKED(visit_facts, void *context, int32_t device_id,
+       int32_t (*visit)(void *visitor, const char *name, const BpValue *value), void *visitor)
 
 void bp__device_api_make_forked(BpDeviceApi *api) {
   *api = (BpDeviceApi){
       .struct_size = api->struct_size,
       .device_type = api->device_type,
       .name = api->name,
+      .context = api->context,
       .get_device_count = forked_get_device_count,
       .get_attr = forked_get_attr,
       .set_device = forked_set_device,

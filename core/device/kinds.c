@@ -400,7 +400,7 @@ int bp_device_count(int32_t device_type, int32_t *count, const char **why) {
   const BpDeviceApi *api = bp_device_api(device_type);
   if (!api)
     return -1;
-  if (api->get_device_count(count, &reason))
+  if (api->get_device_count(api->context, count, &reason))
     return bp__device_failed((BpDevice){device_type, 0}, "counting devices");
   if (why && !*count && reason)
     *why = explain_none(api->name, reason);

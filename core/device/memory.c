@@ -50,7 +50,8 @@ int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataTy
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  if (api->alloc_data_space(device.device_id, size, alignment, hint, mem_scope, handle))
+  if (api->alloc_data_space(api->context, device.device_id, size, alignment, hint, mem_scope,
+                            handle))
     return bp__device_failed(device, "allocating memory");
   return 0;
 }
@@ -63,7 +64,7 @@ int bp_device_free(BpDevice device, void *handle) {
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  return handle && api->free_data_space(device.device_id, handle)
+  return handle && api->free_data_space(api->context, device.device_id, handle)
              ? bp__device_failed(device, "freeing memory")
              : 0;
 }
@@ -86,7 +87,7 @@ static int copy_by_device(const BpCopy *copy, void *stream) {
   if (!api || (!bp__device_is_host(copy->to_device) && !bp__device_get(copy->to_device)) ||
       bp__stream_check(device, stream))
     return -1;
-  return api->copy(copy, stream) ? bp__device_failed(device, "copying") : 0;
+  return api->copy(api->context, copy, stream) ? bp__device_failed(device, "copying") : 0;
 }
 
 static void *get_current_stream(BpDevice device) {

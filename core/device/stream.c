@@ -96,7 +96,7 @@ static int tell_device(BpDevice device) {
   const BpDeviceApi *api = bp__device_is_host(device) ? NULL : bp__device_get(device);
   if (!api)
     return bp__device_is_host(device) ? 0 : -1;
-  return api->set_device && api->set_device(device.device_id)
+  return api->set_device && api->set_device(api->context, device.device_id)
              ? bp__device_failed(device, "making it the thread's current device")
              : 0;
 }
@@ -167,7 +167,7 @@ int bp_stream_create(BpDevice device, void **stream) {
     return -1;
   if (!api->create_stream)
     return 0;
-  if (api->create_stream(device.device_id, stream))
+  if (api->create_stream(api->context, device.device_id, stream))
     return bp__device_failed(device, "making a stream");
   if (*stream)
     add_stream(device, *stream);
@@ -185,8 +185,9 @@ int bp_stream_free(BpDevice device, void *stream) {
   if (!api)
     return -1;
   leave_stream(device, stream);
-  return api->free_stream(device.device_id, stream) ? bp__device_failed(device, "freeing a stream")
-                                                    : 0;
+  return api->free_stream(api->context, device.device_id, stream)
+             ? bp__device_failed(device, "freeing a stream")
+             : 0;
 }
 
 int bp_stream_sync(BpDevice device, void *stream) {
@@ -197,7 +198,9 @@ int bp_stream_sync(BpDevice device, void *stream) {
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  return api->stream_sync(device.device_id, stream) ? bp__device_failed(device, "a stream") : 0;
+  return api->stream_sync(api->context, device.device_id, stream)
+             ? bp__device_failed(device, "a stream")
+             : 0;
 }
 
 int bp_stream_sync_from_to(BpDevice device, void *from, void *to) {
@@ -210,7 +213,7 @@ int bp_stream_sync_from_to(BpDevice device, void *from, void *to) {
     return -1;
   if (from == to || !api->sync_stream_from_to)
     return 0;
-  return api->sync_stream_from_to(device.device_id, from, to)
+  return api->sync_stream_from_to(api->context, device.device_id, from, to)
              ? bp__device_failed(device, "ordering two streams")
              : 0;
 }

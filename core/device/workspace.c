@@ -181,7 +181,7 @@ int bp_workspace_alloc(BpDevice device, uint64_t size, BpDataType hint, void **h
     return -1;
   if (!api->alloc_workspace)
     return pool_alloc(device, size, hint, handle);
-  return api->alloc_workspace(device.device_id, size, hint, handle)
+  return api->alloc_workspace(api->context, device.device_id, size, hint, handle)
              ? bp__device_failed(device, "allocating workspace")
              : 0;
 }
@@ -194,7 +194,7 @@ int bp_workspace_free(BpDevice device, void *handle) {
     return -1;
   if (!api->free_workspace)
     return pool_free(device, handle);
-  return api->free_workspace(device.device_id, handle)
+  return api->free_workspace(api->context, device.device_id, handle)
              ? bp__device_failed(device, "freeing workspace")
              : 0;
 }

@@ -142,7 +142,7 @@ static int initialize(Plugin *plugin, const Registration *registration) {
   if (!entry || shake_hands(entry, &answer) || check_free(plugin))
     return -1;
   bp__trial_stage("initialize");
-  if (answer.initialize())
+  if (answer.initialize(answer.context))
     return check_failed(REASON_INITIALIZE_FAILED, "initialisation");
   return check_complete(plugin, registration) || publish(registration) ? -1 : 0;
 }

@@ -73,7 +73,8 @@ int bp__core_start(void) {
   return rc;
 }
 
-static const void *get_table(const char *name, uint32_t version) {
+static const void *get_table(const BpHost *host, const char *name, uint32_t version) {
+  (void)host;
   return name ? find_table(name, version) : NULL;
 }
 

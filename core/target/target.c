@@ -56,7 +56,7 @@ int bp__target_complete(BpTarget *target) {
   if (!BP_TABLE_HAS(target->kind, complete))
     return 0;
   target->completing = 1;
-  int status = target->kind->complete(target);
+  int status = target->kind->complete(target->kind->context, target);
   target->completing = 0;
   return status < 0 ? bp_error_add_context("target '%s'", target->kind->name) : 0;
 }

@@ -82,7 +82,7 @@ int bp_cpu_module_loadbinary(const char *kind, BpCpuLoad load, const BpValue *ar
        "convolutions by Winograd's algorithm, which rounds a little more"},
 
 /* BpTargetKind::complete of both: fills what is unset from the CPU. */
-int32_t bp_cpu_complete_target(BpTarget *target);
+int32_t bp_cpu_complete_target(void *context, BpTarget *target);
 /* Reads an attribute as text ("" when unset) or as a number; -1 with an error. */
 int32_t bp_cpu_target_text(const BpTarget *target, const char *name, char *text, size_t size);
 int32_t bp_cpu_target_int(const BpTarget *target, const char *name, int64_t *value);

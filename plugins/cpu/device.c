@@ -10,7 +10,8 @@
 
 #define RANK 100 /* the host's CPU, on the scale of BP_ATTR_RANK */
 
-static int32_t get_device_count(int32_t *count, const char **why) {
+static int32_t get_device_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   *count = 1;
   *why = "";
   return 0;
@@ -79,7 +80,8 @@ static int32_t answer_cpuinfo(BpValue *result, const char *key, const char *othe
   return answer ? bp_plugin_answer_str(&bp_cpu_host, result, answer) : 0;
 }
 
-static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  (void)context;
   (void)device_id;
   switch (attr) {
   case BP_ATTR_EXIST:
@@ -113,8 +115,9 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
 
 /* ---- Memory and copies ------------------------------------------------------------------- */
 
-static int32_t alloc_data_space(int32_t device_id, uint64_t size, uint64_t alignment,
+static int32_t alloc_data_space(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
                                 BpDataType dtype_hint, const char *mem_scope, void **handle) {
+  (void)context;
   (void)device_id;
   (void)dtype_hint;
   if (mem_scope && mem_scope[0] && strcmp(mem_scope, "global") != 0)
@@ -124,20 +127,23 @@ static int32_t alloc_data_space(int32_t device_id, uint64_t size, uint64_t align
   return *handle ? 0 : -1;
 }
 
-static int32_t free_data_space(int32_t device_id, void *handle) {
+static int32_t free_data_space(void *context, int32_t device_id, void *handle) {
+  (void)context;
   (void)device_id;
   bp_cpu_host.runtime->host_free(handle);
   return 0;
 }
 
-static int32_t copy(const BpCopy *what, void *stream) {
+static int32_t copy(void *context, const BpCopy *what, void *stream) {
+  (void)context;
   (void)stream;
   memmove((char *)what->to + what->to_offset, (const char *)what->from + what->from_offset,
           what->size);
   return 0;
 }
 
-static int32_t stream_sync(int32_t device_id, void *stream) {
+static int32_t stream_sync(void *context, int32_t device_id, void *stream) {
+  (void)context;
   (void)device_id;
   (void)stream;
   return 0;

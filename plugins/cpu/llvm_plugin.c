@@ -16,7 +16,8 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
 
 BpPluginTables bp_cpu_host;
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   if (bp_cpu_host.target->register_kind(&bp_cpu_llvm_kind) ||
       bp_plugin_register(&bp_cpu_host, "target.build.llvm", bp_cpu_build_llvm, NULL))
     return -1;

@@ -226,7 +226,7 @@ static BpModule *make_module(BpGen *g, const BpIrModule *ir_module, const Job *j
 }
 
 static BpModule *build(const BpIrModule *module, const BpTarget *target) {
-  BpGen g = {.ir = bp_cpu_host.host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION)};
+  BpGen g = {.ir = bp_cpu_host.host->get_table(bp_cpu_host.host, BP_TABLE_IR, BP_TABLE_IR_VERSION)};
   Job job = {.machine = NULL};
   if (!g.ir) {
     bp_cpu_host.error->raise(BP_ERROR_NOT_FOUND, "target llvm: the compiler library is not loaded");

@@ -18,7 +18,8 @@ BP_PLUGIN_DESCRIPTOR(
 
 BpPluginTables bp_cpu_host;
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   if (bp_cpu_host.target->register_kind(&bp_cpu_c_kind) ||
       bp_plugin_register_device_api(&bp_cpu_host, "device_api.cpu", &bp_cpu_device_api) ||
       bp_plugin_register(&bp_cpu_host, "target.build.c", bp_cpu_build_c, NULL))

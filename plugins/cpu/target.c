@@ -60,7 +60,8 @@ static int check_feature(void *context, const char *item, size_t size) {
 /* "native" becomes the row and the extras of this machine, and its caches; a named CPU keeps the
  * compiler's defaults for what its name does not tell. How many cores run the code is not asked
  * here: code is made for any number. */
-int32_t bp_cpu_complete_target(BpTarget *target) {
+int32_t bp_cpu_complete_target(void *context, BpTarget *target) {
+  (void)context;
   char name[64];
   char extras[512];
   if (bp_cpu_target_text(target, "mcpu", name, sizeof(name)) ||

@@ -101,12 +101,13 @@ BpCudaDevice *bp_cuda_device_if_open(int32_t device_id);
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
 
-int32_t bp_cuda_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
-                      const char *mem_scope, void **handle);
-int32_t bp_cuda_free(int32_t device_id, void *handle);
-int32_t bp_cuda_alloc_workspace(int32_t device_id, uint64_t size, BpDataType hint, void **handle);
-int32_t bp_cuda_free_workspace(int32_t device_id, void *handle);
-int32_t bp_cuda_copy(const BpCopy *copy, void *stream);
+int32_t bp_cuda_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
+                      BpDataType hint, const char *mem_scope, void **handle);
+int32_t bp_cuda_free(void *context, int32_t device_id, void *handle);
+int32_t bp_cuda_alloc_workspace(void *context, int32_t device_id, uint64_t size, BpDataType hint,
+                                void **handle);
+int32_t bp_cuda_free_workspace(void *context, int32_t device_id, void *handle);
+int32_t bp_cuda_copy(void *context, const BpCopy *copy, void *stream);
 
 /* ---- stream.c ---------------------------------------------------------------------------- */
 
@@ -119,17 +120,17 @@ static inline CUstream bp_cuda_stream(const BpCudaDevice *device, void *stream) 
  * current. */
 CUresult bp_cuda_order(const BpCudaDevice *device, CUstream from, CUstream to);
 
-int32_t bp_cuda_create_stream(int32_t device_id, void **stream);
-int32_t bp_cuda_free_stream(int32_t device_id, void *stream);
-int32_t bp_cuda_sync_from_to(int32_t device_id, void *from, void *to);
-int32_t bp_cuda_stream_sync(int32_t device_id, void *stream);
-int32_t bp_cuda_timer_start(int32_t device_id, void *stream, void **timer);
-int32_t bp_cuda_timer_stop(void *timer, void *stream);
-int32_t bp_cuda_timer_read(void *timer, int64_t *nanoseconds);
-int32_t bp_cuda_record_begin(int32_t device_id, void *stream);
-int32_t bp_cuda_record_end(int32_t device_id, void *stream, BpRecording **recording);
-int32_t bp_cuda_record_replay(BpRecording *recording, void *stream);
-int32_t bp_cuda_record_free(BpRecording *recording);
+int32_t bp_cuda_create_stream(void *context, int32_t device_id, void **stream);
+int32_t bp_cuda_free_stream(void *context, int32_t device_id, void *stream);
+int32_t bp_cuda_sync_from_to(void *context, int32_t device_id, void *from, void *to);
+int32_t bp_cuda_stream_sync(void *context, int32_t device_id, void *stream);
+int32_t bp_cuda_timer_start(void *context, int32_t device_id, void *stream, void **timer);
+int32_t bp_cuda_timer_stop(void *context, void *timer, void *stream);
+int32_t bp_cuda_timer_read(void *context, void *timer, int64_t *nanoseconds);
+int32_t bp_cuda_record_begin(void *context, int32_t device_id, void *stream);
+int32_t bp_cuda_record_end(void *context, int32_t device_id, void *stream, BpRecording **recording);
+int32_t bp_cuda_record_replay(void *context, BpRecording *recording, void *stream);
+int32_t bp_cuda_record_free(void *context, BpRecording *recording);
 
 /* ---- compile.c --------------------------------------------------------------------------- */
 

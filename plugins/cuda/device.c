@@ -56,7 +56,8 @@ static void find_devices(void) {
     found.why = BP_CUDA_NO_GPU;
 }
 
-static int32_t get_device_count(int32_t *count, const char **why) {
+static int32_t get_device_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   return bp_device_list_count(&found, count, why);
 }
 
@@ -109,7 +110,8 @@ BpCudaDevice *bp_cuda_device_if_open(int32_t device_id) {
   return bp_cu.cuCtxSetCurrent(device->context) == CUDA_SUCCESS ? device : NULL;
 }
 
-static int32_t set_device(int32_t device_id) {
+static int32_t set_device(void *context, int32_t device_id) {
+  (void)context;
   return bp_cuda_device(device_id) ? 0 : -1;
 }
 
@@ -228,7 +230,8 @@ static int32_t get_number_attr(const BpCudaDevice *device, int32_t attr, BpValue
   return 0;
 }
 
-static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  (void)context;
   const BpCudaDevice *device = &devices[device_id];
   switch (attr) {
   case BP_ATTR_EXIST:
@@ -269,9 +272,10 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
 }
 
 /* Facts that no attribute holds. */
-static int32_t visit_facts(int32_t device_id,
+static int32_t visit_facts(void *context, int32_t device_id,
                            int32_t (*visit)(void *context, const char *name, const BpValue *value),
-                           void *context) {
+                           void *visitor) {
+  (void)context;
   static const struct {
     const char *name;
     int which;
@@ -285,7 +289,7 @@ static int32_t visit_facts(int32_t device_id,
   for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
     BpValue value = {.type_index = BP_TYPE_INT};
     value.v_int64 = attribute(&devices[device_id], facts[i].which);
-    if (value.v_int64 >= 0 && visit(context, facts[i].name, &value) != 0)
+    if (value.v_int64 >= 0 && visit(visitor, facts[i].name, &value) != 0)
       break;
   }
   return 0;

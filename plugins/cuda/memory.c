@@ -32,8 +32,9 @@ static int32_t raise_alloc(BpCudaDevice *device, CUresult status, const char *ca
   return bp_cuda_host.error->add_context("%llu bytes", (unsigned long long)size);
 }
 
-int32_t bp_cuda_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
-                      const char *mem_scope, void **handle) {
+int32_t bp_cuda_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
+                      BpDataType hint, const char *mem_scope, void **handle) {
+  (void)context;
   (void)hint;
   CUdeviceptr data = 0;
   BpCudaDevice *device = bp_cuda_device(device_id);
@@ -79,7 +80,8 @@ static int32_t check_owner(BpCudaDevice *device, CUdeviceptr data) {
              : bp_cuda_raise(device, status, "cuPointerGetAttribute");
 }
 
-int32_t bp_cuda_free(int32_t device_id, void *handle) {
+int32_t bp_cuda_free(void *context, int32_t device_id, void *handle) {
+  (void)context;
   if (!handle)
     return 0;
   BpCudaDevice *device = bp_cuda_device(device_id);
@@ -138,20 +140,21 @@ static int32_t alloc_pooled(BpCudaDevice *device, uint64_t size, void **handle) 
   return 0;
 }
 
-int32_t bp_cuda_alloc_workspace(int32_t device_id, uint64_t size, BpDataType hint, void **handle) {
+int32_t bp_cuda_alloc_workspace(void *context, int32_t device_id, uint64_t size, BpDataType hint,
+                                void **handle) {
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
     return -1;
   return device->pool ? alloc_pooled(device, size, handle)
-                      : bp_cuda_alloc(device_id, size, 1, hint, NULL, handle);
+                      : bp_cuda_alloc(context, device_id, size, 1, hint, NULL, handle);
 }
 
-int32_t bp_cuda_free_workspace(int32_t device_id, void *handle) {
+int32_t bp_cuda_free_workspace(void *context, int32_t device_id, void *handle) {
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
     return -1;
   if (!device->pool)
-    return bp_cuda_free(device_id, handle);
+    return bp_cuda_free(context, device_id, handle);
   if (forget_workspace(device, address_of(handle)) != 0)
     return bp_cuda_host.error->raise(BP_ERROR_VALUE, "cuda:%d: %p is no workspace, or not any more",
                                      device_id, handle);
@@ -272,7 +275,8 @@ static int32_t between_devices(const BpCopy *copy, void *handle) {
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(from, status, "cuMemcpyPeerAsync");
 }
 
-int32_t bp_cuda_copy(const BpCopy *copy, void *stream) {
+int32_t bp_cuda_copy(void *context, const BpCopy *copy, void *stream) {
+  (void)context;
   if (copy->size == 0)
     return 0;
   if (copy->from_device.device_type != BP_DEVICE_CUDA)

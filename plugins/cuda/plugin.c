@@ -28,7 +28,8 @@ BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"cuda\",\"description\":\"NVIDIA GPUs\","
 
 BpPluginTables bp_cuda_host;
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   const BpPluginTables *host = &bp_cuda_host;
   if (host->target->register_kind(&bp_cuda_kind) ||
       bp_plugin_register_device_api(host, "device_api.cuda", &bp_cuda_device_api) ||

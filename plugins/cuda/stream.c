@@ -7,7 +7,8 @@
 
 /* ---- Streams ----------------------------------------------------------------------------- */
 
-int32_t bp_cuda_create_stream(int32_t device_id, void **handle) {
+int32_t bp_cuda_create_stream(void *context, int32_t device_id, void **handle) {
+  (void)context;
   CUstream stream = NULL;
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
@@ -19,7 +20,8 @@ int32_t bp_cuda_create_stream(int32_t device_id, void **handle) {
   return 0;
 }
 
-int32_t bp_cuda_free_stream(int32_t device_id, void *handle) {
+int32_t bp_cuda_free_stream(void *context, int32_t device_id, void *handle) {
+  (void)context;
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
     return -1;
@@ -41,7 +43,8 @@ CUresult bp_cuda_order(const BpCudaDevice *device, CUstream from, CUstream to) {
   return status;
 }
 
-int32_t bp_cuda_sync_from_to(int32_t device_id, void *from, void *to) {
+int32_t bp_cuda_sync_from_to(void *context, int32_t device_id, void *from, void *to) {
+  (void)context;
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
     return -1;
@@ -49,7 +52,8 @@ int32_t bp_cuda_sync_from_to(int32_t device_id, void *from, void *to) {
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuStreamWaitEvent");
 }
 
-int32_t bp_cuda_stream_sync(int32_t device_id, void *handle) {
+int32_t bp_cuda_stream_sync(void *context, int32_t device_id, void *handle) {
+  (void)context;
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
     return -1;
@@ -85,7 +89,8 @@ static void free_timer(Timer *timer) {
   free(timer);
 }
 
-int32_t bp_cuda_timer_start(int32_t device_id, void *stream, void **handle) {
+int32_t bp_cuda_timer_start(void *context, int32_t device_id, void *stream, void **handle) {
+  (void)context;
   Timer *timer = calloc(1, sizeof(*timer));
   if (!timer)
     return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "cuda: no memory for a timer");
@@ -98,12 +103,14 @@ int32_t bp_cuda_timer_start(int32_t device_id, void *stream, void **handle) {
   return 0;
 }
 
-int32_t bp_cuda_timer_stop(void *handle, void *stream) {
+int32_t bp_cuda_timer_stop(void *context, void *handle, void *stream) {
+  (void)context;
   Timer *timer = handle;
   return mark(timer->device_id, stream, &timer->stop);
 }
 
-int32_t bp_cuda_timer_read(void *handle, int64_t *nanoseconds) {
+int32_t bp_cuda_timer_read(void *context, void *handle, int64_t *nanoseconds) {
+  (void)context;
   Timer *timer = handle;
   float milliseconds = 0;
   BpCudaDevice *device = bp_cuda_device(timer->device_id);
@@ -134,7 +141,8 @@ struct BpRecording {
 
 /* Relaxed: what is called beside the launches, such as the loading of their code or an allocation,
  * is done at once and is no error, and another thread may end the recording. */
-int32_t bp_cuda_record_begin(int32_t device_id, void *stream) {
+int32_t bp_cuda_record_begin(void *context, int32_t device_id, void *stream) {
+  (void)context;
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
     return -1;
@@ -157,7 +165,9 @@ static int32_t make_recording(BpCudaDevice *device, CUgraph graph, BpRecording *
   return 0;
 }
 
-int32_t bp_cuda_record_end(int32_t device_id, void *stream, BpRecording **recording) {
+int32_t bp_cuda_record_end(void *context, int32_t device_id, void *stream,
+                           BpRecording **recording) {
+  (void)context;
   CUgraph graph = NULL;
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
@@ -170,7 +180,8 @@ int32_t bp_cuda_record_end(int32_t device_id, void *stream, BpRecording **record
   return rc;
 }
 
-int32_t bp_cuda_record_replay(BpRecording *recording, void *stream) {
+int32_t bp_cuda_record_replay(void *context, BpRecording *recording, void *stream) {
+  (void)context;
   BpCudaDevice *device = bp_cuda_device(recording->device_id);
   if (!device)
     return -1;
@@ -178,7 +189,8 @@ int32_t bp_cuda_record_replay(BpRecording *recording, void *stream) {
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuGraphLaunch");
 }
 
-int32_t bp_cuda_record_free(BpRecording *recording) {
+int32_t bp_cuda_record_free(void *context, BpRecording *recording) {
+  (void)context;
   if (recording && bp_cuda_device_if_open(recording->device_id))
     bp_cu.cuGraphExecDestroy(recording->exec);
   free(recording);

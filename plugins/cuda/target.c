@@ -41,7 +41,8 @@ static int64_t get_int(const BpTarget *target, const char *name) {
   return value.v_int64;
 }
 
-static int32_t complete(BpTarget *target) {
+static int32_t complete(void *context, BpTarget *target) {
+  (void)context;
   BpValue arch_value, options_value;
   const char *arch = get_text(target, ATTR_ARCH, &arch_value);
   int64_t shared = get_int(target, BP_TARGET_MAX_SHARED_MEMORY);

@@ -83,7 +83,8 @@ static void find_devices(void) {
     found.why = explain_none(platforms, count);
 }
 
-static int32_t get_device_count(int32_t *count, const char **why) {
+static int32_t get_device_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   return bp_device_list_count(&found, count, why);
 }
 
@@ -261,7 +262,8 @@ static int32_t answer_query(const BpOpenclDevice *device, int32_t attr, BpValue 
   return 0;
 }
 
-static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  (void)context;
   const BpOpenclDevice *device = &devices[device_id];
   switch (attr) {
   case BP_ATTR_EXIST:
@@ -286,9 +288,10 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
 }
 
 /* Facts that no attribute holds. */
-static int32_t visit_facts(int32_t device_id,
+static int32_t visit_facts(void *context, int32_t device_id,
                            int32_t (*visit)(void *context, const char *name, const BpValue *value),
-                           void *context) {
+                           void *visitor) {
+  (void)context;
   static const struct {
     const char *name;
     cl_device_info what;
@@ -306,7 +309,7 @@ static int32_t visit_facts(int32_t device_id,
   for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
     BpValue value = {.type_index = BP_TYPE_INT};
     value.v_int64 = (int64_t)number32(device, numbers[i].what);
-    if (visit(context, numbers[i].name, &value) != 0)
+    if (visit(visitor, numbers[i].name, &value) != 0)
       return 0;
   }
   for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -315,7 +318,7 @@ static int32_t visit_facts(int32_t device_id,
         CL_SUCCESS)
       continue;
     BpValue value = {.type_index = BP_TYPE_RAW_STR, .v_cstr = text};
-    if (visit(context, texts[i].name, &value) != 0)
+    if (visit(visitor, texts[i].name, &value) != 0)
       return 0;
   }
   return 0;

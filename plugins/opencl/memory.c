@@ -62,8 +62,9 @@ static int32_t remove_buffer(const BpOpenclDevice *device, void *handle, cl_mem 
 
 /* ---- Data space -------------------------------------------------------------------------- */
 
-int32_t bp_opencl_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
-                        const char *mem_scope, void **handle) {
+int32_t bp_opencl_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
+                        BpDataType hint, const char *mem_scope, void **handle) {
+  (void)context;
   (void)alignment; /* a buffer of its own is aligned for every type */
   (void)hint;
   BpOpenclDevice *device = bp_opencl_device(device_id);
@@ -91,7 +92,8 @@ int32_t bp_opencl_alloc(int32_t device_id, uint64_t size, uint64_t alignment, Bp
   return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "opencl: no memory for a buffer");
 }
 
-int32_t bp_opencl_free(int32_t device_id, void *handle) {
+int32_t bp_opencl_free(void *context, int32_t device_id, void *handle) {
+  (void)context;
   cl_mem memory = NULL;
   if (!handle)
     return 0;
@@ -213,7 +215,8 @@ static int32_t between_buffers(const BpCopy *copy, void *stream) {
   return rc;
 }
 
-int32_t bp_opencl_copy(const BpCopy *copy, void *stream) {
+int32_t bp_opencl_copy(void *context, const BpCopy *copy, void *stream) {
+  (void)context;
   if (copy->size == 0)
     return 0;
   if (copy->from_device.device_type != BP_DEVICE_OPENCL)
@@ -243,7 +246,8 @@ void bp_opencl_stream_watch(BpOpenclStream *stream, cl_event event) {
     bp_cl.clReleaseEvent(before);
 }
 
-int32_t bp_opencl_create_stream(int32_t device_id, void **handle) {
+int32_t bp_opencl_create_stream(void *context, int32_t device_id, void **handle) {
+  (void)context;
   BpOpenclDevice *device = bp_opencl_device(device_id);
   if (!device)
     return -1;
@@ -258,7 +262,8 @@ int32_t bp_opencl_create_stream(int32_t device_id, void **handle) {
   return 0;
 }
 
-int32_t bp_opencl_free_stream(int32_t device_id, void *handle) {
+int32_t bp_opencl_free_stream(void *context, int32_t device_id, void *handle) {
+  (void)context;
   (void)device_id;
   BpOpenclStream *stream = handle;
   if (!stream)
@@ -269,7 +274,8 @@ int32_t bp_opencl_free_stream(int32_t device_id, void *handle) {
   return 0;
 }
 
-int32_t bp_opencl_sync_from_to(int32_t device_id, void *from, void *to) {
+int32_t bp_opencl_sync_from_to(void *context, int32_t device_id, void *from, void *to) {
+  (void)context;
   BpOpenclDevice *device = bp_opencl_device(device_id);
   cl_event event = NULL;
   if (!device)
@@ -283,7 +289,8 @@ int32_t bp_opencl_sync_from_to(int32_t device_id, void *from, void *to) {
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueBarrierWithWaitList");
 }
 
-int32_t bp_opencl_stream_sync(int32_t device_id, void *handle) {
+int32_t bp_opencl_stream_sync(void *context, int32_t device_id, void *handle) {
+  (void)context;
   BpOpenclDevice *device = bp_opencl_device(device_id);
   cl_int outcome = CL_COMPLETE;
   if (!device)
@@ -342,7 +349,8 @@ static int32_t mark(int32_t device_id, void *stream, cl_event *event) {
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueMarkerWithWaitList");
 }
 
-int32_t bp_opencl_timer_start(int32_t device_id, void *stream, void **handle) {
+int32_t bp_opencl_timer_start(void *context, int32_t device_id, void *stream, void **handle) {
+  (void)context;
   Timer *timer = calloc(1, sizeof(*timer));
   if (!timer)
     return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "opencl: no memory for a timer");
@@ -355,12 +363,14 @@ int32_t bp_opencl_timer_start(int32_t device_id, void *stream, void **handle) {
   return 0;
 }
 
-int32_t bp_opencl_timer_stop(void *handle, void *stream) {
+int32_t bp_opencl_timer_stop(void *context, void *handle, void *stream) {
+  (void)context;
   Timer *timer = handle;
   return mark(timer->device_id, stream, &timer->stop);
 }
 
-int32_t bp_opencl_timer_read(void *handle, int64_t *nanoseconds) {
+int32_t bp_opencl_timer_read(void *context, void *handle, int64_t *nanoseconds) {
+  (void)context;
   Timer *timer = handle;
   cl_ulong begin = 0, end = 0;
   cl_int status = timer->stop ? bp_cl.clWaitForEvents(1, &timer->stop) : CL_INVALID_VALUE;

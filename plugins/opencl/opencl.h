@@ -124,17 +124,17 @@ typedef struct BpOpenclBuffer {
  * the handle meanwhile; an error if that is no buffer of the device. */
 int32_t bp_opencl_find(const BpOpenclDevice *device, const void *handle, BpOpenclBuffer *buffer);
 
-int32_t bp_opencl_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
-                        const char *mem_scope, void **handle);
-int32_t bp_opencl_free(int32_t device_id, void *handle);
-int32_t bp_opencl_copy(const BpCopy *copy, void *stream);
-int32_t bp_opencl_create_stream(int32_t device_id, void **stream);
-int32_t bp_opencl_free_stream(int32_t device_id, void *stream);
-int32_t bp_opencl_sync_from_to(int32_t device_id, void *from, void *to);
-int32_t bp_opencl_stream_sync(int32_t device_id, void *stream);
-int32_t bp_opencl_timer_start(int32_t device_id, void *stream, void **timer);
-int32_t bp_opencl_timer_stop(void *timer, void *stream);
-int32_t bp_opencl_timer_read(void *timer, int64_t *nanoseconds);
+int32_t bp_opencl_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
+                        BpDataType hint, const char *mem_scope, void **handle);
+int32_t bp_opencl_free(void *context, int32_t device_id, void *handle);
+int32_t bp_opencl_copy(void *context, const BpCopy *copy, void *stream);
+int32_t bp_opencl_create_stream(void *context, int32_t device_id, void **stream);
+int32_t bp_opencl_free_stream(void *context, int32_t device_id, void *stream);
+int32_t bp_opencl_sync_from_to(void *context, int32_t device_id, void *from, void *to);
+int32_t bp_opencl_stream_sync(void *context, int32_t device_id, void *stream);
+int32_t bp_opencl_timer_start(void *context, int32_t device_id, void *stream, void **timer);
+int32_t bp_opencl_timer_stop(void *context, void *timer, void *stream);
+int32_t bp_opencl_timer_read(void *context, void *timer, int64_t *nanoseconds);
 
 /* ---- program.c --------------------------------------------------------------------------- */
 

@@ -25,7 +25,8 @@ BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"opencl\",\"description\":\"OpenCL devices
 
 BpPluginTables bp_opencl_host;
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   const BpPluginTables *host = &bp_opencl_host;
   if (host->target->register_kind(&bp_opencl_kind) ||
       bp_plugin_register_device_api(host, "device_api.opencl", &bp_opencl_device_api) ||

@@ -19,7 +19,8 @@ static const BpTargetAttr attrs[] = {
 
 /* The language's widest vectors have 16 elements, of which the host's compiler takes 32 bits each.
  */
-static int32_t complete(BpTarget *target) {
+static int32_t complete(void *context, BpTarget *target) {
+  (void)context;
   return bp_plugin_check_range(&bp_opencl_host, target, BP_TARGET_VECTOR_BITS, 0, 512);
 }
 

@@ -163,7 +163,7 @@ static int32_t within_device(const BpCopy *copy, void *stream) {
 }
 
 /* Through host memory. The stream is the source's; the copy is done on return. */
-static int32_t between_devices(const BpCopy *copy, void *stream) {
+static int32_t between_devices(void *context, const BpCopy *copy, void *stream) {
   const BpDevice host = {BP_DEVICE_CPU, 0};
   void *staged = bp_vulkan_host.runtime->host_alloc(copy->size, 64);
   if (!staged)
@@ -174,7 +174,7 @@ static int32_t between_devices(const BpCopy *copy, void *stream) {
   half.to_device = host;
   int32_t rc = from_device(&half, stream);
   if (rc == 0)
-    rc = bp_vulkan_stream_sync(copy->from_device.device_id, stream);
+    rc = bp_vulkan_stream_sync(context, copy->from_device.device_id, stream);
   half = *copy;
   half.from = staged;
   half.from_offset = 0;
@@ -185,13 +185,14 @@ static int32_t between_devices(const BpCopy *copy, void *stream) {
   return rc;
 }
 
-int32_t bp_vulkan_copy(const BpCopy *copy, void *stream) {
+int32_t bp_vulkan_copy(void *context, const BpCopy *copy, void *stream) {
   if (copy->size == 0)
     return 0;
   if (copy->from_device.device_type != BP_DEVICE_VULKAN)
     return to_device(copy, stream);
   if (copy->to_device.device_type != BP_DEVICE_VULKAN)
     return from_device(copy, stream);
-  return copy->from_device.device_id == copy->to_device.device_id ? within_device(copy, stream)
-                                                                  : between_devices(copy, stream);
+  return copy->from_device.device_id == copy->to_device.device_id
+             ? within_device(copy, stream)
+             : between_devices(context, copy, stream);
 }

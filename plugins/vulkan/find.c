@@ -190,7 +190,8 @@ static void find_devices(void) {
         "a newer driver";
 }
 
-static int32_t get_device_count(int32_t *count, const char **why) {
+static int32_t get_device_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   return bp_device_list_count(&found, count, why);
 }
 
@@ -343,7 +344,8 @@ static int32_t get_limit(const BpVulkanInfo *info, int32_t attr, BpValue *result
   }
 }
 
-static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  (void)context;
   const BpVulkanInfo *info = &infos[device_id];
   switch (attr) {
   case BP_ATTR_EXIST:
@@ -372,9 +374,10 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
 }
 
 /* Facts that no attribute holds. */
-static int32_t visit_facts(int32_t device_id,
+static int32_t visit_facts(void *context, int32_t device_id,
                            int32_t (*visit)(void *context, const char *name, const BpValue *value),
-                           void *context) {
+                           void *visitor) {
+  (void)context;
   const BpVulkanInfo *info = &infos[device_id];
   const VkPhysicalDeviceLimits *limits = &info->properties.limits;
   const struct {
@@ -397,7 +400,7 @@ static int32_t visit_facts(int32_t device_id,
   };
   for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
     BpValue value = {.type_index = facts[i].type, .v_int64 = (int64_t)facts[i].number};
-    if (visit(context, facts[i].name, &value) != 0)
+    if (visit(visitor, facts[i].name, &value) != 0)
       break;
   }
   return 0;

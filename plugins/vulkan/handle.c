@@ -44,8 +44,9 @@ BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle)
   return buffer;
 }
 
-int32_t bp_vulkan_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
-                        const char *mem_scope, void **handle) {
+int32_t bp_vulkan_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
+                        BpDataType hint, const char *mem_scope, void **handle) {
+  (void)context;
   (void)alignment; /* a buffer of its own is aligned for every type */
   (void)hint;
   BpVulkanDevice *device = bp_vulkan_device(device_id);
@@ -64,7 +65,8 @@ int32_t bp_vulkan_alloc(int32_t device_id, uint64_t size, uint64_t alignment, Bp
   return *handle ? 0 : -1;
 }
 
-int32_t bp_vulkan_free(int32_t device_id, void *handle) {
+int32_t bp_vulkan_free(void *context, int32_t device_id, void *handle) {
+  (void)context;
   BpVulkanDevice *device = handle ? bp_vulkan_device(device_id) : NULL;
   if (!handle)
     return 0;

@@ -27,7 +27,8 @@ BP_PLUGIN_DLOPEN_NOTE("[{\"feature\":\"vulkan\",\"description\":\"Vulkan devices
 
 BpPluginTables bp_vulkan_host;
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   const BpPluginTables *host = &bp_vulkan_host;
   if (host->target->register_kind(&bp_vulkan_kind) ||
       bp_plugin_register_device_api(host, "device_api.vulkan", &bp_vulkan_device_api) ||

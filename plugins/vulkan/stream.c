@@ -372,13 +372,15 @@ int32_t bp_vulkan_wait(BpVulkanStream *stream) {
 
 /* ---- The device's table ------------------------------------------------------------------ */
 
-int32_t bp_vulkan_create_stream(int32_t device_id, void **stream) {
+int32_t bp_vulkan_create_stream(void *context, int32_t device_id, void **stream) {
+  (void)context;
   BpVulkanDevice *device = bp_vulkan_device(device_id);
   *stream = device ? bp_vulkan_stream_open(device) : NULL;
   return *stream ? 0 : -1;
 }
 
-int32_t bp_vulkan_free_stream(int32_t device_id, void *handle) {
+int32_t bp_vulkan_free_stream(void *context, int32_t device_id, void *handle) {
+  (void)context;
   (void)device_id;
   BpVulkanStream *stream = handle;
   if (!stream)
@@ -414,7 +416,9 @@ static int32_t add_wait(BpVulkanStream *to, BpVulkanStream *from, uint64_t value
   return 0;
 }
 
-int32_t bp_vulkan_sync_from_to(int32_t device_id, void *from_handle, void *to_handle) {
+int32_t bp_vulkan_sync_from_to(void *context, int32_t device_id, void *from_handle,
+                               void *to_handle) {
+  (void)context;
   BpVulkanDevice *device = bp_vulkan_device(device_id);
   if (!device)
     return -1;
@@ -433,7 +437,8 @@ int32_t bp_vulkan_sync_from_to(int32_t device_id, void *from_handle, void *to_ha
   return rc;
 }
 
-int32_t bp_vulkan_stream_sync(int32_t device_id, void *handle) {
+int32_t bp_vulkan_stream_sync(void *context, int32_t device_id, void *handle) {
+  (void)context;
   BpVulkanDevice *device = bp_vulkan_device(device_id);
   if (!device)
     return -1;

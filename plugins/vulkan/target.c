@@ -39,7 +39,8 @@ static int32_t get_flag(const BpTarget *target, const char *attribute, int64_t *
   return 0;
 }
 
-static int32_t complete(BpTarget *target) {
+static int32_t complete(void *context, BpTarget *target) {
+  (void)context;
   int64_t shorts = 0, halves = 0;
   if (get_flag(target, "supports_int16", &shorts) != 0 ||
       get_flag(target, "supports_float16", &halves) != 0)

@@ -57,7 +57,8 @@ static int32_t mark(Timer *timer, BpVulkanStream *stream, uint32_t query) {
   return rc;
 }
 
-int32_t bp_vulkan_timer_start(int32_t device_id, void *stream, void **handle) {
+int32_t bp_vulkan_timer_start(void *context, int32_t device_id, void *stream, void **handle) {
+  (void)context;
   VkQueryPoolCreateInfo create = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
                                   .queryType = VK_QUERY_TYPE_TIMESTAMP,
                                   .queryCount = 2};
@@ -81,7 +82,8 @@ int32_t bp_vulkan_timer_start(int32_t device_id, void *stream, void **handle) {
   return 0;
 }
 
-int32_t bp_vulkan_timer_stop(void *handle, void *stream) {
+int32_t bp_vulkan_timer_stop(void *context, void *handle, void *stream) {
+  (void)context;
   Timer *timer = handle;
   return mark(timer, bp_vulkan_stream(timer->device, stream), 1);
 }
@@ -104,7 +106,8 @@ static VkResult read_queries(const Timer *timer, int64_t *nanoseconds) {
   return status;
 }
 
-int32_t bp_vulkan_timer_read(void *handle, int64_t *nanoseconds) {
+int32_t bp_vulkan_timer_read(void *context, void *handle, int64_t *nanoseconds) {
+  (void)context;
   Timer *timer = handle;
   int32_t rc = 0;
   *nanoseconds = timer->stop - timer->start;

@@ -240,9 +240,9 @@ VkBufferView bp_vulkan_buffer_view(BpVulkanBuffer *buffer, VkFormat format, uint
 /* The buffer of a handle of the device (transfer full, so that another thread may free the handle
  * meanwhile); NULL with an error. */
 BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle);
-int32_t bp_vulkan_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType hint,
-                        const char *mem_scope, void **handle);
-int32_t bp_vulkan_free(int32_t device_id, void *handle);
+int32_t bp_vulkan_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
+                        BpDataType hint, const char *mem_scope, void **handle);
+int32_t bp_vulkan_free(void *context, int32_t device_id, void *handle);
 
 /* ---- stream.c ---------------------------------------------------------------------------- */
 
@@ -317,17 +317,17 @@ int32_t bp_vulkan_wait(BpVulkanStream *stream);
 /* Lets go of what finished work used, on every stream of the device. */
 void bp_vulkan_collect(BpVulkanDevice *device);
 
-int32_t bp_vulkan_create_stream(int32_t device_id, void **stream);
-int32_t bp_vulkan_free_stream(int32_t device_id, void *stream);
-int32_t bp_vulkan_sync_from_to(int32_t device_id, void *from, void *to);
-int32_t bp_vulkan_stream_sync(int32_t device_id, void *stream);
+int32_t bp_vulkan_create_stream(void *context, int32_t device_id, void **stream);
+int32_t bp_vulkan_free_stream(void *context, int32_t device_id, void *stream);
+int32_t bp_vulkan_sync_from_to(void *context, int32_t device_id, void *from, void *to);
+int32_t bp_vulkan_stream_sync(void *context, int32_t device_id, void *stream);
 
 /* ---- copy.c, timer.c --------------------------------------------------------------------- */
 
-int32_t bp_vulkan_copy(const BpCopy *copy, void *stream);
-int32_t bp_vulkan_timer_start(int32_t device_id, void *stream, void **timer);
-int32_t bp_vulkan_timer_stop(void *timer, void *stream);
-int32_t bp_vulkan_timer_read(void *timer, int64_t *nanoseconds);
+int32_t bp_vulkan_copy(void *context, const BpCopy *copy, void *stream);
+int32_t bp_vulkan_timer_start(void *context, int32_t device_id, void *stream, void **timer);
+int32_t bp_vulkan_timer_stop(void *context, void *timer, void *stream);
+int32_t bp_vulkan_timer_read(void *context, void *timer, int64_t *nanoseconds);
 
 /* ---- spirv.c ----------------------------------------------------------------------------- */
 

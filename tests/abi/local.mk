@@ -2,27 +2,27 @@
 # Tests of: the layouts of the ABI, and the plugin that is kept as source.
 
 frozen_headers = \
-	sdk/abi/0.2/include/backplane/device_api.h \
-	sdk/abi/0.2/include/backplane/emitter_api.h \
-	sdk/abi/0.2/include/backplane/error_kinds.h \
-	sdk/abi/0.2/include/backplane/host_api.h \
-	sdk/abi/0.2/include/backplane/ir_api.h \
-	sdk/abi/0.2/include/backplane/kernel_helpers.h \
-	sdk/abi/0.2/include/backplane/kernel_module.h \
-	sdk/abi/0.2/include/backplane/module_api.h \
-	sdk/abi/0.2/include/backplane/plugin.h \
-	sdk/abi/0.2/include/backplane/plugin_helpers.h \
-	sdk/abi/0.2/include/backplane/pointer_map.h \
-	sdk/abi/0.2/include/backplane/target_api.h \
-	sdk/abi/0.2/include/backplane/value.h
+	sdk/abi/0.3/include/backplane/device_api.h \
+	sdk/abi/0.3/include/backplane/emitter_api.h \
+	sdk/abi/0.3/include/backplane/error_kinds.h \
+	sdk/abi/0.3/include/backplane/host_api.h \
+	sdk/abi/0.3/include/backplane/ir_api.h \
+	sdk/abi/0.3/include/backplane/kernel_helpers.h \
+	sdk/abi/0.3/include/backplane/kernel_module.h \
+	sdk/abi/0.3/include/backplane/module_api.h \
+	sdk/abi/0.3/include/backplane/plugin.h \
+	sdk/abi/0.3/include/backplane/plugin_helpers.h \
+	sdk/abi/0.3/include/backplane/pointer_map.h \
+	sdk/abi/0.3/include/backplane/target_api.h \
+	sdk/abi/0.3/include/backplane/value.h
 
 test_programs += tests/abi/test-layout tests/abi/test-frozen tests/abi/test-sizes
 check_LTLIBRARIES += tests/abi/frozen-then.la tests/abi/frozen-now.la
-tests_abi_frozen_then_la_SOURCES = sdk/abi/0.2/frozen.c
-tests_abi_frozen_then_la_CPPFLAGS = -I$(srcdir)/sdk/abi/0.2/include -DFROZEN=then \
+tests_abi_frozen_then_la_SOURCES = sdk/abi/0.3/frozen.c
+tests_abi_frozen_then_la_CPPFLAGS = -I$(srcdir)/sdk/abi/0.3/include -DFROZEN=then \
 	-DFROZEN_DEVICE_TYPE=65001
 tests_abi_frozen_then_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
-tests_abi_frozen_now_la_SOURCES = sdk/abi/0.2/frozen.c
+tests_abi_frozen_now_la_SOURCES = sdk/abi/0.3/frozen.c
 tests_abi_frozen_now_la_CPPFLAGS = -I$(srcdir)/sdk/include -DFROZEN=now -DFROZEN_DEVICE_TYPE=65002
 tests_abi_frozen_now_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 EXTRA_DIST += $(frozen_headers)

@@ -99,31 +99,32 @@ AT(BpCopy, to, 32);
 AT(BpCopy, to_offset, 40);
 AT(BpCopy, to_device, 48);
 AT(BpCopy, size, 56);
-SIZE(BpDeviceApi, 184);
+SIZE(BpDeviceApi, 192);
 AT(BpDeviceApi, struct_size, 0);
 AT(BpDeviceApi, device_type, 8);
 AT(BpDeviceApi, reserved, 12);
 AT(BpDeviceApi, name, 16);
-AT(BpDeviceApi, get_device_count, 24);
-AT(BpDeviceApi, get_attr, 32);
-AT(BpDeviceApi, set_device, 40);
-AT(BpDeviceApi, alloc_data_space, 48);
-AT(BpDeviceApi, free_data_space, 56);
-AT(BpDeviceApi, alloc_workspace, 64);
-AT(BpDeviceApi, free_workspace, 72);
-AT(BpDeviceApi, copy, 80);
-AT(BpDeviceApi, create_stream, 88);
-AT(BpDeviceApi, free_stream, 96);
-AT(BpDeviceApi, sync_stream_from_to, 104);
-AT(BpDeviceApi, stream_sync, 112);
-AT(BpDeviceApi, timer_start, 120);
-AT(BpDeviceApi, timer_stop, 128);
-AT(BpDeviceApi, timer_read, 136);
-AT(BpDeviceApi, record_begin, 144);
-AT(BpDeviceApi, record_end, 152);
-AT(BpDeviceApi, record_replay, 160);
-AT(BpDeviceApi, record_free, 168);
-AT(BpDeviceApi, visit_facts, 176);
+AT(BpDeviceApi, context, 24);
+AT(BpDeviceApi, get_device_count, 32);
+AT(BpDeviceApi, get_attr, 40);
+AT(BpDeviceApi, set_device, 48);
+AT(BpDeviceApi, alloc_data_space, 56);
+AT(BpDeviceApi, free_data_space, 64);
+AT(BpDeviceApi, alloc_workspace, 72);
+AT(BpDeviceApi, free_workspace, 80);
+AT(BpDeviceApi, copy, 88);
+AT(BpDeviceApi, create_stream, 96);
+AT(BpDeviceApi, free_stream, 104);
+AT(BpDeviceApi, sync_stream_from_to, 112);
+AT(BpDeviceApi, stream_sync, 120);
+AT(BpDeviceApi, timer_start, 128);
+AT(BpDeviceApi, timer_stop, 136);
+AT(BpDeviceApi, timer_read, 144);
+AT(BpDeviceApi, record_begin, 152);
+AT(BpDeviceApi, record_end, 160);
+AT(BpDeviceApi, record_replay, 168);
+AT(BpDeviceApi, record_free, 176);
+AT(BpDeviceApi, visit_facts, 184);
 
 /* <backplane/emitter_api.h> */
 SIZE(BpDialectType, 64);
@@ -326,11 +327,12 @@ AT(BpKernelInfo, num_launch_tags, 20);
 AT(BpKernelInfo, launch_tags, 24);
 
 /* <backplane/plugin.h> */
-SIZE(BpPlugin, 24);
+SIZE(BpPlugin, 32);
 AT(BpPlugin, struct_size, 0);
 AT(BpPlugin, abi_version, 8);
 AT(BpPlugin, reserved, 12);
-AT(BpPlugin, initialize, 16);
+AT(BpPlugin, context, 16);
+AT(BpPlugin, initialize, 24);
 
 /* <backplane/target_api.h> */
 SIZE(BpTargetAttr, 32);
@@ -339,7 +341,7 @@ AT(BpTargetAttr, type, 8);
 AT(BpTargetAttr, reserved, 12);
 AT(BpTargetAttr, default_value, 16);
 AT(BpTargetAttr, description, 24);
-SIZE(BpTargetKind, 64);
+SIZE(BpTargetKind, 72);
 AT(BpTargetKind, struct_size, 0);
 AT(BpTargetKind, name, 8);
 AT(BpTargetKind, device_type, 16);
@@ -349,7 +351,8 @@ AT(BpTargetKind, attr_size, 32);
 AT(BpTargetKind, num_attrs, 40);
 AT(BpTargetKind, reserved, 44);
 AT(BpTargetKind, description, 48);
-AT(BpTargetKind, complete, 56);
+AT(BpTargetKind, context, 56);
+AT(BpTargetKind, complete, 64);
 
 /* <backplane/value.h> */
 AT(BpByteArray, data, 0);

@@ -90,7 +90,8 @@ static int32_t register_build(void) {
   return rc;
 }
 
-static int32_t register_kinds(void) {
+static int32_t register_kinds(void *context) {
+  (void)context;
   static const BpTargetKind later = {.struct_size = sizeof later,
                                      .name = "later",
                                      .device_type = BP_DEVICE_CPU,
@@ -107,7 +108,7 @@ static int32_t register_kinds(void) {
 }
 
 static int32_t entry(const BpHost *host, BpPlugin *plugin) {
-  table = host->get_table(BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
+  table = host->get_table(host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
   plugin->abi_version = BP_ABI_VERSION;
   plugin->initialize = register_kinds;
   return 0;

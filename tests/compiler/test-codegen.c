@@ -334,8 +334,8 @@ static void test_texels_of_many_variables(void) {
     g_string_append(text, ")");
   g_string_append(text, "))))");
   BpIrModule *module = parse_verified(text->str); /* with the first module the table is there */
-  const BpEmitterTable *emitter =
-      host_tables()->host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  const BpEmitterTable *emitter = host_tables()->host->get_table(
+      host_tables()->host, BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
   BpOwnedBytes code;
   assert_ok(emitter->emit(module, emitter->get_dialect("glsl"), &code));
   g_assert_cmpint(count_parts(code.data, "imageLoad("), ==, 1);
@@ -347,8 +347,8 @@ static void test_texels_of_many_variables(void) {
 static void test_reserved_members_of_a_dialect(void) {
   BpIrModule *module = parse_verified("(module (function \"f\" (buffer A float32 global 64)"
                                       " (attr \"noalias\" 1) (store A 0 (load A 1))))");
-  const BpEmitterTable *emitter =
-      host_tables()->host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  const BpEmitterTable *emitter = host_tables()->host->get_table(
+      host_tables()->host, BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
   BpDialect dialect = *emitter->get_dialect("c");
   BpOwnedBytes code;
   assert_ok(emitter->emit(module, &dialect, &code));

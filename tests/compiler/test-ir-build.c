@@ -231,7 +231,7 @@ static void test_functions_by_name(Fixture *t, gconstpointer unused) {
 static const BpIrTable *fetched;
 
 static int32_t fetch(const BpHost *host, BpPlugin *plugin) {
-  fetched = host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
+  fetched = host->get_table(host, BP_TABLE_IR, BP_TABLE_IR_VERSION);
   plugin->abi_version = BP_ABI_VERSION;
   return -1;
 }

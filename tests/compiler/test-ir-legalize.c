@@ -65,8 +65,10 @@ static int never_build(void *self, const BpValue *args, int32_t num_args, BpValu
   return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "made for a test");
 }
 
-static int32_t initialize(void) {
-  const BpTargetTable *target = the_host->get_table(BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
+static int32_t initialize(void *context) {
+  (void)context;
+  const BpTargetTable *target =
+      the_host->get_table(the_host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
   for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
     char *name = g_strconcat("target.build.", kinds[i].name, NULL);
     BpFunction *function = bp_function_create(never_build, NULL, NULL);

@@ -229,7 +229,8 @@ void register_size(int64_t size) {
 
 /* ---- The plugin that brings them --------------------------------------------------------- */
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   register_function("runtime.module.loadbinary_test_dev", load_fake, (void *)(uintptr_t)&dev_api);
   register_function("runtime.module.loadbinary_test_other", load_fake,
                     (void *)(uintptr_t)&other_api);
@@ -237,7 +238,7 @@ static int32_t initialize(void) {
 }
 
 static int32_t enter(const BpHost *host, BpPlugin *plugin) {
-  table = host->get_table(BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION);
+  table = host->get_table(host, BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION);
   plugin->abi_version = BP_ABI_VERSION;
   plugin->initialize = initialize;
   return 0;

@@ -26,7 +26,7 @@ static const BpRuntimeTable *runtime;
 
 static int32_t keep_table(const BpHost *host, BpPlugin *plugin) {
   (void)plugin;
-  runtime = host->get_table(BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION);
+  runtime = host->get_table(host, BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION);
   return -1;
 }
 

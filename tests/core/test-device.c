@@ -61,31 +61,34 @@ static int download(BpDevice device, const void *from, uint64_t offset, void *to
 /* ---- A kind of the test's own, memory of the host's; its second device cannot be made current --
  */
 
-static int32_t plain_count(int32_t *count, const char **why) {
+static int32_t plain_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   *count = 2;
   *why = "";
   return 0;
 }
 
-static int32_t plain_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static int32_t plain_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  (void)context;
   (void)device_id;
   if (attr == BP_ATTR_EXIST)
     *result = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = 1};
   return 0;
 }
 
-static int32_t plain_set_device(int32_t device_id) {
+static int32_t plain_set_device(void *context, int32_t device_id) {
+  (void)context;
   return device_id == 1 ? -1 : 0;
 }
 
-static int32_t plain_copy(const BpCopy *copy, void *stream) {
+static int32_t plain_copy(void *context, const BpCopy *copy, void *stream) {
   g_assert_null(stream);
-  return bare_host_copy(copy, stream);
+  return bare_host_copy(context, copy, stream);
 }
 
-static int32_t plain_sync(int32_t device_id, void *stream) {
+static int32_t plain_sync(void *context, int32_t device_id, void *stream) {
   g_assert_null(stream);
-  return bare_nothing(device_id, stream);
+  return bare_nothing(context, device_id, stream);
 }
 
 static const BpDeviceApi plain_api = {.struct_size = sizeof plain_api,
@@ -720,9 +723,9 @@ static int count_successes(BpDevice device, const BpDeviceApi *api, void *handle
   failures += bp_device_get_attr(device, BP_ATTR_DEVICE_NAME, &value) != 0;
   failures += bp_device_count(device.device_type, &count, NULL) != 0;
   failures += bp_device_select(NULL, &device, NULL) != 0;
-  failures += api->copy(&copy, NULL) != 0;
-  failures += api->stream_sync(device.device_id, NULL) != 0;
-  failures += api->get_device_count(&count, NULL) != 0;
+  failures += api->copy(api->context, &copy, NULL) != 0;
+  failures += api->stream_sync(api->context, device.device_id, NULL) != 0;
+  failures += api->get_device_count(api->context, &count, NULL) != 0;
   return 12 - failures;
 }
 

@@ -428,7 +428,8 @@ static int static_answer(void *self, const BpValue *args, int32_t num_args, BpVa
   return 0;
 }
 
-static int32_t static_initialize(void) {
+static int32_t static_initialize(void *context) {
+  (void)context;
   BpFunction *function = bp_function_create(static_answer, NULL, NULL);
   int rc = bp_registry_set("test.in-program", function, 0);
   bp_object_release(function);

@@ -17,10 +17,10 @@ static char *scratch;
 static int32_t keep_table(const BpHost *host, BpPlugin *plugin) {
   (void)plugin;
   g_assert_cmpuint(host->abi_version, ==, BP_ABI_VERSION);
-  g_assert_null(host->get_table("no such table", 1));
-  g_assert_null(host->get_table(BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION + 1));
-  g_assert_null(host->get_table(NULL, 1));
-  runtime = host->get_table(BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION);
+  g_assert_null(host->get_table(host, "no such table", 1));
+  g_assert_null(host->get_table(host, BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION + 1));
+  g_assert_null(host->get_table(host, NULL, 1));
+  runtime = host->get_table(host, BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION);
   return -1;
 }
 
@@ -244,7 +244,8 @@ static void remove_tree(const char *path) {
 
 /* ---- Current device ---------------------------------------------------------------------- */
 
-static int32_t two_devices(int32_t *count, const char **why) {
+static int32_t two_devices(void *context, int32_t *count, const char **why) {
+  (void)context;
   *count = 2;
   *why = "";
   return 0;

@@ -36,7 +36,8 @@ static int32_t answer_int(BpValue *result, int32_t type, int64_t number) {
   return 0;
 }
 
-static int32_t slow_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static int32_t slow_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  (void)context;
   (void)device_id;
   if (attr == BP_ATTR_EXIST)
     return answer_int(result, BP_TYPE_BOOL, 1);
@@ -46,13 +47,15 @@ static int32_t slow_attr(int32_t device_id, int32_t attr, BpValue *result) {
 }
 
 /* fast:0 is a little one, fast:1 the real thing, fast:2 is broken now. */
-static int32_t fast_count(int32_t *count, const char **why) {
+static int32_t fast_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   *count = 3;
   *why = "";
   return 0;
 }
 
-static int32_t fast_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static int32_t fast_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  (void)context;
   static const char *const names[] = {"Fast Little", "Fast Large (R)", "Fast Lost"};
   if (attr == BP_ATTR_EXIST)
     return answer_int(result, BP_TYPE_BOOL, device_id != 2);
@@ -65,7 +68,8 @@ static int32_t fast_attr(int32_t device_id, int32_t attr, BpValue *result) {
   return attr == BP_ATTR_DEVICE_NAME ? answer_text(result, names[device_id]) : 0;
 }
 
-static int32_t empty_count(int32_t *count, const char **why) {
+static int32_t empty_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   *count = 0;
   *why = "no driver; install empty-driver";
   return 0;
@@ -85,7 +89,8 @@ API(stolen_api, BP_DEVICE_VULKAN, "cuda", bare_count, slow_attr);
 
 /* ---- The plugins ------------------------------------------------------------------------- */
 
-static int32_t initialize_good(void) {
+static int32_t initialize_good(void *context) {
+  (void)context;
   return bare_register("device_api.slow", &slow_api) ||
                  bare_register("device_api.fast", &fast_api) ||
                  bare_register("device_api.empty", &empty_api) ||
@@ -94,7 +99,8 @@ static int32_t initialize_good(void) {
              : 0;
 }
 
-static int32_t initialize_broken(void) {
+static int32_t initialize_broken(void *context) {
+  (void)context;
   return bp_error_raise(BP_ERROR_DEVICE, "the hardware is on fire");
 }
 

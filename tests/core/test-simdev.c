@@ -37,7 +37,7 @@ static void assert_error(int rc, const char *kind, const char *part) {
 
 /* A plugin of the program itself, to see the host as plugins do. */
 static int32_t keep_tables(const BpHost *host, BpPlugin *plugin) {
-  module_table = host->get_table(BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION);
+  module_table = host->get_table(host, BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION);
   plugin->abi_version = BP_ABI_VERSION;
   return -1;
 }

@@ -25,7 +25,8 @@ static const BpTargetAttr attrs[] = {
     {"options", BP_TYPE_STR, 0, NULL, "free text"},
 };
 
-static int32_t complete(BpTarget *target) {
+static int32_t complete(void *context, BpTarget *target) {
+  (void)context;
   BpValue threads, doubled;
   if (table->get_attr(target, "max_num_threads", &threads) ||
       table->get_attr(target, "doubled", &doubled))
@@ -123,7 +124,8 @@ static int32_t register_build(const char *name, BpPackedCall call) {
   return rc;
 }
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   return table->register_kind(&odd_kind) || table->register_kind(&plain_kind) ||
                  table->register_kind(&numbers_kind) ||
                  register_build("target.build.odd", build_odd) ||
@@ -134,7 +136,7 @@ static int32_t initialize(void) {
 }
 
 static int32_t entry(const BpHost *host, BpPlugin *plugin) {
-  table = host->get_table(BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
+  table = host->get_table(host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
   plugin->abi_version = BP_ABI_VERSION;
   plugin->initialize = initialize;
   return 0;
@@ -421,7 +423,8 @@ static void assert_kind_refused(const BpTargetKind *kind) {
   bp_error_clear();
 }
 
-static int32_t register_bad_kinds(void) {
+static int32_t register_bad_kinds(void *context) {
+  (void)context;
   BpTargetAttr attr = {"x", BP_TYPE_INT, 0, "not an int", "x"};
   BpTargetKind kind = {.struct_size = sizeof kind,
                        .name = "bad",

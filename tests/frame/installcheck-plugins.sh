@@ -116,7 +116,8 @@ static int nothing(void *self, const BpValue *arguments, int32_t count, BpValue 
   return 0;
 }
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
 #ifdef CRASH
   raise(SIGSEGV);
 #endif

@@ -50,7 +50,8 @@ cat >"$work/plugin.c" <<'C'
 BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\nname=odd\nversion=1\nlicense=0BSD\ndescription=A test\n"
                      "entry=bp_plugin_entry_odd\nprovides=odd.answer\ndevices=\ntargets=\nlibraries=\n");
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   return 0;
 }
 

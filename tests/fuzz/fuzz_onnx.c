@@ -115,7 +115,8 @@ static int build(void *self, const BpValue *args, int32_t num_args, BpValue *res
   return 0;
 }
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   static const BpTargetAttr attrs[] = {{"keys", BP_TYPE_STR, 0, "", "x"}};
   static const BpTargetKind kind = {.struct_size = sizeof kind,
                                     .name = "no_code",
@@ -133,7 +134,7 @@ static int32_t initialize(void) {
 }
 
 static int32_t entry(const BpHost *host, BpPlugin *plugin) {
-  targets = host->get_table(BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
+  targets = host->get_table(host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
   plugin->abi_version = BP_ABI_VERSION;
   plugin->initialize = initialize;
   return 0;

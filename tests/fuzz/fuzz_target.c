@@ -64,7 +64,8 @@ static int build(void *self, const BpValue *args, int32_t num_args, BpValue *res
   return 0;
 }
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   BpFunction *function = bp_function_create(build, NULL, NULL);
   int rc = bp_registry_set("target.build.odd", function, 0);
   bp_object_release(function);
@@ -72,7 +73,7 @@ static int32_t initialize(void) {
 }
 
 static int32_t entry(const BpHost *host, BpPlugin *plugin) {
-  table = host->get_table(BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
+  table = host->get_table(host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
   plugin->abi_version = BP_ABI_VERSION;
   plugin->initialize = initialize;
   return 0;

@@ -348,7 +348,8 @@ __attribute__((constructor)) static void construct(void) {
 
 /* ---- The device -------------------------------------------------------------------------- */
 
-static int32_t get_device_count(int32_t *count, const char **why) {
+static int32_t get_device_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   misbehave("count");
   if (is("devices-fail"))
     return host.error->raise(BP_ERROR_DEVICE, "the bus is gone");
@@ -358,7 +359,8 @@ static int32_t get_device_count(int32_t *count, const char **why) {
   return 0;
 }
 
-static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  (void)context;
   (void)device_id;
   misbehave("attr");
   if (attr == BP_ATTR_EXIST) {
@@ -371,8 +373,9 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   return 0;
 }
 
-static int32_t alloc_data_space(int32_t device_id, uint64_t size, uint64_t alignment,
+static int32_t alloc_data_space(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
                                 BpDataType hint, const char *mem_scope, void **handle) {
+  (void)context;
   (void)device_id;
   (void)hint;
   (void)mem_scope;
@@ -381,13 +384,15 @@ static int32_t alloc_data_space(int32_t device_id, uint64_t size, uint64_t align
   return *handle ? 0 : host.error->raise(BP_ERROR_MEMORY, "no memory");
 }
 
-static int32_t free_data_space(int32_t device_id, void *handle) {
+static int32_t free_data_space(void *context, int32_t device_id, void *handle) {
+  (void)context;
   (void)device_id;
   free(handle);
   return 0;
 }
 
-static int32_t copy(const BpCopy *what, void *stream) {
+static int32_t copy(void *context, const BpCopy *what, void *stream) {
+  (void)context;
   (void)stream;
   misbehave("copy");
   memcpy((char *)what->to + what->to_offset, (const char *)what->from + what->from_offset,
@@ -395,7 +400,8 @@ static int32_t copy(const BpCopy *what, void *stream) {
   return 0;
 }
 
-static int32_t stream_sync(int32_t device_id, void *stream) {
+static int32_t stream_sync(void *context, int32_t device_id, void *stream) {
+  (void)context;
   (void)device_id;
   (void)stream;
   return 0;
@@ -434,7 +440,8 @@ static int number_of(const char *pairs) {
   return number;
 }
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   atexit(misbehave_at_exit);
   misbehave("initialize");
   if (is("init-fail"))

@@ -82,7 +82,8 @@ static int32_t ask(void) {
 }
 #endif
 
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   initialised++;
 #ifdef ODD_SLOW
   nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
@@ -104,9 +105,9 @@ static int32_t initialize(void) {
 }
 
 int32_t ENTRY(const BpHost *host, BpPlugin *plugin) {
-  error_table = host->get_table(BP_TABLE_ERROR, BP_TABLE_ERROR_VERSION);
-  object_table = host->get_table(BP_TABLE_OBJECT, BP_TABLE_OBJECT_VERSION);
-  registry_table = host->get_table(BP_TABLE_REGISTRY, BP_TABLE_REGISTRY_VERSION);
+  error_table = host->get_table(host, BP_TABLE_ERROR, BP_TABLE_ERROR_VERSION);
+  object_table = host->get_table(host, BP_TABLE_OBJECT, BP_TABLE_OBJECT_VERSION);
+  registry_table = host->get_table(host, BP_TABLE_REGISTRY, BP_TABLE_REGISTRY_VERSION);
   plugin->abi_version = BP_ABI_VERSION;
 #ifdef ODD_ENTRY_ABI
   plugin->abi_version = (uint32_t)7 << 16;

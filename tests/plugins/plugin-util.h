@@ -21,7 +21,8 @@
 static BpPluginTables tables;
 
 /* A plugin has to provide something. */
-static inline int32_t provide(void) {
+static inline int32_t provide(void *context) {
+  (void)context;
   return bp_plugin_register(&tables, "test.host", bp_plugin_answer_context, NULL);
 }
 
@@ -138,7 +139,7 @@ static inline int32_t compare_name(void *context, const char *name, const BpValu
 static inline void assert_tells(BpDevice device, const char *name) {
   const BpDeviceApi *api = bp_device_api(device.device_type);
   assert_ok(api == NULL);
-  assert_ok(api->visit_facts(device.device_id, compare_name, &name));
+  assert_ok(api->visit_facts(api->context, device.device_id, compare_name, &name));
   g_assert_null(name);
 }
 

@@ -376,13 +376,13 @@ static void test_timers(void) {
   BpFunction *scale = get_function(module, "scale");
   void *timer = NULL;
   int64_t nanoseconds = -1;
-  assert_ok(api->timer_start(0, NULL, &timer));
+  assert_ok(api->timer_start(api->context, 0, NULL, &timer));
   scale_on(scale, GPU0, NULL);
-  assert_ok(api->timer_stop(timer, NULL));
-  assert_ok(api->timer_read(timer, &nanoseconds));
+  assert_ok(api->timer_stop(api->context, timer, NULL));
+  assert_ok(api->timer_read(api->context, timer, &nanoseconds));
   g_assert_cmpint(nanoseconds, >=, 0);
-  assert_ok(api->timer_start(0, NULL, &timer));
-  g_assert_cmpint(api->timer_read(timer, &nanoseconds), ==, -1);
+  assert_ok(api->timer_start(api->context, 0, NULL, &timer));
+  g_assert_cmpint(api->timer_read(api->context, timer, &nanoseconds), ==, -1);
   assert_error(BP_ERROR_VALUE, "not stopped");
   bp_object_release(scale);
   bp_object_release(module);
@@ -399,7 +399,7 @@ static void test_recordings(void) {
   BpFunction *scale = get_function(module, "scale");
   BpTensor *tensor = make_tensor(GPU0, data, 8);
   set_scale_args(args, &tensor->view, 1, 1);
-  assert_ok(api->record_begin(0, NULL));
+  assert_ok(api->record_begin(api->context, 0, NULL));
   assert_ok(bp_function_call(scale, args, 5, &result)); /* loads the code */
   void *beside = allocate_on(GPU0, 16);                 /* is no part of it */
   assert_ok(bp_device_free(GPU0, beside));
@@ -412,12 +412,12 @@ static void test_recordings(void) {
   copy.size = 4;
   g_assert_cmpint(bp_device_copy(&copy, NULL), ==, -1);
   assert_error(BP_ERROR_NOT_IMPLEMENTED, "cannot be recorded");
-  assert_ok(api->record_end(0, NULL, &recording));
+  assert_ok(api->record_end(api->context, 0, NULL, &recording));
   for (int i = 0; i < 3; i++)
-    assert_ok(api->record_replay(recording, NULL));
+    assert_ok(api->record_replay(api->context, recording, NULL));
   assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
   g_assert_cmpfloat(data[0], ==, 6);
-  assert_ok(api->record_free(recording));
+  assert_ok(api->record_free(api->context, recording));
   bp_object_release(tensor);
   bp_object_release(scale);
   bp_object_release(module);

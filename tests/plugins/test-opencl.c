@@ -265,13 +265,13 @@ static void test_timers(void) {
   void *streams[2], *timers[2];
   for (int i = 0; i < 2; i++) {
     assert_ok(bp_stream_create(CL0, &streams[i]));
-    assert_ok(api->timer_start(0, streams[i], &timers[i]));
+    assert_ok(api->timer_start(api->context, 0, streams[i], &timers[i]));
   }
   run_add_one(module);
   for (int i = 0; i < 2; i++) {
     int64_t nanoseconds = -1;
-    assert_ok(api->timer_stop(timers[i], streams[i]));
-    assert_ok(api->timer_read(timers[i], &nanoseconds));
+    assert_ok(api->timer_stop(api->context, timers[i], streams[i]));
+    assert_ok(api->timer_read(api->context, timers[i], &nanoseconds));
     g_assert_cmpint(nanoseconds, >, 0);
     assert_ok(bp_stream_free(CL0, streams[i]));
   }

@@ -346,14 +346,14 @@ static void test_timers(void) {
   BpFunction *scale = build_function(kernels, "scale");
   BpValue args[5], result;
   set_scale_args(args, &tensor->view, 1, 1);
-  assert_ok(api->timer_start(0, NULL, &timer));
+  assert_ok(api->timer_start(api->context, 0, NULL, &timer));
   for (int i = 0; i < 100; i++)
     assert_ok(bp_function_call(scale, args, 5, &result));
-  assert_ok(api->timer_stop(timer, NULL));
-  assert_ok(api->timer_read(timer, &nanoseconds));
+  assert_ok(api->timer_stop(api->context, timer, NULL));
+  assert_ok(api->timer_read(api->context, timer, &nanoseconds));
   g_assert_cmpint(nanoseconds, >, 0);
-  assert_ok(api->timer_start(0, NULL, &timer));
-  g_assert_cmpint(api->timer_read(timer, &nanoseconds), ==, -1);
+  assert_ok(api->timer_start(api->context, 0, NULL, &timer));
+  g_assert_cmpint(api->timer_read(api->context, timer, &nanoseconds), ==, -1);
   assert_error(BP_ERROR_VALUE, "was not stopped");
   bp_object_release(scale);
   bp_object_release(tensor);

@@ -8,6 +8,7 @@
  * Rules for every slot, unless its comment says otherwise:
  *  - it may be called from any thread, also at once from several; the host holds no lock;
  *  - it returns 0, or -1 with an error raised through the host's error table;
+ *  - `context` is BpDeviceApi::context, so that one set of functions serves several kinds;
  *  - `device_id` was checked by the host to lie in [0, device count);
  *  - a stream is a handle that create_stream made on the same device, or NULL for the device's
  *    default stream.
@@ -82,70 +83,71 @@ typedef struct BpDeviceApi {
   int32_t device_type; /* BP_DEVICE_* */
   int32_t reserved;    /* zero */
   const char *name;    /* as in `device_api.NAME`; static */
+  void *context;       /* the plugin's, passed to each slot; may be NULL; valid for ever */
 
   /* How many devices there are now. A missing vendor library or driver is count 0 and returns 0;
    * then *why (static or thread-local text, never freed) says the reason and the remedy. */
-  int32_t (*get_device_count)(int32_t *count, const char **why);
+  int32_t (*get_device_count)(void *context, int32_t *count, const char **why);
 
   /* Answers BP_ATTR_*; *result is zeroed and then owned by the caller. An unknown kind is None. */
-  int32_t (*get_attr)(int32_t device_id, int32_t attr, BpValue *result);
+  int32_t (*get_attr)(void *context, int32_t device_id, int32_t attr, BpValue *result);
 
   /* (optional: nothing) Makes the device current for the calling thread, for vendor APIs that have
    * such a notion. The host calls it when the thread chooses another device (index 0 is current in
    * one that chose none); slots that get a device_id do not rely on it. */
-  int32_t (*set_device)(int32_t device_id);
+  int32_t (*set_device)(void *context, int32_t device_id);
 
   /* Allocates `size` bytes (0 gives a valid handle as well) aligned to `alignment`, a power of
    * two from 1 to 4096. `dtype_hint` is the element type, for devices that care. `mem_scope` is
    * NULL or the name of a scope ("global"); an unknown scope is an error. Exhaustion raises
    * BP_ERROR_MEMORY and the device stays usable. */
-  int32_t (*alloc_data_space)(int32_t device_id, uint64_t size, uint64_t alignment,
+  int32_t (*alloc_data_space)(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
                               BpDataType dtype_hint, const char *mem_scope, void **handle);
 
   /* Frees what alloc_data_space gave. Work queued before that uses it still completes. */
-  int32_t (*free_data_space)(int32_t device_id, void *handle);
+  int32_t (*free_data_space)(void *context, int32_t device_id, void *handle);
 
   /* (optional: the host pools data space) Short-lived memory, freed in any order by the thread
    * that asked for it. */
-  int32_t (*alloc_workspace)(int32_t device_id, uint64_t size, BpDataType dtype_hint,
+  int32_t (*alloc_workspace)(void *context, int32_t device_id, uint64_t size, BpDataType dtype_hint,
                              void **handle);
-  int32_t (*free_workspace)(int32_t device_id, void *handle);
+  int32_t (*free_workspace)(void *context, int32_t device_id, void *handle);
 
   /* Queues a copy on `stream`, or waits for the stream and copies at once. Host to device: the
    * source has been consumed on return. Device to host: the destination must stay valid until the
    * stream is synchronised. Any offset and any size is valid; a device whose memory is moved in
    * larger units reads, changes and writes the units at both ends. */
-  int32_t (*copy)(const BpCopy *copy, void *stream);
+  int32_t (*copy)(void *context, const BpCopy *copy, void *stream);
 
   /* (optional, the three together: the device has one queue, its default stream) */
-  int32_t (*create_stream)(int32_t device_id, void **stream);
+  int32_t (*create_stream)(void *context, int32_t device_id, void **stream);
   /* What is queued on the stream still completes. */
-  int32_t (*free_stream)(int32_t device_id, void *stream);
+  int32_t (*free_stream)(void *context, int32_t device_id, void *stream);
   /* Makes work queued on `to` later wait for what is queued on `from` now. */
-  int32_t (*sync_stream_from_to)(int32_t device_id, void *from, void *to);
+  int32_t (*sync_stream_from_to)(void *context, int32_t device_id, void *from, void *to);
 
   /* Waits until all that is queued is done; raises a failure of that work, once. */
-  int32_t (*stream_sync)(int32_t device_id, void *stream);
+  int32_t (*stream_sync)(void *context, int32_t device_id, void *stream);
 
   /* (optional, the three together: the host's clock around a stream_sync) A timer on the device's
    * clock: start and stop are queued; read waits and gives nanoseconds; it also frees the timer. */
-  int32_t (*timer_start)(int32_t device_id, void *stream, void **timer);
-  int32_t (*timer_stop)(void *timer, void *stream);
-  int32_t (*timer_read)(void *timer, int64_t *nanoseconds);
+  int32_t (*timer_start)(void *context, int32_t device_id, void *stream, void **timer);
+  int32_t (*timer_stop)(void *context, void *timer, void *stream);
+  int32_t (*timer_read)(void *context, void *timer, int64_t *nanoseconds);
 
   /* (optional, the four together: launches are queued one by one) Between begin and end, work that
    * this thread queues on `stream` is recorded and not run. replay queues all of it. */
-  int32_t (*record_begin)(int32_t device_id, void *stream);
-  int32_t (*record_end)(int32_t device_id, void *stream, BpRecording **recording);
-  int32_t (*record_replay)(BpRecording *recording, void *stream);
+  int32_t (*record_begin)(void *context, int32_t device_id, void *stream);
+  int32_t (*record_end)(void *context, int32_t device_id, void *stream, BpRecording **recording);
+  int32_t (*record_replay)(void *context, BpRecording *recording, void *stream);
   /* Replays that are queued still complete. */
-  int32_t (*record_free)(BpRecording *recording);
+  int32_t (*record_free)(void *context, BpRecording *recording);
 
-  /* (optional: None) Extra facts for `backplane inspect`, name by name: calls `visit` with a
-   * static name and a borrowed value for each, until it returns non-zero. */
-  int32_t (*visit_facts)(int32_t device_id,
-                         int32_t (*visit)(void *context, const char *name, const BpValue *value),
-                         void *context);
+  /* (optional: None) Extra facts for `backplane inspect`, name by name: calls `visit` with
+   * `visitor`, a static name and a borrowed value for each, until it returns non-zero. */
+  int32_t (*visit_facts)(void *context, int32_t device_id,
+                         int32_t (*visit)(void *visitor, const char *name, const BpValue *value),
+                         void *visitor);
 } BpDeviceApi;
 
 #ifdef __cplusplus

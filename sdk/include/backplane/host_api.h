@@ -217,8 +217,9 @@ typedef struct BpHost {
   uint32_t abi_version; /* BP_ABI_VERSION of the host */
   uint32_t reserved;    /* zero */
   /* The table, for ever valid; NULL, with no error raised, if the host has none of that name and
-   * version. */
-  const void *(*get_table)(const char *name, uint32_t version);
+   * version. `host` is the BpHost that the slot was read from: a host that wraps another one keeps
+   * what it needs behind its own BpHost. */
+  const void *(*get_table)(const struct BpHost *host, const char *name, uint32_t version);
 } BpHost;
 
 #ifdef __cplusplus

@@ -24,14 +24,18 @@ typedef struct BpPluginTables {
 /* Fetches all of them. Returns -1 if the host lacks one; an error is raised if that can be done. */
 static inline int32_t bp_plugin_fetch_tables(const BpHost *host, BpPluginTables *tables) {
   tables->host = host;
-  tables->error = (const BpErrorTable *)host->get_table(BP_TABLE_ERROR, BP_TABLE_ERROR_VERSION);
-  tables->object = (const BpObjectTable *)host->get_table(BP_TABLE_OBJECT, BP_TABLE_OBJECT_VERSION);
+  tables->error =
+      (const BpErrorTable *)host->get_table(host, BP_TABLE_ERROR, BP_TABLE_ERROR_VERSION);
+  tables->object =
+      (const BpObjectTable *)host->get_table(host, BP_TABLE_OBJECT, BP_TABLE_OBJECT_VERSION);
   tables->registry =
-      (const BpRegistryTable *)host->get_table(BP_TABLE_REGISTRY, BP_TABLE_REGISTRY_VERSION);
-  tables->module = (const BpModuleTable *)host->get_table(BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION);
-  tables->target = (const BpTargetTable *)host->get_table(BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
+      (const BpRegistryTable *)host->get_table(host, BP_TABLE_REGISTRY, BP_TABLE_REGISTRY_VERSION);
+  tables->module =
+      (const BpModuleTable *)host->get_table(host, BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION);
+  tables->target =
+      (const BpTargetTable *)host->get_table(host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
   tables->runtime =
-      (const BpRuntimeTable *)host->get_table(BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION);
+      (const BpRuntimeTable *)host->get_table(host, BP_TABLE_RUNTIME, BP_TABLE_RUNTIME_VERSION);
   if (tables->error && tables->object && tables->registry && tables->module && tables->target &&
       tables->runtime)
     return 0;

@@ -75,10 +75,11 @@ typedef struct BpTargetKind {
   int32_t num_attrs;
   int32_t reserved; /* zero */
   const char *description;
+  void *context; /* the plugin's, passed to `complete`; may be NULL; valid for ever */
 
   /* (optional: nothing) Checks and completes a target after its text was parsed: reads attributes
    * with BpTargetTable::get_attr and sets dependent ones with set_attr. Called by any thread. */
-  int32_t (*complete)(BpTarget *target);
+  int32_t (*complete)(void *context, BpTarget *target);
 } BpTargetKind;
 
 /* Attribute `index` of a kind. Members beyond kind->attr_size are not there. */

@@ -8,7 +8,8 @@
 
 /* A real plugin opens its vendor's library here, at the first call. If there is none the count is
  * 0 and `why` says what to install: no error, and the host goes on. */
-static int32_t get_device_count(int32_t *count, const char **why) {
+static int32_t get_device_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   *count = SIMDEV_DEVICES;
   *why = "";
   return 0;
@@ -34,7 +35,8 @@ const BpKernelLimits simdev_limits = {
     .block_threads = SIMDEV_MOST_THREADS,
 };
 
-static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  (void)context;
   char text[64];
   switch (attr) {
   case BP_ATTR_AVAILABLE_GLOBAL_MEMORY:
@@ -57,24 +59,26 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   }
 }
 
-static int32_t visit_facts(int32_t device_id,
+static int32_t visit_facts(void *context, int32_t device_id,
                            int32_t (*visit)(void *context, const char *name, const BpValue *value),
-                           void *context) {
+                           void *visitor) {
+  (void)context;
   BpValue bytes = {.type_index = BP_TYPE_INT, .v_int64 = (int64_t)simdev_memory_in_use(device_id)};
-  visit(context, "memory in use", &bytes);
+  visit(visitor, "memory in use", &bytes);
   return 0;
 }
 
 /* For vendors' libraries whose calls depend on a device that is current in the thread. */
-static int32_t set_device(int32_t device_id) {
+static int32_t set_device(void *context, int32_t device_id) {
+  (void)context;
   (void)device_id;
   return 0;
 }
 
 /* For devices with a pool of their own. Without these two slots the host keeps one. */
-static int32_t alloc_workspace(int32_t device_id, uint64_t size, BpDataType dtype_hint,
-                               void **handle) {
-  return simdev_alloc(device_id, size, SIMDEV_ALIGNMENT, dtype_hint, NULL, handle);
+static int32_t alloc_workspace(void *context, int32_t device_id, uint64_t size,
+                               BpDataType dtype_hint, void **handle) {
+  return simdev_alloc(context, device_id, size, SIMDEV_ALIGNMENT, dtype_hint, NULL, handle);
 }
 
 /* ---- Copies ------------------------------------------------------------------------------ */
@@ -101,7 +105,8 @@ static void destroy_copy(void *data) {
 }
 
 /* The source in host memory is staged: the caller may change it as soon as this returns. */
-static int32_t copy_data(const BpCopy *what, void *stream) {
+static int32_t copy_data(void *context, const BpCopy *what, void *stream) {
+  (void)context;
   int is_upload = what->from_device.device_type != SIMDEV_DEVICE_TYPE;
   BpDevice device = is_upload ? what->to_device : what->from_device;
   Copy *copy = bp_plugin_calloc(&simdev_host, sizeof *copy + (is_upload ? what->size : 0));

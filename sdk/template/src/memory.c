@@ -30,8 +30,9 @@ static SimdevBuffer *find(int32_t device_id, const void *handle) {
 }
 
 /* `dtype_hint` is for devices that lay out elements by their type. */
-int32_t simdev_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDataType dtype_hint,
-                     const char *mem_scope, void **handle) {
+int32_t simdev_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
+                     BpDataType dtype_hint, const char *mem_scope, void **handle) {
+  (void)context;
   (void)dtype_hint;
   if (mem_scope && strcmp(mem_scope, "global") != 0)
     return simdev_host.error->raise(BP_ERROR_VALUE, "simdev has memory \"global\", no \"%s\"",
@@ -60,7 +61,8 @@ int32_t simdev_alloc(int32_t device_id, uint64_t size, uint64_t alignment, BpDat
 }
 
 /* Work that is queued still uses the buffer; the handle is void at once. */
-int32_t simdev_free(int32_t device_id, void *handle) {
+int32_t simdev_free(void *context, int32_t device_id, void *handle) {
+  (void)context;
   pthread_mutex_lock(&lock);
   SimdevBuffer *buffer = find(device_id, handle);
   if (buffer)

@@ -11,7 +11,8 @@ BpPluginTables simdev_host;
 
 /* Registers all that the descriptor's `provides` names. No hardware is touched: that is for
  * get_device_count, so that a machine without the device has no error but no device. */
-static int32_t initialize(void) {
+static int32_t initialize(void *context) {
+  (void)context;
   if (bp_plugin_register_device_api(&simdev_host, "device_api.simdev", &simdev_device_api) ||
       simdev_host.target->register_kind(&simdev_target_kind) ||
       bp_plugin_register(&simdev_host, "target.build.simdev", simdev_build, NULL))

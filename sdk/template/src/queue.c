@@ -170,16 +170,19 @@ static void free_event(void *data) {
 /* ---- Timers ------------------------------------------------------------------------------ */
 
 /* A timer is an event with a stamp for its start and one for its stop. */
-int32_t simdev_timer_start(int32_t device_id, void *stream, void **timer) {
+int32_t simdev_timer_start(void *context, int32_t device_id, void *stream, void **timer) {
+  (void)context;
   *timer = create_event(device_id, stream);
   return *timer ? 0 : -1;
 }
 
-int32_t simdev_timer_stop(void *timer, void *stream) {
+int32_t simdev_timer_stop(void *context, void *timer, void *stream) {
+  (void)context;
   return queue_stamp(timer, stream);
 }
 
-int32_t simdev_timer_read(void *timer, int64_t *nanoseconds) {
+int32_t simdev_timer_read(void *context, void *timer, int64_t *nanoseconds) {
+  (void)context;
   wait_for_event(timer);
   const int64_t *times = ((Event *)timer)->times;
   int is_complete = times[0] != 0; /* a stamp after a failure is left out */
@@ -190,14 +193,15 @@ int32_t simdev_timer_read(void *timer, int64_t *nanoseconds) {
 
 /* ---- Streams ----------------------------------------------------------------------------- */
 
-int32_t simdev_create_stream(int32_t device_id, void **stream) {
+int32_t simdev_create_stream(void *context, int32_t device_id, void **stream) {
+  (void)context;
   (void)device_id;
   *stream = bp_plugin_calloc(&simdev_host, sizeof(Stream));
   return *stream ? 0 : -1;
 }
 
 /* What is queued is still done; a failure that nobody asked for is lost. */
-int32_t simdev_free_stream(int32_t device_id, void *handle) {
+int32_t simdev_free_stream(void *context, int32_t device_id, void *handle) {
   Stream *stream = handle;
   (void)device_id;
   pthread_mutex_lock(&lock);
@@ -207,13 +211,14 @@ int32_t simdev_free_stream(int32_t device_id, void *handle) {
   if (stream->has_thread)
     pthread_join(stream->thread, NULL);
   if (stream->recording)
-    simdev_record_free(stream->recording);
+    simdev_record_free(context, stream->recording);
   simdev_host.object->release(stream->failure);
   free(stream);
   return 0;
 }
 
-int32_t simdev_stream_sync(int32_t device_id, void *handle) {
+int32_t simdev_stream_sync(void *context, int32_t device_id, void *handle) {
+  (void)context;
   Stream *stream = stream_of(device_id, handle);
   pthread_mutex_lock(&lock);
   for (uint64_t queued = stream->queued; stream->done < queued;)
@@ -224,7 +229,8 @@ int32_t simdev_stream_sync(int32_t device_id, void *handle) {
   return bp_plugin_raise_failure(&simdev_host, failure);
 }
 
-int32_t simdev_sync_from_to(int32_t device_id, void *from, void *to) {
+int32_t simdev_sync_from_to(void *context, int32_t device_id, void *from, void *to) {
+  (void)context;
   Event *event = create_event(device_id, from);
   if (!event)
     return -1;
@@ -233,7 +239,8 @@ int32_t simdev_sync_from_to(int32_t device_id, void *from, void *to) {
 
 /* ---- Recordings -------------------------------------------------------------------------- */
 
-int32_t simdev_record_begin(int32_t device_id, void *handle) {
+int32_t simdev_record_begin(void *context, int32_t device_id, void *handle) {
+  (void)context;
   Stream *stream = stream_of(device_id, handle);
   BpRecording *recording = NULL;
   pthread_mutex_lock(&lock);
@@ -249,7 +256,8 @@ int32_t simdev_record_begin(int32_t device_id, void *handle) {
   return recording ? 0 : -1;
 }
 
-int32_t simdev_record_end(int32_t device_id, void *handle, BpRecording **recording) {
+int32_t simdev_record_end(void *context, int32_t device_id, void *handle, BpRecording **recording) {
+  (void)context;
   Stream *stream = stream_of(device_id, handle);
   pthread_mutex_lock(&lock);
   *recording = is_recorded(stream) ? stream->recording : NULL;
@@ -279,14 +287,16 @@ static void unuse_recording(void *data) {
   free(recording);
 }
 
-int32_t simdev_record_replay(BpRecording *recording, void *stream) {
+int32_t simdev_record_replay(void *context, BpRecording *recording, void *stream) {
+  (void)context;
   recording->uses++;
   return simdev_submit(recording->device_id, stream,
                        (SimdevWork){run_recording, unuse_recording, recording, 0});
 }
 
 /* Replays that are queued are still done. */
-int32_t simdev_record_free(BpRecording *recording) {
+int32_t simdev_record_free(void *context, BpRecording *recording) {
+  (void)context;
   unuse_recording(recording);
   return 0;
 }

@@ -16,7 +16,8 @@ static const BpTargetAttr attrs[] = {
 };
 
 /* Called for each target that is written, to check it and to fill in what follows. */
-static int32_t complete(BpTarget *target) {
+static int32_t complete(void *context, BpTarget *target) {
+  (void)context;
   return bp_plugin_check_range(&simdev_host, target, BP_TARGET_MAX_NUM_THREADS, 1,
                                SIMDEV_MOST_THREADS);
 }

@@ -4,7 +4,7 @@
  * The descriptor is an ELF note (owner "Backplane", type BP_PLUGIN_NOTE_TYPE) of lines `key=value`
  * that the host reads without loading the plugin. Keys, one line each:
  *
- *   abi          "0.2": the ABI it was built for; while this is 0.N the host's N must be the same
+ *   abi          "0.3": the ABI it was built for; while this is 0.N the host's N must be the same
  *   name         identifier of lower-case letters, digits and '-'; unique on a machine
  *   version      of the plugin
  *   license      SPDX expression
@@ -44,8 +44,8 @@ extern "C" {
 
 /* The ABI of these headers: major in the upper half. */
 #define BP_ABI_MAJOR   0
-#define BP_ABI_MINOR   2
-#define BP_ABI_TEXT    "0.2"
+#define BP_ABI_MINOR   3
+#define BP_ABI_TEXT    "0.3"
 #define BP_ABI_VERSION (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_MINOR)
 
 /* Whether a plugin for one ABI works in a host of another, both as BP_ABI_VERSION: 0.N in 0.N
@@ -68,10 +68,11 @@ typedef struct BpPlugin {
   uint64_t struct_size;
   uint32_t abi_version; /* the plugin sets BP_ABI_VERSION of its headers */
   uint32_t reserved;    /* zero */
+  void *context;        /* the plugin's, passed to initialize; may be NULL */
   /* Registers everything that the descriptor's `provides` names. Called once, by one thread, after
    * the versions were found to match. On failure an error is raised and the plugin stays mapped,
    * unused. */
-  int32_t (*initialize)(void);
+  int32_t (*initialize)(void *context);
 } BpPlugin;
 
 /* The entry point: keeps `host`, which lives for ever, and fills `plugin`. It does no work and

@@ -313,9 +313,10 @@ typedef struct BpCompilerTables {
  * compiler, so this is for when code is to be generated. */
 static inline int32_t bp_kernel_fetch_compiler(const BpPluginTables *host, const char *kind,
                                                BpCompilerTables *tables) {
-  tables->ir = (const BpIrTable *)host->host->get_table(BP_TABLE_IR, BP_TABLE_IR_VERSION);
-  tables->emitter =
-      (const BpEmitterTable *)host->host->get_table(BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  tables->ir =
+      (const BpIrTable *)host->host->get_table(host->host, BP_TABLE_IR, BP_TABLE_IR_VERSION);
+  tables->emitter = (const BpEmitterTable *)host->host->get_table(host->host, BP_TABLE_EMITTER,
+                                                                  BP_TABLE_EMITTER_VERSION);
   if (tables->ir && tables->emitter)
     return 0;
   return host->error->raise(BP_ERROR_NOT_FOUND, "target %s: the compiler library is not loaded",

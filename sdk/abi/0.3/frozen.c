@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin as it was written for ABI 0.2, kept as it is: it is built against the headers beside it
+/* A plugin as it was written for ABI 0.3, kept as it is: it is built against the headers beside it
  * and against today's, and both must work in today's host. It uses every table that every host has.
+ * Its slots find the host in their context.
  *
  * FROZEN: the word after "frozen-" in its names; FROZEN_DEVICE_TYPE: a private number. */
 
@@ -22,7 +23,7 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
                      "name=" NAME "\n"
                      "version=1.0\n"
                      "license=Apache-2.0\n"
-                     "description=A plugin of ABI 0.1\n"
+                     "description=A plugin of ABI 0.3\n"
                      "entry=" TEXT(ENTRY) "\n"
                                           "provides=device_api." NAME " target.build." NAME " "
                                           "runtime.module.loadbinary_" NAME " " NAME ".sum\n"
@@ -31,7 +32,7 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
                                           "libraries=libc.so.6|libc.so.0\n");
 /* clang-format on */
 
-static BpPluginTables host;
+static BpPluginTables tables;
 
 /* ---- The device: memory behind handles, and work that is done at once -------------------- */
 
@@ -40,13 +41,15 @@ typedef struct Memory {
   char *bytes;
 } Memory;
 
-static int32_t get_device_count(int32_t *count, const char **why) {
+static int32_t get_device_count(void *context, int32_t *count, const char **why) {
+  (void)context;
   *count = 1;
   *why = "";
   return 0;
 }
 
-static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
+static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
+  const BpPluginTables *host = context;
   static const int64_t extents[3] = {4, 2, 1};
   (void)device_id;
   switch (attr) {
@@ -55,35 +58,37 @@ static int32_t get_attr(int32_t device_id, int32_t attr, BpValue *result) {
   case BP_ATTR_WARP_SIZE:
     return bp_plugin_answer_int(result, BP_TYPE_INT, 8);
   case BP_ATTR_DEVICE_NAME:
-    return bp_plugin_answer_str(&host, result, "A frozen device");
+    return bp_plugin_answer_str(host, result, "A frozen device");
   case BP_ATTR_MAX_THREAD_DIMENSIONS:
-    return bp_plugin_answer_extents(&host, result, extents);
+    return bp_plugin_answer_extents(host, result, extents);
   default:
     return 0;
   }
 }
 
-static int32_t alloc_data_space(int32_t device_id, uint64_t size, uint64_t alignment,
+static int32_t alloc_data_space(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
                                 BpDataType dtype_hint, const char *mem_scope, void **handle) {
+  const BpPluginTables *host = context;
   (void)device_id;
   (void)dtype_hint;
   if (mem_scope && strcmp(mem_scope, "global") != 0)
-    return host.error->raise(BP_ERROR_VALUE, "no memory scope '%s'", mem_scope);
+    return host->error->raise(BP_ERROR_VALUE, "no memory scope '%s'", mem_scope);
   Memory *memory = malloc(sizeof *memory);
-  char *bytes = memory ? host.runtime->host_alloc(size, alignment) : NULL;
+  char *bytes = memory ? host->runtime->host_alloc(size, alignment) : NULL;
   if (!bytes) {
     free(memory);
-    return host.error->raise(BP_ERROR_MEMORY, "no %llu bytes", (unsigned long long)size);
+    return host->error->raise(BP_ERROR_MEMORY, "no %llu bytes", (unsigned long long)size);
   }
   *memory = (Memory){size, bytes};
   *handle = memory;
   return 0;
 }
 
-static int32_t free_data_space(int32_t device_id, void *handle) {
+static int32_t free_data_space(void *context, int32_t device_id, void *handle) {
+  const BpPluginTables *host = context;
   Memory *memory = handle;
   (void)device_id;
-  host.runtime->host_free(memory->bytes);
+  host->runtime->host_free(memory->bytes);
   free(memory);
   return 0;
 }
@@ -93,14 +98,16 @@ static char *end_of_copy(const void *data, uint64_t offset, BpDevice device) {
   return (char *)(uintptr_t)bytes + offset;
 }
 
-static int32_t copy_bytes(const BpCopy *copy, void *stream) {
+static int32_t copy_bytes(void *context, const BpCopy *copy, void *stream) {
+  (void)context;
   (void)stream;
   memmove(end_of_copy(copy->to, copy->to_offset, copy->to_device),
           end_of_copy(copy->from, copy->from_offset, copy->from_device), copy->size);
   return 0;
 }
 
-static int32_t stream_sync(int32_t device_id, void *stream) {
+static int32_t stream_sync(void *context, int32_t device_id, void *stream) {
+  (void)context;
   (void)device_id;
   (void)stream;
   return 0;
@@ -110,6 +117,7 @@ static const BpDeviceApi device_api = {
     .struct_size = sizeof(BpDeviceApi),
     .device_type = FROZEN_DEVICE_TYPE,
     .name = NAME,
+    .context = &tables,
     .get_device_count = get_device_count,
     .get_attr = get_attr,
     .alloc_data_space = alloc_data_space,
@@ -136,8 +144,8 @@ static int call_sum(void *self, const BpValue *args, int32_t num_args, BpValue *
   Sum sum = {.args = args};
   (void)self;
   if (num_args != 2 || args[0].type_index != BP_TYPE_INT || args[1].type_index != BP_TYPE_INT)
-    return host.error->raise(BP_ERROR_TYPE, NAME ".sum takes two integers");
-  if (host.runtime->parallel_launch(add_half, &sum, 2))
+    return tables.error->raise(BP_ERROR_TYPE, NAME ".sum takes two integers");
+  if (tables.runtime->parallel_launch(add_half, &sum, 2))
     return -1;
   return bp_plugin_answer_int(result, BP_TYPE_INT, sum.partial[0] + sum.partial[1]);
 }
@@ -157,7 +165,7 @@ static int call_answer(void *self, const BpValue *args, int32_t num_args, BpValu
   const Stored *stored = ((BpClosure *)self)->context;
   (void)args;
   (void)num_args;
-  return host.object->make_str(stored->bytes, stored->size, result);
+  return tables.object->make_str(stored->bytes, stored->size, result);
 }
 
 /* The function has a copy: the host calls it when the module may be gone. */
@@ -168,9 +176,9 @@ static int32_t get_function(void *context, const char *name, BpFunction **functi
     return 0;
   Stored *copy = malloc(sizeof *copy + stored->size);
   if (!copy)
-    return host.error->raise(BP_ERROR_MEMORY, "no memory for a function");
+    return tables.error->raise(BP_ERROR_MEMORY, "no memory for a function");
   memcpy(copy, stored, sizeof *copy + stored->size);
-  *function = host.object->function_create(call_answer, copy, free_stored);
+  *function = tables.object->function_create(call_answer, copy, free_stored);
   return *function ? 0 : -1;
 }
 
@@ -184,7 +192,7 @@ static int32_t save_to_bytes(void *context, BpOwnedBytes *bytes) {
   const Stored *stored = context;
   char *data = malloc(stored->size + 1);
   if (!data)
-    return host.error->raise(BP_ERROR_MEMORY, "no memory for a module's bytes");
+    return tables.error->raise(BP_ERROR_MEMORY, "no memory for a module's bytes");
   memcpy(data, stored->bytes, stored->size);
   *bytes = (BpOwnedBytes){data, stored->size, free};
   return 0;
@@ -202,10 +210,10 @@ static const BpModuleApi module_api = {
 static int make_module(const BpByteArray *bytes, BpValue *result) {
   Stored *stored = malloc(sizeof *stored + bytes->size);
   if (!stored)
-    return host.error->raise(BP_ERROR_MEMORY, "no memory for a module");
+    return tables.error->raise(BP_ERROR_MEMORY, "no memory for a module");
   stored->size = bytes->size;
   memcpy(stored->bytes, bytes->data, bytes->size);
-  BpModule *module = host.module->create(&module_api, stored);
+  BpModule *module = tables.module->create(&module_api, stored);
   if (!module)
     return -1;
   result->type_index = BP_TYPE_MODULE;
@@ -216,8 +224,8 @@ static int make_module(const BpByteArray *bytes, BpValue *result) {
 static int loadbinary(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
   BpByteArray bytes;
   (void)self;
-  if (num_args < 1 || host.object->view_str(&args[0], &bytes))
-    return host.error->raise(BP_ERROR_TYPE, "loadbinary_" NAME " takes a byte string");
+  if (num_args < 1 || tables.object->view_str(&args[0], &bytes))
+    return tables.error->raise(BP_ERROR_TYPE, "loadbinary_" NAME " takes a byte string");
   return make_module(&bytes, result);
 }
 
@@ -228,13 +236,14 @@ static const BpTargetAttr attrs[] = {
     {"length", BP_TYPE_INT, 0, NULL, "of the word; computed"},
 };
 
-static int32_t complete(BpTarget *target) {
+static int32_t complete(void *context, BpTarget *target) {
+  const BpPluginTables *host = context;
   BpValue word, length = {.type_index = BP_TYPE_INT};
   BpByteArray view;
-  if (host.target->get_attr(target, "word", &word) || host.object->view_str(&word, &view))
+  if (host->target->get_attr(target, "word", &word) || host->object->view_str(&word, &view))
     return -1;
   length.v_int64 = (int64_t)view.size;
-  return host.target->set_attr(target, "length", &length);
+  return host->target->set_attr(target, "length", &length);
 }
 
 static const BpTargetKind target_kind = {
@@ -246,6 +255,7 @@ static const BpTargetKind target_kind = {
     .attr_size = sizeof(BpTargetAttr),
     .num_attrs = sizeof attrs / sizeof *attrs,
     .description = "A frozen target",
+    .context = &tables,
     .complete = complete,
 };
 
@@ -253,27 +263,29 @@ static int build(void *self, const BpValue *args, int32_t num_args, BpValue *res
   BpValue word;
   BpByteArray view;
   (void)self;
-  if (num_args != 2 || host.target->get_attr((const BpTarget *)args[1].v_ptr, "word", &word) ||
-      host.object->view_str(&word, &view))
-    return host.error->add_context("target.build." NAME);
+  if (num_args != 2 || tables.target->get_attr((const BpTarget *)args[1].v_ptr, "word", &word) ||
+      tables.object->view_str(&word, &view))
+    return tables.error->add_context("target.build." NAME);
   return make_module(&view, result);
 }
 
 /* ---- The entry point --------------------------------------------------------------------- */
 
-static int32_t initialize(void) {
-  if (host.target->register_kind(&target_kind) ||
-      bp_plugin_register_device_api(&host, "device_api." NAME, &device_api) ||
-      bp_plugin_register(&host, "target.build." NAME, build, NULL) ||
-      bp_plugin_register(&host, NAME ".sum", call_sum, NULL))
+static int32_t initialize(void *context) {
+  const BpPluginTables *host = context;
+  if (host->target->register_kind(&target_kind) ||
+      bp_plugin_register_device_api(host, "device_api." NAME, &device_api) ||
+      bp_plugin_register(host, "target.build." NAME, build, NULL) ||
+      bp_plugin_register(host, NAME ".sum", call_sum, NULL))
     return -1;
-  return bp_plugin_register(&host, "runtime.module.loadbinary_" NAME, loadbinary, NULL);
+  return bp_plugin_register(host, "runtime.module.loadbinary_" NAME, loadbinary, NULL);
 }
 
 BP_PLUGIN_EXPORT int32_t ENTRY(const BpHost *its_host, BpPlugin *plugin);
 
 int32_t ENTRY(const BpHost *its_host, BpPlugin *plugin) {
   plugin->abi_version = BP_ABI_VERSION;
+  plugin->context = &tables;
   plugin->initialize = initialize;
-  return bp_plugin_fetch_tables(its_host, &host);
+  return bp_plugin_fetch_tables(its_host, &tables);
 }

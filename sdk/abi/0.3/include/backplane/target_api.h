@@ -59,6 +59,10 @@ typedef struct BpTargetAttr {
 /* bool: a core runs one warp after the other, as drivers for CPUs do [false]: more of them hide no
  * latency, and memory that they share is no faster */
 #define BP_TARGET_SERIAL_WARPS "serial_warps"
+#define BP_TARGET_MAX_BUFFERS  "max_buffers" /* int: tensors that a kernel takes, 4 to 64 [64] */
+/* int: iterations of all loops of a thread together, after which the driver ends them without an
+ * error, 1 to 2^40, or 0: any number; what has more is refused [0] */
+#define BP_TARGET_MAX_ITERATIONS "max_iterations"
 
 /* A target kind, as a plugin registers it with BpTargetTable::register_kind. */
 typedef struct BpTargetKind {
@@ -71,10 +75,11 @@ typedef struct BpTargetKind {
   int32_t num_attrs;
   int32_t reserved; /* zero */
   const char *description;
+  void *context; /* the plugin's, passed to `complete`; may be NULL; valid for ever */
 
   /* (optional: nothing) Checks and completes a target after its text was parsed: reads attributes
    * with BpTargetTable::get_attr and sets dependent ones with set_attr. Called by any thread. */
-  int32_t (*complete)(BpTarget *target);
+  int32_t (*complete)(void *context, BpTarget *target);
 } BpTargetKind;
 
 /* Attribute `index` of a kind. Members beyond kind->attr_size are not there. */
