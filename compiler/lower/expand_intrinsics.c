@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Intrinsics as arithmetic, for machines whose vector unit has no such instruction.
  *
- * All in float32; narrower floats are widened first, float64 is left to the C library. Polynomials
- * and quotients are near-minimax fits of the relative error (Lawson's weights over Chebyshev nodes,
- * in 50 digits). The largest errors over all arguments, in units of the last place: exp 1, log 1,
- * sigmoid 3, tanh 6, erf 8; tests hold them. NaN, infinities, zeros, subnormal results and the ends
- * of the range are those of the C library. No form relies on more than IEEE arithmetic, and none
- * survives options that let a compiler reorder it (-ffast-math). */
+ * In float32; narrower floats are widened first, float64 is left to the C library. Sines, cosines
+ * and powers go by float64, whose vectors a CPU has and a GPU mostly has not. Polynomials and
+ * quotients are near-minimax fits of the relative error (Lawson's weights over Chebyshev nodes, in
+ * 50 digits). The largest errors over all arguments, in units of the last place: exp 1, log 1,
+ * sigmoid 3, tanh 6, erf 8, sin and cos 0.51, pow 0.55; tests hold them. NaN, infinities, zeros,
+ * subnormal results and the ends of the range are those of the C library. No form relies on more
+ * than IEEE arithmetic, and none survives options that let a compiler reorder it (-ffast-math). */
 
 #include <math.h>
 
@@ -139,28 +140,35 @@ static const BpIrNode *expand_erf(const Maker *m, const BpIrNode *x) {
   return odd_quotient(m, x, 4.2, p, COUNT(p), q, COUNT(q));
 }
 
-/* x = 2^n (1 + f), 2/3 <= 1 + f < 4/3: log(x) = n ln 2 + f - f^2 / 2 + f^3 r(f). Subnormal x is
- * raised by 2^23 first. */
-static const BpIrNode *expand_log(const Maker *m, const BpIrNode *x) {
-  static const double r[] = {0.333332159767, -0.24999797689,  0.200104062604, -0.166804860524,
-                             0.14005863591,  -0.121842838157, 0.13984462175,  -0.128915721593};
+/* x = 2^n (1 + f), 2/3 <= 1 + f < 4/3; gives f. Subnormal x is raised by 2^23 first. */
+static const BpIrNode *take_apart(const Maker *m, const BpIrNode *x, const BpIrNode **n) {
   const BpIrNode *is_small = less(m, x, number(m, 0x1p-126));
   const BpIrNode *raised = pick(m, is_small, mul(m, x, number(m, 0x1p23)), x);
   const BpIrNode *bits = bits_of(m, raised);
   const BpIrNode *k = shift(m, BP_IR_SHR, sub(m, bits, integer(m, 0x3f2aaaab)), 23);
   const BpIrNode *f = float_of(m, sub(m, bits, shift(m, BP_IR_SHL, k, 23)));
-  f = sub(m, f, number(m, 1));
-  const BpIrNode *n =
-      add(m, bp_ir_cast(m->module, m->type, k), pick(m, is_small, number(m, -23), number(m, 0)));
+  *n = add(m, bp_ir_cast(m->module, m->type, k), pick(m, is_small, number(m, -23), number(m, 0)));
+  return sub(m, f, number(m, 1));
+}
+
+/* The logarithm of x, which is `finite` if x is positive and finite. */
+static const BpIrNode *with_limits(const Maker *m, const BpIrNode *x, const BpIrNode *finite) {
+  const BpIrNode *zero = number(m, 0), *infinity = number(m, INFINITY);
+  const BpIrNode *is_zero = bp_ir_binary(m->module, BP_IR_EQ, x, zero);
+  return pick(m, less(m, zero, x), pick(m, less(m, x, infinity), finite, x),
+              pick(m, is_zero, number(m, -INFINITY), number(m, NAN)));
+}
+
+/* log(x) = n ln 2 + f - f^2 / 2 + f^3 r(f). */
+static const BpIrNode *expand_log(const Maker *m, const BpIrNode *x) {
+  static const double r[] = {0.333332159767, -0.24999797689,  0.200104062604, -0.166804860524,
+                             0.14005863591,  -0.121842838157, 0.13984462175,  -0.128915721593};
+  const BpIrNode *n, *f = take_apart(m, x, &n);
   const BpIrNode *square = mul(m, f, f);
   const BpIrNode *low = sub(m, mul(m, mul(m, f, square), polynomial(m, f, r, COUNT(r))),
                             mul(m, number(m, 0.5), square));
   low = add(m, mul(m, n, number(m, LN2_LOW)), low);
-  const BpIrNode *result = add(m, mul(m, n, number(m, LN2_HIGH)), add(m, f, low));
-  const BpIrNode *zero = number(m, 0), *infinity = number(m, INFINITY);
-  const BpIrNode *is_zero = bp_ir_binary(m->module, BP_IR_EQ, x, zero);
-  return pick(m, less(m, zero, x), pick(m, less(m, x, infinity), result, x),
-              pick(m, is_zero, number(m, -INFINITY), number(m, NAN)));
+  return with_limits(m, x, add(m, mul(m, n, number(m, LN2_HIGH)), add(m, f, low)));
 }
 
 /* pow(-inf, 0.5) is inf and pow(-0, 0.5) is 0, unlike the square roots. */
@@ -171,12 +179,17 @@ static const BpIrNode *expand_root(const Maker *m, const BpIrNode *x) {
   return pick(m, is_lowest, number(m, INFINITY), root);
 }
 
+static bool is_known_exponent(double exponent) {
+  return exponent == -1 || exponent == 0.5 || exponent == 1 || exponent == 2 || exponent == 3 ||
+         exponent == 4;
+}
+
 /* pow with an exponent that a few multiplications give; NULL in *result: not one of them. */
-static int expand_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y,
-                      const BpIrNode **result) {
+static int expand_known_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y,
+                            const BpIrNode **result) {
   double exponent;
   *result = NULL;
-  if (!bp__ir_const_float(y, &exponent))
+  if (!bp__ir_const_float(y, &exponent) || !is_known_exponent(exponent))
     return 0;
   if (exponent == 1)
     *result = x;
@@ -188,11 +201,144 @@ static int expand_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y,
     *result = mul(m, mul(m, x, x), mul(m, x, x));
   else if (exponent == -1)
     *result = divide(m, number(m, 1), x);
-  else if (exponent == 0.5)
-    *result = expand_root(m, x);
   else
-    return 0;
+    *result = expand_root(m, x);
   return *result ? 0 : -1;
+}
+
+/* ---- By float64 -------------------------------------------------------------------------- */
+
+static Maker wide_maker(const Maker *m) {
+  uint16_t lanes = m->type.lanes;
+  return (Maker){m->module, bp__dtype(BP_DTYPE_FLOAT, 64, lanes),
+                 bp__dtype(BP_DTYPE_INT, 64, lanes)};
+}
+
+/* The integer nearest to x, and *sum whose low bits have it, if |x| < 2^51. Up to 2^53, an integer
+ * that differs from a positive x by a few units. */
+#define ROUND_MAGIC 0x1.8p52
+static const BpIrNode *nearest(const Maker *w, const BpIrNode *x, const BpIrNode **sum) {
+  *sum = add(w, x, number(w, ROUND_MAGIC));
+  return sub(w, *sum, number(w, ROUND_MAGIC));
+}
+
+/* The turns in an angle x >= 0, but for whole ones: within a few of 0. 1 / (2 pi) comes in parts of
+ * 29 bits, whose products with a float32 are exact, and whole turns are taken off each. So no
+ * argument is too large, and what is left of it is exact to float32's last bit and 14 more. */
+static const BpIrNode *expand_turns(const Maker *w, const BpIrNode *x) {
+  static const double parts[] = {0x1.45f306dp-3,  0x1.9391054p-32,  0x1.4fe13abp-61,
+                                 0x1.d1f534dp-90, 0x1.b81b6c5p-119, 0x1.5993c4p-150,
+                                 0x1.c820ff2p-177};
+  const BpIrNode *turns = NULL, *unused;
+  for (int i = 0; i < COUNT(parts); i++) {
+    const BpIrNode *part = mul(w, x, number(w, parts[i])), *whole = part;
+    if (i < 5) /* beyond, no product reaches a turn */
+      part = sub(w, part, nearest(w, part, &unused));
+    if (i < 3) /* and here some are so large that all of them are whole */
+      part = pick(w, less(w, whole, number(w, 0x1p53)), part, number(w, 0));
+    turns = turns ? add(w, turns, part) : part;
+  }
+  return turns;
+}
+
+/* |x|, by its bits. */
+static const BpIrNode *size_of(const Maker *m, const BpIrNode *x) {
+  return float_of(m, bp_ir_binary(m->module, BP_IR_BIT_AND, bits_of(m, x), integer(m, INT32_MAX)));
+}
+
+/* Flips the sign of x where bit `bit` of `flags` is set. */
+static const BpIrNode *flip(const Maker *m, const BpIrNode *x, const BpIrNode *flags, int bit) {
+  const BpIrNode *flag =
+      bp_ir_binary(m->module, BP_IR_BIT_AND, flags, integer(m, (int32_t)(1U << bit)));
+  return float_of(m, bp_ir_binary(m->module, BP_IR_BIT_XOR, bits_of(m, x),
+                                  bit == 31 ? flag : shift(m, BP_IR_SHL, flag, 31 - bit)));
+}
+
+/* The sine of |x|, `quarters` of a turn later: q quarters and an angle within pi / 4 of 0. */
+static const BpIrNode *expand_wave(const Maker *m, const BpIrNode *x, int64_t quarters) {
+  static const double sine[] = {-0.1666666664162645, 0.008333329385898232, -0.00019839334842208068,
+                                2.7183115725572e-06};
+  static const double cosine[] = {-0.49999999725102307, 0.04166662332383814, -0.0013886763781418066,
+                                  2.439044967472956e-05};
+  Maker wide = wide_maker(m), *w = &wide;
+  const BpIrNode *size = size_of(m, x), *unused;
+  const BpIrNode *turns = expand_turns(w, bp_ir_cast(m->module, w->type, size));
+  const BpIrNode *k = nearest(w, mul(w, turns, number(w, 4)), &unused);
+  const BpIrNode *a = mul(w, sub(w, turns, mul(w, k, number(w, 0.25))), number(w, 2 * M_PI));
+  const BpIrNode *u = mul(w, a, a), *one = number(w, 1);
+  const BpIrNode *by_sine = mul(w, a, add(w, one, mul(w, u, polynomial(w, u, sine, COUNT(sine)))));
+  const BpIrNode *by_cosine = add(w, one, mul(w, u, polynomial(w, u, cosine, COUNT(cosine))));
+  const BpIrNode *is_number = less(w, number(w, -1), u); /* no NaN becomes an integer */
+  const BpIrNode *q = bp_ir_cast(m->module, m->bits, pick(w, is_number, k, number(w, 0)));
+  q = add(m, q, integer(m, quarters));
+  const BpIrNode *is_even = bp_ir_binary(
+      m->module, BP_IR_EQ, bp_ir_binary(m->module, BP_IR_BIT_AND, q, integer(m, 1)), integer(m, 0));
+  const BpIrNode *value = pick(m, is_even, bp_ir_cast(m->module, m->type, by_sine),
+                               bp_ir_cast(m->module, m->type, by_cosine));
+  return flip(m, value, q, 1);
+}
+
+static const BpIrNode *expand_sin(const Maker *m, const BpIrNode *x) {
+  return flip(m, expand_wave(m, x, 0), bits_of(m, x), 31);
+}
+
+static const BpIrNode *expand_cos(const Maker *m, const BpIrNode *x) {
+  return expand_wave(m, x, 1);
+}
+
+/* log2(x) = n + s l(s^2), s = f / (2 + f), as take_apart gives them. */
+static const BpIrNode *wide_log2(const Maker *m, const Maker *w, const BpIrNode *x) {
+  static const double l[] = {2.885390081836836, 0.961796620976424, 0.5770924579015024,
+                             0.4112011120915362, 0.348466567318254};
+  const BpIrNode *n, *f = take_apart(m, x, &n);
+  n = bp_ir_cast(m->module, w->type, n);
+  f = bp_ir_cast(m->module, w->type, f);
+  const BpIrNode *s = divide(w, f, add(w, number(w, 2), f));
+  const BpIrNode *log = add(w, n, mul(w, s, polynomial(w, mul(w, s, s), l, COUNT(l))));
+  return with_limits(w, bp_ir_cast(m->module, w->type, x), log);
+}
+
+/* t = k + r, |r| <= 1/2: 2^t = 2^k (1 + r e(r)). Beyond 200 both ways float32 has no such number.
+ */
+static const BpIrNode *wide_exp2(const Maker *w, const BpIrNode *t) {
+  static const double e[] = {0.6931471807045371,   0.24022651066567782,  0.05550410365978254,
+                             0.009618038131280579, 0.001333393506456788, 0.00015466756527418978,
+                             1.519615473163076e-05};
+  const BpIrNode *sum;
+  t = at_most(w, at_least(w, t, -200), 200);
+  const BpIrNode *r = sub(w, t, nearest(w, t, &sum));
+  const BpIrNode *p = add(w, number(w, 1), mul(w, r, polynomial(w, r, e, COUNT(e))));
+  const BpIrNode *k = sub(w, bits_of(w, sum), integer(w, 0x4338000000000000));
+  return mul(w, p, float_of(w, shift(w, BP_IR_SHL, add(w, k, integer(w, 1023)), 52)));
+}
+
+/* |x|^y with the sign of x where y is odd; the special cases are those of C's pow. */
+static const BpIrNode *expand_any_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y) {
+  Maker wide = wide_maker(m), *w = &wide;
+  BpIrModule *module = m->module;
+  const BpIrNode *zero = number(m, 0), *one = number(m, 1), *half = mul(m, y, number(m, 0.5));
+  const BpIrNode *size = size_of(m, x);
+  const BpIrNode *t = mul(w, bp_ir_cast(module, w->type, y), wide_log2(m, w, size));
+  const BpIrNode *power = bp_ir_cast(module, m->type, wide_exp2(w, t));
+  const BpIrNode *is_one = bp_ir_binary(module, BP_IR_EQ, size, one);
+  const BpIrNode *has_y = bp_ir_binary(module, BP_IR_EQ, y, y);
+  power = pick(m, bp_ir_binary(module, BP_IR_AND, is_one, has_y), one, power);
+  const BpIrNode *is_whole =
+      bp_ir_binary(module, BP_IR_EQ, bp__ir_intrinsic(module, "floor", &y, 1), y);
+  const BpIrNode *is_even =
+      bp_ir_binary(module, BP_IR_EQ, bp__ir_intrinsic(module, "floor", &half, 1), half);
+  const BpIrNode *is_negative =
+      bp_ir_binary(module, BP_IR_LT, bits_of(m, x), integer(m, 0)); /* -0 as well */
+  const BpIrNode *signed_power = pick(m, is_negative, mul(m, power, number(m, -1)), power);
+  const BpIrNode *has_root =
+      bp_ir_binary(module, BP_IR_OR, bp_ir_binary(module, BP_IR_EQ, x, number(m, -INFINITY)),
+                   bp_ir_binary(module, BP_IR_GE, x, zero));
+  const BpIrNode *result = pick(m, is_whole, pick(m, is_even, power, signed_power),
+                                pick(m, has_root, power, number(m, NAN)));
+  const BpIrNode *is_always_one =
+      bp_ir_binary(module, BP_IR_OR, bp_ir_binary(module, BP_IR_EQ, x, one),
+                   bp_ir_binary(module, BP_IR_EQ, y, zero));
+  return pick(m, is_always_one, one, result);
 }
 
 /* ---- The pass ---------------------------------------------------------------------------- */
@@ -200,10 +346,25 @@ static int expand_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y,
 static const struct {
   const char *name;
   const BpIrNode *(*expand)(const Maker *m, const BpIrNode *x);
+  bool is_wide; /* goes by float64 */
 } expansions[] = {
-    {"exp", expand_exp},   {"log", expand_log}, {"sigmoid", expand_sigmoid},
-    {"tanh", expand_tanh}, {"erf", expand_erf},
+    {"exp", expand_exp, false},   {"log", expand_log, false}, {"sigmoid", expand_sigmoid, false},
+    {"tanh", expand_tanh, false}, {"erf", expand_erf, false}, {"sin", expand_sin, true},
+    {"cos", expand_cos, true},
 };
+
+bool bp__expands_by_doubles(const BpIrNode *node) {
+  double exponent;
+  if (node->kind != BP_IR_CALL || node->int_value != BP_IR_CALL_INTRINSIC ||
+      !bp__dtype_is_float(node->dtype) || node->dtype.bits > 32)
+    return false;
+  if (!strcmp(node->str_value, "pow"))
+    return !bp__ir_const_float(node->operands[1], &exponent) || !is_known_exponent(exponent);
+  for (size_t i = 0; i < sizeof expansions / sizeof *expansions; i++)
+    if (!strcmp(node->str_value, expansions[i].name))
+      return expansions[i].is_wide;
+  return false;
+}
 
 static const BpIrNode *expand_call(BpIrRewriter *rewriter, const BpIrNode *node) {
   BpIrModule *module = rewriter->module;
@@ -213,21 +374,33 @@ static const BpIrNode *expand_call(BpIrRewriter *rewriter, const BpIrNode *node)
   uint16_t lanes = node->dtype.lanes;
   Maker m = {module, bp__dtype(BP_DTYPE_FLOAT, 32, lanes), bp__dtype(BP_DTYPE_INT, 32, lanes)};
   const BpIrNode *x = bp_ir_cast(module, m.type, node->operands[0]);
+  bool is_wide = rewriter->context;
   if (!strcmp(node->str_value, "pow")) {
     const BpIrNode *result;
-    if (expand_pow(&m, x, node->operands[1], &result))
+    if (expand_known_pow(&m, x, node->operands[1], &result))
       return NULL;
+    if (!result && is_wide)
+      result = expand_any_pow(&m, x, bp_ir_cast(module, m.type, node->operands[1]));
     return result ? bp_ir_cast(module, node->dtype, result) : node;
   }
   for (size_t i = 0; i < sizeof expansions / sizeof *expansions; i++)
-    if (!strcmp(node->str_value, expansions[i].name))
+    if (!strcmp(node->str_value, expansions[i].name) && (is_wide || !expansions[i].is_wide))
       return bp_ir_cast(module, node->dtype, expansions[i].expand(&m, x));
   return node;
 }
 
-const BpIrNode *bp__pass_expand_intrinsics(BpIrModule *module, const BpIrNode *function) {
-  BpIrRewriter rewriter = {.module = module, .leave = expand_call};
+static const BpIrNode *expand(BpIrModule *module, const BpIrNode *function, bool is_wide) {
+  BpIrRewriter rewriter = {
+      .module = module, .context = is_wide ? &is_wide : NULL, .leave = expand_call};
   const BpIrNode *result = bp__ir_rewrite(&rewriter, function);
   bp__ir_rewriter_clear(&rewriter);
   return result;
+}
+
+const BpIrNode *bp__pass_expand_intrinsics(BpIrModule *module, const BpIrNode *function) {
+  return expand(module, function, false);
+}
+
+const BpIrNode *bp__pass_expand_by_doubles(BpIrModule *module, const BpIrNode *function) {
+  return expand(module, function, true);
 }

@@ -39,9 +39,8 @@ static bool has_vectors(const BpTarget *target) {
   return bp_target_get_int(target, BP_TARGET_VECTOR_BITS, 0) > 0;
 }
 
-/* Threads are lanes, too. */
-static bool has_lanes(const BpTarget *target) {
-  return has_vectors(target) || has_axes(target);
+static bool has_vectors_alone(const BpTarget *target) {
+  return has_vectors(target) && !has_axes(target);
 }
 
 static bool has_axes_alone(const BpTarget *target) {
@@ -67,7 +66,8 @@ static const struct {
     {"serialize_grids", bp__pass_serialize_grids, lacks_axes},
     {"simplify", bp__pass_simplify, NULL},
     {"guard", bp__pass_guard, NULL},
-    {"expand_intrinsics", bp__pass_expand_intrinsics, has_lanes},
+    {"expand_by_doubles", bp__pass_expand_by_doubles, has_vectors_alone},
+    {"expand_intrinsics", bp__pass_expand_intrinsics, has_axes},
     {"scalarize", bp__pass_scalarize, has_axes_alone},
     {"name_shared", bp__pass_name_shared, NULL},
     {"narrow", bp__pass_narrow, has_short_indices},

@@ -17,6 +17,10 @@ const BpIrNode *bp__pass_guard(BpIrModule *module, const BpIrNode *function);
 /* exp, log, tanh, erf, sigmoid of float32 and narrower, and pow with a small constant exponent, as
  * arithmetic that vectorises; see docs/ir.md for their errors. */
 const BpIrNode *bp__pass_expand_intrinsics(BpIrModule *module, const BpIrNode *function);
+/* The same; and sin, cos and any pow by arithmetic of float64. */
+const BpIrNode *bp__pass_expand_by_doubles(BpIrModule *module, const BpIrNode *function);
+/* Whether that computes a node of float32 or narrower in float64. */
+bool bp__expands_by_doubles(const BpIrNode *node);
 /* Vectors lane by lane: what is left has none. */
 const BpIrNode *bp__pass_scalarize(BpIrModule *module, const BpIrNode *function);
 /* int64 arithmetic in int32 where the ranges of loop variables show that it fits. */

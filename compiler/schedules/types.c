@@ -2,6 +2,7 @@
 /* What the types of a stage ask of its schedule: how many of its values a vector holds, and which
  * operands are worth a copy in the type that they are computed with. */
 
+#include "compiler/lower/passes.h"
 #include "compiler/schedules/parts.h"
 
 #include <stdio.h>
@@ -32,6 +33,8 @@ static int visit_width(void *context, const BpIrNode *node) {
       width = width_of(widths, node->operands[i]);
   if ((is_read || width > 0 || bp__dtype_is_float(node->dtype)) && bits_of(node->dtype) > width)
     width = bits_of(node->dtype);
+  if (bp__expands_by_doubles(node))
+    width = 64;
   if (width > widths->widest)
     widths->widest = width;
   return bp__ir_map_set(&widths->known, node, (const void *)(uintptr_t)(width + 1));

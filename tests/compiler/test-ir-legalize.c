@@ -813,6 +813,8 @@ static void test_expansions_are_accurate(void) {
   assert_accurate("sigmoid", exact_sigmoid, 3);
   assert_accurate("tanh", tanh, 6);
   assert_accurate("erf", erf, 8);
+  assert_accurate("sin", sin, 0.51);
+  assert_accurate("cos", cos, 0.51);
 }
 
 /* The value of a scalar intrinsic after expansion. */
@@ -867,36 +869,70 @@ static void test_expansions_at_the_ends(void) {
   assert_expanded("erf", -INFINITY, -1);
   assert_expanded("erf", NAN, NAN);
   assert_expanded("erf", -0.0f, -0.0f);
+  assert_expanded("sin", INFINITY, NAN);
+  assert_expanded("sin", NAN, NAN);
+  assert_expanded("sin", -0.0f, -0.0f);
+  assert_expanded("sin", 0x1p-149f, 0x1p-149f);
+  assert_expanded("sin", -0x1.8p-140f, -0x1.8p-140f);
+  assert_expanded("cos", -INFINITY, NAN);
+  assert_expanded("cos", NAN, NAN);
+  assert_expanded("cos", -0.0f, 1);
+  /* of the float32 nearest to a multiple of pi / 2, and of the largest */
+  assert_expanded("cos", 0x1.4661a4p+42f, (float)cos(0x1.4661a4p+42));
+  assert_expanded("sin", 0x1.fffffep127f, (float)sin(0x1.fffffep127));
 }
 
-static float power(float x, float y) {
+/* pow with an exponent that the code says, or that it is given in memory. */
+static float power(float x, float y, gboolean is_constant) {
   char number[G_ASCII_DTOSTR_BUF_SIZE];
-  char *text =
-      g_strdup_printf("(module (function \"f\" (buffer A float32 global 1)"
-                      " (store A 0 (call float32 intrinsic \"pow\" (load A 0) %s:float32))))",
-                      g_ascii_dtostr(number, sizeof number, (double)y));
+  char *exponent =
+      is_constant ? g_strdup_printf("%s:float32",
+                                    isnan(y)   ? "nan"
+                                    : isinf(y) ? (y < 0 ? "-inf" : "inf")
+                                               : g_ascii_dtostr(number, sizeof number, (double)y))
+                  : g_strdup("(load A 1)");
+  char *text = g_strdup_printf("(module (function \"f\" (buffer A float32 global 2)"
+                               " (store A 0 (call float32 intrinsic \"pow\" (load A 0) %s))))",
+                               exponent);
   BpIrModule *module = parse_verified(text);
   BpIrModule *legal = legalize(module, "test_vector");
   Array array;
-  BpValue arg = array_value(&array, &x, dtype_of("float32"), 1);
+  float data[] = {x, y};
+  BpValue arg = array_value(&array, data, dtype_of("float32"), 2);
   assert_ok(bp_ir_interpret(legal, "f", &arg, 1));
+  char *printed = bp_ir_print(legal);
+  g_assert_null(strstr(printed, "\"pow\""));
+  bp_str_free(printed);
   bp_object_release(legal);
   bp_object_release(module);
   g_free(text);
-  return x;
+  g_free(exponent);
+  return data[0];
+}
+
+static void assert_power(float x, float y, gboolean is_constant, double bound) {
+  double wanted = pow((double)x, (double)y);
+  float got = power(x, y, is_constant);
+  if (!(ulps(got, wanted) <= bound) || (wanted == 0 && !signbit(got) != !signbit(wanted)))
+    g_error("pow(%g, %g) is %.9g, not %.9g", (double)x, (double)y, (double)got, wanted);
 }
 
 static void test_powers(void) {
-  static const float bases[] = {0, -0.0f, 1.5f, -1.5f, INFINITY, -INFINITY, NAN, 1e-40f};
-  static const float exponents[] = {1, 2, 3, 4, -1, 0.5f, 2.5f};
+  static const float bases[] = {0,        -0.0f,     1,   -1,     1.5f, -1.5f,
+                                INFINITY, -INFINITY, NAN, 1e-40f, -2,   0x1.fffffep127f};
+  static const float exponents[] = {0,    -0.0f, 1,  2,        3,         4,   -1,      0.5f,
+                                    2.5f, -3,    -2, INFINITY, -INFINITY, NAN, 0x1p30f, 16777215};
   for (size_t i = 0; i < G_N_ELEMENTS(bases); i++)
     for (size_t j = 0; j < G_N_ELEMENTS(exponents); j++) {
-      double wanted = pow((double)bases[i], (double)exponents[j]);
-      float got = power(bases[i], exponents[j]);
-      if (ulps(got, wanted) > 2 || (wanted == 0 && !signbit(got) != !signbit(wanted)))
-        g_error("pow(%g, %g) is %.9g, not %.9g", (double)bases[i], (double)exponents[j],
-                (double)got, wanted);
+      if (j >= 2 && j < 9)
+        assert_power(bases[i], exponents[j], TRUE, 2);
+      assert_power(bases[i], exponents[j], FALSE, 0.55);
     }
+  for (uint32_t i = 1; i <= 1000; i++) {
+    float x = float_of_bits(i * 2147001u % 0x7f800000u);
+    assert_power(x, (float)((int)(i % 41) - 20) * 0.37f, FALSE, 0.55);
+    assert_power(1 + (float)((int)(i % 101) - 50) * 0x1p-20f, (float)i * 4099, FALSE, 0.55);
+  }
 }
 
 /* Narrow floats are widened; float64 is the C library's. */
