@@ -2,12 +2,14 @@
 # Operators.
 
 libbackplane_graph_la_SOURCES += \
+	graph/ops/attention.c \
 	graph/ops/blocked.c \
 	graph/ops/conv.c \
 	graph/ops/einsum.c \
 	graph/ops/elementwise.c \
 	graph/ops/expr.h \
 	graph/ops/fold.c \
+	graph/ops/grid_sample.c \
 	graph/ops/mark.c \
 	graph/ops/matmul.c \
 	graph/ops/move.c \

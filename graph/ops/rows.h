@@ -225,6 +225,14 @@ BP_ROW_EXPAND(lp_normalization);
 BP_ROW_EXPAND(rms_normalization);
 BP_ROW_EXPAND(mean_variance_normalization);
 
+/* grid_sample.c */
+BP_ROW_INFER(grid_sample);
+BP_ROW_COMPUTE(grid_sample);
+
+/* attention.c */
+BP_ROW_EXPAND(rotary_embedding);
+BP_ROW_EXPAND(attention);
+
 /* recurrent.c: recurrent layers, as products and steps; and the steps of each sort */
 BP_ROW_EXPAND(lstm);
 BP_ROW_EXPAND(gru);

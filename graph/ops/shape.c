@@ -128,7 +128,17 @@ BP_ROW_EXPAND(dropout) {
   const BpGraphValue *training = bp__node_input(node, 2);
   if (training && (!training->data || bp__value_get_int(training, 0)))
     return bp__op_error(node, "its training mode is not a constant false");
-  return bp__expand_identity(graph, node);
+  node->outputs[0] = node->inputs[0];
+  if (node->num_outputs == 1)
+    return 0;
+  /* The mask: all true; before version 10 in the type of the input. */
+  BpGraphValue *kept = bp__graph_float_scalar(graph, 1.0f);
+  BpDataType dtype = node->version < 10 ? node->inputs[0]->dtype : BP__BOOL;
+  BpGraphValue *inputs[] = {
+      bp__op_cast(graph, node, kept, dtype),
+      bp__graph_int_vector(graph, node->inputs[0]->shape, node->inputs[0]->ndim)};
+  node->outputs[1] = bp__op_apply(graph, "", "Expand", node->name, inputs, 2, NULL, 0);
+  return node->outputs[1] ? 0 : -1;
 }
 
 /* ---- Shapes as values -------------------------------------------------------------------- */

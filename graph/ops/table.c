@@ -157,6 +157,8 @@ static const BpOp table[] = {
     COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s", space_to_depth,
              space_to_depth),
     COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
+    COMPUTED("GridSample", 16, 2, 2, 0, BP_FUSE_OPAQUE, "mode:s padding_mode:s align_corners:i",
+             grid_sample, grid_sample),
     EXPANDED("Resize", 10, 1, 4, 1,
              "mode:s coordinate_transformation_mode:s nearest_mode:s cubic_coeff_a:f "
              "exclude_outside:i extrapolation_value:f antialias:i axes:is "
@@ -225,6 +227,14 @@ static const BpOp table[] = {
 
     EXPANDED("RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i", rms_normalization),
     EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
+
+    /* Attention. */
+    EXPANDED("RotaryEmbedding", 23, 3, 4, 1, "interleaved:i num_heads:i rotary_embedding_dim:i",
+             rotary_embedding),
+    EXPANDED("Attention", 23, 3, 7, 4,
+             "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i scale:f softcap:f "
+             "softmax_precision:i left_window_size:i right_window_size:i",
+             attention),
 
     /* Recurrent layers. */
     EXPANDED("LSTM", 7, 3, 8, 3, RECURRENT_ATTRS "input_forget:i", lstm),

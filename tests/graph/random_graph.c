@@ -756,6 +756,14 @@ static void make_marked(RandomGraph *g, const Row *row) {
         in.rank);
 }
 
+static void make_dropout(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, row->types, 0, MAX_RANK);
+  const RandomValue in = *random_graph_value(g, x);
+  apply(g, row->op, g_strdup(""), &x, 1, in.type, in.shape, in.rank);
+  int32_t mask = add_result(g, BOOL, in.shape, in.rank);
+  random_graph_value(g, mask)->error = 0;
+}
+
 static void make_depth_space(RandomGraph *g, const Row *row) {
   gboolean to_space = row->op[0] == 'D';
   int64_t c = between(g, 1, 9), h = between(g, 1, 6), w = between(g, 1, 6);
@@ -790,6 +798,22 @@ static void make_resize(RandomGraph *g, const Row *row) {
     result =
         apply(g, row->op, attrs, (int32_t[]){x, -1, -1, int_list(g, shape, 4)}, 4, FLOAT, shape, 4);
   rounded(g, result);
+}
+
+/* Places inside of the picture and outside. */
+static void make_grid_sample(RandomGraph *g, const Row *row) {
+  int32_t x = pick(g, 1 << FLOAT, 4, 4);
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t places[4] = {in.shape[0], between(g, 1, 6), between(g, 1, 6), 2};
+  int64_t shape[4] = {in.shape[0], in.shape[1], places[1], places[2]};
+  char *mode = choice(g, row->attrs), *padding = choice(g, "zeros|border|reflection");
+  int32_t grid = weights(g, FLOAT, places, 4);
+  rounded(g, apply(g, row->op,
+                   g_strdup_printf("mode=%s padding_mode=%s align_corners=%d", mode, padding,
+                                   (int)below(g, 2)),
+                   (int32_t[]){x, grid}, 2, FLOAT, shape, 4));
+  g_free(mode);
+  g_free(padding);
 }
 
 /* ---- Reductions ---- */
@@ -1024,6 +1048,47 @@ static void make_norm(RandomGraph *g, const Row *row) {
                    FLOAT, in.shape, in.rank));
 }
 
+/* One token after the other, or in any order by their places. */
+static void make_rotary(RandomGraph *g, const Row *row) {
+  int64_t batch = between(g, 1, 2), heads = between(g, 1, 3), length = between(g, 1, 5);
+  int64_t half = between(g, 1, 4), size = 2 * half + below(g, 2) * 3, rows = 7;
+  gboolean has_axis = below(g, 2) == 1, has_places = below(g, 2) == 1;
+  int64_t with_axis[4] = {batch, heads, length, size}, without[3] = {batch, length, heads * size};
+  int64_t cache[3] = {batch, length, half};
+  const int64_t *shape = has_axis ? with_axis : without;
+  if (has_places)
+    cache[1] = rows;
+  int32_t reads[4] = {given(g, FLOAT, shape, has_axis ? 4 : 3, FALSE),
+                      given(g, FLOAT, cache + has_places, 3 - has_places, TRUE),
+                      given(g, FLOAT, cache + has_places, 3 - has_places, TRUE), -1};
+  if (has_places)
+    reads[3] = indices(g, (int64_t[]){batch, length}, 2, rows);
+  rounded(g, apply(g, row->op,
+                   g_strdup_printf("num_heads=%d interleaved=%d rotary_embedding_dim=%d",
+                                   (int)heads, (int)below(g, 2), (int)(2 * half)),
+                   reads, has_places ? 4 : 3, FLOAT, shape, has_axis ? 4 : 3));
+}
+
+/* Of queries that share keys, with what is past, masks and windows. */
+static void make_attention(RandomGraph *g, const Row *row) {
+  int64_t batch = between(g, 1, 2), heads = between(g, 1, 2), groups = between(g, 1, 3);
+  int64_t queries = between(g, 1, 5), keys = between(g, 1, 7), size = between(g, 1, 9);
+  int64_t past = below(g, 2) ? between(g, 1, 4) : 0, all = past + keys;
+  int64_t k[4] = {batch, heads, keys, size}, old[4] = {batch, heads, past, size};
+  int64_t q[4] = {batch, heads * groups, queries, size}, mask[2] = {queries, all};
+  int32_t reads[6] = {given(g, FLOAT, q, 4, FALSE),
+                      given(g, FLOAT, k, 4, FALSE),
+                      given(g, FLOAT, k, 4, FALSE),
+                      -1,
+                      -1,
+                      -1};
+  if (below(g, 2))
+    reads[3] = given(g, below(g, 2) ? BOOL : FLOAT, mask, 2, below(g, 2) == 0);
+  for (int32_t i = 4; i < 6 && past; i++)
+    reads[i] = given(g, FLOAT, old, 4, FALSE);
+  rounded(g, apply(g, row->op, choice(g, row->attrs), reads, past ? 6 : 4, FLOAT, q, 4));
+}
+
 static void make_recurrent(RandomGraph *g, const Row *row) {
   int64_t gates = row->op[0] == 'L' ? 4 : row->op[0] == 'G' ? 3 : 1;
   int64_t steps = between(g, 1, 4), batch = between(g, 1, 3), inputs = extent(g);
@@ -1118,7 +1183,7 @@ static const Row rows[] = {
     {"Squeeze", make_squeeze, "", 0, 0},
     {"Unsqueeze", make_unsqueeze, "", 0, 0},
     {"Identity", make_unary, "", ANY, EXACT},
-    {"Dropout", make_unary, "", FLOATS, EXACT},
+    {"Dropout", make_dropout, "", FLOATS, EXACT},
     {"Constant", make_constant, "", 0, 0},
     {"ConstantOfShape", make_constant_of_shape, "", 0, 0},
     {"Range", make_range, "", 0, 0},
@@ -1147,6 +1212,7 @@ static const Row rows[] = {
     {"SpaceToDepth", make_depth_space, "blocksize=2", 0, 0},
     {"Trilu", make_trilu, "upper=1|upper=0", 0, 0},
     {"Resize", make_resize, "mode=nearest|mode=linear|mode=cubic", 0, 0},
+    {"GridSample", make_grid_sample, "linear|nearest|cubic", 0, 0},
     {"Upsample", make_resize, "mode=nearest|mode=linear", 0, 0},
     {"ReduceSum", make_reduce, "", NUMBERS & ~(1 << UINT8 | 1 << INT8), 0},
     {"ReduceMean", make_reduce, "", FLOATS, 0},
@@ -1184,6 +1250,9 @@ static const Row rows[] = {
     {"RMSNormalization", make_norm, "", 0, 0},
     {"MeanVarianceNormalization", make_picture, "|axes=1,2", 1 << FLOAT, 0},
     {"LpNormalization", make_along, "p=2 ", FLOATS, 0},
+    {"RotaryEmbedding", make_rotary, "", 0, 0},
+    {"Attention", make_attention,
+     "|is_causal=1|scale=0.25f is_causal=1|softcap=2.0f|softmax_precision=1", 0, 0},
     {"LSTM", make_recurrent, "", 0, 0},
     {"GRU", make_recurrent, "", 0, 0},
     {"RNN", make_recurrent, "", 0, 0},

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GridSample: each element of the output is interpolated at a place of the input that a grid gives.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+typedef enum Padding { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION } Padding;
+
+typedef struct Sampling {
+  const BpOpCompute *op;
+  BpIrModule *ir;
+  BpDataType dtype; /* in which it is computed */
+  int32_t rank;     /* of the space */
+  int32_t taps;     /* along each dimension: 1, 2 or 4 */
+  int is_aligned;   /* -1 and 1 are the centres of the outer elements, not their edges */
+  Padding padding;
+} Sampling;
+
+static int read_sampling(const BpGraphNode *node, Sampling *sampling) {
+  static const struct {
+    const char *name;
+    int32_t taps;
+  } modes[] = {{"nearest", 1}, {"bilinear", 2}, {"linear", 2}, {"bicubic", 4}, {"cubic", 4}};
+  static const char *const paddings[] = {"zeros", "border", "reflection"};
+  const char *mode = bp__node_str(node, "mode", "linear");
+  const char *padding = bp__node_str(node, "padding_mode", "zeros");
+  memset(sampling, 0, sizeof(*sampling));
+  sampling->rank = node->inputs[0]->ndim - 2;
+  sampling->dtype = bp_te_accumulator(node->inputs[0]->dtype);
+  sampling->is_aligned = bp__node_int(node, "align_corners", 0) != 0;
+  for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+    if (!strcmp(mode, modes[i].name))
+      sampling->taps = modes[i].taps;
+  while (sampling->padding <= PAD_REFLECTION && strcmp(padding, paddings[sampling->padding]))
+    sampling->padding++;
+  if (!sampling->taps || sampling->padding > PAD_REFLECTION)
+    return bp__op_bad(node, "mode '%s' or padding_mode '%s' is unknown", mode, padding);
+  return 0;
+}
+
+BP_ROW_INFER(grid_sample) {
+  const BpGraphValue *in = node->inputs[0], *grid = node->inputs[1];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  Sampling sampling;
+  if (read_sampling(node, &sampling))
+    return -1;
+  if (!bp__dtype_is_float(in->dtype) || !bp__dtype_is_float(grid->dtype))
+    return bp__op_error(node, "its inputs are not of float types");
+  if (sampling.rank < 1 || grid->ndim != in->ndim || grid->shape[0] != in->shape[0] ||
+      grid->shape[grid->ndim - 1] != sampling.rank)
+    return bp__op_bad(node, "its grid does not have a place in %d dimensions for each element",
+                      sampling.rank);
+  for (int32_t i = 0; i < in->ndim; i++) {
+    shape[i] = i < 2 ? in->shape[i] : grid->shape[i - 1];
+    if (i >= 2 && in->shape[i] == 0)
+      return bp__op_bad(node, "its input is empty");
+  }
+  return bp__node_set_output(graph, node, 0, in->dtype, shape, in->ndim);
+}
+
+static const BpIrNode *number(const Sampling *s, double value) {
+  return x_number(s->ir, s->dtype, value);
+}
+
+/* The coordinate in elements, from one between -1 and 1. */
+static const BpIrNode *in_elements(const Sampling *s, const BpIrNode *at, int64_t extent) {
+  BpIrModule *ir = s->ir;
+  at = x_add(ir, at, number(s, 1));
+  if (s->is_aligned)
+    return x_mul(ir, x_mul(ir, at, number(s, 0.5)), number(s, (double)(extent - 1)));
+  return x_mul(ir, x_sub(ir, x_mul(ir, at, number(s, (double)extent)), number(s, 1)),
+               number(s, 0.5));
+}
+
+/* A coordinate outside of the borders is brought back into them. */
+static const BpIrNode *brought_back(const Sampling *s, const BpIrNode *at, int64_t extent) {
+  BpIrModule *ir = s->ir;
+  double edge = s->is_aligned ? 0 : -0.5, range = (double)extent - 1 - 2 * edge;
+  const BpIrNode *last = number(s, (double)(extent - 1)), *outside, *inner;
+  outside = bp_ir_binary(ir, BP_IR_OR, x_lt(ir, at, number(s, edge)),
+                         x_lt(ir, number(s, edge + range), at));
+  if (s->padding == PAD_ZEROS)
+    return at;
+  if (s->padding == PAD_BORDER) {
+    inner = x_min(ir, x_max(ir, at, number(s, 0)), last);
+  } else if (range == 0) {
+    inner = number(s, 0);
+  } else {
+    const BpIrNode *whole = number(s, 2 * range);
+    inner = x_call1(ir, "abs", x_sub(ir, at, number(s, edge)));
+    inner = x_sub(ir, inner, x_mul(ir, x_call1(ir, "floor", x_div(ir, inner, whole)), whole));
+    inner = x_add(ir, number(s, edge), x_min(ir, inner, x_sub(ir, whole, inner)));
+  }
+  return bp_ir_select(ir, outside, inner, at);
+}
+
+/* The element that stands for one outside of the input. */
+static const BpIrNode *element_at(const Sampling *s, const BpIrNode *index, int64_t extent) {
+  BpIrModule *ir = s->ir;
+  int64_t period = s->is_aligned ? 2 * (extent - 1) : 2 * extent;
+  if (s->padding == PAD_REFLECTION && period > 0) {
+    index = bp_ir_binary(ir, BP_IR_FLOORMOD, index, x_index(ir, period));
+    index = x_min(ir, index, x_sub(ir, x_index(ir, period - !s->is_aligned), index));
+  }
+  return s->padding == PAD_ZEROS
+             ? index
+             : x_min(ir, x_max(ir, index, x_index(ir, 0)), x_index(ir, extent - 1));
+}
+
+/* The weight of an element at a distance: linear, or the cubic convolution with a = -0.75. */
+static const BpIrNode *weight_at(const Sampling *s, const BpIrNode *distance) {
+  BpIrModule *ir = s->ir;
+  const BpIrNode *d = x_call1(ir, "abs", distance), *one = number(s, 1), *near, *far;
+  if (s->taps == 2)
+    return x_sub(ir, one, d);
+  near = x_sub(ir, x_mul(ir, number(s, 1.25), d), number(s, 2.25));
+  near = x_add(ir, x_mul(ir, x_mul(ir, near, d), d), one);
+  far = x_add(ir, x_mul(ir, number(s, -0.75), d), number(s, 3.75));
+  far = x_sub(ir, x_mul(ir, far, d), number(s, 6));
+  far = x_add(ir, x_mul(ir, far, d), number(s, 3));
+  return bp_ir_select(ir, bp_ir_binary(ir, BP_IR_LE, d, one), near, far);
+}
+
+/* The coordinate that the grid has for dimension `i`; the last one comes first there. */
+static const BpIrNode *coordinate(BpTe *te, const Sampling *s, const BpIrNode *const *axes,
+                                  int32_t i) {
+  const BpIrNode *place[BP_GRAPH_MAX_NDIM] = {axes[0]};
+  int64_t extent = s->op->node->inputs[0]->shape[2 + i];
+  memcpy(place + 1, axes + 2, (size_t)s->rank * sizeof(*place));
+  place[1 + s->rank] = x_index(s->ir, s->rank - 1 - i);
+  const BpIrNode *at = x_wide(s->ir, bp_te_read(te, s->op->inputs[1], place));
+  at = at ? in_elements(s, bp_ir_cast(s->ir, s->dtype, at), extent) : NULL;
+  if (s->taps == 1)
+    at = bp__scalar_round(s->ir, s->op->node, &at);
+  return brought_back(s, at, extent);
+}
+
+static const BpIrNode *grid_sample_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Sampling *s = context;
+  BpIrModule *ir = s->ir;
+  const BpGraphValue *in = s->op->node->inputs[0];
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM] = {axes[0], axes[1]}, *taps[BP_GRAPH_MAX_NDIM];
+  const BpIrNode *inside = NULL, *weight = NULL, *value;
+  for (int32_t i = 0; i < s->rank; i++) {
+    const BpIrNode *at = coordinate(te, s, axes, i), *low = x_call1(ir, "floor", at), *index;
+    index = low ? bp_ir_cast(ir, BP__INT64, low) : NULL;
+    if (s->taps > 1) {
+      taps[i] = bp_te_reduce_axis(te, "tap", s->taps);
+      const BpIrNode *step = x_sub(ir, taps[i], x_index(ir, s->taps / 2 - 1)), *along;
+      index = x_add(ir, index, step);
+      along = weight_at(s, x_sub(ir, x_sub(ir, at, low), bp_ir_cast(ir, s->dtype, step)));
+      weight = weight ? x_mul(ir, weight, along) : along;
+    }
+    indices[2 + i] = element_at(s, index, in->shape[2 + i]);
+    if (s->padding == PAD_ZEROS) {
+      const BpIrNode *within = x_and(ir, x_ge(ir, index, x_index(ir, 0)),
+                                     x_lt(ir, index, x_index(ir, in->shape[2 + i])));
+      inside = inside ? x_and(ir, inside, within) : within;
+    }
+  }
+  value = inside ? bp_te_read_if(te, s->op->inputs[0], indices, inside)
+                 : bp_te_read(te, s->op->inputs[0], indices);
+  value = x_wide(ir, value);
+  return s->taps > 1 ? bp_te_reduce(te, BP_TE_SUM, x_mul(ir, value, weight), taps, s->rank) : value;
+}
+
+BP_ROW_COMPUTE(grid_sample) {
+  const BpGraphValue *out = op->node->outputs[0];
+  Sampling sampling;
+  if (read_sampling(op->node, &sampling))
+    return -1;
+  sampling.op = op;
+  sampling.ir = bp_te_ir(op->te);
+  return bp__op_give(outputs, bp_te_compute(op->te, "GridSample", out->shape, out->ndim,
+                                            grid_sample_body, &sampling));
+}
