@@ -4,11 +4,11 @@
 
 #include "conformance/kernel.h"
 
-#define EXTENT 4096
+#define EXTENT 1024
 
 /* Adds 1 to each element: $1 blocks of $2 threads. */
 #define STEP_TEXT                                                                                  \
-  "(module (function \"increase\" (buffer A int32 global 4096)"                                    \
+  "(module (function \"increase\" (buffer A int32 global 1024)"                                    \
   " (for b:int64 0 %1$d bound \"blockIdx.x\" (for t:int64 0 %2$d bound \"threadIdx.x\""            \
   " (store A (add (mul b %2$d) t) (add (load A (add (mul b %2$d) t)) 1:int32))))))"
 
@@ -32,7 +32,7 @@ static void open_grid(Kit *kit, Step *step, int blocks, int threads) {
 
 static void open_step(Kit *kit, Step *step) {
   bp__kit_open_target(kit);
-  int threads = (int)bp__kit_block(kit, 64);
+  int threads = (int)bp__kit_block(kit, 32);
   open_grid(kit, step, EXTENT / threads, threads);
 }
 

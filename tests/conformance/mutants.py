@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds copies of the template plugin as mutants.txt edits them and gives each to the conformance kit, whose first failure
 must be the check that the file names. Prints TAP. Arguments: source folder, build folder; then names of copies, or --sample
-for those that conform and every sixth mutant, or --edits for whether the edits fit the template, or none for all."""
+for those that conform and every sixth mutant, which gets no more than the check that names it and what that builds on, or
+--edits for whether the edits fit the template, or none for all copies and the template itself, with all checks."""
 
 import concurrent.futures
+import hashlib
 import os
 import re
 import shlex
@@ -67,21 +69,45 @@ def copy_sources(source, folder):
     shutil.copytree(os.path.join(source, "sdk/include/backplane"), os.path.join(folder, "backplane"))
 
 
-def build(source, folder, flags):
-    """Compiles the plugin of a folder: its path and "", or None and why not."""
-    plugin = os.path.join(folder, "mutant.so")
-    sources = [os.path.join(folder, f) for f in sorted(os.listdir(folder)) if f.endswith(".c")]
-    includes = ["-I" + folder, "-I" + os.path.join(source, "sdk/include")]
-    command = [*shlex.split(os.environ.get("CC", "cc")), *FLAGS, *flags, *includes, "-shared", "-o", plugin, *sources]
-    result = subprocess.run(command, capture_output=True, text=True)
-    if result.returncode == 0:
-        return plugin, ""
-    return None, f"the compiler ended with {result.returncode}\n{result.stderr}"
+def read(path):
+    with open(path, "rb") as stream:
+        return stream.read()
 
 
-def run_kit(build_folder, plugin):
+class Compiler:
+    """Compiles plugins. Copies that have a source and all headers in common have its object in common."""
+
+    def __init__(self, source, objects):
+        self.source, self.objects = source, objects
+        self.command = shlex.split(os.environ.get("CC", "cc"))
+
+    def run(self, arguments):
+        result = subprocess.run([*self.command, *FLAGS, *arguments], capture_output=True, text=True)
+        if result.returncode != 0:
+            raise ValueError(f"the compiler ended with {result.returncode}\n{result.stderr}")
+
+    def compile(self, folder, name, headers):
+        path = os.path.join(folder, name)
+        made = os.path.join(self.objects, hashlib.sha256(headers + read(path)).hexdigest() + ".o")
+        if not os.path.exists(made):
+            self.run(["-I" + folder, "-I" + os.path.join(self.source, "sdk/include"), "-c", "-o", path + ".o", path])
+            os.replace(path + ".o", made)
+        return made
+
+    def build(self, folder, flags):
+        """The plugin of a folder of sources. ValueError: the compiler refuses it."""
+        both = [folder, os.path.join(folder, "backplane")]
+        headers = b"".join(read(os.path.join(f, h)) for f in both for h in sorted(os.listdir(f)) if h.endswith(".h"))
+        made = [self.compile(folder, f, headers) for f in sorted(os.listdir(folder)) if f.endswith(".c")]
+        plugin = os.path.join(folder, "mutant.so")
+        self.run(["-shared", "-o", plugin, *flags, *made])
+        return plugin
+
+
+def run_kit(build_folder, plugin, only):
     """The name of the check that fails first, "" if none does; the exit status; the whole report."""
     command = [os.path.join(build_folder, "backplane"), "verify", "--conformance", "--fail-fast", "--format", "tap", plugin]
+    command += ["--only", only] if only else []
     result = subprocess.run(command, capture_output=True, text=True, errors="replace")
     match = re.search(r"^not ok \d+ - (\S+)", result.stdout, re.M)
     return (match.group(1) if match else ""), result.returncode, result.stdout + result.stderr
@@ -91,24 +117,27 @@ def as_comment(text):
     return "".join(f"# {line}\n" for line in text.splitlines())
 
 
-def build_and_run(source, build_folder, mutant, folder):
+def build_and_run(compiler, build_folder, mutant, folder, is_whole):
     """What speaks against the mutant's being caught by the check that names it; "" if nothing does."""
-    copy_sources(source, folder)
+    copy_sources(compiler.source, folder)
     problem = mutant.apply(folder) if mutant else None
-    plugin, problem = (None, problem) if problem else build(source, folder, mutant.flags if mutant else [])
-    if not plugin:
+    if problem:
         return problem
-    found, status, report = run_kit(build_folder, plugin)
+    try:
+        plugin = compiler.build(folder, mutant.flags if mutant else [])
+    except ValueError as error:
+        return str(error)
+    found, status, report = run_kit(build_folder, plugin, None if is_whole else mutant.check)
     if (found, status) == ((mutant.check, 1) if mutant and mutant.check != "-" else ("", 0)):
         return ""
     rest = re.sub(r"^ok .*\n", "", report, flags=re.M)
     return f"failed first: {found or 'nothing'}; the status was {status}\n{rest}"
 
 
-def check(source, build_folder, number, mutant):
+def check(compiler, build_folder, number, mutant, is_whole):
     """The lines of TAP of one mutant, or of the template itself."""
     with tempfile.TemporaryDirectory() as folder:
-        problem = build_and_run(source, build_folder, mutant, folder)
+        problem = build_and_run(compiler, build_folder, mutant, folder, is_whole)
     title = f"{mutant.name}: {mutant.check.replace('-', 'conforms', mutant.check == '-')}" if mutant else "template-without-a-fault"
     return as_comment(problem) + f"{'not ok' if problem else 'ok'} {number} - {title}"
 
@@ -131,13 +160,22 @@ def main():
     mutants = read_mutants(os.path.join(source, "tests/conformance/mutants.txt"))
     if names == ["--edits"]:
         sys.exit(0 if check_edits(source, mutants) else 1)
-    if names == ["--sample"]:
+    is_sample = names == ["--sample"]
+    if is_sample:
         names = [m.name for m in mutants if m.check == "-"] + [m.name for m in mutants if m.check != "-"][::6]
-    chosen = [None] + [m for m in mutants if not names or m.name in names]
+    chosen = [m for m in mutants if not names or m.name in names] + ([] if names else [None])
     print(f"1..{len(chosen)}")
     # The device's work is mostly waiting.
-    with concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for text in pool.map(lambda n: check(source, build_folder, n + 1, chosen[n]), range(len(chosen))):
+    with tempfile.TemporaryDirectory() as objects, concurrent.futures.ThreadPoolExecutor(
+        min(4, os.cpu_count() or 1)
+    ) as pool:
+        compiler = Compiler(source, objects)
+
+        def run(n):
+            is_whole = not is_sample or chosen[n].check == "-"
+            return check(compiler, build_folder, n + 1, chosen[n], is_whole)
+
+        for text in pool.map(run, range(len(chosen))):
             print(text, flush=True)
 
 
