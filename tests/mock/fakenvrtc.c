@@ -151,7 +151,7 @@ static int run_compiler(const char *source, const char *library, const char *log
                         "-x",
                         "c++",
                         "-std=c++17",
-                        "-O1",
+                        "-O0", /* what compiles takes most of the time */
                         "-shared",
                         "-fPIC",
                         "-w",
