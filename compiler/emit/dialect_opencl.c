@@ -99,6 +99,10 @@ static const BpDialectIntrinsic intrinsics[] = {
     {"round", BP_DTYPE_FLOAT, 16, 1, "rint($1)"},
     {"copysign", BP_DTYPE_FLOAT, 16, 1, "copysign($1, $2)"},
     {"fma", BP_DTYPE_FLOAT, 16, 1, "fma($1, $2, $3)"},
+    /* PoCL 3.1: if one lane is large or infinite, sines of the small ones are off by 0.008. */
+    {"sin", BP_DTYPE_FLOAT, 0, 0, "sin($1)"},
+    {"cos", BP_DTYPE_FLOAT, 0, 0, "cos($1)"},
+    {"tan", BP_DTYPE_FLOAT, 0, 0, "tan($1)"},
     BP__EACH_UNARY(UNARY),
     UNARY(rsqrt),
     /* PoCL 3.1 is wrong on vectors of double. */

@@ -481,10 +481,21 @@ static const BpIrNode *product_to_fuse(BpEmitter *e, const BpIrNode *node) {
   return NULL;
 }
 
+/* An operand of a product or a quotient, where compilers are not to see that it is 0. */
+static BpExpr factor(BpEmitter *e, const BpIrNode *node) {
+  BpDataType dtype = e->ir->dtype(node);
+  if (!e->dialect->hidden_zero || e->ir->kind(node) != BP_IR_FLOAT_IMM || dtype.bits != 32 ||
+      dtype.code != BP_DTYPE_FLOAT || dtype.lanes > 1 || e->ir->float_value(node) != 0)
+    return bp__expr(e, node);
+  return bp__text(signbit(e->ir->float_value(node))
+                      ? bp__format(e, "(-%s)", e->dialect->hidden_zero)
+                      : e->dialect->hidden_zero);
+}
+
 static BpExpr fused_node(BpEmitter *e, const BpIrNode *node, const BpIrNode *product) {
   int32_t other = e->ir->operand(node, 0) == product;
-  BpExpr a = bp__expr(e, e->ir->operand(product, 0));
-  BpExpr b = bp__expr(e, e->ir->operand(product, 1));
+  BpExpr a = factor(e, e->ir->operand(product, 0));
+  BpExpr b = factor(e, e->ir->operand(product, 1));
   BpExpr c = bp__expr(e, e->ir->operand(node, other));
   return bp__text(bp__apply(e, e->dialect->contract, a.text, b.text, c.text));
 }
@@ -502,8 +513,9 @@ static BpExpr binary_node(BpEmitter *e, const BpIrNode *node) {
     a = b;
     b = swapped;
   }
-  BpExpr x = bp__expr(e, a);
-  BpExpr y = bp__expr(e, b);
+  int is_factor = kind == BP_IR_MUL || kind == BP_IR_DIV;
+  BpExpr x = is_factor ? factor(e, a) : bp__expr(e, a);
+  BpExpr y = is_factor ? factor(e, b) : bp__expr(e, b);
   return bp__binary(e, kind, e->ir->dtype(a), x, y, b);
 }
 

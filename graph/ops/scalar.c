@@ -286,6 +286,13 @@ BP_ROW_SCALAR(mod) {
       x_add(ir, rest, args[1]), rest);
 }
 
+/* pow(x, 0.5): of -0 it is 0, and of minus infinity infinity, unlike the square root. */
+static const BpIrNode *root(BpIrModule *ir, const BpIrNode *x) {
+  const BpIrNode *is_lowest = bp_ir_binary(ir, BP_IR_EQ, x, number(ir, x, -HUGE_VAL));
+  return bp_ir_select(ir, is_lowest, number(ir, x, HUGE_VAL),
+                      x_call1(ir, "sqrt", x_add(ir, x, number(ir, x, 0))));
+}
+
 /* Small powers, which are most of those in models, without the function. */
 BP_ROW_SCALAR(pow) {
   const BpIrNode *x = args[0], *pair[2];
@@ -300,7 +307,7 @@ BP_ROW_SCALAR(pow) {
   if (value == 3.0)
     return x_mul(ir, x_mul(ir, x, x), x);
   if (value == 0.5 && is_float(x))
-    return x_call1(ir, "sqrt", x);
+    return root(ir, x);
   pair[0] = is_float(x) ? x : bp_ir_cast(ir, (BpDataType){BP_DTYPE_FLOAT, 64, 1}, x);
   pair[1] = pair[0] ? bp_ir_cast(ir, x_dtype(pair[0]), args[1]) : NULL;
   if (!pair[1])

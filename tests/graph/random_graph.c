@@ -1109,7 +1109,7 @@ static void make_recurrent(RandomGraph *g, const Row *row) {
   { op, make_unary, attrs, FLOATS, 0 }
 
 static const Row rows[] = {
-    {"Abs", make_unary, "", NUMBERS & ~(1 << UINT8), EXACT},
+    {"Abs", make_unary, "", NUMBERS, EXACT},
     {"Neg", make_unary, "", NUMBERS & ~(1 << UINT8), EXACT},
     UNARY("Sqrt", ""),
     UNARY("Exp", ""),

@@ -180,6 +180,62 @@ static void test_unsigned(void) {
   check_nodes(cases, COUNT(cases));
 }
 
+/* A vector of PoCL's, and whatever lanes a target has, holds large and small angles. */
+static void test_large_angles(void) {
+  static const Case cases[] = {
+      {"Sin",
+       "",
+       "6",
+       FLOAT,
+       {1e-6, 1e10, INFINITY, -3e38, 8193, 0.5},
+       {1e-6, -0.4875060251, NAN, -0.8749048878, -0.2702383293, 0.4794255386}},
+      {"Cos",
+       "",
+       "6",
+       FLOAT,
+       {1e-6, 1e10, -INFINITY, -3e38, 1e5, NAN},
+       {1, 0.8731196227, NAN, -0.4842947835, -0.9993608074, NAN}},
+  };
+  check_nodes(cases, COUNT(cases));
+}
+
+/* Nothing may conclude that a product with 0 is 0, or leave out a division by it. */
+static void test_zero_factors(void) {
+  static const float zero = 0, half = 0.5f;
+  static const Case cases[] = {
+      {"Mul by 0", "", "6", FLOAT, {NAN, INFINITY, -INFINITY, 1, -2, 0}, {NAN, NAN, NAN, 0, 0, 0}},
+      {"Div by 0",
+       "",
+       "6",
+       FLOAT,
+       {NAN, INFINITY, -INFINITY, 1, -2, 0},
+       {NAN, INFINITY, -INFINITY, INFINITY, -INFINITY, NAN}},
+      {"Mul by 0, Add", "", "4", FLOAT, {NAN, INFINITY, 1, 2}, {NAN, NAN, 0.5, 0.5}},
+      {"Pow 0.5",
+       "",
+       "5",
+       FLOAT,
+       {-INFINITY, 4, -1, INFINITY, NAN},
+       {INFINITY, 2, NAN, INFINITY, NAN}},
+  };
+  OnnxBuilder *builder = onnx_builder_new();
+  for (int32_t i = 0; i < COUNT(cases); i++) {
+    char *x = g_strdup_printf("x%d", i), *y = g_strdup_printf("y%d", i);
+    onnx_input(builder, x, FLOAT, cases[i].shape);
+    onnx_output(builder, y);
+    g_free(x);
+    g_free(y);
+  }
+  onnx_data(builder, "zero", FLOAT, NULL, 0, &zero, sizeof(zero));
+  onnx_data(builder, "half", FLOAT, NULL, 0, &half, sizeof(half));
+  onnx_node(builder, "Mul", "x0,zero", "y0", "");
+  onnx_node(builder, "Div", "x1,zero", "y1", "");
+  onnx_node(builder, "Mul", "x2,zero", "product", "");
+  onnx_node(builder, "Add", "product,half", "y2", "");
+  onnx_node(builder, "Pow", "x3,half", "y3", "");
+  check(builder, cases, COUNT(cases));
+}
+
 /* Doubles do not hold these integers. */
 static void test_long_ranges(void) {
   static const int64_t bounds[][3] = {{((int64_t)1 << 53) + 1, ((int64_t)1 << 53) + 4, 1},
@@ -264,6 +320,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/values/nan_is_the_largest_and_the_least", test_extreme_nan);
   g_test_add_func("/values/log_sum_exp_takes_infinities", test_log_sum_exp);
   g_test_add_func("/values/unsigned_numbers_are_their_magnitude", test_unsigned);
+  g_test_add_func("/values/large_angles_leave_their_neighbours_alone", test_large_angles);
+  g_test_add_func("/values/zero_as_a_factor_keeps_nan", test_zero_factors);
   g_test_add_func("/values/long_ranges_are_exact", test_long_ranges);
   g_test_add_func("/values/constants_of_64_bits_are_rounded_once", test_constant_casts);
   g_test_add_func("/values/extents_are_resized_in_float32", test_resized_extent);
