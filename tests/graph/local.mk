@@ -21,6 +21,13 @@ slow_tests += tests/graph/test-random-graphs
 tests_graph_test_random_graphs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_random_graphs_LDADD = $(graphtest_LDADD)
 
+# A sanitizer slows operators by as much as a lost vector.
+if !SANITIZED
+test_programs += tests/graph/test-cliffs
+endif
+tests_graph_test_cliffs_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_cliffs_LDADD = $(graphtest_LDADD)
+
 tests_graph_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_onnx_LDADD = $(graphtest_LDADD)
 tests_graph_test_compile_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)

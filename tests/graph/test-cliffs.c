@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* No operator is slow by orders of magnitude. One model has a node for each case, and the profile
+ * of its runs times them in turn, on one core: a busy machine slows all alike, and least times are
+ * compared. A case's bound is the time that Relu takes for as many bytes, or a matrix product for
+ * as many multiply-adds. Nothing is in a cache when its turn
+ * comes. A case fails from ten times what it took when it was written down. */
+#include "tests/graph/compile_check.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+#include <backplane/tensor.h>
+
+/* Inputs and constants, by the first letters of their names. */
+static const struct {
+  const char *name, *shape;
+  int64_t count;
+} inputs[] = {
+    {"rows", "512x512", 262144}, {"other", "512x512", 262144},      {"row", "512", 512},
+    {"column", "512x1", 512},    {"picture", "1x32x56x56", 100352}, {"channels", "32", 32},
+    {"long", "65536x4", 262144}, {"batch", "8x128x256", 262144},
+};
+
+static const struct {
+  const char *name, *shape;
+} weights[] = {
+    {"w1", "32x32x1x1"}, {"w3", "32x32x3x3"}, {"wd", "32x1x3x3"},
+    {"wg", "32x8x3x3"},  {"wt", "32x16x4x4"}, {"wtd", "32x1x4x4"},
+};
+
+static const struct {
+  const char *name, *values;
+} lists[] = {
+    {"zero", "0"},
+    {"one", "1"},
+    {"two", "2"},
+    {"three", "3"},
+    {"last", "509"},
+    {"all", "512"},
+    {"tiles", "2,2"},
+    {"square", "512,512"},
+    {"frame", "0,0,1,1,0,0,1,1"},
+    {"twice", "1,32,112,112"},
+    {"backwards", "15,14,13,12,11,10,9,8,7,6,5,4,3,2,1,0"},
+};
+
+typedef struct Case {
+  const char *op, *inputs, *attrs;
+  int64_t output;  /* elements */
+  double products; /* multiply-adds for each of them */
+  double times;    /* its bound, as measured, rounded up; 0: as most, up to 2 */
+} Case;
+
+#define ROWS    262144
+#define PICTURE 100352
+enum { COPY, PRODUCT }; /* the cases that give the units */
+
+static const Case cases[] = {
+    {"Relu", "rows", "", ROWS, 0, 0},
+    {"MatMul", "rows,other", "", ROWS, 512, 0},
+    {"Sigmoid", "rows", "", ROWS, 0, 0},
+    {"Tanh", "rows", "", ROWS, 0, 0},
+    {"Exp", "rows", "", ROWS, 0, 0},
+    {"Log", "rows", "", ROWS, 0, 0},
+    {"Sqrt", "rows", "", ROWS, 0, 0},
+    {"Erf", "rows", "", ROWS, 0, 0},
+    {"Sin", "rows", "", ROWS, 0, 5},
+    {"Cos", "rows", "", ROWS, 0, 5},
+    {"Floor", "rows", "", ROWS, 0, 0},
+    {"Softplus", "rows", "", ROWS, 0, 3},
+    {"Elu", "rows", "", ROWS, 0, 0},
+    {"HardSwish", "rows", "", ROWS, 0, 0},
+    {"Add", "rows,other", "", ROWS, 0, 0},
+    {"Mul", "rows,row", "", ROWS, 0, 0},
+    {"Sub", "rows,column", "", ROWS, 0, 0},
+    {"Div", "rows,other", "", ROWS, 0, 0},
+    {"Pow", "rows,other", "", ROWS, 0, 5},
+    {"Max", "rows,other", "", ROWS, 0, 0},
+    {"Greater", "rows,other", "", ROWS, 0, 0},
+    {"Cast", "rows", "to=10", ROWS, 0, 0},
+    {"Transpose", "rows", "perm=1,0", ROWS, 0, 3},
+    {"Transpose", "batch", "perm=0,2,1", ROWS, 0, 3},
+    {"Transpose", "batch", "perm=1,0,2", ROWS, 0, 0},
+    {"Concat", "rows,other", "axis=0", 2 * ROWS, 0, 0},
+    {"Concat", "rows,column", "axis=1", 513 * 512, 0, 0},
+    {"Slice", "rows,three,last,one", "", 506 * 512, 0, 0},
+    {"Slice", "rows,zero,all,one,two", "", ROWS / 2, 0, 0},
+    {"Pad", "picture,frame", "", 32 * 58 * 58, 0, 0},
+    {"Gather", "rows,backwards", "", 16 * 512, 0, 0},
+    {"Gather", "rows,backwards", "axis=1", 16 * 512, 0, 0},
+    {"Expand", "row,square", "", ROWS, 0, 0},
+    {"Tile", "rows,tiles", "", 4 * ROWS, 0, 3},
+    {"DepthToSpace", "picture", "blocksize=2", PICTURE, 0, 3},
+    {"SpaceToDepth", "picture", "blocksize=2", PICTURE, 0, 0},
+    {"Trilu", "rows", "", ROWS, 0, 0},
+    {"CumSum", "rows,one", "", ROWS, 0, 0},
+    {"CumSum", "rows,zero", "", ROWS, 0, 0},
+    {"Resize", "picture,,,twice", "mode=nearest", 4 * PICTURE, 0, 0},
+    {"Resize", "picture,,,twice", "mode=linear", 4 * PICTURE, 0, 6},
+    {"ReduceSum", "rows,one", "", 512, 0, 0},
+    {"ReduceSum", "rows,zero", "", 512, 0, 0},
+    {"ReduceMax", "rows", "", 1, 0, 0},
+    {"ReduceMean", "long", "axes=1,", 65536, 0, 0},
+    {"ArgMax", "rows", "axis=1", 512, 0, 0},
+    {"ArgMax", "long", "axis=1", 65536, 0, 0},
+    {"Softmax", "rows", "", ROWS, 0, 0},
+    {"Softmax", "rows", "axis=0", ROWS, 0, 3},
+    {"Softmax", "long", "", ROWS, 0, 5},
+    {"LayerNormalization", "rows,row", "", ROWS, 0, 0},
+    {"InstanceNormalization", "picture,channels,channels", "", PICTURE, 0, 0},
+    {"LRN", "picture", "size=5", PICTURE, 0, 9},
+    {"MaxPool", "picture", "kernel_shape=2,2 strides=2,2", PICTURE / 4, 0, 0},
+    {"MaxPool", "picture", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1", PICTURE / 4, 0, 5},
+    {"MaxPool", "picture", "kernel_shape=3,3", 32 * 54 * 54, 0, 3},
+    {"AveragePool", "picture", "kernel_shape=3,3", 32 * 54 * 54, 0, 0},
+    {"GlobalAveragePool", "picture", "", 32, 0, 0},
+    {"Gemm", "rows,other", "transB=1", ROWS, 512, 0},
+    {"Conv", "picture,w1", "", PICTURE, 32, 3},
+    {"Conv", "picture,w3", "pads=1,1,1,1", PICTURE, 288, 0},
+    {"Conv", "picture,w3", "pads=1,1,1,1 strides=2,2", PICTURE / 4, 288, 0},
+    {"Conv", "picture,wd", "pads=1,1,1,1 group=32", PICTURE, 9, 4},
+    {"Conv", "picture,wg", "pads=1,1,1,1 group=4", PICTURE, 72, 0},
+    {"ConvTranspose", "picture,wt", "pads=1,1,1,1 strides=2,2", 2 * PICTURE, 128, 0},
+    {"ConvTranspose", "picture,wtd", "pads=1,1,1,1 strides=2,2 group=32", 4 * PICTURE, 4, 4},
+};
+
+#define NUM_CASES G_N_ELEMENTS(cases)
+
+static double ns[NUM_CASES]; /* the least of all runs; of a run, all nodes that a case became */
+
+static int64_t elements_of(const Case *c) {
+  char **names = g_strsplit(c->inputs, ",", -1);
+  int64_t count = c->output;
+  for (char **name = names; *name; name++)
+    for (size_t i = 0; i < G_N_ELEMENTS(inputs); i++)
+      if (!strcmp(*name, inputs[i].name))
+        count += inputs[i].count;
+  g_strfreev(names);
+  return count;
+}
+
+static int add_node(void *visitor, const char *node, const char *function, int64_t start_ns,
+                    int64_t duration_ns) {
+  double *run = visitor;
+  (void)function;
+  (void)start_ns;
+  const char *found = strstr(node, "case ");
+  if (found)
+    run[g_ascii_strtoull(found + strlen("case "), NULL, 10)] += (double)duration_ns;
+  return 0;
+}
+
+/* ---- The model --------------------------------------------------------------------------- */
+
+static char *write_model(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  static char names[NUM_CASES][16];
+  builder->version = 17;
+  for (size_t i = 0; i < G_N_ELEMENTS(inputs); i++)
+    onnx_input(builder, inputs[i].name, ONNX_FLOAT, inputs[i].shape);
+  for (size_t i = 0; i < G_N_ELEMENTS(weights); i++)
+    onnx_floats(builder, weights[i].name, weights[i].shape);
+  for (size_t i = 0; i < G_N_ELEMENTS(lists); i++)
+    onnx_ints(builder, lists[i].name, lists[i].values);
+  for (size_t i = 0; i < NUM_CASES; i++) {
+    char *output = g_strdup_printf("y%zu", i);
+    g_snprintf(names[i], sizeof names[i], "case %zu", i);
+    onnx_node(builder, cases[i].op, cases[i].inputs, output, cases[i].attrs)->name = names[i];
+    onnx_output(builder, output);
+    g_free(output);
+  }
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  return path;
+}
+
+static BpModel *compile_model(void) {
+  char *path = write_model();
+  BpTarget *target = bp_target_parse("c -num_cores=1");
+  BpModule *module = compile_for(path, target);
+  BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
+  if (!model)
+    g_error("%s", bp_error_message());
+  bp_object_release(module);
+  bp_object_release(target);
+  unlink(path);
+  g_free(path);
+  return model;
+}
+
+/* Numbers between 1/2 and 3/2. */
+static void set_inputs(BpModel *model, BpModelContext *context) {
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+    BpModelTensorInfo info;
+    BpTensor *input;
+    if (bp_model_input_info(model, i, &info) ||
+        !(input = bp_tensor_create(info.shape, info.ndim, info.dtype, (BpDevice){BP_DEVICE_CPU, 0},
+                                   NULL)))
+      g_error("%s", bp_error_message());
+    int64_t count = bp_view_num_elements(&input->view);
+    float *values = g_new(float, (gsize)count);
+    for (int64_t k = 0; k < count; k++)
+      values[k] = 0.5f + (float)(k * 7919 % 1000) * 1e-3f;
+    if (bp_tensor_copy_from_host(&input->view, values, (uint64_t)count * sizeof(float)) ||
+        bp_model_set_input(context, info.name, &input->view))
+      g_error("%s", bp_error_message());
+    g_free(values);
+    bp_object_release(input);
+  }
+}
+
+/* ---- Times ------------------------------------------------------------------------------- */
+
+#define LEAST_RUNS   5
+#define MOST_SECONDS 8
+
+static double bound_of(const Case *c) {
+  double copy = ns[COPY] / (double)elements_of(&cases[COPY]);
+  double product = ns[PRODUCT] / (cases[PRODUCT].products * (double)cases[PRODUCT].output);
+  double bytes = copy * (double)elements_of(c);
+  double products = product * c->products * (double)c->output;
+  return products > bytes ? products : bytes;
+}
+
+/* Ten times what was measured, and 20 us more for what a busy machine does to the shortest. */
+static double limit_of(const Case *c) {
+  return 10 * (c->times > 2 ? c->times : 2) * bound_of(c) + 20000;
+}
+
+static gboolean is_any_above(void) {
+  for (size_t i = 0; i < NUM_CASES; i++)
+    if (ns[i] > limit_of(&cases[i]))
+      return TRUE;
+  return FALSE;
+}
+
+/* Goes on as long as a case is above its limit, in case the machine was busy when that ran. */
+static void measure(BpModelContext *context) {
+  gint64 end = g_get_monotonic_time() + MOST_SECONDS * G_USEC_PER_SEC;
+  for (int run = 0; run < LEAST_RUNS || (is_any_above() && g_get_monotonic_time() < end); run++) {
+    double now[NUM_CASES] = {0};
+    if (bp_model_profile(context, NULL, add_node, now))
+      g_error("%s", bp_error_message());
+    for (size_t i = 0; i < NUM_CASES; i++)
+      ns[i] = run == 0 || now[i] < ns[i] ? now[i] : ns[i];
+  }
+}
+
+static void test_no_operator_is_slow_by_orders_of_magnitude(void) {
+  BpModel *model = compile_model();
+  BpModelContext *context = bp_model_context_create(model);
+  g_assert_nonnull(context);
+  set_inputs(model, context);
+  measure(context);
+  for (size_t i = 0; i < NUM_CASES; i++) {
+    const Case *c = &cases[i];
+    g_assert_cmpfloat(ns[i], >, 0); /* each case is a node of its own */
+    g_test_message("%s(%s) %s: %.1f us, %.1f times its bound", c->op, c->inputs, c->attrs,
+                   ns[i] * 1e-3, ns[i] / bound_of(c));
+    if (ns[i] > limit_of(c)) {
+      g_test_message("that is above its limit of %.1f us", limit_of(c) * 1e-3);
+      g_test_fail();
+    }
+  }
+  bp_model_context_free(context);
+  bp_model_release(model);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/cliffs/no_operator_is_slow_by_orders_of_magnitude",
+                  test_no_operator_is_slow_by_orders_of_magnitude);
+  return g_test_run();
+}
