@@ -251,10 +251,17 @@ static json_t *add_module(BpModule *module, const char *prefix, Facts *facts) {
   return NULL;
 }
 
+static int is_library(const char *path) {
+  return (g_str_has_suffix(path, ".so") || strstr(path, ".so.")) &&
+         !g_file_test(path, G_FILE_TEST_IS_DIR);
+}
+
 static int inspect_module(const char *path, const ModelOptions *options, Facts *facts) {
   (void)options;
   /* A compiled model holds a module of the graph library's kind. */
-  BpModule *module = bp_model_open(path);
+  BpModule *module = bp_graph_initialize() ? NULL
+                     : is_library(path)    ? bp_module_read(path)
+                                           : bp_model_open(path);
   if (!module)
     return -1;
   json_t *object = add_module(module, "", facts);
@@ -427,8 +434,8 @@ int cmd_inspect(int argc, char **argv) {
           "(opencl:1),\na module (path of a library), a global function (name) or a "
           "model (MODEL.onnx|FILE.so|GRAPH.json|FOLDER).",
           "An ONNX file is shown as it is, and with --shape, --target or --device as it is "
-          "compiled.\nLoading a module or a model runs its code's initialisers: only open "
-          "what you trust."))
+          "compiled.\nLoading a plugin or a model runs its code's initialisers: only open "
+          "what you trust. A module is only read."))
     status = argc == 3 && strcmp(argv[1], "device") == 0 && explain_preferences(argv[2]) ? EXIT_OK
              : argc == 3 ? inspect_subject(argv[1], argv[2], &options)
                          : command_usage_error("inspect takes what it is and its name, as "

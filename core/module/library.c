@@ -15,6 +15,7 @@
 #include "core/module/library_file.h"
 #include "core/module/module.h"
 #include "core/module/packed_c.h"
+#include "core/registry/given.h"
 #include "core/registry/object.h"
 #include "core/system/file.h"
 #include "core/system/lock.h"
@@ -255,6 +256,11 @@ static int library_get_function(void *context, const char *name, BpFunction **fu
   LibraryModule *library = context;
   void *address;
   *function = NULL;
+  if (!library->handle)
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "\"%s\" was read, not loaded, and runs nothing; load it with "
+                          "bp_module_load()",
+                          library->path);
   if (find_exported(library, name, &address))
     return -1;
   if (!address)
@@ -271,10 +277,12 @@ static int library_get_property(void *context, int32_t *flags) {
   return 0;
 }
 
-/* A library may describe the signature of a function by another one that returns text. */
+/* A library may describe the signature of a function by another one that returns text, once it is
+ * loaded. */
 static int visit_signature(const LibraryModule *library, const char *name,
                            int32_t (*visit)(void *, const char *, const char *), void *visitor) {
-  BpPackedCall describe = (BpPackedCall)find_symbol(library, BP_SYMBOL_METADATA, name);
+  BpPackedCall describe =
+      library->handle ? (BpPackedCall)find_symbol(library, BP_SYMBOL_METADATA, name) : NULL;
   BpValue text = {.type_index = BP_TYPE_NONE};
   BpByteArray view;
   char *signature = NULL;
@@ -424,7 +432,11 @@ static int take_exports(LibraryModule *library, BpLibraryFile *file) {
   return 0;
 }
 
-static BpModule *create_module(BpLibraryFile *file) {
+static int open_and_fill(LibraryModule *library, const BpLibraryFile *file) {
+  return open_library(file, &library->handle, &library->copy_fd) ? -1 : fill_slots(library, file);
+}
+
+static BpModule *create_module(BpLibraryFile *file, int is_loaded) {
   LibraryModule *library = calloc(1, sizeof *library);
   if (!library) {
     bp_error_raise(BP_ERROR_MEMORY, "no memory for a library module");
@@ -435,15 +447,14 @@ static BpModule *create_module(BpLibraryFile *file) {
   if (!module)
     return NULL;
   library->module = module;
-  if (!take_exports(library, file) && !open_library(file, &library->handle, &library->copy_fd) &&
-      !fill_slots(library, file))
+  if (!take_exports(library, file) && (!is_loaded || !open_and_fill(library, file)))
     return module;
   bp_object_release(module);
   return NULL;
 }
 
-static BpModule *load_modules(BpLibraryFile *file) {
-  BpModule *library = create_module(file);
+static BpModule *make_modules(BpLibraryFile *file, int is_loaded) {
+  BpModule *library = create_module(file, is_loaded);
   if (!library || !file->has_blob)
     return library;
   BpModule *root = bp__blob_load(&file->blob, library, &file->file->header);
@@ -453,11 +464,19 @@ static BpModule *load_modules(BpLibraryFile *file) {
   return root;
 }
 
-BpModule *bp__library_load(const char *path) {
+static BpModule *read_modules(const char *path, int is_loaded) {
   BpLibraryFile file;
   if (bp__library_file_read(&file, path))
     return NULL;
-  BpModule *root = load_modules(&file);
+  BpModule *root = make_modules(&file, is_loaded);
   bp__library_file_clear(&file);
   return root;
+}
+
+BpModule *bp__library_load(const char *path) {
+  return read_modules(path, 1);
+}
+
+BpModule *bp_module_read(const char *path) {
+  return BP_GIVEN(path) ? read_modules(path, 0) : NULL;
 }

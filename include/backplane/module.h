@@ -18,6 +18,12 @@ extern "C" {
  * with its last function or object. */
 BP_API BpModule *bp_module_load(const char *path);
 
+/* What a shared library holds, without loading it (transfer full): the module and its imports have
+ * their kinds and list their functions, without signatures; none can be had. Nothing of its code
+ * runs, nor does the loader see its tables; what is embedded is read by its loaders, as when the
+ * library is loaded. NULL with an error. Any thread. Since 0.3. */
+BP_API BpModule *bp_module_read(const char *path);
+
 /* Makes a module of `kind` from bytes that bp_module_save_to_bytes wrote (transfer full), by the
  * global function `runtime.module.loadbinary_KIND`. */
 BP_API BpModule *bp_module_load_from_bytes(const char *kind, const BpByteArray *bytes);

@@ -842,6 +842,50 @@ static void test_exported_library_carries_its_imports(void) {
   g_free(path);
 }
 
+static void test_library_is_read_without_being_run(void) {
+  char *path = temporary_path("read.so");
+  BpFunction *function = NULL;
+  BpModule *module =
+      fake_host_module(ADD_SOURCE "int setenv(const char *, const char *, int);\n"
+                                  "__attribute__((constructor)) static void run(void) {\n"
+                                  "  setenv(\"BP_TEST_CODE_RAN\", \"1\", 1);\n"
+                                  "}\n",
+                       NULL);
+  g_assert_cmpint(bp_module_export_library(module, path), ==, 0);
+  bp_object_release(module);
+  module = bp_module_read(path);
+  g_assert_nonnull(module);
+  char **names = bp_module_list_functions(module, NULL);
+  g_assert_cmpstr(names[0], ==, "add");
+  g_assert_cmpstr(names[1], ==, "fail");
+  bp_names_free(names);
+  g_assert_cmpint(bp_module_get_function(module, "add", 0, &function), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "was read, not loaded"));
+  bp_object_release(module);
+  g_assert_null(g_getenv("BP_TEST_CODE_RAN"));
+  bp_object_release(load(path));
+  g_assert_cmpstr(g_getenv("BP_TEST_CODE_RAN"), ==, "1");
+  g_assert_null(bp_module_read(NULL));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_null(bp_module_read("/no/such/file.so"));
+  g_assert_true(bp_error_is(BP_ERROR_IO));
+  g_remove(path);
+  g_free(path);
+}
+
+static void test_library_that_is_read_carries_its_imports(void) {
+  char *path = temporary_path("read-imports.so");
+  export_with_imports(path);
+  BpModule *module = bp_module_read(path);
+  g_assert_cmpstr(bp_module_kind(module), ==, "library");
+  g_assert_cmpuint(bp_module_num_imports(module), ==, 2);
+  g_assert_cmpstr(bp_module_kind(bp_module_get_import(module, 0)), ==, "test_dev");
+  bp_object_release(module);
+  g_assert_cmpint(fake_modules_alive(), ==, 0);
+  g_remove(path);
+  g_free(path);
+}
+
 static void test_function_keeps_its_library_mapped(void) {
   char *path = temporary_path("kept.so");
   BpFunction *function;
@@ -1065,6 +1109,24 @@ static void test_flipped_bits_in_a_blob_do_not_crash(void) {
   small_library_end(&library);
 }
 
+/* The loader would follow its tables. */
+static void test_changed_bytes_of_a_library_that_is_read_do_not_crash(void) {
+  SmallLibrary library;
+  small_library_begin(&library);
+  int refused = 0;
+  for (gsize at = 0; at < library.size; at += 13) {
+    library.data[at] ^= (char)0x55;
+    small_library_write(&library);
+    BpModule *module = bp_module_read(library.path);
+    library.data[at] ^= (char)0x55;
+    refused += !module;
+    bp_error_clear();
+    bp_object_release(module);
+  }
+  g_assert_cmpint(refused, >, 10);
+  small_library_end(&library);
+}
+
 /* ---- Device code ------------------------------------------------------------------------- */
 
 typedef struct Seen {
@@ -1151,6 +1213,12 @@ static void add_object_tests(void) {
   g_test_add_func("/module/bytes-make-the-module-again", test_bytes_make_the_module_again);
   g_test_add_func("/module/unknown-kind-is-an-error", test_unknown_kind_is_an_error);
   g_test_add_func("/module/unsupported-services-are-errors", test_unsupported_services_are_errors);
+  g_test_add_func("/module/library-is-read-without-being-run",
+                  test_library_is_read_without_being_run);
+  g_test_add_func("/module/library-that-is-read-carries-its-imports",
+                  test_library_that_is_read_carries_its_imports);
+  g_test_add_func("/module/changed-bytes-of-a-library-that-is-read-do-not-crash",
+                  test_changed_bytes_of_a_library_that_is_read_do_not_crash);
   g_test_add_func("/module/device-code/survives-its-bytes", test_device_code_survives_its_bytes);
   g_test_add_func("/module/device-code/damaged-is-an-error", test_damaged_device_code_is_an_error);
 }
