@@ -180,8 +180,8 @@ static const BpIrNode *expand_root(const Maker *m, const BpIrNode *x) {
 }
 
 static bool is_known_exponent(double exponent) {
-  return exponent == -1 || exponent == 0.5 || exponent == 1 || exponent == 2 || exponent == 3 ||
-         exponent == 4;
+  return exponent == -1 || exponent == 0.5 || exponent == 0.75 || exponent == 1 || exponent == 2 ||
+         exponent == 3 || exponent == 4;
 }
 
 /* pow with an exponent that a few multiplications give; NULL in *result: not one of them. */
@@ -201,8 +201,12 @@ static int expand_known_pow(const Maker *m, const BpIrNode *x, const BpIrNode *y
     *result = mul(m, mul(m, x, x), mul(m, x, x));
   else if (exponent == -1)
     *result = divide(m, number(m, 1), x);
-  else
+  else if (exponent == 0.5)
     *result = expand_root(m, x);
+  else { /* 0.75, as LRN has it */
+    const BpIrNode *root = expand_root(m, x);
+    *result = mul(m, root, bp__ir_intrinsic(m->module, "sqrt", &root, 1));
+  }
   return *result ? 0 : -1;
 }
 

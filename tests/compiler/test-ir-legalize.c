@@ -920,11 +920,12 @@ static void assert_power(float x, float y, gboolean is_constant, double bound) {
 static void test_powers(void) {
   static const float bases[] = {0,        -0.0f,     1,   -1,     1.5f, -1.5f,
                                 INFINITY, -INFINITY, NAN, 1e-40f, -2,   0x1.fffffep127f};
-  static const float exponents[] = {0,    -0.0f, 1,  2,        3,         4,   -1,      0.5f,
-                                    2.5f, -3,    -2, INFINITY, -INFINITY, NAN, 0x1p30f, 16777215};
+  static const float exponents[] = {0,        -0.0f,     1,     2,       3,       4,
+                                    -1,       0.5f,      0.75f, 2.5f,    -3,      -2,
+                                    INFINITY, -INFINITY, NAN,   0x1p30f, 16777215};
   for (size_t i = 0; i < G_N_ELEMENTS(bases); i++)
     for (size_t j = 0; j < G_N_ELEMENTS(exponents); j++) {
-      if (j >= 2 && j < 9)
+      if (j >= 2 && j < 10)
         assert_power(bases[i], exponents[j], TRUE, 2);
       assert_power(bases[i], exponents[j], FALSE, 0.55);
     }

@@ -111,7 +111,7 @@ static const Case cases[] = {
     {"Softmax", "long", "", ROWS, 0, 5},
     {"LayerNormalization", "rows,row", "", ROWS, 0, 0},
     {"InstanceNormalization", "picture,channels,channels", "", PICTURE, 0, 0},
-    {"LRN", "picture", "size=5", PICTURE, 0, 9},
+    {"LRN", "picture", "size=5", PICTURE, 0, 3},
     {"MaxPool", "picture", "kernel_shape=2,2 strides=2,2", PICTURE / 4, 0, 0},
     {"MaxPool", "picture", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1", PICTURE / 4, 0, 5},
     {"MaxPool", "picture", "kernel_shape=3,3", 32 * 54 * 54, 0, 3},
