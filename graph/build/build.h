@@ -106,6 +106,10 @@ void bp__plan_clear(BpMemoryPlan *plan);
 
 /* Whether the target can run a node: 1; 0 with why in `why`; -1: another error. (lower.c) */
 int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t size);
+/* Keeps the nodes of each group apart from now on that the target refuses as one function, and may
+ * take node by node. How many groups there are of them; -1 with an error. The groups are to be made
+ * anew. (lower.c) */
+int bp__build_keep_apart(const BpBuild *build, BpGroups *groups);
 /* Gives every group a function of the module of its place, equal groups the same; for a target with
  * thread axes the kernels that do its work. (lower.c) */
 int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,

@@ -175,19 +175,48 @@ typedef struct TargetBuild {
   int32_t num_params;
 } TargetBuild;
 
+static int try_code(const BpBuild *build, TargetBuild *result) {
+  if (bp__build_groups(build, &result->graph, &result->groups))
+    return -1;
+  for (int i = 0; i < 2; i++)
+    result->irs[i] = bp_ir_module_create();
+  result->code = build_code(build, &result->graph, &result->groups, result->irs);
+  return result->code ? 0 : -1;
+}
+
+static void forget_groups(TargetBuild *result) {
+  bp__groups_clear(&result->groups);
+  result->groups = (BpGroups){0};
+  for (int i = 0; i < 2; i++) {
+    bp_object_release(result->irs[i]);
+    result->irs[i] = NULL;
+  }
+}
+
+/* Fuses nodes and builds their code. What the target refuses of it is not fused another time. */
+static int build_fused(const BpBuild *build, TargetBuild *result) {
+  while (try_code(build, result)) {
+    int is_refused = bp_error_is(BP_ERROR_NOT_IMPLEMENTED);
+    BpError *refusal = bp_error_take();
+    if (!is_refused || bp__build_keep_apart(build, &result->groups) <= 0) {
+      bp_error_put(refusal);
+      return -1;
+    }
+    bp_object_release(refusal);
+    forget_groups(result);
+  }
+  return 0;
+}
+
 static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTable *params,
                         TargetBuild *result) {
   BpMemoryPlan plan = {0};
   int status = -1;
   result->text = bp_target_format(build->target);
   if (!result->text || build_graph(build, model, &result->graph) ||
-      bp__build_place(build, &result->graph) ||
-      bp__build_groups(build, &result->graph, &result->groups))
+      bp__build_place(build, &result->graph) || build_fused(build, result))
     return -1;
-  for (int i = 0; i < 2; i++)
-    result->irs[i] = bp_ir_module_create();
-  result->code = build_code(build, &result->graph, &result->groups, result->irs);
-  if (result->code && !bp__build_kernels(&result->graph, &result->groups) &&
+  if (!bp__build_kernels(&result->graph, &result->groups) &&
       !bp__build_copies(&result->graph, &result->groups) &&
       !bp__build_plan(&result->graph, &result->groups, &plan))
     result->json = bp__build_json(build, &result->graph, &result->groups, &plan, params,

@@ -121,12 +121,16 @@ typedef struct Growth {
   const BpGraphValue *shape; /* what joins must have this shape, or NULL */
 } Growth;
 
+static int may_share(const BpGraphNode *a, const BpGraphNode *b) {
+  return a->place == b->place && !a->is_alone && !b->is_alone;
+}
+
 static int may_join(const Fusion *fusion, const Growth *growth, int32_t id) {
   const BpGraphNode *node = node_at(fusion, id);
   if (fusion->group[id] == growth->leader)
     return 1;
   return fusion->group[id] < 0 && node->op->fusion <= growth->most &&
-         node->place == node_at(fusion, growth->leader)->place &&
+         may_share(node, node_at(fusion, growth->leader)) &&
          (!growth->shape || bp__value_same_shape(growth->shape, node->outputs[0]));
 }
 
@@ -214,8 +218,8 @@ static void take_pooling(Fusion *fusion, int32_t leader) {
     return;
   for (; next != NOWHERE && fusion->group[next] == leader; next = fusion->dominator[end])
     end = next;
-  if (next == NOWHERE || fusion->group[next] != next ||
-      node_at(fusion, next)->place != conv->place || !pools_side_by_side(node_at(fusion, next)) ||
+  if (next == NOWHERE || fusion->group[next] != next || !may_share(node_at(fusion, next), conv) ||
+      !pools_side_by_side(node_at(fusion, next)) ||
       node_at(fusion, next)->inputs[0]->producer != node_at(fusion, end))
     return;
   for (int32_t id = next + 1; id < fusion->count; id++)
@@ -243,7 +247,7 @@ static void join_dominator(Fusion *fusion, int32_t id, uint8_t *reached) {
   begin_group(fusion, id);
   if (leader < 0 || fusion->joined[leader] == MAX_JOINED ||
       node_at(fusion, leader)->op->fusion > BP_FUSE_REDUCTION ||
-      node_at(fusion, leader)->place != node_at(fusion, id)->place ||
+      !may_share(node_at(fusion, leader), node_at(fusion, id)) ||
       (node_at(fusion, leader)->op->fusion == BP_FUSE_REDUCTION && to > leader) ||
       !between(fusion, &growth, id, to, reached))
     return;

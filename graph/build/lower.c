@@ -230,16 +230,13 @@ static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *grou
                      modules[group->place]);
 }
 
-int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t size) {
+/* As bp__build_can_run; the group has a function's name. */
+static int can_run_group(const BpBuild *build, BpGroup *group, char *why, size_t size) {
   BpGroups groups = {0};
-  BpGroup group = {0};
   BpIrModule *ir = bp_ir_module_create();
   BpModule *code = NULL;
-  if (ir && bp__build_group_of(&group, node) == 0) {
-    group.function = "node";
-    if (lower_group(build, &groups, &group, ir) == 0)
-      code = bp_target_build(ir, build->target);
-  }
+  if (ir && lower_group(build, &groups, group, ir) == 0)
+    code = bp_target_build(ir, build->target);
   int can_run = code ? 1 : bp_error_is(BP_ERROR_NOT_IMPLEMENTED) ? 0 : -1;
   if (can_run == 0) {
     snprintf(why, size, "%s", bp_error_message());
@@ -247,9 +244,38 @@ int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t
   }
   bp_object_release(code);
   bp_object_release(ir);
-  bp__group_clear(&group);
   bp__arena_free(&groups.arena);
+  group->kernels = NULL;
   return can_run;
+}
+
+int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t size) {
+  BpGroup group = {0};
+  int can_run = -1;
+  if (bp__build_group_of(&group, node) == 0) {
+    group.function = "node";
+    can_run = can_run_group(build, &group, why, size);
+  }
+  bp__group_clear(&group);
+  return can_run;
+}
+
+int bp__build_keep_apart(const BpBuild *build, BpGroups *groups) {
+  int num_apart = 0;
+  for (size_t i = 0; i < groups->groups.size; i++) {
+    BpGroup *group = groups->groups.items[i];
+    char why[1024];
+    if (group->view_of || group->place != BP_PLACE_TARGET || group->nodes.size < 2)
+      continue;
+    group->function = group->function ? group->function : "fused";
+    int can_run = can_run_group(build, group, why, sizeof(why));
+    if (can_run < 0)
+      return -1;
+    for (size_t k = 0; k < group->nodes.size && !can_run; k++)
+      ((BpGraphNode *)group->nodes.items[k])->is_alone = 1;
+    num_apart += !can_run;
+  }
+  return num_apart;
 }
 
 int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,

@@ -69,8 +69,9 @@ struct BpGraphNode {
   int32_t num_outputs;
   BpGraphValue **inputs; /* NULL: an absent optional input */
   BpGraphValue **outputs;
-  int32_t id;    /* place in the list, after bp__graph_count_uses */
-  int32_t place; /* BP_PLACE_* */
+  int32_t id;       /* place in the list, after bp__graph_count_uses */
+  int32_t place;    /* BP_PLACE_* */
+  int32_t is_alone; /* not fused with others: the target refuses what came of it */
 };
 
 /* What a graph may make of its model, so that a small file cannot ask for much. Limits of 0 are the

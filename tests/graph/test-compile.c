@@ -8,6 +8,7 @@
 
 #include <glib.h>
 
+#include <backplane/compiler/ir.h>
 #include <backplane/device.h>
 #include <backplane/error.h>
 #include <backplane/object.h>
@@ -647,6 +648,52 @@ static void test_two_devices(gconstpointer texts) {
   onnx_builder_free(builder);
 }
 
+static BpFunction *true_generator;
+
+/* A generator that takes each operation, and no function of these two. */
+static int refuse_fused(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
+  const BpIrTable *ir = bp_ir_table();
+  const BpIrModule *module = (const void *)args[0].v_obj;
+  (void)self;
+  for (int32_t i = 0; i < ir->num_functions(module); i++)
+    if (strstr(ir->str_value(ir->get_function(module, i)), "relu_exp"))
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "not in the library");
+  return bp_function_call(true_generator, args, num_args, result);
+}
+
+/* What a generator refuses of a function that several nodes became it may take node by node. */
+static void test_refused_after_fusion(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float *x = onnx_float_values(15);
+  int64_t count;
+  onnx_input(builder, "x", ONNX_FLOAT, "3x5");
+  onnx_node(builder, "Relu", "x", "r", "");
+  onnx_node(builder, "Exp", "r", "y", "");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpTarget *target = bp_target_parse("c");
+  g_assert_cmpint(bp_registry_get("target.build.c", &true_generator), ==, 0);
+  BpFunction *picky = bp_function_create(refuse_fused, NULL, NULL);
+  g_assert_cmpint(bp_registry_set("target.build.c", picky, 1), ==, 0);
+  BpModule *module = compile_for(path, target);
+  g_assert_cmpint(bp_registry_set("target.build.c", true_generator, 1), ==, 0);
+  BpModel *model = bp_model_create(module, &(BpDevice){BP_DEVICE_CPU, 0}, 1);
+  float *y = run_model(model, x, &count);
+  for (int64_t i = 0; i < 15; i++)
+    g_assert_cmpfloat_with_epsilon(y[i], expf(x[i] > 0 ? x[i] : 0), 1e-5f);
+  g_free(y);
+  g_free(x);
+  bp_object_release(picky);
+  bp_object_release(true_generator);
+  bp_object_release(module);
+  bp_object_release(target);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 /* The command's words on a model, with a list of devices for it (transfer full). */
 static char *inspect(const char *path, const char *devices, const char *target) {
   char *program = g_build_filename(g_getenv("top_builddir"), "backplane", NULL), *output;
@@ -1037,6 +1084,8 @@ int main(int argc, char **argv) {
                        test_two_devices);
   g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-another", beside_another,
                        test_two_devices);
+  g_test_add_func("/compile/target/takes-by-itself-what-it-refuses-fused",
+                  test_refused_after_fusion);
   g_test_add_func("/compile/two-devices/are-those-of-the-command's-list", test_command_line);
   g_test_add_func("/compile/artifact/one-library-runs-on-all", test_one_library_for_all);
   g_test_add_func("/compile/device/is-one-that-there-is-code-for",
