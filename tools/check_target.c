@@ -85,6 +85,7 @@ static BpTarget *find_target(const char *kind, BpDevice *device, gboolean *has_d
   int32_t count = 0;
   if (!plain)
     return NULL;
+  g_free(target_device_kind(plain)); /* whose plugin is active then */
   *device = (BpDevice){bp_target_device_type(plain), 0};
   *has_device = bp_device_count(device->device_type, &count, NULL) == 0 && count > 0;
   BpTarget *own = *has_device ? bp_target_from_device(*device) : NULL;

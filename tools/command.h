@@ -135,8 +135,11 @@ const BpInputShape *shapes_find(const GArray *shapes, const char *name);
 /* Adds the shapes of files, as options NAME=FILE give them, for inputs whose extents the ONNX file
  * at `path` and the shapes leave open. 0 or -1 with an error. */
 int shapes_add_inputs(GArray *shapes, const char *path, char *const *inputs);
-/* Whether the option NAME=FILE is of that input. The value of an input (transfer full). */
-gboolean input_is_named(const char *option, const char *name);
+/* Which of the inputs the option NAME=FILE is for; names and paths may hold '=', so the longest
+ * name that fits is meant. -1 with an error, as that there is no such input. The value of an input
+ * (transfer full). */
+int32_t input_find(const char *option, const GPtrArray *names);
+int input_raise_unknown(const char *option, const GPtrArray *names);
 BpTensor *input_read(const char *path, const BpModelTensorInfo *info);
 
 /* How an ONNX file is compiled. */

@@ -340,36 +340,26 @@ void model_close(LoadedModel *loaded) {
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
 
-static void raise_no_input(const BpModel *model, const char *option) {
-  GString *names = g_string_new(NULL);
+/* The names of the inputs (transfer full); NULL with an error. */
+static GPtrArray *list_inputs(const BpModel *model) {
+  GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
   BpModelTensorInfo info;
-  for (int32_t i = 0; i < bp_model_num_inputs(model); i++)
-    if (bp_model_input_info(model, i, &info) == 0)
-      g_string_append_printf(names, "%s%s", i ? ", " : "", info.name);
-  bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%.*s'; it has: %s",
-                 (int)strcspn(option, "="), option, names->str);
-  g_string_free(names, TRUE);
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
+    if (bp_model_input_info(model, i, &info) < 0) {
+      g_ptr_array_unref(names);
+      return NULL;
+    }
+    g_ptr_array_add(names, g_strdup(info.name));
+  }
+  return names;
 }
 
-/* The input that "NAME=FILE" is for; names and paths may hold '=', so the longest name that fits is
- * meant. -1 with an error. */
 static int32_t find_input(const BpModel *model, const char *option) {
-  BpModelTensorInfo info;
-  int32_t found = -1;
-  size_t longest = 0;
-  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
-    if (bp_model_input_info(model, i, &info) < 0)
-      return -1;
-    size_t length = strlen(info.name);
-    if (!input_is_named(option, info.name) || length < longest)
-      continue;
-    found = i;
-    longest = length;
-  }
-  if (found < 0 && strchr(option, '='))
-    raise_no_input(model, option);
-  else if (found < 0)
-    bp_error_raise(BP_ERROR_VALUE, "--input %s: it has the form NAME=FILE", option);
+  GPtrArray *names = list_inputs(model);
+  if (!names)
+    return -1;
+  int32_t found = input_find(option, names);
+  g_ptr_array_unref(names);
   return found;
 }
 
@@ -379,8 +369,6 @@ static int set_from_file(LoadedModel *loaded, const char *option, gboolean *give
   if (index < 0 || bp_model_input_info(loaded->model, index, &info) < 0)
     return -1;
   const char *path = option + strlen(info.name) + 1;
-  if (!*path)
-    return bp_error_raise(BP_ERROR_VALUE, "--input %s: it has the form NAME=FILE", option);
   if (given[index])
     return bp_error_raise(BP_ERROR_VALUE, "--input %s: input '%s' has a value already", option,
                           info.name);
@@ -429,18 +417,15 @@ static gboolean has_known_type(const BpModelTensorInfo *info) {
 
 /* That each of the shapes is of an input of the model. */
 static int check_shapes(const BpModel *model, const ModelOptions *options, const GArray *shapes) {
-  for (guint i = 0; i < shapes->len; i++) {
-    const char *name = g_array_index(shapes, BpInputShape, i).name;
-    gboolean is_found = FALSE;
-    BpModelTensorInfo info;
-    for (int32_t k = 0; k < bp_model_num_inputs(model) && !is_found; k++)
-      is_found = bp_model_input_info(model, k, &info) == 0 && strcmp(info.name, name) == 0;
-    if (is_found)
-      continue;
-    raise_no_input(model, options->onnx.shapes[i]);
-    return -1;
-  }
-  return 0;
+  GPtrArray *names = list_inputs(model);
+  int status = names ? 0 : -1;
+  for (guint i = 0; i < shapes->len && status == 0; i++)
+    if (!g_ptr_array_find_with_equal_func(names, g_array_index(shapes, BpInputShape, i).name,
+                                          g_str_equal, NULL))
+      status = input_raise_unknown(options->onnx.shapes[i], names);
+  if (names)
+    g_ptr_array_unref(names);
+  return status;
 }
 
 /* Fills an input that no file gave, where that is asked for and its shape is known, or adds it to

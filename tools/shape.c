@@ -80,9 +80,36 @@ const BpInputShape *shapes_find(const GArray *shapes, const char *name) {
 
 /* ---- --input ----------------------------------------------------------------------------- */
 
-gboolean input_is_named(const char *option, const char *name) {
+static gboolean input_is_named(const char *option, const char *name) {
   size_t length = strlen(name);
   return strncmp(option, name, length) == 0 && option[length] == '=';
+}
+
+int input_raise_unknown(const char *option, const GPtrArray *names) {
+  GString *list = g_string_new(NULL);
+  for (guint i = 0; i < names->len; i++)
+    g_string_append_printf(list, "%s%s", i ? ", " : "", (char *)names->pdata[i]);
+  bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%.*s'; it has: %s",
+                 (int)strcspn(option, "="), option, list->str);
+  g_string_free(list, TRUE);
+  return -1;
+}
+
+int32_t input_find(const char *option, const GPtrArray *names) {
+  int32_t found = -1;
+  size_t longest = 0;
+  for (guint i = 0; i < names->len; i++) {
+    size_t length = strlen(names->pdata[i]);
+    if (!input_is_named(option, names->pdata[i]) || length < longest)
+      continue;
+    found = (int32_t)i;
+    longest = length;
+  }
+  if (found < 0 && strchr(option, '='))
+    return input_raise_unknown(option, names);
+  if (found < 0 || !option[longest + 1])
+    return bp_error_raise(BP_ERROR_VALUE, "--input %s: it has the form NAME=FILE", option);
+  return found;
 }
 
 BpTensor *input_read(const char *path, const BpModelTensorInfo *info) {
@@ -128,7 +155,26 @@ static int add_shape_of_file(void *visitor, int32_t is_output, const BpModelTens
   return 0;
 }
 
+static int add_name(void *visitor, int32_t is_output, const BpModelTensorInfo *info) {
+  if (!is_output)
+    g_ptr_array_add(visitor, g_strdup(info->name));
+  return 0;
+}
+
+/* That each option is of an input of the model. */
+static int check_inputs(const char *path, char *const *inputs) {
+  GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
+  int status = bp_onnx_visit_tensors(path, add_name, names);
+  for (; status == 0 && *inputs; inputs++)
+    status = input_find(*inputs, names) < 0 ? -1 : 0;
+  g_ptr_array_unref(names);
+  return status;
+}
+
 int shapes_add_inputs(GArray *shapes, const char *path, char *const *inputs) {
   Opened opened = {inputs, shapes};
-  return inputs ? bp_onnx_visit_tensors(path, add_shape_of_file, &opened) : 0;
+  if (!inputs)
+    return 0;
+  return check_inputs(path, inputs) < 0 ? -1
+                                        : bp_onnx_visit_tensors(path, add_shape_of_file, &opened);
 }

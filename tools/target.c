@@ -59,9 +59,18 @@ BpTarget *target_parse_one(const char *option, const char *text) {
 
 /* ---- Of a kind --------------------------------------------------------------------------- */
 
+/* A vendor's kind of device is known by its type once its plugin is active, which asking for it by
+ * name does. Its name is mostly the target's. */
 char *target_device_kind(const BpTarget *target) {
+  const BpDevice first = {bp_target_device_type(target), 0};
+  BpDevice device;
   char text[64];
-  bp_device_format((BpDevice){bp_target_device_type(target), 0}, text, sizeof text);
+  bp_device_format(first, text, sizeof text);
+  if (g_str_has_prefix(text, "type ")) {
+    bp_device_parse(bp_target_kind(target), &device);
+    bp_error_clear();
+    bp_device_format(first, text, sizeof text);
+  }
   return g_strndup(text, strcspn(text, ":"));
 }
 

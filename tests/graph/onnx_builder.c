@@ -149,7 +149,8 @@ void onnx_data(OnnxBuilder *builder, const char *name, int32_t type, const int64
   tensor->data_type = type;
   tensor->n_dims = (size_t)rank;
   tensor->dims = take(builder, g_new0(int64_t, tensor->n_dims + 1));
-  memcpy(tensor->dims, shape, tensor->n_dims * sizeof(*shape));
+  if (rank) /* a number has no shape */
+    memcpy(tensor->dims, shape, tensor->n_dims * sizeof(*shape));
   tensor->has_raw_data = 1;
   tensor->raw_data.len = size;
   tensor->raw_data.data = take(builder, g_malloc0(size + 1));

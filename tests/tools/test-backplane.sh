@@ -601,6 +601,8 @@ ok two-targets-of-a-run-are-an-error fails 1 "--target c,c: it is one target, an
 ok target-and-device-that-disagree-are-both-named names_both_that_disagree
 ok two-fallbacks-are-an-error fails 1 "it is one target" "$backplane" compile "$digits/digits.onnx" --target c --fallback c,c --shape $shape -o "$work/x.so"
 ok no-threads-is-an-error fails 1 "0 threads" "$backplane" run "$work/digits.so" --threads 0
+ok misspelt-input-is-told-before-open-extents fails 1 "the model has no input 'img'; it has: image" "$backplane" run "$digits/digits.onnx" --input "img=$digits/images/7-3710.png"
+ok input-without-a-name-is-told-before-open-extents fails 1 "it has the form NAME=FILE" "$backplane" run "$digits/digits.onnx" --input "$digits/images/7-3710.png"
 ok misspelt-shape-name-is-an-error fails 1 "'picture'" "$backplane" run "$digits/digits.onnx" --shape picture=1x1x28x28
 ok shape-given-twice-is-an-error fails 1 "two shapes" "$backplane" run "$digits/digits.onnx" --shape $shape --shape $shape
 ok input-given-twice-is-an-error fails 1 "has a value already" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --input "image=$digits/images/7-3710.png"

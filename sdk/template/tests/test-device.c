@@ -88,10 +88,11 @@ static void test_timer_outlives_its_stream(BpDevice device) {
   void *stream, *timer;
   int64_t nanoseconds = -1;
   CHECK(bp_stream_create(device, &stream) == 0);
-  CHECK(simdev_device_api.timer_start(device.device_id, stream, &timer) == 0);
-  CHECK(simdev_device_api.timer_stop(timer, stream) == 0);
+  CHECK(simdev_device_api.timer_start(simdev_device_api.context, device.device_id, stream,
+                                      &timer) == 0);
+  CHECK(simdev_device_api.timer_stop(simdev_device_api.context, timer, stream) == 0);
   CHECK(bp_stream_free(device, stream) == 0);
-  CHECK(simdev_device_api.timer_read(timer, &nanoseconds) == 0);
+  CHECK(simdev_device_api.timer_read(simdev_device_api.context, timer, &nanoseconds) == 0);
   CHECK(nanoseconds > 0);
 }
 
@@ -101,7 +102,7 @@ static void test_open_recording_ends_with_its_stream(BpDevice device) {
   char here[16] = "";
   const BpCopy copy = {sizeof(BpCopy), here, 0, host, handle, 0, device, sizeof here};
   CHECK(bp_stream_create(device, &stream) == 0);
-  CHECK(simdev_device_api.record_begin(device.device_id, stream) == 0);
+  CHECK(simdev_device_api.record_begin(simdev_device_api.context, device.device_id, stream) == 0);
   CHECK(bp_device_copy(&copy, stream) == 0);
   CHECK(bp_device_free(device, handle) == 0);
   CHECK(simdev_memory_in_use(device.device_id) == sizeof here);
