@@ -20,10 +20,20 @@ static const BpIrNode *simplified(const BpNest *nest, const BpIrNode *node) {
 
 /* ---- Extents ----------------------------------------------------------------------------- */
 
-/* A run of outer iterations with the same number of inner ones. */
+/* A run of outer iterations with the same number of inner ones. Of an open extent the constants are
+ * bounds, and the nodes say where the run begins and how long it is. */
 typedef struct Piece {
   int64_t first, count, inner_extent;
+  const BpIrNode *open_first, *open_count;
 } Piece;
+
+static Piece piece(int64_t first, int64_t count, int64_t inner_extent) {
+  return (Piece){first, count, inner_extent, NULL, NULL};
+}
+
+static int64_t ceiling(int64_t extent, int64_t factor) {
+  return extent / factor + (extent % factor != 0);
+}
 
 static int32_t add_piece(Piece *pieces, int32_t count, Piece piece) {
   if (piece.count > 0)
@@ -31,66 +41,128 @@ static int32_t add_piece(Piece *pieces, int32_t count, Piece piece) {
   return count;
 }
 
-/* The tail's rule in force: repeated work must not be accumulated twice. */
-static int32_t tail_of(const BpTeRelation *split) {
+/* The tail's rule in force: repeated work must not be accumulated twice, and where nobody knows how
+ * large the tail is, tiles are full. */
+static int32_t tail_of(const BpNest *nest, const BpTeRelation *split) {
   const BpTeStage *stage = split->parent->stage;
   bool accumulates = stage->reduce_op >= 0 || stage->scan;
+  if (nest->open[split->parent->index])
+    return split->tail == BP_TE_TAIL_GUARD ? BP_TE_TAIL_GUARD : BP_TE_TAIL_PEEL;
   return split->tail == BP_TE_TAIL_OVERLAP && accumulates ? BP_TE_TAIL_PEEL : split->tail;
 }
 
-/* The pieces of a split of `extent`; one where the tail needs no other code. */
-static int32_t pieces_of(const BpTeRelation *split, int64_t extent, Piece *pieces) {
-  int64_t factor = split->factor;
-  int32_t tail = tail_of(split);
-  int64_t tiles = extent / factor + (extent % factor != 0);
+/* The pieces of a split of an open extent: the tail is a full tile, too, that skips what lies
+ * beyond. Their nodes are NULL where memory ran out. */
+static int32_t open_pieces_of(const BpNest *nest, const BpTeRelation *split, Piece *pieces) {
+  BpIrModule *module = nest->lowering->module;
+  const BpIrNode *extent = nest->open[split->parent->index];
+  int64_t factor = split->factor, tiles = ceiling(nest->extent[split->parent->index], factor);
+  const BpIrNode *all = simplified(nest, bp__te_num_tiles(module, extent, factor));
+  const BpIrNode *full =
+      simplified(nest, bp_ir_binary(module, BP_IR_FLOORDIV, extent, bp__ir_int64(module, factor)));
+  const BpIrNode *zero = bp__ir_int64(module, 0);
+  if (tail_of(nest, split) == BP_TE_TAIL_GUARD) {
+    pieces[0] = (Piece){0, tiles, factor, zero, all};
+    return 1;
+  }
+  pieces[0] = (Piece){0, tiles, factor, zero, full};
+  pieces[1] = (Piece){0, tiles, factor, full, bp_ir_binary(module, BP_IR_SUB, all, full)};
+  return 2;
+}
+
+/* The pieces of a split; one where the tail needs no other code. */
+static int32_t pieces_of(const BpNest *nest, const BpTeRelation *split, Piece *pieces) {
+  int64_t factor = split->factor, extent = nest->extent[split->parent->index];
+  int32_t tail = tail_of(nest, split);
+  int64_t tiles = ceiling(extent, factor);
   int32_t count = 0;
+  if (nest->open[split->parent->index])
+    return open_pieces_of(nest, split, pieces);
   if (tail == BP_TE_TAIL_PEEL && extent > 0) {
-    count = add_piece(pieces, count, (Piece){0, extent / factor, factor});
-    return add_piece(pieces, count,
-                     (Piece){extent / factor, extent % factor != 0, extent % factor});
+    count = add_piece(pieces, count, piece(0, extent / factor, factor));
+    return add_piece(pieces, count, piece(extent / factor, extent % factor != 0, extent % factor));
   }
   if (tail == BP_TE_TAIL_BALANCE && extent > 0) {
     int64_t least = extent / tiles, longer = extent % tiles;
-    count = add_piece(pieces, count, (Piece){0, longer, least + 1});
-    return add_piece(pieces, count, (Piece){longer, tiles - longer, least});
+    count = add_piece(pieces, count, piece(0, longer, least + 1));
+    return add_piece(pieces, count, piece(longer, tiles - longer, least));
   }
-  pieces[0] = (Piece){0, tiles, extent < factor ? extent : factor};
+  pieces[0] = piece(0, tiles, extent < factor ? extent : factor);
   return 1;
+}
+
+/* How far an axis runs in this nest. */
+static BpInterval interval_of(const BpNest *nest, const BpTeAxis *axis) {
+  return (BpInterval){NULL, nest->extent[axis->index], nest->open[axis->index]};
+}
+
+static const BpIrNode *extent_node(const BpNest *nest, const BpTeAxis *axis) {
+  BpInterval interval = interval_of(nest, axis);
+  return bp__lower_extent_node(nest->lowering, &interval);
 }
 
 static int set_leaf_value(BpNest *nest, const BpTeAxis *axis) {
   BpLowering *lowering = nest->lowering;
+  BpInterval swept = interval_of(nest, axis);
   const BpIrNode *value;
-  if (nest->extent[axis->index] == 1) {
+  if (swept.extent == 1 && !swept.open) {
     value = bp__ir_int64(lowering->module, 0);
   } else {
     /* The range of an empty axis must not make it look known. */
-    int64_t extent = nest->extent[axis->index];
-    int64_t last = extent > 0 ? extent - 1 : INT32_MAX;
+    if (swept.extent <= 0)
+      swept.extent = INT64_C(1) + INT32_MAX;
     value = bp_ir_var(lowering->module, axis->name, bp__dtype_int64());
-    if (!value || bp__index_set_range(&lowering->index, value, 0, last, true) != 0)
+    if (!value || bp__lower_set_free(lowering, value, &swept) != 0)
       return -1;
   }
   nest->value[axis->index] = value;
   return value ? 0 : -1;
 }
 
-/* Sets how far an axis runs, and what that makes of the axes derived from it. */
-static int set_extent(BpNest *nest, const BpTeAxis *axis, int64_t extent) {
-  const BpTeRelation *use = axis->used_by;
-  nest->extent[axis->index] = extent;
-  if (!use)
-    return set_leaf_value(nest, axis);
-  if (use->kind == BP__TE_FUSE)
-    return set_extent(nest, use->parent,
-                      nest->extent[use->outer->index] * nest->extent[use->inner->index]);
+static int set_extent(BpNest *nest, const BpTeAxis *axis, int64_t extent, const BpIrNode *open);
+
+/* The product of the extents of two axes that were fused. */
+static int set_fused_extent(BpNest *nest, const BpTeRelation *fuse) {
+  const BpTeAxis *outer = fuse->outer, *inner = fuse->inner;
+  const BpIrNode *open = NULL;
+  if (nest->open[outer->index] || nest->open[inner->index]) {
+    open = bp_ir_binary(nest->lowering->module, BP_IR_MUL, extent_node(nest, outer),
+                        extent_node(nest, inner));
+    if (!open)
+      return -1;
+  }
+  int64_t extent;
+  if (__builtin_mul_overflow(nest->extent[outer->index], nest->extent[inner->index], &extent) ||
+      extent > BP__RANGE_MAX)
+    extent = BP__RANGE_MAX;
+  return set_extent(nest, fuse->parent, extent, open);
+}
+
+static int set_split_extents(BpNest *nest, const BpTeRelation *split) {
+  const BpTeAxis *axis = split->parent;
+  const BpIrNode *tiles = NULL;
   Piece pieces[2];
-  int32_t count = pieces_of(use, extent, pieces);
+  int32_t count = pieces_of(nest, split, pieces);
   nest->piece[axis->index] = count == 1 ? 0 : NO_PIECE;
   int64_t last = pieces[count - 1].first + pieces[count - 1].count;
-  return set_extent(nest, use->outer, last) == 0
-             ? set_extent(nest, use->inner, pieces[0].inner_extent)
+  if (nest->open[axis->index]) {
+    tiles = bp__te_num_tiles(nest->lowering->module, nest->open[axis->index], split->factor);
+    if (!(tiles = simplified(nest, tiles)))
+      return -1;
+  }
+  return set_extent(nest, split->outer, last, tiles) == 0
+             ? set_extent(nest, split->inner, pieces[0].inner_extent, NULL)
              : -1;
+}
+
+/* Sets how far an axis runs, and what that makes of the axes derived from it. */
+static int set_extent(BpNest *nest, const BpTeAxis *axis, int64_t extent, const BpIrNode *open) {
+  const BpTeRelation *use = axis->used_by;
+  nest->extent[axis->index] = extent;
+  nest->open[axis->index] = open;
+  if (!use)
+    return set_leaf_value(nest, axis);
+  return use->kind == BP__TE_FUSE ? set_fused_extent(nest, use) : set_split_extents(nest, use);
 }
 
 /* ---- Values ------------------------------------------------------------------------------ */
@@ -98,8 +170,9 @@ static int set_extent(BpNest *nest, const BpTeAxis *axis, int64_t extent) {
 /* Whether tiles of a split may begin at other places than multiples of its factor. */
 static bool moves_tiles(const BpNest *nest, const BpTeRelation *split) {
   int64_t extent = nest->extent[split->parent->index];
+  int32_t tail = tail_of(nest, split);
   return extent > split->factor && extent % split->factor != 0 &&
-         (split->tail == BP_TE_TAIL_BALANCE || tail_of(split) == BP_TE_TAIL_OVERLAP);
+         (tail == BP_TE_TAIL_BALANCE || tail == BP_TE_TAIL_OVERLAP);
 }
 
 /* The first value of a split axis in iteration `outer` of its outer axis. */
@@ -108,15 +181,16 @@ static const BpIrNode *tile_start(const BpNest *nest, const BpTeRelation *split,
   BpIrModule *module = nest->lowering->module;
   int64_t extent = nest->extent[split->parent->index];
   int64_t factor = split->factor;
-  if (split->tail == BP_TE_TAIL_BALANCE && extent > 0) {
-    int64_t tiles = extent / factor + (extent % factor != 0);
+  int32_t tail = tail_of(nest, split);
+  if (tail == BP_TE_TAIL_BALANCE && extent > 0) {
+    int64_t tiles = ceiling(extent, factor);
     const BpIrNode *longer = bp__ir_int64(module, extent % tiles);
     const BpIrNode *start =
         bp_ir_binary(module, BP_IR_MUL, outer, bp__ir_int64(module, extent / tiles));
     return bp_ir_binary(module, BP_IR_ADD, start, bp_ir_binary(module, BP_IR_MIN, outer, longer));
   }
   const BpIrNode *start = bp_ir_binary(module, BP_IR_MUL, outer, bp__ir_int64(module, factor));
-  if (tail_of(split) == BP_TE_TAIL_OVERLAP && extent > factor)
+  if (tail == BP_TE_TAIL_OVERLAP && extent > factor)
     start = bp_ir_binary(module, BP_IR_MIN, start, bp__ir_int64(module, extent - factor));
   return start;
 }
@@ -136,11 +210,10 @@ static const BpIrNode *axis_value(const BpNest *nest, const BpTeAxis *axis) {
     return simplified(nest, bp_ir_binary(module, BP_IR_ADD, start, axis_value(nest, use->inner)));
   }
   const BpIrNode *fused = axis_value(nest, use->parent);
-  int64_t size = nest->extent[use->inner->index];
-  if (size == 0)
+  if (nest->extent[use->inner->index] == 0)
     return fused; /* never computed, but unknown until the loop is made */
   return simplified(nest, bp_ir_binary(module, axis == use->outer ? BP_IR_DIV : BP_IR_MOD, fused,
-                                       bp__ir_int64(module, size)));
+                                       extent_node(nest, use->inner)));
 }
 
 static bool is_begun(const BpNest *nest, const BpTeAxis *axis);
@@ -150,13 +223,12 @@ static bool is_begun(const BpNest *nest, const BpTeAxis *axis);
 static const BpIrNode *swept_value(const BpNest *nest, const BpTeAxis *axis) {
   BpLowering *lowering = nest->lowering;
   const BpTeRelation *use = axis->used_by;
-  int64_t extent = nest->extent[axis->index];
-  if (nest->name[axis->index] || !use || extent < 2)
+  BpInterval swept = interval_of(nest, axis);
+  if (nest->name[axis->index] || !use || (swept.extent < 2 && !swept.open))
     return axis_value(nest, axis);
   if (!is_begun(nest, axis)) {
     const BpIrNode *var = bp_ir_var(lowering->module, axis->name, bp__dtype_int64());
-    bool failed = !var || bp__index_set_range(&lowering->index, var, 0, extent - 1, true) != 0;
-    return failed ? NULL : var;
+    return var && bp__lower_set_free(lowering, var, &swept) == 0 ? var : NULL;
   }
   if (use->kind == BP__TE_FUSE)
     return axis_value(nest, axis);
@@ -424,7 +496,7 @@ static const BpIrNode *is_first(const BpNest *nest) {
 static bool starts_with_first(const BpNest *nest) {
   const BpTeStage *stage = nest->stage;
   for (int32_t i = 0; i < stage->num_reduce_axes; i++)
-    if (stage->axes[stage->ndim + i]->extent == 0)
+    if (stage->axes[stage->ndim + i]->extent == 0 || stage->axes[stage->ndim + i]->open)
       return false;
   return stage->starts_with_first;
 }
@@ -589,10 +661,39 @@ static const BpIrNode *build_inner_threads(BpNest *nest, const BpTeAxis *leaf,
                   NULL);
 }
 
-static const BpIrNode *build_loop(const BpNest *outer, const BpTeAxis *leaf, int64_t first,
-                                  int64_t count, int32_t position) {
+/* A loop that runs as often as an open extent says. */
+static const BpIrNode *build_open_loop(const BpNest *outer, const BpTeAxis *leaf, const Piece *run,
+                                       int32_t position) {
   BpLowering *lowering = outer->lowering;
   BpNest nest = *outer;
+  bool is_parallel = leaf->for_kind == BP_IR_FOR_PARALLEL && !nest.is_serial;
+  if (leaf->for_kind == BP_IR_FOR_BOUND) {
+    bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                   "axis %s of tensor %s is bound to %s, and its extent is open", leaf->name,
+                   nest.stage->tensor->name, leaf->thread_axis);
+    return NULL;
+  }
+  const BpIrNode *var = bp_ir_var(lowering->module, leaf->name, bp__dtype_int64());
+  if (!var || bp__index_set_range(&lowering->index, var, run->first, run->first + run->count - 1,
+                                  false) != 0)
+    return NULL;
+  nest.is_bound[leaf->index] = true;
+  nest.value[leaf->index] = var;
+  bool was_in_parallel = lowering->is_in_parallel;
+  lowering->is_in_parallel |= is_parallel;
+  const BpIrNode *body = build_from(&nest, position + 1);
+  lowering->is_in_parallel = was_in_parallel;
+  int32_t for_kind = is_parallel && !was_in_parallel ? BP_IR_FOR_PARALLEL : BP_IR_FOR_SERIAL;
+  return bp_ir_for(lowering->module, var, run->open_first, run->open_count, for_kind, "", body);
+}
+
+static const BpIrNode *build_loop(const BpNest *outer, const BpTeAxis *leaf, const Piece *run,
+                                  int32_t position) {
+  BpLowering *lowering = outer->lowering;
+  BpNest nest = *outer;
+  int64_t first = run->first, count = run->count;
+  if (run->open_count)
+    return build_open_loop(outer, leaf, run, position);
   if (count == 0)
     return bp__ir_nothing(lowering->module);
   nest.is_bound[leaf->index] = true;
@@ -637,21 +738,39 @@ static int can_branch(const BpNest *nest, const BpTeAxis *axis) {
   return is_known(nest, use->outer);
 }
 
-/* The condition that keeps a split axis, known by now, inside its extent; NULL: none is needed. */
-static int guard_of(const BpNest *nest, const BpTeAxis *axis, const BpIrNode **guard) {
-  BpIrModule *module = nest->lowering->module;
-  *guard = bp_ir_binary(module, BP_IR_LT, axis_value(nest, axis),
-                        bp__ir_int64(module, nest->extent[axis->index]));
-  if (!*guard)
-    return -1;
-  if (bp__index_decide(&nest->lowering->index, *guard) == 1)
-    *guard = NULL;
-  return 0;
+static bool is_split(const BpTeAxis *axis) {
+  return axis->used_by && axis->used_by->kind == BP__TE_SPLIT;
 }
 
-/* 1: a split axis that became known and whose bound was not checked yet. */
+static int add_guard(const BpNest *nest, const BpIrNode *guard, const BpIrNode **guards) {
+  if (guard)
+    *guards = *guards ? bp_ir_binary(nest->lowering->module, BP_IR_AND, *guards, guard) : guard;
+  return guard && !*guards ? -1 : 0;
+}
+
+/* Adds the condition that an axis is below a bound, unless that is known. */
+static int add_bound(const BpNest *nest, const BpTeAxis *axis, const BpIrNode *bound,
+                     const BpIrNode **guards) {
+  const BpIrNode *guard =
+      bp_ir_binary(nest->lowering->module, BP_IR_LT, axis_value(nest, axis), bound);
+  if (!guard)
+    return -1;
+  return bp__index_decide(&nest->lowering->index, guard) == 1 ? 0 : add_guard(nest, guard, guards);
+}
+
+/* The condition that keeps an axis, known by now, inside its bounds; NULL: none is needed. */
+static int guard_of(const BpNest *nest, const BpTeAxis *axis, const BpIrNode **guard) {
+  const BpIrNode *limit = nest->limit[axis->index];
+  *guard = NULL;
+  if (is_split(axis) && !nest->is_full[axis->index] &&
+      add_bound(nest, axis, extent_node(nest, axis), guard) != 0)
+    return -1;
+  return limit ? add_bound(nest, axis, limit, guard) : 0;
+}
+
+/* 1: an axis that became known and whose bounds were not checked yet. */
 static int can_check(const BpNest *nest, const BpTeAxis *axis) {
-  if (!axis->used_by || axis->used_by->kind != BP__TE_SPLIT || nest->is_checked[axis->index])
+  if ((!is_split(axis) && !nest->limit[axis->index]) || nest->is_checked[axis->index])
     return 0;
   int known = is_known(nest, axis), branches = can_branch(nest, axis);
   return known < 0 || branches < 0 ? -1 : known && !branches;
@@ -752,10 +871,11 @@ static const BpIrNode *wrap_lets(const BpNest *nest, const Lets *lets, const BpI
 /* Makes the version of the rest in which a split is at one of its pieces. */
 static int choose_piece(BpNest *nest, const BpTeRelation *split, int32_t piece, Piece *chosen) {
   Piece pieces[2];
-  pieces_of(split, nest->extent[split->parent->index], pieces);
+  pieces_of(nest, split, pieces);
   nest->piece[split->parent->index] = (int8_t)piece;
+  nest->is_full[split->parent->index] = piece == 0;
   *chosen = pieces[piece];
-  return set_extent(nest, split->inner, chosen->inner_extent);
+  return set_extent(nest, split->inner, chosen->inner_extent, NULL);
 }
 
 /* The loop over the leaf at `position`, or one loop for each piece of a split by it. */
@@ -767,14 +887,17 @@ static const BpIrNode *build_leaf(const BpNest *nest, int32_t position) {
     return bp__scan_loop(nest, position);
   if (!is_plain || !split || split->outer != leaf || is_begun(nest, split->inner) ||
       nest->piece[split->parent->index] != NO_PIECE)
-    return build_loop(nest, leaf, 0, nest->extent[leaf->index], position);
+    return build_loop(nest, leaf,
+                      &(Piece){0, nest->extent[leaf->index], 1,
+                               bp__ir_int64(nest->lowering->module, 0), nest->open[leaf->index]},
+                      position);
   const BpIrNode *loops[2];
   for (int32_t i = 0; i < 2; i++) {
     BpNest version = *nest;
-    Piece piece;
-    if (choose_piece(&version, split, i, &piece) != 0)
+    Piece chosen;
+    if (choose_piece(&version, split, i, &chosen) != 0)
       return NULL;
-    loops[i] = build_loop(&version, leaf, piece.first, piece.count, position);
+    loops[i] = build_loop(&version, leaf, &chosen, position);
   }
   return bp_ir_seq(nest->lowering->module, loops, 2);
 }
@@ -789,7 +912,7 @@ static const BpIrNode *build_version(const BpNest *nest, const BpTeRelation *spl
   const BpIrNode **name = &version.name[split->outer->index];
   if (choose_piece(&version, split, piece, &chosen) != 0)
     return NULL;
-  if (chosen.count == 1)
+  if (chosen.count == 1 && !chosen.open_count)
     *name = bp__ir_int64(nest->lowering->module, chosen.first);
   else if (add_let(nest, &lets, split->outer->name, outer,
                    (BpRange){chosen.first, chosen.first + chosen.count - 1}, name) != 0)
@@ -804,9 +927,10 @@ static const BpIrNode *branch_on_piece(const BpNest *nest, const BpTeRelation *s
   const BpIrNode *outer = axis_value(nest, split->outer);
   const BpIrNode *versions[2] = {NULL, NULL};
   Piece pieces[2];
-  pieces_of(split, nest->extent[split->parent->index], pieces);
-  const BpIrNode *is_earlier =
-      bp_ir_binary(module, BP_IR_LT, outer, bp__ir_int64(module, pieces[1].first));
+  pieces_of(nest, split, pieces);
+  const BpIrNode *second =
+      pieces[1].open_count ? pieces[1].open_first : bp__ir_int64(module, pieces[1].first);
+  const BpIrNode *is_earlier = bp_ir_binary(module, BP_IR_LT, outer, second);
   int known = is_earlier ? bp__index_decide(&nest->lowering->index, is_earlier) : -1;
   for (int32_t i = 0; i < 2; i++)
     if ((known < 0 || known != i) &&
@@ -819,6 +943,15 @@ static const BpIrNode *branch_on_piece(const BpNest *nest, const BpTeRelation *s
 
 /* ---- Attached stages and initialisation -------------------------------------------------- */
 
+/* Keeps a data axis inside the whole, of which its region may go beyond the end. */
+static int set_limit(BpNest *nest, int32_t dimension) {
+  const BpLowerStage *s = nest->s;
+  nest->limit[dimension] =
+      simplified(nest, bp_ir_binary(nest->lowering->module, BP_IR_SUB, s->whole[dimension],
+                                    s->region[dimension].min));
+  return nest->limit[dimension] ? 0 : -1;
+}
+
 static int start_nest(BpNest *nest, BpLowering *lowering, BpLowerStage *s) {
   memset(nest, 0, sizeof *nest);
   nest->lowering = lowering;
@@ -826,8 +959,13 @@ static int start_nest(BpNest *nest, BpLowering *lowering, BpLowerStage *s) {
   nest->stage = s->stage;
   for (int32_t i = 0; i < num_roots(s->stage); i++) {
     const BpTeAxis *axis = s->stage->axes[i];
-    int64_t extent = s->attached_to && !axis->is_reduce ? s->region[i].extent : axis->extent;
-    if (set_extent(nest, axis, extent) != 0)
+    BpInterval extent;
+    if (s->attached_to && !axis->is_reduce)
+      extent = s->region[i];
+    else if (bp__lower_whole(lowering, axis->extent, axis->open, &extent) != 0)
+      return -1;
+    if (set_extent(nest, axis, extent.extent, extent.open) != 0 ||
+        (s->attached_to && !axis->is_reduce && s->whole[i] && set_limit(nest, i) != 0))
       return -1;
   }
   return 0;
@@ -839,7 +977,7 @@ static const BpTeAxis *vector_leaf_of(const BpTeStage *stage) {
   const BpTeAxis *axis = ndim > 0 ? stage->axes[ndim - 1] : NULL;
   while (axis && axis->used_by)
     axis = axis->used_by->kind == BP__TE_SPLIT ? axis->used_by->inner : NULL;
-  return axis && axis->for_kind == BP_IR_FOR_VECTORIZED ? axis : NULL;
+  return axis && axis->for_kind == BP_IR_FOR_VECTORIZED && !axis->open ? axis : NULL;
 }
 
 /* Rows of a local buffer are made as long as the vectors that store them: the last one, whose lanes
@@ -870,9 +1008,11 @@ static int make_buffer(BpLowering *lowering, const BpLowerStage *s, BpLowerTenso
   int32_t scope = scope_of(s);
   for (int32_t i = 0; i < tensor->ndim; i++) {
     const BpInterval *region = &s->region[bp__lower_domain_dimension(tensor, i)];
-    extents[i] = bp__ir_int64(lowering->module, s->attached_to ? region->extent : tensor->shape[i]);
+    extents[i] = s->attached_to ? bp__lower_extent_node(lowering, region) : t->buffer->operands[i];
   }
   const BpIrNode *valid = tensor->ndim > 0 ? extents[tensor->ndim - 1] : NULL;
+  if (valid && valid->kind != BP_IR_INT_IMM)
+    valid = NULL;
   int64_t row = valid ? row_extent(s->stage, scope, valid->int_value) : 0;
   if (valid && row != valid->int_value)
     extents[tensor->ndim - 1] = bp__ir_int64(lowering->module, row);
@@ -897,7 +1037,7 @@ static int make_storage(BpLowering *lowering, BpLowerStage *s) {
 /* Whether there is no element to compute. A scan without steps still has its states. */
 static bool is_empty(const BpNest *nest) {
   for (int32_t i = 0; i < nest->stage->ndim; i++)
-    if (nest->extent[i] == 0 && !nest->stage->axes[i]->is_scan)
+    if (nest->extent[i] == 0 && !nest->open[i] && !nest->stage->axes[i]->is_scan)
       return true;
   return false;
 }
@@ -910,7 +1050,8 @@ static bool is_repeated(const BpLowerStage *s) {
   for (; s->attached_to; s = s->attached_to) {
     const BpTeStage *consumer = s->attached_to->stage;
     for (int32_t i = 0; i <= s->attach_position; i++)
-      if (consumer->leaves[i]->for_kind != BP_IR_FOR_BOUND && consumer->leaves[i]->extent > 1)
+      if (consumer->leaves[i]->for_kind != BP_IR_FOR_BOUND &&
+          (consumer->leaves[i]->extent > 1 || consumer->leaves[i]->open))
         return true;
   }
   return false;
@@ -1094,12 +1235,6 @@ static int piece_guard_of(const BpNest *nest, const BpTeRelation *split, const B
   return 0;
 }
 
-static int add_guard(const BpNest *nest, const BpIrNode *guard, const BpIrNode **guards) {
-  if (guard)
-    *guards = *guards ? bp_ir_binary(nest->lowering->module, BP_IR_AND, *guards, guard) : guard;
-  return guard && !*guards ? -1 : 0;
-}
-
 /* Whether the loop made last is one that the generated code has. */
 static bool is_in_loop(const BpNest *nest, int32_t position) {
   int32_t kind = position > 0 ? nest->stage->leaves[position - 1]->for_kind : BP_IR_FOR_SERIAL;
@@ -1112,7 +1247,6 @@ static int take_guards(BpNest *nest, const BpIrNode **guards, bool *is_guarded) 
   *guards = NULL;
   for (int32_t i = 0; i < nest->stage->num_axes; i++) {
     const BpTeAxis *axis = nest->stage->axes[i];
-    const BpTeRelation *use = axis->used_by;
     const BpIrNode *guard;
     is_guarded[i] = false;
     int checks = can_check(nest, axis);
@@ -1124,8 +1258,8 @@ static int take_guards(BpNest *nest, const BpIrNode **guards, bool *is_guarded) 
     if (guard_of(nest, axis, &guard) != 0 || add_guard(nest, guard, guards) != 0)
       return -1;
     is_guarded[i] = guard != NULL;
-    if (nest->piece[i] == NO_PIECE && use->tail == BP_TE_TAIL_BALANCE &&
-        (piece_guard_of(nest, use, &guard) != 0 || add_guard(nest, guard, guards) != 0))
+    if (nest->piece[i] == NO_PIECE && tail_of(nest, axis->used_by) == BP_TE_TAIL_BALANCE &&
+        (piece_guard_of(nest, axis->used_by, &guard) != 0 || add_guard(nest, guard, guards) != 0))
       return -1;
   }
   return 0;

@@ -13,20 +13,14 @@ typedef struct Flatten {
 static const BpIrNode *flatten_under(BpLowering *lowering, const BpIrNode *path,
                                      const BpIrNode *node);
 
-static int64_t extent_of(const BpIrNode *buffer, int32_t dimension) {
-  return buffer->operands[dimension]->int_value;
-}
-
 static const BpIrNode *flat_index(BpLowering *lowering, const BpIrNode *buffer,
                                   const BpIrNode *const *indices) {
   BpIrModule *module = lowering->module;
-  const BpIrNode *flat = bp__ir_int64(module, 0);
-  int64_t stride = 1;
+  const BpIrNode *flat = bp__ir_int64(module, 0), *stride = bp__ir_int64(module, 1);
   for (int32_t i = buffer->num_operands - 1; i >= 0; i--) {
-    const BpIrNode *part =
-        bp_ir_binary(module, BP_IR_MUL, indices[i], bp__ir_int64(module, stride));
+    const BpIrNode *part = bp_ir_binary(module, BP_IR_MUL, indices[i], stride);
     flat = bp_ir_binary(module, BP_IR_ADD, flat, part);
-    stride *= extent_of(buffer, i);
+    stride = bp_ir_binary(module, BP_IR_MUL, stride, buffer->operands[i]);
   }
   return bp__index_simplify(&lowering->index, flat);
 }
@@ -35,7 +29,8 @@ static bool is_inside(BpLowering *lowering, const BpIrNode *read) {
   const BpIrNode *buffer = read->operands[0];
   for (int32_t i = 0; i < buffer->num_operands; i++) {
     BpRange range = bp__index_range(&lowering->index, read->operands[1 + i]);
-    if (range.min < 0 || range.max >= extent_of(buffer, i))
+    BpRange extent = bp__index_range(&lowering->index, buffer->operands[i]);
+    if (range.min < 0 || range.max >= extent.min)
       return false;
   }
   return true;

@@ -53,14 +53,22 @@ static int remember(BpIndexContext *context, int32_t fact, const BpIrNode *node,
 
 /* ---- Ranges ------------------------------------------------------------------------------ */
 
-int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t min, int64_t max,
-                        bool is_free) {
+static int set_range(BpIndexContext *context, const BpIrNode *var, BpVarRange range) {
   BpVarRange *known = bp__ir_alloc(context->module, sizeof *known);
   if (!known)
     return -1;
-  *known = (BpVarRange){{min, max}, is_free};
+  *known = range;
   forget(context);
   return bp__ir_map_set(&context->vars, var, known);
+}
+
+int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t min, int64_t max,
+                        bool is_free) {
+  return set_range(context, var, (BpVarRange){.range = {min, max}, .is_free = is_free});
+}
+
+int bp__index_set_open(BpIndexContext *context, const BpIrNode *var, int64_t max) {
+  return set_range(context, var, (BpVarRange){.range = {0, max}, .is_free = true, .is_open = true});
 }
 
 static int64_t saturate(__int128 value) {
@@ -661,6 +669,15 @@ int bp__index_has_free(BpIndexContext *context, const BpIrNode *node) {
   return bp__ir_visit_once(node, visit_free, context);
 }
 
+static int visit_open(void *data, const BpIrNode *node) {
+  const BpVarRange *known = node->kind == BP_IR_VAR ? var_range(data, node) : NULL;
+  return known && known->is_open;
+}
+
+int bp__index_has_open(BpIndexContext *context, const BpIrNode *node) {
+  return bp__ir_visit_once(node, visit_open, context);
+}
+
 /* floor(a / divisor) for a in an interval. */
 static int quotient_interval(BpIndexContext *context, const BpIrNode *atom, int64_t divisor,
                              BpInterval *interval, bool *is_bounded) {
@@ -696,10 +713,15 @@ static int atom_interval(BpIndexContext *context, const BpIrNode *atom, BpInterv
                          bool *is_bounded) {
   int found = bp__index_has_free(context, atom);
   int64_t divisor = 0;
-  *interval = (BpInterval){atom, 1};
+  *interval = bp__interval(atom, 1);
   *is_bounded = true;
   if (found <= 0)
     return found;
+  int is_open = bp__index_has_open(context, atom);
+  if (is_open != 0) {
+    *is_bounded = false;
+    return is_open < 0 ? -1 : 0;
+  }
   if ((atom->kind == BP_IR_DIV || atom->kind == BP_IR_FLOORDIV) &&
       bp__ir_const_int(atom->operands[1], &divisor) && divisor > 0) {
     if (quotient_interval(context, atom, divisor, interval, is_bounded) != 0)
@@ -717,7 +739,7 @@ static int atom_interval(BpIndexContext *context, const BpIrNode *atom, BpInterv
   *is_bounded = range.min != BP__RANGE_MIN && range.max != BP__RANGE_MAX;
   if (!*is_bounded)
     return 0;
-  *interval = (BpInterval){bp__ir_int64(context->module, range.min), range.max - range.min + 1};
+  *interval = bp__interval(bp__ir_int64(context->module, range.min), range.max - range.min + 1);
   return interval->min ? 0 : -1;
 }
 
@@ -746,7 +768,7 @@ static int find_interval(BpIndexContext *context, const BpIrNode *node, BpInterv
     *is_bounded = false;
     return 0;
   }
-  *interval = (BpInterval){linear_node(context, &min), (int64_t)last + 1};
+  *interval = bp__interval(linear_node(context, &min), (int64_t)last + 1);
   return interval->min ? 0 : -1;
 }
 

@@ -18,10 +18,11 @@ typedef struct BpRange {
   int64_t min, max;
 } BpRange;
 
-/* What is known of a variable. A free one sweeps its whole range in bp__interval. */
+/* What is known of a variable. A free one sweeps its whole range in bp__index_interval; of one that
+ * is open as well, nobody knows how far that goes. */
 typedef struct BpVarRange {
   BpRange range;
-  bool is_free;
+  bool is_free, is_open;
 } BpVarRange;
 
 /* What was found out of deep expressions, which are graphs: so that each of their nodes is looked
@@ -42,6 +43,8 @@ void bp__index_clear(BpIndexContext *context);
 /* States what is known of a variable from now on. */
 int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t min, int64_t max,
                         bool is_free);
+/* The same of a free one that goes from 0 to an open extent, which is `max` + 1 at most. */
+int bp__index_set_open(BpIndexContext *context, const BpIrNode *var, int64_t max);
 
 /* The expression in canonical form: large multiples first, the constant last, divisions resolved
  * where the ranges allow it, floor division and modulus by DIV and MOD where nothing is negative.
@@ -55,15 +58,22 @@ int bp__index_decide(BpIndexContext *context, const BpIrNode *condition);
 bool bp__index_difference(BpIndexContext *context, const BpIrNode *a, const BpIrNode *b,
                           int64_t *difference);
 
-/* Whether a free variable occurs in an expression: 1, 0 or -1. */
+/* Whether a free variable, or one that is open as well, occurs in an expression: 1, 0 or -1. */
 int bp__index_has_free(BpIndexContext *context, const BpIrNode *node);
+int bp__index_has_open(BpIndexContext *context, const BpIrNode *node);
 
 /* The smallest value and the number of values of an expression when its free variables take every
- * value of their ranges; min is free of them. False: not bounded (extent and min are not set). */
+ * value of their ranges; min is free of them. Not bounded, where one of them is open for example:
+ * extent and min are not set. */
 typedef struct BpInterval {
   const BpIrNode *min;
   int64_t extent;
+  const BpIrNode *open; /* of a region that is as large as an open extent: that, and `extent` is the
+                           most that it can be; else NULL */
 } BpInterval;
+static inline BpInterval bp__interval(const BpIrNode *min, int64_t extent) {
+  return (BpInterval){min, extent, NULL};
+}
 int bp__index_interval(BpIndexContext *context, const BpIrNode *node, BpInterval *interval,
                        bool *is_bounded);
 

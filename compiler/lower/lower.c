@@ -4,6 +4,7 @@
 #include "compiler/lower/lowering.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* In the order in which they run. docs/lowering.md says what each does. */
@@ -35,12 +36,30 @@ static int streamed_attr(BpLowering *lowering, const BpIrNode **attr) {
   return *attr ? 0 : -1;
 }
 
+/* The body behind checks of the open extents, whose ranges the passes relied on. */
+static const BpIrNode *check_open_extents(BpLowering *lowering, const BpIrNode *body) {
+  BpIrModule *module = lowering->module;
+  const BpIrNode *zero = bp__ir_int64(module, 0);
+  for (const BpTeOpenExtent *open = lowering->te->open_extents; open; open = open->next) {
+    char text[128];
+    const BpIrNode *var = bp__ir_copy(module, open->var, &lowering->copied);
+    const BpIrNode *most = bp__ir_int64(module, open->greatest);
+    const BpIrNode *is_inside =
+        bp_ir_binary(module, BP_IR_AND, bp_ir_binary(module, BP_IR_GE, var, zero),
+                     bp_ir_binary(module, BP_IR_LE, var, most));
+    snprintf(text, sizeof text, "open extent %.60s is 0 to %lld", open->var->str_value,
+             (long long)open->greatest);
+    body = bp_ir_seq(module, (const BpIrNode *[]){bp__ir_assert(module, is_inside, text), body}, 2);
+  }
+  return body;
+}
+
 static const BpIrNode *make_function(BpLowering *lowering, const BpIrNode *body) {
   const BpIrNode *one = bp__ir_int64(lowering->module, 1), *streamed;
-  if (streamed_attr(lowering, &streamed) != 0)
+  if (streamed_attr(lowering, &streamed) != 0 || !(body = check_open_extents(lowering, body)))
     return NULL;
   const BpIrNode *attrs[] = {bp__ir_attr(lowering->module, BP_IR_ATTR_NOALIAS, &one, 1), streamed};
-  return bp_ir_function(lowering->module, lowering->name, lowering->params, lowering->num_args,
+  return bp_ir_function(lowering->module, lowering->name, lowering->params, lowering->num_params,
                         attrs, streamed ? 2 : 1, body);
 }
 

@@ -44,6 +44,9 @@ typedef struct BpLowerStage {
   /* Scratch of bounds inference: the region wanted. */
   bool is_wanted;
   BpInterval region[BP_TE_MAX_NDIM];
+  /* By dimension: the open extent of the whole, where a region of constant size may go beyond it;
+     NULL: it does not. */
+  const BpIrNode *whole[BP_TE_MAX_NDIM];
 } BpLowerStage;
 
 /* A loop over a thread axis that is being built, innermost first. */
@@ -61,8 +64,9 @@ typedef struct BpLowering {
   const char *name;
   BpTeTensor *const *args;
   int32_t num_args;
-  const BpIrNode **params; /* the buffers of the function's parameters */
-  BpLowerStage *stages;    /* those reached and not inlined, producers first */
+  const BpIrNode **params; /* of the function: buffers, and then the open extents */
+  int32_t num_params;
+  BpLowerStage *stages; /* those reached and not inlined, producers first */
   int32_t num_stages;
   BpIrMap copied;   /* nodes of the expressions -> their copies in module */
   BpIrMap valid;    /* a BUFFER with spare elements at the ends of its rows -> the extent without */
@@ -95,6 +99,18 @@ int bp__lower_region(BpLowering *lowering, BpLowerStage *producer, BpLowerStage 
 
 /* Keeps a region inside 0 <= i < whole; beyond it nothing is read, whatever the indices say. */
 int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, int64_t whole);
+
+/* How far an extent of the stages goes, `extent` or, if it is not NULL, the open one: as a region
+ * from 0 on. */
+int bp__lower_whole(BpLowering *lowering, int64_t extent, const BpIrNode *open,
+                    BpInterval *interval);
+/* States that a variable sweeps an interval that begins with 0. */
+int bp__lower_set_free(BpLowering *lowering, const BpIrNode *var, const BpInterval *swept);
+/* The number of values of an interval. */
+static inline const BpIrNode *bp__lower_extent_node(const BpLowering *lowering,
+                                                    const BpInterval *interval) {
+  return interval->open ? interval->open : bp__ir_int64(lowering->module, interval->extent);
+}
 
 /* An index of a read, with the reader's root axes at `roots`, as an interval. */
 int bp__lower_index_interval(BpLowering *lowering, const BpLowerStage *reader,

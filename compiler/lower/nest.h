@@ -25,13 +25,17 @@ typedef struct BpNest {
   const BpIrNode *steps; /* of a scan with a limit: how many it makes; NULL: all */
   bool is_masked;        /* not every element makes each step */
   /* By the index of the axis: */
-  int64_t extent[BP__TE_MAX_AXES];
+  int64_t extent[BP__TE_MAX_AXES];        /* of an open one the most that it can be */
+  const BpIrNode *open[BP__TE_MAX_AXES];  /* the extent of an open one, else NULL */
+  const BpIrNode *limit[BP__TE_MAX_AXES]; /* of a root axis: it stays below that; NULL: its extent
+                                             says so */
   const BpIrNode *value[BP__TE_MAX_AXES]; /* of a leaf: free, a loop's variable or a constant */
   bool is_bound[BP__TE_MAX_AXES];         /* of a leaf: its loop was made */
   const BpIrNode *name[BP__TE_MAX_AXES];  /* a variable that holds the value, or NULL */
   const BpIrNode *start[BP__TE_MAX_AXES]; /* of one that was split: holds where its tile starts */
-  bool is_checked[BP__TE_MAX_AXES];       /* of one that was split: its bound needs no guard now */
-  int8_t piece[BP__TE_MAX_AXES];          /* of one that was split: the piece that runs here */
+  bool is_checked[BP__TE_MAX_AXES];       /* its bounds need no guard now */
+  bool is_full[BP__TE_MAX_AXES]; /* of one that was split: this piece has full tiles only */
+  int8_t piece[BP__TE_MAX_AXES]; /* of one that was split: the piece that runs here */
 } BpNest;
 
 /* Names for values, so that each is computed before any of them is stored. */

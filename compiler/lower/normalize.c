@@ -354,9 +354,27 @@ static void find_needed(BpLowering *lowering) {
   }
 }
 
+/* Adds the open extents to the parameters and states what is known of them. */
+static int copy_open_extents(BpLowering *lowering) {
+  for (const BpTeOpenExtent *open = lowering->te->open_extents; open; open = open->next) {
+    const BpIrNode *var = bp__ir_copy(lowering->module, open->var, &lowering->copied);
+    if (!var || bp__index_set_range(&lowering->index, var, 0, open->greatest, false) != 0)
+      return -1;
+    lowering->params[lowering->num_params++] = var;
+  }
+  return 0;
+}
+
+static int32_t count_open_extents(const BpTe *te) {
+  int32_t count = 0;
+  for (const BpTeOpenExtent *open = te->open_extents; open; open = open->next)
+    count++;
+  return count;
+}
+
 static int copy_params(BpLowering *lowering) {
-  lowering->params =
-      bp__ir_alloc(lowering->module, (size_t)(lowering->num_args + 1) * sizeof(void *));
+  int32_t count = lowering->num_args + count_open_extents(lowering->te);
+  lowering->params = bp__ir_alloc(lowering->module, (size_t)(count + 1) * sizeof(void *));
   if (!lowering->params)
     return -1;
   for (int32_t i = 0; i < lowering->num_args; i++) {
@@ -371,7 +389,8 @@ static int copy_params(BpLowering *lowering) {
     if (!lowering->params[i])
       return -1;
   }
-  return 0;
+  lowering->num_params = lowering->num_args;
+  return copy_open_extents(lowering);
 }
 
 int bp__lower_normalize(BpLowering *lowering) {

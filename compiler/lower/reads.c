@@ -60,6 +60,13 @@ static int check_read(ReadCheck *check, const BpIrNode *read) {
     BpRange range = bp__index_range(&check->index, index);
     if (range.min >= 0 && range.max < extent)
       continue;
+    /* Nobody knows how far an open axis goes. */
+    int is_open = bp__index_has_open(&check->index, index);
+    if (is_open != 0) {
+      if (is_open < 0)
+        return -1;
+      continue;
+    }
     int is_certain = range.max < 0 || range.min >= extent ? 1 : takes_its_ends(index);
     if (is_certain < 0)
       return -1;
@@ -94,9 +101,13 @@ int bp__lower_check_reads(BpLowering *lowering, const BpLowerStage *s) {
   int status = 0;
   bool is_empty = false;
   for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes && status == 0; i++) {
-    int64_t extent = stage->axes[i]->extent;
-    is_empty = is_empty || extent <= 0;
-    status = bp__index_set_range(&check.index, s->vars[i], 0, extent - 1, true);
+    const BpTeAxis *axis = stage->axes[i];
+    if (axis->open) {
+      status = bp__index_set_open(&check.index, s->vars[i], BP__RANGE_MAX);
+      continue;
+    }
+    is_empty = is_empty || axis->extent <= 0;
+    status = bp__index_set_range(&check.index, s->vars[i], 0, axis->extent - 1, true);
   }
   /* What statements read depends on more than the rows: it is theirs to see to. */
   if (status == 0 && !is_empty && !stage->is_statements)

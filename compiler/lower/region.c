@@ -3,6 +3,9 @@
 
 #include "compiler/lower/lowering.h"
 
+/* Regions of one open dimension that lie further apart are not made one of constant size. */
+#define MAX_APART 64
+
 int bp__lower_index_interval(BpLowering *lowering, const BpLowerStage *reader,
                              const BpIrNode *const *roots, const BpIrNode *index,
                              BpInterval *interval, bool *is_bounded) {
@@ -16,11 +19,29 @@ int bp__lower_index_interval(BpLowering *lowering, const BpLowerStage *reader,
   return value ? bp__index_interval(&lowering->index, value, interval, is_bounded) : -1;
 }
 
+int bp__lower_whole(BpLowering *lowering, int64_t extent, const BpIrNode *open,
+                    BpInterval *interval) {
+  *interval = bp__interval(bp__ir_int64(lowering->module, 0), extent);
+  if (open) {
+    const BpIrNode *copy = bp__ir_copy(lowering->module, open, &lowering->copied);
+    interval->open = copy ? bp__index_simplify(&lowering->index, copy) : NULL;
+    if (!interval->open)
+      return -1;
+    interval->extent = bp__index_range(&lowering->index, interval->open).max;
+  }
+  return interval->min ? 0 : -1;
+}
+
+/* Makes `all` large enough for `more`, too. */
 static int add_interval(BpLowering *lowering, BpInterval *all, const BpInterval *more,
-                        int64_t whole) {
+                        const BpInterval *whole) {
   BpIndexContext *index = &lowering->index;
   BpIrModule *module = lowering->module;
   int64_t distance;
+  if (all->open || more->open) {
+    *all = *whole;
+    return 0;
+  }
   if (bp__index_difference(index, more->min, all->min, &distance)) {
     int64_t end = distance + more->extent > all->extent ? distance + more->extent : all->extent;
     if (distance < 0)
@@ -30,19 +51,36 @@ static int add_interval(BpLowering *lowering, BpInterval *all, const BpInterval 
   }
   BpRange range = bp__index_range(index, bp_ir_binary(module, BP_IR_SUB, more->min, all->min));
   int64_t apart = -range.min > range.max ? -range.min : range.max;
-  if (apart >= whole) {
-    *all = (BpInterval){bp__ir_int64(module, 0), whole};
-    return all->min ? 0 : -1;
+  if (apart >= whole->extent || (whole->open && apart >= MAX_APART)) {
+    *all = *whole;
+    return 0;
   }
   all->extent = (more->extent > all->extent ? more->extent : all->extent) + apart;
   all->min = bp__index_simplify(index, bp_ir_binary(module, BP_IR_MIN, all->min, more->min));
   return all->min ? 0 : -1;
 }
 
+/* The same where the whole is open. A region of constant size keeps that, as the loops over it want
+ * it: of a whole that is smaller, loops skip what lies beyond. */
+static int clamp_open(BpLowering *lowering, BpInterval *interval, const BpInterval *whole) {
+  if (interval->open || interval->extent >= whole->extent) {
+    *interval = *whole;
+    return 0;
+  }
+  const BpIrNode *min = bp_ir_binary(lowering->module, BP_IR_MAX, interval->min, whole->min);
+  interval->min = min ? bp__index_simplify(&lowering->index, min) : NULL;
+  return interval->min ? 0 : -1;
+}
+
+static int clamp(BpLowering *lowering, BpInterval *interval, const BpInterval *whole) {
+  return whole->open ? clamp_open(lowering, interval, whole)
+                     : bp__lower_clamp(lowering, interval, whole->extent);
+}
+
 int bp__lower_clamp(BpLowering *lowering, BpInterval *interval, int64_t whole) {
   BpIrModule *module = lowering->module;
   if (interval->extent >= whole) {
-    *interval = (BpInterval){bp__ir_int64(module, 0), whole};
+    *interval = bp__interval(bp__ir_int64(module, 0), whole);
   } else {
     const BpIrNode *last = bp__ir_int64(module, whole - interval->extent);
     const BpIrNode *min = bp_ir_binary(module, BP_IR_MIN, interval->min, last);
@@ -58,29 +96,32 @@ static int want_all_steps(BpLowering *lowering, BpLowerStage *producer) {
   if (!stage->scan)
     return 0;
   BpInterval *steps = &producer->region[stage->scan->axis];
-  *steps = (BpInterval){bp__ir_int64(lowering->module, 0), stage->axes[stage->scan->axis]->extent};
-  return steps->min ? 0 : -1;
+  return bp__lower_whole(lowering, stage->axes[stage->scan->axis]->extent, NULL, steps);
 }
 
 static int add_read(BpLowering *lowering, BpLowerStage *producer, const BpLowerStage *reader,
                     const BpIrNode *const *roots, const BpIrNode *read) {
   const BpTeTensor *tensor = bp__lower_tensor_of(lowering, read->operands[0])->tensor;
   for (int32_t i = 0; i < tensor->ndim; i++) {
-    BpInterval *region = &producer->region[bp__lower_domain_dimension(tensor, i)];
-    BpInterval interval = {0};
+    int32_t dimension = bp__lower_domain_dimension(tensor, i);
+    BpInterval *region = &producer->region[dimension];
+    BpInterval interval = {0}, whole;
     bool is_bounded;
+    if (bp__lower_whole(lowering, tensor->shape[i], tensor->open[i], &whole) != 0)
+      return -1;
     if (bp__lower_index_interval(lowering, reader, roots, read->operands[1 + i], &interval,
                                  &is_bounded) != 0)
       return -1;
     if (!is_bounded)
-      interval = (BpInterval){bp__ir_int64(lowering->module, 0), tensor->shape[i]};
-    if (!interval.min || bp__lower_clamp(lowering, &interval, tensor->shape[i]) != 0)
+      interval = whole;
+    if (clamp(lowering, &interval, &whole) != 0)
       return -1;
     if (!producer->is_wanted)
       *region = interval;
-    else if (add_interval(lowering, region, &interval, tensor->shape[i]) != 0 ||
-             bp__lower_clamp(lowering, region, tensor->shape[i]) != 0)
+    else if (add_interval(lowering, region, &interval, &whole) != 0 ||
+             clamp(lowering, region, &whole) != 0)
       return -1;
+    producer->whole[dimension] = region->open ? NULL : whole.open;
   }
   producer->is_wanted = true;
   return want_all_steps(lowering, producer);
@@ -103,15 +144,25 @@ static bool reads_any(const BpLowering *lowering, const BpLowerStage *reader,
   return false;
 }
 
+int bp__lower_set_free(BpLowering *lowering, const BpIrNode *var, const BpInterval *swept) {
+  int64_t last = swept->extent > 0 ? swept->extent - 1 : 0;
+  return swept->open ? bp__index_set_open(&lowering->index, var, last)
+                     : bp__index_set_range(&lowering->index, var, 0, last, true);
+}
+
 /* The root axes of a stage that computes its region, as sums with free variables. */
 static int free_roots(BpLowering *lowering, const BpLowerStage *s, const BpIrNode **roots) {
   const BpTeStage *stage = s->stage;
   for (int32_t i = 0; i < stage->ndim + stage->num_reduce_axes; i++) {
+    const BpTeAxis *axis = stage->axes[i];
     bool is_data = i < stage->ndim;
-    int64_t extent = is_data ? s->region[i].extent : stage->axes[i]->extent;
+    BpInterval swept;
     const BpIrNode *var = bp_ir_var(lowering->module, "free", bp__dtype_int64());
-    if (!var ||
-        bp__index_set_range(&lowering->index, var, 0, extent > 0 ? extent - 1 : 0, true) != 0)
+    if (is_data)
+      swept = s->region[i];
+    else if (bp__lower_whole(lowering, axis->extent, axis->open, &swept) != 0)
+      return -1;
+    if (!var || bp__lower_set_free(lowering, var, &swept) != 0)
       return -1;
     roots[i] = is_data ? bp_ir_binary(lowering->module, BP_IR_ADD, s->region[i].min, var) : var;
     if (!roots[i])

@@ -130,13 +130,13 @@ static int find_part(const BpNest *nest, BpInterval *part) {
     int64_t whole = stage->axes[i]->extent;
     bool is_bounded = true;
     part[i] =
-        (BpInterval){i == stage->scan->axis ? roots[i] : bp__ir_int64(lowering->module, 0), 1};
+        bp__interval(i == stage->scan->axis ? roots[i] : bp__ir_int64(lowering->module, 0), 1);
     if (i != stage->scan->axis &&
         (bp__index_interval(&lowering->index, roots[i], &part[i], &is_bounded) != 0 ||
          bp__lower_clamp(lowering, &part[i], whole) != 0))
       return -1;
     if (!is_bounded)
-      part[i] = (BpInterval){bp__ir_int64(lowering->module, 0), whole};
+      part[i] = bp__interval(bp__ir_int64(lowering->module, 0), whole);
     if (!part[i].min)
       return -1;
   }

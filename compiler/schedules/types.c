@@ -155,8 +155,8 @@ static int convert_operand(BpTe *te, BpTeTensor *const *outputs, int32_t num_out
   BpTeTensor *tensor = bp__te_tensor_of(te, cast->operands[0]->operands[0]);
   char name[128];
   snprintf(name, sizeof name, "%.100s_wide", tensor->name);
-  BpTeTensor *copy =
-      bp_te_compute(te, name, tensor->shape, tensor->ndim, converted_body, (void *)(uintptr_t)cast);
+  BpTeTensor *copy = bp_te_compute_open(te, name, tensor->buffer->operands, tensor->ndim,
+                                        converted_body, (void *)(uintptr_t)cast);
   if (!copy || bp__te_read_copy(reader, tensor, copy) != 0)
     return -1;
   BpTeStage *stage = tensor->stage;

@@ -47,8 +47,8 @@ static BpTeStage *new_stage_like(BpTeTensor *const *tensors, int32_t count, cons
     return NULL;
   for (int32_t i = 0; i < count; i++)
     dtypes[i] = tensors[i]->dtype;
-  BpTeStage *made =
-      bp__te_new_stage(tensor->te, name, dtypes, count, tensor->shape, tensor->ndim, vars);
+  BpTeShape shape = {tensor->shape, tensor->open, tensor->ndim};
+  BpTeStage *made = bp__te_new_stage(tensor->te, name, dtypes, count, shape, vars);
   if (made)
     made->scope = scope;
   return made;
@@ -142,8 +142,10 @@ BpTeTensor *bp_te_cache_write(BpTe *te, BpTeTensor *tensor, int32_t scope) {
   }
   for (int32_t i = 0; i < stage->num_reduce_axes; i++) {
     const BpTeAxis *axis = stage->axes[stage->ndim + i];
-    if (!bp__te_new_axis(inner, axis->name, axis->extent, 1, axis->var))
+    BpTeAxis *copy = bp__te_new_axis(inner, axis->name, axis->extent, 1, axis->var);
+    if (!copy)
       return NULL;
+    copy->open = axis->open;
   }
   inner->body = stage->body;
   inner->reduce_op = stage->reduce_op;
@@ -167,6 +169,15 @@ typedef struct Factoring {
   const BpIrNode *guard;                  /* NULL: every iteration is one of the old ones */
 } Factoring;
 
+static const BpIrNode *extent_node(const Factoring *f, const BpTeAxis *axis) {
+  return axis->open ? axis->open : bp__ir_int64(f->te->ir, axis->extent);
+}
+
+/* An extent to divide by: 1 where it is 0, as nothing is computed there. */
+static const BpIrNode *divisor_of(const Factoring *f, const BpTeAxis *axis) {
+  return bp_ir_binary(f->te->ir, BP_IR_MAX, extent_node(f, axis), bp__ir_int64(f->te->ir, 1));
+}
+
 /* The value of an old reduction axis from those of its leaves, with the guards of split axes. */
 static const BpIrNode *factored_value(Factoring *f, const BpTeAxis *axis) {
   BpIrModule *ir = f->te->ir;
@@ -175,13 +186,12 @@ static const BpIrNode *factored_value(Factoring *f, const BpTeAxis *axis) {
     return f->value[axis->index];
   if (use->kind == BP__TE_FUSE)
     return bp_ir_binary(ir, axis == use->outer ? BP_IR_DIV : BP_IR_MOD,
-                        factored_value(f, use->parent),
-                        bp__ir_int64(ir, use->inner->extent > 0 ? use->inner->extent : 1));
+                        factored_value(f, use->parent), divisor_of(f, use->inner));
   const BpIrNode *start =
       bp_ir_binary(ir, BP_IR_MUL, factored_value(f, use->outer), bp__ir_int64(ir, use->factor));
   const BpIrNode *value = bp_ir_binary(ir, BP_IR_ADD, start, factored_value(f, use->inner));
-  if (axis->extent % use->factor != 0) {
-    const BpIrNode *inside = bp_ir_binary(ir, BP_IR_LT, value, bp__ir_int64(ir, axis->extent));
+  if (axis->open || axis->extent % use->factor != 0) {
+    const BpIrNode *inside = bp_ir_binary(ir, BP_IR_LT, value, extent_node(f, axis));
     f->guard = f->guard ? bp_ir_binary(ir, BP_IR_AND, f->guard, inside) : inside;
     if (!f->guard)
       return NULL;
@@ -223,8 +233,10 @@ static int fill_partial(Factoring *f, const BpTeAxis *factored) {
     if (!leaf->is_reduce || leaf == factored)
       continue;
     const BpIrNode *var = bp_ir_var(f->te->ir, leaf->name, bp__dtype_int64());
-    if (!var || !bp__te_new_axis(partial, leaf->name, leaf->extent, 1, var))
+    BpTeAxis *axis = var ? bp__te_new_axis(partial, leaf->name, leaf->extent, 1, var) : NULL;
+    if (!axis)
       return -1;
+    axis->open = leaf->open;
     partial->num_reduce_axes++;
     f->value[leaf->index] = var;
   }
@@ -248,8 +260,10 @@ static int reduce_partial(Factoring *f, const BpTeAxis *factored) {
   indices[ndim] = var;
   stage->num_axes = ndim;
   stage->num_reduce_axes = 1;
-  if (!var || !bp__te_new_axis(stage, factored->name, factored->extent, 1, var))
+  BpTeAxis *axis = var ? bp__te_new_axis(stage, factored->name, factored->extent, 1, var) : NULL;
+  if (!axis)
     return -1;
+  axis->open = factored->open;
   bp__te_reset_leaves(stage);
   for (int32_t i = 0; i < stage->num_tensors; i++)
     values[i] = bp_te_read(f->te, f->partial->tensors[i], indices);
@@ -280,18 +294,21 @@ BpTeTensor *bp_te_rfactor(BpTe *te, BpTeTensor *tensor, BpTeAxis *axis) {
   const BpIrNode *vars[BP_TE_MAX_NDIM];
   BpDataType dtypes[BP_TE_MAX_VALUES];
   int64_t shape[BP_TE_MAX_NDIM];
+  const BpIrNode *open[BP_TE_MAX_NDIM];
   char name[128];
   if (!stage || !axis || check_rfactor(stage, axis) != 0)
     return NULL;
   memcpy(shape, tensor->shape, (size_t)tensor->ndim * sizeof *shape);
+  memcpy(open, tensor->open, (size_t)tensor->ndim * sizeof *open);
   shape[tensor->ndim] = axis->extent;
+  open[tensor->ndim] = axis->open;
   snprintf(name, sizeof name, "%.100s_partial", stage->tensor->name);
   for (int32_t i = 0; i < stage->num_tensors; i++)
     dtypes[i] = stage->tensors[i]->dtype;
   if (bp__te_make_vars(te, tensor->ndim + 1, vars) != 0)
     return NULL;
-  BpTeStage *partial =
-      bp__te_new_stage(te, name, dtypes, stage->num_tensors, shape, tensor->ndim + 1, vars);
+  BpTeShape whole = {shape, open, tensor->ndim + 1};
+  BpTeStage *partial = bp__te_new_stage(te, name, dtypes, stage->num_tensors, whole, vars);
   if (!partial)
     return NULL;
   Factoring f = {.te = te, .stage = stage, .partial = partial};

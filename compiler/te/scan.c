@@ -18,7 +18,8 @@ BpTeScan *bp_te_scan_begin(BpTe *te, const char *name, const int64_t *shape, int
   }
   BpTeScan *scan = bp__te_alloc(te, sizeof *scan);
   if (!scan || bp__te_make_vars(te, ndim, vars) != 0 || !(scan->name = bp__te_strdup(te, name)) ||
-      !(scan->stage = bp__te_new_bare_stage(te, BP_TE_MAX_VALUES, shape, ndim, vars)))
+      !(scan->stage =
+            bp__te_new_bare_stage(te, BP_TE_MAX_VALUES, (BpTeShape){shape, NULL, ndim}, vars)))
     return NULL;
   scan->axis = axis;
   scan->is_reverse = is_reverse != 0;
@@ -82,7 +83,8 @@ BpTeTensor *bp_te_scan_state(BpTeScan *scan, const char *name, BpDataType dtype,
   int64_t shape[BP_TE_MAX_NDIM];
   for (int32_t i = 0; i < stage->ndim; i++)
     shape[i] = stage->axes[i]->extent;
-  BpTeTensor *state = bp__te_add_tensor(stage->te, name, dtype, shape, stage->ndim);
+  BpTeTensor *state =
+      bp__te_add_tensor(stage->te, name, dtype, (BpTeShape){shape, NULL, stage->ndim});
   const BpIrNode *value =
       initial ? evaluate_before(scan, initial, context) : zero_of(stage->te->ir, dtype);
   if (!state || !value || check_type(state, "before the first step", value) != 0)
@@ -133,11 +135,12 @@ static int add_tensors(const BpTeScan *scan, const BpIrNode *body, int32_t num_v
   stage->num_values = num_values;
   stage->num_tensors = num_values + scan->num_states;
   for (int32_t i = 0; i < num_values; i++)
-    if (bp__te_add_output(stage, i, scan->name, bp__te_value(stage, body, i)->dtype, whole,
-                          stage->ndim) != 0)
+    if (bp__te_add_output(stage, i, scan->name, bp__te_value(stage, body, i)->dtype,
+                          (BpTeShape){whole, NULL, stage->ndim}) != 0)
       return -1;
   for (int32_t i = 0; i < scan->num_states; i++) {
-    if (bp__te_add_output(stage, num_values + i, scan->name, scan->states[i]->dtype, rest, ndim))
+    if (bp__te_add_output(stage, num_values + i, scan->name, scan->states[i]->dtype,
+                          (BpTeShape){rest, NULL, ndim}) != 0)
       return -1;
     stage->tensors[num_values + i]->skipped = scan->axis;
   }

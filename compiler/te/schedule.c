@@ -96,6 +96,20 @@ static BpTeAxis *derive_axis(BpTeStage *stage, const BpTeAxis *from, const char 
   return axis;
 }
 
+const BpIrNode *bp__te_num_tiles(BpIrModule *module, const BpIrNode *extent, int64_t factor) {
+  const BpIrNode *sum = bp_ir_binary(module, BP_IR_ADD, extent, bp__ir_int64(module, factor - 1));
+  return bp_ir_binary(module, BP_IR_FLOORDIV, sum, bp__ir_int64(module, factor));
+}
+
+/* The product of two extents, if one of them is open. */
+static int fuse_open(BpIrModule *module, const BpTeAxis *outer, const BpTeAxis *inner,
+                     const BpIrNode **open) {
+  const BpIrNode *a = outer->open ? outer->open : bp__ir_int64(module, outer->extent);
+  const BpIrNode *b = inner->open ? inner->open : bp__ir_int64(module, inner->extent);
+  *open = outer->open || inner->open ? bp_ir_binary(module, BP_IR_MUL, a, b) : NULL;
+  return (outer->open || inner->open) && !*open ? -1 : 0;
+}
+
 static int check_split(const BpTeStage *stage, const BpTeAxis *axis, int64_t factor, int32_t tail) {
   if (factor < 1)
     return bp_error_raise(BP_ERROR_VALUE, "axis %s of tensor %s is split by %lld; at least 1",
@@ -123,11 +137,15 @@ int bp_te_split(BpTeStage *stage, BpTeAxis *axis, int64_t factor, int32_t tail, 
   if (!relation)
     return -1;
   int64_t tiles = axis->extent / factor + (axis->extent % factor != 0);
+  const BpIrNode *open = axis->open ? bp__te_num_tiles(stage->te->ir, axis->open, factor) : NULL;
+  if (axis->open && !open)
+    return -1;
   *relation = (BpTeRelation){.kind = BP__TE_SPLIT, .tail = tail, .factor = factor, .parent = axis};
   relation->outer = derive_axis(stage, axis, "_o", tiles, relation);
   relation->inner = relation->outer ? derive_axis(stage, axis, "_i", factor, relation) : NULL;
   if (!relation->inner)
     return -1;
+  relation->outer->open = open;
   axis->used_by = relation;
   memmove(stage->leaves + position + 1, stage->leaves + position,
           (size_t)(stage->num_leaves - position) * sizeof *stage->leaves);
@@ -154,7 +172,7 @@ int bp_te_fuse(BpTeStage *stage, BpTeAxis *outer, BpTeAxis *inner, BpTeAxis **fu
     return -1;
   *relation = (BpTeRelation){.kind = BP__TE_FUSE, .outer = outer, .inner = inner};
   relation->parent = derive_axis(stage, outer, "_f", outer->extent * inner->extent, relation);
-  if (!relation->parent)
+  if (!relation->parent || fuse_open(stage->te->ir, outer, inner, &relation->parent->open) != 0)
     return -1;
   outer->used_by = inner->used_by = relation;
   stage->leaves[position] = *fused = relation->parent;

@@ -83,9 +83,11 @@ static BpTeStage *new_stage(BpTe *te, const char *name, const int64_t *rows, int
   if (bp__te_check_shape(name, rows, num_rows) != 0 || bp__te_check_count(name, num_results) != 0 ||
       bp__te_make_vars(te, num_rows, vars) != 0)
     return NULL;
-  BpTeStage *stage = bp__te_new_bare_stage(te, num_results, rows, num_rows, vars);
+  BpTeStage *stage =
+      bp__te_new_bare_stage(te, num_results, (BpTeShape){rows, NULL, num_rows}, vars);
   for (int32_t i = 0; stage && i < num_results; i++)
-    if (bp__te_add_output(stage, i, name, results[i].dtype, results[i].shape, results[i].ndim) != 0)
+    if (bp__te_add_output(stage, i, name, results[i].dtype,
+                          (BpTeShape){results[i].shape, NULL, results[i].ndim}) != 0)
       return NULL;
   if (stage)
     stage->is_statements = 1;

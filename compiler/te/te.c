@@ -65,6 +65,79 @@ const char *bp__te_strdup(BpTe *te, const char *text) {
   return copy ? memcpy(copy, text, size) : NULL;
 }
 
+/* ---- Open extents ------------------------------------------------------------------------ */
+
+const BpIrNode *bp_te_open_extent(BpTe *te, const char *name, int64_t likely, int64_t greatest) {
+  if (likely < 0 || greatest < likely || greatest > INT32_MAX) {
+    bp_error_raise(BP_ERROR_VALUE,
+                   "open extent %s is likely %lld and at most %lld; wanted is 0 <= likely <= "
+                   "greatest <= %d",
+                   name, (long long)likely, (long long)greatest, INT32_MAX);
+    return NULL;
+  }
+  BpTeOpenExtent *extent = bp__te_alloc(te, sizeof *extent);
+  if (!extent || !(extent->var = bp_ir_var(te->ir, name, bp__dtype_int64())))
+    return NULL;
+  extent->likely = likely;
+  extent->greatest = greatest;
+  if (te->last_open_extent)
+    te->last_open_extent->next = extent;
+  else
+    te->open_extents = extent;
+  te->last_open_extent = extent;
+  return extent->var;
+}
+
+static const BpTeOpenExtent *find_open_extent(const BpTe *te, const BpIrNode *var) {
+  const BpTeOpenExtent *extent = te->open_extents;
+  while (extent && extent->var != var)
+    extent = extent->next;
+  return extent;
+}
+
+/* What an extent is where the open ones are what is likely; -1 with an error if it is of other
+ * things. */
+static int likely_extent(BpTe *te, const char *name, const BpIrNode *extent, int64_t *likely) {
+  BpIrMap map = {0};
+  int failed = 0;
+  for (const BpTeOpenExtent *open = te->open_extents; open && !failed; open = open->next) {
+    const BpIrNode *value = bp__ir_int64(te->ir, open->likely);
+    failed = value ? bp__ir_map_set(&map, open->var, value) : -1;
+  }
+  const BpIrNode *value = failed ? NULL : bp__ir_substitute(te->ir, extent, &map);
+  bp__ir_map_clear(&map);
+  if (!value)
+    return -1;
+  if (bp__dtype_equal(value->dtype, bp__dtype_int64()) && bp__ir_const_int(value, likely))
+    return 0;
+  char text[64];
+  return bp_error_raise(BP_ERROR_VALUE,
+                        "%s has the extent %s, which is no int64 expression of constants and open "
+                        "extents",
+                        name, bp__ir_print_short(extent, text, sizeof text));
+}
+
+/* Sets *open to the extent if it is open, else to NULL. */
+static int read_extent(BpTe *te, const char *name, const BpIrNode *extent, int64_t *likely,
+                       const BpIrNode **open) {
+  if (!extent || likely_extent(te, name, extent, likely) != 0)
+    return -1;
+  *open = extent->kind == BP_IR_INT_IMM ? NULL : extent;
+  return 0;
+}
+
+static int read_extents(BpTe *te, const char *name, const BpIrNode *const *extents, int32_t ndim,
+                        int64_t *likely, const BpIrNode **open) {
+  if (te->open_scan)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "tensor %s has open extents among the steps of scan %s", name,
+                          te->open_scan->name);
+  for (int32_t i = 0; i < ndim && i < BP_TE_MAX_NDIM; i++)
+    if (read_extent(te, name, extents[i], &likely[i], &open[i]) != 0)
+      return -1;
+  return 0;
+}
+
 /* ---- Tensors ----------------------------------------------------------------------------- */
 
 static int check_dtype(const char *name, BpDataType dtype) {
@@ -100,17 +173,19 @@ int bp__te_check_count(const char *what, int32_t count) {
                         BP_TE_MAX_VALUES);
 }
 
-static const BpIrNode *make_buffer(BpTe *te, const char *name, BpDataType dtype,
-                                   const int64_t *shape, int32_t ndim) {
-  const BpIrNode *extents[BP_TE_MAX_NDIM];
-  for (int32_t i = 0; i < ndim; i++)
-    extents[i] = bp__ir_int64(te->ir, shape[i]);
-  return bp_ir_buffer(te->ir, name, dtype, BP_IR_SCOPE_GLOBAL, extents, ndim);
+static const BpIrNode *open_of(BpTeShape shape, int32_t dimension) {
+  return shape.open ? shape.open[dimension] : NULL;
 }
 
-BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
-                              int32_t ndim) {
-  if (check_dtype(name, dtype) != 0 || bp__te_check_shape(name, shape, ndim) != 0)
+static const BpIrNode *make_buffer(BpTe *te, const char *name, BpDataType dtype, BpTeShape shape) {
+  const BpIrNode *extents[BP_TE_MAX_NDIM];
+  for (int32_t i = 0; i < shape.ndim; i++)
+    extents[i] = open_of(shape, i) ? open_of(shape, i) : bp__ir_int64(te->ir, shape.extents[i]);
+  return bp_ir_buffer(te->ir, name, dtype, BP_IR_SCOPE_GLOBAL, extents, shape.ndim);
+}
+
+BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, BpTeShape shape) {
+  if (check_dtype(name, dtype) != 0 || bp__te_check_shape(name, shape.extents, shape.ndim) != 0)
     return NULL;
   BpTeTensor *tensor = bp__te_alloc(te, sizeof *tensor);
   if (!tensor)
@@ -118,11 +193,13 @@ BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, cons
   tensor->te = te;
   tensor->skipped = -1;
   tensor->dtype = dtype;
-  tensor->ndim = ndim;
-  for (int32_t i = 0; i < ndim; i++)
-    tensor->shape[i] = shape[i];
+  tensor->ndim = shape.ndim;
+  for (int32_t i = 0; i < shape.ndim; i++) {
+    tensor->shape[i] = shape.extents[i];
+    tensor->open[i] = open_of(shape, i);
+  }
   tensor->name = bp__te_strdup(te, name);
-  tensor->buffer = make_buffer(te, name, dtype, shape, ndim);
+  tensor->buffer = make_buffer(te, name, dtype, shape);
   if (!tensor->name || !tensor->buffer)
     return NULL;
   if (te->last_tensor)
@@ -135,7 +212,27 @@ BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, cons
 
 BpTeTensor *bp_te_placeholder(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
                               int32_t ndim) {
-  return bp__te_add_tensor(te, name, dtype, shape, ndim);
+  return bp__te_add_tensor(te, name, dtype, (BpTeShape){shape, NULL, ndim});
+}
+
+BpTeTensor *bp_te_placeholder_open(BpTe *te, const char *name, BpDataType dtype,
+                                   const BpIrNode *const *extents, int32_t ndim) {
+  int64_t likely[BP_TE_MAX_NDIM];
+  const BpIrNode *open[BP_TE_MAX_NDIM];
+  if (read_extents(te, name, extents, ndim, likely, open) != 0)
+    return NULL;
+  return bp__te_add_tensor(te, name, dtype, (BpTeShape){likely, open, ndim});
+}
+
+const BpIrNode *bp_te_tensor_extent(const BpTeTensor *tensor, int32_t dimension) {
+  if (!tensor)
+    return NULL;
+  if (dimension < 0 || dimension >= tensor->ndim) {
+    bp_error_raise(BP_ERROR_INDEX, "dimension %d of tensor %s, which has %d", dimension,
+                   tensor->name, tensor->ndim);
+    return NULL;
+  }
+  return tensor->buffer->operands[dimension];
 }
 
 int32_t bp_te_tensor_ndim(const BpTeTensor *tensor) {
@@ -215,33 +312,34 @@ int bp__te_make_vars(BpTe *te, int32_t count, const BpIrNode **vars) {
   return 0;
 }
 
-BpTeStage *bp__te_new_bare_stage(BpTe *te, int32_t num_tensors, const int64_t *shape, int32_t ndim,
+BpTeStage *bp__te_new_bare_stage(BpTe *te, int32_t num_tensors, BpTeShape shape,
                                  const BpIrNode *const *vars) {
   BpTeStage *stage = bp__te_alloc(te, sizeof *stage);
   if (!stage || !(stage->tensors = bp__te_alloc(te, (size_t)num_tensors * sizeof *stage->tensors)))
     return NULL;
   stage->te = te;
-  stage->ndim = ndim;
+  stage->ndim = shape.ndim;
   stage->num_tensors = stage->num_values = num_tensors;
   stage->reduce_op = stage->scope = -1;
-  for (int32_t i = 0; i < ndim; i++) {
-    BpTeAxis *axis = bp__te_new_axis(stage, vars[i]->str_value, shape[i], 0, vars[i]);
+  for (int32_t i = 0; i < shape.ndim; i++) {
+    BpTeAxis *axis = bp__te_new_axis(stage, vars[i]->str_value, shape.extents[i], 0, vars[i]);
     if (!axis)
       return NULL;
     axis->dimension = i;
+    axis->open = open_of(shape, i);
   }
   bp__te_reset_leaves(stage);
   return stage;
 }
 
 int bp__te_add_output(BpTeStage *stage, int32_t index, const char *name, BpDataType dtype,
-                      const int64_t *shape, int32_t ndim) {
+                      BpTeShape shape) {
   char text[128];
   if (stage->num_tensors > 1)
     snprintf(text, sizeof text, "%.100s.%d", name, index);
   else
     snprintf(text, sizeof text, "%.120s", name);
-  BpTeTensor *tensor = bp__te_add_tensor(stage->te, text, dtype, shape, ndim);
+  BpTeTensor *tensor = bp__te_add_tensor(stage->te, text, dtype, shape);
   if (!tensor)
     return -1;
   tensor->stage = stage;
@@ -251,11 +349,10 @@ int bp__te_add_output(BpTeStage *stage, int32_t index, const char *name, BpDataT
 }
 
 BpTeStage *bp__te_new_stage(BpTe *te, const char *name, const BpDataType *dtypes,
-                            int32_t num_tensors, const int64_t *shape, int32_t ndim,
-                            const BpIrNode *const *vars) {
-  BpTeStage *stage = bp__te_new_bare_stage(te, num_tensors, shape, ndim, vars);
+                            int32_t num_tensors, BpTeShape shape, const BpIrNode *const *vars) {
+  BpTeStage *stage = bp__te_new_bare_stage(te, num_tensors, shape, vars);
   for (int32_t i = 0; stage && i < num_tensors; i++)
-    if (bp__te_add_output(stage, i, name, dtypes[i], shape, ndim) != 0)
+    if (bp__te_add_output(stage, i, name, dtypes[i], shape) != 0)
       return NULL;
   return stage;
 }
@@ -265,6 +362,7 @@ BpTeStage *bp__te_new_stage(BpTe *te, const char *name, const BpDataType *dtypes
 typedef struct BpTeReduceAxis {
   const BpIrNode *var;
   int64_t extent;
+  const BpIrNode *open; /* as of a BpTeAxis */
   struct BpTeReduceAxis *next;
 } BpTeReduceAxis;
 
@@ -308,7 +406,8 @@ const BpIrNode *bp__te_reduce_identity(BpIrModule *module, int32_t op, BpDataTyp
   return bp_ir_int(module, dtype, int_limit(dtype, op == BP_TE_MIN));
 }
 
-const BpIrNode *bp_te_reduce_axis(BpTe *te, const char *name, int64_t extent) {
+static const BpIrNode *add_reduce_axis(BpTe *te, const char *name, int64_t extent,
+                                       const BpIrNode *open) {
   if (extent < 0) {
     bp_error_raise(BP_ERROR_VALUE, "the extent of reduction axis %s is negative (%lld)", name,
                    (long long)extent);
@@ -318,9 +417,22 @@ const BpIrNode *bp_te_reduce_axis(BpTe *te, const char *name, int64_t extent) {
   if (!axis || !(axis->var = bp_ir_var(te->ir, name, bp__dtype_int64())))
     return NULL;
   axis->extent = extent;
+  axis->open = open;
   axis->next = te->reduce_axes;
   te->reduce_axes = axis;
   return axis->var;
+}
+
+const BpIrNode *bp_te_reduce_axis(BpTe *te, const char *name, int64_t extent) {
+  return add_reduce_axis(te, name, extent, NULL);
+}
+
+const BpIrNode *bp_te_reduce_axis_open(BpTe *te, const char *name, const BpIrNode *extent) {
+  int64_t likely;
+  const BpIrNode *open;
+  return read_extent(te, name, extent, &likely, &open) == 0
+             ? add_reduce_axis(te, name, likely, open)
+             : NULL;
 }
 
 static const BpTeReduceAxis *find_reduce_axis(const BpTe *te, const BpIrNode *var) {
@@ -517,6 +629,8 @@ static int check_axis(void *context, const BpIrNode *node) {
   for (int32_t i = 0; i < stage->num_axes; i++)
     if (stage->axes[i]->var == node)
       return 0;
+  if (find_open_extent(stage->te, node))
+    return 0;
   if (find_reduce_axis(stage->te, node))
     return bp_error_raise(BP_ERROR_VALUE,
                           "tensor %s uses reduction axis %s outside of a reduction over it",
@@ -530,8 +644,10 @@ static int check_axis(void *context, const BpIrNode *node) {
 static int add_reduction(BpTeStage *stage, const BpIrNode *const *axes, int32_t count) {
   for (int32_t i = 0; i < count; i++) {
     const BpTeReduceAxis *source = find_reduce_axis(stage->te, axes[i]);
-    if (!bp__te_new_axis(stage, source->var->str_value, source->extent, 1, source->var))
+    BpTeAxis *axis = bp__te_new_axis(stage, source->var->str_value, source->extent, 1, source->var);
+    if (!axis)
       return -1;
+    axis->open = source->open;
     stage->num_reduce_axes++;
   }
   return 0;
@@ -602,25 +718,40 @@ int bp__te_set_body(BpTeStage *stage, const BpIrNode *body) {
 /* ---- Computed tensors -------------------------------------------------------------------- */
 
 /* A stage of these values, whose data axes are `vars`. */
-static BpTeStage *compute_stage(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
+static BpTeStage *compute_stage(BpTe *te, const char *name, BpTeShape shape,
                                 const BpIrNode *const *vars, const BpIrNode *const *values,
                                 int32_t count) {
   BpDataType dtypes[BP_TE_MAX_VALUES];
   const BpIrNode *body = bp__te_widen(te->ir, bp__te_tuple(te->ir, values, count));
   for (int32_t i = 0; body && i < count; i++)
     dtypes[i] = (count == 1 ? body : body->operands[i])->dtype;
-  BpTeStage *stage = body ? bp__te_new_stage(te, name, dtypes, count, shape, ndim, vars) : NULL;
+  BpTeStage *stage = body ? bp__te_new_stage(te, name, dtypes, count, shape, vars) : NULL;
   return stage && bp__te_set_body(stage, body) == 0 ? stage : NULL;
+}
+
+static BpTeTensor *compute(BpTe *te, const char *name, BpTeShape shape, BpTeBody body,
+                           void *context) {
+  const BpIrNode *vars[BP_TE_MAX_NDIM];
+  if (bp__te_check_shape(name, shape.extents, shape.ndim) != 0 ||
+      bp__te_make_vars(te, shape.ndim, vars) != 0)
+    return NULL;
+  const BpIrNode *value = body(te, vars, context);
+  const BpTeStage *stage = compute_stage(te, name, shape, vars, &value, 1);
+  return stage ? stage->tensor : NULL;
 }
 
 BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                           BpTeBody body, void *context) {
-  const BpIrNode *vars[BP_TE_MAX_NDIM];
-  if (bp__te_check_shape(name, shape, ndim) != 0 || bp__te_make_vars(te, ndim, vars) != 0)
+  return compute(te, name, (BpTeShape){shape, NULL, ndim}, body, context);
+}
+
+BpTeTensor *bp_te_compute_open(BpTe *te, const char *name, const BpIrNode *const *extents,
+                               int32_t ndim, BpTeBody body, void *context) {
+  int64_t likely[BP_TE_MAX_NDIM];
+  const BpIrNode *open[BP_TE_MAX_NDIM];
+  if (read_extents(te, name, extents, ndim, likely, open) != 0)
     return NULL;
-  const BpIrNode *value = body(te, vars, context);
-  const BpTeStage *stage = compute_stage(te, name, shape, ndim, vars, &value, 1);
-  return stage ? stage->tensor : NULL;
+  return compute(te, name, (BpTeShape){likely, open, ndim}, body, context);
 }
 
 int bp_te_compute_tuple(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
@@ -630,7 +761,8 @@ int bp_te_compute_tuple(BpTe *te, const char *name, const int64_t *shape, int32_
   if (bp__te_check_shape(name, shape, ndim) != 0 || bp__te_check_count(name, num_tensors) != 0 ||
       bp__te_make_vars(te, ndim, vars) != 0 || body(te, vars, context, values) != 0)
     return -1;
-  const BpTeStage *stage = compute_stage(te, name, shape, ndim, vars, values, num_tensors);
+  const BpTeStage *stage =
+      compute_stage(te, name, (BpTeShape){shape, NULL, ndim}, vars, values, num_tensors);
   if (!stage)
     return -1;
   memcpy(tensors, stage->tensors, (size_t)num_tensors * sizeof *tensors);

@@ -39,10 +39,11 @@ typedef struct BpTeRelation {
 struct BpTeAxis {
   BpTeStage *stage;
   const char *name;
-  const BpIrNode *var; /* of a root axis: what the body calls it */
-  int64_t extent;      /* when the whole tensor is computed */
-  int32_t index;       /* in stage->axes */
-  int32_t dimension;   /* of a root data axis, else -1 */
+  const BpIrNode *var;  /* of a root axis: what the body calls it */
+  int64_t extent;       /* when the whole tensor is computed; of an open one what is likely */
+  const BpIrNode *open; /* the extent of an open one, else NULL */
+  int32_t index;        /* in stage->axes */
+  int32_t dimension;    /* of a root data axis, else -1 */
   int is_reduce;
   int is_scan;             /* the axis of a scan, or a part of it: a data axis that runs in order */
   int32_t for_kind;        /* BP_IR_FOR_* */
@@ -76,13 +77,24 @@ struct BpTeTensor {
   const char *name;
   BpDataType dtype;
   int32_t ndim;
-  int64_t shape[BP_TE_MAX_NDIM];
-  const BpIrNode *buffer; /* stands for the tensor in expressions */
-  BpTeStage *stage;       /* NULL: a placeholder, or a state */
-  BpTeStage *state_of;    /* of a state: its scan */
-  int32_t skipped;        /* the dimension of the scan that it lacks, or -1 */
-  BpTeTensor *next;       /* in the order of creation */
+  int64_t shape[BP_TE_MAX_NDIM];        /* of open extents what is likely */
+  const BpIrNode *open[BP_TE_MAX_NDIM]; /* these; NULL: of others */
+  const BpIrNode *buffer;               /* stands for the tensor in expressions */
+  BpTeStage *stage;                     /* NULL: a placeholder, or a state */
+  BpTeStage *state_of;                  /* of a state: its scan */
+  int32_t skipped;                      /* the dimension of the scan that it lacks, or -1 */
+  BpTeTensor *next;                     /* in the order of creation */
 };
+
+/* ceil(extent / factor) of an open extent. */
+const BpIrNode *bp__te_num_tiles(BpIrModule *module, const BpIrNode *extent, int64_t factor);
+
+/* An extent that the function is told when it is called. */
+typedef struct BpTeOpenExtent {
+  const BpIrNode *var;
+  int64_t likely, greatest;
+  struct BpTeOpenExtent *next;
+} BpTeOpenExtent;
 
 struct BpTeScan {
   BpTeStage *stage;
@@ -127,6 +139,7 @@ struct BpTe {
   BpIrModule *ir;
   BpTeTensor *tensors, *last_tensor;
   struct BpTeReduceAxis *reduce_axes;
+  BpTeOpenExtent *open_extents, *last_open_extent; /* in the order of creation */
   BpTeFold *folds;
   BpTeScan *open_scan;      /* the one begun last that has not ended */
   struct BpTeChunk *chunks; /* all memory */
@@ -147,19 +160,24 @@ int bp__te_make_vars(BpTe *te, int32_t count, const BpIrNode **vars);
 int bp__te_check_shape(const char *name, const int64_t *shape, int32_t ndim);
 /* Refuses a number of values that no computation can have. */
 int bp__te_check_count(const char *what, int32_t count);
+/* A shape as the functions below take it: of open extents what is likely, and these; `open` NULL:
+ * none is. */
+typedef struct BpTeShape {
+  const int64_t *extents;
+  const BpIrNode *const *open;
+  int32_t ndim;
+} BpTeShape;
 /* A tensor that no stage computes. */
-BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, const int64_t *shape,
-                              int32_t ndim);
+BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, BpTeShape shape);
 /* A stage over these axes with room for tensors, of which it has none yet; and one more of them. */
-BpTeStage *bp__te_new_bare_stage(BpTe *te, int32_t num_tensors, const int64_t *shape, int32_t ndim,
+BpTeStage *bp__te_new_bare_stage(BpTe *te, int32_t num_tensors, BpTeShape shape,
                                  const BpIrNode *const *vars);
 int bp__te_add_output(BpTeStage *stage, int32_t index, const char *name, BpDataType dtype,
-                      const int64_t *shape, int32_t ndim);
+                      BpTeShape shape);
 /* A stage with data axes of these variables and a tensor of each type, whose body is still missing.
  * Several tensors are called NAME.0, NAME.1, ... */
 BpTeStage *bp__te_new_stage(BpTe *te, const char *name, const BpDataType *dtypes,
-                            int32_t num_tensors, const int64_t *shape, int32_t ndim,
-                            const BpIrNode *const *vars);
+                            int32_t num_tensors, BpTeShape shape, const BpIrNode *const *vars);
 /* Gives a stage its body, taking a reduction apart; its variables are data axes' and reductions'.
  */
 int bp__te_set_body(BpTeStage *stage, const BpIrNode *body);

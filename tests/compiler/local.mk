@@ -21,6 +21,8 @@ test_programs += tests/compiler/test-ir-verify
 EXTRA_DIST += tests/compiler/ir-util.h
 test_programs += tests/compiler/test-te-random-schedules tests/compiler/test-te-tuples \
 	tests/compiler/test-te-scan tests/compiler/test-te-statements
+test_programs += tests/compiler/test-te-open
+tests_compiler_test_te_open_LDADD = $(LDADD) -lm
 test_programs += tests/compiler/test-te-partition
 EXTRA_DIST += tests/compiler/te-run.h
 test_programs += tests/compiler/test-codegen

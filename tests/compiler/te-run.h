@@ -85,15 +85,22 @@ static inline void te_fill(TeArray *array, GRand *random) {
   }
 }
 
-/* Checks function "f" of a module and runs it. */
-static inline void te_run_module(BpIrModule *module, TeArray *const *arrays, int32_t count) {
-  BpValue values[16];
+/* Checks function "f" of a module and runs it; `extents` are those that are open. */
+static inline void te_run_open(BpIrModule *module, TeArray *const *arrays, int32_t count,
+                               const int64_t *extents, int32_t num_extents) {
+  BpValue values[48];
   if (bp_ir_verify(module) != 0)
     g_error("not well-formed: %s\n%s", bp_error_message(), bp_ir_print(module));
   for (int32_t i = 0; i < count; i++)
     values[i] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &arrays[i]->view};
-  if (bp_ir_interpret(module, "f", values, count) != 0)
+  for (int32_t i = 0; i < num_extents; i++)
+    values[count + i] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = extents[i]};
+  if (bp_ir_interpret(module, "f", values, count + num_extents) != 0)
     g_error("running failed: %s\n%s", bp_error_message(), bp_ir_print(module));
+}
+
+static inline void te_run_module(BpIrModule *module, TeArray *const *arrays, int32_t count) {
+  te_run_open(module, arrays, count, NULL, 0);
 }
 
 /* Lowers to function "f" of a new module, checks it and runs it. */

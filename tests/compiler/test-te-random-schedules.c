@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever its schedule, a computation gives the same result: random computations under random
  * schedules beside the default schedule, whose loops are not partitioned, both run by the reference
- * interpreter. */
+ * interpreter. Each is compiled for its extents and with most of them open. */
 
 #include <backplane/compiler/schedules.h>
 
 #include "te-run.h"
 
-#define SEEDS     600
-#define MAX_ARGS  6
-#define MAX_WORKS 24
+#define SEEDS       600
+#define MAX_ARGS    6
+#define MAX_WORKS   24
+#define MAX_EXTENTS 24
 
 /* A computation: its arguments, and the computed tensors, producers first. */
 typedef struct Work {
@@ -26,7 +27,49 @@ typedef struct Work {
   int32_t num_outputs;
   int64_t numbers[8]; /* for the bodies */
   BpTeTensor *inputs[4];
+  GRand *opening;                     /* NULL: no extent is open */
+  int64_t extents[MAX_EXTENTS];       /* that came up, */
+  const BpIrNode *nodes[MAX_EXTENTS]; /* and what stands for them */
+  int32_t num_extents;
+  int64_t open[MAX_EXTENTS]; /* the values of those that are open */
+  int32_t num_open;
 } Work;
+
+/* An extent of this value, which is one that is open or a constant. What is likely is anything. */
+static const BpIrNode *extent(Work *work, int64_t value) {
+  for (int32_t i = 0; i < work->num_extents; i++)
+    if (work->extents[i] == value)
+      return work->nodes[i];
+  int32_t i = work->num_extents++;
+  g_assert_cmpint(i, <, MAX_EXTENTS);
+  work->extents[i] = value;
+  if (g_rand_int_range(work->opening, 0, 4) == 0)
+    return work->nodes[i] = te_int(work->te, value);
+  int64_t likely = g_rand_int_range(work->opening, 0, 50);
+  int64_t greatest = MAX(likely, value) + g_rand_int_range(work->opening, 0, 100);
+  const BpIrNode *node = bp_te_open_extent(work->te, "n", likely, greatest);
+  if (node && value > 2 && g_rand_int_range(work->opening, 0, 3) == 0)
+    node = te_op(work->te, BP_IR_ADD, te_op(work->te, BP_IR_MUL, node, te_int(work->te, 1)),
+                 te_int(work->te, 2));
+  else if (node && value > 2 && value % 2 == 0 && g_rand_int_range(work->opening, 0, 2))
+    node = te_op(work->te, BP_IR_MUL, node, te_int(work->te, 2));
+  g_assert_nonnull(node);
+  int32_t kind = bp_ir_table()->kind(node);
+  work->open[work->num_open++] = kind == BP_IR_ADD   ? value - 2
+                                 : kind == BP_IR_MUL ? value / 2
+                                                     : value;
+  return work->nodes[i] = node;
+}
+
+static void extents_of(Work *work, const int64_t *shape, int32_t ndim, const BpIrNode **extents) {
+  for (int32_t i = 0; i < ndim; i++)
+    extents[i] = extent(work, shape[i]);
+}
+
+static const BpIrNode *reduce_axis(Work *work, const char *name, int64_t value) {
+  return work->opening ? bp_te_reduce_axis_open(work->te, name, extent(work, value))
+                       : bp_te_reduce_axis(work->te, name, value);
+}
 
 static int64_t some(Work *work, int32_t least, int32_t most) {
   return g_rand_int_range(work->random, least, most + 1);
@@ -34,7 +77,14 @@ static int64_t some(Work *work, int32_t least, int32_t most) {
 
 static BpTeTensor *input(Work *work, const char *name, BpDataType dtype, const int64_t *shape,
                          int32_t ndim) {
-  BpTeTensor *tensor = bp_te_placeholder(work->te, name, dtype, shape, ndim);
+  const BpIrNode *extents[BP_TE_MAX_NDIM];
+  BpTeTensor *tensor;
+  if (work->opening) {
+    extents_of(work, shape, ndim, extents);
+    tensor = bp_te_placeholder_open(work->te, name, dtype, extents, ndim);
+  } else {
+    tensor = bp_te_placeholder(work->te, name, dtype, shape, ndim);
+  }
   g_assert_nonnull(tensor);
   work->args[work->num_args++] = tensor;
   return tensor;
@@ -47,7 +97,14 @@ static void add_output(Work *work, BpTeTensor *tensor) {
 
 static BpTeTensor *compute(Work *work, const char *name, const int64_t *shape, int32_t ndim,
                            BpTeBody body, bool is_output) {
-  BpTeTensor *tensor = bp_te_compute(work->te, name, shape, ndim, body, work);
+  const BpIrNode *extents[BP_TE_MAX_NDIM];
+  BpTeTensor *tensor;
+  if (work->opening) {
+    extents_of(work, shape, ndim, extents);
+    tensor = bp_te_compute_open(work->te, name, extents, ndim, body, work);
+  } else {
+    tensor = bp_te_compute(work->te, name, shape, ndim, body, work);
+  }
   if (!tensor)
     g_error("%s", bp_error_message());
   work->is_output[work->num_computed] = is_output;
@@ -117,7 +174,7 @@ static void make_chain(Work *work) {
 
 static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
+  const BpIrNode *k = reduce_axis(work, "k", work->numbers[0]);
   const BpIrNode *product = te_op(te, BP_IR_MUL, te_read2(te, work->inputs[0], axes[0], k),
                                   te_read2(te, work->inputs[1], k, axes[1]));
   return bp_te_reduce(te, BP_TE_SUM, product, &k, 1);
@@ -160,8 +217,8 @@ static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *con
 static const BpIrNode *conv_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const int64_t *n = work->numbers;
-  const BpIrNode *r[3] = {bp_te_reduce_axis(te, "c", n[5]), bp_te_reduce_axis(te, "kh", n[4]),
-                          bp_te_reduce_axis(te, "kw", n[4])};
+  const BpIrNode *r[3] = {reduce_axis(work, "c", n[5]), reduce_axis(work, "kh", n[4]),
+                          reduce_axis(work, "kw", n[4])};
   const BpIrNode *at[3] = {r[0]}, *weight[4] = {axes[0], r[0], r[1], r[2]};
   for (int i = 1; i < 3; i++)
     at[i] = te_op(te, BP_IR_ADD, te_op(te, BP_IR_MUL, axes[i], te_int(te, n[3])), r[i]);
@@ -196,13 +253,13 @@ static void make_conv(Work *work) {
 
 static const BpIrNode *row_max_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
+  const BpIrNode *k = reduce_axis(work, "k", work->numbers[0]);
   return bp_te_reduce(te, BP_TE_MAX, te_read2(te, work->inputs[0], axes[0], k), &k, 1);
 }
 
 static const BpIrNode *row_sum_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
+  const BpIrNode *k = reduce_axis(work, "k", work->numbers[0]);
   const BpIrNode *x = te_op(te, BP_IR_SUB, wide(work, te_read2(te, work->inputs[0], axes[0], k)),
                             te_read1(te, work->computed[0], axes[0]));
   return bp_te_reduce(te, BP_TE_SUM, x, &k, 1);
@@ -295,7 +352,7 @@ static void make_pool(Work *work) {
 /* Integers: a count of matches as int32, scaled to float64, and a bool of it. */
 static const BpIrNode *count_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
+  const BpIrNode *k = reduce_axis(work, "k", work->numbers[0]);
   const BpIrNode *same = te_op(te, BP_IR_EQ, te_read2(te, work->inputs[0], axes[0], k),
                                te_read1(te, work->inputs[1], k));
   BpDataType i32 = {BP_DTYPE_INT, 32, 1};
@@ -326,8 +383,8 @@ static void make_count(Work *work) {
 
 static const BpIrNode *total_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
-  const BpIrNode *r[2] = {bp_te_reduce_axis(te, "a", work->numbers[0]),
-                          bp_te_reduce_axis(te, "b", work->numbers[1])};
+  const BpIrNode *r[2] = {reduce_axis(work, "a", work->numbers[0]),
+                          reduce_axis(work, "b", work->numbers[1])};
   (void)axes;
   return bp_te_reduce(te, BP_TE_SUM, bp_te_read(te, work->inputs[0], r), r, 2);
 }
@@ -356,7 +413,7 @@ static int arg_combine(BpTe *te, const BpIrNode *const *a, const BpIrNode *const
 /* numbers: the extent that is reduced, and whether it is the first one */
 static int arg_body(BpTe *te, const BpIrNode *const *axes, void *context, const BpIrNode **values) {
   Work *work = context;
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[0]);
+  const BpIrNode *k = reduce_axis(work, "k", work->numbers[0]);
   const BpIrNode *x = work->numbers[1] ? te_read2(te, work->inputs[0], k, axes[0])
                                        : te_read2(te, work->inputs[0], axes[0], k);
   x = wide(work, x);
@@ -470,7 +527,7 @@ static void make_running(Work *work) {
 /* state' = state w + x, cut off; numbers: axis, width */
 static const BpIrNode *state_product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", work->numbers[1]);
+  const BpIrNode *k = reduce_axis(work, "k", work->numbers[1]);
   const BpIrNode *state =
       bp_te_read(te, work->inputs[2], (const BpIrNode *[]){axes[0], axes[1], k});
   return bp_te_reduce(
@@ -556,7 +613,7 @@ static void make_mirror(Work *work) {
 static const BpIrNode *largest_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   Work *work = context;
   const int64_t *n = work->numbers;
-  const BpIrNode *r[2] = {bp_te_reduce_axis(te, "kh", n[2]), bp_te_reduce_axis(te, "kw", n[2])};
+  const BpIrNode *r[2] = {reduce_axis(work, "kh", n[2]), reduce_axis(work, "kw", n[2])};
   const BpIrNode *at[2], *inside = NULL;
   for (int i = 0; i < 2; i++) {
     at[i] = te_op(te, BP_IR_SUB, te_op(te, BP_IR_ADD, axes[i], r[i]), te_int(te, n[3]));
@@ -795,10 +852,16 @@ static const BpDataType types[] = {
     {BP_DTYPE_FLOAT, 32, 1}, {BP_DTYPE_INT, 16, 1},    {BP_DTYPE_INT, 64, 1},
 };
 
-static void make_work(Work *work, uint32_t seed) {
+/* Steps of a scan cannot have open extents. */
+static bool can_be_open(uint32_t seed) {
+  return computations[seed % G_N_ELEMENTS(computations)].make != make_recurrence;
+}
+
+static void make_work(Work *work, uint32_t seed, bool is_open) {
   memset(work, 0, sizeof *work);
   work->te = bp_te_create();
   work->random = g_rand_new_with_seed(seed);
+  work->opening = is_open && can_be_open(seed) ? g_rand_new_with_seed(seed ^ 0x09e4) : NULL;
   work->type = types[seed / G_N_ELEMENTS(computations) % G_N_ELEMENTS(types)];
   computations[seed % G_N_ELEMENTS(computations)].make(work);
 }
@@ -806,6 +869,8 @@ static void make_work(Work *work, uint32_t seed) {
 static void free_work(Work *work) {
   bp_te_free(work->te);
   g_rand_free(work->random);
+  if (work->opening)
+    g_rand_free(work->opening);
 }
 
 static void make_arrays(const Work *work, TeArray **arrays, uint32_t seed) {
@@ -823,7 +888,7 @@ static int run_work(Work *work, TeArray **arrays, const char *without) {
   BpLowerOptions options = {.struct_size = sizeof options, .without = without};
   BpIrModule *module = bp_ir_module_create();
   if (bp_te_lower(work->te, "f", work->args, work->num_args, &options, module) == 0) {
-    te_run_module(module, arrays, work->num_args);
+    te_run_open(module, arrays, work->num_args, work->open, work->num_open);
     bp_object_release(module);
     return 0;
   }
@@ -837,9 +902,9 @@ static int run_work(Work *work, TeArray **arrays, const char *without) {
   return 1;
 }
 
-static int run_scheduled(Work *work, TeArray **arrays, uint32_t seed, bool attach) {
+static int run_scheduled(Work *work, TeArray **arrays, uint32_t seed, bool attach, bool is_open) {
   GRand *random = g_rand_new_with_seed(seed ^ 0x5eed);
-  make_work(work, seed);
+  make_work(work, seed, is_open);
   schedule_randomly(random, work, attach);
   g_rand_free(random);
   return run_work(work, arrays, NULL);
@@ -880,7 +945,7 @@ static void compare(Work *plain, Work *scheduled, TeArray **expected, TeArray **
 }
 
 /* The schedule that the compiler chooses for one of some machines. */
-static void check_auto(uint32_t seed) {
+static void check_auto(uint32_t seed, bool is_open) {
   static const char *const targets[] = {
       "c -mcpu=x86-64-v4 -vector_bits=512 -vector_registers=32 -num_cores=2",
       "c -mcpu=x86-64-v3 -vector_bits=256 -vector_registers=16 -num_cores=1",
@@ -888,14 +953,16 @@ static void check_auto(uint32_t seed) {
       "cuda",
       "opencl -vector_bits=256 -thread_warp_size=1",
   };
+  /* Kernels take no open extents yet. */
+  uint32_t num_targets = G_N_ELEMENTS(targets) - (is_open ? 2 : 0);
   Work plain, scheduled;
   TeArray *expected[MAX_ARGS], *found[MAX_ARGS];
-  make_work(&plain, seed);
-  make_work(&scheduled, seed);
+  make_work(&plain, seed, false);
+  make_work(&scheduled, seed, is_open);
   make_arrays(&plain, expected, seed);
   make_arrays(&plain, found, seed);
   g_assert_cmpint(run_work(&plain, expected, "partition"), ==, 0);
-  BpTarget *target = bp_target_parse(targets[seed % G_N_ELEMENTS(targets)]);
+  BpTarget *target = bp_target_parse(targets[seed % num_targets]);
   if (!target)
     g_error("%s", bp_error_message());
   if (bp_schedule_auto(scheduled.te, scheduled.outputs, scheduled.num_outputs, target) != 0)
@@ -906,21 +973,21 @@ static void check_auto(uint32_t seed) {
 }
 
 /* Whether the schedule of this seed could be used with its attachments. */
-static bool check_seed(uint32_t seed) {
+static bool check_seed(uint32_t seed, bool is_open) {
   Work plain, scheduled;
   TeArray *expected[MAX_ARGS], *found[MAX_ARGS];
-  make_work(&plain, seed);
+  make_work(&plain, seed, false);
   make_arrays(&plain, expected, seed);
   make_arrays(&plain, found, seed);
   g_assert_cmpint(run_work(&plain, expected, "partition"), ==, 0);
-  bool attached = run_scheduled(&scheduled, found, seed, true) == 0;
+  bool attached = run_scheduled(&scheduled, found, seed, true, is_open) == 0;
   if (!attached) {
     free_work(&scheduled);
     /* The order of a scan's loops may be no valid one, whatever is attached to them. */
-    if (run_scheduled(&scheduled, found, seed, false) != 0) {
+    if (run_scheduled(&scheduled, found, seed, false, is_open) != 0) {
       g_assert_cmpint(plain.scan_axis[0] + plain.scan_axis[1], !=, 0);
       free_work(&scheduled);
-      make_work(&scheduled, seed);
+      make_work(&scheduled, seed, is_open);
       g_assert_cmpint(run_work(&scheduled, found, NULL), ==, 0);
     }
   }
@@ -933,13 +1000,23 @@ static uint32_t first_seed, end_seed = SEEDS;
 static void test_all_schedules_agree(void) {
   uint32_t attached = 0;
   for (uint32_t seed = first_seed; seed < end_seed; seed++)
-    attached += check_seed(seed);
+    attached += check_seed(seed, false);
   g_assert_cmpuint(attached, >=, (end_seed - first_seed) / 2);
 }
 
 static void test_chosen_schedules_agree(void) {
   for (uint32_t seed = first_seed; seed < end_seed; seed++)
-    check_auto(seed);
+    check_auto(seed, false);
+}
+
+static void test_all_schedules_agree_on_open_extents(void) {
+  for (uint32_t seed = first_seed; seed < end_seed; seed++)
+    check_seed(seed, true);
+}
+
+static void test_chosen_schedules_agree_on_open_extents(void) {
+  for (uint32_t seed = first_seed; seed < end_seed; seed++)
+    check_auto(seed, true);
 }
 
 /* Of [i / 4]. */
@@ -1076,6 +1153,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/schedule/random-schedules-agree-with-the-default", test_all_schedules_agree);
   g_test_add_func("/te/schedule/chosen-schedules-agree-with-the-default",
                   test_chosen_schedules_agree);
+  g_test_add_func("/te/open/random-schedules-agree-with-the-default",
+                  test_all_schedules_agree_on_open_extents);
+  g_test_add_func("/te/open/chosen-schedules-agree-with-the-default",
+                  test_chosen_schedules_agree_on_open_extents);
   g_test_add_func("/te/schedule/work-is-parallel-on-every-cpu", test_work_is_parallel_on_every_cpu);
   g_test_add_func("/te/region/a-tile-that-is-cut-off-needs-no-more",
                   test_a_tile_that_is_cut_off_needs_no_more);

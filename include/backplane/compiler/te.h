@@ -38,6 +38,17 @@ BP_API BpIrModule *bp_te_ir(BpTe *te);
 BP_API BpTeTensor *bp_te_placeholder(BpTe *te, const char *name, BpDataType dtype,
                                      const int64_t *shape, int32_t ndim);
 
+/* An extent that is known when the function is called, as one of its arguments: an int64 variable.
+ * Schedules are made for `likely`; any extent from 0 to `greatest`, at most 2^31 - 1, is computed.
+ * Extents below that are expressions are int64 ones of constants and these variables, which a body
+ * may use as well. */
+BP_API const BpIrNode *bp_te_open_extent(BpTe *te, const char *name, int64_t likely,
+                                         int64_t greatest);
+/* bp_te_placeholder with extents that are expressions. Not among the steps of a scan, and so the
+ * ones below: an error of kind BP_ERROR_NOT_IMPLEMENTED. */
+BP_API BpTeTensor *bp_te_placeholder_open(BpTe *te, const char *name, BpDataType dtype,
+                                          const BpIrNode *const *extents, int32_t ndim);
+
 /* Gives the value of one element; `axes` are int64 variables, one a dimension. */
 typedef const BpIrNode *(*BpTeBody)(BpTe *te, const BpIrNode *const *axes, void *context);
 
@@ -46,6 +57,9 @@ typedef const BpIrNode *(*BpTeBody)(BpTe *te, const BpIrNode *const *axes, void 
  * the tensor is stored or read. */
 BP_API BpTeTensor *bp_te_compute(BpTe *te, const char *name, const int64_t *shape, int32_t ndim,
                                  BpTeBody body, void *context);
+/* The same with extents that are expressions. */
+BP_API BpTeTensor *bp_te_compute_open(BpTe *te, const char *name, const BpIrNode *const *extents,
+                                      int32_t ndim, BpTeBody body, void *context);
 /* Fills in the values of one element of several tensors; 0, or -1 with an error. */
 typedef int (*BpTeTupleBody)(BpTe *te, const BpIrNode *const *axes, void *context,
                              const BpIrNode **values);
@@ -65,6 +79,8 @@ BP_API const BpIrNode *bp_te_read_if(BpTe *te, BpTeTensor *tensor, const BpIrNod
                                      const BpIrNode *condition);
 /* A reduction axis 0 <= v < extent. */
 BP_API const BpIrNode *bp_te_reduce_axis(BpTe *te, const char *name, int64_t extent);
+/* The same with an extent that is an expression. */
+BP_API const BpIrNode *bp_te_reduce_axis_open(BpTe *te, const char *name, const BpIrNode *extent);
 
 #define BP_TE_SUM  0
 #define BP_TE_PROD 1
@@ -158,10 +174,13 @@ BP_API const BpIrNode *bp_te_write(BpTe *te, BpTeTensor *tensor, const BpIrNode 
  * compute one of them, of which nobody knows. Never fails. */
 BP_API double bp_te_work(const BpTe *te);
 
-/* What a tensor is like; the shape is borrowed. Never fail. */
+/* What a tensor is like; the shape, in which open extents are what is likely, is borrowed. Never
+ * fail. */
 BP_API int32_t bp_te_tensor_ndim(const BpTeTensor *tensor);
 BP_API const int64_t *bp_te_tensor_shape(const BpTeTensor *tensor);
 BP_API BpDataType bp_te_tensor_dtype(const BpTeTensor *tensor);
+/* One extent, a constant or an expression of open ones; NULL and an error out of range. */
+BP_API const BpIrNode *bp_te_tensor_extent(const BpTeTensor *tensor, int32_t dimension);
 
 /* ---- Schedules --------------------------------------------------------------------------- */
 
@@ -179,6 +198,7 @@ BP_API BpTeTensor *bp_te_stage_tensor(BpTeStage *stage, int32_t index);
 BP_API BpTeAxis *bp_te_stage_axis(BpTeStage *stage, int32_t index);
 BP_API BpTeAxis *bp_te_stage_reduce_axis(BpTeStage *stage, int32_t index);
 BP_API int32_t bp_te_stage_num_reduce_axes(const BpTeStage *stage);
+/* How far an axis runs; of an open one what is likely. Never fails. */
 BP_API int64_t bp_te_axis_extent(const BpTeAxis *axis);
 
 /* How a split treats an extent that the factor does not divide. PEEL and BALANCE make a version of
@@ -261,7 +281,8 @@ typedef struct BpLowerOptions {
 } BpLowerOptions;
 
 /* Lowers the schedule to a function `name` of `module`; its parameters are `args` in that order,
- * placeholders and outputs, each a compact buffer. docs/lowering.md lists the passes. */
+ * placeholders and outputs, each a compact buffer, and then the open extents of `te` in the order
+ * in which they were made, int64. docs/lowering.md lists the passes. */
 BP_API int bp_te_lower(BpTe *te, const char *name, BpTeTensor *const *args, int32_t num_args,
                        const BpLowerOptions *options, BpIrModule *module);
 

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One function for every extent: computations with open extents, under the schedule that the
+ * compiler chooses, built for the processor, beside the interpreter. */
+
+#include <backplane/compiler/schedules.h>
+
+#include "te-run.h"
+#include "tests/compiler/codegen-util.h"
+
+/* What a computation is made of: m rows of n elements, and an inner extent k. */
+typedef struct Open {
+  BpTe *te;
+  const BpIrNode *m, *n, *k;
+  BpTeTensor *args[5], *computed[3];
+  int32_t num_args;
+} Open;
+
+static BpTeTensor *input(Open *o, const char *name, const BpIrNode *first, const BpIrNode *second) {
+  BpTeTensor *tensor = bp_te_placeholder_open(o->te, name, te_f32,
+                                              (const BpIrNode *[]){first, second}, second ? 2 : 1);
+  assert_ok(!tensor);
+  return o->args[o->num_args++] = tensor;
+}
+
+static BpTeTensor *compute(Open *o, const char *name, const BpIrNode *first, const BpIrNode *second,
+                           BpTeBody body) {
+  BpTeTensor *tensor =
+      bp_te_compute_open(o->te, name, (const BpIrNode *[]){first, second}, second ? 2 : 1, body, o);
+  assert_ok(!tensor);
+  return tensor;
+}
+
+static const BpIrNode *product_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Open *o = context;
+  const BpIrNode *k = bp_te_reduce_axis_open(te, "k", o->k);
+  return bp_te_reduce(te, BP_TE_SUM,
+                      te_op(te, BP_IR_MUL, te_read2(te, o->args[0], axes[0], k),
+                            te_read2(te, o->args[1], k, axes[1])),
+                      &k, 1);
+}
+
+static const BpIrNode *relu_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Open *o = context;
+  const BpIrNode *x =
+      te_op(te, BP_IR_ADD, bp_te_read(te, o->computed[0], axes), te_read1(te, o->args[2], axes[1]));
+  return te_op(te, BP_IR_MAX, x, te_float(te, 0));
+}
+
+static void make_product(Open *o) {
+  input(o, "a", o->m, o->k);
+  input(o, "b", o->k, o->n);
+  input(o, "bias", o->n, NULL);
+  o->computed[0] = compute(o, "product", o->m, o->n, product_body);
+  o->args[o->num_args++] = compute(o, "out", o->m, o->n, relu_body);
+}
+
+static const BpIrNode *most_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Open *o = context;
+  const BpIrNode *k = bp_te_reduce_axis_open(te, "k", o->n);
+  return bp_te_reduce(te, BP_TE_MAX, te_read2(te, o->args[0], axes[0], k), &k, 1);
+}
+
+static const BpIrNode *power_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Open *o = context;
+  const BpIrNode *x =
+      te_op(te, BP_IR_SUB, bp_te_read(te, o->args[0], axes), te_read1(te, o->computed[0], axes[0]));
+  return bp_ir_call(bp_te_ir(te), te_f32, BP_IR_CALL_INTRINSIC, "exp", &x, 1);
+}
+
+static const BpIrNode *sum_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Open *o = context;
+  const BpIrNode *k = bp_te_reduce_axis_open(te, "k", o->n);
+  return bp_te_reduce(te, BP_TE_SUM, te_read2(te, o->computed[1], axes[0], k), &k, 1);
+}
+
+static const BpIrNode *share_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Open *o = context;
+  return te_op(te, BP_IR_DIV, bp_te_read(te, o->computed[1], axes),
+               te_read1(te, o->computed[2], axes[0]));
+}
+
+static void make_softmax(Open *o) {
+  input(o, "x", o->m, o->n);
+  o->computed[0] = compute(o, "most", o->m, NULL, most_body);
+  o->computed[1] = compute(o, "power", o->m, o->n, power_body);
+  o->computed[2] = compute(o, "sum", o->m, NULL, sum_body);
+  o->args[o->num_args++] = compute(o, "out", o->m, o->n, share_body);
+}
+
+/* One after the other, transposed, in one dimension. */
+static const BpIrNode *flat_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  Open *o = context;
+  const BpIrNode *size = te_op(te, BP_IR_MUL, o->m, o->n);
+  const BpIrNode *at = te_op(te, BP_IR_SUB, axes[0], size);
+  const BpIrNode *first = te_read2(te, o->args[0], te_op(te, BP_IR_FLOORMOD, axes[0], o->m),
+                                   te_op(te, BP_IR_FLOORDIV, axes[0], o->m));
+  const BpIrNode *second = te_read2(te, o->args[1], te_op(te, BP_IR_FLOORDIV, at, o->n),
+                                    te_op(te, BP_IR_FLOORMOD, at, o->n));
+  return bp_ir_select(bp_te_ir(te), te_op(te, BP_IR_LT, axes[0], size), first, second);
+}
+
+static void make_flat(Open *o) {
+  input(o, "x", o->m, o->n);
+  input(o, "y", o->k, o->n);
+  const BpIrNode *rows = te_op(o->te, BP_IR_ADD, o->m, o->k);
+  o->args[o->num_args++] = compute(o, "out", te_op(o->te, BP_IR_MUL, rows, o->n), NULL, flat_body);
+}
+
+static const struct {
+  const char *name;
+  void (*make)(Open *o);
+} computations[] = {{"product", make_product}, {"softmax", make_softmax}, {"flat", make_flat}};
+
+#define LIKELY   40
+#define GREATEST 5000
+
+/* Makes a computation; which of m, n and k are open is said by bits, the others have these extents.
+ */
+static void make_open(Open *o, size_t which, int open, const int64_t *extents) {
+  const BpIrNode **nodes[] = {&o->m, &o->n, &o->k};
+  static const char *const names[] = {"m", "n", "k"};
+  *o = (Open){.te = bp_te_create()};
+  for (int i = 0; i < 3; i++)
+    *nodes[i] = open & 1 << i ? bp_te_open_extent(o->te, names[i], LIKELY, GREATEST)
+                              : te_int(o->te, extents[i]);
+  computations[which].make(o);
+}
+
+static BpIrModule *lowered(Open *o) {
+  BpIrModule *module = bp_ir_module_create();
+  assert_ok(bp_te_lower(o->te, "f", o->args, o->num_args, NULL, module));
+  assert_ok(bp_ir_verify(module));
+  return module;
+}
+
+/* Arrays for the arguments of a computation whose extents are all closed. */
+static void make_arrays(const Open *closed, TeArray **arrays) {
+  GRand *random = g_rand_new_with_seed(7);
+  for (int32_t i = 0; i < closed->num_args; i++) {
+    arrays[i] = te_array_new(closed->args[i]);
+    te_fill(arrays[i], random);
+  }
+  g_rand_free(random);
+}
+
+static int call_open(BpFunction *f, TeArray **arrays, int32_t count, int open,
+                     const int64_t *extents) {
+  BpValue values[8], result;
+  for (int32_t i = 0; i < count; i++)
+    values[i] = (BpValue){.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &arrays[i]->view};
+  for (int i = 0; i < 3; i++)
+    if (open & 1 << i)
+      values[count++] = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = extents[i]};
+  return bp_function_call(f, values, count, &result);
+}
+
+/* Runs a computation for these extents and compares it with the interpreter. */
+static void check_extents(BpFunction *f, size_t which, int open, const int64_t *extents) {
+  Open closed;
+  TeArray *expected[5], *found[5];
+  make_open(&closed, which, 0, extents);
+  make_arrays(&closed, expected);
+  make_arrays(&closed, found);
+  te_run(closed.te, closed.args, expected, closed.num_args);
+  assert_ok(call_open(f, found, closed.num_args, open, extents));
+  char *name =
+      g_strdup_printf("%s %d of %" G_GINT64_FORMAT "x%" G_GINT64_FORMAT "x%" G_GINT64_FORMAT,
+                      computations[which].name, open, extents[0], extents[1], extents[2]);
+  for (int32_t i = 0; i < closed.num_args; i++) {
+    for (int64_t k = 0; k < found[i]->size; k++)
+      assert_same_element(name, found[i]->view.data, expected[i]->view.data, k, te_f32);
+    te_array_free(expected[i]);
+    te_array_free(found[i]);
+  }
+  g_free(name);
+  bp_te_free(closed.te);
+}
+
+static BpFunction *build_open(size_t which, int open, const int64_t *extents, const char *text,
+                              BpModule **code) {
+  Open o;
+  BpFunction *f = NULL;
+  BpTarget *target = bp_target_parse(text);
+  assert_ok(!target);
+  make_open(&o, which, open, extents);
+  assert_ok(bp_schedule_auto(o.te, &o.args[o.num_args - 1], 1, target));
+  BpIrModule *module = lowered(&o);
+  *code = build_ok(module, text);
+  assert_ok(bp_module_get_function(*code, "f", 1, &f));
+  g_assert_nonnull(f);
+  bp_object_release(module);
+  bp_object_release(target);
+  bp_te_free(o.te);
+  return f;
+}
+
+static const int64_t sizes[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 40, 64, 100};
+
+static void check_target(const char *target, int open) {
+  for (size_t which = 0; which < G_N_ELEMENTS(computations); which++) {
+    int64_t extents[] = {13, 21, 9};
+    BpModule *code;
+    BpFunction *f = build_open(which, open, extents, target, &code);
+    for (size_t i = 0; i < 3 * G_N_ELEMENTS(sizes); i++) {
+      int64_t some[] = {13, 21, 9};
+      for (int d = 0; d < 3; d++)
+        if (open & 1 << d)
+          some[d] = sizes[(i * (size_t)(2 * d + 1) + i / G_N_ELEMENTS(sizes) * (size_t)d) %
+                          G_N_ELEMENTS(sizes)];
+      check_extents(f, which, open, some);
+    }
+    bp_object_release(f);
+    bp_object_release(code);
+  }
+}
+
+static void test_c_code_takes_every_extent(void) {
+  check_target("c", 1);
+  check_target("c -vector_bits=128", 7);
+  check_target("c -vector_bits=0", 2);
+}
+
+static void test_llvm_code_takes_every_extent(void) {
+  for (int open = 1; open < 8; open++)
+    check_target("llvm", open);
+}
+
+/* ---- What is refused --------------------------------------------------------------------- */
+
+static void assert_refused(BpFunction *f, TeArray **arrays, const int64_t *extents,
+                           const char *why) {
+  g_assert_cmpint(call_open(f, arrays, 2, 3, extents), !=, 0);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  if (!strstr(bp_error_message(), why))
+    g_error("'%s' does not say: %s", bp_error_message(), why);
+  bp_error_clear();
+}
+
+static void test_extents_that_do_not_fit_are_refused(void) {
+  static const char *const targets[] = {"c", "llvm"};
+  int64_t extents[] = {4, 6, 0};
+  for (size_t i = 0; i < G_N_ELEMENTS(targets); i++) {
+    Open closed;
+    TeArray *arrays[2];
+    BpModule *code;
+    BpFunction *f = build_open(1, 3, extents, targets[i], &code);
+    make_open(&closed, 1, 0, extents);
+    make_arrays(&closed, arrays);
+    assert_ok(call_open(f, arrays, 2, 3, extents));
+    assert_refused(f, arrays, (const int64_t[]){5, 6, 0}, "dimension 0: expected extent 5");
+    assert_refused(f, arrays, (const int64_t[]){4, -6, 0}, "dimension 1");
+    arrays[0]->shape[0] = arrays[1]->shape[0] = GREATEST + 1;
+    assert_refused(f, arrays, (const int64_t[]){GREATEST + 1, 6, 0}, "0 to 5000");
+    for (int k = 0; k < 2; k++)
+      te_array_free(arrays[k]);
+    bp_te_free(closed.te);
+    bp_object_release(f);
+    bp_object_release(code);
+  }
+}
+
+static void test_what_is_no_extent_is_refused(void) {
+  BpTe *te = bp_te_create();
+  const BpIrNode *axis = bp_te_reduce_axis(te, "axis", 4);
+  g_assert_null(bp_te_placeholder_open(te, "x", te_f32, &axis, 1));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_error_clear();
+  const BpIrNode *real = te_float(te, 4);
+  g_assert_null(bp_te_placeholder_open(te, "x", te_f32, &real, 1));
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  bp_error_clear();
+  static const int64_t wrong[][2] = {{-1, 5}, {6, 5}, {1, INT64_C(1) << 31}};
+  for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+    g_assert_null(bp_te_open_extent(te, "n", wrong[i][0], wrong[i][1]));
+    g_assert_true(bp_error_is(BP_ERROR_VALUE));
+    bp_error_clear();
+  }
+  bp_te_free(te);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_func("/te/open/c-code-takes-every-extent", test_c_code_takes_every_extent);
+  g_test_add_func("/te/open/llvm-code-takes-every-extent", test_llvm_code_takes_every_extent);
+  g_test_add_func("/te/open/extents-that-do-not-fit-are-refused",
+                  test_extents_that_do_not_fit_are_refused);
+  g_test_add_func("/te/open/what-is-no-extent-is-refused", test_what_is_no_extent_is_refused);
+  return g_test_run();
+}
