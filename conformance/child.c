@@ -261,11 +261,29 @@ static void tell_identity(const Kit *kit) {
   g_free(text);
 }
 
+/* Whether the file has no descriptor that could be checked. */
+static gboolean is_no_plugin(const BpPluginInfo *info) {
+  static const char *const codes[] = {"file-not-elf",   "file-not-shared",    "file-malformed",
+                                      "file-truncated", "descriptor-missing", NULL};
+  return info->state == BP_PLUGIN_REJECTED && g_strv_contains(codes, info->code);
+}
+
+static void refuse_file(const BpPluginInfo *info) {
+  char *reason =
+      g_strdup_printf("%s %s; give a plugin, by its name or its file", info->path, info->reason);
+  tell("refused", "-", reason);
+  g_free(reason);
+}
+
 void bp__child_identify(Run *run, guint first) {
   const Kit *kit = &run->kit;
   (void)first;
   if (!kit->info) {
     tell("refused", "-", kit->activation_error ? kit->activation_error : kit->subject);
+    return;
+  }
+  if (is_no_plugin(kit->info)) {
+    refuse_file(kit->info);
     return;
   }
   tell("fact", "plugin", kit->info->name);

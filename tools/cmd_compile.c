@@ -39,6 +39,8 @@ static void code_clear(Code *code) {
 static int add_device(const char *preferences, Code *code) {
   BpDevice device;
   char text[64];
+  if (preferences_check(preferences) < 0)
+    return -1;
   BpTarget *target =
       bp_device_select(preferences, &device, NULL) < 0 ? NULL : bp_target_from_device(device);
   if (!target)
@@ -55,8 +57,7 @@ static int make_portable(Code *code) {
     BpTarget *target = code->targets->pdata[i];
     if (!*(const char *)code->devices->pdata[i] && !target_is_default(target)) {
       char *text = bp_target_format(target);
-      bp_error_raise(
-          BP_ERROR_VALUE,
+      command_raise_usage(
           "--portable takes a target as its kind alone; \"%s\" says what its devices are", text);
       bp_str_free(text);
       return -1;

@@ -52,10 +52,14 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
 /* Says "backplane: ..." on stderr, and as JSON on stdout if the command line has --json. Returns
  * EXIT_USAGE. */
 int command_usage_error(const char *format, ...) G_GNUC_PRINTF(1, 2);
+/* Raises an error of the command line that is found later than by command_parse: command_fail then
+ * returns EXIT_USAGE. Returns -1. */
+int command_raise_usage(const char *format, ...) G_GNUC_PRINTF(1, 2);
 /* Checks, before the work, that files can be made in a folder; NULL is ignored. 0 or -1 with an
  * error. */
 int command_check_folder(const char *path);
-/* Says this thread's error on stderr, as JSON on stdout if `json`. Returns EXIT_FAIL. */
+/* Says this thread's error on stderr, as JSON on stdout if `json`. Returns EXIT_FAIL, or EXIT_USAGE
+ * for an error of command_raise_usage. */
 int command_fail(gboolean json);
 
 /* ---- Output ------------------------------------------------------------------------------ */
@@ -191,6 +195,8 @@ void model_options_clear(ModelOptions *options);
 /* Explains preferences for devices, if those given, or, where NULL is, BACKPLANE_DEVICE or the
  * configuration, ask for that: "help". */
 gboolean explain_preferences(const char *given);
+/* That the value of --device names something; NULL: it was not given. 0 or -1 with an error. */
+int preferences_check(const char *given);
 
 /* A model: selected device, loaded or compiled code; with inputs, ready to run. */
 typedef struct LoadedModel {

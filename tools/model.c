@@ -66,6 +66,13 @@ gboolean explain_preferences(const char *given) {
   return asks;
 }
 
+int preferences_check(const char *given) {
+  if (!given || given[strspn(given, " ")])
+    return 0;
+  return command_raise_usage("--device is empty; \"auto\" is the best device of all, and \"help\" "
+                             "explains what else there is");
+}
+
 gboolean path_has_extension(const char *path, const char *extension) {
   size_t length = strlen(path), tail = strlen(extension);
   return length >= tail && g_ascii_strcasecmp(path + length - tail, extension) == 0;
@@ -99,10 +106,10 @@ static int parse_limits(char *const *texts, BpCompileLimits *limits) {
       if (strlen(known[i].name) == length && strncmp(*texts, known[i].name, length) == 0)
         value = known[i].value;
     if (!value || !g_ascii_string_to_signed(equals + 1, 10, 1, G_MAXINT64, &number, NULL))
-      return bp_error_raise(BP_ERROR_VALUE,
-                            "--limit %s: it is NAME=N, with nodes, constant-bytes, fold-work or "
-                            "functions for NAME and a positive number for N",
-                            *texts);
+      return command_raise_usage(
+          "--limit %s: it is NAME=N, with nodes, constant-bytes, fold-work or "
+          "functions for NAME and a positive number for N",
+          *texts);
     *value = number;
   }
   return 0;
@@ -245,8 +252,7 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
 
 BpModule *model_load(const char *path, const ModelOptions *options) {
   if (options->library && path_has_extension(path, ".so")) {
-    bp_error_raise(
-        BP_ERROR_VALUE,
+    command_raise_usage(
         "--library %s: it is for a graph of TVM (.json or a folder), and %s is a library "
         "itself; leave the option out",
         options->library, path);
@@ -256,8 +262,7 @@ BpModule *model_load(const char *path, const ModelOptions *options) {
     return bp_model_open_parts(path, options->library, options->params);
   if (!options->params)
     return bp_model_open(path);
-  bp_error_raise(BP_ERROR_VALUE, "--params %s: --library names what it belongs to",
-                 options->params);
+  command_raise_usage("--params %s: --library names what it belongs to", options->params);
   return NULL;
 }
 
@@ -265,12 +270,12 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
                                  LoadedModel *loaded) {
   gboolean is_shaped = options->onnx.shapes && !options->fills;
   if (is_shaped || options->target || options->onnx.is_reference) {
-    bp_error_raise(BP_ERROR_VALUE, "%s: %s is for ONNX files; a compiled one %s", path,
-                   is_shaped         ? "--shape"
-                   : options->target ? "--target"
-                                     : "--reference",
-                   is_shaped ? "takes the values of its inputs as they are"
-                             : "has its code already");
+    command_raise_usage("%s: %s is for ONNX files; a compiled one %s", path,
+                        is_shaped         ? "--shape"
+                        : options->target ? "--target"
+                                          : "--reference",
+                        is_shaped ? "takes the values of its inputs as they are"
+                                  : "has its code already");
     return NULL;
   }
   BpModule *module = model_load(path, options);
@@ -303,12 +308,15 @@ static gboolean has_preferences(const ModelOptions *options) {
   return has;
 }
 
+static int set_threads(int count) {
+  if (count == THREADS_DEFAULT || bp_threads_set(count) == 0)
+    return 0;
+  return command_raise_usage("--threads: %s", bp_error_message());
+}
+
 int model_open(const char *path, const ModelOptions *options, LoadedModel *loaded) {
   *loaded = (LoadedModel){.is_chosen_by_list = has_preferences(options)};
-  if (options->device && !options->device[strspn(options->device, " ")])
-    return bp_error_raise(BP_ERROR_VALUE, "--device is empty; \"auto\" is the best device of all, "
-                                          "and \"help\" explains what else there is");
-  if (options->threads != THREADS_DEFAULT && bp_threads_set(options->threads) < 0)
+  if (preferences_check(options->device) < 0 || set_threads(options->threads) < 0)
     return -1;
   gint64 start = g_get_monotonic_time();
   BpModule *module = path_has_extension(path, ".onnx") ? compile_for_device(path, options, loaded)
@@ -370,8 +378,7 @@ static int set_from_file(LoadedModel *loaded, const char *option, gboolean *give
     return -1;
   const char *path = option + strlen(info.name) + 1;
   if (given[index])
-    return bp_error_raise(BP_ERROR_VALUE, "--input %s: input '%s' has a value already", option,
-                          info.name);
+    return command_raise_usage("--input %s: input '%s' has a value already", option, info.name);
   BpTensor *value = input_read(path, &info);
   if (!value)
     return -1;

@@ -102,6 +102,8 @@ void command_print_line(FILE *out, const char *format, ...) {
   va_end(args);
 }
 
+#define USAGE_ERROR "UsageError"
+
 static void print_error_json(const char *kind, const char *message) {
   json_t *root = json_object(), *error = json_object();
   json_add_str(error, "kind", kind);
@@ -116,10 +118,20 @@ int command_usage_error(const char *format, ...) {
   char *message = g_strdup_vprintf(format, args);
   va_end(args);
   if (is_json)
-    print_error_json("UsageError", message);
+    print_error_json(USAGE_ERROR, message);
   command_print(stderr, "backplane: %s\n", message);
   g_free(message);
   return EXIT_USAGE;
+}
+
+int command_raise_usage(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  char *message = g_strdup_vprintf(format, args);
+  va_end(args);
+  bp_error_raise(USAGE_ERROR, "%s", message);
+  g_free(message);
+  return -1;
 }
 
 int command_check_folder(const char *path) {
@@ -136,6 +148,11 @@ int command_check_folder(const char *path) {
 }
 
 int command_fail(gboolean json) {
+  if (strcmp(bp_error_kind(), USAGE_ERROR) == 0) {
+    int status = command_usage_error("%s", bp_error_message());
+    bp_error_clear();
+    return status;
+  }
   if (json)
     print_error_json(bp_error_kind(), bp_error_message());
   command_print(stderr, "backplane: %s: %s\n", bp_error_kind(), bp_error_message());

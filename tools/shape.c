@@ -15,7 +15,7 @@
 static int split_shape(const char *text, char **name, const char **extents) {
   const char *equals = strrchr(text, '=');
   if (!equals || equals == text || !equals[1]) {
-    bp_error_raise(BP_ERROR_VALUE, "--shape %s: it has the form NAME=1x3x48x192", text);
+    command_raise_usage("--shape %s: it has the form NAME=1x3x48x192", text);
     return -1;
   }
   *name = g_strndup(text, (gsize)(equals - text));
@@ -28,9 +28,8 @@ static int parse_extents(const char *option, const char *text, int64_t *extents,
     char *end;
     gint64 extent = g_ascii_strtoll(text, &end, 10);
     if (end == text || extent < 0 || *ndim == MAX_NDIM || (*end && *end != 'x'))
-      return bp_error_raise(BP_ERROR_VALUE,
-                            "--shape %s: a shape is numbers with 'x' between them, as 1x3x48x192",
-                            option);
+      return command_raise_usage(
+          "--shape %s: a shape is numbers with 'x' between them, as 1x3x48x192", option);
     extents[(*ndim)++] = extent;
     if (!*end)
       return 0;
@@ -108,7 +107,7 @@ int32_t input_find(const char *option, const GPtrArray *names) {
   if (found < 0 && strchr(option, '='))
     return input_raise_unknown(option, names);
   if (found < 0 || !option[longest + 1])
-    return bp_error_raise(BP_ERROR_VALUE, "--input %s: it has the form NAME=FILE", option);
+    return command_raise_usage("--input %s: it has the form NAME=FILE", option);
   return found;
 }
 

@@ -50,8 +50,7 @@ BpTarget *target_parse_one(const char *option, const char *text) {
   if (targets_parse(text, parsed) == 0) {
     target = parsed->len == 1 ? bp_object_retain(parsed->pdata[0]) : NULL;
     if (!target)
-      bp_error_raise(BP_ERROR_VALUE, "%s %s: it is one target, and these are %u", option, text,
-                     parsed->len);
+      command_raise_usage("%s %s: it is one target, and these are %u", option, text, parsed->len);
   }
   g_ptr_array_free(parsed, TRUE);
   return target;

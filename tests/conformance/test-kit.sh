@@ -345,6 +345,8 @@ ok usage/target-of-the-plugin ends 3 verify --target "simdev -max_num_threads=8"
 ok usage/no-plugin ends_saying 2 'one plugin is checked' verify
 ok usage/unknown-plugin refused_in_one_line 'no plugin "nothing" is installed' nothing
 ok usage/missing-file refused_in_one_line "nothing.so cannot be opened: No such file" "$work/nothing.so"
+ok usage/file-that-is-no-plugin refused_in_one_line "README.md is not an ELF file; give a plugin" "$top_srcdir/README.md"
+ok usage/library-without-a-descriptor refused_in_one_line "has no Backplane descriptor: it is no plugin; give a plugin" "$top_builddir/.libs/libbackplane.so.0.0.0"
 ok usage/one-form-of-report ends_saying 2 'a report has one form' verify --json --format tap "$simdev"
 ok usage/unwritable-report ends_saying 2 '/nowhere/report' verify --output /nowhere/report "$simdev"
 ok usage/full-disk ends_saying 2 'No space left' verify --only plugin.descriptor --output /dev/full "$simdev"

@@ -201,7 +201,7 @@ portable_code_is_for_the_least_cpu() {
   local digits_of=("$backplane" compile "$digits/digits.onnx" --shape $shape -o "$work/any.so" --portable)
   says "  c: for every cpu of this architecture" "${digits_of[@]}" && predicts "$work/any.so" "$digits/images/7-3710.png" &&
     says "\"c -mcpu=$(uname -m | tr _ -)" "${digits_of[@]}" --target c --json &&
-    fails 1 "--portable takes a target as its kind alone" "${digits_of[@]}" --target "c -num_cores=1"
+    fails 2 "--portable takes a target as its kind alone" "${digits_of[@]}" --target "c -num_cores=1"
 }
 
 # The picture has the extents that the model leaves open; so has an array.
@@ -527,7 +527,7 @@ ok list-probe-groups-one-piece-of-hardware-PLG-30 grouped
 ok targets-show-attributes says vector_bits "$backplane" targets
 ok targets-of-one-kind-show-it-alone one_target
 ok inspect-device-help-explains-the-grammar says plugin:NAME "$backplane" inspect device help
-ok library-of-a-library-is-refused fails 1 "it is for a graph of TVM" "$backplane" inspect model "$work/x.so" --library "$work/y.so"
+ok library-of-a-library-is-a-usage-error fails 2 "it is for a graph of TVM" "$backplane" inspect model "$work/x.so" --library "$work/y.so"
 ok inspect-plugin says device_api.cpu "$backplane" inspect plugin cpu
 ok inspect-plugin-by-relative-path inspects_by_relative_path
 ok inspect-plugin-that-is-no-file-is-an-error fails 1 "there is no plugin './nowhere.so'" "$backplane" inspect plugin ./nowhere.so
@@ -547,7 +547,7 @@ ok run-says-apart-what-it-passed-over fails 0 "opencl: there is no code for it" 
 ok compile-takes-targets-one-by-one fails 1 "targets c and llvm" "$backplane" compile "$digits/digits.onnx" --target c --target llvm --shape $shape -o "$work/x.so"
 ok auto-passes-a-broken-plugin-over with_broken fails 0 "passed over: $work/cut/backplane-opencl.so: is truncated" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device auto
 ok who-names-no-device-hears-nothing-of-others with_broken silent "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png"
-ok empty-list-of-devices-is-an-error fails 1 '--device is empty; "auto"' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device ""
+ok empty-list-of-devices-is-a-usage-error fails 2 '--device is empty; "auto"' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device ""
 ok run-without-plugins-says-where-they-are-from fails 1 "each backend is a package of its own" env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png"
 ok device-without-code-says-what-else-is-in-the-way fails 1 "; cuda:999: " "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device cuda:999
 ok no-code-for-the-device-says-what-there-is fails 1 'no device fits "opencl" among those that there is code for (cpu). There is: cpu:0' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl
@@ -566,7 +566,7 @@ ok help-of-a-command-is-its-help says "Runs a model once" "$backplane" help run
 cp "$digits/digits.onnx" "$work/DIGITS.ONNX"
 mkdir "$work/a=b" && cp "$digits/images/7-3710.png" "$work/a=b/"
 ok input-is-read-from-a-path-with-an-equals-sign run_digit "$work/digits.so" "$work/a=b/7-3710.png"
-ok input-without-a-file-says-the-form fails 1 "has the form NAME=FILE" "$backplane" run "$work/digits.so" --input image=
+ok input-without-a-file-is-a-usage-error fails 2 "has the form NAME=FILE" "$backplane" run "$work/digits.so" --input image=
 ok extension-in-capitals-is-read run_digit "$work/DIGITS.ONNX" "$digits/images/7-3710.png" --shape $shape
 ok bench-json-has-the-percentiles-and-their-unit says '"p90_ms"' "$backplane" bench "$work/digits.so" --seconds 0 --runs 3 --json
 ok profile-writes-a-trace-and-every-intermediate every_intermediate
@@ -590,22 +590,25 @@ ok name-of-a-file-is-listed-in-one-line name_stays_in_its_line list
 ok name-of-a-file-is-diagnosed-in-one-line name_stays_in_its_line doctor
 ok control-characters-of-two-bytes-are-not-printed fails 2 "no command 'walk?'" "$backplane" $'walk\302\233'
 ok options-are-read-in-any-locale fails 1 "'größe'" env LC_ALL=C "$backplane" run "$digits/digits.onnx" --shape größe=1
-ok negative-number-of-threads-is-an-error fails 1 "-1 threads" "$backplane" run "$work/digits.so" --threads -1
+ok negative-number-of-threads-is-a-usage-error fails 2 "-1 threads" "$backplane" run "$work/digits.so" --threads -1
+ok shape-without-extents-is-a-usage-error-in-json ends_saying 2 '"kind": "UsageError"' "$backplane" inspect model "$digits/digits.onnx" --shape image --json
+ok limit-without-a-number-is-a-usage-error fails 2 "it is NAME=N" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape --limit nodes -o "$work/x.so"
+ok empty-device-to-compile-for-is-a-usage-error fails 2 "--device is empty" "$backplane" compile "$digits/digits.onnx" --device "" -o "$work/x.so"
 ok time-without-end-is-a-usage-error fails 2 --seconds "$backplane" bench "$work/digits.so" --seconds inf
 ok file-without-extension-says-what-a-model-is fails 1 "a model is an .onnx file" "$backplane" run /dev/null
 ok missing-model-names-the-file fails 1 nowhere.onnx "$backplane" run "$work/nowhere.onnx"
 ok file-that-is-no-model-says-what-it-is-and-what-one-is wrong_kind_of_file
 ok library-without-a-model-says-so kernels_alone
 ok onnx-file-as-a-module-is-to-be-compiled onnx_is_no_module
-ok two-targets-of-a-run-are-an-error fails 1 "--target c,c: it is one target, and these are 2" "$backplane" run "$digits/digits.onnx" --shape $shape --target c,c
+ok two-targets-of-a-run-are-a-usage-error fails 2 "--target c,c: it is one target, and these are 2" "$backplane" run "$digits/digits.onnx" --shape $shape --target c,c
 ok target-and-device-that-disagree-are-both-named names_both_that_disagree
-ok two-fallbacks-are-an-error fails 1 "it is one target" "$backplane" compile "$digits/digits.onnx" --target c --fallback c,c --shape $shape -o "$work/x.so"
-ok no-threads-is-an-error fails 1 "0 threads" "$backplane" run "$work/digits.so" --threads 0
+ok two-fallbacks-are-a-usage-error fails 2 "it is one target" "$backplane" compile "$digits/digits.onnx" --target c --fallback c,c --shape $shape -o "$work/x.so"
+ok no-threads-is-a-usage-error fails 2 "0 threads" "$backplane" run "$work/digits.so" --threads 0
 ok misspelt-input-is-told-before-open-extents fails 1 "the model has no input 'img'; it has: image" "$backplane" run "$digits/digits.onnx" --input "img=$digits/images/7-3710.png"
-ok input-without-a-name-is-told-before-open-extents fails 1 "it has the form NAME=FILE" "$backplane" run "$digits/digits.onnx" --input "$digits/images/7-3710.png"
+ok input-without-a-name-is-told-before-open-extents fails 2 "it has the form NAME=FILE" "$backplane" run "$digits/digits.onnx" --input "$digits/images/7-3710.png"
 ok misspelt-shape-name-is-an-error fails 1 "'picture'" "$backplane" run "$digits/digits.onnx" --shape picture=1x1x28x28
 ok shape-given-twice-is-an-error fails 1 "two shapes" "$backplane" run "$digits/digits.onnx" --shape $shape --shape $shape
-ok input-given-twice-is-an-error fails 1 "has a value already" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --input "image=$digits/images/7-3710.png"
+ok input-given-twice-is-a-usage-error fails 2 "has a value already" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --input "image=$digits/images/7-3710.png"
 ok missing-file-is-told-from-an-unknown-kind fails 1 "No such file" "$backplane" run "$work/nowhere.tar"
 cp "$digits/images/7-3710.png" "$work/picture.jpg"
 ok picture-of-another-form-is-told fails 1 "a value is a .npy file, or a picture as .png" "$backplane" run "$work/digits.so" --input "image=$work/picture.jpg"
@@ -621,13 +624,13 @@ ok missing-input-names-it-and-what-to-give fails 1 "image (1x1x28x28); give each
 ok wrong-input-name-lists-the-right-ones fails 1 "it has: image" "$backplane" run "$work/digits.so" --input "picture=$digits/images/7-3710.png"
 ok wrong-input-shape-says-both fails 1 "1x1x28x28" "$backplane" run "$work/digits.so" --input "image=$work/source.npy"
 ok wrong-input-dtype-says-both wrong_dtype "is float32 1x1x28x28, and the value given is int32 1x10"
-ok malformed-shape-says-the-form fails 1 1x3x48x192 "$backplane" run "$digits/digits.onnx" --shape image=1x-2
+ok malformed-shape-is-a-usage-error fails 2 1x3x48x192 "$backplane" run "$digits/digits.onnx" --shape image=1x-2
 ok shape-of-what-is-filled-is-checked fails 1 "1x1x28x28" "$backplane" bench "$work/digits.so" --shape image=1x1x28x29
 ok shape-of-no-input-lists-those-that-are fails 1 "no input 'picture'; it has: image" "$backplane" bench "$work/digits.so" --shape picture=1
-ok target-for-an-artifact-is-refused fails 1 "--target is for ONNX files" "$backplane" bench "$work/digits.so" --target c
+ok target-for-an-artifact-is-a-usage-error fails 2 "--target is for ONNX files" "$backplane" bench "$work/digits.so" --target c
 ok quickstart-has-help says "./quickstart check" "$top_srcdir/quickstart" --help
-ok reference-for-an-artifact-is-refused fails 1 "--reference is for ONNX files" "$backplane" run "$work/digits.so" --reference
-ok shape-for-an-artifact-is-refused fails 1 "--shape is for ONNX files" "$backplane" run "$work/digits.so" --shape $shape
+ok reference-for-an-artifact-is-a-usage-error fails 2 "--reference is for ONNX files" "$backplane" run "$work/digits.so" --reference
+ok shape-for-an-artifact-is-a-usage-error fails 2 "--shape is for ONNX files" "$backplane" run "$work/digits.so" --shape $shape
 ok unknown-device-lists-what-is-there fails 1 cpu "$backplane" run "$work/digits.so" --device quantum
 ok unknown-target-names-the-kind fails 1 "'cc'" "$backplane" run "$digits/digits.onnx" --shape $shape --target cc
 ok unknown-target-attribute-names-the-nearest fails 1 mcpu "$backplane" run "$digits/digits.onnx" --shape $shape --target "c -mcup=native"
