@@ -19,6 +19,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/op.c graph/ops/op.h \
 	graph/ops/pool.c \
 	graph/ops/print.c \
+	graph/ops/quantize.c \
 	graph/ops/reduce.c \
 	graph/ops/resize.c \
 	graph/ops/rows.h \

@@ -216,6 +216,15 @@ BP_ROW_INFER(matmul_packed);
 BP_ROW_COMPUTE(matmul_packed);
 BP_ROW_EXPAND(gemm);
 
+/* quantize.c: quantised operators, in terms of others */
+BP_ROW_EXPAND(quantize_linear);
+BP_ROW_EXPAND(dequantize_linear);
+BP_ROW_EXPAND(dynamic_quantize_linear);
+BP_ROW_EXPAND(matmul_integer);
+BP_ROW_EXPAND(conv_integer);
+BP_ROW_EXPAND(qlinear_matmul);
+BP_ROW_EXPAND(qlinear_conv);
+
 /* normalize.c: normalisations, in terms of others */
 BP_ROW_EXPAND(batch_normalization);
 BP_ROW_EXPAND(instance_normalization);

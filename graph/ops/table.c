@@ -215,6 +215,17 @@ static const BpOp table[] = {
     EXPANDED("Einsum", 12, 1, -1, 1, "equation:s", einsum),
     EXPANDED("Gemm", 7, 2, 3, 1, "alpha:f beta:f transA:i transB:i", gemm),
 
+    /* Quantised. */
+    EXPANDED("QuantizeLinear", 10, 2, 3, 1,
+             "axis:i saturate:i block_size:i output_dtype:i precision:i", quantize_linear),
+    EXPANDED("DequantizeLinear", 10, 2, 3, 1, "axis:i block_size:i output_dtype:i",
+             dequantize_linear),
+    EXPANDED("DynamicQuantizeLinear", 11, 1, 1, 3, "", dynamic_quantize_linear),
+    EXPANDED("MatMulInteger", 10, 2, 4, 1, "", matmul_integer),
+    EXPANDED("ConvInteger", 10, 2, 4, 1, WINDOW_ATTRS "group:i", conv_integer),
+    EXPANDED("QLinearMatMul", 10, 8, 8, 1, "", qlinear_matmul),
+    EXPANDED("QLinearConv", 10, 8, 9, 1, WINDOW_ATTRS "group:i", qlinear_conv),
+
     /* Normalisation. */
     EXPANDED("BatchNormalization", 7, 5, 5, 5, "epsilon:f momentum:f training_mode:i spatial:i",
              batch_normalization),

@@ -269,6 +269,49 @@ def reduction_cases():
         yield "Range", 20, {}, [np.array(bound) for bound in bounds]
 
 
+def quantized_cases():
+    ends = floats(0, -0.0, INF, -INF, .25, .75, 1.25, -.25, -.75, 3.4e38, 1e-30, 63.75, 64.25, -64.25, 40000)
+    for zero in (np.uint8(0), np.uint8(7), np.uint8(255), np.int8(-128), np.int8(3), np.uint16(33), np.int16(-5)):
+        for scale in (.5, .1, 3e-30):
+            yield "QuantizeLinear", 21, {}, [ends, np.float32(scale), zero]
+        info = np.iinfo(zero.dtype)
+        whole = np.array([info.min, info.max, 0, 1, 5], zero.dtype)
+        yield "DequantizeLinear", 21, {}, [whole, np.float32(.1), zero]
+    for axis in (0, 1, -1):
+        x = noise(4, 4) * 100
+        scales, zeros = np.abs(noise(4)) + 1, np.array([0, 3, 128, 255], "u1")
+        yield "QuantizeLinear", 13, dict(axis=axis), [x, scales, zeros]
+        yield "DequantizeLinear", 13, dict(axis=axis), [zeros * np.ones((4, 1), "u1"), scales, zeros]
+    for block in (1, 2, 3):
+        count = -(-4 // block)
+        scales, zeros = np.abs(noise(count, 5)) + 1, RANDOM.randint(0, 255, (count, 5)).astype("u1")
+        yield "QuantizeLinear", 21, dict(axis=0, block_size=block), [noise(4, 5) * 99, scales, zeros]
+        yield "DequantizeLinear", 21, dict(axis=0, block_size=block), [
+            RANDOM.randint(0, 255, (4, 5)).astype("u1"), scales, zeros]
+    yield "DequantizeLinear", 13, {}, [np.array([2**31 - 1, -2**31, 2**24 + 1], "i4"), np.float32(.5)]
+    for row in (noise(3, 70) * 10, floats(0, 0), floats(5, 9), floats(-5, -9), floats(1e30, -1e30)):
+        yield "DynamicQuantizeLinear", 20, {}, [row]
+
+    def numbers(name, *shape):
+        info = np.iinfo(name)
+        return RANDOM.randint(info.min, info.max + 1, shape).astype(name)
+
+    for a, b in (("u1", "i1"), ("u1", "u1"), ("i1", "i1")):
+        for zero_a, zero_b in ((0, 0), (3, 100), (255 if a == "u1" else -128, 127)):
+            zeros = [np.array(zero_a, a), np.array(zero_b, b)]
+            x, w = numbers(a, 3, 5, 300), numbers(b, 300, 7)
+            yield "MatMulInteger", 20, {}, [x, w] + zeros
+            yield "QLinearMatMul", 20, {}, [x, np.float32(.02), zeros[0], w, np.float32(.03), zeros[1],
+                                            np.float32(.37), np.array(9, a)]
+            x, w = numbers(a, 1, 4, 7, 6), numbers(b, 6, 4, 3, 2)
+            attrs = dict(pads=[1, 2, 3, 0], strides=[2, 1])
+            yield "ConvInteger", 20, attrs, [x, w] + zeros
+            scales = (np.abs(noise(6)) + 1) / 100
+            yield "QLinearConv", 20, attrs, [
+                x, np.float32(.02), zeros[0], w, scales, np.full(6, zero_b, b), np.float32(.37),
+                np.array(9, a), numbers("i2", 6).astype("i4")]
+
+
 # What has to be constant is: shapes, axes, scales. The rest are inputs, which are not folded.
 CONSTANT = {"Slice": 30, "Pad": 10, "Trilu": 2, "Tile": 2, "CumSum": 2, "Resize": 14, "Upsample": 2,
             "Range": 7, "ReduceL1": 2, "ReduceSumSquare": 2, "ReduceMax": 2, "ReduceLogSumExp": 2}
@@ -292,7 +335,7 @@ class Case:
 
 def operator_cases():
     sources = (unary_cases, integer_cases, window_cases, resize_cases, move_cases, empty_cases,
-               reduction_cases)
+               reduction_cases, quantized_cases)
     number = 0
     for source in sources:
         for op, opset, attrs, inputs in source():

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random graphs: values that are given, a generator for each operator, and the ONNX file. */
+/* Random graphs: values that are given, and a generator for each operator. */
 #include "tests/graph/random_graph.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ RandomValue *random_graph_value(const RandomGraph *graph, int32_t index) {
   return &g_array_index(graph->values, RandomValue, index);
 }
 
-static RandomNode *node_at(const RandomGraph *graph, int32_t index) {
+RandomNode *random_graph_node(const RandomGraph *graph, int32_t index) {
   return &g_array_index(graph->nodes, RandomNode, index);
 }
 
@@ -198,7 +198,7 @@ static int32_t pick(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
-static double rounding_of(int32_t type) {
+double random_graph_rounding(int32_t type) {
   return type == FLOAT16 ? 1e-3 : is_float(type) ? 2e-7 : 0;
 }
 
@@ -213,7 +213,7 @@ static void set_error(RandomGraph *g, const RandomNode *node, int32_t result, in
       error = MAX(error, random_graph_value(g, node->reads[i])->error);
   int32_t bits = value->type == FLOAT16 ? 9 : value->type == FLOAT ? 20 : 30;
   if (is_float(value->type) && (fraction == ROUNDED || fraction + magnitude > bits))
-    error = MAX(error, rounding_of(value->type));
+    error = MAX(error, random_graph_rounding(value->type));
   value->error = error;
   value->fraction = MAX(fraction, 0);
   value->magnitude = magnitude;
@@ -239,7 +239,7 @@ static int32_t apply(RandomGraph *g, const char *op, char *attrs, const int32_t 
 
 static int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
   int32_t result = add_value(g, type, shape, rank);
-  RandomNode *node = node_at(g, (int32_t)g->nodes->len - 1);
+  RandomNode *node = random_graph_node(g, (int32_t)g->nodes->len - 1);
   const RandomValue *first = random_graph_value(g, node->results[0]);
   RandomValue *value = random_graph_value(g, result);
   node->results[node->num_results++] = result;
@@ -252,11 +252,12 @@ static int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, in
 
 static void rounded(RandomGraph *g, int32_t result) {
   RandomValue *value = random_graph_value(g, result);
-  value->error = MAX(value->error, rounding_of(value->type));
+  value->error = MAX(value->error, random_graph_rounding(value->type));
 }
 
 static void bits(RandomGraph *g, int32_t result, int32_t fraction, int32_t magnitude) {
-  set_error(g, node_at(g, random_graph_value(g, result)->node), result, fraction, magnitude);
+  set_error(g, random_graph_node(g, random_graph_value(g, result)->node), result, fraction,
+            magnitude);
 }
 
 /* ---- Generators -------------------------------------------------------------------------- */
@@ -1019,6 +1020,142 @@ static void make_einsum(RandomGraph *g, const Row *row) {
   g_free(text);
 }
 
+/* ---- Quantised ---- */
+
+#define BYTES (1 << UINT8 | 1 << INT8)
+
+static int32_t byte_type(RandomGraph *g) {
+  return below(g, 2) ? UINT8 : INT8;
+}
+
+/* A scale: powers of two, which divide exactly. */
+static int32_t scale_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+  int32_t scale = weights(g, type, shape, rank);
+  RandomValue *value = random_graph_value(g, scale);
+  for (int64_t i = 0; i < random_value_count(value); i++)
+    put(value->data, type, i, 0.25 * (double)(1 << below(g, 3)));
+  value->fraction = 2;
+  return scale;
+}
+
+/* A zero point, at an end of its type now and then. */
+static int32_t zero_of(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+  int32_t zero = weights(g, type, shape, rank);
+  RandomValue *value = random_graph_value(g, zero);
+  if (value->type != INT32 && random_value_count(value) > 0 && below(g, 2))
+    put(value->data, type, 0, type == UINT8 ? 250 : -120);
+  value->magnitude = 8;
+  return zero;
+}
+
+/* For all of x, along an axis or in blocks along it: the shape of scales, and the attributes. */
+static char *choose_scales(RandomGraph *g, const RandomValue *x, int64_t *shape, int32_t *rank) {
+  int64_t how = x->rank ? below(g, 3) : 0;
+  int32_t axis = x->rank ? (int32_t)below(g, x->rank) : 0;
+  *rank = how == 2 ? x->rank : how == 1;
+  if (how == 0)
+    return g_strdup("");
+  if (how == 1) {
+    shape[0] = x->shape[axis];
+    return g_strdup_printf("axis=%d", axis);
+  }
+  int64_t block = between(g, 1, 4);
+  memcpy(shape, x->shape, sizeof(x->shape));
+  shape[axis] = (x->shape[axis] + block - 1) / block;
+  return g_strdup_printf("axis=%d block_size=%d", axis, (int)block);
+}
+
+static void make_quantize(RandomGraph *g, const Row *row) {
+  gboolean is_back = !strcmp(row->op, "DequantizeLinear");
+  int32_t x = pick_of(g, is_back ? BYTES | 1 << INT32 : FLOATS, 0, 4, TRUE), rank;
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK];
+  int32_t real = !is_back ? in.type : below(g, 3) ? FLOAT : FLOAT16;
+  int32_t whole = is_back ? in.type : byte_type(g);
+  char *attrs = choose_scales(g, &in, shape, &rank);
+  int32_t scale = scale_of(g, real, shape, rank);
+  int32_t zero = whole == INT8 || below(g, 2) ? zero_of(g, whole, shape, rank) : -1;
+  int32_t result = apply(g, row->op, attrs, (int32_t[]){x, scale, zero}, zero >= 0 ? 3 : 2,
+                         is_back ? real : whole, in.shape, in.rank);
+  if (is_back)
+    bits(g, result, 2, MAX(in.magnitude, 8) + 1);
+  else
+    bits(g, result, 0, 8);
+}
+
+/* Elements from -16 to 15.875: the scale is 1/8. */
+static void make_dynamic_quantize(RandomGraph *g, const Row *row) {
+  int64_t shape[2] = {extent(g), extent(g) + 1};
+  int32_t x = given(g, FLOAT, shape, 2, below(g, 2) == 0);
+  RandomValue *value = random_graph_value(g, x);
+  put(value->data, FLOAT, 0, 15.875);
+  put(value->data, FLOAT, 1, -16);
+  value->magnitude = 5;
+  int32_t result = apply(g, row->op, g_strdup(""), &x, 1, UINT8, shape, 2);
+  bits(g, result, 0, 8);
+  add_result(g, FLOAT, NULL, 0);
+  random_graph_value(g, add_result(g, UINT8, NULL, 0))->fraction = 0;
+}
+
+/* Inputs of the product or convolution of x and w as the operator has them, `channels` scales and
+ * zero points of w; returns their number. */
+static int32_t quantized_reads(RandomGraph *g, const Row *row, int32_t x, int32_t w,
+                               int64_t channels, int32_t *reads, int32_t *type) {
+  int32_t zero_x = zero_of(g, random_graph_value(g, x)->type, NULL, 0);
+  int32_t rank = (int32_t)below(g, 2);
+  int32_t zero_w = zero_of(g, random_graph_value(g, w)->type, &channels, rank);
+  *type = INT32;
+  if (g_str_has_suffix(row->op, "Integer")) {
+    memcpy(reads, (int32_t[]){x, w, zero_x, zero_w}, 4 * sizeof(*reads));
+    return (int32_t)between(g, 2, 4);
+  }
+  *type = byte_type(g);
+  const int32_t all[8] = {x,
+                          scale_of(g, FLOAT, NULL, 0),
+                          zero_x,
+                          w,
+                          scale_of(g, FLOAT, &channels, rank),
+                          zero_w,
+                          scale_of(g, FLOAT, NULL, 0),
+                          zero_of(g, *type, NULL, 0)};
+  memcpy(reads, all, sizeof(all));
+  return 8;
+}
+
+static void make_quantized_product(RandomGraph *g, const Row *row) {
+  int32_t x = pick_of(g, BYTES, 2, 4, TRUE), reads[MAX_READS], type;
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK], columns = extent(g);
+  memcpy(shape, in.shape, sizeof(shape));
+  shape[in.rank - 1] = columns;
+  int32_t w =
+      given(g, byte_type(g), (int64_t[]){in.shape[in.rank - 1], columns}, 2, below(g, 3) > 0);
+  int32_t count = quantized_reads(g, row, x, w, columns, reads, &type);
+  bits(g, apply(g, row->op, g_strdup(""), reads, count, type, shape, in.rank), 0,
+       type == INT32 ? 24 : 8);
+}
+
+static void make_quantized_conv(RandomGraph *g, const Row *row) {
+  int32_t reads[MAX_READS], type, group = below(g, 3) ? 1 : 2;
+  int64_t channels = group * between(g, 1, 20), per_group = between(g, 1, 9);
+  int64_t kernel = between(g, 1, 3), pad = between(g, 0, kernel - 1), stride = between(g, 1, 2);
+  int64_t x_shape[4] = {between(g, 1, 2), group * per_group, between(g, 3, 9), between(g, 3, 17)};
+  int64_t shape[4] = {x_shape[0], channels, (x_shape[2] + 2 * pad - kernel) / stride + 1,
+                      (x_shape[3] + 2 * pad - kernel) / stride + 1};
+  int32_t x = given(g, byte_type(g), x_shape, 4, FALSE);
+  int32_t w = weights(g, byte_type(g), (int64_t[]){channels, per_group, kernel, kernel}, 4);
+  int32_t count = quantized_reads(g, row, x, w, channels, reads, &type);
+  if (type != INT32 && below(g, 2))
+    reads[count++] = weights(g, INT32, &channels, 1);
+  bits(g,
+       apply(g, row->op,
+             g_strdup_printf("kernel_shape=%d,%d strides=%d,%d pads=%d,%d,%d,%d group=%d",
+                             (int)kernel, (int)kernel, (int)stride, (int)stride, (int)pad, (int)pad,
+                             (int)pad, (int)pad, (int)group),
+             reads, count, type, shape, 4),
+       0, type == INT32 ? 24 : 8);
+}
+
 /* ---- Norms and recurrent layers ---- */
 
 static int32_t positive(RandomGraph *g, int32_t type, int64_t count) {
@@ -1243,6 +1380,13 @@ static const Row rows[] = {
      "ij,jk->ik|bij,bkj->bik|bhid,bhjd->bhij|ii->i|iji->ji|ij->ji|ij,ij->i|i,j->ji|ij,jk,kl->il|"
      "ijk->k|ij,k->i|bq,bqa,a->b",
      0, 0},
+    {"QuantizeLinear", make_quantize, "", 0, 0},
+    {"DequantizeLinear", make_quantize, "", 0, 0},
+    {"DynamicQuantizeLinear", make_dynamic_quantize, "", 0, 0},
+    {"MatMulInteger", make_quantized_product, "", 0, 0},
+    {"ConvInteger", make_quantized_conv, "", 0, 0},
+    {"QLinearMatMul", make_quantized_product, "", 0, 0},
+    {"QLinearConv", make_quantized_conv, "", 0, 0},
     {"BatchNormalization", make_norm, "", 0, 0},
     {"InstanceNormalization", make_norm, "", 0, 0},
     {"LayerNormalization", make_norm, "", 0, 0},
@@ -1272,7 +1416,7 @@ const char *random_graph_op(int32_t index) {
 static void choose_outputs(RandomGraph *g) {
   gboolean *read = g_new0(gboolean, g->values->len);
   for (guint i = 0; i < g->nodes->len; i++) {
-    const RandomNode *node = node_at(g, (int32_t)i);
+    const RandomNode *node = random_graph_node(g, (int32_t)i);
     for (int32_t k = 0; k < node->num_reads; k++)
       if (node->reads[k] >= 0)
         read[node->reads[k]] = TRUE;
@@ -1305,7 +1449,7 @@ void random_graph_free(RandomGraph *graph) {
   for (guint i = 0; i < graph->values->len; i++)
     g_free(random_graph_value(graph, (int32_t)i)->data);
   for (guint i = 0; i < graph->nodes->len; i++)
-    g_free(node_at(graph, (int32_t)i)->attrs);
+    g_free(random_graph_node(graph, (int32_t)i)->attrs);
   g_array_unref(graph->values);
   g_array_unref(graph->nodes);
   g_array_unref(graph->outputs);
@@ -1327,7 +1471,7 @@ gboolean *random_graph_needed(const RandomGraph *graph) {
   for (guint i = 0; i < graph->outputs->len; i++)
     needed[g_array_index(graph->outputs, int32_t, i)] = TRUE;
   for (int32_t i = (int32_t)graph->nodes->len - 1; i >= 0; i--) {
-    const RandomNode *node = node_at(graph, i);
+    const RandomNode *node = random_graph_node(graph, i);
     gboolean is_needed = FALSE;
     for (int32_t k = 0; k < node->num_results; k++)
       is_needed |=
@@ -1337,136 +1481,4 @@ gboolean *random_graph_needed(const RandomGraph *graph) {
         needed[node->reads[k]] = TRUE;
   }
   return needed;
-}
-
-/* ---- The file ---------------------------------------------------------------------------- */
-
-static char *shape_text(const RandomValue *value) {
-  GString *text = g_string_new("");
-  for (int32_t i = 0; i < value->rank; i++)
-    g_string_append_printf(text, "%s%d", i ? "x" : "", (int)value->shape[i]);
-  return g_string_free(text, FALSE);
-}
-
-static void emit_given(OnnxBuilder *builder, const RandomValue *value, const char *name,
-                       RandomForm form) {
-  if (value->is_part || form != FORM_INPUTS) {
-    onnx_data(builder, name, value->type, value->shape, value->rank, value->data,
-              random_value_bytes(value));
-  } else {
-    char *shape = shape_text(value);
-    onnx_input(builder, name, value->type, shape);
-    g_free(shape);
-  }
-}
-
-/* Multiplies by numbers near 1, others for neighbours. */
-static void emit_disturbed(OnnxBuilder *builder, const RandomValue *value, const char *from,
-                           const char *to) {
-  int64_t count = value->rank ? value->shape[value->rank - 1] : 1;
-  float *factors = g_new(float, (gsize)count);
-  char *name = g_strdup_printf("%s_noise", to), *half = g_strdup_printf("%s_half", to);
-  for (int64_t i = 0; i < count; i++)
-    factors[i] = 1.0f + (float)(4 * rounding_of(value->type) * (i % 3 == 1 ? -1.0 : 1.0));
-  onnx_data(builder, name, FLOAT, &count, value->rank ? 1 : 0, factors,
-            (size_t)count * sizeof(float));
-  onnx_node(builder, "Cast", name, half, value->type == FLOAT16 ? "to=10" : "to=1");
-  char *both = g_strdup_printf("%s,%s", from, half);
-  onnx_node(builder, "Mul", both, to, "");
-  g_free(both);
-  g_free(half);
-  g_free(name);
-  g_free(factors);
-}
-
-static void emit_node(OnnxBuilder *builder, const RandomGraph *graph, int32_t index,
-                      RandomForm form) {
-  const RandomNode *node = node_at(graph, index);
-  GString *reads = g_string_new(""), *results = g_string_new("");
-  for (int32_t i = 0; i < node->num_reads; i++) {
-    g_string_append(reads, i ? "," : "");
-    if (node->reads[i] >= 0)
-      g_string_append_printf(reads, "v%d", node->reads[i]);
-  }
-  for (int32_t i = 0; i < node->num_results; i++) {
-    const RandomValue *value = random_graph_value(graph, node->results[i]);
-    gboolean raw =
-        value->node < 0 || (form == FORM_DISTURBED && value->error > 0 && is_float(value->type));
-    g_string_append_printf(results, "%sv%d%s", i ? "," : "", node->results[i], raw ? "_raw" : "");
-  }
-  onnx_node(builder, node->op, reads->str, results->str, node->attrs);
-  for (int32_t i = 0; i < node->num_results; i++) {
-    const RandomValue *value = random_graph_value(graph, node->results[i]);
-    if (value->node >= 0 && form == FORM_DISTURBED && value->error > 0 && is_float(value->type)) {
-      char *to = g_strdup_printf("v%d", node->results[i]), *from = g_strdup_printf("%s_raw", to);
-      emit_disturbed(builder, value, from, to);
-      g_free(from);
-      g_free(to);
-    }
-  }
-  g_string_free(reads, TRUE);
-  g_string_free(results, TRUE);
-}
-
-static gboolean is_node_needed(const RandomGraph *graph, const gboolean *needed, int32_t index) {
-  const RandomNode *node = node_at(graph, index);
-  for (int32_t k = 0; k < node->num_results; k++)
-    if (needed[node->results[k]] && random_graph_value(graph, node->results[k])->node == index)
-      return TRUE;
-  return FALSE;
-}
-
-GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
-  OnnxBuilder *builder = onnx_builder_new();
-  gboolean *needed = random_graph_needed(graph);
-  builder->version = 24;
-  for (int32_t i = 0; i < (int32_t)graph->values->len; i++) {
-    const RandomValue *value = random_graph_value(graph, i);
-    char *name = g_strdup_printf("v%d", i);
-    if (needed[i] && value->node < 0)
-      emit_given(builder, value, name, form);
-    g_free(name);
-  }
-  for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++)
-    if (is_node_needed(graph, needed, i))
-      emit_node(builder, graph, i, form);
-  for (guint i = 0; i < graph->outputs->len; i++) {
-    char *name = g_strdup_printf("v%d", g_array_index(graph->outputs, int32_t, i));
-    onnx_output(builder, name);
-    g_free(name);
-  }
-  GByteArray *bytes = onnx_bytes(builder);
-  onnx_builder_free(builder);
-  g_free(needed);
-  return bytes;
-}
-
-const RandomValue *random_graph_input(const RandomGraph *graph, const char *name) {
-  return random_graph_value(graph, (int32_t)g_ascii_strtoll(name + 1, NULL, 10));
-}
-
-char *random_graph_print(const RandomGraph *graph) {
-  gboolean *needed = random_graph_needed(graph);
-  GString *text = g_string_new("");
-  for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++) {
-    const RandomNode *node = node_at(graph, i);
-    if (!is_node_needed(graph, needed, i))
-      continue;
-    g_string_append_printf(text, "  %s(", node->op);
-    for (int32_t k = 0; k < node->num_reads; k++) {
-      const RandomValue *value =
-          node->reads[k] < 0 ? NULL : random_graph_value(graph, node->reads[k]);
-      char *shape = value ? shape_text(value) : g_strdup("absent");
-      if (value)
-        g_string_append_printf(text, "%sv%d %s %d:%s", k ? ", " : "", node->reads[k],
-                               value->node >= 0 ? "="
-                               : value->is_part ? "constant"
-                                                : "input",
-                               value->type, shape);
-      g_free(shape);
-    }
-    g_string_append_printf(text, ") %s -> v%d\n", node->attrs, node->results[0]);
-  }
-  g_free(needed);
-  return g_string_free(text, FALSE);
 }

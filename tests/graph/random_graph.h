@@ -48,6 +48,9 @@ const char *random_graph_op(int32_t index);
 RandomGraph *random_graph_new(uint64_t seed, int32_t first, int32_t num_first, int32_t size);
 void random_graph_free(RandomGraph *graph);
 RandomValue *random_graph_value(const RandomGraph *graph, int32_t index);
+RandomNode *random_graph_node(const RandomGraph *graph, int32_t index);
+/* The relative error of one rounding to a type, 0 for one that is no float. */
+double random_graph_rounding(int32_t type);
 int64_t random_value_count(const RandomValue *value);
 size_t random_value_bytes(const RandomValue *value);
 /* Makes an input of what a node gives, with new data. */

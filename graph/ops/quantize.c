@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Quantised operators, in terms of others. Differences from zero points, products and sums are
+ * int32; scales are applied in float32, halves are rounded to even before the zero point is added.
+ */
+#include "graph/ops/op.h"
+#include "graph/ops/rows.h"
+
+#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
+#define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
+
+static int is_integer(BpDataType dtype) {
+  return dtype.code == BP_DTYPE_INT || dtype.code == BP_DTYPE_UINT;
+}
+
+/* ---- Scales and zero points -------------------------------------------------------------- */
+
+/* The one element of a value of any rank, as a scalar. */
+static BpGraphValue *single(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value) {
+  if (value->ndim == 0)
+    return value;
+  if (bp__value_num_elements(value) == 1)
+    return bp__op_reshape(graph, node, value, NULL, 0);
+  bp__op_bad(node, "'%s' has more than one element", value->name);
+  return NULL;
+}
+
+/* The same, or a vector along `axis` of a tensor of `ndim` dimensions, whose extent there is
+ * `extent`. */
+static BpGraphValue *along(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                           int32_t axis, int32_t ndim, int64_t extent) {
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  if (bp__value_num_elements(value) == 1)
+    return single(graph, node, value);
+  if (value->ndim != 1 || value->shape[0] != extent) {
+    bp__op_bad(node, "'%s' is neither one element nor a vector of %lld", value->name,
+               (long long)extent);
+    return NULL;
+  }
+  for (int32_t i = 0; i < ndim; i++)
+    shape[i] = i == axis ? extent : 1;
+  return bp__op_reshape(graph, node, value, shape, ndim);
+}
+
+/* Each element for `block` elements of x along `axis`, the last of them for what is left. */
+static BpGraphValue *along_blocks(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                                  const BpGraphValue *x, int32_t axis, int64_t block) {
+  int64_t extent = x->shape[axis];
+  int fits = value->ndim == x->ndim;
+  for (int32_t i = 0; fits && i < x->ndim; i++)
+    fits = value->shape[i] == (i == axis ? extent / block + (extent % block != 0) : x->shape[i]);
+  if (!fits) {
+    char text[BP_VALUE_TEXT];
+    bp__op_bad(node, "blocks of %lld along axis %d do not fit %s", (long long)block, axis,
+               bp__value_format(value, text));
+    return NULL;
+  }
+  BpGraphAttr attrs[2] = {bp__attr_int(graph, "axis", axis), bp__attr_int(graph, "repeat", block)};
+  BpGraphValue *all =
+      bp__op_apply(graph, "backplane", "ResizeAxis", node->name, &value, 1, attrs, 2);
+  return all && all->shape[axis] != extent ? bp__op_slice(graph, node, all, axis, 0, extent) : all;
+}
+
+/* Input `index` of QuantizeLinear or DequantizeLinear, as broadcast with input 0. */
+static BpGraphValue *parameter(BpGraph *graph, const BpGraphNode *node, int32_t index) {
+  const BpGraphValue *x = node->inputs[0];
+  BpGraphValue *value = node->inputs[index];
+  int64_t block = bp__node_int(node, "block_size", 0);
+  int32_t axis = 0;
+  if (block < 0) {
+    bp__op_bad(node, "block_size is %lld", (long long)block);
+    return NULL;
+  }
+  if (block == 0 && bp__value_num_elements(value) == 1)
+    return single(graph, node, value);
+  if (bp__op_axis(node, bp__node_int(node, "axis", 1), x->ndim, &axis))
+    return NULL;
+  if (block > 0)
+    return along_blocks(graph, node, value, x, axis, block);
+  return along(graph, node, value, axis, x->ndim, x->shape[axis]);
+}
+
+static int is_zero(const BpGraphValue *value) {
+  for (int64_t i = 0; value->data && i < bp__value_num_elements(value); i++)
+    if (bp__value_get_int(value, i) != 0)
+      return 0;
+  return value->data != NULL;
+}
+
+/* x less its zero point, which may be absent, as int32. */
+static BpGraphValue *centred(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
+                             BpGraphValue *zero) {
+  BpGraphValue *wide = bp__op_cast(graph, node, x, INT32);
+  if (!zero || is_zero(zero))
+    return wide;
+  return bp__op_binary(graph, node, "Sub", wide, bp__op_cast(graph, node, zero, INT32));
+}
+
+/* A number of the type float32. */
+static BpGraphValue *constant(BpGraph *graph, double number) {
+  return bp__graph_float_scalar(graph, (float)number);
+}
+
+/* Numbers in units of their scale as integers of a type; `zero` may be NULL. */
+static BpGraphValue *quantized(BpGraph *graph, const BpGraphNode *node, BpGraphValue *number,
+                               BpGraphValue *zero, BpDataType dtype) {
+  int is_signed = dtype.code == BP_DTYPE_INT;
+  double limit = (double)(INT64_C(1) << (dtype.bits - is_signed));
+  BpGraphValue *rounded =
+      bp__op_unary(graph, node, "Round", bp__op_cast(graph, node, number, BP__FLOAT32));
+  if (rounded && zero)
+    rounded =
+        bp__op_binary(graph, node, "Add", rounded, bp__op_cast(graph, node, zero, BP__FLOAT32));
+  BpGraphValue *clip[3] = {rounded, constant(graph, is_signed ? -limit : 0),
+                           constant(graph, limit - 1)};
+  return bp__op_cast(graph, node, bp__op_apply(graph, "", "Clip", node->name, clip, 3, NULL, 0),
+                     dtype);
+}
+
+/* ---- Between numbers and integers -------------------------------------------------------- */
+
+/* The type that an attribute numbers, `otherwise` if it is absent or 0; -1 with an error. */
+static int type_attr(const BpGraphNode *node, const char *name, BpDataType otherwise,
+                     BpDataType *dtype) {
+  int64_t number = bp__node_int(node, name, 0);
+  *dtype = otherwise;
+  if (number != 0 && bp__dtype_from_onnx(number, dtype))
+    return bp__op_error(node, "attribute %s: type number %lld is not supported", name,
+                        (long long)number);
+  return 0;
+}
+
+BP_ROW_EXPAND(quantize_linear) {
+  BpGraphValue *x = node->inputs[0], *zero = bp__node_input(node, 2), *scale;
+  BpDataType dtype, precision;
+  if (type_attr(node, "output_dtype", zero ? zero->dtype : UINT8, &dtype) ||
+      type_attr(node, "precision", node->inputs[1]->dtype, &precision))
+    return -1;
+  if (!is_integer(dtype) || dtype.bits > 16 || !bp__dtype_is_float(precision))
+    return bp__op_error(node, "its output type or its precision is not supported");
+  if (zero && !bp__dtype_equal(zero->dtype, dtype))
+    return bp__op_bad(node, "its zero point has not the type of its output");
+  scale = parameter(graph, node, 1);
+  if (!scale || (zero && !(zero = parameter(graph, node, 2))))
+    return -1;
+  x = bp__op_binary(graph, node, "Div", bp__op_cast(graph, node, x, precision),
+                    bp__op_cast(graph, node, scale, precision));
+  node->outputs[0] = quantized(graph, node, x, zero, dtype);
+  return node->outputs[0] ? 0 : -1;
+}
+
+BP_ROW_EXPAND(dequantize_linear) {
+  BpGraphValue *x = node->inputs[0], *zero = bp__node_input(node, 2), *scale;
+  BpDataType dtype;
+  if (type_attr(node, "output_dtype", node->inputs[1]->dtype, &dtype))
+    return -1;
+  if (!is_integer(x->dtype) || x->dtype.bits > 32 || !bp__dtype_is_float(dtype))
+    return bp__op_error(node, "the type of its input or its output is not supported");
+  if (zero && !bp__dtype_equal(zero->dtype, x->dtype))
+    return bp__op_bad(node, "its zero point has not the type of its input");
+  scale = parameter(graph, node, 1);
+  if (!scale || (zero && !(zero = parameter(graph, node, 2))))
+    return -1;
+  x = bp__op_cast(graph, node, centred(graph, node, x, zero), BP__FLOAT32);
+  x = bp__op_binary(graph, node, "Mul", x, bp__op_cast(graph, node, scale, BP__FLOAT32));
+  node->outputs[0] = bp__op_cast(graph, node, x, dtype);
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* The least or the largest of all elements and zero. */
+static BpGraphValue *extreme(BpGraph *graph, const BpGraphNode *node, const char *reduction,
+                             const char *op) {
+  BpGraphAttr attr = bp__attr_int(graph, "keepdims", 0);
+  BpGraphValue *value = bp__op_apply(graph, "", reduction, node->name, node->inputs, 1, &attr, 1);
+  return bp__op_binary(graph, node, op, value, constant(graph, 0));
+}
+
+BP_ROW_EXPAND(dynamic_quantize_linear) {
+  BpGraphValue *x = node->inputs[0], *least, *range, *scale, *zero;
+  if (!bp__dtype_equal(x->dtype, BP__FLOAT32))
+    return bp__op_bad(node, "its input is not float32");
+  least = extreme(graph, node, "ReduceMin", "Min");
+  range = bp__op_binary(graph, node, "Sub", extreme(graph, node, "ReduceMax", "Max"), least);
+  scale = bp__op_binary(graph, node, "Div", range, constant(graph, 255));
+  /* Zeros alone leave the scale open. */
+  scale = bp__op_apply(
+      graph, "", "Where", node->name,
+      (BpGraphValue *[]){bp__op_binary(graph, node, "Equal", range, constant(graph, 0)),
+                         constant(graph, 1), scale},
+      3, NULL, 0);
+  least = bp__op_binary(graph, node, "Div", least, scale);
+  zero = quantized(graph, node, bp__op_unary(graph, node, "Neg", least), NULL, UINT8);
+  x = bp__op_binary(graph, node, "Div", x, scale);
+  node->outputs[0] = zero ? quantized(graph, node, x, zero, UINT8) : NULL;
+  BpGraphValue *all[3] = {node->outputs[0], scale, zero};
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    node->outputs[i] = all[i];
+  return all[0] ? 0 : -1;
+}
+
+/* ---- Products ---------------------------------------------------------------------------- */
+
+static int check_bytes(const BpGraphNode *node, int32_t index) {
+  const BpGraphValue *value = node->inputs[index];
+  if (!is_integer(value->dtype) || value->dtype.bits != 8)
+    return bp__op_error(node, "input %d is neither int8 nor uint8", index);
+  return 0;
+}
+
+/* A scale or a zero point of the rows of a matrix: a vector stands for a column. */
+static BpGraphValue *of_rows(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                             const BpGraphValue *matrix) {
+  if (!value || (value->ndim != 1 && bp__value_num_elements(value) != 1))
+    return value;
+  return matrix->ndim < 2 ? single(graph, node, value)
+                          : along(graph, node, value, 0, 2, matrix->shape[matrix->ndim - 2]);
+}
+
+/* The same of the columns, which a vector broadcasts to. */
+static BpGraphValue *of_columns(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                                const BpGraphValue *matrix) {
+  if (!value || (value->ndim != 1 && bp__value_num_elements(value) != 1))
+    return value;
+  return matrix->ndim < 2 ? single(graph, node, value)
+                          : along(graph, node, value, 0, 1, matrix->shape[matrix->ndim - 1]);
+}
+
+/* The product of inputs `a` and `b` less their zero points, inputs `za` and `zb` if there. */
+static BpGraphValue *product(BpGraph *graph, const BpGraphNode *node, int32_t a, int32_t b,
+                             int32_t za, int32_t zb) {
+  BpGraphValue *zero_a = bp__node_input(node, za), *zero_b = bp__node_input(node, zb);
+  if (check_bytes(node, a) || check_bytes(node, b))
+    return NULL;
+  if ((zero_a && !(zero_a = of_rows(graph, node, zero_a, node->inputs[a]))) ||
+      (zero_b && !(zero_b = of_columns(graph, node, zero_b, node->inputs[b]))))
+    return NULL;
+  return bp__op_binary(graph, node, "MatMul", centred(graph, node, node->inputs[a], zero_a),
+                       centred(graph, node, node->inputs[b], zero_b));
+}
+
+BP_ROW_EXPAND(matmul_integer) {
+  node->outputs[0] = product(graph, node, 0, 1, 2, 3);
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* Integers of the scale a * b as integers of the scale y; all three are of one float type, and
+ * multiplied in it. */
+static BpGraphValue *rescaled(BpGraph *graph, const BpGraphNode *node, BpGraphValue *sums,
+                              BpGraphValue *a, BpGraphValue *b, BpGraphValue *y,
+                              BpGraphValue *zero) {
+  if (!sums || !a || !b || !y || !zero)
+    return NULL;
+  if (!is_integer(zero->dtype) || zero->dtype.bits != 8) {
+    bp__op_error(node, "its output is neither int8 nor uint8");
+    return NULL;
+  }
+  BpGraphValue *scale =
+      bp__op_binary(graph, node, "Div", bp__op_binary(graph, node, "Mul", a, b), y);
+  BpGraphValue *number =
+      bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, sums, BP__FLOAT32),
+                    bp__op_cast(graph, node, scale, BP__FLOAT32));
+  return quantized(graph, node, number, zero, zero->dtype);
+}
+
+BP_ROW_EXPAND(qlinear_matmul) {
+  const BpGraphValue *a = node->inputs[0], *b = node->inputs[3];
+  node->outputs[0] = rescaled(
+      graph, node, product(graph, node, 0, 3, 2, 5), of_rows(graph, node, node->inputs[1], a),
+      of_columns(graph, node, node->inputs[4], b), of_rows(graph, node, node->inputs[6], a),
+      of_rows(graph, node, node->inputs[7], a));
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* ---- Convolutions ------------------------------------------------------------------------ */
+
+/* A scale or a zero point of output channels, along `axis` of a tensor of the input's rank. */
+static BpGraphValue *of_channels(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                                 const BpGraphValue *weights, int32_t axis) {
+  return along(graph, node, value, axis, weights->ndim, weights->ndim > 0 ? weights->shape[0] : 1);
+}
+
+/* The convolution of inputs 0 and `w` less their zero points, inputs `zx` and `zw` if there; `bias`
+ * may be NULL. Zeros are padded to the input less its zero point. */
+static BpGraphValue *convolution(BpGraph *graph, const BpGraphNode *node, int32_t w, int32_t zx,
+                                 int32_t zw, BpGraphValue *bias) {
+  BpGraphValue *weights = node->inputs[w];
+  BpGraphValue *zero_x = bp__node_input(node, zx), *zero_w = bp__node_input(node, zw);
+  if (check_bytes(node, 0) || check_bytes(node, w))
+    return NULL;
+  if ((zero_x && !(zero_x = single(graph, node, zero_x))) ||
+      (zero_w && !(zero_w = of_channels(graph, node, zero_w, weights, 0))))
+    return NULL;
+  BpGraphValue *inputs[3] = {centred(graph, node, node->inputs[0], zero_x),
+                             centred(graph, node, weights, zero_w), bias};
+  if (bias && !bp__dtype_equal(bias->dtype, INT32)) {
+    bp__op_bad(node, "its bias is not int32");
+    return NULL;
+  }
+  return bp__op_apply(graph, "", "Conv", node->name, inputs, bias ? 3 : 2, node->attrs,
+                      node->num_attrs);
+}
+
+BP_ROW_EXPAND(conv_integer) {
+  node->outputs[0] = convolution(graph, node, 1, 2, 3, NULL);
+  return node->outputs[0] ? 0 : -1;
+}
+
+BP_ROW_EXPAND(qlinear_conv) {
+  BpGraphValue *sums = convolution(graph, node, 3, 2, 5, bp__node_input(node, 8));
+  BpGraphValue *x = single(graph, node, node->inputs[1]);
+  BpGraphValue *y = single(graph, node, node->inputs[6]);
+  BpGraphValue *zero = single(graph, node, node->inputs[7]);
+  node->outputs[0] = rescaled(
+      graph, node, sums, x, of_channels(graph, node, node->inputs[4], node->inputs[3], 1), y, zero);
+  return node->outputs[0] ? 0 : -1;
+}

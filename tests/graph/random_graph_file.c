@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random graphs as ONNX files, and as text. */
+#include "tests/graph/random_graph.h"
+
+static char *shape_text(const RandomValue *value) {
+  GString *text = g_string_new("");
+  for (int32_t i = 0; i < value->rank; i++)
+    g_string_append_printf(text, "%s%d", i ? "x" : "", (int)value->shape[i]);
+  return g_string_free(text, FALSE);
+}
+
+static void emit_given(OnnxBuilder *builder, const RandomValue *value, const char *name,
+                       RandomForm form) {
+  if (value->is_part || form != FORM_INPUTS) {
+    onnx_data(builder, name, value->type, value->shape, value->rank, value->data,
+              random_value_bytes(value));
+  } else {
+    char *shape = shape_text(value);
+    onnx_input(builder, name, value->type, shape);
+    g_free(shape);
+  }
+}
+
+/* Multiplies by numbers near 1, others for neighbours. */
+static void emit_disturbed(OnnxBuilder *builder, const RandomValue *value, const char *from,
+                           const char *to) {
+  int64_t count = value->rank ? value->shape[value->rank - 1] : 1;
+  float *factors = g_new(float, (gsize)count);
+  char *name = g_strdup_printf("%s_noise", to), *half = g_strdup_printf("%s_half", to);
+  for (int64_t i = 0; i < count; i++)
+    factors[i] = 1.0f + (float)(4 * random_graph_rounding(value->type) * (i % 3 == 1 ? -1.0 : 1.0));
+  onnx_data(builder, name, ONNX_FLOAT, &count, value->rank ? 1 : 0, factors,
+            (size_t)count * sizeof(float));
+  char *to_type = g_strdup_printf("to=%d", value->type);
+  onnx_node(builder, "Cast", name, half, to_type);
+  g_free(to_type);
+  char *both = g_strdup_printf("%s,%s", from, half);
+  onnx_node(builder, "Mul", both, to, "");
+  g_free(both);
+  g_free(half);
+  g_free(name);
+  g_free(factors);
+}
+
+static gboolean is_disturbed(const RandomValue *value, RandomForm form) {
+  return form == FORM_DISTURBED && value->error > 0 && random_graph_rounding(value->type) > 0;
+}
+
+static void emit_node(OnnxBuilder *builder, const RandomGraph *graph, int32_t index,
+                      RandomForm form) {
+  const RandomNode *node = random_graph_node(graph, index);
+  GString *reads = g_string_new(""), *results = g_string_new("");
+  for (int32_t i = 0; i < node->num_reads; i++) {
+    g_string_append(reads, i ? "," : "");
+    if (node->reads[i] >= 0)
+      g_string_append_printf(reads, "v%d", node->reads[i]);
+  }
+  for (int32_t i = 0; i < node->num_results; i++) {
+    const RandomValue *value = random_graph_value(graph, node->results[i]);
+    gboolean raw = value->node < 0 || is_disturbed(value, form);
+    g_string_append_printf(results, "%sv%d%s", i ? "," : "", node->results[i], raw ? "_raw" : "");
+  }
+  onnx_node(builder, node->op, reads->str, results->str, node->attrs);
+  for (int32_t i = 0; i < node->num_results; i++) {
+    const RandomValue *value = random_graph_value(graph, node->results[i]);
+    if (value->node >= 0 && is_disturbed(value, form)) {
+      char *to = g_strdup_printf("v%d", node->results[i]), *from = g_strdup_printf("%s_raw", to);
+      emit_disturbed(builder, value, from, to);
+      g_free(from);
+      g_free(to);
+    }
+  }
+  g_string_free(reads, TRUE);
+  g_string_free(results, TRUE);
+}
+
+static gboolean is_node_needed(const RandomGraph *graph, const gboolean *needed, int32_t index) {
+  const RandomNode *node = random_graph_node(graph, index);
+  for (int32_t k = 0; k < node->num_results; k++)
+    if (needed[node->results[k]] && random_graph_value(graph, node->results[k])->node == index)
+      return TRUE;
+  return FALSE;
+}
+
+GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
+  OnnxBuilder *builder = onnx_builder_new();
+  gboolean *needed = random_graph_needed(graph);
+  builder->version = 24;
+  for (int32_t i = 0; i < (int32_t)graph->values->len; i++) {
+    const RandomValue *value = random_graph_value(graph, i);
+    char *name = g_strdup_printf("v%d", i);
+    if (needed[i] && value->node < 0)
+      emit_given(builder, value, name, form);
+    g_free(name);
+  }
+  for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++)
+    if (is_node_needed(graph, needed, i))
+      emit_node(builder, graph, i, form);
+  for (guint i = 0; i < graph->outputs->len; i++) {
+    char *name = g_strdup_printf("v%d", g_array_index(graph->outputs, int32_t, i));
+    onnx_output(builder, name);
+    g_free(name);
+  }
+  GByteArray *bytes = onnx_bytes(builder);
+  onnx_builder_free(builder);
+  g_free(needed);
+  return bytes;
+}
+
+const RandomValue *random_graph_input(const RandomGraph *graph, const char *name) {
+  return random_graph_value(graph, (int32_t)g_ascii_strtoll(name + 1, NULL, 10));
+}
+
+char *random_graph_print(const RandomGraph *graph) {
+  gboolean *needed = random_graph_needed(graph);
+  GString *text = g_string_new("");
+  for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++) {
+    const RandomNode *node = random_graph_node(graph, i);
+    if (!is_node_needed(graph, needed, i))
+      continue;
+    g_string_append_printf(text, "  %s(", node->op);
+    for (int32_t k = 0; k < node->num_reads; k++) {
+      const RandomValue *value =
+          node->reads[k] < 0 ? NULL : random_graph_value(graph, node->reads[k]);
+      char *shape = value ? shape_text(value) : g_strdup("absent");
+      if (value)
+        g_string_append_printf(text, "%sv%d %s %d:%s", k ? ", " : "", node->reads[k],
+                               value->node >= 0 ? "="
+                               : value->is_part ? "constant"
+                                                : "input",
+                               value->type, shape);
+      g_free(shape);
+    }
+    g_string_append_printf(text, ") %s -> v%d\n", node->attrs, node->results[0]);
+  }
+  g_free(needed);
+  return g_string_free(text, FALSE);
+}
