@@ -34,7 +34,7 @@ cp "$work/net/net.so" "$work/apart/deploy_lib.so"
 cp "$work/net/net.params" "$work/apart/weights"
 ok /tvm/run/each-file-named runs "$work/net/net.json" --library "$work/apart/deploy_lib.so" \
   --params "$work/apart/weights"
-ok /tvm/run/parameters-need-their-library fails 1 '--library names what it belongs to' \
+ok /tvm/run/parameters-need-their-library fails 2 '--library names what it belongs to' \
   "$backplane" run "$work/net/net.json" --params "$work/apart/weights"
 ok /tvm/run/library-without-graph fails 1 'belongs a graph (.json)' \
   "$backplane" run "$work/net/net.so"
