@@ -201,19 +201,41 @@ static Kind *enter_kind(Kind *kind) {
 
 /* ---- Finding ----------------------------------------------------------------------------- */
 
+/* The kind that was probably meant: an installed one, or a published one. */
+static const char *find_meant(const char *name, char *const *installed, size_t count) {
+  g_autoptr(GPtrArray) all = g_ptr_array_new();
+  for (size_t i = 0; i < count; i++)
+    g_ptr_array_add(all, installed[i]);
+  for (size_t i = 0; i < NUM_PUBLISHED; i++)
+    g_ptr_array_add(all, (char *)(uintptr_t)published[i].name);
+  return bp__nearest(name, (const char *const *)all->pdata, all->len);
+}
+
+/* What to install for a kind that no installed plugin has; "" if that is unknown (transfer full).
+ */
+static char *explain_kind(const char *name) {
+  char *why = bp_plugin_explain_absence(name);
+  if (*why || !bp__device_type_published(name))
+    return why;
+  bp_str_free(why);
+  return g_strdup("install its vendor's plugin, or name the plugin's folder in "
+                  "BACKPLANE_PLUGIN_PATH");
+}
+
 int bp__device_raise_unknown(const char *name) {
   size_t count = 0;
-  char hint[BP_HINT_MAX];
   char **known = bp_device_kinds(&count);
-  bp__nearest_hint(name, (const char *const *)known, count, hint);
+  const char *meant = find_meant(name, known, count);
+  int is_installed = meant && known && g_strv_contains((const char *const *)known, meant);
+  int is_typo = meant && strcmp(meant, name) != 0;
+  g_autofree char *hint = is_typo ? g_strdup_printf("; did you mean \"%s\"?", meant) : NULL;
   g_autofree char *list = known ? g_strjoinv(", ", known) : NULL;
-  char *why = bp_plugin_explain_absence(name);
+  g_autofree char *why = explain_kind(is_typo && !is_installed ? meant : name);
   bp_names_free(known);
-  bp_error_raise(BP_ERROR_NOT_FOUND,
-                 "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s%s", name,
-                 hint, list && *list ? list : "none", *why ? "; " : "", why);
-  bp_str_free(why);
-  return -1;
+  return bp_error_raise(BP_ERROR_NOT_FOUND,
+                        "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s%s",
+                        name, hint ? hint : "", list && *list ? list : "none", *why ? "; " : "",
+                        why);
 }
 
 /* Asks the registry for the table. */

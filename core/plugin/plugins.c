@@ -203,7 +203,9 @@ char *bp_plugin_explain_absence(const char *name) {
   }
   bp_plugin_list_free(list);
   if (!is_there && package_of(name))
-    text = g_strdup_printf("install one, as the package backplane-plugin-%s", package_of(name));
+    text = g_strdup_printf("install the package backplane-plugin-%s, or name the folder of "
+                           "backplane-%s.so in BACKPLANE_PLUGIN_PATH",
+                           package_of(name), package_of(name));
   return text ? text : g_strdup("");
 }
 

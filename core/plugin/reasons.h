@@ -87,10 +87,10 @@
   X(LOAD_FAILED, "load-failed", DEPENDENCIES, ERROR, PLUGIN, \
     "the loader refuses the file", \
     "install a build of the plugin for this system") \
-  X(LIBRARY_MISSING, "library-missing", DEPENDENCIES, WARNING, PLUGIN, \
+  X(LIBRARY_MISSING, "library-missing", DEPENDENCIES, NOTE, PLUGIN, \
     "a library that the plugin opens at run time cannot be opened", \
     "install the vendor's package that holds it") \
-  X(NODE_MISSING, "node-missing", PERMISSIONS, WARNING, PLUGIN, \
+  X(NODE_MISSING, "node-missing", PERMISSIONS, NOTE, PLUGIN, \
     "a device node that the plugin uses is not there", \
     "load the vendor's kernel driver; in a container pass the device in (--device, --gpus)") \
   X(NODE_DENIED, "node-denied", PERMISSIONS, WARNING, PLUGIN, \
@@ -147,7 +147,7 @@
   X(DEVICES_FAILED, "devices-failed", DEVICES, ERROR, DEVICE, \
     "the plugin failed while it listed its devices", \
     "do what its own text says") \
-  X(DEVICES_NONE, "devices-none", DEVICES, WARNING, DEVICE, \
+  X(DEVICES_NONE, "devices-none", DEVICES, NOTE, DEVICE, \
     "there is no device of the plugin's kind", \
     "do what the plugin's own text says") \
   X(DEVICE_UNUSABLE, "device-unusable", DEVICES, WARNING, DEVICE, \

@@ -325,11 +325,11 @@ static void test_absence_is_explained_by_a_plugin_that_cannot_be_used(void) {
   assert_explains("not-elf", "/not-elf.so: is not an ELF file");
   assert_explains("lf", "");
   assert_explains("", "");
-  assert_explains("opencl", "install one, as the package backplane-plugin-opencl");
-  assert_explains("llvm", "install one, as the package backplane-plugin-cpu-llvm");
+  assert_explains("opencl", "install the package backplane-plugin-opencl");
+  assert_explains("llvm", "install the package backplane-plugin-cpu-llvm");
   assert_explains("metal", ""); /* a kind that is known, and no package */
   g_assert_null(bp_target_parse("opencl"));
-  assert_contains(bp_error_message(), "install one, as the package backplane-plugin-opencl");
+  assert_contains(bp_error_message(), "install the package backplane-plugin-opencl");
   g_assert_cmpint(bp_plugin_activate("elf"), ==, -1);
   assert_contains(bp_error_message(), "/not-elf.so: is not an ELF file");
   bp_error_clear();

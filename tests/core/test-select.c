@@ -223,6 +223,13 @@ static void test_words_that_nobody_knows_are_errors(void) {
   assert_selects_nothing("plugin:goood", BP_ERROR_NOT_FOUND, "did you mean \"good\"");
 }
 
+/* A published kind is known where no plugin for it is installed. */
+static void test_kinds_without_a_plugin_are_known(void) {
+  assert_selects_nothing("vulcan", BP_ERROR_NOT_FOUND, "did you mean \"vulkan\"");
+  assert_selects_nothing("vulcan", BP_ERROR_NOT_FOUND, "package backplane-plugin-vulkan");
+  assert_selects_nothing("metal", BP_ERROR_NOT_FOUND, "BACKPLANE_PLUGIN_PATH");
+}
+
 /* Another first letter makes another short word: "gpu" is no mistyped "cpu". */
 static void test_short_words_are_near_by_their_first_letter(void) {
   BpDevice device;
@@ -384,7 +391,7 @@ static void test_kinds_without_code_are_left_out(void) {
   g_assert_cmpint(bp_device_select_among(&types[1], 1, "auto", &device, NULL), ==, -1);
   assert_contains(bp_error_message(), "among those that there is code for (opencl)");
   assert_contains(bp_error_message(), "opencl: no installed plugin has devices of kind");
-  assert_contains(bp_error_message(), "install one, as the package backplane-plugin-opencl");
+  assert_contains(bp_error_message(), "install the package backplane-plugin-opencl");
   bp_error_clear();
 }
 
@@ -507,6 +514,7 @@ int main(int argc, char **argv) {
   ADD("words-that-nobody-knows-are-errors-PLG-28", test_words_that_nobody_knows_are_errors);
   ADD("short-words-are-near-by-their-first-letter-PLG-28",
       test_short_words_are_near_by_their_first_letter);
+  ADD("kinds-without-a-plugin-are-known-PLG-28", test_kinds_without_a_plugin_are_known);
   ADD("exclusion-of-devices-PLG-29", test_exclusion_of_devices);
   ADD("only-PLG-29", test_only);
   ADD("rank-PLG-29", test_rank);
