@@ -329,8 +329,21 @@ static int add_model(const LoadedModel *loaded, Facts *facts) {
   return 0;
 }
 
-static int visit_tensor(void *facts, int32_t is_output, const BpModelTensorInfo *info) {
-  add_tensor(facts, is_output ? "output" : "input", info);
+/* Default values are constants as long as no input is given. */
+static int visit_tensor(void *facts, int32_t role, const BpModelTensorInfo *info) {
+  if (role != BP_TENSOR_DEFAULT)
+    add_tensor(facts, role == BP_TENSOR_OUTPUT ? "output" : "input", info);
+  return 0;
+}
+
+/* An ONNX file as it is: nothing is compiled. */
+static int inspect_onnx(const char *path, Facts *facts) {
+  if (bp_onnx_visit_tensors(path, visit_tensor, facts) < 0)
+    return -1;
+  if (bp_onnx_check_operators(path) < 0) {
+    add_text(facts, "unsupported", bp_error_message());
+    bp_error_clear();
+  }
   return 0;
 }
 
@@ -346,12 +359,12 @@ static int inspect_without_device(const char *path, const ModelOptions *options,
   return status;
 }
 
-/* An ONNX file is compiled only for who says for what. */
+/* An ONNX file is compiled only if a shape, a target or a device is given. */
 static int inspect_model(const char *path, const ModelOptions *options, Facts *facts) {
   gboolean is_onnx = path_has_extension(path, ".onnx");
   LoadedModel loaded;
   if (is_onnx && !options->onnx.shapes && !options->target && !options->device)
-    return bp_onnx_visit_tensors(path, visit_tensor, facts);
+    return inspect_onnx(path, facts);
   if (model_open(path, options, &loaded) < 0)
     return !is_onnx && !options->device && bp_error_is(BP_ERROR_NOT_FOUND)
                ? inspect_without_device(path, options, facts)

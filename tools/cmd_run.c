@@ -119,7 +119,7 @@ static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *ou
   static const char *const headers[] = {"OUTPUT", "DTYPE", "SHAPE", "VALUES", NULL};
   model_print_report(loaded);
   fprintf(command_out(),
-          "Ran on %s in %.3f ms, what a first run builds included; `backplane bench` measures.\n",
+          "Ran on %s in %.3f ms, one-time setup included; `backplane bench` measures.\n",
           loaded->device_text, ms);
   Table *table = table_new(headers);
   for (guint i = 0; i < outputs->len; i++) {

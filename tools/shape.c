@@ -120,7 +120,8 @@ BpTensor *input_read(const char *path, const BpModelTensorInfo *info) {
   return value;
 }
 
-/* The inputs of a model that leave an extent open, and the shapes that files give them. */
+/* The inputs of a model that leave an extent open or have a default value, and the shapes that
+ * files give them. */
 typedef struct Opened {
   char *const *inputs;
   GArray *shapes;
@@ -133,9 +134,10 @@ static gboolean is_open(const BpModelTensorInfo *info) {
   return info->ndim < 0;
 }
 
-static int add_shape_of_file(void *visitor, int32_t is_output, const BpModelTensorInfo *info) {
+static int add_shape_of_file(void *visitor, int32_t role, const BpModelTensorInfo *info) {
   const Opened *opened = visitor;
-  if (is_output || !is_open(info) || shapes_find(opened->shapes, info->name))
+  if (role == BP_TENSOR_OUTPUT || (role == BP_TENSOR_INPUT && !is_open(info)) ||
+      shapes_find(opened->shapes, info->name))
     return 0;
   for (char *const *input = opened->inputs; *input; input++) {
     if (!input_is_named(*input, info->name))
@@ -154,19 +156,30 @@ static int add_shape_of_file(void *visitor, int32_t is_output, const BpModelTens
   return 0;
 }
 
-static int add_name(void *visitor, int32_t is_output, const BpModelTensorInfo *info) {
-  if (!is_output)
-    g_ptr_array_add(visitor, g_strdup(info->name));
+/* The names that options may give, and the options. Old files have thousands of default values: of
+ * these only the ones that an option names. */
+typedef struct Names {
+  GPtrArray *names;
+  char *const *inputs;
+} Names;
+
+static int add_name(void *visitor, int32_t role, const BpModelTensorInfo *info) {
+  const Names *names = visitor;
+  gboolean is_named = role == BP_TENSOR_INPUT;
+  for (char *const *input = names->inputs; role == BP_TENSOR_DEFAULT && *input; input++)
+    is_named |= input_is_named(*input, info->name);
+  if (is_named)
+    g_ptr_array_add(names->names, g_strdup(info->name));
   return 0;
 }
 
-/* That each option is of an input of the model. */
+/* Whether each option names an input of the model. */
 static int check_inputs(const char *path, char *const *inputs) {
-  GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
-  int status = bp_onnx_visit_tensors(path, add_name, names);
+  Names names = {g_ptr_array_new_with_free_func(g_free), inputs};
+  int status = bp_onnx_visit_tensors(path, add_name, &names);
   for (; status == 0 && *inputs; inputs++)
-    status = input_find(*inputs, names) < 0 ? -1 : 0;
-  g_ptr_array_unref(names);
+    status = input_find(*inputs, names.names) < 0 ? -1 : 0;
+  g_ptr_array_unref(names.names);
   return status;
 }
 

@@ -6,10 +6,10 @@
 #include <backplane/graph/model.h>
 
 #include "graph/io/given.h"
-#include "graph/onnx/reader.h"
+#include "graph/onnx/import.h"
 #include "graph/ops/op.h"
 
-static int visit_value(const OnnxValueInfo *value, int32_t is_output, BpTensorVisit visit,
+static int visit_value(const OnnxValueInfo *value, int32_t role, BpTensorVisit visit,
                        void *visitor) {
   const Backplane__Onnx__TensorTypeProto *type = value->type ? value->type->tensor_type : NULL;
   BpModelTensorInfo info = {.name = value->name ? value->name : "", .ndim = -1};
@@ -24,19 +24,17 @@ static int visit_value(const OnnxValueInfo *value, int32_t is_output, BpTensorVi
     info.ndim = (int32_t)type->shape->n_dim;
     info.shape = extents;
   }
-  for (int32_t i = 0; i < info.ndim; i++) {
-    const OnnxDimension *dimension = type->shape->dim[i];
-    extents[i] = dimension->has_dim_value && dimension->dim_value > 0 ? dimension->dim_value : -1;
-  }
-  return visit(visitor, is_output, &info);
+  for (int32_t i = 0; i < info.ndim; i++)
+    extents[i] = bp__onnx_extent(type->shape->dim[i]);
+  return visit(visitor, role, &info);
 }
 
-/* Older files list the initializers among the inputs. */
-static int is_initializer(const OnnxGraph *graph, const char *name) {
-  for (size_t i = 0; name && i < graph->n_initializer; i++)
-    if (graph->initializer[i]->name && strcmp(graph->initializer[i]->name, name) == 0)
-      return 1;
-  return 0;
+/* Older files list all initializers among the inputs; there they are constants. */
+static int visit_input(const OnnxModel *model, const OnnxValueInfo *input, BpTensorVisit visit,
+                       void *visitor) {
+  if (!bp__onnx_initializer(model->graph, input->name))
+    return visit_value(input, BP_TENSOR_INPUT, visit, visitor);
+  return bp__onnx_has_defaults(model) ? visit_value(input, BP_TENSOR_DEFAULT, visit, visitor) : 0;
 }
 
 int bp_onnx_visit_tensors(const char *onnx_path, BpTensorVisit visit, void *visitor) {
@@ -48,10 +46,18 @@ int bp_onnx_visit_tensors(const char *onnx_path, BpTensorVisit visit, void *visi
   const OnnxGraph *graph = model->graph;
   int rc = 0;
   for (size_t i = 0; rc == 0 && i < graph->n_input; i++)
-    if (!is_initializer(graph, graph->input[i]->name))
-      rc = visit_value(graph->input[i], 0, visit, visitor);
+    rc = visit_input(model, graph->input[i], visit, visitor);
   for (size_t i = 0; rc == 0 && i < graph->n_output; i++)
-    rc = visit_value(graph->output[i], 1, visit, visitor);
+    rc = visit_value(graph->output[i], BP_TENSOR_OUTPUT, visit, visitor);
   bp__onnx_free(model);
   return rc < 0 ? bp_error_add_context("%s", onnx_path) : rc;
+}
+
+int bp_onnx_check_operators(const char *onnx_path) {
+  if (!BP_GIVEN(onnx_path))
+    return -1;
+  OnnxModel *model = bp__onnx_read(onnx_path);
+  int status = model ? bp__onnx_check_operators(model) : -1;
+  bp__onnx_free(model);
+  return status;
 }

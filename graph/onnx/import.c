@@ -19,6 +19,8 @@ typedef struct Import {
   BpGraph *graph;
   const OnnxModel *model;
   const OnnxGraph *onnx;
+  const BpInputShape *shapes;
+  int32_t num_shapes;
   struct hsearch_data functions; /* by domain, name and overload: OnnxFunction */
   GHashTable *branches;          /* by the bytes of a subgraph: OnnxGraph */
 } Import;
@@ -98,64 +100,76 @@ static int add_value(Scope *scope, const char *name, BpGraphValue *value) {
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
 
-static const BpInputShape *find_shape(const BpInputShape *shapes, int32_t count, const char *name) {
-  for (int32_t i = 0; i < count; i++)
-    if (!strcmp(shapes[i].name, name))
-      return &shapes[i];
+static const BpInputShape *find_shape(const Import *import, const char *name) {
+  for (int32_t i = 0; i < import->num_shapes; i++)
+    if (!strcmp(import->shapes[i].name, name))
+      return &import->shapes[i];
   return NULL;
 }
 
-/* A dimension that the file fixes, or -1. */
-static int64_t fixed_extent(const OnnxDimension *dimension) {
-  return dimension->has_dim_value && dimension->dim_value > 0 ? dimension->dim_value : -1;
+static int is_listed(const OnnxGraph *onnx, const char *name) {
+  for (size_t i = 0; i < onnx->n_input; i++)
+    if (!is_empty(onnx->input[i]->name) && !strcmp(onnx->input[i]->name, name))
+      return 1;
+  return 0;
+}
+
+/* A default value of an input whose shape is given is not used: the input is set instead. */
+static int is_set_instead(const Scope *scope, const char *name) {
+  const Import *import = scope->import;
+  return scope->depth == 0 && find_shape(import, name) && bp__onnx_has_defaults(import->model) &&
+         is_listed(import->onnx, name);
 }
 
 /* The extent that another input's shape gives to a symbol, or -1. */
-static int64_t symbol_extent(const Import *import, const BpInputShape *shapes, int32_t num_shapes,
-                             const char *symbol) {
+static int64_t symbol_extent(const Import *import, const char *symbol) {
   for (size_t i = 0; i < import->onnx->n_input && !is_empty(symbol); i++) {
     const OnnxValueInfo *info = import->onnx->input[i];
-    const BpInputShape *given =
-        is_empty(info->name) ? NULL : find_shape(shapes, num_shapes, info->name);
+    const BpInputShape *given = is_empty(info->name) ? NULL : find_shape(import, info->name);
     const Backplane__Onnx__TensorShapeProto *shape =
         info->type && info->type->tensor_type ? info->type->tensor_type->shape : NULL;
     for (size_t d = 0; given && shape && d < shape->n_dim && (int32_t)d < given->ndim; d++)
       if (shape->dim[d]->dim_param && !strcmp(shape->dim[d]->dim_param, symbol) &&
-          fixed_extent(shape->dim[d]) < 0)
+          bp__onnx_extent(shape->dim[d]) < 0)
         return given->shape[d];
   }
   return -1;
 }
 
-/* The example of a shape has what the file fixes, and 1 for the rest. */
-static int unbound_dimension(const OnnxValueInfo *info, size_t index) {
+/* A usual extent for a dimension that is open: one item, and for each a picture of three colours or
+ * a sequence. */
+static int64_t example_extent(size_t index, size_t ndim) {
+  return index == 0 ? 1 : ndim < 4 ? 128 : index == 1 ? 3 : 224;
+}
+
+static int raise_open(const OnnxValueInfo *info, size_t index) {
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
   const char *symbol = shape->dim[index]->dim_param;
   char example[BP_GRAPH_MAX_NDIM * 21 + 1] = "";
   size_t used = 0;
   for (size_t i = 0; i < shape->n_dim; i++) {
-    int64_t fixed = fixed_extent(shape->dim[i]);
+    int64_t fixed = bp__onnx_extent(shape->dim[i]);
     used += (size_t)snprintf(example + used, sizeof(example) - used, "%s%" PRId64, i ? "x" : "",
-                             fixed < 0 ? 1 : fixed);
+                             fixed < 0 ? example_extent(i, shape->n_dim) : fixed);
   }
   return bp_error_raise(BP_ERROR_VALUE,
                         "dimension %zu of input '%s'%s%s%s is not fixed by the model; give the "
-                        "input's shape in \"shapes\", for the command by --shape %s=%s",
+                        "input's shape, for example --shape %s=%s (in C and Python: shapes)",
                         index, info->name, is_empty(symbol) ? "" : " ('",
                         is_empty(symbol) ? "" : symbol, is_empty(symbol) ? "" : "')", info->name,
                         example);
 }
 
 /* The shape of an input: the one given, checked against the file, or that of the file. */
-static int input_shape(const Import *import, const OnnxValueInfo *info, const BpInputShape *shapes,
-                       int32_t num_shapes, int64_t *extents, int32_t *ndim) {
-  const BpInputShape *given = find_shape(shapes, num_shapes, info->name);
+static int input_shape(const Import *import, const OnnxValueInfo *info, int64_t *extents,
+                       int32_t *ndim) {
+  const BpInputShape *given = find_shape(import, info->name);
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
   *ndim = given ? given->ndim : shape ? (int32_t)shape->n_dim : -1;
   if (*ndim < 0)
     return bp_error_raise(BP_ERROR_VALUE,
-                          "the model does not say the shape of input '%s'; give it in \"shapes\", "
-                          "for the command as in --shape %s=1x3x224x224",
+                          "the model does not say the shape of input '%s'; give it, for example "
+                          "--shape %s=1x3x224x224 (in C and Python: shapes)",
                           info->name, info->name);
   if (*ndim > BP_GRAPH_MAX_NDIM)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "input '%s' has %d dimensions, at most %d work",
@@ -164,12 +178,12 @@ static int input_shape(const Import *import, const OnnxValueInfo *info, const Bp
     return bp_error_raise(BP_ERROR_VALUE, "input '%s' has %zu dimensions, and %d were given",
                           info->name, shape->n_dim, *ndim);
   for (int32_t i = 0; i < *ndim; i++) {
-    int64_t fixed = shape ? fixed_extent(shape->dim[i]) : -1;
+    int64_t fixed = shape ? bp__onnx_extent(shape->dim[i]) : -1;
     extents[i] = given        ? given->shape[i]
                  : fixed >= 0 ? fixed
-                              : symbol_extent(import, shapes, num_shapes, shape->dim[i]->dim_param);
+                              : symbol_extent(import, shape->dim[i]->dim_param);
     if (extents[i] < 0 && !given)
-      return unbound_dimension(info, (size_t)i);
+      return raise_open(info, (size_t)i);
     if (fixed >= 0 && extents[i] != fixed)
       return bp_error_raise(BP_ERROR_VALUE,
                             "dimension %d of input '%s' is %" PRId64 " in the model, and %" PRId64
@@ -179,8 +193,7 @@ static int input_shape(const Import *import, const OnnxValueInfo *info, const Bp
   return 0;
 }
 
-static int add_input(Scope *scope, const OnnxValueInfo *info, const BpInputShape *shapes,
-                     int32_t num_shapes) {
+static int add_input(Scope *scope, const OnnxValueInfo *info) {
   int64_t extents[BP_GRAPH_MAX_NDIM];
   Import *import = scope->import;
   BpDataType dtype;
@@ -189,51 +202,48 @@ static int add_input(Scope *scope, const OnnxValueInfo *info, const BpInputShape
   if (!check_name(info->name, "an input"))
     return -1;
   if (find_value(scope, info->name))
-    return 0; /* an initializer, which older files list as inputs too */
+    return 0; /* a constant, or a default value that is used */
   if (!info->type || !info->type->tensor_type ||
       bp__dtype_from_onnx(info->type->tensor_type->elem_type, &dtype))
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "input '%s' is not a tensor of a supported type", info->name);
-  if (input_shape(import, info, shapes, num_shapes, extents, &ndim))
+  if (input_shape(import, info, extents, &ndim))
     return -1;
   value = bp__graph_value(import->graph, info->name, dtype, extents, ndim);
   return add_value(scope, info->name, value) || bp__list_push(&import->graph->inputs, value);
 }
 
-/* Before the inputs are added: what the map of values holds then are initializers. */
-static int is_input(Scope *scope, const char *name) {
-  const OnnxGraph *onnx = scope->import->onnx;
+static const char *first_input(const OnnxGraph *onnx) {
   for (size_t i = 0; i < onnx->n_input; i++)
-    if (!is_empty(onnx->input[i]->name) && !strcmp(onnx->input[i]->name, name))
-      return !find_value(scope, name);
-  return 0;
-}
-
-static const char *first_input(Scope *scope) {
-  const OnnxGraph *onnx = scope->import->onnx;
-  for (size_t i = 0; i < onnx->n_input; i++)
-    if (!is_empty(onnx->input[i]->name) && is_input(scope, onnx->input[i]->name))
+    if (!is_empty(onnx->input[i]->name) && !bp__onnx_initializer(onnx, onnx->input[i]->name))
       return onnx->input[i]->name;
   return "";
 }
 
-static int check_given_shapes(Scope *scope, const BpInputShape *shapes, int32_t num_shapes) {
-  for (int32_t i = 0; i < num_shapes; i++) {
-    if (!is_input(scope, shapes[i].name))
-      return bp_error_raise(BP_ERROR_NOT_FOUND,
-                            "a shape was given for '%s', which is no input of the model (its first "
-                            "is '%s')",
-                            shapes[i].name, first_input(scope));
-    if (find_shape(shapes, i, shapes[i].name))
-      return bp_error_raise(BP_ERROR_VALUE, "two shapes were given for input '%s'", shapes[i].name);
-  }
+static int check_shape(const Import *import, const BpInputShape *shape) {
+  const OnnxGraph *onnx = import->onnx;
+  if (!is_listed(onnx, shape->name))
+    return bp_error_raise(BP_ERROR_NOT_FOUND,
+                          "a shape was given for '%s', which is no input of the model (its first "
+                          "is '%s')",
+                          shape->name, first_input(onnx));
+  if (bp__onnx_initializer(onnx, shape->name) && !bp__onnx_has_defaults(import->model))
+    return bp_error_raise(BP_ERROR_NOT_FOUND,
+                          "a shape was given for '%s', which is a constant of the model: it "
+                          "declares IR version %" PRId64
+                          ", and an initializer can be set as an input from version 4 on",
+                          shape->name, import->model->ir_version);
+  if (find_shape(import, shape->name) != shape)
+    return bp_error_raise(BP_ERROR_VALUE, "two shapes were given for input '%s'", shape->name);
   return 0;
 }
 
 static int add_initializers(Scope *scope, const OnnxGraph *onnx) {
   for (size_t i = 0; i < onnx->n_initializer; i++) {
     const OnnxTensor *tensor = onnx->initializer[i];
-    if (!check_name(tensor->name, "an initializer") ||
+    if (!check_name(tensor->name, "an initializer"))
+      return -1;
+    if (!is_set_instead(scope, tensor->name) &&
         add_value(scope, tensor->name,
                   bp__onnx_constant(scope->import->graph, tensor, tensor->name)))
       return -1;
@@ -244,12 +254,15 @@ static int add_initializers(Scope *scope, const OnnxGraph *onnx) {
   return 0;
 }
 
-static int add_inputs(Scope *scope, const BpInputShape *shapes, int32_t num_shapes) {
-  const OnnxGraph *onnx = scope->import->onnx;
-  if (add_initializers(scope, onnx) || check_given_shapes(scope, shapes, num_shapes))
+static int add_inputs(Scope *scope) {
+  const Import *import = scope->import;
+  for (int32_t i = 0; i < import->num_shapes; i++)
+    if (check_shape(import, &import->shapes[i]))
+      return -1;
+  if (add_initializers(scope, import->onnx))
     return -1;
-  for (size_t i = 0; i < onnx->n_input; i++)
-    if (add_input(scope, onnx->input[i], shapes, num_shapes))
+  for (size_t i = 0; i < import->onnx->n_input; i++)
+    if (add_input(scope, import->onnx->input[i]))
       return -1;
   return 0;
 }
@@ -800,35 +813,52 @@ static int add_outputs(Scope *scope) {
   return 0;
 }
 
-/* The operators that are missing are named before the first input that is. */
-static int import_graph(Scope *scope, const BpInputShape *shapes, int32_t num_shapes) {
-  return check_operators(scope) || add_inputs(scope, shapes, num_shapes) || add_nodes(scope)
-             ? -1
-             : add_outputs(scope);
-}
-
-static int import_model(Import *import, const BpInputShape *shapes, int32_t num_shapes) {
+/* The nodes of the model, with no names yet. */
+static int open_scope(Import *import, Scope *scope) {
   const OnnxModel *model = import->model;
   /* Where no version is given, no node is of ONNX's own set. */
-  Scope scope = {.import = import,
-                 .path = "",
-                 .nodes = model->graph->node,
-                 .num_nodes = model->graph->n_node,
-                 .version = BP_OP_NEWEST_VERSION};
-  if (read_version(model->opset_import, model->n_opset_import, &scope.version) ||
-      create_names(&scope, model->graph->n_input + model->graph->n_initializer))
+  *scope = (Scope){.import = import,
+                   .path = "",
+                   .nodes = model->graph->node,
+                   .num_nodes = model->graph->n_node,
+                   .version = BP_OP_NEWEST_VERSION};
+  return add_functions(import) ||
+                 read_version(model->opset_import, model->n_opset_import, &scope->version)
+             ? -1
+             : 0;
+}
+
+/* The operators that are missing are named before the first input that is. */
+static int import_model(Import *import) {
+  Scope scope;
+  if (open_scope(import, &scope) || check_operators(&scope) ||
+      create_names(&scope, import->onnx->n_input + import->onnx->n_initializer))
     return -1;
-  int status = import_graph(&scope, shapes, num_shapes);
+  int status = add_inputs(&scope) || add_nodes(&scope) ? -1 : add_outputs(&scope);
   hdestroy_r(&scope.values);
   return status;
 }
 
 int bp__onnx_import(BpGraph *graph, const OnnxModel *model, const BpInputShape *shapes,
                     int32_t num_shapes) {
-  Import import = {.graph = graph, .model = model, .onnx = model->graph};
+  Import import = {.graph = graph,
+                   .model = model,
+                   .onnx = model->graph,
+                   .shapes = shapes,
+                   .num_shapes = num_shapes};
   import.branches = g_hash_table_new(NULL, NULL);
-  int status = add_functions(&import) || import_model(&import, shapes, num_shapes) ? -1 : 0;
+  int status = import_model(&import);
   hdestroy_r(&import.functions);
   g_hash_table_destroy(import.branches);
+  return status;
+}
+
+int bp__onnx_check_operators(const OnnxModel *model) {
+  BpGraph graph = {0};
+  Import import = {.graph = &graph, .model = model, .onnx = model->graph};
+  Scope scope;
+  int status = open_scope(&import, &scope) || check_operators(&scope) ? -1 : 0;
+  hdestroy_r(&import.functions);
+  bp__arena_free(&graph.arena);
   return status;
 }

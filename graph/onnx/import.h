@@ -14,4 +14,8 @@
 int bp__onnx_import(BpGraph *graph, const OnnxModel *model, const BpInputShape *shapes,
                     int32_t num_shapes);
 
+/* Whether the table has all operators of the main graph: 0, or -1 with an error that names those
+ * that it lacks. */
+int bp__onnx_check_operators(const OnnxModel *model);
+
 #endif

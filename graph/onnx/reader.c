@@ -82,6 +82,20 @@ static uint8_t *read_file(int file, const char *path, size_t *size) {
   return bytes;
 }
 
+/* Says what a file is that does not decode. */
+static void raise_undecoded(const char *path, const uint8_t *bytes, size_t size) {
+  if (size >= 4 && !memcmp(bytes, "\177ELF", 4))
+    bp_error_raise(BP_ERROR_FORMAT,
+                   "'%s' is no ONNX model but an ELF file; if `backplane compile` wrote it, rename "
+                   "it to end in .so",
+                   path);
+  else
+    bp_error_raise(BP_ERROR_FORMAT,
+                   "'%s' is no ONNX model, or it is damaged: it does not decode; check it with "
+                   "onnx.checker, or fetch it again",
+                   path);
+}
+
 static OnnxModel *decode(const char *path, const uint8_t *bytes, size_t size) {
   Budget budget = {BUDGET_BASE + BUDGET_FACTOR * size, 0};
   ProtobufCAllocator allocator = {budget_alloc, budget_free, &budget};
@@ -91,10 +105,7 @@ static OnnxModel *decode(const char *path, const uint8_t *bytes, size_t size) {
     return NULL;
   }
   if (!model) {
-    bp_error_raise(BP_ERROR_FORMAT,
-                   "'%s' is no ONNX model, or it is damaged: it does not decode; check it with "
-                   "onnx.checker, or fetch it again",
-                   path);
+    raise_undecoded(path, bytes, size);
     return NULL;
   }
   if (!model->graph || model->n_opset_import == 0) {
@@ -137,6 +148,23 @@ OnnxGraph *bp__onnx_decode_graph(BpGraph *graph, const ProtobufCBinaryData *byte
     bp_error_raise(BP_ERROR_FORMAT, "a subgraph of the model does not decode; check the model with "
                                     "onnx.checker, or fetch it again");
   return onnx;
+}
+
+/* ---- What a model says -------------------------------------------------------------------- */
+
+int64_t bp__onnx_extent(const OnnxDimension *dimension) {
+  return dimension->has_dim_value && dimension->dim_value >= 0 ? dimension->dim_value : -1;
+}
+
+const OnnxTensor *bp__onnx_initializer(const OnnxGraph *graph, const char *name) {
+  for (size_t i = 0; name && i < graph->n_initializer; i++)
+    if (graph->initializer[i]->name && !strcmp(graph->initializer[i]->name, name))
+      return graph->initializer[i];
+  return NULL;
+}
+
+int bp__onnx_has_defaults(const OnnxModel *model) {
+  return model->has_ir_version && model->ir_version >= 4;
 }
 
 /* ---- Models ------------------------------------------------------------------------------ */

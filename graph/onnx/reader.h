@@ -28,6 +28,13 @@ int bp__onnx_load_data(OnnxModel *model, const char *path);
  * error. */
 OnnxGraph *bp__onnx_decode_graph(BpGraph *graph, const ProtobufCBinaryData *bytes);
 
+/* The extent that the file fixes, or -1: it is a symbol, or left open. */
+int64_t bp__onnx_extent(const OnnxDimension *dimension);
+/* The initializer of the name, or NULL. */
+const OnnxTensor *bp__onnx_initializer(const OnnxGraph *graph, const char *name);
+/* Whether initializers are default values of the inputs of their names; else they are constants. */
+int bp__onnx_has_defaults(const OnnxModel *model);
+
 /* A constant of the graph with the tensor's elements, which it borrows where it can: the message
  * must live as long. */
 BpGraphValue *bp__onnx_constant(BpGraph *graph, const OnnxTensor *tensor, const char *name);

@@ -33,6 +33,8 @@ OnnxBuilder *onnx_builder_new(void) {
   backplane__onnx__model_proto__init(&builder->model);
   builder->nodes = g_ptr_array_new();
   builder->initializers = g_ptr_array_new();
+  builder->model.has_ir_version = 1;
+  builder->model.ir_version = 8;
   builder->inputs = g_ptr_array_new();
   builder->outputs = g_ptr_array_new();
   builder->version = 13;
@@ -306,8 +308,6 @@ GByteArray *onnx_bytes(OnnxBuilder *builder) {
   builder->model.n_functions = ((Pool *)builder)->functions->len;
   builder->model.opset_import = sets;
   builder->model.n_opset_import = 1;
-  builder->model.has_ir_version = 1;
-  builder->model.ir_version = 8;
   g_byte_array_set_size(bytes,
                         (guint)backplane__onnx__model_proto__get_packed_size(&builder->model));
   backplane__onnx__model_proto__pack(&builder->model, bytes->data);

@@ -85,6 +85,17 @@ static void test_no_model(void) {
   }
 }
 
+/* What `backplane compile` wrote, under the name of a model. */
+static void test_elf_file_is_named(void) {
+  GByteArray *bytes = g_byte_array_new();
+  g_byte_array_append(bytes, (const guint8 *)"\177ELF\2\1\1", 7);
+  g_assert_null(compile_bytes(bytes));
+  g_assert_nonnull(strstr(bp_error_message(), "an ELF file"));
+  g_assert_nonnull(strstr(bp_error_message(), "end in .so"));
+  bp_error_clear();
+  g_byte_array_unref(bytes);
+}
+
 /* A model that uses a bit of everything. */
 static GByteArray *varied_bytes(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -317,6 +328,78 @@ static void test_enormous_constant(void) {
   assert_refused(builder, NULL, 0, BP_ERROR_VALUE, "--limit constant-bytes=N");
 }
 
+static void test_example_of_a_shape_is_usual(void) {
+  static const char *const shapes[][2] = {
+      {"NxCxHxW", "--shape x=1x3x224x224"}, {"Nx8xHxW", "--shape x=1x8x224x224"},
+      {"NxTx64", "--shape x=1x128x64"},     {"NxT", "--shape x=1x128"},
+      {"Nx4", "--shape x=1x4"},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
+    OnnxBuilder *builder = onnx_builder_new();
+    onnx_input(builder, "x", ONNX_FLOAT, shapes[i][0]);
+    onnx_node(builder, "Relu", "x", "y", "");
+    onnx_output(builder, "y");
+    assert_refused(builder, NULL, 0, BP_ERROR_VALUE, shapes[i][1]);
+  }
+}
+
+/* Names and shapes of what a compiled model takes and gives: "x:0x4 y:0x4 ". */
+static int describe(void *text, int32_t role, const BpModelTensorInfo *info) {
+  (void)role;
+  g_string_append_printf(text, "%s:", info->name);
+  for (int32_t i = 0; i < info->ndim; i++)
+    g_string_append_printf(text, "%s%d", i ? "x" : "", (int)info->shape[i]);
+  g_string_append_c(text, ' ');
+  return 0;
+}
+
+/* Compiles what the builder has and frees it. */
+static void assert_compiles_to(OnnxBuilder *builder, const BpInputShape *shape,
+                               const char *expected) {
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  GString *text = g_string_new(NULL);
+  BpModule *module = compile_path(path, shape, shape != NULL);
+  g_assert_nonnull(module);
+  g_assert_cmpint(bp_model_visit_tensors(module, describe, text), ==, 0);
+  g_assert_cmpstr(text->str, ==, expected);
+  bp_object_release(module);
+  g_string_free(text, TRUE);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
+/* An extent of 0 is fixed, as any other. */
+static void test_zero_is_an_extent(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "0x4");
+  onnx_node(builder, "Relu", "x", "y", "");
+  onnx_output(builder, "y");
+  assert_compiles_to(builder, NULL, "x:0x4 y:0x4 ");
+}
+
+static OnnxBuilder *with_default(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "2");
+  onnx_input(builder, "w", ONNX_FLOAT, "2");
+  onnx_floats(builder, "w", "2");
+  onnx_node(builder, "Add", "x,w", "y", "");
+  onnx_output(builder, "y");
+  return builder;
+}
+
+static void test_default_value_is_used_unless_its_shape_is_given(void) {
+  int64_t extents[] = {2};
+  const BpInputShape shape = {"w", extents, 1};
+  assert_compiles_to(with_default(), NULL, "x:2 y:2 ");
+  assert_compiles_to(with_default(), &shape, "x:2 w:2 y:2 ");
+  OnnxBuilder *builder = with_default();
+  builder->model.ir_version = 3;
+  assert_refused(builder, &shape, 1, BP_ERROR_NOT_FOUND, "'w'|constant|IR version 3");
+}
+
 int main(int argc, char **argv) {
   int status;
   g_test_init(&argc, &argv, NULL);
@@ -325,6 +408,7 @@ int main(int argc, char **argv) {
     g_error("%s", bp_error_message());
   g_test_add_func("/onnx/file/missing-is-an-error", test_missing_file);
   g_test_add_func("/onnx/file/no-model-is-an-error", test_no_model);
+  g_test_add_func("/onnx/file/elf-file-is-named", test_elf_file_is_named);
   g_test_add_func("/onnx/file/truncated-is-an-error", test_truncated);
   g_test_add_func("/onnx/file/flipped-bits-are-a-model-or-an-error", test_flipped);
   g_test_add_func("/onnx/file/memory-is-bounded-by-the-size", test_many_empty_messages);
@@ -336,6 +420,10 @@ int main(int argc, char **argv) {
   g_test_add_func("/onnx/operators/recurrent-layers-are-checked", test_recurrent_layers);
   g_test_add_func("/onnx/names/are-checked", test_names);
   g_test_add_func("/onnx/shapes/symbols-are-bound-or-named", test_symbols);
+  g_test_add_func("/onnx/shapes/example-is-usual", test_example_of_a_shape_is_usual);
+  g_test_add_func("/onnx/shapes/zero-is-an-extent", test_zero_is_an_extent);
+  g_test_add_func("/onnx/shapes/default-value-is-used-unless-its-shape-is-given",
+                  test_default_value_is_used_unless_its_shape_is_given);
   g_test_add_func("/onnx/tensors/element-count-is-checked", test_wrong_element_count);
   g_test_add_func("/onnx/tensors/enormous-constant-is-refused", test_enormous_constant);
   status = g_test_run();

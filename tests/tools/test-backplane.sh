@@ -418,8 +418,15 @@ example_of_a_shape() {
   relu 01 "$(part 0a "$(part 12 6e)")$(part 0a 0840)" >"$work/open.onnx"
   says 'x: float32 ?x64' "$backplane" inspect model "$work/open.onnx" && grep -q 'y: float32 ?x64' "$work/out" &&
     says 'x: float32 2x64' "$backplane" inspect model "$work/open.onnx" --shape x=2x64 --device cpu || return 1
-  fails 1 "('n') is not fixed by the model; give the input's shape in \"shapes\", for the command by --shape x=1x64" \
+  fails 1 "('n') is not fixed by the model; give the input's shape, for example --shape x=1x64" \
     "$backplane" run "$work/open.onnx" --device cpu
+}
+
+# An operator that is missing is named before anything is compiled.
+inspect_names_missing_operators() {
+  relu 01 "$(part 0a 0840)" | sed 's/Relu/Oelu/' >"$work/missing.onnx"
+  says "lacks: Oelu (node 'Oelu_0')" "$backplane" inspect model "$work/missing.onnx" &&
+    grep -q 'x: float32 64' "$work/out" && ! "$backplane" inspect model "$digits/digits.onnx" | grep -q unsupported
 }
 
 # Doubles, which the target is told not to have: the refusal says what to do, and what was done says what it takes.
@@ -573,6 +580,7 @@ ok profile-writes-a-trace-and-every-intermediate every_intermediate
 ok profile-of-a-reference-has-more-operators each_operator_by_itself
 ok random-half-floats-are-from-0-to-1 random_halves
 ok open-dimensions-are-shown-and-have-an-example example_of_a_shape
+ok inspect-model-names-missing-operators inspect_names_missing_operators
 
 ok unknown-command-is-a-usage-error fails 2 "no command 'walk'" "$backplane" walk
 ok unknown-option-is-a-usage-error fails 2 --wings "$backplane" run --wings x.onnx

@@ -53,6 +53,9 @@ typedef struct BpCompileOptions {
   const BpTarget *const *targets; /* the artifact has code for each */
   int32_t num_targets;
   int32_t num_shapes;
+  /* Shapes of inputs that the file leaves open. An initializer of the name of an input is a default
+   * value of it (IR version 4 or later): a constant, unless the input's shape is given here; then
+   * every run has to set the input. */
   const BpInputShape *shapes;
   BpProgress progress; /* or NULL */
   void *progress_context;
@@ -124,14 +127,22 @@ typedef struct BpModelTensorInfo {
   int32_t ndim;
   const int64_t *shape;
 } BpModelTensorInfo;
-/* Is told the inputs and then the outputs (is_output 1), until it returns something else than 0. */
-typedef int (*BpTensorVisit)(void *visitor, int32_t is_output, const BpModelTensorInfo *info);
+#define BP_TENSOR_INPUT   0
+#define BP_TENSOR_OUTPUT  1
+#define BP_TENSOR_DEFAULT 2 /* an input that has a value in the file: see BpCompileOptions.shapes */
+/* Receives the inputs and then the outputs, each with its BP_TENSOR_*, until it returns a value
+ * other than 0. */
+typedef int (*BpTensorVisit)(void *visitor, int32_t role, const BpModelTensorInfo *info);
 /* Those of a module that bp_model_create takes, with no device: of several targets those of the
  * first. What `visit` returned, or -1. */
 BP_API int bp_model_visit_tensors(BpModule *module, BpTensorVisit visit, void *visitor);
 /* Those that an ONNX file tells, with nothing compiled: an extent that it leaves open is -1, and so
  * is ndim where it gives no shape. */
 BP_API int bp_onnx_visit_tensors(const char *onnx_path, BpTensorVisit visit, void *visitor);
+/* Whether all operators of an ONNX file's main graph can be compiled: 0, or -1 with an error that
+ * names those that cannot. Bodies of functions and of subgraphs are checked when they are compiled.
+ * Any thread. */
+BP_API int bp_onnx_check_operators(const char *onnx_path);
 BP_API int32_t bp_model_num_inputs(const BpModel *model);
 BP_API int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *info);
 BP_API int32_t bp_model_num_outputs(const BpModel *model);
