@@ -232,10 +232,9 @@ int bp__device_raise_unknown(const char *name) {
   g_autofree char *list = known ? g_strjoinv(", ", known) : NULL;
   g_autofree char *why = explain_kind(is_typo && !is_installed ? meant : name);
   bp_names_free(known);
-  return bp_error_raise(BP_ERROR_NOT_FOUND,
-                        "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s%s",
-                        name, hint ? hint : "", list && *list ? list : "none", *why ? "; " : "",
-                        why);
+  return bp_error_raise(
+      BP_ERROR_NOT_FOUND, "no installed plugin has devices of kind \"%.64s\"%s (installed: %s)%s%s",
+      name, hint ? hint : "", list && *list ? list : "none", *why ? "; " : "", why);
 }
 
 /* Asks the registry for the table. */

@@ -330,8 +330,10 @@ static void test_enormous_constant(void) {
 
 static void test_example_of_a_shape_is_usual(void) {
   static const char *const shapes[][2] = {
-      {"NxCxHxW", "--shape x=1x3x224x224"}, {"Nx8xHxW", "--shape x=1x8x224x224"},
-      {"NxTx64", "--shape x=1x128x64"},     {"NxT", "--shape x=1x128"},
+      {"NxCxHxW", "--shape x=1x3x224x224"},
+      {"Nx8xHxW", "--shape x=1x8x224x224"},
+      {"NxTx64", "--shape x=1x128x64"},
+      {"NxT", "--shape x=1x128"},
       {"Nx4", "--shape x=1x4"},
   };
   for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {

@@ -129,7 +129,8 @@ typedef struct BpModelTensorInfo {
 } BpModelTensorInfo;
 #define BP_TENSOR_INPUT   0
 #define BP_TENSOR_OUTPUT  1
-#define BP_TENSOR_DEFAULT 2 /* an input that has a value in the file: see BpCompileOptions.shapes */
+#define BP_TENSOR_DEFAULT 2 /* an input that has a value in the file: see BpCompileOptions.shapes  \
+                             */
 /* Receives the inputs and then the outputs, each with its BP_TENSOR_*, until it returns a value
  * other than 0. */
 typedef int (*BpTensorVisit)(void *visitor, int32_t role, const BpModelTensorInfo *info);
