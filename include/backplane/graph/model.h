@@ -127,10 +127,10 @@ typedef struct BpModelTensorInfo {
   int32_t ndim;
   const int64_t *shape;
 } BpModelTensorInfo;
+/* A default is an input that has a value in the file: see BpCompileOptions.shapes. */
 #define BP_TENSOR_INPUT   0
 #define BP_TENSOR_OUTPUT  1
-#define BP_TENSOR_DEFAULT 2 /* an input that has a value in the file: see BpCompileOptions.shapes  \
-                             */
+#define BP_TENSOR_DEFAULT 2
 /* Receives the inputs and then the outputs, each with its BP_TENSOR_*, until it returns a value
  * other than 0. */
 typedef int (*BpTensorVisit)(void *visitor, int32_t role, const BpModelTensorInfo *info);
