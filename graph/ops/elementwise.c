@@ -177,3 +177,13 @@ BP_ROW_EXPAND(mean) {
                                    bp__op_scalar(graph, node, sum, (float)node->num_inputs));
   return node->outputs[0] ? 0 : -1;
 }
+
+/* a * sigmoid(alpha * a) * b, of equal shapes. */
+BP_ROW_EXPAND(swiglu) {
+  BpGraphValue *gate = node->inputs[0];
+  if (!bp__value_same_shape(gate, node->inputs[1]))
+    return bp__op_bad(node, "its inputs have different shapes");
+  gate = bp__op_apply(graph, "", "Swish", node->name, &gate, 1, node->attrs, node->num_attrs);
+  node->outputs[0] = bp__op_binary(graph, node, "Mul", gate, node->inputs[1]);
+  return node->outputs[0] ? 0 : -1;
+}

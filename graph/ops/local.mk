@@ -10,6 +10,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/expr.h \
 	graph/ops/fold.c \
 	graph/ops/grid_sample.c \
+	graph/ops/loss.c \
 	graph/ops/mark.c \
 	graph/ops/matmul.c \
 	graph/ops/move.c \
@@ -26,6 +27,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/scalar.c \
 	graph/ops/scatter.c \
 	graph/ops/shape.c \
+	graph/ops/state.c \
 	graph/ops/table.c \
 	graph/ops/topk.c \
 	graph/ops/winograd.c graph/ops/winograd.h

@@ -731,3 +731,43 @@ static const BpIrNode *trilu_body(BpTe *te, const BpIrNode *const *axes, void *c
 BP_ROW_COMPUTE(trilu) {
   return bp__op_give(outputs, compute_with(op, trilu_body));
 }
+
+/* ---- CenterCropPad ----------------------------------------------------------------------- */
+
+/* The axis with that extent: its middle, or it between zeros. */
+static BpGraphValue *center_along(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
+                                  int32_t axis, int64_t extent) {
+  int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0}, more = x ? extent - x->shape[axis] : 0;
+  if (more == 0)
+    return x;
+  if (more < 0)
+    return bp__op_slice(graph, node, x, axis, -more / 2, -more / 2 + extent);
+  pads[axis] = more / 2;
+  pads[x->ndim + axis] = more - more / 2;
+  return bp__op_binary(graph, node, "Pad", x, bp__graph_int_vector(graph, pads, 2 * x->ndim));
+}
+
+BP_ROW_EXPAND(center_crop_pad) {
+  BpGraphValue *x = node->inputs[0];
+  int64_t axes[BP_GRAPH_MAX_NDIM], extents[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_ints(node, -1, "axes", axes, BP_GRAPH_MAX_NDIM), axis, ndim = x->ndim;
+  if (count == -1)
+    return -1;
+  for (int32_t i = 0; count == -2 && i < ndim; i++)
+    axes[i] = i;
+  count = count == -2 ? ndim : count;
+  int32_t given = bp__op_const_ints(node, 1, extents, BP_GRAPH_MAX_NDIM);
+  if (given < 0)
+    return -1;
+  if (given != count)
+    return bp__op_bad(node, "its shape has %d extents for %d axes", given, count);
+  for (int32_t i = 0; i < count; i++) {
+    if (bp__op_axis(node, axes[i], ndim, &axis))
+      return -1;
+    if (extents[i] < 0)
+      return bp__op_bad(node, "its extent %lld is below 0", (long long)extents[i]);
+    x = center_along(graph, node, x, axis, extents[i]);
+  }
+  node->outputs[0] = x;
+  return x ? 0 : -1;
+}

@@ -15,19 +15,35 @@ BP_ROW_INFER(pool) {
     return -1;
   if (!bp__dtype_is_float(in->dtype) && strcmp(node->op->name, "MaxPool"))
     return bp__op_bad(node, "its input is not of a float type");
-  if (bp__node_int(node, "storage_order", 0))
-    return bp__op_error(node, "storage_order 1 is not supported");
+  if (bp__node_int(node, "p", 2) < 1)
+    return bp__op_bad(node, "p is %lld, below 1", (long long)bp__node_int(node, "p", 2));
   memcpy(shape, in->shape, sizeof(shape));
   memcpy(shape + 2, window.out, (size_t)window.rank * sizeof(*shape));
-  return bp__node_set_output(graph, node, 0, in->dtype, shape, in->ndim);
+  if (bp__node_set_output(graph, node, 0, in->dtype, shape, in->ndim))
+    return -1;
+  return node->num_outputs > 1 ? bp__node_set_output(graph, node, 1, BP__INT64, shape, in->ndim)
+                               : 0;
 }
 
 typedef struct PoolBody {
   const BpOpCompute *op;
   BpOpWindow window;
-  int average;
+  enum { LARGEST, AVERAGE, NORM } kind;
   BpTeTensor *pooled;
 } PoolBody;
+
+static const BpIrNode *power(BpIrModule *ir, const BpIrNode *value, double exponent) {
+  const BpIrNode *args[] = {value, x_number(ir, x_dtype(value), exponent)};
+  return value ? bp_ir_call(ir, x_dtype(value), BP_IR_CALL_INTRINSIC, "pow", args, 2) : NULL;
+}
+
+/* What a norm sums up. */
+static const BpIrNode *norm_term(BpIrModule *ir, const BpIrNode *value, int64_t p) {
+  value = x_wide(ir, value);
+  if (p == 2)
+    return x_mul(ir, value, value);
+  return p == 1 ? x_abs(ir, value) : power(ir, x_abs(ir, value), (double)p);
+}
 
 /* Whether a window along dimension `i` may reach outside the input. */
 static int reaches_out(const BpOpWindow *w, int32_t i) {
@@ -42,18 +58,24 @@ static const BpIrNode *lowest(BpIrModule *ir, BpDataType dtype) {
   return bp_ir_int(ir, dtype, dtype.code == BP_DTYPE_INT ? -((int64_t)1 << (dtype.bits - 1)) : 0);
 }
 
-static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *context) {
-  const PoolBody *body = context;
+/* Places of a window: reduction axes, indices into the input, and whether these are inside of it,
+ * NULL where all are. */
+typedef struct Places {
+  const BpIrNode *axes[BP_GRAPH_MAX_NDIM], *in[BP_GRAPH_MAX_NDIM], *inside;
+  int32_t count;
+} Places;
+
+static void walk_window(BpTe *te, const PoolBody *body, const BpIrNode *const *axes,
+                        Places *places) {
   const BpOpWindow *w = &body->window;
   BpIrModule *ir = bp_te_ir(te);
-  BpDataType dtype = body->op->node->inputs[0]->dtype;
-  const BpIrNode *in[BP_GRAPH_MAX_NDIM] = {axes[0], axes[1]}, *reduce[BP_GRAPH_MAX_NDIM];
-  const BpIrNode *inside = NULL, *value;
-  int32_t count = 0;
+  const BpIrNode **in = places->in;
+  memset(places, 0, sizeof(*places));
+  memcpy(in, axes, 2 * sizeof(*in));
   for (int32_t i = 0; i < w->rank; i++) {
     const BpIrNode *within, *k = x_index(ir, 0);
     if (w->kernel[i] > 1 || i < 2)
-      reduce[count++] = k = bp_te_reduce_axis(te, "k", w->kernel[i]);
+      places->axes[places->count++] = k = bp_te_reduce_axis(te, "k", w->kernel[i]);
     in[2 + i] = x_add(ir, x_mul(ir, axes[2 + i], x_index(ir, w->strides[i])),
                       x_mul(ir, k, x_index(ir, w->dilations[i])));
     if (!reaches_out(w, i))
@@ -61,13 +83,79 @@ static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *co
     in[2 + i] = x_sub(ir, in[2 + i], x_index(ir, w->pad_begin[i]));
     within =
         x_and(ir, x_ge(ir, in[2 + i], x_index(ir, 0)), x_lt(ir, in[2 + i], x_index(ir, w->in[i])));
-    inside = inside ? x_and(ir, inside, within) : within;
+    places->inside = places->inside ? x_and(ir, places->inside, within) : within;
   }
-  value = bp_te_read(te, body->op->inputs[0], in);
-  if (inside)
-    value =
-        bp_ir_select(ir, inside, value, body->average ? x_number(ir, dtype, 0) : lowest(ir, dtype));
-  return bp_te_reduce(te, body->average ? BP_TE_SUM : BP_TE_MAX, value, reduce, count);
+}
+
+static const BpIrNode *pool_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const PoolBody *body = context;
+  BpIrModule *ir = bp_te_ir(te);
+  Places places;
+  walk_window(te, body, axes, &places);
+  const BpIrNode *value = bp_te_read(te, body->op->inputs[0], places.in);
+  if (body->kind == NORM)
+    value = norm_term(ir, value, bp__node_int(body->op->node, "p", 2));
+  if (places.inside)
+    value = bp_ir_select(ir, places.inside, value,
+                         body->kind == LARGEST ? lowest(ir, x_dtype(value))
+                                               : x_number(ir, x_dtype(value), 0));
+  return bp_te_reduce(te, body->kind == LARGEST ? BP_TE_MAX : BP_TE_SUM, value, places.axes,
+                      places.count);
+}
+
+/* The first place, in order of memory, whose element is the largest one; NaN is the largest. */
+static const BpIrNode *place_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const PoolBody *body = context;
+  const BpGraphValue *in = body->op->node->inputs[0];
+  BpIrModule *ir = bp_te_ir(te);
+  Places places;
+  walk_window(te, body, axes, &places);
+  const BpIrNode *value = bp_te_read(te, body->op->inputs[0], places.in), *is_it, *place;
+  is_it = bp_ir_binary(ir, BP_IR_EQ, value, bp_te_read(te, body->pooled, axes));
+  if (bp__dtype_is_float(in->dtype))
+    is_it = bp_ir_binary(ir, BP_IR_OR, is_it, bp_ir_binary(ir, BP_IR_NE, value, value));
+  place = places.in[0];
+  for (int32_t i = 1; i < in->ndim; i++)
+    place = x_add(ir, x_mul(ir, place, x_index(ir, in->shape[i])), places.in[i]);
+  const BpIrNode *last = x_index(ir, bp__value_num_elements(in) - 1);
+  place = bp_ir_select(ir, is_it, place, last);
+  if (places.inside)
+    place = bp_ir_select(ir, places.inside, place, last);
+  return bp_te_reduce(te, BP_TE_MIN, place, places.axes, places.count);
+}
+
+typedef struct Turned {
+  const BpGraphValue *in;
+  BpTeTensor *places;
+} Turned;
+
+/* The place where the spatial dimensions are stored last to first. */
+static const BpIrNode *turned_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Turned *turned = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *rest = bp_te_read(te, turned->places, axes), *sum = NULL;
+  int64_t step = 1;
+  for (int32_t i = 2; i < turned->in->ndim; i++)
+    step *= turned->in->shape[i];
+  sum = x_mul(ir, bp_ir_binary(ir, BP_IR_FLOORDIV, rest, x_index(ir, step)), x_index(ir, step));
+  for (int32_t i = turned->in->ndim - 1; i >= 2; i--) {
+    const BpIrNode *extent = x_index(ir, turned->in->shape[i]);
+    step /= turned->in->shape[i];
+    sum = x_add(ir, sum,
+                x_mul(ir, bp_ir_binary(ir, BP_IR_FLOORMOD, rest, extent), x_index(ir, step)));
+    rest = bp_ir_binary(ir, BP_IR_FLOORDIV, rest, extent);
+  }
+  return sum;
+}
+
+static int compute_places(const BpOpCompute *op, PoolBody *body, BpTeTensor **outputs) {
+  const BpGraphValue *out = op->node->outputs[1];
+  Turned turned = {op->node->inputs[0], NULL};
+  turned.places = bp_te_compute(op->te, "places", out->shape, out->ndim, place_body, body);
+  if (!turned.places || !bp__node_int(op->node, "storage_order", 0))
+    return bp__op_give(outputs + 1, turned.places);
+  return bp__op_give(outputs + 1,
+                     bp_te_compute(op->te, "turned", out->shape, out->ndim, turned_body, &turned));
 }
 
 /* How many places of the window along dimension `i` count: all inside the input, or inside the
@@ -110,16 +198,83 @@ static const BpIrNode *average_body(BpTe *te, const BpIrNode *const *axes, void 
   return count ? x_div(ir, value, bp_ir_cast(ir, dtype, count)) : value;
 }
 
+static const BpIrNode *root_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const PoolBody *body = context;
+  int64_t p = bp__node_int(body->op->node, "p", 2);
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *value = bp_te_read(te, body->pooled, axes);
+  return p == 2 ? x_call1(ir, "sqrt", value) : power(ir, value, 1.0 / (double)p);
+}
+
 BP_ROW_COMPUTE(pool) {
   const BpGraphValue *out = op->node->outputs[0];
-  PoolBody body = {.op = op, .average = !strcmp(op->node->op->name, "AveragePool")};
+  const char *name = op->node->op->name;
+  PoolBody body = {.op = op,
+                   .kind = !strcmp(name, "AveragePool") ? AVERAGE
+                           : !strcmp(name, "LpPool")    ? NORM
+                                                        : LARGEST};
   if (bp__op_window(op->node, NULL, &body.window))
     return -1;
   body.pooled = bp_te_compute(op->te, "pool", out->shape, out->ndim, pool_body, &body);
-  if (!body.pooled || !body.average)
-    return bp__op_give(outputs, body.pooled);
+  if (!body.pooled || body.kind == LARGEST ||
+      (body.kind == NORM && bp__node_int(op->node, "p", 2) == 1)) {
+    outputs[0] = body.pooled;
+    return body.pooled && op->node->num_outputs < 2 ? 0
+           : body.pooled                            ? compute_places(op, &body, outputs)
+                                                    : -1;
+  }
   return bp__op_give(outputs,
-                     bp_te_compute(op->te, "average", out->shape, out->ndim, average_body, &body));
+                     bp_te_compute(op->te, name, out->shape, out->ndim,
+                                   body.kind == AVERAGE ? average_body : root_body, &body));
+}
+
+/* ---- MaxUnpool --------------------------------------------------------------------------- */
+
+/* The shape from which MaxPool made the input. */
+static int unpooled_shape(const BpGraphNode *node, int64_t *shape) {
+  BpOpWindow window;
+  if (bp__op_read_window(node, NULL, &window))
+    return -1;
+  memcpy(shape, node->inputs[0]->shape, 2 * sizeof(*shape));
+  for (int32_t i = 0; i < window.rank; i++) {
+    shape[2 + i] = (window.in[i] - 1) * window.strides[i] + window.kernel[i] - window.pad_begin[i] -
+                   window.pad_end[i];
+    if (shape[2 + i] < 1)
+      return bp__op_bad(node, "its output would have extent %lld along axis %d",
+                        (long long)shape[2 + i], 2 + i);
+  }
+  return 0;
+}
+
+/* Each element at its place among zeros. An output_shape beyond that has zeros after it. */
+BP_ROW_EXPAND(max_unpool) {
+  BpGraphValue *x = node->inputs[0], *zeros, *parts[3];
+  int64_t shape[BP_GRAPH_MAX_NDIM], pads[2 * BP_GRAPH_MAX_NDIM] = {0};
+  int64_t wanted[BP_GRAPH_MAX_NDIM], count = bp__value_num_elements(x), all = 1;
+  BpGraphAttr axis = bp__attr_int(graph, "axis", 0);
+  if (unpooled_shape(node, shape))
+    return -1;
+  if (!bp__value_same_shape(x, node->inputs[1]) || node->inputs[1]->dtype.code != BP_DTYPE_INT)
+    return bp__op_bad(node, "its indices are not an integer for each element");
+  memcpy(wanted, shape, sizeof(wanted));
+  if (bp__node_input(node, 2) && bp__op_const_ints(node, 2, wanted, BP_GRAPH_MAX_NDIM) != x->ndim)
+    return bp__op_error(node, "its output_shape must be a constant, one extent a dimension");
+  for (int32_t i = 0; i < x->ndim; i++) {
+    all *= shape[i];
+    pads[x->ndim + i] = wanted[i] - shape[i];
+    if (pads[x->ndim + i] < 0)
+      return bp__op_error(node, "its output_shape has extent %lld along axis %d, below %lld",
+                          (long long)wanted[i], i, (long long)shape[i]);
+  }
+  zeros = bp__graph_constant(graph, node->name, x->dtype, &all, 1, NULL);
+  parts[0] = zeros;
+  parts[1] = bp__op_reshape(graph, node, node->inputs[1], &count, 1);
+  parts[2] = bp__op_reshape(graph, node, x, &count, 1);
+  BpGraphValue *flat = bp__op_apply(graph, "", "ScatterElements", node->name, parts, 3, &axis, 1);
+  flat = bp__op_reshape(graph, node, flat, shape, x->ndim);
+  node->outputs[0] =
+      bp__op_binary(graph, node, "Pad", flat, bp__graph_int_vector(graph, pads, 2 * x->ndim));
+  return node->outputs[0] ? 0 : -1;
 }
 
 /* ---- Local response normalisation -------------------------------------------------------- */

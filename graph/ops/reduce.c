@@ -84,14 +84,77 @@ BP_ROW_INFER(reduce) {
   Axes axes;
   if (read_axes(node, &axes))
     return -1;
-  if (axes.count == 0)
-    return bp__op_error(node, "reducing no elements is not supported");
   if ((reduction->before == EXPONENTIAL || reduction->after > DIVIDE) &&
       !bp__dtype_is_float(in->dtype))
     return bp__op_error(node, "its input is not of a float type");
   if (in->dtype.code == BP_DTYPE_BOOL)
     return bp__op_error(node, "its input is bool");
   return set_reduced(graph, node, &axes, in->dtype);
+}
+
+/* What stays of no elements: zero for a sum, one for a product, the end of the numbers for an
+ * extreme. What comes after the sum is done to it. */
+static double reduced_nothing(const Reduction *reduction, BpDataType dtype) {
+  int is_signed = dtype.code == BP_DTYPE_INT;
+  double most = bp__dtype_is_float(dtype) ? HUGE_VAL : ldexp(1, dtype.bits - is_signed);
+  if (reduction->kind == BP_TE_MAX)
+    return bp__dtype_is_float(dtype) || is_signed ? -most : 0;
+  if (reduction->kind == BP_TE_MIN)
+    return most;
+  if (reduction->after == LOGARITHM)
+    return -HUGE_VAL;
+  return reduction->after == DIVIDE ? (double)NAN : reduction->kind == BP_TE_PROD;
+}
+
+/* Extremes of bool are those of 0 and 1. */
+static int reduce_bool(BpGraph *graph, BpGraphNode *node) {
+  BpGraphValue *inputs[2] = {
+      bp__op_cast(graph, node, node->inputs[0], (BpDataType){BP_DTYPE_UINT, 8, 1}),
+      bp__node_input(node, 1)};
+  BpGraphValue *out = bp__op_apply(graph, "", node->op->name, node->name, inputs, inputs[1] ? 2 : 1,
+                                   node->attrs, node->num_attrs);
+  node->outputs[0] = bp__op_cast(graph, node, out, BP__BOOL);
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* Fills it with a number; one beyond an integer's type gives its largest. */
+static void fill(BpGraphValue *value, double number) {
+  uint8_t *bytes = bp__graph_constant_data(value);
+  int32_t width = value->dtype.bits / 8;
+  uint64_t whole =
+      bp__dtype_is_float(value->dtype) ? 0
+      : number >= ldexp(1, value->dtype.bits - (value->dtype.code == BP_DTYPE_INT))
+          ? UINT64_MAX >> (64 - value->dtype.bits + (value->dtype.code == BP_DTYPE_INT))
+          : (uint64_t)(int64_t)number;
+  for (int64_t i = 0, n = bp__value_num_elements(value); i < n; i++)
+    if (bp__dtype_is_float(value->dtype))
+      bp__value_put_float(value, i, number);
+    else
+      memcpy(bytes + i * width, &whole, (size_t)width);
+}
+
+/* Of no elements, or of bool. */
+BP_ROW_EXPAND(reduce) {
+  const Reduction *reduction = find_reduction(node);
+  BpGraphValue *out;
+  Axes axes;
+  if (node->inputs[0]->dtype.code == BP_DTYPE_BOOL &&
+      (reduction->kind == BP_TE_MAX || reduction->kind == BP_TE_MIN))
+    return reduce_bool(graph, node);
+  if (read_axes(node, &axes))
+    return -1;
+  if (axes.count > 0)
+    return 1;
+  if (bp__infer_reduce(graph, node))
+    return -1;
+  out = node->outputs[0];
+  if (reduction->after == DIVIDE && !bp__dtype_is_float(out->dtype))
+    return bp__op_error(node, "the mean of no integers is not a number");
+  node->outputs[0] = bp__graph_constant(graph, node->name, out->dtype, out->shape, out->ndim, NULL);
+  if (!node->outputs[0])
+    return -1;
+  fill(node->outputs[0], reduced_nothing(reduction, out->dtype));
+  return 0;
 }
 
 typedef struct ReduceBody {
@@ -201,6 +264,29 @@ BP_ROW_EXPAND(global_pool) {
     axes[i - 2] = i;
   inputs[1] = bp__graph_int_vector(graph, axes, node->inputs[0]->ndim - 2);
   node->outputs[0] = bp__op_apply(graph, "", op, node->name, inputs, 2, NULL, 0);
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* The p-norm over all but the first two axes. */
+BP_ROW_EXPAND(global_lp_pool) {
+  int64_t axes[BP_GRAPH_MAX_NDIM], p = bp__node_int(node, "p", 2);
+  BpGraphValue *x = node->inputs[0], *list;
+  if (x->ndim < 3 || p < 1)
+    return bp__op_bad(node, "its input has fewer than 3 dimensions, or p, %lld, is below 1",
+                      (long long)p);
+  for (int32_t i = 2; i < x->ndim; i++)
+    axes[i - 2] = i;
+  list = bp__graph_int_vector(graph, axes, x->ndim - 2);
+  if (p <= 2) {
+    node->outputs[0] = bp__op_binary(graph, node, p == 1 ? "ReduceL1" : "ReduceL2", x, list);
+  } else {
+    x = bp__op_cast(graph, node, x, bp_te_accumulator(x->dtype));
+    x = bp__op_binary(graph, node, "Pow", bp__op_unary(graph, node, "Abs", x),
+                      bp__op_scalar(graph, node, x, (float)p));
+    x = bp__op_binary(graph, node, "ReduceSum", x, list);
+    x = bp__op_binary(graph, node, "Pow", x, bp__op_scalar(graph, node, x, 1.0f / (float)p));
+    node->outputs[0] = bp__op_cast(graph, node, x, node->inputs[0]->dtype);
+  }
   return node->outputs[0] ? 0 : -1;
 }
 
@@ -352,53 +438,64 @@ BP_ROW_COMPUTE(softmax) {
                                             softmax_body, &body));
 }
 
-/* ---- CumSum ------------------------------------------------------------------------------ */
+/* ---- CumSum and CumProd ------------------------------------------------------------------- */
 
-static int cumsum_axis(const BpGraphNode *node, int32_t *axis) {
+static int running_axis(const BpGraphNode *node, int32_t *axis) {
   int64_t value;
   if (bp__op_const_ints(node, 1, &value, 1) != 1)
     return bp__op_error(node, "its axis must be a constant scalar");
   return bp__op_axis(node, value, node->inputs[0]->ndim, axis);
 }
 
-BP_ROW_INFER(cumsum) {
+BP_ROW_INFER(running) {
   const BpGraphValue *in = node->inputs[0];
   int32_t axis;
-  if (cumsum_axis(node, &axis))
+  if (running_axis(node, &axis))
     return -1;
   return bp__node_set_output(graph, node, 0, in->dtype, in->shape, in->ndim);
 }
 
-typedef struct RunningSum {
+typedef struct Running {
   const BpOpCompute *op;
-  BpTeTensor *sum; /* of the elements before, in the accumulator's type */
-} RunningSum;
+  BpTeTensor *result; /* of the elements before, in the accumulator's type */
+  int is_product;
+} Running;
 
-/* The sum with the element, and the output: that sum or, if exclusive, the one before. */
-static int cumsum_body(BpTe *te, const BpIrNode *const *axes, void *context,
-                       const BpIrNode **values) {
-  const RunningSum *running = context;
+/* Of no elements. */
+static const BpIrNode *running_initial(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const Running *running = context;
+  (void)axes;
+  return x_number(bp_te_ir(te), bp_te_accumulator(running->op->node->outputs[0]->dtype),
+                  running->is_product);
+}
+
+/* The result with the element, and the output: that result or, if exclusive, the one before. */
+static int running_body(BpTe *te, const BpIrNode *const *axes, void *context,
+                        const BpIrNode **values) {
+  const Running *running = context;
   const BpGraphNode *node = running->op->node;
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *before = bp_te_read(te, running->sum, axes);
+  const BpIrNode *before = bp_te_read(te, running->result, axes);
   const BpIrNode *element = bp_te_read(te, running->op->inputs[0], axes);
-  values[0] = x_add(ir, before, x_wide(ir, element));
+  values[0] =
+      bp_ir_binary(ir, running->is_product ? BP_IR_MUL : BP_IR_ADD, before, x_wide(ir, element));
   values[1] = bp_ir_cast(ir, node->outputs[0]->dtype,
                          bp__node_int(node, "exclusive", 0) ? before : values[0]);
   return values[1] ? 0 : -1;
 }
 
-BP_ROW_COMPUTE(cumsum) {
+BP_ROW_COMPUTE(running) {
   const BpGraphValue *out = op->node->outputs[0];
-  RunningSum running = {op, NULL};
+  Running running = {op, NULL, !strcmp(op->node->op->name, "CumProd")};
   BpTeTensor *each[2], *last[1];
   int32_t axis;
-  if (cumsum_axis(op->node, &axis))
+  if (running_axis(op->node, &axis))
     return -1;
-  BpTeScan *scan = bp_te_scan_begin(op->te, "CumSum", out->shape, out->ndim, axis,
+  BpTeScan *scan = bp_te_scan_begin(op->te, op->node->op->name, out->shape, out->ndim, axis,
                                     bp__node_int(op->node, "reverse", 0) != 0);
-  running.sum = bp_te_scan_state(scan, "sum", bp_te_accumulator(out->dtype), NULL, NULL);
-  if (!running.sum || bp_te_scan_end(scan, cumsum_body, &running, 2, each, last))
+  running.result = bp_te_scan_state(scan, "result", bp_te_accumulator(out->dtype),
+                                    running.is_product ? running_initial : NULL, &running);
+  if (!running.result || bp_te_scan_end(scan, running_body, &running, 2, each, last))
     return -1;
   return bp__op_give(outputs, each[1]);
 }

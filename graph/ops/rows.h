@@ -28,6 +28,7 @@ BP_ROW_COMPUTE(elementwise); /* by the row's scalar */
 BP_ROW_FOLD(cast);
 BP_ROW_EXPAND(mean);
 BP_ROW_EXPAND(sum);
+BP_ROW_EXPAND(swiglu);
 BP_ROW_EXPAND(extreme); /* Max and Min, of any number but two */
 
 /* scalar.c */
@@ -144,6 +145,7 @@ BP_ROW_COMPUTE(expand);
 BP_ROW_FOLD(transpose);
 BP_ROW_FOLD(slice);
 BP_ROW_EXPAND(split);
+BP_ROW_EXPAND(center_crop_pad);
 
 /* scatter.c: updates of elements */
 BP_ROW_INFER(scatter_elements);
@@ -171,12 +173,14 @@ BP_ROW_COMPUTE(reverse_sequence);
 BP_ROW_INFER(reduce);
 BP_ROW_INFER(arg_reduce);
 BP_ROW_INFER(softmax);
-BP_ROW_INFER(cumsum);
+BP_ROW_INFER(running);
 BP_ROW_COMPUTE(reduce);
 BP_ROW_COMPUTE(arg_reduce);
 BP_ROW_COMPUTE(softmax);
-BP_ROW_COMPUTE(cumsum);
+BP_ROW_COMPUTE(running);
+BP_ROW_EXPAND(reduce); /* of no elements and of bool; else it is computed */
 BP_ROW_EXPAND(global_pool);
+BP_ROW_EXPAND(global_lp_pool);
 
 /* conv.c */
 BP_ROW_INFER(conv);
@@ -203,6 +207,7 @@ BP_ROW_COMPUTE(conv_winograd);
 /* pool.c */
 BP_ROW_INFER(pool);
 BP_ROW_COMPUTE(pool);
+BP_ROW_EXPAND(max_unpool);
 BP_ROW_INFER(lrn);
 BP_ROW_COMPUTE(lrn);
 
@@ -233,6 +238,15 @@ BP_ROW_EXPAND(group_normalization);
 BP_ROW_EXPAND(lp_normalization);
 BP_ROW_EXPAND(rms_normalization);
 BP_ROW_EXPAND(mean_variance_normalization);
+
+/* loss.c: losses, in terms of others */
+BP_ROW_EXPAND(negative_log_likelihood_loss);
+BP_ROW_EXPAND(softmax_cross_entropy_loss);
+
+/* state.c: operators with a state */
+BP_ROW_INFER(tensor_scatter);
+BP_ROW_COMPUTE(tensor_scatter);
+BP_ROW_EXPAND(causal_conv);
 
 /* grid_sample.c */
 BP_ROW_INFER(grid_sample);

@@ -36,7 +36,11 @@
     name, "backplane", 1, 2, 6, outputs, 0, BP_FUSE_OPAQUE, STEP_ATTRS attrs,                      \
         bp__infer_recurrent_steps, NULL, bp__compute_##compute, NULL, NULL                         \
   }
-#define REDUCE_ATTRS "axes:is keepdims:i noop_with_empty_axes:i"
+#define REDUCE(name, since, fusion)                                                                \
+  {                                                                                                \
+    name, "", since, 1, 2, 1, 2, fusion, "axes:is keepdims:i noop_with_empty_axes:i",              \
+        bp__infer_reduce, NULL, bp__compute_reduce, NULL, bp__expand_reduce                        \
+  }
 
 static const BpOp table[] = {
     /* One operand. */
@@ -115,6 +119,7 @@ static const BpOp table[] = {
     {"Max", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_max,
      bp__compute_elementwise, NULL, bp__expand_extreme},
     EXPANDED("Sum", 6, 1, -1, 1, "", sum),
+    EXPANDED("SwiGLU", 28, 2, 2, 1, "alpha:f", swiglu),
     EXPANDED("Mean", 6, 1, -1, 1, "", mean),
 
     /* Shapes and constants. */
@@ -144,6 +149,7 @@ static const BpOp table[] = {
      NULL, bp__compute_slice, bp__fold_slice, NULL},
     EXPANDED("Split", 2, 1, 2, -1, "axis:i split:is num_outputs:i", split),
     COMPUTED("Pad", 2, 1, 4, 10, BP_FUSE_INJECTIVE, "mode:s pads:is value:f", pad, pad),
+    EXPANDED("CenterCropPad", 18, 2, 2, 1, "axes:is", center_crop_pad),
     COMPUTED("Expand", 8, 2, 2, 2, BP_FUSE_INJECTIVE, "", expand, expand),
     COMPUTED("Tile", 6, 2, 2, 2, BP_FUSE_INJECTIVE, "", tile, tile),
     COMPUTED("Gather", 1, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather, gather),
@@ -180,36 +186,40 @@ static const BpOp table[] = {
      NULL, bp__compute_topk, NULL, NULL},
 
     /* Reductions. */
-    COMPUTED("ReduceSum", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
-    COMPUTED("ReduceMean", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
-    COMPUTED("ReduceMax", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
-    COMPUTED("ReduceMin", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
-    COMPUTED("ReduceProd", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
-    COMPUTED("ReduceL1", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
-    COMPUTED("ReduceL2", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
-    COMPUTED("ReduceSumSquare", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
-    COMPUTED("ReduceLogSum", 1, 1, 2, 2, BP_FUSE_REDUCTION, REDUCE_ATTRS, reduce, reduce),
-    COMPUTED("ReduceLogSumExp", 1, 1, 2, 2, BP_FUSE_OPAQUE, REDUCE_ATTRS, reduce, reduce),
+    REDUCE("ReduceSum", 1, BP_FUSE_REDUCTION),
+    REDUCE("ReduceMean", 1, BP_FUSE_REDUCTION),
+    REDUCE("ReduceMax", 1, BP_FUSE_REDUCTION),
+    REDUCE("ReduceMin", 1, BP_FUSE_REDUCTION),
+    REDUCE("ReduceProd", 1, BP_FUSE_REDUCTION),
+    REDUCE("ReduceL1", 1, BP_FUSE_REDUCTION),
+    REDUCE("ReduceL2", 1, BP_FUSE_REDUCTION),
+    REDUCE("ReduceSumSquare", 1, BP_FUSE_REDUCTION),
+    REDUCE("ReduceLogSum", 1, BP_FUSE_REDUCTION),
+    REDUCE("ReduceLogSumExp", 1, BP_FUSE_OPAQUE),
     COMPUTED("ArgMax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i keepdims:i select_last_index:i",
              arg_reduce, arg_reduce),
     COMPUTED("ArgMin", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i keepdims:i select_last_index:i",
              arg_reduce, arg_reduce),
     COMPUTED("Softmax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i", softmax, softmax),
     COMPUTED("LogSoftmax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i", softmax, softmax),
-    COMPUTED("CumSum", 11, 2, 2, 2, BP_FUSE_OPAQUE, "exclusive:i reverse:i", cumsum, cumsum),
+    COMPUTED("CumSum", 11, 2, 2, 2, BP_FUSE_OPAQUE, "exclusive:i reverse:i", running, running),
+    COMPUTED("CumProd", 26, 2, 2, 2, BP_FUSE_OPAQUE, "exclusive:i reverse:i", running, running),
     EXPANDED("Hardmax", 1, 1, 1, 1, "axis:i", hardmax),
     EXPANDED("GlobalAveragePool", 1, 1, 1, 1, "", global_pool),
     EXPANDED("GlobalMaxPool", 1, 1, 1, 1, "", global_pool),
+    EXPANDED("GlobalLpPool", 2, 1, 1, 1, "p:i", global_lp_pool),
 
     /* Convolution, pooling, products. */
     COMPUTED("Conv", 1, 2, 3, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "group:i", conv, conv),
     COMPUTED("ConvTranspose", 1, 2, 3, 0, BP_FUSE_ANCHOR,
              WINDOW_ATTRS "group:i output_padding:is output_shape:is", conv_transpose,
              conv_transpose),
-    COMPUTED("MaxPool", 1, 1, 1, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i storage_order:i",
-             pool, pool),
+    {"MaxPool", "", 1, 1, 1, 2, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i storage_order:i",
+     bp__infer_pool, NULL, bp__compute_pool, NULL, NULL},
+    EXPANDED("MaxUnpool", 9, 2, 3, 1, "kernel_shape:is pads:is strides:is", max_unpool),
     COMPUTED("AveragePool", 7, 1, 1, 0, BP_FUSE_ANCHOR,
              WINDOW_ATTRS "ceil_mode:i count_include_pad:i", pool, pool),
+    COMPUTED("LpPool", 2, 1, 1, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i p:i", pool, pool),
     COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
     COMPUTED("MatMul", 1, 2, 2, 0, BP_FUSE_ANCHOR, "", matmul, matmul),
     EXPANDED("Einsum", 12, 1, -1, 1, "equation:s", einsum),
@@ -238,6 +248,17 @@ static const BpOp table[] = {
 
     EXPANDED("RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i", rms_normalization),
     EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
+
+    /* Losses. */
+    EXPANDED("NegativeLogLikelihoodLoss", 12, 2, 3, 1, "ignore_index:i reduction:s",
+             negative_log_likelihood_loss),
+    EXPANDED("SoftmaxCrossEntropyLoss", 12, 2, 3, 2, "ignore_index:i reduction:s",
+             softmax_cross_entropy_loss),
+
+    /* States. */
+    COMPUTED("TensorScatter", 24, 2, 3, 0, BP_FUSE_INJECTIVE, "axis:i mode:s", tensor_scatter,
+             tensor_scatter),
+    EXPANDED("CausalConvWithState", 27, 2, 4, 2, "activation:s", causal_conv),
 
     /* Attention. */
     EXPANDED("RotaryEmbedding", 23, 3, 4, 1, "interleaved:i num_heads:i rotary_embedding_dim:i",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs ONNX's own node cases: onnx_cases.py BACKPLANE FOLDER TARGET OPERATOR...
+"""Runs ONNX's own node cases: onnx_cases.py BACKPLANE FOLDER TARGET [OPERATOR...]
 
-Of each case of one node of these operators, the model and its inputs are written to FOLDER and run
+Of each case of one node of these operators, or if none is given of all cases, the model and its inputs are written to FOLDER and run
 by the command `backplane` for the target; its outputs are those that the case expects. Inputs that
 have to be constant become initializers. Prints TAP, one line a case."""
 
@@ -30,7 +30,8 @@ def node_cases(operators):
     from onnx.backend.test.case.node import collect_testcases
     for case in collect_testcases(None):
         nodes = case.model.graph.node
-        if len(nodes) == 1 and nodes[0].op_type in operators and has_numpy_types(case):
+        is_wanted = not operators or (len(nodes) == 1 and nodes[0].op_type in operators)
+        if is_wanted and has_numpy_types(case):
             yield case
 
 

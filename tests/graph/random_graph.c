@@ -1,41 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random graphs: values that are given, and a generator for each operator. */
-#include "tests/graph/random_graph.h"
+#include "tests/graph/random_make.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { FLOAT = 1, UINT8 = 2, INT8 = 3, INT32 = 6, INT64 = 7, BOOL = 9, FLOAT16 = 10 };
-
-/* Sets of types, by 1 << type. */
-#define FLOATS   (1 << FLOAT | 1 << FLOAT16)
-#define INTEGERS (1 << UINT8 | 1 << INT8 | 1 << INT32 | 1 << INT64)
-#define NUMBERS  (FLOATS | INTEGERS)
-#define ANY      (NUMBERS | 1 << BOOL)
-
-#define MAX_ELEMENTS 2500 /* of a value that is read again */
-
 /* ---- Random numbers ---------------------------------------------------------------------- */
 
-static int64_t below(RandomGraph *g, int64_t end) {
+int64_t below(RandomGraph *g, int64_t end) {
   g->state ^= g->state << 13;
   g->state ^= g->state >> 7;
   g->state ^= g->state << 17;
   return (int64_t)((g->state * 0x2545f4914f6cdd1du >> 33) % (uint64_t)end);
 }
 
-static int64_t between(RandomGraph *g, int64_t first, int64_t last) {
+int64_t between(RandomGraph *g, int64_t first, int64_t last) {
   return first + below(g, last - first + 1);
 }
 
 /* Odd extents, and those beside the lanes of vectors. */
-static int64_t extent(RandomGraph *g) {
+int64_t extent(RandomGraph *g) {
   static const int8_t extents[] = {1, 2, 3, 3, 4, 5, 7, 8, 9, 11, 13, 15, 16, 17, 19, 24, 31, 33};
   return extents[below(g, G_N_ELEMENTS(extents))];
 }
 
 /* One of the words between bars. */
-static char *choice(RandomGraph *g, const char *words) {
+char *choice(RandomGraph *g, const char *words) {
   char **parts = g_strsplit(words, "|", -1);
   char *word = g_strdup(parts[0] ? parts[below(g, g_strv_length(parts))] : "");
   g_strfreev(parts);
@@ -48,7 +38,7 @@ static size_t width_of(int32_t type) {
   return type == INT64 ? 8 : type == FLOAT || type == INT32 ? 4 : type == FLOAT16 ? 2 : 1;
 }
 
-static gboolean is_float(int32_t type) {
+gboolean is_float(int32_t type) {
   return (1 << type & FLOATS) != 0;
 }
 
@@ -81,7 +71,7 @@ static uint16_t half_of(double value) {
   return (uint16_t)(sign | (exponent + 14) << 10 | ((int)ldexp(significand, 11) & 0x3ff));
 }
 
-static void put(void *data, int32_t type, int64_t at, double value) {
+void put(void *data, int32_t type, int64_t at, double value) {
   if (type == FLOAT)
     ((float *)data)[at] = (float)value;
   else if (type == FLOAT16)
@@ -117,25 +107,24 @@ static int32_t add_value(RandomGraph *g, int32_t type, const int64_t *shape, int
 }
 
 /* A value that is given, as a constant or an input. */
-static int32_t given(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank,
-                     gboolean is_part) {
+int32_t given(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank, gboolean is_part) {
   int32_t value = add_value(g, type, shape, rank);
   fill(g, random_graph_value(g, value));
   random_graph_value(g, value)->is_part = is_part;
   return value;
 }
 
-static int32_t weights(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+int32_t weights(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
   return given(g, type, shape, rank, TRUE);
 }
 
-static int32_t int_list(RandomGraph *g, const int64_t *ints, int32_t count) {
+int32_t int_list(RandomGraph *g, const int64_t *ints, int32_t count) {
   int32_t value = weights(g, INT64, (int64_t[]){count}, 1);
   memcpy(random_graph_value(g, value)->data, ints, (size_t)count * sizeof(*ints));
   return value;
 }
 
-static int32_t number(RandomGraph *g, int32_t type, double content) {
+int32_t number(RandomGraph *g, int32_t type, double content) {
   int32_t value = weights(g, type, NULL, 0);
   put(random_graph_value(g, value)->data, type, 0, content);
   return value;
@@ -178,8 +167,7 @@ static gboolean fits(const RandomValue *value, int32_t types, int32_t min_rank, 
 }
 
 /* A value for a node to read, mostly what another gives; a new one if there is none that fits. */
-static int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank,
-                       gboolean exact) {
+int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank, gboolean exact) {
   for (int32_t tries = 0; tries < 12 && g->values->len; tries++) {
     int32_t back = (int32_t)below(g, tries < 6 ? MIN(g->values->len, 6) : g->values->len);
     int32_t value = (int32_t)g->values->len - 1 - back;
@@ -192,7 +180,7 @@ static int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t 
   return value;
 }
 
-static int32_t pick(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank) {
+int32_t pick(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank) {
   return pick_of(g, types, min_rank, max_rank, FALSE);
 }
 
@@ -203,7 +191,6 @@ double random_graph_rounding(int32_t type) {
 }
 
 /* Says how exact a result is: `grows` bits more than what is known of the operands, or not. */
-enum { ROUNDED = -1 };
 static void set_error(RandomGraph *g, const RandomNode *node, int32_t result, int32_t fraction,
                       int32_t magnitude) {
   RandomValue *value = random_graph_value(g, result);
@@ -220,8 +207,8 @@ static void set_error(RandomGraph *g, const RandomNode *node, int32_t result, in
 }
 
 /* Appends a node with one result; `attrs` is taken over. */
-static int32_t apply(RandomGraph *g, const char *op, char *attrs, const int32_t *reads,
-                     int32_t num_reads, int32_t type, const int64_t *shape, int32_t rank) {
+int32_t apply(RandomGraph *g, const char *op, char *attrs, const int32_t *reads, int32_t num_reads,
+              int32_t type, const int64_t *shape, int32_t rank) {
   RandomNode node = {.op = op, .attrs = attrs, .num_reads = num_reads, .num_results = 1};
   int32_t fraction = 0, magnitude = 0, result = add_value(g, type, shape, rank);
   memcpy(node.reads, reads, (size_t)num_reads * sizeof(*reads));
@@ -237,7 +224,7 @@ static int32_t apply(RandomGraph *g, const char *op, char *attrs, const int32_t 
   return result;
 }
 
-static int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
+int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
   int32_t result = add_value(g, type, shape, rank);
   RandomNode *node = random_graph_node(g, (int32_t)g->nodes->len - 1);
   const RandomValue *first = random_graph_value(g, node->results[0]);
@@ -250,34 +237,26 @@ static int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, in
   return result;
 }
 
-static void rounded(RandomGraph *g, int32_t result) {
+void rounded(RandomGraph *g, int32_t result) {
   RandomValue *value = random_graph_value(g, result);
   value->error = MAX(value->error, random_graph_rounding(value->type));
 }
 
-static void bits(RandomGraph *g, int32_t result, int32_t fraction, int32_t magnitude) {
+void bits(RandomGraph *g, int32_t result, int32_t fraction, int32_t magnitude) {
   set_error(g, random_graph_node(g, random_graph_value(g, result)->node), result, fraction,
             magnitude);
 }
 
+int32_t positive(RandomGraph *g, int32_t type, int64_t count) {
+  int32_t value = weights(g, type, &count, 1);
+  for (int64_t i = 0; i < count; i++)
+    put(random_graph_value(g, value)->data, type, i, (double)between(g, 4, 15) / 8);
+  return value;
+}
+
 /* ---- Generators -------------------------------------------------------------------------- */
 
-/* An operator, the generator, and what that wants to know. */
-typedef struct Row {
-  const char *op;
-  void (*make)(RandomGraph *g, const struct Row *row);
-  const char *attrs; /* choices between bars */
-  int32_t types;
-  int32_t how; /* below */
-} Row;
-
-enum {
-  EXACT = 1, /* gives multiples as fine as it gets */
-  SHARP = 2, /* jumps: operands have to be exact, else a rounding may change all */
-  WHOLE = 4, /* gives integers */
-};
-
-static void finish(RandomGraph *g, const Row *row, int32_t result) {
+void finish(RandomGraph *g, const Row *row, int32_t result) {
   if (!(row->how & EXACT))
     rounded(g, result);
   if (row->how & WHOLE)
@@ -325,7 +304,7 @@ static void make_clip(RandomGraph *g, const Row *row) {
 }
 
 /* A second operand: a value of that shape, or a new one that broadcasts to it. */
-static int32_t operand(RandomGraph *g, int32_t x, gboolean exact) {
+int32_t operand(RandomGraph *g, int32_t x, gboolean exact) {
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[MAX_RANK];
   int32_t first = (int32_t)below(g, in.rank + 1);
@@ -591,7 +570,7 @@ static void make_tile(RandomGraph *g, const Row *row) {
 }
 
 /* Indices into that many elements, some of them counted from the end. */
-static int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end) {
+int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end) {
   int32_t list = given(g, INT64, shape, rank, below(g, 2) == 0);
   RandomValue *value = random_graph_value(g, list);
   for (int64_t i = 0; i < random_value_count(value); i++)
@@ -865,16 +844,18 @@ static void make_cumsum(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, 1 << FLOAT | 1 << INT32 | 1 << INT64, 1, MAX_RANK);
   const RandomValue in = *random_graph_value(g, x);
   int32_t axis = number(g, INT64, (double)below(g, in.rank));
-  bits(
-      g,
-      apply(g, row->op, choice(g, row->attrs), (int32_t[]){x, axis}, 2, in.type, in.shape, in.rank),
-      in.fraction, in.magnitude + 6);
+  int32_t result =
+      apply(g, row->op, choice(g, row->attrs), (int32_t[]){x, axis}, 2, in.type, in.shape, in.rank);
+  if (!strcmp(row->op, "CumSum"))
+    bits(g, result, in.fraction, in.magnitude + 6);
+  else
+    bits(g, result, ROUNDED, 33 * in.magnitude);
 }
 
 /* ---- Windows ---- */
 
 /* A picture, often what another node gives, so that layers follow each other. */
-static int32_t picture(RandomGraph *g, int32_t types) {
+int32_t picture(RandomGraph *g, int32_t types) {
   for (int32_t tries = 0; tries < 12 && g->values->len; tries++) {
     int32_t value = (int32_t)below(g, g->values->len);
     if (fits(random_graph_value(g, value), types, 4, 4, FALSE))
@@ -942,6 +923,7 @@ static void make_pool(RandomGraph *g, const Row *row) {
   int64_t shape[4] = {in.shape[0], in.shape[1], (in.shape[2] + 2 * pad - kernel) / stride + 1,
                       (in.shape[3] + 2 * pad - kernel) / stride + 1};
   char *more = choice(g, row->attrs);
+  gboolean has_places = !strcmp(row->op, "MaxPool") && in.error == 0 && below(g, 2);
   int32_t result = apply(g, row->op,
                          g_strdup_printf("kernel_shape=%d,%d strides=%d,%d pads=%d,%d,%d,%d%s",
                                          (int)kernel, (int)kernel, (int)stride, (int)stride,
@@ -949,13 +931,15 @@ static void make_pool(RandomGraph *g, const Row *row) {
                          &x, 1, in.type, shape, 4);
   g_free(more);
   finish(g, row, result);
+  if (has_places)
+    random_graph_value(g, add_result(g, INT64, shape, 4))->magnitude = 12;
 }
 
 static void make_global_pool(RandomGraph *g, const Row *row) {
   int32_t x = picture(g, FLOATS);
   const RandomValue in = *random_graph_value(g, x);
   int64_t shape[4] = {in.shape[0], in.shape[1], 1, 1};
-  finish(g, row, apply(g, row->op, g_strdup(""), &x, 1, in.type, shape, 4));
+  finish(g, row, apply(g, row->op, choice(g, row->attrs), &x, 1, in.type, shape, 4));
 }
 
 static void make_picture(RandomGraph *g, const Row *row) {
@@ -1156,92 +1140,6 @@ static void make_quantized_conv(RandomGraph *g, const Row *row) {
        0, type == INT32 ? 24 : 8);
 }
 
-/* ---- Norms and recurrent layers ---- */
-
-static int32_t positive(RandomGraph *g, int32_t type, int64_t count) {
-  int32_t value = weights(g, type, &count, 1);
-  for (int64_t i = 0; i < count; i++)
-    put(random_graph_value(g, value)->data, type, i, (double)between(g, 4, 15) / 8);
-  return value;
-}
-
-/* Scale and bias, and for batches mean and variance, of as many elements as there are channels, or
- * elements along the last axis. */
-static void make_norm(RandomGraph *g, const Row *row) {
-  gboolean is_rms = row->op[0] == 'R', is_layer = row->op[0] == 'L' || is_rms;
-  gboolean is_batch = row->op[0] == 'B';
-  int32_t x = is_layer ? pick(g, 1 << FLOAT, 2, 4) : picture(g, 1 << FLOAT);
-  const RandomValue in = *random_graph_value(g, x);
-  int64_t count = in.shape[is_layer ? in.rank - 1 : 1];
-  int32_t reads[5] = {x, positive(g, FLOAT, count), weights(g, FLOAT, &count, 1), -1, -1};
-  if (is_batch) {
-    reads[3] = weights(g, FLOAT, &count, 1);
-    reads[4] = positive(g, FLOAT, count);
-  }
-  rounded(g, apply(g, row->op, choice(g, row->attrs), reads,
-                   is_batch ? 5
-                   : is_rms ? 2
-                            : 3,
-                   FLOAT, in.shape, in.rank));
-}
-
-/* One token after the other, or in any order by their places. */
-static void make_rotary(RandomGraph *g, const Row *row) {
-  int64_t batch = between(g, 1, 2), heads = between(g, 1, 3), length = between(g, 1, 5);
-  int64_t half = between(g, 1, 4), size = 2 * half + below(g, 2) * 3, rows = 7;
-  gboolean has_axis = below(g, 2) == 1, has_places = below(g, 2) == 1;
-  int64_t with_axis[4] = {batch, heads, length, size}, without[3] = {batch, length, heads * size};
-  int64_t cache[3] = {batch, length, half};
-  const int64_t *shape = has_axis ? with_axis : without;
-  if (has_places)
-    cache[1] = rows;
-  int32_t reads[4] = {given(g, FLOAT, shape, has_axis ? 4 : 3, FALSE),
-                      given(g, FLOAT, cache + has_places, 3 - has_places, TRUE),
-                      given(g, FLOAT, cache + has_places, 3 - has_places, TRUE), -1};
-  if (has_places)
-    reads[3] = indices(g, (int64_t[]){batch, length}, 2, rows);
-  rounded(g, apply(g, row->op,
-                   g_strdup_printf("num_heads=%d interleaved=%d rotary_embedding_dim=%d",
-                                   (int)heads, (int)below(g, 2), (int)(2 * half)),
-                   reads, has_places ? 4 : 3, FLOAT, shape, has_axis ? 4 : 3));
-}
-
-/* Of queries that share keys, with what is past, masks and windows. */
-static void make_attention(RandomGraph *g, const Row *row) {
-  int64_t batch = between(g, 1, 2), heads = between(g, 1, 2), groups = between(g, 1, 3);
-  int64_t queries = between(g, 1, 5), keys = between(g, 1, 7), size = between(g, 1, 9);
-  int64_t past = below(g, 2) ? between(g, 1, 4) : 0, all = past + keys;
-  int64_t k[4] = {batch, heads, keys, size}, old[4] = {batch, heads, past, size};
-  int64_t q[4] = {batch, heads * groups, queries, size}, mask[2] = {queries, all};
-  int32_t reads[6] = {given(g, FLOAT, q, 4, FALSE),
-                      given(g, FLOAT, k, 4, FALSE),
-                      given(g, FLOAT, k, 4, FALSE),
-                      -1,
-                      -1,
-                      -1};
-  if (below(g, 2))
-    reads[3] = given(g, below(g, 2) ? BOOL : FLOAT, mask, 2, below(g, 2) == 0);
-  for (int32_t i = 4; i < 6 && past; i++)
-    reads[i] = given(g, FLOAT, old, 4, FALSE);
-  rounded(g, apply(g, row->op, choice(g, row->attrs), reads, past ? 6 : 4, FLOAT, q, 4));
-}
-
-static void make_recurrent(RandomGraph *g, const Row *row) {
-  int64_t gates = row->op[0] == 'L' ? 4 : row->op[0] == 'G' ? 3 : 1;
-  int64_t steps = between(g, 1, 4), batch = between(g, 1, 3), inputs = extent(g);
-  int64_t hidden = between(g, 1, 9), directions = between(g, 1, 2);
-  int32_t reads[4] = {given(g, FLOAT, (int64_t[]){steps, batch, inputs}, 3, FALSE),
-                      weights(g, FLOAT, (int64_t[]){directions, gates * hidden, inputs}, 3),
-                      weights(g, FLOAT, (int64_t[]){directions, gates * hidden, hidden}, 3),
-                      weights(g, FLOAT, (int64_t[]){directions, 2 * gates * hidden}, 2)};
-  rounded(g, apply(g, row->op,
-                   g_strdup_printf("hidden_size=%d direction=%s", (int)hidden,
-                                   directions == 2 ? "bidirectional" : "forward"),
-                   reads, (int32_t)between(g, 3, 4), FLOAT,
-                   (int64_t[]){steps, directions, batch, hidden}, 4));
-  add_result(g, FLOAT, (int64_t[]){directions, batch, hidden}, 3);
-}
-
 #define UNARY(op, attrs)                                                                           \
   { op, make_unary, attrs, FLOATS, 0 }
 
@@ -1315,6 +1213,7 @@ static const Row rows[] = {
     {"Max", make_many, "", NUMBERS, EXACT},
     {"Sum", make_many, "", FLOATS, EXACT},
     {"Mean", make_many, "", FLOATS, 0},
+    {"SwiGLU", make_gated, "|alpha=0.7f", FLOATS, 0},
     {"Reshape", make_reshape, "", 0, 0},
     {"Flatten", make_flatten, "", 0, 0},
     {"Squeeze", make_squeeze, "", 0, 0},
@@ -1331,6 +1230,7 @@ static const Row rows[] = {
     {"Slice", make_slice, "", 0, 0},
     {"Split", make_split, "", 0, 0},
     {"Pad", make_pad, "", 0, 0},
+    {"CenterCropPad", make_center, "", 0, 0},
     {"Expand", make_expand, "", 0, 0},
     {"Tile", make_tile, "", 0, 0},
     {"Gather", make_gather, "", 0, 0},
@@ -1339,6 +1239,10 @@ static const Row rows[] = {
     {"ScatterElements", make_scatter_elements, "none|add|mul|max|min", 0, 0},
     {"Scatter", make_scatter_elements, "", 0, 0},
     {"ScatterND", make_scatter_nd, "none|add|mul|max|min", 0, 0},
+    {"TensorScatter", make_tensor_scatter, "", 0, 0},
+    {"CausalConvWithState", make_causal_conv, "|activation=silu", 0, 0},
+    {"NegativeLogLikelihoodLoss", make_loss, "", 0, 0},
+    {"SoftmaxCrossEntropyLoss", make_loss, "", 0, 0},
     {"TopK", make_topk, "", 0, 0},
     {"ReverseSequence", make_reverse_sequence, "", 0, 0},
     {"OneHot", make_one_hot, "", 0, 0},
@@ -1367,11 +1271,15 @@ static const Row rows[] = {
     {"Hardmax", make_along, "", FLOATS, EXACT | SHARP | WHOLE},
     {"LogSoftmax", make_along, "", FLOATS, 0},
     {"CumSum", make_cumsum, "|reverse=1|exclusive=1|exclusive=1 reverse=1", 0, 0},
+    {"CumProd", make_cumsum, "|reverse=1|exclusive=1|exclusive=1 reverse=1", 0, 0},
     {"GlobalAveragePool", make_global_pool, "", 0, 0},
     {"GlobalMaxPool", make_global_pool, "", 0, EXACT},
     {"Conv", make_conv, "", 0, 0},
     {"ConvTranspose", make_conv_transpose, "", 0, 0},
-    {"MaxPool", make_pool, "", 0, EXACT},
+    {"GlobalLpPool", make_global_pool, "|p=1|p=3", 0, 0},
+    {"MaxPool", make_pool, "| storage_order=1", 0, EXACT},
+    {"MaxUnpool", make_unpool, "kernel_shape=2,2 strides=2,2", 0, 0},
+    {"LpPool", make_pool, "| p=1| p=3", 0, 0},
     {"AveragePool", make_pool, "| count_include_pad=1", 0, 0},
     {"LRN", make_picture, "size=3|size=5 alpha=0.01f", 1 << FLOAT, 0},
     {"MatMul", make_matmul, "", 0, 0},

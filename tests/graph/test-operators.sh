@@ -14,7 +14,7 @@ rows() {
       return line ~ /^ *SCALAR/ ? "element by element" : line ~ /^ *VIEW/ ? "a view" : \
              line ~ /^ *EXPANDED/ ? "by other operators" : line ~ /ELEMENTWISE/ ? "element by element" : "computed"
     }
-    match($0, /^ *(SCALAR|COMPUTED|VIEW|EXPANDED)\("[A-Za-z0-9]+", [0-9]+/) {
+    match($0, /^ *(SCALAR|COMPUTED|REDUCE|VIEW|EXPANDED)\("[A-Za-z0-9]+", [0-9]+/) {
       split($0, quoted, "\""); split(quoted[3], numbers, ",")
       print "| " quoted[2] " |" numbers[2] " | " kind($0) " |"; next
     }

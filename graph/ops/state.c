@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators with a state that one run leaves to the next: a cache of a fixed length, the end of a
+ * sequence. */
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+/* ---- TensorScatter ----------------------------------------------------------------------- */
+
+static int is_circular(const BpGraphNode *node) {
+  return !strcmp(bp__node_str(node, "mode", "linear"), "circular");
+}
+
+BP_ROW_INFER(tensor_scatter) {
+  const BpGraphValue *cache = node->inputs[0], *update = node->inputs[1];
+  const BpGraphValue *places = bp__node_input(node, 2);
+  char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
+  int32_t axis;
+  if (bp__op_axis(node, bp__node_int(node, "axis", -2), cache->ndim, &axis))
+    return -1;
+  if (!is_circular(node) && strcmp(bp__node_str(node, "mode", "linear"), "linear"))
+    return bp__op_bad(node, "its mode is neither linear nor circular");
+  int fits =
+      axis > 0 && cache->ndim == update->ndim && bp__dtype_equal(cache->dtype, update->dtype);
+  for (int32_t i = 0; fits && i < cache->ndim; i++)
+    fits = i == axis ? update->shape[i] <= cache->shape[i] : update->shape[i] == cache->shape[i];
+  if (!fits)
+    return bp__op_bad(node, "its update, %s, does not fit its cache, %s, along axis %d",
+                      bp__value_format(update, a), bp__value_format(cache, b), axis);
+  if (places && (places->ndim != 1 || places->shape[0] != cache->shape[0] ||
+                 places->dtype.code != BP_DTYPE_INT))
+    return bp__op_bad(node, "its write_indices are %s, not an integer for each of %lld batches",
+                      bp__value_format(places, a), (long long)cache->shape[0]);
+  return bp__node_set_output(graph, node, 0, cache->dtype, cache->shape, cache->ndim);
+}
+
+/* The element of the update that was written at this place, or what the cache had. */
+static const BpIrNode *tensor_scatter_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpGraphValue *cache = op->node->inputs[0], *update = op->node->inputs[1];
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *at, *is_new, *old;
+  int32_t axis;
+  if (bp__op_axis(op->node, bp__node_int(op->node, "axis", -2), cache->ndim, &axis))
+    return NULL;
+  old = bp_te_read(te, op->inputs[0], axes);
+  if (update->shape[axis] == 0)
+    return old;
+  at = axes[axis];
+  if (bp__node_input(op->node, 2)) {
+    const BpIrNode *start = bp_te_read(te, op->inputs[2], axes);
+    at = start ? x_sub(ir, at, bp_ir_cast(ir, BP__INT64, start)) : NULL;
+  }
+  if (is_circular(op->node))
+    at = bp_ir_binary(ir, BP_IR_FLOORMOD, at, x_index(ir, cache->shape[axis]));
+  is_new = x_and(ir, x_ge(ir, at, x_index(ir, 0)), x_lt(ir, at, x_index(ir, update->shape[axis])));
+  memcpy(indices, axes, (size_t)cache->ndim * sizeof(*indices));
+  indices[axis] = at;
+  return bp_ir_select(ir, is_new, bp_te_read_if(te, op->inputs[1], indices, is_new), old);
+}
+
+BP_ROW_COMPUTE(tensor_scatter) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp__op_give(outputs, bp_te_compute(op->te, "TensorScatter", out->shape, out->ndim,
+                                            tensor_scatter_body, &copy));
+}
+
+/* ---- CausalConvWithState ----------------------------------------------------------------- */
+
+static int check_causal(const BpGraphNode *node) {
+  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
+  const BpGraphValue *past = bp__node_input(node, 3);
+  char text[BP_VALUE_TEXT];
+  if (in->ndim != 3 || weights->ndim != 3 || weights->shape[0] != in->shape[1] ||
+      weights->shape[1] != 1 || weights->shape[2] < 1)
+    return bp__op_bad(node, "its weights are %s, not a kernel for each of its channels",
+                      bp__value_format(weights, text));
+  if (past && (past->ndim != 3 || past->shape[0] != in->shape[0] ||
+               past->shape[1] != in->shape[1] || past->shape[2] != weights->shape[2] - 1))
+    return bp__op_bad(node, "its past_state is %s, not the %lld places before its input",
+                      bp__value_format(past, text), (long long)(weights->shape[2] - 1));
+  return 0;
+}
+
+/* The sequence with what comes before it: the state, or zeros. */
+static BpGraphValue *with_past(BpGraph *graph, const BpGraphNode *node) {
+  BpGraphValue *past = bp__node_input(node, 3);
+  int64_t pads[6] = {0, 0, node->inputs[1]->shape[2] - 1};
+  BpGraphAttr axis = bp__attr_int(graph, "axis", 2);
+  if (pads[2] == 0)
+    return node->inputs[0];
+  if (!past)
+    return bp__op_binary(graph, node, "Pad", node->inputs[0], bp__graph_int_vector(graph, pads, 6));
+  return bp__op_apply(graph, "", "Concat", node->name, (BpGraphValue *[]){past, node->inputs[0]}, 2,
+                      &axis, 1);
+}
+
+/* A convolution of each channel that sees its past. */
+BP_ROW_EXPAND(causal_conv) {
+  const char *activation = bp__node_str(node, "activation", "none");
+  int64_t channels = node->inputs[0]->ndim > 1 ? node->inputs[0]->shape[1] : 0;
+  BpGraphAttr group = bp__attr_int(graph, "group", channels);
+  if (check_causal(node))
+    return -1;
+  if (strcmp(activation, "none") && strcmp(activation, "silu") && strcmp(activation, "swish"))
+    return bp__op_bad(node, "its activation is '%s', none of none, silu and swish", activation);
+  BpGraphValue *padded = with_past(graph, node);
+  BpGraphValue *inputs[] = {padded, node->inputs[1], bp__node_input(node, 2)};
+  BpGraphValue *out =
+      bp__op_apply(graph, "", "Conv", node->name, inputs, inputs[2] ? 3 : 2, &group, 1);
+  node->outputs[0] = strcmp(activation, "none") ? bp__op_unary(graph, node, "Swish", out) : out;
+  if (!node->outputs[0])
+    return -1;
+  if (node->num_outputs > 1) {
+    int64_t length = padded->shape[2];
+    node->outputs[1] =
+        bp__op_slice(graph, node, padded, 2, length - (node->inputs[1]->shape[2] - 1), length);
+    return node->outputs[1] ? 0 : -1;
+  }
+  return 0;
+}

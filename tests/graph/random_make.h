@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the generators of random graphs share: types, random numbers, values and nodes. */
+#ifndef BACKPLANE_TESTS_GRAPH_RANDOM_MAKE_H
+#define BACKPLANE_TESTS_GRAPH_RANDOM_MAKE_H
+
+#include "tests/graph/random_graph.h"
+
+enum { FLOAT = 1, UINT8 = 2, INT8 = 3, INT32 = 6, INT64 = 7, BOOL = 9, FLOAT16 = 10 };
+
+/* Sets of types, by 1 << type. */
+#define FLOATS   (1 << FLOAT | 1 << FLOAT16)
+#define INTEGERS (1 << UINT8 | 1 << INT8 | 1 << INT32 | 1 << INT64)
+#define NUMBERS  (FLOATS | INTEGERS)
+#define ANY      (NUMBERS | 1 << BOOL)
+
+#define MAX_ELEMENTS 2500 /* of a value that is read again */
+
+/* An operator, the generator, and what that wants to know. */
+typedef struct Row {
+  const char *op;
+  void (*make)(RandomGraph *g, const struct Row *row);
+  const char *attrs; /* choices between bars */
+  int32_t types;
+  int32_t how; /* those below */
+} Row;
+
+enum {
+  EXACT = 1, /* gives multiples as fine as it gets */
+  SHARP = 2, /* jumps: operands have to be exact, else a rounding may change all */
+  WHOLE = 4, /* gives integers */
+};
+
+/* For the fraction of a result: it is rounded. */
+enum { ROUNDED = -1 };
+
+int64_t below(RandomGraph *g, int64_t end);
+int64_t between(RandomGraph *g, int64_t first, int64_t last);
+int64_t extent(RandomGraph *g);
+char *choice(RandomGraph *g, const char *words);
+gboolean is_float(int32_t type);
+void put(void *data, int32_t type, int64_t at, double value);
+int32_t given(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank, gboolean is_part);
+int32_t weights(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank);
+int32_t int_list(RandomGraph *g, const int64_t *ints, int32_t count);
+int32_t number(RandomGraph *g, int32_t type, double content);
+int32_t pick_of(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank, gboolean exact);
+int32_t pick(RandomGraph *g, int32_t types, int32_t min_rank, int32_t max_rank);
+int32_t apply(RandomGraph *g, const char *op, char *attrs, const int32_t *reads, int32_t num_reads,
+              int32_t type, const int64_t *shape, int32_t rank);
+int32_t add_result(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank);
+void rounded(RandomGraph *g, int32_t result);
+void bits(RandomGraph *g, int32_t result, int32_t fraction, int32_t magnitude);
+void finish(RandomGraph *g, const Row *row, int32_t result);
+int32_t picture(RandomGraph *g, int32_t types);
+int32_t indices(RandomGraph *g, const int64_t *shape, int32_t rank, int64_t end);
+int32_t positive(RandomGraph *g, int32_t type, int64_t count);
+int32_t operand(RandomGraph *g, int32_t x, gboolean exact);
+
+/* random_layers.c */
+void make_unpool(RandomGraph *g, const Row *row);
+void make_gated(RandomGraph *g, const Row *row);
+void make_tensor_scatter(RandomGraph *g, const Row *row);
+void make_causal_conv(RandomGraph *g, const Row *row);
+void make_loss(RandomGraph *g, const Row *row);
+void make_center(RandomGraph *g, const Row *row);
+void make_norm(RandomGraph *g, const Row *row);
+void make_rotary(RandomGraph *g, const Row *row);
+void make_attention(RandomGraph *g, const Row *row);
+void make_recurrent(RandomGraph *g, const Row *row);
+
+#endif
