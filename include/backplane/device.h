@@ -46,7 +46,7 @@ BP_API const char *bp_device_select_help(void);
  * `text` and the result are as for bp_device_format. */
 BP_API size_t bp_device_hardware(BpDevice device, char *text, size_t capacity);
 
-/* Frees a string that a function of this library gave; NULL is let pass. */
+/* Frees a string that a function of this library gave; NULL is ignored. */
 BP_API void bp_str_free(char *text);
 
 /* All device kinds that installed plugins declare, without loading them. NULL-terminated, freed

@@ -6,6 +6,7 @@
 
 #include <backplane/api.h>
 #include <backplane/module_api.h>
+#include <backplane/object.h>
 #include <backplane/value.h>
 
 #ifdef __cplusplus
@@ -17,6 +18,10 @@ extern "C" {
  * extension EXT has a global function `runtime.module.loadfile_EXT`. A shared library is unmapped
  * with its last function or object. */
 BP_API BpModule *bp_module_load(const char *path);
+/* Drops a reference to a module; the last one frees it. NULL is ignored. Any thread. */
+static inline void bp_module_release(BpModule *module) {
+  bp_object_release(module);
+}
 
 /* What a shared library holds, without loading it (transfer full): the module and its imports have
  * their kinds and list their functions, without signatures; none can be had. Nothing of its code

@@ -11,10 +11,21 @@
 extern "C" {
 #endif
 
-/* Adds a strong reference; returns `object`. NULL is let pass. Any thread. */
+/* Adds a strong reference; returns `object`. NULL is ignored. Any thread. */
 BP_API void *bp_object_retain(void *object);
-/* Drops a strong reference, the last one destroys the object. NULL is let pass. Any thread. */
+/* Drops a strong reference, the last one destroys the object. NULL is ignored. Any thread. */
 BP_API void bp_object_release(void *object);
+/* The same, with the type checked by the compiler. Those of targets, modules and tensors are in
+ * target.h, module.h and tensor.h. */
+static inline void bp_function_release(BpFunction *function) {
+  bp_object_release(function);
+}
+static inline void bp_shape_release(BpShape *shape) {
+  bp_object_release(shape);
+}
+static inline void bp_array_release(BpArray *array) {
+  bp_object_release(array);
+}
 
 /* Releases the object in a value that is owned, if there is one, and makes it None. */
 BP_API void bp_value_clear(BpValue *value);
@@ -64,7 +75,7 @@ BP_API int bp_registry_get(const char *name, BpFunction **function);
 BP_API int bp_registry_remove(const char *name);
 /* All names in use, sorted; one allocation, freed with bp_names_free. *count may be NULL. */
 BP_API char **bp_registry_list(size_t *count);
-/* Frees a NULL-terminated list that this API gave. NULL is let pass. */
+/* Frees a NULL-terminated list that this API gave. NULL is ignored. */
 BP_API void bp_names_free(char **names);
 
 #ifdef __cplusplus

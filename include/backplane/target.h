@@ -6,6 +6,7 @@
 #include <backplane/api.h>
 #include <backplane/ir_api.h>
 #include <backplane/module_api.h>
+#include <backplane/object.h>
 #include <backplane/target_api.h>
 #include <backplane/value.h>
 
@@ -19,6 +20,10 @@ extern "C" {
 BP_API BpTarget *bp_target_parse(const char *text);
 /* The target that fits a present device best (transfer full): its BP_ATTR_TARGET. */
 BP_API BpTarget *bp_target_from_device(BpDevice device);
+/* Drops a reference to a target; the last one frees it. NULL is ignored. Any thread. */
+static inline void bp_target_release(BpTarget *target) {
+  bp_object_release(target);
+}
 /* Kind; borrowed, static. Its device type. */
 BP_API const char *bp_target_kind(const BpTarget *target);
 BP_API int32_t bp_target_device_type(const BpTarget *target);

@@ -6,6 +6,7 @@
 #define BACKPLANE_TENSOR_H
 
 #include <backplane/api.h>
+#include <backplane/object.h>
 #include <backplane/value.h>
 
 #ifdef __cplusplus
@@ -16,6 +17,10 @@ extern "C" {
  * an error. mem_scope: NULL or a scope of the device. */
 BP_API BpTensor *bp_tensor_create(const int64_t *shape, int32_t ndim, BpDataType dtype,
                                   BpDevice device, const char *mem_scope);
+/* Drops a reference to a tensor; the last one frees it. NULL is ignored. Any thread. */
+static inline void bp_tensor_release(BpTensor *tensor) {
+  bp_object_release(tensor);
+}
 /* A view of part of `base` (transfer full) that keeps it alive. Out of bounds is an error. */
 BP_API BpTensor *bp_tensor_create_view(BpTensor *base, const int64_t *shape, int32_t ndim,
                                        BpDataType dtype, uint64_t byte_offset);

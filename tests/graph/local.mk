@@ -12,7 +12,7 @@ nodist_tests_graph_libgraphtest_la_SOURCES = graph/onnx/onnx.pb-c.c
 tests_graph_libgraphtest_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 graphtest_LDADD = tests/graph/libgraphtest.la $(LDADD) $(PROTOBUF_C_LIBS) -lm
 
-test_programs += tests/graph/test-onnx tests/graph/test-compile tests/graph/test-convolution \
+test_programs += tests/graph/test-onnx tests/graph/test-compile tests/graph/test-load tests/graph/test-convolution \
 	tests/graph/test-limits tests/graph/test-external-data tests/graph/test-nested tests/graph/test-types tests/graph/test-together tests/graph/test-values
 thread_tests += tests/graph/test-together
 
@@ -30,6 +30,8 @@ tests_graph_test_cliffs_LDADD = $(graphtest_LDADD)
 
 tests_graph_test_onnx_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_onnx_LDADD = $(graphtest_LDADD)
+tests_graph_test_load_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_load_LDADD = $(graphtest_LDADD)
 tests_graph_test_compile_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_compile_LDADD = $(graphtest_LDADD)
 tests_graph_test_convolution_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)

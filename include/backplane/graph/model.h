@@ -106,8 +106,16 @@ BP_API BpModule *bp_model_open_parts(const char *graph_path, const char *library
 BP_API BpModel *bp_model_create(BpModule *module, const BpDevice *devices, size_t num_devices);
 /* The same of what bp_model_open opens. */
 BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t num_devices);
-/* One more reference (returned), and one less: the last one frees it. Any thread; NULL is let
- * pass. */
+/* The same in one call for the commonest wish: chooses devices, opens or compiles, and makes the
+ * model (transfer full, bp_model_release). `path` ends in ".onnx", or is one that bp_model_open
+ * takes. `preferences` and `report` (may be NULL) are as for bp_device_select. An ONNX file is
+ * compiled for `options->targets`; if there are none, or `options` is NULL, for the first device
+ * that is there of those preferred. What was compiled before chooses among the devices that it has
+ * code for, and ignores `options`. NULL with an error; *report is NULL then. Any thread. */
+BP_API BpModel *bp_model_load_for(const char *path, const char *preferences,
+                                  const BpCompileOptions *options, char **report);
+/* One more reference (returned), and one less: the last one frees it. Any thread; NULL is
+ * ignored. */
 BP_API BpModel *bp_model_retain(BpModel *model);
 BP_API void bp_model_release(BpModel *model);
 /* Picks the devices for such a module: the model's as bp_device_select does (see
@@ -158,7 +166,7 @@ BP_API const char *bp_model_target(const BpModel *model, int32_t index);
 /* Bytes of its parameters, and of the storage that each context plans. */
 BP_API void bp_model_memory(const BpModel *model, uint64_t *parameters, uint64_t *planned);
 
-/* A context (transfer full, bp_model_context_free, where NULL is let pass); it keeps the model
+/* A context (transfer full, bp_model_context_free, which ignores NULL); it keeps the model
  * alive. */
 BP_API BpModelContext *bp_model_context_create(BpModel *model);
 BP_API void bp_model_context_free(BpModelContext *context);

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model that is ready to run, by one call: its devices are chosen by a list, and an ONNX file is
+ * compiled for the first of them. */
+#include <backplane/graph/model.h>
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+
+#include <backplane/device.h>
+#include <backplane/error.h>
+
+#include "graph/io/given.h"
+
+#define ONNX_ENDING ".onnx"
+
+static int is_onnx(const char *path) {
+  size_t length = strlen(path), tail = strlen(ONNX_ENDING);
+  return length >= tail && !strcasecmp(path + length - tail, ONNX_ENDING);
+}
+
+/* The options that were given, if any; members that the caller's version lacks are 0. */
+static int copy_options(const BpCompileOptions *given, BpCompileOptions *options) {
+  *options = (BpCompileOptions){.struct_size = sizeof(*options)};
+  if (!given)
+    return 0;
+  if (given->struct_size < offsetof(BpCompileOptions, fallback))
+    return bp_error_raise(BP_ERROR_VALUE,
+                          "struct_size of the options is %" PRIu64
+                          "; set it to sizeof(BpCompileOptions)",
+                          given->struct_size);
+  size_t size = given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options);
+  memcpy(options, given, size);
+  options->struct_size = sizeof(*options);
+  return 0;
+}
+
+/* Compiles for the targets of the options, else for the device that the list chooses. */
+static BpModule *compile_for(const char *path, const char *preferences,
+                             const BpCompileOptions *given, char **report) {
+  BpCompileOptions options;
+  if (copy_options(given, &options) < 0)
+    return NULL;
+  if (options.num_targets)
+    return bp_model_compile(path, &options);
+  BpDevice device;
+  if (bp_device_select(preferences, &device, report) < 0)
+    return NULL;
+  BpTarget *target = bp_target_from_device(device);
+  if (!target)
+    return NULL;
+  const BpTarget *targets[] = {target};
+  options.targets = targets;
+  options.num_targets = 1;
+  BpModule *module = bp_model_compile(path, &options);
+  bp_target_release(target);
+  return module;
+}
+
+static BpModel *create_on(BpModule *module, const char *preferences, char **report) {
+  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  size_t count;
+  return bp_model_select_devices(module, preferences, devices, BP_MODEL_MOST_DEVICES, &count,
+                                 report) < 0
+             ? NULL
+             : bp_model_create(module, devices, count);
+}
+
+BpModel *bp_model_load_for(const char *path, const char *preferences,
+                           const BpCompileOptions *options, char **report) {
+  char *passed_over = NULL;
+  if (report)
+    *report = NULL;
+  if (!BP_GIVEN(path))
+    return NULL;
+  BpModule *module =
+      is_onnx(path) ? compile_for(path, preferences, options, &passed_over) : bp_model_open(path);
+  BpModel *model =
+      module ? create_on(module, preferences, passed_over ? NULL : &passed_over) : NULL;
+  if (module && !model)
+    bp_error_add_context("%s", path);
+  bp_module_release(module);
+  if (model && report)
+    *report = passed_over;
+  else
+    bp_str_free(passed_over);
+  return model;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models that one call makes ready to run: the device is the one that the list prefers, whether the
+ * model is compiled for it or was compiled before. */
+#include <string.h>
+#include <unistd.h>
+
+#include <glib.h>
+
+#include <backplane/backplane.h>
+
+#include "tests/graph/compile_check.h"
+
+static char *onnx, *library;
+static const int64_t extents[] = {2, 3};
+static const BpInputShape shape = {"x", extents, 2};
+
+/* A file whose first extent is open, and what it compiles to for the CPU. */
+static void make_files(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "Nx3");
+  onnx_node(builder, "Neg", "x", "y", "");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  onnx = onnx_write(bytes);
+  library = g_strconcat(onnx, ".so", NULL);
+  BpTarget *target = bp_target_parse("c");
+  const BpTarget *targets[] = {target};
+  BpModule *module =
+      bp_model_compile(onnx, &(BpCompileOptions){.struct_size = sizeof(BpCompileOptions),
+                                                 .targets = targets,
+                                                 .num_targets = 1,
+                                                 .shapes = &shape,
+                                                 .num_shapes = 1});
+  if (!module || bp_module_export_library(module, library) < 0)
+    g_error("%s", bp_error_message());
+  bp_module_release(module);
+  bp_target_release(target);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
+static BpCompileOptions with_shape(void) {
+  return (BpCompileOptions){
+      .struct_size = sizeof(BpCompileOptions), .shapes = &shape, .num_shapes = 1};
+}
+
+/* The model is on cpu:0 and negates; frees it. */
+static void assert_negates_on_cpu(BpModel *model) {
+  static const float x[] = {1, -2, 3, 0.5f, -0.25f, 8};
+  int64_t count;
+  size_t num_devices;
+  if (!model)
+    g_error("%s", bp_error_message());
+  const BpDevice *devices = bp_model_devices(model, &num_devices);
+  g_assert_cmpuint(num_devices, ==, 1);
+  g_assert_cmpint(devices[0].device_type, ==, BP_DEVICE_CPU);
+  g_assert_cmpint(devices[0].device_id, ==, 0);
+  float *y = run_model(model, x, &count);
+  g_assert_cmpint(count, ==, G_N_ELEMENTS(x));
+  for (size_t i = 0; i < G_N_ELEMENTS(x); i++)
+    g_assert_cmpfloat(y[i], ==, -x[i]);
+  g_free(y);
+}
+
+static void test_file_is_compiled_for_the_device_of_the_list(void) {
+  BpCompileOptions options = with_shape();
+  char *report;
+  assert_negates_on_cpu(bp_model_load_for(onnx, "cpu", &options, NULL));
+  assert_negates_on_cpu(bp_model_load_for(onnx, "opencl:99,cpu:0", &options, &report));
+  g_assert_nonnull(strstr(report, "opencl:99"));
+  bp_str_free(report);
+}
+
+static void test_file_is_compiled_for_the_targets_that_are_given(void) {
+  BpCompileOptions options = with_shape();
+  BpTarget *target = bp_target_parse("c");
+  const BpTarget *targets[] = {target};
+  char *report;
+  options.targets = targets;
+  options.num_targets = 1;
+  assert_negates_on_cpu(bp_model_load_for(onnx, "opencl,cpu", &options, &report));
+  g_assert_nonnull(strstr(report, "opencl: there is no code for it"));
+  bp_str_free(report);
+  bp_target_release(target);
+}
+
+static void test_library_chooses_among_the_devices_that_it_has_code_for(void) {
+  char *report;
+  assert_negates_on_cpu(bp_model_load_for(library, NULL, NULL, NULL));
+  assert_negates_on_cpu(bp_model_load_for(library, "opencl,cpu", NULL, &report));
+  g_assert_nonnull(strstr(report, "opencl: there is no code for it"));
+  bp_str_free(report);
+}
+
+/* Options of the first version end before `fallback`; what lies behind is not read. */
+static void test_members_that_an_older_program_lacks_count_as_0(void) {
+  BpCompileOptions options = with_shape();
+  options.struct_size = offsetof(BpCompileOptions, fallback);
+  options.fallback = (const BpTarget *)(const void *)&options;
+  options.is_reference = -1;
+  assert_negates_on_cpu(bp_model_load_for(onnx, "cpu", &options, NULL));
+}
+
+static void assert_fails(const char *path, const char *preferences, const BpCompileOptions *options,
+                         const char *kind, const char *text) {
+  char *report = onnx;
+  g_assert_null(bp_model_load_for(path, preferences, options, &report));
+  g_assert_null(report);
+  g_assert_cmpstr(bp_error_kind(), ==, kind);
+  if (!strstr(bp_error_message(), text))
+    g_error("\"%s\" has not \"%s\"", bp_error_message(), text);
+  bp_error_clear();
+}
+
+static void test_errors(void) {
+  BpCompileOptions options = with_shape(), unsized = with_shape();
+  unsized.struct_size = 0;
+  assert_fails(NULL, NULL, NULL, BP_ERROR_VALUE, "'path' is NULL");
+  assert_fails(onnx, "cpu", NULL, BP_ERROR_VALUE, "--shape x=1x3");
+  assert_fails(onnx, "opencl:99,cpu", NULL, BP_ERROR_VALUE, "--shape x=1x3");
+  assert_fails(onnx, "cpu", &unsized, BP_ERROR_VALUE, "set it to sizeof(BpCompileOptions)");
+  assert_fails(onnx, "cpu:99", &options, BP_ERROR_NOT_FOUND, "cpu:99");
+  assert_fails(library, "opencl", NULL, BP_ERROR_NOT_FOUND, "there is code for (cpu)");
+  assert_fails("/nonexistent/m.ONNX", "cpu", NULL, BP_ERROR_IO, "/nonexistent/m.ONNX");
+  assert_fails("/nonexistent/m.so", "cpu", NULL, BP_ERROR_IO, "/nonexistent/m.so");
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  make_files();
+#define ADD(name, function) g_test_add_func("/load/" name, function)
+  ADD("file-is-compiled-for-the-device-of-the-list",
+      test_file_is_compiled_for_the_device_of_the_list);
+  ADD("file-is-compiled-for-the-targets-that-are-given",
+      test_file_is_compiled_for_the_targets_that_are_given);
+  ADD("library-chooses-among-the-devices-that-it-has-code-for",
+      test_library_chooses_among_the_devices_that_it_has_code_for);
+  ADD("members-that-an-older-program-lacks-count-as-0",
+      test_members_that_an_older_program_lacks_count_as_0);
+  ADD("errors-name-the-cause-and-leave-no-report", test_errors);
+  int status = g_test_run();
+  unlink(onnx);
+  unlink(library);
+  g_free(onnx);
+  g_free(library);
+  return status;
+}
