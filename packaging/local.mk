@@ -1,4 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
+# What build systems and packagers find.
+
+# For CMake, as the files .pc are for pkg-config. Headers are found from the libraries' folder, so
+# that the installed tree can be moved, or be another machine's.
+cmakedir = $(libdir)/cmake/Backplane
+nodist_cmake_DATA = packaging/BackplaneConfig.cmake packaging/BackplaneConfigVersion.cmake
+EXTRA_DIST += packaging/BackplaneConfig.cmake.in packaging/BackplaneConfigVersion.cmake.in
+CLEANFILES += $(nodist_cmake_DATA)
+$(nodist_cmake_DATA): %: %.in Makefile
+	$(AM_V_GEN)$(MKDIR_P) $(@D) && headers=$$(realpath -m --relative-to='$(libdir)' '$(includedir)') && \
+	$(SED) -e "s|@headers@|$$headers|" -e 's|@version@|$(PACKAGE_VERSION)|' $< >$@
+
 # Packages: debian/ is built by dpkg-buildpackage, backplane.spec by rpmbuild; docs/packaging.md.
 
 EXTRA_DIST += scripts/check-packages packaging/backplane.spec packaging/dh_backplane packaging/backplane.pm \

@@ -22,7 +22,7 @@ dist_aclocal_DATA = sdk/backplane-plugin.m4
 dist_man_MANS += sdk/backplane-sdk.7
 
 # The template of `backplane new-plugin`: a plugin called simdev, whose name is replaced. It is
-# installed as $(pkgdatadir)/sdk/template, with a model beside it for first steps.
+# installed as $(pkgdatadir)/sdk/template, with a program and a model beside it for first steps.
 template_plugin_sources = \
 	sdk/template/src/device.c \
 	sdk/template/src/launch.c \
@@ -35,6 +35,9 @@ template_plugin_sources = \
 
 sdkdir = $(pkgdatadir)
 nobase_dist_sdk_DATA = \
+	examples/run-model/CMakeLists.txt \
+	examples/run-model/meson.build \
+	examples/run-model/run-model.c \
 	examples/digits/README.md \
 	examples/digits/digits.onnx \
 	$(digits_images) \

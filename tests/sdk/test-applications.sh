@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What an application's developer does with an installed Backplane, with no file of our source beside
+# it: the example is built with pkg-config, CMake and Meson, and runs a model.
+set -u
+. "$top_srcdir/tests/sdk/stage.sh"
+strict="-Wall -Wextra -Wpedantic -Werror"
+
+# A picture of one grey: NumPy's header, which ends at byte 128, and 784 times the number 0.5.
+make_input() {
+  printf '\x93NUMPY\x01\x00\x76\x00%-117s\n' \
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 28, 28), }"
+  printf '\0\0\0\77%.0s' $(seq 784)
+}
+
+compiles() {
+  # shellcheck disable=SC2046,SC2086
+  mkdir plain && cc -std=c11 $strict "$example/run-model.c" -o plain/run-model $(pkg-config --cflags --libs backplane-graph)
+}
+
+# CMake is told no more than where the tree is, which is not where it was configured to be.
+builds_with_cmake() {
+  cmake -S "$example" -B cmake "-DCMAKE_PREFIX_PATH=$prefix" "-DCMAKE_C_FLAGS=$strict" && cmake --build cmake
+}
+
+builds_with_meson() {
+  meson setup meson "$example" --werror && meson compile -C meson
+}
+
+# wants ARGUMENT...: a project that calls find_package(Backplane ARGUMENT...)
+wants() {
+  mkdir -p wanting && printf '%s\n' 'cmake_minimum_required(VERSION 3.17)' 'project(wanting C)' "find_package(Backplane $*)" \
+    >wanting/CMakeLists.txt && rm -rf wanting/build && cmake -S wanting -B wanting/build "-DCMAKE_PREFIX_PATH=$prefix"
+}
+
+refuses_others() {
+  local version
+  wants REQUIRED && wants 0.1 EXACT REQUIRED && wants 0.1.0 REQUIRED COMPONENTS compiler &&
+    wants COMPONENTS graph OPTIONAL_COMPONENTS wings && fails 1 "has no component wings" wants REQUIRED COMPONENTS graph wings || return 1
+  for version in 0.0 0.1.99 0.99 1.0; do
+    fails 1 "requested version \"$version\"" wants "$version" REQUIRED || return 1
+  done
+}
+
+# runs FOLDER: the program in it gives what the command gives, byte for byte, of a model and of a library.
+runs() {
+  local model
+  for model in "$digits" "$work/digits.so"; do
+    rm -f output-0.npy
+    says "output-0.npy: logits" "$1/run-model" "$model" image=grey.npy && cmp output-0.npy command/logits.npy || return 1
+  done
+}
+
+refuses_in_words() {
+  fails 1 "--shape image=1x1x28x28" plain/run-model "$digits" && fails 1 "expected NAME=FILE.npy" plain/run-model "$digits" grey.npy &&
+    fails 1 "expected MODEL" plain/run-model
+}
+
+echo 1..9
+ok installs install_staged
+cd "$work" || exit 1
+prefix=$(pkg-config --variable=prefix backplane)
+examples=$(pkg-config --variable=pkgdatadir backplane-plugin)/examples
+example=$examples/run-model digits=$examples/digits/digits.onnx
+export BACKPLANE_PLUGIN_PATH=$plugins BACKPLANE_DEVICE=cpu
+make_input >grey.npy
+mkdir command
+ok command-runs-the-model backplane run "$digits" --input image=grey.npy --output-dir command
+ok command-compiles-the-model backplane compile "$digits" --shape image=1x1x28x28 -o digits.so
+ok example-builds-with-pkg-config compiles
+ok example-runs-a-model-and-a-library runs plain
+ok example-says-what-is-missing refuses_in_words
+if command -v cmake >/dev/null; then
+  ok example-builds-with-cmake eval 'builds_with_cmake && runs cmake'
+  ok cmake-is-refused-other-versions-and-components refuses_others
+else
+  echo "ok $((++count)) example-builds-with-cmake # SKIP no cmake"
+  echo "ok $((++count)) cmake-is-refused-other-versions-and-components # SKIP no cmake"
+fi
+if command -v meson >/dev/null; then
+  ok example-builds-with-meson eval 'builds_with_meson && runs meson'
+else
+  echo "ok $((++count)) example-builds-with-meson # SKIP no meson"
+fi
