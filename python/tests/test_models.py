@@ -35,6 +35,24 @@ def test_model_runs(digits_model):
     assert np.array_equal(again.numpy(), kept)
 
 
+def test_file_is_compiled_for_its_device(digits_model):
+    onnx, shapes = SOURCE / "examples/digits/digits.onnx", {"image": (1, 1, 28, 28)}
+    expected = backplane.Model(digits_model, "cpu")
+    x = picture(expected)
+    values = expected.run(image=x)["logits"].numpy()
+    for on in ("cpu", "opencl:99,cpu", backplane.device("cpu"), ["opencl:99", backplane.device("cpu")]):
+        model = backplane.Model(str(onnx), on, shapes)
+        assert model.device == backplane.device("cpu")
+        assert np.allclose(model.run(image=x)["logits"].numpy(), values, atol=1e-4)
+    assert backplane.Model(onnx, shapes=shapes).outputs == expected.outputs
+    with pytest.raises(errors.InvalidValueError, match="in C and Python: shapes"):
+        backplane.Model(onnx, "cpu")
+    with pytest.raises(errors.NotFoundError, match="cpu:99"):
+        backplane.Model(onnx, "cpu:99", shapes)
+    with pytest.raises(errors.InvalidValueError, match="shapes are those of an ONNX file"):
+        backplane.Model(digits_model, "cpu", shapes)
+
+
 def test_inputs_come_from_every_device(digits_model):
     model = backplane.Model(digits_model, "cpu")
     name, x = model.inputs[0].name, picture(model)
@@ -77,7 +95,7 @@ def test_targets_are_a_list_or_a_text():
             backplane.compile(model, targets, shapes)
     with pytest.raises(errors.InvalidTypeError, match="shapes are given by the names of inputs"):
         backplane.compile(model, "c", (1, 1, 28, 28))
-    with pytest.raises(errors.InvalidValueError, match="('N').*input's shape in \"shapes\""):
+    with pytest.raises(errors.InvalidValueError, match="('N').*in C and Python: shapes"):
         backplane.compile(model, "c")
     with pytest.raises(TypeError, match="by the name of an input, not by 3"):
         backplane.compile(model, "c", {3: (1,)})

@@ -3,7 +3,7 @@
 
     import backplane, numpy
 
-    model = backplane.Model("net.so")
+    model = backplane.Model("net.so")  # or "net.onnx"
     outputs = model.run(x=numpy.zeros((1, 3, 224, 224), "float32"))
     outputs["y"].numpy()
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from os import PathLike
+from os import PathLike, fsdecode
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, overload
 
@@ -324,6 +324,16 @@ def compile(path: Path,  # pylint: disable=redefined-builtin
     return module
 
 
+def _open_model(path: Path, on: Preferences, shapes: Mapping[str, Sequence[int]] | None) -> Module:
+    """What a file holds, or, of an ONNX file, what it is compiled to for the device chosen."""
+    if fsdecode(path).lower().endswith(".onnx"):
+        return compile(path, Target.from_device(select_device(on)), shapes)
+    if shapes is not None:
+        raise errors.InvalidValueError(
+            f"shapes are those of an ONNX file that is compiled; {fsdecode(path)} is compiled already")
+    return load(path)
+
+
 class TensorInfo(NamedTuple):
     """An input or an output: -1 for an extent, None for what only a run knows."""
 
@@ -344,11 +354,13 @@ class OperatorTime(NamedTuple):
 class Model:
     """A compiled model on a device, or two. Runs from several threads take turns."""
 
-    def __init__(self, source: Path | Module, on: Preferences = None) -> None:
-        """`source`: a library, a graph or folder of TVM's, or a module. `on`: preferences as for
+    def __init__(self, source: Path | Module, on: Preferences = None,
+                 shapes: Mapping[str, Sequence[int]] | None = None) -> None:
+        """`source`: an ONNX file (.onnx), which is compiled for the device, with `shapes` as for
+        compile; or a library, a graph or folder of TVM's, or a module. `on`: preferences as for
         select_device, among what the model was compiled for; a Device, or a list of Devices for a
         graph that runs on two, is taken as it is."""
-        module = source if isinstance(source, Module) else load(source)
+        module = source if isinstance(source, Module) else _open_model(source, on, shapes)
         given = (on,) if isinstance(on, Device) else on
         if isinstance(given, Sequence) and given and all(isinstance(each, Device) for each in given):
             devices = tuple(each for each in given if isinstance(each, Device))
