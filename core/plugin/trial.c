@@ -364,6 +364,9 @@ static void judge_end(Trial *trial, const char *end) {
   else if (sscanf(end, "exit %d", &number) == 1 && number == BP_TRIAL_REPORT_CLOSED)
     judge(trial, REASON_TRIAL_GARBLED,
           "closed a descriptor that is not its own, the one of its trial's report,");
+  else if (last_of(trial, "forked"))
+    judge(trial, REASON_LEAVES_PROCESSES,
+          "let a process that it forked return into the program, at the latest");
   else if (!is_done || strcmp(end, "exit 0"))
     judge(trial, REASON_EXITED, "ended the process (%s)", end);
   else if (last_of(trial, "left"))

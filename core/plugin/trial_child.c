@@ -15,8 +15,10 @@
 #include <link.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int report_fd = -1;
+static pid_t reporter;          /* the process that the helper started */
 static struct stat report_pipe; /* what report_fd was at first */
 static int report_error;        /* errno of the first line that could not be written */
 
@@ -53,9 +55,20 @@ static void report_loss(void) {
     report("impossible", "cannot write what it found: %s", g_strerror(report_error));
 }
 
+/* Ends a process that the plugin forked and that returned from the plugin. In a program it would do
+ * the program's work a second time. */
+static void end_copy(void) {
+  if (getpid() == reporter)
+    return;
+  report("forked", "yes");
+  _exit(0);
+}
+
 void bp__trial_stage(const char *stage) {
-  if (bp__trial_is_here())
-    report("stage", "%s", stage);
+  if (!bp__trial_is_here())
+    return;
+  end_copy();
+  report("stage", "%s", stage);
 }
 
 /* ---- What it found ----------------------------------------------------------------------- */
@@ -153,6 +166,7 @@ static void report_kind(const char *kind) {
     report("nodevice", "%s\t%s", kind, why);
   for (; device.device_id < count; device.device_id++)
     report_device(device);
+  end_copy();
 }
 
 /* By the loader's own search, which nothing outside of it can foresee. One of the alternatives is
@@ -194,9 +208,12 @@ static int activate(Plugin *plugin) {
 
 void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
   report_fd = fd;
+  reporter = getpid();
   fstat(report_fd, &report_pipe);
   Plugin *plugin = bp__plugin_read_open(plugin_fd, path);
-  if (activate(plugin))
+  int rc = activate(plugin);
+  end_copy();
+  if (rc)
     report_fault(plugin->code, plugin->reason);
   else {
     report_libraries(); /* it may not come further */

@@ -40,6 +40,7 @@ ACTS = {
     "stop": "stopped",
     "kill-parent": "trial-garbled",
     "double-fork": "leaves-processes",
+    "fork-and-return": "leaves-processes",
     "big-file": "crashed",
     "flood": "ok",
     "change-process": "ok",
@@ -52,7 +53,7 @@ ACTS = {
 }
 HANGING = {"loop", "sleep", "stop-parent", "fork-and-sleep"}
 # The report is complete by then, and these are how programs end.
-HARMLESS_AT_EXIT = {"exit", "quick-exit", "close-files"}
+HARMLESS_AT_EXIT = {"exit", "quick-exit", "close-files", "fork-and-return"}
 PLACES = ["load", "entry", "initialize", "count", "attr", "exit", "unload"]
 # A list and a trial do not come here.
 PLACES_OF_USE = ["alloc", "copy", "call"]

@@ -161,6 +161,12 @@ static void leave_process(void) {
   sleep_for_ever();
 }
 
+/* Both processes go on with what the host does next. */
+static void return_twice(void) {
+  if (fork() < 0)
+    crash();
+}
+
 static void leave_process_and_sleep(void) {
   leave_process();
   sleep_for_ever();
@@ -289,6 +295,7 @@ static const struct {
     {"kill-group", kill_group},
     {"double-fork", leave_process},
     {"fork-and-many", leave_process},
+    {"fork-and-return", return_twice},
     {"fork-and-sleep", leave_process_and_sleep},
     {"flood", flood},
     {"big-file", grow_file},
