@@ -25,10 +25,11 @@ static const BpIrNode *simplified(const BpNest *nest, const BpIrNode *node) {
 typedef struct Piece {
   int64_t first, count, inner_extent;
   const BpIrNode *open_first, *open_count;
+  const BpTeRelation *full; /* the split whose tiles are full here, or NULL */
 } Piece;
 
 static Piece piece(int64_t first, int64_t count, int64_t inner_extent) {
-  return (Piece){first, count, inner_extent, NULL, NULL};
+  return (Piece){first, count, inner_extent, NULL, NULL, NULL};
 }
 
 static int64_t ceiling(int64_t extent, int64_t factor) {
@@ -62,11 +63,11 @@ static int32_t open_pieces_of(const BpNest *nest, const BpTeRelation *split, Pie
       simplified(nest, bp_ir_binary(module, BP_IR_FLOORDIV, extent, bp__ir_int64(module, factor)));
   const BpIrNode *zero = bp__ir_int64(module, 0);
   if (tail_of(nest, split) == BP_TE_TAIL_GUARD) {
-    pieces[0] = (Piece){0, tiles, factor, zero, all};
+    pieces[0] = (Piece){0, tiles, factor, zero, all, NULL};
     return 1;
   }
-  pieces[0] = (Piece){0, tiles, factor, zero, full};
-  pieces[1] = (Piece){0, tiles, factor, full, bp_ir_binary(module, BP_IR_SUB, all, full)};
+  pieces[0] = (Piece){0, tiles, factor, zero, full, split};
+  pieces[1] = (Piece){0, tiles, factor, full, bp_ir_binary(module, BP_IR_SUB, all, full), NULL};
   return 2;
 }
 
@@ -661,6 +662,23 @@ static const BpIrNode *build_inner_threads(BpNest *nest, const BpTeAxis *leaf,
                   NULL);
 }
 
+/* Assumes that one integer is below another one, and where the tiles of a split are full, what that
+ * says of its outer axis. */
+static void assume_below(const BpNest *nest, const BpIrNode *value, const BpIrNode *bound) {
+  BpIrModule *module = nest->lowering->module;
+  const BpIrNode *rest = bp_ir_binary(module, BP_IR_SUB, bound, value);
+  bp__index_assume(&nest->lowering->index,
+                   bp_ir_binary(module, BP_IR_SUB, rest, bp__ir_int64(module, 1)));
+}
+
+static void assume_full(const BpNest *nest, const BpTeRelation *split, const BpIrNode *outer) {
+  BpIrModule *module = nest->lowering->module;
+  const BpIrNode *factor = bp__ir_int64(module, split->factor);
+  const BpIrNode *last = bp_ir_binary(module, BP_IR_MUL, outer, factor);
+  last = bp_ir_binary(module, BP_IR_ADD, last, bp__ir_int64(module, split->factor - 1));
+  assume_below(nest, last, nest->open[split->parent->index]);
+}
+
 /* A loop that runs as often as an open extent says. */
 static const BpIrNode *build_open_loop(const BpNest *outer, const BpTeAxis *leaf, const Piece *run,
                                        int32_t position) {
@@ -680,9 +698,15 @@ static const BpIrNode *build_open_loop(const BpNest *outer, const BpTeAxis *leaf
   nest.is_bound[leaf->index] = true;
   nest.value[leaf->index] = var;
   bool was_in_parallel = lowering->is_in_parallel;
+  int32_t num_assumed = lowering->index.num_assumed;
   lowering->is_in_parallel |= is_parallel;
+  assume_below(&nest, var,
+               bp_ir_binary(lowering->module, BP_IR_ADD, run->open_first, run->open_count));
+  if (run->full)
+    assume_full(&nest, run->full, var);
   const BpIrNode *body = build_from(&nest, position + 1);
   lowering->is_in_parallel = was_in_parallel;
+  bp__index_reset(&lowering->index, num_assumed);
   int32_t for_kind = is_parallel && !was_in_parallel ? BP_IR_FOR_PARALLEL : BP_IR_FOR_SERIAL;
   return bp_ir_for(lowering->module, var, run->open_first, run->open_count, for_kind, "", body);
 }
@@ -847,6 +871,8 @@ static int name_known_values(BpNest *nest, Lets *lets) {
     if (waits < 0 ||
         (!waits && name_value(nest, lets, axis->name, axis_value(nest, axis), &nest->name[i]) != 0))
       return -1;
+    if (nest->name[i] && nest->open[i])
+      assume_below(nest, nest->name[i], nest->open[i]);
   }
   for (int32_t i = 0; i < stage->num_axes; i++) {
     const BpTeAxis *axis = stage->axes[i];
@@ -889,7 +915,8 @@ static const BpIrNode *build_leaf(const BpNest *nest, int32_t position) {
       nest->piece[split->parent->index] != NO_PIECE)
     return build_loop(nest, leaf,
                       &(Piece){0, nest->extent[leaf->index], 1,
-                               bp__ir_int64(nest->lowering->module, 0), nest->open[leaf->index]},
+                               bp__ir_int64(nest->lowering->module, 0), nest->open[leaf->index],
+                               NULL},
                       position);
   const BpIrNode *loops[2];
   for (int32_t i = 0; i < 2; i++) {
@@ -917,7 +944,12 @@ static const BpIrNode *build_version(const BpNest *nest, const BpTeRelation *spl
   else if (add_let(nest, &lets, split->outer->name, outer,
                    (BpRange){chosen.first, chosen.first + chosen.count - 1}, name) != 0)
     return NULL;
-  return *name ? wrap_lets(nest, &lets, build_from(&version, position)) : NULL;
+  int32_t num_assumed = nest->lowering->index.num_assumed;
+  if (chosen.full)
+    assume_full(&version, chosen.full, *name);
+  const BpIrNode *rest = *name ? build_from(&version, position) : NULL;
+  bp__index_reset(&nest->lowering->index, num_assumed);
+  return rest ? wrap_lets(nest, &lets, rest) : NULL;
 }
 
 /* Where the outer axis of a split with two pieces became known: one version for each. */
@@ -1277,9 +1309,29 @@ static int name_guarded_values(BpNest *nest, const bool *is_guarded, Lets *lets)
   return 0;
 }
 
-/* Everything inside the loops of the leaves before `position`. Guards come first: what is known of
- * an axis holds only inside its extent. */
+/* What holds inside of guards. */
+static void assume_guards(const BpNest *nest, const BpIrNode *guards) {
+  if (guards->kind == BP_IR_AND) {
+    assume_guards(nest, guards->operands[0]);
+    assume_guards(nest, guards->operands[1]);
+  } else if (guards->kind == BP_IR_LT) {
+    assume_below(nest, guards->operands[0], guards->operands[1]);
+  }
+}
+
+/* As build_from; what is assumed in it holds in it alone. */
+static const BpIrNode *build_inside(const BpNest *outer, int32_t position);
+
+/* Everything inside the loops of the leaves before `position`. */
 static const BpIrNode *build_from(const BpNest *outer, int32_t position) {
+  int32_t num_assumed = outer->lowering->index.num_assumed;
+  const BpIrNode *inside = build_inside(outer, position);
+  bp__index_reset(&outer->lowering->index, num_assumed);
+  return inside;
+}
+
+/* Guards come first: what is known of an axis holds only inside its extent. */
+static const BpIrNode *build_inside(const BpNest *outer, int32_t position) {
   BpNest nest = *outer;
   const BpTeRelation *split;
   const BpIrNode *guards, *rest;
@@ -1288,6 +1340,8 @@ static const BpIrNode *build_from(const BpNest *outer, int32_t position) {
   if (name_known_values(&nest, &lets) != 0 || take_guards(&nest, &guards, is_guarded) != 0 ||
       find_branch(&nest, &split) != 0)
     return NULL;
+  if (guards)
+    assume_guards(&nest, guards);
   if (is_in_loop(&nest, position) && name_guarded_values(&nest, is_guarded, &guarded) != 0)
     return NULL;
   if (guards && name_known_values(&nest, &guarded) != 0)

@@ -71,6 +71,20 @@ int bp__index_set_open(BpIndexContext *context, const BpIrNode *var, int64_t max
   return set_range(context, var, (BpVarRange){.range = {0, max}, .is_free = true, .is_open = true});
 }
 
+void bp__index_assume(BpIndexContext *context, const BpIrNode *node) {
+  if (!node || context->num_assumed == BP__INDEX_MAX_ASSUMED)
+    return;
+  context->assumed[context->num_assumed++] = node;
+  forget(context);
+}
+
+void bp__index_reset(BpIndexContext *context, int32_t num_assumed) {
+  if (num_assumed == context->num_assumed)
+    return;
+  context->num_assumed = num_assumed;
+  forget(context);
+}
+
 static int64_t saturate(__int128 value) {
   return value < BP__RANGE_MIN   ? BP__RANGE_MIN
          : value > BP__RANGE_MAX ? BP__RANGE_MAX
@@ -176,6 +190,16 @@ static BpRange range_of_ramp(BpIndexContext *context, const BpIrNode *node) {
   return range_union(first, range_add(first, range_multiply(step, node->dtype.lanes - 1)));
 }
 
+/* Of a quotient or rest of two numbers that are not negative: by zero it is 0. */
+static BpRange range_not_negative(BpIndexContext *context, const BpIrNode *node) {
+  BpRange a = bp__index_range(context, node->operands[0]);
+  BpRange b = bp__index_range(context, node->operands[1]);
+  if (a.min < 0 || b.min < 0)
+    return everything;
+  bool is_rest = node->kind == BP_IR_MOD || node->kind == BP_IR_FLOORMOD;
+  return (BpRange){0, is_rest && b.max > 0 && b.max - 1 < a.max ? b.max - 1 : a.max};
+}
+
 static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
   const BpIrNode *const *x = node->operands;
   int64_t divisor;
@@ -201,7 +225,7 @@ static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
       if (node->kind == BP_IR_FLOORDIV || a.min >= 0)
         return range_floor_div(a, divisor);
     }
-    return everything;
+    return range_not_negative(context, node);
   case BP_IR_MOD:
   case BP_IR_FLOORMOD:
     if (bp__ir_const_int(x[1], &divisor) && divisor > 0) {
@@ -210,7 +234,7 @@ static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
         return (BpRange){0, a.max < divisor - 1 ? a.max : divisor - 1};
       return (BpRange){node->kind == BP_IR_MOD ? 1 - divisor : 0, divisor - 1};
     }
-    return everything;
+    return range_not_negative(context, node);
   case BP_IR_MIN: {
     BpRange a = bp__index_range(context, x[0]), b = bp__index_range(context, x[1]);
     return (BpRange){a.min < b.min ? a.min : b.min, a.max < b.max ? a.max : b.max};
@@ -598,6 +622,22 @@ bool bp__index_difference(BpIndexContext *context, const BpIrNode *a, const BpIr
 
 /* ---- Conditions -------------------------------------------------------------------------- */
 
+/* The range of a linear form, and what the assumptions make of it: where a - f is at least m, and f
+ * at least 0, a is at least m; likewise from above. */
+static BpRange assumed_range(BpIndexContext *context, const Linear *linear) {
+  BpRange range = linear_range(context, linear);
+  for (int32_t i = 0; i < context->num_assumed && !linear->failed; i++) {
+    Linear known, less = *linear, more = *linear;
+    linear_of(context, context->assumed[i], &known);
+    add_scaled(&less, &known, -1);
+    add_scaled(&more, &known, 1);
+    BpRange least = linear_range(context, &less), most = linear_range(context, &more);
+    range.min = least.min > range.min ? least.min : range.min;
+    range.max = most.max < range.max ? most.max : range.max;
+  }
+  return range;
+}
+
 static int decide_comparison(BpIndexContext *context, const BpIrNode *node) {
   Linear difference, other;
   if (!is_int64(node->operands[0]))
@@ -605,7 +645,7 @@ static int decide_comparison(BpIndexContext *context, const BpIrNode *node) {
   linear_of(context, node->operands[0], &difference);
   linear_of(context, node->operands[1], &other);
   add_scaled(&difference, &other, -1);
-  BpRange d = linear_range(context, &difference);
+  BpRange d = assumed_range(context, &difference);
   switch (node->kind) {
   case BP_IR_LT:
     return d.max < 0 ? 1 : d.min >= 0 ? 0 : -1;

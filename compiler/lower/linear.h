@@ -33,8 +33,13 @@ typedef struct BpVarRange {
 #define BP__INDEX_INTERVAL  3
 #define BP__INDEX_NUM_FACTS 4
 
+/* Most that can be assumed at once; what is beyond is not made use of. */
+#define BP__INDEX_MAX_ASSUMED 32
+
 typedef struct BpIndexContext {
   BpIrModule *module;
+  const BpIrNode *assumed[BP__INDEX_MAX_ASSUMED]; /* integers that are at least 0 */
+  int32_t num_assumed;
   BpIrMap vars; /* VAR -> BpVarRange of the module's memory */
   BpIrMap facts[BP__INDEX_NUM_FACTS];
 } BpIndexContext;
@@ -45,6 +50,11 @@ int bp__index_set_range(BpIndexContext *context, const BpIrNode *var, int64_t mi
                         bool is_free);
 /* The same of a free one that goes from 0 to an open extent, which is `max` + 1 at most. */
 int bp__index_set_open(BpIndexContext *context, const BpIrNode *var, int64_t max);
+
+/* States that an integer is at least 0, where ranges of variables do not say it: a loop stays below
+ * its open extent. It holds until the assumptions are reset to as many as there were before. */
+void bp__index_assume(BpIndexContext *context, const BpIrNode *node);
+void bp__index_reset(BpIndexContext *context, int32_t num_assumed);
 
 /* The expression in canonical form: large multiples first, the constant last, divisions resolved
  * where the ranges allow it, floor division and modulus by DIV and MOD where nothing is negative.

@@ -105,11 +105,12 @@ void bp__plan_clear(BpMemoryPlan *plan);
 /* ---- Code -------------------------------------------------------------------------------- */
 
 /* Whether the target can run a node: 1; 0 with why in `why`; -1: another error. (lower.c) */
-int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t size);
+int bp__build_can_run(const BpBuild *build, const BpGraph *graph, BpGraphNode *node, char *why,
+                      size_t size);
 /* Keeps the nodes of each group apart from now on that the target refuses as one function, and may
  * take node by node. How many groups there are of them; -1 with an error. The groups are to be made
  * anew. (lower.c) */
-int bp__build_keep_apart(const BpBuild *build, BpGroups *groups);
+int bp__build_keep_apart(const BpBuild *build, const BpGraph *graph, BpGroups *groups);
 /* Gives every group a function of the module of its place, equal groups the same; for a target with
  * thread axes the kernels that do its work. (lower.c) */
 int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
@@ -124,6 +125,13 @@ int bp__build_dump(const BpBuild *build, const char *name, const char *text);
 int bp__build_place(const BpBuild *build, BpGraph *graph);
 /* Puts copies between groups of different places. (place.c) */
 int bp__build_copies(BpGraph *graph, BpGroups *groups);
+
+/* ---- Programs ---------------------------------------------------------------------------- */
+
+/* Adds the function that computes the extents which are expressions, on the host. (program.c) */
+int bp__build_extents(const BpGraph *graph, BpIrModule *ir);
+/* A graph with open extents as a program (transfer full) that imports `code`. (program.c) */
+BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModule *code);
 
 /* ---- The artifact ------------------------------------------------------------------------ */
 

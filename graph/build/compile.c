@@ -101,12 +101,22 @@ static int set_budget(const BpCompileOptions *options, BpGraphBudget *budget) {
   return 0;
 }
 
-/* The passes that make the graph faster, in order. */
+/* The passes that make the graph faster, in order. Most know extents that are numbers alone. */
 static int optimize_graph(const BpBuild *build, BpGraph *graph) {
+  if (bp__graph_is_open(graph))
+    return bp__build_pack(graph, build->target);
   return bp__build_fold_scales(graph) || bp__build_canonical(graph) ||
                  bp__build_layout(graph, build->target) || bp__build_pack(graph, build->target)
              ? -1
              : 0;
+}
+
+/* Whether code of the target takes extents that are known when the model runs. Kernels do not, and
+ * an artifact for several targets has one graph for each. */
+static int takes_open_extents(const BpBuild *build) {
+  return bp_target_device_type(build->target) == BP_DEVICE_CPU &&
+         bp_target_get_int(build->target, BP_TARGET_THREAD_AXES, 0) == 0 &&
+         build->options->num_targets == 1;
 }
 
 /* The passes over the graph, in order. */
@@ -114,6 +124,8 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
   const BpCompileOptions *options = build->options;
   if (set_budget(options, &graph->budget))
     return -1;
+  if (takes_open_extents(build))
+    bp__graph_can_be_open(graph);
   if (bp__onnx_import(graph, model, options->shapes, options->num_shapes))
     return -1;
   bp__graph_remove_dead(graph);
@@ -141,7 +153,7 @@ static BpModule *refuse(const BpBuild *build) {
 static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
                             BpIrModule *const irs[2]) {
   if (!irs[0] || !irs[1] || bp__build_functions(build, graph, groups, irs) ||
-      dump_module(build, irs[0]))
+      bp__build_extents(graph, irs[0]) || dump_module(build, irs[0]))
     return refuse(build);
   report(build, "code", 0, 1);
   BpModule *code = bp_target_build(irs[0], build->target), *beside = NULL;
@@ -171,6 +183,7 @@ typedef struct TargetBuild {
   char *text;         /* of the target */
   char *json;
   BpModule *code;
+  BpModule *program; /* of a graph with open extents; it has the code, and there is no JSON */
   BpGraphParam *params;
   int32_t num_params;
 } TargetBuild;
@@ -198,7 +211,7 @@ static int build_fused(const BpBuild *build, TargetBuild *result) {
   while (try_code(build, result)) {
     int is_refused = bp_error_is(BP_ERROR_NOT_IMPLEMENTED);
     BpError *refusal = bp_error_take();
-    if (!is_refused || bp__build_keep_apart(build, &result->groups) <= 0) {
+    if (!is_refused || bp__build_keep_apart(build, &result->graph, &result->groups) <= 0) {
       bp_error_put(refusal);
       return -1;
     }
@@ -216,6 +229,10 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   if (!result->text || build_graph(build, model, &result->graph) ||
       bp__build_place(build, &result->graph) || build_fused(build, result))
     return -1;
+  if (bp__graph_is_open(&result->graph)) {
+    result->program = bp__build_program(&result->graph, &result->groups, result->code);
+    return result->program ? 0 : -1;
+  }
   if (!bp__build_kernels(&result->graph, &result->groups) &&
       !bp__build_copies(&result->graph, &result->groups) &&
       !bp__build_plan(&result->graph, &result->groups, &plan))
@@ -229,6 +246,7 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
 
 static void clear_target(TargetBuild *target) {
   bp_object_release(target->code);
+  bp_object_release(target->program);
   for (int i = 0; i < 2; i++)
     bp_object_release(target->irs[i]);
   bp_str_free(target->text);
@@ -241,6 +259,8 @@ static void clear_target(TargetBuild *target) {
 
 static BpModule *make_artifact(const BpCompileOptions *options, const TargetBuild *built,
                                const BpParamTable *params) {
+  if (built[0].program)
+    return bp_object_retain(built[0].program);
   BpGraphTarget targets[MAX_TARGETS];
   BpGraphArtifact artifact = {targets, (BpTensor *const *)params->tensors.items,
                               (uint32_t)options->num_targets, (uint32_t)params->tensors.size};

@@ -15,6 +15,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/build/params.c \
 	graph/build/place.c \
 	graph/build/plan.c \
+	graph/build/program.c \
 	graph/build/same.c \
 	graph/build/schedule.c graph/build/schedule.h \
 	graph/build/simplify.c \

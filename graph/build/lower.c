@@ -47,6 +47,8 @@ static const char *function_name(const BpBuild *build, BpArena *arena, const BpG
 
 typedef struct Lowering {
   BpTe *te;
+  const BpGraph *graph;
+  const BpIrNode **symbols; /* what stands for them, by place in the extents of the graph */
   const BpGroup *group;
   BpTeTensor **args;    /* by argument of the group, then its outputs */
   BpTeTensor ***values; /* by node of the group and output */
@@ -82,9 +84,39 @@ static BpTeTensor *input_tensor(const Lowering *lowering, BpGraphValue *value) {
   return computed_tensor(lowering, value);
 }
 
+static BpOpCompute operation(const Lowering *lowering, const BpGraphNode *node,
+                             BpTeTensor *const *inputs) {
+  return (BpOpCompute){.te = lowering->te,
+                       .node = node,
+                       .inputs = inputs,
+                       .extents = (BpExtents *)(uintptr_t)&lowering->graph->extents,
+                       .symbols = lowering->symbols,
+                       .transforms = lowering->transforms};
+}
+
+/* Up to which functions take open extents. */
+#define GREATEST_EXTENT INT32_MAX
+
+/* Every symbol of the graph is a parameter of each of its functions. */
+static int open_extents(Lowering *lowering) {
+  const BpExtents *extents = &lowering->graph->extents;
+  int32_t count = bp__extents_count(extents);
+  lowering->symbols = calloc((size_t)count + 1, sizeof(*lowering->symbols));
+  if (!lowering->symbols)
+    return bp_error_raise(BP_ERROR_MEMORY, "out of memory while lowering '%s'",
+                          lowering->group->function);
+  for (int32_t i = 0; i < count; i++) {
+    const char *name = bp__extents_symbol_name(extents, i);
+    if (name && !(lowering->symbols[i] = bp_te_open_extent(
+                      lowering->te, name, bp__extents_likely(extents, i), GREATEST_EXTENT)))
+      return -1;
+  }
+  return 0;
+}
+
 static int compute_node(const Lowering *lowering, const BpGraphNode *node, BpTeTensor **outputs) {
   BpTeTensor *inputs[BP_OP_MAX_INPUTS] = {NULL};
-  BpOpCompute op = {lowering->te, node, inputs, lowering->transforms};
+  BpOpCompute op = operation(lowering, node, inputs);
   for (int32_t k = 0; k < node->num_inputs; k++) {
     BpGraphValue *value = bp__op_argument(node, k);
     if (value && !(inputs[k] = input_tensor(lowering, value)))
@@ -96,9 +128,8 @@ static int compute_node(const Lowering *lowering, const BpGraphNode *node, BpTeT
 static int compute_group(const Lowering *lowering) {
   const BpGroup *group = lowering->group;
   for (size_t i = 0; i < group->args.size; i++) {
-    const BpGraphValue *value = group->args.items[i];
-    lowering->args[i] =
-        bp_te_placeholder(lowering->te, "arg", value->dtype, value->shape, value->ndim);
+    const BpOpCompute op = operation(lowering, NULL, NULL);
+    lowering->args[i] = bp__op_placeholder(&op, "arg", group->args.items[i]);
     if (!lowering->args[i])
       return -1;
   }
@@ -148,20 +179,22 @@ static void end_lowering(Lowering *lowering) {
     free(lowering->values[i]);
   free(lowering->values);
   free(lowering->args);
+  free(lowering->symbols);
   bp_te_free(lowering->te);
 }
 
-static int lower_function(const BpBuild *build, const BpGroup *group, BpIrModule *module) {
+static int lower_function(const BpBuild *build, const BpGraph *graph, const BpGroup *group,
+                          BpIrModule *module) {
   Dump dump = {build, group->function};
   BpLowerOptions options = {.struct_size = sizeof(options),
                             .target = build->target,
                             .dump = build->options->dump_dir ? dump_pass : NULL,
                             .dump_context = &dump};
   BpTransformStages transforms = {0};
-  Lowering lowering = {.group = group, .transforms = &transforms};
+  Lowering lowering = {.graph = graph, .group = group, .transforms = &transforms};
   int32_t inputs = (int32_t)group->args.size, outputs = (int32_t)group->outputs.size;
   int status = -1;
-  if (!begin_lowering(&lowering) && !compute_group(&lowering) &&
+  if (!begin_lowering(&lowering) && !open_extents(&lowering) && !compute_group(&lowering) &&
       !bp__build_schedule(build, lowering.te, &transforms, lowering.args + inputs, outputs))
     status = bp_te_lower(lowering.te, group->function, lowering.args, inputs + outputs, &options,
                          module);
@@ -186,12 +219,12 @@ static int forget_launches(BpGroups *groups, BpKernelList *list) {
 }
 
 /* As the kernels that do its work. */
-static int lower_device(const BpBuild *build, BpGroups *groups, BpGroup *group,
-                        BpIrModule *module) {
+static int lower_device(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
+                        BpGroup *group, BpIrModule *module) {
   BpKernelList *kernels = bp__arena_alloc(&groups->arena, sizeof(*kernels));
   BpIrModule *whole = kernels ? bp_ir_module_create() : NULL;
   int status = -1;
-  if (whole && !lower_function(build, group, whole))
+  if (whole && !lower_function(build, graph, group, whole))
     status =
         bp_ir_split_kernels(whole, group->function, (int32_t)group->outputs.size, module, kernels);
   if (!status && !has_thread_axes(build))
@@ -201,10 +234,11 @@ static int lower_device(const BpBuild *build, BpGroups *groups, BpGroup *group,
   return status;
 }
 
-static int lower_group(const BpBuild *build, BpGroups *groups, BpGroup *group, BpIrModule *module) {
+static int lower_group(const BpBuild *build, const BpGraph *graph, BpGroups *groups, BpGroup *group,
+                       BpIrModule *module) {
   int is_device = has_thread_axes(build) || bp_target_device_type(build->target) != BP_DEVICE_CPU;
-  int status =
-      is_device ? lower_device(build, groups, group, module) : lower_function(build, group, module);
+  int status = is_device ? lower_device(build, graph, groups, group, module)
+                         : lower_function(build, graph, group, module);
   return status ? bp_error_add_context("while generating '%s'", group->function) : 0;
 }
 
@@ -226,16 +260,17 @@ static int name_group(const BpBuild *build, const BpGraph *graph, BpGroups *grou
   g_hash_table_insert(known, group, group);
   if (!group->function)
     return -1;
-  return lower_group(group->place == BP_PLACE_FALLBACK ? &beside : build, groups, group,
+  return lower_group(group->place == BP_PLACE_FALLBACK ? &beside : build, graph, groups, group,
                      modules[group->place]);
 }
 
 /* As bp__build_can_run; the group has a function's name. */
-static int can_run_group(const BpBuild *build, BpGroup *group, char *why, size_t size) {
+static int can_run_group(const BpBuild *build, const BpGraph *graph, BpGroup *group, char *why,
+                         size_t size) {
   BpGroups groups = {0};
   BpIrModule *ir = bp_ir_module_create();
   BpModule *code = NULL;
-  if (ir && lower_group(build, &groups, group, ir) == 0)
+  if (ir && lower_group(build, graph, &groups, group, ir) == 0)
     code = bp_target_build(ir, build->target);
   int can_run = code ? 1 : bp_error_is(BP_ERROR_NOT_IMPLEMENTED) ? 0 : -1;
   if (can_run == 0) {
@@ -249,18 +284,19 @@ static int can_run_group(const BpBuild *build, BpGroup *group, char *why, size_t
   return can_run;
 }
 
-int bp__build_can_run(const BpBuild *build, BpGraphNode *node, char *why, size_t size) {
+int bp__build_can_run(const BpBuild *build, const BpGraph *graph, BpGraphNode *node, char *why,
+                      size_t size) {
   BpGroup group = {0};
   int can_run = -1;
   if (bp__build_group_of(&group, node) == 0) {
     group.function = "node";
-    can_run = can_run_group(build, &group, why, size);
+    can_run = can_run_group(build, graph, &group, why, size);
   }
   bp__group_clear(&group);
   return can_run;
 }
 
-int bp__build_keep_apart(const BpBuild *build, BpGroups *groups) {
+int bp__build_keep_apart(const BpBuild *build, const BpGraph *graph, BpGroups *groups) {
   int num_apart = 0;
   for (size_t i = 0; i < groups->groups.size; i++) {
     BpGroup *group = groups->groups.items[i];
@@ -268,7 +304,7 @@ int bp__build_keep_apart(const BpBuild *build, BpGroups *groups) {
     if (group->view_of || group->place != BP_PLACE_TARGET || group->nodes.size < 2)
       continue;
     group->function = group->function ? group->function : "fused";
-    int can_run = can_run_group(build, group, why, sizeof(why));
+    int can_run = can_run_group(build, graph, group, why, sizeof(why));
     if (can_run < 0)
       return -1;
     for (size_t k = 0; k < group->nodes.size && !can_run; k++)

@@ -17,16 +17,22 @@
 
 static int is_product(const BpGraphNode *node) {
   return !strcmp(node->op->name, "MatMul") && !node->op->domain[0] && node->inputs[0]->ndim > 1 &&
-         node->inputs[1]->ndim > 1 && bp__value_num_elements(node->inputs[0]) > 0 &&
+         node->inputs[1]->ndim > 1 && bp__value_num_elements(node->inputs[0]) != 0 &&
          bp__value_num_elements(node->inputs[1]) > 0 && node->outputs[0]->ndim < BP_GRAPH_MAX_NDIM;
+}
+
+/* Rows of the result; of an open extent, enough of them. */
+static int64_t rows_of(const BpGraphNode *node) {
+  int64_t rows = node->inputs[0]->shape[node->inputs[0]->ndim - 2];
+  return bp__extent_is_open(rows) ? PACKED_ROWS : rows;
 }
 
 /* Whether tiles miss the caches in an operand as it is, often enough to make up for a copy. */
 static int pays_to_pack(const BpGraphNode *node, const BpTarget *target) {
-  const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
+  const BpGraphValue *b = node->inputs[1];
   int64_t row = b->shape[b->ndim - 1] * (int64_t)bp_dtype_bytes(b->dtype);
   int64_t l2 = bp_target_get_int(target, BP_TARGET_L2_BYTES, 1 << 20);
-  return a->shape[a->ndim - 2] >= PACKED_ROWS && row % CONFLICT_BYTES == 0 &&
+  return rows_of(node) >= PACKED_ROWS && row % CONFLICT_BYTES == 0 &&
          b->shape[b->ndim - 2] * row > l2 / 2;
 }
 
@@ -76,10 +82,9 @@ static int pack_rule(BpRewrite *rewrite, BpGraphNode *node) {
   if (!is_product(node) || (!node->inputs[1]->data && !pays_to_pack(node, target)))
     return 0;
   BpGraphValue *operands[2] = {node->inputs[0], node->inputs[1]}, *product;
-  const int64_t *rows = operands[0]->shape + operands[0]->ndim - 2;
   const int64_t *matrix = operands[1]->shape + operands[1]->ndim - 2;
   int64_t panel =
-      bp_schedule_panel_columns(target, operands[0]->dtype, rows[0], matrix[0], matrix[1]);
+      bp_schedule_panel_columns(target, operands[0]->dtype, rows_of(node), matrix[0], matrix[1]);
   if (panel < 0)
     return -1;
   if (panel >= matrix[1])

@@ -11,12 +11,13 @@
 
 /* ---- Placing nodes ----------------------------------------------------------------------- */
 
-static int place_node(const BpBuild *build, BpGraphNode *node, const char *target) {
+static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *node,
+                      const char *target) {
   const BpCompileOptions *options = build->options;
   char why[1024];
   if (node->op->fusion == BP_FUSE_VIEW)
     return 0; /* it is where what it views is */
-  int can_run = bp__build_can_run(build, node, why, sizeof(why));
+  int can_run = bp__build_can_run(build, graph, node, why, sizeof(why));
   if (can_run != 0)
     return can_run < 0 ? bp_error_add_context("node '%s' (%s)", node->name, node->op->name) : 0;
   node->place = BP_PLACE_FALLBACK;
@@ -29,7 +30,7 @@ int bp__build_place(const BpBuild *build, BpGraph *graph) {
   char *target = build->fallback ? bp_target_format(build->target) : NULL;
   int status = build->fallback && !target ? -1 : 0;
   for (size_t i = 0; i < graph->nodes.size && build->fallback && !status; i++)
-    status = place_node(build, graph->nodes.items[i], target);
+    status = place_node(build, graph, graph->nodes.items[i], target);
   bp_str_free(target);
   return status;
 }

@@ -32,7 +32,7 @@ static Source source_of(const BpGroup *group, const BpGraphNode *node, int32_t i
   const BpGraphValue *value = node->inputs[input];
   if (!value)
     return (Source){ABSENT, 0, 0};
-  if (value->data && (!bp__op_argument(node, input) || bp__build_is_immediate(value)))
+  if (bp__build_is_immediate(value) || !bp__op_argument(node, input))
     return (Source){WRITTEN, 0, 0};
   int32_t index = bp__list_index(&group->args, value);
   return index >= 0 ? (Source){ARGUMENT, index, 0} : inner_source(group, value);
@@ -70,12 +70,20 @@ static int same_attr(const BpGraphAttr *a, const BpGraphAttr *b) {
   return 1;
 }
 
+/* Of constants, and of values whose elements are extents. */
+static int same_elements(const BpGraphValue *a, const BpGraphValue *b) {
+  if (!a->extents || !b->extents)
+    return !a->extents && !b->extents && bp__value_same_data(a, b);
+  return same_type(a, b) &&
+         !memcmp(a->extents, b->extents, (size_t)bp__value_num_elements(a) * sizeof(*a->extents));
+}
+
 static int same_input(const BpGroup *a, const BpGraphNode *x, const BpGroup *b,
                       const BpGraphNode *y, int32_t input) {
   Source p = source_of(a, x, input), q = source_of(b, y, input);
   if (memcmp(&p, &q, sizeof(p)))
     return 0;
-  return p.kind == WRITTEN ? bp__value_same_data(x->inputs[input], y->inputs[input])
+  return p.kind == WRITTEN ? same_elements(x->inputs[input], y->inputs[input])
                            : p.kind == ABSENT || same_type(x->inputs[input], y->inputs[input]);
 }
 
@@ -85,7 +93,8 @@ static int same_node(const BpGroup *a, const BpGraphNode *x, const BpGroup *b,
       x->num_inputs != y->num_inputs || x->num_outputs != y->num_outputs)
     return 0;
   for (int32_t i = 0; i < x->num_outputs; i++)
-    if (!same_type(x->outputs[i], y->outputs[i]))
+    if (!same_type(x->outputs[i], y->outputs[i]) ||
+        (x->outputs[i]->extents && !same_elements(x->outputs[i], y->outputs[i])))
       return 0;
   for (int32_t i = 0; i < x->num_attrs; i++)
     if (!same_attr(&x->attrs[i], &y->attrs[i]))
@@ -139,9 +148,10 @@ guint bp__group_hash(gconstpointer key) {
     for (int32_t k = 0; k < node->num_inputs; k++) {
       Source source = source_of(group, node, k);
       hash = bp__hash_bytes(hash, &source, sizeof(source));
+      const BpGraphValue *value = node->inputs[k];
       if (source.kind == WRITTEN)
-        hash = bp__hash_bytes(hash, node->inputs[k]->data,
-                              (size_t)bp__value_num_bytes(node->inputs[k]));
+        hash = bp__hash_bytes(hash, value->extents ? value->extents : value->data,
+                              (size_t)bp__value_num_bytes(value));
     }
     for (int32_t k = 0; k < node->num_attrs; k++)
       if (node->attrs[k].ints)

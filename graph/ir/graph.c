@@ -16,7 +16,16 @@ void bp__graph_clear(BpGraph *graph) {
   bp__list_free(&graph->nodes);
   bp__list_free(&graph->inputs);
   bp__list_free(&graph->outputs);
+  bp__list_free(&graph->extents.expressions);
   bp__arena_free(&graph->arena);
+}
+
+void bp__graph_can_be_open(BpGraph *graph) {
+  graph->extents.arena = &graph->arena;
+}
+
+bool bp__graph_is_open(const BpGraph *graph) {
+  return graph->extents.expressions.size > 0;
 }
 
 /* ---- The budget -------------------------------------------------------------------------- */
@@ -101,6 +110,11 @@ static int check_shape(const char *name, BpDataType dtype, const int64_t *shape,
                           name, text);
   }
   for (int32_t i = 0; i < ndim; i++)
+    if (shape[i] == BP_EXTENT_NONE)
+      return -1; /* its maker raised the error */
+  if (bp__extents_any_open(shape, ndim))
+    return 0;
+  for (int32_t i = 0; i < ndim; i++)
     if (shape[i] < 0)
       return bp_error_raise(BP_ERROR_VALUE, "tensor '%s': extent %d is %lld, which is negative",
                             name, i, (long long)shape[i]);
@@ -161,6 +175,8 @@ BpGraphValue *bp__graph_int_vector(BpGraph *graph, const int64_t *values, int64_
 
 int64_t bp__value_num_elements(const BpGraphValue *value) {
   int64_t count = 1;
+  if (bp__value_is_open(value))
+    return -1;
   for (int32_t i = 0; i < value->ndim; i++)
     if (value->shape[i] == 0)
       return 0;
@@ -170,7 +186,8 @@ int64_t bp__value_num_elements(const BpGraphValue *value) {
 }
 
 int64_t bp__value_num_bytes(const BpGraphValue *value) {
-  return bp__value_num_elements(value) * (int64_t)bp_dtype_bytes(value->dtype);
+  int64_t elements = bp__value_num_elements(value);
+  return elements < 0 ? -1 : elements * (int64_t)bp_dtype_bytes(value->dtype);
 }
 
 int bp__value_same_shape(const BpGraphValue *a, const BpGraphValue *b) {
@@ -286,8 +303,10 @@ const char *bp__value_format(const BpGraphValue *value, char *text) {
   if (value->ndim == 0)
     snprintf(text + used, (size_t)(BP_VALUE_TEXT - used), "scalar");
   for (int32_t i = 0; i < value->ndim && used < BP_VALUE_TEXT; i++)
-    used += snprintf(text + used, (size_t)(BP_VALUE_TEXT - used), "%s%lld", i ? "x" : "",
-                     (long long)value->shape[i]);
+    used += bp__extent_is_open(value->shape[i])
+                ? snprintf(text + used, (size_t)(BP_VALUE_TEXT - used), "%s?", i ? "x" : "")
+                : snprintf(text + used, (size_t)(BP_VALUE_TEXT - used), "%s%lld", i ? "x" : "",
+                           (long long)value->shape[i]);
   return text;
 }
 

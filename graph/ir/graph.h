@@ -2,9 +2,9 @@
 /* The graph IR: a model while it is compiled.
  *
  * A graph is a list of nodes in the order of their execution, each an operator applied to values.
- * A value is a tensor of known type and shape: an input, a constant, or an output of one node. All
- * shapes are static: symbols were bound when the graph was imported. The graph owns everything in
- * it; passes replace the list of nodes and let what is unused lie. One thread at a time. */
+ * A value is a tensor of known type and shape: an input, a constant, or an output of one node. An
+ * extent may be open (extent.h). The graph owns everything in it; passes replace the list of nodes
+ * and let what is unused lie. One thread at a time. */
 #ifndef BACKPLANE_GRAPH_IR_GRAPH_H
 #define BACKPLANE_GRAPH_IR_GRAPH_H
 
@@ -12,7 +12,7 @@
 
 #include <backplane/value.h>
 
-#include "graph/ir/arena.h"
+#include "graph/ir/extent.h"
 
 #define BP_GRAPH_MAX_NDIM 8
 
@@ -30,9 +30,11 @@ typedef struct BpGraphValue {
   int64_t shape[BP_GRAPH_MAX_NDIM];
   BpGraphNode *producer; /* NULL: an input or a constant */
   const void *data;      /* of a constant: its elements, compact; else NULL */
-  int32_t id;            /* dense, from 0 to num_values - 1 */
-  int32_t num_uses;      /* after bp__graph_count_uses: by nodes and as output of the graph */
-  int32_t place;         /* where it lies: BP_PLACE_*; see graph/build/place.c */
+  /* Of an int64 tensor whose elements are extents, some of them open: these; else NULL. */
+  const int64_t *extents;
+  int32_t id;       /* dense, from 0 to num_values - 1 */
+  int32_t num_uses; /* after bp__graph_count_uses: by nodes and as output of the graph */
+  int32_t place;    /* where it lies: BP_PLACE_*; see graph/build/place.c */
 } BpGraphValue;
 
 /* An attribute, as ONNX has it: exactly one of the payloads, by type. */
@@ -84,6 +86,7 @@ typedef struct BpGraphBudget {
 
 typedef struct BpGraph {
   BpArena arena;
+  BpExtents extents; /* of the shapes; bp__graph_can_be_open prepares them */
   BpGraphBudget budget;
   BpList nodes;   /* BpGraphNode */
   BpList inputs;  /* BpGraphValue */
@@ -94,10 +97,15 @@ typedef struct BpGraph {
 
 /* Graphs are made zeroed by their owner; this frees what one holds. */
 void bp__graph_clear(BpGraph *graph);
+/* Lets the graph, which is moved no more, have open extents. */
+void bp__graph_can_be_open(BpGraph *graph);
+/* Whether it has any. */
+bool bp__graph_is_open(const BpGraph *graph);
 
 /* ---- Values ------------------------------------------------------------------------------ */
 
-/* A value without producer or data. Extents are checked: >= 0, their product below 2^62 bytes. */
+/* A value without producer or data. Extents are checked: open, or >= 0 and their product below 2^62
+ * bytes. */
 BpGraphValue *bp__graph_value(BpGraph *graph, const char *name, BpDataType dtype,
                               const int64_t *shape, int32_t ndim);
 /* A constant; `data` is borrowed for the graph's life, or NULL: memory of the arena, zeroed, to be
@@ -119,8 +127,12 @@ int bp__graph_check_functions(const BpGraph *graph, int64_t count);
 BpGraphValue *bp__graph_float_scalar(BpGraph *graph, float value);
 BpGraphValue *bp__graph_int_vector(BpGraph *graph, const int64_t *values, int64_t count);
 
+/* Of a value without open extents; where it has any, -1. */
 int64_t bp__value_num_elements(const BpGraphValue *value);
 int64_t bp__value_num_bytes(const BpGraphValue *value);
+static inline bool bp__value_is_open(const BpGraphValue *value) {
+  return bp__extents_any_open(value->shape, value->ndim);
+}
 int bp__value_same_shape(const BpGraphValue *a, const BpGraphValue *b);
 /* Element `index` of a constant as a number of any real type; it is not checked to be one. */
 double bp__value_get_float(const BpGraphValue *constant, int64_t index);
@@ -134,7 +146,7 @@ int bp__dtype_equal(BpDataType a, BpDataType b);
 static inline int bp__dtype_is_float(BpDataType dtype) {
   return dtype.code == BP_DTYPE_FLOAT || dtype.code == BP_DTYPE_BFLOAT;
 }
-/* "float32 1x3x48x192", at most BP_VALUE_TEXT characters. */
+/* "float32 1x3x48x192", at most BP_VALUE_TEXT characters; an open extent is "?". */
 #define BP_VALUE_TEXT 256
 const char *bp__value_format(const BpGraphValue *value, char *text);
 

@@ -142,22 +142,68 @@ static int64_t example_extent(size_t index, size_t ndim) {
   return index == 0 ? 1 : ndim < 4 ? 128 : index == 1 ? 3 : 224;
 }
 
-static int raise_open(const OnnxValueInfo *info, size_t index) {
+/* "--shape NAME=1x3x224x224"; NULL with an error. */
+static const char *example_of(BpArena *arena, const OnnxValueInfo *info) {
   const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
-  const char *symbol = shape->dim[index]->dim_param;
-  char example[BP_GRAPH_MAX_NDIM * 21 + 1] = "";
-  size_t used = 0;
-  for (size_t i = 0; i < shape->n_dim; i++) {
+  const char *example = bp__arena_printf(arena, "--shape %s=", info->name);
+  for (size_t i = 0; example && i < shape->n_dim; i++) {
     int64_t fixed = bp__onnx_extent(shape->dim[i]);
-    used += (size_t)snprintf(example + used, sizeof(example) - used, "%s%" PRId64, i ? "x" : "",
-                             fixed < 0 ? example_extent(i, shape->n_dim) : fixed);
+    example = bp__arena_printf(arena, "%s%s%" PRId64, example, i ? "x" : "",
+                               fixed < 0 ? example_extent(i, shape->n_dim) : fixed);
   }
+  return example;
+}
+
+static int raise_open(BpArena *arena, const OnnxValueInfo *info, size_t index) {
+  const char *symbol = info->type->tensor_type->shape->dim[index]->dim_param;
+  const char *example = example_of(arena, info);
+  if (!example)
+    return -1;
   return bp_error_raise(BP_ERROR_VALUE,
                         "dimension %zu of input '%s'%s%s%s is not fixed by the model; give the "
-                        "input's shape, for example --shape %s=%s (in C and Python: shapes)",
+                        "input's shape, for example %s (in C and Python: shapes)",
                         index, info->name, is_empty(symbol) ? "" : " ('",
-                        is_empty(symbol) ? "" : symbol, is_empty(symbol) ? "" : "')", info->name,
-                        example);
+                        is_empty(symbol) ? "" : symbol, is_empty(symbol) ? "" : "')", example);
+}
+
+static bool has_open_dimension(const OnnxValueInfo *info) {
+  const Backplane__Onnx__TensorShapeProto *shape =
+      info->type && info->type->tensor_type ? info->type->tensor_type->shape : NULL;
+  for (size_t i = 0; shape && i < shape->n_dim; i++)
+    if (bp__onnx_extent(shape->dim[i]) < 0)
+      return true;
+  return false;
+}
+
+/* Says with what shapes, those that are open being fixed, a model may compile that does not. */
+static int suggest_shapes(const Import *import) {
+  const char *examples = "";
+  if (!import->graph->extents.expressions.size || !bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
+    return -1;
+  for (size_t i = 0; examples && i < import->onnx->n_input; i++) {
+    const OnnxValueInfo *info = import->onnx->input[i];
+    const char *example = "";
+    if (has_open_dimension(info) && !find_shape(import, info->name))
+      example = example_of(&import->graph->arena, info);
+    examples = example ? bp__arena_printf(&import->graph->arena, "%s%s%s", examples,
+                                          *examples && *example ? " " : "", example)
+                       : NULL;
+  }
+  return examples ? bp_error_add_context("with open extents, which %s would fix", examples) : -1;
+}
+
+/* For how much of an open extent functions are scheduled; they are right for any. */
+#define LIKELY_BATCH  1
+#define LIKELY_EXTENT 64
+
+/* A dimension that the model leaves open: the symbol that it names, or one of its own. */
+static int64_t open_extent(BpGraph *graph, const OnnxValueInfo *info, int32_t dimension) {
+  const Backplane__Onnx__TensorShapeProto *shape = info->type->tensor_type->shape;
+  const char *symbol = shape->dim[dimension]->dim_param;
+  int64_t likely = dimension == 0 && shape->n_dim > 2 ? LIKELY_BATCH : LIKELY_EXTENT;
+  if (is_empty(symbol))
+    symbol = bp__arena_printf(&graph->arena, "%s[%d]", info->name, dimension);
+  return symbol ? bp__extent_symbol(&graph->extents, symbol, likely) : BP_EXTENT_NONE;
 }
 
 /* The shape of an input: the one given, checked against the file, or that of the file. */
@@ -182,8 +228,12 @@ static int input_shape(const Import *import, const OnnxValueInfo *info, int64_t 
     extents[i] = given        ? given->shape[i]
                  : fixed >= 0 ? fixed
                               : symbol_extent(import, shape->dim[i]->dim_param);
+    if (extents[i] < 0 && !given && !import->graph->extents.arena)
+      return raise_open(&import->graph->arena, info, (size_t)i);
     if (extents[i] < 0 && !given)
-      return raise_open(info, (size_t)i);
+      extents[i] = open_extent(import->graph, info, i);
+    if (extents[i] == BP_EXTENT_NONE)
+      return -1;
     if (fixed >= 0 && extents[i] != fixed)
       return bp_error_raise(BP_ERROR_VALUE,
                             "dimension %d of input '%s' is %" PRId64 " in the model, and %" PRId64
@@ -834,7 +884,9 @@ static int import_model(Import *import) {
   if (open_scope(import, &scope) || check_operators(&scope) ||
       create_names(&scope, import->onnx->n_input + import->onnx->n_initializer))
     return -1;
-  int status = add_inputs(&scope) || add_nodes(&scope) ? -1 : add_outputs(&scope);
+  int status = add_inputs(&scope)  ? -1
+               : add_nodes(&scope) ? suggest_shapes(import)
+                                   : add_outputs(&scope);
   hdestroy_r(&scope.values);
   return status;
 }

@@ -46,7 +46,7 @@ static const BpIrNode *block_body(BpTe *te, const BpIrNode *const *axes, void *c
 BP_ROW_COMPUTE(block) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp_te_compute(op->te, "block", out->shape, 5, block_body, &copy));
+  return bp__op_give(outputs, bp__op_tensor(op, "block", out->shape, 5, block_body, &copy));
 }
 
 BP_ROW_INFER(unblock) {
@@ -67,7 +67,7 @@ static const BpIrNode *unblock_body(BpTe *te, const BpIrNode *const *axes, void 
 BP_ROW_COMPUTE(unblock) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp_te_compute(op->te, "unblock", out->shape, 4, unblock_body, &copy));
+  return bp__op_give(outputs, bp__op_tensor(op, "unblock", out->shape, 4, unblock_body, &copy));
 }
 
 /* ---- Concatenation ----------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ BP_ROW_COMPUTE(concat_blocked) {
   if (read_concat(op->node, &concat))
     return -1;
   return bp__op_give(outputs,
-                     bp_te_compute(op->te, "concat", out->shape, 6, concat_blocked_body, &concat));
+                     bp__op_tensor(op, "concat", out->shape, 6, concat_blocked_body, &concat));
 }
 
 /* ---- Convolution ------------------------------------------------------------------------- */
@@ -268,12 +268,11 @@ BP_ROW_COMPUTE(conv_blocked) {
   Blocked conv = {.op = op};
   if (read_blocked(op->node, &conv) || pad_input(&conv))
     return -1;
-  conv.sums = bp_te_compute(op->te, "conv", out->shape, 5,
+  conv.sums = bp__op_tensor(op, "conv", out->shape, 5,
                             is_dense ? conv_blocked_body : depthwise_blocked_body, &conv);
   if (!conv.sums || !op->inputs[2])
     return bp__op_give(outputs, conv.sums);
-  return bp__op_give(outputs,
-                     bp_te_compute(op->te, "bias", out->shape, 5, blocked_bias_body, &conv));
+  return bp__op_give(outputs, bp__op_tensor(op, "bias", out->shape, 5, blocked_bias_body, &conv));
 }
 
 /* ---- Convolution and depth to space ------------------------------------------------------ */
@@ -312,9 +311,8 @@ static const BpIrNode *to_space_bias_body(BpTe *te, const BpIrNode *const *axes,
 BP_ROW_COMPUTE(conv_to_space) {
   const BpGraphValue *out = op->node->outputs[0];
   Blocked conv = {.op = op};
-  conv.sums = bp_te_compute(op->te, "conv", out->shape, 7, to_space_body, &conv);
+  conv.sums = bp__op_tensor(op, "conv", out->shape, 7, to_space_body, &conv);
   if (!conv.sums || !op->inputs[2])
     return bp__op_give(outputs, conv.sums);
-  return bp__op_give(outputs,
-                     bp_te_compute(op->te, "bias", out->shape, 7, to_space_bias_body, &conv));
+  return bp__op_give(outputs, bp__op_tensor(op, "bias", out->shape, 7, to_space_bias_body, &conv));
 }

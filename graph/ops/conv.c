@@ -133,7 +133,7 @@ BP_ROW_COMPUTE(conv) {
   body.input = padded_input(&body);
   if (!body.input)
     return -1;
-  body.sums = bp_te_compute(op->te, "conv", out->shape, out->ndim, conv_body, &body);
+  body.sums = bp__op_tensor(op, "conv", out->shape, out->ndim, conv_body, &body);
   return bp__op_give(outputs, with_bias(&body));
 }
 
@@ -233,6 +233,6 @@ BP_ROW_COMPUTE(conv_transpose) {
   ConvBody body = {op, &window, NULL, NULL};
   if (transpose_window(op->node, &window))
     return -1;
-  body.sums = bp_te_compute(op->te, "conv_transpose", out->shape, out->ndim, transpose_body, &body);
+  body.sums = bp__op_tensor(op, "conv_transpose", out->shape, out->ndim, transpose_body, &body);
   return bp__op_give(outputs, with_bias(&body));
 }

@@ -90,14 +90,13 @@ BP_ROW_INFER(cast) {
 
 /* ---- Computation ------------------------------------------------------------------------- */
 
-/* tensor[axes], its shape being broadcast to that of `ndim` axes. */
-static const BpIrNode *read_broadcast(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *axes,
-                                      int32_t ndim) {
+/* tensor[axes], its shape, which is that of `value`, being broadcast to that of `ndim` axes. */
+static const BpIrNode *read_broadcast(BpTe *te, BpTeTensor *tensor, const BpGraphValue *value,
+                                      const BpIrNode *const *axes, int32_t ndim) {
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
-  int32_t own = bp_te_tensor_ndim(tensor);
-  const int64_t *shape = bp_te_tensor_shape(tensor);
+  int32_t own = value->ndim;
   for (int32_t d = 0; d < own; d++)
-    indices[d] = shape[d] == 1 ? x_index(bp_te_ir(te), 0) : axes[ndim - own + d];
+    indices[d] = value->shape[d] == 1 ? x_index(bp_te_ir(te), 0) : axes[ndim - own + d];
   return bp_te_read(te, tensor, indices);
 }
 
@@ -107,7 +106,8 @@ static const BpIrNode *elementwise_body(BpTe *te, const BpIrNode *const *axes, v
   for (int32_t i = 0; i < op->node->num_inputs; i++) {
     if (!op->inputs[i])
       continue;
-    args[i] = read_broadcast(te, op->inputs[i], axes, op->node->outputs[0]->ndim);
+    args[i] =
+        read_broadcast(te, op->inputs[i], op->node->inputs[i], axes, op->node->outputs[0]->ndim);
     args[i] = x_wide(bp_te_ir(te), args[i]);
     if (!args[i])
       return NULL;
@@ -118,7 +118,7 @@ static const BpIrNode *elementwise_body(BpTe *te, const BpIrNode *const *axes, v
 BP_ROW_COMPUTE(elementwise) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim,
+  return bp__op_give(outputs, bp__op_tensor(op, op->node->op->name, out->shape, out->ndim,
                                             elementwise_body, &copy));
 }
 

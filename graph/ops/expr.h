@@ -64,15 +64,16 @@ static inline const BpIrNode *x_wide(BpIrModule *ir, const BpIrNode *a) {
 }
 
 /* An index into `extent` elements, as int64: one below zero counts from the end. */
-static inline const BpIrNode *x_from_end(BpIrModule *ir, const BpIrNode *index, int64_t extent) {
+static inline const BpIrNode *x_from_end(BpIrModule *ir, const BpIrNode *index,
+                                         const BpIrNode *extent) {
   const BpIrNode *wide = index ? bp_ir_cast(ir, (BpDataType){BP_DTYPE_INT, 64, 1}, index) : NULL;
-  return bp_ir_select(ir, x_lt(ir, wide, x_index(ir, 0)), x_add(ir, wide, x_index(ir, extent)),
-                      wide);
+  return bp_ir_select(ir, x_lt(ir, wide, x_index(ir, 0)), x_add(ir, wide, extent), wide);
 }
 /* The same, inside the elements whatever the data says. */
-static inline const BpIrNode *x_inside(BpIrModule *ir, const BpIrNode *index, int64_t extent) {
+static inline const BpIrNode *x_inside(BpIrModule *ir, const BpIrNode *index,
+                                       const BpIrNode *extent) {
   return x_min(ir, x_max(ir, x_from_end(ir, index, extent), x_index(ir, 0)),
-               x_index(ir, extent - 1));
+               x_sub(ir, extent, x_index(ir, 1)));
 }
 
 /* Reduction axes over the `channels` of a tensor in blocks (blocked.c), and in `at` the block and

@@ -42,8 +42,11 @@ typedef struct Fold {
 } Fold;
 
 static int is_constant(const BpGraphNode *node) {
-  if (!node->op->compute || node->num_outputs > MAX_FOLDED_OUTPUTS)
+  if (!node->op->compute || node->num_outputs > MAX_FOLDED_OUTPUTS || node->outputs[0]->extents)
     return 0;
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    if (bp__value_is_open(node->outputs[i]))
+      return 0;
   for (int32_t i = 0; i < node->num_inputs; i++)
     if (node->inputs[i] && !node->inputs[i]->data)
       return 0;
@@ -217,7 +220,9 @@ int bp__op_fold(BpGraph *graph, BpGraphNode *node) {
   int status = node->op->fold ? node->op->fold(graph, node) : 1;
   if (status > 0 && is_constant(node))
     status = evaluate(graph, node);
+  /* What has no data is extents, which a node of their own gives. */
   for (int32_t i = 0; i < node->num_outputs && status == 0; i++)
-    node->outputs[i]->producer = NULL;
+    if (node->outputs[i]->data)
+      node->outputs[i]->producer = NULL;
   return status;
 }

@@ -174,6 +174,6 @@ BP_ROW_COMPUTE(grid_sample) {
     return -1;
   sampling.op = op;
   sampling.ir = bp_te_ir(op->te);
-  return bp__op_give(outputs, bp_te_compute(op->te, "GridSample", out->shape, out->ndim,
-                                            grid_sample_body, &sampling));
+  return bp__op_give(
+      outputs, bp__op_tensor(op, "GridSample", out->shape, out->ndim, grid_sample_body, &sampling));
 }

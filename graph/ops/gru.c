@@ -56,7 +56,7 @@ BP_ROW_COMPUTE(gru_steps) {
       !(gru.product = bp__cell_product(&gru.cell, gru.cell.state, 0, gru.resets_product ? 3 : 2)))
     return -1;
   if (!gru.resets_product) {
-    gru.kept = bp_te_compute(op->te, "kept", out->shape, out->ndim, kept_body, &gru);
+    gru.kept = bp__op_tensor(op, "kept", out->shape, out->ndim, kept_body, &gru);
     gru.of_kept = gru.kept ? bp__cell_product(&gru.cell, gru.kept, HIDDEN, 1) : NULL;
     if (!gru.of_kept)
       return -1;

@@ -26,6 +26,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/rows.h \
 	graph/ops/scalar.c \
 	graph/ops/scatter.c \
+	graph/ops/settle.c \
 	graph/ops/shape.c \
 	graph/ops/state.c \
 	graph/ops/table.c \

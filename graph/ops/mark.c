@@ -217,6 +217,6 @@ static const BpIrNode *reverse_sequence_body(BpTe *te, const BpIrNode *const *ax
 BP_ROW_COMPUTE(reverse_sequence) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp__op_give(outputs, bp_te_compute(op->te, "ReverseSequence", out->shape, out->ndim,
+  return bp__op_give(outputs, bp__op_tensor(op, "ReverseSequence", out->shape, out->ndim,
                                             reverse_sequence_body, &copy));
 }

@@ -44,7 +44,7 @@ static const BpIrNode *matmul_body(BpTe *te, const BpIrNode *const *axes, void *
   int32_t rows = a->ndim > 1, columns = b->ndim > 1;
   int32_t batch = op->node->outputs[0]->ndim - rows - columns;
   const BpIrNode *ia[BP_GRAPH_MAX_NDIM], *ib[BP_GRAPH_MAX_NDIM];
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", a->shape[a->ndim - 1]);
+  const BpIrNode *k = bp__op_reduce_axis(op, "k", a->shape[a->ndim - 1]);
   batch_indices(te, a, a->ndim - 2, batch, axes, ia);
   batch_indices(te, b, b->ndim - 2, batch, axes, ib);
   if (rows)
@@ -63,7 +63,7 @@ BP_ROW_COMPUTE(matmul) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
   return bp__op_give(outputs,
-                     bp_te_compute(op->te, "matmul", out->shape, out->ndim, matmul_body, &copy));
+                     bp__op_tensor(op, "matmul", out->shape, out->ndim, matmul_body, &copy));
 }
 
 /* ---- With a packed operand --------------------------------------------------------------- */
@@ -101,7 +101,7 @@ BP_ROW_COMPUTE(panels) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
   return bp__op_give(outputs,
-                     bp_te_compute(op->te, "panels", out->shape, out->ndim, panels_body, &copy));
+                     bp__op_tensor(op, "panels", out->shape, out->ndim, panels_body, &copy));
 }
 
 BP_ROW_FOLD(panels) {
@@ -148,7 +148,7 @@ static const BpIrNode *matmul_packed_body(BpTe *te, const BpIrNode *const *axes,
   const BpGraphValue *a = op->node->inputs[0], *b = op->node->inputs[1];
   int32_t batch = op->node->outputs[0]->ndim - 2, batch_a = a->ndim - 2, batch_b = b->ndim - 3;
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *k = bp_te_reduce_axis(te, "k", a->shape[a->ndim - 1]);
+  const BpIrNode *k = bp__op_reduce_axis(op, "k", a->shape[a->ndim - 1]);
   const BpIrNode *panel = x_index(ir, b->shape[batch_b + 2]);
   const BpIrNode *ia[BP_GRAPH_MAX_NDIM], *ib[BP_GRAPH_MAX_NDIM];
   batch_indices(te, a, batch_a, batch, axes, ia);
@@ -165,8 +165,8 @@ static const BpIrNode *matmul_packed_body(BpTe *te, const BpIrNode *const *axes,
 BP_ROW_COMPUTE(matmul_packed) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp__op_give(
-      outputs, bp_te_compute(op->te, "matmul", out->shape, out->ndim, matmul_packed_body, &copy));
+  return bp__op_give(outputs,
+                     bp__op_tensor(op, "matmul", out->shape, out->ndim, matmul_packed_body, &copy));
 }
 
 /* ---- Gemm -------------------------------------------------------------------------------- */

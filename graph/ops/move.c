@@ -12,7 +12,7 @@
 static BpTeTensor *compute_with(const BpOpCompute *op, BpTeBody body) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
-  return bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, body, &copy);
+  return bp__op_tensor(op, op->node->op->name, out->shape, out->ndim, body, &copy);
 }
 
 static int set_output_like(BpGraph *graph, BpGraphNode *node, const int64_t *shape, int32_t ndim) {
@@ -110,9 +110,15 @@ BP_ROW_INFER(concat) {
                         i);
     for (int32_t d = 0; d < in->ndim; d++)
       if (d != axis && in->shape[d] != first->shape[d])
-        return bp__op_bad(node, "input %d differs from the first in extent %d", i, d);
-    if (__builtin_add_overflow(shape[axis], in->shape[axis], &shape[axis]))
-      return bp__op_bad(node, "its output is too large");
+        return bp__extent_is_open(in->shape[d]) || bp__extent_is_open(first->shape[d])
+                   ? bp__op_error(node,
+                                  "extent %d of input %d or of the first is open, and whether they "
+                                  "are equal is known when the model runs alone",
+                                  d, i)
+                   : bp__op_bad(node, "input %d differs from the first in extent %d", i, d);
+    shape[axis] = bp__extent_add(&graph->extents, shape[axis], in->shape[axis]);
+    if (shape[axis] == BP_EXTENT_NONE)
+      return -1;
   }
   return set_output_like(graph, node, shape, first->ndim);
 }
@@ -121,19 +127,19 @@ BP_ROW_INFER(concat) {
 static const BpIrNode *concat_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *result = NULL;
-  int64_t start = op->node->outputs[0]->shape[0];
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *starts[BP_OP_MAX_INPUTS + 1], *result = NULL;
   int32_t axis;
   if (concat_axis(op->node, &axis))
     return NULL;
-  start = op->node->outputs[0]->shape[axis];
   memcpy(indices, axes, (size_t)op->node->outputs[0]->ndim * sizeof(*indices));
+  starts[0] = x_index(ir, 0);
+  for (int32_t i = 0; i < op->node->num_inputs; i++)
+    starts[i + 1] = x_add(ir, starts[i], bp__op_extent(op, op->node->inputs[i]->shape[axis]));
   for (int32_t i = op->node->num_inputs - 1; i >= 0; i--) {
-    const BpIrNode *inside = x_lt(ir, axes[axis], x_index(ir, start)), *value;
-    start -= op->node->inputs[i]->shape[axis];
-    indices[axis] = x_sub(ir, axes[axis], x_index(ir, start));
-    if (start > 0)
-      inside = x_and(ir, inside, x_ge(ir, axes[axis], x_index(ir, start)));
+    const BpIrNode *inside = x_lt(ir, axes[axis], starts[i + 1]), *value;
+    indices[axis] = x_sub(ir, axes[axis], starts[i]);
+    if (i > 0)
+      inside = x_and(ir, inside, x_ge(ir, axes[axis], starts[i]));
     value = bp_te_read(te, op->inputs[i], indices);
     result = result ? bp_ir_select(ir, inside, value, result) : value;
     if (!result)
@@ -180,11 +186,40 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high) {
   return value < low ? low : value > high ? high : value;
 }
 
-static int slice_axis(const BpGraphNode *node, Slices *slices, int32_t axis, int64_t start,
-                      int64_t end, int64_t step) {
+/* A bound of a slice inside [0, extent], where one of the two is open. */
+static int64_t open_bound(BpExtents *extents, int64_t bound, int64_t extent) {
+  if (!bp__extent_is_open(bound) && bound >= INT32_MAX)
+    return extent; /* what exporters write for the end */
+  if (!bp__extent_is_open(bound) && bound < 0)
+    return bp__extent_max(extents, bp__extent_add(extents, extent, bound), 0);
+  return bp__extent_min(extents, bound, extent);
+}
+
+static int open_slice_axis(BpExtents *extents, const BpGraphNode *node, Slices *slices,
+                           int32_t axis, const int64_t bounds[2], int64_t step) {
+  int64_t extent = node->inputs[0]->shape[axis], inside[2];
+  if (step != 1)
+    return bp__op_error(node, "a step of %lld along axis %d, whose extent is open", (long long)step,
+                        axis);
+  for (int32_t i = 0; i < 2; i++) {
+    if (bp__extent_is_open(bounds[i]) && !bp__extent_at_least(extents, bounds[i], 0))
+      return bp__op_error(node, "a bound along axis %d is open, and may be negative", axis);
+    inside[i] = open_bound(extents, bounds[i], extent);
+  }
+  int64_t count = bp__extent_subtract(extents, inside[1], inside[0]);
+  slices->start[axis] = inside[0];
+  slices->step[axis] = step;
+  slices->extent[axis] = bp__extent_max(extents, count, 0);
+  return slices->extent[axis] == BP_EXTENT_NONE ? -1 : 0;
+}
+
+static int slice_axis(BpExtents *extents, const BpGraphNode *node, Slices *slices, int32_t axis,
+                      int64_t start, int64_t end, int64_t step) {
   int64_t extent = node->inputs[0]->shape[axis], count;
   if (step == 0 || step == INT64_MIN)
     return bp__op_bad(node, "its step along axis %d is %lld", axis, (long long)step);
+  if (bp__extents_any_open((const int64_t[]){start, end, extent}, 3))
+    return open_slice_axis(extents, node, slices, axis, (const int64_t[]){start, end}, step);
   start = start < 0 ? start + extent : start;
   end = end < 0 ? end + extent : end;
   start = step > 0 ? clamp(start, 0, extent) : clamp(start, -1, extent - 1);
@@ -196,12 +231,18 @@ static int slice_axis(const BpGraphNode *node, Slices *slices, int32_t axis, int
   return 0;
 }
 
-static int read_slices(const BpGraphNode *node, Slices *slices) {
+static int32_t slice_bounds(const BpGraphNode *node, int32_t input, const char *attr,
+                            int64_t *bounds) {
+  return bp__node_input(node, input) ? bp__op_const_extents(node, input, bounds, BP_GRAPH_MAX_NDIM)
+                                     : bp__op_ints(node, -1, attr, bounds, BP_GRAPH_MAX_NDIM);
+}
+
+static int read_slices(BpExtents *extents, const BpGraphNode *node, Slices *slices) {
   const BpGraphValue *in = node->inputs[0];
   int64_t starts[BP_GRAPH_MAX_NDIM], ends[BP_GRAPH_MAX_NDIM], axes[BP_GRAPH_MAX_NDIM],
       steps[BP_GRAPH_MAX_NDIM];
-  int32_t count = bp__op_ints(node, 1, "starts", starts, BP_GRAPH_MAX_NDIM);
-  int32_t num_ends = bp__op_ints(node, 2, "ends", ends, BP_GRAPH_MAX_NDIM);
+  int32_t count = slice_bounds(node, 1, "starts", starts);
+  int32_t num_ends = slice_bounds(node, 2, "ends", ends);
   int32_t num_axes = bp__op_ints(node, 3, "axes", axes, BP_GRAPH_MAX_NDIM);
   int32_t num_steps = bp__op_ints(node, 4, NULL, steps, BP_GRAPH_MAX_NDIM);
   if (count == -1 || num_ends == -1 || num_axes == -1 || num_steps == -1)
@@ -217,7 +258,7 @@ static int read_slices(const BpGraphNode *node, Slices *slices) {
   for (int32_t i = 0; i < count; i++) {
     int32_t axis;
     if (bp__op_axis(node, num_axes < 0 ? i : axes[i], in->ndim, &axis) ||
-        slice_axis(node, slices, axis, starts[i], ends[i], num_steps < 0 ? 1 : steps[i]))
+        slice_axis(extents, node, slices, axis, starts[i], ends[i], num_steps < 0 ? 1 : steps[i]))
       return -1;
   }
   return 0;
@@ -225,7 +266,7 @@ static int read_slices(const BpGraphNode *node, Slices *slices) {
 
 BP_ROW_INFER(slice) {
   Slices slices;
-  if (read_slices(node, &slices))
+  if (read_slices(&graph->extents, node, &slices))
     return -1;
   return set_output_like(graph, node, slices.extent, node->inputs[0]->ndim);
 }
@@ -235,11 +276,11 @@ static const BpIrNode *slice_body(BpTe *te, const BpIrNode *const *axes, void *c
   BpIrModule *ir = bp_te_ir(te);
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
   Slices slices;
-  if (read_slices(op->node, &slices))
+  if (read_slices(op->extents, op->node, &slices))
     return NULL;
   for (int32_t i = 0; i < op->node->inputs[0]->ndim; i++)
-    indices[i] =
-        x_add(ir, x_mul(ir, axes[i], x_index(ir, slices.step[i])), x_index(ir, slices.start[i]));
+    indices[i] = x_add(ir, x_mul(ir, axes[i], x_index(ir, slices.step[i])),
+                       bp__op_extent(op, slices.start[i]));
   return bp_te_read(te, op->inputs[0], indices);
 }
 
@@ -252,10 +293,9 @@ BP_ROW_FOLD(slice) {
   const BpGraphValue *in = node->inputs[0], *out = node->outputs[0];
   int64_t from = 0, is_cut = 0;
   Slices slices;
-  (void)graph;
   if (!in->data || bp__value_num_elements(out) == 0)
     return 1;
-  if (read_slices(node, &slices))
+  if (read_slices(&graph->extents, node, &slices))
     return -1;
   for (int32_t i = 0; i < in->ndim; i++) {
     if ((out->shape[i] > 1 && slices.step[i] != 1) || (is_cut && out->shape[i] != in->shape[i]))
@@ -292,8 +332,11 @@ BP_ROW_EXPAND(split) {
       bp__arena_alloc_array(&graph->arena, (size_t)node->num_outputs, sizeof(*lengths));
   int64_t start = 0;
   int32_t axis;
-  if (!lengths || bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, &axis) ||
-      split_lengths(node, node->inputs[0]->shape[axis], lengths))
+  if (!lengths || bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, &axis))
+    return -1;
+  if (bp__extent_is_open(node->inputs[0]->shape[axis]))
+    return bp__op_error(node, "axis %d, which it splits, has an open extent", axis);
+  if (split_lengths(node, node->inputs[0]->shape[axis], lengths))
     return -1;
   for (int32_t i = 0; i < node->num_outputs; i++) {
     node->outputs[i] = bp__op_slice(graph, node, node->inputs[0], axis, start, start + lengths[i]);
@@ -411,13 +454,19 @@ BP_ROW_COMPUTE(pad) {
 BP_ROW_INFER(expand) {
   const BpGraphValue *in = node->inputs[0];
   int64_t shape[BP_GRAPH_MAX_NDIM], wanted[BP_GRAPH_MAX_NDIM];
-  int32_t count = bp__op_const_ints(node, 1, wanted, BP_GRAPH_MAX_NDIM), ndim;
+  int32_t count = bp__op_const_extents(node, 1, wanted, BP_GRAPH_MAX_NDIM), ndim;
   if (count < 0)
     return -1;
   ndim = count > in->ndim ? count : in->ndim;
   for (int32_t d = 0; d < ndim; d++) {
     int64_t a = d < ndim - in->ndim ? 1 : in->shape[d - (ndim - in->ndim)];
     int64_t b = d < ndim - count ? 1 : wanted[d - (ndim - count)];
+    if (a != b && a != 1 && b != 1 && (bp__extent_is_open(a) || bp__extent_is_open(b)))
+      return bp__op_error(
+          node,
+          "extent %d is open there or wanted to be, and whether it expands is known "
+          "when the model runs alone",
+          d);
     if (a != b && a != 1 && b != 1)
       return bp__op_bad(node, "extent %lld does not expand to %lld", (long long)a, (long long)b);
     shape[d] = a == 1 ? b : a;
@@ -508,8 +557,13 @@ static const BpIrNode *gather_body(BpTe *te, const BpIrNode *const *axes, void *
   for (int32_t i = 0; i < in->ndim; i++)
     indices[i] = i < axis   ? axes[i]
                  : i > axis ? axes[i - 1 + inner]
-                            : x_inside(bp_te_ir(te), index, in->shape[axis]);
-  return bp_te_read(te, op->inputs[0], indices);
+                            : x_inside(bp_te_ir(te), index, bp__op_extent(op, in->shape[axis]));
+  if (!bp__extent_is_open(in->shape[axis]))
+    return bp_te_read(te, op->inputs[0], indices);
+  /* An axis that turns out to be empty has no nearest element. */
+  return bp_te_read_if(
+      te, op->inputs[0], indices,
+      x_lt(bp_te_ir(te), x_index(bp_te_ir(te), 0), bp__op_extent(op, in->shape[axis])));
 }
 
 BP_ROW_COMPUTE(gather) {
@@ -538,7 +592,7 @@ static const BpIrNode *gather_elements_body(BpTe *te, const BpIrNode *const *axe
   if (!index || bp__op_axis(op->node, bp__node_int(op->node, "axis", 0), in->ndim, &axis))
     return NULL;
   memcpy(indices, axes, (size_t)in->ndim * sizeof(*indices));
-  indices[axis] = x_inside(bp_te_ir(te), index, in->shape[axis]);
+  indices[axis] = x_inside(bp_te_ir(te), index, bp__op_extent(op, in->shape[axis]));
   return bp_te_read(te, op->inputs[0], indices);
 }
 
@@ -607,7 +661,8 @@ static const BpIrNode *gather_nd_body(BpTe *te, const BpIrNode *const *axes, voi
       indices[i] = axes[at.outer + k - at.depth];
     else {
       place[at.outer] = x_index(ir, k);
-      indices[i] = x_inside(ir, bp_te_read(te, op->inputs[1], place), in->shape[i]);
+      indices[i] =
+          x_inside(ir, bp_te_read(te, op->inputs[1], place), bp__op_extent(op, in->shape[i]));
     }
   }
   return bp_te_read(te, op->inputs[0], indices);

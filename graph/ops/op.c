@@ -25,10 +25,19 @@ int bp__op_error(const BpGraphNode *node, const char *format, ...) {
   return -1;
 }
 
+static bool has_open_input(const BpGraphNode *node) {
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    if (node->inputs[i] && bp__value_is_open(node->inputs[i]))
+      return true;
+  return false;
+}
+
+/* What looks wrong with extents that are open may be right when the model runs. */
 int bp__op_bad(const BpGraphNode *node, const char *format, ...) {
+  bool is_open = has_open_input(node);
   va_list args;
   va_start(args, format);
-  raise_for(node, BP_ERROR_FORMAT, format, args);
+  raise_for(node, is_open ? BP_ERROR_NOT_IMPLEMENTED : BP_ERROR_FORMAT, format, args);
   va_end(args);
   return -1;
 }
@@ -40,6 +49,11 @@ int32_t bp__op_const_ints(const BpGraphNode *node, int32_t input, int64_t *value
   int64_t count;
   if (!value)
     return bp__op_bad(node, "input %d is missing", input);
+  if (value->extents)
+    return bp__op_error(node,
+                        "input %d ('%s') depends on extents that are open, and it must be a "
+                        "constant",
+                        input, value->name);
   if (!value->data)
     return bp__op_error(node,
                         "input %d ('%s') must be a constant once the input shapes are known, and "
@@ -53,6 +67,18 @@ int32_t bp__op_const_ints(const BpGraphNode *node, int32_t input, int64_t *value
                       input, (long long)count, value->ndim, max);
   for (int64_t i = 0; i < count; i++)
     values[i] = bp__value_get_int(value, i);
+  return (int32_t)count;
+}
+
+int32_t bp__op_const_extents(const BpGraphNode *node, int32_t input, int64_t *values, int32_t max) {
+  const BpGraphValue *value = bp__node_input(node, input);
+  if (!value || !value->extents)
+    return bp__op_const_ints(node, input, values, max);
+  int64_t count = bp__value_num_elements(value);
+  if (count > max || value->ndim > 1)
+    return bp__op_bad(node, "input %d has %lld elements in %d dimensions, at most %d in one fit",
+                      input, (long long)count, value->ndim, max);
+  memcpy(values, value->extents, (size_t)count * sizeof(*values));
   return (int32_t)count;
 }
 
@@ -91,6 +117,12 @@ int bp__op_broadcast(const BpGraphNode *node, int64_t *shape, int32_t *ndim) {
     const BpGraphValue *value = node->inputs[i];
     for (int32_t d = 0; value && d < value->ndim; d++) {
       int64_t *extent = &shape[*ndim - value->ndim + d];
+      if (*extent != 1 && value->shape[d] != 1 && value->shape[d] != *extent &&
+          (bp__extent_is_open(*extent) || bp__extent_is_open(value->shape[d])))
+        return bp__op_error(node,
+                            "dimension %d of input %d and that of the others are open or differ, "
+                            "and whether they broadcast is known when the model runs alone",
+                            d, i);
       if (*extent != 1 && value->shape[d] != 1 && value->shape[d] != *extent)
         return bp__op_bad(node,
                           "input %d is %s and does not broadcast to extent %lld of the others", i,
@@ -219,6 +251,69 @@ BpGraphValue *bp__op_argument(const BpGraphNode *node, int32_t index) {
 
 /* ---- Computing --------------------------------------------------------------------------- */
 
+typedef struct ExtentNodes {
+  BpIrModule *ir;
+  const BpIrNode *const *symbols;
+} ExtentNodes;
+
+static const void *number_node(void *context, int64_t number) {
+  const ExtentNodes *nodes = context;
+  return bp_ir_int(nodes->ir, (BpDataType){BP_DTYPE_INT, 64, 1}, number);
+}
+
+static const void *symbol_node(void *context, int32_t index) {
+  const ExtentNodes *nodes = context;
+  return nodes->symbols[index];
+}
+
+static const void *operation_node(void *context, BpExtentOp op, const void *a, const void *b) {
+  static const int32_t kinds[] = {[BP_EXTENT_ADD] = BP_IR_ADD,
+                                  [BP_EXTENT_MULTIPLY] = BP_IR_MUL,
+                                  [BP_EXTENT_DIVIDE] = BP_IR_FLOORDIV,
+                                  [BP_EXTENT_MIN] = BP_IR_MIN,
+                                  [BP_EXTENT_MAX] = BP_IR_MAX};
+  const ExtentNodes *nodes = context;
+  return bp_ir_binary(nodes->ir, kinds[op], a, b);
+}
+
+const BpIrNode *bp__extent_node(const BpExtents *extents, BpIrModule *ir, int64_t extent,
+                                const BpIrNode *const *symbols) {
+  ExtentNodes nodes = {ir, symbols};
+  return bp__extent_fold(extents, extent,
+                         &(BpExtentFold){number_node, symbol_node, operation_node, &nodes});
+}
+
+const BpIrNode *bp__op_extent(const BpOpCompute *op, int64_t extent) {
+  return bp__extent_node(op->extents, bp_te_ir(op->te), extent, op->symbols);
+}
+
+const BpIrNode *bp__op_reduce_axis(const BpOpCompute *op, const char *name, int64_t extent) {
+  return bp_te_reduce_axis_open(op->te, name, bp__op_extent(op, extent));
+}
+
+static void extents_of(const BpOpCompute *op, const int64_t *shape, int32_t ndim,
+                       const BpIrNode **extents) {
+  for (int32_t i = 0; i < ndim; i++)
+    extents[i] = bp__op_extent(op, shape[i]);
+}
+
+BpTeTensor *bp__op_tensor(const BpOpCompute *op, const char *name, const int64_t *shape,
+                          int32_t ndim, BpTeBody body, void *context) {
+  const BpIrNode *extents[BP_TE_MAX_NDIM];
+  if (!bp__extents_any_open(shape, ndim))
+    return bp_te_compute(op->te, name, shape, ndim, body, context);
+  extents_of(op, shape, ndim, extents);
+  return bp_te_compute_open(op->te, name, extents, ndim, body, context);
+}
+
+BpTeTensor *bp__op_placeholder(const BpOpCompute *op, const char *name, const BpGraphValue *value) {
+  const BpIrNode *extents[BP_GRAPH_MAX_NDIM];
+  if (!bp__value_is_open(value))
+    return bp_te_placeholder(op->te, name, value->dtype, value->shape, value->ndim);
+  extents_of(op, value->shape, value->ndim, extents);
+  return bp_te_placeholder_open(op->te, name, value->dtype, extents, value->ndim);
+}
+
 typedef struct Narrowing {
   BpTeTensor *tensor;
   BpDataType dtype;
@@ -238,7 +333,7 @@ int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs) {
       continue;
     Narrowing narrowing = {outputs[i], out->dtype};
     outputs[i] =
-        bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, narrowed_body, &narrowing);
+        bp__op_tensor(op, op->node->op->name, out->shape, out->ndim, narrowed_body, &narrowing);
     if (!outputs[i])
       return -1;
   }
@@ -262,9 +357,34 @@ static int check_arity(const BpGraphNode *node) {
   return 0;
 }
 
+/* Refuses open extents of a row that does not take them. */
+static int check_open(const BpGraphNode *node) {
+  for (int32_t i = 0; i < node->num_inputs && !node->op->is_open; i++)
+    if (node->inputs[i] && bp__value_is_open(node->inputs[i]))
+      return bp__op_error(node,
+                          "the extents of input %d ('%s') are open, which this operator does not "
+                          "take yet",
+                          i, node->inputs[i]->name);
+  return 0;
+}
+
+/* Extents that steer inference are part of the node, and need not be computed for it. */
+static int detach_extents(BpGraph *graph, BpGraphNode *node) {
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    const BpGraphValue *value = node->inputs[i];
+    if (!value || !value->extents || !value->producer || bp__op_argument(node, i))
+      continue;
+    node->inputs[i] = bp__graph_value(graph, value->name, value->dtype, value->shape, value->ndim);
+    if (!node->inputs[i])
+      return -1;
+    node->inputs[i]->extents = value->extents;
+  }
+  return 0;
+}
+
 int bp__op_append(BpGraph *graph, BpGraphNode *node) {
   int left = 1;
-  if (check_arity(node))
+  if (check_arity(node) || check_open(node))
     return -1;
   if (node->op->expand)
     left = node->op->expand(graph, node);
@@ -273,9 +393,11 @@ int bp__op_append(BpGraph *graph, BpGraphNode *node) {
   if (node->num_inputs > BP_OP_MAX_INPUTS)
     return bp__op_error(node, "it has %d inputs, at most %d work", node->num_inputs,
                         BP_OP_MAX_INPUTS);
-  if (node->op->infer(graph, node))
+  if (node->op->infer(graph, node) || detach_extents(graph, node))
     return -1;
-  left = bp__op_fold(graph, node);
+  left = bp__op_settle(graph, node);
+  if (left > 0)
+    left = bp__op_fold(graph, node);
   if (left <= 0)
     return left;
   return bp__list_push(&graph->nodes, node);

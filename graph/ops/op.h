@@ -31,6 +31,9 @@ typedef struct BpOpCompute {
   BpTe *te;
   const BpGraphNode *node;
   BpTeTensor *const *inputs;
+  /* Where extents are open: their expressions, and what stands for the symbols, by place. */
+  BpExtents *extents;
+  const BpIrNode *const *symbols;
   BpTransformStages
       *transforms; /* where ConvWinograd leaves its stages for the schedule, or NULL */
 } BpOpCompute;
@@ -58,6 +61,9 @@ typedef struct BpOp {
   /* (optional) Instead of all this: appends other nodes and sets outputs to what they give; 1: this
    * node is computed. */
   int (*expand)(BpGraph *graph, BpGraphNode *node);
+  /* Its functions take open extents: they compare extents, hand them on, or use bp__extent_* and
+   * bp__op_extent. A row without this refuses them. */
+  bool is_open;
 } BpOp;
 
 /* The row, or NULL with no error raised. */
@@ -68,6 +74,18 @@ const BpOp *bp__op_table(int32_t *count);
 /* What the row computes, in the type of the node's output: a row may leave a result of float16 or
  * bfloat16 in the wider type in which it computes. NULL with an error. */
 int bp__op_compute(const BpOpCompute *op, BpTeTensor **outputs);
+
+/* An extent as an expression of IR, by the nodes that stand for symbols, by place; int64. */
+const BpIrNode *bp__extent_node(const BpExtents *extents, BpIrModule *ir, int64_t extent,
+                                const BpIrNode *const *symbols);
+/* A tensor of a row's computation, with extents of the graph. NULL with an error. */
+BpTeTensor *bp__op_tensor(const BpOpCompute *op, const char *name, const int64_t *shape,
+                          int32_t ndim, BpTeBody body, void *context);
+/* An extent of the graph in expressions, and as how far a reduction goes. */
+const BpIrNode *bp__op_extent(const BpOpCompute *op, int64_t extent);
+const BpIrNode *bp__op_reduce_axis(const BpOpCompute *op, const char *name, int64_t extent);
+/* The input of a computation with extents of the graph. */
+BpTeTensor *bp__op_placeholder(const BpOpCompute *op, const char *name, const BpGraphValue *value);
 /* Makes a tensor, NULL for an error, the only output: what a `compute` of one output ends with. */
 static inline int bp__op_give(BpTeTensor **outputs, BpTeTensor *tensor) {
   outputs[0] = tensor;
@@ -105,6 +123,11 @@ BpGraphValue *bp__op_scalar(BpGraph *graph, const BpGraphNode *node, const BpGra
                             float value);
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int64_t axis, int64_t start, int64_t end);
+/* Makes extents, of the arena, the elements of a node's int64 output 0. */
+int bp__op_give_extents(BpGraph *graph, BpGraphNode *node, const int64_t *elements);
+/* Settles a node whose inputs are extents, some of them open: its output is extents, too. 1: it was
+ * left as it is. */
+int bp__op_settle(BpGraph *graph, BpGraphNode *node);
 /* Computes a node whose inputs are constants, giving its output data; 1: it was left as it is. */
 int bp__op_fold(BpGraph *graph, BpGraphNode *node);
 
@@ -117,6 +140,8 @@ int bp__op_bad(const BpGraphNode *node, const char *format, ...) BP_PRINTF(2, 3)
 /* The integers of a constant input; at most `max`, else an error. Returns the count, -1 for an
  * error: it is not there, not constant, not integer. */
 int32_t bp__op_const_ints(const BpGraphNode *node, int32_t input, int64_t *values, int32_t max);
+/* The same where the integers are extents, which may be open. */
+int32_t bp__op_const_extents(const BpGraphNode *node, int32_t input, int64_t *values, int32_t max);
 /* The same from input `input` if it is there, else from the attribute `attr`; -2 (no error raised)
  * if there is neither. */
 int32_t bp__op_ints(const BpGraphNode *node, int32_t input, const char *attr, int64_t *values,

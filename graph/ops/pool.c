@@ -215,7 +215,7 @@ BP_ROW_COMPUTE(pool) {
                                                         : LARGEST};
   if (bp__op_window(op->node, NULL, &body.window))
     return -1;
-  body.pooled = bp_te_compute(op->te, "pool", out->shape, out->ndim, pool_body, &body);
+  body.pooled = bp__op_tensor(op, "pool", out->shape, out->ndim, pool_body, &body);
   if (!body.pooled || body.kind == LARGEST ||
       (body.kind == NORM && bp__node_int(op->node, "p", 2) == 1)) {
     outputs[0] = body.pooled;
@@ -224,7 +224,7 @@ BP_ROW_COMPUTE(pool) {
                                                     : -1;
   }
   return bp__op_give(outputs,
-                     bp_te_compute(op->te, name, out->shape, out->ndim,
+                     bp__op_tensor(op, name, out->shape, out->ndim,
                                    body.kind == AVERAGE ? average_body : root_body, &body));
 }
 
@@ -320,8 +320,8 @@ static const BpIrNode *lrn_body(BpTe *te, const BpIrNode *const *axes, void *con
 BP_ROW_COMPUTE(lrn) {
   const BpGraphValue *out = op->node->outputs[0];
   PoolBody body = {.op = op};
-  body.pooled = bp_te_compute(op->te, "squares", out->shape, out->ndim, square_sum_body, &body);
+  body.pooled = bp__op_tensor(op, "squares", out->shape, out->ndim, square_sum_body, &body);
   if (!body.pooled)
     return -1;
-  return bp__op_give(outputs, bp_te_compute(op->te, "lrn", out->shape, out->ndim, lrn_body, &body));
+  return bp__op_give(outputs, bp__op_tensor(op, "lrn", out->shape, out->ndim, lrn_body, &body));
 }

@@ -39,7 +39,8 @@ static const Reduction *find_reduction(const BpGraphNode *node) {
 typedef struct Axes {
   int reduced[BP_GRAPH_MAX_NDIM];
   int keepdims;
-  int64_t count; /* elements reduced into one */
+  int64_t count;  /* elements reduced into one; -1: open */
+  int64_t extent; /* of the one axis of ArgMax and ArgMin */
 } Axes;
 
 static int read_axes(const BpGraphNode *node, Axes *axes) {
@@ -62,7 +63,10 @@ static int read_axes(const BpGraphNode *node, Axes *axes) {
     int32_t axis;
     if (bp__op_axis(node, list[i], in->ndim, &axis))
       return -1;
-    axes->count *= axes->reduced[axis] ? 1 : in->shape[axis];
+    if (!axes->reduced[axis])
+      axes->count = axes->count < 0 || bp__extent_is_open(in->shape[axis])
+                        ? -1
+                        : axes->count * in->shape[axis];
     axes->reduced[axis] = 1;
   }
   return 0;
@@ -143,7 +147,7 @@ BP_ROW_EXPAND(reduce) {
     return reduce_bool(graph, node);
   if (read_axes(node, &axes))
     return -1;
-  if (axes.count > 0)
+  if (axes.count != 0)
     return 1;
   if (bp__infer_reduce(graph, node))
     return -1;
@@ -165,13 +169,14 @@ typedef struct ReduceBody {
 } ReduceBody;
 
 /* Indices into the input: reduction axes, and the axes of the output for the rest. */
-static int32_t input_indices(BpTe *te, const BpGraphValue *in, const Axes *axes,
+static int32_t input_indices(const BpOpCompute *op, const Axes *axes,
                              const BpIrNode *const *out_axes, const BpIrNode **indices,
                              const BpIrNode **reduce_axes) {
+  const BpGraphValue *in = op->node->inputs[0];
   int32_t place = 0, count = 0;
   for (int32_t i = 0; i < in->ndim; i++) {
     if (axes->reduced[i]) {
-      indices[i] = bp_te_reduce_axis(te, "k", in->shape[i]);
+      indices[i] = bp__op_reduce_axis(op, "k", in->shape[i]);
       reduce_axes[count++] = indices[i];
       place += axes->keepdims;
     } else {
@@ -194,8 +199,7 @@ static const BpIrNode *reduce_body(BpTe *te, const BpIrNode *const *out_axes, vo
   const ReduceBody *body = context;
   BpIrModule *ir = bp_te_ir(te);
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *reduce_axes[BP_GRAPH_MAX_NDIM], *value;
-  int32_t count =
-      input_indices(te, body->op->node->inputs[0], body->axes, out_axes, indices, reduce_axes);
+  int32_t count = input_indices(body->op, body->axes, out_axes, indices, reduce_axes);
   value = x_wide(ir, bp_te_read(te, body->op->inputs[0], indices));
   if (!value)
     return NULL;
@@ -213,6 +217,17 @@ typedef struct FinishBody {
   BpTeTensor *reduced;
 } FinishBody;
 
+/* The number of elements reduced into one, where it is open, in the type of a value. */
+static const BpIrNode *open_count(BpTe *te, const ReduceBody *body, BpDataType dtype) {
+  const BpGraphValue *in = body->op->node->inputs[0];
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *count = x_index(ir, 1);
+  for (int32_t i = 0; i < in->ndim; i++)
+    if (body->axes->reduced[i])
+      count = x_mul(ir, count, bp__op_extent(body->op, in->shape[i]));
+  return bp_ir_cast(ir, dtype, count);
+}
+
 static const BpIrNode *finish_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const FinishBody *body = context;
   const ReduceBody *reduce = body->reduce;
@@ -222,6 +237,8 @@ static const BpIrNode *finish_body(BpTe *te, const BpIrNode *const *axes, void *
     return NULL;
   if (reduce->reduction->after == DIVIDE) {
     double count = (double)reduce->axes->count;
+    if (count < 0)
+      return x_div(ir, value, open_count(te, reduce, x_dtype(value)));
     if (bp__dtype_is_float(x_dtype(value)))
       return x_mul(ir, value, x_number(ir, x_dtype(value), 1.0 / count));
     return x_div(ir, value, x_number(ir, x_dtype(value), count));
@@ -242,15 +259,15 @@ BP_ROW_COMPUTE(reduce) {
     return -1;
   if (body.reduction->before == EXPONENTIAL) {
     ReduceBody max_body = {op, &largest, &axes, NULL};
-    body.shift = bp_te_compute(op->te, "max", out->shape, out->ndim, reduce_body, &max_body);
+    body.shift = bp__op_tensor(op, "max", out->shape, out->ndim, reduce_body, &max_body);
     if (!body.shift)
       return -1;
   }
-  finish.reduced = bp_te_compute(op->te, "reduce", out->shape, out->ndim, reduce_body, &body);
+  finish.reduced = bp__op_tensor(op, "reduce", out->shape, out->ndim, reduce_body, &body);
   if (!finish.reduced || body.reduction->after == NOTHING)
     return bp__op_give(outputs, finish.reduced);
-  return bp__op_give(outputs, bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim,
-                                            finish_body, &finish));
+  return bp__op_give(
+      outputs, bp__op_tensor(op, op->node->op->name, out->shape, out->ndim, finish_body, &finish));
 }
 
 /* Global pooling is a reduction over all but the first two axes. */
@@ -300,6 +317,9 @@ static int arg_axes(const BpGraphNode *node, Axes *axes) {
   axes->reduced[axis] = 1;
   axes->keepdims = bp__node_int(node, "keepdims", 1) != 0;
   axes->count = node->inputs[0]->shape[axis];
+  axes->extent = axes->count;
+  if (bp__extent_is_open(axes->count))
+    axes->count = -1;
   return 0;
 }
 
@@ -319,14 +339,17 @@ static const BpIrNode *arg_body(BpTe *te, const BpIrNode *const *out_axes, void 
   BpIrModule *ir = bp_te_ir(te);
   int last = bp__node_int(body->op->node, "select_last_index", 0) != 0;
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *axis[1], *value, *equal;
-  input_indices(te, body->op->node->inputs[0], body->axes, out_axes, indices, axis);
+  input_indices(body->op, body->axes, out_axes, indices, axis);
   value = x_wide(ir, bp_te_read(te, body->op->inputs[0], indices));
   equal = bp_ir_binary(ir, BP_IR_EQ, value, bp_te_read(te, body->shift, out_axes));
   if (bp__dtype_is_float(x_dtype(value)))
     equal = bp_ir_binary(ir, BP_IR_OR, equal, bp_ir_binary(ir, BP_IR_NE, value, value));
   return bp_te_reduce(
       te, last ? BP_TE_MAX : BP_TE_MIN,
-      bp_ir_select(ir, equal, axis[0], x_index(ir, last ? 0 : body->axes->count - 1)), axis, 1);
+      bp_ir_select(ir, equal, axis[0],
+                   last ? x_index(ir, 0)
+                        : x_sub(ir, bp__op_extent(body->op, body->axes->extent), x_index(ir, 1))),
+      axis, 1);
 }
 
 BP_ROW_COMPUTE(arg_reduce) {
@@ -338,11 +361,11 @@ BP_ROW_COMPUTE(arg_reduce) {
     return -1;
   if (!strcmp(op->node->op->name, "ArgMin"))
     extreme.kind = BP_TE_MIN;
-  body.shift = bp_te_compute(op->te, "extreme", out->shape, out->ndim, reduce_body, &body);
+  body.shift = bp__op_tensor(op, "extreme", out->shape, out->ndim, reduce_body, &body);
   if (!body.shift)
     return -1;
-  return bp__op_give(
-      outputs, bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim, arg_body, &body));
+  return bp__op_give(outputs,
+                     bp__op_tensor(op, op->node->op->name, out->shape, out->ndim, arg_body, &body));
 }
 
 /* ---- Softmax ----------------------------------------------------------------------------- */
@@ -399,8 +422,7 @@ static const BpIrNode *shifted_body(BpTe *te, const BpIrNode *const *axes, void 
 static const BpIrNode *softmax_sum_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const SoftmaxBody *body = context;
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *reduce_axes[BP_GRAPH_MAX_NDIM];
-  int32_t count = input_indices(te, body->reduce.op->node->inputs[0], body->reduce.axes, axes,
-                                indices, reduce_axes);
+  int32_t count = input_indices(body->reduce.op, body->reduce.axes, axes, indices, reduce_axes);
   const BpIrNode *value = bp_te_read(te, body->shifted, indices);
   if (is_log(body))
     value = x_call1(bp_te_ir(te), "exp", value);
@@ -425,17 +447,17 @@ BP_ROW_COMPUTE(softmax) {
     return -1;
   for (int32_t i = 0; i < out->ndim; i++)
     reduced[i] = axes.reduced[i] ? 1 : out->shape[i];
-  body.reduce.shift = bp_te_compute(op->te, "max", reduced, out->ndim, reduce_body, &body.reduce);
+  body.reduce.shift = bp__op_tensor(op, "max", reduced, out->ndim, reduce_body, &body.reduce);
   if (!body.reduce.shift)
     return -1;
-  body.shifted = bp_te_compute(op->te, "exp", out->shape, out->ndim, shifted_body, &body);
+  body.shifted = bp__op_tensor(op, "exp", out->shape, out->ndim, shifted_body, &body);
   if (!body.shifted)
     return -1;
-  body.sum = bp_te_compute(op->te, "sum", reduced, out->ndim, softmax_sum_body, &body);
+  body.sum = bp__op_tensor(op, "sum", reduced, out->ndim, softmax_sum_body, &body);
   if (!body.sum)
     return -1;
-  return bp__op_give(outputs, bp_te_compute(op->te, op->node->op->name, out->shape, out->ndim,
-                                            softmax_body, &body));
+  return bp__op_give(
+      outputs, bp__op_tensor(op, op->node->op->name, out->shape, out->ndim, softmax_body, &body));
 }
 
 /* ---- CumSum and CumProd ------------------------------------------------------------------- */

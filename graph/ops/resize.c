@@ -272,5 +272,5 @@ BP_ROW_COMPUTE(resize_axis) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpCompute copy = *op;
   return bp__op_give(
-      outputs, bp_te_compute(op->te, "ResizeAxis", out->shape, out->ndim, resize_axis_body, &copy));
+      outputs, bp__op_tensor(op, "ResizeAxis", out->shape, out->ndim, resize_axis_body, &copy));
 }

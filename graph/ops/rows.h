@@ -115,6 +115,12 @@ BP_ROW_EXPAND(dropout);
 BP_ROW_EXPAND(constant);
 BP_ROW_EXPAND(constant_of_shape);
 BP_ROW_EXPAND(range);
+BP_ROW_INFER(counting); /* a range whose length is open */
+BP_ROW_COMPUTE(counting);
+
+/* settle.c */
+BP_ROW_INFER(extents);
+BP_ROW_COMPUTE(extents);
 
 /* move.c: operators that move elements */
 BP_ROW_INFER(transpose);

@@ -86,7 +86,7 @@ static const BpIrNode *read_index(const Scatter *scatter, const BpIrNode *const 
   BpIrModule *ir = scatter->ir;
   int64_t extent = scatter->data->shape[axis];
   const BpIrNode *index = bp_te_read(scatter->op->te, scatter->op->inputs[1], from);
-  index = x_from_end(ir, index, extent);
+  index = x_from_end(ir, index, x_index(ir, extent));
   const BpIrNode *within =
       x_and(ir, x_ge(ir, index, x_index(ir, 0)), x_lt(ir, index, x_index(ir, extent)));
   *inside = *inside ? x_and(ir, *inside, within) : within;

@@ -3,28 +3,47 @@
 #include <math.h>
 #include <string.h>
 
+#include <backplane/error.h>
 #include <backplane/object.h>
 
+#include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
 /* ---- Views ------------------------------------------------------------------------------- */
 
 static int set_view(BpGraph *graph, BpGraphNode *node, const int64_t *shape, int32_t ndim) {
   const BpGraphValue *in = node->inputs[0];
+  BpExtents *extents = &graph->extents;
+  char from[BP_VALUE_TEXT], to[BP_VALUE_TEXT];
   if (bp__node_set_output(graph, node, 0, in->dtype, shape, ndim))
     return -1;
-  if (bp__value_num_elements(in) != bp__value_num_elements(node->outputs[0])) {
-    char from[BP_VALUE_TEXT], to[BP_VALUE_TEXT];
-    return bp__op_bad(node, "%s cannot take the shape of %s", bp__value_format(in, from),
-                      bp__value_format(node->outputs[0], to));
-  }
-  return 0;
+  const BpGraphValue *out = node->outputs[0];
+  if (!bp__value_is_open(in) && !bp__value_is_open(out))
+    return bp__value_num_elements(in) == bp__value_num_elements(out)
+               ? 0
+               : bp__op_bad(node, "%s cannot take the shape of %s", bp__value_format(in, from),
+                            bp__value_format(out, to));
+  int64_t before = bp__extent_product(extents, in->shape, in->ndim);
+  int64_t after = bp__extent_product(extents, shape, ndim);
+  if (before == BP_EXTENT_NONE || after == BP_EXTENT_NONE)
+    return -1;
+  if (before == after)
+    return 0;
+  return bp__op_error(node,
+                      "it makes %s elements of %s, and whether these are as many is known when "
+                      "the model runs alone",
+                      bp__extent_format(extents, after, to, sizeof(to)),
+                      bp__extent_format(extents, before, from, sizeof(from)));
 }
 
 /* 0 copies the extent of the input (unless allowzero), -1 stands for what is left. */
 BP_ROW_INFER(reshape) {
-  int64_t shape[BP_GRAPH_MAX_NDIM], known = 1, total = bp__value_num_elements(node->inputs[0]);
-  int32_t ndim = bp__op_ints(node, 1, "shape", shape, BP_GRAPH_MAX_NDIM), open = -1;
+  const BpGraphValue *in = node->inputs[0];
+  BpExtents *extents = &graph->extents;
+  int64_t shape[BP_GRAPH_MAX_NDIM], known = 1;
+  int32_t ndim = bp__node_input(node, 1) ? bp__op_const_extents(node, 1, shape, BP_GRAPH_MAX_NDIM)
+                                         : bp__op_ints(node, -1, "shape", shape, BP_GRAPH_MAX_NDIM);
+  int32_t open = -1;
   if (ndim == -2)
     return bp__op_bad(node, "it has no shape");
   if (ndim < 0)
@@ -33,17 +52,20 @@ BP_ROW_INFER(reshape) {
     if (shape[i] == 0 && !bp__node_int(node, "allowzero", 0)) {
       if (i >= node->inputs[0]->ndim)
         return bp__op_bad(node, "extent %d is 0, which copies one that the input lacks", i);
-      shape[i] = node->inputs[0]->shape[i];
+      shape[i] = in->shape[i];
     }
     if (shape[i] == -1 && open >= 0)
       return bp__op_bad(node, "its shape has more than one -1");
     if (shape[i] == -1)
       open = i;
-    else if (shape[i] < 0 || __builtin_mul_overflow(known, shape[i], &known))
+    else if (shape[i] < 0 && !bp__extent_is_open(shape[i]))
       return bp__op_bad(node, "extent %d of its shape is %lld", i, (long long)shape[i]);
+    else if ((known = bp__extent_multiply(extents, known, shape[i])) == BP_EXTENT_NONE)
+      return bp_error_add_context("extent %d of the shape of node '%s'", i, node->name);
   }
+  int64_t total = bp__extent_product(extents, in->shape, in->ndim);
   if (open >= 0)
-    shape[open] = known > 0 ? total / known : 0;
+    shape[open] = known == 0 ? 0 : bp__extent_divide(extents, total, known);
   return set_view(graph, node, shape, ndim);
 }
 
@@ -54,7 +76,7 @@ BP_ROW_INFER(flatten) {
   if (axis < 0 || axis > in->ndim)
     return bp__op_bad(node, "axis is outside a tensor of %d dimensions", in->ndim);
   for (int32_t i = 0; i < in->ndim; i++)
-    shape[i >= axis] *= in->shape[i];
+    shape[i >= axis] = bp__extent_multiply(&graph->extents, shape[i >= axis], in->shape[i]);
   return set_view(graph, node, shape, 2);
 }
 
@@ -82,6 +104,9 @@ BP_ROW_INFER(squeeze) {
     return -1;
   for (int32_t i = 0; i < in->ndim; i++) {
     int drop = count == -2 ? in->shape[i] == 1 : chosen[i];
+    if (bp__extent_is_open(in->shape[i]) && (drop || count == -2))
+      return bp__op_error(node,
+                          "the extent of axis %d is open, and it must be known to be 1 or not", i);
     if (drop && in->shape[i] != 1)
       return bp__op_bad(node, "axis %d has extent %lld, not 1", i, (long long)in->shape[i]);
     if (!drop)
@@ -131,6 +156,8 @@ BP_ROW_EXPAND(dropout) {
   node->outputs[0] = node->inputs[0];
   if (node->num_outputs == 1)
     return 0;
+  if (bp__value_is_open(node->inputs[0]))
+    return bp__op_error(node, "the mask of an input whose extents are open is not supported");
   /* The mask: all true; before version 10 in the type of the input. */
   BpGraphValue *kept = bp__graph_float_scalar(graph, 1.0f);
   BpDataType dtype = node->version < 10 ? node->inputs[0]->dtype : BP__BOOL;
@@ -163,8 +190,7 @@ BP_ROW_FOLD(shape) {
   if (!data)
     return -1;
   memcpy(data, in->shape + start, (size_t)node->outputs[0]->shape[0] * sizeof(*data));
-  node->outputs[0]->data = data;
-  return 0;
+  return bp__op_give_extents(graph, node, data);
 }
 
 BP_ROW_INFER(size) {
@@ -172,12 +198,13 @@ BP_ROW_INFER(size) {
 }
 
 BP_ROW_FOLD(size) {
+  const BpGraphValue *in = node->inputs[0];
   int64_t *data = bp__arena_alloc(&graph->arena, sizeof(*data));
   if (!data)
     return -1;
-  *data = bp__value_num_elements(node->inputs[0]);
-  node->outputs[0]->data = data;
-  return 0;
+  *data = bp__value_is_open(in) ? bp__extent_product(&graph->extents, in->shape, in->ndim)
+                                : bp__value_num_elements(in);
+  return *data == BP_EXTENT_NONE ? -1 : bp__op_give_extents(graph, node, data);
 }
 
 /* ---- Constants --------------------------------------------------------------------------- */
@@ -208,12 +235,16 @@ BP_ROW_EXPAND(constant_of_shape) {
   const BpGraphAttr *attr = bp__node_attr(node, "value");
   BpGraphValue *value = attr ? attr->tensor : bp__graph_float_scalar(graph, 0.0f);
   int64_t shape[BP_GRAPH_MAX_NDIM];
-  int32_t ndim = bp__op_const_ints(node, 0, shape, BP_GRAPH_MAX_NDIM);
+  int32_t ndim = bp__op_const_extents(node, 0, shape, BP_GRAPH_MAX_NDIM);
   BpGraphValue *filled;
   if (ndim < 0 || !value)
     return -1;
   if (bp__value_num_elements(value) != 1)
     return bp__op_bad(node, "its value has more than one element");
+  if (bp__extents_any_open(shape, ndim)) {
+    node->outputs[0] = bp__op_binary(graph, node, "Expand", value, node->inputs[0]);
+    return node->outputs[0] ? 0 : -1;
+  }
   filled = bp__graph_constant(graph, node->name, value->dtype, shape, ndim, NULL);
   if (!filled)
     return -1;
@@ -273,6 +304,44 @@ static void fill_float_range(BpGraphValue *range, double start, double step, int
   }
 }
 
+/* A range of int64 whose end is open. */
+static int open_range(BpGraph *graph, BpGraphNode *node) {
+  BpExtents *extents = &graph->extents;
+  int64_t bounds[3];
+  for (int32_t i = 0; i < 3; i++)
+    if (bp__op_const_extents(node, i, &bounds[i], 1) != 1)
+      return bp__op_error(node, "input %d must be a constant scalar", i);
+  if (bp__extent_is_open(bounds[2]) || bounds[2] < 1)
+    return bp__op_error(node, "a range with open bounds goes up in constant steps");
+  int64_t distance = bp__extent_subtract(extents, bounds[1], bounds[0]);
+  distance = bp__extent_max(extents, distance, 0);
+  BpGraphAttr attrs[] = {
+      bp__attr_int(graph, "start", bounds[0]), bp__attr_int(graph, "step", bounds[2]),
+      bp__attr_int(
+          graph, "count",
+          bp__extent_divide(extents, bp__extent_add(extents, distance, bounds[2] - 1), bounds[2]))};
+  node->outputs[0] = bp__op_apply(graph, "backplane", "Counting", node->name, NULL, 0, attrs, 3);
+  return node->outputs[0] ? 0 : -1;
+}
+
+BP_ROW_INFER(counting) {
+  int64_t count = bp__node_int(node, "count", 0);
+  return bp__node_set_output(graph, node, 0, BP__INT64, &count, 1);
+}
+
+static const BpIrNode *counting_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  return x_add(ir, bp__op_extent(op, bp__node_int(op->node, "start", 0)),
+               x_mul(ir, axes[0], x_index(ir, bp__node_int(op->node, "step", 1))));
+}
+
+BP_ROW_COMPUTE(counting) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp__op_give(outputs, bp__op_tensor(op, "counting", out->shape, 1, counting_body, &copy));
+}
+
 BP_ROW_EXPAND(range) {
   BpDataType dtype = node->inputs[0]->dtype;
   int is_int = dtype.code == BP_DTYPE_INT && dtype.bits >= 16;
@@ -280,6 +349,8 @@ BP_ROW_EXPAND(range) {
   double floats[3];
   for (int32_t i = 0; i < 3; i++) {
     const BpGraphValue *value = node->inputs[i];
+    if (value->extents)
+      return open_range(graph, node);
     if (!value->data || bp__value_num_elements(value) != 1)
       return bp__op_error(node, "input %d must be a constant scalar", i);
     if (!bp__dtype_equal(value->dtype, dtype))

@@ -4,26 +4,37 @@
 
 #include "graph/ops/rows.h"
 
-/* Rows by the shape of their functions: element-wise, computed, a view, said in terms of others. */
+/* Rows by the shape of their functions: element-wise, computed, a view, said in terms of others.
+ * The OPEN ones take open extents. */
 #define SCALAR(name, since, inputs, infer, scalar, attrs)                                          \
   {                                                                                                \
     name, "", since, inputs, inputs, 1, 0, BP_FUSE_ELEMENTWISE, attrs, bp__infer_##infer,          \
-        bp__scalar_##scalar, bp__compute_elementwise, NULL, NULL                                   \
+        bp__scalar_##scalar, bp__compute_elementwise, NULL, NULL, true                             \
   }
 #define COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                      \
   {                                                                                                \
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
-        bp__compute_##compute, NULL, NULL                                                          \
+        bp__compute_##compute, NULL, NULL, false                                                   \
+  }
+#define OPEN_COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                 \
+  {                                                                                                \
+    name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
+        bp__compute_##compute, NULL, NULL, true                                                    \
   }
 #define VIEW(name, since, min, max, attrs, infer)                                                  \
   {                                                                                                \
     name, "", since, min, max, 1, 2, BP_FUSE_VIEW, attrs, bp__infer_##infer, NULL, NULL,           \
-        bp__fold_view, NULL                                                                        \
+        bp__fold_view, NULL, true                                                                  \
   }
 #define EXPANDED(name, since, min, max, outputs, attrs, expand)                                    \
   {                                                                                                \
     name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
-        bp__expand_##expand                                                                        \
+        bp__expand_##expand, false                                                                 \
+  }
+#define OPEN_EXPANDED(name, since, min, max, outputs, attrs, expand)                               \
+  {                                                                                                \
+    name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
+        bp__expand_##expand, true                                                                  \
   }
 
 #define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
@@ -34,12 +45,12 @@
 #define STEPS(name, outputs, attrs, compute)                                                       \
   {                                                                                                \
     name, "backplane", 1, 2, 6, outputs, 0, BP_FUSE_OPAQUE, STEP_ATTRS attrs,                      \
-        bp__infer_recurrent_steps, NULL, bp__compute_##compute, NULL, NULL                         \
+        bp__infer_recurrent_steps, NULL, bp__compute_##compute, NULL, NULL, false                  \
   }
 #define REDUCE(name, since, fusion)                                                                \
   {                                                                                                \
     name, "", since, 1, 2, 1, 2, fusion, "axes:is keepdims:i noop_with_empty_axes:i",              \
-        bp__infer_reduce, NULL, bp__compute_reduce, NULL, bp__expand_reduce                        \
+        bp__infer_reduce, NULL, bp__compute_reduce, NULL, bp__expand_reduce, true                  \
   }
 
 static const BpOp table[] = {
@@ -87,9 +98,9 @@ static const BpOp table[] = {
     SCALAR("IsNaN", 9, 1, predicate, is_nan, ""),
     SCALAR("IsInf", 10, 1, predicate, is_inf, "detect_negative:i detect_positive:i"),
     {"Cast", "", 6, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "to:i saturate:i round_mode:s", bp__infer_cast,
-     bp__scalar_cast, bp__compute_elementwise, bp__fold_cast, NULL},
+     bp__scalar_cast, bp__compute_elementwise, bp__fold_cast, NULL, true},
     {"Clip", "", 6, 1, 3, 1, 0, BP_FUSE_ELEMENTWISE, "min:f max:f", bp__infer_clip, bp__scalar_clip,
-     bp__compute_elementwise, NULL, NULL},
+     bp__compute_elementwise, NULL, NULL, true},
 
     /* Two operands and more. */
     SCALAR("Add", 7, 2, elementwise, add, ""),
@@ -113,46 +124,46 @@ static const BpOp table[] = {
     SCALAR("BitShift", 11, 2, bit_shift, bit_shift, "direction:s"),
     SCALAR("Where", 9, 3, where, where, ""),
     {"CastLike", "", 15, 2, 2, 1, 2, BP_FUSE_ELEMENTWISE, "saturate:i round_mode:s",
-     bp__infer_cast_like, bp__scalar_cast, bp__compute_elementwise, NULL, NULL},
+     bp__infer_cast_like, bp__scalar_cast, bp__compute_elementwise, NULL, NULL, true},
     {"Min", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_min,
-     bp__compute_elementwise, NULL, bp__expand_extreme},
+     bp__compute_elementwise, NULL, bp__expand_extreme, true},
     {"Max", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_max,
-     bp__compute_elementwise, NULL, bp__expand_extreme},
-    EXPANDED("Sum", 6, 1, -1, 1, "", sum),
+     bp__compute_elementwise, NULL, bp__expand_extreme, true},
+    OPEN_EXPANDED("Sum", 6, 1, -1, 1, "", sum),
     EXPANDED("SwiGLU", 28, 2, 2, 1, "alpha:f", swiglu),
-    EXPANDED("Mean", 6, 1, -1, 1, "", mean),
+    OPEN_EXPANDED("Mean", 6, 1, -1, 1, "", mean),
 
     /* Shapes and constants. */
     VIEW("Reshape", 5, 1, 2, "allowzero:i shape:is", reshape),
     VIEW("Flatten", 1, 1, 1, "axis:i", flatten),
     VIEW("Squeeze", 1, 1, 2, "axes:is", squeeze),
     VIEW("Unsqueeze", 1, 1, 2, "axes:is", unsqueeze),
-    EXPANDED("Identity", 1, 1, 1, 1, "", identity),
-    EXPANDED("Dropout", 7, 1, 3, 2, "ratio:f seed:i", dropout),
-    EXPANDED("Constant", 1, 0, 0, 1,
-             "value:t value_float:f value_floats:fs value_int:i value_ints:is", constant),
-    EXPANDED("ConstantOfShape", 9, 1, 1, 1, "value:t", constant_of_shape),
-    EXPANDED("Range", 11, 3, 3, 1, "stash_type:i", range),
+    OPEN_EXPANDED("Identity", 1, 1, 1, 1, "", identity),
+    OPEN_EXPANDED("Dropout", 7, 1, 3, 2, "ratio:f seed:i", dropout),
+    OPEN_EXPANDED("Constant", 1, 0, 0, 1,
+                  "value:t value_float:f value_floats:fs value_int:i value_ints:is", constant),
+    OPEN_EXPANDED("ConstantOfShape", 9, 1, 1, 1, "value:t", constant_of_shape),
+    OPEN_EXPANDED("Range", 11, 3, 3, 1, "stash_type:i", range),
     {"Shape", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "start:i end:i", bp__infer_shape, NULL, NULL,
-     bp__fold_shape, NULL},
-    {"Size", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "", bp__infer_size, NULL, NULL, bp__fold_size,
-     NULL},
+     bp__fold_shape, NULL, true},
+    {"Size", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "", bp__infer_size, NULL, NULL, bp__fold_size, NULL,
+     true},
 
     /* Moving elements. */
     {"Transpose", "", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "perm:is", bp__infer_transpose, NULL,
-     bp__compute_transpose, bp__fold_transpose, NULL},
+     bp__compute_transpose, bp__fold_transpose, NULL, true},
     /* Not fused: a fused producer would be evaluated for every element of the output, also for
      * those that other inputs give. */
     {"Concat", "", 4, 1, -1, 1, 0, BP_FUSE_OPAQUE, "axis:i", bp__infer_concat, NULL,
-     bp__compute_concat, NULL, bp__expand_concat},
+     bp__compute_concat, NULL, bp__expand_concat, true},
     {"Slice", "", 1, 1, 5, 1, 30, BP_FUSE_INJECTIVE, "starts:is ends:is axes:is", bp__infer_slice,
-     NULL, bp__compute_slice, bp__fold_slice, NULL},
-    EXPANDED("Split", 2, 1, 2, -1, "axis:i split:is num_outputs:i", split),
+     NULL, bp__compute_slice, bp__fold_slice, NULL, true},
+    OPEN_EXPANDED("Split", 2, 1, 2, -1, "axis:i split:is num_outputs:i", split),
     COMPUTED("Pad", 2, 1, 4, 10, BP_FUSE_INJECTIVE, "mode:s pads:is value:f", pad, pad),
     EXPANDED("CenterCropPad", 18, 2, 2, 1, "axes:is", center_crop_pad),
-    COMPUTED("Expand", 8, 2, 2, 2, BP_FUSE_INJECTIVE, "", expand, expand),
+    OPEN_COMPUTED("Expand", 8, 2, 2, 2, BP_FUSE_INJECTIVE, "", expand, expand),
     COMPUTED("Tile", 6, 2, 2, 2, BP_FUSE_INJECTIVE, "", tile, tile),
-    COMPUTED("Gather", 1, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather, gather),
+    OPEN_COMPUTED("Gather", 1, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather, gather),
     COMPUTED("GatherElements", 11, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather_elements,
              gather_elements),
     COMPUTED("GatherND", 11, 2, 2, 0, BP_FUSE_INJECTIVE, "batch_dims:i", gather_nd, gather_nd),
@@ -162,7 +173,7 @@ static const BpOp table[] = {
              depth_to_space),
     COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s", space_to_depth,
              space_to_depth),
-    COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
+    OPEN_COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
     COMPUTED("GridSample", 16, 2, 2, 0, BP_FUSE_OPAQUE, "mode:s padding_mode:s align_corners:i",
              grid_sample, grid_sample),
     EXPANDED("Resize", 10, 1, 4, 1,
@@ -183,7 +194,7 @@ static const BpOp table[] = {
     COMPUTED("Scatter", 9, 3, 3, 0, BP_FUSE_OPAQUE, "axis:i", scatter_elements, scatter_elements),
     COMPUTED("ScatterND", 11, 3, 3, 0, BP_FUSE_OPAQUE, "reduction:s", scatter_nd, scatter_nd),
     {"TopK", "", 1, 1, 2, 2, 2, BP_FUSE_OPAQUE, "axis:i k:i largest:i sorted:i", bp__infer_topk,
-     NULL, bp__compute_topk, NULL, NULL},
+     NULL, bp__compute_topk, NULL, NULL, false},
 
     /* Reductions. */
     REDUCE("ReduceSum", 1, BP_FUSE_REDUCTION),
@@ -196,17 +207,17 @@ static const BpOp table[] = {
     REDUCE("ReduceSumSquare", 1, BP_FUSE_REDUCTION),
     REDUCE("ReduceLogSum", 1, BP_FUSE_REDUCTION),
     REDUCE("ReduceLogSumExp", 1, BP_FUSE_OPAQUE),
-    COMPUTED("ArgMax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i keepdims:i select_last_index:i",
-             arg_reduce, arg_reduce),
-    COMPUTED("ArgMin", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i keepdims:i select_last_index:i",
-             arg_reduce, arg_reduce),
-    COMPUTED("Softmax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i", softmax, softmax),
-    COMPUTED("LogSoftmax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i", softmax, softmax),
+    OPEN_COMPUTED("ArgMax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i keepdims:i select_last_index:i",
+                  arg_reduce, arg_reduce),
+    OPEN_COMPUTED("ArgMin", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i keepdims:i select_last_index:i",
+                  arg_reduce, arg_reduce),
+    OPEN_COMPUTED("Softmax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i", softmax, softmax),
+    OPEN_COMPUTED("LogSoftmax", 1, 1, 1, 0, BP_FUSE_OPAQUE, "axis:i", softmax, softmax),
     COMPUTED("CumSum", 11, 2, 2, 2, BP_FUSE_OPAQUE, "exclusive:i reverse:i", running, running),
     COMPUTED("CumProd", 26, 2, 2, 2, BP_FUSE_OPAQUE, "exclusive:i reverse:i", running, running),
     EXPANDED("Hardmax", 1, 1, 1, 1, "axis:i", hardmax),
-    EXPANDED("GlobalAveragePool", 1, 1, 1, 1, "", global_pool),
-    EXPANDED("GlobalMaxPool", 1, 1, 1, 1, "", global_pool),
+    OPEN_EXPANDED("GlobalAveragePool", 1, 1, 1, 1, "", global_pool),
+    OPEN_EXPANDED("GlobalMaxPool", 1, 1, 1, 1, "", global_pool),
     EXPANDED("GlobalLpPool", 2, 1, 1, 1, "p:i", global_lp_pool),
 
     /* Convolution, pooling, products. */
@@ -215,15 +226,15 @@ static const BpOp table[] = {
              WINDOW_ATTRS "group:i output_padding:is output_shape:is", conv_transpose,
              conv_transpose),
     {"MaxPool", "", 1, 1, 1, 2, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i storage_order:i",
-     bp__infer_pool, NULL, bp__compute_pool, NULL, NULL},
+     bp__infer_pool, NULL, bp__compute_pool, NULL, NULL, false},
     EXPANDED("MaxUnpool", 9, 2, 3, 1, "kernel_shape:is pads:is strides:is", max_unpool),
     COMPUTED("AveragePool", 7, 1, 1, 0, BP_FUSE_ANCHOR,
              WINDOW_ATTRS "ceil_mode:i count_include_pad:i", pool, pool),
     COMPUTED("LpPool", 2, 1, 1, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i p:i", pool, pool),
     COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
-    COMPUTED("MatMul", 1, 2, 2, 0, BP_FUSE_ANCHOR, "", matmul, matmul),
+    OPEN_COMPUTED("MatMul", 1, 2, 2, 0, BP_FUSE_ANCHOR, "", matmul, matmul),
     EXPANDED("Einsum", 12, 1, -1, 1, "equation:s", einsum),
-    EXPANDED("Gemm", 7, 2, 3, 1, "alpha:f beta:f transA:i transB:i", gemm),
+    OPEN_EXPANDED("Gemm", 7, 2, 3, 1, "alpha:f beta:f transA:i transB:i", gemm),
 
     /* Quantised. */
     EXPANDED("QuantizeLinear", 10, 2, 3, 1,
@@ -237,17 +248,18 @@ static const BpOp table[] = {
     EXPANDED("QLinearConv", 10, 8, 9, 1, WINDOW_ATTRS "group:i", qlinear_conv),
 
     /* Normalisation. */
-    EXPANDED("BatchNormalization", 7, 5, 5, 5, "epsilon:f momentum:f training_mode:i spatial:i",
-             batch_normalization),
-    EXPANDED("InstanceNormalization", 6, 3, 3, 1, "epsilon:f", instance_normalization),
-    EXPANDED("LayerNormalization", 17, 2, 3, 3, "axis:i epsilon:f stash_type:i",
-             layer_normalization),
+    OPEN_EXPANDED("BatchNormalization", 7, 5, 5, 5,
+                  "epsilon:f momentum:f training_mode:i spatial:i", batch_normalization),
+    OPEN_EXPANDED("InstanceNormalization", 6, 3, 3, 1, "epsilon:f", instance_normalization),
+    OPEN_EXPANDED("LayerNormalization", 17, 2, 3, 3, "axis:i epsilon:f stash_type:i",
+                  layer_normalization),
     EXPANDED("GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i",
              group_normalization),
-    EXPANDED("LpNormalization", 1, 1, 1, 1, "axis:i p:i", lp_normalization),
+    OPEN_EXPANDED("LpNormalization", 1, 1, 1, 1, "axis:i p:i", lp_normalization),
 
-    EXPANDED("RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i", rms_normalization),
-    EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
+    OPEN_EXPANDED("RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i",
+                  rms_normalization),
+    OPEN_EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
 
     /* Losses. */
     EXPANDED("NegativeLogLikelihoodLoss", 12, 2, 3, 1, "ignore_index:i reduction:s",
@@ -278,27 +290,31 @@ static const BpOp table[] = {
     STEPS("GRUSteps", 2, "linear_before_reset:i", gru_steps),
     STEPS("RNNSteps", 2, "", rnn_steps),
     {"ResizeAxis", "backplane", 1, 1, 3, 1, 0, BP_FUSE_INJECTIVE, "axis:i repeat:i",
-     bp__infer_resize_axis, NULL, bp__compute_resize_axis, NULL, NULL},
+     bp__infer_resize_axis, NULL, bp__compute_resize_axis, NULL, NULL, false},
     {"Block", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "block:i", bp__infer_block, NULL,
-     bp__compute_block, NULL, NULL},
+     bp__compute_block, NULL, NULL, false},
     {"Unblock", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "channels:i", bp__infer_unblock,
-     NULL, bp__compute_unblock, NULL, NULL},
+     NULL, bp__compute_unblock, NULL, NULL, false},
     {"ConvBlocked", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR,
      "strides:is pads:is dilations:is channels:i", bp__infer_conv_blocked, NULL,
-     bp__compute_conv_blocked, NULL, NULL},
+     bp__compute_conv_blocked, NULL, NULL, false},
     {"Panels", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "panel:i", bp__infer_panels, NULL,
-     bp__compute_panels, bp__fold_panels, NULL},
+     bp__compute_panels, bp__fold_panels, NULL, false},
     {"MatMulPacked", "backplane", 1, 2, 2, 1, 0, BP_FUSE_ANCHOR, "columns:i",
-     bp__infer_matmul_packed, NULL, bp__compute_matmul_packed, NULL, NULL},
+     bp__infer_matmul_packed, NULL, bp__compute_matmul_packed, NULL, NULL, true},
     {"ConvWinograd", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "tile:is pads:is channels:i",
-     bp__infer_conv_winograd, NULL, bp__compute_conv_winograd, NULL, NULL},
+     bp__infer_conv_winograd, NULL, bp__compute_conv_winograd, NULL, NULL, false},
     {"ConvToSpace", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "channels:i",
-     bp__infer_conv_to_space, NULL, bp__compute_conv_to_space, NULL, NULL},
+     bp__infer_conv_to_space, NULL, bp__compute_conv_to_space, NULL, NULL, false},
     {"ConcatBlocked", "backplane", 1, 1, BP_OP_MAX_INPUTS, 1, 0, BP_FUSE_INJECTIVE,
      "block:i part:i channels:is", bp__infer_concat_blocked, NULL, bp__compute_concat_blocked, NULL,
-     NULL},
+     NULL, false},
+    {"Extents", "backplane", 1, 0, 0, 1, 0, BP_FUSE_OPAQUE, "", bp__infer_extents, NULL,
+     bp__compute_extents, NULL, NULL, true},
+    {"Counting", "backplane", 1, 0, 0, 1, 0, BP_FUSE_OPAQUE, "start:i step:i count:i",
+     bp__infer_counting, NULL, bp__compute_counting, NULL, NULL, true},
     {"Copy", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise,
-     bp__scalar_identity, bp__compute_elementwise, NULL, NULL},
+     bp__scalar_identity, bp__compute_elementwise, NULL, NULL, true},
 };
 
 const BpOp *bp__op_table(int32_t *count) {

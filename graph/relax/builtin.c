@@ -9,6 +9,8 @@
 
 #include <backplane/error.h>
 
+#include "graph/relax/form.h"
+
 /* ---- Arguments --------------------------------------------------------------------------- */
 
 static int wrong_type(const BpValue *value, const char *wanted) {
@@ -129,23 +131,21 @@ static int64_t *heap_cell(const BpValue *heap, int64_t index) {
 }
 
 /* How an extent is matched: TVM's MatchShapeCode. */
-enum { MATCH_EQUAL = 0, MATCH_STORE = 1, MATCH_NOTHING = 2, MATCH_EQUAL_TO_STORED = 3 };
-
 static int match_one(int64_t value, const BpValue *heap, const BpValue *how, int32_t index,
                      const char *context) {
   int64_t code, number, *cell = NULL;
   if (get_int(&how[0], &code) < 0 || get_int(&how[1], &number) < 0)
     return -1;
-  if (code == MATCH_NOTHING)
+  if (code == BP_RELAX_MATCH_NOTHING)
     return 0;
-  if (code != MATCH_EQUAL && !(cell = heap_cell(heap, number)))
+  if (code != BP_RELAX_MATCH_EQUAL && !(cell = heap_cell(heap, number)))
     return -1;
-  if (code == MATCH_STORE) {
+  if (code == BP_RELAX_MATCH_STORE) {
     *cell = value;
     return 0;
   }
   int64_t wanted = cell ? *cell : number;
-  if (code != MATCH_EQUAL && code != MATCH_EQUAL_TO_STORED)
+  if (code != BP_RELAX_MATCH_EQUAL && code != BP_RELAX_MATCH_EQUAL_TO_STORED)
     return bp_error_raise(BP_ERROR_VALUE, "unknown way %" PRId64 " to match a shape", code);
   if (value == wanted)
     return 0;
@@ -210,16 +210,14 @@ static int match_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_
 }
 
 /* How an extent is made: TVM's MakeShapeCode. */
-enum { MAKE_NUMBER = 0, MAKE_STORED = 1 };
-
 static int make_one(const BpValue *heap, const BpValue *how, int64_t *made) {
   int64_t code, number;
   if (get_int(&how[0], &code) < 0 || get_int(&how[1], &number) < 0)
     return -1;
   *made = number;
-  if (code == MAKE_NUMBER)
+  if (code == BP_RELAX_MAKE_NUMBER)
     return 0;
-  if (code != MAKE_STORED)
+  if (code != BP_RELAX_MAKE_STORED)
     return bp_error_raise(BP_ERROR_VALUE, "unknown way %" PRId64 " to make a shape", code);
   int64_t *cell = heap_cell(heap, number);
   if (!cell)

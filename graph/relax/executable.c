@@ -23,15 +23,10 @@
 #include <backplane/tensor.h>
 
 #include "graph/io/stream.h"
+#include "graph/relax/form.h"
 
-#define MAGIC             0xD225DE2F4214151Eull
-#define MAGIC_NO_SCOPES   0xD225DE2F4214151Dull
-#define VERSION           "0.14"
-#define SPECIAL_REGISTERS (INT64_C(1) << 54)
-#define VOID_REGISTER     SPECIAL_REGISTERS
-#define CONTEXT_REGISTER  (SPECIAL_REGISTERS + 1)
-#define VALUE_BITS        56
-#define MAX_REGISTERS     (1u << 20)
+#define MAGIC_NO_SCOPES 0xD225DE2F4214151Dull
+#define MAX_REGISTERS   (1u << 20)
 
 /* The least bytes that one takes in the stream. */
 #define MIN_FUNCTION 52
@@ -259,9 +254,9 @@ static int read_words(Reader *reader, int64_t **words, uint32_t *count) {
 }
 
 static int decode_register(const BpRelaxFunction *function, int64_t number, BpRelaxArg *arg) {
-  *arg = (BpRelaxArg){number == CONTEXT_REGISTER ? BP_RELAX_CONTEXT
-                      : number == VOID_REGISTER  ? BP_RELAX_VOID
-                                                 : BP_RELAX_REGISTER,
+  *arg = (BpRelaxArg){number == BP_RELAX_CONTEXT_REGISTER ? BP_RELAX_CONTEXT
+                      : number == BP_RELAX_VOID_REGISTER  ? BP_RELAX_VOID
+                                                          : BP_RELAX_REGISTER,
                       number};
   return arg->kind == BP_RELAX_REGISTER && (number < 0 || number >= function->num_registers);
 }
@@ -269,8 +264,9 @@ static int decode_register(const BpRelaxFunction *function, int64_t number, BpRe
 /* Non-zero if the argument names what is not there. */
 static int decode_arg(const Reader *reader, const BpRelaxFunction *function, int64_t word,
                       BpRelaxArg *arg) {
-  int64_t value = (int64_t)((uint64_t)word << (64 - VALUE_BITS)) >> (64 - VALUE_BITS);
-  uint64_t kind = (uint64_t)word >> VALUE_BITS;
+  int64_t value =
+      (int64_t)((uint64_t)word << (64 - BP_RELAX_VALUE_BITS)) >> (64 - BP_RELAX_VALUE_BITS);
+  uint64_t kind = (uint64_t)word >> BP_RELAX_VALUE_BITS;
   if (kind == BP_RELAX_REGISTER)
     return decode_register(function, value, arg);
   *arg = (BpRelaxArg){(BpRelaxArgKind)kind, value};
@@ -419,19 +415,20 @@ static int read_version(Reader *reader, int *has_scopes) {
   uint64_t magic;
   if (bp__stream_read_u64(&reader->stream, &magic) < 0)
     return -1;
-  if (magic != MAGIC && magic != MAGIC_NO_SCOPES)
+  if (magic != BP_RELAX_MAGIC && magic != MAGIC_NO_SCOPES)
     return bp_error_raise(BP_ERROR_FORMAT, "%s: it does not begin with the magic number",
                           reader->stream.what);
-  *has_scopes = magic == MAGIC;
+  *has_scopes = magic == BP_RELAX_MAGIC;
   char *version = bp__stream_read_str(&reader->stream);
   if (!version)
     return -1;
   int status = 0;
-  if (strcmp(version, VERSION))
-    status = bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                            "%s: it is of version \"%.32s\", and this library runs \"" VERSION
-                            "\"; compile the model with another TVM (0.27 is tested)",
-                            reader->stream.what, version);
+  if (strcmp(version, BP_RELAX_VERSION))
+    status =
+        bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                       "%s: it is of version \"%.32s\", and this library runs \"" BP_RELAX_VERSION
+                       "\"; compile the model with another TVM (0.27 is tested)",
+                       reader->stream.what, version);
   free(version);
   return status;
 }

@@ -8,6 +8,9 @@
 
 #define BP_RELAX_EXECUTABLE_KIND "relax.VMExecutable"
 
+/* A function of bytecode whose parameters are named as the outputs of the model are. */
+#define BP_RELAX_OUTPUT_NAMES "backplane.outputs"
+
 /* Where an argument of a call comes from. */
 typedef enum BpRelaxArgKind {
   BP_RELAX_REGISTER,  /* value: its index */

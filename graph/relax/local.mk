@@ -3,7 +3,7 @@
 
 libbackplane_graph_la_SOURCES += \
 	graph/relax/builtin.c graph/relax/builtin.h \
-	graph/relax/executable.c graph/relax/executable.h \
+	graph/relax/executable.c graph/relax/executable.h graph/relax/form.h \
 	graph/relax/machine.c graph/relax/machine.h \
 	graph/relax/model.c graph/relax/model.h \
 	graph/relax/module.c graph/relax/module.h \

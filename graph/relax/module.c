@@ -529,23 +529,31 @@ static int read_executable(ExecutableModule *self, const BpByteArray *bytes) {
   return 0;
 }
 
+BpModule *bp__relax_module_read(const BpByteArray *bytes) {
+  ExecutableModule *self = calloc(1, sizeof(*self));
+  if (!self) {
+    bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax executable");
+    return NULL;
+  }
+  if (read_executable(self, bytes) < 0) {
+    destroy_executable(self);
+    return NULL;
+  }
+  BpModule *module = bp_module_create(&executable_api, self);
+  if (module)
+    self->module = module;
+  return module;
+}
+
 /* The global function runtime.module.loadbinary_relax.VMExecutable. */
 static int load_executable(void *function, const BpValue *args, int32_t num_args, BpValue *result) {
   BpByteArray bytes;
   (void)function;
   if (num_args < 1 || bp_value_view_str(&args[0], &bytes) < 0)
     return bp_error_raise(BP_ERROR_TYPE, "the loader of " BP_RELAX_EXECUTABLE_KIND " takes bytes");
-  ExecutableModule *self = calloc(1, sizeof(*self));
-  if (!self)
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax executable");
-  if (read_executable(self, &bytes) < 0) {
-    destroy_executable(self);
-    return -1;
-  }
-  BpModule *module = bp_module_create(&executable_api, self);
+  BpModule *module = bp__relax_module_read(&bytes);
   if (!module)
     return -1;
-  self->module = module;
   *result = (BpValue){.type_index = BP_TYPE_MODULE, .v_obj = (BpObject *)(void *)module};
   return 0;
 }

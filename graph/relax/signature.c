@@ -184,6 +184,14 @@ static int read_output(const Reading *reading, uint32_t before, const BpRelaxArg
   return read_shape(reading, before, shape, dtype->v_dtype, name, info);
 }
 
+/* The function that has the names of so many outputs, or NULL. */
+static const BpRelaxFunction *find_names(const BpRelaxExecutable *executable, uint32_t count) {
+  int64_t index = bp__relax_executable_find(executable, BP_RELAX_OUTPUT_NAMES);
+  return index >= 0 && executable->functions[index].num_params == count
+             ? &executable->functions[index]
+             : NULL;
+}
+
 static int read_outputs(const Reading *reading, BpModelTensorInfo **infos, uint32_t *count) {
   uint32_t at = reading->function->num_instructions - 1;
   const BpRelaxInstruction *last = &reading->function->code[at];
@@ -196,10 +204,12 @@ static int read_outputs(const Reading *reading, BpModelTensorInfo **infos, uint3
   *infos = calloc(*count, sizeof(**infos));
   if (!*infos)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for the model's outputs");
+  const BpRelaxFunction *names = find_names(reading->executable, *count);
   for (uint32_t i = 0; i < *count; i++) {
-    char name[32] = "output";
+    char number[32] = "output";
     if (is_tuple)
-      snprintf(name, sizeof(name), "output_%u", i);
+      snprintf(number, sizeof(number), "output_%u", i);
+    const char *name = names ? names->param_names[i] : number;
     if (read_output(reading, at, is_tuple ? &writer->args[i] : last->args, name, &(*infos)[i]) < 0)
       return -1;
   }

@@ -13,7 +13,8 @@ tests_graph_libgraphtest_la_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 graphtest_LDADD = tests/graph/libgraphtest.la $(LDADD) $(PROTOBUF_C_LIBS) -lm
 
 test_programs += tests/graph/test-onnx tests/graph/test-compile tests/graph/test-load tests/graph/test-convolution \
-	tests/graph/test-limits tests/graph/test-external-data tests/graph/test-nested tests/graph/test-types tests/graph/test-together tests/graph/test-values
+	tests/graph/test-limits tests/graph/test-external-data tests/graph/test-nested tests/graph/test-open-extents \
+	tests/graph/test-types tests/graph/test-together tests/graph/test-values
 thread_tests += tests/graph/test-together
 
 test_programs += tests/graph/test-random-graphs
@@ -42,6 +43,8 @@ tests_graph_test_external_data_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_external_data_LDADD = $(graphtest_LDADD)
 tests_graph_test_nested_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_nested_LDADD = $(graphtest_LDADD)
+tests_graph_test_open_extents_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
+tests_graph_test_open_extents_LDADD = $(graphtest_LDADD)
 tests_graph_test_types_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)
 tests_graph_test_types_LDADD = $(graphtest_LDADD)
 tests_graph_test_values_CPPFLAGS = $(AM_CPPFLAGS) $(PROTOBUF_C_CFLAGS)

@@ -12,15 +12,22 @@ rows() {
   awk '
     function kind(line) {
       return line ~ /^ *SCALAR/ ? "element by element" : line ~ /^ *VIEW/ ? "a view" : \
-             line ~ /^ *EXPANDED/ ? "by other operators" : line ~ /ELEMENTWISE/ ? "element by element" : "computed"
+             line ~ /^ *(OPEN_)?EXPANDED/ ? "by other operators" : \
+             line ~ /infer_(shape|size),/ ? "from the shape" : line ~ /ELEMENTWISE/ ? "element by element" : "computed"
     }
-    match($0, /^ *(SCALAR|COMPUTED|REDUCE|VIEW|EXPANDED)\("[A-Za-z0-9]+", [0-9]+/) {
-      split($0, quoted, "\""); split(quoted[3], numbers, ",")
-      print "| " quoted[2] " |" numbers[2] " | " kind($0) " |"; next
+    function is_open(line) {
+      return line ~ /^ *(SCALAR|VIEW|REDUCE|OPEN_)/ || line ~ /true},$/ ? "yes" : ""
     }
-    match($0, /^ *\{"[A-Za-z0-9]+", "", [0-9]+/) {
-      split($0, quoted, "\""); split(quoted[5], numbers, ",")
-      print "| " quoted[2] " |" numbers[2] " | " (($0 ~ /infer_(shape|size),/) ? "from the shape" : kind($0)) " |"
+    /^ *((OPEN_)?(SCALAR|COMPUTED|REDUCE|VIEW|EXPANDED)\("|\{"[A-Za-z0-9]+", ")/ { row = ""; is_row = 1 }
+    is_row { row = row $0 }
+    is_row && /[})],$/ {
+      is_row = 0
+      split(row, quoted, "\"")
+      is_plain = row !~ /^ *\{/
+      if (is_plain || quoted[4] == "") {
+        split(quoted[is_plain ? 3 : 5], numbers, ",")
+        print "| " quoted[2] " |" numbers[2] " | " kind(row) " | " is_open(row) " |"
+      }
     }' "$table" | LC_ALL=C sort -f
 }
 
@@ -42,6 +49,9 @@ naming the node. An index that is outside of the data reads the nearest element 
 changes nothing (`Scatter` and its kin). Of quantised operators, differences from zero points, products and sums are int32,
 which wraps; scales are applied in float32, and halves are rounded to even before the zero point is added, as onnxruntime does. `NonZero` and `Compress` take constants alone, since the shape of what they give depends on them.
 
+*Open extents*: on CPU targets the operator takes tensors whose extents are not known before the model runs ([how](graph.md)).
+The others are refused by name where such a tensor reaches them, with the `--shape` that helps.
+
 *Computed*: by generated code of its own. *Element by element*: joins the code of its neighbours. *A
 view*: no code at all. *By other operators*: replaced when the model is read.
 
@@ -52,8 +62,8 @@ axes, scales) are; 45 are refused by name: training, reductions of no elements, 
 rounding of float16. PoCL with target kind `opencl` gives the same in the cases of TopK, the scatters, Einsum, GridSample and
 Attention; lavapipe with `vulkan` as well, but for those that need float64, which it refuses by name.
 
-| operator | from version | how |
-|---|---|---|
+| operator | from version | how | open extents |
+|---|---|---|---|
 HEAD
   rows
   cat <<'TAIL'

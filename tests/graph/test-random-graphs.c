@@ -9,6 +9,9 @@
  * many graphs; BP_TEST_SECONDS, how long to go on with more (ten minutes with BP_TEST_LONG);
  * BP_TEST_TARGET, the only one of the targets below.
  *
+ * The same graphs in small are compiled with extents that are open, as far as their operators take
+ * that.
+ *
  * With BP_TEST_WRITE, a folder, nothing is compared: for each graph SEED.onnx is written there,
  * with the value of every node as an output, and SEED.values with what the interpreter says they
  * are, for tests/graph/onnxruntime_cases.py. */
@@ -99,7 +102,7 @@ static int set_inputs(BpModel *model, BpModelContext *context, const RandomGraph
       return -1;
     const RandomValue *value = random_graph_input(graph, info.name);
     BpTensor *tensor =
-        bp_tensor_create(info.shape, info.ndim, info.dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+        bp_tensor_create(value->shape, value->rank, info.dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
     status = !tensor ||
              bp_tensor_copy_from_host(&tensor->view, value->data, random_value_bytes(value)) ||
              bp_model_set_input(context, info.name, &tensor->view);
@@ -137,7 +140,7 @@ static Results *compute(const RandomGraph *graph, RandomForm form, const char *t
   BpCompileOptions options = {.struct_size = sizeof(options),
                               .targets = &target,
                               .num_targets = 1,
-                              .is_reference = form != FORM_INPUTS};
+                              .is_reference = form > FORM_OPEN};
   BpModule *module = target ? bp_model_compile(path, &options) : NULL;
   Results *results = module ? run(module, graph, bp_target_device_type(target)) : NULL;
   bp_object_release(module);
@@ -416,6 +419,50 @@ static void test_results(void) {
       check_seed(first + i);
 }
 
+/* ---- Open extents ------------------------------------------------------------------------ */
+
+/* Whether the graph takes open extents; what it gives then is right. */
+static gboolean check_open(uint64_t seed, const char *target) {
+  RandomGraph *graph = random_graph_new(seed, (int32_t)(seed % (uint64_t)random_graph_num_ops()), 1,
+                                        1 + (int32_t)(seed / 64 % 4));
+  Expected expected;
+  if (expect(graph, &expected))
+    g_error("seed %" G_GUINT64_FORMAT ": %s", seed, bp_error_message());
+  char *why = NULL;
+  Results *got = compute(graph, FORM_OPEN, target);
+  gboolean is_open = got != NULL;
+  if (got)
+    difference(graph, got, &expected, &why);
+  else if (!bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
+    why = g_strdup(bp_error_message());
+  if (why) {
+    char *text = random_graph_print(graph);
+    g_test_message("BP_TEST_SEED=%" G_GUINT64_FORMAT " BP_TEST_COUNT=1, target %s: %s\n%s", seed,
+                   target, why, text);
+    g_test_fail();
+    g_free(text);
+  }
+  bp_error_clear();
+  g_free(why);
+  results_free(got);
+  expected_clear(&expected);
+  random_graph_free(graph);
+  return is_open;
+}
+
+static void test_open(void) {
+  static const char *const targets[] = {"llvm -opt=1", "llvm -opt=1 -vector_bits=128 -num_cores=3",
+                                        "llvm -opt=1 -vector_bits=0"};
+  uint64_t first = setting("BP_TEST_SEED", 1), count = setting("BP_TEST_COUNT", 120), open = 0;
+  uint64_t seconds = setting("BP_TEST_SECONDS", g_getenv("BP_TEST_LONG") ? 600 : 0);
+  gint64 end = g_get_monotonic_time() + (gint64)seconds * G_USEC_PER_SEC;
+  uint64_t done = 0;
+  for (; done < count || g_get_monotonic_time() < end; done++)
+    open += check_open(first + done, targets[(first + done) % G_N_ELEMENTS(targets)]);
+  g_test_message("%d of %d graphs take open extents", (int)open, (int)done);
+  g_assert_true(done < 100 || open >= done / 4);
+}
+
 static gboolean has_generator(const char *op) {
   for (int32_t i = 0; i < random_graph_num_ops(); i++)
     if (!strcmp(random_graph_op(i), op))
@@ -431,7 +478,7 @@ static void test_generators(void) {
   char **lines = g_strsplit(text, "\n", -1);
   for (char **line = lines; *line; line++) {
     char **cells = g_strsplit(*line, "|", -1);
-    if (g_strv_length(cells) == 5 && g_ascii_isdigit(g_strstrip(cells[2])[0])) {
+    if (g_strv_length(cells) == 6 && g_ascii_isdigit(g_strstrip(cells[2])[0])) {
       count++;
       if (!has_generator(g_strstrip(cells[1])))
         g_error("%s has no generator in tests/graph/random_graph.c", cells[1]);
@@ -450,5 +497,8 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/random-graphs/every_operator_has_a_generator", test_generators);
   g_test_add_func("/random-graphs/compiled_graphs_agree_with_the_interpreter", test_results);
+  if (!g_getenv("BP_TEST_WRITE"))
+    g_test_add_func("/random-graphs/graphs_with_open_extents_agree_with_the_interpreter",
+                    test_open);
   return g_test_run();
 }

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arithmetic of open extents: polynomials with integer coefficients over atoms. */
+#include "graph/ir/extent.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+#define MAX_TERMS   12
+#define MAX_FACTORS 8
+
+typedef enum Kind { SYMBOL, SUM, QUOTIENT, LEAST, GREATEST } Kind;
+
+/* A number times atoms, by their places in order. */
+typedef struct Term {
+  int64_t multiple;
+  int32_t num_factors;
+  int32_t factors[MAX_FACTORS];
+} Term;
+
+/* constant + terms, in the order of their factors; no term is 0. */
+typedef struct Sum {
+  int64_t constant;
+  int32_t count;
+  bool is_none;
+  Term terms[MAX_TERMS];
+} Sum;
+
+typedef struct Expression {
+  Kind kind;
+  const char *name; /* SYMBOL */
+  int64_t likely;   /* SYMBOL */
+  int64_t a, b;     /* QUOTIENT, LEAST, GREATEST */
+  Sum sum;          /* SUM */
+} Expression;
+
+int64_t bp__extents_at(int32_t index) {
+  return INT64_MIN + 1 + index;
+}
+
+static int32_t place_of(int64_t extent) {
+  return (int32_t)(extent - INT64_MIN - 1);
+}
+
+static const Expression *expression_at(const BpExtents *extents, int32_t place) {
+  return extents->expressions.items[place];
+}
+
+int32_t bp__extents_count(const BpExtents *extents) {
+  return (int32_t)extents->expressions.size;
+}
+
+const char *bp__extents_symbol_name(const BpExtents *extents, int32_t index) {
+  const Expression *expression = expression_at(extents, index);
+  return expression->kind == SYMBOL ? expression->name : NULL;
+}
+
+int64_t bp__extents_likely(const BpExtents *extents, int32_t index) {
+  return expression_at(extents, index)->likely;
+}
+
+bool bp__extents_any_open(const int64_t *extents, int32_t count) {
+  for (int32_t i = 0; i < count; i++)
+    if (bp__extent_is_open(extents[i]))
+      return true;
+  return false;
+}
+
+/* ---- The table --------------------------------------------------------------------------- */
+
+static bool terms_equal(const Term *a, const Term *b) {
+  return a->num_factors == b->num_factors &&
+         !memcmp(a->factors, b->factors, (size_t)a->num_factors * sizeof(*a->factors));
+}
+
+static bool sums_equal(const Sum *a, const Sum *b) {
+  bool equal = a->constant == b->constant && a->count == b->count;
+  for (int32_t i = 0; equal && i < a->count; i++)
+    equal = a->terms[i].multiple == b->terms[i].multiple && terms_equal(&a->terms[i], &b->terms[i]);
+  return equal;
+}
+
+static bool expressions_equal(const Expression *a, const Expression *b) {
+  if (a->kind != b->kind)
+    return false;
+  if (a->kind == SYMBOL)
+    return !strcmp(a->name, b->name);
+  return a->kind == SUM ? sums_equal(&a->sum, &b->sum) : a->a == b->a && a->b == b->b;
+}
+
+/* The place of an expression, which is added where it is new. */
+static int64_t intern(BpExtents *extents, const Expression *expression) {
+  for (size_t i = 0; i < extents->expressions.size; i++)
+    if (expressions_equal(extents->expressions.items[i], expression))
+      return bp__extents_at((int32_t)i);
+  Expression *copy = bp__arena_alloc(extents->arena, sizeof(*copy));
+  if (!copy)
+    return BP_EXTENT_NONE;
+  *copy = *expression;
+  if (copy->name && !(copy->name = bp__arena_strdup(extents->arena, copy->name)))
+    return BP_EXTENT_NONE;
+  return bp__list_push(&extents->expressions, copy)
+             ? BP_EXTENT_NONE
+             : bp__extents_at((int32_t)extents->expressions.size - 1);
+}
+
+int64_t bp__extent_symbol(BpExtents *extents, const char *name, int64_t likely) {
+  return intern(extents, &(Expression){.kind = SYMBOL, .name = name, .likely = likely});
+}
+
+/* ---- Sums -------------------------------------------------------------------------------- */
+
+static Sum sum_of(const BpExtents *extents, int64_t extent) {
+  if (extent == BP_EXTENT_NONE)
+    return (Sum){.is_none = true};
+  if (!bp__extent_is_open(extent))
+    return (Sum){.constant = extent};
+  const Expression *expression = expression_at(extents, place_of(extent));
+  if (expression->kind == SUM)
+    return expression->sum;
+  Sum sum = {.count = 1};
+  sum.terms[0] = (Term){1, 1, {place_of(extent)}};
+  return sum;
+}
+
+static int refuse(Sum *sum) {
+  sum->is_none = true;
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "the arithmetic of open extents becomes too large; give the shapes of the "
+                        "inputs (--shape)");
+}
+
+static int compare_terms(const Term *a, const Term *b) {
+  if (a->num_factors != b->num_factors)
+    return b->num_factors - a->num_factors;
+  for (int32_t i = 0; i < a->num_factors; i++)
+    if (a->factors[i] != b->factors[i])
+      return a->factors[i] - b->factors[i];
+  return 0;
+}
+
+static void add_term(Sum *sum, const Term *term) {
+  int32_t at = 0;
+  if (term->multiple == 0)
+    return;
+  while (at < sum->count && compare_terms(&sum->terms[at], term) < 0)
+    at++;
+  if (at < sum->count && terms_equal(&sum->terms[at], term)) {
+    if (__builtin_add_overflow(sum->terms[at].multiple, term->multiple, &sum->terms[at].multiple))
+      refuse(sum);
+    if (sum->terms[at].multiple == 0)
+      memmove(&sum->terms[at], &sum->terms[at + 1],
+              (size_t)(--sum->count - at) * sizeof(*sum->terms));
+    return;
+  }
+  if (sum->count == MAX_TERMS) {
+    refuse(sum);
+    return;
+  }
+  memmove(&sum->terms[at + 1], &sum->terms[at], (size_t)(sum->count++ - at) * sizeof(*sum->terms));
+  sum->terms[at] = *term;
+}
+
+/* sum + other * factor */
+static void add_scaled(Sum *sum, const Sum *other, int64_t factor) {
+  int64_t constant;
+  sum->is_none |= other->is_none;
+  if (sum->is_none)
+    return;
+  if (__builtin_mul_overflow(other->constant, factor, &constant) ||
+      __builtin_add_overflow(sum->constant, constant, &sum->constant))
+    refuse(sum);
+  for (int32_t i = 0; i < other->count && !sum->is_none; i++) {
+    Term term = other->terms[i];
+    if (__builtin_mul_overflow(term.multiple, factor, &term.multiple))
+      refuse(sum);
+    else
+      add_term(sum, &term);
+  }
+}
+
+static int compare_places(const void *a, const void *b) {
+  return *(const int32_t *)a - *(const int32_t *)b;
+}
+
+/* sum + other * term */
+static void add_product(Sum *sum, const Sum *other, const Term *by) {
+  for (int32_t i = 0; i < other->count && !sum->is_none; i++) {
+    Term term = other->terms[i];
+    if (term.num_factors + by->num_factors > MAX_FACTORS ||
+        __builtin_mul_overflow(term.multiple, by->multiple, &term.multiple)) {
+      refuse(sum);
+      return;
+    }
+    memcpy(term.factors + term.num_factors, by->factors,
+           (size_t)by->num_factors * sizeof(*by->factors));
+    term.num_factors += by->num_factors;
+    qsort(term.factors, (size_t)term.num_factors, sizeof(*term.factors), compare_places);
+    add_term(sum, &term);
+  }
+  Term alone = *by;
+  if (other->constant == 0 || sum->is_none)
+    return;
+  if (__builtin_mul_overflow(alone.multiple, other->constant, &alone.multiple))
+    refuse(sum);
+  else
+    add_term(sum, &alone);
+}
+
+/* The number or the expression that a sum is. */
+static int64_t extent_of(BpExtents *extents, const Sum *sum) {
+  if (sum->is_none)
+    return BP_EXTENT_NONE;
+  if (sum->count == 0) {
+    if (bp__extent_is_open(sum->constant)) {
+      Sum large = *sum;
+      refuse(&large);
+      return BP_EXTENT_NONE;
+    }
+    return sum->constant;
+  }
+  const Term *first = &sum->terms[0];
+  if (sum->count == 1 && sum->constant == 0 && first->multiple == 1 && first->num_factors == 1)
+    return bp__extents_at(first->factors[0]);
+  return intern(extents, &(Expression){.kind = SUM, .sum = *sum});
+}
+
+int64_t bp__extent_add(BpExtents *extents, int64_t a, int64_t b) {
+  Sum sum = sum_of(extents, a), other = sum_of(extents, b);
+  add_scaled(&sum, &other, 1);
+  return extent_of(extents, &sum);
+}
+
+int64_t bp__extent_subtract(BpExtents *extents, int64_t a, int64_t b) {
+  Sum sum = sum_of(extents, a), other = sum_of(extents, b);
+  add_scaled(&sum, &other, -1);
+  return extent_of(extents, &sum);
+}
+
+int64_t bp__extent_multiply(BpExtents *extents, int64_t a, int64_t b) {
+  Sum x = sum_of(extents, a), y = sum_of(extents, b), product = {.is_none = x.is_none || y.is_none};
+  add_scaled(&product, &x, y.constant);
+  for (int32_t i = 0; i < y.count && !product.is_none; i++)
+    add_product(&product, &x, &y.terms[i]);
+  return extent_of(extents, &product);
+}
+
+int64_t bp__extent_product(BpExtents *extents, const int64_t *factors, int32_t count) {
+  int64_t product = 1;
+  for (int32_t i = 0; i < count; i++)
+    product = bp__extent_multiply(extents, product, factors[i]);
+  return product;
+}
+
+/* ---- Quotients, minima and maxima -------------------------------------------------------- */
+
+/* Takes the factors of `by` out of a term. False: it does not have them all. */
+static bool divide_term(Term *term, const Term *by) {
+  if (term->multiple % by->multiple != 0)
+    return false;
+  term->multiple /= by->multiple;
+  for (int32_t i = 0; i < by->num_factors; i++) {
+    int32_t at = 0;
+    while (at < term->num_factors && term->factors[at] != by->factors[i])
+      at++;
+    if (at == term->num_factors)
+      return false;
+    memmove(&term->factors[at], &term->factors[at + 1],
+            (size_t)(--term->num_factors - at) * sizeof(*term->factors));
+  }
+  return true;
+}
+
+/* x / by without a rest, where that is what it is. */
+static bool divide_exactly(const Sum *x, const Sum *by, Sum *quotient) {
+  Term divisor = by->count == 1 && by->constant == 0 ? by->terms[0] : (Term){by->constant, 0, {0}};
+  *quotient = (Sum){0};
+  if (by->count > 1 || (by->count == 1 && (by->constant != 0 || x->constant != 0)) ||
+      divisor.multiple <= 0)
+    return false;
+  if (by->count == 0) {
+    if (x->constant % divisor.multiple != 0)
+      return false;
+    quotient->constant = x->constant / divisor.multiple;
+  }
+  for (int32_t i = 0; i < x->count; i++) {
+    Term term = x->terms[i];
+    if (!divide_term(&term, &divisor))
+      return false;
+    if (term.num_factors == 0)
+      quotient->constant += term.multiple;
+    else
+      add_term(quotient, &term);
+  }
+  return true;
+}
+
+static int64_t floor_quotient(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+int64_t bp__extent_divide(BpExtents *extents, int64_t a, int64_t b) {
+  Sum x = sum_of(extents, a), y = sum_of(extents, b), quotient;
+  if (x.is_none || y.is_none)
+    return BP_EXTENT_NONE;
+  if (x.count == 0 && y.count == 0)
+    return floor_quotient(a, b);
+  if (divide_exactly(&x, &y, &quotient))
+    return extent_of(extents, &quotient);
+  return intern(extents, &(Expression){.kind = QUOTIENT, .a = a, .b = b});
+}
+
+static bool is_not_negative(const BpExtents *extents, int64_t extent);
+
+static bool atom_is_not_negative(const BpExtents *extents, int32_t place) {
+  const Expression *atom = expression_at(extents, place);
+  bool a = atom->kind == SYMBOL || is_not_negative(extents, atom->a);
+  if (atom->kind == SYMBOL)
+    return true;
+  bool b = is_not_negative(extents, atom->b);
+  return atom->kind == GREATEST ? a || b : a && b;
+}
+
+static bool sum_is_not_negative(const BpExtents *extents, const Sum *sum) {
+  bool holds = !sum->is_none && sum->constant >= 0;
+  for (int32_t i = 0; i < sum->count && holds; i++) {
+    holds = sum->terms[i].multiple > 0;
+    for (int32_t k = 0; k < sum->terms[i].num_factors && holds; k++)
+      holds = atom_is_not_negative(extents, sum->terms[i].factors[k]);
+  }
+  return holds;
+}
+
+static bool is_not_negative(const BpExtents *extents, int64_t extent) {
+  Sum sum = sum_of(extents, extent);
+  return sum_is_not_negative(extents, &sum);
+}
+
+/* a - b without making it an expression. */
+static Sum difference(const BpExtents *extents, int64_t a, int64_t b) {
+  Sum sum = sum_of(extents, a), other = sum_of(extents, b);
+  add_scaled(&sum, &other, -1);
+  if (sum.is_none)
+    bp_error_clear();
+  return sum;
+}
+
+bool bp__extent_at_least(BpExtents *extents, int64_t a, int64_t b) {
+  Sum sum = difference(extents, a, b);
+  return sum_is_not_negative(extents, &sum);
+}
+
+bool bp__extent_differs(BpExtents *extents, int64_t a, int64_t b) {
+  Sum sum = difference(extents, a, b), other = difference(extents, b, a);
+  if (sum.is_none || other.is_none)
+    return false;
+  sum.constant--;
+  other.constant--;
+  return sum_is_not_negative(extents, &sum) || sum_is_not_negative(extents, &other);
+}
+
+static int64_t choose(BpExtents *extents, Kind kind, int64_t a, int64_t b) {
+  if (a == BP_EXTENT_NONE || b == BP_EXTENT_NONE)
+    return BP_EXTENT_NONE;
+  if (bp__extent_at_least(extents, a, b))
+    return kind == GREATEST ? a : b;
+  if (bp__extent_at_least(extents, b, a))
+    return kind == GREATEST ? b : a;
+  return intern(extents, &(Expression){.kind = kind, .a = a < b ? a : b, .b = a < b ? b : a});
+}
+
+int64_t bp__extent_min(BpExtents *extents, int64_t a, int64_t b) {
+  return choose(extents, LEAST, a, b);
+}
+
+int64_t bp__extent_max(BpExtents *extents, int64_t a, int64_t b) {
+  return choose(extents, GREATEST, a, b);
+}
+
+/* ---- As expressions of IR, and as text --------------------------------------------------- */
+
+void bp__extent_mark_symbols(const BpExtents *extents, int64_t extent, bool *marked) {
+  if (!bp__extent_is_open(extent))
+    return;
+  const Expression *expression = expression_at(extents, place_of(extent));
+  if (expression->kind == SYMBOL)
+    marked[place_of(extent)] = true;
+  if (expression->kind > SUM) {
+    bp__extent_mark_symbols(extents, expression->a, marked);
+    bp__extent_mark_symbols(extents, expression->b, marked);
+  }
+  for (int32_t i = 0; expression->kind == SUM && i < expression->sum.count; i++)
+    for (int32_t k = 0; k < expression->sum.terms[i].num_factors; k++)
+      bp__extent_mark_symbols(extents, bp__extents_at(expression->sum.terms[i].factors[k]), marked);
+}
+
+static const void *fold_sum(const BpExtents *extents, const Sum *sum, const BpExtentFold *fold) {
+  const void *result = NULL;
+  for (int32_t i = 0; i < sum->count; i++) {
+    const Term *term = &sum->terms[i];
+    const void *product = NULL;
+    for (int32_t k = 0; k < term->num_factors; k++) {
+      const void *factor = bp__extent_fold(extents, bp__extents_at(term->factors[k]), fold);
+      product = product ? fold->apply(fold->context, BP_EXTENT_MULTIPLY, product, factor) : factor;
+    }
+    if (term->multiple != 1)
+      product = fold->apply(fold->context, BP_EXTENT_MULTIPLY, product,
+                            fold->number(fold->context, term->multiple));
+    result = result ? fold->apply(fold->context, BP_EXTENT_ADD, result, product) : product;
+  }
+  return sum->constant ? fold->apply(fold->context, BP_EXTENT_ADD, result,
+                                     fold->number(fold->context, sum->constant))
+                       : result;
+}
+
+const void *bp__extent_fold(const BpExtents *extents, int64_t extent, const BpExtentFold *fold) {
+  static const BpExtentOp ops[] = {
+      [QUOTIENT] = BP_EXTENT_DIVIDE, [LEAST] = BP_EXTENT_MIN, [GREATEST] = BP_EXTENT_MAX};
+  if (!bp__extent_is_open(extent))
+    return fold->number(fold->context, extent);
+  const Expression *expression = expression_at(extents, place_of(extent));
+  if (expression->kind == SYMBOL)
+    return fold->symbol(fold->context, place_of(extent));
+  if (expression->kind == SUM)
+    return fold_sum(extents, &expression->sum, fold);
+  return fold->apply(fold->context, ops[expression->kind],
+                     bp__extent_fold(extents, expression->a, fold),
+                     bp__extent_fold(extents, expression->b, fold));
+}
+
+/* Appends to a text as far as there is room. */
+static void append(char *text, size_t size, const char *more) {
+  size_t used = strlen(text);
+  snprintf(text + used, size - used, "%s", more);
+}
+
+static void append_number(char *text, size_t size, int64_t value) {
+  char number[24];
+  snprintf(number, sizeof(number), "%" PRId64, value);
+  append(text, size, number);
+}
+
+static void append_extent(const BpExtents *extents, int64_t extent, char *text, size_t size);
+
+static void append_sum(const BpExtents *extents, const Sum *sum, char *text, size_t size) {
+  for (int32_t i = 0; i < sum->count; i++) {
+    const Term *term = &sum->terms[i];
+    append(text, size, i > 0 && term->multiple > 0 ? "+" : "");
+    if (term->multiple == -1)
+      append(text, size, "-");
+    else if (term->multiple != 1)
+      append_number(text, size, term->multiple);
+    for (int32_t k = 0; k < term->num_factors; k++) {
+      append(text, size, k > 0 || llabs(term->multiple) != 1 ? "*" : "");
+      append_extent(extents, bp__extents_at(term->factors[k]), text, size);
+    }
+  }
+  append(text, size, sum->constant > 0 ? "+" : "");
+  if (sum->constant)
+    append_number(text, size, sum->constant);
+}
+
+static void append_extent(const BpExtents *extents, int64_t extent, char *text, size_t size) {
+  static const char *const names[] = {[QUOTIENT] = "floor(", [LEAST] = "min(", [GREATEST] = "max("};
+  if (!bp__extent_is_open(extent)) {
+    append_number(text, size, extent);
+    return;
+  }
+  const Expression *expression = expression_at(extents, place_of(extent));
+  if (expression->kind == SYMBOL)
+    append(text, size, expression->name);
+  else if (expression->kind == SUM)
+    append_sum(extents, &expression->sum, text, size);
+  else {
+    append(text, size, names[expression->kind]);
+    append_extent(extents, expression->a, text, size);
+    append(text, size, expression->kind == QUOTIENT ? "/" : ", ");
+    append_extent(extents, expression->b, text, size);
+    append(text, size, ")");
+  }
+}
+
+char *bp__extent_format(const BpExtents *extents, int64_t extent, char *text, size_t size) {
+  *text = '\0';
+  append_extent(extents, extent, text, size);
+  return text;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The numbers of a saved Relax executable: what graph/build writes and graph/relax reads. As TVM
+ * 0.21 has them. */
+#ifndef BACKPLANE_GRAPH_RELAX_FORM_H
+#define BACKPLANE_GRAPH_RELAX_FORM_H
+
+#include <stdint.h>
+
+#define BP_RELAX_MAGIC   0xD225DE2F4214151Eull
+#define BP_RELAX_VERSION "0.14"
+
+/* An argument is its kind in the upper bits of a word and a signed value in these. */
+#define BP_RELAX_VALUE_BITS 56
+/* Registers that are none: the result is dropped; the machine itself. */
+#define BP_RELAX_VOID_REGISTER    (INT64_C(1) << 54)
+#define BP_RELAX_CONTEXT_REGISTER (BP_RELAX_VOID_REGISTER + 1)
+
+/* What vm.builtin.match_shape does with an extent. */
+enum {
+  BP_RELAX_MATCH_EQUAL,
+  BP_RELAX_MATCH_STORE,
+  BP_RELAX_MATCH_NOTHING,
+  BP_RELAX_MATCH_EQUAL_TO_STORED
+};
+
+/* Where vm.builtin.make_shape has an extent from. */
+enum { BP_RELAX_MAKE_NUMBER, BP_RELAX_MAKE_STORED };
+
+#endif

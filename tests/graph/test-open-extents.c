@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Models whose inputs have open extents: compiled once, and run with many shapes. */
+#include <malloc.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+#include <backplane/tensor.h>
+
+#include "tests/graph/compile_check.h"
+
+#define WIDTH 24
+
+static const BpDevice cpu = {BP_DEVICE_CPU, 0};
+
+static char *write_model(OnnxBuilder *builder) {
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+  return path;
+}
+
+/* Attention over three heads, whose shapes are computed from that of the input, and the mean. */
+static char *attention_file(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "batchxlengthx24");
+  onnx_floats(builder, "w", "24x24");
+  onnx_ints(builder, "zero", "0,");
+  onnx_ints(builder, "one", "1,");
+  onnx_ints(builder, "two", "2,");
+  onnx_ints(builder, "heads", "3,8");
+  onnx_ints(builder, "rest", "-1,");
+  onnx_node(builder, "Shape", "x", "shape", "");
+  onnx_node(builder, "Slice", "shape,zero,two", "outer", "");
+  onnx_node(builder, "Concat", "outer,heads", "apart", "axis=0");
+  onnx_node(builder, "Concat", "outer,rest", "together", "axis=0");
+  onnx_node(builder, "MatMul", "x,w", "projected", "");
+  onnx_node(builder, "Reshape", "projected,apart", "split", "");
+  onnx_node(builder, "Transpose", "split", "q", "perm=0,2,1,3");
+  onnx_node(builder, "Transpose", "split", "k", "perm=0,2,3,1");
+  onnx_node(builder, "MatMul", "q,k", "scores", "");
+  onnx_node(builder, "Softmax", "scores", "weights", "axis=-1");
+  onnx_node(builder, "MatMul", "weights,q", "mixed", "");
+  onnx_node(builder, "Transpose", "mixed", "back", "perm=0,2,1,3");
+  onnx_node(builder, "Reshape", "back,together", "joined", "");
+  onnx_node(builder, "Concat", "joined,x", "y", "axis=1");
+  onnx_output(builder, "y");
+  return write_model(builder);
+}
+
+static BpModule *compile(const char *path, const char *target_text, const BpInputShape *shape) {
+  const BpTarget *target = bp_target_parse(target_text);
+  BpCompileOptions options = {.struct_size = sizeof(options),
+                              .targets = &target,
+                              .num_targets = 1,
+                              .shapes = shape,
+                              .num_shapes = shape ? 1 : 0};
+  BpModule *module = bp_model_compile(path, &options);
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  return module;
+}
+
+/* Numbers from -1 to 1. */
+static BpTensor *numbers(const int64_t *shape, int32_t ndim) {
+  BpTensor *tensor = bp_tensor_create(shape, ndim, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, cpu, NULL);
+  g_assert_nonnull(tensor);
+  float *data = tensor->view.data;
+  for (int64_t i = 0; i < bp_view_num_elements(&tensor->view); i++)
+    data[i] = (float)((i * 37 + 11) % 101) / 50.0F - 1.0F;
+  return tensor;
+}
+
+/* The output (transfer full), or NULL with the error raised. */
+static BpTensor *run(BpModelContext *context, const char *input, const BpTensor *value) {
+  if (bp_model_set_input(context, input, &value->view) || bp_model_run(context))
+    return NULL;
+  return bp_model_get_output(context, 0);
+}
+
+static BpModelContext *start(BpModule *module) {
+  BpModel *model = module ? bp_model_create(module, &cpu, 1) : NULL;
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  if (!context)
+    g_error("%s", bp_error_message());
+  bp_model_release(model);
+  return context;
+}
+
+static void assert_alike(const BpTensor *got, const BpTensor *expected) {
+  g_assert_nonnull(got);
+  g_assert_cmpint(got->view.ndim, ==, expected->view.ndim);
+  for (int32_t i = 0; i < got->view.ndim; i++)
+    g_assert_cmpint(got->view.shape[i], ==, expected->view.shape[i]);
+  const float *a = got->view.data, *b = expected->view.data;
+  for (int64_t i = 0; i < bp_view_num_elements(&got->view); i++)
+    g_assert_cmpfloat_with_epsilon(a[i], b[i], 1e-4F);
+}
+
+/* What the model gives that was compiled for this very shape. */
+static void assert_as_closed(const char *path, BpModelContext *open, const int64_t *shape) {
+  BpTensor *x = numbers(shape, 3);
+  BpModule *module = compile(path, "llvm -opt=1", &(BpInputShape){"x", shape, 3});
+  BpModelContext *closed = start(module);
+  BpTensor *expected = run(closed, "x", x);
+  g_assert_nonnull(expected);
+  assert_alike(run(open, "x", x), expected);
+  bp_model_context_free(closed);
+  bp_object_release(module);
+  bp_object_release(x);
+}
+
+static void test_shapes(gconstpointer target) {
+  static const int64_t shapes[][3] = {{1, 1, WIDTH},  {2, 16, WIDTH}, {1, 129, WIDTH},
+                                      {3, 33, WIDTH}, {1, 1, WIDTH},  {5, 7, WIDTH}};
+  char *path = attention_file();
+  BpModule *module = compile(path, target, NULL);
+  BpModelContext *context = start(module);
+  for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++)
+    assert_as_closed(path, context, shapes[i]);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+/* Several contexts of one model have shapes of their own. */
+static void test_contexts(void) {
+  char *path = attention_file();
+  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModel *model = bp_model_create(module, &cpu, 1);
+  BpModelContext *first = bp_model_context_create(model), *second = bp_model_context_create(model);
+  assert_as_closed(path, first, (const int64_t[]){2, 5, WIDTH});
+  assert_as_closed(path, second, (const int64_t[]){1, 40, WIDTH});
+  g_assert_cmpint(bp_model_get_output(first, 0)->view.shape[1], ==, 10);
+  g_assert_cmpint(bp_model_get_output(second, 0)->view.shape[1], ==, 80);
+  bp_model_context_free(first);
+  bp_model_context_free(second);
+  bp_model_release(model);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+static void test_empty(void) {
+  char *path = attention_file();
+  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModelContext *context = start(module);
+  static const int64_t shapes[][3] = {{0, 5, WIDTH}, {2, 0, WIDTH}};
+  for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
+    BpTensor *x = numbers(shapes[i], 3), *y = run(context, "x", x);
+    g_assert_nonnull(y);
+    g_assert_cmpint(bp_view_num_elements(&y->view), ==, 0);
+    bp_object_release(x);
+  }
+  assert_as_closed(path, context, (const int64_t[]){1, 3, WIDTH});
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+static void assert_run_refused(BpModelContext *context, const int64_t *shape, int32_t ndim,
+                               const char *words) {
+  BpTensor *x = numbers(shape, ndim);
+  char **list = g_strsplit(words, "|", -1);
+  g_assert_null(run(context, "x", x));
+  for (char **word = list; *word; word++)
+    if (!strstr(bp_error_message(), *word))
+      g_error("'%s' is not in: %s", *word, bp_error_message());
+  bp_error_clear();
+  g_strfreev(list);
+  bp_object_release(x);
+}
+
+static void test_contradictions(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "nxnx4");
+  onnx_node(builder, "Relu", "x", "y", "");
+  onnx_output(builder, "y");
+  char *path = write_model(builder);
+  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModelContext *context = start(module);
+  assert_run_refused(context, (const int64_t[]){2, 3, 4}, 3, "'x'|2|3");
+  assert_run_refused(context, (const int64_t[]){2, 2, 5}, 3, "'x'|4|5");
+  assert_run_refused(context, (const int64_t[]){2, 2}, 2, "'x'|3|2");
+  BpTensor *x = numbers((const int64_t[]){3, 3, 4}, 3);
+  g_assert_nonnull(run(context, "x", x));
+  bp_object_release(x);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+/* The nearest element of an axis without elements is none: what is gathered there is 0. */
+static void test_gather(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "n");
+  onnx_ints(builder, "places", "0,-1,9");
+  onnx_node(builder, "Gather", "x,places", "y", "");
+  onnx_output(builder, "y");
+  char *path = write_model(builder);
+  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModelContext *context = start(module);
+  for (int64_t n = 4; n >= 0; n -= 2) {
+    BpTensor *x = numbers(&n, 1), *y = run(context, "x", x);
+    g_assert_nonnull(y);
+    const float *in = x->view.data, *out = y->view.data;
+    for (int i = 0; i < 3; i++)
+      g_assert_cmpfloat(out[i], ==, n == 0 ? 0.0F : in[i == 0 ? 0 : n - 1]);
+    bp_object_release(x);
+  }
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+static size_t used_after(BpModelContext *context, int runs) {
+  static const int64_t shapes[][3] = {{2, 16, WIDTH}, {1, 64, WIDTH}, {4, 9, WIDTH}};
+  for (int i = 0; i < runs; i++) {
+    BpTensor *x = numbers(shapes[i % 3], 3);
+    g_assert_nonnull(run(context, "x", x));
+    bp_object_release(x);
+  }
+  return mallinfo2().uordblks;
+}
+
+static void test_memory(void) {
+  char *path = attention_file();
+  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModelContext *context = start(module);
+  size_t first = used_after(context, 30), later = used_after(context, 300);
+  if (first && later) /* a sanitizer's malloc does not count */
+    g_assert_cmpuint(later, <=, first + 4096);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+int main(int argc, char **argv) {
+  g_test_init(&argc, &argv, NULL);
+  g_test_add_data_func("/open-extents/one_library_takes_every_shape/llvm", "llvm -opt=1",
+                       test_shapes);
+  g_test_add_data_func("/open-extents/one_library_takes_every_shape/c", "c", test_shapes);
+  g_test_add_func("/open-extents/contexts_have_shapes_of_their_own", test_contexts);
+  g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);
+  g_test_add_func("/open-extents/shapes_that_contradict_the_model_are_errors", test_contradictions);
+  g_test_add_func("/open-extents/an_empty_axis_is_not_read", test_gather);
+  g_test_add_func("/open-extents/memory_does_not_grow_from_run_to_run", test_memory);
+  return g_test_run();
+}
