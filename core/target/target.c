@@ -3,7 +3,6 @@
 #include "core/registry/given.h"
 #include "core/target/target.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -21,6 +20,9 @@
 #include "core/registry/object.h"
 
 #define MAX_TEXT 65536
+
+/* What separates words. The same in every locale: a target's text is stored in artifacts. */
+#define SPACE " \t\n\v\f\r"
 
 /* ---- The object -------------------------------------------------------------------------- */
 
@@ -163,10 +165,10 @@ int bp__target_set_value(BpTarget *target, const char *name, const BpValue *valu
 /* Takes the next word off `cursor` (transfer full); quotes may stand around any part, a backslash
  * before any character. "" at the end. */
 static char *next_word(const char **cursor) {
-  const char *c = *cursor + strspn(*cursor, " \t\n");
+  const char *c = *cursor + strspn(*cursor, SPACE);
   GString *word = g_string_new(NULL);
   gboolean quoted = FALSE;
-  for (; *c && (quoted || !isspace((unsigned char)*c)); c++) {
+  for (; *c && (quoted || !strchr(SPACE, *c)); c++) {
     if (*c == '"')
       quoted = !quoted;
     else if (*c == '\\' && c[1])
@@ -234,7 +236,7 @@ BpTarget *bp_target_parse(const char *text) {
     bp_error_raise(BP_ERROR_VALUE, "a target's text is longer than %d bytes", MAX_TEXT);
     return NULL;
   }
-  const char *start = text + strspn(text, " \t\n");
+  const char *start = text + strspn(text, SPACE);
   BpTarget *target = *start == '{' ? bp__target_parse_json(start) : parse_options(start);
   if (target && bp__target_complete(target) < 0) {
     bp_object_release(target);
@@ -262,7 +264,7 @@ static char *value_text(const BpValue *value) {
 }
 
 static void append_quoted(GString *out, const char *text) {
-  gboolean quote = !*text || text[strcspn(text, " \t\n\"\\,")] != '\0';
+  gboolean quote = !*text || text[strcspn(text, SPACE "\"\\,")] != '\0';
   if (quote)
     g_string_append_c(out, '"');
   for (; *text; text++) {

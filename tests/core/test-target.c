@@ -222,6 +222,15 @@ static void test_options_are_read(void) {
   bp_object_release(target);
 }
 
+static void test_any_white_space_separates_options_or_is_quoted(void) {
+  BpTarget *target = parse("\v\f\r odd \v-arch=v2\f-fast\r\n-options=\"a\vb\fc\rd\"\v");
+  assert_str(target, "arch", "v2");
+  assert_str(target, "options", "a\vb\fc\rd");
+  g_assert_cmpint(bp_target_get_int(target, "fast", -1), ==, 1);
+  assert_round_trip(target);
+  bp_object_release(target);
+}
+
 static void test_json_is_read(void) {
   BpTarget *target = parse("{\"kind\": \"odd\", \"arch\": \"v\\u0032 {[\", \"fast\": true, "
                            "\"ratio\": 2, \"max_num_threads\": 3}");
@@ -541,6 +550,8 @@ int main(int argc, char **argv) {
   ADD("kinds-are-listed-without-activation", test_kinds_are_listed_without_activation);
   ADD("defaults-and-completion", test_defaults_and_completion);
   ADD("options-are-read", test_options_are_read);
+  ADD("any-white-space-separates-options-or-is-quoted",
+      test_any_white_space_separates_options_or_is_quoted);
   ADD("json-is-read", test_json_is_read);
   ADD("text-that-is-not-utf8-has-no-json", test_text_that_is_not_utf8_has_no_json);
   ADD("canonical-text-leaves-defaults-out", test_canonical_text_leaves_defaults_out);
