@@ -17,3 +17,13 @@ dist_measurements_DATA = docs/measurements/matmul.md docs/measurements/models-20
 picturesdir = $(docdir)/pictures
 dist_pictures_DATA = docs/pictures/overview.svg
 EXTRA_DIST += docs/pictures/draw.py
+
+# The reference of the C API: reference/html, and pages for man in reference/man.
+EXTRA_DIST += docs/reference/Doxyfile docs/reference/filter.awk docs/reference/main.md
+reference:
+	@command -v doxygen >/dev/null || { echo "make reference needs doxygen (on Debian: apt install doxygen)" >&2; exit 1; }
+	$(AM_V_GEN)rm -rf reference && $(MKDIR_P) reference && cd $(srcdir) && \
+	{ cat docs/reference/Doxyfile && echo 'PROJECT_NUMBER = $(PACKAGE_VERSION)' && \
+	  echo 'OUTPUT_DIRECTORY = "$(abs_top_builddir)/reference"' && \
+	  echo 'WARN_LOGFILE = "$(abs_top_builddir)/reference/warnings"'; } | doxygen -
+.PHONY: reference

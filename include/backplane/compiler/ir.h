@@ -60,6 +60,8 @@ BP_API const BpIrNode *bp_ir_load(BpIrModule *module, const BpIrNode *buffer, co
                                   const BpIrNode *mask);
 
 /* ---- Statements -------------------------------------------------------------------------- */
+
+/* mask may be NULL. The lanes of the index are those of the value. */
 BP_API const BpIrNode *bp_ir_store(BpIrModule *module, const BpIrNode *buffer,
                                    const BpIrNode *index, const BpIrNode *value,
                                    const BpIrNode *mask);
