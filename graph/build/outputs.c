@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Outputs of the graph that no node computes get a node that copies. */
+#include <string.h>
+
 #include "graph/build/build.h"
 #include "graph/ops/op.h"
 
@@ -14,13 +16,27 @@ int bp__build_own_outputs(BpGraph *graph) {
   for (size_t i = 0; i < graph->outputs.size; i++) {
     BpGraphValue *value = graph->outputs.items[i];
     BpGraphNode *copy;
+    BpDataType dtype = value->dtype;
     if (root(value)->producer)
       continue;
+    BpGraphNode named = {.name = graph->output_names[i]};
+    int64_t bytes = bp__value_num_bytes(value), shape[BP_GRAPH_MAX_NDIM];
+    int32_t ndim = value->ndim;
+    memcpy(shape, value->shape, sizeof(shape));
+    if (bp__dtype_is_narrow(dtype))
+      value = bp__op_view_as(graph, &named, value, (BpDataType){BP_DTYPE_UINT, 8, 1}, &bytes, 1);
+    if (!value)
+      return -1;
     copy = bp__graph_node(graph, bp__op_find("backplane", "Copy"), graph->output_names[i], &value,
                           1, 1, NULL, 0);
     if (!copy || copy->op->infer(graph, copy) || bp__list_push(&graph->nodes, copy))
       return -1;
-    graph->outputs.items[i] = copy->outputs[0];
+    value = copy->outputs[0];
+    if (bp__dtype_is_narrow(dtype))
+      value = bp__op_view_as(graph, &named, value, dtype, shape, ndim);
+    if (!value)
+      return -1;
+    graph->outputs.items[i] = value;
   }
   bp__graph_remove_dead(graph);
   return 0;

@@ -102,12 +102,13 @@ static int check_shape(const char *name, BpDataType dtype, const int64_t *shape,
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "tensor '%s' has %d dimensions, at most %d work", name, ndim,
                           BP_GRAPH_MAX_NDIM);
-  if (dtype.bits % 8) {
+  if (dtype.bits % 8 && dtype.bits != 4 && dtype.bits != 2) {
     char text[32];
     bp_dtype_format(dtype, text, sizeof text);
-    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "tensor '%s' has elements of %s; a graph has elements of whole bytes",
-                          name, text);
+    return bp_error_raise(
+        BP_ERROR_NOT_IMPLEMENTED,
+        "tensor '%s' has elements of %s; a graph has elements of 2 or 4 bits or of whole bytes",
+        name, text);
   }
   for (int32_t i = 0; i < ndim; i++)
     if (shape[i] == BP_EXTENT_NONE)
@@ -186,8 +187,11 @@ int64_t bp__value_num_elements(const BpGraphValue *value) {
 }
 
 int64_t bp__value_num_bytes(const BpGraphValue *value) {
-  int64_t elements = bp__value_num_elements(value);
-  return elements < 0 ? -1 : elements * (int64_t)bp_dtype_bytes(value->dtype);
+  int64_t count = bp__value_num_elements(value);
+  if (count < 0)
+    return -1;
+  return value->dtype.bits < 8 ? (count * value->dtype.bits + 7) / 8
+                               : count * (int64_t)bp_dtype_bytes(value->dtype);
 }
 
 int bp__value_same_shape(const BpGraphValue *a, const BpGraphValue *b) {

@@ -27,7 +27,7 @@ static List typed_list(const OnnxTensor *tensor) {
   case 12: /* UINT32 */
   case 13: /* UINT64 */
     return (List){tensor->uint64_data, tensor->n_uint64_data, 8};
-  default: /* the narrow integers, bool, and the bits of float16 and bfloat16 */
+  default: /* the narrow integers, bool, and the bits of narrow floats */
     return (List){tensor->int32_data, tensor->n_int32_data, 4};
   }
 }
@@ -55,7 +55,8 @@ static int check_storage(const OnnxTensor *tensor, const char *name) {
 
 static const void *elements(BpGraph *graph, const OnnxTensor *tensor, const BpGraphValue *shape) {
   int64_t count = bp__value_num_elements(shape), bytes = bp__value_num_bytes(shape);
-  size_t width = count > 0 ? (size_t)(bytes / count) : 1;
+  int64_t listed = shape->dtype.bits < 8 ? bytes : count; /* a byte each */
+  size_t width = count > 0 ? (size_t)(bytes / listed) : 1;
   List list = typed_list(tensor);
   static const char none[8];
   if (count == 0)
@@ -67,9 +68,9 @@ static const void *elements(BpGraph *graph, const OnnxTensor *tensor, const BpGr
                    tensor->raw_data.len, bytes);
     return NULL;
   }
-  if (list.count != (size_t)count) {
+  if (list.count != (size_t)listed) {
     bp_error_raise(BP_ERROR_FORMAT, "tensor '%s' has %zu elements instead of %" PRId64, shape->name,
-                   list.count, count);
+                   list.count, listed);
     return NULL;
   }
   return width == list.width ? list.data : narrow(graph, &list, width);

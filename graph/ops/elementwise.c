@@ -73,11 +73,6 @@ BP_ROW_INFER(bit_shift) {
   return bp__infer_elementwise(graph, node);
 }
 
-BP_ROW_INFER(cast_like) {
-  return bp__node_set_output(graph, node, 0, node->inputs[1]->dtype, node->inputs[0]->shape,
-                             node->inputs[0]->ndim);
-}
-
 BP_ROW_INFER(cast) {
   BpDataType dtype;
   if (!bp__node_attr(node, "to"))

@@ -135,18 +135,41 @@ int bp__op_broadcast(const BpGraphNode *node, int64_t *shape, int32_t *ndim) {
 
 int bp__dtype_from_onnx(int64_t number, BpDataType *dtype) {
   static const BpDataType types[] = {
-      [1] = {BP_DTYPE_FLOAT, 32, 1},   [2] = {BP_DTYPE_UINT, 8, 1},
-      [3] = {BP_DTYPE_INT, 8, 1},      [4] = {BP_DTYPE_UINT, 16, 1},
-      [5] = {BP_DTYPE_INT, 16, 1},     [6] = {BP_DTYPE_INT, 32, 1},
-      [7] = {BP_DTYPE_INT, 64, 1},     [9] = {BP_DTYPE_BOOL, 8, 1},
-      [10] = {BP_DTYPE_FLOAT, 16, 1},  [11] = {BP_DTYPE_FLOAT, 64, 1},
-      [12] = {BP_DTYPE_UINT, 32, 1},   [13] = {BP_DTYPE_UINT, 64, 1},
+      [1] = {BP_DTYPE_FLOAT, 32, 1},
+      [2] = {BP_DTYPE_UINT, 8, 1},
+      [3] = {BP_DTYPE_INT, 8, 1},
+      [4] = {BP_DTYPE_UINT, 16, 1},
+      [5] = {BP_DTYPE_INT, 16, 1},
+      [6] = {BP_DTYPE_INT, 32, 1},
+      [7] = {BP_DTYPE_INT, 64, 1},
+      [9] = {BP_DTYPE_BOOL, 8, 1},
+      [10] = {BP_DTYPE_FLOAT, 16, 1},
+      [11] = {BP_DTYPE_FLOAT, 64, 1},
+      [12] = {BP_DTYPE_UINT, 32, 1},
+      [13] = {BP_DTYPE_UINT, 64, 1},
       [16] = {BP_DTYPE_BFLOAT, 16, 1},
+      [17] = {BP_DTYPE_FLOAT8_E4M3FN, 8, 1},
+      [18] = {BP_DTYPE_FLOAT8_E4M3FNUZ, 8, 1},
+      [19] = {BP_DTYPE_FLOAT8_E5M2, 8, 1},
+      [20] = {BP_DTYPE_FLOAT8_E5M2FNUZ, 8, 1},
+      [21] = {BP_DTYPE_UINT, 4, 1},
+      [22] = {BP_DTYPE_INT, 4, 1},
+      [23] = {BP_DTYPE_FLOAT4_E2M1FN, 4, 1},
+      [25] = {BP_DTYPE_UINT, 2, 1},
+      [26] = {BP_DTYPE_INT, 2, 1},
   };
   if (number < 0 || number >= (int64_t)(sizeof(types) / sizeof(types[0])) || !types[number].bits)
     return -1;
   *dtype = types[number];
   return 0;
+}
+
+int64_t bp__dtype_to_onnx(BpDataType dtype) {
+  int64_t number = 1;
+  BpDataType found = {0};
+  while (bp__dtype_from_onnx(number, &found) || !bp__dtype_equal(found, dtype))
+    number++;
+  return number;
 }
 
 /* ---- Windows ----------------------------------------------------------------------------- */
@@ -388,6 +411,8 @@ int bp__op_append(BpGraph *graph, BpGraphNode *node) {
     return -1;
   if (node->op->expand)
     left = node->op->expand(graph, node);
+  if (left > 0)
+    left = bp__op_by_bytes(graph, node);
   if (left <= 0)
     return left;
   if (node->num_inputs > BP_OP_MAX_INPUTS)
@@ -447,13 +472,9 @@ BpGraphValue *bp__op_transpose(BpGraph *graph, const BpGraphNode *node, BpGraphV
 
 BpGraphValue *bp__op_cast(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                           BpDataType dtype) {
-  int64_t number = 1;
-  BpDataType found = {0};
   if (!value || bp__dtype_equal(value->dtype, dtype))
     return value;
-  while (bp__dtype_from_onnx(number, &found) || !bp__dtype_equal(found, dtype))
-    number++;
-  BpGraphAttr to = bp__attr_int(graph, "to", number);
+  BpGraphAttr to = bp__attr_int(graph, "to", bp__dtype_to_onnx(dtype));
   return bp__op_apply(graph, "", "Cast", node->name, &value, 1, &to, 1);
 }
 

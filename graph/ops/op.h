@@ -155,6 +155,24 @@ int bp__op_broadcast(const BpGraphNode *node, int64_t *shape, int32_t *ndim);
  * here can have. */
 int bp__dtype_from_onnx(int64_t number, BpDataType *dtype);
 
+/* The other way; the type has a number. */
+int64_t bp__dtype_to_onnx(BpDataType dtype);
+
+/* ---- Types that only store (narrow.c) ---------------------------------------------------- */
+
+int bp__dtype_is_narrow(BpDataType dtype);
+/* The elements of a value of such a type as bytes, one each: the codes of floats, the numbers of
+ * integers; and the value of these bytes, of which integers have their lowest bits. */
+BpGraphValue *bp__op_bytes(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value);
+BpGraphValue *bp__op_of_bytes(BpGraph *graph, const BpGraphNode *node, BpGraphValue *bytes,
+                              BpDataType dtype);
+/* The bytes of a value as another type and shape with as many. */
+BpGraphValue *bp__op_view_as(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                             BpDataType dtype, const int64_t *shape, int32_t ndim);
+/* Appends a node that moves elements of such a type, by their bytes; 1: it has no such input, or
+ * does not read its elements. An error if it would compute in the type. */
+int bp__op_by_bytes(BpGraph *graph, BpGraphNode *node);
+
 /* Sizes of a window (convolution, pooling) over the spatial dimensions of input 0. */
 typedef struct BpOpWindow {
   int32_t rank; /* spatial dimensions */

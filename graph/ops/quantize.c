@@ -60,12 +60,15 @@ static BpGraphValue *along_blocks(BpGraph *graph, const BpGraphNode *node, BpGra
   return all && all->shape[axis] != extent ? bp__op_slice(graph, node, all, axis, 0, extent) : all;
 }
 
-/* Input `index` of QuantizeLinear or DequantizeLinear, as broadcast with input 0. */
+/* Input `index` of QuantizeLinear or DequantizeLinear, as broadcast with input 0; integers of less
+ * than a byte as bytes. */
 static BpGraphValue *parameter(BpGraph *graph, const BpGraphNode *node, int32_t index) {
   const BpGraphValue *x = node->inputs[0];
   BpGraphValue *value = node->inputs[index];
   int64_t block = bp__node_int(node, "block_size", 0);
   int32_t axis = 0;
+  if (bp__dtype_is_narrow(value->dtype) && !(value = bp__op_bytes(graph, node, value)))
+    return NULL;
   if (block < 0) {
     bp__op_bad(node, "block_size is %lld", (long long)block);
     return NULL;
@@ -129,22 +132,41 @@ static int type_attr(const BpGraphNode *node, const char *name, BpDataType other
   return 0;
 }
 
+/* A type of floats has no zero point but 0. */
+static int check_no_zero(const BpGraphNode *node, const BpGraphValue *zero) {
+  for (int64_t i = 0; zero && zero->data && i < bp__value_num_bytes(zero); i++)
+    if (((const char *)zero->data)[i])
+      return bp__op_error(node, "its zero point is not 0, and its type is one of floats");
+  return 0;
+}
+
+static BpGraphValue *coded(BpGraph *graph, const BpGraphNode *node, BpGraphValue *number,
+                           BpDataType dtype) {
+  BpGraphAttr attrs[2] = {bp__attr_int(graph, "to", bp__dtype_to_onnx(dtype)),
+                          bp__attr_int(graph, "saturate", bp__node_int(node, "saturate", 1))};
+  return bp__op_apply(graph, "", "Cast", node->name, &number, 1, attrs, 2);
+}
+
 BP_ROW_EXPAND(quantize_linear) {
   BpGraphValue *x = node->inputs[0], *zero = bp__node_input(node, 2), *scale;
   BpDataType dtype, precision;
   if (type_attr(node, "output_dtype", zero ? zero->dtype : UINT8, &dtype) ||
       type_attr(node, "precision", node->inputs[1]->dtype, &precision))
     return -1;
-  if (!is_integer(dtype) || dtype.bits > 16 || !bp__dtype_is_float(precision))
+  int is_code = bp__dtype_is_narrow(dtype) && !is_integer(dtype);
+  if ((!is_code && (!is_integer(dtype) || dtype.bits > 16)) || !bp__dtype_is_float(precision))
     return bp__op_error(node, "its output type or its precision is not supported");
   if (zero && !bp__dtype_equal(zero->dtype, dtype))
     return bp__op_bad(node, "its zero point has not the type of its output");
+  if (is_code && check_no_zero(node, zero))
+    return -1;
   scale = parameter(graph, node, 1);
-  if (!scale || (zero && !(zero = parameter(graph, node, 2))))
+  if (!scale || (zero && !is_code && !(zero = parameter(graph, node, 2))))
     return -1;
   x = bp__op_binary(graph, node, "Div", bp__op_cast(graph, node, x, precision),
                     bp__op_cast(graph, node, scale, precision));
-  node->outputs[0] = quantized(graph, node, x, zero, dtype);
+  node->outputs[0] =
+      is_code ? coded(graph, node, x, dtype) : quantized(graph, node, x, zero, dtype);
   return node->outputs[0] ? 0 : -1;
 }
 
@@ -153,14 +175,17 @@ BP_ROW_EXPAND(dequantize_linear) {
   BpDataType dtype;
   if (type_attr(node, "output_dtype", node->inputs[1]->dtype, &dtype))
     return -1;
-  if (!is_integer(x->dtype) || x->dtype.bits > 32 || !bp__dtype_is_float(dtype))
+  int is_code = bp__dtype_is_narrow(x->dtype) && !is_integer(x->dtype);
+  if ((!is_code && (!is_integer(x->dtype) || x->dtype.bits > 32)) || !bp__dtype_is_float(dtype))
     return bp__op_error(node, "the type of its input or its output is not supported");
   if (zero && !bp__dtype_equal(zero->dtype, x->dtype))
     return bp__op_bad(node, "its zero point has not the type of its input");
-  scale = parameter(graph, node, 1);
-  if (!scale || (zero && !(zero = parameter(graph, node, 2))))
+  if (is_code && check_no_zero(node, zero))
     return -1;
-  x = bp__op_cast(graph, node, centred(graph, node, x, zero), BP__FLOAT32);
+  scale = parameter(graph, node, 1);
+  if (!scale || (zero && !is_code && !(zero = parameter(graph, node, 2))))
+    return -1;
+  x = bp__op_cast(graph, node, is_code ? x : centred(graph, node, x, zero), BP__FLOAT32);
   x = bp__op_binary(graph, node, "Mul", x, bp__op_cast(graph, node, scale, BP__FLOAT32));
   node->outputs[0] = bp__op_cast(graph, node, x, dtype);
   return node->outputs[0] ? 0 : -1;

@@ -18,7 +18,6 @@ BP_ROW_INFER(elementwise); /* inputs of one type, which is the output's; shapes 
 BP_ROW_INFER(compare);     /* the same, the output is bool */
 BP_ROW_INFER(predicate);   /* one input, the output is bool */
 BP_ROW_INFER(cast);
-BP_ROW_INFER(cast_like);
 BP_ROW_INFER(where);
 BP_ROW_INFER(pow);
 BP_ROW_INFER(prelu);
@@ -226,6 +225,20 @@ BP_ROW_FOLD(panels);
 BP_ROW_INFER(matmul_packed);
 BP_ROW_COMPUTE(matmul_packed);
 BP_ROW_EXPAND(gemm);
+
+/* narrow.c: types that only store */
+BP_ROW_EXPAND(cast); /* from and to such types */
+BP_ROW_EXPAND(cast_like);
+BP_ROW_EXPAND(bit_cast);
+BP_ROW_INFER(view_as);
+BP_ROW_INFER(unpack);
+BP_ROW_INFER(pack);
+BP_ROW_INFER(decode_float);
+BP_ROW_INFER(encode_float);
+BP_ROW_COMPUTE(unpack);
+BP_ROW_COMPUTE(pack);
+BP_ROW_SCALAR(decode_float);
+BP_ROW_SCALAR(encode_float);
 
 /* quantize.c: quantised operators, in terms of others */
 BP_ROW_EXPAND(quantize_linear);

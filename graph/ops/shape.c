@@ -294,14 +294,8 @@ static void fill_int_range(BpGraphValue *range, int64_t start, int64_t step, int
 }
 
 static void fill_float_range(BpGraphValue *range, double start, double step, int64_t count) {
-  void *data = bp__graph_constant_data(range);
-  for (int64_t i = 0; i < count; i++) {
-    double value = start + step * (double)i;
-    if (range->dtype.bits == 32)
-      ((float *)data)[i] = (float)value;
-    else
-      ((double *)data)[i] = value;
-  }
+  for (int64_t i = 0; i < count; i++)
+    bp__value_put_float(range, i, start + step * (double)i);
 }
 
 /* A range of int64 whose end is open. */
@@ -358,7 +352,7 @@ BP_ROW_EXPAND(range) {
     floats[i] = bp__value_get_float(value, 0);
     ints[i] = is_int ? bp__value_get_int(value, 0) : 0;
   }
-  if (!is_int && (dtype.code != BP_DTYPE_FLOAT || dtype.bits < 32))
+  if (!is_int && !bp__dtype_is_float(dtype))
     return bp__op_error(node, "a range of this type is not supported");
   count = is_int ? int_range_count(ints) : float_range_count(floats);
   if (count < 0)

@@ -429,6 +429,8 @@ def check_graph(path, counts):
     values = read_values(path.with_suffix(".values"), model)
     wrong = []
     for node in model.graph.node:
+        if not {name for name in [*node.input, *node.output] if name} <= set(values):
+            continue  # of types that only store
         inputs = {name: values[name] for name in node.input if name}
         is_open = any(value.dtype.kind == "f" and not np.isfinite(value).all()
                       for value in inputs.values())

@@ -46,6 +46,10 @@ RandomValue *random_graph_value(const RandomGraph *graph, int32_t index) {
   return &g_array_index(graph->values, RandomValue, index);
 }
 
+gboolean random_value_is_narrow(const RandomValue *value) {
+  return value->type > FLOAT16;
+}
+
 RandomNode *random_graph_node(const RandomGraph *graph, int32_t index) {
   return &g_array_index(graph->nodes, RandomNode, index);
 }
@@ -289,6 +293,37 @@ static void make_cast(RandomGraph *g, const Row *row) {
   int32_t result = apply(g, row->op, is_like ? g_strdup("") : g_strdup_printf("to=%d", type), reads,
                          is_like ? 2 : 1, type, in.shape, in.rank);
   random_graph_value(g, result)->fraction = is_float(type) ? in.fraction : 0;
+}
+
+/* To a type that only stores, where the elements are moved, and back. */
+static void make_narrow(RandomGraph *g, const Row *row) {
+  static const int8_t narrow[] = {17, 18, 19, 20, 21, 22, 23, 25, 26};
+  int32_t x = pick_of(g, NUMBERS, 0, MAX_RANK, TRUE);
+  int32_t type = narrow[below(g, G_N_ELEMENTS(narrow))];
+  const RandomValue in = *random_graph_value(g, x);
+  int64_t shape[MAX_RANK];
+  for (int32_t i = 0; i < in.rank; i++)
+    shape[i] = in.shape[in.rank - 1 - i];
+  char *attrs = g_strdup_printf("to=%d saturate=%d", type, in.type == FLOAT ? (int)below(g, 2) : 1);
+  int32_t value = apply(g, row->op, attrs, &x, 1, type, in.shape, in.rank);
+  if (in.rank > 1)
+    value = apply(g, "Transpose", g_strdup(""), &value, 1, type, shape, in.rank);
+  else
+    memcpy(shape, in.shape, sizeof(shape));
+  int32_t result =
+      apply(g, row->op, g_strdup_printf("to=%d", FLOAT), &value, 1, FLOAT, shape, in.rank);
+  bits(g, result, in.fraction, in.magnitude + 1);
+}
+
+static void make_cast_or_narrow(RandomGraph *g, const Row *row) {
+  (below(g, 2) ? make_cast : make_narrow)(g, row);
+}
+
+static void make_bit_cast(RandomGraph *g, const Row *row) {
+  int32_t x = pick_of(g, 1 << UINT8 | 1 << INT8, 0, MAX_RANK, TRUE);
+  const RandomValue in = *random_graph_value(g, x);
+  int32_t type = in.type == UINT8 ? INT8 : UINT8;
+  bits(g, apply(g, row->op, g_strdup_printf("to=%d", type), &x, 1, type, in.shape, in.rank), 0, 8);
 }
 
 static void make_clip(RandomGraph *g, const Row *row) {
@@ -1186,7 +1221,8 @@ static const Row rows[] = {
     {"BitwiseNot", make_unary, "", INTEGERS, EXACT},
     {"IsNaN", make_predicate, "", 0, EXACT},
     {"IsInf", make_predicate, "|detect_negative=0", 0, EXACT},
-    {"Cast", make_cast, "", 0, 0},
+    {"BitCast", make_bit_cast, "", 0, 0},
+    {"Cast", make_cast_or_narrow, "", 0, 0},
     {"CastLike", make_cast, "", 0, 0},
     {"Clip", make_clip, "", 0, 0},
     {"Add", make_binary, "", NUMBERS, EXACT},
@@ -1330,7 +1366,8 @@ static void choose_outputs(RandomGraph *g) {
         read[node->reads[k]] = TRUE;
   }
   for (int32_t i = 0; i < (int32_t)g->values->len; i++)
-    if (random_graph_value(g, i)->node >= 0 && (!read[i] || below(g, 6) == 0))
+    if (random_graph_value(g, i)->node >= 0 && (!read[i] || below(g, 6) == 0) &&
+        !random_value_is_narrow(random_graph_value(g, i)))
       g_array_append_val(g->outputs, i);
   g_free(read);
 }

@@ -52,6 +52,9 @@ RandomNode *random_graph_node(const RandomGraph *graph, int32_t index);
 /* The relative error of one rounding to a type, 0 for one that is no float. */
 double random_graph_rounding(int32_t type);
 int64_t random_value_count(const RandomValue *value);
+/* Whether its type only stores: then it is no output, since what it holds is no number of a byte.
+ */
+gboolean random_value_is_narrow(const RandomValue *value);
 size_t random_value_bytes(const RandomValue *value);
 /* Makes an input of what a node gives, with new data. */
 void random_graph_cut(RandomGraph *graph, int32_t value);

@@ -52,6 +52,15 @@ which wraps; scales are applied in float32, and halves are rounded to even befor
 *Open extents*: on CPU targets the operator takes tensors whose extents are not known before the model runs ([how](graph.md)).
 The others are refused by name where such a tensor reaches them, with the `--shape` that helps.
 
+**Types.** Operators compute in float32, float64, bool and the integers of 8 to 64 bits. float16 and bfloat16 are stored, and
+computed in float32. Float8 (E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ), float4 (E2M1) and the integers of 4 and 2 bits are only stored:
+as inputs, outputs, initializers and between operators. `Cast`, `CastLike`, `QuantizeLinear` and `DequantizeLinear` convert them,
+`BitCast` reads their bits as another type, and operators that only move elements take them; every other operator refuses them
+by name. Elements of less than a byte are packed as ONNX and DLPack pack them, the first in the lowest bits. Rounding and
+saturation are those of ONNX's reference; on the CPU a subnormal float32 counts as 0. These types are not in `.npy` files: the
+C API (`backplane/graph.h`) and the [Python](python.md) one take and give them as tensors. float8e8m0, complex numbers and strings are refused
+by name.
+
 *Computed*: by generated code of its own. *Element by element*: joins the code of its neighbours. *A
 view*: no code at all. *By other operators*: replaced when the model is read.
 
@@ -60,7 +69,8 @@ expected result with target kind `llvm` (23 November 2026), some of them once sm
 axes, scales) are; 45 are refused by name: training, reductions of no elements, some attributes of Resize and ConvTranspose. Three differ: two of Resize
 (`align_corners` with scales that leave a fraction), where we compute what onnxruntime does, and one of Attention, by a
 rounding of float16. PoCL with target kind `opencl` gives the same in the cases of TopK, the scatters, Einsum, GridSample and
-Attention; lavapipe with `vulkan` as well, but for those that need float64, which it refuses by name.
+Attention; lavapipe with `vulkan` as well, but for those that need float64, which it refuses by name. The 129
+cases of these operators with types that numpy lacks, float8e8m0 apart, give the expected result on all four targets (`c` too).
 
 | operator | from version | how | open extents |
 |---|---|---|---|
