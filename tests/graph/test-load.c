@@ -92,6 +92,50 @@ static void test_library_chooses_among_the_devices_that_it_has_code_for(void) {
   bp_str_free(report);
 }
 
+/* What the first device's code generator refuses runs on the second one of the list. */
+static void test_fallback_runs_on_the_second_device_of_the_list(void) {
+  if (!has_device(BP_DEVICE_OPENCL)) {
+    g_test_skip("no device of OpenCL");
+    return;
+  }
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "4");
+  onnx_node(builder, "Neg", "x", "a", "");
+  onnx_node(builder, "Cast", "a", "b", "to=11");
+  onnx_node(builder, "Mul", "b,b", "c", "");
+  onnx_node(builder, "Cast", "c", "y", "to=1");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpTarget *target = bp_target_parse("opencl -fp64=false"), *fallback = bp_target_parse("c");
+  const BpTarget *targets[] = {target};
+  const BpCompileOptions options = {
+      .struct_size = sizeof(options), .targets = targets, .num_targets = 1, .fallback = fallback};
+  const float x[] = {1, -2, 3, 0.5f};
+  int64_t count;
+  size_t num_devices;
+  g_assert_null(bp_model_load_for(path, "opencl", &options, NULL));
+  g_assert_nonnull(strstr(bp_error_message(), "second device, of kind cpu"));
+  bp_error_clear();
+  BpModel *model = bp_model_load_for(path, "opencl,cpu", &options, NULL);
+  if (!model)
+    g_error("%s", bp_error_message());
+  const BpDevice *devices = bp_model_devices(model, &num_devices);
+  g_assert_cmpuint(num_devices, ==, 2);
+  g_assert_cmpint(devices[0].device_type, ==, BP_DEVICE_OPENCL);
+  g_assert_cmpint(devices[1].device_type, ==, BP_DEVICE_CPU);
+  float *y = run_model(model, x, &count);
+  for (size_t i = 0; i < G_N_ELEMENTS(x); i++)
+    g_assert_cmpfloat(y[i], ==, x[i] * x[i]);
+  g_free(y);
+  bp_target_release(target);
+  bp_target_release(fallback);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 /* Options of the first version end before `fallback`; what lies behind is not read. */
 static void test_members_that_an_older_program_lacks_count_as_0(void) {
   BpCompileOptions options = with_shape();
@@ -113,11 +157,13 @@ static void assert_fails(const char *path, const char *preferences, const BpComp
 }
 
 static void test_errors(void) {
-  BpCompileOptions options = with_shape(), unsized = with_shape();
+  const BpInputShape flat = {"x", extents, 1};
+  BpCompileOptions options = with_shape(), unsized = with_shape(), flattened = with_shape();
   unsized.struct_size = 0;
+  flattened.shapes = &flat;
   assert_fails(NULL, NULL, NULL, BP_ERROR_VALUE, "'path' is NULL");
-  assert_fails(onnx, "cpu", NULL, BP_ERROR_VALUE, "--shape x=1x3");
-  assert_fails(onnx, "opencl:99,cpu", NULL, BP_ERROR_VALUE, "--shape x=1x3");
+  assert_fails(onnx, "cpu", &flattened, BP_ERROR_VALUE, "has 2 dimensions, and 1 were given");
+  assert_fails(onnx, "opencl:99,cpu", &flattened, BP_ERROR_VALUE, "and 1 were given");
   assert_fails(onnx, "cpu", &unsized, BP_ERROR_VALUE, "set it to sizeof(BpCompileOptions)");
   assert_fails(onnx, "cpu:99", &options, BP_ERROR_NOT_FOUND, "cpu:99");
   assert_fails(library, "opencl", NULL, BP_ERROR_NOT_FOUND, "there is code for (cpu)");
@@ -135,6 +181,8 @@ int main(int argc, char **argv) {
       test_file_is_compiled_for_the_targets_that_are_given);
   ADD("library-chooses-among-the-devices-that-it-has-code-for",
       test_library_chooses_among_the_devices_that_it_has_code_for);
+  ADD("fallback-runs-on-the-second-device-of-the-list",
+      test_fallback_runs_on_the_second_device_of_the_list);
   ADD("members-that-an-older-program-lacks-count-as-0",
       test_members_that_an_older_program_lacks_count_as_0);
   ADD("errors-name-the-cause-and-leave-no-report", test_errors);

@@ -110,8 +110,9 @@ BP_API BpModel *bp_model_load(const char *path, const BpDevice *devices, size_t 
  * model (transfer full, bp_model_release). `path` ends in ".onnx", or is one that bp_model_open
  * takes. `preferences` and `report` (may be NULL) are as for bp_device_select. An ONNX file is
  * compiled for `options->targets`; if there are none, or `options` is NULL, for the first device
- * that is there of those preferred. What was compiled before chooses among the devices that it has
- * code for, and ignores `options`. NULL with an error; *report is NULL then. Any thread. */
+ * that is there of those preferred. Nodes for `options->fallback` run on the next device of
+ * its kind in `preferences`. What was compiled before chooses among the devices that it has code
+ * for, and ignores `options`. NULL with an error; *report is NULL then. Any thread. */
 BP_API BpModel *bp_model_load_for(const char *path, const char *preferences,
                                   const BpCompileOptions *options, char **report);
 /* One more reference (returned), and one less: the last one frees it. Any thread; NULL is
