@@ -545,7 +545,7 @@ static int convert(Layout *layout, BpGraphNode *node) {
   if (node->inputs[0] && node->inputs[0]->ndim == 4) {
     if (!strcmp(node->op->name, "Conv"))
       return convert_conv(layout, node);
-    if (is_pool)
+    if (is_pool && node->num_outputs == 1)
       return convert_pool(layout, node);
     if (node->op->fusion == BP_FUSE_REDUCTION)
       return convert_reduce(layout, node);

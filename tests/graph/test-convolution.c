@@ -543,6 +543,29 @@ static void test_pool_of_conv(void) {
   check_pool_of_conv(&next, 2, 0);
 }
 
+/* The places of the largest elements are wanted, too: blocks have no such second output. */
+static void test_pool_of_conv_with_places(void) {
+  static const Conv c = {8, 32, 6, 6, 3, 1, 1, 1, 1};
+  int64_t count;
+  OnnxBuilder *builder = conv_model(&c);
+  float *x = onnx_float_values(c.in * c.height * c.width);
+  float *w = onnx_float_values(c.out * c.in * c.kernel * c.kernel);
+  float *z = conv_reference(&c, x, w, &count), y[32 * 3 * 3];
+  onnx_node(builder, "MaxPool", "c", "m,p", "kernel_shape=2,2 strides=2,2");
+  onnx_node(builder, "Cast", "p", "f", "to=1");
+  onnx_node(builder, "Sub", "f,f", "zero", "");
+  onnx_node(builder, "Add", "m,zero", "y", "");
+  onnx_output(builder, "y");
+  for (int i = 0; i < 32 * 3 * 3; i++) {
+    const float *first = z + i / 9 * 36 + i % 9 / 3 * 12 + i % 3 * 2;
+    y[i] = fmaxf(fmaxf(first[0], first[1]), fmaxf(first[6], first[7]));
+  }
+  check_model(builder, x, y, 32 * 3 * 3);
+  g_free(x);
+  g_free(w);
+  g_free(z);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_func("/compile/convolution/is-that-of-plain-loops", test_conv);
@@ -559,5 +582,6 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/spare-channels/reach-no-pooling-and-no-pixels",
                   test_spare_channels_of_other_operators);
   g_test_add_func("/compile/pool/of-a-convolution", test_pool_of_conv);
+  g_test_add_func("/compile/pool/of-a-convolution-with-places", test_pool_of_conv_with_places);
   return g_test_run();
 }
