@@ -101,10 +101,8 @@ static int set_budget(const BpCompileOptions *options, BpGraphBudget *budget) {
   return 0;
 }
 
-/* The passes that make the graph faster, in order. Most know extents that are numbers alone. */
+/* The passes that make the graph faster, in order. */
 static int optimize_graph(const BpBuild *build, BpGraph *graph) {
-  if (bp__graph_is_open(graph))
-    return bp__build_pack(graph, build->target);
   return bp__build_fold_scales(graph) || bp__build_canonical(graph) ||
                  bp__build_layout(graph, build->target) || bp__build_pack(graph, build->target)
              ? -1

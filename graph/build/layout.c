@@ -166,7 +166,7 @@ static int is_blockable_conv(const BpGraphNode *node) {
   const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
   int64_t groups = bp__node_int(node, "group", 1);
   return in->ndim == 4 && bp__dtype_is_float(in->dtype) && weights->data &&
-         bp__value_num_elements(node->outputs[0]) > 0 &&
+         bp__value_num_elements(node->outputs[0]) != 0 &&
          (!bp__node_input(node, 2) || node->inputs[2]->data) &&
          (groups == 1 || (groups == in->shape[1] && groups == weights->shape[0] && groups > 1));
 }
@@ -219,7 +219,7 @@ static int convert_winograd(Layout *layout, const BpGraphNode *node, const BpOpW
                          .out_blocks = blocks(channels, b),
                          .out_block = b,
                          .threads = 1,
-                         .images = in[0]};
+                         .images = bp__extent_is_open(in[0]) ? 1 : in[0]};
   BpGraphValue *result;
   return apply_winograd(layout, node, &site, inputs, &result) ? set_blocked(layout, node, result)
                                                               : 0;

@@ -205,7 +205,7 @@ static int pad_input(Blocked *conv) {
   memcpy(shape, in->shape, sizeof(shape));
   shape[2] = padded_extent(conv, conv->op->node, 0);
   shape[3] = padded_extent(conv, conv->op->node, 1);
-  conv->input = bp_te_compute(conv->op->te, "padded", shape, in->ndim, blocked_pad_body, conv);
+  conv->input = bp__op_tensor(conv->op, "padded", shape, in->ndim, blocked_pad_body, conv);
   return conv->input ? 0 : -1;
 }
 

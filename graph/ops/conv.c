@@ -77,8 +77,7 @@ static BpTeTensor *padded_input(const ConvBody *body) {
     return body->op->inputs[0];
   for (int32_t i = 0; i < body->window->rank; i++)
     shape[2 + i] = body->window->in[i] + body->window->pad_begin[i] + body->window->pad_end[i];
-  return bp_te_compute(body->op->te, "padded", shape, in->ndim, padded_body,
-                       (void *)(uintptr_t)body);
+  return bp__op_tensor(body->op, "padded", shape, in->ndim, padded_body, (void *)(uintptr_t)body);
 }
 
 /* The sum over the channels of the group and the window. A depthwise one has one channel a group,
@@ -121,7 +120,7 @@ static BpTeTensor *with_bias(ConvBody *body) {
   const BpGraphValue *out = body->op->node->outputs[0];
   if (!body->sums || !bp__node_input(body->op->node, 2))
     return body->sums;
-  return bp_te_compute(body->op->te, "bias", out->shape, out->ndim, bias_body, body);
+  return bp__op_tensor(body->op, "bias", out->shape, out->ndim, bias_body, body);
 }
 
 BP_ROW_COMPUTE(conv) {

@@ -390,7 +390,15 @@ BP_ROW_INFER(pad) {
     return bp__op_bad(node, "mode '%s' is none of constant, reflect, edge and wrap", mode);
   for (int32_t i = 0; i < in->ndim; i++) {
     int64_t most = !strcmp(mode, "reflect") ? in->shape[i] - 1 : in->shape[i];
-    shape[i] = in->shape[i] + begin[i] + end[i];
+    shape[i] = bp__extent_add(&graph->extents, in->shape[i], begin[i] + end[i]);
+    if (shape[i] == BP_EXTENT_NONE)
+      return -1;
+    if (bp__extent_is_open(in->shape[i]) && (begin[i] || end[i]) &&
+        (strcmp(mode, "constant") || begin[i] < 0 || end[i] < 0))
+      return bp__op_error(node,
+                          "axis %d is open, and takes pads of a constant that are not negative", i);
+    if (bp__extent_is_open(shape[i]))
+      continue;
     if (shape[i] < 0)
       return bp__op_bad(node, "it removes more than axis %d has", i);
     if (strcmp(mode, "constant") && ((strcmp(mode, "edge") && (begin[i] > most || end[i] > most)) ||
@@ -432,7 +440,7 @@ static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *con
       continue;
     }
     within = x_and(ir, x_ge(ir, indices[i], x_index(ir, 0)),
-                   x_lt(ir, indices[i], x_index(ir, in->shape[i])));
+                   x_lt(ir, indices[i], bp__op_extent(op, in->shape[i])));
     inside = inside ? x_and(ir, inside, within) : within;
   }
   value = bp_te_read(te, op->inputs[0], indices);
@@ -496,9 +504,15 @@ BP_ROW_INFER(tile) {
     return -1;
   if (count != node->inputs[0]->ndim)
     return bp__op_bad(node, "it has %d repeats for %d dimensions", count, node->inputs[0]->ndim);
-  for (int32_t i = 0; i < count; i++)
-    if (repeats[i] < 0 || __builtin_mul_overflow(node->inputs[0]->shape[i], repeats[i], &shape[i]))
+  for (int32_t i = 0; i < count; i++) {
+    int64_t extent = node->inputs[0]->shape[i];
+    if (repeats[i] < 0 ||
+        (!bp__extent_is_open(extent) && __builtin_mul_overflow(extent, repeats[i], &shape[i])))
       return bp__op_bad(node, "repeat %d is %lld", i, (long long)repeats[i]);
+    shape[i] = bp__extent_multiply(&graph->extents, extent, repeats[i]);
+    if (shape[i] == BP_EXTENT_NONE)
+      return -1;
+  }
   return set_output_like(graph, node, shape, count);
 }
 
@@ -506,9 +520,11 @@ static const BpIrNode *tile_body(BpTe *te, const BpIrNode *const *axes, void *co
   const BpOpCompute *op = context;
   BpIrModule *ir = bp_te_ir(te);
   const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
-  for (int32_t i = 0; i < op->node->inputs[0]->ndim; i++)
-    indices[i] =
-        bp_ir_binary(ir, BP_IR_FLOORMOD, axes[i], x_index(ir, op->node->inputs[0]->shape[i]));
+  const BpGraphValue *in = op->node->inputs[0], *out = op->node->outputs[0];
+  for (int32_t i = 0; i < in->ndim; i++)
+    indices[i] = in->shape[i] == out->shape[i]
+                     ? axes[i]
+                     : bp_ir_binary(ir, BP_IR_FLOORMOD, axes[i], bp__op_extent(op, in->shape[i]));
   return bp_te_read(te, op->inputs[0], indices);
 }
 
@@ -687,10 +703,15 @@ BP_ROW_INFER(depth_to_space) {
   int64_t b;
   if (block_size(node, &b))
     return -1;
-  if (in[1] % (b * b) != 0 || (strcmp(mode, "DCR") && strcmp(mode, "CRD")))
-    return bp__op_bad(node, "%lld channels or mode %s do not fit a blocksize of %lld",
-                      (long long)in[1], mode, (long long)b);
-  return set_output_like(graph, node, (int64_t[]){in[0], in[1] / (b * b), in[2] * b, in[3] * b}, 4);
+  if (bp__extent_is_open(in[1]) || in[1] % (b * b) != 0 ||
+      (strcmp(mode, "DCR") && strcmp(mode, "CRD")))
+    return bp__op_bad(node, "its channels or mode %s do not fit a blocksize of %lld", mode,
+                      (long long)b);
+  int64_t shape[4] = {in[0], in[1] / (b * b), bp__extent_multiply(&graph->extents, in[2], b),
+                      bp__extent_multiply(&graph->extents, in[3], b)};
+  if (shape[2] == BP_EXTENT_NONE || shape[3] == BP_EXTENT_NONE)
+    return -1;
+  return set_output_like(graph, node, shape, 4);
 }
 
 static const BpIrNode *depth_to_space_body(BpTe *te, const BpIrNode *const *axes, void *context) {

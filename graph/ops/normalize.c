@@ -123,7 +123,9 @@ BP_ROW_EXPAND(group_normalization) {
   memcpy(shape, x->shape, sizeof(shape));
   grouped[0] = x->shape[0];
   grouped[1] = groups;
-  grouped[2] = bp__value_num_elements(x) / (grouped[0] * groups);
+  grouped[2] = x->shape[1] / groups;
+  for (int32_t i = 2; i < ndim; i++)
+    grouped[2] *= x->shape[i];
   x = standardize(graph, node, bp__op_reshape(graph, node, x, grouped, 3), &axis, 1, &moments);
   if (node->version < 21) {
     x = bp__op_binary(graph, node, "Mul", x, over_channels(graph, node, scale, 3));

@@ -382,12 +382,16 @@ static int check_arity(const BpGraphNode *node) {
 
 /* Refuses open extents of a row that does not take them. */
 static int check_open(const BpGraphNode *node) {
-  for (int32_t i = 0; i < node->num_inputs && !node->op->is_open; i++)
-    if (node->inputs[i] && bp__value_is_open(node->inputs[i]))
-      return bp__op_error(node,
-                          "the extents of input %d ('%s') are open, which this operator does not "
-                          "take yet",
-                          i, node->inputs[i]->name);
+  for (int32_t i = 0; i < node->num_inputs && node->op->open != BP_OPEN_ALL; i++) {
+    const BpGraphValue *value = node->inputs[i];
+    int32_t first = i == 0 && node->op->open == BP_OPEN_BATCH ? 1 : 0;
+    for (int32_t d = first; value && d < value->ndim; d++)
+      if (bp__extent_is_open(value->shape[d]))
+        return bp__op_error(node,
+                            "extent %d of input %d ('%s') is open, which this operator does not "
+                            "take yet",
+                            d, i, value->name);
+  }
   return 0;
 }
 

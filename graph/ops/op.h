@@ -38,6 +38,14 @@ typedef struct BpOpCompute {
       *transforms; /* where ConvWinograd leaves its stages for the schedule, or NULL */
 } BpOpCompute;
 
+/* Which open extents a row's functions take: they compare extents, hand them on, or use
+ * bp__extent_* and bp__op_extent. Others are refused. */
+typedef enum BpOpOpenness {
+  BP_OPEN_NONE,
+  BP_OPEN_BATCH, /* the first extent of input 0 */
+  BP_OPEN_ALL
+} BpOpOpenness;
+
 typedef struct BpOp {
   const char *name;   /* ONNX's op_type */
   const char *domain; /* "" is ONNX's own, "backplane" that of operators which passes make */
@@ -61,9 +69,7 @@ typedef struct BpOp {
   /* (optional) Instead of all this: appends other nodes and sets outputs to what they give; 1: this
    * node is computed. */
   int (*expand)(BpGraph *graph, BpGraphNode *node);
-  /* Its functions take open extents: they compare extents, hand them on, or use bp__extent_* and
-   * bp__op_extent. A row without this refuses them. */
-  bool is_open;
+  BpOpOpenness open;
 } BpOp;
 
 /* The row, or NULL with no error raised. */

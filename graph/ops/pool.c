@@ -110,14 +110,16 @@ static const BpIrNode *place_body(BpTe *te, const BpIrNode *const *axes, void *c
   BpIrModule *ir = bp_te_ir(te);
   Places places;
   walk_window(te, body, axes, &places);
-  const BpIrNode *value = bp_te_read(te, body->op->inputs[0], places.in), *is_it, *place;
-  is_it = bp_ir_binary(ir, BP_IR_EQ, value, bp_te_read(te, body->pooled, axes));
+  const BpIrNode *value = x_wide(ir, bp_te_read(te, body->op->inputs[0], places.in)), *place;
+  const BpIrNode *is_it =
+      bp_ir_binary(ir, BP_IR_EQ, value, x_wide(ir, bp_te_read(te, body->pooled, axes)));
   if (bp__dtype_is_float(in->dtype))
     is_it = bp_ir_binary(ir, BP_IR_OR, is_it, bp_ir_binary(ir, BP_IR_NE, value, value));
   place = places.in[0];
   for (int32_t i = 1; i < in->ndim; i++)
     place = x_add(ir, x_mul(ir, place, x_index(ir, in->shape[i])), places.in[i]);
-  const BpIrNode *last = x_index(ir, bp__value_num_elements(in) - 1);
+  int64_t count = bp__extent_product(body->op->extents, in->shape, in->ndim);
+  const BpIrNode *last = x_sub(ir, bp__op_extent(body->op, count), x_index(ir, 1));
   place = bp_ir_select(ir, is_it, place, last);
   if (places.inside)
     place = bp_ir_select(ir, places.inside, place, last);
@@ -151,11 +153,11 @@ static const BpIrNode *turned_body(BpTe *te, const BpIrNode *const *axes, void *
 static int compute_places(const BpOpCompute *op, PoolBody *body, BpTeTensor **outputs) {
   const BpGraphValue *out = op->node->outputs[1];
   Turned turned = {op->node->inputs[0], NULL};
-  turned.places = bp_te_compute(op->te, "places", out->shape, out->ndim, place_body, body);
+  turned.places = bp__op_tensor(op, "places", out->shape, out->ndim, place_body, body);
   if (!turned.places || !bp__node_int(op->node, "storage_order", 0))
     return bp__op_give(outputs + 1, turned.places);
   return bp__op_give(outputs + 1,
-                     bp_te_compute(op->te, "turned", out->shape, out->ndim, turned_body, &turned));
+                     bp__op_tensor(op, "turned", out->shape, out->ndim, turned_body, &turned));
 }
 
 /* How many places of the window along dimension `i` count: all inside the input, or inside the

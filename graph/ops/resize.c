@@ -157,6 +157,8 @@ static int resize_all(BpGraph *graph, BpGraphNode *node, const Resize *r, const 
   for (int32_t i = 0; i < node->inputs[0]->ndim; i++) {
     if (x->shape[i] == sizes[i] && scales[i] == 1.0f)
       continue;
+    if (bp__extent_is_open(x->shape[i]) || bp__extent_is_open(sizes[i]))
+      return bp__op_bad(node, "axis %d, which is resized, has an open extent", i);
     if (x->shape[i] < 1 || sizes[i] < 1 || sizes[i] > INT32_MAX / MAX_TAPS)
       return bp__op_bad(node, "axis %d cannot be resized from %lld to %lld", i,
                         (long long)x->shape[i], (long long)sizes[i]);
@@ -176,6 +178,9 @@ static int read_scales(const BpGraphNode *node, const BpGraphValue *given, int64
   for (int32_t i = 0; i < x->ndim; i++) {
     float extent;
     scales[i] = (float)bp__value_get_float(given, i);
+    sizes[i] = x->shape[i];
+    if (bp__extent_is_open(x->shape[i]))
+      continue;
     extent = floorf((float)x->shape[i] * scales[i]); /* in float32, as ONNX infers the shape */
     if (!(scales[i] > 0.0f) || !(extent <= (float)(INT32_MAX / 2)))
       return bp__op_bad(node, "scale %d is %g", i, (double)scales[i]);
@@ -202,10 +207,10 @@ BP_ROW_EXPAND(resize) {
       strcmp(bp__node_str(node, "keep_aspect_ratio_policy", "stretch"), "stretch"))
     return bp__op_error(node, "axes and keep_aspect_ratio_policy are not supported");
   if (size_list) {
-    if (bp__op_const_ints(node, 3, sizes, BP_GRAPH_MAX_NDIM) != x->ndim)
+    if (bp__op_const_extents(node, 3, sizes, BP_GRAPH_MAX_NDIM) != x->ndim)
       return bp__op_error(node, "its sizes must be constant, one a dimension");
     for (int32_t i = 0; i < x->ndim; i++)
-      scales[i] = (float)sizes[i] / (float)x->shape[i];
+      scales[i] = sizes[i] == x->shape[i] ? 1.0f : (float)sizes[i] / (float)x->shape[i];
   } else if (!scale_list || bp__value_num_elements(scale_list) != x->ndim) {
     return bp__op_bad(node, "it has neither sizes nor a scale for each dimension");
   } else if (read_scales(node, scale_list, sizes, scales)) {

@@ -5,36 +5,46 @@
 #include "graph/ops/rows.h"
 
 /* Rows by the shape of their functions: element-wise, computed, a view, said in terms of others.
- * The OPEN ones take open extents. */
+ * The OPEN ones take open extents, the BATCH ones in the first dimension. */
 #define SCALAR(name, since, inputs, infer, scalar, attrs)                                          \
   {                                                                                                \
     name, "", since, inputs, inputs, 1, 0, BP_FUSE_ELEMENTWISE, attrs, bp__infer_##infer,          \
-        bp__scalar_##scalar, bp__compute_elementwise, NULL, NULL, true                             \
+        bp__scalar_##scalar, bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL                      \
   }
 #define COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                      \
   {                                                                                                \
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
-        bp__compute_##compute, NULL, NULL, false                                                   \
+        bp__compute_##compute, NULL, NULL, BP_OPEN_NONE                                            \
   }
 #define OPEN_COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                 \
   {                                                                                                \
     name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
-        bp__compute_##compute, NULL, NULL, true                                                    \
+        bp__compute_##compute, NULL, NULL, BP_OPEN_ALL                                             \
+  }
+#define BATCH_COMPUTED(name, since, min, max, known, fusion, attrs, infer, compute)                \
+  {                                                                                                \
+    name, "", since, min, max, 1, known, fusion, attrs, bp__infer_##infer, NULL,                   \
+        bp__compute_##compute, NULL, NULL, BP_OPEN_BATCH                                           \
   }
 #define VIEW(name, since, min, max, attrs, infer)                                                  \
   {                                                                                                \
     name, "", since, min, max, 1, 2, BP_FUSE_VIEW, attrs, bp__infer_##infer, NULL, NULL,           \
-        bp__fold_view, NULL, true                                                                  \
+        bp__fold_view, NULL, BP_OPEN_ALL                                                           \
   }
 #define EXPANDED(name, since, min, max, outputs, attrs, expand)                                    \
   {                                                                                                \
     name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
-        bp__expand_##expand, false                                                                 \
+        bp__expand_##expand, BP_OPEN_NONE                                                          \
   }
 #define OPEN_EXPANDED(name, since, min, max, outputs, attrs, expand)                               \
   {                                                                                                \
     name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
-        bp__expand_##expand, true                                                                  \
+        bp__expand_##expand, BP_OPEN_ALL                                                           \
+  }
+#define BATCH_EXPANDED(name, since, min, max, outputs, attrs, expand)                              \
+  {                                                                                                \
+    name, "", since, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL,          \
+        bp__expand_##expand, BP_OPEN_BATCH                                                         \
   }
 
 #define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
@@ -45,12 +55,12 @@
 #define STEPS(name, outputs, attrs, compute)                                                       \
   {                                                                                                \
     name, "backplane", 1, 2, 6, outputs, 0, BP_FUSE_OPAQUE, STEP_ATTRS attrs,                      \
-        bp__infer_recurrent_steps, NULL, bp__compute_##compute, NULL, NULL, false                  \
+        bp__infer_recurrent_steps, NULL, bp__compute_##compute, NULL, NULL, BP_OPEN_NONE           \
   }
 #define REDUCE(name, since, fusion)                                                                \
   {                                                                                                \
     name, "", since, 1, 2, 1, 2, fusion, "axes:is keepdims:i noop_with_empty_axes:i",              \
-        bp__infer_reduce, NULL, bp__compute_reduce, NULL, bp__expand_reduce, true                  \
+        bp__infer_reduce, NULL, bp__compute_reduce, NULL, bp__expand_reduce, BP_OPEN_ALL           \
   }
 
 static const BpOp table[] = {
@@ -98,9 +108,9 @@ static const BpOp table[] = {
     SCALAR("IsNaN", 9, 1, predicate, is_nan, ""),
     SCALAR("IsInf", 10, 1, predicate, is_inf, "detect_negative:i detect_positive:i"),
     {"Cast", "", 6, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "to:i saturate:i round_mode:s", bp__infer_cast,
-     bp__scalar_cast, bp__compute_elementwise, bp__fold_cast, bp__expand_cast, true},
+     bp__scalar_cast, bp__compute_elementwise, bp__fold_cast, bp__expand_cast, BP_OPEN_ALL},
     {"Clip", "", 6, 1, 3, 1, 0, BP_FUSE_ELEMENTWISE, "min:f max:f", bp__infer_clip, bp__scalar_clip,
-     bp__compute_elementwise, NULL, NULL, true},
+     bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL},
 
     /* Two operands and more. */
     SCALAR("Add", 7, 2, elementwise, add, ""),
@@ -126,11 +136,11 @@ static const BpOp table[] = {
     OPEN_EXPANDED("CastLike", 15, 2, 2, 1, "saturate:i round_mode:s", cast_like),
     OPEN_EXPANDED("BitCast", 26, 1, 1, 1, "to:i", bit_cast),
     {"Min", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_min,
-     bp__compute_elementwise, NULL, bp__expand_extreme, true},
+     bp__compute_elementwise, NULL, bp__expand_extreme, BP_OPEN_ALL},
     {"Max", "", 6, 1, -1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise, bp__scalar_max,
-     bp__compute_elementwise, NULL, bp__expand_extreme, true},
+     bp__compute_elementwise, NULL, bp__expand_extreme, BP_OPEN_ALL},
     OPEN_EXPANDED("Sum", 6, 1, -1, 1, "", sum),
-    EXPANDED("SwiGLU", 28, 2, 2, 1, "alpha:f", swiglu),
+    OPEN_EXPANDED("SwiGLU", 28, 2, 2, 1, "alpha:f", swiglu),
     OPEN_EXPANDED("Mean", 6, 1, -1, 1, "", mean),
 
     /* Shapes and constants. */
@@ -145,43 +155,43 @@ static const BpOp table[] = {
     OPEN_EXPANDED("ConstantOfShape", 9, 1, 1, 1, "value:t", constant_of_shape),
     OPEN_EXPANDED("Range", 11, 3, 3, 1, "stash_type:i", range),
     {"Shape", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "start:i end:i", bp__infer_shape, NULL, NULL,
-     bp__fold_shape, NULL, true},
+     bp__fold_shape, NULL, BP_OPEN_ALL},
     {"Size", "", 1, 1, 1, 1, 0, BP_FUSE_OPAQUE, "", bp__infer_size, NULL, NULL, bp__fold_size, NULL,
-     true},
+     BP_OPEN_ALL},
 
     /* Moving elements. */
     {"Transpose", "", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "perm:is", bp__infer_transpose, NULL,
-     bp__compute_transpose, bp__fold_transpose, NULL, true},
+     bp__compute_transpose, bp__fold_transpose, NULL, BP_OPEN_ALL},
     /* Not fused: a fused producer would be evaluated for every element of the output, also for
      * those that other inputs give. */
     {"Concat", "", 4, 1, -1, 1, 0, BP_FUSE_OPAQUE, "axis:i", bp__infer_concat, NULL,
-     bp__compute_concat, NULL, bp__expand_concat, true},
+     bp__compute_concat, NULL, bp__expand_concat, BP_OPEN_ALL},
     {"Slice", "", 1, 1, 5, 1, 30, BP_FUSE_INJECTIVE, "starts:is ends:is axes:is", bp__infer_slice,
-     NULL, bp__compute_slice, bp__fold_slice, NULL, true},
+     NULL, bp__compute_slice, bp__fold_slice, NULL, BP_OPEN_ALL},
     OPEN_EXPANDED("Split", 2, 1, 2, -1, "axis:i split:is num_outputs:i", split),
-    COMPUTED("Pad", 2, 1, 4, 10, BP_FUSE_INJECTIVE, "mode:s pads:is value:f", pad, pad),
+    OPEN_COMPUTED("Pad", 2, 1, 4, 10, BP_FUSE_INJECTIVE, "mode:s pads:is value:f", pad, pad),
     EXPANDED("CenterCropPad", 18, 2, 2, 1, "axes:is", center_crop_pad),
     OPEN_COMPUTED("Expand", 8, 2, 2, 2, BP_FUSE_INJECTIVE, "", expand, expand),
-    COMPUTED("Tile", 6, 2, 2, 2, BP_FUSE_INJECTIVE, "", tile, tile),
+    OPEN_COMPUTED("Tile", 6, 2, 2, 2, BP_FUSE_INJECTIVE, "", tile, tile),
     OPEN_COMPUTED("Gather", 1, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather, gather),
     COMPUTED("GatherElements", 11, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather_elements,
              gather_elements),
     COMPUTED("GatherND", 11, 2, 2, 0, BP_FUSE_INJECTIVE, "batch_dims:i", gather_nd, gather_nd),
     COMPUTED("ReverseSequence", 10, 2, 2, 0, BP_FUSE_INJECTIVE, "batch_axis:i time_axis:i",
              reverse_sequence, reverse_sequence),
-    COMPUTED("DepthToSpace", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s", depth_to_space,
-             depth_to_space),
-    COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s", space_to_depth,
-             space_to_depth),
+    OPEN_COMPUTED("DepthToSpace", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
+                  depth_to_space, depth_to_space),
+    BATCH_COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
+                   space_to_depth, space_to_depth),
     OPEN_COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
     COMPUTED("GridSample", 16, 2, 2, 0, BP_FUSE_OPAQUE, "mode:s padding_mode:s align_corners:i",
              grid_sample, grid_sample),
-    EXPANDED("Resize", 10, 1, 4, 1,
-             "mode:s coordinate_transformation_mode:s nearest_mode:s cubic_coeff_a:f "
-             "exclude_outside:i extrapolation_value:f antialias:i axes:is "
-             "keep_aspect_ratio_policy:s",
-             resize),
-    EXPANDED("Upsample", 7, 1, 2, 1, "mode:s scales:fs", upsample),
+    BATCH_EXPANDED("Resize", 10, 1, 4, 1,
+                   "mode:s coordinate_transformation_mode:s nearest_mode:s cubic_coeff_a:f "
+                   "exclude_outside:i extrapolation_value:f antialias:i axes:is "
+                   "keep_aspect_ratio_policy:s",
+                   resize),
+    BATCH_EXPANDED("Upsample", 7, 1, 2, 1, "mode:s scales:fs", upsample),
 
     EXPANDED("OneHot", 9, 3, 3, 1, "axis:i", one_hot),
     EXPANDED("EyeLike", 9, 1, 1, 1, "dtype:i k:i", eye_like),
@@ -194,7 +204,7 @@ static const BpOp table[] = {
     COMPUTED("Scatter", 9, 3, 3, 0, BP_FUSE_OPAQUE, "axis:i", scatter_elements, scatter_elements),
     COMPUTED("ScatterND", 11, 3, 3, 0, BP_FUSE_OPAQUE, "reduction:s", scatter_nd, scatter_nd),
     {"TopK", "", 1, 1, 2, 2, 2, BP_FUSE_OPAQUE, "axis:i k:i largest:i sorted:i", bp__infer_topk,
-     NULL, bp__compute_topk, NULL, NULL, false},
+     NULL, bp__compute_topk, NULL, NULL, BP_OPEN_NONE},
 
     /* Reductions. */
     REDUCE("ReduceSum", 1, BP_FUSE_REDUCTION),
@@ -221,31 +231,32 @@ static const BpOp table[] = {
     EXPANDED("GlobalLpPool", 2, 1, 1, 1, "p:i", global_lp_pool),
 
     /* Convolution, pooling, products. */
-    COMPUTED("Conv", 1, 2, 3, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "group:i", conv, conv),
-    COMPUTED("ConvTranspose", 1, 2, 3, 0, BP_FUSE_ANCHOR,
-             WINDOW_ATTRS "group:i output_padding:is output_shape:is", conv_transpose,
-             conv_transpose),
+    BATCH_COMPUTED("Conv", 1, 2, 3, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "group:i", conv, conv),
+    BATCH_COMPUTED("ConvTranspose", 1, 2, 3, 0, BP_FUSE_ANCHOR,
+                   WINDOW_ATTRS "group:i output_padding:is output_shape:is", conv_transpose,
+                   conv_transpose),
     {"MaxPool", "", 1, 1, 1, 2, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i storage_order:i",
-     bp__infer_pool, NULL, bp__compute_pool, NULL, NULL, false},
+     bp__infer_pool, NULL, bp__compute_pool, NULL, NULL, BP_OPEN_BATCH},
     EXPANDED("MaxUnpool", 9, 2, 3, 1, "kernel_shape:is pads:is strides:is", max_unpool),
-    COMPUTED("AveragePool", 7, 1, 1, 0, BP_FUSE_ANCHOR,
-             WINDOW_ATTRS "ceil_mode:i count_include_pad:i", pool, pool),
-    COMPUTED("LpPool", 2, 1, 1, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i p:i", pool, pool),
-    COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
+    BATCH_COMPUTED("AveragePool", 7, 1, 1, 0, BP_FUSE_ANCHOR,
+                   WINDOW_ATTRS "ceil_mode:i count_include_pad:i", pool, pool),
+    BATCH_COMPUTED("LpPool", 2, 1, 1, 0, BP_FUSE_ANCHOR, WINDOW_ATTRS "ceil_mode:i p:i", pool,
+                   pool),
+    BATCH_COMPUTED("LRN", 1, 1, 1, 0, BP_FUSE_OPAQUE, "alpha:f beta:f bias:f size:i", lrn, lrn),
     OPEN_COMPUTED("MatMul", 1, 2, 2, 0, BP_FUSE_ANCHOR, "", matmul, matmul),
     EXPANDED("Einsum", 12, 1, -1, 1, "equation:s", einsum),
     OPEN_EXPANDED("Gemm", 7, 2, 3, 1, "alpha:f beta:f transA:i transB:i", gemm),
 
     /* Quantised. */
-    EXPANDED("QuantizeLinear", 10, 2, 3, 1,
-             "axis:i saturate:i block_size:i output_dtype:i precision:i", quantize_linear),
-    EXPANDED("DequantizeLinear", 10, 2, 3, 1, "axis:i block_size:i output_dtype:i",
-             dequantize_linear),
-    EXPANDED("DynamicQuantizeLinear", 11, 1, 1, 3, "", dynamic_quantize_linear),
-    EXPANDED("MatMulInteger", 10, 2, 4, 1, "", matmul_integer),
-    EXPANDED("ConvInteger", 10, 2, 4, 1, WINDOW_ATTRS "group:i", conv_integer),
-    EXPANDED("QLinearMatMul", 10, 8, 8, 1, "", qlinear_matmul),
-    EXPANDED("QLinearConv", 10, 8, 9, 1, WINDOW_ATTRS "group:i", qlinear_conv),
+    OPEN_EXPANDED("QuantizeLinear", 10, 2, 3, 1,
+                  "axis:i saturate:i block_size:i output_dtype:i precision:i", quantize_linear),
+    OPEN_EXPANDED("DequantizeLinear", 10, 2, 3, 1, "axis:i block_size:i output_dtype:i",
+                  dequantize_linear),
+    OPEN_EXPANDED("DynamicQuantizeLinear", 11, 1, 1, 3, "", dynamic_quantize_linear),
+    OPEN_EXPANDED("MatMulInteger", 10, 2, 4, 1, "", matmul_integer),
+    OPEN_EXPANDED("ConvInteger", 10, 2, 4, 1, WINDOW_ATTRS "group:i", conv_integer),
+    OPEN_EXPANDED("QLinearMatMul", 10, 8, 8, 1, "", qlinear_matmul),
+    OPEN_EXPANDED("QLinearConv", 10, 8, 9, 1, WINDOW_ATTRS "group:i", qlinear_conv),
 
     /* Normalisation. */
     OPEN_EXPANDED("BatchNormalization", 7, 5, 5, 5,
@@ -253,8 +264,8 @@ static const BpOp table[] = {
     OPEN_EXPANDED("InstanceNormalization", 6, 3, 3, 1, "epsilon:f", instance_normalization),
     OPEN_EXPANDED("LayerNormalization", 17, 2, 3, 3, "axis:i epsilon:f stash_type:i",
                   layer_normalization),
-    EXPANDED("GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i",
-             group_normalization),
+    BATCH_EXPANDED("GroupNormalization", 18, 3, 3, 1, "epsilon:f num_groups:i stash_type:i",
+                   group_normalization),
     OPEN_EXPANDED("LpNormalization", 1, 1, 1, 1, "axis:i p:i", lp_normalization),
 
     OPEN_EXPANDED("RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i",
@@ -287,44 +298,46 @@ static const BpOp table[] = {
 
     /* Made by other rows and by passes. */
     {"ViewAs", "backplane", 1, 1, 1, 1, 0, BP_FUSE_VIEW, "to:i shape:is", bp__infer_view_as, NULL,
-     NULL, bp__fold_view, NULL, false},
+     NULL, bp__fold_view, NULL, BP_OPEN_NONE},
     {"Unpack", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "bits:i is_signed:i count:i",
-     bp__infer_unpack, NULL, bp__compute_unpack, NULL, NULL, false},
+     bp__infer_unpack, NULL, bp__compute_unpack, NULL, NULL, BP_OPEN_NONE},
     {"Pack", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "bits:i", bp__infer_pack, NULL,
-     bp__compute_pack, NULL, NULL, false},
+     bp__compute_pack, NULL, NULL, BP_OPEN_NONE},
     {"DecodeFloat", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "kind:i",
-     bp__infer_decode_float, bp__scalar_decode_float, bp__compute_elementwise, NULL, NULL, true},
+     bp__infer_decode_float, bp__scalar_decode_float, bp__compute_elementwise, NULL, NULL,
+     BP_OPEN_ALL},
     {"EncodeFloat", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "kind:i saturate:i",
-     bp__infer_encode_float, bp__scalar_encode_float, bp__compute_elementwise, NULL, NULL, true},
+     bp__infer_encode_float, bp__scalar_encode_float, bp__compute_elementwise, NULL, NULL,
+     BP_OPEN_ALL},
     STEPS("LSTMSteps", 3, "input_forget:i", lstm_steps),
     STEPS("GRUSteps", 2, "linear_before_reset:i", gru_steps),
     STEPS("RNNSteps", 2, "", rnn_steps),
     {"ResizeAxis", "backplane", 1, 1, 3, 1, 0, BP_FUSE_INJECTIVE, "axis:i repeat:i",
-     bp__infer_resize_axis, NULL, bp__compute_resize_axis, NULL, NULL, false},
+     bp__infer_resize_axis, NULL, bp__compute_resize_axis, NULL, NULL, BP_OPEN_ALL},
     {"Block", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "block:i", bp__infer_block, NULL,
-     bp__compute_block, NULL, NULL, false},
+     bp__compute_block, NULL, NULL, BP_OPEN_ALL},
     {"Unblock", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "channels:i", bp__infer_unblock,
-     NULL, bp__compute_unblock, NULL, NULL, false},
+     NULL, bp__compute_unblock, NULL, NULL, BP_OPEN_ALL},
     {"ConvBlocked", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR,
      "strides:is pads:is dilations:is channels:i", bp__infer_conv_blocked, NULL,
-     bp__compute_conv_blocked, NULL, NULL, false},
+     bp__compute_conv_blocked, NULL, NULL, BP_OPEN_ALL},
     {"Panels", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "panel:i", bp__infer_panels, NULL,
-     bp__compute_panels, bp__fold_panels, NULL, false},
+     bp__compute_panels, bp__fold_panels, NULL, BP_OPEN_ALL},
     {"MatMulPacked", "backplane", 1, 2, 2, 1, 0, BP_FUSE_ANCHOR, "columns:i",
-     bp__infer_matmul_packed, NULL, bp__compute_matmul_packed, NULL, NULL, true},
+     bp__infer_matmul_packed, NULL, bp__compute_matmul_packed, NULL, NULL, BP_OPEN_ALL},
     {"ConvWinograd", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "tile:is pads:is channels:i",
-     bp__infer_conv_winograd, NULL, bp__compute_conv_winograd, NULL, NULL, false},
+     bp__infer_conv_winograd, NULL, bp__compute_conv_winograd, NULL, NULL, BP_OPEN_ALL},
     {"ConvToSpace", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "channels:i",
-     bp__infer_conv_to_space, NULL, bp__compute_conv_to_space, NULL, NULL, false},
+     bp__infer_conv_to_space, NULL, bp__compute_conv_to_space, NULL, NULL, BP_OPEN_ALL},
     {"ConcatBlocked", "backplane", 1, 1, BP_OP_MAX_INPUTS, 1, 0, BP_FUSE_INJECTIVE,
      "block:i part:i channels:is", bp__infer_concat_blocked, NULL, bp__compute_concat_blocked, NULL,
-     NULL, false},
+     NULL, BP_OPEN_ALL},
     {"Extents", "backplane", 1, 0, 0, 1, 0, BP_FUSE_OPAQUE, "", bp__infer_extents, NULL,
-     bp__compute_extents, NULL, NULL, true},
+     bp__compute_extents, NULL, NULL, BP_OPEN_ALL},
     {"Counting", "backplane", 1, 0, 0, 1, 0, BP_FUSE_OPAQUE, "start:i step:i count:i",
-     bp__infer_counting, NULL, bp__compute_counting, NULL, NULL, true},
+     bp__infer_counting, NULL, bp__compute_counting, NULL, NULL, BP_OPEN_ALL},
     {"Copy", "backplane", 1, 1, 1, 1, 0, BP_FUSE_ELEMENTWISE, "", bp__infer_elementwise,
-     bp__scalar_identity, bp__compute_elementwise, NULL, NULL, true},
+     bp__scalar_identity, bp__compute_elementwise, NULL, NULL, BP_OPEN_ALL},
 };
 
 const BpOp *bp__op_table(int32_t *count) {

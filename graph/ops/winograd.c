@@ -299,7 +299,7 @@ static const BpIrNode *bias_body(BpTe *te, const BpIrNode *const *axes, void *co
 static BpTeTensor *stage(Winograd *w, const char *name, const int64_t *shape, int32_t ndim,
                          BpTeBody body) {
   if (w->before)
-    w->before = bp_te_compute(w->op->te, name, shape, ndim, body, w);
+    w->before = bp__op_tensor(w->op, name, shape, ndim, body, w);
   return w->before;
 }
 

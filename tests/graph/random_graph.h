@@ -64,9 +64,15 @@ void random_graph_uncut(RandomGraph *graph, int32_t value, const RandomValue *ol
 gboolean *random_graph_needed(const RandomGraph *graph);
 
 /* How the inputs get into the file: as inputs; the same with extents that are open, equal ones by
- * one name; as constants, so that the whole graph is one; as constants, and each value that has an
- * error is changed by a few such errors. */
-typedef enum RandomForm { FORM_INPUTS, FORM_OPEN, FORM_CONSTANTS, FORM_DISTURBED } RandomForm;
+ * one name; the same with the first extents alone; as constants, so that the whole graph is one; as
+ * constants, and each value that has an error is changed by a few such errors. */
+typedef enum RandomForm {
+  FORM_INPUTS,
+  FORM_OPEN,
+  FORM_BATCH,
+  FORM_CONSTANTS,
+  FORM_DISTURBED
+} RandomForm;
 GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form);
 /* The input of that name. */
 const RandomValue *random_graph_input(const RandomGraph *graph, const char *name);

@@ -9,22 +9,23 @@ static char *shape_text(const RandomValue *value) {
   return g_string_free(text, FALSE);
 }
 
-/* With names for the extents but 1, which broadcasts. */
-static char *open_shape_text(const RandomValue *value) {
+/* With names for the extents, or the first, but 1, which broadcasts. */
+static char *open_shape_text(const RandomValue *value, gboolean is_batch) {
   GString *text = g_string_new("");
   for (int32_t i = 0; i < value->rank; i++)
-    g_string_append_printf(text, value->shape[i] == 1 ? "%s%d" : "%sE%d", i ? "x" : "",
-                           (int)value->shape[i]);
+    g_string_append_printf(text, value->shape[i] == 1 || (is_batch && i > 0) ? "%s%d" : "%sE%d",
+                           i ? "x" : "", (int)value->shape[i]);
   return g_string_free(text, FALSE);
 }
 
 static void emit_given(OnnxBuilder *builder, const RandomValue *value, const char *name,
                        RandomForm form) {
-  if (value->is_part || form > FORM_OPEN) {
+  if (value->is_part || form > FORM_BATCH) {
     onnx_data(builder, name, value->type, value->shape, value->rank, value->data,
               random_value_bytes(value));
   } else {
-    char *shape = form == FORM_OPEN ? open_shape_text(value) : shape_text(value);
+    char *shape =
+        form == FORM_INPUTS ? shape_text(value) : open_shape_text(value, form == FORM_BATCH);
     onnx_input(builder, name, value->type, shape);
     g_free(shape);
   }

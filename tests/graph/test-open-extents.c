@@ -51,6 +51,32 @@ static char *attention_file(void) {
   return write_model(builder);
 }
 
+/* Convolutions of every kind over as many images as there are, up to a product. */
+static char *images_file(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "imagesx3x20x20");
+  onnx_floats(builder, "w0", "16x3x3x3");
+  onnx_floats(builder, "w1", "16x16x3x3");
+  onnx_floats(builder, "w2", "16x1x5x5");
+  onnx_floats(builder, "w3", "16x10x2x2");
+  onnx_floats(builder, "b", "16");
+  onnx_floats(builder, "last", "10x7");
+  onnx_node(builder, "Conv", "x,w0,b", "a", "pads=1,1,1,1");
+  onnx_node(builder, "Relu", "a", "b0", "");
+  onnx_node(builder, "MaxPool", "b0", "c", "kernel_shape=2,2 strides=2,2");
+  onnx_node(builder, "Conv", "c,w1,b", "d", "pads=1,1,1,1");
+  onnx_node(builder, "Add", "c,d", "e", "");
+  onnx_node(builder, "Conv", "e,w2", "f", "group=16 pads=2,2,2,2 strides=2,2");
+  onnx_node(builder, "AveragePool", "f", "g", "kernel_shape=3,3 pads=1,1,1,1");
+  onnx_node(builder, "ConvTranspose", "g,w3", "h", "strides=2,2");
+  onnx_node(builder, "LRN", "h", "i", "size=3");
+  onnx_node(builder, "GlobalAveragePool", "i", "j", "");
+  onnx_node(builder, "Flatten", "j", "k", "");
+  onnx_node(builder, "MatMul", "k,last", "y", "");
+  onnx_output(builder, "y");
+  return write_model(builder);
+}
+
 static BpModule *compile(const char *path, const char *target_text, const BpInputShape *shape) {
   const BpTarget *target = bp_target_parse(target_text);
   BpCompileOptions options = {.struct_size = sizeof(options),
@@ -100,9 +126,10 @@ static void assert_alike(const BpTensor *got, const BpTensor *expected) {
 }
 
 /* What the model gives that was compiled for this very shape. */
-static void assert_as_closed(const char *path, BpModelContext *open, const int64_t *shape) {
-  BpTensor *x = numbers(shape, 3);
-  BpModule *module = compile(path, "llvm -opt=1", &(BpInputShape){"x", shape, 3});
+static void assert_as_closed(const char *path, BpModelContext *open, const int64_t *shape,
+                             int32_t ndim) {
+  BpTensor *x = numbers(shape, ndim);
+  BpModule *module = compile(path, "llvm -opt=1", &(BpInputShape){"x", shape, ndim});
   BpModelContext *closed = start(module);
   BpTensor *expected = run(closed, "x", x);
   g_assert_nonnull(expected);
@@ -119,7 +146,20 @@ static void test_shapes(gconstpointer target) {
   BpModule *module = compile(path, target, NULL);
   BpModelContext *context = start(module);
   for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++)
-    assert_as_closed(path, context, shapes[i]);
+    assert_as_closed(path, context, shapes[i], 3);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+static void test_batches(gconstpointer target) {
+  static const int64_t shapes[][4] = {{1, 3, 20, 20}, {5, 3, 20, 20}, {2, 3, 20, 20}};
+  char *path = images_file();
+  BpModule *module = compile(path, target, NULL);
+  BpModelContext *context = start(module);
+  for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++)
+    assert_as_closed(path, context, shapes[i], 4);
   bp_model_context_free(context);
   bp_object_release(module);
   unlink(path);
@@ -132,8 +172,8 @@ static void test_contexts(void) {
   BpModule *module = compile(path, "llvm -opt=1", NULL);
   BpModel *model = bp_model_create(module, &cpu, 1);
   BpModelContext *first = bp_model_context_create(model), *second = bp_model_context_create(model);
-  assert_as_closed(path, first, (const int64_t[]){2, 5, WIDTH});
-  assert_as_closed(path, second, (const int64_t[]){1, 40, WIDTH});
+  assert_as_closed(path, first, (const int64_t[]){2, 5, WIDTH}, 3);
+  assert_as_closed(path, second, (const int64_t[]){1, 40, WIDTH}, 3);
   g_assert_cmpint(bp_model_get_output(first, 0)->view.shape[1], ==, 10);
   g_assert_cmpint(bp_model_get_output(second, 0)->view.shape[1], ==, 80);
   bp_model_context_free(first);
@@ -155,7 +195,7 @@ static void test_empty(void) {
     g_assert_cmpint(bp_view_num_elements(&y->view), ==, 0);
     bp_object_release(x);
   }
-  assert_as_closed(path, context, (const int64_t[]){1, 3, WIDTH});
+  assert_as_closed(path, context, (const int64_t[]){1, 3, WIDTH}, 3);
   bp_model_context_free(context);
   bp_object_release(module);
   unlink(path);
@@ -247,6 +287,10 @@ int main(int argc, char **argv) {
   g_test_add_data_func("/open-extents/one_library_takes_every_shape/llvm", "llvm -opt=1",
                        test_shapes);
   g_test_add_data_func("/open-extents/one_library_takes_every_shape/c", "c", test_shapes);
+  g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/llvm",
+                       "llvm -opt=1 -vector_bits=256", test_batches);
+  g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/plain",
+                       "llvm -opt=1 -vector_bits=0 -num_cores=3", test_batches);
   g_test_add_func("/open-extents/contexts_have_shapes_of_their_own", test_contexts);
   g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);
   g_test_add_func("/open-extents/shapes_that_contradict_the_model_are_errors", test_contradictions);

@@ -12,13 +12,14 @@ rows() {
   awk '
     function kind(line) {
       return line ~ /^ *SCALAR/ ? "element by element" : line ~ /^ *VIEW/ ? "a view" : \
-             line ~ /^ *(OPEN_)?EXPANDED/ ? "by other operators" : \
+             line ~ /^ *((OPEN|BATCH)_)?EXPANDED/ ? "by other operators" : \
              line ~ /infer_(shape|size),/ ? "from the shape" : line ~ /ELEMENTWISE/ ? "element by element" : "computed"
     }
     function is_open(line) {
-      return line ~ /^ *(SCALAR|VIEW|REDUCE|OPEN_)/ || line ~ /true},$/ ? "yes" : ""
+      return line ~ /^ *(SCALAR|VIEW|REDUCE|OPEN_)/ || line ~ /BP_OPEN_ALL},$/ ? "yes" : \
+             line ~ /^ *BATCH_/ || line ~ /BP_OPEN_BATCH},$/ ? "first" : ""
     }
-    /^ *((OPEN_)?(SCALAR|COMPUTED|REDUCE|VIEW|EXPANDED)\("|\{"[A-Za-z0-9]+", ")/ { row = ""; is_row = 1 }
+    /^ *(((OPEN|BATCH)_)?(SCALAR|COMPUTED|REDUCE|VIEW|EXPANDED)\("|\{"[A-Za-z0-9]+", ")/ { row = ""; is_row = 1 }
     is_row { row = row $0 }
     is_row && /[})],$/ {
       is_row = 0
@@ -49,7 +50,8 @@ naming the node. An index that is outside of the data reads the nearest element 
 changes nothing (`Scatter` and its kin). Of quantised operators, differences from zero points, products and sums are int32,
 which wraps; scales are applied in float32, and halves are rounded to even before the zero point is added, as onnxruntime does. `NonZero` and `Compress` take constants alone, since the shape of what they give depends on them.
 
-*Open extents*: on CPU targets the operator takes tensors whose extents are not known before the model runs ([how](graph.md)).
+*Open extents*: on CPU targets the operator takes tensors whose extents are not known before the model runs ([how](graph.md)), or its
+first input with such a *first* extent, the number of items.
 The others are refused by name where such a tensor reaches them, with the `--shape` that helps.
 
 **Types.** Operators compute in float32, float64, bool and the integers of 8 to 64 bits. float16 and bfloat16 are stored, and
