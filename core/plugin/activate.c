@@ -74,11 +74,12 @@ static int shake_hands(BpPluginEntry entry, BpPlugin *plugin) {
     return -1;
   if (entry(host, plugin))
     return check_failed(REASON_ENTRY_FAILED, "entry point");
-  if (!bp_abi_fits(plugin->abi_version, BP_ABI_VERSION))
+  if (!bp_abi_fits(plugin->abi_version, BP_ABI_OLDEST, BP_ABI_VERSION))
     return bp__reason_raise(REASON_ENTRY_OTHER_ABI,
-                            "its entry point answers with plugin ABI %u.%u and this host has %s; "
-                            "install a build of the plugin that matches",
-                            plugin->abi_version >> 16, plugin->abi_version & 0xffff, BP_ABI_TEXT);
+                            "its entry point answers with plugin ABI %u.%u and this host loads "
+                            "%d.%d to %s; install a build of the plugin that matches",
+                            plugin->abi_version >> 16, plugin->abi_version & 0xffff, BP_ABI_MAJOR,
+                            BP_ABI_OLDEST_MINOR, BP_ABI_TEXT);
   if (plugin->reserved)
     return bp__reason_raise(REASON_ENTRY_FAILED,
                             "its entry point sets BpPlugin::reserved to %u, which has to be 0; "

@@ -114,12 +114,12 @@ static int check_abi(const Descriptor *descriptor) {
     text = end + 1;
   }
   uint32_t version = (uint32_t)(MIN(numbers[0], 0xffff) << 16 | MIN(numbers[1], 0xffff));
-  if (bp_abi_fits(version, BP_ABI_VERSION))
+  if (bp_abi_fits(version, BP_ABI_OLDEST, BP_ABI_VERSION))
     return 0;
-  return bp__reason_raise(version < BP_ABI_VERSION ? REASON_ABI_TOO_OLD : REASON_ABI_TOO_NEW,
-                          "it was built for plugin ABI %s and this host has %s; install a build of "
-                          "the plugin that matches, or another backplane",
-                          descriptor->abi, BP_ABI_TEXT);
+  return bp__reason_raise(version < BP_ABI_OLDEST ? REASON_ABI_TOO_OLD : REASON_ABI_TOO_NEW,
+                          "it needs plugin ABI %s and this host loads %d.%d to %s; install a build "
+                          "of the plugin that matches, or another backplane",
+                          descriptor->abi, BP_ABI_MAJOR, BP_ABI_OLDEST_MINOR, BP_ABI_TEXT);
 }
 
 static int check_name(const Descriptor *descriptor) {

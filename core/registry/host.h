@@ -5,12 +5,6 @@
 #define BACKPLANE_CORE_REGISTRY_HOST_H
 
 #include <backplane/host_api.h>
-#include <stddef.h>
-
-/* Whether a table that someone else built has `member`, and it is set. */
-#define BP_TABLE_HAS(table, member)                                                                \
-  ((table)->struct_size >= offsetof(__typeof__(*(table)), member) + sizeof((table)->member) &&     \
-   (table)->member != 0)
 
 /* The host, valid for ever, with the core started; NULL with an error. Tables are added with
  * bp_host_add_table(). */

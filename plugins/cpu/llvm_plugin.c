@@ -4,7 +4,7 @@
 
 #include "llvm_gen.h"
 
-BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
+BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\n"
                      "name=cpu-llvm\n"
                      "version=" PACKAGE_VERSION "\n"
                      "license=Apache-2.0\n"
@@ -28,10 +28,9 @@ static int32_t initialize(void *context) {
 BP_PLUGIN_EXPORT int32_t bp_plugin_entry_cpu_llvm(const BpHost *host, BpPlugin *plugin);
 
 int32_t bp_plugin_entry_cpu_llvm(const BpHost *host, BpPlugin *plugin) {
-  if (!bp_abi_fits(BP_ABI_VERSION, host->abi_version) ||
-      bp_plugin_fetch_tables(host, &bp_cpu_host) != 0)
+  if (bp_plugin_fetch_tables(host, &bp_cpu_host) != 0)
     return -1;
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = initialize;
   return 0;
 }

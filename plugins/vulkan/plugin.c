@@ -4,7 +4,7 @@
 
 #include "vulkan.h"
 
-BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
+BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\n"
                      "name=vulkan\n"
                      "version=" PACKAGE_VERSION "\n"
                      "license=Apache-2.0\n"
@@ -41,10 +41,9 @@ static int32_t initialize(void *context) {
 BP_PLUGIN_EXPORT int32_t bp_plugin_entry_vulkan(const BpHost *host, BpPlugin *plugin);
 
 int32_t bp_plugin_entry_vulkan(const BpHost *host, BpPlugin *plugin) {
-  if (!bp_abi_fits(BP_ABI_VERSION, host->abi_version) ||
-      bp_plugin_fetch_tables(host, &bp_vulkan_host) != 0)
+  if (bp_plugin_fetch_tables(host, &bp_vulkan_host) != 0)
     return -1;
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = initialize;
   return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin that is kept as source, sdk/abi: built against the headers that it was written for
- * ("then") and against today's ("now"), it works in this host. */
+ * ("then"), against today's ("now") and, stating that it needs no newer ABI, against later ones
+ * ("newer"), it works in this host. Without that statement ("newest") it is refused. */
 
 #include <backplane/device.h>
 #include <backplane/error.h>
@@ -134,6 +135,13 @@ static void test_generator(gconstpointer name) {
   bp_object_release(args[1].v_ptr);
 }
 
+static void test_plugin_that_needs_a_newer_abi_is_refused(void) {
+  BpDevice device;
+  g_assert_cmpint(bp_device_parse("frozen-newest", &device), ==, -1);
+  g_assert_nonnull(strstr(bp_error_message(), "it needs plugin ABI "));
+  bp_error_clear();
+}
+
 static void add_tests(const char *name) {
   static const struct {
     const char *path;
@@ -154,5 +162,8 @@ int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   add_tests("frozen-then");
   add_tests("frozen-now");
+  add_tests("frozen-newer");
+  g_test_add_func("/abi/frozen-newest/plugin-that-needs-a-newer-abi-is-refused",
+                  test_plugin_that_needs_a_newer_abi_is_refused);
   return g_test_run();
 }

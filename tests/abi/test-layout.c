@@ -490,18 +490,19 @@ static void test_machine_is_little_endian(void) {
   g_assert_cmpint(value.v_bytes[7], ==, 1);
 }
 
-/* Plugin, host. */
+/* What the plugin needs, the oldest that the host loads, the host. */
 static void test_which_versions_fit(void) {
-  enum { V0_1 = 1, V0_2 = 2, V1_0 = 0x10000, V1_1, V2_0 = 0x20000 };
-  g_assert_true(bp_abi_fits(V0_1, V0_1));
-  g_assert_false(bp_abi_fits(V0_1, V0_2));
-  g_assert_false(bp_abi_fits(V0_2, V0_1));
-  g_assert_false(bp_abi_fits(V0_2, V1_0));
-  g_assert_true(bp_abi_fits(V1_0, V1_0));
-  g_assert_true(bp_abi_fits(V1_0, V1_1));
-  g_assert_false(bp_abi_fits(V1_1, V1_0));
-  g_assert_false(bp_abi_fits(V1_1, V2_0));
-  g_assert_false(bp_abi_fits(V2_0, V1_1));
+  enum { V0_1 = 1, V0_2, V0_3, V1_0 = 0x10000, V1_1, V2_0 = 0x20000 };
+  g_assert_true(bp_abi_fits(V0_1, V0_1, V0_1));
+  g_assert_true(bp_abi_fits(V0_2, V0_2, V0_3));
+  g_assert_false(bp_abi_fits(V0_1, V0_2, V0_3));
+  g_assert_false(bp_abi_fits(V0_3, V0_2, V0_2));
+  g_assert_false(bp_abi_fits(V0_2, V1_0, V1_0));
+  g_assert_true(bp_abi_fits(V1_0, V1_0, V1_0));
+  g_assert_true(bp_abi_fits(V1_0, V1_0, V1_1));
+  g_assert_false(bp_abi_fits(V1_1, V1_0, V1_0));
+  g_assert_false(bp_abi_fits(V1_1, V2_0, V2_0));
+  g_assert_false(bp_abi_fits(V2_0, V1_0, V1_1));
 }
 
 int main(int argc, char **argv) {

@@ -109,13 +109,13 @@ static int32_t register_kinds(void *context) {
 
 static int32_t entry(const BpHost *host, BpPlugin *plugin) {
   table = host->get_table(host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = register_kinds;
   return 0;
 }
 
 static void test_rows_of_attributes_are_as_long_as_the_plugin_says(void) {
-  g_assert_cmpint(bp_plugin_register_static("abi=" BP_ABI_TEXT
+  g_assert_cmpint(bp_plugin_register_static("abi=" BP_ABI_NEEDED_TEXT
                                             "\nname=later\nversion=1\nlicense=MIT\n"
                                             "description=x\nentry=bp_plugin_entry_later\n"
                                             "provides=target.build.later\ntargets=later\n",

@@ -232,7 +232,7 @@ static const BpIrTable *fetched;
 
 static int32_t fetch(const BpHost *host, BpPlugin *plugin) {
   fetched = host->get_table(host, BP_TABLE_IR, BP_TABLE_IR_VERSION);
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   return -1;
 }
 
@@ -241,7 +241,7 @@ static void test_plugins_get_the_table(Fixture *t, gconstpointer unused) {
   (void)t;
   (void)unused;
   static const char descriptor[] =
-      "abi=" BP_ABI_TEXT "\nname=test-ir-table\nversion=1\n"
+      "abi=" BP_ABI_NEEDED_TEXT "\nname=test-ir-table\nversion=1\n"
       "license=Apache-2.0\ndescription=Fetches a table\n"
       "entry=bp_plugin_entry_test_ir_table\nprovides=test.ir.table\ndevices=\n"
       "targets=\nlibraries=\n";

@@ -83,14 +83,14 @@ static int32_t initialize(void *context) {
 
 static int32_t enter(const BpHost *host, BpPlugin *plugin) {
   the_host = host;
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = initialize;
   return 0;
 }
 
 static void register_kinds(void) {
   static const char descriptor[] =
-      "abi=" BP_ABI_TEXT "\n"
+      "abi=" BP_ABI_NEEDED_TEXT "\n"
       "name=test-targets\nversion=1\nlicense=Apache-2.0\ndescription=Target kinds of a test\n"
       "entry=bp_plugin_entry_test_targets\n"
       "provides=target.build.test_plain target.build.test_vector target.build.test_gpu "

@@ -239,14 +239,14 @@ static int32_t initialize(void *context) {
 
 static int32_t enter(const BpHost *host, BpPlugin *plugin) {
   table = host->get_table(host, BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION);
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = initialize;
   return 0;
 }
 
 void fixture_begin(void) {
   static const char descriptor[] =
-      "abi=" BP_ABI_TEXT "\n"
+      "abi=" BP_ABI_NEEDED_TEXT "\n"
       "name=test-module\nversion=1\nlicense=Apache-2.0\n"
       "description=Modules made for tests\n"
       "entry=bp_plugin_entry_test_module\n"

@@ -31,7 +31,7 @@ static int32_t keep_table(const BpHost *host, BpPlugin *plugin) {
 }
 
 static void fetch_table(void) {
-  g_assert_cmpint(bp_plugin_register_static("abi=" BP_ABI_TEXT
+  g_assert_cmpint(bp_plugin_register_static("abi=" BP_ABI_NEEDED_TEXT
                                             "\nname=looker\nversion=1\nlicense=MIT\n"
                                             "description=x\nentry=bp_plugin_entry_looker\n"
                                             "provides=test.looker\n",

@@ -367,9 +367,9 @@ static void write_descriptors(void) {
   static const char *const changes[][3] = {
       {"bad-key.so", "version=1.0", "name=twelve"},
       {"no-license.so", "license=", "licence="},
-      {"old-abi.so", "abi=" BP_ABI_TEXT, "abi=0.0"},
-      {"new-abi.so", "abi=" BP_ABI_TEXT, "abi=0.9"},
-      {"next-abi.so", "abi=" BP_ABI_TEXT, "abi=1.0"},
+      {"old-abi.so", "abi=" BP_ABI_NEEDED_TEXT, "abi=0.0"},
+      {"new-abi.so", "abi=" BP_ABI_NEEDED_TEXT, "abi=0.9"},
+      {"next-abi.so", "abi=" BP_ABI_NEEDED_TEXT, "abi=1.0"},
       {"vendor.so", "libraries=libc.so.6", "libraries=libq.so.6"},
       {"vendors.so", "libraries=libc.so.6\npackage=defect-driver",
        "libraries=libq1.so|libq2.so\npackage=-    "},

@@ -443,7 +443,7 @@ static int32_t static_entry(const BpHost *host, BpPlugin *plugin) {
 }
 
 #define STATIC_DESCRIPTOR(name, entry)                                                             \
-  "abi=" BP_ABI_TEXT "\nname=" name "\nversion=1\nlicense=MIT\ndescription=x\nentry=" entry        \
+  "abi=" BP_ABI_NEEDED_TEXT "\nname=" name "\nversion=1\nlicense=MIT\ndescription=x\nentry=" entry \
   "\nprovides=test.in-program\n"
 
 static void test_plugin_linked_into_the_program(void) {

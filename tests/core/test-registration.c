@@ -30,7 +30,7 @@ static int activate(const char *name, const char *provides, const char *targets,
                     int32_t (*behaviour)(void *context)) {
   g_autofree char *symbol = g_strdelimit(g_strdup(name), "-", '_');
   g_autofree char *text =
-      g_strdup_printf("abi=" BP_ABI_TEXT "\nname=%s\nversion=1\nlicense=MIT\ndescription=x\n"
+      g_strdup_printf("abi=" BP_ABI_NEEDED_TEXT "\nname=%s\nversion=1\nlicense=MIT\ndescription=x\n"
                       "entry=bp_plugin_entry_%s\nprovides=%s\ntargets=%s\n",
                       name, symbol, provides, targets);
   initialize = behaviour;
@@ -375,11 +375,12 @@ static int32_t entry_with_reserved(const BpHost *from, BpPlugin *plugin) {
 }
 
 static void test_reserved_member_of_an_answer(void) {
-  g_assert_cmpint(bp_plugin_register_static(
-                      "abi=" BP_ABI_TEXT "\nname=answer\nversion=1\nlicense=MIT\ndescription=x\n"
-                      "entry=bp_plugin_entry_answer\nprovides=answer.name\ntargets=\n",
-                      entry_with_reserved),
-                  ==, 0);
+  g_assert_cmpint(
+      bp_plugin_register_static("abi=" BP_ABI_NEEDED_TEXT
+                                "\nname=answer\nversion=1\nlicense=MIT\ndescription=x\n"
+                                "entry=bp_plugin_entry_answer\nprovides=answer.name\ntargets=\n",
+                                entry_with_reserved),
+      ==, 0);
   assert_fails(bp_plugin_activate("answer"), "BpPlugin::reserved to 7");
 }
 

@@ -117,7 +117,7 @@ static int32_t broken_entry(const BpHost *host, BpPlugin *plugin) {
 }
 
 #define DESCRIPTOR(name, provides, devices)                                                        \
-  "abi=" BP_ABI_TEXT "\nname=" name "\nversion=1\nlicense=MIT\ndescription=x\n"                    \
+  "abi=" BP_ABI_NEEDED_TEXT "\nname=" name "\nversion=1\nlicense=MIT\ndescription=x\n"             \
   "entry=bp_plugin_entry_" name "\nprovides=" provides "\ndevices=" devices "\n"
 
 static void register_plugins(void) {

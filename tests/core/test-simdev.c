@@ -38,12 +38,13 @@ static void assert_error(int rc, const char *kind, const char *part) {
 /* A plugin of the program itself, to see the host as plugins do. */
 static int32_t keep_tables(const BpHost *host, BpPlugin *plugin) {
   module_table = host->get_table(host, BP_TABLE_MODULE, BP_TABLE_MODULE_VERSION);
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   return -1;
 }
 
 static void fetch_tables(void) {
-  assert_ok(bp_plugin_register_static("abi=" BP_ABI_TEXT "\nname=looker\nversion=1\nlicense=MIT\n"
+  assert_ok(bp_plugin_register_static("abi=" BP_ABI_NEEDED_TEXT
+                                      "\nname=looker\nversion=1\nlicense=MIT\n"
                                       "description=x\nentry=bp_plugin_entry_looker\n"
                                       "provides=test.looker\n",
                                       keep_tables));

@@ -137,12 +137,12 @@ static int32_t initialize(void *context) {
 
 static int32_t entry(const BpHost *host, BpPlugin *plugin) {
   table = host->get_table(host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = initialize;
   return 0;
 }
 
-static const char descriptor[] = "abi=" BP_ABI_TEXT "\nname=kinds\nversion=1\nlicense=MIT\n"
+static const char descriptor[] = "abi=" BP_ABI_NEEDED_TEXT "\nname=kinds\nversion=1\nlicense=MIT\n"
                                  "description=x\nentry=bp_plugin_entry_kinds\n"
                                  "provides=target.build.odd target.build.plain "
                                  "target.build.numbers\n"
@@ -457,7 +457,7 @@ static int32_t register_bad_kinds(void *context) {
 
 static int32_t bad_entry(const BpHost *host, BpPlugin *plugin) {
   (void)host;
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = register_bad_kinds;
   return 0;
 }
@@ -465,7 +465,7 @@ static int32_t bad_entry(const BpHost *host, BpPlugin *plugin) {
 static void test_kinds_that_cannot_serve_are_refused(void) {
   bp_object_release(parse("odd"));
   g_assert_cmpint(
-      bp_plugin_register_static("abi=" BP_ABI_TEXT "\nname=bad\nversion=1\n"
+      bp_plugin_register_static("abi=" BP_ABI_NEEDED_TEXT "\nname=bad\nversion=1\n"
                                 "license=MIT\ndescription=x\n"
                                 "entry=bp_plugin_entry_bad\nprovides=target.build.bad\n",
                                 bad_entry),

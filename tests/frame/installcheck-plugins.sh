@@ -106,7 +106,7 @@ cat >"$work/plugin.c" <<'C'
 #include <backplane/plugin_helpers.h>
 #include <signal.h>
 
-BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\nname=odd\nversion=1\nlicense=0BSD\ndescription=A test\n"
+BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\nname=odd\nversion=1\nlicense=0BSD\ndescription=A test\n"
                      "entry=bp_plugin_entry_odd\nprovides=odd.nothing\ndevices=\ntargets=\n"
                      "libraries=\n");
 
@@ -125,7 +125,7 @@ static int32_t initialize(void *context) {
 }
 
 BP_PLUGIN_EXPORT int32_t bp_plugin_entry_odd(const BpHost *host, BpPlugin *plugin) {
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = initialize;
   return bp_plugin_fetch_tables(host, &tables);
 }

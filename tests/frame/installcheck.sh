@@ -47,7 +47,7 @@ C
 cat >"$work/plugin.c" <<'C'
 #include <backplane/plugin.h>
 
-BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\nname=odd\nversion=1\nlicense=0BSD\ndescription=A test\n"
+BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\nname=odd\nversion=1\nlicense=0BSD\ndescription=A test\n"
                      "entry=bp_plugin_entry_odd\nprovides=odd.answer\ndevices=\ntargets=\nlibraries=\n");
 
 static int32_t initialize(void *context) {
@@ -59,7 +59,7 @@ BP_PLUGIN_EXPORT int32_t bp_plugin_entry_odd(const BpHost *host, BpPlugin *plugi
 
 BP_PLUGIN_EXPORT int32_t bp_plugin_entry_odd(const BpHost *host, BpPlugin *plugin) {
   (void)host;
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = initialize;
   return 0;
 }

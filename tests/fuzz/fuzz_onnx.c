@@ -135,14 +135,14 @@ static int32_t initialize(void *context) {
 
 static int32_t entry(const BpHost *host, BpPlugin *plugin) {
   targets = host->get_table(host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = initialize;
   return 0;
 }
 
 static BpTarget *make_target(void) {
   static const char descriptor[] =
-      "abi=" BP_ABI_TEXT "\nname=no-code\nversion=1\nlicense=MIT\ndescription=x\n"
+      "abi=" BP_ABI_NEEDED_TEXT "\nname=no-code\nversion=1\nlicense=MIT\ndescription=x\n"
       "entry=bp_plugin_entry_no_code\nprovides=target.build.no_code\ntargets=no_code\n";
   BpTarget *target =
       bp_plugin_register_static(descriptor, entry) ? NULL : bp_target_parse("no_code");

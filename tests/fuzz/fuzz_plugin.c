@@ -18,7 +18,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #define START                                                                                      \
-  "abi=" BP_ABI_TEXT "\nname=a\nversion=1.0\nlicense=MIT\ndescription=An a\n"                      \
+  "abi=" BP_ABI_NEEDED_TEXT "\nname=a\nversion=1.0\nlicense=MIT\ndescription=An a\n"               \
   "entry=bp_plugin_entry_a\nprovides=device_api.a\n"
 #define FULL                                                                                       \
   START "devices=a:12\ntargets=a\nlibraries=libfoo.so.1|libfoo.so.2 libbar.so\n"                   \

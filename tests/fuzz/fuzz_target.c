@@ -74,12 +74,12 @@ static int32_t initialize(void *context) {
 
 static int32_t entry(const BpHost *host, BpPlugin *plugin) {
   table = host->get_table(host, BP_TABLE_TARGET, BP_TABLE_TARGET_VERSION);
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = initialize;
   return 0;
 }
 
-static const char descriptor[] = "abi=" BP_ABI_TEXT "\nname=odd\nversion=1\nlicense=MIT\n"
+static const char descriptor[] = "abi=" BP_ABI_NEEDED_TEXT "\nname=odd\nversion=1\nlicense=MIT\n"
                                  "description=x\nentry=bp_plugin_entry_odd\n"
                                  "provides=target.build.odd\ntargets=odd\n";
 

@@ -26,7 +26,7 @@
 #define NAME  "defect-azazazazazazaz"
 #define ENTRY bp_plugin_entry_defect_azazazazazazaz
 
-BP_PLUGIN_DESCRIPTOR(DEFECT_DEPENDS DEFECT_PADDING "abi=" BP_ABI_TEXT "\n"
+BP_PLUGIN_DESCRIPTOR(DEFECT_DEPENDS DEFECT_PADDING "abi=" BP_ABI_NEEDED_TEXT "\n"
                                                    "name=" NAME "\n"
                                                    "version=1.0\n"
                                                    "license=Apache-2.0\n"
@@ -467,7 +467,7 @@ int32_t ENTRY(const BpHost *from, BpPlugin *plugin) {
   misbehave("entry");
   if (is("entry-fail"))
     return -1;
-  plugin->abi_version = is("entry-abi") ? (uint32_t)7 << 16 : BP_ABI_VERSION;
+  plugin->abi_version = is("entry-abi") ? (uint32_t)7 << 16 : BP_ABI_NEEDED;
   plugin->initialize = is("no-initialize") ? NULL : initialize;
   return bp_plugin_fetch_tables(from, &host);
 }

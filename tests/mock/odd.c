@@ -14,7 +14,7 @@
 #include <time.h>
 
 #ifndef ODD_ABI
-#define ODD_ABI BP_ABI_TEXT
+#define ODD_ABI BP_ABI_NEEDED_TEXT
 #endif
 #ifndef ODD_PROVIDES
 #define ODD_PROVIDES "test." ODD_NAME
@@ -108,7 +108,7 @@ int32_t ENTRY(const BpHost *host, BpPlugin *plugin) {
   error_table = host->get_table(host, BP_TABLE_ERROR, BP_TABLE_ERROR_VERSION);
   object_table = host->get_table(host, BP_TABLE_OBJECT, BP_TABLE_OBJECT_VERSION);
   registry_table = host->get_table(host, BP_TABLE_REGISTRY, BP_TABLE_REGISTRY_VERSION);
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
 #ifdef ODD_ENTRY_ABI
   plugin->abi_version = (uint32_t)7 << 16;
 #endif

@@ -28,7 +28,7 @@ static inline int32_t provide(void *context) {
 
 static inline int32_t keep_host(const BpHost *given, BpPlugin *plugin) {
   assert_ok(bp_plugin_fetch_tables(given, &tables));
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = provide;
   return 0;
 }
@@ -36,7 +36,7 @@ static inline int32_t keep_host(const BpHost *given, BpPlugin *plugin) {
 /* All of them, from a plugin of the program itself. */
 static inline const BpPluginTables *host_tables(void) {
   if (!tables.host) {
-    assert_ok(bp_plugin_register_static("abi=" BP_ABI_TEXT "\nname=test-host\nversion=1\n"
+    assert_ok(bp_plugin_register_static("abi=" BP_ABI_NEEDED_TEXT "\nname=test-host\nversion=1\n"
                                         "license=Apache-2.0\ndescription=a test\n"
                                         "entry=bp_plugin_entry_test_host\nprovides=test.host\n",
                                         keep_host));

@@ -4,7 +4,7 @@
  * The descriptor is an ELF note (owner "Backplane", type BP_PLUGIN_NOTE_TYPE) of lines `key=value`
  * that the host reads without loading the plugin. Keys, one line each:
  *
- *   abi          "0.3": the ABI it was built for; while this is 0.N the host's N must be the same
+ *   abi          BP_ABI_NEEDED_TEXT: the least ABI that it needs, "0.4"
  *   name         identifier of lower-case letters, digits and '-'; unique on a machine
  *   version      of the plugin
  *   license      SPDX expression
@@ -44,17 +44,36 @@ extern "C" {
 
 /* The ABI of these headers: major in the upper half. */
 #define BP_ABI_MAJOR   0
-#define BP_ABI_MINOR   3
-#define BP_ABI_TEXT    "0.3"
+#define BP_ABI_MINOR   4
+#define BP_ABI_TEXT    "0.4"
 #define BP_ABI_VERSION (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_MINOR)
 
-/* Whether a plugin for one ABI works in a host of another, both as BP_ABI_VERSION: 0.N in 0.N
- * alone, and from 1.0 on in every host of the same major version and no lower minor one. The host
- * asks, and a plugin should when its entry point is called. */
-static inline int32_t bp_abi_fits(uint32_t plugin, uint32_t host) {
-  if (plugin >> 16 != host >> 16)
-    return 0;
-  return host >> 16 == 0 ? plugin == host : plugin <= host;
+/* The least minor version whose plugins a host of this ABI loads. 0 from 1.0 on. */
+#define BP_ABI_OLDEST_MINOR 4
+#define BP_ABI_OLDEST       (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_OLDEST_MINOR)
+
+/* The least ABI that a plugin needs. A plugin states it by defining BP_ABI_NEEDED_MINOR before it
+ * includes these headers; every host of that minor version and later then loads it, whatever
+ * headers it was built with. Without a statement it is the ABI of these headers. A plugin reads a
+ * member that was appended after the version it needs only where BP_TABLE_HAS says that it is
+ * there. */
+#ifndef BP_ABI_NEEDED_MINOR
+#define BP_ABI_NEEDED_MINOR BP_ABI_MINOR
+#endif
+#if BP_ABI_NEEDED_MINOR < BP_ABI_OLDEST_MINOR
+#error "BP_ABI_NEEDED_MINOR is older than what hosts of this ABI load (BP_ABI_OLDEST_MINOR)"
+#elif BP_ABI_NEEDED_MINOR > BP_ABI_MINOR
+#error "BP_ABI_NEEDED_MINOR is newer than these headers (BP_ABI_MINOR); install a newer SDK"
+#endif
+#define BP_ABI_NEEDED                     (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_NEEDED_MINOR)
+#define BP_ABI_TEXT_OF_(major, minor)     #major "." #minor
+#define BP_ABI_EXPAND_TEXT_(major, minor) BP_ABI_TEXT_OF_(major, minor)
+#define BP_ABI_NEEDED_TEXT                BP_ABI_EXPAND_TEXT_(BP_ABI_MAJOR, BP_ABI_NEEDED_MINOR)
+
+/* Whether a plugin that needs the ABI `needed` works in a host that has the ABI `host` and loads
+ * plugins since `oldest`. The host asks before it loads the plugin. */
+static inline int32_t bp_abi_fits(uint32_t needed, uint32_t oldest, uint32_t host) {
+  return oldest <= needed && needed <= host;
 }
 
 /* Words that mean something else in a list of preferences for devices (docs/devices.md). */
@@ -66,7 +85,7 @@ static inline int32_t bp_abi_fits(uint32_t plugin, uint32_t host) {
 /* What a plugin answers. The host zeroes it and sets struct_size before the call. */
 typedef struct BpPlugin {
   uint64_t struct_size;
-  uint32_t abi_version; /* the plugin sets BP_ABI_VERSION of its headers */
+  uint32_t abi_version; /* the plugin sets BP_ABI_NEEDED */
   uint32_t reserved;    /* zero */
   void *context;        /* the plugin's, passed to initialize; may be NULL */
   /* Registers everything that the descriptor's `provides` names. Called once, by one thread, after
@@ -140,7 +159,8 @@ typedef int32_t (*BpPluginEntry)(const BpHost *host, BpPlugin *plugin);
   "isa=" BP_PLUGIN_ISA_LEVEL BP_PLUGIN_ISA_EXTENSION BP_PLUGIN_ISA_FMA                             \
   "\nsanitizer=" BP_PLUGIN_SANITIZER "\n"
 
-/* Defines the descriptor: BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n" "name=opencl\n" ...); */
+/* Defines the descriptor: BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\n" "name=opencl\n" ...);
+ */
 #define BP_PLUGIN_DESCRIPTOR(text)                                                                 \
   BP_ELF_NOTE(bp_plugin_descriptor, ".note.backplane", BP_PLUGIN_NOTE_OWNER, BP_PLUGIN_NOTE_TYPE,  \
               BP_PLUGIN_BUILD_TEXT text)

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plugin simdev: its descriptor, which the host reads without loading it, and its entry point,
  * the one symbol that it exports. */
+
+/* The least ABI whose slots and tables this plugin needs: hosts of 0.4 and later load it, whatever
+ * headers it is built with. Raise it when the plugin relies on what a later version appended. */
+#define BP_ABI_NEEDED_MINOR 4
 #include "simdev_plugin.h"
 
 #include "simdev.h"
@@ -22,7 +26,7 @@ static int32_t initialize(void *context) {
 }
 
 int32_t bp_plugin_entry_simdev(const BpHost *host, BpPlugin *plugin) {
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->initialize = initialize;
   return bp_plugin_fetch_tables(host, &simdev_host);
 }

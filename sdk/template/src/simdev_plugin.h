@@ -19,7 +19,7 @@ extern "C" {
 /* What plugin.h explains, key by key. The keys for a vendor's library, when there is one:
  * "libraries=libvendor.so.1\n" "package=libvendor1\n" "nodes=/dev/vendor*\n". */
 #define SIMDEV_DESCRIPTOR                                                                          \
-  "abi=" BP_ABI_TEXT "\n"                                                                          \
+  "abi=" BP_ABI_NEEDED_TEXT "\n"                                                                   \
   "name=simdev\n"                                                                                  \
   "version=" SIMDEV_VERSION "\n"                                                                   \
   "license=Apache-2.0\n"                                                                           \

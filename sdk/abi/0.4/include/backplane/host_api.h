@@ -17,6 +17,12 @@
 extern "C" {
 #endif
 
+/* Whether a structure that the other side filled in has `member`, and it is not 0. */
+#define BP_TABLE_HAS(table, member)                                                                \
+  ((table)->struct_size >=                                                                         \
+       __builtin_offsetof(__typeof__(*(table)), member) + sizeof((table)->member) &&               \
+   (table)->member != 0)
+
 /* ---- "error", 1 -------------------------------------------------------------------------- */
 #define BP_TABLE_ERROR         "error"
 #define BP_TABLE_ERROR_VERSION 1

@@ -172,6 +172,11 @@ typedef struct BpDialect {
    * Both or none; NULL: lane by lane */
   const char *vector_widen;
   const char *vector_narrow;
+
+  /* A float32 of 0 whose value compilers of the language cannot see. A constant 0 is written so
+   * where it multiplies or divides: NaN and infinity times 0 are NaN, which some compilers forget.
+   * NULL: as any number */
+  const char *hidden_zero;
 } BpDialect;
 
 /* ---- The emitter ------------------------------------------------------------------------- */

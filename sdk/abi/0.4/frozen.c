@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin as it was written for ABI 0.3, kept as it is: it is built against the headers beside it
+/* A plugin as it was written for ABI 0.4, kept as it is: it is built against the headers beside it
  * and against today's, and both must work in today's host. It uses every table that every host has.
  * Its slots find the host in their context.
  *
- * FROZEN: the word after "frozen-" in its names; FROZEN_DEVICE_TYPE: a private number. */
+ * FROZEN: the word after "frozen-" in its names; FROZEN_DEVICE_TYPE: a private number;
+ * FROZEN_LATER: defined if it fills in the member `later` that each structure has in the headers
+ * that it is built with. */
 
 #include <backplane/plugin.h>
 #include <backplane/plugin_helpers.h>
@@ -19,11 +21,11 @@
 #define ENTRY           JOIN(bp_plugin_entry_frozen_, FROZEN)
 
 /* clang-format off: one line for each key */
-BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
+BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\n"
                      "name=" NAME "\n"
                      "version=1.0\n"
                      "license=Apache-2.0\n"
-                     "description=A plugin of ABI 0.3\n"
+                     "description=A plugin of ABI 0.4\n"
                      "entry=" TEXT(ENTRY) "\n"
                                           "provides=device_api." NAME " target.build." NAME " "
                                           "runtime.module.loadbinary_" NAME " " NAME ".sum\n"
@@ -33,6 +35,11 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_TEXT "\n"
 /* clang-format on */
 
 static BpPluginTables tables;
+
+#ifdef FROZEN_LATER
+static void later(void) {
+}
+#endif
 
 /* ---- The device: memory behind handles, and work that is done at once -------------------- */
 
@@ -124,6 +131,9 @@ static const BpDeviceApi device_api = {
     .free_data_space = free_data_space,
     .copy = copy_bytes,
     .stream_sync = stream_sync,
+#ifdef FROZEN_LATER
+    .later = later,
+#endif
 };
 
 /* ---- A function: the sum of its integers, made in tasks of the host's pool --------------- */
@@ -205,6 +215,9 @@ static const BpModuleApi module_api = {
     .get_property = get_property,
     .save_to_bytes = save_to_bytes,
     .destroy = free_stored,
+#ifdef FROZEN_LATER
+    .later = later,
+#endif
 };
 
 static int make_module(const BpByteArray *bytes, BpValue *result) {
@@ -257,6 +270,9 @@ static const BpTargetKind target_kind = {
     .description = "A frozen target",
     .context = &tables,
     .complete = complete,
+#ifdef FROZEN_LATER
+    .later = later,
+#endif
 };
 
 static int build(void *self, const BpValue *args, int32_t num_args, BpValue *result) {
@@ -284,8 +300,12 @@ static int32_t initialize(void *context) {
 BP_PLUGIN_EXPORT int32_t ENTRY(const BpHost *its_host, BpPlugin *plugin);
 
 int32_t ENTRY(const BpHost *its_host, BpPlugin *plugin) {
-  plugin->abi_version = BP_ABI_VERSION;
+  plugin->abi_version = BP_ABI_NEEDED;
   plugin->context = &tables;
   plugin->initialize = initialize;
+#ifdef FROZEN_LATER
+  if (plugin->struct_size >= sizeof *plugin)
+    plugin->later = later;
+#endif
   return bp_plugin_fetch_tables(its_host, &tables);
 }
