@@ -10,7 +10,7 @@ In the pages of EXECUTED, in their order and each page in a folder of its own:
                                 stands for any lines
     ```python                   run by tests/python/test-python.sh: check_pages.py --python PAGE FOLDER
 
-In every page: links lead somewhere, commands of the tool and their options, targets of the makefile and files exist, and
+In every page: links lead somewhere, commands of the tool and their options, targets of the makefile, files and headers exist, and
 functions that are named with a file are in it. Numbers of the README in bold are in the page of measurements that is linked next.
 """
 
@@ -204,6 +204,14 @@ def check_paths(root, pages):
                 yield f"{page.path}: there is no {path}"
 
 
+def check_headers(root, pages):
+    """`backplane/NAME.h`: it is installed."""
+    for page in pages:
+        for path in re.findall(r"[`<](backplane/[\w/]+\.h)[`>]", page.text):
+            if not any(os.path.exists(os.path.join(root, folder, path)) for folder in ("include", "sdk/include")):
+                yield f"{page.path}: there is no header {path}"
+
+
 def check_functions(root, pages):
     """`function` (`folder/file.c`) in a page: the file defines the function."""
     for page in pages:
@@ -261,7 +269,7 @@ def check_picture(root):
 
 def find_pages(root):
     paths = [name for name in sorted(os.listdir(root)) if name.endswith(".md")]
-    for folder in ("docs", "docs/measurements", "examples/digits"):
+    for folder in ("docs", "docs/measurements", "docs/reference", "examples/digits"):
         paths += [f"{folder}/{name}" for name in sorted(os.listdir(os.path.join(root, folder))) if name.endswith(".md")]
     return [Page(root, path) for path in paths]
 
@@ -284,6 +292,7 @@ def main():
               ("commands-and-options-exist", check_commands(build, pages)),
               ("makefile-has-the-targets", check_make(build, pages)),
               ("files-are-there", check_paths(root, pages)),
+              ("headers-are-there", check_headers(root, pages)),
               ("functions-are-where-pages-say", check_functions(root, pages)),
               ("figures-are-those-measured", check_numbers(root, by_path["README.md"])),
               ("readme-is-short", check_length(by_path["README.md"])),
