@@ -88,6 +88,45 @@ static void run_current(Kit *kit) {
   close_step(kit, &step);
 }
 
+static int launch_on(const Kit *kit, Step *step, void *stream) {
+  const BpInvocation invocation = {sizeof invocation, kit->target_device, stream, 0};
+  BpValue result;
+  return bp_function_launch(step->function, &invocation, step->args.values, step->args.count,
+                            &result);
+}
+
+/* Copies and launches in turn on a stream that is not current. */
+static void expect_in_order_there(Kit *kit, Step *step, void *stream) {
+  int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
+  for (int32_t round = 0; round < 8; round++) {
+    for (int i = 0; i < EXTENT; i++)
+      sent[i] = round * 100;
+    bp__kit_buffer_set(kit, &step->buffer, sent, stream);
+    for (int i = 0; i < 10; i++)
+      KIT_OK(launch_on(kit, step, stream), "a launch with an invocation");
+    bp__kit_buffer_get(kit, &step->buffer, got, stream);
+    expect_value(got, round * 100 + 10, "copies and launches on the stream of the invocation");
+  }
+  g_free(sent);
+  g_free(got);
+}
+
+static void run_invocation(Kit *kit) {
+  Step step;
+  void *stream, *other;
+  bp__kit_open_target(kit);
+  if (!kit->target_api || !kit->target_api->create_stream)
+    bp__kit_skip("the device has one queue");
+  open_step(kit, &step);
+  KIT_OK(bp_stream_create(kit->target_device, &stream), "create_stream");
+  KIT_OK(bp_stream_create(kit->target_device, &other), "create_stream");
+  KIT_OK(bp_device_set_current(kit->target_device, other), "set_device");
+  expect_in_order_there(kit, &step, stream);
+  close_step(kit, &step);
+  KIT_OK(bp_stream_free(kit->target_device, stream), "free_stream");
+  KIT_OK(bp_stream_free(kit->target_device, other), "free_stream");
+}
+
 /* A launch on one stream, which reads what comes on another. */
 static void run_across(Kit *kit) {
   Step step;
@@ -267,6 +306,8 @@ static const Check checks[] = {
      CHECK_CORE, run_order},
     {"launch.current", "a launch goes to the stream that is current in the thread",
      "launch.order stream.create", CHECK_OPTIONAL, run_current},
+    {"launch.invocation", "a launch goes to the stream that its invocation names", "launch.current",
+     CHECK_OPTIONAL, run_invocation},
     {"launch.across", "a launch waits for another stream, and another for it",
      "launch.current stream.order", CHECK_OPTIONAL, run_across},
     {"launch.freed", "a queued launch completes although its buffers are freed", "launch.order",

@@ -10,6 +10,7 @@ libbackplane_la_SOURCES += \
 	core/device/dlpack.c \
 	core/device/host_memory.c \
 	core/device/kinds.c \
+	core/device/launch.c \
 	core/device/library_slots.c core/device/library_slots.h \
 	core/device/memory.c \
 	core/device/preferences.c core/device/preferences.h \

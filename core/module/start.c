@@ -22,6 +22,7 @@ static const BpModuleTable module_table = {
     .create = bp_module_create,
     .get_context = bp_module_get_context,
     .function_create = bp_module_function_create,
+    .kernel_create = bp_module_kernel_create,
     .import = bp_module_import,
     .encode_device_code = bp__device_code_encode,
     .decode_device_code = bp__device_code_decode,

@@ -100,6 +100,14 @@ BP_API int bp_stream_sync_from_to(BpDevice device, void *from, void *to);
 BP_API int bp_device_set_current(BpDevice device, void *stream);
 BP_API void bp_device_get_current(int32_t device_type, int32_t *device_id, void **stream);
 
+/* Calls a function on a device and stream, which need not be current in the thread: a kernel is
+ * queued on that stream. Any other function is called with both current, and those that were
+ * current before are so again when it returns. `invocation` and `args` are borrowed for the call;
+ * the caller owns *result. -1 with an error: of the function, or BP_ERROR_VALUE for a device of
+ * another kind than the kernel's, a stream of another device, or a flag. Any thread. */
+BP_API int bp_function_launch(BpFunction *function, const BpInvocation *invocation,
+                              const BpValue *args, int32_t num_args, BpValue *result);
+
 /* ---- Host threads ------------------------------------------------------------------------ */
 
 /* Threads of a launch; BACKPLANE_NUM_THREADS or the usable cores at first. Setting it, 1 to 1024,

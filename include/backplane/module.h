@@ -44,6 +44,12 @@ BP_API void *bp_module_get_context(BpModule *module, const BpModuleApi *api);
 BP_API BpFunction *bp_module_function_create(BpModule *module, BpPackedCall call, void *context,
                                              void (*destroy)(void *context));
 
+/* Makes a kernel of a device module: a function that bp_function_launch (backplane/device.h) runs
+ * where the caller says. See BpModuleTable::kernel_create (transfer full). */
+BP_API BpFunction *bp_module_kernel_create(BpModule *module, int32_t device_type,
+                                           BpKernelCall launch, void *context,
+                                           void (*destroy)(void *context));
+
 /* The kind (borrowed, static); NULL with an error. */
 BP_API const char *bp_module_kind(BpModule *module);
 

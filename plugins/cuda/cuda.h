@@ -163,8 +163,8 @@ typedef struct BpCudaProgram {
 } BpCudaProgram;
 
 /* Launches on the current stream: arguments, then one int a tag. */
-int32_t bp_cuda_launch(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
-                       int32_t num_args);
+int32_t bp_cuda_launch(BpKernelModule *module, BpKernelEntry *kernel,
+                       const BpInvocation *invocation, const BpValue *args, int32_t num_args);
 extern const BpKernelModuleKind bp_cuda_module_kind;
 extern const BpTargetKind bp_cuda_kind;
 int bp_cuda_build(void *self, const BpValue *args, int32_t num_args, BpValue *result);

@@ -111,7 +111,8 @@ typedef struct Launch {
 
 static int32_t get_address(const Launch *launch, int32_t i, const BpValue *arg, uint64_t *address) {
   BpKernelBuffer given = {NULL, 0, 0};
-  if (bp_kernel_get_buffer(&bp_cuda_host, launch->call, &bp_cuda_device_api, i, arg, &given) != 0)
+  BpKernelPlace place = {&bp_cuda_device_api, launch->device->index};
+  if (bp_kernel_get_buffer(&bp_cuda_host, launch->call, place, i, arg, &given) != 0)
     return -1;
   *address = (uint64_t)(uintptr_t)given.data + given.offset;
   if (*address % BP_CUDA_ALIGNMENT == 0)
@@ -166,18 +167,16 @@ static int32_t enqueue(CUfunction function, Launch *launch, CUstream stream) {
   return status == CUDA_SUCCESS ? 0 : launch_failed(launch, status, "cuLaunchKernel");
 }
 
-int32_t bp_cuda_launch(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
-                       int32_t num_args) {
-  int32_t device_id = 0;
-  void *handle = NULL;
+int32_t bp_cuda_launch(BpKernelModule *module, BpKernelEntry *kernel,
+                       const BpInvocation *invocation, const BpValue *args, int32_t num_args) {
   Launch launch;
   if (bp_kernel_check_count(&bp_cuda_host, &kernel->call, num_args) != 0)
     return -1;
-  bp_cuda_host.runtime->get_current(BP_DEVICE_CUDA, &device_id, &handle);
   launch.call = &kernel->call;
-  launch.device = bp_cuda_device(device_id);
+  launch.device = bp_cuda_device(invocation->device.device_id);
   if (!launch.device || pack(&launch, args) != 0 || get_sizes(&launch, args) != 0)
     return -1;
   CUfunction function = get_function(module, kernel, launch.device);
-  return function ? enqueue(function, &launch, bp_cuda_stream(launch.device, handle)) : -1;
+  return function ? enqueue(function, &launch, bp_cuda_stream(launch.device, invocation->stream))
+                  : -1;
 }

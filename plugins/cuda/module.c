@@ -66,9 +66,10 @@ static const char *const other_formats[] = {BP_CUDA_PTX, BP_CUDA_CUBIN, TVM_SOUR
 
 const BpKernelModuleKind bp_cuda_module_kind = {
     .host = &bp_cuda_host,
+    .device = &bp_cuda_device_api,
     .api = &api,
     .format = BP_CUDA_SOURCE,
-    .call = bp_cuda_launch,
+    .launch = bp_cuda_launch,
     .forget = forget,
     .prepare = prepare,
     .other_formats = other_formats,

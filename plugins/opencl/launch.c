@@ -66,8 +66,8 @@ static int32_t get_buffer(const BpKernelEntry *kernel, const BpOpenclDevice *dev
   cl_int status = CL_SUCCESS;
   BpKernelBuffer given = {NULL, 0, 0};
   BpOpenclBuffer buffer;
-  if (bp_kernel_get_buffer(&bp_opencl_host, &kernel->call, &bp_opencl_device_api, i, arg, &given) !=
-      0)
+  BpKernelPlace place = {&bp_opencl_device_api, device->index};
+  if (bp_kernel_get_buffer(&bp_opencl_host, &kernel->call, place, i, arg, &given) != 0)
     return -1;
   if (bp_opencl_find(device, given.data, &buffer) != 0)
     return bp_opencl_host.error->add_context("%s: argument %d", kernel->call.name, i);
@@ -169,22 +169,20 @@ static int32_t enqueue(const BpKernelEntry *kernel, cl_kernel made, const BpOpen
   return 0;
 }
 
-int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
-                         int32_t num_args) {
-  int32_t device_id = 0, rc = -1;
-  void *handle = NULL;
+int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel,
+                         const BpInvocation *invocation, const BpValue *args, int32_t num_args) {
+  int32_t rc = -1;
   Parts parts = {.count = 0};
   BpOpenclKernel *built = kernel->built;
   if (bp_kernel_check_count(&bp_opencl_host, &kernel->call, num_args) != 0)
     return -1;
-  bp_opencl_host.runtime->get_current(BP_DEVICE_OPENCL, &device_id, &handle);
-  BpOpenclDevice *device = bp_opencl_device(device_id);
+  BpOpenclDevice *device = bp_opencl_device(invocation->device.device_id);
   if (!device)
     return -1;
   pthread_mutex_lock(&built->lock);
   cl_kernel made = get_kernel(module, kernel, device);
   if (made)
-    rc = enqueue(kernel, made, device, bp_opencl_stream(device, handle), args, &parts);
+    rc = enqueue(kernel, made, device, bp_opencl_stream(device, invocation->stream), args, &parts);
   pthread_mutex_unlock(&built->lock);
   for (int32_t i = 0; i < parts.count; i++)
     bp_cl.clReleaseMemObject(parts.items[i]); /* the queued kernel holds it */

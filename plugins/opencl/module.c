@@ -57,9 +57,10 @@ static const BpModuleApi api = BP_KERNEL_MODULE_API("opencl");
 
 const BpKernelModuleKind bp_opencl_module_kind = {
     .host = &bp_opencl_host,
+    .device = &bp_opencl_device_api,
     .api = &api,
     .format = "cl",
-    .call = bp_opencl_launch,
+    .launch = bp_opencl_launch,
     .forget = forget,
     .prepare = prepare,
 };

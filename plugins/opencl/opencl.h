@@ -161,8 +161,8 @@ cl_program bp_opencl_program(const BpKernelModule *module, const BpOpenclDevice 
 /* ---- launch.c, module.c, target.c -------------------------------------------------------- */
 
 /* Launches on the current stream: arguments, then one int a tag. */
-int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
-                         int32_t num_args);
+int32_t bp_opencl_launch(BpKernelModule *module, BpKernelEntry *kernel,
+                         const BpInvocation *invocation, const BpValue *args, int32_t num_args);
 extern const BpKernelModuleKind bp_opencl_module_kind;
 extern const BpTargetKind bp_opencl_kind;
 int bp_opencl_build(void *self, const BpValue *args, int32_t num_args, BpValue *result);

@@ -8,6 +8,7 @@
 typedef struct Launch {
   BpVulkanKernel *kernel;
   BpVulkanDevice *device;
+  int32_t device_id;
   BpVulkanPipeline *pipeline;
   uint32_t groups[3];
   char scalars[BP_KERNEL_MOST_ARGS * 8];
@@ -34,8 +35,8 @@ static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanB
                         VkDescriptorBufferInfo *part) {
   BpKernelBuffer given = {NULL, 0, 0};
   const BpVulkanInfo *info = launch->device->info;
-  if (bp_kernel_get_buffer(&bp_vulkan_host, launch->kernel->call, &bp_vulkan_device_api, i, arg,
-                           &given) != 0)
+  BpKernelPlace place = {&bp_vulkan_device_api, launch->device_id};
+  if (bp_kernel_get_buffer(&bp_vulkan_host, launch->kernel->call, place, i, arg, &given) != 0)
     return -1;
   *buffer = bp_vulkan_find(launch->device, given.data);
   if (!*buffer)
@@ -189,21 +190,19 @@ static int32_t launch_on(Launch *launch, const BpValue *args, void *handle) {
   return rc;
 }
 
-int32_t bp_vulkan_launch(BpKernelModule *module, BpKernelEntry *entry, const BpValue *args,
-                         int32_t num_args) {
+int32_t bp_vulkan_launch(BpKernelModule *module, BpKernelEntry *entry,
+                         const BpInvocation *invocation, const BpValue *args, int32_t num_args) {
   (void)module;
   BpVulkanKernel *kernel = entry->built;
-  int32_t device_id = 0;
-  void *handle = NULL;
   Launch launch;
   if (bp_kernel_check_count(&bp_vulkan_host, kernel->call, num_args) != 0)
     return -1;
-  bp_vulkan_host.runtime->get_current(BP_DEVICE_VULKAN, &device_id, &handle);
   launch.kernel = kernel;
   launch.num_held = launch.num_buffers = 0;
   memset(launch.scalars, 0, kernel->push_bytes);
-  launch.device = bp_vulkan_device(device_id);
-  int32_t rc = launch.device ? launch_on(&launch, args, handle) : -1;
+  launch.device_id = invocation->device.device_id;
+  launch.device = bp_vulkan_device(invocation->device.device_id);
+  int32_t rc = launch.device ? launch_on(&launch, args, invocation->stream) : -1;
   for (int32_t i = 0; i < launch.num_held; i++)
     bp_vulkan_release(&launch.held[i]->shared);
   return rc;

@@ -95,9 +95,10 @@ static const BpModuleApi api = BP_KERNEL_MODULE_API_WITH("vulkan", get_source);
 
 const BpKernelModuleKind bp_vulkan_module_kind = {
     .host = &bp_vulkan_host,
+    .device = &bp_vulkan_device_api,
     .api = &api,
     .format = "spv",
-    .call = bp_vulkan_launch,
+    .launch = bp_vulkan_launch,
     .forget = forget,
     .prepare = prepare,
 };

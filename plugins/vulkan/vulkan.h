@@ -380,8 +380,8 @@ typedef struct BpVulkanKernel {
 /* The pipeline for a device (transfer none), made by the first call; NULL with an error. */
 BpVulkanPipeline *bp_vulkan_pipeline(BpVulkanKernel *kernel, BpVulkanDevice *device);
 /* Launches on the current stream. */
-int32_t bp_vulkan_launch(BpKernelModule *module, BpKernelEntry *entry, const BpValue *args,
-                         int32_t num_args);
+int32_t bp_vulkan_launch(BpKernelModule *module, BpKernelEntry *entry,
+                         const BpInvocation *invocation, const BpValue *args, int32_t num_args);
 extern const BpKernelModuleKind bp_vulkan_module_kind;
 
 /* ---- target.c, glslc.c ------------------------------------------------------------------- */

@@ -21,7 +21,7 @@ EXTRA_DIST += tests/core/plugin_files.h
 # Started without libtool's script, whose LD_LIBRARY_PATH a privileged program ignores.
 test_programs += tests/core/test-privileged
 tests_core_test_privileged_LDFLAGS = $(AM_LDFLAGS) -no-install
-test_programs += tests/core/test-device tests/core/test-packed
+test_programs += tests/core/test-device tests/core/test-launch tests/core/test-packed
 test_programs += tests/core/test-simdev
 test_programs += tests/core/test-runtime
 test_programs += tests/core/test-select

@@ -158,16 +158,10 @@ static void test_padded_elements_are_refused_by_name(void) {
 
 /* ---- What a kernel is given -------------------------------------------------------------- */
 
-static void get_current(int32_t device_type, int32_t *device_id, void **stream) {
-  (void)device_type;
-  *device_id = 0;
-  *stream = NULL;
-}
-
 static void test_kernels_are_given_the_packed_bytes(void) {
-  const BpRuntimeTable runtime = {.struct_size = sizeof runtime, .get_current = get_current};
-  const BpPluginTables tables = {.runtime = &runtime};
+  const BpPluginTables tables = {0};
   const BpDeviceApi api = {.struct_size = sizeof api, .device_type = BP_DEVICE_CPU, .name = "cpu"};
+  const BpKernelPlace place = {&api, 0};
   const BpKernel kernel = {.name = (char *)(uintptr_t) "kernel"};
   for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
     int64_t extents[] = {1, cases[i].count}, strides[] = {99, 1};
@@ -175,7 +169,7 @@ static void test_kernels_are_given_the_packed_bytes(void) {
         .device = host, .ndim = 2, .dtype = cases[i].dtype, .shape = extents, .strides = strides};
     const BpValue arg = {.type_index = BP_TYPE_TENSOR_VIEW, .v_view = &view};
     BpKernelBuffer buffer;
-    g_assert_cmpint(bp_kernel_get_buffer(&tables, &kernel, &api, 0, &arg, &buffer), ==, 0);
+    g_assert_cmpint(bp_kernel_get_buffer(&tables, &kernel, place, 0, &arg, &buffer), ==, 0);
     g_assert_cmpuint(buffer.size, ==, cases[i].bytes);
   }
 }

@@ -120,6 +120,13 @@ typedef struct BpModuleTable {
   /* Makes a function that keeps `module` alive; `call` gets a BpClosure as `self`. */
   BpFunction *(*function_create)(BpModule *module, BpPackedCall call, void *context,
                                  void (*destroy)(void *context));
+  /* Makes a kernel: a function that keeps `module` alive and calls `launch` with `context`. Called
+   * as any function, a kernel is launched on the device and stream that are current in the thread
+   * for `device_type`; bp_function_launch (backplane/device.h) names them. The host checks that the
+   * device is of `device_type`, that the stream is one of it and that `flags` is 0. destroy as for
+   * function_create. Owned by the caller. */
+  BpFunction *(*kernel_create)(BpModule *module, int32_t device_type, BpKernelCall launch,
+                               void *context, void (*destroy)(void *context));
   /* Adds an import; the module takes a reference. A cycle is an error. */
   int32_t (*import)(BpModule *module, BpModule *imported);
   /* Encodes and decodes the common form of a device module's bytes (see docs/artifacts.md):
@@ -196,7 +203,7 @@ typedef struct BpRuntimeTable {
    * task has ended without reaching the barrier. */
   int32_t (*parallel_barrier)(int32_t task_id, BpParallelGroup *group);
   int32_t (*num_threads)(void);
-  /* The device and stream that are current in this thread, for launched functions. */
+  /* The device and stream that are current in this thread. A kernel gets them in its invocation. */
   void (*get_current)(int32_t device_type, int32_t *device_id, void **stream);
   /* The directory for cached files of `subject` ("opencl"), made if need be, NUL-terminated into
    * `path`; -1 with an error if there is none that this user alone can write. */

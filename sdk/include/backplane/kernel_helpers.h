@@ -245,6 +245,12 @@ typedef struct BpKernelBuffer {
   uint64_t size; /* bytes of the tensor, at most UINT64_MAX; 0 for a handle alone */
 } BpKernelBuffer;
 
+/* The device of a launch. */
+typedef struct BpKernelPlace {
+  const BpDeviceApi *api;
+  int32_t device_id;
+} BpKernelPlace;
+
 /* At most UINT64_MAX. */
 static inline uint64_t bp_kernel_count_elements_(const BpTensorView *view) {
   uint64_t count = 1;
@@ -255,16 +261,15 @@ static inline uint64_t bp_kernel_count_elements_(const BpTensorView *view) {
 }
 
 static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKernel *kernel,
-                                          const BpDeviceApi *api, int32_t i,
-                                          const BpTensorView *view, BpKernelBuffer *buffer) {
-  int32_t device_id = 0;
-  void *stream = NULL;
-  host->runtime->get_current(api->device_type, &device_id, &stream);
-  if (view->device.device_type != api->device_type || view->device.device_id != device_id)
+                                          BpKernelPlace place, int32_t i, const BpTensorView *view,
+                                          BpKernelBuffer *buffer) {
+  if (view->device.device_type != place.api->device_type ||
+      view->device.device_id != place.device_id)
     return host->error->raise(
         BP_ERROR_VALUE,
         "%s: argument %d: expected a tensor on %s:%d, got one of device type %d, index %d",
-        kernel->name, i, api->name, device_id, view->device.device_type, view->device.device_id);
+        kernel->name, i, place.api->name, place.device_id, view->device.device_type,
+        view->device.device_id);
   buffer->data = view->data;
   buffer->offset = view->byte_offset;
   uint64_t count = bp_kernel_count_elements_(view);
@@ -281,10 +286,9 @@ static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKe
   return 0;
 }
 
-/* The buffer that an argument is; a tensor is on the device of the kind of `api` that is current in
- * this thread. */
+/* The buffer that an argument is; a tensor is on the device of the launch. */
 static inline int32_t bp_kernel_get_buffer(const BpPluginTables *host, const BpKernel *kernel,
-                                           const BpDeviceApi *api, int32_t i, const BpValue *arg,
+                                           BpKernelPlace place, int32_t i, const BpValue *arg,
                                            BpKernelBuffer *buffer) {
   switch (arg->type_index) {
   case BP_TYPE_POINTER:
@@ -292,9 +296,9 @@ static inline int32_t bp_kernel_get_buffer(const BpPluginTables *host, const BpK
     buffer->offset = buffer->size = 0;
     return 0;
   case BP_TYPE_TENSOR_VIEW:
-    return bp_kernel_get_view_(host, kernel, api, i, arg->v_view, buffer);
+    return bp_kernel_get_view_(host, kernel, place, i, arg->v_view, buffer);
   case BP_TYPE_TENSOR:
-    return bp_kernel_get_view_(host, kernel, api, i, &((BpTensor *)(void *)arg->v_obj)->view,
+    return bp_kernel_get_view_(host, kernel, place, i, &((BpTensor *)(void *)arg->v_obj)->view,
                                buffer);
   default:
     return bp_kernel_bad_argument(host, kernel, i, "a buffer", arg->type_index);

@@ -106,7 +106,8 @@ static int32_t take_argument(const BpKernel *kernel, int32_t i, const BpValue *v
   if (kernel->arg_dtypes[i].code != BP_DTYPE_HANDLE)
     return bp_kernel_get_scalar(&simdev_host, kernel, i, value, kernel->arg_dtypes[i],
                                 launch->scalars[i]);
-  if (bp_kernel_get_buffer(&simdev_host, kernel, &simdev_device_api, i, value, &view))
+  BpKernelPlace place = {&simdev_device_api, device.device_id};
+  if (bp_kernel_get_buffer(&simdev_host, kernel, place, i, value, &view))
     return -1;
   launch->args[i] = simdev_use(device, view.data, view.offset, view.size, &launch->buffers[i]);
   return launch->args[i] ? 0 : simdev_host.error->add_context("%s: argument %d", kernel->name, i);
@@ -123,9 +124,8 @@ static int32_t take_call(const BpKernel *kernel, const BpValue *args, BpDevice d
   return 0;
 }
 
-static int32_t launch_kernel(const BpKernelEntry *kernel, const BpValue *args, int32_t num_args) {
-  BpDevice device = {SIMDEV_DEVICE_TYPE, 0};
-  void *stream;
+static int32_t launch_kernel(const BpKernelEntry *kernel, const BpInvocation *invocation,
+                             const BpValue *args, int32_t num_args) {
   if (bp_kernel_check_count(&simdev_host, &kernel->call, num_args))
     return -1;
   Launch *launch = bp_plugin_calloc(&simdev_host, sizeof *launch);
@@ -133,12 +133,12 @@ static int32_t launch_kernel(const BpKernelEntry *kernel, const BpValue *args, i
     return -1;
   launch->entry = kernel->built;
   simdev_host.object->retain(launch->entry);
-  simdev_host.runtime->get_current(SIMDEV_DEVICE_TYPE, &device.device_id, &stream);
-  if (!take_call(&kernel->call, args, device, launch))
-    return simdev_submit(device.device_id, stream,
-                         (SimdevWork){run_launch, destroy_launch, launch, 0});
-  destroy_launch(launch);
-  return -1;
+  if (take_call(&kernel->call, args, invocation->device, launch)) {
+    destroy_launch(launch);
+    return -1;
+  }
+  return simdev_submit(invocation->device.device_id, invocation->stream,
+                       (SimdevWork){run_launch, destroy_launch, launch, 0});
 }
 
 /* ---- Modules ----------------------------------------------------------------------------- */
@@ -161,12 +161,13 @@ static int32_t build_kernel(BpKernelModule *module, BpKernelEntry *kernel) {
   return 0;
 }
 
-static int32_t call_kernel(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
-                           int32_t num_args) {
+static int32_t build_and_launch(BpKernelModule *module, BpKernelEntry *kernel,
+                                const BpInvocation *invocation, const BpValue *args,
+                                int32_t num_args) {
   pthread_mutex_lock(&compiler);
   int32_t rc = kernel->built ? 0 : build_kernel(module, kernel);
   pthread_mutex_unlock(&compiler);
-  return rc ? -1 : launch_kernel(kernel, args, num_args);
+  return rc ? -1 : launch_kernel(kernel, invocation, args, num_args);
 }
 
 static void forget(BpKernelModule *module) {
@@ -179,8 +180,9 @@ static const BpModuleApi module_api = BP_KERNEL_MODULE_API("simdev");
 
 const BpKernelModuleKind simdev_module_kind = {
     .host = &simdev_host,
+    .device = &simdev_device_api,
     .api = &module_api,
     .format = "simdev",
-    .call = call_kernel,
+    .launch = build_and_launch,
     .forget = forget,
 };

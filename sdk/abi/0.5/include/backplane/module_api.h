@@ -68,6 +68,21 @@ typedef struct BpModuleApi {
   void (*destroy)(void *context);
 } BpModuleApi;
 
+/* ---- Launches ---------------------------------------------------------------------------- */
+
+/* Where a kernel runs. */
+typedef struct BpInvocation {
+  uint64_t struct_size; /* sizeof(BpInvocation) of the headers of whoever fills it in */
+  BpDevice device;      /* of the kind that the kernel is made for */
+  void *stream;         /* of that device; NULL: its default stream */
+  uint64_t flags;       /* none is defined yet: 0 */
+} BpInvocation;
+
+/* Queues a kernel on the stream of `invocation`, which is borrowed for the call. `context` is that
+ * of BpModuleTable::kernel_create. Returns 0, or -1 with an error raised. Any thread. */
+typedef int32_t (*BpKernelCall)(void *context, const BpInvocation *invocation, const BpValue *args,
+                                int32_t num_args);
+
 /* ---- Device functions -------------------------------------------------------------------- */
 
 /* The function table entry of a device module: how a kernel is called and launched. A kernel is

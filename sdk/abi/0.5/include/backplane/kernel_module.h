@@ -4,7 +4,7 @@
  * the ABI: a plugin carries its own copy of what it uses.
  *
  *   static const BpModuleApi api = BP_KERNEL_MODULE_API("opencl");
- *   static const BpKernelModuleKind kind = {&host, &api, "cl", call, forget};
+ *   static const BpKernelModuleKind kind = {&host, &device_api, &api, "cl", launch, forget};
  */
 #ifndef BACKPLANE_KERNEL_MODULE_H
 #define BACKPLANE_KERNEL_MODULE_H
@@ -26,14 +26,16 @@ typedef struct BpKernelEntry {
 /* What a plugin says of its modules; static. */
 typedef struct BpKernelModuleKind {
   const BpPluginTables *host;
-  const BpModuleApi *api; /* BP_KERNEL_MODULE_API */
-  const char *format;     /* of the code: "cl", "ptx" */
-  /* Calls a kernel, which is built at the first call. Any thread, also at once from several; the
-   * module lives until it returns. 0, or -1 with an error raised. */
-  int32_t (*call)(BpKernelModule *module, BpKernelEntry *kernel, const BpValue *args,
-                  int32_t num_args);
-  /* Frees what `prepare` and `call` left in `built` of the module and of its kernels. All of these
-   * are NULL in a module that is given up before `prepare`. Any thread. */
+  const BpDeviceApi *device; /* that kernels are launched on */
+  const BpModuleApi *api;    /* BP_KERNEL_MODULE_API */
+  const char *format;        /* of the code: "cl", "ptx" */
+  /* Launches a kernel, which is built at the first launch. The host has checked the invocation. Any
+   * thread, also at once from several; the module lives until it returns. 0, or -1 with an error
+   * raised. */
+  int32_t (*launch)(BpKernelModule *module, BpKernelEntry *kernel, const BpInvocation *invocation,
+                    const BpValue *args, int32_t num_args);
+  /* Frees what `prepare` and `launch` left in `built` of the module and of its kernels. All of
+   * these are NULL in a module that is given up before `prepare`. Any thread. */
   void (*forget)(BpKernelModule *module);
   /* (optional: nothing) Looks at the code of a module that is whole but for `self`, so that what is
    * wrong is found when it is loaded, and fills `built`. 0, or -1 with an error raised; `forget` is
@@ -80,11 +82,10 @@ typedef struct BpKernelCallee_ {
   BpKernelEntry *kernel;
 } BpKernelCallee_;
 
-static inline int bp_kernel_module_call_(void *self, const BpValue *args, int32_t num_args,
-                                         BpValue *result) {
-  const BpKernelCallee_ *callee = (const BpKernelCallee_ *)((BpClosure *)self)->context;
-  (void)result;
-  return callee->module->kind->call(callee->module, callee->kernel, args, num_args);
+static inline int32_t bp_kernel_module_launch_(void *context, const BpInvocation *invocation,
+                                               const BpValue *args, int32_t num_args) {
+  const BpKernelCallee_ *callee = (const BpKernelCallee_ *)context;
+  return callee->module->kind->launch(callee->module, callee->kernel, invocation, args, num_args);
 }
 
 static inline void bp_kernel_module_free_(void *data) {
@@ -103,8 +104,9 @@ static inline int32_t bp_kernel_module_get_function_(void *context, const char *
       return bp_kernel_module_no_memory_(module);
     callee->module = module;
     callee->kernel = &module->kernels[i];
-    *function = module->kind->host->module->function_create(module->self, bp_kernel_module_call_,
-                                                            callee, bp_kernel_module_free_);
+    *function = module->kind->host->module->kernel_create(
+        module->self, module->kind->device->device_type, bp_kernel_module_launch_, callee,
+        bp_kernel_module_free_);
     return *function ? 0 : -1;
   }
   return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin as it was written for ABI 0.4, kept as it is: it is built against the headers beside it
+/* A plugin as it was written for ABI 0.5, kept as it is: it is built against the headers beside it
  * and against today's, and both must work in today's host. It uses every table that every host has.
  * Its slots find the host in their context.
  *
@@ -25,7 +25,7 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\n"
                      "name=" NAME "\n"
                      "version=1.0\n"
                      "license=Apache-2.0\n"
-                     "description=A plugin of ABI 0.4\n"
+                     "description=A plugin of ABI 0.5\n"
                      "entry=" TEXT(ENTRY) "\n"
                                           "provides=device_api." NAME " target.build." NAME " "
                                           "runtime.module.loadbinary_" NAME " " NAME ".sum\n"
