@@ -374,6 +374,18 @@ static void test_many_operands(void) {
   g_free(x);
 }
 
+/* No code reads the value that gives CastLike its type; it is no constant. */
+static void test_type_of_a_value(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float x[] = {1, -2, 3, -4, 5, 6}, y[] = {1, 1, 1, 1, 1, 1};
+  builder->version = 19;
+  onnx_input(builder, "x", ONNX_FLOAT, "6x1");
+  onnx_node(builder, "Softmax", "x", "s", "");
+  onnx_node(builder, "CastLike", "s,x", "y", "");
+  onnx_output(builder, "y");
+  check_model(builder, x, y, 6);
+}
+
 static void test_outputs_without_nodes(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(6), *w = onnx_float_values(6);
@@ -1077,6 +1089,7 @@ int main(int argc, char **argv) {
   g_test_add_data_func("/compile/slices/of-a-constant-every-other", "every-other",
                        test_slices_of_a_constant);
   g_test_add_func("/compile/operands/are-any-number", test_many_operands);
+  g_test_add_func("/compile/types/are-those-of-a-value-that-is-not-read", test_type_of_a_value);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
   g_test_add_func("/compile/reference/computes-operators-as-they-stand", test_reference);
   g_test_add_func("/compile/two-devices/an-input-may-be-on-another", test_input_from_elsewhere);
