@@ -29,6 +29,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/scatter.c \
 	graph/ops/settle.c \
 	graph/ops/shape.c \
+	graph/ops/spectral.c \
 	graph/ops/state.c \
 	graph/ops/table.c \
 	graph/ops/topk.c \

@@ -267,6 +267,14 @@ BP_ROW_INFER(tensor_scatter);
 BP_ROW_COMPUTE(tensor_scatter);
 BP_ROW_EXPAND(causal_conv);
 
+/* spectral.c: Fourier transforms, in terms of others, and their constants */
+BP_ROW_EXPAND(window);
+BP_ROW_EXPAND(mel_weight_matrix);
+BP_ROW_EXPAND(dft);
+BP_ROW_EXPAND(stft);
+BP_ROW_INFER(frames);
+BP_ROW_COMPUTE(frames);
+
 /* grid_sample.c */
 BP_ROW_INFER(grid_sample);
 BP_ROW_COMPUTE(grid_sample);

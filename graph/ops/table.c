@@ -283,6 +283,14 @@ static const BpOp table[] = {
              tensor_scatter),
     EXPANDED("CausalConvWithState", 27, 2, 4, 2, "activation:s", causal_conv),
 
+    /* Spectra. */
+    EXPANDED("HannWindow", 17, 1, 1, 1, "output_datatype:i periodic:i", window),
+    EXPANDED("HammingWindow", 17, 1, 1, 1, "output_datatype:i periodic:i", window),
+    EXPANDED("BlackmanWindow", 17, 1, 1, 1, "output_datatype:i periodic:i", window),
+    EXPANDED("MelWeightMatrix", 17, 5, 5, 1, "output_datatype:i", mel_weight_matrix),
+    EXPANDED("DFT", 17, 1, 3, 1, "axis:i inverse:i onesided:i", dft),
+    EXPANDED("STFT", 17, 2, 4, 1, "onesided:i", stft),
+
     /* Attention. */
     EXPANDED("RotaryEmbedding", 23, 3, 4, 1, "interleaved:i num_heads:i rotary_embedding_dim:i",
              rotary_embedding),
@@ -314,6 +322,8 @@ static const BpOp table[] = {
     STEPS("RNNSteps", 2, "", rnn_steps),
     {"ResizeAxis", "backplane", 1, 1, 3, 1, 0, BP_FUSE_INJECTIVE, "axis:i repeat:i",
      bp__infer_resize_axis, NULL, bp__compute_resize_axis, NULL, NULL, BP_OPEN_ALL},
+    {"Frames", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "step:i length:i", bp__infer_frames,
+     NULL, bp__compute_frames, NULL, NULL, BP_OPEN_NONE},
     {"Block", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "block:i", bp__infer_block, NULL,
      bp__compute_block, NULL, NULL, BP_OPEN_ALL},
     {"Unblock", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "channels:i", bp__infer_unblock,

@@ -289,7 +289,7 @@ static void make_cast(RandomGraph *g, const Row *row) {
     type = BOOL;
   if (is_float(type) && in.type != BOOL && in.magnitude + in.fraction > 9)
     type = in.type == FLOAT ? FLOAT : BOOL;
-  int32_t reads[2] = {x, is_like ? weights(g, type, (int64_t[]){3}, 1) : -1};
+  int32_t reads[2] = {x, is_like ? given(g, type, (int64_t[]){3}, 1, below(g, 2) == 0) : -1};
   int32_t result = apply(g, row->op, is_like ? g_strdup("") : g_strdup_printf("to=%d", type), reads,
                          is_like ? 2 : 1, type, in.shape, in.rank);
   random_graph_value(g, result)->fraction = is_float(type) ? in.fraction : 0;
@@ -1338,6 +1338,12 @@ static const Row rows[] = {
     {"RMSNormalization", make_norm, "", 0, 0},
     {"MeanVarianceNormalization", make_picture, "|axes=1,2", 1 << FLOAT, 0},
     {"LpNormalization", make_along, "p=2 ", FLOATS, 0},
+    {"HannWindow", make_window, "|periodic=0", 0, 0},
+    {"HammingWindow", make_window, "|periodic=0", 0, 0},
+    {"BlackmanWindow", make_window, "|periodic=0", 0, 0},
+    {"MelWeightMatrix", make_mel, "", 0, 0},
+    {"DFT", make_dft, "", 0, 0},
+    {"STFT", make_stft, "", 0, 0},
     {"RotaryEmbedding", make_rotary, "", 0, 0},
     {"Attention", make_attention,
      "|is_causal=1|scale=0.25f is_causal=1|softcap=2.0f|softmax_precision=1", 0, 0},

@@ -68,4 +68,10 @@ void make_rotary(RandomGraph *g, const Row *row);
 void make_attention(RandomGraph *g, const Row *row);
 void make_recurrent(RandomGraph *g, const Row *row);
 
+/* random_signals.c */
+void make_window(RandomGraph *g, const Row *row);
+void make_mel(RandomGraph *g, const Row *row);
+void make_dft(RandomGraph *g, const Row *row);
+void make_stft(RandomGraph *g, const Row *row);
+
 #endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Generators of spectra for random graphs: windows, mel bands and Fourier transforms. */
+#include "tests/graph/random_make.h"
+
+#include <string.h>
+
+void make_window(RandomGraph *g, const Row *row) {
+  int64_t count = 1 + extent(g);
+  int32_t size = number(g, INT64, (double)count);
+  rounded(g, apply(g, row->op, choice(g, row->attrs), &size, 1, FLOAT, &count, 1));
+}
+
+void make_mel(RandomGraph *g, const Row *row) {
+  int64_t length = between(g, 8, 64), shape[2] = {length / 2 + 1, between(g, 1, 9)};
+  int32_t reads[5] = {number(g, INT64, (double)shape[1]), number(g, INT64, (double)length),
+                      number(g, INT64, 8000), number(g, FLOAT, (double)between(g, 0, 300)),
+                      number(g, FLOAT, (double)between(g, 900, 4000))};
+  rounded(g, apply(g, row->op, choice(g, row->attrs), reads, 5, FLOAT, shape, 2));
+}
+
+/* Lengths that are one product, and those that are several. */
+static int64_t signal_length(RandomGraph *g) {
+  static const int16_t lengths[] = {1, 2, 3, 7, 16, 31, 64, 66, 71, 80, 96, 128, 142, 210};
+  return lengths[below(g, G_N_ELEMENTS(lengths))];
+}
+
+/* Onesided, a real signal has half of a spectrum, and that gives a real signal. */
+void make_dft(RandomGraph *g, const Row *row) {
+  int64_t length = signal_length(g), used = MAX(1, length + between(g, -2, 2));
+  gboolean is_inverse = below(g, 2) == 1, is_half = below(g, 2) == 1;
+  int64_t parts = is_half ? 1 + is_inverse : between(g, 1, 2), axis = between(g, 0, 1);
+  int64_t in[3] = {between(g, 1, 3), between(g, 1, 3), parts}, out[3];
+  memcpy(out, in, sizeof(out));
+  in[axis] = is_half && is_inverse ? used / 2 + 1 : used;
+  out[axis] = is_half && !is_inverse ? length / 2 + 1 : length;
+  out[2] = is_half && is_inverse ? 1 : 2;
+  int32_t reads[3] = {given(g, FLOAT, in, 3, FALSE), number(g, INT64, (double)length),
+                      number(g, INT64, (double)axis)};
+  rounded(g, apply(g, row->op, g_strdup_printf("inverse=%d onesided=%d", is_inverse, is_half),
+                   reads, 3, FLOAT, out, 3));
+}
+
+void make_stft(RandomGraph *g, const Row *row) {
+  int64_t length = signal_length(g), step = between(g, 1, length), count = between(g, 1, 4);
+  gboolean is_half = below(g, 2) == 1;
+  int64_t in[3] = {between(g, 1, 2), length + (count - 1) * step + below(g, step), 1};
+  int64_t out[4] = {in[0], count, is_half ? length / 2 + 1 : length, 2};
+  in[2] = is_half ? 1 : between(g, 1, 2);
+  int32_t reads[4] = {given(g, FLOAT, in, 3, FALSE), number(g, INT64, (double)step),
+                      below(g, 2) ? weights(g, FLOAT, &length, 1) : -1,
+                      number(g, INT64, (double)length)};
+  rounded(g, apply(g, row->op, g_strdup_printf("onesided=%d", is_half), reads, 4, FLOAT, out, 4));
+}
