@@ -386,6 +386,18 @@ static void test_type_of_a_value(void) {
   check_model(builder, x, y, 6);
 }
 
+static void test_places_of_half(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  float x[] = {3, 1, 2, 2, 0, 5}, y[] = {0, 2, 5};
+  builder->version = 13;
+  onnx_input(builder, "x", ONNX_FLOAT, "1x1x6");
+  onnx_node(builder, "Cast", "x", "h", "to=10");
+  onnx_node(builder, "MaxPool", "h", "p,i", "kernel_shape=2, strides=2,");
+  onnx_node(builder, "Cast", "i", "y", "to=1");
+  onnx_output(builder, "y");
+  check_model(builder, x, y, 3);
+}
+
 static void test_outputs_without_nodes(void) {
   OnnxBuilder *builder = onnx_builder_new();
   float *x = onnx_float_values(6), *w = onnx_float_values(6);
@@ -1090,6 +1102,7 @@ int main(int argc, char **argv) {
                        test_slices_of_a_constant);
   g_test_add_func("/compile/operands/are-any-number", test_many_operands);
   g_test_add_func("/compile/types/are-those-of-a-value-that-is-not-read", test_type_of_a_value);
+  g_test_add_func("/compile/pool/places-of-float16", test_places_of_half);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
   g_test_add_func("/compile/reference/computes-operators-as-they-stand", test_reference);
   g_test_add_func("/compile/two-devices/an-input-may-be-on-another", test_input_from_elsewhere);
