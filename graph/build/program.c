@@ -245,7 +245,8 @@ static void call_view(Program *program, const BpGroup *group) {
   int64_t shape = make_shape(program, output);
   program->registers[output->id] = program->num_registers++;
   CALL(program, program->registers[output->id], "vm.builtin.reshape",
-       value_argument(program, group->view_of), in_register(shape));
+       value_argument(program, group->view_of), in_register(shape),
+       dtype_constant(program, output->dtype));
 }
 
 static void forget(Program *program, const BpGraphValue *value, int32_t group) {

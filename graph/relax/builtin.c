@@ -439,12 +439,14 @@ static int alloc_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   return return_tensor(result, bp__relax_storage_tensor(args[0].v_obj, offset, shape, dtype));
 }
 
-/* (tensor, shape) -> tensor */
+/* (tensor, shape, dtype (may be left out: that of the tensor)) -> tensor; TVM has no dtype here. */
 static int reshape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                    BpValue *result) {
   const BpShape *shape;
   (void)machine;
-  if (check_count(num_args, 2, 2) < 0 || get_shape(&args[1], &shape) < 0)
+  BpDataType dtype = {0};
+  if (check_count(num_args, 2, 3) < 0 || get_shape(&args[1], &shape) < 0 ||
+      (num_args == 3 && get_dtype(&args[2], &dtype) < 0))
     return -1;
   BpTensor *tensor, *wrapped = NULL;
   if (args[0].type_index == BP_TYPE_TENSOR_VIEW)
@@ -455,7 +457,7 @@ static int reshape(BpRelaxMachine *machine, const BpValue *args, int32_t num_arg
     return -1;
   int status =
       return_tensor(result, bp_tensor_create_view(tensor, shape->data, (int32_t)shape->size,
-                                                  tensor->view.dtype, 0));
+                                                  num_args == 3 ? dtype : tensor->view.dtype, 0));
   bp_object_release(wrapped);
   return status;
 }
