@@ -472,10 +472,21 @@ static bool linear_of_quotient(BpIndexContext *context, const BpIrNode *node, Li
   return true;
 }
 
+/* A product of two atoms is an atom, with the numbers in front of it. */
+static bool linear_of_atoms(BpIndexContext *context, const Term *a, const Term *b, Linear *out) {
+  int64_t multiple;
+  if (__builtin_mul_overflow(a->multiple, b->multiple, &multiple))
+    return false;
+  add_term(out, bp_ir_binary(context->module, BP_IR_MUL, a->atom, b->atom), multiple);
+  return true;
+}
+
 static bool linear_of_product(BpIndexContext *context, const BpIrNode *node, Linear *out) {
   Linear a, b;
   linear_of(context, node->operands[0], &a);
   linear_of(context, node->operands[1], &b);
+  if (a.count == 1 && b.count == 1 && a.constant == 0 && b.constant == 0)
+    return !a.failed && !b.failed && linear_of_atoms(context, &a.terms[0], &b.terms[0], out);
   if (a.count != 0 && b.count != 0)
     return false;
   add_scaled(out, a.count ? &a : &b, a.count ? b.constant : a.constant);
@@ -534,35 +545,132 @@ static bool is_division(const BpIrNode *node, int32_t kind) {
   return node->kind == kind && node->operands[1]->kind == BP_IR_INT_IMM;
 }
 
-/* The term with MOD(x, c) for a term with DIV(x, c), or -1. */
-static int32_t find_remainder(const Linear *linear, const BpIrNode *quotient) {
+#define MAX_FACTORS 8
+
+/* An atom as a product; `count` is 0 where it has more factors than fit. */
+typedef struct Factors {
+  const BpIrNode *items[MAX_FACTORS];
+  int32_t count;
+} Factors;
+
+static bool add_factors(Factors *factors, const BpIrNode *atom) {
+  if (atom->kind == BP_IR_MUL)
+    return add_factors(factors, atom->operands[0]) && add_factors(factors, atom->operands[1]);
+  if (factors->count == MAX_FACTORS)
+    return false;
+  factors->items[factors->count++] = atom;
+  return true;
+}
+
+static Factors factors_of(const BpIrNode *atom) {
+  Factors factors = {.count = 0};
+  return add_factors(&factors, atom) ? factors : (Factors){.count = 0};
+}
+
+/* Takes one factor out; false where it is none. */
+static bool remove_factor(Factors *factors, const BpIrNode *factor) {
+  for (int32_t i = 0; i < factors->count; i++)
+    if (bp__ir_equal(factors->items[i], factor)) {
+      factors->items[i] = factors->items[--factors->count];
+      return true;
+    }
+  return false;
+}
+
+static bool is_product_of(const BpIrNode *atom, const Factors *factors) {
+  Factors left = factors_of(atom);
+  if (left.count != factors->count)
+    return false;
+  for (int32_t i = 0; i < factors->count; i++)
+    if (!remove_factor(&left, factors->items[i]))
+      return false;
+  return true;
+}
+
+/* The product of the factors and of one node, NULL for 1. */
+static const BpIrNode *product_of(BpIndexContext *context, const Factors *factors,
+                                  const BpIrNode *node) {
+  for (int32_t i = 0; i < factors->count; i++)
+    node = node ? bp_ir_binary(context->module, BP_IR_MUL, node, factors->items[i])
+                : factors->items[i];
+  return node;
+}
+
+/* c * (x / c) and x % c in a form, times the same: `rest` is that product's open part. */
+typedef struct Halves {
+  const BpIrNode *quotient;
+  Factors rest;
+  int32_t remainder; /* its term */
+} Halves;
+
+/* The term with x % c times `rest` that belongs to a term with x / c: false if there is none. */
+static bool find_remainder(const Linear *linear, const Term *high, Halves *halves) {
+  const BpIrNode *quotient = halves->quotient, *divisor = quotient->operands[1];
+  int64_t number = divisor->kind == BP_IR_INT_IMM ? divisor->int_value : 1;
   int32_t kind = quotient->kind == BP_IR_DIV ? BP_IR_MOD : BP_IR_FLOORMOD;
   for (int32_t i = 0; i < linear->count; i++) {
-    const BpIrNode *atom = linear->terms[i].atom;
-    if (is_division(atom, kind) &&
-        atom->operands[1]->int_value == quotient->operands[1]->int_value &&
-        bp__ir_equal(atom->operands[0], quotient->operands[0]))
-      return i;
+    Factors factors = factors_of(linear->terms[i].atom);
+    int64_t multiple;
+    for (int32_t k = 0; k < factors.count; k++) {
+      const BpIrNode *remainder = factors.items[k];
+      if (remainder->kind != kind || !bp__ir_equal(remainder->operands[0], quotient->operands[0]) ||
+          !bp__ir_equal(remainder->operands[1], divisor) ||
+          __builtin_mul_overflow(linear->terms[i].multiple, number, &multiple) ||
+          multiple != high->multiple)
+        continue;
+      Factors wanted = halves->rest;
+      if (wanted.count == MAX_FACTORS)
+        continue;
+      wanted.items[wanted.count++] = remainder;
+      halves->remainder = i;
+      if (is_product_of(linear->terms[i].atom, &wanted))
+        return true;
+    }
   }
-  return -1;
+  return false;
+}
+
+/* Finds a quotient in a term, times its divisor, whose remainder another term has. */
+static bool find_halves(const Linear *linear, const Term *high, Halves *halves) {
+  Factors factors = factors_of(high->atom);
+  for (int32_t i = 0; i < factors.count; i++) {
+    const BpIrNode *quotient = factors.items[i];
+    if (quotient->kind != BP_IR_DIV && quotient->kind != BP_IR_FLOORDIV)
+      continue;
+    *halves = (Halves){.quotient = quotient, .rest = factors};
+    remove_factor(&halves->rest, quotient);
+    if ((quotient->operands[1]->kind == BP_IR_INT_IMM ||
+         remove_factor(&halves->rest, quotient->operands[1])) &&
+        find_remainder(linear, high, halves))
+      return true;
+  }
+  return false;
+}
+
+/* Adds multiple * rest * (a form). */
+static void add_product(BpIndexContext *context, Linear *linear, const Factors *rest,
+                        const Linear *form, int64_t multiple) {
+  Linear product = {.failed = form->failed, .constant = rest->count ? 0 : form->constant};
+  if (rest->count && form->constant)
+    add_term(&product, product_of(context, rest, NULL), form->constant);
+  for (int32_t i = 0; i < form->count; i++)
+    add_term(&product, product_of(context, rest, form->terms[i].atom), form->terms[i].multiple);
+  add_scaled(linear, &product, multiple);
 }
 
 /* c * (x / c) + x % c is x: so the index of a fused axis becomes one again. */
 static void recombine(BpIndexContext *context, Linear *linear) {
   for (int32_t i = 0; i < linear->count && !linear->failed; i++) {
     Term high = linear->terms[i];
-    if (!is_division(high.atom, BP_IR_DIV) && !is_division(high.atom, BP_IR_FLOORDIV))
-      continue;
-    int32_t at = find_remainder(linear, high.atom);
-    int64_t divisor = high.atom->operands[1]->int_value;
-    if (at < 0 || high.multiple != linear->terms[at].multiple * divisor)
+    Halves halves;
+    if (!find_halves(linear, &high, &halves))
       continue;
     Linear whole;
-    linear_of(context, high.atom->operands[0], &whole);
-    int64_t multiple = linear->terms[at].multiple;
-    add_term(linear, linear->terms[at].atom, -multiple);
+    linear_of(context, halves.quotient->operands[0], &whole);
+    Term low = linear->terms[halves.remainder];
+    add_term(linear, low.atom, -low.multiple);
     add_term(linear, high.atom, -high.multiple);
-    add_scaled(linear, &whole, multiple);
+    add_product(context, linear, &halves.rest, &whole, low.multiple);
     i = -1;
   }
 }

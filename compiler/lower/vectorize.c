@@ -72,10 +72,11 @@ static const BpIrNode *linear_index(Lanes *lanes, const BpIrNode *node) {
   return bp_ir_ramp(lowering->module, rest, bp__ir_int64(lowering->module, multiple), lanes->count);
 }
 
+/* In elements; 0 where an extent is open. */
 static int64_t buffer_size(const BpIrNode *buffer) {
-  int64_t size = 1;
+  int64_t size = 1, extent;
   for (int32_t i = 0; i < buffer->num_operands; i++)
-    size *= buffer->operands[i]->int_value;
+    size *= bp__ir_const_int(buffer->operands[i], &extent) ? extent : 0;
   return size;
 }
 

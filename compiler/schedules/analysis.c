@@ -39,16 +39,25 @@ int64_t bp__cores_for(const BpMachine *machine, double work, double least) {
 
 /* ---- Accesses ---------------------------------------------------------------------------- */
 
-/* The element index of a read in its tensor, as one expression. */
-static const BpIrNode *element_index(BpLowering *lowering, const BpIrNode *read) {
-  const BpIrNode *buffer = read->operands[0];
+/* Expressions are copies, and so are their buffers. */
+static BpTeTensor *find_tensor(const BpLowering *lowering, const BpTe *te, const BpIrNode *buffer) {
+  BpTeTensor *tensor = te->tensors;
+  while (tensor && bp__ir_map_get(&lowering->copied, tensor->buffer) != buffer)
+    tensor = tensor->next;
+  return tensor;
+}
+
+/* The element index of a read in its tensor, as one expression, open extents being what is likely.
+ */
+static const BpIrNode *element_index(BpLowering *lowering, const BpAccess *access) {
+  const BpTeTensor *tensor = access->tensor;
   const BpIrNode *index = bp__ir_int64(lowering->module, 0);
   int64_t stride = 1;
-  for (int32_t i = buffer->num_operands - 1; i >= 0; i--) {
-    const BpIrNode *part = bp_ir_binary(lowering->module, BP_IR_MUL, read->operands[1 + i],
+  for (int32_t i = tensor->ndim - 1; i >= 0; i--) {
+    const BpIrNode *part = bp_ir_binary(lowering->module, BP_IR_MUL, access->read->operands[1 + i],
                                         bp__ir_int64(lowering->module, stride));
     index = bp_ir_binary(lowering->module, BP_IR_ADD, index, part);
-    stride *= buffer->operands[i]->int_value;
+    stride *= tensor->shape[i];
   }
   return index;
 }
@@ -120,7 +129,7 @@ static int find_clamped_stride(BpLowering *lowering, const BpIrNode *index, cons
 }
 
 static int analyse_access(BpLowering *lowering, const BpStageInfo *info, BpAccess *access) {
-  const BpIrNode *index = element_index(lowering, access->read), *rest;
+  const BpIrNode *index = element_index(lowering, access), *rest;
   if (!index)
     return -1;
   for (int32_t i = 0; i < info->num_roots; i++) {
@@ -152,6 +161,7 @@ static int analyse_stage(BpLowering *lowering, const BpLowerStage *s, BpStageInf
   memset(info->accesses, 0, size);
   for (int32_t i = 0; i < s->num_reads; i++) {
     info->accesses[i].read = s->reads[i];
+    info->accesses[i].tensor = find_tensor(lowering, s->stage->te, s->reads[i]->operands[0]);
     if (analyse_access(lowering, info, &info->accesses[i]) != 0)
       return -1;
   }
@@ -241,10 +251,10 @@ double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end) {
   return size;
 }
 
-double bp__buffer_bytes(const BpIrNode *buffer) {
-  double bytes = (double)buffer->dtype.bits / 8;
-  for (int32_t i = 0; i < buffer->num_operands; i++)
-    bytes *= (double)buffer->operands[i]->int_value;
+double bp__tensor_bytes(const BpTeTensor *tensor) {
+  double bytes = (double)tensor->dtype.bits / 8;
+  for (int32_t i = 0; i < tensor->ndim; i++)
+    bytes *= (double)tensor->shape[i];
   return bytes;
 }
 

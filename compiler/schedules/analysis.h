@@ -39,6 +39,7 @@ int64_t bp__cores_for(const BpMachine *machine, double work, double least);
 /* How a read moves through memory. */
 typedef struct BpAccess {
   const BpIrNode *read;
+  BpTeTensor *tensor;
   bool is_linear[BP__TE_MAX_AXES]; /* by root axis: the element index is linear in it */
   int64_t stride[BP__TE_MAX_AXES]; /* elements, where it is; 0: does not depend on the axis */
   /* By root axis: where it is not, the length of the aligned pieces of the axis in each of which it
@@ -83,8 +84,8 @@ const BpTeTensor *bp__analysis_source(const BpAnalysis *analysis, const BpIrNode
 
 /* The product of the extents of axes first <= i < end, as a double: it never overflows. */
 double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end);
-/* The bytes of all elements of a BUFFER. */
-double bp__buffer_bytes(const BpIrNode *buffer);
+/* The bytes of all elements of a tensor, open extents being what is likely. */
+double bp__tensor_bytes(const BpTeTensor *tensor);
 /* Whether the stage has its own schedule, place or loops already. */
 bool bp__stage_is_scheduled(const BpTeStage *stage);
 /* Whether the element that is read differs along a root axis. */

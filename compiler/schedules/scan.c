@@ -223,7 +223,7 @@ static void measure_steps(const Scan *scan, double *work, double *bytes) {
       const BpLowerTensor *t =
           bp__lower_tensor_of(&scan->analysis->lowering, info->accesses[k].read->operands[0]);
       if (!t)
-        *bytes += bp__buffer_bytes(info->accesses[k].read->operands[0]);
+        *bytes += bp__tensor_bytes(info->accesses[k].tensor);
     }
   }
 }

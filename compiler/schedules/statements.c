@@ -9,12 +9,12 @@
 static double elements_of(const BpStageInfo *info) {
   double count = 0;
   for (int32_t i = 0; i < info->num_accesses; i++) {
-    const BpIrNode *buffer = info->accesses[i].read->operands[0];
-    count += bp__buffer_bytes(buffer) * 8 / buffer->dtype.bits;
+    const BpTeTensor *tensor = info->accesses[i].tensor;
+    count += bp__tensor_bytes(tensor) * 8 / tensor->dtype.bits;
   }
   for (int32_t i = 0; i < info->stage->num_tensors; i++) {
     const BpTeTensor *tensor = info->stage->tensors[i];
-    count += bp__buffer_bytes(tensor->buffer) * 8 / tensor->dtype.bits;
+    count += bp__tensor_bytes(tensor) * 8 / tensor->dtype.bits;
   }
   return count;
 }

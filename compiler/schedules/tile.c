@@ -82,7 +82,7 @@ static double streamed_vectors(const BpStageInfo *info, const Tile *tile,
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
     if (is_vector_access(access, tile) &&
-        bp__buffer_bytes(access->read->operands[0]) * 2 > (double)machine->l1)
+        bp__tensor_bytes(access->tensor) * 2 > (double)machine->l1)
       count += values_of(info, access, tile);
   }
   return count;
@@ -247,8 +247,8 @@ static double vector_bytes(const BpStageInfo *info, const Tile *tile) {
   double most = 0;
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];
-    if (is_vector_access(access, tile) && bp__buffer_bytes(access->read->operands[0]) > most)
-      most = bp__buffer_bytes(access->read->operands[0]);
+    if (is_vector_access(access, tile) && bp__tensor_bytes(access->tensor) > most)
+      most = bp__tensor_bytes(access->tensor);
   }
   return most;
 }
@@ -382,17 +382,14 @@ static int prefetch_vectors(const BpStageInfo *info, BpTeStage *stage, const Til
     last--;
   for (int32_t i = 0; i < info->num_accesses && last >= info->ndim; i++) {
     const BpAccess *access = &info->accesses[i];
-    const BpIrNode *buffer = access->read->operands[0];
-    if (!is_vector_access(access, tile) || bp__buffer_bytes(buffer) * 2 < (double)machine->l1 ||
-        !access->is_linear[last] || access->stride[last] < machine->lanes ||
-        info->extent[last] < PREFETCH_AHEAD)
+    if (!is_vector_access(access, tile) ||
+        bp__tensor_bytes(access->tensor) * 2 < (double)machine->l1 || !access->is_linear[last] ||
+        access->stride[last] < machine->lanes || info->extent[last] < PREFETCH_AHEAD)
       continue;
     BpTeAxis *axis =
         stage->axes[last]->used_by ? stage->axes[last]->used_by->inner : stage->axes[last];
-    for (BpTeTensor *tensor = stage->te->tensors; tensor; tensor = tensor->next)
-      if (bp__ir_map_get(&info->analysis->lowering.copied, tensor->buffer) == buffer &&
-          bp_te_prefetch(stage, tensor, axis, PREFETCH_AHEAD) != 0)
-        return -1;
+    if (bp_te_prefetch(stage, access->tensor, axis, PREFETCH_AHEAD) != 0)
+      return -1;
   }
   return 0;
 }
