@@ -12,6 +12,7 @@ include bench/cuda/local.mk
 include bench/executor/local.mk
 include bench/list/local.mk
 include bench/matmul/local.mk
+include bench/open/local.mk
 include bench/opencl/local.mk
 include bench/tvm/local.mk
 include bench/vulkan/local.mk

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A model compiled with open extents beside the same compiled for one shape, in one process, in
+ * turns. Prints the shortest run of each in microseconds and their ratio, and what the first run of
+ * the open one with that shape took more than a later one.
+ *
+ *   bench-open [-t TARGET] MODEL.onnx INPUT=1x128x384... [-- INPUT=...]...
+ *
+ * Shapes after a "--" are the next to be measured; the open model goes on with them. Inputs of
+ * integers are zeros, others from 0 to 1. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <backplane/error.h>
+#include <backplane/graph/model.h>
+#include <backplane/object.h>
+#include <backplane/target.h>
+#include <backplane/tensor.h>
+
+#define MAX_INPUTS 16
+#define MAX_NDIM   8
+#define SECONDS    3.0
+#define LEAST_RUNS 20
+
+static const BpDevice cpu = {BP_DEVICE_CPU, 0};
+
+typedef struct Shapes {
+  char text[512]; /* as given */
+  BpInputShape shapes[MAX_INPUTS];
+  int64_t extents[MAX_INPUTS][MAX_NDIM];
+  char names[MAX_INPUTS][128];
+  int32_t count;
+} Shapes;
+
+typedef struct Program {
+  BpModule *module;
+  BpModel *model;
+  BpModelContext *context;
+} Program;
+
+static double now_us(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
+}
+
+static void must(bool is_done, const char *what) {
+  if (is_done)
+    return;
+  fprintf(stderr, "bench-open: %s: %s\n", what, bp_error_message());
+  exit(1);
+}
+
+static void read_shape(Shapes *shapes, const char *text) {
+  const char *equals = strchr(text, '=');
+  int32_t i = shapes->count++;
+  if (!equals || i == MAX_INPUTS || equals - text >= (int)sizeof(shapes->names[i])) {
+    fprintf(stderr, "bench-open: '%s' has not the form INPUT=1x3x224x224\n", text);
+    exit(2);
+  }
+  memcpy(shapes->names[i], text, (size_t)(equals - text));
+  shapes->shapes[i].name = shapes->names[i];
+  shapes->shapes[i].shape = shapes->extents[i];
+  char *rest = (char *)(uintptr_t)equals;
+  while (*rest && shapes->shapes[i].ndim < MAX_NDIM)
+    shapes->extents[i][shapes->shapes[i].ndim++] = strtoll(rest + 1, &rest, 10);
+  size_t used = strlen(shapes->text);
+  snprintf(shapes->text + used, sizeof(shapes->text) - used, "%s%s", used ? " " : "", text);
+}
+
+static Program start(const char *path, const char *target_text, const Shapes *shapes) {
+  const BpTarget *target = bp_target_parse(target_text);
+  must(target != NULL, target_text);
+  BpCompileOptions options = {.struct_size = sizeof(options),
+                              .targets = &target,
+                              .num_targets = 1,
+                              .shapes = shapes ? shapes->shapes : NULL,
+                              .num_shapes = shapes ? shapes->count : 0};
+  Program program = {bp_model_compile(path, &options), NULL, NULL};
+  must(program.module != NULL, path);
+  program.model = bp_model_create(program.module, &cpu, 1);
+  must(program.model != NULL, "a model");
+  program.context = bp_model_context_create(program.model);
+  must(program.context != NULL, "a context");
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  return program;
+}
+
+static void end(Program *program) {
+  bp_model_context_free(program->context);
+  bp_model_release(program->model);
+  bp_object_release(program->module);
+}
+
+static void set_inputs(const Program *program, const Shapes *shapes) {
+  for (int32_t i = 0; i < bp_model_num_inputs(program->model); i++) {
+    BpModelTensorInfo info;
+    must(!bp_model_input_info(program->model, i, &info), "an input");
+    const BpInputShape *shape = NULL;
+    for (int32_t k = 0; k < shapes->count; k++)
+      if (!strcmp(shapes->names[k], info.name))
+        shape = &shapes->shapes[k];
+    must(shape != NULL, info.name);
+    BpTensor *value = bp_tensor_create(shape->shape, shape->ndim, info.dtype, cpu, NULL);
+    must(value != NULL, info.name);
+    memset(value->view.data, 0, (size_t)bp_view_num_bytes(&value->view));
+    float *numbers = value->view.data;
+    for (int64_t k = 0; info.dtype.code == BP_DTYPE_FLOAT && info.dtype.bits == 32 &&
+                        k < bp_view_num_elements(&value->view);
+         k++)
+      numbers[k] = (float)(k % 97) / 97.0F;
+    must(!bp_model_set_input(program->context, info.name, &value->view), info.name);
+    bp_object_release(value);
+  }
+}
+
+static double run(const Program *program) {
+  double begin = now_us();
+  must(!bp_model_run(program->context), "a run");
+  return now_us() - begin;
+}
+
+static void measure(const char *path, const char *target, const Program *open,
+                    const Shapes *shapes) {
+  Program closed = start(path, target, shapes);
+  set_inputs(&closed, shapes);
+  set_inputs(open, shapes);
+  double first = run(open), begin = now_us(), least[2] = {first, run(&closed)};
+  for (int i = 0; i < LEAST_RUNS || now_us() - begin < SECONDS * 1e6; i++) {
+    double took[2] = {run(open), run(&closed)};
+    for (int k = 0; k < 2; k++)
+      least[k] = took[k] < least[k] ? took[k] : least[k];
+  }
+  printf("%s: open %.1f us, closed %.1f us, ratio %.2f; the first run %.1f us more\n", shapes->text,
+         least[0], least[1], least[0] / least[1], first - least[0]);
+  fflush(stdout);
+  end(&closed);
+}
+
+int main(int argc, char **argv) {
+  const char *target = "llvm";
+  int at = 1;
+  if (argc > 2 && !strcmp(argv[1], "-t")) {
+    target = argv[2];
+    at = 3;
+  }
+  if (argc < at + 2) {
+    fprintf(stderr, "usage: bench-open [-t TARGET] MODEL.onnx INPUT=1x128... [-- INPUT=...]...\n");
+    return 2;
+  }
+  const char *path = argv[at++];
+  Program open = start(path, target, NULL);
+  while (at < argc) {
+    Shapes shapes = {.count = 0};
+    for (; at < argc && strcmp(argv[at], "--"); at++)
+      read_shape(&shapes, argv[at]);
+    at++;
+    measure(path, target, &open, &shapes);
+  }
+  end(&open);
+  return 0;
+}
