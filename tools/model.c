@@ -115,9 +115,10 @@ static int parse_limits(char *const *texts, BpCompileLimits *limits) {
   return 0;
 }
 
-static void show_progress(void *context, const char *stage, int32_t done, int32_t total) {
+static int show_progress(void *context, const char *stage, int32_t done, int32_t total) {
   (void)context;
   fprintf(stderr, "\r\033[K%s %d/%d", stage, done, total);
+  return 0;
 }
 
 /* Whose code runs what a target refuses, and the devices that this takes. */
@@ -127,7 +128,7 @@ typedef struct Placing {
   char *devices; /* "vulkan,cpu"; NULL while nothing was refused */
 } Placing;
 
-static void show_placed(void *context, const char *node, const char *target, const char *why) {
+static int show_placed(void *context, const char *node, const char *target, const char *why) {
   Placing *placing = context;
   command_print(stderr, "backplane: node '%s' runs as code for %s, for '%s' refuses it: %s\n", node,
                 bp_target_kind(placing->fallback), target, why);
@@ -141,6 +142,7 @@ static void show_placed(void *context, const char *node, const char *target, con
     g_free(first);
     g_free(second);
   }
+  return 0;
 }
 
 BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarget *fallback,

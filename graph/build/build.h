@@ -22,6 +22,10 @@ typedef struct BpBuild {
   const char *dump_prefix;  /* of files in options->dump_dir: "0-llvm-" */
 } BpBuild;
 
+/* Tells the caller how far the compilation is: -1 with an error if the caller cancels it.
+ * (compile.c) */
+int bp__build_report(const BpBuild *build, const char *stage, int32_t done, int32_t total);
+
 /* ---- Passes over the graph --------------------------------------------------------------- */
 
 /* Makes a node give every output that is an input, a constant, or a view of one. (outputs.c) */

@@ -75,9 +75,13 @@ static int dump_sources(const BpBuild *build, BpModule *code) {
   return status;
 }
 
-static void report(const BpBuild *build, const char *stage, int32_t done, int32_t total) {
-  if (build->options->progress)
-    build->options->progress(build->options->progress_context, stage, done, total);
+int bp__build_report(const BpBuild *build, const char *stage, int32_t done, int32_t total) {
+  const BpCompileOptions *options = build->options;
+  if (!options->progress || !options->progress(options->progress_context, stage, done, total))
+    return 0;
+  return bp_error_raise(BP_ERROR_RUNTIME,
+                        "BpCompileOptions::progress cancelled the compilation (%s, %d of %d)",
+                        stage, done, total);
 }
 
 /* ---- One target -------------------------------------------------------------------------- */
@@ -153,7 +157,8 @@ static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups
   if (!irs[0] || !irs[1] || bp__build_functions(build, graph, groups, irs) ||
       bp__build_extents(graph, irs[0]) || dump_module(build, irs[0]))
     return refuse(build);
-  report(build, "code", 0, 1);
+  if (bp__build_report(build, "code", 0, 1))
+    return NULL;
   BpModule *code = bp_target_build(irs[0], build->target), *beside = NULL;
   if (!code)
     return refuse(build);
@@ -165,11 +170,10 @@ static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups
     }
     bp_object_release(beside);
   }
-  if (code && dump_sources(build, code)) {
+  if (code && (dump_sources(build, code) || bp__build_report(build, "code", 1, 1))) {
     bp_object_release(code);
     code = NULL;
   }
-  report(build, "code", 1, 1);
   return code;
 }
 

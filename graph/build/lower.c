@@ -322,9 +322,8 @@ int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *gr
     BpGroup *group = groups->groups.items[i];
     if (!group->view_of)
       status = name_group(build, graph, groups, group, known, modules);
-    if (build->options->progress)
-      build->options->progress(build->options->progress_context, "lowering", (int32_t)i + 1,
-                               (int32_t)groups->groups.size);
+    if (!status)
+      status = bp__build_report(build, "lowering", (int32_t)i + 1, (int32_t)groups->groups.size);
   }
   g_hash_table_destroy(known);
   return status;

@@ -21,9 +21,11 @@ static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
   if (can_run != 0)
     return can_run < 0 ? bp_error_add_context("node '%s' (%s)", node->name, node->op->name) : 0;
   node->place = BP_PLACE_FALLBACK;
-  if (options->placed)
-    options->placed(options->placed_context, node->name, target, why);
-  return 0;
+  if (!options->placed || !options->placed(options->placed_context, node->name, target, why))
+    return 0;
+  return bp_error_raise(BP_ERROR_RUNTIME,
+                        "BpCompileOptions::placed cancelled the compilation (node '%s')",
+                        node->name);
 }
 
 int bp__build_place(const BpBuild *build, BpGraph *graph) {

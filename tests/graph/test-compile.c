@@ -500,11 +500,17 @@ typedef struct PlacedNodes {
   gboolean are_told;
 } PlacedNodes;
 
-static void note_placed(void *context, const char *node, const char *target, const char *why) {
+static int note_placed(void *context, const char *node, const char *target, const char *why) {
   PlacedNodes *placed = context;
   placed->count++;
   placed->are_told &=
       *node && strstr(why, "float64") && (strstr(target, "opencl") || strstr(target, "vulkan"));
+  return 0;
+}
+
+static int cancel_placed(void *context, const char *node, const char *target, const char *why) {
+  (void)context, (void)node, (void)target, (void)why;
+  return 1;
 }
 
 /* exp, then a square in double precision, then tanh; a weight that both devices read. */
@@ -650,6 +656,11 @@ static void test_two_devices(gconstpointer texts) {
   g_assert_nonnull(strstr(bp_error_message(), "--fallback c"));
   bp_error_clear();
   options.fallback = fallback;
+  options.placed = cancel_placed;
+  g_assert_null(bp_model_compile(path, &options));
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_RUNTIME);
+  g_assert_nonnull(strstr(bp_error_message(), "placed cancelled the compilation (node '"));
+  bp_error_clear();
   options.placed = note_placed;
   options.placed_context = &placed;
   BpModule *module = bp_model_compile(path, &options);
@@ -1055,6 +1066,57 @@ static void test_lock_step(void) {
   onnx_builder_free(builder);
 }
 
+/* ---- Cancelling -------------------------------------------------------------------------- */
+
+typedef struct Steps {
+  int calls;
+  int last; /* the call that cancels; none if it is negative */
+} Steps;
+
+static int count_step(void *context, const char *stage, int32_t done, int32_t total) {
+  Steps *steps = context;
+  g_assert_cmpstr(stage, !=, "");
+  g_assert_cmpint(done, <=, total);
+  return steps->calls++ == steps->last;
+}
+
+static void test_compilation_ends_at_the_step_that_cancels(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "3x5");
+  onnx_node(builder, "Exp", "x", "e", "");
+  onnx_node(builder, "ReduceSum", "e", "y", "");
+  onnx_output(builder, "y");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpTarget *target = bp_target_parse("c");
+  const BpTarget *targets[] = {target};
+  Steps whole = {0, -1};
+  BpCompileOptions options = {.struct_size = sizeof(options),
+                              .targets = targets,
+                              .num_targets = 1,
+                              .progress = count_step,
+                              .progress_context = &whole};
+  BpModule *module = bp_model_compile(path, &options);
+  if (!module)
+    g_error("%s", bp_error_message());
+  bp_object_release(module);
+  g_assert_cmpint(whole.calls, >=, 3);
+  for (int last = 0; last < whole.calls; last++) {
+    Steps some = {0, last};
+    options.progress_context = &some;
+    g_assert_null(bp_model_compile(path, &options));
+    g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_RUNTIME);
+    g_assert_nonnull(strstr(bp_error_message(), "progress cancelled the compilation ("));
+    g_assert_cmpint(some.calls, ==, last + 1);
+    bp_error_clear();
+  }
+  bp_object_release(target);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 int main(int argc, char **argv) {
   static const char *const beside_host[] = {"opencl -fp64=false", "c"};
   static const char *const beside_another[] = {"vulkan", "opencl"};
@@ -1104,6 +1166,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/compile/types/are-those-of-a-value-that-is-not-read", test_type_of_a_value);
   g_test_add_func("/compile/pool/places-of-float16", test_places_of_half);
   g_test_add_func("/compile/outputs/without-nodes", test_outputs_without_nodes);
+  g_test_add_func("/compile/progress/ends-at-the-step-that-cancels",
+                  test_compilation_ends_at_the_step_that_cancels);
   g_test_add_func("/compile/reference/computes-operators-as-they-stand", test_reference);
   g_test_add_func("/compile/two-devices/an-input-may-be-on-another", test_input_from_elsewhere);
   g_test_add_data_func("/compile/two-devices/what-one-refuses-runs-on-the-host", beside_host,

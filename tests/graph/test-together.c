@@ -51,9 +51,10 @@ static BpFunction *build_add(const char *target, gboolean has_threads) {
   return function;
 }
 
-static void count_placed(void *context, const char *node, const char *target, const char *why) {
+static int count_placed(void *context, const char *node, const char *target, const char *why) {
   g_test_message("%s: %s: %s", target, node, why);
   ++*(int *)context;
+  return 0;
 }
 
 /* What the target refuses is left to the fallback, and there is something; or there is none. */

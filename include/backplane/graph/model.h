@@ -27,11 +27,13 @@ typedef struct BpInputShape {
   int32_t ndim;
 } BpInputShape;
 
-/* Progress of a long compilation: `done` of `total` steps; stage is a short static text. */
-typedef void (*BpProgress)(void *context, const char *stage, int32_t done, int32_t total);
+/* Progress of a long compilation: `done` of `total` steps; stage is a short static text. 0 goes on;
+ * any other value cancels: bp_model_compile fails with BP_ERROR_RUNTIME. */
+typedef int (*BpProgress)(void *context, const char *stage, int32_t done, int32_t total);
 
-/* A node that is left to the fallback: the target that refused it, and why; texts are borrowed. */
-typedef void (*BpPlaced)(void *context, const char *node, const char *target, const char *why);
+/* A node that is left to the fallback: the target that refused it, and why; texts are borrowed. 0
+ * goes on; any other value cancels, as for BpProgress. */
+typedef int (*BpPlaced)(void *context, const char *node, const char *target, const char *why);
 
 /* What compiling one model for one target may cost, so that a small file from a stranger cannot ask
  * for much; 0 is the default of a member. A model that needs more nodes, bytes or functions is an
