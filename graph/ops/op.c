@@ -44,6 +44,14 @@ int bp__op_bad(const BpGraphNode *node, const char *format, ...) {
 
 /* ---- Reading constants and attributes ---------------------------------------------------- */
 
+/* A file's least integers would be taken for open extents. They become the least number that is
+ * none: Slice uses them for the beginning, and every other use refuses both. */
+static void keep_closed(int64_t *values, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    if (bp__extent_is_open(values[i]))
+      values[i] = BP_EXTENT_LAST_OPEN + 1;
+}
+
 int32_t bp__op_const_ints(const BpGraphNode *node, int32_t input, int64_t *values, int32_t max) {
   const BpGraphValue *value = bp__node_input(node, input);
   int64_t count;
@@ -67,6 +75,7 @@ int32_t bp__op_const_ints(const BpGraphNode *node, int32_t input, int64_t *value
                       input, (long long)count, value->ndim, max);
   for (int64_t i = 0; i < count; i++)
     values[i] = bp__value_get_int(value, i);
+  keep_closed(values, count);
   return (int32_t)count;
 }
 
@@ -94,6 +103,7 @@ int32_t bp__op_ints(const BpGraphNode *node, int32_t input, const char *attr_nam
                       max);
   if (attr->count > 0)
     memcpy(values, attr->ints, (size_t)attr->count * sizeof(*values));
+  keep_closed(values, attr->count);
   return attr->count;
 }
 

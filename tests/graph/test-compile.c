@@ -1012,11 +1012,12 @@ static void test_slices_of_a_constant(gconstpointer columns) {
   float *x = onnx_float_values(2 * 6), *w = onnx_float_values(4 * 6), y[12];
   if (columns && !strcmp(columns, "every-other"))
     first = 1, step = 2, count = 3;
-  char *starts = g_strdup_printf("1,%d", first), *steps = g_strdup_printf("1,%d", step);
+  char *starts = g_strdup_printf("1,%" G_GINT64_FORMAT, first ? first : G_MININT64),
+       *steps = g_strdup_printf("1,%d", step);
   onnx_input(builder, "x", ONNX_FLOAT, count == 6 ? "2x6" : "2x3");
   onnx_floats(builder, "w", "4x6");
   onnx_ints(builder, "starts", starts);
-  onnx_ints(builder, "ends", step < 0 ? "3,-9" : "3,6");
+  onnx_ints(builder, "ends", step < 0 ? "3,-9223372036854775808" : "3,6");
   onnx_ints(builder, "axes", "0,1");
   onnx_ints(builder, "steps", steps);
   onnx_node(builder, "Slice", "w,starts,ends,axes,steps", "s", "");
