@@ -9,7 +9,8 @@
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
 
-#define MAX_TAPS 4
+#define MAX_TAPS      64 /* the code of an element names each */
+#define MIN_TAP_SCALE (4.0f / MAX_TAPS)
 
 typedef struct Resize {
   const BpGraphNode *node;
@@ -17,22 +18,43 @@ typedef struct Resize {
   const char *coordinate; /* coordinate_transformation_mode */
   const char *nearest;    /* nearest_mode; "shrinking": ceil where an axis shrinks, else floor */
   float cubic_a;
-  int exclude_outside;
+  int exclude_outside, antialias;
+  float extrapolation;
 } Resize;
+
+/* How one axis is resized. */
+typedef struct ResizeAxis {
+  int64_t in, out;
+  float scale;
+  float start, end; /* what is cropped out of it, as parts of its length */
+} ResizeAxis;
+
+static int is_crop(const Resize *r) {
+  return !strcmp(r->coordinate, "tf_crop_and_resize");
+}
 
 /* ---- Coordinates ------------------------------------------------------------------------- */
 
-static float source_coordinate(const Resize *r, int64_t i, int64_t in, int64_t out, float scale) {
-  float x = (float)i;
+static float cropped_coordinate(const ResizeAxis *axis, float x) {
+  float last = (float)(axis->in - 1), length = axis->end - axis->start;
+  if (axis->out <= 1)
+    return (axis->start + axis->end) / 2 * last;
+  return axis->start * last + x * length * last / (float)(axis->out - 1);
+}
+
+static float source_coordinate(const Resize *r, const ResizeAxis *axis, int64_t i) {
+  float x = (float)i, in = (float)axis->in, out = (float)axis->out, scale = axis->scale;
+  if (is_crop(r))
+    return cropped_coordinate(axis, x);
   if (!strcmp(r->coordinate, "asymmetric"))
     return x / scale;
   if (!strcmp(r->coordinate, "align_corners"))
-    return out > 1 ? x * (float)(in - 1) / (float)(out - 1) : 0.0f;
-  if (!strcmp(r->coordinate, "pytorch_half_pixel") && out <= 1)
+    return axis->out > 1 ? x * (in - 1) / (out - 1) : 0.0f;
+  if (!strcmp(r->coordinate, "pytorch_half_pixel") && axis->out <= 1)
     return 0.0f;
   if (!strcmp(r->coordinate, "half_pixel_symmetric")) {
-    float adjustment = (float)out / (scale * (float)in);
-    return (float)in / 2.0f * (1.0f - adjustment) + (x + 0.5f) / scale - 0.5f;
+    float adjustment = out / (scale * in);
+    return in / 2.0f * (1.0f - adjustment) + (x + 0.5f) / scale - 0.5f;
   }
   return (x + 0.5f) / scale - 0.5f;
 }
@@ -48,40 +70,42 @@ static float round_nearest(const Resize *r, float x, float scale) {
   return ceilf(x - 0.5f);
 }
 
-static int32_t num_taps(const Resize *r) {
-  return !strcmp(r->mode, "nearest") ? 1 : !strcmp(r->mode, "linear") ? 2 : 4;
+/* By how much the distances of neighbours shrink: antialiasing takes in as many more of them. */
+static float tap_scale(const Resize *r, float scale) {
+  return r->antialias && scale < 1.0f ? scale : 1.0f;
 }
 
-/* Weights of the four neighbours at distance t beyond the second (Keys, 1981). */
-static void cubic_weights(float a, float t, float *w) {
-  w[0] = ((a * (t + 1) - 5 * a) * (t + 1) + 8 * a) * (t + 1) - 4 * a;
-  w[1] = ((a + 2) * t - (a + 3)) * t * t + 1;
-  w[2] = ((a + 2) * (1 - t) - (a + 3)) * (1 - t) * (1 - t) + 1;
-  w[3] = ((a * (2 - t) - 5 * a) * (2 - t) + 8 * a) * (2 - t) - 4 * a;
+static int32_t num_taps(const Resize *r, float scale) {
+  float reach = !strcmp(r->mode, "linear") ? 1.0f : 2.0f;
+  return !strcmp(r->mode, "nearest") ? 1 : 2 * (int32_t)ceilf(reach / tap_scale(r, scale));
+}
+
+/* The weight of a neighbour at distance d: linear, or the cubic convolution (Keys, 1981). */
+static float tap_weight(const Resize *r, float d) {
+  float a = r->cubic_a;
+  d = fabsf(d);
+  if (!strcmp(r->mode, "linear"))
+    return d < 1 ? 1 - d : 0;
+  if (d <= 1)
+    return ((a + 2) * d - (a + 3)) * d * d + 1;
+  return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
 /* Fills one row of the tables. */
-static void fill_taps(const Resize *r, float x, float scale, int64_t in, int32_t *place,
+static void fill_taps(const Resize *r, float x, const ResizeAxis *axis, int32_t *place,
                       float *weight) {
-  int32_t taps = num_taps(r);
-  float base = taps == 1 ? round_nearest(r, x, scale) : floorf(x), total = 0.0f;
-  if (taps == 2) {
-    weight[1] = x - base;
-    weight[0] = 1.0f - weight[1];
-  } else if (taps == 4) {
-    cubic_weights(r->cubic_a, x - base, weight);
-    base -= 1.0f;
-  } else {
-    weight[0] = 1.0f;
-  }
+  int32_t taps = num_taps(r, axis->scale);
+  float base = taps == 1 ? round_nearest(r, x, axis->scale) : floorf(x) + 1 - (float)(taps / 2);
+  float last = (float)(axis->in - 1), total = 0.0f;
   for (int32_t t = 0; t < taps; t++) {
     float at = base + (float)t;
-    if (r->exclude_outside && (at < 0.0f || at > (float)(in - 1)))
+    weight[t] = taps == 1 ? 1.0f : tap_weight(r, (x - at) * tap_scale(r, axis->scale));
+    if (r->exclude_outside && (at < 0.0f || at > last))
       weight[t] = 0.0f;
     total += weight[t];
-    place[t] = (int32_t)(at < 0.0f ? 0.0f : at > (float)(in - 1) ? (float)(in - 1) : at);
+    place[t] = (int32_t)(at < 0.0f ? 0.0f : at > last ? last : at);
   }
-  for (int32_t t = 0; r->exclude_outside && total != 0.0f && t < taps; t++)
+  for (int32_t t = 0; (r->exclude_outside || r->antialias) && total != 0.0f && t < taps; t++)
     weight[t] /= total;
 }
 
@@ -96,9 +120,29 @@ static int64_t repeat_factor(const int32_t *places, int64_t in, int64_t out) {
   return factor;
 }
 
-static BpGraphValue *resize_along(BpGraph *graph, const Resize *r, BpGraphValue *x, int32_t axis,
-                                  int64_t out, float scale) {
-  int64_t in = x->shape[axis], table[2] = {out, num_taps(r)}, factor;
+/* Elements whose place lies outside of the input become the extrapolation value. */
+static BpGraphValue *extrapolated(BpGraph *graph, const Resize *r, BpGraphValue *x, int32_t dim,
+                                  const ResizeAxis *axis) {
+  int64_t shape[BP_GRAPH_MAX_NDIM] = {axis->out};
+  for (int32_t i = dim + 1; x && i < x->ndim; i++)
+    shape[i - dim] = 1;
+  BpGraphValue *outside =
+      x ? bp__graph_constant(graph, "outside", BP__BOOL, shape, x->ndim - dim, NULL) : NULL;
+  if (!outside)
+    return NULL;
+  for (int64_t i = 0; i < axis->out; i++) {
+    float at = source_coordinate(r, axis, i);
+    ((uint8_t *)bp__graph_constant_data(outside))[i] = at < 0 || at > (float)(axis->in - 1);
+  }
+  BpGraphValue *value =
+      bp__op_cast(graph, r->node, bp__graph_float_scalar(graph, r->extrapolation), x->dtype);
+  return bp__op_apply(graph, "", "Where", r->node->name, (BpGraphValue *[]){outside, value, x}, 3,
+                      NULL, 0);
+}
+
+static BpGraphValue *resize_along(BpGraph *graph, const Resize *r, BpGraphValue *x, int32_t dim,
+                                  const ResizeAxis *axis) {
+  int64_t table[2] = {axis->out, num_taps(r, axis->scale)}, factor;
   BpDataType int32 = {BP_DTYPE_INT, 32, 1};
   BpGraphValue *places = bp__graph_constant(graph, "places", int32, table, 2, NULL);
   BpGraphValue *weights = bp__graph_constant(graph, "weights", BP__FLOAT32, table, 2, NULL);
@@ -106,18 +150,19 @@ static BpGraphValue *resize_along(BpGraph *graph, const Resize *r, BpGraphValue 
   BpGraphAttr attrs[2];
   if (!places || !weights)
     return NULL;
-  for (int64_t i = 0; i < out; i++)
-    fill_taps(r, source_coordinate(r, i, in, out, scale), scale, in,
+  for (int64_t i = 0; i < axis->out; i++)
+    fill_taps(r, source_coordinate(r, axis, i), axis,
               (int32_t *)bp__graph_constant_data(places) + i * table[1],
               (float *)bp__graph_constant_data(weights) + i * table[1]);
-  factor = table[1] == 1 ? repeat_factor(places->data, in, out) : 0;
-  attrs[0] = bp__attr_int(graph, "axis", axis);
+  factor = table[1] == 1 ? repeat_factor(places->data, axis->in, axis->out) : 0;
+  attrs[0] = bp__attr_int(graph, "axis", dim);
   attrs[1] = bp__attr_int(graph, "repeat", factor);
-  return bp__op_apply(graph, "backplane", "ResizeAxis", r->node->name, inputs,
-                      factor          ? 1
-                      : table[1] == 1 ? 2
-                                      : 3,
-                      attrs, 2);
+  x = bp__op_apply(graph, "backplane", "ResizeAxis", r->node->name, inputs,
+                   factor          ? 1
+                   : table[1] == 1 ? 2
+                                   : 3,
+                   attrs, 2);
+  return is_crop(r) ? extrapolated(graph, r, x, dim, axis) : x;
 }
 
 /* ---- The operators ----------------------------------------------------------------------- */
@@ -130,8 +175,9 @@ static int is_one_of(const char *word, const char *const *words, size_t count) {
 }
 
 static int check_modes(const Resize *r) {
-  static const char *const coordinates[] = {"asymmetric", "align_corners", "half_pixel",
-                                            "pytorch_half_pixel", "half_pixel_symmetric"};
+  static const char *const coordinates[] = {"asymmetric",           "align_corners",
+                                            "half_pixel",           "pytorch_half_pixel",
+                                            "half_pixel_symmetric", "tf_crop_and_resize"};
   static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
                                           "ceil", "shrinking"};
   static const char *const modes[] = {"nearest", "linear", "cubic"};
@@ -142,27 +188,29 @@ static int check_modes(const Resize *r) {
     return bp__op_error(r->node, "nearest_mode '%s' is not supported", r->nearest);
   if (!is_one_of(r->mode, modes, sizeof(modes) / sizeof(modes[0])))
     return bp__op_error(r->node, "mode '%s' is not supported", r->mode);
-  if (bp__node_int(r->node, "antialias", 0))
-    return bp__op_error(r->node, "antialias is not supported");
   return 0;
 }
 
-static int resize_all(BpGraph *graph, BpGraphNode *node, const Resize *r, const int64_t *sizes,
-                      const float *scales) {
+/* Axes that stay as they are have extents and a scale that say so. */
+static int resize_all(BpGraph *graph, BpGraphNode *node, const Resize *r, const ResizeAxis *axes) {
   BpGraphValue *x = node->inputs[0];
   if (check_modes(r))
     return -1;
   if (!bp__dtype_is_float(x->dtype) && strcmp(r->mode, "nearest"))
     return bp__op_error(node, "mode '%s' on integers is not supported", r->mode);
   for (int32_t i = 0; i < node->inputs[0]->ndim; i++) {
-    if (x->shape[i] == sizes[i] && scales[i] == 1.0f)
+    const ResizeAxis *axis = &axes[i];
+    if (axis->in == axis->out && axis->scale == 1.0f && axis->start == 0 && axis->end == 1)
       continue;
-    if (bp__extent_is_open(x->shape[i]) || bp__extent_is_open(sizes[i]))
+    if (bp__extent_is_open(axis->in) || bp__extent_is_open(axis->out))
       return bp__op_bad(node, "axis %d, which is resized, has an open extent", i);
-    if (x->shape[i] < 1 || sizes[i] < 1 || sizes[i] > INT32_MAX / MAX_TAPS)
-      return bp__op_bad(node, "axis %d cannot be resized from %lld to %lld", i,
-                        (long long)x->shape[i], (long long)sizes[i]);
-    x = resize_along(graph, r, x, i, sizes[i], scales[i]);
+    if (axis->in < 1 || axis->out < 1 || axis->out > INT32_MAX / MAX_TAPS)
+      return bp__op_bad(node, "axis %d cannot be resized from %lld to %lld", i, (long long)axis->in,
+                        (long long)axis->out);
+    if (tap_scale(r, axis->scale) < MIN_TAP_SCALE)
+      return bp__op_error(node, "antialias with a scale of %g along axis %d is not supported",
+                          (double)axis->scale, i);
+    x = resize_along(graph, r, x, i, axis);
     if (!x)
       return -1;
   }
@@ -170,29 +218,105 @@ static int resize_all(BpGraph *graph, BpGraphNode *node, const Resize *r, const 
   return 0;
 }
 
-static int read_scales(const BpGraphNode *node, const BpGraphValue *given, int64_t *sizes,
-                       float *scales) {
+static int read_scale(const BpGraphNode *node, double given, ResizeAxis *axis) {
+  axis->scale = (float)given;
+  if (bp__extent_is_open(axis->in))
+    return 0;
+  float extent = floorf((float)axis->in * axis->scale); /* in float32, as ONNX infers the shape */
+  if (!(axis->scale > 0.0f) || !(extent <= (float)(INT32_MAX / 2)))
+    return bp__op_bad(node, "a scale is %g", given);
+  axis->out = (int64_t)extent;
+  return 0;
+}
+
+/* The axes that are resized, all by default. Returns the count, or -1. */
+static int32_t read_axes(const BpGraphNode *node, ResizeAxis *axes, int32_t *dims) {
   const BpGraphValue *x = node->inputs[0];
-  if (!given->data || given->dtype.code != BP_DTYPE_FLOAT)
-    return bp__op_error(node, "its scales must be constant");
+  int64_t given[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_ints(node, -1, "axes", given, BP_GRAPH_MAX_NDIM), used = 0;
   for (int32_t i = 0; i < x->ndim; i++) {
-    float extent;
-    scales[i] = (float)bp__value_get_float(given, i);
-    sizes[i] = x->shape[i];
-    if (bp__extent_is_open(x->shape[i]))
-      continue;
-    extent = floorf((float)x->shape[i] * scales[i]); /* in float32, as ONNX infers the shape */
-    if (!(scales[i] > 0.0f) || !(extent <= (float)(INT32_MAX / 2)))
-      return bp__op_bad(node, "scale %d is %g", i, (double)scales[i]);
-    sizes[i] = (int64_t)extent;
+    axes[i] = (ResizeAxis){x->shape[i], x->shape[i], 1, 0, 1};
+    dims[i] = i;
+  }
+  for (int32_t i = 0; i < count; i++) {
+    if (bp__op_axis(node, given[i], x->ndim, &dims[i]))
+      return -1;
+    if (used >> dims[i] & 1)
+      return bp__op_bad(node, "axis %d stands twice in its axes", dims[i]);
+    used |= 1 << dims[i];
+  }
+  return count == -2 ? x->ndim : count;
+}
+
+/* Sizes that keep the picture's proportions lie within those given, or beyond them. */
+static void keep_ratio(ResizeAxis *axes, const int32_t *dims, int32_t count, int is_within) {
+  float scale = axes[dims[0]].scale;
+  for (int32_t i = 1; i < count; i++)
+    scale = is_within ? fminf(scale, axes[dims[i]].scale) : fmaxf(scale, axes[dims[i]].scale);
+  for (int32_t i = 0; i < count; i++) {
+    ResizeAxis *axis = &axes[dims[i]];
+    axis->scale = scale;
+    axis->out = (int64_t)floorf(scale * (float)axis->in + 0.5f);
+  }
+}
+
+static int read_sizes(const BpGraphNode *node, ResizeAxis *axes, const int32_t *dims,
+                      int32_t count) {
+  const char *policy = bp__node_str(node, "keep_aspect_ratio_policy", "stretch");
+  int64_t sizes[BP_GRAPH_MAX_NDIM];
+  int is_open = 0;
+  if (bp__op_const_extents(node, 3, sizes, BP_GRAPH_MAX_NDIM) != count)
+    return bp__op_error(node, "its sizes must be constant, one for each axis");
+  for (int32_t i = 0; i < count; i++) {
+    ResizeAxis *axis = &axes[dims[i]];
+    axis->out = sizes[i];
+    axis->scale = sizes[i] == axis->in ? 1.0f : (float)sizes[i] / (float)axis->in;
+    is_open |= bp__extent_is_open(axis->in) || bp__extent_is_open(sizes[i]);
+  }
+  if (!strcmp(policy, "stretch"))
+    return 0;
+  if (strcmp(policy, "not_larger") && strcmp(policy, "not_smaller"))
+    return bp__op_bad(node, "keep_aspect_ratio_policy '%s' is unknown", policy);
+  if (is_open)
+    return bp__op_bad(node, "an open extent has no ratio to keep");
+  if (count > 0)
+    keep_ratio(axes, dims, count, !strcmp(policy, "not_larger"));
+  return 0;
+}
+
+/* The region that is cropped out: starts, then ends. */
+static int read_region(const BpGraphNode *node, ResizeAxis *axes, const int32_t *dims,
+                       int32_t count) {
+  const BpGraphValue *region = bp__node_input(node, 1);
+  if (!region || !region->data || !bp__dtype_is_float(region->dtype) ||
+      bp__value_num_elements(region) != 2 * count)
+    return bp__op_error(node, "its roi must be constant, a start and an end for each axis");
+  for (int32_t i = 0; i < count; i++) {
+    axes[dims[i]].start = (float)bp__value_get_float(region, i);
+    axes[dims[i]].end = (float)bp__value_get_float(region, count + i);
+    if (!(fabsf(axes[dims[i]].start) < 1e6f) || !(fabsf(axes[dims[i]].end) < 1e6f))
+      return bp__op_bad(node, "its roi is not a part of its input");
   }
   return 0;
 }
 
+static int read_extents(const BpGraphNode *node, const BpGraphValue *scales, ResizeAxis *axes,
+                        const int32_t *dims, int32_t count) {
+  if (bp__node_input(node, 3))
+    return read_sizes(node, axes, dims, count);
+  if (!scales || bp__value_num_elements(scales) != count)
+    return bp__op_bad(node, "it has neither sizes nor a scale for each axis");
+  if (!scales->data || scales->dtype.code != BP_DTYPE_FLOAT)
+    return bp__op_error(node, "its scales must be constant");
+  for (int32_t i = 0; i < count; i++)
+    if (read_scale(node, bp__value_get_float(scales, i), &axes[dims[i]]))
+      return -1;
+  return 0;
+}
+
 BP_ROW_EXPAND(resize) {
-  BpGraphValue *x = node->inputs[0], *scale_list, *size_list;
-  int64_t sizes[BP_GRAPH_MAX_NDIM];
-  float scales[BP_GRAPH_MAX_NDIM];
+  ResizeAxis axes[BP_GRAPH_MAX_NDIM];
+  int32_t dims[BP_GRAPH_MAX_NDIM], count = read_axes(node, axes, dims);
   Resize r = {
       node,
       bp__node_str(node, "mode", "nearest"),
@@ -200,38 +324,28 @@ BP_ROW_EXPAND(resize) {
                    node->version < 11 ? "asymmetric" : "half_pixel"),
       bp__node_str(node, "nearest_mode", node->version < 11 ? "shrinking" : "round_prefer_floor"),
       bp__node_float(node, "cubic_coeff_a", -0.75f),
-      bp__node_int(node, "exclude_outside", 0) != 0};
-  scale_list = bp__node_input(node, node->version < 11 ? 1 : 2);
-  size_list = bp__node_input(node, 3);
-  if (bp__node_attr(node, "axes") ||
-      strcmp(bp__node_str(node, "keep_aspect_ratio_policy", "stretch"), "stretch"))
-    return bp__op_error(node, "axes and keep_aspect_ratio_policy are not supported");
-  if (size_list) {
-    if (bp__op_const_extents(node, 3, sizes, BP_GRAPH_MAX_NDIM) != x->ndim)
-      return bp__op_error(node, "its sizes must be constant, one a dimension");
-    for (int32_t i = 0; i < x->ndim; i++)
-      scales[i] = sizes[i] == x->shape[i] ? 1.0f : (float)sizes[i] / (float)x->shape[i];
-  } else if (!scale_list || bp__value_num_elements(scale_list) != x->ndim) {
-    return bp__op_bad(node, "it has neither sizes nor a scale for each dimension");
-  } else if (read_scales(node, scale_list, sizes, scales)) {
+      bp__node_int(node, "exclude_outside", 0) != 0,
+      bp__node_int(node, "antialias", 0) != 0,
+      bp__node_float(node, "extrapolation_value", 0)};
+  if (count < 0 ||
+      read_extents(node, bp__node_input(node, node->version < 11 ? 1 : 2), axes, dims, count) ||
+      (is_crop(&r) && read_region(node, axes, dims, count)))
     return -1;
-  }
-  return resize_all(graph, node, &r, sizes, scales);
+  return resize_all(graph, node, &r, axes);
 }
 
 BP_ROW_EXPAND(upsample) {
-  BpGraphValue *x = node->inputs[0], *list = bp__node_input(node, 1);
+  BpGraphValue *list = bp__node_input(node, 1);
   const BpGraphAttr *attr = bp__node_attr(node, "scales");
-  int64_t sizes[BP_GRAPH_MAX_NDIM], count;
-  float scales[BP_GRAPH_MAX_NDIM];
-  Resize r = {node, bp__node_str(node, "mode", "nearest"), "asymmetric", "floor", -0.75f, 0};
+  ResizeAxis axes[BP_GRAPH_MAX_NDIM];
+  int32_t dims[BP_GRAPH_MAX_NDIM], count = read_axes(node, axes, dims);
+  int64_t num_scales;
+  Resize r = {node, bp__node_str(node, "mode", "nearest"), "asymmetric", "floor", -0.75f, 0, 0, 0};
   if (!list && attr && attr->floats) {
-    count = attr->count;
-    list = bp__graph_constant(graph, node->name, BP__FLOAT32, &count, 1, attr->floats);
+    num_scales = attr->count;
+    list = bp__graph_constant(graph, node->name, BP__FLOAT32, &num_scales, 1, attr->floats);
   }
-  if (!list || bp__value_num_elements(list) != x->ndim)
-    return bp__op_bad(node, "it has no scale for each dimension");
-  return read_scales(node, list, sizes, scales) ? -1 : resize_all(graph, node, &r, sizes, scales);
+  return read_extents(node, list, axes, dims, count) ? -1 : resize_all(graph, node, &r, axes);
 }
 
 /* ---- One axis ---------------------------------------------------------------------------- */

@@ -212,6 +212,21 @@ def resize_cases():
                 attrs.update(dict(nearest_mode=rounding) if rounding else {})
                 yield "Resize", 19, attrs, [noise(1, 2, 5, 10), None, floats(1, 1, 1.5, .7)]
                 yield "Resize", 19, attrs, [noise(1, 2, 5, 4), None, None, ints(1, 2, 7, 1)]
+                if rule == "half_pixel":
+                    attrs["axes"] = [3, 2]
+                    for policy in ("not_larger", "not_smaller"):
+                        yield "Resize", 19, dict(attrs, keep_aspect_ratio_policy=policy), [
+                            noise(1, 2, 5, 4), None, None, ints(7, 9)]
+        crop = dict(mode=mode, coordinate_transformation_mode="tf_crop_and_resize",
+                    extrapolation_value=7.0)
+        for sizes in ((1, 2, 4, 6), (1, 2, 1, 3)):
+            yield "Resize", 19, crop, [noise(1, 2, 5, 4), floats(0, 0, -.3, .2, 1, 1, .8, 1.1), None,
+                                       ints(*sizes)]
+    for mode in ("linear", "cubic"):
+        for outside in (0, 1):
+            for size in (3, 5, 9):
+                yield "Resize", 19, dict(mode=mode, antialias=1, exclude_outside=outside), [
+                    noise(1, 2, 8, 8), None, None, ints(1, 2, size, 4)]
     for mode in ("nearest", "linear"):
         yield "Resize", 10, dict(mode=mode), [noise(1, 1, 4, 5), floats(1, 1, .8, 1.7)]
         yield "Upsample", 9, dict(mode=mode), [noise(1, 1, 3, 4), floats(1, 1, 1.5, 2.5)]
