@@ -509,6 +509,53 @@ static const BpIrNode *decide_loop(Partition *partition, const BpIrNode *loop, c
   return partition_inside(partition, loop);
 }
 
+/* ---- Names ------------------------------------------------------------------------------- */
+
+/* A LET whose variable another LET binds, too, gets a variable of its own. Until then the two may
+ * share a body, in which a comparison of the variable would be decided for both by the value of
+ * one. */
+typedef struct Separation {
+  BpIrRewriter rewriter; /* first: callbacks get it by this */
+  BpIndexContext *index;
+  BpIrMap names; /* a variable -> the one that the LET around binds */
+} Separation;
+
+static const BpIrNode *separate_let(Separation *separation, const BpIrNode *let) {
+  BpIrRewriter *rewriter = &separation->rewriter;
+  const BpIrNode *const *x = let->operands, *var = x[0];
+  const BpIrNode *value = bp__ir_rewrite(rewriter, x[1]);
+  if (bp__ir_map_get(&separation->names, var)) {
+    BpRange range = bp__index_range(separation->index, var);
+    var = bp_ir_var(rewriter->module, var->str_value, var->dtype);
+    if (!var || bp__index_set_range(separation->index, var, range.min, range.max, false) != 0)
+      return NULL;
+    bp__ir_map_clear(&rewriter->done); /* it has what uses the other variable */
+  }
+  if (bp__ir_map_set(&separation->names, x[0], var) != 0)
+    return NULL;
+  return bp__ir_with_operands(rewriter->module, let,
+                              (const BpIrNode *[]){var, value, bp__ir_rewrite(rewriter, x[2])});
+}
+
+static int enter_separation(BpIrRewriter *rewriter, const BpIrNode *node, const BpIrNode **result) {
+  Separation *separation = (Separation *)rewriter;
+  if (node->kind == BP_IR_LET) {
+    *result = separate_let(separation, node);
+    return *result ? 1 : -1;
+  }
+  *result = node->kind == BP_IR_BUFFER ? node : bp__ir_map_get(&separation->names, node);
+  return *result != NULL;
+}
+
+static const BpIrNode *separate_names(BpLowering *lowering, const BpIrNode *body) {
+  Separation separation = {.rewriter = {.module = lowering->module, .enter = enter_separation},
+                           .index = &lowering->index};
+  const BpIrNode *result = bp__ir_rewrite(&separation.rewriter, body);
+  bp__ir_rewriter_clear(&separation.rewriter);
+  bp__ir_map_clear(&separation.names);
+  return result;
+}
+
 /* ---- Walking ----------------------------------------------------------------------------- */
 
 /* The loops inside a loop, or inside what an iteration of it became. */
@@ -566,5 +613,6 @@ static const BpIrNode *partition_statement(Partition *partition, const BpIrNode 
 const BpIrNode *bp__lower_partition(BpLowering *lowering, const BpIrNode *body) {
   Partition partition = {.lowering = lowering,
                          .other = bp_ir_var(lowering->module, "other", bp__dtype_int64())};
-  return partition.other ? partition_statement(&partition, body) : NULL;
+  body = partition.other ? separate_names(lowering, body) : NULL;
+  return body ? partition_statement(&partition, body) : NULL;
 }

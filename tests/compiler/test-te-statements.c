@@ -112,6 +112,40 @@ static void test_rows_are_threads(void) {
   bp_te_free(te);
 }
 
+/* ---- Names ------------------------------------------------------------------------------- */
+
+#define PLACES 12
+
+/* One name, bound to i and then to 11 - i, around statements that compare it and are shared. */
+static int bind_twice(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
+                      BpTeTensor *const *tensors, void *context) {
+  (void)context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *i = bp_ir_block_for(block, "i", te_int(te, 0), te_int(te, 8));
+  const BpIrNode *at = bp_ir_var(ir, "at", te_i64);
+  const BpIrNode *side =
+      bp_ir_select(ir, te_op(te, BP_IR_LT, at, te_int(te, 6)), te_float(te, 1), te_float(te, 2));
+  const BpIrNode *body = bp_te_write(te, tensors[0], (const BpIrNode *[]){rows[0], at}, side);
+  bp_ir_block_add(block, bp_ir_let(ir, at, i, body));
+  bp_ir_block_add(block, bp_ir_let(ir, at, te_op(te, BP_IR_SUB, te_int(te, PLACES - 1), i), body));
+  bp_ir_block_close(block);
+  return 0;
+}
+
+static void test_name_bound_twice_is_two_names(void) {
+  BpTe *te = bp_te_create();
+  const int64_t rows = 2, shape[] = {rows, PLACES};
+  const BpTeResult result = {te_f32, shape, 2};
+  BpTeTensor *tensor;
+  must(bp_te_statements(te, "sides", &rows, 1, &result, 1, bind_twice, NULL, &tensor));
+  TeArray *array = te_array_new(tensor);
+  te_run(te, &tensor, &array, 1);
+  for (int i = 0; i < rows * PLACES; i++)
+    g_assert_cmpfloat(te_floats(array)[i], ==, i % PLACES < 6 ? 1 : 2);
+  te_array_free(array);
+  bp_te_free(te);
+}
+
 /* ---- Counting ---------------------------------------------------------------------------- */
 
 /* How many of a column are in each bin, others not being counted, and where they are first; the
@@ -307,6 +341,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/te/statements/rows-are-threads", test_rows_are_threads);
   g_test_add_func("/te/statements/what-vectors-cannot-do-runs-in-order",
                   test_what_vectors_cannot_do_runs_in_order);
+  g_test_add_func("/te/statements/name-bound-twice-is-two-names",
+                  test_name_bound_twice_is_two_names);
   g_test_add_func("/te/statements/memory-of-their-own", test_statements_have_memory_of_their_own);
   g_test_add_func("/te/statements/choices-in-vectors-are-masks", test_choices_in_vectors_are_masks);
   g_test_add_func("/te/statements/bad-ones-are-refused", test_bad_statements_are_refused);
