@@ -222,19 +222,27 @@ static int slice_axis(BpExtents *extents, const BpGraphNode *node, Slices *slice
     return open_slice_axis(extents, node, slices, axis, (const int64_t[]){start, end}, step);
   start = start < 0 ? start + extent : start;
   end = end < 0 ? end + extent : end;
-  start = step > 0 ? clamp(start, 0, extent) : clamp(start, -1, extent - 1);
+  start = clamp(start, 0, step > 0 || extent == 0 ? extent : extent - 1);
   end = step > 0 ? clamp(end, 0, extent) : clamp(end, -1, extent - 1);
-  count = step > 0 ? end - start : start - end;
+  count = extent == 0 ? 0 : step > 0 ? end - start : start - end;
   slices->start[axis] = start;
   slices->step[axis] = step;
   slices->extent[axis] = count > 0 ? (count - 1) / llabs(step) + 1 : 0;
   return 0;
 }
 
+/* The bounds along the axes. The least numbers of int64, which exporters write for the beginning,
+ * would be taken for open extents. */
 static int32_t slice_bounds(const BpGraphNode *node, int32_t input, const char *attr,
                             int64_t *bounds) {
-  return bp__node_input(node, input) ? bp__op_const_extents(node, input, bounds, BP_GRAPH_MAX_NDIM)
-                                     : bp__op_ints(node, -1, attr, bounds, BP_GRAPH_MAX_NDIM);
+  const BpGraphValue *given = bp__node_input(node, input);
+  if (given && given->extents)
+    return bp__op_const_extents(node, input, bounds, BP_GRAPH_MAX_NDIM);
+  int32_t count = bp__op_ints(node, given ? input : -1, attr, bounds, BP_GRAPH_MAX_NDIM);
+  for (int32_t i = 0; i < count; i++)
+    if (bp__extent_is_open(bounds[i]))
+      bounds[i] = BP_EXTENT_LAST_OPEN + 1;
+  return count;
 }
 
 static int read_slices(BpExtents *extents, const BpGraphNode *node, Slices *slices) {
@@ -377,6 +385,14 @@ static int read_pads(const BpGraphNode *node, int64_t *begin, int64_t *end) {
   return 0;
 }
 
+/* How many elements a pad removes, and what two of them leave of an axis. */
+static int64_t removed(int64_t pad) {
+  return pad < 0 ? -pad : 0;
+}
+static int64_t left_of(int64_t extent, int64_t begin, int64_t end) {
+  return extent - removed(begin) - removed(end);
+}
+
 BP_ROW_INFER(pad) {
   int64_t begin[BP_GRAPH_MAX_NDIM], end[BP_GRAPH_MAX_NDIM], shape[BP_GRAPH_MAX_NDIM];
   const char *mode = bp__node_str(node, "mode", "constant");
@@ -389,7 +405,6 @@ BP_ROW_INFER(pad) {
       strcmp(mode, "wrap"))
     return bp__op_bad(node, "mode '%s' is none of constant, reflect, edge and wrap", mode);
   for (int32_t i = 0; i < in->ndim; i++) {
-    int64_t most = !strcmp(mode, "reflect") ? in->shape[i] - 1 : in->shape[i];
     shape[i] = bp__extent_add(&graph->extents, in->shape[i], begin[i] + end[i]);
     if (shape[i] == BP_EXTENT_NONE)
       return -1;
@@ -401,23 +416,32 @@ BP_ROW_INFER(pad) {
       continue;
     if (shape[i] < 0)
       return bp__op_bad(node, "it removes more than axis %d has", i);
-    if (strcmp(mode, "constant") && ((strcmp(mode, "edge") && (begin[i] > most || end[i] > most)) ||
-                                     (shape[i] > 0 && in->shape[i] == 0)))
-      return bp__op_error(node, "mode %s with pads larger than axis %d is not supported", mode, i);
+    int64_t left = left_of(in->shape[i], begin[i], end[i]);
+    if (!strcmp(mode, "reflect") && left > 0 && (begin[i] >= left || end[i] >= left))
+      return bp__op_error(node, "mode reflect pads axis %d by as much as it has or more", i);
+    if (strcmp(mode, "constant") && shape[i] > 0 && left <= 0)
+      return bp__op_bad(node, "mode %s has nothing of axis %d to copy", mode, i);
   }
   return set_output_like(graph, node, shape, in->ndim);
 }
 
-/* Where the element at `i` of the padded axis comes from, inside [0, extent). */
+/* Where the element at `i` of an axis comes from that pads, or negative ones cut, at its ends: from
+ * what is left of it. */
 static const BpIrNode *reflected_index(BpIrModule *ir, const char *mode, const BpIrNode *i,
-                                       int64_t extent) {
-  const BpIrNode *zero = x_index(ir, 0), *last = x_index(ir, extent - 1);
-  if (!strcmp(mode, "edge"))
-    return x_min(ir, x_max(ir, i, zero), last);
-  if (!strcmp(mode, "wrap"))
-    return bp_ir_binary(ir, BP_IR_FLOORMOD, i, x_index(ir, extent));
-  i = x_max(ir, i, x_sub(ir, zero, i));
-  return x_min(ir, i, x_sub(ir, x_index(ir, 2 * (extent - 1)), i));
+                                       int64_t first, int64_t left) {
+  const BpIrNode *zero = x_index(ir, 0), *last = x_index(ir, left - 1);
+  if (left <= 0)
+    return i; /* the result has no elements */
+  i = x_sub(ir, i, x_index(ir, first));
+  if (!strcmp(mode, "edge")) {
+    i = x_min(ir, x_max(ir, i, zero), last);
+  } else if (!strcmp(mode, "wrap")) {
+    i = bp_ir_binary(ir, BP_IR_FLOORMOD, i, x_index(ir, left));
+  } else {
+    i = x_max(ir, i, x_sub(ir, zero, i));
+    i = x_min(ir, i, x_sub(ir, x_index(ir, 2 * (left - 1)), i));
+  }
+  return x_add(ir, i, x_index(ir, first));
 }
 
 static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *context) {
@@ -436,7 +460,8 @@ static const BpIrNode *pad_body(BpTe *te, const BpIrNode *const *axes, void *con
     if (begin[i] == 0 && end[i] == 0)
       continue;
     if (strcmp(mode, "constant")) {
-      indices[i] = reflected_index(ir, mode, indices[i], in->shape[i]);
+      indices[i] = reflected_index(ir, mode, indices[i], removed(begin[i]),
+                                   left_of(in->shape[i], begin[i], end[i]));
       continue;
     }
     within = x_and(ir, x_ge(ir, indices[i], x_index(ir, 0)),

@@ -66,18 +66,8 @@ BP_ROW_SCALAR(neg) {
   return x_sub(ir, number(ir, args[0], 0), args[0]);
 }
 
-/* To the nearest, halves to even: floor(x) or the number above it, of which one is even. */
-BP_ROW_SCALAR(round) {
-  const BpIrNode *x = args[0], *half = number(ir, x, 0.5), *two = number(ir, x, 2);
-  const BpIrNode *low = x_call1(ir, "floor", x), *up = x_add(ir, low, number(ir, x, 1));
-  const BpIrNode *rest = x_sub(ir, x, low);
-  const BpIrNode *even = x_mul(ir, x_call1(ir, "floor", x_div(ir, up, two)), two);
-  (void)node;
-  return bp_ir_select(ir, x_lt(ir, rest, half), low,
-                      bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, rest, half),
-                                   bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, even, up), up, low),
-                                   up));
-}
+/* To the nearest, halves to even. */
+INTRINSIC(round, "round")
 
 /* NaN and zeros give themselves. */
 BP_ROW_SCALAR(sign) {
