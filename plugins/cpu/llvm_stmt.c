@@ -79,6 +79,19 @@ static LLVMValueRef all_set(BpGen *g, int32_t lanes) {
   return LLVMConstAllOnes(LLVMVectorType(g->i1, (uint32_t)lanes));
 }
 
+/* The address of an access with a constant mask, under a name of its own. LLVM 15 takes a masked
+ * load for a part of another one at the same address even where they differ in their numbers of
+ * lanes, and goes on with the value of the wrong type. */
+static LLVMValueRef name_masked(BpGen *g, LLVMValueRef address, LLVMValueRef mask) {
+  static const char name[] = "llvm.launder.invariant.group";
+  if (!LLVMIsConstant(mask))
+    return address;
+  LLVMTypeRef type = LLVMTypeOf(address);
+  uint32_t id = LLVMLookupIntrinsicID(name, sizeof name - 1);
+  LLVMValueRef function = LLVMGetIntrinsicDeclaration(g->module, id, &type, 1);
+  return LLVMBuildCall2(g->builder, LLVMGlobalGetValueType(function), function, &address, 1, "");
+}
+
 static LLVMValueRef load_vector(BpGen *g, const BpIrNode *buffer, const BpIrNode *index,
                                 BpDataType dtype, LLVMValueRef mask) {
   LLVMTypeRef type = bp_gen_memory_type(g, dtype);
@@ -90,6 +103,8 @@ static LLVMValueRef load_vector(BpGen *g, const BpIrNode *buffer, const BpIrNode
     LLVMSetAlignment(value, alignment);
     return value;
   }
+  if (base)
+    address = name_masked(g, address, mask);
   LLVMValueRef args[] = {address, bp_gen_i32(g, alignment), mask ? mask : all_set(g, dtype.lanes),
                          LLVMConstNull(type)};
   return call_vector_memory(g, base ? "llvm.masked.load" : "llvm.masked.gather", type,
@@ -136,6 +151,8 @@ static void store_vector(BpGen *g, const BpIrNode *buffer, const BpIrNode *index
     LLVMSetAlignment(LLVMBuildStore(g->builder, value, address), alignment);
     return;
   }
+  if (base)
+    address = name_masked(g, address, mask);
   LLVMValueRef args[] = {value, address, bp_gen_i32(g, alignment),
                          mask ? mask : all_set(g, dtype.lanes)};
   call_vector_memory(g, base ? "llvm.masked.store" : "llvm.masked.scatter", LLVMTypeOf(value),

@@ -176,15 +176,20 @@ static void close_module(BpGen *g) {
   LLVMContextDispose(g->context);
 }
 
-static int32_t optimize(BpGen *g, const Job *job) {
+static int32_t verify(BpGen *g) {
   char *message = NULL;
-  char passes[32];
-  if (LLVMVerifyModule(g->module, LLVMReturnStatusAction, &message)) {
+  LLVMBool is_bad = LLVMVerifyModule(g->module, LLVMReturnStatusAction, &message);
+  if (is_bad)
     bp_gen_fail(g, BP_ERROR_INTERNAL, "LLVM's verifier: %s", message);
-    LLVMDisposeMessage(message);
-    return -1;
-  }
   LLVMDisposeMessage(message);
+  return is_bad ? -1 : 0;
+}
+
+/* Verified before and after: of code that is not well-formed LLVM's generator ends the process. */
+static int32_t optimize(BpGen *g, const Job *job) {
+  char passes[32];
+  if (verify(g) != 0)
+    return -1;
   snprintf(passes, sizeof(passes), "default<O%lld>", (long long)job->opt);
   LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
   LLVMPassBuilderOptionsSetLoopVectorization(options, 1);
@@ -192,7 +197,7 @@ static int32_t optimize(BpGen *g, const Job *job) {
   LLVMErrorRef error = LLVMRunPasses(g->module, passes, job->machine, options);
   LLVMDisposePassBuilderOptions(options);
   if (!error)
-    return g->failed ? -1 : 0;
+    return g->failed ? -1 : verify(g);
   char *text = LLVMGetErrorMessage(error);
   bp_gen_fail(g, BP_ERROR_COMPILE, "LLVM: %s", text);
   LLVMDisposeErrorMessage(text);
