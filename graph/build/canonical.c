@@ -226,7 +226,7 @@ static int read_transposed(Transposed *transposed) {
   transposed->groups = bp__node_int(node, "group", 1);
   if (!weights->data || (bias && !bias->data) || !bp__dtype_is_float(weights->dtype) ||
       2 + 2 * (weights->ndim - 2) > BP_GRAPH_MAX_NDIM ||
-      bp__op_read_window(node, weights->shape + 2, &transposed->w)) {
+      bp__op_transpose_window(node, &transposed->w)) {
     bp_error_clear();
     return 0;
   }

@@ -138,23 +138,45 @@ BP_ROW_COMPUTE(conv) {
 
 /* ---- Transposed -------------------------------------------------------------------------- */
 
-/* The window as that of the convolution whose transpose this is: `in` is this node's output. */
-static int transpose_window(const BpGraphNode *node, BpOpWindow *window) {
-  const BpGraphValue *in = node->inputs[0], *weights = node->inputs[1];
+/* The extents that the output shall have: output_shape, which may begin with those of the batch and
+ * the channels, or with auto_pad as many elements as strides. 1: the pads say. */
+static int wanted_output(const BpGraphNode *node, const BpOpWindow *window, int64_t *out) {
   const char *automatic = bp__node_str(node, "auto_pad", "NOTSET");
-  int64_t extra[BP_GRAPH_MAX_NDIM] = {0};
-  int32_t given = bp__op_ints(node, -1, "output_padding", extra, BP_GRAPH_MAX_NDIM);
-  if (given == -1 || bp__op_read_window(node, weights->shape + 2, window))
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_ints(node, -1, "output_shape", shape, BP_GRAPH_MAX_NDIM);
+  if (count == -1)
     return -1;
-  if (bp__node_attr(node, "output_shape") ||
-      (strcmp(automatic, "NOTSET") && strcmp(automatic, "VALID")))
-    return bp__op_error(node, "output_shape and auto_pad are not supported, give pads");
+  if (count >= 0 && count != window->rank && count != window->rank + 2)
+    return bp__op_bad(node, "its output_shape has %d extents, not %d", count, window->rank);
+  if (count >= 0)
+    memcpy(out, shape + count - window->rank, (size_t)window->rank * sizeof(*out));
+  else if (!strcmp(automatic, "NOTSET") || !strcmp(automatic, "VALID"))
+    return 1;
+  else
+    for (int32_t i = 0; i < window->rank; i++)
+      out[i] = window->in[i] * window->strides[i];
+  return 0;
+}
+
+int bp__op_transpose_window(const BpGraphNode *node, BpOpWindow *window) {
+  int is_upper = !strcmp(bp__node_str(node, "auto_pad", "NOTSET"), "SAME_UPPER");
+  int64_t extra[BP_GRAPH_MAX_NDIM] = {0}, wanted[BP_GRAPH_MAX_NDIM];
+  int32_t given = bp__op_ints(node, -1, "output_padding", extra, BP_GRAPH_MAX_NDIM);
+  if (given == -1 || bp__op_read_window(node, node->inputs[1]->shape + 2, window))
+    return -1;
+  int is_free = wanted_output(node, window, wanted);
+  if (is_free < 0)
+    return -1;
   for (int32_t i = 0; i < window->rank; i++) {
-    window->out[i] = (in->shape[2 + i] - 1) * window->strides[i] + extra[i] +
-                     (window->kernel[i] - 1) * window->dilations[i] + 1 - window->pad_begin[i] -
-                     window->pad_end[i];
+    int64_t all = (window->in[i] - 1) * window->strides[i] + extra[i] +
+                  (window->kernel[i] - 1) * window->dilations[i] + 1;
+    window->out[i] = is_free ? all - window->pad_begin[i] - window->pad_end[i] : wanted[i];
     if (extra[i] < 0 || window->out[i] < 0)
       return bp__op_bad(node, "its padding removes more than its output has");
+    if (!is_free) {
+      int64_t removed = all > wanted[i] ? all - wanted[i] : 0;
+      window->pad_begin[i] = is_upper ? removed / 2 : removed - removed / 2;
+    }
   }
   return 0;
 }
@@ -168,7 +190,7 @@ BP_ROW_INFER(conv_transpose) {
   if (groups < 1 || in->shape[1] % groups != 0 || in->shape[1] != weights->shape[0])
     return bp__op_bad(node, "%lld input channels in %lld groups do not fit its weights",
                       (long long)in->shape[1], (long long)groups);
-  if (transpose_window(node, &window) || check_bias(node, weights->shape[1] * groups))
+  if (bp__op_transpose_window(node, &window) || check_bias(node, weights->shape[1] * groups))
     return -1;
   return set_spatial_output(graph, node, weights->shape[1] * groups, window.out);
 }
@@ -230,7 +252,7 @@ BP_ROW_COMPUTE(conv_transpose) {
   const BpGraphValue *out = op->node->outputs[0];
   BpOpWindow window;
   ConvBody body = {op, &window, NULL, NULL};
-  if (transpose_window(op->node, &window))
+  if (bp__op_transpose_window(op->node, &window))
     return -1;
   body.sums = bp__op_tensor(op, "conv_transpose", out->shape, out->ndim, transpose_body, &body);
   return bp__op_give(outputs, with_bias(&body));

@@ -194,5 +194,8 @@ typedef struct BpOpWindow {
 int bp__op_read_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *window);
 /* The same, and `out`; a window larger than the padded input is an error. */
 int bp__op_window(const BpGraphNode *node, const int64_t *kernel, BpOpWindow *window);
+/* The window of the convolution whose transpose the node is: `out` is the node's output, before
+ * which `pad_begin` elements are left out. */
+int bp__op_transpose_window(const BpGraphNode *node, BpOpWindow *window);
 
 #endif

@@ -940,12 +940,17 @@ static void make_conv_transpose(RandomGraph *g, const Row *row) {
   int64_t all = groups * channels,
           shape[4] = {in.shape[0], all, (in.shape[2] - 1) * stride + kernel,
                       (in.shape[3] - 1) * stride + kernel};
+  char *pads = choice(g, kernel < stride ? "NOTSET" : "NOTSET|SAME_UPPER|SAME_LOWER");
+  for (int32_t i = 2; i < 4 && strcmp(pads, "NOTSET") != 0; i++)
+    shape[i] = in.shape[i] * stride;
   int32_t w = weights(g, in.type, (int64_t[]){in.shape[1], channels, kernel, kernel}, 4);
   int32_t b = below(g, 2) ? weights(g, in.type, &all, 1) : -1;
-  int32_t result = apply(g, row->op,
-                         g_strdup_printf("kernel_shape=%d,%d strides=%d,%d group=%d", (int)kernel,
-                                         (int)kernel, (int)stride, (int)stride, (int)groups),
-                         (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
+  int32_t result =
+      apply(g, row->op,
+            g_strdup_printf("auto_pad=%s kernel_shape=%d,%d strides=%d,%d group=%d", pads,
+                            (int)kernel, (int)kernel, (int)stride, (int)stride, (int)groups),
+            (int32_t[]){x, w, b}, b >= 0 ? 3 : 2, in.type, shape, 4);
+  g_free(pads);
   rounded(g, result); /* Winograd's algorithm rounds */
 }
 
