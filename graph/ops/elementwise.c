@@ -30,12 +30,32 @@ BP_ROW_INFER(elementwise) {
   return same_types(node, 0) ? -1 : broadcast_output(graph, node, node->inputs[0]->dtype);
 }
 
+/* Of other types the code would compute with constants that are cut to them. */
+static int check_float(const BpGraphNode *node) {
+  char text[BP_VALUE_TEXT];
+  return bp__dtype_is_float(node->inputs[0]->dtype)
+             ? 0
+             : bp__op_error(node, "it takes floats, not %s",
+                            bp__value_format(node->inputs[0], text));
+}
+
+BP_ROW_INFER(floats) {
+  return check_float(node) ? -1 : bp__infer_elementwise(graph, node);
+}
+
+BP_ROW_INFER(logic) {
+  char text[BP_VALUE_TEXT];
+  if (node->inputs[0]->dtype.code != BP_DTYPE_BOOL)
+    return bp__op_bad(node, "it takes bool, not %s", bp__value_format(node->inputs[0], text));
+  return bp__infer_elementwise(graph, node);
+}
+
 BP_ROW_INFER(compare) {
   return same_types(node, 0) ? -1 : broadcast_output(graph, node, BP__BOOL);
 }
 
 BP_ROW_INFER(predicate) {
-  return broadcast_output(graph, node, BP__BOOL);
+  return check_float(node) ? -1 : broadcast_output(graph, node, BP__BOOL);
 }
 
 BP_ROW_INFER(pow) {

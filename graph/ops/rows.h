@@ -14,9 +14,11 @@
 #define BP_ROW_EXPAND(name) int bp__expand_##name(BpGraph *graph, BpGraphNode *node)
 
 /* elementwise.c */
-BP_ROW_INFER(elementwise); /* inputs of one type, which is the output's; shapes broadcast */
-BP_ROW_INFER(compare);     /* the same, the output is bool */
-BP_ROW_INFER(predicate);   /* one input, the output is bool */
+BP_ROW_INFER(elementwise);
+BP_ROW_INFER(floats);
+BP_ROW_INFER(logic);     /* inputs of one type, which is the output's; shapes broadcast */
+BP_ROW_INFER(compare);   /* the same, the output is bool */
+BP_ROW_INFER(predicate); /* one input, the output is bool */
 BP_ROW_INFER(cast);
 BP_ROW_INFER(where);
 BP_ROW_INFER(pow);

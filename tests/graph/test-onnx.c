@@ -186,6 +186,21 @@ static void test_operator_set(void) {
   assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "Gelu|operator set 13");
 }
 
+/* Of integers their code would compute with constants that are cut to integers. */
+static void test_element_types(void) {
+  static const char *const ops[] = {"HardSwish", "HardSigmoid", "LeakyRelu", "IsInf", "Reciprocal"};
+  for (size_t i = 0; i < G_N_ELEMENTS(ops); i++) {
+    OnnxBuilder *builder = small();
+    builder->version = 16;
+    onnx_node(builder, "Cast", "y", "i", "to=6");
+    onnx_node(builder, ops[i], "i", "z", "");
+    assert_refused(builder, NULL, 0, BP_ERROR_NOT_IMPLEMENTED, "takes floats, not int32");
+  }
+  OnnxBuilder *builder = small();
+  onnx_node(builder, "Xor", "y,y", "z", "");
+  assert_refused(builder, NULL, 0, BP_ERROR_FORMAT, "the Xor|takes bool, not float32");
+}
+
 static void test_attributes(void) {
   OnnxBuilder *builder = small();
   onnx_node(builder, "Softmax", "y", "z", "axes=1");
@@ -433,6 +448,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/onnx/shapes/default-value-is-used-unless-its-shape-is-given",
                   test_default_value_is_used_unless_its_shape_is_given);
   g_test_add_func("/onnx/tensors/element-count-is-checked", test_wrong_element_count);
+  g_test_add_func("/onnx/types/integers-are-refused-where-floats-are-meant", test_element_types);
   g_test_add_func("/onnx/tensors/enormous-constant-is-refused", test_enormous_constant);
   status = g_test_run();
   bp_object_release(target);
