@@ -80,6 +80,7 @@ static int run_command(int argc, char **argv) {
 }
 
 static volatile sig_atomic_t status = EXIT_OK;
+static volatile sig_atomic_t is_done;
 
 /* ---- The end ----------------------------------------------------------------------------- */
 
@@ -95,8 +96,16 @@ static gboolean check_output(void) {
   return FALSE;
 }
 
-/* GLib ends the program itself after a command's --help. */
+/* GLib ends the program itself after a command's --help, and code of a plugin may end it at any
+ * time, with any status. */
 static void check_output_at_exit(void) {
+  static const char ended[] = "backplane: a plugin or driver ended the program before the command "
+                              "was done; its results are not complete\n";
+  if (!is_done && command_has_begun()) {
+    ssize_t size = write(STDERR_FILENO, ended, sizeof ended - 1);
+    (void)size;
+    _exit(EXIT_FAIL);
+  }
   if (!check_output())
     _exit(EXIT_FAIL);
 }
@@ -132,6 +141,7 @@ int main(int argc, char **argv) {
   setlocale(LC_CTYPE, "");
   bp_log_set_callback(print_log, NULL);
   status = run_command(argc, argv);
+  is_done = TRUE;
   if (!check_output())
     status = EXIT_FAIL;
   guard_exit();

@@ -49,6 +49,9 @@ int cmd_new_plugin(int argc, char **argv);
  * command_out. */
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details);
+/* Whether command_parse has succeeded: from then on the command's own code ends the program by
+ * returning alone. */
+gboolean command_has_begun(void);
 /* Says "backplane: ..." on stderr, and as JSON on stdout if the command line has --json. Returns
  * EXIT_USAGE. */
 int command_usage_error(const char *format, ...) G_GNUC_PRINTF(1, 2);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,12 @@ FILE *command_out(void) {
 
 /* Whether the command line has --json, if only in the wrong place. */
 static gboolean is_json;
+
+static volatile sig_atomic_t has_begun;
+
+gboolean command_has_begun(void) {
+  return has_begun;
+}
 
 /* What else prints, a plugin or a program that it starts, prints to stderr from here on. */
 static void keep_stdout(void) {
@@ -53,6 +60,7 @@ gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, con
   g_option_context_free(context);
   if (ok)
     keep_stdout();
+  has_begun = ok;
   return ok;
 }
 
@@ -164,7 +172,7 @@ int command_fail(gboolean json) {
 
 static void end_for_lack_of_memory(void) {
   fputs("backplane: there is no memory for the JSON output\n", stderr);
-  exit(EXIT_FAIL);
+  _exit(EXIT_FAIL);
 }
 
 /* The shortest text that reads back as the number, with a point or an exponent: a real. */

@@ -72,6 +72,13 @@ probe_shows_states() {
     grep -qE '^defect-azazazazazazaz +1.0 +quarantined .*crashed'
 }
 
+# A plugin that passed its trial and then ends the program, with status 0.
+says_that_it_was_ended() {
+  mkdir -p "$work/exit"
+  sed 's/defect=none      /defect=exit!count/' "$top_builddir/tests/mock/.libs/defect.so" >"$work/exit/a.so"
+  BACKPLANE_PLUGIN_PATH=$work/exit fails 1 "a plugin or driver ended the program before the command was done" "$backplane" list --probe --json
+}
+
 # A plugin that prints, when it is used, does so to stderr: what is read from stdout is the command's alone.
 keeps_its_stdout() {
   mkdir -p "$work/flood"
@@ -515,6 +522,7 @@ ok broken-plugin-is-why-a-kind-is-not-there with_broken fails 1 "backplane-openc
 ok broken-plugin-is-why-a-target-is-not-there with_broken fails 1 "backplane-opencl.so: is truncated" "$backplane" compile "$digits/digits.onnx" --target opencl --shape $shape -o "$work/x.so"
 ok broken-plugin-is-why-its-name-is-not-known with_broken fails 1 "backplane-opencl.so: is truncated" "$backplane" inspect plugin opencl
 ok list-probe-shows-what-became-of-a-plugin probe_shows_states
+ok says-that-a-plugin-ended-the-program says_that_it_was_ended
 ok doctor-says-nothing-of-earlier-at-a-first-try says_nothing_of_earlier
 ok variable-that-is-set-is-named-where-there-is-no-device names_the_variable
 ok json-has-nothing-of-what-a-plugin-prints keeps_its_stdout
