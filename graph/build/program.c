@@ -167,8 +167,9 @@ static void match_input(Program *program, const BpGraphValue *input, int64_t ind
   put(args, in_register(program->heap));
   put(args, number(input->ndim));
   for (int32_t i = 0; i < input->ndim; i++) {
-    int64_t extent = input->shape[i], cell = cell_of(extent);
+    int64_t extent = input->shape[i];
     bool is_open = bp__extent_is_open(extent);
+    int64_t cell = is_open ? cell_of(extent) : 0;
     put(args, number(!is_open       ? BP_RELAX_MATCH_EQUAL
                      : stored[cell] ? BP_RELAX_MATCH_EQUAL_TO_STORED
                                     : BP_RELAX_MATCH_STORE));
