@@ -47,7 +47,8 @@ operator table, `graph/ops/table.c`, by `tests/graph/test-operators.sh --write`;
 together. An operator has the meaning of ONNX's specification; a use of one that is not computed (an
 attribute, a type, an input that would have to be constant) is refused when the model is compiled,
 naming the node. An index that is outside of the data reads the nearest element there (`Gather` and its kin) or
-changes nothing (`Scatter` and its kin). Of quantised operators, differences from zero points, products and sums are int32,
+changes nothing (`Scatter` and its kin). Integers wrap; a quotient or remainder by 0 is 0, the least integer by -1 is itself, and
+a `BitShift` by the width or more gives 0, on every target ([the rules](ir.md)). Of quantised operators, differences from zero points, products and sums are int32,
 which wraps; scales are applied in float32, and halves are rounded to even before the zero point is added, as onnxruntime does. `NonZero` and `Compress` take constants alone, since the shape of what they give depends on them.
 
 *Open extents*: on CPU targets the operator takes tensors whose extents are not known before the model runs ([how](graph.md)), or its
@@ -59,7 +60,7 @@ computed in float32. Float8 (E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ), float4 (E2M1) an
 as inputs, outputs, initializers and between operators. `Cast`, `CastLike`, `QuantizeLinear` and `DequantizeLinear` convert them,
 `BitCast` reads their bits as another type, and operators that only move elements take them; every other operator refuses them
 by name. Elements of less than a byte are packed as ONNX and DLPack pack them, the first in the lowest bits. Rounding and
-saturation are those of ONNX's reference; on the CPU a subnormal float32 counts as 0. These types are not in `.npy` files: the
+saturation are those of ONNX's reference; on the CPU a subnormal float32 counts as 0, elsewhere it may. These types are not in `.npy` files: the
 C API (`backplane/graph.h`) and the [Python](python.md) one take and give them as tensors. float8e8m0, complex numbers and strings are refused
 by name.
 
