@@ -61,7 +61,7 @@ as inputs, outputs, initializers and between operators. `Cast`, `CastLike`, `Qua
 `BitCast` reads their bits as another type, and operators that only move elements take them; every other operator refuses them
 by name. Elements of less than a byte are packed as ONNX and DLPack pack them, the first in the lowest bits. Rounding and
 saturation are those of ONNX's reference; on the CPU a subnormal float32 counts as 0, elsewhere it may. These types are not in `.npy` files: the
-C API (`backplane/graph.h`) and the [Python](python.md) one take and give them as tensors. float8e8m0, complex numbers and strings are refused
+C API (`backplane/graph/model.h`) and the [Python](python.md) one take and give them as tensors. float8e8m0, complex numbers and strings are refused
 by name.
 
 *Computed*: by generated code of its own. *Element by element*: joins the code of its neighbours. *A
