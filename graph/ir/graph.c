@@ -171,6 +171,10 @@ BpGraphValue *bp__graph_int_vector(BpGraph *graph, const int64_t *values, int64_
   BpGraphValue *vector = bp__graph_constant(graph, "vector", BP__INT64, &count, 1, NULL);
   if (vector && count > 0)
     memcpy(bp__graph_constant_data(vector), values, (size_t)count * sizeof(*values));
+  if (vector && bp__extents_any_open(values, (int32_t)count)) {
+    vector->extents = vector->data;
+    vector->data = NULL;
+  }
   return vector;
 }
 

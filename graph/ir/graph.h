@@ -123,7 +123,7 @@ int bp__graph_use_node(BpGraph *graph);
 int bp__graph_use_work(BpGraph *graph, double work);
 /* -1 with an error if a target may not have so many different functions. */
 int bp__graph_check_functions(const BpGraph *graph, int64_t count);
-/* Convenience: constants of float32 and int64. A scalar has ndim 0. */
+/* Convenience: constants of float32 and int64, or extents. A scalar has ndim 0. */
 BpGraphValue *bp__graph_float_scalar(BpGraph *graph, float value);
 BpGraphValue *bp__graph_int_vector(BpGraph *graph, const int64_t *values, int64_t count);
 

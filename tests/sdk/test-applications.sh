@@ -52,7 +52,7 @@ runs() {
 }
 
 refuses_in_words() {
-  fails 1 "--shape image=1x1x28x28" plain/run-model "$digits" && fails 1 "expected NAME=FILE.npy" plain/run-model "$digits" grey.npy &&
+  fails 1 "input 'image' has not been set" plain/run-model "$digits" && fails 1 "expected NAME=FILE.npy" plain/run-model "$digits" grey.npy &&
     fails 1 "expected MODEL" plain/run-model
 }
 

@@ -635,7 +635,7 @@ ok output-folder-that-is-a-file-is-an-error fails 1 "Not a directory" "$backplan
 ok dump-folder-that-is-not-there-is-an-error fails 1 "make it first" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x.so" --dump "$work/nowhere"
 ok no-folder-was-made test ! -e "$work/nowhere"
 ok trace-that-cannot-be-written-names-it fails 1 "/nowhere/trace.json: cannot write" "$backplane" profile "$work/digits.so" --trace /nowhere/trace.json
-ok missing-shape-names-the-option fails 1 --shape "$backplane" run "$digits/digits.onnx"
+ok missing-shape-names-the-option fails 1 --shape "$backplane" compile "$digits/digits.onnx" --target opencl -o "$work/x.so"
 ok missing-input-names-it-and-what-to-give fails 1 "image (1x1x28x28); give each with --input NAME=FILE, a .npy or .png" "$backplane" run "$work/digits.so"
 ok wrong-input-name-lists-the-right-ones fails 1 "it has: image" "$backplane" run "$work/digits.so" --input "picture=$digits/images/7-3710.png"
 ok wrong-input-shape-says-both fails 1 "1x1x28x28" "$backplane" run "$work/digits.so" --input "image=$work/source.npy"
