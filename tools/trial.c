@@ -181,6 +181,14 @@ static TrialFunction load_library(const char *path, int is_privileged) {
   return (TrialFunction)trial;
 }
 
+/* Whether `fd` is no longer the file that it was `before`. */
+static int is_closed(int fd, const struct stat *before) {
+  struct stat now;
+  if (fstat(fd, &now))
+    return errno == EBADF;
+  return now.st_dev != before->st_dev || now.st_ino != before->st_ino;
+}
+
 /* What runs at the end of a program is a part of the trial. */
 static _Noreturn void run_trial(char **argv, int milliseconds, int output) {
   sigset_t none;
@@ -195,12 +203,13 @@ static _Noreturn void run_trial(char **argv, int milliseconds, int output) {
   }
   set_limits(milliseconds);
   TrialFunction trial = load_library(argv[1], strcmp(argv[5], "user") != 0);
-  struct stat before, after;
-  int is_open = !fstat(REPORT_FD, &before);
+  struct stat report;
+  if (fstat(REPORT_FD, &report)) {
+    say("impossible=cannot tell which file its report is: %s", strerror(errno));
+    _exit(127);
+  }
   trial(PLUGIN_FD, argv[2], REPORT_FD);
-  is_open = is_open && !fstat(REPORT_FD, &after) && before.st_dev == after.st_dev &&
-            before.st_ino == after.st_ino;
-  exit(is_open ? 0 : REPORT_CLOSED);
+  exit(is_closed(REPORT_FD, &report) ? REPORT_CLOSED : 0);
 }
 
 /* ---- Ending what is left ----------------------------------------------------------------- */

@@ -19,18 +19,21 @@
 
 static int report_fd = -1;
 static pid_t reporter;          /* the process that the helper started */
-static struct stat report_pipe; /* what report_fd was at first */
+static struct stat report_pipe; /* what report_fd was at first; zeros while that is unknown */
 static int report_error;        /* errno of the first line that could not be written */
 
 int bp__trial_is_here(void) {
   return report_fd >= 0;
 }
 
-/* Not if the plugin closed it: a file of its own may be there by now. */
-static int is_report_open(void) {
+/* Does not write if the plugin closed the report, after which a file of its own may be there: the
+ * end is missing then, which says so. */
+static int write_report(const char *line) {
   struct stat now;
-  return !fstat(report_fd, &now) && now.st_dev == report_pipe.st_dev &&
-         now.st_ino == report_pipe.st_ino;
+  if (fstat(report_fd, &now))
+    return errno == EBADF ? 0 : -1;
+  int is_other = now.st_dev != report_pipe.st_dev || now.st_ino != report_pipe.st_ino;
+  return report_pipe.st_mode && is_other ? 0 : bp__write_all(report_fd, line, strlen(line));
 }
 
 /* One line of UTF-8 without control characters, whatever a plugin's text is. */
@@ -45,7 +48,7 @@ static void report(const char *key, const char *format, ...) {
     if ((unsigned char)*at < ' ' && *at != '\t')
       *at = ' ';
   g_autofree char *line = g_strdup_printf("%s=%s\n", key, value);
-  if (is_report_open() && bp__write_all(report_fd, line, strlen(line)) && !report_error)
+  if (write_report(line) && !report_error)
     report_error = errno ? errno : EIO;
 }
 
@@ -209,7 +212,11 @@ static int activate(Plugin *plugin) {
 void bp_plugin_trial(int plugin_fd, const char *path, int fd) {
   report_fd = fd;
   reporter = getpid();
-  fstat(report_fd, &report_pipe);
+  if (fstat(report_fd, &report_pipe)) {
+    report_error = errno;
+    report_loss();
+    return;
+  }
   Plugin *plugin = bp__plugin_read_open(plugin_fd, path);
   int rc = activate(plugin);
   end_copy();
