@@ -124,10 +124,9 @@ static int takes_open_extents(const BpBuild *build) {
 /* The passes over the graph, in order. */
 static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *graph) {
   const BpCompileOptions *options = build->options;
-  if (set_budget(options, &graph->budget))
+  if (set_budget(options, &graph->budget) ||
+      (takes_open_extents(build) && bp__graph_can_be_open(graph)))
     return -1;
-  if (takes_open_extents(build))
-    bp__graph_can_be_open(graph);
   if (bp__onnx_import(graph, model, options->shapes, options->num_shapes))
     return -1;
   bp__graph_remove_dead(graph);

@@ -46,11 +46,11 @@ static int32_t place_of(int64_t extent) {
 }
 
 static const Expression *expression_at(const BpExtents *extents, int32_t place) {
-  return extents->expressions.items[place];
+  return extents->expressions->items[place];
 }
 
 int32_t bp__extents_count(const BpExtents *extents) {
-  return (int32_t)extents->expressions.size;
+  return extents->expressions ? (int32_t)extents->expressions->size : 0;
 }
 
 const char *bp__extents_symbol_name(const BpExtents *extents, int32_t index) {
@@ -93,8 +93,8 @@ static bool expressions_equal(const Expression *a, const Expression *b) {
 
 /* The place of an expression, which is added where it is new. */
 static int64_t intern(BpExtents *extents, const Expression *expression) {
-  for (size_t i = 0; i < extents->expressions.size; i++)
-    if (expressions_equal(extents->expressions.items[i], expression))
+  for (size_t i = 0; i < extents->expressions->size; i++)
+    if (expressions_equal(extents->expressions->items[i], expression))
       return bp__extents_at((int32_t)i);
   Expression *copy = bp__arena_alloc(extents->arena, sizeof(*copy));
   if (!copy)
@@ -102,9 +102,9 @@ static int64_t intern(BpExtents *extents, const Expression *expression) {
   *copy = *expression;
   if (copy->name && !(copy->name = bp__arena_strdup(extents->arena, copy->name)))
     return BP_EXTENT_NONE;
-  return bp__list_push(&extents->expressions, copy)
+  return bp__list_push(extents->expressions, copy)
              ? BP_EXTENT_NONE
-             : bp__extents_at((int32_t)extents->expressions.size - 1);
+             : bp__extents_at((int32_t)extents->expressions->size - 1);
 }
 
 int64_t bp__extent_symbol(BpExtents *extents, const char *name, int64_t likely) {

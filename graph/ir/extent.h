@@ -18,9 +18,10 @@
 /* Numbers lie above this, so that no arithmetic on numbers gives what stands for an expression. */
 #define BP_EXTENT_LAST_OPEN (INT64_MIN / 2)
 
-/* The expressions of a graph; zero-initialise, freed with the graph. */
+/* The table of expressions that a graph and the bodies of its nodes share: a copy of this is the
+ * same table. Zeroed where no extent may be open; bp__graph_can_be_open makes the table. */
 typedef struct BpExtents {
-  BpList expressions; /* of memory of the arena */
+  BpList *expressions; /* of memory of the arena */
   BpArena *arena;
 } BpExtents;
 

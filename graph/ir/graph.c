@@ -13,19 +13,44 @@
 #define MAX_BYTES ((int64_t)1 << 62)
 
 void bp__graph_clear(BpGraph *graph) {
+  for (size_t i = 0; i < graph->bodies.size; i++)
+    bp__graph_clear(graph->bodies.items[i]);
+  bp__list_free(&graph->bodies);
   bp__list_free(&graph->nodes);
   bp__list_free(&graph->inputs);
   bp__list_free(&graph->outputs);
-  bp__list_free(&graph->extents.expressions);
+  if (!graph->outer && graph->extents.expressions)
+    bp__list_free(graph->extents.expressions);
   bp__arena_free(&graph->arena);
 }
 
-void bp__graph_can_be_open(BpGraph *graph) {
+int bp__graph_can_be_open(BpGraph *graph) {
+  graph->extents.expressions = bp__arena_alloc(&graph->arena, sizeof(*graph->extents.expressions));
   graph->extents.arena = &graph->arena;
+  return graph->extents.expressions ? 0 : -1;
 }
 
 bool bp__graph_is_open(const BpGraph *graph) {
-  return graph->extents.expressions.size > 0;
+  return bp__extents_count(&graph->extents) > 0;
+}
+
+BpGraph *bp__graph_body(BpGraph *graph) {
+  BpGraph *body = bp__arena_alloc(&graph->arena, sizeof(*body));
+  if (!body || bp__list_push(&graph->bodies, body))
+    return NULL;
+  body->outer = graph;
+  body->extents = graph->extents;
+  return body;
+}
+
+BpGraphBudget *bp__graph_budget(BpGraph *graph) {
+  while (graph->outer)
+    graph = graph->outer;
+  return &graph->budget;
+}
+
+static const BpGraphBudget *budget_of(const BpGraph *graph) {
+  return bp__graph_budget((BpGraph *)(uintptr_t)graph);
 }
 
 /* ---- The budget -------------------------------------------------------------------------- */
@@ -42,11 +67,12 @@ static int64_t most_bytes(const BpGraphBudget *budget) {
 }
 
 int bp__graph_has_bytes(const BpGraph *graph, int64_t bytes) {
-  return bytes <= most_bytes(&graph->budget) - graph->budget.bytes;
+  const BpGraphBudget *budget = budget_of(graph);
+  return bytes <= most_bytes(budget) - budget->bytes;
 }
 
 int bp__graph_use_work(BpGraph *graph, double work) {
-  BpGraphBudget *budget = &graph->budget;
+  BpGraphBudget *budget = bp__graph_budget(graph);
   int64_t most = budget->most_work ? budget->most_work : MOST_WORK;
   if (!(work <= (double)(most - budget->work)))
     return 0;
@@ -55,7 +81,7 @@ int bp__graph_use_work(BpGraph *graph, double work) {
 }
 
 int bp__graph_check_functions(const BpGraph *graph, int64_t count) {
-  const BpGraphBudget *budget = &graph->budget;
+  const BpGraphBudget *budget = budget_of(graph);
   int64_t most = budget->most_functions ? budget->most_functions : MOST_FUNCTIONS;
   return count <= most ? 0
                        : bp_error_raise(BP_ERROR_VALUE,
@@ -66,7 +92,7 @@ int bp__graph_check_functions(const BpGraph *graph, int64_t count) {
 }
 
 int bp__graph_use_node(BpGraph *graph) {
-  BpGraphBudget *budget = &graph->budget;
+  BpGraphBudget *budget = bp__graph_budget(graph);
   int64_t most = budget->most_nodes ? budget->most_nodes : MOST_NODES;
   if (budget->nodes < most) {
     budget->nodes++;
@@ -79,7 +105,7 @@ int bp__graph_use_node(BpGraph *graph) {
 }
 
 void *bp__graph_new_data(BpGraph *graph, const BpGraphValue *value) {
-  BpGraphBudget *budget = &graph->budget;
+  BpGraphBudget *budget = bp__graph_budget(graph);
   int64_t bytes = bp__value_num_bytes(value);
   if (!bp__graph_has_bytes(graph, bytes)) {
     bp_error_raise(BP_ERROR_VALUE,
@@ -151,7 +177,7 @@ BpGraphValue *bp__graph_constant(BpGraph *graph, const char *name, BpDataType dt
   if (!value)
     return NULL;
   if (data)
-    graph->budget.given += bp__value_num_bytes(value);
+    bp__graph_budget(graph)->given += bp__value_num_bytes(value);
   value->data = data ? data : bp__graph_new_data(graph, value);
   return value->data ? value : NULL;
 }

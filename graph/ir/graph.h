@@ -3,8 +3,10 @@
  *
  * A graph is a list of nodes in the order of their execution, each an operator applied to values.
  * A value is a tensor of known type and shape: an input, a constant, or an output of one node. An
- * extent may be open (extent.h). The graph owns everything in it; passes replace the list of nodes
- * and let what is unused lie. One thread at a time. */
+ * extent may be open (extent.h). A node may have bodies, graphs that it runs: their inputs are
+ * values of the node, so a body reads nothing else of the graph around it. The graph owns
+ * everything in it; passes replace the list of nodes and let what is unused lie. One thread at a
+ * time. */
 #ifndef BACKPLANE_GRAPH_IR_GRAPH_H
 #define BACKPLANE_GRAPH_IR_GRAPH_H
 
@@ -17,6 +19,7 @@
 #define BP_GRAPH_MAX_NDIM 8
 
 typedef struct BpGraphNode BpGraphNode;
+typedef struct BpGraph BpGraph;
 struct BpOp;
 
 /* Where nodes run and values lie: on the device of the target, or on that of the fallback. */
@@ -74,6 +77,8 @@ struct BpGraphNode {
   int32_t id;       /* place in the list, after bp__graph_count_uses */
   int32_t place;    /* BP_PLACE_* */
   int32_t is_alone; /* not fused with others: the target refuses what came of it */
+  BpGraph **bodies; /* graphs that the node runs (graph/ops/control.h) */
+  int32_t num_bodies;
 };
 
 /* What a graph may make of its model, so that a small file cannot ask for much. Limits of 0 are the
@@ -84,23 +89,30 @@ typedef struct BpGraphBudget {
   int64_t given;              /* bytes of the constants that were there */
 } BpGraphBudget;
 
-typedef struct BpGraph {
+struct BpGraph {
   BpArena arena;
-  BpExtents extents; /* of the shapes; bp__graph_can_be_open prepares them */
-  BpGraphBudget budget;
-  BpList nodes;   /* BpGraphNode */
-  BpList inputs;  /* BpGraphValue */
-  BpList outputs; /* BpGraphValue */
+  BpExtents extents;     /* of the shapes */
+  BpGraphBudget budget;  /* of the outermost graph, for all bodies; see bp__graph_budget */
+  struct BpGraph *outer; /* of a body: the graph that has the node; else NULL */
+  BpList bodies;         /* BpGraph, owned: all that were made for nodes */
+  BpList nodes;          /* BpGraphNode */
+  BpList inputs;         /* BpGraphValue */
+  BpList outputs;        /* BpGraphValue */
   const char **output_names;
   int32_t num_values;
-} BpGraph;
+};
 
 /* Graphs are made zeroed by their owner; this frees what one holds. */
 void bp__graph_clear(BpGraph *graph);
-/* Lets the graph, which is moved no more, have open extents. */
-void bp__graph_can_be_open(BpGraph *graph);
+/* Lets the graph, which is moved no more, have open extents. -1 with BP_ERROR_MEMORY. */
+int bp__graph_can_be_open(BpGraph *graph);
 /* Whether it has any. */
 bool bp__graph_is_open(const BpGraph *graph);
+/* A new body for a node of the graph, which owns it: it has values of its own, and the table of
+ * extents and the budget of the graph. NULL with BP_ERROR_MEMORY. */
+BpGraph *bp__graph_body(BpGraph *graph);
+/* The budget that the graph uses. */
+BpGraphBudget *bp__graph_budget(BpGraph *graph);
 
 /* ---- Values ------------------------------------------------------------------------------ */
 

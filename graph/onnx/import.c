@@ -178,7 +178,7 @@ static bool has_open_dimension(const OnnxValueInfo *info) {
 /* Says with what shapes, those that are open being fixed, a model may compile that does not. */
 static int suggest_shapes(const Import *import) {
   const char *examples = "";
-  if (!import->graph->extents.expressions.size || !bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
+  if (!bp__graph_is_open(import->graph) || !bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
     return -1;
   for (size_t i = 0; examples && i < import->onnx->n_input; i++) {
     const OnnxValueInfo *info = import->onnx->input[i];

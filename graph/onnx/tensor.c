@@ -90,7 +90,7 @@ BpGraphValue *bp__onnx_constant(BpGraph *graph, const OnnxTensor *tensor, const 
   value = bp__graph_value(graph, name, dtype, tensor->dims, (int32_t)tensor->n_dims);
   if (!value)
     return NULL;
-  graph->budget.given += bp__value_num_bytes(value);
+  bp__graph_budget(graph)->given += bp__value_num_bytes(value);
   value->data = elements(graph, tensor, value);
   return value->data ? value : NULL;
 }
