@@ -51,7 +51,8 @@ static bool is_row(const BpTeStage *stage, const BpIrNode *var) {
 static int visit_use(void *context, const BpIrNode *node) {
   const Scope *scope = context;
   const BpTeStage *stage = scope->stage;
-  if (node->kind == BP_IR_VAR && !is_row(stage, node) && !bp__ir_map_get(&scope->bound, node))
+  if (node->kind == BP_IR_VAR && !is_row(stage, node) && !bp__ir_map_get(&scope->bound, node) &&
+      !bp__te_find_open_extent(stage->te, node))
     return bp_error_raise(BP_ERROR_VALUE,
                           "the statements of tensor %s use variable %s, which is neither one of "
                           "their rows nor bound by them",
@@ -77,32 +78,39 @@ static int check_statements(const BpTeStage *stage) {
 
 /* ---- Making ------------------------------------------------------------------------------ */
 
-static BpTeStage *new_stage(BpTe *te, const char *name, const int64_t *rows, int32_t num_rows,
-                            const BpTeResult *results, int32_t num_results) {
+/* What statements are about to compute. */
+typedef struct Computation {
+  const char *name;
+  BpTeShape rows;
+  BpTeShape shapes[BP_TE_MAX_VALUES];
+  BpDataType dtypes[BP_TE_MAX_VALUES];
+  int32_t num_results;
+} Computation;
+
+static BpTeStage *new_stage(BpTe *te, const Computation *computation) {
   const BpIrNode *vars[BP_TE_MAX_NDIM];
-  if (bp__te_check_shape(name, rows, num_rows) != 0 || bp__te_check_count(name, num_results) != 0 ||
-      bp__te_make_vars(te, num_rows, vars) != 0)
+  const BpTeShape *rows = &computation->rows;
+  if (bp__te_check_shape(computation->name, rows->extents, rows->ndim) != 0 ||
+      bp__te_make_vars(te, rows->ndim, vars) != 0)
     return NULL;
-  BpTeStage *stage =
-      bp__te_new_bare_stage(te, num_results, (BpTeShape){rows, NULL, num_rows}, vars);
-  for (int32_t i = 0; stage && i < num_results; i++)
-    if (bp__te_add_output(stage, i, name, results[i].dtype,
-                          (BpTeShape){results[i].shape, NULL, results[i].ndim}) != 0)
+  BpTeStage *stage = bp__te_new_bare_stage(te, computation->num_results, *rows, vars);
+  for (int32_t i = 0; stage && i < computation->num_results; i++)
+    if (bp__te_add_output(stage, i, computation->name, computation->dtypes[i],
+                          computation->shapes[i]) != 0)
       return NULL;
   if (stage)
     stage->is_statements = 1;
   return stage;
 }
 
-int bp_te_statements(BpTe *te, const char *name, const int64_t *rows, int32_t num_rows,
-                     const BpTeResult *results, int32_t num_results, BpTeStatements body,
-                     void *context, BpTeTensor **tensors) {
+static int compute(BpTe *te, const Computation *computation, BpTeStatements body, void *context,
+                   BpTeTensor **tensors) {
   const BpIrNode *vars[BP_TE_MAX_NDIM];
-  BpTeStage *stage = new_stage(te, name, rows, num_rows, results, num_results);
+  BpTeStage *stage = new_stage(te, computation);
   BpIrBlock *block = stage ? bp_ir_block_begin(te->ir) : NULL;
   if (!block)
     return -1;
-  for (int32_t i = 0; i < num_rows; i++)
+  for (int32_t i = 0; i < computation->rows.ndim; i++)
     vars[i] = stage->axes[i]->var;
   int rc = body(te, block, vars, stage->tensors, context);
   const BpIrNode *statements = bp_ir_block_end(block);
@@ -112,6 +120,38 @@ int bp_te_statements(BpTe *te, const char *name, const int64_t *rows, int32_t nu
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                           "tensor %s is computed by statements in the steps of scan %s",
                           stage->tensor->name, te->open_scan->name);
-  memcpy(tensors, stage->tensors, (size_t)num_results * sizeof *tensors);
+  memcpy(tensors, stage->tensors, (size_t)computation->num_results * sizeof *tensors);
   return 0;
+}
+
+int bp_te_statements(BpTe *te, const char *name, const int64_t *rows, int32_t num_rows,
+                     const BpTeResult *results, int32_t num_results, BpTeStatements body,
+                     void *context, BpTeTensor **tensors) {
+  Computation computation = {name, {rows, NULL, num_rows}, .num_results = num_results};
+  if (bp__te_check_count(name, num_results) != 0)
+    return -1;
+  for (int32_t i = 0; i < num_results; i++) {
+    computation.shapes[i] = (BpTeShape){results[i].shape, NULL, results[i].ndim};
+    computation.dtypes[i] = results[i].dtype;
+  }
+  return compute(te, &computation, body, context, tensors);
+}
+
+int bp_te_statements_open(BpTe *te, const char *name, const BpIrNode *const *rows, int32_t num_rows,
+                          const BpTeOpenResult *results, int32_t num_results, BpTeStatements body,
+                          void *context, BpTeTensor **tensors) {
+  int64_t likely[BP_TE_MAX_VALUES + 1][BP_TE_MAX_NDIM];
+  const BpIrNode *open[BP_TE_MAX_VALUES + 1][BP_TE_MAX_NDIM];
+  Computation computation = {name, {likely[0], open[0], num_rows}, .num_results = num_results};
+  if (bp__te_check_count(name, num_results) != 0 ||
+      bp__te_read_extents(te, name, rows, num_rows, likely[0], open[0]) != 0)
+    return -1;
+  for (int32_t i = 0; i < num_results; i++) {
+    if (bp__te_read_extents(te, name, results[i].extents, results[i].ndim, likely[i + 1],
+                            open[i + 1]) != 0)
+      return -1;
+    computation.shapes[i] = (BpTeShape){likely[i + 1], open[i + 1], results[i].ndim};
+    computation.dtypes[i] = results[i].dtype;
+  }
+  return compute(te, &computation, body, context, tensors);
 }

@@ -88,7 +88,7 @@ const BpIrNode *bp_te_open_extent(BpTe *te, const char *name, int64_t likely, in
   return extent->var;
 }
 
-static const BpTeOpenExtent *find_open_extent(const BpTe *te, const BpIrNode *var) {
+const BpTeOpenExtent *bp__te_find_open_extent(const BpTe *te, const BpIrNode *var) {
   const BpTeOpenExtent *extent = te->open_extents;
   while (extent && extent->var != var)
     extent = extent->next;
@@ -126,7 +126,7 @@ static int read_extent(BpTe *te, const char *name, const BpIrNode *extent, int64
   return 0;
 }
 
-static int read_extents(BpTe *te, const char *name, const BpIrNode *const *extents, int32_t ndim,
+int bp__te_read_extents(BpTe *te, const char *name, const BpIrNode *const *extents, int32_t ndim,
                         int64_t *likely, const BpIrNode **open) {
   if (te->open_scan)
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
@@ -219,7 +219,7 @@ BpTeTensor *bp_te_placeholder_open(BpTe *te, const char *name, BpDataType dtype,
                                    const BpIrNode *const *extents, int32_t ndim) {
   int64_t likely[BP_TE_MAX_NDIM];
   const BpIrNode *open[BP_TE_MAX_NDIM];
-  if (read_extents(te, name, extents, ndim, likely, open) != 0)
+  if (bp__te_read_extents(te, name, extents, ndim, likely, open) != 0)
     return NULL;
   return bp__te_add_tensor(te, name, dtype, (BpTeShape){likely, open, ndim});
 }
@@ -629,7 +629,7 @@ static int check_axis(void *context, const BpIrNode *node) {
   for (int32_t i = 0; i < stage->num_axes; i++)
     if (stage->axes[i]->var == node)
       return 0;
-  if (find_open_extent(stage->te, node))
+  if (bp__te_find_open_extent(stage->te, node))
     return 0;
   if (find_reduce_axis(stage->te, node))
     return bp_error_raise(BP_ERROR_VALUE,
@@ -749,7 +749,7 @@ BpTeTensor *bp_te_compute_open(BpTe *te, const char *name, const BpIrNode *const
                                int32_t ndim, BpTeBody body, void *context) {
   int64_t likely[BP_TE_MAX_NDIM];
   const BpIrNode *open[BP_TE_MAX_NDIM];
-  if (read_extents(te, name, extents, ndim, likely, open) != 0)
+  if (bp__te_read_extents(te, name, extents, ndim, likely, open) != 0)
     return NULL;
   return compute(te, name, (BpTeShape){likely, open, ndim}, body, context);
 }

@@ -167,6 +167,12 @@ typedef struct BpTeShape {
   const BpIrNode *const *open;
   int32_t ndim;
 } BpTeShape;
+/* Sets likely[i] to what an extent is likely to be, and open[i] to the extent if it is open, else
+ * to NULL. Dimensions beyond BP_TE_MAX_NDIM are for bp__te_check_shape to refuse. */
+int bp__te_read_extents(BpTe *te, const char *name, const BpIrNode *const *extents, int32_t ndim,
+                        int64_t *likely, const BpIrNode **open);
+/* The open extent that a variable is, or NULL. */
+const BpTeOpenExtent *bp__te_find_open_extent(const BpTe *te, const BpIrNode *var);
 /* A tensor that no stage computes. */
 BpTeTensor *bp__te_add_tensor(BpTe *te, const char *name, BpDataType dtype, BpTeShape shape);
 /* A stage over these axes with room for tensors, of which it has none yet; and one more of them. */

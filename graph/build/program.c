@@ -3,10 +3,11 @@
  * form in which TVM saves one.
  *
  * The function "main" takes the inputs. It matches their extents into a heap of numbers, one cell
- * for each expression of the graph, has the function "extents" compute the other cells, and then
- * calls the functions of the groups in order, with memory for what they give. A function takes its
- * tensors and then the symbols. Memory is given back as soon as the last reader has run, and the
- * machine keeps it for the next who asks for as much. */
+ * for each expression of the graph, has a function compute the cells that depend on these alone,
+ * and then calls the functions of the groups in order, with memory for what they give. Where
+ * extents depend on what was computed (graph/ops/bind.c), their cells are filled then, and those
+ * that depend on them. A function takes its tensors and then the symbols. Memory is given back as
+ * soon as the last reader has run, and the machine keeps it for the next who asks for as much. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +22,6 @@
 #include "graph/ops/op.h"
 #include "graph/relax/form.h"
 #include "graph/relax/module.h"
-
-#define EXTENTS "extents" /* the function that computes the cells of the heap */
 
 /* One of the constants: a type, a text or a tensor. */
 typedef struct Constant {
@@ -42,7 +41,9 @@ typedef struct Program {
   int32_t *last;      /* by value id: the last group that reads it */
   int64_t num_registers;
   int64_t heap, storage; /* registers */
-  int64_t *symbols;      /* registers, by place of the expression; -1: no symbol */
+  int64_t *symbols;      /* registers, by place of the expression; -1: no symbol, or not yet */
+  int32_t *stages;       /* of the expressions */
+  int32_t stage;         /* whose cells have been filled */
 } Program;
 
 /* ---- Words ------------------------------------------------------------------------------- */
@@ -182,30 +183,92 @@ static void match_input(Program *program, const BpGraphValue *input, int64_t ind
   g_array_free(args, TRUE);
 }
 
-static bool has_expressions(const BpExtents *extents) {
+/* The expressions are filled in stages: first those of the inputs' extents, and then, at each node
+ * that binds symbols, those that depend on these. By place of the expression (free). */
+static int32_t *find_stages(const BpGraph *graph) {
+  const BpExtents *extents = &graph->extents;
+  int32_t count = bp__extents_count(extents), stage = 0;
+  int32_t *stages = g_new0(int32_t, (gsize)count + 1);
+  bool *marked = g_new0(bool, (gsize)count + 1);
+  for (size_t n = 0; n < graph->nodes.size; n++) {
+    const BpGraphNode *node = graph->nodes.items[n];
+    stage += bp__op_is_bind(node);
+    for (int64_t i = 0; bp__op_is_bind(node) && i < node->outputs[0]->shape[0]; i++)
+      if (bp__extent_is_open(node->outputs[0]->extents[i]) &&
+          !stages[cell_of(node->outputs[0]->extents[i])])
+        stages[cell_of(node->outputs[0]->extents[i])] = stage;
+  }
+  for (int32_t i = 0; i < count; i++) {
+    memset(marked, 0, (size_t)count * sizeof(*marked));
+    bp__extent_mark_symbols(extents, bp__extents_at(i), marked);
+    for (int32_t k = 0; k < count; k++)
+      if (marked[k] && stages[k] > stages[i])
+        stages[i] = stages[k];
+  }
+  g_free(marked);
+  return stages;
+}
+
+static bool has_expressions(const BpExtents *extents, const int32_t *stages, int32_t stage) {
   for (int32_t i = 0; i < bp__extents_count(extents); i++)
-    if (!bp__extents_symbol_name(extents, i))
+    if (stages[i] == stage && !bp__extents_symbol_name(extents, i))
       return true;
   return false;
 }
 
-static void match_inputs(Program *program) {
+/* The function that computes the expressions of a stage; NULL: out of memory. */
+static const char *stage_function(const BpGraph *graph, int32_t stage) {
+  return bp__arena_printf((BpArena *)(uintptr_t)&graph->arena, "extents_%d", stage);
+}
+
+/* Fills the cells of a stage whose symbols are in theirs, and puts these into registers. */
+static void fill_stage(Program *program, int32_t stage) {
   const BpExtents *extents = &program->graph->extents;
-  int32_t count = bp__extents_count(extents);
+  const char *function = stage_function(program->graph, stage);
+  program->stage = stage;
+  if (has_expressions(extents, program->stages, stage))
+    CALL(program, BP_RELAX_VOID_REGISTER, function ? function : "", in_register(program->heap));
+  for (int32_t i = 0; i < bp__extents_count(extents); i++) {
+    if (program->stages[i] != stage || !bp__extents_symbol_name(extents, i))
+      continue;
+    program->symbols[i] = program->num_registers++;
+    CALL(program, program->symbols[i], "vm.builtin.make_prim_value", in_register(program->heap),
+         number(BP_RELAX_MAKE_STORED), number(i));
+  }
+}
+
+static void match_inputs(Program *program) {
+  int32_t count = bp__extents_count(&program->graph->extents);
   bool *stored = g_new0(bool, (gsize)count + 1);
   CALL(program, program->heap, "vm.builtin.alloc_shape_heap",
        in_register(BP_RELAX_CONTEXT_REGISTER), number(count));
   for (size_t i = 0; i < program->graph->inputs.size; i++)
     match_input(program, program->graph->inputs.items[i], (int64_t)i, stored);
-  if (has_expressions(extents))
-    CALL(program, BP_RELAX_VOID_REGISTER, EXTENTS, in_register(program->heap));
-  for (int32_t i = 0; i < count; i++) {
-    program->symbols[i] = bp__extents_symbol_name(extents, i) ? program->num_registers++ : -1;
-    if (program->symbols[i] >= 0)
-      CALL(program, program->symbols[i], "vm.builtin.make_prim_value", in_register(program->heap),
-           number(BP_RELAX_MAKE_STORED), number(i));
-  }
   g_free(stored);
+  fill_stage(program, 0);
+}
+
+/* Fills the cells of the symbols that a node binds, which checks its other elements. */
+static void bind(Program *program, const BpGraphNode *node) {
+  const BpGraphValue *vector = node->outputs[0];
+  int64_t context = text_constant(program, bp__node_str(node, "complaint", ""));
+  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  put(args, in_register(program->registers[vector->id]));
+  put(args, in_register(program->heap));
+  put(args, number(vector->shape[0]));
+  for (int64_t i = 0; i < vector->shape[0]; i++) {
+    int64_t extent = vector->extents[i];
+    bool is_open = bp__extent_is_open(extent);
+    put(args, number(!is_open ? BP_RELAX_MATCH_EQUAL
+                     : program->stages[cell_of(extent)] > program->stage
+                         ? BP_RELAX_MATCH_STORE
+                         : BP_RELAX_MATCH_EQUAL_TO_STORED));
+    put(args, number(is_open ? cell_of(extent) : extent));
+  }
+  put(args, context);
+  call(program, BP_RELAX_VOID_REGISTER, "vm.builtin.match_elements", args);
+  g_array_free(args, TRUE);
+  fill_stage(program, program->stage + 1);
 }
 
 /* ---- Groups ------------------------------------------------------------------------------ */
@@ -235,8 +298,8 @@ static void call_group(Program *program, const BpGroup *group) {
   for (size_t i = 0; i < group->outputs.size; i++)
     put(args, value_argument(program, group->outputs.items[i]));
   for (int32_t i = 0; i < bp__extents_count(&program->graph->extents); i++)
-    if (program->symbols[i] >= 0)
-      put(args, in_register(program->symbols[i]));
+    if (bp__extents_symbol_name(&program->graph->extents, i))
+      put(args, program->symbols[i] >= 0 ? in_register(program->symbols[i]) : number(0));
   call(program, BP_RELAX_VOID_REGISTER, group->function, args);
   g_array_free(args, TRUE);
 }
@@ -248,6 +311,8 @@ static void call_view(Program *program, const BpGroup *group) {
   CALL(program, program->registers[output->id], "vm.builtin.reshape",
        value_argument(program, group->view_of), in_register(shape),
        dtype_constant(program, output->dtype));
+  if (bp__op_is_bind(output->producer))
+    bind(program, output->producer);
 }
 
 static void forget(Program *program, const BpGraphValue *value, int32_t group) {
@@ -406,6 +471,9 @@ static void begin_program(Program *program) {
   program->registers = g_new0(int64_t, values);
   program->last = g_new0(int32_t, values);
   program->symbols = g_new0(int64_t, (gsize)bp__extents_count(&program->graph->extents) + 1);
+  memset(program->symbols, -1,
+         (size_t)bp__extents_count(&program->graph->extents) * sizeof(*program->symbols));
+  program->stages = find_stages(program->graph);
   memset(program->last, -1, values * sizeof(*program->last));
   for (size_t i = 0; i < program->graph->inputs.size; i++)
     program->registers[((const BpGraphValue *)program->graph->inputs.items[i])->id] = (int64_t)i;
@@ -422,6 +490,7 @@ static void end_program(Program *program) {
   g_free(program->registers);
   g_free(program->last);
   g_free(program->symbols);
+  g_free(program->stages);
 }
 
 BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModule *code) {
@@ -441,17 +510,17 @@ BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModu
   return module;
 }
 
-/* ---- The function that computes extents -------------------------------------------------- */
+/* ---- The functions that compute extents ---------------------------------------------------- */
 
 static const BpIrNode *index_node(BpIrModule *ir, int64_t value) {
   return bp_ir_int(ir, BP__INT64, value);
 }
 
-int bp__build_extents(const BpGraph *graph, BpIrModule *ir) {
+/* Adds the function that fills the cells of a stage. */
+static int build_stage(const BpGraph *graph, BpIrModule *ir, const int32_t *stages, int32_t stage) {
   const BpExtents *extents = &graph->extents;
   int32_t count = bp__extents_count(extents), num_stores = 0;
-  if (!has_expressions(extents))
-    return 0;
+  const char *name = stage_function(graph, stage);
   const BpIrNode **symbols = g_new0(const BpIrNode *, (gsize)count);
   const BpIrNode **stores = g_new0(const BpIrNode *, (gsize)count);
   const BpIrNode *size = index_node(ir, count);
@@ -459,13 +528,25 @@ int bp__build_extents(const BpGraph *graph, BpIrModule *ir) {
   for (int32_t i = 0; i < count; i++)
     symbols[i] = bp_ir_load(ir, heap, index_node(ir, i), NULL);
   for (int32_t i = 0; i < count; i++)
-    if (!bp__extents_symbol_name(extents, i))
+    if (stages[i] == stage && !bp__extents_symbol_name(extents, i))
       stores[num_stores++] =
           bp_ir_store(ir, heap, index_node(ir, i),
                       bp__extent_node(extents, ir, bp__extents_at(i), symbols), NULL);
   const BpIrNode *body = bp_ir_seq(ir, stores, num_stores);
-  const BpIrNode *function = body ? bp_ir_function(ir, EXTENTS, &heap, 1, NULL, 0, body) : NULL;
+  const BpIrNode *function =
+      body && name ? bp_ir_function(ir, name, &heap, 1, NULL, 0, body) : NULL;
   g_free(symbols);
   g_free(stores);
   return function ? bp_ir_module_add(ir, function) : -1;
+}
+
+int bp__build_extents(const BpGraph *graph, BpIrModule *ir) {
+  int32_t *stages = find_stages(graph), last = 0, status = 0;
+  for (int32_t i = 0; i < bp__extents_count(&graph->extents); i++)
+    last = stages[i] > last ? stages[i] : last;
+  for (int32_t stage = 0; stage <= last && status == 0; stage++)
+    if (has_expressions(&graph->extents, stages, stage))
+      status = build_stage(graph, ir, stages, stage);
+  g_free(stages);
+  return status;
 }

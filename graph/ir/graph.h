@@ -77,6 +77,7 @@ struct BpGraphNode {
   int32_t id;       /* place in the list, after bp__graph_count_uses */
   int32_t place;    /* BP_PLACE_* */
   int32_t is_alone; /* not fused with others: the target refuses what came of it */
+  int32_t is_kept;  /* not dropped where nobody reads its outputs */
   BpGraph **bodies; /* graphs that the node runs (graph/ops/control.h) */
   int32_t num_bodies;
 };

@@ -189,7 +189,9 @@ static int suggest_shapes(const Import *import) {
                                           *examples && *example ? " " : "", example)
                        : NULL;
   }
-  return examples ? bp_error_add_context("with open extents, which %s would fix", examples) : -1;
+  return examples && *examples
+             ? bp_error_add_context("with open extents, which %s would fix", examples)
+             : -1;
 }
 
 /* For how much of an open extent functions are scheduled; they are right for any. */

@@ -3,6 +3,7 @@
 
 libbackplane_graph_la_SOURCES += \
 	graph/ops/attention.c \
+	graph/ops/bind.c \
 	graph/ops/blocked.c \
 	graph/ops/conv.c \
 	graph/ops/einsum.c \

@@ -120,19 +120,12 @@ static int64_t count_marked(const BpGraphValue *value) {
   return count;
 }
 
-/* The shape of the result is the number of elements that are found, so they have to be known. */
-BP_ROW_EXPAND(non_zero) {
+static BpGraphValue *constant_places(BpGraph *graph, const BpGraphNode *node) {
   const BpGraphValue *in = node->inputs[0];
-  int64_t shape[2] = {in->ndim, 0}, found = 0;
-  if (!in->data)
-    return bp__op_error(node,
-                        "its input must be a constant: the shape of its output depends on it");
-  shape[1] = count_marked(in);
-  node->outputs[0] = bp__graph_constant(graph, node->name, BP__INT64, shape, 2, NULL);
-  if (!node->outputs[0])
-    return -1;
-  int64_t *data = bp__graph_constant_data(node->outputs[0]);
-  for (int64_t i = 0, n = bp__value_num_elements(in); i < n; i++) {
+  int64_t shape[2] = {in->ndim, count_marked(in)}, found = 0;
+  BpGraphValue *places = bp__graph_constant(graph, node->name, BP__INT64, shape, 2, NULL);
+  int64_t *data = places ? bp__graph_constant_data(places) : NULL;
+  for (int64_t i = 0, n = bp__value_num_elements(in); i < n && data; i++) {
     if (bp__value_get_float(in, i) == 0)
       continue;
     int64_t rest = i;
@@ -142,31 +135,134 @@ BP_ROW_EXPAND(non_zero) {
     }
     found++;
   }
+  return places;
+}
+
+/* The places of the elements of a vector of bool that are true, of which a run finds out how many
+ * there are. */
+static BpGraphValue *places_of(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector) {
+  BpGraphNode *marked = vector ? bp__graph_node(graph, bp__op_find("backplane", "Marked"),
+                                                node->name, &vector, 1, 2, NULL, 0)
+                               : NULL;
+  if (!marked || bp__op_append(graph, marked))
+    return NULL;
+  BpGraphValue *count =
+      bp__op_bind(graph, node, marked->outputs[1], NULL, "it finds fewer than no elements");
+  return bp__op_apply(graph, "backplane", "First", node->name,
+                      (BpGraphValue *[]){marked->outputs[0], count}, 2, NULL, 0);
+}
+
+/* The indices that places in the order of rows stand for, one row for each dimension. */
+static BpGraphValue *indices_of(BpGraph *graph, const BpGraphNode *node, BpGraphValue *places) {
+  const BpGraphValue *in = node->inputs[0];
+  BpGraphValue *rows[BP_GRAPH_MAX_NDIM];
+  int64_t row[2] = {1, -1};
+  places = bp__op_reshape(graph, node, places, row, 2);
+  for (int32_t d = in->ndim - 1; d >= 0; d--) {
+    BpGraphValue *extent = bp__op_extents(graph, node, &in->shape[d], 1);
+    rows[d] = d > 0 ? bp__op_binary(graph, node, "Mod", places, extent) : places;
+    places = d > 0 ? bp__op_binary(graph, node, "Div", places, extent) : places;
+    if (!rows[d])
+      return NULL;
+  }
+  BpGraphAttr axis = bp__attr_int(graph, "axis", 0);
+  return bp__op_apply(graph, "", "Concat", node->name, rows, in->ndim, &axis, 1);
+}
+
+BP_ROW_EXPAND(non_zero) {
+  BpGraphValue *in = node->inputs[0];
+  if (in->data) {
+    node->outputs[0] = constant_places(graph, node);
+    return node->outputs[0] ? 0 : -1;
+  }
+  if (in->ndim == 0)
+    return bp__op_error(node, "its input is a scalar, which has no places");
+  int64_t all = -1;
+  BpGraphValue *vector =
+      bp__op_reshape(graph, node, bp__op_cast(graph, node, in, BP__BOOL), &all, 1);
+  node->outputs[0] = indices_of(graph, node, places_of(graph, node, vector));
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* A list of the places that are true, with zeros behind, and how many these are. */
+BP_ROW_INFER(marked) {
+  int64_t one = 1;
+  return bp__node_set_output(graph, node, 0, BP__INT64, node->inputs[0]->shape, 1) ||
+         bp__node_set_output(graph, node, 1, BP__INT64, &one, 1);
+}
+
+static int marked_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
+                       BpTeTensor *const *tensors, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *zero = x_index(ir, 0), *extent = bp__op_extent(op, op->node->inputs[0]->shape[0]);
+  const BpIrNode *count = bp_ir_block_variable(block, "count", zero);
+  (void)rows;
+  const BpIrNode *i = bp_ir_block_for(block, "i", zero, extent);
+  bp_ir_block_add(block, bp_te_write(te, tensors[0], &i, zero));
+  bp_ir_block_if(block, bp_te_read(te, op->inputs[0], &i));
+  const BpIrNode *place = bp_ir_block_let(block, "place", bp_ir_block_value(block, count));
+  bp_ir_block_add(block, bp_te_write(te, tensors[0], &place, i));
+  bp_ir_block_assign(block, count, x_add(ir, place, x_index(ir, 1)));
+  bp_ir_block_close(block);
+  bp_ir_block_close(block);
+  bp_ir_block_add(block, bp_te_write(te, tensors[1], &zero, bp_ir_block_value(block, count)));
   return 0;
 }
 
-/* Gathers what a constant condition selects, along an axis or of all elements. */
-BP_ROW_EXPAND(compress) {
-  BpGraphValue *in = node->inputs[0], *chosen;
+BP_ROW_COMPUTE(marked) {
+  const BpGraphValue *list = op->node->outputs[0], *count = op->node->outputs[1];
+  BpTeResult results[] = {{list->dtype, list->shape, 1}, {count->dtype, count->shape, 1}};
+  BpOpCompute copy = *op;
+  return bp__op_statements(op, NULL, 0, results, 2, marked_body, &copy, outputs);
+}
+
+/* The start of a vector, as long as a vector of extents says. */
+static const BpIrNode *first_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  return bp_te_read(te, op->inputs[0], axes);
+}
+
+BP_ROW_COMPUTE(first) {
+  BpOpCompute copy = *op;
+  return bp__op_give(outputs,
+                     bp__op_tensor(op, "First", op->node->outputs[0]->shape, 1, first_body, &copy));
+}
+
+/* The places that a constant condition selects. */
+static BpGraphValue *constant_choice(BpGraph *graph, const BpGraphNode *node) {
   const BpGraphValue *condition = node->inputs[1];
-  int64_t total = bp__value_num_elements(in), count, found = 0;
-  int32_t axis = 0;
-  if (!condition->data)
-    return bp__op_error(node,
-                        "its condition must be a constant: the shape of its output depends on it");
-  if (!bp__node_attr(node, "axis"))
-    in = bp__op_reshape(graph, node, in, &total, 1);
-  else if (bp__op_axis(node, bp__node_int(node, "axis", 0), in->ndim, &axis))
-    return -1;
-  count = count_marked(condition);
-  chosen = bp__graph_constant(graph, node->name, BP__INT64, &count, 1, NULL);
-  if (!in || !chosen)
-    return -1;
-  if (condition->ndim != 1 || condition->shape[0] > in->shape[axis])
-    return bp__op_bad(node, "its condition is longer than axis %d, or no vector", axis);
-  for (int64_t i = 0; i < condition->shape[0]; i++)
+  int64_t count = count_marked(condition), found = 0;
+  BpGraphValue *chosen = bp__graph_constant(graph, node->name, BP__INT64, &count, 1, NULL);
+  for (int64_t i = 0; i < condition->shape[0] && chosen; i++)
     if (bp__value_get_int(condition, i))
       ((int64_t *)bp__graph_constant_data(chosen))[found++] = i;
+  return chosen;
+}
+
+/* Gathers what a condition selects, along an axis or of all elements. */
+BP_ROW_EXPAND(compress) {
+  BpGraphValue *in = node->inputs[0], *condition = node->inputs[1];
+  int64_t all = -1;
+  int32_t axis = 0;
+  if (!bp__node_attr(node, "axis"))
+    in = bp__op_reshape(graph, node, in, &all, 1);
+  else if (bp__op_axis(node, bp__node_int(node, "axis", 0), in->ndim, &axis))
+    return -1;
+  if (!in)
+    return -1;
+  if (!bp__dtype_equal(condition->dtype, BP__BOOL) || condition->ndim != 1)
+    return bp__op_bad(node, "its condition is no vector of bool");
+  if (!bp__extent_at_least(&graph->extents, in->shape[axis], condition->shape[0]))
+    return bp__extents_any_open(&condition->shape[0], 1) ||
+                   bp__extents_any_open(&in->shape[axis], 1)
+               ? bp__op_error(node,
+                              "whether its condition is longer than axis %d is known when the "
+                              "model runs alone",
+                              axis)
+               : bp__op_bad(node, "its condition is longer than axis %d", axis);
+  BpGraphValue *chosen =
+      condition->data ? constant_choice(graph, node) : places_of(graph, node, condition);
   BpGraphAttr attr = bp__attr_int(graph, "axis", axis);
   node->outputs[0] =
       bp__op_apply(graph, "", "Gather", node->name, (BpGraphValue *[]){in, chosen}, 2, &attr, 1);

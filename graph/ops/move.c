@@ -524,15 +524,16 @@ BP_ROW_COMPUTE(expand) {
 
 BP_ROW_INFER(tile) {
   int64_t repeats[BP_GRAPH_MAX_NDIM], shape[BP_GRAPH_MAX_NDIM];
-  int32_t count = bp__op_const_ints(node, 1, repeats, BP_GRAPH_MAX_NDIM);
+  int32_t count = bp__op_const_extents(node, 1, repeats, BP_GRAPH_MAX_NDIM);
   if (count < 0)
     return -1;
   if (count != node->inputs[0]->ndim)
     return bp__op_bad(node, "it has %d repeats for %d dimensions", count, node->inputs[0]->ndim);
   for (int32_t i = 0; i < count; i++) {
     int64_t extent = node->inputs[0]->shape[i];
-    if (repeats[i] < 0 ||
-        (!bp__extent_is_open(extent) && __builtin_mul_overflow(extent, repeats[i], &shape[i])))
+    bool is_counted = !bp__extent_is_open(repeats[i]);
+    if ((is_counted && repeats[i] < 0) || (is_counted && !bp__extent_is_open(extent) &&
+                                           __builtin_mul_overflow(extent, repeats[i], &shape[i])))
       return bp__op_bad(node, "repeat %d is %lld", i, (long long)repeats[i]);
     shape[i] = bp__extent_multiply(&graph->extents, extent, repeats[i]);
     if (shape[i] == BP_EXTENT_NONE)

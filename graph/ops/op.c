@@ -347,6 +347,27 @@ BpTeTensor *bp__op_placeholder(const BpOpCompute *op, const char *name, const Bp
   return bp_te_placeholder_open(op->te, name, value->dtype, extents, value->ndim);
 }
 
+int bp__op_statements(const BpOpCompute *op, const int64_t *rows, int32_t num_rows,
+                      const BpTeResult *results, int32_t num_results, BpTeStatements body,
+                      void *context, BpTeTensor **tensors) {
+  const BpIrNode *row_extents[BP_GRAPH_MAX_NDIM];
+  const BpIrNode *extents[BP_OP_MAX_RESULTS][BP_GRAPH_MAX_NDIM];
+  BpTeOpenResult open[BP_OP_MAX_RESULTS];
+  bool is_open = bp__extents_any_open(rows, num_rows);
+  for (int32_t i = 0; i < num_results; i++)
+    is_open |= bp__extents_any_open(results[i].shape, results[i].ndim);
+  if (!is_open)
+    return bp_te_statements(op->te, op->node->op->name, rows, num_rows, results, num_results, body,
+                            context, tensors);
+  extents_of(op, rows, num_rows, row_extents);
+  for (int32_t i = 0; i < num_results; i++) {
+    extents_of(op, results[i].shape, results[i].ndim, extents[i]);
+    open[i] = (BpTeOpenResult){results[i].dtype, extents[i], results[i].ndim};
+  }
+  return bp_te_statements_open(op->te, op->node->op->name, row_extents, num_rows, open, num_results,
+                               body, context, tensors);
+}
+
 typedef struct Narrowing {
   BpTeTensor *tensor;
   BpDataType dtype;
@@ -420,9 +441,13 @@ static int detach_extents(BpGraph *graph, BpGraphNode *node) {
 }
 
 int bp__op_append(BpGraph *graph, BpGraphNode *node) {
-  int left = 1;
+  int left;
   if (check_arity(node) || check_open(node))
     return -1;
+  left = bp__op_bind_inputs(graph, node);
+  if (left)
+    return left < 0 ? -1 : 0;
+  left = 1;
   if (node->op->expand)
     left = node->op->expand(graph, node);
   if (left > 0)

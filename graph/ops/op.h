@@ -16,6 +16,9 @@
 /* A node that is computed has at most so many inputs; one with more is expanded. */
 #define BP_OP_MAX_INPUTS 16
 
+/* Statements compute at most so many tensors. */
+#define BP_OP_MAX_RESULTS 4
+
 /* How an operator may share a function with its neighbours. */
 #define BP_FUSE_ELEMENTWISE 0 /* an element needs the elements at its place, or broadcast ones */
 #define BP_FUSE_INJECTIVE   1 /* an element needs single elements of the inputs, at any place */
@@ -87,6 +90,11 @@ const BpIrNode *bp__extent_node(const BpExtents *extents, BpIrModule *ir, int64_
 /* A tensor of a row's computation, with extents of the graph. NULL with an error. */
 BpTeTensor *bp__op_tensor(const BpOpCompute *op, const char *name, const int64_t *shape,
                           int32_t ndim, BpTeBody body, void *context);
+/* Tensors that statements compute (bp_te_statements), where rows and shapes are extents of the
+ * graph. */
+int bp__op_statements(const BpOpCompute *op, const int64_t *rows, int32_t num_rows,
+                      const BpTeResult *results, int32_t num_results, BpTeStatements body,
+                      void *context, BpTeTensor **tensors);
 /* An extent of the graph in expressions, and as how far a reduction goes. */
 const BpIrNode *bp__op_extent(const BpOpCompute *op, int64_t extent);
 const BpIrNode *bp__op_reduce_axis(const BpOpCompute *op, const char *name, int64_t extent);
@@ -129,8 +137,22 @@ BpGraphValue *bp__op_scalar(BpGraph *graph, const BpGraphNode *node, const BpGra
                             float value);
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int64_t axis, int64_t start, int64_t end);
+/* A vector of extents, for `node`; as data where operators ask for it. */
+BpGraphValue *bp__op_extents(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
+                             int64_t count);
 /* Makes extents, of the arena, the elements of a node's int64 output 0. */
 int bp__op_give_extents(BpGraph *graph, BpGraphNode *node, const int64_t *elements);
+/* Makes the elements of an int64 vector, of a length that is known, extents for the nodes after it:
+ * those that are `given`, which a run checks, or symbols for the others, which are BP_EXTENT_NONE
+ * there; `given` NULL: symbols all. A run in which one is negative fails with the complaint about
+ * `node`. The vector itself where it has extents or is a constant. */
+BpGraphValue *bp__op_bind(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector,
+                          const int64_t *given, const char *complaint);
+/* Whether it is a node that does so. */
+bool bp__op_is_bind(const BpGraphNode *node);
+/* Makes extents of the inputs that steer a node's inference and that only a run knows. 1: others
+ * were appended in the place of the node; -1: an error. */
+int bp__op_bind_inputs(BpGraph *graph, BpGraphNode *node);
 /* Settles a node whose inputs are extents, some of them open: its output is extents, too. 1: it was
  * left as it is. */
 int bp__op_settle(BpGraph *graph, BpGraphNode *node);

@@ -506,6 +506,51 @@ static int running_body(BpTe *te, const BpIrNode *const *axes, void *context,
   return values[1] ? 0 : -1;
 }
 
+/* Where extents are open: a row at a time, all along the axis. */
+typedef struct RunningRows {
+  const BpOpCompute *op;
+  int32_t axis;
+} RunningRows;
+
+static int running_rows_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
+                             BpTeTensor *const *tensors, void *context) {
+  const RunningRows *running = context;
+  const BpGraphNode *node = running->op->node;
+  const BpGraphValue *out = node->outputs[0];
+  BpIrModule *ir = bp_te_ir(te);
+  int is_product = !strcmp(node->op->name, "CumProd");
+  const BpIrNode *at[BP_GRAPH_MAX_NDIM],
+      *extent = bp__op_extent(running->op, out->shape[running->axis]);
+  const BpIrNode *result = bp_ir_block_variable(
+      block, "result", x_number(ir, bp_te_accumulator(out->dtype), is_product));
+  const BpIrNode *step = bp_ir_block_for(block, "k", x_index(ir, 0), extent);
+  for (int32_t i = 0, row = 0; i < out->ndim; i++)
+    at[i] = i != running->axis                 ? rows[row++]
+            : bp__node_int(node, "reverse", 0) ? x_sub(ir, x_sub(ir, extent, x_index(ir, 1)), step)
+                                               : step;
+  const BpIrNode *before = bp_ir_block_let(block, "before", bp_ir_block_value(block, result));
+  const BpIrNode *element = x_wide(ir, bp_te_read(te, running->op->inputs[0], at));
+  const BpIrNode *after = bp_ir_block_let(
+      block, "after", bp_ir_binary(ir, is_product ? BP_IR_MUL : BP_IR_ADD, before, element));
+  bp_ir_block_assign(block, result, after);
+  const BpIrNode *value = bp__node_int(node, "exclusive", 0) ? before : after;
+  bp_ir_block_add(block, bp_te_write(te, tensors[0], at, bp_ir_cast(ir, out->dtype, value)));
+  bp_ir_block_close(block);
+  return 0;
+}
+
+static int compute_running_rows(const BpOpCompute *op, int32_t axis, BpTeTensor **outputs) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpTeResult result = {out->dtype, out->shape, out->ndim};
+  int64_t rows[BP_GRAPH_MAX_NDIM];
+  int32_t num_rows = 0;
+  RunningRows running = {op, axis};
+  for (int32_t i = 0; i < out->ndim; i++)
+    if (i != axis)
+      rows[num_rows++] = out->shape[i];
+  return bp__op_statements(op, rows, num_rows, &result, 1, running_rows_body, &running, outputs);
+}
+
 BP_ROW_COMPUTE(running) {
   const BpGraphValue *out = op->node->outputs[0];
   Running running = {op, NULL, !strcmp(op->node->op->name, "CumProd")};
@@ -513,6 +558,8 @@ BP_ROW_COMPUTE(running) {
   int32_t axis;
   if (running_axis(op->node, &axis))
     return -1;
+  if (bp__value_is_open(out))
+    return compute_running_rows(op, axis, outputs);
   BpTeScan *scan = bp_te_scan_begin(op->te, op->node->op->name, out->shape, out->ndim, axis,
                                     bp__node_int(op->node, "reverse", 0) != 0);
   running.result = bp_te_scan_state(scan, "result", bp_te_accumulator(out->dtype),

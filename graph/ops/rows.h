@@ -173,6 +173,9 @@ BP_ROW_EXPAND(hardmax);
 BP_ROW_EXPAND(eye_like);
 BP_ROW_EXPAND(non_zero);
 BP_ROW_EXPAND(compress);
+BP_ROW_INFER(marked);
+BP_ROW_COMPUTE(marked);
+BP_ROW_COMPUTE(first);
 BP_ROW_INFER(reverse_sequence);
 BP_ROW_COMPUTE(reverse_sequence);
 
@@ -299,5 +302,12 @@ BP_ROW_EXPAND(resize);
 BP_ROW_EXPAND(upsample);
 BP_ROW_INFER(resize_axis);
 BP_ROW_COMPUTE(resize_axis);
+
+/* bind.c */
+BP_ROW_INFER(bind);
+BP_ROW_INFER(view_in);
+BP_ROW_COMPUTE(expand_in);
+BP_ROW_INFER(slice_in);
+BP_ROW_COMPUTE(slice_in);
 
 #endif

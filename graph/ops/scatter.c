@@ -97,8 +97,7 @@ static int compute_rows(Scatter *scatter, const int64_t *rows, int32_t num_rows,
                         BpTeStatements body, BpTeTensor **outputs) {
   const BpGraphValue *out = scatter->op->node->outputs[0];
   BpTeResult result = {out->dtype, out->shape, out->ndim};
-  return bp_te_statements(scatter->op->te, scatter->op->node->op->name, rows, num_rows, &result, 1,
-                          body, scatter, outputs);
+  return bp__op_statements(scatter->op, rows, num_rows, &result, 1, body, scatter, outputs);
 }
 
 /* ---- Along an axis ----------------------------------------------------------------------- */

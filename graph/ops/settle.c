@@ -30,6 +30,18 @@ int bp__op_give_extents(BpGraph *graph, BpGraphNode *node, const int64_t *elemen
   return bp__list_push(&graph->nodes, maker);
 }
 
+BpGraphValue *bp__op_extents(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
+                             int64_t count) {
+  BpGraphNode vector = {.name = node->name};
+  BpGraphValue *output = bp__graph_value(graph, node->name, BP__INT64, &count, 1);
+  int64_t *elements = bp__arena_alloc_array(&graph->arena, (size_t)count + 1, sizeof(*elements));
+  if (!output || !elements)
+    return NULL;
+  memcpy(elements, extents, (size_t)count * sizeof(*elements));
+  vector.outputs = &output;
+  return bp__op_give_extents(graph, &vector, elements) ? NULL : output;
+}
+
 BP_ROW_INFER(extents) {
   (void)graph;
   return bp__op_bad(node, "passes make it, and models do not have it");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operators that only look at shapes: views of the same bytes, and values known when compiling. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -298,15 +299,102 @@ static void fill_float_range(BpGraphValue *range, double start, double step, int
     bp__value_put_float(range, i, start + step * (double)i);
 }
 
+/* ---- A range whose bounds only a run knows ------------------------------------------------ */
+
+/* Start, limit and step as vectors of one element, of the type in which the range is computed. */
+typedef struct Bounds {
+  BpGraph *graph;
+  const BpGraphNode *node;
+  BpDataType dtype;
+  BpGraphValue *start, *limit, *step;
+} Bounds;
+
+static BpGraphValue *bound_of(const Bounds *b, int32_t input) {
+  int64_t one = 1;
+  BpGraphValue *value = bp__op_reshape(b->graph, b->node, b->node->inputs[input], &one, 1);
+  return bp__op_cast(b->graph, b->node, value, b->dtype);
+}
+
+static BpGraphValue *combine(const Bounds *b, const char *op, BpGraphValue *x, BpGraphValue *y) {
+  return bp__op_binary(b->graph, b->node, op, x, y);
+}
+
+static BpGraphValue *pick(const Bounds *b, BpGraphValue *condition, BpGraphValue *x,
+                          BpGraphValue *y) {
+  return bp__op_apply(b->graph, "", "Where", b->node->name, (BpGraphValue *[]){condition, x, y}, 3,
+                      NULL, 0);
+}
+
+static BpGraphValue *integer(const Bounds *b, int64_t value) {
+  return bp__graph_int_vector(b->graph, &value, 1);
+}
+
+static BpGraphValue *real(const Bounds *b, double value) {
+  int64_t one = 1;
+  BpGraphValue *constant = bp__graph_constant(b->graph, b->node->name, b->dtype, &one, 1, NULL);
+  if (constant)
+    bp__value_put_float(constant, 0, value);
+  return constant;
+}
+
+/* How many integers there are; -1: a step of 0, or a distance beyond int64. */
+static BpGraphValue *count_of_integers(const Bounds *b) {
+  BpGraphValue *zero = integer(b, 0), *distance = combine(b, "Sub", b->limit, b->start);
+  BpGraphValue *rises = combine(b, "Greater", b->step, zero);
+  BpGraphValue *is_more = combine(b, "Greater", b->limit, b->start);
+  BpGraphValue *is_less = combine(b, "Less", b->limit, b->start);
+  BpGraphValue *steps = combine(b, "Div", distance, b->step);
+  BpGraphValue *rest = combine(b, "Sub", distance, combine(b, "Mul", steps, b->step));
+  BpGraphValue *count =
+      combine(b, "Add", steps, pick(b, combine(b, "Equal", rest, zero), zero, integer(b, 1)));
+  count = pick(b, pick(b, rises, is_more, is_less), count, zero);
+  BpGraphValue *wraps = combine(b, "Xor", is_more, combine(b, "Greater", distance, zero));
+  BpGraphValue *is_none = combine(b, "Or", wraps, combine(b, "Equal", b->step, zero));
+  return pick(b, is_none, integer(b, -1), count);
+}
+
+/* How many numbers there are; -1: the quotient is no number. */
+static BpGraphValue *count_of_numbers(const Bounds *b) {
+  BpGraphValue *count = combine(b, "Div", combine(b, "Sub", b->limit, b->start), b->step);
+  count = bp__op_unary(b->graph, b->node, "Ceil", count);
+  BpGraphValue *is_some = combine(b, "And", combine(b, "LessOrEqual", count, real(b, INT32_MAX)),
+                                  combine(b, "GreaterOrEqual", count, real(b, -DBL_MAX)));
+  count = combine(b, "Max", pick(b, is_some, count, real(b, 0)), real(b, 0));
+  return pick(b, is_some, bp__op_cast(b->graph, b->node, count, BP__INT64), integer(b, -1));
+}
+
+static int range_of_data(BpGraph *graph, BpGraphNode *node, int is_int) {
+  Bounds b = {graph, node, is_int ? BP__INT64 : (BpDataType){BP_DTYPE_FLOAT, 64, 1}, 0, 0, 0};
+  b.start = bound_of(&b, 0);
+  b.limit = bound_of(&b, 1);
+  b.step = bound_of(&b, 2);
+  BpGraphValue *count = is_int ? count_of_integers(&b) : count_of_numbers(&b);
+  count = pick(&b, combine(&b, "Greater", count, integer(&b, INT32_MAX)), integer(&b, -1), count);
+  count = bp__op_bind(graph, node, count, NULL,
+                      "its step is 0, or it has more elements than an int32 counts");
+  if (!count)
+    return -1;
+  int64_t extent = count->extents ? count->extents[0] : bp__value_get_int(count, 0);
+  BpGraphAttr attrs[] = {bp__attr_int(graph, "start", 0), bp__attr_int(graph, "step", 1),
+                         bp__attr_int(graph, "count", extent)};
+  BpGraphValue *places =
+      bp__op_apply(graph, "backplane", "Counting", node->name, NULL, 0, attrs, 3);
+  places = bp__op_cast(graph, node, places, b.dtype);
+  node->outputs[0] =
+      bp__op_cast(graph, node, combine(&b, "Add", b.start, combine(&b, "Mul", places, b.step)),
+                  node->inputs[0]->dtype);
+  return node->outputs[0] ? 0 : -1;
+}
+
 /* A range of int64 whose end is open. */
 static int open_range(BpGraph *graph, BpGraphNode *node) {
   BpExtents *extents = &graph->extents;
   int64_t bounds[3];
   for (int32_t i = 0; i < 3; i++)
     if (bp__op_const_extents(node, i, &bounds[i], 1) != 1)
-      return bp__op_error(node, "input %d must be a constant scalar", i);
+      return -1;
   if (bp__extent_is_open(bounds[2]) || bounds[2] < 1)
-    return bp__op_error(node, "a range with open bounds goes up in constant steps");
+    return range_of_data(graph, node, 1);
   int64_t distance = bp__extent_subtract(extents, bounds[1], bounds[0]);
   distance = bp__extent_max(extents, distance, 0);
   BpGraphAttr attrs[] = {
@@ -336,24 +424,34 @@ BP_ROW_COMPUTE(counting) {
   return bp__op_give(outputs, bp__op_tensor(op, "counting", out->shape, 1, counting_body, &copy));
 }
 
+static bool is_range_of_data(const BpGraphNode *node) {
+  bool is_any = false;
+  for (int32_t i = 0; i < 3; i++)
+    is_any |= !node->inputs[i]->data && !node->inputs[i]->extents;
+  return is_any;
+}
+
 BP_ROW_EXPAND(range) {
   BpDataType dtype = node->inputs[0]->dtype;
   int is_int = dtype.code == BP_DTYPE_INT && dtype.bits >= 16;
   int64_t ints[3], count;
   double floats[3];
   for (int32_t i = 0; i < 3; i++) {
-    const BpGraphValue *value = node->inputs[i];
-    if (value->extents)
-      return open_range(graph, node);
-    if (!value->data || bp__value_num_elements(value) != 1)
-      return bp__op_error(node, "input %d must be a constant scalar", i);
-    if (!bp__dtype_equal(value->dtype, dtype))
+    if (bp__value_num_elements(node->inputs[i]) != 1)
+      return bp__op_bad(node, "input %d is no scalar", i);
+    if (!bp__dtype_equal(node->inputs[i]->dtype, dtype))
       return bp__op_bad(node, "inputs 0 and %d differ in type", i);
-    floats[i] = bp__value_get_float(value, 0);
-    ints[i] = is_int ? bp__value_get_int(value, 0) : 0;
   }
   if (!is_int && !bp__dtype_is_float(dtype))
     return bp__op_error(node, "a range of this type is not supported");
+  if (is_range_of_data(node))
+    return range_of_data(graph, node, is_int);
+  for (int32_t i = 0; i < 3; i++) {
+    if (node->inputs[i]->extents)
+      return open_range(graph, node);
+    floats[i] = bp__value_get_float(node->inputs[i], 0);
+    ints[i] = is_int ? bp__value_get_int(node->inputs[i], 0) : 0;
+  }
   count = is_int ? int_range_count(ints) : float_range_count(floats);
   if (count < 0)
     return bp__op_bad(node, "from %g to %g by %g is no range", floats[0], floats[1], floats[2]);

@@ -10,10 +10,12 @@
 /* `k` and the axis; a later version has `k` as an input. */
 static int read_topk(const BpGraphNode *node, int32_t *axis, int64_t *k) {
   const BpGraphValue *in = node->inputs[0];
-  int32_t count = bp__op_ints(node, 1, "k", k, 1);
+  int32_t count = bp__node_input(node, 1) ? bp__op_const_extents(node, 1, k, 1)
+                                          : bp__op_ints(node, -1, "k", k, 1);
   if (count == -1 || bp__op_axis(node, bp__node_int(node, "axis", -1), in->ndim, axis))
     return -1;
-  if (count != 1 || *k < 0 || *k > in->shape[*axis])
+  bool is_closed = !bp__extent_is_open(*k) && !bp__extent_is_open(in->shape[*axis]);
+  if (count != 1 || (!bp__extent_is_open(*k) && *k < 0) || (is_closed && *k > in->shape[*axis]))
     return bp__op_bad(node, "k is missing, or it is more than the %lld elements along axis %d",
                       (long long)in->shape[*axis], *axis);
   return 0;
@@ -27,8 +29,6 @@ BP_ROW_INFER(topk) {
     return -1;
   if (in->dtype.code == BP_DTYPE_BOOL)
     return bp__op_bad(node, "its input is bool, which has no order");
-  if (k == 0)
-    return bp__op_error(node, "k is 0, which is not supported");
   memcpy(shape, in->shape, sizeof(shape));
   shape[axis] = k;
   if (bp__node_set_output(graph, node, 0, in->dtype, shape, in->ndim))
@@ -44,7 +44,7 @@ typedef struct TopK {
   const BpIrNode *const *rows;
   BpTeTensor *const *heap; /* elements, and their places */
   int32_t axis;
-  int64_t k;
+  const BpIrNode *k, *all; /* the elements of the heap, and of the row */
 } TopK;
 
 /* An element and where it was. */
@@ -127,19 +127,21 @@ static void sift(const TopK *top, const BpIrNode *start, const BpIrNode *end, En
   put(top, bp_ir_block_value(block, hole), entry);
 }
 
-static const BpIrNode *loop(const TopK *top, const char *name, int64_t min, int64_t extent) {
-  return bp_ir_block_for(top->block, name, x_index(top->ir, min), x_index(top->ir, extent));
+static const BpIrNode *loop(const TopK *top, const char *name, const BpIrNode *min,
+                            const BpIrNode *extent) {
+  return bp_ir_block_for(top->block, name, min, extent);
 }
 
 /* A heap of the first `k` elements. */
 static void fill_heap(const TopK *top) {
   BpIrModule *ir = top->ir;
-  const BpIrNode *i = loop(top, "i", 0, top->k);
+  const BpIrNode *zero = x_index(ir, 0), *half = x_div(ir, top->k, x_index(ir, 2));
+  const BpIrNode *i = loop(top, "i", zero, top->k);
   put(top, i, (Entry){read_at(top, top->op->inputs[0], i), i});
   bp_ir_block_close(top->block);
-  const BpIrNode *up = loop(top, "up", 0, top->k / 2);
-  const BpIrNode *start = x_sub(ir, x_index(ir, top->k / 2 - 1), up);
-  sift(top, start, x_index(ir, top->k), hold(top, heap_at(top, start)));
+  const BpIrNode *up = loop(top, "up", zero, half);
+  const BpIrNode *start = x_sub(ir, x_sub(ir, half, x_index(ir, 1)), up);
+  sift(top, start, top->k, hold(top, heap_at(top, start)));
   bp_ir_block_close(top->block);
 }
 
@@ -147,20 +149,22 @@ static int topk_body(BpTe *te, BpIrBlock *block, const BpIrNode *const *rows,
                      BpTeTensor *const *tensors, void *context) {
   TopK *top = context;
   BpIrModule *ir = top->ir;
-  const BpIrNode *zero = x_index(ir, 0);
+  const BpIrNode *zero = x_index(ir, 0), *one = x_index(ir, 1);
   (void)te;
   top->block = block;
   top->rows = rows;
   top->heap = tensors;
   fill_heap(top);
-  const BpIrNode *i = loop(top, "i", top->k, top->op->node->inputs[0]->shape[top->axis] - top->k);
+  bp_ir_block_if(block, x_lt(ir, zero, top->k));
+  const BpIrNode *i = loop(top, "i", top->k, x_sub(ir, top->all, top->k));
   Entry entry = {bp_ir_block_let(block, "element", read_at(top, top->op->inputs[0], i)), i};
   bp_ir_block_if(block, is_before(top, entry, heap_at(top, zero)));
-  sift(top, zero, x_index(ir, top->k), entry);
+  sift(top, zero, top->k, entry);
   bp_ir_block_close(block);
   bp_ir_block_close(block);
-  const BpIrNode *down = loop(top, "down", 0, top->k - 1);
-  const BpIrNode *end = x_sub(ir, x_index(ir, top->k - 1), down);
+  bp_ir_block_close(block);
+  const BpIrNode *down = loop(top, "down", one, x_max(ir, x_sub(ir, top->k, one), zero));
+  const BpIrNode *end = x_sub(ir, top->k, down);
   entry = hold(top, heap_at(top, end));
   put(top, end, heap_at(top, zero));
   sift(top, zero, end, entry);
@@ -175,12 +179,15 @@ BP_ROW_COMPUTE(topk) {
   int64_t rows[BP_GRAPH_MAX_NDIM];
   int32_t num_rows = 0;
   TopK top = {.op = op, .ir = bp_te_ir(op->te)};
-  if (read_topk(op->node, &top.axis, &top.k))
+  int64_t k;
+  if (read_topk(op->node, &top.axis, &k))
     return -1;
+  top.k = bp__op_extent(op, k);
+  top.all = bp__op_extent(op, in->shape[top.axis]);
   for (int32_t i = 0; i < in->ndim; i++)
     if (i != top.axis)
       rows[num_rows++] = in->shape[i];
-  if (bp_te_statements(op->te, "TopK", rows, num_rows, results, 2, topk_body, &top, tensors))
+  if (bp__op_statements(op, rows, num_rows, results, 2, topk_body, &top, tensors))
     return -1;
   memcpy(outputs, tensors, (size_t)op->node->num_outputs * sizeof(*outputs));
   return 0;

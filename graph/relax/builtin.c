@@ -173,16 +173,10 @@ static int get_extents(const BpValue *value, const int64_t **extents, size_t *co
   return 0;
 }
 
-/* (value, heap, n, n x (code, number), context) */
-static int match_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
-                       BpValue *result) {
-  const int64_t *extents;
-  size_t count;
+/* The arguments after the first are (heap, n, n x (code, number), context). */
+static int match_all(const int64_t *extents, size_t count, const BpValue *args, int32_t num_args) {
   int64_t wanted;
-  (void)machine;
-  (void)result;
-  if (check_count(num_args, 4, INT32_MAX) < 0 || get_extents(&args[0], &extents, &count) < 0 ||
-      get_int(&args[2], &wanted) < 0)
+  if (get_int(&args[2], &wanted) < 0)
     return -1;
   if (wanted < 0 || wanted > (num_args - 4) / 2)
     return bp_error_raise(BP_ERROR_VALUE, "a match of %" PRId64 " extents in %d arguments", wanted,
@@ -196,6 +190,18 @@ static int match_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num
     if (match_one(extents[i], &args[1], &args[3 + 2 * i], i, context) < 0)
       return -1;
   return 0;
+}
+
+/* (value, heap, n, n x (code, number), context) */
+static int match_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                       BpValue *result) {
+  const int64_t *extents;
+  size_t count;
+  (void)machine;
+  (void)result;
+  if (check_count(num_args, 4, INT32_MAX) < 0 || get_extents(&args[0], &extents, &count) < 0)
+    return -1;
+  return match_all(extents, count, args, num_args);
 }
 
 /* (value, heap, code, number, context) */
@@ -574,25 +580,49 @@ static int read_if_cond(BpRelaxMachine *machine, const BpValue *args, int32_t nu
   return 0;
 }
 
-static int read_extents(const BpTensorView *view, BpValue *result) {
-  if (view->ndim != 1 || view->shape[0] > 64)
-    return bp_error_raise(BP_ERROR_VALUE, "a shape is read from a list of at most 64 integers");
-  int64_t extents[64];
-  for (int64_t i = 0; i < view->shape[0]; i++)
+#define MAX_EXTENTS 64
+
+/* The elements of a vector of integers; returns their number, or -1. */
+static int64_t read_extents(const BpValue *value, int64_t extents[MAX_EXTENTS]) {
+  BpTensor *tensor = get_host_tensor(value);
+  if (!tensor)
+    return -1;
+  const BpTensorView *view = &tensor->view;
+  int64_t count = -1;
+  if (view->ndim != 1 || view->shape[0] > MAX_EXTENTS)
+    bp_error_raise(BP_ERROR_VALUE, "a shape is read from a list of at most %d integers",
+                   MAX_EXTENTS);
+  else
+    count = view->shape[0];
+  for (int64_t i = 0; i < count; i++)
     if (read_element(view, i, &extents[i]) < 0)
-      return -1;
-  return return_shape(result, extents, (size_t)view->shape[0]);
+      count = -1;
+  bp_object_release(tensor);
+  return count;
 }
 
 static int tensor_to_shape(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                            BpValue *result) {
+  int64_t extents[MAX_EXTENTS];
   (void)machine;
-  if (check_count(num_args, 1, 1) < 0)
+  int64_t count = check_count(num_args, 1, 1) < 0 ? -1 : read_extents(&args[0], extents);
+  return count < 0 ? -1 : return_shape(result, extents, (size_t)count);
+}
+
+/* As match_shape, of the elements of a vector; one that is negative fails with the context. TVM has
+ * no such function. */
+static int match_elements(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                          BpValue *result) {
+  int64_t extents[MAX_EXTENTS];
+  (void)machine;
+  (void)result;
+  int64_t count = check_count(num_args, 4, INT32_MAX) < 0 ? -1 : read_extents(&args[0], extents);
+  if (count < 0)
     return -1;
-  BpTensor *tensor = get_host_tensor(&args[0]);
-  int status = tensor ? read_extents(&tensor->view, result) : -1;
-  bp_object_release(tensor);
-  return status;
+  for (int64_t i = 0; i < count; i++)
+    if (extents[i] < 0)
+      return bp_error_raise(BP_ERROR_VALUE, "%s", context_of(&args[num_args - 1]));
+  return match_all(extents, (size_t)count, args, num_args);
 }
 
 /* ---- Tuples ------------------------------------------------------------------------------ */
@@ -715,6 +745,7 @@ static const Builtin builtins[] = {
     {"make_prim_value", make_prim_value},
     {"make_shape", make_shape},
     {"make_tuple", make_tuple},
+    {"match_elements", match_elements},
     {"match_prim_value", match_prim_value},
     {"match_shape", match_shape},
     {"null_value", null_value},

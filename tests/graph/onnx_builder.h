@@ -19,6 +19,7 @@ typedef struct OnnxBuilder {
 /* ONNX's numbers of element types. */
 #define ONNX_FLOAT 1
 #define ONNX_INT64 7
+#define ONNX_BOOL  9
 
 OnnxBuilder *onnx_builder_new(void);
 void onnx_builder_free(OnnxBuilder *builder);

@@ -18,14 +18,23 @@ static char *open_shape_text(const RandomValue *value, gboolean is_batch) {
   return g_string_free(text, FALSE);
 }
 
-static void emit_given(OnnxBuilder *builder, const RandomValue *value, const char *name,
-                       RandomForm form) {
-  if (value->is_part || form > FORM_BATCH) {
+/* Whether a node may find its shape by it. */
+static gboolean is_steering(const RandomValue *value) {
+  return value->rank < 2 && (value->type == ONNX_INT64 || value->type == ONNX_BOOL);
+}
+
+static void emit_given(OnnxBuilder *builder, const RandomGraph *graph, int32_t index,
+                       const char *name, RandomForm form) {
+  const RandomValue *value = random_graph_value(graph, index);
+  gboolean is_data =
+      form == FORM_DATA && is_steering(value) && (guint)index % 2 == graph->values->len % 2;
+  if ((value->is_part && !is_data) || form > FORM_DATA) {
     onnx_data(builder, name, value->type, value->shape, value->rank, value->data,
               random_value_bytes(value));
   } else {
-    char *shape =
-        form == FORM_INPUTS ? shape_text(value) : open_shape_text(value, form == FORM_BATCH);
+    char *shape = form == FORM_OPEN || form == FORM_BATCH
+                      ? open_shape_text(value, form == FORM_BATCH)
+                      : shape_text(value);
     onnx_input(builder, name, value->type, shape);
     g_free(shape);
   }
@@ -109,7 +118,7 @@ GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
     const RandomValue *value = random_graph_value(graph, i);
     char *name = g_strdup_printf("v%d", i);
     if (needed[i] && value->node < 0)
-      emit_given(builder, value, name, form);
+      emit_given(builder, graph, i, name, form);
     g_free(name);
   }
   for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++)

@@ -26,7 +26,7 @@ static int64_t signal_length(RandomGraph *g) {
 
 /* Onesided, a real signal has half of a spectrum, and that gives a real signal. */
 void make_dft(RandomGraph *g, const Row *row) {
-  int64_t length = signal_length(g), used = MAX(1, length + between(g, -2, 2));
+  int64_t length = signal_length(g), near = length + between(g, -2, 2), used = MAX(1, near);
   gboolean is_inverse = below(g, 2) == 1, is_half = below(g, 2) == 1;
   int64_t parts = is_half ? 1 + is_inverse : between(g, 1, 2), axis = between(g, 0, 1);
   int64_t in[3] = {between(g, 1, 3), between(g, 1, 3), parts}, out[3];

@@ -140,7 +140,7 @@ static Results *compute(const RandomGraph *graph, RandomForm form, const char *t
   BpCompileOptions options = {.struct_size = sizeof(options),
                               .targets = &target,
                               .num_targets = 1,
-                              .is_reference = form > FORM_BATCH};
+                              .is_reference = form > FORM_DATA};
   BpModule *module = target ? bp_model_compile(path, &options) : NULL;
   Results *results = module ? run(module, graph, bp_target_device_type(target)) : NULL;
   bp_object_release(module);
@@ -435,7 +435,8 @@ static gboolean check_open(uint64_t seed, const char *target) {
   if (expect(graph, &expected))
     g_error("seed %" G_GUINT64_FORMAT ": %s", seed, bp_error_message());
   char *why = NULL;
-  Results *got = compute(graph, seed / 2 % 2 ? FORM_OPEN : FORM_BATCH, target);
+  static const RandomForm forms[] = {FORM_OPEN, FORM_BATCH, FORM_DATA};
+  Results *got = compute(graph, forms[seed / 2 % G_N_ELEMENTS(forms)], target);
   gboolean is_open = got != NULL;
   if (got)
     difference(graph, got, &expected, &why);

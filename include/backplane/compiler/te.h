@@ -166,6 +166,20 @@ typedef int (*BpTeStatements)(BpTe *te, BpIrBlock *block, const BpIrNode *const 
 BP_API int bp_te_statements(BpTe *te, const char *name, const int64_t *rows, int32_t num_rows,
                             const BpTeResult *results, int32_t num_results, BpTeStatements body,
                             void *context, BpTeTensor **tensors);
+
+/* One tensor that statements compute, with extents that are expressions. */
+typedef struct BpTeOpenResult {
+  BpDataType dtype;
+  const BpIrNode *const *extents;
+  int32_t ndim;
+} BpTeOpenResult;
+
+/* The same with extents that are expressions. Statements may read open extents. */
+BP_API int bp_te_statements_open(BpTe *te, const char *name, const BpIrNode *const *rows,
+                                 int32_t num_rows, const BpTeOpenResult *results,
+                                 int32_t num_results, BpTeStatements body, void *context,
+                                 BpTeTensor **tensors);
+
 /* The statement tensor[indices] = value, of the tensor's type. */
 BP_API const BpIrNode *bp_te_write(BpTe *te, BpTeTensor *tensor, const BpIrNode *const *indices,
                                    const BpIrNode *value);

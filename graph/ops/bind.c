@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Extents that depend on the data. A run computes them as a vector of int64, and Bind makes its
+ * elements extents from there on: symbols that are new. A negative element is an error of the run,
+ * by which the computations of this file say that there is no such shape. */
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+bool bp__op_is_bind(const BpGraphNode *node) {
+  return node->is_kept;
+}
+
+BP_ROW_INFER(bind) {
+  (void)graph;
+  return bp__op_bad(node, "other rows make it, and models do not have it");
+}
+
+/* ---- Symbols ----------------------------------------------------------------------------- */
+
+/* What such an extent is likely to be, for which functions are scheduled. */
+#define LIKELY_EXTENT 64
+
+/* A symbol that no shape has yet. */
+static int64_t new_symbol(BpGraph *graph, const BpGraphNode *node) {
+  int32_t count = bp__extents_count(&graph->extents);
+  for (int32_t i = count;; i++) {
+    const char *name = bp__arena_printf(&graph->arena, "%s.%d", node->name, i);
+    int64_t symbol =
+        name ? bp__extent_symbol(&graph->extents, name, LIKELY_EXTENT) : BP_EXTENT_NONE;
+    if (symbol == BP_EXTENT_NONE || bp__extents_count(&graph->extents) > count)
+      return symbol;
+  }
+}
+
+/* Elements that are given, or symbols for those that are not, which are BP_EXTENT_NONE. */
+static int64_t *name_elements(BpGraph *graph, const BpGraphNode *node, const int64_t *given,
+                              int64_t count) {
+  int64_t *elements = bp__arena_alloc_array(&graph->arena, (size_t)count + 1, sizeof(*elements));
+  for (int64_t i = 0; i < count && elements; i++) {
+    elements[i] = given && given[i] != BP_EXTENT_NONE ? given[i] : new_symbol(graph, node);
+    if (elements[i] == BP_EXTENT_NONE)
+      return NULL;
+  }
+  return elements;
+}
+
+static int check_can_bind(const BpGraph *graph, const BpGraphNode *node) {
+  return graph->extents.arena
+             ? 0
+             : bp__op_error(node, "the shape of its output depends on the data, which code for a "
+                                  "CPU alone can have");
+}
+
+BpGraphValue *bp__op_bind(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector,
+                          const int64_t *given, const char *complaint) {
+  if (!vector || vector->data || vector->extents)
+    return vector;
+  if (check_can_bind(graph, node))
+    return NULL;
+  int64_t *elements = name_elements(graph, node, given, bp__value_num_elements(vector));
+  const char *text =
+      bp__arena_printf(&graph->arena, "node '%s' (%s): %s", node->name, node->op->name, complaint);
+  if (!elements || !text)
+    return NULL;
+  BpGraphAttr attr = {.name = "complaint", .type = BP_GRAPH_ATTR_STRING, .str = text};
+  BpGraphNode *bind =
+      bp__graph_node(graph, bp__op_find("backplane", "Bind"), node->name, &vector, 1, 1, &attr, 1);
+  if (!bind || bp__node_set_output(graph, bind, 0, BP__INT64, vector->shape, vector->ndim))
+    return NULL;
+  bind->is_kept = 1;
+  bind->outputs[0]->extents = elements;
+  return bp__list_push(&graph->nodes, bind) ? NULL : bind->outputs[0];
+}
+
+/* ---- Vectors ----------------------------------------------------------------------------- */
+
+/* What vectors of int64 are made for: the nodes have the name of that node. NULL operands make NULL
+ * results. */
+typedef struct Maker {
+  BpGraph *graph;
+  const BpGraphNode *node;
+} Maker;
+
+static BpGraphValue *vector_of(Maker m, const int64_t *extents, int64_t count) {
+  return bp__op_extents(m.graph, m.node, extents, count);
+}
+
+static BpGraphValue *number(Maker m, int64_t value) {
+  return bp__graph_int_vector(m.graph, &value, 1);
+}
+
+static BpGraphValue *binary(Maker m, const char *op, BpGraphValue *a, BpGraphValue *b) {
+  return bp__op_binary(m.graph, m.node, op, a, b);
+}
+
+static BpGraphValue *choose(Maker m, BpGraphValue *condition, BpGraphValue *a, BpGraphValue *b) {
+  return bp__op_apply(m.graph, "", "Where", m.node->name, (BpGraphValue *[]){condition, a, b}, 3,
+                      NULL, 0);
+}
+
+static BpGraphValue *least(Maker m, BpGraphValue *a, BpGraphValue *b) {
+  return binary(m, "Min", a, b);
+}
+
+static BpGraphValue *greatest(Maker m, BpGraphValue *a, BpGraphValue *b) {
+  return binary(m, "Max", a, b);
+}
+
+/* The vector after `count` ones are put before it. */
+static BpGraphValue *after_ones(Maker m, BpGraphValue *vector, int64_t count) {
+  int64_t ones[BP_GRAPH_MAX_NDIM];
+  for (int64_t i = 0; i < count; i++)
+    ones[i] = 1;
+  if (count == 0)
+    return vector;
+  BpGraphAttr axis = bp__attr_int(m.graph, "axis", 0);
+  return bp__op_apply(m.graph, "", "Concat", m.node->name,
+                      (BpGraphValue *[]){bp__graph_int_vector(m.graph, ones, count), vector}, 2,
+                      &axis, 1);
+}
+
+/* The input as a vector of int64 whose length, at most `max`, is known; *count is -1 if it is not
+ * there. */
+static BpGraphValue *read_vector(Maker m, int32_t input, int32_t max, int64_t *count) {
+  BpGraphValue *value = bp__node_input(m.node, input);
+  *count = -1;
+  if (!value)
+    return NULL;
+  if (value->dtype.code != BP_DTYPE_INT || value->ndim > 1) {
+    bp__op_bad(m.node, "input %d is no vector of integers", input);
+    return NULL;
+  }
+  if (bp__value_is_open(value) || bp__value_num_elements(value) > max) {
+    bp__op_error(m.node, "input %d has an open length, or more than %d elements", input, max);
+    return NULL;
+  }
+  *count = bp__value_num_elements(value);
+  return bp__op_cast(m.graph, m.node, bp__op_reshape(m.graph, m.node, value, count, 1), BP__INT64);
+}
+
+/* Whether only a run knows the input. */
+static bool is_of_data(const BpGraphNode *node, int32_t input) {
+  const BpGraphValue *value = bp__node_input(node, input);
+  return value && !value->data && !value->extents;
+}
+
+/* Another operator of this table instead of the node: 1 on success. */
+static int replace(Maker m, BpGraphNode *node, const char *op, BpGraphValue *vector,
+                   const BpGraphAttr *attrs, int32_t num_attrs) {
+  node->outputs[0] = bp__op_apply(m.graph, "backplane", op, node->name,
+                                  (BpGraphValue *[]){node->inputs[0], vector}, 2, attrs, num_attrs);
+  return node->outputs[0] ? 1 : -1;
+}
+
+/* ---- Reshape ----------------------------------------------------------------------------- */
+
+/* The extents that 0 stands for: those of the input, and where it has none, no extent. */
+static BpGraphValue *copied_extents(Maker m, int64_t count) {
+  const BpGraphValue *in = m.node->inputs[0];
+  int64_t extents[BP_GRAPH_MAX_NDIM];
+  for (int64_t i = 0; i < count; i++)
+    extents[i] = i < in->ndim ? in->shape[i] : -2;
+  return vector_of(m, extents, count);
+}
+
+/* The shape that it has, or, where it cannot have the one wanted, negative extents. */
+static BpGraphValue *reshaped(Maker m, BpGraphValue *shape, int64_t count) {
+  const BpGraphValue *in = m.node->inputs[0];
+  int64_t all = bp__extent_product(&m.graph->extents, in->shape, in->ndim);
+  BpGraphValue *total = all == BP_EXTENT_NONE ? NULL : vector_of(m, &all, 1);
+  if (!bp__node_int(m.node, "allowzero", 0))
+    shape = choose(m, binary(m, "Equal", shape, number(m, 0)), copied_extents(m, count), shape);
+  BpGraphValue *is_rest = binary(m, "Equal", shape, number(m, -1));
+  BpGraphValue *known =
+      bp__op_unary(m.graph, m.node, "ReduceProd", choose(m, is_rest, number(m, 1), shape));
+  BpGraphValue *rest = choose(m, binary(m, "Equal", known, number(m, 0)), number(m, 0),
+                              binary(m, "Div", total, greatest(m, known, number(m, 1))));
+  shape = choose(m, is_rest, rest, shape);
+  BpGraphValue *is_one = binary(
+      m, "Less",
+      bp__op_unary(m.graph, m.node, "ReduceSum", bp__op_cast(m.graph, m.node, is_rest, BP__INT64)),
+      number(m, 2));
+  BpGraphValue *fits =
+      binary(m, "Equal", bp__op_unary(m.graph, m.node, "ReduceProd", shape), total);
+  return choose(m, binary(m, "And", is_one, fits), shape, number(m, -1));
+}
+
+static int bind_reshape(Maker m, BpGraphNode *node) {
+  int64_t count;
+  BpGraphValue *shape = read_vector(m, 1, BP_GRAPH_MAX_NDIM, &count);
+  if (!shape)
+    return -1;
+  if (count == 0)
+    return bp__op_error(node, "its shape, which depends on the data, has no elements");
+  shape = bp__op_bind(m.graph, node, reshaped(m, shape, count), NULL,
+                      "the elements of its input do not have the shape that it asks for");
+  return replace(m, node, "ViewIn", shape, NULL, 0);
+}
+
+/* A view in the shape that a vector has, which the run has checked. */
+BP_ROW_INFER(view_in) {
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t ndim = bp__op_const_extents(node, 1, shape, BP_GRAPH_MAX_NDIM);
+  return ndim < 0 ? -1 : bp__node_set_output(graph, node, 0, node->inputs[0]->dtype, shape, ndim);
+}
+
+/* ---- Expand ------------------------------------------------------------------------------ */
+
+static int bind_expand(Maker m, BpGraphNode *node) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t count, own[BP_GRAPH_MAX_NDIM], known[BP_GRAPH_MAX_NDIM];
+  BpGraphValue *shape = read_vector(m, 1, BP_GRAPH_MAX_NDIM, &count);
+  if (!shape)
+    return -1;
+  int32_t ndim = count > in->ndim ? (int32_t)count : in->ndim, added = ndim - in->ndim;
+  for (int32_t i = 0; i < ndim; i++) {
+    own[i] = i < added ? 1 : in->shape[i - added];
+    known[i] = own[i] == 1 || bp__extent_is_open(own[i]) ? BP_EXTENT_NONE : own[i];
+  }
+  BpGraphValue *from = vector_of(m, own, ndim), *one = number(m, 1);
+  shape = after_ones(m, shape, ndim - count);
+  BpGraphValue *is_one = binary(m, "Equal", from, one);
+  BpGraphValue *fits =
+      binary(m, "Or", binary(m, "Equal", shape, one), binary(m, "Equal", from, shape));
+  shape = choose(m, is_one, shape, choose(m, fits, from, number(m, -1)));
+  shape = bp__op_bind(m.graph, node, shape, known, "its input does not expand to the shape given");
+  return replace(m, node, "ExpandIn", shape, NULL, 0);
+}
+
+/* Where an extent that is open may be 1 or the one wanted, its last place stands for those beyond.
+ */
+static const BpIrNode *expand_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpGraphValue *in = op->node->inputs[0], *out = op->node->outputs[0];
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  int32_t added = out->ndim - in->ndim;
+  for (int32_t i = 0; i < in->ndim; i++) {
+    const BpIrNode *last = x_sub(ir, bp__op_extent(op, in->shape[i]), x_index(ir, 1));
+    indices[i] =
+        in->shape[i] == out->shape[added + i] ? axes[added + i] : x_min(ir, axes[added + i], last);
+  }
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(expand_in) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp__op_give(outputs,
+                     bp__op_tensor(op, "Expand", out->shape, out->ndim, expand_in_body, &copy));
+}
+
+/* ---- Slice ------------------------------------------------------------------------------- */
+
+/* The axes that are sliced, or all where these depend on the data as well, and along each its
+ * extent and how it is sliced. */
+typedef struct Slicing {
+  int64_t count, axes[BP_GRAPH_MAX_NDIM], extents[BP_GRAPH_MAX_NDIM];
+  BpGraphValue *starts, *ends, *steps;
+  BpGraphValue *is_valid; /* for each axis, or NULL: they are */
+} Slicing;
+
+static int read_slicing(Maker m, Slicing *slicing) {
+  int64_t count, num_steps = -1;
+  slicing->starts = read_vector(m, 1, BP_GRAPH_MAX_NDIM, &slicing->count);
+  slicing->ends = slicing->starts ? read_vector(m, 2, BP_GRAPH_MAX_NDIM, &count) : NULL;
+  if (!slicing->ends)
+    return -1;
+  slicing->steps = read_vector(m, 4, BP_GRAPH_MAX_NDIM, &num_steps);
+  if (!slicing->steps && num_steps < 0 && bp__node_input(m.node, 4))
+    return -1;
+  if (!slicing->steps)
+    slicing->steps = number(m, 1);
+  if (count != slicing->count || (num_steps >= 0 && num_steps != count) ||
+      count > m.node->inputs[0]->ndim)
+    return bp__op_bad(m.node, "its starts, ends and steps differ in number, or are too many");
+  return slicing->steps ? 0 : -1;
+}
+
+/* The axes of a slice where they are known. */
+static int read_axes(const BpGraphNode *node, Slicing *slicing) {
+  int32_t count = bp__op_ints(node, 3, NULL, slicing->axes, BP_GRAPH_MAX_NDIM);
+  if (count == -1)
+    return -1;
+  if (count >= 0 && count != slicing->count)
+    return bp__op_bad(node, "its starts and its axes differ in number");
+  for (int32_t i = 0; i < slicing->count; i++) {
+    int32_t axis;
+    if (bp__op_axis(node, count >= 0 ? slicing->axes[i] : i, node->inputs[0]->ndim, &axis))
+      return -1;
+    for (int32_t k = 0; k < i; k++)
+      if (slicing->axes[k] == axis)
+        return bp__op_bad(node, "axis %d is there twice", axis);
+    slicing->axes[i] = axis;
+  }
+  return 0;
+}
+
+/* What is given for some axes, in the order of all: `otherwise` for the rest. `is_at` has a row for
+ * each axis of the input. */
+static BpGraphValue *spread(Maker m, BpGraphValue *is_at, BpGraphValue *given, int64_t otherwise) {
+  BpGraphValue *axis = number(m, 1);
+  BpGraphAttr keepdims = bp__attr_int(m.graph, "keepdims", 0);
+  BpGraphValue *inputs[] = {choose(m, is_at, given, number(m, 0)), axis};
+  BpGraphValue *sum = bp__op_apply(m.graph, "", "ReduceSum", m.node->name, inputs, 2, &keepdims, 1);
+  inputs[0] = choose(m, is_at, number(m, 1), number(m, 0));
+  BpGraphValue *times =
+      bp__op_apply(m.graph, "", "ReduceSum", m.node->name, inputs, 2, &keepdims, 1);
+  return choose(m, binary(m, "Equal", times, number(m, 0)), number(m, otherwise), sum);
+}
+
+/* Makes the slicing one along all axes, by those that a run gives: each of them in its range, and
+ * none twice. */
+static int spread_axes(Maker m, Slicing *slicing) {
+  const BpGraphValue *in = m.node->inputs[0];
+  int64_t count, column[] = {in->ndim, 1};
+  BpGraphValue *axes = read_vector(m, 3, BP_GRAPH_MAX_NDIM, &count), *ndim = number(m, in->ndim);
+  if (!axes)
+    return -1;
+  if (count != slicing->count)
+    return bp__op_bad(m.node, "its starts and its axes differ in number");
+  for (int32_t i = 0; i < in->ndim; i++)
+    slicing->axes[i] = i;
+  axes = choose(m, binary(m, "Less", axes, number(m, 0)), binary(m, "Add", axes, ndim), axes);
+  BpGraphValue *all = bp__graph_int_vector(m.graph, slicing->axes, in->ndim);
+  BpGraphValue *is_at = binary(m, "Equal", bp__op_reshape(m.graph, m.node, all, column, 2), axes);
+  BpGraphValue *times = spread(m, is_at, number(m, 1), 0);
+  BpGraphValue *found = bp__op_unary(m.graph, m.node, "ReduceSum", least(m, times, number(m, 1)));
+  slicing->is_valid = binary(m, "Equal", found, number(m, count));
+  slicing->starts = spread(m, is_at, slicing->starts, 0);
+  slicing->ends = spread(m, is_at, slicing->ends, INT64_MAX);
+  slicing->steps = spread(m, is_at, slicing->steps, 1);
+  slicing->count = in->ndim;
+  return slicing->steps ? 0 : -1;
+}
+
+/* A bound of the slice: from the end where it is negative, and not beyond what its step reaches. */
+static BpGraphValue *bound(Maker m, BpGraphValue *given, BpGraphValue *extent, BpGraphValue *back) {
+  given = choose(m, binary(m, "Less", given, number(m, 0)), binary(m, "Add", given, extent), given);
+  given = greatest(m, given, binary(m, "Sub", number(m, 0), back));
+  return least(m, given, binary(m, "Sub", extent, back));
+}
+
+/* Along each axis where the slice starts, then how many elements it has, and then its steps, upward
+ * and downward, of which one is 0. */
+static BpGraphValue *places(Maker m, const Slicing *slicing) {
+  BpGraphValue *zero = number(m, 0), *one = number(m, 1);
+  BpGraphValue *extent = vector_of(m, slicing->extents, slicing->count);
+  BpGraphValue *steps = binary(m, "Add", slicing->steps, binary(m, "Mul", slicing->starts, zero));
+  /* A longer step leaves the first element alone, as these do. */
+  steps = least(m, greatest(m, steps, number(m, -INT32_MAX)), number(m, INT32_MAX));
+  BpGraphValue *ups = greatest(m, steps, zero);
+  BpGraphValue *downs = greatest(m, binary(m, "Sub", zero, steps), zero);
+  BpGraphValue *length = binary(m, "Add", ups, downs);
+  BpGraphValue *back = least(m, downs, one);
+  BpGraphValue *starts = bound(m, slicing->starts, extent, back);
+  BpGraphValue *ends = bound(m, slicing->ends, extent, back);
+  BpGraphValue *distance = binary(m, "Sub", ends, starts);
+  distance =
+      choose(m, binary(m, "Greater", back, zero), binary(m, "Sub", zero, distance), distance);
+  BpGraphValue *counts = binary(m, "Div", binary(m, "Sub", greatest(m, distance, zero), one),
+                                greatest(m, length, one));
+  counts = choose(m, binary(m, "Greater", distance, zero), binary(m, "Add", counts, one), zero);
+  BpGraphValue *is_valid = binary(m, "Greater", length, zero);
+  is_valid = slicing->is_valid ? binary(m, "And", is_valid, slicing->is_valid) : is_valid;
+  counts = choose(m, is_valid, counts, number(m, -1));
+  BpGraphAttr axis = bp__attr_int(m.graph, "axis", 0);
+  BpGraphValue *parts[] = {greatest(m, starts, zero), counts, ups, downs};
+  return bp__op_apply(m.graph, "", "Concat", m.node->name, parts, 4, &axis, 1);
+}
+
+static int bind_slice(Maker m, BpGraphNode *node) {
+  Slicing *slicing = bp__arena_alloc(&m.graph->arena, sizeof(*slicing));
+  int64_t known[4 * BP_GRAPH_MAX_NDIM];
+  if (!slicing || read_slicing(m, slicing) ||
+      (is_of_data(node, 3) ? spread_axes(m, slicing) : read_axes(node, slicing)))
+    return -1;
+  int64_t count = slicing->count;
+  for (int64_t i = 0; i < count; i++)
+    slicing->extents[i] = node->inputs[0]->shape[slicing->axes[i]];
+  for (int64_t i = 0; i < 4 * count; i++) {
+    int64_t step =
+        slicing->steps->data
+            ? bp__value_get_int(slicing->steps,
+                                bp__value_num_elements(slicing->steps) == 1 ? 0 : i % count)
+            : 0;
+    bool is_down = i >= 3 * count;
+    known[i] = i < 2 * count || !step || step < -INT32_MAX || step > INT32_MAX ? BP_EXTENT_NONE
+               : is_down == (step < 0) ? (step < 0 ? -step : step)
+                                       : 0;
+  }
+  BpGraphValue *vector = bp__op_bind(m.graph, node, places(m, slicing), known,
+                                     "it has a step of 0, or axes that are none or there twice");
+  BpGraphAttr axes = bp__attr_ints("axes", slicing->axes, (int32_t)count);
+  return replace(m, node, "SliceIn", vector, &axes, 1);
+}
+
+BP_ROW_INFER(slice_in) {
+  const BpGraphValue *in = node->inputs[0];
+  const BpGraphAttr *axes = bp__node_attr(node, "axes");
+  int64_t shape[BP_GRAPH_MAX_NDIM], places[4 * BP_GRAPH_MAX_NDIM];
+  if (bp__op_const_extents(node, 1, places, 4 * BP_GRAPH_MAX_NDIM) < 0)
+    return -1;
+  memcpy(shape, in->shape, sizeof(shape));
+  for (int32_t i = 0; i < axes->count; i++)
+    shape[axes->ints[i]] = places[axes->count + i];
+  return bp__node_set_output(graph, node, 0, in->dtype, shape, in->ndim);
+}
+
+static const BpIrNode *slice_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpGraphAttr *sliced = bp__node_attr(op->node, "axes");
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  int64_t places[4 * BP_GRAPH_MAX_NDIM];
+  if (bp__op_const_extents(op->node, 1, places, 4 * BP_GRAPH_MAX_NDIM) < 0)
+    return NULL;
+  memcpy(indices, axes, (size_t)op->node->inputs[0]->ndim * sizeof(*indices));
+  for (int32_t i = 0; i < sliced->count; i++) {
+    const BpIrNode **index = &indices[sliced->ints[i]];
+    const int64_t *place = &places[i];
+    const BpIrNode *step = x_sub(ir, bp__op_extent(op, place[2 * sliced->count]),
+                                 bp__op_extent(op, place[3 * sliced->count]));
+    *index = x_add(ir, x_mul(ir, *index, step), bp__op_extent(op, *place));
+  }
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(slice_in) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp__op_give(outputs,
+                     bp__op_tensor(op, "Slice", out->shape, out->ndim, slice_in_body, &copy));
+}
+
+/* ---- Others ------------------------------------------------------------------------------ */
+
+/* Elements of the input are extents, or factors of them. */
+static int bind_plainly(Maker m, BpGraphNode *node, int32_t input, const char *complaint) {
+  int64_t count;
+  BpGraphValue *vector = read_vector(m, input, 2 * BP_GRAPH_MAX_NDIM, &count);
+  node->inputs[input] = vector ? bp__op_bind(m.graph, node, vector, NULL, complaint) : NULL;
+  return node->inputs[input] ? 0 : -1;
+}
+
+static int bind_constant_of_shape(Maker m, BpGraphNode *node) {
+  return bind_plainly(m, node, 0, "the shape asked for has a negative extent");
+}
+
+static int bind_tile(Maker m, BpGraphNode *node) {
+  return bind_plainly(m, node, 1, "one of its repeats is negative");
+}
+
+static int bind_topk(Maker m, BpGraphNode *node) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t count;
+  int32_t axis;
+  BpGraphValue *k = read_vector(m, 1, 1, &count);
+  if (!k || bp__op_axis(node, bp__node_int(node, "axis", -1), in->ndim, &axis))
+    return -1;
+  BpGraphValue *is_more = binary(m, "Greater", k, vector_of(m, &in->shape[axis], 1));
+  k = choose(m, is_more, number(m, -1), k);
+  node->inputs[1] = bp__op_bind(m.graph, node, k, NULL,
+                                "its k is negative, or more than the elements that there are");
+  return node->inputs[1] ? 0 : -1;
+}
+
+/* Inputs that steer inference. */
+static const struct {
+  const char *op;
+  int32_t first, last; /* inputs of which one may be of the data */
+  int (*bind)(Maker m, BpGraphNode *node);
+} binders[] = {
+    {"Reshape", 1, 1, bind_reshape}, {"Expand", 1, 1, bind_expand},
+    {"Slice", 1, 4, bind_slice},     {"ConstantOfShape", 0, 0, bind_constant_of_shape},
+    {"Tile", 1, 1, bind_tile},       {"TopK", 1, 1, bind_topk},
+};
+
+int bp__op_bind_inputs(BpGraph *graph, BpGraphNode *node) {
+  for (size_t i = 0; i < sizeof(binders) / sizeof(binders[0]); i++)
+    if (!*node->op->domain && !strcmp(binders[i].op, node->op->name))
+      for (int32_t k = binders[i].first; k <= binders[i].last; k++)
+        if (is_of_data(node, k))
+          return check_can_bind(graph, node) ? -1 : binders[i].bind((Maker){graph, node}, node);
+  return 0;
+}

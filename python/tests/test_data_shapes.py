@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shapes that depend on the data: one compiled model, and inputs of which each gives its outputs another shape.
+onnxruntime says what is right. What it refuses, we refuse."""
+
+import itertools
+import os
+
+import numpy as np
+import pytest
+
+import backplane
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+onnxruntime.set_default_logger_severity(4)
+
+FLOAT, INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
+NUMPY = {FLOAT: np.float32, INT64: np.int64, BOOL: np.bool_}
+RANDOM = np.random.default_rng(1)
+FIRST, LAST = -2**63, 2**63 - 1
+TARGETS = ["c", "llvm"] if os.environ.get("BP_TEST_LONG") else ["c"]
+
+
+class Shape(tuple):
+    """Of an input that is filled at random, about half of it with zeros."""
+
+
+def node(op, inputs, outputs, **attributes):
+    return onnx.helper.make_node(op, inputs.split(), outputs.split(), **attributes)
+
+
+# The nodes; the inputs, with their types and shapes; the outputs; constants; then the inputs of each run.
+CASES = {
+    "nonzero": (
+        [node("NonZero", "x", "y")],
+        {"x": (FLOAT, ["a", "b"])}, "y", {},
+        [{"x": Shape(shape)} for shape in [(3, 4), (0, 5), (5, 0), (1, 1), (70, 33)]]),
+    "nonzero_of_fixed_shape": (
+        [node("NonZero", "x", "y"), node("Shape", "y", "z")],
+        {"x": (FLOAT, [2, 3, 5])}, "y z", {}, [{"x": Shape((2, 3, 5))} for _ in range(3)]),
+    "compress_then_product": (
+        [node("Compress", "x c", "y", axis=0), node("MatMul", "y w", "z"), node("Softmax", "z", "p")],
+        {"x": (FLOAT, ["n", 8]), "c": (BOOL, ["n"])}, "y p", {"w": RANDOM.random((8, 5), np.float32)},
+        [{"x": Shape((n, 8)), "c": RANDOM.random(n) < part} for n, part in [(4, 1), (33, 0.5), (100, 0.1), (4, 0)]]),
+    "compress_of_all": (
+        [node("Compress", "x c", "y")],
+        {"x": (FLOAT, [3, 4]), "c": (BOOL, [7])}, "y", {},
+        [{"x": Shape((3, 4)), "c": RANDOM.random(7) < 0.5} for _ in range(3)]),
+    "reshape": (
+        [node("Reshape", "x s", "y"), node("Relu", "y", "z")],
+        {"x": (FLOAT, ["n", 6]), "s": (INT64, [3])}, "z", {},
+        [{"x": Shape((4, 6)), "s": s} for s in [
+            (2, 3, 4), (-1, 2, 6), (0, 0, -1), (4, 0, 1), (24, 1, 1), (4, -1, -1), (5, 5, 1), (2, -2, -6), (4, 6, 0),
+            (0, 6, 0), (1 << 62, 4, 6), (1 << 32, 1 << 32, -1)]] + [{"x": Shape((0, 6)), "s": (0, 6, 1)}]),
+    "expand": (
+        [node("Expand", "x s", "y")],
+        {"x": (FLOAT, ["n", "m"]), "s": (INT64, [3])}, "y", {},
+        [{"x": Shape(x), "s": s} for x, s in [
+            ((2, 3), (4, 2, 3)), ((1, 3), (4, 7, 3)), ((2, 1), (1, 2, 9)), ((1, 1), (1, 1, 1)), ((1, 1), (2, 0, 3)),
+            ((2, 3), (4, 3, 3)), ((2, 3), (1, -1, 3))]]),
+    "slice": (
+        [node("Slice", "x s e a t", "y")],
+        {"x": (FLOAT, ["n", 7]), **{name: (INT64, [2]) for name in "seat"}}, "y", {},
+        [{"x": Shape((9, 7)), "s": s, "e": e, "a": a, "t": t} for s, e, a, t in [
+            ((0, 0), (5, 5), (0, 1), (1, 1)), ((8, 6), (0, 0), (0, 1), (-2, -1)), ((-1, 1), (-100, 6), (1, 0), (-1, 3)),
+            ((3, 3), (1, 9), (-1, -2), (1, 2)), ((FIRST, 0), (LAST, 5), (0, 1), (1, 1 << 62)),
+            ((LAST, 0), (FIRST, 5), (0, 1), (-1, 1)), ((LAST, 0), (FIRST, 5), (0, 1), (FIRST, 1)),
+            ((0, 0), (5, 5), (0, 0), (1, 1)), ((0, 0), (5, 5), (0, 5), (1, 1)), ((0, 0), (5, 5), (0, 1), (0, 1))]]),
+    "slice_by_a_constant_step": (
+        [node("Slice", "x s e a t", "y"), node("Abs", "y", "z")],
+        {"x": (FLOAT, ["n", 7]), "s": (INT64, [1]), "e": (INT64, [1])}, "z", {"a": [0], "t": [-2]},
+        [{"x": Shape((9, 7)), "s": [s], "e": [e]} for s, e in [(8, 0), (-1, -100), (3, 5), (0, -9)]]),
+    "topk": (
+        [node("TopK", "x k", "v i", axis=1)],
+        {"x": (FLOAT, ["n", "m"]), "k": (INT64, [1])}, "v i", {},
+        [{"x": Shape(x), "k": [k]} for x, k in [
+            ((2, 5), 3), ((1, 1), 1), ((3, 5), 0), ((7, 100), 100), ((0, 5), 2), ((2, 5), 6), ((2, 5), -1)]]),
+    "range_of_integers": (
+        [node("Range", "a b c", "y")],
+        {name: (INT64, []) for name in "abc"}, "y", {},
+        [dict(zip("abc", bounds)) for bounds in [
+            (0, 10, 3), (10, 0, -3), (0, 10, -1), (5, 5, 1), (0, 9, 3), (0, -7, -2), (0, 10, 0)]]),
+    "range_of_numbers": (
+        [node("Range", "a b c", "y"), node("Mul", "y y", "z")],
+        {name: (FLOAT, []) for name in "abc"}, "y z", {},
+        [dict(zip("abc", bounds)) for bounds in [
+            (0, 1, 0.25), (1, 0, -0.3), (0, 1, -1), (0, 1, 0), (0, np.nan, 1), (0, np.inf, 1)]]),
+    "tile": (
+        [node("Tile", "x r", "y")],
+        {"x": (FLOAT, ["n", 3]), "r": (INT64, [2])}, "y", {},
+        [{"x": Shape((2, 3)), "r": r} for r in [(2, 2), (1, 1), (0, 2), (-1, 2)]]),
+    "constant_of_shape": (
+        [node("ConstantOfShape", "s", "y", value=onnx.helper.make_tensor("v", FLOAT, [1], [7])),
+         node("Add", "y y", "z")],
+        {"s": (INT64, [2])}, "z", {}, [{"s": s} for s in [(2, 3), (0, 4), (-1, 3), (1 << 40, 1 << 30)]]),
+    "running_sums": (
+        [node("CumSum", "x a", "y"), node("CumSum", "x b", "z", reverse=1, exclusive=1)],
+        {"x": (FLOAT, ["n", "m"])}, "y z", {"a": 0, "b": 1},
+        [{"x": Shape(x)} for x in [(1, 1), (5, 7), (40, 65), (0, 3), (3, 0)]]),
+    "several_in_a_row": (
+        [node("NonZero", "x", "p"), node("Squeeze", "p a", "i"), node("Gather", "x i", "v"),
+         node("Greater", "v zero", "c"), node("Compress", "v c", "w", axis=0), node("TopK", "w k", "t ti"),
+         node("Concat", "w t v", "y", axis=0)],
+        {"x": (FLOAT, ["n"]), "k": (INT64, [1])}, "y ti", {"a": [0], "zero": np.float32(0)},
+        [{"x": Shape((n,)), "k": [k]} for n, k in [(20, 2), (50, 5), (4, 0), (1, 0)]]),
+}
+
+
+def model_of(nodes, inputs, outputs, constants):
+    info = onnx.helper.make_tensor_value_info
+    tensors = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = onnx.helper.make_graph(nodes, "graph", [info(name, *rest) for name, rest in inputs.items()],
+                                   [onnx.ValueInfoProto(name=name) for name in outputs.split()], tensors)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+
+
+def fill(value, dtype):
+    if isinstance(value, Shape):
+        return (RANDOM.standard_normal(value) * (RANDOM.random(value) < 0.5)).astype(dtype)
+    return np.asarray(value, dtype)
+
+
+@pytest.mark.parametrize("target, name", list(itertools.product(TARGETS, CASES)))
+def test_outputs_have_the_shape_that_the_data_gives(target, name, tmp_path):
+    nodes, inputs, outputs, constants, runs = CASES[name]
+    model = model_of(nodes, inputs, outputs, constants)
+    onnx.save(model, tmp_path / "model.onnx")
+    ours = backplane.Model(backplane.compile(tmp_path / "model.onnx", target), "cpu")
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for run in runs:
+        given = {key: fill(value, NUMPY[inputs[key][0]]) for key, value in run.items()}
+        try:
+            expected = peer.run(None, given)
+        except Exception:  # its errors have classes of its own
+            with pytest.raises((ValueError, MemoryError)):
+                ours.run(given)
+            continue
+        for one, want in zip(ours.run(given).values(), expected, strict=True):
+            one = one.numpy()
+            assert one.shape == want.shape and one.dtype == want.dtype, run
+            np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
