@@ -183,20 +183,32 @@ static void match_input(Program *program, const BpGraphValue *input, int64_t ind
   g_array_free(args, TRUE);
 }
 
+/* Gives the symbols among some extents that have no stage yet this one. */
+static void set_stage(const BpExtents *extents, const int64_t *list, int64_t count, int32_t stage,
+                      int32_t *stages) {
+  for (int64_t i = 0; i < count; i++)
+    if (bp__extent_is_open(list[i]) &&
+        bp__extents_symbol_name(extents, (int32_t)cell_of(list[i])) && stages[cell_of(list[i])] < 0)
+      stages[cell_of(list[i])] = stage;
+}
+
 /* The expressions are filled in stages: first those of the inputs' extents, and then, at each node
  * that binds symbols, those that depend on these. By place of the expression (free). */
 static int32_t *find_stages(const BpGraph *graph) {
   const BpExtents *extents = &graph->extents;
   int32_t count = bp__extents_count(extents), stage = 0;
-  int32_t *stages = g_new0(int32_t, (gsize)count + 1);
+  int32_t *stages = g_new(int32_t, (gsize)count + 1);
   bool *marked = g_new0(bool, (gsize)count + 1);
+  memset(stages, -1, (size_t)count * sizeof(*stages));
+  for (size_t i = 0; i < graph->inputs.size; i++) {
+    const BpGraphValue *input = graph->inputs.items[i];
+    set_stage(extents, input->shape, input->ndim, 0, stages);
+  }
   for (size_t n = 0; n < graph->nodes.size; n++) {
     const BpGraphNode *node = graph->nodes.items[n];
     stage += bp__op_is_bind(node);
-    for (int64_t i = 0; bp__op_is_bind(node) && i < node->outputs[0]->shape[0]; i++)
-      if (bp__extent_is_open(node->outputs[0]->extents[i]) &&
-          !stages[cell_of(node->outputs[0]->extents[i])])
-        stages[cell_of(node->outputs[0]->extents[i])] = stage;
+    if (bp__op_is_bind(node))
+      set_stage(extents, node->outputs[0]->extents, node->outputs[0]->shape[0], stage, stages);
   }
   for (int32_t i = 0; i < count; i++) {
     memset(marked, 0, (size_t)count * sizeof(*marked));

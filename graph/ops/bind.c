@@ -164,8 +164,9 @@ static BpGraphValue *copied_extents(Maker m, int64_t count) {
   return vector_of(m, extents, count);
 }
 
-/* The shape that it has, or, where it cannot have the one wanted, negative extents. */
-static BpGraphValue *reshaped(Maker m, BpGraphValue *shape, int64_t count) {
+/* The shape that it has, or, where it cannot have the one wanted, negative extents; *given are the
+ * elements that are known, or NULL. */
+static BpGraphValue *reshaped(Maker m, BpGraphValue *shape, int64_t count, const int64_t **given) {
   const BpGraphValue *in = m.node->inputs[0];
   int64_t all = bp__extent_product(&m.graph->extents, in->shape, in->ndim);
   BpGraphValue *total = all == BP_EXTENT_NONE ? NULL : vector_of(m, &all, 1);
@@ -177,6 +178,7 @@ static BpGraphValue *reshaped(Maker m, BpGraphValue *shape, int64_t count) {
   BpGraphValue *rest = choose(m, binary(m, "Equal", known, number(m, 0)), number(m, 0),
                               binary(m, "Div", total, greatest(m, known, number(m, 1))));
   shape = choose(m, is_rest, rest, shape);
+  *given = shape ? shape->extents : NULL;
   BpGraphValue *is_one = binary(
       m, "Less",
       bp__op_unary(m.graph, m.node, "ReduceSum", bp__op_cast(m.graph, m.node, is_rest, BP__INT64)),
@@ -187,13 +189,15 @@ static BpGraphValue *reshaped(Maker m, BpGraphValue *shape, int64_t count) {
 }
 
 static int bind_reshape(Maker m, BpGraphNode *node) {
+  const int64_t *given = NULL;
   int64_t count;
   BpGraphValue *shape = read_vector(m, 1, BP_GRAPH_MAX_NDIM, &count);
   if (!shape)
     return -1;
   if (count == 0)
     return bp__op_error(node, "its shape, which depends on the data, has no elements");
-  shape = bp__op_bind(m.graph, node, reshaped(m, shape, count), NULL,
+  shape = reshaped(m, shape, count, &given);
+  shape = bp__op_bind(m.graph, node, shape, given,
                       "the elements of its input do not have the shape that it asks for");
   return replace(m, node, "ViewIn", shape, NULL, 0);
 }
@@ -484,4 +488,13 @@ int bp__op_bind_inputs(BpGraph *graph, BpGraphNode *node) {
         if (is_of_data(node, k))
           return check_can_bind(graph, node) ? -1 : binders[i].bind((Maker){graph, node}, node);
   return 0;
+}
+
+int bp__op_bind_shape(BpGraph *graph, BpGraphNode *node) {
+  Maker m = {graph, node};
+  if (!bp__node_input(node, 1))
+    return 0;
+  if (!strcmp(node->op->name, "Reshape"))
+    return bind_reshape(m, node);
+  return strcmp(node->op->name, "Expand") ? 0 : bind_expand(m, node);
 }

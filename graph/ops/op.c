@@ -457,7 +457,10 @@ int bp__op_append(BpGraph *graph, BpGraphNode *node) {
   if (node->num_inputs > BP_OP_MAX_INPUTS)
     return bp__op_error(node, "it has %d inputs, at most %d work", node->num_inputs,
                         BP_OP_MAX_INPUTS);
-  if (node->op->infer(graph, node) || detach_extents(graph, node))
+  left = bp__op_infer_agreeing(graph, node);
+  if (left)
+    return left < 0 ? -1 : 0;
+  if (detach_extents(graph, node))
     return -1;
   left = bp__op_settle(graph, node);
   if (left > 0)

@@ -153,6 +153,12 @@ bool bp__op_is_bind(const BpGraphNode *node);
 /* Makes extents of the inputs that steer a node's inference and that only a run knows. 1: others
  * were appended in the place of the node; -1: an error. */
 int bp__op_bind_inputs(BpGraph *graph, BpGraphNode *node);
+/* Lets a run decide whether the input of a Reshape or an Expand has the shape that it is to have.
+ * 0: the node is another; 1: others were appended in its place; -1: an error. */
+int bp__op_bind_shape(BpGraph *graph, BpGraphNode *node);
+/* Infers. Where extents that are open keep inference from knowing whether inputs fit, nodes are put
+ * before this one that check it when the model runs, or, 1, in its place. */
+int bp__op_infer_agreeing(BpGraph *graph, BpGraphNode *node);
 /* Settles a node whose inputs are extents, some of them open: its output is extents, too. 1: it was
  * left as it is. */
 int bp__op_settle(BpGraph *graph, BpGraphNode *node);

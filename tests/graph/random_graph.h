@@ -64,14 +64,15 @@ void random_graph_uncut(RandomGraph *graph, int32_t value, const RandomValue *ol
 gboolean *random_graph_needed(const RandomGraph *graph);
 
 /* How the inputs get into the file: as inputs; the same with extents that are open, equal ones by
- * one name; the same with the first extents alone; as inputs, and so is every second of the
- * integers and marks that a node would have as constants, so that shapes depend on the data; as
- * constants, so that the whole graph is one; as constants, and each value that has an error is
- * changed by a few such errors. */
+ * one name; the same with the first extents alone; the same with a name for each extent, 1 as well;
+ * as inputs, and so is every second of the integers and marks that a node would have as constants,
+ * so that shapes depend on the data; as constants, so that the whole graph is one; as constants,
+ * and each value that has an error is changed by a few such errors. */
 typedef enum RandomForm {
   FORM_INPUTS,
   FORM_OPEN,
   FORM_BATCH,
+  FORM_LOOSE,
   FORM_DATA,
   FORM_CONSTANTS,
   FORM_DISTURBED

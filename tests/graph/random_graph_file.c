@@ -18,6 +18,14 @@ static char *open_shape_text(const RandomValue *value, gboolean is_batch) {
   return g_string_free(text, FALSE);
 }
 
+/* With names that no other extent has. */
+static char *loose_shape_text(const RandomValue *value, const char *name) {
+  GString *text = g_string_new("");
+  for (int32_t i = 0; i < value->rank; i++)
+    g_string_append_printf(text, "%s%s.%d", i ? "x" : "", name, i);
+  return g_string_free(text, FALSE);
+}
+
 /* Whether a node may find its shape by it. */
 static gboolean is_steering(const RandomValue *value) {
   return value->rank < 2 && (value->type == ONNX_INT64 || value->type == ONNX_BOOL);
@@ -34,7 +42,8 @@ static void emit_given(OnnxBuilder *builder, const RandomGraph *graph, int32_t i
   } else {
     char *shape = form == FORM_OPEN || form == FORM_BATCH
                       ? open_shape_text(value, form == FORM_BATCH)
-                      : shape_text(value);
+                  : form == FORM_LOOSE ? loose_shape_text(value, name)
+                                       : shape_text(value);
     onnx_input(builder, name, value->type, shape);
     g_free(shape);
   }

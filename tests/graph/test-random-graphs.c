@@ -435,7 +435,7 @@ static gboolean check_open(uint64_t seed, const char *target) {
   if (expect(graph, &expected))
     g_error("seed %" G_GUINT64_FORMAT ": %s", seed, bp_error_message());
   char *why = NULL;
-  static const RandomForm forms[] = {FORM_OPEN, FORM_BATCH, FORM_DATA};
+  static const RandomForm forms[] = {FORM_OPEN, FORM_BATCH, FORM_LOOSE, FORM_DATA};
   Results *got = compute(graph, forms[seed / 2 % G_N_ELEMENTS(forms)], target);
   gboolean is_open = got != NULL;
   if (got)

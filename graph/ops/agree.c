@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Extents of inputs that have to be equal, or to broadcast, and of which inference cannot show it:
+ * a run finds out, and fails where they do not. Then the inputs are taken for what they must be. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <backplane/error.h>
+#include <backplane/object.h>
+
+#include "graph/ops/rows.h"
+
+/* What an extent is likely to be that a run finds, for which functions are scheduled. */
+#define LIKELY_EXTENT 64
+
+/* The extent of an input at a dimension of the `ndim` that it broadcasts to. */
+static int64_t extent_at(const BpGraphValue *value, int32_t ndim, int32_t dimension) {
+  int32_t own = dimension - (ndim - value->ndim);
+  return own < 0 ? 1 : value->shape[own];
+}
+
+/* The symbol for what two open extents broadcast to, one for the two in all nodes. Kernels compute
+ * with it: an expression of the two would make each of their indices as long again. */
+static int64_t common_symbol(BpExtents *extents, int64_t a, int64_t b) {
+  char one[64], other[64], name[sizeof(one) + sizeof(other) + 48];
+  bp__extent_format(extents, a, one, sizeof(one));
+  bp__extent_format(extents, b, other, sizeof(other));
+  /* The texts may be cut; the numbers are those of the expressions. */
+  snprintf(name, sizeof(name), "%s|%s#%" PRId64 "|%" PRId64, one, other, a - bp__extents_at(0),
+           b - bp__extents_at(0));
+  return bp__extent_symbol(extents, name, LIKELY_EXTENT);
+}
+
+/* What two extents broadcast to, if they do: the one, where the other is 1. BP_EXTENT_NONE: they do
+ * not, without an error, or there is no memory. */
+static int64_t common_extent(BpExtents *extents, int64_t a, int64_t b) {
+  if (a == b || b == 1)
+    return a;
+  if (a == 1)
+    return b;
+  if (bp__extent_is_open(a) && bp__extent_is_open(b))
+    return common_symbol(extents, a, b);
+  return bp__extent_is_open(a) ? b : bp__extent_is_open(b) ? a : BP_EXTENT_NONE;
+}
+
+/* What the inputs broadcast to along the first `num_dims` of `ndim` dimensions, if they do. */
+static bool broadcast_of(BpGraph *graph, const BpGraphNode *node, int32_t ndim, int32_t num_dims,
+                         int64_t *common) {
+  for (int32_t d = 0; d < num_dims; d++) {
+    common[d] = 1;
+    for (int32_t i = 0; i < node->num_inputs; i++) {
+      int64_t extent = node->inputs[i] ? extent_at(node->inputs[i], ndim, d) : 1;
+      common[d] = common_extent(&graph->extents, common[d], extent);
+      if (common[d] == BP_EXTENT_NONE)
+        return false;
+    }
+  }
+  return true;
+}
+
+static BpGraphValue *binary(BpGraph *graph, const BpGraphNode *node, const char *op,
+                            BpGraphValue *a, BpGraphValue *b) {
+  return bp__op_binary(graph, node, op, a, b);
+}
+
+static BpGraphValue *choose(BpGraph *graph, const BpGraphNode *node, BpGraphValue *condition,
+                            BpGraphValue *a, BpGraphValue *b) {
+  return bp__op_apply(graph, "", "Where", node->name, (BpGraphValue *[]){condition, a, b}, 3, NULL,
+                      0);
+}
+
+/* The extents as a run has them, -1 where two do not broadcast. */
+static BpGraphValue *computed_broadcast(BpGraph *graph, const BpGraphNode *node, int32_t ndim,
+                                        int32_t num_dims) {
+  int64_t minus = -1, one = 1, shape[BP_GRAPH_MAX_NDIM];
+  BpGraphValue *ones = bp__graph_int_vector(graph, &one, 1), *result = ones;
+  BpGraphValue *none = bp__graph_int_vector(graph, &minus, 1);
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    if (!node->inputs[i])
+      continue;
+    for (int32_t d = 0; d < num_dims; d++)
+      shape[d] = extent_at(node->inputs[i], ndim, d);
+    BpGraphValue *extents = bp__op_extents(graph, node, shape, num_dims);
+    BpGraphValue *fits = binary(graph, node, "Equal", result, extents);
+    fits = binary(graph, node, "Or", fits, binary(graph, node, "Equal", result, ones));
+    fits = binary(graph, node, "Or", fits, binary(graph, node, "Equal", extents, ones));
+    BpGraphValue *larger =
+        choose(graph, node, binary(graph, node, "Equal", extents, ones), result, extents);
+    result = choose(graph, node, fits, larger, none);
+  }
+  return result;
+}
+
+/* The input with the extents of `common` where its own are others that are not 1. */
+static BpGraphValue *expanded(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                              int32_t ndim, int32_t num_dims, const int64_t *common) {
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  bool is_same = true;
+  for (int32_t i = 0; i < value->ndim; i++) {
+    int32_t d = i + ndim - value->ndim;
+    shape[i] = d < num_dims && value->shape[i] != 1 ? common[d] : value->shape[i];
+    is_same &= shape[i] == value->shape[i];
+  }
+  BpGraphValue *inputs[] = {value, bp__graph_int_vector(graph, shape, value->ndim)};
+  return is_same ? value
+                 : bp__op_apply(graph, "backplane", "ExpandIn", node->name, inputs, 2, NULL, 0);
+}
+
+/* Lets the inputs broadcast along the first `num_dims` of `ndim` dimensions; 1: they do not. */
+static int agree_to_broadcast(BpGraph *graph, BpGraphNode *node, int32_t ndim, int32_t num_dims) {
+  int64_t common[BP_GRAPH_MAX_NDIM];
+  if (num_dims == 0)
+    return 0;
+  if (!broadcast_of(graph, node, ndim, num_dims, common))
+    return 1;
+  if (!bp__op_bind(graph, node, computed_broadcast(graph, node, ndim, num_dims), common,
+                   "the shapes of its inputs do not broadcast"))
+    return -1;
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    if (node->inputs[i] &&
+        !(node->inputs[i] = expanded(graph, node, node->inputs[i], ndim, num_dims, common)))
+      return -1;
+  return 0;
+}
+
+static int agree_of_elements(BpGraph *graph, BpGraphNode *node) {
+  int32_t ndim = 0;
+  for (int32_t i = 0; i < node->num_inputs; i++)
+    if (node->inputs[i] && node->inputs[i]->ndim > ndim)
+      ndim = node->inputs[i]->ndim;
+  return agree_to_broadcast(graph, node, ndim, ndim);
+}
+
+/* Takes an input for one of these extents, which a run checks; 1: two numbers differ. */
+static int require(BpGraph *graph, BpGraphNode *node, int32_t input, const int64_t *shape) {
+  static const int64_t zeros[BP_GRAPH_MAX_NDIM];
+  BpGraphValue *value = node->inputs[input];
+  int64_t zero = 0;
+  bool is_same = true;
+  for (int32_t d = 0; d < value->ndim; d++) {
+    is_same &= shape[d] == value->shape[d];
+    if (shape[d] != value->shape[d] && !bp__extent_is_open(shape[d]) &&
+        !bp__extent_is_open(value->shape[d]))
+      return 1;
+  }
+  if (is_same)
+    return 0;
+  BpGraphValue *distance =
+      binary(graph, node, "Sub", bp__op_extents(graph, node, shape, value->ndim),
+             bp__op_extents(graph, node, value->shape, value->ndim));
+  distance = binary(graph, node, "Sub", bp__graph_int_vector(graph, &zero, 1),
+                    bp__op_unary(graph, node, "Abs", distance));
+  if (!bp__op_bind(graph, node, distance, zeros, "extents of its inputs differ"))
+    return -1;
+  BpGraphValue *inputs[] = {value, bp__graph_int_vector(graph, shape, value->ndim)};
+  node->inputs[input] = bp__op_apply(graph, "backplane", "ViewIn", node->name, inputs, 2, NULL, 0);
+  return node->inputs[input] ? 0 : -1;
+}
+
+/* The second operand has as many rows as the first has columns, and what lies before broadcasts. */
+static int agree_of_product(BpGraph *graph, BpGraphNode *node) {
+  const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
+  if (a->ndim == 0 || b->ndim == 0)
+    return 1;
+  memcpy(shape, b->shape, sizeof(shape));
+  shape[b->ndim > 1 ? b->ndim - 2 : 0] = a->shape[a->ndim - 1];
+  int left = require(graph, node, 1, shape);
+  return left || a->ndim < 2 || b->ndim < 2 ? left
+                                            : agree_to_broadcast(graph, node, ndim, ndim - 2);
+}
+
+/* All inputs but for the axis have the extents of the first, or those that are numbers. */
+static int agree_of_parts(BpGraph *graph, BpGraphNode *node) {
+  const BpGraphValue *first = node->inputs[0];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  int32_t axis;
+  if (bp__op_axis(node, bp__node_int(node, "axis", 1), first->ndim, &axis))
+    return -1;
+  memcpy(shape, first->shape, sizeof(shape));
+  for (int32_t i = 1; i < node->num_inputs; i++) {
+    if (!node->inputs[i] || node->inputs[i]->ndim != first->ndim)
+      return 1;
+    for (int32_t d = 0; d < first->ndim; d++)
+      if (!bp__extent_is_open(node->inputs[i]->shape[d]))
+        shape[d] = node->inputs[i]->shape[d];
+  }
+  for (int32_t i = 0; i < node->num_inputs; i++) {
+    shape[axis] = node->inputs[i]->shape[axis];
+    int left = require(graph, node, i, shape);
+    if (left)
+      return left;
+  }
+  return 0;
+}
+
+/* 0: the inputs agree now, as far as is known here; 1: they do not, or nobody knows how they could;
+ * 2: other nodes were appended in the place of this one. */
+static int agree(BpGraph *graph, BpGraphNode *node) {
+  if (node->op->fusion == BP_FUSE_ELEMENTWISE && node->num_inputs > 1)
+    return agree_of_elements(graph, node);
+  if (!strcmp(node->op->name, "MatMul"))
+    return agree_of_product(graph, node);
+  if (!strcmp(node->op->name, "Concat"))
+    return agree_of_parts(graph, node);
+  int left = bp__op_bind_shape(graph, node);
+  return left < 0 ? -1 : left + 1;
+}
+
+int bp__op_infer_agreeing(BpGraph *graph, BpGraphNode *node) {
+  int status = node->op->infer(graph, node);
+  if (!status || !bp_error_is(BP_ERROR_NOT_IMPLEMENTED) || !bp__graph_is_open(graph) ||
+      *node->op->domain)
+    return status;
+  BpError *refusal = bp_error_take();
+  int left = agree(graph, node);
+  if (left == 1)
+    bp_error_put(refusal);
+  else
+    bp_object_release(refusal);
+  return left == 0 ? node->op->infer(graph, node) : left == 2 ? 1 : -1;
+}
