@@ -2,3 +2,4 @@
 # Examples and their data.
 
 include examples/digits/local.mk
+include examples/language-model/local.mk

