@@ -52,10 +52,13 @@ typedef struct BpGroup {
   BpGraphNode *anchor;   /* the one whose fusion class is REDUCTION or more, or NULL */
   BpList outputs;        /* BpGraphValue */
   BpList args;           /* BpGraphValue: inputs, each once; constants of one element are not */
-  const char *function;  /* NULL: a view */
+  const char *function;  /* NULL: a view, or the node runs bodies */
   BpGraphValue *view_of; /* of a view: its input */
   int32_t place;         /* BP_PLACE_* */
   int32_t is_copy;       /* from one place to the other: args has what is copied */
+  /* Of a node that runs bodies (graph/ops/control.h), which is alone in its group and no function:
+   * their groups, for each body. */
+  struct BpGroups *bodies;
   /* On a target with thread axes: what the function was taken apart into; and, once the group is
    * one of these, its launch. */
   const BpKernelList *kernels;
@@ -66,6 +69,11 @@ typedef struct BpGroups {
   BpArena arena;
   BpList groups; /* BpGroup, in order of execution */
 } BpGroups;
+
+/* The node of a group that runs bodies, or NULL. */
+static inline BpGraphNode *bp__group_control(const BpGroup *group) {
+  return group->bodies ? group->nodes.items[0] : NULL;
+}
 
 /* Whether two groups can share a function, and a hash for that, as GLib's tables want them.
  * (same.c)
@@ -134,7 +142,8 @@ int bp__build_copies(BpGraph *graph, BpGroups *groups);
 
 /* Adds the function that computes the extents which are expressions, on the host. (program.c) */
 int bp__build_extents(const BpGraph *graph, BpIrModule *ir);
-/* A graph with open extents as a program (transfer full) that imports `code`. (program.c) */
+/* A graph with open extents or bodies as a program (transfer full) that imports `code`. (program.c)
+ */
 BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModule *code);
 
 /* ---- The artifact ------------------------------------------------------------------------ */

@@ -15,6 +15,7 @@
 
 #include "graph/build/build.h"
 #include "graph/onnx/import.h"
+#include "graph/ops/control.h"
 
 #define MAX_TARGETS 16
 
@@ -105,10 +106,23 @@ static int set_budget(const BpCompileOptions *options, BpGraphBudget *budget) {
   return 0;
 }
 
-/* The passes that make the graph faster, in order. */
+static int optimize_graph(const BpBuild *build, BpGraph *graph);
+
+static int optimize_bodies(const BpBuild *build, const BpGraph *graph) {
+  for (size_t i = 0; i < graph->nodes.size; i++) {
+    const BpGraphNode *node = graph->nodes.items[i];
+    for (int32_t b = 0; b < node->num_bodies; b++)
+      if (optimize_graph(build, node->bodies[b]))
+        return -1;
+  }
+  return 0;
+}
+
+/* The passes that make the graph faster, in order, and then its bodies. */
 static int optimize_graph(const BpBuild *build, BpGraph *graph) {
   return bp__build_fold_scales(graph) || bp__build_canonical(graph) ||
-                 bp__build_layout(graph, build->target) || bp__build_pack(graph, build->target)
+                 bp__build_layout(graph, build->target) || bp__build_pack(graph, build->target) ||
+                 optimize_bodies(build, graph)
              ? -1
              : 0;
 }
@@ -230,7 +244,7 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   if (!result->text || build_graph(build, model, &result->graph) ||
       bp__build_place(build, &result->graph) || build_fused(build, result))
     return -1;
-  if (bp__graph_is_open(&result->graph)) {
+  if (bp__graph_is_open(&result->graph) || bp__graph_has_control(&result->graph)) {
     result->program = bp__build_program(&result->graph, &result->groups, result->code);
     return result->program ? 0 : -1;
   }

@@ -14,7 +14,7 @@
 #include <backplane/target.h>
 
 #include "graph/build/build.h"
-#include "graph/ops/op.h"
+#include "graph/ops/control.h"
 
 /* An intermediate that is read twice is computed twice, and so on along a chain: beyond this many
  * copies of one expression a group ends. */
@@ -313,11 +313,21 @@ static int list_outputs(BpGroup *group, const uint8_t *is_output) {
   return 0;
 }
 
+/* All that a node with bodies reads, constants of one element too. */
+static int list_inputs(BpGroup *group, const BpGraphNode *node) {
+  for (int32_t k = 0; k < node->num_inputs; k++)
+    if (node->inputs[k] && add_arg(group, node->inputs[k]))
+      return -1;
+  return 0;
+}
+
 static int finish_group(BpGroup *group, const uint8_t *is_output) {
   const BpGraphNode *last = group->nodes.items[group->nodes.size - 1];
   group->place = last->place;
-  if (list_outputs(group, is_output))
+  if (list_outputs(group, bp__op_is_control(last) ? NULL : is_output))
     return -1;
+  if (bp__op_is_control(last))
+    return list_inputs(group, last);
   if (last->op->fusion == BP_FUSE_VIEW) {
     group->view_of = last->inputs[0];
     return bp__list_push(&group->args, last->inputs[0]);
@@ -400,6 +410,19 @@ static int32_t most_arguments(const BpTarget *target) {
   return (int32_t)bp_target_get_int(target, BP_TARGET_MAX_BUFFERS, 64) * 3 / 4;
 }
 
+/* Partitions the bodies of a node that has any. */
+static int group_bodies(const BpBuild *build, BpGroups *groups, BpGroup *group) {
+  const BpGraphNode *node = group->nodes.items[0];
+  int status = 0;
+  if (!bp__op_is_control(node))
+    return 0;
+  group->bodies =
+      bp__arena_alloc_array(&groups->arena, (size_t)node->num_bodies, sizeof(*group->bodies));
+  for (int32_t b = 0; group->bodies && b < node->num_bodies && !status; b++)
+    status = bp__build_groups(build, node->bodies[b], &group->bodies[b]);
+  return group->bodies ? status : -1;
+}
+
 int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *groups) {
   size_t count = graph->nodes.size;
   Fusion fusion = {.graph = graph,
@@ -432,12 +455,18 @@ int bp__build_groups(const BpBuild *build, const BpGraph *graph, BpGroups *group
   }
   free(memory);
   free(reached);
+  for (size_t i = 0; i < groups->groups.size && !status; i++)
+    status = group_bodies(build, groups, groups->groups.items[i]);
   return status;
 }
 
 void bp__groups_clear(BpGroups *groups) {
-  for (size_t i = 0; i < groups->groups.size; i++)
-    bp__group_clear(groups->groups.items[i]);
+  for (size_t i = 0; i < groups->groups.size; i++) {
+    BpGroup *group = groups->groups.items[i];
+    for (int32_t b = 0; group->bodies && b < bp__group_control(group)->num_bodies; b++)
+      bp__groups_clear(&group->bodies[b]);
+    bp__group_clear(group);
+  }
   bp__list_free(&groups->groups);
   bp__arena_free(&groups->arena);
 }

@@ -542,7 +542,7 @@ static int convert(Layout *layout, BpGraphNode *node) {
   int is_pool = !strcmp(node->op->name, "MaxPool") || !strcmp(node->op->name, "AveragePool");
   if (layout->threads > 1)
     return !strcmp(node->op->name, "Conv") ? convert_plain_conv(layout, node) : 0;
-  if (node->inputs[0] && node->inputs[0]->ndim == 4) {
+  if (bp__node_input(node, 0) && node->inputs[0]->ndim == 4) {
     if (!strcmp(node->op->name, "Conv"))
       return convert_conv(layout, node);
     if (is_pool && node->num_outputs == 1)

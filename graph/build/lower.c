@@ -296,11 +296,27 @@ int bp__build_can_run(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
   return can_run;
 }
 
+static int keep_bodies_apart(const BpBuild *build, const BpGroup *group) {
+  const BpGraphNode *node = bp__group_control(group);
+  int num_apart = 0;
+  for (int32_t b = 0; b < node->num_bodies; b++) {
+    int in_body = bp__build_keep_apart(build, node->bodies[b], &group->bodies[b]);
+    if (in_body < 0)
+      return -1;
+    num_apart += in_body;
+  }
+  return num_apart;
+}
+
 int bp__build_keep_apart(const BpBuild *build, const BpGraph *graph, BpGroups *groups) {
   int num_apart = 0;
   for (size_t i = 0; i < groups->groups.size; i++) {
     BpGroup *group = groups->groups.items[i];
     char why[1024];
+    int in_bodies = group->bodies ? keep_bodies_apart(build, group) : 0;
+    if (in_bodies < 0)
+      return -1;
+    num_apart += in_bodies;
     if (group->view_of || group->place != BP_PLACE_TARGET || group->nodes.size < 2)
       continue;
     group->function = group->function ? group->function : "fused";
@@ -314,17 +330,26 @@ int bp__build_keep_apart(const BpBuild *build, const BpGraph *graph, BpGroups *g
   return num_apart;
 }
 
-int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
-                        BpIrModule *const modules[2]) {
-  GHashTable *known = g_hash_table_new(bp__group_hash, bp__group_equal);
+static int name_groups(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
+                       GHashTable *known, BpIrModule *const modules[2]) {
   int status = 0;
   for (size_t i = 0; i < groups->groups.size && !status; i++) {
     BpGroup *group = groups->groups.items[i];
-    if (!group->view_of)
+    const BpGraphNode *control = bp__group_control(group);
+    if (!group->view_of && !control)
       status = name_group(build, graph, groups, group, known, modules);
+    for (int32_t b = 0; control && b < control->num_bodies && !status; b++)
+      status = name_groups(build, control->bodies[b], &group->bodies[b], known, modules);
     if (!status)
       status = bp__build_report(build, "lowering", (int32_t)i + 1, (int32_t)groups->groups.size);
   }
+  return status;
+}
+
+int bp__build_functions(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
+                        BpIrModule *const modules[2]) {
+  GHashTable *known = g_hash_table_new(bp__group_hash, bp__group_equal);
+  int status = name_groups(build, graph, groups, known, modules);
   g_hash_table_destroy(known);
   return status;
 }

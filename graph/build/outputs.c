@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outputs of the graph that no node computes get a node that copies. */
+/* Outputs of the graph that no node computes get a node that copies. So do those of nodes that run
+ * bodies: they may give what they were given. */
 #include <string.h>
 
 #include "graph/build/build.h"
-#include "graph/ops/op.h"
+#include "graph/ops/control.h"
 
 /* The value whose bytes this one is. */
 static const BpGraphValue *root(const BpGraphValue *value) {
@@ -17,7 +18,8 @@ int bp__build_own_outputs(BpGraph *graph) {
     BpGraphValue *value = graph->outputs.items[i];
     BpGraphNode *copy;
     BpDataType dtype = value->dtype;
-    if (root(value)->producer)
+    const BpGraphNode *producer = root(value)->producer;
+    if (producer && !bp__op_is_control(producer))
       continue;
     BpGraphNode named = {.name = graph->output_names[i]};
     int64_t bytes = bp__value_num_bytes(value), shape[BP_GRAPH_MAX_NDIM];

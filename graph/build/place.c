@@ -7,7 +7,7 @@
 #include <backplane/error.h>
 
 #include "graph/build/build.h"
-#include "graph/ops/op.h"
+#include "graph/ops/control.h"
 
 /* ---- Placing nodes ----------------------------------------------------------------------- */
 
@@ -15,8 +15,8 @@ static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
                       const char *target) {
   const BpCompileOptions *options = build->options;
   char why[1024];
-  if (node->op->fusion == BP_FUSE_VIEW)
-    return 0; /* it is where what it views is */
+  if (node->op->fusion == BP_FUSE_VIEW || bp__op_is_control(node))
+    return 0; /* it is where what it views is; bodies run on the target's device */
   int can_run = bp__build_can_run(build, graph, node, why, sizeof(why));
   if (can_run != 0)
     return can_run < 0 ? bp_error_add_context("node '%s' (%s)", node->name, node->op->name) : 0;

@@ -4,10 +4,14 @@
  *
  * The function "main" takes the inputs. It matches their extents into a heap of numbers, one cell
  * for each expression of the graph, has a function compute the cells that depend on these alone,
- * and then calls the functions of the groups in order, with memory for what they give. Where
- * extents depend on what was computed (graph/ops/bind.c), their cells are filled then, and those
- * that depend on them. A function takes its tensors and then the symbols. Memory is given back as
- * soon as the last reader has run, and the machine keeps it for the next who asks for as much. */
+ * and then calls the functions of the groups in order, with memory for what they give. A function
+ * takes its tensors and then the symbols. Memory is given back as soon as the last reader has run,
+ * and the machine keeps it for the next who asks for as much. Where extents depend on what was
+ * computed (graph/ops/bind.c), their cells are filled then, and those that depend on them.
+ *
+ * Bodies are written into the same function, with jumps around them; their values have registers of
+ * their own, which each iteration of a loop sets anew. Symbols that are known only there, or behind
+ * the node, are matched there, and the cells that depend on them computed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +23,7 @@
 
 #include "graph/build/build.h"
 #include "graph/io/stream.h"
-#include "graph/ops/op.h"
+#include "graph/ops/control.h"
 #include "graph/relax/form.h"
 #include "graph/relax/module.h"
 
@@ -31,18 +35,24 @@ typedef struct Constant {
   const BpGraphValue *tensor;
 } Constant;
 
-typedef struct Program {
+/* The graph that is being written: the model's, or a body. */
+typedef struct Level {
   const BpGraph *graph;
   const BpGroups *groups;
+  int64_t *words; /* by value id: as an argument: a register, or a constant */
+  int32_t *last;  /* by value id: the last group that reads it */
+} Level;
+
+typedef struct Program {
+  const BpGraph *graph; /* the model's */
+  Level *level;
   GPtrArray *functions; /* names of what is called; "main" and the names of outputs come first */
   GArray *constants;    /* Constant */
   GArray *words, *offsets;
-  int64_t *registers; /* by value id: -1: none */
-  int32_t *last;      /* by value id: the last group that reads it */
   int64_t num_registers;
   int64_t heap, storage; /* registers */
   int64_t *symbols;      /* registers, by place of the expression; -1: no symbol, or not yet */
-  int32_t *stages;       /* of the expressions */
+  int32_t *stages;       /* of the expressions, by place */
   int32_t stage;         /* whose cells have been filled */
 } Program;
 
@@ -156,19 +166,27 @@ static int64_t make_shape(Program *program, const BpGraphValue *value) {
   return shape;
 }
 
-/* Checks an input, and stores the symbols that it is the first to have. */
-static void match_input(Program *program, const BpGraphValue *input, int64_t index, bool *stored) {
-  const char *text =
-      bp__arena_printf((BpArena *)(uintptr_t)&program->graph->arena, "input '%s':", input->name);
-  int64_t context = text_constant(program, text ? text : "");
-  CALL(program, BP_RELAX_VOID_REGISTER, "vm.builtin.check_tensor_info", in_register(index),
-       number(input->ndim), dtype_constant(program, input->dtype), context);
+/* The shape of a stack onto which nothing was put: extents that the elements would have had are
+ * 0. */
+static int64_t make_empty_shape(Program *program, const BpGraphValue *value) {
+  BpGraphValue none = *value;
+  none.shape[0] = 0;
+  for (int32_t i = 1; i < none.ndim; i++)
+    if (bp__extent_is_open(none.shape[i]) &&
+        program->stages[cell_of(none.shape[i])] > program->stage)
+      none.shape[i] = 0;
+  return make_shape(program, &none);
+}
+
+/* Matches the extents of a tensor, storing the symbols of the present stage. */
+static void match_extents(Program *program, const BpGraphValue *value, int64_t word, bool *stored,
+                          int64_t context) {
   GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
-  put(args, in_register(index));
+  put(args, word);
   put(args, in_register(program->heap));
-  put(args, number(input->ndim));
-  for (int32_t i = 0; i < input->ndim; i++) {
-    int64_t extent = input->shape[i];
+  put(args, number(value->ndim));
+  for (int32_t i = 0; i < value->ndim; i++) {
+    int64_t extent = value->shape[i];
     bool is_open = bp__extent_is_open(extent);
     int64_t cell = is_open ? cell_of(extent) : 0;
     put(args, number(!is_open       ? BP_RELAX_MATCH_EQUAL
@@ -183,42 +201,86 @@ static void match_input(Program *program, const BpGraphValue *input, int64_t ind
   g_array_free(args, TRUE);
 }
 
-/* Gives the symbols among some extents that have no stage yet this one. */
-static void set_stage(const BpExtents *extents, const int64_t *list, int64_t count, int32_t stage,
-                      int32_t *stages) {
-  for (int64_t i = 0; i < count; i++)
-    if (bp__extent_is_open(list[i]) &&
-        bp__extents_symbol_name(extents, (int32_t)cell_of(list[i])) && stages[cell_of(list[i])] < 0)
-      stages[cell_of(list[i])] = stage;
+/* "node 'x':", for errors of a run. */
+static int64_t context_constant(Program *program, const char *what, const char *name) {
+  const char *text =
+      bp__arena_printf((BpArena *)(uintptr_t)&program->graph->arena, "%s '%s':", what, name);
+  return text_constant(program, text ? text : "");
 }
 
-/* The expressions are filled in stages: first those of the inputs' extents, and then, at each node
- * that binds symbols, those that depend on these. By place of the expression (free). */
-static int32_t *find_stages(const BpGraph *graph) {
-  const BpExtents *extents = &graph->extents;
-  int32_t count = bp__extents_count(extents), stage = 0;
-  int32_t *stages = g_new(int32_t, (gsize)count + 1);
-  bool *marked = g_new0(bool, (gsize)count + 1);
-  memset(stages, -1, (size_t)count * sizeof(*stages));
-  for (size_t i = 0; i < graph->inputs.size; i++) {
-    const BpGraphValue *input = graph->inputs.items[i];
-    set_stage(extents, input->shape, input->ndim, 0, stages);
-  }
+/* Checks an input, and stores the symbols that it is the first to have. */
+static void match_input(Program *program, const BpGraphValue *input, int64_t index, bool *stored) {
+  int64_t context = context_constant(program, "input", input->name);
+  CALL(program, BP_RELAX_VOID_REGISTER, "vm.builtin.check_tensor_info", in_register(index),
+       number(input->ndim), dtype_constant(program, input->dtype), context);
+  match_extents(program, input, in_register(index), stored, context);
+}
+
+/* ---- Stages ------------------------------------------------------------------------------ */
+
+/* The cells of the heap are filled in stages: first the extents of the inputs, and those that
+ * depend on them alone; then, in the order of the program, at each node that binds symbols
+ * (graph/ops/bind.c), at each body, and behind each node that runs bodies, the symbols that are
+ * bound there. A symbol that nothing binds has no stage, -1: nothing reads it. */
+typedef struct Staging {
+  const BpExtents *extents;
+  int32_t *stages;
+  int32_t last;
+} Staging;
+
+static void stage_extents(Staging *staging, const int64_t *extents, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    if (bp__extent_is_open(extents[i]) &&
+        bp__extents_symbol_name(staging->extents, (int32_t)cell_of(extents[i])) &&
+        staging->stages[cell_of(extents[i])] < 0)
+      staging->stages[cell_of(extents[i])] = staging->last;
+}
+
+static void stage_values(Staging *staging, BpGraphValue *const *values, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    stage_extents(staging, values[i]->shape, values[i]->ndim);
+}
+
+static void stage_nodes(Staging *staging, const BpGraph *graph) {
   for (size_t n = 0; n < graph->nodes.size; n++) {
     const BpGraphNode *node = graph->nodes.items[n];
-    stage += bp__op_is_bind(node);
-    if (bp__op_is_bind(node))
-      set_stage(extents, node->outputs[0]->extents, node->outputs[0]->shape[0], stage, stages);
+    if (bp__op_is_bind(node)) {
+      staging->last++;
+      stage_extents(staging, node->outputs[0]->extents, node->outputs[0]->shape[0]);
+    }
+    for (int32_t b = 0; b < node->num_bodies; b++) {
+      const BpList *inputs = &node->bodies[b]->inputs;
+      staging->last++;
+      stage_values(staging, (BpGraphValue **)inputs->items, inputs->size);
+      stage_nodes(staging, node->bodies[b]);
+    }
+    staging->last += bp__op_is_control(node);
+    if (bp__op_is_control(node))
+      stage_values(staging, node->outputs, (size_t)node->num_outputs);
   }
+}
+
+/* The stages, by place of the expression (free with g_free). */
+static int32_t *find_stages(const BpGraph *graph) {
+  const BpExtents *extents = &graph->extents;
+  int32_t count = bp__extents_count(extents);
+  Staging staging = {.extents = extents, .stages = g_new0(int32_t, (gsize)count + 1)};
+  bool *marked = g_new0(bool, (gsize)count + 1);
+  memset(staging.stages, -1, (size_t)count * sizeof(*staging.stages));
+  stage_values(&staging, (BpGraphValue **)graph->inputs.items, graph->inputs.size);
+  stage_nodes(&staging, graph);
   for (int32_t i = 0; i < count; i++) {
+    if (bp__extents_symbol_name(extents, i))
+      continue;
     memset(marked, 0, (size_t)count * sizeof(*marked));
     bp__extent_mark_symbols(extents, bp__extents_at(i), marked);
-    for (int32_t k = 0; k < count; k++)
-      if (marked[k] && stages[k] > stages[i])
-        stages[i] = stages[k];
+    staging.stages[i] = 0;
+    for (int32_t k = 0; k < count && staging.stages[i] >= 0; k++)
+      if (marked[k] && (staging.stages[k] < 0 || staging.stages[k] > staging.stages[i]))
+        staging.stages[i] = staging.stages[k];
   }
   g_free(marked);
-  return stages;
+  return staging.stages;
 }
 
 static bool has_expressions(const BpExtents *extents, const int32_t *stages, int32_t stage) {
@@ -234,14 +296,14 @@ static const char *stage_function(const BpGraph *graph, int32_t stage) {
 }
 
 /* Fills the cells of a stage whose symbols are in theirs, and puts these into registers. */
-static void fill_stage(Program *program, int32_t stage) {
+static void fill_stage(Program *program) {
   const BpExtents *extents = &program->graph->extents;
-  const char *function = stage_function(program->graph, stage);
-  program->stage = stage;
-  if (has_expressions(extents, program->stages, stage))
+  if (has_expressions(extents, program->stages, program->stage)) {
+    const char *function = stage_function(program->graph, program->stage);
     CALL(program, BP_RELAX_VOID_REGISTER, function ? function : "", in_register(program->heap));
+  }
   for (int32_t i = 0; i < bp__extents_count(extents); i++) {
-    if (program->stages[i] != stage || !bp__extents_symbol_name(extents, i))
+    if (program->stages[i] != program->stage || !bp__extents_symbol_name(extents, i))
       continue;
     program->symbols[i] = program->num_registers++;
     CALL(program, program->symbols[i], "vm.builtin.make_prim_value", in_register(program->heap),
@@ -257,7 +319,32 @@ static void match_inputs(Program *program) {
   for (size_t i = 0; i < program->graph->inputs.size; i++)
     match_input(program, program->graph->inputs.items[i], (int64_t)i, stored);
   g_free(stored);
-  fill_stage(program, 0);
+  fill_stage(program);
+}
+
+/* Whether the shape has symbols of the present stage. */
+static bool binds(const Program *program, const BpGraphValue *value) {
+  for (int32_t d = 0; d < value->ndim; d++)
+    if (bp__extent_is_open(value->shape[d]) &&
+        program->stages[cell_of(value->shape[d])] == program->stage)
+      return true;
+  return false;
+}
+
+/* Begins the next stage: binds its symbols by the tensors of these values. */
+static void begin_stage(Program *program, BpGraphValue *const *values, size_t count,
+                        const char *name) {
+  int32_t num_cells = bp__extents_count(&program->graph->extents);
+  bool *stored = g_new0(bool, (gsize)num_cells + 1);
+  program->stage++;
+  for (int32_t i = 0; i < num_cells; i++)
+    stored[i] = program->stages[i] < program->stage;
+  for (size_t i = 0; i < count; i++)
+    if (binds(program, values[i]))
+      match_extents(program, values[i], program->level->words[values[i]->id], stored,
+                    context_constant(program, "node", name));
+  g_free(stored);
+  fill_stage(program);
 }
 
 /* Fills the cells of the symbols that a node binds, which checks its other elements. */
@@ -265,14 +352,15 @@ static void bind(Program *program, const BpGraphNode *node) {
   const BpGraphValue *vector = node->outputs[0];
   int64_t context = text_constant(program, bp__node_str(node, "complaint", ""));
   GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
-  put(args, in_register(program->registers[vector->id]));
+  program->stage++;
+  put(args, program->level->words[vector->id]);
   put(args, in_register(program->heap));
   put(args, number(vector->shape[0]));
   for (int64_t i = 0; i < vector->shape[0]; i++) {
     int64_t extent = vector->extents[i];
     bool is_open = bp__extent_is_open(extent);
     put(args, number(!is_open ? BP_RELAX_MATCH_EQUAL
-                     : program->stages[cell_of(extent)] > program->stage
+                     : program->stages[cell_of(extent)] >= program->stage
                          ? BP_RELAX_MATCH_STORE
                          : BP_RELAX_MATCH_EQUAL_TO_STORED));
     put(args, number(is_open ? cell_of(extent) : extent));
@@ -280,7 +368,7 @@ static void bind(Program *program, const BpGraphNode *node) {
   put(args, context);
   call(program, BP_RELAX_VOID_REGISTER, "vm.builtin.match_elements", args);
   g_array_free(args, TRUE);
-  fill_stage(program, program->stage + 1);
+  fill_stage(program);
 }
 
 /* ---- Groups ------------------------------------------------------------------------------ */
@@ -288,17 +376,24 @@ static void bind(Program *program, const BpGraphNode *node) {
 static int64_t value_argument(Program *program, const BpGraphValue *value) {
   if (value->data)
     return tensor_constant(program, value);
-  return in_register(program->registers[value->id]);
+  return program->level->words[value->id];
+}
+
+/* A register for a value, which is new. */
+static int64_t new_register(Program *program, const BpGraphValue *value) {
+  int64_t result = program->num_registers++;
+  program->level->words[value->id] = in_register(result);
+  return result;
 }
 
 static void allocate(Program *program, const BpGraphValue *value) {
   int64_t shape = make_shape(program, value), dtype = dtype_constant(program, value->dtype);
-  program->registers[value->id] = program->num_registers++;
+  int64_t tensor = new_register(program, value);
   CALL(program, program->storage, "vm.builtin.alloc_storage",
        in_register(BP_RELAX_CONTEXT_REGISTER), in_register(shape), number(0), dtype,
        text_constant(program, "global"));
-  CALL(program, program->registers[value->id], "vm.builtin.alloc_tensor",
-       in_register(program->storage), number(0), in_register(shape), dtype);
+  CALL(program, tensor, "vm.builtin.alloc_tensor", in_register(program->storage), number(0),
+       in_register(shape), dtype);
 }
 
 static void call_group(Program *program, const BpGroup *group) {
@@ -319,39 +414,47 @@ static void call_group(Program *program, const BpGroup *group) {
 static void call_view(Program *program, const BpGroup *group) {
   const BpGraphValue *output = group->outputs.items[0];
   int64_t shape = make_shape(program, output);
-  program->registers[output->id] = program->num_registers++;
-  CALL(program, program->registers[output->id], "vm.builtin.reshape",
+  CALL(program, new_register(program, output), "vm.builtin.reshape",
        value_argument(program, group->view_of), in_register(shape),
        dtype_constant(program, output->dtype));
   if (bp__op_is_bind(output->producer))
     bind(program, output->producer);
 }
 
+/* Empties a register. */
+static void empty(Program *program, int64_t index) {
+  call_with(program, index, "vm.builtin.null_value", NULL, 0);
+}
+
 static void forget(Program *program, const BpGraphValue *value, int32_t group) {
-  if (!value->producer || value->data || program->last[value->id] > group)
-    return;
-  call_with(program, program->registers[value->id], "vm.builtin.null_value", NULL, 0);
+  if (value->producer && !value->data && program->level->last[value->id] <= group)
+    empty(program, program->level->words[value->id]);
 }
 
 /* The last readers of values; outputs of the graph are read in the end. */
-static void find_lifetimes(Program *program) {
-  const BpList *groups = &program->groups->groups;
+static void find_lifetimes(Level *level) {
+  const BpList *groups = &level->groups->groups;
+  memset(level->last, -1, (size_t)level->graph->num_values * sizeof(*level->last));
   for (size_t g = 0; g < groups->size; g++) {
     const BpGroup *group = groups->items[g];
     for (size_t i = 0; i < group->args.size; i++)
-      program->last[((const BpGraphValue *)group->args.items[i])->id] = (int32_t)g;
+      level->last[((const BpGraphValue *)group->args.items[i])->id] = (int32_t)g;
     if (group->view_of)
-      program->last[group->view_of->id] = (int32_t)g;
+      level->last[group->view_of->id] = (int32_t)g;
   }
-  for (size_t i = 0; i < program->graph->outputs.size; i++)
-    program->last[((const BpGraphValue *)program->graph->outputs.items[i])->id] = INT32_MAX;
+  for (size_t i = 0; i < level->graph->outputs.size; i++)
+    level->last[((const BpGraphValue *)level->graph->outputs.items[i])->id] = INT32_MAX;
 }
 
+static void call_control(Program *program, const BpGroup *group);
+
 static void run_groups(Program *program) {
-  const BpList *groups = &program->groups->groups;
+  const BpList *groups = &program->level->groups->groups;
   for (size_t g = 0; g < groups->size; g++) {
     const BpGroup *group = groups->items[g];
-    if (group->view_of)
+    if (group->bodies)
+      call_control(program, group);
+    else if (group->view_of)
       call_view(program, group);
     else
       call_group(program, group);
@@ -362,9 +465,242 @@ static void run_groups(Program *program) {
   }
 }
 
+static Level begin_level(const BpGraph *graph, const BpGroups *groups) {
+  size_t count = (size_t)graph->num_values + 1;
+  Level level = {graph, groups, g_new0(int64_t, count), g_new0(int32_t, count)};
+  find_lifetimes(&level);
+  return level;
+}
+
+static void end_level(Level *level) {
+  g_free(level->words);
+  g_free(level->last);
+}
+
+/* ---- Control flow ------------------------------------------------------------------------ */
+
+/* The instruction that comes next. */
+static int64_t here(const Program *program) {
+  return program->offsets->len;
+}
+
+/* Jumps, to where land says: if `condition` is a register, where it does not hold. */
+static int64_t jump(Program *program, int64_t condition) {
+  int64_t at = here(program);
+  begin_instruction(program);
+  put(program->words, condition < 0 ? BP_RELAX_GOTO : BP_RELAX_IF);
+  if (condition >= 0)
+    put(program->words, condition);
+  put(program->words, 0);
+  return at;
+}
+
+static void land(Program *program, int64_t jump, int64_t target) {
+  int64_t *word =
+      &g_array_index(program->words, int64_t, g_array_index(program->offsets, int64_t, jump));
+  word[*word == BP_RELAX_GOTO ? 1 : 2] = target - jump;
+}
+#define ALWAYS (-1)
+
+static int64_t copy_of(Program *program, int64_t dst, int64_t word) {
+  CALL(program, dst, "vm.builtin.copy", word);
+  return dst;
+}
+
+static const BpGraphValue *item(const BpList *values, size_t index) {
+  return values->items[index];
+}
+
+/* Writes a body whose inputs are those words, the rest being inputs of the node from `captured` on,
+ * and leaves what it gives in `results`, as words: registers that it owns, or what it was given. */
+static void write_body(Program *program, const BpGroup *group, int32_t index, const int64_t *given,
+                       size_t num_given, size_t captured, Level *level) {
+  const BpGraphNode *node = bp__group_control(group);
+  const BpGraph *body = node->bodies[index];
+  *level = begin_level(body, &group->bodies[index]);
+  for (size_t i = 0; i < body->inputs.size; i++)
+    level->words[item(&body->inputs, i)->id] =
+        i < num_given ? given[i] : value_argument(program, node->inputs[captured + i - num_given]);
+  program->level = level;
+  int32_t before = program->stage;
+  begin_stage(program, (BpGraphValue **)body->inputs.items, body->inputs.size, node->name);
+  run_groups(program);
+  for (int32_t i = 0; i < bp__extents_count(&body->extents); i++)
+    if (program->stages[i] > before)
+      program->symbols[i] = -1; /* what comes after may run where the body did not */
+}
+
+/* Empties the registers of what a body gave. */
+static void forget_outputs(Program *program, const Level *level) {
+  const BpList *outputs = &level->graph->outputs;
+  for (size_t i = 0; i < outputs->size; i++)
+    if (item(outputs, i)->producer && !item(outputs, i)->data)
+      empty(program, level->words[item(outputs, i)->id]);
+}
+
+static void call_branch(Program *program, const BpGroup *group) {
+  const BpGraphNode *node = bp__group_control(group);
+  Level *outer = program->level;
+  size_t captured = 1;
+  int64_t holds = program->num_registers++, jumps[2];
+  CALL(program, holds, "vm.builtin.read_if_cond", value_argument(program, node->inputs[0]));
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    new_register(program, node->outputs[i]);
+  for (int32_t b = 0; b < 2; b++) {
+    Level level;
+    jumps[b] = b == 0 ? jump(program, holds) : jumps[1];
+    write_body(program, group, b, NULL, 0, captured, &level);
+    for (int32_t i = 0; i < node->num_outputs; i++)
+      copy_of(program, outer->words[node->outputs[i]->id],
+              value_argument(program, item(&level.graph->outputs, (size_t)i)));
+    forget_outputs(program, &level);
+    program->level = outer;
+    end_level(&level);
+    captured += node->bodies[b]->inputs.size;
+    if (b == 0) {
+      jumps[1] = jump(program, ALWAYS);
+      land(program, jumps[0], here(program));
+    }
+  }
+  land(program, jumps[1], here(program));
+}
+
+/* The registers of a loop. */
+typedef struct Loop {
+  const BpGraphNode *node;
+  const BpGraph *body;
+  size_t num_carried, num_stacks;
+  int64_t counter, condition, holds; /* condition: or -1 */
+  int64_t trip;                      /* an argument */
+  int64_t *carried;                  /* and then the stacks */
+} Loop;
+
+static Loop begin_loop(Program *program, const BpGroup *group) {
+  const BpGraphNode *node = bp__group_control(group);
+  const BpGraphValue *trip = bp__node_input(node, 0), *condition = bp__node_input(node, 1);
+  Loop loop = {.node = node, .body = node->bodies[0]};
+  loop.num_carried = (size_t)bp__node_int(node, "carried", 0);
+  loop.num_stacks = (size_t)node->num_outputs - loop.num_carried;
+  loop.carried = g_new0(int64_t, (gsize)node->num_outputs + 1);
+  loop.trip = trip ? value_argument(program, trip) : in_register(BP_RELAX_VOID_REGISTER);
+  loop.holds = program->num_registers++;
+  loop.counter = copy_of(program, program->num_registers++, number(0));
+  loop.condition = -1;
+  if (bp__node_int(node, "condition", 0))
+    loop.condition = copy_of(program, program->num_registers++,
+                             condition ? value_argument(program, condition) : number(1));
+  for (size_t i = 0; i < loop.num_carried; i++)
+    loop.carried[i] =
+        copy_of(program, program->num_registers++, value_argument(program, node->inputs[2 + i]));
+  for (size_t i = loop.num_carried; i < (size_t)node->num_outputs; i++)
+    empty(program, loop.carried[i] = program->num_registers++);
+  return loop;
+}
+
+/* Puts what an iteration gives onto the stacks. */
+static void push_elements(Program *program, const Loop *loop) {
+  const BpGraphAttr *backward = bp__node_attr(loop->node, "backward");
+  int is_counted = bp__node_int(loop->node, "counted", 0) != 0;
+  for (size_t i = 0; i < loop->num_stacks; i++) {
+    int64_t stack = loop->carried[loop->num_carried + i];
+    CALL(program, stack, "vm.builtin.push_element", in_register(BP_RELAX_CONTEXT_REGISTER),
+         in_register(stack),
+         value_argument(program, item(&loop->body->outputs, loop->num_carried + i)),
+         in_register(loop->counter), is_counted ? loop->trip : in_register(BP_RELAX_VOID_REGISTER),
+         number(backward->ints[i]), context_constant(program, "node", loop->node->name));
+  }
+}
+
+/* Makes what the body gives what the next iteration gets. Values that the body hands on are copied
+ * before the first of them is replaced. */
+static void carry(Program *program, const Loop *loop) {
+  const BpList *outputs = &loop->body->outputs;
+  int64_t *words = g_new0(int64_t, loop->num_carried + 1);
+  for (size_t i = 0; i < loop->num_carried; i++) {
+    const BpGraphValue *next = item(outputs, i);
+    words[i] = value_argument(program, next);
+    if (!next->data && !next->producer && words[i] != loop->carried[i])
+      words[i] = copy_of(program, program->num_registers++, words[i]);
+  }
+  if (loop->condition >= 0)
+    copy_of(program, loop->condition, value_argument(program, item(outputs, outputs->size - 1)));
+  for (size_t i = 0; i < loop->num_carried; i++)
+    if (words[i] != loop->carried[i])
+      copy_of(program, loop->carried[i], words[i]);
+  for (size_t i = 0; i < loop->num_carried; i++) {
+    const BpGraphValue *next = item(outputs, i);
+    if (!next->data && !next->producer && words[i] != loop->carried[i])
+      empty(program, words[i]);
+  }
+  g_free(words);
+}
+
+static void iterate(Program *program, const BpGroup *group, const Loop *loop) {
+  Level *outer = program->level, level;
+  int64_t *given = g_new0(int64_t, loop->num_carried + 1);
+  if (item(&loop->body->inputs, 0)->num_uses > 0) {
+    given[0] = in_register(program->num_registers++);
+    CALL(program, given[0], "vm.builtin.int_tensor", in_register(BP_RELAX_CONTEXT_REGISTER),
+         in_register(loop->counter));
+  }
+  for (size_t i = 0; i < loop->num_carried; i++)
+    given[1 + i] = in_register(loop->carried[i]);
+  write_body(program, group, 0, given, loop->num_carried + 1, loop->num_carried + 2, &level);
+  push_elements(program, loop);
+  carry(program, loop);
+  forget_outputs(program, &level);
+  program->level = outer;
+  end_level(&level);
+  g_free(given);
+}
+
+/* Makes the outputs of the node of what the last iteration left. */
+static void end_loop(Program *program, Loop *loop) {
+  for (size_t i = 0; i < loop->num_carried; i++)
+    program->level->words[loop->node->outputs[i]->id] = in_register(loop->carried[i]);
+  for (size_t i = loop->num_carried; i < loop->num_carried + loop->num_stacks; i++) {
+    const BpGraphValue *output = loop->node->outputs[i];
+    int64_t none = make_empty_shape(program, output);
+    CALL(program, new_register(program, output), "vm.builtin.take_elements",
+         in_register(BP_RELAX_CONTEXT_REGISTER), in_register(loop->carried[i]),
+         in_register(loop->counter), in_register(none), dtype_constant(program, output->dtype));
+    empty(program, loop->carried[i]);
+  }
+  if (loop->condition >= 0)
+    empty(program, loop->condition);
+  g_free(loop->carried);
+}
+
+static void call_loop(Program *program, const BpGroup *group) {
+  Loop loop = begin_loop(program, group);
+  int64_t head = here(program), exit, back;
+  CALL(program, loop.holds, "vm.builtin.loop_holds", in_register(BP_RELAX_CONTEXT_REGISTER),
+       in_register(loop.counter), loop.trip,
+       in_register(loop.condition < 0 ? BP_RELAX_VOID_REGISTER : loop.condition));
+  exit = jump(program, loop.holds);
+  iterate(program, group, &loop);
+  CALL(program, loop.counter, "vm.builtin.next_number", in_register(loop.counter));
+  back = jump(program, ALWAYS);
+  land(program, back, head);
+  land(program, exit, here(program));
+  end_loop(program, &loop);
+}
+
+/* A node that runs bodies, and the extents that are known from then on. */
+static void call_control(Program *program, const BpGroup *group) {
+  const BpGraphNode *node = bp__group_control(group);
+  if (node->op == &bp__op_branch)
+    call_branch(program, group);
+  else
+    call_loop(program, group);
+  begin_stage(program, node->outputs, (size_t)node->num_outputs, node->name);
+}
+
+/* ---- Results ----------------------------------------------------------------------------- */
+
 static void give_outputs(Program *program) {
   const BpList *outputs = &program->graph->outputs;
-  int64_t result = program->registers[((const BpGraphValue *)outputs->items[0])->id];
+  int64_t result = program->level->words[((const BpGraphValue *)outputs->items[0])->id];
   if (outputs->size > 1) {
     GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
     for (size_t i = 0; i < outputs->size; i++)
@@ -473,22 +809,18 @@ static BpModule *load_program(const Program *program) {
 }
 
 static void begin_program(Program *program) {
-  size_t values = (size_t)program->graph->num_values + 1;
+  size_t count = (size_t)bp__extents_count(&program->graph->extents);
   program->functions = g_ptr_array_new();
   g_ptr_array_add(program->functions, (gpointer)(uintptr_t) "main");
   g_ptr_array_add(program->functions, (gpointer)(uintptr_t)BP_RELAX_OUTPUT_NAMES);
   program->constants = g_array_new(FALSE, FALSE, sizeof(Constant));
   program->words = g_array_new(FALSE, FALSE, sizeof(int64_t));
   program->offsets = g_array_new(FALSE, FALSE, sizeof(int64_t));
-  program->registers = g_new0(int64_t, values);
-  program->last = g_new0(int32_t, values);
-  program->symbols = g_new0(int64_t, (gsize)bp__extents_count(&program->graph->extents) + 1);
-  memset(program->symbols, -1,
-         (size_t)bp__extents_count(&program->graph->extents) * sizeof(*program->symbols));
+  program->symbols = g_new0(int64_t, count + 1);
+  memset(program->symbols, -1, count * sizeof(*program->symbols));
   program->stages = find_stages(program->graph);
-  memset(program->last, -1, values * sizeof(*program->last));
   for (size_t i = 0; i < program->graph->inputs.size; i++)
-    program->registers[((const BpGraphValue *)program->graph->inputs.items[i])->id] = (int64_t)i;
+    program->level->words[item(&program->graph->inputs, i)->id] = in_register((int64_t)i);
   program->num_registers = (int64_t)program->graph->inputs.size;
   program->heap = program->num_registers++;
   program->storage = program->num_registers++;
@@ -499,22 +831,21 @@ static void end_program(Program *program) {
   g_array_free(program->constants, TRUE);
   g_array_free(program->words, TRUE);
   g_array_free(program->offsets, TRUE);
-  g_free(program->registers);
-  g_free(program->last);
   g_free(program->symbols);
   g_free(program->stages);
 }
 
 BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModule *code) {
-  Program program = {.graph = graph, .groups = groups};
+  Level level = begin_level(graph, groups);
+  Program program = {.graph = graph, .level = &level};
   begin_program(&program);
-  find_lifetimes(&program);
   match_inputs(&program);
   run_groups(&program);
   give_outputs(&program);
   name_outputs(&program);
   BpModule *module = load_program(&program);
   end_program(&program);
+  end_level(&level);
   if (module && bp_module_import(module, code) != 0) {
     bp_object_release(module);
     return NULL;
@@ -522,7 +853,7 @@ BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModu
   return module;
 }
 
-/* ---- The functions that compute extents ---------------------------------------------------- */
+/* ---- The functions that compute extents -------------------------------------------------- */
 
 static const BpIrNode *index_node(BpIrModule *ir, int64_t value) {
   return bp_ir_int(ir, BP__INT64, value);

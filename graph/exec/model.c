@@ -542,6 +542,14 @@ int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *val
   return bp__executor_bind_input(context->executor, arg, value);
 }
 
+int bp_model_cancel(BpModelContext *context) {
+  if (!BP_GIVEN(context))
+    return -1;
+  if (context->relax)
+    bp__relax_context_cancel(context->relax);
+  return 0;
+}
+
 int bp_model_run(BpModelContext *context) {
   if (!BP_GIVEN(context))
     return -1;

@@ -203,8 +203,9 @@ typedef struct BpRewrite {
   void *context;
 } BpRewrite;
 
-/* Sees a node, its inputs already replaced: 0 keeps it, 1 drops it, -1 is an error. It may append
- * nodes to the graph and say with bp__rewrite_replace what stands for the outputs of a dropped one.
+/* Sees a node without bodies, its inputs already replaced: 0 keeps it, 1 drops it, -1 is an error.
+ * It may append nodes to the graph and say with bp__rewrite_replace what stands for the outputs of
+ * a dropped one.
  */
 typedef int (*BpRewriteRule)(BpRewrite *rewrite, BpGraphNode *node);
 int bp__graph_rewrite(BpGraph *graph, BpRewriteRule rule, void *context);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The importer: names become values, nodes become operators of the table. A call of one of the
- * model's own functions becomes the nodes of its body, an If those of a branch. */
+ * model's own functions becomes the nodes of its body; control.c has what runs bodies. */
 #include "graph/onnx/import.h"
 
 #include <inttypes.h>
-#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,41 +12,11 @@
 
 #include <backplane/error.h>
 
+#include "graph/onnx/scope.h"
 #include "graph/ops/op.h"
 
-typedef struct Import {
-  BpGraph *graph;
-  const OnnxModel *model;
-  const OnnxGraph *onnx;
-  const BpInputShape *shapes;
-  int32_t num_shapes;
-  struct hsearch_data functions; /* by domain, name and overload: OnnxFunction */
-  GHashTable *branches;          /* by the bytes of a subgraph: OnnxGraph */
-} Import;
-
-/* How deep calls and branches may nest. */
-#define MAX_DEPTH 32
-
-/* Nodes, and the names that they see: of the model, of a call of a function, or of a branch. */
-typedef struct Scope {
-  Import *import;
-  const struct Scope *outer; /* whose names they see as well, or NULL */
-  const char *path;          /* comes before the names of nodes in errors */
-  OnnxNode *const *nodes;
-  size_t num_nodes;
-  const OnnxAttribute **actuals; /* the attributes of the function in this call, by their names */
-  size_t num_actuals;
-  int32_t version; /* of the default operator set */
-  int32_t depth;
-  struct hsearch_data values; /* by name: BpGraphValue, NULL for an input that a call leaves out */
-} Scope;
-
-static int is_empty(const char *text) {
-  return !text || !text[0];
-}
-
 /* Names go into JSON and file names, so they must be text. */
-static const char *check_name(const char *name, const char *what) {
+const char *bp__onnx_check_name(const char *name, const char *what) {
   if (is_empty(name))
     bp_error_raise(BP_ERROR_FORMAT, "%s of the model has no name", what);
   else if (!g_utf8_validate(name, -1, NULL))
@@ -59,7 +28,7 @@ static const char *check_name(const char *name, const char *what) {
 
 /* ---- Names ------------------------------------------------------------------------------- */
 
-static int create_names(Scope *scope, size_t count) {
+int bp__scope_create_names(Scope *scope, size_t count) {
   for (size_t i = 0; i < scope->num_nodes; i++)
     count += scope->nodes[i]->n_output;
   if (!hcreate_r(count + count / 2 + 1, &scope->values))
@@ -67,25 +36,28 @@ static int create_names(Scope *scope, size_t count) {
   return 0;
 }
 
-/* Whether the name is known; `*value` is what it stands for. */
+/* 1, and `*value` is what the name stands for; 0: nobody knows it; -1: an error. */
 static int look_up(Scope *scope, const char *name, BpGraphValue **value) {
   ENTRY key = {.key = (char *)(uintptr_t)name}, *found = NULL;
   *value = NULL;
-  for (Scope *at = scope; at && !found; at = (Scope *)(uintptr_t)at->outer)
-    if (!hsearch_r(key, FIND, &found, &at->values))
-      found = NULL;
-  if (found)
+  if (hsearch_r(key, FIND, &found, &scope->values)) {
     *value = found->data;
-  return found != NULL;
+    return 1;
+  }
+  int status = scope->outer ? look_up((Scope *)(uintptr_t)scope->outer, name, value) : 0;
+  if (status != 1 || !*value || scope->body == scope->outer->body)
+    return status;
+  *value = bp__body_capture(scope->body, *value);
+  return *value ? 1 : -1;
 }
 
-static BpGraphValue *find_value(Scope *scope, const char *name) {
+BpGraphValue *bp__scope_find(Scope *scope, const char *name) {
   BpGraphValue *value;
   look_up(scope, name, &value);
   return value;
 }
 
-static int set_value(Scope *scope, const char *name, BpGraphValue *value) {
+int bp__scope_set(Scope *scope, const char *name, BpGraphValue *value) {
   ENTRY entry = {.key = (char *)(uintptr_t)name, .data = value}, *found = NULL;
   if (!hsearch_r(entry, ENTER, &found, &scope->values))
     return bp_error_raise(BP_ERROR_MEMORY, "out of memory for the names of the model");
@@ -94,8 +66,8 @@ static int set_value(Scope *scope, const char *name, BpGraphValue *value) {
   return 0;
 }
 
-static int add_value(Scope *scope, const char *name, BpGraphValue *value) {
-  return value ? set_value(scope, name, value) : -1;
+int bp__scope_add(Scope *scope, const char *name, BpGraphValue *value) {
+  return value ? bp__scope_set(scope, name, value) : -1;
 }
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
@@ -251,9 +223,9 @@ static int add_input(Scope *scope, const OnnxValueInfo *info) {
   BpDataType dtype;
   BpGraphValue *value;
   int32_t ndim;
-  if (!check_name(info->name, "an input"))
+  if (!bp__onnx_check_name(info->name, "an input"))
     return -1;
-  if (find_value(scope, info->name))
+  if (bp__scope_find(scope, info->name))
     return 0; /* a constant, or a default value that is used */
   if (!info->type || !info->type->tensor_type ||
       bp__dtype_from_onnx(info->type->tensor_type->elem_type, &dtype))
@@ -262,7 +234,7 @@ static int add_input(Scope *scope, const OnnxValueInfo *info) {
   if (input_shape(import, info, extents, &ndim))
     return -1;
   value = bp__graph_value(import->graph, info->name, dtype, extents, ndim);
-  return add_value(scope, info->name, value) || bp__list_push(&import->graph->inputs, value);
+  return bp__scope_add(scope, info->name, value) || bp__list_push(&import->graph->inputs, value);
 }
 
 static const char *first_input(const OnnxGraph *onnx) {
@@ -290,14 +262,14 @@ static int check_shape(const Import *import, const BpInputShape *shape) {
   return 0;
 }
 
-static int add_initializers(Scope *scope, const OnnxGraph *onnx) {
+int bp__scope_add_initializers(Scope *scope, const OnnxGraph *onnx) {
   for (size_t i = 0; i < onnx->n_initializer; i++) {
     const OnnxTensor *tensor = onnx->initializer[i];
-    if (!check_name(tensor->name, "an initializer"))
+    if (!bp__onnx_check_name(tensor->name, "an initializer"))
       return -1;
     if (!is_set_instead(scope, tensor->name) &&
-        add_value(scope, tensor->name,
-                  bp__onnx_constant(scope->import->graph, tensor, tensor->name)))
+        bp__scope_add(scope, tensor->name,
+                      bp__onnx_constant(scope->import->graph, tensor, tensor->name)))
       return -1;
   }
   if (onnx->n_sparse_initializer > 0)
@@ -311,7 +283,7 @@ static int add_inputs(Scope *scope) {
   for (int32_t i = 0; i < import->num_shapes; i++)
     if (check_shape(import, &import->shapes[i]))
       return -1;
-  if (add_initializers(scope, import->onnx))
+  if (bp__scope_add_initializers(scope, import->onnx))
     return -1;
   for (size_t i = 0; i < import->onnx->n_input; i++)
     if (add_input(scope, import->onnx->input[i]))
@@ -339,7 +311,7 @@ static int add_functions(Import *import) {
   for (size_t i = 0; i < count; i++) {
     OnnxFunction *function = import->model->functions[i];
     ENTRY entry = {.data = function}, *found = NULL;
-    if (!check_name(function->name, "a function") ||
+    if (!bp__onnx_check_name(function->name, "a function") ||
         !(entry.key = function_key(import, function->domain, function->name, function->overload)))
       return -1;
     if (!hsearch_r(entry, ENTER, &found, &import->functions) || found->data != function)
@@ -369,8 +341,9 @@ static const BpOp *find_op(const Scope *scope, const OnnxNode *node) {
   return op && op->since <= scope->version ? op : NULL;
 }
 
-static int is_if(const OnnxNode *node) {
-  return !is_empty(node->op_type) && !strcmp(node->op_type, "If") && !*domain_of(node->domain);
+static int is_control(const OnnxNode *node) {
+  return !is_empty(node->op_type) && !*domain_of(node->domain) &&
+         bp__onnx_is_control(node->op_type);
 }
 
 static const char *node_name(const Scope *scope, size_t index) {
@@ -379,7 +352,7 @@ static const char *node_name(const Scope *scope, size_t index) {
   if (is_empty(node->name))
     return bp__arena_printf(arena, "%s%s_%zu", scope->path,
                             is_empty(node->op_type) ? "" : node->op_type, index);
-  if (!check_name(node->name, "a node"))
+  if (!bp__onnx_check_name(node->name, "a node"))
     return NULL;
   return *scope->path ? bp__arena_printf(arena, "%s%s", scope->path, node->name) : node->name;
 }
@@ -394,17 +367,16 @@ static int already_named(const Scope *scope, size_t before, const OnnxNode *node
 
 #define MAX_NAMED_OPERATORS 64
 
-/* Names every operator that the table lacks, with the first node that has it. */
-static int check_operators(const Scope *scope) {
+int bp__scope_check_operators(const Scope *scope) {
   const char *missing = "";
   int32_t count = 0;
   for (size_t i = 0; i < scope->num_nodes && count < MAX_NAMED_OPERATORS; i++) {
     const OnnxNode *node = scope->nodes[i];
     const char *name, *domain = domain_of(node->domain);
-    if (find_op(scope, node) || is_if(node) || find_function(scope->import, node))
+    if (find_op(scope, node) || is_control(node) || find_function(scope->import, node))
       continue;
     name = node_name(scope, i);
-    if (!name || !check_name(node->op_type, "the operator of a node") ||
+    if (!name || !bp__onnx_check_name(node->op_type, "the operator of a node") ||
         !g_utf8_validate(domain, -1, NULL))
       return bp_error_raise(BP_ERROR_FORMAT, "node %zu of the model has no proper operator", i);
     if (already_named(scope, i, node))
@@ -461,10 +433,8 @@ static int read_strings(BpGraph *graph, const OnnxAttribute *from, BpGraphAttr *
   return attr->strs ? 0 : -1;
 }
 
-/* What an attribute is in this call of a function, where it refers to one of the function: NULL if
- * the call leaves that out. */
-static int resolve_attribute(const Scope *scope, const OnnxAttribute *from,
-                             const OnnxAttribute **result) {
+int bp__scope_resolve_attribute(const Scope *scope, const OnnxAttribute *from,
+                                const OnnxAttribute **result) {
   OnnxAttribute *copy;
   *result = is_empty(from->ref_attr_name) ? from : NULL;
   for (size_t i = 0; i < scope->num_actuals && !*result; i++) {
@@ -483,7 +453,7 @@ static int resolve_attribute(const Scope *scope, const OnnxAttribute *from,
 static int read_attribute(Import *import, const BpGraphNode *node, const OnnxAttribute *from,
                           BpGraphAttr *attr) {
   const char *letter = attribute_letter(from->type);
-  if (!check_name(from->name, "an attribute"))
+  if (!bp__onnx_check_name(from->name, "an attribute"))
     return bp_error_add_context("node '%s'", node->name);
   if (!letter || !is_accepted(node->op, from->name, letter))
     return bp__op_error(node, "attribute '%s' of type %s is not supported", from->name,
@@ -529,15 +499,18 @@ static int is_ignored(const OnnxNode *node, const OnnxAttribute *attribute) {
 
 /* ---- Nodes ------------------------------------------------------------------------------- */
 
-static int read_inputs(Scope *scope, const OnnxNode *node, const char *name,
-                       BpGraphValue **inputs) {
-  for (size_t i = 0; i < node->n_input; i++)
-    if (!is_empty(node->input[i]) && !look_up(scope, node->input[i], &inputs[i]))
+int bp__scope_read_inputs(Scope *scope, const OnnxNode *node, const char *name,
+                          BpGraphValue **inputs) {
+  for (size_t i = 0; i < node->n_input; i++) {
+    int found = is_empty(node->input[i]) ? 1 : look_up(scope, node->input[i], &inputs[i]);
+    if (found == 0)
       return bp_error_raise(
           BP_ERROR_FORMAT,
-          "node '%s' (%s) reads '%s', which no input, initializer or earlier node "
-          "gives",
-          name, node->op_type, node->input[i]);
+          "node '%s' (%s) reads '%s', which no input, initializer or earlier node gives", name,
+          node->op_type, node->input[i]);
+    if (found < 0)
+      return -1;
+  }
   return 0;
 }
 
@@ -548,7 +521,7 @@ static int read_attributes(const Scope *scope, const OnnxNode *from, BpGraphNode
     const OnnxAttribute *attribute;
     if (is_ignored(from, from->attribute[i]))
       continue;
-    if (resolve_attribute(scope, from->attribute[i], &attribute) ||
+    if (bp__scope_resolve_attribute(scope, from->attribute[i], &attribute) ||
         (attribute && read_attribute(scope->import, node, attribute, &attrs[node->num_attrs])))
       return -1;
     node->num_attrs += attribute != NULL;
@@ -564,7 +537,7 @@ static BpGraphNode *make_node(Scope *scope, const OnnxNode *from, const char *na
   BpGraphNode *node;
   while (num_outputs > 0 && is_empty(from->output[num_outputs - 1]))
     num_outputs--;
-  if (!inputs || !attrs || read_inputs(scope, from, name, inputs))
+  if (!inputs || !attrs || bp__scope_read_inputs(scope, from, name, inputs))
     return NULL;
   if (from->n_input > INT16_MAX || num_outputs > INT16_MAX) {
     bp_error_raise(BP_ERROR_FORMAT, "node '%s' has %zu inputs and %zu outputs, at most %d work",
@@ -589,13 +562,11 @@ static int add_op(Scope *scope, size_t index, const char *name) {
       continue;
     if (!node->outputs[i])
       return bp__op_error(node, "its output %d is not supported", i);
-    if (add_value(scope, from->output[i], node->outputs[i]))
+    if (bp__scope_add(scope, from->output[i], node->outputs[i]))
       return -1;
   }
   return 0;
 }
-
-static int add_nodes(Scope *scope);
 
 /* ---- Calls ------------------------------------------------------------------------------- */
 
@@ -616,24 +587,24 @@ static int read_version(Backplane__Onnx__OperatorSetIdProto *const *sets, size_t
   return 0;
 }
 
-/* Begins what the node at `index` holds; a node of the budget is used up for it. */
-static int enter_scope(const Scope *scope, const char *name, Scope *inner) {
+int bp__scope_enter(const Scope *scope, const char *name, Scope *inner) {
   *inner = (Scope){.import = scope->import,
+                   .body = scope->body,
                    .actuals = scope->actuals,
                    .num_actuals = scope->num_actuals,
                    .version = scope->version,
                    .depth = scope->depth + 1};
   if (inner->depth > MAX_DEPTH)
     return bp_error_raise(BP_ERROR_FORMAT,
-                          "node '%s' is a call or a branch in %d others, which is the limit; a "
+                          "node '%s' is a call or has bodies in %d others, which is the limit; a "
                           "function may not call itself",
                           name, MAX_DEPTH);
   inner->path = bp__arena_printf(&scope->import->graph->arena, "%s/", name);
   return inner->path ? bp__graph_use_node(scope->import->graph) : -1;
 }
 
-static const OnnxAttribute *find_attribute(OnnxAttribute *const *list, size_t count,
-                                           const char *name) {
+const OnnxAttribute *bp__onnx_find_attribute(OnnxAttribute *const *list, size_t count,
+                                             const char *name) {
   for (size_t i = 0; i < count; i++)
     if (!is_empty(list[i]->name) && !strcmp(list[i]->name, name))
       return list[i];
@@ -652,10 +623,10 @@ static int read_actuals(const Scope *scope, const OnnxNode *call, const OnnxFunc
         i < function->n_attribute ? NULL : function->attribute_proto[i - function->n_attribute];
     const char *name = otherwise ? otherwise->name : function->attribute[i];
     const OnnxAttribute *actual = NULL, *given;
-    if (!check_name(name, "an attribute of a function"))
+    if (!bp__onnx_check_name(name, "an attribute of a function"))
       return -1;
-    given = find_attribute(call->attribute, call->n_attribute, name);
-    if (given && resolve_attribute(scope, given, &actual))
+    given = bp__onnx_find_attribute(call->attribute, call->n_attribute, name);
+    if (given && bp__scope_resolve_attribute(scope, given, &actual))
       return -1;
     actual = actual ? actual : otherwise;
     if (actual)
@@ -668,29 +639,30 @@ static int bind_inputs(Scope *scope, const OnnxNode *call, const char *name,
                        const OnnxFunction *function, Scope *inner) {
   BpGraphValue **inputs =
       bp__arena_alloc_array(&scope->import->graph->arena, call->n_input, sizeof(*inputs));
-  if (!inputs || read_inputs(scope, call, name, inputs))
+  if (!inputs || bp__scope_read_inputs(scope, call, name, inputs))
     return -1;
   for (size_t i = 0; i < function->n_input; i++)
-    if (!check_name(function->input[i], "an input of a function") ||
-        set_value(inner, function->input[i], i < call->n_input ? inputs[i] : NULL))
+    if (!bp__onnx_check_name(function->input[i], "an input of a function") ||
+        bp__scope_set(inner, function->input[i], i < call->n_input ? inputs[i] : NULL))
       return -1;
   return 0;
 }
 
 static int add_body(Scope *scope, const OnnxNode *call, const char *name,
                     const OnnxFunction *function, Scope *inner) {
-  if (bind_inputs(scope, call, name, function, inner) || check_operators(inner) || add_nodes(inner))
+  if (bind_inputs(scope, call, name, function, inner) || bp__scope_check_operators(inner) ||
+      bp__scope_add_nodes(inner))
     return -1;
   for (size_t i = 0; i < call->n_output; i++) {
     BpGraphValue *value =
-        is_empty(function->output[i]) ? NULL : find_value(inner, function->output[i]);
+        is_empty(function->output[i]) ? NULL : bp__scope_find(inner, function->output[i]);
     if (is_empty(call->output[i]))
       continue;
     if (!value)
       return bp_error_raise(BP_ERROR_FORMAT,
                             "node '%s': function '%s' does not give its output %zu", name,
                             function->name, i);
-    if (add_value(scope, call->output[i], value))
+    if (bp__scope_add(scope, call->output[i], value))
       return -1;
   }
   return 0;
@@ -704,139 +676,28 @@ static int add_call(Scope *scope, const OnnxNode *call, const char *name,
     return bp_error_raise(
         BP_ERROR_FORMAT, "node '%s' has %zu inputs and %zu outputs; function '%s' has %zu and %zu",
         name, call->n_input, call->n_output, function->name, function->n_input, function->n_output);
-  if (enter_scope(scope, name, &inner) || read_actuals(scope, call, function, &inner) ||
+  if (bp__scope_enter(scope, name, &inner) || read_actuals(scope, call, function, &inner) ||
       read_version(function->opset_import, function->n_opset_import, &inner.version))
     return -1;
   inner.nodes = function->node;
   inner.num_nodes = function->n_node;
-  if (create_names(&inner, function->n_input))
+  if (bp__scope_create_names(&inner, function->n_input))
     return -1;
   status = add_body(scope, call, name, function, &inner);
   hdestroy_r(&inner.values);
   return status;
 }
 
-/* ---- If ---------------------------------------------------------------------------------- */
-
-static const OnnxGraph *branch_graph(const Scope *scope, const OnnxNode *node, const char *name,
-                                     const char *attribute_name) {
-  const OnnxAttribute *attribute =
-      find_attribute(node->attribute, node->n_attribute, attribute_name);
-  OnnxGraph *graph;
-  if (attribute && resolve_attribute(scope, attribute, &attribute))
-    return NULL;
-  if (!attribute || !attribute->has_g) {
-    bp_error_raise(BP_ERROR_FORMAT, "node '%s' (If) has no %s", name, attribute_name);
-    return NULL;
-  }
-  graph = g_hash_table_lookup(scope->import->branches, attribute->g.data);
-  if (!graph) {
-    graph = bp__onnx_decode_graph(scope->import->graph, &attribute->g);
-    if (graph)
-      g_hash_table_insert(scope->import->branches, attribute->g.data, graph);
-  }
-  return graph;
-}
-
-static int add_branch_nodes(Scope *inner, const OnnxGraph *onnx, const OnnxNode *node,
-                            const char *name, BpGraphValue **outputs) {
-  if (check_operators(inner) || add_initializers(inner, onnx) || add_nodes(inner))
-    return -1;
-  for (size_t i = 0; i < node->n_output; i++) {
-    const char *output = check_name(onnx->output[i]->name, "an output of a branch");
-    if (!output)
-      return -1;
-    if (!(outputs[i] = find_value(inner, output)))
-      return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (If): its branch does not give '%s'", name,
-                            output);
-  }
-  return 0;
-}
-
-/* The nodes of a branch; what they give for the outputs of the node. */
-static int add_branch(Scope *scope, const OnnxNode *node, const char *name, int is_then,
-                      BpGraphValue **outputs) {
-  const OnnxGraph *onnx = branch_graph(scope, node, name, is_then ? "then_branch" : "else_branch");
-  Scope inner;
-  int status;
-  if (!onnx || enter_scope(scope, name, &inner))
-    return -1;
-  if (onnx->n_input > 0 || onnx->n_output != node->n_output)
-    return bp_error_raise(BP_ERROR_FORMAT,
-                          "node '%s' (If): a branch has %zu inputs and %zu outputs instead of 0 "
-                          "and %zu",
-                          name, onnx->n_input, onnx->n_output, node->n_output);
-  inner.outer = scope;
-  inner.nodes = onnx->node;
-  inner.num_nodes = onnx->n_node;
-  if (create_names(&inner, onnx->n_initializer))
-    return -1;
-  status = add_branch_nodes(&inner, onnx, node, name, outputs);
-  hdestroy_r(&inner.values);
-  return status;
-}
-
-/* Where the data decides, both branches are computed, and the outputs of one are selected. */
-static BpGraphValue *select_output(BpGraph *graph, const char *name, BpGraphValue *condition,
-                                   BpGraphValue *then, BpGraphValue *otherwise) {
-  char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
-  if (!bp__dtype_equal(then->dtype, otherwise->dtype) || !bp__value_same_shape(then, otherwise)) {
-    bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                   "node '%s' (If): its condition depends on the data, and its branches give %s "
-                   "and %s, which are not of one type and shape",
-                   name, bp__value_format(then, a), bp__value_format(otherwise, b));
-    return NULL;
-  }
-  return bp__op_apply(graph, "", "Where", name, (BpGraphValue *[]){condition, then, otherwise}, 3,
-                      NULL, 0);
-}
-
-static int add_both(Scope *scope, const OnnxNode *node, const char *name, BpGraphValue *condition,
-                    BpGraphValue **outputs) {
-  BpGraph *graph = scope->import->graph;
-  BpGraphValue **others = bp__arena_alloc_array(&graph->arena, node->n_output, sizeof(*others));
-  BpGraphValue *shape[] = {condition, bp__graph_int_vector(graph, NULL, 0)};
-  if (!others || add_branch(scope, node, name, 1, outputs) ||
-      add_branch(scope, node, name, 0, others))
-    return bp_error_add_context("node '%s' (If) has a condition that depends on the data, so both "
-                                "of its branches have to work",
-                                name);
-  condition = bp__op_apply(graph, "", "Reshape", name, shape, 2, NULL, 0);
-  for (size_t i = 0; condition && i < node->n_output; i++)
-    if (!(outputs[i] = select_output(graph, name, condition, outputs[i], others[i])))
-      return -1;
-  return condition ? 0 : -1;
-}
-
-static int add_if(Scope *scope, const OnnxNode *node, const char *name) {
-  BpGraphValue **outputs =
-      bp__arena_alloc_array(&scope->import->graph->arena, node->n_output, sizeof(*outputs));
-  BpGraphValue *condition = NULL;
-  int status;
-  if (!outputs || node->n_input != 1 || read_inputs(scope, node, name, &condition) || !condition ||
-      !bp__dtype_equal(condition->dtype, BP__BOOL) || bp__value_num_elements(condition) != 1)
-    return outputs ? bp_error_raise(BP_ERROR_FORMAT,
-                                    "node '%s' (If): its condition is no bool of one element", name)
-                   : -1;
-  status = condition->data
-               ? add_branch(scope, node, name, bp__value_get_int(condition, 0) != 0, outputs)
-               : add_both(scope, node, name, condition, outputs);
-  for (size_t i = 0; i < node->n_output && !status; i++)
-    if (!is_empty(node->output[i]))
-      status = add_value(scope, node->output[i], outputs[i]);
-  return status;
-}
-
 /* ---- The whole --------------------------------------------------------------------------- */
 
-static int add_nodes(Scope *scope) {
+int bp__scope_add_nodes(Scope *scope) {
   for (size_t i = 0; i < scope->num_nodes; i++) {
     const OnnxNode *node = scope->nodes[i];
     const OnnxFunction *function = find_function(scope->import, node);
     const char *name = node_name(scope, i);
-    if (!name || (function      ? add_call(scope, node, name, function)
-                  : is_if(node) ? add_if(scope, node, name)
-                                : add_op(scope, i, name)))
+    if (!name || (function           ? add_call(scope, node, name, function)
+                  : is_control(node) ? bp__scope_add_control(scope, node, name)
+                                     : add_op(scope, i, name)))
       return -1;
   }
   return 0;
@@ -852,8 +713,8 @@ static int add_outputs(Scope *scope) {
   if (!graph->output_names)
     return -1;
   for (size_t i = 0; i < count; i++) {
-    const char *name = check_name(onnx->output[i]->name, "an output");
-    BpGraphValue *value = name ? find_value(scope, name) : NULL;
+    const char *name = bp__onnx_check_name(onnx->output[i]->name, "an output");
+    BpGraphValue *value = name ? bp__scope_find(scope, name) : NULL;
     if (!name)
       return -1;
     if (!value)
@@ -883,12 +744,12 @@ static int open_scope(Import *import, Scope *scope) {
 /* The operators that are missing are named before the first input that is. */
 static int import_model(Import *import) {
   Scope scope;
-  if (open_scope(import, &scope) || check_operators(&scope) ||
-      create_names(&scope, import->onnx->n_input + import->onnx->n_initializer))
+  if (open_scope(import, &scope) || bp__scope_check_operators(&scope) ||
+      bp__scope_create_names(&scope, import->onnx->n_input + import->onnx->n_initializer))
     return -1;
-  int status = add_inputs(&scope)  ? -1
-               : add_nodes(&scope) ? suggest_shapes(import)
-                                   : add_outputs(&scope);
+  int status = add_inputs(&scope)            ? -1
+               : bp__scope_add_nodes(&scope) ? suggest_shapes(import)
+                                             : add_outputs(&scope);
   hdestroy_r(&scope.values);
   return status;
 }
@@ -911,7 +772,7 @@ int bp__onnx_check_operators(const OnnxModel *model) {
   BpGraph graph = {0};
   Import import = {.graph = &graph, .model = model, .onnx = model->graph};
   Scope scope;
-  int status = open_scope(&import, &scope) || check_operators(&scope) ? -1 : 0;
+  int status = open_scope(&import, &scope) || bp__scope_check_operators(&scope) ? -1 : 0;
   hdestroy_r(&import.functions);
   bp__arena_free(&graph.arena);
   return status;

@@ -2,10 +2,12 @@
 # The ONNX importer. The decoder of its messages is generated from onnx.proto.
 
 libbackplane_graph_la_SOURCES += \
+	graph/onnx/control.c \
 	graph/onnx/describe.c \
 	graph/onnx/external.c \
 	graph/onnx/import.c graph/onnx/import.h \
 	graph/onnx/reader.c graph/onnx/reader.h \
+	graph/onnx/scope.h \
 	graph/onnx/tensor.c
 nodist_libbackplane_graph_la_SOURCES += graph/onnx/onnx.pb-c.c graph/onnx/onnx.pb-c.h
 

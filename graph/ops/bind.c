@@ -21,8 +21,7 @@ BP_ROW_INFER(bind) {
 /* What such an extent is likely to be, for which functions are scheduled. */
 #define LIKELY_EXTENT 64
 
-/* A symbol that no shape has yet. */
-static int64_t new_symbol(BpGraph *graph, const BpGraphNode *node) {
+int64_t bp__op_new_symbol(BpGraph *graph, const BpGraphNode *node) {
   int32_t count = bp__extents_count(&graph->extents);
   for (int32_t i = count;; i++) {
     const char *name = bp__arena_printf(&graph->arena, "%s.%d", node->name, i);
@@ -38,7 +37,7 @@ static int64_t *name_elements(BpGraph *graph, const BpGraphNode *node, const int
                               int64_t count) {
   int64_t *elements = bp__arena_alloc_array(&graph->arena, (size_t)count + 1, sizeof(*elements));
   for (int64_t i = 0; i < count && elements; i++) {
-    elements[i] = given && given[i] != BP_EXTENT_NONE ? given[i] : new_symbol(graph, node);
+    elements[i] = given && given[i] != BP_EXTENT_NONE ? given[i] : bp__op_new_symbol(graph, node);
     if (elements[i] == BP_EXTENT_NONE)
       return NULL;
   }

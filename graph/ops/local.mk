@@ -6,6 +6,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/attention.c \
 	graph/ops/bind.c \
 	graph/ops/blocked.c \
+	graph/ops/control.c graph/ops/control.h \
 	graph/ops/conv.c \
 	graph/ops/einsum.c \
 	graph/ops/elementwise.c \

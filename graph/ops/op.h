@@ -142,6 +142,8 @@ BpGraphValue *bp__op_extents(BpGraph *graph, const BpGraphNode *node, const int6
                              int64_t count);
 /* Makes extents, of the arena, the elements of a node's int64 output 0. */
 int bp__op_give_extents(BpGraph *graph, BpGraphNode *node, const int64_t *elements);
+/* A symbol that no shape has yet, for what the node makes known when the model runs. */
+int64_t bp__op_new_symbol(BpGraph *graph, const BpGraphNode *node);
 /* Makes the elements of an int64 vector, of a length that is known, extents for the nodes after it:
  * those that are `given`, which a run checks, or symbols for the others, which are BP_EXTENT_NONE
  * there; `given` NULL: symbols all. A run in which one is negative fails with the complaint about

@@ -102,13 +102,14 @@ static int return_shape(BpValue *result, const int64_t *extents, size_t count) {
 /* The numbers that a function's symbolic extents have in this call: a tensor, as compiled code
  * computes with them. */
 
+static const BpDataType int64 = {BP_DTYPE_INT, 64, 1};
+
 static int alloc_shape_heap(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                             BpValue *result) {
   int64_t size;
   (void)machine;
   if (check_count(num_args, 2, 2) < 0 || get_int(&args[1], &size) < 0)
     return -1;
-  const BpDataType int64 = {BP_DTYPE_INT, 64, 1};
   return return_tensor(result,
                        bp_tensor_create(&size, 1, int64, (BpDevice){BP_DEVICE_CPU, 0}, NULL));
 }
@@ -556,26 +557,29 @@ static BpTensor *get_host_tensor(const BpValue *value) {
                              NULL);
 }
 
+/* A number, or the only element of a tensor of integers or truth values. */
+static int read_number(const BpValue *value, int64_t *number) {
+  const BpTensorView *view = bp_value_view_tensor(value);
+  if (!view)
+    return get_int(value, number);
+  if (bp_view_num_elements(view) != 1)
+    return bp_error_raise(BP_ERROR_VALUE, "expected one element, not %" PRId64,
+                          bp_view_num_elements(view));
+  if (view->device.device_type == BP_DEVICE_CPU)
+    return read_element(view, 0, number);
+  BpTensor *tensor = get_host_tensor(value);
+  int status = tensor ? read_element(&tensor->view, 0, number) : -1;
+  bp_object_release(tensor);
+  return status;
+}
+
 /* A truth value, or a tensor that holds one -> bool */
 static int read_if_cond(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                         BpValue *result) {
   int64_t number;
   (void)machine;
-  if (check_count(num_args, 1, 1) < 0)
+  if (check_count(num_args, 1, 1) < 0 || read_number(&args[0], &number) < 0)
     return -1;
-  if (args[0].type_index == BP_TYPE_INT || args[0].type_index == BP_TYPE_BOOL) {
-    number = args[0].v_int64;
-  } else {
-    BpTensor *tensor = get_host_tensor(&args[0]);
-    if (!tensor)
-      return -1;
-    int status = bp_view_num_elements(&tensor->view) == 1
-                     ? read_element(&tensor->view, 0, &number)
-                     : bp_error_raise(BP_ERROR_VALUE, "a condition is one element");
-    bp_object_release(tensor);
-    if (status < 0)
-      return -1;
-  }
   *result = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = number != 0};
   return 0;
 }
@@ -623,6 +627,168 @@ static int match_elements(BpRelaxMachine *machine, const BpValue *args, int32_t 
     if (extents[i] < 0)
       return bp_error_raise(BP_ERROR_VALUE, "%s", context_of(&args[num_args - 1]));
   return match_all(extents, (size_t)count, args, num_args);
+}
+
+/* ---- Loops ------------------------------------------------------------------------------- */
+
+/* What TVM's machine has not: its loops are recursion. */
+
+/* (machine, number of the iteration, how many there are or None, condition or None) -> bool */
+static int loop_holds(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                      BpValue *result) {
+  (void)machine;
+  int64_t number, most = INT64_MAX, condition = 1;
+  if (check_count(num_args, 4, 4) < 0 || get_int(&args[1], &number) < 0 ||
+      (args[2].type_index != BP_TYPE_NONE && read_number(&args[2], &most) < 0) ||
+      (args[3].type_index != BP_TYPE_NONE && read_number(&args[3], &condition) < 0))
+    return -1;
+  *result = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = condition != 0 && number < most};
+  return 0;
+}
+
+/* number -> the next one */
+static int next_number(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                       BpValue *result) {
+  int64_t number;
+  (void)machine;
+  if (check_count(num_args, 1, 1) < 0 || get_int(&args[0], &number) < 0)
+    return -1;
+  *result = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = number + (number < INT64_MAX)};
+  return 0;
+}
+
+/* A tensor on the first device from the machine's pool (transfer full). */
+static BpTensor *create_pooled(BpRelaxMachine *machine, const int64_t *extents, size_t count,
+                               BpDataType dtype) {
+  const BpTensorView view = {
+      .ndim = (int32_t)count, .dtype = dtype, .shape = (int64_t *)(uintptr_t)extents};
+  int64_t bytes = bp_view_num_bytes(&view);
+  BpShape *shape = bytes < 0 ? NULL : bp_shape_create(extents, count);
+  BpObject *storage =
+      shape ? bp__relax_storage_create(machine->pools[0], (uint64_t)bytes, dtype, NULL) : NULL;
+  BpTensor *tensor = storage ? bp__relax_storage_tensor(storage, 0, shape, dtype) : NULL;
+  bp_object_release(storage);
+  bp_object_release(shape);
+  return tensor;
+}
+
+/* (machine, number) -> int64 tensor of no dimensions */
+static int int_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                      BpValue *result) {
+  int64_t number;
+  if (check_count(num_args, 2, 2) < 0 || get_int(&args[1], &number) < 0)
+    return -1;
+  const BpTensorView from = {.data = &number, .device = {BP_DEVICE_CPU, 0}, .dtype = int64};
+  BpTensor *tensor = create_pooled(machine, NULL, 0, int64);
+  if (tensor && bp_tensor_copy(&from, &tensor->view, NULL) < 0) {
+    bp_object_release(tensor);
+    return -1;
+  }
+  return return_tensor(result, tensor);
+}
+
+/* The first rows of a tensor: all its storage, or as many as `count`. */
+static BpTensorView rows_of(const BpTensorView *stack, int64_t first, int64_t count,
+                            int64_t *shape) {
+  BpTensorView rows = *stack;
+  int64_t all = stack->shape[0];
+  if (stack->ndim > 0)
+    memcpy(shape, stack->shape, (size_t)stack->ndim * sizeof(*shape));
+  shape[0] = count;
+  rows.shape = shape;
+  rows.strides = NULL;
+  rows.byte_offset += all > 0 ? (uint64_t)(bp_view_num_bytes(stack) / all * first) : 0;
+  return rows;
+}
+
+#define MAX_STACK_NDIM 64
+#define FIRST_ROWS     16
+
+/* A stack of `rows` such elements, with what is on the old one, or NULL. */
+static BpTensor *create_stack(BpRelaxMachine *machine, const BpTensorView *element, int64_t rows,
+                              const BpTensorView *old, int64_t filled) {
+  int64_t shape[MAX_STACK_NDIM + 1], to_shape[MAX_STACK_NDIM + 1], from_shape[MAX_STACK_NDIM + 1];
+  shape[0] = rows;
+  if (element->ndim > 0)
+    memcpy(shape + 1, element->shape, (size_t)element->ndim * sizeof(*shape));
+  BpTensor *stack = create_pooled(machine, shape, (size_t)element->ndim + 1, element->dtype);
+  if (!stack || !old || !filled)
+    return stack;
+  const BpTensorView from = rows_of(old, 0, filled, from_shape);
+  const BpTensorView to = rows_of(&stack->view, 0, filled, to_shape);
+  if (bp_tensor_copy(&from, &to, NULL) == 0)
+    return stack;
+  bp_object_release(stack);
+  return NULL;
+}
+
+static int check_element(const BpTensorView *stack, const BpTensorView *element,
+                         const char *context) {
+  for (int32_t i = 0; i < element->ndim; i++)
+    if (element->shape[i] != stack->shape[i + 1])
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "%s extent %d of what an iteration gives is %" PRId64
+                            ", and was %" PRId64
+                            " before; the elements of an output have one shape",
+                            context, i, element->shape[i], stack->shape[i + 1]);
+  return 0;
+}
+
+/* (machine, stack or None, element, number of the iteration, how many there will be or None,
+ * whether the first comes last, context) -> stack: itself, or a larger one */
+static int push_element(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                        BpValue *result) {
+  int64_t number, most = -1, is_backward, shape[MAX_STACK_NDIM + 1];
+  if (check_count(num_args, 7, 7) < 0 || get_int(&args[3], &number) < 0 ||
+      (args[4].type_index != BP_TYPE_NONE && read_number(&args[4], &most) < 0) ||
+      get_int(&args[5], &is_backward) < 0)
+    return -1;
+  const BpTensorView *element = bp_value_view_tensor(&args[2]);
+  BpTensor *stack = args[1].type_index == BP_TYPE_NONE ? NULL : get_tensor(&args[1]);
+  if (!element || !bp_view_is_compact(element) || element->ndim > MAX_STACK_NDIM || number < 0 ||
+      (most >= 0 && number >= most) || (is_backward && most < 0) ||
+      (stack && stack->view.ndim != element->ndim + 1))
+    return bp_error_raise(BP_ERROR_VALUE, "%s an iteration gives what fits on no stack",
+                          context_of(&args[6]));
+  if (stack && check_element(&stack->view, element, context_of(&args[6])) < 0)
+    return -1;
+  if (stack && number < stack->view.shape[0]) {
+    bp_object_retain(stack);
+  } else {
+    int64_t rows = most >= 0 ? most : number < FIRST_ROWS ? FIRST_ROWS : 2 * number;
+    stack = create_stack(machine, element, rows, stack ? &stack->view : NULL, number);
+    if (!stack)
+      return bp_error_add_context("%s its output of %" PRId64 " elements", context_of(&args[6]),
+                                  rows);
+  }
+  const BpTensorView row =
+      rows_of(&stack->view, is_backward ? most - 1 - number : number, 1, shape);
+  BpTensorView from = *element;
+  from.ndim++;
+  from.shape = shape;
+  from.strides = NULL;
+  if (bp_tensor_copy(&from, &row, NULL) == 0)
+    return return_tensor(result, stack);
+  bp_object_release(stack);
+  return -1;
+}
+
+/* (machine, stack or None, number of elements, shape where there are none, dtype) -> tensor */
+static int take_elements(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                         BpValue *result) {
+  int64_t count, extents[MAX_STACK_NDIM + 1];
+  const BpShape *shape;
+  BpDataType dtype;
+  if (check_count(num_args, 5, 5) < 0 || get_int(&args[2], &count) < 0 ||
+      get_shape(&args[3], &shape) < 0 || get_dtype(&args[4], &dtype) < 0)
+    return -1;
+  if (args[1].type_index == BP_TYPE_NONE)
+    return return_tensor(result, create_pooled(machine, shape->data, shape->size, dtype));
+  BpTensor *stack = get_tensor(&args[1]);
+  if (!stack)
+    return -1;
+  const BpTensorView rows = rows_of(&stack->view, 0, count, extents);
+  return return_tensor(result, bp_tensor_create_view(stack, rows.shape, rows.ndim, dtype, 0));
 }
 
 /* ---- Tuples ------------------------------------------------------------------------------ */
@@ -740,7 +906,9 @@ static const Builtin builtins[] = {
     {"check_tuple_info", check_tuple_info},
     {"copy", copy},
     {"ensure_zero_offset", ensure_zero_offset},
+    {"int_tensor", int_tensor},
     {"invoke_closure", invoke_closure},
+    {"loop_holds", loop_holds},
     {"make_closure", make_closure},
     {"make_prim_value", make_prim_value},
     {"make_shape", make_shape},
@@ -748,10 +916,13 @@ static const Builtin builtins[] = {
     {"match_elements", match_elements},
     {"match_prim_value", match_prim_value},
     {"match_shape", match_shape},
+    {"next_number", next_number},
     {"null_value", null_value},
+    {"push_element", push_element},
     {"read_if_cond", read_if_cond},
     {"reshape", reshape},
     {"shape_of", shape_of},
+    {"take_elements", take_elements},
     {"tensor_to_shape", tensor_to_shape},
     {"to_device", to_device},
     {"tuple_getitem", tuple_getitem},

@@ -324,12 +324,13 @@ static int decode_operand(Reader *reader, const BpRelaxFunction *function, int64
   return 0;
 }
 
-/* Jumps are relative to the instruction, which is number `at` of its function, and go forward: a
- * compiler makes loops recursion. */
+/* Jumps are relative to the instruction, which is number `at` of its function. A GOTO may go back:
+ * TVM's compiler makes loops recursion, ours does not. */
 static int decode_jump(const Reader *reader, const BpRelaxFunction *function, uint32_t at,
                        int64_t offset, BpRelaxInstruction *instruction) {
-  if (offset < 1 || offset >= (int64_t)function->num_instructions - at)
-    return damaged(reader, function->name, "jumps back, or out of its code");
+  int64_t least = instruction->op == BP_RELAX_GOTO ? -(int64_t)at : 1;
+  if (offset < least || offset == 0 || offset >= (int64_t)function->num_instructions - at)
+    return damaged(reader, function->name, "jumps to itself, or out of its code");
   instruction->target = (int64_t)at + offset;
   return 0;
 }

@@ -26,11 +26,25 @@ typedef struct Profile {
 static _Thread_local struct {
   BpRelaxMachine *machine;
   uint32_t depth;
-  Profile *profile; /* or NULL */
+  Profile *profile;         /* or NULL */
+  const atomic_bool *stops; /* whether loops are to end, or NULL */
 } running;
 
 BpRelaxMachine *bp__relax_machine_current(void) {
   return running.machine;
+}
+
+const atomic_bool *bp__relax_machine_watch(const atomic_bool *stops) {
+  const atomic_bool *before = running.stops;
+  running.stops = stops;
+  return before;
+}
+
+/* -1 with an error if the run is to end. */
+static int check_stop(void) {
+  if (!running.stops || !atomic_load_explicit(running.stops, memory_order_relaxed))
+    return 0;
+  return bp_error_raise(BP_ERROR_RUNTIME, "bp_model_cancel stopped the run in a loop");
 }
 
 static void keep(BpValue *kept, const BpValue *value) {
@@ -115,6 +129,8 @@ static int run_code(Frame *frame, BpValue *result) {
       keep(result, &value);
       return 0;
     } else if (instruction->op == BP_RELAX_GOTO) {
+      if (instruction->target <= at && check_stop() < 0)
+        return -1;
       at = instruction->target;
     } else {
       int holds = test_condition(frame, instruction);

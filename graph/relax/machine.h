@@ -3,6 +3,9 @@
 #ifndef BACKPLANE_GRAPH_RELAX_MACHINE_H
 #define BACKPLANE_GRAPH_RELAX_MACHINE_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include <backplane/module.h>
 #include <backplane/object.h>
 
@@ -61,6 +64,10 @@ typedef int (*BpRelaxVisitor)(void *visitor, const char *function, const BpTenso
 int bp__relax_machine_profile(BpRelaxMachine *machine, uint32_t index, const BpValue *args,
                               int32_t num_args, BpRelaxVisitor visit, void *visitor,
                               BpValue *result);
+
+/* Watches a flag in this thread, NULL for none: once it is set, code that jumps back fails. Returns
+ * what was watched before. */
+const atomic_bool *bp__relax_machine_watch(const atomic_bool *stops);
 
 /* The machine that runs in this thread, or NULL. */
 BpRelaxMachine *bp__relax_machine_current(void);

@@ -179,6 +179,7 @@ struct BpRelaxContext {
   const BpRelaxModel *model;
   BpValue *inputs; /* None until they are set */
   BpTensor **outputs;
+  atomic_bool is_cancelled; /* until the run that it ends has ended */
 };
 
 BpRelaxContext *bp__relax_context_create(const BpRelaxModel *model) {
@@ -303,14 +304,31 @@ static int check_inputs(const BpRelaxContext *context) {
   return 0;
 }
 
-int bp__relax_context_run(BpRelaxContext *context) {
+void bp__relax_context_cancel(BpRelaxContext *context) {
+  atomic_store(&context->is_cancelled, true);
+}
+
+/* Runs the model, with a visitor or NULL. */
+static int run_machine(BpRelaxContext *context, BpRelaxVisitor visit, void *visitor,
+                       BpValue *result) {
   const BpRelaxModel *model = context->model;
+  const atomic_bool *before = bp__relax_machine_watch(&context->is_cancelled);
+  int32_t num_inputs = (int32_t)model->num_inputs;
+  int status = visit ? bp__relax_machine_profile(model->machine, model->function, context->inputs,
+                                                 num_inputs, visit, visitor, result)
+                     : bp__relax_machine_call(model->machine, model->function, context->inputs,
+                                              num_inputs, result);
+  bp__relax_machine_watch(before);
+  atomic_store(&context->is_cancelled, false);
+  return status;
+}
+
+int bp__relax_context_run(BpRelaxContext *context) {
   BpValue result = {.type_index = BP_TYPE_NONE};
   if (check_inputs(context) < 0)
     return -1;
   clear_outputs(context);
-  if (bp__relax_machine_call(model->machine, model->function, context->inputs,
-                             (int32_t)model->num_inputs, &result))
+  if (run_machine(context, NULL, NULL, &result))
     return -1;
   int status = take_outputs(context, &result);
   bp_value_clear(&result);
@@ -340,8 +358,7 @@ int bp__relax_context_profile(BpRelaxContext *context, BpRelaxVisitor visit, voi
     return -1;
   clear_outputs(context);
   int64_t start = bp__graph_now_ns();
-  if (bp__relax_machine_profile(model->machine, model->function, context->inputs,
-                                (int32_t)model->num_inputs, watch, &self, &result))
+  if (run_machine(context, watch, &self, &result))
     return -1;
   int status = take_outputs(context, &result);
   bp_value_clear(&result);

@@ -44,6 +44,8 @@ void bp__relax_context_free(BpRelaxContext *context);
 /* Copies in, or uses the caller's tensor until it is set again. */
 int bp__relax_context_set_input(BpRelaxContext *context, uint32_t index, const BpTensorView *value);
 int bp__relax_context_bind_input(BpRelaxContext *context, uint32_t index, BpTensor *value);
+/* Stops the loops of the run in progress, or else of the next. Any thread. */
+void bp__relax_context_cancel(BpRelaxContext *context);
 /* Queues the model. */
 int bp__relax_context_run(BpRelaxContext *context);
 /* Runs it, timing each call; a function that was compiled as a whole is one. */

@@ -7,6 +7,7 @@
 
 #include <backplane/error.h>
 #include <backplane/graph/executor.h>
+#include <backplane/graph/model.h>
 #include <backplane/graph/relax.h>
 #include <backplane/object.h>
 
@@ -104,16 +105,20 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
   return pieces;
 }
 
+/* As a model, whose loops are stopped: one may have no end. */
 static void run(BpModule *executable) {
-  BpModule *machine = bp_relax_machine_create(executable, (BpDevice){BP_DEVICE_CPU, 0});
-  BpFunction *function = NULL;
-  const BpValue argument = {.type_index = BP_TYPE_INT, .v_int64 = 1};
-  BpValue result = {.type_index = BP_TYPE_NONE};
-  if (machine && bp_module_get_function(machine, "forward", 0, &function) == 0 && function &&
-      bp_function_call(function, &argument, 1, &result) == 0)
-    bp_value_clear(&result);
-  bp_object_release(function);
-  bp_object_release(machine);
+  const BpDevice cpu = {BP_DEVICE_CPU, 0};
+  const int64_t extent = 1;
+  BpTensor *argument = bp_tensor_create(&extent, 1, (BpDataType){BP_DTYPE_INT, 64, 1}, cpu, NULL);
+  BpModel *model = bp_model_create(executable, &cpu, 1);
+  BpModelContext *context = model ? bp_model_context_create(model) : NULL;
+  BpModelTensorInfo info;
+  if (context && bp_model_input_info(model, 0, &info) == 0 &&
+      bp_model_bind_input(context, info.name, argument) == 0 && bp_model_cancel(context) == 0)
+    bp_model_run(context);
+  bp_model_context_free(context);
+  bp_model_release(model);
+  bp_object_release(argument);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

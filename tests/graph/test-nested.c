@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model has inside of nodes: the branches of If, and functions of its own. */
+/* What a model has inside of nodes: the branches of If, bodies of loops, and functions of its own.
+ */
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -97,9 +99,9 @@ static void test_open_condition(void) {
 static void test_refused_branches(void) {
   OnnxBuilder *builder = model_of_x();
   onnx_input(builder, "c", 9, "1");
-  add_if(builder, "c", "y", branch_of("Transpose", "x", ""), branch_of("Neg", "x", ""));
+  add_if(builder, "c", "y", branch_of("Cast", "x", "to=7"), branch_of("Neg", "x", ""));
   assert_refused(builder, BP_ERROR_NOT_IMPLEMENTED,
-                 "the If|depends on the data|float32 4x3 and float32 3x4");
+                 "the If|depends on the data|int64 3x4 and float32 3x4");
   builder = model_of_x();
   onnx_input(builder, "c", 9, "1");
   add_if(builder, "c", "y", branch_of("NoSuchOperator", "x", ""), branch_of("Neg", "x", ""));
@@ -116,6 +118,93 @@ static void test_bytes_that_are_no_graph(void) {
   Backplane__Onnx__NodeProto *node = g_ptr_array_index(builder->nodes, 0);
   memset(node->attribute[1]->g.data, 0xff, node->attribute[1]->g.len);
   assert_refused(builder, BP_ERROR_FORMAT, "subgraph|does not decode");
+}
+
+/* ---- Loop -------------------------------------------------------------------------------- */
+
+/* Doubles x, once, and then as long as c holds. */
+static OnnxBuilder *loop_model(void) {
+  OnnxBuilder *builder = model_of_x(), *body = onnx_builder_new();
+  onnx_input(builder, "c", ONNX_BOOL, "");
+  onnx_input(body, "i", ONNX_INT64, "");
+  onnx_input(body, "go", ONNX_BOOL, "");
+  onnx_input(body, "v", ONNX_FLOAT, "3x4");
+  onnx_node(body, "Identity", "c", "on", "");
+  onnx_node(body, "Add", "v,x", "w", "");
+  onnx_output(body, "on");
+  onnx_output(body, "w");
+  onnx_branch(builder, onnx_node(builder, "Loop", ",,x", "y", ""), "body", body);
+  return builder;
+}
+
+static void set_inputs(BpModelContext *context, float *x, bool *c) {
+  const int64_t shape[] = {3, 4};
+  const BpDevice cpu = {BP_DEVICE_CPU, 0};
+  BpTensorView views[] = {{.data = x,
+                           .device = cpu,
+                           .ndim = 2,
+                           .dtype = {BP_DTYPE_FLOAT, 32, 1},
+                           .shape = (int64_t *)(uintptr_t)shape},
+                          {.data = c, .device = cpu, .dtype = {BP_DTYPE_BOOL, 8, 1}}};
+  g_assert_cmpint(bp_model_set_input(context, "x", &views[0]), ==, 0);
+  g_assert_cmpint(bp_model_set_input(context, "c", &views[1]), ==, 0);
+}
+
+static gpointer cancel_soon(gpointer context) {
+  g_usleep(20000);
+  g_assert_cmpint(bp_model_cancel(context), ==, 0);
+  return NULL;
+}
+
+static void test_cancelled_loop(void) {
+  const BpDevice cpu = {BP_DEVICE_CPU, 0};
+  GByteArray *bytes = onnx_bytes(loop_model());
+  char *path = onnx_write(bytes);
+  BpTarget *target = bp_target_parse("c");
+  BpModule *module = compile_for(path, target);
+  BpModel *model = bp_model_create(module, &cpu, 1);
+  BpModelContext *context = bp_model_context_create(model);
+  float x[COUNT] = {1, 2, 3};
+  g_assert_nonnull(context);
+  set_inputs(context, x, &(bool){true});
+  GThread *thread = g_thread_new("cancel", cancel_soon, context);
+  g_assert_cmpint(bp_model_run(context), ==, -1);
+  g_assert_cmpstr(bp_error_kind(), ==, BP_ERROR_RUNTIME);
+  g_assert_nonnull(strstr(bp_error_message(), "bp_model_cancel"));
+  bp_error_clear();
+  g_thread_join(thread);
+  set_inputs(context, x, &(bool){false});
+  g_assert_cmpint(bp_model_run(context), ==, 0);
+  g_assert_cmpfloat(((float *)bp_model_get_output(context, 0)->view.data)[2], ==, 6);
+  g_assert_cmpint(bp_model_cancel(NULL), ==, -1);
+  bp_error_clear();
+  bp_model_context_free(context);
+  bp_model_release(model);
+  bp_object_release(module);
+  bp_object_release(target);
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+}
+
+static void refuse_loop(const char *inputs, const char *kind, const char *words) {
+  OnnxBuilder *builder = model_of_x(), *body = onnx_builder_new();
+  onnx_input(builder, "c", ONNX_BOOL, "");
+  onnx_input(body, "i", ONNX_INT64, "");
+  onnx_input(body, "go", ONNX_BOOL, "");
+  onnx_input(body, "v", ONNX_FLOAT, "3x4");
+  onnx_node(body, "Cast", "v", "w", "to=7");
+  onnx_output(body, "go");
+  onnx_output(body, "w");
+  onnx_branch(builder, onnx_node(builder, "Loop", inputs, "y", ""), "body", body);
+  assert_refused(builder, kind, words);
+}
+
+static void test_refused_loops(void) {
+  refuse_loop(",,x", BP_ERROR_NOT_IMPLEMENTED, "the Loop|float32 3x4 at first|int64 3x4");
+  refuse_loop("c,,x", BP_ERROR_FORMAT, "the Loop|number of iterations");
+  refuse_loop(",x,x", BP_ERROR_FORMAT, "the Loop|condition");
+  refuse_loop(",", BP_ERROR_FORMAT, "the Loop|3 inputs|carries 0");
 }
 
 /* ---- Functions --------------------------------------------------------------------------- */
@@ -185,6 +274,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/nested/if/open_condition_selects_outputs", test_open_condition);
   g_test_add_func("/nested/if/branches_that_do_not_fit_are_refused", test_refused_branches);
   g_test_add_func("/nested/if/bytes_that_are_no_graph_are_an_error", test_bytes_that_are_no_graph);
+  g_test_add_func("/nested/loop/endless_run_can_be_cancelled", test_cancelled_loop);
+  g_test_add_func("/nested/loop/bodies_that_do_not_fit_are_refused", test_refused_loops);
   g_test_add_func("/nested/functions/calls_become_their_nodes", test_functions);
   g_test_add_func("/nested/functions/absent_attribute_stays_absent", test_absent_attribute);
   g_test_add_func("/nested/functions/recursion_is_an_error", test_recursion);

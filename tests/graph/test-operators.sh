@@ -34,7 +34,7 @@ rows() {
 
 # ONNX's operators that have no row, in a paragraph of lines of 120 characters.
 missing() {
-  comm -13 <(rows | cut -d' ' -f2 | LC_ALL=C sort) <(grep -vE '^#|^If$' "$all" | LC_ALL=C sort) | LC_ALL=C sort -f |
+  comm -13 <(rows | cut -d' ' -f2 | LC_ALL=C sort) <(grep -vE '^#|^(If|Loop|Scan)$' "$all" | LC_ALL=C sort) | LC_ALL=C sort -f |
     sed '$!s/$/,/' | tr '\n' ' ' | fold -s -w 120 | sed 's/ *$//'
 }
 
@@ -85,7 +85,7 @@ HEAD
 ## Missing
 
 Of ONNX 1.23.2's own operators these have no row. A model that has one is refused when it is read, with all that are missing in one
-message. `If` and calls of the model's own functions have no row, and are read all the same ([how](graph.md)). Operators of other
+message. `If`, `Loop`, `Scan` and calls of the model's own functions have no row, and are read all the same ([how](graph.md)). Operators of other
 domains (`ai.onnx.ml`, `com.microsoft`) are refused, too.
 
 TAIL
@@ -104,7 +104,7 @@ if diff <(page_text) "$page" >&2; then
 else
   echo "not ok 2 - /operators/page/lists-the-table # run tests/graph/test-operators.sh --write"
 fi
-if missing | grep -qw Loop && ! missing | grep -qw Relu; then
+if missing | grep -qw SequenceMap && ! missing | grep -qw Relu; then
   echo "ok 3 - /operators/page/names-what-is-missing"
 else
   echo "not ok 3 - /operators/page/names-what-is-missing"

@@ -172,6 +172,7 @@ static void test_wild_indices_are_errors(void) {
   refuse((const Words[]){WORDS(CALL, 1, 1, 0)}, 1, "return");
   refuse((const Words[]){WORDS(GOTO, 2), WORDS(RET, 0)}, 2, "jumps");
   refuse((const Words[]){WORDS(GOTO, 0), WORDS(RET, 0)}, 2, "jumps");
+  refuse((const Words[]){WORDS(GOTO, -1), WORDS(RET, 0)}, 2, "jumps");
   refuse((const Words[]){WORDS(IF, 0, -1), WORDS(RET, 0)}, 2, "jumps");
   refuse((const Words[]){WORDS(7, 0), WORDS(RET, 0)}, 2, "unknown instruction");
 }

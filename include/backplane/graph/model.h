@@ -180,6 +180,11 @@ BP_API int bp_model_set_input(BpModelContext *context, const char *name, const B
 BP_API int bp_model_bind_input(BpModelContext *context, const char *name, BpTensor *value);
 /* Queues the graph; allocates nothing and looks nothing up. Every input must have been set. */
 BP_API int bp_model_run(BpModelContext *context);
+/* Stops the run of the context that is in progress, or else its next one, where a loop of the model
+ * begins an iteration: bp_model_run fails with BP_ERROR_RUNTIME, and the context can run again. A
+ * run that reaches no loop ends as ever. Any thread; the context must not be freed meanwhile.
+ * Since 0.5. */
+BP_API int bp_model_cancel(BpModelContext *context);
 /* Waits, and gives an output (transfer none), valid until the next run. Before a run, and after one
  * that failed, BP_ERROR_VALUE. */
 BP_API BpTensor *bp_model_get_output(BpModelContext *context, int32_t index);

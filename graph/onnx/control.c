@@ -1,0 +1,732 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Control flow: If, Loop and Scan become nodes with bodies (graph/ops/control.h), or, where what
+ * decides is known, the nodes of the branch that it chooses. A body sees the names around it: what
+ * it reads of them it captures, as further inputs of the node. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <backplane/error.h>
+
+#include "graph/onnx/scope.h"
+#include "graph/ops/control.h"
+
+/* ---- Bodies ------------------------------------------------------------------------------ */
+
+/* A value like another in a body. */
+static BpGraphValue *twin(BpGraph *graph, const BpGraphValue *value) {
+  BpGraphValue *copy = bp__graph_value(graph, value->name, value->dtype, value->shape, value->ndim);
+  if (copy) {
+    copy->data = value->data;
+    copy->extents = value->extents;
+  }
+  return copy;
+}
+
+BpGraphValue *bp__body_capture(Body *body, BpGraphValue *value) {
+  BpGraphValue *known = g_hash_table_lookup(body->known, value);
+  if (known)
+    return known;
+  known = twin(body->graph, value);
+  if (!known)
+    return NULL;
+  if (!known->data &&
+      (bp__list_push(&body->captured, value) || bp__list_push(&body->graph->inputs, known)))
+    return NULL;
+  g_hash_table_insert(body->known, value, known);
+  return known;
+}
+
+static void clear_body(Body *body) {
+  bp__list_free(&body->captured);
+  g_hash_table_destroy(body->known);
+}
+
+/* Begins a body of a node of the graph to which nodes are added now. */
+static int begin_body(const Scope *scope, Body *body) {
+  *body = (Body){.graph = bp__graph_body(scope->import->graph)};
+  body->known = g_hash_table_new(NULL, NULL);
+  return body->graph ? 0 : -1;
+}
+
+static BpGraphValue *add_body_input(Body *body, const char *name, BpDataType dtype,
+                                    const int64_t *shape, int32_t ndim) {
+  BpGraphValue *value = bp__graph_value(body->graph, name, dtype, shape, ndim);
+  return value && !bp__list_push(&body->graph->inputs, value) ? value : NULL;
+}
+
+/* Drops what nothing reads, of what is captured as well; the first inputs stay. */
+static void forget_unused(Body *body) {
+  BpGraph *graph = body->graph;
+  size_t kept = 0, first = graph->inputs.size - body->captured.size;
+  bp__graph_remove_dead(graph);
+  for (size_t i = 0; i < body->captured.size; i++) {
+    BpGraphValue *inner = graph->inputs.items[first + i];
+    if (inner->num_uses == 0)
+      continue;
+    graph->inputs.items[first + kept] = inner;
+    body->captured.items[kept++] = body->captured.items[i];
+  }
+  graph->inputs.size = first + kept;
+  body->captured.size = kept;
+}
+
+/* The graph that an attribute of the node has; NULL with an error. */
+static const OnnxGraph *read_graph(const Scope *scope, const OnnxNode *node, const char *name,
+                                   const char *attribute_name) {
+  const OnnxAttribute *attribute =
+      bp__onnx_find_attribute(node->attribute, node->n_attribute, attribute_name);
+  OnnxGraph *graph;
+  if (attribute && bp__scope_resolve_attribute(scope, attribute, &attribute))
+    return NULL;
+  if (!attribute || !attribute->has_g) {
+    bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s) has no %s", name, node->op_type,
+                   attribute_name);
+    return NULL;
+  }
+  graph = g_hash_table_lookup(scope->import->branches, attribute->g.data);
+  if (!graph) {
+    graph = bp__onnx_decode_graph(scope->import->graph, &attribute->g);
+    if (graph)
+      g_hash_table_insert(scope->import->branches, attribute->g.data, graph);
+  }
+  return graph;
+}
+
+/* Adds the nodes of a subgraph whose inputs have their names, and lists what it gives. */
+static int add_contents(Scope *inner, const OnnxGraph *onnx, const OnnxNode *node, const char *name,
+                        BpList *outputs) {
+  if (bp__scope_check_operators(inner) || bp__scope_add_initializers(inner, onnx) ||
+      bp__scope_add_nodes(inner))
+    return -1;
+  for (size_t i = 0; i < onnx->n_output; i++) {
+    const char *output = bp__onnx_check_name(onnx->output[i]->name, "an output of a body");
+    BpGraphValue *value = output ? bp__scope_find(inner, output) : NULL;
+    if (!output)
+      return -1;
+    if (!value)
+      return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s): its body does not give '%s'", name,
+                            node->op_type, output);
+    if (bp__list_push(outputs, value))
+      return -1;
+  }
+  return 0;
+}
+
+/* Adds the nodes of a subgraph, to a body or, where that is NULL, to the graph of the scope.
+ * `inputs` are what the subgraph's inputs stand for. */
+static int add_subgraph(Scope *scope, const OnnxNode *node, const char *name, const OnnxGraph *onnx,
+                        Body *body, BpGraphValue *const *inputs, BpList *outputs) {
+  BpGraph *before = scope->import->graph;
+  Scope inner;
+  if (bp__scope_enter(scope, name, &inner))
+    return -1;
+  inner.outer = scope;
+  inner.nodes = onnx->node;
+  inner.num_nodes = onnx->n_node;
+  if (bp__scope_create_names(&inner, onnx->n_initializer + onnx->n_input))
+    return -1;
+  if (body) {
+    inner.body = body;
+    scope->import->graph = body->graph;
+  }
+  int status = 0;
+  for (size_t i = 0; i < onnx->n_input && !status; i++)
+    status = bp__onnx_check_name(onnx->input[i]->name, "an input of a body")
+                 ? bp__scope_set(&inner, onnx->input[i]->name, inputs[i])
+                 : -1;
+  if (!status)
+    status = add_contents(&inner, onnx, node, name, outputs);
+  scope->import->graph = before;
+  hdestroy_r(&inner.values);
+  return status;
+}
+
+/* ---- Nodes ------------------------------------------------------------------------------- */
+
+static int64_t new_symbol(BpGraph *graph, const char *name) {
+  return bp__op_new_symbol(graph, &(BpGraphNode){.name = name});
+}
+
+/* Whether an extent is made of symbols that were made since there were `count` expressions: it has
+ * no meaning outside of the body that was imported since. */
+static int is_local(const BpGraph *graph, int64_t extent, int32_t count) {
+  int32_t now = bp__extents_count(&graph->extents);
+  bool *marked = bp__extent_is_open(extent) ? g_new0(bool, (gsize)now + 1) : NULL;
+  int found = 0;
+  if (marked)
+    bp__extent_mark_symbols(&graph->extents, extent, marked);
+  for (int32_t i = count; i < now && marked; i++)
+    found |= marked[i];
+  g_free(marked);
+  return found;
+}
+
+/* The extent outside of the body, where it is bound if it has no meaning there. */
+static int64_t outer_extent(BpGraph *graph, const char *name, int64_t extent, int32_t count) {
+  return is_local(graph, extent, count) ? new_symbol(graph, name) : extent;
+}
+
+static int check_can_control(const Scope *scope, const OnnxNode *node, const char *name) {
+  if (bp__graph_can_control(scope->import->graph))
+    return 0;
+  return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                        "node '%s' (%s): control flow runs on the CPU alone as yet; compile it for "
+                        "one target, llvm or c (--device cpu)",
+                        name, node->op_type);
+}
+
+static int add_values(Scope *scope, const OnnxNode *node, BpGraphValue *const *values) {
+  for (size_t i = 0; i < node->n_output; i++)
+    if (!is_empty(node->output[i]) && bp__scope_add(scope, node->output[i], values[i]))
+      return -1;
+  return 0;
+}
+
+/* Makes a node of the inputs listed and of what its bodies capture. */
+static BpGraphNode *make_control(BpGraph *graph, const BpOp *op, const char *name, BpList *inputs,
+                                 Body *bodies, int32_t num_bodies, int32_t num_outputs,
+                                 const BpGraphAttr *attrs, int32_t num_attrs) {
+  BpGraph **graphs = bp__arena_alloc_array(&graph->arena, (size_t)num_bodies, sizeof(*graphs));
+  for (int32_t b = 0; b < num_bodies; b++) {
+    if (!graphs)
+      return NULL;
+    graphs[b] = bodies[b].graph;
+    for (size_t i = 0; i < bodies[b].captured.size; i++)
+      if (bp__list_push(inputs, bodies[b].captured.items[i]))
+        return NULL;
+  }
+  BpGraphNode *node = bp__graph_node(graph, op, name, (BpGraphValue **)inputs->items,
+                                     (int32_t)inputs->size, num_outputs, attrs, num_attrs);
+  if (!node || bp__list_push(&graph->nodes, node))
+    return NULL;
+  node->bodies = graphs;
+  node->num_bodies = num_bodies;
+  return node;
+}
+
+/* ---- If ---------------------------------------------------------------------------------- */
+
+static const OnnxGraph *read_branch(const Scope *scope, const OnnxNode *node, const char *name,
+                                    int is_then) {
+  const OnnxGraph *onnx = read_graph(scope, node, name, is_then ? "then_branch" : "else_branch");
+  if (!onnx || (onnx->n_input == 0 && onnx->n_output == node->n_output))
+    return onnx;
+  bp_error_raise(BP_ERROR_FORMAT,
+                 "node '%s' (If): a branch has %zu inputs and %zu outputs instead of 0 and %zu",
+                 name, onnx->n_input, onnx->n_output, node->n_output);
+  return NULL;
+}
+
+static int add_branch(Scope *scope, const OnnxNode *node, const char *name, int is_then, Body *body,
+                      BpList *outputs) {
+  const OnnxGraph *onnx = read_branch(scope, node, name, is_then);
+  return onnx ? add_subgraph(scope, node, name, onnx, body, NULL, outputs) : -1;
+}
+
+/* Code for devices computes both branches, and selects the outputs of one. */
+static BpGraphValue *select_output(BpGraph *graph, const char *name, BpGraphValue *condition,
+                                   BpGraphValue *then, BpGraphValue *otherwise) {
+  char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
+  if (!bp__dtype_equal(then->dtype, otherwise->dtype) || !bp__value_same_shape(then, otherwise)) {
+    bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                   "node '%s' (If): its condition depends on the data, and its branches give %s "
+                   "and %s; for devices other than the CPU they must be of one type and shape",
+                   name, bp__value_format(then, a), bp__value_format(otherwise, b));
+    return NULL;
+  }
+  return bp__op_apply(graph, "", "Where", name, (BpGraphValue *[]){condition, then, otherwise}, 3,
+                      NULL, 0);
+}
+
+static int add_both(Scope *scope, const OnnxNode *node, const char *name, BpGraphValue *condition,
+                    BpList *outputs, BpList *others) {
+  BpGraph *graph = scope->import->graph;
+  BpGraphValue *shape[] = {condition, bp__graph_int_vector(graph, NULL, 0)};
+  if (add_branch(scope, node, name, 1, NULL, outputs) ||
+      add_branch(scope, node, name, 0, NULL, others))
+    return bp_error_add_context("node '%s' (If) has a condition that depends on the data, so both "
+                                "of its branches have to work",
+                                name);
+  condition = bp__op_apply(graph, "", "Reshape", name, shape, 2, NULL, 0);
+  for (size_t i = 0; condition && i < outputs->size; i++)
+    if (!(outputs->items[i] =
+              select_output(graph, name, condition, outputs->items[i], others->items[i])))
+      return -1;
+  return condition ? 0 : -1;
+}
+
+/* What a branch gives, whichever it is: extents that differ are bound when it has run. */
+static int set_branch_output(BpGraph *graph, BpGraphNode *node, int32_t index, int32_t count) {
+  const BpGraphValue *then = node->bodies[0]->outputs.items[index];
+  const BpGraphValue *otherwise = node->bodies[1]->outputs.items[index];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
+  if (!bp__dtype_equal(then->dtype, otherwise->dtype) || then->ndim != otherwise->ndim)
+    return bp__op_error(node,
+                        "its condition depends on the data, and its branches give %s and %s, which "
+                        "differ in type or number of dimensions",
+                        bp__value_format(then, a), bp__value_format(otherwise, b));
+  for (int32_t d = 0; d < then->ndim; d++)
+    shape[d] = then->shape[d] == otherwise->shape[d]
+                   ? outer_extent(graph, node->name, then->shape[d], count)
+                   : new_symbol(graph, node->name);
+  return bp__node_set_output(graph, node, index, then->dtype, shape, then->ndim);
+}
+
+static int fill_branches(Scope *scope, const OnnxNode *node, const char *name, Body *bodies,
+                         BpList *inputs, BpGraphNode **result) {
+  BpGraph *graph = scope->import->graph;
+  int32_t count = bp__extents_count(&graph->extents), num_outputs = (int32_t)node->n_output;
+  for (int32_t b = 0; b < 2; b++) {
+    if (add_branch(scope, node, name, b == 0, &bodies[b], &bodies[b].graph->outputs))
+      return bp_error_add_context("node '%s' (If) has a condition that depends on the data, so "
+                                  "both of its branches have to work",
+                                  name);
+    forget_unused(&bodies[b]);
+  }
+  BpGraphNode *branch =
+      make_control(graph, &bp__op_branch, name, inputs, bodies, 2, num_outputs, NULL, 0);
+  for (int32_t i = 0; branch && i < num_outputs; i++)
+    if (set_branch_output(graph, branch, i, count))
+      return -1;
+  *result = branch;
+  return branch ? 0 : -1;
+}
+
+/* Where the data decides, on the CPU: a node with both branches. */
+static int add_branches(Scope *scope, const OnnxNode *node, const char *name,
+                        BpGraphValue *condition, BpList *outputs) {
+  Body bodies[2] = {{0}};
+  BpList inputs = {0};
+  BpGraphNode *branch = NULL;
+  int status = bp__list_push(&inputs, condition) | begin_body(scope, &bodies[0]) |
+               begin_body(scope, &bodies[1]);
+  if (!status)
+    status = fill_branches(scope, node, name, bodies, &inputs, &branch);
+  for (int32_t i = 0; !status && i < branch->num_outputs; i++)
+    status = bp__list_push(outputs, branch->outputs[i]);
+  clear_body(&bodies[0]);
+  clear_body(&bodies[1]);
+  bp__list_free(&inputs);
+  return status;
+}
+
+static int add_if(Scope *scope, const OnnxNode *node, const char *name) {
+  BpGraphValue *condition = NULL;
+  BpList outputs = {0}, others = {0};
+  int status;
+  if (node->n_input == 1 && bp__scope_read_inputs(scope, node, name, &condition))
+    return -1;
+  if (!condition || !bp__dtype_equal(condition->dtype, BP__BOOL) ||
+      bp__value_num_elements(condition) != 1)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "node '%s' (If): its condition is no bool of one element", name);
+  if (condition->data)
+    status = add_branch(scope, node, name, bp__value_get_int(condition, 0) != 0, NULL, &outputs);
+  else if (bp__graph_can_control(scope->import->graph))
+    status = add_branches(scope, node, name, condition, &outputs);
+  else
+    status = add_both(scope, node, name, condition, &outputs, &others);
+  if (!status)
+    status = add_values(scope, node, (BpGraphValue **)outputs.items);
+  bp__list_free(&outputs);
+  bp__list_free(&others);
+  return status;
+}
+
+/* ---- Loops ------------------------------------------------------------------------------- */
+
+/* What Loop and Scan have in common. */
+typedef struct Looping {
+  Scope *scope;
+  const OnnxNode *node;
+  const char *name;
+  const OnnxGraph *onnx;
+  BpGraphValue *trip, *condition; /* or NULL */
+  BpGraphValue *const *initial;   /* of the carried values */
+  size_t num_carried, num_stacks;
+  int64_t (*shapes)[BP_GRAPH_MAX_NDIM]; /* of the carried values, in any iteration */
+  int64_t *is_backward;                 /* by stack */
+  /* Of Scan: what the body gets an element of in each iteration. */
+  BpGraphValue *const *scanned;
+  size_t num_scanned;
+  int64_t *axes, *are_backward; /* of what is scanned */
+  int is_scan;
+  int32_t count; /* of expressions, before the body */
+} Looping;
+
+static const char *input_name(const Looping *l, size_t index) {
+  const char *name = l->onnx->input[index]->name;
+  return is_empty(name) ? l->name : name;
+}
+
+/* The element of what is scanned in an iteration. */
+static BpGraphValue *scanned_element(const Looping *l, Body *body, BpGraphValue *iteration,
+                                     size_t index) {
+  BpGraphNode named = {.name = l->name};
+  BpGraphValue *in = bp__body_capture(body, l->scanned[index]), *last = NULL;
+  BpGraphAttr axis = bp__attr_int(body->graph, "axis", l->axes[index]);
+  if (l->are_backward[index]) {
+    last = bp__graph_constant(body->graph, "last", BP__INT64, NULL, 0, NULL);
+    if (last)
+      *(int64_t *)bp__graph_constant_data(last) = -1;
+    iteration = bp__op_binary(body->graph, &named, "Sub", last, iteration);
+  }
+  return bp__op_apply(body->graph, "", "Gather", l->name, (BpGraphValue *[]){in, iteration}, 2,
+                      &axis, 1);
+}
+
+/* What the inputs of the body stand for: an error leaves one NULL. The body runs while its
+ * condition holds, so this is known there. */
+static int make_body_inputs(const Looping *l, Body *body, BpGraphValue **inputs) {
+  static const uint8_t holds = 1;
+  BpGraphValue *iteration = add_body_input(body, l->name, BP__INT64, NULL, 0);
+  size_t first = l->is_scan ? 0 : 2;
+  if (!iteration)
+    return -1;
+  if (!l->is_scan) {
+    inputs[0] = iteration;
+    inputs[1] = bp__graph_value(body->graph, input_name(l, 1), BP__BOOL, NULL, 0);
+    if (!inputs[1])
+      return -1;
+    inputs[1]->data = &holds;
+  }
+  for (size_t i = 0; i < l->num_carried; i++)
+    if (!(inputs[first + i] = add_body_input(body, input_name(l, first + i), l->initial[i]->dtype,
+                                             l->shapes[i], l->initial[i]->ndim)))
+      return -1;
+  for (size_t i = 0; i < l->num_scanned; i++)
+    if (!(inputs[first + l->num_carried + i] = scanned_element(l, body, iteration, i)))
+      return -1;
+  return 0;
+}
+
+/* Compares what the body gives for the next iteration with what it got: extents that may change
+ * become symbols. How many did; -1: an error. */
+static int open_changing(const Looping *l, const Body *body) {
+  BpGraph *graph = l->scope->import->graph;
+  size_t first = l->is_scan ? 0 : 1;
+  int changed = 0;
+  for (size_t i = 0; i < l->num_carried; i++) {
+    const BpGraphValue *next = body->graph->outputs.items[first + i], *from = l->initial[i];
+    char a[BP_VALUE_TEXT], b[BP_VALUE_TEXT];
+    if (!bp__dtype_equal(next->dtype, from->dtype) || next->ndim != from->ndim)
+      return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                            "node '%s' (%s): carried value %zu is %s at first and %s after an "
+                            "iteration; its type and number of dimensions must not change",
+                            l->name, l->node->op_type, i, bp__value_format(from, a),
+                            bp__value_format(next, b));
+    for (int32_t d = 0; d < next->ndim; d++) {
+      if (next->shape[d] == l->shapes[i][d] || is_local(graph, l->shapes[i][d], l->count))
+        continue;
+      l->shapes[i][d] = new_symbol(graph, l->name);
+      if (l->shapes[i][d] == BP_EXTENT_NONE)
+        return -1;
+      changed++;
+    }
+  }
+  return changed;
+}
+
+/* Imports the body as often as extents of carried values turn out to change. */
+static int fill_body(const Looping *l, Body *body) {
+  BpGraphValue **inputs = g_new0(BpGraphValue *, l->onnx->n_input + 1);
+  int changed = 1;
+  while (changed > 0) {
+    changed = -1;
+    if (begin_body(l->scope, body) == 0 && make_body_inputs(l, body, inputs) == 0 &&
+        add_subgraph(l->scope, l->node, l->name, l->onnx, body, inputs, &body->graph->outputs) == 0)
+      changed = open_changing(l, body);
+    if (changed > 0)
+      clear_body(body);
+  }
+  g_free(inputs);
+  return changed;
+}
+
+/* Whether a condition is known to hold; NULL: there is none, so it does. */
+static int is_surely(const BpGraphValue *condition) {
+  return !condition || (condition->data && bp__value_get_int(condition, 0) != 0);
+}
+
+/* The condition comes last, or, where it always holds, is not there. */
+static int move_condition(const Looping *l, Body *body, int *has_condition) {
+  BpList *outputs = &body->graph->outputs;
+  BpGraphValue *condition = NULL;
+  if (!l->is_scan) {
+    condition = outputs->items[0];
+    if (!bp__dtype_equal(condition->dtype, BP__BOOL) || bp__value_num_elements(condition) != 1)
+      return bp_error_raise(BP_ERROR_FORMAT,
+                            "node '%s' (Loop): the condition that its body gives is no bool of one "
+                            "element",
+                            l->name);
+    memmove(outputs->items, outputs->items + 1, (outputs->size - 1) * sizeof(*outputs->items));
+    outputs->size--;
+  }
+  *has_condition = !is_surely(condition) || !is_surely(l->condition);
+  return *has_condition ? bp__list_push(outputs, condition) : 0;
+}
+
+/* How many elements a stack has. */
+static int64_t count_of(const Looping *l, int has_condition) {
+  BpGraph *graph = l->scope->import->graph;
+  const BpGraphValue *trip = l->trip;
+  if (has_condition || !trip || (!trip->data && !trip->extents))
+    return new_symbol(graph, l->name);
+  int64_t count = trip->data ? bp__value_get_int(trip, 0) : trip->extents[0];
+  return bp__extent_max(&graph->extents, count, 0);
+}
+
+static int set_loop_outputs(const Looping *l, const Body *body, BpGraphNode *node,
+                            int has_condition) {
+  BpGraph *graph = l->scope->import->graph;
+  for (int32_t i = 0; i < node->num_outputs; i++) {
+    const BpGraphValue *value = body->graph->outputs.items[i];
+    int64_t shape[BP_GRAPH_MAX_NDIM + 1];
+    int32_t is_stack = (size_t)i >= l->num_carried;
+    if (is_stack && value->dtype.bits < 8)
+      return bp__op_error(node, "output %d has elements of less than a byte, which do not stack",
+                          i);
+    if (is_stack)
+      shape[0] = count_of(l, has_condition);
+    for (int32_t d = 0; d < value->ndim; d++)
+      shape[is_stack + d] =
+          outer_extent(graph, l->name, is_stack ? value->shape[d] : l->shapes[i][d], l->count);
+    if (bp__node_set_output(graph, node, i, value->dtype, shape, value->ndim + is_stack))
+      return -1;
+  }
+  return 0;
+}
+
+static BpGraphNode *make_loop(const Looping *l, Body *body, BpList *inputs) {
+  BpGraph *graph = l->scope->import->graph;
+  int has_condition, status = 0;
+  if (fill_body(l, body) || move_condition(l, body, &has_condition))
+    return NULL;
+  forget_unused(body);
+  const BpGraphAttr attrs[] = {bp__attr_int(graph, "carried", (int64_t)l->num_carried),
+                               bp__attr_int(graph, "condition", has_condition),
+                               bp__attr_int(graph, "counted", l->trip && !has_condition),
+                               bp__attr_ints("backward", l->is_backward, (int32_t)l->num_stacks)};
+  status |= bp__list_push(inputs, l->trip);
+  status |= bp__list_push(inputs, has_condition && !is_surely(l->condition) ? l->condition : NULL);
+  for (size_t i = 0; i < l->num_carried; i++)
+    status |= bp__list_push(inputs, l->initial[i]);
+  BpGraphNode *node = status ? NULL
+                             : make_control(graph, &bp__op_loop, l->name, inputs, body, 1,
+                                            (int32_t)(l->num_carried + l->num_stacks), attrs, 4);
+  return node && !set_loop_outputs(l, body, node, has_condition) ? node : NULL;
+}
+
+/* The node of a loop, its body imported. */
+static BpGraphNode *add_looping(Looping *l) {
+  BpArena *arena = &l->scope->import->graph->arena;
+  BpList inputs = {0};
+  Body body = {0};
+  l->count = bp__extents_count(&l->scope->import->graph->extents);
+  l->shapes = bp__arena_alloc_array(arena, l->num_carried + 1, sizeof(*l->shapes));
+  for (size_t i = 0; l->shapes && i < l->num_carried; i++) {
+    if (!l->initial[i]) {
+      bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s): carried value %zu is missing", l->name,
+                     l->node->op_type, i);
+      return NULL;
+    }
+    memcpy(l->shapes[i], l->initial[i]->shape, sizeof(l->shapes[i]));
+  }
+  BpGraphNode *node = l->shapes ? make_loop(l, &body, &inputs) : NULL;
+  if (body.known)
+    clear_body(&body);
+  bp__list_free(&inputs);
+  return node;
+}
+
+/* ---- Loop -------------------------------------------------------------------------------- */
+
+static int check_single(const Looping *l, const BpGraphValue *value, BpDataType dtype,
+                        const char *what) {
+  if (!value || (bp__dtype_equal(value->dtype, dtype) && bp__value_num_elements(value) == 1))
+    return 0;
+  return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (Loop): its %s is no %s of one element",
+                        l->name, what, dtype.code == BP_DTYPE_BOOL ? "bool" : "int64");
+}
+
+static int add_loop(Scope *scope, const OnnxNode *node, const char *name) {
+  BpArena *arena = &scope->import->graph->arena;
+  BpGraphValue **inputs = bp__arena_alloc_array(arena, node->n_input + 2, sizeof(*inputs));
+  Looping l = {.scope = scope, .node = node, .name = name};
+  if (check_can_control(scope, node, name) || !inputs ||
+      bp__scope_read_inputs(scope, node, name, inputs) ||
+      !(l.onnx = read_graph(scope, node, name, "body")))
+    return -1;
+  l.trip = inputs[0];
+  l.condition = inputs[1];
+  l.initial = inputs + 2;
+  l.num_carried = node->n_input > 2 ? node->n_input - 2 : 0;
+  if (l.onnx->n_input != l.num_carried + 2 || l.onnx->n_output < l.num_carried + 1 ||
+      node->n_output > l.onnx->n_output - 1)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "node '%s' (Loop): its body has %zu inputs and %zu outputs, the node "
+                          "carries %zu values and has %zu outputs",
+                          name, l.onnx->n_input, l.onnx->n_output, l.num_carried, node->n_output);
+  if (check_single(&l, l.trip, BP__INT64, "number of iterations") ||
+      check_single(&l, l.condition, BP__BOOL, "condition"))
+    return -1;
+  l.num_stacks = l.onnx->n_output - 1 - l.num_carried;
+  l.is_backward = bp__arena_alloc_array(arena, l.num_stacks + 1, sizeof(*l.is_backward));
+  BpGraphNode *loop = l.is_backward ? add_looping(&l) : NULL;
+  return loop ? add_values(scope, node, loop->outputs) : -1;
+}
+
+/* ---- Scan -------------------------------------------------------------------------------- */
+
+/* An attribute of `count` integers, or 0 for each where it is left out. NULL with an error. */
+static int64_t *read_list(const Looping *l, const char *attribute_name, size_t count) {
+  const OnnxAttribute *attribute =
+      bp__onnx_find_attribute(l->node->attribute, l->node->n_attribute, attribute_name);
+  int64_t *list = bp__arena_alloc_array(&l->scope->import->graph->arena, count + 1, sizeof(*list));
+  if (!list || (attribute && bp__scope_resolve_attribute(l->scope, attribute, &attribute)))
+    return NULL;
+  if (attribute && attribute->n_ints != count) {
+    bp_error_raise(BP_ERROR_FORMAT,
+                   "node '%s' (Scan): attribute %s has %zu elements instead of %zu", l->name,
+                   attribute_name, attribute->n_ints, count);
+    return NULL;
+  }
+  if (attribute && count > 0)
+    memcpy(list, attribute->ints, count * sizeof(*list));
+  return list;
+}
+
+/* Makes an axis that may be negative one in [0, ndim). */
+static int read_axis(const Looping *l, int64_t *axis, int32_t ndim) {
+  if (*axis < -(int64_t)ndim || *axis >= ndim)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "node '%s' (Scan): axis %" PRId64 " is outside a tensor of %d dimensions",
+                          l->name, *axis, ndim);
+  *axis += *axis < 0 ? ndim : 0;
+  return 0;
+}
+
+/* Finds what is scanned, along which axes, and how many iterations that gives. */
+static int read_scanned(Looping *l) {
+  BpGraph *graph = l->scope->import->graph;
+  int64_t count = 0;
+  l->axes = read_list(l, "scan_input_axes", l->num_scanned);
+  l->are_backward = l->axes ? read_list(l, "scan_input_directions", l->num_scanned) : NULL;
+  if (!l->are_backward)
+    return -1;
+  for (size_t i = 0; i < l->num_scanned; i++) {
+    const BpGraphValue *in = l->scanned[i];
+    if (!in)
+      return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (Scan): scan input %zu is missing", l->name,
+                            i);
+    if (read_axis(l, &l->axes[i], in->ndim))
+      return -1;
+    int64_t extent = in->shape[l->axes[i]];
+    if (i > 0 && extent != count)
+      return bp__extent_is_open(extent) || bp__extent_is_open(count)
+                 ? bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                                  "node '%s' (Scan): whether its scan inputs are of one length is "
+                                  "known when the model runs alone",
+                                  l->name)
+                 : bp_error_raise(BP_ERROR_FORMAT,
+                                  "node '%s' (Scan): its scan inputs have %" PRId64 " and %" PRId64
+                                  " elements",
+                                  l->name, count, extent);
+    count = extent;
+  }
+  l->trip = bp__op_extents(graph, &(BpGraphNode){.name = l->name}, &count, 1);
+  return l->trip ? 0 : -1;
+}
+
+/* Puts the first dimension of a stack where an attribute wants it. */
+static BpGraphValue *turn_stack(const Looping *l, BpGraphValue *stack, int64_t axis) {
+  int64_t perm[BP_GRAPH_MAX_NDIM];
+  if (read_axis(l, &axis, stack->ndim))
+    return NULL;
+  for (int32_t i = 0; i < stack->ndim; i++)
+    perm[i] = i < axis ? i + 1 : i == axis ? 0 : i;
+  return axis == 0 ? stack
+                   : bp__op_transpose(l->scope->import->graph, &(BpGraphNode){.name = l->name},
+                                      stack, perm, stack->ndim);
+}
+
+static int check_scan(const Looping *l, int64_t num_scanned) {
+  const OnnxNode *node = l->node;
+  if (l->scope->version < 9)
+    return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
+                          "node '%s' (Scan): operator set 8 scans batches, which is not supported; "
+                          "convert the model to 9 or later with onnx.version_converter",
+                          l->name);
+  if (num_scanned < 1 || (uint64_t)num_scanned > node->n_input)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "node '%s' (Scan): num_scan_inputs is %" PRId64 " of %zu inputs", l->name,
+                          num_scanned, node->n_input);
+  if (l->onnx->n_input != node->n_input ||
+      l->onnx->n_output < node->n_input - (size_t)num_scanned || node->n_output > l->onnx->n_output)
+    return bp_error_raise(BP_ERROR_FORMAT,
+                          "node '%s' (Scan): its body has %zu inputs and %zu outputs, the node %zu "
+                          "and %zu",
+                          l->name, l->onnx->n_input, l->onnx->n_output, node->n_input,
+                          node->n_output);
+  return 0;
+}
+
+static int add_turned(const Looping *l, const BpGraphNode *loop, const int64_t *axes) {
+  BpGraphValue **values = bp__arena_alloc_array(&l->scope->import->graph->arena,
+                                                (size_t)loop->num_outputs + 1, sizeof(*values));
+  for (size_t i = 0; values && i < (size_t)loop->num_outputs; i++) {
+    values[i] = i < l->num_carried ? loop->outputs[i]
+                                   : turn_stack(l, loop->outputs[i], axes[i - l->num_carried]);
+    if (!values[i])
+      return -1;
+  }
+  return values ? add_values(l->scope, l->node, values) : -1;
+}
+
+static int add_scan(Scope *scope, const OnnxNode *node, const char *name) {
+  BpGraphValue **inputs =
+      bp__arena_alloc_array(&scope->import->graph->arena, node->n_input + 1, sizeof(*inputs));
+  const OnnxAttribute *count =
+      bp__onnx_find_attribute(node->attribute, node->n_attribute, "num_scan_inputs");
+  Looping l = {.scope = scope, .node = node, .name = name, .is_scan = 1};
+  if (check_can_control(scope, node, name) || !inputs ||
+      bp__scope_read_inputs(scope, node, name, inputs) ||
+      !(l.onnx = read_graph(scope, node, name, "body")) ||
+      (count && bp__scope_resolve_attribute(scope, count, &count)) ||
+      check_scan(&l, count ? count->i : 0))
+    return -1;
+  l.num_scanned = (size_t)count->i;
+  l.num_carried = node->n_input - l.num_scanned;
+  l.num_stacks = l.onnx->n_output - l.num_carried;
+  l.initial = inputs;
+  l.scanned = inputs + l.num_carried;
+  int64_t *axes = read_list(&l, "scan_output_axes", l.num_stacks);
+  l.is_backward = axes ? read_list(&l, "scan_output_directions", l.num_stacks) : NULL;
+  if (!l.is_backward || read_scanned(&l))
+    return -1;
+  BpGraphNode *loop = add_looping(&l);
+  return loop ? add_turned(&l, loop, axes) : -1;
+}
+
+/* ---- The three --------------------------------------------------------------------------- */
+
+static const struct {
+  const char *op_type;
+  int (*add)(Scope *scope, const OnnxNode *node, const char *name);
+} controls[] = {{"If", add_if}, {"Loop", add_loop}, {"Scan", add_scan}};
+
+int bp__onnx_is_control(const char *op_type) {
+  for (size_t i = 0; i < sizeof(controls) / sizeof(controls[0]); i++)
+    if (!strcmp(controls[i].op_type, op_type))
+      return 1;
+  return 0;
+}
+
+int bp__scope_add_control(Scope *scope, const OnnxNode *node, const char *name) {
+  size_t i = 0;
+  while (strcmp(controls[i].op_type, node->op_type))
+    i++;
+  return controls[i].add(scope, node, name);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What import.c and control.c share: names, and what they stand for. */
+#ifndef BACKPLANE_GRAPH_ONNX_SCOPE_H
+#define BACKPLANE_GRAPH_ONNX_SCOPE_H
+
+#include <search.h>
+
+#include <glib.h>
+
+#include "graph/onnx/import.h"
+
+typedef struct Import {
+  BpGraph *graph; /* to which nodes are added now: of the model, or a body */
+  const OnnxModel *model;
+  const OnnxGraph *onnx;
+  const BpInputShape *shapes;
+  int32_t num_shapes;
+  struct hsearch_data functions; /* by domain, name and overload: OnnxFunction */
+  GHashTable *branches;          /* by the bytes of a subgraph: OnnxGraph */
+} Import;
+
+/* A body while it is imported, and what it reads of the graph around it. */
+typedef struct Body {
+  BpGraph *graph;
+  BpList captured;   /* BpGraphValue of the graph around it: the last inputs of the body */
+  GHashTable *known; /* by a value of the graph around it: what stands for it in the body */
+} Body;
+
+/* How deep calls, branches and loops may nest. */
+#define MAX_DEPTH 32
+
+/* Nodes, and the names that they see: of the model, of a call of a function, or of a body. */
+typedef struct Scope {
+  Import *import;
+  const struct Scope *outer; /* whose names they see as well, or NULL */
+  Body *body;                /* whose graph has the values; NULL: the model's graph */
+  const char *path;          /* comes before the names of nodes in errors */
+  OnnxNode *const *nodes;
+  size_t num_nodes;
+  const OnnxAttribute **actuals; /* the attributes of the function in this call, by their names */
+  size_t num_actuals;
+  int32_t version; /* of the default operator set */
+  int32_t depth;
+  struct hsearch_data values; /* by name: BpGraphValue, NULL for an input that a call leaves out */
+} Scope;
+
+static inline int is_empty(const char *text) {
+  return !text || !text[0];
+}
+
+/* ---- import.c ---------------------------------------------------------------------------- */
+
+/* The name, or NULL with an error: it is none, or no text. `what` begins the message. */
+const char *bp__onnx_check_name(const char *name, const char *what);
+/* The attribute of that name, or NULL. */
+const OnnxAttribute *bp__onnx_find_attribute(OnnxAttribute *const *list, size_t count,
+                                             const char *name);
+/* What an attribute is in this call of a function, where it refers to one of the function: NULL if
+ * the call leaves that out. */
+int bp__scope_resolve_attribute(const Scope *scope, const OnnxAttribute *from,
+                                const OnnxAttribute **result);
+
+/* Begins what a node holds; a node of the budget is used up for it. */
+int bp__scope_enter(const Scope *scope, const char *name, Scope *inner);
+/* Makes room for the names of the scope's nodes and `count` others; hdestroy_r frees it. */
+int bp__scope_create_names(Scope *scope, size_t count);
+int bp__scope_set(Scope *scope, const char *name, BpGraphValue *value);
+/* The same; -1 for NULL, whose maker raised the error. */
+int bp__scope_add(Scope *scope, const char *name, BpGraphValue *value);
+/* What the name stands for, or NULL. */
+BpGraphValue *bp__scope_find(Scope *scope, const char *name);
+/* The inputs of a node, NULL for those left out. */
+int bp__scope_read_inputs(Scope *scope, const OnnxNode *node, const char *name,
+                          BpGraphValue **inputs);
+int bp__scope_add_initializers(Scope *scope, const OnnxGraph *onnx);
+/* Names every operator of the scope that the table lacks in one error. */
+int bp__scope_check_operators(const Scope *scope);
+int bp__scope_add_nodes(Scope *scope);
+
+/* ---- control.c --------------------------------------------------------------------------- */
+
+/* Whether the operator of ONNX's own domain runs bodies. */
+int bp__onnx_is_control(const char *op_type);
+/* Adds such a node. */
+int bp__scope_add_control(Scope *scope, const OnnxNode *node, const char *name);
+/* What stands in the body for a value of the graph around it. NULL with BP_ERROR_MEMORY. */
+BpGraphValue *bp__body_capture(Body *body, BpGraphValue *value);
+
+#endif

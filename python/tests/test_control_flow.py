@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""If, Loop and Scan where the data decides: each model is compiled once, and onnxruntime says what is right of every
+run."""
+
+import itertools
+import os
+
+import numpy as np
+import pytest
+
+import backplane
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+onnxruntime.set_default_logger_severity(4)
+
+TARGETS = ["c", "llvm"] if os.environ.get("BP_TEST_LONG") else ["c"]
+HEADER = '<ir_version: 9, opset_import: ["" : 18]>\n'
+NUMBERS = (np.arange(-12, 12, dtype=np.float32) / 4).reshape(4, 6)
+
+# The text of each model, and the inputs of its runs.
+CASES = {
+    "branches_of_different_shapes": ("""
+      m (float[4, 6] x, bool c) => (float[a, 6] y) {
+        y = If (c) <
+          then_branch = t () => (float[a, 6] t0) { t0 = Concat<axis = 0> (x, x) },
+          else_branch = e () => (float[a, 6] e0) { s = Constant<value_ints = [2]> ()
+                                                  n = Constant<value_ints = [0]> ()
+                                                  e1 = Slice (x, n, s)  e0 = Neg (e1) }>
+      }""", [dict(x=NUMBERS, c=c) for c in (True, False)]),
+    "branches_that_give_what_they_are_given": ("""
+      m (float[n, 6] x, float[n, 6] z, bool[1] c) => (float[n, 6] y, float[n, 6] w) {
+        y, w = If (c) <
+          then_branch = t () => (float[n, 6] t0, float[n, 6] t1) { t0 = Identity (x) t1 = Identity (z) },
+          else_branch = e () => (float[n, 6] e0, float[n, 6] e1) { e0 = Identity (z) e1 = Add (x, z) }>
+      }""", [dict(x=NUMBERS, z=2 * NUMBERS, c=[c]) for c in (True, False)]),
+    "branch_in_a_branch": ("""
+      m (float[n] x, bool c, bool d) => (float[k] y) {
+        y = If (c) <
+          then_branch = t () => (float[k] t0) {
+            x2 = Mul (x, x)
+            t0 = If (d) <then_branch = u () => (float[n] u0) { u0 = Add (x2, x) },
+                         else_branch = v () => (float[k] v0) { v0 = Concat<axis = 0> (x2, x, x2) }>
+          },
+          else_branch = e () => (float[n] e0) { e0 = Neg (x) }>
+      }""", [dict(x=NUMBERS[0, :n], c=c, d=d) for n, c, d in [(6, 1, 1), (6, 1, 0), (3, 0, 1), (1, 1, 0)]]),
+    "counted_loop": ("""
+      m (float[4, 6] x, int64 n) => (float[4, 6] y, float[k, 4, 6] all) {
+        yes = Constant<value = bool {1}> ()
+        y, all = Loop (n, yes, x) <body = b (int64 i, bool go, float[4, 6] a) =>
+                                          (bool on, float[4, 6] c, float[4, 6] d) {
+          on = Identity (go)  f = Cast<to = 1> (i)  e = Add (a, f)  c = Mul (e, x)  d = Neg (c)
+        }>
+      }""", [dict(x=NUMBERS, n=n) for n in (0, 1, 3, 40, -5)]),
+    "loop_of_a_known_count": ("""
+      m (float[4, 6] x) => (float[4, 6] y, float[3, 4, 6] all) {
+        yes = Constant<value = bool {1}> ()  n = Constant<value_int = 3> ()
+        y, all = Loop (n, yes, x) <body = b (int64 i, bool go, float[4, 6] a) =>
+                                          (bool on, float[4, 6] c, float[4, 6] d) {
+          on = Identity (go)  c = Mul (a, x)  d = Relu (c)
+        }>
+      }""", [dict(x=NUMBERS)]),
+    "loop_that_never_runs": ("""
+      m (float[4, 6] x) => (float[4, 6] y, float[k, 4, 6] all) {
+        no = Constant<value = bool {0}> ()
+        y, all = Loop (, no, x) <body = b (int64 i, bool go, float[4, 6] a) =>
+                                        (bool on, float[4, 6] c, float[4, 6] d) {
+          on = Identity (go)  c = Mul (a, x)  d = Relu (c)
+        }>
+      }""", [dict(x=NUMBERS)]),
+    "loop_over_rows": ("""
+      m (float[n, 6] x) => (float[6] y, float[n, 6] sums) {
+        s = Shape<start = 0, end = 1> (x)  n0 = Squeeze (s)
+        zero = Constant<value_floats = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]> ()
+        y, sums = Loop (n0, , zero) <body = b (int64 i, bool go, float[6] a) => (bool on, float[6] c, float[6] d) {
+          on = Identity (go)  row = Gather (x, i)  c = Add (a, row)  d = Identity (c)
+        }>
+      }""", [dict(x=NUMBERS[:n]) for n in (4, 1, 0)]),
+    "while_loop": ("""
+      m (float x, bool c, int64 n) => (float y, int64 steps, float[k] all) {
+        zero = Constant<value_int = 0> ()  one = Constant<value_int = 1> ()  top = Constant<value_float = 100.0> ()
+        y, steps, all = Loop (n, c, x, zero) <body = b (int64 i, bool go, float a, int64 s) =>
+                                                       (bool on, float d, int64 t, float e) {
+          d = Add (a, a)  t = Add (s, one)  on = Less (d, top)  e = Sub (d, a)
+        }>
+      }""", [dict(x=x, c=c, n=n) for x, c, n in [(1, 1, 99), (1, 0, 99), (200, 1, 99), (-1, 1, 20), (1, 1, 0)]]),
+    "values_that_change_places": ("""
+      m (float[2] a, float[2] b, float[2] c, int64 n) => (float[2] p, float[2] q, float[2] r) {
+        p, q, r = Loop (n, , a, b, c) <body = l (int64 i, bool go, float[2] x, float[2] y, float[2] z) =>
+                                               (bool on, float[2] u, float[2] v, float[2] w) {
+          on = Identity (go)  u = Identity (y)  v = Identity (x)  w = Add (x, z)
+        }>
+      }""", [dict(a=[1, 2], b=[3, 4], c=[5, 6], n=n) for n in range(4)]),
+    "value_that_grows": ("""
+      m (float[n, 6] x, int64 k) => (float[a, 6] y, float[a, 6] z) {
+        y = Loop (k, , x) <body = b (int64 i, bool go, float[a, 6] v) => (bool on, float[c, 6] w) {
+          on = Identity (go)  u = Relu (v)  w = Concat<axis = 0> (u, x)
+        }>
+        z = Softmax (y)
+      }""", [dict(x=NUMBERS[:n], k=k) for n, k in [(2, 3), (4, 1), (3, 0), (1, 7)]]),
+    "elements_of_an_open_shape": ("""
+      m (float[n] x, float[n] w, int64 k) => (float[a, b] y) {
+        zero = Constant<value_ints = [0]> ()
+        yes = Constant<value = bool {1}> ()
+        y = Loop (k, yes) <body = b (int64 i, bool go) => (bool on, float[c] w0) {
+          on = Identity (go)  p = NonZero (w)  q = Squeeze (p, zero)  v = Gather (x, q)  f = Cast<to = 1> (i)  w0 = Mul (v, f)
+        }>
+      }""", [dict(x=NUMBERS[0], w=w, k=k) for w, k in [([0, 1, 1, 0, 1, 0], 3), ([1, 1, 1, 1, 1, 1], 1)]]),
+    "loop_in_a_loop": ("""
+      m (float[3] x, int64 n, int64 k) => (float[3] y, float[a, 3] all) {
+        y, all = Loop (n, , x) <body = b (int64 i, bool go, float[3] v) => (bool on, float[3] w, float[3] e) {
+          on = Identity (go)  many = Add (i, k)  top = Constant<value_float = 50.0> ()
+          w, g = Loop (many, go, v) <body = c (int64 j, bool go1, float[3] p) => (bool on1, float[3] q, float[3] h) {
+            r = Cast<to = 1> (j)  s = Add (r, x)  q = Add (p, s)  t = ReduceMax<keepdims = 0> (q)
+            on1 = Less (t, top)  h = Neg (q)
+          }>
+          axis = Constant<value_ints = [0]> ()
+          e = ReduceSum<keepdims = 0> (g, axis)
+        }>
+      }""", [dict(x=[1, 2, 3], n=n, k=k) for n, k in [(3, 2), (0, 2), (4, 0), (9, 9)]]),
+    "branch_in_a_loop": ("""
+      m (float[n] x, int64 k) => (float[a] y) {
+        two = Constant<value_int = 2> ()  one = Constant<value_int = 1> ()
+        y = Loop (k, , x) <body = b (int64 i, bool go, float[p] v) => (bool on, float[q] w) {
+          on = Identity (go)  r = Mod (i, two)  odd = Equal (r, one)
+          w = If (odd) <then_branch = t () => (float[q] t0) { t0 = Concat<axis = 0> (v, x) },
+                        else_branch = e () => (float[q] e0) { e0 = Neg (v) }>
+        }>
+      }""", [dict(x=NUMBERS[0, :n], k=k) for n, k in [(4, 5), (1, 0), (6, 1), (2, 2)]]),
+    "loop_in_a_branch": ("""
+      m (float[2] x, bool c, int64 k) => (float[2] y) {
+        y = If (c) <then_branch = t () => (float[2] t0) {
+                      t0 = Loop (k, , x) <body = b (int64 i, bool go, float[2] v) => (bool on, float[2] w) {
+                        on = Identity (go)  w = Mul (v, x) }> },
+                    else_branch = e () => (float[2] e0) { e0 = Neg (x) }>
+      }""", [dict(x=[2, 3], c=c, k=k) for c, k in [(1, 3), (0, 3), (1, 0)]]),
+    "scan_of_sums": ("""
+      m (float[2] s, float[n, 2] x) => (float[2] y, float[n, 2] all) {
+        y, all = Scan<num_scan_inputs = 1, body = b (float[2] a, float[2] e) => (float[2] c, float[2] d) {
+          c = Add (a, e)  d = Mul (c, e) }> (s, x)
+      }""", [dict(s=[1, 2], x=NUMBERS.reshape(-1, 2)[:n]) for n in (12, 1)]),
+    "scan_backward_along_other_axes": ("""
+      m (float[3] s, float[3, 5] x, float[5, 3, 2] z) => (float[3] y, float[3, 5] p, float[2, 3, 5] q) {
+        y, p, q = Scan<num_scan_inputs = 2, scan_input_axes = [1, -3], scan_input_directions = [1, 0],
+                       scan_output_axes = [1, -1], scan_output_directions = [0, 1], body = b
+          (float[3] a, float[3] e, float[3, 2] f) => (float[3] c, float[3] d, float[2, 3] g) {
+          c = Add (a, e)  d = Mul (c, a)  t = Transpose (f)  g = Add (t, e) }> (s, x, z)
+      }""", [dict(s=[1, 2, 3], x=NUMBERS.reshape(-1)[:15].reshape(3, 5), z=np.arange(30).reshape(5, 3, 2))]),
+    "scan_with_two_states_and_a_captured_value": ("""
+      m (float[n, 2] x, float[2] w) => (float[2] p, float[2] q, float[n, 2] r) {
+        zero = Constant<value_floats = [0.0, 0.0]> ()
+        p, q, r = Scan<num_scan_inputs = 1, body = b (float[2] a, float[2] b0, float[2] e) =>
+                                                    (float[2] c, float[2] d, float[2] g) {
+          c = Identity (b0)  f = Mul (e, w)  d = Add (a, f)  g = Sub (c, d) }> (w, zero, x)
+      }""", [dict(x=NUMBERS.reshape(-1, 2)[:n], w=[3, -1]) for n in (5, 2, 1)]),
+    "convolutions_in_a_loop": ("""
+      m (float[1, 3, 8, 8] x, float[3, 3, 3, 3] w, int64 k) => (float[1, 3, 8, 8] y) {
+        y = Loop (k, , x) <body = b (int64 i, bool go, float[1, 3, 8, 8] v) => (bool on, float[1, 3, 8, 8] u) {
+          on = Identity (go)  c = Conv<pads = [1, 1, 1, 1]> (v, w)  d = Tanh (c)  u = Add (d, x)
+        }>
+      }""", [dict(x=np.sin(np.arange(192)).reshape(1, 3, 8, 8), w=np.cos(np.arange(81)).reshape(3, 3, 3, 3) / 9, k=k)
+             for k in (0, 1, 5)]),
+}
+
+
+def arguments(model, run):
+    types = {info.name: onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type)
+             for info in model.graph.input}
+    return {name: np.asarray(value, types[name]) for name, value in run.items()}
+
+
+@pytest.mark.parametrize("target, name", list(itertools.product(TARGETS, CASES)))
+def test_bodies_run_as_often_as_the_data_says(target, name, tmp_path):
+    text, runs = CASES[name]
+    model = onnx.parser.parse_model(HEADER + text)
+    onnx.save(model, tmp_path / "model.onnx")
+    ours = backplane.Model(backplane.compile(tmp_path / "model.onnx", target), "cpu")
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for run in runs:
+        given = arguments(model, run)
+        for one, want in zip(ours.run(given).values(), peer.run(None, given), strict=True):
+            one = one.numpy()
+            assert one.shape == want.shape and one.dtype == want.dtype, run
+            np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
