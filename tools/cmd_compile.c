@@ -181,6 +181,8 @@ static BpModule *compile_code(const char *path, const Code *code, const CompileO
   if (fallback || !options->fallback)
     module = model_compile(path, code->targets, fallback, &options->onnx, options->inputs,
                            options->dump_dir, devices);
+  if (!module && !fallback && model_is_refused())
+    bp_error_add_context("--fallback c runs on the CPU what a target refuses");
   bp_object_release(fallback);
   return module;
 }

@@ -235,6 +235,9 @@ BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarg
                         const OnnxOptions *onnx, char *const *inputs, const char *dump_dir,
                         char **devices);
 
+/* Whether model_compile failed for what a target refuses and a fallback may run. */
+gboolean model_is_refused(void);
+
 /* Whether the path ends in that extension (".onnx"), in whatever case. */
 gboolean path_has_extension(const char *path, const char *extension);
 /* A name as a file name: what is not a letter, digit, '.' or '-' becomes '_' (transfer full). */

@@ -179,6 +179,11 @@ BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarg
   return module;
 }
 
+gboolean model_is_refused(void) {
+  return bp_error_is(BP_ERROR_NOT_IMPLEMENTED) &&
+         strstr(bp_error_message(), "another target may run as the fallback");
+}
+
 /* ---- Opening ----------------------------------------------------------------------------- */
 
 static BpTarget *choose_target(const ModelOptions *options, LoadedModel *loaded) {
@@ -233,6 +238,13 @@ static BpTarget *choose_fallback(const ModelOptions *options, LoadedModel *loade
   return target;
 }
 
+static void advise_second_device(const BpTarget *target) {
+  char *kind = target_device_kind(target);
+  bp_error_add_context("--device %s,cpu runs on the CPU what target %s refuses", kind,
+                       bp_target_kind(target));
+  g_free(kind);
+}
+
 static BpModule *compile_for_device(const char *path, const ModelOptions *options,
                                     LoadedModel *loaded) {
   BpTarget *target = choose_target(options, loaded);
@@ -246,6 +258,8 @@ static BpModule *compile_for_device(const char *path, const ModelOptions *option
   BpModule *module =
       model_compile(path, targets, fallback, &options->onnx, options->inputs, NULL, &devices);
   g_free(devices);
+  if (!module && !fallback && model_is_refused())
+    advise_second_device(target);
   bp_object_release(fallback);
   loaded->compile_ms = (double)(g_get_monotonic_time() - start) / 1000.0;
   g_ptr_array_free(targets, TRUE);

@@ -150,17 +150,14 @@ static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *gr
   return dump_graph(build, graph, "optimized.txt");
 }
 
-/* To what the target refused, where code for the CPU can run it: what to ask for. */
+/* Says of what the target refused that code for the CPU may run it. How to ask for that depends on
+ * the caller: a program has BpCompileOptions::fallback, a command has options. */
 static BpModule *refuse(const BpBuild *build) {
-  char kind[64];
-  int32_t type = bp_target_device_type(build->target);
-  bp_device_format((BpDevice){type, 0}, kind, sizeof kind);
-  if (!build->fallback && type != BP_DEVICE_CPU && bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
+  if (!build->fallback && bp_target_device_type(build->target) != BP_DEVICE_CPU &&
+      bp_error_is(BP_ERROR_NOT_IMPLEMENTED))
     bp_error_add_context(
-        "target %s refuses a part of the model, which a second target may run: "
-        "\"c\" as the fallback (--fallback c of the command), or the second device "
-        "in \"%.*s,cpu\" of a run",
-        bp_target_kind(build->target), (int)strcspn(kind, ":"), kind);
+        "target %s refuses a part of the model, which another target may run as the fallback",
+        bp_target_kind(build->target));
   return NULL;
 }
 

@@ -440,7 +440,8 @@ inspect_names_missing_operators() {
 second_device_is_told() {
   local target="opencl -fp64=false"
   relu 0b "$(part 0a 0840)" >"$work/double.onnx"
-  fails 1 "(--fallback c of the command)" "$backplane" compile "$work/double.onnx" --target "$target" -o "$work/double.so" &&
+  fails 1 "--fallback c runs on the CPU what a target refuses" "$backplane" compile "$work/double.onnx" --target "$target" -o "$work/double.so" &&
+    fails 1 "--device opencl,cpu runs on the CPU what target opencl refuses" "$backplane" run "$work/double.onnx" --target "$target" --device opencl &&
     says "as in --device opencl,cpu" "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" &&
     grep -q 'KiB for opencl -fp64=false with c,' "$work/out" &&
     says '"devices": "opencl,cpu"' "$backplane" compile "$work/double.onnx" --target "$target" --fallback c -o "$work/double.so" --json &&
