@@ -11,6 +11,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/einsum.c \
 	graph/ops/elementwise.c \
 	graph/ops/expr.h \
+	graph/ops/few_bits.c \
 	graph/ops/fold.c \
 	graph/ops/grid_sample.c \
 	graph/ops/loss.c \

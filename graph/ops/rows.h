@@ -221,6 +221,10 @@ BP_ROW_EXPAND(max_unpool);
 BP_ROW_INFER(lrn);
 BP_ROW_COMPUTE(lrn);
 
+/* few_bits.c */
+BP_ROW_EXPAND(matmul_nbits);
+BP_ROW_INFER(matmul_bits);
+BP_ROW_COMPUTE(matmul_bits);
 /* matmul.c */
 BP_ROW_INFER(matmul);
 BP_ROW_COMPUTE(matmul);

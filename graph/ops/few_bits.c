@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products with weights of few bits (com.microsoft's MatMulNBits): a column of the second operand
+ * is cut into blocks, each with a scale and a zero point. Weights stay as they are stored; a
+ * product makes numbers of them in registers. */
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+
+#define UINT8 ((BpDataType){BP_DTYPE_UINT, 8, 1})
+#define INT32 ((BpDataType){BP_DTYPE_INT, 32, 1})
+
+/* Columns that lie beside each other, for vectors of at most so many elements. */
+#define PANEL 16
+
+/* The second operand, `columns` of `rows` numbers. */
+typedef struct Weights {
+  int64_t columns, rows, bits;
+  int64_t block, num_blocks; /* of a column */
+  int64_t bytes;             /* of a block */
+} Weights;
+
+static int check_count(const BpGraphNode *node, int32_t input, int64_t count) {
+  const BpGraphValue *value = node->inputs[input];
+  char text[BP_VALUE_TEXT];
+  if (!bp__extents_any_open(value->shape, value->ndim) && bp__value_num_elements(value) == count)
+    return 0;
+  return bp__op_bad(node, "input %d is %s; expected %lld elements", input,
+                    bp__value_format(value, text), (long long)count);
+}
+
+static int check_numbers(const BpGraphNode *node, const Weights *w) {
+  const int64_t most = INT64_C(1) << 31;
+  if (w->bits != 2 && w->bits != 4 && w->bits != 8)
+    return bp__op_error(node, "weights of %lld bits are not supported; 2, 4 and 8 are",
+                        (long long)w->bits);
+  if (w->columns < 1 || w->rows < 1 || w->columns > most || w->rows > most || w->block < 8 ||
+      w->block > most || w->block % 8 != 0)
+    return bp__op_bad(node, "N is %lld, K %lld, and block_size %lld", (long long)w->columns,
+                      (long long)w->rows, (long long)w->block);
+  if (w->rows % w->block != 0)
+    return bp__op_error(node, "K = %lld is no multiple of block_size = %lld", (long long)w->rows,
+                        (long long)w->block);
+  return 0;
+}
+
+static int read_weights(const BpGraphNode *node, Weights *w) {
+  const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
+  *w = (Weights){.columns = bp__node_int(node, "N", 0),
+                 .rows = bp__node_int(node, "K", 0),
+                 .bits = bp__node_int(node, "bits", 4),
+                 .block = bp__node_int(node, "block_size", 0)};
+  if (check_numbers(node, w))
+    return -1;
+  w->num_blocks = w->rows / w->block;
+  w->bytes = w->block * w->bits / 8;
+  if (bp__node_input(node, 4))
+    return bp__op_error(node, "an order of groups (g_idx) is not supported");
+  if (a->ndim < 1 || a->shape[a->ndim - 1] != w->rows || !bp__dtype_is_float(a->dtype))
+    return bp__op_bad(node, "input 0 is not of floats in rows of K = %lld", (long long)w->rows);
+  if (!bp__dtype_equal(b->dtype, UINT8))
+    return bp__op_bad(node, "input 1 is not of bytes");
+  return check_count(node, 1, w->columns * w->num_blocks * w->bytes) ||
+                 check_count(node, 2, w->columns * w->num_blocks)
+             ? -1
+             : 0;
+}
+
+/* Columns of `inner` elements in panels: [panels, inner, PANEL], or one that has them all. */
+static BpGraphValue *in_panels(BpGraph *graph, const BpGraphNode *node, const Weights *w,
+                               BpGraphValue *value, int64_t inner) {
+  int64_t panel = w->columns % PANEL == 0 ? PANEL : w->columns;
+  const int64_t shape[] = {w->columns / panel, panel, inner}, perm[] = {0, 2, 1};
+  value = value ? bp__op_reshape(graph, node, value, shape, 3) : NULL;
+  return value ? bp__op_transpose(graph, node, value, perm, 3) : NULL;
+}
+
+/* Zero points of `bits` bits each, whose columns begin at bytes, as [columns, blocks]. */
+static BpGraphValue *unpacked_zeros(BpGraph *graph, const BpGraphNode *node, const Weights *w) {
+  int64_t each = 8 / w->bits, bytes = (w->num_blocks + each - 1) / each;
+  const int64_t flat = w->columns * bytes, shape[] = {w->columns, bytes * each};
+  if (check_count(node, 3, flat))
+    return NULL;
+  BpGraphValue *value = bp__op_reshape(graph, node, node->inputs[3], &flat, 1);
+  const BpGraphAttr attrs[] = {bp__attr_int(graph, "bits", w->bits),
+                               bp__attr_int(graph, "is_signed", 0),
+                               bp__attr_int(graph, "count", flat * each)};
+  if (value && each > 1)
+    value = bp__op_apply(graph, "backplane", "Unpack", node->name, &value, 1, attrs, 3);
+  value = value ? bp__op_reshape(graph, node, value, shape, 2) : NULL;
+  return value ? bp__op_slice(graph, node, value, 1, 0, w->num_blocks) : NULL;
+}
+
+/* Zero points as floats: as they are given, or the middle of what the bits can say. */
+static BpGraphValue *zeros(BpGraph *graph, const BpGraphNode *node, const Weights *w) {
+  BpGraphValue *value = bp__node_input(node, 3);
+  if (!value)
+    return bp__graph_float_scalar(graph, (float)(1 << (w->bits - 1)));
+  if (bp__dtype_equal(value->dtype, UINT8))
+    return bp__op_cast(graph, node, unpacked_zeros(graph, node, w), BP__FLOAT32);
+  if (check_count(node, 3, w->columns * w->num_blocks))
+    return NULL;
+  return bp__op_cast(graph, node, value, BP__FLOAT32);
+}
+
+/* What is added to each weight times its scale: the zero point times the scale, negated. */
+static BpGraphValue *offsets(BpGraph *graph, const BpGraphNode *node, const Weights *w,
+                             BpGraphValue *scales) {
+  const int64_t shape[] = {w->columns, w->num_blocks};
+  BpGraphValue *zero = zeros(graph, node, w);
+  if (zero && zero->ndim > 0)
+    zero = bp__op_reshape(graph, node, zero, shape, 2);
+  BpGraphValue *product = zero ? bp__op_binary(graph, node, "Mul", zero, scales) : NULL;
+  return product ? bp__op_unary(graph, node, "Neg", product) : NULL;
+}
+
+BP_ROW_EXPAND(matmul_nbits) {
+  Weights w;
+  if (read_weights(node, &w))
+    return -1;
+  const int64_t shape[] = {w.columns, w.num_blocks};
+  BpGraphValue *scales = bp__op_cast(graph, node, node->inputs[2], BP__FLOAT32);
+  scales = scales ? bp__op_reshape(graph, node, scales, shape, 2) : NULL;
+  BpGraphValue *offset = scales ? offsets(graph, node, &w, scales) : NULL;
+  BpGraphValue *inputs[] = {
+      bp__op_cast(graph, node, node->inputs[0], BP__FLOAT32),
+      in_panels(graph, node, &w, node->inputs[1], w.num_blocks * w.bytes),
+      in_panels(graph, node, &w, scales, w.num_blocks),
+      in_panels(graph, node, &w, offset, w.num_blocks),
+  };
+  BpGraphAttr bits = bp__attr_int(graph, "bits", w.bits);
+  BpGraphValue *sum = NULL;
+  if (inputs[0] && inputs[1] && inputs[2] && inputs[3])
+    sum = bp__op_apply(graph, "backplane", "MatMulBits", node->name, inputs, 4, &bits, 1);
+  sum = sum ? bp__op_cast(graph, node, sum, node->inputs[0]->dtype) : NULL;
+  if (sum && bp__node_input(node, 5))
+    sum = bp__op_binary(graph, node, "Add", sum, node->inputs[5]);
+  node->outputs[0] = sum;
+  return sum ? 0 : -1;
+}
+
+/* ---- The product ------------------------------------------------------------------------- */
+
+/* Inputs are a, the bytes, the scales and the offsets, the last three in panels. */
+BP_ROW_INFER(matmul_bits) {
+  const BpGraphValue *a = node->inputs[0], *b = node->inputs[1];
+  int64_t shape[BP_GRAPH_MAX_NDIM];
+  memcpy(shape, a->shape, (size_t)a->ndim * sizeof(*shape));
+  shape[a->ndim - 1] = b->shape[0] * b->shape[2];
+  return bp__node_set_output(graph, node, 0, a->dtype, shape, a->ndim);
+}
+
+/* Number `place` of a byte. */
+static const BpIrNode *number_in(BpIrModule *ir, const BpIrNode *byte, int64_t place,
+                                 int64_t bits) {
+  const BpIrNode *shift = x_number(ir, INT32, (double)(place * bits));
+  const BpIrNode *mask = x_number(ir, INT32, (double)((1 << bits) - 1));
+  const BpIrNode *value = place ? bp_ir_binary(ir, BP_IR_SHR, byte, shift) : byte;
+  if ((place + 1) * bits < 8)
+    value = bp_ir_binary(ir, BP_IR_BIT_AND, value, mask);
+  return value ? bp_ir_cast(ir, BP__FLOAT32, value) : NULL;
+}
+
+static const BpIrNode *matmul_bits_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpGraphValue *a = op->node->inputs[0], *b = op->node->inputs[1];
+  int64_t bits = bp__node_int(op->node, "bits", 4), each = 8 / bits;
+  int64_t num_blocks = op->node->inputs[2]->shape[1], bytes = b->shape[1] / num_blocks;
+  int32_t last = a->ndim - 1;
+  BpIrModule *ir = bp_te_ir(te);
+  const BpIrNode *k[] = {bp__op_reduce_axis(op, "block", num_blocks),
+                         bp__op_reduce_axis(op, "byte", bytes)};
+  const BpIrNode *panel = x_index(ir, b->shape[2]), *ia[BP_GRAPH_MAX_NDIM], *sum = NULL;
+  const BpIrNode *at[] = {bp_ir_binary(ir, BP_IR_FLOORDIV, axes[last], panel), k[0],
+                          bp_ir_binary(ir, BP_IR_FLOORMOD, axes[last], panel)};
+  const BpIrNode *scale = bp_te_read(te, op->inputs[2], at);
+  const BpIrNode *offset = bp_te_read(te, op->inputs[3], at);
+  at[1] = x_add(ir, x_mul(ir, k[0], x_index(ir, bytes)), k[1]);
+  const BpIrNode *byte = bp_te_read(te, op->inputs[1], at);
+  byte = byte ? bp_ir_cast(ir, INT32, byte) : NULL;
+  memcpy(ia, axes, (size_t)last * sizeof(*ia));
+  for (int64_t i = 0; i < each; i++) {
+    ia[last] = x_add(ir, x_mul(ir, at[1], x_index(ir, each)), x_index(ir, i));
+    const BpIrNode *weight = x_add(ir, x_mul(ir, number_in(ir, byte, i, bits), scale), offset);
+    const BpIrNode *product = x_mul(ir, bp_te_read(te, op->inputs[0], ia), weight);
+    sum = i ? x_add(ir, sum, product) : product;
+  }
+  return bp_te_reduce(te, BP_TE_SUM, sum, k, 2);
+}
+
+BP_ROW_COMPUTE(matmul_bits) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp__op_give(outputs,
+                     bp__op_tensor(op, "matmul", out->shape, out->ndim, matmul_bits_body, &copy));
+}
