@@ -6,6 +6,7 @@
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
+#include "graph/ops/vector.h"
 
 bool bp__op_is_bind(const BpGraphNode *node) {
   return node->is_kept;
@@ -74,54 +75,17 @@ BpGraphValue *bp__op_bind(BpGraph *graph, const BpGraphNode *node, BpGraphValue 
 
 /* ---- Vectors ----------------------------------------------------------------------------- */
 
-/* What vectors of int64 are made for: the nodes have the name of that node. NULL operands make NULL
- * results. */
-typedef struct Maker {
-  BpGraph *graph;
-  const BpGraphNode *node;
-} Maker;
-
-static BpGraphValue *vector_of(Maker m, const int64_t *extents, int64_t count) {
-  return bp__op_extents(m.graph, m.node, extents, count);
-}
-
-static BpGraphValue *number(Maker m, int64_t value) {
-  return bp__graph_int_vector(m.graph, &value, 1);
-}
-
-static BpGraphValue *binary(Maker m, const char *op, BpGraphValue *a, BpGraphValue *b) {
-  return bp__op_binary(m.graph, m.node, op, a, b);
-}
-
-static BpGraphValue *choose(Maker m, BpGraphValue *condition, BpGraphValue *a, BpGraphValue *b) {
-  return bp__op_apply(m.graph, "", "Where", m.node->name, (BpGraphValue *[]){condition, a, b}, 3,
-                      NULL, 0);
-}
-
-static BpGraphValue *least(Maker m, BpGraphValue *a, BpGraphValue *b) {
-  return binary(m, "Min", a, b);
-}
-
-static BpGraphValue *greatest(Maker m, BpGraphValue *a, BpGraphValue *b) {
-  return binary(m, "Max", a, b);
-}
-
 /* The vector after `count` ones are put before it. */
-static BpGraphValue *after_ones(Maker m, BpGraphValue *vector, int64_t count) {
+static BpGraphValue *after_ones(BpVectorMaker m, BpGraphValue *vector, int64_t count) {
   int64_t ones[BP_GRAPH_MAX_NDIM];
   for (int64_t i = 0; i < count; i++)
     ones[i] = 1;
   if (count == 0)
     return vector;
-  BpGraphAttr axis = bp__attr_int(m.graph, "axis", 0);
-  return bp__op_apply(m.graph, "", "Concat", m.node->name,
-                      (BpGraphValue *[]){bp__graph_int_vector(m.graph, ones, count), vector}, 2,
-                      &axis, 1);
+  return v_join(m, (BpGraphValue *[]){bp__graph_int_vector(m.graph, ones, count), vector}, 2);
 }
 
-/* The input as a vector of int64 whose length, at most `max`, is known; *count is -1 if it is not
- * there. */
-static BpGraphValue *read_vector(Maker m, int32_t input, int32_t max, int64_t *count) {
+BpGraphValue *bp__vector_read(BpVectorMaker m, int32_t input, int32_t max, int64_t *count) {
   BpGraphValue *value = bp__node_input(m.node, input);
   *count = -1;
   if (!value)
@@ -138,15 +102,13 @@ static BpGraphValue *read_vector(Maker m, int32_t input, int32_t max, int64_t *c
   return bp__op_cast(m.graph, m.node, bp__op_reshape(m.graph, m.node, value, count, 1), BP__INT64);
 }
 
-/* Whether only a run knows the input. */
-static bool is_of_data(const BpGraphNode *node, int32_t input) {
+bool bp__vector_is_of_data(const BpGraphNode *node, int32_t input) {
   const BpGraphValue *value = bp__node_input(node, input);
   return value && !value->data && !value->extents;
 }
 
-/* Another operator of this table instead of the node: 1 on success. */
-static int replace(Maker m, BpGraphNode *node, const char *op, BpGraphValue *vector,
-                   const BpGraphAttr *attrs, int32_t num_attrs) {
+int bp__vector_replace(BpVectorMaker m, BpGraphNode *node, const char *op, BpGraphValue *vector,
+                       const BpGraphAttr *attrs, int32_t num_attrs) {
   node->outputs[0] = bp__op_apply(m.graph, "backplane", op, node->name,
                                   (BpGraphValue *[]){node->inputs[0], vector}, 2, attrs, num_attrs);
   return node->outputs[0] ? 1 : -1;
@@ -155,42 +117,41 @@ static int replace(Maker m, BpGraphNode *node, const char *op, BpGraphValue *vec
 /* ---- Reshape ----------------------------------------------------------------------------- */
 
 /* The extents that 0 stands for: those of the input, and where it has none, no extent. */
-static BpGraphValue *copied_extents(Maker m, int64_t count) {
+static BpGraphValue *copied_extents(BpVectorMaker m, int64_t count) {
   const BpGraphValue *in = m.node->inputs[0];
   int64_t extents[BP_GRAPH_MAX_NDIM];
   for (int64_t i = 0; i < count; i++)
     extents[i] = i < in->ndim ? in->shape[i] : -2;
-  return vector_of(m, extents, count);
+  return v_extents(m, extents, count);
 }
 
 /* The shape that it has, or, where it cannot have the one wanted, negative extents; *given are the
  * elements that are known, or NULL. */
-static BpGraphValue *reshaped(Maker m, BpGraphValue *shape, int64_t count, const int64_t **given) {
+static BpGraphValue *reshaped(BpVectorMaker m, BpGraphValue *shape, int64_t count,
+                              const int64_t **given) {
   const BpGraphValue *in = m.node->inputs[0];
   int64_t all = bp__extent_product(&m.graph->extents, in->shape, in->ndim);
-  BpGraphValue *total = all == BP_EXTENT_NONE ? NULL : vector_of(m, &all, 1);
+  BpGraphValue *total = all == BP_EXTENT_NONE ? NULL : v_extents(m, &all, 1);
   if (!bp__node_int(m.node, "allowzero", 0))
-    shape = choose(m, binary(m, "Equal", shape, number(m, 0)), copied_extents(m, count), shape);
-  BpGraphValue *is_rest = binary(m, "Equal", shape, number(m, -1));
-  BpGraphValue *known =
-      bp__op_unary(m.graph, m.node, "ReduceProd", choose(m, is_rest, number(m, 1), shape));
-  BpGraphValue *rest = choose(m, binary(m, "Equal", known, number(m, 0)), number(m, 0),
-                              binary(m, "Div", total, greatest(m, known, number(m, 1))));
-  shape = choose(m, is_rest, rest, shape);
+    shape =
+        v_choose(m, v_binary(m, "Equal", shape, v_number(m, 0)), copied_extents(m, count), shape);
+  BpGraphValue *is_rest = v_binary(m, "Equal", shape, v_number(m, -1));
+  BpGraphValue *known = v_reduce(m, "ReduceProd", v_choose(m, is_rest, v_number(m, 1), shape));
+  BpGraphValue *rest = v_choose(m, v_binary(m, "Equal", known, v_number(m, 0)), v_number(m, 0),
+                                v_binary(m, "Div", total, v_greatest(m, known, v_number(m, 1))));
+  shape = v_choose(m, is_rest, rest, shape);
   *given = shape ? shape->extents : NULL;
-  BpGraphValue *is_one = binary(
-      m, "Less",
-      bp__op_unary(m.graph, m.node, "ReduceSum", bp__op_cast(m.graph, m.node, is_rest, BP__INT64)),
-      number(m, 2));
-  BpGraphValue *fits =
-      binary(m, "Equal", bp__op_unary(m.graph, m.node, "ReduceProd", shape), total);
-  return choose(m, binary(m, "And", is_one, fits), shape, number(m, -1));
+  BpGraphValue *is_one = v_binary(
+      m, "Less", v_reduce(m, "ReduceSum", bp__op_cast(m.graph, m.node, is_rest, BP__INT64)),
+      v_number(m, 2));
+  BpGraphValue *fits = v_binary(m, "Equal", v_reduce(m, "ReduceProd", shape), total);
+  return v_choose(m, v_binary(m, "And", is_one, fits), shape, v_number(m, -1));
 }
 
-static int bind_reshape(Maker m, BpGraphNode *node) {
+static int bind_reshape(BpVectorMaker m, BpGraphNode *node) {
   const int64_t *given = NULL;
   int64_t count;
-  BpGraphValue *shape = read_vector(m, 1, BP_GRAPH_MAX_NDIM, &count);
+  BpGraphValue *shape = bp__vector_read(m, 1, BP_GRAPH_MAX_NDIM, &count);
   if (!shape)
     return -1;
   if (count == 0)
@@ -198,7 +159,7 @@ static int bind_reshape(Maker m, BpGraphNode *node) {
   shape = reshaped(m, shape, count, &given);
   shape = bp__op_bind(m.graph, node, shape, given,
                       "the elements of its input do not have the shape that it asks for");
-  return replace(m, node, "ViewIn", shape, NULL, 0);
+  return bp__vector_replace(m, node, "ViewIn", shape, NULL, 0);
 }
 
 /* A view in the shape that a vector has, which the run has checked. */
@@ -210,10 +171,10 @@ BP_ROW_INFER(view_in) {
 
 /* ---- Expand ------------------------------------------------------------------------------ */
 
-static int bind_expand(Maker m, BpGraphNode *node) {
+static int bind_expand(BpVectorMaker m, BpGraphNode *node) {
   const BpGraphValue *in = node->inputs[0];
   int64_t count, own[BP_GRAPH_MAX_NDIM], known[BP_GRAPH_MAX_NDIM];
-  BpGraphValue *shape = read_vector(m, 1, BP_GRAPH_MAX_NDIM, &count);
+  BpGraphValue *shape = bp__vector_read(m, 1, BP_GRAPH_MAX_NDIM, &count);
   if (!shape)
     return -1;
   int32_t ndim = count > in->ndim ? (int32_t)count : in->ndim, added = ndim - in->ndim;
@@ -221,14 +182,14 @@ static int bind_expand(Maker m, BpGraphNode *node) {
     own[i] = i < added ? 1 : in->shape[i - added];
     known[i] = own[i] == 1 || bp__extent_is_open(own[i]) ? BP_EXTENT_NONE : own[i];
   }
-  BpGraphValue *from = vector_of(m, own, ndim), *one = number(m, 1);
+  BpGraphValue *from = v_extents(m, own, ndim), *one = v_number(m, 1);
   shape = after_ones(m, shape, ndim - count);
-  BpGraphValue *is_one = binary(m, "Equal", from, one);
+  BpGraphValue *is_one = v_binary(m, "Equal", from, one);
   BpGraphValue *fits =
-      binary(m, "Or", binary(m, "Equal", shape, one), binary(m, "Equal", from, shape));
-  shape = choose(m, is_one, shape, choose(m, fits, from, number(m, -1)));
+      v_binary(m, "Or", v_binary(m, "Equal", shape, one), v_binary(m, "Equal", from, shape));
+  shape = v_choose(m, is_one, shape, v_choose(m, fits, from, v_number(m, -1)));
   shape = bp__op_bind(m.graph, node, shape, known, "its input does not expand to the shape given");
-  return replace(m, node, "ExpandIn", shape, NULL, 0);
+  return bp__vector_replace(m, node, "ExpandIn", shape, NULL, 0);
 }
 
 /* Where an extent that is open may be 1 or the one wanted, its last place stands for those beyond.
@@ -264,17 +225,17 @@ typedef struct Slicing {
   BpGraphValue *is_valid; /* for each axis, or NULL: they are */
 } Slicing;
 
-static int read_slicing(Maker m, Slicing *slicing) {
+static int read_slicing(BpVectorMaker m, Slicing *slicing) {
   int64_t count, num_steps = -1;
-  slicing->starts = read_vector(m, 1, BP_GRAPH_MAX_NDIM, &slicing->count);
-  slicing->ends = slicing->starts ? read_vector(m, 2, BP_GRAPH_MAX_NDIM, &count) : NULL;
+  slicing->starts = bp__vector_read(m, 1, BP_GRAPH_MAX_NDIM, &slicing->count);
+  slicing->ends = slicing->starts ? bp__vector_read(m, 2, BP_GRAPH_MAX_NDIM, &count) : NULL;
   if (!slicing->ends)
     return -1;
-  slicing->steps = read_vector(m, 4, BP_GRAPH_MAX_NDIM, &num_steps);
+  slicing->steps = bp__vector_read(m, 4, BP_GRAPH_MAX_NDIM, &num_steps);
   if (!slicing->steps && num_steps < 0 && bp__node_input(m.node, 4))
     return -1;
   if (!slicing->steps)
-    slicing->steps = number(m, 1);
+    slicing->steps = v_number(m, 1);
   if (count != slicing->count || (num_steps >= 0 && num_steps != count) ||
       count > m.node->inputs[0]->ndim)
     return bp__op_bad(m.node, "its starts, ends and steps differ in number, or are too many");
@@ -302,35 +263,38 @@ static int read_axes(const BpGraphNode *node, Slicing *slicing) {
 
 /* What is given for some axes, in the order of all: `otherwise` for the rest. `is_at` has a row for
  * each axis of the input. */
-static BpGraphValue *spread(Maker m, BpGraphValue *is_at, BpGraphValue *given, int64_t otherwise) {
-  BpGraphValue *axis = number(m, 1);
+static BpGraphValue *spread(BpVectorMaker m, BpGraphValue *is_at, BpGraphValue *given,
+                            int64_t otherwise) {
+  BpGraphValue *axis = v_number(m, 1);
   BpGraphAttr keepdims = bp__attr_int(m.graph, "keepdims", 0);
-  BpGraphValue *inputs[] = {choose(m, is_at, given, number(m, 0)), axis};
+  BpGraphValue *inputs[] = {v_choose(m, is_at, given, v_number(m, 0)), axis};
   BpGraphValue *sum = bp__op_apply(m.graph, "", "ReduceSum", m.node->name, inputs, 2, &keepdims, 1);
-  inputs[0] = choose(m, is_at, number(m, 1), number(m, 0));
+  inputs[0] = v_choose(m, is_at, v_number(m, 1), v_number(m, 0));
   BpGraphValue *times =
       bp__op_apply(m.graph, "", "ReduceSum", m.node->name, inputs, 2, &keepdims, 1);
-  return choose(m, binary(m, "Equal", times, number(m, 0)), number(m, otherwise), sum);
+  return v_choose(m, v_binary(m, "Equal", times, v_number(m, 0)), v_number(m, otherwise), sum);
 }
 
 /* Makes the slicing one along all axes, by those that a run gives: each of them in its range, and
  * none twice. */
-static int spread_axes(Maker m, Slicing *slicing) {
+static int spread_axes(BpVectorMaker m, Slicing *slicing) {
   const BpGraphValue *in = m.node->inputs[0];
   int64_t count, column[] = {in->ndim, 1};
-  BpGraphValue *axes = read_vector(m, 3, BP_GRAPH_MAX_NDIM, &count), *ndim = number(m, in->ndim);
+  BpGraphValue *axes = bp__vector_read(m, 3, BP_GRAPH_MAX_NDIM, &count),
+               *ndim = v_number(m, in->ndim);
   if (!axes)
     return -1;
   if (count != slicing->count)
     return bp__op_bad(m.node, "its starts and its axes differ in number");
   for (int32_t i = 0; i < in->ndim; i++)
     slicing->axes[i] = i;
-  axes = choose(m, binary(m, "Less", axes, number(m, 0)), binary(m, "Add", axes, ndim), axes);
+  axes =
+      v_choose(m, v_binary(m, "Less", axes, v_number(m, 0)), v_binary(m, "Add", axes, ndim), axes);
   BpGraphValue *all = bp__graph_int_vector(m.graph, slicing->axes, in->ndim);
-  BpGraphValue *is_at = binary(m, "Equal", bp__op_reshape(m.graph, m.node, all, column, 2), axes);
-  BpGraphValue *times = spread(m, is_at, number(m, 1), 0);
-  BpGraphValue *found = bp__op_unary(m.graph, m.node, "ReduceSum", least(m, times, number(m, 1)));
-  slicing->is_valid = binary(m, "Equal", found, number(m, count));
+  BpGraphValue *is_at = v_binary(m, "Equal", bp__op_reshape(m.graph, m.node, all, column, 2), axes);
+  BpGraphValue *times = spread(m, is_at, v_number(m, 1), 0);
+  BpGraphValue *found = v_reduce(m, "ReduceSum", v_least(m, times, v_number(m, 1)));
+  slicing->is_valid = v_binary(m, "Equal", found, v_number(m, count));
   slicing->starts = spread(m, is_at, slicing->starts, 0);
   slicing->ends = spread(m, is_at, slicing->ends, INT64_MAX);
   slicing->steps = spread(m, is_at, slicing->steps, 1);
@@ -339,45 +303,49 @@ static int spread_axes(Maker m, Slicing *slicing) {
 }
 
 /* A bound of the slice: from the end where it is negative, and not beyond what its step reaches. */
-static BpGraphValue *bound(Maker m, BpGraphValue *given, BpGraphValue *extent, BpGraphValue *back) {
-  given = choose(m, binary(m, "Less", given, number(m, 0)), binary(m, "Add", given, extent), given);
-  given = greatest(m, given, binary(m, "Sub", number(m, 0), back));
-  return least(m, given, binary(m, "Sub", extent, back));
+static BpGraphValue *bound(BpVectorMaker m, BpGraphValue *given, BpGraphValue *extent,
+                           BpGraphValue *back) {
+  given = v_choose(m, v_binary(m, "Less", given, v_number(m, 0)), v_binary(m, "Add", given, extent),
+                   given);
+  given = v_greatest(m, given, v_binary(m, "Sub", v_number(m, 0), back));
+  return v_least(m, given, v_binary(m, "Sub", extent, back));
 }
 
 /* Along each axis where the slice starts, then how many elements it has, and then its steps, upward
  * and downward, of which one is 0. */
-static BpGraphValue *places(Maker m, const Slicing *slicing) {
-  BpGraphValue *zero = number(m, 0), *one = number(m, 1);
-  BpGraphValue *extent = vector_of(m, slicing->extents, slicing->count);
-  BpGraphValue *steps = binary(m, "Add", slicing->steps, binary(m, "Mul", slicing->starts, zero));
+static BpGraphValue *places(BpVectorMaker m, const Slicing *slicing) {
+  BpGraphValue *zero = v_number(m, 0), *one = v_number(m, 1);
+  BpGraphValue *extent = v_extents(m, slicing->extents, slicing->count);
+  BpGraphValue *steps =
+      v_binary(m, "Add", slicing->steps, v_binary(m, "Mul", slicing->starts, zero));
   /* A longer step leaves the first element alone, as these do. */
-  steps = least(m, greatest(m, steps, number(m, -INT32_MAX)), number(m, INT32_MAX));
-  BpGraphValue *ups = greatest(m, steps, zero);
-  BpGraphValue *downs = greatest(m, binary(m, "Sub", zero, steps), zero);
-  BpGraphValue *length = binary(m, "Add", ups, downs);
-  BpGraphValue *back = least(m, downs, one);
+  steps = v_least(m, v_greatest(m, steps, v_number(m, -INT32_MAX)), v_number(m, INT32_MAX));
+  BpGraphValue *ups = v_greatest(m, steps, zero);
+  BpGraphValue *downs = v_greatest(m, v_binary(m, "Sub", zero, steps), zero);
+  BpGraphValue *length = v_binary(m, "Add", ups, downs);
+  BpGraphValue *back = v_least(m, downs, one);
   BpGraphValue *starts = bound(m, slicing->starts, extent, back);
   BpGraphValue *ends = bound(m, slicing->ends, extent, back);
-  BpGraphValue *distance = binary(m, "Sub", ends, starts);
+  BpGraphValue *distance = v_binary(m, "Sub", ends, starts);
   distance =
-      choose(m, binary(m, "Greater", back, zero), binary(m, "Sub", zero, distance), distance);
-  BpGraphValue *counts = binary(m, "Div", binary(m, "Sub", greatest(m, distance, zero), one),
-                                greatest(m, length, one));
-  counts = choose(m, binary(m, "Greater", distance, zero), binary(m, "Add", counts, one), zero);
-  BpGraphValue *is_valid = binary(m, "Greater", length, zero);
-  is_valid = slicing->is_valid ? binary(m, "And", is_valid, slicing->is_valid) : is_valid;
-  counts = choose(m, is_valid, counts, number(m, -1));
+      v_choose(m, v_binary(m, "Greater", back, zero), v_binary(m, "Sub", zero, distance), distance);
+  BpGraphValue *counts = v_binary(m, "Div", v_binary(m, "Sub", v_greatest(m, distance, zero), one),
+                                  v_greatest(m, length, one));
+  counts =
+      v_choose(m, v_binary(m, "Greater", distance, zero), v_binary(m, "Add", counts, one), zero);
+  BpGraphValue *is_valid = v_binary(m, "Greater", length, zero);
+  is_valid = slicing->is_valid ? v_binary(m, "And", is_valid, slicing->is_valid) : is_valid;
+  counts = v_choose(m, is_valid, counts, v_number(m, -1));
   BpGraphAttr axis = bp__attr_int(m.graph, "axis", 0);
-  BpGraphValue *parts[] = {greatest(m, starts, zero), counts, ups, downs};
+  BpGraphValue *parts[] = {v_greatest(m, starts, zero), counts, ups, downs};
   return bp__op_apply(m.graph, "", "Concat", m.node->name, parts, 4, &axis, 1);
 }
 
-static int bind_slice(Maker m, BpGraphNode *node) {
+static int bind_slice(BpVectorMaker m, BpGraphNode *node) {
   Slicing *slicing = bp__arena_alloc(&m.graph->arena, sizeof(*slicing));
   int64_t known[4 * BP_GRAPH_MAX_NDIM];
   if (!slicing || read_slicing(m, slicing) ||
-      (is_of_data(node, 3) ? spread_axes(m, slicing) : read_axes(node, slicing)))
+      (bp__vector_is_of_data(node, 3) ? spread_axes(m, slicing) : read_axes(node, slicing)))
     return -1;
   int64_t count = slicing->count;
   for (int64_t i = 0; i < count; i++)
@@ -396,7 +364,7 @@ static int bind_slice(Maker m, BpGraphNode *node) {
   BpGraphValue *vector = bp__op_bind(m.graph, node, places(m, slicing), known,
                                      "it has a step of 0, or axes that are none or there twice");
   BpGraphAttr axes = bp__attr_ints("axes", slicing->axes, (int32_t)count);
-  return replace(m, node, "SliceIn", vector, &axes, 1);
+  return bp__vector_replace(m, node, "SliceIn", vector, &axes, 1);
 }
 
 BP_ROW_INFER(slice_in) {
@@ -440,30 +408,30 @@ BP_ROW_COMPUTE(slice_in) {
 /* ---- Others ------------------------------------------------------------------------------ */
 
 /* Elements of the input are extents, or factors of them. */
-static int bind_plainly(Maker m, BpGraphNode *node, int32_t input, const char *complaint) {
+static int bind_plainly(BpVectorMaker m, BpGraphNode *node, int32_t input, const char *complaint) {
   int64_t count;
-  BpGraphValue *vector = read_vector(m, input, 2 * BP_GRAPH_MAX_NDIM, &count);
+  BpGraphValue *vector = bp__vector_read(m, input, 2 * BP_GRAPH_MAX_NDIM, &count);
   node->inputs[input] = vector ? bp__op_bind(m.graph, node, vector, NULL, complaint) : NULL;
   return node->inputs[input] ? 0 : -1;
 }
 
-static int bind_constant_of_shape(Maker m, BpGraphNode *node) {
+static int bind_constant_of_shape(BpVectorMaker m, BpGraphNode *node) {
   return bind_plainly(m, node, 0, "the shape asked for has a negative extent");
 }
 
-static int bind_tile(Maker m, BpGraphNode *node) {
+static int bind_tile(BpVectorMaker m, BpGraphNode *node) {
   return bind_plainly(m, node, 1, "one of its repeats is negative");
 }
 
-static int bind_topk(Maker m, BpGraphNode *node) {
+static int bind_topk(BpVectorMaker m, BpGraphNode *node) {
   const BpGraphValue *in = node->inputs[0];
   int64_t count;
   int32_t axis;
-  BpGraphValue *k = read_vector(m, 1, 1, &count);
+  BpGraphValue *k = bp__vector_read(m, 1, 1, &count);
   if (!k || bp__op_axis(node, bp__node_int(node, "axis", -1), in->ndim, &axis))
     return -1;
-  BpGraphValue *is_more = binary(m, "Greater", k, vector_of(m, &in->shape[axis], 1));
-  k = choose(m, is_more, number(m, -1), k);
+  BpGraphValue *is_more = v_binary(m, "Greater", k, v_extents(m, &in->shape[axis], 1));
+  k = v_choose(m, is_more, v_number(m, -1), k);
   node->inputs[1] = bp__op_bind(m.graph, node, k, NULL,
                                 "its k is negative, or more than the elements that there are");
   return node->inputs[1] ? 0 : -1;
@@ -471,26 +439,41 @@ static int bind_topk(Maker m, BpGraphNode *node) {
 
 /* Inputs that steer inference. */
 static const struct {
-  const char *op;
+  const char *op;      /* or how the names of several begin */
   int32_t first, last; /* inputs of which one may be of the data */
-  int (*bind)(Maker m, BpGraphNode *node);
+  int (*bind)(BpVectorMaker m, BpGraphNode *node);
 } binders[] = {
-    {"Reshape", 1, 1, bind_reshape}, {"Expand", 1, 1, bind_expand},
-    {"Slice", 1, 4, bind_slice},     {"ConstantOfShape", 0, 0, bind_constant_of_shape},
-    {"Tile", 1, 1, bind_tile},       {"TopK", 1, 1, bind_topk},
+    {"Reshape", 1, 1, bind_reshape},
+    {"Expand", 1, 1, bind_expand},
+    {"Slice", 1, 4, bind_slice},
+    {"ConstantOfShape", 0, 0, bind_constant_of_shape},
+    {"Tile", 1, 1, bind_tile},
+    {"TopK", 1, 1, bind_topk},
+    {"Pad", 1, 3, bp__bind_pad},
+    {"Squeeze", 1, 1, bp__bind_squeeze},
+    {"Unsqueeze", 1, 1, bp__bind_unsqueeze},
+    {"CumSum", 1, 1, bp__bind_running},
+    {"CumProd", 1, 1, bp__bind_running},
+    {"Trilu", 1, 1, bp__bind_trilu},
+    {"Reduce", 1, 1, bp__bind_reduce},
 };
+
+static bool is_for(const char *name, const char *op) {
+  return strcmp(name, "Reduce") ? !strcmp(name, op) : !strncmp(name, op, strlen(name));
+}
 
 int bp__op_bind_inputs(BpGraph *graph, BpGraphNode *node) {
   for (size_t i = 0; i < sizeof(binders) / sizeof(binders[0]); i++)
-    if (!*node->op->domain && !strcmp(binders[i].op, node->op->name))
+    if (!*node->op->domain && is_for(binders[i].op, node->op->name))
       for (int32_t k = binders[i].first; k <= binders[i].last; k++)
-        if (is_of_data(node, k))
-          return check_can_bind(graph, node) ? -1 : binders[i].bind((Maker){graph, node}, node);
+        if (bp__vector_is_of_data(node, k))
+          return check_can_bind(graph, node) ? -1
+                                             : binders[i].bind((BpVectorMaker){graph, node}, node);
   return 0;
 }
 
 int bp__op_bind_shape(BpGraph *graph, BpGraphNode *node) {
-  Maker m = {graph, node};
+  BpVectorMaker m = {graph, node};
   if (!bp__node_input(node, 1))
     return 0;
   if (!strcmp(node->op->name, "Reshape"))

@@ -4,7 +4,8 @@
 libbackplane_graph_la_SOURCES += \
 	graph/ops/agree.c \
 	graph/ops/attention.c \
-	graph/ops/bind.c \
+	graph/ops/axes.c \
+	graph/ops/bind.c graph/ops/bind_pad.c graph/ops/vector.h \
 	graph/ops/blocked.c \
 	graph/ops/control.c graph/ops/control.h \
 	graph/ops/conv.c \

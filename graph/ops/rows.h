@@ -314,4 +314,11 @@ BP_ROW_COMPUTE(expand_in);
 BP_ROW_INFER(slice_in);
 BP_ROW_COMPUTE(slice_in);
 
+/* axes.c */
+BP_ROW_COMPUTE(twice_in);
+
+/* bind_pad.c */
+BP_ROW_INFER(pad_in);
+BP_ROW_COMPUTE(pad_in);
+
 #endif

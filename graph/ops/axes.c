@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Axes that depend on the data. How many they are is known, and so is the rank of what they lead
+ * to: a run computes for each axis of the input whether it is among them. */
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+#include "graph/ops/vector.h"
+
+/* Axes of `ndim`, as a run has them. */
+typedef struct Chosen {
+  int64_t count;
+  BpGraphValue *is_chosen; /* for each of `ndim`: 1 or 0 */
+  BpGraphValue *is_valid;  /* one bool: each is an axis, and none is there twice */
+} Chosen;
+
+static int read_chosen(BpVectorMaker m, int32_t ndim, Chosen *chosen) {
+  BpGraphValue *axes = bp__vector_read(m, 1, BP_GRAPH_MAX_NDIM, &chosen->count);
+  BpGraphValue *zero = v_number(m, 0), *one = v_number(m, 1);
+  if (!axes)
+    return -1;
+  if (chosen->count > ndim || ndim == 0)
+    return bp__op_bad(m.node, "it has %d axes for %d dimensions", (int)chosen->count, ndim);
+  axes = v_choose(m, v_binary(m, "Less", axes, zero), v_binary(m, "Add", axes, v_number(m, ndim)),
+                  axes);
+  BpGraphValue *is_at = v_binary(m, "Equal", v_column(m, v_places(m, ndim)), axes);
+  BpGraphValue *times = v_sum_rows(m, v_choose(m, is_at, one, zero));
+  chosen->is_chosen = v_least(m, times, one);
+  chosen->is_valid =
+      v_binary(m, "Equal", v_reduce(m, "ReduceSum", chosen->is_chosen), v_number(m, chosen->count));
+  return chosen->is_valid ? 0 : -1;
+}
+
+static BpGraphValue *pick(BpVectorMaker m, const Chosen *chosen, BpGraphValue *then,
+                          BpGraphValue *otherwise) {
+  return v_choose(m, v_binary(m, "Equal", chosen->is_chosen, v_number(m, 1)), then, otherwise);
+}
+
+/* The vector, or -1 everywhere if the axes are not valid. */
+static BpGraphValue *valid(BpVectorMaker m, const Chosen *chosen, BpGraphValue *vector) {
+  return v_choose(m, chosen->is_valid, vector, v_number(m, -1));
+}
+
+/* How many axes before each are not chosen. */
+static BpGraphValue *places_of_rest(BpVectorMaker m, const Chosen *chosen) {
+  BpGraphValue *rest = v_binary(m, "Sub", v_number(m, 1), chosen->is_chosen);
+  BpGraphAttr exclusive = bp__attr_int(m.graph, "exclusive", 1);
+  return bp__op_apply(m.graph, "", "CumSum", m.node->name, (BpGraphValue *[]){rest, v_number(m, 0)},
+                      2, &exclusive, 1);
+}
+
+/* The extents of the axes that are not chosen, in order. */
+static BpGraphValue *rest_of(BpVectorMaker m, const Chosen *chosen, BpGraphValue *extents,
+                             int32_t ndim) {
+  BpGraphValue *zero = v_number(m, 0);
+  BpGraphValue *row = pick(m, chosen, v_number(m, -1), places_of_rest(m, chosen));
+  BpGraphValue *column = v_column(m, v_places(m, ndim - (int32_t)chosen->count));
+  return v_sum_rows(m, v_choose(m, v_binary(m, "Equal", column, row), extents, zero));
+}
+
+static const char *const bad_axes = "its axes are none of its input's, or there twice";
+
+/* Gives the node's first output the extents that are left of it. */
+static int drop_axes(BpVectorMaker m, BpGraphNode *node, const Chosen *chosen, BpGraphValue *from,
+                     BpGraphValue *extents, const char *complaint) {
+  BpGraphValue *shape;
+  int32_t ndim = from ? from->ndim : 0;
+  if (chosen->count == ndim)
+    shape = bp__graph_int_vector(m.graph, NULL, 0);
+  else
+    shape = bp__op_bind(m.graph, node, rest_of(m, chosen, extents, ndim), NULL, complaint);
+  node->outputs[0] = bp__op_apply(m.graph, "backplane", "ViewIn", node->name,
+                                  (BpGraphValue *[]){from, shape}, 2, NULL, 0);
+  return node->outputs[0] ? 1 : -1;
+}
+
+/* ---- Squeeze and Unsqueeze --------------------------------------------------------------- */
+
+int bp__bind_squeeze(BpVectorMaker m, BpGraphNode *node) {
+  BpGraphValue *in = node->inputs[0];
+  Chosen chosen;
+  if (read_chosen(m, in->ndim, &chosen))
+    return -1;
+  BpGraphValue *extents = v_extents(m, in->shape, in->ndim);
+  BpGraphValue *is_one = v_binary(m, "Equal", extents, v_number(m, 1));
+  BpGraphValue *ones = v_reduce(
+      m, "ReduceSum",
+      pick(m, &chosen, v_choose(m, is_one, v_number(m, 1), v_number(m, 0)), v_number(m, 0)));
+  BpGraphValue *fits = v_binary(m, "Equal", ones, v_number(m, chosen.count));
+  chosen.is_valid = v_binary(m, "And", chosen.is_valid, fits);
+  /* Checked even where nothing is left to bind. */
+  if (!bp__op_bind(
+          m.graph, node, valid(m, &chosen, v_number(m, 0)), (int64_t[]){0},
+          "its axes are none of its input's, are there twice, or have other extents than 1"))
+    return -1;
+  return drop_axes(m, node, &chosen, in, extents, bad_axes);
+}
+
+int bp__bind_unsqueeze(BpVectorMaker m, BpGraphNode *node) {
+  BpGraphValue *in = node->inputs[0], *axes = node->inputs[1];
+  int64_t added = bp__value_num_elements(axes);
+  Chosen chosen;
+  if (added < 0 || in->ndim + added > BP_GRAPH_MAX_NDIM)
+    return bp__op_error(node, "its output has more than %d dimensions", BP_GRAPH_MAX_NDIM);
+  if (read_chosen(m, in->ndim + (int32_t)added, &chosen))
+    return -1;
+  BpGraphValue *shape = v_number(m, 1);
+  if (in->ndim > 0) {
+    BpGraphValue *place = v_least(m, places_of_rest(m, &chosen), v_number(m, in->ndim - 1));
+    shape = v_binary(m, "Gather", v_extents(m, in->shape, in->ndim), place);
+  }
+  shape = valid(m, &chosen, pick(m, &chosen, v_number(m, 1), shape));
+  return bp__vector_replace(m, node, "ViewIn", bp__op_bind(m.graph, node, shape, NULL, bad_axes),
+                            NULL, 0);
+}
+
+/* ---- Reductions -------------------------------------------------------------------------- */
+
+/* Each axis twice: once with its extent, and once with 1. Which is first says whether it is
+ * reduced; a reduction over the second half is the one wanted. */
+int bp__bind_reduce(BpVectorMaker m, BpGraphNode *node) {
+  BpGraphValue *in = node->inputs[0], *inputs[2];
+  int32_t ndim = in->ndim;
+  Chosen chosen;
+  if (bp__value_num_elements(node->inputs[1]) == 0) {
+    node->inputs[1] = bp__graph_int_vector(m.graph, NULL, 0);
+    return node->inputs[1] ? 0 : -1;
+  }
+  if (2 * ndim > BP_GRAPH_MAX_NDIM)
+    return bp__op_error(node, "its axes depend on the data, which %d dimensions at most may have",
+                        BP_GRAPH_MAX_NDIM / 2);
+  if (read_chosen(m, ndim, &chosen))
+    return -1;
+  BpGraphValue *extents = v_extents(m, in->shape, ndim), *one = v_number(m, 1);
+  BpGraphValue *kept = pick(m, &chosen, one, extents), *reduced = pick(m, &chosen, extents, one);
+  BpGraphValue *both = valid(m, &chosen, v_join(m, (BpGraphValue *[]){kept, reduced}, 2));
+  inputs[0] = bp__op_apply(m.graph, "backplane", "TwiceIn", node->name,
+                           (BpGraphValue *[]){in, bp__op_bind(m.graph, node, both, NULL, bad_axes)},
+                           2, NULL, 0);
+  int64_t axes[BP_GRAPH_MAX_NDIM];
+  for (int32_t i = 0; i < ndim; i++)
+    axes[i] = ndim + i;
+  inputs[1] = bp__graph_int_vector(m.graph, axes, ndim);
+  BpGraphAttr keepdims = bp__attr_int(m.graph, "keepdims", 0);
+  BpGraphNode *reduction = inputs[0] && inputs[1] ? bp__graph_node(m.graph, node->op, node->name,
+                                                                   inputs, 2, 1, &keepdims, 1)
+                                                  : NULL;
+  if (!reduction)
+    return -1;
+  reduction->version = node->version;
+  if (bp__op_append(m.graph, reduction))
+    return -1;
+  node->outputs[0] = reduction->outputs[0];
+  if (bp__node_int(node, "keepdims", 1))
+    return 1;
+  return drop_axes(m, node, &chosen, reduction->outputs[0], extents, bad_axes);
+}
+
+/* Of the two indices of an axis one is 0. */
+static const BpIrNode *twice_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM];
+  int32_t ndim = op->node->inputs[0]->ndim;
+  for (int32_t i = 0; i < ndim; i++)
+    indices[i] = x_add(bp_te_ir(te), axes[i], axes[ndim + i]);
+  return bp_te_read(te, op->inputs[0], indices);
+}
+
+BP_ROW_COMPUTE(twice_in) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp__op_give(outputs,
+                     bp__op_tensor(op, "twice", out->shape, out->ndim, twice_in_body, &copy));
+}
+
+/* ---- Running sums ------------------------------------------------------------------------ */
+
+/* The product of the extents where a comparison with the axis holds. */
+static BpGraphValue *product_where(BpVectorMaker m, const char *compare, BpGraphValue *axis,
+                                   BpGraphValue *extents, int32_t ndim) {
+  BpGraphValue *holds = v_binary(m, compare, v_places(m, ndim), axis);
+  return v_reduce(m, "ReduceProd", v_choose(m, holds, extents, v_number(m, 1)));
+}
+
+/* Along the middle one of three axes, of which the others are all before and behind. */
+int bp__bind_running(BpVectorMaker m, BpGraphNode *node) {
+  BpGraphValue *in = node->inputs[0], *zero = v_number(m, 0);
+  int32_t ndim = in->ndim;
+  int64_t count;
+  BpGraphValue *axis = bp__vector_read(m, 1, 1, &count), *ndims = v_number(m, ndim);
+  if (!axis)
+    return -1;
+  if (count != 1 || ndim == 0)
+    return bp__op_bad(node, "its axis is no scalar, or its input is one");
+  axis = v_choose(m, v_binary(m, "Less", axis, zero), v_binary(m, "Add", axis, ndims), axis);
+  BpGraphValue *is_axis = v_binary(m, "And", v_binary(m, "GreaterOrEqual", axis, zero),
+                                   v_binary(m, "Less", axis, ndims));
+  BpGraphValue *extents = v_extents(m, in->shape, ndim);
+  BpGraphValue *parts[] = {product_where(m, "Less", axis, extents, ndim),
+                           product_where(m, "Equal", axis, extents, ndim),
+                           product_where(m, "Greater", axis, extents, ndim)};
+  BpGraphValue *shape = v_choose(m, is_axis, v_join(m, parts, 3), v_number(m, -1));
+  shape = bp__op_bind(m.graph, node, shape, NULL, "its axis is none of its input's");
+  BpGraphValue *rows = bp__op_apply(m.graph, "backplane", "ViewIn", node->name,
+                                    (BpGraphValue *[]){in, shape}, 2, NULL, 0);
+  BpGraphValue *sums =
+      bp__op_apply(m.graph, "", node->op->name, node->name,
+                   (BpGraphValue *[]){rows, v_number(m, 1)}, 2, node->attrs, node->num_attrs);
+  node->outputs[0] = bp__op_apply(
+      m.graph, "backplane", "ViewIn", node->name,
+      (BpGraphValue *[]){sums, bp__graph_int_vector(m.graph, in->shape, ndim)}, 2, NULL, 0);
+  return node->outputs[0] ? 1 : -1;
+}
+
+/* ---- Trilu ------------------------------------------------------------------------------- */
+
+/* 0, 1, 2 and so on up to an extent. */
+static BpGraphValue *counting(BpVectorMaker m, int64_t extent) {
+  BpGraphAttr attrs[] = {bp__attr_int(m.graph, "start", 0), bp__attr_int(m.graph, "step", 1),
+                         bp__attr_int(m.graph, "count", extent)};
+  return bp__op_apply(m.graph, "backplane", "Counting", m.node->name, NULL, 0, attrs, 3);
+}
+
+int bp__bind_trilu(BpVectorMaker m, BpGraphNode *node) {
+  BpGraphValue *in = node->inputs[0];
+  int64_t count;
+  BpGraphValue *k = bp__vector_read(m, 1, 1, &count);
+  if (!k)
+    return -1;
+  if (count != 1 || in->ndim < 2)
+    return bp__op_bad(node, "it takes at least 2 dimensions and a diagonal");
+  BpGraphValue *rows = v_column(m, counting(m, in->shape[in->ndim - 2]));
+  BpGraphValue *places = v_binary(m, "Sub", counting(m, in->shape[in->ndim - 1]), rows);
+  BpGraphValue *keeps =
+      v_binary(m, bp__node_int(node, "upper", 1) ? "GreaterOrEqual" : "LessOrEqual", places, k);
+  BpGraphValue *none = bp__graph_constant(m.graph, node->name, in->dtype, NULL, 0, NULL);
+  node->outputs[0] = v_choose(m, keeps, in, none);
+  return node->outputs[0] ? 1 : -1;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pad by pads, or along axes, that depend on the data. */
+#include <string.h>
+
+#include "graph/ops/expr.h"
+#include "graph/ops/rows.h"
+#include "graph/ops/vector.h"
+
+/* What a run finds out of each axis: the extent that it gets; how many elements are put before it;
+ * where what is left of it starts; and how much that is. */
+enum { EXTENT, BEFORE, START, LEFT, NUM_KINDS };
+
+/* The pads in the order of the axes of the input; *is_valid: the axes are that, each there once. */
+static int spread_pads(BpVectorMaker m, BpGraphValue **begin, BpGraphValue **end,
+                       BpGraphValue **is_valid) {
+  int32_t ndim = m.node->inputs[0]->ndim;
+  int64_t count, num_axes;
+  BpGraphValue *zero = v_number(m, 0), *one = v_number(m, 1);
+  BpGraphValue *pads = bp__vector_read(m, 1, 2 * BP_GRAPH_MAX_NDIM, &count);
+  BpGraphValue *axes = pads ? bp__vector_read(m, 3, BP_GRAPH_MAX_NDIM, &num_axes) : NULL;
+  if (!pads || (!axes && bp__node_input(m.node, 3)))
+    return -1;
+  if (!axes) {
+    axes = v_places(m, ndim);
+    num_axes = ndim;
+  }
+  if (count != 2 * num_axes || num_axes > ndim)
+    return bp__op_bad(m.node, "it has %d pads for %d axes", (int)count, (int)num_axes);
+  axes = v_choose(m, v_binary(m, "Less", axes, zero), v_binary(m, "Add", axes, v_number(m, ndim)),
+                  axes);
+  BpGraphValue *is_at = v_binary(m, "Equal", v_column(m, v_places(m, ndim)), axes);
+  BpGraphValue *times = v_sum_rows(m, v_choose(m, is_at, one, zero));
+  BpGraphValue *found = v_reduce(m, "ReduceSum", v_least(m, times, one));
+  *is_valid = v_binary(m, "Equal", found, v_number(m, num_axes));
+  BpGraphValue *first = bp__op_slice(m.graph, m.node, pads, 0, 0, num_axes);
+  BpGraphValue *second = bp__op_slice(m.graph, m.node, pads, 0, num_axes, count);
+  *begin = v_sum_rows(m, v_choose(m, is_at, first, zero));
+  *end = v_sum_rows(m, v_choose(m, is_at, second, zero));
+  return *begin && *end && *is_valid ? 0 : -1;
+}
+
+/* Pads that are not small are taken for none that there can be. */
+static BpGraphValue *is_small(BpVectorMaker m, BpGraphValue *pads) {
+  return v_binary(m, "And", v_binary(m, "LessOrEqual", pads, v_number(m, INT32_MAX)),
+                  v_binary(m, "GreaterOrEqual", pads, v_number(m, -INT32_MAX)));
+}
+
+int bp__bind_pad(BpVectorMaker m, BpGraphNode *node) {
+  const BpGraphValue *in = node->inputs[0], *fill = bp__node_input(node, 2);
+  const char *mode = bp__node_str(node, "mode", "constant");
+  bool is_constant = !strcmp(mode, "constant");
+  BpGraphValue *begin = NULL, *end = NULL, *is_valid = NULL, *zero = v_number(m, 0);
+  if (in->ndim == 0)
+    return bp__op_error(node, "its input is a scalar, and its pads depend on the data");
+  if (fill && (bp__value_num_elements(fill) != 1 || !bp__dtype_equal(fill->dtype, in->dtype)))
+    return bp__op_bad(node, "its fill value is not a scalar of the input's type");
+  if (!is_constant && strcmp(mode, "reflect") && strcmp(mode, "edge") && strcmp(mode, "wrap"))
+    return bp__op_bad(node, "mode '%s' is none of constant, reflect, edge and wrap", mode);
+  if (spread_pads(m, &begin, &end, &is_valid))
+    return -1;
+  BpGraphValue *own = v_extents(m, in->shape, in->ndim);
+  BpGraphValue *start = v_greatest(m, v_binary(m, "Sub", zero, begin), zero);
+  BpGraphValue *cut = v_greatest(m, v_binary(m, "Sub", zero, end), zero);
+  BpGraphValue *left = v_binary(m, "Sub", v_binary(m, "Sub", own, start), cut);
+  BpGraphValue *extent = v_binary(m, "Add", v_binary(m, "Add", own, begin), end);
+  BpGraphValue *fits = v_binary(m, "And", is_small(m, begin), is_small(m, end));
+  if (!is_constant)
+    fits = v_binary(
+        m, "And", fits,
+        v_binary(m, "Or", v_binary(m, "Greater", left, zero), v_binary(m, "Equal", extent, zero)));
+  fits = v_binary(m, "And", fits, is_valid);
+  BpGraphValue *parts[NUM_KINDS] = {[EXTENT] = v_choose(m, fits, extent, v_number(m, -1)),
+                                    [BEFORE] = v_greatest(m, begin, zero),
+                                    [START] = start,
+                                    [LEFT] = v_greatest(m, left, zero)};
+  BpGraphValue *vector =
+      bp__op_bind(m.graph, node, v_join(m, parts, NUM_KINDS), NULL,
+                  "its pads remove more than there is, have nothing to copy, or their axes are not "
+                  "its input's");
+  BpGraphValue *none =
+      fill ? node->inputs[2] : bp__graph_constant(m.graph, node->name, in->dtype, NULL, 0, NULL);
+  none = bp__op_reshape(m.graph, node, none, NULL, 0);
+  BpGraphAttr attr = {.name = "mode", .type = BP_GRAPH_ATTR_STRING, .str = mode};
+  node->outputs[0] = bp__op_apply(m.graph, "backplane", "PadIn", node->name,
+                                  (BpGraphValue *[]){node->inputs[0], vector, none}, 3, &attr, 1);
+  return node->outputs[0] ? 1 : -1;
+}
+
+static int read_kinds(const BpGraphNode *node, int64_t *kinds) {
+  return bp__op_const_extents(node, 1, kinds, NUM_KINDS * BP_GRAPH_MAX_NDIM) < 0 ? -1 : 0;
+}
+
+BP_ROW_INFER(pad_in) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t kinds[NUM_KINDS * BP_GRAPH_MAX_NDIM];
+  return read_kinds(node, kinds) ? -1
+                                 : bp__node_set_output(graph, node, 0, in->dtype, kinds, in->ndim);
+}
+
+/* The place in what is left of an axis that a place before, in or behind it copies. */
+static const BpIrNode *copied(BpIrModule *ir, const char *mode, const BpIrNode *place,
+                              const BpIrNode *left) {
+  const BpIrNode *zero = x_index(ir, 0), *one = x_index(ir, 1), *last = x_sub(ir, left, one);
+  if (!strcmp(mode, "wrap"))
+    return bp_ir_binary(ir, BP_IR_FLOORMOD, place, x_max(ir, left, one));
+  if (!strcmp(mode, "reflect")) {
+    const BpIrNode *period = x_max(ir, x_mul(ir, last, x_index(ir, 2)), one);
+    place = bp_ir_binary(ir, BP_IR_FLOORMOD, place, period);
+    place = x_min(ir, place, x_sub(ir, period, place));
+  }
+  return x_max(ir, x_min(ir, place, last), zero);
+}
+
+static const BpIrNode *pad_in_body(BpTe *te, const BpIrNode *const *axes, void *context) {
+  const BpOpCompute *op = context;
+  BpIrModule *ir = bp_te_ir(te);
+  const char *mode = bp__node_str(op->node, "mode", "constant");
+  int32_t ndim = op->node->inputs[0]->ndim;
+  const BpIrNode *indices[BP_GRAPH_MAX_NDIM], *inside = NULL;
+  int64_t kinds[NUM_KINDS * BP_GRAPH_MAX_NDIM];
+  if (read_kinds(op->node, kinds))
+    return NULL;
+  for (int32_t i = 0; i < ndim; i++) {
+    const BpIrNode *left = bp__op_extent(op, kinds[LEFT * ndim + i]);
+    const BpIrNode *place = x_sub(ir, axes[i], bp__op_extent(op, kinds[BEFORE * ndim + i]));
+    const BpIrNode *is_inside = x_and(ir, x_ge(ir, place, x_index(ir, 0)), x_lt(ir, place, left));
+    inside = inside ? x_and(ir, inside, is_inside) : is_inside;
+    if (strcmp(mode, "constant"))
+      place = copied(ir, mode, place, left);
+    indices[i] = x_add(ir, place, bp__op_extent(op, kinds[START * ndim + i]));
+  }
+  const BpIrNode *element = bp_te_read(te, op->inputs[0], indices);
+  if (strcmp(mode, "constant"))
+    return element;
+  return bp_ir_select(ir, inside, element, bp_te_read(te, op->inputs[2], NULL));
+}
+
+BP_ROW_COMPUTE(pad_in) {
+  const BpGraphValue *out = op->node->outputs[0];
+  BpOpCompute copy = *op;
+  return bp__op_give(outputs, bp__op_tensor(op, "Pad", out->shape, out->ndim, pad_in_body, &copy));
+}
