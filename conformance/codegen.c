@@ -518,8 +518,8 @@ static const BpIrNode *storable(RandomProgram *program, const BpIrNode *value) {
   return dtype.code == BP_DTYPE_BOOL ? bp_ir_cast(program->random.module, int32, value) : value;
 }
 
-/* The program as text that stores `value`, a part of what it computes (g_free). */
-static char *random_text(RandomProgram *program, const BpIrNode *value) {
+/* The function as text that stores `value`, a part of what the program computes (g_free). */
+static char *random_function(RandomProgram *program, const BpIrNode *value, const char *name) {
   BpIrModule *module = program->random.module;
   value = storable(program, value);
   BpDataType dtype = bp_ir_table()->dtype(value);
@@ -537,13 +537,13 @@ static char *random_text(RandomProgram *program, const BpIrNode *value) {
                 bp_ir_store(module, out, index, value, NULL));
   const BpIrNode *params[RANDOM_TYPES + 1] = {program->buffers[0], program->buffers[1],
                                               program->buffers[2], out};
-  const BpIrNode *function = bp_ir_function(module, "f", params, RANDOM_TYPES + 1, NULL, 0, body);
+  const BpIrNode *function = bp_ir_function(module, name, params, RANDOM_TYPES + 1, NULL, 0, body);
   BpValue printed;
   BpByteArray view = {NULL, 0};
   KIT_TRUE(function && bp_ir_table()->print(function, &printed) == 0 &&
                bp_value_view_str(&printed, &view) == 0,
            "a random program: %s", bp_error_message());
-  char *text = g_strdup_printf("(module %.*s)", (int)view.size, view.data);
+  char *text = g_strndup(view.data, view.size);
   bp_value_clear(&printed);
   return text;
 }
@@ -562,13 +562,12 @@ static void fill_random(RandomProgram *program, const char *type, void *data) {
            values + (size_t)bp__random_below(&program->random, PROGRAM_VALUES) * size, size);
 }
 
-/* Whether the program that stores `value` does on the device as it is to do; what is wrong is told
+/* Whether a function that stores `value` does on the device as it is to do; what is wrong is told
  * otherwise (g_free). */
-static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNode *value) {
-  char *text = random_text(program, value), *difference = NULL;
+static char *difference_in(const Kit *kit, const KitCode *code, const char *name,
+                           RandomProgram *program, const BpIrNode *value) {
   uint64_t state = program->random.state;
   Judged call = {.num_buffers = 0};
-  KitCode code = bp__kit_build(kit, text);
   program->random.state = program->seed; /* the same data for each part of the program */
   for (int i = 0; i < RANDOM_TYPES; i++) {
     const char *type = bp__program_types[program->inputs[i]];
@@ -578,17 +577,30 @@ static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNod
   BpDataType dtype = bp_ir_table()->dtype(storable(program, value));
   int64_t extent = (int64_t)dtype.lanes * RANDOM_LOOPS;
   dtype.lanes = 1;
-  char type[32];
+  char type[32], *difference = NULL;
   bp_dtype_format(dtype, type, sizeof type);
   bp__judge_add(&call, type, extent);
-  int64_t k = bp__judge_run(kit, &code, "f", &call);
-  if (k >= 0)
+  int64_t k = bp__judge_run(kit, code, name, &call);
+  if (k >= 0) {
+    char *text = random_function(program, value, name);
     difference = g_strdup_printf("element %" G_GINT64_FORMAT " is %.17g and not %.17g, in\n%s", k,
                                  bp__judge_number(type, call.got[RANDOM_TYPES], k),
                                  bp__judge_number(type, call.expected[RANDOM_TYPES], k), text);
+    g_free(text);
+  }
   bp__judge_clear(&call);
+  return difference;
+}
+
+/* The same of a module that has this function alone. */
+static char *difference_of(const Kit *kit, RandomProgram *program, const BpIrNode *value) {
+  char *function = random_function(program, value, "f");
+  char *text = g_strdup_printf("(module %s)", function);
+  KitCode code = bp__kit_build(kit, text);
+  char *difference = difference_in(kit, &code, "f", program, value);
   bp__kit_code_clear(&code);
   g_free(text);
+  g_free(function);
   return difference;
 }
 
@@ -609,34 +621,68 @@ static void fail_random(const Kit *kit, RandomProgram *program, char *difference
   bp__kit_fail("--seed %" G_GUINT64_FORMAT ": %s", program->seed, difference);
 }
 
-static void run_random_program(const Kit *kit, uint64_t seed) {
-  RandomProgram program = {.seed = seed, .random = {.state = seed, .is_exact = TRUE}};
-  program.random.module = bp_ir_module_create();
-  KIT_TRUE(program.random.module, "a random program: %s", bp_error_message());
-  choose_inputs(kit, &program);
-  make_vars(&program);
-  program.lanes = bp__random_below(&program.random, 2) ? 4 : 1;
-  program.value = bp__random_expression(&program.random, bp__random_type(&program.random),
-                                        program.lanes, RANDOM_DEPTH);
-  KIT_TRUE(program.value, "a random program: %s", bp_error_message());
-  char *difference = difference_of(kit, &program, program.value);
-  if (difference)
-    fail_random(kit, &program, difference);
-  bp_object_release(program.random.module);
+static void make_random(const Kit *kit, RandomProgram *program, uint64_t seed) {
+  *program = (RandomProgram){.seed = seed, .random = {.state = seed, .is_exact = TRUE}};
+  program->random.module = bp_ir_module_create();
+  KIT_TRUE(program->random.module, "a random program: %s", bp_error_message());
+  choose_inputs(kit, program);
+  make_vars(program);
+  program->lanes = bp__random_below(&program->random, 2) ? 4 : 1;
+  program->value = bp__random_expression(&program->random, bp__random_type(&program->random),
+                                         program->lanes, RANDOM_DEPTH);
+  KIT_TRUE(program->value, "a random program: %s", bp_error_message());
+}
+
+#define RANDOM_TOGETHER 20 /* programs in a module: most of the time a compiler takes to start */
+
+static KitCode build_together(const Kit *kit, RandomProgram *programs) {
+  GString *text = g_string_new("(module");
+  for (int i = 0; i < RANDOM_TOGETHER; i++) {
+    char name[16];
+    g_snprintf(name, sizeof name, "f%d", i);
+    char *function = random_function(&programs[i], programs[i].value, name);
+    g_string_append_printf(text, "\n%s", function);
+    g_free(function);
+  }
+  g_string_append(text, ")");
+  KitCode code = bp__kit_try_build(kit, text->str);
+  bp__kit_go_on();
+  g_string_free(text, TRUE);
+  return code;
+}
+
+/* Where a module of all is refused, or a program in it goes wrong, each is tried by itself. */
+static void run_together(const Kit *kit, uint64_t first) {
+  RandomProgram programs[RANDOM_TOGETHER];
+  for (int i = 0; i < RANDOM_TOGETHER; i++)
+    make_random(kit, &programs[i], first + (uint64_t)i);
+  KitCode code = build_together(kit, programs);
+  for (int i = 0; i < RANDOM_TOGETHER; i++) {
+    RandomProgram *program = &programs[i];
+    char name[16];
+    g_snprintf(name, sizeof name, "f%d", i);
+    char *difference = code.module ? difference_in(kit, &code, name, program, program->value)
+                                   : difference_of(kit, program, program->value);
+    if (difference)
+      fail_random(kit, program, difference);
+    bp_object_release(program->random.module);
+  }
+  bp_error_clear();
+  bp__kit_code_clear(&code);
 }
 
 static void run_random_programs(Kit *kit, uint64_t first, uint64_t count) {
   bp__kit_open_target(kit);
-  for (uint64_t i = 0; i < count; i++)
-    run_random_program(kit, kit->seed + first + i);
+  for (uint64_t i = 0; i < count; i += RANDOM_TOGETHER)
+    run_together(kit, kit->seed + first + i);
 }
 
 static void run_random(Kit *kit) {
-  run_random_programs(kit, 0, 20);
+  run_random_programs(kit, 0, RANDOM_TOGETHER);
 }
 
 static void run_more_random(Kit *kit) {
-  run_random_programs(kit, 20, 60);
+  run_random_programs(kit, RANDOM_TOGETHER, 60);
 }
 
 /* ---- Checks ------------------------------------------------------------------------------ */

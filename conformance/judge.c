@@ -131,10 +131,21 @@ static void run_interpreted(const KitCode *code, const char *name, Judged *call)
          "the interpreter");
 }
 
+/* The buffers before the last, most of which the function reads alone. */
+static void expect_others(const Judged *call, const char *name) {
+  for (int i = 0; i + 1 < call->num_buffers; i++)
+    for (int64_t k = 0; k < call->extents[i]; k++)
+      KIT_TRUE(bp__judge_agrees(call->types[i], call->got[i], call->expected[i], k, call->slack),
+               "%s leaves %.17g and not %.17g in element %" G_GINT64_FORMAT " of its argument %d",
+               name, bp__judge_number(call->types[i], call->got[i], k),
+               bp__judge_number(call->types[i], call->expected[i], k), k, i);
+}
+
 int64_t bp__judge_run(const Kit *kit, const KitCode *code, const char *name, Judged *call) {
   int last = call->num_buffers - 1;
   run_on_device(kit, code, name, call);
   run_interpreted(code, name, call);
+  expect_others(call, name);
   for (int64_t k = 0; k < call->extents[last]; k++)
     if (!bp__judge_agrees(call->types[last], call->got[last], call->expected[last], k, call->slack))
       return k;

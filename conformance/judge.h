@@ -31,7 +31,7 @@ typedef struct Judged {
 /* Adds a buffer, and returns what is sent, all of one byte, to be filled in. */
 void *bp__judge_add(Judged *call, const char *type, int64_t extent);
 /* Runs function `name` on the device and in the interpreter. The first element of the last buffer
- * that differs; -1: none does. */
+ * that differs; -1: none does. The check fails if another buffer differs. */
 int64_t bp__judge_run(const Kit *kit, const KitCode *code, const char *name, Judged *call);
 void bp__judge_clear(Judged *call);
 

@@ -120,9 +120,13 @@ BpFunction *bp__kit_function(BpModule *module, const char *name) {
 
 /* ---- Arguments --------------------------------------------------------------------------- */
 
+#define MARGIN      256 /* bytes behind a tensor */
+#define MARGIN_BYTE 0xa7
+
 void bp__kit_buffer_create(const Kit *kit, KitBuffer *buffer, BpDataType dtype, int64_t extent) {
   *buffer = (KitBuffer){.extent = extent, .bytes = (uint64_t)extent * bp_dtype_bytes(dtype)};
-  KIT_OK(bp_device_alloc(kit->target_device, buffer->bytes, 256, dtype, NULL, &buffer->handle),
+  KIT_OK(bp_device_alloc(kit->target_device, buffer->bytes + MARGIN, 256, dtype, NULL,
+                         &buffer->handle),
          "alloc_data_space");
   buffer->view = (BpTensorView){
       .data = buffer->handle, .device = kit->target_device, .ndim = 1, .dtype = dtype};
@@ -134,22 +138,35 @@ void bp__kit_buffer_free(const Kit *kit, KitBuffer *buffer) {
 }
 
 void bp__kit_buffer_set(const Kit *kit, KitBuffer *buffer, const void *data, void *stream) {
+  uint8_t *all = g_malloc(buffer->bytes + MARGIN);
   BpCopy copy = {
-      .struct_size = sizeof(BpCopy), .from = data, .from_device = KIT_HOST, .to = buffer->handle};
+      .struct_size = sizeof(BpCopy), .from = all, .from_device = KIT_HOST, .to = buffer->handle};
   copy.to_device = kit->target_device;
-  copy.size = buffer->bytes;
+  copy.size = buffer->bytes + MARGIN;
+  memcpy(all, data, buffer->bytes);
+  memset(all + buffer->bytes, MARGIN_BYTE, MARGIN);
   KIT_OK(bp_device_copy(&copy, stream), "a copy from the host to the device");
+  buffer->is_set = TRUE;
+  g_free(all);
 }
 
 void bp__kit_buffer_get(const Kit *kit, const KitBuffer *buffer, void *data, void *stream) {
+  uint8_t *all = g_malloc(buffer->bytes + MARGIN);
   BpCopy copy = {.struct_size = sizeof(BpCopy),
                  .from = buffer->handle,
                  .from_device = kit->target_device,
-                 .to = data};
+                 .to = all};
   copy.to_device = KIT_HOST;
-  copy.size = buffer->bytes;
+  copy.size = buffer->bytes + MARGIN;
   KIT_OK(bp_device_copy(&copy, stream), "a copy from the device to the host");
   KIT_OK(bp_stream_sync(kit->target_device, stream), "stream_sync");
+  for (uint64_t i = 0; i < MARGIN && buffer->is_set; i++)
+    KIT_TRUE(all[buffer->bytes + i] == MARGIN_BYTE,
+             "a function wrote beyond its tensor of %" G_GUINT64_FORMAT
+             " bytes: byte %" G_GUINT64_FORMAT " behind its end has changed",
+             buffer->bytes, i);
+  memcpy(data, all, buffer->bytes);
+  g_free(all);
 }
 
 BpValue bp__kit_buffer_value(KitBuffer *buffer) {

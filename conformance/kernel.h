@@ -38,12 +38,14 @@ BpFunction *bp__kit_function(BpModule *module, const char *name);
 
 #define KIT_MOST_ARGS 64
 
-/* Memory of the target's device, as a tensor of one dimension. */
+/* Memory of the target's device, as a tensor of one dimension. Behind the tensor are bytes that no
+ * function may write: set writes them, and get fails the check if they have changed. */
 typedef struct KitBuffer {
   void *handle;
-  uint64_t bytes;
+  uint64_t bytes; /* of the tensor */
   int64_t extent;
   BpTensorView view;
+  gboolean is_set;
 } KitBuffer;
 
 void bp__kit_buffer_create(const Kit *kit, KitBuffer *buffer, BpDataType dtype, int64_t extent);

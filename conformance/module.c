@@ -55,6 +55,7 @@ static void add_create(const Kit *kit, const KitCode *code, Add *add) {
   bp__kit_buffer_create(kit, &add->a, KIT_INT32, EXTENT);
   bp__kit_buffer_create(kit, &add->b, KIT_INT32, EXTENT);
   bp__kit_buffer_set(kit, &add->a, add->sent, NULL);
+  bp__kit_buffer_set(kit, &add->b, add->sent, NULL);
   bp__kit_args_add(&add->args, bp__kit_buffer_value(&add->a));
   bp__kit_args_add(&add->args, bp__kit_buffer_value(&add->b));
   bp__kit_args_add_int(&add->args, 7);

@@ -315,6 +315,14 @@ static void expect_result(BpTeTensor *tensor, const void *got, const void *expec
              bp__judge_number(type, got, i), bp__judge_number(type, expected, i));
 }
 
+/* What is only read is afterwards as it was. */
+static void expect_unchanged(const Kit *kit, const KitBuffer *input, const void *data, int32_t i) {
+  char *got = g_malloc(input->bytes);
+  bp__kit_buffer_get(kit, input, got, NULL);
+  KIT_TRUE(memcmp(got, data, input->bytes) == 0, "input %d has changed", i);
+  g_free(got);
+}
+
 static void run_computation(Kit *kit, Make *make) {
   KitBuffer params[MAX_INPUTS + 1];
   void *data[MAX_INPUTS + 1];
@@ -335,6 +343,8 @@ static void run_computation(Kit *kit, Make *make) {
   bp__kit_buffer_get(kit, &params[last], got, NULL);
   interpret(&plain, data);
   expect_result(plain.args[last], got, data[last]);
+  for (int32_t i = 0; i < last; i++)
+    expect_unchanged(kit, &params[i], data[i], i);
   for (int32_t i = 0; i <= last; i++) {
     bp__kit_buffer_free(kit, &params[i]);
     g_free(data[i]);
