@@ -14,6 +14,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 onnxruntime.set_default_logger_severity(4)
 
+FLOAT, INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
 TARGETS = ["c", "llvm"] if os.environ.get("BP_TEST_LONG") else ["c"]
 HEADER = '<ir_version: 9, opset_import: ["" : 18]>\n'
 NUMBERS = (np.arange(-12, 12, dtype=np.float32) / 4).reshape(4, 6)
@@ -182,3 +183,185 @@ def test_bodies_run_as_often_as_the_data_says(target, name, tmp_path):
             one = one.numpy()
             assert one.shape == want.shape and one.dtype == want.dtype, run
             np.testing.assert_allclose(one, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("given, error, words", [
+    ({"x": [1, 2], "k": 2}, ValueError, "node 'Loop_0': extent 0 .* is 4, and was 2 before"),
+    ({"x": [1, 2], "k": 1 << 58}, MemoryError, "node 'Loop_0'"),
+])
+def test_iterations_that_do_not_fit_are_errors_that_name_the_node(given, error, words, tmp_path):
+    model = onnx.parser.parse_model(HEADER + """
+      m (float[n] x, int64 k) => (float[a, b] all) {
+        last, all = Loop (k, , x) <body = b (int64 i, bool go, float[p] v) => (bool on, float[q] w, float[p] e) {
+          on = Identity (go)  w = Concat<axis = 0> (v, v)  e = Neg (v)
+        }>
+      }""")
+    onnx.save(model, tmp_path / "model.onnx")
+    ours = backplane.Model(backplane.compile(tmp_path / "model.onnx", "c"), "cpu")
+    ours.run(arguments(model, {"x": [1, 2], "k": 1}))
+    with pytest.raises(error, match=words):
+        ours.run(arguments(model, given))
+
+
+# ---- Random bodies -------------------------------------------------------------------------------
+
+# What a value is: its shape, whose first extent may be open.
+SHAPES = {"s": [], "v": [3], "m": [2, 3], "g": [None, 3]}
+UNARY = ["Abs", "Neg", "Relu", "Sigmoid", "Tanh"]
+BINARY = ["Add", "Max", "Min", "Mul", "Sub"]
+
+
+class Writer:
+    """Nodes in random order: those of a scope see the values of the scopes around it."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+        self.count = 0
+
+    def name(self):
+        self.count += 1
+        return f"t{self.count}"
+
+    def pick(self, items):
+        return items[self.random.integers(len(items))]
+
+    def chance(self, part):
+        return self.random.random() < part
+
+    def of(self, pool, kind):
+        return self.pick([name for name, have in pool if have == kind])
+
+    def add(self, nodes, op, inputs, **attributes):
+        out = self.name()
+        nodes.append(onnx.helper.make_node(op, inputs, [out], **attributes))
+        return out
+
+    def constant(self, nodes, value):
+        return self.add(nodes, "Constant", [], value=onnx.numpy_helper.from_array(np.asarray(value)))
+
+    def holds(self, nodes, pool):
+        """A condition that depends on the data."""
+        some = self.of(pool, self.pick("svm"))
+        total = self.add(nodes, "ReduceSum", [some], keepdims=0)
+        return self.add(nodes, "Less", [total, self.constant(nodes, np.float32(self.random.normal()))])
+
+    def plain(self, nodes, pool):
+        kind = self.pick("svmg")
+        if self.chance(0.4):
+            return self.add(nodes, self.pick(UNARY), [self.of(pool, kind)]), kind
+        other = self.pick({"s": "s", "v": "sv", "m": "svm", "g": "sv"}[kind])
+        if kind == "g" and self.chance(0.3):
+            one = self.constant(nodes, np.array([0]))
+            return self.add(nodes, "ReduceSum", [self.of(pool, "g"), one], keepdims=0), "v"
+        return self.add(nodes, self.pick(BINARY), [self.of(pool, kind), self.of(pool, other)]), kind
+
+    def bounded(self, nodes, pool, kind):
+        some = self.of(pool, kind)
+        if kind == "g" and self.chance(0.4):
+            some = self.add(nodes, "Concat", [some, self.of(pool, "m")], axis=0)
+        return some if self.chance(0.2) else self.add(nodes, "Tanh", [some])
+
+    def graph(self, nodes, inputs, outputs):
+        info = onnx.helper.make_tensor_value_info
+        rows = [info(name, kind if isinstance(kind, int) else FLOAT,
+                     [] if isinstance(kind, int) else SHAPES[kind]) for name, kind in inputs]
+        return onnx.helper.make_graph(nodes, "g", rows, [onnx.ValueInfoProto(name=name, type=of) for name, of in outputs])
+
+    def typed(self, name, kind, is_bool=False):
+        kind_type = onnx.helper.make_tensor_type_proto(BOOL if is_bool else FLOAT, [] if is_bool else SHAPES[kind])
+        return name, kind_type
+
+    def branch(self, nodes, pool, depth):
+        kinds = [self.pick("svmg") for _ in range(self.random.integers(1, 3))]
+        graphs = []
+        for _ in range(2):
+            inner = []
+            seen = self.fill(inner, pool, depth + 1)
+            given = [self.add(inner, "Identity", [self.bounded(inner, seen, kind)]) for kind in kinds]
+            graphs.append(self.graph(inner, [], [self.typed(*one) for one in zip(given, kinds)]))
+        outs = [self.name() for _ in kinds]
+        nodes.append(onnx.helper.make_node("If", [self.holds(nodes, pool)], outs, then_branch=graphs[0],
+                                           else_branch=graphs[1]))
+        return list(zip(outs, kinds))
+
+    def stacked(self, nodes, out, kind):
+        return self.add(nodes, "ReduceSum", [out, self.constant(nodes, np.array([0]))], keepdims=0), kind
+
+    def loop(self, nodes, pool, depth):
+        carried = [self.pick("svmg") for _ in range(self.random.integers(1, 4))]
+        stacks = [self.pick("svm") for _ in range(self.random.integers(0, 3))]
+        inner, i, go = [], self.name(), self.name()
+        names = [self.name() for _ in carried]
+        number = self.add(inner, "Cast", [i], to=FLOAT)
+        seen = self.fill(inner, pool + list(zip(names, carried)) + [(number, "s")], depth + 1)
+        on = self.add(inner, "Identity", [go]) if self.chance(0.5) else self.holds(inner, seen)
+        given = [self.add(inner, "Identity", [self.bounded(inner, seen, kind)]) for kind in carried + stacks]
+        body = self.graph(inner, [(i, INT64), (go, BOOL), *zip(names, carried)],
+                          [self.typed(on, "s", True)] + [self.typed(*one) for one in zip(given, carried + stacks)])
+        trip = self.pick(["n", "k", self.constant(nodes, np.array(self.random.integers(4)))])
+        first = self.constant(nodes, np.array(True)) if self.chance(0.6) else self.holds(nodes, pool)
+        outs = [self.name() for _ in carried + stacks]
+        nodes.append(onnx.helper.make_node("Loop", [trip, first] + [self.of(pool, kind) for kind in carried], outs,
+                                           body=body))
+        return list(zip(outs, carried)) + [self.stacked(nodes, *one) for one in zip(outs[len(carried):], stacks)]
+
+    def scan(self, nodes, pool, depth):
+        """Over the rows of one or two matrices."""
+        inner, state, rows = [], self.name(), [self.name() for _ in range(self.random.integers(1, 3))]
+        seen = self.fill(inner, pool + [(name, "v") for name in [state, *rows]], depth + 1)
+        given = [self.add(inner, "Identity", [self.bounded(inner, seen, "v")]) for _ in range(2)]
+        body = self.graph(inner, [(name, "v") for name in [state, *rows]], [self.typed(name, "v") for name in given])
+        outs = [self.name(), self.name()]
+        nodes.append(onnx.helper.make_node(
+            "Scan", [self.of(pool, "v")] + [self.of(pool, "m") for _ in rows], outs, body=body,
+            num_scan_inputs=len(rows), scan_input_directions=[int(self.chance(0.5)) for _ in rows],
+            scan_output_directions=[int(self.chance(0.5))]))
+        return list(zip(outs, "vm"))
+
+    def fill(self, nodes, pool, depth):
+        """Adds nodes; what they and those before give."""
+        pool = list(pool)
+        for _ in range(self.random.integers(1, 6)):
+            if depth < 3 and self.chance(0.35):
+                pool += self.pick([self.branch, self.loop, self.loop, self.scan])(nodes, pool, depth)
+            else:
+                pool.append(self.plain(nodes, pool))
+        return pool
+
+    def model(self):
+        info, nodes = onnx.helper.make_tensor_value_info, []
+        inputs = [("x", "s"), ("y", "v"), ("z", "m"), ("w", "g")]
+        pool = self.fill(nodes, inputs, 0)
+        pool += self.loop(nodes, pool, 0)
+        last = [self.add(nodes, "Identity", [name]) for name, _ in pool[len(inputs):][-8:]]
+        kinds = [kind for _, kind in pool[len(inputs):][-8:]]
+        graph = onnx.helper.make_graph(
+            nodes, "random", [info(name, FLOAT, SHAPES[kind]) for name, kind in inputs] +
+            [info(name, INT64, []) for name in "nk"],
+            [onnx.ValueInfoProto(name=name, type=of) for name, of in map(self.typed, last, kinds)])
+        return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+
+
+SEEDS = 300 if os.environ.get("BP_TEST_LONG") else 4
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_bodies_give_what_onnxruntime_gives(seed, tmp_path):
+    writer = Writer(seed)
+    model = writer.model()
+    onnx.save(model, tmp_path / "model.onnx")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    peer = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    compiled = [backplane.compile(tmp_path / "model.onnx", "c", reference=reference) for reference in (False, True)]
+    models = [backplane.Model(module, "cpu") for module in compiled]
+    for n, k, rows in [(0, 2, 3), (3, 1, 1), (1, 0, 0), (2, 4, 2)]:
+        fill = lambda *shape: writer.random.standard_normal(shape).astype(np.float32)
+        given = {"x": fill(), "y": fill(3), "z": fill(2, 3), "w": fill(rows, 3), "n": np.array(n), "k": np.array(k)}
+        given = {name: np.asarray(value, np.int64 if name in "nk" else np.float32) for name, value in given.items()}
+        expected = peer.run(None, given)
+        for ours in models:
+            for one, want in zip(ours.run(given).values(), expected, strict=True):
+                one = one.numpy()
+                assert one.shape == want.shape
+                np.testing.assert_allclose(one, want, rtol=1e-3, atol=1e-4)

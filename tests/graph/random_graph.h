@@ -66,7 +66,8 @@ gboolean *random_graph_needed(const RandomGraph *graph);
 /* How the inputs get into the file: as inputs; the same with extents that are open, equal ones by
  * one name; the same with the first extents alone; the same with a name for each extent, 1 as well;
  * as inputs, and so is every second of the integers and marks that a node would have as constants,
- * so that shapes depend on the data; as constants, so that the whole graph is one; as constants,
+ * so that shapes depend on the data; as inputs, and the nodes are the body of a loop, whose last
+ * iteration gives the outputs; as constants, so that the whole graph is one; as constants,
  * and each value that has an error is changed by a few such errors. */
 typedef enum RandomForm {
   FORM_INPUTS,
@@ -74,6 +75,7 @@ typedef enum RandomForm {
   FORM_BATCH,
   FORM_LOOSE,
   FORM_DATA,
+  FORM_LOOP,
   FORM_CONSTANTS,
   FORM_DISTURBED
 } RandomForm;

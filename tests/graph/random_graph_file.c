@@ -36,7 +36,7 @@ static void emit_given(OnnxBuilder *builder, const RandomGraph *graph, int32_t i
   const RandomValue *value = random_graph_value(graph, index);
   gboolean is_data =
       form == FORM_DATA && is_steering(value) && (guint)index % 2 == graph->values->len % 2;
-  if ((value->is_part && !is_data) || form > FORM_DATA) {
+  if ((value->is_part && !is_data) || form >= FORM_CONSTANTS) {
     onnx_data(builder, name, value->type, value->shape, value->rank, value->data,
               random_value_bytes(value));
   } else {
@@ -119,8 +119,45 @@ static int64_t version_of(const RandomGraph *graph, const gboolean *needed) {
   return 24;
 }
 
+#define ITERATIONS "3,"
+#define LAST       "2,"
+
+/* A loop whose body has the nodes, which is taken over, and that of its last iteration. */
+static void emit_loop(OnnxBuilder *builder, const RandomGraph *graph, OnnxBuilder *body) {
+  GString *all = g_string_new("");
+  onnx_input(body, "iteration", ONNX_INT64, "");
+  onnx_input(body, "go", ONNX_BOOL, "");
+  onnx_node(body, "Identity", "go", "on", "");
+  onnx_output(body, "on");
+  for (guint i = 0; i < graph->outputs->len; i++) {
+    int32_t index = g_array_index(graph->outputs, int32_t, i);
+    char *name = g_strdup_printf("v%d", index);
+    onnx_output(body, name);
+    g_string_append_printf(all, "%sall%d", i ? "," : "", index);
+    g_free(name);
+  }
+  onnx_ints(builder, "iterations", ITERATIONS);
+  onnx_ints(builder, "last", LAST);
+  onnx_ints(builder, "first_axis", "0,");
+  onnx_branch(builder, onnx_node(builder, "Loop", "iterations,", all->str, ""), "body", body);
+  for (guint i = 0; i < graph->outputs->len; i++) {
+    int32_t index = g_array_index(graph->outputs, int32_t, i);
+    char *names = g_strdup_printf("all%d,last", index), *one = g_strdup_printf("one%d", index);
+    char *squeezed = g_strdup_printf("one%d,first_axis", index),
+         *to = g_strdup_printf("v%d", index);
+    onnx_node(builder, "Gather", names, one, "");
+    onnx_node(builder, "Squeeze", squeezed, to, "");
+    g_free(names);
+    g_free(one);
+    g_free(squeezed);
+    g_free(to);
+  }
+  g_string_free(all, TRUE);
+}
+
 GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
   OnnxBuilder *builder = onnx_builder_new();
+  OnnxBuilder *nodes = form == FORM_LOOP ? onnx_builder_new() : builder;
   gboolean *needed = random_graph_needed(graph);
   builder->version = version_of(graph, needed);
   for (int32_t i = 0; i < (int32_t)graph->values->len; i++) {
@@ -132,7 +169,9 @@ GByteArray *random_graph_bytes(const RandomGraph *graph, RandomForm form) {
   }
   for (int32_t i = 0; i < (int32_t)graph->nodes->len; i++)
     if (is_node_needed(graph, needed, i))
-      emit_node(builder, graph, i, form);
+      emit_node(nodes, graph, i, form);
+  if (nodes != builder)
+    emit_loop(builder, graph, nodes);
   for (guint i = 0; i < graph->outputs->len; i++) {
     char *name = g_strdup_printf("v%d", g_array_index(graph->outputs, int32_t, i));
     onnx_output(builder, name);

@@ -158,7 +158,8 @@ static gpointer cancel_soon(gpointer context) {
 
 static void test_cancelled_loop(void) {
   const BpDevice cpu = {BP_DEVICE_CPU, 0};
-  GByteArray *bytes = onnx_bytes(loop_model());
+  OnnxBuilder *builder = loop_model();
+  GByteArray *bytes = onnx_bytes(builder);
   char *path = onnx_write(bytes);
   BpTarget *target = bp_target_parse("c");
   BpModule *module = compile_for(path, target);
@@ -185,6 +186,7 @@ static void test_cancelled_loop(void) {
   unlink(path);
   g_free(path);
   g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
 }
 
 static void refuse_loop(const char *inputs, const char *kind, const char *words) {

@@ -7,7 +7,7 @@ if [ -z "${BP_TEST_PYTHON-}" ]; then
   exit 0
 fi
 . "$top_srcdir/tests/tap.sh"
-"$BP_TEST_PYTHON" "$top_srcdir/tests/graph/onnx_cases.py" "$top_builddir/backplane" "$work" llvm LSTM GRU RNN \
+"$BP_TEST_PYTHON" "$top_srcdir/tests/graph/onnx_cases.py" "$top_builddir/backplane" "$work" llvm If Loop LSTM GRU RNN \
   TopK ScatterElements Scatter ScatterND GatherND Einsum OneHot Compress NonZero Hardmax EyeLike \
   ReverseSequence RotaryEmbedding GridSample DFT STFT \
   QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger ConvInteger QLinearMatMul QLinearConv

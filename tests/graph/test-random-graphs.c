@@ -140,7 +140,7 @@ static Results *compute(const RandomGraph *graph, RandomForm form, const char *t
   BpCompileOptions options = {.struct_size = sizeof(options),
                               .targets = &target,
                               .num_targets = 1,
-                              .is_reference = form > FORM_DATA};
+                              .is_reference = form >= FORM_CONSTANTS};
   BpModule *module = target ? bp_model_compile(path, &options) : NULL;
   Results *results = module ? run(module, graph, bp_target_device_type(target)) : NULL;
   bp_object_release(module);
@@ -435,7 +435,7 @@ static gboolean check_open(uint64_t seed, const char *target) {
   if (expect(graph, &expected))
     g_error("seed %" G_GUINT64_FORMAT ": %s", seed, bp_error_message());
   char *why = NULL;
-  static const RandomForm forms[] = {FORM_OPEN, FORM_BATCH, FORM_LOOSE, FORM_DATA};
+  static const RandomForm forms[] = {FORM_OPEN, FORM_BATCH, FORM_LOOSE, FORM_DATA, FORM_LOOP};
   Results *got = compute(graph, forms[seed / 2 % G_N_ELEMENTS(forms)], target);
   gboolean is_open = got != NULL;
   if (got)
