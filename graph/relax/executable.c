@@ -177,13 +177,18 @@ static int read_constants(Reader *reader) {
   uint32_t count;
   if (bp__stream_read_count(&reader->stream, MIN_CONSTANT, &count) < 0)
     return -1;
-  reader->executable->constants = calloc((size_t)count + 1, sizeof(BpValue));
-  if (!reader->executable->constants)
+  BpRelaxExecutable *executable = reader->executable;
+  executable->constants = calloc((size_t)count + 1, sizeof(BpValue));
+  executable->data_ends = calloc((size_t)count + 1, sizeof(*executable->data_ends));
+  if (!executable->constants || !executable->data_ends)
     return no_memory(reader);
-  reader->executable->num_constants = count;
-  for (uint32_t i = 0; i < count; i++)
-    if (read_constant(reader, &reader->executable->constants[i]) < 0)
+  executable->num_constants = count;
+  for (uint32_t i = 0; i < count; i++) {
+    if (read_constant(reader, &executable->constants[i]) < 0)
       return -1;
+    if (executable->constants[i].type_index == BP_TYPE_TENSOR)
+      executable->data_ends[i] = reader->stream.position;
+  }
   return 0;
 }
 
@@ -477,6 +482,7 @@ void bp__relax_executable_free(BpRelaxExecutable *executable) {
   }
   free(executable->functions);
   free(executable->constants);
+  free(executable->data_ends);
   free(executable->scopes);
   free(executable->instructions);
   free(executable->args);

@@ -59,6 +59,7 @@ typedef struct BpRelaxExecutable {
   BpRelaxFunction *functions;
   uint32_t num_functions;
   BpValue *constants; /* owned; tensors on the CPU */
+  size_t *data_ends;  /* by constant: where a tensor's data end in the bytes; 0: it is no tensor */
   char **scopes;      /* by constant: the memory scope, or NULL for "global" */
   uint32_t num_constants;
   BpRelaxInstruction *instructions;

@@ -407,14 +407,16 @@ BpModule *bp_relax_machine_create(BpModule *executable, BpDevice device) {
 typedef struct ExecutableModule {
   BpModule *module; /* borrowed: it owns this */
   BpRelaxExecutable *executable;
-  char *bytes; /* what it was read from, to be saved again */
+  /* What it was read from, to be saved again: `size` bytes, kept without the data of tensors, which
+   * the constants of the executable have. */
+  char *rest;
   size_t size;
 } ExecutableModule;
 
 static void destroy_executable(void *context) {
   ExecutableModule *self = context;
   bp__relax_executable_free(self->executable);
-  free(self->bytes);
+  free(self->rest);
   free(self);
 }
 
@@ -464,13 +466,57 @@ static int get_executable_property(void *context, int32_t *flags) {
   return 0;
 }
 
+/* The next tensor among the constants from *index on, and where its data begin and end in what is
+ * saved. NULL: there are no more. */
+static const BpTensorView *next_tensor(const BpRelaxExecutable *executable, uint32_t *index,
+                                       size_t *begin, size_t *end) {
+  while (*index < executable->num_constants && !executable->data_ends[*index])
+    ++*index;
+  if (*index == executable->num_constants)
+    return NULL;
+  const BpTensorView *view = bp_value_view_tensor(&executable->constants[*index]);
+  *end = executable->data_ends[(*index)++];
+  *begin = *end - (size_t)bp_view_num_bytes(view);
+  return view;
+}
+
+static void join_bytes(const ExecutableModule *self, char *bytes) {
+  const char *rest = self->rest;
+  const BpTensorView *view;
+  size_t at = 0, begin, end;
+  for (uint32_t i = 0; (view = next_tensor(self->executable, &i, &begin, &end)); at = end) {
+    memcpy(bytes + at, rest, begin - at);
+    rest += begin - at;
+    if (end > begin)
+      memcpy(bytes + begin, (const char *)view->data + view->byte_offset, end - begin);
+  }
+  memcpy(bytes + at, rest, self->size - at);
+}
+
+static int keep_rest(ExecutableModule *self, const BpByteArray *bytes) {
+  size_t at = 0, kept = 0, begin, end, data = 0;
+  for (uint32_t i = 0; next_tensor(self->executable, &i, &begin, &end);)
+    data += end - begin;
+  self->size = bytes->size;
+  self->rest = malloc(bytes->size - data + 1);
+  if (!self->rest)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax executable");
+  for (uint32_t i = 0; next_tensor(self->executable, &i, &begin, &end); at = end) {
+    memcpy(self->rest + kept, bytes->data + at, begin - at);
+    kept += begin - at;
+  }
+  memcpy(self->rest + kept, bytes->data + at, bytes->size - at);
+  return 0;
+}
+
 static int save_executable(void *context, BpOwnedBytes *bytes) {
   const ExecutableModule *self = context;
-  *bytes = (BpOwnedBytes){malloc(self->size + 1), self->size, free};
-  if (!bytes->data)
+  char *data = malloc(self->size + 1);
+  *bytes = (BpOwnedBytes){data, self->size, free};
+  if (!data)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for %zu bytes of a Relax executable",
                           self->size);
-  memcpy(bytes->data, self->bytes, self->size);
+  join_bytes(self, data);
   return 0;
 }
 
@@ -521,12 +567,7 @@ static int read_executable(ExecutableModule *self, const BpByteArray *bytes) {
   self->executable = bp__relax_executable_read(bytes);
   if (!self->executable || check_builtins(self->executable) < 0)
     return -1;
-  self->bytes = malloc(bytes->size + 1);
-  if (!self->bytes)
-    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a Relax executable");
-  memcpy(self->bytes, bytes->data, bytes->size);
-  self->size = bytes->size;
-  return 0;
+  return keep_rest(self, bytes);
 }
 
 BpModule *bp__relax_module_read(const BpByteArray *bytes) {

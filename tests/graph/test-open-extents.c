@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <backplane/error.h>
+#include <backplane/graph/executor.h>
 #include <backplane/object.h>
 #include <backplane/target.h>
 #include <backplane/tensor.h>
@@ -315,6 +316,45 @@ static void test_memory(void) {
   g_free(path);
 }
 
+/* A product with a megabyte of weights. */
+static char *weights_file(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "lengthx512");
+  onnx_floats(builder, "w", "512x512");
+  onnx_node(builder, "MatMul", "x,w", "y", "");
+  onnx_output(builder, "y");
+  return write_model(builder);
+}
+
+static size_t used_bytes(void) {
+  struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+static void test_saving(void) {
+  g_assert_cmpint(bp_graph_initialize(), ==, 0);
+  char *path = weights_file();
+  BpModule *module = compile(path, "llvm -opt=1", NULL);
+  BpOwnedBytes saved, again;
+  g_assert_cmpint(bp_module_save_to_bytes(module, &saved), ==, 0);
+  size_t before = used_bytes();
+  BpModule *loaded =
+      bp_module_load_from_bytes(bp_module_kind(module), &(BpByteArray){saved.data, saved.size});
+  if (!loaded)
+    g_error("%s: %s", bp_module_kind(module), bp_error_message());
+  size_t taken = used_bytes() - before;
+  if (before) /* a sanitizer's malloc does not count */
+    g_assert_cmpuint(taken, <, saved.size * 5 / 4);
+  g_assert_cmpint(bp_module_save_to_bytes(loaded, &again), ==, 0);
+  g_assert_cmpmem(saved.data, saved.size, again.data, again.size);
+  bp_owned_bytes_clear(&saved);
+  bp_owned_bytes_clear(&again);
+  bp_object_release(loaded);
+  bp_object_release(module);
+  unlink(path);
+  g_free(path);
+}
+
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_test_add_data_func("/open-extents/one_library_takes_every_shape/llvm", "llvm -opt=1",
@@ -329,6 +369,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);
   g_test_add_func("/open-extents/shapes_that_contradict_the_model_are_errors", test_contradictions);
   g_test_add_func("/open-extents/an_empty_axis_is_not_read", test_gather);
+  g_test_add_func("/open-extents/weights_are_in_memory_once", test_saving);
   g_test_add_func("/open-extents/memory_does_not_grow_from_run_to_run", test_memory);
   return g_test_run();
 }
