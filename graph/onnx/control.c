@@ -519,6 +519,14 @@ static BpGraphNode *make_loop(const Looping *l, Body *body, BpList *inputs) {
   return node && !set_loop_outputs(l, body, node, has_condition) ? node : NULL;
 }
 
+static int check_initial(const Looping *l) {
+  for (size_t i = 0; i < l->num_carried; i++)
+    if (!l->initial[i])
+      return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s): carried value %zu is missing",
+                            l->name, l->node->op_type, i);
+  return 0;
+}
+
 /* The node of a loop, its body imported. */
 static BpGraphNode *add_looping(Looping *l) {
   BpArena *arena = &l->scope->import->graph->arena;
@@ -526,14 +534,8 @@ static BpGraphNode *add_looping(Looping *l) {
   Body body = {0};
   l->count = bp__extents_count(&l->scope->import->graph->extents);
   l->shapes = bp__arena_alloc_array(arena, l->num_carried + 1, sizeof(*l->shapes));
-  for (size_t i = 0; l->shapes && i < l->num_carried; i++) {
-    if (!l->initial[i]) {
-      bp_error_raise(BP_ERROR_FORMAT, "node '%s' (%s): carried value %zu is missing", l->name,
-                     l->node->op_type, i);
-      return NULL;
-    }
+  for (size_t i = 0; l->shapes && i < l->num_carried; i++)
     memcpy(l->shapes[i], l->initial[i]->shape, sizeof(l->shapes[i]));
-  }
   BpGraphNode *node = l->shapes ? make_loop(l, &body, &inputs) : NULL;
   if (body.known)
     clear_body(&body);
@@ -549,6 +551,11 @@ static int check_single(const Looping *l, const BpGraphValue *value, BpDataType 
     return 0;
   return bp_error_raise(BP_ERROR_FORMAT, "node '%s' (Loop): its %s is no %s of one element",
                         l->name, what, dtype.code == BP_DTYPE_BOOL ? "bool" : "int64");
+}
+
+static int never_runs(const Looping *l) {
+  return (l->trip && l->trip->data && bp__value_get_int(l->trip, 0) <= 0) ||
+         (l->condition && l->condition->data && !bp__value_get_int(l->condition, 0));
 }
 
 static int add_loop(Scope *scope, const OnnxNode *node, const char *name) {
@@ -569,10 +576,12 @@ static int add_loop(Scope *scope, const OnnxNode *node, const char *name) {
                           "node '%s' (Loop): its body has %zu inputs and %zu outputs, the node "
                           "carries %zu values and has %zu outputs",
                           name, l.onnx->n_input, l.onnx->n_output, l.num_carried, node->n_output);
-  if (check_single(&l, l.trip, BP__INT64, "number of iterations") ||
+  if (check_initial(&l) || check_single(&l, l.trip, BP__INT64, "number of iterations") ||
       check_single(&l, l.condition, BP__BOOL, "condition"))
     return -1;
   l.num_stacks = l.onnx->n_output - 1 - l.num_carried;
+  if (l.num_stacks == 0 && never_runs(&l))
+    return add_values(scope, node, l.initial);
   l.is_backward = bp__arena_alloc_array(arena, l.num_stacks + 1, sizeof(*l.is_backward));
   BpGraphNode *loop = l.is_backward ? add_looping(&l) : NULL;
   return loop ? add_values(scope, node, loop->outputs) : -1;
@@ -704,7 +713,7 @@ static int add_scan(Scope *scope, const OnnxNode *node, const char *name) {
   l.scanned = inputs + l.num_carried;
   int64_t *axes = read_list(&l, "scan_output_axes", l.num_stacks);
   l.is_backward = axes ? read_list(&l, "scan_output_directions", l.num_stacks) : NULL;
-  if (!l.is_backward || read_scanned(&l))
+  if (!l.is_backward || check_initial(&l) || read_scanned(&l))
     return -1;
   BpGraphNode *loop = add_looping(&l);
   return loop ? add_turned(&l, loop, axes) : -1;

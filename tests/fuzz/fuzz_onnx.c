@@ -17,7 +17,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/graph/onnx_builder.h"
 
-#define NUM_SEEDS 3
+#define NUM_SEEDS 4
 
 static const FuzzSeed pieces[] = {
     FUZZ_TEXT("Conv"),
@@ -40,6 +40,29 @@ static const FuzzSeed pieces[] = {
     FUZZ_TEXT("\x3a\x00"),
 };
 
+/* A loop with a carried value that grows, and in it a branch. */
+static void describe_loop(OnnxBuilder *builder) {
+  OnnxBuilder *body = onnx_builder_new(), *branches[2];
+  onnx_input(builder, "n", ONNX_INT64, "");
+  onnx_input(builder, "c", ONNX_BOOL, "");
+  onnx_input(body, "i", ONNX_INT64, "");
+  onnx_input(body, "go", ONNX_BOOL, "");
+  onnx_input(body, "v", ONNX_FLOAT, "ax2x6x6");
+  for (int b = 0; b < 2; b++) {
+    branches[b] = onnx_builder_new();
+    onnx_node(branches[b], b ? "Relu" : "Concat", b ? "v" : "v,x", "u", b ? "" : "axis=0");
+    onnx_output(branches[b], "u");
+  }
+  Backplane__Onnx__NodeProto *choice = onnx_node(body, "If", "c", "w", "");
+  onnx_branch(body, choice, "then_branch", branches[0]);
+  onnx_branch(body, choice, "else_branch", branches[1]);
+  onnx_node(body, "ReduceSum", "w", "e", "");
+  onnx_output(body, "go");
+  onnx_output(body, "w");
+  onnx_output(body, "e");
+  onnx_branch(builder, onnx_node(builder, "Loop", "n,c,x", "y,s", ""), "body", body);
+}
+
 /* A bit of everything that files can hold. */
 static void describe_seed(OnnxBuilder *builder, int index) {
   onnx_input(builder, "x", ONNX_FLOAT, "1x2x6x6");
@@ -55,6 +78,8 @@ static void describe_seed(OnnxBuilder *builder, int index) {
     onnx_node(builder, "Reshape", "x,shape", "r", "");
     onnx_node(builder, "Slice", "r,starts,ends", "s", "");
     onnx_node(builder, "Softmax", "s", "y", "axis=-1");
+  } else if (index == 3) {
+    describe_loop(builder);
   } else {
     onnx_node(builder, "Transpose", "x", "t", "perm=0,2,3,1");
     onnx_node(builder, "Shape", "t", "n", "");

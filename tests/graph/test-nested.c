@@ -206,6 +206,7 @@ static void test_refused_loops(void) {
   refuse_loop(",,x", BP_ERROR_NOT_IMPLEMENTED, "the Loop|float32 3x4 at first|int64 3x4");
   refuse_loop("c,,x", BP_ERROR_FORMAT, "the Loop|number of iterations");
   refuse_loop(",x,x", BP_ERROR_FORMAT, "the Loop|condition");
+  refuse_loop(",,", BP_ERROR_FORMAT, "the Loop|carried value 0 is missing");
   refuse_loop(",", BP_ERROR_FORMAT, "the Loop|3 inputs|carries 0");
 }
 
