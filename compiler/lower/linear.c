@@ -200,6 +200,14 @@ static BpRange range_not_negative(BpIndexContext *context, const BpIrNode *node)
   return (BpRange){0, is_rest && b.max > 0 && b.max - 1 < a.max ? b.max - 1 : a.max};
 }
 
+/* Of the vectors that a shuffle chooses from. */
+static BpRange range_of_shuffle(BpIndexContext *context, const BpIrNode *node) {
+  BpRange range = bp__index_range(context, node->operands[0]);
+  for (int32_t i = 1; i < node->int_value; i++)
+    range = range_union(range, bp__index_range(context, node->operands[i]));
+  return range;
+}
+
 static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
   const BpIrNode *const *x = node->operands;
   int64_t divisor;
@@ -214,6 +222,8 @@ static BpRange find_range(BpIndexContext *context, const BpIrNode *node) {
     return range_of_ramp(context, node);
   case BP_IR_BROADCAST:
     return bp__index_range(context, x[0]);
+  case BP_IR_SHUFFLE:
+    return range_of_shuffle(context, node);
   case BP_IR_VAR: {
     const BpVarRange *known = var_range(context, node);
     return known ? known->range : dtype_range(node->dtype);

@@ -53,6 +53,19 @@ static const BpIrNode *cast_narrow(Narrower *n, const BpIrNode *node) {
   return bp_ir_cast(module, narrow_type(node), bp__ir_with_operands(module, node, operands));
 }
 
+/* Of narrowed vectors: if the whole fits, so does each. */
+static const BpIrNode *narrow_shuffle(Narrower *n, const BpIrNode *node) {
+  BpIrModule *module = n->rewriter.module;
+  const BpIrNode **operands = bp__ir_alloc(module, (size_t)node->num_operands * sizeof *operands);
+  if (!operands)
+    return NULL;
+  for (int32_t i = 0; i < node->num_operands; i++)
+    if (!(operands[i] = i < node->int_value ? narrowed(n, node->operands[i]) : node->operands[i]))
+      return NULL;
+  return bp_ir_make(module, BP_IR_SHUFFLE, narrow_type(node), operands, node->num_operands,
+                    node->int_value, 0, NULL);
+}
+
 static const BpIrNode *make_narrow(Narrower *n, const BpIrNode *node) {
   BpIrModule *module = n->rewriter.module;
   const BpIrNode *const *x = node->operands;
@@ -73,6 +86,8 @@ static const BpIrNode *make_narrow(Narrower *n, const BpIrNode *node) {
     return bp_ir_broadcast(module, narrowed(n, x[0]), node->dtype.lanes);
   if (node->kind == BP_IR_RAMP && fits(n, x[0]) && fits(n, x[1]))
     return bp_ir_ramp(module, narrowed(n, x[0]), narrowed(n, x[1]), node->dtype.lanes);
+  if (node->kind == BP_IR_SHUFFLE)
+    return narrow_shuffle(n, node);
   return cast_narrow(n, node);
 }
 

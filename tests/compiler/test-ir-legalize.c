@@ -627,6 +627,8 @@ static void test_without_int64_indices_are_int32(void) {
       " (lt (ramp (mul i 7) 1 8) (broadcast 62 8))))",
       "(let k:int64x4 (max (cast int64x4 (load I (ramp 8 1 4))) (broadcast 3 4))"
       " (store A (ramp 0 1 4) (load A (min k (broadcast 63 4)))))",
+      "(store A (shuffle 2 (cast int64x4 (ramp 8:int32 1:int32 4)) (ramp 0 2 2) 5 0 3)"
+      " (load A (shuffle 1 (ramp 40 1 4) 3 1 2)))",
       "(for i:int64 0 (cast int64 m) serial (store A (cast int64 (load I i))"
       " (select (eq (floormod i 3) 1) 1:float32 (cast float32 (cast int8 (mul (mod i 32) 50))))))",
   };
