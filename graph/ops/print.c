@@ -30,7 +30,14 @@ static void print_attr(FILE *out, const BpGraphAttr *attr) {
     fprintf(out, "%s%g", i ? "," : "", (double)attr->floats[i]);
 }
 
-static void print_node(FILE *out, const BpGraphNode *node) {
+static void print_graph(FILE *out, const BpGraph *graph, int depth);
+
+static void indent(FILE *out, int depth) {
+  fprintf(out, "%*s", 2 * depth, "");
+}
+
+static void print_node(FILE *out, const BpGraphNode *node, int depth) {
+  indent(out, depth);
   for (int32_t i = 0; i < node->num_outputs; i++) {
     fputs(i ? ", " : "", out);
     print_value(out, node->outputs[i]);
@@ -44,6 +51,30 @@ static void print_node(FILE *out, const BpGraphNode *node) {
     print_value(out, node->inputs[i]);
   }
   fprintf(out, ")  # %s\n", node->name);
+  for (int32_t b = 0; b < node->num_bodies; b++) {
+    indent(out, depth);
+    fprintf(out, "body %d:\n", b);
+    print_graph(out, node->bodies[b], depth + 1);
+  }
+}
+
+/* A body and its nodes have more space before them than the graph around it. */
+static void print_graph(FILE *out, const BpGraph *graph, int depth) {
+  for (size_t i = 0; i < graph->inputs.size; i++) {
+    indent(out, depth);
+    print_value(out, graph->inputs.items[i]);
+    fprintf(out, " = input  # %s\n", ((const BpGraphValue *)graph->inputs.items[i])->name);
+  }
+  for (size_t i = 0; i < graph->nodes.size; i++)
+    print_node(out, graph->nodes.items[i], depth);
+  for (size_t i = 0; i < graph->outputs.size; i++) {
+    indent(out, depth);
+    fputs("output ", out);
+    print_value(out, graph->outputs.items[i]);
+    if (graph->output_names)
+      fprintf(out, "  # %s", graph->output_names[i]);
+    fputc('\n', out);
+  }
 }
 
 char *bp__graph_print(const BpGraph *graph) {
@@ -55,17 +86,7 @@ char *bp__graph_print(const BpGraph *graph) {
     bp_error_raise(BP_ERROR_MEMORY, "out of memory while printing the graph");
     return NULL;
   }
-  for (size_t i = 0; i < graph->inputs.size; i++) {
-    print_value(out, graph->inputs.items[i]);
-    fprintf(out, " = input  # %s\n", ((const BpGraphValue *)graph->inputs.items[i])->name);
-  }
-  for (size_t i = 0; i < graph->nodes.size; i++)
-    print_node(out, graph->nodes.items[i]);
-  for (size_t i = 0; i < graph->outputs.size; i++) {
-    fputs("output ", out);
-    print_value(out, graph->outputs.items[i]);
-    fprintf(out, "  # %s\n", graph->output_names[i]);
-  }
+  print_graph(out, graph, 0);
   if (fclose(out) || errno == ENOMEM) {
     free(text);
     bp_error_raise(BP_ERROR_MEMORY, "out of memory while printing the graph");

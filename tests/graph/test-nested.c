@@ -189,6 +189,44 @@ static void test_cancelled_loop(void) {
   onnx_builder_free(builder);
 }
 
+static void remove_folder(const char *folder) {
+  GDir *dir = g_dir_open(folder, 0, NULL);
+  for (const char *name; (name = g_dir_read_name(dir));) {
+    char *path = g_build_filename(folder, name, NULL);
+    unlink(path);
+    g_free(path);
+  }
+  g_dir_close(dir);
+  g_assert_cmpint(rmdir(folder), ==, 0);
+}
+
+static void test_dumped_body(void) {
+  OnnxBuilder *builder = loop_model();
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes), *folder = g_dir_make_tmp("nested-XXXXXX", NULL), *text;
+  const BpTarget *target = bp_target_parse("c");
+  BpCompileOptions options = {
+      .struct_size = sizeof(options), .targets = &target, .num_targets = 1, .dump_dir = folder};
+  BpModule *module = bp_model_compile(path, &options);
+  char *file = g_build_filename(folder, "0-c-optimized.txt", NULL);
+  g_assert_nonnull(module);
+  g_assert_true(g_file_get_contents(file, &text, NULL, NULL));
+  const char *body = strstr(text, "\nbody 0:\n  v0: int64 scalar = input");
+  g_assert_nonnull(body);
+  g_assert_nonnull(strstr(body, "= Add (v"));
+  g_assert_nonnull(strstr(body, "\n  output v"));
+  remove_folder(folder);
+  bp_object_release(module);
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  unlink(path);
+  g_free(path);
+  g_free(folder);
+  g_free(file);
+  g_free(text);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 static void refuse_loop(const char *inputs, const char *kind, const char *words) {
   OnnxBuilder *builder = model_of_x(), *body = onnx_builder_new();
   onnx_input(builder, "c", ONNX_BOOL, "");
@@ -278,6 +316,7 @@ int main(int argc, char **argv) {
   g_test_add_func("/nested/if/branches_that_do_not_fit_are_refused", test_refused_branches);
   g_test_add_func("/nested/if/bytes_that_are_no_graph_are_an_error", test_bytes_that_are_no_graph);
   g_test_add_func("/nested/loop/endless_run_can_be_cancelled", test_cancelled_loop);
+  g_test_add_func("/nested/loop/dump_has_the_nodes_of_the_body", test_dumped_body);
   g_test_add_func("/nested/loop/bodies_that_do_not_fit_are_refused", test_refused_loops);
   g_test_add_func("/nested/functions/calls_become_their_nodes", test_functions);
   g_test_add_func("/nested/functions/absent_attribute_stays_absent", test_absent_attribute);
