@@ -20,6 +20,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/matmul.c \
 	graph/ops/move.c \
 	graph/ops/narrow.c \
+	graph/ops/nms.c \
 	graph/ops/normalize.c \
 	graph/ops/recurrent.c graph/ops/recurrent.h \
 	graph/ops/gru.c graph/ops/lstm.c graph/ops/rnn.c \

@@ -138,9 +138,7 @@ static BpGraphValue *constant_places(BpGraph *graph, const BpGraphNode *node) {
   return places;
 }
 
-/* The places of the elements of a vector of bool that are true, of which a run finds out how many
- * there are. */
-static BpGraphValue *places_of(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector) {
+BpGraphValue *bp__op_places_of(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector) {
   BpGraphNode *marked = vector ? bp__graph_node(graph, bp__op_find("backplane", "Marked"),
                                                 node->name, &vector, 1, 2, NULL, 0)
                                : NULL;
@@ -180,7 +178,7 @@ BP_ROW_EXPAND(non_zero) {
   int64_t all = -1;
   BpGraphValue *vector =
       bp__op_reshape(graph, node, bp__op_cast(graph, node, in, BP__BOOL), &all, 1);
-  node->outputs[0] = indices_of(graph, node, places_of(graph, node, vector));
+  node->outputs[0] = indices_of(graph, node, bp__op_places_of(graph, node, vector));
   return node->outputs[0] ? 0 : -1;
 }
 
@@ -262,7 +260,7 @@ BP_ROW_EXPAND(compress) {
                               axis)
                : bp__op_bad(node, "its condition is longer than axis %d", axis);
   BpGraphValue *chosen =
-      condition->data ? constant_choice(graph, node) : places_of(graph, node, condition);
+      condition->data ? constant_choice(graph, node) : bp__op_places_of(graph, node, condition);
   BpGraphAttr attr = bp__attr_int(graph, "axis", axis);
   node->outputs[0] =
       bp__op_apply(graph, "", "Gather", node->name, (BpGraphValue *[]){in, chosen}, 2, &attr, 1);

@@ -140,6 +140,9 @@ BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue
 /* A vector of extents, for `node`; as data where operators ask for it. */
 BpGraphValue *bp__op_extents(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
                              int64_t count);
+/* The places of the elements of a vector of bool that are true, of which a run finds out how many
+ * there are. (mark.c) */
+BpGraphValue *bp__op_places_of(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector);
 /* Makes extents, of the arena, the elements of a node's int64 output 0. */
 int bp__op_give_extents(BpGraph *graph, BpGraphNode *node, const int64_t *elements);
 /* A symbol that no shape has yet, for what the node makes known when the model runs. */

@@ -317,6 +317,11 @@ BP_ROW_COMPUTE(slice_in);
 /* axes.c */
 BP_ROW_COMPUTE(twice_in);
 
+/* nms.c */
+BP_ROW_INFER(keep_boxes);
+BP_ROW_COMPUTE(keep_boxes);
+BP_ROW_EXPAND(non_max_suppression);
+
 /* bind_pad.c */
 BP_ROW_INFER(pad_in);
 BP_ROW_COMPUTE(pad_in);

@@ -197,6 +197,7 @@ static const BpOp table[] = {
     EXPANDED("EyeLike", 9, 1, 1, 1, "dtype:i k:i", eye_like),
     OPEN_EXPANDED("NonZero", 9, 1, 1, 1, "", non_zero),
     OPEN_EXPANDED("Compress", 9, 2, 2, 1, "axis:i", compress),
+    OPEN_EXPANDED("NonMaxSuppression", 10, 2, 5, 1, "center_point_box:i", non_max_suppression),
 
     /* Statements. */
     COMPUTED("ScatterElements", 11, 3, 3, 0, BP_FUSE_OPAQUE, "axis:i reduction:s", scatter_elements,
@@ -364,6 +365,8 @@ static const BpOp table[] = {
      bp__compute_pad_in, NULL, NULL, BP_OPEN_ALL},
     {"Marked", "backplane", 1, 1, 1, 2, 0, BP_FUSE_OPAQUE, "", bp__infer_marked, NULL,
      bp__compute_marked, NULL, NULL, BP_OPEN_ALL},
+    {"KeepBoxes", "backplane", 1, 6, 6, 1, 0, BP_FUSE_OPAQUE, "center_point_box:i",
+     bp__infer_keep_boxes, NULL, bp__compute_keep_boxes, NULL, NULL, BP_OPEN_ALL},
     {"First", "backplane", 1, 2, 2, 1, 2, BP_FUSE_INJECTIVE, "", bp__infer_view_in, NULL,
      bp__compute_first, NULL, NULL, BP_OPEN_ALL},
     {"Counting", "backplane", 1, 0, 0, 1, 0, BP_FUSE_OPAQUE, "start:i step:i count:i",

@@ -104,6 +104,14 @@ CASES = {
          node("Concat", "w t v", "y", axis=0)],
         {"x": (FLOAT, ["n"]), "k": (INT64, [1])}, "y ti", {"a": [0], "zero": np.float32(0)},
         [{"x": Shape((n,)), "k": [k]} for n, k in [(20, 2), (50, 5), (4, 0), (1, 0)]]),
+    "non_max_suppression": (
+        [node("NonMaxSuppression", "b s m i t", "y")],
+        {"b": (FLOAT, ["n", "boxes", 4]), "s": (FLOAT, ["n", "c", "boxes"]), "m": (INT64, [1]), "i": (FLOAT, [1]),
+         "t": (FLOAT, [1])}, "y", {},
+        [{"b": RANDOM.random((n, boxes, 4)), "s": np.round(RANDOM.random((n, c, boxes)), 1), "m": [m], "i": [i], "t": [t]}
+         for n, boxes, c, m, i, t in [
+             (1, 6, 1, 3, 0.5, 0), (2, 40, 3, 10, 0.3, 0.2), (1, 100, 2, 1000, 0.1, 0.05), (1, 20, 2, 0, 0.1, 0),
+             (1, 30, 1, 30, 0, 0.95), (1, 30, 1, -3, 0.5, 0.5), (3, 0, 2, 5, 0.5, 0.5)]]),
     "broadcast": (
         [node("Add", "x y", "z")],
         {"x": (FLOAT, ["a", "b"]), "y": (FLOAT, ["c", "d"])}, "z", {},

@@ -713,6 +713,22 @@ static void make_topk(RandomGraph *g, const Row *row) {
   random_graph_value(g, places)->magnitude = 6;
 }
 
+/* Boxes in pairs that are one: of each the one with the better score is kept. */
+static void make_boxes(RandomGraph *g, const Row *row) {
+  int64_t batches = between(g, 1, 2), classes = between(g, 1, 3), count = between(g, 1, 20);
+  int64_t most = between(g, 1, 12), kept = MIN(most, (count + 1) / 2);
+  int64_t box_shape[3] = {batches, count, 4}, score_shape[3] = {batches, classes, count};
+  int32_t boxes = weights(g, FLOAT, box_shape, 3), scores = weights(g, FLOAT, score_shape, 3);
+  float *numbers = (float *)random_graph_value(g, boxes)->data;
+  for (int64_t i = 0; i < batches * count; i++) {
+    float low = (float)(i % count / 2 * 4), box[4] = {low, 1, low + 2, 3};
+    memcpy(numbers + 4 * i, box, sizeof(box));
+  }
+  int32_t reads[] = {boxes, scores, number(g, INT64, (double)most), number(g, FLOAT, 0.5)};
+  int64_t shape[2] = {batches * classes * kept, 3};
+  bits(g, apply(g, row->op, choice(g, row->attrs), reads, 4, INT64, shape, 2), 0, 6);
+}
+
 static void make_reverse_sequence(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, ANY, 2, 4), batch = (int32_t)below(g, 2);
   const RandomValue in = *random_graph_value(g, x);
@@ -1290,6 +1306,7 @@ static const Row rows[] = {
     {"EyeLike", make_eye, "|k=1|k=-2", 0, 0},
     {"NonZero", make_marked, "", 0, 0},
     {"Compress", make_marked, "", 0, 0},
+    {"NonMaxSuppression", make_boxes, "", 0, 0},
     {"DepthToSpace", make_depth_space, "blocksize=2|blocksize=2 mode=CRD", 0, 0},
     {"SpaceToDepth", make_depth_space, "blocksize=2", 0, 0},
     {"Trilu", make_trilu, "upper=1|upper=0", 0, 0},

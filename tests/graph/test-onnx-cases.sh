@@ -8,6 +8,6 @@ if [ -z "${BP_TEST_PYTHON-}" ]; then
 fi
 . "$top_srcdir/tests/tap.sh"
 "$BP_TEST_PYTHON" "$top_srcdir/tests/graph/onnx_cases.py" "$top_builddir/backplane" "$work" llvm If Loop LSTM GRU RNN \
-  TopK ScatterElements Scatter ScatterND GatherND Einsum OneHot Compress NonZero Hardmax EyeLike \
+  TopK ScatterElements Scatter ScatterND GatherND Einsum OneHot Compress NonZero NonMaxSuppression Hardmax EyeLike \
   ReverseSequence RotaryEmbedding GridSample DFT STFT \
   QuantizeLinear DequantizeLinear DynamicQuantizeLinear MatMulInteger ConvInteger QLinearMatMul QLinearConv
