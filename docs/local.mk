@@ -10,6 +10,7 @@ dist_doc_DATA = docs/abi.md docs/architecture.md docs/artifacts.md docs/building
 measurementsdir = $(docdir)/measurements
 dist_measurements_DATA = docs/measurements/matmul.md docs/measurements/models-2026-11-21.md \
 	docs/measurements/models-2026-11-22.md \
+	docs/measurements/coverage-2026-11-23.md \
 	docs/measurements/operators.md \
 	docs/measurements/tvm-2026-11-22.md docs/measurements/vulkan.md
 

@@ -154,6 +154,18 @@ static void test_invocation_that_cannot_be_is_refused(void) {
   release_kernel(kernel);
 }
 
+static void test_kernel_without_a_launch_is_refused_and_its_context_destroyed(void) {
+  modules_gone = kernels_gone = 0;
+  BpModule *module = bp_module_create(&api, &modules_gone);
+  g_assert_null(bp_module_kernel_create(module, device.device_type, NULL, &kernels_gone, destroy));
+  assert_error(-1, "a function that launches it");
+  g_assert_cmpint(kernels_gone, ==, 1);
+  g_assert_null(bp_module_kernel_create(module, device.device_type, NULL, NULL, NULL));
+  assert_error(-1, "a function that launches it");
+  bp_module_release(module);
+  g_assert_cmpint(modules_gone, ==, 1);
+}
+
 int main(int argc, char **argv) {
   g_autofree char *path = g_build_filename(g_getenv("top_builddir"), "tests/mock/.libs", NULL);
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
@@ -167,5 +179,7 @@ int main(int argc, char **argv) {
   ADD("other-functions-find-the-invocation-current",
       test_other_functions_find_the_invocation_current);
   ADD("invocation-that-cannot-be-is-refused", test_invocation_that_cannot_be_is_refused);
+  ADD("kernel-without-a-launch-is-refused-and-its-context-destroyed",
+      test_kernel_without_a_launch_is_refused_and_its_context_destroyed);
   return g_test_run();
 }
