@@ -10,6 +10,7 @@ include bench/operators/local.mk
 include bench/ffi/local.mk
 include bench/cuda/local.mk
 include bench/executor/local.mk
+include bench/language-model/local.mk
 include bench/list/local.mk
 include bench/matmul/local.mk
 include bench/open/local.mk

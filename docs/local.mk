@@ -8,7 +8,7 @@ dist_doc_DATA = docs/abi.md docs/architecture.md docs/artifacts.md docs/building
 	docs/targets.md docs/testing.md docs/troubleshooting.md docs/trust.md docs/tvm.md docs/vendor-guide.md
 
 measurementsdir = $(docdir)/measurements
-dist_measurements_DATA = docs/measurements/matmul.md docs/measurements/models-2026-11-21.md \
+dist_measurements_DATA = docs/measurements/language-model-2026-11-23.md docs/measurements/matmul.md docs/measurements/models-2026-11-21.md \
 	docs/measurements/models-2026-11-22.md \
 	docs/measurements/coverage-2026-11-23.md \
 	docs/measurements/operators.md \

@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+# A language model beside onnxruntime.
+
+EXTRA_DIST += bench/language-model/bench_language_model.py
