@@ -17,6 +17,9 @@ BP_ROW_INFER(bind) {
   return bp__op_bad(node, "other rows make it, and models do not have it");
 }
 
+/* A vector of extents has at most so many (graph/relax/builtin.c). */
+#define MAX_PARTS 64
+
 /* ---- Symbols ----------------------------------------------------------------------------- */
 
 /* What such an extent is likely to be, for which functions are scheduled. */
@@ -405,6 +408,73 @@ BP_ROW_COMPUTE(slice_in) {
                      bp__op_tensor(op, "Slice", out->shape, out->ndim, slice_in_body, &copy));
 }
 
+/* ---- Split ------------------------------------------------------------------------------- */
+
+/* The lengths that the node names, or those of parts that are as long as can be, the last aside;
+ * `given` are those that are known, else BP_EXTENT_NONE. */
+static BpGraphValue *split_lengths(BpVectorMaker m, int64_t extent, int64_t *given) {
+  BpExtents *extents = &m.graph->extents;
+  const BpGraphAttr *attr = bp__node_attr(m.node, "split");
+  int32_t parts = m.node->num_outputs;
+  int64_t count = attr ? attr->count : parts;
+  if (bp__node_input(m.node, 1)) {
+    BpGraphValue *lengths = bp__vector_read(m, 1, MAX_PARTS, &count);
+    if (lengths && count != parts)
+      bp__op_bad(m.node, "it names %d lengths for %d outputs", (int)count, parts);
+    for (int32_t i = 0; i < parts && lengths && count == parts; i++)
+      given[i] = lengths->data ? bp__value_get_int(lengths, i) : BP_EXTENT_NONE;
+    return count == parts ? lengths : NULL;
+  }
+  if (count != parts) {
+    bp__op_bad(m.node, "it names %d lengths for %d outputs", (int)count, parts);
+    return NULL;
+  }
+  int64_t chunk = bp__extent_divide(extents, bp__extent_add(extents, extent, parts - 1), parts);
+  int64_t last =
+      bp__extent_subtract(extents, extent, bp__extent_multiply(extents, chunk, parts - 1));
+  for (int32_t i = 0; i < parts; i++)
+    given[i] = attr ? attr->ints[i] : i < parts - 1 ? chunk : last;
+  return last == BP_EXTENT_NONE ? NULL : v_extents(m, given, parts);
+}
+
+int bp__bind_split(BpVectorMaker m, BpGraphNode *node) {
+  int32_t axis, parts = node->num_outputs;
+  int64_t given[MAX_PARTS], start = 0;
+  if (parts > MAX_PARTS)
+    return bp__op_error(node, "it has %d outputs, at most %d work here", parts, MAX_PARTS);
+  if (bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, &axis))
+    return -1;
+  int64_t extent = node->inputs[0]->shape[axis];
+  BpGraphValue *lengths = split_lengths(m, extent, given);
+  if (!lengths)
+    return -1;
+  BpGraphValue *fits =
+      v_binary(m, "Equal", v_reduce(m, "ReduceSum", lengths), v_extents(m, &extent, 1));
+  if (!bp__node_input(node, 1) && !bp__node_attr(node, "split") && node->version < 18)
+    fits =
+        v_binary(m, "And", fits,
+                 v_binary(m, "Equal", v_extents(m, given, 1), v_extents(m, &given[parts - 1], 1)));
+  BpGraphValue *bound =
+      bp__op_bind(m.graph, node, v_choose(m, fits, lengths, v_number(m, -1)), given,
+                  "its parts do not add up to the axis that it splits, or are not equal");
+  int64_t *axes = bp__arena_alloc(&m.graph->arena, sizeof(*axes));
+  if (!bound || !axes)
+    return -1;
+  *axes = axis;
+  BpGraphAttr attr = bp__attr_ints("axes", axes, 1);
+  for (int32_t i = 0; i < parts; i++) {
+    int64_t length = bound->extents ? bound->extents[i] : bp__value_get_int(bound, i);
+    int64_t places[] = {start, length, 1, 0};
+    node->outputs[i] = bp__op_apply(
+        m.graph, "backplane", "SliceIn", node->name,
+        (BpGraphValue *[]){node->inputs[0], bp__graph_int_vector(m.graph, places, 4)}, 2, &attr, 1);
+    start = bp__extent_add(&m.graph->extents, start, length);
+    if (!node->outputs[i] || start == BP_EXTENT_NONE)
+      return -1;
+  }
+  return 1;
+}
+
 /* ---- Others ------------------------------------------------------------------------------ */
 
 /* Elements of the input are extents, or factors of them. */
@@ -443,19 +513,13 @@ static const struct {
   int32_t first, last; /* inputs of which one may be of the data */
   int (*bind)(BpVectorMaker m, BpGraphNode *node);
 } binders[] = {
-    {"Reshape", 1, 1, bind_reshape},
-    {"Expand", 1, 1, bind_expand},
-    {"Slice", 1, 4, bind_slice},
-    {"ConstantOfShape", 0, 0, bind_constant_of_shape},
-    {"Tile", 1, 1, bind_tile},
-    {"TopK", 1, 1, bind_topk},
-    {"Pad", 1, 3, bp__bind_pad},
-    {"Squeeze", 1, 1, bp__bind_squeeze},
-    {"Unsqueeze", 1, 1, bp__bind_unsqueeze},
-    {"CumSum", 1, 1, bp__bind_running},
-    {"CumProd", 1, 1, bp__bind_running},
-    {"Trilu", 1, 1, bp__bind_trilu},
-    {"Reduce", 1, 1, bp__bind_reduce},
+    {"Reshape", 1, 1, bind_reshape},     {"Expand", 1, 1, bind_expand},
+    {"Slice", 1, 4, bind_slice},         {"ConstantOfShape", 0, 0, bind_constant_of_shape},
+    {"Tile", 1, 1, bind_tile},           {"TopK", 1, 1, bind_topk},
+    {"Split", 1, 1, bp__bind_split},     {"Pad", 1, 3, bp__bind_pad},
+    {"Squeeze", 1, 1, bp__bind_squeeze}, {"Unsqueeze", 1, 1, bp__bind_unsqueeze},
+    {"CumSum", 1, 1, bp__bind_running},  {"CumProd", 1, 1, bp__bind_running},
+    {"Trilu", 1, 1, bp__bind_trilu},     {"Reduce", 1, 1, bp__bind_reduce},
 };
 
 static bool is_for(const char *name, const char *op) {

@@ -7,6 +7,7 @@
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
+#include "graph/ops/vector.h"
 
 /* A body that needs the operator and nothing else. */
 static BpTeTensor *compute_with(const BpOpCompute *op, BpTeBody body) {
@@ -343,7 +344,7 @@ BP_ROW_EXPAND(split) {
   if (!lengths || bp__op_axis(node, bp__node_int(node, "axis", 0), node->inputs[0]->ndim, &axis))
     return -1;
   if (bp__extent_is_open(node->inputs[0]->shape[axis]))
-    return bp__op_error(node, "axis %d, which it splits, has an open extent", axis);
+    return bp__bind_split((BpVectorMaker){graph, node}, node) < 0 ? -1 : 0;
   if (split_lengths(node, node->inputs[0]->shape[axis], lengths))
     return -1;
   for (int32_t i = 0; i < node->num_outputs; i++) {

@@ -72,7 +72,9 @@ bool bp__vector_is_of_data(const BpGraphNode *node, int32_t input);
 int bp__vector_replace(BpVectorMaker m, BpGraphNode *node, const char *op, BpGraphValue *vector,
                        const BpGraphAttr *attrs, int32_t num_attrs);
 
-/* Binders of inputs that say axes (axes.c), and pads (bind_pad.c): as bp__op_bind_inputs. */
+/* Binders of inputs that say lengths (bind.c), axes (axes.c) and pads (bind_pad.c): as
+ * bp__op_bind_inputs. */
+int bp__bind_split(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_reduce(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_squeeze(BpVectorMaker m, BpGraphNode *node);
 int bp__bind_unsqueeze(BpVectorMaker m, BpGraphNode *node);

@@ -71,6 +71,14 @@ CASES = {
         [node("Slice", "x s e a t", "y"), node("Abs", "y", "z")],
         {"x": (FLOAT, ["n", 7]), "s": (INT64, [1]), "e": (INT64, [1])}, "z", {"a": [0], "t": [-2]},
         [{"x": Shape((9, 7)), "s": [s], "e": [e]} for s, e in [(8, 0), (-1, -100), (3, 5), (0, -9)]]),
+    "split": (
+        [node("Split", "x s", "a b c", axis=1), node("Concat", "c a b", "y", axis=1)],
+        {"x": (FLOAT, ["n", "m"]), "s": (INT64, [3])}, "a y", {},
+        [{"x": Shape((2, 9)), "s": s} for s in [(3, 3, 3), (0, 9, 0), (1, 2, 6), (1, 2, 3), (5, 5, -1)]]),
+    "split_of_an_open_axis": (
+        [node("Split", "x s", "a b", axis=0), node("Split", "x", "c d", axis=1, num_outputs=2)],
+        {"x": (FLOAT, ["n", "m"])}, "a b c d", {"s": [3, 4]},
+        [{"x": Shape(x)} for x in [(7, 4), (7, 5), (7, 1), (6, 4)]]),
     "topk": (
         [node("TopK", "x k", "v i", axis=1)],
         {"x": (FLOAT, ["n", "m"]), "k": (INT64, [1])}, "v i", {},
