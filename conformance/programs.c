@@ -198,6 +198,11 @@ const StatementRow bp__program_statements[] = {
     {BP_IR_FOR, REVERSED("unrolled"), NULL, PROGRAM_ANYWHERE},
     {BP_IR_FOR, "(for i:int32 250:int32 0:int32 serial (store C 0 x))", "........", NULL,
      PROGRAM_ANYWHERE},
+    {BP_IR_FOR,
+     "(seq (store C 0 (load A 4))"
+     " (for i:int32 0:int32 (select (eq (load C 0) (load A 4)) 4:int32 7:int32) serial"
+     " (seq (store C 0 (load A 7)) (store C (add i 1:int32) x))))",
+     "75555...", "i", PROGRAM_ANYWHERE},
     /* two loops of one axis: the threads beyond the shorter one skip it */
     {BP_IR_FOR,
      "(for b:int64 0 1 bound \"blockIdx.x\" (seq (for t:int64 0 4 bound \"threadIdx.x\" (store C t "
