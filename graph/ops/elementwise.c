@@ -202,3 +202,43 @@ BP_ROW_EXPAND(swiglu) {
   node->outputs[0] = bp__op_binary(graph, node, "Mul", gate, node->inputs[1]);
   return node->outputs[0] ? 0 : -1;
 }
+
+/* ---- Of com.microsoft --------------------------------------------------------------------- */
+
+/* x, plus the vector over its last dimension that input 1 is if it is there. */
+static BpGraphValue *with_bias(BpGraph *graph, const BpGraphNode *node) {
+  BpGraphValue *x = node->inputs[0], *bias = bp__node_input(node, 1);
+  char text_x[BP_VALUE_TEXT], text_bias[BP_VALUE_TEXT];
+  if (!bias)
+    return x;
+  if (x->ndim < 1 || bias->ndim != 1 || bias->shape[0] != x->shape[x->ndim - 1]) {
+    bp__op_bad(node, "its bias %s is not a vector over the last dimension of its input %s",
+               bp__value_format(bias, text_bias), bp__value_format(x, text_x));
+    return NULL;
+  }
+  return bp__op_binary(graph, node, "Add", x, bias);
+}
+
+static int expand_gelu(BpGraph *graph, BpGraphNode *node, const char *approximate) {
+  BpGraphAttr attr = {.name = "approximate", .type = BP_GRAPH_ATTR_STRING, .str = approximate};
+  BpGraphValue *x = with_bias(graph, node);
+  node->outputs[0] = bp__op_apply(graph, "", "Gelu", node->name, &x, 1, &attr, 1);
+  return node->outputs[0] ? 0 : -1;
+}
+
+BP_ROW_EXPAND(bias_gelu) {
+  return expand_gelu(graph, node, "none");
+}
+
+BP_ROW_EXPAND(fast_gelu) {
+  return expand_gelu(graph, node, "tanh");
+}
+
+/* x * sigmoid(alpha * x). */
+BP_ROW_EXPAND(quick_gelu) {
+  BpGraphValue *x = node->inputs[0], *alpha, *gate;
+  alpha = bp__op_scalar(graph, node, x, bp__node_float(node, "alpha", 1.702f));
+  gate = bp__op_unary(graph, node, "Sigmoid", bp__op_binary(graph, node, "Mul", x, alpha));
+  node->outputs[0] = bp__op_binary(graph, node, "Mul", x, gate);
+  return node->outputs[0] ? 0 : -1;
+}

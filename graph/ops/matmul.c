@@ -204,3 +204,28 @@ BP_ROW_EXPAND(gemm) {
   node->outputs[0] = sum;
   return sum ? 0 : -1;
 }
+
+/* alpha * A' * B' with leading dimensions; the operand that a flag names has its last two
+ * dimensions exchanged. A vector stays as it is. */
+static BpGraphValue *fused_operand(BpGraph *graph, BpGraphNode *node, int32_t index,
+                                   const char *flag) {
+  BpGraphValue *value = node->inputs[index];
+  int64_t perm[BP_GRAPH_MAX_NDIM];
+  if (value->ndim < 2 || !bp__node_int(node, flag, 0))
+    return value;
+  for (int32_t i = 0; i < value->ndim; i++)
+    perm[i] = i;
+  perm[value->ndim - 2] = value->ndim - 1;
+  perm[value->ndim - 1] = value->ndim - 2;
+  return bp__op_transpose(graph, node, value, perm, value->ndim);
+}
+
+BP_ROW_EXPAND(fused_matmul) {
+  BpGraphValue *a, *b;
+  if (bp__node_int(node, "transBatchA", 0) || bp__node_int(node, "transBatchB", 0))
+    return bp__op_error(node, "transBatchA and transBatchB are not supported");
+  a = fused_operand(graph, node, 0, "transA");
+  b = fused_operand(graph, node, 1, "transB");
+  node->outputs[0] = scaled(graph, node, bp__op_binary(graph, node, "MatMul", a, b), "alpha");
+  return node->outputs[0] ? 0 : -1;
+}

@@ -198,3 +198,52 @@ BP_ROW_EXPAND(mean_variance_normalization) {
       bp__op_cast(graph, node, bp__op_binary(graph, node, "Div", centred, deviation), x->dtype);
   return node->outputs[0] ? 0 : -1;
 }
+
+/* A vector over the last dimension of x. */
+static int check_over_last(const BpGraphNode *node, int32_t index) {
+  const BpGraphValue *x = node->inputs[0], *vector = bp__node_input(node, index);
+  char text_x[BP_VALUE_TEXT], text[BP_VALUE_TEXT];
+  if (!vector || (vector->ndim == 1 && vector->shape[0] == x->shape[x->ndim - 1]))
+    return 0;
+  return bp__op_bad(node, "input %d, %s, is not a vector over the last dimension of its input %s",
+                    index, bp__value_format(vector, text), bp__value_format(x, text_x));
+}
+
+/* The normalisation over the last dimension of x + skip + bias; output 3 is that sum. Both of
+ * com.microsoft: SkipLayerNormalization has inputs 2 gamma, 3 beta, 4 bias, the simplified one 2
+ * gamma, 3 bias. */
+static int expand_skip(BpGraph *graph, BpGraphNode *node, const char *op, int32_t at_bias) {
+  BpGraphValue *x = node->inputs[0], *skip = node->inputs[1], *parts[3];
+  static const float least = 1e-12f;
+  const BpGraphAttr *given = bp__node_attr(node, "epsilon");
+  BpGraphAttr epsilon = {"epsilon", BP_GRAPH_ATTR_FLOAT, 1, .floats = &least};
+  int32_t count = 2;
+  char text_x[BP_VALUE_TEXT], text_skip[BP_VALUE_TEXT];
+  if (x->ndim < 2)
+    return bp__op_bad(node, "its input has fewer than 2 dimensions");
+  for (int32_t i = 2; i <= at_bias; i++)
+    if (check_over_last(node, i))
+      return -1;
+  parts[0] = bp__op_binary(graph, node, "Add", x, skip);
+  if (parts[0] && !bp__value_same_shape(parts[0], x))
+    return bp__op_bad(node, "its skip %s does not broadcast to its input %s",
+                      bp__value_format(skip, text_skip), bp__value_format(x, text_x));
+  if (bp__node_input(node, at_bias))
+    parts[0] = bp__op_binary(graph, node, "Add", parts[0], node->inputs[at_bias]);
+  parts[1] = node->inputs[2];
+  if (at_bias == 4 && bp__node_input(node, 3))
+    parts[count++] = node->inputs[3];
+  node->outputs[0] =
+      bp__op_apply(graph, "", op, node->name, parts, count, given ? given : &epsilon, 1);
+  if (node->num_outputs > 3)
+    node->outputs[3] = parts[0];
+  return node->outputs[0] ? 0 : -1;
+}
+
+BP_ROW_EXPAND(skip_layer_normalization) {
+  return expand_skip(graph, node, "LayerNormalization", 4);
+}
+
+BP_ROW_EXPAND(skip_simplified_layer_normalization) {
+  return expand_skip(graph, node, "RMSNormalization", 3);
+}

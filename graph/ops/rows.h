@@ -30,6 +30,9 @@ BP_ROW_FOLD(cast);
 BP_ROW_EXPAND(mean);
 BP_ROW_EXPAND(sum);
 BP_ROW_EXPAND(swiglu);
+BP_ROW_EXPAND(bias_gelu);
+BP_ROW_EXPAND(fast_gelu);
+BP_ROW_EXPAND(quick_gelu);
 BP_ROW_EXPAND(extreme); /* Max and Min, of any number but two */
 
 /* scalar.c */
@@ -234,6 +237,7 @@ BP_ROW_FOLD(panels);
 BP_ROW_INFER(matmul_packed);
 BP_ROW_COMPUTE(matmul_packed);
 BP_ROW_EXPAND(gemm);
+BP_ROW_EXPAND(fused_matmul);
 
 /* narrow.c: types that only store */
 BP_ROW_EXPAND(cast); /* from and to such types */
@@ -266,6 +270,8 @@ BP_ROW_EXPAND(group_normalization);
 BP_ROW_EXPAND(lp_normalization);
 BP_ROW_EXPAND(rms_normalization);
 BP_ROW_EXPAND(mean_variance_normalization);
+BP_ROW_EXPAND(skip_layer_normalization);
+BP_ROW_EXPAND(skip_simplified_layer_normalization);
 
 /* loss.c: losses, in terms of others */
 BP_ROW_EXPAND(negative_log_likelihood_loss);

@@ -47,6 +47,12 @@
         bp__expand_##expand, BP_OPEN_BATCH                                                         \
   }
 
+#define MICROSOFT(name, min, max, outputs, attrs, expand)                                          \
+  {                                                                                                \
+    name, "com.microsoft", 1, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL, \
+        bp__expand_##expand, BP_OPEN_ALL                                                           \
+  }
+
 #define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
 #define RECURRENT_ATTRS                                                                            \
   "activations:ss activation_alpha:fs activation_beta:fs clip:f direction:s hidden_size:i "        \
@@ -250,9 +256,7 @@ static const BpOp table[] = {
     OPEN_EXPANDED("Gemm", 7, 2, 3, 1, "alpha:f beta:f transA:i transB:i", gemm),
 
     /* Quantised. */
-    {"MatMulNBits", "com.microsoft", 1, 3, 6, 1, 0, BP_FUSE_OPAQUE,
-     "K:i N:i bits:i block_size:i accuracy_level:i", NULL, NULL, NULL, NULL,
-     bp__expand_matmul_nbits, BP_OPEN_ALL},
+    MICROSOFT("MatMulNBits", 3, 6, 1, "K:i N:i bits:i block_size:i accuracy_level:i", matmul_nbits),
     OPEN_EXPANDED("QuantizeLinear", 10, 2, 3, 1,
                   "axis:i saturate:i block_size:i output_dtype:i precision:i", quantize_linear),
     OPEN_EXPANDED("DequantizeLinear", 10, 2, 3, 1, "axis:i block_size:i output_dtype:i",
@@ -276,6 +280,16 @@ static const BpOp table[] = {
     OPEN_EXPANDED("RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i",
                   rms_normalization),
     OPEN_EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
+
+    /* What optimisers write for chains of operators. */
+    MICROSOFT("BiasGelu", 2, 2, 1, "", bias_gelu),
+    MICROSOFT("FastGelu", 1, 2, 1, "", fast_gelu),
+    MICROSOFT("QuickGelu", 1, 1, 1, "alpha:f", quick_gelu),
+    MICROSOFT("FusedMatMul", 2, 2, 1, "alpha:f transA:i transB:i transBatchA:i transBatchB:i",
+              fused_matmul),
+    MICROSOFT("SkipLayerNormalization", 3, 5, 4, "epsilon:f", skip_layer_normalization),
+    MICROSOFT("SkipSimplifiedLayerNormalization", 3, 4, 4, "epsilon:f",
+              skip_simplified_layer_normalization),
 
     /* Losses. */
     EXPANDED("NegativeLogLikelihoodLoss", 12, 2, 3, 1, "ignore_index:i reduction:s",

@@ -41,6 +41,10 @@ BY_REFERENCE = {"DFT", "STFT"}
 # ---- Models --------------------------------------------------------------------------------------
 
 
+def opsets(version):
+    return [helper.make_opsetid("", version), helper.make_opsetid("com.microsoft", 1)]
+
+
 def node_model(node, inputs, opset):
     """A model of one node; `inputs` by name."""
     graph = helper.make_graph(
@@ -48,7 +52,7 @@ def node_model(node, inputs, opset):
         [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype),
                                        value.shape) for name, value in inputs.items()],
         [onnx.ValueInfoProto(name=name) for name in node.output if name])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    return helper.make_model(graph, opset_imports=opsets(opset), ir_version=8)
 
 
 def peer(node, inputs, opset):
@@ -333,6 +337,30 @@ def reduction_cases():
         yield "Range", 20, {}, [np.array(bound) for bound in bounds]
 
 
+def microsoft_cases():
+    """What optimisers write for chains of operators."""
+    for shape in ((3, 7), (2, 3, 8), (2, 5, 1)):
+        x, bias = noise(*shape) * 3, noise(shape[-1])
+        yield "BiasGelu", 20, {}, [x, bias]
+        yield "FastGelu", 20, {}, [x, bias]
+        yield "FastGelu", 20, {}, [x]
+        yield "QuickGelu", 20, {}, [x]
+        yield "QuickGelu", 20, dict(alpha=.5), [x]
+    for left, right, attrs in (((2, 3, 4), (2, 4, 5), {}), ((2, 4, 3), (4, 5), dict(transA=1)),
+                               ((3, 4), (2, 5, 4), dict(transB=1, alpha=.3)), ((4,), (4, 5), dict(transA=1)),
+                               ((2, 1, 4, 3), (3, 5, 4), dict(transA=1, transB=1, alpha=-2.0))):
+        yield "FusedMatMul", 20, attrs, [noise(*left), noise(*right)]
+    for shape, skip in (((2, 3, 8), (2, 3, 8)), ((2, 3, 8), (1, 3, 8)), ((2, 3, 8), (3, 8)), ((5, 6), (5, 6))):
+        x, other, (gamma, beta, bias) = noise(*shape), noise(*skip), noise(3, shape[-1])
+        for rest in ([], [beta], [beta, bias], [None, bias]):
+            yield "SkipLayerNormalization", 20, {}, [x, other, gamma] + rest
+            yield "SkipLayerNormalization", 20, dict(epsilon=.5), [x, other, gamma] + rest
+        for rest in ([], [bias]):
+            yield "SkipSimplifiedLayerNormalization", 20, {}, [x, other, gamma] + rest
+            yield "SkipSimplifiedLayerNormalization", 20, dict(epsilon=.5), [x, other, gamma] + rest
+        yield "SkipLayerNormalization", 20, {}, [x * 0, other * 0, gamma, beta]
+
+
 def quantized_cases():
     ends = floats(0, -0.0, INF, -INF, .25, .75, 1.25, -.25, -.75, 3.4e38, 1e-30, 63.75, 64.25, -64.25, 40000)
     for zero in (np.uint8(0), np.uint8(7), np.uint8(255), np.int8(-128), np.int8(3), np.uint16(33), np.int16(-5)):
@@ -413,8 +441,14 @@ CONSTANT = {"Slice": 30, "Pad": 10, "Trilu": 2, "Tile": 2, "CumSum": 2, "Resize"
             "ReduceProd": 2, "ReduceL2": 2, "ReduceMax": 2, "ReduceLogSumExp": 2}
 
 
+MICROSOFT = {"BiasGelu", "FastGelu", "QuickGelu", "FusedMatMul", "SkipLayerNormalization",
+             "SkipSimplifiedLayerNormalization"}
+
+
 class Case:
-    def __init__(self, number, op, opset, attrs, inputs):
+    """A node whose last output is compared; `before` are the names of those before it."""
+
+    def __init__(self, number, op, opset, attrs, inputs, before=()):
         self.opset, self.inputs = opset, {}
         names = []
         for place, value in enumerate(inputs):
@@ -423,20 +457,54 @@ class Case:
                 self.inputs[names[-1]] = np.asarray(value)
         self.constants = {name for place, name in enumerate(names)
                           if CONSTANT.get(op, 0) >> place & 1 and name}
-        self.node = helper.make_node(op, names, [f"y{number}"], **attrs)
+        domain = "com.microsoft" if op in MICROSOFT else ""
+        self.node = helper.make_node(op, names, [*before, f"y{number}"], domain=domain, **attrs)
         self.text = f"{op}-{opset} {attrs} of " + ", ".join(
             "nothing" if value is None else f"{np.asarray(value).dtype}{np.shape(value)}"
             for value in inputs)
 
 
+def refused_cases():
+    """Uses that are refused, with words of the message."""
+    x, square = noise(2, 3, 8), noise(2, 4, 4)
+    for op in ("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"):
+        yield op, {}, [x, x, noise(8)], ("z",), "output 1 is not supported"
+        yield op, {}, [x, noise(4, 2, 3, 8), noise(8)], (), "float32 4x2x3x8 does not broadcast"
+        yield op, {}, [x, x, noise(3)], (), "input 2, float32 3, is not a vector"
+        yield op, {}, [x, x, noise(8), noise(1, 8)], (), "input 3, float32 1x8, is not a vector"
+    for op in ("BiasGelu", "FastGelu"):
+        yield op, {}, [x, noise(3)], (), "its bias float32 3 is not a vector"
+    yield "FusedMatMul", dict(transBatchA=1), [square, square], (), "transBatchA"
+    yield "FusedMatMul", dict(transBatchB=1), [square, square], (), "transBatchB"
+    yield "FusedMatMul", dict(transA=1), [noise(3, 8), noise(8, 3)], (), "do not multiply"
+
+
+def check_refusals(command, folder, target):
+    """What is not refused by name, as lines."""
+    wrong = []
+    for number, (op, attrs, inputs, before, words) in enumerate(refused_cases()):
+        case = Case(number, op, 20, attrs, inputs, before)
+        case.node.name = "the_node"
+        try:
+            run_together(command, folder, target, [(case, np.float32(0))])
+            wrong.append(f"{case.text} is not refused")
+        except RuntimeError as error:
+            if words not in str(error) or "node 'the_node'" not in str(error):
+                wrong.append(f"{case.text}: {error}")
+    return wrong
+
+
 def operator_cases():
     sources = (unary_cases, integer_cases, window_cases, resize_cases, move_cases, empty_cases,
-               loss_cases, spectral_cases, reduction_cases, quantized_cases)
+               loss_cases, spectral_cases, reduction_cases, microsoft_cases, quantized_cases)
     number = 0
     for source in sources:
         for op, opset, attrs, inputs in source():
             yield Case(number, op, opset, attrs, inputs)
             number += 1
+            if op.startswith("Skip"):  # the sum that is normalised
+                yield Case(number, op, opset, attrs, inputs, (f"z{number}", "", ""))
+                number += 1
 
 
 def run_together(command, folder, target, cases):
@@ -458,13 +526,13 @@ def run_together(command, folder, target, cases):
             if 0 in value.shape:
                 arguments += ["-s", name + "=" + "x".join(str(extent) for extent in value.shape)]
         graph.output.append(helper.make_tensor_value_info(
-            case.node.output[0], helper.np_dtype_to_tensor_dtype(want.dtype), want.shape))
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)],
+            case.node.output[-1], helper.np_dtype_to_tensor_dtype(want.dtype), want.shape))
+    onnx.save(helper.make_model(graph, opset_imports=opsets(opset),
                                 ir_version=8), folder / "model.onnx")
     done = subprocess.run(arguments, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr.strip())
-    return [np.load(folder / f"{case.node.output[0]}.npy") for case, _ in cases]
+    return [np.load(folder / f"{case.node.output[-1]}.npy") for case, _ in cases]
 
 
 def check_operators(command, folder, target, cases):
@@ -549,13 +617,15 @@ def main():
         is_open = case.node.op_type in OPEN_AT_NAN and any(
             value.dtype.kind == "f" and np.isnan(value).any() for value in case.inputs.values())
         if want is not None and not is_open:
-            cases.setdefault(case.opset, []).append((case, want[0]))
+            cases.setdefault(case.opset, []).append((case, want[-1]))
     for target in targets:
         for opset, some in sorted(cases.items()):
             report(f"{target.split()[0]}/{len(some)}_operators_of_set_{opset}_agree",
                    check_operators(command, folder / "cases", target, list(some)))
         report(f"{target.split()[0]}/integers_divide_by_zero_and_shift_all_out_as_promised",
                check_promises(command, folder / "cases", target))
+    report("uses_of_operators_are_refused_by_name",
+           check_refusals(command, folder / "cases", targets[0]))
     counts, wrong = Counter(), []
     for path in sorted(folder.glob("*.onnx"), key=lambda path: int(path.stem)):
         wrong += check_graph(path, counts)
