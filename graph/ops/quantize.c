@@ -267,6 +267,21 @@ BP_ROW_EXPAND(matmul_integer) {
   return node->outputs[0] ? 0 : -1;
 }
 
+/* The product of integers in floats: sums * (scale of A * scale of B) + bias. */
+BP_ROW_EXPAND(matmul_integer_to_float) {
+  BpGraphValue *sums = product(graph, node, 0, 1, 4, 5), *bias = bp__node_input(node, 6), *scale;
+  if (!sums)
+    return -1;
+  scale = bp__op_binary(graph, node, "Mul", single(graph, node, node->inputs[2]),
+                        of_columns(graph, node, node->inputs[3], node->inputs[1]));
+  sums = scale ? bp__op_cast(graph, node, sums, scale->dtype) : NULL;
+  sums = bp__op_binary(graph, node, "Mul", sums, scale);
+  if (bias)
+    sums = bp__op_binary(graph, node, "Add", sums, of_columns(graph, node, bias, node->inputs[1]));
+  node->outputs[0] = sums;
+  return sums ? 0 : -1;
+}
+
 /* Integers of the scale a * b as integers of the scale y; all three are of one float type, and
  * multiplied in it. */
 static BpGraphValue *rescaled(BpGraph *graph, const BpGraphNode *node, BpGraphValue *sums,

@@ -258,6 +258,7 @@ BP_ROW_EXPAND(quantize_linear);
 BP_ROW_EXPAND(dequantize_linear);
 BP_ROW_EXPAND(dynamic_quantize_linear);
 BP_ROW_EXPAND(matmul_integer);
+BP_ROW_EXPAND(matmul_integer_to_float);
 BP_ROW_EXPAND(conv_integer);
 BP_ROW_EXPAND(qlinear_matmul);
 BP_ROW_EXPAND(qlinear_conv);

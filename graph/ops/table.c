@@ -263,6 +263,7 @@ static const BpOp table[] = {
                   dequantize_linear),
     OPEN_EXPANDED("DynamicQuantizeLinear", 11, 1, 1, 3, "", dynamic_quantize_linear),
     OPEN_EXPANDED("MatMulInteger", 10, 2, 4, 1, "", matmul_integer),
+    MICROSOFT("MatMulIntegerToFloat", 4, 7, 1, "", matmul_integer_to_float),
     OPEN_EXPANDED("ConvInteger", 10, 2, 4, 1, WINDOW_ATTRS "group:i", conv_integer),
     OPEN_EXPANDED("QLinearMatMul", 10, 8, 8, 1, "", qlinear_matmul),
     OPEN_EXPANDED("QLinearConv", 10, 8, 9, 1, WINDOW_ATTRS "group:i", qlinear_conv),

@@ -395,6 +395,10 @@ def quantized_cases():
             yield "MatMulInteger", 20, {}, [x, w] + zeros
             yield "QLinearMatMul", 20, {}, [x, np.float32(.02), zeros[0], w, np.float32(.03), zeros[1],
                                             np.float32(.37), np.array(9, a)]
+            scales, (bias,) = np.abs(noise(7)) / 9, noise(1, 7) * 99
+            for rest in ([], zeros, [None, None, bias], [zeros[0], np.full(7, zero_b, b), bias]):
+                yield "MatMulIntegerToFloat", 20, {}, [x, w, np.float32(.02), np.float32(.03)] + rest
+                yield "MatMulIntegerToFloat", 20, {}, [x, w, np.float32(.02), scales] + rest
             x, w = numbers(a, 1, 4, 7, 6), numbers(b, 6, 4, 3, 2)
             attrs = dict(pads=[1, 2, 3, 0], strides=[2, 1])
             yield "ConvInteger", 20, attrs, [x, w] + zeros
@@ -442,7 +446,7 @@ CONSTANT = {"Slice": 30, "Pad": 10, "Trilu": 2, "Tile": 2, "CumSum": 2, "Resize"
 
 
 MICROSOFT = {"BiasGelu", "FastGelu", "QuickGelu", "FusedMatMul", "SkipLayerNormalization",
-             "SkipSimplifiedLayerNormalization"}
+             "SkipSimplifiedLayerNormalization", "MatMulIntegerToFloat"}
 
 
 class Case:
@@ -474,6 +478,8 @@ def refused_cases():
         yield op, {}, [x, x, noise(8), noise(1, 8)], (), "input 3, float32 1x8, is not a vector"
     for op in ("BiasGelu", "FastGelu"):
         yield op, {}, [x, noise(3)], (), "its bias float32 3 is not a vector"
+    yield "MatMulIntegerToFloat", {}, [np.ones((3, 4), "u1"), np.ones((4, 5), "u1"), np.float32(1), noise(3)], (), "neither one element nor"
+    yield "MatMulIntegerToFloat", {}, [noise(3, 4), noise(4, 5), np.float32(1), np.float32(1)], (), "neither int8 nor uint8"
     yield "FusedMatMul", dict(transBatchA=1), [square, square], (), "transBatchA"
     yield "FusedMatMul", dict(transBatchB=1), [square, square], (), "transBatchB"
     yield "FusedMatMul", dict(transA=1), [noise(3, 8), noise(8, 3)], (), "do not multiply"

@@ -88,7 +88,7 @@ Of ONNX 1.23.2's own operators these have no row. A model that has one is refuse
 message. `If`, `Loop`, `Scan` and calls of the model's own functions have no row, and are read all the same ([how](graph.md)). Of other
 domains there is `MatMulNBits` of `com.microsoft`: weights of 2, 4 and 8 bits, zero points as packed integers or as floats, a bias, open
 extents. It computes in float32 whatever `accuracy_level` says; an order of groups (`g_idx`) and a K that is no multiple of `block_size`
-are refused. From the same domain there are `BiasGelu`, `FastGelu`, `QuickGelu`, `FusedMatMul` (`transBatchA` and `transBatchB` are refused),
+are refused. From the same domain there are `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `FusedMatMul` (`transBatchA` and `transBatchB` are refused),
 `SkipLayerNormalization` and `SkipSimplifiedLayerNormalization` (the mean and the deviation as outputs are refused), with open extents.
 All other operators of other domains (`ai.onnx.ml`, `com.microsoft`) are refused, too.
 
