@@ -1147,8 +1147,12 @@ static const BpIrNode *realize(BpLowering *lowering, BpLowerStage *s, Rest rest,
   BpNest nest;
   if (make_storage(lowering, s) != 0 || start_nest(&nest, lowering, s) != 0)
     return NULL;
-  if (is_empty(&nest))
-    return rest(context);
+  if (is_empty(&nest)) {
+    /* Loops of open extents may name it, although they read nothing of it. */
+    const BpIrNode *others = rest(context);
+    int uses = others ? uses_storage(others, s) : -1;
+    return uses <= 0 ? (uses < 0 ? NULL : others) : in_storage(lowering, s, others);
+  }
   const BpIrNode *parts[2] = {build_from(&nest, 0), NULL};
   if (!parts[0] || !(parts[1] = rest(context)))
     return NULL;

@@ -9,6 +9,7 @@
 #include <backplane/object.h>
 
 #include "graph/ops/rows.h"
+#include "graph/ops/vector.h"
 
 /* What an extent is likely to be that a run finds, for which functions are scheduled. */
 #define LIKELY_EXTENT 64
@@ -195,6 +196,20 @@ static int agree_of_parts(BpGraph *graph, BpGraphNode *node) {
   return 0;
 }
 
+/* The axes that go have extent 1. */
+static int agree_to_squeeze(BpGraph *graph, BpGraphNode *node) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t shape[BP_GRAPH_MAX_NDIM], axes[BP_GRAPH_MAX_NDIM];
+  int32_t count = bp__op_ints(node, 1, "axes", axes, BP_GRAPH_MAX_NDIM), axis;
+  memcpy(shape, in->shape, sizeof(shape));
+  for (int32_t i = 0; i < count; i++) {
+    if (bp__op_axis(node, axes[i], in->ndim, &axis))
+      return -1;
+    shape[axis] = 1;
+  }
+  return count < 0 ? 1 : require(graph, node, 0, shape);
+}
+
 /* 0: the inputs agree now, as far as is known here; 1: they do not, or nobody knows how they could;
  * 2: other nodes were appended in the place of this one. */
 static int agree(BpGraph *graph, BpGraphNode *node) {
@@ -204,7 +219,11 @@ static int agree(BpGraph *graph, BpGraphNode *node) {
     return agree_of_product(graph, node);
   if (!strcmp(node->op->name, "Concat"))
     return agree_of_parts(graph, node);
-  int left = bp__op_bind_shape(graph, node);
+  if (!strcmp(node->op->name, "Squeeze"))
+    return agree_to_squeeze(graph, node);
+  bool is_pad = !strcmp(node->op->name, "Pad") && bp__node_input(node, 1);
+  int left =
+      is_pad ? bp__bind_pad((BpVectorMaker){graph, node}, node) : bp__op_bind_shape(graph, node);
   return left < 0 ? -1 : left + 1;
 }
 

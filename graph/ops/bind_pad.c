@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pad by pads, or along axes, that depend on the data. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph/ops/expr.h"
@@ -45,6 +46,27 @@ static BpGraphValue *is_small(BpVectorMaker m, BpGraphValue *pads) {
                   v_binary(m, "GreaterOrEqual", pads, v_number(m, -INT32_MAX)));
 }
 
+/* What of the kinds is known where the pads are: BP_EXTENT_NONE is not. */
+static int know_kinds(BpVectorMaker m, const BpGraphValue *begin, const BpGraphValue *end,
+                      int64_t *known) {
+  const BpGraphValue *in = m.node->inputs[0];
+  for (int32_t i = 0; i < NUM_KINDS * in->ndim; i++)
+    known[i] = BP_EXTENT_NONE;
+  for (int32_t i = 0; i < in->ndim && begin->data && end->data; i++) {
+    int64_t before = bp__value_get_int(begin, i), behind = bp__value_get_int(end, i);
+    if (llabs(before) > INT32_MAX || llabs(behind) > INT32_MAX)
+      continue;
+    known[EXTENT * in->ndim + i] = bp__extent_add(&m.graph->extents, in->shape[i], before + behind);
+    if (known[EXTENT * in->ndim + i] == BP_EXTENT_NONE)
+      return -1;
+    known[BEFORE * in->ndim + i] = before > 0 ? before : 0;
+    known[START * in->ndim + i] = before < 0 ? -before : 0;
+    if (before >= 0 && behind >= 0)
+      known[LEFT * in->ndim + i] = in->shape[i];
+  }
+  return 0;
+}
+
 int bp__bind_pad(BpVectorMaker m, BpGraphNode *node) {
   const BpGraphValue *in = node->inputs[0], *fill = bp__node_input(node, 2);
   const char *mode = bp__node_str(node, "mode", "constant");
@@ -56,7 +78,8 @@ int bp__bind_pad(BpVectorMaker m, BpGraphNode *node) {
     return bp__op_bad(node, "its fill value is not a scalar of the input's type");
   if (!is_constant && strcmp(mode, "reflect") && strcmp(mode, "edge") && strcmp(mode, "wrap"))
     return bp__op_bad(node, "mode '%s' is none of constant, reflect, edge and wrap", mode);
-  if (spread_pads(m, &begin, &end, &is_valid))
+  int64_t known[NUM_KINDS * BP_GRAPH_MAX_NDIM];
+  if (spread_pads(m, &begin, &end, &is_valid) || know_kinds(m, begin, end, known))
     return -1;
   BpGraphValue *own = v_extents(m, in->shape, in->ndim);
   BpGraphValue *start = v_greatest(m, v_binary(m, "Sub", zero, begin), zero);
@@ -74,7 +97,7 @@ int bp__bind_pad(BpVectorMaker m, BpGraphNode *node) {
                                     [START] = start,
                                     [LEFT] = v_greatest(m, left, zero)};
   BpGraphValue *vector =
-      bp__op_bind(m.graph, node, v_join(m, parts, NUM_KINDS), NULL,
+      bp__op_bind(m.graph, node, v_join(m, parts, NUM_KINDS), known,
                   "its pads remove more than there is, have nothing to copy, or their axes are not "
                   "its input's");
   BpGraphValue *none =

@@ -143,6 +143,17 @@ CASES = {
         {"x": (FLOAT, ["a", "b"]), "y": (FLOAT, ["c", "d"])}, "z", {},
         [{"x": Shape(x), "y": Shape(y)} for x, y in [
             ((2, 3), (2, 4)), ((1, 1), (1, 9)), ((0, 3), (0, 1)), ((2, 3), (1, 3))]]),
+    "sum_of_nothing": (
+        [node("Abs", "x", "a"), node("ReduceSum", "a s", "y")],
+        {"x": (FLOAT, [2, 0, 4]), "s": (INT64, [1])}, "y", {},
+        [{"x": Shape((2, 0, 4)), "s": [s]} for s in [0, 1, -1, 3]]),
+    "squeeze": (
+        [node("Squeeze", "x s", "y"), node("Neg", "y", "z")],
+        {"x": (FLOAT, ["a", "b"])}, "z", {"s": [0]}, [{"x": Shape(x)} for x in [(1, 5), (1, 1), (2, 5), (1, 0)]]),
+    "reflected": (
+        [node("Pad", "x p", "y", mode="reflect"), node("Pad", "x q", "z", mode="edge")],
+        {"x": (FLOAT, ["a", "b"])}, "y z", {"p": [0, 2, 0, 1], "q": [1, -1, 0, 3]},
+        [{"x": Shape(x)} for x in [(1, 5), (3, 3), (70, 40)]]),
     "reshape_to_the_shape_of_another": (
         [node("Shape", "y", "s"), node("Reshape", "x s", "z"), node("Neg", "z", "n")],
         {"x": (FLOAT, ["a", "b"]), "y": (FLOAT, ["c", "d", "e"])}, "n", {},
