@@ -20,27 +20,42 @@ static int64_t extent_at(const BpGraphValue *value, int32_t ndim, int32_t dimens
   return own < 0 ? 1 : value->shape[own];
 }
 
-/* The symbol for what two open extents broadcast to, one for the two in all nodes. Kernels compute
- * with it: an expression of the two would make each of their indices as long again. */
-static int64_t common_symbol(BpExtents *extents, int64_t a, int64_t b) {
-  char one[64], other[64], name[sizeof(one) + sizeof(other) + 48];
+/* Appends what tells a body from others: its places in the lists of those around it. */
+static void append_body(const BpGraph *graph, char *text, size_t size) {
+  if (!graph->outer)
+    return;
+  size_t place = 0, length;
+  while (graph->outer->bodies.items[place] != graph)
+    place++;
+  append_body(graph->outer, text, size);
+  length = strlen(text);
+  snprintf(text + length, size - length, "@%zu", place);
+}
+
+/* The symbol for what two open extents broadcast to, one for the two in all nodes of a graph; what
+ * a body binds is not there outside of it. Kernels compute with the symbol: an expression of the
+ * two would make each of their indices as long again. */
+static int64_t common_symbol(BpGraph *graph, int64_t a, int64_t b) {
+  const BpExtents *extents = &graph->extents;
+  char one[64], other[64], name[512];
   bp__extent_format(extents, a, one, sizeof(one));
   bp__extent_format(extents, b, other, sizeof(other));
   /* The texts may be cut; the numbers are those of the expressions. */
   snprintf(name, sizeof(name), "%s|%s#%" PRId64 "|%" PRId64, one, other, a - bp__extents_at(0),
            b - bp__extents_at(0));
-  return bp__extent_symbol(extents, name, LIKELY_EXTENT);
+  append_body(graph, name, sizeof(name));
+  return bp__extent_symbol(&graph->extents, name, LIKELY_EXTENT);
 }
 
 /* What two extents broadcast to, if they do: the one, where the other is 1. BP_EXTENT_NONE: they do
  * not, without an error, or there is no memory. */
-static int64_t common_extent(BpExtents *extents, int64_t a, int64_t b) {
+static int64_t common_extent(BpGraph *graph, int64_t a, int64_t b) {
   if (a == b || b == 1)
     return a;
   if (a == 1)
     return b;
   if (bp__extent_is_open(a) && bp__extent_is_open(b))
-    return common_symbol(extents, a, b);
+    return common_symbol(graph, a, b);
   return bp__extent_is_open(a) ? b : bp__extent_is_open(b) ? a : BP_EXTENT_NONE;
 }
 
@@ -51,7 +66,7 @@ static bool broadcast_of(BpGraph *graph, const BpGraphNode *node, int32_t ndim, 
     common[d] = 1;
     for (int32_t i = 0; i < node->num_inputs; i++) {
       int64_t extent = node->inputs[i] ? extent_at(node->inputs[i], ndim, d) : 1;
-      common[d] = common_extent(&graph->extents, common[d], extent);
+      common[d] = common_extent(graph, common[d], extent);
       if (common[d] == BP_EXTENT_NONE)
         return false;
     }

@@ -27,7 +27,13 @@ class Shape(tuple):
 
 
 def node(op, inputs, outputs, **attributes):
-    return onnx.helper.make_node(op, inputs.split(), outputs.split(), **attributes)
+    return onnx.helper.make_node(op, inputs.split(" "), outputs.split(), **attributes)
+
+
+def body(nodes, inputs, outputs):
+    info = onnx.helper.make_tensor_value_info
+    return onnx.helper.make_graph(nodes, "body", [info(name, *rest) for name, rest in inputs.items()],
+                                  [onnx.ValueInfoProto(name=name) for name in outputs.split()])
 
 
 # The nodes; the inputs, with their types and shapes; the outputs; constants; then the inputs of each run.
@@ -126,6 +132,18 @@ CASES = {
         [{"x": Shape(x), "y": Shape(y)} for x, y in [
             ((3, 4), (3, 4)), ((1, 4), (3, 4)), ((3, 4), (3, 1)), ((1, 1), (5, 70)), ((0, 4), (1, 4)), ((0, 4), (0, 1)),
             ((2, 4), (3, 4)), ((0, 4), (2, 4))]]),
+    "broadcast_in_branches_and_behind_them": (
+        [node("If", "c", "z", then_branch=body([node("Add", "x y", "t")], {}, "t"),
+              else_branch=body([node("Mul", "x y", "e")], {}, "e")), node("Sub", "x y", "w")],
+        {"x": (FLOAT, ["a"]), "y": (FLOAT, ["b"]), "c": (BOOL, [])}, "z w", {},
+        [{"x": Shape((a,)), "y": Shape((b,)), "c": c}
+         for a, b in [(4, 4), (1, 5), (3, 1), (2, 3)] for c in [True, False]]),
+    "broadcast_in_a_loop_and_behind_it": (
+        [node("Loop", "n  x", "z", body=body(
+            [node("Add", "v y", "u"), node("Identity", "c", "d")],
+            {"i": (INT64, []), "c": (BOOL, []), "v": (FLOAT, None)}, "d u")), node("Sub", "x y", "w")],
+        {"x": (FLOAT, ["a"]), "y": (FLOAT, ["b"]), "n": (INT64, [])}, "z w", {},
+        [{"x": Shape((a,)), "y": Shape((b,)), "n": n} for a, b in [(4, 4), (1, 5), (3, 1)] for n in [0, 1, 3]]),
     "broadcast_to_fixed_extents": (
         [node("Greater", "x y", "c"), node("Where", "c x w", "z")],
         {"x": (FLOAT, ["a", 4]), "y": (FLOAT, [3, "b"]), "w": (FLOAT, ["c", "d"])}, "z", {},
