@@ -124,9 +124,10 @@ build_in() {
   configure_in "$@" && make -C "$1" -j"$jobs" all
 }
 
-# build_tests_in FOLDER ARGUMENT...: the test programs too.
+# build_tests_in FOLDER ARGUMENT...: the test programs too. Benchmarks use libraries of the tests, which
+# two makes at once would build over each other.
 build_tests_in() {
-  build_in "$@" && make -C "$1" -j"$jobs" check bench TESTS=
+  build_in "$@" && make -C "$1" -j"$jobs" check TESTS= && make -C "$1" -j"$jobs" bench
 }
 
 # The tests of the plain build that took longest, in seconds.

@@ -55,12 +55,21 @@ static int check_can_bind(const BpGraph *graph, const BpGraphNode *node) {
                                   "CPU alone can have");
 }
 
+/* Whether a run need not look at the vector. */
+static bool is_settled(BpGraph *graph, const BpGraphValue *vector) {
+  for (int64_t i = 0; vector->extents && i < bp__value_num_elements(vector); i++)
+    if (!bp__extent_at_least(&graph->extents, vector->extents[i], 0))
+      return false;
+  return vector->data || vector->extents;
+}
+
 BpGraphValue *bp__op_bind(BpGraph *graph, const BpGraphNode *node, BpGraphValue *vector,
                           const int64_t *given, const char *complaint) {
-  if (!vector || vector->data || vector->extents)
+  if (!vector || is_settled(graph, vector))
     return vector;
   if (check_can_bind(graph, node))
     return NULL;
+  given = vector->extents ? vector->extents : given;
   int64_t *elements = name_elements(graph, node, given, bp__value_num_elements(vector));
   const char *text =
       bp__arena_printf(&graph->arena, "node '%s' (%s): %s", node->name, node->op->name, complaint);

@@ -251,14 +251,12 @@ BP_ROW_EXPAND(compress) {
     return -1;
   if (!bp__dtype_equal(condition->dtype, BP__BOOL) || condition->ndim != 1)
     return bp__op_bad(node, "its condition is no vector of bool");
-  if (!bp__extent_at_least(&graph->extents, in->shape[axis], condition->shape[0]))
-    return bp__extents_any_open(&condition->shape[0], 1) ||
-                   bp__extents_any_open(&in->shape[axis], 1)
-               ? bp__op_error(node,
-                              "whether its condition is longer than axis %d is known when the "
-                              "model runs alone",
-                              axis)
-               : bp__op_bad(node, "its condition is longer than axis %d", axis);
+  int64_t behind = bp__extent_subtract(&graph->extents, in->shape[axis], condition->shape[0]);
+  if (behind < 0 && !bp__extent_is_open(behind))
+    return bp__op_bad(node, "its condition is longer than axis %d", axis);
+  if (!bp__op_bind(graph, node, bp__op_extents(graph, node, &behind, 1), NULL,
+                   "its condition is longer than the axis"))
+    return -1;
   BpGraphValue *chosen =
       condition->data ? constant_choice(graph, node) : bp__op_places_of(graph, node, condition);
   BpGraphAttr attr = bp__attr_int(graph, "axis", axis);

@@ -49,6 +49,10 @@ CASES = {
         [node("Compress", "x c", "y", axis=0), node("MatMul", "y w", "z"), node("Softmax", "z", "p")],
         {"x": (FLOAT, ["n", 8]), "c": (BOOL, ["n"])}, "y p", {"w": RANDOM.random((8, 5), np.float32)},
         [{"x": Shape((n, 8)), "c": RANDOM.random(n) < part} for n, part in [(4, 1), (33, 0.5), (100, 0.1), (4, 0)]]),
+    "compress_by_a_condition_of_another_length": (
+        [node("Compress", "x c", "y", axis=0)],
+        {"x": (FLOAT, ["n", 2]), "c": (BOOL, ["m"])}, "y", {},
+        [{"x": Shape((n, 2)), "c": [True, False, True]} for n in [3, 9]]),
     "compress_of_all": (
         [node("Compress", "x c", "y")],
         {"x": (FLOAT, [3, 4]), "c": (BOOL, [7])}, "y", {},
