@@ -203,5 +203,8 @@ int bp__op_settle(BpGraph *graph, BpGraphNode *node) {
   int left = settle_arithmetic(graph, node);
   left = left > 0 ? settle_equal(graph, node) : left;
   left = left > 0 ? settle_where(graph, node) : left;
-  return left > 0 ? settle_moving(graph, node) : left;
+  left = left > 0 ? settle_moving(graph, node) : left;
+  if (left == 0 && node->outputs[0]->data)
+    node->outputs[0]->producer = NULL;
+  return left;
 }

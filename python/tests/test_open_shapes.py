@@ -169,6 +169,9 @@ CASES = {
         [node("Abs", "x", "a"), node("ReduceSum", "a s", "y")],
         {"x": (FLOAT, [2, 0, 4]), "s": (INT64, [1])}, "y", {},
         [{"x": Shape((2, 0, 4)), "s": [s]} for s in [0, 1, -1, 3]]),
+    "what_no_run_needs_to_compute": (
+        [node("Size", "x", "s"), node("Sub", "s s", "y"), node("Shape", "x", "t"), node("Equal", "t t", "z")],
+        {"x": (FLOAT, ["a", "b"])}, "y z", {}, [{"x": Shape((8, 8))}]),
     "squeeze": (
         [node("Squeeze", "x s", "y"), node("Neg", "y", "z")],
         {"x": (FLOAT, ["a", "b"])}, "z", {"s": [0]}, [{"x": Shape(x)} for x in [(1, 5), (1, 1), (2, 5), (1, 0)]]),
