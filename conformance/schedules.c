@@ -258,7 +258,8 @@ static void run_kernels(const Kit *kit, const Lowered *lowered, KitBuffer *param
   KitCode code = bp__kit_build(kit, text);
   KitBuffer *between = g_new0(KitBuffer, (gsize)list.num_buffers + 1);
   for (int32_t i = 0; i < list.num_buffers; i++)
-    bp__kit_buffer_create(kit, &between[i], list.buffer_dtypes[i], list.buffer_elements[i]);
+    bp__kit_buffer_create(kit, &between[i], list.buffer_dtypes[i],
+                          bp_ir_table()->int_value(list.buffer_elements[i]));
   for (int32_t i = 0; i < list.num_kernels; i++) {
     const BpKernelLaunch *kernel = &list.kernels[i];
     KitArgs args = {.count = 0};
@@ -267,7 +268,7 @@ static void run_kernels(const Kit *kit, const Lowered *lowered, KitBuffer *param
                        bp__kit_buffer_value(kernel->args[k] < 0 ? &between[-1 - kernel->args[k]]
                                                                 : &params[kernel->args[k]]));
     for (int32_t k = 0; k < kernel->num_launch && bp__kit_has_threads(kit); k++)
-      bp__kit_args_add_int(&args, kernel->launch[k]);
+      bp__kit_args_add_int(&args, bp_ir_table()->int_value(kernel->launch[k]));
     BpFunction *function = bp__kit_function(code.module, kernel->name);
     KIT_OK(bp__kit_launch(function, &args), "the call of a function");
     bp_object_release(function);

@@ -685,10 +685,12 @@ static const BpIrNode *build_open_loop(const BpNest *outer, const BpTeAxis *leaf
   BpLowering *lowering = outer->lowering;
   BpNest nest = *outer;
   bool is_parallel = leaf->for_kind == BP_IR_FOR_PARALLEL && !nest.is_serial;
-  if (leaf->for_kind == BP_IR_FOR_BOUND) {
+  bool is_block = leaf->for_kind == BP_IR_FOR_BOUND && !nest.is_serial;
+  if (is_block && strncmp(leaf->thread_axis, "threadIdx", 9) == 0) {
     bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                   "axis %s of tensor %s is bound to %s, and its extent is open", leaf->name,
-                   nest.stage->tensor->name, leaf->thread_axis);
+                   "axis %s of tensor %s is bound to %s, and its extent is open; blocks have a "
+                   "fixed number of threads, so split it",
+                   leaf->name, nest.stage->tensor->name, leaf->thread_axis);
     return NULL;
   }
   const BpIrNode *var = bp_ir_var(lowering->module, leaf->name, bp__dtype_int64());
@@ -707,8 +709,11 @@ static const BpIrNode *build_open_loop(const BpNest *outer, const BpTeAxis *leaf
   const BpIrNode *body = build_from(&nest, position + 1);
   lowering->is_in_parallel = was_in_parallel;
   bp__index_reset(&lowering->index, num_assumed);
-  int32_t for_kind = is_parallel && !was_in_parallel ? BP_IR_FOR_PARALLEL : BP_IR_FOR_SERIAL;
-  return bp_ir_for(lowering->module, var, run->open_first, run->open_count, for_kind, "", body);
+  int32_t for_kind = is_block                          ? BP_IR_FOR_BOUND
+                     : is_parallel && !was_in_parallel ? BP_IR_FOR_PARALLEL
+                                                       : BP_IR_FOR_SERIAL;
+  return bp_ir_for(lowering->module, var, run->open_first, run->open_count, for_kind,
+                   is_block ? leaf->thread_axis : "", body);
 }
 
 static const BpIrNode *build_loop(const BpNest *outer, const BpTeAxis *leaf, const Piece *run,

@@ -5,7 +5,8 @@
  * between launches. So buffers that are computed at the top level of a function, under nothing but
  * names and global buffers, get a kernel: the statements in a row that write them. What such a
  * kernel alone uses, a buffer of its own around global ones, moves into it with the statements
- * before it that write that. */
+ * before it that write that. A kernel takes the scalar parameters that it uses; assertions of
+ * these at the top level are left to whoever launches. */
 
 #include <stdio.h>
 
@@ -31,10 +32,14 @@ typedef struct Split {
   BpIrModule *scratch; /* where kernels are made */
   BpIrModule *result;
   const BpIrNode *function;
-  const BpIrNode **buffers; /* the parameters, then those between kernels */
+  const BpIrNode **buffers; /* the parameters that are buffers, then those between kernels */
   int32_t num_buffers, num_params, num_results;
-  int32_t most_buffers; /* for which there is room */
-  const BpIrNode **own; /* buffers of one kernel around global ones, the outermost first */
+  const BpIrNode *const *scalars; /* the parameters after the buffers */
+  int32_t num_scalars;
+  BpIrMap copied;            /* expressions of the scalars, as `result` has them */
+  int32_t most_buffers;      /* for which there is room */
+  const BpIrNode **elements; /* of each buffer between kernels how many */
+  const BpIrNode **own;      /* buffers of one kernel around global ones, the outermost first */
   int32_t num_own;
   const BpIrNode *pending; /* statements that write such buffers alone, or NULL */
   Unit *first, *last;
@@ -45,6 +50,48 @@ static int refuse(const Split *split, const char *what) {
   return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
                         "function '%s' cannot be taken apart into kernels: %s",
                         split->function->str_value, what);
+}
+
+/* ---- Expressions of the scalars ---------------------------------------------------------- */
+
+static int check_scalar(void *context, const BpIrNode *node) {
+  const Split *split = context;
+  bool is_known = node->kind != BP_IR_VAR && node->kind != BP_IR_LOAD;
+  for (int32_t i = 0; i < split->num_scalars; i++)
+    is_known |= node == split->scalars[i];
+  return is_known ? 0 : refuse(split, "an extent is no expression of its scalars");
+}
+
+/* An extent as the result has it. */
+static const BpIrNode *copy_extent(Split *split, const BpIrNode *extent) {
+  if (!extent || bp__ir_visit_once(extent, check_scalar, split) != 0)
+    return NULL;
+  return bp__ir_copy(split->result, extent, &split->copied);
+}
+
+static const BpIrNode *without_let(const Split *split, const BpIrNode *node, const BpIrNode *let) {
+  return node ? bp__ir_substitute_one(split->scratch, node, let->operands[0], let->operands[1])
+              : NULL;
+}
+
+/* An extent without the names at the top of a kernel's body. */
+static const BpIrNode *without_names(const Split *split, const BpIrNode *body,
+                                     const BpIrNode *extent) {
+  if (body->kind != BP_IR_LET && body->kind != BP_IR_ALLOCATE)
+    return extent;
+  extent = without_names(split, body->operands[body->num_operands - 1], extent);
+  return body->kind == BP_IR_LET ? without_let(split, extent, body) : extent;
+}
+
+/* The elements of a buffer under these names. */
+static const BpIrNode *count_elements(const Split *split, const Names *names,
+                                      const BpIrNode *buffer) {
+  const BpIrNode *count = bp__ir_int64(split->scratch, 1);
+  for (int32_t k = 0; k < buffer->num_operands; k++)
+    count = bp_ir_binary(split->scratch, BP_IR_MUL, count, buffer->operands[k]);
+  for (; names; names = names->outer)
+    count = without_let(split, count, names->let);
+  return count;
 }
 
 /* ---- Statements -------------------------------------------------------------------------- */
@@ -167,6 +214,8 @@ static int visit_global(void *context, const BpIrNode *node) {
 
 static int walk(Split *split, const Names *names, const BpIrNode *node) {
   bool holds_global = false;
+  if (node->kind == BP_IR_ASSERT)
+    return 0;
   if (node->kind == BP_IR_SEQ) {
     for (int32_t i = 0; i < node->num_operands; i++)
       if (walk(split, names, node->operands[i]) != 0)
@@ -178,6 +227,7 @@ static int walk(Split *split, const Names *names, const BpIrNode *node) {
     return walk(split, &inner, node->operands[2]);
   }
   if (allocates_global(node)) {
+    split->elements[split->num_buffers] = count_elements(split, names, node->operands[0]);
     split->buffers[split->num_buffers++] = node->operands[0];
     return walk(split, names, node->operands[1]);
   }
@@ -210,8 +260,41 @@ static int give_own(const Split *split) {
 
 /* ---- Kernels ----------------------------------------------------------------------------- */
 
+/* The buffer that an argument is, or the scalar. */
+static const BpIrNode *argument_of(const Split *split, int32_t arg) {
+  if (arg < 0)
+    return split->buffers[split->num_params - 1 - arg];
+  return arg < split->num_params ? split->buffers[arg] : split->scalars[arg - split->num_params];
+}
+
+/* Whether the kernel needs a scalar, be it for the extents of what it reads and writes. */
+static int uses_scalar(const Split *split, const Unit *unit, const BpKernelLaunch *kernel,
+                       const BpIrNode *scalar) {
+  int uses = bp__ir_uses(unit->body, scalar);
+  for (int32_t i = 0; i < kernel->num_args && uses == 0; i++)
+    uses = bp__ir_uses(argument_of(split, kernel->args[i]), scalar);
+  return uses;
+}
+
+/* The scalars that the kernel uses, behind its buffers. */
+static int list_scalars(const Split *split, const Unit *unit, int32_t *args,
+                        BpKernelLaunch *kernel) {
+  int32_t count = 0;
+  for (int32_t i = 0; i < split->num_scalars; i++) {
+    int uses = uses_scalar(split, unit, kernel, split->scalars[i]);
+    if (uses < 0)
+      return -1;
+    if (uses)
+      args[kernel->num_args + count++] = split->num_params + i;
+  }
+  kernel->num_args += count;
+  kernel->num_scalars = count;
+  return 0;
+}
+
 /* What the kernel reads, in the order of split->buffers, then what it writes. */
 static int list_args(const Split *split, const Unit *unit, int32_t *args, BpKernelLaunch *kernel) {
+  kernel->args = args;
   for (int outputs = 0; outputs < 2; outputs++)
     for (int32_t i = 0; i < split->num_buffers; i++) {
       int used = bp__ir_uses(unit->body, split->buffers[i]);
@@ -222,46 +305,56 @@ static int list_args(const Split *split, const Unit *unit, int32_t *args, BpKern
       args[kernel->num_args++] = i < split->num_params ? i : split->num_params - 1 - i;
       kernel->num_outputs += outputs;
     }
-  return 0;
+  return list_scalars(split, unit, args, kernel);
 }
 
 static const BpIrNode *make_function(const Split *split, const Unit *unit, const char *name,
                                      const int32_t *args, int32_t count) {
-  int32_t num_params = split->num_params;
+  int32_t num_params = split->num_params + split->num_scalars;
   int32_t num_attrs = split->function->num_operands - num_params - 1;
   const BpIrNode **params = bp__ir_alloc(split->scratch, (size_t)(count + 1) * sizeof *params);
   if (!params)
     return NULL;
   for (int32_t i = 0; i < count; i++)
-    params[i] = split->buffers[args[i] >= 0 ? args[i] : num_params - 1 - args[i]];
+    params[i] = argument_of(split, args[i]);
   const BpIrNode *function =
       bp_ir_function(split->scratch, name, params, count, split->function->operands + num_params,
                      num_attrs, unit->body);
-  function = function ? bp__pass_mark_kernels(split->scratch, function) : NULL;
-  BpIrMap done = {0};
-  const BpIrNode *copy = bp__ir_copy(split->result, function, &done);
-  bp__ir_map_clear(&done);
-  return copy;
+  return function ? bp__pass_mark_kernels(split->scratch, function) : NULL;
 }
 
-static int read_launch(const Split *split, const BpIrNode *function, BpKernelLaunch *kernel) {
+static int read_launch(Split *split, const BpIrNode *function, BpKernelLaunch *kernel) {
+  const BpIrNode *body = bp__ir_function_body(function);
   for (int32_t i = bp__ir_function_num_params(function); i < function->num_operands - 1; i++) {
     const BpIrNode *attr = function->operands[i];
     if (attr->kind != BP_IR_ATTR || strcmp(attr->str_value, BP_IR_ATTR_LAUNCH) != 0)
       continue;
-    if (attr->num_operands != 2 || attr->operands[1]->kind != BP_IR_INT_IMM)
-      return refuse(split, "the extent of a launch is no constant");
+    if (attr->num_operands != 2 || !bp__dtype_is_int(attr->operands[1]->dtype))
+      return refuse(split, "the extent of a launch is no integer");
     if (kernel->num_launch == BP_KERNEL_MAX_LAUNCH)
       return refuse(split, "it states more extents of a launch than there are axes");
-    kernel->launch[kernel->num_launch++] = attr->operands[1]->int_value;
+    const BpIrNode *extent = copy_extent(split, without_names(split, body, attr->operands[1]));
+    if (!extent)
+      return -1;
+    kernel->launch[kernel->num_launch++] = extent;
   }
   return 0;
 }
 
-static int make_kernel(const Split *split, const Unit *unit, int32_t index,
-                       BpKernelLaunch *kernel) {
+static int add_function(const Split *split, const BpIrNode *function, BpKernelLaunch *kernel) {
+  BpIrMap done = {0};
+  const BpIrNode *copy = bp__ir_copy(split->result, function, &done);
+  bp__ir_map_clear(&done);
+  if (!copy || bp_ir_module_add(split->result, copy) != 0)
+    return -1;
+  kernel->name = copy->str_value;
+  return 0;
+}
+
+static int make_kernel(Split *split, const Unit *unit, int32_t index, BpKernelLaunch *kernel) {
   char name[256];
-  int32_t *args = bp__ir_alloc(split->result, (size_t)split->num_buffers * sizeof *args);
+  size_t most = (size_t)(split->num_buffers + split->num_scalars) + 1;
+  int32_t *args = bp__ir_alloc(split->result, most * sizeof *args);
   if (!args || list_args(split, unit, args, kernel) != 0)
     return -1;
   if (unit->next)
@@ -269,14 +362,12 @@ static int make_kernel(const Split *split, const Unit *unit, int32_t index,
   else
     snprintf(name, sizeof name, "%.200s", split->function->str_value);
   const BpIrNode *function = make_function(split, unit, name, args, kernel->num_args);
-  if (!function || bp_ir_module_add(split->result, function) != 0)
-    return -1;
-  kernel->name = function->str_value;
-  kernel->args = args;
-  return read_launch(split, function, kernel);
+  return function && add_function(split, function, kernel) == 0
+             ? read_launch(split, function, kernel)
+             : -1;
 }
 
-static int make_kernels(const Split *split, BpKernelList *list) {
+static int make_kernels(Split *split, BpKernelList *list) {
   size_t size = (size_t)split->num_units * sizeof(BpKernelLaunch);
   BpKernelLaunch *kernels = bp__ir_alloc(split->result, size + 1);
   int32_t index = 0;
@@ -291,21 +382,30 @@ static int make_kernels(const Split *split, BpKernelList *list) {
   return 0;
 }
 
-static int describe_buffers(const Split *split, BpKernelList *list) {
+static int describe_scalars(Split *split, BpKernelList *list) {
+  const BpIrNode **scalars =
+      bp__ir_alloc(split->result, ((size_t)split->num_scalars + 1) * sizeof *scalars);
+  if (!scalars)
+    return -1;
+  for (int32_t i = 0; i < split->num_scalars; i++)
+    if (!(scalars[i] = bp__ir_copy(split->result, split->scalars[i], &split->copied)))
+      return -1;
+  list->scalars = scalars;
+  list->num_scalars = split->num_scalars;
+  return 0;
+}
+
+static int describe_buffers(Split *split, BpKernelList *list) {
   size_t count = (size_t)(split->num_buffers - split->num_params);
   BpDataType *dtypes = bp__ir_alloc(split->result, (count + 1) * sizeof *dtypes);
-  int64_t *elements = bp__ir_alloc(split->result, (count + 1) * sizeof *elements);
+  const BpIrNode **elements = bp__ir_alloc(split->result, (count + 1) * sizeof *elements);
   if (!dtypes || !elements)
     return -1;
   for (size_t i = 0; i < count; i++) {
-    const BpIrNode *buffer = split->buffers[split->num_params + (int32_t)i];
-    dtypes[i] = buffer->dtype;
-    elements[i] = 1;
-    for (int32_t k = 0; k < buffer->num_operands; k++) {
-      if (buffer->operands[k]->kind != BP_IR_INT_IMM)
-        return refuse(split, "the extent of a buffer is no constant");
-      elements[i] *= buffer->operands[k]->int_value;
-    }
+    dtypes[i] = split->buffers[split->num_params + (int32_t)i]->dtype;
+    elements[i] = copy_extent(split, split->elements[split->num_params + (int32_t)i]);
+    if (!elements[i])
+      return -1;
   }
   list->num_buffers = (int32_t)count;
   list->buffer_dtypes = dtypes;
@@ -320,19 +420,37 @@ static int visit_allocate(void *context, const BpIrNode *node) {
   return 0;
 }
 
+/* Buffers come first among the parameters. */
+static int sort_params(Split *split) {
+  const BpIrNode *const *params = split->function->operands;
+  int32_t count = bp__ir_function_num_params(split->function);
+  while (split->num_params < count && params[split->num_params]->kind == BP_IR_BUFFER)
+    split->num_params++;
+  split->scalars = params + split->num_params;
+  split->num_scalars = count - split->num_params;
+  for (int32_t i = 0; i < split->num_scalars; i++)
+    if (split->scalars[i]->kind == BP_IR_BUFFER)
+      return refuse(split, "a buffer stands behind a scalar among its parameters");
+  return 0;
+}
+
 static int split_function(Split *split, BpKernelList *list) {
   const BpIrNode *body = bp__ir_function_body(split->function);
-  int32_t most = split->num_params = bp__ir_function_num_params(split->function);
+  if (sort_params(split) != 0)
+    return -1;
+  int32_t most = split->num_params;
   if (bp__ir_visit_once(body, visit_allocate, &most) < 0)
     return -1;
   split->most_buffers = most;
   split->buffers = bp__ir_alloc(split->scratch, (size_t)(most + 1) * sizeof *split->buffers);
+  split->elements = bp__ir_alloc(split->scratch, (size_t)(most + 1) * sizeof *split->elements);
   split->own = bp__ir_alloc(split->scratch, (size_t)(most + 1) * sizeof *split->own);
-  if (!split->buffers || !split->own)
+  if (!split->buffers || !split->elements || !split->own)
     return -1;
   for (; split->num_buffers < split->num_params; split->num_buffers++)
     split->buffers[split->num_buffers] = split->function->operands[split->num_buffers];
-  if (walk(split, NULL, body) != 0 || give_own(split) != 0 || give_results(split, body) != 0)
+  if (walk(split, NULL, body) != 0 || give_own(split) != 0 || give_results(split, body) != 0 ||
+      describe_scalars(split, list) != 0)
     return -1;
   return describe_buffers(split, list) != 0 ? -1 : make_kernels(split, list);
 }
@@ -346,6 +464,7 @@ int bp_ir_split_kernels(const BpIrModule *from, const char *function, int32_t nu
     return bp_error_raise(BP_ERROR_NOT_FOUND, "the module has no function '%s'", function);
   split.scratch = bp_ir_module_create();
   int rc = split.scratch ? split_function(&split, list) : -1;
+  bp__ir_map_clear(&split.copied);
   bp_object_release(split.scratch);
   return rc;
 }

@@ -251,6 +251,13 @@ double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end) {
   return size;
 }
 
+bool bp__info_is_open(const BpStageInfo *info, int32_t first, int32_t end) {
+  for (int32_t i = first; i < end; i++)
+    if (info->stage->axes[i]->open)
+      return true;
+  return false;
+}
+
 double bp__tensor_bytes(const BpTeTensor *tensor) {
   double bytes = (double)tensor->dtype.bits / 8;
   for (int32_t i = 0; i < tensor->ndim; i++)

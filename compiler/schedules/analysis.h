@@ -84,6 +84,8 @@ const BpTeTensor *bp__analysis_source(const BpAnalysis *analysis, const BpIrNode
 
 /* The product of the extents of axes first <= i < end, as a double: it never overflows. */
 double bp__info_size(const BpStageInfo *info, int32_t first, int32_t end);
+/* Whether the extent of an axis first <= i < end is open. */
+bool bp__info_is_open(const BpStageInfo *info, int32_t first, int32_t end);
 /* The bytes of all elements of a tensor, open extents being what is likely. */
 double bp__tensor_bytes(const BpTeTensor *tensor);
 /* Whether the stage has its own schedule, place or loops already. */

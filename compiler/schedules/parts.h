@@ -43,6 +43,8 @@ const BpStageInfo *bp__find_tiled_work(const BpAnalysis *analysis, const BpStage
 /* The number of leading axes that count rows, where the stages reduce rows and compute from that,
  * row by row; 0: they are not of that kind. */
 int32_t bp__count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output);
+/* Whether what a stage has of a row is of an open extent: a kernel has no memory for it. */
+bool bp__has_open_rows(const BpAnalysis *analysis, int32_t rows);
 
 /* Appends the reduction loops of `stage`, which has the axes of `info`, to `order`. An axis along
  * which operands are linear in pieces alone is taken in these, and in a rest; places in a piece are

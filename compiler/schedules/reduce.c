@@ -217,11 +217,20 @@ int32_t bp__count_row_axes(const BpAnalysis *analysis, const BpStageInfo *output
   return rows;
 }
 
+bool bp__has_open_rows(const BpAnalysis *analysis, int32_t rows) {
+  for (int32_t i = 0; i < analysis->num_stages; i++) {
+    const BpStageInfo *info = &analysis->stages[i];
+    if (bp__info_is_open(info, rows < info->ndim ? rows : info->ndim, info->ndim))
+      return true;
+  }
+  return false;
+}
+
 int bp__schedule_rows(const BpAnalysis *analysis, const BpStageInfo *output,
                       const BpMachine *machine, bool *fits) {
   int32_t rows = bp__count_row_axes(analysis, output);
   BpTeAxis *row, *run;
-  *fits = rows > 0;
+  *fits = rows > 0 && !(machine->has_kernels && bp__has_open_rows(analysis, rows));
   if (!*fits)
     return 0;
   double work = bp__info_size(output, 0, output->ndim) * 4;

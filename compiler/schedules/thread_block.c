@@ -70,6 +70,7 @@ static int64_t choose_each(const BpStageInfo *work, const BlockTile *tile,
   for (int64_t each = 8; each >= 4; each /= 2) {
     int64_t side = SIDE * each;
     if (work->extent[tile->rows] >= side && work->extent[tile->columns] >= side &&
+        !work->stage->axes[tile->rows]->open && !work->stage->axes[tile->columns]->open &&
         2 * side * STEPS * bytes <= machine->shared &&
         (each == 4 || sums / (double)(side * side) >= (double)machine->cores))
       return each;

@@ -25,7 +25,7 @@ static BpTeStage *sum_in_register(BpTeTensor *tensor) {
   if (!sum)
     return NULL;
   BpTeAxis *terms = sum->stage->axes[sum->ndim];
-  bool is_short = sum->stage->num_reduce_axes == 1 && terms->extent <= TREE_WIDTH;
+  bool is_short = sum->stage->num_reduce_axes == 1 && !terms->open && terms->extent <= TREE_WIDTH;
   return is_short && bp_te_unroll(sum->stage, terms) != 0 ? NULL : sum->stage;
 }
 
@@ -150,7 +150,7 @@ int bp__schedule_block_rows(const BpAnalysis *analysis, const BpStageInfo *outpu
   int32_t rows = bp__count_row_axes(analysis, output);
   BpTeAxis *row, *run;
   *fits = false;
-  if (rows == 0)
+  if (rows == 0 || bp__has_open_rows(analysis, rows))
     return 0;
   int64_t threads = row_threads(machine, bp__info_size(output, rows, output->ndim));
   if (row_bytes(analysis, output, rows, threads) > (double)machine->shared)

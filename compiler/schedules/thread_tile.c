@@ -186,14 +186,20 @@ int bp__bind_outer(BpTeStage *stage, BpTeAxis **order, int32_t count) {
   return bp_te_bind(stage, order[0], "blockIdx.y");
 }
 
+/* Where nobody knows how many tiles there are, the last one skips what lies beyond. */
+static int split_tiles(BpTeStage *stage, BpTeAxis *axis, int64_t factor, BpTeAxis **outer,
+                       BpTeAxis **inner) {
+  int32_t tail = axis->open ? BP_TE_TAIL_GUARD : BP_TE_TAIL_OVERLAP;
+  return bp_te_split(stage, axis, factor, tail, outer, inner);
+}
+
 /* The threads' axis: what is left of the last one after each thread's columns, and those before it.
  */
 static int make_lanes(const BpStageInfo *work, BpTeStage *stage, const ThreadTile *tile,
                       BpTeAxis **lane, BpTeAxis **column) {
   int32_t last = last_long_axis(work);
   BpTeAxis *row = NULL, *run = stage->axes[last];
-  if (tile->columns > 1 &&
-      bp_te_split(stage, run, tile->columns, BP_TE_TAIL_OVERLAP, &run, column) != 0)
+  if (tile->columns > 1 && split_tiles(stage, run, tile->columns, &run, column) != 0)
     return -1;
   for (int32_t i = last + 1; i < work->ndim; i++)
     if (!*column && bp_te_fuse(stage, run, stage->axes[i], &run) != 0)
@@ -218,8 +224,7 @@ static int tile_output(const BpStageInfo *work, BpTeStage *stage, const ThreadTi
     return -1;
   for (int32_t i = 0; i < tile->first_lane; i++) {
     BpTeAxis *axis = stage->axes[i];
-    if (i == tile->axis && tile->rows > 1 &&
-        bp_te_split(stage, axis, tile->rows, BP_TE_TAIL_OVERLAP, &axis, &row) != 0)
+    if (i == tile->axis && tile->rows > 1 && split_tiles(stage, axis, tile->rows, &axis, &row) != 0)
       return -1;
     if (i == tile->axis && machine->has_serial_warps)
       rows = axis;
@@ -254,6 +259,8 @@ static int write_out(BpTeStage *stage, int64_t sums, BpTeAxis **inside, int32_t 
   for (int32_t i = stage->num_reduce_axes - 1; i >= 0 && extent <= SHORT_LOOP; i--) {
     BpTeAxis *axis = stage->axes[ndim + i], *outer;
     extent = bp_te_axis_extent(axis);
+    if (axis->open)
+      break;
     int64_t steps = extent <= SHORT_LOOP ? extent : extent % UNROLLED == 0 ? UNROLLED : 1;
     if (extent == 1)
       continue;

@@ -26,7 +26,8 @@ int64_t bp__block_threads(const BpMachine *machine, double count) {
 int bp__bind_run(BpTeStage *stage, BpTeAxis *run, int64_t threads, bool blocks) {
   BpTeAxis *block = NULL, *thread = run, *serial;
   int64_t extent = bp_te_axis_extent(run);
-  if (extent > threads && bp_te_split(stage, run, threads, BP_TE_TAIL_GUARD, &block, &thread) != 0)
+  if ((run->open || extent > threads) &&
+      bp_te_split(stage, run, threads, BP_TE_TAIL_GUARD, &block, &thread) != 0)
     return -1;
   if (bp_te_bind(stage, thread, "threadIdx.x") != 0)
     return -1;
@@ -45,8 +46,8 @@ static int64_t wide_elements(const BpStageInfo *info, const BpMachine *machine) 
   int64_t lanes = machine->lanes;
   int32_t last = info->ndim - 1;
   double enough = (double)(machine->cores * THREADS_PER_CORE * lanes);
-  if (lanes == 1 || info->extent[last] % lanes != 0 || info->stage->tensor->dtype.bits != 32 ||
-      bp__info_size(info, 0, info->ndim) < enough)
+  if (lanes == 1 || bp__info_is_open(info, 0, info->num_roots) || info->extent[last] % lanes != 0 ||
+      info->stage->tensor->dtype.bits != 32 || bp__info_size(info, 0, info->ndim) < enough)
     return 1;
   for (int32_t i = 0; i < info->num_accesses; i++) {
     const BpAccess *access = &info->accesses[i];

@@ -140,8 +140,6 @@ int bp__build_copies(BpGraph *graph, BpGroups *groups);
 
 /* ---- Programs ---------------------------------------------------------------------------- */
 
-/* Adds the function that computes the extents which are expressions, on the host. (program.c) */
-int bp__build_extents(const BpGraph *graph, BpIrModule *ir);
 /* A graph with open extents or bodies as a program (transfer full) that imports `code`. (program.c)
  */
 BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModule *code);

@@ -127,12 +127,10 @@ static int optimize_graph(const BpBuild *build, BpGraph *graph) {
              : 0;
 }
 
-/* Whether code of the target takes extents that are known when the model runs. Kernels do not, and
- * an artifact for several targets has one graph for each. */
+/* Whether extents may be known only when the model runs. An artifact for several targets has one
+ * graph for each, all of the same shapes. */
 static int takes_open_extents(const BpBuild *build) {
-  return bp_target_device_type(build->target) == BP_DEVICE_CPU &&
-         bp_target_get_int(build->target, BP_TARGET_THREAD_AXES, 0) == 0 &&
-         build->options->num_targets == 1;
+  return build->options->num_targets == 1;
 }
 
 /* The passes over the graph, in order. */
@@ -165,7 +163,7 @@ static BpModule *refuse(const BpBuild *build) {
 static BpModule *build_code(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
                             BpIrModule *const irs[2]) {
   if (!irs[0] || !irs[1] || bp__build_functions(build, graph, groups, irs) ||
-      bp__build_extents(graph, irs[0]) || dump_module(build, irs[0]))
+      dump_module(build, irs[0]))
     return refuse(build);
   if (bp__build_report(build, "code", 0, 1))
     return NULL;

@@ -111,7 +111,7 @@ static json_t *make_launch(const BpKernelLaunch *kernel) {
   size_t size = 0;
   for (int32_t i = 0; i < kernel->num_launch; i++)
     size += (size_t)snprintf(text + size, sizeof(text) - size, "%s%" PRId64, i ? " " : "",
-                             kernel->launch[i]);
+                             bp_ir_table()->int_value(kernel->launch[i]));
   return json_string(text);
 }
 

@@ -44,8 +44,8 @@ static BpGraphValue **values_between(BpGraph *graph, const BpGroup *group) {
   size_t count = (size_t)list->num_buffers + 1;
   BpGraphValue **values = bp__arena_alloc_array(&graph->arena, count, sizeof(BpGraphValue *));
   for (int32_t i = 0; values && i < list->num_buffers; i++) {
-    values[i] =
-        bp__graph_value(graph, first->name, list->buffer_dtypes[i], &list->buffer_elements[i], 1);
+    int64_t elements = bp_ir_table()->int_value(list->buffer_elements[i]);
+    values[i] = bp__graph_value(graph, first->name, list->buffer_dtypes[i], &elements, 1);
     if (!values[i])
       return NULL;
     values[i]->producer = first->producer;

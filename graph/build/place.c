@@ -16,7 +16,7 @@ static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
   const BpCompileOptions *options = build->options;
   char why[1024];
   if (node->op->fusion == BP_FUSE_VIEW || bp__op_is_control(node))
-    return 0; /* it is where what it views is; bodies run on the target's device */
+    return 0; /* it is where what it views is; what a node with bodies takes and gives, too */
   int can_run = bp__build_can_run(build, graph, node, why, sizeof(why));
   if (can_run != 0)
     return can_run < 0 ? bp_error_add_context("node '%s' (%s)", node->name, node->op->name) : 0;
@@ -28,11 +28,23 @@ static int place_node(const BpBuild *build, const BpGraph *graph, BpGraphNode *n
                         node->name);
 }
 
+/* Places nodes, and those of bodies. */
+static int place_nodes(const BpBuild *build, BpGraph *graph, const char *target) {
+  int status = 0;
+  for (size_t i = 0; i < graph->nodes.size && !status; i++) {
+    BpGraphNode *node = graph->nodes.items[i];
+    status = place_node(build, graph, node, target);
+    for (int32_t b = 0; b < node->num_bodies && !status; b++)
+      status = place_nodes(build, node->bodies[b], target);
+  }
+  return status;
+}
+
 int bp__build_place(const BpBuild *build, BpGraph *graph) {
-  char *target = build->fallback ? bp_target_format(build->target) : NULL;
-  int status = build->fallback && !target ? -1 : 0;
-  for (size_t i = 0; i < graph->nodes.size && build->fallback && !status; i++)
-    status = place_node(build, graph, graph->nodes.items[i], target);
+  if (!build->fallback)
+    return 0;
+  char *target = bp_target_format(build->target);
+  int status = target ? place_nodes(build, graph, target) : -1;
   bp_str_free(target);
   return status;
 }

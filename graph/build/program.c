@@ -3,9 +3,11 @@
  * form in which TVM saves one.
  *
  * The function "main" takes the inputs. It matches their extents into a heap of numbers, one cell
- * for each expression of the graph, has a function compute the cells that depend on these alone,
- * and then calls the functions of the groups in order, with memory for what they give. A function
- * takes its tensors and then the symbols. Memory is given back as soon as the last reader has run,
+ * for each expression of the graph, computes the cells that depend on these alone, and then calls
+ * the functions of the groups in order, with memory for what they give. A function takes its
+ * tensors and then the symbols; on a device it is kernels (compiler/lower/split_kernels.c), which
+ * take the symbols that they use and then the extents of their launch. Values are copied where a
+ * group at the other place reads them. Memory is given back as soon as the last reader has run,
  * and the machine keeps it for the next who asks for as much. Where extents depend on what was
  * computed (graph/ops/bind.c), their cells are filled then, and those that depend on them.
  *
@@ -40,6 +42,7 @@ typedef struct Level {
   const BpGraph *graph;
   const BpGroups *groups;
   int64_t *words; /* by value id: as an argument: a register, or a constant */
+  int64_t *twins; /* by value id: the register of the copy at the other place; 0: there is none */
   int32_t *last;  /* by value id: the last group that reads it */
 } Level;
 
@@ -54,6 +57,9 @@ typedef struct Program {
   int64_t *symbols;      /* registers, by place of the expression; -1: no symbol, or not yet */
   int32_t *stages;       /* of the expressions, by place */
   int32_t stage;         /* whose cells have been filled */
+  BpIrModule *scratch;   /* for expressions */
+  const BpIrNode **vars; /* what stands for the symbols in these, by place */
+  bool failed;           /* with an error raised */
 } Program;
 
 /* ---- Words ------------------------------------------------------------------------------- */
@@ -110,6 +116,31 @@ static void call_with(Program *program, int64_t dst, const char *function, int64
   call_with(program, dst, function, (int64_t[]){__VA_ARGS__},                                      \
             sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
+/* ---- Jumps ------------------------------------------------------------------------------- */
+
+/* The instruction that comes next. */
+static int64_t here(const Program *program) {
+  return program->offsets->len;
+}
+
+/* Jumps, to where land says: if `condition` is a register, where it does not hold. */
+static int64_t jump(Program *program, int64_t condition) {
+  int64_t at = here(program);
+  begin_instruction(program);
+  put(program->words, condition < 0 ? BP_RELAX_GOTO : BP_RELAX_IF);
+  if (condition >= 0)
+    put(program->words, condition);
+  put(program->words, 0);
+  return at;
+}
+
+static void land(Program *program, int64_t jump, int64_t target) {
+  int64_t *word =
+      &g_array_index(program->words, int64_t, g_array_index(program->offsets, int64_t, jump));
+  word[*word == BP_RELAX_GOTO ? 1 : 2] = target - jump;
+}
+#define ALWAYS (-1)
+
 /* ---- Constants --------------------------------------------------------------------------- */
 
 static int64_t add_constant(Program *program, const Constant *constant) {
@@ -149,6 +180,88 @@ static int64_t tensor_constant(Program *program, const BpGraphValue *tensor) {
 static int64_t cell_of(int64_t extent) {
   return extent - bp__extents_at(0);
 }
+
+/* ---- Formulas ---------------------------------------------------------------------------- */
+
+/* Cells behind those of the extents, for numbers that are used at once. */
+#define SCRATCH_CELLS 1
+
+static int64_t scratch_cell(const Program *program) {
+  return bp__extents_count(&program->graph->extents);
+}
+
+static GArray *begin_formula(Program *program) {
+  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  put(args, in_register(program->heap));
+  return args;
+}
+
+static void put_step(GArray *args, int64_t step, int64_t operand) {
+  put(args, number(step));
+  put(args, number(operand));
+}
+
+/* The step for an operation of the IR, or -1. */
+static int64_t step_of(int32_t kind) {
+  static const struct {
+    int32_t kind;
+    int64_t step;
+  } steps[] = {
+      {BP_IR_ADD, BP_RELAX_ADD},
+      {BP_IR_SUB, BP_RELAX_SUBTRACT},
+      {BP_IR_MUL, BP_RELAX_MULTIPLY},
+      {BP_IR_DIV, BP_RELAX_DIVIDE},
+      {BP_IR_MOD, BP_RELAX_MODULO},
+      {BP_IR_FLOORDIV, BP_RELAX_FLOOR_DIVIDE},
+      {BP_IR_FLOORMOD, BP_RELAX_FLOOR_MODULO},
+      {BP_IR_MIN, BP_RELAX_LEAST},
+      {BP_IR_MAX, BP_RELAX_GREATEST},
+  };
+  for (size_t i = 0; i < G_N_ELEMENTS(steps); i++)
+    if (steps[i].kind == kind)
+      return steps[i].step;
+  return -1;
+}
+
+/* The cell of the symbol that a variable stands for, which has one of `vars` by place. */
+static int64_t cell_of_var(const Program *program, const BpIrNode *var,
+                           const BpIrNode *const *vars) {
+  for (int32_t i = 0; i < bp__extents_count(&program->graph->extents); i++)
+    if (vars[i] == var)
+      return i;
+  return -1;
+}
+
+/* The steps that leave the value of an expression on the stack; NULL: memory ran out. */
+static void put_formula(Program *program, GArray *args, const BpIrNode *node,
+                        const BpIrNode *const *vars) {
+  const BpIrTable *ir = bp_ir_table();
+  int32_t kind = node ? ir->kind(node) : -1;
+  if (program->failed || !node) {
+    program->failed = true;
+  } else if (kind == BP_IR_INT_IMM) {
+    put_step(args, BP_RELAX_PUSH_NUMBER, ir->int_value(node));
+  } else if (kind == BP_IR_VAR && cell_of_var(program, node, vars) >= 0) {
+    put_step(args, BP_RELAX_PUSH_CELL, cell_of_var(program, node, vars));
+  } else if (step_of(kind) >= 0) {
+    put_formula(program, args, ir->operand(node, 0), vars);
+    put_formula(program, args, ir->operand(node, 1), vars);
+    put_step(args, step_of(kind), 0);
+  } else {
+    bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "an extent that is computed by '%s' of the IR",
+                   ir->kind_name(kind));
+    program->failed = true;
+  }
+}
+
+/* Computes what the steps say, if there are any. */
+static void end_formula(Program *program, GArray *args, int64_t dst) {
+  if (args->len > 1)
+    call(program, dst, "vm.builtin.compute", args);
+  g_array_free(args, TRUE);
+}
+
+/* ---- Shapes ------------------------------------------------------------------------------ */
 
 /* The shape of a value in a new register. */
 static int64_t make_shape(Program *program, const BpGraphValue *value) {
@@ -283,31 +396,24 @@ static int32_t *find_stages(const BpGraph *graph) {
   return staging.stages;
 }
 
-static bool has_expressions(const BpExtents *extents, const int32_t *stages, int32_t stage) {
-  for (int32_t i = 0; i < bp__extents_count(extents); i++)
-    if (stages[i] == stage && !bp__extents_symbol_name(extents, i))
-      return true;
-  return false;
-}
-
-/* The function that computes the expressions of a stage; NULL: out of memory. */
-static const char *stage_function(const BpGraph *graph, int32_t stage) {
-  return bp__arena_printf((BpArena *)(uintptr_t)&graph->arena, "extents_%d", stage);
-}
-
 /* Fills the cells of a stage whose symbols are in theirs, and puts these into registers. */
 static void fill_stage(Program *program) {
   const BpExtents *extents = &program->graph->extents;
-  if (has_expressions(extents, program->stages, program->stage)) {
-    const char *function = stage_function(program->graph, program->stage);
-    CALL(program, BP_RELAX_VOID_REGISTER, function ? function : "", in_register(program->heap));
-  }
+  GArray *args = begin_formula(program);
+  for (int32_t i = 0; i < bp__extents_count(extents); i++)
+    if (program->stages[i] == program->stage && !bp__extents_symbol_name(extents, i)) {
+      put_formula(program, args,
+                  bp__extent_node(extents, program->scratch, bp__extents_at(i), program->vars),
+                  program->vars);
+      put_step(args, BP_RELAX_TAKE_CELL, i);
+    }
+  end_formula(program, args, BP_RELAX_VOID_REGISTER);
   for (int32_t i = 0; i < bp__extents_count(extents); i++) {
     if (program->stages[i] != program->stage || !bp__extents_symbol_name(extents, i))
       continue;
     program->symbols[i] = program->num_registers++;
-    CALL(program, program->symbols[i], "vm.builtin.make_prim_value", in_register(program->heap),
-         number(BP_RELAX_MAKE_STORED), number(i));
+    CALL(program, program->symbols[i], "vm.builtin.open_extent", in_register(program->heap),
+         number(i));
   }
 }
 
@@ -315,7 +421,7 @@ static void match_inputs(Program *program) {
   int32_t count = bp__extents_count(&program->graph->extents);
   bool *stored = g_new0(bool, (gsize)count + 1);
   CALL(program, program->heap, "vm.builtin.alloc_shape_heap",
-       in_register(BP_RELAX_CONTEXT_REGISTER), number(count));
+       in_register(BP_RELAX_CONTEXT_REGISTER), number(count + SCRATCH_CELLS));
   for (size_t i = 0; i < program->graph->inputs.size; i++)
     match_input(program, program->graph->inputs.items[i], (int64_t)i, stored);
   g_free(stored);
@@ -371,12 +477,34 @@ static void bind(Program *program, const BpGraphNode *node) {
   fill_stage(program);
 }
 
-/* ---- Groups ------------------------------------------------------------------------------ */
+/* ---- Values ------------------------------------------------------------------------------ */
 
+/* The word of a value where it is. */
+static int64_t own_word(Program *program, const BpGraphValue *value) {
+  return value->data ? tensor_constant(program, value) : program->level->words[value->id];
+}
+
+/* The machine's number of a place: its first device or the host. */
+static int64_t device_of(int32_t place) {
+  return place == BP_PLACE_TARGET ? 0 : -1;
+}
+
+/* The word of a value at a place, to which it is copied if it is at the other. */
+static int64_t word_at(Program *program, const BpGraphValue *value, int32_t place) {
+  if ((value->data ? BP_PLACE_TARGET : value->place) == place)
+    return own_word(program, value);
+  int64_t *twin = &program->level->twins[value->id];
+  if (!*twin) {
+    *twin = program->num_registers++;
+    CALL(program, *twin, "vm.builtin.to_machine_device", in_register(BP_RELAX_CONTEXT_REGISTER),
+         own_word(program, value), number(device_of(place)));
+  }
+  return in_register(*twin);
+}
+
+/* The word of a value on the target's device. */
 static int64_t value_argument(Program *program, const BpGraphValue *value) {
-  if (value->data)
-    return tensor_constant(program, value);
-  return program->level->words[value->id];
+  return word_at(program, value, BP_PLACE_TARGET);
 }
 
 /* A register for a value, which is new. */
@@ -386,49 +514,169 @@ static int64_t new_register(Program *program, const BpGraphValue *value) {
   return result;
 }
 
-static void allocate(Program *program, const BpGraphValue *value) {
-  int64_t shape = make_shape(program, value), dtype = dtype_constant(program, value->dtype);
-  int64_t tensor = new_register(program, value);
-  CALL(program, program->storage, "vm.builtin.alloc_storage",
-       in_register(BP_RELAX_CONTEXT_REGISTER), in_register(shape), number(0), dtype,
-       text_constant(program, "global"));
-  CALL(program, tensor, "vm.builtin.alloc_tensor", in_register(program->storage), number(0),
-       in_register(shape), dtype);
-}
-
-static void call_group(Program *program, const BpGroup *group) {
-  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
-  for (size_t i = 0; i < group->outputs.size; i++)
-    allocate(program, group->outputs.items[i]);
-  for (size_t i = 0; i < group->args.size; i++)
-    put(args, value_argument(program, group->args.items[i]));
-  for (size_t i = 0; i < group->outputs.size; i++)
-    put(args, value_argument(program, group->outputs.items[i]));
-  for (int32_t i = 0; i < bp__extents_count(&program->graph->extents); i++)
-    if (bp__extents_symbol_name(&program->graph->extents, i))
-      put(args, program->symbols[i] >= 0 ? in_register(program->symbols[i]) : number(0));
-  call(program, BP_RELAX_VOID_REGISTER, group->function, args);
-  g_array_free(args, TRUE);
-}
-
-static void call_view(Program *program, const BpGroup *group) {
-  const BpGraphValue *output = group->outputs.items[0];
-  int64_t shape = make_shape(program, output);
-  CALL(program, new_register(program, output), "vm.builtin.reshape",
-       value_argument(program, group->view_of), in_register(shape),
-       dtype_constant(program, output->dtype));
-  if (bp__op_is_bind(output->producer))
-    bind(program, output->producer);
-}
-
 /* Empties a register. */
 static void empty(Program *program, int64_t index) {
   call_with(program, index, "vm.builtin.null_value", NULL, 0);
 }
 
 static void forget(Program *program, const BpGraphValue *value, int32_t group) {
-  if (value->producer && !value->data && program->level->last[value->id] <= group)
+  if (program->level->last[value->id] > group)
+    return;
+  if (value->producer && !value->data)
     empty(program, program->level->words[value->id]);
+  if (program->level->twins[value->id])
+    empty(program, program->level->twins[value->id]);
+}
+
+/* Memory for a tensor of the shape in a register. */
+static void allocate(Program *program, int64_t tensor, int64_t shape, BpDataType type,
+                     int32_t place) {
+  int64_t dtype = dtype_constant(program, type);
+  CALL(program, program->storage, "vm.builtin.alloc_storage",
+       in_register(BP_RELAX_CONTEXT_REGISTER), in_register(shape), number(device_of(place)), dtype,
+       text_constant(program, "global"));
+  CALL(program, tensor, "vm.builtin.alloc_tensor", in_register(program->storage), number(0),
+       in_register(shape), dtype);
+}
+
+/* ---- Groups ------------------------------------------------------------------------------ */
+
+/* The word of a symbol, 0 for one that nothing binds yet: nothing reads it. */
+static int64_t symbol_word(const Program *program, int32_t place) {
+  return program->symbols[place] >= 0 ? in_register(program->symbols[place]) : number(0);
+}
+
+static void call_function(Program *program, const BpGroup *group) {
+  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  for (size_t i = 0; i < group->args.size; i++)
+    put(args, word_at(program, group->args.items[i], group->place));
+  for (size_t i = 0; i < group->outputs.size; i++)
+    put(args, own_word(program, group->outputs.items[i]));
+  for (int32_t i = 0; i < bp__extents_count(&program->graph->extents); i++)
+    if (bp__extents_symbol_name(&program->graph->extents, i))
+      put(args, symbol_word(program, i));
+  call(program, BP_RELAX_VOID_REGISTER, group->function, args);
+  g_array_free(args, TRUE);
+}
+
+/* A group that is kernels. */
+typedef struct Kernels {
+  const BpGroup *group;
+  const BpKernelList *list;
+  const BpIrNode **vars; /* the scalars of the list, by place of the symbol */
+  int32_t *places;       /* of the symbols, by number of the scalar */
+  int64_t *words;        /* of the group's arguments and outputs */
+  int64_t *between;      /* registers of the buffers between kernels */
+} Kernels;
+
+static Kernels begin_kernels(Program *program, const BpGroup *group) {
+  const BpExtents *extents = &program->graph->extents;
+  const BpKernelList *list = group->kernels;
+  int32_t count = bp__extents_count(extents), scalar = 0;
+  size_t num_args = group->args.size;
+  Kernels kernels = {group,
+                     list,
+                     g_new0(const BpIrNode *, (gsize)count + 1),
+                     g_new0(int32_t, (gsize)count + 1),
+                     g_new0(int64_t, num_args + group->outputs.size),
+                     g_new0(int64_t, (gsize)list->num_buffers + 1)};
+  for (int32_t i = 0; i < count; i++)
+    if (bp__extents_symbol_name(extents, i)) {
+      kernels.places[scalar] = i;
+      kernels.vars[i] = list->scalars[scalar++];
+    }
+  for (size_t i = 0; i < num_args; i++)
+    kernels.words[i] = word_at(program, group->args.items[i], group->place);
+  for (size_t i = 0; i < group->outputs.size; i++)
+    kernels.words[num_args + i] = own_word(program, group->outputs.items[i]);
+  return kernels;
+}
+
+static void allocate_between(Program *program, const Kernels *kernels) {
+  for (int32_t i = 0; i < kernels->list->num_buffers; i++) {
+    GArray *args = begin_formula(program);
+    int64_t shape = program->num_registers++, cell = scratch_cell(program);
+    put_formula(program, args, kernels->list->buffer_elements[i], kernels->vars);
+    put_step(args, BP_RELAX_TAKE_CELL, cell);
+    end_formula(program, args, BP_RELAX_VOID_REGISTER);
+    CALL(program, shape, "vm.builtin.make_shape", in_register(program->heap), number(1),
+         number(BP_RELAX_MAKE_STORED), number(cell));
+    kernels->between[i] = program->num_registers++;
+    allocate(program, kernels->between[i], shape, kernels->list->buffer_dtypes[i],
+             kernels->group->place);
+  }
+}
+
+static void end_kernels(Program *program, Kernels *kernels) {
+  for (int32_t i = 0; i < kernels->list->num_buffers; i++)
+    empty(program, kernels->between[i]);
+  g_free(kernels->vars);
+  g_free(kernels->places);
+  g_free(kernels->words);
+  g_free(kernels->between);
+}
+
+static int64_t kernel_argument(const Program *program, const Kernels *kernels, int32_t arg) {
+  int32_t num_tensors = (int32_t)(kernels->group->args.size + kernels->group->outputs.size);
+  if (arg < 0)
+    return in_register(kernels->between[-1 - arg]);
+  return arg < num_tensors ? kernels->words[arg]
+                           : symbol_word(program, kernels->places[arg - num_tensors]);
+}
+
+/* Launches a kernel, unless an extent of its launch is 0. */
+static void launch(Program *program, const Kernels *kernels, const BpKernelLaunch *kernel) {
+  const BpIrTable *ir = bp_ir_table();
+  int64_t skips[BP_KERNEL_MAX_LAUNCH];
+  int32_t num_skips = 0;
+  GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  for (int32_t i = 0; i < kernel->num_args; i++)
+    put(args, kernel_argument(program, kernels, kernel->args[i]));
+  for (int32_t i = 0; i < kernel->num_launch; i++) {
+    if (ir->kind(kernel->launch[i]) == BP_IR_INT_IMM) {
+      put(args, number(ir->int_value(kernel->launch[i])));
+      continue;
+    }
+    int64_t extent = program->num_registers++;
+    GArray *formula = begin_formula(program);
+    put_formula(program, formula, kernel->launch[i], kernels->vars);
+    end_formula(program, formula, extent);
+    skips[num_skips++] = jump(program, extent);
+    put(args, in_register(extent));
+  }
+  call(program, BP_RELAX_VOID_REGISTER, kernel->name, args);
+  g_array_free(args, TRUE);
+  while (num_skips > 0)
+    land(program, skips[--num_skips], here(program));
+}
+
+static void call_group(Program *program, const BpGroup *group) {
+  for (size_t i = 0; i < group->outputs.size; i++) {
+    BpGraphValue *output = group->outputs.items[i];
+    output->place = group->place;
+    int64_t shape = make_shape(program, output);
+    allocate(program, new_register(program, output), shape, output->dtype, group->place);
+  }
+  if (!group->kernels) {
+    call_function(program, group);
+    return;
+  }
+  Kernels kernels = begin_kernels(program, group);
+  allocate_between(program, &kernels);
+  for (int32_t i = 0; i < kernels.list->num_kernels; i++)
+    launch(program, &kernels, &kernels.list->kernels[i]);
+  end_kernels(program, &kernels);
+}
+
+static void call_view(Program *program, const BpGroup *group) {
+  BpGraphValue *output = group->outputs.items[0];
+  int64_t shape = make_shape(program, output);
+  output->place = group->view_of->data ? BP_PLACE_TARGET : group->view_of->place;
+  CALL(program, new_register(program, output), "vm.builtin.reshape",
+       own_word(program, group->view_of), in_register(shape),
+       dtype_constant(program, output->dtype));
+  if (bp__op_is_bind(output->producer))
+    bind(program, output->producer);
 }
 
 /* The last readers of values; outputs of the graph are read in the end. */
@@ -467,40 +715,19 @@ static void run_groups(Program *program) {
 
 static Level begin_level(const BpGraph *graph, const BpGroups *groups) {
   size_t count = (size_t)graph->num_values + 1;
-  Level level = {graph, groups, g_new0(int64_t, count), g_new0(int32_t, count)};
+  Level level = {graph, groups, g_new0(int64_t, count), g_new0(int64_t, count),
+                 g_new0(int32_t, count)};
   find_lifetimes(&level);
   return level;
 }
 
 static void end_level(Level *level) {
   g_free(level->words);
+  g_free(level->twins);
   g_free(level->last);
 }
 
 /* ---- Control flow ------------------------------------------------------------------------ */
-
-/* The instruction that comes next. */
-static int64_t here(const Program *program) {
-  return program->offsets->len;
-}
-
-/* Jumps, to where land says: if `condition` is a register, where it does not hold. */
-static int64_t jump(Program *program, int64_t condition) {
-  int64_t at = here(program);
-  begin_instruction(program);
-  put(program->words, condition < 0 ? BP_RELAX_GOTO : BP_RELAX_IF);
-  if (condition >= 0)
-    put(program->words, condition);
-  put(program->words, 0);
-  return at;
-}
-
-static void land(Program *program, int64_t jump, int64_t target) {
-  int64_t *word =
-      &g_array_index(program->words, int64_t, g_array_index(program->offsets, int64_t, jump));
-  word[*word == BP_RELAX_GOTO ? 1 : 2] = target - jump;
-}
-#define ALWAYS (-1)
 
 static int64_t copy_of(Program *program, int64_t dst, int64_t word) {
   CALL(program, dst, "vm.builtin.copy", word);
@@ -700,7 +927,7 @@ static void call_control(Program *program, const BpGroup *group) {
 
 static void give_outputs(Program *program) {
   const BpList *outputs = &program->graph->outputs;
-  int64_t result = program->level->words[((const BpGraphValue *)outputs->items[0])->id];
+  int64_t result = value_argument(program, outputs->items[0]);
   if (outputs->size > 1) {
     GArray *args = g_array_new(FALSE, FALSE, sizeof(int64_t));
     for (size_t i = 0; i < outputs->size; i++)
@@ -816,6 +1043,12 @@ static void begin_program(Program *program) {
   program->constants = g_array_new(FALSE, FALSE, sizeof(Constant));
   program->words = g_array_new(FALSE, FALSE, sizeof(int64_t));
   program->offsets = g_array_new(FALSE, FALSE, sizeof(int64_t));
+  program->scratch = bp_ir_module_create();
+  program->vars = g_new0(const BpIrNode *, count + 1);
+  for (int32_t i = 0; program->scratch && i < (int32_t)count; i++)
+    if (bp__extents_symbol_name(&program->graph->extents, i))
+      program->vars[i] = bp_ir_var(program->scratch,
+                                   bp__extents_symbol_name(&program->graph->extents, i), BP__INT64);
   program->symbols = g_new0(int64_t, count + 1);
   memset(program->symbols, -1, count * sizeof(*program->symbols));
   program->stages = find_stages(program->graph);
@@ -833,6 +1066,8 @@ static void end_program(Program *program) {
   g_array_free(program->offsets, TRUE);
   g_free(program->symbols);
   g_free(program->stages);
+  g_free(program->vars);
+  bp_object_release(program->scratch);
 }
 
 BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModule *code) {
@@ -843,7 +1078,7 @@ BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModu
   run_groups(&program);
   give_outputs(&program);
   name_outputs(&program);
-  BpModule *module = load_program(&program);
+  BpModule *module = program.failed ? NULL : load_program(&program);
   end_program(&program);
   end_level(&level);
   if (module && bp_module_import(module, code) != 0) {
@@ -851,45 +1086,4 @@ BpModule *bp__build_program(const BpGraph *graph, const BpGroups *groups, BpModu
     return NULL;
   }
   return module;
-}
-
-/* ---- The functions that compute extents -------------------------------------------------- */
-
-static const BpIrNode *index_node(BpIrModule *ir, int64_t value) {
-  return bp_ir_int(ir, BP__INT64, value);
-}
-
-/* Adds the function that fills the cells of a stage. */
-static int build_stage(const BpGraph *graph, BpIrModule *ir, const int32_t *stages, int32_t stage) {
-  const BpExtents *extents = &graph->extents;
-  int32_t count = bp__extents_count(extents), num_stores = 0;
-  const char *name = stage_function(graph, stage);
-  const BpIrNode **symbols = g_new0(const BpIrNode *, (gsize)count);
-  const BpIrNode **stores = g_new0(const BpIrNode *, (gsize)count);
-  const BpIrNode *size = index_node(ir, count);
-  const BpIrNode *heap = bp_ir_buffer(ir, "heap", BP__INT64, BP_IR_SCOPE_GLOBAL, &size, 1);
-  for (int32_t i = 0; i < count; i++)
-    symbols[i] = bp_ir_load(ir, heap, index_node(ir, i), NULL);
-  for (int32_t i = 0; i < count; i++)
-    if (stages[i] == stage && !bp__extents_symbol_name(extents, i))
-      stores[num_stores++] =
-          bp_ir_store(ir, heap, index_node(ir, i),
-                      bp__extent_node(extents, ir, bp__extents_at(i), symbols), NULL);
-  const BpIrNode *body = bp_ir_seq(ir, stores, num_stores);
-  const BpIrNode *function =
-      body && name ? bp_ir_function(ir, name, &heap, 1, NULL, 0, body) : NULL;
-  g_free(symbols);
-  g_free(stores);
-  return function ? bp_ir_module_add(ir, function) : -1;
-}
-
-int bp__build_extents(const BpGraph *graph, BpIrModule *ir) {
-  int32_t *stages = find_stages(graph), last = 0, status = 0;
-  for (int32_t i = 0; i < bp__extents_count(&graph->extents); i++)
-    last = stages[i] > last ? stages[i] : last;
-  for (int32_t stage = 0; stage <= last && status == 0; stage++)
-    if (has_expressions(&graph->extents, stages, stage))
-      status = build_stage(graph, ir, stages, stage);
-  g_free(stages);
-  return status;
 }

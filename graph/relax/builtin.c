@@ -266,6 +266,125 @@ static int make_prim_value(BpRelaxMachine *machine, const BpValue *args, int32_t
   return 0;
 }
 
+/* ---- Computing with cells ----------------------------------------------------------------- */
+
+/* What TVM's machine has compiled code for: extents that are computed from others. */
+
+#define MOST_OPERANDS 64
+
+typedef struct Stack {
+  int64_t items[MOST_OPERANDS];
+  int32_t count;
+} Stack;
+
+static int push(Stack *stack, int64_t item) {
+  if (stack->count == MOST_OPERANDS)
+    return bp_error_raise(BP_ERROR_VALUE, "an extent is computed from more than %d operands",
+                          MOST_OPERANDS);
+  stack->items[stack->count++] = item;
+  return 0;
+}
+
+static int64_t floor_divide(int64_t a, int64_t b) {
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+/* The result of an operation on two numbers. */
+static int apply(int64_t op, int64_t a, int64_t b, int64_t *result) {
+  bool overflows = false;
+  if (op >= BP_RELAX_DIVIDE && op <= BP_RELAX_FLOOR_MODULO &&
+      (b == 0 || (a == INT64_MIN && b == -1)))
+    return bp_error_raise(BP_ERROR_VALUE, "an extent is computed as %" PRId64 " by %" PRId64, a, b);
+  switch (op) {
+  case BP_RELAX_ADD:
+    overflows = __builtin_add_overflow(a, b, result);
+    break;
+  case BP_RELAX_SUBTRACT:
+    overflows = __builtin_sub_overflow(a, b, result);
+    break;
+  case BP_RELAX_MULTIPLY:
+    overflows = __builtin_mul_overflow(a, b, result);
+    break;
+  case BP_RELAX_DIVIDE:
+    *result = a / b;
+    break;
+  case BP_RELAX_MODULO:
+    *result = a % b;
+    break;
+  case BP_RELAX_FLOOR_DIVIDE:
+    *result = floor_divide(a, b);
+    break;
+  case BP_RELAX_FLOOR_MODULO:
+    *result = a - floor_divide(a, b) * b;
+    break;
+  case BP_RELAX_LEAST:
+    *result = a < b ? a : b;
+    break;
+  case BP_RELAX_GREATEST:
+    *result = a > b ? a : b;
+    break;
+  default:
+    return bp_error_raise(BP_ERROR_VALUE, "unknown step %" PRId64 " of a computed extent", op);
+  }
+  return overflows ? bp_error_raise(BP_ERROR_VALUE,
+                                    "an extent is too large: it is computed from %" PRId64
+                                    " and %" PRId64,
+                                    a, b)
+                   : 0;
+}
+
+static int compute_step(Stack *stack, const BpValue *heap, int64_t op, int64_t operand) {
+  if (op == BP_RELAX_PUSH_NUMBER)
+    return push(stack, operand);
+  int64_t *cell = NULL;
+  if ((op == BP_RELAX_PUSH_CELL || op == BP_RELAX_TAKE_CELL) && !(cell = heap_cell(heap, operand)))
+    return -1;
+  if (op == BP_RELAX_PUSH_CELL)
+    return push(stack, *cell);
+  if (stack->count < (cell ? 1 : 2))
+    return bp_error_raise(BP_ERROR_VALUE, "a computed extent lacks an operand");
+  int64_t top = stack->items[--stack->count];
+  if (!cell)
+    return apply(op, stack->items[stack->count - 1], top, &stack->items[stack->count - 1]);
+  *cell = top;
+  return 0;
+}
+
+/* (heap, n x (step, operand)) -> what is left on the stack, or None */
+static int compute(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                   BpValue *result) {
+  Stack stack = {.count = 0};
+  (void)machine;
+  if (check_count(num_args, 1, INT32_MAX) < 0)
+    return -1;
+  for (int32_t i = 1; i + 1 < num_args; i += 2) {
+    int64_t op, operand;
+    if (get_int(&args[i], &op) < 0 || get_int(&args[i + 1], &operand) < 0 ||
+        compute_step(&stack, &args[0], op, operand) < 0)
+      return -1;
+  }
+  if (stack.count > 0)
+    *result = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = stack.items[stack.count - 1]};
+  return 0;
+}
+
+/* (heap, cell) -> int, checked to be one that code takes (bp_te_open_extent) */
+static int open_extent(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                       BpValue *result) {
+  int64_t index;
+  (void)machine;
+  if (check_count(num_args, 2, 2) < 0 || get_int(&args[1], &index) < 0)
+    return -1;
+  const int64_t *cell = heap_cell(&args[0], index);
+  if (!cell)
+    return -1;
+  if (*cell < 0 || *cell > INT32_MAX)
+    return bp_error_raise(BP_ERROR_VALUE, "an open extent is %" PRId64 "; code takes 0 to %d",
+                          *cell, INT32_MAX);
+  *result = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = *cell};
+  return 0;
+}
+
 static int shape_of(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                     BpValue *result) {
   (void)machine;
@@ -402,6 +521,18 @@ static int check_func_info(BpRelaxMachine *machine, const BpValue *args, int32_t
 
 /* ---- Memory ------------------------------------------------------------------------------ */
 
+/* One of the machine's devices, -1 being the host. */
+static int get_device(const BpRelaxMachine *machine, const BpValue *value, int64_t *device) {
+  if (get_int(value, device) < 0)
+    return -1;
+  if (*device == -1)
+    *device = (int64_t)machine->num_devices - 1;
+  if (*device < 0 || *device >= machine->num_devices)
+    return bp_error_raise(BP_ERROR_INDEX, "memory on device %" PRId64 " of a model that runs on %u",
+                          *device, machine->num_devices);
+  return 0;
+}
+
 /* (machine, shape, device or -1 for the host, dtype, scope) -> storage */
 static int alloc_storage(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
                          BpValue *result) {
@@ -410,14 +541,9 @@ static int alloc_storage(BpRelaxMachine *machine, const BpValue *args, int32_t n
   int64_t device;
   BpDataType dtype;
   if (check_count(num_args, 5, 5) < 0 || get_shape(&args[1], &shape) < 0 ||
-      get_int(&args[2], &device) < 0 || get_dtype(&args[3], &dtype) < 0 ||
+      get_device(machine, &args[2], &device) < 0 || get_dtype(&args[3], &dtype) < 0 ||
       get_scope(&args[4], &scope) < 0)
     return -1;
-  if (device == -1)
-    device = (int64_t)machine->num_devices - 1;
-  if (device < 0 || device >= machine->num_devices)
-    return bp_error_raise(BP_ERROR_INDEX, "memory on device %" PRId64 " of a model that runs on %u",
-                          device, machine->num_devices);
   const BpTensorView view = {
       .ndim = (int32_t)shape->size, .dtype = dtype, .shape = (int64_t *)(uintptr_t)shape->data};
   int64_t bytes = bp_view_num_bytes(&view);
@@ -657,19 +783,44 @@ static int next_number(BpRelaxMachine *machine, const BpValue *args, int32_t num
   return 0;
 }
 
-/* A tensor on the first device from the machine's pool (transfer full). */
-static BpTensor *create_pooled(BpRelaxMachine *machine, const int64_t *extents, size_t count,
-                               BpDataType dtype) {
+/* A tensor from the pool of one of the machine's devices (transfer full). */
+static BpTensor *create_pooled(BpRelaxMachine *machine, int64_t device, const int64_t *extents,
+                               size_t count, BpDataType dtype) {
   const BpTensorView view = {
       .ndim = (int32_t)count, .dtype = dtype, .shape = (int64_t *)(uintptr_t)extents};
   int64_t bytes = bp_view_num_bytes(&view);
   BpShape *shape = bytes < 0 ? NULL : bp_shape_create(extents, count);
   BpObject *storage =
-      shape ? bp__relax_storage_create(machine->pools[0], (uint64_t)bytes, dtype, NULL) : NULL;
+      shape ? bp__relax_storage_create(machine->pools[device], (uint64_t)bytes, dtype, NULL) : NULL;
   BpTensor *tensor = storage ? bp__relax_storage_tensor(storage, 0, shape, dtype) : NULL;
   bp_object_release(storage);
   bp_object_release(shape);
   return tensor;
+}
+
+/* (machine, tensor, device or -1 for the host) -> the tensor there */
+static int to_machine_device(BpRelaxMachine *machine, const BpValue *args, int32_t num_args,
+                             BpValue *result) {
+  int64_t device;
+  if (check_count(num_args, 3, 3) < 0 || get_device(machine, &args[2], &device) < 0)
+    return -1;
+  const BpTensor *tensor = get_tensor(&args[1]);
+  if (!tensor)
+    return -1;
+  const BpTensorView *view = &tensor->view;
+  if (!memcmp(&view->device, &machine->devices[device], sizeof(BpDevice)))
+    return return_tensor(result, bp_object_retain(args[1].v_obj));
+  BpTensor *copy = create_pooled(machine, device, view->shape, (size_t)view->ndim, view->dtype);
+  if (!copy)
+    return -1;
+  bool is_host = copy->view.device.device_type == BP_DEVICE_CPU;
+  int status =
+      is_host ? bp_tensor_copy_to_host(view, copy->view.data, (uint64_t)bp_view_num_bytes(view))
+              : bp_tensor_copy(view, &copy->view, NULL);
+  if (status == 0)
+    return return_tensor(result, copy);
+  bp_object_release(copy);
+  return -1;
 }
 
 /* (machine, number) -> int64 tensor of no dimensions */
@@ -679,7 +830,7 @@ static int int_tensor(BpRelaxMachine *machine, const BpValue *args, int32_t num_
   if (check_count(num_args, 2, 2) < 0 || get_int(&args[1], &number) < 0)
     return -1;
   const BpTensorView from = {.data = &number, .device = {BP_DEVICE_CPU, 0}, .dtype = int64};
-  BpTensor *tensor = create_pooled(machine, NULL, 0, int64);
+  BpTensor *tensor = create_pooled(machine, 0, NULL, 0, int64);
   if (tensor && bp_tensor_copy(&from, &tensor->view, NULL) < 0) {
     bp_object_release(tensor);
     return -1;
@@ -711,7 +862,7 @@ static BpTensor *create_stack(BpRelaxMachine *machine, const BpTensorView *eleme
   shape[0] = rows;
   if (element->ndim > 0)
     memcpy(shape + 1, element->shape, (size_t)element->ndim * sizeof(*shape));
-  BpTensor *stack = create_pooled(machine, shape, (size_t)element->ndim + 1, element->dtype);
+  BpTensor *stack = create_pooled(machine, 0, shape, (size_t)element->ndim + 1, element->dtype);
   if (!stack || !old || !filled)
     return stack;
   const BpTensorView from = rows_of(old, 0, filled, from_shape);
@@ -783,7 +934,7 @@ static int take_elements(BpRelaxMachine *machine, const BpValue *args, int32_t n
       get_shape(&args[3], &shape) < 0 || get_dtype(&args[4], &dtype) < 0)
     return -1;
   if (args[1].type_index == BP_TYPE_NONE)
-    return return_tensor(result, create_pooled(machine, shape->data, shape->size, dtype));
+    return return_tensor(result, create_pooled(machine, 0, shape->data, shape->size, dtype));
   BpTensor *stack = get_tensor(&args[1]);
   if (!stack)
     return -1;
@@ -904,6 +1055,7 @@ static const Builtin builtins[] = {
     {"check_string_info", check_string_info},
     {"check_tensor_info", check_tensor_info},
     {"check_tuple_info", check_tuple_info},
+    {"compute", compute},
     {"copy", copy},
     {"ensure_zero_offset", ensure_zero_offset},
     {"int_tensor", int_tensor},
@@ -918,6 +1070,7 @@ static const Builtin builtins[] = {
     {"match_shape", match_shape},
     {"next_number", next_number},
     {"null_value", null_value},
+    {"open_extent", open_extent},
     {"push_element", push_element},
     {"read_if_cond", read_if_cond},
     {"reshape", reshape},
@@ -925,6 +1078,7 @@ static const Builtin builtins[] = {
     {"take_elements", take_elements},
     {"tensor_to_shape", tensor_to_shape},
     {"to_device", to_device},
+    {"to_machine_device", to_machine_device},
     {"tuple_getitem", tuple_getitem},
     {"tuple_reset_item", tuple_reset_item},
 };

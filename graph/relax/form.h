@@ -26,4 +26,21 @@ enum {
 /* Where vm.builtin.make_shape has an extent from. */
 enum { BP_RELAX_MAKE_NUMBER, BP_RELAX_MAKE_STORED };
 
+/* The steps of vm.builtin.compute, on a stack. Each has an operand, 0 where it needs none: the
+ * number that is pushed, or the cell that is pushed or takes the top. */
+enum {
+  BP_RELAX_PUSH_NUMBER,
+  BP_RELAX_PUSH_CELL,
+  BP_RELAX_TAKE_CELL,
+  BP_RELAX_ADD,
+  BP_RELAX_SUBTRACT,
+  BP_RELAX_MULTIPLY,
+  BP_RELAX_DIVIDE, /* towards zero */
+  BP_RELAX_MODULO,
+  BP_RELAX_FLOOR_DIVIDE,
+  BP_RELAX_FLOOR_MODULO,
+  BP_RELAX_LEAST,
+  BP_RELAX_GREATEST
+};
+
 #endif

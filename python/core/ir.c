@@ -133,13 +133,15 @@ static PyObject *describe_params(PyObject *self, PyObject *args) {
 /* ---- Kernels ----------------------------------------------------------------------------- */
 
 static PyObject *describe_kernel(const BpKernelLaunch *kernel) {
-  int64_t args[MAX_ARGS];
+  int64_t args[MAX_ARGS], extents[BP_KERNEL_MAX_LAUNCH];
   if (kernel->num_args > MAX_ARGS)
     return PyErr_Format(PyExc_ValueError, "at most %d arguments are possible", MAX_ARGS);
+  for (int32_t i = 0; i < kernel->num_launch; i++)
+    extents[i] = bp_ir_table()->int_value(kernel->launch[i]);
   for (int32_t i = 0; i < kernel->num_args; i++)
     args[i] = kernel->args[i];
   PyObject *numbers = bp_py_make_extents(args, kernel->num_args);
-  PyObject *launch = numbers ? bp_py_make_extents(kernel->launch, kernel->num_launch) : NULL;
+  PyObject *launch = numbers ? bp_py_make_extents(extents, kernel->num_launch) : NULL;
   if (launch)
     return Py_BuildValue("sNN", kernel->name, numbers, launch);
   Py_XDECREF(numbers);
@@ -149,7 +151,8 @@ static PyObject *describe_kernel(const BpKernelLaunch *kernel) {
 static PyObject *describe_buffer(const BpKernelList *list, int32_t index) {
   char dtype[32];
   bp_dtype_format(list->buffer_dtypes[index], dtype, sizeof dtype);
-  return Py_BuildValue("sL", dtype, (long long)list->buffer_elements[index]);
+  return Py_BuildValue("sL", dtype,
+                       (long long)bp_ir_table()->int_value(list->buffer_elements[index]));
 }
 
 static PyObject *describe_all(const BpKernelList *list) {
@@ -181,6 +184,11 @@ static PyObject *split_kernels(PyObject *self, PyObject *args) {
   if (!kernels || bp_ir_split_kernels(ir_of(self), name, 1, kernels, &list)) {
     bp_object_release(kernels);
     return bp_py_raise();
+  }
+  if (list.num_scalars > 0) {
+    bp_object_release(kernels);
+    return PyErr_Format(PyExc_NotImplementedError,
+                        "function '%s' takes scalars; its kernels have no fixed launch", name);
   }
   PyObject *lists = describe_all(&list), *held = bp_py_hold(ir_type, kernels);
   if (lists && held)

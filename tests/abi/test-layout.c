@@ -378,14 +378,17 @@ AT(BpKernelLaunch, name, 0);
 AT(BpKernelLaunch, args, 8);
 AT(BpKernelLaunch, num_args, 16);
 AT(BpKernelLaunch, num_outputs, 20);
-AT(BpKernelLaunch, num_launch, 24);
+AT(BpKernelLaunch, num_scalars, 24);
+AT(BpKernelLaunch, num_launch, 28);
 AT(BpKernelLaunch, launch, 32);
-SIZE(BpKernelList, 32);
+SIZE(BpKernelList, 48);
 AT(BpKernelList, kernels, 0);
 AT(BpKernelList, num_kernels, 8);
 AT(BpKernelList, num_buffers, 12);
 AT(BpKernelList, buffer_dtypes, 16);
 AT(BpKernelList, buffer_elements, 24);
+AT(BpKernelList, scalars, 32);
+AT(BpKernelList, num_scalars, 40);
 
 /* <backplane/compiler/schedules.h> */
 SIZE(BpTransformStages, 56);

@@ -99,16 +99,39 @@ static char *images_file(void) {
   return write_model(builder);
 }
 
-static BpModule *compile(const char *path, const char *target_text, const BpInputShape *shape) {
+/* float64 in the middle, which a target may lack, with a constant and an output there. */
+static char *doubles_file(void) {
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "batchxlengthx24");
+  onnx_floats(builder, "w", "24");
+  onnx_node(builder, "Relu", "x", "a", "");
+  onnx_node(builder, "Cast", "a", "b", "to=11");
+  onnx_node(builder, "Cast", "w", "v", "to=11");
+  onnx_node(builder, "Add", "b,v", "c", "");
+  onnx_node(builder, "Cast", "c", "d", "to=1");
+  onnx_node(builder, "Mul", "d,a", "y", "");
+  onnx_output(builder, "y");
+  return write_model(builder);
+}
+
+static BpModule *compile_beside(const char *path, const char *target_text,
+                                const char *fallback_text, const BpInputShape *shape) {
   const BpTarget *target = bp_target_parse(target_text);
+  const BpTarget *fallback = fallback_text ? bp_target_parse(fallback_text) : NULL;
   BpCompileOptions options = {.struct_size = sizeof(options),
                               .targets = &target,
                               .num_targets = 1,
                               .shapes = shape,
-                              .num_shapes = shape ? 1 : 0};
+                              .num_shapes = shape ? 1 : 0,
+                              .fallback = fallback};
   BpModule *module = bp_model_compile(path, &options);
   bp_object_release((BpTarget *)(uintptr_t)target);
+  bp_object_release((BpTarget *)(uintptr_t)fallback);
   return module;
+}
+
+static BpModule *compile(const char *path, const char *target_text, const BpInputShape *shape) {
+  return compile_beside(path, target_text, NULL, shape);
 }
 
 /* Numbers from -1 to 1. */
@@ -121,15 +144,15 @@ static BpTensor *numbers(const int64_t *shape, int32_t ndim) {
   return tensor;
 }
 
-/* The output (transfer full), or NULL with the error raised. */
+/* The output (borrowed), or NULL with the error raised. */
 static BpTensor *run(BpModelContext *context, const char *input, const BpTensor *value) {
   if (bp_model_set_input(context, input, &value->view) || bp_model_run(context))
     return NULL;
   return bp_model_get_output(context, 0);
 }
 
-static BpModelContext *start(BpModule *module) {
-  BpModel *model = module ? bp_model_create(module, &cpu, 1) : NULL;
+static BpModelContext *start_on(BpModule *module, const BpDevice *devices, uint32_t count) {
+  BpModel *model = module ? bp_model_create(module, devices, count) : NULL;
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
   if (!context)
     g_error("%s", bp_error_message());
@@ -137,14 +160,23 @@ static BpModelContext *start(BpModule *module) {
   return context;
 }
 
+static BpModelContext *start(BpModule *module) {
+  return start_on(module, &cpu, 1);
+}
+
 static void assert_alike(const BpTensor *got, const BpTensor *expected) {
-  g_assert_nonnull(got);
+  if (!got)
+    g_error("%s", bp_error_message());
   g_assert_cmpint(got->view.ndim, ==, expected->view.ndim);
   for (int32_t i = 0; i < got->view.ndim; i++)
     g_assert_cmpint(got->view.shape[i], ==, expected->view.shape[i]);
-  const float *a = got->view.data, *b = expected->view.data;
+  const float *b = expected->view.data;
+  float *a = g_malloc((gsize)bp_view_num_bytes(&got->view) + 1);
+  g_assert_cmpint(bp_tensor_copy_to_host(&got->view, a, (uint64_t)bp_view_num_bytes(&got->view)),
+                  ==, 0);
   for (int64_t i = 0; i < bp_view_num_elements(&got->view); i++)
     g_assert_cmpfloat_with_epsilon(a[i], b[i], 1e-4F);
+  g_free(a);
 }
 
 /* What the model gives that was compiled for this very shape. */
@@ -200,6 +232,45 @@ static void test_batches(gconstpointer target) {
   g_free(path);
 }
 
+static void assert_empty(BpModelContext *context) {
+  static const int64_t shapes[][3] = {{0, 5, WIDTH}, {2, 0, WIDTH}};
+  for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
+    BpTensor *x = numbers(shapes[i], 3), *y = run(context, "x", x);
+    if (!y)
+      g_error("%s", bp_error_message());
+    g_assert_cmpint(bp_view_num_elements(&y->view), ==, 0);
+    bp_object_release(x);
+  }
+}
+
+/* Where code is for a device, and for a fallback or none. */
+typedef struct Place {
+  const char *target, *fallback;
+} Place;
+
+static void test_places(gconstpointer data) {
+  static const int64_t shapes[][3] = {{2, 16, WIDTH}, {1, 1, WIDTH}, {3, 313, WIDTH}};
+  const Place *place = data;
+  char *(*const files[])(void) = {attention_file, quotient_file, doubles_file};
+  const BpTarget *target = bp_target_parse(place->target);
+  BpDevice devices[] = {{bp_target_device_type(target), 0}, cpu};
+  bp_object_release((BpTarget *)(uintptr_t)target);
+  size_t count = place->fallback ? G_N_ELEMENTS(files) : G_N_ELEMENTS(files) - 1;
+  for (size_t f = 0; f < count && has_device(devices[0].device_type); f++) {
+    char *path = files[f]();
+    BpModule *module = compile_beside(path, place->target, place->fallback, NULL);
+    BpModelContext *context = start_on(module, devices, place->fallback ? 2 : 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++)
+      assert_as_closed(path, context, shapes[i], 3);
+    if (files[f] != quotient_file)
+      assert_empty(context);
+    bp_model_context_free(context);
+    bp_object_release(module);
+    unlink(path);
+    g_free(path);
+  }
+}
+
 /* Several contexts of one model have shapes of their own. */
 static void test_contexts(void) {
   char *path = attention_file();
@@ -222,13 +293,7 @@ static void test_empty(void) {
   char *path = attention_file();
   BpModule *module = compile(path, "llvm -opt=1", NULL);
   BpModelContext *context = start(module);
-  static const int64_t shapes[][3] = {{0, 5, WIDTH}, {2, 0, WIDTH}};
-  for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
-    BpTensor *x = numbers(shapes[i], 3), *y = run(context, "x", x);
-    g_assert_nonnull(y);
-    g_assert_cmpint(bp_view_num_elements(&y->view), ==, 0);
-    bp_object_release(x);
-  }
+  assert_empty(context);
   assert_as_closed(path, context, (const int64_t[]){1, 3, WIDTH}, 3);
   bp_model_context_free(context);
   bp_object_release(module);
@@ -364,6 +429,15 @@ int main(int argc, char **argv) {
                        "llvm -opt=1 -vector_bits=256", test_batches);
   g_test_add_data_func("/open-extents/one_library_takes_every_number_of_images/plain",
                        "llvm -opt=1 -vector_bits=0 -num_cores=3", test_batches);
+  static const Place opencl = {"opencl", NULL}, warps = {"opencl -thread_warp_size=8", NULL},
+                     vulkan = {"vulkan", NULL},
+                     beside = {"vulkan -supports_float64=false", "llvm -opt=1"};
+  g_test_add_data_func("/open-extents/devices_take_every_shape/opencl", &opencl, test_places);
+  g_test_add_data_func("/open-extents/devices_take_every_shape/opencl_in_lock_step", &warps,
+                       test_places);
+  g_test_add_data_func("/open-extents/devices_take_every_shape/vulkan", &vulkan, test_places);
+  g_test_add_data_func("/open-extents/devices_take_every_shape/with_a_fallback", &beside,
+                       test_places);
   g_test_add_func("/open-extents/a_sum_divides_its_multiples", test_quotient);
   g_test_add_func("/open-extents/contexts_have_shapes_of_their_own", test_contexts);
   g_test_add_func("/open-extents/nothing_gives_nothing", test_empty);

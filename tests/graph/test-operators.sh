@@ -49,9 +49,9 @@ attribute, a type, an input that would have to be constant) is refused when the 
 naming the node. An index that is outside of the data reads the nearest element there (`Gather` and its kin) or
 changes nothing (`Scatter` and its kin). Integers wrap; a quotient or remainder by 0 is 0, the least integer by -1 is itself, and
 a `BitShift` by the width or more gives 0, on every target ([the rules](ir.md)). Of quantised operators, differences from zero points, products and sums are int32,
-which wraps; scales are applied in float32, and halves are rounded to even before the zero point is added, as onnxruntime does. What decides about a shape may be data where [code is for a CPU alone](graph.md#open-extents): for `NonZero`, `Compress`, `NonMaxSuppression`, `Range`, and the inputs of `Reshape`, `Expand`, `Slice`, `Split`, `Tile`, `Pad`, `TopK`, `Squeeze`, `Unsqueeze`, `CumSum`, `CumProd`, `Trilu`, `ConstantOfShape` and the reductions (of four dimensions at most) that say a shape, bounds, counts or axes. Other such inputs are constants, or computed from shapes.
+which wraps; scales are applied in float32, and halves are rounded to even before the zero point is added, as onnxruntime does. What decides about a shape may be data in [a file for one target](graph.md#open-extents): for `NonZero`, `Compress`, `NonMaxSuppression`, `Range`, and the inputs of `Reshape`, `Expand`, `Slice`, `Split`, `Tile`, `Pad`, `TopK`, `Squeeze`, `Unsqueeze`, `CumSum`, `CumProd`, `Trilu`, `ConstantOfShape` and the reductions (of four dimensions at most) that say a shape, bounds, counts or axes. Other such inputs are constants, or computed from shapes.
 
-*Open extents*: on CPU targets the operator takes tensors whose extents are not known before the model runs ([how](graph.md)), or its
+*Open extents*: in a file for one target the operator takes tensors whose extents are not known before the model runs ([how](graph.md)), or its
 first input with such a *first* extent, the number of items.
 The others are refused by name where such a tensor reaches them, with the `--shape` that helps.
 
