@@ -99,11 +99,13 @@ static const BpIrNode *count_elements(const Split *split, const Names *names,
 typedef struct Written {
   const Split *split;
   bool *writes; /* by buffer */
-  bool is_any;
+  bool is_any;  /* of these */
+  bool may_end; /* may raise an error */
 } Written;
 
 static int visit_store(void *context, const BpIrNode *node) {
   Written *written = context;
+  written->may_end |= node->kind == BP_IR_ASSERT || node->kind == BP_IR_EVALUATE;
   for (int32_t i = 0; i < written->split->num_buffers && node->kind == BP_IR_STORE; i++)
     if (written->split->buffers[i] == node->operands[0])
       written->writes[i] = written->is_any = true;
@@ -169,7 +171,7 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
   if (!written.writes || bp__ir_visit_once(statement, visit_store, &written) < 0)
     return -1;
   if (!written.is_any && split->num_own == 0)
-    return refuse(split, "a statement at its top level writes nothing");
+    return written.may_end ? refuse(split, "a statement at its top level writes nothing") : 0;
   statement = after(split, split->pending, wrap(split, names, statement));
   split->pending = NULL;
   if (!statement)
@@ -178,9 +180,11 @@ static int add_statement(Split *split, const Names *names, const BpIrNode *state
     split->pending = statement;
     return 0;
   }
-  bool extends = split->last && shares_output(split, split->last, written.writes);
-  /* A kernel's outputs are whole: what comes later could not keep what an earlier one wrote. */
-  for (const Unit *unit = split->first; unit; unit = unit->next)
+  bool is_open = split->num_scalars > 0;
+  bool extends = !is_open && split->last && shares_output(split, split->last, written.writes);
+  /* A kernel's outputs are whole in a graph of closed extents, where each launch makes new values:
+   * what comes later could not keep what an earlier one wrote. */
+  for (const Unit *unit = split->first; unit && !is_open; unit = unit->next)
     if ((unit != split->last || !extends) && shares_output(split, unit, written.writes))
       return refuse(split, "it writes a buffer, another one, and the first again");
   return extends ? extend_unit(split, split->last, statement, written.writes)

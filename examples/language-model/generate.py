@@ -17,13 +17,14 @@ CHAT = ("<|im_start|>system\nYou are a helpful AI assistant named SmolLM, traine
 END = 2
 
 
-def generate(path, tokens, count, on="cpu"):
-    """Yields tokens that continue `tokens`."""
-    device = backplane.device(on)
+def generate(path, tokens, count):
+    """Yields tokens that continue `tokens`. BACKPLANE_DEVICE names the devices to choose from."""
     module = backplane.load(path)
+    model = backplane.Model(module)
+    device = model.device
     step = module.machine(device)["main"]
     past = []
-    for info in backplane.Model(module, device).inputs[1:]:
+    for info in model.inputs[1:]:
         past.append(backplane.empty([max(extent, 0) for extent in info.shape], info.dtype, device))
     for _ in range(count):
         logits, *past = step(backplane.tensor(np.array([tokens], np.int64), device), *past)

@@ -96,7 +96,7 @@ def test_targets_are_a_list_or_a_text():
     with pytest.raises(errors.InvalidTypeError, match="shapes are given by the names of inputs"):
         backplane.compile(model, "c", (1, 1, 28, 28))
     with pytest.raises(errors.InvalidValueError, match="--shape image=1x1x28x28"):
-        backplane.compile(model, "opencl")
+        backplane.compile(model, ["c", "opencl"])
     with pytest.raises(TypeError, match="by the name of an input, not by 3"):
         backplane.compile(model, "c", {3: (1,)})
     with pytest.raises(TypeError, match="a shape is"):

@@ -17,6 +17,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 SOURCE, BUILD, FOLDER = map(Path, sys.argv[1:])
 PROMPTS = (1, 7, 64, 129)
+DEVICES = [name for name in ("opencl", "vulkan")
+           if not subprocess.run([BUILD / "backplane", "inspect", "device", name], capture_output=True).returncode]
 STEPS = 2
 
 
@@ -32,6 +34,10 @@ def compiled(path, target):
     subprocess.run([BUILD / "backplane", "compile", path, "--target", target, "-o", library], check=True,
                    stdout=subprocess.DEVNULL)
     return library
+
+
+def device_of(target):
+    return target.split()[0] if target.startswith(("opencl", "vulkan")) else "cpu"
 
 
 def session(path):
@@ -55,20 +61,20 @@ def past_of(outputs):
     return {name.replace("present", "past"): value for name, value in outputs.items() if name != "logits"}
 
 
-def step(library, tokens, past):
+def step(library, device, tokens, past):
     """The outputs of one run by the command."""
     inputs = {"input_ids": np.array([tokens]), **past}
     arguments = []
     for name, value in inputs.items():
         np.save(FOLDER / f"{name}.npy", value)
         arguments += ["--input", f"{name}={FOLDER / name}.npy"]
-    command = [BUILD / "backplane", "run", library, "--device", "cpu", "--output-dir", FOLDER / "out"]
+    command = [BUILD / "backplane", "run", library, "--device", device, "--output-dir", FOLDER / "out"]
     subprocess.run([*command, *arguments], check=True, stdout=subprocess.DEVNULL)
     return {path.stem: np.load(path) for path in (FOLDER / "out").glob("*.npy")}
 
 
-def check_step(library, model, tokens, past):
-    expected, got = expected_step(model, tokens, past), step(library, tokens, past)
+def check_step(library, device, model, tokens, past):
+    expected, got = expected_step(model, tokens, past), step(library, device, tokens, past)
     for name, value in expected.items():
         np.testing.assert_allclose(got[name], value, rtol=0, atol=1e-4 * np.abs(value).max(), err_msg=name)
     return expected
@@ -78,13 +84,14 @@ def check_lengths(weights, target):
     """Prompts of many lengths, and steps of one token and of several after each."""
     path = write("tiny", weights, "--tiny")
     library, model = compiled(path, target), session(path)
+    prompts = PROMPTS if device_of(target) == "cpu" else PROMPTS[1:3]
     random = np.random.default_rng(3)
     words = model.get_outputs()[0].shape[1]
-    for length in PROMPTS:
+    for length in prompts:
         past = nothing(model)
         for count in (length, *[1] * STEPS, 5):
             tokens = random.integers(0, words, count)
-            past = past_of(check_step(library, model, tokens, past))
+            past = past_of(check_step(library, device_of(target), model, tokens, past))
 
 
 def greedy(model, tokens, count):
@@ -99,7 +106,8 @@ def greedy(model, tokens, count):
 def check_text(path, target, prompt, count):
     """The program in C gives the same text."""
     command = [BUILD / "language-model-generate", compiled(path, target), str(count), *map(str, prompt)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    environment = {**os.environ, "BACKPLANE_DEVICE": device_of(target)}
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
     assert list(map(int, printed.split())) == greedy(session(path), prompt, count)
 
 
@@ -152,7 +160,8 @@ def check_products(_, target):
         path = FOLDER / "product.onnx"
         onnx.save(model, path)
         np.save(FOLDER / "x.npy", x)
-        command = [BUILD / "backplane", "run", compiled(path, target), "--input", f"x={FOLDER / 'x.npy'}", "--device", "cpu"]
+        command = [BUILD / "backplane", "run", compiled(path, target), "--input", f"x={FOLDER / 'x.npy'}", "--device",
+                   device_of(target)]
         subprocess.run([*command, "--output-dir", FOLDER / "out"], check=True, stdout=subprocess.DEVNULL)
         np.testing.assert_allclose(np.load(FOLDER / "out/y.npy"), expected, rtol=0, atol=1e-5 * np.abs(expected).max(),
                                    err_msg=str(case))
@@ -175,9 +184,13 @@ def main():
     kinds = "float32", "4-bit"
     cases = [(check_lengths, weights, target) for weights in kinds for target in ("llvm", "c")]
     cases += [(check_tiny_text, weights, "llvm") for weights in kinds]
-    cases.append((check_products, "few-bits", "llvm"))
+    for weights, target in zip(kinds, DEVICES):
+        cases.append((check_lengths, weights, target))
+    for weights, target in zip(kinds, reversed(DEVICES)):
+        cases.append((check_tiny_text, weights, target))
+    cases += [(check_products, "few-bits", target) for target in ("llvm", *DEVICES)]
     if smollm():
-        cases += [(check_smollm, weights, "llvm") for weights in kinds]
+        cases += [(check_smollm, weights, target) for weights in kinds for target in ("llvm", *DEVICES)]
     print(f"1..{len(cases)}")
     for number, (check, weights, target) in enumerate(cases, 1):
         verdict = "ok"

@@ -426,7 +426,7 @@ example_of_a_shape() {
   says 'x: float32 ?x64' "$backplane" inspect model "$work/open.onnx" && grep -q 'y: float32 ?x64' "$work/out" &&
     says 'x: float32 2x64' "$backplane" inspect model "$work/open.onnx" --shape x=2x64 --device cpu || return 1
   fails 1 "('n') is not fixed by the model; give the input's shape, for example --shape x=1x64" \
-    "$backplane" compile "$work/open.onnx" --target opencl -o "$work/open.so"
+    "$backplane" compile "$work/open.onnx" --target c --target opencl -o "$work/open.so"
 }
 
 # An operator that is missing is named before anything is compiled.
@@ -636,7 +636,7 @@ ok output-folder-that-is-a-file-is-an-error fails 1 "Not a directory" "$backplan
 ok dump-folder-that-is-not-there-is-an-error fails 1 "make it first" "$backplane" compile "$digits/digits.onnx" --target c --shape $shape -o "$work/x.so" --dump "$work/nowhere"
 ok no-folder-was-made test ! -e "$work/nowhere"
 ok trace-that-cannot-be-written-names-it fails 1 "/nowhere/trace.json: cannot write" "$backplane" profile "$work/digits.so" --trace /nowhere/trace.json
-ok missing-shape-names-the-option fails 1 --shape "$backplane" compile "$digits/digits.onnx" --target opencl -o "$work/x.so"
+ok missing-shape-names-the-option fails 1 --shape "$backplane" compile "$digits/digits.onnx" --target c --target opencl -o "$work/x.so"
 ok missing-input-names-it-and-what-to-give fails 1 "image (1x1x28x28); give each with --input NAME=FILE, a .npy or .png" "$backplane" run "$work/digits.so"
 ok wrong-input-name-lists-the-right-ones fails 1 "it has: image" "$backplane" run "$work/digits.so" --input "picture=$digits/images/7-3710.png"
 ok wrong-input-shape-says-both fails 1 "1x1x28x28" "$backplane" run "$work/digits.so" --input "image=$work/source.npy"

@@ -43,11 +43,12 @@ typedef struct BpKernelList {
 /* Takes a function of `from` apart, whose last `num_results` parameters that are buffers are its
  * results; scalars stand behind the buffers. Buffers that are computed together at its top level,
  * be they parameters or in global memory, get a kernel of their own, which is added to `module`.
- * Each result is an output of one kernel, even if it has no elements. The last kernel has the
- * function's name, those before it that name with a number. Assertions at the top level are left
- * out: whoever launches sees that open extents are in their range (bp_te_open_extent). What `list`
- * gets lives as long as `module`. A function whose top level is something else (a launch that is no
- * expression of the scalars, a buffer that is written again after another) is refused with
+ * Each result is an output of one kernel, even if it has no elements; of a function with scalars,
+ * several kernels may each write a part of it. The last kernel has the function's name, those
+ * before it that name with a number. Assertions at the top level are left out: whoever launches
+ * sees that open extents are in their range (bp_te_open_extent). What `list` gets lives as long as
+ * `module`. A function whose top level is something else (a launch that is no expression of the
+ * scalars, or, without scalars, a buffer that is written again after another) is refused with
  * BP_ERROR_NOT_IMPLEMENTED. */
 BP_API int bp_ir_split_kernels(const BpIrModule *from, const char *function, int32_t num_results,
                                BpIrModule *module, BpKernelList *list);
