@@ -492,6 +492,19 @@ static BpExpr factor(BpEmitter *e, const BpIrNode *node) {
                       : e->dialect->hidden_zero);
 }
 
+/* An operand of a comparison, where compilers are not to see a number of 64 bits: Mesa 22.3 narrows
+ * what is compared with one, wrongly. */
+static BpExpr compared(BpEmitter *e, const BpIrNode *node) {
+  BpDataType dtype = e->ir->dtype(node);
+  BpExpr text = bp__expr(e, node);
+  if (!e->dialect->hidden_zero || e->ir->kind(node) != BP_IR_INT_IMM || dtype.bits != 64 ||
+      dtype.lanes > 1)
+    return text;
+  BpExpr zero =
+      bp__cast(e, dtype, bp__dtype(BP_DTYPE_FLOAT, 32, 1), bp__text(e->dialect->hidden_zero));
+  return bp__text(bp__format(e, "(%s + %s)", text.text, zero.text));
+}
+
 static BpExpr fused_node(BpEmitter *e, const BpIrNode *node, const BpIrNode *product) {
   int32_t other = e->ir->operand(node, 0) == product;
   BpExpr a = factor(e, e->ir->operand(product, 0));
@@ -513,9 +526,12 @@ static BpExpr binary_node(BpEmitter *e, const BpIrNode *node) {
     a = b;
     b = swapped;
   }
-  int is_factor = kind == BP_IR_MUL || kind == BP_IR_DIV;
-  BpExpr x = is_factor ? factor(e, a) : bp__expr(e, a);
-  BpExpr y = is_factor ? factor(e, b) : bp__expr(e, b);
+  int compares = is_comparison(kind) || kind == BP_IR_MIN || kind == BP_IR_MAX;
+  BpExpr (*operand)(BpEmitter * e, const BpIrNode *node) = kind == BP_IR_MUL || kind == BP_IR_DIV
+                                                               ? factor
+                                                           : compares ? compared
+                                                                      : bp__expr;
+  BpExpr x = operand(e, a), y = operand(e, b);
   return bp__binary(e, kind, e->ir->dtype(a), x, y, b);
 }
 

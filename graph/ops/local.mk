@@ -29,7 +29,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/print.c \
 	graph/ops/quantize.c \
 	graph/ops/reduce.c \
-	graph/ops/resize.c \
+	graph/ops/resize.c graph/ops/resize_in.c graph/ops/resize.h \
 	graph/ops/rows.h \
 	graph/ops/scalar.c \
 	graph/ops/scatter.c \

@@ -7,20 +7,8 @@
 #include <string.h>
 
 #include "graph/ops/expr.h"
+#include "graph/ops/resize.h"
 #include "graph/ops/rows.h"
-
-#define MAX_TAPS      64 /* the code of an element names each */
-#define MIN_TAP_SCALE (4.0f / MAX_TAPS)
-
-typedef struct Resize {
-  const BpGraphNode *node;
-  const char *mode;       /* nearest, linear, cubic */
-  const char *coordinate; /* coordinate_transformation_mode */
-  const char *nearest;    /* nearest_mode; "shrinking": ceil where an axis shrinks, else floor */
-  float cubic_a;
-  int exclude_outside, antialias;
-  float extrapolation;
-} Resize;
 
 /* How one axis is resized. */
 typedef struct ResizeAxis {
@@ -29,7 +17,7 @@ typedef struct ResizeAxis {
   float start, end; /* what is cropped out of it, as parts of its length */
 } ResizeAxis;
 
-static int is_crop(const Resize *r) {
+bool bp__resize_is_crop(const BpResize *r) {
   return !strcmp(r->coordinate, "tf_crop_and_resize");
 }
 
@@ -42,9 +30,9 @@ static float cropped_coordinate(const ResizeAxis *axis, float x) {
   return axis->start * last + x * length * last / (float)(axis->out - 1);
 }
 
-static float source_coordinate(const Resize *r, const ResizeAxis *axis, int64_t i) {
+static float source_coordinate(const BpResize *r, const ResizeAxis *axis, int64_t i) {
   float x = (float)i, in = (float)axis->in, out = (float)axis->out, scale = axis->scale;
-  if (is_crop(r))
+  if (bp__resize_is_crop(r))
     return cropped_coordinate(axis, x);
   if (!strcmp(r->coordinate, "asymmetric"))
     return x / scale;
@@ -59,7 +47,7 @@ static float source_coordinate(const Resize *r, const ResizeAxis *axis, int64_t 
   return (x + 0.5f) / scale - 0.5f;
 }
 
-static float round_nearest(const Resize *r, float x, float scale) {
+static float round_nearest(const BpResize *r, float x, float scale) {
   int shrinking = !strcmp(r->nearest, "shrinking");
   if (!strcmp(r->nearest, "ceil") || (shrinking && scale < 1.0f))
     return ceilf(x);
@@ -71,17 +59,17 @@ static float round_nearest(const Resize *r, float x, float scale) {
 }
 
 /* By how much the distances of neighbours shrink: antialiasing takes in as many more of them. */
-static float tap_scale(const Resize *r, float scale) {
+static float tap_scale(const BpResize *r, float scale) {
   return r->antialias && scale < 1.0f ? scale : 1.0f;
 }
 
-static int32_t num_taps(const Resize *r, float scale) {
+int32_t bp__resize_num_taps(const BpResize *r, float scale) {
   float reach = !strcmp(r->mode, "linear") ? 1.0f : 2.0f;
   return !strcmp(r->mode, "nearest") ? 1 : 2 * (int32_t)ceilf(reach / tap_scale(r, scale));
 }
 
 /* The weight of a neighbour at distance d: linear, or the cubic convolution (Keys, 1981). */
-static float tap_weight(const Resize *r, float d) {
+static float tap_weight(const BpResize *r, float d) {
   float a = r->cubic_a;
   d = fabsf(d);
   if (!strcmp(r->mode, "linear"))
@@ -92,9 +80,9 @@ static float tap_weight(const Resize *r, float d) {
 }
 
 /* Fills one row of the tables. */
-static void fill_taps(const Resize *r, float x, const ResizeAxis *axis, int32_t *place,
+static void fill_taps(const BpResize *r, float x, const ResizeAxis *axis, int32_t *place,
                       float *weight) {
-  int32_t taps = num_taps(r, axis->scale);
+  int32_t taps = bp__resize_num_taps(r, axis->scale);
   float base = taps == 1 ? round_nearest(r, x, axis->scale) : floorf(x) + 1 - (float)(taps / 2);
   float last = (float)(axis->in - 1), total = 0.0f;
   for (int32_t t = 0; t < taps; t++) {
@@ -120,8 +108,24 @@ static int64_t repeat_factor(const int32_t *places, int64_t in, int64_t out) {
   return factor;
 }
 
+/* Enough elements to see what a rule does. */
+#define SAMPLE 64
+
+int64_t bp__resize_repeats(const BpResize *r, float scale) {
+  int32_t places[16 * SAMPLE];
+  float weight;
+  int64_t factor = scale >= 1 && scale <= 16 ? (int64_t)scale : 0;
+  ResizeAxis axis = {SAMPLE, SAMPLE * factor, scale, 0, 1};
+  if ((float)factor != scale || strcmp(r->mode, "nearest") || bp__resize_is_crop(r) ||
+      !strcmp(r->coordinate, "align_corners"))
+    return 0;
+  for (int64_t i = 0; i < axis.out; i++)
+    fill_taps(r, source_coordinate(r, &axis, i), &axis, &places[i], &weight);
+  return repeat_factor(places, axis.in, axis.out);
+}
+
 /* Elements whose place lies outside of the input become the extrapolation value. */
-static BpGraphValue *extrapolated(BpGraph *graph, const Resize *r, BpGraphValue *x, int32_t dim,
+static BpGraphValue *extrapolated(BpGraph *graph, const BpResize *r, BpGraphValue *x, int32_t dim,
                                   const ResizeAxis *axis) {
   int64_t shape[BP_GRAPH_MAX_NDIM] = {axis->out};
   for (int32_t i = dim + 1; x && i < x->ndim; i++)
@@ -140,9 +144,9 @@ static BpGraphValue *extrapolated(BpGraph *graph, const Resize *r, BpGraphValue 
                       NULL, 0);
 }
 
-static BpGraphValue *resize_along(BpGraph *graph, const Resize *r, BpGraphValue *x, int32_t dim,
+static BpGraphValue *resize_along(BpGraph *graph, const BpResize *r, BpGraphValue *x, int32_t dim,
                                   const ResizeAxis *axis) {
-  int64_t table[2] = {axis->out, num_taps(r, axis->scale)}, factor;
+  int64_t table[2] = {axis->out, bp__resize_num_taps(r, axis->scale)}, factor;
   BpDataType int32 = {BP_DTYPE_INT, 32, 1};
   BpGraphValue *places = bp__graph_constant(graph, "places", int32, table, 2, NULL);
   BpGraphValue *weights = bp__graph_constant(graph, "weights", BP__FLOAT32, table, 2, NULL);
@@ -162,7 +166,7 @@ static BpGraphValue *resize_along(BpGraph *graph, const Resize *r, BpGraphValue 
                    : table[1] == 1 ? 2
                                    : 3,
                    attrs, 2);
-  return is_crop(r) ? extrapolated(graph, r, x, dim, axis) : x;
+  return bp__resize_is_crop(r) ? extrapolated(graph, r, x, dim, axis) : x;
 }
 
 /* ---- The operators ----------------------------------------------------------------------- */
@@ -174,12 +178,14 @@ static int is_one_of(const char *word, const char *const *words, size_t count) {
   return 0;
 }
 
-static int check_modes(const Resize *r) {
+static int check_modes(const BpResize *r) {
   static const char *const coordinates[] = {"asymmetric",           "align_corners",
                                             "half_pixel",           "pytorch_half_pixel",
                                             "half_pixel_symmetric", "tf_crop_and_resize"};
   static const char *const roundings[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
                                           "ceil", "shrinking"};
+  static const char *const policies[] = {"stretch", "not_larger", "not_smaller"};
+  const char *policy = bp__node_str(r->node, "keep_aspect_ratio_policy", "stretch");
   static const char *const modes[] = {"nearest", "linear", "cubic"};
   if (!is_one_of(r->coordinate, coordinates, sizeof(coordinates) / sizeof(coordinates[0])))
     return bp__op_error(r->node, "coordinate_transformation_mode '%s' is not supported",
@@ -188,26 +194,25 @@ static int check_modes(const Resize *r) {
     return bp__op_error(r->node, "nearest_mode '%s' is not supported", r->nearest);
   if (!is_one_of(r->mode, modes, sizeof(modes) / sizeof(modes[0])))
     return bp__op_error(r->node, "mode '%s' is not supported", r->mode);
+  if (!is_one_of(policy, policies, sizeof(policies) / sizeof(policies[0])))
+    return bp__op_bad(r->node, "keep_aspect_ratio_policy '%s' is unknown", policy);
+  if (!bp__dtype_is_float(r->node->inputs[0]->dtype) && strcmp(r->mode, "nearest"))
+    return bp__op_error(r->node, "mode '%s' on integers is not supported", r->mode);
   return 0;
 }
 
 /* Axes that stay as they are have extents and a scale that say so. */
-static int resize_all(BpGraph *graph, BpGraphNode *node, const Resize *r, const ResizeAxis *axes) {
+static int resize_all(BpGraph *graph, BpGraphNode *node, const BpResize *r,
+                      const ResizeAxis *axes) {
   BpGraphValue *x = node->inputs[0];
-  if (check_modes(r))
-    return -1;
-  if (!bp__dtype_is_float(x->dtype) && strcmp(r->mode, "nearest"))
-    return bp__op_error(node, "mode '%s' on integers is not supported", r->mode);
   for (int32_t i = 0; i < node->inputs[0]->ndim; i++) {
     const ResizeAxis *axis = &axes[i];
     if (axis->in == axis->out && axis->scale == 1.0f && axis->start == 0 && axis->end == 1)
       continue;
-    if (bp__extent_is_open(axis->in) || bp__extent_is_open(axis->out))
-      return bp__op_bad(node, "axis %d, which is resized, has an open extent", i);
-    if (axis->in < 1 || axis->out < 1 || axis->out > INT32_MAX / MAX_TAPS)
+    if (axis->in < 1 || axis->out < 1 || axis->out > INT32_MAX / BP__RESIZE_MOST_TAPS)
       return bp__op_bad(node, "axis %d cannot be resized from %lld to %lld", i, (long long)axis->in,
                         (long long)axis->out);
-    if (tap_scale(r, axis->scale) < MIN_TAP_SCALE)
+    if (tap_scale(r, axis->scale) < BP__RESIZE_LEAST_SCALE)
       return bp__op_error(node, "antialias with a scale of %g along axis %d is not supported",
                           (double)axis->scale, i);
     x = resize_along(graph, r, x, i, axis);
@@ -220,7 +225,7 @@ static int resize_all(BpGraph *graph, BpGraphNode *node, const Resize *r, const 
 
 static int read_scale(const BpGraphNode *node, double given, ResizeAxis *axis) {
   axis->scale = (float)given;
-  if (bp__extent_is_open(axis->in))
+  if (bp__extent_is_open(axis->in) && axis->scale == 1.0f)
     return 0;
   float extent = floorf((float)axis->in * axis->scale); /* in float32, as ONNX infers the shape */
   if (!(axis->scale > 0.0f) || !(extent <= (float)(INT32_MAX / 2)))
@@ -264,22 +269,14 @@ static int read_sizes(const BpGraphNode *node, ResizeAxis *axes, const int32_t *
                       int32_t count) {
   const char *policy = bp__node_str(node, "keep_aspect_ratio_policy", "stretch");
   int64_t sizes[BP_GRAPH_MAX_NDIM];
-  int is_open = 0;
   if (bp__op_const_extents(node, 3, sizes, BP_GRAPH_MAX_NDIM) != count)
     return bp__op_error(node, "its sizes must be constant, one for each axis");
   for (int32_t i = 0; i < count; i++) {
     ResizeAxis *axis = &axes[dims[i]];
     axis->out = sizes[i];
     axis->scale = sizes[i] == axis->in ? 1.0f : (float)sizes[i] / (float)axis->in;
-    is_open |= bp__extent_is_open(axis->in) || bp__extent_is_open(sizes[i]);
   }
-  if (!strcmp(policy, "stretch"))
-    return 0;
-  if (strcmp(policy, "not_larger") && strcmp(policy, "not_smaller"))
-    return bp__op_bad(node, "keep_aspect_ratio_policy '%s' is unknown", policy);
-  if (is_open)
-    return bp__op_bad(node, "an open extent has no ratio to keep");
-  if (count > 0)
+  if (count > 0 && strcmp(policy, "stretch"))
     keep_ratio(axes, dims, count, !strcmp(policy, "not_larger"));
   return 0;
 }
@@ -300,52 +297,88 @@ static int read_region(const BpGraphNode *node, ResizeAxis *axes, const int32_t 
   return 0;
 }
 
-static int read_extents(const BpGraphNode *node, const BpGraphValue *scales, ResizeAxis *axes,
-                        const int32_t *dims, int32_t count) {
-  if (bp__node_input(node, 3))
-    return read_sizes(node, axes, dims, count);
+static int read_extents(const BpResize *r, ResizeAxis *axes, const int32_t *dims, int32_t count) {
+  const BpGraphValue *scales = r->scales;
+  if (r->sizes)
+    return read_sizes(r->node, axes, dims, count);
   if (!scales || bp__value_num_elements(scales) != count)
-    return bp__op_bad(node, "it has neither sizes nor a scale for each axis");
-  if (!scales->data || scales->dtype.code != BP_DTYPE_FLOAT)
-    return bp__op_error(node, "its scales must be constant");
+    return bp__op_bad(r->node, "it has neither sizes nor a scale for each axis");
+  if (!bp__dtype_is_float(scales->dtype))
+    return bp__op_bad(r->node, "its scales are no floats");
   for (int32_t i = 0; i < count; i++)
-    if (read_scale(node, bp__value_get_float(scales, i), &axes[dims[i]]))
+    if (read_scale(r->node, bp__value_get_float(scales, i), &axes[dims[i]]))
       return -1;
   return 0;
 }
 
-BP_ROW_EXPAND(resize) {
+static bool is_of_data(const BpGraphValue *value) {
+  return value && !value->data && !value->extents;
+}
+
+/* Whether an axis that is resized has an open extent. */
+static bool resizes_open(const BpResize *r, const int32_t *dims, int32_t count) {
+  int64_t sizes[BP_GRAPH_MAX_NDIM];
+  bool has_sizes = r->sizes && bp__op_const_extents(r->node, 3, sizes, BP_GRAPH_MAX_NDIM) == count;
+  bool keeps_ratio =
+      strcmp(bp__node_str(r->node, "keep_aspect_ratio_policy", "stretch"), "stretch") != 0;
+  for (int32_t i = 0; i < count; i++) {
+    int64_t in = r->node->inputs[0]->shape[dims[i]];
+    bool is_open = bp__extent_is_open(in) || (has_sizes && bp__extent_is_open(sizes[i]));
+    bool is_same = has_sizes
+                       ? sizes[i] == in && !keeps_ratio
+                       : r->scales && r->scales->data && i < bp__value_num_elements(r->scales) &&
+                             bp__value_get_float(r->scales, i) == 1;
+    if (is_open && (!is_same || bp__resize_is_crop(r)))
+      return true;
+  }
+  return false;
+}
+
+static int resize(BpGraph *graph, BpGraphNode *node, const BpResize *r) {
   ResizeAxis axes[BP_GRAPH_MAX_NDIM];
   int32_t dims[BP_GRAPH_MAX_NDIM], count = read_axes(node, axes, dims);
-  Resize r = {
-      node,
-      bp__node_str(node, "mode", "nearest"),
-      bp__node_str(node, "coordinate_transformation_mode",
-                   node->version < 11 ? "asymmetric" : "half_pixel"),
-      bp__node_str(node, "nearest_mode", node->version < 11 ? "shrinking" : "round_prefer_floor"),
-      bp__node_float(node, "cubic_coeff_a", -0.75f),
-      bp__node_int(node, "exclude_outside", 0) != 0,
-      bp__node_int(node, "antialias", 0) != 0,
-      bp__node_float(node, "extrapolation_value", 0)};
-  if (count < 0 ||
-      read_extents(node, bp__node_input(node, node->version < 11 ? 1 : 2), axes, dims, count) ||
-      (is_crop(&r) && read_region(node, axes, dims, count)))
+  if (count < 0 || check_modes(r))
     return -1;
-  return resize_all(graph, node, &r, axes);
+  if (is_of_data(r->sizes) || is_of_data(r->scales) ||
+      (bp__resize_is_crop(r) && is_of_data(r->region)) || resizes_open(r, dims, count))
+    return bp__resize_in(graph, node, r, dims, count);
+  if (read_extents(r, axes, dims, count) ||
+      (bp__resize_is_crop(r) && read_region(node, axes, dims, count)))
+    return -1;
+  return resize_all(graph, node, r, axes);
+}
+
+BP_ROW_EXPAND(resize) {
+  bool is_old = node->version < 11; /* which has its scales as the second input, and no other */
+  BpResize r = {.node = node,
+                .mode = bp__node_str(node, "mode", "nearest"),
+                .coordinate = bp__node_str(node, "coordinate_transformation_mode",
+                                           is_old ? "asymmetric" : "half_pixel"),
+                .nearest =
+                    bp__node_str(node, "nearest_mode", is_old ? "shrinking" : "round_prefer_floor"),
+                .cubic_a = bp__node_float(node, "cubic_coeff_a", -0.75f),
+                .exclude_outside = bp__node_int(node, "exclude_outside", 0) != 0,
+                .antialias = bp__node_int(node, "antialias", 0) != 0,
+                .extrapolation = bp__node_float(node, "extrapolation_value", 0),
+                .scales = bp__node_input(node, is_old ? 1 : 2),
+                .sizes = bp__node_input(node, 3),
+                .region = is_old ? NULL : bp__node_input(node, 1)};
+  return resize(graph, node, &r);
 }
 
 BP_ROW_EXPAND(upsample) {
-  BpGraphValue *list = bp__node_input(node, 1);
   const BpGraphAttr *attr = bp__node_attr(node, "scales");
-  ResizeAxis axes[BP_GRAPH_MAX_NDIM];
-  int32_t dims[BP_GRAPH_MAX_NDIM], count = read_axes(node, axes, dims);
-  int64_t num_scales;
-  Resize r = {node, bp__node_str(node, "mode", "nearest"), "asymmetric", "floor", -0.75f, 0, 0, 0};
-  if (!list && attr && attr->floats) {
-    num_scales = attr->count;
-    list = bp__graph_constant(graph, node->name, BP__FLOAT32, &num_scales, 1, attr->floats);
+  BpResize r = {.node = node,
+                .mode = bp__node_str(node, "mode", "nearest"),
+                .coordinate = "asymmetric",
+                .nearest = "floor",
+                .cubic_a = -0.75f,
+                .scales = bp__node_input(node, 1)};
+  if (!r.scales && attr && attr->floats) {
+    int64_t num_scales = attr->count;
+    r.scales = bp__graph_constant(graph, node->name, BP__FLOAT32, &num_scales, 1, attr->floats);
   }
-  return read_extents(node, list, axes, dims, count) ? -1 : resize_all(graph, node, &r, axes);
+  return resize(graph, node, &r);
 }
 
 /* ---- One axis ---------------------------------------------------------------------------- */
@@ -357,7 +390,10 @@ BP_ROW_INFER(resize_axis) {
   int64_t shape[BP_GRAPH_MAX_NDIM], repeat = bp__node_int(node, "repeat", 0);
   int32_t axis = (int32_t)bp__node_int(node, "axis", 0);
   memcpy(shape, x->shape, sizeof(shape));
-  shape[axis] = repeat ? shape[axis] * repeat : node->inputs[1]->shape[0];
+  shape[axis] = repeat ? bp__extent_multiply(&graph->extents, shape[axis], repeat)
+                       : node->inputs[1]->shape[0];
+  if (shape[axis] == BP_EXTENT_NONE)
+    return -1;
   return bp__node_set_output(graph, node, 0, x->dtype, shape, x->ndim);
 }
 

@@ -314,6 +314,11 @@ BP_ROW_EXPAND(upsample);
 BP_ROW_INFER(resize_axis);
 BP_ROW_COMPUTE(resize_axis);
 
+/* resize_in.c */
+BP_ROW_INFER(resize_table);
+BP_ROW_COMPUTE(resize_table);
+BP_ROW_COMPUTE(resize_in);
+
 /* bind.c */
 BP_ROW_INFER(bind);
 BP_ROW_INFER(view_in);

@@ -192,12 +192,12 @@ static const BpOp table[] = {
     OPEN_COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
     COMPUTED("GridSample", 16, 2, 2, 0, BP_FUSE_OPAQUE, "mode:s padding_mode:s align_corners:i",
              grid_sample, grid_sample),
-    BATCH_EXPANDED("Resize", 10, 1, 4, 1,
-                   "mode:s coordinate_transformation_mode:s nearest_mode:s cubic_coeff_a:f "
-                   "exclude_outside:i extrapolation_value:f antialias:i axes:is "
-                   "keep_aspect_ratio_policy:s",
-                   resize),
-    BATCH_EXPANDED("Upsample", 7, 1, 2, 1, "mode:s scales:fs", upsample),
+    OPEN_EXPANDED("Resize", 10, 1, 4, 1,
+                  "mode:s coordinate_transformation_mode:s nearest_mode:s cubic_coeff_a:f "
+                  "exclude_outside:i extrapolation_value:f antialias:i axes:is "
+                  "keep_aspect_ratio_policy:s",
+                  resize),
+    OPEN_EXPANDED("Upsample", 7, 1, 2, 1, "mode:s scales:fs", upsample),
 
     EXPANDED("OneHot", 9, 3, 3, 1, "axis:i", one_hot),
     EXPANDED("EyeLike", 9, 1, 1, 1, "dtype:i k:i", eye_like),
@@ -342,6 +342,12 @@ static const BpOp table[] = {
     STEPS("RNNSteps", 2, "", rnn_steps),
     {"ResizeAxis", "backplane", 1, 1, 3, 1, 0, BP_FUSE_INJECTIVE, "axis:i repeat:i",
      bp__infer_resize_axis, NULL, bp__compute_resize_axis, NULL, NULL, BP_OPEN_ALL},
+    {"ResizeIn", "backplane", 1, 3, 3, 1, 0, BP_FUSE_ANCHOR, "axis:i", bp__infer_resize_axis, NULL,
+     bp__compute_resize_in, NULL, NULL, BP_OPEN_ALL},
+    {"ResizeTable", "backplane", 1, 2, 2, 1, 2, BP_FUSE_OPAQUE,
+     "gives:s axis:i count:i taps:i rest:i mode:s coordinate:s nearest:s cubic_a:f "
+     "exclude_outside:i antialias:i",
+     bp__infer_resize_table, NULL, bp__compute_resize_table, NULL, NULL, BP_OPEN_ALL},
     {"Frames", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "step:i length:i", bp__infer_frames,
      NULL, bp__compute_frames, NULL, NULL, BP_OPEN_NONE},
     {"Block", "backplane", 1, 1, 1, 1, 0, BP_FUSE_INJECTIVE, "block:i", bp__infer_block, NULL,

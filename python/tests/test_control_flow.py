@@ -2,7 +2,6 @@
 """If, Loop and Scan where the data decides: each model is compiled once, and onnxruntime says what is right of every
 run."""
 
-import itertools
 import os
 
 import numpy as np
@@ -10,12 +9,13 @@ import pytest
 
 import backplane
 
+from conftest import open_model, places
+
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 onnxruntime.set_default_logger_severity(4)
 
 FLOAT, INT64, BOOL = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
-TARGETS = ["c", "llvm"] if os.environ.get("BP_TEST_LONG") else ["c"]
 HEADER = '<ir_version: 9, opset_import: ["" : 18]>\n'
 NUMBERS = (np.arange(-12, 12, dtype=np.float32) / 4).reshape(4, 6)
 
@@ -170,12 +170,12 @@ def arguments(model, run):
     return {name: np.asarray(value, types[name]) for name, value in run.items()}
 
 
-@pytest.mark.parametrize("target, name", list(itertools.product(TARGETS, CASES)))
-def test_bodies_run_as_often_as_the_data_says(target, name, tmp_path):
+@pytest.mark.parametrize("target, device, name", list(places(CASES, "c", ["llvm"])))
+def test_bodies_run_as_often_as_the_data_says(target, device, name, tmp_path):
     text, runs = CASES[name]
     model = onnx.parser.parse_model(HEADER + text)
     onnx.save(model, tmp_path / "model.onnx")
-    ours = backplane.Model(backplane.compile(tmp_path / "model.onnx", target), "cpu")
+    ours = open_model(tmp_path / "model.onnx", target, device)
     peer = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     for run in runs:
         given = arguments(model, run)
