@@ -5,8 +5,15 @@
 
 #include "graph/ops/expr.h"
 #include "graph/ops/rows.h"
+#include "graph/ops/vector.h"
 
 /* ---- Marks ------------------------------------------------------------------------------- */
+
+BpGraphValue *bp__op_counting(BpGraph *graph, const BpGraphNode *node, int64_t count) {
+  BpGraphAttr attrs[] = {bp__attr_int(graph, "start", 0), bp__attr_int(graph, "step", 1),
+                         bp__attr_int(graph, "count", count)};
+  return bp__op_apply(graph, "backplane", "Counting", node->name, NULL, 0, attrs, 3);
+}
 
 /* Whether the index that each row has is that of the place, along `axis` of the result; in `rows`
  * that axis has extent 1. */
@@ -15,31 +22,46 @@ static BpGraphValue *marks(BpGraph *graph, const BpGraphNode *node, BpGraphValue
   int64_t shape[BP_GRAPH_MAX_NDIM] = {extent};
   for (int32_t i = axis + 1; rows && i < rows->ndim; i++)
     shape[i - axis] = 1;
-  BpGraphValue *places =
-      rows ? bp__graph_constant(graph, node->name, BP__INT64, shape, rows->ndim - axis, NULL)
-           : NULL;
-  for (int64_t i = 0; places && i < extent; i++)
-    ((int64_t *)bp__graph_constant_data(places))[i] = i;
+  BpGraphValue *places = rows ? bp__op_reshape(graph, node, bp__op_counting(graph, node, extent),
+                                               shape, rows->ndim - axis)
+                              : NULL;
   return bp__op_binary(graph, node, "Equal", rows, places);
 }
 
-static int read_depth(const BpGraphNode *node, int64_t *depth) {
-  const BpGraphValue *value = node->inputs[1];
-  if (!value->data || bp__value_num_elements(value) != 1)
-    return bp__op_error(node, "input 1, its depth, must be a constant scalar");
-  double number = bp__value_get_float(value, 0);
-  if (!(number >= 1 && number <= (double)INT32_MAX))
-    return bp__op_bad(node, "its depth is %g", number);
-  *depth = (int64_t)number;
-  return 0;
+/* The depth as a vector of one element, whose value is an extent from then on. */
+static BpGraphValue *read_depth(BpGraph *graph, const BpGraphNode *node, int64_t *depth) {
+  BpGraphValue *value = node->inputs[1];
+  BpVectorMaker m = {graph, node};
+  int64_t one = 1;
+  if (bp__value_is_open(value) || bp__value_num_elements(value) != 1) {
+    bp__op_bad(node, "input 1, its depth, is not one number");
+    return NULL;
+  }
+  value = bp__op_reshape(graph, node, bp__op_cast(graph, node, value, BP__INT64), &one, 1);
+  if (!value)
+    return NULL;
+  if (value->data && (bp__value_get_int(value, 0) < 1 || bp__value_get_int(value, 0) > INT32_MAX)) {
+    bp__op_bad(node, "its depth is %lld", (long long)bp__value_get_int(value, 0));
+    return NULL;
+  }
+  if (!value->data && !value->extents) {
+    BpGraphValue *fits = v_binary(m, "And", v_binary(m, "GreaterOrEqual", value, v_number(m, 1)),
+                                  v_binary(m, "LessOrEqual", value, v_number(m, INT32_MAX)));
+    value = bp__op_bind(graph, node, v_choose(m, fits, value, v_number(m, -1)), NULL,
+                        "its depth is not positive, or more than an int32");
+  }
+  if (value)
+    *depth = value->data ? bp__value_get_int(value, 0) : value->extents[0];
+  return value;
 }
 
 /* Indices below zero count from the depth; those outside of it mark nothing. */
 BP_ROW_EXPAND(one_hot) {
   BpGraphValue *indices = node->inputs[0], *values = node->inputs[2], *wide, *rows;
-  int64_t shape[BP_GRAPH_MAX_NDIM + 1], zero = 0, depth;
+  int64_t shape[BP_GRAPH_MAX_NDIM + 1], zero = 0, extent = 0;
   int32_t axis, ndim = indices->ndim + 1;
-  if (read_depth(node, &depth) || bp__op_axis(node, bp__node_int(node, "axis", -1), ndim, &axis))
+  BpGraphValue *depth = read_depth(graph, node, &extent);
+  if (!depth || bp__op_axis(node, bp__node_int(node, "axis", -1), ndim, &axis))
     return -1;
   if (values->ndim != 1 || values->shape[0] != 2)
     return bp__op_bad(node, "its values are not a pair");
@@ -49,14 +71,11 @@ BP_ROW_EXPAND(one_hot) {
     shape[i] = i == axis ? 1 : indices->shape[i - (i > axis)];
   wide = bp__op_reshape(graph, node, bp__op_cast(graph, node, indices, BP__INT64), shape, ndim);
   rows = bp__op_binary(graph, node, "Less", wide, bp__graph_int_vector(graph, &zero, 1));
-  rows = bp__op_apply(graph, "", "Where", node->name,
-                      (BpGraphValue *[]){rows,
-                                         bp__op_binary(graph, node, "Add", wide,
-                                                       bp__graph_int_vector(graph, &depth, 1)),
-                                         wide},
-                      3, NULL, 0);
+  rows = bp__op_apply(
+      graph, "", "Where", node->name,
+      (BpGraphValue *[]){rows, bp__op_binary(graph, node, "Add", wide, depth), wide}, 3, NULL, 0);
   node->outputs[0] = bp__op_apply(graph, "", "Where", node->name,
-                                  (BpGraphValue *[]){marks(graph, node, rows, axis, depth),
+                                  (BpGraphValue *[]){marks(graph, node, rows, axis, extent),
                                                      bp__op_slice(graph, node, values, 0, 1, 2),
                                                      bp__op_slice(graph, node, values, 0, 0, 1)},
                                   3, NULL, 0);

@@ -850,6 +850,42 @@ static BpGraphValue *center_along(BpGraph *graph, const BpGraphNode *node, BpGra
   return bp__op_binary(graph, node, "Pad", x, bp__graph_int_vector(graph, pads, 2 * x->ndim));
 }
 
+/* By a slice and pads that a run finds. A negative extent makes pads that there are not. */
+static int center_in(BpVectorMaker m, BpGraphNode *node, const int64_t *axes, int32_t count) {
+  const BpGraphValue *in = node->inputs[0];
+  int64_t own[BP_GRAPH_MAX_NDIM], dims[BP_GRAPH_MAX_NDIM], given;
+  int32_t axis;
+  for (int32_t i = 0; i < count; i++) {
+    if (bp__op_axis(node, axes[i], in->ndim, &axis))
+      return -1;
+    dims[i] = axis;
+    own[i] = in->shape[axis];
+  }
+  BpGraphValue *wanted = bp__vector_read(m, 1, BP_GRAPH_MAX_NDIM, &given), *zero = v_number(m, 0);
+  if (!wanted)
+    return -1;
+  if (given != count)
+    return bp__op_bad(node, "its shape has %d extents for %d axes", (int)given, count);
+  BpGraphValue *extents = v_extents(m, own, count), *two = v_number(m, 2);
+  BpGraphValue *more = v_binary(m, "Sub", wanted, extents);
+  BpGraphValue *start =
+      v_binary(m, "Div", v_greatest(m, v_binary(m, "Sub", zero, more), zero), two);
+  BpGraphValue *end = v_binary(m, "Add", start, v_least(m, wanted, extents));
+  BpGraphValue *added = v_greatest(m, more, zero);
+  BpGraphValue *before = v_binary(m, "Div", added, two);
+  before = v_choose(m, v_binary(m, "Less", wanted, zero), v_number(m, -(INT64_C(1) << 40)), before);
+  BpGraphValue *pads[] = {before, v_binary(m, "Sub", added, v_binary(m, "Div", added, two))};
+  BpGraphValue *none = bp__graph_constant(m.graph, node->name, in->dtype, NULL, 0, NULL);
+  BpGraphValue *places = bp__graph_int_vector(m.graph, dims, count);
+  BpGraphValue *x =
+      bp__op_apply(m.graph, "", "Slice", node->name,
+                   (BpGraphValue *[]){node->inputs[0], start, end, places}, 4, NULL, 0);
+  node->outputs[0] =
+      bp__op_apply(m.graph, "", "Pad", node->name,
+                   (BpGraphValue *[]){x, v_join(m, pads, 2), none, places}, 4, NULL, 0);
+  return node->outputs[0] ? 0 : -1;
+}
+
 BP_ROW_EXPAND(center_crop_pad) {
   BpGraphValue *x = node->inputs[0];
   int64_t axes[BP_GRAPH_MAX_NDIM], extents[BP_GRAPH_MAX_NDIM];
@@ -859,6 +895,8 @@ BP_ROW_EXPAND(center_crop_pad) {
   for (int32_t i = 0; count == -2 && i < ndim; i++)
     axes[i] = i;
   count = count == -2 ? ndim : count;
+  if (!node->inputs[1]->data || bp__value_is_open(x))
+    return center_in((BpVectorMaker){graph, node}, node, axes, count);
   int32_t given = bp__op_const_ints(node, 1, extents, BP_GRAPH_MAX_NDIM);
   if (given < 0)
     return -1;

@@ -137,6 +137,8 @@ BpGraphValue *bp__op_scalar(BpGraph *graph, const BpGraphNode *node, const BpGra
                             float value);
 BpGraphValue *bp__op_slice(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int64_t axis, int64_t start, int64_t end);
+/* 0, 1, 2 and so on, as int64; `count` may be open. (mark.c) */
+BpGraphValue *bp__op_counting(BpGraph *graph, const BpGraphNode *node, int64_t count);
 /* A vector of extents, for `node`; as data where operators ask for it. */
 BpGraphValue *bp__op_extents(BpGraph *graph, const BpGraphNode *node, const int64_t *extents,
                              int64_t count);

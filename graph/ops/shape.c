@@ -375,11 +375,7 @@ static int range_of_data(BpGraph *graph, BpGraphNode *node, int is_int) {
   if (!count)
     return -1;
   int64_t extent = count->extents ? count->extents[0] : bp__value_get_int(count, 0);
-  BpGraphAttr attrs[] = {bp__attr_int(graph, "start", 0), bp__attr_int(graph, "step", 1),
-                         bp__attr_int(graph, "count", extent)};
-  BpGraphValue *places =
-      bp__op_apply(graph, "backplane", "Counting", node->name, NULL, 0, attrs, 3);
-  places = bp__op_cast(graph, node, places, b.dtype);
+  BpGraphValue *places = bp__op_cast(graph, node, bp__op_counting(graph, node, extent), b.dtype);
   node->outputs[0] =
       bp__op_cast(graph, node, combine(&b, "Add", b.start, combine(&b, "Mul", places, b.step)),
                   node->inputs[0]->dtype);

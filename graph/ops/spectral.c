@@ -41,17 +41,56 @@ static const struct {
     {"BlackmanWindow", {0.42, -0.5, 0.08}},
 };
 
+static BpGraphValue *float_number(BpGraph *graph, double value) {
+  return bp__graph_float_scalar(graph, (float)value);
+}
+
+/* The window whose size a run knows, by nodes. */
+static BpGraphValue *window_in(BpGraph *graph, const BpGraphNode *node, const double *factors) {
+  BpGraphValue *size = node->inputs[0], *zero, *one;
+  zero = bp__op_cast(graph, node, float_number(graph, 0), size->dtype);
+  one = bp__op_cast(graph, node, float_number(graph, 1), size->dtype);
+  size = bp__op_reshape(graph, node, size, NULL, 0);
+  BpGraphValue *places =
+      bp__op_apply(graph, "", "Range", node->name, (BpGraphValue *[]){zero, size, one}, 3, NULL, 0);
+  BpGraphValue *last =
+      bp__node_int(node, "periodic", 1) ? size : bp__op_binary(graph, node, "Sub", size, one);
+  if (!places || !last)
+    return NULL;
+  BpGraphValue *angle = bp__op_binary(graph, node, "Mul", float_number(graph, 2 * PI),
+                                      bp__op_cast(graph, node, places, BP__FLOAT32));
+  angle = bp__op_binary(graph, node, "Div", angle, bp__op_cast(graph, node, last, BP__FLOAT32));
+  BpGraphValue *sum = float_number(graph, factors[0]);
+  for (int i = 1; i < 3; i++) {
+    BpGraphValue *turned = bp__op_binary(graph, node, "Mul", angle, float_number(graph, i));
+    BpGraphValue *wave = bp__op_unary(graph, node, "Cos", turned);
+    sum = bp__op_binary(graph, node, "Add", sum,
+                        bp__op_binary(graph, node, "Mul", wave, float_number(graph, factors[i])));
+  }
+  return sum;
+}
+
 BP_ROW_EXPAND(window) {
   const double *factors = windows[0].factors;
+  const BpGraphValue *given = node->inputs[0];
   BpDataType dtype;
   int64_t size;
-  if (read_whole(node, 0, 0, &size) || output_dtype(node, &dtype))
-    return -1;
-  if (size < 0)
-    return bp__op_bad(node, "its size is %lld", (long long)size);
   for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++)
     if (!strcmp(node->op->name, windows[i].name))
       factors = windows[i].factors;
+  if (output_dtype(node, &dtype))
+    return -1;
+  if (!given->data) {
+    if (bp__value_is_open(given) || bp__value_num_elements(given) != 1)
+      return bp__op_bad(node, "its size is not one number");
+    BpGraphValue *out = window_in(graph, node, factors);
+    node->outputs[0] = out ? bp__op_cast(graph, node, out, dtype) : NULL;
+    return node->outputs[0] ? 0 : -1;
+  }
+  if (read_whole(node, 0, 0, &size))
+    return -1;
+  if (size < 0)
+    return bp__op_bad(node, "its size is %lld", (long long)size);
   BpGraphValue *out = bp__graph_constant(graph, node->name, dtype, &size, 1, NULL);
   double step = 2 * PI / (double)(bp__node_int(node, "periodic", 1) ? size : size - 1);
   for (int64_t i = 0; out && i < size; i++)

@@ -176,7 +176,7 @@ static const BpOp table[] = {
      NULL, bp__compute_slice, bp__fold_slice, NULL, BP_OPEN_ALL},
     OPEN_EXPANDED("Split", 2, 1, 2, -1, "axis:i split:is num_outputs:i", split),
     OPEN_COMPUTED("Pad", 2, 1, 4, 10, BP_FUSE_INJECTIVE, "mode:s pads:is value:f", pad, pad),
-    EXPANDED("CenterCropPad", 18, 2, 2, 1, "axes:is", center_crop_pad),
+    OPEN_EXPANDED("CenterCropPad", 18, 2, 2, 1, "axes:is", center_crop_pad),
     OPEN_COMPUTED("Expand", 8, 2, 2, 2, BP_FUSE_INJECTIVE, "", expand, expand),
     OPEN_COMPUTED("Tile", 6, 2, 2, 2, BP_FUSE_INJECTIVE, "", tile, tile),
     OPEN_COMPUTED("Gather", 1, 2, 2, 0, BP_FUSE_INJECTIVE, "axis:i", gather, gather),
@@ -199,7 +199,7 @@ static const BpOp table[] = {
                   resize),
     OPEN_EXPANDED("Upsample", 7, 1, 2, 1, "mode:s scales:fs", upsample),
 
-    EXPANDED("OneHot", 9, 3, 3, 1, "axis:i", one_hot),
+    OPEN_EXPANDED("OneHot", 9, 3, 3, 1, "axis:i", one_hot),
     EXPANDED("EyeLike", 9, 1, 1, 1, "dtype:i k:i", eye_like),
     OPEN_EXPANDED("NonZero", 9, 1, 1, 1, "", non_zero),
     OPEN_EXPANDED("Compress", 9, 2, 2, 1, "axis:i", compress),

@@ -188,6 +188,17 @@ CASES = {
         [node("Reshape", "x s", "z"), node("Neg", "z", "n")],
         {"x": (FLOAT, ["a", "b"])}, "n", {"s": [-1, 6]},
         [{"x": Shape(x)} for x in [(6, 4), (1, 6), (3, 2), (0, 5), (3, 5)]]),
+    "one_hot_of_a_depth_that_is_an_input": (
+        [node("OneHot", "i d v", "y", axis=1)],
+        {"i": (INT64, ["n", 3]), "d": (INT64, [1])}, "y", {"v": np.float32([-1, 2])},
+        [{"i": RANDOM.integers(-5, 5, (n, 3)), "d": [d]} for n, d in [(2, 4), (5, 1), (0, 3), (1, 9), (2, 0), (2, -3)]]),
+    "center_of_a_shape_that_is_an_input": (
+        [node("CenterCropPad", "x s", "y", axes=[0, -1]), node("Neg", "y", "z")],
+        {"x": (FLOAT, ["a", 3, "b"]), "s": (INT64, [2])}, "z", {},
+        [{"x": Shape((a, 3, b)), "s": s} for a, b, s in [(4, 5, (7, 2)), (5, 4, (2, 7)), (3, 3, (3, 3)), (2, 9, (1, 4))]]),
+    "window_of_a_length_that_is_an_input": (
+        [node("HannWindow", "n", "w"), node("BlackmanWindow", "n", "v", periodic=0), node("Mul", "w v", "y")],
+        {"n": (INT64, [])}, "y", {}, [{"n": n} for n in [8, 1, 0, 33]]),
     "resize_by_sizes_that_are_an_input": (
         [node("Resize", "x   s", "y", mode="cubic", axes=[2, 3]), node("Relu", "y", "z")],
         {"x": (FLOAT, ["n", 2, "h", "w"]), "s": (INT64, [2])}, "z", {},
