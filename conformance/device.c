@@ -153,7 +153,7 @@ static void run_attr_types(Kit *kit) {
 }
 
 static void run_attr_unknown(Kit *kit) {
-  static const int32_t unknown[] = {-1, 1000, INT32_MAX, INT32_MIN};
+  static const int32_t unknown[] = {-1, 1000, 65535, INT32_MIN};
   bp__kit_open_device(kit);
   for (size_t i = 0; i < G_N_ELEMENTS(unknown); i++) {
     BpValue value = {.type_index = BP_TYPE_NONE};

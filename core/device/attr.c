@@ -2,6 +2,8 @@
 /* Attributes of devices, and their names. */
 #include <string.h>
 
+#include <glib.h>
+
 #include <backplane/error.h>
 #include <backplane/object.h>
 
@@ -63,8 +65,8 @@ int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value) {
   if (!BP_GIVEN(value))
     return -1;
   *value = (BpValue){.type_index = BP_TYPE_NONE};
-  if (!bp_device_attr_name(attr))
-    return bp_error_raise(BP_ERROR_VALUE, "there is no device attribute %d", attr);
+  if (attr < 0)
+    return bp_error_raise(BP_ERROR_VALUE, "device attribute %d: numbers are 0 or more", attr);
   if (attr == BP_ATTR_EXIST)
     return get_exist(device, value);
   const BpDeviceApi *api = bp__device_get(device);
@@ -73,5 +75,8 @@ int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value) {
   if (!api->get_attr(api->context, device.device_id, attr, value))
     return 0;
   *value = (BpValue){.type_index = BP_TYPE_NONE};
-  return bp__device_failed(device, bp_device_attr_name(attr));
+  const char *name = bp_device_attr_name(attr);
+  char number[32];
+  g_snprintf(number, sizeof number, "attribute %d", attr);
+  return bp__device_failed(device, name ? name : number);
 }

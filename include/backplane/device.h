@@ -60,8 +60,8 @@ BP_API const BpDeviceApi *bp_device_api(int32_t device_type);
 /* Number of devices of a type now. With 0, *why (may be NULL) says the reason, and what is set of
  * the environment variables that the plugin reads; "" else. Valid until the thread asks again. */
 BP_API int bp_device_count(int32_t device_type, int32_t *count, const char **why);
-/* Reads BP_ATTR_*; owned by the caller; None for what the device does not have. BP_ATTR_EXIST never
- * fails. */
+/* Reads BP_ATTR_*, or a number that only the plugin knows; owned by the caller; None for what the
+ * device does not have. A negative number is an error. BP_ATTR_EXIST never fails. */
 BP_API int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value);
 /* The name of an attribute, "max_threads_per_block", or NULL; and the reverse, -1 if unknown. */
 BP_API const char *bp_device_attr_name(int32_t attr);

@@ -68,12 +68,16 @@ static int32_t plain_count(void *context, int32_t *count, const char **why) {
   return 0;
 }
 
+#define VENDOR_ATTR 65536
+
 static int32_t plain_attr(void *context, int32_t device_id, int32_t attr, BpValue *result) {
   (void)context;
   (void)device_id;
   if (attr == BP_ATTR_EXIST)
     *result = (BpValue){.type_index = BP_TYPE_BOOL, .v_int64 = 1};
-  return 0;
+  else if (attr == VENDOR_ATTR)
+    *result = (BpValue){.type_index = BP_TYPE_INT, .v_int64 = 7};
+  return attr == VENDOR_ATTR + 1 ? -1 : 0;
 }
 
 static int32_t plain_set_device(void *context, int32_t device_id) {
@@ -147,7 +151,8 @@ static void test_unknown_attributes_and_devices_are_errors(const void *data) {
   BpDevice device = device_of(data), absent = {device.device_type, 1000};
   BpValue value;
   void *handle;
-  assert_error(bp_device_get_attr(device, BP_ATTR_COUNT, &value), BP_ERROR_VALUE);
+  assert_ok(bp_device_get_attr(device, BP_ATTR_COUNT, &value));
+  g_assert_cmpint(value.type_index, ==, BP_TYPE_NONE);
   assert_error(bp_device_get_attr(device, -1, &value), BP_ERROR_VALUE);
   g_assert_null(bp_device_attr_name(BP_ATTR_COUNT));
   g_assert_cmpint(bp_device_attr_by_name("max_of_nothing"), ==, -1);
@@ -156,6 +161,16 @@ static void test_unknown_attributes_and_devices_are_errors(const void *data) {
   assert_ok(bp_device_get_attr(absent, BP_ATTR_EXIST, &value));
   g_assert_cmpint(value.type_index, ==, BP_TYPE_BOOL);
   g_assert_cmpint(value.v_int64, ==, 0);
+}
+
+static void test_attributes_of_the_vendor_reach_the_plugin(void) {
+  BpDevice device;
+  BpValue value;
+  assert_ok(bp_device_parse("plain:0", &device));
+  assert_ok(bp_device_get_attr(device, VENDOR_ATTR, &value));
+  g_assert_cmpint(value.type_index, ==, BP_TYPE_INT);
+  g_assert_cmpint(value.v_int64, ==, 7);
+  assert_error(bp_device_get_attr(device, VENDOR_ATTR + 1, &value), BP_ERROR_DEVICE);
 }
 
 static void test_text_parses_back(const void *data) {
@@ -824,6 +839,8 @@ int main(int argc, char **argv) {
   for (char **device = devices; *device; device++)
     add_tests(*device, wanted != NULL);
   g_test_add_func("/device/null-is-an-error", test_null_is_an_error);
+  g_test_add_func("/device/attributes-of-the-vendor-reach-the-plugin",
+                  test_attributes_of_the_vendor_reach_the_plugin);
   g_test_add_func("/device/failing-to-become-current-is-an-error", test_failing_to_become_current);
   return g_test_run();
 }

@@ -23,7 +23,7 @@ extern "C" {
 #endif
 
 /* Attributes of a device, with the type of the answer. A device that has no such attribute
- * answers None. Numbers are permanent. */
+ * answers None. Numbers are permanent; from 65536 on they are the vendor's own. */
 #define BP_ATTR_EXIST                       0  /* bool: the device is usable now */
 #define BP_ATTR_MAX_THREADS_PER_BLOCK       1  /* int */
 #define BP_ATTR_WARP_SIZE                   2  /* int: threads in lock-step */
