@@ -61,6 +61,7 @@ static int run_named(const char *name, int argc, char **argv) {
 }
 
 static int run_command(int argc, char **argv) {
+  command_begin(argv);
   if (argc < 2) {
     print_help(stderr);
     return EXIT_USAGE;

@@ -49,6 +49,9 @@ int cmd_new_plugin(int argc, char **argv);
  * command_out. */
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details);
+/* Looks at the whole command line, before anything is printed: errors are JSON as well if it has
+ * --json anywhere. */
+void command_begin(char **argv);
 /* Whether command_parse has succeeded: from then on the command's own code ends the program by
  * returning alone. */
 gboolean command_has_begun(void);

@@ -25,6 +25,10 @@ FILE *command_out(void) {
 /* Whether the command line has --json, if only in the wrong place. */
 static gboolean is_json;
 
+void command_begin(char **argv) {
+  is_json = g_strv_contains((const char *const *)argv, "--json");
+}
+
 static volatile sig_atomic_t has_begun;
 
 gboolean command_has_begun(void) {
@@ -44,7 +48,6 @@ static void keep_stdout(void) {
 gboolean command_parse(int *argc, char ***argv, const GOptionEntry *entries, const char *arguments,
                        const char *summary, const char *details) {
   char *name = g_strdup_printf("backplane %s", (*argv)[0]);
-  is_json = g_strv_contains((const char *const *)*argv, "--json");
   g_set_prgname(name);
   (*argv)[0] = name;
   GOptionContext *context = g_option_context_new(arguments);

@@ -591,6 +591,7 @@ ok random-half-floats-are-from-0-to-1 random_halves
 ok open-dimensions-are-shown-and-have-an-example example_of_a_shape
 ok inspect-model-names-missing-operators inspect_names_missing_operators
 
+ok unknown-command-is-an-error-in-json ends_saying 2 '"kind": "UsageError"' "$backplane" lst --json
 ok unknown-command-is-a-usage-error fails 2 "no command 'walk'" "$backplane" walk
 ok unknown-option-is-a-usage-error fails 2 --wings "$backplane" run --wings x.onnx
 ok compile-without-output-is-a-usage-error fails 2 --output "$backplane" compile "$digits/digits.onnx"
