@@ -2,6 +2,7 @@
 # Operators.
 
 libbackplane_graph_la_SOURCES += \
+	graph/ops/affine_grid.c \
 	graph/ops/agree.c \
 	graph/ops/attention.c \
 	graph/ops/axes.c \

@@ -895,7 +895,10 @@ BP_ROW_EXPAND(center_crop_pad) {
   for (int32_t i = 0; count == -2 && i < ndim; i++)
     axes[i] = i;
   count = count == -2 ? ndim : count;
-  if (!node->inputs[1]->data || bp__value_is_open(x))
+  /* Slices and pads by expressions of open extents would make code of thousands of lines. */
+  if (bp__value_is_open(x) && !bp__vector_is_of_data(node, 1))
+    return bp__op_error(node, "its input has open extents, and its shape is known when compiling");
+  if (!node->inputs[1]->data)
     return center_in((BpVectorMaker){graph, node}, node, axes, count);
   int32_t given = bp__op_const_ints(node, 1, extents, BP_GRAPH_MAX_NDIM);
   if (given < 0)

@@ -308,6 +308,9 @@ BP_ROW_COMPUTE(lstm_steps); /* lstm.c */
 BP_ROW_COMPUTE(gru_steps);  /* gru.c */
 BP_ROW_COMPUTE(rnn_steps);  /* rnn.c */
 
+/* affine_grid.c */
+BP_ROW_EXPAND(affine_grid);
+
 /* resize.c */
 BP_ROW_EXPAND(resize);
 BP_ROW_EXPAND(upsample);

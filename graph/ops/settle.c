@@ -47,21 +47,26 @@ BP_ROW_INFER(extents) {
   return bp__op_bad(node, "passes make it, and models do not have it");
 }
 
-/* A chain of choices by the place of the element. */
+/* The element at a place from `first` up to `end`: choices that are not nested deep. */
+static const BpIrNode *extent_at(const BpOpCompute *op, const BpIrNode *place, int64_t first,
+                                 int64_t end) {
+  BpIrModule *ir = bp_te_ir(op->te);
+  if (end - first == 1)
+    return bp__op_extent(op, op->node->outputs[0]->extents[first]);
+  int64_t middle = first + (end - first) / 2;
+  return bp_ir_select(ir, x_lt(ir, place, x_index(ir, middle)), extent_at(op, place, first, middle),
+                      extent_at(op, place, middle, end));
+}
+
 static const BpIrNode *extents_body(BpTe *te, const BpIrNode *const *axes, void *context) {
   const BpOpCompute *op = context;
   const BpGraphValue *out = op->node->outputs[0];
   BpIrModule *ir = bp_te_ir(te);
-  const BpIrNode *place = x_index(ir, 0), *result = NULL;
+  const BpIrNode *place = x_index(ir, 0);
+  int64_t count = bp__value_num_elements(out);
   for (int32_t d = 0; d < out->ndim; d++)
     place = x_add(ir, x_mul(ir, place, x_index(ir, out->shape[d])), axes[d]);
-  for (int64_t i = bp__value_num_elements(out) - 1; i >= 0; i--) {
-    const BpIrNode *element = bp__op_extent(op, out->extents[i]);
-    result = result ? bp_ir_select(ir, bp_ir_binary(ir, BP_IR_EQ, place, x_index(ir, i)), element,
-                                   result)
-                    : element;
-  }
-  return result;
+  return count > 0 ? extent_at(op, place, 0, count) : x_index(ir, 0);
 }
 
 BP_ROW_COMPUTE(extents) {

@@ -190,6 +190,7 @@ static const BpOp table[] = {
     BATCH_COMPUTED("SpaceToDepth", 1, 1, 1, 0, BP_FUSE_INJECTIVE, "blocksize:i mode:s",
                    space_to_depth, space_to_depth),
     OPEN_COMPUTED("Trilu", 14, 1, 2, 2, BP_FUSE_INJECTIVE, "upper:i", trilu, trilu),
+    OPEN_EXPANDED("AffineGrid", 20, 2, 2, 1, "align_corners:i", affine_grid),
     COMPUTED("GridSample", 16, 2, 2, 0, BP_FUSE_OPAQUE, "mode:s padding_mode:s align_corners:i",
              grid_sample, grid_sample),
     OPEN_EXPANDED("Resize", 10, 1, 4, 1,

@@ -196,6 +196,10 @@ CASES = {
         [node("CenterCropPad", "x s", "y", axes=[0, -1]), node("Neg", "y", "z")],
         {"x": (FLOAT, ["a", 3, "b"]), "s": (INT64, [2])}, "z", {},
         [{"x": Shape((a, 3, b)), "s": s} for a, b, s in [(4, 5, (7, 2)), (5, 4, (2, 7)), (3, 3, (3, 3)), (2, 9, (1, 4))]]),
+    "grid_of_a_size_that_is_an_input": (
+        [node("AffineGrid", "t s", "g"), node("Neg", "g", "y")],
+        {"t": (FLOAT, ["n", 2, 3]), "s": (INT64, [4])}, "y", {},
+        [{"t": Shape((n, 2, 3)), "s": (n, 1, h, w)} for n, h, w in [(2, 3, 5), (1, 1, 1), (3, 7, 2)]]),
     "window_of_a_length_that_is_an_input": (
         [node("HannWindow", "n", "w"), node("BlackmanWindow", "n", "v", periodic=0), node("Mul", "w v", "y")],
         {"n": (INT64, [])}, "y", {}, [{"n": n} for n in [8, 1, 0, 33]]),
@@ -239,7 +243,7 @@ def model_of(nodes, inputs, outputs, constants):
     tensors = [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
     graph = onnx.helper.make_graph(nodes, "graph", [info(name, *rest) for name, rest in inputs.items()],
                                    [onnx.ValueInfoProto(name=name) for name in outputs.split()], tensors)
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9)
 
 
 def fill(value, dtype):

@@ -831,6 +831,18 @@ static void make_resize(RandomGraph *g, const Row *row) {
   rounded(g, result);
 }
 
+static void make_affine_grid(RandomGraph *g, const Row *row) {
+  int64_t rank = between(g, 2, 3), maps[3] = {between(g, 1, 3), rank, rank + 1};
+  int64_t size[5] = {maps[0], between(g, 1, 3)}, shape[5] = {maps[0]};
+  for (int64_t i = 0; i < rank; i++)
+    shape[1 + i] = size[2 + i] = between(g, 1, 6);
+  shape[1 + rank] = rank;
+  int32_t theta = weights(g, FLOAT, maps, 3);
+  rounded(g, apply(g, row->op, g_strdup_printf("align_corners=%d", (int)below(g, 2)),
+                   (int32_t[]){theta, int_list(g, size, 2 + (int32_t)rank)}, 2, FLOAT, shape,
+                   2 + (int32_t)rank));
+}
+
 /* Places inside of the picture and outside. */
 static void make_grid_sample(RandomGraph *g, const Row *row) {
   int32_t x = pick(g, 1 << FLOAT, 4, 4);
@@ -1311,6 +1323,7 @@ static const Row rows[] = {
     {"SpaceToDepth", make_depth_space, "blocksize=2", 0, 0},
     {"Trilu", make_trilu, "upper=1|upper=0", 0, 0},
     {"Resize", make_resize, "mode=nearest|mode=linear|mode=cubic", 0, 0},
+    {"AffineGrid", make_affine_grid, NULL, 0, 0},
     {"GridSample", make_grid_sample, "linear|nearest|cubic", 0, 0},
     {"Upsample", make_resize, "mode=nearest|mode=linear", 0, 0},
     {"ReduceSum", make_reduce, "", NUMBERS & ~(1 << UINT8 | 1 << INT8), 0},

@@ -15,6 +15,7 @@
  * With BP_TEST_WRITE, a folder, nothing is compared: for each graph SEED.onnx is written there,
  * with the value of every node as an output, and SEED.values with what the interpreter says they
  * are, for tests/graph/onnxruntime_cases.py. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -168,7 +169,9 @@ static gboolean is_close(double got, double want, double disturbed, double error
     gboolean alike = (isnan(want) && isnan(disturbed)) || want == disturbed;
     return !alike || (isnan(want) ? isnan(got) : got == want);
   }
-  double most = 30 * fabs(want - disturbed) + 50 * error * fabs(want) + 20 * error * largest;
+  /* A product of many factors may pass below the least normal number in one order alone. */
+  double most =
+      30 * fabs(want - disturbed) + 50 * error * fabs(want) + 20 * error * largest + FLT_MIN;
   return fabs(got - want) <= most;
 }
 
@@ -431,9 +434,9 @@ static const Share open_shares[] = {
     {"llvm -opt=1", 3},
     {"llvm -opt=1 -vector_bits=128 -num_cores=3", 3},
     {"llvm -opt=1 -vector_bits=0", 3},
-    {"opencl", 6},
-    {"opencl -thread_warp_size=8", 12},
-    {"vulkan", 6},
+    {"opencl", 12},
+    {"opencl -thread_warp_size=8", 24},
+    {"vulkan", 12},
 };
 
 /* Whether the target takes open extents of the graph; what it gives then is right. */
