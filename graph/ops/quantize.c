@@ -29,11 +29,12 @@ static BpGraphValue *single(BpGraph *graph, const BpGraphNode *node, BpGraphValu
 static BpGraphValue *along(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
                            int32_t axis, int32_t ndim, int64_t extent) {
   int64_t shape[BP_GRAPH_MAX_NDIM];
+  char text[64];
   if (bp__value_num_elements(value) == 1)
     return single(graph, node, value);
   if (value->ndim != 1 || value->shape[0] != extent) {
-    bp__op_bad(node, "'%s' is neither one element nor a vector of %lld", value->name,
-               (long long)extent);
+    bp__op_bad(node, "'%s' is neither one element nor a vector of %s", value->name,
+               bp__extent_format(&graph->extents, extent, text, sizeof(text)));
     return NULL;
   }
   for (int32_t i = 0; i < ndim; i++)
