@@ -105,7 +105,8 @@ static void fill(RandomGraph *g, RandomValue *value) {
 static int32_t add_value(RandomGraph *g, int32_t type, const int64_t *shape, int32_t rank) {
   RandomValue value = {.type = type, .rank = rank, .node = -1};
   g_assert_cmpint(rank, <=, MAX_RANK);
-  memcpy(value.shape, shape, (size_t)rank * sizeof(*shape));
+  if (rank > 0)
+    memcpy(value.shape, shape, (size_t)rank * sizeof(*shape));
   g_array_append_val(g->values, value);
   return (int32_t)g->values->len - 1;
 }
