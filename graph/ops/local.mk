@@ -20,6 +20,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/mark.c \
 	graph/ops/matmul.c \
 	graph/ops/move.c \
+	graph/ops/multi_head.c \
 	graph/ops/narrow.c \
 	graph/ops/nms.c \
 	graph/ops/normalize.c \
@@ -28,6 +29,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/op.c graph/ops/op.h \
 	graph/ops/pool.c \
 	graph/ops/print.c \
+	graph/ops/qlinear.c \
 	graph/ops/quantize.c \
 	graph/ops/reduce.c \
 	graph/ops/resize.c graph/ops/resize_in.c graph/ops/resize.h \

@@ -247,3 +247,61 @@ BP_ROW_EXPAND(skip_layer_normalization) {
 BP_ROW_EXPAND(skip_simplified_layer_normalization) {
   return expand_skip(graph, node, "RMSNormalization", 3);
 }
+
+/* Rows of an embedding, (rows, size), for the places that an input gives. */
+static BpGraphValue *embedded(BpGraph *graph, const BpGraphNode *node, int32_t table,
+                              int32_t places) {
+  BpGraphValue *inputs[] = {bp__node_input(node, table), bp__node_input(node, places)};
+  if (!inputs[0] || !inputs[1] || inputs[0]->ndim != 2 || inputs[1]->ndim != 2) {
+    bp__op_bad(node, "inputs %d and %d are not two matrices", table, places);
+    return NULL;
+  }
+  return bp__op_apply(graph, "", "Gather", node->name, inputs, 2, NULL, 0);
+}
+
+/* How many elements of each row of the mask are 1, as int32; without a mask none. */
+static BpGraphValue *count_mask(BpGraph *graph, const BpGraphNode *node) {
+  static const int64_t one = 1, zero = 0, last = -1;
+  BpGraphAttr keep = bp__attr_int(graph, "keepdims", 0);
+  BpGraphValue *mask = bp__node_input(node, 7), *inputs[2];
+  if (mask)
+    inputs[0] = bp__op_binary(graph, node, "Equal", bp__op_cast(graph, node, mask, BP__INT64),
+                              bp__graph_int_vector(graph, &one, 1));
+  else
+    inputs[0] =
+        bp__op_binary(graph, node, "Mul", bp__op_cast(graph, node, node->inputs[0], BP__INT64),
+                      bp__graph_int_vector(graph, &zero, 1));
+  inputs[0] = bp__op_cast(graph, node, inputs[0], (BpDataType){BP_DTYPE_INT, 32, 1});
+  inputs[1] = bp__graph_int_vector(graph, &last, 1);
+  return bp__op_apply(graph, "", "ReduceSum", node->name, inputs, 2, &keep, 1);
+}
+
+/* Inputs: input_ids, segment_ids, word_embedding, position_embedding, segment_embedding, gamma,
+ * beta, mask, position_ids. Outputs: the normalised sum of the embeddings, the valid tokens of each
+ * row, the sum. */
+BP_ROW_EXPAND(embed_layer_normalization) {
+  static const float least = 1e-12f;
+  const BpGraphAttr *given = bp__node_attr(node, "epsilon");
+  BpGraphAttr epsilon = {"epsilon", BP_GRAPH_ATTR_FLOAT, 1, .floats = &least};
+  BpGraphValue *word = embedded(graph, node, 2, 0), *position, *parts[3], *all[3];
+  if (!word || !bp__node_input(node, 3) || node->inputs[3]->ndim != 2 || !bp__node_input(node, 5) ||
+      !bp__node_input(node, 6))
+    return word ? bp__op_bad(node, "inputs 3, 5 and 6 are not a matrix and two vectors") : -1;
+  position = bp__node_input(node, 8)
+                 ? embedded(graph, node, 3, 8)
+                 : bp__op_binary(graph, node, "Gather", node->inputs[3],
+                                 bp__op_counting(graph, node, node->inputs[0]->shape[1]));
+  parts[0] = bp__op_binary(graph, node, "Add", word, position);
+  if (bp__node_input(node, 1))
+    parts[0] = bp__op_binary(graph, node, "Add", parts[0], embedded(graph, node, 4, 1));
+  parts[1] = node->inputs[5];
+  parts[2] = node->inputs[6];
+  all[0] = bp__op_apply(graph, "", "LayerNormalization", node->name, parts, 3,
+                        given ? given : &epsilon, 1);
+  all[1] = all[0] && node->num_outputs > 1 ? count_mask(graph, node) : NULL;
+  all[2] = parts[0];
+  for (int32_t i = 0; i < node->num_outputs; i++)
+    if (!(node->outputs[i] = all[i]))
+      return -1;
+  return 0;
+}

@@ -263,6 +263,16 @@ BP_ROW_EXPAND(conv_integer);
 BP_ROW_EXPAND(qlinear_matmul);
 BP_ROW_EXPAND(qlinear_conv);
 
+/* qlinear.c: quantised operators that compute in floats, in terms of others */
+BP_ROW_EXPAND(qlinear_unary);
+BP_ROW_EXPAND(qlinear_binary);
+BP_ROW_EXPAND(qlinear_softmax);
+BP_ROW_EXPAND(qlinear_where);
+BP_ROW_EXPAND(qlinear_concat);
+BP_ROW_EXPAND(qgemm);
+BP_ROW_EXPAND(dynamic_quantize_matmul);
+BP_ROW_EXPAND(nhwc_max_pool);
+
 /* normalize.c: normalisations, in terms of others */
 BP_ROW_EXPAND(batch_normalization);
 BP_ROW_EXPAND(instance_normalization);
@@ -273,6 +283,7 @@ BP_ROW_EXPAND(rms_normalization);
 BP_ROW_EXPAND(mean_variance_normalization);
 BP_ROW_EXPAND(skip_layer_normalization);
 BP_ROW_EXPAND(skip_simplified_layer_normalization);
+BP_ROW_EXPAND(embed_layer_normalization);
 
 /* loss.c: losses, in terms of others */
 BP_ROW_EXPAND(negative_log_likelihood_loss);
@@ -298,6 +309,11 @@ BP_ROW_COMPUTE(grid_sample);
 /* attention.c */
 BP_ROW_EXPAND(rotary_embedding);
 BP_ROW_EXPAND(attention);
+
+/* multi_head.c: those of com.microsoft, in terms of ONNX's */
+BP_ROW_EXPAND(microsoft_rotary_embedding);
+BP_ROW_EXPAND(microsoft_attention);
+BP_ROW_EXPAND(multi_head_attention);
 
 /* recurrent.c: recurrent layers, as products and steps; and the steps of each sort */
 BP_ROW_EXPAND(lstm);

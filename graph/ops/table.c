@@ -53,6 +53,12 @@
         bp__expand_##expand, BP_OPEN_ALL                                                           \
   }
 
+#define CLOSED_MICROSOFT(name, min, max, outputs, attrs, expand)                                   \
+  {                                                                                                \
+    name, "com.microsoft", 1, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL, \
+        bp__expand_##expand, BP_OPEN_NONE                                                          \
+  }
+
 #define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
 #define RECURRENT_ATTRS                                                                            \
   "activations:ss activation_alpha:fs activation_beta:fs clip:f direction:s hidden_size:i "        \
@@ -268,6 +274,21 @@ static const BpOp table[] = {
     OPEN_EXPANDED("ConvInteger", 10, 2, 4, 1, WINDOW_ATTRS "group:i", conv_integer),
     OPEN_EXPANDED("QLinearMatMul", 10, 8, 8, 1, "", qlinear_matmul),
     OPEN_EXPANDED("QLinearConv", 10, 8, 9, 1, WINDOW_ATTRS "group:i", qlinear_conv),
+    MICROSOFT("QuantizeLinear", 2, 3, 1, "axis:i block_size:i", quantize_linear),
+    MICROSOFT("DequantizeLinear", 2, 3, 1, "axis:i block_size:i", dequantize_linear),
+    MICROSOFT("QLinearAdd", 1, 8, 1, "", qlinear_binary),
+    MICROSOFT("QLinearMul", 1, 8, 1, "", qlinear_binary),
+    MICROSOFT("QLinearLeakyRelu", 1, 5, 1, "alpha:f", qlinear_unary),
+    MICROSOFT("QLinearSigmoid", 1, 5, 1, "", qlinear_unary),
+    MICROSOFT("QLinearSoftmax", 1, 5, 1, "axis:i opset:i", qlinear_softmax),
+    MICROSOFT("QLinearGlobalAveragePool", 1, 5, 1, "channels_last:i", qlinear_unary),
+    MICROSOFT("QLinearAveragePool", 1, 5, 1,
+              WINDOW_ATTRS "ceil_mode:i channels_last:i count_include_pad:i", qlinear_unary),
+    MICROSOFT("QLinearConcat", 5, -1, 1, "axis:i", qlinear_concat),
+    MICROSOFT("QLinearWhere", 1, 9, 1, "", qlinear_where),
+    MICROSOFT("QGemm", 6, 9, 1, "alpha:f transA:i transB:i", qgemm),
+    MICROSOFT("DynamicQuantizeMatMul", 3, 5, 1, "", dynamic_quantize_matmul),
+    MICROSOFT("NhwcMaxPool", 1, 1, 1, WINDOW_ATTRS "ceil_mode:i", nhwc_max_pool),
 
     /* Normalisation. */
     OPEN_EXPANDED("BatchNormalization", 7, 5, 5, 5,
@@ -281,6 +302,9 @@ static const BpOp table[] = {
 
     OPEN_EXPANDED("RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i",
                   rms_normalization),
+    /* What onnxruntime's tools write for it, in ONNX's domain. */
+    OPEN_EXPANDED("SimplifiedLayerNormalization", 1, 2, 2, 1, "axis:i epsilon:f stash_type:i",
+                  rms_normalization),
     OPEN_EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
 
     /* What optimisers write for chains of operators. */
@@ -292,6 +316,8 @@ static const BpOp table[] = {
     MICROSOFT("SkipLayerNormalization", 3, 5, 4, "epsilon:f", skip_layer_normalization),
     MICROSOFT("SkipSimplifiedLayerNormalization", 3, 4, 4, "epsilon:f",
               skip_simplified_layer_normalization),
+    MICROSOFT("EmbedLayerNormalization", 1, 9, 3, "epsilon:f mask_index_type:i",
+              embed_layer_normalization),
 
     /* Losses. */
     EXPANDED("NegativeLogLikelihoodLoss", 12, 2, 3, 1, "ignore_index:i reduction:s",
@@ -319,6 +345,17 @@ static const BpOp table[] = {
              "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i scale:f softcap:f "
              "softmax_precision:i left_window_size:i right_window_size:i",
              attention),
+    CLOSED_MICROSOFT(
+        "RotaryEmbedding", 4, 4, 1,
+        "interleaved:i is_packed_batching:i num_heads:i rotary_embedding_dim:i scale:f",
+        microsoft_rotary_embedding),
+    CLOSED_MICROSOFT("Attention", 2, 6, 1,
+                     "do_rotary:i mask_filter_value:f num_heads:i past_present_share_buffer:i "
+                     "qkv_hidden_sizes:is scale:f unidirectional:i",
+                     microsoft_attention),
+    CLOSED_MICROSOFT("MultiHeadAttention", 1, 8, 3,
+                     "mask_filter_value:f num_heads:i scale:f unidirectional:i",
+                     multi_head_attention),
 
     /* Recurrent layers. */
     EXPANDED("LSTM", 7, 3, 8, 3, RECURRENT_ATTRS "input_forget:i", lstm),

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention and rotary embeddings of com.microsoft, in terms of ONNX's. Source: onnxruntime's
+ * docs/ContribOperators.md, for operator set 1 of the domain.
+ */
+#include "graph/ops/op.h"
+#include "graph/ops/rows.h"
+
+/* ---- Rotary embeddings ------------------------------------------------------------------- */
+
+/* Positions (batch, length) from those of the node, which may be the first one of all rows. */
+static BpGraphValue *rotary_positions(BpGraph *graph, const BpGraphNode *node, int32_t axis) {
+  const BpGraphValue *x = node->inputs[0];
+  BpGraphValue *given = node->inputs[1], *all;
+  int64_t shape[] = {x->shape[0], x->shape[axis]}, row[] = {1, x->shape[axis]};
+  if (given->ndim == 2)
+    return given;
+  if (given->ndim != 1 || given->shape[0] != 1) {
+    bp__op_bad(node, "its position_ids are neither one number nor a matrix");
+    return NULL;
+  }
+  all = bp__op_reshape(graph, node, bp__op_counting(graph, node, shape[1]), row, 2);
+  all = bp__op_binary(graph, node, "Add", all, bp__op_cast(graph, node, given, BP__INT64));
+  return bp__op_binary(graph, node, "Expand", all, bp__graph_int_vector(graph, shape, 2));
+}
+
+BP_ROW_EXPAND(microsoft_rotary_embedding) {
+  const BpGraphValue *x = node->inputs[0], *cosine = node->inputs[2];
+  int64_t heads = bp__node_int(node, "num_heads", 0);
+  int64_t size = bp__node_int(node, "rotary_embedding_dim", 0);
+  if (bp__node_int(node, "is_packed_batching", 0) || bp__node_float(node, "scale", 1) != 1)
+    return bp__op_error(node, "is_packed_batching and a scale are not supported");
+  if ((x->ndim != 3 && x->ndim != 4) || cosine->ndim != 2)
+    return bp__op_bad(node, "its input has %d dimensions, neither 3 nor 4, or its cache %d, not 2",
+                      x->ndim, cosine->ndim);
+  if (heads == 0 && x->ndim == 3 && cosine->shape[1] > 0)
+    heads = x->shape[2] / (2 * cosine->shape[1]); /* heads are turned whole */
+  BpGraphAttr attrs[] = {bp__attr_int(graph, "interleaved", bp__node_int(node, "interleaved", 0)),
+                         bp__attr_int(graph, "num_heads", heads),
+                         bp__attr_int(graph, "rotary_embedding_dim", size)};
+  BpGraphValue *inputs[] = {node->inputs[0], node->inputs[2], node->inputs[3],
+                            rotary_positions(graph, node, x->ndim == 3 ? 1 : 2)};
+  node->outputs[0] = bp__op_apply(graph, "", "RotaryEmbedding", node->name, inputs, 4, attrs, 3);
+  return node->outputs[0] ? 0 : -1;
+}
+
+/* ---- Attention --------------------------------------------------------------------------- */
+
+typedef struct MultiHead {
+  BpGraph *graph;
+  BpGraphNode *node;
+  BpGraphValue *q, *k, *v;   /* (batch, length, heads * size), k and v also with heads as axis 1 */
+  BpGraphValue *past[2];     /* of k and v, or NULL */
+  BpGraphValue *mask, *bias; /* of keys; added to the products; or NULL */
+} MultiHead;
+
+/* How many keys there are with those of the past. */
+static int64_t num_keys(const MultiHead *at) {
+  int64_t keys = at->k->shape[at->k->ndim == 4 ? 2 : 1];
+  return at->past[0] ? keys + at->past[0]->shape[2] : keys;
+}
+
+/* Whether a query may see a key, as bool that broadcasts to (batch, heads, queries, keys). A mask
+ * of one dimension gives the number of valid keys. */
+static BpGraphValue *visible(const MultiHead *at) {
+  BpGraphValue *mask = at->mask;
+  int64_t batch = at->q->shape[0], queries = at->q->shape[1], keys = num_keys(at);
+  int64_t shape[] = {batch, 1, mask->ndim == 3 ? queries : 1, mask->ndim == 1 ? 1 : keys};
+  static const int64_t zero;
+  if (mask->ndim < 1 || mask->ndim > 3 || mask->shape[0] != batch ||
+      (mask->ndim > 1 && mask->shape[mask->ndim - 1] != keys) ||
+      (mask->ndim == 3 && mask->shape[1] != queries)) {
+    char text[BP_VALUE_TEXT];
+    bp__op_bad(at->node, "its mask %s does not fit %lld queries and %lld keys",
+               bp__value_format(mask, text), (long long)queries, (long long)keys);
+    return NULL;
+  }
+  mask = bp__op_cast(at->graph, at->node, mask, BP__INT64);
+  int is_count = at->mask->ndim == 1;
+  mask = bp__op_reshape(at->graph, at->node, mask, shape, 4);
+  return is_count ? bp__op_binary(at->graph, at->node, "Less",
+                                  bp__op_counting(at->graph, at->node, keys), mask)
+                  : bp__op_binary(at->graph, at->node, "Greater", mask,
+                                  bp__graph_int_vector(at->graph, &zero, 1));
+}
+
+/* What is added to the products, or NULL for nothing. */
+static int make_bias(MultiHead *at, BpGraphValue **sum) {
+  float filter = bp__node_float(at->node, "mask_filter_value", -10000);
+  *sum = at->bias;
+  if (!at->mask)
+    return 0;
+  BpGraphValue *inputs[] = {visible(at), bp__op_scalar(at->graph, at->node, at->q, 0),
+                            bp__op_scalar(at->graph, at->node, at->q, filter)};
+  BpGraphValue *masked = bp__op_apply(at->graph, "", "Where", at->node->name, inputs, 3, NULL, 0);
+  *sum = at->bias ? bp__op_binary(at->graph, at->node, "Add", masked, at->bias) : masked;
+  return *sum ? 0 : -1;
+}
+
+/* Appends ONNX's Attention, and takes its outputs for the node's. */
+static int give_attention(MultiHead *at) {
+  BpGraphAttr attrs[4];
+  BpGraphNode *attention;
+  BpGraphValue *bias;
+  int32_t count = 0;
+  int64_t heads = bp__node_int(at->node, "num_heads", 0);
+  if (make_bias(at, &bias))
+    return -1;
+  attrs[count++] = bp__attr_int(at->graph, "q_num_heads", heads);
+  attrs[count++] = bp__attr_int(at->graph, "kv_num_heads", heads);
+  attrs[count++] =
+      bp__attr_int(at->graph, "is_causal", bp__node_int(at->node, "unidirectional", 0));
+  if (bp__node_float(at->node, "scale", 0) != 0)
+    attrs[count++] = *bp__node_attr(at->node, "scale");
+  BpGraphValue *inputs[] = {at->q, at->k, at->v, bias, at->past[0], at->past[1]};
+  attention = bp__graph_node(at->graph, bp__op_find("", "Attention"), at->node->name, inputs,
+                             at->past[1] ? 6
+                             : bias      ? 4
+                                         : 3,
+                             at->node->num_outputs, attrs, count);
+  if (!attention || bp__op_append(at->graph, attention))
+    return -1;
+  for (int32_t i = 0; i < at->node->num_outputs; i++)
+    at->node->outputs[i] = attention->outputs[i];
+  return 0;
+}
+
+/* x with its part of the bias, which `first` tells. */
+static BpGraphValue *with_bias(const MultiHead *at, BpGraphValue *bias, int64_t first,
+                               BpGraphValue *x) {
+  return bp__op_binary(at->graph, at->node, "Add", x,
+                       bp__op_slice(at->graph, at->node, bias, 0, first, first + x->shape[2]));
+}
+
+static int add_biases(MultiHead *at, BpGraphValue *bias) {
+  int64_t q = at->q->shape[2], k;
+  if (at->k->ndim != 3 || at->v->ndim != 3)
+    return bp__op_error(at->node, "a bias with keys and values of 4 dimensions is not supported");
+  k = at->k->shape[2];
+  if (bias->ndim != 1 || bias->shape[0] != q + k + at->v->shape[2])
+    return bp__op_bad(at->node, "its bias is not a vector of %lld",
+                      (long long)(q + k + at->v->shape[2]));
+  at->v = with_bias(at, bias, q + k, at->v);
+  at->k = with_bias(at, bias, q, at->k);
+  at->q = with_bias(at, bias, 0, at->q);
+  return at->q && at->k && at->v ? 0 : -1;
+}
+
+/* Inputs: query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value. */
+BP_ROW_EXPAND(multi_head_attention) {
+  MultiHead at = {.graph = graph, .node = node};
+  at.q = bp__node_input(node, 0);
+  at.k = bp__node_input(node, 1);
+  at.v = bp__node_input(node, 2);
+  at.mask = bp__node_input(node, 4);
+  at.bias = bp__node_input(node, 5);
+  at.past[0] = bp__node_input(node, 6);
+  at.past[1] = bp__node_input(node, 7);
+  if (!at.k || !at.v || at.q->ndim != 3)
+    return bp__op_error(node, "queries, keys and values in one input are not supported");
+  if (!at.past[0] != !at.past[1] || (at.past[0] && at.past[0]->ndim != 4))
+    return bp__op_bad(node, "past_key and past_value go together, and have 4 dimensions");
+  if ((at.k->ndim != 3 && at.k->ndim != 4) || at.v->ndim != at.k->ndim)
+    return bp__op_bad(node, "its keys and values have %d and %d dimensions, not both 3 or both 4",
+                      at.k->ndim, at.v->ndim);
+  if (bp__node_input(node, 3) && add_biases(&at, node->inputs[3]))
+    return -1;
+  return give_attention(&at);
+}
+
+/* The widths of queries, keys and values in one product. */
+static int read_widths(const BpGraphNode *node, int64_t total, int64_t *widths) {
+  const BpGraphAttr *given = bp__node_attr(node, "qkv_hidden_sizes");
+  if (given && given->count != 3)
+    return bp__op_bad(node, "its qkv_hidden_sizes are not three numbers");
+  for (int32_t i = 0; i < 3; i++) {
+    widths[i] = given ? given->ints[i] : total / 3;
+    if (widths[i] < 0 || widths[i] > total)
+      return bp__op_bad(node, "its qkv_hidden_sizes have %lld", (long long)widths[i]);
+  }
+  if (widths[0] + widths[1] + widths[2] != total)
+    return bp__op_bad(node, "queries, keys and values do not have %lld columns together",
+                      (long long)total);
+  return 0;
+}
+
+/* Inputs: input, weights, bias, mask_index, past, attention_bias; the weights of queries, keys and
+ * values are one matrix. */
+BP_ROW_EXPAND(microsoft_attention) {
+  MultiHead at = {.graph = graph,
+                  .node = node,
+                  .mask = bp__node_input(node, 3),
+                  .bias = bp__node_input(node, 5)};
+  const BpGraphValue *weights = node->inputs[1];
+  BpGraphValue *x = node->inputs[0], *bias = bp__node_input(node, 2);
+  int64_t widths[3];
+  if (bp__node_input(node, 4) || bp__node_int(node, "do_rotary", 0))
+    return bp__op_error(node, "a past in one tensor and do_rotary are not supported");
+  if (x->ndim != 3 || weights->ndim != 2)
+    return bp__op_bad(node, "its input has %d dimensions, not 3, or its weights %d, not 2", x->ndim,
+                      weights->ndim);
+  if (read_widths(node, weights->shape[1], widths))
+    return -1;
+  x = bp__op_binary(graph, node, "MatMul", x, node->inputs[1]);
+  if (bias && (bias->ndim != 1 || bias->shape[0] != weights->shape[1]))
+    return bp__op_bad(node, "its bias is not a vector of %lld", (long long)weights->shape[1]);
+  if (bias)
+    x = bp__op_binary(graph, node, "Add", x, bias);
+  at.q = bp__op_slice(graph, node, x, 2, 0, widths[0]);
+  at.k = bp__op_slice(graph, node, x, 2, widths[0], widths[0] + widths[1]);
+  at.v = bp__op_slice(graph, node, x, 2, widths[0] + widths[1], weights->shape[1]);
+  return at.q && at.k && at.v ? give_attention(&at) : -1;
+}
