@@ -32,7 +32,7 @@ echo "0::/init.scope" >"$work/machine"
 echo "1:cpu:/docker/0123456789ab" >"$work/docker"
 sed 's/defect=none        /defect=devices-none/' "$top_builddir/tests/mock/.libs/defect.so" \
   >"$work/plugins/plugin.so"
-export BACKPLANE_PLUGIN_PATH=$work/plugins BACKPLANE_CACHE_DIR=$work/cache XDG_DATA_HOME=/nonexistent
+export BACKPLANE_PLUGIN_PATH=$work/plugins BACKPLANE_CACHE_DIR=$work/cache XDG_DATA_HOME=/proc/nonexistent
 unset container KUBERNETES_SERVICE_HOST
 
 # says WHETHER NAME: whether doctor takes what it sees for a container.

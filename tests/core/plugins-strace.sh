@@ -51,7 +51,7 @@ copy rejected-sanitizer.so 's/sanitizer=address/sanitizer=thread /
   s/sanitizer=\n\(.*\)padding=xxxxxx/sanitizer=thread\n\1padding=/'
 copy rejected-machine.so ''
 printf '\x2b\x00' | dd of="$work/plugins/rejected-machine.so" bs=1 seek=18 conv=notrunc status=none
-export BACKPLANE_PLUGIN_PATH=$work/plugins BACKPLANE_CACHE_DIR=$work/cache XDG_DATA_HOME=/nonexistent
+export BACKPLANE_PLUGIN_PATH=$work/plugins BACKPLANE_CACHE_DIR=$work/cache XDG_DATA_HOME=/proc/nonexistent
 
 ln -s /dev/ptmx "$work/plugins/device.so"
 

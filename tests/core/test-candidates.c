@@ -221,7 +221,7 @@ int main(int argc, char **argv) {
   make_plugin_directory();
   g_autofree char *cache = plugin_file_path("cache");
   g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
-  g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
+  g_setenv("XDG_DATA_HOME", "/proc/nonexistent", TRUE);
   for (size_t i = 0; i < G_N_ELEMENTS(obstacles); i++) {
     g_autofree char *by_name =
         g_strdup_printf("/candidates/name/after-%s-the-next-is-used-PLG-14", obstacles[i].defect);

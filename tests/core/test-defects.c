@@ -361,7 +361,7 @@ static void link_node(const char *node, const char *to) {
 
 /* The node alone changes: neither the plugin's file nor anything else that it depends on. */
 static void test_a_device_node_ends_a_quarantine(void) {
-  static const char *const others[] = {"/dev/zero", "/nonexistent", "/dev/null"};
+  static const char *const others[] = {"/dev/zero", "/proc/nonexistent", "/dev/null"};
   g_autofree char *node = plugin_file_path("node");
   link_node(node, "/dev/null");
   write_one("node-user", "crash");
@@ -646,7 +646,7 @@ static void test_without_the_helper_program_plugins_are_used(void) {
   g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
   write_one("helpless", "none");
   count_traces();
-  g_setenv("BACKPLANE_TRIAL_PROGRAM", "/nonexistent/backplane-trial", TRUE);
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", "/proc/nonexistent/backplane-trial", TRUE);
   assert_host_warns("helpless", "ok", "without having been tried out");
   g_assert_cmpint(count_traces(), ==, 1);
   g_setenv("BACKPLANE_TRIAL_PROGRAM", program, TRUE);

@@ -429,7 +429,7 @@ int main(int argc, char **argv) {
   g_setenv("BACKPLANE_CACHE_DIR", cache, TRUE);
   g_setenv("BACKPLANE_PLUGIN_DEADLINE", "60", TRUE);
   g_setenv("BP_DEFECT_TRACE_FILE", trace, TRUE);
-  g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
+  g_setenv("XDG_DATA_HOME", "/proc/nonexistent", TRUE);
   g_test_add_func("/load/swapped-file-never-runs-unchecked-PLG-12", test_swap);
   g_test_add_func("/load/replaced-file-is-not-loaded-in-the-name-of-the-other-PLG-12",
                   test_replaced);

@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
   g_autofree char *first = plugin_file_path("first"), *second = plugin_file_path("second");
   g_autofree char *path = g_strdup_printf("%s:%s", first, second);
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
-  g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
+  g_setenv("XDG_DATA_HOME", "/proc/nonexistent", TRUE);
   randomness = g_rand_new_with_seed(1);
   g_test_add_func("/order/by-directory-rank-and-name-PLG-13", test_order);
   g_test_add_func("/order/the-same-of-a-name-wins-PLG-14", test_winner);

@@ -196,7 +196,7 @@ static void test_damaged_files_never_crash_the_search(void) {
 static void test_a_dangling_link_and_a_fifo_do_not_stop_the_search(void) {
   g_autofree char *link_path = plugin_file_path("dangling.so");
   g_autofree char *fifo_path = plugin_file_path("fifo.so");
-  g_assert_cmpint(symlink("/nonexistent/plugin.so", link_path), ==, 0);
+  g_assert_cmpint(symlink("/proc/nonexistent/plugin.so", link_path), ==, 0);
   g_assert_cmpint(mkfifo(fifo_path, 0600), ==, 0);
   assert_rejected("/fifo.so", "is not a regular file");
   assert_contains(messages->str, "dangling.so");
@@ -244,7 +244,7 @@ static void test_a_hundred_plugins_are_listed_and_not_loaded(void) {
 }
 
 static void test_missing_directory_of_the_path_is_reported_once(void) {
-  static const char message[] = "plugin directory /nonexistent/plugins: it cannot be searched";
+  static const char message[] = "plugin directory /proc/nonexistent/plugins: it cannot be searched";
   bp_plugin_list_free(bp_plugin_list());
   bp_plugin_list_free(bp_plugin_list());
   const char *found = strstr(messages->str, message);
@@ -269,7 +269,7 @@ static void test_activation_by_path(void) {
   g_assert_cmpint(bp_plugin_activate(path), ==, 0);
   g_assert_cmpint(bp_plugin_activate(path), ==, 0);
   g_assert_cmpint(call("test.odd-by-path"), ==, 1);
-  g_assert_cmpint(bp_plugin_activate("/nonexistent/odd.so"), ==, -1);
+  g_assert_cmpint(bp_plugin_activate("/proc/nonexistent/odd.so"), ==, -1);
   g_assert_true(bp_error_is(BP_ERROR_IO));
   g_autofree char *bad = plugin_file_path("not-elf.so");
   g_assert_cmpint(bp_plugin_activate(bad), ==, -1);
@@ -570,7 +570,7 @@ int main(int argc, char **argv) {
   make_bad_files();
   g_autofree char *a = plugin_file_path("a"), *b = plugin_file_path("b");
   g_autofree char *all = plugin_file_path("");
-  g_autofree char *path = g_strdup_printf("%s:%s:%s:/nonexistent/plugins", a, b, all);
+  g_autofree char *path = g_strdup_printf("%s:%s:%s:/proc/nonexistent/plugins", a, b, all);
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
 #define ADD(path, test) g_test_add_func("/plugins/" path, test)
   ADD("descriptor/is-read-without-loading-PLG-1", test_descriptor_is_read_without_loading);

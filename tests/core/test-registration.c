@@ -425,7 +425,7 @@ static void test_reserved_member_of_a_device_api(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_unsetenv("BACKPLANE_PLUGIN_PATH");
-  g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
+  g_setenv("XDG_DATA_HOME", "/proc/nonexistent", TRUE);
 #define ADD(path, test) g_test_add_func("/registration/" path, test)
   ADD("failed-plugin-leaves-no-name-PLG-20", test_failed_plugin_leaves_no_name);
   ADD("only-declared-names-are-registered-PLG-20", test_only_declared_names_are_registered);

@@ -350,7 +350,7 @@ static void test_configuration_file(void) {
   g_autofree char *directory = g_path_get_dirname(path);
   g_rmdir(directory);
   g_rmdir(folder);
-  g_setenv("XDG_CONFIG_HOME", "/nonexistent", TRUE);
+  g_setenv("XDG_CONFIG_HOME", "/proc/nonexistent", TRUE);
 }
 
 static void test_malformed_preferences_are_errors(void) {
@@ -496,8 +496,8 @@ static void test_published_numbers(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
   g_unsetenv("BACKPLANE_PLUGIN_PATH");
-  g_setenv("XDG_DATA_HOME", "/nonexistent", TRUE);
-  g_setenv("XDG_CONFIG_HOME", "/nonexistent", TRUE);
+  g_setenv("XDG_DATA_HOME", "/proc/nonexistent", TRUE);
+  g_setenv("XDG_CONFIG_HOME", "/proc/nonexistent", TRUE);
   g_unsetenv("BACKPLANE_DEVICE");
   register_plugins();
 #define ADD(path, test) g_test_add_func("/select/" path, test)

@@ -177,7 +177,7 @@ static void test_nothing_is_remembered_of_a_wrong_program(void) {
 static void test_missing_program(void) {
   g_autofree char *program = g_strdup(g_getenv("BACKPLANE_TRIAL_PROGRAM"));
   begin("missing.so", "none");
-  g_setenv("BACKPLANE_TRIAL_PROGRAM", "/nonexistent/backplane-trial", TRUE);
+  g_setenv("BACKPLANE_TRIAL_PROGRAM", "/proc/nonexistent/backplane-trial", TRUE);
   assert_says("missing.so", "active untried", "");
   g_setenv("BACKPLANE_TRIAL_PROGRAM", "/dev/null/backplane-trial", TRUE);
   assert_says("missing.so", "active untried", "");

@@ -15,7 +15,7 @@ clean_up() {
 }
 trap clean_up EXIT
 export PKG_CONFIG_PATH=$libdir/pkgconfig LD_LIBRARY_PATH=$libdir XDG_CONFIG_HOME=$work/config
-export XDG_DATA_HOME=/nonexistent
+export XDG_DATA_HOME=/proc/nonexistent
 unset BACKPLANE_PLUGIN_PATH BACKPLANE_DEVICE BACKPLANE_TRIAL_PROGRAM BACKPLANE_PLUGIN_DEADLINE
 number=0 failed=0
 
@@ -145,7 +145,7 @@ check_privileged() {
   "$work/privileged" "$work/good.so" >"$work/log" 2>&1
   grep -qx "secure 1: active" "$work/log"
   report $? "a program with raised rights uses a plugin PLG-15"
-  BACKPLANE_TRIAL_PROGRAM=/nonexistent BACKPLANE_PLUGIN_DEADLINE=0 \
+  BACKPLANE_TRIAL_PROGRAM=/proc/nonexistent BACKPLANE_PLUGIN_DEADLINE=0 \
     "$work/privileged" "$work/crash.so" >"$work/log" 2>&1
   grep -q "secure 1: .*it crashed (signal 11" "$work/log"
   report $? "it tries one out first, whatever its environment says PLG-15"

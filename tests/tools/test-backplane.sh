@@ -114,8 +114,8 @@ silent() {
 }
 
 finds_missing_folder_once() {
-  BACKPLANE_PLUGIN_PATH=$work/cpu:/nonexistent silent "$backplane" doctor >"$work/out" &&
-    [ "$(grep -c 'directory-unreadable: /nonexistent' "$work/out")" = 1 ]
+  BACKPLANE_PLUGIN_PATH=$work/cpu:/proc/nonexistent silent "$backplane" doctor >"$work/out" &&
+    [ "$(grep -c 'directory-unreadable: /proc/nonexistent' "$work/out")" = 1 ]
 }
 
 # with_broken COMMAND...: beside the CPU's, a plugin that was cut off, as its file's name says of OpenCL.
@@ -131,7 +131,7 @@ inspects_huge_model() {
 }
 
 inspects_by_relative_path() {
-  cd "$work" && BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" inspect plugin cpu/backplane-cpu.so |
+  cd "$work" && BACKPLANE_PLUGIN_PATH=/proc/nonexistent "$backplane" inspect plugin cpu/backplane-cpu.so |
     grep -q device_api.cpu
 }
 
@@ -495,7 +495,7 @@ ln -s "$(realpath "$BACKPLANE_PLUGIN_PATH/backplane-cpu.so")" "$work/cpu/"
 echo nonsense >"$work/broken/broken.so"
 mkdir "$work/cut"
 head -c 20000 "$BACKPLANE_PLUGIN_PATH/backplane-cpu.so" >"$work/cut/backplane-opencl.so"
-export XDG_DATA_HOME=/nonexistent XDG_CONFIG_HOME=/nonexistent
+export XDG_DATA_HOME=/proc/nonexistent XDG_CONFIG_HOME=/proc/nonexistent
 
 ok help-lists-the-commands says profile "$backplane" --help
 ok version says "backplane " "$backplane" --version
@@ -513,7 +513,7 @@ ok doctor-names-every-stage-in-json every_stage
 ok doctor-finds-that-no-model-can-be-compiled no_code_without_a_compiler
 ok doctor-lists-its-codes says library-missing "$backplane" doctor --codes
 ok doctor-lists-its-codes-as-json describes '{"codes":[{"stage":' "$backplane" doctor --codes --json
-ok doctor-without-plugins-says-where-they-are-from ends_saying 5 "install a backend" env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
+ok doctor-without-plugins-says-where-they-are-from ends_saying 5 "install a backend" env BACKPLANE_PLUGIN_PATH=/proc/nonexistent "$backplane" doctor
 ok doctor-blames-what-asks-for-a-device ends_saying 5 "change what asks for it" env BACKPLANE_DEVICE=cpu:7 BACKPLANE_PLUGIN_PATH="$work/cpu" "$backplane" doctor
 ok doctor-finds-a-missing-folder-once finds_missing_folder_once
 ok doctor-shows-a-broken-plugin-once with_broken silent "$backplane" doctor
@@ -527,9 +527,9 @@ ok says-that-a-plugin-ended-the-program says_that_it_was_ended
 ok doctor-says-nothing-of-earlier-at-a-first-try says_nothing_of_earlier
 ok variable-that-is-set-is-named-where-there-is-no-device names_the_variable
 ok json-has-nothing-of-what-a-plugin-prints keeps_its_stdout
-ok doctor-without-plugins-is-status-5 ends 5 env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" doctor
+ok doctor-without-plugins-is-status-5 ends 5 env BACKPLANE_PLUGIN_PATH=/proc/nonexistent "$backplane" doctor
 ok doctor-with-a-broken-plugin-is-status-4 ends 4 env BACKPLANE_PLUGIN_PATH="$work/cpu:$work/broken" "$backplane" doctor
-ok doctor-with-a-warning-is-status-3 ends 3 env BACKPLANE_PLUGIN_PATH="$work/cpu:/nonexistent" "$backplane" doctor
+ok doctor-with-a-warning-is-status-3 ends 3 env BACKPLANE_PLUGIN_PATH="$work/cpu:/proc/nonexistent" "$backplane" doctor
 ok device-help-explains-the-grammar says plugin:NAME "$backplane" run --device help
 ok variable-help-explains-the-grammar says plugin:NAME env BACKPLANE_DEVICE=help "$backplane" run "$work/nowhere.so"
 ok device-beyond-the-last-says-what-there-is fails 1 "there is no device cpu:7: there is only cpu:0" "$backplane" inspect device cpu:7
@@ -564,14 +564,14 @@ ok compile-takes-targets-one-by-one fails 1 "targets c and llvm" "$backplane" co
 ok auto-passes-a-broken-plugin-over with_broken fails 0 "passed over: $work/cut/backplane-opencl.so: is truncated" "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device auto
 ok who-names-no-device-hears-nothing-of-others with_broken silent "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png"
 ok empty-list-of-devices-is-a-usage-error fails 2 '--device is empty; "auto"' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device ""
-ok run-without-plugins-says-where-they-are-from fails 1 "each backend is a package of its own" env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png"
+ok run-without-plugins-says-where-they-are-from fails 1 "each backend is a package of its own" env BACKPLANE_PLUGIN_PATH=/proc/nonexistent "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png"
 ok device-without-code-says-what-else-is-in-the-way fails 1 "; cuda:999: " "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device cuda:999
 ok no-code-for-the-device-says-what-there-is fails 1 'no device fits "opencl" among those that there is code for (cpu). There is: cpu:0' "$backplane" run "$work/digits.so" --input "image=$digits/images/7-3710.png" --device opencl
 ok run-gives-the-same-from-source-and-artifact same_from_source_and_artifact
 ok inspect-module says fused_ "$backplane" inspect module "$work/digits.so"
 ok inspect-model says "logits: float32 1x10" "$backplane" inspect model "$work/digits.so"
 ok inspect-model-takes-no-memory-of-a-run inspects_huge_model
-ok inspect-model-without-its-device-shows-what-it-takes says "logits: float32 1x10" env BACKPLANE_PLUGIN_PATH=/nonexistent "$backplane" inspect model "$work/digits.so"
+ok inspect-model-without-its-device-shows-what-it-takes says "logits: float32 1x10" env BACKPLANE_PLUGIN_PATH=/proc/nonexistent "$backplane" inspect model "$work/digits.so"
 ok inspect-model-without-the-device-that-was-named-is-an-error fails 1 'no device fits "opencl:77"' "$backplane" inspect model "$work/digits.so" --device opencl:77
 ok inspect-model-shows-its-targets says "c -mcpu=" "$backplane" inspect model "$work/digits.so"
 ok every-type-of-elements-is-shown-or-refused-by-name every_type
