@@ -147,29 +147,41 @@ static int agree_of_elements(BpGraph *graph, BpGraphNode *node) {
   return agree_to_broadcast(graph, node, ndim, ndim);
 }
 
-/* Takes an input for one of these extents, which a run checks; 1: two numbers differ. */
-static int require(BpGraph *graph, BpGraphNode *node, int32_t input, const int64_t *shape) {
+/* Whether two extents of the shapes are numbers, and different. */
+static bool surely_differ(const int64_t *a, const int64_t *b, int32_t ndim) {
+  for (int32_t d = 0; d < ndim; d++)
+    if (a[d] != b[d] && !bp__extent_is_open(a[d]) && !bp__extent_is_open(b[d]))
+      return true;
+  return false;
+}
+
+BpGraphValue *bp__op_as_shape(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                              const int64_t *shape, const char *complaint) {
   static const int64_t zeros[BP_GRAPH_MAX_NDIM];
-  BpGraphValue *value = node->inputs[input];
   int64_t zero = 0;
-  bool is_same = true;
-  for (int32_t d = 0; d < value->ndim; d++) {
-    is_same &= shape[d] == value->shape[d];
-    if (shape[d] != value->shape[d] && !bp__extent_is_open(shape[d]) &&
-        !bp__extent_is_open(value->shape[d]))
-      return 1;
+  if (!value || !memcmp(shape, value->shape, (size_t)value->ndim * sizeof(*shape)))
+    return value;
+  if (surely_differ(shape, value->shape, value->ndim)) {
+    bp__op_bad(node, "%s", complaint);
+    return NULL;
   }
-  if (is_same)
-    return 0;
   BpGraphValue *distance =
       binary(graph, node, "Sub", bp__op_extents(graph, node, shape, value->ndim),
              bp__op_extents(graph, node, value->shape, value->ndim));
   distance = binary(graph, node, "Sub", bp__graph_int_vector(graph, &zero, 1),
                     bp__op_unary(graph, node, "Abs", distance));
-  if (!bp__op_bind(graph, node, distance, zeros, "extents of its inputs differ"))
-    return -1;
+  if (!bp__op_bind(graph, node, distance, zeros, complaint))
+    return NULL;
   BpGraphValue *inputs[] = {value, bp__graph_int_vector(graph, shape, value->ndim)};
-  node->inputs[input] = bp__op_apply(graph, "backplane", "ViewIn", node->name, inputs, 2, NULL, 0);
+  return bp__op_apply(graph, "backplane", "ViewIn", node->name, inputs, 2, NULL, 0);
+}
+
+/* Takes an input for one of these extents, which a run checks; 1: two numbers differ. */
+static int require(BpGraph *graph, BpGraphNode *node, int32_t input, const int64_t *shape) {
+  BpGraphValue *value = node->inputs[input];
+  if (surely_differ(shape, value->shape, value->ndim))
+    return 1;
+  node->inputs[input] = bp__op_as_shape(graph, node, value, shape, "extents of its inputs differ");
   return node->inputs[input] ? 0 : -1;
 }
 

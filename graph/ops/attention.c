@@ -23,9 +23,10 @@ static BpGraphValue *where(BpGraph *graph, const BpGraphNode *node, BpGraphValue
 /* (batch, length, heads * size) as (batch, length, heads, size). */
 static BpGraphValue *split_heads(BpGraph *graph, const BpGraphNode *node, BpGraphValue *x,
                                  int64_t heads) {
-  if (heads < 1 || x->shape[2] % heads != 0) {
-    bp__op_bad(node, "its number of heads, %lld, does not divide an extent of %lld",
-               (long long)heads, (long long)x->shape[2]);
+  if (bp__extent_is_open(x->shape[2]) || heads < 1 || x->shape[2] % heads != 0) {
+    char text[64];
+    bp__op_bad(node, "its number of heads, %lld, does not divide an extent of %s", (long long)heads,
+               bp__extent_format(&graph->extents, x->shape[2], text, sizeof(text)));
     return NULL;
   }
   int64_t shape[] = {x->shape[0], x->shape[1], heads, x->shape[2] / heads};
@@ -49,6 +50,8 @@ static int read_rotary(BpGraph *graph, const BpGraphNode *node, Rotary *rotary) 
   if (!rotary->x)
     return -1;
   int64_t size = bp__node_int(node, "rotary_embedding_dim", 0);
+  if (bp__extent_is_open(rotary->x->shape[3]))
+    return bp__op_error(node, "heads of an open size are not supported");
   rotary->size = size ? size : rotary->x->shape[3];
   rotary->half = rotary->size / 2;
   if (rotary->size < 2 || rotary->size % 2 != 0 || rotary->size > rotary->x->shape[3])
@@ -66,13 +69,16 @@ static BpGraphValue *rotary_rows(BpGraph *graph, const BpGraphNode *node, const 
   if (places)
     rows =
         bp__op_apply(graph, "", "Gather", node->name, (BpGraphValue *[]){rows, places}, 2, NULL, 0);
-  if (rows && (rows->ndim != 3 || rows->shape[0] != shape[0] ||
-               rows->shape[1] != shape[rotary->length] || rows->shape[2] != rotary->half)) {
-    char text[BP_VALUE_TEXT];
+  char text[BP_VALUE_TEXT];
+  if (!rows)
+    return NULL;
+  if (rows->ndim != 3 || rows->shape[2] != rotary->half) {
     bp__op_bad(node, "input %d gives %s, not a row of %lld for each place", input,
                bp__value_format(rows, text), (long long)rotary->half);
     return NULL;
   }
+  const int64_t wanted[] = {shape[0], shape[rotary->length], rotary->half};
+  rows = bp__op_as_shape(graph, node, rows, wanted, "its cache has not a row for each place");
   return bp__op_reshape(graph, node, rows, shape, 4);
 }
 
@@ -133,7 +139,7 @@ typedef struct Attention {
   BpGraph *graph;
   const BpGraphNode *node;
   BpGraphValue *q, *k, *v; /* (batch, heads, length, size), k and v with what is past */
-  int64_t past;            /* places of k before its own input */
+  int64_t past;            /* places of k before its own input, an extent */
   int64_t groups;          /* heads of q for each head of k */
 } Attention;
 
@@ -150,10 +156,33 @@ static BpGraphValue *heads_of(const Attention *at, int32_t input, const char *co
   return x ? bp__op_transpose(at->graph, at->node, x, perm, 4) : NULL;
 }
 
+#define MISFIT "its query, key and value do not fit each other"
+
 /* What is past comes before what is new. */
 static BpGraphValue *with_past(const Attention *at, int32_t input, BpGraphValue *x) {
   BpGraphValue *past = bp__node_input(at->node, input);
   return past && x ? concat(at->graph, at->node, past, x, 2) : x;
+}
+
+/* Heads and their sizes are known when the graph is compiled. */
+static int check_heads(Attention *at) {
+  const int64_t *q = at->q->shape, *k = at->k->shape, *v = at->v->shape;
+  const int64_t known[] = {q[1], q[3], k[1], k[3], v[1], v[3]};
+  if (bp__extents_any_open(known, 6))
+    return bp__op_error(at->node, "heads of an open number or size are not supported");
+  at->groups = k[1] ? q[1] / k[1] : 0;
+  if (q[1] != at->groups * k[1] || k[1] != v[1] || q[3] != k[3] || at->groups < 1)
+    return bp__op_bad(at->node, "%s", MISFIT);
+  return 0;
+}
+
+/* Keys and values have the batches of the queries, and one length; a run compares what is open. */
+static int match_lengths(Attention *at) {
+  int64_t k[] = {at->q->shape[0], at->k->shape[1], at->k->shape[2], at->k->shape[3]};
+  int64_t v[] = {k[0], k[1], k[2], at->v->shape[3]};
+  at->k = bp__op_as_shape(at->graph, at->node, at->k, k, MISFIT);
+  at->v = bp__op_as_shape(at->graph, at->node, at->v, v, MISFIT);
+  return at->k && at->v ? 0 : -1;
 }
 
 static int read_attention(Attention *at) {
@@ -168,22 +197,15 @@ static int read_attention(Attention *at) {
     return bp__op_bad(node, "past_key and past_value go together, and nonpad_kv_seqlen without "
                             "them");
   at->past = past ? past->shape[2] : 0;
-  at->groups = at->k->shape[1] ? at->q->shape[1] / at->k->shape[1] : 0;
-  if (at->q->shape[1] != at->groups * at->k->shape[1] || at->k->shape[1] != at->v->shape[1] ||
-      at->k->shape[2] != at->v->shape[2] || at->q->shape[0] != at->k->shape[0] ||
-      at->q->shape[3] != at->k->shape[3] || at->groups < 1)
-    return bp__op_bad(node, "its query, key and value do not fit each other");
-  return 0;
+  return check_heads(at) || match_lengths(at) ? -1 : 0;
 }
 
 /* 0, 1, ... along the axis `axis` of `ndim`. */
 static BpGraphValue *places(const Attention *at, int64_t count, int32_t ndim, int32_t axis) {
   int64_t shape[4] = {1, 1, 1, 1};
   shape[axis] = count;
-  BpGraphValue *value = bp__graph_constant(at->graph, at->node->name, BP__INT64, shape, ndim, NULL);
-  for (int64_t i = 0; value && i < count; i++)
-    ((int64_t *)bp__graph_constant_data(value))[i] = i;
-  return value;
+  return bp__op_reshape(at->graph, at->node, bp__op_counting(at->graph, at->node, count), shape,
+                        ndim);
 }
 
 static BpGraphValue *binary(const Attention *at, const char *op, BpGraphValue *a, BpGraphValue *b) {
@@ -234,11 +256,20 @@ static int allowed_keys(const Attention *at, BpGraphValue *mask, BpGraphValue **
   return valid ? demand(at, allowed, binary(at, "Less", key, valid)) : 0;
 }
 
-/* The mask with as many keys as there are; those it lacks are masked. */
+/* The mask with as many keys as there are; those it lacks are masked. Where a number of keys is
+ * open, the mask has to have them all. */
 static BpGraphValue *padded_mask(const Attention *at, BpGraphValue *mask) {
-  int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0};
-  int64_t lacks = mask->ndim > 0 ? at->k->shape[2] - mask->shape[mask->ndim - 1] : 0;
+  int64_t pads[2 * BP_GRAPH_MAX_NDIM] = {0}, keys = at->k->shape[2];
+  int64_t columns = mask->ndim > 0 ? mask->shape[mask->ndim - 1] : keys;
   BpGraphValue *fill;
+  if (bp__extent_is_open(keys) || bp__extent_is_open(columns)) {
+    int64_t shape[BP_GRAPH_MAX_NDIM];
+    memcpy(shape, mask->shape, sizeof(shape));
+    shape[mask->ndim - 1] = keys;
+    return bp__op_as_shape(at->graph, at->node, mask, shape,
+                           "its mask has not as many columns as there are keys");
+  }
+  int64_t lacks = keys - columns;
   if (lacks <= 0)
     return mask;
   pads[2 * mask->ndim - 1] = lacks;
@@ -272,9 +303,10 @@ static BpGraphValue *grouped_product(const Attention *at, BpGraphValue *x, BpGra
   if (!x || !other)
     return NULL;
   int64_t out[] = {x->shape[0], x->shape[1], x->shape[2], other->shape[3]};
-  int64_t rows[] = {x->shape[0], other->shape[1], at->groups * x->shape[2], x->shape[3]};
-  if (at->groups == 1)
-    return binary(at, "MatMul", x, other);
+  int64_t rows[] = {x->shape[0], other->shape[1],
+                    bp__extent_multiply(&at->graph->extents, x->shape[2], at->groups), x->shape[3]};
+  if (at->groups == 1 || rows[2] == BP_EXTENT_NONE)
+    return at->groups == 1 ? binary(at, "MatMul", x, other) : NULL;
   return bp__op_reshape(
       at->graph, at->node,
       binary(at, "MatMul", bp__op_reshape(at->graph, at->node, x, rows, 4), other), out, 4);

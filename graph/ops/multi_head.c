@@ -32,7 +32,7 @@ BP_ROW_EXPAND(microsoft_rotary_embedding) {
   if ((x->ndim != 3 && x->ndim != 4) || cosine->ndim != 2)
     return bp__op_bad(node, "its input has %d dimensions, neither 3 nor 4, or its cache %d, not 2",
                       x->ndim, cosine->ndim);
-  if (heads == 0 && x->ndim == 3 && cosine->shape[1] > 0)
+  if (heads == 0 && x->ndim == 3 && cosine->shape[1] > 0 && !bp__extent_is_open(x->shape[2]))
     heads = x->shape[2] / (2 * cosine->shape[1]); /* heads are turned whole */
   BpGraphAttr attrs[] = {bp__attr_int(graph, "interleaved", bp__node_int(node, "interleaved", 0)),
                          bp__attr_int(graph, "num_heads", heads),
@@ -56,24 +56,25 @@ typedef struct MultiHead {
 /* How many keys there are with those of the past. */
 static int64_t num_keys(const MultiHead *at) {
   int64_t keys = at->k->shape[at->k->ndim == 4 ? 2 : 1];
-  return at->past[0] ? keys + at->past[0]->shape[2] : keys;
+  return at->past[0] ? bp__extent_add(&at->graph->extents, at->past[0]->shape[2], keys) : keys;
 }
 
 /* Whether a query may see a key, as bool that broadcasts to (batch, heads, queries, keys). A mask
  * of one dimension gives the number of valid keys. */
 static BpGraphValue *visible(const MultiHead *at) {
+  static const int64_t zero;
+  static const char complaint[] = "its mask does not fit its queries and keys";
   BpGraphValue *mask = at->mask;
   int64_t batch = at->q->shape[0], queries = at->q->shape[1], keys = num_keys(at);
+  int64_t own[] = {batch, mask->ndim == 2 ? keys : queries, keys};
   int64_t shape[] = {batch, 1, mask->ndim == 3 ? queries : 1, mask->ndim == 1 ? 1 : keys};
-  static const int64_t zero;
-  if (mask->ndim < 1 || mask->ndim > 3 || mask->shape[0] != batch ||
-      (mask->ndim > 1 && mask->shape[mask->ndim - 1] != keys) ||
-      (mask->ndim == 3 && mask->shape[1] != queries)) {
-    char text[BP_VALUE_TEXT];
-    bp__op_bad(at->node, "its mask %s does not fit %lld queries and %lld keys",
-               bp__value_format(mask, text), (long long)queries, (long long)keys);
+  if (keys == BP_EXTENT_NONE)
+    return NULL;
+  if (mask->ndim < 1 || mask->ndim > 3) {
+    bp__op_bad(at->node, "%s", complaint);
     return NULL;
   }
+  mask = bp__op_as_shape(at->graph, at->node, mask, own, complaint);
   mask = bp__op_cast(at->graph, at->node, mask, BP__INT64);
   int is_count = at->mask->ndim == 1;
   mask = bp__op_reshape(at->graph, at->node, mask, shape, 4);
@@ -136,6 +137,9 @@ static int add_biases(MultiHead *at, BpGraphValue *bias) {
   if (at->k->ndim != 3 || at->v->ndim != 3)
     return bp__op_error(at->node, "a bias with keys and values of 4 dimensions is not supported");
   k = at->k->shape[2];
+  const int64_t known[] = {q, k, at->v->shape[2]};
+  if (bp__extents_any_open(known, 3))
+    return bp__op_error(at->node, "heads of an open number or size are not supported");
   if (bias->ndim != 1 || bias->shape[0] != q + k + at->v->shape[2])
     return bp__op_bad(at->node, "its bias is not a vector of %lld",
                       (long long)(q + k + at->v->shape[2]));
@@ -198,6 +202,8 @@ BP_ROW_EXPAND(microsoft_attention) {
   if (x->ndim != 3 || weights->ndim != 2)
     return bp__op_bad(node, "its input has %d dimensions, not 3, or its weights %d, not 2", x->ndim,
                       weights->ndim);
+  if (bp__extent_is_open(weights->shape[1]))
+    return bp__op_error(node, "weights of an open number of columns are not supported");
   if (read_widths(node, weights->shape[1], widths))
     return -1;
   x = bp__op_binary(graph, node, "MatMul", x, node->inputs[1]);

@@ -163,6 +163,10 @@ int bp__op_bind_inputs(BpGraph *graph, BpGraphNode *node);
 /* Lets a run decide whether the input of a Reshape or an Expand has the shape that it is to have.
  * 0: the node is another; 1: others were appended in its place; -1: an error. */
 int bp__op_bind_shape(BpGraph *graph, BpGraphNode *node);
+/* The value with that shape, of as many dimensions as its own, which a run checks where extents are
+ * open. NULL with the complaint about `node`; the value may be NULL. (agree.c) */
+BpGraphValue *bp__op_as_shape(BpGraph *graph, const BpGraphNode *node, BpGraphValue *value,
+                              const int64_t *shape, const char *complaint);
 /* Infers. Where extents that are open keep inference from knowing whether inputs fit, nodes are put
  * before this one that check it when the model runs, or, 1, in its place. */
 int bp__op_infer_agreeing(BpGraph *graph, BpGraphNode *node);

@@ -53,16 +53,13 @@
         bp__expand_##expand, BP_OPEN_ALL                                                           \
   }
 
-#define CLOSED_MICROSOFT(name, min, max, outputs, attrs, expand)                                   \
-  {                                                                                                \
-    name, "com.microsoft", 1, min, max, outputs, 0, BP_FUSE_OPAQUE, attrs, NULL, NULL, NULL, NULL, \
-        bp__expand_##expand, BP_OPEN_NONE                                                          \
-  }
-
 #define WINDOW_ATTRS "auto_pad:s kernel_shape:is strides:is pads:is dilations:is "
 #define RECURRENT_ATTRS                                                                            \
   "activations:ss activation_alpha:fs activation_beta:fs clip:f direction:s hidden_size:i "        \
   "layout:i "
+#define ATTENTION_ATTRS                                                                            \
+  "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i scale:f softcap:f "            \
+  "softmax_precision:i left_window_size:i right_window_size:i"
 #define STEP_ATTRS "reverse:i activations:ss numbers:fs clip:f "
 #define STEPS(name, outputs, attrs, compute)                                                       \
   {                                                                                                \
@@ -302,9 +299,6 @@ static const BpOp table[] = {
 
     OPEN_EXPANDED("RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i",
                   rms_normalization),
-    /* What onnxruntime's tools write for it, in ONNX's domain. */
-    OPEN_EXPANDED("SimplifiedLayerNormalization", 1, 2, 2, 1, "axis:i epsilon:f stash_type:i",
-                  rms_normalization),
     OPEN_EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
 
     /* What optimisers write for chains of operators. */
@@ -339,23 +333,18 @@ static const BpOp table[] = {
     EXPANDED("STFT", 17, 2, 4, 1, "onesided:i", stft),
 
     /* Attention. */
-    EXPANDED("RotaryEmbedding", 23, 3, 4, 1, "interleaved:i num_heads:i rotary_embedding_dim:i",
-             rotary_embedding),
-    EXPANDED("Attention", 23, 3, 7, 4,
-             "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i scale:f softcap:f "
-             "softmax_precision:i left_window_size:i right_window_size:i",
-             attention),
-    CLOSED_MICROSOFT(
-        "RotaryEmbedding", 4, 4, 1,
-        "interleaved:i is_packed_batching:i num_heads:i rotary_embedding_dim:i scale:f",
-        microsoft_rotary_embedding),
-    CLOSED_MICROSOFT("Attention", 2, 6, 1,
-                     "do_rotary:i mask_filter_value:f num_heads:i past_present_share_buffer:i "
-                     "qkv_hidden_sizes:is scale:f unidirectional:i",
-                     microsoft_attention),
-    CLOSED_MICROSOFT("MultiHeadAttention", 1, 8, 3,
-                     "mask_filter_value:f num_heads:i scale:f unidirectional:i",
-                     multi_head_attention),
+    OPEN_EXPANDED("RotaryEmbedding", 23, 3, 4, 1,
+                  "interleaved:i num_heads:i rotary_embedding_dim:i", rotary_embedding),
+    OPEN_EXPANDED("Attention", 23, 3, 7, 4, ATTENTION_ATTRS, attention),
+    MICROSOFT("RotaryEmbedding", 4, 4, 1,
+              "interleaved:i is_packed_batching:i num_heads:i rotary_embedding_dim:i scale:f",
+              microsoft_rotary_embedding),
+    MICROSOFT("Attention", 2, 6, 1,
+              "do_rotary:i mask_filter_value:f num_heads:i past_present_share_buffer:i "
+              "qkv_hidden_sizes:is scale:f unidirectional:i",
+              microsoft_attention),
+    MICROSOFT("MultiHeadAttention", 1, 8, 3,
+              "mask_filter_value:f num_heads:i scale:f unidirectional:i", multi_head_attention),
 
     /* Recurrent layers. */
     EXPANDED("LSTM", 7, 3, 8, 3, RECURRENT_ATTRS "input_forget:i", lstm),

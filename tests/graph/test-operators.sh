@@ -87,18 +87,17 @@ Of ONNX 1.23.2's own operators these have no row. A model that has one is refuse
 message. `If`, `Loop`, `Scan` and calls of the model's own functions have no row, and are read all the same ([how](graph.md)). Of other
 domains there is `MatMulNBits` of `com.microsoft`: weights of 2, 4 and 8 bits, zero points as packed integers or as floats, a bias, open
 extents. It computes in float32 whatever `accuracy_level` says; an order of groups (`g_idx`) and a K that is no multiple of `block_size`
-are refused. Of the same domain, checked against onnxruntime:
+are refused. Of the same domain, with open extents and checked against onnxruntime:
 
-- with open extents: `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `QGemm`, `FusedMatMul`
-  (`transBatchA` and `transBatchB` are refused), `SkipLayerNormalization` and `SkipSimplifiedLayerNormalization` (the mean and the
-  deviation as outputs are refused), `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`, and `QLinear` with
-  `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only), `GlobalAveragePool`, `AveragePool`,
-  `Concat` and `Where`. These compute in float32 and round to the nearest integer, so that an element may differ by one from
-  onnxruntime's; its `QLinearSoftmax` rounds down;
-- with fixed extents: `RotaryEmbedding` (`scale` and `is_packed_batching` are refused), `MultiHeadAttention` (queries, keys and values
-  in one input are refused) and `Attention` (a past is refused).
+- `BiasGelu`, `FastGelu`, `QuickGelu`, `MatMulIntegerToFloat`, `DynamicQuantizeMatMul`, `QGemm`, `FusedMatMul` (`transBatchA` and
+  `transBatchB` are refused), `SkipLayerNormalization` and `SkipSimplifiedLayerNormalization` (the mean and the deviation as outputs
+  are refused), `EmbedLayerNormalization`, `QuantizeLinear`, `DequantizeLinear`, `NhwcMaxPool`;
+- `RotaryEmbedding` (`scale` and `is_packed_batching` are refused), `MultiHeadAttention` (queries, keys and values in one input are
+  refused) and `Attention` (a past is refused);
+- `QLinear` with `Add`, `Mul`, `LeakyRelu`, `Sigmoid`, `Softmax` (before operator set 13 along the last axis only),
+  `GlobalAveragePool`, `AveragePool`, `Concat` and `Where`. These compute in float32 and round as `QuantizeLinear` does, so that an element
+  may differ by one from onnxruntime's, which rounds halves otherwise, and in `QLinearSoftmax` down.
 
-`SimplifiedLayerNormalization`, which onnxruntime's tools write into ONNX's own domain, is `RMSNormalization`.
 All other operators of other domains (`ai.onnx.ml`, `com.microsoft`) are refused, too.
 
 TAIL
