@@ -549,7 +549,7 @@ class Case:
 
     def __init__(self, number, op, opset, attrs, inputs, before=(), after=()):
         self.opset, self.inputs = opset, {}
-        self.place, self.output = len(before), f"y{number}"
+        self.place, self.output = len([name for name in before if name]), f"y{number}"
         names = []
         for place, value in enumerate(inputs):
             names.append("" if value is None else f"x{number}_{place}")
