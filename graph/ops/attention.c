@@ -73,8 +73,8 @@ static BpGraphValue *rotary_rows(BpGraph *graph, const BpGraphNode *node, const 
   if (!rows)
     return NULL;
   if (rows->ndim != 3 || rows->shape[2] != rotary->half) {
-    bp__op_bad(node, "input %d gives %s, not a row of %lld for each place", input,
-               bp__value_format(rows, text), (long long)rotary->half);
+    bp__op_bad(node, "its cache '%s' gives %s, not a row of %lld for each place",
+               node->inputs[input]->name, bp__value_format(rows, text), (long long)rotary->half);
     return NULL;
   }
   const int64_t wanted[] = {shape[0], shape[rotary->length], rotary->half};

@@ -30,7 +30,7 @@ BP_ROW_EXPAND(microsoft_rotary_embedding) {
   if (bp__node_int(node, "is_packed_batching", 0) || bp__node_float(node, "scale", 1) != 1)
     return bp__op_error(node, "is_packed_batching and a scale are not supported");
   if ((x->ndim != 3 && x->ndim != 4) || cosine->ndim != 2)
-    return bp__op_bad(node, "its input has %d dimensions, neither 3 nor 4, or its cache %d, not 2",
+    return bp__op_bad(node, "its input and its cache have %d and %d dimensions, not 3 or 4, and 2",
                       x->ndim, cosine->ndim);
   if (heads == 0 && x->ndim == 3 && cosine->shape[1] > 0 && !bp__extent_is_open(x->shape[2]))
     heads = x->shape[2] / (2 * cosine->shape[1]); /* heads are turned whole */
@@ -149,6 +149,16 @@ static int add_biases(MultiHead *at, BpGraphValue *bias) {
   return at->q && at->k && at->v ? 0 : -1;
 }
 
+/* The keys, which are as many as the queries: with more, onnxruntime's last query sees them all. */
+static BpGraphValue *as_many_keys(const MultiHead *at) {
+  int64_t shape[4] = {0};
+  for (int32_t i = 0; i < at->k->ndim; i++)
+    shape[i] = at->k->shape[i];
+  shape[at->k->ndim == 4 ? 2 : 1] = at->q->shape[1];
+  return bp__op_as_shape(at->graph, at->node, at->k, shape,
+                         "unidirectional wants as many keys as queries");
+}
+
 /* Inputs: query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value. */
 BP_ROW_EXPAND(multi_head_attention) {
   MultiHead at = {.graph = graph, .node = node};
@@ -159,13 +169,20 @@ BP_ROW_EXPAND(multi_head_attention) {
   at.bias = bp__node_input(node, 5);
   at.past[0] = bp__node_input(node, 6);
   at.past[1] = bp__node_input(node, 7);
-  if (!at.k || !at.v || at.q->ndim != 3)
+  if (!at.k && !at.v)
     return bp__op_error(node, "queries, keys and values in one input are not supported");
+  if (!at.k || !at.v || at.q->ndim != 3 || !bp__dtype_is_float(at.q->dtype))
+    return bp__op_bad(node,
+                      "its query has %d dimensions, not 3, or is not of floats, or it has only "
+                      "one of key and value",
+                      at.q->ndim);
   if (!at.past[0] != !at.past[1] || (at.past[0] && at.past[0]->ndim != 4))
     return bp__op_bad(node, "past_key and past_value go together, and have 4 dimensions");
   if ((at.k->ndim != 3 && at.k->ndim != 4) || at.v->ndim != at.k->ndim)
     return bp__op_bad(node, "its keys and values have %d and %d dimensions, not both 3 or both 4",
                       at.k->ndim, at.v->ndim);
+  if (bp__node_int(node, "unidirectional", 0) && !at.past[0] && !(at.k = as_many_keys(&at)))
+    return -1;
   if (bp__node_input(node, 3) && add_biases(&at, node->inputs[3]))
     return -1;
   return give_attention(&at);
@@ -200,8 +217,8 @@ BP_ROW_EXPAND(microsoft_attention) {
   if (bp__node_input(node, 4) || bp__node_int(node, "do_rotary", 0))
     return bp__op_error(node, "a past in one tensor and do_rotary are not supported");
   if (x->ndim != 3 || weights->ndim != 2)
-    return bp__op_bad(node, "its input has %d dimensions, not 3, or its weights %d, not 2", x->ndim,
-                      weights->ndim);
+    return bp__op_bad(node, "its input and its weights have %d and %d dimensions, not 3 and 2",
+                      x->ndim, weights->ndim);
   if (bp__extent_is_open(weights->shape[1]))
     return bp__op_error(node, "weights of an open number of columns are not supported");
   if (read_widths(node, weights->shape[1], widths))

@@ -294,6 +294,9 @@ BP_ROW_EXPAND(embed_layer_normalization) {
   parts[0] = bp__op_binary(graph, node, "Add", word, position);
   if (bp__node_input(node, 1))
     parts[0] = bp__op_binary(graph, node, "Add", parts[0], embedded(graph, node, 4, 1));
+  else if (bp__node_input(node, 4)) /* all tokens are of the first segment */
+    parts[0] = bp__op_binary(graph, node, "Add", parts[0],
+                             bp__op_slice(graph, node, node->inputs[4], 0, 0, 1));
   parts[1] = node->inputs[5];
   parts[2] = node->inputs[6];
   all[0] = bp__op_apply(graph, "", "LayerNormalization", node->name, parts, 3,

@@ -88,6 +88,9 @@ static const char *plain_name(const BpGraphNode *node) {
 }
 
 BP_ROW_EXPAND(qlinear_unary) {
+  /* onnxruntime divides by the whole window beyond the padding, ONNX by what lies in it. */
+  if (bp__node_int(node, "ceil_mode", 0) && bp__node_int(node, "count_include_pad", 0))
+    return bp__op_error(node, "ceil_mode with count_include_pad is not supported");
   BpGraphValue *x = dequantized(graph, node, 0);
   if (!x)
     return -1;
@@ -154,6 +157,8 @@ BP_ROW_EXPAND(qgemm) {
       return -1;
     else
       inputs[i] = node->inputs[places[i]];
+  if (!bp__node_input(node, 7) != !bp__node_input(node, 8))
+    return bp__op_bad(node, "its y_scale and y_zero_point go together");
   if (check_input(node, 1, 1) || check_input(node, 2, 1) || check_input(node, 4, 0))
     return -1;
   for (int32_t i = 0; i < 2; i++) {

@@ -498,6 +498,7 @@ def attention_cases():
         yield "EmbedLayerNormalization", 20, {}, [ids(20, 2, 5), ids(2, 2, 5), *tables, *vectors] + rest
         yield "EmbedLayerNormalization", 20, dict(epsilon=.3), [
             ids(20, 2, 5), None, *tables[:2], None, *vectors] + rest
+        yield "EmbedLayerNormalization", 20, {}, [ids(20, 2, 5), None, *tables, *vectors] + rest
 
 
 def promised_cases():
@@ -593,6 +594,11 @@ def refused_cases():
     yield "MultiHeadAttention", one, [q, q, q, noise(35)], (), "not a vector of 36"
     yield "MultiHeadAttention", one, [q, q, q, None, np.ones((2, 4), "i4")], (), "its mask does not fit"
     yield "MultiHeadAttention", one, [q, q, q, None, np.ones(8, "i4")], (), "its mask does not fit"
+    yield "MultiHeadAttention", dict(num_heads=3, unidirectional=1), [q, noise(2, 7, 12), noise(2, 7, 12)], (), "as many keys"
+    yield "MultiHeadAttention", one, [q, None, q], (), "only one of key and value"
+    yield "QGemm", {}, [whole[0], scale, zero, whole[0].T.copy(), scale, zero, None, scale], (), "go together"
+    yield "QLinearAveragePool", dict(kernel_shape=[2], ceil_mode=1, count_include_pad=1), [
+        whole, scale, zero, scale], (), "is not supported"
     yield "Attention", dict(num_heads=3), [q, noise(12, 35)], (), "do not have 35 columns"
     yield "Attention", dict(num_heads=3, do_rotary=1), [q, noise(12, 36)], (), "do_rotary"
     yield "Attention", dict(num_heads=3, qkv_hidden_sizes=[12, 36]), [q, noise(12, 36)], (), "three numbers"
