@@ -259,6 +259,23 @@ static BpGraphValue *embedded(BpGraph *graph, const BpGraphNode *node, int32_t t
   return bp__op_apply(graph, "", "Gather", node->name, inputs, 2, NULL, 0);
 }
 
+/* The first rows of the embedding of positions, as many as a row has tokens. */
+static BpGraphValue *first_positions(BpGraph *graph, const BpGraphNode *node) {
+  static const char complaint[] = "it has more tokens than its position_embedding has rows";
+  BpGraphValue *table = node->inputs[3];
+  int64_t length = node->inputs[0]->shape[1];
+  int64_t left = bp__extent_subtract(&graph->extents, table->shape[0], length);
+  if (left == BP_EXTENT_NONE)
+    return NULL;
+  if (left < 0 && !bp__extent_is_open(left)) {
+    bp__op_bad(node, "%s", complaint);
+    return NULL;
+  }
+  if (!bp__op_bind(graph, node, bp__op_extents(graph, node, &left, 1), NULL, complaint))
+    return NULL;
+  return bp__op_binary(graph, node, "Gather", table, bp__op_counting(graph, node, length));
+}
+
 /* How many elements of each row of the mask are 1, as int32; without a mask none. */
 static BpGraphValue *count_mask(BpGraph *graph, const BpGraphNode *node) {
   static const int64_t one = 1, zero = 0, last = -1;
@@ -287,10 +304,7 @@ BP_ROW_EXPAND(embed_layer_normalization) {
   if (!word || !bp__node_input(node, 3) || node->inputs[3]->ndim != 2 || !bp__node_input(node, 5) ||
       !bp__node_input(node, 6))
     return word ? bp__op_bad(node, "inputs 3, 5 and 6 are not a matrix and two vectors") : -1;
-  position = bp__node_input(node, 8)
-                 ? embedded(graph, node, 3, 8)
-                 : bp__op_binary(graph, node, "Gather", node->inputs[3],
-                                 bp__op_counting(graph, node, node->inputs[0]->shape[1]));
+  position = bp__node_input(node, 8) ? embedded(graph, node, 3, 8) : first_positions(graph, node);
   parts[0] = bp__op_binary(graph, node, "Add", word, position);
   if (bp__node_input(node, 1))
     parts[0] = bp__op_binary(graph, node, "Add", parts[0], embedded(graph, node, 4, 1));

@@ -267,7 +267,7 @@ CASES = {
          "s": RANDOM.random((2, 8), np.float32), "a": RANDOM.random(8, np.float32),
          "z": RANDOM.random(8, np.float32), "aw": RANDOM.random((8, 24), np.float32), "ab": RANDOM.random(24, np.float32)},
         [{"i": RANDOM.integers(0, 20, (b, t)), "g": RANDOM.integers(0, 2, (b, t)),
-          "m": np.arange(t) < RANDOM.integers(1, t + 1, (b, 1))} for b, t in [(1, 7), (3, 12), (2, 1), (1, 50)]]),
+          "m": np.arange(t) < RANDOM.integers(1, t + 1, (b, 1))} for b, t in [(1, 7), (3, 12), (2, 1), (1, 50), (1, 51)]]),
     "quantised_layers": (
         [node("QuantizeLinear", "xf a z", "x"), node("QuantizeLinear", "yf a z", "y"),
          node("QLinearAdd", "x a z y a z c z", "s", domain="com.microsoft"),

@@ -603,6 +603,7 @@ def refused_cases():
     yield "Attention", dict(num_heads=3, do_rotary=1), [q, noise(12, 36)], (), "do_rotary"
     yield "Attention", dict(num_heads=3, qkv_hidden_sizes=[12, 36]), [q, noise(12, 36)], (), "three numbers"
     yield "EmbedLayerNormalization", {}, [np.ones((2, 3), "i4"), None, noise(4, 8)], (), "inputs 3, 5 and 6"
+    yield "EmbedLayerNormalization", {}, [np.ones((2, 10), "i4"), None, noise(4, 8), noise(9, 8), None, noise(8), noise(8)], (), "more tokens than"
     yield "FusedMatMul", dict(transBatchA=1), [square, square], (), "transBatchA"
     yield "FusedMatMul", dict(transBatchB=1), [square, square], (), "transBatchB"
     yield "FusedMatMul", dict(transA=1), [noise(3, 8), noise(8, 3)], (), "do not multiply"
