@@ -7,9 +7,6 @@
 
 /* ---- The table --------------------------------------------------------------------------- */
 
-#define HAS(table, slot)                                                                           \
-  ((table)->struct_size >= offsetof(BpDeviceApi, slot) + sizeof((table)->slot) && (table)->slot)
-
 static void run_table(Kit *kit) {
   bp__kit_open_table(kit);
   const BpDeviceApi *own = kit->own;
@@ -21,8 +18,9 @@ static void run_table(Kit *kit) {
   KIT_TRUE(own->name && strcmp(own->name, kit->kinds[0]) == 0,
            "the table of device_api.%s says that its name is \"%s\"", kit->kinds[0],
            own->name ? own->name : "");
-  KIT_TRUE(HAS(own, get_device_count) && HAS(own, get_attr) && HAS(own, alloc_data_space) &&
-               HAS(own, free_data_space) && HAS(own, copy) && HAS(own, stream_sync),
+  KIT_TRUE(BP_TABLE_HAS(own, get_device_count) && BP_TABLE_HAS(own, get_attr) &&
+               BP_TABLE_HAS(own, alloc_data_space) && BP_TABLE_HAS(own, free_data_space) &&
+               BP_TABLE_HAS(own, copy) && BP_TABLE_HAS(own, stream_sync),
            "a slot that is not optional is NULL");
   KIT_TRUE(bp_device_parse(kit->kinds[0], &kit->device) == 0, "the host refuses the table: %s",
            bp_error_message());
@@ -36,18 +34,40 @@ static void run_groups(Kit *kit) {
     const char *name;
     int there, size;
   } groups[] = {
-      {"workspace", !!HAS(own, alloc_workspace) + !!HAS(own, free_workspace), 2},
+      {"workspace", BP_TABLE_HAS(own, alloc_workspace) + BP_TABLE_HAS(own, free_workspace), 2},
       {"streams",
-       !!HAS(own, create_stream) + !!HAS(own, free_stream) + !!HAS(own, sync_stream_from_to), 3},
-      {"timers", !!HAS(own, timer_start) + !!HAS(own, timer_stop) + !!HAS(own, timer_read), 3},
-      {"recording",
-       !!HAS(own, record_begin) + !!HAS(own, record_end) + !!HAS(own, record_replay) +
-           !!HAS(own, record_free),
-       4}};
+       BP_TABLE_HAS(own, create_stream) + BP_TABLE_HAS(own, free_stream) +
+           BP_TABLE_HAS(own, sync_stream_from_to),
+       3},
+  };
   for (size_t i = 0; i < G_N_ELEMENTS(groups); i++)
     KIT_TRUE(groups[i].there == 0 || groups[i].there == groups[i].size,
              "%d of the %d slots of %s are there; the host ignores them all", groups[i].there,
              groups[i].size, groups[i].name);
+}
+
+static const void *extension(const BpDeviceApi *own, const char *name, uint32_t version) {
+  return BP_TABLE_HAS(own, get_extension) ? own->get_extension(own->context, name, version) : NULL;
+}
+
+/* A table has every slot, and one of another version is another table. */
+static void run_extensions(Kit *kit) {
+  bp__kit_open_table(kit);
+  const BpDeviceApi *own = kit->own;
+  const BpTimerApi *timer = extension(own, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION);
+  const BpRecordingApi *recording =
+      extension(own, BP_EXTENSION_RECORDING, BP_EXTENSION_RECORDING_VERSION);
+  KIT_TRUE(!timer || (BP_TABLE_HAS(timer, start) && BP_TABLE_HAS(timer, stop) &&
+                      BP_TABLE_HAS(timer, read) && BP_TABLE_HAS(timer, free)),
+           "the extension \"timer\" lacks a slot");
+  KIT_TRUE(!recording || (BP_TABLE_HAS(recording, begin) && BP_TABLE_HAS(recording, end) &&
+                          BP_TABLE_HAS(recording, replay) && BP_TABLE_HAS(recording, free)),
+           "the extension \"recording\" lacks a slot");
+  KIT_TRUE(!extension(own, "none of this name", 1), "there is an extension of any name");
+  KIT_TRUE(!extension(own, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION + 1),
+           "there is an extension \"timer\" of a later version, which is not known yet");
+  KIT_TRUE(!extension(own, BP_EXTENSION_RECORDING, BP_EXTENSION_RECORDING_VERSION + 1),
+           "there is an extension \"recording\" of a later version, which is not known yet");
 }
 
 static void run_count(Kit *kit) {
@@ -74,7 +94,7 @@ static void run_present(Kit *kit) {
 /* ---- Attributes -------------------------------------------------------------------------- */
 
 /* The type of an answer that is not None, by attribute. */
-static const int32_t attr_types[BP_ATTR_COUNT] = {
+static const int32_t attr_types[] = {
     [BP_ATTR_EXIST] = BP_TYPE_BOOL,
     [BP_ATTR_MAX_THREADS_PER_BLOCK] = BP_TYPE_INT,
     [BP_ATTR_WARP_SIZE] = BP_TYPE_INT,
@@ -143,7 +163,7 @@ static void check_attr(const char *name, int32_t attr, const BpValue *value) {
 
 static void run_attr_types(Kit *kit) {
   bp__kit_open_device(kit);
-  for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
+  for (int32_t attr = 0; attr < (int32_t)G_N_ELEMENTS(attr_types); attr++) {
     BpValue value = {.type_index = BP_TYPE_NONE};
     const char *name = bp_device_attr_name(attr);
     KIT_OK(kit->api->get_attr(kit->api->context, kit->device.device_id, attr, &value), name);
@@ -242,7 +262,7 @@ static gboolean is_passing(int32_t attr) {
 
 char *bp__kit_describe(BpDevice device) {
   GString *text = g_string_new(NULL);
-  for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
+  for (int32_t attr = 0; attr < (int32_t)G_N_ELEMENTS(attr_types); attr++) {
     BpValue value = {.type_index = BP_TYPE_NONE};
     BpByteArray view;
     if (is_passing(attr))
@@ -336,6 +356,8 @@ static const Check checks[] = {
      "plugin.activate", CHECK_CORE, run_table},
     {"device.groups", "optional slots that come together are all there or none is", "device.table",
      CHECK_CORE, run_groups},
+    {"device.extensions", "an extension has every slot, and is of the version that was asked for",
+     "device.table", CHECK_OPTIONAL, run_extensions},
     {"device.count", "the number of devices is given, and why there is none", "device.table",
      CHECK_CORE, run_count},
     {"device.present", "there is a device, which says that it exists", "device.count", CHECK_CORE,

@@ -32,8 +32,9 @@ static void run_host_memory(Kit *kit) {
   bp__kit_sync(kit, NULL);
   bp__kit_limit_memory((size_t)16 << 20);
   void *other = NULL;
-  int rc = kit->api->alloc_data_space(kit->api->context, kit->device.device_id, size, 64, KIT_BYTE,
-                                      NULL, &other);
+  int rc = kit->api->alloc_data_space(
+      kit->api->context, kit->device.device_id,
+      &(BpAllocation){sizeof(BpAllocation), size, 64, KIT_BYTE, 0, NULL}, &other);
   if (rc != 0)
     KIT_REFUSED(rc, BP_ERROR_MEMORY, "alloc_data_space in a process that is short of memory");
   upload_or_refuse(kit, data, handle, size);
@@ -60,8 +61,9 @@ static void run_descriptors(Kit *kit) {
   none.rlim_cur = 3;
   setrlimit(RLIMIT_NOFILE, &none);
   void *handle = NULL, *stream = NULL;
-  int rc = kit->api->alloc_data_space(kit->api->context, kit->device.device_id, 4096, 64, KIT_BYTE,
-                                      NULL, &handle);
+  int rc = kit->api->alloc_data_space(
+      kit->api->context, kit->device.device_id,
+      &(BpAllocation){sizeof(BpAllocation), 4096, 64, KIT_BYTE, 0, NULL}, &handle);
   if (rc != 0)
     KIT_REFUSED(rc, NULL, "alloc_data_space in a process that can open no file");
   int stream_rc = -1;
@@ -87,8 +89,10 @@ static void run_descriptors(Kit *kit) {
 static void run_error_state(Kit *kit) {
   void *handle = NULL;
   bp__kit_open_device(kit);
-  KIT_REFUSED(kit->api->alloc_data_space(kit->api->context, kit->device.device_id,
-                                         UINT64_C(1) << 60, 64, KIT_BYTE, NULL, &handle),
+  KIT_REFUSED(kit->api->alloc_data_space(
+                  kit->api->context, kit->device.device_id,
+                  &(BpAllocation){sizeof(BpAllocation), UINT64_C(1) << 60, 64, KIT_BYTE, 0, NULL},
+                  &handle),
               BP_ERROR_MEMORY, "alloc_data_space of far too much");
   bp__kit_sync(kit, NULL);
   bp__kit_free(kit, bp__kit_alloc(kit, 64));

@@ -125,8 +125,10 @@ BpFunction *bp__kit_function(BpModule *module, const char *name) {
 
 void bp__kit_buffer_create(const Kit *kit, KitBuffer *buffer, BpDataType dtype, int64_t extent) {
   *buffer = (KitBuffer){.extent = extent, .bytes = (uint64_t)extent * bp_dtype_bytes(dtype)};
-  KIT_OK(bp_device_alloc(kit->target_device, buffer->bytes + MARGIN, 256, dtype, NULL,
-                         &buffer->handle),
+  KIT_OK(bp_device_alloc(
+             kit->target_device,
+             &(BpAllocation){sizeof(BpAllocation), buffer->bytes + MARGIN, 256, dtype, 0, NULL},
+             &buffer->handle),
          "alloc_data_space");
   buffer->view = (BpTensorView){
       .data = buffer->handle, .device = kit->target_device, .ndim = 1, .dtype = dtype};

@@ -60,6 +60,14 @@ void bp__kit_require_device(const Kit *kit) {
                    kit->device_index);
 }
 
+const BpRecordingApi *bp__kit_recordings(int32_t device_type) {
+  const BpRecordingApi *api =
+      bp_device_extension(device_type, BP_EXTENSION_RECORDING, BP_EXTENSION_RECORDING_VERSION);
+  if (!api)
+    bp__kit_skip("the device does not record");
+  return api;
+}
+
 void bp__kit_open_device(Kit *kit) {
   if (kit->api)
     return;
@@ -106,8 +114,9 @@ void *bp__kit_alloc(const Kit *kit, uint64_t size) {
   void *handle = NULL;
   char what[64];
   g_snprintf(what, sizeof what, "alloc_data_space of %" G_GUINT64_FORMAT " bytes", size);
-  KIT_OK(kit->api->alloc_data_space(kit->api->context, kit->device.device_id, size, 256, KIT_BYTE,
-                                    NULL, &handle),
+  KIT_OK(kit->api->alloc_data_space(
+             kit->api->context, kit->device.device_id,
+             &(BpAllocation){sizeof(BpAllocation), size, 256, KIT_BYTE, 0, NULL}, &handle),
          what);
   KIT_TRUE(handle, "%s gave NULL", what);
   return handle;

@@ -9,6 +9,7 @@
 
 #include <backplane/compiler/ir.h>
 #include <backplane/device.h>
+#include <backplane/device_extensions.h>
 #include <backplane/error.h>
 #include <backplane/module.h>
 #include <backplane/object.h>
@@ -128,6 +129,8 @@ void bp__kit_open_table(Kit *kit);
 void bp__kit_require_device(const Kit *kit);
 /* Finds the table, and the device that is checked, which becomes current. */
 void bp__kit_open_device(Kit *kit);
+/* The extension of devices of a type that records; ends the check as skipped if there is none. */
+const BpRecordingApi *bp__kit_recordings(int32_t device_type);
 /* The device's text, as "opencl:0"; static. */
 const char *bp__kit_device_text(const Kit *kit);
 /* All attributes of a device that do not change, a line each (transfer full). NULL with an error.

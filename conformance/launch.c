@@ -270,8 +270,8 @@ static void run_recording(Kit *kit) {
   void *stream = NULL;
   int32_t *sent = g_new0(int32_t, EXTENT), *got = g_new0(int32_t, EXTENT);
   bp__kit_open_target(kit);
-  if (!kit->target_api || !kit->target_api->record_begin)
-    bp__kit_skip("the device does not record");
+  const BpRecordingApi *api = bp__kit_recordings(kit->target_device.device_type);
+  void *context = kit->target_api->context;
   open_step(kit, &step);
   int32_t device_id = kit->target_device.device_id;
   KIT_OK(bp_stream_create(kit->target_device, &stream), "create_stream");
@@ -279,19 +279,16 @@ static void run_recording(Kit *kit) {
   bp__kit_buffer_set(kit, &step.buffer, sent, stream);
   KIT_OK(bp__kit_launch(step.function, &step.args), "the call of a function");
   bp__kit_buffer_get(kit, &step.buffer, got, stream);
-  KIT_OK(kit->target_api->record_begin(kit->target_api->context, device_id, stream),
-         "record_begin");
+  KIT_OK(api->begin(context, device_id, stream), "begin of a recording");
   for (int i = 0; i < 3; i++)
     KIT_OK(bp__kit_launch(step.function, &step.args), "the call of a function");
-  KIT_OK(kit->target_api->record_end(kit->target_api->context, device_id, stream, &recording),
-         "record_end");
+  KIT_OK(api->end(context, device_id, stream, &recording), "end of a recording");
   for (int32_t round = 0; round < 4; round++) {
     bp__kit_buffer_get(kit, &step.buffer, got, stream);
     expect_value(got, 1 + 3 * round, "three launches, recorded, before a replay");
-    KIT_OK(kit->target_api->record_replay(kit->target_api->context, recording, stream),
-           "record_replay");
+    KIT_OK(api->replay(context, recording, stream), "replay of a recording");
   }
-  KIT_OK(kit->target_api->record_free(kit->target_api->context, recording), "record_free");
+  KIT_OK(api->free(context, recording), "free of a recording");
   bp__kit_buffer_get(kit, &step.buffer, got, stream);
   expect_value(got, 13, "three launches, recorded and replayed four times");
   KIT_OK(bp_device_set_current(kit->target_device, NULL), "set_device");

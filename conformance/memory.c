@@ -6,8 +6,9 @@
 
 static int32_t alloc(const Kit *kit, uint64_t size, uint64_t alignment, const char *scope,
                      void **handle) {
-  return kit->api->alloc_data_space(kit->api->context, kit->device.device_id, size, alignment,
-                                    KIT_BYTE, scope, handle);
+  return kit->api->alloc_data_space(
+      kit->api->context, kit->device.device_id,
+      &(BpAllocation){sizeof(BpAllocation), size, alignment, KIT_BYTE, 0, scope}, handle);
 }
 
 static void expect_distinct(void *const *handles, size_t count) {
@@ -59,6 +60,10 @@ static void run_scope(Kit *kit) {
   bp__kit_free(kit, handle);
   KIT_REFUSED(alloc(kit, 64, 64, "no such scope", &handle), NULL,
               "alloc_data_space in a scope that there is not");
+  const BpAllocation flagged = {sizeof(BpAllocation), 64, 64, KIT_BYTE, UINT32_C(1) << 31, NULL};
+  KIT_REFUSED(
+      kit->api->alloc_data_space(kit->api->context, kit->device.device_id, &flagged, &handle), NULL,
+      "alloc_data_space with a flag that there is not");
 }
 
 static void run_hints(Kit *kit) {
@@ -72,8 +77,9 @@ static void run_hints(Kit *kit) {
     void *handle = NULL;
     bp_dtype_format(hints[i], dtype, sizeof dtype);
     g_snprintf(what, sizeof what, "alloc_data_space with the hint %s", dtype);
-    KIT_OK(kit->api->alloc_data_space(kit->api->context, kit->device.device_id, 256, 64, hints[i],
-                                      NULL, &handle),
+    KIT_OK(kit->api->alloc_data_space(
+               kit->api->context, kit->device.device_id,
+               &(BpAllocation){sizeof(BpAllocation), 256, 64, hints[i], 0, NULL}, &handle),
            what);
     bp__kit_free(kit, handle);
   }
@@ -270,7 +276,7 @@ static const Check checks[] = {
      CHECK_CORE, run_zero},
     {"memory.alignment", "any alignment up to a page is given, and kept where it can be seen",
      "memory.alloc", CHECK_CORE, run_alignment},
-    {"memory.scope", "the scope \"global\" is there, and an unknown one is an error",
+    {"memory.scope", "the scope \"global\" is there, and an unknown one, or flag, is an error",
      "memory.alloc", CHECK_CORE, run_scope},
     {"memory.hints", "a hint of any element type is let pass", "memory.alloc", CHECK_CORE,
      run_hints},

@@ -225,19 +225,20 @@ static void run_threads(Kit *kit) {
 static void run_timer(Kit *kit) {
   void *handles[CHAIN];
   bp__kit_open_device(kit);
-  uint8_t *sent = g_malloc0(piece_size(kit));
-  if (!kit->api->timer_start)
+  const BpTimerApi *api =
+      bp_device_extension(kit->device.device_type, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION);
+  if (!api)
     bp__kit_skip("the device has no timers");
+  uint8_t *sent = g_malloc0(piece_size(kit));
   make_chain(kit, handles);
   for (int round = 0; round < 4; round++) {
     void *timer = NULL;
     int64_t measured = -1;
     gint64 before = g_get_monotonic_time();
-    KIT_OK(kit->api->timer_start(kit->api->context, kit->device.device_id, NULL, &timer),
-           "timer_start");
+    KIT_OK(api->start(kit->api->context, kit->device.device_id, NULL, &timer), "start of a timer");
     queue_chain(kit, sent, handles, NULL);
-    KIT_OK(kit->api->timer_stop(kit->api->context, timer, NULL), "timer_stop");
-    KIT_OK(kit->api->timer_read(kit->api->context, timer, &measured), "timer_read");
+    KIT_OK(api->stop(kit->api->context, timer, NULL), "stop of a timer");
+    KIT_OK(api->read(kit->api->context, timer, &measured), "read of a timer");
     gint64 elapsed = (g_get_monotonic_time() - before) * 1000;
     KIT_TRUE(measured > 0, "%d copies took %" G_GINT64_FORMAT " ns by the device's clock", CHAIN,
              measured);
@@ -245,6 +246,10 @@ static void run_timer(Kit *kit) {
              "the device measured %" G_GINT64_FORMAT " ns of what took %" G_GINT64_FORMAT
              " ns altogether",
              measured, elapsed);
+    KIT_OK(api->read(kit->api->context, timer, &elapsed), "a second read of a timer");
+    KIT_TRUE(elapsed == measured, "a timer is read as %" G_GINT64_FORMAT " and %" G_GINT64_FORMAT,
+             measured, elapsed);
+    KIT_OK(api->free(kit->api->context, timer), "free of a timer");
   }
   free_chain(kit, handles);
   g_free(sent);
@@ -258,32 +263,31 @@ static void run_recording(Kit *kit) {
   bp__kit_open_device(kit);
   const size_t size = piece_size(kit);
   uint8_t *old = g_malloc(size), *sent = g_malloc(size), *got = g_malloc0(size);
-  if (!kit->api->record_begin)
-    bp__kit_skip("the device does not record");
+  const BpRecordingApi *api = bp__kit_recordings(kit->device.device_type);
   void *stream = kit->api->create_stream ? make_stream(kit) : NULL;
   void *from = bp__kit_alloc(kit, size), *to = bp__kit_alloc(kit, size);
   bp__kit_fill(old, size, kit->seed);
   bp__kit_upload(kit, old, to, 0, size, stream);
   bp__kit_upload(kit, old, from, 0, size, stream);
   bp__kit_sync(kit, stream);
-  KIT_OK(kit->api->record_begin(kit->api->context, kit->device.device_id, stream), "record_begin");
+  KIT_OK(api->begin(kit->api->context, kit->device.device_id, stream), "begin of a recording");
   bp__kit_copy(kit, from, 0, to, 0, size, stream);
-  KIT_OK(kit->api->record_end(kit->api->context, kit->device.device_id, stream, &recording),
-         "record_end");
-  KIT_TRUE(recording, "record_end gave NULL");
+  KIT_OK(api->end(kit->api->context, kit->device.device_id, stream, &recording),
+         "end of a recording");
+  KIT_TRUE(recording, "the end of a recording gave NULL");
   for (uint64_t round = 1; round < 4; round++) {
     bp__kit_fill(sent, size, kit->seed + round);
     bp__kit_upload(kit, sent, from, 0, size, stream);
     bp__kit_download(kit, to, 0, got, size, stream);
     bp__kit_sync(kit, stream);
     bp__kit_expect_bytes(got, old, size, "the destination of a recorded copy before a replay");
-    KIT_OK(kit->api->record_replay(kit->api->context, recording, stream), "record_replay");
+    KIT_OK(api->replay(kit->api->context, recording, stream), "replay of a recording");
     bp__kit_download(kit, to, 0, got, size, stream);
     bp__kit_sync(kit, stream);
     bp__kit_expect_bytes(got, sent, size, "the destination of a recorded copy after a replay");
     memcpy(old, sent, size);
   }
-  KIT_OK(kit->api->record_free(kit->api->context, recording), "record_free");
+  KIT_OK(api->free(kit->api->context, recording), "free of a recording");
   bp__kit_free(kit, from);
   bp__kit_free(kit, to);
   if (stream)

@@ -27,15 +27,11 @@ static inline int32_t bare_attr(void *context, int32_t device_id, int32_t attr, 
   return 0;
 }
 
-static inline int32_t bare_alloc(void *context, int32_t device_id, uint64_t size,
-                                 uint64_t alignment, BpDataType hint, const char *mem_scope,
+static inline int32_t bare_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
                                  void **handle) {
   (void)context;
   (void)device_id;
-  (void)size;
-  (void)alignment;
-  (void)hint;
-  (void)mem_scope;
+  (void)allocation;
   *handle = NULL;
   return bp_error_raise(BP_ERROR_MEMORY, "no memory");
 }
@@ -59,15 +55,11 @@ static inline int32_t bare_copy(void *context, const BpCopy *copy, void *stream)
   .alloc_data_space = bare_alloc, .free_data_space = bare_nothing, .copy = bare_copy,              \
   .stream_sync = bare_nothing
 
-static inline int32_t bare_host_alloc(void *context, int32_t device_id, uint64_t size,
-                                      uint64_t alignment, BpDataType hint, const char *mem_scope,
-                                      void **handle) {
+static inline int32_t bare_host_alloc(void *context, int32_t device_id,
+                                      const BpAllocation *allocation, void **handle) {
   (void)context;
   (void)device_id;
-  (void)alignment;
-  (void)hint;
-  (void)mem_scope;
-  *handle = malloc(size ? size : 1);
+  *handle = malloc(allocation->size ? allocation->size : 1);
   return *handle ? 0 : bp_error_raise(BP_ERROR_MEMORY, "no memory");
 }
 

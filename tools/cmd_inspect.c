@@ -195,7 +195,7 @@ static int inspect_device(const char *name, const ModelOptions *options, Facts *
     return -1;
   bp_device_format(device, text, sizeof text);
   add_text(facts, "device", text);
-  for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
+  for (int32_t attr = 0; bp_device_attr_name(attr); attr++) {
     BpValue value = {.type_index = BP_TYPE_NONE};
     if (bp_device_get_attr(device, attr, &value) < 0)
       return bp_error_add_context("attribute %s", bp_device_attr_name(attr));

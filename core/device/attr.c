@@ -10,7 +10,7 @@
 #include "core/device/device.h"
 #include "core/registry/given.h"
 
-static const char *const names[BP_ATTR_COUNT] = {
+static const char *const names[] = {
     [BP_ATTR_EXIST] = "exist",
     [BP_ATTR_MAX_THREADS_PER_BLOCK] = "max_threads_per_block",
     [BP_ATTR_WARP_SIZE] = "warp_size",
@@ -40,11 +40,11 @@ static const char *const names[BP_ATTR_COUNT] = {
 };
 
 const char *bp_device_attr_name(int32_t attr) {
-  return attr >= 0 && attr < BP_ATTR_COUNT ? names[attr] : NULL;
+  return attr >= 0 && attr < (int32_t)G_N_ELEMENTS(names) ? names[attr] : NULL;
 }
 
 int32_t bp_device_attr_by_name(const char *name) {
-  for (int32_t i = 0; name && i < BP_ATTR_COUNT; i++)
+  for (int32_t i = 0; name && i < (int32_t)G_N_ELEMENTS(names); i++)
     if (strcmp(names[i], name) == 0)
       return i;
   return -1;

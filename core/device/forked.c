@@ -24,8 +24,8 @@ int bp__device_raise_forked(void) {
 FORKED(get_device_count, void *context, int32_t *count, const char **why)
 FORKED(get_attr, void *context, int32_t device_id, int32_t attr, BpValue *result)
 FORKED(set_device, void *context, int32_t device_id)
-FORKED(alloc_data_space, void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-       BpDataType dtype_hint, const char *mem_scope, void **handle)
+FORKED(alloc_data_space, void *context, int32_t device_id, const BpAllocation *allocation,
+       void **handle)
 FORKED(free_data_space, void *context, int32_t device_id, void *handle)
 FORKED(alloc_workspace, void *context, int32_t device_id, uint64_t size, BpDataType dtype_hint,
        void **handle)
@@ -33,12 +33,6 @@ FORKED(copy, void *context, const BpCopy *copy, void *stream)
 FORKED(create_stream, void *context, int32_t device_id, void **stream)
 FORKED(use_stream, void *context, int32_t device_id, void *stream)
 FORKED(sync_stream_from_to, void *context, int32_t device_id, void *from, void *to)
-FORKED(timer_start, void *context, int32_t device_id, void *stream, void **timer)
-FORKED(timer_stop, void *context, void *timer, void *stream)
-FORKED(timer_read, void *context, void *timer, int64_t *nanoseconds)
-FORKED(record_end, void *context, int32_t device_id, void *stream, BpRecording **recording)
-FORKED(record_replay, void *context, BpRecording *recording, void *stream)
-FORKED(record_free, void *context, BpRecording *recording)
 FORKED(visit_facts, void *context, int32_t device_id,
        int32_t (*visit)(void *visitor, const char *name, const BpValue *value), void *visitor)
 
@@ -60,13 +54,6 @@ void bp__device_api_make_forked(BpDeviceApi *api) {
       .free_stream = forked_use_stream,
       .sync_stream_from_to = forked_sync_stream_from_to,
       .stream_sync = forked_use_stream,
-      .timer_start = forked_timer_start,
-      .timer_stop = forked_timer_stop,
-      .timer_read = forked_timer_read,
-      .record_begin = forked_use_stream,
-      .record_end = forked_record_end,
-      .record_replay = forked_record_replay,
-      .record_free = forked_record_free,
       .visit_facts = forked_visit_facts,
   };
 }

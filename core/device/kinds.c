@@ -154,11 +154,6 @@ static void drop_incomplete_groups(BpDeviceApi *api) {
     api->alloc_workspace = NULL, api->free_workspace = NULL;
   if (!api->create_stream || !api->free_stream || !api->sync_stream_from_to)
     api->create_stream = NULL, api->free_stream = NULL, api->sync_stream_from_to = NULL;
-  if (!api->timer_start || !api->timer_stop || !api->timer_read)
-    api->timer_start = NULL, api->timer_stop = NULL, api->timer_read = NULL;
-  if (!api->record_begin || !api->record_end || !api->record_replay || !api->record_free)
-    api->record_begin = NULL, api->record_end = NULL, api->record_replay = NULL,
-    api->record_free = NULL;
 }
 
 static Kind *create_kind(const char *name, const BpDeviceApi *api) {
@@ -301,6 +296,13 @@ const BpDeviceApi *bp_device_api(int32_t device_type) {
       "as with bp_device_parse(), so that its plugin is found",
       device_type);
   return NULL;
+}
+
+const void *bp_device_extension(int32_t device_type, const char *name, uint32_t version) {
+  if (!BP_GIVEN(name))
+    return NULL;
+  const BpDeviceApi *api = bp_device_api(device_type);
+  return api && api->get_extension ? api->get_extension(api->context, name, version) : NULL;
 }
 
 /* ---- Names ------------------------------------------------------------------------------- */

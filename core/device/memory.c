@@ -30,30 +30,41 @@ static int check_alignment(uint64_t alignment) {
                         alignment);
 }
 
-static int alloc_on_host(uint64_t size, uint64_t alignment, const char *mem_scope, void **handle) {
-  if (mem_scope && strcmp(mem_scope, "global") != 0)
+static int alloc_on_host(const BpAllocation *allocation, void **handle) {
+  if (allocation->scope && strcmp(allocation->scope, "global") != 0)
     return bp_error_raise(BP_ERROR_VALUE, "host memory has no scope \"%.64s\"; it has \"global\"",
-                          mem_scope);
-  *handle = bp__host_alloc(size, alignment);
+                          allocation->scope);
+  *handle = bp__host_alloc(allocation->size, allocation->alignment);
   return *handle ? 0 : -1;
 }
 
-int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataType hint,
-                    const char *mem_scope, void **handle) {
+/* The size that BpAllocation had in the first version that has it. */
+#define LEAST_ALLOCATION (offsetof(BpAllocation, scope) + sizeof(const char *))
+
+static int read_allocation(const BpAllocation *given, BpAllocation *own) {
+  if (!BP_GIVEN(given) ||
+      bp__sized_read(own, sizeof *own, LEAST_ALLOCATION, given, "BpAllocation") ||
+      check_alignment(own->alignment))
+    return -1;
+  return own->flags ? bp_error_raise(BP_ERROR_VALUE, "BpAllocation: unknown flags 0x%x", own->flags)
+                    : 0;
+}
+
+int bp_device_alloc(BpDevice device, const BpAllocation *allocation, void **handle) {
+  BpAllocation known;
   if (!BP_GIVEN(handle))
     return -1;
   *handle = NULL;
-  if (bp__device_check_fork() || check_alignment(alignment))
+  if (bp__device_check_fork() || read_allocation(allocation, &known))
     return -1;
   if (bp__device_is_host(device))
-    return alloc_on_host(size, alignment, mem_scope, handle);
+    return alloc_on_host(&known, handle);
   const BpDeviceApi *api = bp__device_get(device);
   if (!api)
     return -1;
-  if (api->alloc_data_space(api->context, device.device_id, size, alignment, hint, mem_scope,
-                            handle))
-    return bp__device_failed(device, "allocating memory");
-  return 0;
+  return api->alloc_data_space(api->context, device.device_id, &known, handle)
+             ? bp__device_failed(device, "allocating memory")
+             : 0;
 }
 
 int bp_device_free(BpDevice device, void *handle) {

@@ -102,7 +102,9 @@ static BpTensor *create_on_device(BpTensorView *view, uint64_t bytes, const char
     return NULL;
   }
   allocation->device = view->device;
-  if (bp_device_alloc(view->device, bytes, BP_TENSOR_ALIGNMENT, view->dtype, mem_scope,
+  if (bp_device_alloc(view->device,
+                      &(BpAllocation){sizeof(BpAllocation), bytes, BP_TENSOR_ALIGNMENT, view->dtype,
+                                      0, mem_scope},
                       &allocation->handle) < 0) {
     free(allocation);
     return NULL;

@@ -125,7 +125,9 @@ static Block *create_block(BpDevice device, uint64_t stream, uint64_t size, BpDa
   block->device = device;
   block->stream = stream;
   block->size = (size + PAGE - 1) / PAGE * PAGE;
-  if (bp_device_alloc(device, block->size, ALIGNMENT, hint, NULL, &block->handle) == 0)
+  if (bp_device_alloc(device,
+                      &(BpAllocation){sizeof(BpAllocation), block->size, ALIGNMENT, hint, 0, NULL},
+                      &block->handle) == 0)
     return block;
   free(block);
   return NULL;

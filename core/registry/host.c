@@ -84,12 +84,32 @@ const BpHost *bp__host(void) {
   return bp__core_start() ? NULL : &host;
 }
 
+static int32_t table_raise(const char *kind, const char *message) {
+  return bp_error_raise(kind, "%s", message);
+}
+
+static int32_t table_add_context(const char *text) {
+  return bp_error_add_context("%s", text);
+}
+
+static int32_t table_put(BpError *error) {
+  if (!error)
+    return 0;
+  bp_error_put(error);
+  return -1;
+}
+
+static void table_log(int32_t level, const char *message) {
+  bp__log(level, "%s", message);
+}
+
 static const BpErrorTable error_table = {
     .struct_size = sizeof error_table,
-    .raise = bp_error_raise,
-    .add_context = bp_error_add_context,
+    .raise = table_raise,
+    .add_context = table_add_context,
     .take = bp_error_take,
-    .log = bp__log,
+    .put = table_put,
+    .log = table_log,
 };
 
 static void table_retain(void *object) {

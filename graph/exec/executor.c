@@ -87,8 +87,10 @@ static BpDevice storage_device(const BpExecutor *executor, int32_t storage) {
 static int allocate_storage(BpExecutor *executor, int32_t storage) {
   const BpDataType bytes = {BP_DTYPE_UINT, 8, 1};
   uint64_t size = executor->plan.graph->storages[storage].bytes;
-  if (bp_device_alloc(storage_device(executor, storage), size, STORAGE_ALIGNMENT, bytes, NULL,
-                      &executor->storage[storage]) < 0)
+  if (bp_device_alloc(
+          storage_device(executor, storage),
+          &(BpAllocation){sizeof(BpAllocation), size, STORAGE_ALIGNMENT, bytes, 0, NULL},
+          &executor->storage[storage]) < 0)
     return bp_error_add_context("%" PRIu64 " bytes of storage for the graph", size);
   point_storage(executor, storage, executor->storage[storage], 0);
   return 0;

@@ -132,7 +132,9 @@ static int get_block(Storage *storage, uint64_t size, BpDataType hint, const cha
       free_block(pool->device, storage->block.handle);
   }
   storage->block = (Block){NULL, size};
-  if (bp_device_alloc(pool->device, size, ALIGNMENT, hint, mem_scope, &storage->block.handle) == 0)
+  if (bp_device_alloc(pool->device,
+                      &(BpAllocation){sizeof(BpAllocation), size, ALIGNMENT, hint, 0, mem_scope},
+                      &storage->block.handle) == 0)
     return 0;
   return bp_error_add_context("%" PRIu64 " bytes for an intermediate value", size);
 }

@@ -57,28 +57,31 @@ BP_API char **bp_device_kinds(size_t *count);
 
 /* The table behind a device type; activates its plugin. An unknown one is an error. */
 BP_API const BpDeviceApi *bp_device_api(int32_t device_type);
+/* A table of backplane/device_extensions.h, whose slots are called with the context of that
+ * BpDeviceApi: NULL, with no error raised, if devices of this type have no such extension. */
+BP_API const void *bp_device_extension(int32_t device_type, const char *name, uint32_t version);
 /* Number of devices of a type now. With 0, *why (may be NULL) says the reason, and what is set of
  * the environment variables that the plugin reads; "" else. Valid until the thread asks again. */
 BP_API int bp_device_count(int32_t device_type, int32_t *count, const char **why);
 /* Reads BP_ATTR_*, or a number that only the plugin knows; owned by the caller; None for what the
  * device does not have. A negative number is an error. BP_ATTR_EXIST never fails. */
 BP_API int bp_device_get_attr(BpDevice device, int32_t attr, BpValue *value);
-/* The name of an attribute, "max_threads_per_block", or NULL; and the reverse, -1 if unknown. */
+/* The name of an attribute, "max_threads_per_block", or NULL; and the reverse, -1 if unknown. The
+ * attributes that this version knows are 0, 1, ... up to the first number without a name. */
 BP_API const char *bp_device_attr_name(int32_t attr);
 BP_API int32_t bp_device_attr_by_name(const char *name);
 
 /* ---- Memory and streams ------------------------------------------------------------------ */
 
 /* As the DeviceAPI slots of these names, with the host's checks. A device's handle is freed on that
- * device.
+ * device. A BpAllocation or BpCopy whose struct_size is not set, or in which a member is set that
+ * this version does not know, is BP_ERROR_VALUE.
  *
  * bp_device_copy also goes between two kinds of device, in pieces through host memory: `stream` is
  * then one of the destination, on which the writes are queued; what the source holds once its
  * stream that is current in this thread (the default one, if another device of the kind is current)
- * has been synchronised is what is copied, and the call waits for that. A BpCopy whose struct_size
- * is not set, or in which a member is set that this version does not know, is BP_ERROR_VALUE. */
-BP_API int bp_device_alloc(BpDevice device, uint64_t size, uint64_t alignment, BpDataType hint,
-                           const char *mem_scope, void **handle);
+ * has been synchronised is what is copied, and the call waits for that. */
+BP_API int bp_device_alloc(BpDevice device, const BpAllocation *allocation, void **handle);
 BP_API int bp_device_free(BpDevice device, void *handle);
 BP_API int bp_device_copy(const BpCopy *copy, void *stream);
 /* Short-lived memory from a pool of the calling thread; freed by the same thread, in any order. It

@@ -25,17 +25,17 @@ int32_t bp_device_list_count(BpDeviceList *list, int32_t *count, const char **wh
 
 int32_t bp_device_list_check(BpDeviceList *list, int32_t device_id) {
   if (bp_device_list_is_forked())
-    return list->host->error->raise(BP_ERROR_DEVICE,
-                                    "%s: this process was forked from one that used the device, "
-                                    "which does not survive that; fork before the first use, or "
-                                    "start a new program",
-                                    list->api->name);
+    return bp_plugin_raise(list->host, BP_ERROR_DEVICE,
+                           "%s: this process was forked from one that used the device, "
+                           "which does not survive that; fork before the first use, or "
+                           "start a new program",
+                           list->api->name);
   pthread_once(&list->once, list->find);
   if (device_id >= 0 && device_id < list->count)
     return 0;
-  return list->host->error->raise(BP_ERROR_VALUE, "%s: no device %d; there are %d%s%s",
-                                  list->api->name, device_id, list->count, list->why ? ": " : "",
-                                  list->why ? list->why : "");
+  return bp_plugin_raise(list->host, BP_ERROR_VALUE, "%s: no device %d; there are %d%s%s",
+                         list->api->name, device_id, list->count, list->why ? ": " : "",
+                         list->why ? list->why : "");
 }
 
 int bp_device_is_open(const BpDeviceOpening *opening) {

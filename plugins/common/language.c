@@ -11,10 +11,10 @@ int32_t bp_language_copy(const BpPluginTables *host, const BpEmitterTable *emitt
   if (bp_kernel_copy_dialect(emitter, name, dialect) != 0)
     return -1;
   if (dialect->num_types > BP_LANGUAGE_MOST_TYPES)
-    return host->error->raise(BP_ERROR_NOT_IMPLEMENTED,
-                              "the dialect %s has %d types; this plugin has room "
-                              "for %d",
-                              name, dialect->num_types, BP_LANGUAGE_MOST_TYPES);
+    return bp_plugin_raise(host, BP_ERROR_NOT_IMPLEMENTED,
+                           "the dialect %s has %d types; this plugin has room "
+                           "for %d",
+                           name, dialect->num_types, BP_LANGUAGE_MOST_TYPES);
   memcpy(language->types, dialect->types, sizeof(*dialect->types) * (size_t)dialect->num_types);
   dialect->types = language->types;
   return 0;

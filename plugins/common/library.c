@@ -54,6 +54,6 @@ int bp_option_is_on(const BpPluginTables *host, const char *option, int otherwis
   const char *text = host->runtime->get_option(option);
   int is_known = !text || !strcmp(text, "0") || !strcmp(text, "1");
   if (!is_known)
-    host->error->log(BP_LOG_WARNING, "%s is \"%.40s\", neither 0 nor 1; ignored", option, text);
+    bp_plugin_log(host, BP_LOG_WARNING, "%s is \"%.40s\", neither 0 nor 1; ignored", option, text);
   return text && is_known ? *text == '1' : otherwise;
 }

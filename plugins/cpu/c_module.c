@@ -173,10 +173,10 @@ BpModule *bp_cpu_c_module_create(const BpCSource *source) {
 }
 
 static int32_t bad_bytes(const char *what) {
-  return bp_cpu_host.error->raise(BP_ERROR_FORMAT,
-                                  "module of kind c: %s; the artifact is damaged or was made by "
-                                  "another version",
-                                  what);
+  return bp_plugin_raise(&bp_cpu_host, BP_ERROR_FORMAT,
+                         "module of kind c: %s; the artifact is damaged or was made by "
+                         "another version",
+                         what);
 }
 
 /* Finds the strings in the bytes; they stay there. */

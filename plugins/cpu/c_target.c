@@ -100,7 +100,7 @@ static int32_t compiler_flags(const BpCpu *cpu, const char *extras, int64_t vect
   }
   append_words(&lines, options);
   if (lines.used >= size)
-    return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target attribute options: too long");
+    return bp_plugin_raise(&bp_cpu_host, BP_ERROR_VALUE, "target attribute options: too long");
   return 0;
 }
 
@@ -183,7 +183,7 @@ static BpModule *build(const BpIrModule *module, const BpTarget *target) {
   const BpCpu *cpu = bp_cpu_find(name);
   BpOwnedBytes text = {NULL, 0, NULL};
   if (!cpu) {
-    bp_cpu_host.error->raise(BP_ERROR_VALUE, "target c: unknown mcpu \"%s\"", name);
+    bp_plugin_raise(&bp_cpu_host, BP_ERROR_VALUE, "target c: unknown mcpu \"%s\"", name);
     return NULL;
   }
   if (compiler_flags(cpu, extras, vector_bits, options, flags, sizeof(flags)) ||

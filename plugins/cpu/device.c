@@ -115,15 +115,14 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
 
 /* ---- Memory and copies ------------------------------------------------------------------- */
 
-static int32_t alloc_data_space(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                                BpDataType dtype_hint, const char *mem_scope, void **handle) {
+static int32_t alloc_data_space(void *context, int32_t device_id, const BpAllocation *allocation,
+                                void **handle) {
   (void)context;
   (void)device_id;
-  (void)dtype_hint;
-  if (mem_scope && mem_scope[0] && strcmp(mem_scope, "global") != 0)
-    return bp_cpu_host.error->raise(BP_ERROR_VALUE,
-                                    "cpu: no memory scope \"%s\"; there is \"global\"", mem_scope);
-  *handle = bp_cpu_host.runtime->host_alloc(size, alignment < 64 ? 64 : alignment);
+  if (bp_plugin_check_allocation(&bp_cpu_host, "cpu", allocation))
+    return -1;
+  uint64_t alignment = allocation->alignment < 64 ? 64 : allocation->alignment;
+  *handle = bp_cpu_host.runtime->host_alloc(allocation->size, alignment);
   return *handle ? 0 : -1;
 }
 

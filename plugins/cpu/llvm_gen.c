@@ -16,8 +16,8 @@ void bp_gen_fail(BpGen *g, const char *kind, const char *format, ...) {
   va_start(args, format);
   vsnprintf(message, sizeof(message), format, args);
   va_end(args);
-  bp_cpu_host.error->raise(kind, "target llvm: function %s: %s",
-                           g->ir_function ? g->ir->str_value(g->ir_function) : "?", message);
+  bp_plugin_raise(&bp_cpu_host, kind, "target llvm: function %s: %s",
+                  g->ir_function ? g->ir->str_value(g->ir_function) : "?", message);
 }
 
 /* ---- Types ------------------------------------------------------------------------------- */

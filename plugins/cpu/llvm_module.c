@@ -152,10 +152,10 @@ BpModule *bp_cpu_llvm_module_create(const BpLlvmCode *code) {
 }
 
 static int32_t bad_bytes(const char *what) {
-  return bp_cpu_host.error->raise(BP_ERROR_FORMAT,
-                                  "module of kind llvm: %s; the artifact is damaged or was made by "
-                                  "another version",
-                                  what);
+  return bp_plugin_raise(&bp_cpu_host, BP_ERROR_FORMAT,
+                         "module of kind llvm: %s; the artifact is damaged or was made by "
+                         "another version",
+                         what);
 }
 
 /* Finds the parts in the bytes; they stay there. */

@@ -66,10 +66,10 @@ static int32_t name_level(Job *job) {
   const BpCpu *level = bp_cpu_level(job->cpu);
   int is_x86 = strcmp(job->cpu->arch, "x86_64") == 0;
   if (!is_x86 && strcmp(job->cpu->arch, "aarch64") != 0)
-    return bp_cpu_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
-                                    "target llvm: mcpu=%s: code for x86_64 and aarch64 alone is "
-                                    "made with LLVM; use target c",
-                                    job->cpu->name);
+    return bp_plugin_raise(&bp_cpu_host, BP_ERROR_NOT_IMPLEMENTED,
+                           "target llvm: mcpu=%s: code for x86_64 and aarch64 alone is "
+                           "made with LLVM; use target c",
+                           job->cpu->name);
   job->level = is_x86 ? level->name : "generic";
   job->tuned = level == job->cpu ? job->level : job->cpu->name;
   return 0;
@@ -85,13 +85,13 @@ static int32_t read_target(const BpTarget *target, Job *job) {
     return -1;
   job->cpu = bp_cpu_find(job->cpu_name);
   if (!job->cpu)
-    return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target llvm: unknown mcpu \"%s\"",
-                                    job->cpu_name);
+    return bp_plugin_raise(&bp_cpu_host, BP_ERROR_VALUE, "target llvm: unknown mcpu \"%s\"",
+                           job->cpu_name);
   if (name_level(job))
     return -1;
   if (job->opt < 0 || job->opt > 3)
-    return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target llvm: opt is 0 to 3, not %lld",
-                                    (long long)job->opt);
+    return bp_plugin_raise(&bp_cpu_host, BP_ERROR_VALUE, "target llvm: opt is 0 to 3, not %lld",
+                           (long long)job->opt);
   if (!job->triple[0])
     snprintf(job->triple, sizeof(job->triple), "%s-unknown-linux-gnu", job->cpu->arch);
   bp_cpu_each(job->cpu->features, ',', add_feature, job->features);
@@ -106,10 +106,12 @@ static int32_t create_machine(Job *job) {
   char *message = NULL;
   pthread_once(&once, initialize_targets);
   if (strncmp(job->triple, job->cpu->arch, strlen(job->cpu->arch)) != 0)
-    return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target llvm: mtriple %s does not fit mcpu %s",
-                                    job->triple, job->cpu->name);
+    return bp_plugin_raise(&bp_cpu_host, BP_ERROR_VALUE,
+                           "target llvm: mtriple %s does not fit mcpu %s", job->triple,
+                           job->cpu->name);
   if (LLVMGetTargetFromTriple(job->triple, &target, &message)) {
-    bp_cpu_host.error->raise(BP_ERROR_VALUE, "target llvm: mtriple %s: %s", job->triple, message);
+    bp_plugin_raise(&bp_cpu_host, BP_ERROR_VALUE, "target llvm: mtriple %s: %s", job->triple,
+                    message);
     LLVMDisposeMessage(message);
     return -1;
   }
@@ -118,8 +120,8 @@ static int32_t create_machine(Job *job) {
                               job->opt ? LLVMCodeGenLevelAggressive : LLVMCodeGenLevelNone,
                               LLVMRelocPIC, LLVMCodeModelDefault);
   if (!job->machine)
-    return bp_cpu_host.error->raise(BP_ERROR_COMPILE, "target llvm: no machine for %s",
-                                    job->triple);
+    return bp_plugin_raise(&bp_cpu_host, BP_ERROR_COMPILE, "target llvm: no machine for %s",
+                           job->triple);
   return 0;
 }
 
@@ -234,7 +236,8 @@ static BpModule *build(const BpIrModule *module, const BpTarget *target) {
   BpGen g = {.ir = bp_cpu_host.host->get_table(bp_cpu_host.host, BP_TABLE_IR, BP_TABLE_IR_VERSION)};
   Job job = {.machine = NULL};
   if (!g.ir) {
-    bp_cpu_host.error->raise(BP_ERROR_NOT_FOUND, "target llvm: the compiler library is not loaded");
+    bp_plugin_raise(&bp_cpu_host, BP_ERROR_NOT_FOUND,
+                    "target llvm: the compiler library is not loaded");
     return NULL;
   }
   if (read_target(target, &job) || create_machine(&job))

@@ -7,7 +7,7 @@
 #include <string.h>
 
 int32_t bp_cpu_module_no_memory(const char *kind) {
-  return bp_cpu_host.error->raise(BP_ERROR_MEMORY, "module of kind %s: out of memory", kind);
+  return bp_plugin_raise(&bp_cpu_host, BP_ERROR_MEMORY, "module of kind %s: out of memory", kind);
 }
 
 /* ---- The CPU ----------------------------------------------------------------------------- */
@@ -16,10 +16,10 @@ int32_t bp_cpu_module_check_runs(const char *cpu, const char *extras) {
   char why[512];
   if (bp_cpu_can_run(bp_cpu_find(cpu), extras, why, sizeof(why)))
     return 0;
-  return bp_cpu_host.error->raise(BP_ERROR_DEVICE,
-                                  "the module was compiled for the CPU %s%s%s and cannot run here: "
-                                  "%s; build it for another mcpu",
-                                  cpu, extras[0] ? " with " : "", extras, why);
+  return bp_plugin_raise(&bp_cpu_host, BP_ERROR_DEVICE,
+                         "the module was compiled for the CPU %s%s%s and cannot run here: "
+                         "%s; build it for another mcpu",
+                         cpu, extras[0] ? " with " : "", extras, why);
 }
 
 int32_t bp_cpu_module_flags(const char *cpu, const char *extras) {
@@ -70,10 +70,10 @@ int bp_cpu_module_loadbinary(const char *kind, BpCpuLoad load, const BpValue *ar
                              int32_t num_args, BpValue *result) {
   BpByteArray bytes;
   if (num_args != 1 && num_args != 2)
-    return bp_cpu_host.error->raise(BP_ERROR_TYPE,
-                                    "runtime.module.loadbinary_%s: expected bytes and an owner, "
-                                    "got %d arguments",
-                                    kind, num_args);
+    return bp_plugin_raise(&bp_cpu_host, BP_ERROR_TYPE,
+                           "runtime.module.loadbinary_%s: expected bytes and an owner, "
+                           "got %d arguments",
+                           kind, num_args);
   if (bp_cpu_host.object->view_str(&args[0], &bytes) != 0)
     return -1;
   return bp_plugin_answer_module(result, load(&bytes));

@@ -18,8 +18,8 @@ int32_t bp_cpu_target_text(const BpTarget *target, const char *name, char *text,
   if (value.type_index != BP_TYPE_NONE && bp_cpu_host.object->view_str(&value, &view) != 0)
     return -1;
   if (view.size >= size)
-    return bp_cpu_host.error->raise(BP_ERROR_VALUE, "target attribute %s: longer than %zu bytes",
-                                    name, size - 1);
+    return bp_plugin_raise(&bp_cpu_host, BP_ERROR_VALUE,
+                           "target attribute %s: longer than %zu bytes", name, size - 1);
   memcpy(text, view.data, view.size);
   text[view.size] = '\0';
   return 0;
@@ -52,9 +52,9 @@ static int check_feature(void *context, const char *item, size_t size) {
   const BpCpu *cpu = context;
   if (bp_cpu_feature_bit(cpu, item, size) >= 0)
     return 0;
-  return bp_cpu_host.error->raise(BP_ERROR_VALUE,
-                                  "target attribute mattr: unknown feature \"%.*s\" of %s",
-                                  (int)size, item, cpu->arch);
+  return bp_plugin_raise(&bp_cpu_host, BP_ERROR_VALUE,
+                         "target attribute mattr: unknown feature \"%.*s\" of %s", (int)size, item,
+                         cpu->arch);
 }
 
 /* "native" becomes the row and the extras of this machine, and its caches; a named CPU keeps the
@@ -73,8 +73,8 @@ int32_t bp_cpu_complete_target(void *context, BpTarget *target) {
   if (!cpu) {
     char names[1024];
     bp_cpu_names(names, sizeof(names));
-    return bp_cpu_host.error->raise(
-        BP_ERROR_VALUE, "target attribute mcpu: unknown CPU \"%s\"; there are %s", name, names);
+    return bp_plugin_raise(&bp_cpu_host, BP_ERROR_VALUE,
+                           "target attribute mcpu: unknown CPU \"%s\"; there are %s", name, names);
   }
   if (is_native && !extras[0])
     bp_cpu_native_extras(cpu, extras, sizeof(extras));
@@ -97,7 +97,8 @@ char *bp_cpu_function_names(const BpIrTable *ir, const BpIrModule *module) {
     size += strlen(ir->str_value(ir->get_function(module, i))) + 1;
   char *names = malloc(size);
   if (!names) {
-    bp_cpu_host.error->raise(BP_ERROR_MEMORY, "no memory for %zu bytes of functions' names", size);
+    bp_plugin_raise(&bp_cpu_host, BP_ERROR_MEMORY, "no memory for %zu bytes of functions' names",
+                    size);
     return NULL;
   }
   char *end = names;
@@ -111,8 +112,8 @@ int bp_cpu_build(const char *kind, BpCpuBuild build, const BpValue *args, int32_
                  BpValue *result) {
   if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
       args[1].type_index != BP_TYPE_TARGET)
-    return bp_cpu_host.error->raise(BP_ERROR_TYPE,
-                                    "target.build.%s: expected an IR module and a target", kind);
+    return bp_plugin_raise(&bp_cpu_host, BP_ERROR_TYPE,
+                           "target.build.%s: expected an IR module and a target", kind);
   return bp_plugin_answer_module(result, build((const BpIrModule *)(const void *)args[0].v_obj,
                                                (const BpTarget *)(const void *)args[1].v_obj));
 }

@@ -37,7 +37,7 @@ static const char *problem;
 static int version; /* 1209 for 12.9 */
 
 static int32_t no_memory(void) {
-  return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "cuda: no memory to compile");
+  return bp_plugin_raise(&bp_cuda_host, BP_ERROR_MEMORY, "cuda: no memory to compile");
 }
 
 /* ---- The library ------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ static void load(void) {
 
 static int32_t need_compiler(void) {
   pthread_once(&once, load);
-  return problem ? bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: %s", problem) : 0;
+  return problem ? bp_plugin_raise(&bp_cuda_host, BP_ERROR_COMPILE, "cuda: %s", problem) : 0;
 }
 
 /* All that the code depends on (transfer full); NULL with an error. */
@@ -82,9 +82,10 @@ static int32_t raise_log(nvrtcProgram program, const char *source, const char *a
     log = calloc(1, size + 1);
   if (log)
     nvrtc.nvrtcGetProgramLog(program, log);
-  int32_t rc = bp_cuda_host.error->raise(
-      BP_ERROR_COMPILE, "cuda: NVRTC %d.%d rejects the code for %s:\n%.*s\n%.*s", version / 100,
-      version % 100, arch, MOST_MESSAGE, log ? log : "", MOST_MESSAGE, lines ? lines : "");
+  int32_t rc = bp_plugin_raise(&bp_cuda_host, BP_ERROR_COMPILE,
+                               "cuda: NVRTC %d.%d rejects the code for %s:\n%.*s\n%.*s",
+                               version / 100, version % 100, arch, MOST_MESSAGE, log ? log : "",
+                               MOST_MESSAGE, lines ? lines : "");
   free(lines);
   free(log);
   return rc;
@@ -102,11 +103,11 @@ int32_t bp_cuda_check_arch(const char *arch) {
   int has_suffix = (*end == 'a' || *end == 'f') && end[1] == '\0';
   if (digits >= 2 && digits <= 3 && (*end == '\0' || has_suffix))
     return 0;
-  return bp_cuda_host.error->raise(BP_ERROR_VALUE,
-                                   "target cuda: no architecture \"%s\"; write it as sm_90 (code "
-                                   "for GPUs of compute capability 9.0) or compute_90 (PTX for "
-                                   "those and all later ones)",
-                                   arch);
+  return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE,
+                         "target cuda: no architecture \"%s\"; write it as sm_90 (code "
+                         "for GPUs of compute capability 9.0) or compute_90 (PTX for "
+                         "those and all later ones)",
+                         arch);
 }
 
 static int32_t take_code(nvrtcProgram program, int is_ptx, BpOwnedBytes *code) {
@@ -114,8 +115,8 @@ static int32_t take_code(nvrtcProgram program, int is_ptx, BpOwnedBytes *code) {
   nvrtcResult status =
       is_ptx ? nvrtc.nvrtcGetPTXSize(program, &size) : nvrtc.nvrtcGetCUBINSize(program, &size);
   if (status != NVRTC_SUCCESS || size == 0)
-    return bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: NVRTC made no code (error %d)",
-                                     status);
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_COMPILE, "cuda: NVRTC made no code (error %d)",
+                           status);
   char *data = malloc(size + 1);
   if (!data)
     return no_memory();
@@ -125,8 +126,8 @@ static int32_t take_code(nvrtcProgram program, int is_ptx, BpOwnedBytes *code) {
   if (status == NVRTC_SUCCESS)
     return 0;
   free(data);
-  return bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: NVRTC gives no code (error %d)",
-                                   status);
+  return bp_plugin_raise(&bp_cuda_host, BP_ERROR_COMPILE, "cuda: NVRTC gives no code (error %d)",
+                         status);
 }
 
 /* `words` is overwritten. */
@@ -138,14 +139,14 @@ static int32_t compile(const char *source, const char *arch, char *words, BpOwne
   snprintf(arch_option, sizeof(arch_option), "--gpu-architecture=%s", arch);
   for (char *word = strtok_r(words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
     if (count == MOST_OPTIONS)
-      return bp_cuda_host.error->raise(BP_ERROR_VALUE, "target cuda: more than %d options",
-                                       MOST_OPTIONS - 2);
+      return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE, "target cuda: more than %d options",
+                             MOST_OPTIONS - 2);
     options[count++] = word;
   }
   nvrtcResult status = nvrtc.nvrtcCreateProgram(&program, source, "backplane.cu", 0, NULL, NULL);
   if (status != NVRTC_SUCCESS)
-    return bp_cuda_host.error->raise(BP_ERROR_COMPILE, "cuda: nvrtcCreateProgram: error %d",
-                                     status);
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_COMPILE, "cuda: nvrtcCreateProgram: error %d",
+                           status);
   status = nvrtc.nvrtcCompileProgram(program, count, options);
   int32_t rc = status == NVRTC_SUCCESS ? take_code(program, strncmp(arch, "compute_", 8) == 0, code)
                                        : raise_log(program, source, arch);

@@ -15,6 +15,7 @@
 #ifndef BP_PLUGIN_CUDA_H
 #define BP_PLUGIN_CUDA_H
 
+#include <backplane/device_extensions.h>
 #include <backplane/kernel_module.h>
 #include <stdatomic.h>
 
@@ -101,8 +102,8 @@ BpCudaDevice *bp_cuda_device_if_open(int32_t device_id);
 
 /* ---- memory.c ---------------------------------------------------------------------------- */
 
-int32_t bp_cuda_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                      BpDataType hint, const char *mem_scope, void **handle);
+int32_t bp_cuda_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
+                      void **handle);
 int32_t bp_cuda_free(void *context, int32_t device_id, void *handle);
 int32_t bp_cuda_alloc_workspace(void *context, int32_t device_id, uint64_t size, BpDataType hint,
                                 void **handle);
@@ -124,13 +125,8 @@ int32_t bp_cuda_create_stream(void *context, int32_t device_id, void **stream);
 int32_t bp_cuda_free_stream(void *context, int32_t device_id, void *stream);
 int32_t bp_cuda_sync_from_to(void *context, int32_t device_id, void *from, void *to);
 int32_t bp_cuda_stream_sync(void *context, int32_t device_id, void *stream);
-int32_t bp_cuda_timer_start(void *context, int32_t device_id, void *stream, void **timer);
-int32_t bp_cuda_timer_stop(void *context, void *timer, void *stream);
-int32_t bp_cuda_timer_read(void *context, void *timer, int64_t *nanoseconds);
-int32_t bp_cuda_record_begin(void *context, int32_t device_id, void *stream);
-int32_t bp_cuda_record_end(void *context, int32_t device_id, void *stream, BpRecording **recording);
-int32_t bp_cuda_record_replay(void *context, BpRecording *recording, void *stream);
-int32_t bp_cuda_record_free(void *context, BpRecording *recording);
+extern const BpTimerApi bp_cuda_timers;
+extern const BpRecordingApi bp_cuda_recordings;
 
 /* ---- compile.c --------------------------------------------------------------------------- */
 

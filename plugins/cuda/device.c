@@ -295,6 +295,15 @@ static int32_t visit_facts(void *context, int32_t device_id,
   return 0;
 }
 
+static const void *get_extension(void *context, const char *name, uint32_t version) {
+  (void)context;
+  if (!strcmp(name, BP_EXTENSION_TIMER) && version == BP_EXTENSION_TIMER_VERSION)
+    return &bp_cuda_timers;
+  if (!strcmp(name, BP_EXTENSION_RECORDING) && version == BP_EXTENSION_RECORDING_VERSION)
+    return &bp_cuda_recordings;
+  return NULL;
+}
+
 const BpDeviceApi bp_cuda_device_api = {
     .struct_size = sizeof(BpDeviceApi),
     .device_type = BP_DEVICE_CUDA,
@@ -311,12 +320,6 @@ const BpDeviceApi bp_cuda_device_api = {
     .free_stream = bp_cuda_free_stream,
     .sync_stream_from_to = bp_cuda_sync_from_to,
     .stream_sync = bp_cuda_stream_sync,
-    .timer_start = bp_cuda_timer_start,
-    .timer_stop = bp_cuda_timer_stop,
-    .timer_read = bp_cuda_timer_read,
-    .record_begin = bp_cuda_record_begin,
-    .record_end = bp_cuda_record_end,
-    .record_replay = bp_cuda_record_replay,
-    .record_free = bp_cuda_record_free,
     .visit_facts = visit_facts,
+    .get_extension = get_extension,
 };

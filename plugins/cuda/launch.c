@@ -13,8 +13,8 @@ static int32_t load_failed(BpCudaDevice *device, CUresult status, const char *lo
                  status == CUDA_ERROR_INVALID_PTX || status == CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   if (!is_unfit)
     return bp_cuda_raise(device, status, "cuModuleLoadDataEx");
-  return bp_cuda_host.error->raise(
-      BP_ERROR_COMPILE,
+  return bp_plugin_raise(
+      &bp_cuda_host, BP_ERROR_COMPILE,
       "cuda:%d: the driver does not take the code: %s (%d). The GPU is sm_%d, so compile with "
       "-arch=sm_%d or without -arch, and with NVRTC of a CUDA no newer than the driver's%s%s",
       device->index, bp_cuda_status_name(status), status, device->arch, device->arch,
@@ -81,7 +81,7 @@ static CUfunction find_function(const BpKernelModule *module, const BpKernelEntr
     rc = bp_cuda_raise(device, status, "cuModuleGetFunction");
   if (rc == 0 && allow_shared(device, &kernel->call, function) == 0)
     return function;
-  bp_cuda_host.error->add_context("kernel %s", kernel->call.name);
+  bp_plugin_add_context(&bp_cuda_host, "kernel %s", kernel->call.name);
   return NULL;
 }
 
@@ -117,8 +117,9 @@ static int32_t get_address(const Launch *launch, int32_t i, const BpValue *arg, 
   *address = (uint64_t)(uintptr_t)given.data + given.offset;
   if (*address % BP_CUDA_ALIGNMENT == 0)
     return 0;
-  return bp_cuda_host.error->raise(
-      BP_ERROR_VALUE, "%s: argument %d: a tensor may begin at a multiple of %d bytes, not at %#llx",
+  return bp_plugin_raise(
+      &bp_cuda_host, BP_ERROR_VALUE,
+      "%s: argument %d: a tensor may begin at a multiple of %d bytes, not at %#llx",
       launch->call->name, i, BP_CUDA_ALIGNMENT, (unsigned long long)*address);
 }
 
@@ -144,18 +145,19 @@ static int32_t get_sizes(Launch *launch, const BpValue *args) {
           0 ||
       bp_kernel_check_limits(&bp_cuda_host, launch->call, &device->limits, launch->blocks,
                              launch->threads) != 0)
-    return bp_cuda_host.error->add_context("cuda:%d", device->index);
+    return bp_plugin_add_context(&bp_cuda_host, "cuda:%d", device->index);
   launch->shared = bp_kernel_get_shared(launch->call, args);
   if (launch->shared == 0 || launch->shared <= (uint64_t)device->most_shared)
     return 0;
-  return bp_cuda_host.error->raise(
-      BP_ERROR_VALUE, "%s: %llu bytes of shared memory; a block of cuda:%d takes at most %d",
-      launch->call->name, (unsigned long long)launch->shared, device->index, device->most_shared);
+  return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE,
+                         "%s: %llu bytes of shared memory; a block of cuda:%d takes at most %d",
+                         launch->call->name, (unsigned long long)launch->shared, device->index,
+                         device->most_shared);
 }
 
 static int32_t launch_failed(const Launch *launch, CUresult status, const char *call) {
   bp_cuda_raise(launch->device, status, call);
-  return bp_cuda_host.error->add_context("kernel %s", launch->call->name);
+  return bp_plugin_add_context(&bp_cuda_host, "kernel %s", launch->call->name);
 }
 
 static int32_t enqueue(CUfunction function, Launch *launch, CUstream stream) {

@@ -83,17 +83,17 @@ static const char *kind_of(CUresult status) {
 int32_t bp_cuda_raise(BpCudaDevice *device, CUresult status, const char *call) {
   CUresult before = 0;
   if (!is_fatal(status))
-    return bp_cuda_host.error->raise(kind_of(status), "cuda:%d: %s: %s (%d): %s", device->index,
-                                     call, bp_cuda_status_name(status), status,
-                                     status_text(status));
+    return bp_plugin_raise(&bp_cuda_host, kind_of(status), "cuda:%d: %s: %s (%d): %s",
+                           device->index, call, bp_cuda_status_name(status), status,
+                           status_text(status));
   if (atomic_compare_exchange_strong(&device->lost, &before, status))
-    return bp_cuda_host.error->raise(BP_ERROR_DEVICE,
-                                     "cuda:%d: work that was queued failed, as %s reports: %s "
-                                     "(%d): %s; this process cannot use the device any more",
-                                     device->index, call, bp_cuda_status_name(status), status,
-                                     status_text(status));
-  return bp_cuda_host.error->raise(BP_ERROR_DEVICE_LOST,
-                                   "cuda:%d: %s: the device was lost by an earlier failure, %s; "
-                                   "start the process again",
-                                   device->index, call, bp_cuda_status_name(before));
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_DEVICE,
+                           "cuda:%d: work that was queued failed, as %s reports: %s "
+                           "(%d): %s; this process cannot use the device any more",
+                           device->index, call, bp_cuda_status_name(status), status,
+                           status_text(status));
+  return bp_plugin_raise(&bp_cuda_host, BP_ERROR_DEVICE_LOST,
+                         "cuda:%d: %s: the device was lost by an earlier failure, %s; "
+                         "start the process again",
+                         device->index, call, bp_cuda_status_name(before));
 }

@@ -29,20 +29,17 @@ static CUresult alloc_or_trim(const BpCudaDevice *device, CUdeviceptr *data, siz
 
 static int32_t raise_alloc(BpCudaDevice *device, CUresult status, const char *call, uint64_t size) {
   bp_cuda_raise(device, status, call);
-  return bp_cuda_host.error->add_context("%llu bytes", (unsigned long long)size);
+  return bp_plugin_add_context(&bp_cuda_host, "%llu bytes", (unsigned long long)size);
 }
 
-int32_t bp_cuda_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                      BpDataType hint, const char *mem_scope, void **handle) {
+int32_t bp_cuda_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
+                      void **handle) {
   (void)context;
-  (void)hint;
   CUdeviceptr data = 0;
+  uint64_t size = allocation->size, alignment = allocation->alignment;
   BpCudaDevice *device = bp_cuda_device(device_id);
-  if (!device)
+  if (!device || bp_plugin_check_allocation(&bp_cuda_host, "cuda", allocation))
     return -1;
-  if (mem_scope && mem_scope[0] && strcmp(mem_scope, "global") != 0)
-    return bp_cuda_host.error->raise(
-        BP_ERROR_VALUE, "cuda: no memory scope \"%s\"; there is \"global\"", mem_scope);
   CUresult status = alloc_or_trim(device, &data, size ? size : 1);
   if (status == CUDA_SUCCESS && alignment > 1 && data % alignment != 0 && size < PAGE_BYTES) {
     bp_cu.cuMemFree_v2(data);
@@ -52,18 +49,19 @@ int32_t bp_cuda_alloc(void *context, int32_t device_id, uint64_t size, uint64_t 
     return raise_alloc(device, status, "cuMemAlloc", size);
   if (alignment > 1 && data % alignment != 0) {
     bp_cu.cuMemFree_v2(data);
-    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
-                                     "cuda: memory aligned to %llu bytes is not to be had",
-                                     (unsigned long long)alignment);
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE,
+                           "cuda: memory aligned to %llu bytes is not to be had",
+                           (unsigned long long)alignment);
   }
   *handle = (void *)(uintptr_t)data;
   return 0;
 }
 
 static int32_t raise_unknown(const BpCudaDevice *device, CUdeviceptr data) {
-  return bp_cuda_host.error->raise(
-      BP_ERROR_VALUE, "cuda:%d: %#llx is no memory of a GPU, or not any more, or not its beginning",
-      device->index, data);
+  return bp_plugin_raise(
+      &bp_cuda_host, BP_ERROR_VALUE,
+      "cuda:%d: %#llx is no memory of a GPU, or not any more, or not its beginning", device->index,
+      data);
 }
 
 /* Raises an error unless the driver says that `data` is of this device. */
@@ -73,8 +71,8 @@ static int32_t check_owner(BpCudaDevice *device, CUdeviceptr data) {
   if (status == CUDA_SUCCESS && owner == device->id)
     return 0;
   if (status == CUDA_SUCCESS)
-    return bp_cuda_host.error->raise(BP_ERROR_VALUE, "cuda:%d: %#llx is memory of cuda:%d",
-                                     device->index, data, owner);
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE, "cuda:%d: %#llx is memory of cuda:%d",
+                           device->index, data, owner);
   return status == CUDA_ERROR_INVALID_VALUE
              ? raise_unknown(device, data)
              : bp_cuda_raise(device, status, "cuPointerGetAttribute");
@@ -125,7 +123,7 @@ static int forget_workspace(BpCudaDevice *device, CUdeviceptr data) {
 static int32_t alloc_pooled(BpCudaDevice *device, uint64_t size, void **handle) {
   BpCudaWorkspace *workspace = calloc(1, sizeof(*workspace));
   if (!workspace)
-    return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "cuda: no memory for a workspace");
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_MEMORY, "cuda: no memory for a workspace");
   CUresult status =
       bp_cu.cuMemAllocAsync(&workspace->data, size ? size : 1, current_stream(device));
   if (status != CUDA_SUCCESS) {
@@ -145,8 +143,10 @@ int32_t bp_cuda_alloc_workspace(void *context, int32_t device_id, uint64_t size,
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
     return -1;
-  return device->pool ? alloc_pooled(device, size, handle)
-                      : bp_cuda_alloc(context, device_id, size, 1, hint, NULL, handle);
+  return device->pool
+             ? alloc_pooled(device, size, handle)
+             : bp_cuda_alloc(context, device_id,
+                             &(BpAllocation){sizeof(BpAllocation), size, 1, hint, 0, NULL}, handle);
 }
 
 int32_t bp_cuda_free_workspace(void *context, int32_t device_id, void *handle) {
@@ -156,8 +156,8 @@ int32_t bp_cuda_free_workspace(void *context, int32_t device_id, void *handle) {
   if (!device->pool)
     return bp_cuda_free(context, device_id, handle);
   if (forget_workspace(device, address_of(handle)) != 0)
-    return bp_cuda_host.error->raise(BP_ERROR_VALUE, "cuda:%d: %p is no workspace, or not any more",
-                                     device_id, handle);
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE,
+                           "cuda:%d: %p is no workspace, or not any more", device_id, handle);
   CUresult status = bp_cu.cuMemFreeAsync(address_of(handle), current_stream(device));
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuMemFreeAsync");
 }
@@ -224,10 +224,10 @@ static int32_t to_device(const BpCopy *copy, void *handle) {
   if (status != CUDA_SUCCESS)
     return bp_cuda_raise(device, status, "cuStreamIsCapturing");
   if (capturing)
-    return bp_cuda_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
-                                     "cuda:%d: a copy from the host cannot be recorded, for its "
-                                     "source is consumed at once; copy before the recording",
-                                     device->index);
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_NOT_IMPLEMENTED,
+                           "cuda:%d: a copy from the host cannot be recorded, for its "
+                           "source is consumed at once; copy before the recording",
+                           device->index);
   const char *from = (const char *)copy->from + copy->from_offset;
   CUdeviceptr to = address_of(copy->to) + copy->to_offset;
   return copy->size <= BP_CUDA_STAGE_BYTES ? copy_staged(device, to, from, copy->size, stream)

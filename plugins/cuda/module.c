@@ -14,8 +14,8 @@ static int32_t check_text(BpKernelModule *module) {
   if (code->size > 0 && code->data[code->size - 1] == '\0')
     code->size--;
   if (memchr(code->data, '\0', code->size))
-    return bp_cuda_host.error->raise(BP_ERROR_FORMAT,
-                                     "module of kind cuda: its code is text with a NUL in it");
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_FORMAT,
+                           "module of kind cuda: its code is text with a NUL in it");
   return 0;
 }
 
@@ -26,10 +26,11 @@ static int32_t prepare(BpKernelModule *module) {
   if (strcmp(module->format, BP_CUDA_CUBIN) != 0 && check_text(module) != 0)
     return -1;
   if (module->code.size == 0)
-    return bp_cuda_host.error->raise(BP_ERROR_FORMAT, "module of kind cuda: its code is empty");
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_FORMAT,
+                           "module of kind cuda: its code is empty");
   BpCudaProgram *program = calloc(1, sizeof(*program) + count * sizeof(program->kernels[0]));
   if (!program)
-    return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "module of kind cuda: out of memory");
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_MEMORY, "module of kind cuda: out of memory");
   pthread_mutex_init(&program->lock, NULL);
   for (size_t i = 0; i < count; i++)
     module->kernels[i].built = &program->kernels[i];

@@ -89,11 +89,11 @@ static void free_timer(Timer *timer) {
   free(timer);
 }
 
-int32_t bp_cuda_timer_start(void *context, int32_t device_id, void *stream, void **handle) {
+static int32_t timer_start(void *context, int32_t device_id, void *stream, void **handle) {
   (void)context;
   Timer *timer = calloc(1, sizeof(*timer));
   if (!timer)
-    return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "cuda: no memory for a timer");
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_MEMORY, "cuda: no memory for a timer");
   timer->device_id = device_id;
   if (mark(device_id, stream, &timer->start) != 0) {
     free_timer(timer);
@@ -103,34 +103,43 @@ int32_t bp_cuda_timer_start(void *context, int32_t device_id, void *stream, void
   return 0;
 }
 
-int32_t bp_cuda_timer_stop(void *context, void *handle, void *stream) {
+static int32_t timer_stop(void *context, void *handle, void *stream) {
   (void)context;
   Timer *timer = handle;
   return mark(timer->device_id, stream, &timer->stop);
 }
 
-int32_t bp_cuda_timer_read(void *context, void *handle, int64_t *nanoseconds) {
+static int32_t timer_read(void *context, void *handle, int64_t *nanoseconds) {
   (void)context;
   Timer *timer = handle;
   float milliseconds = 0;
   BpCudaDevice *device = bp_cuda_device(timer->device_id);
-  CUresult status = CUDA_SUCCESS;
-  int32_t rc = device ? 0 : -1;
-  if (device && !timer->stop)
-    rc = bp_cuda_host.error->raise(BP_ERROR_VALUE, "cuda: a timer that was not stopped");
-  if (rc == 0)
-    status = bp_cu.cuEventSynchronize(timer->stop);
-  if (rc == 0 && status == CUDA_SUCCESS)
+  if (!device)
+    return -1;
+  if (!timer->stop)
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE, "cuda: a timer that was not stopped");
+  CUresult status = bp_cu.cuEventSynchronize(timer->stop);
+  if (status == CUDA_SUCCESS)
     status = bp_cu.cuEventElapsedTime(&milliseconds, timer->start, timer->stop);
-  if (status != CUDA_SUCCESS)
-    rc = bp_cuda_raise(device, status, "reading a timer");
   *nanoseconds = (int64_t)((double)milliseconds * 1e6);
-  if (device)
+  return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "reading a timer");
+}
+
+static int32_t timer_free(void *context, void *handle) {
+  (void)context;
+  Timer *timer = handle;
+  if (bp_cuda_device_if_open(timer->device_id))
     free_timer(timer);
   else
     free(timer);
-  return rc;
+  return 0;
 }
+
+const BpTimerApi bp_cuda_timers = {.struct_size = sizeof(BpTimerApi),
+                                   .start = timer_start,
+                                   .stop = timer_stop,
+                                   .read = timer_read,
+                                   .free = timer_free};
 
 /* ---- Recordings -------------------------------------------------------------------------- */
 
@@ -141,7 +150,7 @@ struct BpRecording {
 
 /* Relaxed: what is called beside the launches, such as the loading of their code or an allocation,
  * is done at once and is no error, and another thread may end the recording. */
-int32_t bp_cuda_record_begin(void *context, int32_t device_id, void *stream) {
+static int32_t record_begin(void *context, int32_t device_id, void *stream) {
   (void)context;
   BpCudaDevice *device = bp_cuda_device(device_id);
   if (!device)
@@ -154,7 +163,7 @@ int32_t bp_cuda_record_begin(void *context, int32_t device_id, void *stream) {
 static int32_t make_recording(BpCudaDevice *device, CUgraph graph, BpRecording **recording) {
   BpRecording *made = calloc(1, sizeof(*made));
   if (!made)
-    return bp_cuda_host.error->raise(BP_ERROR_MEMORY, "cuda: no memory for a recording");
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_MEMORY, "cuda: no memory for a recording");
   made->device_id = device->index;
   CUresult status = bp_cu.cuGraphInstantiateWithFlags(&made->exec, graph, 0);
   if (status != CUDA_SUCCESS) {
@@ -165,8 +174,7 @@ static int32_t make_recording(BpCudaDevice *device, CUgraph graph, BpRecording *
   return 0;
 }
 
-int32_t bp_cuda_record_end(void *context, int32_t device_id, void *stream,
-                           BpRecording **recording) {
+static int32_t record_end(void *context, int32_t device_id, void *stream, BpRecording **recording) {
   (void)context;
   CUgraph graph = NULL;
   BpCudaDevice *device = bp_cuda_device(device_id);
@@ -180,7 +188,7 @@ int32_t bp_cuda_record_end(void *context, int32_t device_id, void *stream,
   return rc;
 }
 
-int32_t bp_cuda_record_replay(void *context, BpRecording *recording, void *stream) {
+static int32_t record_replay(void *context, BpRecording *recording, void *stream) {
   (void)context;
   BpCudaDevice *device = bp_cuda_device(recording->device_id);
   if (!device)
@@ -189,10 +197,16 @@ int32_t bp_cuda_record_replay(void *context, BpRecording *recording, void *strea
   return status == CUDA_SUCCESS ? 0 : bp_cuda_raise(device, status, "cuGraphLaunch");
 }
 
-int32_t bp_cuda_record_free(void *context, BpRecording *recording) {
+static int32_t record_free(void *context, BpRecording *recording) {
   (void)context;
   if (recording && bp_cuda_device_if_open(recording->device_id))
     bp_cu.cuGraphExecDestroy(recording->exec);
   free(recording);
   return 0;
 }
+
+const BpRecordingApi bp_cuda_recordings = {.struct_size = sizeof(BpRecordingApi),
+                                           .begin = record_begin,
+                                           .end = record_end,
+                                           .replay = record_replay,
+                                           .free = record_free};

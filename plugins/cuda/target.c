@@ -47,13 +47,13 @@ static int32_t complete(void *context, BpTarget *target) {
   const char *arch = get_text(target, ATTR_ARCH, &arch_value);
   int64_t shared = get_int(target, BP_TARGET_MAX_SHARED_MEMORY);
   if (!arch && get_text(target, ATTR_OPTIONS, &options_value))
-    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
-                                     "target cuda: -options without -arch: nothing is compiled");
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE,
+                           "target cuda: -options without -arch: nothing is compiled");
   if (shared < 0 || shared > BP_CUDA_STATIC_SHARED)
-    return bp_cuda_host.error->raise(BP_ERROR_VALUE,
-                                     "target cuda: -max_shared_memory_per_block=%lld; generated "
-                                     "code uses at most %d bytes",
-                                     (long long)shared, BP_CUDA_STATIC_SHARED);
+    return bp_plugin_raise(&bp_cuda_host, BP_ERROR_VALUE,
+                           "target cuda: -max_shared_memory_per_block=%lld; generated "
+                           "code uses at most %d bytes",
+                           (long long)shared, BP_CUDA_STATIC_SHARED);
   return arch ? bp_cuda_check_arch(arch) : 0;
 }
 

@@ -15,9 +15,9 @@ static int32_t check_local_memory(const BpKernelEntry *kernel, cl_kernel made,
           CL_SUCCESS ||
       used <= most)
     return 0;
-  return bp_opencl_host.error->raise(
-      BP_ERROR_VALUE, "kernel %s: %llu bytes of local memory; the device has %llu",
-      kernel->call.name, (unsigned long long)used, (unsigned long long)most);
+  return bp_plugin_raise(&bp_opencl_host, BP_ERROR_VALUE,
+                         "kernel %s: %llu bytes of local memory; the device has %llu",
+                         kernel->call.name, (unsigned long long)used, (unsigned long long)most);
 }
 
 static cl_kernel make_kernel(const BpKernelModule *module, const BpKernelEntry *kernel,
@@ -29,7 +29,7 @@ static cl_kernel make_kernel(const BpKernelModule *module, const BpKernelEntry *
   cl_kernel made = bp_cl.clCreateKernel(built, kernel->call.name, &status);
   if (status != CL_SUCCESS) {
     bp_opencl_raise(status, "clCreateKernel");
-    bp_opencl_host.error->add_context("kernel %s", kernel->call.name);
+    bp_plugin_add_context(&bp_opencl_host, "kernel %s", kernel->call.name);
     return NULL;
   }
   if (check_local_memory(kernel, made, device) != 0) {
@@ -70,7 +70,7 @@ static int32_t get_buffer(const BpKernelEntry *kernel, const BpOpenclDevice *dev
   if (bp_kernel_get_buffer(&bp_opencl_host, &kernel->call, place, i, arg, &given) != 0)
     return -1;
   if (bp_opencl_find(device, given.data, &buffer) != 0)
-    return bp_opencl_host.error->add_context("%s: argument %d", kernel->call.name, i);
+    return bp_plugin_add_context(&bp_opencl_host, "%s: argument %d", kernel->call.name, i);
   *memory = hold(parts, buffer.memory);
   if (bp_argument_check_part(&bp_opencl_host, &kernel->call, i, &given, device->alignment,
                              buffer.size) != 0)
@@ -104,7 +104,7 @@ static int32_t set_arg(const BpKernelEntry *kernel, cl_kernel made, const BpOpen
   if (status == CL_SUCCESS)
     return 0;
   bp_opencl_raise(status, "clSetKernelArg");
-  return bp_opencl_host.error->add_context("%s: argument %d", kernel->call.name, i);
+  return bp_plugin_add_context(&bp_opencl_host, "%s: argument %d", kernel->call.name, i);
 }
 
 /* ---- Launching --------------------------------------------------------------------------- */
@@ -117,8 +117,8 @@ static int32_t get_sizes(const BpKernelEntry *kernel, const BpValue *args, size_
   for (int i = 0; i < 3; i++) {
     local[i] = threads[i];
     if (__builtin_mul_overflow(blocks[i], threads[i], &global[i]))
-      return bp_opencl_host.error->raise(
-          BP_ERROR_VALUE,
+      return bp_plugin_raise(
+          &bp_opencl_host, BP_ERROR_VALUE,
           "kernel %s: %llu blocks of %llu threads along %c; OpenCL cannot count so many threads",
           kernel->call.name, (unsigned long long)blocks[i], (unsigned long long)threads[i],
           'x' + i);
@@ -132,20 +132,20 @@ static int32_t launch_failed(const BpKernelEntry *kernel, cl_kernel made,
   size_t most = 0, built[3] = {0};
   if (status != CL_INVALID_WORK_GROUP_SIZE && status != CL_INVALID_WORK_ITEM_SIZE) {
     bp_opencl_raise(status, "clEnqueueNDRangeKernel");
-    return bp_opencl_host.error->add_context("kernel %s", kernel->call.name);
+    return bp_plugin_add_context(&bp_opencl_host, "kernel %s", kernel->call.name);
   }
   bp_cl.clGetKernelWorkGroupInfo(made, device->id, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, sizeof(built),
                                  built, NULL);
   if (built[0] && memcmp(built, local, sizeof(built)) != 0)
-    return bp_opencl_host.error->raise(
-        BP_ERROR_VALUE,
+    return bp_plugin_raise(
+        &bp_opencl_host, BP_ERROR_VALUE,
         "kernel %s: %zu x %zu x %zu threads a block; it was compiled for %zu x %zu "
         "x %zu",
         kernel->call.name, local[0], local[1], local[2], built[0], built[1], built[2]);
   bp_cl.clGetKernelWorkGroupInfo(made, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof(most), &most,
                                  NULL);
-  return bp_opencl_host.error->raise(
-      BP_ERROR_VALUE,
+  return bp_plugin_raise(
+      &bp_opencl_host, BP_ERROR_VALUE,
       "kernel %s: %zu x %zu x %zu threads a block; the device takes at most %zu of "
       "this kernel",
       kernel->call.name, local[0], local[1], local[2], most);

@@ -62,6 +62,6 @@ int32_t bp_opencl_raise(cl_int status, const char *call) {
     kind = BP_ERROR_MEMORY;
   else if (status == CL_DEVICE_NOT_AVAILABLE)
     kind = BP_ERROR_DEVICE_LOST;
-  return bp_opencl_host.error->raise(kind, "opencl: %s: %s (%d)", call,
-                                     bp_opencl_status_name(status), status);
+  return bp_plugin_raise(&bp_opencl_host, kind, "opencl: %s: %s (%d)", call,
+                         bp_opencl_status_name(status), status);
 }

@@ -28,10 +28,10 @@ static void *add_buffer(BpOpenclBuffer given) {
 }
 
 static int32_t no_buffer(const BpOpenclDevice *device, const void *handle) {
-  return bp_opencl_host.error->raise(BP_ERROR_VALUE,
-                                     "opencl: %p is no buffer of device %d; it was freed before, "
-                                     "or is of another device",
-                                     handle, device->index);
+  return bp_plugin_raise(&bp_opencl_host, BP_ERROR_VALUE,
+                         "opencl: %p is no buffer of device %d; it was freed before, "
+                         "or is of another device",
+                         handle, device->index);
 }
 
 int32_t bp_opencl_find(const BpOpenclDevice *device, const void *handle, BpOpenclBuffer *buffer) {
@@ -62,25 +62,22 @@ static int32_t remove_buffer(const BpOpenclDevice *device, void *handle, cl_mem 
 
 /* ---- Data space -------------------------------------------------------------------------- */
 
-int32_t bp_opencl_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                        BpDataType hint, const char *mem_scope, void **handle) {
+/* A buffer of its own is aligned for every type. */
+int32_t bp_opencl_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
+                        void **handle) {
   (void)context;
-  (void)alignment; /* a buffer of its own is aligned for every type */
-  (void)hint;
+  uint64_t size = allocation->size;
   BpOpenclDevice *device = bp_opencl_device(device_id);
   cl_ulong largest = 0;
   cl_int status = CL_SUCCESS;
-  if (!device)
+  if (!device || bp_plugin_check_allocation(&bp_opencl_host, "opencl", allocation))
     return -1;
-  if (mem_scope && mem_scope[0] && strcmp(mem_scope, "global") != 0)
-    return bp_opencl_host.error->raise(
-        BP_ERROR_VALUE, "opencl: no memory scope \"%s\"; there is \"global\"", mem_scope);
   bp_cl.clGetDeviceInfo(device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof(largest), &largest, NULL);
   if (size > largest)
-    return bp_opencl_host.error->raise(BP_ERROR_MEMORY,
-                                       "opencl: %llu bytes; a buffer of this device has at most "
-                                       "%llu",
-                                       (unsigned long long)size, (unsigned long long)largest);
+    return bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY,
+                           "opencl: %llu bytes; a buffer of this device has at most "
+                           "%llu",
+                           (unsigned long long)size, (unsigned long long)largest);
   cl_mem memory =
       bp_cl.clCreateBuffer(device->context, CL_MEM_READ_WRITE, size ? size : 1, NULL, &status);
   if (status != CL_SUCCESS)
@@ -89,7 +86,7 @@ int32_t bp_opencl_alloc(void *context, int32_t device_id, uint64_t size, uint64_
   if (*handle)
     return 0;
   bp_cl.clReleaseMemObject(memory);
-  return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "opencl: no memory for a buffer");
+  return bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY, "opencl: no memory for a buffer");
 }
 
 int32_t bp_opencl_free(void *context, int32_t device_id, void *handle) {
@@ -133,9 +130,10 @@ static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, ui
   end->memory = buffer.memory;
   if (offset <= buffer.size && size <= buffer.size - offset)
     return 0;
-  return bp_opencl_host.error->raise(
-      BP_ERROR_VALUE, "opencl: a copy of %llu bytes from byte %llu on, in a buffer of %llu",
-      (unsigned long long)size, (unsigned long long)offset, (unsigned long long)buffer.size);
+  return bp_plugin_raise(&bp_opencl_host, BP_ERROR_VALUE,
+                         "opencl: a copy of %llu bytes from byte %llu on, in a buffer of %llu",
+                         (unsigned long long)size, (unsigned long long)offset,
+                         (unsigned long long)buffer.size);
 }
 
 static int32_t find_from(const BpCopy *copy, End *from) {
@@ -253,7 +251,7 @@ int32_t bp_opencl_create_stream(void *context, int32_t device_id, void **handle)
     return -1;
   BpOpenclStream *stream = calloc(1, sizeof(*stream));
   if (!stream)
-    return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "opencl: no memory for a stream");
+    return bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY, "opencl: no memory for a stream");
   if (bp_opencl_stream_open(device, stream) != 0) {
     free(stream);
     return -1;
@@ -349,11 +347,11 @@ static int32_t mark(int32_t device_id, void *stream, cl_event *event) {
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "clEnqueueMarkerWithWaitList");
 }
 
-int32_t bp_opencl_timer_start(void *context, int32_t device_id, void *stream, void **handle) {
+static int32_t timer_start(void *context, int32_t device_id, void *stream, void **handle) {
   (void)context;
   Timer *timer = calloc(1, sizeof(*timer));
   if (!timer)
-    return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "opencl: no memory for a timer");
+    return bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY, "opencl: no memory for a timer");
   timer->device_id = device_id;
   if (mark(device_id, stream, &timer->start) != 0) {
     free(timer);
@@ -363,13 +361,13 @@ int32_t bp_opencl_timer_start(void *context, int32_t device_id, void *stream, vo
   return 0;
 }
 
-int32_t bp_opencl_timer_stop(void *context, void *handle, void *stream) {
+static int32_t timer_stop(void *context, void *handle, void *stream) {
   (void)context;
   Timer *timer = handle;
   return mark(timer->device_id, stream, &timer->stop);
 }
 
-int32_t bp_opencl_timer_read(void *context, void *handle, int64_t *nanoseconds) {
+static int32_t timer_read(void *context, void *handle, int64_t *nanoseconds) {
   (void)context;
   Timer *timer = handle;
   cl_ulong begin = 0, end = 0;
@@ -381,9 +379,23 @@ int32_t bp_opencl_timer_read(void *context, void *handle, int64_t *nanoseconds) 
     status = bp_cl.clGetEventProfilingInfo(timer->stop, CL_PROFILING_COMMAND_END, sizeof(end), &end,
                                            NULL);
   *nanoseconds = (int64_t)(end - begin);
-  bp_cl.clReleaseEvent(timer->start);
-  if (timer->stop)
-    bp_cl.clReleaseEvent(timer->stop);
-  free(timer);
   return status == CL_SUCCESS ? 0 : bp_opencl_raise(status, "reading a timer");
 }
+
+static int32_t timer_free(void *context, void *handle) {
+  (void)context;
+  Timer *timer = handle;
+  if (!bp_device_list_is_forked()) {
+    bp_cl.clReleaseEvent(timer->start);
+    if (timer->stop)
+      bp_cl.clReleaseEvent(timer->stop);
+  }
+  free(timer);
+  return 0;
+}
+
+const BpTimerApi bp_opencl_timers = {.struct_size = sizeof(BpTimerApi),
+                                     .start = timer_start,
+                                     .stop = timer_stop,
+                                     .read = timer_read,
+                                     .free = timer_free};

@@ -8,11 +8,12 @@
 static int32_t prepare(BpKernelModule *module) {
   size_t count = (size_t)module->num_kernels;
   if (memchr(module->code.data, '\0', module->code.size))
-    return bp_opencl_host.error->raise(BP_ERROR_FORMAT,
-                                       "module of kind opencl: a NUL in its source");
+    return bp_plugin_raise(&bp_opencl_host, BP_ERROR_FORMAT,
+                           "module of kind opencl: a NUL in its source");
   BpOpenclProgram *program = calloc(1, sizeof(*program) + count * sizeof(program->kernels[0]));
   if (!program)
-    return bp_opencl_host.error->raise(BP_ERROR_MEMORY, "module of kind opencl: out of memory");
+    return bp_plugin_raise(&bp_opencl_host, BP_ERROR_MEMORY,
+                           "module of kind opencl: out of memory");
   pthread_mutex_init(&program->lock, NULL);
   for (size_t i = 0; i < count; i++) {
     pthread_mutex_init(&program->kernels[i].lock, NULL);

@@ -18,6 +18,7 @@
 
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
+#include <backplane/device_extensions.h>
 #include <backplane/kernel_module.h>
 #include <stdatomic.h>
 
@@ -124,17 +125,15 @@ typedef struct BpOpenclBuffer {
  * the handle meanwhile; an error if that is no buffer of the device. */
 int32_t bp_opencl_find(const BpOpenclDevice *device, const void *handle, BpOpenclBuffer *buffer);
 
-int32_t bp_opencl_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                        BpDataType hint, const char *mem_scope, void **handle);
+int32_t bp_opencl_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
+                        void **handle);
 int32_t bp_opencl_free(void *context, int32_t device_id, void *handle);
 int32_t bp_opencl_copy(void *context, const BpCopy *copy, void *stream);
 int32_t bp_opencl_create_stream(void *context, int32_t device_id, void **stream);
 int32_t bp_opencl_free_stream(void *context, int32_t device_id, void *stream);
 int32_t bp_opencl_sync_from_to(void *context, int32_t device_id, void *from, void *to);
 int32_t bp_opencl_stream_sync(void *context, int32_t device_id, void *stream);
-int32_t bp_opencl_timer_start(void *context, int32_t device_id, void *stream, void **timer);
-int32_t bp_opencl_timer_stop(void *context, void *timer, void *stream);
-int32_t bp_opencl_timer_read(void *context, void *timer, int64_t *nanoseconds);
+extern const BpTimerApi bp_opencl_timers;
 
 /* ---- program.c --------------------------------------------------------------------------- */
 

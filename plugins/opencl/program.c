@@ -34,9 +34,9 @@ static int32_t build_failed(const char *source, cl_program program, cl_device_id
     bp_cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
   long line = log ? line_of_error(log) : 0;
   char *lines = bp_source_lines(source, line - LINES_AROUND, line + LINES_AROUND);
-  int32_t rc = bp_opencl_host.error->raise(
-      BP_ERROR_COMPILE, "opencl: the driver rejects the code (%s): %.4000s\n%s",
-      bp_opencl_status_name(status), log ? log : "", lines ? lines : "");
+  int32_t rc = bp_plugin_raise(&bp_opencl_host, BP_ERROR_COMPILE,
+                               "opencl: the driver rejects the code (%s): %.4000s\n%s",
+                               bp_opencl_status_name(status), log ? log : "", lines ? lines : "");
   free(lines);
   free(log);
   return rc;
@@ -110,8 +110,9 @@ static cl_program build_kept(const char *source, const BpOpenclDevice *device) {
   cl_program built = build_bytes(&bytes, device);
   bytes.free_data(bytes.data);
   if (!built)
-    bp_opencl_host.error->log(BP_LOG_WARNING, "opencl: the driver does not take the binary that it "
-                                              "once made; the program is built anew");
+    bp_plugin_log(&bp_opencl_host, BP_LOG_WARNING,
+                  "opencl: the driver does not take the binary that it "
+                  "once made; the program is built anew");
   return built;
 }
 

@@ -62,10 +62,10 @@ static int32_t check_doubles(const BpIrTable *ir, const BpIrModule *module,
     const BpIrNode *function = ir->get_function(module, i);
     ir->visit(function, &visitor);
     if (doubles.found)
-      return bp_opencl_host.error->raise(BP_ERROR_NOT_IMPLEMENTED,
-                                         "target opencl: %s computes with float64, which a device "
-                                         "without cl_khr_fp64 has not",
-                                         ir->str_value(function));
+      return bp_plugin_raise(&bp_opencl_host, BP_ERROR_NOT_IMPLEMENTED,
+                             "target opencl: %s computes with float64, which a device "
+                             "without cl_khr_fp64 has not",
+                             ir->str_value(function));
   }
   return 0;
 }

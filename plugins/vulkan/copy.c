@@ -31,8 +31,8 @@ static int32_t find_end(BpDevice device, const void *handle, uint64_t offset, ui
     return -1;
   if (offset <= end->buffer->size && size <= end->buffer->size - offset)
     return 0;
-  return bp_vulkan_host.error->raise(
-      BP_ERROR_VALUE, "vulkan: a copy of %llu bytes at %llu in a buffer of %llu",
+  return bp_plugin_raise(
+      &bp_vulkan_host, BP_ERROR_VALUE, "vulkan: a copy of %llu bytes at %llu in a buffer of %llu",
       (unsigned long long)size, (unsigned long long)offset, (unsigned long long)end->buffer->size);
 }
 

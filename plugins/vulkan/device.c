@@ -151,9 +151,9 @@ static int32_t choose_types(BpVulkanDevice *device, uint32_t usable) {
   if (staging < 0)
     staging = find_type(device->info, usable, visible);
   if (data < 0 || staging < 0)
-    return bp_vulkan_host.error->raise(BP_ERROR_DEVICE,
-                                       "vulkan: %s has no memory that its buffers can have",
-                                       device->info->properties.deviceName);
+    return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_DEVICE,
+                           "vulkan: %s has no memory that its buffers can have",
+                           device->info->properties.deviceName);
   device->data_type = (uint32_t)data;
   device->staging_type = (uint32_t)staging;
   return 0;
@@ -187,7 +187,7 @@ int32_t bp_vulkan_open(void *opened) {
   VkResult status = create_device(device);
   if (status != VK_SUCCESS) {
     bp_vulkan_raise(status, "vkCreateDevice");
-    return bp_vulkan_host.error->add_context("%s", device->info->properties.deviceName);
+    return bp_plugin_add_context(&bp_vulkan_host, "%s", device->info->properties.deviceName);
   }
   if (open_parts(device) == 0)
     return 0;

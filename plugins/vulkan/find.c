@@ -406,6 +406,13 @@ static int32_t visit_facts(void *context, int32_t device_id,
   return 0;
 }
 
+static const void *get_extension(void *context, const char *name, uint32_t version) {
+  (void)context;
+  if (!strcmp(name, BP_EXTENSION_TIMER) && version == BP_EXTENSION_TIMER_VERSION)
+    return &bp_vulkan_timers;
+  return NULL;
+}
+
 const BpDeviceApi bp_vulkan_device_api = {
     .struct_size = sizeof(BpDeviceApi),
     .device_type = BP_DEVICE_VULKAN,
@@ -419,8 +426,6 @@ const BpDeviceApi bp_vulkan_device_api = {
     .free_stream = bp_vulkan_free_stream,
     .sync_stream_from_to = bp_vulkan_sync_from_to,
     .stream_sync = bp_vulkan_stream_sync,
-    .timer_start = bp_vulkan_timer_start,
-    .timer_stop = bp_vulkan_timer_stop,
-    .timer_read = bp_vulkan_timer_read,
     .visit_facts = visit_facts,
+    .get_extension = get_extension,
 };

@@ -31,7 +31,7 @@ static const char *const options[] = {"glslc", "-c", "-O0", "--target-env=vulkan
 #define NUM_OPTIONS (sizeof(options) / sizeof(options[0]))
 
 static int32_t no_memory(void) {
-  return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "target vulkan: out of memory");
+  return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "target vulkan: out of memory");
 }
 
 static int32_t make_files(Files *files, const BpOwnedBytes *sources, int32_t num_kernels) {
@@ -90,7 +90,8 @@ static int32_t run(const Files *files, BpOwnedBytes *log) {
     files->words[0] = program;
   if (bp_vulkan_host.module->run_compiler(&call, files->outputs, log) == 0)
     return 0;
-  return bp_vulkan_host.error->add_context(
+  return bp_plugin_add_context(
+      &bp_vulkan_host,
       "target vulkan: GLSL is compiled by glslc, of shaderc; install it, or name it in "
       "BACKPLANE_GLSLC");
 }
@@ -100,9 +101,9 @@ static int32_t run(const Files *files, BpOwnedBytes *log) {
 static int32_t rejected(const Files *files, int32_t index, const char *name,
                         const BpOwnedBytes *source, const BpOwnedBytes *log) {
   char *numbered = bp_source_lines(source->data, 1, LONG_MAX);
-  bp_vulkan_host.error->raise(
-      BP_ERROR_COMPILE, "target vulkan: glslc rejects kernel %s, %s: %s\n%s", name,
-      files->sources[index], log->data ? log->data : "", numbered ? numbered : source->data);
+  bp_plugin_raise(&bp_vulkan_host, BP_ERROR_COMPILE,
+                  "target vulkan: glslc rejects kernel %s, %s: %s\n%s", name, files->sources[index],
+                  log->data ? log->data : "", numbered ? numbered : source->data);
   free(numbered);
   return -1;
 }

@@ -17,14 +17,15 @@ static void *add_buffer(BpVulkanBuffer *buffer) {
   if (handle)
     return handle;
   bp_vulkan_release(&buffer->shared);
-  bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "vulkan: no host memory for a handle");
+  bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "vulkan: no host memory for a handle");
   return NULL;
 }
 
 static int32_t no_buffer(const BpVulkanDevice *device, const void *handle) {
-  return bp_vulkan_host.error->raise(
-      BP_ERROR_VALUE, "vulkan: %p is no buffer of device %d; it was freed, or is of another device",
-      handle, device->id);
+  return bp_plugin_raise(
+      &bp_vulkan_host, BP_ERROR_VALUE,
+      "vulkan: %p is no buffer of device %d; it was freed, or is of another device", handle,
+      device->id);
 }
 
 /* With the lock held; NULL if the device has no such buffer. */
@@ -44,22 +45,19 @@ BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle)
   return buffer;
 }
 
-int32_t bp_vulkan_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                        BpDataType hint, const char *mem_scope, void **handle) {
+/* A buffer of its own is aligned for every type. */
+int32_t bp_vulkan_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
+                        void **handle) {
   (void)context;
-  (void)alignment; /* a buffer of its own is aligned for every type */
-  (void)hint;
+  uint64_t size = allocation->size;
   BpVulkanDevice *device = bp_vulkan_device(device_id);
-  if (!device)
+  if (!device || bp_plugin_check_allocation(&bp_vulkan_host, "vulkan", allocation))
     return -1;
-  if (mem_scope && mem_scope[0] && strcmp(mem_scope, "global") != 0)
-    return bp_vulkan_host.error->raise(
-        BP_ERROR_VALUE, "vulkan: no memory scope \"%s\"; there is \"global\"", mem_scope);
   uint64_t largest = bp_vulkan_largest_buffer(device->info);
   if (size > largest)
-    return bp_vulkan_host.error->raise(
-        BP_ERROR_MEMORY, "vulkan: %llu bytes; a buffer of this device has at most %llu",
-        (unsigned long long)size, (unsigned long long)largest);
+    return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY,
+                           "vulkan: %llu bytes; a buffer of this device has at most %llu",
+                           (unsigned long long)size, (unsigned long long)largest);
   BpVulkanBuffer *buffer = bp_vulkan_buffer_create(device, size, 0);
   *handle = buffer ? add_buffer(buffer) : NULL;
   return *handle ? 0 : -1;

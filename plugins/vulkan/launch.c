@@ -25,9 +25,9 @@ typedef struct Launch {
 
 static int32_t bad_part(const Launch *launch, int32_t i, const char *what, uint64_t bytes,
                         uint64_t most) {
-  return bp_vulkan_host.error->raise(BP_ERROR_VALUE, "%s: argument %d: %s %llu, not %llu",
-                                     launch->kernel->call->name, i, what, (unsigned long long)most,
-                                     (unsigned long long)bytes);
+  return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_VALUE, "%s: argument %d: %s %llu, not %llu",
+                         launch->kernel->call->name, i, what, (unsigned long long)most,
+                         (unsigned long long)bytes);
 }
 
 /* The part of a buffer that a tensor is, checked. */
@@ -40,7 +40,7 @@ static int32_t get_part(Launch *launch, int32_t i, const BpValue *arg, BpVulkanB
     return -1;
   *buffer = bp_vulkan_find(launch->device, given.data);
   if (!*buffer)
-    return bp_vulkan_host.error->add_context("%s: argument %d", launch->kernel->call->name, i);
+    return bp_plugin_add_context(&bp_vulkan_host, "%s: argument %d", launch->kernel->call->name, i);
   launch->held[launch->num_held++] = *buffer;
   if (bp_argument_check_part(&bp_vulkan_host, launch->kernel->call, i, &given,
                              bp_vulkan_alignment(info), (*buffer)->size) != 0)
@@ -113,13 +113,14 @@ static int32_t get_groups(Launch *launch, const BpValue *args) {
     return -1;
   for (int i = 0; i < 3; i++) {
     if (threads[i] != kernel->needs.local_size[i])
-      return bp_vulkan_host.error->raise(
-          BP_ERROR_VALUE, "%s: a launch with %llu threads along %c; it was compiled for %u",
-          kernel->call->name, (unsigned long long)threads[i], 'x' + i, kernel->needs.local_size[i]);
+      return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_VALUE,
+                             "%s: a launch with %llu threads along %c; it was compiled for %u",
+                             kernel->call->name, (unsigned long long)threads[i], 'x' + i,
+                             kernel->needs.local_size[i]);
     if (blocks[i] > most[i])
-      return bp_vulkan_host.error->raise(
-          BP_ERROR_VALUE, "%s: a launch of %llu blocks along %c; the device takes at most %u",
-          kernel->call->name, (unsigned long long)blocks[i], 'x' + i, most[i]);
+      return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_VALUE,
+                             "%s: a launch of %llu blocks along %c; the device takes at most %u",
+                             kernel->call->name, (unsigned long long)blocks[i], 'x' + i, most[i]);
     launch->groups[i] = (uint32_t)blocks[i];
   }
   return 0;

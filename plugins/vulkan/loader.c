@@ -55,6 +55,6 @@ int32_t bp_vulkan_raise(VkResult status, const char *call) {
     kind = BP_ERROR_MEMORY;
   else if (status == VK_ERROR_DEVICE_LOST)
     kind = BP_ERROR_DEVICE_LOST;
-  return bp_vulkan_host.error->raise(kind, "vulkan: %s: %s (%d)", call, status_name(status),
-                                     (int)status);
+  return bp_plugin_raise(&bp_vulkan_host, kind, "vulkan: %s: %s (%d)", call, status_name(status),
+                         (int)status);
 }

@@ -224,7 +224,7 @@ static VkResult bind(BpVulkanBuffer *buffer, uint32_t type) {
 BpVulkanBuffer *bp_vulkan_buffer_create(BpVulkanDevice *device, uint64_t size, int is_staging) {
   BpVulkanBuffer *buffer = calloc(1, sizeof(*buffer));
   if (!buffer) {
-    bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "vulkan: no host memory for a buffer");
+    bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "vulkan: no host memory for a buffer");
     return NULL;
   }
   buffer->shared = (BpVulkanShared){1, destroy_buffer};
@@ -243,7 +243,7 @@ BpVulkanBuffer *bp_vulkan_buffer_create(BpVulkanDevice *device, uint64_t size, i
   }
   bp_vulkan_note(device, status);
   bp_vulkan_raise(status, "allocating memory");
-  bp_vulkan_host.error->add_context("%llu bytes", (unsigned long long)size);
+  bp_plugin_add_context(&bp_vulkan_host, "%llu bytes", (unsigned long long)size);
   bp_vulkan_release(&buffer->shared);
   return NULL;
 }

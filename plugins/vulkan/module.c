@@ -28,9 +28,9 @@ static int32_t take_binary(BpVulkanKernel *kernel, BpByteArray *code) {
   if (code->size >= 4)
     memcpy(&num_words, code->data, 4);
   if (code->size < 4 || num_words > (code->size - 4) / 4)
-    return bp_vulkan_host.error->raise(BP_ERROR_FORMAT,
-                                       "module of kind vulkan: kernel %s has no whole binary",
-                                       kernel->call->name);
+    return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_FORMAT,
+                           "module of kind vulkan: kernel %s has no whole binary",
+                           kernel->call->name);
   kernel->words = (const uint32_t *)(const void *)(code->data + 4);
   kernel->num_words = num_words;
   code->data += 4 + (size_t)num_words * 4;
@@ -43,7 +43,8 @@ static int32_t prepare(BpKernelModule *module) {
   BpByteArray code = module->code;
   BpVulkanKernel *kernels = calloc((size_t)module->num_kernels + 1, sizeof(*kernels));
   if (!kernels)
-    return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "module of kind vulkan: out of memory");
+    return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY,
+                           "module of kind vulkan: out of memory");
   module->built = kernels;
   for (int32_t i = 0; i < module->num_kernels; i++) {
     pthread_mutex_init(&kernels[i].lock, NULL);
@@ -55,8 +56,8 @@ static int32_t prepare(BpKernelModule *module) {
       return -1;
   }
   if (code.size)
-    return bp_vulkan_host.error->raise(
-        BP_ERROR_FORMAT, "module of kind vulkan: %zu bytes after its kernels", code.size);
+    return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_FORMAT,
+                           "module of kind vulkan: %zu bytes after its kernels", code.size);
   return 0;
 }
 

@@ -8,8 +8,8 @@
 /* ---- What the device lacks --------------------------------------------------------------- */
 
 static int32_t lacks(const BpVulkanKernel *kernel, const BpVulkanDevice *device, const char *what) {
-  return bp_vulkan_host.error->raise(
-      BP_ERROR_NOT_IMPLEMENTED,
+  return bp_plugin_raise(
+      &bp_vulkan_host, BP_ERROR_NOT_IMPLEMENTED,
       "kernel %s needs %s, which %s has not; compile it for the target that `backplane inspect "
       "vulkan:%d` shows",
       kernel->call->name, what, device->info->properties.deviceName, device->id);
@@ -34,9 +34,9 @@ static int32_t check_features(const BpVulkanKernel *kernel, const BpVulkanDevice
 
 static int32_t too_large(const BpVulkanKernel *kernel, const char *what, uint64_t needed,
                          uint64_t most) {
-  return bp_vulkan_host.error->raise(BP_ERROR_VALUE, "kernel %s: %s: %llu; the device has %llu",
-                                     kernel->call->name, what, (unsigned long long)needed,
-                                     (unsigned long long)most);
+  return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_VALUE,
+                         "kernel %s: %s: %llu; the device has %llu", kernel->call->name, what,
+                         (unsigned long long)needed, (unsigned long long)most);
 }
 
 static int32_t check_limits(const BpVulkanKernel *kernel, const BpVulkanDevice *device) {
@@ -152,7 +152,7 @@ static BpVulkanPipeline *make_pipeline(const BpVulkanKernel *kernel, BpVulkanDev
     bp_vulkan_release(&pipeline->shared);
   bp_vulkan_note(device, status);
   bp_vulkan_raise(status, "vkCreateComputePipelines");
-  bp_vulkan_host.error->add_context("kernel %s", kernel->call->name);
+  bp_plugin_add_context(&bp_vulkan_host, "kernel %s", kernel->call->name);
   return NULL;
 }
 

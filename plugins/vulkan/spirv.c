@@ -49,8 +49,8 @@ typedef struct Reader {
 } Reader;
 
 static int32_t damaged(const Reader *reader, const char *what) {
-  return bp_vulkan_host.error->raise(BP_ERROR_FORMAT, "kernel %s: its SPIR-V is damaged: %s",
-                                     reader->name, what);
+  return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_FORMAT, "kernel %s: its SPIR-V is damaged: %s",
+                         reader->name, what);
 }
 
 /* ---- Types ------------------------------------------------------------------------------- */
@@ -210,7 +210,7 @@ int32_t bp_vulkan_read_spirv(const char *name, const uint32_t *words, size_t num
   reader.bound = words[3];
   reader.ids = calloc(reader.bound, sizeof(*reader.ids));
   if (!reader.ids)
-    return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "kernel %s: out of memory", name);
+    return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "kernel %s: out of memory", name);
   int32_t rc = 0;
   for (size_t i = HEADER_WORDS; rc == 0 && i < num_words;) {
     uint32_t count = words[i] >> 16;
@@ -266,7 +266,7 @@ int32_t bp_vulkan_mark_exact(const char *name, const char *bytes, size_t size,
     return damaged(&reader, "it has no types");
   uint32_t *result = malloc(size + num_marks * DECORATION_WORDS * 4 + 1), *end = result;
   if (!result)
-    return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "kernel %s: out of memory", name);
+    return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "kernel %s: out of memory", name);
   memcpy(end, words, place * 4);
   end += place;
   for (size_t i = place, count = 1; i < num_words && count; i += count) {

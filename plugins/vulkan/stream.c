@@ -107,7 +107,7 @@ static VkResult make_parts(BpVulkanStream *stream) {
 BpVulkanStream *bp_vulkan_stream_open(BpVulkanDevice *device) {
   BpVulkanStream *stream = calloc(1, sizeof(*stream));
   if (!stream) {
-    bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "vulkan: no host memory for a stream");
+    bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "vulkan: no host memory for a stream");
     return NULL;
   }
   uint32_t number = (uint32_t)__atomic_fetch_add(&device->next_queue, 1, __ATOMIC_RELAXED);
@@ -262,7 +262,8 @@ int32_t bp_vulkan_use(BpVulkanBatch *batch, BpVulkanShared *shared) {
     int32_t capacity = batch->used_capacity ? batch->used_capacity * 2 : 64;
     BpVulkanShared **grown = realloc(batch->used, (size_t)capacity * sizeof(*grown));
     if (!grown)
-      return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "vulkan: no host memory for a batch");
+      return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY,
+                             "vulkan: no host memory for a batch");
     batch->used = grown;
     batch->used_capacity = capacity;
   }
@@ -275,7 +276,7 @@ int32_t bp_vulkan_deliver(BpVulkanBatch *batch, BpVulkanDelivery delivery) {
   size_t count = (size_t)batch->num_deliveries;
   BpVulkanDelivery *grown = realloc(batch->deliveries, (count + 1) * sizeof(*grown));
   if (!grown)
-    return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "vulkan: no host memory for a copy");
+    return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "vulkan: no host memory for a copy");
   batch->deliveries = grown;
   batch->deliveries[batch->num_deliveries++] = delivery;
   return 0;

@@ -47,8 +47,8 @@ static int32_t complete(void *context, BpTarget *target) {
     return -1;
   if (shorts || !halves)
     return 0;
-  return bp_vulkan_host.error->raise(
-      BP_ERROR_VALUE,
+  return bp_plugin_raise(
+      &bp_vulkan_host, BP_ERROR_VALUE,
       "target vulkan: -supports_float16=true needs -supports_int16=true, without which there are "
       "no 16-bit elements in buffers");
 }
@@ -141,7 +141,7 @@ static int32_t make_language(const BpEmitterTable *emitter, const BpTarget *targ
 /* ---- The module -------------------------------------------------------------------------- */
 
 static int32_t no_memory(void) {
-  return bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "target vulkan: out of memory");
+  return bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "target vulkan: out of memory");
 }
 
 /* Emits function i to sources[i], freed by its free_data, and all of them to one text (free). */

@@ -57,7 +57,7 @@ static int32_t mark(Timer *timer, BpVulkanStream *stream, uint32_t query) {
   return rc;
 }
 
-int32_t bp_vulkan_timer_start(void *context, int32_t device_id, void *stream, void **handle) {
+static int32_t timer_start(void *context, int32_t device_id, void *stream, void **handle) {
   (void)context;
   VkQueryPoolCreateInfo create = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
                                   .queryType = VK_QUERY_TYPE_TIMESTAMP,
@@ -66,8 +66,9 @@ int32_t bp_vulkan_timer_start(void *context, int32_t device_id, void *stream, vo
   BpVulkanDevice *device = bp_vulkan_device(device_id);
   Timer *timer = device ? calloc(1, sizeof(*timer)) : NULL;
   if (!timer)
-    return device ? bp_vulkan_host.error->raise(BP_ERROR_MEMORY, "vulkan: no memory for a timer")
-                  : -1;
+    return device
+               ? bp_plugin_raise(&bp_vulkan_host, BP_ERROR_MEMORY, "vulkan: no memory for a timer")
+               : -1;
   timer->shared = (BpVulkanShared){1, destroy};
   timer->device = device;
   if (device->info->timestamp_bits)
@@ -82,7 +83,7 @@ int32_t bp_vulkan_timer_start(void *context, int32_t device_id, void *stream, vo
   return 0;
 }
 
-int32_t bp_vulkan_timer_stop(void *context, void *handle, void *stream) {
+static int32_t timer_stop(void *context, void *handle, void *stream) {
   (void)context;
   Timer *timer = handle;
   return mark(timer, bp_vulkan_stream(timer->device, stream), 1);
@@ -106,17 +107,28 @@ static VkResult read_queries(const Timer *timer, int64_t *nanoseconds) {
   return status;
 }
 
-int32_t bp_vulkan_timer_read(void *context, void *handle, int64_t *nanoseconds) {
+static int32_t timer_read(void *context, void *handle, int64_t *nanoseconds) {
   (void)context;
   Timer *timer = handle;
   int32_t rc = 0;
   *nanoseconds = timer->stop - timer->start;
   if (!timer->timeline) {
-    rc = bp_vulkan_host.error->raise(BP_ERROR_VALUE, "vulkan: the timer was not stopped");
+    rc = bp_plugin_raise(&bp_vulkan_host, BP_ERROR_VALUE, "vulkan: the timer was not stopped");
   } else if (timer->queries) {
     VkResult status = read_queries(timer, nanoseconds);
     rc = status == VK_SUCCESS ? 0 : bp_vulkan_raise(status, "reading a timer");
   }
-  bp_vulkan_release(&timer->shared);
   return rc;
 }
+
+static int32_t timer_free(void *context, void *handle) {
+  (void)context;
+  bp_vulkan_release(&((Timer *)handle)->shared);
+  return 0;
+}
+
+const BpTimerApi bp_vulkan_timers = {.struct_size = sizeof(BpTimerApi),
+                                     .start = timer_start,
+                                     .stop = timer_stop,
+                                     .read = timer_read,
+                                     .free = timer_free};

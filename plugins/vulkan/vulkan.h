@@ -20,6 +20,7 @@
 #ifndef BP_PLUGIN_VULKAN_H
 #define BP_PLUGIN_VULKAN_H
 
+#include <backplane/device_extensions.h>
 #include <backplane/kernel_module.h>
 #include <vulkan/vulkan_core.h>
 
@@ -240,8 +241,8 @@ VkBufferView bp_vulkan_buffer_view(BpVulkanBuffer *buffer, VkFormat format, uint
 /* The buffer of a handle of the device (transfer full, so that another thread may free the handle
  * meanwhile); NULL with an error. */
 BpVulkanBuffer *bp_vulkan_find(const BpVulkanDevice *device, const void *handle);
-int32_t bp_vulkan_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                        BpDataType hint, const char *mem_scope, void **handle);
+int32_t bp_vulkan_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
+                        void **handle);
 int32_t bp_vulkan_free(void *context, int32_t device_id, void *handle);
 
 /* ---- stream.c ---------------------------------------------------------------------------- */
@@ -325,9 +326,7 @@ int32_t bp_vulkan_stream_sync(void *context, int32_t device_id, void *stream);
 /* ---- copy.c, timer.c --------------------------------------------------------------------- */
 
 int32_t bp_vulkan_copy(void *context, const BpCopy *copy, void *stream);
-int32_t bp_vulkan_timer_start(void *context, int32_t device_id, void *stream, void **timer);
-int32_t bp_vulkan_timer_stop(void *context, void *timer, void *stream);
-int32_t bp_vulkan_timer_read(void *context, void *timer, int64_t *nanoseconds);
+extern const BpTimerApi bp_vulkan_timers;
 
 /* ---- spirv.c ----------------------------------------------------------------------------- */
 

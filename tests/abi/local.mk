@@ -2,37 +2,38 @@
 # Tests of: the layouts of the ABI, and the plugin that is kept as source.
 
 frozen_headers = \
-	sdk/abi/0.5/include/backplane/device_api.h \
-	sdk/abi/0.5/include/backplane/emitter_api.h \
-	sdk/abi/0.5/include/backplane/error_kinds.h \
-	sdk/abi/0.5/include/backplane/host_api.h \
-	sdk/abi/0.5/include/backplane/ir_api.h \
-	sdk/abi/0.5/include/backplane/kernel_helpers.h \
-	sdk/abi/0.5/include/backplane/kernel_module.h \
-	sdk/abi/0.5/include/backplane/module_api.h \
-	sdk/abi/0.5/include/backplane/plugin.h \
-	sdk/abi/0.5/include/backplane/plugin_helpers.h \
-	sdk/abi/0.5/include/backplane/pointer_map.h \
-	sdk/abi/0.5/include/backplane/target_api.h \
-	sdk/abi/0.5/include/backplane/value.h
+	sdk/abi/0.6/include/backplane/device_api.h \
+	sdk/abi/0.6/include/backplane/device_extensions.h \
+	sdk/abi/0.6/include/backplane/emitter_api.h \
+	sdk/abi/0.6/include/backplane/error_kinds.h \
+	sdk/abi/0.6/include/backplane/host_api.h \
+	sdk/abi/0.6/include/backplane/ir_api.h \
+	sdk/abi/0.6/include/backplane/kernel_helpers.h \
+	sdk/abi/0.6/include/backplane/kernel_module.h \
+	sdk/abi/0.6/include/backplane/module_api.h \
+	sdk/abi/0.6/include/backplane/plugin.h \
+	sdk/abi/0.6/include/backplane/plugin_helpers.h \
+	sdk/abi/0.6/include/backplane/pointer_map.h \
+	sdk/abi/0.6/include/backplane/target_api.h \
+	sdk/abi/0.6/include/backplane/value.h
 
 test_programs += tests/abi/test-layout tests/abi/test-frozen tests/abi/test-sizes
 check_LTLIBRARIES += tests/abi/frozen-then.la tests/abi/frozen-now.la \
 	tests/abi/frozen-newer.la tests/abi/frozen-newest.la
-tests_abi_frozen_then_la_SOURCES = sdk/abi/0.5/frozen.c
-tests_abi_frozen_then_la_CPPFLAGS = -I$(srcdir)/sdk/abi/0.5/include -DFROZEN=then \
+tests_abi_frozen_then_la_SOURCES = sdk/abi/0.6/frozen.c
+tests_abi_frozen_then_la_CPPFLAGS = -I$(srcdir)/sdk/abi/0.6/include -DFROZEN=then \
 	-DFROZEN_DEVICE_TYPE=65001
 tests_abi_frozen_then_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
-tests_abi_frozen_now_la_SOURCES = sdk/abi/0.5/frozen.c
+tests_abi_frozen_now_la_SOURCES = sdk/abi/0.6/frozen.c
 tests_abi_frozen_now_la_CPPFLAGS = -I$(srcdir)/sdk/include -DFROZEN=now -DFROZEN_DEVICE_TYPE=65002
 tests_abi_frozen_now_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 # With headers that this host is too old for: the first states that it needs no more than this
 # host's ABI.
-tests_abi_frozen_newer_la_SOURCES = sdk/abi/0.5/frozen.c
+tests_abi_frozen_newer_la_SOURCES = sdk/abi/0.6/frozen.c
 tests_abi_frozen_newer_la_CPPFLAGS = -Itests/abi/newer -DFROZEN=newer -DFROZEN_DEVICE_TYPE=65003 \
-	-DFROZEN_LATER -DBP_ABI_NEEDED_MINOR=5
+	-DFROZEN_LATER -DBP_ABI_NEEDED_MINOR=6
 tests_abi_frozen_newer_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
-tests_abi_frozen_newest_la_SOURCES = sdk/abi/0.5/frozen.c
+tests_abi_frozen_newest_la_SOURCES = sdk/abi/0.6/frozen.c
 tests_abi_frozen_newest_la_CPPFLAGS = -Itests/abi/newer -DFROZEN=newest \
 	-DFROZEN_DEVICE_TYPE=65004 -DFROZEN_LATER
 tests_abi_frozen_newest_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
@@ -40,8 +41,8 @@ tests_abi_frozen_newest_la_LDFLAGS = $(LDFLAGS_TEST_PLUGIN)
 newer_header = tests/abi/newer/backplane/plugin.h
 $(newer_header): $(filter sdk/include/%,$(pkginclude_HEADERS)) tests/abi/newer-headers
 	$(AM_V_GEN)$(srcdir)/tests/abi/newer-headers $(srcdir)/sdk/include/backplane tests/abi/newer/backplane
-sdk/abi/0.5/tests_abi_frozen_newer_la-frozen.lo \
-sdk/abi/0.5/tests_abi_frozen_newest_la-frozen.lo: $(newer_header)
+sdk/abi/0.6/tests_abi_frozen_newer_la-frozen.lo \
+sdk/abi/0.6/tests_abi_frozen_newest_la-frozen.lo: $(newer_header)
 CLEANFILES += tests/abi/newer/backplane/*.h
 EXTRA_DIST += tests/abi/newer-headers tests/abi/compare-headers tests/abi/appends.sh
 test_scripts += tests/abi/appends.sh

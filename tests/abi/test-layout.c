@@ -6,6 +6,7 @@
 #include <backplane/compiler/schedules.h>
 #include <backplane/compiler/te.h>
 #include <backplane/device_api.h>
+#include <backplane/device_extensions.h>
 #include <backplane/emitter_api.h>
 #include <backplane/graph/model.h>
 #include <backplane/host_api.h>
@@ -99,7 +100,14 @@ AT(BpCopy, to, 32);
 AT(BpCopy, to_offset, 40);
 AT(BpCopy, to_device, 48);
 AT(BpCopy, size, 56);
-SIZE(BpDeviceApi, 192);
+SIZE(BpAllocation, 40);
+AT(BpAllocation, struct_size, 0);
+AT(BpAllocation, size, 8);
+AT(BpAllocation, alignment, 16);
+AT(BpAllocation, dtype, 24);
+AT(BpAllocation, flags, 28);
+AT(BpAllocation, scope, 32);
+SIZE(BpDeviceApi, 144);
 AT(BpDeviceApi, struct_size, 0);
 AT(BpDeviceApi, device_type, 8);
 AT(BpDeviceApi, reserved, 12);
@@ -117,14 +125,22 @@ AT(BpDeviceApi, create_stream, 96);
 AT(BpDeviceApi, free_stream, 104);
 AT(BpDeviceApi, sync_stream_from_to, 112);
 AT(BpDeviceApi, stream_sync, 120);
-AT(BpDeviceApi, timer_start, 128);
-AT(BpDeviceApi, timer_stop, 136);
-AT(BpDeviceApi, timer_read, 144);
-AT(BpDeviceApi, record_begin, 152);
-AT(BpDeviceApi, record_end, 160);
-AT(BpDeviceApi, record_replay, 168);
-AT(BpDeviceApi, record_free, 176);
-AT(BpDeviceApi, visit_facts, 184);
+AT(BpDeviceApi, visit_facts, 128);
+AT(BpDeviceApi, get_extension, 136);
+
+/* <backplane/device_extensions.h> */
+SIZE(BpTimerApi, 40);
+AT(BpTimerApi, struct_size, 0);
+AT(BpTimerApi, start, 8);
+AT(BpTimerApi, stop, 16);
+AT(BpTimerApi, read, 24);
+AT(BpTimerApi, free, 32);
+SIZE(BpRecordingApi, 40);
+AT(BpRecordingApi, struct_size, 0);
+AT(BpRecordingApi, begin, 8);
+AT(BpRecordingApi, end, 16);
+AT(BpRecordingApi, replay, 24);
+AT(BpRecordingApi, free, 32);
 
 /* <backplane/emitter_api.h> */
 SIZE(BpDialectType, 64);
@@ -213,12 +229,13 @@ AT(BpEmitterTable, emit, 16);
 AT(BpEmitterTable, emit_function, 24);
 
 /* <backplane/host_api.h> */
-SIZE(BpErrorTable, 40);
+SIZE(BpErrorTable, 48);
 AT(BpErrorTable, struct_size, 0);
 AT(BpErrorTable, raise, 8);
 AT(BpErrorTable, add_context, 16);
 AT(BpErrorTable, take, 24);
-AT(BpErrorTable, log, 32);
+AT(BpErrorTable, put, 32);
+AT(BpErrorTable, log, 40);
 SIZE(BpClosure, 56);
 AT(BpClosure, function, 0);
 AT(BpClosure, context, 40);

@@ -66,6 +66,52 @@ static void test_copy_without_its_size_is_refused(void) {
   }
 }
 
+/* ---- Allocations ------------------------------------------------------------------------- */
+
+/* BpAllocation as a later version may have it. */
+typedef struct LaterAllocation {
+  BpAllocation allocation;
+  void *stream;
+} LaterAllocation;
+
+static LaterAllocation make_allocation(uint64_t struct_size) {
+  return (LaterAllocation){
+      .allocation = {.struct_size = struct_size, .size = 16, .alignment = 64, .dtype = {1, 8, 1}}};
+}
+
+static void assert_allocation_refused(const LaterAllocation *later, const char *part) {
+  void *handle = &handle;
+  g_assert_cmpint(bp_device_alloc(cpu, &later->allocation, &handle), ==, -1);
+  g_assert_true(bp_error_is(BP_ERROR_VALUE));
+  g_assert_nonnull(strstr(bp_error_message(), part));
+  g_assert_null(handle);
+  bp_error_clear();
+}
+
+static void test_longer_allocation_works_if_its_new_members_are_zero(void) {
+  void *handle = NULL;
+  LaterAllocation later = make_allocation(sizeof later);
+  g_assert_cmpint(bp_device_alloc(cpu, &later.allocation, &handle), ==, 0);
+  g_assert_cmpint(bp_device_free(cpu, handle), ==, 0);
+}
+
+static void test_new_member_or_flag_of_an_allocation_is_refused(void) {
+  LaterAllocation later = make_allocation(sizeof later);
+  later.stream = &later;
+  assert_allocation_refused(&later, "install a newer version");
+  later.stream = NULL;
+  later.allocation.flags = 1;
+  assert_allocation_refused(&later, "unknown flags 0x1");
+}
+
+static void test_allocation_without_its_size_is_refused(void) {
+  static const uint64_t sizes[] = {0, sizeof(BpAllocation) - 1, UINT64_MAX};
+  for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+    LaterAllocation later = make_allocation(sizes[i]);
+    assert_allocation_refused(&later, "BpAllocation::struct_size is ");
+  }
+}
+
 /* ---- Attributes of a target kind --------------------------------------------------------- */
 
 /* BpTargetAttr as a later version may have it. */
@@ -132,6 +178,11 @@ static void test_rows_of_attributes_are_as_long_as_the_plugin_says(void) {
 int main(int argc, char **argv) {
   g_test_init(&argc, &argv, NULL);
 #define ADD(path, test) g_test_add_func("/sizes/" path, test)
+  ADD("longer-allocation-works-if-its-new-members-are-zero",
+      test_longer_allocation_works_if_its_new_members_are_zero);
+  ADD("new-member-or-flag-of-an-allocation-is-refused",
+      test_new_member_or_flag_of_an_allocation_is_refused);
+  ADD("allocation-without-its-size-is-refused", test_allocation_without_its_size_is_refused);
   ADD("longer-copy-works-if-its-new-members-are-zero",
       test_longer_copy_works_if_its_new_members_are_zero);
   ADD("longer-copy-with-a-new-member-set-is-refused",

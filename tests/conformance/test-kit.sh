@@ -232,7 +232,7 @@ each_foreign_line_is_a_failure() {
 # Threads that all fail at once are one failure.
 threads_fail_as_one() {
   mutant '  SimdevBuffer \*buffer = malloc' \
-    '  if (gettid() != getpid()) return simdev_host.error->raise(BP_ERROR_DEVICE, "not in a thread");\n&' memory.c
+    '  if (gettid() != getpid()) return bp_plugin_raise(\&simdev_host, BP_ERROR_DEVICE, "not in a thread");\n&' memory.c
   sed -i '4i #include <unistd.h>' "$work/src/memory.c"
   compile_mutant && ends_saying 1 'not in a thread' verify --format tap --only stream.threads "$work/mutant.so" &&
     [ "$(grep -c '^not ok' "$work/out")" -eq 1 ] && grep -q '^not ok [0-9]* - stream.threads$' "$work/out"
@@ -268,7 +268,7 @@ json() {
 
 # A failure's text has what JSON has to escape.
 well_formed_json() {
-  mutant '  return simdev_submit(device_id, to, .*' '  return simdev_host.error->raise(BP_ERROR_DEVICE, "\\"a\\\\\\t\\001");' queue.c &&
+  mutant '  return simdev_submit(device_id, to, .*' '  return bp_plugin_raise(\&simdev_host, BP_ERROR_DEVICE, "\\"a\\\\\\t\\001");' queue.c &&
     ends 1 verify --json --only stream.order "$work/mutant.so" &&
     json 'd["failed"] == 1 and d["status"] == 1 and d["verdict"] == "does not conform"' &&
     json '[c for c in d["checks"] if c["outcome"] == "failed"][0]["name"] == "stream.order"' &&

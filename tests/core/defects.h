@@ -68,7 +68,9 @@ static inline int run_kernel(const char *kind) {
   void *handle;
   g_autofree char *name = g_strdup_printf("%s.add_one", kind);
   if (bp_device_parse(kind, &device) || bp_registry_get(name, &function) ||
-      bp_device_alloc(device, sizeof values, 64, (BpDataType){BP_DTYPE_FLOAT, 32, 1}, NULL,
+      bp_device_alloc(device,
+                      &(BpAllocation){sizeof(BpAllocation), sizeof values, 64,
+                                      (BpDataType){BP_DTYPE_FLOAT, 32, 1}, 0, NULL},
                       &handle))
     return -1;
   BpCopy there = {sizeof(BpCopy), values, 0, cpu, handle, 0, device, sizeof values};

@@ -7,6 +7,7 @@
 
 #include "tests/bare_device.h"
 
+#include <backplane/device_extensions.h>
 #include <backplane/tensor.h>
 #include <glib.h>
 #include <pthread.h>
@@ -39,9 +40,19 @@ static BpDevice device_of(const void *data) {
   return device;
 }
 
+static int try_alloc(BpDevice device, uint64_t size, uint64_t alignment, const char *scope,
+                     void **handle) {
+  const BpAllocation allocation = {.struct_size = sizeof allocation,
+                                   .size = size,
+                                   .alignment = alignment,
+                                   .dtype = float32,
+                                   .scope = scope};
+  return bp_device_alloc(device, &allocation, handle);
+}
+
 static void *alloc(BpDevice device, uint64_t size) {
   void *handle = NULL;
-  assert_ok(bp_device_alloc(device, size, 64, float32, NULL, &handle));
+  assert_ok(try_alloc(device, size, 64, NULL, &handle));
   g_assert_nonnull(handle);
   return handle;
 }
@@ -136,7 +147,7 @@ static void check_attr_type(int32_t attr, const BpValue *value) {
 
 static void test_attributes_have_their_types(const void *data) {
   BpDevice device = device_of(data);
-  for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
+  for (int32_t attr = 0; bp_device_attr_name(attr); attr++) {
     BpValue value;
     assert_ok(bp_device_get_attr(device, attr, &value));
     check_attr_type(attr, &value);
@@ -151,13 +162,13 @@ static void test_unknown_attributes_and_devices_are_errors(const void *data) {
   BpDevice device = device_of(data), absent = {device.device_type, 1000};
   BpValue value;
   void *handle;
-  assert_ok(bp_device_get_attr(device, BP_ATTR_COUNT, &value));
+  assert_ok(bp_device_get_attr(device, 65535, &value));
   g_assert_cmpint(value.type_index, ==, BP_TYPE_NONE);
   assert_error(bp_device_get_attr(device, -1, &value), BP_ERROR_VALUE);
-  g_assert_null(bp_device_attr_name(BP_ATTR_COUNT));
+  g_assert_null(bp_device_attr_name(65535));
   g_assert_cmpint(bp_device_attr_by_name("max_of_nothing"), ==, -1);
   assert_error(bp_device_get_attr(absent, BP_ATTR_DEVICE_NAME, &value), BP_ERROR_NOT_FOUND);
-  assert_error(bp_device_alloc(absent, 4, 64, float32, NULL, &handle), BP_ERROR_NOT_FOUND);
+  assert_error(try_alloc(absent, 4, 64, NULL, &handle), BP_ERROR_NOT_FOUND);
   assert_ok(bp_device_get_attr(absent, BP_ATTR_EXIST, &value));
   g_assert_cmpint(value.type_index, ==, BP_TYPE_BOOL);
   g_assert_cmpint(value.v_int64, ==, 0);
@@ -238,20 +249,39 @@ static void test_empty_memory_is_memory(const void *data) {
 static void test_bad_requests_are_errors(const void *data) {
   BpDevice device = device_of(data);
   void *handle = alloc(device, 16), *none;
-  assert_error(bp_device_alloc(device, 16, 3, float32, NULL, &none), BP_ERROR_VALUE);
-  g_assert_cmpint(bp_device_alloc(device, 16, 64, float32, "no such scope", &none), ==, -1);
+  assert_error(try_alloc(device, 16, 3, NULL, &none), BP_ERROR_VALUE);
+  g_assert_cmpint(try_alloc(device, 16, 64, "no such scope", &none), ==, -1);
   bp_error_clear();
   assert_error(upload(device, NULL, handle, 0, 4, NULL), BP_ERROR_VALUE);
   assert_error(upload(device, "1234", handle, UINT64_MAX, 4, NULL), BP_ERROR_VALUE);
   assert_ok(bp_device_free(device, handle));
 }
 
+static void test_extensions_are_found_by_name(const void *data) {
+  BpDevice device = device_of(data);
+  g_assert_null(bp_device_extension(device.device_type, "no such extension", 1));
+  g_assert_cmpstr(bp_error_kind(), ==, "");
+  assert_error(bp_device_extension(device.device_type, NULL, 1) ? 0 : -1, BP_ERROR_VALUE);
+  const BpTimerApi *timers =
+      bp_device_extension(device.device_type, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION);
+  if (!timers) {
+    g_test_skip("the device has no timers");
+    return;
+  }
+  void *context = bp_device_api(device.device_type)->context, *timer = NULL;
+  int64_t nanoseconds = -1;
+  assert_ok(timers->start(context, device.device_id, NULL, &timer));
+  assert_ok(timers->stop(context, timer, NULL));
+  assert_ok(timers->read(context, timer, &nanoseconds));
+  g_assert_cmpint(nanoseconds, >=, 0);
+  assert_ok(timers->free(context, timer));
+}
+
 static void test_exhaustion_leaves_the_device_usable(const void *data) {
   BpDevice device = device_of(data);
   void *handle;
-  assert_error(bp_device_alloc(device, (uint64_t)1 << 60, 64, float32, NULL, &handle),
-               BP_ERROR_MEMORY);
-  assert_error(bp_device_alloc(device, UINT64_MAX, 64, float32, NULL, &handle), BP_ERROR_MEMORY);
+  assert_error(try_alloc(device, (uint64_t)1 << 60, 64, NULL, &handle), BP_ERROR_MEMORY);
+  assert_error(try_alloc(device, UINT64_MAX, 64, NULL, &handle), BP_ERROR_MEMORY);
   test_copies_have_offsets(data);
 }
 
@@ -321,7 +351,7 @@ static void test_null_is_an_error(void) {
   REFUSES(bp_device_count(BP_DEVICE_CPU, NULL, NULL));
   REFUSES(bp_device_get_attr(cpu, BP_ATTR_EXIST, NULL));
   g_assert_cmpint(bp_device_attr_by_name(NULL), ==, -1);
-  REFUSES(bp_device_alloc(cpu, 1, 0, byte, NULL, NULL));
+  REFUSES(try_alloc(cpu, 1, 0, NULL, NULL));
   REFUSES(bp_workspace_alloc(cpu, 1, byte, NULL));
   REFUSES(bp_device_copy(NULL, NULL));
   REFUSES(bp_stream_create(cpu, NULL));
@@ -368,12 +398,12 @@ static void test_freeing_while_another_thread_copies_is_no_crash(const void *dat
     g_test_skip("its handles are addresses, which the caller guards");
     return;
   }
-  assert_ok(bp_device_alloc(freed.device, FREED_BYTES, 256, float32, NULL, &handle));
+  assert_ok(try_alloc(freed.device, FREED_BYTES, 256, NULL, &handle));
   atomic_store(&freed.handle, handle);
   g_assert_cmpint(pthread_create(&thread, NULL, copy_while_freed, &freed), ==, 0);
   for (int i = 0; i < 20; i++) {
     void *next;
-    assert_ok(bp_device_alloc(freed.device, FREED_BYTES, 256, float32, NULL, &next));
+    assert_ok(try_alloc(freed.device, FREED_BYTES, 256, NULL, &next));
     g_usleep(5000 + 700 * (gulong)i);
     assert_ok(bp_device_free(freed.device, atomic_exchange(&freed.handle, next)));
   }
@@ -728,7 +758,7 @@ static int count_successes(BpDevice device, const BpDeviceApi *api, void *handle
   void *out;
   BpValue value;
   BpCopy copy = {sizeof(BpCopy), handle, 0, device, handle, 0, device, 1};
-  int failures = bp_device_alloc(device, 1, 64, float32, NULL, &out) != 0;
+  int failures = try_alloc(device, 1, 64, NULL, &out) != 0;
   failures += bp_device_copy(&copy, NULL) != 0;
   failures += bp_stream_sync(device, NULL) != 0;
   /* The fork is what is wrong, and not that this is no stream. */
@@ -775,6 +805,7 @@ static const struct {
     {"copy/has-offsets", test_copies_have_offsets},
     {"copy/between-kinds-keeps-order", test_copy_between_kinds_keeps_order},
     {"copy/between-kinds-says-what-fails", test_copy_between_kinds_says_what_fails},
+    {"extensions/are-found-by-name", test_extensions_are_found_by_name},
     {"memory/empty-is-memory", test_empty_memory_is_memory},
     {"memory/bad-requests-are-errors", test_bad_requests_are_errors},
     {"memory/exhaustion-leaves-the-device-usable", test_exhaustion_leaves_the_device_usable},

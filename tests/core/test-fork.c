@@ -135,7 +135,8 @@ static int works(int rc) {
 
 static int use_devices(void) {
   void *handle = NULL, *space = NULL;
-  MUST(works(bp_device_alloc(host, 64, 64, float32, NULL, &handle)));
+  MUST(works(bp_device_alloc(host, &(BpAllocation){sizeof(BpAllocation), 64, 64, float32, 0, NULL},
+                             &handle)));
   MUST(bp_device_free(host, handle) == 0);
   if (bp_workspace_alloc(host, 64, float32, &space) == 0)
     MUST(bp_workspace_free(host, space) == 0);

@@ -95,7 +95,7 @@ static int32_t register_and_fail(void *context) {
   (void)context;
   return register_as("failing.name", "p", 0)
              ? -1
-             : host.error->raise(BP_ERROR_DEVICE, "the hardware is gone");
+             : bp_plugin_raise(&host, BP_ERROR_DEVICE, "the hardware is gone");
 }
 
 static void test_failed_plugin_leaves_no_name(void) {
@@ -224,8 +224,9 @@ static gboolean is_kind(const char *name) {
 
 static int32_t register_kind_and_fail(void *context) {
   (void)context;
-  return host.target->register_kind(&kinds[0]) ? -1
-                                               : host.error->raise(BP_ERROR_DEVICE, "no compiler");
+  return host.target->register_kind(&kinds[0])
+             ? -1
+             : bp_plugin_raise(&host, BP_ERROR_DEVICE, "no compiler");
 }
 
 static int32_t register_kind(void *context) {

@@ -196,7 +196,7 @@ static void test_asynchronous_failure_is_raised_once_by_who_synchronises(void) {
   BpFunction *fail = find_function("fail"), *add_one = find_function("add_one");
   BpTensor *tensor = make_numbers();
   assert_ok(launch(fail, view_of(tensor), view_of(tensor), COUNT));
-  assert_error(bp_stream_sync(device, NULL), BP_ERROR_DEVICE, "simdev:0");
+  assert_error(bp_stream_sync(device, NULL), BP_ERROR_RUNTIME, "simdev:0");
   assert_ok(bp_stream_sync(device, NULL));
   assert_ok(launch(add_one, view_of(tensor), view_of(tensor), COUNT));
   assert_ok(bp_stream_sync(device, NULL));

@@ -85,11 +85,10 @@ const FuzzSeed *fuzz_pieces(size_t *count) {
 
 #define LITTLE 65536
 
-static int32_t alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                     BpDataType hint, const char *mem_scope, void **handle) {
-  return size > LITTLE
-             ? bp_error_raise(BP_ERROR_MEMORY, "more than the device has")
-             : bare_host_alloc(context, device_id, size, alignment, hint, mem_scope, handle);
+static int32_t alloc(void *context, int32_t device_id, const BpAllocation *allocation,
+                     void **handle) {
+  return allocation->size > LITTLE ? bp_error_raise(BP_ERROR_MEMORY, "more than the device has")
+                                   : bare_host_alloc(context, device_id, allocation, handle);
 }
 
 static const BpDeviceApi little_api = {.struct_size = sizeof little_api,

@@ -182,7 +182,7 @@ static void run_model(BpModelContext *context, int seed) {
 
 static void read_attributes(BpDevice device) {
   BpValue value;
-  for (int32_t attr = 0; attr < BP_ATTR_COUNT; attr++) {
+  for (int32_t attr = 0; bp_device_attr_name(attr); attr++) {
     assert_ok(bp_device_get_attr(device, attr, &value));
     bp_value_clear(&value);
   }

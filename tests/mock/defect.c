@@ -359,7 +359,7 @@ static int32_t get_device_count(void *context, int32_t *count, const char **why)
   (void)context;
   misbehave("count");
   if (is("devices-fail"))
-    return host.error->raise(BP_ERROR_DEVICE, "the bus is gone");
+    return bp_plugin_raise(&host, BP_ERROR_DEVICE, "the bus is gone");
   *count = is("many-devices") || is("fork-and-many") ? 100000
                                                      : !is("devices-none") && !is("devices-odd");
   *why = is("devices-odd") ? "\377 nothing is plugged in" : "nothing is plugged in";
@@ -380,15 +380,14 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   return 0;
 }
 
-static int32_t alloc_data_space(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                                BpDataType hint, const char *mem_scope, void **handle) {
+static int32_t alloc_data_space(void *context, int32_t device_id, const BpAllocation *allocation,
+                                void **handle) {
   (void)context;
   (void)device_id;
-  (void)hint;
-  (void)mem_scope;
+  uint64_t size = allocation->size, alignment = allocation->alignment;
   misbehave("alloc");
   *handle = aligned_alloc(alignment, (size + alignment) / alignment * alignment);
-  return *handle ? 0 : host.error->raise(BP_ERROR_MEMORY, "no memory");
+  return *handle ? 0 : bp_plugin_raise(&host, BP_ERROR_MEMORY, "no memory");
 }
 
 static int32_t free_data_space(void *context, int32_t device_id, void *handle) {
@@ -419,7 +418,7 @@ static int add_one(void *self, const BpValue *args, int32_t num_args, BpValue *r
   (void)result;
   misbehave("call");
   if (num_args != 2)
-    return host.error->raise(BP_ERROR_TYPE, "add_one takes 2 arguments");
+    return bp_plugin_raise(&host, BP_ERROR_TYPE, "add_one takes 2 arguments");
   float *data = args[0].v_ptr;
   for (int64_t i = 0; i < args[1].v_int64; i++)
     data[i] += 1.0f;
@@ -452,7 +451,7 @@ static int32_t initialize(void *context) {
   atexit(misbehave_at_exit);
   misbehave("initialize");
   if (is("init-fail"))
-    return host.error->raise(BP_ERROR_DEVICE, "no such hardware");
+    return bp_plugin_raise(&host, BP_ERROR_DEVICE, "no such hardware");
   device_api.device_type = 62000 + number_of(name + strlen("defect-"));
   if (bp_plugin_register_device_api(&host, "device_api." NAME, &device_api))
     return -1;

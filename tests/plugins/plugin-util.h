@@ -5,6 +5,7 @@
 #define TESTS_PLUGINS_PLUGIN_UTIL_H
 
 #include <backplane/device.h>
+#include <backplane/device_extensions.h>
 #include <backplane/plugin_helpers.h>
 #include <backplane/plugins.h>
 #include <backplane/tensor.h>
@@ -57,9 +58,19 @@ static inline gboolean has_device_of(int32_t device_type) {
   return count > 0;
 }
 
+static inline int try_alloc(BpDevice device, uint64_t size, uint64_t alignment, const char *scope,
+                            void **handle) {
+  const BpAllocation allocation = {.struct_size = sizeof allocation,
+                                   .size = size,
+                                   .alignment = alignment,
+                                   .dtype = dtype_of("uint8"),
+                                   .scope = scope};
+  return bp_device_alloc(device, &allocation, handle);
+}
+
 static inline void *allocate_on(BpDevice device, uint64_t size) {
   void *handle = NULL;
-  assert_ok(bp_device_alloc(device, size, 64, dtype_of("uint8"), NULL, &handle));
+  assert_ok(try_alloc(device, size, 64, NULL, &handle));
   g_assert_nonnull(handle);
   return handle;
 }
@@ -67,10 +78,9 @@ static inline void *allocate_on(BpDevice device, uint64_t size) {
 /* More than there can be, and memory of a kind that there is not, are errors; nothing is not. */
 static inline void assert_allocations_are_checked(BpDevice device, const char *message) {
   void *handle = NULL;
-  BpDataType hint = dtype_of("uint8");
-  g_assert_cmpint(bp_device_alloc(device, (uint64_t)1 << 60, 64, hint, NULL, &handle), ==, -1);
+  g_assert_cmpint(try_alloc(device, (uint64_t)1 << 60, 64, NULL, &handle), ==, -1);
   assert_error(BP_ERROR_MEMORY, message);
-  g_assert_cmpint(bp_device_alloc(device, 16, 64, hint, "texture", &handle), ==, -1);
+  g_assert_cmpint(try_alloc(device, 16, 64, "texture", &handle), ==, -1);
   assert_error(BP_ERROR_VALUE, "texture");
   assert_ok(bp_device_free(device, allocate_on(device, 0)));
 }
@@ -173,7 +183,7 @@ static inline void assert_index_is_checked(int32_t device_type) {
   const BpDevice none = {device_type, 99};
   void *handle = NULL;
   BpValue value;
-  g_assert_cmpint(bp_device_alloc(none, 16, 64, dtype_of("uint8"), NULL, &handle), ==, -1);
+  g_assert_cmpint(try_alloc(none, 16, 64, NULL, &handle), ==, -1);
   assert_error(BP_ERROR_NOT_FOUND, ":99");
   assert_ok(bp_device_get_attr(none, BP_ATTR_EXIST, &value));
   g_assert_false(value.v_int64);
@@ -204,8 +214,7 @@ static inline void assert_fork_is_an_error(BpDevice device, BpFunction *function
   if (pid == 0) {
     void *handle = NULL;
     alarm(60);
-    int fails = bp_device_alloc(device, 16, 64, dtype_of("uint8"), NULL, &handle) == -1 &&
-                bp_error_is(BP_ERROR_DEVICE) &&
+    int fails = try_alloc(device, 16, 64, NULL, &handle) == -1 && bp_error_is(BP_ERROR_DEVICE) &&
                 bp_function_call(function, args, count, &result) == -1 &&
                 bp_error_is(BP_ERROR_DEVICE);
     bp_object_release(function);

@@ -52,19 +52,27 @@ static void test_names(void) {
   bp_object_release(target);
 }
 
+static int try_alloc(uint64_t size, uint64_t alignment, const char *scope, void **handle) {
+  const BpAllocation allocation = {.struct_size = sizeof allocation,
+                                   .size = size,
+                                   .alignment = alignment,
+                                   .dtype = dtype_of("float32"),
+                                   .scope = scope};
+  return bp_device_alloc(CPU, &allocation, handle);
+}
+
 static void test_memory(void) {
-  BpDataType hint = dtype_of("float32");
   void *handle = NULL;
-  assert_ok(bp_device_alloc(CPU, 1000, 4096, hint, NULL, &handle));
+  assert_ok(try_alloc(1000, 4096, NULL, &handle));
   g_assert_cmpint((uintptr_t)handle % 4096, ==, 0);
   memset(handle, 1, 1000);
   assert_ok(bp_device_free(CPU, handle));
-  assert_ok(bp_device_alloc(CPU, 0, 64, hint, "global", &handle));
+  assert_ok(try_alloc(0, 64, "global", &handle));
   g_assert_nonnull(handle);
   assert_ok(bp_device_free(CPU, handle));
-  g_assert_cmpint(bp_device_alloc(CPU, 8, 64, hint, "texture", &handle), ==, -1);
+  g_assert_cmpint(try_alloc(8, 64, "texture", &handle), ==, -1);
   assert_error(BP_ERROR_VALUE, "texture");
-  g_assert_cmpint(bp_device_alloc(CPU, (uint64_t)1 << 60, 64, hint, NULL, &handle), ==, -1);
+  g_assert_cmpint(try_alloc((uint64_t)1 << 60, 64, NULL, &handle), ==, -1);
   assert_error(BP_ERROR_MEMORY, "no host memory");
 }
 

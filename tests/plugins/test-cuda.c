@@ -54,7 +54,7 @@ static int count_of(const char *what) {
 static void test_attributes(void) {
   if (!has_device())
     return;
-  static const int32_t types[BP_ATTR_COUNT] = {
+  static const int32_t types[] = {
       [BP_ATTR_EXIST] = BP_TYPE_BOOL,
       [BP_ATTR_MAX_THREADS_PER_BLOCK] = BP_TYPE_INT,
       [BP_ATTR_WARP_SIZE] = BP_TYPE_INT,
@@ -77,7 +77,7 @@ static void test_attributes(void) {
                                   BP_ATTR_VENDOR,          BP_ATTR_UUID,        BP_ATTR_PCI_ADDRESS,
                                   BP_ATTR_TARGET};
   BpValue value;
-  for (int32_t i = 0; i < BP_ATTR_COUNT; i++) {
+  for (int32_t i = 0; i < (int32_t)G_N_ELEMENTS(types); i++) {
     assert_ok(bp_device_get_attr(GPU0, i, &value));
     if (types[i])
       g_assert_cmpint(value.type_index, ==, types[i]);
@@ -186,7 +186,7 @@ static void test_alignment(void) {
   void *small[4], *aligned = NULL;
   for (size_t i = 0; i < G_N_ELEMENTS(small); i++)
     small[i] = allocate_on(GPU0, 16);
-  assert_ok(bp_device_alloc(GPU0, 16, 1 << 16, dtype_of("uint8"), NULL, &aligned));
+  assert_ok(try_alloc(GPU0, 16, 1 << 16, NULL, &aligned));
   g_assert_cmpuint((uintptr_t)aligned % (1 << 16), ==, 0);
   assert_ok(bp_device_free(GPU0, aligned));
   for (size_t i = 0; i < G_N_ELEMENTS(small); i++)
@@ -219,7 +219,7 @@ static void test_reserve_is_given_back(void) {
   const uint64_t most = (FAKE_MEMORY >> 2) * 3;
   void *workspace = NULL, *data = NULL;
   assert_ok(bp_workspace_alloc(GPU0, most, dtype_of("uint8"), &workspace));
-  g_assert_cmpint(bp_device_alloc(GPU0, most, 256, dtype_of("uint8"), NULL, &data), ==, -1);
+  g_assert_cmpint(try_alloc(GPU0, most, 256, NULL, &data), ==, -1);
   assert_error(BP_ERROR_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
   assert_ok(bp_workspace_free(GPU0, workspace));
   assert_ok(bp_stream_sync(GPU0, NULL));
@@ -371,19 +371,23 @@ static void test_views(void) {
 static void test_timers(void) {
   if (!has_device())
     return;
-  const BpDeviceApi *api = bp_device_api(BP_DEVICE_CUDA);
+  const BpTimerApi *api =
+      bp_device_extension(BP_DEVICE_CUDA, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION);
+  void *context = bp_device_api(BP_DEVICE_CUDA)->context;
   BpModule *module = load_source(source);
   BpFunction *scale = get_function(module, "scale");
   void *timer = NULL;
   int64_t nanoseconds = -1;
-  assert_ok(api->timer_start(api->context, 0, NULL, &timer));
+  assert_ok(api->start(context, 0, NULL, &timer));
   scale_on(scale, GPU0, NULL);
-  assert_ok(api->timer_stop(api->context, timer, NULL));
-  assert_ok(api->timer_read(api->context, timer, &nanoseconds));
+  assert_ok(api->stop(context, timer, NULL));
+  assert_ok(api->read(context, timer, &nanoseconds));
   g_assert_cmpint(nanoseconds, >=, 0);
-  assert_ok(api->timer_start(api->context, 0, NULL, &timer));
-  g_assert_cmpint(api->timer_read(api->context, timer, &nanoseconds), ==, -1);
+  assert_ok(api->free(context, timer));
+  assert_ok(api->start(context, 0, NULL, &timer));
+  g_assert_cmpint(api->read(context, timer, &nanoseconds), ==, -1);
   assert_error(BP_ERROR_VALUE, "not stopped");
+  assert_ok(api->free(context, timer));
   bp_object_release(scale);
   bp_object_release(module);
 }
@@ -391,7 +395,9 @@ static void test_timers(void) {
 static void test_recordings(void) {
   if (!has_device())
     return;
-  const BpDeviceApi *api = bp_device_api(BP_DEVICE_CUDA);
+  const BpRecordingApi *api =
+      bp_device_extension(BP_DEVICE_CUDA, BP_EXTENSION_RECORDING, BP_EXTENSION_RECORDING_VERSION);
+  void *context = bp_device_api(BP_DEVICE_CUDA)->context;
   float data[8] = {0};
   BpValue args[5], result;
   BpRecording *recording = NULL;
@@ -399,7 +405,7 @@ static void test_recordings(void) {
   BpFunction *scale = get_function(module, "scale");
   BpTensor *tensor = make_tensor(GPU0, data, 8);
   set_scale_args(args, &tensor->view, 1, 1);
-  assert_ok(api->record_begin(api->context, 0, NULL));
+  assert_ok(api->begin(context, 0, NULL));
   assert_ok(bp_function_call(scale, args, 5, &result)); /* loads the code */
   void *beside = allocate_on(GPU0, 16);                 /* is no part of it */
   assert_ok(bp_device_free(GPU0, beside));
@@ -412,12 +418,12 @@ static void test_recordings(void) {
   copy.size = 4;
   g_assert_cmpint(bp_device_copy(&copy, NULL), ==, -1);
   assert_error(BP_ERROR_NOT_IMPLEMENTED, "cannot be recorded");
-  assert_ok(api->record_end(api->context, 0, NULL, &recording));
+  assert_ok(api->end(context, 0, NULL, &recording));
   for (int i = 0; i < 3; i++)
-    assert_ok(api->record_replay(api->context, recording, NULL));
+    assert_ok(api->replay(context, recording, NULL));
   assert_ok(bp_tensor_copy_to_host(&tensor->view, data, sizeof(data)));
   g_assert_cmpfloat(data[0], ==, 6);
-  assert_ok(api->record_free(api->context, recording));
+  assert_ok(api->free(context, recording));
   bp_object_release(tensor);
   bp_object_release(scale);
   bp_object_release(module);
@@ -715,7 +721,7 @@ static void test_device_in_use(void) {
   if (g_test_subprocess()) {
     void *handle = NULL;
     fail("cuDevicePrimaryCtxRetain", 1, 46); /* CUDA_ERROR_DEVICE_UNAVAILABLE */
-    g_assert_cmpint(bp_device_alloc(GPU0, 16, 64, dtype_of("uint8"), NULL, &handle), ==, -1);
+    g_assert_cmpint(try_alloc(GPU0, 16, 64, NULL, &handle), ==, -1);
     assert_error(BP_ERROR_DEVICE, "cuDevicePrimaryCtxRetain");
     assert_ok(bp_device_free(GPU0, allocate_on(GPU0, 16)));
     return;

@@ -260,18 +260,21 @@ static void test_vectors_that_the_language_lacks(void) {
 static void test_timers(void) {
   if (!has_device())
     return;
-  const BpDeviceApi *api = bp_device_api(BP_DEVICE_OPENCL);
+  const BpTimerApi *api =
+      bp_device_extension(BP_DEVICE_OPENCL, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION);
+  void *context = bp_device_api(BP_DEVICE_OPENCL)->context;
   BpModule *module = build_text(ADD_ONE, "opencl");
   void *streams[2], *timers[2];
   for (int i = 0; i < 2; i++) {
     assert_ok(bp_stream_create(CL0, &streams[i]));
-    assert_ok(api->timer_start(api->context, 0, streams[i], &timers[i]));
+    assert_ok(api->start(context, 0, streams[i], &timers[i]));
   }
   run_add_one(module);
   for (int i = 0; i < 2; i++) {
     int64_t nanoseconds = -1;
-    assert_ok(api->timer_stop(api->context, timers[i], streams[i]));
-    assert_ok(api->timer_read(api->context, timers[i], &nanoseconds));
+    assert_ok(api->stop(context, timers[i], streams[i]));
+    assert_ok(api->read(context, timers[i], &nanoseconds));
+    assert_ok(api->free(context, timers[i]));
     g_assert_cmpint(nanoseconds, >, 0);
     assert_ok(bp_stream_free(CL0, streams[i]));
   }
@@ -494,9 +497,7 @@ static void test_limits_of_the_device(void) {
   g_assert_cmpint(bp_function_call(scale, args, 5, &result), ==, -1);
   assert_error(BP_ERROR_VALUE, "scale: 1048576 x 1 x 1 threads a block; the device takes at most");
   assert_ok(bp_device_get_attr(CL0, BP_ATTR_MAX_ALLOCATION, &most));
-  g_assert_cmpint(
-      bp_device_alloc(CL0, (uint64_t)most.v_int64 + 1, 64, dtype_of("uint8"), NULL, &handle), ==,
-      -1);
+  g_assert_cmpint(try_alloc(CL0, (uint64_t)most.v_int64 + 1, 64, NULL, &handle), ==, -1);
   assert_error(BP_ERROR_MEMORY, "opencl");
   set_scale_args(args, &tensor->view, 2, 1);
   assert_ok(bp_function_call(scale, args, 5, &result)); /* the device goes on */

@@ -115,8 +115,7 @@ static void test_allocation_failures(void) {
   assert_allocations_are_checked(VK0, "vulkan");
   assert_ok(bp_device_get_attr(VK0, BP_ATTR_MAX_ALLOCATION, &largest));
   int count = 0;
-  while (count < 64 && bp_device_alloc(VK0, (uint64_t)largest.v_int64 / 2, 64, dtype_of("uint8"),
-                                       NULL, &held[count]) == 0)
+  while (count < 64 && try_alloc(VK0, (uint64_t)largest.v_int64 / 2, 64, NULL, &held[count]) == 0)
     count++;
   g_assert_cmpint(count, <, 64);
   assert_error(BP_ERROR_MEMORY, "vulkan");
@@ -338,7 +337,9 @@ static void test_staged_copies(void) {
 static void test_timers(void) {
   if (!can_run())
     return;
-  const BpDeviceApi *api = bp_device_api(BP_DEVICE_VULKAN);
+  const BpTimerApi *api =
+      bp_device_extension(BP_DEVICE_VULKAN, BP_EXTENSION_TIMER, BP_EXTENSION_TIMER_VERSION);
+  void *context = bp_device_api(BP_DEVICE_VULKAN)->context;
   float data[8] = {0};
   void *timer = NULL;
   int64_t nanoseconds = -1;
@@ -346,15 +347,17 @@ static void test_timers(void) {
   BpFunction *scale = build_function(kernels, "scale");
   BpValue args[5], result;
   set_scale_args(args, &tensor->view, 1, 1);
-  assert_ok(api->timer_start(api->context, 0, NULL, &timer));
+  assert_ok(api->start(context, 0, NULL, &timer));
   for (int i = 0; i < 100; i++)
     assert_ok(bp_function_call(scale, args, 5, &result));
-  assert_ok(api->timer_stop(api->context, timer, NULL));
-  assert_ok(api->timer_read(api->context, timer, &nanoseconds));
+  assert_ok(api->stop(context, timer, NULL));
+  assert_ok(api->read(context, timer, &nanoseconds));
   g_assert_cmpint(nanoseconds, >, 0);
-  assert_ok(api->timer_start(api->context, 0, NULL, &timer));
-  g_assert_cmpint(api->timer_read(api->context, timer, &nanoseconds), ==, -1);
+  assert_ok(api->free(context, timer));
+  assert_ok(api->start(context, 0, NULL, &timer));
+  g_assert_cmpint(api->read(context, timer, &nanoseconds), ==, -1);
   assert_error(BP_ERROR_VALUE, "was not stopped");
+  assert_ok(api->free(context, timer));
   bp_object_release(scale);
   bp_object_release(tensor);
 }

@@ -12,7 +12,13 @@
  *  - `device_id` was checked by the host to lie in [0, device count);
  *  - a stream is a handle that create_stream made on the same device, or NULL for the device's
  *    default stream.
- * A slot marked (optional) may be NULL, or lie beyond `struct_size`: its default is stated. */
+ * A slot marked (optional) may be NULL, or lie beyond `struct_size`: its default is stated.
+ *
+ * A device keeps its index, and an index its device, until the process ends: one that is lost, or
+ * taken out, leaves its index behind, where BP_ATTR_EXIST is false and each slot that needs the
+ * device raises BP_ERROR_DEVICE_LOST; one that is added gets an index that no other had. What a
+ * lost device gave (handles, streams) is freed as that of any other. A driver that brings a lost
+ * device back does so under a new index. */
 #ifndef BACKPLANE_DEVICE_API_H
 #define BACKPLANE_DEVICE_API_H
 
@@ -50,7 +56,6 @@ extern "C" {
 #define BP_ATTR_HOST_ACCESSIBLE             23 /* bool: `data` is an address that the host may use */
 #define BP_ATTR_TARGET                      24 /* str: the target, as text, that fits this device best */
 #define BP_ATTR_RANK                        25 /* int: the largest is what `auto` takes, see below */
-#define BP_ATTR_COUNT                       26
 
 /* The scale of BP_ATTR_RANK, on which plugins that know nothing of each other compare: the host's
  * CPU is 100. Hardware that runs models faster has 200 to 999, by how much faster; where several
@@ -73,8 +78,15 @@ typedef struct BpCopy {
   uint64_t size;
 } BpCopy;
 
-/* A sequence of launches recorded once and run many times; optional. */
-typedef struct BpRecording BpRecording;
+/* Memory that is asked for. */
+typedef struct BpAllocation {
+  uint64_t struct_size; /* sizeof(BpAllocation) of the headers of whoever fills it in */
+  uint64_t size;        /* bytes; 0 gives a valid handle as well */
+  uint64_t alignment;   /* bytes: a power of two from 1 to 4096 */
+  BpDataType dtype;     /* of the elements, for devices that care; a hint */
+  uint32_t flags;       /* none is defined yet: 0 */
+  const char *scope; /* the name of a kind of memory; NULL: "global". An unknown one is an error */
+} BpAllocation;
 
 /* The table itself; static, for the plugin's life. */
 typedef struct BpDeviceApi {
@@ -97,12 +109,10 @@ typedef struct BpDeviceApi {
    * one that chose none); slots that get a device_id do not rely on it. */
   int32_t (*set_device)(void *context, int32_t device_id);
 
-  /* Allocates `size` bytes (0 gives a valid handle as well) aligned to `alignment`, a power of
-   * two from 1 to 4096. `dtype_hint` is the element type, for devices that care. `mem_scope` is
-   * NULL or the name of a scope ("global"); an unknown scope is an error. Exhaustion raises
-   * BP_ERROR_MEMORY and the device stays usable. */
-  int32_t (*alloc_data_space)(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                              BpDataType dtype_hint, const char *mem_scope, void **handle);
+  /* Allocates memory; `allocation` is borrowed for the call. Exhaustion raises BP_ERROR_MEMORY and
+   * the device stays usable. */
+  int32_t (*alloc_data_space)(void *context, int32_t device_id, const BpAllocation *allocation,
+                              void **handle);
 
   /* Frees what alloc_data_space gave. Work queued before that uses it still completes. */
   int32_t (*free_data_space)(void *context, int32_t device_id, void *handle);
@@ -129,25 +139,15 @@ typedef struct BpDeviceApi {
   /* Waits until all that is queued is done; raises a failure of that work, once. */
   int32_t (*stream_sync)(void *context, int32_t device_id, void *stream);
 
-  /* (optional, the three together: the host's clock around a stream_sync) A timer on the device's
-   * clock: start and stop are queued; read waits and gives nanoseconds; it also frees the timer. */
-  int32_t (*timer_start)(void *context, int32_t device_id, void *stream, void **timer);
-  int32_t (*timer_stop)(void *context, void *timer, void *stream);
-  int32_t (*timer_read)(void *context, void *timer, int64_t *nanoseconds);
-
-  /* (optional, the four together: launches are queued one by one) Between begin and end, work that
-   * this thread queues on `stream` is recorded and not run. replay queues all of it. */
-  int32_t (*record_begin)(void *context, int32_t device_id, void *stream);
-  int32_t (*record_end)(void *context, int32_t device_id, void *stream, BpRecording **recording);
-  int32_t (*record_replay)(void *context, BpRecording *recording, void *stream);
-  /* Replays that are queued still complete. */
-  int32_t (*record_free)(void *context, BpRecording *recording);
-
   /* (optional: None) Extra facts for `backplane inspect`, name by name: calls `visit` with
    * `visitor`, a static name and a borrowed value for each, until it returns non-zero. */
   int32_t (*visit_facts)(void *context, int32_t device_id,
                          int32_t (*visit)(void *visitor, const char *name, const BpValue *value),
                          void *visitor);
+
+  /* (optional: none) The table of an extension, for ever valid, by its name and version
+   * (device_extensions.h); NULL, with no error raised, if the devices of this kind have none. */
+  const void *(*get_extension)(void *context, const char *name, uint32_t version);
 } BpDeviceApi;
 
 #ifdef __cplusplus

@@ -58,29 +58,29 @@ static inline int32_t bp_kernel_add_tag_(const BpPluginTables *host, BpKernel *k
         (tag == BP_KERNEL_TAG_SHARED && !kernel->takes_shared))
       continue;
     if (kernel->num_tags == BP_KERNEL_MOST_TAGS)
-      return host->error->raise(BP_ERROR_FORMAT, "kernel %s: more than %d launch tags",
-                                kernel->name, BP_KERNEL_MOST_TAGS);
+      return bp_plugin_raise(host, BP_ERROR_FORMAT, "kernel %s: more than %d launch tags",
+                             kernel->name, BP_KERNEL_MOST_TAGS);
     kernel->tags[kernel->num_tags++] = tag;
     return 0;
   }
-  return host->error->raise(BP_ERROR_FORMAT, "kernel %s: unknown launch tag \"%s\"", kernel->name,
-                            text);
+  return bp_plugin_raise(host, BP_ERROR_FORMAT, "kernel %s: unknown launch tag \"%s\"",
+                         kernel->name, text);
 }
 
 /* Sets the name and makes room for the types of the arguments. */
 static inline int32_t bp_kernel_begin_(const BpPluginTables *host, BpKernel *kernel,
                                        const char *name, int32_t num_args) {
   if (num_args > BP_KERNEL_MOST_ARGS)
-    return host->error->raise(BP_ERROR_NOT_IMPLEMENTED,
-                              "kernel %s has %d arguments; %d are the most", name, num_args,
-                              BP_KERNEL_MOST_ARGS);
+    return bp_plugin_raise(host, BP_ERROR_NOT_IMPLEMENTED,
+                           "kernel %s has %d arguments; %d are the most", name, num_args,
+                           BP_KERNEL_MOST_ARGS);
   kernel->num_args = num_args;
   kernel->name = __builtin_strdup(name);
   kernel->arg_dtypes =
       (BpDataType *)__builtin_calloc((size_t)num_args + 1, sizeof(*kernel->arg_dtypes));
   if (kernel->name && kernel->arg_dtypes)
     return 0;
-  return host->error->raise(BP_ERROR_MEMORY, "kernel %s: out of memory", name);
+  return bp_plugin_raise(host, BP_ERROR_MEMORY, "kernel %s: out of memory", name);
 }
 
 /* From an entry of a module's bytes; a zeroed kernel, or one that has takes_shared, is filled. To
@@ -134,8 +134,9 @@ static inline int32_t bp_kernel_check_count(const BpPluginTables *host, const Bp
                                             int32_t num_args) {
   if (num_args == kernel->num_args + kernel->num_tags)
     return 0;
-  return host->error->raise(BP_ERROR_TYPE, "%s: expected %d arguments and %d launch sizes, got %d",
-                            kernel->name, kernel->num_args, kernel->num_tags, num_args);
+  return bp_plugin_raise(host, BP_ERROR_TYPE,
+                         "%s: expected %d arguments and %d launch sizes, got %d", kernel->name,
+                         kernel->num_args, kernel->num_tags, num_args);
 }
 
 /* Blocks along x, y and z, and threads of a block; 1 where there is no tag, or a size of 0. All
@@ -148,9 +149,9 @@ static inline int32_t bp_kernel_get_launch(const BpPluginTables *host, const BpK
   for (int32_t i = 0; i < kernel->num_tags; i++) {
     const BpValue *size = &args[kernel->num_args + i];
     if (size->type_index != BP_TYPE_INT || size->v_int64 < 0)
-      return host->error->raise(BP_ERROR_VALUE,
-                                "%s: launch size %d (%s): expected an integer of at least 0",
-                                kernel->name, i, bp_kernel_tag_name(kernel->tags[i]));
+      return bp_plugin_raise(host, BP_ERROR_VALUE,
+                             "%s: launch size %d (%s): expected an integer of at least 0",
+                             kernel->name, i, bp_kernel_tag_name(kernel->tags[i]));
     int32_t tag = kernel->tags[i];
     if (tag != BP_KERNEL_TAG_SHARED)
       *(tag < 3 ? &blocks[tag] : &threads[tag - 3]) = size->v_int64 ? (uint64_t)size->v_int64 : 1;
@@ -180,8 +181,8 @@ static inline int32_t bp_kernel_check_limits(const BpPluginTables *host, const B
   uint64_t left = (uint64_t)most->block_threads;
   for (int i = 0; i < 3; i++) {
     if (blocks[i] > (uint64_t)most->blocks[i] || threads[i] > (uint64_t)most->threads[i])
-      return host->error->raise(
-          BP_ERROR_VALUE,
+      return bp_plugin_raise(
+          host, BP_ERROR_VALUE,
           "%s: %llu blocks of %llu threads along %c; the device takes at most %lld of %lld",
           kernel->name, (unsigned long long)blocks[i], (unsigned long long)threads[i], 'x' + i,
           (long long)most->blocks[i], (long long)most->threads[i]);
@@ -189,16 +190,18 @@ static inline int32_t bp_kernel_check_limits(const BpPluginTables *host, const B
   }
   if (left > 0)
     return 0;
-  return host->error->raise(
-      BP_ERROR_VALUE, "%s: %llu x %llu x %llu threads in a block; the device takes at most %lld",
-      kernel->name, (unsigned long long)threads[0], (unsigned long long)threads[1],
-      (unsigned long long)threads[2], (long long)most->block_threads);
+  return bp_plugin_raise(host, BP_ERROR_VALUE,
+                         "%s: %llu x %llu x %llu threads in a block; the device takes at most %lld",
+                         kernel->name, (unsigned long long)threads[0],
+                         (unsigned long long)threads[1], (unsigned long long)threads[2],
+                         (long long)most->block_threads);
 }
 
 static inline int32_t bp_kernel_bad_argument(const BpPluginTables *host, const BpKernel *kernel,
                                              int32_t i, const char *expected, int32_t type) {
-  return host->error->raise(BP_ERROR_TYPE, "%s: argument %d: expected %s, got a value of type %d",
-                            kernel->name, i, expected, type);
+  return bp_plugin_raise(host, BP_ERROR_TYPE,
+                         "%s: argument %d: expected %s, got a value of type %d", kernel->name, i,
+                         expected, type);
 }
 
 static inline int bp_kernel_fits_(int64_t value, BpDataType dtype) {
@@ -231,8 +234,8 @@ static inline int32_t bp_kernel_get_scalar(const BpPluginTables *host, const BpK
     return bp_kernel_bad_argument(host, kernel, i, is_real ? "a number" : "an integer",
                                   arg->type_index);
   if (!bp_kernel_fits_(arg->v_int64, kernel->arg_dtypes[i]))
-    return host->error->raise(BP_ERROR_VALUE, "%s: argument %d: %lld is no integer of %d bits",
-                              kernel->name, i, (long long)arg->v_int64, kernel->arg_dtypes[i].bits);
+    return bp_plugin_raise(host, BP_ERROR_VALUE, "%s: argument %d: %lld is no integer of %d bits",
+                           kernel->name, i, (long long)arg->v_int64, kernel->arg_dtypes[i].bits);
   int64_t number = dtype.code == BP_DTYPE_BOOL ? arg->v_int64 != 0 : arg->v_int64;
   __builtin_memcpy(bytes, &number, (dtype.bits + 7u) / 8);
   return 0;
@@ -265,8 +268,8 @@ static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKe
                                           BpKernelBuffer *buffer) {
   if (view->device.device_type != place.api->device_type ||
       view->device.device_id != place.device_id)
-    return host->error->raise(
-        BP_ERROR_VALUE,
+    return bp_plugin_raise(
+        host, BP_ERROR_VALUE,
         "%s: argument %d: expected a tensor on %s:%d, got one of device type %d, index %d",
         kernel->name, i, place.api->name, place.device_id, view->device.device_type,
         view->device.device_id);
@@ -278,9 +281,9 @@ static inline int32_t bp_kernel_get_view_(const BpPluginTables *host, const BpKe
   uint64_t compact = 1; /* wraps around only if the size is UINT64_MAX */
   for (int32_t k = view->ndim - 1; k >= 0 && view->strides && count; k--) {
     if (view->shape[k] != 1 && (uint64_t)view->strides[k] != compact)
-      return host->error->raise(
-          BP_ERROR_VALUE, "%s: argument %d: a kernel takes compact tensors; copy this one first",
-          kernel->name, i);
+      return bp_plugin_raise(host, BP_ERROR_VALUE,
+                             "%s: argument %d: a kernel takes compact tensors; copy this one first",
+                             kernel->name, i);
     compact *= (uint64_t)view->shape[k];
   }
   return 0;
@@ -323,8 +326,8 @@ static inline int32_t bp_kernel_fetch_compiler(const BpPluginTables *host, const
                                                                   BP_TABLE_EMITTER_VERSION);
   if (tables->ir && tables->emitter)
     return 0;
-  return host->error->raise(BP_ERROR_NOT_FOUND, "target %s: the compiler library is not loaded",
-                            kind);
+  return bp_plugin_raise(host, BP_ERROR_NOT_FOUND, "target %s: the compiler library is not loaded",
+                         kind);
 }
 
 /* A copy of a built-in dialect, to be changed; what the host's lacks is zero. */
@@ -372,9 +375,9 @@ static inline int32_t bp_kernel_check_shared(const BpPluginTables *host, const c
     const BpIrVisitor visitor = {sizeof(visitor), &shared, bp_kernel_add_shared_, NULL};
     ir->visit(function, &visitor);
     if (shared.bytes > most)
-      return host->error->raise(BP_ERROR_NOT_IMPLEMENTED,
-                                "target %s: %s shares %lld bytes in a block, where %lld are", kind,
-                                ir->str_value(function), (long long)shared.bytes, (long long)most);
+      return bp_plugin_raise(host, BP_ERROR_NOT_IMPLEMENTED,
+                             "target %s: %s shares %lld bytes in a block, where %lld are", kind,
+                             ir->str_value(function), (long long)shared.bytes, (long long)most);
   }
   return 0;
 }

@@ -6,6 +6,8 @@
 
 #include <backplane/plugin.h>
 
+#include <stdarg.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -20,6 +22,65 @@ typedef struct BpPluginTables {
   const BpTargetTable *target;
   const BpRuntimeTable *runtime;
 } BpPluginTables;
+
+/* ---- Errors and messages, as printf has them ---------------------------------------------- */
+
+#define BP_PLUGIN_PRINTF(at, first) __attribute__((format(printf, at, first)))
+#define BP_PLUGIN_TEXT_SIZE         512
+
+/* Formats a text: into `room` (BP_PLUGIN_TEXT_SIZE) if it fits or there is no memory, else into
+ * memory, which *memory is to be freed by __builtin_free. */
+BP_PLUGIN_PRINTF(3, 0)
+static inline const char *bp_plugin_format_(char *room, char **memory, const char *format,
+                                            va_list args) {
+  va_list again;
+  va_copy(again, args);
+  int size = __builtin_vsnprintf(room, BP_PLUGIN_TEXT_SIZE, format, args);
+  *memory = size < BP_PLUGIN_TEXT_SIZE ? NULL : (char *)__builtin_malloc((size_t)size + 1);
+  if (*memory)
+    __builtin_vsnprintf(*memory, (size_t)size + 1, format, again);
+  va_end(again);
+  return *memory ? *memory : room;
+}
+
+/* Raises an error of a kind, BP_ERROR_*, in this thread. Returns -1. */
+BP_PLUGIN_PRINTF(3, 4)
+static inline int32_t bp_plugin_raise(const BpPluginTables *tables, const char *kind,
+                                      const char *format, ...) {
+  char room[BP_PLUGIN_TEXT_SIZE], *memory;
+  va_list args;
+  va_start(args, format);
+  tables->error->raise(kind, bp_plugin_format_(room, &memory, format, args));
+  va_end(args);
+  __builtin_free(memory);
+  return -1;
+}
+
+/* Puts a text and ": " before the message of this thread's error. Returns -1. */
+BP_PLUGIN_PRINTF(2, 3)
+static inline int32_t bp_plugin_add_context(const BpPluginTables *tables, const char *format, ...) {
+  char room[BP_PLUGIN_TEXT_SIZE], *memory;
+  va_list args;
+  va_start(args, format);
+  tables->error->add_context(bp_plugin_format_(room, &memory, format, args));
+  va_end(args);
+  __builtin_free(memory);
+  return -1;
+}
+
+/* Hands a message to the application's log. level: BP_LOG_*. */
+BP_PLUGIN_PRINTF(3, 4)
+static inline void bp_plugin_log(const BpPluginTables *tables, int32_t level, const char *format,
+                                 ...) {
+  char room[BP_PLUGIN_TEXT_SIZE], *memory;
+  va_list args;
+  va_start(args, format);
+  tables->error->log(level, bp_plugin_format_(room, &memory, format, args));
+  va_end(args);
+  __builtin_free(memory);
+}
+
+/* ---- Tables and registration -------------------------------------------------------------- */
 
 /* Fetches all of them. Returns -1 if the host lacks one; an error is raised if that can be done. */
 static inline int32_t bp_plugin_fetch_tables(const BpHost *host, BpPluginTables *tables) {
@@ -70,24 +131,28 @@ static inline int32_t bp_plugin_register_device_api(const BpPluginTables *tables
   return bp_plugin_register(tables, name, bp_plugin_answer_context, (void *)(uintptr_t)api);
 }
 
-/* ---- Memory, errors, targets ---------------------------------------------------------------- */
+/* ---- Memory, targets ---------------------------------------------------------------- */
 
 /* Zeroed memory of the host's, for free(); NULL with an error. */
 static inline void *bp_plugin_calloc(const BpPluginTables *tables, size_t size) {
   void *memory = __builtin_calloc(1, size);
   if (!memory)
-    tables->error->raise(BP_ERROR_MEMORY, "no host memory for %zu bytes", size);
+    bp_plugin_raise(tables, BP_ERROR_MEMORY, "no host memory for %zu bytes", size);
   return memory;
 }
 
-/* Raises, as an error of the device, what was taken in a thread that worked for it, and releases
- * it: -1. NULL: nothing failed, 0. */
-static inline int32_t bp_plugin_raise_failure(const BpPluginTables *tables, BpError *failure) {
-  if (!failure)
-    return 0;
-  tables->error->raise(BP_ERROR_DEVICE, "%.*s", (int)failure->message.size, failure->message.data);
-  tables->object->release(failure);
-  return -1;
+/* For alloc_data_space of a device that has one kind of memory: refuses another scope, and a flag,
+ * which is of a later version and has to be understood. `kind` is the device's, for the message. */
+static inline int32_t bp_plugin_check_allocation(const BpPluginTables *tables, const char *kind,
+                                                 const BpAllocation *allocation) {
+  if (allocation->scope && *allocation->scope && __builtin_strcmp(allocation->scope, "global"))
+    return bp_plugin_raise(tables, BP_ERROR_VALUE,
+                           "%s: no memory scope \"%s\"; there is \"global\"", kind,
+                           allocation->scope);
+  return allocation->flags
+             ? bp_plugin_raise(tables, BP_ERROR_NOT_IMPLEMENTED,
+                               "%s: memory with flags %#x is not there", kind, allocation->flags)
+             : 0;
 }
 
 /* For BpTargetKind::complete: refuses an integer attribute beyond these bounds; unset it is let
@@ -99,9 +164,9 @@ static inline int32_t bp_plugin_check_range(const BpPluginTables *tables, const 
     return -1;
   if (value.type_index == BP_TYPE_NONE || (value.v_int64 >= least && value.v_int64 <= most))
     return 0;
-  return tables->error->raise(BP_ERROR_VALUE, "target %s: -%s=%lld: it is from %lld to %lld",
-                              tables->target->get_kind(target), attr, (long long)value.v_int64,
-                              (long long)least, (long long)most);
+  return bp_plugin_raise(tables, BP_ERROR_VALUE, "target %s: -%s=%lld: it is from %lld to %lld",
+                         tables->target->get_kind(target), attr, (long long)value.v_int64,
+                         (long long)least, (long long)most);
 }
 
 /* ---- Answers of BpDeviceApi::get_attr, and of others ------------------------------------- */

@@ -78,7 +78,11 @@ static int32_t set_device(void *context, int32_t device_id) {
 /* For devices with a pool of their own. Without these two slots the host keeps one. */
 static int32_t alloc_workspace(void *context, int32_t device_id, uint64_t size,
                                BpDataType dtype_hint, void **handle) {
-  return simdev_alloc(context, device_id, size, SIMDEV_ALIGNMENT, dtype_hint, NULL, handle);
+  const BpAllocation allocation = {.struct_size = sizeof allocation,
+                                   .size = size,
+                                   .alignment = SIMDEV_ALIGNMENT,
+                                   .dtype = dtype_hint};
+  return simdev_alloc(context, device_id, &allocation, handle);
 }
 
 /* ---- Copies ------------------------------------------------------------------------------ */
@@ -130,6 +134,15 @@ static int32_t copy_data(void *context, const BpCopy *what, void *stream) {
 /* ---- The table --------------------------------------------------------------------------- */
 
 /* Slots that device_api.h marks optional may be left out. */
+static const void *get_extension(void *context, const char *name, uint32_t version) {
+  (void)context;
+  if (!strcmp(name, BP_EXTENSION_TIMER) && version == BP_EXTENSION_TIMER_VERSION)
+    return &simdev_timers;
+  if (!strcmp(name, BP_EXTENSION_RECORDING) && version == BP_EXTENSION_RECORDING_VERSION)
+    return &simdev_recordings;
+  return NULL;
+}
+
 const BpDeviceApi simdev_device_api = {
     .struct_size = sizeof(BpDeviceApi),
     .device_type = SIMDEV_DEVICE_TYPE,
@@ -146,12 +159,6 @@ const BpDeviceApi simdev_device_api = {
     .free_stream = simdev_free_stream,
     .sync_stream_from_to = simdev_sync_from_to,
     .stream_sync = simdev_stream_sync,
-    .timer_start = simdev_timer_start,
-    .timer_stop = simdev_timer_stop,
-    .timer_read = simdev_timer_read,
-    .record_begin = simdev_record_begin,
-    .record_end = simdev_record_end,
-    .record_replay = simdev_record_replay,
-    .record_free = simdev_record_free,
     .visit_facts = visit_facts,
+    .get_extension = get_extension,
 };

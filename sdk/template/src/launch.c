@@ -85,8 +85,9 @@ static int32_t run_launch(void *data) {
   pthread_barrier_destroy(&unit.barrier);
   pthread_mutex_unlock(&unit.lock);
   if (started < count)
-    return simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: cannot start a block's threads");
-  return bp_plugin_raise_failure(&simdev_host, failure);
+    return bp_plugin_raise(&simdev_host, BP_ERROR_RUNTIME,
+                           "simdev: cannot start a block's threads");
+  return simdev_host.error->put(failure);
 }
 
 static void destroy_launch(void *data) {
@@ -110,7 +111,8 @@ static int32_t take_argument(const BpKernel *kernel, int32_t i, const BpValue *v
   if (bp_kernel_get_buffer(&simdev_host, kernel, place, i, value, &view))
     return -1;
   launch->args[i] = simdev_use(device, view.data, view.offset, view.size, &launch->buffers[i]);
-  return launch->args[i] ? 0 : simdev_host.error->add_context("%s: argument %d", kernel->name, i);
+  return launch->args[i] ? 0
+                         : bp_plugin_add_context(&simdev_host, "%s: argument %d", kernel->name, i);
 }
 
 static int32_t take_call(const BpKernel *kernel, const BpValue *args, BpDevice device,
@@ -153,10 +155,10 @@ static int32_t build_kernel(BpKernelModule *module, BpKernelEntry *kernel) {
     module->built = simdev_host.module->load_from_c(&module->code, NULL);
   if (!module->built ||
       simdev_host.module->get_function(module->built, kernel->call.name, 0, &entry))
-    return simdev_host.error->add_context("simdev: building %s", kernel->call.name);
+    return bp_plugin_add_context(&simdev_host, "simdev: building %s", kernel->call.name);
   if (!entry)
-    return simdev_host.error->raise(BP_ERROR_FORMAT, "module of kind simdev: no code for %s",
-                                    kernel->call.name);
+    return bp_plugin_raise(&simdev_host, BP_ERROR_FORMAT, "module of kind simdev: no code for %s",
+                           kernel->call.name);
   kernel->built = entry;
   return 0;
 }

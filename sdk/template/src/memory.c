@@ -24,22 +24,21 @@ static SimdevBuffer *find(int32_t device_id, const void *handle) {
   SimdevBuffer *buffer = bp_handle_get(&buffers, handle);
   if (buffer && buffer->device_id == device_id)
     return buffer;
-  simdev_host.error->raise(BP_ERROR_VALUE, "%p is no handle of memory on simdev:%d", handle,
-                           device_id);
+  bp_plugin_raise(&simdev_host, BP_ERROR_VALUE, "%p is no handle of memory on simdev:%d", handle,
+                  device_id);
   return NULL;
 }
 
 /* `dtype_hint` is for devices that lay out elements by their type. */
-int32_t simdev_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                     BpDataType dtype_hint, const char *mem_scope, void **handle) {
+int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
+                     void **handle) {
   (void)context;
-  (void)dtype_hint;
-  if (mem_scope && strcmp(mem_scope, "global") != 0)
-    return simdev_host.error->raise(BP_ERROR_VALUE, "simdev has memory \"global\", no \"%s\"",
-                                    mem_scope);
+  if (bp_plugin_check_allocation(&simdev_host, "simdev", allocation))
+    return -1;
   SimdevBuffer *buffer = malloc(sizeof *buffer);
   void *memory = NULL;
   *handle = NULL;
+  uint64_t size = allocation->size, alignment = allocation->alignment;
   if (alignment < SIMDEV_ALIGNMENT)
     alignment = SIMDEV_ALIGNMENT;
   if (buffer && size <= SIMDEV_MEMORY && !posix_memalign(&memory, alignment, size + 1)) {
@@ -55,9 +54,9 @@ int32_t simdev_alloc(void *context, int32_t device_id, uint64_t size, uint64_t a
     return 0;
   free(memory);
   free(buffer);
-  return simdev_host.error->raise(
-      BP_ERROR_MEMORY, "simdev:%d: no room for %" PRIu64 " bytes: %" PRIu64 " of %u are in use",
-      device_id, size, simdev_memory_in_use(device_id), SIMDEV_MEMORY);
+  return bp_plugin_raise(&simdev_host, BP_ERROR_MEMORY,
+                         "simdev:%d: no room for %" PRIu64 " bytes: %" PRIu64 " of %u are in use",
+                         device_id, size, simdev_memory_in_use(device_id), SIMDEV_MEMORY);
 }
 
 /* Work that is queued still uses the buffer; the handle is void at once. */
@@ -80,9 +79,9 @@ char *simdev_use(BpDevice device, const void *data, uint64_t offset, uint64_t si
   pthread_mutex_lock(&lock);
   SimdevBuffer *buffer = find(device.device_id, data);
   if (buffer && (offset > buffer->size || size > buffer->size - offset)) {
-    simdev_host.error->raise(BP_ERROR_INDEX,
-                             "%" PRIu64 " bytes from %" PRIu64 " on do not lie in %" PRIu64, size,
-                             offset, buffer->size);
+    bp_plugin_raise(&simdev_host, BP_ERROR_INDEX,
+                    "%" PRIu64 " bytes from %" PRIu64 " on do not lie in %" PRIu64, size, offset,
+                    buffer->size);
   } else if (buffer) {
     buffer->uses++;
     *used = buffer;

@@ -44,7 +44,7 @@ static Stream *stream_of(int32_t device_id, void *stream) {
 }
 
 static int32_t fail(const char *what) {
-  return simdev_host.error->raise(BP_ERROR_RUNTIME, "simdev: %s", what);
+  return bp_plugin_raise(&simdev_host, BP_ERROR_RUNTIME, "simdev: %s", what);
 }
 
 /* ---- Commands ---------------------------------------------------------------------------- */
@@ -170,25 +170,48 @@ static void free_event(void *data) {
 /* ---- Timers ------------------------------------------------------------------------------ */
 
 /* A timer is an event with a stamp for its start and one for its stop. */
-int32_t simdev_timer_start(void *context, int32_t device_id, void *stream, void **timer) {
+static int32_t timer_start(void *context, int32_t device_id, void *stream, void **timer) {
   (void)context;
   *timer = create_event(device_id, stream);
   return *timer ? 0 : -1;
 }
 
-int32_t simdev_timer_stop(void *context, void *timer, void *stream) {
+static int32_t timer_stop(void *context, void *timer, void *stream) {
   (void)context;
   return queue_stamp(timer, stream);
 }
 
-int32_t simdev_timer_read(void *context, void *timer, int64_t *nanoseconds) {
+static int32_t timer_read(void *context, void *timer, int64_t *nanoseconds) {
   (void)context;
   wait_for_event(timer);
   const int64_t *times = ((Event *)timer)->times;
   int is_complete = times[0] != 0; /* a stamp after a failure is left out */
   *nanoseconds = times[1] - times[0];
-  free_event(timer);
   return is_complete ? 0 : fail("the timer did not start and stop");
+}
+
+static int32_t timer_free(void *context, void *timer) {
+  (void)context;
+  free_event(timer);
+  return 0;
+}
+
+const BpTimerApi simdev_timers = {.struct_size = sizeof(BpTimerApi),
+                                  .start = timer_start,
+                                  .stop = timer_stop,
+                                  .read = timer_read,
+                                  .free = timer_free};
+
+static void unuse_recording(void *data) {
+  BpRecording *recording = data;
+  if (--recording->uses)
+    return;
+  for (Command *each = recording->commands.first, *next; each; each = next) {
+    next = each->next;
+    each->work.destroy(each->work.data);
+    free(each);
+  }
+  free(recording);
 }
 
 /* ---- Streams ----------------------------------------------------------------------------- */
@@ -203,6 +226,7 @@ int32_t simdev_create_stream(void *context, int32_t device_id, void **stream) {
 /* What is queued is still done; a failure that nobody asked for is lost. */
 int32_t simdev_free_stream(void *context, int32_t device_id, void *handle) {
   Stream *stream = handle;
+  (void)context;
   (void)device_id;
   pthread_mutex_lock(&lock);
   stream->ends = 1;
@@ -211,7 +235,7 @@ int32_t simdev_free_stream(void *context, int32_t device_id, void *handle) {
   if (stream->has_thread)
     pthread_join(stream->thread, NULL);
   if (stream->recording)
-    simdev_record_free(context, stream->recording);
+    unuse_recording(stream->recording);
   simdev_host.object->release(stream->failure);
   free(stream);
   return 0;
@@ -226,7 +250,7 @@ int32_t simdev_stream_sync(void *context, int32_t device_id, void *handle) {
   BpError *failure = stream->failure;
   stream->failure = NULL;
   pthread_mutex_unlock(&lock);
-  return bp_plugin_raise_failure(&simdev_host, failure);
+  return simdev_host.error->put(failure);
 }
 
 int32_t simdev_sync_from_to(void *context, int32_t device_id, void *from, void *to) {
@@ -239,7 +263,7 @@ int32_t simdev_sync_from_to(void *context, int32_t device_id, void *from, void *
 
 /* ---- Recordings -------------------------------------------------------------------------- */
 
-int32_t simdev_record_begin(void *context, int32_t device_id, void *handle) {
+static int32_t record_begin(void *context, int32_t device_id, void *handle) {
   (void)context;
   Stream *stream = stream_of(device_id, handle);
   BpRecording *recording = NULL;
@@ -256,7 +280,7 @@ int32_t simdev_record_begin(void *context, int32_t device_id, void *handle) {
   return recording ? 0 : -1;
 }
 
-int32_t simdev_record_end(void *context, int32_t device_id, void *handle, BpRecording **recording) {
+static int32_t record_end(void *context, int32_t device_id, void *handle, BpRecording **recording) {
   (void)context;
   Stream *stream = stream_of(device_id, handle);
   pthread_mutex_lock(&lock);
@@ -275,19 +299,7 @@ static int32_t run_recording(void *data) {
   return rc;
 }
 
-static void unuse_recording(void *data) {
-  BpRecording *recording = data;
-  if (--recording->uses)
-    return;
-  for (Command *each = recording->commands.first, *next; each; each = next) {
-    next = each->next;
-    each->work.destroy(each->work.data);
-    free(each);
-  }
-  free(recording);
-}
-
-int32_t simdev_record_replay(void *context, BpRecording *recording, void *stream) {
+static int32_t record_replay(void *context, BpRecording *recording, void *stream) {
   (void)context;
   recording->uses++;
   return simdev_submit(recording->device_id, stream,
@@ -295,8 +307,14 @@ int32_t simdev_record_replay(void *context, BpRecording *recording, void *stream
 }
 
 /* Replays that are queued are still done. */
-int32_t simdev_record_free(void *context, BpRecording *recording) {
+static int32_t record_free(void *context, BpRecording *recording) {
   (void)context;
   unuse_recording(recording);
   return 0;
 }
+
+const BpRecordingApi simdev_recordings = {.struct_size = sizeof(BpRecordingApi),
+                                          .begin = record_begin,
+                                          .end = record_end,
+                                          .replay = record_replay,
+                                          .free = record_free};

@@ -8,6 +8,7 @@
 #ifndef SIMDEV_H
 #define SIMDEV_H
 
+#include <backplane/device_extensions.h>
 #include <backplane/kernel_module.h>
 #include <pthread.h>
 
@@ -32,8 +33,8 @@ extern const BpKernelLimits simdev_limits;
 /* A piece of device memory. It lives until it was freed and no work uses it any more. */
 typedef struct SimdevBuffer SimdevBuffer;
 
-int32_t simdev_alloc(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                     BpDataType dtype_hint, const char *mem_scope, void **handle);
+int32_t simdev_alloc(void *context, int32_t device_id, const BpAllocation *allocation,
+                     void **handle);
 int32_t simdev_free(void *context, int32_t device_id, void *handle);
 /* Where `size` bytes from `offset` on are, for work that runs, in host memory or in the buffer that
  * `data` is the handle of. Of a buffer the host never sees such an address, and *buffer is to be
@@ -62,14 +63,8 @@ int32_t simdev_free_stream(void *context, int32_t device_id, void *stream);
 int32_t simdev_sync_from_to(void *context, int32_t device_id, void *from, void *to);
 int32_t simdev_stream_sync(void *context, int32_t device_id, void *stream);
 
-int32_t simdev_timer_start(void *context, int32_t device_id, void *stream, void **timer);
-int32_t simdev_timer_stop(void *context, void *timer, void *stream);
-int32_t simdev_timer_read(void *context, void *timer, int64_t *nanoseconds);
-
-int32_t simdev_record_begin(void *context, int32_t device_id, void *stream);
-int32_t simdev_record_end(void *context, int32_t device_id, void *stream, BpRecording **recording);
-int32_t simdev_record_replay(void *context, BpRecording *recording, void *stream);
-int32_t simdev_record_free(void *context, BpRecording *recording);
+extern const BpTimerApi simdev_timers;
+extern const BpRecordingApi simdev_recordings;
 
 /* ---- launch.c ---------------------------------------------------------------------------- */
 

@@ -37,7 +37,8 @@ static int download(BpDevice device, const void *from, void *to, uint64_t size) 
 
 static void *alloc(BpDevice device, uint64_t size) {
   void *handle;
-  CHECK(bp_device_alloc(device, size, 64, bytes, NULL, &handle) == 0);
+  CHECK(bp_device_alloc(device, &(BpAllocation){sizeof(BpAllocation), size, 64, bytes, 0, NULL},
+                        &handle) == 0);
   return handle;
 }
 
@@ -88,12 +89,12 @@ static void test_timer_outlives_its_stream(BpDevice device) {
   void *stream, *timer;
   int64_t nanoseconds = -1;
   CHECK(bp_stream_create(device, &stream) == 0);
-  CHECK(simdev_device_api.timer_start(simdev_device_api.context, device.device_id, stream,
-                                      &timer) == 0);
-  CHECK(simdev_device_api.timer_stop(simdev_device_api.context, timer, stream) == 0);
+  CHECK(simdev_timers.start(NULL, device.device_id, stream, &timer) == 0);
+  CHECK(simdev_timers.stop(NULL, timer, stream) == 0);
   CHECK(bp_stream_free(device, stream) == 0);
-  CHECK(simdev_device_api.timer_read(simdev_device_api.context, timer, &nanoseconds) == 0);
+  CHECK(simdev_timers.read(NULL, timer, &nanoseconds) == 0);
   CHECK(nanoseconds > 0);
+  CHECK(simdev_timers.free(NULL, timer) == 0);
 }
 
 /* What was recorded on a stream that is freed does not keep its memory. */
@@ -102,7 +103,7 @@ static void test_open_recording_ends_with_its_stream(BpDevice device) {
   char here[16] = "";
   const BpCopy copy = {sizeof(BpCopy), here, 0, host, handle, 0, device, sizeof here};
   CHECK(bp_stream_create(device, &stream) == 0);
-  CHECK(simdev_device_api.record_begin(simdev_device_api.context, device.device_id, stream) == 0);
+  CHECK(simdev_recordings.begin(NULL, device.device_id, stream) == 0);
   CHECK(bp_device_copy(&copy, stream) == 0);
   CHECK(bp_device_free(device, handle) == 0);
   CHECK(simdev_memory_in_use(device.device_id) == sizeof here);

@@ -59,8 +59,8 @@ struct BpKernelModule {
 };
 
 static inline int32_t bp_kernel_module_no_memory_(const BpKernelModule *module) {
-  return module->kind->host->error->raise(BP_ERROR_MEMORY, "module of kind %s: out of memory",
-                                          module->kind->api->kind);
+  return bp_plugin_raise(module->kind->host, BP_ERROR_MEMORY, "module of kind %s: out of memory",
+                         module->kind->api->kind);
 }
 
 /* ---- The slots of BpModuleApi ------------------------------------------------------------ */
@@ -182,7 +182,8 @@ static inline int32_t bp_kernel_module_visit_(void *context,
 static inline BpKernelModule *bp_kernel_module_new_(const BpKernelModuleKind *kind) {
   BpKernelModule *module = (BpKernelModule *)__builtin_calloc(1, sizeof(*module));
   if (!module) {
-    kind->host->error->raise(BP_ERROR_MEMORY, "module of kind %s: out of memory", kind->api->kind);
+    bp_plugin_raise(kind->host, BP_ERROR_MEMORY, "module of kind %s: out of memory",
+                    kind->api->kind);
     return NULL;
   }
   module->kind = kind;
@@ -287,10 +288,10 @@ static inline int32_t bp_kernel_module_set_format_(BpKernelModule *module,
         __builtin_memcmp(module->format, name->data, name->size) == 0)
       return 0;
   }
-  return kind->host->error->raise(BP_ERROR_FORMAT,
-                                  "module of kind %s: format \"%.*s\", not \"%s\"%s",
-                                  kind->api->kind, (int)name->size, name->data, kind->format,
-                                  kind->other_formats ? " or another that it takes" : "");
+  return bp_plugin_raise(kind->host, BP_ERROR_FORMAT,
+                         "module of kind %s: format \"%.*s\", not \"%s\"%s", kind->api->kind,
+                         (int)name->size, name->data, kind->format,
+                         kind->other_formats ? " or another that it takes" : "");
 }
 
 /* A module of the bytes that it was saved as, which are untrusted and copied. NULL with an error.
@@ -317,10 +318,10 @@ static inline int bp_kernel_module_loadbinary(void *self, const BpValue *args, i
   const BpKernelModuleKind *kind = (const BpKernelModuleKind *)((BpClosure *)self)->context;
   BpByteArray bytes;
   if (num_args != 1 && num_args != 2)
-    return kind->host->error->raise(BP_ERROR_TYPE,
-                                    "runtime.module.loadbinary_%s: expected bytes and an owner, "
-                                    "got %d arguments",
-                                    kind->api->kind, num_args);
+    return bp_plugin_raise(kind->host, BP_ERROR_TYPE,
+                           "runtime.module.loadbinary_%s: expected bytes and an owner, "
+                           "got %d arguments",
+                           kind->api->kind, num_args);
   if (kind->host->object->view_str(&args[0], &bytes) != 0)
     return -1;
   return bp_plugin_answer_module(result, bp_kernel_module_from_bytes(kind, &bytes));
@@ -334,8 +335,8 @@ static inline int bp_kernel_module_build(const BpKernelModuleKind *kind, BpKerne
                                          const BpValue *args, int32_t num_args, BpValue *result) {
   if (num_args != 2 || args[0].type_index != BP_TYPE_IR_MODULE ||
       args[1].type_index != BP_TYPE_TARGET)
-    return kind->host->error->raise(
-        BP_ERROR_TYPE, "target.build.%s: expected an IR module and a target", kind->api->kind);
+    return bp_plugin_raise(kind->host, BP_ERROR_TYPE,
+                           "target.build.%s: expected an IR module and a target", kind->api->kind);
   return bp_plugin_answer_module(result, build((const BpIrModule *)(const void *)args[0].v_obj,
                                                (const BpTarget *)(const void *)args[1].v_obj));
 }

@@ -175,6 +175,7 @@ typedef struct BpDialect {
 
   /* A float32 of 0 whose value compilers of the language cannot see. A constant 0 is written so
    * where it multiplies or divides: NaN and infinity times 0 are NaN, which some compilers forget.
+   * It is added to the 64-bit integers that others are compared with, which some narrow wrongly.
    * NULL: as any number */
   const char *hidden_zero;
 } BpDialect;

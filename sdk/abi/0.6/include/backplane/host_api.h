@@ -31,18 +31,23 @@ extern "C" {
 #define BP_LOG_INFO    1
 #define BP_LOG_WARNING 2
 
-/* This thread's error, and what there is to say besides errors. */
+/* This thread's error, and what there is to say besides errors. Texts end in a NUL, are UTF-8 and
+ * are copied; bp_plugin_raise() and its kin (plugin_helpers.h) format them. */
 typedef struct BpErrorTable {
   uint64_t struct_size;
-  /* Raises an error in this thread, replacing one that was there. kind: BP_ERROR_*; format as
-   * printf's. Returns -1, so that `return error->raise(...)` reads well. */
-  int32_t (*raise)(const char *kind, const char *format, ...);
+  /* Raises an error of a kind, BP_ERROR_*, in this thread, replacing one that was there. Returns
+   * -1, so that `return error->raise(...)` reads well. */
+  int32_t (*raise)(const char *kind, const char *message);
   /* Puts "text: " before the message of the error raised in this thread. Returns -1. */
-  int32_t (*add_context)(const char *format, ...);
+  int32_t (*add_context)(const char *text);
   /* Takes the raised error from this thread: owned by the caller, NULL if there is none. */
   BpError *(*take)(void);
-  /* Hands a message to the application's log callback; dropped when it has none. */
-  void (*log)(int32_t level, const char *format, ...);
+  /* Raises in this thread an error that was taken in any thread, whose reference it takes over.
+   * Returns -1; 0 if `error` is NULL. */
+  int32_t (*put)(BpError *error);
+  /* Hands a message to the application's log callback; dropped when it has none. level:
+   * BP_LOG_*. */
+  void (*log)(int32_t level, const char *message);
 } BpErrorTable;
 
 /* ---- "object", 1 ------------------------------------------------------------------------- */

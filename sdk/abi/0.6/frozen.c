@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plugin as it was written for ABI 0.5, kept as it is: it is built against the headers beside it
+/* A plugin as it was written for ABI 0.6, kept as it is: it is built against the headers beside it
  * and against today's, and both must work in today's host. It uses every table that every host has.
  * Its slots find the host in their context.
  *
@@ -25,7 +25,7 @@ BP_PLUGIN_DESCRIPTOR("abi=" BP_ABI_NEEDED_TEXT "\n"
                      "name=" NAME "\n"
                      "version=1.0\n"
                      "license=Apache-2.0\n"
-                     "description=A plugin of ABI 0.5\n"
+                     "description=A plugin of ABI 0.6\n"
                      "entry=" TEXT(ENTRY) "\n"
                                           "provides=device_api." NAME " target.build." NAME " "
                                           "runtime.module.loadbinary_" NAME " " NAME ".sum\n"
@@ -73,18 +73,18 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   }
 }
 
-static int32_t alloc_data_space(void *context, int32_t device_id, uint64_t size, uint64_t alignment,
-                                BpDataType dtype_hint, const char *mem_scope, void **handle) {
+static int32_t alloc_data_space(void *context, int32_t device_id, const BpAllocation *allocation,
+                                void **handle) {
   const BpPluginTables *host = context;
+  uint64_t size = allocation->size;
   (void)device_id;
-  (void)dtype_hint;
-  if (mem_scope && strcmp(mem_scope, "global") != 0)
-    return host->error->raise(BP_ERROR_VALUE, "no memory scope '%s'", mem_scope);
+  if (bp_plugin_check_allocation(host, NAME, allocation))
+    return -1;
   Memory *memory = malloc(sizeof *memory);
-  char *bytes = memory ? host->runtime->host_alloc(size, alignment) : NULL;
+  char *bytes = memory ? host->runtime->host_alloc(size, allocation->alignment) : NULL;
   if (!bytes) {
     free(memory);
-    return host->error->raise(BP_ERROR_MEMORY, "no %llu bytes", (unsigned long long)size);
+    return bp_plugin_raise(host, BP_ERROR_MEMORY, "no %llu bytes", (unsigned long long)size);
   }
   *memory = (Memory){size, bytes};
   *handle = memory;

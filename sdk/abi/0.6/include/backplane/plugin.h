@@ -4,7 +4,7 @@
  * The descriptor is an ELF note (owner "Backplane", type BP_PLUGIN_NOTE_TYPE) of lines `key=value`
  * that the host reads without loading the plugin. Keys, one line each:
  *
- *   abi          BP_ABI_NEEDED_TEXT: the least ABI that it needs, "0.5"
+ *   abi          BP_ABI_NEEDED_TEXT: the least ABI that it needs, "0.6"
  *   name         identifier of lower-case letters, digits and '-'; unique on a machine
  *   version      of the plugin
  *   license      SPDX expression
@@ -44,12 +44,12 @@ extern "C" {
 
 /* The ABI of these headers: major in the upper half. */
 #define BP_ABI_MAJOR   0
-#define BP_ABI_MINOR   5
-#define BP_ABI_TEXT    "0.5"
+#define BP_ABI_MINOR   6
+#define BP_ABI_TEXT    "0.6"
 #define BP_ABI_VERSION (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_MINOR)
 
 /* The least minor version whose plugins a host of this ABI loads. 0 from 1.0 on. */
-#define BP_ABI_OLDEST_MINOR 5
+#define BP_ABI_OLDEST_MINOR 6
 #define BP_ABI_OLDEST       (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_OLDEST_MINOR)
 
 /* The least ABI that a plugin needs. A plugin states it by defining BP_ABI_NEEDED_MINOR before it
