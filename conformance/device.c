@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Section device: the table, the number of devices, attributes and facts. */
+/* Section device: the table, the number of devices, attributes and properties. */
 #include <pthread.h>
 #include <string.h>
 
@@ -105,7 +105,7 @@ static const int32_t attr_types[] = {
     [BP_ATTR_MULTI_PROCESSOR_COUNT] = BP_TYPE_INT,
     [BP_ATTR_MAX_THREAD_DIMENSIONS] = BP_TYPE_SHAPE,
     [BP_ATTR_MAX_REGISTERS_PER_BLOCK] = BP_TYPE_INT,
-    [BP_ATTR_GCN_ARCH] = BP_TYPE_STR,
+    [BP_ATTR_ARCH_NAME] = BP_TYPE_STR,
     [BP_ATTR_API_VERSION] = BP_TYPE_STR,
     [BP_ATTR_DRIVER_VERSION] = BP_TYPE_STR,
     [BP_ATTR_L2_CACHE_SIZE] = BP_TYPE_INT,
@@ -253,7 +253,8 @@ static void run_attr_target(Kit *kit) {
   bp_object_release(target);
 }
 
-/* ---- Threads, facts ---------------------------------------------------------------------- */
+/* ---- Threads, properties ----------------------------------------------------------------------
+ */
 
 /* Those that tell what is so now. */
 static gboolean is_passing(int32_t attr) {
@@ -339,16 +340,17 @@ static int32_t visit_fact(void *context, const char *name, const BpValue *value)
   return ++visits->count == visits->most;
 }
 
-static void run_facts(Kit *kit) {
+static void run_properties(Kit *kit) {
   Visits all = {0, -1}, one = {0, 1};
   bp__kit_open_device(kit);
-  if (!kit->api->visit_facts)
-    bp__kit_skip("the device has no visit_facts");
-  KIT_OK(kit->api->visit_facts(kit->api->context, kit->device.device_id, visit_fact, &all),
-         "visit_facts");
-  KIT_OK(kit->api->visit_facts(kit->api->context, kit->device.device_id, visit_fact, &one),
-         "visit_facts, whose visitor ended it,");
-  KIT_TRUE(one.count == MIN(all.count, 1), "visit_facts went on when the visitor had ended it");
+  if (!kit->api->visit_properties)
+    bp__kit_skip("the device has no visit_properties");
+  KIT_OK(kit->api->visit_properties(kit->api->context, kit->device.device_id, visit_fact, &all),
+         "visit_properties");
+  KIT_OK(kit->api->visit_properties(kit->api->context, kit->device.device_id, visit_fact, &one),
+         "visit_properties, whose visitor ended it,");
+  KIT_TRUE(one.count == MIN(all.count, 1),
+           "visit_properties went on when the visitor had ended it");
 }
 
 static const Check checks[] = {
@@ -376,8 +378,8 @@ static const Check checks[] = {
      "device.attributes.types", CHECK_CORE, run_attr_threads},
     {"device.attributes.processes", "attributes are the same in every process",
      "device.attributes.types", CHECK_CORE, run_attr_processes},
-    {"device.facts", "facts have names and values, and the visitor can end the visit",
-     "device.present", CHECK_OPTIONAL, run_facts},
+    {"device.properties", "properties have names and values, and the visitor can end the visit",
+     "device.present", CHECK_OPTIONAL, run_properties},
 };
 
 const Section bp__kit_device_section = {"device", NEEDS_DEVICE, checks, G_N_ELEMENTS(checks)};

@@ -171,7 +171,7 @@ static int inspect_plugin(const char *name, const ModelOptions *options, Facts *
     add_words(facts, "variables", found->variables);
     add_words(facts, "isa", found->isa);
     add_text(facts, "sanitizer", found->sanitizer);
-    add_value(facts, "rank", &(BpValue){.type_index = BP_TYPE_INT, .v_int64 = found->rank});
+    add_value(facts, "priority", &(BpValue){.type_index = BP_TYPE_INT, .v_int64 = found->priority});
   }
   bp_plugin_list_free(list);
   if (found)
@@ -202,8 +202,8 @@ static int inspect_device(const char *name, const ModelOptions *options, Facts *
     add_attr(facts, attr, &value);
     bp_value_clear(&value);
   }
-  if (api->struct_size > G_STRUCT_OFFSET(BpDeviceApi, visit_facts) && api->visit_facts)
-    return api->visit_facts(api->context, device.device_id, add_device_fact, facts);
+  if (api->struct_size > G_STRUCT_OFFSET(BpDeviceApi, visit_properties) && api->visit_properties)
+    return api->visit_properties(api->context, device.device_id, add_device_fact, facts);
   return 0;
 }
 

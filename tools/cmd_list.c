@@ -40,7 +40,7 @@ static void add_device(GPtrArray *rows, const char *kind, BpDevice device) {
   BpValue name = {.type_index = BP_TYPE_NONE};
   DeviceRow *row = add_row(rows, kind);
   bp_device_format(device, row->device, sizeof row->device);
-  bp_device_hardware(device, row->hardware, sizeof row->hardware);
+  bp_device_identity(device, row->hardware, sizeof row->hardware);
   if (bp_device_get_attr(device, BP_ATTR_DEVICE_NAME, &name) == 0)
     row->name = value_to_text(&name);
   row->why = g_strdup(row->name ? "" : bp_error_message());

@@ -206,7 +206,7 @@ int preferences_check(const char *given);
 
 /* A model: selected device, loaded or compiled code; with inputs, ready to run. */
 typedef struct LoadedModel {
-  BpDevice devices[BP_MODEL_MOST_DEVICES]; /* the model's, and what a graph on two has beside it */
+  BpDevice devices[BP_MODEL_MAX_DEVICES]; /* the model's, and what a graph on two has beside it */
   size_t num_devices;
   char device_text[160];      /* "opencl:1", "opencl:1 and cpu:0" */
   gboolean is_chosen_by_list; /* devices were named, if only as "auto" */

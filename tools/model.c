@@ -296,7 +296,7 @@ static BpModule *load_for_device(const char *path, const ModelOptions *options,
   }
   BpModule *module = model_load(path, options);
   if (!module ||
-      bp_model_select_devices(module, options->device, loaded->devices, BP_MODEL_MOST_DEVICES,
+      bp_model_select_devices(module, options->device, loaded->devices, BP_MODEL_MAX_DEVICES,
                               &loaded->num_devices, &loaded->report) == 0)
     return module;
   bp_error_add_context("%s", path);

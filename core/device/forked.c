@@ -33,7 +33,7 @@ FORKED(copy, void *context, const BpCopy *copy, void *stream)
 FORKED(create_stream, void *context, int32_t device_id, void **stream)
 FORKED(use_stream, void *context, int32_t device_id, void *stream)
 FORKED(sync_stream_from_to, void *context, int32_t device_id, void *from, void *to)
-FORKED(visit_facts, void *context, int32_t device_id,
+FORKED(visit_properties, void *context, int32_t device_id,
        int32_t (*visit)(void *visitor, const char *name, const BpValue *value), void *visitor)
 
 void bp__device_api_make_forked(BpDeviceApi *api) {
@@ -54,6 +54,6 @@ void bp__device_api_make_forked(BpDeviceApi *api) {
       .free_stream = forked_use_stream,
       .sync_stream_from_to = forked_sync_stream_from_to,
       .stream_sync = forked_use_stream,
-      .visit_facts = forked_visit_facts,
+      .visit_properties = forked_visit_properties,
   };
 }

@@ -580,7 +580,7 @@ int bp_device_select_among(const int32_t *device_types, size_t count, const char
 
 /* ---- Hardware ---------------------------------------------------------------------------- */
 
-size_t bp_device_hardware(BpDevice device, char *text, size_t capacity) {
+size_t bp_device_identity(BpDevice device, char *text, size_t capacity) {
   char value[128];
   get_text(device, BP_ATTR_PCI_ADDRESS, value, sizeof value);
   const char *key = "pci";

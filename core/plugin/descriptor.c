@@ -171,18 +171,18 @@ static int check_paths(const char *what, const char *list) {
   return 0;
 }
 
-static int check_rank(const Descriptor *descriptor) {
-  gint64 rank;
-  if (!*descriptor->rank ||
-      g_ascii_string_to_signed(descriptor->rank, 10, -BP_RANK_MAX, BP_RANK_MAX, &rank, NULL))
+static int check_priority(const Descriptor *descriptor) {
+  gint64 priority;
+  if (!*descriptor->priority || g_ascii_string_to_signed(descriptor->priority, 10, -BP_PRIORITY_MAX,
+                                                         BP_PRIORITY_MAX, &priority, NULL))
     return 0;
   return bp__reason_raise(REASON_DESCRIPTOR_MALFORMED,
-                          "its rank \"%.80s\" is not a number from -%d to %d", descriptor->rank,
-                          BP_RANK_MAX, BP_RANK_MAX);
+                          "its priority \"%.80s\" is not a number from -%d to %d",
+                          descriptor->priority, BP_PRIORITY_MAX, BP_PRIORITY_MAX);
 }
 
-int bp__descriptor_rank(const Descriptor *descriptor) {
-  return (int)g_ascii_strtoll(descriptor->rank, NULL, 10);
+int bp__descriptor_priority(const Descriptor *descriptor) {
+  return (int)g_ascii_strtoll(descriptor->priority, NULL, 10);
 }
 
 static int check_fields(const Descriptor *descriptor) {
@@ -191,7 +191,7 @@ static int check_fields(const Descriptor *descriptor) {
       check_words("targets", descriptor->targets, NAME) ||
       check_words("libraries", descriptor->libraries, NAME "|") ||
       check_words("package", descriptor->package, NAME) ||
-      check_words("variables", descriptor->variables, NAME) || check_rank(descriptor) ||
+      check_words("variables", descriptor->variables, NAME) || check_priority(descriptor) ||
       check_paths("nodes", descriptor->nodes) || check_paths("files", descriptor->files))
     return -1;
   if (!*descriptor->provides)

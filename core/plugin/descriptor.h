@@ -20,7 +20,7 @@
   X(targets, 0)                                                                                    \
   X(libraries, 0)                                                                                  \
   X(package, 0)                                                                                    \
-  X(rank, 0)                                                                                       \
+  X(priority, 0)                                                                                   \
   X(nodes, 0)                                                                                      \
   X(files, 0)                                                                                      \
   X(variables, 0)                                                                                  \
@@ -46,8 +46,8 @@ void bp__descriptor_clear(Descriptor *descriptor);
  * one (transfer full, g_free); NULL if it names none. */
 char *bp__descriptor_package(const Descriptor *descriptor, const char *library);
 
-/* The rank of a descriptor that was parsed without error; 0 where it has none. */
-#define BP_RANK_MAX 1000
-int bp__descriptor_rank(const Descriptor *descriptor);
+/* The priority of a descriptor that was parsed without error; 0 where it has none. */
+#define BP_PRIORITY_MAX 1000
+int bp__descriptor_priority(const Descriptor *descriptor);
 
 #endif

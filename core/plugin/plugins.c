@@ -43,7 +43,7 @@ static BpPluginInfo describe(const Plugin *plugin) {
       .variables = descriptor->variables,
       .isa = descriptor->isa,
       .sanitizer = descriptor->sanitizer,
-      .rank = bp__descriptor_rank(descriptor),
+      .priority = bp__descriptor_priority(descriptor),
   };
 }
 

@@ -264,11 +264,12 @@ static void read_entry(int directory, const char *folder, const char *name, cons
   g_array_append_val(found, entry);
 }
 
-/* The higher rank first, then by the file's name: whatever order the directory is read in. */
+/* The higher priority first, then by the file's name: whatever order the directory is read in. */
 static int compare_entries(const void *a, const void *b) {
   const Plugin *first = ((const Entry *)a)->plugin, *second = ((const Entry *)b)->plugin;
-  int ranks = bp__descriptor_rank(&second->descriptor) - bp__descriptor_rank(&first->descriptor);
-  return ranks ? ranks : strcmp(first->path, second->path);
+  int priorities =
+      bp__descriptor_priority(&second->descriptor) - bp__descriptor_priority(&first->descriptor);
+  return priorities ? priorities : strcmp(first->path, second->path);
 }
 
 /* The next of a directory; NULL at its end, with errno if the rest cannot be read. */

@@ -59,9 +59,9 @@ static BpModule *compile_for(const char *path, const char *preferences,
 }
 
 static BpModel *create_on(BpModule *module, const char *preferences, char **report) {
-  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  BpDevice devices[BP_MODEL_MAX_DEVICES];
   size_t count;
-  return bp_model_select_devices(module, preferences, devices, BP_MODEL_MOST_DEVICES, &count,
+  return bp_model_select_devices(module, preferences, devices, BP_MODEL_MAX_DEVICES, &count,
                                  report) < 0
              ? NULL
              : bp_model_create(module, devices, count);

@@ -256,7 +256,7 @@ static int select_second(const BpGraphContent *content, const char *preferences,
     return bp_error_raise(
         BP_ERROR_VALUE,
         "the model runs on 2 devices, and there is room for %zu; pass an array of "
-        "BP_MODEL_MOST_DEVICES",
+        "BP_MODEL_MAX_DEVICES",
         capacity);
   if (bp_device_select_among(&type, 1, preferences, &devices[1], NULL) < 0)
     return add_second_device(devices[0].device_type, type);
@@ -273,7 +273,7 @@ int bp_model_select_devices(BpModule *module, const char *preferences, BpDevice 
     return -1;
   if (!capacity)
     return bp_error_raise(BP_ERROR_VALUE, "a model runs on at least 1 device, and there is room "
-                                          "for 0; pass an array of BP_MODEL_MOST_DEVICES");
+                                          "for 0; pass an array of BP_MODEL_MAX_DEVICES");
   *num_devices = 1;
   if (bp__relax_module_executable(module))
     return bp__code_select_device(module, preferences, devices, report);

@@ -21,13 +21,13 @@ BP_API int bp_device_parse(const char *text, BpDevice *device);
 BP_API size_t bp_device_format(BpDevice device, char *text, size_t capacity);
 
 /* Picks a device. `preferences` is a comma-separated list of what is wanted, in order: KIND,
- * KIND:INDEX, KIND:GLOB, name:GLOB, plugin:NAME, pci:ADDRESS, uuid:UUID or auto, the best by rank;
- * with '!' before it what is never taken, with '+' what alone may be, with =RANK behind it what its
- * rank is. bp_device_select_help() explains it. NULL is BACKPLANE_DEVICE, else `select` of group
- * [device] in backplane.conf, else auto. The first entry that is there wins; nothing there is an
- * error that lists what is and why the rest is not. An entry that can mean nothing (a kind or
- * plugin that is not known, an excluded device that is not there) is an error with the nearest that
- * there is. *report, if report is not NULL: one line on what was passed over and why, or ""
+ * KIND:INDEX, KIND:GLOB, name:GLOB, plugin:NAME, pci:ADDRESS, uuid:UUID or auto, the best by rank.
+ * '!' before an entry excludes its devices, '+' allows no others, and =RANK after it sets their
+ * rank; bp_device_select_help() explains it. NULL is BACKPLANE_DEVICE, else `select` of group
+ * [device] in backplane.conf, else auto. The first entry that matches a device wins. No match is an
+ * error that lists the devices and says why each was not taken. An entry that matches nothing known
+ * (an unknown kind or plugin, an excluded device that is not there) is an error that names the
+ * nearest match. *report, if report is not NULL: one line on what was passed over and why, or ""
  * (transfer full, freed with bp_str_free). */
 BP_API int bp_device_select(const char *preferences, BpDevice *device, char **report);
 /* The same among kinds of device of the `count` types alone, such as those that there is code for;
@@ -44,7 +44,7 @@ BP_API const char *bp_device_select_help(void);
 /* What a device is a view of: "pci:0000:01:00.0", else "uuid:...", else "". The devices of two
  * plugins that have it in common are one piece of hardware; it is an entry for bp_device_select.
  * `text` and the result are as for bp_device_format. */
-BP_API size_t bp_device_hardware(BpDevice device, char *text, size_t capacity);
+BP_API size_t bp_device_identity(BpDevice device, char *text, size_t capacity);
 
 /* Frees a string that a function of this library gave; NULL is ignored. */
 BP_API void bp_str_free(char *text);

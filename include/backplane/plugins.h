@@ -48,7 +48,7 @@ typedef struct BpPluginInfo {
   const char *variables;
   const char *isa;
   const char *sanitizer;
-  int64_t rank;
+  int64_t priority;
 } BpPluginInfo;
 
 typedef struct BpPluginList BpPluginList;
@@ -56,13 +56,13 @@ typedef struct BpPluginList BpPluginList;
 /* A snapshot of what is on the search path, in search order, reading descriptors only: no plugin's
  * code runs. Order: those of the program; the directories of BACKPLANE_PLUGIN_PATH
  * (colon-separated), the user's data directory (~/.local/share/backplane/plugins), the system's; in
- * a directory the higher `rank`, then the file's name. Freed with bp_plugin_list_free. */
+ * a directory the higher `priority`, then the file's name. Freed with bp_plugin_list_free. */
 BP_API BpPluginList *bp_plugin_list(void);
 BP_API size_t bp_plugin_list_size(const BpPluginList *list);
 /* One of them, borrowed from the list; NULL with an error for an index that is not below the
  * size. */
 BP_API const BpPluginInfo *bp_plugin_list_get(const BpPluginList *list, size_t index);
-/* Frees a list and all that was borrowed from it; NULL is let pass. */
+/* Frees a list and all that was borrowed from it; NULL is ignored. */
 BP_API void bp_plugin_list_free(BpPluginList *list);
 
 /* Why there is no plugin, kind of device or target kind `name`: the path and the reason of a plugin
@@ -83,7 +83,7 @@ BP_API int bp_plugin_activate(const char *name);
 /* Tries out, up to 16 at once, the plugins of the device kinds (a NULL-terminated list) that are
  * new or changed, as the first use of each would one after another: up to 16 that hang take about
  * as long as one. Loads none; what speaks against one is met when it is used, and listed. Plugins
- * that are in use and kinds that no plugin has are let pass. Any thread. */
+ * that are in use, and kinds that no plugin has, are ignored. Any thread. */
 BP_API void bp_plugin_try(const char *const *device_kinds);
 
 /* ---- Diagnosis --------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ BP_API size_t bp_plugin_diagnosis_size(const BpPluginDiagnosis *diagnosis);
 /* One of them, borrowed from the diagnosis; NULL with an error beyond the last. */
 BP_API const BpPluginFinding *bp_plugin_diagnosis_get(const BpPluginDiagnosis *diagnosis,
                                                       size_t index);
-/* Frees a diagnosis and all that was borrowed from it; NULL is let pass. */
+/* Frees a diagnosis and all that was borrowed from it; NULL is ignored. */
 BP_API void bp_plugin_diagnosis_free(BpPluginDiagnosis *diagnosis);
 
 /* For the program that tries plugins out (backplane-trial), in a process that may crash: activates
@@ -167,7 +167,7 @@ BP_API int bp_plugin_register_static(const char *descriptor, BpPluginEntry entry
 
 /* Gives plugins a further table of host functions, which BpHost::get_table then answers: how the
  * compiler library adds "ir" and "emitter". `table` starts with its struct_size and lives for ever,
- * `name` too. The same table again is let pass; another one under the name and version is an
+ * `name` too. The same table again is no error; another one under the name and version is an
  * error. Any thread. */
 BP_API int bp_host_add_table(const char *name, uint32_t version, const void *table);
 

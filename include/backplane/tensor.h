@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors: reference-counted arrays on a device, DLPack in and out. A tensor may be read from any
- * thread; who writes it sees to order. A NULL for a tensor or a view is BP_ERROR_VALUE where there
- * are errors. */
+ * thread; the writer is responsible for synchronisation. A NULL for a tensor or a view is
+ * BP_ERROR_VALUE where there are errors. */
 #ifndef BACKPLANE_TENSOR_H
 #define BACKPLANE_TENSOR_H
 

@@ -272,9 +272,10 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
 }
 
 /* Facts that no attribute holds. */
-static int32_t visit_facts(void *context, int32_t device_id,
-                           int32_t (*visit)(void *context, const char *name, const BpValue *value),
-                           void *visitor) {
+static int32_t visit_properties(void *context, int32_t device_id,
+                                int32_t (*visit)(void *context, const char *name,
+                                                 const BpValue *value),
+                                void *visitor) {
   (void)context;
   static const struct {
     const char *name;
@@ -320,6 +321,6 @@ const BpDeviceApi bp_cuda_device_api = {
     .free_stream = bp_cuda_free_stream,
     .sync_stream_from_to = bp_cuda_sync_from_to,
     .stream_sync = bp_cuda_stream_sync,
-    .visit_facts = visit_facts,
+    .visit_properties = visit_properties,
     .get_extension = get_extension,
 };

@@ -103,8 +103,8 @@ static CUfunction get_function(const BpKernelModule *module, const BpKernelEntry
 typedef struct Launch {
   const BpKernel *call;
   BpCudaDevice *device;
-  uint64_t values[BP_KERNEL_MOST_ARGS];
-  void *pointers[BP_KERNEL_MOST_ARGS];
+  uint64_t values[BP_KERNEL_MAX_ARGS];
+  void *pointers[BP_KERNEL_MAX_ARGS];
   uint64_t blocks[3], threads[3];
   uint64_t shared; /* bytes */
 } Launch;

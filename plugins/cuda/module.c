@@ -74,5 +74,5 @@ const BpKernelModuleKind bp_cuda_module_kind = {
     .forget = forget,
     .prepare = prepare,
     .other_formats = other_formats,
-    .takes_shared = 1,
+    .uses_dynamic_shared_memory = 1,
 };

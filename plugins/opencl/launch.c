@@ -52,7 +52,7 @@ static cl_kernel get_kernel(const BpKernelModule *module, const BpKernelEntry *k
 
 /* The memory of a launch's arguments, buffers and parts of them, with references. */
 typedef struct Parts {
-  cl_mem items[2 * BP_KERNEL_MOST_ARGS];
+  cl_mem items[2 * BP_KERNEL_MAX_ARGS];
   int32_t count;
 } Parts;
 

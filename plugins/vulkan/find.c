@@ -265,7 +265,7 @@ static uint32_t most_buffers(const VkPhysicalDeviceLimits *limits) {
   uint32_t storage = limits->maxPerStageDescriptorStorageBuffers;
   uint32_t texels = limits->maxPerStageDescriptorStorageImages;
   uint32_t least = storage < texels ? storage : texels;
-  return least < BP_KERNEL_MOST_ARGS ? least : BP_KERNEL_MOST_ARGS;
+  return least < BP_KERNEL_MAX_ARGS ? least : BP_KERNEL_MAX_ARGS;
 }
 
 /* llvmpipe ends the loops of a thread after 65,535 iterations, all together. */
@@ -374,9 +374,10 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
 }
 
 /* Facts that no attribute holds. */
-static int32_t visit_facts(void *context, int32_t device_id,
-                           int32_t (*visit)(void *context, const char *name, const BpValue *value),
-                           void *visitor) {
+static int32_t visit_properties(void *context, int32_t device_id,
+                                int32_t (*visit)(void *context, const char *name,
+                                                 const BpValue *value),
+                                void *visitor) {
   (void)context;
   const BpVulkanInfo *info = &infos[device_id];
   const VkPhysicalDeviceLimits *limits = &info->properties.limits;
@@ -426,6 +427,6 @@ const BpDeviceApi bp_vulkan_device_api = {
     .free_stream = bp_vulkan_free_stream,
     .sync_stream_from_to = bp_vulkan_sync_from_to,
     .stream_sync = bp_vulkan_stream_sync,
-    .visit_facts = visit_facts,
+    .visit_properties = visit_properties,
     .get_extension = get_extension,
 };

@@ -11,14 +11,14 @@ typedef struct Launch {
   int32_t device_id;
   BpVulkanPipeline *pipeline;
   uint32_t groups[3];
-  char scalars[BP_KERNEL_MOST_ARGS * 8];
+  char scalars[BP_KERNEL_MAX_ARGS * 8];
   int32_t num_held;
-  BpVulkanBuffer *held[BP_KERNEL_MOST_ARGS]; /* with references, until the launch is recorded */
+  BpVulkanBuffer *held[BP_KERNEL_MAX_ARGS]; /* with references, until the launch is recorded */
   int32_t num_buffers;
-  BpVulkanBuffer *buffers[BP_KERNEL_MOST_ARGS]; /* that the kernel uses */
-  VkDescriptorBufferInfo parts[BP_KERNEL_MOST_ARGS];
-  VkBufferView views[BP_KERNEL_MOST_ARGS];
-  VkWriteDescriptorSet writes[BP_KERNEL_MOST_ARGS];
+  BpVulkanBuffer *buffers[BP_KERNEL_MAX_ARGS]; /* that the kernel uses */
+  VkDescriptorBufferInfo parts[BP_KERNEL_MAX_ARGS];
+  VkBufferView views[BP_KERNEL_MAX_ARGS];
+  VkWriteDescriptorSet writes[BP_KERNEL_MAX_ARGS];
 } Launch;
 
 /* ---- Arguments --------------------------------------------------------------------------- */

@@ -82,7 +82,7 @@ static void destroy(BpVulkanShared *shared) {
 }
 
 static VkResult make_layouts(const BpVulkanKernel *kernel, BpVulkanPipeline *pipeline) {
-  VkDescriptorSetLayoutBinding bindings[BP_KERNEL_MOST_ARGS];
+  VkDescriptorSetLayoutBinding bindings[BP_KERNEL_MAX_ARGS];
   VkDevice device = pipeline->device->handle;
   uint32_t count = 0;
   for (uint32_t i = 0; i < (uint32_t)kernel->call->num_args; i++) {

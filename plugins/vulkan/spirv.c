@@ -158,7 +158,7 @@ static int32_t variable(Reader *reader, const uint32_t *words, uint32_t count) {
 static int32_t decorate(Reader *reader, const uint32_t *words, uint32_t count) {
   if (count < 4 || words[2] != DECORATION_BINDING)
     return 0;
-  if (words[1] >= reader->bound || words[3] >= BP_KERNEL_MOST_ARGS)
+  if (words[1] >= reader->bound || words[3] >= BP_KERNEL_MAX_ARGS)
     return damaged(reader, "the number of a binding");
   reader->ids[words[1]].binding = words[3] + 1;
   return 0;

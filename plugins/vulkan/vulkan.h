@@ -340,8 +340,8 @@ typedef struct BpVulkanNeeds {
   BpVulkanFeatures features;
   uint32_t local_size[3];
   uint64_t shared_bytes;
-  uint8_t bindings[BP_KERNEL_MOST_ARGS]; /* BP_VULKAN_*, by argument */
-  uint32_t formats[BP_KERNEL_MOST_ARGS]; /* VkFormat of a texel buffer */
+  uint8_t bindings[BP_KERNEL_MAX_ARGS]; /* BP_VULKAN_*, by argument */
+  uint32_t formats[BP_KERNEL_MAX_ARGS]; /* VkFormat of a texel buffer */
 } BpVulkanNeeds;
 
 /* Reads a binary, which is checked as far as it is read. `name` is for messages. */
@@ -370,7 +370,7 @@ typedef struct BpVulkanKernel {
   const uint32_t *words; /* its binary, of the module's code */
   size_t num_words;
   BpVulkanNeeds needs;
-  uint32_t push_offsets[BP_KERNEL_MOST_ARGS]; /* of scalars */
+  uint32_t push_offsets[BP_KERNEL_MAX_ARGS]; /* of scalars */
   uint32_t push_bytes;
   pthread_mutex_t lock;
   BpVulkanPipeline *pipelines[BP_VULKAN_MOST_DEVICES]; /* guarded by lock */

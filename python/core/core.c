@@ -301,7 +301,7 @@ static PyObject *relax_machine(PyObject *self, PyObject *args) {
 static PyObject *select_model_devices(PyObject *self, PyObject *args) {
   PyObject *module;
   const char *preferences;
-  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  BpDevice devices[BP_MODEL_MAX_DEVICES];
   size_t count;
   BpModule *held;
   int status;
@@ -310,7 +310,7 @@ static PyObject *select_model_devices(PyObject *self, PyObject *args) {
       !(held = bp_py_held(module, bp_py_module_type)))
     return NULL;
   Py_BEGIN_ALLOW_THREADS status =
-      bp_model_select_devices(held, preferences, devices, BP_MODEL_MOST_DEVICES, &count, NULL);
+      bp_model_select_devices(held, preferences, devices, BP_MODEL_MAX_DEVICES, &count, NULL);
   Py_END_ALLOW_THREADS if (status) return bp_py_raise();
   PyObject *tuple = PyTuple_New((Py_ssize_t)count);
   for (size_t i = 0; tuple && i < count; i++) {

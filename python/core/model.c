@@ -17,10 +17,10 @@ typedef struct ModelObject {
 static PyTypeObject *model_type;
 
 /* The devices of a tuple; how many, or -1 with an exception. */
-static Py_ssize_t get_devices(PyObject *tuple, BpDevice devices[BP_MODEL_MOST_DEVICES]) {
+static Py_ssize_t get_devices(PyObject *tuple, BpDevice devices[BP_MODEL_MAX_DEVICES]) {
   Py_ssize_t count = PyTuple_Size(tuple);
-  if (count > BP_MODEL_MOST_DEVICES) {
-    PyErr_Format(PyExc_ValueError, "a model runs on at most %d devices", BP_MODEL_MOST_DEVICES);
+  if (count > BP_MODEL_MAX_DEVICES) {
+    PyErr_Format(PyExc_ValueError, "a model runs on at most %d devices", BP_MODEL_MAX_DEVICES);
     return -1;
   }
   for (Py_ssize_t i = 0; i < count; i++)
@@ -31,7 +31,7 @@ static Py_ssize_t get_devices(PyObject *tuple, BpDevice devices[BP_MODEL_MOST_DE
 
 static PyObject *model_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
   PyObject *module, *tuple;
-  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  BpDevice devices[BP_MODEL_MAX_DEVICES];
   Py_ssize_t count;
   (void)keywords;
   if (!PyArg_ParseTuple(args, "OO!", &module, &PyTuple_Type, &tuple) ||

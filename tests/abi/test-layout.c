@@ -125,7 +125,7 @@ AT(BpDeviceApi, create_stream, 96);
 AT(BpDeviceApi, free_stream, 104);
 AT(BpDeviceApi, sync_stream_from_to, 112);
 AT(BpDeviceApi, stream_sync, 120);
-AT(BpDeviceApi, visit_facts, 128);
+AT(BpDeviceApi, visit_properties, 128);
 AT(BpDeviceApi, get_extension, 136);
 
 /* <backplane/device_extensions.h> */
@@ -491,7 +491,7 @@ AT(BpPluginInfo, files, 136);
 AT(BpPluginInfo, variables, 144);
 AT(BpPluginInfo, isa, 152);
 AT(BpPluginInfo, sanitizer, 160);
-AT(BpPluginInfo, rank, 168);
+AT(BpPluginInfo, priority, 168);
 SIZE(BpPluginReason, 40);
 AT(BpPluginReason, struct_size, 0);
 AT(BpPluginReason, stage, 8);

@@ -120,8 +120,8 @@ static const BpDeviceApi plain_api = {.struct_size = sizeof plain_api,
 /* ---- Attributes -------------------------------------------------------------------------- */
 
 static const int32_t strings[] = {
-    BP_ATTR_COMPUTE_VERSION, BP_ATTR_DEVICE_NAME, BP_ATTR_GCN_ARCH, BP_ATTR_API_VERSION,
-    BP_ATTR_DRIVER_VERSION,  BP_ATTR_VENDOR,      BP_ATTR_UUID,     BP_ATTR_PCI_ADDRESS,
+    BP_ATTR_COMPUTE_VERSION, BP_ATTR_DEVICE_NAME, BP_ATTR_ARCH_NAME, BP_ATTR_API_VERSION,
+    BP_ATTR_DRIVER_VERSION,  BP_ATTR_VENDOR,      BP_ATTR_UUID,      BP_ATTR_PCI_ADDRESS,
     BP_ATTR_TARGET};
 
 static int is_string_attr(int32_t attr) {

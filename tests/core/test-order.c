@@ -66,16 +66,16 @@ static char *list_files(void) {
   return g_string_free(text, FALSE);
 }
 
-static void set_rank(const char *file, const char *rank) {
+static void set_priority(const char *file, const char *priority) {
   g_autofree char *data = NULL, *path = plugin_file_path(file);
-  g_autofree char *line = g_strdup_printf("rank=%s\n", rank);
+  g_autofree char *line = g_strdup_printf("priority=%s\n", priority);
   gsize size;
   g_assert_true(g_file_get_contents(path, &data, &size, NULL));
-  replace_bytes(data, size, "rank=+000\n", line);
+  replace_bytes(data, size, "priority=+000\n", line);
   write_plugin(file, data, size);
 }
 
-/* By directory, then by rank, then by name. */
+/* By directory, then by priority, then by name. */
 static void test_order(void) {
   for (int round = 0; round < 20; round++) {
     g_autofree char *files = list_files();
@@ -103,15 +103,15 @@ int main(int argc, char **argv) {
     write_defect(files[i], (int)i + 1, "none");
   write_defect("first/a.so", 0, "none");
   write_defect("first/b.so", 0, "none");
-  set_rank("first/z-best.so", "+100");
-  set_rank("first/y-worst.so", "-100");
-  set_rank("second/0-second.so", "+500");
+  set_priority("first/z-best.so", "+100");
+  set_priority("first/y-worst.so", "-100");
+  set_priority("second/0-second.so", "+500");
   g_autofree char *first = plugin_file_path("first"), *second = plugin_file_path("second");
   g_autofree char *path = g_strdup_printf("%s:%s", first, second);
   g_setenv("BACKPLANE_PLUGIN_PATH", path, TRUE);
   g_setenv("XDG_DATA_HOME", "/proc/nonexistent", TRUE);
   randomness = g_rand_new_with_seed(1);
-  g_test_add_func("/order/by-directory-rank-and-name-PLG-13", test_order);
+  g_test_add_func("/order/by-directory-priority-and-name-PLG-13", test_order);
   g_test_add_func("/order/the-same-of-a-name-wins-PLG-14", test_winner);
   int rc = g_test_run();
   g_rand_free(randomness);

@@ -298,7 +298,7 @@ static void test_short_buffer_takes_the_beginning_of_a_device(void) {
   g_assert_cmpint(bp_device_parse("fast:1", &device), ==, 0);
   g_assert_cmpuint(bp_device_format(device, text, 4), ==, strlen("fast:1"));
   g_assert_cmpmem(text, sizeof text, "fas\0####", sizeof text);
-  g_assert_cmpuint(bp_device_hardware(device, text, 5), ==, strlen("pci:0000:01:00.0"));
+  g_assert_cmpuint(bp_device_identity(device, text, 5), ==, strlen("pci:0000:01:00.0"));
   g_assert_cmpmem(text, sizeof text, "pci:\0###", sizeof text);
 }
 
@@ -309,7 +309,7 @@ static void test_hardware(void) {
       {"fast:0", "uuid:fast-0"}, {"fast:1", "pci:0000:01:00.0"}, {"slow:0", ""}};
   for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
     g_assert_cmpint(bp_device_parse(expected[i][0], &device), ==, 0);
-    bp_device_hardware(device, text, sizeof text);
+    bp_device_identity(device, text, sizeof text);
     g_assert_cmpstr(text, ==, expected[i][1]);
   }
 }

@@ -22,7 +22,7 @@
   "entry=bp_plugin_entry_a\nprovides=device_api.a\n"
 #define FULL                                                                                       \
   START "devices=a:12\ntargets=a\nlibraries=libfoo.so.1|libfoo.so.2 libbar.so\n"                   \
-        "package=libfoo1:libfoo.so.1\nrank=20\nnodes=/dev/null*\nfiles=/usr/share/*/x\n"           \
+        "package=libfoo1:libfoo.so.1\npriority=20\nnodes=/dev/null*\nfiles=/usr/share/*/x\n"       \
         "variables=FOO\nisa=avx2\nsanitizer=address\n"
 
 static const FuzzSeed pieces[] = {
@@ -35,7 +35,7 @@ static const FuzzSeed pieces[] = {
     FUZZ_TEXT("nodes="),
     FUZZ_TEXT("files=/"),
     FUZZ_TEXT("isa="),
-    FUZZ_TEXT("rank="),
+    FUZZ_TEXT("priority="),
     FUZZ_TEXT("devices="),
     FUZZ_TEXT("libraries="),
     FUZZ_TEXT("package="),

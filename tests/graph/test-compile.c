@@ -53,7 +53,7 @@ static void test_device_is_one_that_there_is_code_for(void) {
   char *path = onnx_write(bytes), *report;
   BpTarget *target = bp_target_parse("c");
   BpModule *module = compile_for(path, target), *code = bp_module_get_import(module, 0);
-  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  BpDevice devices[BP_MODEL_MAX_DEVICES];
   size_t count;
   g_assert_cmpint(bp_model_select_devices(module, "opencl,cpu", devices, 2, &count, &report), ==,
                   0);
@@ -616,7 +616,7 @@ static void check_room(BpModule *module, const char *list) {
 static void run_on(BpModule *module, const char *library, const BpDevice *devices) {
   float *x = onnx_float_values(15), *w = onnx_float_values(15);
   char *list = list_devices(devices, 2), *first = list_devices(devices, 1);
-  BpDevice chosen[BP_MODEL_MOST_DEVICES];
+  BpDevice chosen[BP_MODEL_MAX_DEVICES];
   size_t count;
   BpModel *model = bp_model_create(module, devices, 2);
   check_devices(model, devices);

@@ -147,10 +147,10 @@ static int run_model(BpModel *model) {
 }
 
 static int run(void) {
-  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  BpDevice devices[BP_MODEL_MAX_DEVICES];
   size_t num_devices = 0;
   BpModule *module = bp_model_open(library_path);
-  int rc = module ? bp_model_select_devices(module, "cpu", devices, BP_MODEL_MOST_DEVICES,
+  int rc = module ? bp_model_select_devices(module, "cpu", devices, BP_MODEL_MAX_DEVICES,
                                             &num_devices, NULL)
                   : -1;
   BpModel *model = rc ? NULL : bp_model_create(module, devices, num_devices);

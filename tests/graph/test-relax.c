@@ -591,7 +591,7 @@ static void test_null_arguments_are_errors(void) {
   BpModelContext *context = bp_model_context_create(model);
   BpModule *module = load(identity("0.14"));
   BpModelTensorInfo info;
-  BpDevice devices[BP_MODEL_MOST_DEVICES];
+  BpDevice devices[BP_MODEL_MAX_DEVICES];
   BpOwnedBytes params;
   uint64_t bytes = 0;
   size_t count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device plugin with one defect, or none. Its name, its defect and its rank stand in its bytes
- * and are changed in copies (tests/core/defects.h). A copy's entry point is found by the hash of
- * its name, which must stay the same: the name is made of pairs "az", for each of which "c8" may
+/* A device plugin with one defect, or none. Its name, its defect and its priority stand in its
+ * bytes and are changed in copies (tests/core/defects.h). A copy's entry point is found by the hash
+ * of its name, which must stay the same: the name is made of pairs "az", for each of which "c8" may
  * stand, since 33 * 'a' + 'z' is 33 * 'c' + '8'.
  *
  * The device's memory is the host's. `NAME.add_one`(data, n) is its kernel: adds 1 to n floats of a
@@ -37,7 +37,7 @@ BP_PLUGIN_DESCRIPTOR(DEFECT_DEPENDS DEFECT_PADDING "abi=" BP_ABI_NEEDED_TEXT "\n
                                                    "targets=\n"
                                                    "libraries=libc.so.6\n"
                                                    "package=defect-driver\n"
-                                                   "rank=+000\n"
+                                                   "priority=+000\n"
                                                    "variables=BP_DEFECT_VARIABLE\n");
 
 /* What goes wrong: "OUTCOME", one that this file asks for by name, or "ACT@PLACE", an act of the

@@ -149,7 +149,7 @@ static inline int32_t compare_name(void *context, const char *name, const BpValu
 static inline void assert_tells(BpDevice device, const char *name) {
   const BpDeviceApi *api = bp_device_api(device.device_type);
   assert_ok(api == NULL);
-  assert_ok(api->visit_facts(api->context, device.device_id, compare_name, &name));
+  assert_ok(api->visit_properties(api->context, device.device_id, compare_name, &name));
   g_assert_null(name);
 }
 

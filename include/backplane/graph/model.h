@@ -87,7 +87,7 @@ typedef struct BpModelContext BpModelContext;
 
 /* The most devices that a model of this version uses: a graph that was compiled with a fallback
  * runs on two. */
-#define BP_MODEL_MOST_DEVICES 2
+#define BP_MODEL_MAX_DEVICES 2
 
 /* Opens the module of a model (transfer full): `path` is that of an exported library; or, for what
  * TVM up to 0.19 wrote as several files, that of the graph (NAME.json) or of the folder that has it

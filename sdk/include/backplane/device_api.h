@@ -40,7 +40,7 @@ extern "C" {
 #define BP_ATTR_MULTI_PROCESSOR_COUNT       7  /* int: independent execution units */
 #define BP_ATTR_MAX_THREAD_DIMENSIONS       8  /* shape of 3: largest block in x, y, z */
 #define BP_ATTR_MAX_REGISTERS_PER_BLOCK     9  /* int */
-#define BP_ATTR_GCN_ARCH                    10 /* str: the vendor's architecture name */
+#define BP_ATTR_ARCH_NAME                   10 /* str: the vendor's architecture name */
 #define BP_ATTR_API_VERSION                 11 /* str: of the vendor's API */
 #define BP_ATTR_DRIVER_VERSION              12 /* str */
 #define BP_ATTR_L2_CACHE_SIZE               13 /* int, bytes */
@@ -57,18 +57,19 @@ extern "C" {
 #define BP_ATTR_TARGET                      24 /* str: the target, as text, that fits this device best */
 #define BP_ATTR_RANK                        25 /* int: the largest is what `auto` takes, see below */
 
-/* The scale of BP_ATTR_RANK, on which plugins that know nothing of each other compare: the host's
- * CPU is 100. Hardware that runs models faster has 200 to 999, by how much faster; where several
- * plugins reach the same, that which makes most of it the highest (a GPU through OpenCL has 300).
- * What is the host's CPU in another guise, a software driver, has 1 to 99. None or 0 is the last
- * choice; of equals the first device of the kind first in the alphabet is taken. */
+/* The scale of BP_ATTR_RANK, which compares devices of plugins that know nothing of each other:
+ *   200 to 999  hardware that runs models faster than the host's CPU, by how much faster; if
+ * several plugins reach the same hardware, the fastest of them has the highest rank (a GPU through
+ * OpenCL has 300) 100         the host's CPU 1 to 99     software drivers, which run on the host's
+ * CPU None, 0     the last choice Of equal ranks, the first device of the kind that comes first in
+ * the alphabet is taken. */
 
 /* Directions are told from the device types of the two ends; the host's side of a copy has
  * device_type BP_DEVICE_CPU and `data` an address. A copy within one kind of device may go between
  * two of its devices. Offsets and sizes are in bytes and were checked against the tensors; `size`
  * is not 0. */
 typedef struct BpCopy {
-  uint64_t struct_size; /* sizeof(BpCopy) of the headers of whoever fills it in */
+  uint64_t struct_size; /* sizeof(BpCopy) of the filling side's headers */
   const void *from;
   uint64_t from_offset;
   BpDevice from_device;
@@ -80,7 +81,7 @@ typedef struct BpCopy {
 
 /* Memory that is asked for. */
 typedef struct BpAllocation {
-  uint64_t struct_size; /* sizeof(BpAllocation) of the headers of whoever fills it in */
+  uint64_t struct_size; /* sizeof(BpAllocation) of the filling side's headers */
   uint64_t size;        /* bytes; 0 gives a valid handle as well */
   uint64_t alignment;   /* bytes: a power of two from 1 to 4096 */
   BpDataType dtype;     /* of the elements, for devices that care; a hint */
@@ -139,11 +140,12 @@ typedef struct BpDeviceApi {
   /* Waits until all that is queued is done; raises a failure of that work, once. */
   int32_t (*stream_sync)(void *context, int32_t device_id, void *stream);
 
-  /* (optional: None) Extra facts for `backplane inspect`, name by name: calls `visit` with
+  /* (optional: none) Further properties, for `backplane inspect`, name by name: calls `visit` with
    * `visitor`, a static name and a borrowed value for each, until it returns non-zero. */
-  int32_t (*visit_facts)(void *context, int32_t device_id,
-                         int32_t (*visit)(void *visitor, const char *name, const BpValue *value),
-                         void *visitor);
+  int32_t (*visit_properties)(void *context, int32_t device_id,
+                              int32_t (*visit)(void *visitor, const char *name,
+                                               const BpValue *value),
+                              void *visitor);
 
   /* (optional: none) The table of an extension, for ever valid, by its name and version
    * (device_extensions.h); NULL, with no error raised, if the devices of this kind have none. */

@@ -2,8 +2,8 @@
 /* A table of handles: numbers that a plugin gives out in place of pointers to what it made. A
  * handle that was removed, is another table's, or never was one, is found out, also when its place
  * in the table has been taken by something else; and none is an address that a processor accepts.
- * Inline, for plugins; nothing here is part of the ABI. Whoever shares a table between threads
- * locks it. */
+ * Inline, for plugins; nothing here is part of the ABI. A plugin that shares a table between
+ * threads locks it. */
 #ifndef BACKPLANE_HANDLE_TABLE_H
 #define BACKPLANE_HANDLE_TABLE_H
 

@@ -43,7 +43,7 @@ typedef struct BpKernelModuleKind {
   int32_t (*prepare)(BpKernelModule *module);
   /* (optional: none) Other formats of the code; ends with NULL. */
   const char *const *other_formats;
-  int32_t takes_shared; /* (optional: 0) see BpKernel */
+  int32_t uses_dynamic_shared_memory; /* (optional: 0) see BpKernel */
 } BpKernelModuleKind;
 
 /* A module. */
@@ -120,7 +120,7 @@ static inline int32_t bp_kernel_module_get_property_(void *context, int32_t *fla
 
 static inline int32_t bp_kernel_module_save_(void *context, BpOwnedBytes *bytes) {
   const BpKernelModule *module = (const BpKernelModule *)context;
-  typedef const char *Tags[BP_KERNEL_MOST_TAGS];
+  typedef const char *Tags[BP_KERNEL_MAX_TAGS];
   size_t count = (size_t)module->num_kernels;
   BpKernelInfo *infos = (BpKernelInfo *)__builtin_calloc(count + 1, sizeof(*infos));
   Tags *tags = (Tags *)__builtin_calloc(count + 1, sizeof(*tags));
@@ -202,7 +202,7 @@ static inline BpKernel *bp_kernel_module_append_(BpKernelModule *module) {
   }
   module->kernels = grown;
   __builtin_memset(&grown[count], 0, sizeof(*grown));
-  grown[count].call.takes_shared = module->kind->takes_shared;
+  grown[count].call.uses_dynamic_shared_memory = module->kind->uses_dynamic_shared_memory;
   module->num_kernels++;
   return &grown[count].call;
 }

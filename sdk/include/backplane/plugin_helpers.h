@@ -155,8 +155,8 @@ static inline int32_t bp_plugin_check_allocation(const BpPluginTables *tables, c
              : 0;
 }
 
-/* For BpTargetKind::complete: refuses an integer attribute beyond these bounds; unset it is let
- * pass. */
+/* For BpTargetKind::complete: refuses an integer attribute beyond these bounds; one that is
+ * unset is accepted. */
 static inline int32_t bp_plugin_check_range(const BpPluginTables *tables, const BpTarget *target,
                                             const char *attr, int64_t least, int64_t most) {
   BpValue value;

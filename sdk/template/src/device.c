@@ -59,9 +59,10 @@ static int32_t get_attr(void *context, int32_t device_id, int32_t attr, BpValue 
   }
 }
 
-static int32_t visit_facts(void *context, int32_t device_id,
-                           int32_t (*visit)(void *context, const char *name, const BpValue *value),
-                           void *visitor) {
+static int32_t visit_properties(void *context, int32_t device_id,
+                                int32_t (*visit)(void *context, const char *name,
+                                                 const BpValue *value),
+                                void *visitor) {
   (void)context;
   BpValue bytes = {.type_index = BP_TYPE_INT, .v_int64 = (int64_t)simdev_memory_in_use(device_id)};
   visit(visitor, "memory in use", &bytes);
@@ -159,6 +160,6 @@ const BpDeviceApi simdev_device_api = {
     .free_stream = simdev_free_stream,
     .sync_stream_from_to = simdev_sync_from_to,
     .stream_sync = simdev_stream_sync,
-    .visit_facts = visit_facts,
+    .visit_properties = visit_properties,
     .get_extension = get_extension,
 };

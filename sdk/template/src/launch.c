@@ -8,9 +8,9 @@
 typedef struct Launch {
   BpFunction *entry;
   uint64_t blocks[3], threads[3];
-  void *args[BP_KERNEL_MOST_ARGS]; /* the addresses that the program gets */
-  char scalars[BP_KERNEL_MOST_ARGS][8];
-  SimdevBuffer *buffers[BP_KERNEL_MOST_ARGS]; /* NULL where the argument is a scalar */
+  void *args[BP_KERNEL_MAX_ARGS]; /* the addresses that the program gets */
+  char scalars[BP_KERNEL_MAX_ARGS][8];
+  SimdevBuffer *buffers[BP_KERNEL_MAX_ARGS]; /* NULL where the argument is a scalar */
 } Launch;
 
 /* ---- Running, in the stream's thread ----------------------------------------------------- */
@@ -92,7 +92,7 @@ static int32_t run_launch(void *data) {
 
 static void destroy_launch(void *data) {
   Launch *launch = data;
-  for (int32_t i = 0; i < BP_KERNEL_MOST_ARGS; i++)
+  for (int32_t i = 0; i < BP_KERNEL_MAX_ARGS; i++)
     simdev_unuse(launch->buffers[i]);
   simdev_host.object->release(launch->entry);
   free(launch);

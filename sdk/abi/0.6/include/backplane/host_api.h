@@ -64,7 +64,7 @@ typedef struct BpClosure {
 /* References, and values that hold objects. */
 typedef struct BpObjectTable {
   uint64_t struct_size;
-  /* Adds or drops one strong reference. NULL is let pass. */
+  /* Adds or drops one strong reference. NULL is ignored. */
   void (*retain)(void *object);
   void (*release)(void *object);
   /* Makes a string or byte string value (small ones need no object); copies the data. */

@@ -16,8 +16,8 @@
 extern "C" {
 #endif
 
-#define BP_KERNEL_MOST_ARGS 64
-#define BP_KERNEL_MOST_TAGS 7
+#define BP_KERNEL_MAX_ARGS 64
+#define BP_KERNEL_MAX_TAGS 7
 /* The tag of the bytes of shared memory that a launch asks for, beside those that the code
  * declares: TVM's for CUDA. */
 #define BP_KERNEL_TAG_SHARED 6
@@ -28,19 +28,20 @@ typedef struct BpKernel {
   BpDataType *arg_dtypes; /* BP_DTYPE_HANDLE for a buffer */
   int32_t num_args;
   int32_t num_tags;
-  int32_t tags[BP_KERNEL_MOST_TAGS]; /* 0 to 2: blockIdx.x to .z; 3 to 5: threadIdx.x to .z */
-  int32_t takes_shared; /* set by the plugin: BP_KERNEL_TAG_SHARED is a tag, and no unknown one */
+  int32_t tags[BP_KERNEL_MAX_TAGS];   /* 0 to 2: blockIdx.x to .z; 3 to 5: threadIdx.x to .z */
+  int32_t uses_dynamic_shared_memory; /* set by the plugin: BP_KERNEL_TAG_SHARED is a tag, and no
+                                         unknown one */
 } BpKernel;
 
-/* The launch tag of a number from 0 to BP_KERNEL_MOST_TAGS - 1; static. */
+/* The launch tag of a number from 0 to BP_KERNEL_MAX_TAGS - 1; static. */
 static inline const char *bp_kernel_tag_name(int32_t tag) {
-  static const char *const names[BP_KERNEL_MOST_TAGS] = {"blockIdx.x",
-                                                         "blockIdx.y",
-                                                         "blockIdx.z",
-                                                         "threadIdx.x",
-                                                         "threadIdx.y",
-                                                         "threadIdx.z",
-                                                         "tir.use_dyn_shared_memory"};
+  static const char *const names[BP_KERNEL_MAX_TAGS] = {"blockIdx.x",
+                                                        "blockIdx.y",
+                                                        "blockIdx.z",
+                                                        "threadIdx.x",
+                                                        "threadIdx.y",
+                                                        "threadIdx.z",
+                                                        "tir.use_dyn_shared_memory"};
   return names[tag];
 }
 
@@ -53,13 +54,13 @@ static inline void bp_kernel_clear(BpKernel *kernel) {
 
 static inline int32_t bp_kernel_add_tag_(const BpPluginTables *host, BpKernel *kernel,
                                          const char *text) {
-  for (int32_t tag = 0; tag < BP_KERNEL_MOST_TAGS; tag++) {
+  for (int32_t tag = 0; tag < BP_KERNEL_MAX_TAGS; tag++) {
     if (__builtin_strcmp(text, bp_kernel_tag_name(tag)) != 0 ||
-        (tag == BP_KERNEL_TAG_SHARED && !kernel->takes_shared))
+        (tag == BP_KERNEL_TAG_SHARED && !kernel->uses_dynamic_shared_memory))
       continue;
-    if (kernel->num_tags == BP_KERNEL_MOST_TAGS)
+    if (kernel->num_tags == BP_KERNEL_MAX_TAGS)
       return bp_plugin_raise(host, BP_ERROR_FORMAT, "kernel %s: more than %d launch tags",
-                             kernel->name, BP_KERNEL_MOST_TAGS);
+                             kernel->name, BP_KERNEL_MAX_TAGS);
     kernel->tags[kernel->num_tags++] = tag;
     return 0;
   }
@@ -70,10 +71,10 @@ static inline int32_t bp_kernel_add_tag_(const BpPluginTables *host, BpKernel *k
 /* Sets the name and makes room for the types of the arguments. */
 static inline int32_t bp_kernel_begin_(const BpPluginTables *host, BpKernel *kernel,
                                        const char *name, int32_t num_args) {
-  if (num_args > BP_KERNEL_MOST_ARGS)
+  if (num_args > BP_KERNEL_MAX_ARGS)
     return bp_plugin_raise(host, BP_ERROR_NOT_IMPLEMENTED,
                            "kernel %s has %d arguments; %d are the most", name, num_args,
-                           BP_KERNEL_MOST_ARGS);
+                           BP_KERNEL_MAX_ARGS);
   kernel->num_args = num_args;
   kernel->name = __builtin_strdup(name);
   kernel->arg_dtypes =
@@ -83,8 +84,8 @@ static inline int32_t bp_kernel_begin_(const BpPluginTables *host, BpKernel *ker
   return bp_plugin_raise(host, BP_ERROR_MEMORY, "kernel %s: out of memory", name);
 }
 
-/* From an entry of a module's bytes; a zeroed kernel, or one that has takes_shared, is filled. To
- * be cleared also on failure. */
+/* From an entry of a module's bytes; a zeroed kernel, or one that has uses_dynamic_shared_memory,
+ * is filled. To be cleared also on failure. */
 static inline int32_t bp_kernel_from_info(const BpPluginTables *host, const BpKernelInfo *info,
                                           BpKernel *kernel) {
   if (bp_kernel_begin_(host, kernel, info->name, info->num_args) != 0)
@@ -121,7 +122,7 @@ static inline int32_t bp_kernel_from_function(const BpPluginTables *host, const 
 
 /* The kernel as an entry of a module's bytes, borrowed from it; `tags` is room for its tags. */
 static inline BpKernelInfo bp_kernel_info(const BpKernel *kernel,
-                                          const char *tags[BP_KERNEL_MOST_TAGS]) {
+                                          const char *tags[BP_KERNEL_MAX_TAGS]) {
   BpKernelInfo info = {kernel->name, kernel->arg_dtypes, kernel->num_args, kernel->num_tags, tags};
   for (int32_t i = 0; i < kernel->num_tags; i++)
     tags[i] = bp_kernel_tag_name(kernel->tags[i]);

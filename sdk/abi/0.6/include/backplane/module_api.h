@@ -72,7 +72,7 @@ typedef struct BpModuleApi {
 
 /* Where a kernel runs. */
 typedef struct BpInvocation {
-  uint64_t struct_size; /* sizeof(BpInvocation) of the headers of whoever fills it in */
+  uint64_t struct_size; /* sizeof(BpInvocation) of the filling side's headers */
   BpDevice device;      /* of the kind that the kernel is made for */
   void *stream;         /* of that device; NULL: its default stream */
   uint64_t flags;       /* none is defined yet: 0 */

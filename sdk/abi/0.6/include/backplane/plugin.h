@@ -13,11 +13,10 @@
  *   provides     registry names, space-separated: device_api.X target.build.X runtime.module...
  *   devices      (optional) device kinds, space-separated; none of BP_DEVICE_RESERVED_KINDS
  *   targets      (optional) target kinds, space-separated
- *   libraries    (optional) sonames that it opens at run time, space-separated; between those of
- *                which one is enough stands '|': "libcuda.so.1 libnvrtc.so.12|libnvrtc.so.13"
- *   package      (optional) the distribution packages that hold them, in the same order, '-' where
- *                none is known: "libcuda1 -"
- *   rank         (optional) -1000..1000, 0 if absent: of two plugins of one directory the higher
+ *   libraries    (optional) sonames that it opens at run time, space-separated, alternatives with
+ * '|' between them: "libcuda.so.1 libnvrtc.so.12|libnvrtc.so.13" package      (optional) the
+ * distribution packages that hold them, in the same order, '-' where none is known: "libcuda1 -"
+ *   priority     (optional) -1000..1000, 0 if absent: of two plugins of one directory the higher
  *                is asked first
  *   nodes        (optional) device nodes that it opens, space-separated absolute paths or shell
  *                patterns: "/dev/dri/renderD*"
