@@ -250,18 +250,17 @@ static void shape_view(BpTensorView *view, BpTeTensor *tensor) {
 /* What a device with code for its grids runs one after the other: the kernels, and the buffers that
  * only these see. */
 static void run_kernels(const Kit *kit, const Lowered *lowered, KitBuffer *params) {
-  BpKernelList list;
   BpIrModule *module = bp_ir_module_create();
-  KIT_TRUE(module && bp_ir_split_kernels(lowered->module, "f", 1, module, &list) == 0,
-           "the kit's own computation: %s", bp_error_message());
+  const BpKernelList *list = module ? bp_ir_split_kernels(lowered->module, "f", 1, module) : NULL;
+  KIT_TRUE(list, "the kit's own computation: %s", bp_error_message());
   char *text = bp_ir_print(module);
   KitCode code = bp__kit_build(kit, text);
-  KitBuffer *between = g_new0(KitBuffer, (gsize)list.num_buffers + 1);
-  for (int32_t i = 0; i < list.num_buffers; i++)
-    bp__kit_buffer_create(kit, &between[i], list.buffer_dtypes[i],
-                          bp_ir_table()->int_value(list.buffer_elements[i]));
-  for (int32_t i = 0; i < list.num_kernels; i++) {
-    const BpKernelLaunch *kernel = &list.kernels[i];
+  KitBuffer *between = g_new0(KitBuffer, (gsize)list->num_buffers + 1);
+  for (int32_t i = 0; i < list->num_buffers; i++)
+    bp__kit_buffer_create(kit, &between[i], list->buffer_dtypes[i],
+                          bp_ir_table()->int_value(list->buffer_elements[i]));
+  for (int32_t i = 0; i < list->num_kernels; i++) {
+    const BpKernelLaunch *kernel = bp_kernel_list_get(list, i);
     KitArgs args = {.count = 0};
     for (int32_t k = 0; k < kernel->num_args; k++)
       bp__kit_args_add(&args,
@@ -274,7 +273,7 @@ static void run_kernels(const Kit *kit, const Lowered *lowered, KitBuffer *param
     bp_object_release(function);
   }
   KIT_OK(bp_stream_sync(kit->target_device, NULL), "stream_sync after calls");
-  for (int32_t i = 0; i < list.num_buffers; i++)
+  for (int32_t i = 0; i < list->num_buffers; i++)
     bp__kit_buffer_free(kit, &between[i]);
   g_free(between);
   bp_str_free(text);

@@ -305,28 +305,20 @@ static void add_tensor(Facts *facts, const char *role, const BpModelTensorInfo *
   g_free(shape);
 }
 
-static int add_model(const LoadedModel *loaded, Facts *facts) {
-  BpModelTensorInfo info;
+static void add_model(const LoadedModel *loaded, Facts *facts) {
   uint64_t parameters, planned;
   add_text(facts, "device", loaded->device_text);
   for (int32_t i = 0; i < bp_model_num_targets(loaded->model); i++) {
     const char *target = bp_model_target(loaded->model, i);
     add_item(facts, "target", g_strdup(target), text_json(target));
   }
-  for (int32_t i = 0; i < bp_model_num_inputs(loaded->model); i++) {
-    if (bp_model_input_info(loaded->model, i, &info) < 0)
-      return -1;
-    add_tensor(facts, "input", &info);
-  }
-  for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++) {
-    if (bp_model_output_info(loaded->model, i, &info) < 0)
-      return -1;
-    add_tensor(facts, "output", &info);
-  }
+  for (int32_t i = 0; i < bp_model_num_inputs(loaded->model); i++)
+    add_tensor(facts, "input", bp_model_input_info(loaded->model, i));
+  for (int32_t i = 0; i < bp_model_num_outputs(loaded->model); i++)
+    add_tensor(facts, "output", bp_model_output_info(loaded->model, i));
   bp_model_memory(loaded->model, &parameters, &planned);
   add_size(facts, "parameter_bytes", parameters);
   add_size(facts, "planned_bytes", planned);
-  return 0;
 }
 
 /* Default values are constants as long as no input is given. */
@@ -369,9 +361,9 @@ static int inspect_model(const char *path, const ModelOptions *options, Facts *f
     return !is_onnx && !options->device && bp_error_is(BP_ERROR_NOT_FOUND)
                ? inspect_without_device(path, options, facts)
                : -1;
-  int status = add_model(&loaded, facts);
+  add_model(&loaded, facts);
   model_close(&loaded);
-  return status;
+  return 0;
 }
 
 static const struct {

@@ -11,7 +11,7 @@
 #define SHOWN_ELEMENTS 10
 
 typedef struct Output {
-  BpModelTensorInfo info;
+  const BpModelTensorInfo *info;
   BpTensor *tensor; /* borrowed from the context */
   char dtype[32];
   char *shape;
@@ -74,7 +74,7 @@ static json_t *elements_json(const BpTensorView *view, const char *data) {
 /* ---- Outputs ----------------------------------------------------------------------------- */
 
 static int write_output(Output *output, const char *dir) {
-  char *file = name_to_file_name(output->info.name);
+  char *file = name_to_file_name(output->info->name);
   output->path = g_strdup_printf("%s/%s.npy", dir, file);
   g_free(file);
   return bp_npy_write(output->path, &output->tensor->view);
@@ -84,8 +84,7 @@ static int write_output(Output *output, const char *dir) {
  * written as such. */
 static int collect_output(const LoadedModel *loaded, int32_t index, const char *dir, gboolean json,
                           Output *output) {
-  if (bp_model_output_info(loaded->model, index, &output->info) < 0)
-    return -1;
+  output->info = bp_model_output_info(loaded->model, index);
   output->tensor = bp_model_get_output(loaded->context, index);
   if (!output->tensor)
     return -1;
@@ -96,10 +95,10 @@ static int collect_output(const LoadedModel *loaded, int32_t index, const char *
     return write_output(output, dir);
   if (json && !element_is_number(view->dtype))
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED,
-                          "output '%s': elements of %s have no form in JSON", output->info.name,
+                          "output '%s': elements of %s have no form in JSON", output->info->name,
                           output->dtype);
   output->data = copy_elements(view);
-  return output->data ? 0 : bp_error_add_context("output '%s'", output->info.name);
+  return output->data ? 0 : bp_error_add_context("output '%s'", output->info->name);
 }
 
 static int collect_outputs(const LoadedModel *loaded, const char *dir, gboolean json,
@@ -125,7 +124,7 @@ static void print_text(const LoadedModel *loaded, double ms, const GPtrArray *ou
   for (guint i = 0; i < outputs->len; i++) {
     const Output *output = outputs->pdata[i];
     char *values = output->path ? NULL : first_elements(output);
-    table_add(table, output->info.name, output->dtype, output->shape,
+    table_add(table, output->info->name, output->dtype, output->shape,
               output->path ? output->path : values);
     g_free(values);
   }
@@ -143,7 +142,7 @@ static void print_json(const LoadedModel *loaded, double ms, const GPtrArray *ou
     const Output *output = outputs->pdata[i];
     const BpTensorView *view = &output->tensor->view;
     json_t *object = json_object();
-    json_add_str(object, "name", output->info.name);
+    json_add_str(object, "name", output->info->name);
     json_add_str(object, "dtype", output->dtype);
     json_add(object, "shape", shape_json(view->shape, view->ndim));
     if (output->path)

@@ -161,6 +161,7 @@ BpModule *model_compile(const char *path, const GPtrArray *targets, const BpTarg
         .num_targets = (int32_t)targets->len,
         .shapes = (const BpInputShape *)(const void *)shapes->data,
         .num_shapes = (int32_t)shapes->len,
+        .shape_size = sizeof(BpInputShape),
         .progress = terminal ? show_progress : NULL,
         .dump_dir = dump_dir,
         .fallback = fallback,
@@ -364,41 +365,33 @@ void model_close(LoadedModel *loaded) {
 
 /* ---- Inputs ------------------------------------------------------------------------------ */
 
-/* The names of the inputs (transfer full); NULL with an error. */
+/* The names of the inputs (transfer full). */
 static GPtrArray *list_inputs(const BpModel *model) {
   GPtrArray *names = g_ptr_array_new_with_free_func(g_free);
-  BpModelTensorInfo info;
-  for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
-    if (bp_model_input_info(model, i, &info) < 0) {
-      g_ptr_array_unref(names);
-      return NULL;
-    }
-    g_ptr_array_add(names, g_strdup(info.name));
-  }
+  for (int32_t i = 0; i < bp_model_num_inputs(model); i++)
+    g_ptr_array_add(names, g_strdup(bp_model_input_info(model, i)->name));
   return names;
 }
 
 static int32_t find_input(const BpModel *model, const char *option) {
   GPtrArray *names = list_inputs(model);
-  if (!names)
-    return -1;
   int32_t found = input_find(option, names);
   g_ptr_array_unref(names);
   return found;
 }
 
 static int set_from_file(LoadedModel *loaded, const char *option, gboolean *given) {
-  BpModelTensorInfo info;
   int32_t index = find_input(loaded->model, option);
-  if (index < 0 || bp_model_input_info(loaded->model, index, &info) < 0)
+  if (index < 0)
     return -1;
-  const char *path = option + strlen(info.name) + 1;
+  const BpModelTensorInfo *info = bp_model_input_info(loaded->model, index);
+  const char *path = option + strlen(info->name) + 1;
   if (given[index])
-    return command_raise_usage("--input %s: input '%s' has a value already", option, info.name);
-  BpTensor *value = input_read(path, &info);
+    return command_raise_usage("--input %s: input '%s' has a value already", option, info->name);
+  BpTensor *value = input_read(path, info);
   if (!value)
     return -1;
-  int status = bp_model_set_input(loaded->context, info.name, &value->view);
+  int status = bp_model_set_input(loaded->context, info->name, &value->view);
   bp_object_release(value);
   given[index] = TRUE;
   return status < 0 ? bp_error_add_context("%s", path) : 0;
@@ -441,13 +434,12 @@ static gboolean has_known_type(const BpModelTensorInfo *info) {
 /* That each of the shapes is of an input of the model. */
 static int check_shapes(const BpModel *model, const ModelOptions *options, const GArray *shapes) {
   GPtrArray *names = list_inputs(model);
-  int status = names ? 0 : -1;
+  int status = 0;
   for (guint i = 0; i < shapes->len && status == 0; i++)
     if (!g_ptr_array_find_with_equal_func(names, g_array_index(shapes, BpInputShape, i).name,
                                           g_str_equal, NULL))
       status = input_raise_unknown(options->onnx.shapes[i], names);
-  if (names)
-    g_ptr_array_unref(names);
+  g_ptr_array_unref(names);
   return status;
 }
 
@@ -479,12 +471,9 @@ static int complete_inputs(LoadedModel *loaded, const ModelOptions *options,
   GString *missing = g_string_new(NULL);
   int status = check_shapes(loaded->model, options, shapes);
   for (int32_t i = 0; status == 0 && i < bp_model_num_inputs(loaded->model); i++) {
-    BpModelTensorInfo info;
-    if (given[i])
-      continue;
-    status = bp_model_input_info(loaded->model, i, &info);
-    if (status == 0)
-      status = complete_input(loaded, info, shapes, random, missing);
+    if (!given[i])
+      status =
+          complete_input(loaded, *bp_model_input_info(loaded->model, i), shapes, random, missing);
   }
   if (status == 0 && missing->len)
     status = bp_error_raise(BP_ERROR_VALUE,

@@ -78,7 +78,8 @@ static Program start(const char *path, const char *target_text, const Shapes *sh
                               .targets = &target,
                               .num_targets = 1,
                               .shapes = shapes ? shapes->shapes : NULL,
-                              .num_shapes = shapes ? shapes->count : 0};
+                              .num_shapes = shapes ? shapes->count : 0,
+                              .shape_size = sizeof(BpInputShape)};
   Program program = {bp_model_compile(path, &options), NULL, NULL};
   must(program.module != NULL, path);
   program.model = bp_model_create(program.module, &cpu, 1);
@@ -97,22 +98,22 @@ static void end(Program *program) {
 
 static void set_inputs(const Program *program, const Shapes *shapes) {
   for (int32_t i = 0; i < bp_model_num_inputs(program->model); i++) {
-    BpModelTensorInfo info;
-    must(!bp_model_input_info(program->model, i, &info), "an input");
+    const BpModelTensorInfo *info = bp_model_input_info(program->model, i);
+    must(info != NULL, "an input");
     const BpInputShape *shape = NULL;
     for (int32_t k = 0; k < shapes->count; k++)
-      if (!strcmp(shapes->names[k], info.name))
+      if (!strcmp(shapes->names[k], info->name))
         shape = &shapes->shapes[k];
-    must(shape != NULL, info.name);
-    BpTensor *value = bp_tensor_create(shape->shape, shape->ndim, info.dtype, cpu, NULL);
-    must(value != NULL, info.name);
+    must(shape != NULL, info->name);
+    BpTensor *value = bp_tensor_create(shape->shape, shape->ndim, info->dtype, cpu, NULL);
+    must(value != NULL, info->name);
     memset(value->view.data, 0, (size_t)bp_view_num_bytes(&value->view));
     float *numbers = value->view.data;
-    for (int64_t k = 0; info.dtype.code == BP_DTYPE_FLOAT && info.dtype.bits == 32 &&
+    for (int64_t k = 0; info->dtype.code == BP_DTYPE_FLOAT && info->dtype.bits == 32 &&
                         k < bp_view_num_elements(&value->view);
          k++)
       numbers[k] = (float)(k % 97) / 97.0F;
-    must(!bp_model_set_input(program->context, info.name, &value->view), info.name);
+    must(!bp_model_set_input(program->context, info->name, &value->view), info->name);
     bp_object_release(value);
   }
 }

@@ -90,10 +90,10 @@ static void bench_model(const char *path, int calls) {
   BpValue args[16], result;
   int32_t num_args = bp_model_num_inputs(model);
   for (int32_t i = 0; i < num_args && i < 16; i++) {
-    BpModelTensorInfo info;
-    if (bp_model_input_info(model, i, &info))
+    const BpModelTensorInfo *info = bp_model_input_info(model, i);
+    if (!info)
       fail();
-    args[i] = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &zeros(&info)->header};
+    args[i] = (BpValue){.type_index = BP_TYPE_TENSOR, .v_obj = &zeros(info)->header};
   }
   double least = INFINITY;
   for (int batch = 0; batch < BATCHES; batch++) {

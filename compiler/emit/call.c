@@ -37,7 +37,7 @@ static int read_args(BpEmitter *e, const BpIrNode *node, Args *args) {
 static const BpDialectIntrinsic *find_intrinsic(BpEmitter *e, const char *name, BpDataType dtype,
                                                 int any) {
   for (int32_t i = 0; i < e->dialect->num_intrinsics; i++) {
-    const BpDialectIntrinsic *row = &e->dialect->intrinsics[i];
+    const BpDialectIntrinsic *row = bp_dialect_intrinsic(e->dialect, i);
     if (strcmp(row->name, name) == 0 && row->code == dtype.code &&
         ((any && row->bits == 0) || row->bits == dtype.bits))
       return row;

@@ -3,6 +3,8 @@
 #include "compiler/emit/emit.h"
 #include "compiler/emit/table.h"
 
+#include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,13 +54,33 @@ static int check_reserved(const BpDialect *dialect) {
                         dialect->reserved, dialect->reserved_end);
 }
 
+static int check_row(const char *member, int32_t count, uint64_t size, size_t least) {
+  return count <= 0 || size >= least
+             ? 0
+             : bp_error_raise(BP_ERROR_VALUE,
+                              "BpDialect::%s is %" PRIu64 "; set it to the size of a row, here %zu",
+                              member, size, least);
+}
+
+/* The sizes of rows are those of the first version that states them, or longer. */
+static int check_rows(const BpDialect *dialect) {
+  return check_row("type_size", dialect->num_types, dialect->type_size,
+                   offsetof(BpDialectType, support) + sizeof(const char *)) ||
+                 check_row("intrinsic_size", dialect->num_intrinsics, dialect->intrinsic_size,
+                           offsetof(BpDialectIntrinsic, text) + sizeof(const char *)) ||
+                 check_row("axis_size", dialect->num_axes, dialect->axis_size,
+                           offsetof(BpDialectAxis, text) + sizeof(const char *))
+             ? -1
+             : 0;
+}
+
 /* The functions from `first` up to `end`. */
 static int32_t emit_range(const BpIrModule *module, int32_t first, int32_t end,
                           const BpDialect *given, BpOwnedBytes *text) {
   const BpDialect copy = copy_dialect(given), *dialect = &copy;
   BpEmitter e = {.ir = bp_ir_table(), .dialect = dialect};
   BpText whole = {NULL, 0, 0};
-  if (check_reserved(dialect))
+  if (check_reserved(dialect) || check_rows(dialect))
     return -1;
   for (int32_t i = first; i < end && !e.failed; i++)
     bp__function(&e, e.ir->get_function(module, i));

@@ -139,8 +139,9 @@ static void bound_loop(BpEmitter *e, const BpIrNode *node) {
   const char *tag = e->ir->str_value(node);
   const char *axis = NULL;
   for (int32_t i = 0; i < e->dialect->num_axes; i++) {
-    if (strcmp(e->dialect->axes[i].tag, tag) == 0)
-      axis = e->dialect->axes[i].text;
+    const BpDialectAxis *row = bp_dialect_axis(e->dialect, i);
+    if (strcmp(row->tag, tag) == 0)
+      axis = row->text;
   }
   if (!axis) {
     bp__fail(e, BP_ERROR_NOT_IMPLEMENTED, "a loop bound to the thread axis \"%s\"", tag);

@@ -34,7 +34,7 @@ void bp__declare_once(BpEmitter *e, const char *text) {
 
 const BpDialectType *bp__type_row(BpEmitter *e, BpDataType dtype) {
   for (int32_t i = 0; i < e->dialect->num_types; i++) {
-    const BpDialectType *row = &e->dialect->types[i];
+    const BpDialectType *row = bp_dialect_type(e->dialect, i);
     if (row->dtype.code != dtype.code || row->dtype.bits != dtype.bits)
       continue;
     if (row->support)

@@ -382,6 +382,7 @@ static int make_kernels(Split *split, BpKernelList *list) {
     if (make_kernel(split, unit, index, &kernels[index]) != 0)
       return -1;
   list->kernels = kernels;
+  list->kernel_size = sizeof *kernels;
   list->num_kernels = split->num_units;
   return 0;
 }
@@ -459,16 +460,21 @@ static int split_function(Split *split, BpKernelList *list) {
   return describe_buffers(split, list) != 0 ? -1 : make_kernels(split, list);
 }
 
-int bp_ir_split_kernels(const BpIrModule *from, const char *function, int32_t num_results,
-                        BpIrModule *module, BpKernelList *list) {
+const BpKernelList *bp_ir_split_kernels(const BpIrModule *from, const char *function,
+                                        int32_t num_results, BpIrModule *module) {
   Split split = {
       .result = module, .function = bp_ir_module_find(from, function), .num_results = num_results};
-  memset(list, 0, sizeof *list);
-  if (!split.function)
-    return bp_error_raise(BP_ERROR_NOT_FOUND, "the module has no function '%s'", function);
+  BpKernelList *list = bp__ir_alloc(module, sizeof *list);
+  if (!list)
+    return NULL;
+  *list = (BpKernelList){.struct_size = sizeof *list};
+  if (!split.function) {
+    bp_error_raise(BP_ERROR_NOT_FOUND, "the module has no function '%s'", function);
+    return NULL;
+  }
   split.scratch = bp_ir_module_create();
   int rc = split.scratch ? split_function(&split, list) : -1;
   bp__ir_map_clear(&split.copied);
   bp_object_release(split.scratch);
-  return rc;
+  return rc ? NULL : list;
 }

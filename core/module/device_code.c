@@ -27,16 +27,37 @@ static void write_kernel(BpWriter *writer, const BpKernelInfo *kernel) {
   bp__write_u64(writer, 0);
 }
 
+/* The size that BpKernelInfo had in the first version that has a size. */
+#define LEAST_INFO (offsetof(BpKernelInfo, launch_tags) + sizeof(const char *const *))
+
+/* Entry i of a table whose rows may be of longer or shorter ones than this version's. */
+static const BpKernelInfo *kernel_at(const BpKernelInfo *kernels, int32_t i) {
+  return (const BpKernelInfo *)((const char *)kernels + kernels->struct_size * (uint64_t)i);
+}
+
+static int check_sizes(const BpKernelInfo *kernels, int32_t num_kernels) {
+  for (int32_t i = 0; i < num_kernels; ++i)
+    if (kernels->struct_size < LEAST_INFO ||
+        kernel_at(kernels, i)->struct_size != kernels->struct_size)
+      return bp_error_raise(BP_ERROR_VALUE,
+                            "BpKernelInfo::struct_size of kernel %d is %" PRIu64
+                            "; set it to sizeof(BpKernelInfo), here %zu",
+                            i, kernel_at(kernels, i)->struct_size, sizeof(BpKernelInfo));
+  return 0;
+}
+
 int bp__device_code_encode(const char *format, const BpKernelInfo *kernels, int32_t num_kernels,
                            const BpByteArray *code, BpOwnedBytes *bytes) {
   BpWriter writer = {0};
   *bytes = (BpOwnedBytes){0};
   if (num_kernels < 0)
     return bp_error_raise(BP_ERROR_VALUE, "a function table cannot have %d kernels", num_kernels);
+  if (check_sizes(kernels, num_kernels))
+    return -1;
   write_cstr(&writer, format);
   bp__write_u64(&writer, (uint64_t)num_kernels);
   for (int32_t i = 0; i < num_kernels; ++i)
-    write_kernel(&writer, &kernels[i]);
+    write_kernel(&writer, kernel_at(kernels, i));
   bp__write_string(&writer, code->data, code->size);
   return bp__write_finish(&writer, bytes);
 }
@@ -149,7 +170,8 @@ static int decode_kernel(BpReader *reader, int32_t (*visit)(void *, const BpKern
   Kernel kernel = {0};
   int rc = read_kernel(reader, &kernel);
   if (!rc) {
-    BpKernelInfo info = {.name = kernel.name,
+    BpKernelInfo info = {.struct_size = sizeof info,
+                         .name = kernel.name,
                          .arg_dtypes = kernel.arg_dtypes,
                          .num_args = kernel.num_args,
                          .num_launch_tags = kernel.num_tags,

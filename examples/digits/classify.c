@@ -159,7 +159,8 @@ static BpModel *compile_for(const char *onnx, const BpTarget *target, BpDevice d
                                     .targets = &target,
                                     .num_targets = 1,
                                     .shapes = &input,
-                                    .num_shapes = 1};
+                                    .num_shapes = 1,
+                                    .shape_size = sizeof(BpInputShape)};
   BpModule *module = bp_model_compile(onnx, &options);
   BpModel *model = module ? bp_model_create(module, &device, 1) : NULL;
   bp_object_release(module);

@@ -30,27 +30,27 @@ static int64_t likeliest(const BpTensor *logits) {
 
 /* The past before the first token: no elements in the open dimension. */
 static int bind_nothing(const BpModel *model, BpModelContext *context, int32_t input) {
-  BpModelTensorInfo info;
+  const BpModelTensorInfo *info = bp_model_input_info(model, input);
   int64_t shape[8];
   size_t num_devices;
   BpDevice device = bp_model_devices(model, &num_devices)[0];
-  if (bp_model_input_info(model, input, &info) < 0)
+  if (!info)
     return -1;
-  for (int32_t i = 0; i < info.ndim && i < 8; i++)
-    shape[i] = info.shape[i] < 0 ? 0 : info.shape[i];
-  BpTensor *nothing = bp_tensor_create(shape, info.ndim, info.dtype, device, NULL);
-  int status = nothing ? bp_model_bind_input(context, info.name, nothing) : -1;
+  for (int32_t i = 0; i < info->ndim && i < 8; i++)
+    shape[i] = info->shape[i] < 0 ? 0 : info->shape[i];
+  BpTensor *nothing = bp_tensor_create(shape, info->ndim, info->dtype, device, NULL);
+  int status = nothing ? bp_model_bind_input(context, info->name, nothing) : -1;
   bp_tensor_release(nothing);
   return status;
 }
 
 /* Output N of the last step becomes input N of the next one. */
 static int bind_present(const BpModel *model, BpModelContext *context, int32_t index) {
-  BpModelTensorInfo info;
-  BpTensor *present = bp_model_get_output(context, index);
-  if (!present || bp_model_input_info(model, index, &info) < 0)
+  const BpModelTensorInfo *info = bp_model_input_info(model, index);
+  BpTensor *present = info ? bp_model_get_output(context, index) : NULL;
+  if (!present)
     return -1;
-  return bp_model_bind_input(context, info.name, present);
+  return bp_model_bind_input(context, info->name, present);
 }
 
 /* Runs with `count` tokens more, and makes what it remembers the past of the next step. Returns the

@@ -33,12 +33,12 @@ static int read_input(char *argument) {
 
 static int write_output(const BpModel *model, BpModelContext *context, int32_t index) {
   char path[32];
-  BpModelTensorInfo info;
-  BpTensor *value = bp_model_get_output(context, index); /* waits for the run */
-  if (!value || bp_model_output_info(model, index, &info) < 0)
+  const BpModelTensorInfo *info = bp_model_output_info(model, index);
+  BpTensor *value = info ? bp_model_get_output(context, index) : NULL; /* waits for the run */
+  if (!value)
     return -1;
   snprintf(path, sizeof path, "output-%d.npy", (int)index);
-  printf("%s: %s\n", path, info.name);
+  printf("%s: %s\n", path, info->name);
   return bp_npy_write(path, &value->view);
 }
 
@@ -57,8 +57,10 @@ int main(int argc, char **argv) {
   int status = argc < 2 ? bp_error_raise(BP_ERROR_VALUE, "expected MODEL NAME=FILE.npy...") : 0;
   for (int i = 2; i < argc && status == 0; i++)
     status = read_input(argv[i]);
-  const BpCompileOptions options = {
-      .struct_size = sizeof options, .num_shapes = num_inputs, .shapes = shapes};
+  const BpCompileOptions options = {.struct_size = sizeof options,
+                                    .num_shapes = num_inputs,
+                                    .shape_size = sizeof(BpInputShape),
+                                    .shapes = shapes};
   BpModel *model = status == 0 ? bp_model_load_for(argv[1], NULL, &options, NULL) : NULL;
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
   status = context ? run(model, context) : -1;

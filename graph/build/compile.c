@@ -2,6 +2,7 @@
 /* bp_model_compile: an ONNX file becomes an artifact with code for each target. build_graph is the
  * list of passes. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,13 +134,30 @@ static int takes_open_extents(const BpBuild *build) {
   return build->options->num_targets == 1;
 }
 
+/* The shapes of inputs, whose rows may be longer than this version's, or NULL with an error. */
+static const BpInputShape *read_shapes(const BpCompileOptions *options, BpArena *arena) {
+  size_t count = options->num_shapes > 0 ? (size_t)options->num_shapes : 0;
+  BpInputShape *own = bp__arena_alloc_array(arena, count + 1, sizeof(*own));
+  if (count && options->shape_size < sizeof(*own)) {
+    bp_error_raise(BP_ERROR_VALUE,
+                   "BpCompileOptions::shape_size is %" PRIu64 "; set it to sizeof(BpInputShape), "
+                   "here %zu",
+                   options->shape_size, sizeof(*own));
+    return NULL;
+  }
+  for (size_t i = 0; own && i < count; i++)
+    memcpy(&own[i], (const char *)options->shapes + i * options->shape_size, sizeof(*own));
+  return own;
+}
+
 /* The passes over the graph, in order. */
 static int build_graph(const BpBuild *build, const OnnxModel *model, BpGraph *graph) {
   const BpCompileOptions *options = build->options;
   if (set_budget(options, &graph->budget) ||
       (takes_open_extents(build) && bp__graph_can_be_open(graph)))
     return -1;
-  if (bp__onnx_import(graph, model, options->shapes, options->num_shapes))
+  const BpInputShape *shapes = read_shapes(options, &graph->arena);
+  if (!shapes || bp__onnx_import(graph, model, shapes, options->num_shapes))
     return -1;
   bp__graph_remove_dead(graph);
   if (dump_graph(build, graph, "imported.txt") ||

@@ -60,7 +60,7 @@ static int expand(BpGraph *graph, BpGroups *groups, BpGroup *group, BpList *expa
   BpGraphValue **between = values_between(graph, group);
   int status = between ? 0 : -1;
   for (int32_t i = 0; i < group->kernels->num_kernels && !status; i++)
-    status = add_kernel(groups, group, &group->kernels->kernels[i], between, expanded);
+    status = add_kernel(groups, group, bp_kernel_list_get(group->kernels, i), between, expanded);
   return status;
 }
 

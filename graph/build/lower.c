@@ -207,31 +207,34 @@ static int has_thread_axes(const BpBuild *build) {
 }
 
 /* Functions without thread axes are called, not launched: legalisation makes their grids loops. */
-static int forget_launches(BpGroups *groups, BpKernelList *list) {
+static const BpKernelList *without_launches(BpGroups *groups, const BpKernelList *list) {
   size_t count = (size_t)list->num_kernels;
+  BpKernelList *own = bp__arena_alloc(&groups->arena, sizeof(*own));
   BpKernelLaunch *kernels = bp__arena_alloc_array(&groups->arena, count, sizeof(*kernels));
-  for (size_t i = 0; kernels && i < count; i++) {
-    kernels[i] = list->kernels[i];
+  if (!own || !kernels)
+    return NULL;
+  for (size_t i = 0; i < count; i++) {
+    kernels[i] = *bp_kernel_list_get(list, (int32_t)i);
     kernels[i].num_launch = 0;
   }
-  list->kernels = kernels;
-  return kernels ? 0 : -1;
+  *own = *list;
+  own->kernels = kernels;
+  own->kernel_size = sizeof(*kernels);
+  return own;
 }
 
 /* As the kernels that do its work. */
 static int lower_device(const BpBuild *build, const BpGraph *graph, BpGroups *groups,
                         BpGroup *group, BpIrModule *module) {
-  BpKernelList *kernels = bp__arena_alloc(&groups->arena, sizeof(*kernels));
-  BpIrModule *whole = kernels ? bp_ir_module_create() : NULL;
-  int status = -1;
+  const BpKernelList *kernels = NULL;
+  BpIrModule *whole = bp_ir_module_create();
   if (whole && !lower_function(build, graph, group, whole))
-    status =
-        bp_ir_split_kernels(whole, group->function, (int32_t)group->outputs.size, module, kernels);
-  if (!status && !has_thread_axes(build))
-    status = forget_launches(groups, kernels);
+    kernels = bp_ir_split_kernels(whole, group->function, (int32_t)group->outputs.size, module);
+  if (kernels && !has_thread_axes(build))
+    kernels = without_launches(groups, kernels);
   group->kernels = kernels;
   bp_object_release(whole);
-  return status;
+  return kernels ? 0 : -1;
 }
 
 static int lower_group(const BpBuild *build, const BpGraph *graph, BpGroups *groups, BpGroup *group,

@@ -664,7 +664,7 @@ static void call_group(Program *program, const BpGroup *group) {
   Kernels kernels = begin_kernels(program, group);
   allocate_between(program, &kernels);
   for (int32_t i = 0; i < kernels.list->num_kernels; i++)
-    launch(program, &kernels, &kernels.list->kernels[i]);
+    launch(program, &kernels, bp_kernel_list_get(kernels.list, i));
   end_kernels(program, &kernels);
 }
 

@@ -29,7 +29,8 @@ struct BpModel {
   BpTensor **params;   /* by argument; NULL for an input */
   uint32_t *inputs;    /* arguments that are inputs, in order */
   uint32_t num_inputs;
-  BpRelaxModel *relax; /* instead of a graph, or NULL */
+  BpModelTensorInfo *infos; /* of the inputs and then of the outputs */
+  BpRelaxModel *relax;      /* instead of a graph, or NULL */
 };
 
 struct BpModelContext {
@@ -201,6 +202,29 @@ static const BpGraphContent *get_content(BpModule *module) {
   return content;
 }
 
+static BpModelTensorInfo tensor_info(const BpGraph *graph, uint32_t entry, const char *name) {
+  return (BpModelTensorInfo){sizeof(BpModelTensorInfo), name, graph->entries[entry].dtype,
+                             graph->entries[entry].ndim, graph->entries[entry].shape};
+}
+
+static BpModelTensorInfo head_info(const BpGraph *graph, uint32_t index) {
+  return tensor_info(graph, graph->heads[index], graph->output_names[index]);
+}
+
+static int describe_tensors(BpModel *model) {
+  const BpGraph *graph = model->plan.graph;
+  model->infos = calloc((size_t)model->num_inputs + graph->num_heads + 1, sizeof(*model->infos));
+  if (!model->infos)
+    return bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
+  for (uint32_t i = 0; i < model->num_inputs; i++) {
+    const BpGraphNode *node = &graph->nodes[graph->arg_nodes[model->inputs[i]]];
+    model->infos[i] = tensor_info(graph, node->first_entry, node->name);
+  }
+  for (uint32_t i = 0; i < graph->num_heads; i++)
+    model->infos[model->num_inputs + i] = head_info(graph, i);
+  return 0;
+}
+
 static int build_model(BpModel *model, const BpDevice *devices, size_t num_devices) {
   model->plan.devices[0] = devices[0];
   model->plan.num_devices = 1;
@@ -218,7 +242,7 @@ static int build_model(BpModel *model, const BpDevice *devices, size_t num_devic
   model->plan.params = model->params;
   if (!model->params || !model->inputs)
     return bp_error_raise(BP_ERROR_MEMORY, "no memory for a model");
-  return place_params(model, content);
+  return place_params(model, content) ? -1 : describe_tensors(model);
 }
 
 /* The graph module within: the module itself, or the first import of a loaded library. */
@@ -338,18 +362,12 @@ void bp_model_release(BpModel *model) {
     bp_object_release(model->params[i]);
   free(model->params);
   free(model->inputs);
+  free(model->infos);
   bp_object_release(model->module);
   free(model);
 }
 
 /* ---- Facts ------------------------------------------------------------------------------- */
-
-static int tensor_info(const BpGraph *graph, uint32_t entry, const char *name,
-                       BpModelTensorInfo *info) {
-  *info = (BpModelTensorInfo){name, graph->entries[entry].dtype, graph->entries[entry].ndim,
-                              graph->entries[entry].shape};
-  return 0;
-}
 
 static int is_param(const BpGraphVariant *variant, const char *name) {
   for (uint32_t i = 0; i < variant->num_params; i++)
@@ -364,13 +382,14 @@ static int visit_graph(BpGraphVariant *variant, BpTensorVisit visit, void *visit
   int rc = graph ? 0 : -1;
   for (uint32_t i = 0; rc == 0 && i < graph->num_args; i++) {
     const BpGraphNode *node = &graph->nodes[graph->arg_nodes[i]];
-    if (!is_param(variant, node->name) &&
-        (rc = tensor_info(graph, node->first_entry, node->name, &info)) == 0)
-      rc = visit(visitor, 0, &info);
+    info = tensor_info(graph, node->first_entry, node->name);
+    if (!is_param(variant, node->name))
+      rc = visit(visitor, BP_TENSOR_INPUT, &info);
   }
-  for (uint32_t i = 0; rc == 0 && i < graph->num_heads; i++)
-    if ((rc = tensor_info(graph, graph->heads[i], graph->output_names[i], &info)) == 0)
-      rc = visit(visitor, 1, &info);
+  for (uint32_t i = 0; rc == 0 && i < graph->num_heads; i++) {
+    info = head_info(graph, i);
+    rc = visit(visitor, BP_TENSOR_OUTPUT, &info);
+  }
   return rc;
 }
 
@@ -389,19 +408,14 @@ int32_t bp_model_num_inputs(const BpModel *model) {
   return (int32_t)(model->relax ? model->relax->num_inputs : model->num_inputs);
 }
 
-int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *info) {
-  if (!BP_GIVEN(model) || !BP_GIVEN(info))
-    return -1;
-  if (index < 0 || index >= bp_model_num_inputs(model))
-    return bp_error_raise(BP_ERROR_INDEX, "input %d of a model that has %d", index,
-                          bp_model_num_inputs(model));
-  if (model->relax) {
-    *info = model->relax->inputs[index];
-    return 0;
-  }
-  const BpGraphNode *node =
-      &model->plan.graph->nodes[model->plan.graph->arg_nodes[model->inputs[index]]];
-  return tensor_info(model->plan.graph, node->first_entry, node->name, info);
+const BpModelTensorInfo *bp_model_input_info(const BpModel *model, int32_t index) {
+  if (!BP_GIVEN(model))
+    return NULL;
+  if (index >= 0 && index < bp_model_num_inputs(model))
+    return model->relax ? &model->relax->inputs[index] : &model->infos[index];
+  bp_error_raise(BP_ERROR_INDEX, "input %d of a model that has %d", index,
+                 bp_model_num_inputs(model));
+  return NULL;
 }
 
 int32_t bp_model_num_outputs(const BpModel *model) {
@@ -410,18 +424,15 @@ int32_t bp_model_num_outputs(const BpModel *model) {
   return (int32_t)(model->relax ? model->relax->num_outputs : model->plan.graph->num_heads);
 }
 
-int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo *info) {
-  if (!BP_GIVEN(model) || !BP_GIVEN(info))
-    return -1;
-  if (index < 0 || index >= bp_model_num_outputs(model))
-    return bp_error_raise(BP_ERROR_INDEX, "output %d of a model that has %d", index,
-                          bp_model_num_outputs(model));
-  if (model->relax) {
-    *info = model->relax->outputs[index];
-    return 0;
-  }
-  return tensor_info(model->plan.graph, model->plan.graph->heads[index],
-                     model->plan.graph->output_names[index], info);
+const BpModelTensorInfo *bp_model_output_info(const BpModel *model, int32_t index) {
+  if (!BP_GIVEN(model))
+    return NULL;
+  if (index >= 0 && index < bp_model_num_outputs(model))
+    return model->relax ? &model->relax->outputs[index]
+                        : &model->infos[model->num_inputs + (uint32_t)index];
+  bp_error_raise(BP_ERROR_INDEX, "output %d of a model that has %d", index,
+                 bp_model_num_outputs(model));
+  return NULL;
 }
 
 const BpDevice *bp_model_devices(const BpModel *model, size_t *num_devices) {
@@ -507,17 +518,15 @@ void bp_model_context_free(BpModelContext *context) {
 static int find_input(const BpModel *model, const char *name, uint32_t *arg) {
   char names[1024] = "";
   size_t used = 0;
-  BpModelTensorInfo info;
   for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
-    if (bp_model_input_info(model, i, &info) < 0)
-      return -1;
-    if (strcmp(info.name, name) == 0) {
+    const BpModelTensorInfo *info = bp_model_input_info(model, i);
+    if (strcmp(info->name, name) == 0) {
       *arg = model->relax ? (uint32_t)i : model->inputs[i];
       return 0;
     }
     if (used < sizeof(names))
       used +=
-          (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "", info.name);
+          (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "", info->name);
   }
   return bp_error_raise(BP_ERROR_NOT_FOUND, "the model has no input '%s'; it has: %s", name, names);
 }
@@ -561,8 +570,7 @@ int bp_model_run(BpModelContext *context) {
 }
 
 BpTensor *bp_model_get_output(BpModelContext *context, int32_t index) {
-  BpModelTensorInfo info;
-  if (!BP_GIVEN(context) || bp_model_output_info(context->model, index, &info) < 0)
+  if (!BP_GIVEN(context) || !bp_model_output_info(context->model, index))
     return NULL;
   if (context->relax)
     return bp__relax_context_output(context->relax, (uint32_t)index);

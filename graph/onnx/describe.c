@@ -12,7 +12,8 @@
 static int visit_value(const OnnxValueInfo *value, int32_t role, BpTensorVisit visit,
                        void *visitor) {
   const Backplane__Onnx__TensorTypeProto *type = value->type ? value->type->tensor_type : NULL;
-  BpModelTensorInfo info = {.name = value->name ? value->name : "", .ndim = -1};
+  BpModelTensorInfo info = {
+      .struct_size = sizeof info, .name = value->name ? value->name : "", .ndim = -1};
   int64_t extents[BP_GRAPH_MAX_NDIM];
   if (!type || bp__dtype_from_onnx(type->elem_type, &info.dtype))
     return bp_error_raise(BP_ERROR_NOT_IMPLEMENTED, "'%s' is not a tensor of a supported type",

@@ -118,9 +118,9 @@ int bp__relax_visit_tensors(BpModule *executable, BpTensorVisit visit, void *vis
   uint32_t num_inputs = content->functions[entry].num_args, num_outputs = 0;
   int rc = bp__relax_signature(content, (uint32_t)entry, &inputs, &outputs, &num_outputs);
   for (uint32_t i = 0; rc == 0 && i < num_inputs; i++)
-    rc = visit(visitor, 0, &inputs[i]);
+    rc = visit(visitor, BP_TENSOR_INPUT, &inputs[i]);
   for (uint32_t i = 0; rc == 0 && i < num_outputs; i++)
-    rc = visit(visitor, 1, &outputs[i]);
+    rc = visit(visitor, BP_TENSOR_OUTPUT, &outputs[i]);
   bp__relax_infos_free(inputs, num_inputs);
   bp__relax_infos_free(outputs, num_outputs);
   return rc;

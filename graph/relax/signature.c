@@ -32,7 +32,7 @@ static int set_info(BpModelTensorInfo *info, const char *name, BpDataType dtype,
     extents[i] = shape ? shape[i] : -1;
   free((void *)(uintptr_t)info->name);
   free((void *)(uintptr_t)info->shape);
-  *info = (BpModelTensorInfo){copy, dtype, ndim, extents};
+  *info = (BpModelTensorInfo){sizeof *info, copy, dtype, ndim, extents};
   return 0;
 }
 

@@ -15,8 +15,13 @@ int32_t bp_language_copy(const BpPluginTables *host, const BpEmitterTable *emitt
                            "the dialect %s has %d types; this plugin has room "
                            "for %d",
                            name, dialect->num_types, BP_LANGUAGE_MOST_TYPES);
-  memcpy(language->types, dialect->types, sizeof(*dialect->types) * (size_t)dialect->num_types);
+  size_t size = dialect->type_size < sizeof(*language->types) ? (size_t)dialect->type_size
+                                                              : sizeof(*language->types);
+  memset(language->types, 0, sizeof(language->types));
+  for (int32_t i = 0; i < dialect->num_types; i++)
+    memcpy(&language->types[i], bp_dialect_type(dialect, i), size);
   dialect->types = language->types;
+  dialect->type_size = sizeof(*language->types);
   return 0;
 }
 

@@ -393,6 +393,7 @@ static PyObject *compile_model(PyObject *self, PyObject *args) {
                                       .num_targets = compilation->num_targets,
                                       .shapes = compilation->shapes,
                                       .num_shapes = compilation->num_shapes,
+                                      .shape_size = sizeof(BpInputShape),
                                       .fallback = fallback,
                                       .is_reference = is_reference};
     Py_BEGIN_ALLOW_THREADS module = bp_model_compile(PyBytes_AsString(encoded), &options);

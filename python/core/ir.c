@@ -158,7 +158,7 @@ static PyObject *describe_buffer(const BpKernelList *list, int32_t index) {
 static PyObject *describe_all(const BpKernelList *list) {
   PyObject *kernels = PyList_New(list->num_kernels), *buffers = PyList_New(list->num_buffers);
   for (int32_t i = 0; kernels && i < list->num_kernels; i++) {
-    PyObject *kernel = describe_kernel(&list->kernels[i]);
+    PyObject *kernel = describe_kernel(bp_kernel_list_get(list, i));
     if (!kernel || PyList_SetItem(kernels, i, kernel) < 0)
       Py_CLEAR(kernels);
   }
@@ -177,20 +177,20 @@ static PyObject *describe_all(const BpKernelList *list) {
 /* (function) -> (IR of its kernels, [(name, arguments, launch)], [(dtype, elements)]) */
 static PyObject *split_kernels(PyObject *self, PyObject *args) {
   const char *name;
-  BpKernelList list;
   if (!PyArg_ParseTuple(args, "s", &name))
     return NULL;
   BpIrModule *kernels = bp_ir_module_create();
-  if (!kernels || bp_ir_split_kernels(ir_of(self), name, 1, kernels, &list)) {
+  const BpKernelList *list = kernels ? bp_ir_split_kernels(ir_of(self), name, 1, kernels) : NULL;
+  if (!list) {
     bp_object_release(kernels);
     return bp_py_raise();
   }
-  if (list.num_scalars > 0) {
+  if (list->num_scalars > 0) {
     bp_object_release(kernels);
     return PyErr_Format(PyExc_NotImplementedError,
                         "function '%s' takes scalars; its kernels have no fixed launch", name);
   }
-  PyObject *lists = describe_all(&list), *held = bp_py_hold(ir_type, kernels);
+  PyObject *lists = describe_all(list), *held = bp_py_hold(ir_type, kernels);
   if (lists && held)
     return Py_BuildValue("NN", held, lists);
   Py_XDECREF(held);

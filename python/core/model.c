@@ -71,11 +71,11 @@ static PyObject *describe(const BpModelTensorInfo *info) {
 }
 
 static PyObject *describe_all(const BpModel *model, int32_t count,
-                              int (*get)(const BpModel *, int32_t, BpModelTensorInfo *)) {
+                              const BpModelTensorInfo *(*get)(const BpModel *, int32_t)) {
   PyObject *list = PyList_New(count);
   for (int32_t i = 0; list && i < count; i++) {
-    BpModelTensorInfo info;
-    PyObject *item = get(model, i, &info) ? bp_py_raise() : describe(&info);
+    const BpModelTensorInfo *info = get(model, i);
+    PyObject *item = info ? describe(info) : bp_py_raise();
     if (!item || PyList_SetItem(list, i, item) < 0)
       Py_CLEAR(list);
   }
@@ -108,13 +108,13 @@ static char *gather(char *to, const char *from, const BpTensorView *view, int32_
 
 /* Whether an input has that shape: a view may say many more elements than there is memory. */
 static int has_shape_of_input(const BpModel *model, const char *name, const BpTensorView *view) {
-  BpModelTensorInfo info;
   for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
-    if (bp_model_input_info(model, i, &info) || strcmp(info.name, name))
+    const BpModelTensorInfo *info = bp_model_input_info(model, i);
+    if (strcmp(info->name, name))
       continue;
-    int matches = info.ndim == view->ndim;
-    for (int32_t k = 0; matches && k < info.ndim; k++)
-      matches = info.shape[k] == -1 || info.shape[k] == view->shape[k];
+    int matches = info->ndim == view->ndim;
+    for (int32_t k = 0; matches && k < info->ndim; k++)
+      matches = info->shape[k] == -1 || info->shape[k] == view->shape[k];
     return matches;
   }
   return 0;

@@ -360,6 +360,46 @@ static void test_reserved_members_of_a_dialect(void) {
   bp_object_release(module);
 }
 
+/* Rows of a dialect's tables as a later version may have them. */
+typedef struct LaterType {
+  BpDialectType row;
+  const char *note;
+} LaterType;
+
+static void test_rows_of_a_dialect_are_as_long_as_it_says(void) {
+  BpIrModule *module = parse_verified("(module (function \"f\" (buffer A float32 global 64)"
+                                      " (attr \"noalias\" 1) (store A 0 (load A 1))))");
+  const BpEmitterTable *emitter = host_tables()->host->get_table(
+      host_tables()->host, BP_TABLE_EMITTER, BP_TABLE_EMITTER_VERSION);
+  const BpDialect *own = emitter->get_dialect("c");
+  BpDialect dialect = *own;
+  BpOwnedBytes code, expected;
+  LaterType *types = g_new0(LaterType, (gsize)own->num_types);
+  for (int32_t i = 0; i < own->num_types; i++)
+    types[i] = (LaterType){*bp_dialect_type(own, i), "x"};
+  dialect.types = &types[0].row;
+  dialect.type_size = sizeof(LaterType);
+  assert_ok(emitter->emit(module, own, &expected));
+  assert_ok(emitter->emit(module, &dialect, &code));
+  g_assert_cmpmem(code.data, code.size, expected.data, expected.size);
+  bp_owned_bytes_clear(&code);
+  bp_owned_bytes_clear(&expected);
+  uint64_t *const sizes[] = {&dialect.type_size, &dialect.intrinsic_size, &dialect.axis_size};
+  static const char *const names[] = {"type_size", "intrinsic_size", "axis_size"};
+  dialect.num_axes = 1;
+  dialect.axis_size = sizeof(BpDialectAxis);
+  for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+    uint64_t right = *sizes[i];
+    *sizes[i] = 8;
+    g_assert_cmpint(emitter->emit(module, &dialect, &code), ==, -1);
+    g_assert_nonnull(strstr(bp_error_message(), names[i]));
+    bp_error_clear();
+    *sizes[i] = right;
+  }
+  g_free(types);
+  bp_object_release(module);
+}
+
 /* ---- Memory, vectors, statements --------------------------------------------------------- */
 
 /* Bodies over A and B of 64 float32 and I of 64 int32. */
@@ -912,6 +952,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/codegen/simdev-refuses-more-shared-memory-than-there-is",
                   test_simdev_refuses_more_shared_memory_than_there_is);
   g_test_add_func("/codegen/texels-of-many-variables", test_texels_of_many_variables);
+  g_test_add_func("/codegen/rows-of-a-dialect-are-as-long-as-it-says",
+                  test_rows_of_a_dialect_are_as_long_as_it_says);
   g_test_add_func("/codegen/reserved_members_of_a_dialect_are_zero",
                   test_reserved_members_of_a_dialect);
   for (size_t i = 0; i < G_N_ELEMENTS(host_targets); i++) {

@@ -412,14 +412,15 @@ static void test_functions_split_into_kernels(void) {
       "  (store C (add (mul b k) t) (add (load S (add (mul b k) t)) (load B t)))))))))"
       " (function \"empty\" (buffer A float32 global 0) (seq)))");
   BpIrModule *kernels = bp_ir_module_create();
-  BpKernelList list;
-  assert_ok(bp_ir_split_kernels(module, "f", 1, kernels, &list));
+  const BpKernelList *list;
+  list = bp_ir_split_kernels(module, "f", 1, kernels);
+  assert_ok(list == NULL);
   assert_ok(bp_ir_verify(kernels));
-  g_assert_cmpint(list.num_kernels, ==, 2);
-  g_assert_cmpint(list.num_buffers, ==, 1);
-  g_assert_cmpint(bp_ir_table()->int_value(list.buffer_elements[0]), ==, 8);
-  g_assert_cmpint(list.buffer_dtypes[0].code, ==, BP_DTYPE_FLOAT);
-  const BpKernelLaunch *first = &list.kernels[0], *second = &list.kernels[1];
+  g_assert_cmpint(list->num_kernels, ==, 2);
+  g_assert_cmpint(list->num_buffers, ==, 1);
+  g_assert_cmpint(bp_ir_table()->int_value(list->buffer_elements[0]), ==, 8);
+  g_assert_cmpint(list->buffer_dtypes[0].code, ==, BP_DTYPE_FLOAT);
+  const BpKernelLaunch *first = bp_kernel_list_get(list, 0), *second = bp_kernel_list_get(list, 1);
   g_assert_cmpstr(first->name, ==, "f_part0");
   g_assert_cmpint(first->num_args, ==, 2);
   g_assert_cmpint(first->args[0], ==, 0);
@@ -434,10 +435,11 @@ static void test_functions_split_into_kernels(void) {
   g_assert_cmpint(second->num_launch, ==, 2);
   g_assert_cmpint(bp_ir_table()->int_value(second->launch[0]), ==, 2);
   g_assert_cmpint(bp_ir_table()->int_value(second->launch[1]), ==, 4);
-  assert_ok(bp_ir_split_kernels(module, "empty", 1, kernels, &list));
-  g_assert_cmpint(list.num_kernels, ==, 1);
-  g_assert_cmpint(list.kernels[0].num_args, ==, 1);
-  g_assert_cmpint(bp_ir_split_kernels(module, "g", 1, kernels, &list), ==, -1);
+  list = bp_ir_split_kernels(module, "empty", 1, kernels);
+  assert_ok(list == NULL);
+  g_assert_cmpint(list->num_kernels, ==, 1);
+  g_assert_cmpint(bp_kernel_list_get(list, 0)->num_args, ==, 1);
+  g_assert_null(bp_ir_split_kernels(module, "g", 1, kernels));
   assert_error(BP_ERROR_NOT_FOUND, "no function 'g'");
   bp_object_release(kernels);
   bp_object_release(module);
@@ -450,8 +452,7 @@ static void test_a_launch_has_six_axes(void) {
     g_string_append(text, " (attr \"launch\" \"threadIdx.x\" 4)");
   g_string_append(text, " (for t:int64 0 4 bound \"threadIdx.x\" (store A t t))))");
   BpIrModule *module = parse_ok(text->str), *kernels = bp_ir_module_create();
-  BpKernelList list;
-  g_assert_cmpint(bp_ir_split_kernels(module, "f", 1, kernels, &list), ==, -1);
+  g_assert_null(bp_ir_split_kernels(module, "f", 1, kernels));
   assert_error(BP_ERROR_NOT_IMPLEMENTED, "more extents of a launch than there are axes");
   bp_object_release(kernels);
   bp_object_release(module);
@@ -469,13 +470,14 @@ static void test_a_kernel_has_several_outputs(void) {
       "  (store S b (load A b)) (store C b (load S b)) (store B b (load A b)))))))");
   BpIrModule *kernels = bp_ir_module_create();
   static const int32_t args[] = {0, 1, 2, 3, -1};
-  BpKernelList list;
-  assert_ok(bp_ir_split_kernels(module, "f", 3, kernels, &list));
+  const BpKernelList *list;
+  list = bp_ir_split_kernels(module, "f", 3, kernels);
+  assert_ok(list == NULL);
   assert_ok(bp_ir_verify(kernels));
-  g_assert_cmpint(list.num_kernels, ==, 1);
-  g_assert_cmpint(list.kernels[0].num_args, ==, 5);
-  g_assert_cmpint(list.kernels[0].num_outputs, ==, 4);
-  g_assert_cmpmem(list.kernels[0].args, sizeof args, args, sizeof args);
+  g_assert_cmpint(list->num_kernels, ==, 1);
+  g_assert_cmpint(bp_kernel_list_get(list, 0)->num_args, ==, 5);
+  g_assert_cmpint(bp_kernel_list_get(list, 0)->num_outputs, ==, 4);
+  g_assert_cmpmem(bp_kernel_list_get(list, 0)->args, sizeof args, args, sizeof args);
   bp_object_release(kernels);
   bp_object_release(module);
 }
@@ -691,8 +693,7 @@ static void test_what_is_no_kernel_is_refused(void) {
                                  " (buffer B int32 global 4) %s))",
                                  cases[i].body);
     BpIrModule *module = parse_verified(text), *kernels = bp_ir_module_create();
-    BpKernelList list;
-    g_assert_cmpint(bp_ir_split_kernels(module, "f", 1, kernels, &list), ==, -1);
+    g_assert_null(bp_ir_split_kernels(module, "f", 1, kernels));
     assert_error(BP_ERROR_NOT_IMPLEMENTED, cases[i].says);
     bp_object_release(kernels);
     bp_object_release(module);

@@ -27,7 +27,7 @@ static int32_t say_serialisable(void *context, int32_t *flags) {
 static int32_t save(void *context, BpOwnedBytes *bytes) {
   static const BpDataType types[] = {{BP_DTYPE_HANDLE, 64, 1}};
   static const char *const tags[] = {"threadIdx.x"};
-  const BpKernelInfo kernel = {"departed_kernel", types, 1, 1, tags};
+  const BpKernelInfo kernel = {sizeof(BpKernelInfo), "departed_kernel", types, 1, 1, tags};
   const BpByteArray code = {"code", 4};
   if (context)
     return module_table()->encode_device_code("bin", &kernel, 1, &code, bytes);

@@ -101,7 +101,8 @@ static int32_t ignore_kernel(void *context, const BpKernelInfo *kernel) {
 static int use_device_code(void) {
   static const BpDataType types[] = {{BP_DTYPE_HANDLE, 64, 1}};
   static const char *const tags[] = {"blockIdx.x", "threadIdx.x"};
-  const BpKernelInfo kernels[] = {{"add", types, 1, 2, tags}, {"relu", types, 1, 2, tags}};
+  const BpKernelInfo kernels[] = {{sizeof(BpKernelInfo), "add", types, 1, 2, tags},
+                                  {sizeof(BpKernelInfo), "relu", types, 1, 2, tags}};
   const BpByteArray code = {"code", 4};
   BpOwnedBytes bytes;
   BpByteArray format, found;

@@ -1151,9 +1151,43 @@ static int32_t see_kernel(void *context, const BpKernelInfo *kernel) {
 static void encode_example(BpOwnedBytes *bytes) {
   static const BpDataType types[] = {{BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_INT, 32, 1}};
   static const char *const tags[] = {"blockIdx.x", "threadIdx.x"};
-  const BpKernelInfo kernels[] = {{"add_kernel", types, 2, 2, tags}, {"relu", types, 2, 2, tags}};
+  const BpKernelInfo kernels[] = {{sizeof(BpKernelInfo), "add_kernel", types, 2, 2, tags},
+                                  {sizeof(BpKernelInfo), "relu", types, 2, 2, tags}};
   const BpByteArray code = {"__kernel void", 13};
   g_assert_cmpint(module_table()->encode_device_code("cl", kernels, 2, &code, bytes), ==, 0);
+}
+
+/* BpKernelInfo as a later version may have it. */
+typedef struct LaterInfo {
+  BpKernelInfo info;
+  const char *note;
+} LaterInfo;
+
+static void test_kernels_of_a_table_are_as_long_as_they_say(void) {
+  static const BpDataType types[] = {{BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_INT, 32, 1}};
+  static const char *const tags[] = {"blockIdx.x", "threadIdx.x"};
+  LaterInfo kernels[] = {{{sizeof(LaterInfo), "add_kernel", types, 2, 2, tags}, "x"},
+                         {{sizeof(LaterInfo), "relu", types, 2, 2, tags}, "x"}};
+  const BpByteArray code = {"__kernel void", 13};
+  BpOwnedBytes bytes, expected;
+  encode_example(&expected);
+  g_assert_cmpint(module_table()->encode_device_code("cl", &kernels[0].info, 2, &code, &bytes), ==,
+                  0);
+  g_assert_cmpmem(bytes.data, bytes.size, expected.data, expected.size);
+  bp_owned_bytes_clear(&bytes);
+  bp_owned_bytes_clear(&expected);
+  static const uint64_t sizes[] = {0, sizeof(BpKernelInfo) - 1};
+  for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+    kernels[0].info.struct_size = sizes[i];
+    g_assert_cmpint(module_table()->encode_device_code("cl", &kernels[0].info, 1, &code, &bytes),
+                    ==, -1);
+    g_assert_nonnull(strstr(bp_error_message(), "set it to sizeof(BpKernelInfo)"));
+  }
+  kernels[0].info.struct_size = sizeof(LaterInfo);
+  kernels[1].info.struct_size = sizeof(BpKernelInfo);
+  g_assert_cmpint(module_table()->encode_device_code("cl", &kernels[0].info, 2, &code, &bytes), ==,
+                  -1);
+  g_assert_nonnull(strstr(bp_error_message(), "of kernel 1"));
 }
 
 static void test_device_code_survives_its_bytes(void) {
@@ -1219,6 +1253,8 @@ static void add_object_tests(void) {
                   test_library_that_is_read_carries_its_imports);
   g_test_add_func("/module/changed-bytes-of-a-library-that-is-read-do-not-crash",
                   test_changed_bytes_of_a_library_that_is_read_do_not_crash);
+  g_test_add_func("/module/device-code/kernels-are-as-long-as-they-say",
+                  test_kernels_of_a_table_are_as_long_as_they_say);
   g_test_add_func("/module/device-code/survives-its-bytes", test_device_code_survives_its_bytes);
   g_test_add_func("/module/device-code/damaged-is-an-error", test_damaged_device_code_is_an_error);
 }

@@ -82,8 +82,8 @@ static BpOwnedBytes encode(void) {
   static const BpDataType dtypes[] = {
       {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_INT, 64, 1}};
   static const char *const tags[] = {"blockIdx.x", "threadIdx.x"};
-  static const BpKernelInfo kernels[] = {{"add_one", dtypes, 3, 2, tags},
-                                         {"fail", dtypes, 3, 2, tags}};
+  static const BpKernelInfo kernels[] = {{sizeof(BpKernelInfo), "add_one", dtypes, 3, 2, tags},
+                                         {sizeof(BpKernelInfo), "fail", dtypes, 3, 2, tags}};
   static const BpByteArray text = {code, sizeof code - 1};
   BpOwnedBytes bytes;
   assert_ok(module_table->encode_device_code("simdev", kernels, 2, &text, &bytes));

@@ -112,9 +112,9 @@ static void run(BpModule *executable) {
   BpTensor *argument = bp_tensor_create(&extent, 1, (BpDataType){BP_DTYPE_INT, 64, 1}, cpu, NULL);
   BpModel *model = bp_model_create(executable, &cpu, 1);
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
-  BpModelTensorInfo info;
-  if (context && bp_model_input_info(model, 0, &info) == 0 &&
-      bp_model_bind_input(context, info.name, argument) == 0 && bp_model_cancel(context) == 0)
+  const BpModelTensorInfo *info = context ? bp_model_input_info(model, 0) : NULL;
+  if (info && bp_model_bind_input(context, info->name, argument) == 0 &&
+      bp_model_cancel(context) == 0)
     bp_model_run(context);
   bp_model_context_free(context);
   bp_model_release(model);

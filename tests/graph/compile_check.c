@@ -49,14 +49,13 @@ BpModule *compile_for(const char *path, const BpTarget *target) {
  * the output (transfer full). */
 float *run_model_from(BpModel *model, BpDevice device, const float *x, int64_t *count) {
   BpModelContext *context = model ? bp_model_context_create(model) : NULL;
-  BpModelTensorInfo info = {0};
+  const BpModelTensorInfo *info = context ? bp_model_input_info(model, 0) : NULL;
   BpTensor *output, *input;
   float *copy;
-  if (!context || bp_model_input_info(model, 0, &info) ||
-      !(input = bp_tensor_create(info.shape, info.ndim, info.dtype, device, NULL)) ||
+  if (!info || !(input = bp_tensor_create(info->shape, info->ndim, info->dtype, device, NULL)) ||
       bp_tensor_copy_from_host(&input->view, x, (uint64_t)bp_view_num_bytes(&input->view)))
     g_error("%s", bp_error_message());
-  if (bp_model_set_input(context, info.name, &input->view) || bp_model_run(context) ||
+  if (bp_model_set_input(context, info->name, &input->view) || bp_model_run(context) ||
       !(output = bp_model_get_output(context, 0)))
     g_error("%s", bp_error_message());
   *count = bp_view_num_elements(&output->view);

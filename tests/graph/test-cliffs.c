@@ -196,18 +196,17 @@ static BpModel *compile_model(void) {
 /* Numbers between 1/2 and 3/2. */
 static void set_inputs(BpModel *model, BpModelContext *context) {
   for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
-    BpModelTensorInfo info;
+    const BpModelTensorInfo *info = bp_model_input_info(model, i);
     BpTensor *input;
-    if (bp_model_input_info(model, i, &info) ||
-        !(input = bp_tensor_create(info.shape, info.ndim, info.dtype, (BpDevice){BP_DEVICE_CPU, 0},
-                                   NULL)))
+    if (!info || !(input = bp_tensor_create(info->shape, info->ndim, info->dtype,
+                                            (BpDevice){BP_DEVICE_CPU, 0}, NULL)))
       g_error("%s", bp_error_message());
     int64_t count = bp_view_num_elements(&input->view);
     float *values = g_new(float, (gsize)count);
     for (int64_t k = 0; k < count; k++)
       values[k] = 0.5f + (float)(k * 7919 % 1000) * 1e-3f;
     if (bp_tensor_copy_from_host(&input->view, values, (uint64_t)count * sizeof(float)) ||
-        bp_model_set_input(context, info.name, &input->view))
+        bp_model_set_input(context, info->name, &input->view))
       g_error("%s", bp_error_message());
     g_free(values);
     bp_object_release(input);

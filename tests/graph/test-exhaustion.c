@@ -99,7 +99,8 @@ static BpModule *compile_model(void) {
                                     .targets = targets,
                                     .num_targets = 1,
                                     .shapes = shapes,
-                                    .num_shapes = 1};
+                                    .num_shapes = 1,
+                                    .shape_size = sizeof(BpInputShape)};
   BpModule *module = target ? bp_model_compile(onnx_path, &options) : NULL;
   bp_object_release(target);
   return module;

@@ -30,7 +30,8 @@ static void make_files(void) {
                                                  .targets = targets,
                                                  .num_targets = 1,
                                                  .shapes = &shape,
-                                                 .num_shapes = 1});
+                                                 .num_shapes = 1,
+                                                 .shape_size = sizeof(BpInputShape)});
   if (!module || bp_module_export_library(module, library) < 0)
     g_error("%s", bp_error_message());
   bp_module_release(module);
@@ -40,8 +41,10 @@ static void make_files(void) {
 }
 
 static BpCompileOptions with_shape(void) {
-  return (BpCompileOptions){
-      .struct_size = sizeof(BpCompileOptions), .shapes = &shape, .num_shapes = 1};
+  return (BpCompileOptions){.struct_size = sizeof(BpCompileOptions),
+                            .shapes = &shape,
+                            .num_shapes = 1,
+                            .shape_size = sizeof(BpInputShape)};
 }
 
 /* The model is on cpu:0 and negates; frees it. */

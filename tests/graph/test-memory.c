@@ -95,7 +95,8 @@ static void prepare(void) {
                                     .targets = targets,
                                     .num_targets = 1,
                                     .shapes = shapes,
-                                    .num_shapes = 1};
+                                    .num_shapes = 1,
+                                    .shape_size = sizeof(BpInputShape)};
   const BpDevice host = {BP_DEVICE_CPU, 0};
   BpModule *module = target ? bp_model_compile(path, &options) : NULL;
   model = module ? bp_model_create(module, &host, 1) : NULL;

@@ -20,7 +20,8 @@ static BpModule *compile_path(const char *path, const BpInputShape *shapes, int3
                               .targets = targets,
                               .num_targets = 1,
                               .shapes = shapes,
-                              .num_shapes = num_shapes};
+                              .num_shapes = num_shapes,
+                              .shape_size = sizeof(BpInputShape)};
   return bp_model_compile(path, &options);
 }
 
@@ -413,6 +414,43 @@ static OnnxBuilder *with_default(void) {
   return builder;
 }
 
+/* BpInputShape as a later version may have it. */
+typedef struct LaterShape {
+  BpInputShape shape;
+  int64_t likely;
+} LaterShape;
+
+static void test_rows_of_shapes_are_as_long_as_the_caller_says(void) {
+  static const int64_t extent = 3;
+  const LaterShape shapes[] = {{{"x", &extent, 1}, -1}, {{"y", &extent, 1}, -1}};
+  const BpTarget *targets[1] = {target};
+  OnnxBuilder *builder = onnx_builder_new();
+  onnx_input(builder, "x", ONNX_FLOAT, "N");
+  onnx_input(builder, "y", ONNX_FLOAT, "M");
+  onnx_node(builder, "Add", "x,y", "z", "");
+  onnx_output(builder, "z");
+  GByteArray *bytes = onnx_bytes(builder);
+  char *path = onnx_write(bytes);
+  BpCompileOptions options = {.struct_size = sizeof(options),
+                              .targets = targets,
+                              .num_targets = 1,
+                              .shapes = &shapes[0].shape,
+                              .num_shapes = 2,
+                              .shape_size = sizeof(LaterShape)};
+  BpModule *module = bp_model_compile(path, &options);
+  if (!module)
+    g_error("%s", bp_error_message());
+  bp_object_release(module);
+  options.shape_size = sizeof(BpInputShape) - 1;
+  g_assert_null(bp_model_compile(path, &options));
+  g_assert_nonnull(strstr(bp_error_message(), "set it to sizeof(BpInputShape)"));
+  bp_error_clear();
+  unlink(path);
+  g_free(path);
+  g_byte_array_unref(bytes);
+  onnx_builder_free(builder);
+}
+
 static void test_default_value_is_used_unless_its_shape_is_given(void) {
   int64_t extents[] = {2};
   const BpInputShape shape = {"w", extents, 1};
@@ -445,6 +483,8 @@ int main(int argc, char **argv) {
   g_test_add_func("/onnx/shapes/symbols-are-bound-or-named", test_symbols);
   g_test_add_func("/onnx/shapes/example-is-usual", test_example_of_a_shape_is_usual);
   g_test_add_func("/onnx/shapes/zero-is-an-extent", test_zero_is_an_extent);
+  g_test_add_func("/onnx/shapes/rows-are-as-long-as-the-caller-says",
+                  test_rows_of_shapes_are_as_long_as_the_caller_says);
   g_test_add_func("/onnx/shapes/default-value-is-used-unless-its-shape-is-given",
                   test_default_value_is_used_unless_its_shape_is_given);
   g_test_add_func("/onnx/tensors/element-count-is-checked", test_wrong_element_count);

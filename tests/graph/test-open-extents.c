@@ -123,6 +123,7 @@ static BpModule *compile_beside(const char *path, const char *target_text,
                               .num_targets = 1,
                               .shapes = shape,
                               .num_shapes = shape ? 1 : 0,
+                              .shape_size = sizeof(BpInputShape),
                               .fallback = fallback};
   BpModule *module = bp_model_compile(path, &options);
   bp_object_release((BpTarget *)(uintptr_t)target);

@@ -98,15 +98,15 @@ static GArray *read_output(BpTensor *tensor) {
 static int set_inputs(BpModel *model, BpModelContext *context, const RandomGraph *graph) {
   int status = 0;
   for (int32_t i = 0; i < bp_model_num_inputs(model) && !status; i++) {
-    BpModelTensorInfo info;
-    if (bp_model_input_info(model, i, &info))
+    const BpModelTensorInfo *info = bp_model_input_info(model, i);
+    if (!info)
       return -1;
-    const RandomValue *value = random_graph_input(graph, info.name);
-    BpTensor *tensor =
-        bp_tensor_create(value->shape, value->rank, info.dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+    const RandomValue *value = random_graph_input(graph, info->name);
+    BpTensor *tensor = bp_tensor_create(value->shape, value->rank, info->dtype,
+                                        (BpDevice){BP_DEVICE_CPU, 0}, NULL);
     status = !tensor ||
              bp_tensor_copy_from_host(&tensor->view, value->data, random_value_bytes(value)) ||
-             bp_model_set_input(context, info.name, &tensor->view);
+             bp_model_set_input(context, info->name, &tensor->view);
     bp_object_release(tensor);
   }
   return status;

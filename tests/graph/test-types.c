@@ -97,14 +97,14 @@ static float *run(const char *path, const char *target_text, const float *x, int
   if (devices > 0) {
     BpModel *model = bp_model_create(module, &device, 1);
     BpModelContext *context = model ? bp_model_context_create(model) : NULL;
-    BpModelTensorInfo info = {0};
+    const BpModelTensorInfo *info = context ? bp_model_input_info(model, 0) : NULL;
     BpTensor *input = NULL, *output = NULL;
-    if (context && !bp_model_input_info(model, 0, &info))
-      input =
-          bp_tensor_create(info.shape, info.ndim, info.dtype, (BpDevice){BP_DEVICE_CPU, 0}, NULL);
+    if (info)
+      input = bp_tensor_create(info->shape, info->ndim, info->dtype, (BpDevice){BP_DEVICE_CPU, 0},
+                               NULL);
     if (!input ||
         bp_tensor_copy_from_host(&input->view, x, (uint64_t)bp_view_num_bytes(&input->view)) ||
-        bp_model_set_input(context, info.name, &input->view) || bp_model_run(context) ||
+        bp_model_set_input(context, info->name, &input->view) || bp_model_run(context) ||
         !(output = bp_model_get_output(context, 0)))
       g_error("%s: %s", target_text, bp_error_message());
     *count = bp_view_num_elements(&output->view);

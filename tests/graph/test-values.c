@@ -91,13 +91,13 @@ static void check(OnnxBuilder *builder, const Case *cases, int32_t num_cases) {
     BpModule *module = compile_for(path, target);
     BpModel *model = bp_model_create(module, &(BpDevice){bp_target_device_type(target), 0}, 1);
     BpModelContext *context = model ? bp_model_context_create(model) : NULL;
-    BpModelTensorInfo info = {0};
     if (!context)
       g_error("%s", bp_error_message());
     for (int32_t i = 0; i < bp_model_num_inputs(model); i++) {
-      if (bp_model_input_info(model, i, &info))
+      const BpModelTensorInfo *info = bp_model_input_info(model, i);
+      if (!info)
         g_error("%s", bp_error_message());
-      set_input(context, &info, cases[i].x);
+      set_input(context, info, cases[i].x);
     }
     if (bp_model_run(context))
       g_error("%s", bp_error_message());

@@ -238,9 +238,9 @@ static const char source[] = "extern \"C\" __global__ void scale(float *x, float
 static BpModule *load_with(const char *format, const BpByteArray *code, BpDataType last) {
   const BpDataType dtypes[] = {{BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_FLOAT, 32, 1}, last};
   static const char *const tags[] = {"blockIdx.x", "threadIdx.x", "tir.use_dyn_shared_memory"};
-  const BpKernelInfo kernels[] = {{"scale", dtypes, 3, 2, tags},
-                                  {"absent", dtypes, 3, 2, tags},
-                                  {"shares", dtypes, 3, 3, tags}};
+  const BpKernelInfo kernels[] = {{sizeof(BpKernelInfo), "scale", dtypes, 3, 2, tags},
+                                  {sizeof(BpKernelInfo), "absent", dtypes, 3, 2, tags},
+                                  {sizeof(BpKernelInfo), "shares", dtypes, 3, 3, tags}};
   BpOwnedBytes bytes;
   assert_ok(host_tables()->module->encode_device_code(format, kernels, 3, code, &bytes));
   BpByteArray view = {bytes.data, bytes.size};

@@ -89,7 +89,7 @@ static BpModule *load_by_hand(const char *text) {
   static const BpDataType dtypes[] = {
       {BP_DTYPE_HANDLE, 64, 1}, {BP_DTYPE_FLOAT, 32, 1}, {BP_DTYPE_INT, 32, 1}};
   static const char *const tags[] = {"blockIdx.x", "threadIdx.x"};
-  BpKernelInfo kernel = {"scale", dtypes, 3, 2, tags};
+  BpKernelInfo kernel = {sizeof(BpKernelInfo), "scale", dtypes, 3, 2, tags};
   BpByteArray code = {text, strlen(text)};
   BpOwnedBytes bytes;
   assert_ok(host_tables()->module->encode_device_code("cl", &kernel, 1, &code, &bytes));

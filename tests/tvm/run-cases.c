@@ -255,11 +255,10 @@ static void run_model(const Run *run) {
   g_assert_cmpint(bp_model_num_outputs(model), ==, run->num_results);
   for (int times = 0; times < 2; times++) {
     for (int32_t i = 0; i < run->num_args; i++) {
-      BpModelTensorInfo info;
+      const BpModelTensorInfo *info = bp_model_input_info(model, i);
       BpTensor *value = (BpTensor *)run->args[i].v_obj;
-      if (bp_model_input_info(model, i, &info) ||
-          (times ? bp_model_bind_input(context, info.name, value)
-                 : bp_model_set_input(context, info.name, &value->view)))
+      if (!info || (times ? bp_model_bind_input(context, info->name, value)
+                          : bp_model_set_input(context, info->name, &value->view)))
         g_error("%s", bp_error_message());
     }
     if (bp_model_run(context))

@@ -20,7 +20,7 @@ extern "C" {
 
 /* ---- Compiling --------------------------------------------------------------------------- */
 
-/* Fixes the shape of one model input. */
+/* Fixes the shape of one model input, a row of BpCompileOptions::shapes. */
 typedef struct BpInputShape {
   const char *name;
   const int64_t *shape;
@@ -59,6 +59,7 @@ typedef struct BpCompileOptions {
    * value of it (IR version 4 or later): a constant, unless the input's shape is given here; then
    * every run has to set the input. */
   const BpInputShape *shapes;
+  uint64_t shape_size; /* with `shapes`: sizeof(BpInputShape) of the caller's headers */
   BpProgress progress; /* or NULL */
   void *progress_context;
   const char *dump_dir; /* NULL, or where graphs, IR after each pass and sources are written */
@@ -129,10 +130,11 @@ BP_API void bp_model_release(BpModel *model);
 BP_API int bp_model_select_devices(BpModule *module, const char *preferences, BpDevice *devices,
                                    size_t capacity, size_t *num_devices, char **report);
 
-/* Describes an input or output: name, dtype, shape; borrowed from the model. In a model that TVM
- * compiled, an extent of -1 is known only in a run, and ndim -1 means that the type is unknown:
- * such an input takes any tensor, such an output has the type that the run gives it. */
+/* Describes an input or output: name, dtype, shape. The library owns it, with the model. In a model
+ * that TVM compiled, an extent of -1 is known only in a run, and ndim -1 means that the type is
+ * unknown: such an input takes any tensor, such an output has the type that the run gives it. */
 typedef struct BpModelTensorInfo {
+  uint64_t struct_size; /* of the library's version: members beyond it are not there */
   const char *name;
   BpDataType dtype;
   int32_t ndim;
@@ -143,7 +145,7 @@ typedef struct BpModelTensorInfo {
 #define BP_TENSOR_OUTPUT  1
 #define BP_TENSOR_DEFAULT 2
 /* Receives the inputs and then the outputs, each with its BP_TENSOR_*, until it returns a value
- * other than 0. */
+ * other than 0. `info` is borrowed for the call. */
 typedef int (*BpTensorVisit)(void *visitor, int32_t role, const BpModelTensorInfo *info);
 /* Those of a module that bp_model_create takes, with no device: of several targets those of the
  * first. What `visit` returned, or -1. */
@@ -156,9 +158,10 @@ BP_API int bp_onnx_visit_tensors(const char *onnx_path, BpTensorVisit visit, voi
  * Any thread. */
 BP_API int bp_onnx_check_operators(const char *onnx_path);
 BP_API int32_t bp_model_num_inputs(const BpModel *model);
-BP_API int bp_model_input_info(const BpModel *model, int32_t index, BpModelTensorInfo *info);
+/* Borrowed from the model; NULL with an error. Any thread. */
+BP_API const BpModelTensorInfo *bp_model_input_info(const BpModel *model, int32_t index);
 BP_API int32_t bp_model_num_outputs(const BpModel *model);
-BP_API int bp_model_output_info(const BpModel *model, int32_t index, BpModelTensorInfo *info);
+BP_API const BpModelTensorInfo *bp_model_output_info(const BpModel *model, int32_t index);
 /* The devices that it uses, the model's first; borrowed. */
 BP_API const BpDevice *bp_model_devices(const BpModel *model, size_t *num_devices);
 /* The targets that its module has code for, of which the device's is used, in full text (borrowed

@@ -135,7 +135,8 @@ typedef struct BpModuleTable {
   /* Adds an import; the module takes a reference. A cycle is an error. */
   int32_t (*import)(BpModule *module, BpModule *imported);
   /* Encodes and decodes the common form of a device module's bytes (see docs/artifacts.md):
-   * format name, function table, code. decode checks every byte, and calls `visit` for each entry;
+   * format name, function table, code. All of `kernels` have one struct_size, by which encode steps
+   * through them. decode checks every byte, and calls `visit` for each entry;
    * what it passes is borrowed for the call; `format` and `code` stay valid as long as `bytes`. */
   int32_t (*encode_device_code)(const char *format, const BpKernelInfo *kernels,
                                 int32_t num_kernels, const BpByteArray *code, BpOwnedBytes *bytes);

@@ -123,7 +123,8 @@ static inline int32_t bp_kernel_from_function(const BpPluginTables *host, const 
 /* The kernel as an entry of a module's bytes, borrowed from it; `tags` is room for its tags. */
 static inline BpKernelInfo bp_kernel_info(const BpKernel *kernel,
                                           const char *tags[BP_KERNEL_MAX_TAGS]) {
-  BpKernelInfo info = {kernel->name, kernel->arg_dtypes, kernel->num_args, kernel->num_tags, tags};
+  BpKernelInfo info = {sizeof(info),     kernel->name,     kernel->arg_dtypes,
+                       kernel->num_args, kernel->num_tags, tags};
   for (int32_t i = 0; i < kernel->num_tags; i++)
     tags[i] = bp_kernel_tag_name(kernel->tags[i]);
   return info;

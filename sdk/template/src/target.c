@@ -64,6 +64,7 @@ static int32_t make_dialect(const BpEmitterTable *emitter, BpDialect *dialect) {
   dialect->flags = (dialect->flags & ~BP_DIALECT_HOST) | BP_DIALECT_PARAMS_LOCAL;
   dialect->num_axes = sizeof axes / sizeof *axes;
   dialect->axes = axes;
+  dialect->axis_size = sizeof *axes;
   dialect->support = TEXT(SIMDEV_THREAD) "\n";
   dialect->function = NULL;
   dialect->kernel = kernel;

@@ -75,12 +75,17 @@ typedef struct BpDialect {
   const char *name; /* "opencl" */
   int32_t flags;    /* BP_DIALECT_* */
 
+  /* Tables, with the size of a row in the headers that the dialect was made with. They are read
+   * with bp_dialect_type and its kin: rows may be longer, or shorter. */
   int32_t num_types;
   const BpDialectType *types;
+  uint64_t type_size;
   int32_t num_intrinsics;
   int32_t num_axes;
   const BpDialectIntrinsic *intrinsics;
+  uint64_t intrinsic_size;
   const BpDialectAxis *axes;
+  uint64_t axis_size;
 
   const char *prologue; /* the beginning of the text, as it stands */
   const char *support;  /* more text after it, or NULL */
@@ -179,6 +184,23 @@ typedef struct BpDialect {
    * NULL: as any number */
   const char *hidden_zero;
 } BpDialect;
+
+/* Row `index` of a dialect's tables. Members beyond the row's size are not there. */
+static inline const BpDialectType *bp_dialect_type(const BpDialect *dialect, int32_t index) {
+  return (const BpDialectType *)((const char *)dialect->types +
+                                 dialect->type_size * (uint64_t)index);
+}
+
+static inline const BpDialectIntrinsic *bp_dialect_intrinsic(const BpDialect *dialect,
+                                                             int32_t index) {
+  return (const BpDialectIntrinsic *)((const char *)dialect->intrinsics +
+                                      dialect->intrinsic_size * (uint64_t)index);
+}
+
+static inline const BpDialectAxis *bp_dialect_axis(const BpDialect *dialect, int32_t index) {
+  return (const BpDialectAxis *)((const char *)dialect->axes +
+                                 dialect->axis_size * (uint64_t)index);
+}
 
 /* ---- The emitter ------------------------------------------------------------------------- */
 

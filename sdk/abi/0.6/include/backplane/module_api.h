@@ -91,6 +91,7 @@ typedef int32_t (*BpKernelCall)(void *context, const BpInvocation *invocation, c
  * Tags: "blockIdx.x|y|z", "threadIdx.x|y|z"; a size of 0 counts as 1. The serial form is that of
  * the tvm-ffi world's device modules: see docs/artifacts.md. */
 typedef struct BpKernelInfo {
+  uint64_t struct_size; /* sizeof(BpKernelInfo) of the filling side's headers */
   const char *name;
   const BpDataType *arg_dtypes; /* BP_DTYPE_HANDLE for a buffer */
   int32_t num_args;
