@@ -351,9 +351,9 @@ static void scan_user_directory(Scan *scan) {
   const char *home = bp__env_get("HOME");
   g_autofree char *path = NULL;
   if (data && *data == '/')
-    path = g_strdup_printf("%s/backplane/plugins", data);
+    path = g_strdup_printf("%s/" BP_PLUGIN_FOLDER, data);
   else if (home && *home == '/')
-    path = g_strdup_printf("%s/.local/share/backplane/plugins", home);
+    path = g_strdup_printf("%s/.local/share/" BP_PLUGIN_FOLDER, home);
   if (path)
     scan_directory(scan, path, 0);
 }

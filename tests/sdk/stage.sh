@@ -22,6 +22,6 @@ install_staged() {
   ACLOCAL_PATH=$prefix/share/aclocal
   BACKPLANE_SDK_DIR=$prefix/share/backplane/sdk
   BACKPLANE_TRIAL_PROGRAM=$(find "$stage" -name backplane-trial)
-  plugins=$(find "$stage" -type d -path '*/backplane/plugins')
+  plugins=$(find "$stage" -type d -path '*/backplane-0/plugins')
   export PATH LD_LIBRARY_PATH PKG_CONFIG_PATH ACLOCAL_PATH BACKPLANE_SDK_DIR BACKPLANE_TRIAL_PROGRAM
 }

@@ -60,7 +60,7 @@ echo 1..9
 ok installs install_staged
 cd "$work" || exit 1
 prefix=$(pkg-config --variable=prefix backplane)
-examples=$(pkg-config --variable=pkgdatadir backplane-plugin)/examples
+examples=$(pkg-config --variable=pkgdatadir backplane-plugin-0)/examples
 example=$examples/run-model digits=$examples/digits/digits.onnx
 export BACKPLANE_PLUGIN_PATH=$plugins BACKPLANE_DEVICE=cpu
 make_input >grey.npy

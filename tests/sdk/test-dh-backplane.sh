@@ -6,7 +6,7 @@ set -u
 dh_backplane=$top_srcdir/packaging/dh_backplane
 perl -MDebian::Debhelper::Dh_Lib -e 1 2>/dev/null || { echo "1..0 # SKIP debhelper is not installed"; exit 0; }
 . "$top_srcdir/tests/tap.sh"
-plugins=debian/backplane-plugin-odd/usr/lib/somewhere/backplane/plugins
+plugins=debian/backplane-plugin-odd/usr/lib/somewhere/backplane-0/plugins
 export PATH=$work/bin:$PATH
 cd "$work" || exit 1
 mkdir -p bin debian

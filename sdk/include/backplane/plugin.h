@@ -47,6 +47,10 @@ extern "C" {
 #define BP_ABI_TEXT    "0.6"
 #define BP_ABI_VERSION (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_MINOR)
 
+/* Where plugins are looked for, below the library directory and below the user's data directory:
+ * those of two major versions lie side by side. */
+#define BP_PLUGIN_FOLDER "backplane-0/plugins"
+
 /* The least minor version whose plugins a host of this ABI loads. 0 from 1.0 on. */
 #define BP_ABI_OLDEST_MINOR 6
 #define BP_ABI_OLDEST       (((uint32_t)BP_ABI_MAJOR << 16) | BP_ABI_OLDEST_MINOR)
