@@ -14,6 +14,12 @@ static int is_op(const BpGraphNode *node, const char *name) {
   return node && !node->op->domain[0] && !strcmp(node->op->name, name);
 }
 
+/* What makes a node's first input; NULL for one of the graph, and where there is none. */
+static const BpGraphNode *node_before(const BpGraphNode *node) {
+  const BpGraphValue *in = bp__node_input(node, 0);
+  return in ? in->producer : NULL;
+}
+
 /* 1 with the node's output replaced, -1 if `to` is NULL. */
 static int replace(BpRewrite *rewrite, const BpGraphNode *node, BpGraphValue *to) {
   return bp__rewrite_replace(rewrite, node->outputs[0], to) ? -1 : 1;
@@ -42,7 +48,7 @@ static int moves_nothing(const BpGraphValue *in, const int64_t *perm) {
 }
 
 static int transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
-  BpGraphValue *in = node->inputs[0];
+  BpGraphValue *in = bp__node_input(node, 0);
   int64_t perm[BP_GRAPH_MAX_NDIM], first[BP_GRAPH_MAX_NDIM];
   if (!is_op(node, "Transpose"))
     return 0;
@@ -67,7 +73,7 @@ static int transpose_rule(BpRewrite *rewrite, BpGraphNode *node) {
 /* A reduction of a transposed tensor reduces the tensor over the axes where they were, if what is
  * left is in order. */
 static int reduce_rule(BpRewrite *rewrite, BpGraphNode *node) {
-  const BpGraphNode *before = node->inputs[0] ? node->inputs[0]->producer : NULL;
+  const BpGraphNode *before = node_before(node);
   int64_t perm[BP_GRAPH_MAX_NDIM], axes[BP_GRAPH_MAX_NDIM], last = -1;
   int reduced[BP_GRAPH_MAX_NDIM] = {0};
   BpGraphValue *inputs[2];
@@ -151,7 +157,7 @@ static BpGraphValue *as_two_dimensional(BpGraph *graph, const BpGraphNode *node,
 }
 
 static int conv_rule(BpRewrite *rewrite, BpGraphNode *node) {
-  const BpGraphNode *before = node->num_inputs > 0 ? node->inputs[0]->producer : NULL;
+  const BpGraphNode *before = node_before(node);
   int64_t perm[BP_GRAPH_MAX_NDIM];
   BpOpWindow window;
   if (!is_op(node, "Conv") || node->inputs[0]->ndim != 3)

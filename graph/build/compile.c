@@ -249,6 +249,16 @@ static int build_fused(const BpBuild *build, TargetBuild *result) {
   return 0;
 }
 
+/* Whether something is left to a run: extents, bodies, or a check of what only a run knows. */
+static bool needs_program(const BpGraph *graph) {
+  if (bp__graph_is_open(graph) || bp__graph_has_control(graph))
+    return true;
+  for (size_t i = 0; i < graph->nodes.size; i++)
+    if (bp__op_is_bind(graph->nodes.items[i]))
+      return true;
+  return false;
+}
+
 static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTable *params,
                         TargetBuild *result) {
   BpMemoryPlan plan = {0};
@@ -257,7 +267,7 @@ static int build_target(const BpBuild *build, const OnnxModel *model, BpParamTab
   if (!result->text || build_graph(build, model, &result->graph) ||
       bp__build_place(build, &result->graph) || build_fused(build, result))
     return -1;
-  if (bp__graph_is_open(&result->graph) || bp__graph_has_control(&result->graph)) {
+  if (needs_program(&result->graph)) {
     result->program = bp__build_program(&result->graph, &result->groups, result->code);
     return result->program ? 0 : -1;
   }

@@ -16,6 +16,7 @@ libbackplane_graph_la_SOURCES += \
 	graph/ops/few_bits.c \
 	graph/ops/fold.c \
 	graph/ops/grid_sample.c \
+	graph/ops/group_query.c \
 	graph/ops/loss.c \
 	graph/ops/mark.c \
 	graph/ops/matmul.c \

@@ -315,6 +315,9 @@ BP_ROW_EXPAND(microsoft_rotary_embedding);
 BP_ROW_EXPAND(microsoft_attention);
 BP_ROW_EXPAND(multi_head_attention);
 
+/* group_query.c: the same */
+BP_ROW_EXPAND(group_query_attention);
+
 /* recurrent.c: recurrent layers, as products and steps; and the steps of each sort */
 BP_ROW_EXPAND(lstm);
 BP_ROW_EXPAND(gru);

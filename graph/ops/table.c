@@ -299,6 +299,8 @@ static const BpOp table[] = {
 
     OPEN_EXPANDED("RMSNormalization", 23, 2, 2, 1, "axis:i epsilon:f stash_type:i",
                   rms_normalization),
+    OPEN_EXPANDED("SimplifiedLayerNormalization", 1, 2, 2, 1, "axis:i epsilon:f stash_type:i",
+                  rms_normalization),
     OPEN_EXPANDED("MeanVarianceNormalization", 9, 1, 1, 1, "axes:is", mean_variance_normalization),
 
     /* What optimisers write for chains of operators. */
@@ -345,6 +347,10 @@ static const BpOp table[] = {
               microsoft_attention),
     MICROSOFT("MultiHeadAttention", 1, 8, 3,
               "mask_filter_value:f num_heads:i scale:f unidirectional:i", multi_head_attention),
+    MICROSOFT("GroupQueryAttention", 1, 12, 3,
+              "do_rotary:i kv_num_heads:i local_window_size:i num_heads:i rotary_interleaved:i "
+              "scale:f smooth_softmax:i softcap:f",
+              group_query_attention),
 
     /* Recurrent layers. */
     EXPANDED("LSTM", 7, 3, 8, 3, RECURRENT_ATTRS "input_forget:i", lstm),

@@ -28,7 +28,7 @@ class Shape(tuple):
 
 
 def node(op, inputs, outputs, **attributes):
-    return onnx.helper.make_node(op, inputs.split(" "), outputs.split(), **attributes)
+    return onnx.helper.make_node(op, inputs.split(" "), outputs.split(" "), **attributes)
 
 
 def body(nodes, inputs, outputs):
@@ -258,6 +258,26 @@ CASES = {
          "m": (INT32, ["b", "t"])}, "o", {},
         [{"q": Shape((b, s, 12)), "k": Shape((b, t, 12)), "v": Shape((b, t, 12)),
           "m": np.arange(t) < RANDOM.integers(1, t + 1, (b, 1))} for b, s, t in [(1, 3, 5), (2, 7, 33), (3, 1, 1)]]),
+    "layer_of_a_language_model": (
+        [node("SimplifiedLayerNormalization", "x g", "n", epsilon=1e-6),
+         node("MatMul", "n w", "a"),
+         node("GroupQueryAttention", "a   pk pv l t c s", "y nk nv", num_heads=4, kv_num_heads=2, do_rotary=1,
+              domain="com.microsoft"),
+         node("SkipSimplifiedLayerNormalization", "y x g", "o   r", domain="com.microsoft")],
+        {"x": (FLOAT, ["b", "s", 64]), "pk": (FLOAT, ["b", 2, "p", 16]), "pv": (FLOAT, ["b", 2, "p", 16]),
+         "l": (INT32, ["b"]), "t": (INT32, [])}, "o r nk nv",
+        {"g": RANDOM.random(64, np.float32), "w": RANDOM.random((64, 128), np.float32) - np.float32(.5),
+         "c": np.cos(RANDOM.random((64, 8), np.float32)), "s": np.sin(RANDOM.random((64, 8), np.float32))},
+        [{"x": Shape((b, s, 64)), "pk": Shape((b, 2, p, 16)), "pv": Shape((b, 2, p, 16)),
+          "l": np.full(b, s + p - 1), "t": s + p + wrong}
+         for b, s, p, wrong in [(1, 7, 0, 0), (1, 1, 7, 0), (1, 1, 8, 0), (3, 5, 0, 0), (2, 1, 17, 0), (1, 3, 9, 0), (2, 1, 17, 1)]]),
+    "group_queries_of_several_lengths": (
+        [node("GroupQueryAttention", "q k v pk pv l t", "y nk nv", num_heads=4, kv_num_heads=2, domain="com.microsoft")],
+        {"q": (FLOAT, ["b", 1, 64]), "k": (FLOAT, ["b", 1, 32]), "v": (FLOAT, ["b", 1, 32]),
+         "pk": (FLOAT, ["b", 2, "p", 16]), "pv": (FLOAT, ["b", 2, "p", 16]), "l": (INT32, ["b"]), "t": (INT32, [])}, "y", {},
+        [{"q": Shape((len(l), 1, 64)), "k": Shape((len(l), 1, 32)), "v": Shape((len(l), 1, 32)),
+          "pk": Shape((len(l), 2, p, 16)), "pv": Shape((len(l), 2, p, 16)), "l": l, "t": p + 1}
+         for p, l in [(6, [6, 3]), (6, [0, 6, 5]), (33, [33, 1])]]),
     "encoder_of_an_optimiser": (
         [node("EmbedLayerNormalization", "i g w p s a z m", "x n", domain="com.microsoft"),
          node("Attention", "x aw ab n", "y", num_heads=2, domain="com.microsoft"),

@@ -493,12 +493,37 @@ def attention_cases():
             yield "MultiHeadAttention", 20, dict(num_heads=3), [
                 q, noise(2, 5, 12), noise(2, 5, 12), None, mask, added, *past]
     yield "MultiHeadAttention", 20, dict(num_heads=3), [q, *noise(2, 2, 3, 6, 4)]
+    yield from group_query_cases()
+    for shape in ((2, 5, 8), (3, 8)):
+        for attrs in ({}, dict(epsilon=.3), dict(axis=1)):
+            yield "SimplifiedLayerNormalization", 20, attrs, [noise(*shape), noise(*shape[attrs.get("axis", -1):])]
     tables, vectors = [noise(20, 8), noise(9, 8), noise(2, 8)], [noise(8), noise(8)]
     for rest in ([], [ids(2, 2, 5)], [None, ids(9, 2, 5)]):
         yield "EmbedLayerNormalization", 20, {}, [ids(20, 2, 5), ids(2, 2, 5), *tables, *vectors] + rest
         yield "EmbedLayerNormalization", 20, dict(epsilon=.3), [
             ids(20, 2, 5), None, *tables[:2], None, *vectors] + rest
         yield "EmbedLayerNormalization", 20, {}, [ids(20, 2, 5), None, *tables, *vectors] + rest
+
+
+def group_query_cases():
+    """4 heads in groups for 2; first runs, runs of one token and, as onnxruntime has it for one batch, of several."""
+    heads = dict(num_heads=4, kv_num_heads=2)
+    angles = np.arange(32)[:, None] * np.arange(1, 9)[None] * .1
+    cache = [np.cos(angles).astype("f4"), np.sin(angles).astype("f4")]
+    for batch, length, past in ((1, 5, 0), (2, 5, 0), (1, 1, 6), (2, 1, 6), (1, 3, 6)):
+        rows = [noise(batch, length, 64), noise(batch, length, 32), noise(batch, length, 32)]
+        total = [np.full(batch, past + length - 1, "i4"), np.int32(past + length)]
+        before = list(noise(2, batch, 2, past, 16))
+        for attrs in ({}, dict(local_window_size=3), dict(scale=.3, softcap=2.0)):
+            yield "GroupQueryAttention", 20, dict(**heads, **attrs), [*rows, *before, *total]
+        yield "GroupQueryAttention", 20, heads, [*rows, *before, *total, None, None, None, noise(1, 4, length, past + length)]
+        for interleaved in (0, 1):
+            rotary = dict(do_rotary=1, rotary_interleaved=interleaved)
+            yield "GroupQueryAttention", 20, dict(**heads, **rotary), [*rows, *before, *total, *cache]
+            yield "GroupQueryAttention", 20, dict(**heads, **rotary), [
+                noise(batch, length, 128), None, None, *before, *total, *cache]
+        if past == 0:
+            yield "GroupQueryAttention", 20, heads, [*rows, None, None, *total]
 
 
 def promised_cases():
@@ -542,7 +567,8 @@ MICROSOFT = {"BiasGelu", "FastGelu", "QuickGelu", "FusedMatMul", "SkipLayerNorma
              "SkipSimplifiedLayerNormalization", "MatMulIntegerToFloat", "QLinearAdd", "QLinearMul",
              "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearGlobalAveragePool",
              "QLinearAveragePool", "QLinearConcat", "QLinearWhere", "QGemm", "DynamicQuantizeMatMul",
-             "NhwcMaxPool", "RotaryEmbedding", "Attention", "MultiHeadAttention", "EmbedLayerNormalization"}
+             "NhwcMaxPool", "RotaryEmbedding", "Attention", "MultiHeadAttention", "EmbedLayerNormalization",
+             "GroupQueryAttention"}
 
 
 class Case:
@@ -596,6 +622,20 @@ def refused_cases():
     yield "MultiHeadAttention", one, [q, q, q, None, np.ones(8, "i4")], (), "its mask does not fit"
     yield "MultiHeadAttention", dict(num_heads=3, unidirectional=1), [q, noise(2, 7, 12), noise(2, 7, 12)], (), "as many keys"
     yield "MultiHeadAttention", one, [q, None, q], (), "only one of key and value"
+    q, kv, past = noise(2, 1, 64), noise(2, 1, 32), noise(2, 2, 6, 16)
+    heads, lengths, total = dict(num_heads=4, kv_num_heads=2), np.array([6, 6], "i4"), np.int32(7)
+    group = "GroupQueryAttention"
+    yield group, heads, [q, kv, kv, past, past], (), "no seqlens_k"
+    yield group, heads, [q, kv, kv, past, past, lengths, np.int32(6)], (), "more places than it has keys"
+    yield group, heads, [q, kv, kv, past, past, np.array([6, 7], "i4"), total], (), "more places than it has keys"
+    yield group, heads, [q[:1], kv[:1], kv[:1], past[:1], past[:1], lengths[:1] - 1, total], (), "more places than it has keys"
+    yield group, heads, [q, kv, kv, past, past[:, :, :5], lengths, total], (), "do not fit each other"
+    yield group, heads, [q, kv, None, past, past, lengths, total], (), "only one of key and value"
+    yield group, heads, [q, kv, kv, past, None, lengths, total], (), "go together"
+    yield group, dict(num_heads=4, kv_num_heads=3), [q, kv, kv, past, past, lengths, total], (), "in groups for 3"
+    yield group, dict(**heads, do_rotary=1), [q, kv, kv, past, past, lengths, total], (), "cos_cache"
+    yield group, dict(**heads, smooth_softmax=1), [q, kv, kv, past, past, lengths, total], (), "smooth_softmax"
+    q = noise(2, 5, 12)
     yield "QGemm", {}, [whole[0], scale, zero, whole[0].T.copy(), scale, zero, None, scale], (), "go together"
     yield "QLinearAveragePool", dict(kernel_shape=[2], ceil_mode=1, count_include_pad=1), [
         whole, scale, zero, scale], (), "is not supported"
@@ -631,7 +671,7 @@ def operator_cases():
     number = 0
     for source in sources:
         for op, opset, attrs, inputs in source():
-            count = {"DynamicQuantizeLinear": 3, "EmbedLayerNormalization": 3,
+            count = {"DynamicQuantizeLinear": 3, "EmbedLayerNormalization": 3, "GroupQueryAttention": 3,
                      "MultiHeadAttention": 3 if len(inputs) > 6 else 1}.get(op, 1)
             for place in range(count):
                 names = [f"z{number}_{i}" for i in range(count)]

@@ -1372,6 +1372,7 @@ static const Row rows[] = {
     {"LayerNormalization", make_norm, "", 0, 0},
     {"GroupNormalization", make_norm, "num_groups=1", 0, 0},
     {"RMSNormalization", make_norm, "", 0, 0},
+    {"SimplifiedLayerNormalization", make_norm, "", 0, 0},
     {"MeanVarianceNormalization", make_picture, "|axes=1,2", 1 << FLOAT, 0},
     {"LpNormalization", make_along, "p=2 ", FLOATS, 0},
     {"HannWindow", make_window, "|periodic=0", 0, 0},

@@ -24,6 +24,7 @@ typedef struct RandomValue {
    * rounding on the way to it, 0 if the elements are exact. */
   int32_t fraction, magnitude;
   double error;
+  double scale; /* of the terms that cancel in it: it is as exact as numbers of that size; or 0 */
 } RandomValue;
 
 typedef struct RandomNode {

@@ -49,25 +49,36 @@ static void emit_given(OnnxBuilder *builder, const RandomGraph *graph, int32_t i
   }
 }
 
-/* Multiplies by numbers near 1, others for neighbours. */
-static void emit_disturbed(OnnxBuilder *builder, const RandomValue *value, const char *from,
-                           const char *to) {
+/* Appends a node that combines a value with a vector, along the last axis, of `base` and some
+ * roundings of `scale` more or less, others for neighbours. */
+static void emit_noise(OnnxBuilder *builder, const RandomValue *value, const char *op, double base,
+                       double scale, const char *from, const char *to) {
   int64_t count = value->rank ? value->shape[value->rank - 1] : 1;
-  float *factors = g_new(float, (gsize)count);
+  float *numbers = g_new(float, (gsize)count);
   char *name = g_strdup_printf("%s_noise", to), *half = g_strdup_printf("%s_half", to);
+  double step = 4 * random_graph_rounding(value->type) * scale;
   for (int64_t i = 0; i < count; i++)
-    factors[i] = 1.0f + (float)(4 * random_graph_rounding(value->type) * (i % 3 == 1 ? -1.0 : 1.0));
-  onnx_data(builder, name, ONNX_FLOAT, &count, value->rank ? 1 : 0, factors,
+    numbers[i] = (float)(base + (i % 3 == 1 ? -step : step));
+  onnx_data(builder, name, ONNX_FLOAT, &count, value->rank ? 1 : 0, numbers,
             (size_t)count * sizeof(float));
   char *to_type = g_strdup_printf("to=%d", value->type);
   onnx_node(builder, "Cast", name, half, to_type);
   g_free(to_type);
   char *both = g_strdup_printf("%s,%s", from, half);
-  onnx_node(builder, "Mul", both, to, "");
+  onnx_node(builder, op, both, to, "");
   g_free(both);
   g_free(half);
   g_free(name);
-  g_free(factors);
+  g_free(numbers);
+}
+
+static void emit_disturbed(OnnxBuilder *builder, const RandomValue *value, const char *from,
+                           const char *to) {
+  char *product = g_strdup_printf("%s_near", to);
+  emit_noise(builder, value, "Mul", 1, 1, from, value->scale > 0 ? product : to);
+  if (value->scale > 0)
+    emit_noise(builder, value, "Add", 0, value->scale, product, to);
+  g_free(product);
 }
 
 static gboolean is_disturbed(const RandomValue *value, RandomForm form) {

@@ -101,7 +101,7 @@ void make_center(RandomGraph *g, const Row *row) {
 /* Scale and bias, and for batches mean and variance, of as many elements as there are channels, or
  * elements along the last axis. */
 void make_norm(RandomGraph *g, const Row *row) {
-  gboolean is_rms = row->op[0] == 'R', is_layer = row->op[0] == 'L' || is_rms;
+  gboolean is_rms = row->op[0] == 'R' || row->op[0] == 'S', is_layer = row->op[0] == 'L' || is_rms;
   gboolean is_batch = row->op[0] == 'B';
   int32_t x = is_layer ? pick(g, 1 << FLOAT, 2, 4) : picture(g, 1 << FLOAT);
   const RandomValue in = *random_graph_value(g, x);
@@ -111,11 +111,13 @@ void make_norm(RandomGraph *g, const Row *row) {
     reads[3] = weights(g, FLOAT, &count, 1);
     reads[4] = positive(g, FLOAT, count);
   }
-  rounded(g, apply(g, row->op, choice(g, row->attrs), reads,
-                   is_batch ? 5
-                   : is_rms ? 2
-                            : 3,
-                   FLOAT, in.shape, in.rank));
+  int32_t result = apply(g, row->op, choice(g, row->attrs), reads,
+                         is_batch ? 5
+                         : is_rms ? 2
+                                  : 3,
+                         FLOAT, in.shape, in.rank);
+  rounded(g, result);
+  random_graph_value(g, result)->scale = is_rms ? 0 : 2; /* of what the bias and the mean cancel */
 }
 
 /* One token after the other, or in any order by their places. */

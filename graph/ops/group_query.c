@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* GroupQueryAttention of com.microsoft, in terms of ONNX's operators: causal attention over keys
+ * and values that are kept from run to run. Source: onnxruntime's docs/ContribOperators.md, for
+ * operator set 1 of the domain.
+ *
+ * The past has as many places as the longest batch has keys. Batch b has seqlens_k[b] + 1 keys in
+ * all; its new ones are put behind those that it had, and what the present has beyond them is not
+ * read. */
+#include "graph/ops/op.h"
+#include "graph/ops/rows.h"
+
+typedef struct GroupQuery {
+  BpGraph *graph;
+  BpGraphNode *node;
+  int64_t heads[2];        /* of the queries; of the keys and values */
+  int64_t size;            /* of a head */
+  int64_t length;          /* new queries, keys and values of a batch, an extent */
+  int64_t past, keys;      /* places of the past and of the present, extents */
+  BpGraphValue *q, *kv[2]; /* (batch, length, heads * size); then (batch, heads, keys, size) */
+  BpGraphValue *before;    /* keys of each batch that are not new, (batch, 1) */
+} GroupQuery;
+
+static BpGraphValue *binary(const GroupQuery *at, const char *op, BpGraphValue *a,
+                            BpGraphValue *b) {
+  return bp__op_binary(at->graph, at->node, op, a, b);
+}
+
+static BpGraphValue *number(const GroupQuery *at, int64_t value) {
+  return bp__graph_int_vector(at->graph, &value, 1);
+}
+
+static BpGraphValue *apply(const GroupQuery *at, const char *op, BpGraphValue *a, BpGraphValue *b,
+                           BpGraphValue *c) {
+  BpGraphValue *inputs[] = {a, b, c};
+  return bp__op_apply(at->graph, "", op, at->node->name, inputs, 3, NULL, 0);
+}
+
+static BpGraphValue *concat(const GroupQuery *at, BpGraphValue *a, BpGraphValue *b, int64_t axis) {
+  BpGraphAttr attr = bp__attr_int(at->graph, "axis", axis);
+  BpGraphValue *inputs[] = {a, b};
+  return bp__op_apply(at->graph, "", "Concat", at->node->name, inputs, 2, &attr, 1);
+}
+
+/* ---- Inputs ------------------------------------------------------------------------------ */
+
+/* Queries, keys and values in one input: heads of the one, of the others, and of the last. */
+static int unpack(GroupQuery *at) {
+  BpGraphValue *all = at->q;
+  int64_t queries = at->heads[0] * at->size, others = at->heads[1] * at->size;
+  at->q = bp__op_slice(at->graph, at->node, all, 2, 0, queries);
+  at->kv[0] = bp__op_slice(at->graph, at->node, all, 2, queries, queries + others);
+  at->kv[1] = bp__op_slice(at->graph, at->node, all, 2, queries + others, queries + 2 * others);
+  return at->q && at->kv[0] && at->kv[1] ? 0 : -1;
+}
+
+static int read_heads(GroupQuery *at) {
+  int is_packed = !at->kv[0] && !at->kv[1];
+  at->heads[0] = bp__node_int(at->node, "num_heads", 0);
+  at->heads[1] = bp__node_int(at->node, "kv_num_heads", 0);
+  if (at->q->ndim != 3 || (!is_packed && (!at->kv[0] || !at->kv[1])))
+    return bp__op_bad(at->node,
+                      "its query has %d dimensions, not 3, or it has only one of key and value",
+                      at->q->ndim);
+  if (bp__extent_is_open(at->q->shape[2]))
+    return bp__op_error(at->node, "heads of an open number or size are not supported");
+  int64_t all = at->heads[0] + (is_packed ? 2 * at->heads[1] : 0);
+  if (at->heads[0] < 1 || at->heads[1] < 1 || at->heads[0] % at->heads[1] || at->q->shape[2] % all)
+    return bp__op_bad(at->node, "%lld columns are not %lld heads, in groups for %lld",
+                      (long long)at->q->shape[2], (long long)all, (long long)at->heads[1]);
+  at->size = at->q->shape[2] / all;
+  at->length = at->q->shape[1];
+  return is_packed ? unpack(at) : 0;
+}
+
+/* The new keys or values, and the past ones, have the batches and the heads of the queries. */
+static int check_values(GroupQuery *at, int32_t index) {
+  static const char complaint[] = "its query, key, value and past do not fit each other";
+  BpGraphValue *past = bp__node_input(at->node, 3 + index);
+  const int64_t batch = at->q->shape[0], own[] = {batch, at->length, at->heads[1] * at->size};
+  const int64_t before[] = {batch, at->heads[1], at->past, at->size};
+  if (at->kv[index]->ndim != 3 || (past && past->ndim != 4))
+    return bp__op_bad(at->node, "%s", complaint);
+  at->kv[index] = bp__op_as_shape(at->graph, at->node, at->kv[index], own, complaint);
+  if (past)
+    at->node->inputs[3 + index] = bp__op_as_shape(at->graph, at->node, past, before, complaint);
+  return at->kv[index] && (!past || at->node->inputs[3 + index]) ? 0 : -1;
+}
+
+#define TOTAL                                                                                      \
+  "its total_sequence_length or seqlens_k is not the number of keys, past and new: a cache with "  \
+  "more places than it has keys is not supported"
+
+/* 0 where two vectors of one number agree, else less. */
+static BpGraphValue *agreement(const GroupQuery *at, BpGraphValue *a, BpGraphValue *b) {
+  return binary(at, "Sub", number(at, 0),
+                bp__op_unary(at->graph, at->node, "Abs", binary(at, "Sub", a, b)));
+}
+
+/* 0 or more where the keys before the new ones fit in the past; those of one batch fill it. */
+static BpGraphValue *lengths_agree(const GroupQuery *at) {
+  const int64_t count[] = {at->q->shape[0]};
+  BpGraphValue *past = bp__op_extents(at->graph, at->node, &at->past, 1);
+  BpGraphValue *before = bp__op_reshape(at->graph, at->node, at->before, count, 1);
+  if (count[0] == 1)
+    return agreement(at, before, past);
+  before = concat(at, before, number(at, 0), 0);
+  return binary(at, "Sub", past, binary(at, "ReduceMax", before, number(at, 0)));
+}
+
+/* How many keys there are: those of a present that is longer than its keys are not told from the
+ * others, so a run checks the lengths. */
+static int count_keys(GroupQuery *at) {
+  static const int64_t zeros[2], one = 1;
+  BpGraphValue *lengths = bp__node_input(at->node, 5), *total = bp__node_input(at->node, 6);
+  const int64_t column[] = {at->q->shape[0], 1};
+  int64_t given;
+  if (!lengths || !total)
+    return bp__op_bad(at->node, "it has no seqlens_k or no total_sequence_length");
+  at->keys = bp__extent_add(&at->graph->extents, at->past, at->length);
+  if (at->keys == BP_EXTENT_NONE)
+    return -1;
+  if (total->data && !bp__extent_is_open(at->keys) &&
+      (bp__op_ints(at->node, 6, NULL, &given, 1) < 0 || given != at->keys))
+    return bp__op_error(at->node, TOTAL);
+  total = bp__op_reshape(at->graph, at->node, bp__op_cast(at->graph, at->node, total, BP__INT64),
+                         &one, 1);
+  lengths = bp__op_cast(at->graph, at->node, lengths, BP__INT64);
+  at->before = bp__op_reshape(at->graph, at->node, lengths, column, 2);
+  at->before = binary(at, "Sub", binary(at, "Add", at->before, number(at, 1)),
+                      bp__op_extents(at->graph, at->node, &at->length, 1));
+  at->before = binary(at, "Max", at->before, number(at, 0)); /* a first run may be padded */
+  BpGraphValue *lengths_fit = lengths_agree(at);
+  BpGraphValue *fits = agreement(at, total, bp__op_extents(at->graph, at->node, &at->keys, 1));
+  fits = concat(at, fits, lengths_fit, 0);
+  return fits && bp__op_bind(at->graph, at->node, fits, zeros, TOTAL) ? 0 : -1;
+}
+
+/* ---- Keys and values --------------------------------------------------------------------- */
+
+/* The places of the new queries, (batch, length). */
+static BpGraphValue *places(const GroupQuery *at) {
+  return binary(at, "Add", at->before, bp__op_counting(at->graph, at->node, at->length));
+}
+
+static BpGraphValue *rotated(const GroupQuery *at, BpGraphValue *x, int64_t heads,
+                             BpGraphValue *where) {
+  BpGraphAttr attrs[] = {
+      bp__attr_int(at->graph, "interleaved", bp__node_int(at->node, "rotary_interleaved", 0)),
+      bp__attr_int(at->graph, "num_heads", heads),
+      bp__attr_int(at->graph, "rotary_embedding_dim", 2 * at->node->inputs[7]->shape[1])};
+  BpGraphValue *inputs[] = {x, at->node->inputs[7], at->node->inputs[8], where};
+  return bp__op_apply(at->graph, "", "RotaryEmbedding", at->node->name, inputs, 4, attrs, 3);
+}
+
+static int rotate(GroupQuery *at) {
+  const BpGraphValue *cache = bp__node_input(at->node, 7);
+  BpGraphValue *where = bp__node_input(at->node, 9);
+  if (!bp__node_int(at->node, "do_rotary", 0))
+    return 0;
+  if (!cache || !bp__node_input(at->node, 8) || cache->ndim != 2 ||
+      bp__extent_is_open(cache->shape[1]))
+    return bp__op_bad(at->node, "do_rotary wants cos_cache and sin_cache, two matrices");
+  where = where ? bp__op_cast(at->graph, at->node, where, BP__INT64) : places(at);
+  at->q = rotated(at, at->q, at->heads[0], where);
+  at->kv[0] = rotated(at, at->kv[0], at->heads[1], where);
+  return at->q && at->kv[0] ? 0 : -1;
+}
+
+/* Rows of the past and the new ones, (batch, past + length, columns), of which the present takes
+ * those for its places: (batch * keys), as rows of all batches. */
+static BpGraphValue *rows_of_present(const GroupQuery *at) {
+  const int64_t batch = at->q->shape[0], column[] = {batch, 1};
+  BpGraphValue *key = bp__op_counting(at->graph, at->node, at->keys);
+  BpGraphValue *past = bp__op_extents(at->graph, at->node, &at->past, 1);
+  BpGraphValue *keys = bp__op_extents(at->graph, at->node, &at->keys, 1);
+  BpGraphValue *later = binary(at, "Add", binary(at, "Sub", key, at->before), past);
+  BpGraphValue *row = apply(at, "Where", binary(at, "Less", key, at->before), key, later);
+  BpGraphValue *first =
+      bp__op_reshape(at->graph, at->node, bp__op_counting(at->graph, at->node, batch), column, 2);
+  row = binary(at, "Min", row, binary(at, "Sub", keys, number(at, 1)));
+  return binary(at, "Add", row, binary(at, "Mul", first, keys));
+}
+
+/* Each batch's new rows behind those that it had. */
+static BpGraphValue *behind_each(const GroupQuery *at, BpGraphValue *past, BpGraphValue *rows) {
+  static const int64_t perm[] = {0, 2, 1, 3};
+  const int64_t batch = at->q->shape[0], columns = at->heads[1] * at->size;
+  const int64_t as_rows[] = {batch, at->past, columns};
+  const int64_t flat[] = {bp__extent_multiply(&at->graph->extents, batch, at->keys), columns};
+  const int64_t heads[] = {batch, at->keys, at->heads[1], at->size};
+  if (flat[0] == BP_EXTENT_NONE)
+    return NULL;
+  past = bp__op_reshape(at->graph, at->node, bp__op_transpose(at->graph, at->node, past, perm, 4),
+                        as_rows, 3);
+  rows = bp__op_reshape(at->graph, at->node, concat(at, past, rows, 1), flat, 2);
+  rows = binary(at, "Gather", rows, rows_of_present(at));
+  return bp__op_transpose(at->graph, at->node, bp__op_reshape(at->graph, at->node, rows, heads, 4),
+                          perm, 4);
+}
+
+/* The present keys or values, (batch, heads, keys, size). */
+static BpGraphValue *present(const GroupQuery *at, int32_t index) {
+  static const int64_t perm[] = {0, 2, 1, 3};
+  const int64_t split[] = {at->q->shape[0], at->length, at->heads[1], at->size};
+  BpGraphValue *past = bp__node_input(at->node, 3 + index), *rows = at->kv[index];
+  if (past && at->q->shape[0] != 1)
+    return behind_each(at, past, rows);
+  rows = bp__op_transpose(at->graph, at->node, bp__op_reshape(at->graph, at->node, rows, split, 4),
+                          perm, 4);
+  return past ? concat(at, past, rows, 2) : rows;
+}
+
+/* ---- Attention --------------------------------------------------------------------------- */
+
+/* Which keys a query may see, (batch, 1, length, keys): those up to its own place and, with a
+ * window, so many of them; as bool, or as what is added to the products. */
+static BpGraphValue *mask(const GroupQuery *at) {
+  const int64_t shape[] = {at->q->shape[0], 1, at->length, 1};
+  int64_t window = bp__node_int(at->node, "local_window_size", -1);
+  BpGraphValue *key = bp__op_counting(at->graph, at->node, at->keys);
+  BpGraphValue *query = bp__op_reshape(at->graph, at->node, places(at), shape, 4);
+  BpGraphValue *bias = bp__node_input(at->node, 10), *allowed;
+  allowed = binary(at, "LessOrEqual", key, query);
+  if (window > 0)
+    allowed = binary(at, "And", allowed,
+                     binary(at, "Greater", key, binary(at, "Sub", query, number(at, window))));
+  return bias && allowed ? apply(at, "Where", allowed, bias,
+                                 bp__op_scalar(at->graph, at->node, bias, -__builtin_inff()))
+                         : allowed;
+}
+
+static int attend(const GroupQuery *at) {
+  BpGraphAttr attrs[4];
+  int32_t count = 0;
+  attrs[count++] = bp__attr_int(at->graph, "q_num_heads", at->heads[0]);
+  attrs[count++] = bp__attr_int(at->graph, "kv_num_heads", at->heads[1]);
+  if (bp__node_float(at->node, "scale", 0) != 0)
+    attrs[count++] = *bp__node_attr(at->node, "scale");
+  if (bp__node_float(at->node, "softcap", 0) != 0)
+    attrs[count++] = *bp__node_attr(at->node, "softcap");
+  BpGraphValue *inputs[] = {at->q, at->kv[0], at->kv[1], mask(at)};
+  at->node->outputs[0] =
+      bp__op_apply(at->graph, "", "Attention", at->node->name, inputs, 4, attrs, count);
+  for (int32_t i = 1; i < at->node->num_outputs; i++)
+    at->node->outputs[i] = at->kv[i - 1];
+  return at->node->outputs[0] ? 0 : -1;
+}
+
+static int check_use(const BpGraphNode *node) {
+  if (bp__node_int(node, "smooth_softmax", 0) > 0 || bp__node_input(node, 11))
+    return bp__op_error(node, "smooth_softmax and head_sink are not supported");
+  if (!bp__node_input(node, 3) != !bp__node_input(node, 4))
+    return bp__op_bad(node, "past_key and past_value go together");
+  if (bp__node_input(node, 3) && node->inputs[3]->ndim != 4)
+    return bp__op_bad(node, "its past_key has %d dimensions, not 4", node->inputs[3]->ndim);
+  return 0;
+}
+
+/* Inputs: query, key, value, past_key, past_value, seqlens_k, total_sequence_length, cos_cache,
+ * sin_cache, position_ids, attention_bias, head_sink. */
+BP_ROW_EXPAND(group_query_attention) {
+  GroupQuery at = {.graph = graph,
+                   .node = node,
+                   .q = node->inputs[0],
+                   .kv = {bp__node_input(node, 1), bp__node_input(node, 2)}};
+  if (check_use(node) || read_heads(&at))
+    return -1;
+  at.past = bp__node_input(node, 3) ? node->inputs[3]->shape[2] : 0;
+  if (check_values(&at, 0) || check_values(&at, 1) || count_keys(&at) || rotate(&at))
+    return -1;
+  for (int32_t i = 0; i < 2; i++)
+    if (!(at.kv[i] = present(&at, i)))
+      return -1;
+  return attend(&at);
+}
